@@ -18,43 +18,43 @@ import (
 	"junction/upstream/raw"
 )
 
-// This file holds policy's "ask": the person at the client is shown the exact call, by elicitation,
-// before it is made. A legacy client is asked on the stream of the call, a modern one is told
-// input_required and comes back. An approval is for the principal and the values of the request
-// (digest): another value asks again, another spelling of the same value does not.
+// This file implements policy's "ask": the user sees the exact call in an elicitation and approves
+// it before it is made. A legacy client gets the elicitation on the stream of the call. A modern
+// client gets input_required and returns. An approval is valid for the principal and the values of
+// the request (digest): another value needs a new approval, another spelling of the same value does
+// not.
 
-// Answers that a person can choose. They are what the form shows, so that it is the same form in
-// every version of the protocol.
+// The answers that a user can choose. The form shows these texts, so that it is the same in every
+// version of the protocol.
 const (
 	answerOnce    = "yes, once"
 	answerSession = "yes, and do not ask again for exactly this call"
 	answerNo      = "no"
 )
 
-// approvalKey names our question in inputRequests.
+// approvalKey is the key of Junction's elicitation in inputRequests.
 const approvalKey = "junction_approval"
 
-// approvals remembers what modern clients, which have no session, need not be asked again, and
-// which approval requests were answered. Each principal has room of its own. The zero value is
-// empty.
+// approvals stores the remembered approvals of modern clients, which have no session, and the
+// answered approval requests. Each principal has its own limit. The zero value is empty.
 type approvals struct {
 	mu sync.Mutex
 	of map[string]*approvalsOf
 }
 
 type approvalsOf struct {
-	given map[string]time.Time // digests of requests, and when each ends
-	spent map[string]time.Time // askings, and when they expire anyway
+	given map[string]time.Time // digests of requests, with their expiry
+	spent map[string]time.Time // approval requests, with their expiry
 }
 
 const (
-	approvalKept = time.Hour // of a modern client's approval that is to last
-	maxApprovals = 1000      // remembered of one principal; some are forgotten beyond, and asked for again
-	maxRemarked  = 256       // of one legacy session
+	approvalKept = time.Hour // lifetime of a modern client's remembered approval
+	maxApprovals = 1000      // per principal; beyond it some are forgotten and requested again
+	maxRemarked  = 256       // per legacy session
 )
 
-// approve asks the person at the client if the decision is ask. It returns nil when the call may be
-// made, or what to answer instead. A call about which nothing was decided is denied.
+// approve requests the user's approval if the decision is ask. It returns nil if the call may be
+// made, else the result for the client. A call without a decision is denied.
 func (s *Server) approve(ctx context.Context, x *exchange, st state) (*result, error) {
 	switch {
 	case x.decision.Verdict == policy.Allow, x.decision.Verdict == policy.Ask && x.approved:
@@ -67,7 +67,7 @@ func (s *Server) approve(ctx context.Context, x *exchange, st state) (*result, e
 	return s.approveModern(x, st)
 }
 
-// approveLegacy asks the person at a legacy client on the stream of the call.
+// approveLegacy requests approval from a legacy client on the stream of the call.
 func (s *Server) approveLegacy(ctx context.Context, x *exchange) (*result, error) {
 	if x.session.approves(string(x.digest())) {
 		x.approval, x.approved = "remembered", true
@@ -100,10 +100,11 @@ func (s *Server) approveLegacy(ctx context.Context, x *exchange) (*result, error
 	return nil, nil
 }
 
-// approveModern does the same for a modern client, with the state that it brought back.
+// approveModern requests approval from a modern client, or reads its answer. st is the state that
+// the client returned.
 func (s *Server) approveModern(x *exchange, st state) (*result, error) {
-	// A parked call is made once, however often it is asked after; every other state that comes
-	// back is a call.
+	// A parked call is made once, however often the client polls it. With any other state, each
+	// request is a call.
 	unused := func() bool { return s.approvals.spend(x.principal.ID, st.Approval, time.Unix(st.Expires, 0)) }
 	if st.Approved && (st.Kind == stateParked || unused()) {
 		x.approval, x.approved = "given", true // in an earlier request about the same call
@@ -115,7 +116,7 @@ func (s *Server) approveModern(x *exchange, st state) (*result, error) {
 		return nil, nil
 	}
 	if st.Kind != stateNone && st.Kind != stateApproval {
-		return nil, errState() // the request began before policy said ask
+		return nil, errState() // the request began before policy required approval
 	}
 	if !x.profile.Form {
 		x.approval = "impossible"
@@ -132,7 +133,7 @@ func (s *Server) approveModern(x *exchange, st state) (*result, error) {
 		}
 		if err == nil {
 			if !s.approvals.spend(x.principal.ID, st.Approval, time.Unix(st.Expires, 0)) {
-				return nil, errState() // each asking is answered once
+				return nil, errState() // each approval request is answered once
 			}
 			switch chosen(answer) {
 			case answerSession:
@@ -154,7 +155,7 @@ func (s *Server) approveModern(x *exchange, st state) (*result, error) {
 	return &result{body: append(b, '}')}, nil
 }
 
-// chosen is what a person chose; "" when nothing was accepted.
+// chosen returns the user's choice; "" if the user did not accept.
 func chosen(answer []byte) string {
 	o, err := raw.Parse(answer)
 	if err != nil {
@@ -171,8 +172,8 @@ func chosen(answer []byte) string {
 	return text
 }
 
-// approvalForm is the elicitation that shows the call. Its words are ours: those of upstreams begin
-// with the upstream's name in brackets (question.go).
+// approvalForm returns the elicitation that shows the call. The text is Junction's own; texts of
+// upstreams begin with the upstream's name in brackets (ask.go).
 func (x *exchange) approvalForm() []byte {
 	t := x.target
 	message := fmt.Sprintf("This call needs your approval.\nServer: %s\n%s: %s", t.Backend.Name(),
@@ -194,15 +195,15 @@ func (x *exchange) approvalForm() []byte {
 	return b
 }
 
-// maxShown bounds the arguments in an approval; what is left out is said. An argument may have
-// leastShown in any case.
+// maxShown bounds the arguments in an approval form, in bytes. The form reports omitted arguments
+// and bytes. Each argument may have at least leastShown bytes.
 const (
 	maxShown   = 2000
 	leastShown = 60
 )
 
-// shownArguments is the arguments of a call as a person reads them. Of long ones each is cut off by
-// itself, so that none is hidden behind another.
+// shownArguments formats the arguments of a call for the user. It cuts each long argument
+// separately, so that none hides another.
 func shownArguments(text []byte) string {
 	o, err := raw.Parse(text)
 	if err != nil || len(text) <= maxShown {
@@ -225,7 +226,7 @@ func shownArguments(text []byte) string {
 	return b.String() + "}"
 }
 
-// kindName is the word for what a method uses.
+// kindName returns the noun for the target of a method.
 func kindName(method string) string {
 	switch mcp.MCPMethod(method) {
 	case mcp.MethodPromptsGet:
@@ -236,8 +237,8 @@ func kindName(method string) string {
 	return "Tool"
 }
 
-// shown is a text as a person who decides by it reads it: nothing in it is invisible, and what is
-// cut off is counted.
+// shown formats a text for a user's decision. It makes invisible characters visible and reports the
+// number of omitted bytes.
 func shown(text string, limit int) string {
 	if len(text) <= limit {
 		return visible.Text(text)
@@ -248,18 +249,18 @@ func shown(text string, limit int) string {
 	return visible.Text(text[:limit]) + fmt.Sprintf(" … (%d more bytes are not shown)", len(text)-limit)
 }
 
-// cannotAsk returns the text for a client that cannot ask its person: how to allow the call.
+// cannotAsk returns the text for a client that does not support elicitation: how to allow the call.
 func (x *exchange) cannotAsk() string {
 	return fmt.Sprintf("This call needs the approval of a person, and this client cannot ask for it: "+
 		"it has not declared elicitation. Use a client that has, or have the operator allow it: in policy %s, before %s, add allow: { %s: %q }.", x.decision.Policy, x.decision.Rule,
 		strings.ToLower(kindName(x.msg.Method))+"s", x.policyName())
 }
 
-// policyName is the name by which a rule can speak of the call's target.
+// policyName returns the name of the call's target in policies.
 func (x *exchange) policyName() string { return x.target.PolicyItem().Names[0] }
 
-// unapproved answers a call that was not made: a tool's by a result that the model reads, others by
-// an error of ours.
+// unapproved answers a call that was not approved: a tool call with a result for the model, others
+// with an error.
 func (s *Server) unapproved(x *exchange, text string) (*result, error) {
 	if mcp.MCPMethod(x.msg.Method) != mcp.MethodToolsCall {
 		e := failure(x.target.Backend.Name(), kindApproval, text)
@@ -270,10 +271,10 @@ func (s *Server) unapproved(x *exchange, text string) (*result, error) {
 	return &r, nil
 }
 
-// kindApproval is the kind of our error for a call that was not approved.
+// kindApproval is the kind of Junction's error for a call that was not approved.
 const kindApproval = "approval"
 
-// resultOf is the result, or the zero one.
+// resultOf returns *r, or the zero result if r is nil.
 func resultOf(r *result) result {
 	if r == nil {
 		return result{}
@@ -281,8 +282,8 @@ func resultOf(r *result) result {
 	return *r
 }
 
-// its returns what is remembered of a principal; a.mu is held. If many principals are remembered,
-// it first removes those without entries.
+// its returns the approvals of a principal; a.mu is held. If there are many principals, it first
+// removes those without entries.
 func (a *approvals) its(principal string) *approvalsOf {
 	if its := a.of[principal]; its != nil {
 		return its
@@ -302,14 +303,14 @@ func (a *approvals) its(principal string) *approvalsOf {
 	return its
 }
 
-// end takes out what has ended.
+// end removes expired entries.
 func (its *approvalsOf) end(now time.Time) {
 	for _, m := range [...]map[string]time.Time{its.given, its.spent} {
 		maps.DeleteFunc(m, func(_ string, until time.Time) bool { return !now.Before(until) })
 	}
 }
 
-// has reports whether the request need not be asked for again.
+// has reports whether an approval of the request is remembered.
 func (a *approvals) has(principal, request string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -328,12 +329,12 @@ func (a *approvals) give(principal, request string) {
 		if len(its.given) < maxApprovals {
 			break
 		}
-		delete(its.given, other) // that is asked for again
+		delete(its.given, other) // the user is asked again for that request
 	}
 	its.given[request] = now.Add(approvalKept)
 }
 
-// spend reports whether an asking was not answered before.
+// spend marks an approval request as answered. It returns false if the request was answered before.
 func (a *approvals) spend(principal, id string, until time.Time) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -342,13 +343,13 @@ func (a *approvals) spend(principal, id string, until time.Time) bool {
 		its.end(time.Now())
 	}
 	if _, ok := its.spent[id]; ok || len(its.spent) >= maxApprovals {
-		return false // rather asked for again than made twice
+		return false // better to ask again than to make a call twice
 	}
 	its.spent[id] = until
 	return true
 }
 
-// approves reports whether the session's person has approved the request for good.
+// approves reports whether the user approved the request for the rest of the session.
 func (s *session) approves(request string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

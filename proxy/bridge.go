@@ -14,16 +14,16 @@ import (
 	"junction/upstream/raw"
 )
 
-// This file is where the eras meet. An upstream may send requests to the client before it answers:
+// This file connects the two eras. An upstream may send requests to the client before it answers:
 //
 //	client   upstream
-//	legacy   legacy    the request goes out on the client's stream, the response comes back (ask.go)
-//	legacy   modern    input_required: its requests go out on the client's stream, and the upstream
+//	legacy   legacy    the request goes to the client's stream, the response comes back (ask.go)
+//	legacy   modern    input_required: its requests go to the client's stream, and the upstream
 //	                   is called again with the responses
-//	modern   modern    input_required is passed on; our own state is around the upstream's (state.go)
+//	modern   modern    input_required is passed on; Junction's state wraps the upstream's (state.go)
 //	modern   legacy    the call is parked; the client gets input_required and returns (parked.go)
 
-// answerResult returns an upstream's result in the form of the client's era.
+// answerResult converts an upstream's result to the client's era.
 func (s *Server) answerResult(x *exchange, r upstream.Result) (result, error) {
 	if x.era == upstream.EraModern {
 		return s.finishModern(x, r)
@@ -39,7 +39,7 @@ func (s *Server) answerResult(x *exchange, r upstream.Result) (result, error) {
 	return s.legacyResult(x, r)
 }
 
-// answerError returns what the client's era has for an error of an upstream.
+// answerError converts an upstream's error to the client's era.
 func (s *Server) answerError(x *exchange, err error) (result, error) {
 	if x.era == upstream.EraModern {
 		return s.modernError(x, err)
@@ -47,20 +47,20 @@ func (s *Server) answerError(x *exchange, err error) (result, error) {
 	return s.legacyError(x, err)
 }
 
-// legacyTarget reports whether the upstream of the target is of the legacy era.
+// legacyTarget reports whether the target's upstream is of the legacy era.
 func (x *exchange) legacyTarget() bool { return x.target.Backend.Catalog().Era == upstream.EraLegacy }
 
-// rounds counts how often a modern upstream has asked a legacy client something during one call.
+// rounds counts the rounds of one call of a modern upstream for a legacy client.
 type rounds struct {
 	count int
-	waits int // rounds after which nothing but time may make a difference
+	waits int // rounds after which only time may make a difference
 }
 
 // maxRounds bounds the rounds of one call.
 const maxRounds = 10
 
-// next sends the requests of an input_required result to a legacy client, and puts the answers into
-// the params of the next call.
+// next sends the requests of an input_required result to a legacy client, and puts the responses
+// into the params of the next call.
 func (n *rounds) next(ctx context.Context, x *exchange, c *upstream.Call, r upstream.Result) error {
 	if n.count == maxRounds {
 		return x.invalid("it asks again and again")
@@ -86,7 +86,7 @@ func (n *rounds) next(ctx context.Context, x *exchange, c *upstream.Call, r upst
 	} else if state == nil {
 		return x.invalid("input_required without a request and without a state")
 	}
-	if requests.Len() == 0 || len(x.opened) > opened { // it waits for something that happens elsewhere
+	if requests.Len() == 0 || len(x.opened) > opened { // the upstream waits for an external event
 		if err := pause(ctx, n.waits); err != nil {
 			return err
 		}
@@ -95,7 +95,7 @@ func (n *rounds) next(ctx context.Context, x *exchange, c *upstream.Call, r upst
 	return spliceParams(c, edits...)
 }
 
-// finishModern makes what a modern client reads of a result.
+// finishModern converts a result for a modern client.
 func (s *Server) finishModern(x *exchange, r upstream.Result) (result, error) {
 	switch r.Type {
 	case upstream.TypeInputRequired:
@@ -110,8 +110,8 @@ func (s *Server) finishModern(x *exchange, r upstream.Result) (result, error) {
 	return s.modernResult(x.msg.Method, o, x.target)
 }
 
-// relayRequests passes the questions of a modern upstream on to a modern client. A question that
-// the client cannot be asked is the upstream's mistake: it was told what the client can do.
+// relayRequests passes the requests of a modern upstream on to a modern client. A request that the
+// client does not support is the upstream's error: the upstream has the client's capabilities.
 func (s *Server) relayRequests(x *exchange, o raw.Object) (result, error) {
 	requests, err := o.Object("inputRequests")
 	if err != nil && err != raw.ErrAbsent {
@@ -148,7 +148,7 @@ func (s *Server) relayRequests(x *exchange, o raw.Object) (result, error) {
 	return s.modernResult("", asking, x.target)
 }
 
-// inputRequests returns the questions of a modern upstream as a modern client may see them.
+// inputRequests returns the requests of a modern upstream in the form for a modern client.
 func (x *exchange) inputRequests(requests raw.Object) ([]byte, error) {
 	var edits []raw.Edit
 	for m := range requests.All() {
@@ -169,7 +169,7 @@ func (x *exchange) inputRequests(requests raw.Object) ([]byte, error) {
 	return text, nil
 }
 
-// inputRequest returns one entry of inputRequests as the client may see it.
+// inputRequest returns one entry of inputRequests in the form for the client.
 func (x *exchange) inputRequest(v []byte) ([]byte, error) {
 	method, params, err := inputRequest(v)
 	if err != nil {
@@ -182,7 +182,7 @@ func (x *exchange) inputRequest(v []byte) ([]byte, error) {
 	return raw.Set(v, text, "params")
 }
 
-// invalid is the error for an upstream's answer that is none.
+// invalid returns the error for an invalid answer of the upstream.
 func (x *exchange) invalid(text string) error {
 	return &upstream.Error{Upstream: x.target.Backend.Name(), Kind: upstream.KindInvalid, Err: errors.New(text)}
 }
@@ -200,23 +200,23 @@ func spliceParams(c *upstream.Call, edits ...raw.Edit) error {
 	return err
 }
 
-// modernError translates an upstream's error for a modern client.
+// modernError converts an upstream's error for a modern client.
 func (s *Server) modernError(x *exchange, err error) (result, error) {
 	if need := needsSignIn(err); need != nil {
 		return s.offer(x, need)
 	}
-	peer, ok := err.(*jsonrpc.Error) // not one in the chain of ours, which was about our hop
+	peer, ok := err.(*jsonrpc.Error) // errors inside an *upstream.Error concern the connection to the upstream
 	if !ok {
 		return result{}, err
 	}
 	peer = x.target.RenameError(peer)
-	// a server of this era would have refused the call (2026-07-28, basic/index#error-codes)
+	// a modern server would have rejected the call (2026-07-28, basic/index#error-codes)
 	if lacks := x.lacks.Load(); lacks != nil {
 		return result{}, &refusal{status: http.StatusBadRequest, code: codeMissingCapability, text: peer.Message,
 			data: []byte(`{"requiredCapabilities":` + *lacks + `}`)}
 	}
 	switch peer.Code {
-	case mcp.RESOURCE_NOT_FOUND: // 2026-07-28, server/resources#error-handling: it must not be sent any more
+	case mcp.RESOURCE_NOT_FOUND: // 2026-07-28, server/resources#error-handling: this code must not be sent any more
 		return result{}, x.target.NotFound(peer)
 	case mcp.URL_ELICITATION_REQUIRED:
 		return s.openURLs(x, peer)
@@ -226,13 +226,13 @@ func (s *Server) modernError(x *exchange, err error) (result, error) {
 	return result{}, peer
 }
 
-// legacyError translates an upstream's error for a legacy client: -32042 is of 2025-11-25, and of
-// no use to a client that cannot open a URL.
+// legacyError converts an upstream's error for a legacy client. -32042 exists since 2025-11-25, and
+// a client that cannot open URLs cannot use it.
 func (s *Server) legacyError(x *exchange, err error) (result, error) {
 	if need := needsSignIn(err); need != nil {
 		return s.offer(x, need)
 	}
-	peer, ok := err.(*jsonrpc.Error) // not one in the chain of ours, which was about our hop
+	peer, ok := err.(*jsonrpc.Error) // errors inside an *upstream.Error concern the connection to the upstream
 	if !ok {
 		return result{}, err
 	}
@@ -255,7 +255,7 @@ func (s *Server) legacyError(x *exchange, err error) (result, error) {
 // elicitation is an entry of the data of -32042.
 type elicitation struct{ message, url string }
 
-// urls reads what must be opened before the call can be made again.
+// urls returns the elicitations in the data of -32042.
 func urls(e *jsonrpc.Error) []elicitation {
 	var list []elicitation
 	if e.Data == nil {
@@ -277,8 +277,8 @@ func urls(e *jsonrpc.Error) []elicitation {
 	return list
 }
 
-// openURLs makes of -32042 what the modern era has for it. The call was refused and not carried
-// out, so that it is made again when the client comes back.
+// openURLs converts -32042 into input_required. The upstream did not carry out the call, so the
+// call is made again when the client returns.
 func (s *Server) openURLs(x *exchange, e *jsonrpc.Error) (result, error) {
 	list := urls(e)
 	switch {
@@ -310,11 +310,11 @@ func (s *Server) openURLs(x *exchange, e *jsonrpc.Error) (result, error) {
 	return result{body: append(b, '}')}, nil
 }
 
-// modernResult adds what 2026-07-28 wants of a result, where the upstream did not say it:
-// resultType, who produced it, and how long a resource stays fresh.
+// modernResult adds the members that 2026-07-28 requires of a result, if the upstream did not send
+// them: resultType, the server info, and the freshness of a resource.
 func (s *Server) modernResult(method string, o raw.Object, t *view.Target) (result, error) {
 	body := o.Text()
-	tail := make([]byte, 0, len(s.modernMeta)+48) // for what most results lack
+	tail := make([]byte, 0, len(s.modernMeta)+48) // for the members that most results lack
 	if _, err := o.Get("resultType"); err == raw.ErrAbsent {
 		tail = append(tail, `,"resultType":"complete"`...)
 	}
@@ -344,20 +344,20 @@ func (s *Server) modernResult(method string, o raw.Object, t *view.Target) (resu
 	if o.Len() == 0 {
 		tail = tail[1:]
 	}
-	end := len(body) - 1 // of the closing brace: body is a value without white space around it
+	end := len(body) - 1 // of the closing brace: body has no white space around it
 	return result{body: body[:end], tail: append(tail, '}')}, nil
 }
 
-// legacyResult makes what a legacy client reads of a result. It is the upstream's own but for what
-// the client's version does not have.
+// legacyResult converts a result for a legacy client. It changes only what the client's version
+// does not have.
 func (s *Server) legacyResult(x *exchange, r upstream.Result) (result, error) {
 	var edits []raw.Edit
-	content := "content" // the member that has blocks of content
+	content := "content" // the member with content blocks
 	switch mcp.MCPMethod(x.msg.Method) {
 	case mcp.MethodToolsCall:
 		structured, err := r.Get("structuredContent")
-		// Only objects before 2026-07-28 (SEP-2106). A legacy server's other values stay where its
-		// outputSchema has stayed.
+		// Before 2026-07-28 only objects are allowed (SEP-2106). Other values of a legacy server
+		// stay if its outputSchema has stayed.
 		if err == nil && structured[0] != '{' && (x.target.Backend.Catalog().Era == upstream.EraModern ||
 			x.target.WithoutOutput()) {
 			edits = append(edits, raw.Edit{Name: "structuredContent"})

@@ -16,15 +16,16 @@ import (
 	"junction/upstream/raw"
 )
 
-// This file is the way of every request that one upstream answers.
+// This file answers the requests that one upstream answers: tools/call, prompts/get and
+// resources/read.
 
-// callMethod is what differs between the methods that call answers.
+// callMethod holds the steps of call that differ between the methods.
 type callMethod struct {
-	// find returns the target that the request names. The error is what the client reads when
-	// there is none for the caller.
+	// find returns the target that the request names. The error is sent to the client if the caller
+	// has no such target.
 	find func(context.Context, *Server, *exchange, *CallInfo) (*view.Target, error)
-	// permit stores the decision of policy about the target in x.decision. The error is what the
-	// client reads of a denied call.
+	// permit stores the policy decision about the target in x.decision. The error is sent to the
+	// client if the call is denied.
 	permit func(*exchange, *view.Target, *CallInfo) error
 }
 
@@ -40,20 +41,20 @@ func readResource(ctx context.Context, s *Server, x *exchange, info *CallInfo) (
 	return s.call(ctx, x, info, callMethod{findRead, (*exchange).permit})
 }
 
-// call answers a request in these steps, of which each may end it:
+// call answers a request in these steps. Each step may end the request:
 //
 //	find      the target that the request names, for this caller
-//	permit    the decision of policy about the target and the arguments: deny, ask or allow
+//	permit    the policy decision about the target and the arguments: deny, ask or allow
 //	validate  headers and arguments fit the definition of the tool
-//	approve   the person at the client agrees, if the decision is ask (approve.go)
+//	approve   the user of the client agrees, if the decision is ask (approve.go)
 //	call      the upstream answers (package upstream); the call may be parked (parked.go)
-//	filter    policy's redactions are removed from the answer
-//	answer    the client's era gets its form of the result or error (bridge.go)
+//	filter    the policy's redactions are removed from the answer
+//	answer    the result or error is converted to the client's era (bridge.go)
 //
-// A modern upstream may answer a legacy client's call with requests to the client. Their answers go
-// back with another call, before which find, permit and approve run again. The target and the
-// arguments stay: what was permitted is what is called. For a modern client each round is a request
-// of its own, which runs all steps.
+// A modern upstream may answer a legacy client's call with requests to the client. Junction sends
+// the client's answers back with another call, and runs find, permit and approve again first. The
+// target and the arguments do not change, so the upstream gets exactly the call that was permitted.
+// A modern client sends a new request for each round, and each request runs all steps.
 func (s *Server) call(ctx context.Context, x *exchange, info *CallInfo, m callMethod) (result, error) {
 	t, err := m.find(ctx, s, x, info)
 	if err != nil {
@@ -103,7 +104,7 @@ func (s *Server) call(ctx context.Context, x *exchange, info *CallInfo, m callMe
 	}
 }
 
-// findTool returns the tool of the request, or the tool that offers to connect its upstream.
+// findTool returns the tool that the request names, or the connect tool of its upstream.
 func findTool(ctx context.Context, s *Server, x *exchange, info *CallInfo) (*view.Target, error) {
 	name, err := x.nameParam()
 	if err != nil {
@@ -171,7 +172,7 @@ func (x *exchange) permit(t *view.Target, info *CallInfo) error {
 	return nil
 }
 
-// decide finds out what policy says of a call of the target.
+// decide stores the policy decision about a call of the target in x.decision and in info.
 func (x *exchange) decide(t *view.Target, info *CallInfo) error {
 	info.Upstream, info.Own = t.Backend.Name(), t.Name
 	g := x.subject.Ruling(t)
@@ -196,8 +197,8 @@ func (x *exchange) decide(t *view.Target, info *CallInfo) error {
 	return err
 }
 
-// permitAgain finds and permits the target of x again, in the snapshot as it is now, after a person
-// has thought for a while. The target of x stays.
+// permitAgain finds and permits the target of x again in the current snapshot. The policy may have
+// changed while the user was answering. x.target does not change.
 func (s *Server) permitAgain(x *exchange, permit func(*exchange, *view.Target, *CallInfo) error) error {
 	w := s.snapshot.Load()
 	if w == x.snapshot {
@@ -221,7 +222,7 @@ func (s *Server) permitAgain(x *exchange, permit func(*exchange, *view.Target, *
 	return permit(x, t, new(CallInfo))
 }
 
-// unknown is what the client reads when the target of its call does not exist.
+// unknown returns the error for a target that does not exist.
 func (x *exchange) unknown() error {
 	switch x.target.Part {
 	case upstream.PartPrompts:
@@ -232,8 +233,8 @@ func (x *exchange) unknown() error {
 	return unknownTool(x.info.Name)
 }
 
-// arguments are those of a call, for who has to read them; absent when there are none. What is no
-// object cannot be judged, and an upstream might read it all the same.
+// arguments returns the arguments of the call; absent if the call has none. Arguments that are not
+// an object are rejected: policy cannot judge them, and an upstream might still accept them.
 func (x *exchange) arguments() (raw.Object, error) {
 	v, err := x.params.Get("arguments")
 	switch {
@@ -247,8 +248,8 @@ func (x *exchange) arguments() (raw.Object, error) {
 	return x.params.Object("arguments")
 }
 
-// scoped is permit for what has no arguments that policy reads: the error says which scopes the
-// caller's token lacks, if it does.
+// scoped replaces permit for requests without arguments that policy reads. The error lists the
+// scopes that the caller's token lacks.
 func (x *exchange) scoped(t *view.Target) error {
 	if scopes := x.subject.Ruling(t).Scopes(); scopes != "" {
 		return x.stepUp(scopes)
@@ -256,20 +257,20 @@ func (x *exchange) scoped(t *view.Target) error {
 	return nil
 }
 
-// stepUp is the refusal of what the caller may use with a token of more scopes: a client that is
-// told so asks its person for one.
+// stepUp returns the error for a token that lacks scopes. Its challenge tells the client to ask the
+// user for a token with these scopes.
 func (x *exchange) stepUp(scopes string) error {
 	e := refuse(http.StatusForbidden, mcp.INVALID_REQUEST, "The token lacks a scope; needed are: %s", scopes)
 	e.challenge = x.snapshot.guard.Resources.StepUp(x.request.URL.Path, strings.Fields(scopes))
 	return e
 }
 
-// filter takes out of what an upstream answered what policy does not let the caller read.
+// filter removes the parts of an upstream's answer that policy hides from the caller.
 func (x *exchange) filter(r upstream.Result, err error) (upstream.Result, error) {
 	if x.subject.redact == nil {
 		return r, err
 	}
-	if peer, ok := err.(*jsonrpc.Error); ok { // others are ours
+	if peer, ok := err.(*jsonrpc.Error); ok { // other errors are Junction's own
 		clean, _ := x.subject.redact.Error(peer)
 		return r, clean
 	}
@@ -281,8 +282,8 @@ func (x *exchange) filter(r upstream.Result, err error) (upstream.Result, error)
 	return r, err
 }
 
-// findNamed returns the tool or prompt of that name; nil when there is none for the caller. Of one
-// that it is denied the audit has what denies it.
+// findNamed returns the tool or prompt with this name; nil if the caller has none. If policy denies
+// the item, info gets the denying policy and rule for the audit.
 func (x *exchange) findNamed(p upstream.Part, name string, info *CallInfo) *view.Target {
 	info.Name = name
 	if t := x.subject.Named(p, name); t != nil {
@@ -292,7 +293,7 @@ func (x *exchange) findNamed(p upstream.Part, name string, info *CallInfo) *view
 		return t
 	}
 	if t := x.endpoint.view.Named(p, name); t != nil {
-		x.decide(t, info) // an error would be about the arguments of a call that is not made
+		x.decide(t, info) // an error would concern the arguments, and this call is not made
 		info.Verdict = policy.Deny.String()
 		if t.Held != "" && x.subject.Guards.Pinned {
 			info.Rule = "pinned"
@@ -301,8 +302,8 @@ func (x *exchange) findNamed(p upstream.Part, name string, info *CallInfo) *view
 	return nil
 }
 
-// validate compares the call of a tool with the tool's definition. It returns nil when the call may
-// be made, or what to answer instead.
+// validate checks a tool call against the tool's definition. It returns nil if the call may be
+// made, else the result for the client.
 func (s *Server) validate(x *exchange, c *upstream.Call, info *CallInfo) (_ *result, err error) {
 	if x.target.Tool == nil {
 		return nil, nil
@@ -324,8 +325,8 @@ func (s *Server) validate(x *exchange, c *upstream.Call, info *CallInfo) (_ *res
 	return &r, nil
 }
 
-// checkArguments compares the arguments of a call with the tool's schema. It returns the result
-// that says what is wrong with them; nil when nothing is, or when the schema cannot be used.
+// checkArguments checks the arguments of a call against the tool's schema. It returns a result with
+// the problems; nil if there are none, or if the schema is unusable.
 func (s *Server) checkArguments(x *exchange, t *view.Target) ([]byte, error) {
 	arguments, err := x.arguments()
 	if err != nil {
@@ -343,7 +344,7 @@ func (s *Server) checkArguments(x *exchange, t *view.Target) ([]byte, error) {
 }
 
 // checkParamHeaders compares the Mcp-Param headers with the arguments that they repeat (2026-07-28,
-// streamable-http#server-validation), and returns those that no argument is declared for.
+// streamable-http#server-validation). It returns the headers without a declared argument.
 func checkParamHeaders(x *exchange, tool *upstream.Tool) ([]upstream.HeaderField, error) {
 	var extra []upstream.HeaderField
 	const prefix = "Mcp-Param-"
@@ -387,8 +388,8 @@ func checkParamHeaders(x *exchange, tool *upstream.Tool) ([]upstream.HeaderField
 	return extra, nil
 }
 
-// requestedResource returns what the request's uri stands for: something that the caller may use,
-// if only after it was asked.
+// requestedResource returns the target of the request's uri. The caller may use the target, perhaps
+// only after an approval.
 func (x *exchange) requestedResource(info *CallInfo) (*view.Target, error) {
 	uri, err := x.params.String("uri")
 	if err == raw.ErrAbsent {
@@ -399,8 +400,8 @@ func (x *exchange) requestedResource(info *CallInfo) (*view.Target, error) {
 	return x.findResource(x.era, uri, info)
 }
 
-// findResource returns what a URI stands for; the error is one for a client of that era. Of what
-// the caller is denied the audit has what denies it.
+// findResource returns the target of a URI. The error is in the form of the given era. If policy
+// denies the resource, info gets the denying policy and rule for the audit.
 func (x *exchange) findResource(era upstream.Era, uri string, info *CallInfo) (*view.Target, error) {
 	info.Name = uri
 	t, err := x.subject.Resource(uri)

@@ -20,45 +20,44 @@ import (
 	"junction/upstream/raw"
 )
 
-// exchange is one client request on its way to an answer. It belongs to the goroutine of its HTTP
-// request.
+// exchange is one client request until its answer. It belongs to the goroutine of its HTTP request.
 type exchange struct {
 	caller
 	era      upstream.Era
 	msg      jsonrpc.Message
-	params   raw.Object // absent when there are none
+	params   raw.Object // absent if there are none
 	meta     raw.Object // params._meta
 	request  *http.Request
 	header   http.Header // of the request
 	reply    *reply
-	own      reply                   // the memory of reply, as a rule
-	info     CallInfo                // for the hook
-	size     int                     // of the body
-	held     budget.Grant            // of the request and its body, and of a large answer
-	reserved int64                   // of held, for the answer
-	inTurn   bool                    // it is worked on; see turns.go
-	buffer   *[]byte                 // for the upstream's answer; nil means none
-	end      context.CancelCauseFunc // of the context that the request is served with
+	own      reply                   // memory of reply, usually
+	info     CallInfo                // for CallDone
+	size     int                     // of the body, in bytes
+	held     budget.Grant            // for the request, its body and a large answer
+	reserved int64                   // part of held for the answer, in bytes
+	inTurn   bool                    // the request is in work; see budget/turns.go
+	buffer   *[]byte                 // for the upstream's answer; nil for none
+	end      context.CancelCauseFunc // cancels the context of the request
 
-	client  string   // the name that the client gave itself
+	client  string   // the client's name for itself (unverified)
 	session *session // legacy only
 	profile upstream.Profile
-	// from which on the client wants log messages; "" is none in the modern era, and what comes in
-	// the legacy one
+	// minimum level of log messages for the client; "" is none in the modern era, and the
+	// upstream's default in the legacy era
 	logLevel  string
 	target    *view.Target    // of a call
 	decision  policy.Decision // about the call
-	approved  bool            // a person has approved it
-	approval  string          // see CallInfo.Approval; "" when policy did not say ask
-	offered   bool            // the answer is that a person has to sign in to the upstream
+	approved  bool            // the user has approved the call
+	approval  string          // see CallInfo.Approval; "" if policy did not require approval
+	offered   bool            // the answer offers the sign-in to the upstream
 	listeners *listeners
-	opening   sync.Mutex             // guards opened: a legacy upstream may ask several things at once
-	opened    []string               // elicitations of ours: see newElicitationID
-	lacks     atomic.Pointer[string] // JSON: the capabilities that the upstream asked for in vain; nil for none
-	outlived  bool                   // a call goes on with the params after the request was answered
+	opening   sync.Mutex             // guards opened: a legacy upstream may send several requests at once
+	opened    []string               // elicitation IDs of Junction; see newElicitationID
+	lacks     atomic.Pointer[string] // JSON of missing client capabilities that the upstream requested; nil for none
+	outlived  bool                   // a call uses the params after the request was answered
 }
 
-// newExchange reads what every request has. The error is a *refusal.
+// newExchange parses the params of a request. The error is a *refusal.
 func newExchange(c caller, r *http.Request, m jsonrpc.Message) (*exchange, error) {
 	x := &exchange{caller: c, msg: m, header: r.Header}
 	if m.Params == nil {
@@ -71,8 +70,8 @@ func newExchange(c caller, r *http.Request, m jsonrpc.Message) (*exchange, error
 	if x.meta, err = x.params.Object("_meta"); err != nil && err != raw.ErrAbsent {
 		return x, malformed(err)
 	}
-	// What belongs to the hop is taken out by exact name, so a name that another reader takes for
-	// it must not pass.
+	// Members for the hop are removed by exact name, so reject a name that another parser would
+	// treat as the same.
 	if _, err := x.meta.Get("progressToken"); err != nil && err != raw.ErrAbsent {
 		return x, malformed(err)
 	}
@@ -87,11 +86,12 @@ func (x *exchange) Notify(method string, params []byte) {
 	if x.subject.redact != nil {
 		var err error
 		if params, _, err = x.subject.redact.Text(params); err != nil {
-			return // what cannot be looked through is not sent
+			return // a text that cannot be searched is not sent
 		}
 	}
 	if method == methodElicitationComplete && x.session != nil {
-		// It may come long after the call: then the session hears it on another stream.
+		// The notification may come long after the call. Then it is sent on another stream of the
+		// session.
 		if !x.reply.send(jsonrpc.AppendRequest(nil, "", method, params)) {
 			x.listeners.tellSession(x.session, x.endpoint.name, note{method: method, params: string(params)})
 		}
@@ -100,8 +100,8 @@ func (x *exchange) Notify(method string, params []byte) {
 	x.reply.notify(method, params)
 }
 
-// wantsLog reports whether the client wants a log message. A client that chose a level gets no
-// message without a known level.
+// wantsLog reports whether a log message passes the client's level. If the client chose a level,
+// messages without a known level do not pass.
 func (x *exchange) wantsLog(params []byte) bool {
 	if x.logLevel == "" {
 		return x.era == upstream.EraLegacy
@@ -114,7 +114,7 @@ func (x *exchange) wantsLog(params []byte) bool {
 	return err == nil && upstream.Level(level) > 0 && upstream.Level(level) <= upstream.Level(x.logLevel)
 }
 
-// call makes the upstream's side of a request about target.
+// call returns the upstream call for a request about target.
 func (x *exchange) call(target *view.Target) *upstream.Call {
 	c := &upstream.Call{Method: x.msg.Method, Name: target.Name, Member: target.Member, Params: x.params,
 		Principal: x.user(), Account: x.held.Name(), Peer: x,
@@ -125,7 +125,7 @@ func (x *exchange) call(target *view.Target) *upstream.Call {
 	return c
 }
 
-// serve answers the request: dispatch, then one answer, whatever happened.
+// serve dispatches the request and writes exactly one answer.
 func (s *Server) serve(ctx context.Context, x *exchange) {
 	began := time.Now()
 	x.buffer = s.results.get()
@@ -149,7 +149,7 @@ func (s *Server) serve(ctx context.Context, x *exchange) {
 	}
 	if err != nil {
 		e, status := rpcError(err, info.Upstream)
-		if _, ours := errors.AsType[*upstream.Error](err); ours { // what the upstream said may be in its words
+		if _, ours := errors.AsType[*upstream.Error](err); ours { // the text may contain text of the upstream
 			e, _ = x.subject.redact.Error(e)
 		}
 		info.Code = e.Code
@@ -176,11 +176,11 @@ func (s *Server) serve(ctx context.Context, x *exchange) {
 	}
 }
 
-// Reserve implements upstream.Memory: a large answer counts for the caller until the request is
-// over. One that reads slowly, or not at all, keeps us holding it.
+// Reserve implements upstream.Memory. A large answer counts for the caller until the request is
+// over, because a slow client keeps it in memory.
 func (x *exchange) Reserve(n int64) error { return reserve(&x.held, &x.reserved, n) }
 
-// reserve takes bytes of an answer from the budget.
+// reserve takes the bytes of an answer from the budget.
 func reserve(held *budget.Grant, reserved *int64, n int64) error {
 	err := held.Reserve(budget.Bytes, n)
 	if e, ok := errors.AsType[*budget.Exceeded](err); ok {
@@ -192,8 +192,8 @@ func reserve(held *budget.Grant, reserved *int64, n int64) error {
 	return err
 }
 
-// hold reserves what was not yet reserved of an answer: not every wire knows whose it is before it
-// was read.
+// hold reserves the part of an answer that is not reserved yet: some transports cannot attribute an
+// answer before it was read.
 func (x *exchange) hold(r result) error {
 	if n := int64(r.size()) - x.reserved; n > oneWrite {
 		return x.Reserve(n)
@@ -201,7 +201,7 @@ func (x *exchange) hold(r result) error {
 	return nil
 }
 
-// report tells the hook of a call.
+// report passes a call to the CallDone hook.
 func (s *Server) report(info *CallInfo) {
 	for _, text := range [...]*string{&info.Method, &info.Name, &info.Own, &info.Request, &info.Endpoint} {
 		*text = (*text)[:min(len(*text), maxLogged)]
@@ -209,10 +209,10 @@ func (s *Server) report(info *CallInfo) {
 	s.hooks.CallDone(info)
 }
 
-// maxLogged bounds what a client chooses and the log repeats.
+// maxLogged bounds texts of the client in the log, in bytes.
 const maxLogged = 200
 
-// result is a result in the parts that it is made of, so that a large one is never copied.
+// result is a result in parts, so that a large result is not copied.
 type result struct {
 	head, body, tail []byte
 	items            view.Definitions // between body and tail
@@ -220,7 +220,7 @@ type result struct {
 
 func (r result) size() int { return len(r.head) + len(r.body) + r.items.Size + len(r.tail) }
 
-// ownResult is a result of ours: members, and what the era wants beside them.
+// ownResult returns a result of Junction's own: members, and the members that the era requires.
 func (s *Server) ownResult(x *exchange, members string) result {
 	if x.era == upstream.EraLegacy {
 		return result{body: []byte("{" + members + "}")}
@@ -228,14 +228,14 @@ func (s *Server) ownResult(x *exchange, members string) result {
 	return result{body: append(append([]byte("{"+members+`,"resultType":"complete","_meta":`), s.modernMeta...), '}')}
 }
 
-// beginTurn is that of the request's grant.
+// beginTurn begins the turn of the request's grant.
 func (x *exchange) beginTurn() {
 	x.held.BeginTurn()
 	x.inTurn = true
 }
 
-// endTurn is called before the request waits for something, and when it is answered. It may be
-// called again.
+// endTurn ends the turn. It is called before the request waits for something, and when it is
+// answered. Calling it again has no effect.
 func (x *exchange) endTurn() {
 	if x.inTurn {
 		x.inTurn = false
@@ -243,7 +243,8 @@ func (x *exchange) endTurn() {
 	}
 }
 
-// begin is called before the request waits for an upstream or a person, and begins the reply.
+// begin is called before the request waits for an upstream or a user. It ends the turn and begins
+// the reply.
 func (x *exchange) begin() {
 	x.endTurn()
 	x.reply.begin()

@@ -16,26 +16,26 @@ import (
 	"junction/upstream/jsonrpc"
 )
 
-// reply is how one request is answered: as one JSON document, or as an event stream from the first
-// event on. Until then a status other than 200 can still be sent.
+// reply writes the answer of one request: one JSON document, or an event stream from the first
+// event on. Before the first event, the reply can still have a status other than 200.
 type reply struct {
 	w      http.ResponseWriter
 	limits *Limits
 	stream bool          // the client accepts an event stream
-	broken func()        // called once when the client does not take what we write; nil does nothing
-	caller *session      // whose events have ids, so that it can come back for them; nil for none
-	held   *budget.Grant // of the request, whose account the events count for
+	broken func()        // called once when a write to the client fails; may be nil
+	caller *session      // session that keeps the events for a replay; nil for none
+	held   *budget.Grant // of the request; its account pays for the kept events
 
 	mu      sync.Mutex
 	queue   [][]byte      // events that wait for the writer
-	more    chan struct{} // 1-buffered: queue has grown, or done was set; nil until the stream has begun
-	done    bool          // the answer is ready: nothing is queued any more
+	more    chan struct{} // 1-buffered: queue has grown, or done was set; nil before the stream begins
+	done    bool          // the answer is ready: the queue does not grow any more
 	written chan struct{} // closed when the writer has returned
-	record  *record       // of the stream; nil when it has none
-	timer   *time.Timer   // begins the stream of a call that takes long
+	record  *record       // of the stream; nil if the events are not kept
+	timer   *time.Timer   // begins the stream of a slow call
 }
 
-// quiet is how long a stream says nothing before a comment shows that it is alive.
+// quiet is the time without events after which a comment shows that the stream is alive.
 const quiet = 15 * time.Second
 
 func newReply(w http.ResponseWriter, r *http.Request, limits *Limits) *reply {
@@ -44,12 +44,12 @@ func newReply(w http.ResponseWriter, r *http.Request, limits *Limits) *reply {
 	return p
 }
 
-// init makes a zero reply that of a request.
+// init prepares a zero reply for a request.
 func (p *reply) init(w http.ResponseWriter, r *http.Request, limits *Limits) {
 	p.w, p.limits, p.stream = w, limits, accepts(r, "text/event-stream")
 }
 
-// begin allows the reply to become a stream when the answer takes long. finish must follow.
+// begin lets the reply become a stream if the answer takes long. finish must follow.
 func (p *reply) begin() {
 	if p.stream && p.timer == nil {
 		p.timer = time.AfterFunc(quiet, func() {
@@ -62,20 +62,20 @@ func (p *reply) begin() {
 	}
 }
 
-// notify queues a notification that belongs to the request. It does not block: what a slow client
-// does not take in time, it misses.
+// notify queues a notification of the request. It does not block: if the queue is full, it drops
+// the notification.
 func (p *reply) notify(method string, params []byte) {
 	p.send(jsonrpc.AppendRequest(nil, "", method, params))
 }
 
-// send queues a message that belongs to the request. False means that the message was dropped.
+// send queues a message of the request. It returns false if it dropped the message.
 func (p *reply) send(message []byte) bool {
 	if !p.stream {
 		return false
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	gone := p.gone() // then it is only for the record
+	gone := p.gone() // then only the record needs the message
 	if p.done || gone && p.record == nil || !gone && len(p.queue) >= p.limits.Queue {
 		return false
 	}
@@ -90,7 +90,7 @@ func (p *reply) send(message []byte) bool {
 	return true
 }
 
-// gone reports whether the client takes nothing any more; p.mu is held.
+// gone reports whether writing to the client has failed; p.mu is held.
 func (p *reply) gone() bool {
 	if p.more == nil {
 		return false
@@ -118,7 +118,7 @@ func (p *reply) start() {
 	go p.write(p.more)
 }
 
-// event makes an event of a message, with an id if the client can come back for it.
+// event formats a message as an event, with an ID if the client can resume the stream.
 func (p *reply) event(message []byte) []byte {
 	if p.record != nil {
 		return p.record.add(message)
@@ -126,8 +126,8 @@ func (p *reply) event(message []byte) []byte {
 	return jsonrpc.AppendEvent(make([]byte, 0, len(message)+32), "", message)
 }
 
-// write is the goroutine of a stream. It ends when the answer is ready, or when the client takes
-// nothing any more; finish waits for it.
+// write is the goroutine of a stream. It returns when the answer is ready or when writing to the
+// client fails. finish waits for it.
 func (p *reply) write(more <-chan struct{}) {
 	defer close(p.written)
 	streamHeader(p.w.Header())
@@ -139,13 +139,13 @@ func (p *reply) write(more <-chan struct{}) {
 		events, done := p.queue, p.done
 		p.queue = nil
 		p.mu.Unlock()
-		if !p.flush(events...) { // the header, when there are none
+		if !p.flush(events...) { // without events it writes the header
 			if p.broken != nil {
 				p.broken()
 			}
 			return
 		}
-		if done { // and nothing is queued any more
+		if done { // and the queue is empty
 			return
 		}
 		select {
@@ -161,8 +161,8 @@ func (p *reply) write(more <-chan struct{}) {
 	}
 }
 
-// flush writes and flushes within the write timeout; false means that the client is gone, or too
-// slow.
+// flush writes and flushes the parts within the write timeout. It returns false if the client is
+// gone or too slow.
 func (p *reply) flush(parts ...[]byte) bool {
 	p.deadline()
 	for _, b := range parts {
@@ -173,7 +173,7 @@ func (p *reply) flush(parts ...[]byte) bool {
 	return http.NewResponseController(p.w).Flush() == nil
 }
 
-// finish ends what begin and notify have begun, and reports whether the reply has become a stream.
+// finish ends the stream, if any, and reports whether the reply has become a stream.
 func (p *reply) finish() bool {
 	if p.timer != nil {
 		p.timer.Stop()
@@ -194,7 +194,7 @@ func (p *reply) finish() bool {
 	return streaming
 }
 
-// succeed writes the result, and so ends the reply.
+// succeed writes the result and ends the reply.
 func (p *reply) succeed(id jsonrpc.ID, r result) {
 	streaming := p.finish()
 	size := 40 + len(id) + r.size()
@@ -216,7 +216,7 @@ func (p *reply) succeed(id jsonrpc.ID, r result) {
 	writeJSON(p.w, http.StatusOK, text)
 }
 
-// texts are of answers that are copied together.
+// texts are buffers for small answers and for items of lists.
 var texts buffers
 
 // last writes the answer as the last event of the stream.
@@ -228,11 +228,11 @@ func (p *reply) last(text []byte) {
 	p.flush(event)
 }
 
-// oneWrite is up to which size an answer is copied together: beyond it copying costs more than a
-// few more system calls.
+// oneWrite is the largest answer that is copied into one buffer, in bytes. Beyond it, copying costs
+// more than additional system calls.
 const oneWrite = 64 << 10
 
-// large writes a result from where it is, and the items of a list a buffer at a time.
+// large writes a result without copying it, and the items of a list a buffer at a time.
 func (p *reply) large(id jsonrpc.ID, r result) {
 	head := append(jsonrpc.ResponseHead(nil, id), r.head...)
 	tail := append(r.tail[:len(r.tail):len(r.tail)], '}')
@@ -240,7 +240,7 @@ func (p *reply) large(id jsonrpc.ID, r result) {
 	h["Content-Type"] = jsonType
 	h["Content-Length"] = []string{strconv.Itoa(len(head) + len(r.body) + r.items.Size + len(tail))}
 	p.deadline()
-	p.w.Write(head) // what cannot be written to a client has no one to be reported to
+	p.w.Write(head) // write errors cannot be reported to the client
 	p.w.Write(r.body)
 	if len(r.items.List) > 0 {
 		buffer := texts.get()
@@ -250,13 +250,13 @@ func (p *reply) large(id jsonrpc.ID, r result) {
 	p.w.Write(tail)
 }
 
-// deadline gives the client the write timeout to take what is written next.
+// deadline sets the write timeout for the next writes.
 func (p *reply) deadline() {
-	// where that is not possible, the write says what is wrong
+	// if this fails, the write returns the error
 	http.NewResponseController(p.w).SetWriteDeadline(time.Now().Add(p.limits.WriteTimeout))
 }
 
-// fail writes an error, and so ends the reply. An id of "" is left out.
+// fail writes an error and ends the reply. An empty id is omitted.
 func (p *reply) fail(id jsonrpc.ID, e *jsonrpc.Error, status int) {
 	text := jsonrpc.AppendError(nil, id, e)
 	if p.finish() {
@@ -267,7 +267,7 @@ func (p *reply) fail(id jsonrpc.ID, e *jsonrpc.Error, status int) {
 	writeJSON(p.w, status, text)
 }
 
-// counted is how long an answer may be so that any server finds out its length by itself.
+// counted is the size in bytes from which on the answer needs an explicit Content-Length.
 const counted = 2 << 10
 
 var jsonType = []string{"application/json"}
@@ -275,32 +275,32 @@ var jsonType = []string{"application/json"}
 func writeJSON(w http.ResponseWriter, status int, text []byte) {
 	h := w.Header()
 	h["Content-Type"] = jsonType
-	if len(text) >= counted { // a server counts what is less, and needs no memory for that
+	if len(text) >= counted { // net/http counts shorter answers itself, without allocating
 		h["Content-Length"] = []string{strconv.Itoa(len(text))}
 	}
 	w.WriteHeader(status)
 	w.Write(text)
 }
 
-// streamHeader sets the header of an event stream that proxies do not buffer.
+// streamHeader sets the headers of an event stream, and tells proxies not to buffer it.
 func streamHeader(h http.Header) {
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-cache, no-transform")
 	h.Set("X-Accel-Buffering", "no")
 }
 
-// record is the events of one call's stream.
+// record keeps the events of one call's stream for a replay.
 type record struct {
 	name string
 
 	mu     sync.Mutex
-	events [][]byte // as written; the one with the number n is events[n]; nil when gone
-	count  int      // events so far
+	events [][]byte // as written; events[n] has the number n; nil if gone
+	count  int      // number of events so far
 	size   int
-	ended  bool          // the answer was the last
-	gone   bool          // the events are kept no more, or cannot be
-	grown  chan struct{} // closed and replaced with every event, and at the end
-	held   budget.Grant  // of the events
+	ended  bool          // the last event was the answer
+	gone   bool          // the events were dropped, or were too large
+	grown  chan struct{} // closed and replaced at each event, and at the end
+	held   budget.Grant  // reserves the bytes of the events
 }
 
 const (
@@ -309,16 +309,16 @@ const (
 	recordKept = time.Minute // after the answer
 )
 
-// record begins the events of a stream; nil for a session whose version has no ids for events. held
-// has nothing yet.
+// record begins the record of a stream; nil if the session's version has no event IDs. held is an
+// empty grant.
 func (s *session) record(held budget.Grant) *record {
 	if s.version < mcp.ProtocolVersion20250326 {
 		return nil
 	}
 	r := &record{name: rand.Text()[:13], grown: make(chan struct{}), held: held}
 	if s.version >= mcp.ProtocolVersion20251125 {
-		// A first event without data, so that the client has an id before anything happened. Older
-		// clients would take it for a message.
+		// A first event without data gives the client an ID before the first message. Older clients
+		// would parse it as a message.
 		r.count = 1
 		r.events = append(r.events, []byte("id: "+r.id(0)+"\nretry: 1000\ndata: \n\n"))
 	}
@@ -336,14 +336,14 @@ func (s *session) record(held budget.Grant) *record {
 	return r
 }
 
-// drop gives up the events.
+// drop deletes the events.
 func (r *record) drop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.forget()
 }
 
-// forget is drop while mu is held.
+// forget is drop with r.mu held.
 func (r *record) forget() {
 	r.gone, r.events = true, nil
 	r.held.Release()
@@ -351,7 +351,7 @@ func (r *record) forget() {
 
 func (r *record) id(n int) string { return r.name + "-" + strconv.Itoa(n) }
 
-// add returns the event for a message, which it keeps.
+// add keeps a message and returns its event.
 func (r *record) add(message []byte) []byte {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -373,7 +373,7 @@ func (r *record) tell() {
 	r.grown = make(chan struct{})
 }
 
-// end says that there are no further events. They are kept for a while.
+// end marks the stream as complete. The events are kept for recordKept.
 func (r *record) end(s *session) {
 	r.mu.Lock()
 	r.ended = true
@@ -395,8 +395,8 @@ func (r *record) end(s *session) {
 	})
 }
 
-// after returns the events that follow the number n, whether the last is among them, and what is
-// closed when there are more.
+// after returns the events after the number n, whether the stream is complete, and a channel that
+// is closed at the next event.
 func (r *record) after(n int) (events [][]byte, ended bool, more <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -406,8 +406,7 @@ func (r *record) after(n int) (events [][]byte, ended bool, more <-chan struct{}
 	return r.events[min(n, len(r.events)-1)+1:], r.ended, r.grown
 }
 
-// recorded returns the record that an event id is of, and the event's number; nil for an id that we
-// do not know.
+// recorded returns the record of an event ID, and the event's number; nil for an unknown ID.
 func (s *session) recorded(id string) (*record, int) {
 	name, number, ok := strings.Cut(id, "-")
 	n, err := strconv.Atoi(number)
@@ -424,8 +423,8 @@ func (s *session) recorded(id string) (*record, int) {
 	return nil, 0
 }
 
-// replay writes the rest of a stream that broke off, and what is still to come on it, for as long
-// as the caller is let in.
+// replay writes the remaining events of an interrupted stream, and its future events, as long as
+// the caller has access.
 func (f legacyFront) replay(ctx context.Context, w http.ResponseWriter, r *http.Request, c caller, rec *record, n int) {
 	if ends := c.principal.Expires; !ends.IsZero() {
 		var cancel context.CancelFunc

@@ -14,82 +14,80 @@ import (
 	"junction/upstream/raw"
 )
 
-// Hooks report what happens. Each may be nil. They must not block.
+// Hooks are callbacks for events. Each may be nil. They must not block.
 type Hooks struct {
 	// CallDone is called once for each call, after its answer was written. It is also called for
-	// each request of an authenticated principal that may use nothing or names an unknown endpoint;
-	// the method and the name are unknown then. It may change the CallInfo, and must not keep it.
+	// each request of an authenticated principal that may use nothing or names an unknown endpoint.
+	// Method and Name are empty then. CallDone may change the CallInfo and must not keep it.
 	CallDone func(*CallInfo)
-	// Problems is called with all items that are not offered, and why, when a new view has others
-	// than the one before.
+	// Problems is called with all hidden items and their reasons when a new view changes that list.
 	Problems func([]view.Problem)
-	// SessionDeleted is called when a legacy client has deleted its session, with a hash of the
-	// session's id and when the id expires anyway. Options.DeletedSessions gives the hashes back to
-	// a later Server with the same key.
+	// SessionDeleted is called when a legacy client has deleted its session. hash is of the session
+	// ID; until is the time when the ID expires. Pass the hashes to a later Server with the same
+	// key as Options.DeletedSessions.
 	SessionDeleted func(hash [16]byte, until time.Time)
 }
 
-// CallInfo is what there is to know of a call, none of it secret but for Arguments. A text is ""
-// where there is nothing to say.
+// CallInfo describes a call for the log and the audit. Only Arguments may contain secrets. An
+// unknown or inapplicable text is "".
 type CallInfo struct {
-	// of the HTTP request, which is in its answer too: X-Request-Id; "" where none was given
-	// one
+	// X-Request-Id of the HTTP request, also sent in its answer; "" if there is none
 	RequestID string
-	Principal string     // id of who called, such as "local" or "key:ci"
+	Principal string     // ID of the caller, such as "local" or "key:ci"
 	Kind      string     // of the principal: local, key, user or service
-	Address   netip.Addr // of the client; the zero Addr when it is not known
+	Address   netip.Addr // of the client; the zero Addr if unknown
 	Client    string     // the name that the client gave itself (unverified)
-	Session   string     // tells legacy sessions apart; not the session id, which is a secret
+	Session   string     // distinguishes legacy sessions; not the session ID, which is a secret
 	Request   string     // the JSON-RPC id, as the client wrote it
 	Era       string
-	Endpoint  string // "" is the merged one
+	Endpoint  string // "" is the merged endpoint
 	Surface   string // of the endpoint
-	Upstream  string // "" when the name was unknown
+	Upstream  string // "" if the name was unknown
 	Method    string
-	Name      string // as the client called it
-	Own       string // as the upstream calls it
+	Name      string // as the client sent it
+	Own       string // the upstream's own name
 
-	// Verdict is deny, ask or allow; "" when nothing was decided, as about a method that does not
-	// exist. Policy and Rule say what gave it, and Missing which capability is not held, or which
-	// scopes the token of the caller would need, with spaces between them.
+	// Verdict is deny, ask or allow; "" if policy did not decide, such as for an unknown method.
+	// Policy and Rule are the source of the verdict. Missing is the missing capability, or the
+	// missing scopes of the caller's token, separated by spaces.
 	Verdict, Policy, Rule, Missing string
-	// Approval is "" unless policy says ask. Otherwise it is asked, given, remembered, declined,
-	// late if the call was denied by the time of the answer, or impossible if the client cannot
-	// ask.
+	// Approval is "" unless the verdict is ask. Otherwise it is asked, given, remembered, declined,
+	// late (the call was denied when the answer came) or impossible (the client cannot ask).
 	Approval string
-	// Arguments is the JSON text of the call's arguments; nil when it has none. Where it is not
-	// clear which they are, because the member is there twice or in another letter case, it is that
-	// of all params. It is valid during the hook only.
+	// Arguments is the JSON text of the call's arguments; nil if there are none. If the member is
+	// ambiguous (duplicate, or in another letter case), it is the text of all params. It is valid
+	// only during the hook.
 	Arguments []byte
 
 	Took     time.Duration
 	Sent     int // bytes of the request's body
 	Received int // bytes of the result
-	// Outcome is ok, error (the upstream's own), or the kind of our error.
+	// ok, error (from the upstream), or the kind of Junction's error
 	Outcome string
-	Code    int64 // of the JSON-RPC error that the client was answered with; 0 when there was none
+	Code    int64 // code of the JSON-RPC error in the answer; 0 if there was none
 	Err     error
 }
 
-// Explanation is what there is to say of one item and one subject.
+// Explanation describes one item for one subject.
 type Explanation struct {
 	Upstream string
 	Part     upstream.Part
 	Own      string // the upstream's own name or URI
-	Exposed  string // under which it is, or would be, seen on the endpoint
-	Listed   bool   // it is in a list; a resource may be readable and in none
-	Visible  bool   // it exists for the subject, if only for some arguments or after asking
-	Held     string // why pinned policies hold it back, if they do; the subject's do if Pinned
-	Pinned   bool
-	Problem  string // why no client, or no client of 2026-07-28, sees it; "" when it is offered
+	Exposed  string // the name on the endpoint, even if the item is not visible
+	Listed   bool   // a resource may be readable and in no list
+	Visible  bool   // exists for the subject, perhaps only for some arguments or after approval
+	Held     string // why pinned policies hide it; "" if they do not
+	Pinned   bool   // the subject's policies are pinned
+	Problem  string // why no client, or no client of 2026-07-28, sees it; "" if it is offered
 	Verdict  policy.Verdict
-	Reads    bool // the verdict depends on the arguments; then Verdict is that on a call without any
+	Reads    bool // the verdict depends on the arguments; Verdict is then for a call without arguments
 	Reasons  []policy.Reason
 }
 
-// Explain returns what there is to say of the items that the name may mean on an endpoint: the name
-// or URI that clients see, the upstream's own, or the full one before it was shortened. It is empty
-// if nothing has that name, whatever the subject; false means that there is no such endpoint.
+// Explain returns explanations of the items that the name may mean on an endpoint. The name is the
+// exposed name or URI, the upstream's own name, or the full name before shortening. The list is
+// empty if no item has that name for any subject. Explain returns false if the endpoint does not
+// exist.
 func (s *Server) Explain(who policy.Subject, endpoint, name string) ([]Explanation, bool) {
 	w := s.snapshot.Load()
 	e := w.endpoints[endpoint]
@@ -140,8 +138,8 @@ func explain(rights *policy.Rights, t *view.Target) Explanation {
 	return x
 }
 
-// Definitions returns the definitions of all tools that the configuration does not leave out, in
-// the order of upstreams and of their lists. They alias the catalogs.
+// Definitions returns the definitions of all tools except those that the configuration hides, in
+// the order of upstreams and of their lists. The definitions alias the catalogs.
 func (s *Server) Definitions() []pins.Definition {
 	var list []pins.Definition
 	for _, b := range s.snapshot.Load().backends {
@@ -156,10 +154,10 @@ func (s *Server) Definitions() []pins.Definition {
 	return list
 }
 
-// Problems returns the items that are not offered, and why.
+// Problems returns the hidden items and their reasons.
 func (s *Server) Problems() []view.Problem { return s.snapshot.Load().problems() }
 
-// Tools returns how many tools clients see on the merged endpoint.
+// Tools returns the number of tools on the merged endpoint.
 func (s *Server) Tools() int {
 	n := 0
 	for range s.snapshot.Load().endpoints[""].view.All(upstream.PartTools) {
@@ -180,7 +178,7 @@ func (w *snapshot) problems() []view.Problem {
 	return list
 }
 
-// has reports whether the list names the item already, for whatever endpoint.
+// has reports whether the list contains the item, on any endpoint.
 func has(list []view.Problem, p view.Problem) bool {
 	for _, o := range list {
 		if o.Upstream == p.Upstream && o.Part == p.Part && o.Name == p.Name {
@@ -202,6 +200,5 @@ func equal(a, b []view.Problem) bool {
 	return true
 }
 
-// Overused returns the callers that were refused something within the last minute, the latest
-// first.
+// Overused returns the callers that were refused within the last minute, latest first.
 func (s *Server) Overused() []budget.Overuse { return s.budget.Overused() }

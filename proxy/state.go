@@ -16,18 +16,18 @@ import (
 	"junction/upstream/raw"
 )
 
-// state is what a requestState of ours says: what a modern client must bring back when it makes its
-// request again with answers. It is sealed, and good for the same request of the same user only:
-// the client is not trusted with it (2026-07-28, basic/patterns/mrtr#security-considerations), and
-// an upstream that binds its own state to a user sees none but us.
+// state is the content of Junction's requestState, which a modern client sends back when it repeats
+// its request with answers. It is sealed and valid only for the same request of the same user. The
+// client is not trusted (2026-07-28, basic/patterns/mrtr#security-considerations), and an upstream
+// that binds its state to a user sees only Junction.
 type state struct {
 	Kind     stateKind       `json:"k"`
 	Upstream json.RawMessage `json:"u,omitempty"` // stateRelayed: the upstream's own state, a JSON string
-	Parked   string          `json:"p,omitempty"` // stateParked: which call
-	// stateApproval, and where Approved: which asking, or which answer that is good for one call
-	// more
+	Parked   string          `json:"p,omitempty"` // stateParked: ID of the call
+	// stateApproval: ID of the approval request; with Approved: ID of an answer that permits one
+	// more call
 	Approval string `json:"a,omitempty"`
-	Approved bool   `json:"y,omitempty"` // a person has approved the request, where policy wants that
+	Approved bool   `json:"y,omitempty"` // the user has approved the request, if policy requires it
 
 	Principal string `json:"w"`
 	Request   []byte `json:"r"` // the digest of the request
@@ -38,37 +38,37 @@ type stateKind string
 
 const (
 	stateNone    stateKind = ""
-	stateRelayed stateKind = "relayed" // the upstream is called again, with its own state
-	stateParked  stateKind = "parked"  // the call is still in progress: it gets the answers
-	stateAgain   stateKind = "again"   // the upstream has refused the call, which is made again
-	// stateApproval: the call was not made yet; a person is asked whether it may be
+	stateRelayed stateKind = "relayed" // the upstream is called again with its own state
+	stateParked  stateKind = "parked"  // the call is in progress and gets the answers
+	stateAgain   stateKind = "again"   // the upstream rejected the call, which is made again
+	// stateApproval: the call was not made yet and waits for the user's approval
 	stateApproval stateKind = "approval"
-	stateConnect  stateKind = "connect" // a person is connecting the upstream
+	stateConnect  stateKind = "connect" // the user is connecting the upstream
 )
 
-// seal makes a requestState of ours for the request.
+// seal returns a sealed requestState for the request.
 func (s *Server) seal(x *exchange, st state) string {
 	if st.Kind == stateApproval || x.approved {
 		st.Approval = rand.Text()
 	}
 	st.Principal, st.Request, st.Approved, st.Expires = x.principal.ID, x.digest(), x.approved,
 		time.Now().Add(s.limits.Patience).Unix()
-	text, _ := json.Marshal(st) // the upstream's state was parsed before: this cannot fail
+	text, _ := json.Marshal(st) // cannot fail: the upstream's state was parsed before
 	return s.states.Seal(text)
 }
 
-// errState is what a client reads of every requestState that is not one of ours for its request,
-// whatever is wrong with it.
+// errState returns the error for any requestState that is invalid for the request, whatever the
+// reason.
 func errState() error {
 	return invalidParams("Invalid params: requestState is unknown, or has expired; make the request without it")
 }
 
-// openState reads the requestState of a modern client's request, and takes what belongs to the hop
-// out of the call's params: the state, and the answers where no upstream waits for them, as a
-// legacy one never does.
+// openState reads the requestState of a modern client's request. It removes the hop's members from
+// the call's params: the state, and answers that no upstream waits for (legacy upstreams never do).
 func (s *Server) openState(x *exchange, c *upstream.Call) (state, error) {
 	if x.era == upstream.EraLegacy {
-		// we have not declared tasks, so that it means nothing (2025-11-25, basic/utilities/tasks)
+		// Junction does not declare tasks, so the member is ignored (2025-11-25,
+		// basic/utilities/tasks)
 		if _, err := c.Params.Get("task"); err == nil {
 			return state{}, spliceParams(c, raw.Edit{Name: "task"})
 		}
@@ -103,10 +103,10 @@ func (s *Server) openState(x *exchange, c *upstream.Call) (state, error) {
 	return st, nil
 }
 
-// digest identifies a request by its endpoint, its method, the target that its name stands for now,
-// and the values of its params. Two spellings of the same params have the same digest. The members
-// that change when a client repeats a request do not count, unless one of their names is ambiguous.
-// Params without a form count as bytes.
+// digest identifies a request by its endpoint, its method, its current target and the values of its
+// params. Two spellings of the same params have the same digest. Members that change when a client
+// repeats a request do not count, unless one of their names is ambiguous. Params without a
+// canonical form count as bytes.
 func (x *exchange) digest() []byte {
 	text, err := x.params.Splice(raw.Edit{Name: "_meta"}, raw.Edit{Name: "inputResponses"},
 		raw.Edit{Name: "requestState"})
@@ -126,11 +126,11 @@ func (x *exchange) digest() []byte {
 	return h.Sum(nil)[:16]
 }
 
-// taskID is what a task's id says, sealed.
+// taskID is the sealed content of a task ID.
 type taskID struct {
 	Upstream  string `json:"u"`
 	ID        string `json:"t"`
-	Tool      string `json:"n"` // as the client called it
+	Tool      string `json:"n"` // as the client sent it
 	Endpoint  string `json:"e"`
 	Principal string `json:"w"`
 }
@@ -141,7 +141,7 @@ const (
 	methodTasksCancel = "tasks/cancel"
 )
 
-// wrapTask makes the result that begins a task one whose id the client can come back with.
+// wrapTask replaces the task ID in a result by a sealed ID for the client.
 func (s *Server) wrapTask(x *exchange, o raw.Object) (result, error) {
 	id, err := o.String("taskId")
 	if err != nil || id == "" {
@@ -153,7 +153,7 @@ func (s *Server) wrapTask(x *exchange, o raw.Object) (result, error) {
 }
 
 // aboutTask passes tasks/get, tasks/update or tasks/cancel on to the upstream that has the task. An
-// id that is not ours for this user and endpoint is that of no task.
+// ID that was not issued for this user and endpoint is unknown.
 func aboutTask(ctx context.Context, s *Server, x *exchange, info *CallInfo) (result, error) {
 	if !x.subject.Sight().Offers.Tasks {
 		return result{}, unknownMethod(x.era, x.msg.Method)
@@ -176,7 +176,7 @@ func aboutTask(ctx context.Context, s *Server, x *exchange, info *CallInfo) (res
 	info.Name = id.Tool
 	switch t := x.subject.Named(upstream.PartTools, id.Tool); {
 	case t == nil && x.endpoint.view.Named(upstream.PartTools, id.Tool) != nil:
-		return result{}, unknownTask() // the tool is denied meanwhile
+		return result{}, unknownTask() // policy denies the tool now
 	case t != nil:
 		if err := x.scoped(t); err != nil {
 			return result{}, err
@@ -202,8 +202,8 @@ func aboutTask(ctx context.Context, s *Server, x *exchange, info *CallInfo) (res
 
 func unknownTask() error { return invalidParams("Invalid params: unknown taskId") }
 
-// taskResult is a result about a task with the id that the client knows, and with all that a result
-// of a call and its questions have for clients.
+// taskResult returns a result about a task with the client's task ID. It converts the inner result
+// and the requests as for a call.
 func (s *Server) taskResult(x *exchange, o raw.Object, id, kind string) (result, error) {
 	edits := []raw.Edit{{Name: "resultType", Value: raw.Quote(kind)}}
 	if _, err := o.Get("taskId"); err != raw.ErrAbsent {

@@ -1,6 +1,5 @@
-// Package budget shares what there is only so much of among the callers: requests in progress,
-// streams, memory (budget.go), the processors (turns.go) and the rates that policies set
-// (meter.go).
+// Package budget shares limited resources among the callers: requests in progress, streams and
+// memory (budget.go), the processors (turns.go) and the rate limits of policies (meter.go).
 package budget
 
 import (
@@ -15,28 +14,28 @@ import (
 	"junction/auth"
 )
 
-// This file holds how the callers share what there is only so much of. A caller gets at most half
-// of what the others leave: alone half of all, beside one that has all of its share a quarter. So
-// there is always something left for a caller that comes next, and callers that always ask for more
-// end at equal shares, with one such share free (the rule is that of dynamic thresholds in packet
-// switches). Nothing waits here: a request beyond its share is refused at once.
+// A caller gets at most half of the capacity that the others leave: half of all if it is alone, a
+// quarter beside a caller that has its full share. So a new caller always finds free capacity.
+// Callers with unlimited demand end at equal shares, and one such share stays free (dynamic
+// thresholds, as in packet switches). Nothing waits here: a request beyond its share is rejected at
+// once.
 
-// Quota is something that callers share.
+// Quota is a resource that callers share.
 type Quota int
 
 const (
 	Requests Quota = iota // in progress
 	Streams               // open
-	Bytes                 // of request bodies, and of what else is held in memory for a caller
+	Bytes                 // of request bodies and other memory held for a caller
 	Quotas
 )
 
-// Limit returns the key of the configuration that says how much there is.
+// Limit returns the configuration key that sets the total of the quota.
 func (q Quota) Limit() string {
 	return [Quotas]string{"limits.requests", "limits.streams", "limits.bodies"}[q]
 }
 
-// least returns how much an account may have in any case, as long as that is free.
+// least returns the minimum share of an account, as long as so much is free.
 func (q Quota) least() int64 {
 	return [Quotas]int64{1, 1, leastBytes}[q]
 }
@@ -44,17 +43,17 @@ func (q Quota) least() int64 {
 // leastBytes is enough for a small call.
 const leastBytes = 64 << 10
 
-// Account is the one that a use counts for: a principal. Where there is no authentication, everyone
-// is the same principal. Then it is a program on this machine by its User-Agent, or, behind a proxy
-// that authenticates, the client's network.
+// Account identifies the caller that a use counts for, by its principal. Without authentication all
+// callers have the same principal. Then Program tells local programs apart, and From tells clients
+// behind an authenticating proxy apart.
 type Account struct {
 	Principal string
 	Program   uint64     // hash of the User-Agent; 0 for none
 	From      netip.Addr // the first address of the network; the zero Addr for none
 }
 
-// Budget is what all callers share. Its zero value has nothing to give. total and workers may not
-// be changed once a grant was taken.
+// Budget holds the capacity that all callers share. Its zero value has no capacity; call Init
+// first. Workers must not change after the first Grant.
 type Budget struct {
 	total   [Quotas]int64
 	Workers Workers
@@ -63,64 +62,64 @@ type Budget struct {
 	mu   sync.Mutex
 	used [Quotas]int64
 	of   map[Account]*balance
-	many int       // from this number of balances on, those without a use are dropped
-	told time.Time // of the last line in the log
+	many int       // number of balances from which on idle ones are dropped
+	told time.Time // time of the last log line
 
-	refused int // since then, of all accounts
+	refused int // refusals since told, of all accounts
 
-	latest *balance  // whose request was begun last
-	mixed  time.Time // when that was another account than the time before
+	latest *balance  // account of the latest request
+	mixed  time.Time // time of the last change of latest
 }
 
-// balance is what one account uses. It is guarded by budget.mu.
+// balance is the use of one account. It is guarded by Budget.mu.
 type balance struct {
-	name    string // for operators
+	name    string // shown to operators
 	used    [Quotas]int64
-	working int               // requests that are worked on; see turns.go
-	waiting []chan struct{}   // those that wait for that, in their order; each is closed when its turn comes
-	resting bool              // there is a break
-	line    time.Time         // since when some have waited without a break
-	refused [Quotas]int       // since the last line in the log
-	last    [Quotas]time.Time // refused
-	gone    bool              // it was dropped
+	working int               // requests in work; see turns.go
+	waiting []chan struct{}   // requests that wait to work, in order; each is closed at its turn
+	resting bool              // the account is in a break
+	line    time.Time         // start of the current uninterrupted wait
+	refused [Quotas]int       // since the last log line
+	last    [Quotas]time.Time // time of the last refusal
+	gone    bool              // dropped from Budget.of
 }
 
-// Grant is what one request has of a budget. It is not for use by several goroutines at once.
+// Grant is the share of a budget that one request holds. It is not safe for concurrent use.
 type Grant struct {
 	budget  *Budget
 	Account Account
-	agent   string // the User-Agent of a program without a principal of its own
+	agent   string // User-Agent, if Account.Program is set
 	balance *balance
 	held    [Quotas]int64
 }
 
-// Init sets how much there is to share. It is called once, before anything else. log may be nil.
+// Init sets the totals. It must be called once, before any other method. log may be nil.
 func (b *Budget) Init(total [Quotas]int64, log *slog.Logger) {
 	b.total, b.log, b.Workers = total, log, defaultWorkers()
 }
 
-// Grant returns a grant of an account, which has nothing yet. agent is the User-Agent of a program.
+// Grant returns an empty grant of an account. agent is the User-Agent of the client.
 func (b *Budget) Grant(a Account, agent string) Grant {
 	return Grant{budget: b, Account: a, agent: agent}
 }
 
-// Exceeded is the error of an account that gets no more.
+// Exceeded is the error for an account that has used its share.
 type Exceeded struct {
 	Quota       Quota
-	Own, Others int64 // what is used now
+	Own, Others int64 // current use
 	Total       int64
 }
 
 func (e *Exceeded) Error() string { return "no share of " + e.Quota.Limit() + " is left" }
 
-// Reserve adds n of a quota to what the request has. The error is an *overuse.
+// Reserve adds n of a quota to the grant. The error is an *Exceeded.
 func (g *Grant) Reserve(q Quota, n int64) error {
 	var all [Quotas]int64
 	all[q] = n
 	return g.ReserveAll(all)
 }
 
-// ReserveAll adds to what the request has, or else changes nothing. The error is an *overuse.
+// ReserveAll adds n to the grant, or changes nothing. The error is an *Exceeded.
 func (g *Grant) ReserveAll(n [Quotas]int64) error {
 	b := g.budget
 	b.mu.Lock()
@@ -147,7 +146,7 @@ func (g *Grant) ReserveAll(n [Quotas]int64) error {
 	return nil
 }
 
-// Give returns n of a quota.
+// Give returns n of a quota to the budget.
 func (g *Grant) Give(q Quota, n int64) {
 	var all [Quotas]int64
 	all[q] = n
@@ -168,24 +167,23 @@ func (g *Grant) giveAll(n [Quotas]int64) {
 	}
 }
 
-// Release returns all that the request has.
+// Release returns everything that the grant holds.
 func (g *Grant) Release() { g.giveAll(g.held) }
 
-// Empty returns a grant of the same account that has nothing. It may be called by another goroutine
-// once g has something.
+// Empty returns an empty grant of the same account. Another goroutine may call it once g holds
+// something.
 func (g *Grant) Empty() Grant {
 	return Grant{budget: g.budget, Account: g.Account, agent: g.agent, balance: g.balance}
 }
 
-// Part moves what the request has of a quota into a grant of its own, for something that goes on
-// when the request is over.
+// Part moves the held amount of a quota into a new grant, which may outlive the request.
 func (g *Grant) Part(q Quota) *Grant {
 	own := g.Empty()
 	own.held[q], g.held[q] = g.held[q], 0
 	return &own
 }
 
-// balance returns that of the account of a grant; b.mu is held.
+// balance returns the balance of the grant's account; b.mu is held.
 func (b *Budget) balance(g *Grant) *balance {
 	if its := b.of[g.Account]; its != nil {
 		return its
@@ -208,16 +206,16 @@ func (b *Budget) balance(g *Grant) *balance {
 	return its
 }
 
-// fewBalances may be there for nothing.
+// fewBalances is the number of balances up to which idle ones are kept.
 const fewBalances = 2048
 
-// idle reports whether there is nothing to know of an account.
+// idle reports whether the balance can be dropped.
 func (its *balance) idle(now time.Time) bool {
 	return its.used == [Quotas]int64{} && its.working == 0 && !its.resting &&
 		now.Sub(slices.MaxFunc(its.last[:], time.Time.Compare)) > calm
 }
 
-// Name returns what tells the account from others, for a grant that has something.
+// Name returns the name of the account for operators.
 func (g *Grant) Name() string {
 	if g.balance == nil {
 		return g.Account.Principal
@@ -228,7 +226,7 @@ func (g *Grant) Name() string {
 // maxAgent bounds the User-Agent in the name of an account.
 const maxAgent = 64
 
-// newName makes the name of an account, which operators read.
+// newName returns the name of a new account.
 func (g *Grant) newName() string {
 	name := g.Account.Principal
 	switch {
@@ -240,12 +238,12 @@ func (g *Grant) newName() string {
 	return name
 }
 
-// calm is how long the log says nothing more about refusals, and how long /readyz tells of one.
+// calm is the interval between log lines about refusals, and the time for which /readyz reports a
+// refusal.
 const calm = time.Minute
 
-// refuse counts a refusal. At most once a minute it has a line in the log: about the account with
-// most of them, or, where they were of accounts without a use, about the account that uses most.
-// b.mu is held.
+// refuse counts a refusal and logs at most once a minute. The log line names the account with the
+// most refusals and, among equals, the account with the highest use. b.mu is held.
 func (b *Budget) refuse(its *balance, q Quota) {
 	now := time.Now()
 	b.refused++
@@ -275,19 +273,18 @@ func (b *Budget) refuse(its *balance, q Quota) {
 	}
 }
 
-// Overuse says that a caller was refused something because it has its share of a limit already, or
-// because others have all.
+// Overuse reports that a caller was refused capacity, because it has used its share or because the
+// others use all.
 type Overuse struct {
-	Principal string    // and its program or address where there is no authentication
-	Limit     string    // the key of the configuration
-	Used      int64     // by the caller, now
-	Others    int64     // what the others use, now
-	Of        int64     // what there is
-	Last      time.Time // when it was refused last
+	Principal string    // with program or address if there is no authentication
+	Limit     string    // configuration key
+	Used      int64     // current use of the caller
+	Others    int64     // current use of the others
+	Of        int64     // total
+	Last      time.Time // time of the last refusal
 }
 
-// Overused returns the accounts that were refused something within the last minute, the latest
-// first.
+// Overused returns the accounts that were refused within the last minute, latest first.
 func (b *Budget) Overused() []Overuse {
 	now := time.Now()
 	var list []Overuse
@@ -307,7 +304,7 @@ func (b *Budget) Overused() []Overuse {
 	return list
 }
 
-// InUse returns what all accounts use together.
+// InUse returns the total use of all accounts.
 func (b *Budget) InUse() [Quotas]int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()

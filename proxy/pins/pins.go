@@ -21,17 +21,15 @@ import (
 	"junction/upstream/raw"
 )
 
-// Pins are the definitions of tools that an operator has accepted, by upstream and by the
-// upstream's own name. Where a policy is pinned, a tool whose definition is another one, or was
-// never accepted, is held back: what a server says of its tools goes to models, and may change
-// after somebody has looked at it.
+// Pins are the tool definitions that an operator has accepted, by upstream and by the upstream's
+// own name. A pinned policy hides a tool whose definition is new or changed. Definitions reach the
+// model, and a server may change them after an operator has reviewed them.
 //
-// Any change counts but white space, the order of members and the way in which a string is escaped:
-// see canonical. Pins are never modified. The nil *Pins, and one of a file that does not exist,
-// hold everything back.
+// Every change counts, except white space, the order of members and the escaping of strings
+// (package canon). Pins are immutable. A nil *Pins, and Pins of a missing file, hide every tool.
 type Pins struct {
 	tools map[string]map[string]pin
-	none  bool // there is no file yet
+	none  bool // the file does not exist yet
 }
 
 // pin is one accepted definition.
@@ -41,27 +39,26 @@ type pin struct {
 	accepted   time.Time
 }
 
-// Definition is a tool's definition as its upstream wrote it, or as it was mended
-// (upstream.Mended): that is what clients see.
+// Definition is a tool's definition as clients see it: as the upstream sent it, or as corrected by
+// upstream.Mended.
 type Definition struct {
 	Upstream, Name string
 	Definition     []byte
 }
 
-// State says how a definition compares with the accepted one.
+// State is the result of comparing a definition with the accepted one.
 type State string
 
 const (
 	StateNew      State = "new"      // never accepted
-	StateChanged  State = "changed"  // another one was accepted
-	StateAccepted State = "accepted" // this one was
+	StateChanged  State = "changed"  // another definition was accepted
+	StateAccepted State = "accepted" // this definition was accepted
 )
 
-// maxPins bounds the file.
+// maxPins bounds the file, in bytes.
 const maxPins = 64 << 20
 
-// pinsFile is the form of the file. It is written so that a change of one definition is a change of
-// a few lines.
+// pinsFile is the format of the file. A change of one definition changes only a few lines.
 type pinsFile struct {
 	Version   int                           `json:"version"`
 	Upstreams map[string]map[string]pinText `json:"upstreams"`
@@ -73,8 +70,8 @@ type pinText struct {
 	Definition json.RawMessage `json:"definition"`
 }
 
-// Load reads a file. One that does not exist is no error; one that was changed by hand, so that
-// a definition is not what was accepted, is.
+// Load reads a pins file. A missing file is not an error. A file whose definitions do not match
+// their checksums is an error.
 func Load(file string) (*Pins, error) {
 	info, err := os.Stat(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -126,7 +123,7 @@ func parsePins(text []byte) (*Pins, error) {
 	return p, nil
 }
 
-// Held reports whether a tool must be held back, and the reason for an operator.
+// Held reports whether pinned policies hide a tool, and the reason for an operator.
 func (p *Pins) Held(upstream, name string, definition []byte) (reason string, held bool) {
 	state, accepted := p.State(upstream, name, definition)
 	command := "junction pins accept " + upstream + "/" + name
@@ -146,8 +143,8 @@ func (p *Pins) Held(upstream, name string, definition []byte) (reason string, he
 		upstream, name, command), true
 }
 
-// State compares a definition with the accepted one, and says when that was accepted; the zero time
-// where none was.
+// State compares a definition with the accepted one. It also returns when that one was accepted;
+// the zero time if there is none.
 func (p *Pins) State(upstream, name string, definition []byte) (State, time.Time) {
 	if p == nil {
 		return StateNew, time.Time{}
@@ -162,10 +159,11 @@ func (p *Pins) State(upstream, name string, definition []byte) (State, time.Time
 	return StateAccepted, known.accepted
 }
 
-// Exist reports whether there is a file.
+// Exist reports whether the pins file exists.
 func (p *Pins) Exist() bool { return p != nil && !p.none }
 
-// Names returns the accepted tools of an upstream, sorted; with "" all upstreams that have any.
+// Names returns the sorted names of an upstream's accepted tools; with "" the sorted upstreams with
+// accepted tools.
 func (p *Pins) Names(upstream string) []string {
 	if upstream == "" {
 		return slices.Sorted(maps.Keys(p.tools))
@@ -173,8 +171,8 @@ func (p *Pins) Names(upstream string) []string {
 	return slices.Sorted(maps.Keys(p.tools[upstream]))
 }
 
-// Accept returns pins in which these definitions are accepted. Those that were accepted already
-// keep their time, and the others stay what they were. The error is that of a definition that is
+// Accept returns a copy of p with these definitions accepted. Definitions that were already
+// accepted keep their time; other definitions do not change. The error is for a definition that is
 // not JSON.
 func (p *Pins) Accept(list []Definition, now time.Time) (*Pins, error) {
 	next := &Pins{tools: map[string]map[string]pin{}}
@@ -196,7 +194,7 @@ func (p *Pins) Accept(list []Definition, now time.Time) (*Pins, error) {
 	return next, nil
 }
 
-// Text is what the file holds: sorted, and one member of a definition to a line.
+// Text returns the content of the file: sorted, with one member of a definition per line.
 func (p *Pins) Text() []byte {
 	b := []byte(`{"version":1,"upstreams":{`)
 	for i, upstream := range slices.Sorted(maps.Keys(p.tools)) {
@@ -217,13 +215,13 @@ func (p *Pins) Text() []byte {
 	}
 	var out bytes.Buffer
 	if err := json.Indent(&out, append(b, "}}"...), "", "  "); err != nil {
-		panic(err) // it is made of JSON
+		panic(err) // the text is valid JSON
 	}
 	out.WriteByte('\n')
 	return out.Bytes()
 }
 
-// Write replaces the file atomically. Only its owner may read it.
+// Write replaces the file atomically. Only the owner of the file can read it.
 func (p *Pins) Write(file string) error {
 	if to, err := filepath.EvalSymlinks(file); err == nil {
 		file = to
@@ -247,9 +245,9 @@ func (p *Pins) Write(file string) error {
 	return nil
 }
 
-// Diff says how a definition differs from the accepted one, a line for each value or line of a
-// text: "- " what was accepted, "+ " what is there now. Nothing in it is hidden from a person: see
-// Visible.
+// Diff returns the difference between a definition and the accepted one, a line for each value or
+// line of a text: "- " accepted, "+ " current. Invisible characters are made visible
+// (visible.Text).
 func (p *Pins) Diff(d Definition) []string {
 	now, err := canon.Text(d.Definition)
 	if err != nil {

@@ -7,11 +7,11 @@ import (
 	"unicode/utf8"
 )
 
-// This file has what redact.go must know of how JSON writes a string: a rule is about what a reader
-// sees, and what is cut is the text as it was written.
+// This file reads the escapes of JSON strings. Rules match the unescaped text, and the cuts are
+// offsets in the escaped text.
 
-// unescape appends what a reader sees of a string's inside. Half a surrogate pair is U+FFFD, as
-// most readers have it.
+// unescape appends the unescaped inside of a string. Half a surrogate pair becomes U+FFFD, as in
+// most parsers.
 func unescape(out, in []byte) []byte {
 	for i := 0; i < len(in); {
 		n := bytes.IndexByte(in[i:], '\\')
@@ -26,8 +26,8 @@ func unescape(out, in []byte) []byte {
 	return out
 }
 
-// advance moves from a place in a string, which is at in the text as it was written and seen in
-// what a reader sees, to another one.
+// advance moves from one place in a string to another. at is the place in the escaped text; seen
+// and to are places in the unescaped text.
 func advance(in []byte, at, seen, to int) (int, int) {
 	for seen < to && at < len(in) {
 		if n := bytes.IndexByte(in[at:], '\\'); n < 0 || n >= to-seen {
@@ -40,7 +40,7 @@ func advance(in []byte, at, seen, to int) (int, int) {
 	return at, seen
 }
 
-// escape reads the escape at the start of b: a character of its own, and its length.
+// escape returns the character of the escape at the start of b, and the escape's length.
 func escape(b []byte) (r rune, size int) {
 	if len(b) < 2 {
 		return utf8.RuneError, len(b)
@@ -70,7 +70,7 @@ func escape(b []byte) (r rune, size int) {
 	return r, 6
 }
 
-// codeUnit reads the \uXXXX at the start of b; U+FFFD means that there is none.
+// codeUnit returns the \uXXXX at the start of b; U+FFFD if there is none.
 func codeUnit(b []byte) rune {
 	if len(b) < 6 || b[0] != '\\' || b[1] != 'u' {
 		return utf8.RuneError

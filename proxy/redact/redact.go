@@ -1,6 +1,6 @@
-// Package redact removes secrets and other matches from messages of upstreams before a client
-// reads them. Redactor walks the JSON of a message (redact.go), reads its strings as a client does
-// (escape.go) and finds tokens by the prefixes that their issuers documented (secrets.go).
+// Package redact removes secrets and other matches from messages of upstreams before a client reads
+// them. Redactor walks the JSON of a message (redact.go) and unescapes its strings as a client does
+// (escape.go). It finds tokens by the prefixes that their issuers documented (secrets.go).
 package redact
 
 import (
@@ -14,28 +14,29 @@ import (
 	"junction/upstream/raw"
 )
 
-// Rule is a rule of an operator's: what it matches in a text is replaced by its name.
+// Rule is a redaction rule of the configuration. Each match in a text is replaced by the rule's
+// name.
 type Rule struct {
 	Name string
 	Re   *regexp.Regexp
 }
 
-// Redactor removes from what an upstream says what a client must not read, and marks the place:
-// [redacted: NAME]. It guards against accidents, such as a token in a log file that a tool shows;
-// an upstream that wants a secret out finds a way.
+// Redactor replaces matches in messages of upstreams by [redacted: NAME]. It guards against
+// accidents, such as a token in a log file that a tool returns. It does not stop a malicious
+// upstream from passing a secret on.
 //
-// It looks at the strings of a message as a reader sees them, without their escapes. Not looked at
-// are the names of members, binary content, and, where MCP itself defines the object, the words and
-// the handles of the protocol (see fixedMembers). All bytes that no rule matches stay as they are.
+// Redactor matches the unescaped strings of a message. It skips member names, binary content and,
+// in objects that MCP defines, the keywords and handles of the protocol (see fixedMembers). Bytes
+// that no rule matches stay unchanged.
 //
-// It is immutable, and may be used by several goroutines at once. A nil redactor removes nothing.
+// A Redactor is immutable and safe for concurrent use. A nil Redactor removes nothing.
 type Redactor struct {
 	rules   []Rule
-	needles [][]byte // of the rules: what each match begins with, as JSON has it too; nil when there is no such
+	needles [][]byte // literal start of each rule's matches, written alike in JSON; nil if the rule has none
 	secrets bool
 }
 
-// New returns nil when there is nothing to look for.
+// New returns a Redactor; nil if there are no rules and secrets is false.
 func New(rules []Rule, secrets bool) *Redactor {
 	if len(rules) == 0 && !secrets {
 		return nil
@@ -45,7 +46,7 @@ func New(rules []Rule, secrets bool) *Redactor {
 		prefix, _ := rule.Re.LiteralPrefix()
 		needle := []byte(prefix)
 		for _, c := range needle {
-			// JSON may write it in a short way of its own, or as bytes beyond ASCII
+			// JSON may escape this character, or it may be beyond ASCII
 			if c < ' ' || c > '~' || c == '"' || c == '\\' || c == '/' {
 				needle = nil
 				break
@@ -59,11 +60,11 @@ func New(rules []Rule, secrets bool) *Redactor {
 	return r
 }
 
-// errUnread means that a text could not be looked through. It must not be sent then.
+// errUnread is the error for a text that cannot be searched. Such a text must not be sent.
 var errUnread = errors.New("it cannot be looked through for what must not be shown")
 
-// Result returns a result without what is to be removed, and in how many places something was. It
-// is the same object when there was nothing.
+// Result returns the redacted result and the number of redactions. Without redactions it returns o
+// itself.
 func (r *Redactor) Result(o raw.Object) (raw.Object, int, error) {
 	text, n, err := r.Text(o.Text())
 	if err != nil || n == 0 {
@@ -73,8 +74,8 @@ func (r *Redactor) Result(o raw.Object) (raw.Object, int, error) {
 	return o, n, err
 }
 
-// Error is result for an upstream's error: its message and its data. What cannot be looked through
-// is left out.
+// Error redacts the message and the data of an upstream's error, and returns the number of
+// redactions. It drops a message or data that cannot be searched.
 func (r *Redactor) Error(e *jsonrpc.Error) (*jsonrpc.Error, int) {
 	if r == nil {
 		return e, 0
@@ -94,12 +95,13 @@ func (r *Redactor) Error(e *jsonrpc.Error) (*jsonrpc.Error, int) {
 	if inData+inMessage == 0 {
 		return e, 0
 	}
-	// without members beyond the three
+	// members other than these three are dropped
 	return &jsonrpc.Error{Code: e.Code, Message: words, Data: data}, inData + inMessage
 }
 
-// Text is result for any JSON text without white space around it, such as the params of a
-// notification. It is the same slice when there was nothing; an empty one is no text, and stays.
+// Text redacts any JSON text without surrounding white space, such as the params of a notification.
+// It returns the number of redactions. Without redactions, and for an empty text, it returns the
+// same slice.
 func (r *Redactor) Text(text []byte) ([]byte, int, error) {
 	if r == nil || len(text) == 0 || r.nothingIn(text) {
 		return text, 0, nil
@@ -111,13 +113,13 @@ func (r *Redactor) Text(text []byte) ([]byte, int, error) {
 	if len(w.cuts) == 0 {
 		return text, 0, nil
 	}
-	// binary members are judged when their object ends
+	// cuts of binary members come last, when their object ends
 	slices.SortFunc(w.cuts, func(a, b span) int { return cmp.Compare(a.start, b.start) })
 	return mark(text, w.cuts), len(w.cuts), nil
 }
 
-// nothingIn reports, without reading the structure, that no rule can match anything in a JSON text.
-// It is the whole cost of most results.
+// nothingIn reports that no rule can match a JSON text, without parsing it. For most results this
+// is the whole cost of redaction.
 func (r *Redactor) nothingIn(text []byte) bool {
 	for _, needle := range r.needles {
 		if needle == nil || bytes.Contains(text, needle) {
@@ -127,7 +129,7 @@ func (r *Redactor) nothingIn(text []byte) bool {
 	return (!r.secrets || secretStart(text, 0) < 0) && !hidesASCII(text)
 }
 
-// hidesASCII reports whether the text has a character of ASCII that is written as a number.
+// hidesASCII reports whether the text contains an ASCII character as a \u00XX escape.
 func hidesASCII(text []byte) bool {
 	for i := 0; ; i += 4 {
 		n := bytes.Index(text[i:], []byte(`\u00`))
@@ -140,7 +142,7 @@ func hidesASCII(text []byte) bool {
 	}
 }
 
-// mark replaces the spans, which are in order and do not overlap.
+// mark replaces the cuts by their marks. The cuts are sorted and do not overlap.
 func mark(text []byte, cuts []span) []byte {
 	out := make([]byte, 0, len(text)+32*len(cuts))
 	from := 0
@@ -154,21 +156,19 @@ func mark(text []byte, cuts []span) []byte {
 	return append(out, text[from:]...)
 }
 
-// fixedMembers are the members of MCP's own objects whose strings stay: words that tell a reader
-// the kind of what is there, without which the message means nothing any more, and handles that
-// come back to us or to the upstream and must be what they were. A uri is a handle: it is asked for
-// again byte by byte, and many clients refuse a whole result over one that is no URI. Who must not
-// see a URI is denied the resource. In structured content and in _meta, which are what an upstream
-// makes of them, no member is a word of MCP's.
-// words
+// fixedMembers are the members of MCP's own objects whose strings are not redacted. The first group
+// are keywords, without which the message loses its meaning. The second group are handles that
+// return to Junction or to the upstream and must not change. A uri is a handle: clients request it
+// again byte by byte, and many reject a whole result for an invalid URI. To hide a URI, deny the
+// resource. The upstream defines structured content and _meta, so they have no such members.
 var fixedMembers = newSet("type", "role", "mimeType", "resultType", "cacheScope", "method", "mode", "status", "level",
 	"audience", "lastModified",
 	// handles
 	"uri", "url", "src", "elicitationId", "taskId", "requestState", "nextCursor", "progressToken", "requestId",
-	// of the form that a person is asked to fill in
+	// keywords of an elicitation form
 	"required", "enum", "const", "format", "pattern", "$schema", "$ref")
 
-// handleMembers are those that stay in _meta.
+// handleMembers are the members of _meta that are not redacted.
 var handleMembers = newSet("taskId", "progressToken", "resourceUri", "ui/resourceUri", "openai/outputTemplate",
 	"io.modelcontextprotocol/subscriptionId")
 
@@ -180,17 +180,17 @@ func newSet(names ...string) map[string]bool {
 	return set
 }
 
-// redacting is one text being looked through.
+// redacting is the state of one search of a text.
 type redacting struct {
 	*Redactor
 	text    []byte
 	cuts    []span // in text
-	found   []span // in the string at hand; memory that is used again
-	scratch []byte // as is this
+	found   []span // in the current string; memory is reused
+	scratch []byte // memory is reused
 }
 
-// value looks through the value at i and returns where it ends. Fixed are the members whose strings
-// stay. The text is JSON, or else ok may be false.
+// value searches the value at i and returns its end. Strings of the fixed members are not redacted.
+// ok may be false if the text is not JSON.
 func (w *redacting) value(i int, fixed map[string]bool, depth int) (end int, ok bool) {
 	if i >= len(w.text) || depth > raw.DefaultDepth {
 		return 0, false
@@ -212,7 +212,7 @@ func (w *redacting) value(i int, fixed map[string]bool, depth int) (end int, ok 
 	return i, true
 }
 
-// array looks through an array; kept says that its strings stay.
+// array searches an array. If kept is set, its strings are not redacted.
 func (w *redacting) array(i int, fixed map[string]bool, kept bool, depth int) (end int, ok bool) {
 	if i = raw.SkipSpace(w.text, i+1); i < len(w.text) && w.text[i] == ']' {
 		return i + 1, true
@@ -234,10 +234,10 @@ func (w *redacting) array(i int, fixed map[string]bool, kept bool, depth int) (e
 	return 0, false
 }
 
-// object looks through an object. Whether its data or blob is binary is known at its end only.
+// object searches an object. Only at its end is it known whether its data or blob is binary.
 func (w *redacting) object(i int, fixed map[string]bool, depth int) (end int, ok bool) {
 	var data, blob [2]int
-	media, located := false, false // it is an image or sound, or something that has a URI
+	media, located := false, false // an image or audio; has a URI
 	for i = raw.SkipSpace(w.text, i+1); i < len(w.text); i = raw.SkipSpace(w.text, i+1) {
 		if w.text[i] == '}' { // without members
 			return i + 1, true
@@ -274,8 +274,8 @@ func (w *redacting) object(i int, fixed map[string]bool, depth int) (end int, ok
 	return i + 1, i < len(w.text)
 }
 
-// member looks through the value of a member at i, or puts it into data or blob until the object
-// has ended.
+// member searches the value of a member at i. It stores a value that may be binary in data or blob
+// until the object ends.
 func (w *redacting) member(i int, name []byte, fixed map[string]bool, depth int, data, blob *[2]int) (end int,
 	ok bool) {
 	if i >= len(w.text) {
@@ -295,7 +295,7 @@ func (w *redacting) member(i int, name []byte, fixed map[string]bool, depth int,
 	case "structuredContent", "input", "arguments":
 		return w.value(i, nil, depth)
 	case "data":
-		if !text { // of a log message
+		if !text { // the data of a log message
 			return w.value(i, nil, depth)
 		}
 	case "blob":
@@ -307,14 +307,13 @@ func (w *redacting) member(i int, name []byte, fixed map[string]bool, depth int,
 		return w.value(i, fixed, depth)
 	}
 	if end, ok = raw.StringEnd(w.text, i); ok {
-		w.unlessBinary(*later, false) // one of the same name before it
+		w.unlessBinary(*later, false) // an earlier member of the same name
 		*later = [2]int{i, end}
 	}
 	return end, ok
 }
 
-// unlessBinary looks at a string that is binary content where it stands, if it says so and is
-// base64.
+// unlessBinary searches a string, unless the object declares it as binary and it is base64.
 func (w *redacting) unlessBinary(at [2]int, binary bool) {
 	if at[1] == 0 || binary && runLength(w.text[at[0]+1:at[1]-1], base64Text, 0) == at[1]-at[0]-2 {
 		return
@@ -322,7 +321,7 @@ func (w *redacting) unlessBinary(at [2]int, binary bool) {
 	w.look(at[0], at[1])
 }
 
-// look adds what is to be removed from the string between start and end, its quotes included.
+// look adds the cuts of the string between start and end, which include its quotes.
 func (w *redacting) look(start, end int) {
 	in := w.text[start+1 : end-1]
 	text := in
@@ -339,7 +338,7 @@ func (w *redacting) look(start, end int) {
 			cmp.Compare(b.end, a.end))
 	})
 	w.found = outside(binaryIn(text), merge(w.found))
-	at, seen := 0, 0 // in the string as it was written, and as it is read
+	at, seen := 0, 0 // offsets in the escaped and in the unescaped string
 	for _, s := range w.found {
 		at, seen = advance(in, at, seen, s.start)
 		cut := span{start: start + 1 + at, rule: s.rule}
@@ -349,8 +348,8 @@ func (w *redacting) look(start, end int) {
 	}
 }
 
-// find appends what the rules match in a text, as it is read. A rule that matches almost everywhere
-// takes the whole text, so that what is written for its matches does not become larger and larger.
+// find appends the matches of the rules in an unescaped text. A rule with very many matches redacts
+// the whole text, so that the marks do not inflate the output.
 func (r *Redactor) find(text []byte, found []span) []span {
 	if r.secrets {
 		found = secrets(text, found)
@@ -366,7 +365,7 @@ func (r *Redactor) find(text []byte, found []span) []span {
 			continue
 		}
 		for _, m := range matches {
-			if m[1] > m[0] { // of nothing there is nothing to remove
+			if m[1] > m[0] { // skip empty matches
 				found = append(found, span{m[0], m[1], rule.Name})
 			}
 		}
@@ -374,7 +373,7 @@ func (r *Redactor) find(text []byte, found []span) []span {
 	return found
 }
 
-// merge joins spans that overlap, which are in the order of their starts, under the name of the
+// merge joins overlapping spans, which are sorted by start. A joined span gets the rule of the
 // first.
 func merge(spans []span) []span {
 	out := spans[:1]
@@ -388,9 +387,9 @@ func merge(spans []span) []span {
 	return out
 }
 
-// binaryIn returns the payloads of the data: URIs (RFC 2397) in a text.
+// binaryIn returns the spans of base64 payloads of data: URIs (RFC 2397) in a text.
 func binaryIn(text []byte) (list []span) {
-	const mark, longest = ";base64,", 100 // of what stands between data: and the mark
+	const mark, longest = ";base64,", 100 // length of the URI's part before the payload
 	for i := 0; ; {
 		n := bytes.Index(text[i:], []byte(mark))
 		if n < 0 {
@@ -406,8 +405,8 @@ func binaryIn(text []byte) (list []span) {
 	}
 }
 
-// outside returns what of the spans is in none of the holes, of which there are few; both are in
-// order.
+// outside returns the parts of the spans that are outside all holes. Both lists are sorted. It
+// expects few holes.
 func outside(holes, spans []span) []span {
 	if len(holes) == 0 {
 		return spans

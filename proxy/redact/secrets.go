@@ -2,17 +2,15 @@ package redact
 
 import "bytes"
 
-// secretShape is what tokens of one kind look like: a prefix that their issuer made to be found,
-// and then a run of characters. Every issuer here says so himself; what has no prefix, such as a
-// password or the secret half of an AWS key, is not found, since every guess at it hits harmless
-// texts as well.
+// secretShape describes tokens of one kind: a prefix that the issuer documented for this purpose,
+// followed by a run of characters. Secrets without a prefix, such as passwords or the secret part
+// of an AWS key, are not found, because guesses also match harmless texts.
 type secretShape struct {
 	name, prefix string
 	run          *alphabet
-	// characters of the run; a max of 0 is none, and a run that is longer than max is something
-	// else
+	// length of the run; a max of 0 is no limit, and a run longer than max does not match
 	min, max int
-	end      func(text []byte, i int, known *searched) (end int, ok bool) // instead of a run
+	end      func(text []byte, i int, known *searched) (end int, ok bool) // replaces the run
 }
 
 // alphabet is a set of bytes.
@@ -33,19 +31,18 @@ var (
 	wordCharacters = newAlphabet(upper + lower + digit)
 	tokenBody      = newAlphabet(upper + lower + digit + "_-")
 	dottedBody     = newAlphabet(upper + lower + digit + "_-.")
-	// base64Text is base64 as it stands in JSON: with line breaks and slashes, which may be
-	// escaped.
+	// base64Text is base64 inside JSON: with line breaks and slashes, which may be escaped.
 	base64Text = newAlphabet(upper + lower + digit + "+/=\\\r\n")
 )
 
 const pemBegin, pemEnd = "-----BEGIN ", "-----END "
 
-// secretShapes are tried in their order.
+// secretShapes are tried in this order.
 var secretShapes = []*secretShape{
 	{name: "GitHub token", prefix: "ghp_", run: wordCharacters, min: 36},
 	{name: "GitHub token", prefix: "gho_", run: wordCharacters, min: 36},
 	{name: "GitHub token", prefix: "ghu_", run: wordCharacters, min: 36},
-	{name: "GitHub token", prefix: "ghs_", run: dottedBody, min: 36}, // those of apps may be longer, with dots in them
+	{name: "GitHub token", prefix: "ghs_", run: dottedBody, min: 36}, // tokens of apps may be longer and contain dots
 	{name: "GitHub token", prefix: "ghr_", run: wordCharacters, min: 36},
 	{name: "GitHub token", prefix: "github_pat_", run: newAlphabet(upper + lower + digit + "_"), min: 50},
 	{name: "GitLab token", prefix: "glpat-", run: dottedBody, min: 20},
@@ -76,8 +73,8 @@ var secretShapes = []*secretShape{
 	{name: "private key", prefix: pemBegin, end: privateKey},
 }
 
-// secretPairs has every two bytes that stand at the first or the second place of a prefix. So each
-// prefix, wherever it stands, shows itself to a reader who looks at two bytes in every two.
+// secretPairs is the set of byte pairs at the first or second place of a prefix. So a search that
+// looks at every second pair finds each prefix.
 var secretPairs = func() (pairs [1 << 16 / 64]uint64) {
 	for _, s := range secretShapes {
 		for i := range 2 {
@@ -88,7 +85,7 @@ var secretPairs = func() (pairs [1 << 16 / 64]uint64) {
 	return pairs
 }()
 
-// shapesOf are the shapes whose prefixes begin with a byte.
+// shapesOf holds the shapes by the first byte of their prefix.
 var shapesOf = func() (of [256][]*secretShape) {
 	for _, s := range secretShapes {
 		of[s.prefix[0]] = append(of[s.prefix[0]], s)
@@ -96,8 +93,7 @@ var shapesOf = func() (of [256][]*secretShape) {
 	return of
 }()
 
-// secretStart returns the first place from i on at which the prefix of a known shape stands and
-// could begin a token, or -1.
+// secretStart returns the first place from i on where a prefix could begin a token, or -1.
 func secretStart(text []byte, i int) int {
 	from := i
 	for ; i+1 < len(text); i += 2 {
@@ -116,9 +112,9 @@ func secretStart(text []byte, i int) int {
 	return -1
 }
 
-// beginsWord reports whether a word may begin at i. A letter before it that ends an escape (\n,
-// \u003d, of JSON within the text or of the text itself) or a colour of a terminal (ESC [ 3 1 m)
-// does not belong to the word.
+// beginsWord reports whether a word may begin at i. A preceding letter is ignored if it ends an
+// escape (\n or \u003d, of JSON within the text or of the text itself) or a terminal colour (ESC [
+// 3 1 m).
 func beginsWord(text []byte, i int) bool {
 	if i == 0 || !wordCharacters[text[i-1]] {
 		return true
@@ -134,7 +130,7 @@ func beginsWord(text []byte, i int) bool {
 	return i >= 0 && text[i] == '['
 }
 
-// span is a piece of a text that a rule wants removed.
+// span is a match of a rule in a text.
 type span struct {
 	start, end int
 	rule       string
@@ -159,12 +155,12 @@ func secrets(text []byte, found []span) []span {
 	return found
 }
 
-// searched is what is known of a text already, so that one of nothing but beginnings is not read
-// over and over.
+// searched caches results of searches in one text, so that a text of many prefixes is not read
+// again and again.
 type searched struct {
-	pemEnd int // where the next end of a PEM block is, once looked is true; -1 when there is none any more
+	pemEnd int // place of the next end of a PEM block if looked is true; -1 if there is none
 	looked bool
-	header int // before this there is no end of a JWT's header
+	header int // no JWT header ends before this place
 }
 
 // begins reports whether text begins with the prefix.
@@ -172,7 +168,7 @@ func (s *secretShape) begins(text []byte) bool {
 	return len(text) >= len(s.prefix) && text[2] == s.prefix[2] && string(text[:len(s.prefix)]) == s.prefix
 }
 
-// match reports whether the shape has a token whose prefix ends at i, and where it ends.
+// match reports whether a token's prefix ends at i, and where the token ends.
 func (s *secretShape) match(text []byte, i int, known *searched) (end int, ok bool) {
 	if s.end != nil {
 		return s.end(text, i, known)
@@ -182,8 +178,8 @@ func (s *secretShape) match(text []byte, i int, known *searched) (end int, ok bo
 	return end, n >= s.min && (s.max == 0 || n <= s.max) && (end == len(text) || !wordCharacters[text[end]])
 }
 
-// runLength is how many bytes at the start of text are in a; with a most beyond 0 it stops counting
-// after one more.
+// runLength returns the number of bytes at the start of text that are in a. With most > 0 it counts
+// to most+1 at most.
 func runLength(text []byte, a *alphabet, most int) int {
 	n := 0
 	for n < len(text) && a[text[n]] && (most == 0 || n <= most) {
@@ -192,7 +188,7 @@ func runLength(text []byte, a *alphabet, most int) int {
 	return n
 }
 
-// signedJWT wants the rest of a header, the payload, an object as well, and the signature (RFC
+// signedJWT matches the rest of a JWT's header, the payload (also an object) and the signature (RFC
 // 7515, section 3.1).
 func signedJWT(text []byte, i int, known *searched) (end int, ok bool) {
 	if i < known.header {
@@ -211,9 +207,9 @@ func signedJWT(text []byte, i int, known *searched) (end int, ok bool) {
 	return payload + 1 + signature, signature >= 16
 }
 
-// privateKey wants a PEM block (RFC 7468) whose label ends in PRIVATE KEY, or OpenPGP's PRIVATE KEY
-// BLOCK, and whose beginning ends at i. Of one that was cut off, the lines that are there are the
-// secret.
+// privateKey matches a PEM block (RFC 7468) whose label ends in PRIVATE KEY, or OpenPGP's PRIVATE
+// KEY BLOCK. The block's prefix ends at i. If the block has no end, the lines of base64 are the
+// match.
 func privateKey(text []byte, i int, known *searched) (end int, ok bool) {
 	label, _, whole := bytes.Cut(text[i:min(len(text), i+80)], []byte("-----"))
 	if !whole || !bytes.HasSuffix(bytes.TrimSuffix(label, []byte(" BLOCK")), []byte("PRIVATE KEY")) {
@@ -226,7 +222,7 @@ func privateKey(text []byte, i int, known *searched) (end int, ok bool) {
 			known.pemEnd += body
 		}
 	}
-	if known.pemEnd >= 0 && !bytes.Contains(text[body:known.pemEnd], []byte(pemBegin)) { // else it is another block's
+	if known.pemEnd >= 0 && !bytes.Contains(text[body:known.pemEnd], []byte(pemBegin)) { // else the end belongs to another block
 		after := known.pemEnd + len(pemEnd)
 		if line := bytes.Index(text[after:min(len(text), after+80)], []byte("-----")); line >= 0 {
 			after += line + len("-----")

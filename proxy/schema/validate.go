@@ -21,23 +21,22 @@ import (
 	"junction/upstream/raw"
 )
 
-// Validator compares the arguments of calls with the tools' input schemas (2025-11-25 and
-// 2026-07-28, server/tools: JSON Schema 2020-12 unless it says otherwise). It compiles a schema
-// when the first call needs it, and keeps it. The zero value is ready; it may be used by several
-// goroutines at once.
+// Validator checks the arguments of calls against the tools' input schemas (2025-11-25 and
+// 2026-07-28, server/tools: JSON Schema 2020-12 unless $schema names another draft). It compiles a
+// schema at the first call and caches it. The zero value is ready for use. A Validator is safe for
+// concurrent use.
 //
-// A schema comes from an upstream, so it is read with care: what it refers to is never fetched, nor
-// read from a file, its size is bounded, its patterns are RE2, and so is the number of steps that a
-// comparison may take.
+// Upstreams are not trusted, so the Validator limits their schemas: it loads no external
+// references, bounds the size of a schema, uses RE2 for patterns and bounds the steps of a check.
 type Validator struct {
 	mu      sync.Mutex
-	schemas map[string]*inputSchema // by definition; all are let go when there are too many
+	schemas map[string]*inputSchema // by definition; all are dropped when there are too many
 }
 
 const (
 	mostSchemas     = 4096
 	maxSchema       = 1 << 20
-	maxSubschemas   = 5000 // or other objects in it: the library's time to compile grows with the square
+	maxSubschemas   = 5000 // or other objects; the library's compile time grows with the square
 	maxSteps        = 100000
 	maxProblems     = 10
 	maxShownName    = 60
@@ -52,15 +51,14 @@ type inputSchema struct {
 	using   sync.Mutex // held while steps counts
 	schema  *jsonschema.Schema
 	doc     any
-	err     error // why there is no schema
+	err     error // why the schema cannot be used
 	told    sync.Once
-	steps   int // that are left
+	steps   int // remaining steps
 }
 
-// Check returns what is wrong with the arguments, one line each, and nothing else than nil when
-// they fit. The arguments may be absent. An error says that the schema cannot be used, so that the
-// arguments are not checked and the call should go on; it is returned once for each definition, for
-// the log.
+// Check returns the problems of the arguments, one line each; nil if they are valid. The arguments
+// may be absent. An error means that the schema cannot be used, so the arguments are not checked
+// and the call should proceed. Check returns that error once per definition, for the log.
 func (v *Validator) Check(definition []byte, arguments raw.Object) (problems []string, err error) {
 	s := v.schema(definition)
 	s.compile.Do(func() { s.schema, s.doc, s.err = s.compiled(definition) })
@@ -79,8 +77,8 @@ func (v *Validator) Check(definition []byte, arguments raw.Object) (problems []s
 	return s.check(value), nil
 }
 
-// InvalidResult is the result of a call whose arguments do not fit: an error of the tool, which
-// a model reads and corrects.
+// InvalidResult returns the result for a call with invalid arguments: a tool error, so that the
+// model can correct the arguments.
 func InvalidResult(tool string, problems []string) []byte {
 	text := fmt.Sprintf("The arguments of %s do not fit its input schema; the tool was not called:\n- %s", tool,
 		strings.Join(problems, "\n- "))
@@ -102,18 +100,18 @@ func (v *Validator) schema(definition []byte) *inputSchema {
 	return s
 }
 
-// noLoader refuses to fetch what a schema refers to.
+// noLoader rejects external references of a schema.
 type noLoader struct{}
 
 func (noLoader) Load(string) (any, error) { return nil, errors.New("it refers to a schema elsewhere") }
 
-// formats are the formats that the library knows. They are notes for a reader, as 2020-12 has it,
-// also in older drafts: servers are lenient there.
+// formats are the formats that the library implements. They are annotations only, as in 2020-12,
+// also for older drafts, because servers are lenient there.
 var formats = []string{"date", "date-time", "duration", "email", "hostname", "idn-email", "idn-hostname", "ipv4",
 	"ipv6", "iri", "iri-reference", "json-pointer", "period",
 	"relative-json-pointer", "semver", "time", "uri", "uri-reference", "uri-template", "uuid"}
 
-// compiled compiles the schema in the definition of a tool.
+// compiled compiles the input schema in the definition of a tool.
 func (s *inputSchema) compiled(definition []byte) (schema *jsonschema.Schema, doc any, err error) {
 	text, err := raw.Get(definition, "inputSchema")
 	switch {
@@ -123,14 +121,14 @@ func (s *inputSchema) compiled(definition []byte) (schema *jsonschema.Schema, do
 		return nil, nil, errors.New("its inputSchema is too large")
 	}
 	defer func() {
-		if r := recover(); r != nil { // of the library: a strange schema must cost nothing but the check
+		if r := recover(); r != nil { // a panic of the library must not affect the call
 			schema, doc, err = nil, nil, errors.New("its inputSchema cannot be compiled")
 		}
 	}()
 	if doc, err = DecodeOnce(text); err != nil {
 		return nil, nil, fmt.Errorf("its inputSchema: %w", err)
 	}
-	s.steps = 100 * maxSteps // the library compares the schema with the schema of schemas
+	s.steps = 100 * maxSteps // the library validates the schema against its meta-schema
 	c := jsonschema.NewCompiler()
 	c.DefaultDraft(jsonschema.Draft2020)
 	c.UseLoader(noLoader{})
@@ -151,20 +149,20 @@ func (s *inputSchema) compiled(definition []byte) (schema *jsonschema.Schema, do
 	return schema, doc, nil
 }
 
-// shortened is an error in one line.
+// shortened returns a short error on one line.
 func shortened(err error) error {
 	lines := strings.Fields(err.Error())
 	return errors.New(short(strings.Join(lines, " "), 300))
 }
 
-// step is part of every compiled schema, and counts how often it is used: a schema of a few lines
-// may want more comparisons than there are atoms.
+// step is part of every compiled schema and counts the steps of a check. A schema of a few lines
+// may need exponentially many.
 type step struct {
 	of   *inputSchema
 	cost int
 }
 
-// cost is about how many subschemas an object has.
+// cost returns the approximate number of subschemas of an object.
 func cost(object map[string]any) int {
 	n := 1
 	for _, v := range object {
@@ -178,7 +176,7 @@ func cost(object map[string]any) int {
 	return n
 }
 
-// outOfSteps ends a comparison that takes too long; check recovers it.
+// outOfSteps is the panic that stops a check after too many steps; check recovers it.
 type outOfSteps struct{}
 
 // Validate implements jsonschema.SchemaExt.
@@ -188,7 +186,7 @@ func (s step) Validate(*jsonschema.ValidatorContext, any) {
 	}
 }
 
-// check compares the arguments with the schema.
+// check returns the problems of the arguments.
 func (s *inputSchema) check(value any) (problems []string) {
 	s.using.Lock()
 	defer s.using.Unlock()
@@ -212,7 +210,7 @@ func (s *inputSchema) check(value any) (problems []string) {
 		return []string{"the arguments cannot be compared with the tool's input schema"}
 	}
 	problems = s.describe(invalid, nil)
-	slices.Sort(problems) // the library goes through maps
+	slices.Sort(problems) // the library iterates over maps
 	problems = slices.Compact(problems)
 	if n := len(problems) - maxProblems; n > 0 {
 		problems = append(problems[:maxProblems], fmt.Sprintf("and %d more", n))
@@ -220,7 +218,7 @@ func (s *inputSchema) check(value any) (problems []string) {
 	return problems
 }
 
-// describe appends the problems of a validation error. It shows no values: they may be secret, and
+// describe appends the problems of a validation error. It omits the values: they may be secret, and
 // the caller has them.
 func (s *inputSchema) describe(e *jsonschema.ValidationError, list []string) []string {
 	at := place(e.InstanceLocation)
@@ -303,8 +301,8 @@ func (s *inputSchema) describe(e *jsonschema.ValidationError, list []string) []s
 	return list
 }
 
-// nearest describes a value that has none of several forms: all types where that is the difference,
-// or else what is wrong with it in the form that it comes nearest to.
+// nearest describes a value that matches none of several forms. It lists all types if the value has
+// another type, else the problems with the nearest form.
 func (s *inputSchema) nearest(e *jsonschema.ValidationError, list []string) []string {
 	at := place(e.InstanceLocation)
 	var types []string
@@ -317,7 +315,7 @@ func (s *inputSchema) nearest(e *jsonschema.ValidationError, list []string) []st
 		}
 		if k, ok := leaf.ErrorKind.(*kind.Type); ok && len(leaf.InstanceLocation) == len(e.InstanceLocation) {
 			types, got = append(types, k.Want...), k.Got
-			continue // a form of quite another kind
+			continue // a form of another type
 		}
 		if form := s.describe(c, nil); best == nil || len(form) < len(best) {
 			best = form
@@ -337,7 +335,7 @@ func (s *inputSchema) nearest(e *jsonschema.ValidationError, list []string) []st
 	return append(list, at+": has none of the forms that are allowed")
 }
 
-// place writes where something is: options.list[3].name.
+// place formats a path, such as options.list[3].name.
 func place(path []string) string {
 	if len(path) == 0 {
 		return "the arguments"
@@ -356,7 +354,7 @@ func place(path []string) string {
 	return short(b.String(), 3*maxShownName)
 }
 
-// wanted says what a member should be, if the schema at a location says so.
+// wanted returns text about the type of a member; "" if the schema at the location has none.
 func (s *inputSchema) wanted(location, name string) string {
 	properties, _ := s.at(location)["properties"].(map[string]any)
 	property, _ := properties[name].(map[string]any)
@@ -372,7 +370,7 @@ func (s *inputSchema) wanted(location, name string) string {
 	return ""
 }
 
-// known lists the members that a schema at a location has.
+// known returns text that lists the properties of the schema at a location.
 func (s *inputSchema) known(location string) string {
 	properties, _ := s.at(location)["properties"].(map[string]any)
 	if len(properties) == 0 {
@@ -386,8 +384,8 @@ func (s *inputSchema) known(location string) string {
 	return "; there are " + short(strings.Join(names, ", "), maxShownWords)
 }
 
-// at returns the schema at a location, an URL with a JSON pointer; none where it is not in this
-// document.
+// at returns the schema at a location, which is a URL with a JSON pointer; nil if the location is
+// outside this document.
 func (s *inputSchema) at(location string) map[string]any {
 	pointer, ok := strings.CutPrefix(location, schemaURL+"#")
 	if !ok {
@@ -413,7 +411,7 @@ func (s *inputSchema) at(location string) map[string]any {
 	return object
 }
 
-// words writes values of a schema, as many as there is room for.
+// words formats values of a schema and cuts a long list.
 func words(list []any) string {
 	var all []string
 	for _, v := range list {
@@ -426,7 +424,7 @@ func words(list []any) string {
 	return short(strings.Join(all, ", "), maxShownWords)
 }
 
-// short cuts a text that others wrote, and shows what of it no person should read as it is.
+// short cuts an untrusted text and makes invisible characters visible.
 func short(s string, most int) string {
 	if len(s) > most {
 		for most > 0 && !utf8.RuneStart(s[most]) {
@@ -437,8 +435,8 @@ func short(s string, most int) string {
 	return visible.Text(s)
 }
 
-// DecodeOnce decodes a JSON text in which no member of an object occurs twice: what is checked
-// would not be what the tool reads otherwise.
+// DecodeOnce decodes a JSON text and rejects duplicate members. With duplicates, the tool might
+// read another value than the checked one.
 func DecodeOnce(text []byte) (any, error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
@@ -493,8 +491,8 @@ func decodeValue(d *json.Decoder) (any, error) {
 	return token, nil
 }
 
-// moderate reports whether a number can be compared in no time. The library computes exactly, and
-// what 1e999999 is written with takes it a tenth of a second.
+// moderate reports whether a number is cheap to compare. The library computes exactly, and 1e999999
+// takes it a tenth of a second.
 func moderate(n string) bool {
 	_, exponent, _ := strings.Cut(strings.ToLower(n), "e")
 	if exponent == "" {
@@ -504,5 +502,5 @@ func moderate(n string) bool {
 	return err == nil && -maxDigits <= e && e <= maxDigits && len(n) <= maxDigits
 }
 
-// maxDigits is more than the numbers have that all readers know, those of 64 bits.
+// maxDigits exceeds the digits and exponents of 64-bit numbers.
 const maxDigits = 400

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// WithDefaults fills in what the section leaves out.
+// WithDefaults returns n with defaults for its zero fields.
 func (n Names) WithDefaults() Names {
 	if n.MaxLength == 0 {
 		n.MaxLength = 48
@@ -17,19 +17,18 @@ func (n Names) WithDefaults() Names {
 	return n
 }
 
-// Expose returns the name under which clients of the merged endpoint see a tool or prompt of an
-// upstream with that prefix, and its whole name, which is another when that is too long or has
-// characters that clients would change.
+// Expose returns the exposed name of a tool or prompt on the merged endpoint, and its full name.
+// The two differ if the full name is too long or has characters that clients would change.
 func (n Names) Expose(prefix, name string) (exposed, full string) {
 	n = n.WithDefaults()
 	full = n.Full(prefix, name)
 	return n.shorten(full), full
 }
 
-// hashLength is how many characters of hash end a name that could not stay as it is.
+// hashLength is the number of hash characters at the end of a shortened name.
 const hashLength = 7
 
-// Full returns the whole name of an item on the merged endpoint.
+// Full returns the full name of an item on the merged endpoint.
 func (n Names) Full(prefix, name string) string {
 	if prefix == "" {
 		return name
@@ -37,8 +36,7 @@ func (n Names) Full(prefix, name string) string {
 	return prefix + n.Separator + name
 }
 
-// of returns the names by which policy knows an item of an upstream: the whole one, and last the
-// one that clients of the merged endpoint see.
+// of returns the names of an item for policy: the full name and, if different, the exposed name.
 func (n Names) of(b Backend, name string) []string {
 	full := n.Full(PrefixOf(b), name)
 	if merged := n.shorten(full); merged != full {
@@ -47,9 +45,9 @@ func (n Names) of(b Backend, name string) []string {
 	return []string{full}
 }
 
-// shorten returns the name under which clients see an item of that full name. It depends on nothing
-// but its arguments, so it is the same after a restart and whatever other upstreams there are. A
-// name that clients would fold or cut keeps its start and ends in a hash of the whole.
+// shorten returns the exposed name for a full name. The result depends only on the arguments, so
+// restarts and other upstreams do not change it. A name that is too long or has illegal characters
+// keeps its start and ends in a hash of the full name.
 func (n Names) shorten(full string) string {
 	legal := strings.Map(func(r rune) rune {
 		if r == '_' || r == '-' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' {
@@ -65,8 +63,8 @@ func (n Names) shorten(full string) string {
 	return legal[:min(len(legal), n.MaxLength-hashLength-1)] + "_" + hash
 }
 
-// The merged endpoint shows URIs like this, so that they say whose they are (upstream is the name
-// in the configuration, never the prefix):
+// URIs on the merged endpoint contain the name of their upstream, from the configuration (never the
+// prefix):
 //
 //	upstream's own            as clients see it
 //	file:///a/b?c      fs     mcp://fs/file:///a/b?c
@@ -74,15 +72,15 @@ func (n Names) shorten(full string) string {
 //	ui://clock/face    apps   ui://apps/clock/face
 //	https://x.org/a    web    https://x.org/a
 //
-// It is an algorithm in both directions, because most URIs are in no list: those of templates and
-// of links in results. What is put in front is a literal for templates (RFC 6570). MCP Apps must
-// stay ui:, and a web address must stay one, since a client may fetch it from the web; and so a web
-// address does not say whose it is, and is looked up (table). The scheme of others is hidden on
-// purpose: file:///a means a file of the upstream's machine, not of the client's.
+// The mapping is an algorithm in both directions, because most URIs are in no list: URIs of
+// templates and of links in results. The added start is a literal in templates (RFC 6570). MCP Apps
+// must keep the scheme ui:. A web address stays unchanged, since a client may fetch it from the
+// web; its upstream is looked up in a table. Other schemes are hidden on purpose: file:///a means a
+// file on the upstream's machine, not on the client's.
 //
-// An endpoint of one upstream shows all URIs as they are.
+// An endpoint of one upstream shows all URIs unchanged.
 
-// ExposeURI returns the URI, or the template of URIs, as clients of the merged endpoint see it.
+// ExposeURI returns a URI, or a template of URIs, as clients of the merged endpoint see it.
 func ExposeURI(upstream, own string) string {
 	if isWeb(own) {
 		return own
@@ -93,7 +91,8 @@ func ExposeURI(upstream, own string) string {
 	return "mcp://" + upstream + "/" + own
 }
 
-// splitURI is the way back from a URI that says whose it is.
+// splitURI splits an exposed URI into the upstream and its own URI. ok is false if the URI names no
+// upstream.
 func splitURI(exposed string) (upstream, own string, ok bool) {
 	rest, app := strings.CutPrefix(exposed, "ui://")
 	if !app {
@@ -112,18 +111,18 @@ func isWeb(uri string) bool {
 	return ok && (strings.EqualFold(scheme, "https") || strings.EqualFold(scheme, "http"))
 }
 
-// Names is the file's names section: what clients see instead of the upstreams' own names.
+// Names is the names section of the configuration file: how clients see the names of items.
 type Names struct {
-	// MaxLength bounds an exposed name; a longer one keeps its start and ends in 7 characters of
-	// hash. Default 48, at least 16, at most 128: Claude Code puts mcp__<server>__ in front and the
-	// model API stops at 64.
+	// MaxLength bounds an exposed name. A longer name keeps its start and ends in 7 characters of
+	// hash. Default 48, at least 16, at most 128: Claude Code adds mcp__<server>__ at the start,
+	// and the model API allows 64 characters.
 	MaxLength int `yaml:"max_length"`
 	// Separator stands between an upstream's prefix and the item's own name; 1 to 4 of A-Z, a-z,
 	// 0-9, _ and -. Default "__".
 	Separator string `yaml:"separator"`
-	// AppTools says who sees, on the merged endpoint, the tools that are for the user interface of
-	// an MCP App alone (_meta.ui.visibility is ["app"]). By default clients that declare the
-	// extension io.modelcontextprotocol/ui do. true shows them to all clients, false to none.
-	// /mcp/<upstream> always has them.
+	// AppTools decides which clients see tools on the merged endpoint that are only for the user
+	// interface of an MCP App (_meta.ui.visibility is ["app"]). By default only clients that
+	// declare the extension io.modelcontextprotocol/ui see them. true shows them to all clients,
+	// false to none. /mcp/<upstream> always shows them.
 	AppTools *bool `yaml:"app_tools"`
 }

@@ -1,11 +1,12 @@
-// Package view makes one list of tools, prompts and resources from the catalogs of several
-// upstreams, and finds the way back from a name or URI to its upstream.
+// Package view merges the tools, prompts and resources of several upstreams into one list. It also
+// maps a name or URI back to its upstream.
 //
-// A Stock (stock.go) is the items of one upstream's catalog; each item is a Target (target.go) with
-// its exposed name (names.go) or URI (resource.go, template.go). A View (view.go) merges stocks
-// for one endpoint. A SubjectView (subject.go) is the part of a View that one policy subject may
-// use; a Sight (sight.go) is that part as one bit for each item. Uris.go puts exposed URIs into
-// results and errors; definitions.go holds the items of a list; rulings.go keeps policy's rulings.
+// A Stock (stock.go) holds the items of one upstream's catalog. Each item is a Target (target.go)
+// with its exposed name (names.go) or URI (resource.go, template.go). A View (view.go) merges
+// stocks for one endpoint. A SubjectView (subject.go) is the part of a View that one policy subject
+// may use; a Sight (sight.go) stores that part as one bit per item. File uris.go rewrites URIs in
+// results and errors, definitions.go holds the items of a list, and rulings.go keeps the rulings of
+// policies.
 package view
 
 import (
@@ -19,7 +20,7 @@ import (
 	"junction/upstream"
 )
 
-// Backend is an upstream as the proxy needs it.
+// Backend is the interface of an upstream for the proxy.
 type Backend interface {
 	Name() string
 	Config() upstream.Config
@@ -39,51 +40,51 @@ type Backend interface {
 	Prepare(ctx context.Context, p upstream.Profile, session, principal string) bool
 }
 
-// View is what one endpoint offers: the stocks of its upstreams, merged, with the way back. It is
-// immutable.
+// View holds the items of one endpoint: the merged stocks of its upstreams, and the map from names
+// back to items. A View is immutable.
 //
-// The view of a person, or of a client with connections of its own, is derived from that of
-// everybody: it has other stocks for some upstreams, or more of them, and names of its own for
-// these alone. So it takes memory for what is different.
+// The view of a user, or of a client with its own connections, is derived from the common view. It
+// has other or additional stocks for some upstreams, and stores only the names of these. So a
+// derived view takes memory only for the difference.
 type View struct {
-	Bare    bool     // names and URIs are the upstream's own, of which there is one
+	Bare    bool     // names and URIs are those of the single upstream
 	Stocks  []*Stock // in the order of the upstreams' names
-	begin   []int    // of each stock: the byte of offered where its places begin; and the end of the last
-	offered bitset   // the places whose items have their names; they may belong to another upstream
-	Base    *View    // what the view is derived from; nil for nothing
+	begin   []int    // of each stock: the byte of offered where its places begin; then the end of the last
+	offered bitset   // the places of offered items; a name may belong to another upstream
+	Base    *View    // the view that this view is derived from; nil for none
 	parts   [upstream.Parts]part
 
 	Problems []Problem
-	eras     bool // some tool is not the same, or not there, for clients of the other era
-	apps     bool // some tool is for clients that show MCP Apps
+	eras     bool // some tool is different or missing for clients of the other era
+	apps     bool // some tool is only for clients that show MCP Apps
 
-	Separates bool  // an upstream may offer clients different things: see fitted.go
-	settled   bool  // all upstreams were tried, so that names belong to whoever has them
-	last      *View // of a view that is not settled: the settled one before it, whose names stay; nil for none
+	Separates bool  // an upstream may have different catalogs for different clients
+	settled   bool  // all upstreams were tried, so later views keep the owners of names
+	last      *View // of a view that is not settled: the last settled view, whose names stay; nil for none
 	whole     *Sight
 }
 
-// part is the names of one kind of items. Those of a derived view are in its base, unless it has a
-// stock of its own that has the name.
+// part holds the names of one kind of items. A derived view holds only the names of its own stocks;
+// the others are in its base.
 type part struct {
 	byName map[string]*Target
-	// byOwn is by the upstream's own name, which the HTML of MCP Apps has in it; nil for one that
-	// several upstreams have, or that is not offered.
+	// byOwn is keyed by the upstream's own name, which HTML of MCP Apps may contain. The value is
+	// nil if several upstreams have the name, or if the item is not offered.
 	byOwn  map[string]*Target
-	rivals map[string][]*Target // those that are offered of the own names that byOwn has nil for
+	rivals map[string][]*Target // the offered targets of own names whose byOwn is nil
 }
 
-// Problem is an item that is not offered on an endpoint, and why.
+// Problem is a hidden item of an endpoint, and the reason.
 type Problem struct {
 	Endpoint, Upstream string
 	Part               upstream.Part
 	Name, Reason       string
 }
 
-// Compile builds the view of an endpoint over stocks, which are in the order of their upstreams'
-// names. With bare set the items keep their own names. Of two items that want one name the one that
-// had it in old keeps it, and the other one is left out. Until all upstreams were tried nobody has
-// a name yet: the order decides, so that a restart gives the same names whoever is ready first.
+// Compile builds the view of an endpoint. The stocks are in the order of their upstreams' names. If
+// bare is set, the items keep their own names. If two items have the same name, the owner of the
+// name in old keeps it, and the other item is hidden. Until all upstreams were tried, the order of
+// the stocks decides instead. So a restart gives the same names, whichever upstream is ready first.
 func Compile(endpoint string, stocks []*Stock, bare bool, old *View) *View {
 	if old != nil && !old.settled {
 		old = old.last
@@ -99,8 +100,8 @@ func Compile(endpoint string, stocks []*Stock, bare bool, old *View) *View {
 	return v
 }
 
-// Derive returns the view of the same endpoint with other stocks: those that v has, too, offer what
-// they offer in v, and the others are added. The names of v stay.
+// Derive returns the view of the same endpoint with other stocks. Stocks that v also has offer the
+// same items as in v; the items of the other stocks are added. Names of v do not change.
 func (v *View) Derive(endpoint string, stocks []*Stock) *View {
 	d := newView(stocks, v.Bare)
 	if d.Base = v.Base; d.Base == nil {
@@ -113,7 +114,7 @@ func (v *View) Derive(endpoint string, stocks []*Stock) *View {
 	}
 	for i, st := range stocks {
 		if slices.Contains(d.Base.Stocks, st) {
-			continue // its names are those of the base
+			continue // its names are in the base
 		}
 		var only bitset
 		if slices.Contains(v.Stocks, st) {
@@ -140,8 +141,8 @@ func newView(stocks []*Stock, bare bool) *View {
 	return v
 }
 
-// addAll offers the items of a stock; of a stock that another view has already, those that have
-// their names there.
+// addAll offers the items of stock i. If only is not nil, it offers only these places, which
+// another view offers.
 func (v *View) addAll(endpoint string, i int, only bitset, old *View) {
 	st := v.Stocks[i]
 	face := st.face(v.Bare)
@@ -156,7 +157,7 @@ func (v *View) addAll(endpoint string, i int, only bitset, old *View) {
 	}
 }
 
-// take offers a target of the stock i, unless another one has its name already.
+// take offers a target of stock i, unless another target keeps the name.
 func (v *View) take(endpoint string, i int, t *Target, old *View) {
 	owner := v.Exposed(t.Part, t.Exposed)
 	if owner != nil && !v.outranks(t, owner, old) {
@@ -172,7 +173,7 @@ func (v *View) take(endpoint string, i int, t *Target, old *View) {
 	v.of(i).set(t.place)
 }
 
-// outranks reports whether a target takes its name from the one that has it.
+// outranks reports whether t takes its name from owner.
 func (v *View) outranks(t, owner *Target, old *View) bool {
 	if old != nil {
 		switch before := old.Exposed(t.Part, t.Exposed); {
@@ -186,10 +187,10 @@ func (v *View) outranks(t, owner *Target, old *View) bool {
 	return slices.Index(v.Stocks, t.stock) < slices.Index(v.Stocks, owner.stock)
 }
 
-// of returns what is offered of the stock i, by place.
+// of returns the offered places of stock i.
 func (v *View) of(i int) bitset { return v.offered[v.begin[i]:v.begin[i+1]] }
 
-// place returns the bit of offered that is the target's; -1 if the view does not have its stock.
+// place returns the target's bit in offered; -1 if the view does not have its stock.
 func (v *View) place(t *Target) int {
 	i := slices.Index(v.Stocks, t.stock)
 	if i < 0 {
@@ -204,7 +205,7 @@ func (v *View) has(t *Target) bool {
 	return place >= 0 && v.offered.has(place)
 }
 
-// collision says what to do about two items that want one name.
+// collision returns the problem text for two items with the same name, with the fix.
 func collision(stays, goes *Target) string {
 	switch goes.Part {
 	case upstream.PartTools:
@@ -218,10 +219,10 @@ func collision(stays, goes *Target) string {
 		"it can be read at /mcp/%s", stays.Backend.Name(), goes.Backend.Name())
 }
 
-// finish makes of a view to which nothing more is added one that can be used.
+// finish completes a view after all stocks were added.
 func (v *View) finish(endpoint string) {
 	if v.Base != nil {
-		v.eras, v.apps = v.Base.eras, v.Base.apps // perhaps for tools that are not in v
+		v.eras, v.apps = v.Base.eras, v.Base.apps // perhaps for tools that v does not have
 	}
 	for i, st := range v.Stocks {
 		if v.Base != nil && slices.Contains(v.Base.Stocks, st) {
@@ -281,7 +282,7 @@ func (v *View) addOwn(i int) {
 	}
 }
 
-// Exposed returns the target that has a name or URI on the endpoint; nil for none.
+// Exposed returns the target of a name or URI on the endpoint; nil for none.
 func (v *View) Exposed(p upstream.Part, name string) *Target {
 	if t := v.parts[p].byName[name]; t != nil || v.Base == nil {
 		return t
@@ -292,8 +293,8 @@ func (v *View) Exposed(p upstream.Part, name string) *Target {
 	return nil
 }
 
-// owners returns the one target that has an upstream's own name; nil where that is not sure. Then
-// it returns those that have it and are offered.
+// owners returns the only target with an upstream's own name. If several offered targets have the
+// name, sure is nil and among lists them.
 func (v *View) owners(p upstream.Part, own string) (sure *Target, among []*Target) {
 	if t, known := v.parts[p].byOwn[own]; known || v.Base == nil {
 		return t, v.parts[p].rivals[own]
@@ -309,9 +310,9 @@ func (v *View) owners(p upstream.Part, own string) (sure *Target, among []*Targe
 	return sure, among
 }
 
-// Named returns the tool or prompt of that name. An upstream's own name is as good as the exposed
-// one where it can only be one item: the HTML of MCP Apps, and other texts of upstreams, have such
-// names in them.
+// Named returns the tool or prompt with this name; nil for none. An upstream's own name also works
+// if only one item has it, because HTML of MCP Apps and other texts of upstreams contain such
+// names.
 func (v *View) Named(p upstream.Part, name string) *Target {
 	if t := v.Exposed(p, name); t != nil {
 		return t
@@ -320,8 +321,8 @@ func (v *View) Named(p upstream.Part, name string) *Target {
 	return sure
 }
 
-// SamePart reports whether another view offers the same items of a part, from the same stocks.
-// False may be wrong.
+// SamePart reports whether o offers the same items of a part, from the same stocks. It may return
+// false for equal views.
 func (v *View) SamePart(o *View, p upstream.Part) bool {
 	next := func(v *View, i int) int { // the next stock that has such items
 		for i < len(v.Stocks) && v.Stocks[i].lacks(p) {
@@ -339,7 +340,7 @@ func (v *View) SamePart(o *View, p upstream.Part) bool {
 	}
 }
 
-// Bytes is about how much memory a derived view takes, beside its base.
+// Bytes returns the approximate memory of a derived view in bytes, without its base.
 func (v *View) Bytes() int {
 	n := 2000 + 16*len(v.Stocks) + 3*len(v.offered)
 	for _, st := range v.Stocks {
@@ -350,24 +351,24 @@ func (v *View) Bytes() int {
 	return n
 }
 
-// All returns the items of a part that the view offers, in the order of the lists.
+// All returns the offered items of a part, in list order.
 func (v *View) All(p upstream.Part) iter.Seq[*Target] { return v.whole.All(p) }
 
-// Completes reports whether an upstream may complete arguments: it declares that, or is of
-// 2024-11-05, where there was nothing to declare it with, or was never there so far.
+// Completes reports whether an upstream may complete arguments. That is so if it declares
+// completions, has version 2024-11-05 (which has no such declaration), or has never connected.
 func Completes(c *upstream.Catalog) bool {
 	return c.Offers("completions") || c.Version == mcp.ProtocolVersion20241105 || Unlisted(c)
 }
 
-// Unlisted reports whether we do not know yet what the upstream can do.
+// Unlisted reports whether the upstream's capabilities are still unknown.
 func Unlisted(c *upstream.Catalog) bool { return c.Listed.IsZero() && !c.Capabilities.Present() }
 
-// AppendCapabilities appends what clients of an era may ask of the endpoint. Tools, prompts and
-// resources are always there: which of them an upstream has may change at any time, and an empty
-// list is an honest answer. The rest is there as soon as some upstream can do it.
+// AppendCapabilities appends the capabilities of the endpoint for clients of an era. Tools, prompts
+// and resources are always declared, because an upstream may add them at any time and an empty list
+// is valid. Other capabilities are declared if at least one upstream has them.
 //
-// MCP Apps are always there as well: the extension has no methods of its own, and its parts in
-// tools and resources pass through whatever an upstream declares.
+// MCP Apps are always declared. The extension has no methods, and its members in tools and
+// resources pass through unchanged.
 func (o offers) AppendCapabilities(b []byte, era upstream.Era) []byte {
 	b = append(b, `{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"listChanged":true`...)
 	if o.Subscribe {
