@@ -10,12 +10,12 @@ import (
 	"junction/cmd/junction/prose"
 )
 
-// LoadServing is Load for a proxy that serves: mistakes in the entry of one upstream block that
-// upstream alone (upstream.Config.Blocked). The error is Problems if there are other mistakes, and
-// then holds all of them. An API key in plain text is such a mistake wherever it is.
+// LoadServing is Load for a proxy that serves. Mistakes in the entry of one upstream block only
+// that upstream (upstream.Config.Blocked). If there are other mistakes, the error is Problems with
+// all of them. An API key in plain text always is such another mistake.
 //
-// Of a proxy that runs already, only unresolved references and invalid headers block an upstream: a
-// spelling mistake must not end a connection that works.
+// While a proxy is running, only unresolved references and invalid headers block an upstream. Any
+// other mistake rejects the file, so that a misspelling does not end a working connection.
 func LoadServing(file string, getenv func(string) (string, bool), running bool) (*Config, Warnings, error) {
 	c, d, warnings, err := load(file, getenv)
 	if problems, ok := errors.AsType[Problems](err); !ok || !c.block(d, problems, running) {
@@ -24,7 +24,8 @@ func LoadServing(file string, getenv func(string) (string, bool), running bool) 
 	return c, warnings, nil
 }
 
-// block blocks the upstreams that the problems are about, and reports whether that was all of them.
+// block blocks the upstreams with problems. It returns false if a problem must reject the whole
+// file.
 func (c *Config) block(d *decoder, problems Problems, running bool) bool {
 	reasons := map[string][]string{}
 	for _, p := range problems {
@@ -46,7 +47,7 @@ func (c *Config) block(d *decoder, problems Problems, running bool) bool {
 	return true
 }
 
-// disabled reports whether n is the entry of an upstream that is not used. Its references are not
+// disabled reports whether n is the entry of a disabled upstream, whose references are not
 // resolved.
 func disabled(path string, n *yaml.Node) bool {
 	section, name, _ := strings.Cut(path, ".")

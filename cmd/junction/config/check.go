@@ -17,9 +17,9 @@ import (
 	"junction/upstream"
 )
 
-// Check loads the file and writes what a person needs to know to w: every mistake and every
-// warning, or "ok: N upstreams". The error is nil if the program could start with the file; where
-// it has mistakes, they are on w already and the error only counts them.
+// Check loads the file and writes all mistakes, warnings and notes to w, and then "ok: N
+// upstreams". The error is nil if the program could start with the file. If the file has mistakes,
+// the error only counts them.
 func Check(w io.Writer, file string, getenv func(string) (string, bool)) error {
 	c, warnings, err := Load(file, getenv)
 	problems, isProblems := errors.AsType[Problems](err)
@@ -46,7 +46,7 @@ func Check(w io.Writer, file string, getenv func(string) (string, bool)) error {
 	return nil
 }
 
-// PrintProblems writes one line each, the mistakes first.
+// PrintProblems writes one line for each problem, mistakes first.
 func PrintProblems(w io.Writer, problems Problems, warnings Warnings) {
 	for _, p := range problems {
 		fmt.Fprintln(w, p)
@@ -56,11 +56,11 @@ func PrintProblems(w io.Writer, problems Problems, warnings Warnings) {
 	}
 }
 
-// Self is the program name in a command that means our own executable, wherever it lies.
+// Self is the program name in a command that means the executable of Junction, wherever it is.
 const Self = "junction"
 
-// warnings looks for keys that are over, and for what each enabled command needs and the machine
-// does not have.
+// warnings checks for keys without effect, and for programs and folders of enabled commands that
+// this machine does not have.
 func (d *decoder) warnings(c *Config) Warnings {
 	var ps Problems
 	warn := func(path, format string, args ...any) {
@@ -110,9 +110,9 @@ func (d *decoder) warnings(c *Config) Warnings {
 	return Warnings(ps)
 }
 
-// warnPolicies looks for capabilities that are required and that nobody holds, or the other way
-// round: most likely they were to be the same word. And for rules about upstreams that are not
-// there, and what the package warns of.
+// warnPolicies warns of capabilities that are required but granted by no policy, and the reverse:
+// most likely one of them is misspelled. It also warns of rules about unknown upstreams, and adds
+// the warnings of package policy.
 func (c *Config) warnPolicies(warn func(path, format string, args ...any)) {
 	held, required := c.Policies.Capabilities(), []string{}
 	require := func(at, what string, list []string) {
@@ -149,8 +149,8 @@ func (c *Config) warnPolicies(warn func(path, format string, args ...any)) {
 	}
 }
 
-// begin returns what the names of the upstream's tools and prompts begin with for clients, also if
-// they are changed or shortened; "" if that is not the same for all.
+// begin returns the common prefix of the exposed names of the upstream's tools and prompts,
+// including shortened names; "" if they have none.
 func (c *Config) begin(upstream string) string {
 	u := c.Upstreams[upstream]
 	_, begin := c.Names.Expose(u.PrefixOr(upstream), "")
@@ -160,7 +160,7 @@ func (c *Config) begin(upstream string) string {
 	return begin
 }
 
-// notRunnable says why the command's program cannot be started, and what to do.
+// notRunnable returns why the program of the command cannot be started, and the remedy.
 func notRunnable(u *upstream.Config) string {
 	program, words := u.Command[0], strings.Fields(u.Command[0])
 	if rest, ok := strings.CutPrefix(program, "~/"); ok {
@@ -168,7 +168,7 @@ func notRunnable(u *upstream.Config) string {
 	}
 	if len(words) > 1 && filepath.Base(words[0]) == words[0] {
 		if len(u.Command) > 1 {
-			words = append(words, "…") // an argument may be a secret
+			words = append(words, "…") // an argument may be secret
 		}
 		return fmt.Sprintf("there is no program %s; write its arguments apart: [%s]", prose.Quote(program), strings.Join(words, ", "))
 	}
@@ -184,8 +184,8 @@ func notRunnable(u *upstream.Config) string {
 	return fmt.Sprintf("there is no program %s; that upstream shows as waiting until it is installed", program)
 }
 
-// runnable reports whether the command's program can be found: a name in the PATH of the child,
-// anything else in its folder.
+// runnable reports whether the program of the command exists: a plain name in the PATH of the
+// child, a path relative to its folder.
 func (d *decoder) runnable(u *upstream.Config) bool {
 	program := u.Command[0]
 	if filepath.Base(program) != program {
@@ -204,7 +204,7 @@ func (d *decoder) runnable(u *upstream.Config) bool {
 	}
 	for _, dir := range filepath.SplitList(path) {
 		if !filepath.IsAbs(dir) {
-			continue // package os/exec does not take programs from there either
+			continue // package os/exec ignores relative PATH entries, too
 		}
 		if _, err := exec.LookPath(filepath.Join(dir, program)); err == nil {
 			return true

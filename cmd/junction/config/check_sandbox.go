@@ -11,8 +11,8 @@ import (
 	"junction/upstream/sandbox"
 )
 
-// warnSandbox looks at the sandbox of a command: whether this machine can enforce it, whether its
-// paths exist, and whether it leaves open what it should protect.
+// warnSandbox warns if this machine cannot enforce the sandbox of a command, if paths of the
+// sandbox do not exist, and if it exposes secrets of Junction.
 func (c *Config) warnSandbox(at string, u *upstream.Config, d *decoder, warn func(path, format string, args ...any)) {
 	file, getenv := d.file, d.refs.getenv
 	if u.Sandbox == nil {
@@ -64,7 +64,8 @@ func installer(command []string) bool {
 	return len(command) > 0 && slices.Contains([]string{"npx", "uvx", "bunx", "pnpx"}, filepath.Base(command[0]))
 }
 
-// within names a secret of ours that is in a path, or contains it; "" if there is none.
+// within returns the name of a secret of Junction that is inside path or contains it; "" if there
+// is none.
 func (c *Config) within(path, file string, getenv func(string) (string, bool)) string {
 	if !filepath.IsAbs(path) {
 		return ""

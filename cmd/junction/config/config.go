@@ -27,32 +27,31 @@ import (
 	"junction/upstream/oauth"
 )
 
-// Config is the file. Each section is of the package that it configures; the comments there are the
-// manual.
+// Config is the configuration file. Each section belongs to the package that it configures; the
+// field comments are the reference of the file.
 //
-// The fields of this package have their defaults after Load. The sections of other packages have
-// not: what the file leaves out of them is zero, and their package fills it in.
+// Load sets the defaults of the fields of this package. It leaves missing fields of other packages'
+// sections zero; their packages apply the defaults.
 type Config struct {
-	// Listen is where clients connect: host:port; port 0 takes a free one. Elsewhere than on
-	// loopback only where Auth has who may connect, and with an https PublicURL. Default
-	// 127.0.0.1:8420.
+	// Listen is the address for clients: host:port; port 0 takes a free port. An address outside
+	// loopback needs authentication (Auth) and an https PublicURL. Default 127.0.0.1:8420.
 	Listen string `yaml:"listen"`
-	// PublicURL is how clients reach us, without a path: https, or http on loopback. It is never
-	// made from what a request says of itself. After Load in lower case and without the default
-	// port. Default: Listen.
+	// PublicURL is the URL of the proxy for clients, without a path: https, or http on loopback. It
+	// is never derived from a request. Load converts it to lower case and removes the default port.
+	// Default: Listen.
 	PublicURL string `yaml:"public_url"`
-	// Admin is where /healthz and /readyz are served, and what junction doctor and junction why
-	// ask, on loopback too. Default 127.0.0.1:8421; "" turns it off. Never nil after Load.
+	// Admin is the address of /healthz and /readyz and of the commands that ask a running proxy;
+	// only loopback is allowed. Default 127.0.0.1:8421; "" turns it off. Never nil after Load.
 	Admin *string `yaml:"admin"`
-	// AllowedOrigins are further Origin values accepted from browsers, beside those of Listen
-	// itself. With authentication every origin on loopback is accepted. In lower case after Load,
-	// as browsers send them.
+	// AllowedOrigins are further Origin values accepted from browsers, in addition to those of
+	// Listen. With authentication every loopback origin is accepted. Load converts them to lower
+	// case, as browsers send them.
 	AllowedOrigins []string `yaml:"allowed_origins"`
-	// AllowedHosts are further Host values accepted, with or without a port. In lower case after
-	// Load.
+	// AllowedHosts are further Host values accepted, with or without a port. Load converts them to
+	// lower case.
 	AllowedHosts []string `yaml:"allowed_hosts"`
-	// ShutdownGrace is how long calls in progress may go on after we are told to stop. Default 10s.
-	// Child processes have four seconds more to end.
+	// ShutdownGrace is how long in-flight calls may continue after a shutdown request. Default 10s.
+	// Child processes have four more seconds to end.
 	ShutdownGrace time.Duration `yaml:"shutdown_grace"`
 
 	Auth      Auth                       `yaml:"auth"`
@@ -69,18 +68,18 @@ type Config struct {
 	Endpoints map[string]proxy.Endpoint  `yaml:"endpoints"`
 	Policies  policy.Config              `yaml:"policies"`
 	// Pins is the file of the tool definitions that an operator has accepted with junction pins, an
-	// absolute path. Policies that are pinned go by it.
+	// absolute path. Pinned policies hide tools that are not in it.
 	Pins string `yaml:"pins"`
 }
 
 // Auth is the file's auth section.
 type Auth struct {
 	auth.Config `yaml:",inline"`
-	// OAuth has people sign in with an identity provider, here. Default: nobody does.
+	// OAuth configures the built-in authorization server. Default: none.
 	OAuth *authserver.Config `yaml:"oauth"`
 }
 
-// SignsIn reports whether people can sign in, here or with somebody else.
+// SignsIn reports whether users can sign in, here or with another authorization server.
 func (c *Auth) SignsIn() bool { return c.OAuth != nil || c.Config.SignsIn() }
 
 // several reports whether there can be more than one principal.
@@ -93,7 +92,7 @@ func (c *Auth) several() bool {
 	return c.SignsIn()
 }
 
-// separate tells each upstream whether there can be more than one principal.
+// separate sets for each upstream whether there can be more than one principal.
 func (c *Config) separate() {
 	for name, u := range c.Upstreams {
 		u.Separate = c.Auth.several()
@@ -101,50 +100,49 @@ func (c *Config) separate() {
 	}
 }
 
-// Needed reports whether a request must say who it comes from.
+// Needed reports whether a request must be authenticated.
 func (c *Auth) Needed() bool { return c.OAuth != nil || c.Config.Needed() }
 
-// Storage is the file's storage section: where sign-ins are kept. Without auth.oauth there is
-// nothing to keep.
+// Storage is the file's storage section: where sign-ins are stored. It is used only with auth.oauth
+// or an upstream with auth.mode oauth.
 type Storage struct {
-	Driver string `yaml:"driver"` // sqlite, a file for one process, or postgres, for several. Default sqlite.
-	// the file, or what Postgres is reached by. Default junction/junction.db in the state directory
-	// of the user.
+	Driver string `yaml:"driver"` // sqlite (a file, one process) or postgres (several processes). Default sqlite.
+	// the path of the file, or the connection string for Postgres. Default: junction/junction.db in
+	// the user's state directory.
 	DSN string `yaml:"dsn"`
-	// KeyFile has the master keys that what is stored is sealed with, one <id>:<base64 of 32 bytes>
-	// in each line; the first seals. It is made if it does not exist. Default: the variable
-	// JUNCTION_MASTER_KEYS, or else junction/master.key in the state directory.
+	// KeyFile contains the master keys that encrypt the stored data, one <id>:<base64 of 32 bytes>
+	// per line; the first one encrypts. It is created if it does not exist. Default: the variable
+	// JUNCTION_MASTER_KEYS, otherwise junction/master.key in the state directory.
 	KeyFile string `yaml:"key_file"`
 }
 
-// Outbound is the file's outbound section: what we may connect to because a stranger named
-// it.
+// Outbound is the file's outbound section: limits for connections to URLs that clients and other
+// untrusted sources supply.
 type Outbound struct {
-	// networks that are not public, and may be connected to all the same. Default: none.
+	// private networks that connections are allowed to. Default: none.
 	AllowPrivate []auth.CIDR   `yaml:"allow_private"`
-	CAFile       string        `yaml:"ca_file"` // certificates that are believed beside those of the system, in PEM
-	Timeout      time.Duration `yaml:"timeout"` // of one fetch. Default 5s.
+	CAFile       string        `yaml:"ca_file"` // further trusted certificate authorities, in PEM
+	Timeout      time.Duration `yaml:"timeout"` // for one fetch. Default 5s.
 }
 
 // Log is the file's log section.
 type Log struct {
-	Level  slog.Level `yaml:"level"`  // the least that is logged: debug, info, warn or error. Default info.
+	Level  slog.Level `yaml:"level"`  // the minimum level: debug, info, warn or error. Default info.
 	Format LogFormat  `yaml:"format"` // text or json. Default text.
 }
 
-// Audit is the file's audit section: one line of JSON for each call, and for each that was
-// refused.
+// Audit is the file's audit section: one line of JSON for each call, allowed or refused.
 type Audit struct {
-	// where lines are added; made if it does not exist, for us alone. "stderr" is standard error.
-	// "" is no audit.
+	// the file that lines are appended to; created if it does not exist, readable only by its
+	// owner. "stderr" is standard error. "" disables the audit.
 	File      string `yaml:"file"`
-	Arguments bool   `yaml:"arguments"` // the arguments too, whatever is in them, and not their digest alone
+	Arguments bool   `yaml:"arguments"` // record the arguments, which may be secret, and not only a digest
 }
 
-// AuditStderr is the name that is no file.
+// AuditStderr is the value of Audit.File that means standard error.
 const AuditStderr = "stderr"
 
-// LogFormat is a word of the file.
+// LogFormat is the format of the log: text or json.
 type LogFormat string
 
 // The formats of the log.
@@ -153,7 +151,7 @@ const (
 	LogJSON LogFormat = "json"
 )
 
-// UnmarshalText reads the word.
+// UnmarshalText rejects unknown formats.
 func (f *LogFormat) UnmarshalText(text []byte) error {
 	switch w := LogFormat(text); w {
 	case LogText, LogJSON:
@@ -163,24 +161,24 @@ func (f *LogFormat) UnmarshalText(text []byte) error {
 	return fmt.Errorf("%s is none of text, json", prose.Quote(string(text)))
 }
 
-// DefaultAdmin is the admin address of a file that names none.
+// DefaultAdmin is the default of Config.Admin.
 const DefaultAdmin = "127.0.0.1:8421"
 
-// defaultConfig is what an empty file would mean, were it allowed to have no upstreams.
+// defaultConfig returns the defaults, without upstreams.
 func defaultConfig() *Config {
 	admin := DefaultAdmin
 	return &Config{Listen: "127.0.0.1:8420", Admin: &admin, ShutdownGrace: 10 * time.Second, Log: Log{Format: LogText}}
 }
 
-// maxFile bounds the file; a person's configuration is a hundredth of it.
+// maxFile limits the size of the file, far above that of a real configuration.
 const maxFile = 1 << 20
 
-// Load reads the file and expands its references with getenv (os.LookupEnv, but for tests). With
+// Load reads the file and expands its references with getenv (os.LookupEnv outside of tests). For
 // the file name "" it returns the defaults, without upstreams.
 //
-// The error is Problems if the file can be read and has mistakes: all of them, in the order of
-// their lines. Warnings come in either case: they are of things outside the file that hinder an
-// upstream and not the program.
+// If the file has mistakes, the error is Problems: all of them, in the order of their lines.
+// Warnings are returned with and without an error. They concern conditions outside the file that
+// affect one upstream but not the start of the program.
 func Load(file string, getenv func(string) (string, bool)) (*Config, Warnings, error) {
 	c, _, warnings, err := load(file, getenv)
 	if err != nil {
@@ -189,7 +187,8 @@ func Load(file string, getenv func(string) (string, bool)) (*Config, Warnings, e
 	return c, warnings, err
 }
 
-// load is Load, and returns what could be understood of a file with Problems.
+// load is Load, but returns the readable part of a file along with Problems. The decoder is nil
+// without a file.
 func load(file string, getenv func(string) (string, bool)) (*Config, *decoder, Warnings, error) {
 	if file == "" {
 		return defaultConfig(), nil, nil, nil
@@ -209,9 +208,9 @@ func load(file string, getenv func(string) (string, bool)) (*Config, *decoder, W
 	return c, d, warnings, nil
 }
 
-// Parse is Load for a text that is, or is to become, the content of the file. It also resolves the
-// references of disabled upstreams, as far as possible. The error is Problems if the text has
-// mistakes, beside what could be understood.
+// Parse is Load for text that is, or will become, the content of the file. It also resolves the
+// references of disabled upstreams, as far as possible. If the text has mistakes, the error is
+// Problems, and the Config has the readable part of the text.
 func Parse(file string, text []byte, getenv func(string) (string, bool)) (*Config, error) {
 	if len(text) > maxFile {
 		return nil, fmt.Errorf("%s would be larger than %d KiB", file, maxFile>>10)
@@ -225,7 +224,8 @@ func Parse(file string, text []byte, getenv func(string) (string, bool)) (*Confi
 	return c, nil
 }
 
-// LoadForCommand is Load for a command that does something else than to show mistakes.
+// LoadForCommand is Load for a command other than junction check. It replaces Problems by an error
+// that counts them.
 func LoadForCommand(file string) (*Config, error) {
 	c, _, err := Load(file, os.LookupEnv)
 	if problems, ok := errors.AsType[Problems](err); ok {
@@ -234,8 +234,8 @@ func LoadForCommand(file string) (*Config, error) {
 	return c, err
 }
 
-// LoadKeys is LoadForCommand for a command that names lines: it also returns the line of each entry
-// of auth.api_keys. A missing file is an error.
+// LoadKeys is LoadForCommand for commands that print line numbers: it also returns the line of each
+// entry of auth.api_keys. A missing file is an error.
 func LoadKeys(file string) (*Config, []int, error) {
 	text, err := readBounded(file, maxFile)
 	if err != nil {
@@ -252,13 +252,13 @@ func LoadKeys(file string) (*Config, []int, error) {
 	return c, lines, nil
 }
 
-// Of returns the error of a command that cannot use a file with these mistakes.
+// Of returns the error of a command that cannot use the file because of these mistakes.
 func (ps Problems) Of(file string) error {
 	return fmt.Errorf("%s has %s; junction check --config %s shows them", file, prose.Count(len(ps), "mistake"), file)
 }
 
-// parse returns what could be understood of a text, and the decoder that knows the lines and the
-// mistakes. The name of the file is for messages, and ${file:…} is relative to its folder.
+// parse returns the readable part of a text, and the decoder with its lines and mistakes. The file
+// name is used in messages and as the base of relative paths in ${file:…}.
 func parse(file string, text []byte, getenv func(string) (string, bool)) (*Config, *decoder) {
 	c, d := defaultConfig(), newDecoder(file, getenv)
 	d.parse(text, c)
@@ -275,8 +275,8 @@ func (d *decoder) parse(text []byte, c *Config) {
 	d.problems.sort()
 }
 
-// readBounded returns the content of a regular file of at most limit bytes. Anything else might
-// block or never end.
+// readBounded returns the content of a regular file of at most limit bytes. It rejects other files,
+// which might block or never end.
 func readBounded(file string, limit int64) ([]byte, error) {
 	info, err := os.Stat(file)
 	if err != nil {
@@ -300,7 +300,7 @@ func readBounded(file string, limit int64) ([]byte, error) {
 	return text, nil
 }
 
-// Reason is err without the operation and the path, which the message around it names.
+// Reason removes the operation and the path from err, because the message around it names them.
 func Reason(err error) error {
 	if p, ok := errors.AsType[*fs.PathError](err); ok {
 		return p.Err
@@ -308,7 +308,7 @@ func Reason(err error) error {
 	return err
 }
 
-// lower brings URLs, origins and hosts to the form in which they are compared.
+// lower converts URLs, origins and hosts to the form in which they are compared.
 func (c *Config) lower() {
 	c.PublicURL = strings.TrimSuffix(strings.ToLower(c.PublicURL), "/")
 	for scheme, port := range map[string]string{"https://": ":443", "http://": ":80"} {
@@ -323,12 +323,13 @@ func (c *Config) lower() {
 	}
 }
 
-// Personal returns the upstreams that people sign in to.
+// Personal returns the upstreams that each user signs in to. It leaves out disabled upstreams.
 func (c *Config) Personal() map[string]oauth.Upstream {
 	return c.signIns(upstream.Config.Personal)
 }
 
-// OperatorSignIns returns the upstreams that the operator signs in to.
+// OperatorSignIns returns the upstreams that the operator signs in to. It leaves out disabled
+// upstreams.
 func (c *Config) OperatorSignIns() map[string]oauth.Upstream {
 	return c.signIns(upstream.Config.OperatorSignsIn)
 }
@@ -345,7 +346,7 @@ func (c *Config) signIns(such func(upstream.Config) bool) map[string]oauth.Upstr
 	return all
 }
 
-// Checksum tells whether the file is the one that we know.
+// Checksum returns the SHA-256 sum of the file, to detect changes. It is zero for the file name "".
 func Checksum(file string) ([32]byte, error) {
 	if file == "" {
 		return [32]byte{}, nil

@@ -19,10 +19,10 @@ import (
 	"junction/upstream"
 )
 
-// This file is about what a person meant: keys that do not exist, and text that is not YAML.
+// This file guesses the intention behind unknown keys and text that is not YAML.
 
-// foreign are keys that other programs' files have, and what says the same in ours. Where a text is
-// given, it replaces the question for the key.
+// foreign maps keys of other programs' files to our keys. If text is set, it replaces the
+// suggestion of the key.
 type foreign map[string]struct{ key, text string }
 
 func foreignKeys(t reflect.Type) foreign {
@@ -73,7 +73,7 @@ func foreignKeys(t reflect.Type) foreign {
 			"clientInfo":  {"oauth_client", "a client's word about itself is no reason to let it do anything; name a key, a user or an oauth_client"},
 		}
 	}
-	switch { // of what Shape returns for a mapping
+	switch { // types that Shape returns for a mapping
 	case t.ConvertibleTo(reflect.TypeFor[policy.Redact]()):
 		return foreign{"pattern": {key: "re"}, "regex": {key: "re"}, "regexp": {key: "re"}, "secrets": {"name", "the word secrets stands alone: redact: [secrets]"}}
 	case t.ConvertibleTo(reflect.TypeFor[policy.Alternative]()):
@@ -107,8 +107,8 @@ func (d *decoder) unknown(path string, p pair, t reflect.Type) {
 	d.at(p.line, at, "unknown key; the keys here are %s", strings.Join(known, ", "))
 }
 
-// meant notes that an unknown key most likely was to be the one at path, which is not missing on
-// top then. Where the file gives that one as well, what it says counts.
+// meant records that an unknown key was probably intended as the key at path, so that the latter is
+// not reported as missing. If the file has that key as well, its value counts.
 func (d *decoder) meant(path string) {
 	if !d.has(path) {
 		d.mark(path)
@@ -122,9 +122,9 @@ func looksLikeUpstream(n *yaml.Node) bool {
 	return slices.ContainsFunc(n.Content, func(k *yaml.Node) bool { return k.Value == "command" || k.Value == "url" })
 }
 
-// syntax reports text that is not YAML. The parser's line is that of the structure it was in: it
-// may be far above, or one off, or absent. So we look for the line from which on every beginning of
-// the text is wrong.
+// syntax reports text that is not YAML. The line that the parser reports is that of the enclosing
+// structure, and may be far above, off by one, or absent. syntax therefore searches for the last
+// line before which the text still parses.
 func (d *decoder) syntax(text []byte, err error) {
 	said := strings.TrimPrefix(err.Error(), "yaml: ")
 	line := 1
@@ -133,7 +133,7 @@ func (d *decoder) syntax(text []byte, err error) {
 	}
 	lines := bytes.SplitAfter(text, []byte("\n"))
 	begin := text
-	budget := 2 << 20 // bytes to parse; more than any file has whose lines a person counts
+	budget := 2 << 20 // bytes to parse; enough for any file of realistic size
 	for n := len(lines); n > 0 && budget > 0; n-- {
 		begin = begin[:len(begin)-len(lines[n-1])]
 		if budget -= len(begin); parses(begin) {
@@ -145,7 +145,7 @@ func (d *decoder) syntax(text []byte, err error) {
 	d.at(line, "", "cannot be read as YAML (%s); %s", said, yamlRemedy(string(lines[line-1]), lineAbove(lines[:line-1])))
 }
 
-// parses reports whether text is YAML, be it nothing at all.
+// parses reports whether text is YAML; empty text is.
 func parses(text []byte) bool {
 	r := yaml.NewDecoder(bytes.NewReader(text))
 	for {
@@ -156,8 +156,8 @@ func parses(text []byte) bool {
 	}
 }
 
-// lineAbove returns the last of lines that is neither blank nor a comment, without the space around
-// it.
+// lineAbove returns the last line that is neither blank nor a comment, with surrounding space
+// removed.
 func lineAbove(lines [][]byte) string {
 	for _, line := range slices.Backward(lines) {
 		if l := bytes.TrimSpace(line); len(l) > 0 && l[0] != '#' {
@@ -167,7 +167,7 @@ func lineAbove(lines [][]byte) string {
 	return ""
 }
 
-// yamlRemedy guesses from the look of the line and of the one before what would be right.
+// yamlRemedy guesses a remedy from the line and the line before it.
 func yamlRemedy(line, before string) string {
 	indent := line[:len(line)-len(strings.TrimLeft(line, " \t"))]
 	content := strings.TrimSpace(line)
@@ -196,11 +196,11 @@ func yamlRemedy(line, before string) string {
 	return "check its indentation against the lines above"
 }
 
-// first returns the first byte of s, or nothing.
+// first returns the first byte of s, or "" if s is empty.
 func first(s string) string { return s[:min(1, len(s))] }
 
 // followsBracket reports whether an element of a list in brackets begins with a character that YAML
-// keeps for itself.
+// reserves.
 func followsBracket(s string) bool {
 	_, s, _ = strings.Cut(s, "[")
 	for e := range strings.SplitSeq(s, ",") {

@@ -16,10 +16,10 @@ import (
 	"junction/auth/fetch"
 )
 
-// MasterKeys is the variable that has the master keys where no file does.
+// MasterKeys is the environment variable with the master keys, used if there is no key file.
 const MasterKeys = "JUNCTION_MASTER_KEYS"
 
-// Place is the DSN: the file's, or the default.
+// Place returns the DSN of the file, or the default.
 func (c Storage) Place(getenv func(string) (string, bool)) (string, error) {
 	if c.DSN != "" {
 		return c.DSN, nil
@@ -31,8 +31,8 @@ func (c Storage) Place(getenv func(string) (string, bool)) (string, error) {
 	return filepath.Join(dir, "junction", "junction.db"), nil
 }
 
-// Keys is where the master keys are: in a file, or, where that is "", in text, which is a
-// variable's.
+// Keys returns the source of the master keys: a file, or, if file is "", the text of the
+// environment variable.
 func (c Storage) Keys(getenv func(string) (string, bool)) (file, text string, err error) {
 	if c.KeyFile != "" {
 		return c.KeyFile, "", nil
@@ -47,7 +47,7 @@ func (c Storage) Keys(getenv func(string) (string, bool)) (file, text string, er
 	return filepath.Join(dir, "junction", "master.key"), "", nil
 }
 
-// Fetcher is what gets documents that strangers name.
+// Fetcher returns the client for URLs from untrusted sources.
 func (c Outbound) Fetcher() (*fetch.Fetcher, error) {
 	f := &fetch.Fetcher{Timeout: cmp.Or(c.Timeout, 5*time.Second)}
 	for _, p := range c.AllowPrivate {
@@ -68,7 +68,7 @@ func (c Outbound) Fetcher() (*fetch.Fetcher, error) {
 	return f, nil
 }
 
-// StateDir is where a program keeps what should outlive it (XDG Base Directory Specification).
+// StateDir returns the folder for state that outlives a program (XDG Base Directory Specification).
 func StateDir(getenv func(string) (string, bool)) (string, error) {
 	if dir, ok := getenv("XDG_STATE_HOME"); ok && filepath.IsAbs(dir) {
 		return dir, nil
@@ -80,7 +80,7 @@ func StateDir(getenv func(string) (string, bool)) (string, error) {
 	return filepath.Join(home, ".local", "state"), nil
 }
 
-// KeyDir returns the folder of the key; "" if there is no place for it.
+// KeyDir returns the folder of the key that seals session ids; "" if there is none.
 func KeyDir(file string, getenv func(string) (string, bool)) string {
 	if file != "" {
 		return filepath.Dir(file)
@@ -92,8 +92,8 @@ func KeyDir(file string, getenv func(string) (string, bool)) string {
 	return filepath.Join(dir, "junction")
 }
 
-// Sandboxes returns the folder in which each command with a sandbox has one of its own, below dir,
-// the folder of the key. Without that their folders end with the processes.
+// Sandboxes returns the parent folder of the sandbox folders of commands, below dir, the folder of
+// the key. If dir is "", the result is "", and the folders are deleted when the processes end.
 func Sandboxes(dir, file string) string {
 	if dir == "" {
 		return ""
@@ -101,7 +101,7 @@ func Sandboxes(dir, file string) string {
 	return filepath.Join(dir, "sandbox", FolderOf(file))
 }
 
-// FolderOf returns the name of the folder of what belongs to a configuration file.
+// FolderOf returns the name of the state folder of a configuration file.
 func FolderOf(file string) string {
 	path, err := filepath.Abs(file)
 	if file == "" || err != nil {
@@ -111,8 +111,8 @@ func FolderOf(file string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// Trusting is for what the file itself names, wherever that is. It believes the certificates that
-// the fetcher does.
+// Trusting returns a transport for URLs from the configuration file, at any address. It trusts the
+// same certificates as the fetcher.
 func Trusting(f *fetch.Fetcher) *http.Transport {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.TLSClientConfig = &tls.Config{RootCAs: f.RootCAs}

@@ -10,13 +10,12 @@ import (
 	"junction/cmd/junction/prose"
 )
 
-// Problem is one mistake of the file, or one warning: where it is, and in Text what is wrong and
-// what would be right. Text quotes only what the file says, never what a reference in it stands
-// for.
+// Problem is one mistake of the file, or one warning: its place, and in Text the fault and the
+// remedy. Text quotes the file but never the value of a reference.
 type Problem struct {
 	File string
-	Line int    // 1 is the first; never 0
-	Path string // such as upstreams.github.url; empty when it concerns the whole file
+	Line int    // 1 is the first
+	Path string // such as upstreams.github.url; empty for the whole file
 	Text string
 }
 
@@ -28,7 +27,8 @@ func (p Problem) String() string {
 	return fmt.Sprintf("%s:%d: %s: %s", p.File, p.Line, prose.OneLine(p.Path), prose.OneLine(p.Text))
 }
 
-// Problems are all mistakes of a file in the order of their lines. As an error it is never empty.
+// Problems are all mistakes of a file in the order of their lines. A Problems that is returned as
+// an error is never empty.
 type Problems []Problem
 
 // Error returns one mistake per line.
@@ -40,30 +40,30 @@ func (ps Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// sort keeps the order in which the mistakes of one line were found.
+// sort sorts by line and removes adjacent duplicates. Mistakes of one line keep their order.
 func (ps *Problems) sort() {
 	slices.SortStableFunc(*ps, func(a, b Problem) int { return cmp.Compare(a.Line, b.Line) })
 	*ps = slices.Compact(*ps)
 }
 
-// Warnings are problems that do not keep the program from starting.
+// Warnings are problems that do not prevent the program from starting.
 type Warnings []Problem
 
-// bad reports a mistake of the value at path.
+// bad reports a mistake at path and marks the path, so that its value is not validated.
 func (d *decoder) bad(path, format string, args ...any) {
 	d.mark(path)
 	d.at(d.line(path), path, format, args...)
 }
 
-// invalid reports a mistake of a value that the walk could read. It is silent where the walk was
-// not: what it says would be about a stand-in.
+// invalid reports a mistake of a value that the decoder could read. It reports nothing for an
+// unreadable value, where the Config has only a placeholder.
 func (d *decoder) invalid(path, format string, args ...any) {
 	if !d.wrong[path] {
 		d.at(d.line(path), path, format, args...)
 	}
 }
 
-// check reports the problem at path, if there is one.
+// check reports the problem at path, unless it is "".
 func (d *decoder) check(path, problem string) {
 	if problem != "" {
 		d.invalid(path, "%s", problem)
@@ -75,11 +75,11 @@ func (d *decoder) at(line int, path, format string, args ...any) {
 	d.problems = append(d.problems, Problem{File: d.file, Line: line, Path: auth.Redact(path), Text: d.conceal(path, fmt.Sprintf(format, args...))})
 }
 
-// plaintextKey is what is wrong with an API key in the file, where others read it. Our own keys are
-// the one secret that we know by its looks.
+// plaintextKey is the message about an API key in the file, where others can read it. API keys of
+// Junction are the only secrets that can be recognized by their form.
 const plaintextKey = "an API key in plain text; take it out of the file, and replace it if others could read it"
 
-// plaintext reports an API key that stands at path.
+// plaintext reports the API key at path.
 func (d *decoder) plaintext(path string) {
 	remedy := ""
 	switch {
@@ -91,11 +91,11 @@ func (d *decoder) plaintext(path string) {
 	d.bad(path, "holds %s%s", plaintextKey, remedy)
 }
 
-// conceal returns a message on path with what references stand for put back into the references,
-// since it may be secret, and without API keys.
+// conceal returns a message about path in which the values of references, which may be secret, are
+// replaced by the references, and API keys are redacted.
 func (d *decoder) conceal(path, text string) string {
-	// The longest first, because one may be part of another. One of three letters is no secret, and
-	// may be part of any word.
+	// The longest value comes first, because one value may be part of another. A value of up to
+	// three bytes is left alone: it may be part of any word.
 	refs := slices.SortedFunc(slices.Values(d.secrets[entry(path)]), func(a, b reference) int {
 		return cmp.Or(cmp.Compare(len(b.value), len(a.value)), cmp.Compare(a.text, b.text))
 	})
@@ -107,8 +107,8 @@ func (d *decoder) conceal(path, text string) string {
 	return auth.Redact(text)
 }
 
-// entry returns the first two keys of path: a message may quote any value of the upstream that it
-// is about.
+// entry returns the first two keys of path, such as upstreams.github. A message about an upstream
+// may quote any value of its entry.
 func entry(path string) string {
 	if i := strings.IndexByte(path, '.'); i >= 0 {
 		if j := strings.IndexByte(path[i+1:], '.'); j >= 0 {
@@ -118,7 +118,7 @@ func entry(path string) string {
 	return path
 }
 
-// mark notes that the value at path is not what the file means it to be.
+// mark records that the value at path could not be read as the file gives it.
 func (d *decoder) mark(path string) {
 	d.wrong[path] = true
 	for path != "" {
@@ -131,13 +131,13 @@ func (d *decoder) mark(path string) {
 // has reports whether the file gives the key.
 func (d *decoder) has(path string) bool { return d.lines[path] > 0 }
 
-// broken reports whether the walk complained about the value at path or about anything in it.
+// broken reports whether the decoder has found a mistake at path or inside it.
 func (d *decoder) broken(path string) bool {
 	_, ok := d.wrong[path]
 	return ok
 }
 
-// within reports whether the walk complained about what the value at path is in, as a whole.
+// within reports whether the decoder has found a mistake in a parent of path as a whole.
 func (d *decoder) within(path string) bool {
 	for path != "" {
 		if path = above(path); d.wrong[path] {
@@ -147,7 +147,7 @@ func (d *decoder) within(path string) bool {
 	return false
 }
 
-// line returns where path stands in the file, or the nearest of what it is in.
+// line returns the line of path in the file, or that of its nearest parent.
 func (d *decoder) line(path string) int {
 	for path != "" {
 		if l := d.lines[path]; l > 0 {
@@ -158,5 +158,5 @@ func (d *decoder) line(path string) int {
 	return 1
 }
 
-// above returns the path of what path is in; that of the whole file is "".
+// above returns the parent of path; "" is the whole file.
 func above(path string) string { return path[:max(0, strings.LastIndexAny(path, ".["))] }

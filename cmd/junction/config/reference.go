@@ -18,18 +18,17 @@ import (
 //	env:VAR                 as the whole value: the same as ${VAR}
 //	$${                     the two characters ${
 //
-// What a reference stands for is not looked at again: neither for references nor for YAML.
+// The value of a reference is not expanded again and not parsed as YAML.
 type expander struct {
-	dir    string // where a relative path begins
+	dir    string // the base of relative paths
 	getenv func(string) (string, bool)
-	left   int // bytes that references may still stand for, so that aliases of large files stay bounded
+	left   int // bytes left for values of references, so that aliases of large files stay bounded
 }
 
-// A reference is one place where a value was replaced.
+// A reference is one reference in a value, and its replacement.
 type reference struct{ text, value string }
 
-// variable returns the name of the environment variable that the reference is to; "" if it is to a
-// file.
+// variable returns the name of the environment variable that the reference names; "" for a file.
 func (r reference) variable() string {
 	body, whole := strings.CutPrefix(r.text, "env:")
 	if !whole {
@@ -42,9 +41,9 @@ func (r reference) variable() string {
 	return name
 }
 
-// reserve tells the entry of each command which variables the file uses elsewhere than in the env
-// of that entry. Only those are kept that inherit_env would pass on, so that the others restart
-// nothing.
+// reserve sets Reserved of each upstream: the variables that the file uses outside the env of its
+// entry. It leaves out variables that inherit_env does not match, so that a change of theirs does
+// not restart the upstream.
 func (d *decoder) reserve(c *Config) {
 	for name, u := range c.Upstreams {
 		u.Reserved = nil
@@ -63,8 +62,8 @@ const (
 	maxReferenced     = 4 << 20
 )
 
-// expand returns s with its references replaced, the references, and what is wrong with them. A
-// wrong one is replaced by nothing.
+// expand returns s with its references replaced, the references, and the mistakes. An invalid
+// reference is replaced by "".
 func (e *expander) expand(s string) (out string, refs []reference, wrong []string) {
 	resolve := func(text, body string) string {
 		value, problem := e.resolve(body)
@@ -106,7 +105,7 @@ func (e *expander) expand(s string) (out string, refs []reference, wrong []strin
 	return b.String(), refs, wrong
 }
 
-// resolve returns what ${body} stands for, or what is wrong with it.
+// resolve returns the value of ${body}, or a problem.
 func (e *expander) resolve(body string) (value, problem string) {
 	if path, ok := strings.CutPrefix(body, "file:"); ok {
 		return e.read(path)
@@ -143,7 +142,7 @@ func (e *expander) read(path string) (value, problem string) {
 	return strings.TrimSuffix(strings.TrimSuffix(string(text), "\n"), "\r"), ""
 }
 
-// variable reports whether s can be the name of an environment variable.
+// variable reports whether s is a valid name of an environment variable.
 func variable(s string) bool {
 	return s != "" && (s[0] < '0' || s[0] > '9') && strings.IndexFunc(s, func(r rune) bool {
 		return !(r == '_' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z')

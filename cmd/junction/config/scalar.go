@@ -17,8 +17,8 @@ import (
 	"junction/upstream"
 )
 
-// text reads a scalar: its references are replaced and the result is handed to set as the text that
-// it is, whatever YAML would take it for.
+// text reads a scalar: it replaces the references and passes the result to set as text, whatever
+// its YAML type.
 func (d *decoder) text(path string, n *yaml.Node, v reflect.Value, set func(string) error) bool {
 	isString := v.Kind() == reflect.String
 	switch {
@@ -38,7 +38,7 @@ func (d *decoder) text(path string, n *yaml.Node, v reflect.Value, set func(stri
 	}
 	off := d.off[entry(path)]
 	if off && !d.all && (strings.Contains(n.Value, "${") || strings.HasPrefix(n.Value, "env:")) {
-		d.mark(path) // not resolved, so nothing can be said about the value
+		d.mark(path) // not resolved, so that the value cannot be checked
 		return false
 	}
 	text, refs, wrong := d.refs.expand(n.Value)
@@ -46,7 +46,7 @@ func (d *decoder) text(path string, n *yaml.Node, v reflect.Value, set func(stri
 		if name := r.variable(); name != "" {
 			d.variables[name] = append(d.variables[name], path)
 		}
-		if !strings.Contains(r.text, r.value) { // a default is in the file for all to see
+		if !strings.Contains(r.text, r.value) { // a default is not secret: the file contains it
 			d.secrets[entry(path)] = append(d.secrets[entry(path)], r)
 		}
 	}
@@ -63,7 +63,7 @@ func (d *decoder) text(path string, n *yaml.Node, v reflect.Value, set func(stri
 	}
 	if err := set(text); err != nil {
 		if len(refs) > 0 && set(n.Value) != nil {
-			err = set(n.Value) // says the same of what the file says, which is not secret
+			err = set(n.Value) // the message then quotes the file, which is not secret
 		}
 		said := strings.TrimPrefix(err.Error(), "line 0: ")
 		if len(refs) > 0 {
@@ -80,8 +80,8 @@ func (d *decoder) text(path string, n *yaml.Node, v reflect.Value, set func(stri
 	return true
 }
 
-// tooSmall says what is wrong with a number that is there and not positive. Zero means the default
-// in Go and would be ignored without a word; only idle_stop has a use for it.
+// tooSmall returns the problem of a number that is not positive. Zero means the default in Go and
+// would be ignored silently; only idle_stop and reuse_interval accept it.
 func tooSmall(path string, v reflect.Value) string {
 	if _, level := v.Interface().(slog.Level); level || !v.CanInt() || v.Int() > 0 {
 		return ""
@@ -95,8 +95,8 @@ func tooSmall(path string, v reflect.Value) string {
 	return ""
 }
 
-// scalar returns the function that sets v from a text, or nil if v is no scalar. An error says what
-// is wanted.
+// scalar returns the function that sets v from text, or nil if v is not a scalar. The error of that
+// function describes the expected form.
 func scalar(v reflect.Value) func(string) error {
 	is := func(text string) error { return fmt.Errorf("want %s, not %s", wanted(v), prose.Quote(text)) }
 	switch dst := v.Addr().Interface().(type) {
@@ -122,8 +122,8 @@ func scalar(v reflect.Value) func(string) error {
 	case encoding.TextUnmarshaler:
 		return func(text string) error { return dst.UnmarshalText([]byte(text)) }
 	case yaml.Unmarshaler:
-		// The words and sizes of package upstream. They get a node of their own, on line 0, because
-		// the text may have come out of a reference.
+		// The words and sizes of package upstream implement yaml.Unmarshaler. The text may come
+		// from a reference, so that it gets a new node, on line 0.
 		return func(text string) error {
 			return dst.UnmarshalYAML(&yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: text})
 		}
@@ -153,7 +153,7 @@ func scalar(v reflect.Value) func(string) error {
 	return nil
 }
 
-// wanted describes what a scalar is to look like.
+// wanted describes the expected form of a scalar.
 func wanted(v reflect.Value) string {
 	switch v.Addr().Interface().(type) {
 	case *time.Duration:

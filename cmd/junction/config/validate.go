@@ -16,8 +16,8 @@ import (
 	"junction/cmd/junction/prose"
 )
 
-// validate adds to d what is wrong with values that are well formed each. It opens and looks up
-// nothing.
+// validate adds to d the mistakes of values that are well-formed on their own. It opens no files
+// and makes no lookups.
 func (c *Config) validate(d *decoder) {
 	d.check("public_url", c.publicURLProblem())
 	c.validateAddresses(d)
@@ -54,7 +54,7 @@ func (c *Config) validate(d *decoder) {
 }
 
 func (c *Config) validateAddresses(d *decoder) {
-	// What is there and cannot be understood must not be reported as missing on top.
+	// Values with mistakes must not be reported as missing, too.
 	problem := c.ListenProblem(c.Listen, d.broken("auth.api_keys") || d.broken("auth.jwt") || d.broken("auth.introspection") || d.broken("auth.oauth") || d.wrong["auth"], d.broken("public_url"))
 	d.check("listen", problem)
 	if *c.Admin == "" {
@@ -77,9 +77,9 @@ func (c *Config) validateAddresses(d *decoder) {
 	}
 }
 
-// ListenProblem says what is wrong with listening on an address, if anything is. Beyond loopback
-// strangers reach it: each must say who it is, and nobody on the way may read that. The last two
-// arguments say that the file gives keys, and a public_url, whatever is wrong with them.
+// ListenProblem returns why the proxy must not listen on an address, or "". An address outside
+// loopback needs authentication and encryption (https). givesKeys and givesURL mean that the file
+// has keys and a public_url, even if they contain mistakes.
 func (c *Config) ListenProblem(address string, givesKeys, givesURL bool) string {
 	host, port, problem := splitAddress(address, "127.0.0.1:8420")
 	if problem != "" || host.IsLoopback() {
@@ -99,8 +99,9 @@ func (c *Config) ListenProblem(address string, givesKeys, givesURL bool) string 
 		strings.Join(missing, " and "), port)
 }
 
-// validateOpen finds a public server without authentication, which the file must state. A mistake
-// in the same keys, and that of ListenProblem, is reported alone.
+// validateOpen rejects a public server without authentication unless the file states it
+// (auth.none). It reports nothing if these keys have other mistakes or ListenProblem has reported
+// one.
 func (c *Config) validateOpen(d *decoder) {
 	broken := d.wrong["auth"] || c.Auth.APIKeys != nil && len(c.Auth.APIKeys) == 0 || c.publicURLProblem() != ""
 	for _, key := range []string{"api_keys", "jwt", "introspection", "oauth", "none"} {
@@ -116,8 +117,8 @@ func (c *Config) validateOpen(d *decoder) {
 	}
 }
 
-// splitAddress takes an address apart and says what is wrong with it as one to listen on, if
-// anything is. Without a host it is that of all addresses.
+// splitAddress parses an address to listen on, and returns a problem if it is not valid. Without a
+// host, the host is the unspecified address.
 func splitAddress(address, example string) (host netip.Addr, port uint16, problem string) {
 	name, p, err := net.SplitHostPort(address)
 	if err != nil {
@@ -133,14 +134,14 @@ func splitAddress(address, example string) (host netip.Addr, port uint16, proble
 	case "":
 		name = "::"
 	}
-	// A name other than localhost is not looked up: what it means may change after this check.
+	// A name other than localhost is not resolved: its address may change after this check.
 	if host, err = netip.ParseAddr(name); err != nil {
 		return netip.Addr{}, 0, "want an IP address or localhost before the port, such as " + example + "; what another name means may change"
 	}
 	return host.Unmap(), uint16(n), ""
 }
 
-// publicURLProblem says what is wrong with public_url, if anything is.
+// publicURLProblem returns the mistake in public_url, or "".
 func (c *Config) publicURLProblem() string {
 	if c.PublicURL == "" {
 		return ""
@@ -157,7 +158,7 @@ func (c *Config) publicURLProblem() string {
 	return ""
 }
 
-// Loopback reports whether the host of a URL is this machine.
+// Loopback reports whether the host name of a URL is localhost or a loopback address.
 func Loopback(name string) bool {
 	ip, err := netip.ParseAddr(name)
 	return name == "localhost" || err == nil && ip.Unmap().IsLoopback()
@@ -191,11 +192,10 @@ func separator(s string) bool {
 	return len(s) >= 1 && len(s) <= 4 && strings.Trim(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-") == ""
 }
 
-// validateUpstream asks the package that the entry is for.
+// validateUpstream reports the mistakes that package upstream finds in an entry.
 func (c *Config) validateUpstream(d *decoder, name string) {
 	u, at := c.Upstreams[name], "upstreams."+name
-	// Where a command or a url is there and cannot be understood, it must not be reported as
-	// missing on top.
+	// A command or a url with mistakes must not be reported as missing, too.
 	if d.broken(at+".command") && (len(u.Command) == 0 || u.Command[0] == "") {
 		u.Command = append([]string{"unknown"}, u.Command[min(1, len(u.Command)):]...)
 	}
@@ -214,14 +214,14 @@ func (c *Config) validateUpstream(d *decoder, name string) {
 	}
 }
 
-// validateNames finds entries that would be one to a client, or to a person.
+// validateNames reports upstreams and tools whose names clients or people could not tell apart.
 func (c *Config) validateNames(d *decoder) {
 	names := inOrder(d, "upstreams", c.Upstreams)
 	for _, twice := range folded(names) {
 		d.invalid("upstreams."+twice[1], "differs from %s only in upper and lower case; give one of them another name", twice[0])
 	}
-	// What a client will certainly see: prefixes, and the tools that the file itself names. The
-	// rest is known only when the servers have listed.
+	// Compare prefixes and the tools that the file names. Other names are known only when the
+	// servers have listed their tools.
 	sep := c.Names.Separator
 	if sep == "" {
 		sep = "__"
@@ -235,7 +235,7 @@ func (c *Config) validateNames(d *decoder) {
 		prefix := u.PrefixOr(name)
 		if other, ok := prefixes[prefix]; ok && prefix != "" {
 			d.invalid("upstreams."+name+".prefix", "%s is the prefix of the upstream %s already; give one of them another prefix", prose.Quote(prefix), other)
-			continue // each of its tools would be the same mistake
+			continue // each of its tools would repeat the same mistake
 		}
 		prefixes[prefix] = name
 		for _, r := range u.Tools {
@@ -298,13 +298,13 @@ func (c *Config) validateEndpoints(d *decoder) {
 	}
 }
 
-// word reports whether s can be the name of an endpoint or of a surface.
+// word reports whether s is a valid name of an endpoint or of a surface.
 func word(s string) bool {
 	return len(s) >= 1 && len(s) <= 32 && s[0] != '-' && strings.Trim(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-") == ""
 }
 
-// validatePolicies asks the package. What it says of a value in which the walk found mistakes would
-// be about a stand-in, and waits until they are gone.
+// validatePolicies reports the mistakes that package policy finds. It leaves out those about values
+// that the decoder could not read.
 func (c *Config) validatePolicies(d *decoder) {
 	const at = "policies"
 	if d.has(at) && len(c.Policies) == 0 && !d.broken(at) {
@@ -317,7 +317,7 @@ func (c *Config) validatePolicies(d *decoder) {
 	}
 }
 
-// validateSignIn adds to d what is wrong with auth.oauth, and with what only it needs.
+// validateSignIn adds to d the mistakes in auth.oauth and in settings that need it.
 func (c *Config) validateSignIn(d *decoder) {
 	if len(c.Auth.ScopeCapabilities) > 0 && !c.Auth.SignsIn() && !d.broken("auth.jwt") && !d.broken("auth.introspection") && !d.broken("auth.oauth") {
 		d.check("auth.scope_capabilities", "means nothing where nobody signs in: keys have no scopes")
@@ -359,7 +359,7 @@ func (c *Config) validateSignIn(d *decoder) {
 	}
 }
 
-// validateAudit adds to d what is wrong with the section.
+// validateAudit adds to d the mistakes in the section audit.
 func (c *Config) validateAudit(d *decoder) {
 	switch file := c.Audit.File; {
 	case d.broken("audit.file"):
@@ -379,7 +379,7 @@ func pinsProblem(file string) string {
 	return ""
 }
 
-// inOrder returns the keys of m, which the file gives at path, in the order of the file.
+// inOrder returns the keys of m, the mapping at path, in the order of the file.
 func inOrder[T any](d *decoder, path string, m map[string]T) []string {
 	return slices.SortedFunc(maps.Keys(m), func(a, b string) int {
 		return cmp.Or(cmp.Compare(d.line(join(path, a)), d.line(join(path, b))), cmp.Compare(a, b))

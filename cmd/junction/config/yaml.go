@@ -19,27 +19,28 @@ import (
 	"junction/upstream"
 )
 
-// A decoder reads one file into a Config. yaml.v3 parses; the walk over its nodes is ours, because
-// its own is not strict below an UnmarshalYAML, speaks of Go types, and does not say where a value
-// stood once it is a value. The walk goes by the types of Config, so its depth is theirs.
+// A decoder reads one file into a Config. yaml.v3 parses the text, but the decoder walks the nodes
+// itself: the decoder of yaml.v3 is not strict below an UnmarshalYAML, mentions Go types in errors,
+// and loses the lines of values. The walk follows the types of Config, which limit its depth.
 type decoder struct {
 	file     string
 	refs     expander
 	problems Problems
 
-	lines   map[string]int         // where each key and list element of the file stands, by path
-	wrong   map[string]bool        // paths that the walk complained about: true, and those that they are in: false
-	secrets map[string][]reference // what references of the file stand for, by entry
+	lines   map[string]int         // the line of each key and list element of the file, by path
+	wrong   map[string]bool        // true: a path with a mistake; false: a path that contains one
+	secrets map[string][]reference // the values of references, by entry
 	merging map[*yaml.Node]bool    // mappings whose << is being followed
 	values  int                    // nodes visited so far
 
-	off        map[string]bool     // entries of upstreams that are not used
-	all        bool                // resolve the references of these, too
-	unresolved map[string]bool     // paths with a reference that stands for nothing
+	off        map[string]bool     // entries of disabled upstreams
+	all        bool                // resolve the references of disabled upstreams, too
+	unresolved map[string]bool     // paths with a reference that cannot be resolved
 	variables  map[string][]string // the paths that refer to each variable of the environment
 }
 
-// maxValues bounds the visits of nodes: aliases make a small file mean a large one.
+// maxValues limits the number of visited nodes, because aliases can make a small file expand to a
+// large one.
 const maxValues = 100_000
 
 func newDecoder(file string, getenv func(string) (string, bool)) *decoder {
@@ -57,8 +58,8 @@ func newDecoder(file string, getenv func(string) (string, bool)) *decoder {
 	}
 }
 
-// decode fills c, and reports whether the text is a YAML mapping of a bearable size, so that its
-// content is worth a look.
+// decode fills c. It reports whether the text is a YAML mapping of acceptable size, so that
+// validating c makes sense.
 func (d *decoder) decode(text []byte, c *Config) bool {
 	if !utf8.Valid(text) {
 		line := 1
@@ -79,7 +80,7 @@ func (d *decoder) decode(text []byte, c *Config) bool {
 	r := yaml.NewDecoder(bytes.NewReader(text))
 	switch err := r.Decode(&doc); {
 	case errors.Is(err, io.EOF):
-		return true // nothing but comments; what is missing is for validate to say
+		return true // only comments; validate reports missing keys
 	case err != nil:
 		d.syntax(text, err)
 		return false
@@ -100,8 +101,8 @@ func (d *decoder) decode(text []byte, c *Config) bool {
 	return isMapping
 }
 
-// value reads n into v, and reports whether n has the shape that v wants, whatever is wrong further
-// inside.
+// value reads n into v. It reports whether n has the kind of node that v needs, even if there are
+// mistakes inside n.
 func (d *decoder) value(path string, n *yaml.Node, v reflect.Value) bool {
 	if d.values++; d.values > maxValues {
 		return false
@@ -142,8 +143,9 @@ func (d *decoder) value(path string, n *yaml.Node, v reflect.Value) bool {
 	return d.list(path, n, v)
 }
 
-// shaped is a value that the file may write in more than one way, such as one text or a list of
-// them. Shape returns a pointer to what n is to be read into, or nil and what is wanted instead.
+// shaped is a value with more than one form in the file, such as a string or a list of strings.
+// Shape returns a pointer to the value that n is read into, or nil and a description of the
+// expected forms.
 type shaped interface {
 	Shape(n *yaml.Node) (into any, want string)
 }
@@ -165,7 +167,7 @@ func (d *decoder) shaped(path string, n *yaml.Node, s shaped) bool {
 	return false
 }
 
-// plainTag reports whether a tag written into the file only repeats what a value is anyway.
+// plainTag reports whether an explicit tag has no effect on the value.
 func plainTag(tag string) bool {
 	switch tag {
 	case "!!str", "!!int", "!!float", "!!bool", "!!null", "!!map", "!!seq", "!":
@@ -303,23 +305,23 @@ func (d *decoder) list(path string, n *yaml.Node, v reflect.Value) bool {
 	for i, e := range n.Content {
 		at := fmt.Sprintf("%s[%d]", path, i)
 		d.lines[at] = e.Line
-		d.value(at, e, s.Index(i)) // a wrong element stays in place, so that the others keep their numbers
+		d.value(at, e, s.Index(i)) // a wrong element stays in place, so that the others keep their indexes
 	}
 	v.Set(s)
 	return true
 }
 
-// A pair is one entry of a mapping, aliases of the key followed.
+// A pair is one entry of a mapping. Aliases of the key are resolved.
 type pair struct {
 	key   string
 	line  int
 	value *yaml.Node
 }
 
-// pairs returns the entries of a mapping in their order and notes their lines. It complains of keys
-// that are given twice or are no text, and follows << of other mappings, whose entries come last
-// and give way to those of the mapping itself. A mapping with nothing in it, comments aside, is
-// empty.
+// pairs returns the entries of a mapping in their order and records their lines. It reports keys
+// that occur twice or are not strings. It follows the merge key <<: the merged entries come last,
+// and the mapping's own entries override them. A null node, such as a mapping whose content is
+// commented out, is an empty mapping.
 func (d *decoder) pairs(path string, n *yaml.Node, want string) (ps []pair, ok bool) {
 	if empty(n) {
 		return nil, true
@@ -340,7 +342,7 @@ func (d *decoder) pairs(path string, n *yaml.Node, want string) (ps []pair, ok b
 		case k.Kind == yaml.ScalarNode && k.Tag == "!!merge":
 			merges = append(merges, v)
 		case k.Kind == yaml.ScalarNode && auth.HoldsKey(k.Value):
-			d.mark(path) // what it stands in the place of is not missing on top
+			d.mark(path) // the key that it replaces must not be reported as missing
 			d.at(line, path, "has a key that is %s", plaintextKey)
 		case k.Kind != yaml.ScalarNode:
 			d.at(line, path, "has a key that is %s; want plain text before the colon", kind(k))
@@ -365,7 +367,7 @@ func (d *decoder) pairs(path string, n *yaml.Node, want string) (ps []pair, ok b
 	return ps, true
 }
 
-// merged returns the entries of what follows <<: a mapping, or a list of them.
+// merged returns the entries of the value of <<: a mapping, or a list of mappings.
 func (d *decoder) merged(path string, n *yaml.Node) (ps []pair) {
 	for n.Kind == yaml.AliasNode {
 		n = n.Alias
@@ -395,12 +397,12 @@ func join(path, key string) string {
 	return path + "." + key
 }
 
-// empty reports whether n is nothing: a key without a value, or with null.
+// empty reports whether n is null: a key without a value, or with null.
 func empty(n *yaml.Node) bool {
 	return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" && (n.Value == "" || n.Style == 0)
 }
 
-// kind says what n is in words.
+// kind returns a description of n for messages.
 func kind(n *yaml.Node) string {
 	for n.Kind == yaml.AliasNode {
 		n = n.Alias
@@ -420,8 +422,8 @@ func kind(n *yaml.Node) string {
 	return "text"
 }
 
-// keysOf returns the index of each field of the struct type t by its key in the file. Those of a
-// struct that is in it inline are its own.
+// keysOf returns the index of each field of the struct type t by its key in the file. It includes
+// the fields of inline structs.
 func keysOf(t reflect.Type) map[string][]int {
 	keys := map[string][]int{}
 	for i := range t.NumField() {
