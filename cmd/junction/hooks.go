@@ -67,16 +67,10 @@ func (p *program) proxyHooks() proxy.Hooks {
 func (p *program) upstreamHooks() upstream.Hooks {
 	return upstream.Hooks{
 		StateChanged: func(name string, s upstream.State, err error) {
-			level := slog.LevelInfo
 			if s == upstream.StateWaiting || s == upstream.StateBlocked {
-				level = slog.LevelWarn
 				p.catalogChanged() // names may be settled now
 			}
-			attrs := []any{"upstream", name, "state", s.String()}
-			if err != nil && level == slog.LevelWarn {
-				attrs = append(attrs, "error", err)
-			}
-			p.log.Log(context.Background(), level, "upstream "+s.String(), attrs...)
+			p.outages.changed(p.log, name, s, err)
 		},
 		CatalogChanged:  func(string) { p.catalogChanged() },
 		OwnChanged:      func(string) { wake(p.recheck) },

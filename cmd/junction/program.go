@@ -62,8 +62,9 @@ type program struct {
 	server        *proxy.Server
 	ended         *endedSessions // nil if deleted sessions are not stored
 	set           upstream.Set
-	catalogs      *stored.Dir                // nil if there is no folder for catalogs
-	sandboxes     string                     // the parent of the sandbox folders of commands; "" if there is none
+	catalogs      *stored.Dir // nil if there is no folder for catalogs
+	sandboxes     string      // the parent of the sandbox folders of commands; "" if there is none
+	outages       outages
 	guard         atomic.Pointer[auth.Guard] // of the configuration in force
 	audit         record.Trail
 	unread        atomic.Pointer[string] // why the last reload of the file failed; nil after a successful reload
