@@ -27,7 +27,7 @@ var arrows = map[string][]string{
 	"cmd/junction/prose":  {},
 	"cmd/junction/record": {"cmd/junction/config", "auth", "proxy", "upstream/raw"},
 	"cmd/junction/diagnose": {"cmd/junction/config", "cmd/junction/prose", "auth", "policy", "proxy", "proxy/view",
-		"upstream"},
+		"upstream", "upstream/command"},
 	"cmd/junction/demo":  {},
 	"cmd/junction/pages": {"cmd/junction/clients", "cmd/junction/diagnose", "cmd/junction/prose", "proxy"},
 	"cmd/junction/cli": {"cmd/junction/config", "cmd/junction/diagnose", "cmd/junction/prose", "auth", "policy", "proxy",
@@ -36,7 +36,7 @@ var arrows = map[string][]string{
 		"auth/seal", "auth/store", "proxy/visible"},
 	"cmd/junction/config": {"cmd/junction/prose", "auth", "auth/authserver", "auth/fetch", "auth/store", "policy", "proxy",
 		"proxy/view",
-		"upstream", "upstream/oauth", "upstream/sandbox"},
+		"upstream", "upstream/command", "upstream/oauth", "upstream/sandbox"},
 	"proxy": {
 		"proxy/budget", "proxy/cache", "proxy/canon", "proxy/older", "proxy/pins", "proxy/redact", "proxy/schema", "proxy/view", "proxy/visible",
 		"upstream", "policy", "auth", "auth/seal", "upstream/jsonrpc", "upstream/raw",
@@ -48,7 +48,10 @@ var arrows = map[string][]string{
 	"proxy/pins":   {"proxy/canon", "proxy/visible", "upstream/raw"},
 	"proxy/schema": {"proxy/visible", "upstream/raw"},
 	"proxy/view":   {"proxy/pins", "upstream", "policy", "upstream/jsonrpc", "upstream/raw"},
-	"upstream":     {"upstream/http1", "upstream/jsonrpc", "upstream/raw", "upstream/sandbox", "upstream/transport"},
+	"upstream": {"upstream/command", "upstream/definition", "upstream/http1", "upstream/jsonrpc", "upstream/pace",
+		"upstream/raw", "upstream/sandbox", "upstream/transport"},
+	"upstream/command":    {"upstream/sandbox", "upstream/transport"},               // they start what a section describes
+	"upstream/definition": {"upstream/http1", "upstream/raw", "upstream/transport"}, // names of headers; text in one line
 	// it moves messages, and the process at the other end of one is confined by sandbox
 	"upstream/transport": {"upstream/http1", "upstream/jsonrpc", "upstream/raw", "upstream/sandbox"},
 	// what a rule reads of the arguments must be what everybody else reads: the same names in the

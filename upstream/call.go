@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"junction/upstream/http1"
+	"junction/upstream/pace"
 	"junction/upstream/raw"
 	"junction/upstream/transport"
 )
@@ -195,7 +196,7 @@ type clock struct {
 	max     time.Duration
 	began   time.Time
 	heard   atomic.Int64 // when the last bytes of the call's own response came, in nanoseconds after began; 0 is never
-	slot    slot         // of the call
+	slot    pace.Slot    // of the call
 
 	mu    sync.Mutex
 	alive prober    // asks the server whether it is alive; nil where that cannot be asked
@@ -268,8 +269,8 @@ func (c *clock) probedBy(p prober) {
 }
 
 // late and settled are about the slot of a call that was given up.
-func (c *clock) Late()         { c.slot.late() }
-func (c *clock) Settled() bool { return c.slot.over() }
+func (c *clock) Late()         { c.slot.Late() }
+func (c *clock) Settled() bool { return c.slot.Over() }
 
 // hears says that bytes of the call's own response have come. It is cheap: the timer looks at it
 // when it fires.

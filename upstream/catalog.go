@@ -9,6 +9,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"junction/upstream/definition"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
 	"junction/upstream/transport"
@@ -92,7 +93,7 @@ type Tool struct {
 	// Params are the arguments that go into HTTP headers as well. HeaderProblem says what is wrong
 	// with their declaration: clients of the modern era must not see such a tool (2026-07-28,
 	// streamable-http#schema-extension).
-	Params        []ParamHeader
+	Params        []definition.ParamHeader
 	HeaderProblem string
 	// TaskOnly says that a legacy server answers a call of it by a task only. We make the task.
 	TaskOnly bool
@@ -294,7 +295,7 @@ func (c *Catalog) read(ctx context.Context, from conn, p Part, maxItems int) err
 func (f *Freshness) take(result raw.Object, first bool) {
 	ttl := time.Duration(0)
 	if v, err := result.Get("ttlMs"); err == nil {
-		if ms, ok := wholeNumber(v); ok {
+		if ms, ok := definition.WholeNumber(v); ok {
 			ttl = min(time.Duration(ms), 24*60*60*1000) * time.Millisecond
 		}
 	}
@@ -306,11 +307,14 @@ func (f *Freshness) take(result raw.Object, first bool) {
 	f.TTL, f.Public = min(f.TTL, ttl), f.Public && scope == "public"
 }
 
+// rulesOf are those of the parts' definitions.
+var rulesOf = [Parts]definition.Rules{definition.Tools, definition.Prompts, definition.Resources, definition.Templates}
+
 // add takes one definition, or leaves it out with the reason. What is wrong with one item must not
 // make a client refuse the whole list.
-func (c *Catalog) add(p Part, definition []byte) {
+func (c *Catalog) add(p Part, text []byte) {
 	name, changes, reason := "", "", ""
-	o, err := parseDefinition(definition)
+	o, err := definition.Parse(text)
 	if err != nil {
 		reason = "the definition is no object"
 	} else if name, err = o.String(p.Key()); err != nil || name == "" {
@@ -318,18 +322,18 @@ func (c *Catalog) add(p Part, definition []byte) {
 	} else if _, twice := c.index[p][name]; twice {
 		reason = "the upstream lists the " + p.Key() + " twice; the first counts"
 	} else {
-		o, changes, reason = mend(p, o)
+		o, changes, reason = rulesOf[p].Mend(o)
 	}
 	var t Tool
 	if p == PartTools && reason == "" {
 		schema, _ := o.Get("inputSchema")
-		if t.Params, err = paramHeaders(schema); err != nil && c.mirrors {
+		if t.Params, err = definition.Headers(schema); err != nil && c.mirrors {
 			reason = err.Error() // we are the client that must leave it out
 		} else if err != nil {
 			t.Params, t.HeaderProblem = nil, err.Error() // clients of the legacy era may call it, without headers
 		}
 		t.TaskOnly = c.Era == EraLegacy && taskOnly(o)
-		t.Older, changes = older(o, changes, c.Era == EraLegacy)
+		t.Older, changes = definition.Older(o, changes, c.Era == EraLegacy)
 	}
 	o = o.Forget()
 	if reason != "" {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"junction/upstream/definition"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
 	"junction/upstream/transport"
@@ -70,7 +71,7 @@ func check(ctx context.Context, name string, hard Config, o Options, connections
 		}
 	}
 	if hard.Sandbox != nil {
-		r.Sandbox = hard.Sandbox.enforcement(o.kernel())
+		r.Sandbox = hard.Sandbox.Enforcement(o.kernel())
 	}
 	began := time.Now()
 	step := func(name string) {
@@ -231,4 +232,56 @@ func advice(err error, c *Config) string {
 		return "the server violates the protocol: update it, or choose another era"
 	}
 	return ""
+}
+
+// Finding is something about a definition that a person should know.
+type Finding struct {
+	Part Part
+	Name string // of the item; "" is the whole list
+	definition.Finding
+}
+
+// findings looks through all definitions, as a person would who had the time.
+func (c *Catalog) findings() []Finding {
+	var list []Finding
+	for _, left := range c.Left {
+		text := "left out"
+		if left.Name == "" {
+			text = "a definition, or the list, could not be read"
+		}
+		list = append(list, Finding{left.Part, left.Name, definition.Finding{Grave: true, Text: text,
+			Detail: left.Reason, Advice: definition.AdviceAuthor}})
+	}
+	for _, m := range c.Mended {
+		list = append(list, Finding{m.Part, m.Name, definition.Finding{
+			Text: "changed, because some clients reject the whole list for it", Detail: m.Changes, Advice: definition.AdviceAuthor}})
+	}
+	for p := range Parts {
+		folded, titles := map[string]string{}, map[string]string{}
+		for i := range c.Items(p) {
+			item := c.Item(p, i)
+			look := &definition.Inspection{}
+			low := strings.ToLower(item.Name)
+			if other, ok := folded[low]; ok {
+				look.Find(true, "names differ only in upper and lower case, which some clients take for one", "and "+other,
+					"rename one with tools.NAME.as")
+			}
+			folded[low] = item.Name
+			if title := definition.Title(item.Definition); title != "" {
+				if other, ok := titles[title]; ok && p == PartTools {
+					look.Find(false, "titles that are the same: a person who is asked cannot tell them apart", "as "+other,
+						definition.AdviceAuthor)
+				}
+				titles[title] = item.Name
+			}
+			look.Texts(item.Definition.Text(), "")
+			if p == PartTools {
+				look.Tool(item.Definition, c.Tools[i].HeaderProblem)
+			}
+			for _, f := range look.Found {
+				list = append(list, Finding{p, item.Name, f})
+			}
+		}
+	}
+	return list
 }

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/url"
 	"path"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,6 +13,8 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"junction/upstream/command"
+	"junction/upstream/sandbox"
 	"junction/upstream/transport"
 )
 
@@ -28,14 +31,14 @@ type Config struct {
 	// InheritEnv names further variables of our environment that the child process gets: names,
 	// globs such as AWS_*, or the word all. JUNCTION_* and variables that the file uses elsewhere,
 	// as ${NAME}, must be named exactly.
-	InheritEnv Inherit `yaml:"inherit_env"`
+	InheritEnv command.Inherit `yaml:"inherit_env"`
 	// Reserved are the variables that the file uses elsewhere. Who has read the file fills them in.
 	Reserved []string `yaml:"-"`
 	// Dir is the working directory of the child process; empty means ours, or a folder of its own
 	// with Sandbox.
 	Dir string `yaml:"dir"`
 	// Sandbox confines the child process; nil does not.
-	Sandbox *Sandbox `yaml:"sandbox"`
+	Sandbox *command.Sandbox `yaml:"sandbox"`
 
 	// URL is the address of a remote server, http or https. The host is sent as written here.
 	URL string `yaml:"url"`
@@ -362,4 +365,47 @@ func (c Config) LogValue() slog.Value {
 		return slog.StringValue("url")
 	}
 	return slog.StringValue(u.Scheme + "://" + u.Host + u.Path)
+}
+
+// environment returns which variables of ours a command of the entry gets, and which of its own.
+func (c *Config) environment() transport.Environment {
+	return transport.Environment{Own: c.Env, Inherit: c.InheritEnv, Reserved: c.Reserved}
+}
+
+// Withheld returns the names of the variables of our environment that a command of the entry does
+// not get, and that servers often need: those that look like keys. Junction's own are not among
+// them.
+func (c *Config) Withheld() []string {
+	if len(c.Command) == 0 {
+		return nil
+	}
+	return command.Withheld(c.environment())
+}
+
+// Unconfined returns which part of the entry's sandbox the kernel does not enforce, and what to do;
+// "" if it enforces all, or if the entry has no sandbox.
+func (c *Config) Unconfined() string {
+	if c.Sandbox == nil {
+		return ""
+	}
+	return c.Sandbox.Missing(sandbox.Kernel())
+}
+
+// Absent returns the paths of the entry's sandbox that do not exist, by the keys in the section,
+// such as write[0], each with what to do.
+func (c *Config) Absent() map[string]string {
+	if c.Sandbox == nil {
+		return nil
+	}
+	return c.Sandbox.Absent()
+}
+
+// WideDir returns the working directory of the entry if its sandbox does not make it readable
+// because it contains the home folder.
+func (c *Config) WideDir() string {
+	if c.Sandbox == nil || c.Dir == "" || !sandbox.TooWide(c.Dir, []string{"HOME=" + c.Env["HOME"]}) ||
+		sandbox.Covers(append(slices.Clone(c.Sandbox.Read), c.Sandbox.Write...), filepath.Clean(c.Dir)) {
+		return ""
+	}
+	return c.Dir
 }

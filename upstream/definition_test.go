@@ -5,16 +5,17 @@ import (
 	"strings"
 	"testing"
 
+	"junction/upstream/definition"
 	"junction/upstream/raw"
 )
 
 // listed returns the catalog of a server of the era that lists one definition, and what legacy
 // clients see of it.
-func listed(t *testing.T, era Era, p Part, definition string) (c *Catalog, legacy string) {
+func listed(t *testing.T, era Era, p Part, text string) (c *Catalog, legacy string) {
 	t.Helper()
 	c = &Catalog{Era: era}
 	c.index[p] = map[string]int{}
-	c.add(p, []byte(definition))
+	c.add(p, []byte(text))
 	if c.Items(p) == 0 {
 		return c, ""
 	}
@@ -174,7 +175,7 @@ func TestForeignOddDefinitionKeepsTheLists(t *testing.T) {
 func TestForeignDefinitionsInMemory(t *testing.T) {
 	text := []byte(`{"name":"a","inputSchema":{"type":"object","properties":{"a":{"type":"string"}}}}`)
 	c, _ := listed(t, EraLegacy, PartTools, string(text))
-	kept, err := parseDefinition(text)
+	kept, err := definition.Parse(text)
 	if err != nil {
 		t.Fatal(err)
 	}

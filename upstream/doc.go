@@ -14,7 +14,7 @@
 // process:
 //
 //	(*Upstream).Call           upstream.go  finds the time limits and the tool; starts the clock (call.go)
-//	(*slots).take              slots.go     waits until the upstream may have one more call (concurrency)
+//	(*Slots).Take              pace         waits until the upstream may have one more call (concurrency)
 //	(*Upstream).acquire        key.go       decides which connection the caller may use (linkKey)
 //	(*pool).takeTurn, take     turn.go      finds or starts the link of that key
 //	(*link).acquire            link.go      waits until the link is ready, and returns its conn
@@ -37,23 +37,22 @@
 // # Files beside that way
 //
 // Connections: probe.go finds out the era and the transport of a server. alive.go pings a legacy
-// server while its calls are silent. key.go and own.go have the cases in which callers have
+// server while its calls are silent. key.go has the cases in which callers have
 // connections or catalogs of their own (isolation, questions: exact). turn.go opens a second
 // connection while a server request waits for a person. people.go has an Upstream for each person
 // of a server at which each person signs in; credentials.go gets their tokens.
 //
 // During a call: server_request.go passes the requests of a server to the Peer of the call that
-// they belong to. profile.go is what a server learns about its clients. headers.go makes the
-// headers of a modern request. task.go calls tools that answer only by a task.
+// they belong to. profile.go is what a server learns about its clients. task.go calls tools that
+// answer only by a task.
 //
-// Catalogs: catalog.go reads the lists. definition.go repairs or removes a definition that would
-// make clients reject a whole list; older.go and outputschema.go do so for legacy clients only.
-// remember.go stores the last catalog for the next process. subscription.go has the resources that
-// clients subscribed to; listen.go and listen_stdio.go subscribe to them at a modern server.
+// Catalogs: catalog.go reads the lists. Package definition repairs or removes a definition that
+// would make clients reject a whole list, and reads which arguments go into headers. remember.go
+// stores the last catalog for the next process. subscription.go has the resources that clients
+// subscribed to; listen.go and listen_stdio.go subscribe to them at a modern server.
 //
-// Configuration: config.go is one entry of the file, validate.go checks it; inherit.go and
-// sandbox.go are parts of it.
-// check.go and finding.go examine a server for the operator.
+// Configuration: config.go is one entry of the file, validate.go checks it; package command
+// has parts of it. check.go examines a server for the operator.
 //
 // Messages are those of package jsonrpc, with the bytes that their sender wrote.
 package upstream

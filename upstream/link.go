@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"junction/upstream/pace"
 	"junction/upstream/transport"
 )
 
@@ -69,7 +70,7 @@ func (l *link) run(ctx context.Context) {
 	if l.reads && l.u.person != "" {
 		l.u.recallLater()
 	}
-	var pause backoff
+	var pause pace.Backoff
 	for ctx.Err() == nil {
 		l.update(func(s *linkState) bool { s.state = StateConnecting; return true })
 		lived, err := l.connectAndServe(ctx)
@@ -86,14 +87,14 @@ func (l *link) run(ctx context.Context) {
 			break
 		}
 		if lived > 30*time.Second {
-			pause.reset()
+			pause.Reset()
 		}
 		next := StateWaiting
 		if needsPerson(err) {
-			next, pause.last = StateBlocked, maxPause
+			next, pause.Last = StateBlocked, pace.Longest
 		}
 		if signIn(err) {
-			pause.last = lookEvery / 2
+			pause.Last = lookEvery / 2
 		}
 		l.update(func(s *linkState) bool {
 			if lived == 0 {
@@ -102,7 +103,7 @@ func (l *link) run(ctx context.Context) {
 			s.state, s.conn, s.err = next, nil, err
 			return true
 		})
-		pause.wait(ctx, l.wake)
+		pause.Wait(ctx, l.wake)
 		if !l.reads && l.retire() { // no call waits for it any more
 			l.stop(errIdle)
 		}

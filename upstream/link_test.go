@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"junction/auth/authtest"
+	"junction/upstream/pace"
 	"junction/upstream/transport"
 	"junction/upstream/upstreamtest"
 )
@@ -115,8 +116,8 @@ func TestWaitingIsBounded(t *testing.T) {
 		for range 100 {
 			mustFail(t, <-begun(r.Upstream, toolCall("echo", `{}`)), KindUnavailable)
 		}
-		if took := time.Since(start); took < 99*wokenPause {
-			t.Errorf("100 attempts within %v, want at least %v between two", took, wokenPause)
+		if took := time.Since(start); took < 99*pace.Woken {
+			t.Errorf("100 attempts within %v, want at least %v between two", took, pace.Woken)
 		}
 	})
 }

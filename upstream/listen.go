@@ -9,6 +9,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"junction/upstream/jsonrpc"
+	"junction/upstream/pace"
 	"junction/upstream/raw"
 	"junction/upstream/transport"
 )
@@ -160,7 +161,7 @@ func (m *modernConn) keep(l *listen) {
 	defer close(l.ended)
 	defer l.stop()
 	defer l.drop()
-	var pause backoff
+	var pause pace.Backoff
 	method := string(mcp.MethodSubscriptionsListen)
 	for l.ctx.Err() == nil {
 		opened := time.Now()
@@ -194,9 +195,9 @@ func (m *modernConn) keep(l *listen) {
 			return
 		}
 		if time.Since(opened) > time.Minute {
-			pause.reset()
+			pause.Reset()
 		}
-		pause.wait(l.ctx, nil)
+		pause.Wait(l.ctx, nil)
 	}
 	l.settle(nil, transport.ErrClosed)
 }

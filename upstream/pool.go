@@ -135,7 +135,7 @@ func (p *pool) Status() Status {
 	}
 	p.mu.Unlock()
 	if p.hard.Sandbox != nil {
-		s.Sandbox = p.hard.Sandbox.enforcement(p.options.kernel())
+		s.Sandbox = p.hard.Sandbox.Enforcement(p.options.kernel())
 	}
 	c := p.Catalog()
 	s.Era, s.Version, s.Tools, s.Left, s.Stored = c.Era, c.Version, len(c.Tools), c.Left, c.Stored

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -458,4 +459,16 @@ func describe(err error) string {
 		return ""
 	}
 	return strings.Join(strings.Fields(err.Error()), " ")
+}
+
+// confinement returns that of the entry; nil if it has none.
+func (d *dialer) confinement() *transport.Confinement {
+	if d.config.Sandbox == nil {
+		return nil
+	}
+	private := ""
+	if d.options.Sandboxes != "" {
+		private = filepath.Join(d.options.Sandboxes, d.name)
+	}
+	return d.config.Sandbox.Confinement(d.name, private, d.options.kernel())
 }

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"junction/upstream/command"
 	"junction/upstream/raw"
 )
 
@@ -36,7 +37,7 @@ func (c Config) Entry(name string) string {
 		Transport Transport
 		Era       Era
 		Questions Questions
-		Inherit   Inherit `json:",omitempty"`
+		Inherit   command.Inherit `json:",omitempty"`
 		// strings only: this cannot fail
 	}{name, c.Command, c.Env, c.Dir, c.URL, c.Headers, c.Auth, c.Transport, c.Era, c.Questions, c.InheritEnv})
 	return string(text)

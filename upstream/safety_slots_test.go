@@ -163,8 +163,8 @@ func TestSafety8AbandonedCalls(t *testing.T) {
 		mustCall(t, r.Upstream, toolCall("echo", `{}`, of("other")))
 		settle(time.Minute)
 		mustCall(t, r.Upstream, toolCall("echo", `{}`, of("hog")))
-		if n := len(r.slots.queue); n != 0 || r.slots.used != 0 {
-			t.Errorf("%d accounts wait and %d slots are used at the end", n, r.slots.used)
+		if used, _, n := r.slots.Count(); n != 0 || used != 0 {
+			t.Errorf("%d accounts wait and %d slots are used at the end", n, used)
 		}
 	})
 }

@@ -11,6 +11,7 @@ import (
 
 	"junction/auth/authtest"
 	"junction/upstream/jsonrpc"
+	"junction/upstream/pace"
 	"junction/upstream/transport"
 )
 
@@ -27,13 +28,13 @@ func TestSafety8LateAnswersOverStdio(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.Close()
-	s := newSlots(16)
+	s := pace.New(16)
 	giveUp := errors.New("the client hung up")
 	for i := range 3 {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		_, c := newClock(ctx, cancel, time.Hour, time.Hour)
 		defer c.stop()
-		if _, err := s.take(ctx, "hog", true, &c.slot); err != nil {
+		if _, err := s.Take(ctx, "hog", true, &c.slot); err != nil {
 			t.Fatal(err)
 		}
 		req := &transport.Request{Message: jsonrpc.Message{ID: jsonrpc.ID(fmt.Sprint(i + 5)), Method: "wait"}, Observer: c}
@@ -47,16 +48,15 @@ func TestSafety8LateAnswersOverStdio(t *testing.T) {
 		if err := <-done; err != giveUp {
 			t.Fatalf("Call = %v, want %v", err, giveUp)
 		}
-		c.slot.abandon(time.Hour)
-		c.slot.free()
+		c.slot.Abandon(time.Hour)
+		c.slot.Free()
 	}
 	left := func() int {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return s.of["hog"].left
+		_, n, _ := s.Count()
+		return n
 	}
-	if n := left(); n != 3 || s.used != 0 {
-		t.Errorf("%d abandoned calls count, and %d slots are used, want 3 and none", n, s.used)
+	if used, n, _ := s.Count(); n != 3 || used != 0 {
+		t.Errorf("%d abandoned calls count, and %d slots are used, want 3 and none", n, used)
 	}
 	if _, err := w.Call(t.Context(), &transport.Request{Message: jsonrpc.Message{ID: "200", Method: "answer"}}, nil); err != nil {
 		t.Fatal(err)

@@ -10,7 +10,10 @@ import (
 	"sync"
 	"testing"
 
+	"gopkg.in/yaml.v3"
+
 	"junction/auth/authtest"
+	"junction/upstream/command"
 	"junction/upstream/sandbox"
 )
 
@@ -22,28 +25,35 @@ func mustEnforce(t *testing.T) {
 	}
 }
 
+// allPorts are those of the word all.
+func allPorts() (p command.Ports) {
+	into, _ := p.Shape(&yaml.Node{Kind: yaml.ScalarNode, Value: "all"})
+	*into.(*string) = "all"
+	return p
+}
+
 // TestSafety3KernelsThatLack: without require a command starts where its sandbox cannot be
 // enforced, and the status says so; with it, no process starts, and the upstream is blocked with
 // the reason.
 func TestSafety3KernelsThatLack(t *testing.T) {
 	const ran3 = "exited with status 3"
-	ports, required, none := Ports{word: allPorts}, Sandbox{Require: true}, sandbox.Support{Why: "none here"}
+	ports, required, none := allPorts(), command.Sandbox{Require: true}, sandbox.Support{Why: "none here"}
 	abi := func(n int) sandbox.Support { return sandbox.Support{ABI: n} }
 	for _, row := range []struct {
 		name    string
-		sandbox Sandbox
+		sandbox command.Sandbox
 		kernel  sandbox.Support
 		state   State  // StateWaiting: the command ran, and is no server
 		status  string // how Status.Sandbox begins
 		err     string // is part of Status.Err
 	}{
-		{"none", Sandbox{}, none, StateWaiting, "not enforced: none here", ran3},
+		{"none", command.Sandbox{}, none, StateWaiting, "not enforced: none here", ran3},
 		{"none, required", required, none, StateBlocked, "not enforced: none here", "(sandbox.require): none here"},
-		{"too old", Sandbox{}, abi(1), StateWaiting, "not enforced: Landlock of this kernel (ABI 1)", ran3},
+		{"too old", command.Sandbox{}, abi(1), StateWaiting, "not enforced: Landlock of this kernel (ABI 1)", ran3},
 		{"too old, required", required, abi(1), StateBlocked, "not enforced: ", "ABI 1"},
 		{"no TCP, required", required, abi(3), StateBlocked, "enforced in part: ", "does not restrict TCP"},
-		{"no TCP, not needed", Sandbox{Require: true, TCP: ports}, abi(3), StateWaiting, Enforced, ran3},
-		{"no TCP", Sandbox{}, abi(3), StateWaiting, "enforced in part: ", ran3},
+		{"no TCP, not needed", command.Sandbox{Require: true, TCP: ports}, abi(3), StateWaiting, command.Enforced, ran3},
+		{"no TCP", command.Sandbox{}, abi(3), StateWaiting, "enforced in part: ", ran3},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			if row.kernel.Enforces() && row.state == StateWaiting {
@@ -81,8 +91,8 @@ func TestSafety3KernelsThatLack(t *testing.T) {
 // stay.
 func TestSafety3AChangedSandboxRestarts(t *testing.T) {
 	dir := t.TempDir()
-	config := func(change func(*Sandbox)) map[string]Config {
-		s := Sandbox{Write: []string{dir}, TCP: Ports{List: []Port{443}}}
+	config := func(change func(*command.Sandbox)) map[string]Config {
+		s := command.Sandbox{Write: []string{dir}, TCP: command.Ports{List: []command.Port{443}}}
 		change(&s)
 		return map[string]Config{"up": {Command: []string{"cat"}, Sandbox: &s}}
 	}
@@ -91,14 +101,14 @@ func TestSafety3AChangedSandboxRestarts(t *testing.T) {
 	var closing sync.WaitGroup
 	defer closing.Wait()
 	defer set.Close()
-	before := set.Apply(config(func(*Sandbox) {}), o, nil)[0].pool
-	if same := set.Apply(config(func(*Sandbox) {}), o, nil)[0].pool; same != before {
+	before := set.Apply(config(func(*command.Sandbox) {}), o, nil)[0].pool
+	if same := set.Apply(config(func(*command.Sandbox) {}), o, nil)[0].pool; same != before {
 		t.Error("equal rules restart the command")
 	}
-	for i, change := range []func(*Sandbox){
-		func(s *Sandbox) { s.Write = nil }, func(s *Sandbox) { s.Read = []string{dir} },
-		func(s *Sandbox) { s.TCP.List[0] = 80 },
-		func(s *Sandbox) { s.TCP = Ports{word: allPorts} }, func(s *Sandbox) { s.Require = true },
+	for i, change := range []func(*command.Sandbox){
+		func(s *command.Sandbox) { s.Write = nil }, func(s *command.Sandbox) { s.Read = []string{dir} },
+		func(s *command.Sandbox) { s.TCP.List[0] = 80 },
+		func(s *command.Sandbox) { s.TCP = allPorts() }, func(s *command.Sandbox) { s.Require = true },
 	} {
 		next := set.Apply(config(change), o, nil)[0].pool
 		if next == before {

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"junction/upstream/pace"
 	"junction/upstream/transport"
 )
 
@@ -84,7 +85,7 @@ func (s *Set) Apply(configs map[string]Config, o Options, use func([]*Upstream))
 func (s *Set) retire(u *Upstream) {
 	ctx, cancel := context.WithTimeout(s.closing, retireGrace)
 	defer cancel()
-	sleep(ctx, time.Second, nil) // a request that saw the world before this one may not have begun its call
+	pace.Sleep(ctx, time.Second, nil) // a request that saw the world before this one may not have begun its call
 	u.drain(ctx)
 	u.Close()
 }

@@ -55,5 +55,5 @@ type Status struct {
 	Advice  string // what a person can do about Err; "" if that is not known
 	// processes that run for a command; 0 for a URL
 	Processes int
-	Sandbox   string // how far the kernel enforces the sandbox: Enforced, or what it does not, and why; "" without a sandbox
+	Sandbox   string // how far the kernel enforces the sandbox: command.Enforced, or what it does not, and why; "" without a sandbox
 }

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"time"
 
+	"junction/upstream/definition"
 	"junction/upstream/jsonrpc"
+	"junction/upstream/pace"
 	"junction/upstream/raw"
 	"junction/upstream/transport"
 )
@@ -104,11 +106,11 @@ func (l *legacyConn) await(ctx context.Context, f *flight, task raw.Object, abou
 		}
 		every := leastPoll
 		if v, err := task.Get("pollInterval"); err == nil {
-			if ms, ok := wholeNumber(v); ok {
+			if ms, ok := definition.WholeNumber(v); ok {
 				every = min(max(time.Duration(min(ms, 60_000))*time.Millisecond, leastPoll), mostPoll)
 			}
 		}
-		if !sleep(ctx, every, nil) {
+		if !pace.Sleep(ctx, every, nil) {
 			return raw.Object{}, context.Cause(ctx)
 		}
 		var err error

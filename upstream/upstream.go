@@ -8,7 +8,9 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"junction/upstream/definition"
 	"junction/upstream/jsonrpc"
+	"junction/upstream/pace"
 	"junction/upstream/sandbox"
 	"junction/upstream/transport"
 )
@@ -92,7 +94,7 @@ type Upstream struct {
 	*pool
 	given  Config // as configured
 	config Config // with defaults
-	slots  *slots
+	slots  *pace.Slots
 }
 
 // Start returns an upstream that connects in the background. Close ends it.
@@ -108,7 +110,7 @@ func start(name string, c resolved, o Options, before *Catalog) *Upstream {
 
 func newUpstream(c resolved, p *pool) *Upstream {
 	p.separate.Store(c.Separate)
-	return &Upstream{pool: p, given: c.given, config: c.Config, slots: newSlots(c.Concurrency)}
+	return &Upstream{pool: p, given: c.given, config: c.Config, slots: pace.New(c.Concurrency)}
 }
 
 // Config returns what the upstream was configured with.
@@ -124,11 +126,11 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (Result, error) {
 	whole := ctx
 	ctx, clock := newClock(ctx, c.End, timeout, max)
 	defer clock.stop()
-	waited, err := u.slots.take(ctx, c.Account, u.config.Separate && c.Principal != "" && u.person == "", &clock.slot)
+	waited, err := u.slots.Take(ctx, c.Account, u.config.Separate && c.Principal != "" && u.person == "", &clock.slot)
 	if err != nil {
 		return Result{}, u.unavailable(ctx, &Error{u.name, KindBusy, err})
 	}
-	defer clock.slot.free()
+	defer clock.slot.Free()
 	if waited {
 		clock.touch() // the server was not silent: it was not asked
 	}
@@ -186,7 +188,7 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (Result, error) {
 			l.release()
 			if ctx.Err() != nil { // whatever else has happened: the connection may have ended with the call
 				if !errors.Is(err, transport.ErrNotSent) {
-					clock.slot.abandon(clock.left())
+					clock.slot.Abandon(clock.left())
 				}
 				err = context.Cause(ctx)
 			}
@@ -209,7 +211,7 @@ func (u *Upstream) own(c *Call, tool *Tool) *Call {
 		own.asTask = tool.TaskOnly
 		arguments, _ := c.Params.Object("arguments")
 		// ours count, if both have one
-		own.Header = append(c.Header[:len(c.Header):len(c.Header)], encodeParams(tool.Params, arguments)...)
+		own.Header = append(c.Header[:len(c.Header):len(c.Header)], definition.EncodeHeaders(tool.Params, arguments)...)
 	}
 	return &own
 }

@@ -78,9 +78,9 @@ func (c *Config) Validate(name string) []Problem {
 	if c.Concurrency < 0 {
 		bad("concurrency", "is negative")
 	}
-	c.InheritEnv.validate(bad)
+	c.InheritEnv.Validate(bad)
 	if c.Sandbox != nil {
-		c.Sandbox.validate(bad)
+		c.Sandbox.Validate(bad)
 	}
 	validateCapabilities("capabilities", c.Capabilities, bad)
 	c.Tools.validate(bad)

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"junction/upstream"
+	"junction/upstream/command"
 )
 
 // TestSafety3SandboxesOfTheFile: what the file says of a sandbox is what the command gets, and {}
@@ -28,11 +28,11 @@ upstreams:
 	if got := c.Upstreams["none"].Sandbox; got != nil {
 		t.Errorf("no sandbox is read as %+v", got)
 	}
-	for name, want := range map[string]upstream.Sandbox{
+	for name, want := range map[string]command.Sandbox{
 		"narrow": {},
 		"wide": {Read: []string{"/data/a", "/srv/b"}, Write: []string{"/srv/c"},
-			TCP: upstream.Ports{List: []upstream.Port{443, 8443, 80}}, Require: true},
-		"closed": {TCP: upstream.Ports{List: []upstream.Port{}}},
+			TCP: command.Ports{List: []command.Port{443, 8443, 80}}, Require: true},
+		"closed": {TCP: command.Ports{List: []command.Port{}}},
 	} {
 		if got := c.Upstreams[name].Sandbox; got == nil || !reflect.DeepEqual(*got, want) || got.TCP.All() {
 			t.Errorf("%s is read as %+v, want %+v", name, got, want)

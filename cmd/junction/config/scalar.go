@@ -15,6 +15,7 @@ import (
 	"junction/cmd/junction/prose"
 	"junction/policy"
 	"junction/upstream"
+	"junction/upstream/command"
 )
 
 // text reads a scalar: it replaces the references and passes the result to set as text, whatever
@@ -166,7 +167,7 @@ func wanted(v reflect.Value) string {
 		return "a hash"
 	case *auth.CIDR:
 		return "a network, such as 10.0.0.0/8"
-	case *upstream.Port:
+	case *command.Port:
 		return "a port, such as 443"
 	case *auth.Moment:
 		return "a day, such as 2027-06-30"

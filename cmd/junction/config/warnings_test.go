@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"junction/upstream"
+	"junction/upstream/command"
 )
 
 // TestSafety3VariablesOfTheFileAreReserved: what another entry refers to needs its exact name.
@@ -23,7 +23,7 @@ upstreams:
 			t.Errorf("%s has %q reserved, want %q", name, got, want)
 		}
 	}
-	if got := c.Upstreams["a"].InheritEnv; !slices.Equal(got, upstream.Inherit{"all"}) {
+	if got := c.Upstreams["a"].InheritEnv; !slices.Equal(got, command.Inherit{"all"}) {
 		t.Errorf("all is read as %q", got)
 	}
 }

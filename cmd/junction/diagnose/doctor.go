@@ -17,6 +17,7 @@ import (
 	"junction/cmd/junction/prose"
 	"junction/proxy/view"
 	"junction/upstream"
+	"junction/upstream/command"
 )
 
 // This file finds out what is wrong: in the running proxy, which /doctor of the admin address asks,
@@ -146,7 +147,7 @@ func (d *Diagnosis) add(names view.Names, e *examinee, r *upstream.Report) {
 		ready = s.State == upstream.StateReady || s.State == upstream.StateClosed
 		u.State, u.Since, u.Error = s.State.String(), &s.Since, s.Err
 	}
-	if u.Sandbox = r.Sandbox; u.Sandbox != "" && u.Sandbox != upstream.Enforced && !e.config.Sandbox.Require {
+	if u.Sandbox = r.Sandbox; u.Sandbox != "" && u.Sandbox != command.Enforced && !e.config.Sandbox.Require {
 		find(Finding{Grave: true, Text: "the sandbox is " + u.Sandbox, Advice: "set sandbox.require: true to keep the command from starting without it"})
 	}
 	switch {

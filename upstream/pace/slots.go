@@ -1,4 +1,6 @@
-package upstream
+// Package pace decides when: whose call is the next that an upstream takes, and how long a
+// pause is between two attempts.
+package pace
 
 import (
 	"context"
@@ -8,13 +10,11 @@ import (
 	"time"
 )
 
-// This file holds how the callers of an upstream share the calls that it takes at once
-// (concurrency). Calls beyond that wait: those of one account in their order, the accounts in
-// turns. Where callers are principals, one of them uses at most half of what the others leave, so
-// that there is a slot for a principal that comes next, however long the calls in progress take.
-
-// slots are those of an upstream.
-type slots struct {
+// Slots are how the callers of an upstream share the calls that it takes at once (concurrency).
+// Calls beyond that wait: those of one account in their order, the accounts in turns. Where callers
+// are principals, one of them uses at most half of what the others leave, so that there is a slot
+// for a principal that comes next, however long the calls in progress take.
+type Slots struct {
 	total int
 
 	mu    sync.Mutex
@@ -23,7 +23,7 @@ type slots struct {
 	queue []*taker          // those with a waiter; the first is the next in turn
 }
 
-// taker is an account that uses slots, or waits for one. It is guarded by slots.mu.
+// taker is an account that uses slots, or waits for one. It is guarded by Slots.mu.
 type taker struct {
 	account string
 	shares  bool // it uses at most half of what the others leave
@@ -40,9 +40,9 @@ type waiter struct {
 // fewLeft are the abandoned calls that keep no account from calling, whatever its share is.
 const fewLeft = 4
 
-// slot is what one call uses. Its zero value uses nothing. It is guarded by slots.mu, but for of.
-type slot struct {
-	of       *slots
+// Slot is what one call uses. Its zero value uses nothing. It is guarded by Slots.mu, but for of.
+type Slot struct {
+	of       *Slots
 	taker    *taker
 	state    slotState
 	answered bool        // the server has answered after the call was abandoned
@@ -57,11 +57,12 @@ const (
 	slotAbandoned           // the call is over for us, the server may work on it; next: free
 )
 
-func newSlots(total int) *slots { return &slots{total: total, of: map[string]*taker{}} }
+// New returns slots for that many calls at once.
+func New(total int) *Slots { return &Slots{total: total, of: map[string]*taker{}} }
 
-// take waits for a slot. It reports whether it had to wait; the error says that ctx has ended
+// Take waits for a slot. It reports whether it had to wait; the error says that ctx has ended
 // before.
-func (s *slots) take(ctx context.Context, account string, shares bool, into *slot) (waited bool, err error) {
+func (s *Slots) Take(ctx context.Context, account string, shares bool, into *Slot) (waited bool, err error) {
 	s.mu.Lock()
 	t := s.of[account]
 	if t == nil {
@@ -103,7 +104,7 @@ func (s *slots) take(ctx context.Context, account string, shares bool, into *slo
 }
 
 // admits reports whether a taker may have one more slot now; mu is held.
-func (s *slots) admits(t *taker) bool {
+func (s *Slots) admits(t *taker) bool {
 	if s.used >= s.total {
 		return false
 	}
@@ -112,13 +113,13 @@ func (s *slots) admits(t *taker) bool {
 }
 
 // give gives a taker a slot; mu is held.
-func (s *slots) give(t *taker) {
+func (s *Slots) give(t *taker) {
 	s.used++
 	t.used++
 }
 
 // turns gives what is free to those who wait, one each in turns; mu is held.
-func (s *slots) turns() {
+func (s *Slots) turns() {
 	for looked := 0; looked < len(s.queue) && s.used < s.total; {
 		t := s.queue[0]
 		s.queue = append(s.queue[:0], s.queue[1:]...)
@@ -140,14 +141,14 @@ func (s *slots) turns() {
 const fewTakers = 64
 
 // forget drops a taker that uses nothing, if there are many; mu is held.
-func (s *slots) forget(t *taker) {
+func (s *Slots) forget(t *taker) {
 	if len(s.of) > fewTakers && t.used == 0 && t.left == 0 && len(t.waiting) == 0 {
 		delete(s.of, t.account)
 	}
 }
 
 // release ends the use; of.mu is held.
-func (l *slot) release() {
+func (l *Slot) release() {
 	switch l.state {
 	case slotUsed:
 		l.of.used--
@@ -163,8 +164,8 @@ func (l *slot) release() {
 	l.of.forget(l.taker)
 }
 
-// free ends the use of a call that is over, unless the call was abandoned.
-func (l *slot) free() {
+// Free ends the use of a call that is over, unless the call was abandoned.
+func (l *Slot) Free() {
 	l.of.mu.Lock()
 	defer l.of.mu.Unlock()
 	if l.state == slotUsed {
@@ -172,10 +173,10 @@ func (l *slot) free() {
 	}
 }
 
-// abandon frees the slot of a call that its client has given up. The call counts for its account
+// Abandon frees the slot of a call that its client has given up. The call counts for its account
 // until the server answers it, or until the time of the call is over: the server may not have
 // stopped.
-func (l *slot) abandon(left time.Duration) {
+func (l *Slot) Abandon(left time.Duration) {
 	l.of.mu.Lock()
 	defer l.of.mu.Unlock()
 	if l.state != slotUsed || l.answered || !l.taker.shares {
@@ -185,12 +186,12 @@ func (l *slot) abandon(left time.Duration) {
 	l.taker.used--
 	l.taker.left++
 	l.state = slotAbandoned
-	l.timer = time.AfterFunc(left, l.late)
+	l.timer = time.AfterFunc(left, l.Late)
 	l.of.turns()
 }
 
-// late ends what an abandoned call counts for: the server has answered it, or does not any more.
-func (l *slot) late() {
+// Late ends what an abandoned call counts for: the server has answered it, or does not any more.
+func (l *Slot) Late() {
 	if l.of == nil { // of a request of ours
 		return
 	}
@@ -201,12 +202,23 @@ func (l *slot) late() {
 	}
 }
 
-// over reports whether the slot is free.
-func (l *slot) over() bool {
+// Over reports whether the slot is free.
+func (l *Slot) Over() bool {
 	if l.of == nil {
 		return true
 	}
 	l.of.mu.Lock()
 	defer l.of.mu.Unlock()
 	return l.state == slotFree
+}
+
+// Count returns how many slots are used, how many abandoned calls count, and how many accounts
+// wait.
+func (s *Slots) Count() (used, left, waiting int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, t := range s.of {
+		left += t.left
+	}
+	return s.used, left, len(s.queue)
 }

@@ -1,9 +1,8 @@
-package upstream
+package command
 
 import (
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -79,7 +78,8 @@ func (p *Port) UnmarshalText(text []byte) error {
 // mostPaths bounds the entries of read, and those of write.
 const mostPaths = 64
 
-func (s *Sandbox) validate(bad func(path, format string, args ...any)) {
+// Validate reports the paths that are none.
+func (s *Sandbox) Validate(bad func(path, format string, args ...any)) {
 	for key, list := range map[string][]string{"read": s.Read, "write": s.Write} {
 		if len(list) > mostPaths {
 			bad("sandbox."+key, "has more than %d entries; name a folder that contains several of them", mostPaths)
@@ -102,20 +102,12 @@ func (s *Sandbox) validate(bad func(path, format string, args ...any)) {
 	}
 }
 
-// Unconfined returns which part of the entry's sandbox the kernel does not enforce, and what to do;
-// "" if it enforces all, or if the entry has no sandbox.
-func (c *Config) Unconfined() string {
-	if c.Sandbox == nil {
-		return ""
-	}
-	return c.Sandbox.missing(sandbox.Kernel())
-}
+// Missing returns which part of the sandbox a kernel does not enforce; "" if it enforces all.
+func (s *Sandbox) Missing(k sandbox.Support) string { return k.Missing(!s.TCP.All()) }
 
-func (s *Sandbox) missing(k sandbox.Support) string { return k.Missing(!s.TCP.All()) }
-
-// enforcement returns in one line how far the kernel enforces the sandbox, for a person.
-func (s *Sandbox) enforcement(k sandbox.Support) string {
-	switch missing := s.missing(k); {
+// Enforcement returns in one line how far the kernel enforces the sandbox, for a person.
+func (s *Sandbox) Enforcement(k sandbox.Support) string {
+	switch missing := s.Missing(k); {
 	case missing == "":
 		return Enforced
 	case k.Enforces():
@@ -125,17 +117,14 @@ func (s *Sandbox) enforcement(k sandbox.Support) string {
 	}
 }
 
-// Enforced is the value of Status.Sandbox when the kernel enforces all of it.
+// Enforced is the value of upstream.Status.Sandbox when the kernel enforces all of it.
 const Enforced = "enforced"
 
-// Absent returns the paths of the entry's sandbox that do not exist, by the keys in the section,
+// Absent returns the paths of the sandbox that do not exist, by the keys in the section,
 // such as write[0], each with what to do.
-func (c *Config) Absent() map[string]string {
-	if c.Sandbox == nil {
-		return nil
-	}
+func (s *Sandbox) Absent() map[string]string {
 	absent := map[string]string{}
-	for key, list := range map[string][]string{"read": c.Sandbox.Read, "write": c.Sandbox.Write} {
+	for key, list := range map[string][]string{"read": s.Read, "write": s.Write} {
 		for i, p := range list {
 			if problem := sandbox.PathProblem(key, p); problem != "" {
 				absent[fmt.Sprintf("%s[%d]", key, i)] = problem
@@ -145,29 +134,13 @@ func (c *Config) Absent() map[string]string {
 	return absent
 }
 
-// WideDir returns the working directory of the entry if its sandbox does not make it readable
-// because it contains the home folder.
-func (c *Config) WideDir() string {
-	if c.Sandbox == nil || c.Dir == "" || !sandbox.TooWide(c.Dir, []string{"HOME=" + c.Env["HOME"]}) ||
-		sandbox.Covers(append(slices.Clone(c.Sandbox.Read), c.Sandbox.Write...), filepath.Clean(c.Dir)) {
-		return ""
-	}
-	return c.Dir
-}
-
-// confinement returns that of the entry; nil if it has none.
-func (d *dialer) confinement() *transport.Confinement {
-	if d.config.Sandbox == nil {
-		return nil
-	}
-	s := d.config.Sandbox
-	c := &transport.Confinement{Name: d.name, Read: s.Read, Write: s.Write, AnyTCP: s.TCP.All(), Require: s.Require,
-		Support: d.options.kernel()}
+// Confinement returns what the sandbox is to a process: name is that of the upstream, private the
+// folder for what it keeps; "" for none.
+func (s *Sandbox) Confinement(name, private string, kernel sandbox.Support) *transport.Confinement {
+	c := &transport.Confinement{Name: name, Read: s.Read, Write: s.Write, AnyTCP: s.TCP.All(), Require: s.Require,
+		Support: kernel, Private: private}
 	for _, p := range s.TCP.List {
 		c.TCP = append(c.TCP, uint16(p))
-	}
-	if d.options.Sandboxes != "" {
-		c.Private = filepath.Join(d.options.Sandboxes, d.name)
 	}
 	return c
 }

@@ -1,4 +1,6 @@
-package upstream
+// Package command has the parts of a configuration entry that are about a command: which variables
+// of the environment it gets, and which files and ports it may use.
+package command
 
 import (
 	"fmt"
@@ -28,8 +30,8 @@ func (i *Inherit) Shape(n *yaml.Node) (into any, want string) {
 	return nil, "the word all, or a list of variables such as [DOCKER_HOST, AWS_*]"
 }
 
-// validate reports the names that are none.
-func (i Inherit) validate(bad func(path, format string, args ...any)) {
+// Validate reports the names that are none.
+func (i Inherit) Validate(bad func(path, format string, args ...any)) {
 	for k, name := range i {
 		if _, err := path.Match(name, ""); err != nil || name == "" || strings.ContainsAny(name, "=/$ ") {
 			bad(fmt.Sprintf("inherit_env[%d]", k), "is no name of a variable; write a name such as DOCKER_HOST, or a "+
@@ -41,22 +43,13 @@ func (i Inherit) validate(bad func(path, format string, args ...any)) {
 // Matches reports whether the list has the variable, by its name or by a glob.
 func (i Inherit) Matches(variable string) bool { return transport.Matches(i, variable) }
 
-// environment returns which variables of ours a command of the entry gets, and which of its own.
-func (c *Config) environment() transport.Environment {
-	return transport.Environment{Own: c.Env, Inherit: c.InheritEnv, Reserved: c.Reserved}
-}
-
-// Withheld returns the names of the variables of our environment that a command of the entry does
-// not get, and that servers often need: those that look like keys. Junction's own are not among
-// them.
-func (c *Config) Withheld() []string {
-	if len(c.Command) == 0 {
-		return nil
-	}
-	given, names := c.environment(), []string(nil)
+// Withheld returns the names of the variables of our environment that a command does not get, and
+// that servers often need: those that look like keys. Junction's own are not among them.
+func Withheld(given transport.Environment) []string {
+	var names []string
 	for _, variable := range os.Environ() {
 		name, value, _ := strings.Cut(variable, "=")
-		_, own := c.Env[name]
+		_, own := given.Own[name]
 		if !own && !strings.HasPrefix(name, "JUNCTION_") && looksSecret(name) && !given.Passes(name, value) {
 			names = append(names, name)
 		}

@@ -1,4 +1,20 @@
-package upstream
+// Package definition checks, mends and reads the definitions that a server lists.
+//
+// Typed clients parse a list as a whole: one member of one definition that breaks the published
+// schema makes them reject every definition of the list. Rules.Mend therefore changes as little as
+// possible until no client rejects the definition:
+//
+//   - A member that the specification makes optional is removed.
+//   - An empty map or list that a server wrote as null (Go) or as [] (PHP) is written as {} or [].
+//   - A definition that still breaks the schema is left out, with the reason.
+//
+// The rules are those of all published schemas (2024-11-05 to 2026-07-28). Where the versions
+// differ, Older (older.go) has what only legacy clients reject. All other bytes of a definition
+// stay.
+//
+// Headers (header.go) has the arguments of a tool that go into HTTP headers as well. An Inspection
+// (inspect.go) finds what the operator should know about an item.
+package definition
 
 import (
 	"math"
@@ -8,18 +24,6 @@ import (
 
 	"junction/upstream/raw"
 )
-
-// This file checks definitions. Typed clients parse a list as a whole: one member of one definition
-// that breaks the published schema makes them reject every definition of the list. mend therefore
-// changes as little as possible until no client rejects the definition:
-//
-//   - A member that the specification makes optional is removed.
-//   - An empty map or list that a server wrote as null (Go) or as [] (PHP) is written as {} or [].
-//   - A definition that still breaks the schema is left out, with the reason in Catalog.Left.
-//
-// The rules are those of all published schemas (2024-11-05 to 2026-07-28). Where the versions
-// differ, older (older.go) has what only legacy clients reject. All other bytes of a definition
-// stay.
 
 // A valueCheck looks at one value. problem is "" for a good value. Otherwise problem follows the
 // value's name, such as " is no string" or ".src is missing", and fixed is the value to list
@@ -84,27 +88,30 @@ var (
 		{"name", present, text, nil}, {"mimeType", optional, text, nil}, {"annotations", optional, nil,
 			members(annotationRules)},
 	}
-
-	// definitionRules are those of the parts' definitions, but for Key.
-	definitionRules = [Parts][]rule{
-		PartTools: slices.Concat(toolRules, baseRules),
-		PartPrompts: slices.Concat([]rule{{"arguments", intact, emptyFor(every(parsed(members(argumentRules)))), nil}},
-			baseRules),
-		PartResources: slices.Concat(resourceRules, []rule{{"size", optional, size, nil}}, baseRules),
-		PartTemplates: slices.Concat(resourceRules, baseRules),
-	}
 )
 
-// parseDefinition parses a definition, and what mend and older look at in it, in one scan.
-// Object.Forget gives that memory back.
-func parseDefinition(text []byte) (raw.Object, error) {
+// Rules are those of the definitions of one list, but for the member that names the item.
+type Rules []rule
+
+// The rules of the lists.
+var (
+	Tools   = Rules(slices.Concat(toolRules, baseRules))
+	Prompts = Rules(slices.Concat([]rule{{"arguments", intact, emptyFor(every(parsed(members(argumentRules)))), nil}},
+		baseRules))
+	Resources = Rules(slices.Concat(resourceRules, []rule{{"size", optional, size, nil}}, baseRules))
+	Templates = Rules(slices.Concat(resourceRules, baseRules))
+)
+
+// Parse parses a definition, and what Mend and Older look at in it, in one scan. Object.Forget
+// gives that memory back.
+func Parse(text []byte) (raw.Object, error) {
 	return raw.ParseDepth(text, raw.DefaultDepth, "inputSchema", "outputSchema", "properties", "annotations", "execution")
 }
 
-// mend returns the definition without what makes typed clients reject a whole list, and says in
+// Mend returns the definition without what makes typed clients reject a whole list, and says in
 // changes what it has changed. left is why the definition cannot be listed; "" if it can.
-func mend(p Part, o raw.Object) (mended raw.Object, changes, left string) {
-	edits, problem, broken := apply(o, definitionRules[p], true)
+func (r Rules) Mend(o raw.Object) (mended raw.Object, changes, left string) {
+	edits, problem, broken := apply(o, r, true)
 	problem = strings.TrimPrefix(problem, ".")
 	if broken {
 		return o, "", problem
@@ -114,7 +121,7 @@ func mend(p Part, o raw.Object) (mended raw.Object, changes, left string) {
 	}
 	text, err := o.Splice(edits...)
 	if err == nil {
-		o, err = parseDefinition(text)
+		o, err = Parse(text)
 	}
 	if err != nil {
 		return o, "", problem

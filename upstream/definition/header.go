@@ -1,4 +1,4 @@
-package upstream
+package definition
 
 import (
 	"bytes"
@@ -71,8 +71,8 @@ func integer(v []byte) (string, bool) {
 	return strconv.FormatInt(int64(f), 10), true
 }
 
-// wholeNumber reads a JSON number that is a whole one and not negative.
-func wholeNumber(v []byte) (int64, bool) {
+// WholeNumber reads a JSON number that is a whole one and not negative.
+func WholeNumber(v []byte) (int64, bool) {
 	s, ok := integer(v)
 	if !ok {
 		return 0, false
@@ -81,13 +81,13 @@ func wholeNumber(v []byte) (int64, bool) {
 	return n, err == nil && n >= 0
 }
 
-// encodeParams returns the headers for the arguments of a call.
-func encodeParams(params []ParamHeader, arguments raw.Object) []HeaderField {
-	var list []HeaderField
+// EncodeHeaders returns the headers for the arguments of a call.
+func EncodeHeaders(params []ParamHeader, arguments raw.Object) []http1.Field {
+	var list []http1.Field
 	for _, p := range params {
 		if value, ok := p.Value(arguments); ok {
 			if encoded, ok := mcp.EncodeHeaderValue(value); ok {
-				list = append(list, HeaderField{Name: p.Header(), Value: encoded})
+				list = append(list, http1.Field{Name: p.Header(), Value: encoded})
 			}
 		}
 	}
@@ -96,9 +96,9 @@ func encodeParams(params []ParamHeader, arguments raw.Object) []HeaderField {
 
 const annotation = "x-mcp-header"
 
-// paramHeaders reads the annotations of a tool's inputSchema. The error says in plain words what
+// Headers reads the annotations of a tool's inputSchema. The error says in plain words what
 // the declaration breaks.
-func paramHeaders(schema []byte) ([]ParamHeader, error) {
+func Headers(schema []byte) ([]ParamHeader, error) {
 	if !bytes.Contains(schema, []byte(annotation)) {
 		return nil, nil
 	}

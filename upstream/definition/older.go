@@ -1,4 +1,4 @@
-package upstream
+package definition
 
 import (
 	"junction/upstream/raw"
@@ -8,9 +8,9 @@ import (
 // legacy era do not: an outputSchema of any type (SEP-2106), properties whose schema is true or
 // false, and any value of execution.taskSupport, which the modern era does not have.
 
-// older returns the edits that make a mended definition one for legacy clients. A legacy server has
+// Older returns the edits that make a mended definition one for legacy clients. A legacy server has
 // broken its own schema where there are any, so that changes names them as well.
-func older(o raw.Object, changes string, legacy bool) ([]raw.Edit, string) {
+func Older(o raw.Object, changes string, legacy bool) ([]raw.Edit, string) {
 	edits, problem, _ := apply(o, olderRules, false)
 	if !legacy || len(edits) == 0 {
 		return edits, changes

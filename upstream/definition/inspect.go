@@ -1,4 +1,4 @@
-package upstream
+package definition
 
 import (
 	"fmt"
@@ -8,15 +8,15 @@ import (
 	"sync"
 	"unicode"
 
+	"github.com/mark3labs/mcp-go/mcp"
+
 	"junction/upstream/raw"
 	"junction/upstream/transport"
 )
 
 // Finding is something about a definition that a person should know.
 type Finding struct {
-	Grave  bool // something is missing, or looks like an attack; otherwise some clients have trouble with it
-	Part   Part
-	Name   string // of the item; "" is the whole list
+	Grave  bool   // something is missing, or looks like an attack; otherwise some clients have trouble with it
 	Text   string // what is wrong, the same words for all items
 	Detail string // of this one; "" for none
 	Advice string // what to do, the same words for all items
@@ -28,54 +28,13 @@ const (
 	manyProperties  = 100     // of one schema, all levels together
 )
 
-const (
-	adviceAuthor = "tell the server's author"
-	adviceRead   = "read the definition before a model does; leave the tool out with enabled: false, or pin it"
-)
+// AdviceAuthor is what to do about what only the server can change.
+const AdviceAuthor = "tell the server's author"
 
-// findings looks through all definitions, as a person would who had the time.
-func (c *Catalog) findings() []Finding {
-	var list []Finding
-	for _, left := range c.Left {
-		text := "left out"
-		if left.Name == "" {
-			text = "a definition, or the list, could not be read"
-		}
-		list = append(list, Finding{true, left.Part, left.Name, text, left.Reason, adviceAuthor})
-	}
-	for _, m := range c.Mended {
-		list = append(list, Finding{false, m.Part, m.Name, "changed, because some clients reject the whole list for it",
-			m.Changes, adviceAuthor})
-	}
-	for p := range Parts {
-		folded, titles := map[string]string{}, map[string]string{}
-		for i := range c.Items(p) {
-			item := c.Item(p, i)
-			look := &inspection{part: p, name: item.Name}
-			low := strings.ToLower(item.Name)
-			if other, ok := folded[low]; ok {
-				look.find(true, "names differ only in upper and lower case, which some clients take for one", "and "+other,
-					"rename one with tools.NAME.as")
-			}
-			folded[low] = item.Name
-			if title := titleOf(item.Definition); title != "" {
-				if other, ok := titles[title]; ok && p == PartTools {
-					look.find(false, "titles that are the same: a person who is asked cannot tell them apart", "as "+other,
-						adviceAuthor)
-				}
-				titles[title] = item.Name
-			}
-			look.texts(item.Definition.Text(), "")
-			if p == PartTools {
-				look.tool(&c.Tools[i])
-			}
-			list = append(list, look.found...)
-		}
-	}
-	return list
-}
+const adviceRead = "read the definition before a model does; leave the tool out with enabled: false, or pin it"
 
-func titleOf(definition raw.Object) string {
+// Title returns the title of an item, which old tools have among their annotations.
+func Title(definition raw.Object) string {
 	if title, err := definition.String("title"); err == nil {
 		return title
 	}
@@ -84,52 +43,50 @@ func titleOf(definition raw.Object) string {
 	return title
 }
 
-// inspection is of one item.
-type inspection struct {
-	part  Part
-	name  string
-	found []Finding
+// Inspection is of one item.
+type Inspection struct {
+	Found []Finding
 
 	properties int
 }
 
-// find adds a finding, if the item has none of that text yet.
-func (n *inspection) find(grave bool, text, detail, advice string) {
-	if !slices.ContainsFunc(n.found, func(f Finding) bool { return f.Text == text }) {
-		n.found = append(n.found, Finding{grave, n.part, n.name, text, detail, advice})
+// Find adds a finding, if the item has none of that text yet.
+func (n *Inspection) Find(grave bool, text, detail, advice string) {
+	if !slices.ContainsFunc(n.Found, func(f Finding) bool { return f.Text == text }) {
+		n.Found = append(n.Found, Finding{grave, text, detail, advice})
 	}
 }
 
-// tool looks at what is there in tools only.
-func (n *inspection) tool(t *Tool) {
-	if t.HeaderProblem != "" {
-		n.find(true, "not offered to clients of "+modernVersion, t.HeaderProblem, adviceAuthor)
+// Tool looks at what is there in tools only.
+func (n *Inspection) Tool(definition raw.Object, headerProblem string) {
+	if headerProblem != "" {
+		n.Find(true, "not offered to clients of "+mcp.ProtocolVersion20260728, headerProblem, AdviceAuthor)
 	}
-	switch description, err := t.Definition.String("description"); {
+	switch description, err := definition.String("description"); {
 	case err != nil || strings.TrimSpace(description) == "":
-		n.find(false, "no description: a model has to guess", "", adviceAuthor)
+		n.Find(false, "no description: a model has to guess", "", AdviceAuthor)
 	case len(description) > longDescription:
-		n.find(false, "a description of more than 2 KB: some clients cut it, and every conversation pays for it",
+		n.Find(false, "a description of more than 2 KB: some clients cut it, and every conversation pays for it",
 			fmt.Sprintf("%.1f KB", float64(len(description))/1000),
-			adviceAuthor+", or leave out tools that nobody needs (enabled: false)")
+			AdviceAuthor+", or leave out tools that nobody needs (enabled: false)")
 	}
-	schema, err := t.Definition.Object("inputSchema")
+	schema, err := definition.Object("inputSchema")
 	if err != nil {
 		return
 	}
 	for _, word := range []string{"anyOf", "oneOf", "allOf", "not", "enum"} {
 		if _, err := schema.Get(word); err == nil {
-			n.find(false, "an inputSchema that begins with "+word+": some models' APIs refuse the whole list then", "",
-				adviceAuthor)
+			n.Find(false, "an inputSchema that begins with "+word+": some models' APIs refuse the whole list then", "",
+				AdviceAuthor)
 		}
 	}
 	if _, err := schema.Get("properties"); err != nil {
-		n.find(false, "an inputSchema without properties: some models' APIs refuse the whole list then", "", adviceAuthor)
+		n.Find(false, "an inputSchema without properties: some models' APIs refuse the whole list then", "", AdviceAuthor)
 	}
 	n.schema(schema, 1)
 	if n.properties > manyProperties {
-		n.find(false, "a schema with very many properties: models fill it in badly, and some APIs refuse it",
-			fmt.Sprint(n.properties), adviceAuthor)
+		n.Find(false, "a schema with very many properties: models fill it in badly, and some APIs refuse it",
+			fmt.Sprint(n.properties), AdviceAuthor)
 	}
 }
 
@@ -143,28 +100,28 @@ func lazily(expression string) func() *regexp.Regexp {
 var propertyName = lazily(`^[A-Za-z0-9_.-]{1,64}$`)
 
 // schema looks at a schema and at those in it; level counts the objects that it is in.
-func (n *inspection) schema(o raw.Object, level int) {
+func (n *Inspection) schema(o raw.Object, level int) {
 	const trouble = ": some models' APIs refuse the whole list then"
 	if ref, err := o.String("$ref"); err == nil && !strings.HasPrefix(ref, "#") {
-		n.find(false, "a $ref to somewhere else, which clients cannot follow", transport.Line([]byte(ref)), adviceAuthor)
+		n.Find(false, "a $ref to somewhere else, which clients cannot follow", transport.Line([]byte(ref)), AdviceAuthor)
 	}
 	if kind, err := o.String("type"); err == nil && kind == "array" {
 		_, err := o.Get("items")
 		if _, also := o.Get("prefixItems"); err != nil && also != nil {
-			n.find(false, "an array without items"+trouble, "", adviceAuthor)
+			n.Find(false, "an array without items"+trouble, "", AdviceAuthor)
 		}
 	}
 	if properties, err := o.Object("properties"); err == nil {
 		if level > deepSchema {
-			n.find(false, "a schema of more than 5 levels: models fill it in badly, and some APIs refuse it", "", adviceAuthor)
+			n.Find(false, "a schema of more than 5 levels: models fill it in badly, and some APIs refuse it", "", AdviceAuthor)
 		}
 		var names []string
 		for _, m := range properties.Members() {
 			name, _ := m.Name()
 			names = append(names, name)
 			if !propertyName().MatchString(name) {
-				n.find(false, "an argument whose name some models' APIs refuse, with the whole list: they want 1 to 64 of "+
-					"A-Z a-z 0-9 _ . -", transport.Line([]byte(name)), adviceAuthor)
+				n.Find(false, "an argument whose name some models' APIs refuse, with the whole list: they want 1 to 64 of "+
+					"A-Z a-z 0-9 _ . -", transport.Line([]byte(name)), AdviceAuthor)
 			}
 			n.properties++
 			n.sub(m.Value, level+1)
@@ -172,7 +129,7 @@ func (n *inspection) schema(o raw.Object, level int) {
 		required, _ := o.Elements("required")
 		for _, r := range required {
 			if name, err := raw.String(r); err == nil && !slices.Contains(names, name) {
-				n.find(false, "it requires an argument that it does not declare", transport.Line([]byte(name)), adviceAuthor)
+				n.Find(false, "it requires an argument that it does not declare", transport.Line([]byte(name)), AdviceAuthor)
 			}
 		}
 	}
@@ -194,51 +151,51 @@ func (n *inspection) schema(o raw.Object, level int) {
 	}
 }
 
-func (n *inspection) sub(v []byte, level int) {
+func (n *Inspection) sub(v []byte, level int) {
 	if o, err := raw.Parse(v); err == nil {
 		n.schema(o, level)
 	}
 }
 
-// texts looks at every text in v, member names included; in is the nearest member that it is in.
-func (n *inspection) texts(v []byte, in string) {
+// Texts looks at every text in v, member names included; in is the nearest member that it is in.
+func (n *Inspection) Texts(v []byte, in string) {
 	switch v[0] {
 	case '"':
 		s, err := raw.String(v)
 		if err != nil {
-			n.find(true, "bytes that are no text", "in "+in, adviceRead)
+			n.Find(true, "bytes that are no text", "in "+in, adviceRead)
 			return
 		}
 		n.text(s, in)
 	case '[':
 		all, _ := raw.Elements(v)
 		for _, e := range all {
-			n.texts(e, in)
+			n.Texts(e, in)
 		}
 	case '{':
 		o, _ := raw.Parse(v)
 		for _, m := range o.Members() {
 			name, _ := m.Name()
 			n.text(name, "a member's name")
-			n.texts(m.Value, name)
+			n.Texts(m.Value, name)
 		}
 	}
 }
 
-func (n *inspection) text(s, in string) {
+func (n *Inspection) text(s, in string) {
 	if r, ok := hidden(s); ok {
-		n.find(true, "characters that nobody can see, and a model reads", fmt.Sprintf("U+%04X in %s", r,
+		n.Find(true, "characters that nobody can see, and a model reads", fmt.Sprintf("U+%04X in %s", r,
 			transport.Line([]byte(in))), adviceRead)
 	}
 	if farOut().MatchString(s) {
-		n.find(true, "text behind so much white space that nobody sees it", "in "+transport.Line([]byte(in)), adviceRead)
+		n.Find(true, "text behind so much white space that nobody sees it", "in "+transport.Line([]byte(in)), adviceRead)
 	}
 	if found := secretPlaces().FindString(s); found != "" {
-		n.find(false, "the definition speaks of places where secrets lie", fmt.Sprintf("%q in %s", found,
+		n.Find(false, "the definition speaks of places where secrets lie", fmt.Sprintf("%q in %s", found,
 			transport.Line([]byte(in))), adviceRead)
 	}
 	if found := commanding().FindString(s); found != "" {
-		n.find(true, "words that look like orders to a model", fmt.Sprintf("%q in %s", excerpt(found),
+		n.Find(true, "words that look like orders to a model", fmt.Sprintf("%q in %s", excerpt(found),
 			transport.Line([]byte(in))), adviceRead)
 	}
 }
