@@ -17,13 +17,13 @@ import (
 	"junction/upstream/raw"
 )
 
-// This file sends requests of upstreams to clients. A legacy client gets them on the stream of its
-// own call, and responds with a POST.
+// This file sends server requests to clients. A legacy client gets a server request on the stream
+// of its call, and responds with a POST.
 
-// pendingRequest is a request to a legacy client that has no response yet.
+// pendingRequest is a server request to a legacy client without a response yet.
 type pendingRequest struct {
-	answer   chan *jsonrpc.Message // 1-buffered: the first answer counts
-	token    []byte                // the upstream's progress token; nil when it wants no progress
+	answer   chan *jsonrpc.Message // 1-buffered: the first response counts
+	token    []byte                // the upstream's progress token; nil for none
 	progress func(params []byte)   // may be nil
 }
 
@@ -101,7 +101,7 @@ func (s *session) await(id jsonrpc.ID, a *pendingRequest) bool {
 	return true
 }
 
-// maxPending bounds the questions that one client is asked at once.
+// maxPending bounds the pending server requests of one session.
 const maxPending = 64
 
 func (s *session) forget(id jsonrpc.ID) {
@@ -143,12 +143,12 @@ func (s *session) progress(params raw.Object) {
 	}
 }
 
-// methodElicitationComplete says that what a person was sent to a page for is done (2025-11-25,
+// methodElicitationComplete is the notification that a URL elicitation is complete (2025-11-25,
 // client/elicitation).
 const methodElicitationComplete = "notifications/elicitation/complete"
 
-// newElicitationID makes an id for an elicitation of a modern upstream, which has none, because a
-// legacy client needs one.
+// newElicitationID returns a new ID for a URL elicitation of a modern upstream. Modern elicitations
+// have no ID, and legacy clients need one.
 func (x *exchange) newElicitationID() string {
 	x.opening.Lock()
 	defer x.opening.Unlock()
@@ -204,7 +204,7 @@ func (x *exchange) askAll(ctx context.Context, requests raw.Object) ([]byte, err
 	return append(answers, '}'), nil
 }
 
-// inputRequest reads one request of an input_required result.
+// inputRequest parses one request of an input_required result.
 func inputRequest(v []byte) (method string, params []byte, err error) {
 	o, err := raw.Parse(v)
 	if err == nil {
@@ -225,7 +225,7 @@ func inputRequest(v []byte) (method string, params []byte, err error) {
 	return method, params, nil
 }
 
-// pauses between calls of an upstream that asks to be called again and asks nothing.
+// pause waits between calls of an upstream that returned input_required without a request.
 func pause(ctx context.Context, round int) error {
 	t := time.NewTimer(min(100*time.Millisecond<<round, 2*time.Second))
 	defer t.Stop()
@@ -237,9 +237,9 @@ func pause(ctx context.Context, round int) error {
 	}
 }
 
-// serverRequest makes a question of an upstream's one that the client may be sent: the params as
-// its version knows them, with the upstream's name in what a person reads. meta says whether the
-// params keep their _meta. The error is a *jsonrpc.Error, in words for the upstream.
+// serverRequest converts the params of a server request for the client: to the client's version,
+// and with the upstream's name in the message. If meta is set, the params keep their _meta. The
+// error is a *jsonrpc.Error for the upstream.
 func (x *exchange) serverRequest(from, method string, params []byte, meta bool) ([]byte, error) {
 	refused := func(format string, args ...any) error {
 		return &jsonrpc.Error{Code: mcp.INVALID_PARAMS, Message: fmt.Sprintf(format, args...)}
@@ -255,18 +255,16 @@ func (x *exchange) serverRequest(from, method string, params []byte, meta bool) 
 	if err != nil {
 		return nil, refused("Invalid params of %s", method)
 	}
-	// no client is asked to make its answer a task (2025-11-25, basic/utilities/tasks): we never
-	// declare that it can
+	// Junction never declares that clients support tasks (2025-11-25, basic/utilities/tasks)
 	edits := []raw.Edit{{Name: "task"}}
 	if !meta {
 		edits = append(edits, raw.Edit{Name: "_meta"})
 	} else if own, err := raw.Get(params, "_meta"); err == nil {
-		// The task that the question belongs to is one between us and the server: see
-		// upstream/task.go.
+		// The related task is between Junction and the server: see upstream/task.go.
 		if _, err := raw.Get(own, "io.modelcontextprotocol/related-task"); err == nil {
 			if own, err = raw.Set(own, nil, "io.modelcontextprotocol/related-task"); err == nil {
 				if rest, err := raw.Parse(own); err == nil && rest.Len() == 0 {
-					own = nil // it was all that there was
+					own = nil // _meta is empty now
 				}
 				edits = append(edits, raw.Edit{Name: "_meta", Value: own})
 			}
@@ -290,8 +288,8 @@ func (x *exchange) serverRequest(from, method string, params []byte, meta bool) 
 			x.lack(`{"sampling":{"tools":{}}}`)
 			return nil, refused("the client has not declared sampling.tools")
 		}
-		// "This server" would be all our upstreams to the client, and what one of them said is none
-		// of another's business.
+		// For the client, "this server" would include all upstreams. An upstream must not see
+		// another upstream's context.
 		edits = append(edits, raw.Edit{Name: "includeContext"})
 	case mcp.MethodListRoots:
 		if !x.profile.Roots {
@@ -308,11 +306,11 @@ func (x *exchange) serverRequest(from, method string, params []byte, meta bool) 
 	return text, nil
 }
 
-// lack notes the capability that the client would need to answer a server request.
+// lack stores the client capability that a server request needs.
 func (x *exchange) lack(capabilities string) { x.lacks.Store(&capabilities) }
 
-// elicitation returns the edits of an elicitation. An elicitationId is kept out of the modern era,
-// which does not have it; for a legacy client it is the upstream's or one of ours.
+// elicitation returns the edits of an elicitation. The modern era has no elicitationId. A legacy
+// client gets the upstream's ID or a new one.
 func (x *exchange) elicitation(from string, o raw.Object) ([]raw.Edit, error) {
 	var edits []raw.Edit
 	bad := func(format string, args ...any) ([]raw.Edit, error) {
@@ -351,7 +349,7 @@ func (x *exchange) elicitation(from string, o raw.Object) ([]raw.Edit, error) {
 	if err != nil && err != raw.ErrAbsent {
 		return bad("Invalid params: message")
 	}
-	// The client shows one server, and its person must know who is asking (2025-11-25,
+	// The user must see which server sends the elicitation (2025-11-25,
 	// client/elicitation#user-interaction-model).
 	return append(edits, raw.Edit{Name: "message", Value: raw.Quote("[" + from + "] " + message)}), nil
 }

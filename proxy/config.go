@@ -7,77 +7,79 @@ import (
 	"junction/upstream"
 )
 
-// Endpoint is one entry of the file's endpoints section: a URL of its own, /NAME/mcp, with some of
-// the upstreams, merged, and its own policies.
+// Endpoint is an entry of the endpoints section: the URL /NAME/mcp with its own upstreams, merged,
+// and its own policies.
 type Endpoint struct {
-	// Upstreams are the names of those that it offers. Default: all.
+	// Upstreams are the names of the endpoint's upstreams. Default: all.
 	Upstreams []string `yaml:"upstreams"`
-	// Surface is what policies match it by, such as cli, web or chat. Default: the endpoint's name.
+	// Surface is the value that policies match, such as cli, web or chat. Default: the endpoint's
+	// name.
 	Surface string `yaml:"surface"`
 }
 
-// Limits is the file's limits section: how much one client, or all of them, may ask of us. Beyond
-// each limit a request is refused or a stream is cut off.
+// Limits is the limits section: the resources that one client, or all clients together, may use.
+// Beyond a limit, Junction rejects the request or ends the stream.
 //
-// Callers share Bodies, Sessions, Streams and Requests: each gets at most half of what the others
-// leave. A caller is a principal. Without authentication it is a program on this machine, by its
-// User-Agent; behind a proxy that authenticates (auth.none) it is an address, or a /64 network of
-// IPv6.
+// Callers share Bodies, Sessions, Streams and Requests: each caller gets at most half of the
+// capacity that the others leave. A caller is a principal. Without authentication, a caller is a
+// local program, identified by its User-Agent. Behind an authenticating proxy (auth.none), a caller
+// is an IPv4 address or an IPv6 /64 network.
 type Limits struct {
 	Body upstream.Size `yaml:"body"` // one request's body. Default 16MiB.
-	// bytes held for all callers: bodies of requests in progress, answers being written. Default
-	// 256MiB, at least twice body.
+	// bytes held for all callers: request bodies and answers in progress. Default 256MiB, at least
+	// twice body.
 	Bodies upstream.Size `yaml:"bodies"`
 	Header upstream.Size `yaml:"header"` // one request's header. Default 64KiB.
-	// of arrays and objects in one message, of clients and upstreams. Default 256.
+	// depth of arrays and objects in one message, of clients and upstreams. Default 256.
 	Nesting int           `yaml:"nesting"`
 	Message upstream.Size `yaml:"message"` // one message from an upstream. Default 64MiB.
-	// legacy sessions held in memory; beyond its share a caller loses its longest idle one. Default
+	// legacy sessions in memory; beyond its share, a caller loses its longest idle session. Default
 	// 10000.
 	Sessions int `yaml:"sessions"`
 	Streams  int `yaml:"streams"`  // event streams open at once, GET and subscriptions/listen. Default 1000.
-	Requests int `yaml:"requests"` // requests in progress at once, streams not counted. Default 2000.
-	// notifications waiting for one slow client; it misses those beyond. Default 64.
+	Requests int `yaml:"requests"` // requests in progress, without streams. Default 2000.
+	// notifications that wait for one slow client; further ones are dropped. Default 64.
 	Queue int `yaml:"queue"`
 	Page  int `yaml:"page"`  // items on one page of a list. Default 1000.
 	Items int `yaml:"items"` // items that one upstream may list. Default 10000.
 
-	Parked int `yaml:"parked"` // calls of one user that wait for its answer to a question. Default 32.
+	Parked int `yaml:"parked"` // calls of one user that wait for the user's response. Default 32.
 
-	Patience     time.Duration `yaml:"patience"`      // for a person to answer a question. Default 10m.
-	ReadTimeout  time.Duration `yaml:"read_timeout"`  // for a client to send its request. Default 30s.
-	WriteTimeout time.Duration `yaml:"write_timeout"` // for a client to take what we write. Default 30s.
+	Patience     time.Duration `yaml:"patience"`      // time for a user to respond. Default 10m.
+	ReadTimeout  time.Duration `yaml:"read_timeout"`  // time for a client to send its request. Default 30s.
+	WriteTimeout time.Duration `yaml:"write_timeout"` // time for a client to read each write. Default 30s.
 }
 
-// Sessions is the file's sessions section: the sessions of legacy clients. An id carries what was
-// negotiated, sealed, so that it outlives our restart.
+// Sessions is the sessions section, for legacy clients. A session ID contains the negotiated state,
+// sealed, so a session survives a restart.
 type Sessions struct {
-	// KeyFile holds the key that seals session ids and cursors; it is made when it does not exist.
-	// Several replicas share one file. Default: junction/key in the user's state directory; where
-	// none can be written, a key of this process alone, and a warning.
+	// KeyFile holds the key that seals session IDs and cursors. A missing file is created. Replicas
+	// share one file. Default: junction/key in the user's state directory. If the directory is not
+	// writable, Junction warns and uses a key that lasts until it exits.
 	KeyFile string `yaml:"key_file"`
-	// Idle frees what is held in memory for a session without a request or stream; the session goes
-	// on when its client comes back. Default 30m.
+	// Idle is the time after which a session without requests or streams leaves memory. The session
+	// resumes when its client returns. Default 30m.
 	Idle time.Duration `yaml:"idle"`
-	// MaxAge ends a session for good. Default 720h.
+	// MaxAge is the time after which a session ends permanently. Default 720h.
 	MaxAge time.Duration `yaml:"max_age"`
 }
 
-// CatalogConfig is the file's catalog section.
+// CatalogConfig is the catalog section.
 type CatalogConfig struct {
 	// Grace keeps the items of a vanished upstream listed while it reconnects. Default 30s.
 	Grace time.Duration `yaml:"grace"`
-	// FirstWait is how long tools/list waits for servers that are starting and of which no earlier
-	// catalog is stored. Default 1s: Codex goes on without any tool if its list takes longer.
+	// FirstWait is the time for which tools/list waits for starting servers without a stored
+	// catalog. Default 1s: Codex continues without tools if the list takes longer.
 	FirstWait time.Duration `yaml:"first_wait"`
-	// Refresh re-reads the lists of upstreams that cannot tell of changes. Default 5m.
+	// Refresh is the interval for reading the lists of upstreams without change notifications.
+	// Default 5m.
 	Refresh time.Duration `yaml:"refresh"`
 }
 
-// WithDefaults fills in what the section leaves out.
+// WithDefaults returns l with defaults for its zero fields.
 func (l Limits) WithDefaults() Limits {
 	l.Body = cmp.Or(l.Body, 16<<20)
-	l.Bodies = max(cmp.Or(l.Bodies, 256<<20), 2*(l.Body+1)) // half of it must be enough for one body
+	l.Bodies = max(cmp.Or(l.Bodies, 256<<20), 2*(l.Body+1)) // half of it must hold one body
 	l.Header = cmp.Or(l.Header, 64<<10)
 	l.Nesting = cmp.Or(l.Nesting, 256)
 	l.Message = cmp.Or(l.Message, 64<<20)

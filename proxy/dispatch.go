@@ -12,14 +12,14 @@ import (
 	"junction/upstream"
 )
 
-// handler answers one request. It fills in what it learns for the log.
+// handler answers one request and completes info for the log.
 type handler func(ctx context.Context, s *Server, x *exchange, info *CallInfo) (result, error)
 
-// errAnswered means that the handler has written the answer itself.
+// errAnswered means that the handler has written the answer.
 var errAnswered = errors.New("answered")
 
-// methods returns the handler of a method in an era, or nil. It is the only such list: what is not
-// here does not exist for clients.
+// methods returns the handler of a method in an era, or nil. It is the only list of methods; all
+// other methods are unknown to clients.
 func methods(era upstream.Era, method string) handler {
 	switch mcp.MCPMethod(method) {
 	case mcp.MethodToolsList:
@@ -82,8 +82,8 @@ func ping(context.Context, *Server, *exchange, *CallInfo) (result, error) {
 	return result{body: []byte("{}")}, nil
 }
 
-// setLevel answers logging/setLevel of a legacy client: the level is its session's, and goes to
-// upstreams with each of its calls.
+// setLevel answers logging/setLevel of a legacy client. It stores the level in the session; each
+// call passes it to the upstream.
 func setLevel(_ context.Context, _ *Server, x *exchange, _ *CallInfo) (result, error) {
 	if !x.subject.Sight().Offers.Logging {
 		return result{}, unknownMethod(x.era, x.msg.Method)
@@ -99,15 +99,15 @@ func setLevel(_ context.Context, _ *Server, x *exchange, _ *CallInfo) (result, e
 	return result{body: []byte("{}")}, nil
 }
 
-// logLevel returns the level that the client has set; "" when it has set none.
+// logLevel returns the level that the client has set; "" for none.
 func (s *session) logLevel() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.level
 }
 
-// meter counts a request that begins, where policy limits the caller. done must be called when it
-// has ended; it is nil where there is nothing to do. The error is what the client reads.
+// meter counts a request against the rate limits of the caller's policy. done must be called when
+// the request has ended; it may be nil. The error is for the client.
 func (s *Server) meter(x *exchange, info *CallInfo) (done func(), err error) {
 	limits := x.subject.limits
 	if limits.Rate <= 0 && limits.Concurrent <= 0 {
@@ -120,7 +120,7 @@ func (s *Server) meter(x *exchange, info *CallInfo) (done func(), err error) {
 		if m, wait, err = s.meters.Enter(x.principal.ID, limits); err == nil {
 			return func() { s.meters.Leave(x.principal.ID, m) }, nil
 		}
-	case mcp.MCPMethod(x.msg.Method) == mcp.MethodResourcesUnsubscribe: // it gives something back
+	case mcp.MCPMethod(x.msg.Method) == mcp.MethodResourcesUnsubscribe: // it releases a subscription
 		return nil, nil
 	default:
 		if wait, err = s.meters.Other(x.principal.ID, limits); err == nil {
@@ -137,7 +137,7 @@ func (s *Server) meter(x *exchange, info *CallInfo) (done func(), err error) {
 	return nil, x.limited(err, wait)
 }
 
-// isCall reports whether requests of the method are calls: those that upstreams answer.
+// isCall reports whether upstreams answer requests of the method.
 func isCall(method string) bool {
 	switch mcp.MCPMethod(method) {
 	case mcp.MethodToolsCall, mcp.MethodPromptsGet, mcp.MethodResourcesRead, mcp.MethodCompletionComplete,

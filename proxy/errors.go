@@ -19,17 +19,15 @@ import (
 	"junction/upstream/raw"
 )
 
-// This file is the only place that turns an error into what a client reads: a JSON-RPC error and an
-// HTTP status.
+// Only this file converts an error into the JSON-RPC error and the HTTP status that a client gets.
 
-// refusal is a request that we refuse ourselves. Status counts where the response has not begun
-// yet.
+// refusal is Junction's own error for a request. status applies only if the response has not begun.
 type refusal struct {
 	status int
 	code   int64
 	text   string
 	data   []byte
-	// challenge goes into the header WWW-Authenticate, and retry into Retry-After; "" for none.
+	// challenge is the WWW-Authenticate header, and retry the Retry-After header; "" for none.
 	challenge, retry string
 }
 
@@ -40,8 +38,7 @@ const (
 	codeHeaderMismatch     = -32020
 	codeMissingCapability  = -32021
 	codeUnsupportedVersion = -32022
-	// codeSessionNotFound is what clients of the legacy era know for an unknown session; the status
-	// is what counts.
+	// codeSessionNotFound is the legacy code for an unknown session; clients use the status.
 	codeSessionNotFound = -32001
 )
 
@@ -49,8 +46,8 @@ func refuse(status int, code int64, format string, args ...any) *refusal {
 	return &refusal{status: status, code: code, text: fmt.Sprintf(format, args...)}
 }
 
-// malformed is the refusal of a body that is no message: err comes from jsonrpc.Parse or from
-// package raw.
+// malformed returns the error for an invalid body. err comes from jsonrpc.Parse or from package
+// raw.
 func malformed(err error) *refusal {
 	var syntax *raw.SyntaxError
 	switch {
@@ -63,7 +60,7 @@ func malformed(err error) *refusal {
 	return refuse(http.StatusBadRequest, mcp.INVALID_REQUEST, "Invalid Request: %v", err)
 }
 
-// unknownMethod is the refusal of a method that the caller's era does not have.
+// unknownMethod returns the error for a method that the caller's era does not have.
 func unknownMethod(era upstream.Era, method string) *refusal {
 	status := http.StatusOK
 	if era == upstream.EraModern {
@@ -76,12 +73,13 @@ func invalidParams(format string, args ...any) *refusal {
 	return refuse(http.StatusOK, mcp.INVALID_PARAMS, format, args...)
 }
 
-// unknownTool is what a client reads for a tool that does not exist, or does not exist for it.
+// unknownTool returns the error for a tool that does not exist, or that policy hides from the
+// client.
 func unknownTool(name string) *refusal { return invalidParams("Unknown tool: %.200s", name) }
 
 func unknownPrompt(name string) *refusal { return invalidParams("Unknown prompt: %.200s", name) }
 
-// unknownResource is the refusal of a URI that belongs to no upstream (2026-07-28,
+// unknownResource returns the error for a URI that belongs to no upstream (2026-07-28,
 // server/resources#error-handling, and 2025-11-25).
 func unknownResource(era upstream.Era, uri string) *refusal {
 	e := invalidParams("Resource not found")
@@ -92,7 +90,8 @@ func unknownResource(era upstream.Era, uri string) *refusal {
 	return e
 }
 
-// noResource is what a client of that era reads when SubjectView.Resource finds no upstream for a URI.
+// noResource returns the error for a client of that era if SubjectView.Resource finds no upstream
+// for a URI.
 func noResource(era upstream.Era, uri string, err error) *refusal {
 	if e, ok := errors.AsType[*view.AmbiguousError](err); ok {
 		return ambiguousResource(e.Uri, e.Upstreams)
@@ -100,7 +99,7 @@ func noResource(era upstream.Era, uri string, err error) *refusal {
 	return unknownResource(era, uri)
 }
 
-// ambiguousResource is the refusal of a URI that could be of any of these upstreams.
+// ambiguousResource returns the error for a URI that could belong to several upstreams.
 func ambiguousResource(uri string, upstreams []string) *refusal {
 	first, more := upstreams, ""
 	if len(first) > 3 {
@@ -113,17 +112,18 @@ func ambiguousResource(uri string, upstreams []string) *refusal {
 	return e
 }
 
-// cutOff is why a call ends that is in progress when Kill is called. To upstreams it is a call that
-// was cancelled; its client is there and reads this.
+// cutOff is the cancellation cause of in-flight calls when Kill is called. Upstreams see a
+// cancelled call; the client gets this error.
 type cutOff struct{}
 
 func (cutOff) Error() string { return "the proxy was shut down before the answer came" }
 
-// Is has errors.Is take it for a cancellation.
+// Is makes errors.Is treat cutOff as context.Canceled.
 func (cutOff) Is(target error) bool { return target == context.Canceled }
 
-// rpcError returns what a client reads of err, and the status if nothing has been sent yet. An
-// upstream's own words are passed on, unless they are about the connection between us and it.
+// rpcError returns the JSON-RPC error for err, and the status if the response has not begun. An
+// upstream's error is passed on, unless it concerns the connection between Junction and the
+// upstream.
 func rpcError(err error, upstreamName string) (*jsonrpc.Error, int) {
 	var (
 		own  *refusal
@@ -136,7 +136,7 @@ func rpcError(err error, upstreamName string) (*jsonrpc.Error, int) {
 	switch {
 	case errors.As(err, &own):
 		return &jsonrpc.Error{Code: own.code, Message: own.text, Data: own.data}, own.status
-	case errors.As(err, &ours): // which may have what the upstream said to us, in the handshake, in its chain
+	case errors.As(err, &ours): // its chain may contain an upstream's error from the handshake
 		return failure(ours.Upstream, string(ours.Kind), ours.Public()), http.StatusOK
 	case errors.As(err, &peer):
 		if !aboutHop(peer.Code) {
@@ -155,8 +155,8 @@ func rpcError(err error, upstreamName string) (*jsonrpc.Error, int) {
 	return &jsonrpc.Error{Code: mcp.INTERNAL_ERROR, Message: "Internal error"}, http.StatusInternalServerError
 }
 
-// aboutHop reports whether a code speaks of the connection that the error came over: the client's
-// own connection is another.
+// aboutHop reports whether a code concerns the connection to the upstream, which is not the
+// client's connection.
 func aboutHop(code int64) bool {
 	switch code {
 	case mcp.PARSE_ERROR, mcp.INVALID_REQUEST, mcp.METHOD_NOT_FOUND, codeHeaderMismatch, codeUnsupportedVersion:
@@ -165,7 +165,7 @@ func aboutHop(code int64) bool {
 	return false
 }
 
-// failure is an error that is ours, and says so.
+// failure returns an error of Junction's own; data.junction marks it.
 func failure(upstreamName, kind, text string) *jsonrpc.Error {
 	data := raw.AppendQuote([]byte(`{"junction":{"upstream":`), upstreamName)
 	data = raw.AppendQuote(append(data, `,"kind":`...), kind)
@@ -173,7 +173,7 @@ func failure(upstreamName, kind, text string) *jsonrpc.Error {
 		Data: append(data, "}}"...)}
 }
 
-// outcome is the word for err in the log.
+// outcome returns the log's word for err.
 func outcome(err error) string {
 	if err == nil {
 		return "ok"
@@ -196,9 +196,9 @@ func outcome(err error) string {
 	return "failed"
 }
 
-// overuseRefusal is the refusal of a request whose account gets no more. It is 429 where the
-// account has its share: with 503 a proxy in front might take us for broken, and send no requests
-// of others either.
+// overuseRefusal returns the error for a request beyond its account's limit. The status is 429 if
+// the account has used its share. With 503, a proxy in front might treat Junction as broken and
+// stop sending other callers' requests.
 func overuseRefusal(e *budget.Exceeded) *refusal {
 	things := [budget.Quotas]string{"requests are in progress", "streams are open", "bytes are held"}[e.Quota]
 	wait, remedy := "1", "wait until a request of yours is over"
@@ -217,7 +217,7 @@ func overuseRefusal(e *budget.Exceeded) *refusal {
 	return r
 }
 
-// overuseError is the refusal for an error of take.
+// overuseError converts a *budget.Exceeded into a refusal.
 func overuseError(err error) error {
 	if e, ok := errors.AsType[*budget.Exceeded](err); ok {
 		return overuseRefusal(e)
@@ -225,15 +225,15 @@ func overuseError(err error) error {
 	return err
 }
 
-// retry tells a client that is refused when to try again, if that is known.
+// retry sets Retry-After if the refusal has a time.
 func retry(w http.ResponseWriter, err error) {
 	if own, ok := errors.AsType[*refusal](err); ok && own.retry != "" {
 		w.Header().Set("Retry-After", own.retry)
 	}
 }
 
-// limited is what a client reads that has called too often, in a form that it can wait by. The
-// status stays 200: there are clients that take any other for the end of the connection.
+// limited returns the error for a caller over a rate limit, with the time to wait. The status stays
+// 200, because some clients treat any other status as the end of the connection.
 func (x *exchange) limited(err error, wait time.Duration) *refusal {
 	data := []byte(`{"junction":{"kind":"limited"`)
 	text := "too many of your calls are in progress (limits.concurrent of your policy); wait for one of them"

@@ -10,16 +10,15 @@ import (
 	"junction/upstream/raw"
 )
 
-// front is one era as spoken to clients: legacyFront and modernFront.
+// front handles messages of one era: legacyFront or modernFront.
 type front interface {
-	// post answers a message that was posted: it checks what the era wants to be checked, and has
-	// the rest served.
+	// post validates a message by the rules of the era and serves it.
 	post(w http.ResponseWriter, r *http.Request, x *exchange)
 }
 
-// frontFor decides which era a message speaks (2026-07-28, basic/versioning): the modern one if its
-// _meta says so, or if the version header names a modern version that we know. Everything else is
-// legacy.
+// frontFor chooses the era of a message (2026-07-28, basic/versioning). It is the modern era if
+// _meta has a protocol version or if the version header is modernVersion. Otherwise it is the
+// legacy era.
 func (s *Server) frontFor(x *exchange) front {
 	if _, err := x.meta.Get(mcp.MetaKeyProtocolVersion); err != raw.ErrAbsent {
 		return modernFront{s}
@@ -32,16 +31,15 @@ func (s *Server) frontFor(x *exchange) front {
 
 const modernVersion = mcp.ProtocolVersion20260728
 
-// maxClient bounds the name that a client gives itself, which goes into session ids and the log.
+// maxClient bounds the client's name in session IDs and in the log, in bytes.
 const maxClient = 64
 
-// versions are all that we speak, the newest first.
+// versions returns the supported versions, newest first.
 func versions() []string {
 	return append([]string{modernVersion}, mcp.LegacyProtocolVersions()...)
 }
 
-// header returns the one value of a header, without the white space around it; "" when there is
-// none.
+// header returns the first value of a header without surrounding white space; "" if there is none.
 func header(h http.Header, name string) string {
 	values := h[name]
 	if len(values) == 0 {
@@ -50,8 +48,8 @@ func header(h http.Header, name string) string {
 	return strings.TrimSpace(values[0])
 }
 
-// accepts reports whether the client takes the media type; a client that says nothing takes
-// everything.
+// accepts reports whether the client accepts the media type. Without an Accept header, the client
+// accepts every type.
 func accepts(r *http.Request, media string) bool {
 	values := r.Header["Accept"]
 	if len(values) == 0 {
@@ -66,9 +64,8 @@ func accepts(r *http.Request, media string) bool {
 	return false
 }
 
-// profileOf returns what upstreams may learn of a client that declared these capabilities in that
-// version: what we do not know how to bridge is left out, and what the version does not have is not
-// believed.
+// profileOf returns the profile of a client for upstreams, from the client's capabilities and
+// version. It omits capabilities that Junction cannot bridge or that the version does not have.
 func profileOf(capabilities raw.Object, version string) upstream.Profile {
 	var p upstream.Profile
 	modern := mcp.IsModernProtocol(version)
@@ -94,10 +91,10 @@ func profileOf(capabilities raw.Object, version string) upstream.Profile {
 	return p
 }
 
-// maxUI bounds what a client says about MCP Apps, which is part of its session's id.
+// maxUI bounds the client's MCP Apps capability, which is part of its session ID, in bytes.
 const maxUI = 256
 
-// declares reports whether the object has the member, and it is an object.
+// declares reports whether the object has the member with an object as value.
 func declares(o raw.Object, name string) bool {
 	v, err := o.Get(name)
 	return err == nil && v[0] == '{'

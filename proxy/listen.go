@@ -17,33 +17,33 @@ import (
 	"junction/upstream/raw"
 )
 
-// This file holds who listens to changes: a legacy GET stream, or a modern subscriptions/listen.
-// Each listener is the goroutine of its own HTTP request.
+// This file holds the notification streams: legacy GET streams and modern subscriptions/listen.
+// Each listener runs in the goroutine of its HTTP request.
 
-// listener is one stream.
+// listener is one stream of notifications.
 type listener struct {
-	caller                       // as of the last change of the snapshot; guarded by listeners.mu
-	session *session             // of the legacy era, whose streams share what there is to tell; nil otherwise
-	first   []byte               // written before anything else, so that the client sees the stream open
-	meta    []byte               // put into each notification as _meta; nil for none
-	last    []byte               // written when we end the stream ourselves; nil for nothing
-	wants   [upstream.Parts]bool // changes of which lists; that of the resources is about their templates as well
-	pending []note               // not written yet; guarded by listeners.mu
+	caller                       // updated with the snapshot; guarded by listeners.mu
+	session *session             // of the legacy era, whose streams share the notifications; nil otherwise
+	first   []byte               // written first, so that the client sees the open stream
+	meta    []byte               // _meta of each notification; nil for none
+	last    []byte               // written when Junction ends the stream; nil for none
+	wants   [upstream.Parts]bool // the lists whose changes to send; resources include templates
+	pending []note               // waiting notifications; guarded by listeners.mu
 	changed chan struct{}        // 1-buffered: pending has grown
 	end     context.CancelFunc   // ends the stream
 }
 
-// note is a notification. Equal notes that wait merge.
+// note is a notification. Equal waiting notes merge.
 type note struct {
 	method string
-	uri    string // of the resource that it is about; "" for none
-	params string // JSON, instead of that
+	uri    string // of the changed resource; "" for none
+	params string // JSON params, if uri is ""
 }
 
 // listeners are the open streams and the subscribers to resources.
 type listeners struct {
 	mu          sync.Mutex
-	queue       int // notes that wait for one client at most
+	queue       int // maximum of waiting notes per client
 	open        map[*listener]struct{}
 	subscribers map[*subscriber]struct{}
 }
@@ -56,7 +56,7 @@ func (ls *listeners) add(l *listener) {
 		if l.session == nil || h.session != l.session || h.endpoint.name != l.endpoint.name {
 			continue
 		}
-		h.caller = l.caller // who has come back with another token
+		h.caller = l.caller // the client may have a new token
 		if len(h.waiting) > 0 {
 			l.pending, h.waiting = append(l.pending, h.waiting...), nil
 			l.nudge()
@@ -70,12 +70,12 @@ func (ls *listeners) remove(l *listener) {
 	delete(ls.open, l)
 }
 
-// renew moves the streams and the subscriptions to a new snapshot and notifies those whose lists
-// changed. It ends what is not allowed there: streams of removed endpoints or rejected principals,
-// and subscriptions to denied resources.
+// renew moves the streams and subscriptions to a new snapshot and notifies those whose lists
+// changed. It ends streams of removed endpoints or rejected principals, and subscriptions to denied
+// resources.
 func (s *Server) renew(w *snapshot) {
 	ls := &s.listeners
-	// Shares are made before the lock is taken: that may take a while.
+	// Subject views are made before the lock is taken, because that takes long.
 	ls.mu.Lock()
 	var callers []caller
 	for l := range ls.open {
@@ -94,11 +94,11 @@ func (s *Server) renew(w *snapshot) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	if s.snapshot.Load() != w {
-		return // who replaced it renews
+		return // a newer snapshot renews the streams
 	}
 	move := func(c caller) caller {
 		n, ok := next[c]
-		if !ok { // it came meanwhile
+		if !ok { // added meanwhile
 			n = w.adopt(c)
 		}
 		return n
@@ -107,7 +107,7 @@ func (s *Server) renew(w *snapshot) {
 		session *session
 		method  string
 	}
-	told := map[telling]bool{} // each session hears it on one of its streams
+	told := map[telling]bool{} // each session is notified on one of its streams
 	for l := range ls.open {
 		old := l.caller
 		now := move(old)
@@ -130,7 +130,7 @@ func (s *Server) renew(w *snapshot) {
 	for h := range ls.subscribers {
 		now := move(h.caller)
 		if now.subject == nil && now.endpoint != nil && h.lapsed() {
-			// or the snapshot before would stay as long as the session
+			// otherwise the old snapshot would stay in memory as long as the session
 			now.subject = w.subjectView(now.endpoint, now.principal)
 			h.caller, h.waiting = now, now.still(h.waiting)
 			continue
@@ -154,8 +154,8 @@ func (s *Server) renew(w *snapshot) {
 	}
 }
 
-// sameList reports whether the caller's list of a part is the same as before. It compares rights
-// and stocks first, because finding out what the caller sees takes longer.
+// sameList reports whether the caller's list of a part is unchanged. It compares rights and stocks
+// first, because computing the list takes longer.
 func (c caller) sameList(now caller, p upstream.Part) bool {
 	if c.subject == now.subject || c.snapshot.making == now.snapshot.making &&
 		c.snapshot.policy == now.snapshot.policy &&
@@ -169,14 +169,14 @@ func (c caller) sameList(now caller, p upstream.Part) bool {
 	return print(c) == print(now)
 }
 
-// lapsed reports whether the token of a session has expired, so that its subscriptions wait for the
-// client to return with another. The session gets no notifications meanwhile.
+// lapsed reports whether the token of a session has expired. Its subscriptions then wait for the
+// client to return with a new token, without notifications.
 func (h *subscriber) lapsed() bool {
 	ends := h.principal.Expires
 	return h.session != nil && !ends.IsZero() && !time.Now().Before(ends)
 }
 
-// still returns the notes without those about resources that the caller may not use any more.
+// still returns the notes without those about resources that the caller may no longer use.
 func (c caller) still(list []note) []note {
 	return slices.DeleteFunc(list, func(n note) bool {
 		if n.uri == "" {
@@ -190,8 +190,8 @@ func (c caller) still(list []note) []note {
 	})
 }
 
-// hears reports whether the stream wants changes of a list. Changes of templates count as changes
-// of resources.
+// hears reports whether the stream gets changes of a list. Changes of templates count as changes of
+// resources.
 func (l *listener) hears(p upstream.Part) bool {
 	if p == upstream.PartTemplates {
 		p = upstream.PartResources
@@ -199,15 +199,15 @@ func (l *listener) hears(p upstream.Part) bool {
 	return l.wants[p]
 }
 
-// catchUp renews the streams if the snapshot was replaced while one of them was being added.
+// catchUp renews the streams if the snapshot was replaced while a stream was added.
 func (s *Server) catchUp(began *snapshot) {
 	if w := s.snapshot.Load(); w != began {
 		s.renew(w)
 	}
 }
 
-// adopt returns the caller in this snapshot. Its subject is nil if the caller is rejected now, or
-// may use nothing.
+// adopt returns the caller in this snapshot. Its subject is nil if the caller is rejected or may
+// use nothing.
 func (w *snapshot) adopt(c caller) caller {
 	n := caller{snapshot: w, endpoint: w.endpoint(c.endpoint.name, c.principal), principal: c.principal, who: c.who}
 	if n.endpoint == nil || !w.guard.Still(n.principal) {
@@ -220,7 +220,7 @@ func (w *snapshot) adopt(c caller) caller {
 	return n
 }
 
-// listChanged are the notifications about lists; resources and their templates have one.
+// listChanged are the notifications of list changes; resources and templates share one.
 var listChanged = [upstream.Parts]string{
 	upstream.PartTools:     mcp.MethodNotificationToolsListChanged,
 	upstream.PartPrompts:   mcp.MethodNotificationPromptsListChanged,
@@ -228,7 +228,7 @@ var listChanged = [upstream.Parts]string{
 	upstream.PartTemplates: mcp.MethodNotificationResourcesListChanged,
 }
 
-// push adds a note that is not there yet, if there is room.
+// push adds a note unless it is in the list or the list is full.
 func (ls *listeners) push(list []note, n note) []note {
 	if slices.Contains(list, n) || len(list) >= ls.queue {
 		return list
@@ -244,7 +244,7 @@ func (l *listener) nudge() {
 }
 
 // deliver queues a note for exactly one stream of the subscriber. A session without a stream gets
-// it on its next one.
+// the note on its next stream.
 func (ls *listeners) deliver(h *subscriber, n note) {
 	l := h.stream
 	if l == nil {
@@ -276,7 +276,7 @@ func (ls *listeners) tellSession(s *session, endpoint string, n note) {
 	}
 }
 
-// drain returns the notes that wait for a stream, and removes them.
+// drain returns and removes the waiting notes of a stream.
 func (ls *listeners) drain(l *listener) []note {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -285,8 +285,8 @@ func (ls *listeners) drain(l *listener) []note {
 	return list
 }
 
-// listen keeps the stream, which has its share of limits.streams, open until ctx ends, because the
-// client goes or deletes its session, or until we shut down.
+// listen keeps the stream open until ctx ends, the client deletes its session, or Junction shuts
+// down. The stream must have its share of limits.streams.
 func (s *Server) listen(ctx context.Context, w http.ResponseWriter, r *http.Request, l *listener) {
 	ctx, l.end = context.WithCancel(ctx)
 	defer l.end()
@@ -334,7 +334,7 @@ func (s *Server) listen(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	}
 }
 
-// appendEvent appends a note as the stream's client reads it.
+// appendEvent appends a note as an event.
 func (l *listener) appendEvent(b []byte, n note) []byte {
 	var params []byte
 	if n.params != "" {
@@ -357,12 +357,12 @@ func (l *listener) appendEvent(b []byte, n note) []byte {
 	return jsonrpc.AppendEvent(b, "", jsonrpc.AppendRequest(nil, "", n.method, params))
 }
 
-// maxSubscribe bounds the request of a subscription, which is held for as long as its stream is
-// open.
+// maxSubscribe bounds the request of a subscriptions/listen in bytes, because it stays in memory as
+// long as its stream.
 const maxSubscribe = 64 << 10
 
-// subscribe answers subscriptions/listen (2026-07-28, basic/patterns/subscriptions): it
-// acknowledges what will be honoured.
+// subscribe answers subscriptions/listen (2026-07-28, basic/patterns/subscriptions). It
+// acknowledges the accepted subscriptions.
 func subscribe(ctx context.Context, s *Server, x *exchange, info *CallInfo) (result, error) {
 	wanted, err := x.params.Object("notifications")
 	if err == raw.ErrAbsent {

@@ -22,9 +22,9 @@ import (
 	"junction/upstream/jsonrpc"
 )
 
-// at serves the endpoint that name finds for a request. An unauthenticated client learns nothing,
-// not even which endpoints exist. An endpoint of which the caller may use nothing does not exist
-// for the caller.
+// at returns a handler for the endpoint that name returns for a request. Unauthenticated clients
+// learn nothing, not even which endpoints exist. An endpoint does not exist for callers that may
+// use none of its items.
 func (s *Server) at(w *snapshot, name func(*http.Request) string) http.HandlerFunc {
 	return func(rw http.ResponseWriter, r *http.Request) {
 		c := caller{snapshot: w, principal: w.guard.Authenticate(rw, r)}
@@ -37,7 +37,7 @@ func (s *Server) at(w *snapshot, name func(*http.Request) string) http.HandlerFu
 		if c.endpoint = w.endpoint(at, c.principal); c.endpoint != nil {
 			c.subject = w.subjectView(c.endpoint, c.principal)
 			rights = c.subject.Rights
-		} else { // what there might be: who may use nothing is not told by the answer what there is
+		} else { // judge by the surface of an unknown endpoint too, so that the answer does not reveal which endpoints exist
 			surface, named := strings.CutSuffix(at, "/")
 			if !named {
 				surface = ""
@@ -46,8 +46,8 @@ func (s *Server) at(w *snapshot, name func(*http.Request) string) http.HandlerFu
 		}
 		switch {
 		case rights.None():
-			// The request itself is not looked at: this is HTTP's answer, as that to a token which
-			// is no good, and no answer of MCP.
+			// The request is not parsed. The answer is an HTTP error, as for an invalid token, and
+			// not an MCP error.
 			err := refuse(http.StatusForbidden, 0, "%s; no policy grants access (policies)", identityText(c.principal))
 			auth.Deny(rw, err.text)
 			if s.hooks.CallDone != nil {
@@ -79,8 +79,7 @@ func (s *Server) at(w *snapshot, name func(*http.Request) string) http.HandlerFu
 	}
 }
 
-// identityText tells a rejected caller its identity: the email address that the issuer vouches for,
-// or else the id.
+// identityText tells a rejected caller its identity: the verified email address, or else the ID.
 func identityText(p *auth.Principal) string {
 	if p.Kind == auth.KindUser {
 		return "signed in as " + cmp.Or(p.Email, p.ID)
@@ -89,9 +88,9 @@ func identityText(p *auth.Principal) string {
 }
 
 // checkOrigin rejects requests of foreign web pages. MCP requires a check of Origin on every
-// request, because DNS rebinding makes the host name of a page point here (2026-07-28,
-// streamable-http#security--endpoint). Comparing Origin with Host is no protection: the attacker
-// controls both.
+// request, because DNS rebinding can point a page's host name at this server (2026-07-28,
+// streamable-http#security--endpoint). Comparing Origin with Host is no protection, because the
+// attacker controls both.
 func (w *snapshot) checkOrigin(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if origin := r.Header["Origin"]; len(origin) > 0 {
@@ -117,9 +116,8 @@ func (w *snapshot) checkOrigin(next http.Handler) http.Handler {
 	})
 }
 
-// CheckHost reports whether the Host header of a request is one that this server answers to
-// (allowed_hosts). If not, the request has been answered. It is for handlers of the same address: a
-// page of a name that leads to us could ask them otherwise.
+// CheckHost reports whether the Host header of a request is allowed (allowed_hosts). If not, it has
+// answered the request. Other handlers on the same address need this check against DNS rebinding.
 func (s *Server) CheckHost(rw http.ResponseWriter, r *http.Request) bool {
 	if w := s.snapshot.Load(); w != nil && w.hostAllowed(r.Host) {
 		return true
@@ -128,7 +126,7 @@ func (s *Server) CheckHost(rw http.ResponseWriter, r *http.Request) bool {
 	return false
 }
 
-// hostText says why a host is refused, and what to do.
+// hostText returns the error for a rejected host, with the fix.
 func hostText(host string) string {
 	return "Host header " + strconv.QuoteToASCII(host[:min(len(host), 100)]) + " is not allowed. Behind a proxy, " +
 		"pass the original Host header (nginx: proxy_set_header Host $host), or add it to allowed_hosts."
@@ -146,7 +144,7 @@ func (w *snapshot) hostAllowed(host string) bool {
 	return true
 }
 
-// hostIn reports whether a host, in lower case and perhaps with a port, is one of ours.
+// hostIn reports whether a host is allowed. The host is in lower case and may have a port.
 func (w *snapshot) hostIn(host string) bool {
 	name, _, err := net.SplitHostPort(host)
 	if err != nil {
@@ -158,7 +156,7 @@ func (w *snapshot) hostIn(host string) bool {
 	return loopback(strings.Trim(name, "[]"))
 }
 
-// loopback reports whether a host name is one that only this machine answers to.
+// loopback reports whether a host name is localhost or a loopback address.
 func loopback(name string) bool {
 	if strings.EqualFold(name, "localhost") {
 		return true
@@ -167,7 +165,7 @@ func loopback(name string) bool {
 	return ip != nil && ip.IsLoopback()
 }
 
-// cors lets pages of allowed origins read our answers; it reports whether the request was a
+// cors lets pages of an allowed origin read the answers. It reports whether the request was a
 // preflight, which it has answered.
 func cors(rw http.ResponseWriter, r *http.Request, origin string) bool {
 	h := rw.Header()
@@ -186,7 +184,7 @@ func cors(rw http.ResponseWriter, r *http.Request, origin string) bool {
 	return true
 }
 
-// post reads the message of a request and gives it to the front of its era.
+// post reads the message of a request and passes it to the front of its era.
 func (s *Server) post(rw http.ResponseWriter, r *http.Request, c caller) {
 	if !isJSON(r.Header["Content-Type"]) {
 		fail(rw, r, s, refuse(http.StatusUnsupportedMediaType, mcp.INVALID_REQUEST,
@@ -238,14 +236,14 @@ func (s *Server) post(rw http.ResponseWriter, r *http.Request, c caller) {
 	s.frontFor(x).post(rw, r, x)
 }
 
-// fail refuses a request whose id is not known.
+// fail answers a request with unknown ID with an error.
 func fail(rw http.ResponseWriter, r *http.Request, s *Server, err error) {
 	problem, status := rpcError(err, "")
 	retry(rw, err)
 	newReply(rw, r, &s.limits).fail("", problem, status)
 }
 
-// isJSON reports whether the content type is application/json, with whatever parameters.
+// isJSON reports whether the content type is application/json, with any parameters.
 func isJSON(values []string) bool {
 	if len(values) != 1 {
 		return false
@@ -265,16 +263,16 @@ func isArray(body []byte) bool {
 	return false
 }
 
-// readBody counts the request as one in progress, and reads the body, of at most limits.body. It
-// takes the body's bytes from the budget before it has memory for them. The http.Server's
-// ReadTimeout counts until it is read; a call may take longer. The buffer goes back to s.bodies
-// when the request is answered.
+// readBody reserves a request in progress and reads the body, of at most limits.body bytes. It
+// reserves the bytes before it allocates them. The ReadTimeout of the http.Server applies until the
+// body was read; a call may take longer. The buffer returns to s.bodies when the request is
+// answered.
 func (s *Server) readBody(rw http.ResponseWriter, r *http.Request, held *budget.Grant) (*[]byte, error) {
 	limit := int64(s.limits.Body)
 	if r.ContentLength > limit {
 		return nil, tooLarge(rw, limit)
 	}
-	room := int(min(max(r.ContentLength, 511), 1<<20)) + 1 // one more, to see the end of the body without growing
+	room := int(min(max(r.ContentLength, 511), 1<<20)) + 1 // one more, to detect the end of the body without growing
 	if err := held.ReserveAll([budget.Quotas]int64{budget.Requests: 1, budget.Bytes: int64(room)}); err != nil {
 		return nil, tooMuch(rw, err)
 	}
@@ -289,7 +287,7 @@ func (s *Server) readBody(rw http.ResponseWriter, r *http.Request, held *budget.
 		}
 		if len(b) == room {
 			more := min(len(b), int(limit)+1-len(b))
-			// a quarter of it has come, so that the rest is believed
+			// a quarter of the body has arrived, so trust Content-Length for the rest
 			if rest := int(r.ContentLength) + 1 - len(b); r.ContentLength >= 0 && rest <= 3*len(b) {
 				more = rest
 			}
@@ -361,10 +359,10 @@ func (p *buffers) put(b *[]byte) {
 	}
 }
 
-// open reports whether the Guard lets in requests that show no key and no token.
+// open reports whether the Guard accepts requests without a key or a token.
 func (w *snapshot) open() bool { return w.config.Guard != nil && w.config.Guard.Verifier == nil }
 
-// forwarded returns the name of a header that only a proxy adds, or "" if there is none.
+// forwarded returns the name of a header that only proxies add, or "" if there is none.
 func forwarded(h http.Header) string {
 	for name := range h {
 		switch {
@@ -375,16 +373,17 @@ func forwarded(h http.Header) string {
 	return ""
 }
 
-// forwardedText is the answer to a request with a header of a proxy where there is no
-// authentication: the proxy may let strangers in.
+// forwardedText returns the error for a request with a proxy's header if there is no
+// authentication: the proxy may forward requests of strangers.
 func forwardedText(header string) string {
 	return fmt.Sprintf("This request came through a proxy (it has the header %s), and Junction has no authentication. "+
 		"Configure api_keys, jwt, introspection or oauth in the section auth. "+
 		"If the proxy authenticates every request itself, set auth: { none: true }.", header)
 }
 
-// originAllowed reports whether a page of the origin may send requests. With authentication every
-// loopback origin may, because a page does not have the key. Without, AllowedOrigins has them all.
+// originAllowed reports whether pages of the origin may send requests. With authentication, all
+// loopback origins are allowed, because a page does not have the key. Without, only AllowedOrigins
+// are.
 func (w *snapshot) originAllowed(origin string) bool {
 	if slices.Contains(w.config.AllowedOrigins, origin) {
 		return true
@@ -392,14 +391,14 @@ func (w *snapshot) originAllowed(origin string) bool {
 	return !w.open() && loopbackOrigin(origin)
 }
 
-// loopbackOrigin reports whether the origin is that of a page on this machine.
+// loopbackOrigin reports whether the origin is on this machine.
 func loopbackOrigin(origin string) bool {
 	u, err := url.Parse(origin)
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && loopback(u.Hostname())
 }
 
-// originText is the answer to a request from an origin that is not allowed. The origins of other
-// loopback ports get the line to add, since they belong to tools such as MCP Inspector.
+// originText returns the error for a rejected origin. For a loopback origin, it includes the line
+// for the configuration, since tools such as MCP Inspector use such origins.
 func originText(origins []string) string {
 	const text = "This origin may not use the endpoint (allowed_origins)."
 	if len(origins) != 1 || !loopbackOrigin(origins[0]) {
@@ -414,7 +413,7 @@ func originText(origins []string) string {
 		"add allowed_origins: [%q]", u.Scheme+"://"+u.Host)
 }
 
-// grant returns one for a request, which has nothing yet.
+// grant returns an empty grant for a request.
 func (s *Server) grant(c caller, r *http.Request) budget.Grant {
 	a, agent := c.account(r), ""
 	if a.Program != 0 {

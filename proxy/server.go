@@ -23,17 +23,17 @@ import (
 	"junction/upstream/raw"
 )
 
-// Options is what a Server is made of for its whole life.
+// Options are the settings of a Server that do not change.
 type Options struct {
 	Limits   Limits
 	Sessions Sessions
-	Key      *seal.Key    // seals session ids and cursors; required
-	Version  string       // ours, as clients see it
+	Key      *seal.Key    // seals session IDs and cursors; required
+	Version  string       // Junction's version, as clients see it
 	Log      *slog.Logger // nil discards
 	Hooks    Hooks
 
-	// DeletedSessions are the sessions that Hooks.SessionDeleted has reported before. The Server
-	// does not change the map.
+	// DeletedSessions are the hashes from earlier calls of Hooks.SessionDeleted. The Server does
+	// not change the map.
 	DeletedSessions map[[16]byte]time.Time
 }
 
@@ -43,18 +43,18 @@ type SnapshotConfig struct {
 	Endpoints      map[string]Endpoint
 	Guard          *auth.Guard    // nil rejects every request
 	Policy         *policy.Policy // nil allows nothing
-	Pins           *pins.Pins     // for policies that are pinned; nil holds all their tools back
+	Pins           *pins.Pins     // for pinned policies; nil hides all their tools
 	People         People         // nil: no user signs in to an upstream
 	FirstWait      time.Duration  // of tools/list for servers that are starting; 0 is 1s
-	AllowedOrigins []string       // beyond the loopback ones, which are allowed where the Guard has a Verifier
-	AllowedHosts   []string       // beyond the loopback ones
+	AllowedOrigins []string       // in addition to loopback origins, which are allowed if the Guard has a Verifier
+	AllowedHosts   []string       // in addition to loopback hosts
 	BehindProxy    bool           // accepts headers of a proxy although the Guard has no Verifier
 }
 
-// Server answers MCP clients with what upstreams offer. It is an http.Handler; Shutdown ends it.
-// The http.Server that it is in should have limits.read_timeout as its ReadTimeout, which the
-// handler takes back once a request was read, and no WriteTimeout, since the handler sets one
-// whenever it writes.
+// Server is an http.Handler that answers MCP clients from the upstreams. Shutdown ends it. Its
+// http.Server should have limits.read_timeout as ReadTimeout, which the handler clears after
+// reading a request. The http.Server should have no WriteTimeout, since the handler sets a deadline
+// for each write.
 type Server struct {
 	limits    Limits
 	hooks     Hooks
@@ -62,23 +62,23 @@ type Server struct {
 	sessions  *sessions
 	cursors   *seal.Box
 	states    *seal.Box // requestState
-	tasks     *seal.Box // ids of tasks
+	tasks     *seal.Box // task IDs
 	parked    *parkedCalls
 	approvals approvals
 	meters    budget.Meters
 	schemas   schema.Validator
 	listeners listeners
-	moving    sync.WaitGroup // of follow
-	bodies    buffers        // of requests
-	budget    budget.Budget  // what callers share
-	results   buffers        // of upstreams' answers
+	moving    sync.WaitGroup // goroutines of follow
+	bodies    buffers        // of request bodies
+	budget    budget.Budget  // shared by all callers
+	results   buffers        // for upstreams' answers
 
 	serverInfo []byte // JSON
-	modernMeta []byte // the _meta of a result that is ours
+	modernMeta []byte // _meta of Junction's own results
 	supported  []byte // versions, a JSON array
 
 	snapshot atomic.Pointer[snapshot]
-	stocked  atomic.Uint64 // how many stocks were made
+	stocked  atomic.Uint64 // number of stocks made
 	changing sync.Mutex    // held while the next snapshot is built
 
 	ending  context.Context // ends when Shutdown is called
@@ -87,7 +87,7 @@ type Server struct {
 	kill    context.CancelCauseFunc
 }
 
-// New returns a Server that offers nothing until Apply.
+// New returns a Server without upstreams; call Apply next.
 func New(o Options) (*Server, error) {
 	s := &Server{limits: o.Limits.WithDefaults(), hooks: o.Hooks, log: o.Log}
 	if s.log == nil {
@@ -133,19 +133,20 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-// BaseContext is for the http.Server that the handler is in: its requests end when Kill is called.
-// It saves the calls of another server a look at that of their own.
+// BaseContext is the BaseContext of the http.Server: its requests end when Kill is called. Without
+// it, each call watches for Kill itself, which costs more.
 func (s *Server) BaseContext(net.Listener) context.Context {
 	return context.WithValue(s.killing, baseKey{}, s)
 }
 
-// baseKey is the name of the Server whose BaseContext a context descends from.
+// baseKey is the context key of the Server whose BaseContext a context descends from.
 type baseKey struct{}
 
-// ServeHTTP answers a request in the current snapshot, which the request keeps to its end.
+// ServeHTTP answers a request from the current snapshot. The request keeps that snapshot to its
+// end.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	world := s.snapshot.Load()
-	// nearly always; a router copies the request to say which path it found
+	// the usual case; a router would copy the request to store the matched path
 	if r.URL.Path == "/mcp" && r.URL.RawPath == "" {
 		world.merged.ServeHTTP(w, r)
 		return
@@ -153,8 +154,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	world.routes.ServeHTTP(w, r)
 }
 
-// withoutSlash returns the request without the slash at the end of its path: /mcp/ is /mcp, for the
-// routes and for the guard. The request itself is not changed.
+// withoutSlash returns the request with the trailing slash of its path removed: /mcp/ is /mcp, for
+// the routes and for the guard. It does not change r.
 func withoutSlash(r *http.Request) *http.Request {
 	path, slash := strings.CutSuffix(r.URL.Path, "/")
 	rawPath, rawSlash := strings.CutSuffix(r.URL.RawPath, "/")
@@ -167,8 +168,8 @@ func withoutSlash(r *http.Request) *http.Request {
 	return &changed
 }
 
-// Apply replaces the snapshot: new requests are answered by these upstreams, which are in the order
-// of their names. Requests in progress keep the old one.
+// Apply replaces the snapshot: new requests use these upstreams, which must be sorted by name.
+// In-flight requests keep the old snapshot.
 func (s *Server) Apply(c SnapshotConfig, upstreams []*upstream.Upstream) {
 	backends := make([]view.Backend, len(upstreams))
 	for i, u := range upstreams {
@@ -184,8 +185,7 @@ func (s *Server) apply(c SnapshotConfig, backends []view.Backend) {
 	s.swap(s.newSnapshot(c, backends, s.snapshot.Load()))
 }
 
-// Refresh takes over changed catalogs and notifies the listeners of each endpoint whose list
-// changed.
+// Refresh adopts changed catalogs and notifies the listeners of each endpoint whose list changed.
 func (s *Server) Refresh() {
 	s.changing.Lock()
 	defer s.changing.Unlock()
@@ -203,7 +203,7 @@ func (s *Server) Recheck() {
 	s.follow()
 }
 
-// Settle takes over changed catalogs, as Refresh does, if there are any.
+// Settle adopts changed catalogs like Refresh, if there are any.
 func (s *Server) Settle() {
 	if s.snapshot.Load().settled() {
 		return
@@ -215,7 +215,7 @@ func (s *Server) Settle() {
 	}
 }
 
-// settled reports whether the snapshot has the catalogs as they are now.
+// settled reports whether the snapshot has the current catalogs.
 func (w *snapshot) settled() bool {
 	for b, st := range w.stocks {
 		if b.Catalog() != st.Catalog {
@@ -225,7 +225,7 @@ func (w *snapshot) settled() bool {
 	return true
 }
 
-// swap stores the snapshot and notifies listeners of the difference; s.changing is held.
+// swap stores the snapshot and notifies the listeners of changes; s.changing is held.
 func (s *Server) swap(w *snapshot) {
 	old := s.snapshot.Swap(w)
 	s.renew(w)
@@ -236,21 +236,20 @@ func (s *Server) swap(w *snapshot) {
 	}
 }
 
-// Shutdown ends the streams properly: each modern subscription gets its result. Calls go on, but
-// for those that wait for a client that is away; the http.Server that the handler is in waits for
-// them.
+// Shutdown ends the streams: each modern subscription gets its result. In-flight calls go on, and
+// the http.Server waits for them. Parked calls without a present client end.
 func (s *Server) Shutdown() {
 	s.end()
 	s.parked.close()
 }
 
-// Kill ends the calls that are still in progress, after Shutdown and a grace, and returns when none
-// of those is left that had no request any more.
+// Kill ends the remaining in-flight calls. Call it after Shutdown and a grace period. It blocks
+// until all calls without a request have ended.
 func (s *Server) Kill() {
 	s.kill(cutOff{})
 	s.parked.running.Wait()
 	s.moving.Wait()
 }
 
-// Names returns what names are made by at present.
+// Names returns the current names section of the configuration.
 func (s *Server) Names() view.Names { return s.snapshot.Load().config.Names }

@@ -17,33 +17,33 @@ import (
 	"junction/upstream/raw"
 )
 
-// This file holds who has subscribed to resources: a subscriptions/listen of the modern era, or a
-// session of the legacy one. What there is to tell them goes to their streams (listen.go).
+// This file stores subscriptions to resources: of a subscriptions/listen in the modern era, or of a
+// session in the legacy era. Their notifications go to the streams (listen.go).
 
-// subscriber is who has subscribed to resources on an endpoint: a subscriptions/listen, or a legacy
-// session, with or without a stream. Guarded by listeners.mu.
+// subscriber is a subscriptions/listen or a legacy session with subscriptions on an endpoint. A
+// session may have no stream. Guarded by listeners.mu.
 type subscriber struct {
-	caller              // as of the last change of the snapshot
+	caller              // updated with the snapshot
 	stream    *listener // of a subscriptions/listen; nil for a session
 	session   *session
 	resources map[resourceKey]subscription
-	waiting   []note       // of a session without a stream
-	held      budget.Grant // of subs
+	waiting   []note       // for a session without a stream
+	held      budget.Grant // for resources
 }
 
 type resourceKey struct{ upstream, uri string } // the upstream's own
 
-type subscription struct {
+type subscription struct { // as in the client's subscription
 	exposed string // as the client has subscribed to it
 	backend view.Backend
 	from    upstream.Source
 }
 
-// size is about what a subscription takes in memory.
+// size returns the approximate memory of a subscription, in bytes.
 func (k resourceKey) size(exposed string) int64 { return int64(200 + len(k.uri) + len(exposed)) }
 
-// subscribed adds a subscription, which counts for the subscriber's account; listeners.mu is held. The
-// error is an *overuse.
+// subscribed adds a subscription and reserves its memory for the subscriber's account; listeners.mu
+// is held. The error is a *budget.Exceeded.
 func (h *subscriber) subscribed(k resourceKey, s subscription) error {
 	if err := h.held.Reserve(budget.Bytes, k.size(s.exposed)); err != nil {
 		return err
@@ -107,13 +107,13 @@ func (ls *listeners) updated(u upstream.Update) {
 	}
 }
 
-// isPart reports whether a URI is below another one.
+// isPart reports whether a URI is below another URI.
 func isPart(uri, of string) bool {
 	rest, ok := strings.CutPrefix(uri, strings.TrimSuffix(of, "/"))
 	return ok && rest != "" && strings.ContainsRune("/?#", rune(rest[0]))
 }
 
-// subscriber adds a subscriber, or returns the one that the session has on the endpoint.
+// subscriber adds a subscriber, or returns the session's existing one on the endpoint.
 func (ls *listeners) subscriber(x *exchange, stream *listener, session *session) *subscriber {
 	c := x.caller
 	ls.mu.Lock()
@@ -156,7 +156,7 @@ func (ls *listeners) release(h *subscriber, keep func(resourceKey) bool) {
 
 func nothing(resourceKey) bool { return false }
 
-// forget ends the subscriptions of a session that is over.
+// forget ends the subscriptions of a session that has ended.
 func (ls *listeners) forget(s *session) {
 	ls.mu.Lock()
 	var its []*subscriber
@@ -171,14 +171,14 @@ func (ls *listeners) forget(s *session) {
 	}
 }
 
-// asking is how long an upstream may take to accept a subscription.
+// asking is the time for an upstream to accept a subscription.
 const asking = 10 * time.Second
 
-// maxSubscriptions bounds what one legacy session, or one stream of the modern era, subscribes to.
+// maxSubscriptions bounds the subscriptions of one legacy session or one modern stream.
 const maxSubscriptions = 1000
 
-// subscribeTo subscribes the subscriber to resources, each from the upstream that has it, and returns
-// those that an upstream accepted. The error is why one was not.
+// subscribeTo subscribes h to resources at their upstreams, and returns the accepted ones. The
+// error is the reason why one was not accepted.
 func (s *Server) subscribeTo(ctx context.Context, h *subscriber, targets []*view.Target) (map[*view.Target]bool,
 	error) {
 	ctx, cancel := context.WithTimeout(ctx, asking)
@@ -253,11 +253,11 @@ func (s *Server) subscribeTo(ctx context.Context, h *subscriber, targets []*view
 	return accepted, failed
 }
 
-// Updated tells those who have subscribed that a resource may have changed. It does not block.
+// Updated notifies the subscribers that a resource may have changed. It does not block.
 func (s *Server) Updated(u upstream.Update) { s.listeners.updated(u) }
 
-// follow has the subscriptions to upstreams that were replaced go to those in their place, without
-// waiting for them. The subscribers have been renewed.
+// follow moves subscriptions of replaced upstreams to their new upstreams, in the background. The
+// subscribers must have been renewed.
 func (s *Server) follow() {
 	type moved struct {
 		h        *subscriber
@@ -295,13 +295,13 @@ func (s *Server) follow() {
 			ls.mu.Lock()
 			sub, there := m.h.resources[m.key]
 			switch {
-			case !there || sub.backend != m.old: // it was taken back meanwhile
+			case !there || sub.backend != m.old: // unsubscribed meanwhile
 				ls.mu.Unlock()
 				m.now.Unsubscribe(from, got)
 				continue
 			case len(got) > 0:
 				m.h.resources[m.key] = subscription{sub.exposed, m.now, from}
-				// something may have been missed
+				// an update may have been missed
 				ls.deliver(m.h, note{method: mcp.MethodNotificationResourceUpdated, uri: sub.exposed})
 			default:
 				m.h.unsubscribed(m.key)
@@ -343,8 +343,8 @@ func subscribeResource(ctx context.Context, s *Server, x *exchange, info *CallIn
 	return result{body: []byte("{}")}, nil
 }
 
-// unsubscribeResource answers resources/unsubscribe of a legacy session. One that was not
-// subscribed to is none afterwards, either.
+// unsubscribeResource answers resources/unsubscribe of a legacy session. Without a subscription it
+// succeeds too.
 func unsubscribeResource(_ context.Context, s *Server, x *exchange, info *CallInfo) (result, error) {
 	if !x.subject.Sight().Offers.Subscribe {
 		return result{}, unknownMethod(x.era, x.msg.Method)
@@ -358,8 +358,8 @@ func unsubscribeResource(_ context.Context, s *Server, x *exchange, info *CallIn
 	return result{body: []byte("{}")}, nil
 }
 
-// subscribeAll subscribes to the resources of a subscriptions/listen, and returns those that an
-// upstream accepted, as JSON. Each is reported as a call of its own.
+// subscribeAll subscribes to the resources of a subscriptions/listen, and returns the accepted ones
+// as JSON. Each resource is reported as a call of its own.
 func (s *Server) subscribeAll(ctx context.Context, x *exchange, h *subscriber, uris [][]byte,
 	info *CallInfo) ([]string, error) {
 	began := time.Now()

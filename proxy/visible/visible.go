@@ -1,5 +1,5 @@
-// Package visible shows texts from clients and upstreams to people: it escapes the characters that
-// a terminal or a form would hide.
+// Package visible formats texts of clients and upstreams for people. It escapes characters that a
+// terminal or a form would hide.
 package visible
 
 import (
@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// Text shows a text that others wrote to a person: what cannot be seen, or changes how the rest
-// is seen, is escaped as in Go.
+// Text escapes characters of an untrusted text that are invisible or change how other text is
+// displayed. The escapes are those of Go.
 func Text(s string) string {
 	if strings.IndexFunc(s, hidden) < 0 {
 		return s
@@ -29,9 +29,9 @@ func Text(s string) string {
 	return b.String()
 }
 
-// hidden reports whether a character is a control or formatting character (which turn the direction
-// of what follows, too), a space other than the usual one, or one of those that look like nothing:
-// variation selectors, fillers, tags, private use.
+// hidden reports whether a character is invisible or ambiguous: a control or formatting character
+// (also for text direction), an unusual space, a variation selector, a filler, a tag or private
+// use.
 func hidden(r rune) bool {
 	switch {
 	case r == ' ' || '!' <= r && r <= '~':
@@ -40,5 +40,5 @@ func hidden(r rune) bool {
 		unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r):
 		return true
 	}
-	return r == 0x2800 || r == utf8.RuneError // a braille pattern without dots; what is no UTF-8
+	return r == 0x2800 || r == utf8.RuneError // a braille pattern without dots; invalid UTF-8
 }
