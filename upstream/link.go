@@ -14,47 +14,48 @@ import (
 	"junction/upstream/transport"
 )
 
-// link keeps one conn alive.
+// link keeps one conn open and reconnects it.
 //
-//	            ┌──────────────── retry due, or a call wants it ───────────────┐
+//	            ┌─────────────── retry due, or a call is waiting ──────────────┐
 //	            ▼                                                              │
 //	start ► connecting ── listed ──► ready ── conn ended ──► waiting ──────────┘
 //	            │  └──── failed ────────────────────────────► waiting
-//	            └─ a person is needed (also when ready) ─► blocked ── retry due, or a call wants it ─► connecting
+//	            └─ sign-in or configuration is missing (also when ready) ─► blocked ── as from waiting ─► connecting
 //	any ── unconfigured, idle, or shutting down ──► closed
 type link struct {
 	u     *pool
 	key   linkKey
 	reads bool // it reads the catalog that all callers share
-	lists bool // it reads a catalog: that one, or one of its own callers
+	lists bool // it reads a catalog: the shared one, or that of its own callers
 	log   *slog.Logger
 
 	stop context.CancelCauseFunc
 	done chan struct{} // closed when run has returned
-	wake chan struct{} // 1-buffered: a call wants the next attempt
+	wake chan struct{} // 1-buffered; receives when a call needs the next attempt to connect
 
 	mu sync.Mutex
 	linkState
 }
 
-// linkState is all of a link that changes; guarded by link.mu, and changed through update, but for
-// calls and used.
+// linkState is the mutable state of a link. It is guarded by link.mu. Except for calls, kept and
+// used, it is changed only by update.
 type linkState struct {
 	state    State
 	since    time.Time
-	err      error      // why the link is not ready; while connecting, why it was not before
-	conn     conn       // set exactly when the link is ready
-	broken   chan error // 1-buffered, of conn: a call found it broken
-	attempts int        // to connect that have failed
-	calls    int        // that hold the link: in flight, or waiting for a conn
-	kept     int        // subscriptions over it, and attempts to subscribe, which count as calls
-	used     time.Time
-	changed  chan struct{} // closed and replaced whenever state changes
+	err      error      // why the link is not ready; while connecting, why the last attempt failed
+	conn     conn       // set only while the link is ready
+	broken   chan error // 1-buffered, of conn: receives when a call finds it broken
+	attempts int        // failed attempts to connect
+	calls    int        // calls that hold the link: in flight, or waiting for a conn
+	// subscriptions over the link and attempts to subscribe; they also count in calls
+	kept    int
+	used    time.Time
+	changed chan struct{} // closed and replaced whenever state changes
 }
 
 var errIdle = errors.New("unused")
 
-// startLink begins the link's goroutine, which ends with close.
+// startLink starts the goroutine of a link, which runs until close.
 func startLink(u *pool, key linkKey, reads bool) *link {
 	ctx, stop := context.WithCancelCause(context.Background())
 	l := &link{u: u, key: key, reads: reads, lists: reads || key.lists(), log: u.log, stop: stop,
@@ -64,7 +65,7 @@ func startLink(u *pool, key linkKey, reads bool) *link {
 	return l
 }
 
-// run is the only goroutine of a link, but for the one in connectAndServe that waits for the conn.
+// run is the only goroutine of a link, except for those of connectAndServe.
 func (l *link) run(ctx context.Context) {
 	defer close(l.done)
 	if l.reads && l.u.person != "" {
@@ -98,13 +99,14 @@ func (l *link) run(ctx context.Context) {
 		}
 		l.update(func(s *linkState) bool {
 			if lived == 0 {
-				s.attempts++ // the end of a conn that was there is no failed attempt: calls wait for the next one
+				// the end of a working conn is no failed attempt: calls wait for the next one
+				s.attempts++
 			}
 			s.state, s.conn, s.err = next, nil, err
 			return true
 		})
 		pause.Wait(ctx, l.wake)
-		if !l.reads && l.retire() { // no call waits for it any more
+		if !l.reads && l.retire() { // no call waits for the link
 			l.stop(errIdle)
 		}
 	}
@@ -112,8 +114,8 @@ func (l *link) run(ctx context.Context) {
 	l.u.forget(l)
 }
 
-// needsPerson reports whether the server refuses who we are, or the command may not run without a
-// sandbox.
+// needsPerson reports whether only a person can solve the problem: the server rejects the
+// credentials, or the command must not run without a sandbox.
 func needsPerson(err error) bool {
 	var status *transport.StatusError
 	var confined *transport.SandboxError
@@ -121,22 +123,23 @@ func needsPerson(err error) bool {
 		(status.Status == http.StatusUnauthorized || status.Status == http.StatusForbidden)
 }
 
-// configError says why an upstream cannot be used as it is configured (Config.Blocked).
+// configError is the reason why an upstream cannot be used as configured (Config.Blocked).
 type configError struct{ why string }
 
 func (e *configError) Error() string { return e.why }
 
-// signIn reports whether the link's own person, or the operator, has to sign in.
+// signIn reports whether the user of the link, or the operator, has to sign in.
 func signIn(err error) bool {
 	return errors.As(err, new(*SignInError)) || errors.As(err, new(*LoginError))
 }
 
-// lookEvery is how often a person's link looks whether they have signed in, or out, somewhere else.
-// That is not asked of the server.
+// lookEvery is how often a link with a sign-in checks whether the user has signed in or out
+// elsewhere. The check does not involve the server.
 const lookEvery = 5 * time.Second
 
-// update is the only way to change the state. change modifies it and reports whether it did; then
-// waiting calls are woken. A closed link stays closed.
+// update changes the state; apart from calls, kept and used there is no other way. change modifies
+// the state and reports whether it did, and update then wakes the waiting calls. A closed link
+// stays closed.
 func (l *link) update(change func(*linkState) bool) bool {
 	l.mu.Lock()
 	if l.state == StateClosed || !change(&l.linkState) {
@@ -153,12 +156,12 @@ func (l *link) update(change func(*linkState) bool) bool {
 	return true
 }
 
-// listenPatience is how long the first call waits until we can hear the server's questions. One
-// that opens a stream says so at once, or with its first event.
+// listenPatience is how long the first call waits for the stream with server requests. Servers that
+// offer the stream send the response header at once, or with the first event.
 const listenPatience = time.Second
 
-// connectAndServe returns when the conn has ended, how long it lived, and why it ended. 0 means
-// that there was none.
+// connectAndServe connects and serves until the conn ends. It returns how long the conn lived, and
+// the reason of its end. A duration of 0 means that connecting failed.
 func (l *link) connectAndServe(ctx context.Context) (time.Duration, error) {
 	changed := make(chan struct{}, 1)
 	opening, cancel := context.WithTimeoutCause(ctx, l.u.hard.ConnectTimeout,
@@ -194,8 +197,8 @@ func (l *link) connectAndServe(ctx context.Context) (time.Duration, error) {
 			}
 		}
 		if l.key.profile.Asks() {
-			// Some servers put their requests on the listening stream, and lose them while there is
-			// none.
+			// Some servers send requests on the listening stream, and lose them while it is not
+			// open.
 			select {
 			case <-listening:
 			case <-time.After(listenPatience):
@@ -206,13 +209,14 @@ func (l *link) connectAndServe(ctx context.Context) (time.Duration, error) {
 	ready, broken := time.Now(), make(chan error, 1)
 	l.update(func(s *linkState) bool { s.state, s.conn, s.broken, s.err = StateReady, c, broken, nil; return true })
 	if l.lists {
-		waiting.Go(func() { l.u.subscriptions(l.key).resubscribe(ctx, l, c) }) // which the end of c ends
+		// the end of c ends this
+		waiting.Go(func() { l.u.subscriptions(l.key).resubscribe(ctx, l, c) })
 	}
 	err = l.serve(ctx, c, changed, broken, ended)
 	return max(1, time.Since(ready)), err
 }
 
-// explain adds to an error of a second process that the server may be one that can run only once.
+// explain adds to the error of a second process that the server may support one process only.
 func (l *link) explain(err error) error {
 	if l.key.owner == "" || l.u.hard.URL != "" || l.u.Status().State != StateReady {
 		return err
@@ -222,7 +226,7 @@ func (l *link) explain(err error) error {
 	return &ownError{err}
 }
 
-// hooks is what the link wants to hear of its conn.
+// hooks returns the hooks for the link's conn.
 func (l *link) hooks(changed chan<- struct{}) hooks {
 	h := hooks{changed: func() { nudge(changed) }}
 	if l.lists {
@@ -232,8 +236,8 @@ func (l *link) hooks(changed chan<- struct{}) hooks {
 	return h
 }
 
-// stale receives when the server follows resources that no client is subscribed to any more. It is
-// nil on a link that does not read a catalog.
+// stale returns a channel that receives when the server follows resources without a subscriber. It
+// is nil on a link that does not read a catalog.
 func (l *link) stale() <-chan struct{} {
 	if !l.lists {
 		return nil
@@ -241,9 +245,9 @@ func (l *link) stale() <-chan struct{} {
 	return l.u.subscriptions(l.key).stale
 }
 
-// serve looks after a conn until it ends, and returns why it did.
+// serve maintains a conn until it ends, and returns the reason of its end.
 func (l *link) serve(ctx context.Context, c conn, changed <-chan struct{}, broken, ended <-chan error) error {
-	var read time.Time // when the catalog was last read again
+	var read time.Time // when the catalog was last reread
 	refresh := time.NewTimer(l.refreshIn(c))
 	defer refresh.Stop()
 	idle := time.NewTimer(l.idleLimit())
@@ -266,7 +270,7 @@ func (l *link) serve(ctx context.Context, c conn, changed <-chan struct{}, broke
 		case err := <-broken:
 			return err
 		case <-changed:
-			// one that tells of a change whenever it is asked must not keep us busy
+			// limits rereading for servers that report a change after every list request
 			if soon := calm - time.Since(read); soon > 0 {
 				refresh.Reset(soon)
 				continue
@@ -294,7 +298,7 @@ func (l *link) serve(ctx context.Context, c conn, changed <-chan struct{}, broke
 	}
 }
 
-// reread reads the catalog again; the last good one stays when that fails.
+// reread reads the catalog again. If that fails, the last good one stays in use.
 func (l *link) reread(ctx context.Context, c conn) {
 	if !l.lists {
 		return
@@ -306,8 +310,8 @@ func (l *link) reread(ctx context.Context, c conn) {
 	}
 }
 
-// refreshIn is the time until the catalog is read again unasked: when it is no longer fresh, and
-// now and then where the server cannot tell of changes.
+// refreshIn returns the time until the next unprompted reading of the catalog: when its TTL ends,
+// and every Options.Refresh if the server does not announce all changes.
 func (l *link) refreshIn(c conn) time.Duration {
 	every := time.Duration(0)
 	if _, _, all := c.about().tells(); !all {
@@ -322,14 +326,14 @@ func (l *link) refreshIn(c conn) time.Duration {
 	return every + rand.N(every/8+1)
 }
 
-// calm is the least time between two readings of a catalog that its server asks for.
+// calm is the minimum time between two readings of a catalog after change notifications.
 const calm = 250 * time.Millisecond
 
-// minRefresh keeps a server with a short TTL from being asked all the time.
+// minRefresh is the minimum refresh interval, for servers with a short TTL.
 const minRefresh = 10 * time.Second
 
-// spareIdle is how long a link other than the one that reads the catalog may be unused. It is
-// ownIdle for the link of one principal or session, which may have state.
+// Time after which unused links are closed, except for the link that reads the shared catalog.
+// ownIdle applies to the link of one principal or session, which may have state at the server.
 const (
 	spareIdle = 5 * time.Minute
 	ownIdle   = 15 * time.Minute
@@ -348,7 +352,7 @@ func (l *link) idleLimit() time.Duration {
 	return spareIdle
 }
 
-// idleLeft returns how much longer the link may stay unused; at 0 it takes no further call.
+// idleLeft returns the remaining time until the link is idle. At 0 the link is closed to new calls.
 func (l *link) idleLeft() time.Duration {
 	l.mu.Lock()
 	left := time.Until(l.used.Add(l.idleLimit()))
@@ -373,8 +377,8 @@ func (l *link) retire() bool {
 	})
 }
 
-// asking returns a channel that is closed when no call has the link for itself any more; nil while
-// none has.
+// asking returns a channel that is closed when no call uses the link exclusively any more. It is
+// nil if none does.
 func (l *link) asking() <-chan struct{} {
 	l.mu.Lock()
 	c := l.conn
@@ -385,16 +389,16 @@ func (l *link) asking() <-chan struct{} {
 	return c.asking()
 }
 
-// hold keeps the link in use until release, also while it is not ready yet: otherwise calls that
-// want more links than there may be would take them from each other for ever.
+// hold keeps the link in use until release, even before it is ready. Otherwise, calls that need
+// more links than max_links would evict each other's links forever.
 func (l *link) hold() {
 	l.mu.Lock()
 	l.calls++
 	l.mu.Unlock()
 }
 
-// acquire waits for a ready conn, for a call that holds the link. It fails, and releases the link,
-// when the attempt to connect that it waited for has failed.
+// acquire waits for a ready conn; the caller holds the link. If the current attempt to connect
+// fails, acquire returns its error and releases the link.
 func (l *link) acquire(ctx context.Context) (conn, error) {
 	c, err := l.await(ctx)
 	if err != nil {
@@ -434,7 +438,7 @@ func (l *link) await(ctx context.Context) (conn, error) {
 	}
 }
 
-// keep holds the link for subscriptions, and letGo ends that.
+// keep holds the link for subscriptions, until letGo.
 func (l *link) keep() {
 	l.mu.Lock()
 	l.kept++
@@ -466,7 +470,7 @@ func (l *link) release() {
 	}
 }
 
-// fail says that a call found c broken, and why. Calls that come now wait for the next conn.
+// fail reports that a call found c broken, and why. Later calls wait for the next conn.
 func (l *link) fail(c conn, err error) {
 	l.update(func(s *linkState) bool {
 		if s.state != StateReady || s.conn != c {
@@ -478,7 +482,7 @@ func (l *link) fail(c conn, err error) {
 	})
 }
 
-// close ends the link and returns when nothing of it is left.
+// close ends the link and waits until all its resources are released.
 func (l *link) close() {
 	l.stop(transport.ErrClosed)
 	<-l.done

@@ -13,12 +13,12 @@ import (
 	"junction/upstream/transport"
 )
 
-// pool is the links of an upstream by profile, and the catalog that one of them reads. It outlives
-// a change of the configuration that is about calls only.
+// pool holds the links of an upstream by profile, and the catalog that one of them reads. A change
+// of the configuration that concerns only calls keeps the pool.
 type pool struct {
 	name     string
-	person   string // whose it is; "" is everybody's
-	hard     Config // the part that a change of means another pool, with defaults
+	person   string // the user whom the pool belongs to; "" for the pool that all users share
+	hard     Config // the settings whose change requires another pool, with defaults
 	options  Options
 	log      *slog.Logger
 	dialer   *dialer
@@ -26,26 +26,28 @@ type pool struct {
 	own      ownCatalogs
 	separate atomic.Bool // see Config
 	started  time.Time
-	met      chan struct{} // closed when the first attempt to connect has ended, well or not
+	met      chan struct{} // closed when the first attempt to connect has succeeded or failed
 
 	mu      sync.Mutex
 	links   map[linkKey]*link
-	subs    map[linkKey]*subscriptions // over links that read a catalog
-	flights int                        // calls in progress, those included that wait for a link
-	// closed when a link has become idle or has ended, or the last call has ended; nil while no
-	// call waits for that
+	subs    map[linkKey]*subscriptions // of links that read a catalog
+	flights int                        // calls in progress, including those that wait for a link
+	// closed when a link became idle or ended, or the last call ended; nil while no call waits for
+	// it
 	freed  chan struct{}
 	closed bool
-	alone  bool        // the server speaks both eras, and the legacy one to no purpose
-	single lone        // the first connection, if no second one could be opened beside it
-	ended  bool        // another pool is in its place: what it lists is not stored any more
-	grace  *time.Timer // until the catalog of a lost upstream is given up; nil while the upstream is there
-	tried  bool        // met is closed
-	status Status      // of the link that reads the catalog; Era, Version, Tools, Left and Links are not kept
+	alone  bool // the server supports both eras, and the legacy one has no advantage
+	single lone // the first connection, if the server allowed no second one beside it
+	ended  bool // another pool has replaced this one: its catalog is not stored any more
+	// time until the catalog of a lost upstream is dropped; nil while the upstream is connected
+	grace *time.Timer
+	tried bool // met is closed
+	// of the link that reads the catalog; Era, Version, Tools, Left and Links are not kept
+	status Status
 }
 
-// hard returns the part of a configuration that says what the server is and how it is connected,
-// without what is about calls and names.
+// hard returns the settings that define the server and its connection, without those that concern
+// only calls and names.
 func (c Config) hard() Config {
 	c.Enabled, c.Prefix, c.Expose, c.Tools, c.Instructions = nil, nil, ExposeAll, nil, false
 	c.Concurrency, c.Timeout, c.MaxTimeout, c.Capabilities = 0, 0, 0, nil
@@ -53,7 +55,7 @@ func (c Config) hard() Config {
 	return c
 }
 
-// serves reports whether the pool is one for the configuration.
+// serves reports whether the pool fits the configuration.
 func (p *pool) serves(c resolved, o Options) bool {
 	return reflect.DeepEqual(p.hard, c.hard()) && p.options.MessageLimit == o.MessageLimit && p.options.Depth == o.Depth &&
 		p.options.Items == o.Items && p.options.Refresh == o.Refresh && p.options.Grace == o.Grace
@@ -85,27 +87,27 @@ func startPool(name, person string, hard Config, o Options, before *Catalog) *po
 	return p
 }
 
-// Name returns the name in the configuration.
+// Name returns the upstream's name in the configuration.
 func (p *pool) Name() string { return p.name }
 
-// Met returns a channel that is closed when the upstream was there once, or has failed to be.
+// Met returns a channel that is closed after the first attempt to connect.
 func (p *pool) Met() <-chan struct{} { return p.met }
 
-// Tried reports whether the upstream was there once, or has failed to be.
+// Tried reports whether the first attempt to connect has ended.
 func (p *pool) Tried() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.tried
 }
 
-// meeting is how long who asks first for what a person has waits for it.
+// meeting is how long the first request of a user waits for the user's own upstreams.
 const meeting = 3 * time.Second
 
-// Meet returns when the upstream was there once, or has failed to be, or when it was started a
-// moment ago, or when ctx ends.
+// Meet waits for the first attempt to connect, until 3 seconds after the start of the pool, or
+// until ctx ends.
 func (p *pool) Meet(ctx context.Context) {
 	select {
-	case <-p.met: // as it nearly always is
+	case <-p.met: // nearly always the case
 		return
 	default:
 	}
@@ -118,10 +120,10 @@ func (p *pool) Meet(ctx context.Context) {
 	}
 }
 
-// Catalog returns what the upstream offers, as far as we know. It is never nil and never modified.
+// Catalog returns the last known catalog of the upstream. It is never nil and never modified.
 func (p *pool) Catalog() *Catalog { return p.catalog.Load() }
 
-// Status returns the state of the upstream for a person to read.
+// Status returns the state of the upstream, for display.
 func (p *pool) Status() Status {
 	p.mu.Lock()
 	s := p.status
@@ -142,7 +144,8 @@ func (p *pool) Status() Status {
 	return s
 }
 
-// link returns the link of that key, held, which it starts when there is none and there is room.
+// link returns the link with that key and holds it for the caller. If there is none, it starts one
+// as soon as there is room.
 func (p *pool) link(ctx context.Context, key linkKey) (*link, error) {
 	for {
 		p.mu.Lock()
@@ -165,7 +168,7 @@ func (p *pool) link(ctx context.Context, key linkKey) (*link, error) {
 		spare, freed := p.takeIdle(key), p.whenFreed()
 		p.mu.Unlock()
 		if spare != nil {
-			spare.stop(transport.ErrClosed) // frees its place when it has ended
+			spare.stop(transport.ErrClosed) // its place becomes free when it has ended
 		}
 		select {
 		case <-freed:
@@ -175,7 +178,7 @@ func (p *pool) link(ctx context.Context, key linkKey) (*link, error) {
 	}
 }
 
-// noRoom says why there is no room for a link of that key.
+// noRoom returns the reason why no link with that key can be started.
 func (p *pool) noRoom(key linkKey) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -185,8 +188,7 @@ func (p *pool) noRoom(key linkKey) error {
 	return fmt.Errorf("all %d connections (max_links) are in use", p.hard.MaxLinks)
 }
 
-// full reports whether the principal of the key has as many links as one principal may have; p.mu
-// is held.
+// full reports whether the principal of the key has its maximum number of links; p.mu is held.
 func (p *pool) full(key linkKey) bool {
 	if key.user == "" {
 		return false
@@ -200,10 +202,10 @@ func (p *pool) full(key linkKey) bool {
 	return n >= p.share()
 }
 
-// share is how many links one principal may have.
+// share returns the maximum number of links of one principal.
 func (p *pool) share() int { return max(1, p.hard.MaxLinks/2) }
 
-// hasIdle reports whether a link could make room for one of that key; p.mu is held.
+// hasIdle reports whether an idle link could make room for one with that key; p.mu is held.
 func (p *pool) hasIdle(key linkKey) bool {
 	full := p.full(key)
 	for other, l := range p.links {
@@ -220,7 +222,7 @@ func (p *pool) hasIdle(key linkKey) bool {
 	return false
 }
 
-// tell sends a notification over the links of that key that are ready.
+// tell sends a notification over the ready links with that key, in every lane.
 func (p *pool) tell(key linkKey, method string) {
 	var conns []conn
 	p.mu.Lock()
@@ -239,9 +241,9 @@ func (p *pool) tell(key linkKey, method string) {
 	}
 }
 
-// takeIdle takes the link that was unused for longest out of use, to make room for one of that key,
-// but not the one that reads the catalog; nil if all are in use. A principal that has its share
-// makes room for itself. p.mu is held.
+// takeIdle retires the link that was unused for the longest time, to make room for one with that
+// key. It never takes the link that reads the catalog, and returns nil if all are in use. If the
+// principal of the key has its maximum, only links of that principal are taken. p.mu is held.
 func (p *pool) takeIdle(key linkKey) *link {
 	var found *link
 	var used time.Time
@@ -265,7 +267,7 @@ func (p *pool) takeIdle(key linkKey) *link {
 	return found
 }
 
-// forget is called by a link that has ended.
+// forget removes a link that has ended.
 func (p *pool) forget(l *link) {
 	p.forgetOwn(l.key)
 	p.mu.Lock()
@@ -277,15 +279,15 @@ func (p *pool) forget(l *link) {
 	p.linkIdle()
 }
 
-// linkIdle tells the calls that wait for room.
+// linkIdle wakes the calls that wait for room.
 func (p *pool) linkIdle() {
 	p.mu.Lock()
 	p.tellFreed()
 	p.mu.Unlock()
 }
 
-// linkChanged is called by the link that reads the catalog, after its state has changed. Calls that
-// overtake each other see the same state.
+// linkChanged updates the status after a state change of the link that reads the catalog.
+// Concurrent calls see the same, latest state.
 func (p *pool) linkChanged(l *link) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -295,7 +297,7 @@ func (p *pool) linkChanged(l *link) {
 	l.mu.Unlock()
 	_, signIn := errors.AsType[*SignInError](err)
 	switch {
-	case now == StateBlocked && signIn: // what it offered was offered to who has gone
+	case now == StateBlocked && signIn: // the catalog belonged to the user who signed out
 		p.status.Err = describe(err)
 		p.publish(signedOut)
 	case now == StateReady:
@@ -310,14 +312,15 @@ func (p *pool) linkChanged(l *link) {
 			p.grace = time.AfterFunc(p.options.Grace, p.giveUp)
 		}
 	}
-	if now != StateConnecting && !p.tried { // after what there is to see: who has waited for it looks at once
+	// after the other changes: waiting callers read them at once
+	if now != StateConnecting && !p.tried {
 		p.tried = true
 		close(p.met)
 		if p.person != "" && !p.closed {
 			p.tellCatalog()
 		}
 	}
-	// StateChanged is not called for persons; a missing sign-in is not logged
+	// StateChanged is not called for pools of one user; a missing sign-in is not logged
 	if p.person != "" && before != now && !signIn && now != StateConnecting && !p.closed {
 		level := slog.LevelInfo
 		if now == StateWaiting || now == StateBlocked {
@@ -330,17 +333,17 @@ func (p *pool) linkChanged(l *link) {
 	}
 }
 
-// signedOut is the catalog of an upstream whose person has to sign in.
+// signedOut is the catalog of an upstream whose user has to sign in.
 var signedOut = &Catalog{SignIn: true}
 
-// signedOut drops the catalog of an upstream that has told a call so.
+// signedOut drops the catalog after the server rejected a call because of a missing sign-in.
 func (p *pool) signedOut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.publish(signedOut)
 }
 
-// giveUp drops the catalog of an upstream that did not come back in time.
+// giveUp drops the catalog of an upstream that did not reconnect in time.
 func (p *pool) giveUp() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -351,7 +354,7 @@ func (p *pool) giveUp() {
 	p.publish(&Catalog{Era: old.Era, Version: old.Version, Capabilities: old.Capabilities, Instructions: old.Instructions})
 }
 
-// readCatalog reads the catalog over c, the conn of the link of that key, and publishes it.
+// readCatalog reads the catalog over c, the conn of the link with that key, and publishes it.
 func (p *pool) readCatalog(ctx context.Context, key linkKey, c conn) error {
 	cat, err := readCatalog(ctx, c, p.options.Items, p.catalogOf(key))
 	if err != nil {
@@ -367,7 +370,7 @@ func (p *pool) readCatalog(ctx context.Context, key linkKey, c conn) error {
 	return nil
 }
 
-// publish makes cat the catalog; p.mu is held.
+// publish replaces the catalog by cat; p.mu is held.
 func (p *pool) publish(cat *Catalog) {
 	old := p.catalog.Swap(cat)
 	same := old.equal(cat)
@@ -375,7 +378,7 @@ func (p *pool) publish(cat *Catalog) {
 		p.remember(cat)
 	}
 	if same {
-		if old.Stored { // its names are settled now
+		if old.Stored { // the names are final now
 			p.tellCatalog()
 		}
 		return
@@ -383,7 +386,7 @@ func (p *pool) publish(cat *Catalog) {
 	for _, left := range cat.Left {
 		p.log.Warn("left out", "kind", left.Part.String(), "name", left.Name, "reason", left.Reason)
 	}
-	if n := len(cat.Mended); n > 0 { // some servers have the same mistake in each of thousands
+	if n := len(cat.Mended); n > 0 { // some servers repeat one mistake in thousands of definitions
 		first := cat.Mended[0]
 		p.log.Warn("definitions changed, because clients would reject the whole list", "count", n, "kind",
 			first.Part.String(), "name", first.Name, "changes", first.Changes)
@@ -391,7 +394,7 @@ func (p *pool) publish(cat *Catalog) {
 	p.tellCatalog()
 }
 
-// tellCatalog tells that the catalog is another one.
+// tellCatalog calls the hook for a changed catalog.
 func (p *pool) tellCatalog() {
 	tell := p.options.Hooks.CatalogChanged
 	if p.person != "" {
@@ -417,7 +420,7 @@ func (p *pool) end() {
 	}
 }
 
-// whenFreed returns a channel that is closed when something was freed; p.mu is held.
+// whenFreed returns a channel that is closed when a link or the last call has ended; p.mu is held.
 func (p *pool) whenFreed() <-chan struct{} {
 	if p.freed == nil {
 		p.freed = make(chan struct{})
@@ -425,7 +428,7 @@ func (p *pool) whenFreed() <-chan struct{} {
 	return p.freed
 }
 
-// tellFreed tells those who wait for that; p.mu is held.
+// tellFreed wakes the callers that wait for whenFreed; p.mu is held.
 func (p *pool) tellFreed() {
 	if p.freed != nil {
 		close(p.freed)
@@ -433,7 +436,7 @@ func (p *pool) tellFreed() {
 	}
 }
 
-// drain returns when no call is in progress, or when ctx ends.
+// drain waits until no call is in progress, or until ctx ends.
 func (p *pool) drain(ctx context.Context) {
 	for {
 		p.mu.Lock()
@@ -450,8 +453,8 @@ func (p *pool) drain(ctx context.Context) {
 	}
 }
 
-// Close ends the upstream's connections and processes, and the calls on them; it returns when
-// nothing of it is left.
+// Close ends the upstream's connections and processes, and the calls on them. It waits until all of
+// them have ended.
 func (p *pool) Close() {
 	p.mu.Lock()
 	p.closed = true

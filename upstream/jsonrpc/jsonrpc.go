@@ -1,8 +1,7 @@
-// Package jsonrpc holds JSON-RPC 2.0 messages as their sender wrote them, and the framing of
-// server-sent events.
+// Package jsonrpc reads and writes JSON-RPC 2.0 messages and the framing of server-sent events.
 //
-// Only the envelope is read: which kind of message it is, its id and its method. What it carries
-// stays the sender's bytes.
+// It reads only the envelope: the kind of message, its id and its method. Params, results and
+// errors keep the bytes of their sender.
 package jsonrpc
 
 import (
@@ -15,44 +14,44 @@ import (
 	"junction/upstream/raw"
 )
 
-// ID is the JSON text of a request's id: 1 and "1" differ, and no digit is lost. "" is the id of a
-// notification.
+// ID is the JSON text of a request's id: 1 and "1" differ, and large numbers are exact. A
+// notification has the id "".
 type ID string
 
-// NumberID returns the id of a request that we number ourselves.
+// NumberID returns the id for one of Junction's own requests.
 func NumberID(n uint64) ID { return ID(strconv.FormatUint(n, 10)) }
 
-// Message is a request (ID and Method), a notification (Method alone) or a response (ID, and Result
+// Message is a request (ID and Method), a notification (Method only) or a response (ID, and Result
 // or Error). Its slices alias the text that it was parsed from.
 type Message struct {
 	ID     ID
 	Method string
-	Params []byte // an object or an array; nil when there are none, or null in their place
+	Params []byte // an object or an array; nil if absent or null
 	Result []byte
 	Error  *Error
 
-	// Body is the members of Params or Result where that is an object, and not present otherwise.
-	// It comes from Parse, which has kept the objects _meta in it, and the elements of content,
-	// too; (raw.Object).Object and Elements return them without reading them again. What is sent is
-	// Params and Result.
+	// Body contains the members of Params or Result if that is an object; otherwise it is not
+	// present. Parse sets it, and keeps the _meta objects and content arrays in it, so that
+	// (raw.Object).Object and Elements return them without a second scan. Append uses Params and
+	// Result, not Body.
 	Body raw.Object
 }
 
-// IsRequest, IsNotification and IsResponse tell the three kinds apart.
+// IsRequest, IsNotification and IsResponse distinguish the three kinds of messages.
 func (m *Message) IsRequest() bool      { return m.Method != "" && m.ID != "" }
 func (m *Message) IsNotification() bool { return m.Method != "" && m.ID == "" }
 func (m *Message) IsResponse() bool     { return m.Method == "" }
 
-// Error is a JSON-RPC error: what the peer said, when it comes out of Parse.
+// Error is a JSON-RPC error. Parse returns the peer's error.
 type Error struct {
 	Code    int64
 	Message string
-	Data    []byte // JSON; nil when there is none
+	Data    []byte // JSON; nil if absent
 
-	text []byte // the whole object as the peer wrote it
+	text []byte // the whole object as the peer sent it
 }
 
-// WithCode returns the error with another code, in the peer's words otherwise.
+// WithCode returns the error with another code. The peer's text is otherwise kept.
 func (e *Error) WithCode(code int64) *Error {
 	other := *e
 	other.Code = code
@@ -64,7 +63,7 @@ func (e *Error) WithCode(code int64) *Error {
 	return &other
 }
 
-// WithData returns the error with other data, in the peer's words otherwise.
+// WithData returns the error with other data. The peer's text is otherwise kept.
 func (e *Error) WithData(data []byte) *Error {
 	other := *e
 	other.Data = data
@@ -76,7 +75,7 @@ func (e *Error) WithData(data []byte) *Error {
 	return &other
 }
 
-// Clone returns a copy that does not alias the text that the error was parsed from; nil of nil.
+// Clone returns a copy that does not alias the parsed text. The copy of nil is nil.
 func (e *Error) Clone() *Error {
 	if e == nil {
 		return nil
@@ -86,17 +85,17 @@ func (e *Error) Clone() *Error {
 
 func (e *Error) Error() string { return fmt.Sprintf("%s (code %d)", e.Message, e.Code) }
 
-// ErrInvalid means that a text is JSON and no JSON-RPC message.
+// ErrInvalid means that a text is JSON, but not a JSON-RPC message.
 var ErrInvalid = errors.New("not a JSON-RPC message")
 
-// Parse reads one message whose arrays and objects are nested at most depth deep. It reads the text
-// once, for Body, too, and m aliases it.
+// Parse reads one message whose arrays and objects are nested at most depth deep. It scans the text
+// once, including Body; m aliases the text.
 //
-// The error is a *raw.SyntaxError for what is no JSON, raw.ErrDepth, raw.ErrMany for an envelope,
-// params or a result of too many members, raw.ErrAmbiguous for an envelope with a member twice or
-// in another letter case or with a method that is no UTF-8, and ErrInvalid for everything else, an
-// array (a batch) included. With an error m has nothing but the message's id and method, as far as
-// they could be read.
+// Parse returns a *raw.SyntaxError if the text is not JSON, and raw.ErrDepth if it is nested too
+// deeply. It returns raw.ErrMany if the envelope, the params or the result have too many members.
+// It returns raw.ErrAmbiguous if a member of the envelope occurs twice or in another letter case,
+// or if the method is not UTF-8. Everything else is ErrInvalid, including arrays (batches). With an
+// error, m has only the id and the method, if they could be read.
 func Parse(text []byte, depth int) (m Message, err error) {
 	if m, err = parse(text, depth); err != nil {
 		m = Message{ID: m.ID, Method: m.Method}
@@ -104,7 +103,7 @@ func Parse(text []byte, depth int) (m Message, err error) {
 	return m, err
 }
 
-// kept is what Body needs.
+// kept lists the members whose contents Body keeps.
 var kept = []string{"params", "result", "_meta", "content"}
 
 func parse(text []byte, depth int) (m Message, err error) {
@@ -129,7 +128,8 @@ func parse(text []byte, depth int) (m Message, err error) {
 	case err == raw.ErrAbsent:
 	case err != nil:
 		return m, fmt.Errorf("method: %w", err)
-	case string(method) == `"tools/call"`: // most are, and so that has its copy here
+	// the most frequent method; the constant avoids an allocation
+	case string(method) == `"tools/call"`:
 		m.Method = "tools/call"
 	default:
 		if m.Method, err = raw.String(method); err != nil && err != raw.ErrAbsent {
@@ -145,7 +145,7 @@ func parse(text []byte, depth int) (m Message, err error) {
 	if m.Params, err = o.Get("params"); err != nil && err != raw.ErrAbsent {
 		return m, fmt.Errorf("params: %w", err)
 	}
-	if string(m.Params) == "null" { // some clients and servers write null for params that they leave out
+	if string(m.Params) == "null" { // some clients and servers send null instead of no params
 		m.Params = nil
 	}
 	if m.Params != nil && m.Params[0] != '{' && m.Params[0] != '[' {
@@ -193,7 +193,7 @@ func isInteger(value []byte) bool {
 	if whole == "" && fraction == "" {
 		return true // zero
 	}
-	last := len(fraction) // how many places after the point the last digit that is not 0 has
+	last := len(fraction) // decimal places up to the last digit that is not 0
 	if fraction == "" {
 		before, _, _ := strings.Cut(mantissa, ".")
 		last = len(strings.TrimRight(before, "0")) - len(before)
@@ -208,7 +208,7 @@ func isInteger(value []byte) bool {
 	return exponent >= last
 }
 
-// check refuses what is of no kind, or of two.
+// check rejects messages that are of no kind, or of two kinds.
 func (m *Message) check(id []byte) error {
 	answers := 0
 	if m.Result != nil {
@@ -234,8 +234,8 @@ func (m *Message) check(id []byte) error {
 	return nil
 }
 
-// invalid is the error for a member that is missing or not what it must be; err is why it could not
-// be read, if it could not.
+// invalid returns the error for a member that is missing or has an invalid value; err is the error
+// of reading it, or nil.
 func invalid(member string, err error, what string) error {
 	if err == nil || err == raw.ErrAbsent {
 		return fmt.Errorf("%w: %s %s", ErrInvalid, member, what)
@@ -243,9 +243,9 @@ func invalid(member string, err error, what string) error {
 	return fmt.Errorf("%s: %w", member, err)
 }
 
-// parseError reads an error object. Peers are careless here, so all that it must have is a whole
-// number as code. A message that cannot be read is empty here and goes on as it came: it is for
-// people, and nobody decides by it.
+// parseError reads an error object. Peers are careless here, so only an integer code is required.
+// If the message cannot be read, e.Message is empty but the text is relayed unchanged: it is for
+// people and not used for decisions.
 func parseError(text []byte) (*Error, error) {
 	o, err := raw.Parse(text)
 	if err != nil {
@@ -266,8 +266,7 @@ func parseError(text []byte) (*Error, error) {
 	return e, nil
 }
 
-// AppendRequest appends a request, or a notification when id is "", on as many lines as its params
-// have.
+// AppendRequest appends a request, or a notification if id is "". Line breaks in params are kept.
 func AppendRequest(b []byte, id ID, method string, params []byte) []byte {
 	b = append(b, `{"jsonrpc":"2.0"`...)
 	if id != "" {
@@ -280,13 +279,13 @@ func AppendRequest(b []byte, id ID, method string, params []byte) []byte {
 	return append(b, '}')
 }
 
-// ResponseHead is what stands before the result in a response; a '}' follows the result. They are
-// apart so that a large result is written and not copied.
+// ResponseHead appends the part of a response before the result. The caller writes the result and
+// then '}', so that a large result is not copied.
 func ResponseHead(b []byte, id ID) []byte {
 	return append(append(append(b, `{"jsonrpc":"2.0","id":`...), id...), `,"result":`...)
 }
 
-// AppendError appends an error response. An id of "" is left out: the request's id could not be
+// AppendError appends an error response. An id of "" is omitted: the request's id could not be
 // read.
 func AppendError(b []byte, id ID, e *Error) []byte {
 	b = append(b, `{"jsonrpc":"2.0"`...)
@@ -296,7 +295,7 @@ func AppendError(b []byte, id ID, e *Error) []byte {
 	return append(e.Append(append(b, `,"error":`...)), '}')
 }
 
-// Append appends the error object: the peer's own bytes, if a peer said it.
+// Append appends the error object. The bytes of a peer's error are unchanged.
 func (e *Error) Append(b []byte) []byte {
 	if e.text != nil {
 		return append(b, e.text...)
@@ -309,7 +308,7 @@ func (e *Error) Append(b []byte) []byte {
 	return append(b, '}')
 }
 
-// Append appends the message, on as many lines as what it carries has.
+// Append appends the message. Line breaks in params, result and error are kept.
 func (m *Message) Append(b []byte) []byte {
 	switch {
 	case m.Method != "":

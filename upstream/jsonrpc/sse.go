@@ -12,58 +12,60 @@ import (
 
 // Event is one server-sent event (WHATWG HTML, section 9.2).
 type Event struct {
-	Name  string        // "message" when the sender named none
-	Data  []byte        // valid until the next call of Next
-	ID    string        // the last id that was sent, by this event or an earlier one
-	Retry time.Duration // what the sender asked for with this event; 0 when it asked for nothing
+	Name string // "message" if the sender set no name
+	Data []byte // valid until the next call of Next
+	ID   string // the last id that the sender set, with this event or an earlier one
+	// the reconnection time that the sender requested with this event; 0 if none
+	Retry time.Duration
 }
 
 // ErrEventTooLarge means that an event is larger than the reader's limit.
 var ErrEventTooLarge = errors.New("event too large")
 
-// EventReader reads server-sent events. It asks for more only when what it has holds no whole
-// event, and the data of one line is a slice of its buffer, which is at most a few times as large
-// as the largest event so far. It is for one goroutine.
+// EventReader reads server-sent events. It reads from the stream only when its buffer contains no
+// complete event. The data of a one-line event is a slice of the buffer. The buffer is at most a
+// few times as large as the largest event so far. It must not be used concurrently.
 type EventReader struct {
 	r     io.Reader
 	limit int
-	buf   []byte // what was read and not yet consumed is buf[from:]
+	buf   []byte // buf[from:] was read and is not yet consumed
 	from  int
-	lf    bool // the last line ended in CR, so a LF that follows belongs to it
-	first bool // nothing was consumed yet, so a byte order mark may stand here
+	lf    bool // the last line ended in CR, so a following LF belongs to it
+	first bool // nothing was consumed yet, so a byte order mark may follow
 	id    string
 
 	memory *[]byte             // see Use
-	charge func(n int64) error // see Charge; nil does nothing
+	charge func(n int64) error // see Charge; may be nil
 }
 
 const leastBuffer = 4 << 10
 
-// NewEventReader returns a reader of events from r. An event's lines from its first data, id or
-// retry field on are at most limit bytes long, counting one byte for the end of each but not the
-// empty line, and so is any single line before, without its end.
+// NewEventReader returns a reader of events from r. The limit in bytes applies to the lines of an
+// event from its first data, id or retry field on. Each of them counts with one byte for its end;
+// the empty line does not count. The limit also applies to each single earlier line, without its
+// end.
 func NewEventReader(r io.Reader, limit int) *EventReader {
 	return &EventReader{r: r, limit: limit, first: true}
 }
 
-// Use has d read into *memory, which is the reader's, and its events', from now on. If d needs
-// more, it leaves the larger piece there. It is for before the first Next.
+// Use makes d read into *memory, which belongs to the reader and its events from then on. If d
+// needs more memory, it stores the larger slice there. Use must be called before the first Next.
 func (d *EventReader) Use(memory *[]byte) { d.memory = memory }
 
-// Charge has f asked before d takes n bytes more of memory than it has, unless it has little. The
-// error of f ends the stream. It is for before the first Next.
+// Charge makes d call f before it allocates n more bytes of memory, except for a small first part.
+// An error of f ends the stream. Charge must be called before the first Next.
 func (d *EventReader) Charge(f func(n int64) error) { d.charge = f }
 
-// uncharged is how much memory a reader takes without asking.
+// uncharged is the memory that a reader allocates without calling f of Charge.
 const uncharged = 64 << 10
 
-// Next returns the next event that has data, a retry time or an id; where there is no data, Data is
-// empty. At the end of the stream the error is io.EOF, and io.ErrUnexpectedEOF within an event,
-// whose part is dropped. Other errors are ErrEventTooLarge and those of the underlying reader.
-// After an error the reader is of no more use.
+// Next returns the next event that has data, a retry time or an id. Data is empty if the event has
+// none. At the end of the stream Next returns io.EOF; within an event it returns
+// io.ErrUnexpectedEOF and drops the incomplete event. Other errors are ErrEventTooLarge and those
+// of the underlying reader. After an error the reader must not be used.
 func (d *EventReader) Next() (Event, error) {
 	e := Event{Name: "message", ID: d.id}
-	var several []byte // data of an event of several lines
+	var several []byte // the data of an event with several data lines
 	lines, begun, seen, size := 0, false, false, 0
 	d.release()
 	for {
@@ -117,15 +119,15 @@ func (d *EventReader) Next() (Event, error) {
 			}
 		}
 		if seen {
-			size += len(line) + 1 // everything since the first field of an event stays in buf
+			size += len(line) + 1 // everything after the first field of an event stays in buf
 		} else {
 			d.release()
 		}
 	}
 }
 
-// release gives up what was consumed. Only between events: the data of an event of one line is a
-// slice of buf.
+// release frees the consumed part of buf. It must be called only between events, because the data
+// of a one-line event is a slice of buf.
 func (d *EventReader) release() {
 	if d.from == len(d.buf) {
 		d.buf, d.from = d.buf[:0], 0
@@ -134,8 +136,8 @@ func (d *EventReader) release() {
 	}
 }
 
-// line returns the next line without its end; it is a slice of buf. A line of more than limit bytes
-// is ErrEventTooLarge.
+// line returns the next line without its end; the line is a slice of buf. A line of more than limit
+// bytes is ErrEventTooLarge.
 func (d *EventReader) line(limit int) ([]byte, error) {
 	scanned := d.from
 	for {
@@ -170,9 +172,8 @@ func (d *EventReader) line(limit int) ([]byte, error) {
 	}
 }
 
-// lineEnd returns the index of the first CR or LF from i on; len(b) if there is none. It looks at a
-// window at a time, because the search for the one must not run on to the end of a large buffer for
-// each line that ends in the other.
+// lineEnd returns the index of the first CR or LF from i on, or len(b). It searches in windows, so
+// that the search for CR does not scan a large buffer again for each line that ends in LF.
 func lineEnd(b []byte, i int) int {
 	const window = 1024
 	for ; i < len(b); i += window {
@@ -191,8 +192,8 @@ func lineEnd(b []byte, i int) int {
 	return len(b)
 }
 
-// fill reads more into buf, which moves when it must grow: slices of what an event has so far keep
-// the old one.
+// fill reads more into buf. If buf must grow, it is replaced; earlier slices of the event keep the
+// old buffer.
 func (d *EventReader) fill() error {
 	switch {
 	case cap(d.buf) == 0 && d.memory != nil && cap(*d.memory) >= leastBuffer:
@@ -223,8 +224,8 @@ func (d *EventReader) fill() error {
 	return io.ErrNoProgress
 }
 
-// AppendEvent appends an event called "message" whose data is a JSON text; line breaks between its
-// tokens become spaces. An empty id is left out.
+// AppendEvent appends an event called "message" whose data is a JSON text. Line breaks between its
+// tokens become spaces. An empty id is omitted.
 func AppendEvent(b []byte, id string, data []byte) []byte {
 	b = append(b, "event: message\n"...)
 	if id != "" {

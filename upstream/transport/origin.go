@@ -323,8 +323,8 @@ func (o *origin) failed(ctx context.Context, t *trip, err error) error {
 	case o.ctx.Err() != nil:
 		return ErrClosed
 	case t.Response == nil && !t.out.begun.Load():
-		// The body was not read, so no message was sent: there was no connection, or it was closed
-		// before the first byte.
+		// Nothing has read the body, so the message was not sent: the connection failed, or was
+		// closed before the first byte.
 		return notSent(err)
 	case t.Response == nil:
 		return fmt.Errorf("the connection broke before the answer: %w", err)

@@ -17,27 +17,29 @@ import (
 	"junction/upstream/raw"
 )
 
-// StdioOptions describe a child process and its time limits. Only Command must be set.
+// StdioOptions configure a child process and its time limits. Only Command is required.
 type StdioOptions struct {
-	Command []string          // the program and its arguments; no shell is involved
-	Env     map[string]string // added to what is inherited; a PATH in it is also where the program is looked for
-	Inherit []string          // further variables of ours that are inherited, beside the default ones: names and globs
-	// Reserved are variables that are inherited only if Inherit has their exact names
+	Command []string // the program and its arguments; no shell is involved
+	// added to the inherited variables; its PATH is also used to find the program
+	Env map[string]string
+	// inherited variables of Junction, in addition to the default ones: names and globs
+	Inherit []string
+	// variables that are inherited only if Inherit has their exact names
 	Reserved []string
-	Dir      string       // the working directory; empty means ours, or that of Confine
-	Confine  *Confinement // nil confines nothing
+	Dir      string       // the working directory; "" means Junction's, or the one of Confine
+	Confine  *Confinement // nil means no sandbox
 
-	MessageLimit int           // bytes of one line from the server. Default 16 MiB
-	Depth        int           // nesting of one message. Default raw.DefaultDepth
+	MessageLimit int           // maximum bytes of one line from the server. Default 16 MiB
+	Depth        int           // maximum nesting of one message. Default raw.DefaultDepth
 	StopGrace    time.Duration // between stdin closed, SIGTERM and SIGKILL. Default 2s
-	LastWords    time.Duration // see lastWords, which is the default
-	// how long the server may leave a full input pipe alone before it counts as hung. Default 30s
+	LastWords    time.Duration // default lastWords, see there
+	// time without progress on a full input pipe after which the server counts as hung. Default 30s
 	WriteStall time.Duration
-	Watchdog   *Watchdog    // has one more group to keep; nil is one of its own
-	Log        *slog.Logger // carries the upstream's name already; nil discards
+	Watchdog   *Watchdog    // watches the new group; nil means a watchdog of its own
+	Log        *slog.Logger // already has the upstream's name; nil discards
 
-	private map[string]string // variables of the cell, which Env goes before
-	program string            // the program's path, where that is not Command's
+	private map[string]string // variables of the cell; Env takes precedence
+	program string            // the program's path if it differs from Command's
 }
 
 func (o StdioOptions) withDefaults() StdioOptions {
@@ -57,48 +59,51 @@ func (o StdioOptions) withDefaults() StdioOptions {
 
 // stdio is the transport to a child process: one message per line on its standard input and output.
 //
-// Five goroutines belong to it, and Close waits for all of them: run, which decides when the
-// transport is at its end and takes the process down; the reader of stdout; the reader of stderr;
-// the owner of the process (stdio_process.go); and, while the input pipe is full, a writer that
-// finishes the frame which stands half in the pipe.
+// It has five goroutines, and Close waits for all of them: run, which detects the end of the
+// transport and ends the process; the readers of stdout and of stderr; the owner of the process
+// (stdio_process.go); and, while the input pipe is full, a writer that completes the frame of which
+// only a part is in the pipe.
 type stdio struct {
 	Duplex
 	o       StdioOptions
 	in      Receiver
 	process *process
 
-	turn  chan struct{} // held by who writes to stdin; handed over to finish, and kept for good by run at the end
-	frame []byte        // the frame being written; belongs to the holder of turn
-	pipe  pipeWriter    // belongs to the holder of turn
+	// held by the writer to stdin; handed over to finish, and finally taken by run for good
+	turn  chan struct{}
+	frame []byte     // the frame being written; belongs to the holder of turn
+	pipe  pipeWriter // belongs to the holder of turn
 
-	mu     sync.Mutex
-	calls  map[jsonrpc.ID]chan answer // that wait for a response
-	left   map[jsonrpc.ID]Observer    // of calls that were given up after they had been sent; nil before the first
-	many   int                        // from this number of them on, the settled ones are dropped
-	reason error                      // set once, before over is closed; ErrClosed when we ended it
+	mu    sync.Mutex
+	calls map[jsonrpc.ID]chan answer // calls that wait for a response
+	// calls that were abandoned after they had been sent; nil before the first
+	left map[jsonrpc.ID]Observer
+	many int // size of left at which the settled calls are dropped
+	// set once, before over is closed; ErrClosed if Junction ended the transport
+	reason error
 
 	spare   lineBuffers
 	waiters sync.Pool // of chan answer: empty, and no longer in calls
 
 	stopOnce sync.Once
-	stopped  error         // why stop was closed; read it after that
-	stop     chan struct{} // closed when we end the transport, the server did not
-	drained  chan struct{} // closed when nothing more comes from stdout
-	over     chan struct{} // closed when the transport cannot be used any more
-	done     chan struct{} // closed when no goroutine and no process is left
+	stopped  error         // why stop was closed; valid after that
+	stop     chan struct{} // closed when Junction ends the transport
+	drained  chan struct{} // closed at the end of stdout
+	over     chan struct{} // closed when the transport can no longer be used
+	done     chan struct{} // closed when all goroutines and processes have ended
 }
 
-// answer is what becomes of a call: a response, or the reason why none will come. Channels of it
-// have room for one, and it is sent under stdio.mu by the goroutine that removes the call from
-// stdio.calls.
+// answer is the outcome of a call: a response, or the reason why there is none. Channels of answer
+// have room for one. The goroutine that removes a call from stdio.calls sends its answer, while it
+// holds stdio.mu.
 type answer struct {
 	m      *jsonrpc.Message
-	buffer []byte // what m alone is in, if that is a large buffer; nil otherwise
+	buffer []byte // the large buffer that contains only m; nil if there is none
 	err    error
 }
 
-// take returns the answer to req. A large buffer is exchanged for that of the request; a request
-// without one gets its result out of it, to keep for as long as it likes.
+// take returns the answer to req. A large buffer is exchanged for the buffer of the request. If the
+// request has none, the result is copied, so that the caller can keep it.
 func (w *stdio) take(a answer, req *Request) (*jsonrpc.Message, error) {
 	switch {
 	case a.buffer == nil || a.m.Error != nil:
@@ -107,7 +112,7 @@ func (w *stdio) take(a answer, req *Request) (*jsonrpc.Message, error) {
 		*req.Buffer = a.buffer[:0]
 	default:
 		a.m.Result = bytes.Clone(a.m.Result)
-		a.m.Body, _ = raw.Parse(a.m.Result) // an error is that it is no object
+		a.m.Body, _ = raw.Parse(a.m.Result) // an error means that the result is not an object
 		w.spare.give(a.buffer)
 	}
 	return a.m, a.err
@@ -118,17 +123,17 @@ var (
 	errStdoutClosed = errors.New("closed its standard output")
 )
 
-// lastWords is how long the end of a process may trail after the first sign of it: between the end
-// of its output and its exit status, between the exit and the last of its output. Within that time
-// calls still get the answers that it wrote, and the reason becomes as good as it can be.
+// lastWords is the time that the end of a process may take after its first sign: between the end of
+// its output and its exit status, or between the exit and the end of its output. During this time,
+// calls still receive responses that were already written, and the reason becomes more exact.
 const lastWords = 200 * time.Millisecond
 
 // frameKept is the largest frame whose buffer is kept for the next frame. Larger frames use a
 // buffer of spare.
 const frameKept = 256 << 10
 
-// OpenStdio starts the server and returns at once. in receives the requests and notifications of
-// the server, on the reading goroutine.
+// OpenStdio starts the server and returns at once. in receives the server's requests and
+// notifications, on the reading goroutine.
 func OpenStdio(o StdioOptions, in Receiver) (Transport, error) {
 	o = o.withDefaults()
 	p, err := startProcess(o)
@@ -153,8 +158,7 @@ func OpenStdio(o StdioOptions, in Receiver) (Transport, error) {
 	return w, nil
 }
 
-// Call implements transport. It costs no goroutine switch on the way to the server while the pipe
-// has room.
+// Call implements Transport. It writes on the caller's goroutine while the pipe has room.
 func (w *stdio) Call(ctx context.Context, req *Request, _ func(*jsonrpc.Message)) (*jsonrpc.Message, error) {
 	c, err := w.expect(req.ID)
 	if err != nil {
@@ -178,7 +182,7 @@ func (w *stdio) Call(ctx context.Context, req *Request, _ func(*jsonrpc.Message)
 	}
 }
 
-// Send implements transport.
+// Send implements Transport.
 func (w *stdio) Send(ctx context.Context, m *Request) error {
 	if sent, err := w.write(ctx, &m.Message); err != nil {
 		return sendError(sent, err)
@@ -186,7 +190,7 @@ func (w *stdio) Send(ctx context.Context, m *Request) error {
 	return nil
 }
 
-// Wait implements transport. The reason is an *ExitError when the process ended by itself.
+// Wait implements Transport. The reason is an *ExitError if the process ended by itself.
 func (w *stdio) Wait() error {
 	<-w.over
 	if w.reason == ErrClosed {
@@ -204,15 +208,15 @@ func (w *stdio) Ended() bool {
 	}
 }
 
-// Close implements transport. It closes the server's input and gives it, and what it started, twice
-// StopGrace to end. It must not be called by in.
+// Close implements Transport. It closes the server's input and gives the server and its descendants
+// twice StopGrace to end. in must not call it.
 func (w *stdio) Close() error {
 	w.end(ErrClosed)
 	<-w.done
 	return nil
 }
 
-// end asks run to end the transport; the first reason counts.
+// end makes run end the transport; the first reason wins.
 func (w *stdio) end(reason error) {
 	w.stopOnce.Do(func() {
 		w.stopped = reason
@@ -233,11 +237,12 @@ func (w *stdio) run() {
 	w.process.finish(w.drained)
 	<-w.drained
 	<-w.process.silent
-	w.turn <- struct{}{} // the input is closed, so its holder returns it soon; there is no write after this
+	// the input is closed, so its holder returns the turn soon; nothing is written after this
+	w.turn <- struct{}{}
 }
 
-// why returns the reason of the end. When the server gave the sign it waits a moment for the rest
-// of what the server has to say.
+// why returns the reason of the end. If the server ended first, it waits up to LastWords for the
+// exit status and the rest of the output.
 func (w *stdio) why() error {
 	reason := errStdoutClosed
 	select {
@@ -276,7 +281,7 @@ func (w *stdio) expect(id jsonrpc.ID) (chan answer, error) {
 	return c, nil
 }
 
-// forget removes a call. It returns the answer if one has come before.
+// forget removes a call. If its answer has already arrived, forget returns it.
 func (w *stdio) forget(req *Request, c chan answer) (a answer, ok bool) {
 	w.mu.Lock()
 	if w.calls[req.ID] == c {
@@ -290,7 +295,7 @@ func (w *stdio) forget(req *Request, c chan answer) (a answer, ok bool) {
 	return a, ok
 }
 
-// leave remembers an abandoned call, to notice its late answer. w.mu is held.
+// leave records an abandoned call, to detect its late response; w.mu is held.
 func (w *stdio) leave(req *Request) {
 	if req.Observer == nil || w.reason != nil {
 		return
@@ -305,7 +310,7 @@ func (w *stdio) leave(req *Request) {
 	w.left[req.ID] = req.Observer
 }
 
-// fewestLeft abandoned calls are remembered even if they are settled.
+// fewestLeft is the number of abandoned calls that are kept even if they are settled.
 const fewestLeft = 64
 
 // settle passes the answer to the waiting call. It returns false if there is none.
@@ -340,7 +345,7 @@ func (w *stdio) fail(reason error) {
 	close(w.over)
 }
 
-// sendError adds ErrNotSent to the error of a frame of which no byte went out.
+// sendError adds ErrNotSent to an error if no byte of the frame was sent.
 func sendError(sent bool, err error) error {
 	if sent {
 		return err
@@ -348,13 +353,12 @@ func sendError(sent bool, err error) error {
 	return notSent(err)
 }
 
-// write writes m as one line. sent is false only if it is certain that the server will not see it.
+// write writes m as one line. It returns sent as false only if the server will certainly not see m.
 //
-// A caller waits here no longer than its ctx allows. The frame is written without a wait as far as
-// it fits into the pipe. If it does not fit, a goroutine of its own finishes it, for two reasons: a
-// line must not be cut off in the middle because one caller gives up (all others on this transport
-// would pay for that), and a server that is only busy catches up. One that reads nothing for
-// WriteStall is hung, and the transport ends.
+// write blocks no longer than ctx allows. It writes as much of the frame as fits into the pipe, and
+// a separate goroutine completes the rest. A caller that gives up must not cut a line off in the
+// middle, because that would break the transport for all others; and a server that is only busy
+// catches up. If the server reads nothing for WriteStall, it counts as hung and the transport ends.
 func (w *stdio) write(ctx context.Context, m *jsonrpc.Message) (sent bool, err error) {
 	if ctx.Err() != nil {
 		return false, context.Cause(ctx)
@@ -387,16 +391,15 @@ func (w *stdio) write(ctx context.Context, m *jsonrpc.Message) (sent bool, err e
 	return w.wrote(ctx, n, err)
 }
 
-// overflow finishes the frame, of which n bytes went out, on a goroutine of its own, and waits for
-// that.
+// overflow completes a frame of which n bytes were sent, on a separate goroutine, and waits for it.
 func (w *stdio) overflow(ctx context.Context, n int) (sent bool, err error) {
 	type result struct {
 		n   int
 		err error
 	}
 	finished := make(chan result, 1)
-	// ends when the frame is written, after WriteStall without progress, or when run closes the
-	// input; run waits for the turn
+	// This goroutine ends when the frame is written, after WriteStall without progress, or when run
+	// closes the input. run waits for the turn.
 	go func() {
 		n, err := w.finish(n)
 		w.release(n > 0, err)
@@ -410,8 +413,8 @@ func (w *stdio) overflow(ctx context.Context, n int) (sent bool, err error) {
 	}
 }
 
-// wrote turns the outcome of writing into that of write: a failed one is the end of the transport,
-// whose reason is worth a moment's wait.
+// wrote returns the result of write. A write error ends the transport, so wrote waits for the more
+// exact reason of that end.
 func (w *stdio) wrote(ctx context.Context, n int, err error) (sent bool, _ error) {
 	if err == nil {
 		return true, nil
@@ -424,8 +427,8 @@ func (w *stdio) wrote(ctx context.Context, n int, err error) (sent bool, _ error
 	}
 }
 
-// release gives the turn back after a frame, of which at least a part went out if some is true. An
-// error ends the transport.
+// release returns the turn after a frame; some reports whether a part of it was sent. An error ends
+// the transport.
 func (w *stdio) release(some bool, err error) {
 	if cap(w.frame) > frameKept {
 		w.spare.give(w.frame)
@@ -445,11 +448,11 @@ func (w *stdio) release(some bool, err error) {
 	<-w.turn
 }
 
-// finish writes what is left of the frame, from n on. It returns how much of the frame went out.
+// finish writes the frame from n on. It returns how many bytes of the frame were sent.
 func (w *stdio) finish(n int) (int, error) {
 	for n < len(w.frame) {
 		w.process.stdin.SetWriteDeadline(time.Now().Add(w.o.WriteStall))
-		// In pieces, so that the deadline is for one of them.
+		// in pieces, because the deadline applies to each piece
 		wrote, err := w.process.stdin.Write(w.frame[n:min(len(w.frame), n+64<<10)])
 		n += wrote
 		if err != nil && (wrote == 0 || !errors.Is(err, os.ErrDeadlineExceeded)) {
@@ -460,7 +463,7 @@ func (w *stdio) finish(n int) (int, error) {
 	return n, nil
 }
 
-// frameSize is at least the size of the line that m makes, unless it is an error.
+// frameSize returns an upper bound for the size of the line of m, unless m is an error.
 func frameSize(m *jsonrpc.Message) int {
 	return len(m.Params) + len(m.Result) + len(m.Method) + len(m.ID) + 64
 }

@@ -17,42 +17,42 @@ import (
 	"time"
 )
 
-// process is a child process, and what it started itself, as far as it stays in its group.
+// process is a child process and its descendants, as far as they stay in its process group.
 //
-// It leads a session of its own: signals go to it and its descendants together, those of our
-// terminal do not reach it, and a program that would ask for a password on the terminal fails
-// instead of waiting for input.
+// It leads its own session. Signals reach it and its descendants together. Signals of Junction's
+// terminal do not reach it. A program that would ask for a password on the terminal fails instead
+// of waiting for input.
 //
-// When we are killed and can do nothing any more, Linux kills the child itself (stdio_linux.go),
-// everywhere its input ends, which tells servers and the wrappers around them to go, and whoever of
-// the group does not go then is ended by the keeper (stdio_keeper.go). What remains is what has
-// left the group: a daemon, and a container whose docker command was killed.
+// If Junction is killed and cannot clean up, Linux kills the child itself (stdio_linux.go). On all
+// systems the child's input ends, which makes servers and their wrappers exit. The watchdog
+// (stdio_watchdog.go) kills the rest of the group. Only processes that have left the group remain:
+// a daemon, or a container whose docker command was killed.
 type process struct {
 	cmd      *exec.Cmd
 	grace    time.Duration
 	words    time.Duration // see lastWords
 	log      *slog.Logger
 	watchdog *Watchdog
-	cell     *cell // nil if it is not confined
+	cell     *cell // nil if it has no sandbox
 
-	stdin          *os.File // written to by stdio
+	stdin          *os.File // stdio writes to it
 	stdout, stderr *os.File
 
 	exited chan struct{} // closed when the child has ended and is reaped
 	state  *os.ProcessState
-	silent chan struct{} // closed when nothing more comes from stderr
+	silent chan struct{} // closed at the end of stderr
 
 	mu   sync.Mutex
-	tail []byte // the last of stderr, whole lines as a rule, at most tailKept bytes
+	tail []byte // the last part of stderr, usually whole lines, at most tailKept bytes
 }
 
 const (
-	tailKept   = 4 << 10 // bytes of stderr that are kept for the end
-	stderrLine = 4 << 10 // bytes of one line of it that are logged
-	shownLine  = 300     // bytes of it in an error
+	tailKept   = 4 << 10 // bytes of stderr that are kept for the ExitError
+	stderrLine = 4 << 10 // bytes of one line of stderr that are logged
+	shownLine  = 300     // bytes of a line of stderr in an error
 )
 
-// startProcess starts the child. It is owned by the caller, who must call finish.
+// startProcess starts the child. The caller owns it and must call finish.
 func startProcess(o StdioOptions) (*process, error) {
 	cmd, cell, err := confined(o)
 	if err != nil {
@@ -112,7 +112,8 @@ func (p *process) own(started chan<- error) {
 	if err := p.watchdog.keep(p); err != nil {
 		p.log.Debug("no watchdog: child processes may outlive Junction if it is killed", "err", err)
 	}
-	if err := p.cell.started(); err != nil { // the wrapper is no command, and has started nothing
+	// the sandbox wrapper failed and has not started the command
+	if err := p.cell.started(); err != nil {
 		p.cmd.Process.Kill()
 		p.cmd.Wait()
 		p.watchdog.forget(p)
@@ -120,7 +121,7 @@ func (p *process) own(started chan<- error) {
 		return
 	}
 	started <- nil
-	p.cmd.Wait() // what it returns is in the state, too
+	p.cmd.Wait() // its result is in the state, too
 	p.state = p.cmd.ProcessState
 	if !p.left() {
 		p.watchdog.forget(p)
@@ -128,8 +129,8 @@ func (p *process) own(started chan<- error) {
 	close(p.exited)
 }
 
-// listen logs what the child writes to stderr, line by line, and remembers the last of it. It takes
-// everything, so that the child never waits for us.
+// listen logs the child's stderr line by line and keeps the last part of it. It reads everything,
+// so that the child never blocks on a full pipe.
 func (p *process) listen() {
 	defer close(p.silent)
 	r := bufio.NewReaderSize(p.stderr, stderrLine)
@@ -151,7 +152,8 @@ func (p *process) heard(line []byte) {
 	p.mu.Lock()
 	p.tail = append(append(p.tail, bytes.TrimRight(line, "\r\n")...), '\n')
 	if over := len(p.tail) - tailKept; over > 0 {
-		if i := bytes.IndexByte(p.tail[over:], '\n') + 1; over+i < len(p.tail) { // whole lines, if there are several
+		// whole lines, if there are several
+		if i := bytes.IndexByte(p.tail[over:], '\n') + 1; over+i < len(p.tail) {
 			over += i
 		}
 		p.tail = append(p.tail[:0], p.tail[over:]...)
@@ -162,15 +164,15 @@ func (p *process) heard(line []byte) {
 	}
 }
 
-// clean makes foreign bytes fit to be shown.
+// clean makes bytes of a server printable: valid UTF-8 without white space at the end.
 func clean(b []byte) string {
 	return strings.TrimRight(strings.ToValidUTF8(string(b), "\uFFFD"), "\r\n\t ")
 }
 
-// finish ends the process and what is left of its group, and closes our ends of its pipes, so that
-// whoever reads from them ends too, even where a descendant that left the group holds the other
-// end. If the child still runs, its input is closed and it has a grace to end, then SIGTERM and
-// another grace, then SIGKILL. What a child leaves behind that ended by itself is killed at once.
+// finish ends the process and the rest of its group, and closes Junction's ends of the pipes, so
+// that their readers end even if a descendant outside the group holds the other end. If the child
+// still runs, finish closes its input, waits for the grace period, sends SIGTERM, waits again and
+// sends SIGKILL. If the child had already exited, the rest of its group is killed at once.
 func (p *process) finish(drained <-chan struct{}) {
 	p.stdin.Close()
 	select {
@@ -188,7 +190,7 @@ func (p *process) finish(drained <-chan struct{}) {
 	p.stdout.Close()
 	last := time.NewTimer(p.words)
 	defer last.Stop()
-	select { // its output is read to the end, unless another process holds the other end
+	select { // reads the output to its end, unless another process holds the other end
 	case <-p.silent:
 	case <-last.C:
 	}
@@ -196,8 +198,8 @@ func (p *process) finish(drained <-chan struct{}) {
 	p.cell.close()
 }
 
-// gone waits for one grace until the child has ended, and its descendants as well: all of its
-// output has come, or its group is empty.
+// gone waits at most one grace period for the end of the child and its descendants: until its
+// stdout has ended, or its group is empty.
 func (p *process) gone(drained <-chan struct{}) bool {
 	timeout := time.NewTimer(p.grace)
 	defer timeout.Stop()
@@ -217,7 +219,7 @@ func (p *process) gone(drained <-chan struct{}) bool {
 	}
 }
 
-// ExitError returns how the child ended; nil while it runs.
+// exitError returns how the child ended, or nil while it runs.
 func (p *process) exitError() error {
 	select {
 	case <-p.exited:
@@ -234,13 +236,13 @@ func (p *process) exitError() error {
 	return e
 }
 
-// ExitError is the end of a child process that we did not ask for.
+// ExitError means that a child process ended although Junction did not end it.
 type ExitError struct {
-	How    string // exited with status 1, ended by signal: killed
-	Stderr string // the last lines that it wrote to stderr, without the last line's end
+	How    string // such as: exited with status 1, ended by signal: killed
+	Stderr string // its last lines on stderr, without the end of the last line
 }
 
-// Error shows the line of stderr that most likely is the cause.
+// Error includes the line of stderr that is most likely the cause.
 func (e *ExitError) Error() string {
 	if line := causeLine(e.Stderr); line != "" {
 		return e.How + ": " + line
@@ -248,9 +250,9 @@ func (e *ExitError) Error() string {
 	return e.How
 }
 
-// causeLine chooses the line to show of what a program wrote before it ended: the last one that
-// calls itself an error, because a stack trace or advice often follows it, and otherwise the last.
-// What npm says is the other way round: first a code, then the cause, then advice.
+// causeLine chooses the line of a program's stderr to show: the last line with an error, because a
+// stack trace or advice often follows it, otherwise the last line. npm prints a code first, then
+// the cause, then advice.
 func causeLine(text string) string {
 	last := ""
 	for line := range strings.Lines(text) {
@@ -270,8 +272,8 @@ func causeLine(text string) string {
 	return last[:min(len(last), shownLine)]
 }
 
-// npmDetail reports whether a line of npm's, without its mark, is one of those that come before the
-// sentence.
+// npmDetail reports whether a line of npm, without its prefix, is one of the details before the
+// cause.
 func npmDetail(line string) bool {
 	for _, word := range []string{" code ", " errno ", " syscall ", " path ", " dest "} {
 		if strings.Contains(line, word) {
@@ -281,8 +283,8 @@ func npmDetail(line string) bool {
 	return false
 }
 
-// confined is command in a cell of its own, which the caller closes; nil if the options confine
-// nothing.
+// confined returns the command in a cell of its own, which the caller must close. The cell is nil
+// if the options have no sandbox.
 func confined(o StdioOptions) (*exec.Cmd, *cell, error) {
 	if len(o.Command) == 0 {
 		return nil, nil, errors.New("no command")
@@ -307,8 +309,8 @@ func confined(o StdioOptions) (*exec.Cmd, *cell, error) {
 	return cmd, x, nil
 }
 
-// command finds the program as a shell would: a name is looked for in PATH, which is the server's
-// own where its Env has one.
+// command returns the command to start. It searches the program as a shell does, in PATH; a PATH in
+// the server's own Env replaces Junction's.
 func command(o StdioOptions) (*exec.Cmd, error) {
 	if len(o.Command) == 0 {
 		return nil, errors.New("no command")
@@ -347,11 +349,11 @@ func command(o StdioOptions) (*exec.Cmd, error) {
 		return nil, cmd.Err
 	}
 	cmd.Dir = o.Dir
-	// which has the PWD of Dir
+	// cmd.Environ has the PWD of Dir
 	cmd.Env = Environment{o.Env, o.Inherit, o.Reserved}.of(exchange(cmd.Environ(), o.private, o.Env))
 	cmd.SysProcAttr = ownGroup()
 	return cmd, nil
 }
 
-// ErrNoProgram is why a command cannot be started.
+// ErrNoProgram means that the program of a command was not found.
 var ErrNoProgram = errors.New("not found in PATH")

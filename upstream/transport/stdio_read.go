@@ -13,7 +13,7 @@ import (
 	"junction/upstream/raw"
 )
 
-// read takes what the server writes, until its output ends or is closed.
+// read handles the server's messages until its output ends or is closed.
 func (w *stdio) read() {
 	defer close(w.drained)
 	lines := lineReader{r: w.process.stdout, limit: w.o.MessageLimit, spare: &w.spare}
@@ -21,7 +21,7 @@ func (w *stdio) read() {
 	for {
 		line, long, err := lines.next()
 		if err != nil {
-			return // whatever it is: why knows more
+			return // why finds a more exact reason
 		}
 		var m jsonrpc.Message
 		if long == nil {
@@ -60,14 +60,14 @@ func (w *stdio) read() {
 }
 
 const (
-	lineBuffer = 32 << 10 // of a transport at rest
-	lineShown  = 200      // bytes of a strange line in the log
-	lineOwn    = 2 << 10  // from here on a line gets a buffer that is used again
-	lineKept   = 4 << 20  // the largest of them that is kept for another line
+	lineBuffer = 32 << 10 // of an idle transport
+	lineShown  = 200      // bytes of an invalid line in the log
+	lineOwn    = 2 << 10  // lines from this size on get a buffer that is reused
+	lineKept   = 4 << 20  // the largest reused buffer
 )
 
-// lineBuffers are unused buffers for lines: allocating a large one costs more than reading into it.
-// The zero value has none.
+// lineBuffers holds unused buffers for lines: allocating a large one costs more than reading into
+// it. The zero value is empty and ready to use.
 type lineBuffers struct{ pool sync.Pool }
 
 // take returns a buffer of size bytes.
@@ -78,7 +78,7 @@ func (p *lineBuffers) take(size int) []byte {
 	return make([]byte, size, (size+lineOwn-1)/lineOwn*lineOwn)
 }
 
-// give takes back an unused buffer.
+// give returns a buffer that is no longer used.
 func (p *lineBuffers) give(b []byte) {
 	if cap(b) >= lineOwn && cap(b) <= lineKept {
 		p.pool.Put(&b)
@@ -86,8 +86,8 @@ func (p *lineBuffers) give(b []byte) {
 }
 
 // lineReader splits a stream into lines of at most limit bytes. A small line is copied out of the
-// buffer. One that is larger than the buffer gets one of its own, which leaves with it, so that it
-// is copied no more than in part.
+// buffer. A line that exceeds the buffer is read into a buffer of its own, which the caller
+// receives, so that it is copied only in part.
 type lineReader struct {
 	r     io.Reader
 	limit int
@@ -96,13 +96,13 @@ type lineReader struct {
 	buf      []byte
 	from, to int    // buf[from:to] was read and not returned
 	rest     []byte // the small buffer, while buf is a large one
-	large    int    // the size of the last large line: a good guess for the next
-	gone     []byte // the buffer that left with the last line; nil when that has none to be used again
+	large    int    // the size of the last large line, a good guess for the next
+	gone     []byte // the reusable buffer of the returned line; nil if it has none
 	err      error
 }
 
-// next returns the next line that is not empty, without its end; it belongs to the caller. Of a
-// Line above the limit it returns the outline instead. A last line without an end is one, too.
+// next returns the next line that is not empty, without its end; the line belongs to the caller.
+// For a line above the limit it returns the outline instead. The last line needs no end.
 func (l *lineReader) next() ([]byte, *outline, error) {
 	l.gone = nil
 	seen := 0 // bytes of the line that were searched for its end
@@ -128,7 +128,7 @@ func (l *lineReader) next() ([]byte, *outline, error) {
 	}
 }
 
-// take takes n bytes and an end of the given length out of the buffer.
+// take removes n bytes and a line end of the given length from the buffer.
 func (l *lineReader) take(n, end int) ([]byte, *outline) {
 	line := l.buf[l.from : l.from+n : l.from+n]
 	l.from += n + end
@@ -151,11 +151,11 @@ func (l *lineReader) take(n, end int) ([]byte, *outline) {
 		return slices.Clone(line), nil
 	}
 	l.gone = l.buf
-	return line, nil // and shrink leaves the buffer to it
+	return line, nil // shrink leaves this buffer to the line
 }
 
-// shrink goes back to the small buffer after a large line, or to another large one if what was read
-// beyond the line does not fit.
+// shrink returns to the small buffer after a large line. If the rest of the data does not fit into
+// the small buffer, it uses another large one.
 func (l *lineReader) shrink() {
 	if l.rest == nil {
 		return
@@ -173,11 +173,11 @@ func (l *lineReader) shrink() {
 	}
 }
 
-// size is that of a large buffer for at least so many bytes, if there may be so many. One byte
-// above the limit tells a line that is too long, another one ends a line that is not.
+// size returns the size for a large buffer: at least least bytes, but no more than the limit needs.
+// One byte above the limit detects a line that is too long, another one is for the line end.
 func (l *lineReader) size(least int) int { return min(max(least, l.large+l.large/8), l.limit+2) }
 
-// fill reads on. The buffer is full only if one line fills it.
+// fill reads more. The buffer is full only if it contains one line.
 func (l *lineReader) fill() {
 	if l.from > 0 {
 		l.from, l.to = 0, copy(l.buf, l.buf[l.from:l.to])
@@ -202,7 +202,7 @@ func (l *lineReader) fill() {
 	l.err = err
 }
 
-// skip drops a line of which the buffer holds the beginning, and returns its outline.
+// skip drops a line that begins in the buffer, and returns its outline.
 func (l *lineReader) skip() *outline {
 	o := new(outline)
 	for {
@@ -224,9 +224,9 @@ func (l *lineReader) skip() *outline {
 	}
 }
 
-// outline is what remains of a JSON object when the insides of the arrays and objects in it are
-// left out: however large the text, enough to see which call it is the answer to. It is forgiving
-// about what it leaves out, so that it also serves for a text that is not quite JSON.
+// outline is a JSON object without the contents of its inner arrays and objects. It is small enough
+// to find the id of a response in a text of any size. It accepts most invalid JSON, so that it also
+// works for a damaged line.
 type outline struct {
 	size  int
 	start []byte // the first lineShown bytes
@@ -236,10 +236,10 @@ type outline struct {
 	quoted, escaped bool
 }
 
-// outlineKept bounds the outline; a response has fewer members.
+// outlineKept is the maximum size of an outline; a response has fewer members.
 const outlineKept = 4 << 10
 
-// add reads on; b is not kept.
+// add processes more of the text; b is not kept.
 func (o *outline) add(b []byte) {
 	o.size += len(b)
 	if n := lineShown - len(o.start); n > 0 {
@@ -266,8 +266,8 @@ func (o *outline) add(b []byte) {
 	}
 }
 
-// answers returns the id of the request that the text is the response to, and "" if it is none or
-// nobody can tell.
+// answers returns the id of the request that the text responds to. It returns "" if the text is no
+// response or has no clear id.
 func (o *outline) answers() jsonrpc.ID {
 	if len(o.text) > outlineKept {
 		return ""
