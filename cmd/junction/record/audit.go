@@ -21,46 +21,47 @@ import (
 	"junction/upstream/raw"
 )
 
-// This file stands between calls, which wait for nobody, and a disk that may be slow, full or gone:
-// lines wait in memory for a goroutine that writes them.
+// Calls do not wait for the disk, which may be slow, full or missing. Lines wait in memory, and a
+// goroutine writes them.
 
 const (
-	auditDelay = 50 * time.Millisecond // for which a line waits for others
-	auditBatch = 64 << 10              // as many bytes are written without a delay
-	auditQueue = 8 << 20               // bytes that wait at most; a line that is alone may be longer
-	auditRetry = time.Second           // after a write that failed
-	auditCalm  = time.Minute           // between two complaints
-	auditText  = 200                   // bytes of a text that a client makes up
+	auditDelay = 50 * time.Millisecond // how long a line waits for others
+	auditBatch = 64 << 10              // this many bytes are written without a delay
+	auditQueue = 8 << 20               // limit of waiting bytes; a single line may exceed it
+	auditRetry = time.Second           // after a failed write
+	auditCalm  = time.Minute           // between two error messages in the log
+	auditText  = 200                   // limit, in bytes, of a text that a client chooses
 )
 
-// Audit writes one line of JSON for each call into one file.
+// Audit writes one line of JSON for each call into one file. Its methods may be called
+// concurrently.
 type Audit struct {
 	config config.Audit
 	log    *slog.Logger
 
-	// The goroutine's, once it has begun.
+	// Owned by the goroutine once it has started.
 	out  io.Writer   // the file, or standard error; nil after a file could not be opened
 	info fs.FileInfo // of the file; nil for standard error
-	torn bool        // the last write ended within a line
+	torn bool        // the last write ended in the middle of a line
 
-	wake   chan struct{} // 1-buffered: something is to be written
-	urgent chan struct{} // 1-buffered: without a delay
+	wake   chan struct{} // 1-buffered: lines are waiting
+	urgent chan struct{} // 1-buffered: write without a delay
 	closed chan struct{} // closed by Close
 	tasks  sync.WaitGroup
 
 	mu         sync.Mutex
 	waiting    []byte // whole lines
-	held       int    // bytes that the goroutine has taken and not written yet
-	dropped    int    // lines, since the last one that there was room for
-	lost       int    // lines, since the log has last said that all is well
-	failure    error  // of the last write; nil when it went well
+	held       int    // bytes that the goroutine has taken but not yet written
+	dropped    int    // lines since the last line that was accepted
+	lost       int    // lines since the log last reported success
+	failure    error  // of the last write; nil after a success
 	complained time.Time
-	told       bool // the log says that something is wrong
+	told       bool // the log has reported a failure
 	moved      bool // Reopen was called
 	over       bool // Close was called
 }
 
-// StartAudit opens the file and begins a goroutine, which Close ends.
+// StartAudit opens the file and starts a goroutine, which Close ends.
 func StartAudit(c config.Audit, stderr io.Writer, log *slog.Logger) (*Audit, error) {
 	a := &Audit{config: c, log: log, wake: make(chan struct{}, 1), urgent: make(chan struct{}, 1), closed: make(chan struct{})}
 	if c.File == config.AuditStderr {
@@ -72,8 +73,8 @@ func StartAudit(c config.Audit, stderr io.Writer, log *slog.Logger) (*Audit, err
 	return a, nil
 }
 
-// record takes the line of a call. It does not wait for the disk: a line that there is no room for
-// is dropped and counted. It returns false after Close.
+// record accepts the line of a call. It does not wait for the disk: without room, it drops and
+// counts the line. It returns false after Close.
 func (a *Audit) record(c *proxy.CallInfo) bool {
 	var digest [sha256.Size]byte
 	if c.Arguments != nil {
@@ -82,7 +83,7 @@ func (a *Audit) record(c *proxy.CallInfo) bool {
 	return a.add(func(b []byte, now time.Time) []byte { return appendCall(b, now, c, &digest, a.config.Arguments) })
 }
 
-// add takes a line, which appended makes, as record does.
+// add accepts a line, as record does. appended appends the line to b.
 func (a *Audit) add(appended func(b []byte, now time.Time) []byte) bool {
 	now := time.Now()
 	a.mu.Lock()
@@ -112,8 +113,8 @@ func (a *Audit) add(appended func(b []byte, now time.Time) []byte) bool {
 	return true
 }
 
-// Reopen opens the file anew, for whoever has renamed it and wants to see the new one at once: the
-// next line would find out by itself.
+// Reopen opens the file again after a log rotation has renamed it. Without Reopen, this happens
+// before the next line is written.
 func (a *Audit) Reopen() {
 	a.mu.Lock()
 	a.moved = true
@@ -122,7 +123,8 @@ func (a *Audit) Reopen() {
 	nudge(a.urgent)
 }
 
-// Close writes what waits and returns when nothing of the audit is left. It may be called twice.
+// Close writes the waiting lines, closes the file and waits for the goroutine to end. It may be
+// called more than once.
 func (a *Audit) Close() {
 	a.mu.Lock()
 	if !a.over {
@@ -133,8 +135,8 @@ func (a *Audit) Close() {
 	a.tasks.Wait()
 }
 
-// run writes what waits, all of it with one write. What could not be written is tried again before
-// anything else, and takes room until then.
+// run writes all waiting lines with one write. Lines of a failed write keep their room and are
+// retried before newer ones.
 func (a *Audit) run() {
 	var buffer, left []byte // left is the part of buffer that is still to be written
 	for over := false; !over; {
@@ -166,8 +168,7 @@ func (a *Audit) run() {
 	}
 }
 
-// pause waits, not so long when early is ready, and not at all when the audit is closed: then it
-// returns true.
+// pause waits for d, or less if early is ready. If the audit is closed, it returns true at once.
 func (a *Audit) pause(d time.Duration, early <-chan struct{}) (over bool) {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -180,7 +181,8 @@ func (a *Audit) pause(d time.Duration, early <-chan struct{}) (over bool) {
 	return false
 }
 
-// take returns the lines that wait, and leaves spare, which was taken before, for those to come.
+// take returns the waiting lines. The next lines go into spare, a buffer that take has returned
+// before.
 func (a *Audit) take(spare []byte) []byte {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -190,21 +192,21 @@ func (a *Audit) take(spare []byte) []byte {
 	}
 	taken := a.waiting
 	if a.held = len(taken); cap(spare) > 1<<20 {
-		spare = nil // of a very long line, or of a bad time
+		spare = nil // too large: it held a very long line, or a backlog
 	}
 	a.waiting = spare[:0]
 	select {
-	case <-a.urgent: // it was about what is taken now
+	case <-a.urgent: // it was a signal for the lines taken now
 	default:
 	}
 	return taken
 }
 
-// write writes whole lines, and returns those that it could not write.
+// write writes whole lines and returns those that it could not write.
 func (a *Audit) write(lines []byte) (left []byte) {
 	n, err := 0, a.ready()
 	if err == nil && a.torn {
-		_, err = a.out.Write([]byte{'\n'}) // so that only that line is broken, which comes again
+		_, err = a.out.Write([]byte{'\n'}) // ends the torn line; all of that line is written again
 		a.torn = err != nil
 	}
 	if err == nil && len(lines) > 0 {
@@ -226,7 +228,7 @@ func (a *Audit) write(lines []byte) (left []byte) {
 	return lines
 }
 
-// ready opens the file if it is not the one that the name means any more.
+// ready opens the file again if its name refers to another file now.
 func (a *Audit) ready() error {
 	if a.config.File == config.AuditStderr {
 		return nil
@@ -243,11 +245,11 @@ func (a *Audit) ready() error {
 	return a.open()
 }
 
-// open opens the file, and closes the one before when it could.
+// open opens the file, and closes the previous one on success.
 func (a *Audit) open() error {
 	const create = os.O_APPEND | os.O_CREATE | os.O_WRONLY
 	if info, err := os.Stat(a.config.File); err == nil && !info.Mode().IsRegular() && info.Mode()&fs.ModeCharDevice == 0 {
-		return errors.New("it is no regular file") // opening a pipe waits for who reads it
+		return errors.New("it is no regular file") // opening a pipe blocks until it has a reader
 	}
 	f, err := os.OpenFile(a.config.File, create, 0o600)
 	if err != nil {
@@ -265,8 +267,8 @@ func (a *Audit) open() error {
 	return nil
 }
 
-// complain has the log say that something is wrong, if it has not said so just now; a.mu is held.
-// The log may be as stuck as the file, so nobody waits for it but Close.
+// complain logs a failure at most once per auditCalm; a.mu is held. The log may block like the
+// file, so that only Close waits for it.
 func (a *Audit) complain(now time.Time) {
 	if !a.complained.IsZero() && now.Sub(a.complained) < auditCalm {
 		return
@@ -282,7 +284,7 @@ func (a *Audit) complain(now time.Time) {
 	a.tasks.Go(func() { a.log.Error(text, "file", a.config.File, "dropped", lost, "error", err) })
 }
 
-// appendDropped appends the line that stands for n that are missing.
+// appendDropped appends the line that reports n dropped lines.
 func appendDropped(b []byte, now time.Time, n int) []byte {
 	b = strconv.AppendInt(append(appendTime(b, now), `,"dropped":`...), int64(n), 10)
 	return append(b, "}\n"...)
@@ -293,8 +295,8 @@ func appendTime(b []byte, now time.Time) []byte {
 	return append(now.UTC().AppendFormat(append(b, `{"time":"`...), "2006-01-02T15:04:05.000000Z"), '"')
 }
 
-// appendCall appends the line of a call. A text that is empty is left out. It is made by hand:
-// encoding/json takes two and a half times as long, and memory.
+// appendCall appends the line of a call and leaves out empty texts. encoding/json would take two
+// and a half times as long, and allocate.
 func appendCall(b []byte, now time.Time, c *proxy.CallInfo, digest *[sha256.Size]byte, arguments bool) []byte {
 	b = appendTime(b, now)
 	text := func(name, value string) {
@@ -355,7 +357,7 @@ func nudge(c chan<- struct{}) {
 	}
 }
 
-// A Trail is the audit that is in force, which a reload may replace. Its zero value writes nothing.
+// A Trail holds the audit in force, which a reload may replace. Its zero value writes nothing.
 type Trail struct {
 	current  atomic.Pointer[Audit] // nil without an audit
 	refusals refusalLog
@@ -363,27 +365,27 @@ type Trail struct {
 
 // Call writes the line of a call, if there is an audit.
 func (t *Trail) Call(c *proxy.CallInfo) {
-	// record returns false if the audit was closed: a successor is in force by then
+	// record returns false if the audit was closed; then its successor is in force.
 	for a := t.current.Load(); a != nil && !a.record(c); a = t.current.Load() {
 	}
 }
 
-// Reopen opens the file again, after something has renamed it.
+// Reopen opens the file again after a log rotation has renamed it.
 func (t *Trail) Reopen() {
 	if a := t.current.Load(); a != nil {
 		a.Reopen()
 	}
 }
 
-// Use makes a the audit in force and closes its predecessor. Nil is no audit.
+// Use puts a in force and closes the previous audit. A nil a disables the audit.
 func (t *Trail) Use(a *Audit) {
 	if old := t.current.Swap(a); old != nil && old != a {
 		old.Close()
 	}
 }
 
-// Next returns the audit for a configuration, for use: the one in force if nothing has changed, nil
-// without a file.
+// Next returns the audit for a configuration, to be passed to Use: the one in force if the
+// configuration is unchanged, nil if it names no file.
 func (t *Trail) Next(c config.Audit, stderr io.Writer, log *slog.Logger) (*Audit, error) {
 	now := t.current.Load()
 	switch {

@@ -1,5 +1,5 @@
-// Package record writes what the program leaves behind about its work: the log (log.go), and the audit
-// of calls (audit.go) and of rejected requests (refused.go). Neither blocks a call.
+// Package record writes the log (log.go) and the audit of calls (audit.go) and of rejected requests
+// (refused.go). The audit never blocks a call; the log may, if its reader is slow.
 package record
 
 import (
@@ -17,8 +17,8 @@ import (
 	"junction/cmd/junction/config"
 )
 
-// NewLog returns the log of the program. A record is written at once, and those of CallLog before
-// it; FlushLog writes the latter at the end.
+// NewLog returns the log of the program. It writes each record at once, after the pending lines of
+// CallLog. FlushLog writes these lines at the end.
 func NewLog(w io.Writer, c config.Log) *slog.Logger {
 	o := &slog.HandlerOptions{Level: c.Level, ReplaceAttr: hide}
 	lines := &lines{w: w}
@@ -28,11 +28,11 @@ func NewLog(w io.Writer, c config.Log) *slog.Logger {
 	return slog.New(prompt{slog.NewTextHandler(lines, o), lines})
 }
 
-// secret begins everything of ours that is one.
+// secret is the prefix of every secret that Junction creates.
 const secret = "jct_"
 
-// hide keeps secrets out of the log where somebody writes one by mistake: what goes by the name of
-// one, and what looks like one of ours, also in the text of an error.
+// hide redacts secrets that are logged by mistake: attributes with the name of a secret, and texts
+// that contain a secret of Junction, such as errors.
 func hide(_ []string, a slog.Attr) slog.Attr {
 	text := ""
 	switch a.Value.Kind() {
@@ -53,17 +53,17 @@ func hide(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// calls is where the lines of calls go: to the same place as a log, but they may wait for logDelay,
-// because one system call for each call's line costs more than the line. The order stays. A program
-// that is killed loses them.
+// calls writes the lines of calls to the log. They may wait for logDelay, because a system call for
+// each line costs more than the line. Their order is kept. If the program is killed, waiting lines
+// are lost.
 type calls struct {
 	slog.Handler
-	// of a TextHandler, for the lines in which nothing needs quotes, which take a fifth of the time
-	// here; nil for another
+	// for a TextHandler: formats lines without quotes in a fifth of the time; nil for other
+	// handlers
 	lines *lines
 }
 
-// CallLog returns where the lines of calls go beside those of a log.
+// CallLog returns the writer for the lines of calls in a log.
 func CallLog(log *slog.Logger) calls {
 	h, ok := log.Handler().(prompt)
 	if !ok {
@@ -75,7 +75,7 @@ func CallLog(log *slog.Logger) calls {
 	return calls{h.Handler, nil}
 }
 
-// Log writes a line, at whatever level.
+// Log writes a line, without a check of the level.
 func (c calls) Log(at time.Time, level slog.Level, message string, attrs []slog.Attr) {
 	if c.lines != nil {
 		var short [400]byte
@@ -86,10 +86,10 @@ func (c calls) Log(at time.Time, level slog.Level, message string, attrs []slog.
 	}
 	r := slog.NewRecord(at, level, message, 0)
 	r.AddAttrs(attrs...)
-	c.Handle(context.Background(), r) // there is nobody to tell when that fails
+	c.Handle(context.Background(), r) // an error of the log cannot be reported
 }
 
-// FlushLog writes what CallLog holds back.
+// FlushLog writes the pending lines of CallLog.
 func FlushLog(log *slog.Logger) {
 	if h, ok := log.Handler().(prompt); ok {
 		h.lines.flush()
@@ -101,7 +101,7 @@ const (
 	logSize  = 32 << 10 // as many bytes are written without a delay
 )
 
-// prompt is a handler whose records are written at once.
+// prompt is a handler that writes each record at once.
 type prompt struct {
 	slog.Handler
 	lines *lines
@@ -155,8 +155,8 @@ func (l *lines) append(b []byte, at time.Time, level slog.Level, message string,
 	return append(b, '\n'), true
 }
 
-// second is the text of all times within one, but for the milliseconds: to take a time apart is a
-// third of the work of a line.
+// second is the formatted time of one second, without the milliseconds. Formatting it for each line
+// would be a third of the work of the line.
 type second struct {
 	unix        int64
 	location    *time.Location
@@ -174,7 +174,7 @@ func (l *lines) appendTime(b []byte, at time.Time) []byte {
 	return append(append(append(b, s.begin...), byte('0'+ms/100), byte('0'+ms/10%10), byte('0'+ms%10)), s.zone...)
 }
 
-// unquoted reports whether a text certainly needs no quotes; it is not empty.
+// unquoted reports whether a text, which is not empty, certainly needs no quotes.
 func unquoted(text string) bool {
 	for i := range len(text) {
 		if c := text[i]; c <= ' ' || c >= 0x7f || c == '"' || c == '=' {
@@ -184,8 +184,8 @@ func unquoted(text string) bool {
 	return text != ""
 }
 
-// lines collects lines of the log and writes them together, whole lines only, logDelay after the
-// first or when there are enough.
+// lines collects lines of the log and writes whole lines together: logDelay after the first, or
+// when there are logSize bytes.
 type lines struct {
 	w      io.Writer
 	second atomic.Pointer[second] // of the last line
@@ -196,8 +196,7 @@ type lines struct {
 	waiting bool        // for the timer
 }
 
-// Write takes one line. Like every log it is written at the speed of who reads it: it blocks while
-// that one is behind.
+// Write adds one line. Like every log, it blocks while the reader of the output is slow.
 func (l *lines) Write(line []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -226,7 +225,7 @@ func (l *lines) flush() {
 	l.write()
 }
 
-// write writes everything; l.mu is held. There is nobody to tell when that fails.
+// write writes everything and ignores errors; l.mu is held.
 func (l *lines) write() {
 	if len(l.text) > 0 {
 		l.w.Write(l.text)

@@ -10,10 +10,10 @@ import (
 	"junction/upstream/raw"
 )
 
-// This file is the part of the audit about requests that were not let in.
+// This file writes the audit of rejected requests.
 
-// Refused writes the line of a rejected request, if there is an audit and the source has not had its
-// line for this minute.
+// Refused writes the line of a rejected request, if there is an audit and the source has had no
+// line within this minute.
 func (t *Trail) Refused(r auth.Refusal) {
 	if t.current.Load() == nil {
 		return
@@ -27,10 +27,10 @@ func (t *Trail) Refused(r auth.Refusal) {
 	}
 }
 
-// refusalLog says which of the requests that nobody was let in by have a line in the audit: anybody
-// can cause these, as many as they like. Each source has one a minute, which says how many there
-// were since the last one, and of those sources that are too many to keep apart all have one
-// together. Its zero value is ready.
+// refusalLog rate-limits the lines of rejected requests, because clients can cause any number of
+// them without authentication. Each source gets one line a minute, with the number of its other
+// requests since the previous line. If there are too many sources, the additional ones share one
+// line. The zero value is ready to use.
 type refusalLog struct {
 	mu      sync.Mutex
 	sources map[netip.Prefix]*tally
@@ -46,13 +46,14 @@ const (
 	refusalSources = 100
 )
 
-// line reports whether a refusal has a line at that time, and how many others it stands for.
+// line reports whether a rejected request gets a line, and how many other requests that line
+// counts.
 func (r *refusalLog) line(from netip.Addr, now time.Time) (more int, ok bool) {
 	bits := 32
 	if from.Is6() {
-		bits = 64 // whoever has one address there has them all
+		bits = 64 // a client usually has all addresses of a /64
 	}
-	source, _ := from.Prefix(bits) // of no address the zero one
+	source, _ := from.Prefix(bits) // the zero prefix if there is no address
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.sources == nil {
@@ -83,7 +84,7 @@ func (r *refusalLog) line(from netip.Addr, now time.Time) (more int, ok bool) {
 	return more, true
 }
 
-// appendRefusal appends the line of a request that was not let in.
+// appendRefusal appends the line of a rejected request.
 func appendRefusal(b []byte, now time.Time, r *auth.Refusal, more int) []byte {
 	b = appendTime(b, now)
 	b = raw.AppendQuote(append(b, `,"request_id":`...), r.RequestID)
