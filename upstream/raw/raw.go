@@ -15,7 +15,7 @@
 //
 // {"name":"harmless","name":"rm"}, {"n\u0061me":"rm"} and {"Name":"rm"} mean different things to
 // different readers. A member that is read by name must therefore occur only once, compared after
-// unescaping and without regard to case; otherwise the error is ErrAmbiguous.
+// unescaping and as leniently as other parsers do (object.go); otherwise the error is ErrAmbiguous.
 package raw
 
 import (

@@ -13,12 +13,11 @@ import (
 // listedTool is a tool as an endpoint lists it.
 type listedTool struct {
 	raw                      json.RawMessage // the whole definition, as sent
-	name, title, description string          // empty where the definition has none, or something that is no string
-	schema                   json.RawMessage // the input schema; nil when there is none
+	name, title, description string          // "" if missing or not a string
+	schema                   json.RawMessage // the input schema; nil if missing
 }
 
-// newListedTool reads what we show of a definition and ignores what is odd in it: that is between
-// the tool and its caller.
+// newListedTool reads the parts of a definition that we print, and ignores invalid ones.
 func newListedTool(raw json.RawMessage) listedTool {
 	m := membersOf(raw)
 	t := listedTool{raw: raw, name: stringOf(m["name"]), title: stringOf(m["title"]), description: stringOf(m["description"]), schema: m["inputSchema"]}
@@ -28,7 +27,7 @@ func newListedTool(raw json.RawMessage) listedTool {
 	return t
 }
 
-// membersOf returns the members of a JSON object, and none for anything else.
+// membersOf returns the members of a JSON object, and nil for any other value.
 func membersOf(object json.RawMessage) map[string]json.RawMessage {
 	var m map[string]json.RawMessage
 	if json.Unmarshal(object, &m) != nil {
@@ -37,7 +36,7 @@ func membersOf(object json.RawMessage) map[string]json.RawMessage {
 	return m
 }
 
-// stringOf returns a JSON string, and "" for anything else.
+// stringOf returns the value of a JSON string, and "" for any other value.
 func stringOf(raw json.RawMessage) string {
 	var s string
 	if json.Unmarshal(raw, &s) != nil {
@@ -84,8 +83,8 @@ func wholeArguments(value string, stdin io.Reader) (json.RawMessage, error) {
 	return raw, nil
 }
 
-// arguments turns the given words into the arguments object of the tool: strings, unless its input
-// schema wants something else for a key. Numbers keep their digits as typed.
+// arguments returns the arguments object for the given words. A value is a string unless the input
+// schema requires another type for its key. Numbers keep their digits as typed.
 func (t listedTool) arguments(given map[string]string) (json.RawMessage, error) {
 	object := make(map[string]json.RawMessage, len(given))
 	properties := membersOf(membersOf(t.schema)["properties"])
@@ -118,11 +117,11 @@ func (t listedTool) argument(property json.RawMessage, key, word string) (json.R
 	return nil, Usagef("the argument %s of %s is %s, not %q; write it like %s=%s", key, t.name, strings.Join(names, " or "), word, key, exampleOf(wanted[0]))
 }
 
-// types returns the JSON types that a schema of the tool allows, as far as it says so plainly: by
-// type, by a choice of schemas (as generators write an optional value), by a reference within the
-// input schema. Nothing means that it does not say.
+// types returns the JSON types that a schema of the tool allows. It understands the keyword type,
+// alternatives of schemas (generated for optional values), and references within the input schema.
+// The result is nil if the types are unknown.
 func (t listedTool) types(schema json.RawMessage, depth int) []string {
-	const deepest = 8 // references may go in circles
+	const deepest = 8 // references may form cycles
 	if depth > deepest {
 		return nil
 	}
@@ -152,8 +151,7 @@ func (t listedTool) types(schema json.RawMessage, depth int) []string {
 	return types
 }
 
-// kindOf names the JSON Schema type of valid JSON. A number is an integer when it is written as
-// one.
+// kindOf returns the JSON Schema type of valid JSON. A number written as an integer is an integer.
 func kindOf(raw json.RawMessage) string {
 	raw = bytes.TrimSpace(raw)
 	switch raw[0] {
@@ -184,7 +182,7 @@ func articled(kind string) string {
 	return "a " + kind
 }
 
-// exampleOf shows how a value of that kind is typed in a shell.
+// exampleOf returns an example of a value of that kind, as typed in a shell.
 func exampleOf(kind string) string {
 	switch kind {
 	case "integer":

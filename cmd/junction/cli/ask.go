@@ -25,7 +25,7 @@ var errNotRunning = errors.New("no junction is running")
 func adminAddress(flag, file string) (address string, c *config.Config, err error) {
 	if flag != "" {
 		if u, err := url.Parse(flag); err == nil && u.Host != "" && u.Scheme == "http" {
-			flag = u.Host // as the log has it
+			flag = u.Host // in the form of the log
 		}
 		if _, _, err := net.SplitHostPort(flag); err != nil {
 			return "", nil, Usagef("--admin %q is no address; write it like 127.0.0.1:8421", flag)

@@ -114,7 +114,7 @@ func (d *signInDoctor) bad(text, remedy string) {
 	prose.Wrap(&d.out, "        → ", "          ", remedy)
 }
 
-// upstream asks a server where people sign in to it.
+// upstream asks an upstream for its authorization server and scopes.
 func (d *signInDoctor) upstream(ctx context.Context, there *oauth.Client, name, us, clientID string) {
 	at, scopes, err := there.Describe(ctx, name)
 	if err != nil {
@@ -127,7 +127,8 @@ func (d *signInDoctor) upstream(ctx context.Context, there *oauth.Client, name, 
 	}
 }
 
-// metadata is what matters here of OpenID Connect Discovery 1.0 and RFC 8414.
+// metadata is the part of the metadata that auth doctor checks (OpenID Connect Discovery 1.0, RFC
+// 8414).
 type metadata struct {
 	Issuer    string   `json:"issuer"`
 	Authorize string   `json:"authorization_endpoint"`
@@ -230,7 +231,7 @@ func (d *signInDoctor) read(ctx context.Context, url string, into any) error {
 	return nil
 }
 
-// ClientLines connect clients to URL.
+// ClientLines are the commands that add Junction to clients. URL is a placeholder.
 const ClientLines = `
 Claude Code
   claude mcp add --transport http junction URL

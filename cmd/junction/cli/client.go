@@ -18,7 +18,7 @@ import (
 	"junction/cmd/junction/config"
 )
 
-// toolsCommand is `junction tools`: what an endpoint offers.
+// toolsCommand is `junction tools`, which lists the tools of an endpoint.
 func toolsCommand(stdout io.Writer) *cobra.Command {
 	var f clientFlags
 	cmd := &cobra.Command{
@@ -73,7 +73,7 @@ func toolsCommand(stdout io.Writer) *cobra.Command {
 	return cmd
 }
 
-// callCommand is `junction call`: one call of one tool.
+// callCommand is `junction call`, which calls one tool once.
 func callCommand(stdout io.Writer) *cobra.Command {
 	var f clientFlags
 	var whole string
@@ -146,7 +146,7 @@ and the exit code is 1.`,
 	return cmd
 }
 
-// clientFlags are the flags that tools and call share.
+// clientFlags are the common flags of tools and call.
 type clientFlags struct {
 	url     string
 	key     string // "" means $JUNCTION_KEY

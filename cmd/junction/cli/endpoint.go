@@ -24,8 +24,8 @@ import (
 )
 
 // endpoint is a connection to a Streamable HTTP endpoint of either era. mcp-go's client opens and
-// closes it; requests go through its transport as raw JSON, because a typed list or result would
-// lose what its types do not know and be lost whole to one odd tool.
+// closes it. Requests go through its transport as raw JSON: mcp-go's types drop unknown members,
+// and reject a whole list because of one invalid tool.
 type endpoint struct {
 	url     string
 	client  *client.Client
@@ -34,7 +34,7 @@ type endpoint struct {
 	report  *progressReport
 }
 
-// dial connects to an endpoint and agrees on an era with it. An empty key sends none.
+// dial connects to an endpoint and negotiates the era. An empty key means no Authorization header.
 func dial(ctx context.Context, address, key string, report io.Writer) (*endpoint, error) {
 	var header map[string]string
 	if key != "" {
@@ -65,14 +65,14 @@ func clientInfo() mcp.Implementation {
 	return mcp.Implementation{Name: "junction-cli", Title: "Junction command line", Version: "1.0.0"}
 }
 
-// close ends the session if there is one; a refusal to end it changes nothing for us.
+// close ends the session, if there is one. An error of the endpoint is ignored.
 func (e *endpoint) close() {
 	e.report.end()
 	_ = e.client.Close()
 }
 
-// request sends one request and returns its result. A modern request carries who we are, and its
-// header what it is about; header is added to that.
+// request sends one request with the standard headers and those in header, and returns its result.
+// To a modern request it adds the protocol version, client info and capabilities.
 func (e *endpoint) request(ctx context.Context, method mcp.MCPMethod, params, meta map[string]any, header map[string]string) (json.RawMessage, error) {
 	version := e.client.ProtocolVersion()
 	if mcp.IsModernProtocol(version) {
@@ -111,10 +111,10 @@ func (e *endpoint) request(ctx context.Context, method mcp.MCPMethod, params, me
 	return answer.Result, nil
 }
 
-// maxToolPages ends a list that never ends. No real endpoint comes near it.
+// maxToolPages stops an endless list. It is far above the size of a real list.
 const maxToolPages = 1000
 
-// tools returns the whole list, page by page.
+// tools returns the tools of all pages.
 func (e *endpoint) tools(ctx context.Context) ([]listedTool, error) {
 	var tools []listedTool
 	params := map[string]any{}
@@ -141,8 +141,7 @@ func (e *endpoint) tools(ctx context.Context) ([]listedTool, error) {
 	return nil, fmt.Errorf("the tools/list of %s has more than %d pages", e.url, maxToolPages)
 }
 
-// tool returns the tool of that name. The error for a name that does not exist tells the closest
-// ones.
+// tool returns the tool of that name. If it does not exist, the error suggests similar names.
 func (e *endpoint) tool(ctx context.Context, name string) (listedTool, error) {
 	tools, err := e.tools(ctx)
 	if err != nil {
@@ -162,8 +161,8 @@ func (e *endpoint) tool(ctx context.Context, name string) (listedTool, error) {
 	return listedTool{}, fmt.Errorf("no tool %q at %s; %s", name, e.url, hint)
 }
 
-// callTool calls a tool and returns its result. It always asks for progress, because a proxy on the
-// way takes silence for a sign of death.
+// callTool calls a tool and returns its result. It always requests progress notifications, because
+// proxies may close a silent connection.
 func (e *endpoint) callTool(ctx context.Context, t listedTool, arguments json.RawMessage) (json.RawMessage, error) {
 	params := map[string]any{"name": t.name, "arguments": arguments}
 	body, err := json.Marshal(params)
@@ -177,7 +176,7 @@ func (e *endpoint) callTool(ctx context.Context, t listedTool, arguments json.Ra
 	return e.request(ctx, mcp.MethodToolsCall, params, map[string]any{"progressToken": "call"}, header)
 }
 
-// explain turns an error of the transport into one line for the person who typed the command.
+// explain returns a one-line error for the user instead of an error of the transport.
 func (e *endpoint) explain(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -202,14 +201,14 @@ func (e *endpoint) explain(ctx context.Context, err error) error {
 	return fmt.Errorf("no MCP endpoint at %s: %w", e.url, err)
 }
 
-// brokeOff reports whether the endpoint went away while we waited for its answer.
+// brokeOff reports whether the connection was lost before the answer.
 func brokeOff(err error) bool {
-	_, sending := errors.AsType[*url.Error](err) // elsewhere EOF is an answer that is empty
+	_, sending := errors.AsType[*url.Error](err) // without a url.Error, EOF is an empty answer
 	return sending && errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET)
 }
 
-// refusals passes requests on and remembers what mcp-go does not tell: what the endpoint said in
-// the last answer that was an HTTP error, and that an event stream is over.
+// refusals is a RoundTripper that records information that mcp-go does not return: the message of
+// the last HTTP error, and the end of an event stream.
 type refusals struct {
 	base http.RoundTripper
 	mu   sync.Mutex
@@ -217,13 +216,13 @@ type refusals struct {
 	over bool   // guarded by mu
 }
 
-// watched is the event stream that answers a request.
+// watched is the event stream of an answer, whose end it records.
 type watched struct {
 	io.ReadCloser
 	by *refusals
 }
 
-// Read is io.Reader's.
+// Read implements io.Reader.
 func (w watched) Read(p []byte) (int, error) {
 	n, err := w.ReadCloser.Read(p)
 	if err != nil {
@@ -234,7 +233,7 @@ func (w watched) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// RoundTrip is http.RoundTripper's.
+// RoundTrip implements http.RoundTripper.
 func (r *refusals) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := r.base.RoundTrip(req)
 	if err != nil || req.Method != http.MethodPost {
@@ -263,7 +262,7 @@ func (r *refusals) RoundTrip(req *http.Request) (*http.Response, error) {
 		} `json:"error"`
 	}
 	var refusal struct {
-		Description string `json:"error_description"` // of a guard, which speaks no JSON-RPC
+		Description string `json:"error_description"` // of the Guard, which does not use JSON-RPC
 	}
 	if json.Unmarshal(start, &answer) == nil && answer.Error.Message != "" {
 		said += ": " + prose.Flat(answer.Error.Message)
@@ -287,8 +286,8 @@ func (r *refusals) said() string {
 	return r.last
 }
 
-// ended reports whether an event stream has ended since forget: if there was no answer until then,
-// none comes.
+// ended reports whether an event stream has ended since forget. An answer that has not arrived by
+// then never arrives.
 func (r *refusals) ended() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -302,10 +301,10 @@ func (r *refusals) forget() {
 }
 
 // progressReport writes progress notifications as lines. mcp-go calls notify from a goroutine that
-// may outlive the call, hence the lock and the end.
+// may outlive the call, so that access is locked, and end stops the output.
 type progressReport struct {
 	mu sync.Mutex
-	w  io.Writer // guarded by mu; nil when nobody wants to see it or the call is over
+	w  io.Writer // guarded by mu; nil if progress is not wanted or the call is over
 }
 
 func (p *progressReport) notify(n mcp.JSONRPCNotification) {

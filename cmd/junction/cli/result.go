@@ -13,7 +13,7 @@ import (
 	"junction/cmd/junction/prose"
 )
 
-// listWidth is how wide a list of tools may get.
+// listWidth limits the width of a list of tools, in characters.
 const listWidth = 100
 
 // printTools writes one line per tool: its name, and its title or the first line of its
@@ -27,7 +27,7 @@ func printTools(w io.Writer, tools []listedTool) error {
 	for _, t := range tools {
 		width = max(width, utf8.RuneCountInString(prose.Flat(t.name)))
 	}
-	width = min(width, listWidth/2) // a longer name, and only its own line, moves to the right
+	width = min(width, listWidth/2) // a longer name shifts only its own line
 	var b bytes.Buffer
 	line := func(name, about string) {
 		line := fmt.Sprintf("%-*s  ", width, name)
@@ -43,8 +43,7 @@ func printTools(w io.Writer, tools []listedTool) error {
 	return err
 }
 
-// printToolsJSON writes the definitions as the endpoint sent them, in the shape of a tools/list
-// result.
+// printToolsJSON writes the definitions unchanged, in the form of a tools/list result.
 func printToolsJSON(w io.Writer, tools []listedTool) error {
 	list := struct {
 		Tools []json.RawMessage `json:"tools"`
@@ -61,7 +60,7 @@ func printToolsJSON(w io.Writer, tools []listedTool) error {
 	return PrintJSON(w, b.Bytes())
 }
 
-// PrintJSON writes JSON indented. Nothing but white space changes.
+// PrintJSON writes indented JSON. Only white space changes.
 func PrintJSON(w io.Writer, raw json.RawMessage) error {
 	var b bytes.Buffer
 	if err := json.Indent(&b, bytes.TrimSpace(raw), "", "  "); err != nil {
@@ -72,14 +71,14 @@ func PrintJSON(w io.Writer, raw json.RawMessage) error {
 	return err
 }
 
-// resultFailed reports whether a tools/call result says isError.
+// resultFailed reports whether a tools/call result has isError: true.
 func resultFailed(result json.RawMessage) bool {
 	return string(membersOf(result)["isError"]) == "true"
 }
 
-// printResult writes a tools/call result for a person: text as it is, everything else by a line
-// that says what there is. Structured content is the result only where there is no text, since a
-// tool that has both says the same in both.
+// printResult writes a tools/call result for a person: text unchanged, and one descriptive line for
+// any other content. It prints structured content only if there is no text, because otherwise both
+// have the same information.
 func printResult(w io.Writer, result json.RawMessage) error {
 	m := membersOf(result)
 	var content []json.RawMessage
@@ -88,7 +87,7 @@ func printResult(w io.Writer, result json.RawMessage) error {
 	}
 	structured, hasStructured := m["structuredContent"]
 	if len(content) == 0 && !hasStructured && !resultFailed(result) {
-		// Nothing that we know: a task, a question, a result of a later revision.
+		// An unknown kind of result: a task, an elicitation, or a result of a later revision.
 		if _, ok := m["content"]; !ok || stringOf(m["resultType"]) == "input_required" {
 			return PrintJSON(w, result)
 		}
@@ -137,7 +136,7 @@ func describe(item json.RawMessage) string {
 	}
 }
 
-// sizeOf is the size of what base64 text stands for, for people.
+// sizeOf returns the readable size of the data in base64 text.
 func sizeOf(encoded string) string {
 	n := base64.RawStdEncoding.DecodedLen(len(strings.TrimRight(encoded, "=")))
 	size, unit := float64(n), "B"

@@ -166,7 +166,7 @@ func printItem(b *bytes.Buffer, a *diagnose.WhyReport, i *diagnose.WhyItem, now 
 	title := "because"
 	for _, r := range i.Reasons {
 		if i.Visible && r.Rule == "" && r.Missing == "" && r.Scopes == "" {
-			continue // silent layers matter only if nothing allows the item
+			continue // layers without a decision matter only if nothing allows the item
 		}
 		field(title, lineOf(&r))
 		title = ""

@@ -17,15 +17,16 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 )
 
-// Serve serves the embedded demo server over in and out: a small MCP server of both eras with one
-// tool of each kind that a proxy has to carry (an answer, progress, a question), a resource and a
-// prompt. It is what Junction runs as its only upstream when it has no configuration, as a child
-// process like any other stdio server.
+// Serve serves the demo server over in and out: a small MCP server of both eras with a resource, a
+// prompt, and one tool for each kind of traffic (an answer, progress, an elicitation). Junction
+// without a configuration runs it as its only upstream, as a child process like any other stdio
+// server.
 //
-// It returns nil when in ends or ctx is done, after the calls in flight have been told to stop; an
-// error only when reading in fails. When ctx ends first, a goroutine stays in in.Read until that
-// returns, because a read cannot be interrupted; the process is expected to exit. A process serves
-// one demo at a time: mcp-go keeps the state of a stdio session in a variable of its own.
+// Serve returns nil when in ends or ctx is done, after it has cancelled the in-flight calls. It
+// returns an error only if reading in fails. When ctx ends first, a goroutine stays in in.Read
+// until that returns, because a read cannot be interrupted; the process is expected to exit. A
+// process can run only one Serve at a time, since mcp-go keeps the state of a stdio session in a
+// global variable.
 func Serve(ctx context.Context, in io.Reader, out io.Writer, stderr io.Writer) error {
 	lines := &lineWriter{w: out}
 	stdio := server.NewStdioServer(NewServer(lines, stderr))
@@ -38,8 +39,8 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, stderr io.Writer) e
 	return err
 }
 
-// demoWorkers is how many calls are served at once: what Junction sends at once by default
-// (concurrency). mcp-go has later ones wait, and misses that they are cancelled meanwhile.
+// demoWorkers is the number of concurrent calls, equal to the default concurrency of Junction.
+// mcp-go queues further calls and does not notice their cancellation while they wait.
 const demoWorkers = 32
 
 const (
@@ -107,8 +108,8 @@ func NewServer(out io.Writer, stderr io.Writer) *server.MCPServer {
 	return s
 }
 
-// demoTool describes a tool that changes nothing and reaches nothing outside this process, as all
-// of the demo's do.
+// demoTool describes a tool that changes nothing and reaches nothing outside this process, like all
+// tools of the demo.
 func demoTool(name, title, description string, opts ...mcp.ToolOption) mcp.Tool {
 	return mcp.NewTool(name, append([]mcp.ToolOption{
 		mcp.WithToolTitle(title),
@@ -143,8 +144,8 @@ func callEcho(_ context.Context, r mcp.CallToolRequest) (*mcp.CallToolResult, er
 	return mcp.NewToolResultStructured(demoEcho{Text: text}, text), nil
 }
 
-// callCount writes its progress itself. Notifications handed to mcp-go go through a queue beside
-// the one for results, so that the last step could be overtaken by the result that ends the call.
+// callCount writes its progress itself. mcp-go queues notifications separately from results, so
+// that the result could overtake the last progress notification.
 func callCount(ctx context.Context, r mcp.CallToolRequest, out io.Writer) (*mcp.CallToolResult, error) {
 	n, err := r.RequireInt("n")
 	ms := r.GetInt("ms", demoPauseMs)
@@ -183,9 +184,9 @@ func callCount(ctx context.Context, r mcp.CallToolRequest, out io.Writer) (*mcp.
 	return mcp.NewToolResultStructured(demoCount{Steps: n}, fmt.Sprintf("Counted %d steps.", n)), nil
 }
 
-// callAsk asks in the way of the caller's era. A legacy client gets a request of ours while its
-// call waits. A modern one gets the question as the result and calls again with the answer, so this
-// runs twice and keeps nothing between.
+// callAsk elicits in the way of the caller's era. A legacy client gets a server request while its
+// call is in flight. A modern client gets the elicitation as the result, and repeats the call with
+// the answer. So callAsk runs twice for it, and keeps no state between the two.
 func callAsk(ctx context.Context, r mcp.CallToolRequest, s *server.MCPServer) (*mcp.CallToolResult, error) {
 	if answer := server.ElicitationResponse(r.Params.InputResponses, "answer"); answer != nil {
 		return answered(answer), nil
@@ -212,8 +213,8 @@ func callAsk(ctx context.Context, r mcp.CallToolRequest, s *server.MCPServer) (*
 	return answered(answer), nil
 }
 
-// canAsk reports whether the client of this call answers questions by form. A capability without
-// any mode means form: modes came later.
+// canAsk reports whether the client of this call supports form elicitation. A capability without
+// modes means form, because older revisions have no modes.
 func canAsk(ctx context.Context) bool {
 	var caps mcp.ClientCapabilities
 	if server.IsModernRequest(ctx) {
@@ -250,14 +251,14 @@ func greet(_ context.Context, r mcp.GetPromptRequest) (*mcp.GetPromptResult, err
 	}), nil
 }
 
-// lineWriter keeps lines whole that several goroutines write: mcp-go locks its answers, but neither
-// its own questions nor our progress.
+// lineWriter keeps the lines of concurrent writers whole. mcp-go locks its answers, but neither its
+// server requests nor the progress of this package.
 type lineWriter struct {
 	mu sync.Mutex
 	w  io.Writer // guarded by mu
 }
 
-// Write writes p, which is one whole line.
+// Write writes p, which must be one whole line.
 func (l *lineWriter) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

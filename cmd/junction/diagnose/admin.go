@@ -22,7 +22,8 @@ import (
 	"time"
 )
 
-// Proxy is a running proxy, as its admin address describes it. All fields must be set.
+// Proxy is a running proxy, for the handlers of the admin listener. All fields except Page must be
+// set.
 type Proxy struct {
 	Server    *proxy.Server
 	Set       *upstream.Set
@@ -30,7 +31,7 @@ type Proxy struct {
 	File      string                // the configuration file; "" without one
 	Version   string                // of the program
 	Config    func() *config.Config // returns the configuration in force
-	Unread    func() string         // returns why a changed file is not in force; "" if it is
+	Unread    func() string         // returns why the last reload failed; "" if it did not
 	Page      http.Handler          // answers requests for other paths; nil answers 404
 }
 
@@ -105,26 +106,26 @@ type Report struct {
 	Tools     int              `json:"tools"`  // on the merged endpoint
 	Upstreams []UpstreamStatus `json:"upstreams"`
 	Problems  []Problem        `json:"problems"`
-	Issuers   []IssuerStatus   `json:"issuers,omitempty"` // whose tokens are accepted
+	Issuers   []IssuerStatus   `json:"issuers,omitempty"` // issuers of accepted tokens
 	Reload    string           `json:"reload,omitempty"`  // why a changed file is not in force
-	// callers that were refused something within the last minute, the latest first
+	// callers that exceeded a limit within the last minute, the latest first
 	Overuse []Overuse `json:"overuse,omitempty"`
 }
 
-// Overuse is a caller that was recently refused because of a limit.
+// Overuse is a caller that recently exceeded a limit.
 type Overuse struct {
-	Principal string    `json:"principal"` // with its program or address where there is no authentication
+	Principal string    `json:"principal"` // without authentication, includes the program or address
 	Limit     string    `json:"limit"`
-	Used      int64     `json:"used"`   // by the caller, now
-	Others    int64     `json:"others"` // what the others use, now
+	Used      int64     `json:"used"`   // by the caller, at present
+	Others    int64     `json:"others"` // by all others, at present
 	Of        int64     `json:"of"`
-	Last      time.Time `json:"last"` // when it was refused last
+	Last      time.Time `json:"last"` // time of the last refusal
 }
 
 // IssuerStatus is the state of an issuer of tokens.
 type IssuerStatus struct {
 	Issuer string `json:"issuer"`
-	Usable bool   `json:"usable"` // its tokens can be verified; one that was not needed yet may not be
+	Usable bool   `json:"usable"` // its tokens can be verified; false also if none was needed yet
 	Error  string `json:"error,omitempty"`
 }
 
@@ -137,13 +138,13 @@ type UpstreamStatus struct {
 	Era     string    `json:"era,omitempty"`
 	Version string    `json:"version,omitempty"`
 	Tools   int       `json:"tools"`
-	Stored  bool      `json:"stored,omitempty"` // the tools are those of an earlier run: the server has not listed yet
+	Stored  bool      `json:"stored,omitempty"` // the tools are from an earlier run, because the server has not listed any yet
 	Links   int       `json:"links"`
-	Sandbox string    `json:"sandbox,omitempty"` // of a command: enforced, or what is not, and why
+	Sandbox string    `json:"sandbox,omitempty"` // of a command: "enforced", or the part that is not, with the reason
 
-	Advice    string `json:"advice,omitempty"`    // what to do about the error
-	Processes int    `json:"processes,omitempty"` // of a command
-	Invalid   bool   `json:"-"`                   // its entry has a mistake, so that it is not tried
+	Advice    string `json:"advice,omitempty"`    // the remedy for Error
+	Processes int    `json:"processes,omitempty"` // number of processes of a command
+	Invalid   bool   `json:"-"`                   // the entry has a mistake, so that no connection is attempted
 }
 
 // Problem is an item that is not offered.

@@ -20,47 +20,47 @@ import (
 	"junction/upstream/command"
 )
 
-// This file finds out what is wrong: in the running proxy, which /doctor of the admin address asks,
-// or in a command that has only the file. doctor_command.go shows it to a person.
+// This file finds the faults of upstreams: in the running proxy, for /doctor of the admin address,
+// or without a proxy, from the file. doctor_command.go of package cli prints the result.
 
-// Limit bounds all checks together, which run side by side.
+// Limit is the time limit of a diagnosis. The checks of all upstreams run concurrently.
 const Limit = time.Minute
 
-// Diagnosis is what /doctor says.
+// Diagnosis is the answer of /doctor.
 type Diagnosis struct {
-	// a proxy was asked; otherwise the upstreams were started for the check
+	// true: a running proxy was asked; false: the upstreams were started for the check
 	Running bool   `json:"running"`
-	Config  string `json:"config,omitempty"` // the file
+	Config  string `json:"config,omitempty"` // the configuration file
 	Version string `json:"version"`
-	// of all upstreams that were checked, as clients of the merged endpoint see them
+	// of all checked upstreams, as clients of the merged endpoint see them
 	Tools     int        `json:"tools"`
-	Bytes     int        `json:"bytes"` // of their definitions
+	Bytes     int        `json:"bytes"` // total size of the tool definitions
 	Upstreams []Examined `json:"upstreams"`
-	Findings  []Finding  `json:"findings"` // the grave ones first
+	Findings  []Finding  `json:"findings"` // grave ones first
 }
 
-// Examined is what was found out about one upstream.
+// Examined is the result of the check of one upstream.
 type Examined struct {
 	Name    string     `json:"name"`
 	State   string     `json:"state,omitempty"` // in the running proxy
 	Since   *time.Time `json:"since,omitempty"`
-	Error   string     `json:"error,omitempty"` // why it is not ready there
+	Error   string     `json:"error,omitempty"` // why it is not ready in the running proxy
 	Era     string     `json:"era,omitempty"`
 	Version string     `json:"version,omitempty"`
-	Server  string     `json:"server,omitempty"` // what it calls itself
+	Server  string     `json:"server,omitempty"` // the server's name for itself
 
-	OK     bool    `json:"ok"` // the check went through
+	OK     bool    `json:"ok"` // the check succeeded
 	Steps  []Step  `json:"steps"`
-	Failed string  `json:"failed,omitempty"` // why the last step did not
+	Failed string  `json:"failed,omitempty"` // why the step after Steps failed
 	Ping   float64 `json:"ping_ms,omitempty"`
 
 	Tools     int `json:"tools"`
 	Prompts   int `json:"prompts"`
 	Resources int `json:"resources"`
 	Templates int `json:"resource_templates"`
-	Bytes     int `json:"bytes"` // of the definitions of its tools
+	Bytes     int `json:"bytes"` // total size of the tool definitions
 
-	Sandbox string `json:"sandbox,omitempty"` // how far the kernel enforces that of a command
+	Sandbox string `json:"sandbox,omitempty"` // of a command: the part that the kernel enforces
 }
 
 // Step is one step of a check.
@@ -71,7 +71,7 @@ type Step struct {
 
 // Finding is one fault of an upstream, or of the proxy if Upstream is empty.
 type Finding struct {
-	Grave    bool   `json:"grave"` // otherwise only some clients have trouble with it
+	Grave    bool   `json:"grave"` // false: it affects only some clients
 	Upstream string `json:"upstream,omitempty"`
 	Kind     string `json:"kind,omitempty"` // tool, prompt, resource, resource template
 	Name     string `json:"name,omitempty"`
@@ -80,21 +80,21 @@ type Finding struct {
 	Advice   string `json:"advice,omitempty"`
 }
 
-// manyTools and manyBytes are from when on a list of tools is too much of a good thing.
+// manyTools and manyBytes are the sizes from which a list of tools is reported as too large.
 const (
 	manyTools = 128
 	manyBytes = 100_000
 )
 
-// examinee is an upstream that is to be checked.
+// examinee is an upstream to check.
 type examinee struct {
 	name   string
 	config upstream.Config
 	check  func(context.Context) upstream.Report
-	status *upstream.Status // nil where nothing runs
+	status *upstream.Status // nil without a running proxy
 }
 
-// examine checks upstreams side by side.
+// examine checks upstreams concurrently, within Limit.
 func examine(ctx context.Context, version string, names view.Names, all []examinee) Diagnosis {
 	ctx, cancel := context.WithTimeoutCause(ctx, Limit, fmt.Errorf("the check has ended after %v", Limit))
 	defer cancel()
@@ -132,7 +132,7 @@ func (d *Diagnosis) sort() {
 	})
 }
 
-// add adds what was found out about one upstream.
+// add adds the result of one upstream.
 func (d *Diagnosis) add(names view.Names, e *examinee, r *upstream.Report) {
 	u := Examined{Name: e.name, OK: r.Err == nil, Era: string(r.Era), Version: r.Version, Server: r.Server, Ping: ms(r.Latency), Bytes: r.Bytes, Steps: []Step{}}
 	for _, s := range r.Steps {
@@ -174,7 +174,7 @@ func (d *Diagnosis) add(names view.Names, e *examinee, r *upstream.Report) {
 	d.Upstreams = append(d.Upstreams, u)
 }
 
-// exposed counts what clients see of a catalog, and finds names that had to be changed for them.
+// exposed counts the items that clients see of a catalog, and reports names that had to be changed.
 func (d *Diagnosis) exposed(names view.Names, e *examinee, c *upstream.Catalog) {
 	prefix := e.config.PrefixOr(e.name)
 	for p := upstream.PartTools; p <= upstream.PartPrompts; p++ {
@@ -199,11 +199,11 @@ func (d *Diagnosis) exposed(names view.Names, e *examinee, c *upstream.Catalog) 
 	}
 }
 
-// ms is a duration as JSON has it.
+// ms returns a duration in milliseconds.
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// diagnose is examine for what runs in the proxy; only names some of its upstreams, and is empty
-// for all. The error says which name is none.
+// diagnose checks upstreams of the running proxy: those named in only, or all if only is empty. The
+// error is about an unknown name.
 func (p *Proxy) diagnose(ctx context.Context, only []string) (Diagnosis, error) {
 	var all []examinee
 	var known []string
@@ -240,7 +240,7 @@ func (p *Proxy) diagnose(ctx context.Context, only []string) (Diagnosis, error) 
 	return d, nil
 }
 
-// unknownUpstream says which of the wanted names is not known, if one is not.
+// unknownUpstream returns an error for the first wanted name that is not known, nil if all are.
 func unknownUpstream(wanted, known []string) error {
 	for _, name := range wanted {
 		if slices.Contains(known, name) {
@@ -254,7 +254,7 @@ func unknownUpstream(wanted, known []string) error {
 	return nil
 }
 
-// File checks the upstreams of a file, starting each for that.
+// File starts and checks the upstreams of a file: those named in only, or all if only is empty.
 func File(ctx context.Context, version, file string, c *config.Config, only []string) (Diagnosis, error) {
 	limits := c.Limits.WithDefaults()
 	executable, _ := os.Executable()
@@ -288,8 +288,8 @@ func File(ctx context.Context, version, file string, c *config.Config, only []st
 	return d, nil
 }
 
-// leave says of the upstreams that people sign in to that nobody has looked at them, for want of
-// somebody who could.
+// leave adds a finding for each upstream with sign-ins of users: a diagnosis has no user and cannot
+// check it.
 func (d *Diagnosis) leave(personal, only []string) {
 	for _, name := range personal {
 		if len(only) == 0 || slices.Contains(only, name) {
@@ -300,7 +300,8 @@ func (d *Diagnosis) leave(personal, only []string) {
 	d.sort()
 }
 
-// serveDoctor answers /doctor. A check starts processes, so there is one at a time.
+// serveDoctor returns the handler of /doctor. Only one check runs at a time, because checks start
+// processes.
 func (p *Proxy) serveDoctor(busy *sync.Mutex) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if !busy.TryLock() {
@@ -318,8 +319,8 @@ func (p *Proxy) serveDoctor(busy *sync.Mutex) http.HandlerFunc {
 	}
 }
 
-// Patience is how long a running proxy may take to answer, beyond what its work takes.
+// Patience is how long a running proxy may take to answer, in addition to the time of the work.
 const Patience = 10 * time.Second
 
-// Tokens is about how many tokens that many bytes of definitions are for a model.
+// Tokens estimates the number of model tokens of definitions of that many bytes.
 func Tokens(bytes int) int { return (bytes/4 + 99) / 100 * 100 }

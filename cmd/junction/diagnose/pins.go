@@ -5,7 +5,7 @@ import (
 	"net/http"
 )
 
-// Pins is what /pins of the admin address says: what the upstreams offer now, verbatim.
+// Pins is the answer of /pins: the current definitions of the upstreams' tools, verbatim.
 type Pins struct {
 	Tools []Pin `json:"tools"`
 }

@@ -51,17 +51,17 @@ type WhyItem struct {
 // WhyReason is one reason for a decision about an item.
 type WhyReason struct {
 	Missing  string `json:"missing,omitempty"` // a capability
-	Scopes   string `json:"scopes,omitempty"`  // that a token needs, and theirs has not all of
+	Scopes   string `json:"scopes,omitempty"`  // the scopes that a token needs; the caller's lacks some of them
 	Layer    string `json:"layer,omitempty"`
 	Policy   string `json:"policy,omitempty"`
-	Enforced bool   `json:"enforced,omitempty"` // the policy
+	Enforced bool   `json:"enforced,omitempty"` // whether the policy is enforced
 	Rule     string `json:"rule,omitempty"`
 	Verdict  string `json:"verdict,omitempty"`
 	Where    string `json:"where,omitempty"`
 	Note     string `json:"note,omitempty"`
 }
 
-// WhyQuery is a question to /why: a caller, an endpoint and the name of an item.
+// WhyQuery is the query of /why: a caller, an endpoint and the name of an item.
 type WhyQuery struct {
 	As, Endpoint, Name  string
 	Groups, Scopes      []string
@@ -132,7 +132,7 @@ func endpoints(word string) []string {
 	return []string{word + "/", word}
 }
 
-// endpointPath is the path of an endpoint.
+// endpointPath returns the path of an endpoint.
 func endpointPath(endpoint string) string {
 	if name, ok := strings.CutSuffix(endpoint, "/"); ok {
 		return "/" + name + "/mcp"

@@ -34,14 +34,15 @@ type app struct {
 
 func (a *app) id() string { return appID(a.ClientID) }
 
-// appID is the short id of an app in lists: client_ids are long, and many begin with the same characters.
+// appID returns the short id of an app for lists. A client_id is too long for that, and many begin
+// alike.
 func appID(clientID string) string {
 	sum := sha256.Sum256([]byte(clientID))
 	return hex.EncodeToString(sum[:16])
 }
 
-// listedAs reports whether an operator may mean an app by the id of a list, by the beginning of
-// that, or by its client_id as far as the log has it.
+// listedAs reports whether word identifies an app: the beginning of its id in lists, or of its
+// client_id as the log shortens it ("…"). It needs at least shortest characters.
 func listedAs(clientID, word string) bool {
 	if logged, ok := strings.CutSuffix(word, "…"); ok {
 		return len(logged) >= shortest && strings.HasPrefix(clientID, logged)
@@ -114,9 +115,9 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// chooseApp returns the one that an operator means: by its client_id, by what listedAs takes, or by
-// what it calls itself, which any other may do too; a word that is written as a client_id is no
-// name. nil means that there is none.
+// chooseApp returns the app that word identifies: by its client_id, by listedAs, or by its name,
+// which several apps may share. A word in the form of a client_id is not compared with names. The
+// result is nil if no app matches.
 func chooseApp(all []*app, word string) (*app, error) {
 	var found []*app
 	named := knownBy(word) == byFile
@@ -147,8 +148,8 @@ func chooseApp(all []*app, word string) (*app, error) {
 
 const appsListed = "list the apps with junction clients list --ended"
 
-// noApp is the error for a word that is none of the apps with these names. of is what they have in
-// common, then what helps if none is called nearly so.
+// noApp returns the error for a word that matches none of the apps with these names. of describes
+// these apps. then is the remedy if no name is similar.
 func noApp(names []string, word, of, then string) error {
 	if near := prose.Closest(slices.Compact(slices.Sorted(slices.Values(names))), word); len(near) > 0 {
 		then = "did you mean " + visible.Text(strings.Join(near, " or ")) + "?"
@@ -248,7 +249,7 @@ type clientJSON struct {
 	Name     string   `json:"client_name,omitempty"`
 	Hosts    []string `json:"redirect_hosts"`
 	People   int      `json:"people"`
-	Grants   int      `json:"grants"` // that stand
+	Grants   int      `json:"grants"` // active
 	Used     string   `json:"used,omitempty"`
 	Blocked  string   `json:"blocked,omitempty"` // since when
 	Reason   string   `json:"reason,omitempty"`
@@ -287,7 +288,7 @@ type clientIDs struct {
 
 type blockedJSON struct {
 	clientIDs
-	Grants []string `json:"grants"` // that have ended by it
+	Grants []string `json:"grants"` // revoked by the block
 }
 
 // blockClients blocks apps. It looks all of them up before it blocks the first one.

@@ -25,7 +25,7 @@ func (s *storage) grants(ctx context.Context, user, app string, standing bool) (
 	if err != nil || app == "" {
 		return all, err
 	}
-	meant, byID := map[string]bool{}, false // client_ids, and whether one is meant by the id of the list
+	meant, byID := map[string]bool{}, false // client_ids, and whether word was the id of one in lists
 	var names []string
 	for _, g := range all {
 		listed := listedAs(g.ClientID, app)

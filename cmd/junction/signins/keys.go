@@ -18,8 +18,8 @@ import (
 	"junction/cmd/junction/prose"
 )
 
-// keysCommand is `junction keys`: API keys of the configuration file. It neither changes files nor
-// connects to servers.
+// keysCommand is `junction keys`, about the API keys of the configuration file. It neither changes
+// files nor connects to servers.
 func keysCommand(stdin io.Reader, stdout, stderr io.Writer, file *string) *cobra.Command {
 	keys := &cobra.Command{
 		Use:   "keys",
@@ -179,7 +179,7 @@ func keysRevokeCommand(file *string) *cobra.Command {
 	}
 }
 
-// keyJSON is a key of the file.
+// keyJSON is an API key of the file.
 type keyJSON struct {
 	Name    string   `json:"name"`
 	Hash    string   `json:"hash"`
@@ -189,7 +189,7 @@ type keyJSON struct {
 	Expired bool     `json:"expired"`
 }
 
-// keysOfFile returns the keys of a file, in their order. what is the command.
+// keysOfFile returns the keys of a file, in their order. what is the command, for messages.
 func keysOfFile(what, file string, now time.Time) ([]keyJSON, error) {
 	if file == "" {
 		return nil, cli.Usagef("%s needs --config FILE", what)
@@ -218,10 +218,10 @@ type newKey struct {
 	cidrs   []string
 }
 
-// entry returns the key's entry in the file.
+// entry returns the entry of the key for the configuration file.
 func (k *newKey) entry(name string, hash auth.Hash, now time.Time) (string, error) {
 	if name[0] < 'A' || strings.EqualFold(name, "null") {
-		name = strconv.Quote(name) // so that YAML takes it for text
+		name = strconv.Quote(name) // so that YAML reads it as a string
 	}
 	entry := "- { name: " + name + `, hash: "` + hash.String() + `"`
 	for i, text := range k.cidrs {
@@ -244,7 +244,7 @@ func (k *newKey) entry(name string, hash auth.Hash, now time.Time) (string, erro
 	return entry + " }", nil
 }
 
-// expiry returns when a key ends, as the file has it.
+// expiry returns the expiry of a key in the form of the configuration file.
 func expiry(text string, now time.Time) (string, error) {
 	if digits, ok := strings.CutSuffix(text, "d"); ok {
 		days, err := strconv.ParseUint(digits, 10, 16)

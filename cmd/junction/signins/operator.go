@@ -1,6 +1,7 @@
-// Package signins has the commands about who may sign in: the API keys of the configuration file
-// (keys.go), and the sessions, grants, clients, users and master keys in the storage of sign-ins.
-// operator.go has what these commands share; storage.go opens the storage beside a running proxy.
+// Package signins has the commands that manage access: for the API keys of the configuration file
+// (keys.go), and for the sessions, grants, clients, users and master keys in the storage of
+// sign-ins. operator.go has the common parts of these commands; storage.go opens the storage beside
+// a running proxy.
 package signins
 
 import (

@@ -71,7 +71,7 @@ type sessionJSON struct {
 	Provider string     `json:"provider"`
 	Since    string     `json:"since"`
 	Checked  string     `json:"checked"` // when the provider last confirmed it
-	Grants   int        `json:"grants"`  // that rest on it and stand
+	Grants   int        `json:"grants"`  // active grants that depend on it
 	Browsers int        `json:"browsers"`
 }
 

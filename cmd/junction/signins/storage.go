@@ -23,15 +23,15 @@ import (
 
 const StorageLimit = time.Minute // for a command
 
-// storage is the store of a file, for a command.
+// storage is the open store of a configuration file, for a command.
 type storage struct {
 	*store.Store
 	keys   *seal.Ring
 	people map[string]store.User // by id
 }
 
-// openStorage opens the store that a file names, which exists. what is the command. The caller
-// closes it.
+// openStorage opens the existing store of a configuration file. what is the command, for messages.
+// The caller must close the store.
 func openStorage(ctx context.Context, what, file string) (*storage, error) {
 	c, err := storageConfig(what, file)
 	if err != nil {
@@ -60,7 +60,7 @@ func openStorage(ctx context.Context, what, file string) (*storage, error) {
 	return &storage{s, ring, people}, nil
 }
 
-// storageConfig reads a file that has sign-ins stored.
+// storageConfig reads a configuration file that uses the storage.
 func storageConfig(what, file string) (*config.Config, error) {
 	if file == "" {
 		return nil, cli.Usagef("%s needs --config FILE, which says where sign-ins are stored", what)
@@ -75,8 +75,9 @@ func storageConfig(what, file string) (*config.Config, error) {
 	return c, nil
 }
 
-// existingPlace is where the store is, once a proxy has made it. It is asked before the keys, which
-// the same proxy makes: without either, that nothing is stored yet says more.
+// existingPlace returns the DSN of a store that a proxy has already created. Commands call it
+// before existingRing: if neither store nor keys exist, "nothing is stored yet" is the better
+// message.
 func existingPlace(c config.Storage, getenv func(string) (string, bool)) (string, error) {
 	place, err := c.Place(getenv)
 	if err != nil || c.Driver == store.Postgres {
@@ -96,8 +97,8 @@ func existingPlace(c config.Storage, getenv func(string) (string, bool)) (string
 	return place, err
 }
 
-// existingRing reads the master keys, and makes none. file is where they are, "" if in the
-// variable.
+// existingRing reads the master keys and creates none. file is the key file, or "" if the keys are
+// in the environment variable.
 func existingRing(c config.Storage, getenv func(string) (string, bool)) (ring *seal.Ring, file string, err error) {
 	file, text, err := c.Keys(getenv)
 	if err != nil {
@@ -121,8 +122,8 @@ func existingRing(c config.Storage, getenv func(string) (string, bool)) (ring *s
 	return ring, file, err
 }
 
-// OpenStore opens the store at a place where there is one: attached, beside whoever runs it, or for us
-// alone.
+// OpenStore opens the existing store at a place. With attach, a running proxy may use the store at
+// the same time; without, the caller must be its only user.
 func OpenStore(ctx context.Context, c config.Storage, place string, ring *seal.Ring, attach bool) (*store.Store, error) {
 	s, err := store.Open(ctx, store.Config{Driver: c.Driver, DSN: place, Keys: ring, Attach: attach})
 	if err != nil {
@@ -173,12 +174,12 @@ new key remains.`,
 	return cmd
 }
 
-// The first key of the ring seals, all open, and what clients and tokens carry is checked with all
-// of them too. So nobody may seal with a key that somebody else who reads the same storage does not
-// have yet: a proxy must not run meanwhile, or must have the key already.
+// The first key of the ring encrypts; all keys decrypt and verify, including the credentials of
+// clients. A process must not encrypt with a key that another process on the same storage lacks. So
+// during a rotation, either no proxy runs, or every proxy already has the key.
 
-// rotate seals everything with the first key of the ring, after it has put a new one there, if that
-// is ours to do.
+// rotate encrypts everything with the first key of the ring. If the keys are in a file and the
+// storage is not Postgres, it first puts a new key in front.
 func rotate(ctx context.Context, c config.Storage, w io.Writer, revokeAll bool, now time.Time) error {
 	place, err := existingPlace(c, os.LookupEnv)
 	if err != nil {
@@ -219,11 +220,11 @@ func rotate(ctx context.Context, c config.Storage, w io.Writer, revokeAll bool, 
 	return errors.Join(err, s.Close())
 }
 
-// reseal does the work, with the store open. text is what the key file is to hold, nil if it is not
-// ours to change.
+// reseal encrypts everything again in an open store. text is the new content of the key file; nil
+// leaves the file unchanged.
 func reseal(ctx context.Context, w io.Writer, s *store.Store, ring *seal.Ring, file string, text []byte, revokeAll bool) error {
 	first := ring.IDs()[0]
-	if text != nil { // on the disk before anything is sealed with it
+	if text != nil { // on the disk before the key is used
 		if err := replace(file, text); err != nil {
 			return fmt.Errorf("write the master keys: %w; nothing was changed", err)
 		}
@@ -269,8 +270,8 @@ func reseal(ctx context.Context, w io.Writer, s *store.Store, ring *seal.Ring, f
 	return nil
 }
 
-// replace puts a text in the place of a file of secrets, whole or not at all, and is on the disk
-// when it returns. The owner stays who it was, so that whoever runs the proxy can still read it.
+// replace replaces the content of a file of secrets atomically, and returns once the content is on
+// the disk. The file keeps its owner, so that the user of the proxy can still read it.
 func replace(file string, text []byte) (err error) {
 	if file, err = filepath.EvalSymlinks(file); err != nil {
 		return err

@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// keepOwner gives a file to who has another one.
+// keepOwner gives f the owner of another file.
 func keepOwner(f *os.File, other fs.FileInfo) error {
 	s, ok := other.Sys().(*syscall.Stat_t)
 	if !ok {
@@ -18,7 +18,7 @@ func keepOwner(f *os.File, other fs.FileInfo) error {
 	return f.Chown(int(s.Uid), int(s.Gid))
 }
 
-// syncDir returns when the names in a folder are on the disk.
+// syncDir returns once the entries of a folder are on the disk.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {

@@ -87,7 +87,7 @@ func (x *signIns) listUsers(ctx context.Context, s *storage) error {
 	})
 }
 
-// chosenUsers returns the users that words name.
+// chosenUsers returns the users that words identify.
 func (s *storage) chosenUsers(words []string) (all []store.User, err error) {
 	for _, word := range words {
 		u, err := s.person(word)
