@@ -17,9 +17,9 @@ import (
 	"junction/upstream/raw"
 )
 
-// complete answers completion/complete by the upstream of a prompt or of a resource template, as
-// far as policy allows. An upstream without completions gives an empty completion, because the
-// capability that the client relies on is ours.
+// complete answers completion/complete for a prompt or a resource template by its upstream, as far
+// as policy allows. For an upstream without completions it returns an empty completion, because
+// Junction has declared the capability.
 func complete(ctx context.Context, s *Server, x *exchange, info *CallInfo) (result, error) {
 	if !x.subject.Sight().Offers.Completions {
 		return result{}, unknownMethod(x.era, x.msg.Method)
@@ -40,10 +40,11 @@ func complete(ctx context.Context, s *Server, x *exchange, info *CallInfo) (resu
 	return f.filter(s, r)
 }
 
-// errNoValues means that a completion is empty without a call of the upstream.
+// errNoValues means that the completion is empty and the upstream is not called.
 var errNoValues = errors.New("no values")
 
-// permitCompletion judges a completion. It allows the call, and returns the filter of its values.
+// permitCompletion decides about a completion. It returns the filter of the values if the call is
+// allowed.
 func (x *exchange) permitCompletion(t *view.Target, info *CallInfo) (completionFilter, error) {
 	if err := x.scoped(t); err != nil {
 		return completionFilter{}, err
@@ -77,7 +78,7 @@ func findReference(_ context.Context, _ *Server, x *exchange, info *CallInfo) (*
 	}
 	var found *view.Target
 	if key == "uri" {
-		// in either era it is a parameter of the request
+		// in both eras the URI is a parameter of the request
 		if found, err = x.findResource(upstream.EraModern, info.Name, info); err != nil {
 			return nil, err
 		}
@@ -90,21 +91,21 @@ func findReference(_ context.Context, _ *Server, x *exchange, info *CallInfo) (*
 	return &t, nil
 }
 
-// completionFilter decides which values of a completion the caller may read. The zero value lets
-// every completion pass as it is.
+// completionFilter decides which values of a completion the caller may read. The zero value passes
+// every completion unchanged.
 type completionFilter struct {
-	denied   bool // the server is not asked, and the completion is empty
+	denied   bool // the upstream is not called, and the completion is empty
 	x        *exchange
 	target   *view.Target
-	template view.Expansion    // nil: nothing is filtered
-	values   map[string]string // of the template's variables, as far as the request has them
+	template view.Expansion    // nil: no filtering
+	values   map[string]string // known values of the template's variables
 	argument string            // the variable to complete
 }
 
-// mostCompleted is how many values a completion has at most (server/utilities/completion).
+// mostCompleted is the maximum number of values in a completion (server/utilities/completion).
 const mostCompleted = 100
 
-// completionFilter judges a request for a completion before its target's upstream gets it.
+// completionFilter returns the filter for a completion before the upstream is called.
 func (x *exchange) completionFilter(t *view.Target, info *CallInfo) (completionFilter, error) {
 	if t.Part == upstream.PartPrompts {
 		return completionFilter{}, x.completesPrompt(t, info)
@@ -143,8 +144,7 @@ func (x *exchange) completionFilter(t *view.Target, info *CallInfo) (completionF
 	return f, nil
 }
 
-// completesPrompt refuses to complete the arguments of a prompt whose use is not allowed in any
-// case.
+// completesPrompt returns an error unless policy allows the prompt with any arguments.
 func (x *exchange) completesPrompt(t *view.Target, info *CallInfo) error {
 	d, sure := x.subject.Ruling(t).Unconditional()
 	if !sure {
@@ -161,7 +161,7 @@ func (x *exchange) completesPrompt(t *view.Target, info *CallInfo) error {
 	return nil
 }
 
-// uncompleted is the refusal of a completion that policy does not allow.
+// uncompleted returns the error for a completion that policy does not allow.
 func uncompleted(t *view.Target, why string) error {
 	e := failure(t.Backend.Name(), kindApproval, "no completion: "+why)
 	return &refusal{status: http.StatusOK, code: e.Code, text: e.Message, data: e.Data}
@@ -176,7 +176,7 @@ func listsTemplate(c *upstream.Catalog, uri string) bool {
 	return false
 }
 
-// read reads the argument to complete, and the other variables that the request has.
+// read reads the argument to complete and the values of other variables.
 func (f *completionFilter) read() error {
 	argument, err := f.x.params.Object("argument")
 	if err != nil && err != raw.ErrAbsent {
@@ -216,17 +216,17 @@ func (f *completionFilter) read() error {
 	return nil
 }
 
-// beginning returns what policy may say of resources whose own URI begins so.
+// beginning returns the possible verdicts about resources whose own URI begins with this text.
 func (f *completionFilter) beginning(own string) policy.Verdicts {
 	t := view.NewResource(f.target.Backend, own, own, f.target.Bare)
 	item := t.PolicyItem()
 	if i := strings.IndexByte(own, ':'); i < 0 || len(own) < i+len("://") {
-		item.Names = item.Names[:1] // the scheme is not sure, and so the exposed URI is not
+		item.Names = item.Names[:1] // the scheme may be incomplete, so the exposed URI is unknown
 	}
 	return f.x.subject.Rights.Beginning(item)
 }
 
-// allows reports whether the caller may read what the template is with this value.
+// allows reports whether the caller may read the template's expansion with this value.
 func (f *completionFilter) allows(value string) bool {
 	f.values[f.argument] = value
 	text, whole, _ := f.template.Expand(f.values, "")
@@ -238,9 +238,9 @@ func (f *completionFilter) allows(value string) bool {
 	return err == nil && d.Verdict == policy.Allow
 }
 
-// filter returns the result without the values that the caller may not read. Of the other members
-// of the completion it keeps none: total and hasMore would count those values, too, and their
-// absence must not depend on whether there were any.
+// filter returns the result without the values that the caller may not read. It drops total,
+// hasMore and all other members of the completion in any case: they would count the hidden values
+// or reveal them.
 func (f *completionFilter) filter(s *Server, r result) (result, error) {
 	o, err := raw.Parse(bytes.Join([][]byte{r.head, r.body, r.tail}, nil))
 	if err != nil {
@@ -249,7 +249,7 @@ func (f *completionFilter) filter(s *Server, r result) (result, error) {
 	completion, err := o.Object("completion")
 	if err == raw.ErrAbsent {
 		if _, err := o.Get("inputRequests"); err == nil {
-			return r, nil // the server asks first
+			return r, nil // the server sends its requests first
 		}
 		return s.ownResult(f.x, `"completion":{"values":[]}`), nil
 	} else if err != nil {

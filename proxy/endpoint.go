@@ -16,14 +16,14 @@ import (
 	"junction/upstream"
 )
 
-// endpoint is one URL. The name of the merged endpoint is ""; the name of an upstream's endpoint is
-// that of the upstream; a configured endpoint has a name that ends in a slash.
+// endpoint is one URL. The name of the merged endpoint is "". The name of an upstream's endpoint is
+// the upstream's name. The name of a configured endpoint ends in a slash.
 type endpoint struct {
 	name    string
-	surface string // for policy; "" is none
+	surface string // for policy; "" for none
 	view    *view.View
 
-	// The caches end with the endpoint of a person or a client.
+	// The caches end with the endpoint of a user or a client.
 	subjects        subjectViews
 	pages           pages
 	clientEndpoints cache.Cache[uint64, *clientEndpoint] // by hash
@@ -39,15 +39,15 @@ func (w *snapshot) newEndpoint(name, surface string, v *view.View) *endpoint {
 	return e
 }
 
-// bytes is about how much memory the endpoint of a person or a client takes.
+// bytes returns the approximate memory of the endpoint of a user or a client, in bytes.
 func (e *endpoint) bytes() int {
-	if e.view.Base == nil { // it has one upstream, which is theirs
+	if e.view.Base == nil { // it has only the user's own upstream
 		return 4000 + e.view.Stocks[0].Bytes()
 	}
 	return 2000 + e.view.Bytes()
 }
 
-// end empties the caches of the endpoint of a person or a client; w.subjects is locked.
+// end empties the caches of the endpoint of a user or a client; w.subjects is locked.
 func (e *endpoint) end() {
 	e.subjects.of.End()
 	e.clientEndpoints.End()
@@ -58,7 +58,7 @@ func (e *endpoint) end() {
 
 var errNoEndpoint = errors.New("there is no such endpoint for the caller")
 
-// caller is the principal of a request, its endpoint, and what it may use there.
+// caller is the principal of a request, with its endpoint and its subject view.
 type caller struct {
 	snapshot  *snapshot
 	endpoint  *endpoint
@@ -90,11 +90,10 @@ type People interface {
 	Of(*auth.Principal) []*upstream.Upstream
 }
 
-// personalKey is one of a person's endpoints.
+// personalKey identifies an endpoint of one user.
 type personalKey struct{ principal, endpoint string }
 
-// personalEndpoint is an endpoint with the upstreams of one user, and what it was made of. It is
-// immutable.
+// personalEndpoint is an endpoint with the upstreams of one user, and its sources. It is immutable.
 type personalEndpoint struct {
 	own      []*upstream.Upstream
 	sources  []*upstream.Catalog // of own
@@ -126,7 +125,7 @@ func (w *snapshot) endpoint(name string, p *auth.Principal) *endpoint {
 		its.sources = append(its.sources, u.Catalog())
 	}
 	if its.endpoint = w.withOwn(name, shared, its); its.endpoint == shared {
-		return shared // there is no end to the names of what is not there
+		return shared // the number of unknown names is unbounded, so they are not cached
 	}
 	key.principal, key.endpoint = strings.Clone(p.ID), its.endpoint.name
 	w.personalEndpoints.Put(key, its, its.endpoint.bytes())
@@ -158,29 +157,29 @@ func (w *snapshot) withOwn(name string, shared *endpoint, its *personalEndpoint)
 	return w.newEndpoint(shared.name, shared.surface, shared.view.Derive(name, stocks))
 }
 
-// awaitPersonal waits a moment for upstreams of the principal that were just started, so that a
-// client that lists its tools once finds them.
+// awaitPersonal waits briefly for upstreams of the principal that were just started, so that a
+// client's first tools/list contains their tools.
 func (w *snapshot) awaitPersonal(ctx context.Context, p *auth.Principal) {
 	for _, u := range w.personal(p) {
 		u.Meet(ctx)
 	}
 }
 
-// identity tells clients apart where upstreams separate them.
+// identity distinguishes clients for upstreams with separate catalogs.
 type identity struct {
 	profile upstream.Profile
 	session string // the key of a legacy session; "" in the modern era
 }
 
-// clientEndpoint is an endpoint with other catalogs for some of its upstreams; nil leaves that of
-// the view.
+// clientEndpoint is an endpoint with other catalogs for some of its upstreams. A nil catalog leaves
+// that of the view.
 type clientEndpoint struct {
 	own  []*upstream.Catalog
 	made *endpoint
 }
 
-// forClient returns the caller with its endpoint as its client sees it: c.who is set, and
-// c.endpoint is the one that all clients of the principal share.
+// forClient returns the caller with its client's endpoint. c.who must be set, and c.endpoint must
+// be the endpoint that all clients of the principal share.
 func (w *snapshot) forClient(c caller) caller {
 	v := c.endpoint.view
 	if !v.Separates {
@@ -204,8 +203,8 @@ func (w *snapshot) forClient(c caller) caller {
 
 var fittingSeed = maphash.MakeSeed()
 
-// clientEndpoint returns the endpoint e with other catalogs. It is made when it is first asked for,
-// and again when it was not asked for in a while.
+// clientEndpoint returns the endpoint e with other catalogs. It makes the endpoint at the first
+// use, and again after its eviction.
 func (w *snapshot) clientEndpoint(e *endpoint, own []*upstream.Catalog) *endpoint {
 	var h maphash.Hash
 	h.SetSeed(fittingSeed)
@@ -228,10 +227,10 @@ func (w *snapshot) clientEndpoint(e *endpoint, own []*upstream.Catalog) *endpoin
 	if slices.Equal(known.own, own) {
 		return known.made
 	}
-	return f.made // of another one with the same hash
+	return f.made // another endpoint had the same hash
 }
 
-// account returns the one of a request.
+// account returns the account of a request.
 func (c caller) account(r *http.Request) budget.Account {
 	a := budget.Account{Principal: c.principal.ID}
 	switch {
@@ -248,8 +247,8 @@ func (c caller) account(r *http.Request) budget.Account {
 
 var programs = maphash.MakeSeed()
 
-// network returns the first address of the network that a client can take its addresses from: a
-// whole /64 in IPv6.
+// network returns the first address of a client's network: a /64 in IPv6, since a client can choose
+// its addresses within.
 func network(a netip.Addr) netip.Addr {
 	if !a.Is6() {
 		return a

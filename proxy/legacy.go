@@ -13,7 +13,7 @@ import (
 	"junction/upstream/raw"
 )
 
-// legacyFront speaks 2025-11-25 and older: a handshake, a session, and a GET stream.
+// legacyFront serves 2025-11-25 and older: a handshake, a session, and a GET stream.
 type legacyFront struct{ *Server }
 
 func (f legacyFront) post(w http.ResponseWriter, r *http.Request, x *exchange) {
@@ -39,11 +39,10 @@ func (f legacyFront) post(w http.ResponseWriter, r *http.Request, x *exchange) {
 	f.run(x)
 }
 
-// legacyVersion reports whether we speak that version, and it is of this era.
+// legacyVersion reports whether v is a supported version of the legacy era.
 func legacyVersion(v string) bool { return !mcp.IsModernProtocol(v) && mcp.IsValidProtocolVersion(v) }
 
-// refuse answers with an error; what is not a request gets no more than the status and an error
-// without id.
+// refuse answers with an error. For notifications and responses, the error has no id.
 func (f legacyFront) refuse(x *exchange, err error) {
 	e, status := rpcError(err, "")
 	retry(x.reply.w, err)
@@ -70,8 +69,8 @@ func (f legacyFront) enter(r *http.Request, x *exchange) error {
 	return nil
 }
 
-// run serves a request of a session. A client that hangs up has not cancelled (2025-11-25,
-// basic/transports): only it can say so, by notification.
+// run serves a request of a session. A closed connection does not cancel the request (2025-11-25,
+// basic/transports); only a notification does.
 func (f legacyFront) run(x *exchange) {
 	ctx, end := context.WithCancelCause(f.killing)
 	defer end(nil)
@@ -89,8 +88,8 @@ func (f legacyFront) run(x *exchange) {
 	f.serve(ctx, x)
 }
 
-// accept takes a notification, or an answer to a question. A notification that has no meaning here
-// is no error: initialized is consumed.
+// accept handles a notification or a response of the client. Other notifications, such as
+// initialized, are ignored.
 func (f legacyFront) accept(x *exchange) {
 	if x.msg.IsResponse() {
 		x.session.respond(&x.msg)
@@ -110,8 +109,8 @@ func (f legacyFront) accept(x *exchange) {
 	}
 }
 
-// initialize begins a session in the version that the client asked for, or in the newest of its era
-// that we speak (2025-11-25, basic/lifecycle).
+// initialize begins a session in the client's version, or else in the newest legacy version
+// (2025-11-25, basic/lifecycle).
 func (f legacyFront) initialize(w http.ResponseWriter, x *exchange) {
 	asked, err := x.params.String("protocolVersion")
 	if err != nil {
@@ -142,7 +141,7 @@ func (f legacyFront) initialize(w http.ResponseWriter, x *exchange) {
 	x.reply.succeed(x.msg.ID, result{body: append(b, '}')})
 }
 
-// get opens the stream on which a session hears what it did not ask for.
+// get opens the GET stream of a session.
 func (f legacyFront) get(w http.ResponseWriter, r *http.Request, c caller) {
 	x := &exchange{caller: c, header: r.Header, reply: newReply(w, r, &f.limits), held: f.grant(c, r)}
 	defer x.held.Pace(w)
@@ -190,7 +189,7 @@ func (f legacyFront) get(w http.ResponseWriter, r *http.Request, c caller) {
 	f.listen(ctx, w, r, l)
 }
 
-// everyList is what a legacy client hears of, since it cannot say what it wants.
+// everyList returns all lists: legacy clients cannot choose.
 func everyList() (all [upstream.Parts]bool) {
 	for p := range all {
 		all[p] = true
@@ -212,9 +211,9 @@ func (f legacyFront) delete(w http.ResponseWriter, r *http.Request, c caller) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// batch answers an array of messages, which 2025-03-26 alone has (basic/index#batching): all at
-// once, and in one document. Sessions of other versions, and requests of no session, have no
-// batches. Each message counts as a request.
+// batch answers an array of messages, which only 2025-03-26 has (basic/index#batching), in parallel
+// and in one document. Other versions, and requests without a session, have no batches. Each
+// message counts as a request.
 func (s *Server) batch(w http.ResponseWriter, r *http.Request, c caller, body []byte, held *budget.Grant) {
 	f := legacyFront{s}
 	all := &exchange{caller: c, era: upstream.EraLegacy, header: r.Header, request: r,
@@ -228,7 +227,7 @@ func (s *Server) batch(w http.ResponseWriter, r *http.Request, c caller, body []
 		f.refuse(all, malformed(err))
 		return
 	}
-	items, err := raw.ElementsWithin(body, maxBatch) // the index of all items can be many times as large as the body
+	items, err := raw.ElementsWithin(body, maxBatch) // bounded: the index can be much larger than the body
 	if err != nil || len(items) == 0 {
 		f.refuse(all, refuse(http.StatusBadRequest, mcp.INVALID_REQUEST,
 			"Invalid Request: a batch has 1 to %d messages", maxBatch))
@@ -239,7 +238,7 @@ func (s *Server) batch(w http.ResponseWriter, r *http.Request, c caller, body []
 		return
 	}
 	held.EndTurn()
-	defer held.BeginTurn() // as post expects it
+	defer held.BeginTurn() // post expects to be in its turn
 	answers, grants := make([][]byte, len(items)), make([]budget.Grant, len(items))
 	defer func() {
 		for i := range grants {
@@ -269,11 +268,11 @@ func (s *Server) batch(w http.ResponseWriter, r *http.Request, c caller, body []
 	writeJSON(w, http.StatusOK, append(out, ']'))
 }
 
-// maxBatch bounds the calls that one request can begin.
+// maxBatch bounds the messages of one batch.
 const maxBatch = 64
 
-// member answers one message of a batch, and returns what of the budget the answer has; nil for one
-// that has no answer.
+// member answers one message of a batch, and returns the grant of the answer. text is nil if the
+// message has no answer.
 func (f legacyFront) member(r *http.Request, all *exchange, item []byte) (text []byte, held budget.Grant) {
 	m, err := jsonrpc.Parse(item, f.limits.Nesting)
 	if err != nil {
@@ -299,7 +298,7 @@ func (f legacyFront) member(r *http.Request, all *exchange, item []byte) (text [
 	return answer.text, x.held
 }
 
-// memory is a ResponseWriter that keeps what is written: the answer to a member of a batch.
+// memory is a ResponseWriter that keeps the answer to a member of a batch.
 type memory struct {
 	text   []byte
 	header http.Header

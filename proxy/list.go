@@ -39,7 +39,7 @@ func (s *Server) list(x *exchange, p upstream.Part) (result, error) {
 	return r, nil
 }
 
-// appendFreshness appends the members ttlMs and cacheScope, a comma before them.
+// appendFreshness appends a comma and the members ttlMs and cacheScope.
 func appendFreshness(b []byte, ttl time.Duration, public bool) []byte {
 	b = strconv.AppendInt(append(b, `,"ttlMs":`...), ttl.Milliseconds(), 10)
 	if public {
@@ -48,8 +48,8 @@ func appendFreshness(b []byte, ttl time.Duration, public bool) []byte {
 	return append(b, `,"cacheScope":"private"`...)
 }
 
-// readCursor returns the offset that the request's cursor stands for. One that is not ours, or of a
-// list that has changed, is refused.
+// readCursor returns the offset of the request's cursor. The error is for an unknown cursor, or for
+// a cursor of a list that has changed.
 func (s *Server) readCursor(x *exchange, seen *view.Sight, p upstream.Part, k view.ListKind) (int, error) {
 	if !x.params.Present() {
 		return 0, nil
@@ -78,14 +78,14 @@ func (s *Server) readCursor(x *exchange, seen *view.Sight, p upstream.Part, k vi
 // owner identifies the endpoint and the principal of a cursor. Elsewhere the cursor is invalid.
 func (x *exchange) owner() string { return x.endpoint.name + "\x00" + x.principal.ID }
 
-// pages are those of one endpoint that are prepared.
+// pages caches the prepared pages of one endpoint.
 type pages struct {
 	of      cache.Cache[pageKey, prepared]
 	wanted  *wanted
 	refused atomic.Uint32
 }
 
-// pageKey is a page of a list that some subjects see.
+// pageKey identifies a page of a list for all subjects with the same sight.
 type pageKey struct {
 	view   *view.View
 	seen   unique.Handle[string]
@@ -95,26 +95,26 @@ type pageKey struct {
 	count  int
 }
 
-// prepared is the text of a page, and the offset of the next one; 0 when there is none.
+// prepared is the text of a page, and the offset of the next page; 0 if there is none.
 type prepared struct {
 	text []byte
 	next int
 }
 
-// wanted are the pages that were asked for last, by their hashes. Each has one place.
+// wanted holds the hashes of the latest requested pages. Each hash has one place.
 type wanted [1 << 12]atomic.Uint64
 
-// again reports whether a page was asked for before, and notes that it was. It may be wrong.
+// again reports whether a page was requested before, and stores the request. It may be wrong.
 func (a *wanted) again(key pageKey) bool {
 	hash := maphash.Comparable(claimSeed, key)
 	return a[hash%uint64(len(a))].Swap(hash) == hash
 }
 
-// page returns a page of a list, and the offset of the next one; 0 when there is none. It is made
-// of the definitions, which all subjects share. A page that is asked for again is prepared for
-// those who see the same, so that it need not be joined any more. While all room for pages is taken
-// most pages are not: to prepare pages that leave before they are asked for once more takes longer
-// than to make them.
+// page returns a page of a list, and the offset of the next page; 0 if there is none. The page is
+// made of definitions that all subjects share. A page that is requested again is prepared: its
+// definitions are joined once for all subjects with the same sight. While the room for pages is
+// full, most pages are not prepared, because a page that is evicted before its next use costs more
+// than it saves.
 func (e *endpoint) page(seen *view.Sight, p upstream.Part, k view.ListKind, offset, n int) (r result, next int) {
 	key := pageKey{seen.View, seen.Seen, p, k, offset, n}
 	if known, ok := e.pages.of.Get(key); ok {
@@ -131,11 +131,11 @@ func (e *endpoint) page(seen *view.Sight, p upstream.Part, k view.ListKind, offs
 	return result{body: text}, next
 }
 
-// pagesRefused is of how many pages one takes the room of others.
+// pagesRefused: one in so many pages may evict others while the room is full.
 const pagesRefused = 16
 
-// cursor is what a cursor of ours says: which list, and how far. A list that has changed since is
-// another one.
+// cursor is the content of a cursor: the print of the list, and the offset. A changed list has
+// another print.
 type cursor struct {
 	print  uint64
 	offset uint32
@@ -171,8 +171,8 @@ func listTools(ctx context.Context, s *Server, x *exchange, _ *CallInfo) (result
 	return s.list(x, upstream.PartTools)
 }
 
-// awaitLists waits a moment for upstreams that are starting, so that a client that lists its tools
-// once finds them. It does not wait for upstreams whose catalog is known.
+// awaitLists waits briefly for starting upstreams, so that a client's first tools/list contains
+// their tools. It does not wait for upstreams with a known catalog.
 func (s *Server) awaitLists(ctx context.Context, x *exchange) {
 	seen, waited := x.subject.Sight(), false
 	if seen.Settled && !seen.Separates {
@@ -198,7 +198,7 @@ func (s *Server) awaitLists(ctx context.Context, x *exchange) {
 }
 
 // lookAgain moves the request to the current snapshot. If the caller has lost its rights meanwhile,
-// the request keeps the old one.
+// the request keeps the old snapshot.
 func (s *Server) lookAgain(x *exchange) {
 	s.Settle()
 	if now := s.snapshot.Load().adopt(x.caller); now.subject != nil {
@@ -206,9 +206,9 @@ func (s *Server) lookAgain(x *exchange) {
 	}
 }
 
-// awaitNamed finds a tool or prompt that is not there yet: its name begins like those of an
-// upstream that was not listed so far. It waits for the upstream as calls of known tools do. The
-// target is nil when there is no such tool; the error says why the upstream is not available.
+// awaitNamed finds a tool or prompt that may belong to an upstream without a catalog yet, by the
+// prefix of its name. It waits for the upstream like calls of known tools. The target is nil if the
+// tool does not exist. The error is the reason why the upstream is not available.
 func (s *Server) awaitNamed(ctx context.Context, x *exchange, p upstream.Part, name string,
 	info *CallInfo) (*view.Target, error) {
 	b := x.unlisted(name)
@@ -225,8 +225,8 @@ func (s *Server) awaitNamed(ctx context.Context, x *exchange, p upstream.Part, n
 	return nil, err
 }
 
-// unlisted returns the upstream that a name belongs to, if it was not listed so far and the caller
-// may use something of it; nil otherwise.
+// unlisted returns the upstream of a name if the upstream has no catalog yet and the caller may use
+// some of its items; nil otherwise.
 func (x *exchange) unlisted(name string) (found view.Backend) {
 	longest := -1
 	for st := range x.subject.Sight().Stocks() {

@@ -12,15 +12,15 @@ import (
 	"junction/upstream/raw"
 )
 
-// modernFront speaks 2026-07-28: every request says everything about itself, in the body and again
-// in headers, and nothing is remembered.
+// modernFront serves 2026-07-28: every request is self-contained, in the body and repeated in
+// headers. The era has no sessions.
 type modernFront struct{ *Server }
 
 func (f modernFront) post(w http.ResponseWriter, r *http.Request, x *exchange) {
 	x.era = upstream.EraModern
 	switch {
 	case x.msg.IsNotification():
-		w.WriteHeader(http.StatusAccepted) // no notification of a client's has a meaning on HTTP, and none is an error
+		w.WriteHeader(http.StatusAccepted) // no client notification has a meaning on HTTP, and none is an error
 		return
 	case x.msg.IsResponse():
 		f.refuse(x, refuse(http.StatusBadRequest, mcp.INVALID_REQUEST,
@@ -47,7 +47,7 @@ func (f modernFront) refuse(x *exchange, err error) {
 	x.reply.fail(x.msg.ID, e, status)
 }
 
-// check compares headers and body, and reads what _meta must say (2026-07-28,
+// check compares headers and body, and reads the required members of _meta (2026-07-28,
 // streamable-http#server-validation and basic/index#_meta).
 func (f modernFront) check(x *exchange) error {
 	version, err := x.meta.String(mcp.MetaKeyProtocolVersion)
@@ -104,8 +104,7 @@ func (f modernFront) check(x *exchange) error {
 	return nil
 }
 
-// namedBy returns the member of params that the header Mcp-Name repeats; "" when the method has
-// none.
+// namedBy returns the member of params that the header Mcp-Name repeats; "" if the method has none.
 func namedBy(method string) string {
 	switch mcp.MCPMethod(method) {
 	case mcp.MethodToolsCall, mcp.MethodPromptsGet:
@@ -122,7 +121,7 @@ func mismatch(format string, args ...any) *refusal {
 	return refuse(http.StatusBadRequest, codeHeaderMismatch, "Header mismatch: %s", fmt.Sprintf(format, args...))
 }
 
-// same compares a header with what it repeats. Only some headers may be encoded.
+// same compares a header with the value that it repeats. encoded permits an encoded header.
 func same(h http.Header, name, want string, encoded bool) error {
 	values := h[name]
 	switch {
@@ -145,11 +144,11 @@ func same(h http.Header, name, want string, encoded bool) error {
 	return nil
 }
 
-// discovered is how long a client may rely on what we said of ourselves: upstreams that come and go
-// can change it.
+// discovered is the freshness of server/discover. Upstreams that start or stop can change the
+// answer.
 const discovered = time.Minute
 
-// discover says who we are.
+// discover answers server/discover.
 func discover(_ context.Context, s *Server, x *exchange, _ *CallInfo) (result, error) {
 	b := append([]byte(`{"supportedVersions":`), s.supported...)
 	b = x.subject.Sight().Offers.AppendCapabilities(append(b, `,"capabilities":`...), x.era)

@@ -17,47 +17,47 @@ import (
 	"junction/upstream/raw"
 )
 
-// This file joins a modern client, which gets requests of the upstream in an answer and returns
-// with another request, to a legacy upstream, which sends requests in the middle of a call and
-// waits. The call is parked: it is made once, goes on in the upstream while the client is away, and
-// gets the responses that the client brings. To make the call again would carry it out twice.
+// This file connects a modern client to a legacy upstream. The upstream sends requests in the
+// middle of a call and waits. The client gets the requests in an answer and returns with another
+// request. The call is parked: it is made once, goes on while the client is away, and gets the
+// client's responses. Making the call again would execute it twice.
 
 // parkedCalls are the parked calls of all users.
 type parkedCalls struct {
-	max      int           // for one user
-	patience time.Duration // with a client that is away
+	max      int           // per user
+	patience time.Duration // maximum absence of a client
 
 	mu      sync.Mutex
 	calls   map[string]*parked
-	of      map[string]int // how many of them are a user's
+	of      map[string]int // number of calls per user
 	closed  bool
-	running sync.WaitGroup // the calls of begin
+	running sync.WaitGroup // goroutines of begin
 }
 
 // parked is a call of a modern client to a legacy upstream that may send requests. It is listed in
-// parkedCalls from its first request on.
+// parkedCalls from its first server request on.
 type parked struct {
 	calls  *parkedCalls
 	id     string
-	held   *budget.Grant // of the params, and of a large answer; for the goroutine of the call
-	large  int64         // of held, for the answer
-	origin *exchange     // of the first request: who asked for what
+	held   *budget.Grant // for the params and a large answer; used by the goroutine of the call
+	large  int64         // part of held for the answer, in bytes
+	origin *exchange     // exchange of the first request
 	cancel context.CancelCauseFunc
 	listed bool // guarded by parkedCalls.mu
-	over   bool // the call has ended, and is not listed any more; guarded by parkedCalls.mu
+	over   bool // the call has ended and is no longer listed; guarded by parkedCalls.mu
 
 	mu      sync.Mutex
-	present *exchange      // the request that waits for the call; nil while the client is away
-	open    []*openRequest // not answered yet, in the order in which they came
+	present *exchange      // request that waits for the call; nil while the client is away
+	open    []*openRequest // without a response yet, in the order of arrival
 	numbers int
-	done    bool // with result and err
+	done    bool // result and err are set
 	result  upstream.Result
 	err     error
-	changed chan struct{} // 1-buffered: a question came, or the call is done
-	away    *time.Timer   // ends the call of a client that does not come back; nil before it first went
+	changed chan struct{} // 1-buffered: a server request came, or the call is done
+	away    *time.Timer   // ends the call if the client does not return; nil before its first absence
 }
 
-// openRequest is a request of the upstream that waits for its response.
+// openRequest is a server request that waits for its response.
 type openRequest struct {
 	key    string // in inputRequests
 	method string
@@ -65,8 +65,8 @@ type openRequest struct {
 	answer chan []byte
 }
 
-// begin makes a call that may be parked, and answers the client's request as soon as there is a
-// result or a request of the upstream.
+// begin makes a call that may be parked. It answers the client's request when there is a result or
+// a server request.
 func (l *parkedCalls) begin(ctx context.Context, s *Server, x *exchange, c *upstream.Call) (result, error) {
 	p := &parked{calls: l, id: rand.Text(), origin: x, present: x, changed: make(chan struct{}, 1)}
 	x.outlived = true
@@ -89,8 +89,7 @@ func (l *parkedCalls) begin(ctx context.Context, s *Server, x *exchange, c *upst
 	return p.wait(ctx, s, x)
 }
 
-// resume gives the client's responses to the parked call that a state names, and then waits as
-// begin does.
+// resume passes the client's responses to the parked call of the state, and then waits like begin.
 func (l *parkedCalls) resume(ctx context.Context, s *Server, x *exchange, st state) (result, error) {
 	l.mu.Lock()
 	p := l.calls[st.Parked]
@@ -107,19 +106,19 @@ func (l *parkedCalls) resume(ctx context.Context, s *Server, x *exchange, st sta
 	p.mu.Lock()
 	if p.present != nil {
 		p.mu.Unlock()
-		return result{}, errState() // another request waits for it
+		return result{}, errState() // another request waits for the call
 	}
 	if err := p.deliver(answers); err != nil {
 		p.mu.Unlock()
 		return result{}, err
 	}
-	p.present = x // before another request can
+	p.present = x // before another request can set it
 	p.mu.Unlock()
 	return p.wait(ctx, s, x)
 }
 
-// deliver gives the answers to the open requests that they are for; p.mu is held. Other answers are
-// ignored (2026-07-28, basic/patterns/mrtr).
+// deliver passes the responses to their open requests; p.mu is held. Other responses are ignored
+// (2026-07-28, basic/patterns/mrtr).
 func (p *parked) deliver(answers raw.Object) error {
 	type given struct {
 		q    *openRequest
@@ -144,8 +143,8 @@ func (p *parked) deliver(answers raw.Object) error {
 	return nil
 }
 
-// answersQuestion reports whether v can be an answer to a question of that method; what is in it is
-// for the upstream to judge.
+// answersQuestion reports whether v has the form of a response to a request of the method. The
+// upstream checks the content.
 func answersQuestion(method string, v []byte) bool {
 	o, err := raw.Parse(v)
 	if err != nil {
@@ -157,8 +156,8 @@ func answersQuestion(method string, v []byte) bool {
 	return err == nil
 }
 
-// wait answers a request about the call: with the call's result, or with the open requests of the
-// upstream. If the client ends its request, the call is cancelled.
+// wait answers a request about the call with the call's result or with the open server requests. If
+// the client ends its request, the call is cancelled.
 func (p *parked) wait(ctx context.Context, s *Server, x *exchange) (result, error) {
 	p.mu.Lock()
 	p.present = x
@@ -195,7 +194,7 @@ func (p *parked) wait(ctx context.Context, s *Server, x *exchange) (result, erro
 		case <-p.changed:
 		case <-ctx.Done():
 			p.mu.Lock()
-			p.present = nil // its body is another request's from now on
+			p.present = nil // its body is reused for another request
 			p.mu.Unlock()
 			p.giveUp()
 			return result{}, context.Cause(ctx)
@@ -203,8 +202,8 @@ func (p *parked) wait(ctx context.Context, s *Server, x *exchange) (result, erro
 	}
 }
 
-// settle waits a moment for an upstream that sends several requests at once, so that the client
-// gets all of them in one answer.
+// settle waits briefly for further server requests, so that the client gets all of them in one
+// answer.
 func (p *parked) settle(ctx context.Context) {
 	late := time.NewTimer(together)
 	defer late.Stop()
@@ -214,10 +213,10 @@ func (p *parked) settle(ctx context.Context) {
 	}
 }
 
-// together bounds the time between requests that belong together.
+// together is the time for which settle waits.
 const together = 20 * time.Millisecond
 
-// requests is the result that asks the open questions; p.mu is held.
+// requests returns the input_required result with the open requests; p.mu is held.
 func (p *parked) requests(s *Server, x *exchange) []byte {
 	b := []byte(`{"resultType":"input_required","inputRequests":{`)
 	for i, q := range p.open {
@@ -225,7 +224,7 @@ func (p *parked) requests(s *Server, x *exchange) []byte {
 			b = append(b, ',')
 		}
 		b = raw.AppendQuote(append(raw.AppendQuote(b, q.key), `:{"method":`...), q.method)
-		// {} too: there are readers that cannot do without
+		// params is {} even if empty: some clients require the member
 		b = append(append(append(b, `,"params":`...), q.params...), '}')
 	}
 	b = raw.AppendQuote(append(b, `},"requestState":`...), s.seal(x, state{Kind: stateParked, Parked: p.id}))
@@ -233,14 +232,14 @@ func (p *parked) requests(s *Server, x *exchange) []byte {
 	return append(b, '}')
 }
 
-// giveUp ends the call of a client that does not return. The upstream's requests fail, and the call
-// is cancelled.
+// giveUp ends the call of a client that does not return. The open server requests fail, and the
+// call is cancelled.
 func (p *parked) giveUp() {
-	p.calls.remove(p) // first, so that a client that returns now is too late
+	p.calls.remove(p) // first, so that a returning client does not find the call
 	p.cancel(nil)
 }
 
-// finish stores the outcome of the call until the client returns for it.
+// finish stores the outcome of the call until the client returns.
 func (p *parked) finish(r upstream.Result, err error) {
 	p.mu.Lock()
 	p.done, p.result, p.err = true, r, err
@@ -256,8 +255,8 @@ func (p *parked) tell() {
 	}
 }
 
-// Notify implements upstream.Peer: it goes to the request that waits now, with that request's
-// progress token. While the client is away, notifications are dropped.
+// Notify implements upstream.Peer. It sends the notification to the present request, with that
+// request's progress token. While the client is away, it drops notifications.
 func (p *parked) Notify(method string, params []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -319,7 +318,8 @@ func (l *parkedCalls) start(call func()) bool {
 	return true
 }
 
-// admit lists a call, if it is not listed yet. False means that its user has too many parked calls.
+// admit lists a call if it is not listed yet. It returns false if the user has too many parked
+// calls.
 func (l *parkedCalls) admit(p *parked) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -351,7 +351,7 @@ func (l *parkedCalls) remove(p *parked) {
 	}
 }
 
-// close ends the calls whose client is away, because it cannot return to this process. The others
+// close ends the calls of absent clients, because these cannot return to this process. Other calls
 // go on.
 func (l *parkedCalls) close() {
 	l.mu.Lock()

@@ -301,7 +301,7 @@ func (s *Server) readBody(rw http.ResponseWriter, r *http.Request, held *budget.
 		b = b[:len(b)+n]
 		if err == io.EOF {
 			*body = b
-			r.Body.Close() // or the server looks for more of it when the answer is written
+			r.Body.Close() // else the server reads more of it when the answer is written
 			clearReadDeadline(rw)
 			return body, nil
 		}
@@ -316,10 +316,10 @@ func (s *Server) readBody(rw http.ResponseWriter, r *http.Request, held *budget.
 	}
 }
 
-// clearReadDeadline lets a request take its time now that it was read: the deadline of the
-// http.Server would end it otherwise.
+// clearReadDeadline removes the read deadline of the http.Server after a request was read, so that
+// the call may take longer.
 func clearReadDeadline(rw http.ResponseWriter) {
-	http.NewResponseController(rw).SetReadDeadline(time.Time{}) // where there is no deadline, there is none to clear
+	http.NewResponseController(rw).SetReadDeadline(time.Time{}) // without support for deadlines there is none to clear
 }
 
 func tooLarge(rw http.ResponseWriter, limit int64) error {
@@ -328,8 +328,8 @@ func tooLarge(rw http.ResponseWriter, limit int64) error {
 		bytesText(limit))
 }
 
-// tooMuch is the refusal of a request that gets no share of the budget. The rest of its body is not
-// read.
+// tooMuch returns the error for a request without a share of the budget. The rest of its body is
+// not read.
 func tooMuch(rw http.ResponseWriter, err error) error {
 	rw.Header().Set("Connection", "close")
 	return overuseError(err)
@@ -342,7 +342,7 @@ func bytesText(n int64) string {
 	return strconv.FormatInt(n, 10) + " bytes"
 }
 
-// buffers is a pool of memory for messages.
+// buffers is a pool of buffers for messages.
 type buffers struct{ pool sync.Pool }
 
 func (p *buffers) get() *[]byte {
@@ -352,7 +352,7 @@ func (p *buffers) get() *[]byte {
 	return new([]byte)
 }
 
-// put gives a buffer back; a very large one is not kept.
+// put returns a buffer to the pool; a very large buffer is dropped.
 func (p *buffers) put(b *[]byte) {
 	if cap(*b) <= 4<<20 {
 		p.pool.Put(b)

@@ -19,30 +19,30 @@ import (
 	"junction/upstream/jsonrpc"
 )
 
-// session is the memory of a legacy client between two requests. All that was negotiated is in the
-// sealed id, so that a client whose session was evicted goes on, also after a restart or at another
-// replica: some clients never recover from a 404.
+// session is the state of a legacy client between requests. The negotiated state is in the sealed
+// ID, so a session survives its eviction from memory, a restart and a change of replica. Some
+// clients never recover from a 404.
 type session struct {
-	key     string // for upstreams: what tells this session from others
+	key     string // identifies the session for upstreams
 	version string // of the protocol
-	client  string // the name that the client gave itself
+	client  string // the client's name for itself (unverified)
 	profile upstream.Profile
 	// principal is the owner; for other principals the session does not exist.
 	principal string
-	numbers   atomic.Uint64 // of questions
+	numbers   atomic.Uint64 // of server requests
 
 	mu      sync.Mutex
 	calls   map[jsonrpc.ID]context.CancelCauseFunc // in flight; nil before the first
 	streams map[*listener]context.CancelFunc       // open; nil when there are none
-	pending map[jsonrpc.ID]*pendingRequest         // questions to the client; nil before the first
-	level   string                                 // of log messages, as the client has set it; "" when it has not
-	records []*record                              // of streams that the client can come back for
+	pending map[jsonrpc.ID]*pendingRequest         // server requests without a response; nil before the first
+	level   string                                 // the log level that the client has set; "" for none
+	records []*record                              // of streams that the client can resume
 	gone    bool                                   // the client has deleted the session
 
-	approved map[string]bool // digests of requests that need no asking any more
+	approved map[string]bool // digests of requests with a remembered approval
 }
 
-// sealedSession is what a session id says.
+// sealedSession is the content of a session ID.
 type sealedSession struct {
 	Version string           `json:"v"`
 	Client  string           `json:"c,omitempty"`
@@ -52,12 +52,11 @@ type sealedSession struct {
 	Owner   string           `json:"w"`
 }
 
-// sessions are the sessions in memory, bounded in number and idle time, and the ids that were
-// deleted.
+// sessions holds the sessions in memory, bounded in number and idle time, and the deleted IDs.
 //
-// An account has at most half of the number that the others leave; a further session of it takes
-// the place of its own that was unused for longest. Where there is no room although all keep to
-// that, because there are many accounts, the one with most sessions loses one.
+// An account may have at most half of the capacity that the others leave. A further session
+// replaces the account's longest idle one. If there is no capacity because there are many accounts,
+// an account with the most sessions loses one.
 type sessions struct {
 	box    *seal.Box
 	max    int
@@ -68,13 +67,13 @@ type sessions struct {
 	byID    map[string]*entry
 	order   *list.List // of *entry, the latest used in front
 	holders map[budget.Account]*holder
-	most    holders                              // all of them, one with most sessions first
-	forget  func(*session)                       // called with mu held when one is forgotten or ended; nil does nothing
-	deleted map[[16]byte]time.Time               // hashes of ids, and when their age ends them anyway
-	tell    func(hash [16]byte, until time.Time) // called for each id that is deleted; nil does nothing
+	most    holders                              // all holders; one with the most sessions is first
+	forget  func(*session)                       // called with mu held when a session is evicted or ended; may be nil
+	deleted map[[16]byte]time.Time               // hashes of IDs, with their expiry
+	tell    func(hash [16]byte, until time.Time) // called for each deleted ID; may be nil
 }
 
-// entry is a session in memory. It is in two orders: that of all, and that of its holder.
+// entry is a session in memory. It is in two lists: that of all sessions, and that of its holder.
 type entry struct {
 	id       string
 	s        *session
@@ -84,11 +83,11 @@ type entry struct {
 	all, own *list.Element
 }
 
-// holder is an account that has sessions in memory.
+// holder is an account with sessions in memory.
 type holder struct {
 	account budget.Account
-	order   *list.List // of *entry, the latest used in front
-	at      int        // in sessions.most
+	order   *list.List // of *entry, latest use first
+	at      int        // index in sessions.most
 }
 
 // holders is a heap.
@@ -113,14 +112,14 @@ var (
 
 // SessionStatus describes a legacy session.
 type SessionStatus struct {
-	Principal string // whose session it is
-	Client    string // the name that the client gave itself
+	Principal string // owner
+	Client    string // the client's name for itself (unverified)
 	Version   string // of the protocol
 	Used      time.Time
 }
 
-// Sessions returns the sessions that were used last, the latest first and at most 20, and how many
-// there are in memory.
+// Sessions returns the latest used sessions, latest first and at most 20, and the number of
+// sessions in memory.
 func (s *Server) Sessions() (latest []SessionStatus, total int) {
 	const most = 20
 	s.sessions.mu.Lock()
@@ -141,14 +140,14 @@ func newSessions(box *seal.Box, max int, c Sessions) *sessions {
 // create begins a session of the account's principal and returns its id.
 func (ss *sessions) create(version, client string, a budget.Account, p upstream.Profile) (string, *session) {
 	now := time.Now()
-	// strings and a number: this cannot fail
+	// cannot fail: strings and a number
 	said, _ := json.Marshal(sealedSession{version, client, p, now.Unix(), rand.Text(), a.Principal})
 	id := ss.box.Seal(said)
 	s, _ := ss.resume(id, a)
 	return id, s
 }
 
-// resume returns the session of an id, if it is the principal's; the error is errUnknownSession.
+// resume returns the session of an ID if the principal owns it. The error is errUnknownSession.
 func (ss *sessions) resume(id string, a budget.Account) (*session, error) {
 	now := time.Now()
 	ss.mu.Lock()
@@ -177,7 +176,7 @@ func (ss *sessions) resume(id string, a budget.Account) (*session, error) {
 	if _, gone := ss.deleted[hash(id)]; gone || now.Sub(born) > ss.maxAge {
 		return nil, errUnknownSession
 	}
-	id = strings.Clone(id) // it is part of what the client has sent, which may be long
+	id = strings.Clone(id) // a substring would keep the whole request in memory
 	s := &session{key: said.Key, version: said.Version, client: said.Client, profile: said.Profile,
 		principal: said.Owner}
 	ss.add(&entry{id: id, s: s, born: born, used: now}, a)
@@ -185,7 +184,7 @@ func (ss *sessions) resume(id string, a budget.Account) (*session, error) {
 	return s, nil
 }
 
-// add takes a session into memory, and makes room for it; mu is held.
+// add adds a session and evicts others if necessary; ss.mu is held.
 func (ss *sessions) add(e *entry, a budget.Account) {
 	h := ss.holders[a]
 	if h == nil {
@@ -205,9 +204,8 @@ func (ss *sessions) add(e *entry, a budget.Account) {
 	}
 }
 
-// evict forgets the session of an account that was unused for longest, but for one that is in use,
-// or newest; mu is held. Of very many in use only some are looked at: the next time it is the turn
-// of others.
+// evict evicts the longest idle session of an account, except newest and sessions in use; ss.mu is
+// held. It checks at most 16 sessions and moves those in use to the front.
 func (ss *sessions) evict(h *holder, newest *entry) {
 	now := time.Now()
 	for range min(h.order.Len(), 16) {
@@ -220,14 +218,14 @@ func (ss *sessions) evict(h *holder, newest *entry) {
 	}
 }
 
-// use notes that a session was used; mu is held.
+// use marks a session as used; ss.mu is held.
 func (ss *sessions) use(e *entry, now time.Time) {
 	e.used = now
 	ss.order.MoveToFront(e.all)
 	e.holder.order.MoveToFront(e.own)
 }
 
-// trim forgets sessions that are idle for too long. One that is in use stays.
+// trim evicts sessions that are idle for too long. Sessions in use stay.
 func (ss *sessions) trim(now time.Time) {
 	for range 16 {
 		last := ss.order.Back()
@@ -242,7 +240,7 @@ func (ss *sessions) trim(now time.Time) {
 	}
 }
 
-// drop forgets a session; mu is held.
+// drop evicts a session; ss.mu is held.
 func (ss *sessions) drop(e *entry) {
 	ss.order.Remove(e.all)
 	delete(ss.byID, e.id)
@@ -258,7 +256,7 @@ func (ss *sessions) drop(e *entry) {
 	}
 }
 
-// delete ends a session of the principal for good, with its calls and streams.
+// delete ends a session of the principal permanently, with its calls and streams.
 func (ss *sessions) delete(id string, a budget.Account) {
 	s, err := ss.resume(id, a)
 	if err != nil {
@@ -269,7 +267,7 @@ func (ss *sessions) delete(id string, a budget.Account) {
 	if e, ok := ss.byID[id]; ok {
 		ss.drop(e)
 	}
-	for h, until := range ss.deleted { // a few at random are enough to keep the map small
+	for h, until := range ss.deleted { // removing a few random ones keeps the map small
 		if now.After(until) || len(ss.deleted) >= ss.max {
 			delete(ss.deleted, h)
 		}
@@ -286,7 +284,7 @@ func (ss *sessions) delete(id string, a budget.Account) {
 	s.close()
 }
 
-// hash is the key under which a deleted id is remembered.
+// hash returns the hash of a deleted ID.
 func hash(id string) [16]byte {
 	sum := sha256.Sum256([]byte(id))
 	return [16]byte(sum[:16])
@@ -299,8 +297,8 @@ func (s *session) busy() bool {
 	return len(s.calls) > 0 || len(s.streams) > 0
 }
 
-// register remembers how to cancel the call of that id; the error is errInUse when the session has
-// such a call already, and errUnknownSession when it was deleted meanwhile.
+// register stores the cancel function of a call. The error is errInUse if the session has a call
+// with that ID, or errUnknownSession if the session was deleted.
 func (s *session) register(id jsonrpc.ID, cancel context.CancelCauseFunc) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -333,8 +331,8 @@ func (s *session) cancel(id jsonrpc.ID) {
 	}
 }
 
-// join remembers how to end a stream of the session; leave must follow. The error is
-// errUnknownSession when the session was deleted meanwhile.
+// join stores the end function of a stream; leave must follow. The error is errUnknownSession if
+// the session was deleted.
 func (s *session) join(l *listener, end context.CancelFunc) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,9 +16,9 @@ import (
 	"junction/upstream/raw"
 )
 
-// connecting returns what offers to connect the upstream that a name means, if that is what a call
-// of it is about: t is the tool of that name, nil for none. Names of tools that an upstream had
-// until its person was signed out are about that as well.
+// connecting returns the connect tool if a call of name should offer the sign-in to the upstream;
+// nil otherwise. t is the tool of that name, nil for none. The names of tools that an upstream had
+// before its user was signed out also return the connect tool.
 func (x *exchange) connecting(t *view.Target, name string) *view.Target {
 	if t != nil {
 		if t.Connects {
@@ -40,11 +40,11 @@ func (x *exchange) connecting(t *view.Target, name string) *view.Target {
 	return nil
 }
 
-// connectRounds bounds for how long a call waits for a person who is connecting the upstream just
-// now: about half a minute.
+// connectRounds bounds the time for which a call waits for a user who is connecting the upstream:
+// about half a minute.
 const connectRounds = 18
 
-// connect answers the call that offers to connect an upstream.
+// connect answers a call of the connect tool.
 func (s *Server) connect(ctx context.Context, x *exchange, t *view.Target, info *CallInfo) (result, error) {
 	x.target = t
 	info.Upstream, info.Own, info.Verdict = t.Backend.Name(), t.Name, policy.Allow.String()
@@ -73,15 +73,15 @@ func (s *Server) connect(ctx context.Context, x *exchange, t *view.Target, info 
 		t.Backend.Name()+" is connected. Its tools are in the list now."))+"}]"), nil
 }
 
-// needsSignIn returns what a person has to do before a call can be made, nil if the error is about
-// something else.
+// needsSignIn returns the error if the user must sign in to the upstream before the call; nil for
+// other errors.
 func needsSignIn(err error) *upstream.SignInError {
-	need, _ := err.(*upstream.SignInError) // (*upstream.Upstream).Call and SignedIn return it as it is
+	need, _ := err.(*upstream.SignInError) // (*upstream.Upstream).Call and SignedIn do not wrap it
 	return need
 }
 
-// offer answers a call that a person has to sign in to an upstream for, in the way that the client
-// can show best: a page to open in the browser, or words.
+// offer answers a call that needs the user's sign-in to an upstream, in the best form that the
+// client supports: a URL to open, or text.
 func (s *Server) offer(x *exchange, need *upstream.SignInError) (result, error) {
 	x.offered = true
 	message := signInMessage(need)
@@ -111,7 +111,7 @@ func (s *Server) offer(x *exchange, need *upstream.SignInError) (result, error) 
 	return s.ownResult(x, string(append(members, '}'))), nil
 }
 
-// The kinds of our error for what a person has to sign in for: at first, and once more.
+// Kinds of errors for calls that need a sign-in: the first sign-in, and a repeated one.
 const (
 	kindNotConnected = "upstream_not_connected"
 	kindReconnect    = "upstream_needs_reconnect"

@@ -15,8 +15,8 @@ import (
 	"junction/upstream"
 )
 
-// snapshot is everything that a request is judged and answered by. It is replaced whole and never
-// edited; only its caches change.
+// snapshot holds everything that a request needs: configuration, policy and catalogs. It is
+// immutable except for its caches, and is replaced as a whole.
 type snapshot struct {
 	config    SnapshotConfig
 	guard     *auth.Guard
@@ -24,29 +24,28 @@ type snapshot struct {
 	backends  []view.Backend
 	endpoints map[string]*endpoint
 	routes    http.Handler
-	merged    http.Handler // what routes has at /mcp
+	merged    http.Handler // the handler of routes for /mcp
 	making    view.Making
 	stocks    map[view.Backend]*view.Stock // of backends
 
-	subjects          cache.Room // what subjects may use, and the endpoints of people and clients
-	pages             cache.Room // of lists; locked after subjects, if both are
+	subjects          cache.Room // subject views, and the endpoints of users and clients
+	pages             cache.Room // of lists; locked after subjects if both are locked
 	wanted            wanted
 	rulings           *view.Rulings
 	personalEndpoints cache.Cache[personalKey, *personalEndpoint]
 
-	direct bool                   // no authentication, so that requests through a proxy are refused
-	host   atomic.Pointer[string] // the last that was allowed: the next is the same, as a rule
+	direct bool                   // there is no authentication, so requests through a proxy are rejected
+	host   atomic.Pointer[string] // the latest allowed host: usually the next one is the same
 }
 
-// close empties the caches of a snapshot that was replaced.
+// close empties the caches of a replaced snapshot.
 func (w *snapshot) close() {
 	w.subjects.Close()
 	w.pages.Close()
 	w.rulings.Close()
 }
 
-// newSnapshot builds a snapshot. old is the one before, for items that keep their names; nil when
-// there is none.
+// newSnapshot builds a snapshot. Items keep the names that they have in old, which may be nil.
 func (s *Server) newSnapshot(c SnapshotConfig, backends []view.Backend, old *snapshot) *snapshot {
 	w := &snapshot{config: c, guard: c.Guard, policy: c.Policy, backends: backends, endpoints: map[string]*endpoint{}}
 	w.making = view.Making{Names: c.Names, Pinned: c.Policy.Pins(), Pins: c.Pins, Count: &s.stocked}
@@ -89,7 +88,7 @@ func (s *Server) newSnapshot(c SnapshotConfig, backends []view.Backend, old *sna
 	return w
 }
 
-// stockUp makes the stocks of the backends, or takes them from the old snapshot.
+// stockUp makes the stocks of the backends, or reuses those of the old snapshot.
 func (w *snapshot) stockUp(old *snapshot) (all []*view.Stock) {
 	w.stocks = map[view.Backend]*view.Stock{}
 	for _, b := range w.backends {
@@ -109,9 +108,9 @@ func (w *snapshot) stockUp(old *snapshot) (all []*view.Stock) {
 
 var _ view.Backend = (*upstream.Upstream)(nil)
 
-// The bytes of all caches of a snapshot. Together they are less than 64 MiB: what the policies select
-// (package policy) has the rest.
+// Limits of the caches of a snapshot, in bytes. Together they are less than 64 MiB; the policies'
+// selections (package policy) use the rest.
 const (
-	maxSubjects = 33 << 20 // shares, and the endpoints of people and clients
+	maxSubjects = 33 << 20 // subject views, and the endpoints of users and clients
 	maxPages    = 16 << 20
 )

@@ -13,49 +13,49 @@ import (
 	"junction/proxy/view"
 )
 
-// This file holds what one subject may use of an endpoint. A denied item does not exist for the
-// subject: not in a list, not by name, not in an error, and not in a notification.
+// This file determines the part of an endpoint that one subject may use. A denied item does not
+// exist for the subject: not in lists, not by name, not in errors, not in notifications.
 
-// subjectView is what one subject may use of an endpoint. Principals with the same rights share
-// one.
+// subjectView is the part of an endpoint that one subject may use. Principals with the same rights
+// share a subjectView.
 type subjectView struct {
 	*view.SubjectView
 	limits policy.Limits
-	local  bool             // of the one principal that exists without authentication
-	redact *redact.Redactor // nil when nothing is taken out
+	local  bool             // for the single principal without authentication
+	redact *redact.Redactor // nil if there are no redactions
 
-	room  *cache.Room // nil where nothing is kept
+	room  *cache.Room // nil if the view is not cached
 	likes alikeKey
-	refs  int // how many principals have the view in room; guarded by room.mu
+	refs  int // number of principals with the view in room; guarded by room.mu
 	bytes int // guarded by room.mu
 }
 
-// subjectViews are those of one endpoint that are kept.
+// subjectViews caches the subject views of one endpoint.
 type subjectViews struct {
 	of    cache.Cache[subjectKey, *subjectView]
-	alike map[alikeKey][]*subjectView // those in of, which principals who may do the same share; guarded by room.mu
+	alike map[alikeKey][]*subjectView // views in of, by rights; guarded by room.mu
 }
 
-// alikeKey is the same for subjects who may do the same.
+// alikeKey is equal for subjects with equal rights.
 type alikeKey struct {
 	local  bool
 	rights uint64 // hash
 }
 
-// subjectKey is what a subjectView depends on, beside the snapshot and the endpoint.
+// subjectKey is the key of a subjectView within a snapshot and an endpoint.
 type subjectKey struct {
 	principal string
-	claims    uint64     // of a principal that has some beside its id
-	address   netip.Addr // where policy asks for it
+	claims    uint64     // hash of claims beside the ID; 0 for none
+	address   netip.Addr // if policies match addresses
 }
 
-// begin lets the views use a room.
+// begin connects the views to a room.
 func (all *subjectViews) begin(r *cache.Room) {
 	all.alike = map[alikeKey][]*subjectView{}
 	all.of = cache.Cache[subjectKey, *subjectView]{Room: r, Came: all.came, Left: all.left}
 }
 
-// came adds a principal to those that have the view.
+// came counts another principal with the view.
 func (all *subjectViews) came(s *subjectView) {
 	if s.refs++; s.refs == 1 {
 		all.of.Room.Used += s.bytes
@@ -63,7 +63,7 @@ func (all *subjectViews) came(s *subjectView) {
 	}
 }
 
-// left removes a principal from those that have the view.
+// left counts one principal less with the view.
 func (all *subjectViews) left(s *subjectView) {
 	if s.refs--; s.refs > 0 {
 		return
@@ -75,7 +75,7 @@ func (all *subjectViews) left(s *subjectView) {
 	}
 }
 
-// subjectView returns what a principal may use of an endpoint.
+// subjectView returns the part of an endpoint that a principal may use.
 func (w *snapshot) subjectView(e *endpoint, p *auth.Principal) *subjectView {
 	key := subjectKey{principal: p.ID, claims: claims(p)}
 	if w.policy.MatchesAddress() {
@@ -86,7 +86,7 @@ func (w *snapshot) subjectView(e *endpoint, p *auth.Principal) *subjectView {
 	}
 	rights := w.policy.For(Subject(p, e.surface))
 	likes := alikeKey{p.Kind == auth.KindLocal, rights.Hash(claimSeed)}
-	key.principal = strings.Clone(p.ID) // it may be part of something long
+	key.principal = strings.Clone(p.ID) // it may be a substring of a long text
 	return e.subjects.of.Keep(key, func() (*subjectView, int) {
 		for _, other := range e.subjects.alike[likes] {
 			if other.Rights.Equal(rights) {
@@ -97,12 +97,12 @@ func (w *snapshot) subjectView(e *endpoint, p *auth.Principal) *subjectView {
 	})
 }
 
-// perSubjectKey is about what a shareKey takes, in the map and beside its value.
+// perSubjectKey is the approximate memory of a subjectKey in the cache, in bytes.
 const perSubjectKey = 200
 
 var claimSeed = maphash.MakeSeed()
 
-// claims tells principals of one id apart that differ to policy.
+// claims returns a hash of the principal's attributes for policy, beside its ID; 0 for none.
 func claims(p *auth.Principal) uint64 {
 	if p.Groups == nil && p.Scopes == nil && p.Email == "" && p.OAuthClient == "" {
 		return 0
@@ -130,7 +130,7 @@ func (w *snapshot) newSubjectView(e *endpoint, rights *policy.Rights, likes alik
 	return s
 }
 
-// looked counts the memory of a sight that was made.
+// looked counts the memory of a new sight.
 func (s *subjectView) looked(made *view.Sight) {
 	if s.room == nil {
 		return
@@ -146,8 +146,7 @@ func (s *subjectView) looked(made *view.Sight) {
 // private reports whether the lists of this subject may differ from those of others.
 func (s *subjectView) private() bool { return !s.local || !s.Sight().Whole }
 
-// Subject returns a principal as policy sees it. It contains nothing that the client claims about
-// itself.
+// Subject converts a principal for policy. It contains no unverified data of the client.
 func Subject(p *auth.Principal, surface string) policy.Subject {
 	return policy.Subject{Kind: string(p.Kind), ID: p.ID, Key: p.Key, User: p.User, Issuer: p.Issuer, Email: p.Email,
 		Groups: p.Groups, Scopes: p.Scopes,

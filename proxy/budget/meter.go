@@ -11,32 +11,32 @@ import (
 	"junction/policy"
 )
 
-// Meters count the calls of principals whose policies limit them, and apart from these their other
-// requests: lists, pings, streams and handshakes. So a client that lists and pings can still call.
-// Meters outlive a reload, so that an unchanged limit gives no fresh allowance. The zero value is
-// ready.
+// Meters count the calls of principals with rate limits and, separately, their other requests:
+// lists, pings, streams and handshakes. So a client that lists and pings can still call. Meters
+// survive a reload, so that a reload does not reset an unchanged limit. The zero value is ready for
+// use.
 type Meters struct {
 	mu sync.Mutex
 	of map[string]*Meter
 }
 
-// Meter is that of one principal; guarded by meters.mu.
+// Meter counts the requests of one principal; guarded by Meters.mu.
 type Meter struct {
-	// The limits of one principal may differ, as from one surface to another: calls under one limit
-	// neither use up another nor fill it again.
+	// The limits of one principal may differ between surfaces. Calls under one limit do not affect
+	// another limit.
 	rates    map[allowance]*rate.Limiter
 	inFlight int
 }
 
-// allowance is a limit of the rate.
+// allowance is a rate limit.
 type allowance struct {
 	rate   policy.Rate
 	burst  int
-	others bool // of requests that are no calls
+	others bool // for requests other than calls
 }
 
-// othersBurst is the least burst of requests that are no calls: a client that connects lists
-// everything at once.
+// othersBurst is the minimum burst of requests other than calls, because a client lists everything
+// when it connects.
 const othersBurst = 20
 
 var (
@@ -44,8 +44,8 @@ var (
 	errTooMany = errors.New("too many calls at once")
 )
 
-// Enter counts a call that begins; leave must follow. The error is errTooFast, with how long to
-// wait, or errTooMany.
+// Enter counts a call that begins. Leave must follow unless there is an error. The error is
+// ErrTooFast, with the time to wait, or errTooMany.
 func (ms *Meters) Enter(principal string, l policy.Limits) (*Meter, time.Duration, error) {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
@@ -62,7 +62,7 @@ func (ms *Meters) Enter(principal string, l policy.Limits) (*Meter, time.Duratio
 	return m, 0, nil
 }
 
-// Other counts a request that is no call. The error is errTooFast, with how long to wait.
+// Other counts a request other than a call. The error is ErrTooFast, with the time to wait.
 func (ms *Meters) Other(principal string, l policy.Limits) (time.Duration, error) {
 	if l.Rate <= 0 {
 		return 0, nil
@@ -76,7 +76,7 @@ func (ms *Meters) Other(principal string, l policy.Limits) (time.Duration, error
 	return 0, nil
 }
 
-// meter returns that of a principal; mu is held.
+// meter returns the meter of a principal; ms.mu is held.
 func (ms *Meters) meter(principal string) *Meter {
 	m := ms.of[principal]
 	if m == nil {
@@ -89,7 +89,7 @@ func (ms *Meters) meter(principal string) *Meter {
 	return m
 }
 
-// wait uses one of an allowance, or else returns how long it takes until that is possible.
+// wait uses one request of an allowance, or returns the time until one is available.
 func (m *Meter) wait(a allowance) time.Duration {
 	now := time.Now()
 	r := m.limiter(a, now)
@@ -99,8 +99,7 @@ func (m *Meter) wait(a allowance) time.Duration {
 	return max(1, time.Duration((1-r.TokensAt(now))/float64(a.rate)*float64(time.Second)))
 }
 
-// limiter returns the one of a limit. Others that nothing is used of are forgotten when there are
-// many.
+// limiter returns the limiter of an allowance. If there are many, it first removes unused limiters.
 func (m *Meter) limiter(a allowance, now time.Time) *rate.Limiter {
 	r := m.rates[a]
 	if r != nil {
@@ -117,7 +116,7 @@ func (m *Meter) limiter(a allowance, now time.Time) *rate.Limiter {
 	return r
 }
 
-// maxRates is from how many limits of one principal on those that nothing is used of are forgotten.
+// maxRates is the number of limiters per principal beyond which unused ones are removed.
 const maxRates = 8
 
 func unused(r *rate.Limiter, now time.Time) bool { return r.TokensAt(now) >= float64(r.Burst()) }
@@ -130,7 +129,7 @@ func (ms *Meters) Leave(principal string, m *Meter) {
 	ms.tidy()
 }
 
-// tidy forgets principals that have used nothing up, if there are many; mu is held.
+// tidy removes idle principals if there are many; ms.mu is held.
 func (ms *Meters) tidy() {
 	if len(ms.of) > maxMeters {
 		now := time.Now()
@@ -141,5 +140,5 @@ func (ms *Meters) tidy() {
 	}
 }
 
-// maxMeters is from how many principals on those that are idle are forgotten.
+// maxMeters is the number of principals beyond which idle ones are removed.
 const maxMeters = 1000

@@ -6,15 +6,14 @@ import (
 	"time"
 )
 
-// This file holds how the callers share the processors. One that sends a thousand pings at once
-// would have a thousand goroutines run before that of the next caller: the scheduler of Go serves
-// goroutines in their order, and looks for new requests when none of them can run, or after 10 ms.
-// So few requests of an account are worked on at once, and the others wait. A request that waits
-// itself, for an upstream or for a person, is not worked on. While requests of an account wait, its
-// connections wait too, before they read on; and where there are other accounts, there are breaks,
-// in which their requests are found.
+// This file shares the processors among callers. The Go scheduler runs goroutines in order, and
+// polls for new requests only when no goroutine can run, or after 10 ms. So a thousand pings of one
+// caller would run before the next caller's request. Therefore only few requests of an account are
+// in work at once, and the others wait. A request that waits for an upstream or a user is not in
+// work. While requests of an account wait, its connections also wait before they read on. If there
+// are other accounts, breaks give the scheduler time to poll for their requests.
 
-// Workers are how many requests of one account are worked on at once.
+// Workers limits the requests of one account that are in work at once.
 type Workers struct {
 	Alone  int // while no other account sends requests
 	Shared int
@@ -26,23 +25,23 @@ func defaultWorkers() Workers {
 }
 
 const (
-	// an account is not alone so long after its first request that follows one of another account
+	// time for which accounts count as several after the latest request changed its account
 	sharedFor = 5 * time.Second
-	// the requests of an account that is not alone wait in line so long until there is a break
+	// time for which requests of an account may wait in line until the next break
 	unbroken  = 200 * time.Microsecond
 	breakTime = time.Millisecond
 )
 
-// shared reports whether there are several accounts now; b.mu is held.
+// shared reports whether several accounts are active; b.mu is held.
 func (b *Budget) shared(now time.Time) bool { return now.Sub(b.mixed) < sharedFor }
 
-// room reports whether one more request of an account can be worked on; b.mu is held.
+// room reports whether another request of an account can be in work; b.mu is held.
 func (b *Budget) room(its *balance) bool {
 	return its.working < b.Workers.Shared || its.working < b.Workers.Alone && !b.shared(time.Now())
 }
 
-// BeginTurn returns when it is the turn of a request of the account; rest must follow, before the
-// request waits for anything. A grant that has nothing yet may call it, too.
+// BeginTurn blocks until the request may be in work. EndTurn must follow before the request waits
+// for anything. The grant may be empty.
 func (g *Grant) BeginTurn() {
 	b := g.budget
 	b.mu.Lock()
@@ -61,10 +60,10 @@ func (g *Grant) BeginTurn() {
 	turn := make(chan struct{})
 	its.waiting = append(its.waiting, turn)
 	b.mu.Unlock()
-	<-turn // from a request of the account that is worked on, and so comes soon
+	<-turn // closed by a request of the account that is in work, so it comes soon
 }
 
-// EndTurn gives the turn to the next request of the account.
+// EndTurn passes the turn to the next request of the account.
 func (g *Grant) EndTurn() {
 	b := g.budget
 	b.mu.Lock()
@@ -73,7 +72,7 @@ func (g *Grant) EndTurn() {
 	b.next(g.balance)
 }
 
-// next gives turns to requests of an account that wait, or takes a break; b.mu is held.
+// next gives turns to waiting requests of an account, or begins a break; b.mu is held.
 func (b *Budget) next(its *balance) {
 	if len(its.waiting) == 0 || its.resting {
 		return
@@ -102,15 +101,15 @@ func (b *Budget) next(its *balance) {
 	}
 }
 
-// Working returns how many requests of the account are worked on.
+// Working returns the number of the account's requests in work.
 func (g *Grant) Working() int {
 	g.budget.mu.Lock()
 	defer g.budget.mu.Unlock()
 	return g.balance.working
 }
 
-// Pace has the connection of a request wait for a turn before it reads the next request, if
-// requests of the account wait already. It is called when the request is answered.
+// Pace makes the connection of a request wait for a turn before it reads the next request, if
+// requests of the account are waiting. Call it when the request is answered.
 func (g *Grant) Pace(w http.ResponseWriter) {
 	conn, ok := w.(interface{ Then(func()) })
 	if !ok || g.balance == nil {

@@ -1,6 +1,6 @@
-// Package cache bounds the memory of what the proxy keeps for single principals and clients, and
-// can make again: what they may use, pages of lists, and endpoints of their own. Several caches of
-// different types share one Room of bytes.
+// Package cache bounds the memory of data that the proxy keeps per principal or client and can make
+// again: subject views, pages of lists, and endpoints. Several caches of different types share the
+// bytes of one Room.
 package cache
 
 import (
@@ -9,17 +9,17 @@ import (
 	"sync/atomic"
 )
 
-// Room bounds the bytes of several caches together. When the bytes exceed Max, entries that were
-// not read since the last look are removed, the oldest first. The zero value keeps nothing.
+// Room bounds the bytes of several caches together. When the bytes exceed Max, it removes the
+// oldest entries that were not read since the last check. The zero value keeps no entries.
 type Room struct {
 	Mu    sync.RWMutex
 	Max   int       // guarded by Mu
 	Used  int       // bytes; guarded by Mu
-	order list.List // of leaver, the latest in front; guarded by Mu
+	order list.List // of leaver, newest first; guarded by Mu
 }
 
 // leaver is an entry of any cache in a room; Room.Mu is held.
-type leaver interface {
+type leaver interface { // reports whether the entry was read since the last check
 	spared() bool // reports whether the entry was read since the last look
 	Leave()
 }
@@ -45,7 +45,7 @@ func (r *Room) Trim() {
 	}
 }
 
-// Close removes all entries. The room keeps nothing afterwards.
+// Close removes all entries. The room then keeps no entries.
 func (r *Room) Close() {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
@@ -54,7 +54,7 @@ func (r *Room) Close() {
 	}
 }
 
-// Cache is the entries of one type in a room. Without a room it keeps nothing.
+// Cache holds the entries of one type in a room. Without a room it keeps no entries.
 type Cache[K comparable, V any] struct {
 	Room       *Room
 	Of         map[K]*Entry[K, V] // guarded by Room.Mu
@@ -72,10 +72,10 @@ type Entry[K comparable, V any] struct {
 	place *list.Element // of Room.order
 }
 
-// perKept is about the memory of an entry without its key and its value, in bytes.
+// perKept is the approximate memory of an entry without its key and value, in bytes.
 const perKept = 200
 
-// Get returns the value of a key, and whether there is one.
+// Get returns the value of a key, and whether it exists.
 func (c *Cache[K, V]) Get(key K) (v V, ok bool) {
 	if c.Room == nil {
 		return v, false
@@ -135,7 +135,7 @@ func (c *Cache[K, V]) Put(key K, v V, bytes int) {
 
 // add adds a value under a new key; Room.Mu is held.
 func (c *Cache[K, V]) add(key K, v V, bytes int) {
-	if bytes += perKept; c.Closed || bytes > c.Room.Max/2 { // a larger value would push out nearly all others
+	if bytes += perKept; c.Closed || bytes > c.Room.Max/2 { // a larger value would evict nearly all others
 		if c.Left != nil {
 			if c.Came != nil {
 				c.Came(v)
@@ -169,7 +169,7 @@ func (k *Entry[K, V]) Leave() {
 	}
 }
 
-// End removes all entries. The cache keeps none afterwards; Room.Mu is held.
+// End removes all entries; Room.Mu is held. The cache then keeps no entries.
 func (c *Cache[K, V]) End() {
 	c.Closed = true
 	for _, k := range c.Of {

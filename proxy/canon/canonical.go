@@ -1,6 +1,6 @@
-// Package canon writes JSON values in one form, so that equal values have equal texts. Text keeps
-// numbers as they were written and is stored in pins. Value compares numbers as decimals and is
-// used for the digests of requests.
+// Package canon writes JSON values in a canonical form, so that equal values have equal texts. Text
+// keeps numbers as written and is stored in pins. Value compares numbers as decimals and is used
+// for digests of requests.
 package canon
 
 import (
@@ -14,13 +14,11 @@ import (
 	"junction/upstream/raw"
 )
 
-// This file has the one form of a definition by which two are compared, and the lines in which they
-// differ, for a person.
+// This file has the canonical form of definitions, and the line differences of two definitions.
 
-// Text returns a JSON text without white space, with members in the order of their names and
-// strings escaped in one way. Numbers stay as they were written, and so do strings that are not
-// UTF-8. Members of one name stay in their order. So two texts have one canonical text only if
-// every reader reads the same.
+// Text returns a JSON text without white space, with sorted members and uniform string escapes.
+// Numbers and strings that are not UTF-8 stay as written. Duplicate members stay in their order. So
+// two texts have the same canonical text only if every parser reads the same value.
 func Text(text []byte) ([]byte, error) {
 	text, err := raw.Scan(text, raw.DefaultDepth)
 	if err != nil {
@@ -87,8 +85,8 @@ func sortedMembers(o raw.Object) []canonicalMember {
 	return list
 }
 
-// Lines appends a line for each value in a canonical text, with the path to it; a text of several
-// lines has as many.
+// Lines appends a line for each value in a canonical text, with its path. A text of several lines
+// has a line for each.
 func Lines(lines []string, path string, text []byte) []string {
 	switch text[0] {
 	case '{':
@@ -112,7 +110,7 @@ func Lines(lines []string, path string, text []byte) []string {
 		if err != nil || len(list) == 0 {
 			break
 		}
-		short := true // a list of words is a line
+		short := true // a list of scalars is one line
 		for _, v := range list {
 			short = short && v[0] != '{' && v[0] != '['
 		}
@@ -135,11 +133,11 @@ func Lines(lines []string, path string, text []byte) []string {
 	return append(lines, visible.Text(cmp.Or(path, "(all)"))+": "+visible.Text(string(text)))
 }
 
-// maxDifferences bounds the work of comparing two definitions line by line; longer ones are shown
-// whole.
+// maxDifferences bounds the work of comparing two definitions line by line. Longer definitions are
+// shown whole.
 const maxDifferences = 16 << 20
 
-// Differences returns the lines that are only in old, and those only in now, each in its place.
+// Differences returns the lines that are only in old or only in now, each in its place.
 func Differences(old, now []string) (out []string) {
 	for len(old) > 0 && len(now) > 0 && old[0] == now[0] {
 		old, now = old[1:], now[1:]
@@ -148,7 +146,7 @@ func Differences(old, now []string) (out []string) {
 		old, now = old[:len(old)-1], now[:len(now)-1]
 	}
 	n, m := len(old), len(now)
-	common := make([][]int, 1) // common[i][k] is how many lines of old[i:] and now[k:] can be paired
+	common := make([][]int, 1) // common[i][k] is the number of lines of old[i:] and now[k:] that can be paired
 	if n*m <= maxDifferences {
 		common = make([][]int, n+1)
 		for i := n; i >= 0; i-- {

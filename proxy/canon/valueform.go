@@ -11,22 +11,22 @@ import (
 	"junction/upstream/raw"
 )
 
-// This file compares two requests by their values. It follows RFC 8785 except for numbers: RFC 8785
-// rounds them to doubles, which would make one request of two with different large integers. The
-// form of pins (canonical.go) keeps numbers as they were written; stored pins depend on that.
+// This file compares requests by their values. It follows RFC 8785 except for numbers: RFC 8785
+// rounds them to doubles, so two requests with different large integers would be equal. The form of
+// pins (canonical.go) keeps numbers as written; stored pins depend on that.
 
 const (
 	// bytes; the form of a longer object is replaced by its hash, so that sorting outer objects
 	// copies little
 	longObject   = 512
-	longExponent = 18 // digits; an exponent with more digits is kept as it was written
+	longExponent = 18 // digits; a longer exponent is kept as written
 )
 
-// Value returns a text that two JSON values share if and only if the values are equal. Member
-// order, escapes and the spelling of numbers do not count; numbers are compared as exact decimals.
-// ok is false if the value has no such form: a key occurs twice in an object, or a string is not
-// UTF-8 or has half a surrogate pair. The text must be JSON. The time is linear in its length, but
-// for the sorting of members.
+// Value returns a text that is equal for two JSON values if and only if the values are equal. The
+// order of members, escapes and the spelling of numbers do not count; numbers are compared as exact
+// decimals. ok is false if the value has no such form: an object has a duplicate key, or a string
+// is not UTF-8 or has half a surrogate pair. The text must be JSON. The time is linear in its
+// length, except for sorting members.
 func Value(text []byte) (form []byte, ok bool) {
 	b, i, ok := appendForm(make([]byte, 0, len(text)), text, raw.SkipSpace(text, 0), 0)
 	return b, ok && raw.SkipSpace(text, i) == len(text)
@@ -60,9 +60,9 @@ func appendForm(b, text []byte, i, depth int) (form []byte, end int, ok bool) {
 	return appendNumberForm(b, text[i:end]), end, true
 }
 
-// appendStringForm appends a string with the escapes that raw.AppendQuote uses.
+// appendStringForm appends a string with the escapes of raw.AppendQuote.
 func appendStringForm(b, text []byte) (form []byte, ok bool) {
-	if bytes.IndexByte(text, '\\') < 0 { // nothing in it needs an escape
+	if bytes.IndexByte(text, '\\') < 0 { // the string needs no escapes
 		return append(b, text...), utf8.Valid(text)
 	}
 	s, err := raw.String(text)
@@ -88,12 +88,11 @@ func appendArrayForm(b, text []byte, i, depth int) (form []byte, end int, ok boo
 	}
 }
 
-// formMember is a member in a form: form[start:end] is its key and its value, and the key ends at
-// colon.
+// formMember is a member in a form: form[start:end] is its key and value. The key ends at colon.
 type formMember struct{ start, colon, end int }
 
-// appendObjectForm appends the members sorted by their keys. RFC 8785 sorts by UTF-16 code units;
-// for a comparison any fixed order will do.
+// appendObjectForm appends the members sorted by key. RFC 8785 sorts by UTF-16 code units; a
+// comparison needs only a fixed order.
 func appendObjectForm(b, text []byte, i, depth int) (form []byte, end int, ok bool) {
 	begin := len(b)
 	b = append(b, '{')
@@ -138,7 +137,7 @@ func appendObjectForm(b, text []byte, i, depth int) (form []byte, end int, ok bo
 	return b, i + 1, true
 }
 
-// appendMemberForm appends the member at text[i], with a comma behind it.
+// appendMemberForm appends the member at text[i] and a comma.
 func appendMemberForm(b, text []byte, i, depth int) (form []byte, end int, m formMember, ok bool) {
 	if i >= len(text) || text[i] != '"' {
 		return b, i, m, false

@@ -1,5 +1,5 @@
-// Package older changes results and forms for protocol versions that lack what they contain: blocks
-// of content, structured content and form fields that a legacy client would reject.
+// Package older converts results and forms for protocol versions that lack their features: content
+// blocks, structured content and form fields that a legacy client would reject.
 package older
 
 import (
@@ -12,8 +12,8 @@ import (
 	"junction/upstream/raw"
 )
 
-// WithText returns the content of a result with its structured content as text, which is all that a
-// client of the legacy era sees of it; nil when the server has said it in words itself.
+// WithText returns the content of a result with its structured content as text, for legacy clients.
+// It returns nil if the content has that text already.
 func WithText(o raw.Object, structured []byte) []byte {
 	blocks, err := o.Elements("content")
 	if err != nil && err != raw.ErrAbsent {
@@ -31,7 +31,7 @@ func WithText(o raw.Object, structured []byte) []byte {
 	return append(raw.AppendQuote(append(b, `{"type":"text","text":`...), string(structured)), "}]"...)
 }
 
-// sameJSON reports whether two texts are the same JSON but for white space.
+// sameJSON reports whether two JSON texts differ only in white space.
 func sameJSON(a, b []byte) bool {
 	var x, y bytes.Buffer
 	return json.Compact(&x, a) == nil && json.Compact(&y, b) == nil && bytes.Equal(x.Bytes(), y.Bytes())
@@ -46,9 +46,8 @@ func blockType(block []byte) (string, raw.Object) {
 	return kind, o
 }
 
-// Blocks returns an array of content blocks, or of messages with one block each, without the
-// types that the version does not know: a link becomes text, and sound an embedded resource. nil
-// means that there is nothing to change.
+// Blocks converts an array of content blocks, or of messages with one block each, for a version. A
+// link becomes text, and audio an embedded resource. Blocks returns nil if there is no change.
 func Blocks(items [][]byte, messages bool, version string) []byte {
 	changed := false
 	b := []byte{'['}
@@ -63,7 +62,7 @@ func Blocks(items [][]byte, messages bool, version string) []byte {
 		if text := oneBlock(block, version); text != nil {
 			changed = true
 			if messages {
-				text, _ = raw.Set(item, text, "content") // it was found there
+				text, _ = raw.Set(item, text, "content") // cannot fail: item has this member
 			}
 			item = text
 		}
@@ -75,8 +74,7 @@ func Blocks(items [][]byte, messages bool, version string) []byte {
 	return append(b, ']')
 }
 
-// oneBlock returns a block that the version knows in place of one that it does not; nil for one
-// that it knows.
+// oneBlock converts a block for a version; nil if the version knows the block's type.
 func oneBlock(block []byte, version string) []byte {
 	switch kind, o := blockType(block); {
 	case kind == "resource_link":
@@ -98,13 +96,13 @@ func oneBlock(block []byte, version string) []byte {
 	return nil
 }
 
-// Schema returns requestedSchema as versions before 2025-11-25 know it: a choice with titles
-// is enum and enumNames instead of oneOf; nil when there is nothing to change. A choice of several
-// values cannot be said there.
+// Schema converts requestedSchema for versions before 2025-11-25: a choice with titles becomes enum
+// and enumNames instead of oneOf. It returns nil if there is no change. Older versions have no
+// choice of several values.
 func Schema(params raw.Object) ([]byte, error) {
 	schema, err := params.Object("requestedSchema")
 	if err != nil {
-		return nil, nil // its own fault, which the client will say
+		return nil, nil // an invalid schema is left to the client
 	}
 	properties, err := schema.Object("properties")
 	if err != nil {
@@ -148,7 +146,7 @@ func Schema(params raw.Object) ([]byte, error) {
 	return schema.Splice(raw.Edit{Name: "properties", Value: text})
 }
 
-// constants turns [{"const":"a","title":"A"}] into ["a"] and ["A"].
+// constants converts [{"const":"a","title":"A"}] to ["a"] and ["A"].
 func constants(choices []byte) (values, titles []byte, err error) {
 	list, err := raw.Elements(choices)
 	if err != nil {

@@ -222,7 +222,8 @@ func privateKey(text []byte, i int, known *searched) (end int, ok bool) {
 			known.pemEnd += body
 		}
 	}
-	if known.pemEnd >= 0 && !bytes.Contains(text[body:known.pemEnd], []byte(pemBegin)) { // else the end belongs to another block
+	// else the end belongs to another block
+	if known.pemEnd >= 0 && !bytes.Contains(text[body:known.pemEnd], []byte(pemBegin)) {
 		after := known.pemEnd + len(pemEnd)
 		if line := bytes.Index(text[after:min(len(text), after+80)], []byte("-----")); line >= 0 {
 			after += line + len("-----")

@@ -2,10 +2,10 @@ package view
 
 import "io"
 
-// Definitions are items of a list, with commas between them when they are written.
+// Definitions are items of a list. Commas are added when they are written.
 type Definitions struct {
 	List [][]byte
-	Size int // when they are written
+	Size int // bytes with commas
 }
 
 func (d *Definitions) add(text []byte) {
@@ -16,7 +16,7 @@ func (d *Definitions) add(text []byte) {
 	d.Size += len(text)
 }
 
-// AppendTo appends them to b.
+// AppendTo appends the items with commas to b.
 func (d *Definitions) AppendTo(b []byte) []byte {
 	for i, text := range d.List {
 		if i > 0 {
@@ -27,8 +27,8 @@ func (d *Definitions) AppendTo(b []byte) []byte {
 	return b
 }
 
-// WriteTo writes them, small ones together. What cannot be written to a client has no one to be
-// reported to.
+// WriteTo writes the items with commas and combines small ones in buffer. It ignores write errors,
+// because they cannot be reported to the client.
 func (d *Definitions) WriteTo(w io.Writer, buffer *[]byte) {
 	const together = 32 << 10
 	b := (*buffer)[:0]

@@ -9,18 +9,17 @@ import (
 	"junction/upstream"
 )
 
-// Everything returns the part of a view for a subject that may use all of it.
+// Everything returns the view for a subject that may use all of it.
 func Everything(v *View) *SubjectView {
 	s := NewSubjectView(v, policy.Open().For(policy.Subject{}), nil, nil)
 	s.looking.Do(func() { s.Found = v.whole })
 	return s
 }
 
-// Resource finds the upstream that a URI belongs to, and its own URI there. Most resources are in
-// no list, so that it is the upstream who says that there is none. One that could belong to two
-// upstreams is refused: what an upstream wrote into a text may be as good as the name that we gave
-// it, but never a guess. What the subject may not use does not exist here, either, and makes
-// nothing ambiguous.
+// Resource finds the upstream of a URI, and the upstream's own URI. Most resources are in no list,
+// so only the upstream can tell whether one exists. A URI that could belong to two upstreams is an
+// error: own URIs from texts of upstreams are accepted, but Junction does not guess. Items that the
+// subject may not use are ignored and do not make a URI ambiguous.
 func (s *SubjectView) Resource(uri string) (*Target, error) {
 	v, sight := s.View, s.Sight()
 	may := func(b Backend, own string, bare bool) *Target {
@@ -55,7 +54,7 @@ func (s *SubjectView) Resource(uri string) (*Target, error) {
 	}
 	owners := owners(sight.Stocks(), uri)
 	if len(owners) == 0 && strings.HasPrefix(uri, "mcp://") {
-		return nil, ErrUnknown // of an upstream that is no more
+		return nil, ErrUnknown // its upstream was removed
 	}
 	if len(owners) == 0 {
 		for st := range sight.Stocks() {
@@ -80,9 +79,8 @@ func (s *SubjectView) Resource(uri string) (*Target, error) {
 	return nil, &AmbiguousError{uri, names}
 }
 
-// owners returns those of the upstreams that list the URI, and then those that have a template of
-// it. It is for URIs that do not say whose they are: web addresses, and URIs that clients found in
-// a text of an upstream's.
+// owners returns the upstreams that list the URI, else those with a matching template. It is for
+// URIs without the name of their upstream: web addresses, and URIs from texts of upstreams.
 func owners(stocks iter.Seq[*Stock], uri string) (all []Backend) {
 	for st := range stocks {
 		if st.uris[uri] {
@@ -101,14 +99,14 @@ func owners(stocks iter.Seq[*Stock], uri string) (all []Backend) {
 	return all
 }
 
-// maxSearched bounds the bytes that are searched to find the owners of one URI. Every upstream that
-// has a template of the same beginning may be an owner then.
+// maxSearched bounds the bytes that are searched for the owners of one URI. Beyond it, every
+// upstream with a template of the same beginning counts as an owner.
 const maxSearched = 256 << 10
 
-// MaxLookedUp bounds the URIs that are compared with templates.
+// MaxLookedUp bounds the length of URIs that are compared with templates, in bytes.
 const MaxLookedUp = 8 << 10
 
-// HasResources reports whether an upstream has resources, or may have some as far as we know.
+// HasResources reports whether an upstream has resources, or may have some.
 func HasResources(c *upstream.Catalog) bool {
 	return c.Offers("resources") || len(c.Resources) > 0 || len(c.Templates) > 0 || Unlisted(c)
 }

@@ -7,24 +7,24 @@ import (
 	"junction/policy"
 )
 
-// Rulings are the rulings that were made last, of whichever subjects and items: a call of the same
-// tool by the same subject finds its ruling there. Each has one place, which the next one with that
-// place takes, so that nothing waits and nothing grows. A nil table keeps none.
+// Rulings caches the latest rulings of all subjects and items, so that repeated calls of a tool by
+// a subject find their ruling. Each ruling has one place by its hash and replaces the previous one,
+// so that no lookup waits and the memory is bounded. A nil *Rulings caches nothing.
 type Rulings struct {
 	Places [1 << 12]atomic.Pointer[ruled]
 	Bytes  atomic.Int64
-	hand   atomic.Uint32 // where those go first when there are too many bytes
+	hand   atomic.Uint32 // next place to clear when there are too many bytes
 	closed atomic.Bool
 }
 
-// ruled is a ruling and what it is about.
+// ruled is a ruling with its key.
 type ruled struct {
 	ruledKey
 	ruling *policy.Ruling
 	Bytes  int64
 }
 
-// ruledKey is rights, and an item of a stock. It keeps no stock in memory.
+// ruledKey identifies rights and an item of a stock. It does not keep the stock in memory.
 type ruledKey struct {
 	rights *policy.Rights
 	stock  uint64
@@ -33,7 +33,7 @@ type ruledKey struct {
 
 var ruledSeed = maphash.MakeSeed()
 
-// of returns what the rights say of a target.
+// of returns the ruling of the rights about a target.
 func (r *Rulings) of(rights *policy.Rights, t *Target) *policy.Ruling {
 	if r == nil || t.stock == nil || t.stock.serial == 0 || t.Connects {
 		return rights.Bind(t.PolicyItem())
@@ -66,7 +66,7 @@ func (r *Rulings) replace(place *atomic.Pointer[ruled], now *ruled) {
 	}
 }
 
-// Close lets all rulings go, and keeps none from now on.
+// Close removes all rulings and stops the caching.
 func (r *Rulings) Close() {
 	r.closed.Store(true)
 	for i := range r.Places {
@@ -74,5 +74,5 @@ func (r *Rulings) Close() {
 	}
 }
 
-// MaxRulings bounds the bytes of all rulings that are kept.
+// MaxRulings bounds the bytes of the cached rulings.
 const MaxRulings = 4 << 20

@@ -20,23 +20,23 @@ func (b bitset) has(i int) bool { return b[i/8]&(1<<(i%8)) != 0 }
 func (b bitset) set(i int)      { b[i/8] |= 1 << (i % 8) }
 func (b bitset) clear(i int)    { b[i/8] &^= 1 << (i % 8) }
 
-// Sight is what one subject sees of a view: a bit for each item. It is immutable but for the
-// prints.
+// Sight holds the items of a view that one subject sees, as one bit per item. It is immutable
+// except for the prints.
 type Sight struct {
 	View *View
-	// Seen is the places of the items, as in view.offered, and behind them a bit for each upstream
-	// that is reached. Sights of a view that see the same have the same handle.
+	// Seen holds the bits of the items, as in View.offered, and then a bit for each reached
+	// upstream. Equal sights of a view have the same handle.
 	Seen    unique.Handle[string]
-	Whole   bool // it is all of the view
+	Whole   bool // the sight is the whole view
 	Offers  offers
-	Settled bool // as of the view, for the upstreams that are reached
-	// Separates is as that of the view.
+	Settled bool // View.settled for the reached upstreams
+	// Separates is View.Separates for the reached upstreams.
 	Separates bool
-	prints    [upstream.Parts + 3]atomic.Uint64 // of the lists by kind; 0 is not known yet
+	prints    [upstream.Parts + 3]atomic.Uint64 // prints of the lists by kind; 0 if unknown
 }
 
-// newSight makes the sight of these places, and of the upstreams that reached reports by their
-// place in view.stocks.
+// newSight makes the sight of these places and of the reached upstreams. reached gets an index of
+// View.Stocks.
 func newSight(v *View, places bitset, reached func(i int) bool) *Sight {
 	s := &Sight{View: v, Settled: true}
 	end := len(v.offered)
@@ -56,7 +56,7 @@ func newSight(v *View, places bitset, reached func(i int) bool) *Sight {
 	return s
 }
 
-// Stocks returns those of the upstreams that are reached.
+// Stocks returns the stocks of the reached upstreams.
 func (s *Sight) Stocks() iter.Seq[*Stock] {
 	return func(yield func(*Stock) bool) {
 		reached := s.Seen.Value()[len(s.View.offered):]
@@ -76,7 +76,7 @@ func (s *Sight) None() bool {
 	return true
 }
 
-// All returns the items of a part that are seen, in the order of the lists.
+// All returns the visible items of a part, in list order.
 func (s *Sight) All(p upstream.Part) iter.Seq[*Target] {
 	return func(yield func(*Target) bool) {
 		places := s.Seen.Value()
@@ -104,16 +104,16 @@ func (s *Sight) All(p upstream.Part) iter.Seq[*Target] {
 	}
 }
 
-// ListKind is which clients a list is for. Kinds of which the lists are the same are one kind.
+// ListKind is the kind of clients that a list is for. Kinds with the same list are one kind.
 type ListKind uint8
 
 const (
 	LegacyKind ListKind = 0
 	modernKind ListKind = 1
-	appsKind   ListKind = 2 // and one of the others
+	appsKind   ListKind = 2 // combined with one of the others
 )
 
-// Kind returns the kind of a part's list that a client gets.
+// Kind returns the kind of list that a client gets for a part.
 func (v *View) Kind(p upstream.Part, era upstream.Era, client upstream.Profile) (k ListKind) {
 	if p != upstream.PartTools {
 		return LegacyKind
@@ -127,7 +127,7 @@ func (v *View) Kind(p upstream.Part, era upstream.Era, client upstream.Profile) 
 	return k
 }
 
-// Print tells a list from others.
+// Print returns a hash that identifies a list.
 func (s *Sight) Print(p upstream.Part, k ListKind) uint64 {
 	known := &s.prints[p]
 	if k != LegacyKind {
@@ -149,8 +149,8 @@ func (s *Sight) Print(p upstream.Part, k ListKind) uint64 {
 	return print
 }
 
-// Page returns the definitions of a list from the offset on, at most n of them, and the offset of
-// the next page; 0 when there is none.
+// Page returns at most n definitions of a list from the offset on, and the offset of the next page;
+// 0 if there is none.
 func (s *Sight) Page(p upstream.Part, k ListKind, offset, n int) (list Definitions, next int) {
 	at := 0
 	for t := range s.All(p) {
@@ -168,9 +168,10 @@ func (s *Sight) Page(p upstream.Part, k ListKind, offset, n int) (list Definitio
 	return list, 0
 }
 
-// Freshness returns how long the merged list of a part stays fresh, and whether it is the same for
-// every user: the least that its sources say (2026-07-28, server/utilities/caching). An upstream
-// that says nothing, or that was not listed yet, says 0.
+// Freshness returns the time for which the merged list of a part stays fresh, and whether the list
+// is the same for every user: the minimum of its sources (2026-07-28, server/utilities/caching).
+// Upstreams without a TTL or without a catalog yet count as 0; upstreams without the list do not
+// count.
 func (s *Sight) Freshness(p upstream.Part, now time.Time) (ttl time.Duration, public bool) {
 	first := true
 	for st := range s.Stocks() {
@@ -189,7 +190,7 @@ func (s *Sight) Freshness(p upstream.Part, now time.Time) (ttl time.Duration, pu
 	return ttl, public
 }
 
-// AppendInstructions appends the member instructions, a comma before it, if there are any.
+// AppendInstructions appends a comma and the member instructions, if there are any.
 func (s *Sight) AppendInstructions(b []byte) []byte {
 	text := ""
 	for st := range s.Stocks() {
@@ -204,7 +205,7 @@ func (s *Sight) AppendInstructions(b []byte) []byte {
 	return raw.AppendQuote(append(b, `,"instructions":`...), text)
 }
 
-// Bytes is about how much memory the sight takes.
+// Bytes returns the approximate memory of the sight, in bytes.
 func (s *Sight) Bytes() int {
 	if s == s.View.whole {
 		return 0

@@ -12,40 +12,40 @@ import (
 	"junction/upstream/raw"
 )
 
-// Stock is the items of one upstream's catalog, as clients see them. All views that have the
-// upstream with this catalog share it, also those of a later snapshot. Each item has a place, which is
-// a number: first come the tools, then the other parts in their order, and last the tool that
-// offers to connect the upstream, if people sign in to it.
+// Stock holds the items of one upstream's catalog, as clients see them. All views with the same
+// upstream and catalog share the Stock, also views of later snapshots. Each item has a number, its
+// place: first the tools, then the other parts in order, then the connect tool if users sign in to
+// the upstream.
 type Stock struct {
 	Backend Backend
 	Catalog *upstream.Catalog
 	making  Making
 	serial  uint64
-	first   [upstream.Parts + 1]int // the place of the first item of each part; at the end, of none
+	first   [upstream.Parts + 1]int // the place of each part's first item; then the end of the last part
 	places  int
 
-	merged, alone face // on endpoints of several upstreams, and on the endpoint of the upstream alone
+	merged, alone face // faces for endpoints of several upstreams and for the upstream's own endpoint
 	sorting       sync.Once
 	items         *policy.Items // by place
 
 	uris         map[string]bool // of resources and templates
 	templates    [][]string      // literals
 	offers       offers
-	instructions string // of the server, if the configuration lets it speak to the model; "" for none
+	instructions string // of the server, if the configuration permits them; "" for none
 }
 
-// Making is what a stock is made by, beside the catalog.
+// Making holds the settings for making a stock from a catalog.
 type Making struct {
 	Names  Names
-	Pinned bool       // some policy is, so that pins matter
-	Pins   *pins.Pins // nil holds all tools back
+	Pinned bool       // some policy is pinned
+	Pins   *pins.Pins // nil hides all tools
 	Count  *atomic.Uint64
 }
 
 // face is a stock with one kind of names.
 type face struct {
 	made     sync.Once
-	targets  []*Target // by place; nil where the item is not offered
+	targets  []*Target // by place; nil if the item is not offered
 	problems []Problem // without their endpoint
 }
 
@@ -84,10 +84,11 @@ func NewStock(b Backend, c *upstream.Catalog, m Making) *Stock {
 	return st
 }
 
-// maxInstructions bounds what one upstream may say: it goes into the system prompt of many clients.
+// maxInstructions bounds the instructions of one upstream, in bytes: they are in the system prompt
+// of many clients.
 const maxInstructions = 2 << 10
 
-// face returns the stock as endpoints show it: with bare set, that of the upstream alone.
+// face returns the face for an endpoint: with bare set, for the upstream's own endpoint.
 func (st *Stock) face(bare bool) *face {
 	f := &st.merged
 	if bare {
@@ -144,8 +145,8 @@ func (f *face) add(st *Stock, p upstream.Part, i int, bare bool) {
 	f.targets[t.place] = t
 }
 
-// addConnect adds the tool that offers to connect an upstream. It is in the lists while there is
-// nothing else to list; calls of it are answered also after that has changed.
+// addConnect adds the connect tool of an upstream. The lists contain the tool while the user is not
+// connected; calls of the tool are always answered.
 func (f *face) addConnect(st *Stock, bare bool) {
 	b := st.Backend
 	text := raw.AppendQuote([]byte(`{"name":"`+connectTool+`","title":`), "Connect "+b.Name())
@@ -156,20 +157,20 @@ func (f *face) addConnect(st *Stock, bare bool) {
 		`"annotations":{"readOnlyHint":true,"openWorldHint":true}}`...)
 	definition, err := raw.Parse(text)
 	if err != nil {
-		return // it is JSON
+		return // cannot happen: the text is valid JSON
 	}
 	t := &Target{stock: st, place: st.places - 1, Backend: b, Part: upstream.PartTools, Bare: bare, Connects: true}
 	t.Name, t.Exposed, t.requires = connectTool, connectTool, b.Config().Capabilities
 	t.Tool = &upstream.Tool{Item: upstream.Item{Name: connectTool, Definition: definition}}
 	t.Item = &t.Tool.Item
 	if t.rename(st.making.Names) != nil {
-		return // it has no URI
+		return // cannot happen: the tool has no URI
 	}
 	t.finish()
 	f.targets[t.place] = t
 }
 
-// Connect returns the tool that offers to connect the upstream; nil for none.
+// Connect returns the connect tool of the upstream; nil for none.
 func (st *Stock) Connect(bare bool) *Target {
 	if st.places == st.first[upstream.Parts] {
 		return nil
@@ -177,14 +178,15 @@ func (st *Stock) Connect(bare bool) *Target {
 	return st.face(bare).targets[st.places-1]
 }
 
-// visible sets the bits of the places of items that the rights make visible. It does not know of
-// pins, nor of the offer to connect.
+// visible sets the bits of items that the rights make visible. It ignores pins and the connect
+// tool.
 func (st *Stock) visible(r *policy.Rights, bits []byte) {
 	st.sorting.Do(func() { st.items = policy.NewItems(st.policyItems()) })
 	st.items.Visible(r, bits)
 }
 
-// policyItems returns the items of the catalog as policyItem of their targets does, by place.
+// policyItems returns the policy items of the catalog by place, equal to PolicyItem of their
+// targets.
 func (st *Stock) policyItems() []policy.Item {
 	b, config := st.Backend, st.Backend.Config()
 	list := make([]policy.Item, 0, st.first[upstream.Parts])
@@ -205,18 +207,17 @@ func (st *Stock) policyItems() []policy.Item {
 	return list
 }
 
-// part returns the places of the items of a part: from the first to the one before the end.
+// part returns the places of the items of a part: the first, and the end.
 func (st *Stock) part(p upstream.Part) (first, end int) { return st.first[p], st.first[p+1] }
 
-// lacks reports whether the stock has nothing that could be in the lists of a part.
+// lacks reports whether the stock has no item for the lists of a part.
 func (st *Stock) lacks(p upstream.Part) bool {
 	first, end := st.part(p)
 	return first == end && (p != upstream.PartTools || st.places == st.first[upstream.Parts])
 }
 
 // mayHave reports whether the URI may be an expansion of one of the upstream's templates. It adds
-// to steps how many bytes it has searched; beyond maxSearched every template of the same beginning
-// counts.
+// the searched bytes to steps. Beyond maxSearched, every template with the same beginning matches.
 func (st *Stock) mayHave(uri string, steps *int) bool {
 	for _, t := range st.templates {
 		if strings.HasPrefix(uri, t[0]) && (*steps > maxSearched || matches(t, uri, steps)) {
@@ -226,7 +227,7 @@ func (st *Stock) mayHave(uri string, steps *int) bool {
 	return false
 }
 
-// Bytes is about how much memory the stock takes, beside its catalog.
+// Bytes returns the approximate memory of the stock in bytes, without its catalog.
 func (st *Stock) Bytes() int {
 	n := 2000 + 700*st.places
 	for p := range upstream.Parts {
@@ -237,8 +238,8 @@ func (st *Stock) Bytes() int {
 	return n
 }
 
-// offers is what some upstream of an endpoint can do, or may be able to do as far as we know, and
-// its clients may therefore ask for.
+// offers are the capabilities of an endpoint's upstreams, including those that an unlisted upstream
+// may have.
 type offers struct {
 	Completions bool
 	Subscribe   bool // to resources
@@ -246,7 +247,7 @@ type offers struct {
 	Tasks       bool // the extension; modern upstreams only
 }
 
-// or returns what one of both can do.
+// or returns the capabilities of o or p.
 func (o offers) or(p offers) offers {
 	return offers{
 		Completions: o.Completions || p.Completions,
@@ -256,5 +257,5 @@ func (o offers) or(p offers) offers {
 	}
 }
 
-// connectTool is the tool that an upstream has for a person who is not connected to it.
+// connectTool is the name of the connect tool.
 const connectTool = "connect"

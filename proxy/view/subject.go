@@ -8,24 +8,25 @@ import (
 	"junction/upstream"
 )
 
-// SubjectView is the part of a view that one subject may use, found out when it is needed.
+// SubjectView is the part of a view that one subject may use. The Sight is computed at its first
+// use.
 type SubjectView struct {
 	Rights  *policy.Rights
 	Guards  *policy.Guards
-	View    *View // of the endpoint, with what is denied
+	View    *View // of the endpoint, including denied items
 	rulings *Rulings
 
 	looking sync.Once
 	Found   *Sight
-	looked  func(*Sight) // called once with found, when it was made; nil does nothing
+	looked  func(*Sight) // called once with Found; may be nil
 }
 
-// NewSubjectView returns the part of a view that the rights leave. looked may be nil.
+// NewSubjectView returns the part of a view that the rights allow. looked may be nil.
 func NewSubjectView(v *View, rights *policy.Rights, rulings *Rulings, looked func(*Sight)) *SubjectView {
 	return &SubjectView{Rights: rights, Guards: rights.Guards(), View: v, rulings: rulings, looked: looked}
 }
 
-// Sight returns what the subject sees.
+// Sight returns the items that the subject sees.
 func (s *SubjectView) Sight() *Sight {
 	s.looking.Do(func() {
 		if s.Found = s.look(); s.looked != nil {
@@ -35,7 +36,7 @@ func (s *SubjectView) Sight() *Sight {
 	return s.Found
 }
 
-// look finds out what the subject sees of the view: all of it, if it may use everything there.
+// look computes the Sight: that of the whole view if the subject may use every item.
 func (s *SubjectView) look() *Sight {
 	v := s.View
 	places := make(bitset, len(v.offered))
@@ -61,7 +62,7 @@ func (s *SubjectView) look() *Sight {
 			offered, items = offered || v.offered[v.begin[i]+k] != 0, items || its[k] != 0
 		}
 		reached[i] = items || HasResources(st.Catalog) && s.reaches(st, policy.Resource)
-		if !reached[i] && !offered { // it is down, or has nothing yet
+		if !reached[i] && !offered { // the upstream is down, or has no items yet
 			reached[i] = s.reaches(st, policy.Tool, policy.Prompt)
 		}
 	}
@@ -71,7 +72,7 @@ func (s *SubjectView) look() *Sight {
 	return newSight(v, places, func(i int) bool { return reached[i] })
 }
 
-// reaches reports whether some item of an upstream's, of one of those kinds, might be visible.
+// reaches reports whether some item of these kinds of the upstream might be visible.
 func (s *SubjectView) reaches(st *Stock, kinds ...policy.Kind) bool {
 	b := st.Backend
 	return slices.ContainsFunc(kinds, func(k policy.Kind) bool {
@@ -79,10 +80,10 @@ func (s *SubjectView) reaches(st *Stock, kinds ...policy.Kind) bool {
 	})
 }
 
-// sees reports whether a target of the view's is there for the subject.
+// sees reports whether the subject sees a target of the view.
 func (s *SubjectView) sees(t *Target) bool {
 	switch {
-	case t.Connects: // it is ours, and for all who may use anything there
+	case t.Connects: // the connect tool is visible to all who may use any item of the upstream
 		return s.reaches(t.stock, policy.Tool, policy.Prompt, policy.Resource)
 	case s.Guards.Pinned && t.Held != "":
 		return false
@@ -90,8 +91,8 @@ func (s *SubjectView) sees(t *Target) bool {
 	return s.Ruling(t).Visible()
 }
 
-// Named returns the tool or prompt of that name that the subject sees; nil for none. What it does
-// not see makes the own name of another item no less sure.
+// Named returns the tool or prompt with this name that the subject sees; nil for none. Items that
+// the subject does not see do not make an own name ambiguous.
 func (s *SubjectView) Named(p upstream.Part, name string) *Target {
 	if t := s.View.Exposed(p, name); t != nil && s.sees(t) {
 		return t
@@ -115,5 +116,5 @@ func (s *SubjectView) Named(p upstream.Part, name string) *Target {
 	return found
 }
 
-// Ruling returns what policy says of a target: one of the view, or a resource that is in no list.
+// Ruling returns the ruling about a target of the view, or about a resource in no list.
 func (s *SubjectView) Ruling(t *Target) *policy.Ruling { return s.rulings.of(s.Rights, t) }

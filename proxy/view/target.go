@@ -9,30 +9,30 @@ import (
 	"junction/upstream/raw"
 )
 
-// Target is an item as clients see it, and the way back to its upstream.
+// Target is an item as clients see it, with its upstream.
 type Target struct {
 	Exposed    string // name or URI
 	definition []byte // with the exposed name
-	older      []byte // the definition for legacy clients; nil where it is the same
+	older      []byte // the definition for legacy clients; nil if it is the same
 	print      uint64 // of the definition
-	stock      *Stock // nil for what is in no list
+	stock      *Stock // nil for resources in no list
 	place      int    // in the stock
 	Backend    Backend
 	Name       string   // the upstream's own name or URI
-	Member     []string // of params where it stands; nil is name
+	Member     []string // path in params of the name; nil is name
 	Part       upstream.Part
-	Bare       bool // on an endpoint whose names are the upstream's own
+	Bare       bool // the endpoint uses the upstream's own names
 	Item       *upstream.Item
-	Tool       *upstream.Tool // nil unless it is one
-	Names      []string       // by which policy knows a tool or a prompt, the same on every endpoint
+	Tool       *upstream.Tool // nil unless the target is a tool
+	Names      []string       // names of a tool or a prompt for policy, the same on every endpoint
 	requires   []string       // capabilities
 	ForApps    bool           // only clients that show MCP Apps see it
-	Connects   bool           // it is no item of the upstream's, but our offer to connect it
-	Held       string         // why those who are to see accepted definitions do not see it; "" when they may
+	Connects   bool           // it is Junction's connect tool, not an item of the upstream
+	Held       string         // why pinned policies hide it; "" if they do not
 }
 
-// PolicyItem is the target as policy sees it: by all names under which a rule may speak of it,
-// which are the same on every endpoint.
+// PolicyItem returns the target for policy, with all names that a rule may use. They are the same
+// on every endpoint.
 func (t *Target) PolicyItem() policy.Item {
 	it := policy.Item{Kind: policy.Resource, Upstream: t.Backend.Name(), Names: t.Names, Requires: t.requires}
 	switch t.Part {
@@ -46,10 +46,10 @@ func (t *Target) PolicyItem() policy.Item {
 	return it
 }
 
-// named reports whether it has a name, and no URI.
+// named reports whether the target has a name instead of a URI.
 func (t *Target) named() bool { return t.Part == upstream.PartTools || t.Part == upstream.PartPrompts }
 
-// listed returns the target's definition in a list of that kind; nil where it is not in the list.
+// listed returns the target's definition in a list of that kind; nil if the list omits it.
 func (t *Target) listed(k ListKind) []byte {
 	switch {
 	case t.ForApps && k&appsKind == 0, k&modernKind != 0 && t.Tool.HeaderProblem != "":
@@ -60,8 +60,8 @@ func (t *Target) listed(k ListKind) []byte {
 	return t.definition
 }
 
-// olderDefinition is a tool's definition for legacy clients, without what the modern era alone
-// allows (such as SEP-2106): typed clients drop the whole list for it.
+// olderDefinition returns a tool's definition for legacy clients, without modern features (such as
+// SEP-2106): typed clients would reject the whole list.
 func (t *Target) olderDefinition() []byte {
 	if len(t.Tool.Older) == 0 {
 		return t.definition
@@ -84,8 +84,8 @@ func (t *Target) WithoutOutput() bool {
 	})
 }
 
-// rename finds the exposed name and makes the definition that clients see: the upstream's bytes,
-// but for the name and the URIs in _meta.
+// rename sets the exposed name and the definition that clients see. In the definition, only the
+// name and the URIs in _meta differ from the upstream's bytes.
 func (t *Target) rename(names Names) error {
 	definition := t.Item.Definition
 	t.definition = definition.Text()
@@ -97,7 +97,7 @@ func (t *Target) rename(names Names) error {
 		t.Exposed = ExposeURI(t.Backend.Name(), t.Name)
 	}
 	var edits []raw.Edit
-	if t.Exposed != t.Name { // the catalog has read it already, so there is exactly one
+	if t.Exposed != t.Name { // the catalog has parsed it, so the member is there once
 		edits = append(edits, raw.Edit{Name: t.Part.Key(), Value: raw.Quote(t.Exposed)})
 	}
 	if t.Tool != nil && !t.Bare {
@@ -108,8 +108,8 @@ func (t *Target) rename(names Names) error {
 		edits = append(edits, meta...)
 	}
 	if t.Tool != nil && t.Tool.TaskOnly {
-		// We make the task, so that clients call it like any other tool. Those who believe that
-		// they must make one do not call it.
+		// Junction makes the task, so that clients can call the tool like any other. Clients that
+		// see the member would have to make the task themselves.
 		edits = append(edits, raw.Edit{Name: "execution"})
 	}
 	if len(edits) == 0 {
@@ -120,7 +120,7 @@ func (t *Target) rename(names Names) error {
 	return err
 }
 
-// finish makes the print of the definition.
+// finish computes the print of the definition.
 func (t *Target) finish() {
 	h := fnv.New64a()
 	h.Write(t.definition)
@@ -132,7 +132,7 @@ func NewResource(b Backend, own, exposed string, bare bool) *Target {
 		Bare: bare}
 }
 
-// union returns what is in a or in b.
+// union returns the elements of a and of b.
 func union(a, b []string) []string {
 	if len(b) == 0 {
 		return a
@@ -140,12 +140,12 @@ func union(a, b []string) []string {
 	return append(a[:len(a):len(a)], b...)
 }
 
-// PrefixOf returns what the names of an upstream's tools and prompts begin with on the merged
-// endpoint, before the separator; "" is nothing.
+// PrefixOf returns the prefix of the names of an upstream's tools and prompts on the merged
+// endpoint, without the separator; "" for none.
 func PrefixOf(b Backend) string { return b.Config().PrefixOr(b.Name()) }
 
-// appOnly reports whether a tool is for the user interface of its upstream's app alone, by what MCP
-// Apps say of it.
+// appOnly reports whether a tool is only for the user interface of an MCP App
+// (_meta.ui.visibility).
 func appOnly(definition raw.Object) bool {
 	v, err := raw.Get(definition.Text(), "_meta", "ui", "visibility")
 	if err != nil {

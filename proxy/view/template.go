@@ -6,8 +6,7 @@ import (
 	"github.com/yosida95/uritemplate/v3"
 )
 
-// Expansion is a URI template (RFC 6570) in its parts, for templates of which only some variables
-// are known.
+// Expansion is a parsed URI template (RFC 6570) of which only some variables may be known.
 type Expansion []templatePart
 
 // templatePart is a literal, or an expression if it has variables.
@@ -60,9 +59,9 @@ func (e Expansion) Has(name string) bool {
 	return false
 }
 
-// Expand returns what every expansion of the template with these values begins with, and whether
-// that is all of it. If last is the name of a variable, expand stops behind the first occurrence of
-// it, and reached reports whether it got so far.
+// Expand returns the common beginning of all expansions of the template with these values, and
+// whether it is the whole expansion. If last is the name of a variable, Expand stops after its
+// first occurrence, and reached reports whether it came so far.
 func (e Expansion) Expand(values map[string]string, last string) (text string, whole, reached bool) {
 	var b strings.Builder
 	for _, p := range e {
@@ -92,7 +91,7 @@ func (e Expansion) Expand(values map[string]string, last string) (text string, w
 func (p *templatePart) expression(n int, values map[string]string) string {
 	t, err := uritemplate.New("{" + p.operator + strings.Join(p.Variables[:n], ",") + "}")
 	if err != nil {
-		return "" // parseTemplate has accepted the expression
+		return "" // cannot happen: ParseTemplate has accepted the expression
 	}
 	given := uritemplate.Values{}
 	for _, v := range p.Variables[:n] {
@@ -105,7 +104,7 @@ func (p *templatePart) expression(n int, values map[string]string) string {
 	return text
 }
 
-// literals returns what stands around the expressions of a URI template: one more than there are
+// literals returns the texts around the expressions of a URI template: one more than there are
 // expressions.
 func literals(text string) []string {
 	var list []string
@@ -119,9 +118,9 @@ func literals(text string) []string {
 	}
 }
 
-// matches reports whether the URI can be an expansion of the template with these literals, where an
-// expression may stand for anything: rather one owner too many than a wrong one. It adds to steps
-// how many bytes it has searched.
+// matches reports whether the URI can be an expansion of the template with these literals. An
+// expression matches any text, so matches may return true for a wrong owner but not false for the
+// right one. It adds the searched bytes to steps.
 func matches(literals []string, uri string, steps *int) bool {
 	last := len(literals) - 1
 	if last == 0 {

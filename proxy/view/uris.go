@@ -9,16 +9,14 @@ import (
 	"junction/upstream/raw"
 )
 
-// This file puts the exposed URIs into what an upstream says, wherever the protocol has a URI of a
-// resource: in the definitions of tools, in results and in errors. Texts and structured content
-// stay as they are, since nobody but their reader knows what in them is a URI. So does every other
-// byte.
+// This file replaces own URIs by exposed URIs where the protocol has a URI of a resource: in
+// definitions of tools, in results and in errors. Texts and structured content do not change, since
+// only their reader knows which parts are URIs. All other bytes do not change either.
 //
-// A member that could be read in two ways is an error here: a URI that stays as it is could be one
-// of another upstream's.
+// An ambiguous member is an error here, because an unchanged URI could belong to another upstream.
 
-// expose returns the URI under which the client sees a URI of the target's upstream. What the
-// client asked for comes back as it asked for it.
+// expose returns the exposed URI for an own URI of the target's upstream. The URI that the client
+// requested returns in the client's form.
 func (t *Target) expose(own string) string {
 	switch {
 	case t.Bare:
@@ -29,7 +27,8 @@ func (t *Target) expose(own string) string {
 	return ExposeURI(t.Backend.Name(), own)
 }
 
-// RenameResult returns the result of a method with exposed URIs: itself, if it has none to rename.
+// RenameResult returns the result of a method with exposed URIs; o itself if it has no URI to
+// rename.
 func (t *Target) RenameResult(method string, o raw.Object) (raw.Object, error) {
 	if t.Bare {
 		return o, nil
@@ -73,7 +72,7 @@ func (t *Target) RenameResult(method string, o raw.Object) (raw.Object, error) {
 	return raw.Parse(renamed)
 }
 
-// renameList has each element of an array member renamed.
+// renameList renames each element of an array member.
 func (t *Target) renameList(o raw.Object, member string, rename func([]byte) ([]byte, error)) ([]raw.Edit, error) {
 	elements, err := o.Elements(member)
 	if err != nil {
@@ -83,7 +82,7 @@ func (t *Target) renameList(o raw.Object, member string, rename func([]byte) ([]
 	if err != nil {
 		return nil, err
 	}
-	var out []byte // of list, what is before from is in it
+	var out []byte // the part of list before from, renamed
 	from, at := 0, 1
 	for _, e := range elements {
 		for list[at] != e[0] { // white space and a comma
@@ -105,7 +104,7 @@ func (t *Target) renameList(o raw.Object, member string, rename func([]byte) ([]
 	return []raw.Edit{{Name: member, Value: append(out, list[from:]...)}}, nil
 }
 
-// renameMember has one member renamed.
+// renameMember renames one member.
 func (t *Target) renameMember(o raw.Object, member string, rename func([]byte) ([]byte, error)) ([]raw.Edit, error) {
 	v, err := o.Get(member)
 	if err != nil {
@@ -118,8 +117,8 @@ func (t *Target) renameMember(o raw.Object, member string, rename func([]byte) (
 	return []raw.Edit{{Name: member, Value: renamed}}, nil
 }
 
-// renameContent renames the URI of a content block that has one: a link, or an embedded resource.
-// nil means that there is none. Almost all blocks are texts, and begin like one.
+// renameContent renames the URI of a content block: a link or an embedded resource. It returns nil
+// if there is none. The prefix check is for speed, because almost all blocks are texts.
 func (t *Target) renameContent(block []byte) ([]byte, error) {
 	if bytes.HasPrefix(block, []byte(`{"type":"text"`)) {
 		return nil, nil
@@ -153,7 +152,7 @@ func (t *Target) renameURI(object []byte) ([]byte, error) {
 	return splice(o, edits, err)
 }
 
-// renameText renames a URI, a JSON string; nil means that it stays.
+// renameText renames a URI in a JSON string; nil if it does not change.
 func (t *Target) renameText(text []byte) ([]byte, error) {
 	own, err := raw.String(text)
 	if err != nil {
@@ -165,8 +164,8 @@ func (t *Target) renameText(text []byte) ([]byte, error) {
 	return nil, nil
 }
 
-// renameMeta is the edit that renames the URIs in the _meta of a definition or a result: those of
-// MCP Apps, and of the vendor key before it.
+// renameMeta returns the edit that renames the URIs in the _meta of a definition or a result: those
+// of MCP Apps and of the older vendor key.
 func (t *Target) renameMeta(o raw.Object) ([]raw.Edit, error) {
 	return t.renameMember(o, "_meta", func(text []byte) ([]byte, error) {
 		meta, err := raw.Parse(text)
@@ -193,7 +192,7 @@ func (t *Target) renameMeta(o raw.Object) ([]raw.Edit, error) {
 	})
 }
 
-// RenameError returns what an upstream said of a call with the exposed URI.
+// RenameError returns an upstream's error with the exposed URI.
 func (t *Target) RenameError(e *jsonrpc.Error) *jsonrpc.Error {
 	if t.Bare || len(e.Data) == 0 {
 		return e
@@ -207,11 +206,11 @@ func (t *Target) RenameError(e *jsonrpc.Error) *jsonrpc.Error {
 	if err == nil && renamed == nil {
 		return e
 	}
-	return e.WithData(renamed) // without any if it is ambiguous
+	return e.WithData(renamed) // an ambiguous data is dropped
 }
 
-// NotFound is a legacy upstream's word that there is no such resource, for a modern client: in its
-// code, and with the URI that it asked for.
+// NotFound converts a legacy upstream's error for an unknown resource for a modern client: with the
+// modern code, and with the URI of the request.
 func (t *Target) NotFound(e *jsonrpc.Error) *jsonrpc.Error {
 	if e = e.WithCode(mcp.INVALID_PARAMS); len(e.Data) == 0 && !t.named() {
 		return e.WithData(URIData(t.Exposed))
@@ -219,7 +218,7 @@ func (t *Target) NotFound(e *jsonrpc.Error) *jsonrpc.Error {
 	return e
 }
 
-// splice makes the edits, if there are any and err is nil; nil stands for no change.
+// splice applies the edits; nil if there are none or err is set.
 func splice(o raw.Object, edits []raw.Edit, err error) ([]byte, error) {
 	if err != nil || len(edits) == 0 {
 		return nil, err
@@ -227,8 +226,7 @@ func splice(o raw.Object, edits []raw.Edit, err error) ([]byte, error) {
 	return o.Splice(edits...)
 }
 
-// ignoreAbsent is for values that are not there, or are not what they are for others: they have no
-// URI that a client would read.
+// ignoreAbsent returns nil for raw.ErrAbsent. An absent or mistyped value has no URI for clients.
 func ignoreAbsent(err error) error {
 	if err == raw.ErrAbsent {
 		return nil
