@@ -7,26 +7,25 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 )
 
-// This file decides which connection the calls of a client use. One connection lists and takes all
-// calls, unless the configuration separates callers. Callers whose connection is their own
-// (isolation, or questions: exact) may be offered something else than others, so that they have
-// catalogs of their own.
+// This file decides which connection a client's calls use. One connection serves all clients,
+// unless the configuration separates callers. Callers with a connection of their own (isolation, or
+// questions: exact) may get other definitions than others, so they have catalogs of their own.
 
-// linkKey says which calls share a link.
+// linkKey identifies a link. Calls with the same key share it.
 type linkKey struct {
 	profile Profile
 	owner   string // the session or principal that owns the link; "" if all callers share it
-	user    string // the principal that owns the link, also if one session of its does
+	user    string // the principal that owns the link, also if the owner is one of its sessions
 	aside   bool   // a legacy connection to a server of both eras, for legacy clients
-	lane    int    // of several links of the same kind: see turn.go
+	lane    int    // number of the link among several of the same kind: see turn.go
 }
 
-// lists reports whether the link of that key reads the catalog of its callers. Others of the same
-// callers do not read it again.
+// lists reports whether the link with that key reads the catalog of its callers. Other links of the
+// same callers do not read it.
 func (k linkKey) lists() bool { return k.lane == 0 && !k.aside }
 
-// reading is the key of the link that reads the catalog that all callers share. Calls use it too,
-// unless their callers are separated.
+// reading returns the key of the link that reads the shared catalog. Callers that are not separated
+// use the same link for calls.
 func (p *pool) reading() linkKey {
 	switch p.hard.Questions {
 	case QuestionsOff:
@@ -42,8 +41,8 @@ func (p *pool) separates() bool {
 	return p.hard.Questions == QuestionsExact || p.isolation(true) != IsolationShared
 }
 
-// isolation is Config.Isolation or its default. legacy says that the connection is one of the
-// legacy era: over HTTP, a modern one keeps nothing of its callers.
+// isolation returns Config.Isolation or its default. legacy means that the connection is of the
+// legacy era: over HTTP, a modern connection keeps no state of its callers.
 func (p *pool) isolation(legacy bool) Isolation {
 	switch {
 	case p.hard.Isolation != IsolationUnset:
@@ -54,15 +53,16 @@ func (p *pool) isolation(legacy bool) Isolation {
 	return IsolationShared
 }
 
-// key says which link the calls of a client use. aside is the legacy side of a server that speaks
-// both eras.
+// key returns the key of the link for a client's calls. aside selects the legacy side of a server
+// that supports both eras.
 func (p *pool) key(own Profile, session, principal string, aside bool) linkKey {
 	key := p.reading()
 	key.aside = aside
 	legacy := aside || p.Catalog().Era != EraModern // in the modern era each request has its own profile
 	if p.hard.Questions == QuestionsExact && legacy {
 		key.profile = own.forLegacy()
-		if own.Roots && principal != "" { // a server asks for them once, so that users must not share them
+		// the server requests roots only once, so users must not share them
+		if own.Roots && principal != "" {
 			key.owner, key.user = "principal "+principal, principal
 		}
 	}
@@ -78,8 +78,8 @@ func (p *pool) key(own Profile, session, principal string, aside bool) linkKey {
 	return key
 }
 
-// RootsChanged tells the servers that know the roots of a client that they have changed. In the
-// modern era a server asks for them whenever it needs them.
+// RootsChanged notifies the servers that received the roots of a client. In the modern era a server
+// requests the roots whenever it needs them.
 func (u *Upstream) RootsChanged(p Profile, session, principal string) {
 	for _, aside := range []bool{false, true} {
 		if key := u.key(p, session, principal, aside); key.profile.RootsChange {
@@ -88,7 +88,7 @@ func (u *Upstream) RootsChanged(p Profile, session, principal string) {
 	}
 }
 
-// acquire returns a ready conn of the link for the call. The link must be released.
+// acquire returns a ready conn of the link for the call. The caller must release the link.
 func (u *Upstream) acquire(ctx context.Context, c *Call) (*link, conn, error) {
 	if u.prefersLegacy(c) {
 		l, cn, err := u.takeTurn(ctx, u.key(c.Profile, c.Session, c.Principal, true))
@@ -100,10 +100,10 @@ func (u *Upstream) acquire(ctx context.Context, c *Call) (*link, conn, error) {
 	return u.takeTurn(ctx, u.key(c.Profile, c.Session, c.Principal, false))
 }
 
-// prefersLegacy reports whether the call of a legacy client goes to the legacy side of a server
-// that speaks both eras: its questions are relayed there without a translation, and some servers
-// have tools that ask only there. A command would need a second process for that, with a state of
-// its own.
+// prefersLegacy reports whether the call of a legacy client uses the legacy side of a server that
+// supports both eras. There, server requests are relayed without translation, and some servers have
+// tools that send them only there. It is false for commands, which would need a second process with
+// separate state.
 func (u *Upstream) prefersLegacy(c *Call) bool {
 	if c.Era != EraLegacy || !c.Profile.Asks() || u.config.Era == EraModern || u.config.Questions == QuestionsOff ||
 		!u.Catalog().Both {
@@ -124,15 +124,15 @@ func (u *Upstream) stayModern(err error) {
 	u.alone = true
 }
 
-// maxOwn bounds the catalogs of one upstream that are not the shared one.
+// maxOwn limits the catalogs of one upstream in addition to the shared one.
 const maxOwn = 256
 
-// ownCatalogs are those that differ from the shared one, by the key of their link. Guarded by
-// pool.mu.
+// ownCatalogs holds the catalogs that differ from the shared one, by the key of their link. It is
+// guarded by pool.mu.
 type ownCatalogs map[linkKey]*Catalog
 
-// CatalogFor returns what the upstream offers to a client: the catalog of its own connection, if it
-// has one that offers something else than Catalog. It is never nil.
+// CatalogFor returns the catalog for a client: that of its own connection if it differs from
+// Catalog. It is never nil.
 func (p *pool) CatalogFor(own Profile, session, principal string) *Catalog {
 	if !p.separates() {
 		return p.Catalog()
@@ -156,8 +156,8 @@ func (p *pool) catalogOf(key linkKey) *Catalog {
 // Separates reports whether CatalogFor may differ from Catalog.
 func (p *pool) Separates() bool { return p.separates() }
 
-// Prepare connects for a client whose catalog depends on its capabilities (questions: exact), and
-// waits until the connection was made or has failed, or ctx ends. It reports whether it had to.
+// Prepare connects for a client whose catalog depends on its capabilities (questions: exact). It
+// waits until connecting has succeeded or failed, or ctx ends. It reports whether it had to wait.
 func (p *pool) Prepare(ctx context.Context, own Profile, session, principal string) bool {
 	if p.hard.Questions != QuestionsExact || p.Catalog().Era != EraLegacy {
 		return false
@@ -175,7 +175,7 @@ func (p *pool) Prepare(ctx context.Context, own Profile, session, principal stri
 	return true
 }
 
-// publishOwn makes cat the catalog of the callers of a link; p.mu is held.
+// publishOwn stores the catalog of the callers of a link; p.mu is held.
 func (p *pool) publishOwn(key linkKey, cat *Catalog) {
 	old := p.own[key]
 	if p.hard.Questions != QuestionsExact && cat.equal(p.Catalog()) {
@@ -195,14 +195,14 @@ func (p *pool) publishOwn(key linkKey, cat *Catalog) {
 		if len(p.own) < maxOwn {
 			break
 		}
-		delete(p.own, other) // its callers see the shared one until it is read again
+		delete(p.own, other) // its callers get the shared one until it is read again
 	}
 	p.own[key] = cat
 	p.tellOwn()
 }
 
-// forgetOwn drops the catalog of a link that has ended. Where the catalog depends on nothing but
-// the capabilities of the client, it stays true.
+// forgetOwn drops the catalog of a link that has ended, unless the catalog depends only on the
+// client's capabilities.
 func (p *pool) forgetOwn(key linkKey) {
 	if p.hard.Questions == QuestionsExact && p.isolation(true) == IsolationShared {
 		return
@@ -215,7 +215,7 @@ func (p *pool) forgetOwn(key linkKey) {
 	}
 }
 
-// tellOwn reports that the catalog of some callers has changed; p.mu is held.
+// tellOwn calls the hook for a changed catalog of some callers; p.mu is held.
 func (p *pool) tellOwn() {
 	if p.options.Hooks.OwnChanged != nil && !p.closed {
 		p.options.Hooks.OwnChanged(p.name)

@@ -14,20 +14,20 @@ import (
 	"junction/upstream/transport"
 )
 
-// legacyConn speaks 2025-11-25 and older: a handshake, then calls on a session that heard of its
-// client once.
+// legacyConn implements 2025-11-25 and older: a handshake, then calls in a session whose client
+// capabilities are fixed by the handshake.
 type legacyConn struct {
 	base
 	leveling sync.Mutex // held while level is changed
-	level    int        // of log messages, as the server was told; an index of levels
+	level    int        // of log messages, as set at the server; an index of levels
 	pings    pings
 }
 
-// newestLegacy is what we offer; the server may answer with an older version.
+// newestLegacy is the version that Junction offers; the server may choose an older one.
 const newestLegacy = mcp.ProtocolVersion20251125
 
-// handshake initializes the session. A server that asks for a version that we do not know is
-// refused (2025-11-25, basic/lifecycle).
+// handshake initializes the session. If the server chooses an unknown version, handshake fails
+// (2025-11-25, basic/lifecycle).
 func (l *legacyConn) handshake(ctx context.Context, self []byte, p Profile) error {
 	l.mu.Lock()
 	l.declared = p
@@ -57,8 +57,8 @@ func (l *legacyConn) handshake(ctx context.Context, self []byte, p Profile) erro
 	return l.transport.Send(ctx, &transport.Request{Message: jsonrpc.Message{Method: "notifications/initialized"}})
 }
 
-// watch opens the GET stream of an HTTP server; on the other transports a server tells of changes
-// unasked.
+// watch opens the GET stream of an HTTP server. On other transports the server sends notifications
+// without it.
 func (l *legacyConn) watch() <-chan struct{} {
 	_, lists, _ := l.info.tells()
 	return l.transport.Listen(func() {
@@ -102,17 +102,17 @@ func (l *legacyConn) call(ctx context.Context, c *Call, clock *clock) (Result, e
 	return Result{o, TypeComplete}, err
 }
 
-// levels are those of log messages, the most verbose last (RFC 5424).
+// levels lists the levels of log messages, the most verbose last (RFC 5424).
 var levels = []string{"", "emergency", "alert", "critical", "error", "warning", "notice", "info", "debug"}
 
-// Level returns how verbose a level of log messages is; 0 is no level.
+// Level returns the verbosity of a level of log messages, or 0 for an unknown level.
 func Level(name string) int { return max(0, slices.Index(levels, name)) }
 
-// levelPatience is how long a server may take to accept a level: calls wait for that.
+// levelPatience is how long a call waits for the server to accept a level.
 const levelPatience = 2 * time.Second
 
-// setLevel has the server send log messages from the level on. The level is one for the whole
-// connection, so it is never taken back; the clients' own ones are kept by who relays.
+// setLevel makes the server send log messages from the level on. The level applies to the whole
+// connection, so it is never lowered again; the relaying code applies the clients' own levels.
 func (l *legacyConn) setLevel(ctx context.Context, name string) {
 	wanted := Level(name)
 	l.leveling.Lock()
@@ -129,10 +129,10 @@ func (l *legacyConn) setLevel(ctx context.Context, name string) {
 			return
 		}
 	}
-	l.level = wanted // a server that refuses is not asked again
+	l.level = wanted // a server that rejects the level is not asked again
 }
 
-// tell is that of conn.
+// tell implements conn.
 func (l *legacyConn) tell(method string) {
 	l.post(&transport.Request{Message: jsonrpc.Message{Method: method}})
 }

@@ -15,30 +15,31 @@ import (
 	"junction/upstream/transport"
 )
 
-// modernConn speaks 2026-07-28: every request carries its version and its client's capabilities,
-// and nothing is remembered between two of them.
+// modernConn implements 2026-07-28: every request carries its version and its client's
+// capabilities, and requests are independent of each other.
 type modernConn struct {
 	base
-	follows  chan follow // requests to the goroutine of watch; unbuffered, never closed
-	lmu      sync.Mutex
-	listens  map[jsonrpc.ID]*listen // whose request is open
-	of       map[string]*listen     // on stdio, by resource that the server follows; changed by watching with lmu held
-	unwanted map[string]bool        // those that no client wants any more; guarded by lmu
-	self     []byte                 // our clientInfo
+	follows chan follow // requests to the goroutine of watch; unbuffered, never closed
+	lmu     sync.Mutex
+	listens map[jsonrpc.ID]*listen // subscriptions whose request is open
+	// on stdio, by resource that the server follows; changed by watching with lmu held
+	of       map[string]*listen
+	unwanted map[string]bool // resources without a subscriber; guarded by lmu
+	self     []byte          // Junction's clientInfo
 }
 
 const modernVersion = mcp.ProtocolVersion20260728
 
 var quotedVersion = raw.Quote(modernVersion)
 
-// notModernError means that the server answered, and does not speak the modern era.
+// notModernError means that the server responded, but does not support the modern era.
 type notModernError struct{ cause error }
 
 func (e *notModernError) Error() string { return "the server does not speak " + modernVersion }
 func (e *notModernError) Unwrap() error { return e.cause }
 
-// handshake asks the server who it is. The error is a *notModernError when the answer is evidence
-// of the legacy era.
+// handshake sends server/discover. The error is a *notModernError if the response shows that the
+// server belongs to the legacy era.
 func (m *modernConn) handshake(ctx context.Context) error {
 	result, err := m.ask(ctx, string(mcp.MethodServerDiscover), m.params(everything(), nil),
 		m.header(string(mcp.MethodServerDiscover), ""))
@@ -66,7 +67,7 @@ func (m *modernConn) handshake(ctx context.Context) error {
 	return nil
 }
 
-// params makes the params of a request of our own; more are its members but for _meta.
+// params builds the params of Junction's own requests; more are members in addition to _meta.
 func (m *modernConn) params(p Profile, more []byte) []byte {
 	b := append([]byte{'{'}, more...)
 	if len(more) > 0 {
@@ -77,7 +78,7 @@ func (m *modernConn) params(p Profile, more []byte) []byte {
 	return append(p.append(b, EraModern), '}', '}')
 }
 
-// appendMeta appends what speaks of our hop in the _meta of a client's call.
+// appendMeta appends the members for this hop to the _meta of a client's call.
 func (m *modernConn) appendMeta(own []raw.Edit, c *Call) []raw.Edit {
 	own = append(own,
 		raw.Edit{Name: mcp.MetaKeyProtocolVersion, Value: quotedVersion},
@@ -90,7 +91,7 @@ func (m *modernConn) appendMeta(own []raw.Edit, c *Call) []raw.Edit {
 	return own
 }
 
-// header is what Streamable HTTP puts beside the body (2026-07-28,
+// header returns the headers that Streamable HTTP requires (2026-07-28,
 // basic/transports/streamable-http).
 func (m *modernConn) header(method, name string) []HeaderField {
 	return appendHeader(nil, method, name)
@@ -132,7 +133,7 @@ func (m *modernConn) call(ctx context.Context, c *Call, clock *clock) (Result, e
 	}
 	kind := TypeComplete
 	stated, err := result.Get("resultType")
-	if err == nil && string(stated) != `"complete"` { // as most are
+	if err == nil && string(stated) != `"complete"` { // most results are complete
 		if kind, err = raw.String(stated); err == raw.ErrAbsent {
 			err = errors.New("no string")
 		}
@@ -144,15 +145,16 @@ func (m *modernConn) call(ctx context.Context, c *Call, clock *clock) (Result, e
 	case kind == TypeComplete:
 	case kind == TypeInputRequired && mayRequireInput(c.Method):
 	case kind == TypeTask && c.Method == string(mcp.MethodToolsCall) && c.Profile.Tasks:
-	case kind == TypeTask && c.Method == methodTasksGet: // examples of the extension say so, its text says complete
+	// the extension's examples use this type, its text requires complete
+	case kind == TypeTask && c.Method == methodTasksGet:
 		kind = TypeComplete
-	default: // an unknown type must be taken for invalid (2026-07-28, basic/index#resulttype)
+	default: // an unknown type is invalid (2026-07-28, basic/index#resulttype)
 		return Result{}, fmt.Errorf("%w: a result of type %.60q to %s", transport.ErrInvalid, kind, c.Method)
 	}
 	return Result{result, kind}, nil
 }
 
-// mayRequireInput reports whether a request of that method may be answered by questions
+// mayRequireInput reports whether the response to this method may contain server requests
 // (2026-07-28, basic/patterns/mrtr#supported-requests).
 func mayRequireInput(method string) bool {
 	switch mcp.MCPMethod(method) {
@@ -162,7 +164,7 @@ func mayRequireInput(method string) bool {
 	return false
 }
 
-// tell is that of conn: no notification of a client's is left in this era.
+// tell implements conn. This era has no client notifications.
 func (m *modernConn) tell(string) {}
 
 func (m *modernConn) list(ctx context.Context, method string, cursor []byte) (raw.Object, error) {
@@ -178,12 +180,12 @@ func (m *modernConn) list(ctx context.Context, method string, cursor []byte) (ra
 	return o, nil
 }
 
-// filter is what of the server's changes we want to hear: a member of the params of
-// subscriptions/listen. lists stands for the lists that it tells of.
+// filter builds the filter in the params of subscriptions/listen: the resources, and, if lists is
+// true, the lists whose changes the server announces.
 func (m *modernConn) filter(lists bool, uris []string) []byte {
 	parts, _, _ := m.info.tells()
 	var wanted []string
-	// the last one is about templates as well
+	// resourcesListChanged also covers templates
 	for p, name := range []string{"toolsListChanged", "promptsListChanged", "resourcesListChanged"} {
 		if lists && parts[p] {
 			wanted = append(wanted, `"`+name+`":true`)

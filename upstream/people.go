@@ -8,26 +8,26 @@ import (
 	"time"
 )
 
-// This file holds the upstreams at which each person signs in. Each person has an Upstream of their
-// own: its links, sessions and catalog belong to their token alone.
+// This file holds the upstreams at which each user signs in. Each user has an Upstream of their
+// own, with links, sessions and a catalog that use only that user's token.
 
-// people has the personal upstreams of a Set. It has its own lock because the callback of Apply may
-// call Of.
+// people holds the per-user upstreams of a Set. It has its own lock because the callback of Apply
+// may call Of.
 type people struct {
 	mu      sync.Mutex
-	configs map[string]resolved // of the upstreams; none after close
-	options Options             // as of the last Apply
+	configs map[string]resolved // of the upstreams; empty after close
+	options Options             // from the last Apply
 	of      map[string]*personal
 }
 
-// personal are the upstreams of one person. Guarded by people.mu.
+// personal holds the upstreams of one user. It is guarded by people.mu.
 type personal struct {
 	running map[string]*Upstream
-	used    time.Time // when Of was last called for them
+	used    time.Time // time of the last call of Of
 }
 
-// Of returns the upstreams that a person signs in to, in the order of their names, and starts those
-// that are not running. It does not wait for them.
+// Of returns the upstreams that a user signs in to, sorted by name. It starts those that are not
+// running, and does not wait for them.
 func (s *Set) Of(person string) []*Upstream {
 	p := &s.people
 	p.mu.Lock()
@@ -54,8 +54,8 @@ func (s *Set) Of(person string) []*Upstream {
 	return list
 }
 
-// Renew is called after what a person has at an upstream has changed, or is gone: connections that
-// were made with it end, and others take their place.
+// Renew must be called after a user's sign-in at an upstream has changed or was removed.
+// Connections that use the old sign-in end, and are replaced.
 func (s *Set) Renew(person, name string) {
 	p := &s.people
 	p.mu.Lock()
@@ -65,7 +65,8 @@ func (s *Set) Renew(person, name string) {
 		old = its.running[name]
 		old.replaced()
 	}
-	if c, known := p.configs[name]; known && p.options.Store != nil { // it may be of another account
+	// the stored catalog may belong to another account
+	if c, known := p.configs[name]; known && p.options.Store != nil {
 		p.options.Store.Delete(c.Entry(name), person)
 	}
 	if old == nil {
@@ -81,8 +82,8 @@ func (s *Set) Renew(person, name string) {
 	}
 }
 
-// Rest ends the upstreams of persons for whom Of was not called for the given time. Of starts them
-// again.
+// Rest ends the upstreams of users for whom Of was not called for the given time. The next Of
+// starts them again.
 func (s *Set) Rest(idle time.Duration) {
 	p := &s.people
 	p.mu.Lock()
@@ -98,7 +99,8 @@ func (s *Set) Rest(idle time.Duration) {
 	}
 }
 
-// apply takes over the configuration of what people sign in to, and returns what has to end.
+// apply replaces the configuration of the per-user upstreams, and returns the upstreams that the
+// caller must retire.
 func (p *people) apply(configs map[string]resolved, o Options) (gone []*Upstream) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -125,7 +127,7 @@ func (p *people) apply(configs map[string]resolved, o Options) (gone []*Upstream
 	return gone
 }
 
-// close returns all that are running, which the caller closes; no other ones start.
+// close returns all running upstreams, which the caller must close. No others start afterwards.
 func (p *people) close() (running []*Upstream) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -138,7 +140,7 @@ func (p *people) close() (running []*Upstream) {
 	return running
 }
 
-// startFor is start for the upstream of one person.
+// startFor starts the upstream of one user.
 func startFor(person, name string, c resolved, o Options, before *Catalog) *Upstream {
 	o.Log = o.Log.With("person", person)
 	return newUpstream(c, startPool(name, person, c.hard(), o, before))

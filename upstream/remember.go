@@ -11,21 +11,21 @@ import (
 	"junction/upstream/raw"
 )
 
-// This file keeps the last catalog of an upstream beyond the end of the process, so that clients
-// see its tools before it has started.
+// This file stores the last catalog of an upstream, so that after a restart of Junction clients see
+// its tools before the upstream has started.
 
-// Store keeps texts for later processes. stored.Dir is one. A text belongs to an entry of the
-// configuration (Config.Entry), and to a person if it is theirs.
+// Store keeps texts across restarts. stored.Dir implements it. A text belongs to an entry of the
+// configuration (Config.Entry), and to a user if it is of one user.
 type Store interface {
-	// Load returns a text, or nil when there is none.
+	// Load returns a text, or nil if there is none.
 	Load(entry, person string) []byte
-	// Save and Delete do not block. The text is made later, on another goroutine.
+	// Save and Delete do not block. text is called later, on another goroutine.
 	Save(entry, person string, text func() []byte)
 	Delete(entry, person string)
 }
 
-// Entry identifies the server that an entry of the configuration names: a catalog that was stored
-// for another server is not used.
+// Entry identifies the server of a configuration entry, so that a catalog that was stored for
+// another server is not used.
 func (c Config) Entry(name string) string {
 	text, _ := json.Marshal(struct {
 		Name      string
@@ -60,8 +60,8 @@ func (p *pool) recall(before *Catalog) *Catalog {
 	return c
 }
 
-// recallLater publishes the stored catalog of a person. It is read on the goroutine of their link,
-// since it may be large.
+// recallLater publishes the stored catalog of a user. It runs on the goroutine of the user's link,
+// because the catalog may be large.
 func (p *pool) recallLater() {
 	c := p.recall(p.Catalog())
 	p.mu.Lock()
@@ -71,15 +71,15 @@ func (p *pool) recallLater() {
 	}
 }
 
-// replaced has the pool store nothing any more: another one is in its place.
+// replaced makes the pool store nothing any more, because another pool has replaced it.
 func (p *pool) replaced() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.ended = true
 }
 
-// remember stores a catalog that the server has listed, and forgets that of a person who has signed
-// out. p.mu is held.
+// remember stores the catalog that the server has listed. After a sign-out it deletes the stored
+// catalog of the user. p.mu is held.
 func (p *pool) remember(c *Catalog) {
 	switch {
 	case p.options.Store == nil || p.closed || p.ended:
@@ -90,10 +90,10 @@ func (p *pool) remember(c *Catalog) {
 	}
 }
 
-// storedVersion is that of the text of a catalog. A text of another version is not read.
+// storedVersion is the format version of a stored catalog. Other versions are ignored.
 const storedVersion = "1"
 
-// text is the catalog as JSON. Definitions keep their bytes.
+// text returns the catalog as JSON. Definitions keep their bytes.
 func (c *Catalog) text() []byte {
 	b := raw.AppendQuote([]byte(`{"v":`+storedVersion+`,"era":`), string(c.Era))
 	b = strconv.AppendBool(append(b, `,"both":`...), c.Both)
@@ -121,8 +121,8 @@ func (c *Catalog) text() []byte {
 	return append(b, '}')
 }
 
-// parseCatalog reads what text has written. Each definition is judged again, as if the server had
-// just listed it.
+// parseCatalog parses a stored catalog. It checks each definition again, as if the server had just
+// listed it.
 func parseCatalog(text []byte, depth, maxItems int) (*Catalog, error) {
 	text, err := raw.Scan(text, depth+2)
 	if err != nil {

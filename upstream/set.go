@@ -12,7 +12,7 @@ import (
 	"junction/upstream/transport"
 )
 
-// Set is all configured upstreams. The zero value has none.
+// Set holds all configured upstreams. The zero value has none.
 type Set struct {
 	mu       sync.Mutex
 	running  map[string]*Upstream
@@ -23,17 +23,17 @@ type Set struct {
 	close    context.CancelFunc
 }
 
-// retireGrace is how long an upstream that was taken out may take to finish its calls.
+// retireGrace is the time for a removed upstream to finish its calls.
 const retireGrace = 30 * time.Second
 
-// Apply makes the running upstreams those of configs: one whose configuration did not change, or
-// only in what is about calls and names, keeps its process and sessions; a new one is started; one
-// that is gone finishes its calls within a grace, and then ends. Apply does not wait for any of
-// them. It returns the running ones by name. Those that people sign in to themselves are not among
-// them: see Of.
+// Apply changes the running upstreams to those of configs. An upstream keeps its process and
+// sessions if its configuration is the same, or differs only in settings for calls and names. New
+// upstreams start. Removed ones finish their calls within retireGrace and then end. Apply waits for
+// none of this. It returns the running upstreams, sorted by name, without those of single users:
+// see Of.
 //
-// use, when it is not nil, is given them before the others begin to end, so that it can have new
-// calls go to them.
+// If use is not nil, it is called with the result before the removed upstreams begin to end, so
+// that the caller can direct new calls to the new ones.
 func (s *Set) Apply(configs map[string]Config, o Options, use func([]*Upstream)) []*Upstream {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -57,7 +57,7 @@ func (s *Set) Apply(configs map[string]Config, o Options, use func([]*Upstream))
 		case u == nil:
 			u = start(name, c, o, &Catalog{})
 		case !u.serves(c, o):
-			u = start(name, c, o, u.Catalog()) // what was there is most likely there again
+			u = start(name, c, o, u.Catalog()) // the server most likely offers the same as before
 		case !reflect.DeepEqual(u.config, c.Config):
 			u = newUpstream(c, u.pool)
 		}
@@ -81,16 +81,17 @@ func (s *Set) Apply(configs map[string]Config, o Options, use func([]*Upstream))
 	return list
 }
 
-// retire ends an upstream when its calls are done, or its grace or the Set is over.
+// retire ends an upstream when its calls have ended, after retireGrace, or when the Set is closed.
 func (s *Set) retire(u *Upstream) {
 	ctx, cancel := context.WithTimeout(s.closing, retireGrace)
 	defer cancel()
-	pace.Sleep(ctx, time.Second, nil) // a request that saw the world before this one may not have begun its call
+	// requests with the old configuration may not have begun their calls yet
+	pace.Sleep(ctx, time.Second, nil)
 	u.drain(ctx)
 	u.Close()
 }
 
-// All returns the running upstreams by name, without those of people.
+// All returns the running upstreams, sorted by name, without those of single users.
 func (s *Set) All() []*Upstream {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -105,7 +106,7 @@ func (s *Set) list() []*Upstream {
 	return list
 }
 
-// Close ends all upstreams, and returns when nothing of them is left.
+// Close ends all upstreams and waits until all their resources are released.
 func (s *Set) Close() {
 	s.mu.Lock()
 	running := s.list()

@@ -12,27 +12,29 @@ import (
 	"junction/upstream/transport"
 )
 
-// Sandbox is the sandbox section of a command: the files and TCP ports that it may use beside those
-// of package sandbox (System, Programs), which every program needs. Without the section a command
-// may use all that the user of Junction may. Linux enforces it by Landlock.
+// Sandbox is the sandbox section of a command. It lists the files and TCP ports that the command
+// may use in addition to those that every program needs (System and Programs of package sandbox).
+// Without the section, a command has the same access as Junction's user. Linux enforces it with
+// Landlock.
 type Sandbox struct {
-	// Read are files and folders that the command may read and run: absolute paths.
+	// Read lists files and folders that the command may read and run: absolute paths.
 	Read []string `yaml:"read"`
-	// Write are files and folders that it may also change, create files in and remove files from.
+	// Write lists files and folders that the command may also change. It may create and remove
+	// files in these folders.
 	Write []string `yaml:"write"`
-	// TCP are the ports that it may connect to, on any host, or the word all. It may listen only
-	// with all. Default: none. Landlock restricts neither UDP nor multipath TCP.
+	// TCP lists the ports that it may connect to, on any host, or is the word all. Only all allows
+	// listening. Default: none. Landlock restricts neither UDP nor multipath TCP.
 	TCP Ports `yaml:"tcp"`
-	// Require true keeps the command from starting where the kernel cannot enforce all of this.
-	// Default: it starts with what the kernel can enforce, perhaps nothing, and the log and /readyz
-	// have the reason.
+	// Require prevents the start of the command if the kernel cannot enforce the whole section.
+	// Default: the command starts with the restrictions that the kernel can enforce, perhaps none,
+	// and the log and /readyz show the reason.
 	Require bool `yaml:"require"`
 }
 
 // sandboxKeys is Sandbox without its methods.
 type sandboxKeys Sandbox
 
-// Shape returns what the node is to be read into: a mapping, also an empty one.
+// Shape returns the value to decode the node into. It accepts mappings, including an empty one.
 func (s *Sandbox) Shape(n *yaml.Node) (into any, want string) {
 	if n.Kind == yaml.MappingNode {
 		return (*sandboxKeys)(s), ""
@@ -40,10 +42,10 @@ func (s *Sandbox) Shape(n *yaml.Node) (into any, want string) {
 	return nil, "a mapping, such as { write: [/srv/notes], tcp: [443] }"
 }
 
-// Ports are TCP ports, or all of them.
+// Ports is a list of TCP ports, or all of them.
 type Ports struct {
 	List []Port
-	word string // all
+	word string // "all", or empty
 }
 
 // All reports whether TCP is not restricted.
@@ -51,7 +53,7 @@ func (p Ports) All() bool { return p.word == allPorts }
 
 const allPorts = "all"
 
-// Shape returns what the node is to be read into: the word all, or a list.
+// Shape returns the value to decode the node into: the word all, or a list.
 func (p *Ports) Shape(n *yaml.Node) (into any, want string) {
 	switch {
 	case n.Kind == yaml.SequenceNode:
@@ -65,7 +67,7 @@ func (p *Ports) Shape(n *yaml.Node) (into any, want string) {
 // Port is a TCP port.
 type Port uint16
 
-// UnmarshalText reads a number from 1 to 65535.
+// UnmarshalText parses a number from 1 to 65535.
 func (p *Port) UnmarshalText(text []byte) error {
 	n, err := strconv.ParseUint(string(text), 10, 16)
 	if err != nil || n == 0 {
@@ -75,10 +77,10 @@ func (p *Port) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// mostPaths bounds the entries of read, and those of write.
+// mostPaths limits the number of entries in read and in write.
 const mostPaths = 64
 
-// Validate reports the paths that are none.
+// Validate reports invalid paths.
 func (s *Sandbox) Validate(bad func(path, format string, args ...any)) {
 	for key, list := range map[string][]string{"read": s.Read, "write": s.Write} {
 		if len(list) > mostPaths {
@@ -102,10 +104,10 @@ func (s *Sandbox) Validate(bad func(path, format string, args ...any)) {
 	}
 }
 
-// Missing returns which part of the sandbox a kernel does not enforce; "" if it enforces all.
+// Missing returns the part of the sandbox that a kernel does not enforce; "" if it enforces all.
 func (s *Sandbox) Missing(k sandbox.Support) string { return k.Missing(!s.TCP.All()) }
 
-// Enforcement returns in one line how far the kernel enforces the sandbox, for a person.
+// Enforcement describes in one line, for display, how far the kernel enforces the sandbox.
 func (s *Sandbox) Enforcement(k sandbox.Support) string {
 	switch missing := s.Missing(k); {
 	case missing == "":
@@ -117,11 +119,11 @@ func (s *Sandbox) Enforcement(k sandbox.Support) string {
 	}
 }
 
-// Enforced is the value of upstream.Status.Sandbox when the kernel enforces all of it.
+// Enforced is the value of upstream.Status.Sandbox if the kernel enforces the whole section.
 const Enforced = "enforced"
 
-// Absent returns the paths of the sandbox that do not exist, by the keys in the section,
-// such as write[0], each with what to do.
+// Absent returns the paths of the sandbox that do not exist. The keys are those in the section,
+// such as write[0]; each value has a solution.
 func (s *Sandbox) Absent() map[string]string {
 	absent := map[string]string{}
 	for key, list := range map[string][]string{"read": s.Read, "write": s.Write} {
@@ -134,8 +136,8 @@ func (s *Sandbox) Absent() map[string]string {
 	return absent
 }
 
-// Confinement returns what the sandbox is to a process: name is that of the upstream, private the
-// folder for what it keeps; "" for none.
+// Confinement returns the sandbox for a process. name is the upstream's name. private is the folder
+// for files that the command keeps; "" for none.
 func (s *Sandbox) Confinement(name, private string, kernel sandbox.Support) *transport.Confinement {
 	c := &transport.Confinement{Name: name, Read: s.Read, Write: s.Write, AnyTCP: s.TCP.All(), Require: s.Require,
 		Support: kernel, Private: private}

@@ -18,24 +18,24 @@ import (
 // Client sends HTTP/1.1 requests over TCP, for servers with an http URL. http.Transport passes
 // every request to a writing goroutine and every response to a reading one, which took a quarter of
 // the CPU time of a small call. Here the caller's own goroutine writes the request in one system
-// call, reads the response, and parses only what is needed (client_response.go). https, HTTP/2 and
-// proxies stay with http.Transport.
+// call, reads the response, and parses only the necessary parts (client_response.go). https, HTTP/2
+// and proxies use http.Transport.
 //
-// It is an http.RoundTripper for requests whose body has a known length. Close of a response's body
+// It is an http.RoundTripper for requests whose body has a known length. Closing a response's body
 // before its end closes the connection.
 type Client struct {
 	// Dial opens a connection.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 	mu   sync.Mutex
-	idle []*clientConn // the last used at the end
-	reap *time.Timer   // closes what was idle for too long; nil while nothing is idle
+	idle []*clientConn // the most recently used last
+	reap *time.Timer   // closes connections after maxIdle; nil while none is idle
 }
 
 const (
 	maxIdle         = 60 * time.Second
-	maxResponseHead = 64 << 10 // of a response, and of the trailer of one
-	responseBuffer  = 16 << 10 // so that a common answer is read with its header
+	maxResponseHead = 64 << 10 // of a response; also of its trailer
+	responseBuffer  = 16 << 10 // large enough to read a typical response with its header
 	oneWrite        = 64 << 10 // a request up to this size is written at once
 	maxInterim      = 8        // 1xx responses before the real one
 	refusalWait     = time.Second
@@ -53,12 +53,12 @@ type clientConn struct {
 	w       []byte // for the head of a request
 	head    []byte // for the head of a response
 	alive   func() bool
-	since   time.Time // it is idle
-	used    int       // how often it was idle
-	place   int       // in its group
+	since   time.Time // start of the idle time
+	used    int       // number of times it was idle
+	place   int       // index in the group's conns
 }
 
-// Abort breaks off whatever is being read or written.
+// abort makes all current reads and writes fail.
 func (c *clientConn) abort() { c.SetDeadline(time.Unix(1, 0)) }
 
 // RoundTrip implements http.RoundTripper. (*Group).Do is faster.
@@ -76,20 +76,20 @@ func (t *Client) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// Group is the exchanges with one server, which can be aborted together.
+// Group contains the exchanges with one server, which can be aborted together.
 type Group struct {
 	Client  *Client
 	Address string          // host and port
-	Closing context.Context // dialing ends with it
+	Closing context.Context // its end aborts dialing
 
 	mu      sync.Mutex
-	conns   []*clientConn // in use; each knows its place
+	conns   []*clientConn // in use; each has its index in place
 	aborted bool
 }
 
-// Do sends a request and returns when the head of its response is there, without its Header: that
-// is x's. more replaces fields of the same name, and is not kept. x may be used again after the
-// response's body was closed.
+// Do sends a request and returns when the head of the response has arrived. The response has no
+// Header; x returns its fields. more replaces fields of the same name, and is not kept. x may be
+// reused after the response's body was closed.
 func (g *Group) Do(ctx context.Context, x *Exchange, r *http.Request, more []Field) (*http.Response, error) {
 	c, err := g.Client.take(ctx, g.Closing, g.Address)
 	if err != nil {
@@ -113,7 +113,7 @@ func (g *Group) Do(ctx context.Context, x *Exchange, r *http.Request, more []Fie
 	return resp, nil
 }
 
-// Abort aborts all exchanges of the group, and those that begin later.
+// Abort aborts all current and future exchanges of the group.
 func (g *Group) Abort() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -123,8 +123,8 @@ func (g *Group) Abort() {
 	}
 }
 
-// add notes that an exchange uses the connection, and remove that it does not any more. Both report
-// whether the group was aborted, and the connection with it.
+// add registers a connection that an exchange uses, and remove unregisters it. Both report whether
+// the group, and with it the connection, was aborted.
 func (g *Group) add(c *clientConn) (aborted bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -144,14 +144,14 @@ func (g *Group) remove(c *clientConn) (aborted bool) {
 	return g.aborted
 }
 
-// roundTrip writes the request and reads the head of the answer into x.
+// roundTrip writes the request and reads the head of the response into x.
 func (c *clientConn) roundTrip(r *http.Request, more []Field, x *Exchange) error {
 	w, err := c.header(r, more)
 	if err != nil {
 		return err
 	}
 	if err := c.send(w, r); err != nil {
-		// A server that refuses a large body says so before it has read it.
+		// A server that rejects a large body responds before it has read the body.
 		c.SetReadDeadline(time.Now().Add(refusalWait))
 		if c.receive(x) != nil {
 			return err
@@ -162,8 +162,7 @@ func (c *clientConn) roundTrip(r *http.Request, more []Field, x *Exchange) error
 	return c.receive(x)
 }
 
-// header makes the head of a request; more replaces fields of the same name, and the last of
-// several counts.
+// header builds the head of a request. more replaces fields of the same name; the last one wins.
 func (c *clientConn) header(r *http.Request, more []Field) ([]byte, error) {
 	w := append(append(c.w[:0], r.Method...), ' ')
 	w = append(append(w, r.URL.RequestURI()...), " HTTP/1.1\r\nHost: "...)
@@ -205,7 +204,7 @@ func hasField(fields []Field, name string) bool {
 	return false
 }
 
-// appendRequestField appends a line of a header; false means that it would be none, or several.
+// appendRequestField appends a header line. It returns false if the name or value is not valid.
 func appendRequestField(w []byte, name, value string) ([]byte, bool) {
 	for i := range len(name) {
 		if !tokenBytes[name[i]] {
@@ -252,7 +251,7 @@ func (c *clientConn) send(w []byte, r *http.Request) error {
 	return err
 }
 
-// receive reads the head of the answer.
+// receive reads the head of the response.
 func (c *clientConn) receive(x *Exchange) (err error) {
 	resp := &x.response
 	for range maxInterim {
@@ -263,27 +262,28 @@ func (c *clientConn) receive(x *Exchange) (err error) {
 		switch {
 		case resp.StatusCode >= 200:
 			return nil
-		case resp.StatusCode == http.StatusSwitchingProtocols: // the rest is not HTTP, and was not requested
+		// not HTTP from here on, and was not requested
+		case resp.StatusCode == http.StatusSwitchingProtocols:
 			return notHTTP("it switches protocols")
 		}
 	}
 	return errors.New("too many interim answers")
 }
 
-// Exchange is a request and its response, whose body it is. At the end of the body the
-// connection goes back to the pool. The zero value is ready for use. Only Abort and Aborted may be
-// called by other goroutines than the one that uses it.
+// Exchange is a request and its response; it is also the response's body. At the end of the body
+// the connection returns to the pool. The zero value is ready for use. Only Abort and Aborted may
+// be called concurrently.
 type Exchange struct {
 	content
 	response http.Response // without its Header
-	fields   []Field       // which these are
+	fields   []Field       // the fields of the header
 	few      [8]Field
 	group    *Group
-	conn     *clientConn // nil when it was given back
+	conn     *clientConn // nil after it was returned
 	reusable bool
 
 	mu     sync.Mutex
-	taken  *clientConn // conn; nil when it was given back
+	taken  *clientConn // same as conn; nil after it was returned
 	broken bool
 }
 
@@ -299,7 +299,7 @@ func (x *Exchange) Get(name string) string {
 
 func (x *Exchange) Header() http.Header { return headerOf(x.fields) }
 
-// Abort makes all reads and writes of the exchange fail, now and later.
+// Abort makes all current and later reads and writes of the exchange fail.
 func (x *Exchange) Abort() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -316,7 +316,7 @@ func (x *Exchange) Aborted() bool {
 	return x.broken
 }
 
-// take gives the exchange its connection; false means that it was aborted.
+// take sets the connection of the exchange. It returns false if the exchange was aborted.
 func (x *Exchange) take(c *clientConn) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -324,8 +324,8 @@ func (x *Exchange) take(c *clientConn) bool {
 	return !x.broken
 }
 
-// giveBack takes the connection from the exchange; false means that the exchange was aborted, and
-// the connection with it.
+// giveBack removes the connection from the exchange. It returns false if the exchange, and with it
+// the connection, was aborted.
 func (x *Exchange) giveBack() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -350,14 +350,14 @@ func (x *Exchange) Close() error {
 	return nil
 }
 
-// finish gives the connection back if it can be used again, and closes it otherwise.
+// finish returns the connection to the pool if it can be reused, and closes it otherwise.
 func (x *Exchange) finish(whole bool) {
 	c := x.conn
 	if c == nil {
 		return
 	}
 	x.conn = nil
-	aborted := x.group.remove(c) // then the connection was, perhaps just now
+	aborted := x.group.remove(c) // the connection may have been aborted with the group
 	if x.giveBack() && whole && x.reusable && !aborted && c.r.Buffered() == 0 {
 		x.group.Client.put(c)
 		return
@@ -365,9 +365,8 @@ func (x *Exchange) finish(whole bool) {
 	c.Close()
 }
 
-// take returns an idle connection that the server has not closed meanwhile, or a new one.
-//
-// A new one is dialed until ctx or closing ends.
+// take returns an idle connection that the server has not closed, or dials a new one until ctx or
+// closing ends.
 func (t *Client) take(ctx, closing context.Context, address string) (*clientConn, error) {
 	for {
 		c := t.pop(address)
@@ -381,7 +380,7 @@ func (t *Client) take(ctx, closing context.Context, address string) (*clientConn
 	}
 }
 
-// pop takes the idle connection that was used last.
+// pop takes the most recently used idle connection.
 func (t *Client) pop(address string) *clientConn {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -416,7 +415,7 @@ func (t *Client) put(c *clientConn) {
 	}
 }
 
-// closeOld closes what has been idle for too long.
+// closeOld closes the connections that were idle for maxIdle.
 func (t *Client) closeOld() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

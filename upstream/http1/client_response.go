@@ -11,10 +11,9 @@ import (
 	"strings"
 )
 
-// This file reads HTTP/1 responses (RFC 9112). It is here because of its cost, like the transport:
-// net/http reads a header through three layers, of which each copies. It takes less than net/http
-// does and nothing that net/http would not (FuzzResponse): what two readers could understand in two
-// ways is refused, because a proxy before the server may be the other one.
+// This file reads HTTP/1 responses (RFC 9112), faster than net/http, which copies a header in three
+// layers. It accepts only responses that net/http accepts (FuzzResponse). It rejects responses that
+// two readers could understand differently, because a proxy before the server may be the other one.
 
 var (
 	errHeaderTooLarge = errors.New("the header of the answer is too large")
@@ -25,11 +24,10 @@ func notHTTP(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{errNotHTTP}, args...)...)
 }
 
-// readResponseHead reads the status line and the header of a response. scratch is memory for it,
-// which grows. resp gets everything but a body and the header: ContentLength is -1 where the body
-// is in chunks or ends with the connection, and Close says that there is no other response after
-// this one. The fields of the header, whose names are canonical, are appended to some memory:
-// nearly all answers are read without a look at most of them.
+// readResponseHead reads the status line and the header of a response. scratch is a reusable
+// buffer. resp gets everything except the body and the header. ContentLength is -1 if the body is
+// chunked or ends with the connection. Close means that no other response can follow. The header is
+// appended to fields with canonical names: most responses are read without using most of it.
 func readResponseHead(r *bufio.Reader, scratch *[]byte, resp *http.Response, fields []Field) ([]Field, error) {
 	text, err := readBlock(r, scratch)
 	if err != nil {
@@ -45,7 +43,7 @@ func readResponseHead(r *bufio.Reader, scratch *[]byte, resp *http.Response, fie
 	return fields, frame(resp, fields)
 }
 
-// headerOf makes a header of fields whose names are canonical.
+// headerOf returns an http.Header with the fields, whose names must be canonical.
 func headerOf(fields []Field) http.Header {
 	h := make(http.Header, len(fields))
 	for _, f := range fields {
@@ -54,7 +52,8 @@ func headerOf(fields []Field) http.Header {
 	return h
 }
 
-// readBlock returns lines up to the first empty one, with it. Their ends are CR LF or LF.
+// readBlock returns the lines up to the first empty one, including that line. Lines end with CR LF
+// or LF.
 func readBlock(r *bufio.Reader, scratch *[]byte) (string, error) {
 	b := (*scratch)[:0]
 	defer func() { *scratch = b }()
@@ -93,11 +92,11 @@ func parseStatus(line string, resp *http.Response) error {
 	return notHTTP("its status is %.60q", resp.Status)
 }
 
-// frame finds out where the body ends (RFC 9112, section 6.3) and whether the connection goes on
-// after it (section 9.3).
+// frame determines the end of the body (RFC 9112, section 6.3), and whether the connection can be
+// reused (section 9.3).
 func frame(resp *http.Response, fields []Field) error {
 	length, chunked, said := int64(-1), false, ""
-	var ends, stays bool // what the header says of the connection
+	var ends, stays bool // values of the header field Connection
 	for _, f := range fields {
 		switch f.Name {
 		case "Content-Length":
@@ -127,7 +126,7 @@ func frame(resp *http.Response, fields []Field) error {
 	case resp.StatusCode < 200:
 		resp.ContentLength = 0
 	case resp.StatusCode == http.StatusNoContent || resp.StatusCode == http.StatusNotModified:
-		resp.Close = resp.Close || length > 0 || chunked // a body that must not be there is not read
+		resp.Close = resp.Close || length > 0 || chunked // a body that is not allowed is not read
 		resp.ContentLength, resp.TransferEncoding = 0, nil
 	case length < 0 && !chunked:
 		resp.Close = true
@@ -135,7 +134,7 @@ func frame(resp *http.Response, fields []Field) error {
 	return nil
 }
 
-// mentions reports whether one of the comma-separated words is the one.
+// mentions reports whether word is one of the comma-separated words of value.
 func mentions(value, word string) bool {
 	for w := range strings.SplitSeq(value, ",") {
 		if strings.EqualFold(strings.Trim(w, " \t"), word) {
@@ -148,8 +147,8 @@ func mentions(value, word string) bool {
 // content reads the body of a response.
 type content struct {
 	r      *bufio.Reader
-	chunks io.Reader // nil unless the body is in chunks
-	left   int64     // of a body whose length is known; negative otherwise
+	chunks io.Reader // nil unless the body is chunked
+	left   int64     // of a body with a known length; otherwise negative
 }
 
 func contentOf(resp *http.Response, r *bufio.Reader) content {
@@ -160,7 +159,7 @@ func contentOf(resp *http.Response, r *bufio.Reader) content {
 	return c
 }
 
-// Read returns io.EOF with the last of the bytes, as far as that is known.
+// Read returns io.EOF with the last bytes, if the end is known.
 func (c *content) Read(p []byte) (n int, err error) {
 	switch {
 	case c.chunks != nil:

@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// This file reads the lines of a header, for both halves. It accepts only what net/http accepts,
-// and understands it in the same way (FuzzHead, FuzzResponse).
+// This file parses header lines, for requests and responses. It accepts only what net/http accepts,
+// with the same meaning (FuzzHead, FuzzResponse).
 
 // Field is one field of an HTTP header.
 type Field struct{ Name, Value string }
 
-// tokenBytes are those that names of fields are made of (RFC 9110, section 5.6.2).
+// tokenBytes contains the valid bytes of field names (RFC 9110, section 5.6.2).
 var tokenBytes = func() (in [256]bool) {
 	for c := range in {
 		in[c] = '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' ||
@@ -20,7 +20,7 @@ var tokenBytes = func() (in [256]bool) {
 	return in
 }()
 
-// IsToken reports whether s is an HTTP token (RFC 9110, section 5.6.2), as the name of a header is.
+// IsToken reports whether s is an HTTP token (RFC 9110, section 5.6.2), such as a header name.
 func IsToken(s string) bool {
 	for i := range len(s) {
 		if !tokenBytes[s[i]] {
@@ -44,7 +44,7 @@ func parseFields(fields []Field, text string, n int) ([]Field, error) {
 	return fields, nil
 }
 
-// cutLine takes one line off the text; end is how it ended.
+// cutLine splits off the first line of the text; end is its line end.
 func cutLine(text string) (line, rest, end string) {
 	i := strings.IndexByte(text, '\n')
 	line, rest = text[:i], text[i+1:]
@@ -54,8 +54,8 @@ func cutLine(text string) (line, rest, end string) {
 	return line, rest, "\n"
 }
 
-// parseField reads one line of a header. It rejects a line that continues the one before
-// (obs-fold), and white space in or after a name.
+// parseField parses one header line. It rejects continuation lines (obs-fold), and white space in
+// or after a name.
 func parseField(line string) (Field, error) {
 	colon := 0
 	canonical, upper := true, true

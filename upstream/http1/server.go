@@ -26,26 +26,27 @@ import (
 	"time"
 )
 
-// Server serves a Handler. Its fields may not be changed once Serve was called.
+// Server serves a Handler. Its fields must not be changed after Serve was called.
 //
-// The Handler gets what it would get from an http.Server but for this: the ResponseWriter has
-// neither Hijack nor ReadFrom, but it has Then, and sends no interim answers; a client that goes
-// away is noticed no sooner than 20 ms after its request was read; and requests on one connection
-// share their context, which ends with the connection and not with the request, and perhaps their
+// The Handler gets the same as from an http.Server, with these differences. The ResponseWriter has
+// a method Then, no Hijack and no ReadFrom, and sends no interim responses. A disconnected client
+// is detected no sooner than 20 ms after its request was read. Requests on one connection share
+// their context, which ends with the connection and not with the request. They may also share their
 // Header, which must not be changed.
 type Server struct {
-	// HTTP is the server for everything that is not plain. Its Handler, BaseContext, ReadTimeout,
-	// WriteTimeout, IdleTimeout, MaxHeaderBytes and ErrorLog are those of plain requests as well,
-	// but that the WriteTimeout is one for each write, and only until the handler sets a deadline
-	// of its own. Server shuts it down; it must not serve anything else.
+	// HTTP serves all requests that are not plain. Its Handler, BaseContext, ReadTimeout,
+	// WriteTimeout, IdleTimeout, MaxHeaderBytes and ErrorLog also apply to plain requests. Their
+	// WriteTimeout is per write, and applies only until the handler sets its own deadline. Server
+	// shuts HTTP down; HTTP must not serve anything else.
 	HTTP *http.Server
 
 	mu       sync.Mutex
 	listener net.Listener
 	conns    map[*conn]struct{}
-	gone     chan struct{} // closed when conns has become empty after ending; nil until Shutdown waits for that
-	handed   handed
-	ending   atomic.Bool // Shutdown or Close was called
+	// closed when conns is empty after the end; nil until Shutdown waits for it
+	gone   chan struct{}
+	handed handed
+	ending atomic.Bool // Shutdown or Close was called
 
 	buffers, memories sync.Pool // of *[]byte and *memory
 	today             atomic.Pointer[dated]
@@ -80,7 +81,8 @@ func (s *Server) Serve(l net.Listener) error {
 			return http.ErrServerClosed
 		}
 		var temporary interface{ Temporary() bool }
-		if errors.As(err, &temporary) && temporary.Temporary() { // out of descriptors, for one: it passes
+		// a temporary error, such as too many open files
+		if errors.As(err, &temporary) && temporary.Temporary() {
 			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
 			s.logf("plain: accept: %v; again in %v", err, pause)
 			time.Sleep(pause)
@@ -96,7 +98,7 @@ func (s *Server) Serve(l net.Listener) error {
 	}
 }
 
-// add counts a connection, unless the server ends: then it closes it.
+// add registers a connection. If the server is ending, it closes the connection instead.
 func (s *Server) add(c *conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,7 +110,7 @@ func (s *Server) add(c *conn) bool {
 	return true
 }
 
-// remove forgets a connection, which was closed or handed over.
+// remove unregisters a connection that was closed or handed over.
 func (s *Server) remove(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -119,7 +121,7 @@ func (s *Server) remove(c *conn) {
 	}
 }
 
-// handOver gives a connection to the http.Server.
+// handOver passes a connection to the http.Server.
 func (s *Server) handOver(c net.Conn) {
 	select {
 	case s.handed.conns <- c:
@@ -128,9 +130,8 @@ func (s *Server) handOver(c net.Conn) {
 	}
 }
 
-// Shutdown closes the listener and the idle connections, and waits until the other ones have
-// answered what they were asked. It returns ctx.Err() if ctx ends first, and can then be called
-// again.
+// Shutdown closes the listener and the idle connections, and waits until the others have answered
+// their requests. It returns ctx.Err() if ctx ends first, and can then be called again.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
 	s.end()
@@ -145,7 +146,8 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		}
 	}
 	s.mu.Unlock()
-	s.HTTP.SetKeepAlivesEnabled(false) // it still takes what is handed over, but for one answer each
+	// it still accepts connections that are handed over, for one response each
+	s.HTTP.SetKeepAlivesEnabled(false)
 	if gone != nil {
 		select {
 		case <-gone:
@@ -175,7 +177,7 @@ func (s *Server) end() {
 	}
 }
 
-// maxHead is how long the head of a plain request may be.
+// maxHead returns the maximum size of the head of a plain request.
 func (s *Server) maxHead() int {
 	if most := s.HTTP.MaxHeaderBytes; most > 0 {
 		return min(most, maxHead)
@@ -189,7 +191,7 @@ func (s *Server) logf(format string, args ...any) {
 	}
 }
 
-// buffer returns memory to read into.
+// buffer returns a buffer to read into.
 func (s *Server) buffer() *[]byte {
 	if b, ok := s.buffers.Get().(*[]byte); ok {
 		return b
@@ -205,7 +207,7 @@ func (s *Server) memory() *memory {
 	return new(memory)
 }
 
-// dated is the header field Date as it is during one second.
+// dated is the value of the header field Date for one second.
 type dated struct {
 	second int64
 	text   string
@@ -221,7 +223,7 @@ func (s *Server) date() string {
 	return d.text
 }
 
-// handed is the listener of the http.Server: it accepts what is handed over.
+// handed is the listener of the http.Server. It accepts the connections that are handed over.
 type handed struct {
 	conns   chan net.Conn
 	closed  chan struct{}
@@ -245,7 +247,7 @@ func (h *handed) Close() error {
 
 func (h *handed) Addr() net.Addr { return h.address }
 
-// begun is a connection of which some was read already.
+// begun is a connection of which a part was already read.
 type begun struct {
 	net.Conn
 	read []byte
@@ -262,7 +264,7 @@ func (c *begun) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// CloseWrite lets the http.Server say that nothing more comes.
+// CloseWrite lets the http.Server close the sending side.
 func (c *begun) CloseWrite() error {
 	if w, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return w.CloseWrite()

@@ -17,69 +17,74 @@ import (
 )
 
 const (
-	watchAfter = 20 * time.Millisecond // a request that takes longer ends when its client leaves
-	// bytes that follow a request: what is less is no other one yet, but may be the line breaks of
-	// RFC 9112, section 2.2
-	fewest    = 4
-	maxUnread = 256 << 10              // of a body that the handler did not want: more is not waited for
-	lastWords = 500 * time.Millisecond // for an answer to reach a client that still sends
-	late      = 10 * time.Second       // an idle connection may be closed so much later than it should
+	// a request that takes longer ends when its client disconnects
+	watchAfter = 20 * time.Millisecond
+	// bytes that must follow a request before they count as the next one: fewer may be the line
+	// breaks of RFC 9112, section 2.2
+	fewest = 4
+	// maximum unread rest of a body that is read after the handler has returned
+	maxUnread = 256 << 10
+	lastWords = 500 * time.Millisecond // time for a response to reach a client that still sends
+	late      = 10 * time.Second       // maximum delay of closing an idle connection
 )
 
-// conn is one connection. Its goroutine is serve; while a request takes long there is a second one,
+// conn is one connection. Its goroutine is serve; during a long request there is a second one,
 // watch.
 type conn struct {
 	net.Conn
 	server *Server
-	ctx    context.Context // of all its requests; ends with the connection, or when the client leaves
+	// the context of all requests; ends with the connection, or when the client disconnects
+	ctx    context.Context
 	cancel context.CancelFunc
-	base   *http.Request // what is the same in all of them, ctx included, which has no other way in without a copy
-	doing  atomic.Int32
+	// template for the requests, including ctx, which can only be set by a copy
+	base  *http.Request
+	doing atomic.Int32
 
-	first      *[]byte   // of the server's
-	buffer     []byte    // that, or larger for as long as it takes
-	start, end int       // what was read into it and not used yet
-	last       *head     // of the request before; of a long one, no more than the method
-	deadline   time.Time // of reading, as it was set last
-	timed      bool      // the time runs in which the request has to arrive
+	first      *[]byte   // a buffer from the server's pool
+	buffer     []byte    // first, or a larger one for as long as it is needed
+	start, end int       // buffer[start:end] was read and is not used yet
+	last       *head     // of the previous request; after a long one, only the method
+	deadline   time.Time // the current read deadline
+	timed      bool      // the time limit for the request has started
 
-	header  http.Header // of answers
-	writing time.Time   // the deadline for it, as it was set last
+	header  http.Header // of responses
+	writing time.Time   // the current write deadline
 
 	watcher  *time.Timer
 	awaited  bool       // the watcher was started for this request
-	watching sync.Mutex // guards over, and the read deadline as long as watch may set it
-	over     bool       // the request is: who has not begun to watch need not
+	watching sync.Mutex // guards over, and the read deadline while watch may set it
+	over     bool       // the request has ended: watch need not begin
 	watched  chan struct{}
-	ahead    []byte // what watch has read: a byte or none
-	lost     bool   // the client has left
+	ahead    []byte // the byte that watch has read, if any
+	lost     bool   // the client has disconnected
 }
 
-// What a connection is doing.
+// States of a connection.
 const (
-	resting int32 = iota // it waits for a request
-	working              // it answers one
-	closed               // rest has closed it
+	resting int32 = iota // waits for a request
+	working              // handles a request
+	closed               // closed by rest
 )
 
 func newConn(s *Server, ctx context.Context, nc net.Conn) *conn {
 	c := &conn{Conn: nc, server: s, watched: make(chan struct{}, 1)}
 	c.ctx, c.cancel = context.WithCancel(context.WithValue(ctx, http.LocalAddrContextKey, nc.LocalAddr()))
 	c.base = (&http.Request{Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}).WithContext(c.ctx)
-	if a := nc.RemoteAddr(); a != nil { // on some systems a client that has left already has none
+	// on some systems, a client that has already disconnected has no address
+	if a := nc.RemoteAddr(); a != nil {
 		c.base.RemoteAddr = a.String()
 	}
 	return c
 }
 
-// rest closes the connection if it waits for a request.
+// rest closes the connection if it is idle.
 func (c *conn) rest() {
 	if c.doing.CompareAndSwap(resting, closed) {
 		c.Conn.Close()
 	}
 }
 
-// serve answers requests until one is not plain, or there is no next.
+// serve handles requests until one is not plain, or the connection ends.
 func (c *conn) serve() {
 	defer c.server.remove(c)
 	defer c.cancel()
@@ -100,8 +105,8 @@ func (c *conn) serve() {
 	c.server.buffers.Put(c.first)
 }
 
-// next returns the head of the next request; partial means that there will be none. Until it is
-// there, rest may close the connection.
+// next returns the head of the next request; partial means that there is none. While next waits,
+// rest may close the connection.
 func (c *conn) next() (*head, verdict) {
 	c.doing.Store(resting)
 	if c.server.ending.Load() {
@@ -114,7 +119,7 @@ func (c *conn) next() (*head, verdict) {
 	return h, is
 }
 
-// head reads the head of the next request; partial means that it does not come.
+// head reads the head of the next request; partial means that it did not arrive.
 func (c *conn) head() (*head, verdict) {
 	c.timed = false
 	least := 1
@@ -141,7 +146,8 @@ func (c *conn) head() (*head, verdict) {
 					return nil, foreign
 				}
 				if c.last = h; n > firstBuffer {
-					c.last = &head{method: strings.Clone(h.method)} // which is a piece of the text
+					// the method alone would keep the whole text in memory
+					c.last = &head{method: strings.Clone(h.method)}
 				}
 			}
 			c.start += n
@@ -150,7 +156,8 @@ func (c *conn) head() (*head, verdict) {
 			return nil, foreign
 		}
 		if lines := bytes.LastIndexByte(text, '\n') + 1; lines > looked {
-			if _, ok := parse(string(text[:lines]), false); !ok { // the client may wait for the error response
+			// reject early: the client may wait for the error response
+			if _, ok := parse(string(text[:lines]), false); !ok {
 				return nil, foreign
 			}
 		}
@@ -162,17 +169,17 @@ func (c *conn) head() (*head, verdict) {
 	}
 }
 
-// idle waits for the first bytes of the next request; false means that the connection is to be
+// idle waits for the first bytes of the next request. It returns false if the connection must be
 // closed.
 func (c *conn) idle() bool {
 	some := c.buffer[c.start:c.end]
-	c.buffer = *c.first // many wait, and who has said much once may not do so again
+	c.buffer = *c.first // idle connections use the small buffer to save memory
 	c.start, c.end = 0, copy(c.buffer, some)
 	wait, more := c.server.HTTP.IdleTimeout, late
 	if wait == 0 || c.last == nil {
 		wait, more = c.server.HTTP.ReadTimeout, 0
 	}
-	// not every time, which would be a timer set for each request
+	// not for each request, because setting a timer takes time
 	if left := time.Until(c.deadline); wait > 0 && (left < wait || left > wait+more) {
 		c.setReadDeadline(time.Now().Add(wait + more))
 	} else if wait <= 0 && !c.deadline.IsZero() {
@@ -183,7 +190,7 @@ func (c *conn) idle() bool {
 	return err == nil
 }
 
-// atLeastOne reads once, but does not return with nothing.
+// atLeastOne reads at least one byte, unless there is an error.
 func atLeastOne(r io.Reader, p []byte) (n int, err error) {
 	for n == 0 && err == nil {
 		n, err = r.Read(p)
@@ -191,7 +198,7 @@ func atLeastOne(r io.Reader, p []byte) (n int, err error) {
 	return n, err
 }
 
-// room makes room to read more of a head.
+// room makes room in the buffer for more of a head.
 func (c *conn) room() {
 	switch {
 	case c.end < len(c.buffer):
@@ -205,8 +212,8 @@ func (c *conn) room() {
 	}
 }
 
-// read reads more of a request, into p or else into the buffer, within the time that it has to
-// arrive.
+// read reads more of a request, into p or, if p is nil, into the buffer. The time limit for the
+// request applies.
 func (c *conn) read(p []byte) (int, error) {
 	if !c.timed {
 		c.timed = true
@@ -229,7 +236,7 @@ func (c *conn) setReadDeadline(t time.Time) {
 	c.Conn.SetReadDeadline(t) // an error shows in the next read
 }
 
-// answer has the handler answer a request; false means that the connection is to be closed.
+// answer calls the handler. It returns false if the connection must be closed.
 func (c *conn) answer(h *head) (more bool) {
 	type parts struct {
 		request http.Request
@@ -266,14 +273,14 @@ func (c *conn) answer(h *head) (more bool) {
 	if x.reply.then != nil {
 		x.reply.then()
 	}
-	// A client that sends nothing more may still read, and other requests of it may be in the
-	// buffer. They are answered as net/http does, with the context that has ended. After the last
-	// of them, or where the client is gone, the next read or write fails.
+	// A client that has closed its sending side may still read, and the buffer may contain more of
+	// its requests. As in net/http, they are answered with the ended context. After the last of
+	// them, or if the client is gone, the next read or write fails.
 	return x.body.discard()
 }
 
-// linger lets an answer reach a client that is still sending: closed at once, the connection would
-// be reset, and the answer with it. It reads at most maxUnread bytes, however fast they come.
+// linger lets a response reach a client that is still sending. Closing at once would reset the
+// connection and lose the response. linger reads at most maxUnread bytes.
 func (c *conn) linger(b *body) {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok && b.left > 0 && !c.lost {
 		half.CloseWrite()
@@ -285,7 +292,8 @@ func (c *conn) linger(b *body) {
 	}
 }
 
-// await has the connection watched if the answer to the request, which has been read, takes long.
+// await starts the watcher, for requests that take long. The request must have been read
+// completely.
 func (c *conn) await() {
 	c.awaited, c.over = true, false
 	if c.watcher == nil {
@@ -295,8 +303,8 @@ func (c *conn) await() {
 	c.watcher.Reset(watchAfter)
 }
 
-// watch ends the request when its client leaves. It is a goroutine, which ends with the request at
-// the latest.
+// watch cancels the context if the client disconnects. It runs on its own goroutine, at most until
+// unwatch.
 func (c *conn) watch() {
 	defer func() { c.watched <- struct{}{} }()
 	c.watching.Lock()
@@ -309,13 +317,13 @@ func (c *conn) watch() {
 	b := make([]byte, 1)
 	n, err := atLeastOne(c.Conn, b)
 	if c.ahead = b[:n]; n > 0 || errors.Is(err, os.ErrDeadlineExceeded) {
-		return // another request comes before this one was answered, or it was answered
+		return // another request arrived early, or this one was answered
 	}
 	c.lost = true
 	c.cancel()
 }
 
-// unwatch ends what await has begun.
+// unwatch stops what await has started.
 func (c *conn) unwatch() {
 	if !c.awaited || c.watcher.Stop() {
 		c.awaited = false
@@ -328,7 +336,8 @@ func (c *conn) unwatch() {
 	<-c.watched
 	c.awaited = false
 	if len(c.ahead) > 0 {
-		if c.end == len(c.buffer) { // then something in front of it was used: the head of the request, at least
+		// then space in front was used, at least by the head of the request
+		if c.end == len(c.buffer) {
 			c.end = copy(c.buffer, c.buffer[c.start:c.end])
 			c.start = 0
 		}
@@ -337,8 +346,8 @@ func (c *conn) unwatch() {
 	}
 }
 
-// body is that of one request, and not used for another: who keeps it reads nothing of the next
-// one.
+// body is the body of one request and is not reused. A handler that keeps it cannot read from the
+// next request.
 type body struct {
 	conn   *conn
 	left   int64
@@ -352,7 +361,7 @@ func (b *body) Read(p []byte) (int, error) {
 	return b.read(p)
 }
 
-// read reports the end together with the last bytes.
+// read returns io.EOF together with the last bytes.
 func (b *body) read(p []byte) (n int, err error) {
 	if b.left == 0 {
 		return 0, io.EOF
@@ -383,7 +392,7 @@ func (b *body) Close() error {
 	return nil
 }
 
-// discard reads what the handler left; false means that there is no other request after it.
+// discard reads the rest of the body. It returns false if no other request can follow.
 func (b *body) discard() bool {
 	if b.left == 0 {
 		return true
@@ -393,7 +402,7 @@ func (b *body) discard() bool {
 	return err == nil && b.left == 0
 }
 
-// unread reads what is left of a body that was closed.
+// unread reads the rest of a closed body.
 type unread struct{ *body }
 
 func (u unread) Read(p []byte) (int, error) { return u.read(p) }

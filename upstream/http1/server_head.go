@@ -8,13 +8,13 @@ import (
 )
 
 const (
-	firstBuffer = 4 << 10  // nearly all requests that are small fit whole
-	maxHead     = 16 << 10 // a larger one is not plain
+	firstBuffer = 4 << 10  // large enough for nearly all small requests
+	maxHead     = 16 << 10 // a larger head is not plain
 	maxFields   = 64
 )
 
-// head is what the request line and the header of a plain request say. Requests on a connection
-// that say the same share it.
+// head contains the request line and the header of a plain request. Identical requests on a
+// connection share it.
 type head struct {
 	text   string // as it was sent
 	method string
@@ -24,17 +24,17 @@ type head struct {
 	length int64 // of the body
 }
 
-// verdict is what is to be done about what was read.
+// verdict is the classification of the bytes read so far.
 type verdict int
 
 const (
-	foreign verdict = iota // it is no plain request
-	partial                // it may become one
-	plain                  // its head is there
+	foreign verdict = iota // not a plain request
+	partial                // may become a plain request
+	plain                  // the head is complete
 )
 
-// find returns how long the head is that b begins with. from says how much of b was looked at
-// before, when it was partial.
+// find returns the length of the head at the start of b. from is the length that was searched
+// before, when the verdict was partial.
 func find(b []byte, from int) (int, verdict) {
 	if len(b) == 0 {
 		return 0, partial
@@ -61,12 +61,11 @@ func find(b []byte, from int) (int, verdict) {
 	return 0, foreign
 }
 
-// methods with the space after them.
+// methods are followed by a space.
 var methods = []string{"POST ", "GET ", "DELETE "}
 
-// parse reads a head that find has found, or the lines of one that are there already; false means
-// that it is not plain after all. It takes nothing that net/http would refuse, and nothing that it
-// would understand in another way (FuzzHead).
+// parse parses a complete head, or its first lines. It returns false if the request is not plain.
+// It accepts only what net/http accepts, with the same meaning (FuzzHead).
 func parse(text string, whole bool) (*head, bool) {
 	line, rest, _ := strings.Cut(text, "\r\n")
 	method, target, _ := strings.Cut(line, " ")
@@ -124,8 +123,7 @@ func parse(text string, whole bool) (*head, bool) {
 	return h, !whole || h.host != "" && (lengths > 0) == (method == http.MethodPost)
 }
 
-// plainPath reports whether a target is a path that means what it says: nothing is escaped, and
-// there is no query.
+// plainPath reports whether a target is a path without escapes and without a query.
 func plainPath(target string) bool {
 	if len(target) == 0 || target[0] != '/' || len(target) > 1 && target[1] == '/' {
 		return false
@@ -150,8 +148,7 @@ func isASCII(text string) bool {
 	return true
 }
 
-// plainHost reports whether a host is made of nothing but what names, addresses and ports are made
-// of.
+// plainHost reports whether a host consists of characters of names, addresses and ports only.
 func plainHost(host string) bool {
 	for i := range len(host) {
 		switch c := host[i]; {

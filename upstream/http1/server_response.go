@@ -11,33 +11,33 @@ import (
 	"time"
 )
 
-// holdUp is how much of a body is kept back to be sent together with what comes after it, or with
-// the head: an answer that is smaller is one write, and its length is counted.
+// holdUp is the size up to which a body is held back, to be sent together with the head or with
+// later parts. A smaller response is one write and gets a Content-Length.
 const holdUp = 4 << 10
 
 // response is the http.ResponseWriter of one request. It belongs to the handler until the handler
-// returns. After that it writes nothing, so that a handler that kept it cannot write into the
+// returns. Afterwards it writes nothing, so that a handler that kept it cannot write into the
 // response of another request.
 type response struct {
 	conn    *conn
 	body    *body // of the request
 	header  http.Header
-	*memory       // nil when the request is over
+	*memory       // nil after the request has ended
 	status  int   // 0 until it is known
-	length  int64 // of the body, as the handler said; -1 if it did not
+	length  int64 // of the body, from the handler; -1 if unknown
 	written int64 // of the body
-	sent    bool  // the head was
-	typed   bool  // the handler has said what the body is
+	sent    bool  // the head was sent
+	typed   bool  // the handler has set Content-Type
 	chunked bool
-	close   bool // there is no answer after this one
+	close   bool // the connection closes after this response
 	err     error
 	limited bool // the handler has set a deadline for writing
 	then    func()
 }
 
-// memory is what an answer needs while it is made.
+// memory contains the reusable buffers for a response.
 type memory struct {
-	held  []byte // of the body, not sent yet
+	held  []byte // the part of the body that is not sent yet
 	out   []byte
 	names []string
 	parts [3][]byte
@@ -52,17 +52,18 @@ func (w *response) begin(c *conn, b *body) {
 	*w = response{conn: c, body: b, header: c.header, memory: c.server.memory(), length: -1}
 }
 
-// end gives the memory back.
+// end returns the memory to the pool.
 func (w *response) end() {
 	if cap(w.held) <= 2*holdUp && cap(w.out) <= 4*holdUp {
-		w.held, w.parts, w.list = w.held[:0], [3][]byte{}, nil // an answer that was given up has left something
+		// an aborted response may have left data
+		w.held, w.parts, w.list = w.held[:0], [3][]byte{}, nil
 		w.conn.server.memories.Put(w.memory)
 	}
 	w.memory, w.header = nil, http.Header{}
 }
 
-// Then has f called when the answer was sent, before the connection reads the next request. f may
-// wait for a moment; until it returns, the connection counts as one that answers.
+// Then makes the server call f after the response was sent, before the connection reads the next
+// request. f may block for a moment; until it returns, the connection is not idle.
 func (w *response) Then(f func()) { w.then = f }
 
 func (w *response) over() bool { return w.memory == nil }
@@ -70,8 +71,8 @@ func (w *response) over() bool { return w.memory == nil }
 // Header implements http.ResponseWriter.
 func (w *response) Header() http.Header { return w.header }
 
-// WriteHeader implements http.ResponseWriter. The header is sent as it is now, whatever the handler
-// does to it later. Interim answers are not sent.
+// WriteHeader implements http.ResponseWriter. The header is sent in its current state; later
+// changes have no effect. Interim responses are not sent.
 func (w *response) WriteHeader(status int) {
 	switch {
 	case w.over():
@@ -139,7 +140,7 @@ func (w *response) Write(p []byte) (int, error) {
 // Flush implements http.Flusher.
 func (w *response) Flush() { w.FlushError() }
 
-// FlushError is for http.ResponseController.
+// FlushError is used by http.ResponseController.
 func (w *response) FlushError() error {
 	if w.over() {
 		return errOver
@@ -153,7 +154,7 @@ func (w *response) FlushError() error {
 	return w.err
 }
 
-// finish sends what is not sent yet; false means that the connection cannot be used any more.
+// finish sends the rest. It returns false if the connection cannot be used any more.
 func (w *response) finish() bool {
 	if w.status == 0 {
 		w.WriteHeader(http.StatusOK)
@@ -161,11 +162,11 @@ func (w *response) finish() bool {
 	if w.err == nil && (!w.sent || w.chunked || len(w.held) > 0) {
 		w.send(nil, true)
 	}
-	other := w.length >= 0 && w.written != w.length && !w.empty() // than it said
+	other := w.length >= 0 && w.written != w.length && !w.empty() // than announced
 	return w.err == nil && !other && !w.close
 }
 
-// send sends the head, unless it was sent, what is held and p, in one system call. last means that
+// send sends the head, if not sent yet, the held part and p, in one system call. last means that
 // nothing follows.
 func (w *response) send(p []byte, last bool) {
 	if !w.limited {
@@ -181,7 +182,7 @@ func (w *response) send(p []byte, last bool) {
 	n := len(w.held) + len(p)
 	out := w.out[:0]
 	if !w.sent {
-		out = w.out // WriteHeader has begun it
+		out = w.out // started by WriteHeader
 		w.sent = true
 		switch {
 		case w.empty():
@@ -215,7 +216,7 @@ func (w *response) send(p []byte, last bool) {
 	w.out, w.held = out, w.held[:0]
 }
 
-// appendHeader appends the status line and what the handler has set, in the order of the names.
+// appendHeader appends the status line and the handler's fields, sorted by name.
 func (w *response) appendHeader(b []byte) []byte {
 	b = append(strconv.AppendInt(append(b, "HTTP/1.1 "...), int64(w.status), 10), ' ')
 	b = append(append(b, http.StatusText(w.status)...), "\r\n"...)
@@ -228,7 +229,7 @@ func (w *response) appendHeader(b []byte) []byte {
 	for _, name := range names {
 		switch name {
 		case "Content-Length", "Transfer-Encoding", "Connection":
-			continue // endHeader says how the body is framed
+			continue // endHeader sets the framing of the body
 		case "Content-Type":
 			if w.status == http.StatusNotModified {
 				continue // RFC 9110, section 15.4.5
@@ -246,8 +247,8 @@ func (w *response) appendHeader(b []byte) []byte {
 	return b
 }
 
-// endHeader appends the rest of the header, which appendHeader has begun. p is the beginning of the
-// body if nothing is held.
+// endHeader completes the header that appendHeader has started. p is the beginning of the body if
+// nothing is held.
 func (w *response) endHeader(b []byte, p []byte) []byte {
 	first := w.held
 	if len(first) == 0 {
@@ -268,8 +269,8 @@ func (w *response) endHeader(b []byte, p []byte) []byte {
 	return append(b, "\r\n"...)
 }
 
-// appendField appends a line of a header. A name that is none is left out; line breaks in a value
-// become spaces.
+// appendField appends a header line. It omits fields with invalid names and replaces line breaks in
+// values by spaces.
 func appendField(b []byte, name, value string) []byte {
 	if name == "" {
 		return b
@@ -290,8 +291,8 @@ func appendField(b []byte, name, value string) []byte {
 	return append(b, "\r\n"...)
 }
 
-// SetReadDeadline is for http.ResponseController. It concerns the body; once that is read there is
-// nothing more to read within the request.
+// SetReadDeadline is used by http.ResponseController. It applies to the body; after its end there
+// is nothing more to read.
 func (w *response) SetReadDeadline(t time.Time) error {
 	if w.over() {
 		return errOver
@@ -303,8 +304,8 @@ func (w *response) SetReadDeadline(t time.Time) error {
 	return nil
 }
 
-// SetWriteDeadline is for http.ResponseController. The deadline may come up to a second late, so
-// that not every answer sets a timer.
+// SetWriteDeadline is used by http.ResponseController. The deadline may be up to a second late, so
+// that not every response sets a timer.
 func (w *response) SetWriteDeadline(t time.Time) error {
 	if w.over() {
 		return errOver

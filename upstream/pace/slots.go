@@ -1,5 +1,5 @@
-// Package pace decides when: whose call is the next that an upstream takes, and how long a
-// pause is between two attempts.
+// Package pace schedules calls and retries: which waiting call an upstream takes next, and how long
+// to pause between two attempts.
 package pace
 
 import (
@@ -10,58 +10,60 @@ import (
 	"time"
 )
 
-// Slots are how the callers of an upstream share the calls that it takes at once (concurrency).
-// Calls beyond that wait: those of one account in their order, the accounts in turns. Where callers
-// are principals, one of them uses at most half of what the others leave, so that there is a slot
-// for a principal that comes next, however long the calls in progress take.
+// Slots shares the concurrent calls of an upstream (concurrency) among its callers. Calls over the
+// limit wait: the calls of one account in order, the accounts in turns. If callers are principals,
+// each principal uses at most half of the slots that the others leave free. So the next principal
+// finds a free slot, even if the calls in progress take long.
 type Slots struct {
 	total int
 
-	mu    sync.Mutex
-	used  int
-	of    map[string]*taker // those with a call, an abandoned one included, and some more
-	queue []*taker          // those with a waiter; the first is the next in turn
+	mu   sync.Mutex
+	used int
+	// accounts with calls, including abandoned ones, and some recent accounts
+	of    map[string]*taker
+	queue []*taker // accounts with waiting calls, in the order of their turns
 }
 
 // taker is an account that uses slots, or waits for one. It is guarded by Slots.mu.
 type taker struct {
 	account string
-	shares  bool // it uses at most half of what the others leave
+	shares  bool // it is limited to half of the slots that the others leave free
 	used    int
 	left    int // abandoned calls
 	waiting []*waiter
 }
 
-// waiter is a call that waits for its slot.
+// waiter is a call that waits for a slot.
 type waiter struct {
-	ready chan struct{} // closed when it has the slot
+	ready chan struct{} // closed when the call has the slot
 }
 
-// fewLeft are the abandoned calls that keep no account from calling, whatever its share is.
+// fewLeft is the number of abandoned calls that an account may always have, regardless of its
+// share.
 const fewLeft = 4
 
-// Slot is what one call uses. Its zero value uses nothing. It is guarded by Slots.mu, but for of.
+// Slot is the slot of one call. The zero value uses none. It is guarded by Slots.mu, except for of.
 type Slot struct {
 	of       *Slots
 	taker    *taker
 	state    slotState
-	answered bool        // the server has answered after the call was abandoned
+	answered bool        // the server has responded to the abandoned call
 	timer    *time.Timer // frees an abandoned slot
 }
 
 type slotState int
 
 const (
-	slotFree      slotState = iota
-	slotUsed                // next: abandoned, free
-	slotAbandoned           // the call is over for us, the server may work on it; next: free
+	slotFree slotState = iota
+	slotUsed           // next: abandoned, free
+	// the call is over for the client, but the server may still process it; next: free
+	slotAbandoned
 )
 
-// New returns slots for that many calls at once.
+// New returns Slots for total concurrent calls.
 func New(total int) *Slots { return &Slots{total: total, of: map[string]*taker{}} }
 
-// Take waits for a slot. It reports whether it had to wait; the error says that ctx has ended
-// before.
+// Take waits for a slot and reports whether it had to wait. It returns an error if ctx ends first.
 func (s *Slots) Take(ctx context.Context, account string, shares bool, into *Slot) (waited bool, err error) {
 	s.mu.Lock()
 	t := s.of[account]
@@ -89,7 +91,7 @@ func (s *Slots) Take(ctx context.Context, account string, shares bool, into *Slo
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if i := slices.Index(t.waiting, w); i < 0 { // it came just now
+	if i := slices.Index(t.waiting, w); i < 0 { // the slot was given at the same moment
 		into.state = slotUsed
 		into.release()
 	} else if t.waiting = slices.Delete(t.waiting, i, i+1); len(t.waiting) == 0 {
@@ -103,7 +105,7 @@ func (s *Slots) Take(ctx context.Context, account string, shares bool, into *Slo
 	return true, fmt.Errorf("all %d calls that it takes at once (concurrency) are in use", s.total)
 }
 
-// admits reports whether a taker may have one more slot now; mu is held.
+// admits reports whether a taker may have another slot now; mu is held.
 func (s *Slots) admits(t *taker) bool {
 	if s.used >= s.total {
 		return false
@@ -112,13 +114,13 @@ func (s *Slots) admits(t *taker) bool {
 	return !t.shares || t.used < share && t.used+t.left < max(share, fewLeft)
 }
 
-// give gives a taker a slot; mu is held.
+// give assigns a slot to a taker; mu is held.
 func (s *Slots) give(t *taker) {
 	s.used++
 	t.used++
 }
 
-// turns gives what is free to those who wait, one each in turns; mu is held.
+// turns assigns free slots to waiting calls, one per account in turns; mu is held.
 func (s *Slots) turns() {
 	for looked := 0; looked < len(s.queue) && s.used < s.total; {
 		t := s.queue[0]
@@ -133,21 +135,22 @@ func (s *Slots) turns() {
 		if t.waiting = slices.Delete(t.waiting, 0, 1); len(t.waiting) > 0 {
 			s.queue = append(s.queue, t)
 		}
-		looked = 0 // its share is another one now, and that of others
+		looked = 0 // the shares have changed
 	}
 }
 
-// fewTakers are kept although they use nothing, since most call again.
+// fewTakers is the number of takers that are kept even if they use nothing, because most call
+// again.
 const fewTakers = 64
 
-// forget drops a taker that uses nothing, if there are many; mu is held.
+// forget drops a taker that uses nothing, if there are more than fewTakers; mu is held.
 func (s *Slots) forget(t *taker) {
 	if len(s.of) > fewTakers && t.used == 0 && t.left == 0 && len(t.waiting) == 0 {
 		delete(s.of, t.account)
 	}
 }
 
-// release ends the use; of.mu is held.
+// release frees the slot; of.mu is held.
 func (l *Slot) release() {
 	switch l.state {
 	case slotUsed:
@@ -164,7 +167,7 @@ func (l *Slot) release() {
 	l.of.forget(l.taker)
 }
 
-// Free ends the use of a call that is over, unless the call was abandoned.
+// Free frees the slot of a call that has ended, unless the call was abandoned.
 func (l *Slot) Free() {
 	l.of.mu.Lock()
 	defer l.of.mu.Unlock()
@@ -173,9 +176,9 @@ func (l *Slot) Free() {
 	}
 }
 
-// Abandon frees the slot of a call that its client has given up. The call counts for its account
-// until the server answers it, or until the time of the call is over: the server may not have
-// stopped.
+// Abandon frees the slot of a call that its client has abandoned. The server may still process the
+// call, so it counts for its account until the server responds or the call's remaining time is
+// over.
 func (l *Slot) Abandon(left time.Duration) {
 	l.of.mu.Lock()
 	defer l.of.mu.Unlock()
@@ -190,9 +193,9 @@ func (l *Slot) Abandon(left time.Duration) {
 	l.of.turns()
 }
 
-// Late ends what an abandoned call counts for: the server has answered it, or does not any more.
+// Late ends the counting of an abandoned call: the server has responded, or its time is over.
 func (l *Slot) Late() {
-	if l.of == nil { // of a request of ours
+	if l.of == nil { // one of Junction's own requests
 		return
 	}
 	l.of.mu.Lock()
@@ -212,8 +215,7 @@ func (l *Slot) Over() bool {
 	return l.state == slotFree
 }
 
-// Count returns how many slots are used, how many abandoned calls count, and how many accounts
-// wait.
+// Count returns the numbers of used slots, of abandoned calls that count, and of waiting accounts.
 func (s *Slots) Count() (used, left, waiting int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

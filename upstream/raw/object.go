@@ -8,25 +8,25 @@ import (
 	"strings"
 )
 
-// Object is the members of a JSON object in the order in which they were written. The zero value is
-// an object without members that is not there: Present is false. It aliases the text that it was
-// parsed from, which must not change while it is in use.
+// Object contains the members of a JSON object in their original order. The zero value is absent:
+// Present is false. An Object aliases the text that it was parsed from; the text must not be
+// modified while the Object is in use.
 type Object struct {
 	text    []byte
 	members []member
 }
 
-// member is where a member is in the text. Its numbers take half of what an int takes: this is a
+// member contains the offsets of a member in the text. They are uint32, because members take a
 // fifth of the memory of a call.
 type member struct {
 	start      uint32
-	key        uint32 // how long it is, with its quotes; and odd
+	key        uint32 // length of the key with its quotes; may be combined with odd
 	value, end uint32
-	inside     *inside // nil when it was not kept
+	inside     *inside // nil if not kept
 }
 
-// odd marks a key that is not just ASCII as it stands, so that it may be another name than it
-// looks. All others, which are nearly all, need only be compared.
+// odd marks a key with escapes or characters that are not ASCII, so that its name can differ from
+// its bytes. All other keys, which are nearly all, are compared by their bytes.
 const odd = 1 << 31
 
 func (m *member) keyEnd() uint32 { return m.start + m.key&^odd }
@@ -40,16 +40,16 @@ type Member struct {
 // Name returns the unescaped key.
 func (m Member) Name() (string, error) { return String(m.Key) }
 
-// Parse returns the members of the object in text. The error is ErrAbsent when text is another kind
-// of value, a *SyntaxError when it is not JSON, ErrDepth when it is nested deeper than
-// DefaultDepth, ErrMany when it has more than MaxMembers members, and ErrSize.
+// Parse returns the members of the object in text. The error is ErrAbsent if text is another kind
+// of value, a *SyntaxError if it is not JSON, ErrDepth if it is nested deeper than DefaultDepth,
+// ErrMany if it has more than MaxMembers members, and ErrSize.
 func Parse(text []byte) (Object, error) { return ParseDepth(text, DefaultDepth) }
 
-// ParseDepth is Parse with another limit, for a text that nobody scanned before. The members of
-// objects, and the elements of arrays, that are called as keep says, in the object itself or in one
-// that is kept, are kept from the same scan: Object and Elements find them there, and read nothing
-// again. It changes nothing else: they read again what was not kept because its name was written
-// with escapes, or because there are too many.
+// ParseDepth is Parse with another depth limit, for a text that was not scanned before. keep lists
+// the names of members whose contents are kept from the same scan: the members of objects and the
+// elements of arrays, in the object itself and in kept objects. Object and Elements return them
+// without another scan. Contents that are not kept are scanned again when needed: names with
+// escapes, and objects or arrays with too many entries.
 func ParseDepth(text []byte, depth int, keep ...string) (Object, error) {
 	start := SkipSpace(text, 0)
 	if start >= len(text) {
@@ -78,8 +78,8 @@ func ParseDepth(text []byte, depth int, keep ...string) (Object, error) {
 	return Object{text, in.members}, nil
 }
 
-// Forget returns the object without what ParseDepth has kept of the insides of its members, for an
-// object that stays in memory. The receiver loses them too.
+// Forget returns the object without the contents that ParseDepth has kept, for an object that stays
+// in memory. The receiver loses them, too.
 func (o Object) Forget() Object {
 	for i := range o.members {
 		o.members[i].inside = nil
@@ -90,10 +90,10 @@ func (o Object) Forget() Object {
 // Present reports whether there is an object.
 func (o Object) Present() bool { return o.text != nil }
 
-// Text returns what was parsed.
+// Text returns the text that was parsed.
 func (o Object) Text() []byte { return o.text }
 
-// Len returns how many members there are.
+// Len returns the number of members.
 func (o Object) Len() int { return len(o.members) }
 
 // All returns the members in their order.
@@ -107,8 +107,8 @@ func (o Object) All() iter.Seq[Member] {
 	}
 }
 
-// Each returns the members of the object in text, which was scanned before, without keeping them
-// anywhere. A text that is no object has none.
+// Each returns the members of the object in text, without storing them. The text must have been
+// scanned before. A text that is not an object has no members.
 func Each(text []byte) iter.Seq[Member] {
 	return func(yield func(Member) bool) {
 		i := SkipSpace(text, 0)
@@ -136,14 +136,14 @@ func Each(text []byte) iter.Seq[Member] {
 	}
 }
 
-// Members is All in a slice, which is the caller's.
+// Members returns the members in a new slice.
 func (o Object) Members() []Member { return slices.Collect(o.All()) }
 
 func (o Object) valueOf(m *member) []byte { return o.text[m.value:m.end:m.end] }
 
-// Get returns the value of the member called name. The error is ErrAbsent when there is none, and
-// ErrAmbiguous when another reader could take another member for it: the name occurs twice, or in
-// another letter case, or cut short or filled up by characters that some readers drop.
+// Get returns the value of the member called name. The error is ErrAbsent if there is none. It is
+// ErrAmbiguous if other JSON readers could choose another member: the name occurs twice, in another
+// letter case, or in a form that some readers cut short or complete by dropping characters.
 func (o Object) Get(name string) ([]byte, error) {
 	i, err := o.index(name)
 	if err != nil {
@@ -152,7 +152,8 @@ func (o Object) Get(name string) ([]byte, error) {
 	return o.valueOf(&o.members[i]), nil
 }
 
-// String returns the text of the string member called name. A member of another type is ErrAbsent.
+// String returns the text of the string member called name. For a member of another type the error
+// is ErrAbsent.
 func (o Object) String(name string) (string, error) {
 	v, err := o.Get(name)
 	if err != nil {
@@ -161,7 +162,8 @@ func (o Object) String(name string) (string, error) {
 	return String(v)
 }
 
-// Object returns the object member called name. A member of another type is ErrAbsent.
+// Object returns the object member called name. For a member of another type the error is
+// ErrAbsent.
 func (o Object) Object(name string) (Object, error) {
 	i, err := o.index(name)
 	if err != nil {
@@ -175,8 +177,8 @@ func (o Object) Object(name string) (Object, error) {
 	return Parse(v)
 }
 
-// Elements returns the elements of the array member called name; the slice may be the object's own.
-// A member of another type is ErrAbsent.
+// Elements returns the elements of the array member called name; the slice may belong to the
+// object. For a member of another type the error is ErrAbsent.
 func (o Object) Elements(name string) ([][]byte, error) {
 	i, err := o.index(name)
 	if err != nil {
@@ -223,7 +225,7 @@ func (o Object) index(name string) (int, error) {
 	return found, nil
 }
 
-// ascii reports whether all characters of a name are.
+// ascii reports whether the name is ASCII.
 func ascii(name string) bool {
 	for ; len(name) >= 8; name = name[8:] {
 		if binary.LittleEndian.Uint64([]byte(name[:8]))&highs != 0 {
@@ -242,11 +244,11 @@ type likeness int
 
 const (
 	different likeness = iota
-	twisted            // equal to some readers: see matchUnescaped
+	twisted            // equal for some readers: see match
 	exact
 )
 
-// compare compares a key that is not odd with an ASCII name as long as it is.
+// compare compares a key that is not odd with an ASCII name of the same length.
 func compare(key []byte, name string) likeness {
 	if string(key) == name {
 		return exact
@@ -259,9 +261,9 @@ func compare(key []byte, name string) likeness {
 	return twisted
 }
 
-// match compares a key, as it was written, with a name. It knows the ways in which readers take a
-// key for a name that it is not: encoding/json and others ignore letter case, some drop bytes that
-// are no UTF-8 and half surrogate pairs, and in C a string ends at its first NUL.
+// match compares a key in its written form with a name. Some readers take a key for another name:
+// encoding/json and others ignore letter case, some drop invalid UTF-8 and half surrogate pairs,
+// and C strings end at the first NUL.
 func match(key []byte, name string) likeness {
 	s, whole, err := unquote(key)
 	if err != nil {
@@ -279,20 +281,19 @@ func match(key []byte, name string) likeness {
 	return different
 }
 
-// Edit replaces the value of one member, adds the member at the end, or, when Value is empty, takes
-// it out.
+// Edit replaces the value of a member, adds the member at the end, or removes it if Value is empty.
 type Edit struct {
 	Name  string
 	Value []byte
 }
 
-// Splice returns a copy of the object's text with the edits made, of which each has another name;
-// the other members keep their bytes and their order. The values are not checked to be JSON. The
-// error is ErrAmbiguous when a name is ambiguous in the object, and ErrAbsent when there is no
-// object; taking out a member that is not there is no error.
+// Splice returns a copy of the object's text with the edits, whose names must differ. The other
+// members keep their bytes and their order. The values are not checked to be JSON. The error is
+// ErrAmbiguous if a name is ambiguous in the object, and ErrAbsent if there is no object. Removing
+// a member that does not exist is no error.
 func (o Object) Splice(edits ...Edit) ([]byte, error) { return o.AppendSplice(nil, edits...) }
 
-// AppendSplice is Splice that appends the text to b.
+// AppendSplice is Splice, but appends the text to b.
 func (o Object) AppendSplice(b []byte, edits ...Edit) ([]byte, error) {
 	if !o.Present() {
 		return nil, ErrAbsent
@@ -312,10 +313,10 @@ func (o Object) AppendSplice(b []byte, edits ...Edit) ([]byte, error) {
 	}
 	out := b
 	if cap(b)-len(b) < size {
-		// slices.Grow would do it in two pieces where the race detector looks on
+		// under the race detector, slices.Grow needs two allocations
 		out = append(make([]byte, 0, len(b)+size), b...)
 	}
-	from := 0 // what of the text is not copied yet
+	from := 0 // beginning of the text that is not copied yet
 	kept := 0 // members written
 	for i := range o.members {
 		m := &o.members[i]
@@ -333,10 +334,10 @@ func (o Object) AppendSplice(b []byte, edits ...Edit) ([]byte, error) {
 			out = append(out, edits[e].Value...)
 			from = int(m.end)
 			kept++
-		case i+1 < len(o.members): // take it out up to the next member, comma included
+		case i+1 < len(o.members): // remove the member up to the next one, including the comma
 			out = append(out, o.text[from:m.start]...)
 			from = int(o.members[i+1].start)
-		default: // the last one: take it out with the comma before it
+		default: // the last member: remove it with the comma before it
 			out = append(out, o.text[from:m.start]...)
 			if kept > 0 {
 				for out[len(out)-1] != ',' {

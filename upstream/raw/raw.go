@@ -25,9 +25,9 @@ import (
 	"unicode/utf8"
 )
 
-// Get returns the value at the path of member names; it aliases obj. The error is ErrAbsent when a
-// name is missing or something on the way is no object, ErrAmbiguous when a name on the path could
-// mean two members, a *SyntaxError when obj is not JSON.
+// Get returns the value at the path of member names; it aliases obj. The error is ErrAbsent if a
+// name is missing or a value on the path is not an object, ErrAmbiguous if a name on the path is
+// ambiguous, and a *SyntaxError if obj is not JSON.
 func Get(obj []byte, path ...string) ([]byte, error) {
 	for _, name := range path {
 		o, err := Parse(obj)
@@ -41,9 +41,9 @@ func Get(obj []byte, path ...string) ([]byte, error) {
 	return obj, nil
 }
 
-// Set returns a copy of obj in which the value at the path is replaced, or added at the end where
-// only its last name is missing, or, when value is empty, taken out. All other bytes stay. The
-// value is not checked to be JSON. Errors are those of Get.
+// Set returns a copy of obj with another value at the path. If only the last name is missing, Set
+// adds the member at the end; if value is empty, Set removes it. All other bytes stay. The value is
+// not checked to be JSON. Errors are those of Get.
 func Set(obj, value []byte, path ...string) ([]byte, error) {
 	if len(path) == 0 {
 		return value, nil
@@ -64,12 +64,12 @@ func Set(obj, value []byte, path ...string) ([]byte, error) {
 	return o.Splice(Edit{path[0], value})
 }
 
-// Elements returns the elements of a JSON array, aliasing it. The error is ErrAbsent when arr is
-// another kind of value, a *SyntaxError when it is not JSON.
+// Elements returns the elements of a JSON array; they alias arr. The error is ErrAbsent if arr is
+// another kind of value, and a *SyntaxError if it is not JSON.
 func Elements(arr []byte) ([][]byte, error) { return ElementsWithin(arr, math.MaxInt) }
 
-// ElementsWithin is Elements for an array that may have at most so many elements. The error is
-// ErrMany when it has more; what follows is not read then.
+// ElementsWithin is Elements for an array of at most most elements. If there are more, the error is
+// ErrMany and the rest is not read.
 func ElementsWithin(arr []byte, most int) ([][]byte, error) {
 	start := SkipSpace(arr, 0)
 	if start >= len(arr) || arr[start] != '[' {
@@ -90,8 +90,8 @@ func ElementsWithin(arr []byte, most int) ([][]byte, error) {
 }
 
 // String returns the text of v, a JSON string without white space around it. The error is ErrAbsent
-// when v is another kind of value, a *SyntaxError when it is not JSON, and ErrAmbiguous when it is
-// not UTF-8 or has half a surrogate pair.
+// if v is another kind of value, a *SyntaxError if it is not JSON, and ErrAmbiguous if it is not
+// UTF-8 or has half a surrogate pair.
 func String(v []byte) (string, error) {
 	s, whole, err := unquote(v)
 	if err == nil && !whole {
@@ -100,8 +100,8 @@ func String(v []byte) (string, error) {
 	return s, err
 }
 
-// unquote returns the text of a JSON string; whole is false when bytes that are no UTF-8 or half
-// surrogate pairs were left out.
+// unquote returns the text of a JSON string. whole is false if invalid UTF-8 or half surrogate
+// pairs were left out.
 func unquote(v []byte) (s string, whole bool, err error) {
 	if len(v) == 0 || v[0] != '"' {
 		return "", false, ErrAbsent
@@ -144,7 +144,7 @@ func unquote(v []byte) (s string, whole bool, err error) {
 	return string(out), whole, nil
 }
 
-// backslash returns the index of the first backslash from i on, len(b) if there is none.
+// backslash returns the index of the first backslash from i on, or len(b).
 func backslash(b []byte, i int) int {
 	if n := bytes.IndexByte(b[i:], '\\'); n >= 0 {
 		return i + n
@@ -152,7 +152,7 @@ func backslash(b []byte, i int) int {
 	return len(b)
 }
 
-// unit reads the \uXXXX at the start of b; -1 means that there is none.
+// unit reads the \uXXXX at the start of b; it returns -1 if there is none.
 func unit(b []byte) rune {
 	if len(b) < 6 || b[0] != '\\' || b[1] != 'u' {
 		return -1
@@ -206,8 +206,8 @@ func AppendQuote(b []byte, s string) []byte {
 	return append(b, '"')
 }
 
-// AppendLine appends a JSON text with its line breaks, which can only stand between tokens, turned
-// into spaces: one line, the same value.
+// AppendLine appends a JSON text and replaces its line breaks by spaces. The value is the same,
+// because line breaks occur only between tokens.
 func AppendLine(b, text []byte) []byte {
 	start := len(b)
 	b = append(b, text...)

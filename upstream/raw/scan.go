@@ -14,27 +14,26 @@ var (
 	// ErrMany means that an object has more than MaxMembers members, or that an array has more
 	// elements than the caller allows.
 	ErrMany = errors.New("too many members in one object or array")
-	// ErrAbsent means that an object has no member of that name, or that a value is of another type
-	// than the one asked for.
+	// ErrAbsent means that an object has no member of that name, or that a value has another type.
 	ErrAbsent = errors.New("absent")
-	// ErrAmbiguous means that different readers may find different values: a name occurs twice, or
-	// in another spelling that some of them take for it, or a string is not UTF-8.
+	// ErrAmbiguous means that different readers may find different values: a name occurs twice or
+	// in another spelling that some readers accept, or a string is not UTF-8.
 	ErrAmbiguous = errors.New("ambiguous")
 )
 
-// SyntaxError says where a text stops being JSON (RFC 8259).
+// SyntaxError is the position at which a text stops being JSON (RFC 8259).
 type SyntaxError struct {
-	Offset int // of the first byte that cannot stand there; the length of the text when it ends too early
+	Offset int // of the first invalid byte; the length of the text if it ends too early
 }
 
 func (e *SyntaxError) Error() string { return fmt.Sprintf("not JSON at byte %d", e.Offset) }
 
-// DefaultDepth is the nesting that Parse, Get and Set accept in a text that was not scanned before.
+// DefaultDepth is the nesting that Parse, Get and Set accept.
 const DefaultDepth = 10000
 
 // Scan checks that text is one JSON value whose arrays and objects are nested at most depth deep,
-// and returns it without the white space around it. The result aliases text. The bytes inside
-// strings are not checked to be UTF-8; String does that for those that somebody reads.
+// and returns it without white space around it. The result aliases text. Scan does not check that
+// strings are UTF-8; String does.
 func Scan(text []byte, depth int) ([]byte, error) {
 	start := SkipSpace(text, 0)
 	end, err := skip(text, start, depth)
@@ -79,7 +78,7 @@ func skip(b []byte, i, depth int) (int, error) {
 	return 0, &SyntaxError{i}
 }
 
-// skipObject skips an object; in, when it is not nil, gets its members.
+// skipObject skips an object and stores its members in in, unless in is nil.
 func skipObject(b []byte, i, depth int, in *inside) (int, error) {
 	if depth--; depth < 0 {
 		return 0, ErrDepth
@@ -123,7 +122,7 @@ func skipObject(b []byte, i, depth int, in *inside) (int, error) {
 	}
 }
 
-// skipArray skips an array; in, when it is not nil, gets its elements.
+// skipArray skips an array and stores its elements in in, unless in is nil.
 func skipArray(b []byte, i, depth int, in *inside) (int, error) {
 	if depth--; depth < 0 {
 		return 0, ErrDepth
@@ -156,27 +155,27 @@ func skipArray(b []byte, i, depth int, in *inside) (int, error) {
 	}
 }
 
-// inside is what a scan keeps of an object or an array.
+// inside contains the members or elements that a scan keeps of an object or array.
 type inside struct {
 	members  []member
 	elements [][]byte
-	keep     []string  // the names of members of which the inside is kept, too
-	most     int       // members or elements of what the caller asked for: more are ErrMany. 0 for what is kept unasked
-	over     bool      // there were more than mostInside members or elements, and nothing is kept
-	first    [4]member // the memory of members: most objects have no more
+	keep     []string // names of members whose contents are kept, too
+	// maximum number of members or elements, above which the error is ErrMany; 0 for kept contents
+	most  int
+	over  bool      // there were more than mostInside members or elements, and none are kept
+	first [4]member // storage for the members of most objects
 }
 
-// MaxMembers is how many members an object may have that Parse or ParseDepth takes apart. The index
-// of the members can be many times as large as the text, and no honest message has as many. Objects
-// that are only carried, such as arguments and structured content, are not taken apart and have no
-// limit.
+// MaxMembers is the maximum number of members of an object that is parsed. The index of the members
+// can be many times as large as the text, and normal messages have far fewer. Objects that are only
+// relayed, such as arguments and structured content, are not parsed and have no limit.
 const MaxMembers = 10000
 
-// mostInside bounds what is kept unasked, because a list can be many times as large as its text. No
-// message that makes sense has as many.
+// mostInside limits the kept members or elements of one value, because their index can be many
+// times as large as the text. Normal messages have fewer.
 const mostInside = 1000
 
-// member skips a value, which belongs to the key before it, and keeps the two.
+// member skips a value and stores it with its key.
 func (in *inside) member(b []byte, key, keyEnd, value, depth int) (end int, err error) {
 	m := member{start: uint32(key), key: uint32(keyEnd - key), value: uint32(value)}
 	if strange(b[key+1 : keyEnd-1]) {
@@ -224,7 +223,7 @@ func strange(key []byte) bool {
 	return false
 }
 
-// keeps reports whether the inside of the member called name, as it was written, is kept.
+// keeps reports whether the contents of a member are kept; name is in its written form.
 func (in *inside) keeps(name []byte) bool {
 	for _, k := range in.keep {
 		if string(name) == k {
@@ -234,8 +233,8 @@ func (in *inside) keeps(name []byte) bool {
 	return false
 }
 
-// skip skips the object or array at b[i] and keeps what is in it. An object's members count from
-// its own beginning.
+// skip skips the object or array at b[i] and keeps its contents. The offsets of members are
+// relative to the start of the object.
 func (in *inside) skip(b []byte, i, depth int) (end int, err error) {
 	if b[i] == '[' {
 		return skipArray(b, i, depth, in)

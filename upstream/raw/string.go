@@ -6,16 +6,15 @@ import (
 	"math/bits"
 )
 
-// This is where a message spends its time. A short string is looked at eight bytes at a time; of a
-// long one all that needs no look is skipped in blocks.
+// This file scans strings, which takes most of the time of a message. Short strings are checked
+// eight bytes at a time. In long strings, blocks without special bytes are skipped.
 
 const (
 	ones  = 0x0101010101010101
 	highs = 0x8080808080808080
 )
 
-// short is how many bytes of a string are looked at before it counts as long. Most strings have
-// ended by then.
+// short is the number of bytes after which a string counts as long. Most strings are shorter.
 const short = 32
 
 // skipString returns the index after the string that begins at b[i].
@@ -32,7 +31,7 @@ func skipString(b []byte, i int) (int, error) {
 	return skipRest(b, i)
 }
 
-// skipRest skips the rest of a string, of which b[i] is not the second byte of an escape.
+// skipRest skips the rest of a string; b[i] must not be the second byte of an escape.
 func skipRest(b []byte, i int) (int, error) {
 	for {
 		if i = skipSimple(b, skipBlocks(b, i)); i >= len(b) {
@@ -40,7 +39,7 @@ func skipRest(b []byte, i int) (int, error) {
 		} else if b[i] == '"' {
 			return i + 1, nil
 		}
-		for again := true; again; { // where there is one such escape there are others, too near for blocks
+		for again := true; again; { // such escapes are often close together, too close for blocks
 			var err error
 			if i, err = skipUnit(b, i); err != nil {
 				return 0, err
@@ -51,9 +50,9 @@ func skipRest(b []byte, i int) (int, error) {
 	}
 }
 
-// near returns the index of the first special byte from i on, if it is one of the next short ones,
-// or one before that. In skipString it is written out: there are so many short strings that a call
-// for each is felt.
+// near returns the index of the first special byte among the next short bytes, or an index before
+// it. skipString contains the same loop inline, because short strings are so frequent that a call
+// for each would cost noticeable time.
 func near(b []byte, i int) int {
 	for end := min(i+short, len(b)-7); i < end; i += 8 {
 		if marks := special(binary.LittleEndian.Uint64(b[i:])); marks != 0 {
@@ -78,13 +77,14 @@ func skipSimple(b []byte, i int) int {
 	return i
 }
 
-// skipWords is what skipBlocks does, for processors of which we know nothing: it is skipSimple that
-// may stop when less than a block of 64 bytes is left. It stops where the string ends, if that is
-// in a block.
+// skipWords is skipBlocks in Go, for processors without an assembly version. It works like
+// skipSimple, but may stop when less than a block of 64 bytes is left. It stops at the end of the
+// string, if that is in a block.
 func skipWords(b []byte, i int) int {
 	for i+64 <= len(b) {
 		at, marks := specials(b, i)
-		for i = at; marks != 0; marks &= ^uint64(0) << (i - at) { // an escape that reaches over the block leaves none
+		// an escape across the end of the block leaves no marks
+		for i = at; marks != 0; marks &= ^uint64(0) << (i - at) {
 			i = at + bits.TrailingZeros64(marks)
 			if b[i] != '\\' || i+1 == len(b) || !escapes[b[i+1]] {
 				return i
@@ -98,10 +98,10 @@ func skipWords(b []byte, i int) int {
 	return i
 }
 
-// escapes are the bytes that may follow a backslash and end the escape.
+// escapes contains the bytes that complete an escape of two bytes after a backslash.
 var escapes = [256]bool{'"': true, '\\': true, '/': true, 'b': true, 'f': true, 'n': true, 'r': true, 't': true}
 
-// skipUnit returns the index after the \uXXXX at b[i], or the error that there is none.
+// skipUnit returns the index after the \uXXXX at b[i], or an error if there is none.
 func skipUnit(b []byte, i int) (int, error) {
 	if b[i] != '\\' {
 		return 0, &SyntaxError{i}
@@ -130,22 +130,24 @@ func hex(c byte) int {
 }
 
 // special marks quotes, backslashes and control characters in the highest bit of their bytes of w.
-// Each of them is marked; a plain byte may be marked too, by the borrow of a marked byte below it,
-// so only the lowest mark is sure.
+// All of them are marked. A borrow from a marked byte can also mark a plain byte above it, so only
+// the lowest mark is reliable.
 func special(w uint64) uint64 { return marked(w) & highs }
 
-// marked is special with other bits that mean nothing.
+// marked is special without the final mask: other bits have no meaning.
 func marked(w uint64) uint64 {
 	quote, slash, control := (w^ones*'"')-ones, (w^ones*'\\')-ones, w-ones*0x20
 	return (quote | slash | control) &^ w
 }
 
-// specials returns where, of the blocks of 64 bytes that begin at b[i], the first begins that has
-// quotes, backslashes or control characters, and which of its bytes they are, the first in the
-// lowest bit. If there is none, marks is 0, and less than a block is left of b at at.
+// specials finds the first of the 64-byte blocks from b[i] on that contains quotes, backslashes or
+// control characters. It returns the start of the block and a bit for each of these bytes, the
+// first byte in the lowest bit. If there is none, marks is 0, and less than a block is left of b at
+// at.
 func specials(b []byte, i int) (at int, marks uint64) {
 	for ; i+64 <= len(b); i += 64 {
-		for half := 0; half < 64; half += 32 { // one branch for four words takes a fifth off the time
+		// one branch for four words takes a fifth off the time
+		for half := 0; half < 64; half += 32 {
 			four := b[i+half : i+half+32]
 			v, w := binary.LittleEndian.Uint64(four), binary.LittleEndian.Uint64(four[8:])
 			x, y := binary.LittleEndian.Uint64(four[16:]), binary.LittleEndian.Uint64(four[24:])
@@ -160,7 +162,7 @@ func specials(b []byte, i int) (at int, marks uint64) {
 	return i, marks
 }
 
-// exactly returns which bytes of w are special, the first in the lowest bit.
+// exactly returns a bit for each special byte of w, the first byte in the lowest bit.
 func exactly(w uint64) uint64 {
 	const low = ^uint64(highs)
 	quote, slash := w^ones*'"', w^ones*'\\'
@@ -168,8 +170,8 @@ func exactly(w uint64) uint64 {
 	return (^plain & highs) >> 7 * 0x0102040810204080 >> 56
 }
 
-// StringEnd returns the index after the string at text[i]. The text must be JSON; ok is false if no
-// string begins there or none ends.
+// StringEnd returns the index after the string at text[i]. The text must be JSON. ok is false if no
+// complete string begins there.
 func StringEnd(text []byte, i int) (end int, ok bool) {
 	if i >= len(text) || text[i] != '"' {
 		return 0, false

@@ -12,9 +12,9 @@ import (
 	"strings"
 )
 
-// System returns what every confined command may read, as far as it exists: installed programs and
-// libraries, name resolution, certificates, time zones, users' names. /proc is not among it: it
-// shows the arguments of all commands.
+// System returns the files that every sandboxed command may read, if they exist: installed programs
+// and libraries, name resolution, certificates, time zones, users' names. /proc is not included,
+// because it shows the arguments of all commands.
 func System() []string {
 	list := []string{
 		"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store",
@@ -38,17 +38,17 @@ func System() []string {
 	return list
 }
 
-// Devices returns the device files that every confined command may read and write.
+// Devices returns the device files that every sandboxed command may read and write.
 func Devices() []string { return []string{"/dev/null", "/dev/zero", "/dev/full"} }
 
-// certificates are variables that name files or folders of certificates.
+// certificates lists variables with the paths of certificates.
 var certificates = []string{
 	"SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "PIP_CERT",
 	"npm_config_cafile", "NPM_CONFIG_CAFILE",
 }
 
-// managers are the folders of version managers and of programs that they have installed: the
-// variable that names each, and where it is in the home folder otherwise.
+// managers lists the folders of version managers and of the programs that they have installed: the
+// variable for each folder, and its default in the home folder.
 var managers = []struct{ variable, home, below string }{
 	{"NVM_DIR", ".nvm", ""},
 	{"FNM_DIR", ".local/share/fnm", ""},
@@ -62,10 +62,10 @@ var managers = []struct{ variable, home, below string }{
 	{"", ".local/share/pipx/venvs", ""},
 }
 
-// Programs returns what a command may read so that it runs: the program, with the interpreter that
-// its first line names, the folders of PATH, the installations of Node and Python that these belong
-// to, version managers, and the certificates that the environment names. program is an absolute
-// path. A folder that contains the home folder is never among it.
+// Programs returns the files and folders that a command needs to run: the program and the
+// interpreter in its first line, the folders of PATH with their Node and Python installations,
+// version managers, and the certificates in the environment. program is an absolute path. A folder
+// that contains the home folder is never included.
 func Programs(program string, environment []string) []string {
 	p := places{environment: environment, home: Variable(environment, "HOME")}
 	p.program(program)
@@ -88,7 +88,8 @@ func Programs(program string, environment []string) []string {
 	return p.list
 }
 
-// Variable returns the value that a process has of a variable: that of the last entry.
+// Variable returns the value of a variable in the environment. The last entry wins, as in a
+// process.
 func Variable(environment []string, name string) string {
 	for _, v := range slices.Backward(environment) {
 		if value, ok := strings.CutPrefix(v, name+"="); ok && name != "" {
@@ -98,9 +99,8 @@ func Variable(environment []string, name string) string {
 	return ""
 }
 
-// TooWide reports whether a folder holds so much that it is never readable by default: the root, a
-// home folder, and what contains one. environment is that of the command, whose HOME may be another
-// one.
+// TooWide reports whether a folder is too large to be readable by default: the root, a home folder,
+// or a folder that contains one. environment is the command's, whose HOME may differ.
 func TooWide(dir string, environment []string) bool {
 	dirs := resolved(dir)
 	if slices.Contains(dirs, "/") {
@@ -115,7 +115,7 @@ func TooWide(dir string, environment []string) bool {
 	return false
 }
 
-// resolved returns a path, and where its symbolic links lead.
+// resolved returns a path and the target of its symbolic links.
 func resolved(path string) []string {
 	list := []string{filepath.Clean(path)}
 	if real, err := filepath.EvalSymlinks(path); err == nil {
@@ -124,14 +124,14 @@ func resolved(path string) []string {
 	return list
 }
 
-// places collects.
+// places collects paths.
 type places struct {
 	environment []string
 	home        string
 	list        []string
 }
 
-// add adds a path that is there, but for one that is too wide.
+// add adds a path if it exists and is not too wide.
 func (p *places) add(path string) {
 	if !filepath.IsAbs(path) || TooWide(path, p.environment) || slices.Contains(p.list, path) {
 		return
@@ -141,7 +141,7 @@ func (p *places) add(path string) {
 	}
 }
 
-// program adds a program, what its path leads to, and the interpreter of a script.
+// program adds a program, the targets of its links, and the interpreter of a script.
 func (p *places) program(path string) {
 	for range 3 { // an interpreter may be a script itself
 		p.add(path)
@@ -158,8 +158,7 @@ func (p *places) program(path string) {
 	}
 }
 
-// installation adds what belongs to the programs in the folder bin of an installation of Node or
-// Python.
+// installation adds the files of a Node or Python installation; bin is its folder for programs.
 func (p *places) installation(bin string) {
 	root := filepath.Dir(bin)
 	if filepath.Base(bin) != "bin" || !filepath.IsAbs(bin) || !installed(root) {
@@ -182,7 +181,7 @@ func installed(root string) bool {
 	return slices.ContainsFunc(libraries, func(e os.DirEntry) bool { return strings.HasPrefix(e.Name(), "python3") })
 }
 
-// follow returns what a symbolic link leads to in one step; "" for what is none.
+// follow returns the direct target of a symbolic link, or "" for other files.
 func follow(path string) string {
 	to, err := os.Readlink(path)
 	if err != nil {
@@ -194,7 +193,7 @@ func follow(path string) string {
 	return to
 }
 
-// interpreter returns the program that the first line of a script names; "" for what is no script.
+// interpreter returns the program in the first line of a script, or "" for other files.
 func interpreter(path string) string {
 	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() { // opening a pipe would block
 		return ""
@@ -215,7 +214,8 @@ func interpreter(path string) string {
 	return words[0]
 }
 
-// PathProblem says why a path of the list called key cannot be used, and what to do; "" if it can.
+// PathProblem returns why a path of the list called key cannot be used, with a solution; "" if it
+// can.
 func PathProblem(key, path string) string {
 	_, err := os.Stat(path)
 	if e, ok := errors.AsType[*fs.PathError](err); ok {

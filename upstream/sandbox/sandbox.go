@@ -1,11 +1,11 @@
-// Package sandbox starts a command that may use only some files and TCP ports. Linux enforces this
-// by Landlock, which confines a whole process and what it starts, and cannot be undone. Junction
-// must therefore not confine itself: it starts its own program again as a small wrapper (Main),
-// which reads the rules from a socket, confines itself and then becomes the command. The wrapper is
-// the process that the caller started: process id, group, session, standard streams and exit status
-// are those of the command.
+// Package sandbox starts a command that may use only some files and TCP ports. Linux enforces the
+// rules with Landlock, which restricts a whole process and its descendants and cannot be undone.
+// Junction must therefore not restrict itself. It starts its own program again as a small wrapper
+// (Main). The wrapper reads the rules from a socket, restricts itself and then executes the
+// command. Process id, group, session, standard streams and exit status stay the same, so the
+// caller sees only the command.
 //
-// places.go has the files that every command may read. sandbox_linux.go is the wrapper.
+// places.go lists the files that every command may read. sandbox_linux.go contains the wrapper.
 package sandbox
 
 import (
@@ -16,27 +16,28 @@ import (
 	"syscall"
 )
 
-// Word is the first argument of the wrapper. A program whose package upstream starts confined
-// commands calls Main when it finds Word there, before anything else.
+// Word is the first argument of the wrapper. A program that starts sandboxed commands through
+// package upstream must check for Word before anything else, and then call Main.
 const Word = "sandbox-exec"
 
-// Rules are what a confined command may use. The zero value permits nothing.
+// Rules list the files and ports that a sandboxed command may use. The zero value allows nothing.
 type Rules struct {
-	Read    []string `json:"read"`    // files and folders to read and run; each must exist
-	Write   []string `json:"write"`   // the same, to change as well, sockets and devices included
-	Default []string `json:"default"` // as Read; one that does not exist is left out
-	Devices []string `json:"devices"` // device files to read and write; left out likewise
+	Read []string `json:"read"` // files and folders to read and run; each must exist
+	// files and folders that it may also change, including sockets and devices
+	Write   []string `json:"write"`
+	Default []string `json:"default"` // like Read, but missing files are skipped
+	Devices []string `json:"devices"` // device files to read and write; missing ones are skipped
 	TCP     []uint16 `json:"tcp"`     // ports to connect to
 	AnyTCP  bool     `json:"any_tcp"` // TCP is not restricted at all
 }
 
-// Support is what the kernel can enforce.
+// Support describes the restrictions that the kernel can enforce.
 type Support struct {
-	ABI int    // version of Landlock's interface; 0 is no Landlock
-	Why string // for ABI 0: why, and what to do
+	ABI int    // version of Landlock's interface; 0 without Landlock
+	Why string // for ABI 0: the reason and a solution
 }
 
-// The versions of Landlock's interface that the promises of Rules need.
+// Versions of Landlock's interface that add restrictions which Rules needs.
 const (
 	abiMove     = 2 // files can be moved between folders, as package managers do
 	abiTruncate = 3 // truncating a file counts as writing
@@ -47,7 +48,8 @@ const (
 // Enforces reports whether the kernel can enforce any part of rules.
 func (s Support) Enforces() bool { return s.ABI >= abiMove }
 
-// Missing returns which promise of the rules the kernel cannot keep; "" if it keeps all.
+// Missing returns the part of the rules that the kernel cannot enforce, with a solution; "" if it
+// enforces all. tcp reports whether the rules restrict TCP.
 func (s Support) Missing(tcp bool) string {
 	const newer = "use Linux 6.7 or newer"
 	switch {
@@ -68,7 +70,7 @@ func (s Support) Missing(tcp bool) string {
 	return ""
 }
 
-// order is what the wrapper is to do.
+// order contains the instructions for the wrapper.
 type order struct {
 	Rules Rules    `json:"rules"`
 	ABI   int      `json:"abi"`
@@ -77,11 +79,11 @@ type order struct {
 	Env   []string `json:"env"`
 
 	Parent int `json:"parent"` // the process that waits for the wrapper
-	Signal int `json:"signal"` // which the kernel sends when the parent ends; 0 is none
+	Signal int `json:"signal"` // signal that the kernel sends when the parent ends; 0 for none
 }
 
-// failure is what the wrapper reports when it cannot become the command. Errno is set if the
-// command itself could not be executed.
+// failure is the wrapper's report that it could not start the command. Errno is set if executing
+// the command failed.
 type failure struct {
 	Errno int    `json:"errno,omitempty"`
 	Text  string `json:"text,omitempty"`
@@ -94,7 +96,7 @@ func (f failure) error() error {
 	return fmt.Errorf("%w: %s", ErrSetUp, f.Text)
 }
 
-// ErrSetUp means that the rules could not be put in force. The command was not started.
+// ErrSetUp means that the rules could not be applied. The command was not started.
 var ErrSetUp = errors.New("the sandbox could not be set up")
 
 // Covers reports whether one of the paths is file, or a folder that contains it. All are absolute.

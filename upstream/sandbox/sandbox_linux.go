@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Kernel asks the kernel what it can enforce.
+// Kernel returns the restrictions that the running kernel can enforce.
 func Kernel() Support {
 	const allow = "a seccomp filter forbids Landlock; " +
 		"allow landlock_create_ruleset, landlock_add_rule and landlock_restrict_self"
@@ -35,24 +35,25 @@ func Kernel() Support {
 	return Support{Why: fmt.Sprintf("the kernel does not offer Landlock (%v); use Linux 6.7 or newer", err)}
 }
 
-// orderFD is the socket between the wrapper and who started it, in the wrapper.
+// orderFD is the wrapper's end of the socket to the process that started it.
 const orderFD = 3
 
-// Handover is a confined command between Wrap and the moment at which it runs.
+// Handover is a sandboxed command between Wrap and its start.
 type Handover struct {
 	order        order
 	ours, theirs *os.File
 }
 
-// Wrap changes cmd, which was not started yet, so that it starts the wrapper. The wrapper becomes
-// what cmd was, confined by the rules as far as the kernel can enforce them. ExtraFiles of cmd must
-// be empty. After cmd.Start the caller calls Started; Close frees what is held in any case.
+// Wrap changes cmd, which must not have been started, so that it starts the wrapper. The wrapper
+// then executes the original command under the rules, as far as the kernel can enforce them.
+// cmd.ExtraFiles must be empty. The caller must call Started after cmd.Start, and Close in any
+// case.
 func Wrap(cmd *exec.Cmd, r Rules, s Support) (*Handover, error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, os.NewSyscallError("socketpair", err)
 	}
-	unix.SetNonblock(fds[0], true) // which gives our end deadlines
+	unix.SetNonblock(fds[0], true) // needed for deadlines on our end
 	h := &Handover{
 		order:  order{Rules: r, ABI: s.ABI, Path: cmd.Path, Args: cmd.Args, Env: cmd.Env, Parent: os.Getpid()},
 		ours:   os.NewFile(uintptr(fds[0]), "|sandbox"),
@@ -61,21 +62,21 @@ func Wrap(cmd *exec.Cmd, r Rules, s Support) (*Handover, error) {
 	if cmd.SysProcAttr != nil {
 		h.order.Signal = int(cmd.SysProcAttr.Pdeathsig)
 	}
-	// The link leads to the program that runs, also if another file is at its path by now. The
-	// environment is the command's alone: variables such as LD_PRELOAD must not affect the wrapper.
+	// The link leads to the running program, even if its file was replaced. The wrapper has an
+	// empty environment, because the command's variables, such as LD_PRELOAD, must not affect it.
 	cmd.Path, cmd.Args, cmd.Env = "/proc/self/exe", []string{"junction", Word}, []string{}
 	cmd.ExtraFiles = []*os.File{h.theirs}
 	return h, nil
 }
 
-// setUpTime bounds how long the wrapper may take.
+// setUpTime limits the run time of the wrapper.
 const setUpTime = 30 * time.Second
 
-// Started hands the rules over to the wrapper that runs now, and returns when the command has taken
-// its place. The error is that of executing the command, or an ErrSetUp; the wrapper must be killed
-// then.
+// Started sends the rules to the running wrapper and waits until the wrapper has executed the
+// command. The error is that of executing the command, or ErrSetUp; the caller must then kill the
+// wrapper.
 func (h *Handover) Started() error {
-	h.theirs.Close() // so that the end of the wrapper ends our reading
+	h.theirs.Close() // so that ReadAll returns when the wrapper ends
 	h.ours.SetDeadline(time.Now().Add(setUpTime))
 	if err := json.NewEncoder(h.ours).Encode(&h.order); err != nil {
 		return h.broken(err)
@@ -108,8 +109,8 @@ func (h *Handover) Close() {
 	h.ours.Close()
 }
 
-// Main is the wrapper. It returns, with the exit code of the process, only if the command could not
-// be started.
+// Main runs the wrapper. It returns only if the command could not be started; the result is the
+// exit code of the process.
 func Main() int {
 	unix.CloseOnExec(orderFD)
 	socket := os.NewFile(orderFD, "|sandbox")
@@ -123,7 +124,7 @@ func Main() int {
 	if err == nil {
 		err = dieWithParent(&o)
 	}
-	if err == nil { // a file that we were started with would be open to the command, whatever the rules say
+	if err == nil { // the command could use inherited open files despite the rules
 		err = unix.CloseRange(orderFD+1, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
 	}
 	if err != nil {
@@ -131,13 +132,13 @@ func Main() int {
 	} else if errno, ok := errors.AsType[syscall.Errno](syscall.Exec(o.Path, o.Args, o.Env)); ok {
 		f.Errno = int(errno)
 	}
-	json.NewEncoder(socket).Encode(&f) // if nobody reads it any more, the exit code says enough
+	json.NewEncoder(socket).Encode(&f) // if this fails, the exit code is enough
 	return 126
 }
 
-// dieWithParent has the kernel end the command with the parent of the wrapper. The kernel knows
-// that by thread, and forgets it when another thread than the first executes the command. The
-// caller stays on the thread on which it calls dieWithParent.
+// dieWithParent makes the kernel end the command with the parent of the wrapper. The kernel stores
+// the setting per thread and drops it if another thread executes the command, so the caller must
+// stay on its thread.
 func dieWithParent(o *order) error {
 	runtime.LockOSThread()
 	if o.Signal == 0 {
@@ -152,8 +153,8 @@ func dieWithParent(o *order) error {
 	return nil
 }
 
-// confine puts the rules in force for this process, as far as Landlock of that version can. It
-// restricts once: a second ruleset would deny moving files between folders (go-landlock's
+// confine applies the rules to this process, as far as this version of Landlock can. It restricts
+// only once: a second ruleset would deny moving files between folders (go-landlock's
 // Config.Restrict).
 func confine(r *Rules, abi int) error {
 	rules := []landlock.Rule{}
@@ -203,7 +204,7 @@ func confine(r *Rules, abi int) error {
 	return c.Restrict(rules...)
 }
 
-// configs are what each version of Landlock from abiMove to abiNewest restricts.
+// configs returns the restrictions of each version of Landlock from abiMove to abiNewest.
 func configs() []landlock.Config {
 	return []landlock.Config{
 		landlock.V2, landlock.V3, landlock.V4, landlock.V5, landlock.V6, landlock.V7, landlock.V8, landlock.V9,

@@ -1,9 +1,9 @@
-// Package stored keeps texts in the files of one folder, sealed, so that they outlive the process.
-// Junction keeps the last catalog of each upstream this way.
+// Package stored keeps encrypted texts in the files of one folder, across restarts. Junction stores
+// the last catalog of each upstream this way.
 //
-// A text belongs to an entry of the configuration, and to a person if it is theirs ("" is
-// everybody's). A file that was cut, edited, moved, or sealed with another key is logged and
-// ignored. Writing happens on a goroutine of the Dir, at most every ten seconds for one key.
+// A text belongs to an entry of the configuration, and to a user if it is of one user ("" means all
+// users). A file that was truncated, edited, moved, or sealed with another key is logged and
+// ignored. A goroutine of the Dir writes the files, at most every ten seconds for each key.
 package stored
 
 import (
@@ -24,21 +24,21 @@ import (
 	"junction/auth/seal"
 )
 
-// key says what a text belongs to.
+// key identifies the owner of a text.
 type key struct{ entry, person string }
 
 // Limits of a folder.
 const (
-	MaxText  = 32 << 20 // bytes of one text; a larger one is not kept
-	maxFiles = 1000     // beyond, those that were written first are removed
+	MaxText  = 32 << 20 // maximum bytes of one text; larger texts are not stored
+	maxFiles = 1000     // if there are more, the oldest ones are removed
 	pause    = 10 * time.Second
 	suffix   = ".sealed"
 )
 
-// everyone ends the names of files that are no person's.
+// everyone ends the names of files that belong to all users.
 var everyone = "-" + digest("") + suffix
 
-// Dir is a folder of sealed texts. Its methods may be called by several goroutines at once.
+// Dir is a folder of sealed texts. Its methods may be called concurrently.
 type Dir struct {
 	path string
 	box  *seal.Box
@@ -53,7 +53,8 @@ type Dir struct {
 	done    chan struct{}
 }
 
-// Open makes the folder if it does not exist, for its owner alone. Close must follow.
+// Open opens the folder, and creates it, for its owner only, if it does not exist. The caller must
+// call Close.
 func Open(path string, master *seal.Key, log *slog.Logger) (*Dir, error) {
 	box, err := master.Box("catalog")
 	if err != nil {
@@ -68,8 +69,8 @@ func Open(path string, master *seal.Key, log *slog.Logger) (*Dir, error) {
 	return d, nil
 }
 
-// Load returns the text that was saved for an entry and a person; nil if there is none that can be
-// read.
+// Load returns the text that was saved for an entry and a user. It returns nil if there is no
+// readable one.
 func (d *Dir) Load(entry, person string) []byte {
 	k := key{entry, person}
 	d.mu.Lock()
@@ -97,8 +98,8 @@ func (d *Dir) Load(entry, person string) []byte {
 
 var errForeign = errors.New("it was not written here with this key, or it was changed")
 
-// open unseals a text. It begins with the hash of its key, so that a file is of no use under
-// another name.
+// open decrypts a text. The text begins with the hash of its key, so that a renamed file is
+// rejected.
 func (d *Dir) open(k key, text []byte) ([]byte, error) {
 	plain, err := d.box.Open(string(text))
 	if err != nil {
@@ -112,8 +113,8 @@ func (d *Dir) open(k key, text []byte) ([]byte, error) {
 	return rest, nil
 }
 
-// Save keeps a text, which is made later and on another goroutine. It does not block. Of several
-// texts for the same entry and person the last one counts.
+// Save stores a text; text is called later, on another goroutine. Save does not block. The last
+// text for the same entry and user wins.
 func (d *Dir) Save(entry, person string, text func() []byte) {
 	d.mu.Lock()
 	d.pending[key{entry, person}] = text
@@ -124,11 +125,10 @@ func (d *Dir) Save(entry, person string, text func() []byte) {
 	}
 }
 
-// Delete removes a text, without waiting for it.
+// Delete removes a text. It does not block.
 func (d *Dir) Delete(entry, person string) { d.Save(entry, person, nil) }
 
-// Keep removes the files of all entries that are not among these, and the oldest files beyond the
-// limit.
+// Keep removes the files of all other entries, and the oldest files above the limit.
 func (d *Dir) Keep(entries []string) {
 	list, err := os.ReadDir(d.path)
 	if err != nil {
@@ -148,13 +148,14 @@ func (d *Dir) Keep(entries []string) {
 		entry, _, ok := strings.Cut(f.Name(), "-")
 		switch info, err := f.Info(); {
 		case !strings.HasSuffix(f.Name(), suffix):
-			// of a process that was killed
+			// from a process that was killed
 			if strings.HasPrefix(f.Name(), temporary) && err == nil && time.Since(info.ModTime()) > time.Hour {
 				d.remove(f.Name())
 			}
 		case !ok || !keep[entry]:
 			d.remove(f.Name())
-		case err == nil && !strings.HasSuffix(f.Name(), everyone): // those of people may be made again
+		// files of users can be created again
+		case err == nil && !strings.HasSuffix(f.Name(), everyone):
 			files = append(files, file{f.Name(), info.ModTime()})
 		}
 	}
@@ -171,13 +172,13 @@ func (d *Dir) remove(name string) {
 	}
 }
 
-// Close writes what is not written yet. It may be called again.
+// Close writes the pending texts. It may be called again.
 func (d *Dir) Close() {
 	d.end.Do(func() { close(d.stop) })
 	<-d.done
 }
 
-// run writes what is pending, until Close.
+// run writes pending texts until Close.
 func (d *Dir) run() {
 	defer close(d.done)
 	timer := time.NewTimer(pause)
@@ -194,8 +195,8 @@ func (d *Dir) run() {
 	}
 }
 
-// write writes the pending texts whose turn it is, or all of them, and returns how long the next
-// one has to wait.
+// write writes the pending texts that are due, or all of them. It returns the time until the next
+// one is due.
 func (d *Dir) write(all bool) time.Duration {
 	d.mu.Lock()
 	now, next := time.Now(), time.Hour
@@ -224,7 +225,7 @@ func (d *Dir) write(all bool) time.Duration {
 	return next
 }
 
-// again has a text that could not be written wait for its next turn, unless there is a newer one.
+// again queues a text that could not be written, unless there is a newer one.
 func (d *Dir) again(k key, text func() []byte) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -235,7 +236,7 @@ func (d *Dir) again(k key, text func() []byte) {
 
 const temporary = ".new-"
 
-// put writes one text. The file appears whole or not at all.
+// put writes one text. The file is created atomically.
 func (d *Dir) put(k key, text func() []byte) error {
 	id := k.id()
 	var plain []byte
@@ -248,7 +249,7 @@ func (d *Dir) put(k key, text func() []byte) error {
 		}
 		return nil
 	}
-	f, err := os.CreateTemp(d.path, temporary+"*") // for its owner alone
+	f, err := os.CreateTemp(d.path, temporary+"*") // readable by its owner only
 	if err != nil {
 		return err
 	}
@@ -266,7 +267,7 @@ func (d *Dir) file(k key) string {
 	return filepath.Join(d.path, digest(k.entry)+"-"+digest(k.person)+suffix)
 }
 
-// id tells one key from another.
+// id returns a unique identifier of the key.
 func (k key) id() [32]byte {
 	return sha256.Sum256([]byte(digest(k.entry) + digest(k.person)))
 }

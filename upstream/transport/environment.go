@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// inherited are the variables that every command gets, as globs. They hold places and settings.
+// inherited lists the variables that every command gets, as globs. They contain paths and settings.
 var inherited = []string{
 	// The safe list of MCP's own SDKs, and where a shell is.
 	"HOME", "PATH", "USER", "LOGNAME", "SHELL", "TERM", "PWD",
@@ -30,19 +30,20 @@ var inherited = []string{
 	"UV_SYSTEM_CERTS", "UV_HTTP_TIMEOUT", "PIP_CACHE_DIR",
 }
 
-// addresses are further ones, with URLs of registries. A value with a password is not passed on.
+// addresses lists more such variables, with URLs of registries. Values with a password are not
+// passed.
 var addresses = []string{"UV_INDEX", "UV_INDEX_URL", "UV_DEFAULT_INDEX", "UV_EXTRA_INDEX_URL", "PIP_INDEX_URL",
 	"PIP_EXTRA_INDEX_URL"}
 
-// inheritedWindows are those of MCP's SDKs, and what npx.cmd needs. Case does not matter.
+// inheritedWindows lists the variables of MCP's SDKs, and those that npx.cmd needs. Case is
+// ignored.
 var inheritedWindows = []string{
 	"APPDATA", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PATHEXT", "PROCESSOR_ARCHITECTURE", "PROGRAMFILES",
 	"PROGRAMFILES(X86)",
 	"SYSTEMDRIVE", "SYSTEMROOT", "TEMP", "TMP", "USERNAME", "USERPROFILE", "COMSPEC", "WINDIR", "PROGRAMDATA",
 }
 
-// npmSettings are the settings of npm that a command gets, without npm_config_. Case does not
-// matter.
+// npmSettings lists the npm settings that a command gets, without npm_config_. Case is ignored.
 var npmSettings = []string{
 	"cache", "registry", "prefix", "userconfig", "globalconfig", "offline", "prefer_offline", "prefer_online", "cafile",
 	"proxy", "https_proxy", "noproxy", "strict_ssl", "update_notifier", "loglevel", "fetch_timeout", "fetch_retries",
@@ -62,16 +63,17 @@ func byDefault(name, value string) bool {
 	return Matches(inherited, name) || slices.Contains(addresses, name) && !strings.Contains(value, "@")
 }
 
-// Environment says which variables a command gets.
+// Environment selects the variables that a command gets.
 type Environment struct {
-	Own     map[string]string // added to what is inherited
-	Inherit []string          // names, and globs such as AWS_*, of further variables of ours; all stands for all
-	// reserved are variables that only their exact names in inherit pass
+	Own map[string]string // added to the inherited variables
+	// further inherited variables of Junction: names, globs such as AWS_*, or the word all
+	Inherit []string
+	// variables that are passed only if Inherit has their exact names
 	Reserved []string
 }
 
-// Passes reports whether the command gets a variable of our own environment. Junction's own
-// variables, and the reserved ones, pass by their exact names only.
+// Passes reports whether the command gets a variable of Junction's environment. Junction's own
+// variables, and those in Reserved, pass only by their exact names.
 func (e Environment) Passes(name, value string) bool {
 	switch {
 	case slices.Contains(e.Inherit, name):
@@ -86,7 +88,7 @@ func (e Environment) Passes(name, value string) bool {
 	return Matches(e.Inherit, name) && !slices.Contains(e.Reserved, name)
 }
 
-// Matches reports whether the list has the variable, by its name or by a glob.
+// Matches reports whether the list contains the variable, by its name or by a glob.
 func Matches(globs []string, variable string) bool {
 	return slices.ContainsFunc(globs, func(glob string) bool {
 		ok, _ := path.Match(glob, variable)
@@ -94,9 +96,9 @@ func Matches(globs []string, variable string) bool {
 	})
 }
 
-// of returns the environment of the command, made from ours.
+// of returns the environment of the command; ours is Junction's environment.
 func (e Environment) of(ours []string) []string {
-	theirs := []string{} // not nil, which would be all of ours
+	theirs := []string{} // not nil, because nil would mean all of Junction's
 	for _, variable := range ours {
 		if name, value, ok := strings.Cut(variable, "="); ok && e.Passes(name, value) {
 			theirs = append(theirs, variable)

@@ -23,8 +23,8 @@ type streamable struct {
 	origin
 	in Receiver
 
-	bare    http.Header            // of a POST outside of any session; never modified
-	session atomic.Pointer[places] // what later requests carry; never nil
+	bare    http.Header            // headers of a POST without a session; never modified
+	session atomic.Pointer[places] // state for later requests; never nil
 	setting sync.Mutex             // held while session is replaced
 	closing sync.Once
 }
@@ -177,7 +177,8 @@ func (w *streamable) leave(s *places) {
 	ctx, cancel := context.WithTimeout(context.Background(), deleteTime)
 	defer cancel()
 	header := s.get
-	if token := w.last.Load(); token != nil { // what it was begun with, also if that has been taken back
+	// the token that the session was used with, even if it was revoked
+	if token := w.last.Load(); token != nil {
 		header = with(header, http1.Field{Name: "Authorization", Value: "Bearer " + *token})
 	}
 	r := http.Request{Method: http.MethodDelete, URL: w.url, Host: w.url.Host, Header: header, Proto: "HTTP/1.1",
@@ -194,7 +195,7 @@ func (w *streamable) leave(s *places) {
 func (w *streamable) post(ctx context.Context, m *Request) (*trip, error) {
 	s, header := w.session.Load(), w.bare
 	if m.Method == string(mcp.MethodInitialize) {
-		s = nil // it opens a session, whatever there was before
+		s = nil // it opens a new session
 	} else {
 		header = s.post
 	}
@@ -219,11 +220,11 @@ func (w *streamable) or(ctx context.Context, err error) error {
 	return err
 }
 
-// refused makes an error of a response that is no success. That the session is gone is the word of
-// a 404 (2025-11-25, basic/transports#session-management). Some servers say it with a 400, so that
-// a request with a session that worked before, and a 400 that is no JSON-RPC error for it, mean the
-// same. A 404 with the JSON-RPC error "method not found" for our request is about that. A 400 to a
-// ping says nothing about the session: servers exist that do not know the method.
+// refused returns the error for a response without success. A 404 means that the session has ended
+// (2025-11-25, basic/transports#session-management), unless it contains the JSON-RPC error "method
+// not found" for this request. Some servers send 400 instead; it counts if the session has worked
+// before and the body is no JSON-RPC error for this request. A 400 to a ping is ignored, because
+// some servers do not implement ping.
 func (w *streamable) refused(t *trip, s *places, m *Request) error {
 	e := w.status(t, m.ID)
 	if s == nil || s.id == "" {

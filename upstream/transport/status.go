@@ -15,27 +15,28 @@ import (
 )
 
 const (
-	statusBody = 4 << 10         // of a body that is no JSON
-	statusTime = 5 * time.Second // to read the body of a failure, which adds nothing but words
+	statusBody = 4 << 10 // of a body that is not JSON
+	// to read the body of an error response, which is only used for messages
+	statusTime = 5 * time.Second
 )
 
-// StatusError means that the server answered a request with an HTTP status that is no success, or
-// with a success and no message.
+// StatusError means that the server answered a request with an HTTP status other than success, or
+// with success but without a message.
 type StatusError struct {
 	Status     int
 	Body       []byte           // at most 4 KiB
 	Message    *jsonrpc.Message // nil unless the body is a JSON-RPC error response with our id or without id
-	RetryAfter time.Duration    // 0 when the server did not say
-	Challenge  []string         // WWW-Authenticate, as the server wrote it
+	RetryAfter time.Duration    // 0 if absent
+	Challenge  []string         // WWW-Authenticate, unchanged
 
 	media    string
 	location *url.URL // of a redirect
-	circle   bool     // location is what was asked for
-	query    bool     // location has a query that what was asked for has not
+	circle   bool     // location is the requested URL
+	query    bool     // location has a query that the requested URL does not have
 }
 
-// status reads the body of a response that is no answer to the request called id, and closes the
-// trip.
+// status reads the body of a response that contains no response to the request called id, and
+// closes the trip.
 func (o *origin) status(t *trip, id jsonrpc.ID) *StatusError {
 	e := &StatusError{
 		Status: t.StatusCode, media: t.media(), RetryAfter: retryAfter(t.header()),
@@ -52,7 +53,7 @@ func (o *origin) status(t *trip, id jsonrpc.ID) *StatusError {
 	defer late.Stop()
 	if !isJSON(e.media) {
 		b := make([]byte, statusBody)
-		n, _ := io.ReadFull(t, b) // a part is as good as the whole here
+		n, _ := io.ReadFull(t, b) // a part is enough
 		e.Body = b[:n]
 		return e
 	}
@@ -67,13 +68,13 @@ func (o *origin) status(t *trip, id jsonrpc.ID) *StatusError {
 	return e
 }
 
-// WantsOAuth reports whether the server named the metadata of its authorization server (RFC 9728,
-// section 5.1).
+// WantsOAuth reports whether the server referred to the metadata of its authorization server (RFC
+// 9728, section 5.1).
 func (e *StatusError) WantsOAuth() bool {
 	return e.Status == http.StatusUnauthorized && strings.Contains(strings.Join(e.Challenge, ","), "resource_metadata=")
 }
 
-// Error says what a person needs to know; of the body it shows one line.
+// Error includes at most one line of the body.
 func (e *StatusError) Error() string {
 	text := "the server answered " + strings.TrimSpace(strconv.Itoa(e.Status)+" "+http.StatusText(e.Status))
 	switch {
@@ -82,7 +83,7 @@ func (e *StatusError) Error() string {
 		switch {
 		case e.circle:
 			return "the server redirects " + u.String() + " to itself"
-		case e.query: // without it the address is another one, and it may be a page to sign in at
+		case e.query: // without the query it is another address, perhaps a sign-in page
 			return "the server redirects to " + u.String() + " with a query, which is not shown"
 		}
 		return "the server redirects to " + u.String() + "; put that into url"
@@ -106,7 +107,7 @@ func (e *StatusError) Error() string {
 	return text + ": " + words
 }
 
-// Line returns the first line of a text that has one, shortened, without what is not printable.
+// Line returns the first line that is not empty, shortened and without unprintable characters.
 func Line(text []byte) string {
 	first, _, _ := bytes.Cut(bytes.TrimSpace(text[:min(len(text), statusBody)]), []byte("\n"))
 	var b strings.Builder
@@ -122,7 +123,7 @@ func Line(text []byte) string {
 	return strings.TrimSpace(b.String())
 }
 
-// title returns the title of an HTML page, or nothing.
+// title returns the title of an HTML page, or "".
 func title(page []byte) string {
 	lower := bytes.ToLower(page)
 	start := bytes.Index(lower, []byte("<title"))
@@ -141,7 +142,7 @@ func title(page []byte) string {
 	return Line([]byte(strings.Join(strings.Fields(html.UnescapeString(string(page[start:start+end]))), " ")))
 }
 
-// retryAfter reads a number of seconds or a date (RFC 9110, section 10.2.3).
+// retryAfter parses Retry-After: a number of seconds or a date (RFC 9110, section 10.2.3).
 func retryAfter(header http.Header) time.Duration {
 	text := header.Get("Retry-After")
 	if text == "" {

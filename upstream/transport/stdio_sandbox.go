@@ -15,24 +15,26 @@ import (
 
 // Confinement is the sandbox of the processes of one command.
 type Confinement struct {
-	Name        string          // of the upstream
-	Read, Write []string        // files and folders that it may read, and change
-	TCP         []uint16        // ports that it may connect to
-	AnyTCP      bool            // TCP is not restricted
-	Require     bool            // it does not start where the kernel cannot enforce all of this
-	Support     sandbox.Support // of the kernel
-	Private     string          // the folder that is the command's alone; "" has none that outlives a process
+	Name        string   // the upstream's name
+	Read, Write []string // files and folders that the command may read, and change
+	TCP         []uint16 // ports that the command may connect to
+	AnyTCP      bool     // TCP is not restricted
+	// the command does not start if the kernel cannot enforce all of this
+	Require bool
+	Support sandbox.Support // of the kernel
+	// the command's own folder; if "", it keeps no files beyond the process
+	Private string
 }
 
-// cell is the sandbox of one process. A nil cell confines nothing.
+// cell is the sandbox of one process. A nil cell has no restrictions.
 type cell struct {
 	*Confinement
-	temp     string // for temporary files of this process alone; removed at its end
-	folder   string // private, or temp
+	temp     string // for temporary files of this process; removed at its end
+	folder   string // Private, or temp
 	handover *sandbox.Handover
 }
 
-// open makes the folders of one more process. A nil confinement opens none.
+// open creates the folders for another process. It returns nil for a nil Confinement.
 func (c *Confinement) open() (_ *cell, err error) {
 	if c == nil {
 		return nil, nil
@@ -65,9 +67,9 @@ func (c *Confinement) open() (_ *cell, err error) {
 	return x, nil
 }
 
-// enter returns the options with the folders of the cell: the working directory where the entry
-// names none, and the variables. A program whose path is relative stays the one below our own
-// folder then.
+// enter returns the options with the folders of the cell: the working directory, if the entry has
+// none, and the variables. A relative program path then still refers to Junction's working
+// directory.
 func (x *cell) enter(o StdioOptions) (StdioOptions, error) {
 	if x == nil {
 		return o, nil
@@ -87,8 +89,9 @@ func (x *cell) enter(o StdioOptions) (StdioOptions, error) {
 	return o, nil
 }
 
-// variables are those that keep caches and temporary files in folders of the cell. The home caches
-// would let one command change what another one runs. UV_TOOL_DIR is where uvx keeps a lock.
+// variables returns the variables that move caches and temporary files into folders of the cell.
+// With the caches in the home folder, one command could change the programs of another. uvx keeps a
+// lock in UV_TOOL_DIR.
 func (x *cell) variables() map[string]string {
 	cache := filepath.Join(x.folder, ".cache")
 	return map[string]string{
@@ -99,9 +102,9 @@ func (x *cell) variables() map[string]string {
 	}
 }
 
-// exchange replaces variables of an environment by private ones, without regard to case, as npm
-// reads them. An empty private value only removes. Those that are in own stay away: they are added
-// later.
+// exchange replaces variables of an environment by private ones. Names are compared without regard
+// to case, because npm reads them so. An empty private value only removes. Variables in own are
+// only removed, because they are added later.
 func exchange(environment []string, private, own map[string]string) []string {
 	if len(private) == 0 {
 		return environment
@@ -122,8 +125,8 @@ func exchange(environment []string, private, own map[string]string) []string {
 	return kept
 }
 
-// wrap makes cmd, which is complete, start in the cell. dir is the working directory that the entry
-// names.
+// wrap makes cmd start in the cell. cmd must be complete. dir is the working directory of the
+// entry.
 func (x *cell) wrap(cmd *exec.Cmd, dir string) (err error) {
 	if x == nil || !x.Support.Enforces() {
 		return nil
@@ -152,7 +155,7 @@ func (x *cell) wrap(cmd *exec.Cmd, dir string) (err error) {
 	return err
 }
 
-// started is called when the process runs, and returns when the command does.
+// started must be called when the process runs. It returns when the command runs.
 func (x *cell) started() error {
 	if x == nil || x.handover == nil {
 		return nil
@@ -161,10 +164,10 @@ func (x *cell) started() error {
 	return x.handover.Started()
 }
 
-// removal is how long the end of a process waits for its temporary files to be gone.
+// removal is how long close waits for the removal of temporary files.
 const removal = 2 * time.Second
 
-// close frees what the cell holds, when no process of it is left.
+// close releases the resources of the cell. All its processes must have ended.
 func (x *cell) close() {
 	if x == nil {
 		return
@@ -173,7 +176,7 @@ func (x *cell) close() {
 		x.handover.Close()
 	}
 	removed := make(chan struct{})
-	go func() { // ends when the folder is gone; one that the command has filled takes its time
+	go func() { // ends when the folder is removed, which takes time for many files
 		defer close(removed)
 		os.RemoveAll(x.temp)
 	}()

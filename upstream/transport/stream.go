@@ -19,28 +19,30 @@ import (
 )
 
 const (
-	// before a broken stream is taken up again, if the server asked for nothing else
+	// pause before a broken stream is resumed, unless the server requests another one
 	streamPause = time.Second
-	maxStream   = 30 * time.Second // that pause, when it has doubled often enough
-	maxRetry    = 5 * time.Minute  // that pause, if the server asked for it
-	// attempts in a row to take up the stream of a request that brought nothing
-	maxFruitless  = 4
-	steadyStream  = 5 * time.Second             // a listening stream that lasted so long was no failure
-	withoutResume = mcp.ProtocolVersion20260728 // from here on there is no resumption (2026-07-28, changelog)
+	maxStream   = 30 * time.Second // maximum of the doubled pause
+	maxRetry    = 5 * time.Minute  // maximum of a pause that the server requests
+	// maximum consecutive attempts to resume a request's stream without new data
+	maxFruitless = 4
+	// a listening stream that lasted this long did not fail
+	steadyStream = 5 * time.Second
+	// from this version on, streams cannot be resumed (2026-07-28, changelog)
+	withoutResume = mcp.ProtocolVersion20260728
 )
 
-// position is how far we have read the stream of a server that lets us come back to it.
+// position is the reading position in a stream that can be resumed.
 type position struct {
-	id    string        // of the last event; "" when the server gives none
-	retry time.Duration // the pause that the server asked for; 0 when it asked for none
-	moved bool          // something new was read since the caller reset it
-	tries int           // attempts in a row that brought nothing
-	least time.Duration // the next pause is at least as long
+	id    string        // of the last event; "" if the server sends none
+	retry time.Duration // the pause that the server requested; 0 if none
+	moved bool          // new data was read since the caller reset it
+	tries int           // consecutive attempts without new data
+	least time.Duration // minimum for the next pause
 }
 
-// pause returns how long to wait before the next attempt: what the server asked for or a second,
-// doubled with every attempt that brought nothing, and up to a half more at random so that many do
-// not come at once.
+// pause returns the time to wait before the next attempt: the server's request or one second,
+// doubled for each attempt without new data. A random part of up to a half is added, so that many
+// clients do not reconnect at the same time.
 func (p *position) pause() time.Duration {
 	d := min(p.retry, maxRetry)
 	if d == 0 {
@@ -52,7 +54,7 @@ func (p *position) pause() time.Duration {
 	return max(d+rand.N(d/2+1), min(p.least, maxRetry))
 }
 
-// wait pauses before the next attempt. It returns false when ctx ends, or the origin does.
+// wait pauses before the next attempt. It returns false if ctx or the origin ends.
 func (o *origin) wait(ctx context.Context, p *position) bool {
 	pause := time.NewTimer(p.pause())
 	defer pause.Stop()
@@ -67,11 +69,11 @@ func (o *origin) wait(ctx context.Context, p *position) bool {
 	}
 }
 
-// read hands the messages of an event stream to take, until that returns false (and then the error
-// is nil) or the stream ends. A message that take keeps must be kept before it returns true. What
-// is no message is logged and passed over, unless it can be told that it should have been the
-// response called id. The stream is read into buffer, unless that is nil, as by body: the message
-// at which take returned false is in it.
+// read passes the messages of an event stream to take, until take returns false (the error is then
+// nil) or the stream ends. A message is valid only until take returns true. An invalid message is
+// logged and skipped, unless it is recognizable as the response called id. If buffer is not nil,
+// the stream is read into it, as in body; it then contains the message for which take returned
+// false.
 func (o *origin) read(t *trip, p *position, id jsonrpc.ID, buffer *[]byte, take func(*jsonrpc.Message) bool) error {
 	events := jsonrpc.NewEventReader(t, o.limit)
 	events.Use(buffer)
@@ -107,26 +109,26 @@ func (o *origin) read(t *trip, p *position, id jsonrpc.ID, buffer *[]byte, take 
 	}
 }
 
-// keep returns a message that does not alias the event that it came in. It is no response.
+// keep returns a copy of a request or notification that does not alias its event.
 func keep(m *jsonrpc.Message) *jsonrpc.Message {
 	kept := &jsonrpc.Message{ID: m.ID, Method: m.Method, Params: bytes.Clone(m.Params)}
 	kept.Body, _ = raw.Parse(kept.Params) // an error is that there are none, or that they are an array
 	return kept
 }
 
-// answer reads a request's own stream until its response, and hands everything else on it to on. It
+// answer reads a request's own stream until its response, and passes all other messages to on. It
 // closes the trip.
 func (w *streamable) answer(
 	ctx context.Context, t *trip, req *Request, on func(*jsonrpc.Message),
 ) (*jsonrpc.Message, error) {
 	var found *jsonrpc.Message
 	var p position
-	other := "" // a response that is not ours, which explains an end without one that is
+	other := "" // another response, which explains the end of a stream without ours
 	take := func(m *jsonrpc.Message) bool {
 		switch {
 		case answers(m, req.ID):
-			// The buffer of events is not read into again: it belongs to the response now, and so
-			// to the caller.
+			// The buffer of events is not reused: it now belongs to the response, and so to the
+			// caller.
 			found = m
 			return false
 		case m.IsResponse():
@@ -168,7 +170,7 @@ func (w *streamable) answer(
 	}
 }
 
-// resumable reports whether the request is of the era in which a stream can be taken up again.
+// resumable reports whether the request belongs to the era in which streams can be resumed.
 func resumable(req *Request) bool {
 	for _, f := range req.Header {
 		if strings.EqualFold(f.Name, HeaderVersion) {
@@ -209,20 +211,20 @@ func (w *streamable) resume(ctx context.Context, p *position) (*trip, error) {
 			w.over(fmt.Errorf("%w: %w", ErrSessionGone, e))
 		}
 		if !passing(e.Status) {
-			// The request was received, so this must not look like one that was not, even where the
-			// session is gone.
+			// The request was received, so this error must not be ErrNotSent, even if the session
+			// has ended.
 			return nil, fmt.Errorf("%w, and cannot be taken up again: %v", errStreamEnded, e)
 		}
 	}
 }
 
-// passing reports whether a status may be another one a little later.
+// passing reports whether a status may be temporary.
 func passing(status int) bool {
 	return status >= 500 && status != http.StatusNotImplemented || status == http.StatusTooManyRequests ||
 		status == http.StatusRequestTimeout
 }
 
-// Listen is that of transport: a GET stream of its own. Messages go to the transport's receiver.
+// Listen implements Transport with a GET stream. Messages go to the transport's receiver.
 func (w *streamable) Listen(gap func()) <-chan struct{} {
 	if w.begin() != nil {
 		return closed
@@ -239,7 +241,7 @@ func (w *streamable) Listen(gap func()) <-chan struct{} {
 
 func (w *streamable) listening(gap func()) {
 	var p position
-	heard := false // there was a stream
+	heard := false // a stream was open before
 	for again := false; ; again = true {
 		if again && !w.wait(context.Background(), &p) {
 			return
@@ -282,7 +284,7 @@ func (w *streamable) listening(gap func()) {
 	}
 }
 
-// heard takes a message of the listening stream. A response has no place on it.
+// heard handles a message of the listening stream. Responses are not allowed on it.
 func (w *streamable) heard(m *jsonrpc.Message) bool {
 	if m.IsResponse() {
 		w.log.Debug("dropped a response on the listening stream", "id", string(m.ID))
@@ -292,9 +294,9 @@ func (w *streamable) heard(m *jsonrpc.Message) bool {
 	return true
 }
 
-// deaf reports whether an answer to GET means that listening is over: the server offers no stream,
-// or the session is gone. After a stream that was open (heard), other refusals count as temporary:
-// a server behind a load balancer may answer 405 while it is replaced.
+// deaf reports whether listening must end after a response to GET: the server offers no stream, or
+// the session has ended. After a stream that was open (heard), other rejections count as temporary,
+// because a server behind a load balancer may answer 405 while it is replaced.
 func (w *streamable) deaf(s *places, e *StatusError, heard bool) bool {
 	switch {
 	case s.id != "" && (e.Status == http.StatusNotFound || e.Status == http.StatusBadRequest && heard):

@@ -9,18 +9,18 @@ import (
 	"junction/upstream/http1"
 )
 
-// trip is an HTTP request in progress, and then its response, whose body it reads. Its owner calls
-// close, or passes it to drain.
+// trip is an HTTP request in progress, and then its response, whose body it reads. The owner must
+// call close, or pass the trip to drain.
 type trip struct {
 	*http.Response
-	url    *url.URL    // where the response came from
-	stop   func() bool // the caller's context does not end the trip any more
+	url    *url.URL    // the URL of the response
+	stop   func() bool // separates the trip from the caller's context
 	over   bool        // the body was read to its end, or failed
-	circle bool        // the response redirects to what was asked for, at first or at last
-	clock  Observer    // Heard of each part of the body; may be nil
-	memory Memory      // of the body; may be nil
+	circle bool        // the response redirects to the first or the last requested URL
+	clock  Observer    // Heard is called for each part of the body; may be nil
+	memory Memory      // accounts for the body; may be nil
 
-	// Either a context of its own, or the exchange of an http1.Client, is what breaks it off.
+	// either ctx, or the exchange of an http1.Client, aborts the trip
 	ctx      context.Context
 	cancel   context.CancelFunc
 	exchange http1.Exchange // the latest one
@@ -41,10 +41,10 @@ func (t *trip) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// uncharged is how much memory an answer takes without asking.
+// uncharged is the memory that a response may use without Reserve.
 const uncharged = 64 << 10
 
-// reserve asks for n bytes of memory.
+// reserve accounts for n bytes of memory.
 func (t *trip) reserve(n int64) error {
 	if t.memory == nil {
 		return nil
@@ -55,8 +55,8 @@ func (t *trip) reserve(n int64) error {
 	return nil
 }
 
-// get returns a field of the response's header; name is canonical. header returns all of them; a
-// The header of a response of http1.Client is made at the first call.
+// get returns a field of the response's header; name must be canonical. header returns all fields;
+// for a response of http1.Client, the first call builds them.
 func (t *trip) get(name string) string {
 	if t.Response.Header != nil {
 		return t.Response.Header.Get(name)
