@@ -190,7 +190,7 @@ func (x *exchange) decide(t *view.Target, info *CallInfo) error {
 	x.decision = d
 	info.Verdict, info.Policy, info.Rule, info.Missing = d.Verdict.String(), d.Policy, d.Rule,
 		cmp.Or(d.Missing, d.Scopes)
-	// a person reads the arguments, so they must not be ambiguous
+	// the user reads the arguments, so they must not be ambiguous
 	if d.Verdict == policy.Ask {
 		_, err = x.arguments()
 	}

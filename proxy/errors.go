@@ -232,8 +232,9 @@ func retry(w http.ResponseWriter, err error) {
 	}
 }
 
-// limited returns the error for a caller over a rate limit, with the time to wait. The status stays
-// 200, because some clients treat any other status as the end of the connection.
+// limited returns the error for a caller over a limit of its policy, with the time to wait if it is
+// known. The status stays 200, because some clients treat any other status as the end of the
+// connection.
 func (x *exchange) limited(err error, wait time.Duration) *refusal {
 	data := []byte(`{"junction":{"kind":"limited"`)
 	text := "too many of your calls are in progress (limits.concurrent of your policy); wait for one of them"

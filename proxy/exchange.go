@@ -42,7 +42,7 @@ type exchange struct {
 	client  string   // the client's name for itself (unverified)
 	session *session // legacy only
 	profile upstream.Profile
-	// minimum level of log messages for the client; "" is none in the modern era, and the
+	// minimum level of log messages for the client; "" means no messages in the modern era, and the
 	// upstream's default in the legacy era
 	logLevel  string
 	target    *view.Target    // of a call

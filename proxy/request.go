@@ -37,7 +37,7 @@ func (s *Server) at(w *snapshot, name func(*http.Request) string) http.HandlerFu
 		if c.endpoint = w.endpoint(at, c.principal); c.endpoint != nil {
 			c.subject = w.subjectView(c.endpoint, c.principal)
 			rights = c.subject.Rights
-		} else { // judge by the surface of an unknown endpoint too, so that the answer does not reveal which endpoints exist
+		} else { // the answer must not reveal which endpoints exist
 			surface, named := strings.CutSuffix(at, "/")
 			if !named {
 				surface = ""

@@ -17,8 +17,8 @@ import (
 // A caller gets at most half of the capacity that the others leave: half of all if it is alone, a
 // quarter beside a caller that has its full share. So a new caller always finds free capacity.
 // Callers with unlimited demand end at equal shares, and one such share stays free (dynamic
-// thresholds, as in packet switches). Nothing waits here: a request beyond its share is rejected at
-// once.
+// thresholds, as in packet switches). A request beyond its share is rejected
+// immediately.
 
 // Quota is a resource that callers share.
 type Quota int

@@ -160,7 +160,8 @@ func mark(text []byte, cuts []span) []byte {
 // are keywords, without which the message loses its meaning. The second group are handles that
 // return to Junction or to the upstream and must not change. A uri is a handle: clients request it
 // again byte by byte, and many reject a whole result for an invalid URI. To hide a URI, deny the
-// resource. The upstream defines structured content and _meta, so they have no such members.
+// resource. In structured content, which the upstream defines, these members are redacted too;
+// _meta has handleMembers instead.
 var fixedMembers = newSet("type", "role", "mimeType", "resultType", "cacheScope", "method", "mode", "status", "level",
 	"audience", "lastModified",
 	// handles
