@@ -55,7 +55,9 @@ func (p *Proxy) Handler(stopping context.Context) http.Handler {
 		writeJSON(w, status, r)
 	})
 	if p.Page != nil {
-		mux.Handle("/", p.Page)
+		for _, pattern := range []string{"GET /{$}", "GET /events", "POST /reconnect"} {
+			mux.Handle(pattern, p.Page) // "/" would answer POST /readyz with 404 instead of 405
+		}
 	}
 	mux.HandleFunc("GET /pins", p.servePins)
 	mux.HandleFunc("GET /why", p.serveWhy)
