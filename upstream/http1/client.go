@@ -39,9 +39,8 @@ const (
 	oneWrite        = 64 << 10 // a request up to this size is written at once
 	maxInterim      = 8        // 1xx responses before the real one
 	refusalWait     = time.Second
-	provenUses      = 3 // answers after which a server is known to keep its connections open,
-	// and for how long that is taken for granted: it could close as well while our request is under
-	// way
+	provenUses      = 3 // responses after which the server counts as keeping connections open
+	// idle time within which such a connection is used without a check
 	freshIdle = time.Millisecond
 )
 

@@ -7,9 +7,8 @@ import (
 	"syscall"
 )
 
-// livenessOf returns a function that tells, without waiting, whether a connection on which nothing
-// is expected is still open: a server may have closed it while it was idle, and a request written
-// to it would be lost.
+// livenessOf returns a function that reports, without blocking, whether an idle connection is still
+// open. The server may have closed it, and a request on it would be lost.
 func livenessOf(c net.Conn) func() bool {
 	s, ok := c.(syscall.Conn)
 	if !ok {

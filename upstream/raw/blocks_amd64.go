@@ -2,11 +2,10 @@ package raw
 
 import "golang.org/x/sys/cpu"
 
-// wide is whether the processor can look at 32 bytes in one step. Nearly all that are younger than
-// 2015 can.
+// wide reports whether the processor supports AVX2, as nearly all since 2015 do.
 var wide = cpu.X86.HasAVX2
 
-// skipBlocks is skipWords, or what is faster.
+// skipBlocks calls the fastest implementation of skipWords.
 func skipBlocks(b []byte, i int) int {
 	if wide {
 		return skipWide(b, i)

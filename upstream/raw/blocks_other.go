@@ -2,5 +2,5 @@
 
 package raw
 
-// skipBlocks is skipWords here.
+// skipBlocks calls skipWords.
 func skipBlocks(b []byte, i int) int { return skipWords(b, i) }

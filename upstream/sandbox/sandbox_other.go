@@ -8,15 +8,15 @@ import (
 	"runtime"
 )
 
-// Kernel reports that nothing can be enforced.
+// Kernel returns a Support without any enforcement.
 func Kernel() Support {
 	return Support{Why: "only Linux has Landlock, and this is " + runtime.GOOS}
 }
 
-// Handover is that of Linux.
+// Handover exists only on Linux.
 type Handover struct{}
 
-// Wrap always fails. Support.Enforces is false here, so that nobody calls it.
+// Wrap always fails. Callers must check Support.Enforces, which is false here.
 func Wrap(*exec.Cmd, Rules, Support) (*Handover, error) { return nil, errors.ErrUnsupported }
 
 // Started does nothing.
@@ -25,5 +25,5 @@ func (*Handover) Started() error { return nil }
 // Close does nothing.
 func (*Handover) Close() {}
 
-// Main is the wrapper, which only Linux has.
+// Main exits with an error: the wrapper exists only on Linux.
 func Main() int { return 2 }

@@ -18,8 +18,7 @@ func dial(ctx context.Context, network, address string) (net.Conn, error) {
 	return c, nil
 }
 
-// dialError says what went wrong in as few words as there are: where it is read, in the table of
-// upstreams, is little room.
+// dialError has a short text, because the table of upstreams has little room.
 type dialError struct {
 	address string
 	err     error
@@ -33,7 +32,7 @@ func (e *dialError) Error() string {
 	if call, ok := errors.AsType[*os.SyscallError](cause); ok {
 		cause = call.Err
 	}
-	if name, ok := errors.AsType[*net.DNSError](cause); ok { // which names the host
+	if name, ok := errors.AsType[*net.DNSError](cause); ok { // the text includes the host
 		return name.Error()
 	}
 	return e.address + ": " + cause.Error()

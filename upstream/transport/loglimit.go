@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// LogLimit is a rate limit for log messages: it passes limit of them in each window of time, and
+// LogLimit is a rate limit for log messages: it passes at most limit messages per window, and
 // counts the rest. It is safe for concurrent use.
 type LogLimit struct {
 	limit  int
@@ -18,11 +18,11 @@ type LogLimit struct {
 	dropped int
 }
 
-// NewLogLimit returns the limit for messages about protocol violations of a server, which otherwise
+// NewLogLimit returns the limit for messages about a server's protocol violations, which otherwise
 // could fill the disk.
 func NewLogLimit() LogLimit { return LogLimit{limit: 5, window: 10 * time.Second} }
 
-// Warn logs text unless the limit is reached, with the number of messages that were not logged
+// Warn logs text unless the limit is reached. It adds the number of messages that were dropped
 // before.
 func (f *LogLimit) Warn(log *slog.Logger, text string, about ...any) {
 	if show, before := f.allow(time.Now()); show {
@@ -30,8 +30,8 @@ func (f *LogLimit) Warn(log *slog.Logger, text string, about ...any) {
 	}
 }
 
-// allow reports whether one more message may pass, and how many were dropped since the last one
-// that did.
+// allow reports whether another message may pass, and how many were dropped since the last one that
+// passed.
 func (f *LogLimit) allow(now time.Time) (ok bool, dropped int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -8,12 +8,12 @@ import (
 	"junction/upstream/jsonrpc"
 )
 
-// payload is the body of a request: a message, its params from where they are.
+// payload is the body of a request: a message, whose params are not copied.
 type payload struct {
 	parts [3][]byte // never modified after set
-	head  [96]byte  // the memory of most first parts
+	head  [96]byte  // storage for most first parts
 	size  int64
-	begun atomic.Bool // a part of it was read, and may have been sent
+	begun atomic.Bool // a part was read, and may have been sent
 }
 
 func (p *payload) set(m *jsonrpc.Message) {
@@ -28,14 +28,15 @@ func (p *payload) set(m *jsonrpc.Message) {
 	}
 }
 
-// reader starts over: nothing of what was read before has been, or will be, processed.
+// reader starts again from the beginning. Data that was read before must not have been processed by
+// the server.
 func (p *payload) reader() reader {
 	p.begun.Store(false)
 	return reader{payload: p, rest: p.parts}
 }
 
-// again is a request's GetBody. The transport calls it when it sends the request again because
-// nothing of it went out, or the server refused to look at it.
+// again implements GetBody of a request. The transport calls it to send the request again, if
+// nothing was sent or the server has rejected the request unread.
 func (p *payload) again() (io.ReadCloser, error) {
 	r := p.reader()
 	return &r, nil
@@ -59,12 +60,12 @@ func (r *reader) Read(b []byte) (n int, err error) {
 	return n, nil
 }
 
-// WriteTo is Read for a writer that takes what there is at once, without a copy of it.
+// WriteTo writes the payload without copying it.
 func (r *reader) WriteTo(w io.Writer) (int64, error) {
 	r.payload.begun.Store(true)
 	parts := net.Buffers(r.rest[:])
 	return parts.WriteTo(w)
 }
 
-// Close does nothing: the message is the caller's.
+// Close does nothing: the caller owns the message.
 func (r *reader) Close() error { return nil }

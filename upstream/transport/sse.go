@@ -25,8 +25,9 @@ type sse struct {
 	posts    http.Header // headers of a POST; never modified
 
 	pendingMu sync.Mutex
-	pending   map[jsonrpc.ID]chan response // each 1-buffered, so that the reading goroutine does not wait
-	closing   sync.Once
+	// each 1-buffered, so that the reading goroutine does not block
+	pending map[jsonrpc.ID]chan response
+	closing sync.Once
 }
 
 // response is a response, or the error that replaces it.
@@ -35,7 +36,7 @@ type response struct {
 	err error
 }
 
-// OpenSSE opens the stream and returns when the server has named its address; ctx is for that long.
+// OpenSSE opens the stream and returns when the server has sent its endpoint. ctx limits only this.
 func OpenSSE(ctx context.Context, o HTTPOptions, in Receiver) (Transport, error) {
 	w := &sse{in: in, pending: map[jsonrpc.ID]chan response{}}
 	w.init(o)
@@ -46,7 +47,7 @@ func OpenSSE(ctx context.Context, o HTTPOptions, in Receiver) (Transport, error)
 	return w, nil
 }
 
-// open starts the reading goroutine, unless it fails.
+// open starts the reading goroutine, or returns an error.
 func (w *sse) open(ctx context.Context) error {
 	if err := w.begin(); err != nil {
 		return err
@@ -82,7 +83,7 @@ func (w *sse) open(ctx context.Context) error {
 	return nil
 }
 
-// named reads the stream until the server has sent the endpoint for our messages. An endpoint of
+// named reads the stream until the server has sent the endpoint for POST requests. An endpoint of
 // another origin is rejected, because it would receive the configured credentials.
 func (w *sse) named(t *trip, events *jsonrpc.EventReader) (*url.URL, error) {
 	for {
@@ -124,7 +125,7 @@ func (w *sse) reading(events *jsonrpc.EventReader) {
 		case err != nil:
 			w.odd.Warn(w.log, "server sent an event that is not a JSON-RPC message (ignored)", "size", len(e.Data), "error", err)
 		case !m.IsResponse():
-			w.in(&m) // also when a request of ours has the same id: each side numbers its own
+			w.in(&m) // also if a request of Junction has the same id: each side has its own ids
 		case !w.deliver(m.ID, response{m: &m}):
 			w.log.Debug("dropped a response without a waiting request", "id", string(m.ID))
 		}
@@ -143,8 +144,8 @@ func (w *sse) deliver(id jsonrpc.ID, r response) bool {
 	return ok
 }
 
-// Call implements Transport. It never calls on: messages on the stream do not name the request that
-// they belong to.
+// Call implements Transport. It never calls on, because messages on the stream do not identify
+// their request.
 func (w *sse) Call(ctx context.Context, req *Request, on func(*jsonrpc.Message)) (*jsonrpc.Message, error) {
 	if err := w.begin(); err != nil {
 		return nil, err
@@ -160,8 +161,7 @@ func (w *sse) Call(ctx context.Context, req *Request, on func(*jsonrpc.Message))
 		w.pendingMu.Unlock()
 	}()
 
-	// The answer may come before the response to the POST, and some servers hold that back until
-	// then or longer.
+	// The response may arrive before the response to the POST, which some servers delay.
 	posting, cancel := context.WithCancel(context.Background())
 	posted := make(chan error, 1)
 	w.work.Go(func() {
@@ -192,7 +192,7 @@ func (w *sse) Call(ctx context.Context, req *Request, on func(*jsonrpc.Message))
 			}
 			if sent != nil {
 				if err := <-sent; errors.Is(err, ErrNotSent) {
-					return nil, err // it may be this request whose refusal ended the transport
+					return nil, err // the rejection of this request may have ended the transport
 				}
 			}
 			if w.reason == nil {

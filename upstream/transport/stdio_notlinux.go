@@ -7,9 +7,8 @@ import (
 	"syscall"
 )
 
-// dieWithParent does nothing: here a child learns of our end from its input, and then from the
-// Watchdog.
+// dieWithParent does nothing: the end of its input, and then the Watchdog, end the child.
 func dieWithParent(*syscall.SysProcAttr) {}
 
-// outputPair returns the two ends of what the child's standard output goes through.
+// outputPair returns the two ends of the child's standard output.
 func outputPair() (ours, theirs *os.File, err error) { return os.Pipe() }

@@ -7,15 +7,15 @@ import (
 	"syscall"
 )
 
-// ownGroup makes the child the leader of a session, and so of a process group whose id is its own.
+// ownGroup makes the child the leader of a session, and so of a process group with the child's id.
 func ownGroup() *syscall.SysProcAttr {
 	a := &syscall.SysProcAttr{Setsid: true}
 	dieWithParent(a)
 	return a
 }
 
-// signal asks everybody in the child's group to end, or kills them. The group may outlive the
-// child; until then its id is not reused.
+// signal sends SIGTERM or SIGKILL to the child's process group. The group may outlive the child;
+// its id is not reused before the group has ended.
 func (p *process) signal(kill bool) {
 	sig := syscall.SIGTERM
 	if kill {
@@ -24,22 +24,21 @@ func (p *process) signal(kill bool) {
 	syscall.Kill(-p.cmd.Process.Pid, sig)
 }
 
-// left reports whether the child's group has a process.
+// left reports whether the child's group contains a process.
 func (p *process) left() bool { return syscall.Kill(-p.cmd.Process.Pid, 0) == nil }
 
-// pipeWriter writes to a pipe without waiting for room in it. Its methods are called by one
-// goroutine at a time.
+// pipeWriter writes to a pipe without blocking. It must not be used concurrently.
 type pipeWriter struct {
 	conn  syscall.RawConn
-	write func(fd uintptr) bool // one for all frames, so that a frame needs no closure of its own
+	write func(fd uintptr) bool // one closure for all frames, to avoid allocations
 
-	b   []byte // of the call of try that is under way, with what becomes of it
+	b   []byte // the argument of the current call of try, and its result
 	n   int
 	err error
 }
 
 func (p *pipeWriter) open(f *os.File) {
-	p.conn, _ = f.SyscallConn() // fails only for a closed file, which try finds too
+	p.conn, _ = f.SyscallConn() // fails only for a closed file; try then fails, too
 	p.write = func(fd uintptr) bool {
 		for {
 			n, err := syscall.Write(int(fd), p.b)
@@ -58,7 +57,7 @@ func (p *pipeWriter) open(f *os.File) {
 	}
 }
 
-// try writes as much of b as there is room for, which may be nothing. A full pipe is no error.
+// try writes as much of b as fits into the pipe, which may be nothing. A full pipe is no error.
 func (p *pipeWriter) try(b []byte) (int, error) {
 	p.b, p.n, p.err = b, 0, nil
 	err := p.conn.Write(p.write)
