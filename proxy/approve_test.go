@@ -12,8 +12,8 @@ import (
 	"junction/upstream"
 )
 
-// TestUndecidedCallsAreDenied has the pipeline reach approval without a decision of policy: in no
-// era is the call made.
+// TestUndecidedCallsAreDenied has the pipeline reach approval without a decision of policy: in no era
+// is the call made.
 func TestUndecidedCallsAreDenied(t *testing.T) {
 	s := mustServer(t)
 	for _, era := range []upstream.Era{upstream.EraLegacy, upstream.EraModern} {
