@@ -167,7 +167,7 @@ func (p *Program) MustReady(t testing.TB, patience time.Duration) Report {
 	defer cancel()
 	again := time.NewTicker(20 * time.Millisecond)
 	defer again.Stop()
-	unready := func(u UpstreamReport) bool { return u.State != "ready" && u.State != "by person" }
+	unready := func(u UpstreamReport) bool { return u.State != "ready" && u.State != "per user" }
 	for {
 		r, err := p.report(ctx)
 		if err == nil && !slices.ContainsFunc(r.Upstreams, unready) {
