@@ -644,7 +644,7 @@ func TestOperatorsSeeWhatPeopleConnect(t *testing.T) {
 		{[]string{"doctor", "--admin", admin, "linear"}, []string{"each person signs in there themselves"}},
 		{[]string{"doctor", "--config", c.File()}, []string{"each person signs in there themselves"}},
 		{[]string{"why", "--admin", admin, "--as", "ci", "linear__echo"},
-			[]string{"linear may have it: each person signs in there themselves", "key:ci is no person"}},
+			[]string{"linear may have it: each person signs in there themselves", "key:ci is not a user who can sign in there"}},
 		{[]string{"why", "--admin", admin, "--as", "user:ann", "linear__echo"}, []string{"sees what it has for them alone"}},
 	} {
 		got := junction(test.args...)
