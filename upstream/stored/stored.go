@@ -46,6 +46,7 @@ type Dir struct {
 
 	mu      sync.Mutex
 	pending map[key]func() []byte // not written yet; nil deletes
+	writing map[key]func() []byte // taken from pending, until they are written; never modified
 	written map[key]time.Time     // when a key was last written
 	wake    chan struct{}         // 1-buffered
 	end     sync.Once             // closes stop
@@ -75,6 +76,9 @@ func (d *Dir) Load(entry, person string) []byte {
 	k := key{entry, person}
 	d.mu.Lock()
 	newer, pending := d.pending[k]
+	if !pending {
+		newer, pending = d.writing[k]
+	}
 	d.mu.Unlock()
 	switch {
 	case pending && newer == nil:
@@ -210,6 +214,7 @@ func (d *Dir) write(all bool) time.Duration {
 		d.written[k] = now
 		delete(d.pending, k)
 	}
+	d.writing = due
 	for k, at := range d.written {
 		if now.Sub(at) > pause {
 			delete(d.written, k)
@@ -222,6 +227,9 @@ func (d *Dir) write(all bool) time.Duration {
 			d.again(k, text)
 		}
 	}
+	d.mu.Lock()
+	d.writing = nil
+	d.mu.Unlock()
 	return next
 }
 
