@@ -72,7 +72,7 @@ func (s *Server) call(ctx context.Context, x *exchange, info *CallInfo, m callMe
 	if rejected, err := s.validate(x, c, info); rejected != nil || err != nil {
 		return resultOf(rejected), err
 	}
-	x.begin()
+	x.reply.begin()
 	st, err := s.openState(x, c)
 	if err != nil {
 		return result{}, err

@@ -35,7 +35,6 @@ type exchange struct {
 	size     int                     // of the body, in bytes
 	held     budget.Grant            // for the request, its body and a large answer
 	reserved int64                   // part of held for the answer, in bytes
-	inTurn   bool                    // the request is in work; see budget/turns.go
 	buffer   *[]byte                 // for the upstream's answer; nil for none
 	end      context.CancelCauseFunc // cancels the context of the request
 
@@ -140,7 +139,6 @@ func (s *Server) serve(ctx context.Context, x *exchange) {
 		info.Session = x.session.key
 	}
 	result, err := s.dispatch(ctx, x, info)
-	x.endTurn()
 	if err == errAnswered {
 		return
 	}
@@ -226,26 +224,4 @@ func (s *Server) ownResult(x *exchange, members string) result {
 		return result{body: []byte("{" + members + "}")}
 	}
 	return result{body: append(append([]byte("{"+members+`,"resultType":"complete","_meta":`), s.modernMeta...), '}')}
-}
-
-// beginTurn begins the turn of the request's grant.
-func (x *exchange) beginTurn() {
-	x.held.BeginTurn()
-	x.inTurn = true
-}
-
-// endTurn ends the turn. It is called before the request waits for something, and when it is
-// answered. Calling it again has no effect.
-func (x *exchange) endTurn() {
-	if x.inTurn {
-		x.inTurn = false
-		x.held.EndTurn()
-	}
-}
-
-// begin is called before the request waits for an upstream or a user. It ends the turn and begins
-// the reply.
-func (x *exchange) begin() {
-	x.endTurn()
-	x.reply.begin()
 }

@@ -144,10 +144,7 @@ func (f legacyFront) initialize(w http.ResponseWriter, x *exchange) {
 // get opens the GET stream of a session.
 func (f legacyFront) get(w http.ResponseWriter, r *http.Request, c caller) {
 	x := &exchange{caller: c, header: r.Header, reply: newReply(w, r, &f.limits), held: f.grant(c, r)}
-	defer x.held.Pace(w)
 	defer x.held.Release()
-	x.beginTurn()
-	defer x.endTurn()
 	if header(r.Header, "Mcp-Session-Id") == "" {
 		w.Header().Set("Allow", "POST")
 		http.Error(w, "There is no stream without a session (Mcp-Session-Id).", http.StatusMethodNotAllowed)
@@ -181,11 +178,9 @@ func (f legacyFront) get(w http.ResponseWriter, r *http.Request, c caller) {
 	}
 	defer x.session.leave(l)
 	if rec, n := x.session.recorded(header(r.Header, "Last-Event-Id")); rec != nil {
-		x.endTurn()
 		f.replay(ctx, w, r, c, rec, n)
 		return
 	}
-	x.endTurn()
 	f.listen(ctx, w, r, l)
 }
 
@@ -200,9 +195,6 @@ func everyList() (all [upstream.Parts]bool) {
 // delete ends a session.
 func (f legacyFront) delete(w http.ResponseWriter, r *http.Request, c caller) {
 	x := &exchange{caller: c, header: r.Header, reply: newReply(w, r, &f.limits), held: f.grant(c, r)}
-	defer x.held.Pace(w)
-	x.beginTurn()
-	defer x.endTurn()
 	if err := f.enter(r, x); err != nil {
 		f.refuse(x, err)
 		return
@@ -237,8 +229,6 @@ func (s *Server) batch(w http.ResponseWriter, r *http.Request, c caller, body []
 		f.refuse(all, overuseError(err))
 		return
 	}
-	held.EndTurn()
-	defer held.BeginTurn() // post expects to be in its turn
 	answers, grants := make([][]byte, len(items)), make([]budget.Grant, len(items))
 	defer func() {
 		for i := range grants {
@@ -292,8 +282,6 @@ func (f legacyFront) member(r *http.Request, all *exchange, item []byte) (text [
 	}
 	answer := &memory{}
 	x.reply = &reply{w: answer, limits: &f.limits}
-	x.beginTurn()
-	defer x.endTurn()
 	f.run(x)
 	return answer.text, x.held
 }

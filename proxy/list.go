@@ -178,7 +178,6 @@ func (s *Server) awaitLists(ctx context.Context, x *exchange) {
 	if seen.Settled && !seen.Separates {
 		return
 	}
-	x.endTurn()
 	ctx, cancel := context.WithTimeout(ctx, x.snapshot.config.FirstWait)
 	defer cancel()
 	for st := range seen.Stocks() {
@@ -216,7 +215,7 @@ func (s *Server) awaitNamed(ctx context.Context, x *exchange, p upstream.Part, n
 		return nil, nil
 	}
 	info.Upstream = b.Name()
-	x.begin()
+	x.reply.begin()
 	err := b.Ready(ctx)
 	s.lookAgain(x)
 	if t := x.findNamed(p, name, info); t != nil || err == nil || !b.Catalog().Listed.IsZero() {

@@ -394,7 +394,6 @@ func subscribe(ctx context.Context, s *Server, x *exchange, info *CallInfo) (res
 	if err := x.held.Reserve(budget.Streams, 1); err != nil {
 		return result{}, overuseError(err)
 	}
-	x.endTurn()
 	h := s.listeners.subscriber(x, l, nil)
 	defer s.listeners.release(h, nothing)
 	uris, err := wanted.Elements("resourceSubscriptions")

@@ -193,24 +193,18 @@ func (s *Server) post(rw http.ResponseWriter, r *http.Request, c caller) {
 	}
 	held := s.grant(c, r)
 	body, err := s.readBody(rw, r, &held)
-	held.BeginTurn()
 	if err != nil {
 		held.Release()
 		fail(rw, r, s, err)
-		held.EndTurn()
-		held.Pace(rw)
 		return
 	}
 	var x *exchange
 	defer func() {
 		if x == nil {
-			held.EndTurn()
 			held.Release()
 		} else {
-			x.endTurn()
 			x.held.Release()
 		}
-		held.Pace(rw)
 		if x == nil || !x.outlived {
 			s.bodies.put(body)
 		}
@@ -227,7 +221,7 @@ func (s *Server) post(rw http.ResponseWriter, r *http.Request, c caller) {
 	}
 	x, err = newExchange(c, r, m)
 	x.own.init(rw, r, &s.limits)
-	x.reply, x.size, x.request, x.held, x.inTurn = &x.own, len(*body), r, held, true
+	x.reply, x.size, x.request, x.held = &x.own, len(*body), r, held
 	if err != nil {
 		problem, status := rpcError(err, "")
 		x.reply.fail(m.ID, problem, status)

@@ -15,7 +15,6 @@ import (
 	"junction/auth"
 	"junction/policy"
 	"junction/proxy/budget"
-	"junction/proxy/view"
 	"junction/upstream"
 )
 
@@ -347,39 +346,5 @@ func TestSafety8Operators(t *testing.T) {
 		later()
 		its()
 		w.unused()
-	})
-}
-
-// stranded is a backend that takes long to find out whether its user has signed in.
-type stranded struct{ *canned }
-
-func (stranded) SignedIn(ctx context.Context) error {
-	<-ctx.Done()
-	return ctx.Err()
-}
-
-// TestSafety8ConnectingIsNoWork: a call that waits for its user to connect a server keeps no other
-// request of the user waiting.
-func TestSafety8ConnectingIsNoWork(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newTown(t, Limits{}, 100, nil, nil)
-		r := httptest.NewRequest("POST", "http://127.0.0.1/mcp", nil)
-		x := &exchange{era: upstream.EraLegacy, held: w.budget.Grant(budget.Account{Principal: "user"}, "")}
-		x.own.init(httptest.NewRecorder(), r, &w.limits)
-		x.reply = &x.own
-		x.beginTurn()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		done := make(chan error)
-		go func() {
-			_, err := w.connect(ctx, x, &view.Target{Backend: stranded{cannedBackend(t, 1, 100)}}, &x.info)
-			done <- err
-		}()
-		synctest.Wait()
-		if n := x.held.Working(); n != 0 {
-			t.Errorf("%d requests of the user are worked on, want none: the only one waits", n)
-		}
-		cancel()
-		<-done
 	})
 }

@@ -48,7 +48,7 @@ const connectRounds = 18
 func (s *Server) connect(ctx context.Context, x *exchange, t *view.Target, info *CallInfo) (result, error) {
 	x.target = t
 	info.Upstream, info.Own, info.Verdict = t.Backend.Name(), t.Name, policy.Allow.String()
-	x.begin()
+	x.reply.begin()
 	var st state
 	if x.era == upstream.EraModern {
 		var err error

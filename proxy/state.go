@@ -190,7 +190,7 @@ func aboutTask(ctx context.Context, s *Server, x *exchange, info *CallInfo) (res
 		info.Upstream = b.Name()
 		x.target = &view.Target{Backend: b, Part: upstream.PartTools, Name: id.ID, Exposed: sealed,
 			Member: []string{"taskId"}, Bare: x.subject.View.Bare}
-		x.begin()
+		x.reply.begin()
 		r, err := x.filter(b.Call(ctx, x.call(x.target)))
 		if err != nil {
 			return s.modernError(x, err)

@@ -325,7 +325,6 @@ func subscribeResource(ctx context.Context, s *Server, x *exchange, info *CallIn
 		return result{}, err
 	}
 	h := s.listeners.subscriber(x, nil, x.session)
-	x.endTurn()
 	accepted, err := s.subscribeTo(ctx, h, []*view.Target{t})
 	if !accepted[t] {
 		s.listeners.release(h, func(resourceKey) bool { return true })

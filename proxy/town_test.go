@@ -60,9 +60,6 @@ func newTown(t *testing.T, limits Limits, size int, guard *auth.Guard, change fu
 	if w.Server, err = New(Options{Key: key, Version: "test", Limits: limits, Log: authtest.Log(t, w.log)}); err != nil {
 		t.Fatal(err)
 	}
-	// a request that waits and does not say so keeps all others of its principal from being worked
-	// on
-	w.budget.Workers = budget.Workers{Alone: 1, Shared: 1}
 	c := SnapshotConfig{Guard: guard, Policy: policy.Open()}
 	if guard == nil {
 		c.Guard = &auth.Guard{Verifier: newMany(20), Log: authtest.Log(t)}

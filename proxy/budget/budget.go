@@ -1,5 +1,5 @@
 // Package budget shares limited resources among the callers: requests in progress, streams and
-// memory (budget.go), the processors (turns.go) and the rate limits of policies (meter.go).
+// memory (budget.go), and the rate limits of policies (meter.go).
 package budget
 
 import (
@@ -53,11 +53,10 @@ type Account struct {
 }
 
 // Budget holds the capacity that all callers share. Its zero value has no capacity; call Init
-// first. Workers must not change after the first Grant.
+// first.
 type Budget struct {
-	total   [Quotas]int64
-	Workers Workers
-	log     *slog.Logger // nil discards
+	total [Quotas]int64
+	log   *slog.Logger // nil discards
 
 	mu   sync.Mutex
 	used [Quotas]int64
@@ -66,19 +65,12 @@ type Budget struct {
 	told time.Time // time of the last log line
 
 	refused int // refusals since told, of all accounts
-
-	latest *balance  // account of the latest request
-	mixed  time.Time // time of the last change of latest
 }
 
 // balance is the use of one account. It is guarded by Budget.mu.
 type balance struct {
 	name    string // shown to operators
 	used    [Quotas]int64
-	working int               // requests in work; see turns.go
-	waiting []chan struct{}   // requests that wait to work, in order; each is closed at its turn
-	resting bool              // the account is in a break
-	line    time.Time         // start of the current uninterrupted wait
 	refused [Quotas]int       // since the last log line
 	last    [Quotas]time.Time // time of the last refusal
 	gone    bool              // dropped from Budget.of
@@ -95,7 +87,7 @@ type Grant struct {
 
 // Init sets the totals. It must be called once, before any other method. log may be nil.
 func (b *Budget) Init(total [Quotas]int64, log *slog.Logger) {
-	b.total, b.log, b.Workers = total, log, defaultWorkers()
+	b.total, b.log = total, log
 }
 
 // Grant returns an empty grant of an account. agent is the User-Agent of the client.
@@ -211,7 +203,7 @@ const fewBalances = 2048
 
 // idle reports whether the balance can be dropped.
 func (its *balance) idle(now time.Time) bool {
-	return its.used == [Quotas]int64{} && its.working == 0 && !its.resting &&
+	return its.used == [Quotas]int64{} &&
 		now.Sub(slices.MaxFunc(its.last[:], time.Time.Compare)) > calm
 }
 

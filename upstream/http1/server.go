@@ -29,10 +29,10 @@ import (
 // Server serves a Handler. Its fields must not be changed after Serve was called.
 //
 // The Handler gets the same as from an http.Server, with these differences. The ResponseWriter has
-// a method Then, no Hijack and no ReadFrom, and sends no interim responses. A disconnected client
-// is detected no sooner than 20 ms after its request was read. Requests on one connection share
-// their context, which ends with the connection and not with the request. They may also share their
-// Header, which must not be changed.
+// no Hijack and no ReadFrom, and sends no interim responses. A disconnected client is detected no
+// sooner than 20 ms after its request was read. Requests on one connection share their context,
+// which ends with the connection and not with the request. They may also share their Header, which
+// must not be changed.
 type Server struct {
 	// HTTP serves all requests that are not plain. Its Handler, BaseContext, ReadTimeout,
 	// WriteTimeout, IdleTimeout, MaxHeaderBytes and ErrorLog also apply to plain requests. Their

@@ -270,9 +270,6 @@ func (c *conn) answer(h *head) (more bool) {
 		c.linger(&x.body)
 		return false
 	}
-	if x.reply.then != nil {
-		x.reply.then()
-	}
 	// A client that has closed its sending side may still read, and the buffer may contain more of
 	// its requests. As in net/http, they are answered with the ended context. After the last of
 	// them, or if the client is gone, the next read or write fails.

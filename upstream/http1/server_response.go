@@ -32,7 +32,6 @@ type response struct {
 	close   bool // the connection closes after this response
 	err     error
 	limited bool // the handler has set a deadline for writing
-	then    func()
 }
 
 // memory contains the reusable buffers for a response.
@@ -61,10 +60,6 @@ func (w *response) end() {
 	}
 	w.memory, w.header = nil, http.Header{}
 }
-
-// Then makes the server call f after the response was sent, before the connection reads the next
-// request. f may block for a moment; until it returns, the connection is not idle.
-func (w *response) Then(f func()) { w.then = f }
 
 func (w *response) over() bool { return w.memory == nil }
 
