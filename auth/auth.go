@@ -48,6 +48,7 @@ type Principal struct {
 	Key  string // name of the API key; only for KindKey
 
 	User, Issuer, Email string // only for KindUser; Email only if the issuer has verified it
+	Name                string // of a person, as the issuer gave it; for records, not for decisions
 	Groups, Scopes      []string
 	OAuthClient         string // the OAuth client of the user or service
 

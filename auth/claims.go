@@ -106,6 +106,9 @@ func (j *claimRules) principal(c claims, hash Hash) (*Principal, error) {
 	if email, _ := c.text("email"); string(c["email_verified"]) == "true" || string(c["email_verified"]) == `"true"` {
 		p.Email = email
 	}
+	if name, _ := c.text("name"); p.Kind == KindUser && printable(name) {
+		p.Name = name
+	}
 	p.Grant, _ = c.text("sid")
 	return p, nil
 }

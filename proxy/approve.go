@@ -32,6 +32,17 @@ const (
 	answerNo      = "no"
 )
 
+// The values of CallInfo.Approval.
+const (
+	approvalAsked      = "asked"
+	approvalGiven      = "given"
+	approvalRemembered = "remembered"
+	approvalDeclined   = "declined"
+	approvalUnanswered = "unanswered"
+	approvalLate       = "late"
+	approvalImpossible = "impossible"
+)
+
 // approvalKey is the key of Junction's elicitation in inputRequests.
 const approvalKey = "junction_approval"
 
@@ -70,14 +81,14 @@ func (s *Server) approve(ctx context.Context, x *exchange, st state) (*result, e
 // approveLegacy requests approval from a legacy client on the stream of the call.
 func (s *Server) approveLegacy(ctx context.Context, x *exchange) (*result, error) {
 	if x.session.approves(string(x.digest())) {
-		x.approval, x.approved = "remembered", true
+		x.approval, x.approved = approvalRemembered, true
 		return nil, nil
 	}
 	if !x.profile.Form || !x.reply.stream {
-		x.approval = "impossible"
+		x.approval = approvalImpossible
 		return s.unapproved(x, x.cannotAsk())
 	}
-	x.approval = "declined"
+	x.approval = approvalUnanswered
 	answer, err := x.send(ctx, string(mcp.MethodElicitationCreate), x.approvalForm(), nil)
 	if err != nil {
 		if ctx.Err() != nil {
@@ -87,16 +98,17 @@ func (s *Server) approveLegacy(ctx context.Context, x *exchange) (*result, error
 	}
 	choice := chosen(answer)
 	if choice != answerOnce && choice != answerSession {
+		x.approval = approvalDeclined
 		return s.unapproved(x, "The person at the client did not approve this call.")
 	}
 	if err := s.permitAgain(x, (*exchange).permit); err != nil {
-		x.approval = "late"
+		x.approval = approvalLate
 		return nil, err
 	}
 	if choice == answerSession {
 		x.session.approve(string(x.digest()))
 	}
-	x.approval, x.approved = "given", true
+	x.approval, x.approved = approvalGiven, true
 	return nil, nil
 }
 
@@ -107,19 +119,19 @@ func (s *Server) approveModern(x *exchange, st state) (*result, error) {
 	// request is a call.
 	unused := func() bool { return s.approvals.spend(x.principal.ID, st.Approval, time.Unix(st.Expires, 0)) }
 	if st.Approved && (st.Kind == stateParked || unused()) {
-		x.approval, x.approved = "given", true // in an earlier request about the same call
+		x.approval, x.approved = approvalGiven, true // in an earlier request about the same call
 		return nil, nil
 	}
 	request := string(x.digest())
 	if s.approvals.has(x.principal.ID, request) {
-		x.approval, x.approved = "remembered", true
+		x.approval, x.approved = approvalRemembered, true
 		return nil, nil
 	}
 	if st.Kind != stateNone && st.Kind != stateApproval {
 		return nil, errState() // the request began before policy required approval
 	}
 	if !x.profile.Form {
-		x.approval = "impossible"
+		x.approval = approvalImpossible
 		return s.unapproved(x, x.cannotAsk())
 	}
 	if st.Kind == stateApproval {
@@ -140,14 +152,14 @@ func (s *Server) approveModern(x *exchange, st state) (*result, error) {
 				s.approvals.give(x.principal.ID, request)
 			case answerOnce:
 			default:
-				x.approval = "declined"
+				x.approval = approvalDeclined
 				return s.unapproved(x, "The person at the client did not approve this call.")
 			}
-			x.approval, x.approved = "given", true
+			x.approval, x.approved = approvalGiven, true
 			return nil, nil
 		}
 	}
-	x.approval = "asked"
+	x.approval = approvalAsked
 	b := append([]byte(`{"resultType":"input_required","inputRequests":{"`+approvalKey+
 		`":{"method":"elicitation/create","params":`), x.approvalForm()...)
 	b = raw.AppendQuote(append(b, `}},"requestState":`...), s.seal(x, state{Kind: stateApproval}))

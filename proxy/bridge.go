@@ -32,6 +32,7 @@ func (s *Server) answerResult(x *exchange, r upstream.Result) (result, error) {
 		return result{}, x.invalid("a result of type " + r.Type)
 	}
 	x.closeElicitations()
+	x.noteFailure(r)
 	var err error
 	if r.Object, err = x.target.RenameResult(x.msg.Method, r.Object); err != nil {
 		return result{}, x.invalid(err.Error())
@@ -103,11 +104,22 @@ func (s *Server) finishModern(x *exchange, r upstream.Result) (result, error) {
 	case upstream.TypeTask:
 		return s.wrapTask(x, r.Object)
 	}
+	x.noteFailure(r)
 	o, err := x.target.RenameResult(x.msg.Method, r.Object)
 	if err != nil {
 		return result{}, x.invalid(err.Error())
 	}
 	return s.modernResult(x.msg.Method, o, x.target)
+}
+
+// noteFailure records that a tool has reported an error in its result.
+func (x *exchange) noteFailure(r upstream.Result) {
+	if mcp.MCPMethod(x.msg.Method) != mcp.MethodToolsCall {
+		return
+	}
+	if failed, err := r.Get("isError"); err == nil && string(failed) == "true" {
+		x.info.Outcome = ToolError
+	}
 }
 
 // relayRequests passes the requests of a modern upstream on to a modern client. A request that the
@@ -213,7 +225,7 @@ func (s *Server) modernError(x *exchange, err error) (result, error) {
 	// a modern server would have rejected the call (2026-07-28, basic/index#error-codes)
 	if lacks := x.lacks.Load(); lacks != nil {
 		return result{}, &refusal{status: http.StatusBadRequest, code: codeMissingCapability, text: peer.Message,
-			data: []byte(`{"requiredCapabilities":` + *lacks + `}`)}
+			data: []byte(`{"requiredCapabilities":` + *lacks + `}`), outcome: Unanswered}
 	}
 	switch peer.Code {
 	case mcp.RESOURCE_NOT_FOUND: // 2026-07-28, server/resources#error-handling: this code must not be sent any more
@@ -221,7 +233,8 @@ func (s *Server) modernError(x *exchange, err error) (result, error) {
 	case mcp.URL_ELICITATION_REQUIRED:
 		return s.openURLs(x, peer)
 	case codeMissingCapability:
-		return result{}, &refusal{status: http.StatusBadRequest, code: peer.Code, text: peer.Message, data: peer.Data}
+		return result{}, &refusal{status: http.StatusBadRequest, code: peer.Code, text: peer.Message, data: peer.Data,
+			outcome: Unanswered}
 	}
 	return result{}, peer
 }
@@ -243,6 +256,7 @@ func (s *Server) legacyError(x *exchange, err error) (result, error) {
 		return result{}, &upstream.Error{Upstream: x.target.Backend.Name(), Kind: upstream.KindUnanswered,
 			Err: errors.New("it wants a page to be opened in a browser, which this client does not do")}
 	}
+	x.info.Outcome = Unanswered
 	text := "The server " + x.target.Backend.Name() +
 		" wants a page to be opened in a browser before it goes on, which this client does not offer."
 	for _, u := range urls(peer) {
@@ -286,7 +300,7 @@ func (s *Server) openURLs(x *exchange, e *jsonrpc.Error) (result, error) {
 		return result{}, x.invalid("it wants a page to be opened, and does not say which")
 	case !x.profile.URL:
 		return result{}, &refusal{status: http.StatusBadRequest, code: codeMissingCapability, text: e.Message,
-			data: []byte(`{"requiredCapabilities":{"elicitation":{"url":{}}}}`)}
+			data: []byte(`{"requiredCapabilities":{"elicitation":{"url":{}}}}`), outcome: Unanswered}
 	}
 	b := []byte(`{"resultType":"input_required","inputRequests":{`)
 	for i, u := range list {

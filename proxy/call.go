@@ -261,6 +261,7 @@ func (x *exchange) scoped(t *view.Target) error {
 // user for a token with these scopes.
 func (x *exchange) stepUp(scopes string) error {
 	e := refuse(http.StatusForbidden, mcp.INVALID_REQUEST, "The token lacks a scope; needed are: %s", scopes)
+	e.outcome = Denied
 	e.challenge = x.snapshot.guard.Resources.StepUp(x.request.URL.Path, strings.Fields(scopes))
 	return e
 }
@@ -320,7 +321,7 @@ func (s *Server) validate(x *exchange, c *upstream.Call, info *CallInfo) (_ *res
 	if wrong == nil || err != nil {
 		return nil, err
 	}
-	info.Outcome = "invalid_arguments"
+	info.Outcome = Invalid
 	r := s.ownResult(x, string(wrong[1:len(wrong)-1]))
 	return &r, nil
 }

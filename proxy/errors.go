@@ -29,6 +29,7 @@ type refusal struct {
 	data   []byte
 	// challenge is the WWW-Authenticate header, and retry the Retry-After header; "" for none.
 	challenge, retry string
+	outcome          Outcome // of the call; "" is Invalid, or Denied if the verdict is deny
 }
 
 func (e *refusal) Error() string { return e.text }
@@ -173,29 +174,6 @@ func failure(upstreamName, kind, text string) *jsonrpc.Error {
 		Data: append(data, "}}"...)}
 }
 
-// outcome returns the log's word for err.
-func outcome(err error) string {
-	if err == nil {
-		return "ok"
-	}
-	var (
-		own  *refusal
-		peer *jsonrpc.Error
-		ours *upstream.Error
-	)
-	switch {
-	case needsSignIn(err) != nil:
-		return kindNotConnected
-	case errors.As(err, &own):
-		return "refused"
-	case errors.As(err, &ours):
-		return string(ours.Kind)
-	case errors.As(err, &peer):
-		return "error"
-	}
-	return "failed"
-}
-
 // overuseRefusal returns the error for a request beyond its account's limit. The status is 429 if
 // the account has used its share. With 503, a proxy in front might treat Junction as broken and
 // stop sending other callers' requests.
@@ -213,7 +191,7 @@ func overuseRefusal(e *budget.Exceeded) *refusal {
 		r = refuse(http.StatusServiceUnavailable, mcp.INTERNAL_ERROR,
 			"too many %s: %d for you and %d for others (%s); try again later", things, e.Own, e.Others, e.Quota.Limit())
 	}
-	r.retry = wait
+	r.retry, r.outcome = wait, Limited
 	return r
 }
 
@@ -246,5 +224,5 @@ func (x *exchange) limited(err error, wait time.Duration) *refusal {
 		again = strconv.Itoa(seconds)
 	}
 	return &refusal{status: http.StatusOK, code: mcp.INTERNAL_ERROR, text: text, data: append(data, "}}"...),
-		retry: again}
+		retry: again, outcome: Limited}
 }

@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -48,7 +47,6 @@ type exchange struct {
 	decision  policy.Decision // about the call
 	approved  bool            // the user has approved the call
 	approval  string          // see CallInfo.Approval; "" if policy did not require approval
-	offered   bool            // the answer offers the sign-in to the upstream
 	listeners *listeners
 	opening   sync.Mutex             // guards opened: a legacy upstream may send several requests at once
 	opened    []string               // elicitation IDs of Junction; see newElicitationID
@@ -132,8 +130,8 @@ func (s *Server) serve(ctx context.Context, x *exchange) {
 	defer x.reply.finish() // in any case, so that no goroutine writes to a finished request
 	info := &x.info
 	*info = CallInfo{RequestID: auth.RequestID(x.reply.w), Client: x.client, Principal: x.principal.ID,
-		Kind: string(x.principal.Kind), Address: x.principal.Address, Era: string(x.era),
-		Endpoint: x.endpoint.name, Surface: x.endpoint.surface, Method: x.msg.Method, Request: string(x.msg.ID),
+		Person: x.principal.Name, Email: x.principal.Email, Kind: string(x.principal.Kind),
+		Address: x.principal.Address, Era: string(x.era), Endpoint: x.endpoint.name, Surface: x.endpoint.surface, Method: x.msg.Method, Request: string(x.msg.ID),
 		Sent: x.size}
 	if x.session != nil {
 		info.Session = x.session.key
@@ -165,11 +163,8 @@ func (s *Server) serve(ctx context.Context, x *exchange) {
 			info.Arguments = x.params.Text()
 		}
 		info.Approval = x.approval
-		if x.offered {
-			info.Outcome = kindNotConnected
-		}
-		info.Took, info.Received, info.Outcome, info.Err = time.Since(began), result.size(),
-			cmp.Or(info.Outcome, outcome(err)), err
+		info.Took, info.Received, info.Err = time.Since(began), result.size(), err
+		decideOutcome(info, err)
 		s.report(info)
 	}
 }

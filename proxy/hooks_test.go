@@ -70,7 +70,7 @@ func TestCallInfoOfRefusals(t *testing.T) {
 		t.Errorf("%d and %d bytes of a URI are reported", len(c.Name), len(c.Own))
 	}
 	apply(`[ { name: nobody, match: { key: nobody }, rules: [ { allow: { upstreams: "*" } } ] } ]`)
-	if c = post("tools/call", "up__tool0", "1", `"name":"up__tool0"`); c.Principal != "local" || c.Verdict != "deny" || c.Outcome != "refused" {
+	if c = post("tools/call", "up__tool0", "1", `"name":"up__tool0"`); c.Principal != "local" || c.Verdict != "deny" || c.Outcome != Denied {
 		t.Errorf("a request of who may use nothing is reported as %+v", c)
 	}
 }
@@ -93,7 +93,7 @@ func TestCallInfoOfSubscriptions(t *testing.T) {
 	defer cancel()
 	var got []string
 	s.hooks.CallDone = func(c *CallInfo) {
-		if got = append(got, strings.Join([]string{c.Principal, c.Method, c.Name, c.Upstream, c.Verdict, c.Policy, c.Outcome}, " ")); len(got) == 2 {
+		if got = append(got, strings.Join([]string{c.Principal, c.Method, c.Name, c.Upstream, c.Verdict, c.Policy, string(c.Outcome)}, " ")); len(got) == 2 {
 			cancel()
 		}
 	}
@@ -102,7 +102,7 @@ func TestCallInfoOfSubscriptions(t *testing.T) {
 	r.RemoteAddr = "127.0.0.1:1"
 	r.Header = http.Header{"Content-Type": {"application/json"}, "Mcp-Protocol-Version": {"2026-07-28"}, "Mcp-Method": {"subscriptions/listen"}}
 	s.ServeHTTP(httptest.NewRecorder(), r)
-	want := "local subscriptions/listen mcp://up/x:1 up deny all refused, local subscriptions/listen mcp://up/y:1 up   error"
+	want := "local subscriptions/listen mcp://up/x:1 up deny all denied, local subscriptions/listen mcp://up/y:1 up   error"
 	if strings.Join(got, ", ") != want {
 		t.Errorf("reported are %q\nwant %q", got, want)
 	}

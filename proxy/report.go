@@ -1,16 +1,21 @@
 package proxy
 
 import (
+	"context"
+	"errors"
 	"net/netip"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
 
 	"junction/policy"
 	"junction/proxy/budget"
 	"junction/proxy/pins"
 	"junction/proxy/view"
 	"junction/upstream"
+	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
 )
 
@@ -34,6 +39,8 @@ type CallInfo struct {
 	// X-Request-Id of the HTTP request, also sent in its answer; "" if there is none
 	RequestID string
 	Principal string     // ID of the caller, such as "local" or "key:ci"
+	Person    string     // name of a user as the issuer of the token gave it
+	Email     string     // of a user, verified by the issuer
 	Kind      string     // of the principal: local, key, user or service
 	Address   netip.Addr // of the client; the zero Addr if unknown
 	Client    string     // the name that the client gave itself (unverified)
@@ -52,7 +59,8 @@ type CallInfo struct {
 	// missing scopes of the caller's token, separated by spaces.
 	Verdict, Policy, Rule, Missing string
 	// Approval is "" unless the verdict is ask. Otherwise it is asked, given, remembered, declined,
-	// late (the call was denied when the answer came) or impossible (the client cannot ask).
+	// unanswered, late (the call was denied when the answer came) or impossible (the client cannot
+	// ask).
 	Approval string
 	// Arguments is the JSON text of the call's arguments; nil if there are none. If the member is
 	// ambiguous (duplicate, or in another letter case), it is the text of all params. It is valid
@@ -62,10 +70,95 @@ type CallInfo struct {
 	Took     time.Duration
 	Sent     int // bytes of the request's body
 	Received int // bytes of the result
-	// ok, error (from the upstream), or the kind of Junction's error
-	Outcome string
-	Code    int64 // code of the JSON-RPC error in the answer; 0 if there was none
-	Err     error
+	Outcome  Outcome
+	Code     int64 // code of the JSON-RPC error in the answer; 0 if there was none
+	Err      error
+}
+
+// Outcome says how a call ended. The audit, the log and the status page share these words.
+type Outcome string
+
+const (
+	OK        Outcome = "ok"         // the upstream answered, or it asked the client something
+	ToolError Outcome = "tool_error" // the upstream's result has isError
+	// the upstream answered with an error, or with something that is no valid answer; also an
+	// internal error of Junction
+	Error       Outcome = "error"
+	Denied      Outcome = "denied"      // policy hides the target, or the caller's token lacks a scope
+	Declined    Outcome = "declined"    // the user at the client did not approve the call
+	Unanswered  Outcome = "unanswered"  // nobody has answered a question that the call depends on
+	Limited     Outcome = "limited"     // the caller, the proxy or the upstream has too much to do
+	Invalid     Outcome = "invalid"     // the request is wrong, such as an unknown name or wrong arguments
+	Unavailable Outcome = "unavailable" // there is no connection to the upstream, or the user must sign in to it
+	Timeout     Outcome = "timeout"     // the upstream did not answer in time
+	Lost        Outcome = "lost"        // the connection broke during the call, which may have been executed
+	Cancelled   Outcome = "cancelled"   // the client gave up, or the proxy was shut down
+)
+
+// Outcomes returns all outcomes.
+func Outcomes() []Outcome {
+	return []Outcome{OK, ToolError, Error, Denied, Declined, Unanswered, Limited, Invalid, Unavailable, Timeout, Lost,
+		Cancelled}
+}
+
+// Refused reports whether Junction rejected the request before it found the target that the caller
+// may call. Callers can cause any number of these without an upstream.
+func (c *CallInfo) Refused() bool {
+	return c.Outcome == Denied || c.Upstream == "" && (c.Outcome == Invalid || c.Outcome == Limited)
+}
+
+// decideOutcome sets the outcome of a call that has ended with err. It is the only place that does.
+// A step that ends the call with a result has set info.Outcome before, if the result is no success.
+func decideOutcome(info *CallInfo, err error) {
+	var (
+		own  *refusal
+		peer *jsonrpc.Error
+		ours *upstream.Error
+	)
+	switch {
+	case errors.Is(err, context.Canceled) && !errors.As(err, &ours):
+		info.Outcome = Cancelled
+	case info.Approval == approvalDeclined:
+		info.Outcome = Declined
+	case info.Approval == approvalAsked, info.Approval == approvalUnanswered, info.Approval == approvalImpossible:
+		info.Outcome = Unanswered
+	case err == nil && info.Outcome != "":
+	case err == nil:
+		info.Outcome = OK
+	case needsSignIn(err) != nil:
+		info.Outcome = Unavailable
+	case errors.As(err, &peer) && peer.Code == mcp.URL_ELICITATION_REQUIRED && ours == nil:
+		info.Outcome = Unanswered
+	case errors.As(err, &own) && own.outcome != "":
+		info.Outcome = own.outcome
+	case own != nil && info.Verdict == policy.Deny.String():
+		info.Outcome = Denied
+	case own != nil, errors.Is(err, raw.ErrAmbiguous), errors.Is(err, raw.ErrMany):
+		info.Outcome = Invalid
+	case errors.As(err, &ours):
+		info.Outcome = outcomeOfKind(ours.Kind)
+	default: // also an error of the upstream
+		info.Outcome = Error
+	}
+}
+
+// outcomeOfKind returns the outcome of a call that failed between Junction and the upstream.
+func outcomeOfKind(k upstream.Kind) Outcome {
+	switch k {
+	case upstream.KindUnavailable:
+		return Unavailable
+	case upstream.KindTimeout:
+		return Timeout
+	case upstream.KindLost:
+		return Lost
+	case upstream.KindBusy:
+		return Limited
+	case upstream.KindCancelled:
+		return Cancelled
+	case upstream.KindUnanswered:
+		return Unanswered
+	}
+	return Error // also KindInvalid: the answer is invalid, not the request
 }
 
 // Explanation describes one item for one subject.

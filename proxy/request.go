@@ -52,15 +52,19 @@ func (s *Server) at(w *snapshot, name func(*http.Request) string) http.HandlerFu
 			auth.Deny(rw, err.text)
 			if s.hooks.CallDone != nil {
 				s.report(&CallInfo{RequestID: auth.RequestID(rw), Principal: c.principal.ID,
-					Kind: string(c.principal.Kind), Address: c.principal.Address, Endpoint: at,
-					Verdict: policy.Deny.String(), Outcome: outcome(err), Err: err})
+					Person: c.principal.Name, Email: c.principal.Email, Kind: string(c.principal.Kind), Address: c.principal.Address, Endpoint: at,
+					Verdict: policy.Deny.String(), Outcome: Denied, Err: err})
 			}
 			return
 		case c.endpoint == nil, c.hidden():
 			if s.hooks.CallDone != nil {
+				outcome := Invalid
+				if c.endpoint != nil {
+					outcome = Denied
+				}
 				s.report(&CallInfo{RequestID: auth.RequestID(rw), Principal: c.principal.ID,
-					Kind: string(c.principal.Kind), Address: c.principal.Address, Endpoint: at,
-					Outcome: "refused", Err: errNoEndpoint})
+					Person: c.principal.Name, Email: c.principal.Email, Kind: string(c.principal.Kind), Address: c.principal.Address, Endpoint: at,
+					Outcome: outcome, Err: errNoEndpoint})
 			}
 			http.Error(rw, "There is no such upstream; the merged endpoint is /mcp.", http.StatusNotFound)
 			return

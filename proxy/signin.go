@@ -83,7 +83,7 @@ func needsSignIn(err error) *upstream.SignInError {
 // offer answers a call that needs the user's sign-in to an upstream, in the best form that the
 // client supports: a URL to open, or text.
 func (s *Server) offer(x *exchange, need *upstream.SignInError) (result, error) {
-	x.offered = true
+	x.info.Outcome = Unavailable
 	message := signInMessage(need)
 	if need.URL != "" && x.profile.URL && (x.era == upstream.EraModern &&
 		mcp.MCPMethod(x.msg.Method) != mcp.MethodCompletionComplete ||
@@ -94,14 +94,15 @@ func (s *Server) offer(x *exchange, need *upstream.SignInError) (result, error) 
 		if x.era == upstream.EraModern {
 			return s.openURLs(x, &jsonrpc.Error{Code: mcp.URL_ELICITATION_REQUIRED, Message: message, Data: data})
 		}
-		return result{}, &refusal{status: http.StatusOK, code: mcp.URL_ELICITATION_REQUIRED, text: message, data: data}
+		return result{}, &refusal{status: http.StatusOK, code: mcp.URL_ELICITATION_REQUIRED, text: message, data: data,
+			outcome: Unavailable}
 	}
 	if need.URL != "" {
 		message += ": open " + need.URL + " in your browser, and then try again."
 	}
 	if mcp.MCPMethod(x.msg.Method) != mcp.MethodToolsCall {
 		e := failure(need.Upstream, signInKind(need), message)
-		return result{}, &refusal{status: http.StatusOK, code: e.Code, text: e.Message, data: e.Data}
+		return result{}, &refusal{status: http.StatusOK, code: e.Code, text: e.Message, data: e.Data, outcome: Unavailable}
 	}
 	members := raw.AppendQuote([]byte(`"content":[{"type":"text","text":`), message)
 	members = append(members, `}],"isError":true,"structuredContent":{"code":"`+signInKind(need)+`"`...)

@@ -378,7 +378,8 @@ func (s *Server) subscribeAll(ctx context.Context, x *exchange, h *subscriber, u
 		if err == nil {
 			targets = append(targets, t)
 		} else if s.hooks.CallDone != nil { // an unknown or denied resource is not acknowledged
-			one.Took, one.Outcome, one.Err = time.Since(began), outcome(err), err
+			one.Took, one.Err = time.Since(began), err
+			decideOutcome(&one, err)
 			s.report(&one)
 		}
 	}
@@ -389,9 +390,9 @@ func (s *Server) subscribeAll(ctx context.Context, x *exchange, h *subscriber, u
 	var list []string
 	for _, t := range targets {
 		if one := *info; s.hooks.CallDone != nil {
-			if one.Name, one.Upstream, one.Own, one.Took, one.Outcome = t.Exposed, t.Backend.Name(), t.Name,
-				time.Since(began), "ok"; !accepted[t] {
-				one.Outcome, one.Err = "error", err
+			one.Name, one.Upstream, one.Own, one.Took = t.Exposed, t.Backend.Name(), t.Name, time.Since(began)
+			if one.Outcome = OK; !accepted[t] {
+				one.Outcome, one.Err = Error, err
 			}
 			s.report(&one)
 		}

@@ -247,7 +247,7 @@ func (srv *Server) principal(u store.User, claims []byte, g store.Grant) *auth.P
 	_ = json.Unmarshal(claims, &c)
 	return &auth.Principal{
 		Kind: auth.KindUser, ID: auth.UserID(u.Issuer, u.Subject), User: u.Subject, Issuer: u.Issuer, Email: u.Email,
-		Groups: c.Groups, Scopes: strings.Fields(g.Scope),
+		Name: u.Display, Groups: c.Groups, Scopes: strings.Fields(g.Scope),
 		OAuthClient: g.ClientID, Grant: g.ID, Resources: []string{g.Resource},
 	}
 }

@@ -26,7 +26,7 @@ func (p *program) proxyHooks() proxy.Hooks {
 			p.audit.Call(c)
 			p.calls.Add(c)
 			level := slog.LevelInfo
-			if c.Outcome == "refused" {
+			if c.Refused() && c.Outcome != proxy.Denied {
 				level = slog.LevelDebug // clients can cause any number of these
 			}
 			if !calls.Enabled(context.Background(), level) {
@@ -35,7 +35,7 @@ func (p *program) proxyHooks() proxy.Hooks {
 			var few [13]slog.Attr
 			attrs := append(few[:0],
 				slog.String("client", c.Client), slog.String("era", c.Era), slog.String("method", c.Method), slog.String("name", c.Name),
-				slog.String("upstream", c.Upstream), slog.String("outcome", c.Outcome), slog.Duration("took", c.Took),
+				slog.String("upstream", c.Upstream), slog.String("outcome", string(c.Outcome)), slog.Duration("took", c.Took),
 				slog.Int("sent", c.Sent), slog.Int("received", c.Received),
 			)
 			if c.RequestID != "" {

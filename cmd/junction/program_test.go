@@ -358,10 +358,15 @@ func TestNoSecretInTheLogOfACall(t *testing.T) {
 		t.Errorf("the log is %q, want %s", got, want)
 	}
 	log.Reset()
-	hooks.CallDone(&proxy.CallInfo{Outcome: "refused", Err: errors.New("unknown tool")})
+	hooks.CallDone(&proxy.CallInfo{Outcome: proxy.Invalid, Err: errors.New("unknown tool")})
 	record.FlushLog(logger)
 	if got := log.String(); got != "" {
 		t.Errorf("what anybody can cause is logged at info: %q", got)
+	}
+	hooks.CallDone(&proxy.CallInfo{Name: "a__b", Outcome: proxy.Denied, Err: errors.New("unknown tool")})
+	record.FlushLog(logger)
+	if got := log.String(); !strings.Contains(got, " level=INFO msg=call ") || !strings.Contains(got, "outcome=denied") {
+		t.Errorf("the log of a denied call is %q", got)
 	}
 }
 
@@ -375,7 +380,7 @@ func TestNoKeyInAnyLine(t *testing.T) {
 	}
 	p.audit.Use(a)
 	key := auth.NewKey()
-	for _, outcome := range []string{"ok", "refused"} {
+	for _, outcome := range []proxy.Outcome{proxy.OK, proxy.Invalid} {
 		p.proxyHooks().CallDone(&proxy.CallInfo{Client: key, Request: `"` + key + `"`, Method: key, Name: key, Own: "x:" + key, Outcome: outcome, Err: errors.New("unknown tool: " + key)})
 	}
 	record.FlushLog(p.log)

@@ -480,12 +480,12 @@ audit: { file: stderr }
 	}
 	c.Stderr.MustMatch(t,
 		regexp.MustCompile(`"request_id":"`+first+
-			`","address":"127.0.0.1","path":"/mcp","outcome":"refused","status":401,"error":"invalid_token"}`), harness.Patience,
+			`","address":"127.0.0.1","path":"/mcp","event":"request_refused","outcome":"denied","status":401,"error":"invalid_token"}`), harness.Patience,
 		c.Done)
 	got := refusedTo(t, showing(t, c.Program, upstream.EraModern, ci.key, "/mcp/none"), "POST")
 	c.Stderr.MustMatch(t,
 		regexp.MustCompile(`"request_id":"`+keep("no endpoint", got.Header)+
-			`","principal":"key:ci".*"endpoint":"none","outcome":"refused"`), harness.Patience, c.Done)
+			`","principal":"key:ci".*"endpoint":"none","outcome":"invalid"`), harness.Patience, c.Done)
 	if n := strings.Count(c.Stderr.String(), `"status":401`); n != 1 {
 		t.Errorf("the audit has %d lines of bad tokens, want one", n)
 	}
@@ -505,7 +505,7 @@ audit: { file: stderr }
 	got = refusedTo(t, mcp, "POST")
 	wantNoAccess(t, "POST", got, "signed in as ann@acme.example")
 	c.Stderr.MustMatch(t,
-		regexp.MustCompile(`"request_id":"`+keep("no access", got.Header)+`".*"verdict":"deny","outcome":"refused"`),
+		regexp.MustCompile(`"request_id":"`+keep("no access", got.Header)+`".*"verdict":"deny","outcome":"denied"`),
 		harness.Patience, c.Done)
 }
 

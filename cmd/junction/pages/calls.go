@@ -44,7 +44,7 @@ const longest = 120
 // Add adds a call. A refused request is no call: everybody who can reach the listener could replace
 // all calls by refused ones. Add keeps nothing of c.
 func (l *Calls) Add(c *proxy.CallInfo) {
-	if c.Outcome == "refused" {
+	if c.Refused() {
 		return
 	}
 	now := time.Now()
@@ -53,7 +53,7 @@ func (l *Calls) Add(c *proxy.CallInfo) {
 	r := &l.last[l.added%len(l.last)]
 	l.added++
 	r.at, r.took, r.text = now, c.Took, r.text[:0]
-	for i, text := range [...]string{c.Principal, c.Client, c.Upstream, c.Method, c.Name, c.Outcome} {
+	for i, text := range [...]string{c.Principal, c.Client, c.Upstream, c.Method, c.Name, string(c.Outcome)} {
 		r.text = append(r.text, text[:min(len(text), longest)]...)
 		r.ends[i] = len(r.text)
 	}

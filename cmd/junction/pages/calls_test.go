@@ -20,7 +20,8 @@ func TestCalls(t *testing.T) {
 			l.Add(&proxy.CallInfo{Principal: "key:ci", Client: "x\x1b[31m", Upstream: "a", Method: "tools/call",
 				Name:    fmt.Sprint("a__", i, strings.Repeat("é", 200)),
 				Outcome: "ok", Arguments: []byte(`{"canary":1}`)})
-			l.Add(&proxy.CallInfo{Upstream: "a", Name: "refused", Outcome: "refused"})
+			l.Add(&proxy.CallInfo{Upstream: "a", Name: "refused", Outcome: proxy.Denied})
+			l.Add(&proxy.CallInfo{Name: "refused", Outcome: proxy.Invalid})
 			time.Sleep(time.Second)
 		}
 		if n := l.Rate("a"); n < 50 || n > 60 {
@@ -33,7 +34,7 @@ func TestCalls(t *testing.T) {
 		if c := list[0]; len(c.Name) > longest || c.Client != "x[31m" || c.Caller != "key:ci" || strings.Contains(fmt.Sprint(c), "canary") {
 			t.Errorf("the last call is %+v", c)
 		}
-		if slices.ContainsFunc(list, func(c Call) bool { return c.Outcome == "refused" }) {
+		if slices.ContainsFunc(list, func(c Call) bool { return c.Name == "refused" }) {
 			t.Error("a refused request takes the place of a call")
 		}
 		time.Sleep(time.Minute)

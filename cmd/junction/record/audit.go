@@ -309,6 +309,8 @@ func appendCall(b []byte, now time.Time, c *proxy.CallInfo, digest *[sha256.Size
 	}
 	text("request_id", c.RequestID)
 	text("principal", c.Principal)
+	text("person", c.Person[:min(len(c.Person), auditText)])
+	text("email", c.Email[:min(len(c.Email), auditText)])
 	text("kind", c.Kind)
 	text("claimed_client", c.Client[:min(len(c.Client), auditText)])
 	text("session", c.Session)
@@ -331,7 +333,7 @@ func appendCall(b []byte, now time.Time, c *proxy.CallInfo, digest *[sha256.Size
 	if c.Arguments != nil {
 		b = append(hex.AppendEncode(append(b, `,"arguments_sha256":"`...), digest[:]), '"')
 	}
-	text("outcome", c.Outcome)
+	text("outcome", string(c.Outcome))
 	if c.Code != 0 {
 		number("code", c.Code)
 	}

@@ -127,15 +127,15 @@ func sha256Hex(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]by
 func TestAuditLine(t *testing.T) {
 	arguments := []byte("{\n\"token\": \"canary\"}")
 	full := proxy.CallInfo{
-		RequestID: "abcdefgh-1z", Principal: "key:ci", Kind: "key", Address: netip.MustParseAddr("10.1.2.3"), Client: "claude \"code\"\n", Session: "s1", Request: "7", Era: "modern",
+		RequestID: "abcdefgh-1z", Principal: "key:ci", Person: "Ann Ö", Email: "ann@example.com", Kind: "key", Address: netip.MustParseAddr("10.1.2.3"), Client: "claude \"code\"\n", Session: "s1", Request: "7", Era: "modern",
 		Endpoint: "web", Surface: "cli", Upstream: "shell", Method: "tools/call", Name: "shell__run", Own: "run", Verdict: "deny", Policy: "developers", Rule: "rules[2]",
-		Missing: "destructive", Approval: "declined", Arguments: arguments, Took: 1234567 * time.Nanosecond, Sent: 120, Received: 30, Outcome: "refused", Code: -32602, Err: errors.New("canary"),
+		Missing: "destructive", Approval: "declined", Arguments: arguments, Took: 1234567 * time.Nanosecond, Sent: 120, Received: 30, Outcome: "denied", Code: -32602, Err: errors.New("canary"),
 	}
 	want := map[string]any{
-		"request_id": "abcdefgh-1z", "principal": "key:ci", "kind": "key", "address": "10.1.2.3", "claimed_client": "claude \"code\"\n", "session": "s1", "request": "7", "era": "modern",
+		"request_id": "abcdefgh-1z", "principal": "key:ci", "person": "Ann Ö", "email": "ann@example.com", "kind": "key", "address": "10.1.2.3", "claimed_client": "claude \"code\"\n", "session": "s1", "request": "7", "era": "modern",
 		"endpoint": "web", "surface": "cli", "upstream": "shell", "method": "tools/call", "name": "shell__run", "own_name": "run", "verdict": "deny",
 		"policy": "developers", "rule": "rules[2]", "missing": "destructive", "approval": "declined", "arguments_sha256": sha256Hex(string(arguments)), "duration_ms": 1.234, "sent": 120.0,
-		"received": 30.0, "outcome": "refused", "code": -32602.0,
+		"received": 30.0, "outcome": "denied", "code": -32602.0,
 	}
 	for _, tt := range []struct {
 		name string

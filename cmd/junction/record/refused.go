@@ -93,7 +93,7 @@ func appendRefusal(b []byte, now time.Time, r *auth.Refusal, more int) []byte {
 	}
 	path := auth.Redact(r.Path)
 	b = raw.AppendQuote(append(b, `,"path":`...), path[:min(len(path), auditText)])
-	b = strconv.AppendInt(append(b, `,"outcome":"refused","status":`...), int64(r.Status), 10)
+	b = strconv.AppendInt(append(b, `,"event":"request_refused","outcome":"denied","status":`...), int64(r.Status), 10)
 	b = raw.AppendQuote(append(b, `,"error":`...), r.Code)
 	if more > 0 {
 		b = strconv.AppendInt(append(b, `,"more":`...), int64(more), 10)
