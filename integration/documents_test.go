@@ -245,7 +245,7 @@ var (
 // foreign are code spans that look like names of ours, and are names of others: of the protocol, of
 // OAuth, of Docker, of clients.
 var foreign = []string{
-	"context.arguments", "data.junction", "input_required", "jwks_uri", "private_key_jwt", "request_id", "params: null",
+	"context.arguments", "data.junction", "input_required", "jwks_uri", "private_key_jwt", "request_id", "tool_error", "params: null",
 	"junction.db", "master.key", "pyvenv.cfg", "npm_config_cache",
 	"required_claims: { hd: example.com }", "package: what it does",
 	"--init", "--network host", "--network container:NAME", ".cursor/mcp.json",
