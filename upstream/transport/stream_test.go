@@ -346,3 +346,27 @@ func TestHTTPCloseWaits(t *testing.T) {
 		}
 	}
 }
+
+// TestSafety8MemoryOfAResumedStream: a large answer counts for its caller also if it comes on the
+// stream that continues a broken one.
+func TestSafety8MemoryOfAResumedStream(t *testing.T) {
+	text := strings.Repeat("x", 4<<20)
+	srv, _ := legacyRemote(t, "s-1", func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			sayEvents(w, "id: e1\nretry: 1\ndata:\n\n")
+			return
+		}
+		sayEvents(w, event("e2", `{"jsonrpc":"2.0","id":7,"result":{"text":"`+text+`"}}`))
+	})
+	w := mustHTTP(t, HTTPOptions{URL: srv.URL}, nil)
+	if _, err := w.Call(short(t), call("1", "initialize"), nil); err != nil {
+		t.Fatal(err)
+	}
+	for left, want := range map[int64]error{16 << 20: nil, 1 << 20: errFull} {
+		req, memory := call("7", "tools/call"), &thrifty{left: left}
+		req.Memory = memory
+		if _, err := w.Call(short(t), req, nil); !errors.Is(err, want) || memory.asked <= 1<<20 {
+			t.Errorf("an answer of 4 MiB where there is memory for %d: %v, and %d bytes were asked for", left, err, memory.asked)
+		}
+	}
+}
