@@ -253,8 +253,17 @@ func (s *Server) Problems() []view.Problem { return s.snapshot.Load().problems()
 // Tools returns the number of tools on the merged endpoint.
 func (s *Server) Tools() int {
 	n := 0
-	for range s.snapshot.Load().endpoints[""].view.All(upstream.PartTools) {
-		n++
+	for _, more := range s.ToolsByUpstream() {
+		n += more
+	}
+	return n
+}
+
+// ToolsByUpstream returns how many tools each upstream has on the merged endpoint.
+func (s *Server) ToolsByUpstream() map[string]int {
+	n := map[string]int{}
+	for t := range s.snapshot.Load().endpoints[""].view.All(upstream.PartTools) {
+		n[t.Backend.Name()]++
 	}
 	return n
 }

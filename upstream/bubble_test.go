@@ -119,10 +119,10 @@ func newRig(t *testing.T, script upstreamtest.Script, c Config, change ...func(*
 	r.cable, rt = newCable(t, r.server.Handler())
 	c.URL = "http://server/mcp"
 	o := Options{Version: "0", Log: authtest.Log(t), Hooks: Hooks{
-		StateChanged: func(_ string, s State, _ error) {
+		StateChanged: func(c Change) {
 			r.hear.Lock()
 			defer r.hear.Unlock()
-			r.states = append(r.states, s.String())
+			r.states = append(r.states, c.State.String())
 		},
 		CatalogChanged: func(string) {
 			r.hear.Lock()

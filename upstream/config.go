@@ -23,7 +23,7 @@ import (
 type Config struct {
 	// Command starts the server as a child process that speaks MCP over its standard input and
 	// output: the program, then its arguments. No shell is involved. A program that does not exist
-	// is no error of the file: the upstream shows as waiting, with that reason.
+	// is no error of the file: the upstream is retrying, and shows that reason.
 	Command []string `yaml:"command"`
 	// Env is added to the environment of the child process. Of ours it gets places and settings
 	// only: HOME, PATH, the language, proxies, certificates, caches (see environment.go).

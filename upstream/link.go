@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"net/http"
 	"sync"
 	"time"
 
@@ -18,9 +17,10 @@ import (
 //
 //	            ┌─────────────── retry due, or a call is waiting ──────────────┐
 //	            ▼                                                              │
-//	start ► connecting ── listed ──► ready ── conn ended ──► waiting ──────────┘
-//	            │  └──── failed ────────────────────────────► waiting
-//	            └─ sign-in or configuration is missing (also when ready) ─► blocked ── as from waiting ─► connecting
+//	start ► starting ─── listed ───► ready ── conn ended ─► retrying ──────────┘
+//	            │  └──── failed ───────────────────────────► retrying
+//	            ├─ a sign-in is missing (also when ready) ─► needs sign-in ── as from retrying ─► starting
+//	            └─ configuration is wrong (also when ready) ─► blocked ────── as from retrying ─► starting
 //	any ── unconfigured, idle, or shutting down ──► closed
 type link struct {
 	u     *pool
@@ -42,7 +42,8 @@ type link struct {
 type linkState struct {
 	state    State
 	since    time.Time
-	err      error      // why the link is not ready; while connecting, why the last attempt failed
+	err      error      // why the link is not ready; while starting, why the last attempt failed
+	retry    time.Time  // see Status
 	conn     conn       // set only while the link is ready
 	broken   chan error // 1-buffered, of conn: receives when a call finds it broken
 	attempts int        // failed attempts to connect
@@ -73,7 +74,7 @@ func (l *link) run(ctx context.Context) {
 	}
 	var pause pace.Backoff
 	for ctx.Err() == nil {
-		l.update(func(s *linkState) bool { s.state = StateConnecting; return true })
+		l.update(func(s *linkState) bool { s.state, s.retry = StateStarting, time.Time{}; return true })
 		lived, err := l.connectAndServe(ctx)
 		if ctx.Err() != nil {
 			break
@@ -90,22 +91,26 @@ func (l *link) run(ctx context.Context) {
 		if lived > 30*time.Second {
 			pause.Reset()
 		}
-		next := StateWaiting
-		if needsPerson(err) {
-			next, pause.Last = StateBlocked, pace.Longest
+		next := stateAfter(err)
+		if next != StateRetrying {
+			pause.Last = pace.Longest
 		}
 		if signIn(err) {
 			pause.Last = lookEvery / 2
 		}
+		rest := pause.Next()
 		l.update(func(s *linkState) bool {
 			if lived == 0 {
 				// the end of a working conn is no failed attempt: calls wait for the next one
 				s.attempts++
 			}
 			s.state, s.conn, s.err = next, nil, err
+			if s.retry = time.Now().Add(rest); signIn(err) { // only the sign-in is looked for
+				s.retry = time.Time{}
+			}
 			return true
 		})
-		pause.Wait(ctx, l.wake)
+		pace.Wait(ctx, rest, l.wake)
 		if !l.reads && l.retire() { // no call waits for the link
 			l.stop(errIdle)
 		}
@@ -113,29 +118,6 @@ func (l *link) run(ctx context.Context) {
 	l.update(func(s *linkState) bool { s.state, s.conn, s.err = StateClosed, nil, context.Cause(ctx); return true })
 	l.u.forget(l)
 }
-
-// needsPerson reports whether only a person can solve the problem: the server rejects the
-// credentials, or the command must not run without a sandbox.
-func needsPerson(err error) bool {
-	var status *transport.StatusError
-	var confined *transport.SandboxError
-	return signIn(err) || errors.As(err, &confined) && confined.Permanent || errors.As(err, &status) &&
-		(status.Status == http.StatusUnauthorized || status.Status == http.StatusForbidden)
-}
-
-// configError is the reason why an upstream cannot be used as configured (Config.Blocked).
-type configError struct{ why string }
-
-func (e *configError) Error() string { return e.why }
-
-// signIn reports whether the user of the link, or the operator, has to sign in.
-func signIn(err error) bool {
-	return errors.As(err, new(*SignInError)) || errors.As(err, new(*LoginError))
-}
-
-// lookEvery is how often a link with a sign-in checks whether the user has signed in or out
-// elsewhere. The check does not involve the server.
-const lookEvery = 5 * time.Second
 
 // update changes the state; apart from calls, kept and used there is no other way. change modifies
 // the state and reports whether it did, and update then wakes the waiting calls. A closed link
@@ -419,7 +401,7 @@ func (l *link) await(ctx context.Context) (conn, error) {
 		case l.attempts > attempts:
 			return nil, l.err
 		}
-		if l.state != StateConnecting {
+		if l.state != StateStarting {
 			nudge(l.wake)
 		}
 		changed := l.changed
@@ -476,7 +458,7 @@ func (l *link) fail(c conn, err error) {
 		if s.state != StateReady || s.conn != c {
 			return false
 		}
-		s.state, s.conn, s.err = StateConnecting, nil, err
+		s.state, s.conn, s.err = StateStarting, nil, err
 		s.broken <- err
 		return true
 	})

@@ -32,20 +32,20 @@ func TestLinkStates(t *testing.T) {
 	}{
 		{"ready", legacyScript, Config{}, func(r *rig) {}, "ready"},
 		{"ready, modern", upstreamtest.Script{Era: "modern"}, Config{}, func(r *rig) {}, "ready"},
-		{"failed, then ready", upstreamtest.Script{Rules: []upstreamtest.Rule{status("*", 500, 1)}}, Config{}, func(r *rig) {}, "waiting connecting ready"},
+		{"failed, then ready", upstreamtest.Script{Rules: []upstreamtest.Rule{status("*", 500, 1)}}, Config{}, func(r *rig) {}, "retrying starting ready"},
 		{"listing failed, then ready", upstreamtest.Script{Rules: []upstreamtest.Rule{status("tools/list", 500, 1)}}, Config{}, func(r *rig) {},
-			"waiting connecting ready"},
-		{"blocked by 401, then ready", upstreamtest.Script{Rules: []upstreamtest.Rule{status("*", 401, 1)}}, Config{}, func(r *rig) {}, "blocked connecting ready"},
-		{"blocked by 403, then waiting, then ready", upstreamtest.Script{Rules: []upstreamtest.Rule{status("*", 403, 1), status("*", 502, 1)}}, Config{},
-			func(r *rig) {}, "blocked connecting waiting connecting ready"},
-		{"lost and found", legacyScript, Config{}, func(r *rig) { r.server.EndSessions() }, "ready waiting connecting ready"},
+			"retrying starting ready"},
+		{"blocked by 401, then ready", upstreamtest.Script{Rules: []upstreamtest.Rule{status("*", 401, 1)}}, Config{}, func(r *rig) {}, "blocked starting ready"},
+		{"blocked by 403, then retrying, then ready", upstreamtest.Script{Rules: []upstreamtest.Rule{status("*", 403, 1), status("*", 502, 1)}}, Config{},
+			func(r *rig) {}, "blocked starting retrying starting ready"},
+		{"lost and found", legacyScript, Config{}, func(r *rig) { r.server.EndSessions() }, "ready retrying starting ready"},
 		{"a call finds it lost", upstreamtest.Script{Era: "legacy", Rules: []upstreamtest.Rule{status("tools/call", 404, 1)}}, Config{},
-			func(r *rig) { mustCall(r.t, r.Upstream, toolCall("echo", `{}`)) }, "ready connecting waiting connecting ready"},
+			func(r *rig) { mustCall(r.t, r.Upstream, toolCall("echo", `{}`)) }, "ready starting retrying starting ready"},
 		{"idle", legacyScript, Config{IdleStop: time.Minute}, func(r *rig) {}, "ready idle"},
 		{"idle, then used", legacyScript, Config{IdleStop: time.Minute}, func(r *rig) {
 			settle(2 * time.Minute)
 			mustCall(r.t, r.Upstream, toolCall("echo", `{}`))
-		}, "ready idle connecting ready idle"},
+		}, "ready idle starting ready idle"},
 		// nobody is told of what he did himself
 		{"closed while ready", legacyScript, Config{}, func(r *rig) { r.Upstream.Close() }, "ready"},
 	} {
@@ -100,7 +100,7 @@ func TestCallWakesLink(t *testing.T) {
 		if res.took > time.Second {
 			t.Errorf("the call took %v, want it to wake the link", res.took)
 		}
-		r.mustHear("connecting ready")
+		r.mustHear("starting ready")
 	})
 }
 
@@ -108,7 +108,7 @@ func TestWaitingIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, upstreamtest.Script{Rules: []upstreamtest.Rule{status("*", 500, 0)}}, Config{})
 		settle(time.Hour)
-		if n := strings.Count(r.heard(), "waiting"); n < 60 || n > 100 {
+		if n := strings.Count(r.heard(), "retrying"); n < 60 || n > 100 {
 			t.Errorf("%d attempts in an hour, want about one a minute", n)
 		}
 		// Calls one after the other hurry it, but make no storm of it.
@@ -172,14 +172,14 @@ func TestBlocked(t *testing.T) {
 		if got := mustFail(t, res, KindUnavailable); !strings.Contains(got, "401 Unauthorized") || res.took > time.Second {
 			t.Errorf("Call = %q after %v, want 401 within a second", got, res.took)
 		}
-		r.mustHear("blocked connecting blocked")
+		r.mustHear("blocked starting blocked")
 		settle(10 * time.Minute)
 		if n := strings.Count(r.heard(), "blocked"); n < 8 || n > 15 {
 			t.Errorf("%d attempts in 10 minutes, want about one a minute", n)
 		}
 		r.server.ClearRules() // the person has logged in
 		mustCall(t, r.Upstream, toolCall("echo", `{}`))
-		r.mustHear("connecting ready")
+		r.mustHear("starting ready")
 	})
 }
 
@@ -498,13 +498,21 @@ func TestClose(t *testing.T) {
 	}
 }
 
-func TestNeedsPerson(t *testing.T) {
-	for code, want := range map[int]bool{401: true, 403: true, 400: false, 404: false, 407: false, 429: false, 500: false} {
-		if got := needsPerson(fmt.Errorf("wrapped: %w", &transport.StatusError{Status: code})); got != want {
-			t.Errorf("needsPerson(%d) = %v, want %v", code, got, want)
+func TestStateAfter(t *testing.T) {
+	const blocked, retrying = StateBlocked, StateRetrying
+	for code, want := range map[int]State{401: blocked, 403: blocked, 400: retrying, 404: retrying, 407: retrying,
+		429: retrying, 500: retrying} {
+		if got := stateAfter(fmt.Errorf("wrapped: %w", &transport.StatusError{Status: code})); got != want {
+			t.Errorf("stateAfter(%d) = %v, want %v", code, got, want)
 		}
 	}
-	if needsPerson(errors.New("401")) || needsPerson(nil) {
-		t.Error("needsPerson goes by the text of an error")
+	oauth := &transport.StatusError{Status: 401, Challenge: []string{`Bearer resource_metadata="https://a/b"`}}
+	for _, err := range []error{oauth, &LoginError{Upstream: "a"}, &SignInError{Upstream: "a"}} {
+		if got := stateAfter(fmt.Errorf("wrapped: %w", err)); got != StateSignIn {
+			t.Errorf("stateAfter(%v) = %v, want %v", err, got, StateSignIn)
+		}
+	}
+	if got := stateAfter(errors.New("401")); got != retrying {
+		t.Errorf("stateAfter goes by the text of an error: %v", got)
 	}
 }

@@ -197,7 +197,7 @@ func (m *modernConn) keep(l *listen) {
 		if time.Since(opened) > time.Minute {
 			pause.Reset()
 		}
-		pause.Wait(l.ctx, nil)
+		pace.Wait(l.ctx, pause.Next(), nil)
 	}
 	l.settle(nil, transport.ErrClosed)
 }

@@ -73,7 +73,7 @@ func TestOperatorSignsIn(t *testing.T) {
 			operator := &operatorsToken{}
 			states := make(chan State, 100)
 			options := Options{Credentials: operator, Log: authtest.Log(t), Hooks: Hooks{
-				StateChanged: func(_ string, s State, _ error) { states <- s },
+				StateChanged: func(c Change) { states <- c.State },
 			}}
 			until := func(want State) {
 				t.Helper()
@@ -92,7 +92,7 @@ func TestOperatorSignsIn(t *testing.T) {
 			defer set.Close()
 			config := Config{URL: srv.URL, Auth: Auth{Mode: AuthOAuth}}
 			u := set.Apply(map[string]Config{"linear": config}, options, nil)[0]
-			until(StateBlocked)
+			until(StateSignIn)
 			if text := u.Status().Err; text != "sign-in needed; run: junction login linear" {
 				t.Errorf("the reason is %q", text)
 			}
@@ -111,7 +111,7 @@ func TestOperatorSignsIn(t *testing.T) {
 			mu.Unlock()
 			_, err = u.Call(t.Context(), call)
 			wantLogin(t, err, "the sign-in has ended; run: junction login linear")
-			until(StateBlocked)
+			until(StateSignIn)
 			operator.set("second")
 			until(StateReady)
 			if _, err := u.Call(t.Context(), call); err != nil {
@@ -122,16 +122,16 @@ func TestOperatorSignsIn(t *testing.T) {
 			}
 
 			unset := &operatorsToken{}
-			options.Credentials, options.Hooks.StateChanged = unset, func(_ string, s State, err error) {
-				if s == StateBlocked && !NeedsLogin(err) {
-					t.Errorf("an upstream without auth.mode is blocked by %v", err)
+			options.Credentials, options.Hooks.StateChanged = unset, func(c Change) {
+				if c.State == StateSignIn && !NeedsLogin(c.Err) {
+					t.Errorf("an upstream without auth.mode needs a sign-in for %v", c.Err)
 				}
-				states <- s
+				states <- c.State
 			}
 			var plain Set
 			defer plain.Close()
 			plain.Apply(map[string]Config{"linear": {URL: srv.URL}}, options, nil)
-			until(StateBlocked)
+			until(StateSignIn)
 			if unset.everAsked {
 				t.Error("an upstream without auth.mode is given the operator's token")
 			}

@@ -32,7 +32,7 @@ func TestPeopleHaveTheirOwn(t *testing.T) {
 	options := Options{Credentials: credentials, Log: authtest.Log(t), Hooks: Hooks{
 		OwnChanged:     func(name string) { changed <- name },
 		CatalogChanged: func(name string) { t.Errorf("the catalog of %s is told to everybody", name) },
-		StateChanged:   func(name string, s State, _ error) { t.Errorf("everybody is told that %s is %s", name, s) },
+		StateChanged:   func(c Change) { t.Errorf("everybody is told that %s is %s", c.Name, c.State) },
 	}}
 	var s Set
 	defer s.Close()

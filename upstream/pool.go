@@ -41,7 +41,8 @@ type pool struct {
 	ended  bool // another pool has replaced this one: its catalog is not stored any more
 	// time until the catalog of a lost upstream is dropped; nil while the upstream is connected
 	grace *time.Timer
-	tried bool // met is closed
+	tried bool  // met is closed
+	last  State // of the link that reads the catalog
 	// of the link that reads the catalog; Era, Version, Tools, Left and Links are not kept
 	status Status
 }
@@ -292,12 +293,16 @@ func (p *pool) linkChanged(l *link) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l.mu.Lock()
-	before, now, err := p.status.State, l.state, l.err
-	p.status.State, p.status.Since = now, l.since
+	before, now, err := p.last, l.state, l.err
+	p.last, p.status.Retry = now, l.retry
+	// an attempt after a failure does not hide the failure
+	if shown := p.status.State; shown != now && !(now == StateStarting && shown.Failed()) {
+		p.status.State, p.status.Since = now, l.since
+	}
 	l.mu.Unlock()
 	_, signIn := errors.AsType[*SignInError](err)
 	switch {
-	case now == StateBlocked && signIn: // the catalog belonged to the user who signed out
+	case signIn && now == StateSignIn: // the catalog belonged to the user who signed out
 		p.status.Err = describe(err)
 		p.publish(signedOut)
 	case now == StateReady:
@@ -306,14 +311,14 @@ func (p *pool) linkChanged(l *link) {
 			p.grace.Stop()
 			p.grace = nil
 		}
-	case now == StateWaiting, now == StateBlocked:
+	case now.Failed():
 		p.status.Err, p.status.Advice = describe(err), advice(err, &p.hard)
 		if p.grace == nil && !p.closed {
 			p.grace = time.AfterFunc(p.options.Grace, p.giveUp)
 		}
 	}
 	// after the other changes: waiting callers read them at once
-	if now != StateConnecting && !p.tried {
+	if now != StateStarting && !p.tried {
 		p.tried = true
 		close(p.met)
 		if p.person != "" && !p.closed {
@@ -321,15 +326,15 @@ func (p *pool) linkChanged(l *link) {
 		}
 	}
 	// StateChanged is not called for pools of one user; a missing sign-in is not logged
-	if p.person != "" && before != now && !signIn && now != StateConnecting && !p.closed {
+	if p.person != "" && before != now && !signIn && now != StateStarting && !p.closed {
 		level := slog.LevelInfo
-		if now == StateWaiting || now == StateBlocked {
+		if now.Failed() {
 			level = slog.LevelWarn
 		}
 		p.log.Log(context.Background(), level, "upstream "+now.String(), "error", p.status.Err)
 	}
 	if p.options.Hooks.StateChanged != nil && before != now && !p.closed && p.person == "" {
-		p.options.Hooks.StateChanged(p.name, now, err)
+		p.options.Hooks.StateChanged(Change{p.name, now, err, len(p.Catalog().Tools)})
 	}
 }
 

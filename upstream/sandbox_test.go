@@ -43,20 +43,20 @@ func TestSafety3KernelsThatLack(t *testing.T) {
 		name    string
 		sandbox command.Sandbox
 		kernel  sandbox.Support
-		state   State  // StateWaiting: the command ran, and is no server
+		state   State  // StateRetrying: the command ran, and is no server
 		status  string // how Status.Sandbox begins
 		err     string // is part of Status.Err
 	}{
-		{"none", command.Sandbox{}, none, StateWaiting, "not enforced: none here", ran3},
+		{"none", command.Sandbox{}, none, StateRetrying, "not enforced: none here", ran3},
 		{"none, required", required, none, StateBlocked, "not enforced: none here", "(sandbox.require): none here"},
-		{"too old", command.Sandbox{}, abi(1), StateWaiting, "not enforced: Landlock of this kernel (ABI 1)", ran3},
+		{"too old", command.Sandbox{}, abi(1), StateRetrying, "not enforced: Landlock of this kernel (ABI 1)", ran3},
 		{"too old, required", required, abi(1), StateBlocked, "not enforced: ", "ABI 1"},
 		{"no TCP, required", required, abi(3), StateBlocked, "enforced in part: ", "does not restrict TCP"},
-		{"no TCP, not needed", command.Sandbox{Require: true, TCP: ports}, abi(3), StateWaiting, command.Enforced, ran3},
-		{"no TCP", command.Sandbox{}, abi(3), StateWaiting, "enforced in part: ", ran3},
+		{"no TCP, not needed", command.Sandbox{Require: true, TCP: ports}, abi(3), StateRetrying, command.Enforced, ran3},
+		{"no TCP", command.Sandbox{}, abi(3), StateRetrying, "enforced in part: ", ran3},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			if row.kernel.Enforces() && row.state == StateWaiting {
+			if row.kernel.Enforces() && row.state == StateRetrying {
 				mustEnforce(t)
 			}
 			ran := filepath.Join(t.TempDir(), "ran")
@@ -73,7 +73,7 @@ func TestSafety3KernelsThatLack(t *testing.T) {
 				t.Errorf("status is %v, sandbox %q, error %q; want %v, %q, %q",
 					s.State, s.Sandbox, s.Err, row.state, row.status, row.err)
 			}
-			if text, err := os.ReadFile(ran); (len(text) > 0) != (row.state == StateWaiting) || err != nil {
+			if text, err := os.ReadFile(ran); (len(text) > 0) != (row.state == StateRetrying) || err != nil {
 				t.Errorf("the command has left %q (%v)", text, err)
 			}
 			r := check(t.Context(), "up", u.hard, u.options, nil)

@@ -1,39 +1,54 @@
 package upstream
 
-import "time"
+import (
+	"errors"
+	"net/http"
+	"time"
+
+	"junction/upstream/transport"
+)
 
 // State is the state of a link.
 type State int
 
 const (
-	// StateConnecting: the transport is being opened, the handshake done, the catalog read. Next:
-	// ready, waiting, blocked or closed.
-	StateConnecting State = iota
-	// StateReady: calls can be made. Next: waiting, blocked or closed, and connecting when a call
-	// found the connection broken.
+	// StateStarting: the transport is being opened, the handshake done, the catalog read. Next: each
+	// other state.
+	StateStarting State = iota
+	// StateReady: calls can be made. Next: each other state; starting when a call found the
+	// connection broken.
 	StateReady
-	// StateWaiting: the last attempt failed, or the conn ended; the next attempt comes by itself,
-	// and sooner when a call wants it. Next: connecting or closed.
-	StateWaiting
-	// StateBlocked: the server refuses us until a person does something, or the kernel cannot
-	// enforce the sandbox that a command requires. An attempt still comes now and then by itself.
-	// Next: connecting or closed.
+	// StateRetrying: the last attempt failed, or the conn ended. The next attempt comes by itself, and
+	// sooner when a call needs the server. Next: starting or closed.
+	StateRetrying
+	// StateBlocked: a person has to change something: the entry of the upstream, its credentials, or
+	// the sandbox that the kernel cannot enforce. Attempts come once a minute, but none for a
+	// mistake in the entry. Next: starting or closed.
 	StateBlocked
+	// StateSignIn: a person has to sign in to the server (OAuth). The sign-in is noticed within
+	// seconds. Next: starting or closed.
+	StateSignIn
 	// StateClosed: unconfigured, unused for long, or shutting down. It is the end of a link; the
 	// next call opens a new one.
 	StateClosed
 )
 
+// Failed reports whether the last attempt to connect failed, or the conn ended.
+func (s State) Failed() bool { return s == StateRetrying || s == StateBlocked || s == StateSignIn }
+
+// String returns the word that people read, in the log and on every page.
 func (s State) String() string {
 	switch s {
-	case StateConnecting:
-		return "connecting"
+	case StateStarting:
+		return "starting"
 	case StateReady:
 		return "ready"
-	case StateWaiting:
-		return "waiting"
+	case StateRetrying:
+		return "retrying"
 	case StateBlocked:
 		return "blocked"
+	case StateSignIn:
+		return "needs sign-in"
 	}
 	return "idle"
 }
@@ -42,10 +57,11 @@ func (s State) String() string {
 type Status struct {
 	Name string
 	// of the link that reads the catalog; StateClosed means that the upstream is stopped until the
-	// next call
+	// next call. After a failure the state stays until an attempt succeeds.
 	State   State
-	Since   time.Time
-	Err     string // why it is not ready, in one line; "" when it is
+	Since   time.Time // when State began
+	Retry   time.Time // when the next attempt is due; zero if it is in progress, or none is due
+	Err     string    // why it is not ready, in one line; "" when it is
 	Era     Era
 	Version string // of the protocol
 	Tools   int    // listed now
@@ -57,3 +73,32 @@ type Status struct {
 	Processes int
 	Sandbox   string // how far the kernel enforces the sandbox: command.Enforced, or what it does not, and why; "" without a sandbox
 }
+
+// stateAfter returns the state after a failure. Only a person can solve the problem if the server
+// rejects the credentials, or the command must not run without a sandbox.
+func stateAfter(err error) State {
+	var status *transport.StatusError
+	var confined *transport.SandboxError
+	switch {
+	case errors.As(err, new(*SignInError)), NeedsLogin(err):
+		return StateSignIn
+	case errors.As(err, &confined) && confined.Permanent, errors.As(err, &status) &&
+		(status.Status == http.StatusUnauthorized || status.Status == http.StatusForbidden):
+		return StateBlocked
+	}
+	return StateRetrying
+}
+
+// configError is the reason why an upstream cannot be used as configured (Config.Blocked).
+type configError struct{ why string }
+
+func (e *configError) Error() string { return e.why }
+
+// signIn reports whether the user of the link, or the operator, has to sign in.
+func signIn(err error) bool {
+	return errors.As(err, new(*SignInError)) || errors.As(err, new(*LoginError))
+}
+
+// lookEvery is how often a link with a sign-in checks whether the user has signed in or out
+// elsewhere. The check does not involve the server.
+const lookEvery = 5 * time.Second

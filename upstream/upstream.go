@@ -42,9 +42,9 @@ type Options struct {
 // Hooks report what happens. Each may be nil. They are called one at a time per upstream, must not
 // block, and must not call back into it.
 type Hooks struct {
-	// StateChanged is called when the link that reads the catalog changes its state. Of what people
-	// sign in to themselves it is not told.
-	StateChanged func(name string, s State, err error)
+	// StateChanged is called when the link that reads the catalog changes its state. It is not called
+	// for upstreams that people sign in to themselves.
+	StateChanged func(Change)
 	// CatalogChanged is called when Catalog returns something else than before.
 	CatalogChanged func(name string)
 	// ResourceUpdated is called when a resource that a client has subscribed to has changed, or a
@@ -53,6 +53,14 @@ type Hooks struct {
 	// OwnChanged is called when the catalog of some callers has changed: that of a person's own
 	// upstream, or of a connection of their own (isolation, questions: exact).
 	OwnChanged func(name string)
+}
+
+// Change is a change of the state of an upstream.
+type Change struct {
+	Name  string
+	State State
+	Err   error // why it is not ready; while starting, why the last attempt failed
+	Tools int   // that the server lists
 }
 
 // Update says that a resource may have changed.

@@ -14,14 +14,14 @@ func TestBanner(t *testing.T) {
 	banner(&b, "http://127.0.0.1:8420/mcp", false, []bannerRow{
 		{Name: "demo", State: "ready", Era: "modern", Tools: 3},
 		{Name: "empty", State: "ready", Era: "legacy"},
-		{Name: "filesystem", State: "waiting", LastError: "starting npx:\n\texec: \x1b[31m\"npx\": executable file not found in $PATH"},
+		{Name: "filesystem", State: "retrying", LastError: "starting npx:\n\texec: \x1b[31m\"npx\": executable file not found in $PATH"},
 	})
 	want := `Junction serves http://127.0.0.1:8420/mcp
 
-  UPSTREAM    STATE    ERA     TOOLS  LAST ERROR
-  demo        ready    modern      3
-  empty       ready    legacy      0
-  filesystem  waiting  -           -  starting npx: exec: [31m"npx": executable…
+  UPSTREAM    STATE     ERA     TOOLS  LAST ERROR
+  demo        ready     modern      3
+  empty       ready     legacy      0
+  filesystem  retrying  -           -  starting npx: exec: [31m"npx": executabl…
 
 Claude Code
   claude mcp add --transport http junction http://127.0.0.1:8420/mcp
@@ -43,7 +43,7 @@ func TestBannerFits(t *testing.T) {
 	for name, rows := range map[string][]bannerRow{
 		"none":      nil,
 		"no errors": {{Name: "demo", State: "ready", Era: "modern", Tools: 3}},
-		"errors":    {{Name: "demo", State: "connecting", LastError: long}, {Name: "other", State: "ready", Era: "legacy", Tools: 12345}},
+		"errors":    {{Name: "demo", State: "starting", LastError: long}, {Name: "other", State: "ready", Era: "legacy", Tools: 12345}},
 	} {
 		for _, keys := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, keys), func(t *testing.T) {

@@ -66,11 +66,11 @@ func (p *program) proxyHooks() proxy.Hooks {
 // change.
 func (p *program) upstreamHooks() upstream.Hooks {
 	return upstream.Hooks{
-		StateChanged: func(name string, s upstream.State, err error) {
-			if s == upstream.StateWaiting || s == upstream.StateBlocked {
+		StateChanged: func(c upstream.Change) {
+			if c.State.Failed() {
 				p.catalogChanged() // names may be settled now
 			}
-			p.outages.changed(p.log, name, s, err)
+			p.outages.changed(p.log, c)
 		},
 		CatalogChanged:  func(string) { p.catalogChanged() },
 		OwnChanged:      func(string) { wake(p.recheck) },

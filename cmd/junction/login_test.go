@@ -97,7 +97,7 @@ func TestLoginCommand(t *testing.T) {
 		t.Helper()
 		r.until(t, name, state)
 	}
-	until("linear", "blocked")
+	until("linear", "needs sign-in")
 	if _, why := stateOf("linear"); why != "sign-in needed; run: junction login linear" {
 		t.Errorf("the reason is %q", why)
 	}
@@ -156,7 +156,7 @@ func TestLoginCommand(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "access_denied") {
 		t.Errorf("declined: %v", err)
 	}
-	until("linear", "blocked")
+	until("linear", "needs sign-in")
 	// A page of another sign-in comes first.
 	said, err := run("linear", "", false, func(t *testing.T, where string) {
 		if status, page := back(t, where, func(q url.Values) { q.Set("state", "another") }); status != http.StatusBadRequest {
@@ -170,7 +170,7 @@ func TestLoginCommand(t *testing.T) {
 		t.Errorf("login = %v\n%s", err, said)
 	}
 	until("linear", "ready")
-	if state, why := stateOf("plain"); state != "blocked" || !strings.Contains(why, "401") {
+	if state, why := stateOf("plain"); state != "needs sign-in" || !strings.Contains(why, "401") {
 		t.Errorf("plain is %s (%s), want no sign-in of another upstream's", state, why)
 	}
 
@@ -184,7 +184,7 @@ func TestLoginCommand(t *testing.T) {
 	if len(u.revoked) != 1 || u.revoked[0] != "canary-refresh" {
 		t.Errorf("revoked are %q", u.revoked)
 	}
-	until("linear", "blocked")
+	until("linear", "needs sign-in")
 
 	// Without a browser here, the address of the last page is pasted; a wrong one is refused.
 	pasted, paste := io.Pipe()

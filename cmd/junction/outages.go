@@ -30,12 +30,16 @@ type outage struct {
 const calmReasons = time.Minute
 
 // changed logs that an upstream has a state, and the error of a failed attempt.
-func (o *outages) changed(log *slog.Logger, name string, s upstream.State, err error) {
+func (o *outages) changed(log *slog.Logger, c upstream.Change) {
+	name, s, err := c.Name, c.State, c.Err
 	level, attrs := slog.LevelInfo, []any{"upstream", name, "state", s.String()}
+	if s == upstream.StateReady {
+		attrs = append(attrs, "tools", c.Tools)
+	}
 	o.mu.Lock()
 	down := o.open[name]
 	switch s {
-	case upstream.StateWaiting, upstream.StateBlocked:
+	case upstream.StateRetrying, upstream.StateBlocked, upstream.StateSignIn:
 		reason, now := "", time.Now()
 		if err != nil {
 			reason = err.Error()
@@ -53,7 +57,7 @@ func (o *outages) changed(log *slog.Logger, name string, s upstream.State, err e
 			down.reason, down.logged = reason, now
 		}
 		down.failures++
-	case upstream.StateConnecting:
+	case upstream.StateStarting:
 		if down != nil {
 			level = slog.LevelDebug
 		}

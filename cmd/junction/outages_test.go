@@ -22,9 +22,9 @@ func TestOutages(t *testing.T) {
 		log := record.NewLog(authtest.Searched(t, "the log", &text), config.Log{Level: slog.LevelInfo, Format: config.LogText})
 		var o outages
 		fails := func(reason string) {
-			o.changed(log, "up", upstream.StateConnecting, nil)
+			o.changed(log, upstream.Change{Name: "up", State: upstream.StateStarting})
 			time.Sleep(20 * time.Second)
-			o.changed(log, "up", upstream.StateWaiting, errors.New(reason))
+			o.changed(log, upstream.Change{Name: "up", State: upstream.StateRetrying, Err: errors.New(reason)})
 		}
 		for range 100 {
 			fails("exited with status 1")
@@ -32,22 +32,22 @@ func TestOutages(t *testing.T) {
 		for i := range 6 {
 			fails("another reason " + strings.Repeat("!", i))
 		}
-		o.changed(log, "up", upstream.StateReady, nil)
-		o.changed(log, "up", upstream.StateConnecting, nil)
-		o.changed(log, "up", upstream.StateReady, nil)
+		o.changed(log, upstream.Change{Name: "up", State: upstream.StateReady, Tools: 3})
+		o.changed(log, upstream.Change{Name: "up", State: upstream.StateStarting})
+		o.changed(log, upstream.Change{Name: "up", State: upstream.StateReady, Tools: 3})
 		var got []string
 		for line := range strings.Lines(text.String()) {
 			_, line, _ = strings.Cut(strings.TrimSpace(line), " ")
 			got = append(got, line)
 		}
 		want := []string{
-			`level=INFO msg="upstream connecting" upstream=up state=connecting`,
-			`level=WARN msg="upstream waiting" upstream=up state=waiting error="exited with status 1"`,
-			`level=WARN msg="upstream waiting" upstream=up state=waiting error="another reason "`,
-			`level=WARN msg="upstream waiting" upstream=up state=waiting error="another reason !!!"`,
-			`level=INFO msg="upstream ready" upstream=up state=ready failures=106 down=35m0s`,
-			`level=INFO msg="upstream connecting" upstream=up state=connecting`,
-			`level=INFO msg="upstream ready" upstream=up state=ready`,
+			`level=INFO msg="upstream starting" upstream=up state=starting`,
+			`level=WARN msg="upstream retrying" upstream=up state=retrying error="exited with status 1"`,
+			`level=WARN msg="upstream retrying" upstream=up state=retrying error="another reason "`,
+			`level=WARN msg="upstream retrying" upstream=up state=retrying error="another reason !!!"`,
+			`level=INFO msg="upstream ready" upstream=up state=ready tools=3 failures=106 down=35m0s`,
+			`level=INFO msg="upstream starting" upstream=up state=starting`,
+			`level=INFO msg="upstream ready" upstream=up state=ready tools=3`,
 		}
 		if strings.Join(got, "\n") != strings.Join(want, "\n") {
 			t.Errorf("the log is\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

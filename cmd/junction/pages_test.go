@@ -150,7 +150,7 @@ func TestStatusPage(t *testing.T) {
 	r := mustServe(t, "upstreams:\n  good: { url: "+url+" }\n"+
 		"  bad: { command: [sh, -c, 'echo \"<img src=x onerror=alert(1)>\" >&2; exit 3'] }\n")
 	r.stderr.mustSay(t, "upstream=good state=ready", 1)
-	r.stderr.mustSay(t, "upstream=bad state=waiting", 1)
+	r.stderr.mustSay(t, "upstream=bad state=retrying", 1)
 	admin := "http://" + r.admin.Addr().String()
 	send := func(method, path string, form neturl.Values, header http.Header) (*http.Response, string) {
 		t.Helper()

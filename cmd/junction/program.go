@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -435,11 +434,7 @@ func (p *program) welcome(ctx context.Context, url string, keys bool) error {
 	}
 	if ctx.Err() == nil {
 		p.server.Settle() // a client that reads "ready" must find the tools
-		list := rows(p.asSeen().Statuses())
-		for _, name := range slices.Sorted(maps.Keys(p.reach.Load().config.Personal())) {
-			list = append(list, bannerRow{Name: name, State: diagnose.ByPerson})
-		}
-		banner(p.stdout, url, keys, list)
+		banner(p.stdout, url, keys, rows(p.asSeen().Report(ctx).Upstreams))
 		debug.FreeOSMemory() // returns the memory that only the start needed; the collector runs rarely from now on
 	}
 	return nil
@@ -449,10 +444,10 @@ func (p *program) welcome(ctx context.Context, url string, keys bool) error {
 // pause between two calls of one task, so that they need not reconnect.
 const idleTimeout = 2 * time.Minute
 
-func rows(list []upstream.Status) []bannerRow {
+func rows(list []diagnose.UpstreamStatus) []bannerRow {
 	var out []bannerRow
 	for _, s := range list {
-		out = append(out, bannerRow{Name: s.Name, State: s.State.String(), Era: string(s.Era), Tools: s.Tools, LastError: s.Err})
+		out = append(out, bannerRow{Name: s.Name, State: s.Shown(time.Now()), Era: s.Era, Tools: s.Tools, LastError: s.Error})
 	}
 	return out
 }

@@ -175,7 +175,7 @@ func TestReadyzBeforeTheFirstTry(t *testing.T) {
 		t.Errorf("/readyz gave %d, %q, want 503, starting", status, rep.Status)
 	}
 	silent.Close()
-	r.stderr.mustSay(t, "upstream waiting", 1)
+	r.stderr.mustSay(t, "upstream retrying", 1)
 	if status, rep := r.mustReport(t); status != http.StatusOK || rep.Status != "ready" || rep.Upstreams[0].Error == "" {
 		t.Errorf("/readyz gave %d, %+v, want 200, ready, and why the upstream is not there", status, rep)
 	}

@@ -290,7 +290,7 @@ func TestFailureRestart(t *testing.T) {
 			}
 			x.MustFail(t, "bad__echo", `{}`, "unavailable")
 			x.MustSay(t, "bad", "refused")
-			if status := x.MustReach(t, "bad", upstream.StateWaiting); status.Err == "" {
+			if status := x.MustReach(t, "bad", upstream.StateRetrying); status.Err == "" {
 				t.Error("Status().Err is empty of an upstream that is away")
 			}
 			x.MustCall(t, "good__echo", `{}`, "{}")
@@ -338,7 +338,7 @@ func TestFailureOddAnswers(t *testing.T) {
 				rule.Method, rule.Times = "*", 0
 				broken.AddRules(rule)
 				x := mustFailing(t, upstream.Config{URL: url}, proxy.Limits{}, "bad")
-				if status := x.MustReach(t, "bad", upstream.StateWaiting); !strings.Contains(status.Err, test.says) {
+				if status := x.MustReach(t, "bad", upstream.StateRetrying); !strings.Contains(status.Err, test.says) {
 					t.Errorf("Status().Err = %q, want %q in it", status.Err, test.says)
 				}
 				x.MustCall(t, "good__echo", `{}`, "{}")
@@ -357,7 +357,7 @@ func TestFailureExitsAtOnce(t *testing.T) {
 	}
 	x := mustFailing(t, upstream.Config{Command: []string{program},
 		Env: map[string]string{"JUNCTION_ROLE": "no such role"}}, proxy.Limits{}, "bad")
-	if status := x.MustReach(t, "bad", upstream.StateWaiting); !strings.Contains(status.Err, "there is no role") {
+	if status := x.MustReach(t, "bad", upstream.StateRetrying); !strings.Contains(status.Err, "there is no role") {
 		t.Errorf("Status().Err = %q, want what the program said", status.Err)
 	}
 	x.MustCall(t, "good__echo", `{}`, "{}")

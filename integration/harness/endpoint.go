@@ -99,12 +99,12 @@ func MustProxy(t testing.TB, configs map[string]upstream.Config, options ...Opti
 		over    = make(chan struct{})
 		loop    sync.WaitGroup
 	)
-	up.Hooks.StateChanged = func(name string, s upstream.State, err error) {
-		if s != upstream.StateReady {
+	up.Hooks.StateChanged = func(c upstream.Change) {
+		if c.State != upstream.StateReady {
 			return
 		}
 		select {
-		case ready <- name:
+		case ready <- c.Name:
 		default:
 		}
 	}

@@ -63,7 +63,7 @@ func Start(t *testing.T, p Pair, w Setup) *Junction {
 		t.Fatal(err)
 	}
 	j.options = upstream.Options{Version: "test", Log: log, Hooks: upstream.Hooks{
-		StateChanged:    func(string, upstream.State, error) { j.changed() },
+		StateChanged:    func(upstream.Change) { j.changed() },
 		ResourceUpdated: func(u upstream.Update) { j.Server.Updated(u) },
 		CatalogChanged: func(string) {
 			select {

@@ -111,10 +111,10 @@ func (s *Stand) Apply(configs map[string]upstream.Config) {
 	s.Set.Apply(configs, s.options, func(us []*upstream.Upstream) { s.Server.Apply(s.names, us) })
 }
 
-func (s *Stand) record(name string, state upstream.State, err error) {
+func (s *Stand) record(c upstream.Change) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.events = append(s.events, stateEvent{name, state, err})
+	s.events = append(s.events, stateEvent{c.Name, c.State, c.Err})
 	close(s.changed)
 	s.changed = make(chan struct{})
 }

@@ -97,7 +97,7 @@ func TestForeignStoredCatalog(t *testing.T) {
 			if _, result := c.List(t, ""); harness.Member(result, "tools") != first {
 				t.Errorf("tools = %s\nbefore the restart %s", harness.Member(result, "tools"), first)
 			}
-			if got := j.Status("up"); got.State != upstream.StateConnecting || !got.Stored {
+			if got := j.Status("up"); got.State != upstream.StateStarting || !got.Stored {
 				t.Errorf("status = %+v, want connecting, with a stored catalog", got)
 			}
 			hears := c.HearTools(t)

@@ -71,7 +71,7 @@ func mustSettle(t *testing.T, p *harness.Program) map[string][3]string {
 	for {
 		all, connecting := states(t, p), false
 		for _, s := range all {
-			connecting = connecting || s[0] == "connecting"
+			connecting = connecting || s[0] == "starting"
 		}
 		if !connecting {
 			return all

@@ -25,15 +25,14 @@ const (
 // Reset has the next pause be the first one.
 func (b *Backoff) Reset() { b.Last = 0 }
 
-// next returns the next pause.
-func (b *Backoff) next() time.Duration {
+// Next returns the next pause, for Wait.
+func (b *Backoff) Next() time.Duration {
 	b.Last = min(max(2*b.Last, firstPause), Longest)
 	return b.Last - rand.N(b.Last/4)
 }
 
 // Wait pauses. It returns early when ctx ends, and soon when wake is sent to.
-func (b *Backoff) Wait(ctx context.Context, wake <-chan struct{}) {
-	pause := b.next()
+func Wait(ctx context.Context, pause time.Duration, wake <-chan struct{}) {
 	if woken := min(pause, Woken); wake != nil {
 		if !Sleep(ctx, woken, nil) || !Sleep(ctx, pause-woken, wake) {
 			return

@@ -152,14 +152,14 @@ func writeUpstreams(b *bytes.Buffer, d *diagnose.Diagnosis, now time.Time) {
 		rows[0][1] = "CHECK"
 	}
 	for _, u := range d.Upstreams {
-		state := u.State
-		if u.Since != nil {
+		state := u.Shown(now)
+		if u.Since != nil && state == u.State {
 			state += " " + prose.Age(now.Sub(*u.Since))
 		}
 		if !d.Running {
 			state = map[bool]string{true: "ok", false: "failed"}[u.OK]
 		}
-		row := []string{prose.Cut(prose.Flat(u.Name), 19), prose.Flat(state), cmp.Or(prose.Flat(u.Era), "-"), "-", "-", "-", "-", "-"}
+		row := []string{prose.Cut(prose.Flat(u.Name), 17), prose.Flat(state), cmp.Or(prose.Flat(u.Era), "-"), "-", "-", "-", "-", "-"}
 		if u.Tools > 0 || u.OK {
 			row[3] = strconv.Itoa(u.Tools)
 		}

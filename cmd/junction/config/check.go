@@ -91,7 +91,7 @@ func (d *decoder) warnings(c *Config) Warnings {
 		}
 		c.warnSandbox(at, &u, d, warn)
 		if info, err := os.Stat(u.Dir); u.Dir != "" && (err != nil || !info.IsDir()) {
-			warn(at+".dir", "is no folder; that upstream shows as waiting")
+			warn(at+".dir", "is no folder; that upstream cannot start")
 			continue
 		}
 		if program := u.Command[0]; program != "" && program != Self && !d.runnable(&u) {
@@ -178,10 +178,10 @@ func notRunnable(u *upstream.Config) string {
 			file = filepath.Join(u.Dir, file)
 		}
 		if _, err := os.Stat(file); err == nil {
-			return program + " is no program that may be run; that upstream shows as waiting"
+			return program + " is no program that may be run; that upstream cannot start"
 		}
 	}
-	return fmt.Sprintf("there is no program %s; that upstream shows as waiting until it is installed", program)
+	return fmt.Sprintf("there is no program %s; that upstream cannot start until it is installed", program)
 }
 
 // runnable reports whether the program of the command exists: a plain name in the PATH of the

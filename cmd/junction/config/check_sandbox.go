@@ -29,7 +29,7 @@ func (c *Config) warnSandbox(at string, u *upstream.Config, d *decoder, warn fun
 	}
 	absent := u.Absent()
 	for _, key := range slices.Sorted(maps.Keys(absent)) {
-		warn(at+"."+key, "%s; that upstream shows as waiting", absent[key])
+		warn(at+"."+key, "%s; that upstream cannot start", absent[key])
 	}
 	for _, list := range []struct {
 		key, verb string

@@ -65,7 +65,7 @@ func TestSafety3CheckLooksAtSandboxes(t *testing.T) {
 	file, gone := filepath.Join(configs, "junction.yaml"), filepath.Join(dir, "gone")
 	own := "the configuration file, " + file
 	keys := "the keys and sign-ins of Junction, " + filepath.Join(state, "junction")
-	absent := gone + " does not exist; create it, or remove the entry; that upstream shows as waiting"
+	absent := gone + " does not exist; create it, or remove the entry; that upstream cannot start"
 	uncreated := strings.Replace(absent, "create it", "create it (a folder: mkdir -p "+gone+")", 1)
 	lets := func(verb, what string) string {
 		return "." + map[string]string{"read": "read", "change": "write"}[verb] + "[0]: lets the command " + verb + " " +

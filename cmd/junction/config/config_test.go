@@ -486,7 +486,7 @@ func TestWarnings(t *testing.T) {
 	for _, w := range warnings {
 		got = append(got, strings.TrimPrefix(Problem(w).String(), file))
 	}
-	const gone = "; that upstream shows as waiting"
+	const gone = "; that upstream cannot start"
 	want := []string{
 		`:4: upstreams.missing.command: there is no program no-such-tool` + gone + ` until it is installed`,
 		`:5: upstreams.text.command: there is no program text` + gone + ` until it is installed`,
@@ -638,16 +638,16 @@ func TestCheck(t *testing.T) {
 		{"upstreams:\n  a: { url: https://a.example.com }\n", "ok: 1 upstream\n", "<nil>"},
 		{"upstreams:\n  a: { url: https://a.example.com }\n  b: { command: [junction] }\n", "ok: 2 upstreams\n", "<nil>"},
 		{"upstreams:\n  a: { command: [none] }\n",
-			"warning: FILE:2: upstreams.a.command: there is no program none; that upstream shows as waiting until it is installed\nok: 1 upstream\n", "<nil>"},
+			"warning: FILE:2: upstreams.a.command: there is no program none; that upstream cannot start until it is installed\nok: 1 upstream\n", "<nil>"},
 		{"upstreams:\n  a: { command: [npx -y some-package] }\n  b: { command: [~/bin/server] }\n  c: { command: [/dev/null] }\n",
 			"warning: FILE:2: upstreams.a.command: there is no program \"npx -y some-package\"; write its arguments apart: [npx, -y, some-package]\n" +
 				"warning: FILE:3: upstreams.b.command: there is no program ~/bin/server, and ~ means nothing here; write ${HOME}/bin/server\n" +
-				"warning: FILE:4: upstreams.c.command: /dev/null is no program that may be run; that upstream shows as waiting\n" +
+				"warning: FILE:4: upstreams.c.command: /dev/null is no program that may be run; that upstream cannot start\n" +
 				"ok: 3 upstreams\n", "<nil>"},
 		{"lisen: x\nupstreams:\n  a: { command: [none] }\n  b: { url: a.example.com }\n",
 			"FILE:1: lisen: unknown key; did you mean listen?\n" +
 				"FILE:4: upstreams.b.url: needs a scheme: https://a.example.com\n" +
-				"warning: FILE:3: upstreams.a.command: there is no program none; that upstream shows as waiting until it is installed\n",
+				"warning: FILE:3: upstreams.a.command: there is no program none; that upstream cannot start until it is installed\n",
 			"FILE has 2 mistakes"},
 		{"listen: x\nlisten_to: y\nupstreams:\n  a: { url: a.example.com, endpoint: https://a.example.com }\n",
 			"FILE:1: listen: want host:port, such as 127.0.0.1:8420 or [::1]:8420\n" +

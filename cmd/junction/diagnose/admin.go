@@ -131,24 +131,6 @@ type IssuerStatus struct {
 	Error  string `json:"error,omitempty"`
 }
 
-// UpstreamStatus is the state of one upstream.
-type UpstreamStatus struct {
-	Name    string    `json:"name"`
-	State   string    `json:"state"`
-	Since   time.Time `json:"since"`
-	Error   string    `json:"error,omitempty"`
-	Era     string    `json:"era,omitempty"`
-	Version string    `json:"version,omitempty"`
-	Tools   int       `json:"tools"`
-	Stored  bool      `json:"stored,omitempty"` // the tools are from an earlier run, because the server has not listed any yet
-	Links   int       `json:"links"`
-	Sandbox string    `json:"sandbox,omitempty"` // of a command: "enforced", or the part that is not, with the reason
-
-	Advice    string `json:"advice,omitempty"`    // the remedy for Error
-	Processes int    `json:"processes,omitempty"` // number of processes of a command
-	Invalid   bool   `json:"-"`                   // the entry has a mistake, so that no connection is attempted
-}
-
 // Problem is an item that is not offered.
 type Problem struct {
 	Upstream string `json:"upstream"`
@@ -160,22 +142,25 @@ type Problem struct {
 func (p *Proxy) Report(stopping context.Context) Report {
 	statuses := p.Statuses()
 	p.Server.Settle() // the tools of every upstream that is reported as ready are listed
-	r := Report{Status: "ready", Tools: p.Server.Tools(), Upstreams: []UpstreamStatus{}, Problems: []Problem{}}
+	offered := p.Server.ToolsByUpstream()
+	r := Report{Status: "ready", Upstreams: []UpstreamStatus{}, Problems: []Problem{}}
 	switch {
 	case stopping.Err() != nil:
 		r.Status = "stopping"
 	case Starting(statuses):
 		r.Status = "starting"
 	}
+	for _, n := range offered {
+		r.Tools += n
+	}
 	for _, s := range statuses {
-		r.Upstreams = append(r.Upstreams, UpstreamStatus{s.Name, s.State.String(), s.Since, s.Err, string(s.Era), s.Version,
-			s.Tools, s.Stored, s.Links, s.Sandbox, s.Advice, s.Processes, p.Config().Upstreams[s.Name].Blocked != ""})
+		r.Upstreams = append(r.Upstreams, p.statusOf(&s, offered[s.Name]))
 		for _, left := range s.Left {
 			r.Problems = append(r.Problems, Problem{s.Name, left.Name, left.Reason})
 		}
 	}
 	for _, name := range p.personal() {
-		r.Upstreams = append(r.Upstreams, UpstreamStatus{Name: name, State: ByPerson})
+		r.Upstreams = append(r.Upstreams, UpstreamStatus{Name: name, State: PerUser})
 	}
 	r.Reload = p.Unread()
 	for _, s := range p.Providers.Status() {
@@ -199,28 +184,3 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	e.SetEscapeHTML(false)
 	e.Encode(v)
 }
-
-// Statuses returns the state of every upstream.
-func (p *Proxy) Statuses() []upstream.Status {
-	var list []upstream.Status
-	for _, u := range p.Set.All() {
-		list = append(list, u.Status())
-	}
-	return list
-}
-
-// patient is the time after which a silent upstream no longer keeps the proxy from being ready.
-const patient = 20 * time.Second
-
-// Starting reports whether an upstream has neither connected nor failed yet.
-func Starting(list []upstream.Status) bool {
-	for _, s := range list {
-		if s.State == upstream.StateConnecting && s.Err == "" && (s.Era == upstream.EraAuto || s.Stored) && time.Since(s.Since) < patient {
-			return true
-		}
-	}
-	return false
-}
-
-// ByPerson is the state of an upstream to which each user has connections of their own.
-const ByPerson = "per user"

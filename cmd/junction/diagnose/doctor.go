@@ -44,6 +44,7 @@ type Examined struct {
 	Name    string     `json:"name"`
 	State   string     `json:"state,omitempty"` // in the running proxy
 	Since   *time.Time `json:"since,omitempty"`
+	RetryAt time.Time  `json:"retry_at,omitzero"` // as in UpstreamStatus
 	Error   string     `json:"error,omitempty"` // why it is not ready in the running proxy
 	Era     string     `json:"era,omitempty"`
 	Version string     `json:"version,omitempty"`
@@ -145,7 +146,7 @@ func (d *Diagnosis) add(names view.Names, e *examinee, r *upstream.Report) {
 	ready := true
 	if s := e.status; s != nil {
 		ready = s.State == upstream.StateReady || s.State == upstream.StateClosed
-		u.State, u.Since, u.Error = s.State.String(), &s.Since, s.Err
+		u.State, u.Since, u.Error, u.RetryAt = s.State.String(), &s.Since, s.Err, s.Retry
 	}
 	if u.Sandbox = r.Sandbox; u.Sandbox != "" && u.Sandbox != command.Enforced && !e.config.Sandbox.Require {
 		find(Finding{Grave: true, Text: "the sandbox is " + u.Sandbox, Advice: "set sandbox.require: true to keep the command from starting without it"})

@@ -11,11 +11,13 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"junction/cmd/junction/diagnose"
 	"junction/proxy"
+	"junction/upstream"
 )
 
 // StatusOptions are what the status page shows and does. All fields must be set.
@@ -66,12 +68,14 @@ type statusData struct {
 
 type upstreamData struct {
 	diagnose.UpstreamStatus
-	Rate int // calls within the last minute
+	Rate  int    // calls within the last minute
+	Words string // the state
+	Class string // of the state, in the style sheet
 }
 
 // CanReconnect reports whether a person can have the upstream connected again.
 func (u upstreamData) CanReconnect() bool {
-	return !u.Invalid && u.State != diagnose.ByPerson && u.State != "connecting"
+	return !u.Invalid && u.State != diagnose.PerUser && u.State != upstream.StateStarting.String()
 }
 
 // Clock returns a time as the page shows it.
@@ -88,8 +92,9 @@ func (s *Status) data() statusData {
 	for _, issuer := range d.Issuers {
 		d.Fine = d.Fine && issuer.Error == ""
 	}
+	now := time.Now()
 	for _, u := range d.Report.Upstreams {
-		d.Upstreams = append(d.Upstreams, upstreamData{u, s.Calls.Rate(u.Name)})
+		d.Upstreams = append(d.Upstreams, upstreamData{u, s.Calls.Rate(u.Name), u.Shown(now), strings.ReplaceAll(u.State, " ", "-")})
 	}
 	d.Latest, d.Sessions = s.Sessions()
 	return d

@@ -1,0 +1,84 @@
+package diagnose
+
+import (
+	"fmt"
+	"time"
+
+	"junction/upstream"
+)
+
+// This file has the states of upstreams, as all commands and pages show them.
+
+// PerUser is the state of an upstream to which each user has connections of their own. The other
+// states are those of upstream.State.
+const PerUser = "per user"
+
+// UpstreamStatus is the state of one upstream.
+type UpstreamStatus struct {
+	Name    string    `json:"name"`
+	State   string    `json:"state"`
+	Since   time.Time `json:"since,omitzero"`    // when State began
+	RetryAt time.Time `json:"retry_at,omitzero"` // the next attempt; absent if it is in progress, or none is due
+	Error   string    `json:"error,omitempty"`
+	Advice  string    `json:"advice,omitempty"` // the remedy for Error
+	Note    string    `json:"note,omitempty"`   // why a start may take long
+	Era     string    `json:"era,omitempty"`
+	Version string    `json:"version,omitempty"`
+	Tools   int       `json:"tools"`            // on the merged endpoint
+	Listed  int       `json:"listed"`           // tools that the server lists, also those that are not offered
+	Stored  bool      `json:"stored,omitempty"` // the tools are from an earlier run, because the server has not listed any yet
+	Links   int       `json:"links"`
+	Sandbox string    `json:"sandbox,omitempty"` // of a command: "enforced", or the part that is not, with the reason
+
+	Processes int  `json:"processes,omitempty"` // number of processes of a command
+	SignIn    bool `json:"sign_in,omitempty"`   // the operator signs in to the server: junction login
+	Invalid   bool `json:"invalid,omitempty"`   // the entry has a mistake, so that no connection is attempted
+}
+
+// Shown returns the state for people, such as "retrying in 20s".
+func (u *UpstreamStatus) Shown(now time.Time) string { return shown(u.State, u.RetryAt, now) }
+
+// Shown returns the state for people, such as "retrying in 20s"; "" without a running proxy.
+func (u *Examined) Shown(now time.Time) string { return shown(u.State, u.RetryAt, now) }
+
+func shown(state string, retry, now time.Time) string {
+	if state != upstream.StateRetrying.String() {
+		return state
+	}
+	if left := int(retry.Sub(now).Round(time.Second).Seconds()); left > 0 {
+		return fmt.Sprintf("%s in %ds", state, left)
+	}
+	return state + " now"
+}
+
+// statusOf returns the state of a running upstream that offers a number of tools.
+func (p *Proxy) statusOf(s *upstream.Status, tools int) UpstreamStatus {
+	c := p.Config().Upstreams[s.Name]
+	return UpstreamStatus{
+		Name: s.Name, State: s.State.String(), Since: s.Since, RetryAt: s.Retry, Error: s.Err, Advice: s.Advice,
+		Era: string(s.Era), Version: s.Version, Tools: tools, Listed: s.Tools, Stored: s.Stored, Links: s.Links,
+		Sandbox: s.Sandbox, Processes: s.Processes, SignIn: c.OperatorSignsIn(), Invalid: c.Blocked != "",
+	}
+}
+
+// Statuses returns the state of every upstream.
+func (p *Proxy) Statuses() []upstream.Status {
+	var list []upstream.Status
+	for _, u := range p.Set.All() {
+		list = append(list, u.Status())
+	}
+	return list
+}
+
+// patient is the time after which a silent upstream no longer keeps the proxy from being ready.
+const patient = 20 * time.Second
+
+// Starting reports whether an upstream has neither connected nor failed yet.
+func Starting(list []upstream.Status) bool {
+	for _, s := range list {
+		if s.State == upstream.StateStarting && s.Err == "" && (s.Era == upstream.EraAuto || s.Stored) && time.Since(s.Since) < patient {
+			return true
+		}
+	}
+	return false
+}
