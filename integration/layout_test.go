@@ -28,7 +28,7 @@ var arrows = map[string][]string{
 	"cmd/junction/record": {"cmd/junction/config", "auth", "proxy", "upstream/raw"},
 	"cmd/junction/diagnose": {"cmd/junction/config", "cmd/junction/prose", "auth", "policy", "proxy", "proxy/view",
 		"upstream", "upstream/command"},
-	"cmd/junction/demo":  {},
+	"cmd/junction/demo": {},
 	"cmd/junction/pages": {"cmd/junction/clients", "cmd/junction/diagnose", "cmd/junction/prose", "proxy",
 		"upstream"}, // the words of states
 	"cmd/junction/cli": {"cmd/junction/config", "cmd/junction/diagnose", "cmd/junction/prose", "auth", "policy", "proxy",

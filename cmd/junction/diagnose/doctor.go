@@ -45,7 +45,7 @@ type Examined struct {
 	State   string     `json:"state,omitempty"` // in the running proxy
 	Since   *time.Time `json:"since,omitempty"`
 	RetryAt time.Time  `json:"retry_at,omitzero"` // as in UpstreamStatus
-	Error   string     `json:"error,omitempty"` // why it is not ready in the running proxy
+	Error   string     `json:"error,omitempty"`   // why it is not ready in the running proxy
 	Era     string     `json:"era,omitempty"`
 	Version string     `json:"version,omitempty"`
 	Server  string     `json:"server,omitempty"` // the server's name for itself
