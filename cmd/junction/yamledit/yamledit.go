@@ -1,5 +1,5 @@
-// Package yamledit adds entries to a section of a YAML file by inserting text, so that every other
-// byte stays: comments, order, indentation and line ends.
+// Package yamledit adds, changes and removes entries of a section of a YAML file as text, so that
+// every other byte stays: comments, order, indentation and line ends.
 //
 // The caller checks the result: the package knows where text belongs, not what it means.
 package yamledit
@@ -25,15 +25,7 @@ type Entry struct {
 // Add puts entries into the mapping that the key section of the root has, at its end. It creates
 // the section at the end of the text if there is none. The entries must not exist.
 func Add(text []byte, section string, entries []Entry) ([]byte, error) {
-	e := editor{text: text, newline: "\n"}
-	if bytes.Contains(text, []byte("\r\n")) {
-		e.newline = "\r\n"
-	}
-	for i := 0; i < len(text); i++ {
-		if i == 0 || text[i-1] == '\n' {
-			e.lines = append(e.lines, i)
-		}
-	}
+	e := newEditor(text)
 	var doc yaml.Node
 	err := yaml.NewDecoder(bytes.NewReader(text)).Decode(&doc)
 	if errors.Is(err, io.EOF) || err == nil && isNull(doc.Content[0]) {
@@ -69,6 +61,19 @@ type editor struct {
 	text    []byte
 	lines   []int
 	newline string
+}
+
+func newEditor(text []byte) *editor {
+	e := &editor{text: text, newline: "\n"}
+	if bytes.Contains(text, []byte("\r\n")) {
+		e.newline = "\r\n"
+	}
+	for i := 0; i < len(text); i++ {
+		if i == 0 || text[i-1] == '\n' {
+			e.lines = append(e.lines, i)
+		}
+	}
+	return e
 }
 
 // addTo adds entries to the value of a section, which ends before the line next.
