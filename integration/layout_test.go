@@ -33,6 +33,8 @@ var arrows = map[string][]string{
 		"upstream"}, // the words of states
 	"cmd/junction/cli": {"cmd/junction/config", "cmd/junction/diagnose", "cmd/junction/prose", "auth", "policy", "proxy",
 		"proxy/pins", "proxy/visible", "upstream", "upstream/oauth"},
+	"cmd/junction/entries": {"cmd/junction/cli", "cmd/junction/clients", "cmd/junction/config", "cmd/junction/prose",
+		"cmd/junction/yamledit"},
 	"cmd/junction/signins": {"cmd/junction/cli", "cmd/junction/config", "cmd/junction/prose", "auth", "auth/authserver",
 		"auth/seal", "auth/store", "proxy/visible"},
 	"cmd/junction/config": {"cmd/junction/prose", "auth", "auth/authserver", "auth/fetch", "auth/store", "policy", "proxy",

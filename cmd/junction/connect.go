@@ -113,10 +113,10 @@ func (c *connector) prepare(id string) (err error) {
 	if c.client, err = clients.Lookup(id); err != nil {
 		return cli.Usagef("%w", err)
 	}
-	if c.home, err = homeOf(c.project); err != nil {
+	if c.home, err = clients.HomeOf(c.project); err != nil {
 		return err
 	}
-	if c.file, err = configFile(c.file); err != nil {
+	if c.file, err = config.File(c.file); err != nil {
 		return err
 	}
 	if c.config, _, err = readConfig(c.file); err != nil {

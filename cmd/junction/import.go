@@ -11,7 +11,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -76,10 +75,10 @@ type importer struct {
 
 func (i *importer) run() error {
 	var err error
-	if i.home, err = homeOf(i.project); err != nil {
+	if i.home, err = clients.HomeOf(i.project); err != nil {
 		return err
 	}
-	if i.file, err = configFile(i.file); err != nil {
+	if i.file, err = config.File(i.file); err != nil {
 		return err
 	}
 	if i.config, i.text, err = readConfig(i.file); err != nil {
@@ -134,32 +133,6 @@ func (i *importer) places() ([]clients.Place, error) {
 		list = append(list, of...)
 	}
 	return list, nil
-}
-
-// homeOf returns the location of the client files of this user.
-func homeOf(project string) (clients.Home, error) {
-	home, err := os.UserHomeDir()
-	if err != nil {
-		return clients.Home{}, fmt.Errorf("cannot find the home folder: %w; set HOME", err)
-	}
-	project, err = filepath.Abs(project)
-	if err != nil {
-		return clients.Home{}, err
-	}
-	return clients.Home{OS: runtime.GOOS, Dir: home, Project: project, Getenv: os.LookupEnv}, nil
-}
-
-// configFile returns the configuration file: the argument of --config, or the default file of the
-// user.
-func configFile(file string) (string, error) {
-	if file != "" {
-		return file, nil
-	}
-	dir, err := os.UserConfigDir()
-	if err != nil {
-		return "", fmt.Errorf("cannot find the folder for configurations: %w; name a file with --config", err)
-	}
-	return filepath.Join(dir, "junction", "config.yaml"), nil
 }
 
 // readConfig reads the configuration file. If it does not exist, the result is the defaults and a

@@ -1,14 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"reflect"
-	"regexp"
 	"strings"
 
 	"junction/cmd/junction/clients"
@@ -18,16 +15,16 @@ import (
 )
 
 // newFile is the first lines of a configuration file that import creates.
-const newFile = "# The configuration of Junction. Validate it with: junction check --config FILE\n\n"
+const newFile = "# The configuration of Junction. Validate it with: junction check --config FILE\n"
 
 // write adds the new servers to the configuration file. If a step fails, the file stays unchanged
 // and the new secret files are removed.
 func (i *importer) write() (err error) {
 	old := i.text
-	keep := &secretFiles{dir: filepath.Join(filepath.Dir(i.file), "secrets")}
+	keep := clients.SecretsOf(i.file)
 	defer func() {
 		if err != nil {
-			keep.undo()
+			keep.Undo()
 		}
 	}()
 	if err := os.MkdirAll(filepath.Dir(i.file), 0o700); err != nil {
@@ -41,13 +38,13 @@ func (i *importer) write() (err error) {
 		return fmt.Errorf("cannot write %s: it %w", i.file, err)
 	}
 	i.written = true
-	keep.discard(text)
+	keep.Discard(text)
 	return nil
 }
 
 // newText returns the file with the new servers, or nil if there are none. A server that the
 // configuration rejects is marked as skipped.
-func (i *importer) newText(old []byte, keep *secretFiles) ([]byte, error) {
+func (i *importer) newText(old []byte, keep *clients.SecretFiles) ([]byte, error) {
 	for {
 		entries, err := i.entries(keep)
 		if err != nil || len(entries) == 0 {
@@ -73,8 +70,8 @@ func (i *importer) newText(old []byte, keep *secretFiles) ([]byte, error) {
 }
 
 // entries renders the new servers, and stores their secrets.
-func (i *importer) entries(keep *secretFiles) ([]yamledit.Entry, error) {
-	r := clients.Renderer{Keep: keep.store}
+func (i *importer) entries(keep *clients.SecretFiles) ([]yamledit.Entry, error) {
+	r := clients.Renderer{Keep: keep.Store}
 	var list []yamledit.Entry
 	for n := range i.outcomes {
 		o := &i.outcomes[n]
@@ -153,66 +150,4 @@ func (i *importer) verify(c *config.Config) error {
 		return fmt.Errorf("cannot add to %s without a change to something else; add the servers by hand", i.file)
 	}
 	return nil
-}
-
-// secretFiles stores each secret in its own file, readable only by the owner.
-type secretFiles struct {
-	dir     string
-	created []string
-	madeDir bool
-}
-
-var notInFileName = regexp.MustCompile(`[^A-Za-z0-9_.-]+`)
-
-// store returns the path of a file with the secret, relative to the configuration. It does not
-// overwrite a file: it uses an existing file with the same content, or chooses another name.
-func (s *secretFiles) store(upstream, label, secret string) (string, error) {
-	if err := os.Mkdir(s.dir, 0o700); err == nil {
-		s.madeDir = true
-	} else if !errors.Is(err, fs.ErrExist) {
-		return "", err
-	}
-	label = strings.Trim(notInFileName.ReplaceAllString(label, "-"), "-.")
-	base := upstream + "." + label[:min(len(label), 64)]
-	content := []byte(secret + "\n")
-	for n := 1; ; n++ {
-		name := base
-		if n > 1 {
-			name = fmt.Sprintf("%s-%d", base, n)
-		}
-		file := filepath.Join(s.dir, name)
-		f, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-		if errors.Is(err, fs.ErrExist) && n < 1000 {
-			if has, err := clients.ReadFile(file); err == nil && bytes.Equal(has, content) {
-				return "secrets/" + name, nil
-			}
-			continue
-		}
-		if err != nil {
-			return "", err
-		}
-		s.created = append(s.created, file)
-		_, err = f.Write(content)
-		return "secrets/" + name, errors.Join(err, f.Close())
-	}
-}
-
-// discard removes the new files that text does not refer to: those of skipped servers.
-func (s *secretFiles) discard(text []byte) {
-	for _, file := range s.created {
-		if !bytes.Contains(text, []byte("${file:secrets/"+filepath.Base(file)+"}")) {
-			os.Remove(file)
-		}
-	}
-	os.Remove(s.dir) // if it is empty
-}
-
-// undo removes everything that store has created.
-func (s *secretFiles) undo() {
-	for _, file := range s.created {
-		os.Remove(file)
-	}
-	if s.madeDir {
-		os.Remove(s.dir)
-	}
 }

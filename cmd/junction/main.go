@@ -9,7 +9,8 @@
 // hooks.go makes the lines of the log and of the audit (package record). Package diagnose serves the
 // admin address. banner.go prints the text at the start.
 //
-// The commands: package cli asks a running proxy, package signins changes the storage of sign-ins,
+// The commands: package cli asks a running proxy, package entries changes the upstreams of the
+// configuration file, package signins changes the storage of sign-ins,
 // import.go and package clients read the files of MCP clients, login.go signs in to upstreams, and
 // package demo is the demo server.
 package main
@@ -29,6 +30,7 @@ import (
 	"junction/cmd/junction/cli"
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/demo"
+	"junction/cmd/junction/entries"
 	"junction/cmd/junction/signins"
 	"junction/upstream/sandbox"
 )
@@ -124,6 +126,7 @@ Without a configuration file, Junction serves a small demo server.`,
 			},
 		},
 	)
+	root.AddCommand(entries.Commands(stdout, &o.file)...)
 	root.AddCommand(cli.Commands(stdout, version(), &o.file)...)
 	root.AddCommand(signins.Commands(stdin, stdout, stderr, &o.file)...)
 	root.SetHelpCommand(&cobra.Command{ // cobra's help command ignores unknown commands

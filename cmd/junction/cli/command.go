@@ -5,6 +5,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -28,6 +29,12 @@ func Run(ctx context.Context, root *cobra.Command, args []string, stdin io.Reade
 	switch {
 	case err == nil:
 		return 0
+	case wantsJSON(command) && !errors.Is(err, errTool):
+		printErrorJSON(stderr, err)
+		if errors.As(err, &usage) {
+			return 2
+		}
+		return 1
 	case errors.As(err, &usage):
 		help := "junction help"
 		if command.Name() != "help" {
@@ -40,6 +47,24 @@ func Run(ctx context.Context, root *cobra.Command, args []string, stdin io.Reade
 	}
 	fmt.Fprintf(stderr, "junction: %v\n", err)
 	return 1
+}
+
+// wantsJSON reports whether a command prints JSON.
+func wantsJSON(command *cobra.Command) bool {
+	if f := command.Flags().Lookup("json"); f != nil && f.Value.Type() == "bool" && f.Value.String() == "true" {
+		return true
+	}
+	f := command.Flags().Lookup("output")
+	return f != nil && f.Value.String() == "json"
+}
+
+// printErrorJSON prints the error of a command that prints JSON, in one line.
+func printErrorJSON(w io.Writer, err error) {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(struct {
+		Error string `json:"error"`
+	}{err.Error()})
 }
 
 // Commands returns the commands that ask a running proxy or an identity provider. file points

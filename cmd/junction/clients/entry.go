@@ -23,6 +23,7 @@ type Entry struct {
 	URL        Value
 	Headers    map[string]Value
 	SSE        bool // the transport is HTTP+SSE
+	OAuth      bool // the operator signs in with junction login
 	Off        bool
 
 	Only    []string // tools; nil means all

@@ -1,8 +1,10 @@
 package clients
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 )
 
@@ -12,6 +14,19 @@ type Home struct {
 	Dir     string                           // the home folder
 	Project string                           // the folder whose project files count; "" for none
 	Getenv  func(name string) (string, bool) // os.LookupEnv, except in tests
+}
+
+// HomeOf returns where the client files of this user are. project may be relative; "" is the current
+// folder.
+func HomeOf(project string) (Home, error) {
+	dir, err := os.UserHomeDir()
+	if err != nil {
+		return Home{}, fmt.Errorf("cannot find the home folder: %w; set HOME", err)
+	}
+	if project, err = filepath.Abs(project); err != nil {
+		return Home{}, err
+	}
+	return Home{OS: runtime.GOOS, Dir: dir, Project: project, Getenv: os.LookupEnv}, nil
 }
 
 // path is a file below one of the folders that a system has for configuration.

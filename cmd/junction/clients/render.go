@@ -87,6 +87,11 @@ func (r *Renderer) node(name string, e *Entry) (*yaml.Node, error) {
 	if e.SSE {
 		put(n, "transport", scalarNode("sse"))
 	}
+	if e.OAuth {
+		auth := &yaml.Node{Kind: yaml.MappingNode, Style: yaml.FlowStyle}
+		put(auth, "mode", scalarNode("oauth"))
+		put(n, "auth", auth)
+	}
 	if e.Off {
 		put(n, "enabled", switchNode(false))
 	}

@@ -118,3 +118,16 @@ func Trusting(f *fetch.Fetcher) *http.Transport {
 	t.TLSClientConfig = &tls.Config{RootCAs: f.RootCAs}
 	return t
 }
+
+// File returns the configuration file of a command: that of --config, or, if it is "",
+// junction/config.yaml in the user's folder for configurations.
+func File(flag string) (string, error) {
+	if flag != "" {
+		return flag, nil
+	}
+	dir, err := os.UserConfigDir()
+	if err != nil {
+		return "", fmt.Errorf("cannot find the folder for configurations: %w; name a file with --config", err)
+	}
+	return filepath.Join(dir, "junction", "config.yaml"), nil
+}

@@ -1,0 +1,65 @@
+package clients
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Given is a server as a person describes it on the command line: a command or a URL. Values may
+// have Junction's references: ${NAME}, ${NAME:-default}, ${env:NAME} and ${file:PATH}.
+type Given struct {
+	Command      []string
+	URL          string
+	Env, Headers map[string]string
+	Dir          string
+	SSE          bool // the transport is HTTP+SSE
+	OAuth        bool // the operator signs in with junction login
+	Off          bool
+}
+
+// Entry returns the entry for a configuration file. As in an import, what looks like a secret
+// becomes one.
+func (g Given) Entry(h Home, file string) (*Entry, error) {
+	for name := range g.Headers {
+		if slices.Contains(ownHeaders, strings.ToLower(name)) {
+			return nil, fmt.Errorf("Junction sets the header %s itself; leave it out", name)
+		}
+	}
+	file, err := filepath.Abs(file)
+	if err != nil {
+		return nil, err
+	}
+	f := map[string]any{"env": mapOf(g.Env), "headers": mapOf(g.Headers), "cwd": g.Dir, "disabled": g.Off}
+	if g.URL != "" {
+		f["url"] = g.URL
+	} else {
+		list := make([]any, len(g.Command))
+		for i, word := range g.Command {
+			list[i] = word
+		}
+		f["command"] = list
+	}
+	own := &Client{Name: "Junction", syntax: dollar | fallback | dollarEnv | dollarFile}
+	s := Server{Place: Place{Client: own, Scope: User, File: file}, fields: f}
+	e, err := s.entry(h)
+	if err != nil {
+		return nil, err
+	}
+	e.SSE, e.OAuth = g.SSE, g.OAuth
+	return e, nil
+}
+
+func mapOf(m map[string]string) map[string]any {
+	out := map[string]any{}
+	for k, v := range m {
+		out[k] = v
+	}
+	return out
+}
+
+// Means reports whether the entry is the server k, with all references replaced, whatever its name.
+func (e *Entry) Means(k Known, getenv func(string) (string, bool)) bool {
+	return e.known(getenv).equal(&k)
+}

@@ -1,0 +1,215 @@
+package entries
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"junction/cmd/junction/cli"
+	"junction/cmd/junction/clients"
+	"junction/cmd/junction/prose"
+	"junction/cmd/junction/yamledit"
+)
+
+// adder is one run of `junction add`.
+type adder struct {
+	stdout       io.Writer
+	file         *string
+	env, headers []string
+	transport    string
+	json         bool
+	given        clients.Given
+}
+
+// addCommand is `junction add`.
+func addCommand(stdout io.Writer, file *string) *cobra.Command {
+	a := adder{stdout: stdout, file: file}
+	cmd := &cobra.Command{
+		Use:   "add NAME (-- COMMAND [ARG ...] | URL)",
+		Short: "Add an upstream to the configuration file",
+		Long: `Add an upstream to the configuration file: a command, after --, or a remote server by its URL.
+
+The file keeps its comments and order, is checked before it is written, and the old one becomes a backup. It is
+created if it does not exist. A running junction reloads it by itself.
+
+Values may have references: ${NAME} is an environment variable of Junction, ${file:PATH} the content of a file.
+--env NAME without a value is short for --env NAME='${NAME}'. Literal secrets go to files in the folder secrets
+beside the configuration.`,
+		Example: `  junction add notes -- npx -y notes-mcp --folder /srv/notes
+  junction add github --env GITHUB_TOKEN -- docker run -i --rm -e GITHUB_TOKEN ghcr.io/github/github-mcp-server
+  junction add linear https://mcp.linear.app/mcp --oauth
+  junction add search https://search.example.com/mcp --header 'Authorization: Bearer ${SEARCH_TOKEN}'`,
+		RunE: func(cmd *cobra.Command, args []string) error { return a.run(args, cmd.ArgsLenAtDash()) },
+	}
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		return cli.Usagef("%w; the flags of a command stand after --: junction add NAME -- COMMAND", err)
+	})
+	flags := cmd.Flags()
+	flags.StringArrayVarP(&a.env, "env", "e", nil, "an environment variable of the command, `NAME=VALUE`; may be repeated")
+	flags.StringArrayVarP(&a.headers, "header", "H", nil, "a header for the URL, `'NAME: VALUE'`; may be repeated")
+	flags.StringVar(&a.given.Dir, "cwd", "", "working `folder` of the command (default: that of Junction)")
+	flags.StringVar(&a.transport, "transport", "auto", "transport of the URL: auto, http or sse")
+	flags.BoolVar(&a.given.OAuth, "oauth", false, "the server needs a sign-in: junction login NAME")
+	flags.BoolVar(&a.given.Off, "disabled", false, "add the upstream without enabling it")
+	flags.BoolVar(&a.json, "json", false, "print JSON")
+	return cmd
+}
+
+func (a *adder) run(args []string, dash int) error {
+	name, err := a.server(args, dash)
+	if err != nil {
+		return err
+	}
+	if err := a.values(); err != nil {
+		return err
+	}
+	return a.add(name)
+}
+
+// server reads the arguments: the name of the upstream, and its command or URL.
+func (a *adder) server(args []string, dash int) (name string, err error) {
+	const usage = "write junction add NAME -- COMMAND, or junction add NAME URL"
+	switch {
+	case dash == 1 && len(args) > 1:
+		a.given.Command = args[1:]
+		if program := args[1]; strings.HasPrefix(program, "./") || strings.HasPrefix(program, "../") {
+			if a.given.Command[0], err = filepath.Abs(program); err != nil {
+				return "", err
+			}
+		}
+	case dash >= 0:
+		return "", cli.Usagef("give one name before -- and a command after it; %s", usage)
+	case len(args) == 2 && isURL(args[1]):
+		a.given.URL = args[1]
+	case len(args) == 1 && isURL(args[0]):
+		return "", cli.Usagef("the URL needs a name before it: junction add NAME URL")
+	case len(args) > 1:
+		return "", cli.Usagef("%s is no URL; a command stands after --: junction add %s -- %s",
+			prose.Quote(args[1]), args[0], prose.OneLine(strings.Join(args[1:], " ")))
+	default:
+		return "", cli.Usagef("%s", usage)
+	}
+	return args[0], nil
+}
+
+func isURL(s string) bool {
+	return strings.HasPrefix(s, "http://") || strings.HasPrefix(s, "https://")
+}
+
+// values reads the flags.
+func (a *adder) values() error {
+	g := &a.given
+	switch {
+	case g.URL == "" && len(a.headers) > 0:
+		return cli.Usagef("--header is for a URL; a command takes --env")
+	case g.URL == "" && (g.OAuth || a.transport != "auto"):
+		return cli.Usagef("--oauth and --transport are for a URL")
+	case g.URL != "" && (len(a.env) > 0 || g.Dir != ""):
+		return cli.Usagef("--env and --cwd are for a command; a URL takes --header")
+	case !slices.Contains([]string{"auto", "http", "sse"}, a.transport): // auto finds http itself
+		return cli.Usagef("--transport is auto, http or sse, not %q", a.transport)
+	}
+	g.SSE = a.transport == "sse"
+	g.Env, g.Headers = map[string]string{}, map[string]string{}
+	for _, pair := range a.env {
+		name, value, ok := strings.Cut(pair, "=")
+		if !ok {
+			value = "${" + name + "}"
+		}
+		if name == "" {
+			return cli.Usagef("--env needs NAME=VALUE, or NAME for a variable of Junction")
+		}
+		g.Env[name] = value
+	}
+	for _, field := range a.headers {
+		name, value, ok := strings.Cut(field, ":")
+		if !ok || strings.TrimSpace(name) == "" {
+			return cli.Usagef("--header needs 'NAME: VALUE'")
+		}
+		g.Headers[strings.TrimSpace(name)] = strings.TrimSpace(value)
+	}
+	if g.Dir != "" && !strings.HasPrefix(g.Dir, "~/") && !strings.Contains(g.Dir, "${") {
+		dir, err := filepath.Abs(g.Dir)
+		g.Dir = dir
+		return err
+	}
+	return nil
+}
+
+// add adds the server to the file. If that fails, no file stays behind.
+func (a *adder) add(name string) (err error) {
+	f, err := read(*a.file)
+	if err != nil {
+		return err
+	}
+	if _, taken := f.config.Upstreams[name]; taken {
+		return fmt.Errorf("%s has an upstream %s already; choose another name, or run first: junction remove %s",
+			f.short(), name, name)
+	}
+	entry, err := a.given.Entry(f.home, f.path)
+	if err != nil {
+		return fmt.Errorf("cannot add %s: %w", name, err)
+	}
+	keep := clients.SecretsOf(f.path)
+	defer func() {
+		if err != nil {
+			keep.Undo()
+		}
+	}()
+	text, err := f.with(name, entry, keep)
+	if err != nil {
+		return err
+	}
+	o := outcome{Upstreams: []string{name}, Changed: true, Secrets: keep.Created()}
+	if o.Backup, err = f.change(text, name); err != nil {
+		return err
+	}
+	for _, variable := range entry.Variables() {
+		if os.Getenv(variable) == "" {
+			o.Variables = append(o.Variables, variable)
+		}
+	}
+	if entry.OAuth {
+		o.Next = "Sign in with: junction login " + name
+	}
+	said := fmt.Sprintf("Added %s to %s: %s", name, f.short(), entry.Summary())
+	if entry.Off {
+		said += ", disabled"
+	}
+	return o.print(a.stdout, f, a.json, said+".")
+}
+
+// with returns the text of the file with a new upstream, whose secrets keep stores.
+func (f *file) with(name string, entry *clients.Entry, keep *clients.SecretFiles) ([]byte, error) {
+	if f.text == nil {
+		if err := os.MkdirAll(filepath.Dir(f.path), 0o700); err != nil {
+			return nil, err
+		}
+	}
+	r := clients.Renderer{Keep: keep.Store}
+	block, err := r.YAML(name, "", entry, false)
+	if err != nil {
+		return nil, fmt.Errorf("cannot add %s: %w", name, err)
+	}
+	flow, err := r.YAML(name, "", entry, true)
+	if err != nil {
+		return nil, err
+	}
+	before := f.text
+	if before == nil {
+		before = []byte(newFile)
+	}
+	text, err := yamledit.Add(before, section, []yamledit.Entry{{Block: block, Flow: flow}})
+	if err != nil && len(f.problems) > 0 {
+		return nil, f.problems.Of(f.path)
+	}
+	if err != nil {
+		return nil, &clients.FileError{File: f.short(), Err: err}
+	}
+	return text, nil
+}

@@ -1,0 +1,81 @@
+// Package entries has the commands that change and list the upstreams of the configuration file:
+// add, remove, enable, disable and list.
+//
+// file.go changes the file: as text, so that comments and order stay; checked before it is written;
+// with a backup of the old file. A mistake elsewhere in the file does not prevent a change.
+package entries
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"junction/cmd/junction/cli"
+	"junction/cmd/junction/prose"
+)
+
+// section is the key of the upstreams in the file.
+const section = "upstreams"
+
+// Commands returns the commands. file points to the value of --config.
+func Commands(stdout io.Writer, file *string) []*cobra.Command {
+	return []*cobra.Command{
+		addCommand(stdout, file),
+		removeCommand(stdout, file),
+		switchCommand(stdout, file, true),
+		switchCommand(stdout, file, false),
+		listCommand(stdout, file),
+	}
+}
+
+// outcome is what a command did, and the output of --json.
+type outcome struct {
+	Config    string   `json:"config"`
+	Upstreams []string `json:"upstreams"`
+	Changed   bool     `json:"changed"`
+	Backup    string   `json:"backup,omitempty"`
+	Secrets   []string `json:"secrets,omitempty"`   // files with the secrets of a new upstream
+	Variables []string `json:"variables,omitempty"` // environment variables that are not set
+	Mistakes  int      `json:"mistakes,omitempty"`  // in the file, elsewhere
+	Next      string   `json:"next,omitempty"`      // the next step for a person
+}
+
+// print writes the outcome. said is the first sentence, without the backup.
+func (o *outcome) print(w io.Writer, f *file, asJSON bool, said string) error {
+	o.Config, o.Mistakes = f.path, len(f.problems)
+	if o.Changed && o.Next == "" {
+		o.Next = "A running junction reloads the file by itself."
+	}
+	if asJSON {
+		raw, err := json.Marshal(o)
+		if err != nil {
+			return err
+		}
+		return cli.PrintJSON(w, raw)
+	}
+	if o.Backup != "" {
+		said += " Backup: " + f.home.Short(o.Backup) + "."
+	}
+	lines := []string{said}
+	if len(o.Secrets) > 0 {
+		lines = append(lines, "Secrets are in "+f.home.Short(f.secretsDir())+".")
+	}
+	if len(o.Variables) > 0 {
+		lines = append(lines, "Set these environment variables for Junction: "+strings.Join(o.Variables, ", ")+".")
+	}
+	if o.Mistakes > 0 {
+		lines = append(lines, fmt.Sprintf("The file has %s elsewhere: junction check --config %s.",
+			prose.Count(o.Mistakes, "mistake"), f.path))
+	}
+	if o.Next != "" {
+		lines = append(lines, o.Next)
+	}
+	for i := range lines {
+		lines[i] = prose.OneLine(lines[i]) + "\n"
+	}
+	_, err := io.WriteString(w, strings.Join(lines, ""))
+	return err
+}

@@ -1,0 +1,140 @@
+package entries
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+
+	"junction/cmd/junction/clients"
+	"junction/cmd/junction/config"
+	"junction/cmd/junction/prose"
+)
+
+// newFile is the first lines of a configuration file that add creates.
+const newFile = "# The configuration of Junction. Validate it with: junction check --config FILE\n"
+
+// file is a configuration file before a change.
+type file struct {
+	path     string
+	home     clients.Home
+	text     []byte          // nil if the file does not exist
+	config   *config.Config  // the readable part
+	problems config.Problems // mistakes of the file
+}
+
+// read reads the file of a command. Mistakes are not errors.
+func read(flag string) (*file, error) {
+	path, err := config.File(flag)
+	if err != nil {
+		return nil, err
+	}
+	f := &file{path: path}
+	if f.home, err = clients.HomeOf(""); err != nil {
+		return nil, err
+	}
+	f.text, err = clients.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		f.config, _, err = config.Load("", os.LookupEnv)
+		return f, err
+	}
+	if err != nil {
+		return nil, &clients.FileError{File: f.short(), Err: err}
+	}
+	f.config, f.problems, err = parse(path, f.text)
+	return f, err
+}
+
+// readExisting is read for a command that needs the file.
+func readExisting(flag string) (*file, error) {
+	f, err := read(flag)
+	if err == nil && f.text == nil {
+		return nil, fmt.Errorf("there is no configuration %s; junction add NAME -- COMMAND creates it", f.short())
+	}
+	return f, err
+}
+
+// parse returns the readable part of a text and its mistakes. A variable that is not set is empty
+// here: it blocks an upstream later, but is no obstacle to a change of the file.
+func parse(path string, text []byte) (*config.Config, config.Problems, error) {
+	lookup := func(name string) (string, bool) { return os.Getenv(name), true }
+	c, err := config.Parse(path, text, lookup)
+	if problems, ok := errors.AsType[config.Problems](err); ok {
+		return c, problems, nil
+	}
+	return c, nil, err
+}
+
+// short returns the path for people.
+func (f *file) short() string { return f.home.Short(f.path) }
+
+func (f *file) secretsDir() string { return filepath.Join(filepath.Dir(f.path), "secrets") }
+
+// entry returns an error if the file has no upstream of that name.
+func (f *file) entry(name string) error {
+	if _, there := f.config.Upstreams[name]; there {
+		return nil
+	}
+	known := slices.Sorted(maps.Keys(f.config.Upstreams))
+	said := fmt.Sprintf("there is no upstream %s in %s", prose.Quote(name), f.short())
+	switch near := prose.Closest(known, name); {
+	case slices.ContainsFunc(f.problems, func(p config.Problem) bool { return p.Path == "" }):
+		return f.problems.Of(f.path)
+	case len(near) > 0:
+		said += "; did you mean " + strings.Join(near, " or ") + "?"
+	case len(known) > 0:
+		said += "; it has " + strings.Join(known, ", ")
+	}
+	return errors.New(said)
+}
+
+// change replaces the text of the file. It returns the path of the backup, or "" if the file is
+// new. The new text must have no mistake that the old one did not have, and may differ in the
+// meaning of the upstream name only.
+func (f *file) change(text []byte, name string) (backup string, err error) {
+	c, problems, err := parse(f.path, text)
+	if err != nil {
+		return "", err
+	}
+	for _, p := range problems {
+		if !slices.ContainsFunc(f.problems, func(old config.Problem) bool { return old.Path == p.Path && old.Text == p.Text }) {
+			return "", fmt.Errorf("%s was not changed: %s: %s", f.short(), p.Path, p.Text)
+		}
+	}
+	if !f.only(c, name) {
+		return "", fmt.Errorf("%s was not changed, because the change would affect more than %s; edit it by hand",
+			f.short(), name)
+	}
+	if f.text == nil {
+		if err := os.MkdirAll(filepath.Dir(f.path), 0o700); err != nil {
+			return "", err
+		}
+	}
+	if backup, err = clients.Replace(f.path, f.text, text, true); err != nil {
+		return backup, &clients.FileError{File: f.short(), Err: err}
+	}
+	f.text, f.config, f.problems = text, c, problems
+	return backup, nil
+}
+
+// only reports whether c differs from the present configuration in one upstream at most.
+func (f *file) only(c *config.Config, name string) bool {
+	was, is := *f.config, *c
+	was.Upstreams, is.Upstreams = maps.Clone(was.Upstreams), maps.Clone(is.Upstreams)
+	for _, all := range []*config.Config{&was, &is} {
+		delete(all.Upstreams, name)
+		for other, u := range all.Upstreams {
+			u.Reserved = nil // depends on the references of the whole file
+			all.Upstreams[other] = u
+		}
+		if len(all.Upstreams) == 0 {
+			all.Upstreams = nil
+		}
+	}
+	return reflect.DeepEqual(was, is)
+}
