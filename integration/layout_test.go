@@ -28,6 +28,8 @@ var arrows = map[string][]string{
 	"cmd/junction/record": {"cmd/junction/config", "auth", "proxy", "upstream/raw"},
 	"cmd/junction/diagnose": {"cmd/junction/config", "cmd/junction/prose", "auth", "policy", "proxy", "proxy/view",
 		"upstream", "upstream/command"},
+	"cmd/junction/bridge": {"upstream/definition", "upstream/http1", "upstream/jsonrpc", "upstream/raw",
+		"upstream/transport"}, // a client of the endpoint, as the proxy is one of its servers
 	"cmd/junction/demo": {},
 	"cmd/junction/pages": {"cmd/junction/clients", "cmd/junction/diagnose", "cmd/junction/prose", "proxy",
 		"upstream"}, // the words of states

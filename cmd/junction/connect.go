@@ -26,6 +26,7 @@ type connector struct {
 	project string
 	name    string
 	url     string
+	keyFile string
 	replace bool
 	json    bool
 
@@ -46,7 +47,7 @@ func connectCommand(stdout io.Writer, file *string) *cobra.Command {
 		Long: `Add Junction to the configuration file of an MCP client. CLIENT is ` + allClients() + `.
 
 The command keeps every other byte of the file, makes a backup, and remembers what it changed:
-junction disconnect undoes it. Claude Code is changed by claude mcp add if that is installed.
+junction disconnect undoes it. Claude Code is changed by claude mcp add if that is installed. Claude Desktop gets junction stdio.
 If Junction wants an API key, the client reads it from the environment variable JUNCTION_KEY.`,
 		Example: `  junction connect cursor
   junction connect vscode --replace
@@ -59,6 +60,7 @@ If Junction wants an API key, the client reads it from the environment variable 
 	}
 	c.flags(cmd)
 	cmd.Flags().StringVar(&c.url, "url", "", "the `URL` of Junction (default: that of the configuration)")
+	cmd.Flags().StringVar(&c.keyFile, "key-file", "", "`file` with the API key, for claude-desktop")
 	cmd.Flags().BoolVar(&c.replace, "replace", false, "take the servers that Junction has out of the client's file")
 	return cmd
 }
@@ -137,6 +139,13 @@ func (c *connector) prepare(id string) (err error) {
 	}
 	auth := &c.config.Auth
 	c.target = clients.Target{Name: c.name, URL: own[0], Own: own, Key: len(auth.APIKeys) > 0 && !auth.SignsIn()}
+	if c.client.StartsCommands() {
+		if err := c.program(); err != nil {
+			return err
+		}
+	} else if c.keyFile != "" {
+		return cli.Usagef("--key-file is for clients that start commands; %s reads the key from %s", c.client.Name, clients.KeyVariable)
+	}
 	state, err := config.StateDir(os.LookupEnv)
 	if err != nil {
 		return fmt.Errorf("cannot find the folder for state: %w; set XDG_STATE_HOME", err)
@@ -144,6 +153,32 @@ func (c *connector) prepare(id string) (err error) {
 	records := &clients.Records{File: filepath.Join(state, "junction", "connections.json")}
 	c.outfit = clients.Outfit{Home: c.home, Runner: clientProgram{}, Records: records}
 	return nil
+}
+
+// program sets what clients that start commands need. Their processes have another PATH and another
+// folder than a shell.
+func (c *connector) program() (err error) {
+	if c.target.Program, err = os.Executable(); err != nil {
+		return fmt.Errorf("cannot find the path of junction: %w", err)
+	}
+	// The path of a package manager's link stays the same after an update.
+	if link, err := exec.LookPath("junction"); err == nil && filepath.IsAbs(link) && sameFile(link, c.target.Program) {
+		c.target.Program = link
+	}
+	if c.keyFile == "" {
+		return nil
+	}
+	c.target.KeyFile, err = filepath.Abs(c.keyFile)
+	return err
+}
+
+func sameFile(a, b string) bool {
+	of, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	other, err := os.Stat(b)
+	return err == nil && os.SameFile(of, other)
 }
 
 // replaceable returns the servers in the client's file: remove are also in the configuration, kept
@@ -188,10 +223,15 @@ func (c *connector) connect(ctx context.Context, id string) error {
 		done.Notes = append(done.Notes, "Kept, because the configuration does not have them: "+strings.Join(kept, ", ")+
 			". junction import --write adds them.")
 	}
-	if c.target.Key && c.client.ReadsVariables() {
+	switch {
+	case !c.target.Key, c.target.KeyFile != "":
+	case c.client.StartsCommands():
+		done.Notes = append(done.Notes, c.client.Name+" does not read the environment of your shell: "+
+			"give the file with the API key as --key-file.")
+	case c.client.ReadsVariables():
 		done.Notes = append(done.Notes, fmt.Sprintf("Set the environment variable %s for %s to an API key.",
 			clients.KeyVariable, c.client.Name))
-	} else if c.target.Key {
+	default:
 		done.Notes = append(done.Notes, c.client.Name+" reads no environment variables: "+
 			"add the header Authorization with an API key by hand.")
 	}

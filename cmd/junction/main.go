@@ -114,6 +114,7 @@ Without a configuration file, Junction serves a small demo server.`,
 		disconnectCommand(stdout, &o.file),
 		loginCommand(stdin, stdout, stderr, &o.file),
 		logoutCommand(stdout, &o.file),
+		stdioCommand(stdin, stdout, stderr),
 		&cobra.Command{
 			Use: "demo", Short: "Run the built-in demo MCP server on stdio", Args: cli.NoArguments,
 			RunE: func(cmd *cobra.Command, _ []string) error { return demo.Serve(cmd.Context(), stdin, stdout, stderr) },

@@ -269,11 +269,8 @@ func (o *outline) add(b []byte) {
 // answers returns the id of the request that the text responds to. It returns "" if the text is no
 // response or has no clear id.
 func (o *outline) answers() jsonrpc.ID {
-	if len(o.text) > outlineKept {
-		return ""
-	}
-	object, err := raw.Parse(o.text)
-	if err != nil {
+	object, ok := o.envelope()
+	if !ok {
 		return ""
 	}
 	if _, err := object.Get("method"); err != raw.ErrAbsent {

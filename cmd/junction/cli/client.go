@@ -165,14 +165,11 @@ func (f *clientFlags) register(cmd *cobra.Command) {
 // connect checks the flags, connects to the endpoint, calls use, and disconnects. The progress of
 // calls is written to report, which may be nil.
 func (f *clientFlags) connect(ctx context.Context, report io.Writer, use func(context.Context, *endpoint) error) error {
-	u, err := url.Parse(f.url)
 	key := strings.TrimSpace(cmp.Or(f.key, os.Getenv("JUNCTION_KEY")))
-	switch {
-	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
-		return Usagef("--url %q is no endpoint; write it like http://127.0.0.1:8420/mcp", f.url)
-	case key != "" && u.Scheme == "http" && !config.Loopback(u.Hostname()):
-		return Usagef("--url %q is not https: the key would cross the network in plain text; use an https URL", f.url)
-	case f.timeout < 0:
+	if err := CheckURL(f.url, key != ""); err != nil {
+		return err
+	}
+	if f.timeout < 0 {
 		return Usagef("--timeout is negative")
 	}
 	if err := CheckOutput(f.output); err != nil {
@@ -189,4 +186,17 @@ func (f *clientFlags) connect(ctx context.Context, report io.Writer, use func(co
 	}
 	defer e.close()
 	return use(ctx, e)
+}
+
+// CheckURL rejects values of --url that are no endpoint, or would send a credential in plain text
+// over the network.
+func CheckURL(text string, hasKey bool) error {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
+		return Usagef("--url %q is no endpoint; write it like http://127.0.0.1:8420/mcp", text)
+	case hasKey && u.Scheme == "http" && !config.Loopback(u.Hostname()):
+		return Usagef("--url %q is not https: the key would cross the network in plain text; use an https URL", text)
+	}
+	return nil
 }

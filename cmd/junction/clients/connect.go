@@ -18,12 +18,18 @@ const KeyVariable = "JUNCTION_KEY"
 type Target struct {
 	Name string
 	URL  string
-	Key  bool     // the endpoint wants an API key
-	Own  []string // all URLs of the endpoint, to recognize an entry by
+	Key  bool // the endpoint wants an API key
+	// For clients that start commands: the path of this program ("" means that it is in PATH), and of
+	// the file with the API key ("" means KeyVariable).
+	Program, KeyFile string
+	Own              []string // all URLs of the endpoint, to recognize an entry by
 }
 
 // ReadsVariables reports whether the client can take the API key from the environment.
 func (c *Client) ReadsVariables() bool { return c.ID != "zed" }
+
+// StartsCommands reports whether the client reads no URLs: it starts junction stdio.
+func (c *Client) StartsCommands() bool { return c.ID == "claude-desktop" }
 
 // A Runner runs a client's own command. Package os/exec has one; tests have another.
 type Runner interface {

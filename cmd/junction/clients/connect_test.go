@@ -143,7 +143,7 @@ func TestConnectEntry(t *testing.T) {
 		lines = append(lines, strings.ReplaceAll(fmt.Sprint(c.ID, " ", servers[i].fields), testURL, "URL"))
 	}
 	want := `claude-code map[headers:map[Authorization:Bearer ${JUNCTION_KEY}] type:http url:URL]
-claude-desktop map[args:[-y mcp-remote URL --header Authorization:Bearer ${JUNCTION_KEY}] command:npx]
+claude-desktop map[args:[stdio --url URL] command:junction]
 cursor map[headers:map[Authorization:Bearer ${env:JUNCTION_KEY}] url:URL]
 vscode map[headers:map[Authorization:Bearer ${env:JUNCTION_KEY}] type:http url:URL]
 codex map[bearer_token_env_var:JUNCTION_KEY url:URL]

@@ -1,5 +1,7 @@
 package clients
 
+import "cmp"
+
 // claudeCode is the client with servers of single projects in the user's file.
 const claudeCode = "claude-code"
 
@@ -16,15 +18,15 @@ func table() []*Client {
 			},
 		},
 		{
-			// The app reads no URLs, and expands nothing: mcp-remote replaces ${…} in its headers.
+			// The app reads no URLs and expands nothing; junction stdio reads the key itself.
 			ID: "claude-desktop", Name: "Claude Desktop", format: jsonFormat{}, keys: []string{"mcpServers"},
 			user: []path{{base: appConfig, file: "Claude/claude_desktop_config.json"}},
 			entry: func(t Target) object {
-				args := []string{"-y", "mcp-remote", t.URL}
-				if t.Key {
-					args = append(args, "--header", "Authorization:Bearer ${"+KeyVariable+"}")
+				args := []string{"stdio", "--url", t.URL}
+				if t.KeyFile != "" {
+					args = append(args, "--key-file", t.KeyFile)
 				}
-				return object{{"command", "npx"}, {"args", args}}
+				return object{{"command", cmp.Or(t.Program, "junction")}, {"args", args}}
 			},
 		},
 		{

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"junction/cmd/junction/bridge"
+	"junction/cmd/junction/cli"
+	"junction/cmd/junction/clients"
+	"junction/upstream/transport"
+)
+
+// stdioCommand is `junction stdio`.
+func stdioCommand(stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {
+	var address, keyFile string
+	cmd := &cobra.Command{
+		Use: "stdio", Short: "Connect a client that only starts commands to a running endpoint", Args: cli.NoArguments,
+		Long: `Connect a client that only starts commands to a running endpoint.
+
+The client speaks MCP on standard input and output; the command passes each message to the endpoint. If the
+endpoint cannot be reached, requests fail with an error, and work again when the endpoint is back. The command
+writes its problems to standard error.`,
+		Example: `  junction stdio
+  junction stdio --url https://mcp.example.com/mcp --key-file ~/.junction-key`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			credential, err := credentialOf(keyFile)
+			if err != nil {
+				return err
+			}
+			if err := cli.CheckURL(address, credential != nil); err != nil {
+				return err
+			}
+			return bridge.Run(cmd.Context(), bridge.Options{
+				URL: address, Token: credential, In: stdin, Out: stdout, Notes: stderr,
+			})
+		},
+	}
+	cmd.Flags().StringVar(&address, "url", "http://127.0.0.1:8420/mcp", "`URL` of the endpoint")
+	cmd.Flags().StringVar(&keyFile, "key-file", "", "`file` with the API key (default: $"+clients.KeyVariable+" is the key)")
+	return cmd
+}
+
+// credentialOf returns the source of the API key: the file, or the environment. It is nil if there is
+// no key. After the endpoint has refused the key, the file is read again: the key may have been
+// replaced.
+func credentialOf(file string) (func(context.Context, ...string) (string, error), error) {
+	read := func() (string, error) { return strings.TrimSpace(os.Getenv(clients.KeyVariable)), nil }
+	if file != "" {
+		read = func() (string, error) {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				return "", fmt.Errorf("--key-file: %w", err)
+			}
+			return strings.TrimSpace(string(text)), nil
+		}
+	}
+	key, err := read()
+	switch {
+	case err != nil:
+		return nil, err
+	case key == "" && file != "":
+		return nil, fmt.Errorf("--key-file: %s is empty", file)
+	case key == "":
+		return nil, nil
+	}
+	return func(_ context.Context, refused ...string) (string, error) {
+		key, err := read()
+		if err == nil && slices.Contains(refused, key) {
+			err = errors.New("the endpoint does not accept the API key; junction keys create makes a new one")
+		}
+		if err != nil {
+			return "", &transport.TokenError{Err: err}
+		}
+		return key, nil
+	}, nil
+}
