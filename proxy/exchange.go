@@ -51,6 +51,7 @@ type exchange struct {
 	opening   sync.Mutex             // guards opened: a legacy upstream may send several requests at once
 	opened    []string               // elicitation IDs of Junction; see newElicitationID
 	lacks     atomic.Pointer[string] // JSON of missing client capabilities that the upstream requested; nil for none
+	trace     upstream.Trace         // of the Observer; nil for none
 	outlived  bool                   // a call uses the params after the request was answered
 }
 
@@ -115,7 +116,7 @@ func (x *exchange) wantsLog(params []byte) bool {
 func (x *exchange) call(target *view.Target) *upstream.Call {
 	c := &upstream.Call{Method: x.msg.Method, Name: target.Name, Member: target.Member, Params: x.params,
 		Principal: x.user(), Account: x.held.Name(), Peer: x,
-		Era: x.era, Profile: x.profile, LogLevel: x.logLevel, End: x.end}
+		Era: x.era, Profile: x.profile, LogLevel: x.logLevel, End: x.end, Trace: x.trace}
 	if x.session != nil {
 		c.Session = x.session.key
 	}
@@ -133,11 +134,17 @@ func (s *Server) serve(ctx context.Context, x *exchange) {
 		Person: x.principal.Name, Email: x.principal.Email, Kind: string(x.principal.Kind),
 		Address: x.principal.Address, Era: string(x.era), Endpoint: x.endpoint.name, Surface: x.endpoint.surface, Method: x.msg.Method, Request: string(x.msg.ID),
 		Sent: x.size}
+	info.Version = modernVersion
 	if x.session != nil {
-		info.Session = x.session.key
+		info.Session, info.Version = x.session.key, x.session.version
+	}
+	if s.observer != nil {
+		x.trace = s.observer.Begin(info, x.meta, x.header)
+		defer func() { s.observer.End(info, x.trace) }()
 	}
 	result, err := s.dispatch(ctx, x, info)
 	if err == errAnswered {
+		info.Outcome, info.Took = OK, time.Since(began)
 		return
 	}
 	if err == nil && isCall(x.msg.Method) {
@@ -157,14 +164,13 @@ func (s *Server) serve(ctx context.Context, x *exchange) {
 	} else {
 		x.reply.succeed(x.msg.ID, result)
 	}
+	info.Approval, info.Took, info.Received, info.Err = x.approval, time.Since(began), result.size(), err
+	decideOutcome(info, err)
 	if s.hooks.CallDone != nil && (info.Upstream != "" || err != nil) {
 		var unclear error
 		if info.Arguments, unclear = x.params.Get("arguments"); errors.Is(unclear, raw.ErrAmbiguous) {
 			info.Arguments = x.params.Text()
 		}
-		info.Approval = x.approval
-		info.Took, info.Received, info.Err = time.Since(began), result.size(), err
-		decideOutcome(info, err)
 		s.report(info)
 	}
 }

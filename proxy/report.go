@@ -47,6 +47,7 @@ type CallInfo struct {
 	Session   string     // distinguishes legacy sessions; not the session ID, which is a secret
 	Request   string     // the JSON-RPC id, as the client wrote it
 	Era       string
+	Version   string // of the protocol, as spoken with the client
 	Endpoint  string // "" is the merged endpoint
 	Surface   string // of the endpoint
 	Upstream  string // "" if the name was unknown

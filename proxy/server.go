@@ -31,6 +31,7 @@ type Options struct {
 	Version  string       // Junction's version, as clients see it
 	Log      *slog.Logger // nil discards
 	Hooks    Hooks
+	Observer Observer // nil observes nothing
 
 	// DeletedSessions are the hashes from earlier calls of Hooks.SessionDeleted. The Server does
 	// not change the map.
@@ -58,6 +59,7 @@ type SnapshotConfig struct {
 type Server struct {
 	limits    Limits
 	hooks     Hooks
+	observer  Observer // may be nil
 	log       *slog.Logger
 	sessions  *sessions
 	cursors   *seal.Box
@@ -89,7 +91,7 @@ type Server struct {
 
 // New returns a Server without upstreams; call Apply next.
 func New(o Options) (*Server, error) {
-	s := &Server{limits: o.Limits.WithDefaults(), hooks: o.Hooks, log: o.Log}
+	s := &Server{limits: o.Limits.WithDefaults(), hooks: o.Hooks, observer: o.Observer, log: o.Log}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}

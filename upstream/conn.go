@@ -308,6 +308,7 @@ func (b *base) prepare(id jsonrpc.ID, c *Call, clock *clock, own []raw.Edit) ([]
 	if c.Peer != nil {
 		f = &flight{id: id, peer: c.Peer, principal: c.Principal, clock: clock}
 	}
+	own = c.carried.edits(own)
 	meta, err := c.Params.Object("_meta")
 	switch {
 	case err == nil:

@@ -87,7 +87,7 @@ func (l *legacyConn) call(ctx context.Context, c *Call, clock *clock) (Result, e
 		clock.probedBy(l)
 	}
 	m, err := l.roundTrip(ctx, &transport.Request{Message: jsonrpc.Message{ID: id, Method: c.Method, Params: params},
-		Buffer: c.Buffer}, f, true)
+		Header: c.carried.header(nil), Buffer: c.Buffer}, f, true)
 	if err != nil {
 		return Result{}, err
 	}

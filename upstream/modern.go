@@ -114,14 +114,14 @@ const (
 
 func (m *modernConn) call(ctx context.Context, c *Call, clock *clock) (Result, error) {
 	id := m.nextID()
-	var few [5]raw.Edit
+	var few [7]raw.Edit
 	params, f, err := m.prepare(id, c, clock, m.appendMeta(few[:0], c))
 	if err != nil {
 		return Result{}, err
 	}
 	req := &transport.Request{Message: jsonrpc.Message{ID: id, Method: c.Method, Params: params}, Buffer: c.Buffer}
 	if m.transport.PerRequest() {
-		req.Header = append(appendHeader(req.HeaderRoom[:0], c.Method, c.headerName()), c.Header...)
+		req.Header = c.carried.header(append(appendHeader(req.HeaderRoom[:0], c.Method, c.headerName()), c.Header...))
 	}
 	answer, err := m.roundTrip(ctx, req, f, !m.transport.PerRequest())
 	if err != nil {

@@ -56,7 +56,7 @@ func (l *legacyConn) callAsTask(ctx context.Context, c *Call, clock *clock) (Res
 	l.track(f)
 	defer l.untrack(f)
 	created, err := l.within(ctx, f, &transport.Request{Message: jsonrpc.Message{ID: id, Method: c.Method,
-		Params: params}})
+		Params: params}, Header: c.carried.header(nil)})
 	if err != nil {
 		return Result{}, err
 	}

@@ -32,6 +32,7 @@ type Options struct {
 	Sandboxes   string
 	Log         *slog.Logger // nil discards
 	Hooks       Hooks
+	Observer    Observer    // nil observes nothing
 	Credentials Credentials // of people; nil has none
 	Store       Store       // keeps the last catalog of each upstream for the next process; nil keeps none
 
@@ -147,7 +148,7 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (Result, error) {
 		if err != nil {
 			return Result{}, u.unavailable(ctx, err)
 		}
-		result, err := cn.call(ctx, u.own(c, tool), clock)
+		result, err := u.send(ctx, cn, u.own(c, tool), clock)
 		if err == nil {
 			l.release()
 			if result.Type == TypeInputRequired {

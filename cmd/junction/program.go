@@ -29,6 +29,7 @@ import (
 	"junction/cmd/junction/pages"
 	"junction/cmd/junction/prose"
 	"junction/cmd/junction/record"
+	"junction/cmd/junction/telemetry"
 	"junction/policy"
 	"junction/proxy"
 	"junction/proxy/pins"
@@ -66,6 +67,7 @@ type program struct {
 	outages       outages
 	guard         atomic.Pointer[auth.Guard] // of the configuration in force
 	audit         record.Trail
+	telemetry     *telemetry.Telemetry   // nil if nothing is measured
 	unread        atomic.Pointer[string] // why the last reload of the file failed; nil after a successful reload
 	reach         atomic.Pointer[reach]  // of the configuration in force
 
@@ -151,7 +153,7 @@ func open(o options) (_ *program, err error) {
 	}
 	p.openCatalogs(secret, dir)
 	p.sandboxes = config.Sandboxes(dir, p.file)
-	if err := p.openSignIn(c); err != nil {
+	if err := cmp.Or(p.openTelemetry(c), p.openSignIn(c)); err != nil {
 		return nil, err
 	}
 	if p.connect, err = pages.NewConnect(p.access, p.log); err != nil {
@@ -163,7 +165,7 @@ func open(o options) (_ *program, err error) {
 		hooks.SessionDeleted = p.ended.add
 	}
 	p.server, err = proxy.New(proxy.Options{
-		Limits: c.Limits, Sessions: c.Sessions, Key: secret, Version: version(), Log: p.log, Hooks: hooks, DeletedSessions: deleted,
+		Limits: c.Limits, Sessions: c.Sessions, Key: secret, Version: version(), Log: p.log, Hooks: hooks, Observer: p.telemetry.Requests(), DeletedSessions: deleted,
 	})
 	if err != nil {
 		return nil, err
@@ -199,7 +201,7 @@ func (p *program) apply(c *config.Config) {
 	o := upstream.Options{
 		Defaults: c.Defaults, MessageLimit: limits.Message, Depth: limits.Nesting, Items: limits.Items,
 		Refresh: c.Catalog.Refresh, Grace: c.Catalog.Grace,
-		Version: version(), Self: executable, Sandboxes: p.sandboxes, Log: p.log, Hooks: p.upstreamHooks(), Credentials: p.credentials(c),
+		Version: version(), Self: executable, Sandboxes: p.sandboxes, Log: p.log, Hooks: p.upstreamHooks(), Observer: p.telemetry.Calls(), Credentials: p.credentials(c),
 	}
 	if p.catalogs != nil {
 		o.Store = p.catalogs
@@ -383,7 +385,7 @@ func shutdown(s *http1.Server, wait time.Duration) bool {
 // asSeen returns the view of the proxy that the admin listener serves.
 func (p *program) asSeen() *diagnose.Proxy {
 	return &diagnose.Proxy{
-		Server: p.server, Set: &p.set, Providers: p.providers, File: p.file, Version: version(),
+		Server: p.server, Set: &p.set, Providers: p.providers, File: p.file, Version: version(), Metrics: p.telemetry.Handler(),
 		Config: func() *config.Config { return p.reach.Load().config },
 		Unread: func() string {
 			if why := p.unread.Load(); why != nil {
@@ -415,6 +417,7 @@ func (p *program) close() {
 	p.signIn.close()
 	p.vault.close()
 	p.ended.close()
+	p.closeTelemetry()
 	p.audit.Use(nil)
 	record.FlushLog(p.log)
 }

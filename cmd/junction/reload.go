@@ -153,7 +153,7 @@ func fixed(old, next *config.Config) error {
 		key      string
 		old, new any
 	}{
-		{"listen", old.Listen, next.Listen}, {"admin", old.Admin, next.Admin}, {"limits", old.Limits.WithDefaults(), next.Limits.WithDefaults()},
+		{"listen", old.Listen, next.Listen}, {"admin", old.Admin, next.Admin}, {"metrics", old.Metrics, next.Metrics}, {"limits", old.Limits.WithDefaults(), next.Limits.WithDefaults()},
 		{"sessions", old.Sessions, next.Sessions}, {"log", old.Log, next.Log}, {"shutdown_grace", old.ShutdownGrace, next.ShutdownGrace},
 		{"pins", old.Pins, next.Pins}, {"auth.oauth", old.Auth.OAuth, next.Auth.OAuth}, {"storage", old.Storage, next.Storage},
 		{"outbound", old.Outbound, next.Outbound}, {"public_url", signInAt(old), signInAt(next)},

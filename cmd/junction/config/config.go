@@ -43,6 +43,8 @@ type Config struct {
 	// Admin is the address of /healthz and /readyz and of the commands that ask a running proxy;
 	// only loopback is allowed. Default 127.0.0.1:8421; "" turns it off. Never nil after Load.
 	Admin *string `yaml:"admin"`
+	// Metrics measures calls and offers /metrics for Prometheus at Admin. Default true.
+	Metrics bool `yaml:"metrics"`
 	// AllowedOrigins are further Origin values accepted from browsers, in addition to those of
 	// Listen. With authentication every loopback origin is accepted. Load converts them to lower
 	// case, as browsers send them.
@@ -167,7 +169,7 @@ const DefaultAdmin = "127.0.0.1:8421"
 // defaultConfig returns the defaults, without upstreams.
 func defaultConfig() *Config {
 	admin := DefaultAdmin
-	return &Config{Listen: "127.0.0.1:8420", Admin: &admin, ShutdownGrace: 10 * time.Second, Log: Log{Format: LogText}}
+	return &Config{Listen: "127.0.0.1:8420", Admin: &admin, Metrics: true, ShutdownGrace: 10 * time.Second, Log: Log{Format: LogText}}
 }
 
 // maxFile limits the size of the file, far above that of a real configuration.

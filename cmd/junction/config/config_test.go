@@ -235,6 +235,7 @@ func TestParse(t *testing.T) {
 listen: "[::]:0"
 public_url: https://MCP.example.com:443/
 admin: ""
+metrics: false
 auth:
   api_keys:
     - { name: ci, hash: "${HASH}", cidrs: [10.0.0.0/8, "2001:db8::/32"], expires: 2027-06-30 }

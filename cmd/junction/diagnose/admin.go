@@ -32,13 +32,14 @@ type Proxy struct {
 	Version   string                // of the program
 	Config    func() *config.Config // returns the configuration in force
 	Unread    func() string         // returns why the last reload failed; "" if it did not
+	Metrics   http.Handler          // answers /metrics
 	Page      http.Handler          // answers requests for other paths; nil answers 404
 }
 
 // personal returns the names of the upstreams that each user signs in to, sorted.
 func (p *Proxy) personal() []string { return slices.Sorted(maps.Keys(p.Config().Personal())) }
 
-// Handler serves the admin address: /healthz, /readyz, /pins, /why and /doctor. /readyz answers 503
+// Handler serves the admin address: /healthz, /readyz, /metrics, /pins, /why and /doctor. /readyz answers 503
 // until every upstream has been tried once; a failed upstream does not make the proxy unready.
 //
 // Handler rejects requests whose Host is not this machine (DNS rebinding). Cross-site requests of web
@@ -59,6 +60,7 @@ func (p *Proxy) Handler(stopping context.Context) http.Handler {
 			mux.Handle(pattern, p.Page) // "/" would answer POST /readyz with 404 instead of 405
 		}
 	}
+	mux.Handle("GET /metrics", p.Metrics)
 	mux.HandleFunc("GET /pins", p.servePins)
 	mux.HandleFunc("GET /why", p.serveWhy)
 	mux.HandleFunc("GET /doctor", p.serveDoctor(new(sync.Mutex)))

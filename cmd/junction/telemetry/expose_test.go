@@ -1,0 +1,107 @@
+package telemetry
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"junction/proxy"
+)
+
+// scrape returns what Prometheus reads.
+func scrape(t *testing.T, h http.Handler) (status int, text string) {
+	t.Helper()
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
+	return w.Code, w.Body.String()
+}
+
+// mustScrape is scrape of a Telemetry that answers.
+func mustScrape(t *testing.T, x *Telemetry) string {
+	t.Helper()
+	status, text := scrape(t, x.Handler())
+	if status != http.StatusOK {
+		t.Fatalf("the scrape is answered %d: %s", status, text)
+	}
+	return text
+}
+
+// linesOf are the lines of a scrape that begin so.
+func linesOf(text, prefix string) (list []string) {
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, prefix) {
+			list = append(list, strings.TrimSuffix(line, "\n"))
+		}
+	}
+	return list
+}
+
+// TestExpose writes labels that need escapes, and buckets that count those before them.
+func TestExpose(t *testing.T) {
+	x := mustNew(t)
+	for _, took := range []time.Duration{time.Millisecond, 15 * time.Millisecond, time.Hour} {
+		x.Requests().End(&proxy.CallInfo{Method: "tools/call", Upstream: "a", Own: "odd", Name: "o\"d\\d\n\xff",
+			Version: "2026-07-28", Outcome: outcomeOK, Took: took}, nil)
+	}
+	text := mustScrape(t, x)
+	const labels = `gen_ai_operation_name="execute_tool",gen_ai_tool_name="o\"d\\d\n` + "\ufffd" +
+		`",junction_outcome="ok",junction_upstream="a",mcp_method_name="tools/call",` +
+		`mcp_protocol_version="2026-07-28",network_transport="tcp"`
+	for _, want := range []string{
+		"# TYPE mcp_server_operation_duration_seconds histogram\n",
+		"mcp_server_operation_duration_seconds_bucket{" + labels + `,le="0.01"} 1` + "\n",
+		"mcp_server_operation_duration_seconds_bucket{" + labels + `,le="0.02"} 2` + "\n",
+		"mcp_server_operation_duration_seconds_bucket{" + labels + `,le="300"} 2` + "\n",
+		"mcp_server_operation_duration_seconds_bucket{" + labels + `,le="+Inf"} 3` + "\n",
+		"mcp_server_operation_duration_seconds_sum{" + labels + "} 3600.016\n",
+		"mcp_server_operation_duration_seconds_count{" + labels + "} 3\n",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the scrape lacks\n%s\nit is\n%s", want, text)
+		}
+	}
+}
+
+// TestExposeOff answers scrapes of a proxy that measures nothing, and of one that has ended.
+func TestExposeOff(t *testing.T) {
+	var off *Telemetry
+	if status, text := scrape(t, off.Handler()); status != http.StatusNotFound {
+		t.Errorf("without metrics the scrape is answered %d: %s", status, text)
+	}
+	if off.Requests() != nil || off.Calls() != nil {
+		t.Error("without metrics there are observers")
+	}
+	ended := mustNew(t)
+	if err := ended.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if status, text := scrape(t, ended.Handler()); status != http.StatusServiceUnavailable {
+		t.Errorf("after the end the scrape is answered %d: %s", status, text)
+	}
+}
+
+// TestBounded sends names that only a client has, and renames a tool for ever.
+func TestBounded(t *testing.T) {
+	x := mustNew(t)
+	end := func(info proxy.CallInfo) { info.Outcome = outcomeOK; x.Requests().End(&info, nil) }
+	for range 10 {
+		end(proxy.CallInfo{Method: strings.Repeat("x", 10), Principal: "canary-principal"})
+		end(proxy.CallInfo{Method: "tools/call", Name: "canary-unknown"})
+		end(proxy.CallInfo{Method: "resources/read", Name: "canary://uri", Upstream: "a", Own: "canary://uri"})
+	}
+	for i := range maxSeries + 500 {
+		end(proxy.CallInfo{Method: "tools/call", Name: strings.Repeat("n", i), Upstream: "a", Own: "n", Version: "v"})
+	}
+	text := mustScrape(t, x)
+	if strings.Contains(text, "canary") || strings.Contains(text, "xxx") {
+		t.Error("a label has what a client has sent")
+	}
+	if n := len(linesOf(text, "mcp_server_operation_duration_seconds_count")); n > maxSeries+1 {
+		t.Errorf("there are %d series, want at most %d", n, maxSeries+1)
+	}
+	if !strings.Contains(text, `gen_ai_tool_name="_OTHER"`) {
+		t.Error("calls of tools beyond the limit are not counted")
+	}
+}

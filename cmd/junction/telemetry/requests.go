@@ -1,0 +1,63 @@
+package telemetry
+
+import (
+	"context"
+	"net/http"
+
+	"go.opentelemetry.io/otel/attribute"
+
+	"junction/proxy"
+	"junction/upstream"
+	"junction/upstream/raw"
+)
+
+// requests implements proxy.Observer.
+type requests struct{ *Telemetry }
+
+func (r requests) Begin(info *proxy.CallInfo, meta raw.Object, header http.Header) upstream.Trace {
+	return nil
+}
+
+// End records the duration of a request. A stream of notifications is none: it lasts as long as the
+// client likes.
+func (r requests) End(info *proxy.CallInfo, _ upstream.Trace) {
+	if r.requestTime == nil || info.Method == methodListen && info.Err == nil {
+		return
+	}
+	k := key{method: methodOf(info.Method), upstream: info.Upstream, version: info.Version,
+		outcome: string(info.Outcome), code: info.Code}
+	if info.Own != "" && named(info.Method) != "" { // the name is of the catalog
+		k.name = info.Name
+	}
+	r.requestTime.Record(context.Background(), info.Took.Seconds(), r.requestSeries.of(k)...)
+}
+
+// requestAttributes are the attributes of mcp.server.operation.duration.
+func requestAttributes(k key) []attribute.KeyValue {
+	list := append(operation(k), attrNetwork.String("tcp"), attrOutcome.String(k.outcome))
+	if k.upstream != "" {
+		list = append(list, attrUpstream.String(k.upstream))
+	}
+	return list
+}
+
+// operation are the attributes that requests and calls share.
+func operation(k key) []attribute.KeyValue {
+	list := []attribute.KeyValue{attrMethod.String(k.method), attrVersion.String(k.version)}
+	if name := named(k.method); name != "" && k.name != "" {
+		list = append(list, name.String(k.name))
+	}
+	if named(k.method) == attrTool {
+		list = append(list, attrOperation.String(executeTool))
+	}
+	switch {
+	case k.code != 0:
+		list = append(list, attrError.String(codeText(k.code)))
+	case k.outcome != outcomeOK:
+		list = append(list, attrError.String(k.outcome))
+	}
+	return list
+}
+
+// outcomeOK is the outcome of a request that was answered with a result.
+const outcomeOK = "ok"

@@ -1,0 +1,65 @@
+package telemetry
+
+import (
+	"strconv"
+	"sync"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+)
+
+// key identifies the attributes of a request or a call.
+type key struct {
+	method, upstream, name, version, outcome string
+	code                                     int64
+	local                                    bool // over the pipes of a child process
+}
+
+// maxSeries bounds the sets of attributes of one instrument. A server may rename its tools for ever.
+const maxSeries = 2000
+
+// series keeps the option of an instrument for each key, so that a call makes no set of attributes.
+// It has at most maxSeries of them; the other keys share sets without names.
+type series struct {
+	make func(key) []attribute.KeyValue
+
+	mu    sync.RWMutex
+	known map[key][]metric.RecordOption
+}
+
+// of returns the attributes of a key.
+func (s *series) of(k key) []metric.RecordOption {
+	s.mu.RLock()
+	o := s.known[k]
+	s.mu.RUnlock()
+	if o != nil {
+		return o
+	}
+	return s.add(k)
+}
+
+func (s *series) add(k key) []metric.RecordOption {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.known) >= maxSeries {
+		k.name, k.code = other, 0
+	}
+	if o := s.known[k]; o != nil {
+		return o
+	}
+	if s.known == nil {
+		s.known = map[key][]metric.RecordOption{}
+	}
+	o := []metric.RecordOption{metric.WithAttributeSet(attribute.NewSet(s.make(k)...))}
+	s.known[k] = o
+	return o
+}
+
+// codeText returns the error.type of a JSON-RPC error: its code. Codes that neither JSON-RPC nor MCP
+// reserve are other, because servers choose them.
+func codeText(code int64) string {
+	if code >= -32099 && code <= -32000 || code >= -32700 && code <= -32600 {
+		return strconv.FormatInt(code, 10)
+	}
+	return other
+}
