@@ -199,6 +199,7 @@ func TestSafety10BudgetHolds(t *testing.T) {
 	const budget = 256 << 10
 	n := 10_000
 	if testing.Short() {
+		t.Attr("short", "true") // CI runs it again without -short
 		n = 2000
 	}
 	c := usersOfGroups(n, 500, 5, 20)

@@ -76,7 +76,7 @@ func TestLimitNesting(t *testing.T) {
 // session id.
 func TestLimitSessions(t *testing.T) {
 	sessions := 100_000
-	if testing.Short() {
+	if harness.Short(t) {
 		sessions = 10_000
 	}
 	s := harness.MustStand(t, proxy.Limits{Sessions: 1000}, nil)

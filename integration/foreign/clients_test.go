@@ -162,7 +162,7 @@ func TestForeignClientsAndServers(t *testing.T) {
 			want = append(want, u.name+"__"+bare)
 		}
 	}
-	for _, c := range harness.Tried(harness.NpmClients()) {
+	for _, c := range harness.Tried(t, harness.NpmClients()) {
 		t.Run(c.Name, func(t *testing.T) {
 			defer harness.Computes(t)()
 			list := c.MustList(t, p.URL)

@@ -92,7 +92,7 @@ func TestForeignQuestions(t *testing.T) {
 			t.Fatalf("upstream %+v, want the %s era", u, want)
 		}
 	}
-	clients := sdkClients()
+	clients := sdkClients(t)
 	legacy, newest := clients[0], clients[len(clients)-1]
 	if legacy.Modern || !newest.Modern {
 		t.Fatalf("the clients are %+v, want a legacy one first and a modern one last", clients)

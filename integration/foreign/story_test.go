@@ -16,8 +16,8 @@ import (
 )
 
 // sdkClients are the clients that can stay connected.
-func sdkClients() []harness.NpmClient {
-	return slices.DeleteFunc(harness.Tried(harness.NpmClients()), func(c harness.NpmClient) bool { return !c.Sdk })
+func sdkClients(t testing.TB) []harness.NpmClient {
+	return slices.DeleteFunc(harness.Tried(t, harness.NpmClients()), func(c harness.NpmClient) bool { return !c.Sdk })
 }
 
 // heard is what the command watch prints.
@@ -51,7 +51,7 @@ func TestForeignClientsHearOfChanges(t *testing.T) {
 	reference := harness.Command(t, mustBuildReference(t))
 	p := harness.MustProgram(t, "upstreams:\n  ref: {"+reference+"}\n")
 	p.MustReady(t, harness.Patience)
-	clients := sdkClients()
+	clients := sdkClients(t)
 	var watching []harness.NpmSession
 	for _, c := range clients {
 		s := c.MustOpen(t, p.URL, "watch")
@@ -86,7 +86,7 @@ func TestForeignClientsSurviveRestart(t *testing.T) {
 		" demo]}\n  again: {command: [junction, demo]}\n"
 	p := harness.MustProgram(t, before)
 	p.MustReady(t, harness.Patience)
-	clients := sdkClients()
+	clients := sdkClients(t)
 	var sessions, watching []harness.NpmSession
 	for _, c := range clients {
 		s := c.MustOpen(t, p.URL, "restart")
@@ -188,7 +188,7 @@ func TestReferenceServer(t *testing.T) {
 		{"test_x_mcp_header", `{"region":"Übersee, \"west\" 1","level":3}`, `region=Übersee, "west" 1`, false},
 		{"test_error_handling", "{}", "this tool intentionally returns an error for testing", true},
 	}
-	for _, c := range harness.Tried(harness.NpmClients()) {
+	for _, c := range harness.Tried(t, harness.NpmClients()) {
 		t.Run(c.Name, func(t *testing.T) {
 			defer harness.Computes(t)()
 			var want []string

@@ -39,9 +39,10 @@ func NpmClients() []NpmClient {
 
 // Tried are those of the clients that tests go through: with -short the SDK's 1.x and its 2.x in
 // the modern era are enough.
-func Tried(clients []NpmClient) []NpmClient {
+func Tried(t testing.TB, clients []NpmClient) []NpmClient {
+	short := Short(t)
 	return slices.DeleteFunc(clients,
-		func(c NpmClient) bool { return testing.Short() && c.Name != "sdk1" && c.Name != "sdk2-modern" })
+		func(c NpmClient) bool { return short && c.Name != "sdk1" && c.Name != "sdk2-modern" })
 }
 
 // Era is the word that the SDK has for the era.

@@ -110,7 +110,7 @@ func TestFidelity(t *testing.T) {
 							continue // what such a client does not know is TestProtocolT88's
 						}
 						t.Run(name, func(t *testing.T) { testCall(t, up, c, journal, results[name]) })
-						if !testing.Short() {
+						if !harness.Short(t) {
 							t.Run("progress and "+name, func(t *testing.T) { testProgress(t, up, c, results[name], values) })
 						}
 					}
