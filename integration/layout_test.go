@@ -23,9 +23,10 @@ import (
 // arrows are the imports that a package may make of others in this module; a package that is not
 // here may make none. An arrow more is a line here and a sentence of reason in the commit.
 var arrows = map[string][]string{
-	"cmd/junction":        {"*"},
-	"cmd/junction/prose":  {},
-	"cmd/junction/record": {"cmd/junction/config", "auth", "proxy", "upstream/raw"},
+	"cmd/junction":         {"*"},
+	"cmd/junction/prose":   {},
+	"cmd/junction/runfile": {"cmd/junction/config"},
+	"cmd/junction/record":  {"cmd/junction/config", "auth", "proxy", "upstream/raw"},
 	"cmd/junction/diagnose": {"cmd/junction/config", "cmd/junction/prose", "auth", "policy", "proxy", "proxy/view",
 		"upstream", "upstream/command"},
 	"cmd/junction/bridge": {"upstream/definition", "upstream/http1", "upstream/jsonrpc", "upstream/raw",
@@ -35,10 +36,10 @@ var arrows = map[string][]string{
 	"cmd/junction/telemetry": {"proxy", "upstream", "upstream/raw"},
 	"cmd/junction/pages": {"cmd/junction/clients", "cmd/junction/diagnose", "cmd/junction/prose", "proxy",
 		"upstream"}, // the words of states
-	"cmd/junction/cli": {"cmd/junction/config", "cmd/junction/diagnose", "cmd/junction/prose", "auth", "policy", "proxy",
-		"proxy/pins", "proxy/visible", "upstream", "upstream/oauth"},
+	"cmd/junction/cli": {"cmd/junction/config", "cmd/junction/diagnose", "cmd/junction/prose", "cmd/junction/runfile", "auth", "policy",
+		"proxy", "proxy/pins", "proxy/visible", "upstream", "upstream/oauth"},
 	"cmd/junction/entries": {"cmd/junction/cli", "cmd/junction/clients", "cmd/junction/config", "cmd/junction/prose",
-		"cmd/junction/yamledit"},
+		"cmd/junction/runfile", "cmd/junction/yamledit"},
 	"cmd/junction/signins": {"cmd/junction/cli", "cmd/junction/config", "cmd/junction/prose", "auth", "auth/authserver",
 		"auth/seal", "auth/store", "proxy/visible"},
 	"cmd/junction/config": {"cmd/junction/prose", "auth", "auth/authserver", "auth/fetch", "auth/store", "policy", "proxy",

@@ -7,8 +7,6 @@ import (
 	"io"
 	"io/fs"
 	"maps"
-	"net"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,6 +19,7 @@ import (
 	"junction/cmd/junction/clients"
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/prose"
+	"junction/cmd/junction/runfile"
 )
 
 // importCommand is `junction import`, which reads the servers in the files of other clients.
@@ -178,14 +177,10 @@ func ownURLs(c *config.Config) []string {
 	if c.PublicURL != "" {
 		list = append(list, c.PublicURL+"/mcp")
 	}
-	host, port, err := net.SplitHostPort(c.Listen)
-	if err != nil {
-		return list
+	if own := runfile.URL(c.Listen); own != "" {
+		list = append(list, own)
 	}
-	if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() {
-		host = "127.0.0.1"
-	}
-	return append(list, "http://"+net.JoinHostPort(host, port)+"/mcp")
+	return list
 }
 
 // print writes a line for each server and the summary.

@@ -17,8 +17,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/signal"
 	"runtime/debug"
@@ -75,7 +77,8 @@ func rootCommand(stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {
 		Short: "Serve many MCP servers behind one MCP URL",
 		Long: `Junction serves many MCP servers behind one MCP URL.
 
-Without a configuration file, Junction serves a small demo server.`,
+The configuration file is that of --config, or junction/config.yaml in the user's folder for configurations
+(~/.config on Linux). If there is none, or with --config "", Junction serves a small demo server.`,
 		Example: `  junction
   junction --config config.yaml
   junction check --config config.yaml
@@ -97,7 +100,13 @@ Without a configuration file, Junction serves a small demo server.`,
 		},
 	}
 	root.SetVersionTemplate("junction {{.Version}}\n")
-	root.PersistentFlags().StringVar(&o.file, "config", "", "configuration `file`")
+	root.PersistentFlags().StringVar(&o.file, "config", "", "configuration `file` (default: junction/config.yaml in the user's\n"+
+		"folder for configurations, if it exists)")
+	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
+		if !cmd.Flags().Changed("config") {
+			o.file = userFile()
+		}
+	}
 	root.Flags().StringVar(&o.listen, "listen", "", "`address` to listen on; overrides listen in the configuration file")
 	root.AddCommand(
 		&cobra.Command{
@@ -114,7 +123,7 @@ Without a configuration file, Junction serves a small demo server.`,
 		disconnectCommand(stdout, &o.file),
 		loginCommand(stdin, stdout, stderr, &o.file),
 		logoutCommand(stdout, &o.file),
-		stdioCommand(stdin, stdout, stderr),
+		stdioCommand(stdin, stdout, stderr, &o.file),
 		&cobra.Command{
 			Use: "demo", Short: "Run the built-in demo MCP server on stdio", Args: cli.NoArguments,
 			RunE: func(cmd *cobra.Command, _ []string) error { return demo.Serve(cmd.Context(), stdin, stdout, stderr) },
@@ -130,7 +139,13 @@ Without a configuration file, Junction serves a small demo server.`,
 	root.AddCommand(entries.Commands(stdout, &o.file)...)
 	root.AddCommand(cli.Commands(stdout, version(), &o.file)...)
 	root.AddCommand(signins.Commands(stdin, stdout, stderr, &o.file)...)
-	root.SetHelpCommand(&cobra.Command{ // cobra's help command ignores unknown commands
+	root.SetHelpCommand(helpCommand(root))
+	return root
+}
+
+// helpCommand is `junction help`. That of cobra ignores unknown commands.
+func helpCommand(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
 		Use: "help [COMMAND]", Short: "Show help for a command",
 		RunE: func(_ *cobra.Command, args []string) error {
 			cmd, rest, err := root.Find(args)
@@ -140,8 +155,19 @@ Without a configuration file, Junction serves a small demo server.`,
 			cmd.InitDefaultHelpFlag()
 			return cmd.Help()
 		},
-	})
-	return root
+	}
+}
+
+// userFile returns the configuration file of the user, or "" if there is none.
+func userFile() string {
+	file, err := config.File("")
+	if err != nil {
+		return ""
+	}
+	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
+		return ""
+	}
+	return file
 }
 
 // version returns the tag or the commit that the program was built from.

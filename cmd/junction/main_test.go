@@ -12,6 +12,14 @@ import (
 	"junction/cmd/junction/config"
 )
 
+func TestMain(m *testing.M) {
+	// The configuration of the person who runs the tests must not be used.
+	if err := os.Setenv("XDG_CONFIG_HOME", filepath.Join(os.TempDir(), "junction-tests-have-no-configuration")); err != nil {
+		panic(err)
+	}
+	os.Exit(m.Run())
+}
+
 // ran is what a run of the program gave.
 type ran struct {
 	code           int

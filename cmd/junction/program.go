@@ -317,6 +317,7 @@ func (p *program) serve(ctx context.Context) error {
 		serve(admin, p.admin)
 		where = append(where, "admin", "http://"+p.admin.Addr().String())
 	}
+	defer p.announce()()
 	p.log.Info("serving", where...)
 	group.Go(func() error { return p.refreshLoop(ctx) })
 	group.Go(func() error { return p.recheckLoop(ctx) })

@@ -11,11 +11,12 @@ import (
 
 	"junction/auth/seal"
 	"junction/cmd/junction/config"
+	"junction/cmd/junction/runfile"
 	"junction/upstream/stored"
 )
 
 // This file manages the state that outlives a process: the key that seals session ids, the stored
-// catalogs of the upstreams, and the folders of sandboxes.
+// catalogs of the upstreams, and the folders of sandboxes. It also records where this process serves.
 
 // key reads the key that seals session ids and stored catalogs, and creates the key if it does not
 // exist. dir is the folder of the key. If the default folder cannot be used, the key lasts until
@@ -60,6 +61,20 @@ func (p *program) openCatalogs(key *seal.Key, dir string) {
 		return
 	}
 	p.catalogs = catalogs
+}
+
+// announce records where the proxy serves, for commands. The caller must call forget at the end.
+func (p *program) announce() (forget func()) {
+	place := runfile.Place{URL: runfile.URL(p.public.Addr().String())}
+	if p.admin != nil {
+		place.Admin = p.admin.Addr().String()
+	}
+	forget, err := runfile.Note(p.getenv, p.file, place)
+	if err != nil {
+		p.log.Warn("commands find this process only at the addresses of the file", "error", err)
+		return func() {}
+	}
+	return forget
 }
 
 // cleanCatalogs removes the stored catalogs of upstreams that are no longer configured.

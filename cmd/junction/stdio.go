@@ -18,7 +18,7 @@ import (
 )
 
 // stdioCommand is `junction stdio`.
-func stdioCommand(stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {
+func stdioCommand(stdin io.Reader, stdout, stderr io.Writer, file *string) *cobra.Command {
 	var address, keyFile string
 	cmd := &cobra.Command{
 		Use: "stdio", Short: "Connect a client that only starts commands to a running endpoint", Args: cli.NoArguments,
@@ -34,6 +34,11 @@ writes its problems to standard error.`,
 			if err != nil {
 				return err
 			}
+			if address == "" {
+				if address, err = cli.EndpointOf(*file); err != nil {
+					return err
+				}
+			}
 			if err := cli.CheckURL(address, credential != nil); err != nil {
 				return err
 			}
@@ -42,7 +47,7 @@ writes its problems to standard error.`,
 			})
 		},
 	}
-	cmd.Flags().StringVar(&address, "url", "http://127.0.0.1:8420/mcp", "`URL` of the endpoint")
+	cmd.Flags().StringVar(&address, "url", "", "`URL` of the endpoint (default: that of the running junction)")
 	cmd.Flags().StringVar(&keyFile, "key-file", "", "`file` with the API key (default: $"+clients.KeyVariable+" is the key)")
 	return cmd
 }

@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"testing"
 
@@ -32,6 +33,11 @@ func run(m *testing.M, roles map[string]func(args []string) error) int {
 		return 0
 	}
 	defer os.RemoveAll(BuildDir())
+	// The configuration of the person who runs the tests must not replace the demo.
+	if err := os.Setenv("XDG_CONFIG_HOME", filepath.Join(BuildDir(), "no-configuration")); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
 	// The command line is read later, so that -parallel replaces this value.
 	if err := flag.Set("test.parallel", strconv.Itoa(beside)); err != nil {
 		fmt.Fprintln(os.Stderr, err)

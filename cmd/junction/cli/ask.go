@@ -15,13 +15,15 @@ import (
 
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/prose"
+	"junction/cmd/junction/runfile"
 )
 
 // errNotRunning means that no process listens on the admin address.
 var errNotRunning = errors.New("no junction is running")
 
-// adminAddress returns the admin address: that of --admin, or of the file, or the default. It is empty
-// if the file disables it or uses a free port.
+// adminAddress returns the admin address: that of --admin, or of the running junction that serves the
+// file, or of the file, or the default. It is empty if the file disables it or uses a free port. c is
+// nil if the file was not needed.
 func adminAddress(flag, file string) (address string, c *config.Config, err error) {
 	if flag != "" {
 		if u, err := url.Parse(flag); err == nil && u.Host != "" && u.Scheme == "http" {
@@ -31,6 +33,9 @@ func adminAddress(flag, file string) (address string, c *config.Config, err erro
 			return "", nil, Usagef("--admin %q is no address; write it like 127.0.0.1:8421", flag)
 		}
 		return flag, nil, nil
+	}
+	if place, ok := runfile.Find(file); ok && place.Admin != "" {
+		return place.Admin, nil, nil
 	}
 	if c, err = config.LoadForCommand(file); err != nil {
 		return "", nil, err

@@ -16,11 +16,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"junction/cmd/junction/config"
+	"junction/cmd/junction/runfile"
 )
 
 // toolsCommand is `junction tools`, which lists the tools of an endpoint.
-func toolsCommand(stdout io.Writer) *cobra.Command {
-	var f clientFlags
+func toolsCommand(stdout io.Writer, file *string) *cobra.Command {
+	f := clientFlags{file: file}
 	cmd := &cobra.Command{
 		Use:   "tools [GLOB]",
 		Short: "List the tools of a running endpoint",
@@ -74,8 +75,8 @@ func toolsCommand(stdout io.Writer) *cobra.Command {
 }
 
 // callCommand is `junction call`, which calls one tool once.
-func callCommand(stdout io.Writer) *cobra.Command {
-	var f clientFlags
+func callCommand(stdout io.Writer, file *string) *cobra.Command {
+	f := clientFlags{file: file}
 	var whole string
 	var progress bool
 	cmd := &cobra.Command{
@@ -148,23 +149,46 @@ and the exit code is 1.`,
 
 // clientFlags are the common flags of tools and call.
 type clientFlags struct {
-	url     string
-	key     string // "" means $JUNCTION_KEY
+	file    *string // the value of --config
+	url     string  // "" means that of the running junction that serves the file
+	key     string  // "" means $JUNCTION_KEY
 	output  string
 	timeout time.Duration
 }
 
 func (f *clientFlags) register(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.url, "url", "http://127.0.0.1:8420/mcp", "`URL` of the endpoint")
+	cmd.Flags().StringVar(&f.url, "url", "", "`URL` of the endpoint (default: that of the running junction)")
 	cmd.Flags().StringVar(&f.key, "key", "", "API `key` (default: $JUNCTION_KEY, which does not show up in ps)")
 	cmd.Flags().StringVarP(&f.output, "output", "o", "text", "text or json")
 	cmd.Flags().DurationVar(&f.timeout, "timeout", time.Minute, "time limit for the whole command; 0 is none")
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 }
 
+// EndpointOf returns the URL of the running junction that serves a file. If none is known, it is the
+// URL of the file, or the default.
+func EndpointOf(file string) (string, error) {
+	if place, ok := runfile.Find(file); ok {
+		return place.URL, nil
+	}
+	c, err := config.LoadForCommand(file)
+	if err != nil {
+		return "", err
+	}
+	if strings.HasSuffix(c.Listen, ":0") {
+		return "", fmt.Errorf("%w with %s; start one: junction --config %s", errNotRunning, file, file)
+	}
+	return runfile.URL(c.Listen), nil
+}
+
 // connect checks the flags, connects to the endpoint, calls use, and disconnects. The progress of
 // calls is written to report, which may be nil.
 func (f *clientFlags) connect(ctx context.Context, report io.Writer, use func(context.Context, *endpoint) error) error {
+	if f.url == "" {
+		var err error
+		if f.url, err = EndpointOf(*f.file); err != nil {
+			return err
+		}
+	}
 	key := strings.TrimSpace(cmp.Or(f.key, os.Getenv("JUNCTION_KEY")))
 	if err := CheckURL(f.url, key != ""); err != nil {
 		return err

@@ -37,7 +37,7 @@ func runClient(t *testing.T, stdin string, args ...string) output {
 	var stdout, stderr bytes.Buffer
 	root := &cobra.Command{Use: "junction", SilenceErrors: true, SilenceUsage: true}
 	out, errs := authtest.Command(t, args, &stdout, &stderr)
-	root.AddCommand(toolsCommand(out), callCommand(out))
+	root.AddCommand(toolsCommand(out, new(string)), callCommand(out, new(string)))
 	root.SetOut(io.Discard) // nothing of ours goes there
 	root.SetErr(errs)
 	root.SetIn(strings.NewReader(stdin))

@@ -71,8 +71,8 @@ func printErrorJSON(w io.Writer, err error) {
 // to the value of --config.
 func Commands(stdout io.Writer, version string, file *string) []*cobra.Command {
 	return []*cobra.Command{
-		toolsCommand(stdout),
-		callCommand(stdout),
+		toolsCommand(stdout, file),
+		callCommand(stdout, file),
 		doctorCommand(stdout, version, file),
 		pinsCommand(stdout, file),
 		whyCommand(stdout, file),

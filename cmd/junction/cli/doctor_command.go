@@ -43,7 +43,7 @@ may have problems.`,
 			if err := CheckOutput(output); err != nil {
 				return err
 			}
-			if admin != "" && *file != "" {
+			if admin != "" && cmd.Flags().Changed("config") {
 				return Usagef("give either --admin or --config, not both: the file names an admin address itself")
 			}
 			d, err := consult(cmd.Context(), version, admin, *file, args)
@@ -85,7 +85,14 @@ func consult(ctx context.Context, version, admin, file string, only []string) (d
 	switch {
 	case file == "" && errors.Is(err, errNotRunning):
 		return d, fmt.Errorf("%w; start one, name its admin address with --admin, or check the upstreams of a file with --config FILE", err)
+	case admin != "" && errors.Is(err, errNotRunning):
+		return d, err
 	case address == "" || errors.Is(err, errNotRunning):
+		if c == nil { // the proxy has ended while it was asked
+			if c, err = config.LoadForCommand(file); err != nil {
+				return d, err
+			}
+		}
 		return diagnose.File(ctx, version, file, c, only)
 	}
 	return d, err

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"junction/cmd/junction/config"
 	"junction/cmd/junction/diagnose"
 	"junction/cmd/junction/prose"
 	"junction/proxy/pins"
@@ -87,8 +88,9 @@ func openPins(ctx context.Context, stdout io.Writer, admin, file string) (*pinni
 	if file == "" {
 		return nil, Usagef("pins needs --config FILE, which names the file of accepted definitions")
 	}
-	address, c, err := adminAddress("", file)
-	if err == nil && admin != "" {
+	c, err := config.LoadForCommand(file)
+	address := ""
+	if err == nil {
 		address, _, err = adminAddress(admin, file)
 	}
 	switch {

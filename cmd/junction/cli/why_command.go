@@ -48,7 +48,7 @@ The exit code is 1 if the caller cannot use the item.`,
 			if err := CheckOutput(output); err != nil {
 				return err
 			}
-			if admin != "" && *file != "" {
+			if admin != "" && cmd.Flags().Changed("config") {
 				return Usagef("give either --admin or --config, not both: the file names an admin address itself")
 			}
 			if _, err := q.Subject(); err != nil {
@@ -59,7 +59,7 @@ The exit code is 1 if the caller cannot use the item.`,
 				return err
 			}
 			if address == "" {
-				return Usagef("%s names no admin address that can be asked; name the one of the running proxy with --admin", *file)
+				return fmt.Errorf("%w with %s and an admin address; start one: junction --config %s", errNotRunning, *file, *file)
 			}
 			var a diagnose.WhyReport
 			if err := askAdmin(cmd.Context(), address, "/why", q.Values(), diagnose.Patience, &a); errors.Is(err, errNotRunning) {

@@ -15,6 +15,7 @@ import (
 
 	"junction/cmd/junction/cli"
 	"junction/cmd/junction/prose"
+	"junction/cmd/junction/runfile"
 )
 
 // section is the key of the upstreams in the file.
@@ -40,14 +41,20 @@ type outcome struct {
 	Secrets   []string `json:"secrets,omitempty"`   // files with the secrets of a new upstream
 	Variables []string `json:"variables,omitempty"` // environment variables that are not set
 	Mistakes  int      `json:"mistakes,omitempty"`  // in the file, elsewhere
+	Running   bool     `json:"running"`             // a junction serves the file
 	Next      string   `json:"next,omitempty"`      // the next step for a person
 }
 
 // print writes the outcome. said is the first sentence, without the backup.
 func (o *outcome) print(w io.Writer, f *file, asJSON bool, said string) error {
 	o.Config, o.Mistakes = f.path, len(f.problems)
-	if o.Changed && o.Next == "" {
-		o.Next = "A running junction reloads the file by itself."
+	_, o.Running = runfile.Find(f.path)
+	switch {
+	case !o.Changed || o.Next != "":
+	case o.Running:
+		o.Next = "The running junction reloads the file by itself."
+	default:
+		o.Next = "Start junction with: " + f.start()
 	}
 	if asJSON {
 		raw, err := json.Marshal(o)

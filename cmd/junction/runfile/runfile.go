@@ -1,0 +1,101 @@
+// Package runfile records where a running junction serves, so that commands find it by its
+// configuration file, whatever its ports. The records are files in the state directory.
+package runfile
+
+import (
+	"encoding/json"
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"runtime"
+	"syscall"
+
+	"junction/cmd/junction/config"
+)
+
+// Place is where a running junction serves.
+type Place struct {
+	URL   string `json:"url"`             // of the merged endpoint, on this machine
+	Admin string `json:"admin,omitempty"` // host and port of the admin address; "" if it is off
+	PID   int    `json:"pid"`
+}
+
+// Note records the place of this process, which serves the configuration file; "" is the demo. The
+// last process that serves a file wins. The caller must call forget at its end. getenv is
+// os.LookupEnv outside of tests.
+func Note(getenv func(string) (string, bool), file string, p Place) (forget func(), err error) {
+	record, err := recordOf(getenv, file)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(filepath.Dir(record), 0o700); err != nil {
+		return nil, err
+	}
+	p.PID = os.Getpid()
+	text, err := json.Marshal(p)
+	if err != nil {
+		return nil, err
+	}
+	temp, err := os.CreateTemp(filepath.Dir(record), ".running-*")
+	if err != nil {
+		return nil, err
+	}
+	_, err = temp.Write(append(text, '\n'))
+	if err = errors.Join(err, temp.Close()); err == nil {
+		err = os.Rename(temp.Name(), record) // a reader finds a whole record
+	}
+	if err != nil {
+		os.Remove(temp.Name())
+		return nil, err
+	}
+	return func() {
+		if now, ok := read(record); ok && now == p {
+			os.Remove(record)
+		}
+	}, nil
+}
+
+// Find returns the place of the running junction that serves a configuration file. The record of a
+// process that has ended without removing it does not count.
+func Find(file string) (Place, bool) {
+	record, err := recordOf(os.LookupEnv, file)
+	if err != nil {
+		return Place{}, false
+	}
+	p, ok := read(record)
+	return p, ok && alive(p.PID)
+}
+
+func recordOf(getenv func(string) (string, bool), file string) (string, error) {
+	dir, err := config.StateDir(getenv)
+	return filepath.Join(dir, "junction", "running", config.FolderOf(file)+".json"), err
+}
+
+func read(record string) (p Place, ok bool) {
+	text, err := os.ReadFile(record)
+	return p, err == nil && json.Unmarshal(text, &p) == nil && p.PID > 0 && p.URL != ""
+}
+
+// alive reports whether a process exists, also that of another user.
+func alive(pid int) bool {
+	p, err := os.FindProcess(pid)
+	if err != nil || runtime.GOOS == "windows" { // which finds only processes that exist
+		return err == nil
+	}
+	err = p.Signal(syscall.Signal(0))
+	return err == nil || errors.Is(err, os.ErrPermission)
+}
+
+// URL returns the URL of the merged endpoint on this machine, for a listen address.
+func URL(listen string) string {
+	host, port, err := net.SplitHostPort(listen)
+	if err != nil {
+		return ""
+	}
+	if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return "http://" + net.JoinHostPort(host, port) + "/mcp"
+}

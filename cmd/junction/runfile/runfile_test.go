@@ -1,0 +1,77 @@
+package runfile
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// TestFind: a process is found by its file while it runs, and not after its end, however it ended.
+func TestFind(t *testing.T) {
+	state, dir := t.TempDir(), t.TempDir()
+	t.Setenv("XDG_STATE_HOME", state)
+	file := filepath.Join(dir, "config.yaml")
+	if p, ok := Find(file); ok {
+		t.Fatalf("Find gives %+v before anything runs", p)
+	}
+	want := Place{URL: "http://127.0.0.1:1/mcp", Admin: "127.0.0.1:2", PID: os.Getpid()}
+	forget, err := Note(os.LookupEnv, file, Place{URL: want.URL, Admin: want.Admin})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(dir)
+	for _, name := range []string{file, "config.yaml", "../" + filepath.Base(dir) + "/config.yaml"} {
+		if p, ok := Find(name); !ok || p != want {
+			t.Errorf("Find(%s) gives %+v %v, want %+v", name, p, ok, want)
+		}
+	}
+	for _, name := range []string{"", "other.yaml"} {
+		if p, ok := Find(name); ok {
+			t.Errorf("Find(%s) gives %+v", name, p)
+		}
+	}
+	another, err := Note(os.LookupEnv, file, Place{URL: "http://127.0.0.1:3/mcp"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	forget() // an older process does not remove the record of a newer one
+	if p, ok := Find(file); !ok || p.URL != "http://127.0.0.1:3/mcp" {
+		t.Errorf("Find gives %+v %v, want the newer process", p, ok)
+	}
+	another()
+	if p, ok := Find(file); ok {
+		t.Errorf("Find gives %+v after the end", p)
+	}
+
+	// A process that was killed leaves its record behind.
+	killed := exec.Command(os.Args[0], "-test.run=^$")
+	if err := killed.Run(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Note(os.LookupEnv, file, want); err != nil {
+		t.Fatal(err)
+	}
+	record, err := recordOf(os.LookupEnv, file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range [][]byte{mustJSON(t, Place{URL: want.URL, PID: killed.Process.Pid}), []byte("{"), []byte(`{"pid":-1,"url":"x"}`)} {
+		if err := os.WriteFile(record, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if p, ok := Find(file); ok {
+			t.Errorf("Find gives %+v for the record %s", p, text)
+		}
+	}
+}
+
+func mustJSON(t *testing.T, p Place) []byte {
+	t.Helper()
+	text, err := json.Marshal(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
