@@ -40,6 +40,8 @@ var arrows = map[string][]string{
 		"proxy", "proxy/pins", "proxy/visible", "upstream", "upstream/oauth"},
 	"cmd/junction/entries": {"cmd/junction/cli", "cmd/junction/clients", "cmd/junction/config", "cmd/junction/prose",
 		"cmd/junction/runfile", "cmd/junction/yamledit"},
+	"cmd/junction/audit": {"cmd/junction/cli", "cmd/junction/config", "cmd/junction/prose", "cmd/junction/record", "proxy",
+		"proxy/visible"},
 	"cmd/junction/signins": {"cmd/junction/cli", "cmd/junction/config", "cmd/junction/prose", "auth", "auth/authserver",
 		"auth/seal", "auth/store", "proxy/visible"},
 	"cmd/junction/config": {"cmd/junction/prose", "auth", "auth/authserver", "auth/fetch", "auth/store", "policy", "proxy",

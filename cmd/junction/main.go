@@ -10,9 +10,9 @@
 // admin address. banner.go prints the text at the start.
 //
 // The commands: package cli asks a running proxy, package entries changes the upstreams of the
-// configuration file, package signins changes the storage of sign-ins,
-// import.go and package clients read the files of MCP clients, login.go signs in to upstreams, and
-// package demo is the demo server.
+// configuration file, package signins changes the storage of sign-ins, package audit reads the
+// audit, import.go and package clients read the files of MCP clients, login.go signs in to
+// upstreams, and package demo is the demo server.
 package main
 
 import (
@@ -29,6 +29,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"junction/cmd/junction/audit"
 	"junction/cmd/junction/cli"
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/demo"
@@ -138,6 +139,7 @@ The configuration file is that of --config, or junction/config.yaml in the user'
 	)
 	root.AddCommand(entries.Commands(stdout, &o.file)...)
 	root.AddCommand(cli.Commands(stdout, version(), &o.file)...)
+	root.AddCommand(audit.Command(stdout, stderr, &o.file))
 	root.AddCommand(signins.Commands(stdin, stdout, stderr, &o.file)...)
 	root.SetHelpCommand(helpCommand(root))
 	return root

@@ -374,7 +374,7 @@ func TestNoSecretInTheLogOfACall(t *testing.T) {
 func TestNoKeyInAnyLine(t *testing.T) {
 	var log, lines bytes.Buffer
 	p := &program{log: record.NewLog(&log, config.Log{Format: config.LogText, Level: slog.LevelDebug})}
-	a, err := record.StartAudit(config.Audit{File: config.AuditStderr}, &lines, p.log)
+	a, err := p.audit.Next(config.Audit{File: config.AuditStderr}, &lines, p.log)
 	if err != nil {
 		t.Fatal(err)
 	}

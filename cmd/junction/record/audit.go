@@ -31,18 +31,22 @@ const (
 	auditRetry = time.Second           // after a failed write
 	auditCalm  = time.Minute           // between two error messages in the log
 	auditText  = 200                   // limit, in bytes, of a text that a client chooses
+	auditNoted = time.Hour             // between two lines of the log with the last hash
 )
 
-// Audit writes one line of JSON for each call into one file. Its methods may be called
+// Audit writes one line of JSON for each call and each event into one file. Its methods may be called
 // concurrently.
 type Audit struct {
 	config config.Audit
 	log    *slog.Logger
 
 	// Owned by the goroutine once it has started.
-	out  io.Writer   // the file, or standard error; nil after a file could not be opened
-	info fs.FileInfo // of the file; nil for standard error
-	torn bool        // the last write ended in the middle of a line
+	out     io.Writer   // the file, or standard error; nil after a file could not be opened
+	info    fs.FileInfo // of the file; nil for standard error
+	torn    bool        // the last write ended in the middle of a line
+	last    Link        // of the lines that the goroutine has taken
+	noted   Link        // that the log has
+	notedAt time.Time
 
 	wake   chan struct{} // 1-buffered: lines are waiting
 	urgent chan struct{} // 1-buffered: write without a delay
@@ -61,16 +65,33 @@ type Audit struct {
 	over       bool // Close was called
 }
 
-// StartAudit opens the file and starts a goroutine, which Close ends.
-func StartAudit(c config.Audit, stderr io.Writer, log *slog.Logger) (*Audit, error) {
+// openAudit opens the file. Lines wait in memory until start is called.
+func openAudit(c config.Audit, stderr io.Writer, log *slog.Logger) (*Audit, error) {
 	a := &Audit{config: c, log: log, wake: make(chan struct{}, 1), urgent: make(chan struct{}, 1), closed: make(chan struct{})}
 	if c.File == config.AuditStderr {
 		a.out = stderr
 	} else if err := a.open(); err != nil {
 		return nil, fmt.Errorf("audit.file: %s: %w; nothing is done that cannot be audited: make that file possible, or name another", c.File, config.Reason(err))
 	}
-	a.tasks.Go(a.run)
 	return a, nil
+}
+
+// start continues the chain of the file, and starts the goroutine, which Close ends. No other Audit may
+// write the file.
+func (a *Audit) start() {
+	if a.info != nil && a.info.Mode().IsRegular() {
+		var err error
+		if a.last, a.torn, err = resume(a.config.File); err != nil {
+			a.log.Warn("the lines of the audit get new numbers: the last line cannot be read", "file", a.config.File,
+				"error", config.Reason(err))
+		}
+		if a.torn {
+			a.log.Warn("the last line of the audit is incomplete; it stays, and the next line follows it", "file",
+				a.config.File, "last", a.last.Number)
+		}
+	}
+	a.noted, a.notedAt = a.last, time.Now()
+	a.tasks.Go(a.run)
 }
 
 // record accepts the line of a call. It does not wait for the disk: without room, it drops and
@@ -138,7 +159,7 @@ func (a *Audit) Close() {
 // run writes all waiting lines with one write. Lines of a failed write keep their room and are
 // retried before newer ones.
 func (a *Audit) run() {
-	var buffer, left []byte // left is the part of buffer that is still to be written
+	var buffer, linked, left []byte // left is the part of linked that is still to be written
 	for over := false; !over; {
 		select {
 		case <-a.wake:
@@ -152,7 +173,11 @@ func (a *Audit) run() {
 		left = a.write(left)
 		if len(left) == 0 {
 			buffer = a.take(buffer)
-			left = a.write(buffer)
+			if cap(linked) > 1<<20 {
+				linked = nil // too large: it held a very long line, or a backlog
+			}
+			linked = a.last.appendLinked(linked[:0], buffer)
+			left = a.write(linked)
 		}
 		if len(left) > 0 {
 			nudge(a.wake)
@@ -160,6 +185,9 @@ func (a *Audit) run() {
 	}
 	if f, ok := a.out.(*os.File); ok && a.info != nil {
 		f.Close()
+	}
+	if len(left) == 0 {
+		a.note()
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -225,7 +253,21 @@ func (a *Audit) write(lines []byte) (left []byte) {
 		a.log.Info("audit lines are written again", "file", a.config.File, "dropped", a.lost)
 		a.told, a.lost = false, 0
 	}
+	if len(lines) == 0 && time.Since(a.notedAt) >= auditNoted {
+		a.note()
+	}
 	return lines
+}
+
+// note writes the number and the hash of the last line to the log, without waiting for it. Only the
+// goroutine calls it.
+func (a *Audit) note() {
+	if a.last == a.noted {
+		return
+	}
+	a.noted, a.notedAt = a.last, time.Now()
+	last := a.last.String()
+	a.tasks.Go(func() { a.log.Info("audit", "file", a.config.File, "last", last) })
 }
 
 // ready opens the file again if its name refers to another file now.
@@ -263,8 +305,23 @@ func (a *Audit) open() error {
 	if old, ok := a.out.(*os.File); ok {
 		old.Close()
 	}
-	a.out, a.info, a.torn = f, info, false
+	a.out, a.info, a.torn = f, info, endsInLine(a.config.File, info)
 	return nil
+}
+
+// endsInLine reports whether a file ends in the middle of a line.
+func endsInLine(name string, info fs.FileInfo) bool {
+	if !info.Mode().IsRegular() || info.Size() == 0 {
+		return false
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	var end [1]byte
+	_, err = f.ReadAt(end[:], info.Size()-1)
+	return err == nil && end[0] != '\n'
 }
 
 // complain logs a failure at most once per auditCalm; a.mu is held. The log may block like the
@@ -379,10 +436,18 @@ func (t *Trail) Reopen() {
 	}
 }
 
-// Use puts a in force and closes the previous audit. A nil a disables the audit.
+// Use puts a in force and closes the previous audit. A nil a disables the audit. a starts after that
+// end, because both may have the same file.
 func (t *Trail) Use(a *Audit) {
-	if old := t.current.Swap(a); old != nil && old != a {
+	old := t.current.Swap(a)
+	if old == a {
+		return
+	}
+	if old != nil {
 		old.Close()
+	}
+	if a != nil {
+		a.start()
 	}
 }
 
@@ -396,5 +461,5 @@ func (t *Trail) Next(c config.Audit, stderr io.Writer, log *slog.Logger) (*Audit
 	case now != nil && now.config == c:
 		return now, nil
 	}
-	return StartAudit(c, stderr, log)
+	return openAudit(c, stderr, log)
 }

@@ -24,7 +24,7 @@ func TestAuditRefusesWhatIsNoFile(t *testing.T) {
 		filepath.Join(dir, "a/b"):  "no such file or directory",
 		filepath.Join(fifo, "a/b"): "not a directory",
 	} {
-		a, err := StartAudit(config.Audit{File: file}, nil, authtest.Log(t))
+		a, err := startAudit(config.Audit{File: file}, nil, authtest.Log(t))
 		if err == nil {
 			a.Close()
 		}

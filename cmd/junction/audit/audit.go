@@ -1,0 +1,376 @@
+// Package audit has the commands that read the audit: audit.go shows and follows its lines, and
+// verify.go checks their chain. Package record writes the audit.
+package audit
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"junction/cmd/junction/cli"
+	"junction/cmd/junction/config"
+	"junction/cmd/junction/prose"
+	"junction/cmd/junction/record"
+	"junction/proxy"
+	"junction/proxy/visible"
+)
+
+// Command returns the command audit. file points to the value of --config.
+func Command(stdout, stderr io.Writer, file *string) *cobra.Command {
+	var f filter
+	var since string
+	asJSON, follow := false, false
+	cmd := &cobra.Command{
+		Use: "audit [FILE]", Short: "Show the audit: calls, sign-ins and administration",
+		Long: `Show the lines of the audit, the oldest first, including files that a rotation has renamed.
+
+FILE is the file of the audit; the default is audit.file of the configuration file. All filters that are given
+must match. --json prints the lines as they are in the file.
+
+The outcomes are ` + outcomes() + `.`,
+		Example: `  junction audit --config config.yaml --outcome denied --since 24h
+  junction audit --config config.yaml --who ann@example.com --tool 'shell__*'
+  junction audit --config config.yaml --follow --json`,
+		Args: oneFile,
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if f.since, err = parseSince(since, time.Now()); err != nil {
+				return err
+			}
+			if err := f.check(); err != nil {
+				return err
+			}
+			name, err := auditFile("audit", args, *file)
+			if err != nil {
+				return err
+			}
+			p := printer{w: stdout, asJSON: asJSON}
+			return show(cmd.Context(), &p, stderr, name, f, follow)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.who, "who", "", "only lines of this `caller`: part of an e-mail address, a name, or an id")
+	flags.StringVar(&f.tool, "tool", "", "only calls of this `tool`, prompt or resource; * stands for any characters")
+	flags.StringSliceVar(&f.outcomes, "outcome", nil, "only lines with one of these `outcomes`, separated by commas")
+	flags.StringVar(&since, "since", "", "only lines since this `time`: 90m, 24h, 7d, 2026-01-31, or 2026-01-31T12:00:00Z")
+	flags.BoolVar(&asJSON, "json", false, "print the lines as JSON")
+	flags.BoolVarP(&follow, "follow", "f", false, "go on with new lines until the command is interrupted")
+	cmd.AddCommand(verifyCommand(stdout, file))
+	return cmd
+}
+
+// oneFile accepts at most one argument.
+func oneFile(cmd *cobra.Command, args []string) error {
+	if len(args) > 1 {
+		return cli.Usagef("%s takes one file, and got %d; it finds the files of a rotation itself",
+			strings.TrimPrefix(cmd.CommandPath(), "junction "), len(args))
+	}
+	return nil
+}
+
+// auditFile returns the file of the audit: that of the command line, or of the configuration.
+func auditFile(what string, args []string, file string) (string, error) {
+	if len(args) == 1 {
+		if _, err := os.Stat(args[0]); err != nil {
+			return "", fmt.Errorf("cannot read the audit %s: %w", args[0], config.Reason(err))
+		}
+		return args[0], nil
+	}
+	if file == "" {
+		return "", cli.Usagef("%s needs --config FILE, or the file of the audit", what)
+	}
+	c, err := config.LoadForCommand(file)
+	switch {
+	case err != nil:
+		return "", err
+	case c.Audit.File == "":
+		return "", fmt.Errorf("%s writes no audit; add audit: { file: /var/log/junction/audit.jsonl }", file)
+	case c.Audit.File == config.AuditStderr:
+		return "", fmt.Errorf("the audit of %s goes to standard error; name the file that keeps it", file)
+	}
+	return c.Audit.File, nil
+}
+
+func outcomes() string {
+	var names []string
+	for _, o := range proxy.Outcomes() {
+		names = append(names, string(o))
+	}
+	return strings.Join(names, ", ")
+}
+
+// line is the part of a line that is filtered and shown.
+type line struct {
+	record.Chained
+	Time      time.Time `json:"time"`
+	Event     string    `json:"event"`
+	Principal string    `json:"principal"`
+	Person    string    `json:"person"`
+	Email     string    `json:"email"`
+	Address   string    `json:"address"`
+	Method    string    `json:"method"`
+	Name      string    `json:"name"`
+	Own       string    `json:"own_name"`
+	Policy    string    `json:"policy"`
+	Rule      string    `json:"rule"`
+	Outcome   string    `json:"outcome"`
+	Took      float64   `json:"duration_ms"`
+	Detail    string    `json:"detail"`
+	Error     string    `json:"error"`
+	Dropped   int       `json:"dropped"`
+	More      int       `json:"more"`
+}
+
+// filter holds the flags that select lines. Zero fields match every line.
+type filter struct {
+	who, tool string
+	outcomes  []string
+	since     time.Time
+}
+
+func (f *filter) check() error {
+	if _, err := path.Match(f.tool, ""); err != nil {
+		return cli.Usagef("--tool %q is no pattern", f.tool)
+	}
+	for _, o := range f.outcomes {
+		if !slices.Contains(proxy.Outcomes(), proxy.Outcome(o)) {
+			return cli.Usagef("--outcome %q is none of %s", o, outcomes())
+		}
+	}
+	return nil
+}
+
+func (f *filter) matches(l *line) bool {
+	who := func(text string) bool { return strings.Contains(strings.ToLower(text), strings.ToLower(f.who)) }
+	tool := func(text string) bool { ok, _ := path.Match(f.tool, text); return ok }
+	switch {
+	case l.Time.Before(f.since):
+	case f.who != "" && !who(l.Principal) && !who(l.Email) && !who(l.Person):
+	case f.tool != "" && !tool(l.Name) && !tool(l.Own):
+	case len(f.outcomes) > 0 && !slices.Contains(f.outcomes, l.Outcome):
+	default:
+		return true
+	}
+	return false
+}
+
+// parseSince reads the value of --since; "" is the zero time.
+func parseSince(text string, now time.Time) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	for _, layout := range []string{time.RFC3339, time.DateTime, time.DateOnly} {
+		if t, err := time.ParseInLocation(layout, text, time.Local); err == nil {
+			return t, nil
+		}
+	}
+	unit := time.Duration(1)
+	span := text
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		span, unit = days+"h", 24
+	}
+	if d, err := time.ParseDuration(span); err == nil && d > 0 {
+		return now.Add(-d * unit), nil
+	}
+	return time.Time{}, cli.Usagef("--since %q is no time; write it like 90m, 7d, 2026-01-31 or 2026-01-31T12:00:00Z",
+		text)
+}
+
+// show prints the lines that match. With follow it does not return before ctx ends.
+func show(ctx context.Context, p *printer, stderr io.Writer, file string, f filter, follow bool) error {
+	names, err := record.Files(file)
+	if err == nil && len(names) == 0 && !follow {
+		err = errors.New("there is no such file yet; the proxy makes it when it starts")
+	}
+	if err != nil {
+		return fmt.Errorf("cannot read the audit %s: %w", file, config.Reason(err))
+	}
+	r := reader{file: file, follow: follow}
+	defer r.close()
+	broken := 0
+	err = r.lines(ctx, names, func(text []byte) error {
+		var l line
+		if err := json.Unmarshal(text, &l); err != nil {
+			broken++
+			return nil
+		}
+		if !f.matches(&l) {
+			return nil
+		}
+		return p.print(&l, text)
+	})
+	if r.torn > 0 {
+		fmt.Fprintf(stderr, "The last line of %s is incomplete and not shown (%s).\n", file, prose.Count(r.torn, "byte"))
+	}
+	if broken > 0 {
+		fmt.Fprintf(stderr, "Not shown: %s that cannot be read. junction audit verify shows which.\n",
+			prose.Count(broken, "line"))
+	}
+	return err
+}
+
+// reader reads the lines of an audit.
+type reader struct {
+	file   string
+	follow bool
+	torn   int // bytes of an incomplete last line
+
+	open io.ReadCloser
+	info os.FileInfo // of open, if it may grow
+}
+
+func (r *reader) close() {
+	if r.open != nil {
+		r.open.Close()
+	}
+}
+
+// lines calls f with each whole line of the files, of which the last one may grow.
+func (r *reader) lines(ctx context.Context, names []string, f func(text []byte) error) error {
+	for _, name := range names {
+		if err := r.use(name); err != nil {
+			return err
+		}
+		last := r.follow && name == r.file
+		if err := r.read(ctx, last, f); err != nil {
+			return err
+		}
+		if last {
+			return nil
+		}
+	}
+	if !r.follow {
+		return nil
+	}
+	return r.read(ctx, true, f) // the file does not exist yet
+}
+
+// use opens a file instead of the one before.
+func (r *reader) use(name string) (err error) {
+	r.close()
+	r.open, r.info = nil, nil
+	if r.open, err = record.OpenFile(name); err != nil {
+		return fmt.Errorf("cannot read the audit %s: %w", name, config.Reason(err))
+	}
+	if file, ok := r.open.(*os.File); ok {
+		r.info, err = file.Stat()
+	}
+	return err
+}
+
+// polling is how often a growing file is read.
+const polling = 200 * time.Millisecond
+
+// read calls f with the lines of the open file. If grows is set, it goes on with those of the file
+// that takes its place, until ctx ends.
+func (r *reader) read(ctx context.Context, grows bool, f func(text []byte) error) error {
+	var rest []byte
+	for moved := false; ; {
+		if r.open != nil {
+			in := bufio.NewReaderSize(r.open, 64<<10)
+			for {
+				text, err := in.ReadBytes('\n')
+				rest = append(rest, text...)
+				if err == io.EOF {
+					break
+				} else if err != nil {
+					return fmt.Errorf("cannot read the audit %s: %w", r.file, config.Reason(err))
+				}
+				if err := f(bytes.TrimSuffix(rest, []byte("\n"))); err != nil {
+					return err
+				}
+				rest = rest[:0]
+			}
+		}
+		r.torn = len(rest)
+		if !grows {
+			return nil
+		}
+		if moved { // the old file has been read to its end after the rotation
+			rest, moved = rest[:0], false
+			if err := r.use(r.file); err != nil {
+				return err
+			}
+			continue
+		}
+		if moved = r.moved(); moved {
+			continue
+		}
+		select {
+		case <-time.After(polling):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// moved reports whether another file has the name now.
+func (r *reader) moved() bool {
+	info, err := os.Stat(r.file)
+	return err == nil && (r.info == nil || !os.SameFile(info, r.info))
+}
+
+// printer prints lines as a table or as JSON.
+type printer struct {
+	w      io.Writer
+	asJSON bool
+	begun  bool
+}
+
+const row = "%-19s  %-28s  %-36s  %-11s  %s"
+
+func (p *printer) print(l *line, text []byte) error {
+	if p.asJSON {
+		_, err := fmt.Fprintf(p.w, "%s\n", text)
+		return err
+	}
+	if !p.begun {
+		p.begun = true
+		p.row("TIME", "WHO", "WHAT", "OUTCOME", "DETAIL")
+	}
+	return p.row(l.Time.Local().Format(time.DateTime), l.caller(), l.what(), l.Outcome, l.detail())
+}
+
+func (p *printer) row(at, who, what, outcome, detail string) error {
+	short := func(text string, width int) string { return prose.Cut(visible.Text(text), width) }
+	text := fmt.Sprintf(row, at, short(who, 28), short(what, 36), short(outcome, 11), short(detail, 60))
+	_, err := fmt.Fprintln(p.w, strings.TrimRight(text, " "))
+	return err
+}
+
+// caller returns the readable name of the caller.
+func (l *line) caller() string { return cmp.Or(l.Email, l.Person, l.Principal, l.Address, "-") }
+
+// what returns the name of the event, or the target of the call.
+func (l *line) what() string {
+	if l.Dropped > 0 {
+		return "lines are missing"
+	}
+	return cmp.Or(l.Event, l.Name, l.Method, "request")
+}
+
+// detail returns what explains the outcome.
+func (l *line) detail() string {
+	switch {
+	case l.Dropped > 0:
+		return fmt.Sprintf("%s could not be written", prose.Count(l.Dropped, "line"))
+	case l.Event != "" && l.More > 0:
+		return fmt.Sprintf("%s, and %d more", cmp.Or(l.Detail, l.Error), l.More)
+	case l.Event != "":
+		return cmp.Or(l.Detail, l.Error)
+	case l.Outcome == string(proxy.Denied) && l.Policy != "":
+		return fmt.Sprintf("policy %s, %s", l.Policy, l.Rule)
+	}
+	return time.Duration(l.Took * float64(time.Millisecond)).Round(100 * time.Microsecond).String()
+}

@@ -1,0 +1,283 @@
+package audit
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"junction/auth/authtest"
+	"junction/cmd/junction/config"
+	"junction/cmd/junction/record"
+	"junction/proxy"
+)
+
+// mustRecord runs an audit that writes calls of these tools, and stops it. It returns its log.
+func mustRecord(t *testing.T, file string, tools ...string) string {
+	t.Helper()
+	var log bytes.Buffer
+	var trail record.Trail
+	a, err := trail.Next(config.Audit{File: file}, nil, authtest.Log(t, &log))
+	if err != nil {
+		t.Fatal(err)
+	}
+	trail.Use(a)
+	for _, tool := range tools {
+		trail.Call(&proxy.CallInfo{Principal: "key:ci", Method: "tools/call", Name: tool, Outcome: proxy.OK})
+	}
+	trail.Use(nil)
+	return log.String()
+}
+
+func mustRead(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func mustWrite(t *testing.T, file, text string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func mustVerify(t *testing.T, file string, known ...record.Link) Report {
+	t.Helper()
+	r, err := verify(t.Context(), file, append(known, record.Link{})[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// shownTools returns the names of the tools that the command shows.
+func shownTools(t *testing.T, file string, f filter) string {
+	t.Helper()
+	var out, errs bytes.Buffer
+	if err := show(t.Context(), &printer{w: &out, asJSON: true}, &errs, file, f, false); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, m := range regexp.MustCompile(`"name":"([^"]*)"`).FindAllStringSubmatch(out.String(), -1) {
+		names = append(names, m[1])
+	}
+	return strings.Join(names, " ")
+}
+
+// TestChainGoesOn restarts the proxy, rotates the file while the proxy runs and while it does not,
+// compresses a part, and has a process die in the middle of a line: it stays one chain, of which all
+// whole lines are shown.
+func TestChainGoesOn(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "audit.jsonl")
+	mustWrite(t, file, `{"time":"2026-01-01T00:00:00Z","name":"old"}`+"\n") // of an older version
+	mustRecord(t, file, "a", "b")
+	mustWrite(t, file, mustRead(t, file)+`{"time":"20`) // killed
+	if r := mustVerify(t, file); len(r.Problems) > 0 || len(r.Notes) != 1 || !strings.HasSuffix(r.Notes[0], ":4: the last line is incomplete (11 bytes)") {
+		t.Errorf("a torn last line: %+v", r)
+	}
+	if log := mustRecord(t, file, "c"); !strings.Contains(log, "the last line of the audit is incomplete") {
+		t.Errorf("the log does not report the torn line: %s", log)
+	}
+	if err := os.Rename(file, file+".1"); err != nil {
+		t.Fatal(err)
+	}
+	mustRecord(t, file, "d", "e")
+	text := mustRead(t, file)
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	io.WriteString(z, text)
+	z.Close()
+	mustWrite(t, file+"-20260101.gz", packed.String())
+	mustRecord(t, file, "f")
+	r := mustVerify(t, file)
+	if len(r.Problems) > 0 || r.Lines != 6 || r.Unchained != 1 || r.First != 1 || len(r.Files) != 3 {
+		t.Errorf("the report is %+v, want six lines in three files, and one that cannot be checked", r)
+	}
+	if got := shownTools(t, file, filter{}); got != "old a b c d e f" {
+		t.Errorf("shown are %q", got)
+	}
+}
+
+// TestRotationOfARunningAudit: the chain goes on in the new file.
+func TestRotationOfARunningAudit(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "audit.jsonl")
+	var trail record.Trail
+	a, err := trail.Next(config.Audit{File: file}, nil, authtest.Log(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	trail.Use(a)
+	trail.Call(&proxy.CallInfo{Name: "a"})
+	if a, err = trail.Next(config.Audit{File: file, Arguments: true}, nil, authtest.Log(t)); err != nil {
+		t.Fatal(err) // a reload that keeps the file
+	}
+	trail.Use(a)
+	if err := os.Rename(file, file+".1"); err != nil {
+		t.Fatal(err)
+	}
+	trail.Call(&proxy.CallInfo{Name: "b"})
+	trail.Use(nil)
+	if r := mustVerify(t, file); len(r.Problems) > 0 || r.Lines != 2 || len(r.Files) != 2 {
+		t.Errorf("the report is %+v, want two lines in two files", r)
+	}
+}
+
+// TestVerifyFindsChanges does to the file what somebody with something to hide would do.
+func TestVerifyFindsChanges(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "audit.jsonl")
+	log := mustRecord(t, file, "a", "b", "c", "d")
+	whole := mustRead(t, file)
+	lines := strings.SplitAfter(whole, "\n")
+	m := regexp.MustCompile(`last=(\d+:[0-9a-f]{64})`).FindStringSubmatch(log)
+	if m == nil {
+		t.Fatalf("the log does not have the last line: %s", log)
+	}
+	known, err := parseKnown(m[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	rechained := func() string { // by somebody who computes all hashes anew
+		forged := filepath.Join(t.TempDir(), "audit.jsonl")
+		mustRecord(t, forged, "a", "harmless", "c", "d")
+		return mustRead(t, forged)
+	}
+	for _, tt := range []struct {
+		name, text string
+		known      record.Link
+		want       string // a part of the only problem; "" for none
+	}{
+		{"nothing", whole, known, ""},
+		{"a changed line", strings.Replace(whole, `"name":"b"`, `"name":"x"`, 1), record.Link{}, ":3: number 3 does not follow: number 2 was changed"},
+		{"a line that is gone", lines[0] + lines[2] + lines[3], record.Link{}, ":2: numbers 2 to 2 are missing"},
+		{"an added line", lines[0] + `{"name":"x"}` + "\n" + lines[1], record.Link{}, ":2: the line has no number"},
+		{"a copied line", lines[0] + lines[0] + lines[1], record.Link{}, "the numbers begin again"},
+		{"exchanged lines", lines[0] + lines[1] + lines[3] + lines[2], record.Link{}, "numbers 3 to 3 are missing"},
+		{"a new audit", lines[0] + lines[1] + rechained(), record.Link{}, "the numbers begin again: lines after number 2"},
+		{"the end is gone", lines[0] + lines[1], record.Link{}, ""},
+		{"the end is gone, and the log is there", lines[0] + lines[1], known, "ends before number 4"},
+		{"everything anew", rechained(), record.Link{}, ""},
+		{"everything anew, and the log is there", rechained(), known, "number 4 is not the line that --known names"},
+		{"everything is gone", "", known, "ends before number 4"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			mustWrite(t, file, tt.text)
+			r := mustVerify(t, file, tt.known)
+			if tt.want == "" && len(r.Problems) > 0 || tt.want != "" && (len(r.Problems) == 0 || !strings.Contains(r.Problems[0], tt.want)) {
+				t.Errorf("the problems are %q, want %q", r.Problems, tt.want)
+			}
+		})
+	}
+}
+
+// TestFilters: all filters must match.
+func TestFilters(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "audit.jsonl")
+	mustWrite(t, file, `{"time":"2026-01-01T00:00:00Z","principal":"user:x","email":"Ann@example.com","name":"a__1","outcome":"ok"}
+{"time":"2026-01-02T00:00:00Z","principal":"key:ci","name":"a__2","own_name":"2","outcome":"denied"}
+{"time":"2026-01-03T00:00:00Z","principal":"user:y","person":"Bea \u001b[31m Ö","name":"b__3","outcome":"tool_error"}
+no JSON
+`)
+	day := func(n int) time.Time { return time.Date(2026, 1, n, 0, 0, 0, 0, time.UTC) }
+	for _, tt := range []struct {
+		f    filter
+		want string
+	}{
+		{filter{}, "a__1 a__2 b__3"},
+		{filter{who: "ann@"}, "a__1"},
+		{filter{who: "key:ci"}, "a__2"},
+		{filter{who: "bea"}, "b__3"},
+		{filter{tool: "a__*"}, "a__1 a__2"},
+		{filter{tool: "2"}, "a__2"},
+		{filter{tool: "a__*", who: "ci"}, "a__2"},
+		{filter{outcomes: []string{"denied", "tool_error"}}, "a__2 b__3"},
+		{filter{since: day(2)}, "a__2 b__3"},
+		{filter{since: day(2), outcomes: []string{"ok"}}, ""},
+	} {
+		if got := shownTools(t, file, tt.f); got != tt.want {
+			t.Errorf("%+v shows %q, want %q", tt.f, got, tt.want)
+		}
+	}
+	var out, errs bytes.Buffer
+	if err := show(t.Context(), &printer{w: &out}, &errs, file, filter{}, false); err != nil {
+		t.Fatal(err)
+	}
+	if text := out.String(); strings.Contains(text, "\x1b") || !strings.Contains(text, "Ann@example.com") || strings.Count(text, "\n") != 4 {
+		t.Errorf("the table is\n%s", text)
+	}
+	if !strings.Contains(errs.String(), "1 line that cannot be read") {
+		t.Errorf("the line that is no JSON is not reported: %s", errs.String())
+	}
+}
+
+func TestSince(t *testing.T) {
+	now := time.Date(2026, 1, 10, 12, 0, 0, 0, time.UTC)
+	for text, want := range map[string]time.Time{
+		"": {}, "90m": now.Add(-90 * time.Minute), "7d": now.Add(-7 * 24 * time.Hour), "2026-01-02T03:04:05Z": time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
+		"2026-01-02": time.Date(2026, 1, 2, 0, 0, 0, 0, time.Local),
+	} {
+		if got, err := parseSince(text, now); err != nil || !got.Equal(want) {
+			t.Errorf("since %q is %v, %v, want %v", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"yesterday", "-5m", "0s", "d"} {
+		if got, err := parseSince(text, now); err == nil {
+			t.Errorf("since %q is %v, want an error", text, got)
+		}
+	}
+}
+
+// TestFollow shows lines as they come, also after the file was rotated, and no half of a line.
+func TestFollow(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "audit.jsonl")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	read, w := io.Pipe()
+	done := make(chan error, 1)
+	go func() {
+		done <- show(ctx, &printer{w: w, asJSON: true}, io.Discard, file, filter{}, true)
+		w.Close()
+	}()
+	mustSee := func(want string) {
+		t.Helper()
+		text := make([]byte, len(want)+1)
+		if _, err := io.ReadFull(read, text); err != nil || string(text) != want+"\n" {
+			t.Fatalf("shown is %q, %v, want %q", text, err, want)
+		}
+	}
+	named := func(name string) string { return fmt.Sprintf(`{"name":%q}`, name) }
+	mustWrite(t, file, named("a")+"\n"+named("b")+"\n"+`{"na`)
+	mustSee(named("a"))
+	mustSee(named("b"))
+	f, err := os.OpenFile(file, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	fmt.Fprint(f, `me":"c"}`+"\n")
+	mustSee(`{"name":"c"}`)
+	if err := os.Rename(file, file+".1"); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintln(f, named("d"))
+	mustSee(named("d"))
+	mustWrite(t, file, named("e")+"\n")
+	mustSee(named("e"))
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
