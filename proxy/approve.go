@@ -27,9 +27,9 @@ import (
 // The answers that a user can choose. The form shows these texts, so that it is the same in every
 // version of the protocol.
 const (
-	answerOnce    = "yes, once"
-	answerSession = "yes, and do not ask again for exactly this call"
-	answerNo      = "no"
+	answerOnce    = "Allow once"
+	answerSession = "Allow and remember for this exact call"
+	answerNo      = "Do not allow"
 )
 
 // The values of CallInfo.Approval.
@@ -203,7 +203,7 @@ func (x *exchange) approvalForm() []byte {
 	}
 	b := raw.AppendQuote([]byte(`{"message":`), message)
 	b = append(b, `,"requestedSchema":{"type":"object","properties":{"answer":{"type":"string",`+
-		`"title":"May it be made?","enum":["`+answerOnce+`","`+answerSession+`","`+answerNo+`"]}},"required":["answer"]}}`...)
+		`"title":"Allow this call?","enum":["`+answerOnce+`","`+answerSession+`","`+answerNo+`"]}},"required":["answer"]}}`...)
 	return b
 }
 

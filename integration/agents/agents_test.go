@@ -148,7 +148,7 @@ func claude(m machine, server object) (command, env []string) {
 	file := m.write("mcp.json", m.mustJSON(object{"mcpServers": object{"junction": server}}))
 	// A hook accepts every elicitation in place of a person.
 	accept := object{"type": "command", "command": "echo '" + m.mustJSON(object{"hookSpecificOutput": object{
-		"hookEventName": "Elicitation", "action": "accept", "content": object{"answer": "yes, once"}}}) + "'"}
+		"hookEventName": "Elicitation", "action": "accept", "content": object{"answer": "Allow once"}}}) + "'"}
 	settings := object{"hooks": object{"Elicitation": []any{object{"hooks": []any{accept}}}}}
 	command = []string{m.binary("@anthropic-ai/claude-code-*/claude"), "-p", prompt,
 		"--mcp-config", file, "--strict-mcp-config", "--allowedTools", "mcp__junction", "--settings", m.mustJSON(settings)}

@@ -87,7 +87,7 @@ func TestSafety6EnforcedHoldsForClients(t *testing.T) {
 			t.Errorf("completed values are %s, want those that are not denied", got)
 		}
 		// The ask cannot be lifted either: the person answers, and not the key's own allow.
-		m, asked := ann.Converse(t, harness.Called("up__echo", `{"text":"x"}`), approval("no"))
+		m, asked := ann.Converse(t, harness.Called("up__echo", `{"text":"x"}`), approval("Do not allow"))
 		if len(asked) != 1 || !strings.Contains(string(m.Result), "did not approve") {
 			t.Errorf("after %d questions the call is answered %s", len(asked), m.Append(nil))
 		}
@@ -96,7 +96,7 @@ func TestSafety6EnforcedHoldsForClients(t *testing.T) {
 				t.Errorf("the server got %d %s about what is denied", n, method)
 			}
 		}
-		m, asked = ann.Converse(t, harness.Called("up__echo", `{"text":"x"}`), approval("yes, once"))
+		m, asked = ann.Converse(t, harness.Called("up__echo", `{"text":"x"}`), approval("Allow once"))
 		if len(asked) != 1 || m.Error != nil {
 			t.Errorf("after %d questions the approved call is answered %s", len(asked), m.Append(nil))
 		}

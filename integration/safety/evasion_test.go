@@ -25,7 +25,7 @@ func TestApprovalShowsWhatIsCalled(t *testing.T) {
 			`"name":"up__echo","arguments":{"n":1},"Arguments":{"n":2}`, `"name":"up__echo","ARGUMENTS":{"n":2}`,
 			`"name":"up__echo","arguments":{"n":1},"arguments":{"n":2}`,
 		} {
-			m, asked := c.Converse(t, harness.Query{Method: "tools/call", Params: params}, approval("yes, once"))
+			m, asked := c.Converse(t, harness.Query{Method: "tools/call", Params: params}, approval("Allow once"))
 			if m.Error == nil || len(asked) > 0 {
 				t.Errorf("%s: after %d questions %s, want an error", params, len(asked), m.Append(nil))
 				for _, q := range asked {
@@ -56,8 +56,8 @@ func TestApprovalIsForTheseBytes(t *testing.T) {
 			q.Params += `,"RequestState":1`
 			return q
 		}
-		c.Converse(t, odd("1"), approval("yes, and do not ask again for exactly this call"))
-		if m, asked := c.Converse(t, odd("2"), approval("no")); len(asked) == 0 && m.Error == nil {
+		c.Converse(t, odd("1"), approval("Allow and remember for this exact call"))
+		if m, asked := c.Converse(t, odd("2"), approval("Do not allow")); len(asked) == 0 && m.Error == nil {
 			t.Errorf("another call is answered %s without a question", m.Append(nil))
 		}
 		for _, r := range harness.CallsOf(t, s.Journal, 0) {
@@ -78,19 +78,19 @@ func TestApprovalIsForThisTool(t *testing.T) {
 		j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"a": a.Config}, Policy: rules})
 		j.Offers(t, "a")
 		c := j.Talk(t)
-		c.Converse(t, harness.Called("echo", `{"n":1}`), approval("yes, and do not ask again for exactly this call"))
+		c.Converse(t, harness.Called("echo", `{"n":1}`), approval("Allow and remember for this exact call"))
 		q := harness.Called("echo", `{"n":2}`)
 		if p.Client == upstream.EraModern {
 			m := c.Begin(t, q).Answer(t)
 			q.Params = harness.Retried(q.Params, m,
-				string(raw.Quote(harness.Requested(t, m)[0].Key))+`:{"action":"accept","content":{"answer":"yes, once"}}`)
+				string(raw.Quote(harness.Requested(t, m)[0].Key))+`:{"action":"accept","content":{"answer":"Allow once"}}`)
 		}
 		j.Apply(harness.Setup{Upstreams: map[string]upstream.Config{"b": b.Config}, Policy: rules})
 		j.Offers(t, "b")
 		if p.Client == upstream.EraModern {
 			harness.WantCode(t, c.Begin(t, q).Answer(t), -32602)
 		}
-		if m, asked := c.Converse(t, harness.Called("echo", `{"n":1}`), approval("no")); len(asked) != 1 {
+		if m, asked := c.Converse(t, harness.Called("echo", `{"n":1}`), approval("Do not allow")); len(asked) != 1 {
 			t.Errorf("of another upstream's tool %d questions are asked, want one; %s", len(asked), m.Append(nil))
 		}
 		for _, r := range b.Received() {
@@ -122,7 +122,7 @@ func TestApprovalDoesNotOutliveAReload(t *testing.T) {
 					second := first
 					second.Policy = harness.MustPolicy(t, rules)
 					j.Apply(second)
-					return approval("yes, once")(q)
+					return approval("Allow once")(q)
 				})
 				if len(asked) != 1 || m.Error == nil {
 					t.Errorf("after %d questions and a reload the call is answered %s", len(asked), m.Append(nil))
@@ -149,7 +149,7 @@ func TestApprovalOnceIsOneCall(t *testing.T) {
 			c := j.Talk(t)
 			q := harness.Asking(harness.AskForm)
 			base := q.Params
-			for _, answer := range []string{`{"action":"accept","content":{"answer":"yes, once"}}`,
+			for _, answer := range []string{`{"action":"accept","content":{"answer":"Allow once"}}`,
 				strings.TrimPrefix(harness.Accepted, `"result":`)} {
 				m := c.Begin(t, q).Answer(t)
 				q.Params = harness.Retried(base, m, string(raw.Quote(harness.Requested(t, m)[0].Key))+":"+answer)
@@ -182,7 +182,7 @@ func TestRoundsDoNotOutliveAReload(t *testing.T) {
 				m, asked := j.Talk(t).Converse(t, harness.Asking(harness.AskForm), func(q harness.ServerRequest) string {
 					w.Policy = harness.MustPolicy(t, rules)
 					j.Apply(w)
-					return approval("no")(q)
+					return approval("Do not allow")(q)
 				})
 				if want := map[string]int{"denied": 1, "asked": 2}[name]; len(asked) != want ||
 					m.Error == nil && harness.Member(m.Result, "isError") != "true" {

@@ -207,7 +207,7 @@ func TestApprovalIsAskedFor(t *testing.T) {
 		j.Offers(t, "up")
 		c := j.Talk(t)
 		odd := `{"text":"\u202egnp.exe","n":1.0}`
-		m, asked := c.Converse(t, harness.Called("up__echo", odd), approval("yes, once"))
+		m, asked := c.Converse(t, harness.Called("up__echo", odd), approval("Allow once"))
 		if m.Error != nil || len(asked) != 1 || asked[0].Method != "elicitation/create" {
 			t.Fatalf("after %d questions %s, want one and the result", len(asked), m.Append(nil))
 		}
@@ -223,7 +223,7 @@ func TestApprovalIsAskedFor(t *testing.T) {
 		// once was once; another argument is another call
 		for _, q := range []harness.Query{harness.Called("up__echo", odd),
 			harness.Called("up__echo", `{"text":"\u202egnp.exe","n":1}`)} {
-			if _, asked = c.Converse(t, q, approval("no")); len(asked) != 1 {
+			if _, asked = c.Converse(t, q, approval("Do not allow")); len(asked) != 1 {
 				t.Errorf("asked %d questions, want one", len(asked))
 			}
 		}
@@ -240,11 +240,11 @@ func TestApprovalIsAskedFor(t *testing.T) {
 			t.Errorf("the upstream was called %d times, want once", n)
 		}
 		// For this session, and exactly this call.
-		c.Converse(t, harness.Called("up__echo", `{"a":1}`), approval("yes, and do not ask again for exactly this call"))
-		if _, asked = c.Converse(t, harness.Called("up__echo", `{"a":1}`), approval("no")); len(asked) != 0 {
+		c.Converse(t, harness.Called("up__echo", `{"a":1}`), approval("Allow and remember for this exact call"))
+		if _, asked = c.Converse(t, harness.Called("up__echo", `{"a":1}`), approval("Do not allow")); len(asked) != 0 {
 			t.Errorf("asked %d questions about what was approved for good", len(asked))
 		}
-		if _, asked = c.Converse(t, harness.Called("up__echo", `{"a":2}`), approval("no")); len(asked) != 1 {
+		if _, asked = c.Converse(t, harness.Called("up__echo", `{"a":2}`), approval("Do not allow")); len(asked) != 1 {
 			t.Errorf("asked %d questions about another argument, want one", len(asked))
 		}
 	})
@@ -259,7 +259,7 @@ func TestApprovalAndQuestions(t *testing.T) {
 			harness.Setup{Upstreams: map[string]upstream.Config{"up": harness.Exact(s.Config)},
 				Policy: harness.MustPolicy(t, approving)})
 		j.Offers(t, "up")
-		m, asked := j.Talk(t).Converse(t, harness.Asking(harness.AskForm, harness.AskRoots), approval("yes, once"))
+		m, asked := j.Talk(t).Converse(t, harness.Asking(harness.AskForm, harness.AskRoots), approval("Allow once"))
 		if len(asked) != 3 || harness.AnswersOf(t, m) != `[{`+harness.Accepted+`},{`+harness.Rooted+`}]` {
 			t.Errorf("%d questions and %s", len(asked), m.Append(nil))
 		}
@@ -276,7 +276,7 @@ func TestApprovalOfOthers(t *testing.T) {
 		c, mute := j.Talk(t), harness.TalkAs(t, j.URL, p.Client, "2025-11-25", `{}`)
 		for _, q := range []harness.Query{{Method: "resources/read", Params: `"uri":"mcp://up/file:///dir"`},
 			harness.Called("up__echo", `{}`)} {
-			if m, asked := c.Converse(t, q, approval("yes, once")); m.Error != nil || len(asked) != 1 {
+			if m, asked := c.Converse(t, q, approval("Allow once")); m.Error != nil || len(asked) != 1 {
 				t.Errorf("%s: after %d questions %s", q.Method, len(asked), m.Append(nil))
 			}
 			m := mute.Begin(t, q).Answer(t)
@@ -306,7 +306,7 @@ func TestApprovalIsGoodOnce(t *testing.T) {
 			q := harness.Called("up__echo", `{"n":1}`)
 			base := q.Params
 			m := a.Begin(t, q).Answer(t)
-			yes := string(raw.Quote(harness.Requested(t, m)[0].Key)) + `:{"action":"accept","content":{"answer":"yes, once"}}`
+			yes := string(raw.Quote(harness.Requested(t, m)[0].Key)) + `:{"action":"accept","content":{"answer":"Allow once"}}`
 			other := q
 			other.Params = harness.Retried(strings.Replace(base, `"n":1`, `"n":2`, 1), m, yes)
 			harness.WantCode(t, a.Begin(t, other).Answer(t), -32602)

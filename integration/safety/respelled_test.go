@@ -116,23 +116,23 @@ func TestForeignRespelledRequestIsAnswered(t *testing.T) {
 				Policy: harness.MustPolicy(t, approving)})
 		j.Offers(t, "up")
 		c := respelling{j.Talk(t), t, nil}
-		if m, asked := c.converse(harness.Called("up__echo", odd), approval("yes, once")); m.Error != nil ||
+		if m, asked := c.converse(harness.Called("up__echo", odd), approval("Allow once")); m.Error != nil ||
 			len(asked) != 1 || harness.Member(m.Result, "isError") == "true" {
 			t.Fatalf("after %d questions the approved call is answered %s", len(asked), m.Append(nil))
 		}
 		// The upstream asks two questions in the course of an approved call.
 		q := harness.Called("up__ask", `{"extra":`+odd+`,"questions":[`+harness.AskForm+`,`+harness.AskRoots+`]}`)
-		if m, asked := c.converse(q, approval("yes, once")); len(asked) != 3 ||
+		if m, asked := c.converse(q, approval("Allow once")); len(asked) != 3 ||
 			harness.AnswersOf(t, m) != `[{`+harness.Accepted+`},{`+harness.Rooted+`}]` {
 			t.Errorf("after %d questions: %s", len(asked), m.Append(nil))
 		}
 		// An approval that is remembered is good for another spelling, in a legacy session too.
-		c.converse(harness.Called("up__echo", `{"n":1,"m":"x"}`), approval("yes, and do not ask again for exactly this call"))
+		c.converse(harness.Called("up__echo", `{"n":1,"m":"x"}`), approval("Allow and remember for this exact call"))
 		for arguments, want := range map[string]int{
 			`{"m":"\u0078","n":1.0}`: 0, `{ "n" : 10e-1 , "m" : "x" }`: 0,
 			`{"n":"1","m":"x"}`: 1, `{"n":2,"m":"x"}`: 1, `{"n":1}`: 1, `{"n":1,"m":"x","m":"x"}`: 1, `{"n":1,"m":"X"}`: 1,
 		} {
-			if m, asked := c.Talker.Converse(t, harness.Called("up__echo", arguments), approval("no")); len(asked) != want {
+			if m, asked := c.Talker.Converse(t, harness.Called("up__echo", arguments), approval("Do not allow")); len(asked) != want {
 				t.Errorf("%s: %d questions, want %d; %s", arguments, len(asked), want, m.Append(nil))
 			}
 		}
@@ -162,7 +162,7 @@ func TestForeignChangedRequestIsNotTheSame(t *testing.T) {
 					q.Params = strings.Replace(q.Params, ` `, ``, -1)
 					c, base := j.Talk(t), q.Params
 					m := c.Begin(t, q).Answer(t)
-					yes := string(raw.Quote(harness.Requested(t, m)[0].Key)) + `:{"action":"accept","content":{"answer":"yes, once"}}`
+					yes := string(raw.Quote(harness.Requested(t, m)[0].Key)) + `:{"action":"accept","content":{"answer":"Allow once"}}`
 					q.Params = harness.Retried(change(base), m, yes)
 					if again := c.Begin(t, q).Answer(t); again.Error == nil || again.Error.Code != -32602 {
 						t.Errorf("%s: the changed request is answered %s", name, again.Append(nil))
