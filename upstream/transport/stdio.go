@@ -40,6 +40,7 @@ type StdioOptions struct {
 
 	private map[string]string // variables of the cell; Env takes precedence
 	program string            // the program's path if it differs from Command's
+	piped   bool              // stdout is a pipe on all systems; see outputPair
 }
 
 func (o StdioOptions) withDefaults() StdioOptions {

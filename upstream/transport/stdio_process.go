@@ -60,8 +60,12 @@ func startProcess(o StdioOptions) (*process, error) {
 	}
 	p := &process{cmd: cmd, grace: o.StopGrace, words: o.LastWords, log: o.Log, watchdog: o.Watchdog, cell: cell,
 		exited: make(chan struct{}), silent: make(chan struct{})}
+	output := outputPair
+	if o.piped {
+		output = os.Pipe
+	}
 	var theirs, ours [3]*os.File
-	for i, open := range [3]func() (ours, theirs *os.File, err error){inputPair, outputPair, os.Pipe} {
+	for i, open := range [3]func() (ours, theirs *os.File, err error){inputPair, output, os.Pipe} {
 		if ours[i], theirs[i], err = open(); err != nil {
 			closeFiles(theirs[:i])
 			closeFiles(ours[:i])
