@@ -262,6 +262,8 @@ func (d *documentCheck) aboutOthers(document string) bool {
 func (d *documentCheck) checkPassage(p passage) {
 	first, _, _ := strings.Cut(p.text, " ")
 	switch {
+	case strings.HasPrefix(p.document, packFolder):
+		d.checkPack(p)
 	case p.block && p.language == "yaml":
 		d.checkConfig(p)
 	case p.block && (p.language == "" || p.language == "sh"):

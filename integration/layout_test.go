@@ -73,6 +73,14 @@ var arrows = map[string][]string{
 	"auth/store":       {"auth/seal"},
 	"auth":             {"auth/seal"},
 	"upstream/jsonrpc": {"upstream/raw"},
+
+	// A pack runs commands as upstream does, and checks arguments as proxy does.
+	"cmd/junction-pack":         {"cmd/junction-pack/cli", "upstream/sandbox"},
+	"cmd/junction-pack/cli":     {"cmd/junction-pack/manifest", "cmd/junction-pack/pack", "cmd/junction/prose"},
+	"cmd/junction-pack/pack":    {"cmd/junction-pack/command", "cmd/junction-pack/manifest", "proxy/schema", "upstream/raw"},
+	"cmd/junction-pack/command": {"cmd/junction-pack/manifest", "cmd/junction-pack/template", "upstream/sandbox", "upstream/transport"},
+	"cmd/junction-pack/manifest": {"cmd/junction-pack/template", "cmd/junction/prose", "proxy/schema",
+		"upstream/command", "upstream/raw"},
 }
 
 // forTests are packages of test support: they import what they like, and only tests import them.

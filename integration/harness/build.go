@@ -36,17 +36,32 @@ func JunctionBinary(t testing.TB) string {
 	return binary
 }
 
-// built builds the program in a folder that the test binaries of all packages share: the go command
+// PackBinary returns the path of junction-pack, built like JunctionBinary.
+func PackBinary(t testing.TB) string {
+	t.Helper()
+	binary, err := builtPack()
+	if err != nil {
+		t.Fatalf("build junction-pack: %v", err)
+	}
+	return binary
+}
+
+var (
+	built     = sync.OnceValues(func() (string, error) { return build("junction") })
+	builtPack = sync.OnceValues(func() (string, error) { return build("junction-pack") })
+)
+
+// build builds a program in a folder that the test binaries of all packages share: the go command
 // links it only if the last one of them did not. The tests use a link to it in BuildDir, so that
 // another test binary can replace the shared program meanwhile.
-var built = sync.OnceValues(func() (string, error) {
+func build(command string) (string, error) {
 	root, err := Root()
 	if err != nil {
 		return "", err
 	}
-	name, args := "junction", []string{"build"}
+	name, args := command, []string{"build"}
 	if raceEnabled() {
-		name, args = "junction-race", append(args, "-race")
+		name, args = command+"-race", append(args, "-race")
 	}
 	if runtime.GOOS == "windows" {
 		name += ".exe"
@@ -57,7 +72,7 @@ var built = sync.OnceValues(func() (string, error) {
 	}
 	defer unlock()
 	program := filepath.Join(shared, name)
-	cmd := exec.Command("go", append(args, "-o", program, "./cmd/junction")...)
+	cmd := exec.Command("go", append(args, "-o", program, "./cmd/"+command)...)
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%w\n%s", err, out)
@@ -65,9 +80,9 @@ var built = sync.OnceValues(func() (string, error) {
 	if err := os.MkdirAll(BuildDir(), 0o700); err != nil {
 		return "", err
 	}
-	own := filepath.Join(BuildDir(), "junction"+filepath.Ext(name))
+	own := filepath.Join(BuildDir(), command+filepath.Ext(name))
 	return own, os.Link(program, own)
-})
+}
 
 // sharedDir returns a folder for the test binaries of one checkout, and locks it.
 func sharedDir(root string) (dir string, unlock func(), err error) {

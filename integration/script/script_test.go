@@ -57,6 +57,9 @@ import (
 //   - server NAME FILE serves an upstreamtest.Script over Streamable HTTP, and sets $NAME to its URL.
 //   - foreign CLIENT KEY COMMAND [ARG ...] runs a client of the folder npm, with an API key, against
 //     $URL; see npm/commands.mjs. A script that uses it begins with [!node] skip.
+//   - pack ARG ... runs junction-pack to its end, as junction does.
+//   - packserve NAME ARG ... starts junction-pack serve in the background, and sets $NAME to its URL.
+//   - gone_pid FILE waits until the process with the id in the file has ended.
 //   - gone FILE waits until no mcp-server -life FILE runs; ! gone fails unless one runs now.
 func TestScript(t *testing.T) {
 	harness.Waits(t)
@@ -65,7 +68,8 @@ func TestScript(t *testing.T) {
 	if err != nil {
 		t.Fatalf("find the test binary: %v", err)
 	}
-	for name, target := range map[string]string{"junction": harness.JunctionBinary(t), scriptServerName: self} {
+	for name, target := range map[string]string{"junction": harness.JunctionBinary(t),
+		"junction-pack": harness.PackBinary(t), scriptServerName: self} {
 		if err := os.Symlink(target, filepath.Join(bin, name)); err != nil {
 			t.Fatalf("make %s available: %v", name, err)
 		}
@@ -97,9 +101,9 @@ func TestScript(t *testing.T) {
 			return false, fmt.Errorf("there is no condition %q", c)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"junction": cmdJunction, "start": cmdStart, "end": cmdEnd, "ended": cmdEnded, "signal": cmdSignal,
+			"junction": cmdProgram("junction"), "pack": cmdProgram("junction-pack"), "start": cmdStart, "end": cmdEnd, "ended": cmdEnded, "signal": cmdSignal,
 			"status": cmdStatus, "http": cmdHTTP, "upstreams": cmdUpstreams, "waitfor": cmdWaitFor,
-			"capture": cmdCapture, "server": cmdServer, "gone": cmdGone, "foreign": cmdForeign,
+			"capture": cmdCapture, "server": cmdServer, "gone": cmdGone, "gone_pid": cmdGonePid, "packserve": cmdPackServe, "foreign": cmdForeign,
 		},
 	})
 }
@@ -157,13 +161,15 @@ func talkative(dir string) error {
 	return err
 }
 
-func cmdJunction(ts *testscript.TestScript, neg bool, args []string) {
-	err := ts.Exec("junction", args...)
-	stdout, stderr := authtest.Command(ts.Value(junctionKey{}).(*junctionProcess).t, args, io.Discard, io.Discard)
-	io.WriteString(stdout, ts.ReadFile("stdout"))
-	io.WriteString(stderr, ts.ReadFile("stderr"))
-	if (err != nil) != neg {
-		ts.Fatalf("junction %s: %v", strings.Join(args, " "), err)
+func cmdProgram(name string) func(ts *testscript.TestScript, neg bool, args []string) {
+	return func(ts *testscript.TestScript, neg bool, args []string) {
+		err := ts.Exec(name, args...)
+		stdout, stderr := authtest.Command(ts.Value(junctionKey{}).(*junctionProcess).t, args, io.Discard, io.Discard)
+		io.WriteString(stdout, ts.ReadFile("stdout"))
+		io.WriteString(stderr, ts.ReadFile("stderr"))
+		if (err != nil) != neg {
+			ts.Fatalf("%s %s: %v", name, strings.Join(args, " "), err)
+		}
 	}
 }
 

@@ -1,0 +1,119 @@
+package cli
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"junction/cmd/junction-pack/manifest"
+	"junction/cmd/junction-pack/pack"
+	"junction/cmd/junction/prose"
+)
+
+// errTool means that the tool reported an error, which was printed.
+var errTool = errors.New("the tool reported an error")
+
+// Call calls a tool of the pack at path, without a server, and prints the result. whole is the
+// arguments as a JSON object; if it is empty, words are KEY=VALUE.
+func Call(ctx context.Context, w, stderr io.Writer, path, name string, words []string, whole string, asJSON bool) error {
+	runners := pack.NewRunners(slog.New(slog.NewTextHandler(stderr, nil)))
+	t, err := find(func(path string) (*pack.Pack, error) {
+		m, err := manifest.Load(path, manifest.Options{Getenv: os.LookupEnv})
+		if err != nil {
+			return nil, err
+		}
+		return pack.New(m, runners), nil
+	}, path, name)
+	if err != nil {
+		return err
+	}
+	arguments := json.RawMessage(whole)
+	if whole == "" {
+		if arguments, err = argumentsOf(t, words); err != nil {
+			return err
+		}
+	} else if len(words) > 0 {
+		return Usagef("the arguments are given twice; use KEY=VALUE or --json")
+	}
+	result, err := t.Call(ctx, arguments)
+	if err != nil {
+		return fmt.Errorf("the call was not finished: %w", err)
+	}
+	if asJSON {
+		err = printJSON(w, result)
+	} else {
+		err = printResult(w, result)
+	}
+	if err == nil && result.IsError {
+		return errTool
+	}
+	return err
+}
+
+// argumentsOf makes the arguments from KEY=VALUE. A value is text, unless the parameter has another
+// type: then it is JSON.
+func argumentsOf(t *pack.Tool, words []string) (json.RawMessage, error) {
+	var schema struct {
+		Properties map[string]struct{ Type any }
+	}
+	json.Unmarshal(t.Definition.RawInputSchema, &schema) // without types, all values are text
+	arguments := map[string]any{}
+	for _, word := range words {
+		key, value, ok := strings.Cut(word, "=")
+		if !ok || key == "" {
+			return nil, Usagef("%s is no argument; write KEY=VALUE, or --json '{\"key\": \"value\"}'", prose.Quote(word))
+		}
+		if _, twice := arguments[key]; twice {
+			return nil, Usagef("the argument %s is given twice; keep one", key)
+		}
+		arguments[key] = value
+		if kind := schema.Properties[key].Type; kind != nil && kind != "string" && json.Valid([]byte(value)) {
+			arguments[key] = json.RawMessage(value)
+		}
+	}
+	return json.Marshal(arguments)
+}
+
+// printResult prints text as it is, and one line for other content.
+func printResult(w io.Writer, r *mcp.CallToolResult) error {
+	for _, c := range r.Content {
+		text := ""
+		switch c := c.(type) {
+		case mcp.TextContent:
+			text = c.Text
+		case mcp.ImageContent:
+			text = fmt.Sprintf("[image %s, %d bytes]", c.MIMEType, base64.StdEncoding.DecodedLen(len(c.Data)))
+		case mcp.AudioContent:
+			text = fmt.Sprintf("[audio %s, %d bytes]", c.MIMEType, base64.StdEncoding.DecodedLen(len(c.Data)))
+		case mcp.EmbeddedResource:
+			text = resource(c.Resource)
+		default:
+			text = "[other content; --output json shows it]"
+		}
+		if !strings.HasSuffix(text, "\n") {
+			text += "\n"
+		}
+		if _, err := io.WriteString(w, text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func resource(c mcp.ResourceContents) string {
+	switch c := c.(type) {
+	case mcp.TextResourceContents:
+		return c.Text
+	case mcp.BlobResourceContents:
+		return fmt.Sprintf("[%s, %d bytes]", c.MIMEType, base64.StdEncoding.DecodedLen(len(c.Blob)))
+	}
+	return "[resource]"
+}

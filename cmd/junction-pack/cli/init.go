@@ -1,0 +1,51 @@
+package cli
+
+import (
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+//go:embed example.yaml
+var example []byte
+
+// Init writes an example manifest into a folder, which it makes. It never replaces a file.
+func Init(w io.Writer, dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("cannot make the folder: %w", err)
+	}
+	path := filepath.Join(dir, "pack.yaml")
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("%s exists already; name another folder, or remove it", path)
+	}
+	if err == nil {
+		_, err = f.Write(example)
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		return fmt.Errorf("cannot write the example: %w", err)
+	}
+	_, err = fmt.Fprintf(w, `wrote %[1]s; try it:
+
+  junction-pack check %[2]s
+  junction-pack call %[2]s search text=tools
+
+and make it an upstream of Junction:
+
+  upstreams: { %[3]s: { command: [junction-pack, serve, %[4]s] } }
+`, path, dir, filepath.Base(absolute(dir)), absolute(dir))
+	return err
+}
+
+// absolute returns the absolute path; the path itself if the working directory is gone.
+func absolute(path string) string {
+	if full, err := filepath.Abs(path); err == nil {
+		return full
+	}
+	return path
+}

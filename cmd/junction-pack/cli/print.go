@@ -1,0 +1,165 @@
+package cli
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"junction/cmd/junction-pack/manifest"
+	"junction/cmd/junction-pack/pack"
+	"junction/cmd/junction/prose"
+)
+
+// load reads a pack to show it, with its references as they are written.
+func load(path string) (*pack.Pack, error) {
+	m, err := manifest.Load(path, manifest.Options{Unresolved: true})
+	if err != nil {
+		return nil, err
+	}
+	return pack.New(m, pack.Runners{}), nil
+}
+
+// Check validates the manifests at path and prints the result.
+func Check(w io.Writer, path string, getenv func(string) (string, bool)) error {
+	m, err := manifest.Load(path, manifest.Options{Getenv: getenv})
+	if problems, ok := errors.AsType[manifest.Problems](err); ok {
+		for _, p := range problems {
+			fmt.Fprintln(w, p)
+		}
+		return fmt.Errorf("%s has %s", path, prose.Count(len(problems), "mistake"))
+	}
+	if err != nil {
+		return err
+	}
+	for _, warning := range m.Warnings {
+		fmt.Fprintf(w, "warning: %s\n", warning)
+	}
+	_, err = fmt.Fprintf(w, "%s is valid: %s\n", path, prose.Count(len(pack.New(m, pack.Runners{}).Tools), "tool"))
+	return err
+}
+
+// List prints one line for each tool.
+func List(w io.Writer, path string, asJSON bool) error {
+	p, err := load(path)
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		list := struct {
+			Tools []mcp.Tool `json:"tools"`
+		}{[]mcp.Tool{}}
+		for _, t := range p.Tools {
+			list.Tools = append(list.Tools, t.Definition)
+		}
+		return printJSON(w, list)
+	}
+	width := 4
+	for _, t := range p.Tools {
+		width = max(width, len(t.Definition.Name))
+	}
+	fmt.Fprintf(w, "%-*s  %s\n", width, "NAME", "WHAT IT DOES")
+	for _, t := range p.Tools {
+		first, _, _ := strings.Cut(t.Definition.Description, "\n")
+		about := prose.Flat(cmp.Or(t.Definition.Title, first))
+		fmt.Fprintf(w, "%-*s  %s\n", width, t.Definition.Name, prose.Cut(about, max(prose.Width-width-2, 20)))
+	}
+	return nil
+}
+
+// Show prints a tool: its definition, and what a call runs.
+func Show(w io.Writer, path, name string, asJSON bool) error {
+	t, err := find(load, path, name)
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		return printJSON(w, t.Definition)
+	}
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "%s (%s)\n", t.Definition.Name, t.File)
+	prose.Wrap(&b, "  ", "  ", prose.Flat(t.Definition.Description))
+	line := func(key, format string, args ...any) {
+		fmt.Fprintf(&b, "  %-12s %s\n", key, prose.OneLine(fmt.Sprintf(format, args...)))
+	}
+	for _, p := range t.Source.Parameters {
+		required := ""
+		if p.Required {
+			required = " (required)"
+		}
+		line("parameter", "%s%s: %s", p.Name, required, p.Schema)
+		if p.Within != "" {
+			line("", "inside %s", p.Within)
+		}
+	}
+	describe(line, t.Source)
+	line("limits", "%v, %d bytes of output, %d calls at the same time", t.Source.Timeout, t.Source.MaxOutput,
+		t.Source.Concurrency)
+	_, err = b.WriteTo(w)
+	return err
+}
+
+// describe prints what a call of the tool runs.
+func describe(line func(key, format string, args ...any), t *manifest.Tool) {
+	key := "runs"
+	if t.Shell {
+		key = "runs script"
+	}
+	line(key, "%s", t.Command)
+	line("in", "%s", t.WorkDir)
+	for _, name := range slices.Sorted(maps.Keys(t.Env)) {
+		line("env", "%s=%s", name, t.Env[name].Source)
+	}
+	if len(t.InheritEnv) > 0 {
+		line("inherits", "%s", strings.Join(t.InheritEnv, ", "))
+	}
+	if t.Stdin.Source != "" {
+		line("stdin", "%s", t.Stdin.Source)
+	}
+	line("output", "%s", cmp.Or(t.Output, manifest.OutputText))
+	if s := t.Sandbox; s != nil {
+		line("sandbox", "read %q, write %q, tcp %v", s.Read, s.Write, s.TCP.List)
+	} else {
+		line("sandbox", "none")
+	}
+}
+
+// find returns a tool of the pack at path.
+func find(load func(string) (*pack.Pack, error), path, name string) (*pack.Tool, error) {
+	p, err := load(path)
+	if err != nil {
+		return nil, err
+	}
+	if t := p.Tool(name); t != nil {
+		return t, nil
+	}
+	names := make([]string, len(p.Tools))
+	for i, t := range p.Tools {
+		names[i] = t.Definition.Name
+	}
+	if near := prose.Closest(names, name); len(near) > 0 {
+		return nil, fmt.Errorf("there is no tool %s; did you mean %s?", prose.Quote(name), strings.Join(near, " or "))
+	}
+	return nil, fmt.Errorf("there is no tool %s; junction-pack list %s shows all", prose.Quote(name), path)
+}
+
+func printJSON(w io.Writer, v any) error {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	if err := json.Indent(&b, text, "", "  "); err != nil {
+		return err
+	}
+	b.WriteByte('\n')
+	_, err = b.WriteTo(w)
+	return err
+}

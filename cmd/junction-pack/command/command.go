@@ -1,0 +1,172 @@
+// Package command runs the commands of tools. There is no shell unless the manifest has shell: true,
+// and then values are its positional parameters, never part of the script.
+//
+// arguments.go makes the words of a command from the arguments of a call and refuses values that
+// could become options, or leave a folder. result.go makes the result from what the command wrote.
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"junction/cmd/junction-pack/manifest"
+	"junction/upstream/sandbox"
+	"junction/upstream/transport"
+)
+
+// Runner runs the commands of a pack. The zero value is ready to use, and safe for concurrent use.
+type Runner struct {
+	Log *slog.Logger // nil discards
+
+	watchdog transport.Watchdog
+}
+
+// Output is what a command has left behind.
+type Output struct {
+	Data   []byte // of standard output, or of the file {{output}}
+	Stderr string // the last part of standard error
+}
+
+// Failure is an error about one call. Its text is for the model; it has neither variables of the
+// environment nor values of references.
+type Failure struct{ Text string }
+
+func (f *Failure) Error() string { return f.Text }
+
+func failf(format string, args ...any) error { return &Failure{fmt.Sprintf(format, args...)} }
+
+// grace is the time between SIGTERM and SIGKILL, twice.
+const grace = time.Second
+
+// Run runs the command of a tool with checked arguments. An error that is no *Failure is the cause
+// of ctx, whose end ends the command with all of its group.
+func (r *Runner) Run(ctx context.Context, t *manifest.Tool, arguments map[string]any) (*Output, error) {
+	given, err := values(t, arguments)
+	if err != nil {
+		return nil, failf("%v", err)
+	}
+	file, remove, err := outputFile(t, given)
+	if err != nil {
+		return nil, failf("cannot make a folder for the output of %s: %v", t.Name, err)
+	}
+	defer remove()
+	o, err := r.options(t, given, file)
+	if err != nil {
+		return nil, failf("%v", err)
+	}
+	limited, cancel := context.WithTimeoutCause(ctx, t.Timeout, errTimeout)
+	defer cancel()
+	result, err := transport.Run(limited, o, []byte(t.Stdin.Text(given, nil)), int(t.MaxOutput))
+	switch {
+	case errors.Is(err, errTimeout):
+		return nil, failf("%s did not end within its timeout of %v and was ended%s", t.Name, t.Timeout, said(result))
+	case err != nil && ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case err != nil:
+		return nil, failf("cannot run %s: %v", t.Name, err)
+	case result.Exceeded:
+		return nil, failf("%s wrote more than its limit of %d bytes (max_output) and was ended; "+
+			"ask for less at once", t.Name, t.MaxOutput)
+	}
+	if err := exit(t, result); err != nil {
+		return nil, err
+	}
+	out := &Output{Data: result.Output, Stderr: result.Stderr}
+	if file != "" {
+		out.Data, err = readFile(t, file)
+	}
+	return out, err
+}
+
+var errTimeout = errors.New("timeout")
+
+// exit returns an error for an exit status that means failure.
+func exit(t *manifest.Tool, r *transport.Result) error {
+	meaning, mapped := t.ExitCodes[r.Code]
+	switch {
+	case meaning == manifest.ExitOK, r.Code == 0 && !mapped:
+		return nil
+	case mapped:
+		return failf("%s%s", meaning, said(r))
+	}
+	text := fmt.Sprintf("%s %s%s", t.Name, r.How, said(r))
+	if shown := tail(r.Output); shown != "" {
+		text += "\noutput:\n" + shown
+	}
+	return failf("%s", text)
+}
+
+// said returns the last part of standard error, for an error.
+func said(r *transport.Result) string {
+	if r == nil || r.Stderr == "" {
+		return ""
+	}
+	return "\nstderr:\n" + r.Stderr
+}
+
+// options returns how the command is started.
+func (r *Runner) options(t *manifest.Tool, given map[string]any, file string) (transport.StdioOptions, error) {
+	argv, err := words(t, given)
+	if err != nil {
+		return transport.StdioOptions{}, err
+	}
+	if program := argv[0]; filepath.Base(program) != program && !filepath.IsAbs(program) {
+		argv[0] = filepath.Join(t.WorkDir, program)
+	}
+	env := map[string]string{}
+	for name, value := range t.Env {
+		if value.Missing(given) == "" {
+			env[name] = value.Text(given, nil)
+		}
+	}
+	o := transport.StdioOptions{
+		Command: argv, Env: env, Inherit: t.InheritEnv, Dir: t.WorkDir,
+		StopGrace: grace, Watchdog: &r.watchdog, Log: r.Log,
+	}
+	if t.Sandbox != nil {
+		o.Confine = t.Sandbox.Confinement("pack", "", sandbox.Kernel())
+		if file != "" {
+			o.Confine.Write = append([]string{filepath.Dir(file)}, o.Confine.Write...)
+		}
+	}
+	return o, nil
+}
+
+// outputFile sets the placeholder {{output}} to a file in a new folder, which remove removes. The
+// file is "" if the tool does not use it.
+func outputFile(t *manifest.Tool, given map[string]any) (file string, remove func(), err error) {
+	if _, used := t.Used()[manifest.OutputFile]; !used {
+		return "", func() {}, nil
+	}
+	dir, err := os.MkdirTemp("", "junction-pack-")
+	if err != nil {
+		return "", nil, err
+	}
+	file = filepath.Join(dir, "output")
+	given[manifest.OutputFile] = file
+	return file, func() { os.RemoveAll(dir) }, nil
+}
+
+// readFile reads the file that a command has written.
+func readFile(t *manifest.Tool, file string) ([]byte, error) {
+	info, err := os.Lstat(file)
+	switch {
+	case err != nil:
+		return nil, failf("%s ended without writing its output file", t.Name)
+	case !info.Mode().IsRegular(): // a link could lead to any file
+		return nil, failf("%s wrote something that is no regular file", t.Name)
+	case info.Size() > int64(t.MaxOutput):
+		return nil, failf("%s wrote a file of %d bytes, more than its limit of %d (max_output)",
+			t.Name, info.Size(), t.MaxOutput)
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, failf("cannot read the output file of %s", t.Name)
+	}
+	return data, nil
+}

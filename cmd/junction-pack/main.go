@@ -1,0 +1,110 @@
+// Command junction-pack is an MCP server whose tools are described by a manifest.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"junction/cmd/junction-pack/cli"
+	"junction/upstream/sandbox"
+)
+
+func main() {
+	if len(os.Args) > 1 && os.Args[1] == sandbox.Word {
+		os.Exit(sandbox.Main())
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := cli.Run(ctx, rootCommand(), os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+func rootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "junction-pack",
+		Short: "Serve tools that a manifest describes",
+		Long: `Junction-pack is an MCP server whose tools are described by a manifest (YAML).
+
+PATH is a manifest, or a folder with pack.yaml and files that end in .pack.yaml.`,
+		Example: `  junction-pack init packs/dev
+  junction-pack check packs/dev
+  junction-pack call packs/dev search text=hello
+  junction-pack serve packs/dev`,
+		SilenceErrors: true, SilenceUsage: true,
+		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
+		Args:              cli.Arguments(0, 0),
+		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.AddCommand(serveCommand(), callCommand(),
+		&cobra.Command{
+			Use: "check PATH", Short: "Validate the manifests", Args: cli.Arguments(1, 1),
+			RunE: func(_ *cobra.Command, args []string) error { return cli.Check(os.Stdout, args[0], os.LookupEnv) },
+		},
+		shown("list PATH", "List the tools", 1, func(args []string, asJSON bool) error {
+			return cli.List(os.Stdout, args[0], asJSON)
+		}),
+		shown("show PATH TOOL", "Show a tool and what a call of it runs", 2, func(args []string, asJSON bool) error {
+			return cli.Show(os.Stdout, args[0], args[1], asJSON)
+		}),
+		&cobra.Command{
+			Use: "init DIR", Short: "Write an example manifest into a folder", Args: cli.Arguments(1, 1),
+			RunE: func(_ *cobra.Command, args []string) error { return cli.Init(os.Stdout, args[0]) },
+		},
+	)
+	return root
+}
+
+func serveCommand() *cobra.Command {
+	address := ""
+	c := &cobra.Command{
+		Use: "serve PATH", Short: "Serve the tools on stdio, or over HTTP", Args: cli.Arguments(1, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return cli.Serve(cmd.Context(), args[0], address, os.Stdin, os.Stdout, os.Stderr)
+		},
+	}
+	c.Flags().StringVar(&address, "http", "", "loopback `address` for Streamable HTTP instead of stdio, such as 127.0.0.1:8430")
+	return c
+}
+
+func callCommand() *cobra.Command {
+	whole, output := "", "text"
+	c := &cobra.Command{
+		Use: "call PATH TOOL [KEY=VALUE ...]", Short: "Call a tool and print its result", Args: cli.Arguments(2, -1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			asJSON, err := isJSON(output)
+			if err != nil {
+				return err
+			}
+			return cli.Call(cmd.Context(), os.Stdout, os.Stderr, args[0], args[1], args[2:], whole, asJSON)
+		},
+	}
+	c.Flags().StringVar(&whole, "json", "", "all arguments as a JSON `object`")
+	c.Flags().StringVar(&output, "output", output, "`format` of the result: text or json")
+	return c
+}
+
+// shown returns a command that prints text or JSON.
+func shown(use, short string, arguments int, run func(args []string, asJSON bool) error) *cobra.Command {
+	output := "text"
+	c := &cobra.Command{Use: use, Short: short, Args: cli.Arguments(arguments, arguments),
+		RunE: func(_ *cobra.Command, args []string) error {
+			asJSON, err := isJSON(output)
+			if err != nil {
+				return err
+			}
+			return run(args, asJSON)
+		}}
+	c.Flags().StringVar(&output, "output", output, "`format`: text or json")
+	return c
+}
+
+func isJSON(output string) (bool, error) {
+	if output != "text" && output != "json" {
+		return false, cli.Usagef("--output is text or json, not %q", output)
+	}
+	return output == "json", nil
+}

@@ -1,0 +1,293 @@
+package manifest
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"junction/cmd/junction/prose"
+	"junction/proxy/schema"
+	"junction/upstream/command"
+	"junction/upstream/raw"
+)
+
+var (
+	toolName  = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
+	paramName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]{0,63}$`)
+)
+
+// OutputFile is the placeholder for the path of a file that the command writes its output to.
+const OutputFile = "output"
+
+// check validates the values that could be read.
+func (d *decoder) check(m *Manifest) {
+	if len(m.Tools) == 0 && len(d.problems) == 0 {
+		d.bad("", "has no tools; add tools: { name: { … } }")
+	}
+	for _, t := range m.Tools {
+		d.tool("tools."+t.Name, t)
+	}
+}
+
+// maxConcurrency is the largest number of calls of a tool at the same time.
+const maxConcurrency = 100
+
+func (d *decoder) tool(path string, t *Tool) {
+	if !toolName.MatchString(t.Name) {
+		d.bad(path, "is no name for a tool; use up to 64 letters, digits, _, - and .")
+	}
+	if strings.TrimSpace(t.Description) == "" {
+		d.bad(path, "has no description; say what the tool does and when to use it, since models choose by it")
+	}
+	if t.Concurrency > maxConcurrency {
+		d.bad(path+".concurrency", "want at most %d", maxConcurrency)
+	}
+	for _, p := range t.Parameters {
+		d.parameter(path+".parameters."+p.Name, p)
+	}
+	if t.OutputSchema != nil && t.Output != OutputJSON {
+		d.bad(path+".output_schema", "needs output: json; add it, or remove the schema")
+	}
+	d.runs(path, t)
+	d.placeholders(path, t)
+	for _, p := range t.Parameters {
+		d.schema(path+".parameters."+p.Name, p.Schema)
+	}
+	if t.OutputSchema != nil {
+		d.schema(path+".output_schema", t.OutputSchema)
+	}
+}
+
+// schema reports a JSON Schema that cannot be used. A reference must stay within the schema, and
+// clients get the schema as a part of a larger one, where # would be another place.
+func (d *decoder) schema(path string, s []byte) {
+	if bytes.Contains(s, []byte(`"$ref"`)) {
+		d.bad(path, "has a $ref, which means another place in the definition of the tool; write the schema out")
+		return
+	}
+	var v schema.Validator
+	if _, err := v.Check(fmt.Appendf(nil, `{"inputSchema":{"properties":{"x":%s}}}`, s), raw.Object{}); err != nil {
+		said := strings.TrimPrefix(err.Error(), "its inputSchema ")
+		d.bad(path, "is no JSON Schema (%s); correct it", said)
+	}
+}
+
+func (d *decoder) parameter(path string, p *Parameter) {
+	switch {
+	case !paramName.MatchString(p.Name):
+		d.bad(path, "is no name for a parameter; use letters, digits, _ and -, beginning with a letter")
+	case p.Name == OutputFile:
+		d.bad(path, "is the name of the file for the output of a command; choose another name")
+	}
+	if p.Within == "" {
+		return
+	}
+	if info, err := os.Stat(p.Within); err != nil {
+		d.bad(path+".within", "cannot use the folder %s: %v; create it, or name another one", p.Within, reason(err))
+	} else if !info.IsDir() {
+		d.bad(path+".within", "%s is no folder; name a folder", p.Within)
+	}
+}
+
+// runs checks the keys of a command.
+func (d *decoder) runs(path string, t *Tool) {
+	at := path + ".command"
+	if len(t.Command) == 0 {
+		if d.lines[at] == 0 {
+			d.bad(path, `does nothing; add command: [program, "{{parameter}}"]`)
+		}
+		return
+	}
+	d.references(at, t)
+	program, constant := t.Command[0].Text.Constant()
+	switch {
+	case t.Command[0].Group != nil || !constant:
+		d.bad(at+"[0]", "must not depend on the arguments of a call; write the program as plain text%s",
+			map[bool]string{true: ", and use \"$1\" for the value that stands after the script"}[t.Shell])
+		return
+	case program == "":
+		d.bad(at+"[0]", "is empty; write the name of the program")
+	case !t.Shell:
+		d.program(at, t, program)
+	}
+	d.dir(path, t)
+}
+
+// references replaces the references of the arguments. The shell replaces those of a script itself.
+func (d *decoder) references(path string, t *Tool) {
+	first := true
+	t.Command.Walk(func(at string, a *Arg, _ bool) {
+		if a.Group == nil && !(first && t.Shell) {
+			a.Text.resolve(d, path+at)
+		}
+		first = false
+	})
+}
+
+// interpreters are programs that run the text after one of these options.
+var interpreters = map[string][]string{
+	"sh": {"-c"}, "bash": {"-c"}, "dash": {"-c"}, "zsh": {"-c"}, "ksh": {"-c"}, "fish": {"-c"}, "busybox": {"-c"},
+	"python": {"-c"}, "python3": {"-c"}, "perl": {"-e", "-E"}, "ruby": {"-e"}, "node": {"-e", "-p"},
+	"php": {"-r"}, "lua": {"-e"}, "pwsh": {"-c", "-Command"},
+}
+
+// program checks the program and what it would run.
+func (d *decoder) program(path string, t *Tool, program string) {
+	runs := interpreters[filepath.Base(program)]
+	script := false
+	t.Command.Walk(func(at string, a *Arg, _ bool) {
+		text, constant := a.Text.Constant()
+		switch {
+		case a.Group != nil:
+		case script && !constant:
+			d.bad(path+at, "would put a value into a program text, where it could run anything; "+
+				"use shell: true with \"$1\", or read the value from stdin, env or an argument")
+		default:
+			script = constant && slices.ContainsFunc(runs, func(o string) bool {
+				return text == o || len(o) == 2 && len(text) > 2 && text[0] == '-' && text[1] != '-' &&
+					strings.HasSuffix(text, o[1:])
+			})
+		}
+	})
+	if strings.ContainsRune(program, filepath.Separator) {
+		program = inside(t.WorkDir, program)
+	}
+	if _, err := exec.LookPath(program); err != nil && t.Env["PATH"].Source == "" {
+		d.warn(path+"[0]", "the program %s is not found here; install it, or calls of the tool fail", prose.Quote(program))
+	}
+}
+
+// fixed are variables that decide which programs and libraries run. Globs end in *.
+var fixed = []string{"PATH", "LD_*", "DYLD_*", "BASH_ENV", "ENV", "IFS", "SHELLOPTS", "BASHOPTS", "PS4", "PYTHON*",
+	"NODE_OPTIONS", "NODE_PATH", "PERL5*", "PERLLIB", "RUBY*", "GIT_*", "SSH_*", "HOME", "SHELL", "EDITOR", "PAGER", "VISUAL"}
+
+// surroundings checks what commands get beside their arguments, and resolves the references of a
+// sandbox.
+func (d *decoder) surroundings(path string, env Variables, inherit command.Inherit, box *command.Sandbox) {
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		at := path + ".env." + name
+		if !variable(name) {
+			d.bad(at, "is no name of an environment variable; use letters, digits and _")
+		}
+		isFixed := slices.ContainsFunc(fixed, func(f string) bool {
+			prefix, glob := strings.CutSuffix(f, "*")
+			return glob && strings.HasPrefix(name, prefix) || name == f
+		})
+		if names := env[name].Names(); isFixed && len(names) > 0 {
+			d.bad(at, "must not depend on {{%s}}, because it decides which programs run; write a fixed value", names[0])
+		}
+	}
+	bad := func(key, format string, args ...any) { d.bad(path+"."+key, format, args...) }
+	inherit.Validate(bad)
+	if box == nil {
+		return
+	}
+	for key, list := range map[string][]string{"read": box.Read, "write": box.Write} {
+		for i := range list {
+			out, wrong := d.refs.expand(list[i])
+			for _, w := range wrong {
+				d.bad(fmt.Sprintf("%s.sandbox.%s[%d]", path, key, i), "%s", w)
+			}
+			list[i] = out
+		}
+	}
+	if !d.refs.Unresolved {
+		box.Validate(bad)
+	}
+}
+
+// dir checks the working directory.
+func (d *decoder) dir(path string, t *Tool) {
+	if info, err := os.Stat(t.WorkDir); err != nil {
+		d.bad(path+".dir", "cannot use the folder %s: %v; create it, or name another one", t.WorkDir, reason(err))
+	} else if !info.IsDir() {
+		d.bad(path+".dir", "%s is no folder; name a folder", t.WorkDir)
+	}
+}
+
+// Used returns the placeholders of the tool. optional is true for those that stand only in groups.
+func (t *Tool) Used() (optional map[string]bool) {
+	optional = map[string]bool{}
+	note := func(names []string, inGroup bool) {
+		for _, name := range names {
+			before, known := optional[name]
+			optional[name] = inGroup && (before || !known)
+		}
+	}
+	t.Command.Walk(func(_ string, a *Arg, inGroup bool) {
+		note(a.Text.Names(), inGroup)
+		if a.When != "" {
+			note([]string{a.When}, true)
+		}
+	})
+	note(t.Stdin.Names(), false)
+	for _, v := range t.Env { // a variable is left out if its placeholder has no value
+		note(v.Names(), true)
+	}
+	return optional
+}
+
+// placeholders compares the placeholders with the parameters, and finds out which of the parameters
+// are required.
+func (d *decoder) placeholders(path string, t *Tool) {
+	used := t.Used()
+	for _, name := range slices.Sorted(maps.Keys(used)) {
+		p := t.Parameters.Named(name)
+		switch {
+		case p != nil:
+			p.Required = p.Required || !used[name] && p.Default == nil
+		case name != OutputFile:
+			d.bad(d.place(path, t, name), "uses {{%s}}, which is no parameter; add parameters: { %s: what it is }, "+
+				"or write \\{{%s}} for the text itself", name, name, name)
+		}
+	}
+	for _, p := range t.Parameters {
+		if _, ok := used[p.Name]; !ok && len(t.Command) > 0 {
+			d.bad(path+".parameters."+p.Name, "is not used; write {{%s}} where the value belongs, or remove it", p.Name)
+		}
+	}
+}
+
+// place returns the path of a value that has the placeholder.
+func (d *decoder) place(path string, t *Tool, name string) string {
+	found := path
+	t.Command.Walk(func(at string, a *Arg, _ bool) {
+		if a.When == name || slices.Contains(a.Text.Names(), name) {
+			found = path + ".command" + at
+		}
+	})
+	for variable, v := range t.Env {
+		if slices.Contains(v.Names(), name) {
+			found = path + ".env." + variable
+		}
+	}
+	if slices.Contains(t.Stdin.Names(), name) {
+		found = path + ".stdin"
+	}
+	return found
+}
+
+// InputSchema returns the JSON Schema of the arguments.
+func (t *Tool) InputSchema() []byte {
+	b := []byte(`{"type":"object","properties":{`)
+	var required []byte
+	for i, p := range t.Parameters {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(append(appendQuoted(b, p.Name), ':'), p.Schema...)
+		if p.Required {
+			if required != nil {
+				required = append(required, ',')
+			}
+			required = appendQuoted(required, p.Name)
+		}
+	}
+	return fmt.Appendf(b, `},"required":[%s],"additionalProperties":false}`, required)
+}

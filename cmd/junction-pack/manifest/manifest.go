@@ -1,0 +1,247 @@
+// Package manifest reads the files that packs are made of.
+//
+// manifest.go and tool.go have the keys of a file. Load finds the files, decode.go parses their
+// YAML strictly, reference.go resolves ${VAR} and ${file:…}, and check.go validates the values. All
+// mistakes are reported at once, each with its file, line and remedy (problem.go).
+package manifest
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"junction/upstream/command"
+)
+
+// Manifest is one file.
+type Manifest struct {
+	// Name is the name of the MCP server. Default: the name of the folder or the file.
+	Name string `yaml:"name"`
+	// Title and Instructions are shown to clients. Instructions tell a model how to use the pack.
+	Title        string `yaml:"title"`
+	Instructions string `yaml:"instructions"`
+	Version      string `yaml:"version"`
+	// Defaults apply to all tools of the file.
+	Defaults Defaults `yaml:"defaults"`
+	Tools    Tools    `yaml:"tools"`
+
+	File string `yaml:"-"` // its path as it was given
+	Dir  string `yaml:"-"` // the absolute path of its folder
+
+	files []string // that references name
+}
+
+// Defaults are the limits and the surroundings of tools that do not have their own.
+type Defaults struct {
+	Limits     `yaml:",inline"`
+	Dir        Ref              `yaml:"dir"`
+	Env        Variables        `yaml:"env"`
+	InheritEnv command.Inherit  `yaml:"inherit_env"`
+	Sandbox    *command.Sandbox `yaml:"sandbox"`
+}
+
+// Limits bound one tool.
+type Limits struct {
+	Timeout     time.Duration `yaml:"timeout"`     // of one call. Default 30s
+	MaxOutput   Size          `yaml:"max_output"`  // of one call. Default 1MiB
+	Concurrency int           `yaml:"concurrency"` // calls at the same time; others wait. Default 4
+}
+
+// The defaults of Limits.
+const (
+	DefaultTimeout     = 30 * time.Second
+	DefaultMaxOutput   = Size(1 << 20)
+	DefaultConcurrency = 4
+)
+
+// or returns the limits with those of d for what is missing.
+func (l Limits) or(d Limits) Limits {
+	if l.Timeout == 0 {
+		l.Timeout = d.Timeout
+	}
+	if l.MaxOutput == 0 {
+		l.MaxOutput = d.MaxOutput
+	}
+	if l.Concurrency == 0 {
+		l.Concurrency = d.Concurrency
+	}
+	return l
+}
+
+// Options say how Load resolves references.
+type Options struct {
+	// Getenv looks up variables, as os.LookupEnv does.
+	Getenv func(string) (string, bool)
+	// Unresolved has references stay as they are. A manifest that was read so can be shown, but
+	// its tools must not be called.
+	Unresolved bool
+}
+
+// Pack is all manifests of a file or folder.
+type Pack struct {
+	Manifests []*Manifest // in the order of their files; never empty
+	Warnings  Problems    // conditions outside the files, such as a program that is missing
+}
+
+// Files returns the other files that the manifest depends on.
+func (m *Manifest) Files() []string { return m.files }
+
+// maxFile limits the size of a manifest.
+const maxFile = 1 << 20
+
+// Load reads a manifest, or all manifests of a folder: pack.yaml and files that end in .pack.yaml.
+// If files have mistakes, the error is Problems: all of them.
+func Load(path string, o Options) (*Pack, error) {
+	files, err := Files(path)
+	if err != nil {
+		return nil, err
+	}
+	var pack Pack
+	var problems Problems
+	names := map[string]string{}
+	for _, file := range files {
+		text, err := readBounded(file, maxFile)
+		if err != nil {
+			return nil, fmt.Errorf("cannot read the manifest %s: %w", file, err)
+		}
+		m, d := parse(file, text, o)
+		for _, t := range m.Tools {
+			if other, twice := names[t.Name]; twice {
+				d.at(d.line("tools."+t.Name), "tools."+t.Name, "is also a tool of %s; rename one of them", other)
+			}
+			names[t.Name] = file
+		}
+		pack.Manifests = append(pack.Manifests, m)
+		pack.Warnings = append(pack.Warnings, d.warnings...)
+		d.problems.sort()
+		problems = append(problems, d.problems...)
+	}
+	if len(problems) > 0 {
+		return nil, problems
+	}
+	return &pack, nil
+}
+
+// Files returns the manifests of a file or a folder, sorted.
+func Files(path string) ([]string, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read %s: %w; name a manifest or a folder with pack.yaml", path, reason(err))
+	}
+	if !info.IsDir() {
+		return []string{path}, nil
+	}
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the folder %s: %w", path, reason(err))
+	}
+	var files []string
+	for _, e := range entries {
+		if IsManifest(e.Name()) && !e.IsDir() {
+			files = append(files, filepath.Join(path, e.Name()))
+		}
+	}
+	if len(files) == 0 {
+		return nil, fmt.Errorf("the folder %s has no pack.yaml and no file that ends in .pack.yaml; "+
+			"junction-pack init makes one", path)
+	}
+	slices.Sort(files)
+	return files, nil
+}
+
+// IsManifest reports whether a file of a folder is a manifest, by its name.
+func IsManifest(name string) bool {
+	name, yaml := strings.CutSuffix(name, ".yaml")
+	if !yaml {
+		name, yaml = strings.CutSuffix(name, ".yml")
+	}
+	return yaml && (name == "pack" || strings.HasSuffix(name, ".pack"))
+}
+
+// Parse reads the text of a manifest. The file need not exist. The error is Problems.
+func Parse(file string, text []byte, o Options) (*Manifest, error) {
+	m, d := parse(file, text, o)
+	if d.problems.sort(); len(d.problems) > 0 {
+		return nil, d.problems
+	}
+	return m, nil
+}
+
+func parse(file string, text []byte, o Options) (*Manifest, *decoder) {
+	m := &Manifest{File: file}
+	d := newDecoder(file, o)
+	m.Dir = d.refs.dir
+	if d.decode(text, m) {
+		d.complete(m) // checks also what tools inherit
+		d.check(m)
+	}
+	m.files = d.refs.files
+	return m, d
+}
+
+// complete fills in the defaults.
+func (d *decoder) complete(m *Manifest) {
+	if m.Name == "" {
+		base := filepath.Base(d.file)
+		if m.Name = strings.TrimSuffix(strings.TrimSuffix(base, filepath.Ext(base)), ".pack"); m.Name == "pack" {
+			m.Name = filepath.Base(m.Dir)
+		}
+	}
+	d.surroundings("defaults", m.Defaults.Env, m.Defaults.InheritEnv, m.Defaults.Sandbox)
+	limits := m.Defaults.Limits.or(Limits{DefaultTimeout, DefaultMaxOutput, DefaultConcurrency})
+	for _, t := range m.Tools {
+		d.surroundings("tools."+t.Name, t.Env, t.InheritEnv, t.Sandbox)
+		t.Limits = t.Limits.or(limits)
+		t.Env = t.Env.or(m.Defaults.Env)
+		if t.Dir.text == "" {
+			t.Dir = m.Defaults.Dir
+		}
+		if t.InheritEnv == nil {
+			t.InheritEnv = m.Defaults.InheritEnv
+		}
+		if t.Sandbox == nil {
+			t.Sandbox = m.Defaults.Sandbox
+		}
+		t.WorkDir = m.Dir
+		if t.Dir.text != "" {
+			t.WorkDir = inside(m.Dir, t.Dir.text)
+		}
+	}
+}
+
+// inside returns the path, which is relative to the folder unless it is absolute.
+func inside(dir, path string) string {
+	if filepath.IsAbs(path) {
+		return filepath.Clean(path)
+	}
+	return filepath.Join(dir, path)
+}
+
+// readBounded returns the content of a regular file of at most limit bytes. Other files might block
+// or never end.
+func readBounded(file string, limit int64) ([]byte, error) {
+	info, err := os.Stat(file)
+	switch {
+	case err != nil:
+		return nil, reason(err)
+	case !info.Mode().IsRegular():
+		return nil, errors.New("it is no regular file")
+	case info.Size() > limit:
+		return nil, fmt.Errorf("it is larger than %d KiB", limit>>10)
+	}
+	text, err := os.ReadFile(file)
+	return text, reason(err)
+}
+
+// reason removes the operation and the path, because the message around it names them.
+func reason(err error) error {
+	if p, ok := errors.AsType[*fs.PathError](err); ok {
+		return p.Err
+	}
+	return err
+}

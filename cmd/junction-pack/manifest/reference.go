@@ -1,0 +1,168 @@
+package manifest
+
+import (
+	"fmt"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+
+	"junction/cmd/junction-pack/template"
+)
+
+// An expander replaces the references of one file:
+//
+//	${VAR}  ${env:VAR}   the environment variable; a mistake if it is not set
+//	${VAR:-default}      the default if the variable is not set or empty
+//	${file:path}         the content of a file without the newline at its end
+//	${PACK_DIR}          the folder of the manifest
+//	$${                  the two characters ${
+//
+// A value is neither expanded again nor searched for placeholders.
+type expander struct {
+	Options
+	dir   string
+	files []string // that references name
+}
+
+// maxReferenced limits the size of a file that a reference names.
+const maxReferenced = 64 << 10
+
+// expand returns s with its references replaced, and the mistakes. The place of a wrong reference
+// is empty.
+func (e *expander) expand(s string) (out string, wrong []string) {
+	var b strings.Builder
+	for {
+		before, after, found := strings.Cut(s, "${")
+		if !found {
+			b.WriteString(s)
+			return b.String(), wrong
+		}
+		if literal, ok := strings.CutSuffix(before, "$"); ok {
+			b.WriteString(literal + "${")
+			s = after
+			continue
+		}
+		b.WriteString(before)
+		body, rest, closed := strings.Cut(after, "}")
+		if !closed {
+			return b.String(), append(wrong, "has a ${ without its }; close it, or write $${ for the text ${")
+		}
+		value, problem := e.resolve(body)
+		if problem != "" {
+			wrong = append(wrong, problem)
+		}
+		b.WriteString(value)
+		s = rest
+	}
+}
+
+// resolve returns the value of ${body}, or a problem.
+func (e *expander) resolve(body string) (value, problem string) {
+	name, fallback, hasFallback := strings.Cut(strings.TrimPrefix(body, "env:"), ":-")
+	file, isFile := strings.CutPrefix(body, "file:")
+	switch {
+	case body == "PACK_DIR":
+		return e.dir, ""
+	case isFile && file == "":
+		return "", "${file:} names no file; write ${file:path}"
+	case !isFile && !variable(name):
+		return "", fmt.Sprintf("%q is no reference; write ${VAR}, ${VAR:-default} or ${file:path}, "+
+			"or $${ for the text ${", "${"+body+"}")
+	case e.Unresolved:
+		return "${" + body + "}", ""
+	case isFile:
+		e.files = append(e.files, inside(e.dir, file))
+		text, err := readBounded(inside(e.dir, file), maxReferenced)
+		if err != nil {
+			return "", fmt.Sprintf("cannot read the file of ${file:%s}: %v", file, err)
+		}
+		return strings.TrimSuffix(strings.TrimSuffix(string(text), "\n"), "\r"), ""
+	}
+	value, ok := "", false
+	if e.Getenv != nil {
+		value, ok = e.Getenv(name)
+	}
+	switch {
+	case hasFallback && value == "":
+		return fallback, ""
+	case !ok:
+		return "", fmt.Sprintf("the environment variable %s is not set; set it, or write ${%s:-default}", name, name)
+	}
+	return value, ""
+}
+
+// variable reports whether s is a valid name of an environment variable.
+func variable(s string) bool {
+	return s != "" && (s[0] < '0' || s[0] > '9') && strings.IndexFunc(s, func(r rune) bool {
+		return !(r == '_' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z')
+	}) < 0
+}
+
+// Ref is a text with references and without placeholders.
+type Ref struct {
+	Source string // as the file has it
+	text   string
+}
+
+// Value returns the text with its references replaced. It may be secret.
+func (r Ref) Value() string { return r.text }
+
+func (r *Ref) decode(d *decoder, path string, n *yaml.Node) {
+	var t Text
+	t.decode(d, path, n)
+	if names := t.Names(); len(names) > 0 {
+		d.bad(path, "has the placeholder {{%s}}, but must not depend on the arguments of a call; "+
+			"write a fixed value", names[0])
+	}
+	r.Source, r.text = t.Source, t.Text(nil, nil)
+}
+
+// Text is a template with references. The Template has the values of the references, which may be
+// secret.
+type Text struct {
+	template.Template
+	Source string // as the file has it; empty if the key is missing
+}
+
+func (t *Text) decode(d *decoder, path string, n *yaml.Node) {
+	t.read(d, path, n)
+	t.resolve(d, path)
+}
+
+// read reads the text, and leaves its references.
+func (t *Text) read(d *decoder, path string, n *yaml.Node) {
+	if n.Kind != yaml.ScalarNode || empty(n) {
+		d.bad(path, "want text, not %s", kind(n))
+		return
+	}
+	t.Source, t.Template = n.Value, template.Parse(n.Value)
+}
+
+// resolve replaces the references.
+func (t *Text) resolve(d *decoder, path string) {
+	t.Template = t.Map(func(s string) string {
+		out, wrong := d.refs.expand(s)
+		for _, w := range wrong {
+			d.bad(path, "%s", w)
+		}
+		return out
+	})
+}
+
+// Variables are environment variables of a command.
+type Variables map[string]Text
+
+// or returns the variables with those of defaults that are missing.
+func (v Variables) or(defaults Variables) Variables {
+	if len(defaults) == 0 {
+		return v
+	}
+	all := Variables{}
+	for name, value := range defaults {
+		all[name] = value
+	}
+	for name, value := range v {
+		all[name] = value
+	}
+	return all
+}

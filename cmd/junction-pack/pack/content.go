@@ -1,0 +1,113 @@
+package pack
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"mime"
+	"strings"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"junction/cmd/junction-pack/command"
+	"junction/cmd/junction-pack/manifest"
+	"junction/proxy/schema"
+	"junction/upstream/raw"
+)
+
+// results makes the results of one tool.
+type results struct {
+	tool       *manifest.Tool
+	definition json.RawMessage // the output schema for clients; nil if there is none
+	wrapped    bool            // the output is the member result of the structured content
+	validator  schema.Validator
+	text       []byte // a definition whose input schema has the output schema, for validator
+}
+
+// newResults prepares the output schema. Structured content is an object in MCP, so that other
+// values become its member result.
+func newResults(t *manifest.Tool) *results {
+	r := &results{tool: t}
+	if t.OutputSchema == nil {
+		return r
+	}
+	var root struct{ Type any }
+	json.Unmarshal(t.OutputSchema, &root) // anything but the word object is wrapped
+	r.definition = json.RawMessage(t.OutputSchema)
+	if r.wrapped = root.Type != "object"; r.wrapped {
+		r.definition = fmt.Appendf(nil, `{"type":"object","properties":{"result":%s},"required":["result"]}`, t.OutputSchema)
+	}
+	r.text = fmt.Appendf(nil, `{"inputSchema":%s}`, r.definition)
+	return r
+}
+
+// of returns the result for an output.
+func (r *results) of(out *command.Output) (*mcp.CallToolResult, error) {
+	switch kind, _, _ := mime.ParseMediaType(string(r.tool.Output)); {
+	case r.tool.Output == "" || r.tool.Output == manifest.OutputText:
+		return mcp.NewToolResultText(textOf(out.Data)), nil
+	case r.tool.Output == manifest.OutputJSON:
+		return r.structured(out.Data)
+	case strings.HasPrefix(kind, "image/"):
+		return &mcp.CallToolResult{Content: []mcp.Content{
+			mcp.NewImageContent(base64.StdEncoding.EncodeToString(out.Data), kind)}}, nil
+	case strings.HasPrefix(kind, "audio/"):
+		return &mcp.CallToolResult{Content: []mcp.Content{
+			mcp.NewAudioContent(base64.StdEncoding.EncodeToString(out.Data), kind)}}, nil
+	default:
+		return r.file(out.Data, kind), nil
+	}
+}
+
+// textOf returns the output as text. A command that has nothing to say is no failure.
+func textOf(b []byte) string {
+	if text := strings.ToValidUTF8(string(b), "\uFFFD"); strings.TrimSpace(text) != "" {
+		return text
+	}
+	return "(no output)"
+}
+
+// file returns an embedded resource.
+func (r *results) file(data []byte, kind string) *mcp.CallToolResult {
+	uri := "pack:///" + r.tool.Name + "/output"
+	var contents mcp.ResourceContents = mcp.BlobResourceContents{URI: uri, MIMEType: kind,
+		Blob: base64.StdEncoding.EncodeToString(data)}
+	if strings.HasPrefix(kind, "text/") {
+		contents = mcp.TextResourceContents{URI: uri, MIMEType: kind, Text: strings.ToValidUTF8(string(data), "\uFFFD")}
+	}
+	return &mcp.CallToolResult{Content: []mcp.Content{mcp.NewEmbeddedResource(contents)}}
+}
+
+// structured returns the JSON output, if it fits the schema.
+func (r *results) structured(data []byte) (*mcp.CallToolResult, error) {
+	data = bytes.TrimSpace(data)
+	if _, err := schema.DecodeOnce(data); err != nil {
+		return nil, &command.Failure{Text: fmt.Sprintf("the output of %s is no JSON (%v); it begins with:\n%s",
+			r.tool.Name, err, beginning(data))}
+	}
+	content := data
+	if r.wrapped || data[0] != '{' {
+		content = fmt.Appendf(nil, `{"result":%s}`, data)
+	}
+	if r.text != nil {
+		object, err := raw.Parse(content)
+		if err != nil {
+			return nil, &command.Failure{Text: fmt.Sprintf("the output of %s cannot be used: %v", r.tool.Name, err)}
+		}
+		if problems, err := r.validator.Check(r.text, object); err != nil || len(problems) > 0 {
+			return nil, &command.Failure{Text: fmt.Sprintf("the output of %s does not fit its output_schema:\n- %s",
+				r.tool.Name, strings.Join(problems, "\n- "))}
+		}
+	}
+	result := mcp.NewToolResultText(string(data))
+	result.RawStructuredContent = content
+	result.StructuredContent = json.RawMessage(content)
+	return result, nil
+}
+
+// beginning returns the first part of an output as text.
+func beginning(b []byte) string {
+	const shown = 500
+	return strings.ToValidUTF8(string(b[:min(len(b), shown)]), "\uFFFD")
+}

@@ -1,0 +1,75 @@
+package integration
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"junction/integration/harness"
+)
+
+// packFolder has the documents of junction-pack, which has keys, commands and flags of its own.
+const packFolder = "cmd/junction-pack/"
+
+// checkPack checks a passage of a document of junction-pack, as checkPassage does with others.
+func (d *documentCheck) checkPack(p passage) {
+	first, _, _ := strings.Cut(p.text, " ")
+	switch {
+	case p.block && p.language == "yaml" && regexp.MustCompile(`(?m)^upstreams:`).MatchString(p.text):
+		d.checkConfig(p)
+	case p.block && p.language == "yaml":
+		dir := d.t.TempDir()
+		if problems := checkedPack(d.t, filepath.Join(dir, "pack.yaml"), p.text); problems != "" {
+			d.bad(p.document, p.line, "%s", strings.ReplaceAll(problems, dir, ""))
+		}
+	case p.block:
+	case flagPattern.MatchString(first):
+		for _, command := range []string{"call", "list", "serve", "show", "check"} {
+			if strings.Contains(runPack(d.t, command, "--help"), flagPattern.FindString(first)+" ") {
+				return
+			}
+		}
+		d.bad(p.document, p.line, "no command has a flag %s", p.text)
+	case snakePattern.MatchString(p.text):
+		if example := d.read(packFolder + "pack.example.yaml"); !regexp.MustCompile(`\b` + p.text + `:`).MatchString(example) {
+			d.bad(p.document, p.line, "there is no key %s in pack.example.yaml", p.text)
+		}
+	}
+}
+
+// checkedPack returns the mistakes of a manifest.
+func checkedPack(t testing.TB, file, text string) string {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out := runPack(t, "check", file)
+	if strings.Contains(out, " is valid: ") {
+		return ""
+	}
+	return out
+}
+
+// runPack returns what a command of junction-pack prints.
+func runPack(t testing.TB, args ...string) string {
+	t.Helper()
+	out, err := exec.Command(harness.PackBinary(t), args...).CombinedOutput()
+	if _, exited := err.(*exec.ExitError); err != nil && !exited {
+		t.Fatal(err)
+	}
+	return string(out)
+}
+
+// TestPackExample: the example with every key is valid.
+func TestPackExample(t *testing.T) {
+	text, err := os.ReadFile("../" + packFolder + "pack.example.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if problems := checkedPack(t, filepath.Join(t.TempDir(), "pack.yaml"), string(text)); problems != "" {
+		t.Error(problems)
+	}
+}
