@@ -27,8 +27,8 @@ var arrows = map[string][]string{
 	"cmd/junction/prose":   {},
 	"cmd/junction/runfile": {"cmd/junction/config"},
 	"cmd/junction/record":  {"cmd/junction/config", "auth", "proxy", "upstream/raw"},
-	"cmd/junction/diagnose": {"cmd/junction/config", "cmd/junction/prose", "auth", "policy", "proxy", "proxy/view",
-		"upstream", "upstream/command"},
+	"cmd/junction/diagnose": {"cmd/junction/config", "cmd/junction/prose", "auth", "auth/authserver", "policy", "proxy",
+		"proxy/view", "upstream", "upstream/command"}, // why asks for the last known groups of a user
 	"cmd/junction/bridge": {"upstream/definition", "upstream/http1", "upstream/jsonrpc", "upstream/raw",
 		"upstream/transport"}, // a client of the endpoint, as the proxy is one of its servers
 	"cmd/junction/demo": {},
@@ -59,7 +59,7 @@ var arrows = map[string][]string{
 	"proxy/schema": {"proxy/visible", "upstream/raw"},
 	"proxy/view":   {"proxy/pins", "upstream", "policy", "upstream/jsonrpc", "upstream/raw"},
 	"upstream": {"upstream/command", "upstream/definition", "upstream/http1", "upstream/jsonrpc", "upstream/pace",
-		"upstream/raw", "upstream/sandbox", "upstream/transport"},
+		"upstream/raw", "upstream/remedy", "upstream/sandbox", "upstream/transport"},
 	"upstream/command":    {"upstream/sandbox", "upstream/transport"},               // they start what a section describes
 	"upstream/definition": {"upstream/http1", "upstream/raw", "upstream/transport"}, // names of headers; text in one line
 	// it moves messages, and the process at the other end of one is confined by sandbox

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"syscall"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"junction/upstream/definition"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
+	"junction/upstream/remedy"
 	"junction/upstream/transport"
 )
 
@@ -100,7 +102,7 @@ func check(ctx context.Context, name string, hard Config, o Options, connections
 			}
 		}
 		step(next)
-		r.Err, r.Advice = err, advice(err, &hard)
+		r.Err, r.Advice = err, advice(err, name, &hard)
 		return r
 	}
 	c, err := d.dial(limit, p.reading().profile, hooks{changed: func() {}})
@@ -163,7 +165,7 @@ func calledItself(implementation []byte) string {
 }
 
 // advice returns what the operator can do about an upstream that cannot be reached.
-func advice(err error, c *Config) string {
+func advice(err error, upstream string, c *Config) string {
 	var (
 		confined *transport.SandboxError
 		status   *transport.StatusError
@@ -183,30 +185,21 @@ func advice(err error, c *Config) string {
 	case errors.As(err, new(*LoginError)): // the error says what to do
 		return ""
 	case errors.As(err, &status):
-		switch code := status.Status; {
-		case status.WantsOAuth() && c.Auth.Mode == AuthNone:
-			return "the server asks for an OAuth sign-in: set auth: { mode: oauth } and run: junction login NAME"
-		case code == 401 || code == 403:
-			return `the server requires authentication: set headers, such as Authorization: "Bearer ${TOKEN}", or replace an expired token`
-		case code == 404 || code == 405:
-			return "the path of url is probably wrong; common paths are /mcp and /sse"
-		case code == 429:
-			return "the server limits the rate of requests: wait, and raise catalog.refresh"
-		case code >= 500:
-			return "the server failed: read its log"
-		case code/100 == 2:
-			return "the url leads to a web page, not to an MCP server: check the path of url"
-		}
-		return "check url and headers"
+		return adviceOfStatus(status, upstream, c)
 	case errors.Is(err, transport.ErrNoProgram):
-		return "install the program, or write its full path into command"
+		return remedy.Install(c.Command[0])
 	case errors.Is(err, fs.ErrNotExist):
-		return "check command and dir: one of them does not exist"
+		if _, missing := os.Stat(c.Dir); c.Dir != "" && missing != nil {
+			return "create the folder " + c.Dir + ", or correct dir"
+		}
+		return "check the first entry of command: the program, or the interpreter in its first line, does not exist"
 	case errors.Is(err, fs.ErrPermission) && c.Sandbox != nil:
 		return "let Junction run that program: chmod +x, or another user; if it can, name the folder of the " +
 			"program, or of its interpreter, in sandbox.read"
 	case errors.Is(err, fs.ErrPermission):
 		return "Junction may not run that program: chmod +x, or run Junction as another user"
+	case errors.As(err, &exit) && remedyOf(exit, c) != "":
+		return remedyOf(exit, c)
 	case errors.As(err, &exit) && c.Sandbox != nil:
 		return "run the command by hand; if it works there, its sandbox denies what it needs: name files in " +
 			"sandbox.read and sandbox.write, ports in sandbox.tcp"
@@ -232,6 +225,39 @@ func advice(err error, c *Config) string {
 		return "the server violates the protocol: update it, or choose another era"
 	}
 	return ""
+}
+
+// adviceOfStatus returns what the operator can do about an HTTP status.
+func adviceOfStatus(status *transport.StatusError, upstream string, c *Config) string {
+	set := false
+	for name := range c.Headers {
+		set = set || strings.EqualFold(name, "Authorization")
+	}
+	switch code := status.Status; {
+	case status.WantsOAuth() && c.Auth.Mode == AuthNone:
+		return "the server asks for an OAuth sign-in: set auth: { mode: oauth }, then run: junction login " + upstream
+	case (code == 401 || code == 403) && set:
+		return "the server rejects the header Authorization: replace the token, which may have expired or lack a permission"
+	case code == 401 || code == 403:
+		return `the server requires authentication: set headers, such as Authorization: "Bearer ${TOKEN}", or replace an expired token`
+	case code == 404 || code == 405:
+		return "the path of url is probably wrong; common paths are /mcp and /sse"
+	case code == 429:
+		return "the server limits the rate of requests: wait, and raise catalog.refresh"
+	case code >= 500:
+		return "the server failed: read its log"
+	case code/100 == 2:
+		return "the url leads to a web page, not to an MCP server: check the path of url"
+	}
+	return "check url and headers"
+}
+
+// remedyOf returns what the last output of a command tells about its end; "" if it tells nothing.
+func remedyOf(exit *transport.ExitError, c *Config) string {
+	return remedy.Of(&remedy.Process{Command: c.Command, Env: c.Env, Stderr: exit.Stderr, Ours: func(name string) bool {
+		_, there := os.LookupEnv(name)
+		return there
+	}})
 }
 
 // Finding is something about a definition that a person should know.

@@ -96,10 +96,15 @@ func TestCheckSaysWhatToDo(t *testing.T) {
 		steps, said, advice string
 	}{
 		{"well", script(upstreamtest.Script{}), "start handshake list ping", "", ""},
-		{"no program", Config{Command: []string{"there-is-no-such-program"}}, "start", "not found", "install the program"},
-		{"no file", Config{Command: []string{"/there/is/no/program"}}, "start", "no such file", "check command"},
+		{"no program", Config{Command: []string{"there-is-no-such-program"}}, "start", "not found", "install there-is-no-such-program"},
+		{"no file", Config{Command: []string{"/there/is/no/program"}}, "start", "no such file", "check the first entry of command"},
 		{"not to be run", Config{Command: []string{file}}, "start", "permission denied", "Junction may not run"},
 		{"ends at once", Config{Command: []string{"sh", "-c", "echo Error: no token >&2; exit 3"}}, "start handshake", "exited with status 3: Error: no token", "run the command by hand"},
+		{"lacks a variable", Config{Command: []string{"sh", "-c", "echo API_KEY environment variable is required >&2; exit 1"}}, "start handshake",
+			"exited with status 1: API_KEY environment variable is required", "set env: { API_KEY: … }"},
+		{"has no folder", Config{Command: []string{"sh"}, Dir: "/there/is/no/folder"}, "start", "no such file", "create the folder /there/is/no/folder"},
+		{"rejects the token", Config{URL: answer(403, "text/plain", ""), Headers: map[string]string{"authorization": "Bearer canary-old"}}, "handshake",
+			"403", "the server rejects the header Authorization"},
 		{"says nothing", Config{Command: []string{"sleep", "100"}, ConnectTimeout: 200 * time.Millisecond}, "start handshake", "no answer within 200ms (connect_timeout)", "run the command by hand"},
 		{"no list", script(upstreamtest.Script{Rules: []upstreamtest.Rule{{Method: "tools/list", Result: []byte(`{}`)}}}), "start handshake list", "no tools", "the server violates the protocol"},
 		{"an endless list", script(upstreamtest.Script{LoopCursor: true, PageSize: 1, Tools: tools("a", "b", "c")}), "start handshake list", "never ends", "the server violates the protocol"},

@@ -312,7 +312,7 @@ func (p *pool) linkChanged(l *link) {
 			p.grace = nil
 		}
 	case now.Failed():
-		p.status.Err, p.status.Advice = describe(err), advice(err, &p.hard)
+		p.status.Err, p.status.Advice = describe(err), advice(err, p.name, &p.hard)
 		if p.grace == nil && !p.closed {
 			p.grace = time.AfterFunc(p.options.Grace, p.giveUp)
 		}

@@ -101,7 +101,7 @@ func TestDoctorWithoutAProxy(t *testing.T) {
 	}
 	with(free, "  gone: { command: [there-is-no-such-program] }\n")
 	out, said := mustRun(t, 1, "doctor", "--config", file)
-	mustContain(t, out+said, "gone      failed", "gone: start failed: there-is-no-such-program: not found in PATH", "→ install the program", "junction: 1 problem\n")
+	mustContain(t, out+said, "gone      failed", "gone: start failed: there-is-no-such-program: not found in PATH", "→ install there-is-no-such-program", "junction: 1 problem\n")
 	mustWrite(t, file, "upstreams: 1\n")
 	_, said = mustRun(t, 1, "doctor", "--config", file)
 	mustContain(t, said, "has 1 mistake; junction check --config")

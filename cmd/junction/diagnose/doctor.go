@@ -29,11 +29,10 @@ const Limit = time.Minute
 // Diagnosis is the answer of /doctor.
 type Diagnosis struct {
 	// true: a running proxy was asked; false: the upstreams were started for the check
-	Running bool   `json:"running"`
-	Config  string `json:"config,omitempty"` // the configuration file
-	Version string `json:"version"`
-	// of all checked upstreams, as clients of the merged endpoint see them
-	Tools     int        `json:"tools"`
+	Running   bool       `json:"running"`
+	Config    string     `json:"config,omitempty"` // the configuration file
+	Version   string     `json:"version"`
+	Tools     int        `json:"tools"` // of the checked upstreams, on the merged endpoint
 	Bytes     int        `json:"bytes"` // total size of the tool definitions
 	Upstreams []Examined `json:"upstreams"`
 	Findings  []Finding  `json:"findings"` // grave ones first
@@ -55,7 +54,8 @@ type Examined struct {
 	Failed string  `json:"failed,omitempty"` // why the step after Steps failed
 	Ping   float64 `json:"ping_ms,omitempty"`
 
-	Tools     int `json:"tools"`
+	Tools     int `json:"tools"`  // on the merged endpoint
+	Listed    int `json:"listed"` // tools that the server lists
 	Prompts   int `json:"prompts"`
 	Resources int `json:"resources"`
 	Templates int `json:"resource_templates"`
@@ -95,8 +95,9 @@ type examinee struct {
 	status *upstream.Status // nil without a running proxy
 }
 
-// examine checks upstreams concurrently, within Limit.
-func examine(ctx context.Context, version string, names view.Names, all []examinee) Diagnosis {
+// examine checks upstreams concurrently, within Limit. offered has the number of tools of each
+// upstream on the merged endpoint of the running proxy; nil without one.
+func examine(ctx context.Context, version string, names view.Names, all []examinee, offered map[string]int) Diagnosis {
 	ctx, cancel := context.WithTimeoutCause(ctx, Limit, fmt.Errorf("the check has ended after %v", Limit))
 	defer cancel()
 	reports := make([]upstream.Report, len(all))
@@ -106,8 +107,13 @@ func examine(ctx context.Context, version string, names view.Names, all []examin
 	}
 	wg.Wait()
 	d := Diagnosis{Version: version, Upstreams: []Examined{}, Findings: []Finding{}}
+	taken := map[string]bool{}
 	for i := range all {
-		d.add(names, &all[i], &reports[i])
+		u := d.add(names, &all[i], &reports[i], taken)
+		if offered != nil {
+			u.Tools = offered[u.Name]
+		}
+		d.Tools += u.Tools
 	}
 	advice := "leave out what nobody needs: expose: listed, or enabled: false; or give clients /mcp/NAME, one upstream alone"
 	if d.Tools > manyTools {
@@ -133,8 +139,8 @@ func (d *Diagnosis) sort() {
 	})
 }
 
-// add adds the result of one upstream.
-func (d *Diagnosis) add(names view.Names, e *examinee, r *upstream.Report) {
+// add adds the result of one upstream. taken are the names of tools on the merged endpoint.
+func (d *Diagnosis) add(names view.Names, e *examinee, r *upstream.Report, taken map[string]bool) *Examined {
 	u := Examined{Name: e.name, OK: r.Err == nil, Era: string(r.Era), Version: r.Version, Server: r.Server, Ping: ms(r.Latency), Bytes: r.Bytes, Steps: []Step{}}
 	for _, s := range r.Steps {
 		u.Steps = append(u.Steps, Step{s.Name, ms(s.Took)})
@@ -161,22 +167,24 @@ func (d *Diagnosis) add(names view.Names, e *examinee, r *upstream.Report) {
 		}
 		find(f)
 	case !ready:
-		f := Finding{Grave: true, Text: "the proxy has no connection (" + u.State + ")", Detail: u.Error, Advice: "the check could connect: the proxy will, with its next attempt or call"}
-		find(f)
+		find(Finding{Grave: true, Text: "the proxy has no connection (" + u.State + ")", Detail: u.Error,
+			Advice: "the check could connect: the proxy will, with its next attempt or call"})
 	}
 	if r.Catalog != nil {
-		u.Tools, u.Prompts = r.Catalog.Items(upstream.PartTools), r.Catalog.Items(upstream.PartPrompts)
+		u.Listed, u.Prompts = r.Catalog.Items(upstream.PartTools), r.Catalog.Items(upstream.PartPrompts)
 		u.Resources, u.Templates = r.Catalog.Items(upstream.PartResources), r.Catalog.Items(upstream.PartTemplates)
-		d.exposed(names, e, r.Catalog)
+		u.Tools = d.exposed(names, e, r.Catalog, taken)
 	}
 	for _, f := range r.Findings {
 		find(Finding{f.Grave, "", f.Part.String(), f.Name, f.Text, f.Detail, f.Advice})
 	}
 	d.Upstreams = append(d.Upstreams, u)
+	return &d.Upstreams[len(d.Upstreams)-1]
 }
 
-// exposed counts the items that clients see of a catalog, and reports names that had to be changed.
-func (d *Diagnosis) exposed(names view.Names, e *examinee, c *upstream.Catalog) {
+// exposed reports the names of a catalog that had to be changed. It returns the number of tools that
+// clients of the merged endpoint see, and adds their names to taken.
+func (d *Diagnosis) exposed(names view.Names, e *examinee, c *upstream.Catalog, taken map[string]bool) (tools int) {
 	prefix := e.config.PrefixOr(e.name)
 	for p := upstream.PartTools; p <= upstream.PartPrompts; p++ {
 		for i := range c.Items(p) {
@@ -189,15 +197,20 @@ func (d *Diagnosis) exposed(names view.Names, e *examinee, c *upstream.Catalog) 
 				}
 				name = cmp.Or(rule.As, name)
 				advice = "give it another name with tools.NAME.as, or the upstream a shorter prefix"
-				d.Tools++
+			}
+			seen, full := names.Expose(prefix, name)
+			if p == upstream.PartTools && !taken[seen] { // the first of several tools keeps the name
+				taken[seen] = true
+				tools++
 				d.Bytes += len(item.Definition.Text())
 			}
-			if seen, full := names.Expose(prefix, name); seen != full {
+			if seen != full {
 				d.Findings = append(d.Findings, Finding{false, e.name, p.String(), item.Name, "names that are too long for clients, or have characters that they change",
 					"seen as " + seen, advice})
 			}
 		}
 	}
+	return tools
 }
 
 // ms returns a duration in milliseconds.
@@ -220,7 +233,8 @@ func (p *Proxy) diagnose(ctx context.Context, only []string) (Diagnosis, error) 
 	if err := unknownUpstream(only, append(known, personal...)); err != nil {
 		return Diagnosis{}, err
 	}
-	d := examine(ctx, p.Version, p.Server.Names(), all)
+	p.Server.Settle()
+	d := examine(ctx, p.Version, p.Server.Names(), all, p.Server.ToolsByUpstream())
 	d.leave(personal, only)
 	d.Running, d.Config = true, p.File
 	for _, problem := range p.Server.Problems() {
@@ -283,7 +297,7 @@ func File(ctx context.Context, version, file string, c *config.Config, only []st
 	if err := unknownUpstream(only, known); err != nil {
 		return Diagnosis{}, err
 	}
-	d := examine(ctx, version, c.Names, all)
+	d := examine(ctx, version, c.Names, all, nil)
 	d.Config = file
 	d.leave(personal, only)
 	return d, nil

@@ -1,0 +1,275 @@
+// Package remedy reads the last output of a server process that has ended, and names what a person
+// has to change: a variable, a package, a program, an argument or a folder.
+//
+// The output is written by the server, so it is not trusted. An answer contains only names of
+// limited length and without control characters, and never the value of a variable.
+package remedy
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Process is a server process that has ended.
+type Process struct {
+	Command []string          // the program and its arguments, as configured
+	Env     map[string]string // the variables that the entry sets
+	Stderr  string            // its last output
+	// Ours reports whether Junction's own environment has a variable. The process does not get it
+	// unless the entry names it.
+	Ours func(name string) bool
+}
+
+// Of returns what to do, or "" if the output does not tell.
+func Of(p *Process) string {
+	for _, find := range []func(*Process) string{packageOf, programOf, moduleOf, argumentsOf, variablesOf, folderOf, portOf} {
+		if text := find(p); text != "" {
+			return text
+		}
+	}
+	return ""
+}
+
+// rule is a pattern of the output and the remedy, whose verbs are the groups of the pattern.
+type rule struct {
+	pattern *regexp.Regexp
+	text    string
+}
+
+// longest is the most bytes of a name that an answer repeats.
+const longest = 120
+
+// first returns the remedy of the first rule that matches.
+func first(rules []rule, text string) string {
+	for _, r := range rules {
+		groups := r.pattern.FindStringSubmatch(text)
+		if groups == nil {
+			continue
+		}
+		var names []any
+		for _, name := range groups[1:] {
+			names = append(names, clean(name))
+		}
+		return fmt.Sprintf(r.text, names...)
+	}
+	return ""
+}
+
+// clean returns a name from the output for display.
+func clean(name string) string {
+	name = strings.Map(func(r rune) rune {
+		if r <= ' ' || r > '~' {
+			return -1
+		}
+		return r
+	}, name)
+	return name[:min(len(name), longest)]
+}
+
+// packages are the words of npm, uv, pip and Docker about a package that they cannot get. White space
+// of the output is folded.
+var packages = []rule{
+	{regexp.MustCompile(`notarget No matching version found for (@?[^@\s]+)@(\S+?)\.?(?:\s|$)`),
+		"npm has the package %s, but not its version %s: correct the version in command"},
+	{regexp.MustCompile(`404 +(?:The requested resource )?'?(@?[^@'\s]+)(?:@[^'\s]*)?'? (?:is not in (?:this|the npm) registry|could not be found)`),
+		"npm has no package %s: correct its name in command"},
+	{regexp.MustCompile(`404 Not Found - GET https?://[^/\s]+/(\S+)`), "npm has no package %s: correct its name in command"},
+	{regexp.MustCompile(`could not determine executable to run`),
+		"the npm package has no program to run: correct its name in command, or name the program: npx -y -p PACKAGE PROGRAM"},
+	{regexp.MustCompile(`npm (?:error|ERR!) code (ENOTFOUND|ECONNREFUSED|ECONNRESET|ETIMEDOUT|EAI_AGAIN)\b`),
+		"npm cannot reach its registry (%s): check the network, and the proxy and registry settings of npm"},
+	{regexp.MustCompile(`npm (?:error|ERR!) code (E401|E403)\b`),
+		"the npm registry rejects the request (%s): sign in to the registry with npm login, or correct the package in command"},
+	{regexp.MustCompile(`npm (?:error|ERR!) code ENOSPC\b`), "the disk is full: free some space"},
+	{regexp.MustCompile(`[Bb]ecause (\S+) was not found in the package registry`),
+		"PyPI has no package %s: correct its name in command"},
+	{regexp.MustCompile(`[Bb]ecause there is no version of ([^\s=<>]+)==(\S+)`),
+		"PyPI has the package %s, but not its version %s: correct the version in command"},
+	{regexp.MustCompile(`An executable named \W?([\w.-]+)\W? is not provided by package \W?([\w-]+)`),
+		"the program %s is not in the package %s: name one of its programs in command, as uvx --from PACKAGE PROGRAM"},
+	{regexp.MustCompile(`(?:No matching distribution found for|satisfies the requirement) ([^\s=<>(]+)`),
+		"PyPI has no such version or package %s: correct it in command"},
+	{regexp.MustCompile(`(?:Failed to fetch|error sending request for url)\W+(https?://[^/\s)]+)`),
+		"the package index %s cannot be reached: check the network and the proxy settings"},
+	{regexp.MustCompile(`pull access denied for ([^\s,]+)`),
+		"there is no image %s, or you may not pull it: correct its name in command, or run docker login"},
+	{regexp.MustCompile(`manifest for (\S+) not found`), "there is no image %s: correct its tag in command"},
+	{regexp.MustCompile(`[Cc]annot connect to the Docker daemon`), "start Docker: its daemon does not answer"},
+}
+
+func packageOf(p *Process) string {
+	text := first(packages, strings.Join(strings.Fields(p.Stderr), " "))
+	return strings.NewReplacer("%2f", "/", "%2F", "/").Replace(text)
+}
+
+// programs are the words of a shell and of env about a program that does not exist.
+var programs = []rule{
+	{regexp.MustCompile(`(?m)^(?:\S*sh|\S*dash|\S*bash)(?:: (?:line )?\d+)?: ([^\s:]+): (?:command )?not found\s*$`), "%s"},
+	{regexp.MustCompile(`(?m)^\S*zsh:(?:\d+:)? command not found: (\S+)\s*$`), "%s"},
+	{regexp.MustCompile(`(?m)env: [‘'"]?([^\s‘’'":]+)[’'"]?: No such file or directory`), "%s"},
+	{regexp.MustCompile(`\bspawn (\S+) ENOENT\b`), "%s"},
+	{regexp.MustCompile(`exec: "([^"]+)": executable file not found`), "%s"},
+}
+
+func programOf(p *Process) string {
+	name := first(programs, p.Stderr)
+	if name == "" {
+		return ""
+	}
+	return "the command needs another program: " + Install(name)
+}
+
+// Install returns how to get a program that does not exist.
+func Install(program string) string {
+	name := program
+	if i := strings.LastIndexAny(name, `/\`); i >= 0 {
+		return "install " + program + ", or correct its path in command"
+	}
+	name = strings.TrimSuffix(strings.TrimSuffix(name, ".exe"), ".cmd")
+	product := ""
+	switch name {
+	case "npx", "npm", "node", "corepack":
+		product = "Node.js"
+	case "uvx", "uv":
+		product = "uv"
+	case "bunx", "bun":
+		product = "Bun"
+	case "docker":
+		product = "Docker"
+	case "python", "python3", "pip", "pip3":
+		product = "Python"
+	}
+	if product == "" || product == name {
+		return "install " + name + ", or write its full path into command"
+	}
+	return "install " + product + ", or write the full path of " + name + " into command"
+}
+
+// modules are the words of Node and Python about a file or module that they cannot load.
+var modules = []rule{
+	{regexp.MustCompile(`Cannot find module '(/[^']+|[A-Za-z]:\\[^']+)'`), "there is no file %s: correct its path in command"},
+	{regexp.MustCompile(`Cannot find (?:module|package) '([^'/.][^']*)'`),
+		"the Node package %s is not installed: run npm install where the server is"},
+	{regexp.MustCompile(`can't open file '([^']+)'`), "there is no file %s: correct its path in command"},
+	{regexp.MustCompile(`No module named '?([A-Za-z0-9_.]+)'?`),
+		"the Python module %s is not installed: install it for the Python of command, or use uvx"},
+}
+
+func moduleOf(p *Process) string { return first(modules, p.Stderr) }
+
+// arguments are the words of a program that was started with other arguments than it needs.
+var arguments = []rule{
+	{regexp.MustCompile(`the following (?:required )?arguments (?:are required|were not provided):\s*([-<\[\w][^\r\n]*)`),
+		"add the argument %s to command"},
+	{regexp.MustCompile(`required option '([^']+)' not specified`), "add the option %s to command"},
+	{regexp.MustCompile(`(?:unrecognized arguments?|unknown option|unexpected argument|no such option|unknown flag):? '?(--?[\w-]+)`),
+		"the program has no option %s: remove it from command, or correct it"},
+	{regexp.MustCompile(`(?i)(?:^|\n)usage: `), "the program shows its usage: correct the arguments in command"},
+}
+
+func argumentsOf(p *Process) string { return first(arguments, p.Stderr) }
+
+// folders are the words about a file or folder that does not exist.
+var folders = []rule{
+	{regexp.MustCompile(`ENOENT: no such file or directory, \w+ '([^']+)'`), "%s"},
+	{regexp.MustCompile(`No such file or directory: '([^']+)'`), "%s"},
+	{regexp.MustCompile(`\b(?:open|stat|chdir|lstat) (/[^\s:]+): no such file or directory`), "%s"},
+	{regexp.MustCompile(`(/[^\s'":,]+)['"]? (?:does not exist|was not found|not found)`), "%s"},
+	{regexp.MustCompile(`(?i)cannot (?:access|open|read|find) (?:the )?(?:directory|folder|file) ['"]?(/[^\s'":,]+)`), "%s"},
+}
+
+func folderOf(p *Process) string {
+	name := first(folders, p.Stderr)
+	switch {
+	case name == "":
+		return ""
+	case slices.ContainsFunc(p.Command, func(a string) bool { return strings.Contains(a, name) }):
+		return "create " + name + ", or correct it in command"
+	}
+	return "create " + name + ", or correct the setting that names it (command, env, dir)"
+}
+
+var ports = []rule{{regexp.MustCompile(`(?i)(?:EADDRINUSE|address already in use)[^\r\n]*?:(\d+)\b`),
+	"another process uses the port %s: stop it, or give the server another port"}}
+
+func portOf(p *Process) string { return first(ports, p.Stderr) }
+
+var (
+	// variable is a name that only variables and constants have.
+	variable = regexp.MustCompile(`\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b`)
+	// named is a variable of any name, by the words around it.
+	named = regexp.MustCompile(`(?i:environment variables?|env vars?):? ['"` + "`" + `$]?([A-Z][A-Z0-9_]{2,})\b|` +
+		`\b([A-Z][A-Z0-9_]{2,})['"` + "`" + `]? (?i:environment variable|env var)|process\.env\.([A-Z][A-Z0-9_]+)|KeyError: '([A-Z][A-Z0-9_]+)'`)
+	// lacks are the words about something that is not there.
+	lacks = regexp.MustCompile(`(?i)\brequired?\b|\brequires\b|\bnot (?:been )?(?:set|defined|provided|found|specified|configured)\b|` +
+		`\bmust (?:be )?(?:set|provide|specif)|\bunset\b|\bmissing\b|\bundefined\b|\bplease (?:set|provide|add|specify)\b|\bempty\b|` +
+		`environment variable|env var|KeyError`)
+	// harmless are the words of a line that does not explain the end of the process.
+	harmless = regexp.MustCompile(`(?i)\bwarn(?:ing)?\b|\bdefault|\bdeprecat|\boptional\b|\bfalling back\b`)
+	// codes are constants that are no variables.
+	codes = regexp.MustCompile(`^ERR_|NOT_FOUND$|_ERROR$|^UNABLE_TO|_CERT$|^SELF_SIGNED|^UND_ERR`)
+)
+
+// most is the most variables that an answer names.
+const most = 6
+
+// variablesOf looks for the last line about missing variables. The names may follow in a list.
+func variablesOf(p *Process) string {
+	lines := strings.Split(strings.ReplaceAll(p.Stderr, "\r", ""), "\n")
+	for i, line := range slices.Backward(lines) {
+		if !lacks.MatchString(line) || harmless.MatchString(line) {
+			continue
+		}
+		names := variablesIn(line)
+		for _, next := range lines[i+1:] {
+			more := variablesIn(next)
+			if len(names) > 0 && !strings.HasSuffix(strings.TrimSpace(line), ":") || len(more) == 0 {
+				break
+			}
+			names = append(names, more...)
+		}
+		slices.Sort(names)
+		if names = slices.Compact(names); len(names) > 0 {
+			return p.variables(names[:min(len(names), most)])
+		}
+	}
+	return ""
+}
+
+func variablesIn(line string) (names []string) {
+	for _, groups := range named.FindAllStringSubmatch(line, -1) {
+		names = append(names, cmp.Or(groups[1:]...))
+	}
+	names = append(names, variable.FindAllString(line, -1)...)
+	return slices.DeleteFunc(names, func(n string) bool { return codes.MatchString(n) || len(n) > 64 })
+}
+
+// variables returns how the entry gives the process its variables.
+func (p *Process) variables(names []string) string {
+	var set, inherit, wrong []string
+	for _, name := range names {
+		_, there := p.Env[name]
+		switch {
+		case there:
+			wrong = append(wrong, name)
+		case p.Ours != nil && p.Ours(name):
+			inherit = append(inherit, name)
+		default:
+			set = append(set, name+": …")
+		}
+	}
+	var parts []string
+	if len(set) > 0 {
+		parts = append(parts, "set env: { "+strings.Join(set, ", ")+" }")
+	}
+	if len(inherit) > 0 {
+		parts = append(parts, "set inherit_env: ["+strings.Join(inherit, ", ")+"], because a command gets only the variables that its entry names")
+	}
+	if len(parts) == 0 {
+		return "correct the value of " + strings.Join(wrong, ", ") + " in env"
+	}
+	return strings.Join(parts, "; ")
+}

@@ -1,0 +1,98 @@
+package remedy
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestOf has the output of real programs, shortened.
+func TestOf(t *testing.T) {
+	for _, tt := range []struct{ name, stderr, want string }{
+		{"variable", "API_KEY environment variable is required\n", "set env: { API_KEY: … }"},
+		{"one word", "Error: TOKEN environment variable is not set", "set env: { TOKEN: … }"},
+		{"two", "Please set SLACK_BOT_TOKEN and SLACK_TEAM_ID environment variables",
+			"set env: { SLACK_BOT_TOKEN: …, SLACK_TEAM_ID: … }"},
+		{"list", "Error: Missing required environment variables:\n  - B_TOKEN\n  - A_URL\n\nSee the README.",
+			"set env: { A_URL: …, B_TOKEN: … }"},
+		{"stack", "/x/index.js:12\n    throw new Error('GITHUB_TOKEN is required');\n    ^\n\nError: GITHUB_TOKEN is required\n" +
+			"    at main (/x/index.js:12:11) {\n  code: 'ERR_MISSING_ARGS'\n}\n\nNode.js v22.1.0", "set env: { GITHUB_TOKEN: … }"},
+		{"KeyError", "Traceback (most recent call last):\n  File \"/x.py\", line 3, in <module>\n    KEY = os.environ['NOTION_KEY']\n" +
+			"KeyError: 'NOTION_KEY'", "set env: { NOTION_KEY: … }"},
+		{"Go", "required key JIRA_URL missing value", "set env: { JIRA_URL: … }"},
+		{"set, but wrong", "WRONG_KEY is not set or empty", "correct the value of WRONG_KEY in env"},
+		{"ours", "OUR_KEY is not set", "set inherit_env: [OUR_KEY], because a command gets only the variables that its entry names"},
+		{"harmless", "Warning: LOG_LEVEL is not set, using info\nError: connect ECONNREFUSED 10.0.0.1:5432", ""},
+		{"code", "Error: certificate\n  code: 'UNABLE_TO_VERIFY_LEAF_SIGNATURE', required: true", ""},
+		{"npm 404", "npm error code E404\nnpm error 404 Not Found - GET https://registry.npmjs.org/@acme%2fnope - Not found\nnpm error 404\n" +
+			"npm error 404  '@acme/nope@*' is not in this registry.\nnpm error 404\nnpm error 404 Note that you can also install from a\n",
+			"npm has no package @acme/nope: correct its name in command"},
+		{"npm 404 of version 11", "npm error code E404\nnpm error 404 Not Found - GET https://registry.npmjs.org/@acme%2fnope\nnpm error 404\n" +
+			"npm error 404  The requested resource '@acme/nope@*' could not be found or you do not have permission to access it.",
+			"npm has no package @acme/nope: correct its name in command"},
+		{"npm 404, cut off", "npm ERR! 404 Not Found - GET https://registry.npmjs.org/@acme%2fnope - Not found",
+			"npm has no package @acme/nope: correct its name in command"},
+		{"npm version", "npm error code ETARGET\nnpm error notarget No matching version found for left-pad@99.0.0.\nnpm error notarget In most",
+			"npm has the package left-pad, but not its version 99.0.0: correct the version in command"},
+		{"npm offline", "npm error code ENOTFOUND\nnpm error syscall getaddrinfo\nnpm error errno ENOTFOUND",
+			"npm cannot reach its registry (ENOTFOUND): check the network, and the proxy and registry settings of npm"},
+		{"npm without a program", "npm error could not determine executable to run", "the npm package has no program to run: correct its " +
+			"name in command, or name the program: npx -y -p PACKAGE PROGRAM"},
+		{"uvx", "  × No solution found when resolving tool dependencies:\n  ╰─▶ Because mcp-server-tmie was not found in the package registry\n" +
+			"      and you require mcp-server-tmie, we can conclude that your requirements\n      are unsatisfiable.",
+			"PyPI has no package mcp-server-tmie: correct its name in command"},
+		{"uvx version", "  × No solution found when resolving tool dependencies:\n  ╰─▶ Because there is no version of mcp-server-time==99 and you\n" +
+			"      require mcp-server-time==99, we can conclude", "PyPI has the package mcp-server-time, but not its version 99: correct the version in command"},
+		{"uvx program", "An executable named `foo` is not provided by package `mcp-server-time`.\nThe following executables are available:\n- x",
+			"the program foo is not in the package mcp-server-time: name one of its programs in command, as uvx --from PACKAGE PROGRAM"},
+		{"pip", "ERROR: Could not find a version that satisfies the requirement nope-mcp (from versions: none)\n" +
+			"ERROR: No matching distribution found for nope-mcp", "PyPI has no such version or package nope-mcp: correct it in command"},
+		{"docker", "Unable to find image 'mcp/nope:latest' locally\ndocker: Error response from daemon: pull access denied for mcp/nope, repository " +
+			"does not exist", "there is no image mcp/nope, or you may not pull it: correct its name in command, or run docker login"},
+		{"docker is not running", "docker: Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?",
+			"start Docker: its daemon does not answer"},
+		{"sh", "sh: 1: uvx: not found", "the command needs another program: install uv, or write the full path of uvx into command"},
+		{"bash", "bash: line 1: my-server: command not found", "the command needs another program: install my-server, or write its full path into command"},
+		{"env", "/usr/bin/env: ‘node’: No such file or directory", "the command needs another program: install Node.js, or write the full path " +
+			"of node into command"},
+		{"node file", "Error: Cannot find module '/srv/x.js'\n    at x {\n  code: 'MODULE_NOT_FOUND',\n  requireStack: []\n}",
+			"there is no file /srv/x.js: correct its path in command"},
+		{"node package", "Error [ERR_MODULE_NOT_FOUND]: Cannot find package 'zod' imported from /x.js",
+			"the Node package zod is not installed: run npm install where the server is"},
+		{"python file", "python3: can't open file '/srv/x.py': [Errno 2] No such file or directory", "there is no file /srv/x.py: correct its path in command"},
+		{"python module", "/usr/bin/python3: No module named mcp_server_time", "the Python module mcp_server_time is not installed: install it for " +
+			"the Python of command, or use uvx"},
+		{"argparse", "usage: x [-h] --repository R\nx: error: the following arguments are required: --repository", "add the argument --repository to command"},
+		{"usage", "Usage: mcp-server-filesystem <allowed-directory> [more]", "the program shows its usage: correct the arguments in command"},
+		{"folder of the command", "Error accessing directory /data/x: Error: ENOENT: no such file or directory, stat '/data/x'\n    at async",
+			"create /data/x, or correct it in command"},
+		{"folder of a Python server", "ERROR:mcp_server_git.server:/data/x does not exist", "create /data/x, or correct it in command"},
+		{"folder of the filesystem server", "Warning: Cannot access directory /data/x, skipping\nError: None of the specified directories are accessible",
+			"create /data/x, or correct it in command"},
+		{"folder", "FileNotFoundError: [Errno 2] No such file or directory: '/var/y'", "create /var/y, or correct the setting that names it (command, env, dir)"},
+		{"port", "Error: listen EADDRINUSE: address already in use :::3000", "another process uses the port 3000: stop it, or give the server another port"},
+		{"nothing", "panic: runtime error: index out of range", ""},
+		{"empty", "", ""},
+		{"control characters", "npm error 404  'a\x1b[31mb@*' is not in this registry.", "npm has no package a[31mb: correct its name in command"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := Process{Command: []string{"npx", "x", "/data/x"}, Env: map[string]string{"WRONG_KEY": "canary-value"}, Stderr: tt.stderr,
+				Ours: func(name string) bool { return name == "OUR_KEY" }}
+			if got := Of(&p); got != tt.want {
+				t.Errorf("Of = %q\n  want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+// TestOfIsShort: a server writes whatever it likes.
+func TestOfIsShort(t *testing.T) {
+	for _, stderr := range []string{
+		"npm error 404 '" + strings.Repeat("a", 4000) + "@*' is not in this registry.",
+		strings.Repeat("A_B", 1300) + " is required",
+		"missing: " + strings.Repeat("A_B C_D E_F G_H I_J K_L M_N O_P ", 100),
+	} {
+		if got := Of(&Process{Stderr: stderr}); len(got) > 300 {
+			t.Errorf("%d bytes: %s", len(got), got)
+		}
+	}
+}
