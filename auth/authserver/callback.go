@@ -252,6 +252,24 @@ func (srv *Server) principal(u store.User, claims []byte, g store.Grant) *auth.P
 	}
 }
 
+// KnownUser is a user who has signed in before.
+type KnownUser struct {
+	Principal *auth.Principal // as of the last sign-in or refresh, without the parts that a grant has
+	Seen      time.Time
+	Disabled  bool
+}
+
+// Users returns the users with an e-mail address, the last seen first. Users of several identity
+// providers may have the same address.
+func (srv *Server) Users(ctx context.Context, email string) ([]KnownUser, error) {
+	all, err := srv.store.Users(ctx, email)
+	var known []KnownUser
+	for _, u := range all {
+		known = append(known, KnownUser{srv.principal(u, u.Claims, store.Grant{}), u.Seen, !u.Disabled.IsZero()})
+	}
+	return known, err
+}
+
 // event audits an event of a request. If the audit fails, the request still goes on.
 func (srv *Server) event(r *http.Request, what, user, client, detail string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), 5*time.Second)

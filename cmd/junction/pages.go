@@ -7,6 +7,8 @@ import (
 	"strconv"
 
 	"junction/auth"
+	"junction/auth/authserver"
+	"junction/cmd/junction/config"
 	"junction/cmd/junction/diagnose"
 	"junction/cmd/junction/pages"
 	"junction/cmd/junction/prose"
@@ -47,4 +49,22 @@ func (p *program) sessions() ([]proxy.SessionStatus, int) {
 		latest[i].Client = prose.Flat(auth.Redact(latest[i].Client))
 	}
 	return latest, total
+}
+
+// asSeen returns the view of the proxy that the admin listener serves.
+func (p *program) asSeen() *diagnose.Proxy {
+	var users func(context.Context, string) ([]authserver.KnownUser, error)
+	if p.signIn != nil {
+		users = p.signIn.Users
+	}
+	return &diagnose.Proxy{
+		Server: p.server, Set: &p.set, Providers: p.providers, File: p.file, Version: version(), Users: users, Metrics: p.telemetry.Handler(),
+		Config: func() *config.Config { return p.reach.Load().config },
+		Unread: func() string {
+			if why := p.unread.Load(); why != nil {
+				return *why
+			}
+			return ""
+		},
+	}
 }

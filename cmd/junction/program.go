@@ -383,20 +383,6 @@ func shutdown(s *http1.Server, wait time.Duration) bool {
 	return s.Shutdown(limit) == nil
 }
 
-// asSeen returns the view of the proxy that the admin listener serves.
-func (p *program) asSeen() *diagnose.Proxy {
-	return &diagnose.Proxy{
-		Server: p.server, Set: &p.set, Providers: p.providers, File: p.file, Version: version(), Metrics: p.telemetry.Handler(),
-		Config: func() *config.Config { return p.reach.Load().config },
-		Unread: func() string {
-			if why := p.unread.Load(); why != nil {
-				return *why
-			}
-			return ""
-		},
-	}
-}
-
 // url returns the URL for clients on this machine.
 func (p *program) url() string { return "http://" + p.public.Addr().String() + "/mcp" }
 

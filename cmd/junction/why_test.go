@@ -54,6 +54,7 @@ upstreams:
   shell: { url: %[2]s, tools: { held_back: { capabilities: [danger] }, locked: { capabilities: [danger] }, quiet: {}, off: { enabled: false }, plain: {}, kill: {}, run: {} } }
   listed: { url: %[2]s, expose: listed, tools: { run: { enabled: false } } }
   away: { url: %[3]s }
+  gone: { url: %[3]s, enabled: false }
 `, hash, shell, away))
 	r.stderr.mustSay(t, "state=ready", 2)
 	r.stderr.mustSay(t, "state=blocked", 1)
@@ -86,7 +87,12 @@ upstreams:
 		{"--as local shell__plain", 1, []string{"local access is disabled because API keys are configured"}, ""},
 		{"--as ci listed__run", 1, []string{"No item named listed__run on /mcp.", "→ listed has it, and the file turns it off: the first glob in upstreams.listed.tools"}, ""},
 		{"--as ci listed__plain", 1, []string{"listed has it, and the file names other tools only (expose: listed)"}, ""},
-		{"--as ci --endpoint web away__x", 1, []string{"→ away is not connected, so its tools are unknown (blocked for", "401 Unauthorized); run junction doctor away"}, ""},
+		{"--as ci --endpoint web away__x", 1, []string{"→ away is not connected, so its tools are unknown (blocked for", "401 Unauthorized) → the server requires authentication"}, "shell"},
+		{"--as ci gone__x", 1, []string{"No item named gone__x on /mcp.", "→ gone is disabled: remove enabled: false from upstreams.gone"}, "away"},
+		{"--as ci --endpoint gone x", 1, []string{"the upstream gone is disabled: remove enabled: false from upstreams.gone"}, "there is no endpoint"},
+		{"--as ci shell__kil", 1, []string{"shell has no item of that name; did you mean shell__kill?"}, "away"},
+		{"--as ci no_such_item", 1, []string{"away is not connected, so its tools are unknown"}, ""},
+		{"--as jane@example.com shell__plain", 1, []string{"users cannot sign in here (auth.oauth is not set)"}, ""},
 		{"--as ci shell__broken", 1, []string{"shell lists a tool of that name, and it is left out: inputSchema is no object"}, ""},
 		{"--as jct_key_abc x", 2, []string{"and not the key itself"}, "jct_key_abc"},
 		{"--as ftp:x x", 2, []string{`--as "ftp:x" is nobody`}, ""},
@@ -122,4 +128,18 @@ upstreams:
 	}
 	_, said := mustRun(t, 1, "why", "--admin", admin, "--as", "ci", "x")
 	mustContain(t, said, "no junction is running at "+admin+"; start one, or name its admin address")
+}
+
+// TestWhyNeverDeniesMore: the first policy would deny everything that it does not allow, so that no
+// advice asks for it where everything is allowed.
+func TestWhyNeverDeniesMore(t *testing.T) {
+	_, shell := upstreamtest.Start(t, upstreamtest.Script{Tools: fine("run")})
+	r := mustServe(t, "upstreams: { shell: { url: "+shell+", tools: { run: { capabilities: [danger] } } } }\n")
+	r.stderr.mustSay(t, "state=ready", 1)
+	out, _ := mustRun(t, 1, "why", "--admin", r.admin.Addr().String(), "--as", "local", "shell__run")
+	mustContain(t, out, "the capability danger is missing", "→ remove the capability danger from what the item requires",
+		"everything that no rule allows is", "denied")
+	if strings.Contains(out, "no rule allows it") {
+		t.Errorf("it asks for a rule:\n%s", out)
+	}
 }

@@ -544,6 +544,18 @@ policies:
 	want("before", ann, "/web/mcp", "linear__connect")
 	want("before", ann, "/rest/mcp", "up__echo")
 	want("before", bob, "/mcp", "up__echo")
+	for _, row := range [][3]string{ // an operator knows people by their addresses
+		{"ANN@acme.example", "up__echo", "with the groups engineering. ANN@acme.example sees the tool up__echo at /mcp."},
+		{"bob@acme.example", "up__echo", "with the groups sales. bob@acme.example sees the tool up__echo"},
+		{"bob@acme.example", "linear__echo", "No item named linear__echo on /mcp. → linear may have it: each user signs in there"},
+		{"cid@acme.example", "up__echo", `no user with the address "cid@acme.example" has signed in; list them with junction users list`},
+	} {
+		stdout, stderr, _ := harness.RunJunction(t, nil, "why", "--admin", strings.TrimPrefix(c.Admin, "http://"), "--as", row[0], row[1])
+		got := strings.Replace(strings.Join(strings.Fields(stdout+stderr), " "), "ann@acme", "ANN@acme", -1)
+		if !strings.Contains(got, row[2]) {
+			t.Errorf("why %q says %s", row, got)
+		}
+	}
 	if g := bob.connect(c.origin + "/connect/linear"); g.status != 403 || g.title() != "No access to linear" ||
 		l.count("metadata") > 0 {
 		t.Errorf("he comes to %s (%d), and the server was asked %q", g.url, g.status, l.asked)
@@ -644,8 +656,8 @@ func TestOperatorsSeeWhatPeopleConnect(t *testing.T) {
 		{[]string{"doctor", "--admin", admin, "linear"}, []string{"each person signs in there themselves"}},
 		{[]string{"doctor", "--config", c.File()}, []string{"each person signs in there themselves"}},
 		{[]string{"why", "--admin", admin, "--as", "ci", "linear__echo"},
-			[]string{"linear may have it: each person signs in there themselves", "key:ci is not a user who can sign in there"}},
-		{[]string{"why", "--admin", admin, "--as", "user:ann", "linear__echo"}, []string{"sees what it has for them alone"}},
+			[]string{"linear may have it: each user signs in there", "key:ci is not a user who can sign in there"}},
+		{[]string{"why", "--admin", admin, "--as", "user:ann", "linear__echo"}, []string{"sees the tools of their own account"}},
 	} {
 		got := junction(test.args...)
 		for _, want := range test.want {

@@ -30,11 +30,13 @@ func whyCommand(stdout io.Writer, file *string) *cobra.Command {
 decide, missing capabilities, the state of its upstream, and what to do. The command asks the admin address
 of the running proxy.
 
-WHO is the name of an API key, user:NAME (with --group, --scope and so on as far as policies match them), or
-local where authentication is not configured. NAME is the exposed name or the upstream's own name.
+WHO is the name of an API key, the e-mail address of a user who has signed in (with the groups of the last
+sign-in, unless --group names others), user:NAME (with --group, --scope and so on as far as policies match
+them), or local where authentication is not configured. NAME is the exposed name or the upstream's own name.
 
 The exit code is 1 if the caller cannot use the item.`,
 		Example: `  junction why --as ci shell__run
+  junction why --as jane@example.com search__find
   junction why --as user:jane --group engineering --endpoint /web/mcp search__find
   junction why --as local file:///etc/motd`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -81,7 +83,7 @@ The exit code is 1 if the caller cannot use the item.`,
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&q.As, "as", "", "the caller: `WHO` is the name of a key, user:NAME, or local")
+	cmd.Flags().StringVar(&q.As, "as", "", "the caller: `WHO` is the name of a key, an e-mail address, user:NAME, or local")
 	cmd.Flags().StringVar(&q.Endpoint, "endpoint", "/mcp", "`path` of the endpoint")
 	cmd.Flags().StringVar(&q.From, "from", "", "`address` that the requests come from")
 	cmd.Flags().StringSliceVar(&q.Groups, "group", nil, "`group` of the user; may be repeated")
@@ -104,8 +106,15 @@ func usable(a *diagnose.WhyReport) bool {
 // printAccount prints a report as text.
 func printAccount(w io.Writer, a *diagnose.WhyReport, now time.Time) error {
 	var b bytes.Buffer
+	if a.Email != "" {
+		groups := "no groups"
+		if len(a.Groups) > 0 {
+			groups = "the groups " + prose.Flat(strings.Join(a.Groups, ", "))
+		}
+		prose.Wrap(&b, "", "", fmt.Sprintf("%s was last seen %s ago, with %s.", prose.Flat(a.Email), prose.Age(now.Sub(a.Seen)), groups))
+	}
 	if a.Refused != "" {
-		prose.Wrap(&b, "", "", fmt.Sprintf("%s is rejected: %s", prose.Flat(a.As), prose.Flat(a.Refused)))
+		prose.Wrap(&b, "", "", fmt.Sprintf("%s is rejected: %s", caller(a), prose.Flat(a.Refused)))
 		b.WriteString("With a valid credential:\n\n")
 	}
 	for i := range a.Items {
@@ -124,15 +133,18 @@ func printAccount(w io.Writer, a *diagnose.WhyReport, now time.Time) error {
 	return err
 }
 
+// caller returns whom the report is about.
+func caller(a *diagnose.WhyReport) string { return prose.Flat(cmp.Or(a.Email, a.As)) }
+
 func printItem(b *bytes.Buffer, a *diagnose.WhyReport, i *diagnose.WhyItem, now time.Time) {
-	seen := fmt.Sprintf("%s sees the %s %s at %s", prose.Flat(a.As), i.Kind, prose.Flat(i.Exposed), a.Endpoint)
+	seen := fmt.Sprintf("%s sees the %s %s at %s", caller(a), i.Kind, prose.Flat(i.Exposed), a.Endpoint)
 	switch {
 	case i.Exposed == "":
 		seen = fmt.Sprintf("The %s %s of %s is not offered at %s", i.Kind, prose.Flat(i.Own), prose.Flat(i.Upstream), a.Endpoint)
 	case !i.Visible:
-		seen = fmt.Sprintf("%s does not see the %s %s at %s", prose.Flat(a.As), i.Kind, prose.Flat(i.Exposed), a.Endpoint)
+		seen = fmt.Sprintf("%s does not see the %s %s at %s", caller(a), i.Kind, prose.Flat(i.Exposed), a.Endpoint)
 	case !i.Listed:
-		seen = fmt.Sprintf("%s may read %s at %s; no list contains it", prose.Flat(a.As), prose.Flat(i.Exposed), a.Endpoint)
+		seen = fmt.Sprintf("%s may read %s at %s; no list contains it", caller(a), prose.Flat(i.Exposed), a.Endpoint)
 	}
 	prose.Wrap(b, "", "", seen+".")
 	field := func(name, value string) { prose.Wrap(b, fmt.Sprintf("  %-9s ", name), strings.Repeat(" ", 12), value) }

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"io"
 	"junction/auth"
+	"junction/auth/authserver"
 	"junction/cmd/junction/config"
 	"junction/proxy"
 	"junction/upstream"
@@ -22,8 +23,8 @@ import (
 	"time"
 )
 
-// Proxy is a running proxy, for the handlers of the admin listener. All fields except Page must be
-// set.
+// Proxy is a running proxy, for the handlers of the admin listener. All fields except Page and Users
+// must be set.
 type Proxy struct {
 	Server    *proxy.Server
 	Set       *upstream.Set
@@ -33,7 +34,9 @@ type Proxy struct {
 	Config    func() *config.Config // returns the configuration in force
 	Unread    func() string         // returns why the last reload failed; "" if it did not
 	Metrics   http.Handler          // answers /metrics
-	Page      http.Handler          // answers requests for other paths; nil answers 404
+	// Users returns the users with an e-mail address who have signed in; nil without auth.oauth.
+	Users func(ctx context.Context, email string) ([]authserver.KnownUser, error)
+	Page  http.Handler // answers requests for other paths; nil answers 404
 }
 
 // personal returns the names of the upstreams that each user signs in to, sorted.

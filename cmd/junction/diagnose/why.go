@@ -1,6 +1,8 @@
 package diagnose
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"net/http"
 	"net/netip"
@@ -11,6 +13,7 @@ import (
 	"time"
 
 	"junction/auth"
+	"junction/auth/authserver"
 	"junction/cmd/junction/prose"
 	"junction/policy"
 	"junction/proxy"
@@ -19,7 +22,12 @@ import (
 
 // WhyReport is the answer of /why: why a caller can or cannot see an item.
 type WhyReport struct {
-	As       string `json:"as"`       // the principal's id
+	As string `json:"as"` // the principal's id
+	// of a user who was asked for by e-mail: the address, the last known groups, and their time
+	Email  string    `json:"email,omitempty"`
+	Groups []string  `json:"groups,omitempty"`
+	Seen   time.Time `json:"seen,omitzero"`
+
 	Endpoint string `json:"endpoint"` // its path
 	Name     string `json:"name"`
 	// why all requests of the caller are rejected; "" if they are not
@@ -80,7 +88,8 @@ func queryOf(v url.Values) WhyQuery {
 		Issuer: v.Get("issuer"), From: v.Get("from"), OAuthClient: v.Get("oauth_client")}
 }
 
-// Subject returns the caller. The error contains the remedy.
+// Subject returns the caller. The error contains the remedy. An e-mail address is taken for the name
+// of a key; the running proxy finds the user.
 func (q *WhyQuery) Subject() (policy.Subject, error) {
 	s := policy.Subject{Groups: q.Groups, Scopes: q.Scopes, Email: q.Email, Issuer: q.Issuer, OAuthClient: q.OAuthClient}
 	if q.From != "" {
@@ -95,7 +104,7 @@ func (q *WhyQuery) Subject() (policy.Subject, error) {
 	case strings.Contains(q.As, "jct_"):
 		return s, fmt.Errorf("--as wants the name of the key, as in the file, and not the key itself")
 	case q.As == "":
-		return s, fmt.Errorf("say for whom: --as NAME-OF-A-KEY, --as user:NAME or --as local")
+		return s, fmt.Errorf("say for whom: --as NAME-OF-A-KEY, --as E-MAIL, --as user:NAME or --as local")
 	case q.As == "local":
 		s.Kind, s.ID = string(auth.KindLocal), "local"
 		if !s.Address.IsValid() {
@@ -108,7 +117,7 @@ func (q *WhyQuery) Subject() (policy.Subject, error) {
 	case kind == "user" && rest != "":
 		s.Kind, s.ID, s.User = string(auth.KindUser), q.As, rest
 	default:
-		return s, fmt.Errorf("--as %q is nobody; write the name of a key, user:NAME or local", q.As)
+		return s, fmt.Errorf("--as %q is nobody; write the name of a key, an e-mail address, user:NAME or local", q.As)
 	}
 	return s, nil
 }
@@ -141,8 +150,8 @@ func endpointPath(endpoint string) string {
 }
 
 // explain answers a query. An error means that the query is invalid.
-func (p *Proxy) explain(q WhyQuery, now time.Time) (WhyReport, error) {
-	who, err := q.Subject()
+func (p *Proxy) explain(ctx context.Context, q WhyQuery, now time.Time) (WhyReport, error) {
+	who, user, err := p.subject(ctx, &q)
 	if err != nil {
 		return WhyReport{}, err
 	}
@@ -159,20 +168,63 @@ func (p *Proxy) explain(q WhyQuery, now time.Time) (WhyReport, error) {
 		}
 	}
 	if !known {
+		for _, e := range endpoints(q.Endpoint) {
+			if p.Config().Upstreams[e].Off() {
+				return WhyReport{}, fmt.Errorf("the upstream %s is disabled: remove enabled: false from upstreams.%s", e, e)
+			}
+		}
 		return WhyReport{}, fmt.Errorf("there is no endpoint %s; there is /mcp, /mcp/UPSTREAM for each upstream, and /NAME/mcp for each of endpoints", prose.Quote(q.Endpoint))
 	}
 	a := WhyReport{As: who.ID, Endpoint: endpointPath(endpoint), Name: q.Name, Refused: p.refused(&who, now), Items: []WhyItem{}, Hints: []string{}}
+	if user != nil {
+		a.Email, a.Groups, a.Seen = user.Principal.Email, who.Groups, user.Seen
+		if user.Disabled {
+			a.Refused = "the user is disabled; run: junction users enable " + a.Email
+		}
+	}
 	statuses := map[string]upstream.Status{}
 	for _, s := range p.Statuses() {
 		statuses[s.Name] = s
 	}
 	for i := range found {
-		a.Items = append(a.Items, itemOf(&found[i], statuses[found[i].Upstream], who, now))
+		a.Items = append(a.Items, p.itemOf(&found[i], statuses[found[i].Upstream], who))
 	}
 	if len(found) == 0 {
 		a.Hints = p.hints(who, endpoint, q.Name, now)
 	}
 	return a, nil
+}
+
+// subject returns the caller of a query, and the user if the query has an e-mail address.
+func (p *Proxy) subject(ctx context.Context, q *WhyQuery) (policy.Subject, *authserver.KnownUser, error) {
+	who, err := q.Subject()
+	named := func(k auth.Key) bool { return k.Name == q.As }
+	if err != nil || strings.Contains(q.As, ":") || !strings.Contains(q.As, "@") ||
+		slices.ContainsFunc(p.Config().Auth.APIKeys, named) {
+		return who, nil, err
+	}
+	if p.Users == nil {
+		return who, nil, fmt.Errorf("users cannot sign in here (auth.oauth is not set); write --as user:NAME with --group")
+	}
+	all, err := p.Users(ctx, q.As)
+	if q.Issuer != "" {
+		all = slices.DeleteFunc(all, func(u authserver.KnownUser) bool { return u.Principal.Issuer != q.Issuer })
+	}
+	switch {
+	case err != nil:
+		return who, nil, fmt.Errorf("cannot look up the user: %w", err)
+	case len(all) == 0:
+		return who, nil, fmt.Errorf("no user with the address %s has signed in; list them with junction users list, or write --as user:NAME with --group",
+			prose.Quote(q.As))
+	case len(all) > 1:
+		return who, nil, fmt.Errorf("%d users have the address %s; choose one by --issuer, such as %s", len(all), prose.Quote(q.As), all[0].Principal.Issuer)
+	}
+	found := proxy.Subject(all[0].Principal, "")
+	found.Address, found.Scopes, found.OAuthClient = who.Address, q.Scopes, q.OAuthClient
+	if len(q.Groups) > 0 {
+		found.Groups = q.Groups
+	}
+	return found, &all[0], nil
 }
 
 // refused returns why all requests of a subject are rejected, or "" if they are not or it is unknown.
@@ -211,7 +263,7 @@ func (p *Proxy) refused(who *policy.Subject, now time.Time) string {
 	return "there is no key of that name (auth.api_keys)"
 }
 
-func itemOf(x *proxy.Explanation, s upstream.Status, who policy.Subject, now time.Time) WhyItem {
+func (p *Proxy) itemOf(x *proxy.Explanation, s upstream.Status, who policy.Subject) WhyItem {
 	a := WhyItem{
 		Upstream: x.Upstream, Kind: x.Part.String(), Own: x.Own, Exposed: x.Exposed, Visible: x.Visible, Listed: x.Listed, Reads: x.Reads, Problem: x.Problem,
 		State: s.State.String(), Since: s.Since.UTC().Format(time.RFC3339), Error: s.Err, Reasons: []WhyReason{}, Advice: []string{},
@@ -223,7 +275,9 @@ func itemOf(x *proxy.Explanation, s upstream.Status, who policy.Subject, now tim
 		a.Held = x.Held
 	}
 	advise := func(format string, args ...any) { a.Advice = append(a.Advice, fmt.Sprintf(format, args...)) }
-	allowed, denied := false, false
+	// the first policy denies what it does not allow, so that no advice asks for it
+	open := p.Config().Policies == nil
+	allowed, denied := open, false
 	for _, r := range x.Reasons {
 		j := WhyReason{Missing: r.Missing, Scopes: r.Scopes, Layer: r.Layer, Policy: r.Policy, Enforced: r.Enforced,
 			Rule: r.Rule, Where: r.Where, Note: r.Note}
@@ -232,6 +286,9 @@ func itemOf(x *proxy.Explanation, s upstream.Status, who policy.Subject, now tim
 		}
 		a.Reasons = append(a.Reasons, j)
 		switch {
+		case r.Missing != "" && open:
+			advise("remove the capability %s from what the item requires (upstreams.%s)", r.Missing, x.Upstream)
+			advise("or write policies, of which one gives %s to %s; with the section policies, everything that no rule allows is denied", r.Missing, who.ID)
 		case r.Missing != "":
 			advise("give the capability %s to a policy that matches %s, or take it from what the item requires (upstreams.%s)", r.Missing, who.ID, x.Upstream)
 		case r.Scopes != "":
@@ -273,77 +330,9 @@ func itemOf(x *proxy.Explanation, s upstream.Status, who policy.Subject, now tim
 			advise("if a client does not show it, the client has an old list or hides tools: reconnect the client")
 		}
 	default:
-		advise("the upstream is not connected; run junction doctor %s", x.Upstream)
+		advise("%s", cmp.Or(s.Advice, "the upstream is not connected; run junction doctor "+x.Upstream))
 	}
 	return a
-}
-
-// hints returns possible reasons why the endpoint has no item of that name.
-func (p *Proxy) hints(who policy.Subject, endpoint, name string, now time.Time) (hints []string) {
-	hint := func(format string, args ...any) { hints = append(hints, fmt.Sprintf(format, args...)) }
-	var names []string
-	naming := p.Server.Names()
-	for own, u := range p.Config().Upstreams {
-		if _, begin := naming.Expose(u.PrefixOr(own), ""); u.Personal() && strings.HasPrefix(name, begin) {
-			hint("%s may have it: each person signs in there themselves, and sees what it has for them alone (upstreams.%s.auth)", own, own)
-			if who.Kind != string(auth.KindUser) {
-				hint("%s is not a user who can sign in there", who.ID)
-			}
-		}
-	}
-	for _, u := range p.Set.All() {
-		c, catalog, s := u.Config(), u.Catalog(), u.Status()
-		prefix := c.PrefixOr(u.Name())
-		meant := func(own string) bool {
-			exposed, full := naming.Expose(prefix, own)
-			names = append(names, exposed)
-			return name == own || name == full || name == exposed
-		}
-		for part := range upstream.Parts {
-			for i := range catalog.Items(part) {
-				own := catalog.Item(part, i).Name
-				if part > upstream.PartPrompts && name != own || part <= upstream.PartPrompts && !meant(own) {
-					continue
-				}
-				rule, ruled := upstream.Rule{}, false
-				if part == upstream.PartTools {
-					rule, ruled = c.Tools.Match(own)
-				}
-				other := u.Name()
-				elsewhere, _ := p.Server.Explain(who, other, own)
-				switch {
-				case rule.Off():
-					hint("%s has it, and the file turns it off: the first glob in upstreams.%s.tools that matches %s says enabled: false", u.Name(), u.Name(), own)
-				case part == upstream.PartTools && !ruled && c.Expose == upstream.ExposeListed:
-					hint("%s has it, and the file names other tools only (expose: listed): add it to upstreams.%s.tools", u.Name(), u.Name())
-				case len(elsewhere) > 0 && other != endpoint:
-					hint("%s has it: it is at %s as %s, and not here", u.Name(), endpointPath(other), own)
-				default:
-					hint("%s has it, and it is not offered here", u.Name())
-				}
-			}
-		}
-		for _, left := range catalog.Left {
-			if left.Name != "" && meant(left.Name) {
-				hint("%s lists a %s of that name, and it is left out: %s", u.Name(), left.Part, left.Reason)
-			}
-		}
-		if s.State != upstream.StateReady && s.State != upstream.StateClosed && catalog.Listed.IsZero() {
-			text := fmt.Sprintf("%s is not connected, so its tools are unknown (%s for %s", u.Name(), s.State, prose.Age(now.Sub(s.Since)))
-			if s.Err != "" {
-				text += ": " + s.Err
-			}
-			hint("%s); run junction doctor %s", text, u.Name())
-		}
-	}
-	if len(hints) == 0 {
-		if near := prose.Closest(names, name); len(near) > 0 {
-			hint("nothing has that name; did you mean %s?", strings.Join(near, " or "))
-		} else {
-			hint("nothing has that name")
-		}
-	}
-	return hints
 }
 
 // serveWhy answers /why.
@@ -353,7 +342,7 @@ func (p *Proxy) serveWhy(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "The parameter name is missing: name=…", http.StatusBadRequest)
 		return
 	}
-	a, err := p.explain(q, time.Now())
+	a, err := p.explain(r.Context(), q, time.Now())
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return

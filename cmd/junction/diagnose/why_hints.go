@@ -1,0 +1,171 @@
+package diagnose
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"junction/auth"
+	"junction/cmd/junction/prose"
+	"junction/policy"
+	"junction/upstream"
+)
+
+// search looks for the reason why an endpoint has no item of a name.
+type search struct {
+	proxy          *Proxy
+	who            policy.Subject
+	endpoint, name string
+	now            time.Time
+
+	home  []string // the upstreams that the name belongs to; empty if it does not tell
+	names []string // of the items that were looked at
+	hints []string
+}
+
+// hints returns possible reasons why the endpoint has no item of that name.
+func (p *Proxy) hints(who policy.Subject, endpoint, name string, now time.Time) []string {
+	s := search{proxy: p, who: who, endpoint: endpoint, name: name, now: now}
+	s.findHome()
+	s.entries()
+	var silent []string // upstreams whose tools are unknown
+	for _, u := range p.Set.All() {
+		if len(s.home) > 0 && !slices.Contains(s.home, u.Name()) {
+			continue
+		}
+		s.upstream(u)
+		if s := u.Status(); s.State != upstream.StateReady && s.State != upstream.StateClosed && u.Catalog().Listed.IsZero() {
+			silent = append(silent, u.Name())
+		}
+	}
+	s.silent(silent)
+	s.near()
+	return s.hints
+}
+
+func (s *search) hint(format string, args ...any) {
+	s.hints = append(s.hints, fmt.Sprintf(format, args...))
+}
+
+// findHome finds the upstreams whose prefix the name has: those with the longest prefix. On the
+// endpoint of one upstream, each name is of that upstream.
+func (s *search) findHome() {
+	all, naming, longest := s.proxy.Config().Upstreams, s.proxy.Server.Names(), 1
+	if _, single := all[s.endpoint]; single {
+		s.home = []string{s.endpoint}
+		return
+	}
+	for _, own := range slices.Sorted(maps.Keys(all)) {
+		c := all[own]
+		_, begin := naming.Expose(c.PrefixOr(own), "")
+		if uri := "mcp://" + own + "/"; strings.HasPrefix(s.name, uri) {
+			begin = uri
+		}
+		switch {
+		case !strings.HasPrefix(s.name, begin) || len(begin) < longest:
+		case len(begin) > longest:
+			s.home, longest = []string{own}, len(begin)
+		default:
+			s.home = append(s.home, own)
+		}
+	}
+}
+
+// entries looks at the entries of the file that have no connection for all users.
+func (s *search) entries() {
+	all := s.proxy.Config().Upstreams
+	for _, own := range s.home {
+		c := all[own]
+		switch {
+		case c.Off():
+			s.hint("%s is disabled: remove enabled: false from upstreams.%s", own, own)
+		case c.Personal():
+			s.hint("%s may have it: each user signs in there, and sees the tools of their own account (upstreams.%s.auth)", own, own)
+			if s.who.Kind != string(auth.KindUser) {
+				s.hint("%s is not a user who can sign in there", s.who.ID)
+			}
+		}
+	}
+}
+
+// upstream looks for the item in the catalog of an upstream.
+func (s *search) upstream(u *upstream.Upstream) {
+	c, catalog, naming := u.Config(), u.Catalog(), s.proxy.Server.Names()
+	prefix := c.PrefixOr(u.Name())
+	meant := func(own string) bool {
+		exposed, full := naming.Expose(prefix, own)
+		s.names = append(s.names, exposed)
+		return s.name == own || s.name == full || s.name == exposed
+	}
+	for part := range upstream.Parts {
+		for i := range catalog.Items(part) {
+			own := catalog.Item(part, i).Name
+			if part > upstream.PartPrompts && s.name != own || part <= upstream.PartPrompts && !meant(own) {
+				continue
+			}
+			s.hidden(u, part, own)
+		}
+	}
+	for _, left := range catalog.Left {
+		if left.Name != "" && meant(left.Name) {
+			s.hint("%s lists a %s of that name, and it is left out: %s", u.Name(), left.Part, left.Reason)
+		}
+	}
+}
+
+// hidden tells why the endpoint does not offer an item of an upstream.
+func (s *search) hidden(u *upstream.Upstream, part upstream.Part, own string) {
+	c, name := u.Config(), u.Name()
+	rule, ruled := upstream.Rule{}, false
+	if part == upstream.PartTools {
+		rule, ruled = c.Tools.Match(own)
+	}
+	elsewhere, _ := s.proxy.Server.Explain(s.who, name, own)
+	switch {
+	case rule.Off():
+		s.hint("%s has it, and the file turns it off: the first glob in upstreams.%s.tools that matches %s says enabled: false", name, name, own)
+	case part == upstream.PartTools && !ruled && c.Expose == upstream.ExposeListed:
+		s.hint("%s has it, and the file names other tools only (expose: listed): add it to upstreams.%s.tools", name, name)
+	case len(elsewhere) > 0 && name != s.endpoint:
+		s.hint("%s has it: it is at %s as %s, and not here", name, endpointPath(name), own)
+	default:
+		s.hint("%s has it, and it is not offered here", name)
+	}
+}
+
+// silent tells of upstreams whose tools are unknown.
+func (s *search) silent(names []string) {
+	if len(names) > 1 {
+		s.hint("these upstreams are not connected, so their tools are unknown: %s; run junction doctor", strings.Join(names, ", "))
+		return
+	}
+	for _, status := range s.proxy.Statuses() {
+		if !slices.Contains(names, status.Name) {
+			continue
+		}
+		text := fmt.Sprintf("%s is not connected, so its tools are unknown (%s for %s", status.Name, status.State, prose.Age(s.now.Sub(status.Since)))
+		if status.Err != "" {
+			text += ": " + status.Err
+		}
+		s.hint("%s)", text)
+		s.hint("%s", cmp.Or(status.Advice, "run junction doctor "+status.Name))
+	}
+}
+
+// near suggests similar names if nothing else was found.
+func (s *search) near() {
+	if len(s.hints) > 0 {
+		return
+	}
+	what := "nothing has that name"
+	if len(s.home) == 1 {
+		what = s.home[0] + " has no item of that name"
+	}
+	if near := prose.Closest(s.names, s.name); len(near) > 0 {
+		what += "; did you mean " + strings.Join(near, " or ") + "?"
+	}
+	s.hint("%s", what)
+}
