@@ -19,7 +19,7 @@ type Config struct {
 	// APIKeys are the keys of clients. With any key, or any other way to authenticate, every
 	// request must authenticate. Without any, every request is accepted, which is allowed on
 	// loopback only.
-	APIKeys []Key `yaml:"api_keys"`
+	APIKeys []Key `yaml:"api_keys" example:"[{ name: ci, hash: \"sha256:…\" }], as junction keys create prints them"`
 	// JWT are authorization servers with signed access tokens, which are verified locally. Each
 	// issuer has one entry.
 	JWT []Issuer `yaml:"jwt"`
@@ -29,10 +29,10 @@ type Config struct {
 	// ScopeCapabilities are the capabilities that each scope of a token allows. If it is set, users
 	// and services hold only those capabilities of their policies that one of their token's scopes
 	// allows. Default: scopes do not restrict.
-	ScopeCapabilities map[string][]string `yaml:"scope_capabilities"`
+	ScopeCapabilities map[string][]string `yaml:"scope_capabilities" example:"[web, files]"`
 	// TrustedProxies are the networks of the reverse proxies in front of this server. A request
 	// from one has the address of the last entry in X-Forwarded-For outside of these networks.
-	TrustedProxies []CIDR `yaml:"trusted_proxies"`
+	TrustedProxies []CIDR `yaml:"trusted_proxies" example:"[10.0.0.0/8]"`
 	// None: true allows every request deliberately, also through a proxy that authenticates.
 	// Without it, a configuration without authentication cannot have an https public_url, and
 	// requests with headers of a proxy are rejected.
@@ -49,9 +49,14 @@ type Key struct {
 	// itself must not be in the file.
 	Hash Hash `yaml:"hash"`
 	// CIDRs are the networks from which the key is accepted. Default: all.
-	CIDRs []CIDR `yaml:"cidrs"`
+	CIDRs []CIDR `yaml:"cidrs" example:"[10.0.0.0/8]"`
 	// Expires is the last day on which the key is valid, in UTC, or a time. Default: never.
 	Expires Moment `yaml:"expires"`
+}
+
+// Example returns the type in YAML.
+func (Key) Example() string {
+	return `{ name: ci, hash: "sha256:…" }`
 }
 
 // TokenRules are the requirements on tokens of an authorization server.
@@ -61,12 +66,12 @@ type TokenRules struct {
 	Issuer string `yaml:"issuer"`
 	// Audiences are the accepted audiences of tokens. The URL of an endpoint is valid there only;
 	// any other audience is valid at all endpoints. Required.
-	Audiences []string `yaml:"audiences"`
+	Audiences []string `yaml:"audiences" example:"[https://mcp.example.com/mcp]"`
 	// AudienceClaim is the claim with the audience. Default aud; use client_id for access tokens
 	// without aud.
 	AudienceClaim string `yaml:"audience_claim"`
 	// RequiredScopes are the scopes that every token needs; clients are told to request them.
-	RequiredScopes []string `yaml:"required_scopes"`
+	RequiredScopes []string `yaml:"required_scopes" example:"[mcp]"`
 	// RequiredClaims are required values of claims, such as the tenant. A list must contain the
 	// value.
 	RequiredClaims map[string]string `yaml:"required_claims"`
@@ -81,18 +86,23 @@ type Issuer struct {
 	// Connect or RFC 8414.
 	JWKSURL string `yaml:"jwks_url"`
 	// Algorithms are the accepted signing algorithms. Default: RS256, ES256, PS256.
-	Algorithms []string `yaml:"algorithms"`
+	Algorithms []string `yaml:"algorithms" example:"[RS256]"`
 	// ClockSkew is the tolerated difference of its clock. Default 60s.
 	ClockSkew time.Duration `yaml:"clock_skew"`
 	// RequireATJWT: true accepts only tokens with the header type at+jwt.
 	RequireATJWT bool `yaml:"require_at_jwt"`
 }
 
+// Example returns the type in YAML.
+func (Issuer) Example() string {
+	return "{ issuer: https://login.example.com, audiences: [https://mcp.example.com/mcp] }"
+}
+
 // Claims are the paths of values in a token. A path is a list of names, such as [realm_access,
 // roles]; a name may contain dots and slashes.
 type Claims struct {
-	Subject []string `yaml:"subject"` // the user. Default [sub].
-	Groups  []string `yaml:"groups"`  // the user's groups. Default [groups].
+	Subject []string `yaml:"subject" example:"[realm_access, roles], the names that lead to the claim"` // the user. Default [sub].
+	Groups  []string `yaml:"groups" example:"[realm_access, roles], the names that lead to the claim"`  // the user's groups. Default [groups].
 }
 
 func (c *Claims) subject() []string { return orElse(c.Subject, "sub") }
@@ -117,6 +127,11 @@ type Introspection struct {
 	// ClientID and ClientSecret authenticate this server there. Both are required.
 	ClientID     string `yaml:"client_id"`
 	ClientSecret string `yaml:"client_secret"`
+}
+
+// Example returns the type in YAML.
+func (Introspection) Example() string {
+	return "{ issuer: https://as.example.com, endpoint: https://as.example.com/introspect, … }"
 }
 
 // CIDR is a network, such as 10.0.0.0/8.

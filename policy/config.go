@@ -35,13 +35,18 @@ type Entry struct {
 	Rules []Rule `yaml:"rules"`
 	// Redact removes text from results: the word secrets stands for known forms of secrets, and {
 	// name: …, re: … } for matches of an RE2 expression.
-	Redact []Redact `yaml:"redact"`
+	Redact []Redact `yaml:"redact" example:"[secrets]"`
 	// Validate: true rejects calls whose arguments do not match the tool's schema.
 	Validate bool `yaml:"validate"`
 	// Pinned: true hides every tool whose current definition no operator has accepted.
 	Pinned bool `yaml:"pinned"`
 	// Limits limit the rate and the number of concurrent calls.
 	Limits Limits `yaml:"limits"`
+}
+
+// Example returns the type in YAML.
+func (Entry) Example() string {
+	return `{ name: everybody, rules: [{ allow: { tools: "files__*" } }] }`
 }
 
 // Match says who a policy applies to: every given key must match, and a list matches any of its
@@ -65,11 +70,21 @@ type Match struct {
 	Surface     List `yaml:"surface"`      // surfaces of the called endpoint.
 }
 
+// Example returns the type in YAML.
+func (Match) Example() string {
+	return "{ group: engineering }"
+}
+
 // Rule has exactly one of allow, ask and deny.
 type Rule struct {
 	Allow *Selector `yaml:"allow"` // calls are made.
 	Ask   *Selector `yaml:"ask"`   // calls are made after the person has approved.
 	Deny  *Selector `yaml:"deny"`  // calls are rejected; an item that is always denied is hidden.
+}
+
+// Example returns the type in YAML.
+func (Rule) Example() string {
+	return `{ allow: { tools: "files__*" } }`
 }
 
 // Selector says which items and calls a rule applies to. At least one key is required; { upstreams:
@@ -108,6 +123,11 @@ type Selector struct {
 	Where Where `yaml:"where"`
 }
 
+// Example returns the type in YAML.
+func (Selector) Example() string {
+	return `{ tools: "files__*" }`
+}
+
 // Where maps arguments to patterns.
 type Where map[string]Pattern
 
@@ -135,6 +155,11 @@ type Limits struct {
 	// largest burst of calls. Default: ten seconds of the rate, at least 1.
 	Burst      int `yaml:"burst"`
 	Concurrent int `yaml:"concurrent"` // calls in flight. Default: no limit.
+}
+
+// Example returns the type in YAML.
+func (Limits) Example() string {
+	return "{ rate: 60/m }"
 }
 
 // Rate is a number of calls per second, written as 5/s, 60/m or 1000/h.

@@ -24,7 +24,7 @@ type Config struct {
 	// Command starts the server as a child process that speaks MCP over its standard input and
 	// output: the program, then its arguments. No shell is involved. A program that does not exist
 	// is no error of the file: the upstream is retrying, and shows that reason.
-	Command []string `yaml:"command"`
+	Command []string `yaml:"command" example:"[npx, -y, some-package]"`
 	// Env is added to the environment of the child process. Of ours it gets places and settings
 	// only: HOME, PATH, the language, proxies, certificates, caches (see environment.go).
 	Env map[string]string `yaml:"env"`
@@ -111,6 +111,11 @@ type Config struct {
 	// Tools are rules by glob over the upstream's own tool names, in the order of the file; the
 	// first match wins.
 	Tools Rules `yaml:"tools"`
+}
+
+// Example returns the type in YAML.
+func (Config) Example() string {
+	return "{ command: [npx, -y, some-package] }"
 }
 
 // Auth is the auth section of an upstream.
@@ -203,6 +208,11 @@ type Rule struct {
 	// Timeout and MaxTimeout replace those of the upstream for the matching tools.
 	Timeout    time.Duration `yaml:"timeout"`
 	MaxTimeout time.Duration `yaml:"max_timeout"`
+}
+
+// Example returns the type in YAML.
+func (Rule) Example() string {
+	return "{ enabled: false }"
 }
 
 // Off reports whether the matching tools are left out.

@@ -43,7 +43,7 @@ type IdentityProvider struct {
 	Scopes []string `yaml:"scopes"`
 	// SubjectClaims are the claims that together identify a user, and that are never reassigned,
 	// such as [oid] of Entra. Default: [sub].
-	SubjectClaims []string `yaml:"subject_claims"`
+	SubjectClaims []string `yaml:"subject_claims" example:"[sub]"`
 	Claims        Claims   `yaml:"claims"`
 	// RequiredClaims restricts sign-in to users whose claim has one of the values: { tid: … } of
 	// Entra, { hd: acme.example } of Google.
@@ -55,10 +55,15 @@ type IdentityProvider struct {
 	Parameters map[string]string `yaml:"parameters"`
 }
 
+// Example returns the type in YAML.
+func (IdentityProvider) Example() string {
+	return `{ id: sso, issuer: https://login.example.com, client_id: …, client_secret: "${IDP_SECRET}" }`
+}
+
 // Claims says where to find values in a token. Each value is a path of claim names, from the
 // outside in; a name may contain dots and slashes.
 type Claims struct {
-	Groups []string `yaml:"groups"` // Default: [groups].
+	Groups []string `yaml:"groups" example:"[realm_access, roles], the names that lead to the claim"` // Default: [groups].
 }
 
 // OneOf is a value of the file, or a list of values.
@@ -82,7 +87,7 @@ type Clients struct {
 	DCR  Registration `yaml:"dcr"`  // open: any client may register; off: none. Default open.
 	CIMD CIMD         `yaml:"cimd"` // clients whose id is the URL of their metadata document
 	// allowed private schemes of redirect URIs. Default: those of well-known editors.
-	AllowedSchemes []string       `yaml:"allowed_schemes"`
+	AllowedSchemes []string       `yaml:"allowed_schemes" example:"[cursor, vscode]"`
 	Static         []StaticClient `yaml:"static"` // clients configured by the operator
 }
 
@@ -97,9 +102,14 @@ type CIMD struct {
 
 // StaticClient is a configured client. It has no secret; PKCE protects its codes.
 type StaticClient struct {
-	ID           string   `yaml:"id"`            // Required.
-	Name         string   `yaml:"name"`          // Default: the id.
-	RedirectURIs []string `yaml:"redirect_uris"` // Required.
+	ID           string   `yaml:"id"`                                                   // Required.
+	Name         string   `yaml:"name"`                                                 // Default: the id.
+	RedirectURIs []string `yaml:"redirect_uris" example:"[https://app.example.com/cb]"` // Required.
+}
+
+// Example returns the type in YAML.
+func (StaticClient) Example() string {
+	return "{ id: legacy-app, redirect_uris: [https://app.example.com/cb] }"
 }
 
 // Tokens are the lifetimes of codes, tokens and sign-ins.

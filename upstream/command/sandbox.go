@@ -18,10 +18,10 @@ import (
 // Landlock.
 type Sandbox struct {
 	// Read lists files and folders that the command may read and run: absolute paths.
-	Read []string `yaml:"read"`
+	Read []string `yaml:"read" example:"[/srv/notes]"`
 	// Write lists files and folders that the command may also change. It may create and remove
 	// files in these folders.
-	Write []string `yaml:"write"`
+	Write []string `yaml:"write" example:"[/srv/notes]"`
 	// TCP lists the ports that it may connect to, on any host, or is the word all. Only all allows
 	// listening. Default: none. Landlock restricts neither UDP nor multipath TCP.
 	TCP Ports `yaml:"tcp"`

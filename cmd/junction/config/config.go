@@ -48,10 +48,10 @@ type Config struct {
 	// AllowedOrigins are further Origin values accepted from browsers, in addition to those of
 	// Listen. With authentication every loopback origin is accepted. Load converts them to lower
 	// case, as browsers send them.
-	AllowedOrigins []string `yaml:"allowed_origins"`
+	AllowedOrigins []string `yaml:"allowed_origins" example:"[https://app.example.com]"`
 	// AllowedHosts are further Host values accepted, with or without a port. Load converts them to
 	// lower case.
-	AllowedHosts []string `yaml:"allowed_hosts"`
+	AllowedHosts []string `yaml:"allowed_hosts" example:"[mcp.example.com]"`
 	// ShutdownGrace is how long in-flight calls may continue after a shutdown request. Default 10s.
 	// Child processes have four more seconds to end.
 	ShutdownGrace time.Duration `yaml:"shutdown_grace"`
@@ -122,7 +122,7 @@ type Storage struct {
 // untrusted sources supply.
 type Outbound struct {
 	// private networks that connections are allowed to. Default: none.
-	AllowPrivate []auth.CIDR   `yaml:"allow_private"`
+	AllowPrivate []auth.CIDR   `yaml:"allow_private" example:"[10.0.0.0/8]"`
 	CAFile       string        `yaml:"ca_file"` // further trusted certificate authorities, in PEM
 	Timeout      time.Duration `yaml:"timeout"` // for one fetch. Default 5s.
 }

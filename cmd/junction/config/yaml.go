@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -13,9 +14,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"junction/auth"
-	"junction/auth/authserver"
 	"junction/cmd/junction/prose"
-	"junction/policy"
 	"junction/upstream"
 )
 
@@ -32,6 +31,7 @@ type decoder struct {
 	secrets map[string][]reference // the values of references, by entry
 	merging map[*yaml.Node]bool    // mappings whose << is being followed
 	values  int                    // nodes visited so far
+	example string                 // of the list at the current key; "" for none
 
 	off        map[string]bool     // entries of disabled upstreams
 	all        bool                // resolve the references of disabled upstreams, too
@@ -178,37 +178,15 @@ func plainTag(tag string) bool {
 
 func (d *decoder) structure(path string, n *yaml.Node, v reflect.Value) bool {
 	want := "want a mapping (key: value)"
-	switch v.Interface().(type) {
-	case upstream.Config:
-		want = "want a mapping, such as { command: [npx, -y, some-package] }"
-	case upstream.Rule:
-		want = "want a mapping, such as { enabled: false }"
-	case policy.Entry:
-		want = `want a mapping, such as { name: everybody, rules: [{ allow: { tools: "files__*" } }] }`
-	case policy.Match:
-		want = "want a mapping, such as { group: engineering }"
-	case policy.Rule:
-		want = `want a mapping, such as { allow: { tools: "files__*" } }`
-	case policy.Selector:
-		want = `want a mapping, such as { tools: "files__*" }`
-	case policy.Limits:
-		want = "want a mapping, such as { rate: 60/m }"
-	case auth.Issuer:
-		want = "want a mapping, such as { issuer: https://login.example.com, audiences: [https://mcp.example.com/mcp] }"
-	case auth.Introspection:
-		want = "want a mapping, such as { issuer: https://as.example.com, endpoint: https://as.example.com/introspect, … }"
-	case authserver.IdentityProvider:
-		want = `want a mapping, such as { id: sso, issuer: https://login.example.com, client_id: …, client_secret: "${IDP_SECRET}" }`
-	case authserver.StaticClient:
-		want = "want a mapping, such as { id: legacy-app, redirect_uris: [https://app.example.com/cb] }"
-	case auth.Key:
-		want = `want a mapping, such as { name: ci, hash: "sha256:…" }`
+	if example, ok := exampleOf(v.Type()); ok {
+		want = "want a mapping, such as " + example
 	}
 	pairs, ok := d.pairs(path, n, want)
 	fields := keysOf(v.Type())
 	for _, p := range pairs {
 		at := join(path, p.key)
 		if i, known := fields[p.key]; known {
+			d.example = v.Type().FieldByIndex(i).Tag.Get("example")
 			d.value(at, p.value, v.FieldByIndex(i))
 			continue
 		}
@@ -248,57 +226,25 @@ func (d *decoder) rules(path string, n *yaml.Node, rules *upstream.Rules) bool {
 	return ok
 }
 
+// exampleOf returns how a value of the type is written, if the type says so.
+func exampleOf(t reflect.Type) (string, bool) {
+	e, ok := reflect.Zero(t).Interface().(interface{ Example() string })
+	if !ok {
+		return "", false
+	}
+	return e.Example(), true
+}
+
 func (d *decoder) list(path string, n *yaml.Node, v reflect.Value) bool {
 	if empty(n) {
 		return true
 	}
 	if n.Kind != yaml.SequenceNode {
-		example := "[one, two]"
-		switch {
-		case strings.HasSuffix(path, ".command"):
-			example = "[npx, -y, some-package]"
-		case strings.HasSuffix(path, ".sandbox.read"), strings.HasSuffix(path, ".sandbox.write"):
-			example = "[/srv/notes]"
-		case path == "allowed_origins":
-			example = "[https://app.example.com]"
-		case path == "allowed_hosts":
-			example = "[mcp.example.com]"
-		case path == "policies":
-			example = `[{ name: everybody, rules: [{ allow: { tools: "files__*" } }] }]`
-		case strings.HasSuffix(path, ".rules"):
-			example = `[{ allow: { tools: "files__*" } }]`
-		case strings.HasSuffix(path, ".redact"):
-			example = "[secrets]"
-		case path == "auth.api_keys":
-			example = `[{ name: ci, hash: "sha256:…" }], as junction keys create prints them`
-		case path == "auth.jwt":
-			example = "[{ issuer: https://login.example.com, audiences: [https://mcp.example.com/mcp] }]"
-		case strings.HasSuffix(path, ".audiences"):
-			example = "[https://mcp.example.com/mcp]"
-		case strings.HasSuffix(path, ".algorithms"):
-			example = "[RS256]"
-		case strings.HasSuffix(path, ".required_scopes"):
-			example = "[mcp]"
-		case strings.Contains(path, ".claims."):
-			example = "[realm_access, roles], the names that lead to the claim"
-		case strings.HasPrefix(path, "auth.scope_capabilities."):
-			example = "[web, files]"
-		case path == "auth.oauth.identity_providers":
-			example = `[{ id: sso, issuer: https://login.example.com, client_id: …, client_secret: "${IDP_SECRET}" }]`
-		case path == "auth.oauth.clients.static":
-			example = "[{ id: legacy-app, redirect_uris: [https://app.example.com/cb] }]"
-		case strings.HasSuffix(path, ".redirect_uris"):
-			example = "[https://app.example.com/cb]"
-		case strings.HasSuffix(path, ".allowed_schemes"):
-			example = "[cursor, vscode]"
-		case strings.HasSuffix(path, ".subject_claims"):
-			example = "[sub]"
-		case path == "outbound.allow_private":
-			example = "[10.0.0.0/8]"
-		case path == "auth.trusted_proxies" || strings.HasSuffix(path, ".cidrs"):
-			example = "[10.0.0.0/8]"
+		example := d.example
+		if element, ok := exampleOf(v.Type().Elem()); ok && example == "" {
+			example = "[" + element + "]"
 		}
-		d.bad(path, "want a list, such as %s, not %s", example, kind(n))
+		d.bad(path, "want a list, such as %s, not %s", cmp.Or(example, "[one, two]"), kind(n))
 		return false
 	}
 	s := reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content))
