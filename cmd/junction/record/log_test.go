@@ -3,6 +3,7 @@ package record
 import (
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"strings"
 	"sync"
@@ -151,5 +152,26 @@ func TestLogHidesSecrets(t *testing.T) {
 				t.Errorf("it does not say %s any more: %s", want, text)
 			}
 		}
+	}
+}
+
+// BenchmarkCallLog compares the formatting of a call's line here with that of slog's TextHandler.
+func BenchmarkCallLog(b *testing.B) {
+	attrs := []slog.Attr{slog.String("id", "0123456789abcdef"), slog.String("client", "agent/1.2"),
+		slog.String("principal", "key:ci"), slog.String("upstream", "files"), slog.String("tool", "files__read"),
+		slog.String("outcome", "ok"), slog.Int("bytes", 1234), slog.Duration("took", 1234567)}
+	at := time.Date(2026, 11, 22, 12, 0, 0, 123456789, time.UTC)
+	text := NewLog(io.Discard, config.Log{Format: config.LogText})
+	for name, log := range map[string]*slog.Logger{
+		"here":        text,
+		"TextHandler": slog.New(text.Handler().(prompt).Handler),
+	} {
+		b.Run(name, func(b *testing.B) {
+			calls := CallLog(log)
+			b.ReportAllocs()
+			for b.Loop() {
+				calls.Log(at, slog.LevelInfo, "call", attrs)
+			}
+		})
 	}
 }
