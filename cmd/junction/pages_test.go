@@ -55,7 +55,13 @@ func TestConnectPage(t *testing.T) {
 // mustOpen sends a request without a body to the listener of clients.
 func (r *running) mustOpen(t *testing.T, method, path string, header http.Header) (*http.Response, string) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), method, strings.TrimSuffix(r.url(), "/mcp")+path, nil)
+	return mustRequest(t, method, strings.TrimSuffix(r.url(), "/mcp")+path, header)
+}
+
+// mustRequest sends a request without a body, and returns the response with its text.
+func mustRequest(t *testing.T, method, url string, header http.Header) (*http.Response, string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, url, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

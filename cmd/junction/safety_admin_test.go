@@ -1,7 +1,6 @@
 package main
 
 import (
-	"io"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -22,21 +21,8 @@ func TestSafety5PagesOfOthersReadNothing(t *testing.T) {
 	own := "http://" + r.admin.Addr().String()
 	ask := func(path string, header http.Header) (int, string) {
 		t.Helper()
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, own+path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		req.Header = header
-		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer resp.Body.Close()
-		text, err := io.ReadAll(resp.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return resp.StatusCode, string(text)
+		resp, text := mustRequest(t, http.MethodGet, own+path, header)
+		return resp.StatusCode, text
 	}
 	for _, path := range []string{"/pins", "/readyz", "/why?name=a__a&as=local", "/doctor", "/healthz"} {
 		for who, header := range map[string]http.Header{

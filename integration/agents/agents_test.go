@@ -5,6 +5,7 @@ package agents
 import (
 	"encoding/json"
 	"fmt"
+	"junction/integration/harness"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -235,7 +236,7 @@ func opencode(m machine) (command, env []string) {
 type run struct {
 	t     *testing.T
 	model *model
-	out   *output
+	out   *harness.Output
 	ended chan struct{}
 	err   error // how it ended, after ended is closed
 }
@@ -246,7 +247,7 @@ func startAgent(t *testing.T, a agent, home string, p *program) *run {
 	m := startModel(t, a.wire)
 	where := newMachine(t, home, m, p)
 	command, env := a.prepare(where)
-	r := &run{t: t, model: m, out: newOutput(), ended: make(chan struct{})}
+	r := &run{t: t, model: m, out: harness.NewOutput(), ended: make(chan struct{})}
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Dir = where.work()
 	cmd.Env = append(append(where.environment(), "TERM=dumb", "NO_COLOR=1"), env...)
@@ -264,8 +265,8 @@ func startAgent(t *testing.T, a agent, home string, p *program) *run {
 		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 		<-r.ended
 		if t.Failed() {
-			t.Logf("%s writes:\n%s", strings.Join(command, " "), r.out.tail(4000))
-			t.Logf("the model requests of %s:\n%s", a.name, m.log.tail(6000))
+			t.Logf("%s writes:\n%s", strings.Join(command, " "), r.out.Tail(4000))
+			t.Logf("the model requests of %s:\n%s", a.name, m.log.Tail(6000))
 		}
 	})
 	return r

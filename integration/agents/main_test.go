@@ -5,6 +5,7 @@ package agents
 import (
 	"bytes"
 	"fmt"
+	"junction/integration/harness"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -26,7 +27,7 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	code := m.Run()
-	os.RemoveAll(buildDir())
+	os.RemoveAll(harness.BuildDir())
 	os.Exit(code)
 }
 
@@ -62,25 +63,3 @@ var installed = sync.OnceValues(func() (string, error) {
 	}
 	return dir, os.WriteFile(stamp, want, 0o666)
 })
-
-// junctionBinary builds the program once for all tests.
-func junctionBinary(t *testing.T) string {
-	t.Helper()
-	binary, err := built()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return binary
-}
-
-var built = sync.OnceValues(func() (string, error) {
-	binary := filepath.Join(buildDir(), "junction")
-	if out, err := exec.Command("go", "build", "-o", binary, "junction/cmd/junction").CombinedOutput(); err != nil {
-		return "", fmt.Errorf("go build: %w\n%s", err, out)
-	}
-	return binary, nil
-})
-
-func buildDir() string {
-	return filepath.Join(os.TempDir(), fmt.Sprintf("junction-agents-%d", os.Getpid()))
-}

@@ -5,20 +5,18 @@ package agents
 import (
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"junction/auth/authtest"
+	"junction/integration/harness"
 )
 
 // program is a real Junction process with a configuration file.
@@ -27,7 +25,7 @@ type program struct {
 	dir     string
 	address string // of the endpoint, the same after every start
 	admin   string // the URL of the admin listener of the last start
-	log     *output
+	log     *harness.Output
 	cmd     *exec.Cmd
 	done    chan struct{}
 }
@@ -35,7 +33,7 @@ type program struct {
 // newProgram writes the configuration and chooses the address; start starts it.
 func newProgram(t *testing.T, config string) *program {
 	t.Helper()
-	p := &program{t: t, dir: t.TempDir(), address: freeAddress(t), log: newOutput()}
+	p := &program{t: t, dir: t.TempDir(), address: harness.FreePort(t), log: harness.NewOutput()}
 	config = fmt.Sprintf("listen: %s\nadmin: 127.0.0.1:0\nlog: { level: debug }\n%s", p.address, config)
 	if err := os.WriteFile(p.file(), []byte(config), 0o600); err != nil {
 		t.Fatal(err)
@@ -43,7 +41,7 @@ func newProgram(t *testing.T, config string) *program {
 	t.Cleanup(func() {
 		p.stop(syscall.SIGTERM)
 		if t.Failed() {
-			t.Logf("the log of Junction ends with:\n%s", p.log.tail(6000))
+			t.Logf("the log of Junction ends with:\n%s", p.log.Tail(6000))
 		}
 		authtest.MustTellNothing(t, "what the program writes", p.log.String())
 	})
@@ -56,7 +54,7 @@ func (p *program) file() string { return filepath.Join(p.dir, "junction.yaml") }
 func (p *program) mustServe() {
 	p.t.Helper()
 	before := len(p.log.String())
-	cmd := exec.Command(junctionBinary(p.t), "--config", p.file())
+	cmd := exec.Command(harness.JunctionBinary(p.t), "--config", p.file())
 	cmd.Env = append(cmd.Environ(), "XDG_STATE_HOME="+p.dir)
 	cmd.Stdout, cmd.Stderr = p.log, p.log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
@@ -70,7 +68,7 @@ func (p *program) mustServe() {
 		cmd.Wait() // the log says why it ended
 	}()
 	p.cmd, p.done = cmd, done
-	p.admin = p.log.mustMatch(p.t, before, serves, done)[2]
+	p.admin = p.log.MustMatchAfter(p.t, before, serves, patience, done)[2]
 }
 
 // serves is the line of the log that has the addresses.
@@ -145,73 +143,4 @@ func (p *program) report() ([]upstreamState, error) {
 		return nil, err
 	}
 	return r.Upstreams, nil
-}
-
-// freeAddress returns a free address below the ports that systems give to connections.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	for range 1000 {
-		address := fmt.Sprintf("127.0.0.1:%d", 12000+rand.N(20000))
-		if l, err := net.Listen("tcp", address); err == nil {
-			l.Close()
-			return address
-		}
-	}
-	t.Fatal("no port is free")
-	return ""
-}
-
-// output is what a process has written so far.
-type output struct {
-	mu      sync.Mutex
-	text    []byte
-	changed chan struct{} // closed and replaced whenever text grows
-}
-
-func newOutput() *output { return &output{changed: make(chan struct{})} }
-
-// Write implements io.Writer.
-func (o *output) Write(b []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.text = append(o.text, b...)
-	close(o.changed)
-	o.changed = make(chan struct{})
-	return len(b), nil
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return string(o.text)
-}
-
-// tail returns at most the last n bytes.
-func (o *output) tail(n int) string {
-	s := o.String()
-	return s[max(0, len(s)-n):]
-}
-
-// mustMatch waits until the text from an offset on matches, and returns the groups of the match.
-func (o *output) mustMatch(t *testing.T, from int, r *regexp.Regexp, ended <-chan struct{}) []string {
-	t.Helper()
-	enough := time.After(patience)
-	for over := false; ; {
-		o.mu.Lock()
-		found, changed := r.FindStringSubmatch(string(o.text[from:])), o.changed
-		o.mu.Unlock()
-		if found != nil {
-			return found
-		}
-		if over {
-			t.Fatalf("the process has ended, and nothing matches %s in:\n%s", r, o.tail(4000))
-		}
-		select {
-		case <-changed:
-		case <-ended:
-			over = true // the rest of the output is complete now
-		case <-enough:
-			t.Fatalf("nothing matches %s within %v in:\n%s", r, patience, o.tail(4000))
-		}
-	}
 }

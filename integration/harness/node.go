@@ -158,7 +158,7 @@ func MustTalk(t testing.TB, name string, command func(context.Context) *exec.Cmd
 		cancel()
 		<-n.Ended
 		if t.Failed() {
-			t.Logf("%s says:\n%s", n.Name, n.Stderr.tail(3000))
+			t.Logf("%s says:\n%s", n.Name, n.Stderr.Tail(3000))
 		}
 	})
 	return n

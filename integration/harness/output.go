@@ -34,8 +34,8 @@ func (o *Output) String() string {
 	return string(o.text)
 }
 
-// tail returns at most the last n bytes.
-func (o *Output) tail(n int) string {
+// Tail returns at most the last n bytes.
+func (o *Output) Tail(n int) string {
 	s := o.String()
 	return s[max(0, len(s)-n):]
 }
@@ -44,10 +44,18 @@ func (o *Output) tail(n int) string {
 // that writes it must not end before; a nil ended never does.
 func (o *Output) MustMatch(t testing.TB, r *regexp.Regexp, patience time.Duration, ended <-chan struct{}) []string {
 	t.Helper()
+	return o.MustMatchAfter(t, 0, r, patience, ended)
+}
+
+// MustMatchAfter is MustMatch of what was written after the first bytes.
+func (o *Output) MustMatchAfter(
+	t testing.TB, first int, r *regexp.Regexp, patience time.Duration, ended <-chan struct{},
+) []string {
+	t.Helper()
 	enough := time.After(patience)
 	for over := false; ; {
 		o.mu.Lock()
-		found, changed := r.FindSubmatch(o.text), o.changed
+		found, changed := r.FindSubmatch(o.text[first:]), o.changed
 		o.mu.Unlock()
 		switch {
 		case found != nil:
@@ -57,14 +65,14 @@ func (o *Output) MustMatch(t testing.TB, r *regexp.Regexp, patience time.Duratio
 			}
 			return groups
 		case over:
-			t.Fatalf("the process has ended, and nothing matches %s in:\n%s", r, o.tail(4000))
+			t.Fatalf("the process has ended, and nothing matches %s in:\n%s", r, o.Tail(4000))
 		}
 		select {
 		case <-changed:
 		case <-ended:
 			over = true // look once more: all is written by now
 		case <-enough:
-			t.Fatalf("nothing matches %s within %v in:\n%s", r, patience, o.tail(4000))
+			t.Fatalf("nothing matches %s within %v in:\n%s", r, patience, o.Tail(4000))
 		}
 	}
 }

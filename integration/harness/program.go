@@ -53,7 +53,7 @@ func NewProgram(t testing.TB) *Program {
 	p := &Program{Stdout: NewOutput(), Stderr: NewOutput(), Dir: t.TempDir()}
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("the log of %s ends with:\n%s", p.URL, p.Stderr.tail(4000))
+			t.Logf("the log of %s ends with:\n%s", p.URL, p.Stderr.Tail(4000))
 		}
 	})
 	t.Cleanup(func() {
