@@ -33,7 +33,8 @@ var arrows = map[string][]string{
 		"upstream/transport"}, // a client of the endpoint, as the proxy is one of its servers
 	"cmd/junction/demo": {},
 	// it measures what they do, so that they need no library for it
-	"cmd/junction/telemetry": {"proxy", "upstream", "upstream/raw"},
+	"cmd/junction/telemetry":      {"cmd/junction/telemetry/otlp", "proxy", "upstream", "upstream/raw"},
+	"cmd/junction/telemetry/otlp": {},
 	"cmd/junction/pages": {"cmd/junction/clients", "cmd/junction/diagnose", "cmd/junction/prose", "proxy",
 		"upstream"}, // the words of states
 	"cmd/junction/cli": {"cmd/junction/config", "cmd/junction/diagnose", "cmd/junction/prose", "cmd/junction/runfile", "auth", "policy",

@@ -4,13 +4,18 @@ import (
 	"context"
 	"time"
 
+	"go.opentelemetry.io/otel"
+
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/telemetry"
 )
 
-// openTelemetry prepares the metrics of the configuration.
+// openTelemetry prepares the metrics of the configuration, and the exports of the environment. The
+// error handler is of the whole process: OpenTelemetry has no other.
 func (p *program) openTelemetry(c *config.Config) (err error) {
-	p.telemetry, err = telemetry.New(telemetry.Options{Metrics: c.Metrics && p.admin != nil, Version: version(), Log: p.log})
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { p.log.Warn("OpenTelemetry", "error", err) }))
+	p.telemetry, err = telemetry.New(telemetry.Options{Metrics: c.Metrics && p.admin != nil, Getenv: p.getenv,
+		Version: version(), Log: p.log})
 	return err
 }
 

@@ -30,8 +30,10 @@ type Setup struct {
 	Guard     *auth.Guard    // nil lets everybody in
 	Policy    *policy.Policy // nil allows everything that requires nothing
 	Endpoints map[string]proxy.Endpoint
-	Store     upstream.Store // nil keeps no catalogs
-	Crowded   bool           // another junction of the same test lives on when this one ends
+	Store     upstream.Store    // nil keeps no catalogs
+	Requests  proxy.Observer    // nil observes nothing
+	Calls     upstream.Observer // nil observes nothing
+	Crowded   bool              // another junction of the same test lives on when this one ends
 }
 
 // Junction is the proxy in the test's own process.
@@ -59,7 +61,7 @@ func Start(t *testing.T, p Pair, w Setup) *Junction {
 	log := authtest.Log(t, cmp.Or(w.Log, io.Discard))
 	j := &Junction{pair: p, Set: new(upstream.Set), refresh: make(chan struct{}, 1), recheck: make(chan struct{}, 1),
 		more: make(chan struct{})}
-	if j.Server, err = proxy.New(proxy.Options{Limits: w.Limits, Key: key, Version: "test", Log: log}); err != nil {
+	if j.Server, err = proxy.New(proxy.Options{Limits: w.Limits, Key: key, Version: "test", Log: log, Observer: w.Requests}); err != nil {
 		t.Fatal(err)
 	}
 	j.options = upstream.Options{Version: "test", Log: log, Hooks: upstream.Hooks{
@@ -77,7 +79,7 @@ func Start(t *testing.T, p Pair, w Setup) *Junction {
 			default:
 			}
 		},
-	}, Store: w.Store}
+	}, Store: w.Store, Observer: w.Calls}
 	ctx, cancel := context.WithCancel(context.Background())
 	var refreshing sync.WaitGroup
 	refreshing.Go(func() {

@@ -1,6 +1,8 @@
 package telemetry
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -28,10 +30,13 @@ func measured(t *Telemetry) func() {
 	}
 }
 
+// unset is an environment without variables.
+func unset(string) (string, bool) { return "", false }
+
 // mustNew returns a Telemetry with metrics.
 func mustNew(t testing.TB) *Telemetry {
 	t.Helper()
-	made, err := New(Options{Metrics: true, Log: authtest.Log(t)})
+	made, err := New(Options{Metrics: true, Getenv: unset, Log: authtest.Log(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,13 +51,34 @@ func TestCost(t *testing.T) {
 	}
 }
 
-// BenchmarkCall is what a call costs more: with metrics at most 2 µs.
+// BenchmarkCall is what a call costs more: with metrics at most 2 µs, and with traces of which 1 % are
+// sampled at most 3 % of a call, which is 2 µs too. See integration/README.md for the cost of a call.
 func BenchmarkCall(b *testing.B) {
-	b.Run("metrics", func(b *testing.B) {
-		call := measured(mustNew(b))
-		b.ReportAllocs()
-		for b.Loop() {
-			call()
-		}
-	})
+	run := func(name string, traced bool, sampled string) {
+		b.Run(name, func(b *testing.B) {
+			b.Setenv("OTEL_TRACES_SAMPLER", "parentbased_traceidratio")
+			b.Setenv("OTEL_TRACES_SAMPLER_ARG", sampled)
+			o := Options{Metrics: !traced, Getenv: unset, Log: authtest.Log(b)}
+			if traced {
+				sink := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+				defer sink.Close()
+				o.Getenv = func(name string) (string, bool) {
+					return map[string]string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": sink.URL}[name], true
+				}
+			}
+			t, err := New(o)
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer t.Close(b.Context())
+			call := measured(t)
+			b.ReportAllocs()
+			for b.Loop() {
+				call()
+			}
+		})
+	}
+	run("metrics", false, "0")
+	run("traces-1%", true, "0.01")
+	run("traces-100%", true, "1")
 }

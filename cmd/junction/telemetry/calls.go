@@ -2,8 +2,11 @@ package telemetry
 
 import (
 	"context"
+	"net/url"
+	"strconv"
 
 	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
 
 	"junction/upstream"
 )
@@ -11,14 +14,22 @@ import (
 // calls implements upstream.Observer.
 type calls struct{ *Telemetry }
 
-func (c calls) Begin(upstream.Sent) (upstream.Trace, upstream.TraceContext) {
+// Begin starts the span of a call whose request has one.
+func (c calls) Begin(s upstream.Sent) (upstream.Trace, upstream.TraceContext) {
+	if of, ok := s.Call.Trace.(*requestTrace); ok {
+		return c.startCall(s, of)
+	}
 	return nil, upstream.TraceContext{}
 }
 
-// End records the duration of a call.
-func (c calls) End(s upstream.Sent, _ upstream.Trace, r upstream.Received) {
+// End records the duration of a call, and ends its span.
+func (c calls) End(s upstream.Sent, t upstream.Trace, r upstream.Received) {
+	k := callKey(s, r)
 	if c.callTime != nil {
-		c.callTime.Record(context.Background(), r.Took.Seconds(), c.callSeries.of(callKey(s, r))...)
+		c.callTime.Record(context.Background(), r.Took.Seconds(), c.callSeries.of(k)...)
+	}
+	if span, ok := t.(trace.Span); ok {
+		endCall(span, s, k)
 	}
 }
 
@@ -48,4 +59,13 @@ func callAttributes(k key) []attribute.KeyValue {
 		return append(list, attrNetwork.String("pipe"))
 	}
 	return append(list, attrNetwork.String("tcp"))
+}
+
+// portOf returns the port of a URL, 0 if it has none.
+func portOf(u *url.URL) int {
+	n, err := strconv.Atoi(u.Port())
+	if err != nil {
+		return map[string]int{"http": 80, "https": 443}[u.Scheme]
+	}
+	return n
 }

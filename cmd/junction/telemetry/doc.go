@@ -5,6 +5,7 @@
 //	names.go         every name of a metric, an attribute and a span
 //	requests.go      the requests of clients: proxy.Observer
 //	calls.go         the calls to servers: upstream.Observer
+//	spans.go         the spans of both
 //	series.go        sets of attributes, made once, of a bounded number
 //	traceparent.go   W3C Trace Context of a request
 //	state.go         instruments that are read when somebody asks: upstreams, sessions, queues

@@ -24,7 +24,6 @@ const (
 	attrProtocol  = attribute.Key("network.protocol.name")
 	attrServer    = attribute.Key("server.address")
 	attrPort      = attribute.Key("server.port")
-	attrClient    = attribute.Key("client.address")
 )
 
 // Attributes of Junction.
@@ -32,9 +31,6 @@ const (
 	attrUpstream = attribute.Key("junction.upstream")
 	attrOutcome  = attribute.Key("junction.outcome")
 	attrEndpoint = attribute.Key("junction.endpoint")
-	attrReason   = attribute.Key("junction.reason")
-	attrState    = attribute.Key("junction.state")
-	attrKind     = attribute.Key("junction.kind")
 )
 
 // executeTool is the gen_ai.operation.name of tools/call.

@@ -15,21 +15,26 @@ import (
 type requests struct{ *Telemetry }
 
 func (r requests) Begin(info *proxy.CallInfo, meta raw.Object, header http.Header) upstream.Trace {
-	return nil
+	if r.tracer == nil {
+		return nil
+	}
+	return r.startRequest(info, meta, header)
 }
 
-// End records the duration of a request. A stream of notifications is none: it lasts as long as the
-// client likes.
-func (r requests) End(info *proxy.CallInfo, _ upstream.Trace) {
-	if r.requestTime == nil || info.Method == methodListen && info.Err == nil {
-		return
-	}
+// End records the duration of a request, and ends its span. A stream of notifications has no
+// duration that means something: it lasts as long as the client likes.
+func (r requests) End(info *proxy.CallInfo, t upstream.Trace) {
 	k := key{method: methodOf(info.Method), upstream: info.Upstream, version: info.Version,
 		outcome: string(info.Outcome), code: info.Code}
 	if info.Own != "" && named(info.Method) != "" { // the name is of the catalog
 		k.name = info.Name
 	}
-	r.requestTime.Record(context.Background(), info.Took.Seconds(), r.requestSeries.of(k)...)
+	if r.requestTime != nil && (info.Method != methodListen || info.Err != nil) {
+		r.requestTime.Record(context.Background(), info.Took.Seconds(), r.requestSeries.of(k)...)
+	}
+	if t, ok := t.(*requestTrace); ok {
+		t.end(info, k)
+	}
 }
 
 // requestAttributes are the attributes of mcp.server.operation.duration.
@@ -53,11 +58,14 @@ func operation(k key) []attribute.KeyValue {
 	switch {
 	case k.code != 0:
 		list = append(list, attrError.String(codeText(k.code)))
-	case k.outcome != outcomeOK:
+	case k.failed():
 		list = append(list, attrError.String(k.outcome))
 	}
 	return list
 }
+
+// failed reports whether the attributes are those of a failure.
+func (k *key) failed() bool { return k.code != 0 || k.outcome != outcomeOK }
 
 // outcomeOK is the outcome of a request that was answered with a result.
 const outcomeOK = "ok"

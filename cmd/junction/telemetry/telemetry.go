@@ -9,6 +9,8 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	sdk "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/exemplar"
+	spans "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
 
 	"junction/proxy"
 	"junction/upstream"
@@ -16,17 +18,21 @@ import (
 
 // Options say what a Telemetry measures and where it sends the measurements.
 type Options struct {
-	Metrics bool // measure for Handler
-	Version string
+	Metrics bool                        // measure for Handler
+	Getenv  func(string) (string, bool) // the variables OTEL_*, which say what is exported
+	Version string                      // of the program
 	Log     *slog.Logger
 }
 
 // Telemetry holds the instruments of a running proxy. A nil Telemetry measures nothing.
 type Telemetry struct {
 	log    *slog.Logger
-	meters *sdk.MeterProvider // nil if nothing is measured
-	reader *sdk.ManualReader  // of Handler; nil without Options.Metrics
+	meters *sdk.MeterProvider    // nil if nothing is measured
+	reader *sdk.ManualReader     // of Handler; nil without Options.Metrics
+	spans  *spans.TracerProvider // nil without traces
+	tracer trace.Tracer          // nil without traces
 
+	server, client            []trace.SpanStartOption
 	requestTime, callTime     metric.Float64Histogram // nil if nothing is measured
 	requestSeries, callSeries series
 }
@@ -36,16 +42,31 @@ const methodListen = string(mcp.MethodSubscriptionsListen)
 // scope names Junction's instruments and spans.
 const scope = "junction"
 
-// New returns a Telemetry. It is nil if nothing is to be measured. Close ends it.
+// New returns a Telemetry. It is nil if nothing is measured or exported. Close ends it.
 func New(o Options) (*Telemetry, error) {
-	if !o.Metrics {
+	e := exportsOf(o)
+	if !o.Metrics && e.traces == nil && e.metrics == nil {
 		return nil, nil
 	}
 	t := &Telemetry{log: o.Log, requestSeries: series{make: requestAttributes}, callSeries: series{make: callAttributes}}
-	t.reader = sdk.NewManualReader()
-	t.meters = sdk.NewMeterProvider(sdk.WithReader(t.reader), sdk.WithExemplarFilter(exemplar.AlwaysOffFilter),
-		sdk.WithCardinalityLimit(2*maxSeries))
-	return t, t.instruments(t.meters.Meter(scope))
+	about := describe(o)
+	if e.traces != nil {
+		t.trace(e.traces, about)
+	}
+	options := []sdk.Option{sdk.WithResource(about), sdk.WithExemplarFilter(exemplar.AlwaysOffFilter),
+		sdk.WithCardinalityLimit(2 * maxSeries)}
+	if o.Metrics {
+		t.reader = sdk.NewManualReader()
+		options = append(options, sdk.WithReader(t.reader))
+	}
+	if e.metrics != nil {
+		options = append(options, sdk.WithReader(periodic(e.metrics)))
+	}
+	if o.Metrics || e.metrics != nil {
+		t.meters = sdk.NewMeterProvider(options...)
+		return t, t.instruments(t.meters.Meter(scope))
+	}
+	return t, nil
 }
 
 // instruments makes the instruments that are written during calls.
@@ -80,5 +101,12 @@ func (t *Telemetry) Close(ctx context.Context) error {
 	if t == nil {
 		return nil
 	}
-	return t.meters.Shutdown(ctx)
+	var ended, sent error
+	if t.spans != nil {
+		ended = t.spans.Shutdown(ctx)
+	}
+	if t.meters != nil {
+		sent = t.meters.Shutdown(ctx)
+	}
+	return errors.Join(ended, sent)
 }
