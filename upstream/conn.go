@@ -43,6 +43,9 @@ type conn interface {
 	tell(method string)
 	// about returns the server's self-description and capabilities.
 	about() *serverInfo
+	// pid returns the id of the process of a command, which leads the session of its children; 0 for
+	// a URL.
+	pid() int
 	wait() error
 	close() error
 }
@@ -167,7 +170,15 @@ func (b *base) post(m *transport.Request) {
 }
 
 func (b *base) about() *serverInfo { return &b.info }
-func (b *base) wait() error        { return b.transport.Wait() }
+
+func (b *base) pid() int {
+	if p, ok := b.transport.(interface{ PID() int }); ok {
+		return p.PID()
+	}
+	return 0
+}
+
+func (b *base) wait() error { return b.transport.Wait() }
 
 func (b *base) close() error {
 	b.stop()

@@ -132,7 +132,7 @@ func (p *pool) Status() Status {
 	for _, l := range p.links {
 		l.mu.Lock()
 		if p.hard.URL == "" && l.conn != nil {
-			s.Processes++
+			s.Processes = append(s.Processes, l.conn.pid())
 		}
 		l.mu.Unlock()
 	}

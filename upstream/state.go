@@ -69,8 +69,8 @@ type Status struct {
 	Left    []LeftOut
 	Links   int
 	Advice  string // what a person can do about Err; "" if that is not known
-	// processes that run for a command; 0 for a URL
-	Processes int
+	// ids of the processes that run for a command, each of which leads the session of its children
+	Processes []int
 	Sandbox   string // how far the kernel enforces the sandbox: command.Enforced, or what it does not, and why; "" without a sandbox
 }
 

@@ -59,7 +59,8 @@ func (p *program) asSeen() *diagnose.Proxy {
 	}
 	return &diagnose.Proxy{
 		Server: p.server, Set: &p.set, Providers: p.providers, File: p.file, Version: version(), Users: users, Metrics: p.telemetry.Handler(),
-		Config: func() *config.Config { return p.reach.Load().config },
+		Process: p.process(),
+		Config:  func() *config.Config { return p.reach.Load().config },
 		Unread: func() string {
 			if why := p.unread.Load(); why != nil {
 				return *why

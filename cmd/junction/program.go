@@ -51,7 +51,9 @@ type program struct {
 	log    *slog.Logger
 	config *config.Config // the configuration in force; owned by reloadLoop once serve has begun
 	hash   [32]byte
-	pins   *pins.Pins // the content of the pins file; nil without one. Owned by reloadLoop, like config
+	begun  time.Time
+	read   atomic.Pointer[[32]byte] // the hash of the file whose reload has ended last
+	pins   *pins.Pins               // the content of the pins file; nil without one. Owned by reloadLoop, like config
 
 	public, admin net.Listener // admin may be nil
 	vault         *vault       // nil if no token is stored
@@ -104,7 +106,7 @@ func open(o options) (_ *program, err error) {
 	} else if err = cmp.Or(err, hashErr); err != nil {
 		return nil, err
 	}
-	p.hash = hash
+	p.readFile(hash)
 	if o.file == "" {
 		c.Upstreams = map[string]upstream.Config{"demo": {Command: []string{config.Self, "demo"}}}
 	}

@@ -97,7 +97,8 @@ func (p *program) reload(asked bool) {
 		return
 	}
 	p.hash = hash
-	detail := "" // for /readyz, where the log has one line for each mistake
+	defer p.read.Store(&hash) // last, when unread is up to date
+	detail := ""              // for /readyz, where the log has one line for each mistake
 	c, warnings, err := config.LoadServing(p.file, p.getenv, true)
 	if problems, ok := errors.AsType[config.Problems](err); ok {
 		for _, problem := range problems {

@@ -2,15 +2,18 @@ package main
 
 import (
 	"encoding/base64"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"junction/auth/seal"
 	"junction/cmd/junction/config"
+	"junction/cmd/junction/diagnose"
 	"junction/cmd/junction/runfile"
 	"junction/upstream/stored"
 )
@@ -75,6 +78,25 @@ func (p *program) announce() (forget func()) {
 		return func() {}
 	}
 	return forget
+}
+
+// readFile notes at the start which content the configuration file had.
+func (p *program) readFile(hash [32]byte) {
+	p.hash, p.begun = hash, time.Now()
+	p.read.Store(&hash)
+}
+
+// process describes this process for junction status.
+func (p *program) process() diagnose.Process {
+	return diagnose.Process{
+		URL: runfile.URL(p.public.Addr().String()), Started: p.begun, LastCall: p.calls.LastOf,
+		Read: func() string {
+			if hash := p.read.Load(); hash != nil && p.file != "" {
+				return hex.EncodeToString(hash[:])
+			}
+			return ""
+		},
+	}
 }
 
 // cleanCatalogs removes the stored catalogs of upstreams that are no longer configured.

@@ -94,6 +94,9 @@ type stdio struct {
 	done     chan struct{} // closed when all goroutines and processes have ended
 }
 
+// PID returns the id of the child, which leads a session.
+func (w *stdio) PID() int { return w.process.cmd.Process.Pid }
+
 // answer is the outcome of a call: a response, or the reason why there is none. Channels of answer
 // have room for one. The goroutine that removes a call from stdio.calls sends its answer, while it
 // holds stdio.mu.

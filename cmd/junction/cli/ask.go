@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,11 +10,13 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
 	"syscall"
 	"time"
 
 	"junction/cmd/junction/config"
+	"junction/cmd/junction/diagnose"
 	"junction/cmd/junction/prose"
 	"junction/cmd/junction/runfile"
 )
@@ -22,28 +25,67 @@ import (
 var errNotRunning = errors.New("no junction is running")
 
 // adminAddress returns the admin address: that of --admin, or of the running junction that serves the
-// file, or of the file, or the default. It is empty if the file disables it or uses a free port. c is
-// nil if the file was not needed.
-func adminAddress(flag, file string) (address string, c *config.Config, err error) {
+// file, or of the file, or the default. It is empty if the file disables it or uses a free port.
+func adminAddress(flag, file string) (string, error) {
 	if flag != "" {
 		if u, err := url.Parse(flag); err == nil && u.Host != "" && u.Scheme == "http" {
 			flag = u.Host // in the form of the log
 		}
 		if _, _, err := net.SplitHostPort(flag); err != nil {
-			return "", nil, Usagef("--admin %q is no address; write it like 127.0.0.1:8421", flag)
+			return "", Usagef("--admin %q is no address; write it like 127.0.0.1:8421", flag)
 		}
-		return flag, nil, nil
+		return flag, nil
 	}
 	if place, ok := runfile.Find(file); ok && place.Admin != "" {
-		return place.Admin, nil, nil
+		return place.Admin, nil
 	}
-	if c, err = config.LoadForCommand(file); err != nil {
-		return "", nil, err
+	c, err := addressesOf(file)
+	if err != nil || strings.HasSuffix(*c.Admin, ":0") {
+		return "", err
 	}
-	if strings.HasSuffix(*c.Admin, ":0") {
-		return "", c, nil
+	return *c.Admin, nil
+}
+
+// addressesOf reads a file for its addresses. Mistakes in the entry of an upstream do not matter.
+func addressesOf(file string) (*config.Config, error) {
+	c, _, err := config.LoadServing(file, os.LookupEnv, false)
+	if problems, ok := errors.AsType[config.Problems](err); ok {
+		return nil, problems.Of(file)
 	}
-	return *c.Admin, c, nil
+	return c, err
+}
+
+// AwaitReload waits until the running junction that serves a file has read it with its present
+// content. It returns why the content is not in force; "" means that it is. The error says that this
+// could not be found out within some seconds.
+func AwaitReload(ctx context.Context, file string) (problem string, err error) {
+	const limit = 5 * time.Second // an idle machine needs a tenth of a second
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	sum, err := config.Checksum(file)
+	if err != nil {
+		return "", err
+	}
+	place, ok := runfile.Find(file)
+	if !ok || place.Admin == "" {
+		return "", errNotRunning
+	}
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		var r diagnose.Running
+		if err := askAdmin(ctx, place.Admin, "/status", nil, limit, &r); err != nil {
+			return "", err
+		}
+		if r.Read == hex.EncodeToString(sum[:]) {
+			return r.Reload, nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return "", ctx.Err()
+		}
+	}
 }
 
 // askAdmin reads the answer of the admin address at a path. The error is errNotRunning if no process

@@ -170,7 +170,7 @@ func EndpointOf(file string) (string, error) {
 	if place, ok := runfile.Find(file); ok {
 		return place.URL, nil
 	}
-	c, err := config.LoadForCommand(file)
+	c, err := addressesOf(file)
 	if err != nil {
 		return "", err
 	}

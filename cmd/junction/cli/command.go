@@ -73,6 +73,7 @@ func Commands(stdout io.Writer, version string, file *string) []*cobra.Command {
 	return []*cobra.Command{
 		toolsCommand(stdout, file),
 		callCommand(stdout, file),
+		statusCommand(stdout, file),
 		doctorCommand(stdout, version, file),
 		pinsCommand(stdout, file),
 		whyCommand(stdout, file),

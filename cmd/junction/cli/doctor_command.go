@@ -75,7 +75,7 @@ may have problems.`,
 // consult asks the running proxy. If none is running, it checks the upstreams of the file itself.
 func consult(ctx context.Context, version, admin, file string, only []string) (diagnose.Diagnosis, error) {
 	var d diagnose.Diagnosis
-	address, c, err := adminAddress(admin, file)
+	address, err := adminAddress(admin, file)
 	if err != nil {
 		return d, err
 	}
@@ -88,10 +88,9 @@ func consult(ctx context.Context, version, admin, file string, only []string) (d
 	case admin != "" && errors.Is(err, errNotRunning):
 		return d, err
 	case address == "" || errors.Is(err, errNotRunning):
-		if c == nil { // the proxy has ended while it was asked
-			if c, err = config.LoadForCommand(file); err != nil {
-				return d, err
-			}
+		c, err := config.LoadForCommand(file)
+		if err != nil {
+			return d, err
 		}
 		return diagnose.File(ctx, version, file, c, only)
 	}

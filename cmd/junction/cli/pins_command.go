@@ -91,7 +91,7 @@ func openPins(ctx context.Context, stdout io.Writer, admin, file string) (*pinni
 	c, err := config.LoadForCommand(file)
 	address := ""
 	if err == nil {
-		address, _, err = adminAddress(admin, file)
+		address, err = adminAddress(admin, file)
 	}
 	switch {
 	case err != nil:

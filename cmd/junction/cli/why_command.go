@@ -56,7 +56,7 @@ The exit code is 1 if the caller cannot use the item.`,
 			if _, err := q.Subject(); err != nil {
 				return usageError{err}
 			}
-			address, _, err := adminAddress(admin, *file)
+			address, err := adminAddress(admin, *file)
 			if err != nil {
 				return err
 			}

@@ -33,6 +33,7 @@ type Proxy struct {
 	Version   string                // of the program
 	Config    func() *config.Config // returns the configuration in force
 	Unread    func() string         // returns why the last reload failed; "" if it did not
+	Process   Process               // for /status
 	Metrics   http.Handler          // answers /metrics
 	// Users returns the users with an e-mail address who have signed in; nil without auth.oauth.
 	Users func(ctx context.Context, email string) ([]authserver.KnownUser, error)
@@ -42,8 +43,9 @@ type Proxy struct {
 // personal returns the names of the upstreams that each user signs in to, sorted.
 func (p *Proxy) personal() []string { return slices.Sorted(maps.Keys(p.Config().Personal())) }
 
-// Handler serves the admin address: /healthz, /readyz, /metrics, /pins, /why and /doctor. /readyz answers 503
-// until every upstream has been tried once; a failed upstream does not make the proxy unready.
+// Handler serves the admin address: /healthz, /readyz, /status, /metrics, /pins, /why and /doctor.
+// /readyz answers 503 until every upstream has been tried once; a failed upstream does not make the
+// proxy unready.
 //
 // Handler rejects requests whose Host is not this machine (DNS rebinding). Cross-site requests of web
 // pages get only /healthz, because the other answers cost work, and /doctor starts processes.
@@ -64,6 +66,7 @@ func (p *Proxy) Handler(stopping context.Context) http.Handler {
 		}
 	}
 	mux.Handle("GET /metrics", p.Metrics)
+	mux.HandleFunc("GET /status", p.serveStatus(stopping))
 	mux.HandleFunc("GET /pins", p.servePins)
 	mux.HandleFunc("GET /why", p.serveWhy)
 	mux.HandleFunc("GET /doctor", p.serveDoctor(new(sync.Mutex)))

@@ -30,9 +30,14 @@ type UpstreamStatus struct {
 	Links   int       `json:"links"`
 	Sandbox string    `json:"sandbox,omitempty"` // of a command: "enforced", or the part that is not, with the reason
 
-	Processes int  `json:"processes,omitempty"` // number of processes of a command
-	SignIn    bool `json:"sign_in,omitempty"`   // the operator signs in to the server: junction login
-	Invalid   bool `json:"invalid,omitempty"`   // the entry has a mistake, so that no connection is attempted
+	Processes int       `json:"processes,omitempty"`    // number of processes of a command
+	Memory    int64     `json:"memory_bytes,omitempty"` // of these and their children; only in the answer of /status
+	LastCall  *LastCall `json:"last_call,omitempty"`    // only in the answer of /status
+
+	SignIn  bool `json:"sign_in,omitempty"` // the operator signs in to the server: junction login
+	Invalid bool `json:"invalid,omitempty"` // the entry has a mistake, so that no connection is attempted
+
+	pids []int
 }
 
 // Shown returns the state for people, such as "retrying in 20s".
@@ -57,7 +62,7 @@ func (p *Proxy) statusOf(s *upstream.Status, tools int) UpstreamStatus {
 	return UpstreamStatus{
 		Name: s.Name, State: s.State.String(), Since: s.Since, RetryAt: s.Retry, Error: s.Err, Advice: s.Advice,
 		Era: string(s.Era), Version: s.Version, Tools: tools, Listed: s.Tools, Stored: s.Stored, Links: s.Links,
-		Sandbox: s.Sandbox, Processes: s.Processes, SignIn: c.OperatorSignsIn(), Invalid: c.Blocked != "",
+		Sandbox: s.Sandbox, Processes: len(s.Processes), pids: s.Processes, SignIn: c.OperatorSignsIn(), Invalid: c.Blocked != "",
 	}
 }
 

@@ -1,6 +1,7 @@
 package entries
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -44,7 +45,7 @@ beside the configuration.`,
   junction add github --env GITHUB_TOKEN -- docker run -i --rm -e GITHUB_TOKEN ghcr.io/github/github-mcp-server
   junction add linear https://mcp.linear.app/mcp --oauth
   junction add search https://search.example.com/mcp --header 'Authorization: Bearer ${SEARCH_TOKEN}'`,
-		RunE: func(cmd *cobra.Command, args []string) error { return a.run(args, cmd.ArgsLenAtDash()) },
+		RunE: func(cmd *cobra.Command, args []string) error { return a.run(cmd.Context(), args, cmd.ArgsLenAtDash()) },
 	}
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
 		return cli.Usagef("%w; the flags of a command stand after --: junction add NAME -- COMMAND", err)
@@ -60,7 +61,7 @@ beside the configuration.`,
 	return cmd
 }
 
-func (a *adder) run(args []string, dash int) error {
+func (a *adder) run(ctx context.Context, args []string, dash int) error {
 	name, err := a.server(args, dash)
 	if err != nil {
 		return err
@@ -68,7 +69,7 @@ func (a *adder) run(args []string, dash int) error {
 	if err := a.values(); err != nil {
 		return err
 	}
-	return a.add(name)
+	return a.add(ctx, name)
 }
 
 // server reads the arguments: the name of the upstream, and its command or URL.
@@ -142,7 +143,7 @@ func (a *adder) values() error {
 }
 
 // add adds the server to the file. If that fails, no file stays behind.
-func (a *adder) add(name string) (err error) {
+func (a *adder) add(ctx context.Context, name string) (err error) {
 	f, err := read(*a.file)
 	if err != nil {
 		return err
@@ -181,7 +182,7 @@ func (a *adder) add(name string) (err error) {
 	if entry.Off {
 		said += ", disabled"
 	}
-	return o.print(a.stdout, f, a.json, said+".")
+	return o.print(ctx, a.stdout, f, a.json, said+".")
 }
 
 // with returns the text of the file with a new upstream, whose secrets keep stores.

@@ -6,6 +6,8 @@
 package entries
 
 import (
+	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -42,19 +44,34 @@ type outcome struct {
 	Variables []string `json:"variables,omitempty"` // environment variables that are not set
 	Mistakes  int      `json:"mistakes,omitempty"`  // in the file, elsewhere
 	Running   bool     `json:"running"`             // a junction serves the file
+	Reload    string   `json:"reload,omitempty"`    // why it did not take the change over
 	Next      string   `json:"next,omitempty"`      // the next step for a person
 }
 
-// print writes the outcome. said is the first sentence, without the backup.
-func (o *outcome) print(w io.Writer, f *file, asJSON bool, said string) error {
-	o.Config, o.Mistakes = f.path, len(f.problems)
+// follow finds out what the running junction made of the change, and sets the next step.
+func (o *outcome) follow(ctx context.Context, f *file) {
 	_, o.Running = runfile.Find(f.path)
-	switch {
-	case !o.Changed || o.Next != "":
-	case o.Running:
-		o.Next = "The running junction reloads the file by itself."
-	default:
-		o.Next = "Start junction with: " + f.start()
+	next := "Start junction with: " + f.start()
+	if o.Running {
+		problem, err := cli.AwaitReload(ctx, f.path)
+		switch {
+		case err != nil:
+			next = "The running junction reloads the file by itself."
+		case problem != "":
+			o.Reload = problem
+			o.Next, next = "", "The running junction did not take the change over: "+prose.Flat(problem)
+		default:
+			next = "The running junction has reloaded the file; see: junction status"
+		}
+	}
+	o.Next = cmp.Or(o.Next, next)
+}
+
+// print writes the outcome. said is the first sentence, without the backup.
+func (o *outcome) print(ctx context.Context, w io.Writer, f *file, asJSON bool, said string) error {
+	o.Config, o.Mistakes = f.path, len(f.problems)
+	if o.Changed {
+		o.follow(ctx, f)
 	}
 	if asJSON {
 		raw, err := json.Marshal(o)

@@ -30,7 +30,7 @@ func removeCommand(stdout io.Writer, file *string) *cobra.Command {
 A running junction ends the upstream when it reloads the file. Files in the folder secrets stay.`,
 		Example: "  junction remove notes",
 		Args:    oneName,
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			name := args[0]
 			f, err := readExisting(*file)
 			if err != nil {
@@ -50,7 +50,7 @@ A running junction ends the upstream when it reloads the file. Files in the fold
 			if o.Backup, err = f.change(text, name); err != nil {
 				return err
 			}
-			return o.print(stdout, f, asJSON, fmt.Sprintf("Removed %s from %s.", name, f.short()))
+			return o.print(cmd.Context(), stdout, f, asJSON, fmt.Sprintf("Removed %s from %s.", name, f.short()))
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
@@ -69,7 +69,7 @@ func switchCommand(stdout io.Writer, file *string, on bool) *cobra.Command {
 		Short:   map[bool]string{true: "Enable a disabled upstream", false: "Disable an upstream and keep its entry"}[on],
 		Example: "  junction " + verb + " notes",
 		Args:    oneName,
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			name := args[0]
 			f, err := readExisting(*file)
 			if err != nil {
@@ -80,7 +80,7 @@ func switchCommand(stdout io.Writer, file *string, on bool) *cobra.Command {
 			}
 			if f.config.Upstreams[name].Off() == !on {
 				o := outcome{Upstreams: []string{name}}
-				return o.print(stdout, f, asJSON, fmt.Sprintf("%s is %sd already in %s.", name, verb, f.short()))
+				return o.print(cmd.Context(), stdout, f, asJSON, fmt.Sprintf("%s is %sd already in %s.", name, verb, f.short()))
 			}
 			text, err := f.switched(name, on)
 			if err != nil {
@@ -90,7 +90,7 @@ func switchCommand(stdout io.Writer, file *string, on bool) *cobra.Command {
 			if o.Backup, err = f.change(text, name); err != nil {
 				return err
 			}
-			return o.print(stdout, f, asJSON, fmt.Sprintf("%s %s in %s.", done, name, f.short()))
+			return o.print(cmd.Context(), stdout, f, asJSON, fmt.Sprintf("%s %s in %s.", done, name, f.short()))
 		},
 	}
 	cmd.Long = map[bool]string{

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"junction/cmd/junction/diagnose"
 	"junction/cmd/junction/prose"
 	"junction/proxy"
 )
@@ -16,6 +17,8 @@ type Calls struct {
 	last  [50]record
 	added int              // of all time; the next one goes to last[added%len(last)]
 	rates map[string]*rate // by upstream
+
+	latest map[string]*diagnose.LastCall // by upstream
 }
 
 // A Call is a call that has ended, without its arguments and its result.
@@ -60,6 +63,7 @@ func (l *Calls) Add(c *proxy.CallInfo) {
 	if c.Upstream == "" {
 		return
 	}
+	l.remember(c, now)
 	its := l.rates[c.Upstream]
 	if its == nil {
 		if l.rates == nil {
@@ -69,6 +73,35 @@ func (l *Calls) Add(c *proxy.CallInfo) {
 		l.rates[strings.Clone(c.Upstream)] = its
 	}
 	its.add(now)
+}
+
+// remember keeps the last call of an upstream. A call of the same tool needs no new strings.
+func (l *Calls) remember(c *proxy.CallInfo, now time.Time) {
+	if l.latest == nil {
+		l.latest = map[string]*diagnose.LastCall{}
+	}
+	its := l.latest[c.Upstream]
+	if its == nil {
+		its = new(diagnose.LastCall)
+		l.latest[strings.Clone(c.Upstream)] = its
+	}
+	if name := c.Name[:min(len(c.Name), longest)]; its.Name != name {
+		its.Name = strings.Clone(name)
+	}
+	its.Time, its.Outcome = now, string(c.Outcome)
+}
+
+// LastOf returns the last call of an upstream, nil if there was none.
+func (l *Calls) LastOf(upstream string) *diagnose.LastCall {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	its := l.latest[upstream]
+	if its == nil {
+		return nil
+	}
+	c := *its
+	c.Name = prose.Flat(strings.ToValidUTF8(c.Name, ""))
+	return &c
 }
 
 // Last returns the last calls, the latest first.

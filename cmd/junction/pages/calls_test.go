@@ -37,6 +37,12 @@ func TestCalls(t *testing.T) {
 		if slices.ContainsFunc(list, func(c Call) bool { return c.Name == "refused" }) {
 			t.Error("a refused request takes the place of a call")
 		}
+		if c := l.LastOf("a"); c == nil || !strings.HasPrefix(c.Name, "a__119é") || c.Outcome != "ok" || time.Since(c.Time) != time.Second {
+			t.Errorf("the last call of a is %+v", c)
+		}
+		if c := l.LastOf("b"); c != nil {
+			t.Errorf("the last call of b is %+v", c)
+		}
 		time.Sleep(time.Minute)
 		if n := l.Rate("a"); n != 0 || len(l.rates) != 0 {
 			t.Errorf("a minute later a has %d calls a minute", n)

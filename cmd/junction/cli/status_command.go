@@ -1,0 +1,251 @@
+package cli
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"junction/cmd/junction/diagnose"
+	"junction/cmd/junction/prose"
+)
+
+// statusEvery is the interval of --watch.
+const statusEvery = 2 * time.Second
+
+// statusCommand is `junction status`.
+func statusCommand(stdout io.Writer, file *string) *cobra.Command {
+	s := statusOptions{stdout: stdout, file: file}
+	cmd := &cobra.Command{
+		Use:   "status [NAME ...]",
+		Short: "Show the upstreams of a running junction",
+		Long: `Show the upstreams of a running junction: state, full error and remedy, tools, processes, their memory, and the
+last call. The command asks the admin address of the process that serves the configuration file.
+
+The exit code is 1 if no junction is running. junction doctor checks the upstreams end to end.`,
+		Example: `  junction status
+  junction status github --watch
+  junction status --json`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s.only = args
+			if s.admin != "" && cmd.Flags().Changed("config") {
+				return Usagef("give either --admin or --config, not both: the file names an admin address itself")
+			}
+			if s.watch {
+				return watchStatus(cmd.Context(), statusEvery, s.ask, s.show)
+			}
+			r, err := s.ask(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return s.show(r, nil)
+		},
+	}
+	cmd.Flags().StringVar(&s.admin, "admin", "", "admin `address` of the running proxy")
+	cmd.Flags().BoolVarP(&s.watch, "watch", "w", false, "refresh every two seconds, until interrupted")
+	cmd.Flags().BoolVar(&s.json, "json", false, "print JSON")
+	return cmd
+}
+
+// statusOptions are the arguments of the command.
+type statusOptions struct {
+	stdout io.Writer
+	file   *string
+	admin  string
+	only   []string // names of upstreams; empty means all
+	watch  bool
+	json   bool
+	last   string // the last output of --watch
+}
+
+// ask returns the status of the running proxy, with the wanted upstreams.
+func (s *statusOptions) ask(ctx context.Context) (*diagnose.Running, error) {
+	address, err := adminAddress(s.admin, *s.file)
+	if err != nil {
+		return nil, err
+	}
+	var r diagnose.Running
+	if address == "" {
+		err = errNotRunning
+	} else {
+		err = askAdmin(ctx, address, "/status", nil, diagnose.Patience, &r)
+	}
+	switch {
+	case errors.Is(err, errNotRunning) && *s.file != "" && s.admin == "":
+		return nil, fmt.Errorf("%w with %s; start one: junction --config %s", errNotRunning, *s.file, *s.file)
+	case errors.Is(err, errNotRunning):
+		return nil, fmt.Errorf("%w; start one, or name its file with --config", err)
+	case err != nil:
+		return nil, err
+	}
+	var known []string
+	for _, u := range r.Upstreams {
+		known = append(known, u.Name)
+	}
+	for _, name := range s.only {
+		if slices.Contains(r.Disabled, name) {
+			return nil, fmt.Errorf("%s is disabled; run: junction enable %s", name, name)
+		}
+		if !slices.Contains(known, name) {
+			near := "junction list shows the upstreams of the file"
+			if c := prose.Closest(known, name); len(c) > 0 {
+				near = "did you mean " + strings.Join(c, " or ") + "?"
+			}
+			return nil, fmt.Errorf("there is no upstream %s; %s", prose.Quote(name), near)
+		}
+	}
+	if len(s.only) > 0 {
+		r.Disabled = nil
+		r.Upstreams = slices.DeleteFunc(r.Upstreams, func(u diagnose.UpstreamStatus) bool { return !slices.Contains(s.only, u.Name) })
+	}
+	return &r, nil
+}
+
+// watchStatus asks and shows again and again until ctx ends, or until show fails. An error of ask is
+// shown.
+func watchStatus(ctx context.Context, every time.Duration, ask func(context.Context) (*diagnose.Running, error),
+	show func(*diagnose.Running, error) error) error {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		r, err := ask(ctx)
+		if ctx.Err() != nil {
+			return nil // the person has seen enough
+		}
+		if err := show(r, err); err != nil {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// show prints a status, or why there is none. With --watch a terminal is redrawn; anything else gets
+// what has changed, as JSON in one line.
+func (s *statusOptions) show(r *diagnose.Running, failed error) error {
+	var b bytes.Buffer
+	switch {
+	case s.json && failed != nil:
+		printErrorJSON(&b, failed)
+	case s.json:
+		text, err := json.Marshal(r)
+		if err != nil {
+			return err
+		}
+		if s.watch {
+			b.Write(append(text, '\n'))
+		} else if err := PrintJSON(&b, text); err != nil {
+			return err
+		}
+	case failed != nil:
+		prose.Wrap(&b, "", "", prose.Flat(failed.Error()))
+	default:
+		writeStatus(&b, r, time.Now())
+	}
+	if s.watch {
+		if b.String() == s.last {
+			return nil
+		}
+		s.last = b.String()
+		switch {
+		case s.json:
+		case isTerminal(s.stdout):
+			fmt.Fprint(s.stdout, "\x1b[H\x1b[J") // to the top left, and clear
+		default:
+			b.WriteByte('\n') // between two tables
+		}
+	}
+	_, err := b.WriteTo(s.stdout)
+	return err
+}
+
+// isTerminal reports whether w is a terminal.
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&fs.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb"
+}
+
+// writeStatus writes the table of the upstreams. Below a row is its error, uncut, and the remedy.
+func writeStatus(b *bytes.Buffer, r *diagnose.Running, now time.Time) {
+	fmt.Fprintf(b, "Junction serves %s%s.\n", r.URL, of(r.Config))
+	fmt.Fprintf(b, "It is %s, offers %s, and has run for %s.\n", r.Status, prose.Count(r.Tools, "tool"), prose.Age(now.Sub(r.Started)))
+	if r.Reload != "" {
+		prose.Wrap(b, "", "", "The changed configuration file is not in force: "+prose.Flat(r.Reload))
+	}
+	b.WriteByte('\n')
+	rows := [][]string{{"UPSTREAM", "STATE", "TOOLS", "PROCESSES", "MEMORY", "LAST CALL"}}
+	for i := range r.Upstreams {
+		rows = append(rows, statusRow(&r.Upstreams[i], now))
+	}
+	width := make([]int, len(rows[0]))
+	for _, row := range rows {
+		for i, cell := range row {
+			width[i] = max(width[i], utf8.RuneCountInString(cell))
+		}
+	}
+	for i, row := range rows {
+		line := ""
+		for n, cell := range row {
+			line += cell + strings.Repeat(" ", width[n]-utf8.RuneCountInString(cell)+2)
+		}
+		b.WriteString(strings.TrimRight(line, " ") + "\n")
+		if i == 0 {
+			continue
+		}
+		u := &r.Upstreams[i-1]
+		for _, text := range []string{u.Error, u.Note} {
+			if text != "" {
+				prose.Wrap(b, "    ", "    ", prose.Flat(text))
+			}
+		}
+		if u.Advice != "" {
+			prose.Wrap(b, "    → ", "      ", prose.Flat(u.Advice))
+		}
+	}
+	if len(r.Upstreams) == 0 {
+		b.WriteString("no upstreams are enabled\n")
+	}
+	if len(r.Disabled) > 0 {
+		prose.Wrap(b, "\nDisabled: ", "  ", strings.Join(r.Disabled, ", "))
+	}
+	if n := len(r.Problems); n > 0 {
+		fmt.Fprintf(b, "\n%s of tools: junction doctor\n", prose.Count(n, "problem"))
+	}
+}
+
+// statusRow returns the cells of an upstream.
+func statusRow(u *diagnose.UpstreamStatus, now time.Time) []string {
+	row := []string{prose.Flat(u.Name), u.Shown(now), strconv.Itoa(u.Tools), "-", "-", "-"}
+	if u.State == diagnose.PerUser {
+		row[2] = "-" // each user has their own
+	}
+	if u.Processes > 0 {
+		row[3] = strconv.Itoa(u.Processes)
+	}
+	if u.Memory > 0 {
+		row[4] = fmt.Sprintf("%d MB", (u.Memory+500_000)/1_000_000)
+	}
+	if c := u.LastCall; c != nil {
+		row[5] = fmt.Sprintf("%s %s ago, %s", prose.Cut(cmp.Or(prose.Flat(c.Name), "?"), 40), prose.Age(now.Sub(c.Time)), c.Outcome)
+	}
+	return row
+}

@@ -1,0 +1,74 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"junction/cmd/junction/diagnose"
+)
+
+// TestWatchStatus watches for a minute: the status is asked every two seconds, a proxy that is not
+// there is shown and waited for, and only what has changed is written.
+func TestWatchStatus(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		var out bytes.Buffer
+		s := statusOptions{stdout: &out, watch: true, json: true}
+		asked := 0
+		err := watchStatus(ctx, statusEvery, func(context.Context) (*diagnose.Running, error) {
+			asked++
+			switch {
+			case asked <= 5:
+				return nil, errors.New("no junction is running")
+			case asked <= 10:
+				return &diagnose.Running{Report: diagnose.Report{Status: "starting"}}, nil
+			}
+			return &diagnose.Running{Report: diagnose.Report{Status: "ready"}}, nil
+		}, s.show)
+		if err != nil || asked < 29 || asked > 31 {
+			t.Errorf("asked %d times in a minute (%v), want 30", asked, err)
+		}
+		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+		if len(lines) != 3 || lines[0] != `{"error":"no junction is running"}` || !strings.Contains(lines[1], `"starting"`) ||
+			!strings.Contains(lines[2], `"ready"`) {
+			t.Errorf("written was\n%s", out.String())
+		}
+	})
+}
+
+// TestWriteStatus prints an upstream in each state: errors are not cut, and no control character
+// reaches the terminal.
+func TestWriteStatus(t *testing.T) {
+	now := time.Now()
+	long := strings.Repeat("word ", 60) + "end\x1b[31m"
+	r := &diagnose.Running{
+		URL: "http://127.0.0.1:1/mcp", Config: "c.yaml", Started: now.Add(-3 * time.Hour), Disabled: []string{"off"},
+		Report: diagnose.Report{Status: "ready", Tools: 2, Reload: "2 mistakes", Problems: []diagnose.Problem{{}}, Upstreams: []diagnose.UpstreamStatus{
+			{Name: "ok", State: "ready", Tools: 2, Processes: 2, Memory: 123_400_000,
+				LastCall: &diagnose.LastCall{Time: now.Add(-90 * time.Second), Name: "ok__do", Outcome: "tool_error"}},
+			{Name: "bad", State: "retrying", RetryAt: now.Add(20 * time.Second), Error: long, Advice: "mend it"},
+			{Name: "mine", State: diagnose.PerUser},
+		}},
+	}
+	var b bytes.Buffer
+	writeStatus(&b, r, now)
+	got := b.String()
+	for _, want := range []string{
+		"Junction serves http://127.0.0.1:1/mcp of c.yaml.\nIt is ready, offers 2 tools, and has run for 3h.\n", "file is not in force: 2 mistakes\n",
+		"ok        ready            2      2          123 MB  ok__do 1m ago, tool_error\n", "\nbad       retrying in 20s  0      -  ",
+		"\n    → mend it\n", "\nmine      per user         -      -  ", "\nDisabled: off\n", "\n1 problem of tools: junction doctor\n",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q is missing in\n%s", want, got)
+		}
+	}
+	if n := strings.Count(got, "word"); n != 60 || strings.Contains(got, "\x1b") || !strings.Contains(got, "end") {
+		t.Errorf("the error has %d of 60 words:\n%s", n, got)
+	}
+}

@@ -1,0 +1,67 @@
+package diagnose
+
+import (
+	"context"
+	"maps"
+	"net/http"
+	"os"
+	"slices"
+	"time"
+)
+
+// This file is about /status of the admin address: the report of /readyz with what costs more to
+// find out. status_command.go of package cli prints it.
+
+// Running is the answer of /status.
+type Running struct {
+	Version string    `json:"version"`
+	URL     string    `json:"url"` // for clients on this machine
+	Config  string    `json:"config,omitempty"`
+	Read    string    `json:"read,omitempty"` // SHA-256 of the configuration file as it was read last
+	PID     int       `json:"pid"`
+	Started time.Time `json:"started"`
+	Report
+	Disabled []string `json:"disabled,omitempty"` // upstreams of the file
+}
+
+// LastCall is the last call of an upstream that has ended.
+type LastCall struct {
+	Time    time.Time `json:"time"`
+	Name    string    `json:"name"` // as the client called it
+	Outcome string    `json:"outcome"`
+}
+
+// Process describes the process of the proxy, for /status.
+type Process struct {
+	URL      string
+	Started  time.Time
+	Read     func() string                   // returns the SHA-256 of the configuration file as it was read last
+	LastCall func(upstream string) *LastCall // returns nil if there was none
+}
+
+// serveStatus returns the handler of /status.
+func (p *Proxy) serveStatus(stopping context.Context) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		r := Running{Version: p.Version, URL: p.Process.URL, Config: p.File, Read: p.Process.Read(), PID: os.Getpid(),
+			Started: p.Process.Started, Report: p.Report(stopping)}
+		var pids []int
+		for i := range r.Upstreams {
+			pids = append(pids, r.Upstreams[i].pids...)
+		}
+		memory := memoryOf(pids)
+		for i := range r.Upstreams {
+			u := &r.Upstreams[i]
+			u.LastCall = p.Process.LastCall(u.Name)
+			for _, pid := range u.pids {
+				u.Memory += memory[pid]
+			}
+		}
+		configured := p.Config().Upstreams
+		for _, name := range slices.Sorted(maps.Keys(configured)) {
+			if configured[name].Off() {
+				r.Disabled = append(r.Disabled, name)
+			}
+		}
+		writeJSON(w, http.StatusOK, r)
+	}
+}
