@@ -23,18 +23,31 @@ type NpmClient struct {
 	Args   []string // before the URL
 	Modern bool     // it speaks 2026-07-28 with a server that does
 	Sdk    bool     // it has the commands of commands.mjs; the inspector has its own
+	Stdio  bool     // it reaches the URL over junction stdio
 }
 
 // NpmClients returns all clients of the folder npm, in each of their eras.
 func NpmClients() []NpmClient {
 	return []NpmClient{
-		{"sdk1", []string{"client-v1.mjs"}, false, true},
-		{"sdk2-legacy", []string{"client-v2.mjs", "legacy"}, false, true},
-		{"sdk2-auto", []string{"client-v2.mjs", "auto"}, true, true},
-		{"sdk2-modern", []string{"client-v2.mjs", "modern"}, true, true},
-		{"inspector-legacy", []string{"inspector.mjs", "legacy"}, false, false},
-		{"inspector-modern", []string{"inspector.mjs", "modern"}, true, false},
+		{"sdk1", []string{"client-v1.mjs"}, false, true, false},
+		{"sdk2-legacy", []string{"client-v2.mjs", "legacy"}, false, true, false},
+		{"sdk2-auto", []string{"client-v2.mjs", "auto"}, true, true, false},
+		{"sdk2-modern", []string{"client-v2.mjs", "modern"}, true, true, false},
+		{"inspector-legacy", []string{"inspector.mjs", "legacy"}, false, false, false},
+		{"inspector-modern", []string{"inspector.mjs", "modern"}, true, false, false},
 	}
+}
+
+// OverStdio returns the clients of the SDK as they reach an endpoint over junction stdio.
+func OverStdio(clients []NpmClient) []NpmClient {
+	var list []NpmClient
+	for _, c := range clients {
+		if c.Sdk {
+			c.Name, c.Stdio = c.Name+"-stdio", true
+			list = append(list, c)
+		}
+	}
+	return list
 }
 
 // Tried are those of the clients that tests go through: with -short the SDK's 1.x and its 2.x in
@@ -59,6 +72,9 @@ func (c NpmClient) command(ctx context.Context, t testing.TB, url string, args .
 	t.Helper()
 	cmd := exec.CommandContext(ctx, "node", append(append(c.Args[:len(c.Args):len(c.Args)], url), args...)...)
 	cmd.Dir = MustNPM(t)
+	if c.Stdio {
+		cmd.Env = append(cmd.Environ(), "JUNCTION_STDIO="+JunctionBinary(t))
+	}
 	cmd.SysProcAttr = ChildAttr(syscall.SIGKILL)
 	cmd.Cancel = func() error { KillGroup(cmd.Process.Pid); return nil }
 	cmd.WaitDelay = 5 * time.Second

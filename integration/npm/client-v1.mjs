@@ -3,13 +3,16 @@
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
 import { CreateMessageRequestSchema, ElicitRequestSchema, ListRootsRequestSchema, ToolListChangedNotificationSchema } from "@modelcontextprotocol/sdk/types.js";
-import { answering, asked, capabilities, credentials, main, wireTap } from "./commands.mjs";
+import { StdioClientTransport } from "@modelcontextprotocol/sdk/client/stdio.js";
+import { answering, asked, bridge, capabilities, credentials, main, wireTap } from "./commands.mjs";
 
 const [url, ...args] = process.argv.slice(2);
 
 async function connect(command) {
   const tap = wireTap();
-  const transport = new StreamableHTTPClientTransport(new URL(url), { fetch: tap.fetch, requestInit: { headers: credentials() } });
+  const transport = bridge
+    ? new StdioClientTransport(bridge(url))
+    : new StreamableHTTPClientTransport(new URL(url), { fetch: tap.fetch, requestInit: { headers: credentials() } });
   transport.onmessage = tap.onmessage;
   const client = new Client({ name: "client-v1", version: "1.32.2" }, { capabilities: capabilities(command) });
   const { handlers, questions } = answering();

@@ -3,7 +3,8 @@
 //
 // auto asks with server/discover and falls back to initialize; modern takes nothing but 2026-07-28.
 import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
-import { answering, asked, capabilities, credentials, main, wireTap } from "./commands.mjs";
+import { StdioClientTransport } from "@modelcontextprotocol/client/stdio";
+import { answering, asked, bridge, capabilities, credentials, main, wireTap } from "./commands.mjs";
 
 const modes = { legacy: "legacy", auto: "auto", modern: { pin: "2026-07-28" } };
 
@@ -11,7 +12,9 @@ const [era, url, ...args] = process.argv.slice(2);
 
 async function connect(command) {
   const tap = wireTap();
-  const transport = new StreamableHTTPClientTransport(new URL(url), { fetch: tap.fetch, requestInit: { headers: credentials() } });
+  const transport = bridge
+    ? new StdioClientTransport(bridge(url))
+    : new StreamableHTTPClientTransport(new URL(url), { fetch: tap.fetch, requestInit: { headers: credentials() } });
   transport.onmessage = tap.onmessage;
   const client = new Client({ name: "client-v2", version: "2.4.0" }, { capabilities: capabilities(command), versionNegotiation: { mode: modes[era] } });
   const { handlers, questions } = answering();

@@ -98,6 +98,11 @@ export const capabilities = (command) =>
 /** credentials are the headers of a client that has an API key in the environment. */
 export const credentials = () => (process.env.JUNCTION_KEY ? { Authorization: `Bearer ${process.env.JUNCTION_KEY}` } : {});
 
+/** bridge returns the command through which a client reaches a URL over stdio; without $JUNCTION_STDIO it uses HTTP. */
+export const bridge = process.env.JUNCTION_STDIO
+  ? (url) => ({ command: process.env.JUNCTION_STDIO, args: ["stdio", "--url", url], env: process.env, stderr: "inherit" })
+  : undefined;
+
 /**
  * answering returns the handlers of all questions, by method, and what they were asked, as {method, params}. A form is
  * filled with its defaults, else with the first choice, else with something of the type.
@@ -184,6 +189,9 @@ async function listTools(session) {
 export function wireTap() {
   let streamOpened;
   const streaming = new Promise((resolve) => (streamOpened = resolve));
+  if (bridge) {
+    streamOpened(); // the bridge opens it
+  }
   const tap = {
     toolLists: [],
     methods: [],
