@@ -360,9 +360,9 @@ func (b *bridge) notify(ctx context.Context, m *jsonrpc.Message) {
 }
 
 // respond sends the client's answer to a server request. An answer to a request of an earlier session
-// is dropped.
+// is dropped: it was withdrawn.
 func (b *bridge) respond(ctx context.Context, m *jsonrpc.Message) {
-	if s, id := b.questions.answered(m.ID); s != nil && s == b.current() {
+	if s, id := b.questions.answered(m.ID); s != nil {
 		m.ID = id
 		b.send(ctx, s, m)
 	}

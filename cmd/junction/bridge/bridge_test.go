@@ -255,6 +255,8 @@ func TestRestart(t *testing.T) {
 		s.server.mu.Lock()
 		old := s.server.conns[1]
 		s.server.mu.Unlock()
+		old.in(&jsonrpc.Message{ID: "1", Method: "roots/list"})
+		s.out.take()
 		s.server.set(nil)
 		old.end()
 		time.Sleep(3 * time.Minute)
@@ -271,7 +273,10 @@ func TestRestart(t *testing.T) {
 		if strings.Contains(got, "a:c") {
 			t.Errorf("the endpoint received a subscription that was ended:\n%s", got)
 		}
-		s.want("the output", s.out.take(), `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+		s.want("the output", s.out.take(), `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"junction-1","reason":"the request was withdrawn"}}`+
+			"\n"+`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+		s.say(`{"jsonrpc":"2.0","id":"junction-1","result":{"roots":[]}}`)
+		s.want("what a late answer sends", s.server.seen(), "")
 		s.say(`{"jsonrpc":"2.0","id":5,"method":"ping"}`)
 		s.want("the next response", s.out.take(), `{"jsonrpc":"2.0","id":5,"result":{}}`)
 	})
@@ -418,6 +423,10 @@ func TestBadInput(t *testing.T) {
 				}
 				s.say(hello)
 				s.want("the next response", s.out.take(), welcome)
+				s.say(test.line)
+				if got := s.out.take(); !strings.HasPrefix(got, test.want) {
+					t.Errorf("in a session, the answer is %s\nwant %s…", got, test.want)
+				}
 			})
 		})
 	}
