@@ -18,12 +18,10 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"strings"
 	"syscall"
 
@@ -129,13 +127,7 @@ The configuration file is that of --config, or junction/config.yaml in the user'
 			Use: "demo", Short: "Run the built-in demo MCP server on stdio", Args: cli.NoArguments,
 			RunE: func(cmd *cobra.Command, _ []string) error { return demo.Serve(cmd.Context(), stdin, stdout, stderr) },
 		},
-		&cobra.Command{
-			Use: "version", Short: "Print the version", Args: cli.NoArguments,
-			RunE: func(*cobra.Command, []string) error {
-				_, err := fmt.Fprintf(stdout, "junction %s\n", version())
-				return err
-			},
-		},
+		versionCommand(stdout),
 	)
 	root.AddCommand(entries.Commands(stdout, &o.file)...)
 	root.AddCommand(cli.Commands(stdout, version(), &o.file)...)
@@ -170,21 +162,4 @@ func userFile() string {
 		return ""
 	}
 	return file
-}
-
-// version returns the tag or the commit that the program was built from.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "devel"
-	}
-	if v := info.Main.Version; v != "" && v != "(devel)" {
-		return strings.TrimPrefix(v, "v")
-	}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" && len(s.Value) >= 12 {
-			return "devel-" + s.Value[:12]
-		}
-	}
-	return "devel"
 }

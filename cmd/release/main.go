@@ -1,0 +1,221 @@
+// Command release builds the release of the last commit: a static archive for each platform, with
+// checksums, a list of its modules (CycloneDX), and a Homebrew formula.
+//
+// It builds a fresh clone, so that nothing uncommitted gets in. The same commit and the same version
+// of Go give the same bytes, wherever and whenever it runs.
+package main
+
+import (
+	"cmp"
+	"context"
+	"debug/buildinfo"
+	"debug/elf"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil {
+		fmt.Fprintln(os.Stderr, "release:", err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+// targets are the platforms of a release.
+const targets = "linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/amd64,windows/arm64"
+
+// documents are the files of the repository that are in each archive.
+var documents = []string{"LICENSE", "README.md", "config.example.yaml"}
+
+// platform is one target, and what was built for it.
+type platform struct {
+	os, arch string
+	archive  string // file name
+	sum      string // SHA-256 of the archive
+}
+
+// release is one run of the program.
+type release struct {
+	dir     string    // for the results
+	source  string    // the clone
+	version string    // of the build, without v
+	date    time.Time // of the commit
+	sums    map[string]string
+}
+
+// run builds what the arguments ask for.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
+	flags := flag.NewFlagSet("release", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	dir := flags.String("o", "dist", "`folder` for the results; it must be empty or missing")
+	list := flags.String("targets", targets, "platforms, separated by commas")
+	from := flags.String("url", "", "`URL` of the folder from which people download; without it, no formula is written")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	r := &release{sums: map[string]string{}}
+	if r.dir, err = emptyFolder(*dir); err != nil {
+		return err
+	}
+	if r.source, err = os.MkdirTemp("", "junction-release-"); err != nil {
+		return err
+	}
+	defer os.RemoveAll(r.source)
+	if err := r.clone(ctx); err != nil {
+		return err
+	}
+	var built []platform
+	for target := range strings.SplitSeq(*list, ",") {
+		p, err := r.build(ctx, target)
+		if err != nil {
+			return fmt.Errorf("%s: %w", target, err)
+		}
+		built = append(built, p)
+	}
+	if *from != "" {
+		if err := r.write("junction.rb", []byte(formula(r.version, strings.TrimSuffix(*from, "/"), built))); err != nil {
+			return err
+		}
+	}
+	return r.checksums(stdout)
+}
+
+// emptyFolder creates the folder if it is missing, and returns its absolute path.
+func emptyFolder(dir string) (string, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	entries, err := os.ReadDir(dir)
+	if err == nil && len(entries) > 0 {
+		err = fmt.Errorf("%s is not empty; remove it, or choose another folder with -o", dir)
+	}
+	return dir, err
+}
+
+// clone copies the last commit, with its tags: Go reads the version from them.
+func (r *release) clone(ctx context.Context) error {
+	if _, err := command(ctx, "", nil, "git", "clone", "--quiet", "--no-hardlinks", ".", r.source); err != nil {
+		return err
+	}
+	text, err := command(ctx, r.source, nil, "git", "log", "-1", "--format=%cI")
+	if err != nil {
+		return err
+	}
+	r.date, err = time.Parse(time.RFC3339, strings.TrimSpace(text))
+	r.date = r.date.UTC()
+	return err
+}
+
+// command runs a program and returns its output.
+func command(ctx context.Context, dir string, env []string, name string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir = dir
+	cmd.Env = append(cmd.Environ(), env...)
+	out, err := cmd.Output()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		return "", fmt.Errorf("%s %s: %w\n%s", name, args[0], err, exit.Stderr)
+	}
+	return string(out), err
+}
+
+// build makes the archive and the list of modules for one platform.
+func (r *release) build(ctx context.Context, target string) (p platform, err error) {
+	var ok bool
+	if p.os, p.arch, ok = strings.Cut(target, "/"); !ok {
+		return p, errors.New("a target is written like linux/amd64")
+	}
+	program := "junction"
+	if p.os == "windows" {
+		program += ".exe"
+	}
+	scratch, err := os.MkdirTemp("", "junction-build-")
+	if err != nil {
+		return p, err
+	}
+	defer os.RemoveAll(scratch)
+	binary := filepath.Join(scratch, program)
+	env := []string{"CGO_ENABLED=0", "GOOS=" + p.os, "GOARCH=" + p.arch, "GOAMD64=v1", "GOARM64=v8.0", "GOFLAGS=", "GOWORK=off"}
+	if _, err := command(ctx, r.source, env, "go", "build", "-trimpath", "-buildvcs=true", "-ldflags=-s -w", "-o", binary,
+		"./cmd/junction"); err != nil {
+		return p, err
+	}
+	info, err := buildinfo.ReadFile(binary)
+	if err != nil {
+		return p, err
+	}
+	if err := r.check(binary, p, info); err != nil {
+		return p, err
+	}
+	r.version = cmp.Or(r.version, strings.TrimPrefix(info.Main.Version, "v"))
+	name := fmt.Sprintf("junction_%s_%s_%s", r.version, p.os, p.arch)
+	list, err := billOfMaterials(info, r.version, r.date)
+	if err != nil {
+		return p, err
+	}
+	if err := r.write(name+".cdx.json", list); err != nil {
+		return p, err
+	}
+	files := []string{binary}
+	for _, d := range documents {
+		files = append(files, filepath.Join(r.source, d))
+	}
+	pack, ending := tarball, ".tar.gz"
+	if p.os == "windows" {
+		pack, ending = zipFile, ".zip"
+	}
+	archive, err := pack(name, files, r.date)
+	if err != nil {
+		return p, err
+	}
+	p.archive = name + ending
+	if err := r.write(p.archive, archive); err != nil {
+		return p, err
+	}
+	p.sum = r.sums[p.archive]
+	return p, nil
+}
+
+// check rejects a binary that was not made of the clone, or needs libraries of the system.
+func (r *release) check(binary string, p platform, info *buildinfo.BuildInfo) error {
+	setting := func(key string) string {
+		for _, s := range info.Settings {
+			if s.Key == key {
+				return s.Value
+			}
+		}
+		return ""
+	}
+	switch {
+	case setting("vcs.revision") == "" || info.Main.Version == "(devel)":
+		return errors.New("go has not stamped the commit into the program")
+	case setting("vcs.modified") != "false":
+		return errors.New("the clone has uncommitted changes")
+	case p.os != "linux":
+		return nil
+	}
+	f, err := elf.Open(binary)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if slices.ContainsFunc(f.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP }) {
+		return errors.New("the program is not static")
+	}
+	return nil
+}

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"bytes"
+	"debug/buildinfo"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestArchives: the same files give the same bytes, whatever their dates and modes are.
+func TestArchives(t *testing.T) {
+	date := time.Date(2026, 11, 22, 10, 0, 0, 0, time.UTC)
+	for name, pack := range map[string]func(string, []string, time.Time) ([]byte, error){"tar": tarball, "zip": zipFile} {
+		t.Run(name, func(t *testing.T) {
+			var packed [][]byte
+			for i := range 2 {
+				file := filepath.Join(t.TempDir(), "junction")
+				if err := os.WriteFile(file, []byte("program"), os.FileMode(0o600+i*0o111)); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.Chtimes(file, time.Time{}, date.Add(time.Duration(i)*time.Hour)); err != nil {
+					t.Fatal(err)
+				}
+				archive, err := pack("junction_1", []string{file, file}, date)
+				if err != nil {
+					t.Fatal(err)
+				}
+				packed = append(packed, archive)
+			}
+			if !bytes.Equal(packed[0], packed[1]) {
+				t.Error("two archives of the same files differ")
+			}
+		})
+	}
+}
+
+// TestBillOfMaterials: the list has each module of the program with its version and checksum.
+func TestBillOfMaterials(t *testing.T) {
+	info := &buildinfo.BuildInfo{GoVersion: "go1.26.8", Main: debug.Module{Path: "junction"}, Deps: []*debug.Module{
+		{Path: "example.com/a", Version: "v1.2.3+incompatible", Sum: "h1:AAEC"},
+		{Path: "example.com/b", Version: "v1.0.0", Replace: &debug.Module{Path: "example.com/c", Version: "v2.0.0"}},
+	}}
+	text, err := billOfMaterials(info, "1.0.0", time.Date(2026, 11, 22, 10, 0, 0, 0, time.UTC))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list struct {
+		Components   []component
+		Dependencies []struct{ DependsOn []string }
+	}
+	if err := json.Unmarshal(text, &list); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, c := range list.Components {
+		got = append(got, c.PURL)
+		for _, h := range c.Hashes {
+			got = append(got, h.Algorithm+" "+h.Content)
+		}
+	}
+	const want = "pkg:golang/std@1.26.8, pkg:golang/example.com/a@v1.2.3+incompatible, SHA-256 000102, pkg:golang/example.com/c@v2.0.0"
+	if got := strings.Join(got, ", "); got != want {
+		t.Errorf("the components are\n%s\nwant\n%s", got, want)
+	}
+	if len(list.Dependencies) != 1 || len(list.Dependencies[0].DependsOn) != 3 {
+		t.Errorf("the dependencies are %+v", list.Dependencies)
+	}
+}
+
+// TestFormula: the formula has the platforms that were built, and no others.
+func TestFormula(t *testing.T) {
+	text := formula("1.0.0", "https://example.com/d", []platform{
+		{"linux", "amd64", "l.tar.gz", "01"}, {"darwin", "arm64", "d.tar.gz", "02"}, {"windows", "amd64", "w.zip", "03"},
+	})
+	for _, want := range []string{
+		"on_macos do\n    on_arm do\n      url \"https://example.com/d/d.tar.gz\"\n      sha256 \"02\"\n",
+		"on_linux do\n    on_intel do\n      url \"https://example.com/d/l.tar.gz\"\n      sha256 \"01\"\n",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the formula is\n%s\nwant in it\n%s", text, want)
+		}
+	}
+	if strings.Contains(text, "w.zip") {
+		t.Errorf("the formula has the archive for Windows:\n%s", text)
+	}
+}
+
+// TestOldResults: results of an earlier run are not overwritten.
+func TestOldResults(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := emptyFolder(dir); err != nil {
+		t.Errorf("an empty folder: %v", err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "checksums.txt"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := emptyFolder(dir); err == nil {
+		t.Error("a folder with results is accepted")
+	}
+}
