@@ -16,7 +16,7 @@ func TestStdioClients(t *testing.T) {
 	harness.MustNPM(t)
 	p := harness.MustProgram(t, "upstreams:\n  demo: {command: [junction, demo]}\n")
 	p.MustReady(t, harness.Patience)
-	for _, direct := range sdkClients() {
+	for _, direct := range sdkClients(t) {
 		c := harness.OverStdio([]harness.NpmClient{direct})[0]
 		t.Run(c.Name, func(t *testing.T) {
 			over, want := c.MustList(t, p.URL), direct.MustList(t, p.URL)
@@ -56,7 +56,7 @@ func TestStdioClientsSurviveRestart(t *testing.T) {
 			p := harness.MustProgram(t, "upstreams:\n  demo: {command: [junction, demo]}\n")
 			p.MustReady(t, harness.Patience)
 			var sessions, watching []harness.NpmSession
-			for _, c := range harness.OverStdio(sdkClients()) {
+			for _, c := range harness.OverStdio(sdkClients(t)) {
 				w := c.MustOpen(t, p.URL, "watch")
 				var h heard
 				if w.MustRead(&h); !slices.Contains(h.Ready, "demo__echo") {
