@@ -121,6 +121,8 @@ type Guard struct {
 	// sign-in. It must not block, and unauthenticated clients can cause it to be called at any
 	// rate. It may be nil.
 	Refused func(Refusal)
+	// Accepted is called for each authenticated request. It must not block, and may be nil.
+	Accepted func(p *Principal, requestID string)
 }
 
 // Refusal describes a rejected request. It contains no secret.
@@ -190,6 +192,9 @@ func (g *Guard) Authenticate(w http.ResponseWriter, r *http.Request) *Principal 
 		unavailable(w, "the token cannot be verified at the moment; try again later")
 		refused(http.StatusServiceUnavailable, "temporarily_unavailable")
 		return nil
+	}
+	if g.Accepted != nil {
+		g.Accepted(p, RequestID(w))
 	}
 	return p
 }

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -35,11 +36,79 @@ func DetailJSON(members map[string]string) []byte {
 func (s *Store) Audit(ctx context.Context, e Event) error {
 	now := s.now()
 	_, err := s.exec(ctx,
-		`INSERT INTO audit (id, at, event, principal, client_id, ip, request_id, detail)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
+		`INSERT INTO audit (id, at, event, principal, client_id, ip, request_id, detail, filed_at)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 0)`,
 		fmt.Sprintf("%016x-%s", now.UnixNano(),
 			NewID()), seconds(now), e.Event, e.Principal, e.ClientID, e.Address, e.RequestID, e.Detail)
+	if err == nil && s.audited != nil {
+		s.audited()
+	}
 	return err
+}
+
+// FiledEvent is an event for an audit file, with its user, who is the zero User if there is none.
+type FiledEvent struct {
+	Event
+	User User
+}
+
+// fileBatch limits the events of one transaction of FileEvents.
+const fileBatch = 200
+
+// FileEvents calls file with events that no process has filed yet, the oldest first, and marks them
+// as filed. It returns false if there may be more. Replicas share the events. If the process dies
+// before the mark is stored, another call passes the same events again, with the same IDs.
+func (s *Store) FileEvents(ctx context.Context, file func(FiledEvent)) (done bool, err error) {
+	waiting := 0
+	count := func(row scanner) error { return row.Scan(&waiting) }
+	const any = `SELECT count(*) FROM (SELECT 1 FROM audit WHERE filed_at = 0 LIMIT 1) AS unfiled`
+	if err := s.get(ctx, count, any); err != nil || waiting == 0 {
+		return err == nil, err
+	}
+	var all []FiledEvent
+	err = s.WithTx(ctx, func(ctx context.Context) error {
+		var err error
+		if all, err = s.unfiled(ctx); err != nil {
+			return err
+		}
+		for _, e := range all {
+			if _, err := s.exec(ctx, `UPDATE audit SET filed_at = $2 WHERE id = $1`, e.ID, seconds(s.now())); err != nil {
+				return err
+			}
+		}
+		for _, e := range all {
+			file(e)
+		}
+		return nil
+	})
+	return len(all) < fileBatch, err
+}
+
+// unfiled returns and locks the next events to file.
+func (s *Store) unfiled(ctx context.Context) (all []FiledEvent, err error) {
+	lock := ""
+	if s.postgres {
+		lock = " FOR UPDATE SKIP LOCKED"
+	}
+	err = s.all(ctx, func(row scanner) error {
+		var e FiledEvent
+		err := row.Scan(&e.ID, moment{&e.At}, &e.Event.Event, &e.Principal, &e.ClientID, &e.Address, &e.RequestID, &e.Detail)
+		all = append(all, e)
+		return err
+	}, `SELECT id, at, event, principal, client_id, ip, request_id, detail FROM audit WHERE filed_at = 0
+		ORDER BY id LIMIT $1`+lock, fileBatch)
+	if err != nil {
+		return nil, err
+	}
+	for i := range all {
+		if all[i].Principal == "" {
+			continue
+		}
+		if all[i].User, err = s.user(ctx, all[i].Principal); err != nil && !errors.Is(err, ErrNotFound) {
+			return nil, err
+		}
+	}
+	return all, nil
 }
 
 // Events returns the last n events, the newest first.

@@ -78,6 +78,8 @@ type Config struct {
 	Attach bool
 	Log    *slog.Logger     // nil discards
 	Now    func() time.Time // nil is time.Now
+	// Audited is called when an event is about to be stored. It must not block, and may be nil.
+	Audited func()
 }
 
 // Store is an open store. Close it.
@@ -91,6 +93,7 @@ type Store struct {
 	vault     *seal.Vault
 	log       *slog.Logger
 	now       func() time.Time
+	audited   func() // may be nil
 	lease     *lease // nil if there is none
 	bounds    bounds
 	added     atomic.Int64 // requests, by this process
@@ -116,7 +119,7 @@ func open(ctx context.Context, c Config) (_ *Store, err error) {
 	if c.Keys == nil {
 		return nil, errors.New("cannot open the store without master keys")
 	}
-	s := &Store{log: c.Log, now: c.Now, bounds: defaultBounds()}
+	s := &Store{log: c.Log, now: c.Now, audited: c.Audited, bounds: defaultBounds()}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}

@@ -406,6 +406,14 @@ func TestAuthT115OlderSchemas(t *testing.T) {
 				r.Network != "203.0.113.9/32" {
 				t.Errorf("the request is %+v, %v", r, err)
 			}
+			if i == 3 {
+				return // what is in an audit file came with the fifth
+			}
+			var filed []FiledEvent
+			done, err := s.FileEvents(ctx, func(e FiledEvent) { filed = append(filed, e) })
+			if err != nil || !done || len(filed) != 1 || filed[0].ID != "18a1-x" || filed[0].User.Email == "" {
+				t.Errorf("FileEvents = %v, %v, %+v", done, err, filed)
+			}
 		})
 	}
 }

@@ -45,10 +45,19 @@ func (s *Store) Operator(ctx context.Context) (User, error) {
 	return s.PutUser(ctx, User{Issuer: operatorIssuer, Subject: "operator"})
 }
 
-// User returns the user with an id.
+// User returns the user with an id. In a transaction the row is locked.
 func (s *Store) User(ctx context.Context, id string) (u User, err error) {
+	return s.userRow(ctx, id, s.lock(ctx))
+}
+
+// user is User without a lock.
+func (s *Store) user(ctx context.Context, id string) (u User, err error) {
+	return s.userRow(ctx, id, "")
+}
+
+func (s *Store) userRow(ctx context.Context, id, lock string) (u User, err error) {
 	err = s.get(ctx, func(row scanner) error { return row.Scan(u.fields()...) },
-		`SELECT `+userColumns+` FROM users WHERE id = $1`+s.lock(ctx), id)
+		`SELECT `+userColumns+` FROM users WHERE id = $1`+lock, id)
 	return u, err
 }
 

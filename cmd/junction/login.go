@@ -80,6 +80,9 @@ func logoutCommand(stdout io.Writer, file *string) *cobra.Command {
 				_, err := fmt.Fprintf(stdout, "Not signed in to %s.\n", args[0])
 				return err
 			}
+			if err == nil {
+				err = auditOperator(ctx, client, "upstream_disconnected", args[0])
+			}
 			if err != nil {
 				return err
 			}
@@ -131,6 +134,9 @@ func (o *loginOptions) login(ctx context.Context, name string) (err error) {
 		}
 	case <-ctx.Done():
 		return context.Cause(ctx)
+	}
+	if err := auditOperator(ctx, client, "upstream_connected", name); err != nil {
+		return err
 	}
 	_, err = fmt.Fprintf(o.stdout, "Signed in to %s.\n", name)
 	return err
@@ -248,6 +254,12 @@ func openOperator(ctx context.Context, what, file, name string) (client *oauth.C
 	client = oauth.New(oauth.Options{Store: s, Name: "Junction", Fetch: fetcher, HTTP: config.Trusting(fetcher)})
 	client.Apply(c.OperatorSignIns())
 	return client, func() { client.Close(); _ = s.Close() }, nil
+}
+
+// auditOperator stores an event of the operator's sign-in at an upstream.
+func auditOperator(ctx context.Context, client *oauth.Client, what, name string) error {
+	return client.Store.Audit(ctx, store.Event{Event: what, Detail: store.DetailJSON(map[string]string{
+		"detail": name + ", by the operator"})})
 }
 
 // operatorStore opens the store, also while a proxy uses it, and creates it if there is none.

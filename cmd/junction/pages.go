@@ -36,9 +36,18 @@ func (p *program) access(r *http.Request) pages.Access {
 func (p *program) statusPage(stopping context.Context) (*pages.Status, error) {
 	return pages.NewStatus(pages.StatusOptions{
 		Report:   func() diagnose.Report { return p.asSeen().Report(stopping) },
-		Sessions: p.sessions, Calls: &p.calls, Reconnect: p.set.Reconnect,
+		Sessions: p.sessions, Calls: &p.calls, Reconnect: p.reconnect,
 		Version: version(), Stopping: stopping, Log: p.log,
 	})
+}
+
+// reconnect connects an upstream again for a person at the status page.
+func (p *program) reconnect(upstream string) bool {
+	there := p.set.Reconnect(upstream)
+	if there {
+		p.record("upstream_reconnected", upstream, proxy.OK)
+	}
+	return there
 }
 
 // sessions returns the latest legacy sessions, and how many there are. Names of clients are redacted

@@ -23,6 +23,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"junction/auth"
+	"junction/auth/store"
 	"junction/cmd/junction/cli"
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/diagnose"
@@ -73,8 +74,11 @@ type program struct {
 	unread        atomic.Pointer[string] // why the last reload of the file failed; nil after a successful reload
 	reach         atomic.Pointer[reach]  // of the configuration in force
 
+	storage atomic.Pointer[store.Store] // that of the vault; nil if no vault is open
+
 	refresh chan struct{} // 1-buffered: a shared catalog has changed
 	recheck chan struct{} // 1-buffered: the catalog of a user's own upstream has changed
+	events  chan struct{} // 1-buffered: this process has stored an event
 }
 
 // serve runs a proxy until ctx ends or a listener fails.
@@ -97,7 +101,7 @@ func ballast() []byte { return make([]byte, 16<<20) }
 
 // open opens the listeners and files and starts the upstreams. After an error nothing stays open.
 func open(o options) (_ *program, err error) {
-	p := &program{options: o, refresh: make(chan struct{}, 1), recheck: make(chan struct{}, 1)}
+	p := &program{options: o, refresh: make(chan struct{}, 1), recheck: make(chan struct{}, 1), events: make(chan struct{}, 1)}
 	hash, hashErr := config.Checksum(o.file) // computed before Load, so that reloadLoop notices a change between the two
 	c, warnings, err := config.LoadServing(o.file, o.getenv, false)
 	if problems, ok := errors.AsType[config.Problems](err); ok {
@@ -189,7 +193,7 @@ func (p *program) apply(c *config.Config) {
 		own = p.signIn.Server
 	}
 	guard := c.Auth.Guard(p.providers, cmp.Or(c.PublicURL, strings.TrimSuffix(p.url(), "/mcp")), own)
-	guard.Log, guard.Refused = p.log, p.audit.Refused
+	guard.Log, guard.Refused, guard.Accepted = p.log, p.audit.Refused, p.audit.Authenticated
 	p.guard.Store(guard)
 	world := proxy.SnapshotConfig{Guard: guard, Policy: p.policy(c).WithScopes(c.Auth.ScopeCapabilities), Pins: p.pins,
 		FirstWait: c.Catalog.FirstWait, Endpoints: c.Endpoints, Names: c.Names, BehindProxy: c.Auth.None,
@@ -246,42 +250,6 @@ func (p *program) policy(c *config.Config) *policy.Policy {
 	return compiled
 }
 
-// listen listens on an address of the file. The error for an address in use is a takenError.
-func listen(address, key string) (net.Listener, error) {
-	l, err := net.Listen("tcp", address)
-	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, takenError{address, key}
-	}
-	if err != nil {
-		var reason error = err
-		if errno, ok := errors.AsType[syscall.Errno](err); ok {
-			reason = errno
-		}
-		return nil, fmt.Errorf("cannot listen on %s: %w; set %s to %s", address, reason, key, hintOfListen(reason))
-	}
-	return l, nil
-}
-
-// hintOfListen returns the address to suggest instead.
-func hintOfListen(err error) string {
-	switch {
-	case errors.Is(err, syscall.EACCES):
-		return "a port of 1024 or higher"
-	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return "an address that this machine has"
-	}
-	return "another address"
-}
-
-// takenError means that another program listens on the address.
-type takenError struct{ address, key string }
-
-func (e takenError) Error() string {
-	return fmt.Sprintf("%s is taken by another program, perhaps another junction; stop that, or set %s to another port (port 0 takes a free one)", e.address, e.key)
-}
-
-func (e takenError) Unwrap() error { return syscall.EADDRINUSE }
-
 // serve answers requests until ctx ends and then shuts down: it accepts no new connections, ends
 // streams, and lets in-flight calls finish within the grace.
 func (p *program) serve(ctx context.Context) error {
@@ -322,8 +290,10 @@ func (p *program) serve(ctx context.Context) error {
 	}
 	defer p.announce()()
 	p.log.Info("serving", where...)
+	p.record("started", fingerprint(p.file, p.hash), proxy.OK)
 	group.Go(func() error { return p.refreshLoop(ctx) })
 	group.Go(func() error { return p.recheckLoop(ctx) })
+	group.Go(func() error { return p.eventLoop(ctx) })
 	group.Go(func() error { return p.reloadLoop(ctx) })
 	group.Go(func() error { return p.welcome(ctx, url, keys) })
 	group.Go(func() error {
@@ -344,6 +314,7 @@ func (p *program) serve(ctx context.Context) error {
 		admin.Close() // last, so that /readyz reports the shutdown until the end
 		return nil
 	})
+	defer p.record("stopped", "", proxy.OK)
 	return group.Wait()
 }
 
@@ -405,6 +376,7 @@ func (p *program) close() {
 		p.public.Close()
 	}
 	p.signIn.close()
+	p.fileEvents(context.Background(), lastEvents)
 	p.vault.close()
 	p.ended.close()
 	p.closeTelemetry()

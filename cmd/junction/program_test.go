@@ -384,8 +384,9 @@ func TestNoKeyInAnyLine(t *testing.T) {
 		p.proxyHooks().CallDone(&proxy.CallInfo{Client: key, Request: `"` + key + `"`, Method: key, Name: key, Own: "x:" + key, Outcome: outcome, Err: errors.New("unknown tool: " + key)})
 	}
 	record.FlushLog(p.log)
+	calls := log.String()
 	a.Close()
-	for name, text := range map[string]string{"log": log.String(), "audit": lines.String()} {
+	for name, text := range map[string]string{"log": calls, "audit": lines.String()} {
 		if strings.Count(text, "\n") != 2 || strings.Contains(text, key[:20]) || !strings.Contains(text, "jct_key_…") {
 			t.Errorf("the %s is %q", name, text)
 		}

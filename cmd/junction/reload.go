@@ -20,6 +20,7 @@ import (
 
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/prose"
+	"junction/proxy"
 	"junction/proxy/pins"
 )
 
@@ -137,6 +138,7 @@ func (p *program) reload(asked bool) {
 	p.apply(c)
 	p.unread.Store(nil)
 	p.log.Info("configuration reloaded", "upstreams", len(c.Upstreams))
+	p.record("configuration_reloaded", fingerprint(p.file, hash), proxy.OK)
 }
 
 // notReloaded reports in the log and on /readyz why the file is not in force. detail is the text
@@ -145,6 +147,7 @@ func (p *program) notReloaded(err error, detail string) {
 	detail = cmp.Or(detail, err.Error())
 	p.unread.Store(&detail)
 	p.log.Error("configuration not reloaded; the last good one stays in force", "error", err)
+	p.record("configuration_rejected", detail, proxy.Invalid)
 }
 
 // fixed rejects changes of settings that need a restart.
@@ -200,6 +203,7 @@ func (p *program) repin() {
 	p.pins = pins
 	p.apply(p.config)
 	p.log.Info("pins reloaded", "pins", p.config.Pins)
+	p.record("pins_reloaded", p.config.Pins, proxy.OK)
 }
 
 // loadPins reads the pins file of the configuration. It returns nil if the configuration names

@@ -50,10 +50,12 @@ func (p *program) openVault(c *config.Config) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	s, err := store.Open(ctx, store.Config{Driver: c.Storage.Driver, DSN: dsn, Keys: keys, Log: p.log})
+	s, err := store.Open(ctx, store.Config{Driver: c.Storage.Driver, DSN: dsn, Keys: keys, Log: p.log,
+		Audited: func() { wake(p.events) }})
 	if err != nil {
 		return fmt.Errorf("open the storage of sign-ins: %w", err)
 	}
+	p.storage.Store(s)
 	name := ""
 	if c.Auth.OAuth != nil {
 		name = c.Auth.OAuth.Name

@@ -130,6 +130,72 @@ func TestAuthT93OperatorEndsSignIns(t *testing.T) {
 	})
 }
 
+// TestOperatorsReadEventsInTheAudit signs a user in, uses a key, and administers beside the program
+// and while it is stopped: all of it is in the audit, once, with the user as the provider named them.
+func TestOperatorsReadEventsInTheAudit(t *testing.T) {
+	harness.Waits(t)
+	for _, driver := range []string{"sqlite", "postgres"} {
+		t.Run(driver, func(t *testing.T) {
+			harness.Waits(t)
+			file, storage := filepath.Join(t.TempDir(), "audit.jsonl"), ""
+			if driver == "postgres" {
+				storage = fmt.Sprintf("storage: { driver: postgres, dsn: %q }\n", authtest.Schema(t))
+			}
+			_, up := upstreamtest.Start(t, upstreamtest.Script{})
+			ci := newAPIKey(t, "ci")
+			c := mustCompany(t, up, "", fmt.Sprintf("audit: { file: %q }\n", file)+storage, "  api_keys: ["+ci.entry+"]")
+			has := func(line string) bool {
+				text, err := os.ReadFile(file)
+				return err == nil && regexp.MustCompile(`(?m)^\{.*`+line+`.*\}$`).Match(text)
+			}
+			wantLine := func(line string) {
+				t.Helper()
+				tick := time.NewTicker(20 * time.Millisecond)
+				defer tick.Stop()
+				late := time.After(harness.Patience)
+				for !has(line) {
+					select {
+					case <-tick.C:
+					case <-late:
+						text, _ := os.ReadFile(file)
+						t.Fatalf("no line of the audit matches %s:\n%s", line, text)
+					}
+				}
+			}
+			const ann = `"principal":"user:[^"]*ann","person":"ann","email":"ann@acme.example"`
+			a := mustRegister(t, c, appRedirect)
+			p := a.mustSignIn(t, newPerson(t, "ann"))
+			wantLine(`"event":"started".*"detail":"version [^"]*, sha256 [0-9a-f]{64}","outcome":"ok"`)
+			wantLine(`"event":"signed_in","event_id":"[^"]+","request_id":"[^"]+",` + ann + `.*"address":"127.0.0.1"`)
+			wantLine(`"event":"code_issued".*` + ann + `,"oauth_client":"[^"]+"`)
+			harness.WantEcho(t, showing(t, c.Program, upstream.EraModern, p.Access, "/mcp").Tool(t, "up__echo", `{}`))
+			wantLine(ann + `.*"method":"tools/call".*"outcome":"ok"`)
+			for range 2 {
+				showing(t, c.Program, upstream.EraModern, ci.key, "/mcp").Call(t, "tools/list", "")
+			}
+			wantLine(`"event":"key_used".*"principal":"key:ci","address":"127.0.0.1"`)
+			c.mustOperate(t, "users", "disable", "ann@acme.example")
+			wantLine(`"event":"user_disabled".*` + ann + `,"detail":"by the operator"`)
+			c.MustStop(t)
+			c.mustOperate(t, "users", "enable", "ann@acme.example")
+			if has("user_enabled") {
+				t.Error("an event of a command is in the audit while no proxy runs")
+			}
+			c.MustServe(t, "--listen", strings.TrimPrefix(c.origin, "http://"))
+			wantLine(`"event":"user_enabled".*` + ann)
+			text, err := os.ReadFile(file)
+			if err != nil || strings.Count(string(text), `"signed_in"`) != 1 || strings.Count(string(text), `"key_used"`) != 1 {
+				t.Errorf("an event is in the audit more than once (%v):\n%s", err, text)
+			}
+			c.mustOperate(t, "audit", "verify")
+			out := c.mustOperate(t, "audit", "--who", "ann@")
+			if !strings.Contains(out, "user_disabled") || strings.Contains(out, "key_used") {
+				t.Errorf("the audit of ann is\n%s", out)
+			}
+		})
+	}
+}
+
 // TestAuthT113RotateBesideTheProgram replaces the master key, which whoever runs would not know.
 func TestAuthT113RotateBesideTheProgram(t *testing.T) {
 	harness.Waits(t)

@@ -420,6 +420,7 @@ func nudge(c chan<- struct{}) {
 type Trail struct {
 	current  atomic.Pointer[Audit] // nil without an audit
 	refusals refusalLog
+	keys     uses
 }
 
 // Call writes the line of a call, if there is an audit.

@@ -1,0 +1,44 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"syscall"
+)
+
+// listen listens on an address of the file. The error for an address in use is a takenError.
+func listen(address, key string) (net.Listener, error) {
+	l, err := net.Listen("tcp", address)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, takenError{address, key}
+	}
+	if err != nil {
+		var reason error = err
+		if errno, ok := errors.AsType[syscall.Errno](err); ok {
+			reason = errno
+		}
+		return nil, fmt.Errorf("cannot listen on %s: %w; set %s to %s", address, reason, key, hintOfListen(reason))
+	}
+	return l, nil
+}
+
+// hintOfListen returns the address to suggest instead.
+func hintOfListen(err error) string {
+	switch {
+	case errors.Is(err, syscall.EACCES):
+		return "a port of 1024 or higher"
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return "an address that this machine has"
+	}
+	return "another address"
+}
+
+// takenError means that another program listens on the address.
+type takenError struct{ address, key string }
+
+func (e takenError) Error() string {
+	return fmt.Sprintf("%s is taken by another program, perhaps another junction; stop that, or set %s to another port (port 0 takes a free one)", e.address, e.key)
+}
+
+func (e takenError) Unwrap() error { return syscall.EADDRINUSE }
