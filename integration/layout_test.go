@@ -32,6 +32,8 @@ var arrows = map[string][]string{
 	"cmd/junction/bridge": {"upstream/definition", "upstream/http1", "upstream/jsonrpc", "upstream/raw",
 		"upstream/transport"}, // a client of the endpoint, as the proxy is one of its servers
 	"cmd/junction/demo": {},
+	"cmd/junction/screen": {"cmd/junction/cli", "cmd/junction/diagnose", "cmd/junction/prose",
+		"upstream"}, // the words of states
 	// it measures what they do, so that they need no library for it
 	"cmd/junction/telemetry":      {"cmd/junction/telemetry/otlp", "proxy", "upstream", "upstream/raw"},
 	"cmd/junction/telemetry/otlp": {},

@@ -7,7 +7,7 @@
 // text for people.
 //
 // hooks.go makes the lines of the log and of the audit (package record). Package diagnose serves the
-// admin address. banner.go prints the text at the start.
+// admin address. package screen prints the first screen.
 //
 // The commands: package cli asks a running proxy, package entries changes the upstreams of the
 // configuration file, package signins changes the storage of sign-ins, package audit reads the

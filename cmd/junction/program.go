@@ -30,6 +30,7 @@ import (
 	"junction/cmd/junction/pages"
 	"junction/cmd/junction/prose"
 	"junction/cmd/junction/record"
+	"junction/cmd/junction/screen"
 	"junction/cmd/junction/telemetry"
 	"junction/policy"
 	"junction/proxy"
@@ -68,6 +69,7 @@ type program struct {
 	catalogs      *stored.Dir // nil if there is no folder for catalogs
 	sandboxes     string      // the parent of the sandbox folders of commands; "" if there is none
 	outages       outages
+	screen        *screen.Screen
 	guard         atomic.Pointer[auth.Guard] // of the configuration in force
 	audit         record.Trail
 	telemetry     *telemetry.Telemetry   // nil if nothing is measured
@@ -93,6 +95,14 @@ func serve(ctx context.Context, o options) error {
 	return p.serve(ctx)
 }
 
+// newProgram returns a program without any part that needs to be closed.
+func newProgram(o options) *program {
+	first := screen.New(o.stdout, o.stderr)
+	o.stderr = first.Log()
+	return &program{options: o, screen: first, refresh: make(chan struct{}, 1), recheck: make(chan struct{}, 1),
+		events: make(chan struct{}, 1)}
+}
+
 // ballast returns memory that is never touched and therefore takes no physical memory. It raises
 // the heap size at which the garbage collector runs. Without it the collector runs thirty times a
 // second for the few kilobytes of garbage of each call: a quarter of the CPU time of a small call.
@@ -101,7 +111,7 @@ func ballast() []byte { return make([]byte, 16<<20) }
 
 // open opens the listeners and files and starts the upstreams. After an error nothing stays open.
 func open(o options) (_ *program, err error) {
-	p := &program{options: o, refresh: make(chan struct{}, 1), recheck: make(chan struct{}, 1), events: make(chan struct{}, 1)}
+	p := newProgram(o)
 	hash, hashErr := config.Checksum(o.file) // computed before Load, so that reloadLoop notices a change between the two
 	c, warnings, err := config.LoadServing(o.file, o.getenv, false)
 	if problems, ok := errors.AsType[config.Problems](err); ok {
@@ -384,38 +394,26 @@ func (p *program) close() {
 	record.FlushLog(p.log)
 }
 
-// welcome prints the banner, with the URL for clients, once all upstreams have been tried, but
-// after three seconds at most.
+// welcome prints the first screen, until all upstreams have been tried.
 func (p *program) welcome(ctx context.Context, url string, keys bool) error {
-	soon, cancel := context.WithTimeout(ctx, 3*time.Second)
-	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for diagnose.Starting(p.asSeen().Statuses()) && soon.Err() == nil {
-		select {
-		case <-tick.C:
-		case <-soon.Done():
-		}
+	t := screen.Text{URL: url, Keys: keys, Demo: p.file == ""}
+	if p.admin != nil {
+		t.Status = "http://" + p.admin.Addr().String() + "/"
 	}
-	if ctx.Err() == nil {
-		p.server.Settle() // a client that reads "ready" must find the tools
-		banner(p.stdout, url, keys, rows(p.asSeen().Report(ctx).Upstreams))
+	if p.file != "" && p.file != userFile() {
+		t.Flags = "--config " + p.file
+	}
+	seen := p.asSeen()
+	p.screen.Run(ctx, &t, func() []diagnose.UpstreamStatus { return seen.Report(ctx).Upstreams }, func() {
+		p.server.Settle()    // a client that reads "ready" must find the tools
 		debug.FreeOSMemory() // returns the memory that only the start needed; the collector runs rarely from now on
-	}
+	})
 	return nil
 }
 
 // idleTimeout limits how long a connection stays open without a request. It is longer than clients
 // pause between two calls of one task, so that they need not reconnect.
 const idleTimeout = 2 * time.Minute
-
-func rows(list []diagnose.UpstreamStatus) []bannerRow {
-	var out []bannerRow
-	for _, s := range list {
-		out = append(out, bannerRow{Name: s.Name, State: s.Shown(time.Now()), Era: s.Era, Tools: s.Tools, LastError: s.Error})
-	}
-	return out
-}
 
 // recheckLoop closes streams whose sign-in has ended and tells clients about catalog changes of
 // users' own upstreams. It also closes users' idle upstream connections. It runs in one goroutine

@@ -22,6 +22,7 @@ import (
 	"junction/cmd/junction/prose"
 	"junction/proxy"
 	"junction/proxy/pins"
+	"junction/upstream"
 )
 
 // settle is how long the file must be unchanged before it is read. Editors write in several steps.
@@ -135,10 +136,43 @@ func (p *program) reload(asked bool) {
 		p.log.Warn(w.Text, "file", w.File, "line", w.Line, "key", w.Path)
 	}
 	p.audit.Use(audit)
+	changes := changesOf(p.config.Upstreams, c.Upstreams)
 	p.apply(c)
 	p.unread.Store(nil)
-	p.log.Info("configuration reloaded", "upstreams", len(c.Upstreams))
+	p.log.Info("configuration reloaded", append([]any{"upstreams", len(c.Upstreams)}, changes...)...)
 	p.record("configuration_reloaded", fingerprint(p.file, hash), proxy.OK)
+}
+
+// changesOf returns the names of the upstreams that were added, changed and removed, for the log. A
+// disabled upstream counts as removed.
+func changesOf(old, next map[string]upstream.Config) (attrs []any) {
+	var added, changed, removed []string
+	for name, c := range next {
+		before, there := old[name]
+		switch on, was := !c.Off(), there && !before.Off(); {
+		case on && !was:
+			added = append(added, name)
+		case was && !on:
+			removed = append(removed, name)
+		case on && !reflect.DeepEqual(before, c):
+			changed = append(changed, name)
+		}
+	}
+	for name, c := range old {
+		if _, there := next[name]; !there && !c.Off() {
+			removed = append(removed, name)
+		}
+	}
+	for _, list := range []struct {
+		key   string
+		names []string
+	}{{"added", added}, {"changed", changed}, {"removed", removed}} {
+		if len(list.names) > 0 {
+			slices.Sort(list.names)
+			attrs = append(attrs, list.key, list.names)
+		}
+	}
+	return attrs
 }
 
 // notReloaded reports in the log and on /readyz why the file is not in force. detail is the text

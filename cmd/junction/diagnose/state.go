@@ -2,6 +2,9 @@ package diagnose
 
 import (
 	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"junction/upstream"
@@ -56,13 +59,30 @@ func shown(state string, retry, now time.Time) string {
 	return state + " now"
 }
 
+// installers are programs that download what they run.
+var installers = []string{"npx", "bunx", "pnpx", "uvx", "pipx", "docker", "podman", "deno"}
+
+// note returns why the first start of an upstream may take long; "" if it is no first start, or has
+// not taken long yet.
+func note(s *upstream.Status, command []string) string {
+	if len(command) == 0 || s.State != upstream.StateStarting || s.Stored || s.Era != upstream.EraAuto || time.Since(s.Since) < 2*time.Second {
+		return ""
+	}
+	program, _, _ := strings.Cut(filepath.Base(command[0]), ".")
+	if !slices.Contains(installers, program) {
+		return ""
+	}
+	return "downloading (" + program + "), normal on first start"
+}
+
 // statusOf returns the state of a running upstream that offers a number of tools.
 func (p *Proxy) statusOf(s *upstream.Status, tools int) UpstreamStatus {
 	c := p.Config().Upstreams[s.Name]
 	return UpstreamStatus{
 		Name: s.Name, State: s.State.String(), Since: s.Since, RetryAt: s.Retry, Error: s.Err, Advice: s.Advice,
 		Era: string(s.Era), Version: s.Version, Tools: tools, Listed: s.Tools, Stored: s.Stored, Links: s.Links,
-		Sandbox: s.Sandbox, Processes: len(s.Processes), pids: s.Processes, SignIn: c.OperatorSignsIn(), Invalid: c.Blocked != "",
+		Sandbox: s.Sandbox, Processes: len(s.Processes), pids: s.Processes, SignIn: c.OperatorSignsIn(),
+		Note: note(s, c.Command), Invalid: c.Blocked != "",
 	}
 }
 

@@ -1,0 +1,245 @@
+// Package screen prints the first screen of a proxy: its addresses, the table of the upstreams until
+// each was tried, the lines for clients, and what to do next.
+//
+// A terminal is redrawn, and log lines appear above the table. Any other output gets lines: the table
+// after three seconds at most, and then one row for each upstream that was tried.
+package screen
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"golang.org/x/term"
+
+	"junction/cmd/junction/diagnose"
+	"junction/cmd/junction/prose"
+)
+
+// Screen writes to standard output, and keeps the lines of the log apart from a table that is
+// redrawn. It may be used by several goroutines.
+type Screen struct {
+	out, log io.Writer
+	size     func() (width, height int) // of the terminal; nil if the output is not redrawn
+
+	mu   sync.Mutex
+	live string // what is redrawn now; "" if nothing is; guarded by mu
+	rows int    // of live on the terminal; guarded by mu
+}
+
+// New returns a screen for the standard streams of a process. The log must be written to Log.
+func New(stdout, stderr io.Writer) *Screen {
+	s := &Screen{out: stdout, log: stderr}
+	f, ok := stdout.(*os.File)
+	if ok && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb" && runtime.GOOS != "windows" {
+		s.size = func() (int, int) {
+			width, height, err := term.GetSize(int(f.Fd()))
+			if err != nil {
+				return 0, 0
+			}
+			return width, height
+		}
+	}
+	return s
+}
+
+// Log returns the writer for the log.
+func (s *Screen) Log() io.Writer {
+	if f, ok := s.log.(*os.File); s.size == nil || !ok || !term.IsTerminal(int(f.Fd())) {
+		return s.log
+	}
+	return logLines{s}
+}
+
+// logLines writes the log above the part of the terminal that is redrawn.
+type logLines struct{ *Screen }
+
+// Write implements io.Writer.
+func (l logLines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	live := l.live
+	if live == "" {
+		return l.log.Write(p)
+	}
+	l.erase()
+	n, err := l.log.Write(p)
+	l.draw(live)
+	return n, err
+}
+
+// erase removes what is redrawn; s.mu is held.
+func (s *Screen) erase() {
+	if s.rows > 0 {
+		fmt.Fprintf(s.out, "\x1b[%dA\r\x1b[J", s.rows)
+	}
+	s.live, s.rows = "", 0
+}
+
+// draw draws text, which replaces what was drawn before; s.mu is held. It returns false, and draws
+// nothing, if the terminal is too small.
+func (s *Screen) draw(text string) bool {
+	rows, fits := s.height(text)
+	if s.erase(); text == "" || !fits {
+		return fits
+	}
+	io.WriteString(s.out, text)
+	s.live, s.rows = text, rows
+	return true
+}
+
+// height returns how many rows text takes on the terminal, and whether it can be redrawn there.
+func (s *Screen) height(text string) (rows int, fits bool) {
+	width, height := s.size()
+	if width < prose.Width {
+		return 0, false
+	}
+	for line := range strings.Lines(text) {
+		rows += 1 + max(0, utf8.RuneCountInString(strings.TrimSuffix(line, "\n"))-1)/width
+	}
+	return rows, rows < height
+}
+
+// redraw is draw for callers that do not hold s.mu. It leaves the same text as it is.
+func (s *Screen) redraw(text string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.live == text || s.draw(text)
+}
+
+// print writes text in place of what was redrawn.
+func (s *Screen) print(text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.erase()
+	io.WriteString(s.out, text)
+}
+
+// keep leaves what was drawn on the terminal.
+func (s *Screen) keep() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.live, s.rows = "", 0
+}
+
+const (
+	soon  = 3 * time.Second // after which lines are printed, although not all upstreams were tried
+	often = 100 * time.Millisecond
+)
+
+// Run prints the first screen, until each upstream was tried or ctx ends. report returns the state of
+// the upstreams. early is called once, when all were tried or after three seconds.
+func (s *Screen) Run(ctx context.Context, t *Text, report func() []diagnose.UpstreamStatus, early func()) {
+	r := run{s, t, report, early, time.Now(), false}
+	if s.size == nil || !r.redrawn(ctx) {
+		r.lines(ctx)
+	}
+}
+
+// run is one call of Run.
+type run struct {
+	*Screen
+	text   *Text
+	report func() []diagnose.UpstreamStatus
+	early  func()
+	began  time.Time
+	told   bool // early was called
+}
+
+// look returns the upstreams, and how many were not tried yet.
+func (r *run) look() (list []diagnose.UpstreamStatus, pending int) {
+	list = r.report()
+	for i := range list {
+		if !tried(&list[i]) {
+			pending++
+		}
+	}
+	if !r.told && (pending == 0 || time.Since(r.began) >= soon) {
+		r.told = true
+		r.early()
+		list = r.report()
+	}
+	return list, pending
+}
+
+// pause waits until the next look, and returns false if ctx has ended.
+func (r *run) pause(ctx context.Context) bool {
+	t := time.NewTimer(often)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// redrawn redraws the table until each upstream was tried. It returns false, with nothing on the
+// terminal, if that is too small.
+func (r *run) redrawn(ctx context.Context) bool {
+	for {
+		list, pending := r.look()
+		if pending == 0 {
+			rows, _ := tableOf(list, time.Now())
+			r.print(r.text.header() + rows + r.text.clients() + r.text.next(list))
+			return true
+		}
+		if !r.redraw(r.growing(list, pending)) {
+			r.print("")
+			return false
+		}
+		if !r.pause(ctx) {
+			r.keep()
+			return true
+		}
+	}
+}
+
+// growing returns what a terminal shows while upstreams are tried: as much as it has room for.
+func (r *run) growing(list []diagnose.UpstreamStatus, pending int) string {
+	rows, _ := tableOf(list, time.Now())
+	text, wait := r.text.header()+rows, fmt.Sprintf("\nStarting %s …\n", prose.Count(pending, "upstream"))
+	if _, fits := r.height(text + r.text.clients() + wait); fits {
+		text += r.text.clients()
+	}
+	return text + wait
+}
+
+// lines prints the table, and a row for each upstream that was tried later.
+func (r *run) lines(ctx context.Context) {
+	list, pending := r.look()
+	for !r.told {
+		if !r.pause(ctx) {
+			return
+		}
+		list, pending = r.look()
+	}
+	rows, table := tableOf(list, time.Now())
+	r.print(r.text.header() + rows + r.text.clients())
+	waits := map[string]bool{} // the upstreams that were not tried when their row was printed
+	for i := range list {
+		waits[list[i].Name] = !tried(&list[i])
+	}
+	if pending > 0 {
+		r.print("\n")
+	}
+	for pending > 0 && r.pause(ctx) {
+		list, pending = r.look()
+		for i := range list {
+			if u := &list[i]; waits[u.Name] && tried(u) {
+				delete(waits, u.Name)
+				table.widen(cells(u, time.Now()))
+				r.print(table.row(u, time.Now()))
+			}
+		}
+	}
+	if pending == 0 {
+		r.print(r.text.next(list))
+	}
+}

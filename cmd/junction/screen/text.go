@@ -1,0 +1,173 @@
+package screen
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"junction/cmd/junction/cli"
+	"junction/cmd/junction/diagnose"
+	"junction/cmd/junction/prose"
+	"junction/upstream"
+)
+
+// Text is what the first screen says about a proxy.
+type Text struct {
+	URL    string // for clients
+	Status string // URL of the status page; "" without an admin address
+	Keys   bool   // clients need an API key
+	Flags  string // that commands about this proxy need, such as --config FILE; "" if none
+	Demo   bool   // there is no configuration file
+}
+
+// header returns the addresses.
+func (t *Text) header() string {
+	text := "Junction serves " + t.URL + "\n"
+	if t.Status != "" {
+		text += "Status page     " + t.Status + "\n"
+	}
+	return text + "\n"
+}
+
+// clients returns the lines to paste into clients. With keys, these read a key from the environment.
+func (t *Text) clients() string {
+	lines := cli.ClientLines
+	if t.Keys {
+		lines = clientLinesWithKey
+	}
+	return strings.ReplaceAll(lines, "URL", t.URL)
+}
+
+// clientLinesWithKey are the lines for clients that need an API key, from the variable
+// JUNCTION_KEY.
+const clientLinesWithKey = `
+With a key of yours in JUNCTION_KEY (junction keys create makes one):
+
+Claude Code
+  claude mcp add --transport http junction URL \
+    --header "Authorization: Bearer $JUNCTION_KEY"
+Codex
+  codex mcp add junction --url URL \
+    --bearer-token-env-var JUNCTION_KEY
+VS Code
+  code --add-mcp \
+    '{"name":"junction","type":"http","url":"URL",
+     "headers":{"Authorization":"Bearer '"$JUNCTION_KEY"'"}}'
+Cursor, in .cursor/mcp.json
+  {"mcpServers": {"junction": {"url": "URL",
+    "headers": {"Authorization": "Bearer ${env:JUNCTION_KEY}"}}}}
+`
+
+// next returns the last line: what to do next.
+func (t *Text) next(list []diagnose.UpstreamStatus) string {
+	var signIn, wrong []string
+	for _, u := range list {
+		switch {
+		case u.State == upstream.StateSignIn.String() && u.SignIn:
+			signIn = append(signIn, prose.Flat(u.Name))
+		case failed(&u):
+			wrong = append(wrong, prose.Flat(u.Name))
+		}
+	}
+	var parts []string
+	if len(signIn) > 0 {
+		parts = append(parts, "sign in with junction login "+signIn[0]+t.flags())
+		if len(signIn) > 1 {
+			parts[0] += " (then " + strings.Join(signIn[1:], ", ") + ")"
+		}
+	}
+	if len(wrong) > 0 {
+		parts = append(parts, "correct "+strings.Join(wrong, ", ")+" as shown above, then check with junction doctor"+t.flags())
+	}
+	switch {
+	case len(parts) > 0:
+	case len(list) == 0:
+		parts = []string{"add a server with junction add NAME -- COMMAND, or all of your clients with junction import --write"}
+	case t.Demo:
+		parts = []string{"connect a client, and add your servers with junction import --write"}
+	default:
+		parts = []string{"connect a client with a line above, or with junction connect CLIENT" + t.flags()}
+	}
+	return "\nNext: " + strings.Join(parts, "; ") + "\n"
+}
+
+func (t *Text) flags() string {
+	if t.Flags == "" {
+		return ""
+	}
+	return " " + t.Flags
+}
+
+// failed reports whether a person has to look at an upstream.
+func failed(u *diagnose.UpstreamStatus) bool {
+	switch u.State {
+	case upstream.StateRetrying.String(), upstream.StateBlocked.String(), upstream.StateSignIn.String():
+		return true
+	}
+	return false
+}
+
+// tried reports whether the first attempt to connect has ended.
+func tried(u *diagnose.UpstreamStatus) bool { return u.State != upstream.StateStarting.String() }
+
+// columns are the widths of the table.
+type columns [4]int
+
+// tableOf returns the table of the upstreams, and its columns.
+func tableOf(list []diagnose.UpstreamStatus, now time.Time) (string, columns) {
+	var c columns
+	if len(list) == 0 {
+		return "  no upstreams are configured\n", c
+	}
+	title := [4]string{"UPSTREAM", "STATE", "ERA", "TOOLS"}
+	c.widen(title)
+	for i := range list {
+		c.widen(cells(&list[i], now))
+	}
+	var b bytes.Buffer
+	b.WriteString(c.line(title) + "\n")
+	for i := range list {
+		b.WriteString(c.row(&list[i], now))
+	}
+	return b.String(), c
+}
+
+func (c *columns) widen(cells [4]string) {
+	for i, cell := range cells {
+		c[i] = max(c[i], utf8.RuneCountInString(cell))
+	}
+}
+
+func (c *columns) line(cells [4]string) string {
+	return fmt.Sprintf("  %-*s  %-*s  %-*s  %*s", c[0], cells[0], c[1], cells[1], c[2], cells[2], c[3], cells[3])
+}
+
+func cells(u *diagnose.UpstreamStatus, now time.Time) [4]string {
+	tools := strconv.Itoa(u.Tools)
+	if u.Tools == 0 && u.Era == "" {
+		tools = "-" // never listed
+	}
+	return [4]string{prose.Flat(u.Name), u.Shown(now), cmp.Or(prose.Flat(u.Era), "-"), tools}
+}
+
+// row returns the lines of one upstream. The error is never shortened: if the first line has no room
+// for it, it gets lines of its own. The remedy follows.
+func (c *columns) row(u *diagnose.UpstreamStatus, now time.Time) string {
+	var b bytes.Buffer
+	line := c.line(cells(u, now))
+	text := prose.Flat(cmp.Or(u.Error, u.Note))
+	if text == "" || utf8.RuneCountInString(line)+2+utf8.RuneCountInString(text) <= prose.Width {
+		b.WriteString(strings.TrimRight(line+"  "+text, " ") + "\n")
+	} else {
+		b.WriteString(strings.TrimRight(line, " ") + "\n")
+		prose.Wrap(&b, "    ", "    ", text)
+	}
+	if u.Advice != "" {
+		prose.Wrap(&b, "    → ", "      ", prose.Flat(u.Advice))
+	}
+	return b.String()
+}
