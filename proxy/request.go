@@ -130,10 +130,13 @@ func (s *Server) CheckHost(rw http.ResponseWriter, r *http.Request) bool {
 	return false
 }
 
-// hostText returns the error for a rejected host, with the fix.
+// hostText returns the error for a rejected host, with the line that allows it.
 func hostText(host string) string {
-	return "Host header " + strconv.QuoteToASCII(host[:min(len(host), 100)]) + " is not allowed. Behind a proxy, " +
-		"pass the original Host header (nginx: proxy_set_header Host $host), or add it to allowed_hosts."
+	name := strconv.QuoteToASCII(host[:min(len(host), 100)])
+	return "Host header " + name + " is not allowed. A reverse proxy has to pass the Host header of the client; for nginx:\n" +
+		"    proxy_set_header Host $host;\n" +
+		"Or allow this host in the configuration of Junction:\n" +
+		"    allowed_hosts: [" + name + "]"
 }
 
 func (w *snapshot) hostAllowed(host string) bool {
