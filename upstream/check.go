@@ -63,7 +63,7 @@ func (s *Set) Check(ctx context.Context, name string, c Config, o Options) Repor
 // check checks an upstream over the pool of connections, or over one of its own if that is nil.
 func check(ctx context.Context, name string, hard Config, o Options, connections http.RoundTripper) (r Report) {
 	r.Upstream = name
-	p := &pool{hard: hard}
+	p := &pool{name: name, hard: hard}
 	d := &dialer{name: name, config: hard, options: o, pool: connections,
 		log: o.Log.With("upstream", name, "check", true), known: new(knowledge)}
 	if hard.URL != "" && connections == nil {
@@ -102,6 +102,7 @@ func check(ctx context.Context, name string, hard Config, o Options, connections
 			}
 		}
 		step(next)
+		err = p.lacking(err)
 		r.Err, r.Advice = err, advice(err, name, &hard)
 		return r
 	}
@@ -229,6 +230,7 @@ func advice(err error, upstream string, c *Config) string {
 
 // adviceOfStatus returns what the operator can do about an HTTP status.
 func adviceOfStatus(status *transport.StatusError, upstream string, c *Config) string {
+	scopes, _ := status.Lacks()
 	set := false
 	for name := range c.Headers {
 		set = set || strings.EqualFold(name, "Authorization")
@@ -236,6 +238,8 @@ func adviceOfStatus(status *transport.StatusError, upstream string, c *Config) s
 	switch code := status.Status; {
 	case status.WantsOAuth() && c.Auth.Mode == AuthNone:
 		return "the server asks for an OAuth sign-in: set auth: { mode: oauth }, then run: junction login " + upstream
+	case code == 403 && len(scopes) > 0:
+		return "the token lacks a scope of " + strings.Join(scopes, ", ") + ": set headers to a token that has it"
 	case (code == 401 || code == 403) && set:
 		return "the server rejects the header Authorization: replace the token, which may have expired or lack a permission"
 	case code == 401 || code == 403:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"junction/upstream/transport"
 )
@@ -41,13 +42,46 @@ func (e *SignInError) Error() string {
 type LoginError struct {
 	Upstream string
 	Again    bool // the earlier sign-in ended, or was revoked
+	// The sign-in works, but lacks a scope that this request needs: one of Scopes, which are empty if
+	// the server does not name them.
+	Lacks  bool
+	Scopes []string
 }
 
 func (e *LoginError) Error() string {
+	if e.Lacks {
+		scope := "a scope"
+		if len(e.Scopes) > 0 {
+			scope = "a scope of " + strings.Join(e.Scopes, ", ")
+		}
+		return "the sign-in lacks " + scope + "; run: " + e.Command()
+	}
 	if e.Again {
 		return "the sign-in has ended; run: junction login " + e.Upstream
 	}
 	return "sign-in needed; run: junction login " + e.Upstream
+}
+
+// Command returns the command that signs in, with the scopes that are missing.
+func (e *LoginError) Command() string {
+	text := "junction login " + e.Upstream
+	for _, scope := range e.Scopes {
+		text += " --scope " + scope
+	}
+	return text
+}
+
+// lacking returns err as a LoginError if the server rejected a request because the operator's sign-in
+// lacks a scope.
+func (p *pool) lacking(err error) error {
+	status, ok := errors.AsType[*transport.StatusError](err)
+	if !ok || p.person != "" || !p.hard.OperatorSignsIn() {
+		return err
+	}
+	if scopes, lacks := status.Lacks(); lacks {
+		return &LoginError{Upstream: p.name, Lacks: true, Scopes: scopes}
+	}
+	return err
 }
 
 // NeedsLogin reports whether an upstream cannot be reached until the operator signs in there: by a

@@ -146,3 +146,30 @@ func wantLogin(t *testing.T, err error, text string) {
 		t.Errorf("Call = %v, want an unavailable upstream: %s", err, text)
 	}
 }
+
+// TestLackingScope: a call that needs another scope fails with the command to run. Other calls go on,
+// and the upstream stays ready.
+func TestLackingScope(t *testing.T) {
+	for _, era := range []string{"legacy", "modern"} {
+		t.Run(era, func(t *testing.T) {
+			challenge := `Bearer error="insufficient_scope", scope="files:write $(id) repo", resource_metadata="https://a.example/b"`
+			_, url := upstreamtest.Start(t, upstreamtest.Script{Era: era, Tools: tools("read", "write"), Rules: []upstreamtest.Rule{
+				{Method: "tools/call", Times: 1, Status: 403, Header: map[string]string{"WWW-Authenticate": challenge}},
+			}})
+			operator := &operatorsToken{}
+			operator.set("first")
+			ready := make(chan State, 10)
+			var set Set
+			defer set.Close()
+			u := set.Apply(map[string]Config{"linear": {URL: url, Auth: Auth{Mode: AuthOAuth}}}, Options{Credentials: operator,
+				Log: authtest.Log(t), Hooks: Hooks{StateChanged: func(c Change) { ready <- c.State }}}, nil)[0]
+			for <-ready != StateReady {
+			}
+			_, err := u.Call(t.Context(), &Call{Method: "tools/call", Name: "write"})
+			wantLogin(t, err, "the sign-in lacks a scope of files:write, repo; run: junction login linear --scope files:write --scope repo")
+			if _, err := u.Call(t.Context(), &Call{Method: "tools/call", Name: "read"}); err != nil || u.Status().State != StateReady {
+				t.Errorf("afterwards: %v, %v", err, u.Status().State)
+			}
+		})
+	}
+}

@@ -94,9 +94,11 @@ type configError struct{ why string }
 
 func (e *configError) Error() string { return e.why }
 
-// signIn reports whether the user of the link, or the operator, has to sign in.
+// signIn reports whether the user of the link, or the operator, has to sign in before there is a
+// token. It is false if the server rejects the token for lack of a scope.
 func signIn(err error) bool {
-	return errors.As(err, new(*SignInError)) || errors.As(err, new(*LoginError))
+	login, ok := errors.AsType[*LoginError](err)
+	return ok && !login.Lacks || errors.As(err, new(*SignInError))
 }
 
 // lookEvery is how often a link with a sign-in checks whether the user has signed in or out

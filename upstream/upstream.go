@@ -161,6 +161,8 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (Result, error) {
 			}
 			return result, nil
 		}
+		err = u.lacking(err)
+		login, _ := errors.AsType[*LoginError](err)
 		rpcErr, said := errors.AsType[*jsonrpc.Error](err)
 		need, signIn := errors.AsType[*SignInError](err)
 		switch {
@@ -169,8 +171,10 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (Result, error) {
 			l.fail(cn, err)
 			l.release()
 			return Result{}, need
-		case errors.As(err, new(*LoginError)):
-			l.fail(cn, err)
+		case login != nil:
+			if !login.Lacks { // otherwise other calls work
+				l.fail(cn, err)
+			}
 			l.release()
 			return Result{}, &Error{u.name, KindUnavailable, err}
 		case said && rpcErr.Code == codeHeaderMismatch && !again:

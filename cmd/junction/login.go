@@ -39,6 +39,7 @@ type loginOptions struct {
 	noBrowser      bool
 	port           int
 	timeout        time.Duration
+	scopes         []string               // beyond those that the server asks for
 	open           func(url string) error // starts a browser
 }
 
@@ -52,6 +53,9 @@ func loginCommand(stdin io.Reader, stdout, stderr io.Writer, file *string) *cobr
 The command opens a browser and waits for the answer on this machine. The tokens are stored encrypted; a running
 proxy uses them within a few seconds and renews them. Everyone who may use the upstream acts with this sign-in.
 
+If a call fails because the sign-in lacks a scope, its error names the command: --scope asks for that scope as
+well as for those of the present sign-in.
+
 On a machine without a browser, use --no-browser: open the printed URL elsewhere, and paste the address to which
 the browser returns.`,
 		Example: "  junction login linear --config config.yaml\n  junction login linear --no-browser --config config.yaml",
@@ -59,6 +63,7 @@ the browser returns.`,
 	}
 	cmd.Flags().BoolVar(&o.noBrowser, "no-browser", false, "print the URL and read the answer from standard input")
 	cmd.Flags().IntVar(&o.port, "port", 0, "the local `port` for the answer, if the client is registered with one (default: a free port)")
+	cmd.Flags().StringSliceVar(&o.scopes, "scope", nil, "another `scope` to ask for; may be repeated")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", 5*time.Minute, "time limit for the sign-in")
 	return cmd
 }
@@ -106,7 +111,7 @@ func (o *loginOptions) login(ctx context.Context, name string) (err error) {
 		return fmt.Errorf("cannot wait for the answer: %w; choose another --port", err)
 	}
 	defer listener.Close()
-	attempt, err := client.Login(ctx, name, "http://"+listener.Addr().String()+oauth.CallbackPath(name))
+	attempt, err := client.Login(ctx, name, "http://"+listener.Addr().String()+oauth.CallbackPath(name), o.scopes...)
 	if err != nil {
 		return plainProblem(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"crypto/subtle"
 	"errors"
 	"net/url"
+	"slices"
 	"strings"
 
 	"golang.org/x/oauth2"
@@ -38,12 +39,22 @@ func CallbackPath(name string) string { return "/connect/" + name + "/callback" 
 
 // Login prepares a sign-in of the operator at an upstream that is Shared. redirect is the address
 // on loopback that will receive the answer; its path should be that of CallbackPath. Login registers
-// with the authorization server if the configuration has no client_id. The error is a *Problem if
-// the operator can do something about it.
-func (c *Client) Login(ctx context.Context, name, redirect string) (*Login, error) {
+// with the authorization server if the configuration has no client_id. It asks for the scopes of the
+// configuration or of the server, those of the present sign-in, and more. The error is a *UserError
+// if the operator can do something about it.
+func (c *Client) Login(ctx context.Context, name, redirect string, more ...string) (*Login, error) {
 	u, s, a, err := c.prepare(ctx, name)
 	if err != nil {
 		return nil, err
+	}
+	a.Scopes = slices.Clone(a.Scopes)
+	if k, err := c.Store.Connection(ctx, name, Operator); err == nil && k.Issuer == a.Issuer && k.Resource == a.Resource {
+		more = append(strings.Fields(k.Scope), more...) // another sign-in takes nothing away
+	}
+	for _, scope := range more {
+		if !slices.Contains(a.Scopes, scope) {
+			a.Scopes = append(a.Scopes, scope)
+		}
 	}
 	who := store.UpstreamClient{Upstream: name, Issuer: s.Issuer, RedirectURI: redirect, AuthMethod: methodNone}
 	switch {

@@ -274,3 +274,46 @@ func TestLoginOfAnother(t *testing.T) {
 		t.Errorf("the person gets %q, %v", token, err)
 	}
 }
+
+// TestLoginTakesNothingAway: a sign-in for another scope also asks for those of the present one.
+func TestLoginTakesNothingAway(t *testing.T) {
+	s := mustStrictServer(t, "")
+	c, _ := mustClientWithClock(t, "https://mcp.acme.example")
+	scopes := func(configured string, more ...string) string {
+		t.Helper()
+		c.Apply(map[string]Upstream{"linear": {URL: s.URL + "/mcp", Shared: true, Scopes: strings.Fields(configured)}})
+		l, err := c.Login(t.Context(), "linear", "http://127.0.0.1:4711"+CallbackPath("linear"), more...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		where, err := l.URL()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Finish(t.Context(), s.browse(t, where)); err != nil {
+			t.Fatal(err)
+		}
+		to, _ := url.Parse(where)
+		return to.Query().Get("scope")
+	}
+	for _, step := range []struct {
+		configured string
+		more       []string
+		want       string
+	}{
+		{"read", nil, "read"},
+		{"read", []string{"write", "read"}, "read write"},
+		{"read", nil, "read write"},
+		{"", []string{"admin"}, "read write admin"},
+	} {
+		if got := scopes(step.configured, step.more...); got != step.want {
+			t.Errorf("with %q and %q it asks for %q, want %q", step.configured, step.more, got, step.want)
+		}
+	}
+	if err := c.Logout(t.Context(), "linear"); err != nil {
+		t.Fatal(err)
+	}
+	if got := scopes("read"); got != "read" {
+		t.Errorf("after a logout it asks for %q", got)
+	}
+}

@@ -401,3 +401,28 @@ func TestRetryAfter(t *testing.T) {
 		}
 	}
 }
+
+// TestLacks: what a server writes into a challenge ends up in a command line, so only plain scopes do.
+func TestLacks(t *testing.T) {
+	for _, tt := range []struct {
+		status    int
+		challenge string
+		want      string
+		lacks     bool
+	}{
+		{403, `Bearer error="insufficient_scope", scope="a:b c/d"`, "a:b c/d", true},
+		{403, `Bearer scope="https://x.example/y", error=insufficient_scope`, "https://x.example/y", true},
+		{403, `Bearer error="insufficient_scope", scope="$(id) ;ls --config=x 'q' ok"`, "ok", true},
+		{403, `Bearer error="insufficient_scope"`, "", true},
+		{403, `Bearer error="insufficient_scope_x", scope="a"`, "", false},
+		{403, `Bearer error="invalid_token", scope="a"`, "", false},
+		{403, ``, "", false},
+		{401, `Bearer error="insufficient_scope", scope="a"`, "", false},
+	} {
+		e := &StatusError{Status: tt.status, Challenge: []string{tt.challenge}}
+		scopes, lacks := e.Lacks()
+		if got := strings.Join(scopes, " "); got != tt.want || lacks != tt.lacks {
+			t.Errorf("Lacks of %d %s = %q, %v, want %q, %v", tt.status, tt.challenge, got, lacks, tt.want, tt.lacks)
+		}
+	}
+}

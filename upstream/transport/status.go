@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -73,6 +74,35 @@ func (o *origin) status(t *trip, id jsonrpc.ID) *StatusError {
 func (e *StatusError) WantsOAuth() bool {
 	return e.Status == http.StatusUnauthorized && strings.Contains(strings.Join(e.Challenge, ","), "resource_metadata=")
 }
+
+// Lacks reports whether the server rejected the token because it lacks a scope (RFC 6750, section
+// 3.1), and returns the scopes that the request needs. They are safe in a command line; scopes with
+// other characters are omitted.
+func (e *StatusError) Lacks() (scopes []string, lacks bool) {
+	challenge := strings.Join(e.Challenge, ",")
+	if e.Status != http.StatusForbidden || !insufficient.MatchString(challenge) {
+		return nil, false
+	}
+	m := neededScopes.FindStringSubmatch(challenge)
+	if m == nil {
+		return nil, true
+	}
+	for _, scope := range strings.Fields(m[1]) {
+		if plainScope.MatchString(scope) && len(scopes) < mostScopes {
+			scopes = append(scopes, scope)
+		}
+	}
+	return scopes, true
+}
+
+var (
+	insufficient = regexp.MustCompile(`(?i)(?:^|[\s,])error\s*=\s*"?insufficient_scope\b`)
+	neededScopes = regexp.MustCompile(`(?i)(?:^|[\s,])scope\s*=\s*"([^"]*)"`)
+	plainScope   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@=+~-]{0,99}$`)
+)
+
+// mostScopes is the most scopes that are read from a challenge.
+const mostScopes = 20
 
 // Error includes at most one line of the body.
 func (e *StatusError) Error() string {
