@@ -102,7 +102,7 @@ func check(ctx context.Context, name string, hard Config, o Options, connections
 			}
 		}
 		step(next)
-		err = p.lacking(err)
+		_, err = p.lacking(err)
 		r.Err, r.Advice = err, advice(err, name, &hard)
 		return r
 	}

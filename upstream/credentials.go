@@ -72,16 +72,18 @@ func (e *LoginError) Command() string {
 }
 
 // lacking returns err as a LoginError if the server rejected a request because the operator's sign-in
-// lacks a scope.
-func (p *pool) lacking(err error) error {
+// lacks a scope. The LoginError is nil if err is none.
+func (p *pool) lacking(err error) (*LoginError, error) {
+	login, _ := errors.AsType[*LoginError](err)
 	status, ok := errors.AsType[*transport.StatusError](err)
 	if !ok || p.person != "" || !p.hard.OperatorSignsIn() {
-		return err
+		return login, err
 	}
 	if scopes, lacks := status.Lacks(); lacks {
-		return &LoginError{Upstream: p.name, Lacks: true, Scopes: scopes}
+		login = &LoginError{Upstream: p.name, Lacks: true, Scopes: scopes}
+		return login, login
 	}
-	return err
+	return login, err
 }
 
 // NeedsLogin reports whether an upstream cannot be reached until the operator signs in there: by a

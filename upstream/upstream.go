@@ -161,8 +161,7 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (Result, error) {
 			}
 			return result, nil
 		}
-		err = u.lacking(err)
-		login, _ := errors.AsType[*LoginError](err)
+		login, err := u.lacking(err)
 		rpcErr, said := errors.AsType[*jsonrpc.Error](err)
 		need, signIn := errors.AsType[*SignInError](err)
 		switch {
