@@ -123,6 +123,9 @@ type Guard struct {
 	Refused func(Refusal)
 	// Accepted is called for each authenticated request. It must not block, and may be nil.
 	Accepted func(p *Principal, requestID string)
+	// Checked is called for each token that was checked, with the OAuth error code of its refusal,
+	// or "" if it was accepted. It must not block, and may be nil.
+	Checked func(code string)
 }
 
 // Refusal describes a rejected request. It contains no secret.
@@ -174,6 +177,9 @@ func (g *Guard) Authenticate(w http.ResponseWriter, r *http.Request) *Principal 
 	if err == nil && p != nil {
 		err = g.Resources.admit(p, r.URL.Path)
 	}
+	if g.Checked != nil {
+		g.Checked(codeOf(p, err))
+	}
 	narrow, isNarrow := errors.AsType[*ScopeError](err)
 	switch {
 	case isNarrow:
@@ -197,6 +203,19 @@ func (g *Guard) Authenticate(w http.ResponseWriter, r *http.Request) *Principal 
 		g.Accepted(p, RequestID(w))
 	}
 	return p
+}
+
+// codeOf returns the OAuth error code of a token that Verify did not accept; "" for none.
+func codeOf(p *Principal, err error) string {
+	switch {
+	case errors.As(err, new(*ScopeError)):
+		return insufficientScope
+	case errors.Is(err, ErrInvalidToken):
+		return "invalid_token"
+	case err != nil || p == nil:
+		return "temporarily_unavailable"
+	}
+	return ""
 }
 
 // Address returns the client address of a request. The zero Addr means unknown.

@@ -35,7 +35,7 @@ var arrows = map[string][]string{
 	"cmd/junction/screen": {"cmd/junction/cli", "cmd/junction/diagnose", "cmd/junction/prose",
 		"upstream"}, // the words of states
 	// it measures what they do, so that they need no library for it
-	"cmd/junction/telemetry":      {"cmd/junction/telemetry/otlp", "proxy", "upstream", "upstream/raw"},
+	"cmd/junction/telemetry":      {"cmd/junction/telemetry/otlp", "proxy", "proxy/budget", "upstream", "upstream/raw"},
 	"cmd/junction/telemetry/otlp": {},
 	"cmd/junction/pages": {"cmd/junction/clients", "cmd/junction/diagnose", "cmd/junction/prose", "proxy",
 		"upstream"}, // the words of states
@@ -51,9 +51,10 @@ var arrows = map[string][]string{
 		"proxy/view",
 		"upstream", "upstream/command", "upstream/oauth", "upstream/sandbox"},
 	"proxy": {
-		"proxy/budget", "proxy/cache", "proxy/canon", "proxy/older", "proxy/pins", "proxy/redact", "proxy/schema", "proxy/view", "proxy/visible",
+		"proxy/budget", "proxy/cache", "proxy/canon", "proxy/older", "proxy/origin", "proxy/pins", "proxy/redact", "proxy/schema", "proxy/view", "proxy/visible",
 		"upstream", "policy", "auth", "auth/seal", "upstream/jsonrpc", "upstream/raw",
 	},
+	"proxy/origin": {},
 	"proxy/older":  {"upstream/raw"},
 	"proxy/redact": {"upstream/jsonrpc", "upstream/raw"},
 	"proxy/budget": {"auth", "policy"},                // names of accounts are redacted; policies limit rates

@@ -6,7 +6,7 @@
 // A tools/call of a client passes through these functions:
 //
 //	Server.ServeHTTP         server.go    loads the snapshot; the request keeps it to its end
-//	snapshot.checkOrigin     request.go   rejects foreign origins and hosts
+//	Server.checkOrigin       request.go   rejects foreign origins and hosts
 //	Server.at                request.go   finds the caller, its endpoint and its subject view
 //	Server.post              request.go   reads the body within its limits (package budget)
 //	newExchange              exchange.go  one request until its answer

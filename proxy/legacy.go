@@ -50,6 +50,7 @@ func (f legacyFront) refuse(x *exchange, err error) {
 	if !x.msg.IsRequest() {
 		id = ""
 	}
+	f.refused("", status, e.Code)
 	x.reply.fail(id, e, status)
 }
 

@@ -44,6 +44,7 @@ func (f modernFront) post(w http.ResponseWriter, r *http.Request, x *exchange) {
 
 func (f modernFront) refuse(x *exchange, err error) {
 	e, status := rpcError(err, "")
+	f.refused("", status, e.Code)
 	x.reply.fail(x.msg.ID, e, status)
 }
 

@@ -3,6 +3,7 @@ package proxy
 import (
 	"net/http"
 
+	"junction/proxy/budget"
 	"junction/upstream"
 	"junction/upstream/raw"
 )
@@ -17,4 +18,29 @@ type Observer interface {
 	// End is called once for each Begin, after the answer was written, with the complete info
 	// except Arguments. It must not keep the CallInfo.
 	End(info *CallInfo, t upstream.Trace)
+	// Refused is called for each request that is refused before Begin. reason is a fixed word, or ""
+	// if the HTTP status and the code of the JSON-RPC error say it.
+	Refused(reason string, status int, code int64)
+}
+
+func (s *Server) refused(reason string, status int, code int64) {
+	if s.observer != nil {
+		s.observer.Refused(reason, status, code)
+	}
+}
+
+// deny answers 403.
+func (s *Server) deny(rw http.ResponseWriter, reason, text string) {
+	s.refused(reason, http.StatusForbidden, 0)
+	http.Error(rw, text, http.StatusForbidden)
+}
+
+// Used returns what callers use at present of each resource that they share.
+func (s *Server) Used() [budget.Quotas]int64 { return s.budget.Used() }
+
+// Parked returns the number of calls that wait for a modern client to return with answers.
+func (s *Server) Parked() int {
+	s.parked.mu.Lock()
+	defer s.parked.mu.Unlock()
+	return len(s.parked.calls)
 }

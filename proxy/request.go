@@ -3,11 +3,9 @@ package proxy
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,6 +17,7 @@ import (
 	"junction/auth"
 	"junction/policy"
 	"junction/proxy/budget"
+	"junction/proxy/origin"
 	"junction/upstream/jsonrpc"
 )
 
@@ -50,6 +49,7 @@ func (s *Server) at(w *snapshot, name func(*http.Request) string) http.HandlerFu
 			// not an MCP error.
 			err := refuse(http.StatusForbidden, 0, "%s; no policy grants access (policies)", identityText(c.principal))
 			auth.Deny(rw, err.text)
+			s.refused("policy", http.StatusForbidden, 0)
 			if s.hooks.CallDone != nil {
 				s.report(&CallInfo{RequestID: auth.RequestID(rw), Principal: c.principal.ID,
 					Person: c.principal.Name, Email: c.principal.Email, Kind: string(c.principal.Kind), Address: c.principal.Address, Endpoint: at,
@@ -57,6 +57,7 @@ func (s *Server) at(w *snapshot, name func(*http.Request) string) http.HandlerFu
 			}
 			return
 		case c.endpoint == nil, c.hidden():
+			s.refused("endpoint", http.StatusNotFound, 0)
 			if s.hooks.CallDone != nil {
 				outcome := Invalid
 				if c.endpoint != nil {
@@ -95,25 +96,23 @@ func identityText(p *auth.Principal) string {
 // request, because DNS rebinding can point a page's host name at this server (2026-07-28,
 // streamable-http#security--endpoint). Comparing Origin with Host is no protection, because the
 // attacker controls both.
-func (w *snapshot) checkOrigin(next http.Handler) http.Handler {
+func (s *Server) checkOrigin(w *snapshot, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		if origin := r.Header["Origin"]; len(origin) > 0 {
-			if len(origin) > 1 || !w.originAllowed(origin[0]) {
-				http.Error(rw, originText(origin), http.StatusForbidden)
-				return
-			}
+		if given := r.Header["Origin"]; len(given) > 1 || len(given) == 1 && !w.originAllowed(given[0]) {
+			s.deny(rw, "origin", origin.Text(given))
+			return
 		}
 		if w.direct {
-			if name := forwarded(r.Header); name != "" {
-				http.Error(rw, forwardedText(name), http.StatusForbidden)
+			if name := origin.Forwarded(r.Header); name != "" {
+				s.deny(rw, "proxy", origin.ForwardedText(name))
 				return
 			}
 		}
 		if !w.hostAllowed(r.Host) {
-			http.Error(rw, hostText(r.Host), http.StatusForbidden)
+			s.deny(rw, "host", origin.HostText(r.Host))
 			return
 		}
-		if origin := header(r.Header, "Origin"); origin != "" && cors(rw, r, origin) {
+		if from := header(r.Header, "Origin"); from != "" && origin.CORS(rw, r, from) {
 			return
 		}
 		next.ServeHTTP(rw, r)
@@ -126,17 +125,8 @@ func (s *Server) CheckHost(rw http.ResponseWriter, r *http.Request) bool {
 	if w := s.snapshot.Load(); w != nil && w.hostAllowed(r.Host) {
 		return true
 	}
-	http.Error(rw, hostText(r.Host), http.StatusForbidden)
+	s.deny(rw, "host", origin.HostText(r.Host))
 	return false
-}
-
-// hostText returns the error for a rejected host, with the line that allows it.
-func hostText(host string) string {
-	name := strconv.QuoteToASCII(host[:min(len(host), 100)])
-	return "Host header " + name + " is not allowed. A reverse proxy has to pass the Host header of the client; for nginx:\n" +
-		"    proxy_set_header Host $host;\n" +
-		"Or allow this host in the configuration of Junction:\n" +
-		"    allowed_hosts: [" + name + "]"
 }
 
 func (w *snapshot) hostAllowed(host string) bool {
@@ -160,35 +150,7 @@ func (w *snapshot) hostIn(host string) bool {
 	if slices.Contains(w.config.AllowedHosts, host) || slices.Contains(w.config.AllowedHosts, name) {
 		return true
 	}
-	return loopback(strings.Trim(name, "[]"))
-}
-
-// loopback reports whether a host name is localhost or a loopback address.
-func loopback(name string) bool {
-	if strings.EqualFold(name, "localhost") {
-		return true
-	}
-	ip := net.ParseIP(name)
-	return ip != nil && ip.IsLoopback()
-}
-
-// cors lets pages of an allowed origin read the answers. It reports whether the request was a
-// preflight, which it has answered.
-func cors(rw http.ResponseWriter, r *http.Request, origin string) bool {
-	h := rw.Header()
-	h.Set("Access-Control-Allow-Origin", origin)
-	h.Add("Vary", "Origin")
-	h.Set("Access-Control-Expose-Headers", "Mcp-Session-Id, WWW-Authenticate, X-Request-Id")
-	if r.Method != http.MethodOptions {
-		return false
-	}
-	h.Set("Access-Control-Allow-Methods", "POST, GET, DELETE")
-	if wanted := r.Header.Get("Access-Control-Request-Headers"); wanted != "" {
-		h.Set("Access-Control-Allow-Headers", wanted)
-	}
-	h.Set("Access-Control-Max-Age", "600")
-	rw.WriteHeader(http.StatusNoContent)
-	return true
+	return origin.LoopbackHost(strings.Trim(name, "[]"))
 }
 
 // post reads the message of a request and passes it to the front of its era.
@@ -223,6 +185,7 @@ func (s *Server) post(rw http.ResponseWriter, r *http.Request, c caller) {
 			return
 		}
 		problem, status := rpcError(malformed(err), "")
+		s.refused("", status, problem.Code)
 		newReply(rw, r, &s.limits).fail(m.ID, problem, status)
 		return
 	}
@@ -231,6 +194,7 @@ func (s *Server) post(rw http.ResponseWriter, r *http.Request, c caller) {
 	x.reply, x.size, x.request, x.held = &x.own, len(*body), r, held
 	if err != nil {
 		problem, status := rpcError(err, "")
+		s.refused("", status, problem.Code)
 		x.reply.fail(m.ID, problem, status)
 		return
 	}
@@ -240,6 +204,7 @@ func (s *Server) post(rw http.ResponseWriter, r *http.Request, c caller) {
 // fail answers a request with unknown ID with an error.
 func fail(rw http.ResponseWriter, r *http.Request, s *Server, err error) {
 	problem, status := rpcError(err, "")
+	s.refused("", status, problem.Code)
 	retry(rw, err)
 	newReply(rw, r, &s.limits).fail("", problem, status)
 }
@@ -363,55 +328,14 @@ func (p *buffers) put(b *[]byte) {
 // open reports whether the Guard accepts requests without a key or a token.
 func (w *snapshot) open() bool { return w.config.Guard != nil && w.config.Guard.Verifier == nil }
 
-// forwarded returns the name of a header that only proxies add, or "" if there is none.
-func forwarded(h http.Header) string {
-	for name := range h {
-		switch {
-		case strings.HasPrefix(name, "X-Forwarded-"), name == "Forwarded", name == "Via", name == "X-Real-Ip":
-			return name
-		}
-	}
-	return ""
-}
-
-// forwardedText returns the error for a request with a proxy's header if there is no
-// authentication: the proxy may forward requests of strangers.
-func forwardedText(header string) string {
-	return fmt.Sprintf("This request came through a proxy (it has the header %s), and Junction has no authentication. "+
-		"Configure api_keys, jwt, introspection or oauth in the section auth. "+
-		"If the proxy authenticates every request itself, set auth: { none: true }.", header)
-}
-
 // originAllowed reports whether pages of the origin may send requests. With authentication, all
 // loopback origins are allowed, because a page does not have the key. Without, only AllowedOrigins
 // are.
-func (w *snapshot) originAllowed(origin string) bool {
-	if slices.Contains(w.config.AllowedOrigins, origin) {
+func (w *snapshot) originAllowed(from string) bool {
+	if slices.Contains(w.config.AllowedOrigins, from) {
 		return true
 	}
-	return !w.open() && loopbackOrigin(origin)
-}
-
-// loopbackOrigin reports whether the origin is on this machine.
-func loopbackOrigin(origin string) bool {
-	u, err := url.Parse(origin)
-	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && loopback(u.Hostname())
-}
-
-// originText returns the error for a rejected origin. For a loopback origin, it includes the line
-// for the configuration, since tools such as MCP Inspector use such origins.
-func originText(origins []string) string {
-	const text = "This origin may not use the endpoint (allowed_origins)."
-	if len(origins) != 1 || !loopbackOrigin(origins[0]) {
-		return text
-	}
-	u, err := url.Parse(origins[0])
-	if err != nil {
-		return text
-	}
-	return text + fmt.Sprintf(" Without authentication, MCP Inspector and other clients in a browser "+
-		"need their origin in the configuration; "+
-		"add allowed_origins: [%q]", u.Scheme+"://"+u.Host)
+	return !w.open() && origin.Loopback(from)
 }
 
 // grant returns an empty grant for a request.

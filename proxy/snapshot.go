@@ -75,7 +75,7 @@ func (s *Server) newSnapshot(c SnapshotConfig, backends []view.Backend, old *sna
 		w.endpoints[key] = w.newEndpoint(key, cmp.Or(n.Surface, name), view.Compile(key, its, false, before(key)))
 	}
 	r := chi.NewRouter()
-	r.Use(w.checkOrigin)
+	r.Use(func(next http.Handler) http.Handler { return s.checkOrigin(w, next) })
 	r.NotFound(func(rw http.ResponseWriter, _ *http.Request) {
 		http.Error(rw, "Nothing is here; the MCP endpoint is /mcp.", http.StatusNotFound)
 	})
@@ -84,7 +84,7 @@ func (s *Server) newSnapshot(c SnapshotConfig, backends []view.Backend, old *sna
 	r.Handle("/mcp/{upstream}", s.at(w, func(r *http.Request) string { return chi.URLParam(r, "upstream") }))
 	r.Handle("/{endpoint}/mcp", s.at(w, func(r *http.Request) string { return chi.URLParam(r, "endpoint") + "/" }))
 	w.routes = http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) { r.ServeHTTP(rw, withoutSlash(req)) })
-	w.merged = w.checkOrigin(merged)
+	w.merged = s.checkOrigin(w, merged)
 	return w
 }
 

@@ -125,6 +125,9 @@ func newUpstream(c resolved, p *pool) *Upstream {
 // Config returns what the upstream was configured with.
 func (u *Upstream) Config() Config { return u.given }
 
+// Load returns the numbers of calls in progress and of calls that wait for a slot (concurrency).
+func (u *Upstream) Load() (calls, waiting int) { return u.slots.Load() }
+
 // Call makes a client's call and returns the result. The error is a *jsonrpc.Error if the server
 // said so, a *SignInError if the person has to sign in first, and an *Error otherwise. The call is
 // sent once; it is sent again only where it provably was not received.

@@ -12,7 +12,7 @@
 //   - refresh.go: Refresh exchanges a refresh token once, and repeats the same answer for a while
 //   - connections.go: Connection, a user's sign-in at an upstream; UpstreamClient
 //   - clients.go: Document, a cached client metadata document; Block; UseAssertion
-//   - audit.go: Event
+//   - audit.go: Event; time.go: how times are stored, and how long operations take
 //   - sealed.go: sealed columns, Reencrypt, and the detection of wrong keys
 //   - migrate.go, lease.go, sweep.go, bounds.go: the schema, one process per SQLite file, deletion
 //     of expired rows, and limits on rows that unauthenticated requests can add
@@ -80,6 +80,8 @@ type Config struct {
 	Now    func() time.Time // nil is time.Now
 	// Audited is called when an event is about to be stored. It must not block, and may be nil.
 	Audited func()
+	// Took is called for each Read, Write and Commit. It must not block, and may be nil.
+	Took func(operation string, took time.Duration)
 }
 
 // Store is an open store. Close it.
@@ -93,8 +95,9 @@ type Store struct {
 	vault     *seal.Vault
 	log       *slog.Logger
 	now       func() time.Time
-	audited   func() // may be nil
-	lease     *lease // nil if there is none
+	audited   func()                      // may be nil
+	measured  func(string, time.Duration) // may be nil
+	lease     *lease                      // nil if there is none
 	bounds    bounds
 	added     atomic.Int64 // requests, by this process
 
@@ -119,7 +122,7 @@ func open(ctx context.Context, c Config) (_ *Store, err error) {
 	if c.Keys == nil {
 		return nil, errors.New("cannot open the store without master keys")
 	}
-	s := &Store{log: c.Log, now: c.Now, audited: c.Audited, bounds: defaultBounds()}
+	s := &Store{log: c.Log, now: c.Now, audited: c.Audited, measured: c.Took, bounds: defaultBounds()}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -320,6 +323,7 @@ func (s *Store) Commit(ctx context.Context) error {
 	case *f.doomed:
 		return errors.Join(errDoomed, f.tx.Rollback())
 	}
+	defer s.took(Commit, time.Now())
 	if err := f.tx.Commit(); err != nil {
 		return fmt.Errorf("commit: %w", err)
 	}
@@ -371,6 +375,7 @@ func (s *Store) exec(ctx context.Context, query string, args ...any) (int64, err
 	if err := storable(args); err != nil {
 		return 0, err
 	}
+	defer s.took(Write, time.Now())
 	result, err := s.in(ctx, s.write).ExecContext(ctx, query, args...)
 	if err != nil {
 		return 0, fmt.Errorf("store: %w", err)
@@ -392,11 +397,13 @@ type scanner interface{ Scan(dest ...any) error }
 
 // get reads one row with scan; it returns ErrNotFound if there is none.
 func (s *Store) get(ctx context.Context, scan func(scanner) error, query string, args ...any) error {
+	defer s.took(Read, time.Now())
 	return s.one(ctx, s.read, scan, query, args)
 }
 
 // change is get for a statement that changes the row and returns it.
 func (s *Store) change(ctx context.Context, scan func(scanner) error, query string, args ...any) error {
+	defer s.took(Write, time.Now())
 	return s.one(ctx, s.write, scan, query, args)
 }
 
@@ -415,6 +422,7 @@ func (s *Store) one(ctx context.Context, db *sql.DB, scan func(scanner) error, q
 
 // all calls scan for each row.
 func (s *Store) all(ctx context.Context, scan func(scanner) error, query string, args ...any) error {
+	defer s.took(Read, time.Now())
 	return s.each(ctx, s.read, scan, query, args)
 }
 
@@ -464,29 +472,4 @@ func NewID() string {
 			return text
 		}
 	}
-}
-
-// seconds returns the stored form of a time: Unix seconds, 0 for the zero time.
-func seconds(t time.Time) int64 {
-	if t.IsZero() {
-		return 0
-	}
-	return t.Unix()
-}
-
-// moment scans a stored time; 0 is the zero time.
-type moment struct{ *time.Time }
-
-// Scan implements sql.Scanner.
-func (m moment) Scan(value any) error {
-	n, ok := value.(int64)
-	switch {
-	case !ok:
-		return fmt.Errorf("a time is a %T", value)
-	case n == 0:
-		*m.Time = time.Time{}
-	default:
-		*m.Time = time.Unix(n, 0).UTC()
-	}
-	return nil
 }

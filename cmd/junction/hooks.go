@@ -71,6 +71,7 @@ func (p *program) upstreamHooks() upstream.Hooks {
 				p.catalogChanged() // names may be settled now
 			}
 			p.outages.changed(p.log, c)
+			p.telemetry.StateChanged(c)
 		},
 		CatalogChanged:  func(string) { p.catalogChanged() },
 		OwnChanged:      func(string) { wake(p.recheck) },

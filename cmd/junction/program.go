@@ -188,7 +188,7 @@ func open(o options) (_ *program, err error) {
 		return nil, err
 	}
 	p.apply(c)
-	return p, nil
+	return p, p.watch()
 }
 
 // apply puts a validated configuration in force.
@@ -204,6 +204,7 @@ func (p *program) apply(c *config.Config) {
 	}
 	guard := c.Auth.Guard(p.providers, cmp.Or(c.PublicURL, strings.TrimSuffix(p.url(), "/mcp")), own)
 	guard.Log, guard.Refused, guard.Accepted = p.log, p.audit.Refused, p.audit.Authenticated
+	guard.Checked = p.telemetry.Checked
 	p.guard.Store(guard)
 	world := proxy.SnapshotConfig{Guard: guard, Policy: p.policy(c).WithScopes(c.Auth.ScopeCapabilities), Pins: p.pins,
 		FirstWait: c.Catalog.FirstWait, Endpoints: c.Endpoints, Names: c.Names, BehindProxy: c.Auth.None,

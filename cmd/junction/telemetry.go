@@ -19,6 +19,12 @@ func (p *program) openTelemetry(c *config.Config) (err error) {
 	return err
 }
 
+// watch measures the state of the proxy, which exists by now.
+func (p *program) watch() error {
+	return p.telemetry.Watch(telemetry.Source{Server: p.server, Upstreams: p.set.All,
+		Stale: func() bool { return p.unread.Load() != nil }})
+}
+
 // lastExport limits how long sending the last measurements may delay the end of the program.
 const lastExport = time.Second
 

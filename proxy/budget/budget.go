@@ -276,6 +276,13 @@ type Overuse struct {
 	Last      time.Time // time of the last refusal
 }
 
+// Used returns the use of all accounts.
+func (b *Budget) Used() [Quotas]int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.used
+}
+
 // Overused returns the accounts that were refused within the last minute, latest first.
 func (b *Budget) Overused() []Overuse {
 	now := time.Now()

@@ -224,3 +224,13 @@ func (s *Slots) Count() (used, left, waiting int) {
 	}
 	return s.used, left, len(s.queue)
 }
+
+// Load returns the numbers of used slots and of calls that wait for one.
+func (s *Slots) Load() (used, waiting int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, t := range s.queue {
+		waiting += len(t.waiting)
+	}
+	return s.used, waiting
+}

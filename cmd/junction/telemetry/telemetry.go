@@ -35,6 +35,9 @@ type Telemetry struct {
 	server, client            []trace.SpanStartOption
 	requestTime, callTime     metric.Float64Histogram // nil if nothing is measured
 	requestSeries, callSeries series
+	counters
+	operations map[string][]metric.RecordOption // of the storage
+	version    string
 }
 
 const methodListen = string(mcp.MethodSubscriptionsListen)
@@ -48,7 +51,7 @@ func New(o Options) (*Telemetry, error) {
 	if !o.Metrics && e.traces == nil && e.metrics == nil {
 		return nil, nil
 	}
-	t := &Telemetry{log: o.Log, requestSeries: series{make: requestAttributes}, callSeries: series{make: callAttributes}}
+	t := &Telemetry{log: o.Log, version: o.Version, operations: map[string][]metric.RecordOption{}, requestSeries: series{make: requestAttributes}, callSeries: series{make: callAttributes}}
 	about := describe(o)
 	if e.traces != nil {
 		t.trace(e.traces, about)
@@ -64,7 +67,8 @@ func New(o Options) (*Telemetry, error) {
 	}
 	if o.Metrics || e.metrics != nil {
 		t.meters = sdk.NewMeterProvider(options...)
-		return t, t.instruments(t.meters.Meter(scope))
+		m := t.meters.Meter(scope)
+		return t, errors.Join(t.instruments(m), t.events(m), process(m))
 	}
 	return t, nil
 }

@@ -1,0 +1,130 @@
+package telemetry
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/metric/noop"
+
+	"junction/upstream"
+)
+
+// counter counts by the value of one attribute. Its values must be bounded.
+type counter struct {
+	metric.Int64Counter
+	by attribute.Key
+
+	mu    sync.Mutex
+	known map[string][]metric.AddOption
+}
+
+func (c *counter) count(value string, n int64) {
+	c.mu.Lock()
+	o := c.known[value]
+	if o == nil {
+		o = []metric.AddOption{metric.WithAttributeSet(attribute.NewSet(c.by.String(value)))}
+		c.known[value] = o
+	}
+	c.mu.Unlock()
+	c.Add(context.Background(), n, o...)
+}
+
+// counters are the instruments of events beside calls.
+type counters struct {
+	refused, tokens, connects, failures counter
+	store                               metric.Float64Histogram
+}
+
+// storeBounds are the boundaries for operations of a database, in seconds.
+var storeBounds = []float64{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5}
+
+// reasons are those of refused requests.
+var reasons = []string{"origin", "proxy", "host", "policy", "endpoint", "too_large", "content_type", "slow_body", "limit",
+	"session", "header_mismatch", "version", "parse", "invalid"}
+
+// tokenResults are those of token checks.
+var tokenResults = []string{"accepted", "invalid_token", "insufficient_scope", "temporarily_unavailable"}
+
+// events makes the counters. A counter that begins at 0 shows its first event as an increase.
+func (t *Telemetry) events(m metric.Meter) (err error) {
+	count := func(c *counter, name, description string, by attribute.Key, values []string) {
+		c.by, c.known = by, map[string][]metric.AddOption{}
+		if c.Int64Counter, err = m.Int64Counter(name, metric.WithDescription(description)); err != nil {
+			c.Int64Counter = noop.Int64Counter{}
+		}
+		for _, value := range values {
+			c.count(value, 0)
+		}
+	}
+	count(&t.refused, "junction.requests.refused", "Requests that were refused before they were dispatched.", attrReason, reasons)
+	count(&t.tokens, "junction.tokens.checked", "Tokens and keys that were checked.", attrResult, tokenResults)
+	count(&t.connects, "junction.upstream.connects", "Connections that became ready, of the link that reads the catalog.",
+		attrUpstream, nil)
+	count(&t.failures, "junction.upstream.failures", "Failed attempts to connect, and lost connections, of the same link.",
+		attrUpstream, nil)
+	t.store, err = m.Float64Histogram("junction.store.duration", metric.WithUnit("s"),
+		metric.WithDescription("Duration of operations on the storage of sign-ins."),
+		metric.WithExplicitBucketBoundaries(storeBounds...))
+	for _, operation := range []string{"read", "write", "commit"} { // those of auth/store
+		t.operations[operation] = []metric.RecordOption{
+			metric.WithAttributeSet(attribute.NewSet(attrStore.String(operation)))}
+	}
+	return err
+}
+
+// measures reports whether there are instruments.
+func (t *Telemetry) measures() bool { return t != nil && t.meters != nil }
+
+// Refused implements proxy.Observer.
+func (r requests) Refused(reason string, status int, code int64) {
+	if r.measures() {
+		r.refused.count(reasonOf(reason, status, code), 1)
+	}
+}
+
+// reasonOf returns one of reasons.
+func reasonOf(reason string, status int, code int64) string {
+	if reason != "" {
+		return reason
+	}
+	if word := map[int]string{413: "too_large", 415: "content_type", 408: "slow_body", 429: "limit",
+		503: "limit"}[status]; word != "" {
+		return word
+	}
+	if word := map[int64]string{-32001: "session", -32020: "header_mismatch", -32022: "version",
+		-32700: "parse"}[code]; word != "" {
+		return word
+	}
+	return "invalid"
+}
+
+// Checked counts a token that was checked: see auth.Guard.
+func (t *Telemetry) Checked(code string) {
+	if t.measures() {
+		if code == "" {
+			code = tokenResults[0]
+		}
+		t.tokens.count(code, 1)
+	}
+}
+
+// StateChanged counts connects and failures: see upstream.Hooks.
+func (t *Telemetry) StateChanged(c upstream.Change) {
+	switch {
+	case !t.measures():
+	case c.State == upstream.StateReady:
+		t.connects.count(c.Name, 1)
+	case c.State.Failed():
+		t.failures.count(c.Name, 1)
+	}
+}
+
+// Store measures an operation of the storage: see store.Config.
+func (t *Telemetry) Store(operation string, took time.Duration) {
+	if t.measures() {
+		t.store.Record(context.Background(), took.Seconds(), t.operations[operation]...)
+	}
+}

@@ -1,0 +1,34 @@
+//go:build unix
+
+package telemetry
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// readSystem returns what the system tells; Linux tells all of it.
+func readSystem() (values map[system]int64, cpu float64) {
+	values = map[system]int64{}
+	var usage syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &usage) == nil {
+		cpu = (time.Duration(usage.Utime.Nano()) + time.Duration(usage.Stime.Nano())).Seconds()
+	}
+	var limit syscall.Rlimit
+	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) == nil {
+		values[mostFiles] = int64(min(uint64(limit.Cur), 1<<62))
+	}
+	if list, err := os.ReadDir("/proc/self/fd"); err == nil {
+		values[openFiles] = int64(len(list) - 1) // without that of the folder
+	}
+	if text, err := os.ReadFile("/proc/self/statm"); err == nil {
+		if fields := strings.Fields(string(text)); len(fields) > 1 {
+			pages, _ := strconv.ParseInt(fields[1], 10, 64)
+			values[residentMemory] = pages * int64(os.Getpagesize())
+		}
+	}
+	return values, cpu
+}

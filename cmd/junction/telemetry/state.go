@@ -1,0 +1,114 @@
+package telemetry
+
+import (
+	"context"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
+	"junction/proxy"
+	"junction/proxy/budget"
+	"junction/upstream"
+)
+
+// Source is the running proxy, whose state is read when somebody asks.
+type Source struct {
+	Server    *proxy.Server
+	Upstreams func() []*upstream.Upstream
+	Stale     func() bool // the configuration file has changed, and is not in force
+}
+
+// gauge is an instrument that is read when somebody asks.
+type gauge struct{ name, unit, description string }
+
+// gauges are the instruments of Watch.
+var gauges = []gauge{
+	{"junction.info", "", "1; the label is the version of the program."},
+	{"junction.config.stale", "", "1 if the configuration file has changed and is not in force."},
+	{"junction.upstream.state", "", "1 for the state that an upstream has."},
+	{"junction.upstream.connections", "", "Connections to an upstream."},
+	{"junction.upstream.processes", "", "Processes of an upstream that is a command."},
+	{"junction.upstream.calls", "", "Calls in progress at an upstream."},
+	{"junction.upstream.waiting", "", "Calls that wait because of the concurrency of an upstream."},
+	{"junction.catalog.items", "", "Items that an upstream lists."},
+	{"junction.catalog.hidden", "", "Items that no client is offered, because of a problem."},
+	{"junction.tools", "", "Tools of the merged endpoint."},
+	{"junction.requests.active", "", "Requests in progress."},
+	{"junction.requests.memory", "By", "Memory that is held for requests and answers."},
+	{"junction.streams", "", "Open streams of notifications."},
+	{"junction.sessions", "", "Sessions of legacy clients in memory."},
+	{"junction.calls.parked", "", "Calls that wait for answers of a client that is away."},
+}
+
+// states are all states of an upstream.
+var states = []upstream.State{upstream.StateStarting, upstream.StateReady, upstream.StateRetrying,
+	upstream.StateBlocked, upstream.StateSignIn, upstream.StateClosed}
+
+// reading writes the values of gauges by name.
+type reading func(name string, value int64, attributes ...attribute.KeyValue)
+
+// Watch makes the instruments of the state of a proxy. Call it once, before the first scrape.
+func (t *Telemetry) Watch(s Source) error {
+	if !t.measures() {
+		return nil
+	}
+	m := t.meters.Meter(scope)
+	made, all := map[string]metric.Int64ObservableGauge{}, []metric.Observable(nil)
+	for _, g := range gauges {
+		instrument, err := m.Int64ObservableGauge(g.name, metric.WithUnit(g.unit), metric.WithDescription(g.description))
+		if err != nil {
+			return err
+		}
+		made[g.name] = instrument
+		all = append(all, instrument)
+	}
+	_, err := m.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+		t.read(s, func(name string, value int64, attributes ...attribute.KeyValue) {
+			o.ObserveInt64(made[name], value, metric.WithAttributes(attributes...))
+		})
+		return nil
+	}, all...)
+	return err
+}
+
+// read reads all gauges.
+func (t *Telemetry) read(s Source, set reading) {
+	set("junction.info", 1, attrBuild.String(t.version))
+	set("junction.config.stale", one(s.Stale()))
+	for _, u := range s.Upstreams() {
+		readUpstream(u, set)
+	}
+	used := s.Server.Used()
+	_, sessions := s.Server.Sessions()
+	set("junction.catalog.hidden", int64(len(s.Server.Problems())))
+	set("junction.tools", int64(s.Server.Tools()))
+	set("junction.requests.active", used[budget.Requests])
+	set("junction.requests.memory", used[budget.Bytes])
+	set("junction.streams", used[budget.Streams])
+	set("junction.sessions", int64(sessions))
+	set("junction.calls.parked", int64(s.Server.Parked()))
+}
+
+func readUpstream(u *upstream.Upstream, set reading) {
+	status, catalog := u.Status(), u.Catalog()
+	name := attrUpstream.String(u.Name())
+	for _, state := range states {
+		set("junction.upstream.state", one(status.State == state), name, attrState.String(state.String()))
+	}
+	calls, waiting := u.Load()
+	set("junction.upstream.connections", int64(status.Links), name)
+	set("junction.upstream.processes", int64(len(status.Processes)), name)
+	set("junction.upstream.calls", int64(calls), name)
+	set("junction.upstream.waiting", int64(waiting), name)
+	for kind, n := range map[string]int{"tool": len(catalog.Tools), "prompt": len(catalog.Prompts),
+		"resource": len(catalog.Resources), "template": len(catalog.Templates)} {
+		set("junction.catalog.items", int64(n), name, attrKind.String(kind))
+	}
+}
+
+func one(holds bool) int64 {
+	if holds {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,242 @@
+package telemetry
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"junction/auth/authtest"
+	"junction/cmd/junction/telemetry"
+	"junction/integration/harness"
+	"junction/upstream"
+	"junction/upstream/upstreamtest"
+)
+
+// measured is a junction over one upstream, up, with metrics.
+type measured struct {
+	*harness.Served
+	*harness.Junction
+	all *telemetry.Telemetry
+}
+
+func mustMeasure(t *testing.T, p harness.Pair) measured {
+	t.Helper()
+	x := measured{Served: p.Serve(t, upstreamtest.Script{})}
+	var err error
+	x.all, err = telemetry.New(telemetry.Options{Metrics: true, Version: "test", Log: authtest.Log(t),
+		Getenv: func(string) (string, bool) { return "", false }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { x.all.Close(t.Context()) })
+	x.Junction = harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": x.Config},
+		Requests: x.all.Requests(), Calls: x.all.Calls()})
+	x.Offers(t, "up")
+	if err := x.all.Watch(telemetry.Source{Server: x.Server, Upstreams: x.Junction.Set.All,
+		Stale: func() bool { return false }}); err != nil {
+		t.Fatal(err)
+	}
+	return x
+}
+
+// scrape returns what Prometheus reads.
+func (x *measured) scrape(t *testing.T) string {
+	t.Helper()
+	w := httptest.NewRecorder()
+	x.all.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
+	if w.Code != http.StatusOK {
+		t.Fatalf("the scrape is answered %d: %s", w.Code, w.Body)
+	}
+	return w.Body.String()
+}
+
+// value returns the value of the only series with this name and these labels, in any order.
+func value(t *testing.T, text, name string, labels ...string) string {
+	t.Helper()
+	found := ""
+	for line := range strings.Lines(text) {
+		series, v, _ := strings.Cut(strings.TrimSpace(line), "} ")
+		own, rest, _ := strings.Cut(series, "{")
+		if own != name || slices.ContainsFunc(labels, func(l string) bool { return !strings.Contains(rest, l) }) {
+			continue
+		}
+		if found != "" {
+			t.Fatalf("there are several series %s with %q:\n%s", name, labels, text)
+		}
+		found = v
+	}
+	return found
+}
+
+// TestMetricsOfCalls counts requests and calls in each pair of eras over each transport.
+func TestMetricsOfCalls(t *testing.T) {
+	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
+		x := mustMeasure(t, p)
+		c := x.Talk(t)
+		for range 3 {
+			c.Succeed(t, "up__echo", `{}`)
+		}
+		c.Begin(t, harness.Called("up__echo", `{"result":{"content":[],"isError":true}}`)).Answer(t)
+		c.Begin(t, harness.Called("up__canary", `{}`)).Answer(t)
+		text := x.scrape(t)
+		const requests, calls = "mcp_server_operation_duration_seconds_count", "mcp_client_operation_duration_seconds_count"
+		for want, got := range map[string]string{
+			"3 answered": value(t, text, requests, `gen_ai_tool_name="up__echo"`, `junction_outcome="ok"`),
+			"1 failed":   value(t, text, requests, `gen_ai_tool_name="up__echo"`, `junction_outcome="tool_error"`),
+			"1 unknown":  value(t, text, requests, `mcp_method_name="tools/call"`, `error_type="-32602"`),
+			"1 error":    value(t, text, calls, `gen_ai_tool_name="echo"`, `error_type="tool_error"`),
+		} {
+			if got != want[:1] {
+				t.Errorf("%s: the count is %q", want, got)
+			}
+		}
+		if strings.Contains(text, "canary") {
+			t.Error("a label has a name that only a client has sent")
+		}
+	})
+}
+
+// TestMetricsOfState reads the state of upstreams, sessions and streams.
+func TestMetricsOfState(t *testing.T) {
+	harness.EachEra(t, func(t *testing.T, p harness.Pair) {
+		x := mustMeasure(t, p)
+		x.Talk(t).HearTools(t)
+		text := x.scrape(t)
+		sessions := map[upstream.Era]string{upstream.EraLegacy: "1", upstream.EraModern: "0"}[p.Client]
+		for name, want := range map[string]string{`junction_sessions`: sessions, `junction_streams`: "1",
+			"junction_config_stale": "0", "junction_calls_parked": "0"} {
+			if !strings.Contains(text, "\n"+name+" "+want+"\n") {
+				t.Errorf("%s is not %s:\n%s", name, want, text)
+			}
+		}
+		for state, want := range map[string]string{"ready": "1", "retrying": "0"} {
+			if got := value(t, text, "junction_upstream_state", `junction_upstream="up"`, `junction_state="`+state+`"`); got != want {
+				t.Errorf("the state %s is %q, want %s", state, got, want)
+			}
+		}
+		if n := value(t, text, "junction_catalog_items", `junction_kind="tool"`); n == "" || n == "0" {
+			t.Errorf("the upstream has %q tools", n)
+		}
+	})
+}
+
+// TestMetricsOfRefusals sends requests that are refused, each for another reason.
+func TestMetricsOfRefusals(t *testing.T) {
+	harness.RunPair(t, upstream.EraModern, upstream.EraModern, "http", func(t *testing.T, p harness.Pair) {
+		x := mustMeasure(t, p)
+		client := &http.Client{}
+		for reason, change := range map[string]func(*http.Request){
+			"origin":       func(r *http.Request) { r.Header.Set("Origin", "https://canary.example") },
+			"host":         func(r *http.Request) { r.Host = "canary.example" },
+			"proxy":        func(r *http.Request) { r.Header.Set("Via", "1.1 canary") },
+			"content_type": func(r *http.Request) { r.Header.Set("Content-Type", "text/plain") },
+			"parse":        func(r *http.Request) { body(r, "{") },
+			"session":      func(r *http.Request) { body(r, `{"jsonrpc":"2.0","id":1,"method":"ping"}`) },
+			"endpoint":     func(r *http.Request) { r.URL.Path = "/mcp/canary" },
+			"version": func(r *http.Request) {
+				r.Header.Set("Mcp-Protocol-Version", "2027-01-01")
+				r.Header.Set("Mcp-Method", "ping")
+				body(r, `{"jsonrpc":"2.0","id":1,"method":"ping","params":{"_meta":{`+
+					`"io.modelcontextprotocol/protocolVersion":"2027-01-01","io.modelcontextprotocol/clientCapabilities":{}}}}`)
+			},
+			"header_mismatch": func(r *http.Request) { r.Header.Set("Mcp-Protocol-Version", "2026-07-28") },
+		} {
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, x.URL, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			body(r, `{"jsonrpc":"2.0","id":1,"method":"ping","params":{"_meta":{`+
+				`"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`)
+			r.Header.Set("Content-Type", "application/json")
+			if reason == "session" {
+				r.Header.Set("Mcp-Session-Id", "none")
+			}
+			change(r)
+			resp, err := client.Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			if got := value(t, x.scrape(t), "junction_requests_refused_total", `junction_reason="`+reason+`"`); got != "1" {
+				t.Errorf("%s (HTTP %d) was counted %q times, want 1", reason, resp.StatusCode, got)
+			}
+		}
+		if strings.Contains(x.scrape(t), "canary") {
+			t.Error("a label has what a client has sent")
+		}
+	})
+}
+
+func body(r *http.Request, text string) {
+	r.Body, r.ContentLength = io.NopCloser(strings.NewReader(text)), int64(len(text))
+}
+
+// TestMetricsAreDocumented compares the metrics with the table of the README, in both directions.
+func TestMetricsAreDocumented(t *testing.T) {
+	harness.RunPair(t, upstream.EraModern, upstream.EraModern, "http", func(t *testing.T, p harness.Pair) {
+		x := mustMeasure(t, p)
+		x.Talk(t).Succeed(t, "up__echo", `{}`)
+		x.all.Store("read", time.Millisecond)
+		x.all.Checked("invalid_token")
+		x.all.StateChanged(upstream.Change{Name: "up", State: upstream.StateReady})
+		x.all.StateChanged(upstream.Change{Name: "up", State: upstream.StateRetrying})
+		text := x.scrape(t)
+		types, labels := map[string]string{}, map[string]bool{}
+		for _, m := range regexp.MustCompile(`(?m)^# TYPE (\S+) (\S+)$`).FindAllStringSubmatch(text, -1) {
+			types[m[1]] = m[2]
+		}
+		for _, m := range regexp.MustCompile(`(?m)[{,](\w+)="`).FindAllStringSubmatch(text, -1) {
+			labels[m[1]] = m[1] != "le"
+		}
+		readme := mustRead(t, "cmd/junction/telemetry/README.md")
+		documented := map[string]string{}
+		for _, m := range regexp.MustCompile("(?m)^\\| `(\\w+)` \\| (histogram|counter|gauge) \\| ").FindAllStringSubmatch(readme, -1) {
+			documented[m[1]] = m[2]
+		}
+		if !maps.Equal(types, documented) {
+			t.Errorf("the metrics and the README differ:\n%s", difference(types, documented))
+		}
+		for label, own := range labels {
+			if own && !strings.Contains(readme, "\n| `"+label+"`") && !strings.Contains(readme, ", `"+label+"` | ") {
+				t.Errorf("the label %s is not in the README", label)
+			}
+		}
+	})
+}
+
+// difference names what is in one map alone, or differs.
+func difference(a, b map[string]string) (text string) {
+	for _, name := range slices.Sorted(maps.Keys(a)) {
+		if a[name] != b[name] {
+			text += fmt.Sprintf("%s is a %s, documented as %q\n", name, a[name], b[name])
+		}
+	}
+	for name := range b {
+		if a[name] == "" {
+			text += fmt.Sprintf("%s is documented and does not exist\n", name)
+		}
+	}
+	return text
+}
+
+// mustRead reads a file of the tree.
+func mustRead(t *testing.T, name string) string {
+	t.Helper()
+	root, err := harness.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(root + "/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}

@@ -1,0 +1,90 @@
+// Package origin recognizes requests of web pages and of reverse proxies by their headers, and has
+// the texts of their refusals.
+package origin
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// HostText returns the error for a rejected host, with the line that allows it.
+func HostText(host string) string {
+	name := strconv.QuoteToASCII(host[:min(len(host), 100)])
+	return "Host header " + name + " is not allowed. A reverse proxy has to pass the Host header of the client; for nginx:\n" +
+		"    proxy_set_header Host $host;\n" +
+		"Or allow this host in the configuration of Junction:\n" +
+		"    allowed_hosts: [" + name + "]"
+}
+
+// LoopbackHost reports whether a host name is localhost or a loopback address.
+func LoopbackHost(name string) bool {
+	if strings.EqualFold(name, "localhost") {
+		return true
+	}
+	ip := net.ParseIP(name)
+	return ip != nil && ip.IsLoopback()
+}
+
+// CORS lets pages of an allowed origin read the answers. It reports whether the request was a
+// preflight, which it has answered.
+func CORS(rw http.ResponseWriter, r *http.Request, origin string) bool {
+	h := rw.Header()
+	h.Set("Access-Control-Allow-Origin", origin)
+	h.Add("Vary", "Origin")
+	h.Set("Access-Control-Expose-Headers", "Mcp-Session-Id, WWW-Authenticate, X-Request-Id")
+	if r.Method != http.MethodOptions {
+		return false
+	}
+	h.Set("Access-Control-Allow-Methods", "POST, GET, DELETE")
+	if wanted := r.Header.Get("Access-Control-Request-Headers"); wanted != "" {
+		h.Set("Access-Control-Allow-Headers", wanted)
+	}
+	h.Set("Access-Control-Max-Age", "600")
+	rw.WriteHeader(http.StatusNoContent)
+	return true
+}
+
+// Forwarded returns the name of a header that only proxies add, or "" if there is none.
+func Forwarded(h http.Header) string {
+	for name := range h {
+		switch {
+		case strings.HasPrefix(name, "X-Forwarded-"), name == "Forwarded", name == "Via", name == "X-Real-Ip":
+			return name
+		}
+	}
+	return ""
+}
+
+// ForwardedText returns the error for a request with a proxy's header if there is no
+// authentication: the proxy may forward requests of strangers.
+func ForwardedText(header string) string {
+	return fmt.Sprintf("This request came through a proxy (it has the header %s), and Junction has no authentication. "+
+		"Configure api_keys, jwt, introspection or oauth in the section auth. "+
+		"If the proxy authenticates every request itself, set auth: { none: true }.", header)
+}
+
+// Loopback reports whether the origin is on this machine.
+func Loopback(origin string) bool {
+	u, err := url.Parse(origin)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && LoopbackHost(u.Hostname())
+}
+
+// Text returns the error for a rejected origin. For a loopback origin, it includes the line
+// for the configuration, since tools such as MCP Inspector use such origins.
+func Text(origins []string) string {
+	const text = "This origin may not use the endpoint (allowed_origins)."
+	if len(origins) != 1 || !Loopback(origins[0]) {
+		return text
+	}
+	u, err := url.Parse(origins[0])
+	if err != nil {
+		return text
+	}
+	return text + fmt.Sprintf(" Without authentication, MCP Inspector and other clients in a browser "+
+		"need their origin in the configuration; "+
+		"add allowed_origins: [%q]", u.Scheme+"://"+u.Host)
+}
