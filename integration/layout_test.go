@@ -41,8 +41,9 @@ var arrows = map[string][]string{
 		"upstream"}, // the words of states
 	"cmd/junction/cli": {"cmd/junction/config", "cmd/junction/diagnose", "cmd/junction/prose", "cmd/junction/runfile", "auth", "policy",
 		"proxy", "proxy/pins", "proxy/visible", "upstream", "upstream/oauth"},
+	"cmd/junction/registry": {"cmd/junction/clients", "cmd/junction/config", "cmd/junction/prose"},
 	"cmd/junction/entries": {"cmd/junction/cli", "cmd/junction/clients", "cmd/junction/config", "cmd/junction/prose",
-		"cmd/junction/runfile", "cmd/junction/yamledit"},
+		"cmd/junction/registry", "cmd/junction/runfile", "cmd/junction/yamledit"},
 	"cmd/junction/audit": {"cmd/junction/cli", "cmd/junction/config", "cmd/junction/prose", "cmd/junction/record", "proxy",
 		"proxy/visible"},
 	"cmd/junction/signins": {"cmd/junction/cli", "cmd/junction/config", "cmd/junction/prose", "auth", "auth/authserver",
@@ -88,7 +89,8 @@ var arrows = map[string][]string{
 }
 
 // forTests are packages of test support: they import what they like, and only tests import them.
-var forTests = []string{"upstream/upstreamtest", "auth/authtest", "integration", "integration/harness"}
+var forTests = []string{"upstream/upstreamtest", "auth/authtest", "cmd/junction/registry/registrytest",
+	"integration", "integration/harness"}
 
 const (
 	modulePrefix = "junction/"

@@ -55,6 +55,7 @@ import (
 //   - waitfor FILE|upstreams REGEXP waits until it matches the file, or what upstreams prints.
 //   - capture NAME REGEXP sets $NAME to the first group of the match in stdout.
 //   - server NAME FILE serves an upstreamtest.Script over Streamable HTTP, and sets $NAME to its URL.
+//   - registry NAME FILE serves a registrytest.Registry, and sets $NAME to its URL.
 //   - foreign CLIENT KEY COMMAND [ARG ...] runs a client of the folder npm, with an API key, against
 //     $URL; see npm/commands.mjs. A script that uses it begins with [!node] skip.
 //   - pack ARG ... runs junction-pack to its end, as junction does.
@@ -103,7 +104,7 @@ func TestScript(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"junction": cmdProgram("junction"), "pack": cmdProgram("junction-pack"), "start": cmdStart, "end": cmdEnd, "ended": cmdEnded, "signal": cmdSignal,
 			"status": cmdStatus, "http": cmdHTTP, "upstreams": cmdUpstreams, "waitfor": cmdWaitFor,
-			"capture": cmdCapture, "server": cmdServer, "gone": cmdGone, "gone_pid": cmdGonePid, "packserve": cmdPackServe, "foreign": cmdForeign,
+			"capture": cmdCapture, "server": cmdServer, "gone": cmdGone, "gone_pid": cmdGonePid, "packserve": cmdPackServe, "foreign": cmdForeign, "registry": cmdRegistry,
 		},
 	})
 }

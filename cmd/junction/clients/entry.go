@@ -105,6 +105,9 @@ var ownHeaders = []string{
 	"host", "content-length", "content-type", "accept", "connection", "mcp-session-id", "mcp-protocol-version",
 }
 
+// OwnHeader reports whether Junction sets the header itself.
+func OwnHeader(name string) bool { return slices.Contains(ownHeaders, strings.ToLower(name)) }
+
 // remoteTypes are the values of type for a server with a URL.
 var remoteTypes = []string{"http", "sse", "remote", "streamable-http", "streamableHttp"}
 

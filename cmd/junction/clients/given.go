@@ -3,8 +3,6 @@ package clients
 import (
 	"fmt"
 	"path/filepath"
-	"slices"
-	"strings"
 )
 
 // Given is a server as a person describes it on the command line: a command or a URL. Values may
@@ -23,7 +21,7 @@ type Given struct {
 // becomes one.
 func (g Given) Entry(h Home, file string) (*Entry, error) {
 	for name := range g.Headers {
-		if slices.Contains(ownHeaders, strings.ToLower(name)) {
+		if OwnHeader(name) {
 			return nil, fmt.Errorf("Junction sets the header %s itself; leave it out", name)
 		}
 	}
@@ -41,8 +39,7 @@ func (g Given) Entry(h Home, file string) (*Entry, error) {
 		}
 		f["command"] = list
 	}
-	own := &Client{Name: "Junction", syntax: dollar | fallback | dollarEnv | dollarFile}
-	s := Server{Place: Place{Client: own, Scope: User, File: file}, fields: f}
+	s := Server{Place: Place{Client: junctionItself(), Scope: User, File: file}, fields: f}
 	e, err := s.entry(h)
 	if err != nil {
 		return nil, err
@@ -57,9 +54,4 @@ func mapOf(m map[string]string) map[string]any {
 		out[k] = v
 	}
 	return out
-}
-
-// Means reports whether the entry is the server k, with all references replaced, whatever its name.
-func (e *Entry) Means(k Known, getenv func(string) (string, bool)) bool {
-	return e.known(getenv).equal(&k)
 }

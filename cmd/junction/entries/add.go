@@ -22,29 +22,41 @@ type adder struct {
 	stdout       io.Writer
 	file         *string
 	env, headers []string
+	set          []string // values for inputs of a server of the registry
 	transport    string
+	registry     string // base URL; "" means the default
+	via          string // how a server of the registry is run; "" chooses
 	json         bool
-	given        clients.Given
+
+	given  clients.Given
+	server string // its name in the registry; "" for a command or URL
+	values map[string][]string
 }
 
 // addCommand is `junction add`.
 func addCommand(stdout io.Writer, file *string) *cobra.Command {
 	a := adder{stdout: stdout, file: file}
 	cmd := &cobra.Command{
-		Use:   "add NAME (-- COMMAND [ARG ...] | URL)",
+		Use:   "add NAME (-- COMMAND [ARG ...] | URL | SERVER)",
 		Short: "Add an upstream to the configuration file",
-		Long: `Add an upstream to the configuration file: a command, after --, or a remote server by its URL.
+		Long: `Add an upstream to the configuration file: a command, after --, a remote server by its URL, or a server of the
+MCP registry by its name there, such as io.github.user/weather. junction search finds such names.
 
 The file keeps its comments and order, is checked before it is written, and the old one becomes a backup. It is
 created if it does not exist. A running junction reloads it by itself.
 
 Values may have references: ${NAME} is an environment variable of Junction, ${file:PATH} the content of a file.
 --env NAME without a value is short for --env NAME='${NAME}'. Literal secrets go to files in the folder secrets
-beside the configuration.`,
+beside the configuration.
+
+For a server of the registry NAME may be left out. Inputs that it needs are given by --env, --header and --set; a
+required header that is not given becomes a reference to a variable. npm packages are run by npx, PyPI packages by
+uvx, and OCI images by docker. Look at the source of a server before you add it: it runs with your rights.`,
 		Example: `  junction add notes -- npx -y notes-mcp --folder /srv/notes
   junction add github --env GITHUB_TOKEN -- docker run -i --rm -e GITHUB_TOKEN ghcr.io/github/github-mcp-server
   junction add linear https://mcp.linear.app/mcp --oauth
-  junction add search https://search.example.com/mcp --header 'Authorization: Bearer ${SEARCH_TOKEN}'`,
+  junction add search https://search.example.com/mcp --header 'Authorization: Bearer ${SEARCH_TOKEN}'
+  junction add io.github.user/files --via npm --set folder=/srv/files`,
 		RunE: func(cmd *cobra.Command, args []string) error { return a.run(cmd.Context(), args, cmd.ArgsLenAtDash()) },
 	}
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
@@ -57,24 +69,27 @@ beside the configuration.`,
 	flags.StringVar(&a.transport, "transport", "auto", "transport of the URL: auto, http or sse")
 	flags.BoolVar(&a.given.OAuth, "oauth", false, "the server needs a sign-in: junction login NAME")
 	flags.BoolVar(&a.given.Off, "disabled", false, "add the upstream without enabling it")
+	flags.StringArrayVar(&a.set, "set", nil, "a value for an input of a server of the registry, `NAME=VALUE`; may be repeated")
+	flags.StringVar(&a.via, "via", "", "how a server of the registry is run: remote, npm, pypi or oci")
+	flags.StringVar(&a.registry, "registry", "", registryUsage)
 	flags.BoolVar(&a.json, "json", false, "print JSON")
 	return cmd
 }
 
 func (a *adder) run(ctx context.Context, args []string, dash int) error {
-	name, err := a.server(args, dash)
+	name, err := a.arguments(args, dash)
 	if err != nil {
 		return err
 	}
-	if err := a.values(); err != nil {
+	if err := a.flags(); err != nil {
 		return err
 	}
 	return a.add(ctx, name)
 }
 
-// server reads the arguments: the name of the upstream, and its command or URL.
-func (a *adder) server(args []string, dash int) (name string, err error) {
-	const usage = "write junction add NAME -- COMMAND, or junction add NAME URL"
+// arguments reads the name of the upstream, and its command, URL or name in the registry.
+func (a *adder) arguments(args []string, dash int) (name string, err error) {
+	const usage = "write junction add NAME -- COMMAND, junction add NAME URL, or junction add SERVER"
 	switch {
 	case dash == 1 && len(args) > 1:
 		a.given.Command = args[1:]
@@ -89,6 +104,10 @@ func (a *adder) server(args []string, dash int) (name string, err error) {
 		a.given.URL = args[1]
 	case len(args) == 1 && isURL(args[0]):
 		return "", cli.Usagef("the URL needs a name before it: junction add NAME URL")
+	case len(args) > 0 && len(args) <= 2 && registryName.MatchString(args[len(args)-1]):
+		if a.server = args[len(args)-1]; len(args) == 1 {
+			return nameOf(a.server), nil
+		}
 	case len(args) > 1:
 		return "", cli.Usagef("%s is no URL; a command stands after --: junction add %s -- %s",
 			prose.Quote(args[1]), args[0], prose.OneLine(strings.Join(args[1:], " ")))
@@ -102,10 +121,16 @@ func isURL(s string) bool {
 	return strings.HasPrefix(s, "http://") || strings.HasPrefix(s, "https://")
 }
 
-// values reads the flags.
-func (a *adder) values() error {
+// flags reads the flags.
+func (a *adder) flags() error {
 	g := &a.given
+	ofRegistry := a.server != ""
 	switch {
+	case !ofRegistry && (len(a.set) > 0 || a.via != "" || a.registry != ""):
+		return cli.Usagef("--set, --via and --registry are for a server of the registry")
+	case ofRegistry && a.transport != "auto":
+		return cli.Usagef("--transport is for a URL; the registry names the transport of %s", a.server)
+	case ofRegistry: // its entry in the registry decides
 	case g.URL == "" && len(a.headers) > 0:
 		return cli.Usagef("--header is for a URL; a command takes --env")
 	case g.URL == "" && (g.OAuth || a.transport != "auto"):
@@ -134,6 +159,14 @@ func (a *adder) values() error {
 		}
 		g.Headers[strings.TrimSpace(name)] = strings.TrimSpace(value)
 	}
+	a.values = map[string][]string{}
+	for _, pair := range a.set {
+		name, value, ok := strings.Cut(pair, "=")
+		if !ok || name == "" {
+			return cli.Usagef("--set needs NAME=VALUE")
+		}
+		a.values[name] = append(a.values[name], value)
+	}
 	if g.Dir != "" && !strings.HasPrefix(g.Dir, "~/") && !strings.Contains(g.Dir, "${") {
 		dir, err := filepath.Abs(g.Dir)
 		g.Dir = dir
@@ -152,9 +185,9 @@ func (a *adder) add(ctx context.Context, name string) (err error) {
 		return fmt.Errorf("%s has an upstream %s already; choose another name, or run first: junction remove %s",
 			f.short(), name, name)
 	}
-	entry, err := a.given.Entry(f.home, f.path)
+	entry, notes, err := a.entry(ctx, name, f)
 	if err != nil {
-		return fmt.Errorf("cannot add %s: %w", name, err)
+		return err
 	}
 	keep := clients.SecretsOf(f.path)
 	defer func() {
@@ -166,7 +199,7 @@ func (a *adder) add(ctx context.Context, name string) (err error) {
 	if err != nil {
 		return err
 	}
-	o := outcome{Upstreams: []string{name}, Changed: true, Secrets: keep.Created()}
+	o := outcome{Upstreams: []string{name}, Changed: true, Secrets: keep.Created(), Notes: notes}
 	if o.Backup, err = f.change(text, name); err != nil {
 		return err
 	}
@@ -179,10 +212,25 @@ func (a *adder) add(ctx context.Context, name string) (err error) {
 		o.Next = "Sign in with: junction login " + name
 	}
 	said := fmt.Sprintf("Added %s to %s: %s", name, f.short(), entry.Summary())
+	if a.server != "" && len(entry.Command) > 0 { // a stranger has chosen it
+		said = fmt.Sprintf("Added %s to %s: %s", name, f.short(), strings.Join(entry.CommandLine(), " "))
+	}
 	if entry.Off {
 		said += ", disabled"
 	}
 	return o.print(ctx, a.stdout, f, a.json, said+".")
+}
+
+// entry returns the entry, and notes for the person.
+func (a *adder) entry(ctx context.Context, name string, f *file) (*clients.Entry, []string, error) {
+	if a.server != "" {
+		return a.fromRegistry(ctx, name, f.home)
+	}
+	e, err := a.given.Entry(f.home, f.path)
+	if err != nil {
+		return nil, nil, fmt.Errorf("cannot add %s: %w", name, err)
+	}
+	return e, nil, nil
 }
 
 // with returns the text of the file with a new upstream, whose secrets keep stores.

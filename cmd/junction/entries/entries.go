@@ -1,5 +1,5 @@
 // Package entries has the commands that change and list the upstreams of the configuration file:
-// add, remove, enable, disable and list.
+// add, remove, enable, disable and list, and search, which finds servers to add.
 //
 // file.go changes the file: as text, so that comments and order stay; checked before it is written;
 // with a backup of the old file. A mistake elsewhere in the file does not prevent a change.
@@ -31,6 +31,7 @@ func Commands(stdout io.Writer, file *string) []*cobra.Command {
 		switchCommand(stdout, file, true),
 		switchCommand(stdout, file, false),
 		listCommand(stdout, file),
+		searchCommand(stdout),
 	}
 }
 
@@ -42,10 +43,11 @@ type outcome struct {
 	Backup    string   `json:"backup,omitempty"`
 	Secrets   []string `json:"secrets,omitempty"`   // files with the secrets of a new upstream
 	Variables []string `json:"variables,omitempty"` // environment variables that are not set
-	Mistakes  int      `json:"mistakes,omitempty"`  // in the file, elsewhere
-	Running   bool     `json:"running"`             // a junction serves the file
-	Reload    string   `json:"reload,omitempty"`    // why it did not take the change over
-	Next      string   `json:"next,omitempty"`      // the next step for a person
+	Notes     []string `json:"notes,omitempty"`
+	Mistakes  int      `json:"mistakes,omitempty"` // in the file, elsewhere
+	Running   bool     `json:"running"`            // a junction serves the file
+	Reload    string   `json:"reload,omitempty"`   // why it did not take the change over
+	Next      string   `json:"next,omitempty"`     // the next step for a person
 }
 
 // follow finds out what the running junction made of the change, and sets the next step.
@@ -83,7 +85,7 @@ func (o *outcome) print(ctx context.Context, w io.Writer, f *file, asJSON bool, 
 	if o.Backup != "" {
 		said += " Backup: " + f.home.Short(o.Backup) + "."
 	}
-	lines := []string{said}
+	lines := append([]string{said}, o.Notes...)
 	if len(o.Secrets) > 0 {
 		lines = append(lines, "Secrets are in "+f.home.Short(f.secretsDir())+".")
 	}

@@ -1,0 +1,217 @@
+package entries
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"junction/cmd/junction/cli"
+	"junction/cmd/junction/clients"
+	"junction/cmd/junction/prose"
+	"junction/cmd/junction/registry"
+)
+
+// registryVariable is the environment variable with the URL of another registry.
+const registryVariable = "JUNCTION_REGISTRY"
+
+const registryUsage = "base `URL` of the registry (default: $" + registryVariable + ", or the official one)"
+
+// openRegistry returns the client for the registry of --registry, of the environment, or the
+// official one.
+func openRegistry(flag string) (*registry.Client, error) {
+	c, err := registry.New(cmp.Or(flag, os.Getenv(registryVariable), registry.Official))
+	if err != nil {
+		return nil, cli.Usagef("%w", err)
+	}
+	return c, nil
+}
+
+// searchCommand is `junction search`.
+func searchCommand(stdout io.Writer) *cobra.Command {
+	var base string
+	var limit int
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "search WORDS",
+		Short: "Search the MCP registry for servers",
+		Long: `Search the MCP registry for servers that have all words in their name, title or description. The official registry
+looks for the longest word in names only.
+
+RUNS says how Junction can run a server: remote (a URL), npm (npx), pypi (uvx) or oci (docker). Anyone can publish a
+server: look at its source before you add it.`,
+		Example: `  junction search weather
+  junction add io.github.user/weather`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if strings.TrimSpace(strings.Join(args, "")) == "" {
+				return cli.Usagef("search needs a word")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if limit < 1 {
+				return cli.Usagef("--limit is 1 or more")
+			}
+			c, err := openRegistry(base)
+			if err != nil {
+				return err
+			}
+			words := strings.Fields(strings.Join(args, " "))
+			list, more, err := c.Search(cmd.Context(), words, limit)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return printFoundJSON(stdout, list, more)
+			}
+			return printFound(stdout, words, list, more)
+		},
+	}
+	cmd.Flags().StringVar(&base, "registry", "", registryUsage)
+	cmd.Flags().IntVar(&limit, "limit", 20, "the most servers to list")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func printFound(w io.Writer, words []string, list []*registry.Server, more bool) error {
+	var b bytes.Buffer
+	for _, s := range list {
+		runs := strings.Join(s.Ways(), ", ")
+		if runs == "" {
+			runs = "not supported"
+		}
+		if s.Status == "deprecated" {
+			runs += ", deprecated"
+		}
+		fmt.Fprintf(&b, "%s  %s  (%s)\n", prose.Flat(s.Name), prose.Flat(s.Version), runs)
+		if about := cmp.Or(prose.Flat(s.Description), prose.Flat(s.Title)); about != "" {
+			prose.Wrap(&b, "    ", "    ", prose.Cut(about, 300))
+		}
+		if s.Repository.URL != "" {
+			fmt.Fprintf(&b, "    %s\n", prose.Cut(prose.Flat(s.Repository.URL), 300))
+		}
+	}
+	switch {
+	case len(list) == 0:
+		fmt.Fprintf(&b, "No server found for %s.\n", prose.Flat(strings.Join(words, " ")))
+	case more:
+		b.WriteString("\nThere are more; use --limit, or more words.\n")
+	default:
+		b.WriteString("\nAdd one with: junction add NAME\n")
+	}
+	_, err := b.WriteTo(w)
+	return err
+}
+
+// foundJSON is an element of the output of --json.
+type foundJSON struct {
+	Name        string   `json:"name"`
+	Title       string   `json:"title,omitempty"`
+	Description string   `json:"description"`
+	Version     string   `json:"version"`
+	Status      string   `json:"status"`
+	Repository  string   `json:"repository,omitempty"`
+	Runs        []string `json:"runs"`
+}
+
+func printFoundJSON(w io.Writer, list []*registry.Server, more bool) error {
+	out := struct {
+		Servers []foundJSON `json:"servers"`
+		More    bool        `json:"more"`
+	}{[]foundJSON{}, more}
+	for _, s := range list {
+		out.Servers = append(out.Servers, foundJSON{s.Name, s.Title, s.Description, s.Version, cmp.Or(s.Status, "active"),
+			s.Repository.URL, append([]string{}, s.Ways()...)})
+	}
+	raw, err := json.Marshal(out)
+	if err != nil {
+		return err
+	}
+	return cli.PrintJSON(w, raw)
+}
+
+// registryName is the form of the names in a registry.
+var registryName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.-]*/[A-Za-z0-9][A-Za-z0-9._-]*$`)
+
+var notInName = regexp.MustCompile(`[^A-Za-z0-9_-]+`)
+
+// nameOf returns the name of an upstream for a name of the registry: its last part.
+func nameOf(registryName string) string {
+	name := notInName.ReplaceAllString(registryName[strings.LastIndexByte(registryName, '/')+1:], "-")
+	return strings.Trim(name[:min(len(name), 32)], "-")
+}
+
+// programs are the programs that run packages.
+var programs = map[string]string{registry.NPM: "npx", registry.PyPI: "uvx", registry.OCI: "docker"}
+
+// fromRegistry returns the entry for a server of the registry, and notes for the person.
+func (a *adder) fromRegistry(ctx context.Context, name string, h clients.Home) (*clients.Entry, []string, error) {
+	c, err := openRegistry(a.registry)
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err := c.Get(ctx, a.server)
+	if errors.Is(err, registry.ErrNotFound) {
+		return nil, nil, fmt.Errorf("the registry has no server %s; look for it with: junction search %s", a.server, nameOf(a.server))
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	way, notes, err := a.way(s)
+	if err != nil {
+		return nil, nil, err
+	}
+	e, err := s.Entry(h, name, way, registry.Given{Env: a.given.Env, Headers: a.given.Headers, Values: a.values})
+	if err != nil {
+		return nil, nil, fmt.Errorf("cannot add %s: %w", name, err)
+	}
+	if s.Status == "deprecated" {
+		notes = append(notes, "The registry says that the server is deprecated.")
+	}
+	if a.given.OAuth && way != registry.Remotely {
+		return nil, nil, cli.Usagef("--oauth is for a URL; this server is run by %s", way)
+	}
+	if a.given.Dir != "" && way == registry.Remotely {
+		return nil, nil, cli.Usagef("--cwd is for a command; %s is a URL", name)
+	}
+	if a.given.Dir != "" {
+		e.Dir = h.Typed("", a.given.Dir)
+	}
+	e.OAuth, e.Off = a.given.OAuth, a.given.Off
+	return e, notes, nil
+}
+
+// way chooses how the server is run: as --via says, or the first way whose program is installed.
+func (a *adder) way(s *registry.Server) (way string, notes []string, err error) {
+	ways := s.Ways()
+	if len(ways) == 0 {
+		return "", nil, fmt.Errorf("%s has no package or URL that Junction can use", s.Name)
+	}
+	if a.via != "" {
+		if !slices.Contains(ways, a.via) {
+			return "", nil, fmt.Errorf("%s cannot be run by %s; it can be run by %s", s.Name, prose.Quote(a.via), strings.Join(ways, ", "))
+		}
+		return a.via, nil, nil
+	}
+	way = ways[0]
+	for _, w := range ways {
+		if _, err := exec.LookPath(programs[w]); w == registry.Remotely || err == nil {
+			way = w
+			break
+		}
+	}
+	if others := slices.DeleteFunc(ways, func(w string) bool { return w == way }); len(others) > 0 {
+		notes = append(notes, fmt.Sprintf("It is run by %s; --via can be %s, too.", way, strings.Join(others, " or ")))
+	}
+	return way, notes, nil
+}
