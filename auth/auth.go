@@ -327,11 +327,11 @@ func unescape(s string) string {
 // tokenPrefix begins every token that this server issues.
 const tokenPrefix = "jct_"
 
-// problem is the reason to reject a request. Its code is "" if no token was sent: the challenge
+// rejection is the reason to reject a request. Its code is "" if no token was sent: the challenge
 // then has no error (RFC 6750, section 3.1).
 type rejection struct{ code, description string }
 
-// refuse rejects a request, with the same reason in the header and in the body. If resources is not
+// reject rejects a request, with the same reason in the header and in the body. If resources is not
 // nil, the header says where to sign in for the endpoint at the path.
 func reject(w http.ResponseWriter, status int, p rejection, resources *Resources, path string) {
 	w.Header().Set("WWW-Authenticate", challenge(p)+resources.challengeParams(path, nil))

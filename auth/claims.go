@@ -18,7 +18,7 @@ import (
 // claims are the claims of a token. Names are case-sensitive.
 type claims map[string]json.RawMessage
 
-// judge checks the claims of a token against a configuration entry.
+// claimRules are what the claims of a token must be for a configuration entry.
 type claimRules struct {
 	issuer         string
 	audiences      []string

@@ -126,7 +126,7 @@ func (k *keys) verify(jws *jose.JSONWebSignature) (payload []byte, print string,
 	return nil, "", known
 }
 
-// printOfKey returns a fingerprint of a key: its id, algorithm and thumbprint.
+// keyFingerprint returns a fingerprint of a key: its id, algorithm and thumbprint.
 func keyFingerprint(key *jose.JSONWebKey) string {
 	sum, err := key.Thumbprint(crypto.SHA256)
 	if err != nil {

@@ -119,7 +119,7 @@ func (p *Providers) tokens(c *Config, own Verifier) *tokens {
 	return t
 }
 
-// printOf returns a fingerprint of a configuration entry.
+// fingerprint returns a fingerprint of a configuration entry.
 func fingerprint(entry any) string {
 	text, err := json.Marshal(entry)
 	if err != nil {

@@ -125,7 +125,7 @@ func (r *Resources) admit(p *Principal, path string) error {
 	return fmt.Errorf("%w: its audience is %s, but this is %s", ErrInvalidToken, strings.Join(p.Resources, " "), this)
 }
 
-// invitation tells a person how to authenticate.
+// howToAuthenticate tells a person how to authenticate.
 func (r *Resources) howToAuthenticate() string {
 	if r == nil {
 		return "Authentication required. Send an API key as 'Authorization: Bearer jct_key_…'."
@@ -134,7 +134,7 @@ func (r *Resources) howToAuthenticate() string {
 		"or send an API key as 'Authorization: Bearer jct_key_…'."
 }
 
-// where returns the parameters of a challenge for the endpoint at a path: the metadata document and
+// challengeParams returns the parameters of a challenge for the endpoint at a path: the metadata document and
 // the scopes. If scopes is nil, they are the ones that every token needs.
 func (r *Resources) challengeParams(path string, scopes []string) string {
 	if r == nil {

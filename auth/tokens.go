@@ -23,7 +23,7 @@ type tokens struct {
 	cache map[Hash]*cachedToken
 }
 
-// seen is a cached token. It stays valid as long as its issuer has the key that signed it.
+// cachedToken is a verified token. It stays valid as long as its issuer has the key that signed it.
 type cachedToken struct {
 	principal *Principal
 	issuer    *issuer

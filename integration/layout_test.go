@@ -143,6 +143,9 @@ func TestLayoutRules(t *testing.T) {
 			"proxy/a.go:3: proxy imports " + mcpGo + "server: of mcp-go only mcp, outside cmd and tests",
 			"proxy/a.go:4: proxy imports " + goSDK + "/mcp: only tests do",
 		}},
+		{"old names in comments", map[string]string{"policy/a.go": "// Package policy is here.\npackage policy\n" +
+			"// g does it.\nfunc f() {}\n// A T is one.\ntype T int\n// U is one.\ntype V int\n// W\n"},
+			[]string{`policy/a.go:4: the comment of f begins with "g"`, `policy/a.go:8: the comment of V begins with "U"`}},
 		{"no package comment", map[string]string{"proxy/a.go": "package proxy\n"},
 			[]string{"proxy: 0 package comments, want 1"}},
 		{"two package comments",
@@ -272,6 +275,7 @@ func (tree sourceTree) problems() []string {
 			all = append(all, p.imports(dir, file)...)
 			all = append(all, p.inits(file)...)
 			all = append(all, p.state(file)...)
+			all = append(all, p.misnamed(file)...)
 			if dir == "proxy" || dir == "upstream" {
 				all = append(all, p.undocumented(file)...)
 			}
@@ -307,6 +311,31 @@ func (p *sourcePackage) comments(dir string) (problems []string) {
 	}
 	if n != 1 {
 		problems = append(problems, fmt.Sprintf("%s: %d package comments, want 1", dir, n))
+	}
+	return problems
+}
+
+// misnamed finds comments of functions and types that begin with another name, such as an old one.
+func (p *sourcePackage) misnamed(file *ast.File) (problems []string) {
+	check := func(n ast.Node, doc *ast.CommentGroup, name string) {
+		words := strings.Fields(doc.Text())
+		if len(words) == 0 {
+			return
+		}
+		words = words[:min(2, len(words))] // the first may be an article
+		if !slices.ContainsFunc(words, func(w string) bool { return strings.TrimRight(w, ",:;.") == name }) {
+			problems = append(problems, p.at(n, "the comment of %s begins with %q", name, words[0]))
+		}
+	}
+	for _, declaration := range file.Decls {
+		switch d := declaration.(type) {
+		case *ast.FuncDecl:
+			check(d, d.Doc, d.Name.Name)
+		case *ast.GenDecl:
+			if d.Tok == token.TYPE && !d.Lparen.IsValid() {
+				check(d, d.Doc, d.Specs[0].(*ast.TypeSpec).Name.Name)
+			}
+		}
 	}
 	return problems
 }

@@ -54,8 +54,7 @@ type SnapshotConfig struct {
 
 // Server is an http.Handler that answers MCP clients from the upstreams. Shutdown ends it. Its
 // http.Server should have limits.read_timeout as ReadTimeout, which the handler clears after
-// reading a request. The http.Server should have no WriteTimeout, since the handler sets a deadline
-// for each write.
+// reading a request. Its WriteTimeout applies only until the handler sets a deadline for a write.
 type Server struct {
 	limits    Limits
 	hooks     Hooks

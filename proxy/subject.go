@@ -13,8 +13,8 @@ import (
 	"junction/proxy/view"
 )
 
-// This file determines the part of an endpoint that one subject may use. A denied item does not
-// exist for the subject: not in lists, not by name, not in errors, not in notifications.
+// This file keeps what each subject may use; package view decides it (view/subject.go). A denied item
+// does not exist for the subject: not in lists, not by name, not in errors, not in notifications.
 
 // subjectView is the part of an endpoint that one subject may use. Principals with the same rights
 // share a subjectView.

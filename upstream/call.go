@@ -371,11 +371,11 @@ func (c *clock) probedBy(p prober) {
 	c.mu.Unlock()
 }
 
-// late and settled are about the slot of a call that was given up.
+// Late and Settled are about the slot of a call that was given up.
 func (c *clock) Late()         { c.slot.Late() }
 func (c *clock) Settled() bool { return c.slot.Over() }
 
-// hears says that bytes of the call's own response have come. It is cheap: the timer looks at it
+// Heard says that bytes of the call's own response have come. It is cheap: the timer looks at it
 // when it fires.
 func (c *clock) Heard() { c.heard.Store(int64(time.Since(c.began))) }
 

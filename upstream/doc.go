@@ -17,7 +17,9 @@
 //	(*Slots).Take              pace         waits until the upstream may have one more call (concurrency)
 //	(*Upstream).acquire        key.go       decides which connection the caller may use (linkKey)
 //	(*pool).takeTurn, take     turn.go      finds or starts the link of that key
+//	(*pool).link               pool.go      starts a link, or waits until there is room for one (max_links)
 //	(*link).acquire            link.go      waits until the link is ready, and returns its conn
+//	(*Upstream).send           call.go      tells the Observer
 //	(*legacyConn).call         legacy.go    or (*modernConn).call: makes the request of its era
 //	(*base).prepare            conn.go      replaces the name, and the members of _meta that belong to one hop
 //	(*base).roundTrip          conn.go      tracks the call, so that notifications and server requests find it
@@ -30,6 +32,9 @@
 //	(*stdio).read              transport    parses each line, on a goroutine of its own
 //	(*stdio).settle            transport    a response wakes the Call that waits for its id
 //	(*base).receive            conn.go      anything else: progress, log messages, changes, server requests
+//
+// A link starts the process: (*link).connectAndServe (link.go) calls (*dialer).dial and openTransport
+// (probe.go), and these call OpenStdio and startProcess of package transport.
 //
 // Over HTTP, (*streamable).Call takes the place of (*stdio).Call: (*origin).do sends the request on
 // a connection of package http1 or net/http, and the goroutine of the caller reads the response.
@@ -49,7 +54,7 @@
 // Catalogs: catalog.go reads the lists. Package definition repairs or removes a definition that
 // would make clients reject a whole list, and reads which arguments go into headers. remember.go
 // stores the last catalog for the next process. subscription.go has the resources that clients
-// subscribed to; listen.go and listen_stdio.go subscribe to them at a modern server.
+// subscribed to; listen.go and listen_shared.go subscribe to them at a modern server.
 //
 // Configuration: config.go is one entry of the file, validate.go checks it; package command
 // has parts of it. check.go examines a server for the operator.

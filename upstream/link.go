@@ -23,7 +23,7 @@ import (
 //	            └─ configuration is wrong (also when ready) ─► blocked ────── as from retrying ─► starting
 //	any ── unconfigured, idle, or shutting down ──► closed
 type link struct {
-	u     *pool
+	pool  *pool
 	key   linkKey
 	reads bool // it reads the catalog that all callers share
 	lists bool // it reads a catalog: the shared one, or that of its own callers
@@ -57,9 +57,9 @@ type linkState struct {
 var errIdle = errors.New("unused")
 
 // startLink starts the goroutine of a link, which runs until close.
-func startLink(u *pool, key linkKey, reads bool) *link {
+func startLink(p *pool, key linkKey, reads bool) *link {
 	ctx, stop := context.WithCancelCause(context.Background())
-	l := &link{u: u, key: key, reads: reads, lists: reads || key.lists(), log: u.log, stop: stop,
+	l := &link{pool: p, key: key, reads: reads, lists: reads || key.lists(), log: p.log, stop: stop,
 		done: make(chan struct{}), wake: make(chan struct{}, 1)}
 	l.changed, l.since, l.used = make(chan struct{}), time.Now(), time.Now()
 	go l.run(ctx)
@@ -69,8 +69,8 @@ func startLink(u *pool, key linkKey, reads bool) *link {
 // run is the only goroutine of a link, except for those of connectAndServe.
 func (l *link) run(ctx context.Context) {
 	defer close(l.done)
-	if l.reads && l.u.person != "" {
-		l.u.recallLater()
+	if l.reads && l.pool.person != "" {
+		l.pool.recallLater()
 	}
 	var pause pace.Backoff
 	for ctx.Err() == nil {
@@ -117,7 +117,7 @@ func (l *link) run(ctx context.Context) {
 		}
 	}
 	l.update(func(s *linkState) bool { s.state, s.conn, s.err = StateClosed, nil, context.Cause(ctx); return true })
-	l.u.forget(l)
+	l.pool.forget(l)
 }
 
 // update changes the state; apart from calls, kept and used there is no other way. change modifies
@@ -134,7 +134,7 @@ func (l *link) update(change func(*linkState) bool) bool {
 	l.changed = make(chan struct{})
 	l.mu.Unlock()
 	if l.reads {
-		l.u.linkChanged(l)
+		l.pool.linkChanged(l)
 	}
 	return true
 }
@@ -147,18 +147,18 @@ const listenPatience = time.Second
 // the reason of its end. A duration of 0 means that connecting failed.
 func (l *link) connectAndServe(ctx context.Context) (time.Duration, error) {
 	changed := make(chan struct{}, 1)
-	opening, cancel := context.WithTimeoutCause(ctx, l.u.hard.ConnectTimeout,
-		fmt.Errorf("no connection within %v (connect_timeout)", l.u.hard.ConnectTimeout))
+	opening, cancel := context.WithTimeoutCause(ctx, l.pool.hard.ConnectTimeout,
+		fmt.Errorf("no connection within %v (connect_timeout)", l.pool.hard.ConnectTimeout))
 	defer cancel()
-	if why := l.u.hard.Blocked; why != "" {
+	if why := l.pool.hard.Blocked; why != "" {
 		return 0, &configError{why}
 	}
-	if _, err := l.u.token(opening); err != nil {
+	if _, err := l.pool.token(opening); err != nil {
 		return 0, err
 	}
-	dial := l.u.dialer.dial
+	dial := l.pool.dialer.dial
 	if l.key.aside {
-		dial = l.u.dialer.dialAside
+		dial = l.pool.dialer.dialAside
 	}
 	c, err := dial(opening, l.key.profile, l.hooks(changed))
 	if err != nil {
@@ -175,7 +175,7 @@ func (l *link) connectAndServe(ctx context.Context) (time.Duration, error) {
 	if l.lists || l.key.profile.Asks() {
 		listening := c.watch()
 		if l.lists {
-			if err := l.u.readCatalog(opening, l.key, c); err != nil {
+			if err := l.pool.readCatalog(opening, l.key, c); err != nil {
 				return 0, err
 			}
 		}
@@ -193,7 +193,7 @@ func (l *link) connectAndServe(ctx context.Context) (time.Duration, error) {
 	l.update(func(s *linkState) bool { s.state, s.conn, s.broken, s.err = StateReady, c, broken, nil; return true })
 	if l.lists {
 		// the end of c ends this
-		waiting.Go(func() { l.u.subscriptions(l.key).resubscribe(ctx, l, c) })
+		waiting.Go(func() { l.pool.subscriptions(l.key).resubscribe(ctx, l, c) })
 	}
 	err = l.serve(ctx, c, changed, broken, ended)
 	return max(1, time.Since(ready)), err
@@ -201,7 +201,7 @@ func (l *link) connectAndServe(ctx context.Context) (time.Duration, error) {
 
 // explain adds to the error of a second process that the server may support one process only.
 func (l *link) explain(err error) error {
-	if l.key.owner == "" || l.u.hard.URL != "" || l.u.Status().State != StateReady {
+	if l.key.owner == "" || l.pool.hard.URL != "" || l.pool.Status().State != StateReady {
 		return err
 	}
 	l.log.Warn("cannot start a process of the server for one user", "error", err,
@@ -213,7 +213,7 @@ func (l *link) explain(err error) error {
 func (l *link) hooks(changed chan<- struct{}) hooks {
 	h := hooks{changed: func() { nudge(changed) }}
 	if l.lists {
-		s := l.u.subscriptions(l.key)
+		s := l.pool.subscriptions(l.key)
 		h.updated, h.missed = s.updated, s.missed
 	}
 	return h
@@ -225,7 +225,7 @@ func (l *link) stale() <-chan struct{} {
 	if !l.lists {
 		return nil
 	}
-	return l.u.subscriptions(l.key).stale
+	return l.pool.subscriptions(l.key).stale
 }
 
 // serve maintains a conn until it ends, and returns the reason of its end.
@@ -237,7 +237,7 @@ func (l *link) serve(ctx context.Context, c conn, changed <-chan struct{}, broke
 	defer idle.Stop()
 	look := time.NewTicker(lookEvery)
 	defer look.Stop()
-	if l.u.dialer.token == nil {
+	if l.pool.dialer.token == nil {
 		look.Stop()
 	}
 	stale := l.stale()
@@ -266,9 +266,9 @@ func (l *link) serve(ctx context.Context, c conn, changed <-chan struct{}, broke
 			read = time.Now()
 			refresh.Reset(l.refreshIn(c))
 		case <-stale:
-			l.u.subscriptions(l.key).withdraw(ctx, c)
+			l.pool.subscriptions(l.key).withdraw(ctx, c)
 		case <-look.C:
-			if _, err := l.u.token(ctx); signIn(err) {
+			if _, err := l.pool.token(ctx); signIn(err) {
 				return err
 			}
 		case <-idle.C:
@@ -286,9 +286,9 @@ func (l *link) reread(ctx context.Context, c conn) {
 	if !l.lists {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, l.u.hard.ConnectTimeout)
+	ctx, cancel := context.WithTimeout(ctx, l.pool.hard.ConnectTimeout)
 	defer cancel()
-	if err := l.u.readCatalog(ctx, l.key, c); err != nil && ctx.Err() == nil && !signIn(err) {
+	if err := l.pool.readCatalog(ctx, l.key, c); err != nil && ctx.Err() == nil && !signIn(err) {
 		l.log.Warn("catalog not refreshed; the last one is served", "error", err)
 	}
 }
@@ -298,9 +298,9 @@ func (l *link) reread(ctx context.Context, c conn) {
 func (l *link) refreshIn(c conn) time.Duration {
 	every := time.Duration(0)
 	if _, _, all := c.about().tells(); !all {
-		every = l.u.options.Refresh
+		every = l.pool.options.Refresh
 	}
-	if ttl := l.u.catalogOf(l.key).ttl(); ttl > 0 && (every == 0 || ttl < every) {
+	if ttl := l.pool.catalogOf(l.key).ttl(); ttl > 0 && (every == 0 || ttl < every) {
 		every = max(ttl, minRefresh)
 	}
 	if every == 0 || !l.lists {
@@ -323,7 +323,7 @@ const (
 )
 
 func (l *link) idleLimit() time.Duration {
-	limit := l.u.hard.IdleStop
+	limit := l.pool.hard.IdleStop
 	switch {
 	case limit > 0:
 		return limit
@@ -449,7 +449,7 @@ func (l *link) release() {
 	idle := l.calls == 0
 	l.mu.Unlock()
 	if idle {
-		l.u.linkIdle()
+		l.pool.linkIdle()
 	}
 }
 

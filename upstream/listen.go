@@ -17,7 +17,7 @@ import (
 // This file holds the subscriptions/listen of a modern server (2026-07-28,
 // basic/patterns/subscriptions). What it says cannot be changed while it is open. Over HTTP another
 // one is opened beside it, and takes its place when it was acknowledged: nothing is missed in
-// between. On stdio see listen_stdio.go.
+// between. On stdio see listen_shared.go.
 
 // listen is a subscription that is opened again whenever it ends, until stop.
 type listen struct {

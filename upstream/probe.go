@@ -405,7 +405,7 @@ func olderTransport(err error) bool {
 		status.Status == 405)
 }
 
-// asPeerError returns the JSON-RPC error that came with an HTTP status, where the server's word
+// asRPCError returns the JSON-RPC error that came with an HTTP status, where the server's word
 // counts more than the status: not where the status is about us.
 func asRPCError(err error) error {
 	var status *transport.StatusError

@@ -24,7 +24,7 @@ func TestWhatANewConnMissed(t *testing.T) {
 	for _, early := range []bool{false, true} {
 		var told []string
 		p := &pool{hard: Config{ConnectTimeout: time.Minute}, log: authtest.Log(t)}
-		subs, l := p.subscriptions(p.reading()), &link{u: p}
+		subs, l := p.subscriptions(p.reading()), &link{pool: p}
 		p.options.Hooks.ResourceUpdated = func(u Update) { told = append(told, u.URI) }
 		subscribe := func(c conn, uri string) {
 			if err := subs.sync(t.Context(), c, []string{uri}); err != nil || !subs.followed[uri] {

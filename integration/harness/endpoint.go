@@ -14,30 +14,7 @@ import (
 	"junction/policy"
 	"junction/proxy"
 	"junction/upstream"
-	"junction/upstream/upstreamtest"
 )
-
-// Mode is one way for a client and a server to meet in the proxy.
-type Mode struct {
-	Client, Upstream upstream.Era
-	Transport        string // stdio, http or sse
-}
-
-func (m Mode) String() string { return string(m.Client) + "-" + string(m.Upstream) + "-" + m.Transport }
-
-// EachMode runs f in every mode that there is; HTTP+SSE has no modern era.
-func EachMode(t *testing.T, f func(t *testing.T, m Mode)) {
-	t.Helper()
-	for _, client := range Eras {
-		for _, up := range Eras {
-			for _, wire := range []string{"stdio", "http", "sse"} {
-				if m := (Mode{client, up, wire}); wire != "sse" || up == upstream.EraLegacy {
-					t.Run(m.String(), func(t *testing.T) { f(t, m) })
-				}
-			}
-		}
-	}
-}
 
 // EachClientEra runs f for both eras of clients, where it does not matter what is behind the proxy.
 func EachClientEra(t *testing.T, f func(t *testing.T, era upstream.Era)) {
@@ -45,22 +22,6 @@ func EachClientEra(t *testing.T, f func(t *testing.T, era upstream.Era)) {
 	for _, era := range Eras {
 		t.Run(string(era), func(t *testing.T) { f(t, era) })
 	}
-}
-
-// Start starts the server of the mode, and returns the configuration of it and what it receives.
-func (m Mode) Start(t testing.TB, script upstreamtest.Script) (upstream.Config, *upstreamtest.Journal) {
-	t.Helper()
-	script.Era = string(m.Upstream)
-	switch m.Transport {
-	case "http":
-		s, url := upstreamtest.Start(t, script)
-		return upstream.Config{URL: url}, &s.Journal
-	case "sse":
-		s, url := upstreamtest.StartSSE(t, script)
-		return upstream.Config{URL: url, Transport: upstream.TransportSSE}, &s.Journal
-	}
-	c := upstreamtest.Command(t, script)
-	return upstream.Config{Command: c.Command, Env: c.Env}, &c.Journal
 }
 
 // Endpoint is a proxy in this process.

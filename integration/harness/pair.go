@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"junction/upstream"
+	"junction/upstream/upstreamtest"
 )
 
 // EachTimeout runs f with a timeout, and with longer ones as long as f says that it was too late:
@@ -31,6 +32,25 @@ type Pair struct {
 	Transport        string // stdio, http or sse
 }
 
+// Transports returns the transports that an era has; HTTP+SSE has no modern era.
+func Transports(era upstream.Era) []string {
+	if era == upstream.EraModern {
+		return []string{"stdio", "http"}
+	}
+	return []string{"stdio", "http", "sse"}
+}
+
+// Start starts a server of the pair, and returns the configuration of it and what it receives.
+func (p Pair) Start(t testing.TB, script upstreamtest.Script) (upstream.Config, *upstreamtest.Journal) {
+	t.Helper()
+	script.Era = string(p.Upstream)
+	config, journal := MustScripted(t, p.Transport, script)
+	if p.Transport == "sse" {
+		config.Transport = upstream.TransportSSE
+	}
+	return config, journal
+}
+
 // EachPair runs f in each pair of eras over each transport.
 func EachPair(t *testing.T, f func(*testing.T, Pair)) {
 	t.Helper()
@@ -44,10 +64,7 @@ func EachPair(t *testing.T, f func(*testing.T, Pair)) {
 // EachTransport runs f over each transport that the upstream's era has.
 func EachTransport(t *testing.T, client, up upstream.Era, f func(*testing.T, Pair)) {
 	t.Helper()
-	for _, transport := range []string{"stdio", "http", "sse"} {
-		if transport == "sse" && up == upstream.EraModern {
-			continue
-		}
+	for _, transport := range Transports(up) {
 		RunPair(t, client, up, transport, f)
 	}
 }

@@ -80,11 +80,14 @@ func (p Pair) Serve(t *testing.T, script upstreamtest.Script) *Served {
 	}
 	var s *upstreamtest.Server
 	var config upstream.Config
-	if p.Transport == "sse" {
+	switch p.Transport {
+	case "sse":
 		s, config.URL = upstreamtest.StartSSE(t, script)
 		config.Transport = upstream.TransportSSE
-	} else {
+	case "http":
 		s, config.URL = upstreamtest.Start(t, script)
+	default:
+		t.Fatalf("there is no server for the transport %q", p.Transport)
 	}
 	return &Served{&s.Journal, config, s, nil,
 		func(gate string) error { s.Release(gate); return nil },

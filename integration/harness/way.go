@@ -56,9 +56,12 @@ func MustScripted(t testing.TB, wire string, script upstreamtest.Script) (upstre
 	case "sse":
 		s, url := upstreamtest.StartSSE(t, script)
 		return upstream.Config{URL: url}, &s.Journal
+	case "http", "http JSON":
+		s, url := upstreamtest.Start(t, script)
+		return upstream.Config{URL: url}, &s.Journal
 	}
-	s, url := upstreamtest.Start(t, script)
-	return upstream.Config{URL: url}, &s.Journal
+	t.Fatalf("there is no server for the transport %q", wire)
+	return upstream.Config{}, nil
 }
 
 // OneLine is the only change that is allowed to what somebody wrote: where a message is one line, a

@@ -48,7 +48,7 @@ func kinds(name string) upstreamtest.Script {
 }
 
 func TestKinds(t *testing.T) {
-	harness.EachMode(t, func(t *testing.T, m harness.Mode) {
+	harness.EachPair(t, func(t *testing.T, m harness.Pair) {
 		configs, journals := map[string]upstream.Config{}, map[string]*upstreamtest.Journal{}
 		for _, name := range []string{"a", "b"} {
 			configs[name], journals[name] = m.Start(t, kinds(name))

@@ -35,12 +35,12 @@ const (
 // echoing is a proxy over one server, called up, whose tools are those of upstreamtest.
 func echoing(t *testing.T, options ...harness.Option) (*harness.Endpoint, *upstreamtest.Journal) {
 	t.Helper()
-	config, journal := harness.Mode{Upstream: upstream.EraModern, Transport: "http"}.Start(t, upstreamtest.Script{})
+	config, journal := harness.Pair{Upstream: upstream.EraModern, Transport: "http"}.Start(t, upstreamtest.Script{})
 	return harness.MustProxy(t, map[string]upstream.Config{"up": config}, options...), journal
 }
 
 // throughMode is a proxy over one server, called up, and a client of it, both as the mode says.
-func throughMode(t *testing.T, m harness.Mode, script upstreamtest.Script) (*harness.Client, *upstreamtest.Journal) {
+func throughMode(t *testing.T, m harness.Pair, script upstreamtest.Script) (*harness.Client, *upstreamtest.Journal) {
 	t.Helper()
 	config, journal := m.Start(t, script)
 	return harness.MustClient(t, harness.MustProxy(t, map[string]upstream.Config{"up": config}), m.Client), journal
@@ -368,7 +368,7 @@ func TestProtocolT17BothErasOnOneConnection(t *testing.T) {
 }
 
 func TestProtocolT18Batches(t *testing.T) {
-	harness.EachMode(t, func(t *testing.T, m harness.Mode) {
+	harness.EachPair(t, func(t *testing.T, m harness.Pair) {
 		if m.Client == upstream.EraModern {
 			t.Skip("2025-03-26 alone has batches")
 		}
@@ -483,7 +483,7 @@ func TestProtocolT20AmbiguousMembersAreRefused(t *testing.T) {
 }
 
 func TestProtocolT20ArgumentsAreTheServersOwn(t *testing.T) {
-	harness.EachMode(t, func(t *testing.T, m harness.Mode) {
+	harness.EachPair(t, func(t *testing.T, m harness.Pair) {
 		c, journal := throughMode(t, m, upstreamtest.Script{})
 		const arguments = `{"a":1,"A":2.0,"a":12345678901234567890,"n\u0061me":"x","name":{ },"":null}`
 		if a := c.Tool(t, "up__echo", arguments); a.Message.Result == nil {

@@ -22,7 +22,7 @@ const (
 )
 
 func TestProtocolT36ListsAreAlikeInBothEras(t *testing.T) {
-	harness.EachMode(t, func(t *testing.T, m harness.Mode) {
+	harness.EachPair(t, func(t *testing.T, m harness.Pair) {
 		config, _ := m.Start(t, upstreamtest.Script{Tools: harness.ToolTexts(oddTool, evenTool)})
 		e := harness.MustProxy(t, map[string]upstream.Config{"up": config})
 		want := `{"jsonrpc":"2.0","id":"l","result":{"tools":[` + oddSeen + `,` + evenSeen + `]`
@@ -82,7 +82,7 @@ func TestProtocolT41WhatIsNotOfferedIsNoMethod(t *testing.T) {
 }
 
 func TestProtocolT65UnknownTool(t *testing.T) {
-	harness.EachMode(t, func(t *testing.T, m harness.Mode) {
+	harness.EachPair(t, func(t *testing.T, m harness.Pair) {
 		c, journal := throughMode(t, m, upstreamtest.Script{})
 		for i, name := range []string{"up__nope", "nope", "UP__echo", "up__", ""} {
 			wantBody(t, c.CallID(t, fmt.Sprint(i), "tools/call", `{"name":"`+name+`","arguments":{}}`), 200,
@@ -102,7 +102,7 @@ func TestProtocolT65UnknownTool(t *testing.T) {
 }
 
 func TestProtocolT66AnErrorOfTheToolIsAResult(t *testing.T) {
-	harness.EachMode(t, func(t *testing.T, m harness.Mode) {
+	harness.EachPair(t, func(t *testing.T, m harness.Pair) {
 		c, _ := throughMode(t, m, upstreamtest.Script{})
 		const result = `{"isError":true, "content":[{"type":"text","text":"\u00e9 broke"}],"x":1.0`
 		want := result

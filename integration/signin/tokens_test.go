@@ -560,7 +560,7 @@ func TestAuthT97TokensStayHere(t *testing.T) {
 	s := authtest.Start(t)
 	key := newAPIKey(t, "ci")
 	opaque := "opaque-token-of-a-client"
-	harness.EachMode(t, func(t *testing.T, m harness.Mode) {
+	harness.EachPair(t, func(t *testing.T, m harness.Pair) {
 		config, journal := m.Start(t, upstreamtest.Script{})
 		up := "url: " + config.URL
 		if config.URL == "" {

@@ -23,15 +23,15 @@ type streamable struct {
 	origin
 	in Receiver
 
-	bare    http.Header            // headers of a POST without a session; never modified
-	session atomic.Pointer[places] // state for later requests; never nil
-	setting sync.Mutex             // held while session is replaced
+	bare    http.Header                 // headers of a POST without a session; never modified
+	session atomic.Pointer[httpSession] // state for later requests; never nil
+	setting sync.Mutex                  // held while session is replaced
 	closing sync.Once
 }
 
-// places is the state of the session: its id, its protocol version, and the headers made of both.
+// httpSession is the state of the session: its id, its protocol version, and the headers made of both.
 // It is replaced, never modified, except for worked.
-type places struct {
+type httpSession struct {
 	id, version string
 	post, get   http.Header  // never modified
 	worked      *atomic.Bool // the server has accepted a request with this id
@@ -78,7 +78,7 @@ func (w *streamable) begun(id string) error {
 
 // place makes the headers of later requests. The caller holds setting, except for OpenHTTP.
 func (w *streamable) place(id, version string) {
-	p := &places{id: id, version: version, worked: new(atomic.Bool)}
+	p := &httpSession{id: id, version: version, worked: new(atomic.Bool)}
 	if old := w.session.Load(); old != nil && old.id == id {
 		p.worked = old.worked
 	}
@@ -173,7 +173,7 @@ func (w *streamable) Close() error {
 
 // leave sends DELETE to end the session at the server. Its failure is only logged: servers may
 // reject it.
-func (w *streamable) leave(s *places) {
+func (w *streamable) leave(s *httpSession) {
 	ctx, cancel := context.WithTimeout(context.Background(), deleteTime)
 	defer cancel()
 	header := s.get
@@ -225,7 +225,7 @@ func (w *streamable) or(ctx context.Context, err error) error {
 // not found" for this request. Some servers send 400 instead; it counts if the session has worked
 // before and the body is no JSON-RPC error for this request. A 400 to a ping is ignored, because
 // some servers do not implement ping.
-func (w *streamable) refused(t *trip, s *places, m *Request) error {
+func (w *streamable) refused(t *trip, s *httpSession, m *Request) error {
 	e := w.status(t, m.ID)
 	if s == nil || s.id == "" {
 		return e

@@ -297,7 +297,7 @@ func (w *streamable) heard(m *jsonrpc.Message) bool {
 // deaf reports whether listening must end after a response to GET: the server offers no stream, or
 // the session has ended. After a stream that was open (heard), other rejections count as temporary,
 // because a server behind a load balancer may answer 405 while it is replaced.
-func (w *streamable) deaf(s *places, e *StatusError, heard bool) bool {
+func (w *streamable) deaf(s *httpSession, e *StatusError, heard bool) bool {
 	switch {
 	case s.id != "" && (e.Status == http.StatusNotFound || e.Status == http.StatusBadRequest && heard):
 		w.over(fmt.Errorf("%w: %w", ErrSessionGone, e))

@@ -56,7 +56,7 @@ type Transport interface {
 type Request struct {
 	jsonrpc.Message
 	Header   []http1.Field
-	Buffer   *[]byte  // reused for a response that is read in one piece; see Call.Buffer
+	Buffer   *[]byte  // reused for a response that is read in one piece; see upstream.Call.Buffer
 	Observer Observer // may be nil
 	Memory   Memory   // accounts for a response with its own body; may be nil
 

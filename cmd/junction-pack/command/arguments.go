@@ -122,7 +122,7 @@ func below(path, root string) bool {
 	return err == nil && relative != ".." && !strings.HasPrefix(relative, ".."+string(filepath.Separator))
 }
 
-// arguments returns the words of the command. Every placeholder stays within one word.
+// words returns the words of the command. Every placeholder stays within one word.
 func words(t *manifest.Tool, values map[string]any) ([]string, error) {
 	b := builder{tool: t, values: values}
 	if t.Shell {

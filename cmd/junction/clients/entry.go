@@ -127,7 +127,7 @@ var (
 	}
 )
 
-// Entry translates the server. The error says why it cannot be one of Junction's.
+// entry translates the server. The error says why it cannot be one of Junction's.
 func (s *Server) entry(h Home) (*Entry, error) {
 	f := fields{m: s.fields}
 	if f.m == nil {
