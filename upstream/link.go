@@ -76,7 +76,7 @@ func (l *link) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		l.update(func(s *linkState) bool { s.state, s.retry = StateStarting, time.Time{}; return true })
 		lived, err := l.connectAndServe(ctx)
-		_, err = l.u.lacking(err)
+		_, err = l.pool.lacking(err)
 		if ctx.Err() != nil {
 			break
 		}
