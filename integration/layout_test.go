@@ -80,9 +80,13 @@ var arrows = map[string][]string{
 	"upstream/jsonrpc": {"upstream/raw"},
 
 	// A pack runs commands as upstream does, and checks arguments as proxy does.
-	"cmd/junction-pack":         {"cmd/junction-pack/cli", "upstream/sandbox"},
-	"cmd/junction-pack/cli":     {"cmd/junction-pack/manifest", "cmd/junction-pack/pack", "cmd/junction/prose"},
-	"cmd/junction-pack/pack":    {"cmd/junction-pack/command", "cmd/junction-pack/manifest", "proxy/schema", "upstream/raw"},
+	"cmd/junction-pack":     {"cmd/junction-pack/cli", "upstream/sandbox"},
+	"cmd/junction-pack/cli": {"cmd/junction-pack/manifest", "cmd/junction-pack/pack", "cmd/junction/prose"},
+	"cmd/junction-pack/pack": {"cmd/junction-pack/command", "cmd/junction-pack/manifest", "cmd/junction-pack/openapi",
+		"cmd/junction-pack/prompt", "cmd/junction-pack/web", "proxy/schema", "upstream/raw"},
+	"cmd/junction-pack/openapi": {"cmd/junction-pack/manifest", "cmd/junction-pack/template", "cmd/junction-pack/web"},
+	"cmd/junction-pack/prompt":  {"cmd/junction-pack/manifest"},
+	"cmd/junction-pack/web":     {"cmd/junction-pack/manifest", "cmd/junction-pack/template"},
 	"cmd/junction-pack/command": {"cmd/junction-pack/manifest", "cmd/junction-pack/template", "upstream/sandbox", "upstream/transport"},
 	"cmd/junction-pack/manifest": {"cmd/junction-pack/template", "cmd/junction/prose", "proxy/schema",
 		"upstream/command", "upstream/raw"},

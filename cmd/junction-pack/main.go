@@ -42,13 +42,15 @@ PATH is a manifest, or a folder with pack.yaml and files that end in .pack.yaml.
 	root.AddCommand(serveCommand(), callCommand(),
 		&cobra.Command{
 			Use: "check PATH", Short: "Validate the manifests", Args: cli.Arguments(1, 1),
-			RunE: func(_ *cobra.Command, args []string) error { return cli.Check(os.Stdout, args[0], os.LookupEnv) },
+			RunE: func(cmd *cobra.Command, args []string) error {
+				return cli.Check(cmd.Context(), os.Stdout, args[0], os.LookupEnv)
+			},
 		},
-		shown("list PATH", "List the tools", 1, func(args []string, asJSON bool) error {
-			return cli.List(os.Stdout, args[0], asJSON)
+		shown("list PATH", "List the tools", 1, func(ctx context.Context, args []string, asJSON bool) error {
+			return cli.List(ctx, os.Stdout, args[0], asJSON)
 		}),
-		shown("show PATH TOOL", "Show a tool and what a call of it runs", 2, func(args []string, asJSON bool) error {
-			return cli.Show(os.Stdout, args[0], args[1], asJSON)
+		shown("show PATH TOOL", "Show a tool and what a call of it runs", 2, func(ctx context.Context, args []string, asJSON bool) error {
+			return cli.Show(ctx, os.Stdout, args[0], args[1], asJSON)
 		}),
 		&cobra.Command{
 			Use: "init DIR", Short: "Write an example manifest into a folder", Args: cli.Arguments(1, 1),
@@ -88,15 +90,15 @@ func callCommand() *cobra.Command {
 }
 
 // shown returns a command that prints text or JSON.
-func shown(use, short string, arguments int, run func(args []string, asJSON bool) error) *cobra.Command {
+func shown(use, short string, arguments int, run func(ctx context.Context, args []string, asJSON bool) error) *cobra.Command {
 	output := "text"
 	c := &cobra.Command{Use: use, Short: short, Args: cli.Arguments(arguments, arguments),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			asJSON, err := isJSON(output)
 			if err != nil {
 				return err
 			}
-			return run(args, asJSON)
+			return run(cmd.Context(), args, asJSON)
 		}}
 	c.Flags().StringVar(&output, "output", output, "`format`: text or json")
 	return c

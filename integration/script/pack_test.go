@@ -4,8 +4,12 @@ package script
 
 import (
 	"bufio"
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -22,7 +26,10 @@ func cmdPackServe(ts *testscript.TestScript, neg bool, args []string) {
 	cmd := exec.Command(filepath.Join(filepath.SplitList(ts.Getenv("PATH"))[0], "junction-pack"),
 		append([]string{"serve"}, args[1:]...)...)
 	cmd.Dir = ts.MkAbs(".")
-	cmd.Env = []string{"PATH=" + ts.Getenv("PATH"), "HOME=" + ts.Getenv("HOME")}
+	cmd.Env = []string{"PATH=" + ts.Getenv("PATH"), "HOME=" + ts.Getenv("HOME"), "TOKEN=canary-api"}
+	for _, name := range ts.Value(junctionKey{}).(*junctionProcess).names {
+		cmd.Env = append(cmd.Env, name+"="+ts.Getenv(name))
+	}
 	cmd.Stderr = authtest.Searched(ts.Value(junctionKey{}).(*junctionProcess).t, "what junction-pack writes")
 	out, err := cmd.StdoutPipe()
 	ts.Check(err)
@@ -57,4 +64,46 @@ func cmdGonePid(ts *testscript.TestScript, neg bool, args []string) {
 		}
 		return ""
 	})
+}
+
+// cmdAPI serves an HTTP API and sets a variable to its URL. It answers with what it got, unless the
+// path has a word for something else.
+func cmdAPI(ts *testscript.TestScript, neg bool, args []string) {
+	once(ts, neg, len(args) == 1, "api NAME")
+	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		switch _, word, _ := strings.Cut(r.URL.Path, "/answer/"); word {
+		case "html":
+			w.Header().Set("Content-Type", "text/html")
+			w.WriteHeader(http.StatusInternalServerError)
+			io.WriteString(w, "<h1>broken</h1>"+strings.Repeat("x", 5000))
+		case "endless":
+			w.Header().Set("Content-Type", "application/json")
+			for block := bytes.Repeat([]byte("x"), 64<<10); ; {
+				if _, err := w.Write(block); err != nil {
+					return
+				}
+			}
+		case "nothing":
+			w.WriteHeader(http.StatusNoContent)
+		case "silent":
+			<-r.Context().Done()
+		case "away":
+			http.Redirect(w, r, "http://192.0.2.1/", http.StatusFound)
+		case "image":
+			w.Header().Set("Content-Type", "image/png")
+			io.WriteString(w, "\x89PNG")
+		default:
+			w.Header().Set("Content-Type", "application/json")
+			e := json.NewEncoder(w)
+			e.SetEscapeHTML(false)
+			e.Encode(map[string]any{"request": r.Method + " " + r.URL.RequestURI(), "body": string(body),
+				"type": r.Header.Get("Content-Type"), "authorized": r.Header.Get("Authorization") == "Bearer canary-api"})
+		}
+	}))
+	ts.Defer(func() {
+		h.CloseClientConnections()
+		h.Close()
+	})
+	setenv(ts, args[0], h.URL)
 }

@@ -59,6 +59,7 @@ import (
 //   - foreign CLIENT KEY COMMAND [ARG ...] runs a client of the folder npm, with an API key, against
 //     $URL; see npm/commands.mjs. A script that uses it begins with [!node] skip.
 //   - pack ARG ... runs junction-pack to its end, as junction does.
+//   - api NAME serves an HTTP API, see cmdAPI, and sets $NAME to its URL.
 //   - packserve NAME ARG ... starts junction-pack serve in the background, and sets $NAME to its URL.
 //   - gone_pid FILE waits until the process with the id in the file has ended.
 //   - gone FILE waits until no mcp-server -life FILE runs; ! gone fails unless one runs now.
@@ -104,7 +105,8 @@ func TestScript(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"junction": cmdProgram("junction"), "pack": cmdProgram("junction-pack"), "start": cmdStart, "end": cmdEnd, "ended": cmdEnded, "signal": cmdSignal,
 			"status": cmdStatus, "http": cmdHTTP, "upstreams": cmdUpstreams, "waitfor": cmdWaitFor,
-			"capture": cmdCapture, "server": cmdServer, "gone": cmdGone, "gone_pid": cmdGonePid, "packserve": cmdPackServe, "foreign": cmdForeign, "registry": cmdRegistry,
+			"capture": cmdCapture, "server": cmdServer, "gone": cmdGone, "foreign": cmdForeign, "registry": cmdRegistry,
+			"gone_pid": cmdGonePid, "packserve": cmdPackServe, "api": cmdAPI,
 		},
 	})
 }

@@ -25,13 +25,11 @@ var errTool = errors.New("the tool reported an error")
 // arguments as a JSON object; if it is empty, words are KEY=VALUE.
 func Call(ctx context.Context, w, stderr io.Writer, path, name string, words []string, whole string, asJSON bool) error {
 	runners := pack.NewRunners(slog.New(slog.NewTextHandler(stderr, nil)))
-	t, err := find(func(path string) (*pack.Pack, error) {
-		m, err := manifest.Load(path, manifest.Options{Getenv: os.LookupEnv})
-		if err != nil {
-			return nil, err
-		}
-		return pack.New(m, runners), nil
-	}, path, name)
+	p, err := made(ctx, path, manifest.Options{Getenv: os.LookupEnv}, runners)
+	if err != nil {
+		return err
+	}
+	t, err := find(p, path, name)
 	if err != nil {
 		return err
 	}

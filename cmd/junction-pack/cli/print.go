@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,17 +20,22 @@ import (
 )
 
 // load reads a pack to show it, with its references as they are written.
-func load(path string) (*pack.Pack, error) {
-	m, err := manifest.Load(path, manifest.Options{Unresolved: true})
+func load(ctx context.Context, path string) (*pack.Pack, error) {
+	return made(ctx, path, manifest.Options{Unresolved: true}, pack.Runners{})
+}
+
+// made reads a pack.
+func made(ctx context.Context, path string, o manifest.Options, r pack.Runners) (*pack.Pack, error) {
+	m, err := manifest.Load(path, o)
 	if err != nil {
 		return nil, err
 	}
-	return pack.New(m, pack.Runners{}), nil
+	return pack.New(ctx, m, r)
 }
 
 // Check validates the manifests at path and prints the result.
-func Check(w io.Writer, path string, getenv func(string) (string, bool)) error {
-	m, err := manifest.Load(path, manifest.Options{Getenv: getenv})
+func Check(ctx context.Context, w io.Writer, path string, getenv func(string) (string, bool)) error {
+	p, err := made(ctx, path, manifest.Options{Getenv: getenv}, pack.Runners{})
 	if problems, ok := errors.AsType[manifest.Problems](err); ok {
 		for _, p := range problems {
 			fmt.Fprintln(w, p)
@@ -39,16 +45,16 @@ func Check(w io.Writer, path string, getenv func(string) (string, bool)) error {
 	if err != nil {
 		return err
 	}
-	for _, warning := range m.Warnings {
+	for _, warning := range p.Warnings {
 		fmt.Fprintf(w, "warning: %s\n", warning)
 	}
-	_, err = fmt.Fprintf(w, "%s is valid: %s\n", path, prose.Count(len(pack.New(m, pack.Runners{}).Tools), "tool"))
+	_, err = fmt.Fprintf(w, "%s is valid: %s\n", path, prose.Count(len(p.Tools), "tool"))
 	return err
 }
 
 // List prints one line for each tool.
-func List(w io.Writer, path string, asJSON bool) error {
-	p, err := load(path)
+func List(ctx context.Context, w io.Writer, path string, asJSON bool) error {
+	p, err := load(ctx, path)
 	if err != nil {
 		return err
 	}
@@ -75,8 +81,12 @@ func List(w io.Writer, path string, asJSON bool) error {
 }
 
 // Show prints a tool: its definition, and what a call runs.
-func Show(w io.Writer, path, name string, asJSON bool) error {
-	t, err := find(load, path, name)
+func Show(ctx context.Context, w io.Writer, path, name string, asJSON bool) error {
+	p, err := load(ctx, path)
+	if err != nil {
+		return err
+	}
+	t, err := find(p, path, name)
 	if err != nil {
 		return err
 	}
@@ -89,7 +99,21 @@ func Show(w io.Writer, path, name string, asJSON bool) error {
 	line := func(key, format string, args ...any) {
 		fmt.Fprintf(&b, "  %-12s %s\n", key, prose.OneLine(fmt.Sprintf(format, args...)))
 	}
-	for _, p := range t.Source.Parameters {
+	if t.Operation != nil {
+		line("arguments", "%s", t.Definition.RawInputSchema)
+		line("requests", "%s %s", t.Operation.Method, t.Operation.Path)
+	} else {
+		parameters(line, t.Source)
+		describe(line, t.Source)
+	}
+	line("limits", "%v, %d bytes of output, %d calls at the same time", t.Limits.Timeout, t.Limits.MaxOutput,
+		t.Limits.Concurrency)
+	_, err = b.WriteTo(w)
+	return err
+}
+
+func parameters(line func(key, format string, args ...any), t *manifest.Tool) {
+	for _, p := range t.Parameters {
 		required := ""
 		if p.Required {
 			required = " (required)"
@@ -99,24 +123,23 @@ func Show(w io.Writer, path, name string, asJSON bool) error {
 			line("", "inside %s", p.Within)
 		}
 	}
-	describe(line, t.Source)
-	line("limits", "%v, %d bytes of output, %d calls at the same time", t.Source.Timeout, t.Source.MaxOutput,
-		t.Source.Concurrency)
-	_, err = b.WriteTo(w)
-	return err
 }
 
 // describe prints what a call of the tool runs.
 func describe(line func(key, format string, args ...any), t *manifest.Tool) {
+	if h := t.HTTP; h != nil {
+		line("requests", "%s %s", h.Method, h.URL.Source)
+		variables(line, "query", h.Query)
+		variables(line, "header", h.Headers)
+		return
+	}
 	key := "runs"
 	if t.Shell {
 		key = "runs script"
 	}
 	line(key, "%s", t.Command)
 	line("in", "%s", t.WorkDir)
-	for _, name := range slices.Sorted(maps.Keys(t.Env)) {
-		line("env", "%s=%s", name, t.Env[name].Source)
-	}
+	variables(line, "env", t.Env)
 	if len(t.InheritEnv) > 0 {
 		line("inherits", "%s", strings.Join(t.InheritEnv, ", "))
 	}
@@ -131,12 +154,14 @@ func describe(line func(key, format string, args ...any), t *manifest.Tool) {
 	}
 }
 
-// find returns a tool of the pack at path.
-func find(load func(string) (*pack.Pack, error), path, name string) (*pack.Tool, error) {
-	p, err := load(path)
-	if err != nil {
-		return nil, err
+func variables(line func(key, format string, args ...any), key string, v manifest.Variables) {
+	for _, name := range slices.Sorted(maps.Keys(v)) {
+		line(key, "%s=%s", name, v[name].Source)
 	}
+}
+
+// find returns a tool of the pack at path.
+func find(p *pack.Pack, path, name string) (*pack.Tool, error) {
 	if t := p.Tool(name); t != nil {
 		return t, nil
 	}

@@ -19,7 +19,7 @@ import (
 func Serve(ctx context.Context, path, address string, stdin io.Reader, stdout, stderr io.Writer) error {
 	log := slog.New(slog.NewTextHandler(stderr, nil))
 	s := &serving{path: path, log: log, runners: pack.NewRunners(log)}
-	p, err := s.load()
+	p, err := s.load(ctx)
 	if err != nil {
 		return err
 	}
@@ -28,7 +28,7 @@ func Serve(ctx context.Context, path, address string, stdin io.Reader, stdout, s
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	defer cancel()
-	watching.Go(func() { pack.Watch(ctx, path, s.files, s.reload, log) })
+	watching.Go(func() { pack.Watch(ctx, path, s.files, func() { s.reload(ctx) }, log) })
 	if address == "" {
 		return s.server.ServeStdio(ctx, stdin, stdout)
 	}
@@ -51,30 +51,31 @@ type serving struct {
 }
 
 // load reads the manifests and logs warnings.
-func (s *serving) load() (*pack.Pack, error) {
-	s.text = s.content()
-	m, err := manifest.Load(s.path, manifest.Options{Getenv: os.LookupEnv})
+func (s *serving) load(ctx context.Context) (*pack.Pack, error) {
+	before, known := s.content(), len(s.files())
+	p, err := made(ctx, s.path, manifest.Options{Getenv: os.LookupEnv}, s.runners)
 	if err != nil {
 		return nil, err
 	}
-	files := []string{}
-	for _, one := range m.Manifests {
-		files = append(files, one.Files()...)
+	s.named.Store(&p.Files)
+	if s.text = before; len(s.files()) != known { // the first time, or the pack names other files
+		s.text = s.content()
 	}
-	s.named.Store(&files)
-	for _, w := range m.Warnings {
+	for _, w := range p.Warnings {
 		s.log.Warn(w.Text, "file", w.File, "line", w.Line, "key", w.Path)
 	}
-	return pack.New(m, s.runners), nil
+	return p, nil
 }
 
 // reload replaces the pack if its files have changed.
-func (s *serving) reload() {
-	if bytes.Equal(s.content(), s.text) {
+func (s *serving) reload(ctx context.Context) {
+	now := s.content()
+	if bytes.Equal(now, s.text) {
 		return
 	}
-	p, err := s.load()
+	p, err := s.load(ctx)
 	if err != nil {
+		s.text = now
 		pack.LogProblems(s.log, err)
 		return
 	}

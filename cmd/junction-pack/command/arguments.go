@@ -14,12 +14,10 @@ import (
 // paths in the form in which the command gets them. The error is for the model.
 func values(t *manifest.Tool, arguments map[string]any) (map[string]any, error) {
 	all := make(map[string]any, len(t.Parameters)+1)
+	given := t.Parameters.WithDefaults(arguments)
 	for _, p := range t.Parameters {
-		v, given := arguments[p.Name]
-		if !given || v == nil {
-			v = p.Default
-		}
-		if v == nil {
+		v, ok := given[p.Name]
+		if !ok {
 			continue
 		}
 		if strings.ContainsRune(template.Value(v), 0) || hasNUL(v) {

@@ -32,45 +32,38 @@ type Output struct {
 	Stderr string // the last part of standard error
 }
 
-// Failure is an error about one call. Its text is for the model; it has neither variables of the
-// environment nor values of references.
-type Failure struct{ Text string }
-
-func (f *Failure) Error() string { return f.Text }
-
-func failf(format string, args ...any) error { return &Failure{fmt.Sprintf(format, args...)} }
-
 // grace is the time between SIGTERM and SIGKILL, twice.
 const grace = time.Second
 
-// Run runs the command of a tool with checked arguments. An error that is no *Failure is the cause
-// of ctx, whose end ends the command with all of its group.
+// Run runs the command of a tool with checked arguments. The end of ctx ends the command with all
+// of its group. Errors are for the model: they have neither variables of the environment nor values
+// of references.
 func (r *Runner) Run(ctx context.Context, t *manifest.Tool, arguments map[string]any) (*Output, error) {
 	given, err := values(t, arguments)
 	if err != nil {
-		return nil, failf("%v", err)
+		return nil, err
 	}
 	file, remove, err := outputFile(t, given)
 	if err != nil {
-		return nil, failf("cannot make a folder for the output of %s: %v", t.Name, err)
+		return nil, fmt.Errorf("cannot make a folder for the output of %s: %v", t.Name, err)
 	}
 	defer remove()
 	o, err := r.options(t, given, file)
 	if err != nil {
-		return nil, failf("%v", err)
+		return nil, err
 	}
 	limited, cancel := context.WithTimeoutCause(ctx, t.Timeout, errTimeout)
 	defer cancel()
 	result, err := transport.Run(limited, o, []byte(t.Stdin.Text(given, nil)), int(t.MaxOutput))
 	switch {
 	case errors.Is(err, errTimeout):
-		return nil, failf("%s did not end within its timeout of %v and was ended%s", t.Name, t.Timeout, said(result))
+		return nil, fmt.Errorf("%s did not end within its timeout of %v and was ended%s", t.Name, t.Timeout, said(result))
 	case err != nil && ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case err != nil:
-		return nil, failf("cannot run %s: %v", t.Name, err)
+		return nil, fmt.Errorf("cannot run %s: %v", t.Name, err)
 	case result.Exceeded:
-		return nil, failf("%s wrote more than its limit of %d bytes (max_output) and was ended; "+
+		return nil, fmt.Errorf("%s wrote more than its limit of %d bytes (max_output) and was ended; "+
 			"ask for less at once", t.Name, t.MaxOutput)
 	}
 	if err := exit(t, result); err != nil {
@@ -92,13 +85,13 @@ func exit(t *manifest.Tool, r *transport.Result) error {
 	case meaning == manifest.ExitOK, r.Code == 0 && !mapped:
 		return nil
 	case mapped:
-		return failf("%s%s", meaning, said(r))
+		return fmt.Errorf("%s%s", meaning, said(r))
 	}
 	text := fmt.Sprintf("%s %s%s", t.Name, r.How, said(r))
 	if shown := tail(r.Output); shown != "" {
 		text += "\noutput:\n" + shown
 	}
-	return failf("%s", text)
+	return errors.New(text)
 }
 
 // said returns the last part of standard error, for an error.
@@ -157,16 +150,16 @@ func readFile(t *manifest.Tool, file string) ([]byte, error) {
 	info, err := os.Lstat(file)
 	switch {
 	case err != nil:
-		return nil, failf("%s ended without writing its output file", t.Name)
+		return nil, fmt.Errorf("%s ended without writing its output file", t.Name)
 	case !info.Mode().IsRegular(): // a link could lead to any file
-		return nil, failf("%s wrote something that is no regular file", t.Name)
+		return nil, fmt.Errorf("%s wrote something that is no regular file", t.Name)
 	case info.Size() > int64(t.MaxOutput):
-		return nil, failf("%s wrote a file of %d bytes, more than its limit of %d (max_output)",
+		return nil, fmt.Errorf("%s wrote a file of %d bytes, more than its limit of %d (max_output)",
 			t.Name, info.Size(), t.MaxOutput)
 	}
 	data, err := os.ReadFile(file)
 	if err != nil {
-		return nil, failf("cannot read the output file of %s", t.Name)
+		return nil, fmt.Errorf("cannot read the output file of %s", t.Name)
 	}
 	return data, nil
 }

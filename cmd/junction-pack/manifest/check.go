@@ -27,8 +27,11 @@ const OutputFile = "output"
 
 // check validates the values that could be read.
 func (d *decoder) check(m *Manifest) {
-	if len(m.Tools) == 0 && len(d.problems) == 0 {
-		d.bad("", "has no tools; add tools: { name: { … } }")
+	if len(m.Tools) == 0 && len(m.OpenAPI) == 0 && len(d.problems) == 0 {
+		d.bad("", "has no tools; add tools: { name: { … } }, or openapi: { name: { spec: openapi.yaml } }")
+	}
+	for _, a := range m.OpenAPI {
+		d.api(a)
 	}
 	for _, t := range m.Tools {
 		d.tool("tools."+t.Name, t)
@@ -54,7 +57,7 @@ func (d *decoder) tool(path string, t *Tool) {
 	if t.OutputSchema != nil && t.Output != OutputJSON {
 		d.bad(path+".output_schema", "needs output: json; add it, or remove the schema")
 	}
-	d.runs(path, t)
+	d.kinds(path, t)
 	d.placeholders(path, t)
 	for _, p := range t.Parameters {
 		d.schema(path+".parameters."+p.Name, p.Schema)
@@ -95,13 +98,35 @@ func (d *decoder) parameter(path string, p *Parameter) {
 	}
 }
 
+// ofCommands are the keys that only commands have.
+var ofCommands = []string{"shell", "stdin", "dir", "env", "inherit_env", "sandbox", "exit_codes"}
+
+// kinds checks that the tool does one thing, and the keys of that.
+func (d *decoder) kinds(path string, t *Tool) {
+	switch command := d.lines[path+".command"] > 0; {
+	case command && t.HTTP != nil:
+		d.bad(path, "has command and http; make two tools of it")
+	case command:
+		d.runs(path, t)
+	case t.HTTP != nil:
+		for _, key := range ofCommands {
+			if d.lines[path+"."+key] > 0 {
+				d.bad(path+"."+key, "is for commands only; remove it")
+			}
+		}
+		if t.Output != "" && t.Output != OutputJSON && t.Output != OutputText {
+			d.bad(path+".output", "want text or json; the API says what else its answer is")
+		}
+		d.http(path+".http", t.HTTP)
+	default:
+		d.bad(path, `does nothing; add command: [program, "{{parameter}}"] or http: { url: https://… }`)
+	}
+}
+
 // runs checks the keys of a command.
 func (d *decoder) runs(path string, t *Tool) {
 	at := path + ".command"
 	if len(t.Command) == 0 {
-		if d.lines[at] == 0 {
-			d.bad(path, `does nothing; add command: [program, "{{parameter}}"]`)
-		}
 		return
 	}
 	d.references(at, t)
@@ -226,6 +251,9 @@ func (t *Tool) Used() (optional map[string]bool) {
 			note([]string{a.When}, true)
 		}
 	})
+	if t.HTTP != nil {
+		t.HTTP.used(note)
+	}
 	note(t.Stdin.Names(), false)
 	for _, v := range t.Env { // a variable is left out if its placeholder has no value
 		note(v.Names(), true)
@@ -242,13 +270,16 @@ func (d *decoder) placeholders(path string, t *Tool) {
 		switch {
 		case p != nil:
 			p.Required = p.Required || !used[name] && p.Default == nil
-		case name != OutputFile:
+		case name != OutputFile || t.HTTP != nil:
 			d.bad(d.place(path, t, name), "uses {{%s}}, which is no parameter; add parameters: { %s: what it is }, "+
 				"or write \\{{%s}} for the text itself", name, name, name)
 		}
 	}
 	for _, p := range t.Parameters {
-		if _, ok := used[p.Name]; !ok && len(t.Command) > 0 {
+		if p.Within != "" && t.HTTP != nil {
+			d.bad(path+".parameters."+p.Name+".within", "is for commands only; remove it")
+		}
+		if _, ok := used[p.Name]; !ok && (len(t.Command) > 0 || t.HTTP != nil) {
 			d.bad(path+".parameters."+p.Name, "is not used; write {{%s}} where the value belongs, or remove it", p.Name)
 		}
 	}
@@ -269,6 +300,9 @@ func (d *decoder) place(path string, t *Tool, name string) string {
 	}
 	if slices.Contains(t.Stdin.Names(), name) {
 		found = path + ".stdin"
+	}
+	if t.HTTP != nil {
+		found = path + ".http"
 	}
 	return found
 }

@@ -259,6 +259,7 @@ func (d *decoder) pairs(path string, n *yaml.Node) (ps []pair) {
 		for i := 0; i+1 < len(m.Content); i += 2 {
 			if k := m.Content[i]; k.Kind == yaml.ScalarNode && k.Tag != "!!merge" && !seen[k.Value] {
 				seen[k.Value] = true
+				d.lines[join(path, k.Value)] = k.Line
 				ps = append(ps, pair{k.Value, k.Line, m.Content[i+1]})
 			}
 		}

@@ -29,11 +29,13 @@ type Manifest struct {
 	// Defaults apply to all tools of the file.
 	Defaults Defaults `yaml:"defaults"`
 	Tools    Tools    `yaml:"tools"`
+	OpenAPI  APIs     `yaml:"openapi"`
 
 	File string `yaml:"-"` // its path as it was given
 	Dir  string `yaml:"-"` // the absolute path of its folder
 
-	files []string // that references name
+	files []string       // that references name
+	lines map[string]int // of the keys, for At
 }
 
 // Defaults are the limits and the surroundings of tools that do not have their own.
@@ -86,6 +88,11 @@ type Options struct {
 type Pack struct {
 	Manifests []*Manifest // in the order of their files; never empty
 	Warnings  Problems    // conditions outside the files, such as a program that is missing
+}
+
+// At returns a mistake at a key that is found out later.
+func (m *Manifest) At(path, format string, args ...any) Problem {
+	return Problem{m.File, (&decoder{lines: m.lines}).line(path), path, fmt.Sprintf(format, args...)}
 }
 
 // Files returns the other files that the manifest depends on.
@@ -180,7 +187,7 @@ func parse(file string, text []byte, o Options) (*Manifest, *decoder) {
 		d.complete(m) // checks also what tools inherit
 		d.check(m)
 	}
-	m.files = d.refs.files
+	m.files, m.lines = d.refs.files, d.lines
 	return m, d
 }
 
@@ -194,6 +201,9 @@ func (d *decoder) complete(m *Manifest) {
 	}
 	d.surroundings("defaults", m.Defaults.Env, m.Defaults.InheritEnv, m.Defaults.Sandbox)
 	limits := m.Defaults.Limits.or(Limits{DefaultTimeout, DefaultMaxOutput, DefaultConcurrency})
+	for _, a := range m.OpenAPI {
+		a.Limits, a.Dir = a.Limits.or(limits), m.Dir
+	}
 	for _, t := range m.Tools {
 		d.surroundings("tools."+t.Name, t.Env, t.InheritEnv, t.Sandbox)
 		t.Limits = t.Limits.or(limits)

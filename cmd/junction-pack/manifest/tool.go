@@ -2,6 +2,7 @@ package manifest
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"mime"
@@ -18,7 +19,7 @@ import (
 // Tools are the tools of a file, in their order.
 type Tools []*Tool
 
-// Tool is one tool. Exactly one of the keys that say what it does is given: command.
+// Tool is one tool. Exactly one of the keys that say what it does is given: command or http.
 type Tool struct {
 	Name        string      `yaml:"-"`
 	Title       string      `yaml:"title"`
@@ -38,6 +39,9 @@ type Tool struct {
 	InheritEnv command.Inherit  `yaml:"inherit_env"`
 	Sandbox    *command.Sandbox `yaml:"sandbox"`
 	ExitCodes  ExitCodes        `yaml:"exit_codes"`
+
+	// HTTP is one request.
+	HTTP *HTTP `yaml:"http"`
 
 	// Output says what the output is. OutputSchema is the JSON Schema of the structured content.
 	Output       Output `yaml:"output"`
@@ -63,6 +67,12 @@ type Annotations struct {
 	Destructive *bool `yaml:"destructive"`
 	Idempotent  *bool `yaml:"idempotent"`
 	OpenWorld   *bool `yaml:"open_world"`
+}
+
+// Or returns the hints, with those of d for what is missing.
+func (a Annotations) Or(d Annotations) Annotations {
+	return Annotations{cmp.Or(a.ReadOnly, d.ReadOnly), cmp.Or(a.Destructive, d.Destructive),
+		cmp.Or(a.Idempotent, d.Idempotent), cmp.Or(a.OpenWorld, d.OpenWorld)}
 }
 
 // Args are the words of a command. In the file, a list of texts; an element may also be a list, or
@@ -265,6 +275,19 @@ func (ps Parameters) Named(name string) *Parameter {
 		return ps[i]
 	}
 	return nil
+}
+
+// WithDefaults returns the arguments of a call, with the defaults of those that are missing.
+func (ps Parameters) WithDefaults(arguments map[string]any) map[string]any {
+	all := make(map[string]any, len(ps))
+	for _, p := range ps {
+		if v := arguments[p.Name]; v != nil {
+			all[p.Name] = v
+		} else if p.Default != nil {
+			all[p.Name] = p.Default
+		}
+	}
+	return all
 }
 
 func (p *Parameter) decode(d *decoder, path string, n *yaml.Node) {

@@ -10,8 +10,8 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"junction/cmd/junction-pack/command"
 	"junction/cmd/junction-pack/manifest"
+	"junction/cmd/junction-pack/web"
 	"junction/proxy/schema"
 	"junction/upstream/raw"
 )
@@ -42,22 +42,39 @@ func newResults(t *manifest.Tool) *results {
 	return r
 }
 
-// of returns the result for an output.
-func (r *results) of(out *command.Output) (*mcp.CallToolResult, error) {
-	switch kind, _, _ := mime.ParseMediaType(string(r.tool.Output)); {
-	case r.tool.Output == "" || r.tool.Output == manifest.OutputText:
-		return mcp.NewToolResultText(textOf(out.Data)), nil
-	case r.tool.Output == manifest.OutputJSON:
-		return r.structured(out.Data)
+// of returns the result for an output of a form: text, json, or a media type.
+func (r *results) of(data []byte, form string) (*mcp.CallToolResult, error) {
+	switch kind, _, _ := mime.ParseMediaType(form); {
+	case form == "" || form == string(manifest.OutputText):
+		return mcp.NewToolResultText(textOf(data)), nil
+	case form == string(manifest.OutputJSON):
+		return r.structured(data)
 	case strings.HasPrefix(kind, "image/"):
 		return &mcp.CallToolResult{Content: []mcp.Content{
-			mcp.NewImageContent(base64.StdEncoding.EncodeToString(out.Data), kind)}}, nil
+			mcp.NewImageContent(base64.StdEncoding.EncodeToString(data), kind)}}, nil
 	case strings.HasPrefix(kind, "audio/"):
 		return &mcp.CallToolResult{Content: []mcp.Content{
-			mcp.NewAudioContent(base64.StdEncoding.EncodeToString(out.Data), kind)}}, nil
+			mcp.NewAudioContent(base64.StdEncoding.EncodeToString(data), kind)}}, nil
 	default:
-		return r.file(out.Data, kind), nil
+		return r.file(data, kind), nil
 	}
+}
+
+// answer returns the result for the answer of an API. Unless the manifest has the output, it is
+// what the API says, and text if that is unknown.
+func (r *results) answer(a *web.Response) (*mcp.CallToolResult, error) {
+	form := string(r.tool.Output)
+	switch {
+	case form != "":
+	case len(a.Body) == 0:
+		return mcp.NewToolResultText(fmt.Sprintf("(status %d, no content)", a.Status)), nil
+	case web.IsJSON(a.Type):
+		form = string(manifest.OutputJSON)
+	case strings.HasPrefix(a.Type, "text/") || a.Type == "" || a.Type == "application/xml" || strings.HasSuffix(a.Type, "+xml"):
+	default:
+		form = a.Type
+	}
+	return r.of(a.Body, form)
 }
 
 // textOf returns the output as text. A command that has nothing to say is no failure.
@@ -83,8 +100,8 @@ func (r *results) file(data []byte, kind string) *mcp.CallToolResult {
 func (r *results) structured(data []byte) (*mcp.CallToolResult, error) {
 	data = bytes.TrimSpace(data)
 	if _, err := schema.DecodeOnce(data); err != nil {
-		return nil, &command.Failure{Text: fmt.Sprintf("the output of %s is no JSON (%v); it begins with:\n%s",
-			r.tool.Name, err, beginning(data))}
+		return nil, fmt.Errorf("the output of %s is no JSON (%v); it begins with:\n%s",
+			r.tool.Name, err, beginning(data))
 	}
 	content := data
 	if r.wrapped || data[0] != '{' {
@@ -93,11 +110,11 @@ func (r *results) structured(data []byte) (*mcp.CallToolResult, error) {
 	if r.text != nil {
 		object, err := raw.Parse(content)
 		if err != nil {
-			return nil, &command.Failure{Text: fmt.Sprintf("the output of %s cannot be used: %v", r.tool.Name, err)}
+			return nil, fmt.Errorf("the output of %s cannot be used: %v", r.tool.Name, err)
 		}
 		if problems, err := r.validator.Check(r.text, object); err != nil || len(problems) > 0 {
-			return nil, &command.Failure{Text: fmt.Sprintf("the output of %s does not fit its output_schema:\n- %s",
-				r.tool.Name, strings.Join(problems, "\n- "))}
+			return nil, fmt.Errorf("the output of %s does not fit its output_schema:\n- %s",
+				r.tool.Name, strings.Join(problems, "\n- "))
 		}
 	}
 	result := mcp.NewToolResultText(string(data))

@@ -8,7 +8,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -19,6 +18,8 @@ import (
 
 	"junction/cmd/junction-pack/command"
 	"junction/cmd/junction-pack/manifest"
+	"junction/cmd/junction-pack/openapi"
+	"junction/cmd/junction-pack/web"
 	"junction/proxy/schema"
 	"junction/upstream/raw"
 )
@@ -27,44 +28,57 @@ import (
 type Pack struct {
 	Name, Title, Version, Instructions string
 
-	Tools []*Tool // by name
+	Tools    []*Tool           // by name
+	Files    []string          // that the manifests name
+	Warnings manifest.Problems // what cannot work
 }
 
 // Tool is a tool as clients see it, and how it is called.
 type Tool struct {
 	Definition mcp.Tool
-	Source     *manifest.Tool
 	File       string // the manifest
+	Limits     manifest.Limits
+	// Source is the entry of the manifest; nil for an operation of an API.
+	Source    *manifest.Tool
+	Operation *openapi.Operation // nil for others
 
 	run       func(ctx context.Context, arguments map[string]any) (*mcp.CallToolResult, error)
 	arguments schema.Validator
 	text      []byte        // the definition, for arguments
 	turns     chan struct{} // has a place for each call at the same time
-	wait      time.Duration
 }
 
 // Runners do the work of tools. They outlive the packs that are made with them.
 type Runners struct {
 	Command *command.Runner
+	Web     *web.Client
 }
 
 // NewRunners returns runners that log to log.
 func NewRunners(log *slog.Logger) Runners {
-	return Runners{Command: &command.Runner{Log: log}}
+	return Runners{Command: &command.Runner{Log: log}, Web: web.NewClient()}
 }
 
-// New makes a pack of manifests. Tools that are turned off are left out.
-func New(p *manifest.Pack, r Runners) *Pack {
+// New makes a pack of manifests, and reads the OpenAPI documents that they name. What is turned off
+// is left out. Mistakes in documents are manifest.Problems.
+func New(ctx context.Context, p *manifest.Pack, r Runners) (*Pack, error) {
 	first := p.Manifests[0]
-	pack := &Pack{Name: first.Name, Title: first.Title, Version: first.Version}
+	pack := &Pack{Name: first.Name, Title: first.Title, Version: first.Version, Warnings: p.Warnings}
 	var instructions []string
+	var problems manifest.Problems
 	for _, m := range p.Manifests {
 		if m.Instructions != "" {
 			instructions = append(instructions, m.Instructions)
 		}
+		pack.Files = append(pack.Files, m.Files()...)
 		for _, t := range m.Tools {
 			if !t.Off() {
 				pack.Tools = append(pack.Tools, newTool(m, t, r))
+			}
+		}
+		for _, a := range m.OpenAPI {
+			if !a.Off() {
+				problems = append(problems, pack.api(ctx, m, a, r)...)
 			}
 		}
 	}
@@ -72,7 +86,42 @@ func New(p *manifest.Pack, r Runners) *Pack {
 	slices.SortFunc(pack.Tools, func(a, b *Tool) int {
 		return strings.Compare(a.Definition.Name, b.Definition.Name)
 	})
-	return pack
+	if problems = append(problems, pack.twice(p)...); len(problems) > 0 {
+		return nil, problems
+	}
+	return pack, nil
+}
+
+// api adds the operations of an API.
+func (p *Pack) api(ctx context.Context, m *manifest.Manifest, a *manifest.API, r Runners) manifest.Problems {
+	api, err := openapi.Load(ctx, a)
+	p.Files = append(p.Files, api.Files...)
+	if err != nil {
+		return manifest.Problems{m.At(a.Path()+".spec", "cannot use the document %s: %v", a.Spec.Source, err)}
+	}
+	for _, w := range api.Warnings {
+		p.Warnings = append(p.Warnings, m.At(a.Path(), "%s", w))
+	}
+	for _, o := range api.Operations {
+		t := &Tool{File: m.File, Limits: a.Limits, Operation: o}
+		t.Definition = mcp.NewToolWithRawSchema(o.Name, o.Description, o.InputSchema)
+		t.Definition.Title, t.Definition.Annotations = o.Title, hints(o.Title, o.Annotations)
+		results := newResults(&manifest.Tool{Name: o.Name})
+		t.run = requests(r, t, results, o.Request)
+		p.Tools = append(p.Tools, t.ready())
+	}
+	return nil
+}
+
+// twice reports names that several tools have.
+func (p *Pack) twice(of *manifest.Pack) (problems manifest.Problems) {
+	for i, t := range p.Tools[:max(len(p.Tools)-1, 0)] {
+		if other := p.Tools[i+1]; t.Definition.Name == other.Definition.Name {
+			problems = append(problems, of.Manifests[0].At("", "%s and %s both have a tool %s; rename one, "+
+				"or set prefix of an OpenAPI document", t.File, other.File, t.Definition.Name))
+		}
+	}
+	return problems
 }
 
 // Tool returns the tool with the name, or nil.
@@ -84,33 +133,70 @@ func (p *Pack) Tool(name string) *Tool {
 	return p.Tools[i]
 }
 
+// ready completes a tool whose definition is complete.
+func (t *Tool) ready() *Tool {
+	t.turns = make(chan struct{}, t.Limits.Concurrency)
+	t.text, _ = json.Marshal(t.Definition) // what was checked can be marshalled
+	return t
+}
+
 func newTool(m *manifest.Manifest, source *manifest.Tool, r Runners) *Tool {
-	t := &Tool{Source: source, File: m.File, turns: make(chan struct{}, source.Concurrency), wait: source.Timeout}
+	t := &Tool{Source: source, File: m.File, Limits: source.Limits}
 	t.Definition = mcp.NewToolWithRawSchema(source.Name, strings.TrimSpace(source.Description), source.InputSchema())
 	t.Definition.Title = source.Title
 	t.Definition.Annotations = annotations(source)
 	results := newResults(source)
 	t.Definition.RawOutputSchema = results.definition
-	t.text, _ = json.Marshal(t.Definition) // a checked manifest can be marshalled
-	t.run = func(ctx context.Context, arguments map[string]any) (*mcp.CallToolResult, error) {
-		out, err := r.Command.Run(ctx, source, arguments)
+	switch {
+	case source.HTTP != nil:
+		t.run = requests(r, t, results, func(arguments map[string]any) (*web.Request, error) {
+			return web.Build(source.HTTP, source.Parameters.WithDefaults(arguments))
+		})
+	default:
+		t.run = func(ctx context.Context, arguments map[string]any) (*mcp.CallToolResult, error) {
+			out, err := r.Command.Run(ctx, source, arguments)
+			if err != nil {
+				return nil, err
+			}
+			return results.of(out.Data, string(source.Output))
+		}
+	}
+	return t.ready()
+}
+
+// requests returns how a tool is called that sends a request.
+func requests(r Runners, t *Tool, results *results, build func(map[string]any) (*web.Request, error)) func(
+	context.Context, map[string]any) (*mcp.CallToolResult, error) {
+	return func(ctx context.Context, arguments map[string]any) (*mcp.CallToolResult, error) {
+		request, err := build(arguments)
 		if err != nil {
 			return nil, err
 		}
-		return results.of(out)
+		response, err := r.Web.Send(ctx, t.Definition.Name, request, t.Limits)
+		if err != nil {
+			return nil, err
+		}
+		return results.answer(response)
 	}
-	return t
 }
 
-// annotations returns the hints about a command. Without hints in the manifest, MCP's own defaults
-// apply: it may change and destroy anything.
+// annotations returns the hints about a tool. Those that the manifest does not have come from the
+// method of a request; for a command, MCP's own defaults apply: it may change and destroy anything.
 func annotations(t *manifest.Tool) mcp.ToolAnnotation {
 	a := t.Annotations
-	return mcp.ToolAnnotation{Title: t.Title, ReadOnlyHint: a.ReadOnly, DestructiveHint: a.Destructive,
+	if t.HTTP != nil {
+		a = a.Or(web.Annotations(t.HTTP.Method))
+	}
+	return hints(t.Title, a)
+}
+
+func hints(title string, a manifest.Annotations) mcp.ToolAnnotation {
+	return mcp.ToolAnnotation{Title: title, ReadOnlyHint: a.ReadOnly, DestructiveHint: a.Destructive,
 		IdempotentHint: a.Idempotent, OpenWorldHint: a.OpenWorld}
 }
 
-// Call calls the tool. Mistakes of the caller and failures are results with isError; an error means
+// Call calls the tool. The arguments of an operation are not checked if its document has a schema
+// that cannot be used; the API checks them itself. Mistakes of the caller and failures are results with isError; an error means
 // that ctx has ended.
 func (t *Tool) Call(ctx context.Context, arguments json.RawMessage) (*mcp.CallToolResult, error) {
 	if len(arguments) == 0 || string(arguments) == "null" {
@@ -121,7 +207,7 @@ func (t *Tool) Call(ctx context.Context, arguments json.RawMessage) (*mcp.CallTo
 		return mcp.NewToolResultErrorf("the arguments of %s are no JSON object: %v", t.Definition.Name, err), nil
 	}
 	problems, err := t.arguments.Check(t.text, object)
-	if err != nil { // the schema was compiled when the manifest was checked
+	if err != nil && t.Operation == nil { // impossible: it was compiled when the manifest was checked
 		return mcp.NewToolResultErrorf("the parameters of %s cannot be used: %v", t.Definition.Name, err), nil
 	}
 	if len(problems) > 0 {
@@ -146,7 +232,7 @@ func (t *Tool) Call(ctx context.Context, arguments json.RawMessage) (*mcp.CallTo
 
 // turn waits until the tool may be called once more.
 func (t *Tool) turn(ctx context.Context) (done func(), err error) {
-	timer := time.NewTimer(t.wait)
+	timer := time.NewTimer(t.Limits.Timeout)
 	defer timer.Stop()
 	select {
 	case t.turns <- struct{}{}:
@@ -160,8 +246,8 @@ func (t *Tool) turn(ctx context.Context) (done func(), err error) {
 
 // failed returns the result for an error: a tool error, unless the caller has gone.
 func failed(ctx context.Context, err error) (*mcp.CallToolResult, error) {
-	if _, known := errors.AsType[*command.Failure](err); !known && ctx.Err() != nil {
-		return nil, err
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
 	}
 	return mcp.NewToolResultError(err.Error()), nil
 }

@@ -29,11 +29,18 @@ func NewServer(p *Pack, log *slog.Logger) *Server {
 		server.WithTitle(p.Title),
 		server.WithInstructions(p.Instructions),
 		server.WithToolCapabilities(true),
-		server.WithLogger(log),
+		server.WithLogger(slog.New(quiet{log.Handler()})),
 		server.WithRecovery(),
 	)}
 	s.Use(p)
 	return s
+}
+
+// quiet drops what mcp-go logs about every request.
+type quiet struct{ slog.Handler }
+
+func (q quiet) Enabled(ctx context.Context, l slog.Level) bool {
+	return l >= slog.LevelWarn && q.Handler.Enabled(ctx, l)
 }
 
 // Use replaces the tools, and notifies the clients. Calls in progress end with the old ones.

@@ -108,6 +108,22 @@ func (t Template) Lead() string {
 	return t.parts[0].name
 }
 
+// Prefix returns the text before the first placeholder.
+func (t Template) Prefix() string {
+	if len(t.parts) == 0 {
+		return ""
+	}
+	return t.parts[0].text
+}
+
+// Whole returns the name of the placeholder if the template is nothing else; otherwise "".
+func (t Template) Whole() string {
+	if len(t.parts) != 1 {
+		return ""
+	}
+	return t.parts[0].name
+}
+
 // Missing returns the first placeholder that has no value; "" if there is none.
 func (t Template) Missing(values map[string]any) string {
 	for _, p := range t.parts {

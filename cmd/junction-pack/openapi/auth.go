@@ -1,0 +1,100 @@
+package openapi
+
+import (
+	"encoding/base64"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/getkin/kin-openapi/openapi3"
+)
+
+// credentials are what the requests of an operation carry besides the arguments.
+type credentials struct {
+	header  http.Header
+	query   url.Values
+	cookies []string
+	keys    []key // that the model must not set
+}
+
+type key struct{ name, in string }
+
+// schemes checks that the manifest has credentials only for schemes of the document.
+func (c *collector) schemes() error {
+	known := map[string]bool{}
+	if c.doc.Components != nil {
+		for name := range c.doc.Components.SecuritySchemes {
+			known[name] = true
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.api.Auth)) {
+		if !known[name] {
+			return fmt.Errorf("auth has %q, which is no security scheme of the document; it has %s", name,
+				strings.Join(slices.Sorted(maps.Keys(known)), ", "))
+		}
+	}
+	return nil
+}
+
+// credentials returns those of an operation: the first alternative of its security for which the
+// manifest has everything.
+func (c *collector) credentials(op *openapi3.Operation) credentials {
+	all := credentials{header: http.Header{}, query: url.Values{}}
+	for name, value := range c.api.Headers {
+		all.header.Set(name, value.Value())
+	}
+	security := c.doc.Security
+	if op.Security != nil {
+		security = *op.Security
+	}
+	if len(security) == 0 {
+		return all
+	}
+	var names []string
+	for _, alternative := range security {
+		complete := true
+		for name := range alternative {
+			_, has := c.api.Auth[name]
+			complete = complete && has
+			names = append(names, name)
+		}
+		if !complete {
+			continue
+		}
+		for _, name := range slices.Sorted(maps.Keys(alternative)) {
+			all.add(c.doc.Components.SecuritySchemes[name], c.api.Auth[name].Value())
+		}
+		return all
+	}
+	if len(c.api.Headers) == 0 {
+		slices.Sort(names)
+		c.without[strings.Join(slices.Compact(names), " or ")]++
+	}
+	return all
+}
+
+func (all *credentials) add(ref *openapi3.SecuritySchemeRef, value string) {
+	if ref == nil || ref.Value == nil {
+		return
+	}
+	switch s := ref.Value; {
+	case s.Type == "apiKey" && s.In == "header":
+		all.header.Set(s.Name, value)
+		all.keys = append(all.keys, key{s.Name, s.In})
+	case s.Type == "apiKey" && s.In == "query":
+		all.query.Set(s.Name, value)
+		all.keys = append(all.keys, key{s.Name, s.In})
+	case s.Type == "apiKey":
+		all.cookies = append(all.cookies, s.Name+"="+value)
+		all.keys = append(all.keys, key{s.Name, s.In})
+	case s.Type == "http" && strings.EqualFold(s.Scheme, "basic"):
+		all.header.Set("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(value)))
+	case s.Type == "http" && !strings.EqualFold(s.Scheme, "bearer"):
+		all.header.Set("Authorization", s.Scheme+" "+value)
+	default: // a token of OAuth or OpenID Connect is a bearer token
+		all.header.Set("Authorization", "Bearer "+value)
+	}
+}

@@ -1,0 +1,144 @@
+// Package openapi makes tools of the operations of an OpenAPI document (3.0 and later).
+//
+// load.go reads the document and what it refers to, within limits. operation.go chooses operations
+// and makes their tools, schema.go the schemas of their arguments, and request.go their requests.
+package openapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/getkin/kin-openapi/openapi3"
+
+	"junction/cmd/junction-pack/manifest"
+)
+
+// Limits of a document and all documents that it refers to.
+const (
+	maxDocument  = 16 << 20
+	maxDocuments = 64
+	maxTotal     = 32 << 20
+	fetchTime    = 30 * time.Second
+)
+
+// reader reads documents and counts them.
+type reader struct {
+	files []string // local ones that were read
+	root  string   // the folder that local references must be in
+	first *url.URL // the document itself
+	count int
+	left  int64
+}
+
+// read returns a document that is the first one, or that another one refers to. Local documents
+// must be in the folder of the manifest, and a fetched one may refer only to its own origin.
+func (r *reader) read(l *openapi3.Loader, at *url.URL) ([]byte, error) {
+	if r.count++; r.count > maxDocuments {
+		return nil, fmt.Errorf("it refers to more than %d documents", maxDocuments)
+	}
+	text, err := r.open(l.Context, at)
+	if err != nil {
+		return nil, err
+	}
+	if r.left -= int64(len(text)); r.left < 0 {
+		return nil, fmt.Errorf("it and the documents that it refers to have more than %d MiB", maxTotal>>20)
+	}
+	if r.count == 1 && swagger.Match(text) {
+		return nil, errors.New("it is Swagger 2.0; convert it to OpenAPI 3, for example with swagger2openapi")
+	}
+	return text, nil
+}
+
+var swagger = regexp.MustCompile(`(?m)(^|[{,])\s*"?swagger"?\s*:\s*["']?2\.`)
+
+func (r *reader) open(ctx context.Context, at *url.URL) ([]byte, error) {
+	if at.Scheme == "http" || at.Scheme == "https" {
+		if r.first.Scheme != at.Scheme || r.first.Host != at.Host {
+			return nil, fmt.Errorf("it refers to another host, %s; keep a copy beside it", at.Host)
+		}
+		return fetch(ctx, at.String())
+	}
+	if at.Scheme != "" && at.Scheme != "file" || r.first.Scheme == "http" || r.first.Scheme == "https" {
+		return nil, fmt.Errorf("it refers to %q, which is neither a file beside it nor a URL", at.Redacted())
+	}
+	name := filepath.FromSlash(at.Path)
+	real, err := filepath.EvalSymlinks(name)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read %s: no such file", name)
+	}
+	if inside, err := filepath.Rel(r.root, real); r.count > 1 && (err != nil || inside == ".." || strings.HasPrefix(inside, "../")) {
+		return nil, fmt.Errorf("it refers to %s, outside the folder of the manifest; copy the file into it", name)
+	}
+	info, err := os.Stat(real)
+	switch {
+	case err != nil || !info.Mode().IsRegular():
+		return nil, fmt.Errorf("cannot read %s: it is no regular file", name)
+	case info.Size() > maxDocument:
+		return nil, fmt.Errorf("%s has %d MiB, more than %d", name, info.Size()>>20, maxDocument>>20)
+	}
+	r.files = append(r.files, name)
+	return os.ReadFile(real)
+}
+
+func fetch(ctx context.Context, at string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, fetchTime)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("cannot fetch it: %w", err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("cannot fetch it: the server answered %s", response.Status)
+	}
+	text, err := io.ReadAll(io.LimitReader(response.Body, maxDocument+1))
+	if err == nil && len(text) > maxDocument {
+		err = fmt.Errorf("it has more than %d MiB", maxDocument>>20)
+	}
+	return text, err
+}
+
+// document reads the document of an API, with everything that it refers to.
+func document(ctx context.Context, a *manifest.API) (doc *openapi3.T, files []string, err error) {
+	at := &url.URL{Path: filepath.ToSlash(a.Spec.Value())}
+	if manifest.IsURL(a.Spec.Value()) {
+		if at, err = url.Parse(a.Spec.Value()); err != nil {
+			return nil, nil, errors.New("its URL cannot be parsed")
+		}
+	} else if !filepath.IsAbs(a.Spec.Value()) {
+		at.Path = filepath.ToSlash(filepath.Join(a.Dir, a.Spec.Value()))
+	}
+	root, err := filepath.EvalSymlinks(a.Dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	r := &reader{root: root, first: at, left: maxTotal}
+	defer func() {
+		files = r.files
+		if p := recover(); p != nil { // a panic of the library must not end the program
+			doc, err = nil, errors.New("it cannot be read as OpenAPI 3")
+		}
+	}()
+	l := &openapi3.Loader{Context: ctx, IsExternalRefsAllowed: true, ReadFromURIFunc: r.read}
+	if doc, err = l.LoadFromURI(at); err != nil {
+		return nil, nil, err
+	}
+	if !strings.HasPrefix(doc.OpenAPI, "3.") {
+		return nil, nil, fmt.Errorf("it is no OpenAPI 3 document (openapi is %q); name one", doc.OpenAPI)
+	}
+	doc.InternalizeRefs(ctx, nil)
+	return doc, nil, nil
+}
