@@ -46,7 +46,7 @@ var arrows = map[string][]string{
 		"cmd/junction/registry", "cmd/junction/runfile", "cmd/junction/yamledit"},
 	"cmd/junction/audit": {"cmd/junction/cli", "cmd/junction/config", "cmd/junction/prose", "cmd/junction/record", "proxy",
 		"proxy/visible"},
-	"cmd/junction/signins": {"cmd/junction/cli", "cmd/junction/config", "cmd/junction/prose", "auth", "auth/authserver",
+	"cmd/junction/signins": {"cmd/junction/cli", "cmd/junction/clients", "cmd/junction/config", "cmd/junction/yamledit", "cmd/junction/prose", "auth", "auth/authserver",
 		"auth/seal", "auth/store", "proxy/visible"},
 	"cmd/junction/config": {"cmd/junction/prose", "auth", "auth/authserver", "auth/fetch", "auth/store", "policy", "proxy",
 		"proxy/view",

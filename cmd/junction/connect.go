@@ -52,7 +52,7 @@ If Junction wants an API key, the client reads it from the environment variable 
 		Example: `  junction connect cursor
   junction connect vscode --replace
   junction connect claude-code --project .`,
-		Args: oneClient("connect"),
+		Args: oneClient("connect"), ValidArgsFunction: completeClients,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.file = *file
 			return c.connect(cmd.Context(), args[0])
@@ -77,6 +77,8 @@ If nothing else has changed in the file, it becomes byte for byte what it was. O
 removes the entry of Junction and puts back the servers that --replace removed.`,
 		Example: `  junction disconnect cursor`,
 		Args:    oneClient("disconnect"),
+
+		ValidArgsFunction: completeClients,
 		RunE: func(_ *cobra.Command, args []string) error {
 			c.file = *file
 			return c.disconnect(args[0])
@@ -99,6 +101,16 @@ func allClients() string {
 		ids = append(ids, c.ID)
 	}
 	return strings.Join(ids[:len(ids)-1], ", ") + " or " + ids[len(ids)-1]
+}
+
+// completeClients proposes the clients.
+func completeClients(_ *cobra.Command, args []string, word string) (found []string, _ cobra.ShellCompDirective) {
+	for _, c := range clients.All() {
+		if len(args) == 0 && strings.HasPrefix(c.ID, word) {
+			found = append(found, c.ID)
+		}
+	}
+	return found, cobra.ShellCompDirectiveNoFileComp
 }
 
 func oneClient(what string) cobra.PositionalArgs {

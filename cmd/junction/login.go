@@ -37,6 +37,7 @@ type loginOptions struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	noBrowser      bool
+	json           bool
 	port           int
 	timeout        time.Duration
 	scopes         []string               // beyond those that the server asks for
@@ -61,6 +62,8 @@ the browser returns.`,
 		Example: "  junction login linear --config config.yaml\n  junction login linear --no-browser --config config.yaml",
 		RunE:    func(cmd *cobra.Command, args []string) error { return o.login(cmd.Context(), args[0]) },
 	}
+	cmd.ValidArgsFunction = cli.CompleteUpstreams(file, 1)
+	cli.JSONFlag(cmd, &o.json)
 	cmd.Flags().BoolVar(&o.noBrowser, "no-browser", false, "print the URL and read the answer from standard input")
 	cmd.Flags().IntVar(&o.port, "port", 0, "the local `port` for the answer, if the client is registered with one (default: a free port)")
 	cmd.Flags().StringSliceVar(&o.scopes, "scope", nil, "another `scope` to ask for; may be repeated")
@@ -70,8 +73,10 @@ the browser returns.`,
 
 // logoutCommand is `junction logout`.
 func logoutCommand(stdout io.Writer, file *string) *cobra.Command {
-	return &cobra.Command{
+	var asJSON bool
+	cmd := &cobra.Command{
 		Use: "logout NAME", Short: "Revoke and delete the sign-in of an upstream", Args: cobra.ExactArgs(1),
+		ValidArgsFunction: cli.CompleteUpstreams(file, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), signins.StorageLimit)
 			defer cancel()
@@ -81,20 +86,32 @@ func logoutCommand(stdout io.Writer, file *string) *cobra.Command {
 			}
 			defer closing()
 			err = client.Logout(ctx, args[0])
-			if errors.Is(err, oauth.ErrNotConnected) {
-				_, err := fmt.Fprintf(stdout, "Not signed in to %s.\n", args[0])
-				return err
-			}
+			absent := errors.Is(err, oauth.ErrNotConnected)
 			if err == nil {
 				err = auditOperator(ctx, client, "upstream_disconnected", args[0])
 			}
-			if err != nil {
+			switch {
+			case err != nil && !absent:
+				return err
+			case asJSON:
+				return cli.PrintValue(stdout, loginJSON{args[0], false, !absent})
+			case absent:
+				_, err := fmt.Fprintf(stdout, "Not signed in to %s.\n", args[0])
 				return err
 			}
 			_, err = fmt.Fprintf(stdout, "Signed out of %s. A running proxy stops using the sign-in within a few seconds.\n", args[0])
 			return err
 		},
 	}
+	cli.JSONFlag(cmd, &asJSON)
+	return cmd
+}
+
+// loginJSON is the output of login and logout with --json.
+type loginJSON struct {
+	Upstream string `json:"upstream"`
+	SignedIn bool   `json:"signed_in"`
+	Changed  bool   `json:"changed"`
 }
 
 // login signs in to one upstream.
@@ -142,6 +159,9 @@ func (o *loginOptions) login(ctx context.Context, name string) (err error) {
 	}
 	if err := auditOperator(ctx, client, "upstream_connected", name); err != nil {
 		return err
+	}
+	if o.json {
+		return cli.PrintValue(o.stdout, loginJSON{name, true, true})
 	}
 	_, err = fmt.Fprintf(o.stdout, "Signed in to %s.\n", name)
 	return err

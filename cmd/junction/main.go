@@ -22,7 +22,6 @@ import (
 	"io/fs"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -83,13 +82,12 @@ The configuration file is that of --config, or junction/config.yaml in the user'
   junction check --config config.yaml
   junction tools
   junction call demo__echo text=hello`,
-		Version:           version(),
-		SilenceErrors:     true,
-		SilenceUsage:      true,
-		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
-		Args: func(_ *cobra.Command, args []string) error {
+		Version:       version(),
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return cli.Usagef("there is no command %q", args[0])
+				return cli.UnknownCommand(cmd, args[0])
 			}
 			return nil
 		},
@@ -108,15 +106,7 @@ The configuration file is that of --config, or junction/config.yaml in the user'
 	}
 	root.Flags().StringVar(&o.listen, "listen", "", "`address` to listen on; overrides listen in the configuration file")
 	root.AddCommand(
-		&cobra.Command{
-			Use: "check", Short: "Validate a configuration file", Args: cli.NoArguments,
-			RunE: func(*cobra.Command, []string) error {
-				if o.file == "" {
-					return cli.Usagef("check needs --config FILE")
-				}
-				return config.Check(stdout, o.file, os.LookupEnv)
-			},
-		},
+		checkCommand(stdout, &o.file),
 		importCommand(stdout, stderr, &o.file),
 		connectCommand(stdout, &o.file),
 		disconnectCommand(stdout, &o.file),
@@ -137,14 +127,40 @@ The configuration file is that of --config, or junction/config.yaml in the user'
 	return root
 }
 
+// checkCommand is `junction check`.
+func checkCommand(stdout io.Writer, file *string) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "check", Short: "Validate a configuration file", Args: cli.NoArguments,
+		RunE: func(*cobra.Command, []string) error {
+			if *file == "" {
+				return cli.Usagef("check needs --config FILE")
+			}
+			if !asJSON {
+				return config.Check(stdout, *file, os.LookupEnv)
+			}
+			report, err := config.Inspect(*file, os.LookupEnv)
+			if err != nil {
+				return err
+			}
+			return errors.Join(cli.PrintValue(stdout, report), report.Err())
+		},
+	}
+	cli.JSONFlag(cmd, &asJSON)
+	return cmd
+}
+
 // helpCommand is `junction help`. That of cobra ignores unknown commands.
 func helpCommand(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
 		Use: "help [COMMAND]", Short: "Show help for a command",
 		RunE: func(_ *cobra.Command, args []string) error {
 			cmd, rest, err := root.Find(args)
-			if err != nil || len(rest) > 0 {
-				return cli.Usagef("there is no command %q", strings.Join(args, " "))
+			switch {
+			case len(rest) > 0:
+				return cli.UnknownCommand(cmd, rest[0])
+			case err != nil:
+				return cli.Usagef("%w", err)
 			}
 			cmd.InitDefaultHelpFlag()
 			return cmd.Help()

@@ -119,7 +119,7 @@ func TestAuthT93OperatorEndsSignIns(t *testing.T) {
 			}
 		}
 		began = time.Now()
-		if out := c.mustOperate(t, "sessions", "revoke", "--all"); !strings.HasPrefix(out, "Ended: ") {
+		if out := c.mustOperate(t, "sessions", "revoke", "--all", "--yes"); !strings.HasPrefix(out, "Ended: ") {
 			t.Errorf("everybody: %s", out)
 		}
 		wantEnd(began, "eve")
@@ -229,7 +229,7 @@ func TestAuthT113RotateBesideTheProgram(t *testing.T) {
 		t.Fatalf("a refresh after the rotation: %d %+v", status, next)
 	}
 	a.mustSignIn(t, newPerson(t, "bob"))
-	restarted("storage", "rotate", "--revoke-all")
+	restarted("storage", "rotate", "--revoke-all", "--yes")
 	if got := showing(t, c.Program, upstream.EraModern, "", "/mcp").Call(t, "tools/list", "",
 		harness.With("Authorization", "Bearer "+next.Access)); got.Status != 401 {
 		t.Errorf("the token after everything was revoked: %s", got)

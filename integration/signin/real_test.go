@@ -252,7 +252,7 @@ func TestAuthT122ParallelRefreshes(t *testing.T) {
 	if log := c.Stderr.String(); strings.Contains(log, "used twice") {
 		t.Error("a refresh token was taken for stolen")
 	}
-	c.mustOperate(t, "sessions", "revoke", "--all")
+	c.mustOperate(t, "sessions", "revoke", "--all", "--yes")
 	if out, _ := r.quietly("claude", "mcp", "get", "junction"); strings.Contains(out, "Connected") ||
 		!strings.Contains(out, "authentication") {
 		t.Errorf("after everybody was signed out: %s", out)

@@ -26,7 +26,8 @@ func authCommand(stdout io.Writer, file *string) *cobra.Command {
 		Use: "auth", Short: "Check the sign-in configuration", Args: NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(&cobra.Command{
+	var asJSON bool
+	doctor := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check the identity providers of the configuration file",
 		Long: `Compare the identity providers and authorization servers with the configuration file: issuer, keys and
@@ -37,9 +38,11 @@ endpoints. The command needs no running proxy and changes nothing. The exit code
 			if *file == "" {
 				return Usagef("auth doctor needs --config FILE")
 			}
-			return authDoctor(cmd.Context(), stdout, *file)
+			return authDoctor(cmd.Context(), stdout, *file, asJSON)
 		},
-	})
+	}
+	JSONFlag(doctor, &asJSON)
+	cmd.AddCommand(doctor)
 	return cmd
 }
 
@@ -47,12 +50,12 @@ endpoints. The command needs no running proxy and changes nothing. The exit code
 const providerPatience = 10 * time.Second
 
 // authDoctor prints its findings. The error counts the problems.
-func authDoctor(ctx context.Context, stdout io.Writer, file string) error {
+func authDoctor(ctx context.Context, stdout io.Writer, file string, asJSON bool) error {
 	c, err := config.LoadForCommand(file)
 	if err != nil {
 		return err
 	}
-	if !c.Auth.SignsIn() && c.Auth.OAuth == nil {
+	if !c.Auth.SignsIn() && c.Auth.OAuth == nil && !asJSON {
 		_, err := fmt.Fprintln(stdout, "No sign-in is configured: the file has none of auth.oauth, auth.jwt and auth.introspection.")
 		return err
 	}
@@ -90,7 +93,14 @@ func authDoctor(ctx context.Context, stdout io.Writer, file string) error {
 	if c.Auth.OAuth != nil {
 		fmt.Fprintf(&d.out, "\nClients sign in at %s/mcp\n%s", c.PublicURL, strings.ReplaceAll(ClientLines, "URL", c.PublicURL+"/mcp"))
 	}
-	if _, err := d.out.WriteTo(stdout); err != nil {
+	if asJSON {
+		err = PrintValue(stdout, struct {
+			Findings []findingJSON `json:"findings"`
+		}{append([]findingJSON{}, d.findings...)})
+	} else {
+		_, err = d.out.WriteTo(stdout)
+	}
+	if err != nil {
 		return err
 	}
 	if d.wrong > 0 {
@@ -104,12 +114,32 @@ type signInDoctor struct {
 	client *http.Client
 	out    bytes.Buffer
 	wrong  int
+
+	about    string // of the next findings
+	findings []findingJSON
 }
 
-func (d *signInDoctor) begin(what string) { fmt.Fprintf(&d.out, "%s\n", what) }
-func (d *signInDoctor) good(text string)  { prose.Wrap(&d.out, "  ok    ", "        ", text) }
+// findingJSON is a finding in the output of --json.
+type findingJSON struct {
+	About  string `json:"about"` // the provider or server
+	OK     bool   `json:"ok"`
+	Text   string `json:"text"`
+	Remedy string `json:"remedy,omitempty"`
+}
+
+func (d *signInDoctor) begin(what string) {
+	d.about = what
+	fmt.Fprintf(&d.out, "%s\n", what)
+}
+
+func (d *signInDoctor) good(text string) {
+	d.findings = append(d.findings, findingJSON{d.about, true, text, ""})
+	prose.Wrap(&d.out, "  ok    ", "        ", text)
+}
+
 func (d *signInDoctor) bad(text, remedy string) {
 	d.wrong++
+	d.findings = append(d.findings, findingJSON{d.about, false, text, remedy})
 	prose.Wrap(&d.out, "  WRONG ", "        ", text)
 	prose.Wrap(&d.out, "        → ", "          ", remedy)
 }

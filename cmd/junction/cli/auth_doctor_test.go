@@ -39,7 +39,7 @@ func TestAuthDoctor(t *testing.T) {
 				t.Fatal(err)
 			}
 			var out strings.Builder
-			err := authDoctor(t.Context(), &out, file)
+			err := authDoctor(t.Context(), &out, file, false)
 			if got := fmt.Sprint(err); (err == nil) != (row.problems == "") || err != nil && got != row.problems {
 				t.Errorf("the error is %v, want %q\n%s", err, row.problems, out.String())
 			}

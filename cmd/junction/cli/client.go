@@ -71,6 +71,7 @@ func toolsCommand(stdout io.Writer, file *string) *cobra.Command {
 		},
 	}
 	f.register(cmd)
+	cmd.ValidArgsFunction = f.completeTools(false)
 	return cmd
 }
 
@@ -141,9 +142,10 @@ and the exit code is 1.`,
 			})
 		},
 	}
-	f.register(cmd)
 	cmd.Flags().StringVar(&whole, "json", "", "all arguments as one JSON object; - reads standard input")
 	cmd.Flags().BoolVar(&progress, "progress", false, "print the progress of the call on standard error")
+	f.register(cmd)
+	cmd.ValidArgsFunction = f.completeTools(true)
 	return cmd
 }
 
@@ -159,9 +161,9 @@ type clientFlags struct {
 func (f *clientFlags) register(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.url, "url", "", "`URL` of the endpoint (default: that of the running junction)")
 	cmd.Flags().StringVar(&f.key, "key", "", "API `key` (default: $JUNCTION_KEY, which does not show up in ps)")
-	cmd.Flags().StringVarP(&f.output, "output", "o", "text", "text or json")
+	OutputFlag(cmd, &f.output)
+	cmd.SetFlagErrorFunc(flagError)
 	cmd.Flags().DurationVar(&f.timeout, "timeout", time.Minute, "time limit for the whole command; 0 is none")
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 }
 
 // EndpointOf returns the URL of the running junction that serves a file. If none is known, it is the

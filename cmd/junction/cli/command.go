@@ -12,8 +12,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-
-	"junction/auth"
 )
 
 // Run runs a command line and prints its error. It returns the exit code: 0, 1 for a failure,
@@ -23,7 +21,7 @@ func Run(ctx context.Context, root *cobra.Command, args []string, stdin io.Reade
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.SetFlagErrorFunc(flagError)
 	command, err := root.ExecuteContextC(ctx)
 	var usage usageError
 	switch {
@@ -114,9 +112,5 @@ func NoArguments(cmd *cobra.Command, args []string) error {
 	case !cmd.HasSubCommands():
 		return Usagef("%s takes no arguments, and got %q", what, args[0])
 	}
-	var there []string
-	for _, sub := range cmd.Commands() {
-		there = append(there, what+" "+sub.Name())
-	}
-	return Usagef("there is no command %s %s; there is %s", what, auth.Redact(args[0]), strings.Join(there, ", "))
+	return UnknownCommand(cmd, args[0])
 }

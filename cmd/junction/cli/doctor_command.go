@@ -26,8 +26,9 @@ import (
 func doctorCommand(stdout io.Writer, version string, file *string) *cobra.Command {
 	var admin, output string
 	cmd := &cobra.Command{
-		Use:   "doctor [UPSTREAM ...]",
-		Short: "Check the upstreams end to end",
+		Use:               "doctor [UPSTREAM ...]",
+		ValidArgsFunction: CompleteUpstreams(file, 100),
+		Short:             "Check the upstreams end to end",
 		Long: `Check the upstreams end to end: open another connection, list everything, and check the definitions. The
 report names each fault and its remedy.
 
@@ -68,7 +69,7 @@ may have problems.`,
 		},
 	}
 	cmd.Flags().StringVar(&admin, "admin", "", "admin `address` of the running proxy")
-	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
+	OutputFlag(cmd, &output)
 	return cmd
 }
 

@@ -22,6 +22,7 @@ import (
 // pinsCommand is `junction pins`.
 func pinsCommand(stdout io.Writer, file *string) *cobra.Command {
 	var admin string
+	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "pins",
 		Short: "List the tools and whether their definitions are accepted",
@@ -38,7 +39,14 @@ upstream's own name of the tool; UPSTREAM means all its tools.`,
 		Args: NoArguments,
 	}
 	cmd.PersistentFlags().StringVar(&admin, "admin", "", "admin `address` of the running proxy; overrides admin in the configuration file")
-	open := func(ctx context.Context) (*pinning, error) { return openPins(ctx, stdout, admin, *file) }
+	cmd.PersistentFlags().BoolVar(&asJSON, "json", false, "print JSON")
+	open := func(ctx context.Context) (*pinning, error) {
+		p, err := openPins(ctx, stdout, admin, *file)
+		if err == nil {
+			p.json = asJSON
+		}
+		return p, err
+	}
 	list := func(cmd *cobra.Command, _ []string) error {
 		p, err := open(cmd.Context())
 		if err != nil {
@@ -82,6 +90,7 @@ type pinning struct {
 	file   string
 	pins   *pins.Pins
 	now    []pins.Definition // the current definitions
+	json   bool
 }
 
 func openPins(ctx context.Context, stdout io.Writer, admin, file string) (*pinning, error) {
@@ -145,8 +154,44 @@ func (p *pinning) named(names []string) ([]pins.Definition, error) {
 	return list, nil
 }
 
+// pinJSON is a tool in the output of --json.
+type pinJSON struct {
+	Upstream string   `json:"upstream"`
+	Name     string   `json:"name"`
+	State    string   `json:"state"` // before this command
+	Accepted string   `json:"accepted,omitempty"`
+	Diff     []string `json:"diff,omitempty"`
+}
+
+// printJSON prints tools: all of them, or those that differ from what was accepted, with the
+// differences. done tells that they are accepted now.
+func (p *pinning) printJSON(list []pins.Definition, all, done bool) error {
+	found := []pinJSON{}
+	for _, d := range list {
+		state, accepted := p.pins.State(d.Upstream, d.Name, d.Definition)
+		if !all && state == pins.StateAccepted {
+			continue
+		}
+		j := pinJSON{Upstream: d.Upstream, Name: d.Name, State: fmt.Sprint(state)}
+		if !accepted.IsZero() {
+			j.Accepted = accepted.UTC().Format(time.RFC3339)
+		}
+		if !all {
+			j.Diff = p.pins.Diff(d)
+		}
+		found = append(found, j)
+	}
+	return PrintValue(p.stdout, struct {
+		Tools    []pinJSON `json:"tools"`
+		Accepted bool      `json:"accepted,omitempty"`
+	}{found, done})
+}
+
 // list prints one line per tool: its state, and when it was accepted.
 func (p *pinning) list() error {
+	if p.json {
+		return p.printJSON(p.now, true, false)
+	}
 	w := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
 	offered := map[string]bool{}
 	for _, d := range p.now {
@@ -177,6 +222,9 @@ func (p *pinning) diff(names []string) error {
 	list, err := p.named(names)
 	if err != nil {
 		return err
+	}
+	if p.json {
+		return p.printJSON(list, false, false)
 	}
 	n := p.show(list)
 	if n == 0 {
@@ -211,13 +259,19 @@ func (p *pinning) accept(names []string) error {
 	if err != nil {
 		return err
 	}
-	n := p.show(list)
+	n := 0
+	if !p.json {
+		n = p.show(list)
+	}
 	next, err := p.pins.Accept(list, time.Now())
 	if err == nil {
 		err = next.Write(p.file)
 	}
 	if err != nil {
 		return err
+	}
+	if p.json {
+		return p.printJSON(list, false, true)
 	}
 	_, err = fmt.Fprintf(p.stdout, "accepted: %s\n", prose.Count(n, "tool"))
 	return err

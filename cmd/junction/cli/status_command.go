@@ -29,8 +29,9 @@ const statusEvery = 2 * time.Second
 func statusCommand(stdout io.Writer, file *string) *cobra.Command {
 	s := statusOptions{stdout: stdout, file: file}
 	cmd := &cobra.Command{
-		Use:   "status [NAME ...]",
-		Short: "Show the upstreams of a running junction",
+		Use:               "status [NAME ...]",
+		ValidArgsFunction: CompleteUpstreams(file, 100),
+		Short:             "Show the upstreams of a running junction",
 		Long: `Show the upstreams of a running junction: state, full error and remedy, tools, processes, their memory, and the
 last call. The command asks the admin address of the process that serves the configuration file.
 

@@ -24,8 +24,9 @@ func whyCommand(stdout io.Writer, file *string) *cobra.Command {
 	var q diagnose.WhyQuery
 	var admin, output string
 	cmd := &cobra.Command{
-		Use:   "why --as WHO NAME",
-		Short: "Explain why a caller can or cannot see a tool",
+		Use:               "why --as WHO NAME",
+		ValidArgsFunction: (&clientFlags{file: file}).completeTools(false),
+		Short:             "Explain why a caller can or cannot see a tool",
 		Long: `Explain why a caller can or cannot see a tool, a prompt or a resource: its exposed name, the rules that
 decide, missing capabilities, the state of its upstream, and what to do. The command asks the admin address
 of the running proxy.
@@ -92,7 +93,7 @@ The exit code is 1 if the caller cannot use the item.`,
 	cmd.Flags().StringVar(&q.Issuer, "issuer", "", "`URL` of the issuer of the user's tokens")
 	cmd.Flags().StringVar(&q.OAuthClient, "oauth-client", "", "client `id` that the user signed in with")
 	cmd.Flags().StringVar(&admin, "admin", "", "admin `address` of the running proxy")
-	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
+	OutputFlag(cmd, &output)
 	return cmd
 }
 

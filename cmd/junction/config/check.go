@@ -21,29 +21,64 @@ import (
 // upstreams". The error is nil if the program could start with the file. If the file has mistakes,
 // the error only counts them.
 func Check(w io.Writer, file string, getenv func(string) (string, bool)) error {
+	r, err := Inspect(file, getenv)
+	if err != nil {
+		return err
+	}
+	PrintProblems(w, r.Mistakes, r.Warnings)
+	if err := r.Err(); err != nil {
+		return err
+	}
+	for _, n := range r.Notes {
+		fmt.Fprintf(w, "note: %s\n", n)
+	}
+	fmt.Fprintf(w, "ok: %s\n", prose.Count(r.Upstreams, "upstream"))
+	return nil
+}
+
+// Report is what Inspect finds. The program could start with the file if there are no Mistakes.
+type Report struct {
+	File      string   `json:"file"`
+	Upstreams int      `json:"upstreams"`
+	Mistakes  Problems `json:"mistakes"`
+	Warnings  Warnings `json:"warnings"`
+	Notes     []string `json:"notes"`
+}
+
+// Err returns an error that counts the mistakes, or nil if there are none.
+func (r *Report) Err() error {
+	if len(r.Mistakes) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s has %s", r.File, prose.Count(len(r.Mistakes), "mistake"))
+}
+
+// Inspect loads the file. The error means that the file could not be read.
+func Inspect(file string, getenv func(string) (string, bool)) (*Report, error) {
 	c, warnings, err := Load(file, getenv)
 	problems, isProblems := errors.AsType[Problems](err)
 	if err != nil && !isProblems {
-		return err
+		return nil, err
 	}
-	PrintProblems(w, problems, warnings)
+	r := &Report{File: file, Mistakes: append(Problems{}, problems...), Warnings: append(Warnings{}, warnings...), Notes: []string{}}
 	if isProblems {
-		return fmt.Errorf("%s has %s", file, prose.Count(len(problems), "mistake"))
+		return r, nil
 	}
+	r.Upstreams = len(c.Upstreams)
+	note := func(format string, args ...any) { r.Notes = append(r.Notes, fmt.Sprintf(format, args...)) }
 	for _, name := range slices.Sorted(maps.Keys(c.Upstreams)) {
 		u := c.Upstreams[name]
 		if names := u.Withheld(); len(names) > 0 && !u.Off() {
-			fmt.Fprintf(w, "note: upstreams.%s: does not get %s; name those it needs in env or inherit_env\n", name, strings.Join(names, ", "))
+			note("upstreams.%s: does not get %s; name those it needs in env or inherit_env", name, strings.Join(names, ", "))
 		}
 		if u.OperatorSignsIn() && !u.Off() && (len(c.Auth.APIKeys) > 0 || c.Auth.SignsIn()) {
-			fmt.Fprintf(w, "note: upstreams.%s: every user who may use it acts with the operator's sign-in (auth.mode: oauth)\n", name)
+			note("upstreams.%s: every user who may use it acts with the operator's sign-in (auth.mode: oauth)", name)
 		}
 		if u.SharedByUsers() && !u.Off() {
-			fmt.Fprintf(w, "note: upstreams.%s: all users share one connection (isolation: shared); what the server keeps of one user may reach another\n", name)
+			note("upstreams.%s: all users share one connection (isolation: shared); what the server keeps of one user may reach another", name)
 		}
 	}
-	fmt.Fprintf(w, "ok: %s\n", prose.Count(len(c.Upstreams), "upstream"))
-	return nil
+	return r, nil
 }
 
 // PrintProblems writes one line for each problem, mistakes first.

@@ -13,10 +13,10 @@ import (
 // Problem is one mistake of the file, or one warning: its place, and in Text the fault and the
 // remedy. Text quotes the file but never the value of a reference.
 type Problem struct {
-	File string
-	Line int    // 1 is the first
-	Path string // such as upstreams.github.url; empty for the whole file
-	Text string
+	File string `json:"file"`
+	Line int    `json:"line"`           // 1 is the first
+	Path string `json:"path,omitempty"` // such as upstreams.github.url; empty for the whole file
+	Text string `json:"text"`
 }
 
 // String returns FILE:LINE: PATH: TEXT in one line.

@@ -30,6 +30,8 @@ func removeCommand(stdout io.Writer, file *string) *cobra.Command {
 A running junction ends the upstream when it reloads the file. Files in the folder secrets stay.`,
 		Example: "  junction remove notes",
 		Args:    oneName,
+
+		ValidArgsFunction: cli.CompleteUpstreams(file, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name := args[0]
 			f, err := readExisting(*file)
@@ -69,6 +71,8 @@ func switchCommand(stdout io.Writer, file *string, on bool) *cobra.Command {
 		Short:   map[bool]string{true: "Enable a disabled upstream", false: "Disable an upstream and keep its entry"}[on],
 		Example: "  junction " + verb + " notes",
 		Args:    oneName,
+
+		ValidArgsFunction: cli.CompleteUpstreams(file, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name := args[0]
 			f, err := readExisting(*file)

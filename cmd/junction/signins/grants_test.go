@@ -202,7 +202,7 @@ func TestGrantsAndSessionsEnd(t *testing.T) {
 			func(o *office) []store.Grant { return []store.Grant{o.ann, o.other} }},
 		"client by id": {func(*office) []string { return []string{"sessions", "revoke", "--client", "dcr_2"} }, "Ended: 1 grant of dcr_2.",
 			func(o *office) []store.Grant { return []store.Grant{o.ann, o.other} }},
-		"all": {func(*office) []string { return []string{"sessions", "revoke", "--all"} }, "Ended: 2 sessions and 3 grants.", func(*office) []store.Grant { return nil }},
+		"all": {func(*office) []string { return []string{"sessions", "revoke", "--all", "--yes"} }, "Ended: 2 sessions and 3 grants.", func(*office) []store.Grant { return nil }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := mustOffice(t)

@@ -15,15 +15,14 @@ import (
 	"junction/auth"
 	"junction/cmd/junction/cli"
 	"junction/cmd/junction/config"
-	"junction/cmd/junction/prose"
 )
 
-// keysCommand is `junction keys`, about the API keys of the configuration file. It neither changes
-// files nor connects to servers.
+// keysCommand is `junction keys`, about the API keys of the configuration file. It connects to no
+// servers.
 func keysCommand(stdin io.Reader, stdout, stderr io.Writer, file *string) *cobra.Command {
 	keys := &cobra.Command{
 		Use:   "keys",
-		Short: "Create API keys for the configuration file and list them",
+		Short: "Create, list and revoke the API keys of the configuration file",
 		Args:  cli.NoArguments,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -34,9 +33,11 @@ func keysCommand(stdin io.Reader, stdout, stderr io.Writer, file *string) *cobra
 		Long: `Create a key and its entry for the configuration file.
 
 The key is printed once, on standard output; the file holds only its hash. The entry is printed on standard
-error, as YAML for the list auth.api_keys. To replace a key, create another one with the same NAME, add its
-entry to the file, and delete the old entry when no client uses the old key any more.`,
-		Example: `  junction keys create ci --expires 90d --cidr 10.0.0.0/8
+error, as YAML for the list auth.api_keys. With --write, it is added to the configuration file; comments and
+order stay, and the old file becomes a backup. To replace a key, create another one with the same NAME, and
+revoke the old one when no client uses it any more.`,
+		Example: `  junction keys create ci --write --config config.yaml
+  junction keys create ci --expires 90d --cidr 10.0.0.0/8
   junction keys create ci 2>entry.yaml | secret-store put junction-ci`,
 		Args: func(_ *cobra.Command, args []string) error {
 			switch {
@@ -48,6 +49,9 @@ entry to the file, and delete the old entry when no client uses the old key any 
 			return nil
 		},
 		RunE: func(_ *cobra.Command, args []string) error {
+			if k.write && *file == "" {
+				return cli.Usagef("keys create --write needs --config FILE")
+			}
 			key := auth.NewKey()
 			hash, err := auth.HashKey(key)
 			if err != nil {
@@ -57,15 +61,14 @@ entry to the file, and delete the old entry when no client uses the old key any 
 			if err != nil {
 				return err
 			}
-			if _, err := fmt.Fprintln(stdout, key); err != nil {
-				return fmt.Errorf("writing the key: %w", err)
-			}
-			_, err = fmt.Fprintf(stderr, "# The key is shown this once. Its entry, for the list auth.api_keys of the configuration:\n%s\n", entry)
-			return err
+			return k.create(stdout, stderr, *file, createdJSON{Name: args[0], Key: key, Hash: hash.String(), Entry: entry})
 		},
 	}
+	create.Flags().BoolVar(&k.write, "write", false, "add the entry to the configuration file")
+	cli.JSONFlag(create, &k.json)
 	create.Flags().StringVar(&k.expires, "expires", "", "when the key expires: `90d`, the last day in UTC (2027-06-30), or a time (2027-06-30T12:00:00Z); default: never")
 	create.Flags().StringSliceVar(&k.cidrs, "cidr", nil, "`network` that may use the key, such as 10.0.0.0/8; may be repeated")
+	hashJSON := false
 	hash := &cobra.Command{
 		Use:     "hash",
 		Short:   "Read a key from standard input and print its hash",
@@ -85,11 +88,15 @@ entry to the file, and delete the old entry when no client uses the old key any 
 			if err != nil {
 				return err
 			}
+			if hashJSON {
+				return cli.PrintValue(stdout, map[string]string{"hash": h.String()})
+			}
 			_, err = fmt.Fprintln(stdout, h)
 			return err
 		},
 	}
-	keys.AddCommand(create, hash, keysListCommand(stdout, file), keysRevokeCommand(file))
+	cli.JSONFlag(hash, &hashJSON)
+	keys.AddCommand(create, hash, keysListCommand(stdout, file), keysRevokeCommand(stdout, file))
 	return keys
 }
 
@@ -138,45 +145,8 @@ principal key:NAME.`,
 			return w.Flush()
 		},
 	}
-	list.Flags().StringVarP(&output, "output", "o", "text", "text or json")
+	cli.OutputFlag(list, &output)
 	return list
-}
-
-// keysRevokeCommand is `junction keys revoke`. It shows the lines to delete, because commands do not
-// change the configuration file.
-func keysRevokeCommand(file *string) *cobra.Command {
-	return &cobra.Command{
-		Use: "revoke NAME", Short: "Show which config lines to delete to revoke a key",
-		Args: func(_ *cobra.Command, args []string) error {
-			switch {
-			case len(args) == 1 && auth.HoldsKey(args[0]):
-				return cli.Usagef("keys revoke wants the name of the key, as in the file, and not the key itself")
-			case len(args) != 1:
-				return cli.Usagef("keys revoke needs the name of one key; junction keys list shows them")
-			}
-			return nil
-		},
-		RunE: func(_ *cobra.Command, args []string) error {
-			list, err := keysOfFile("keys revoke", *file, time.Now())
-			if err != nil {
-				return err
-			}
-			var names, at []string
-			for i, k := range list {
-				if names = append(names, k.Name); k.Name == args[0] {
-					at = append(at, fmt.Sprintf("%s:%d (auth.api_keys[%d], %.15s…)", *file, k.Line, i, k.Hash))
-				}
-			}
-			if len(at) == 0 {
-				if near := prose.Closest(names, args[0]); len(near) > 0 {
-					return fmt.Errorf("%s has no key called %s; did you mean %s?", *file, prose.Quote(args[0]), near[0])
-				}
-				return fmt.Errorf("%s has no key called %s", *file, prose.Quote(args[0]))
-			}
-			return fmt.Errorf("to revoke the key, delete the entry at %s. A running proxy notices the change within ten seconds and ends the sessions of the key",
-				strings.Join(at, " and at "))
-		},
-	}
 }
 
 // keyJSON is an API key of the file.
@@ -216,6 +186,8 @@ func keysOfFile(what, file string, now time.Time) ([]keyJSON, error) {
 type newKey struct {
 	expires string
 	cidrs   []string
+	write   bool // to the configuration file
+	json    bool
 }
 
 // entry returns the entry of the key for the configuration file.

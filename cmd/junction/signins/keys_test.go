@@ -2,6 +2,7 @@ package signins
 
 import (
 	"encoding/json"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -136,7 +137,8 @@ ci    sha256:cccccccc…  7     anywhere                 never
 		code int
 		says string
 	}{
-		{"keys revoke ci --config " + file, 1, "delete the entry at " + file + ":3 (auth.api_keys[0], sha256:aaaaaaaa…) and at " + file + ":7 (auth.api_keys[2], sha256:cccccccc…). A running proxy notices the change within ten seconds"},
+		{"keys revoke ci --config " + file, 1, `has 2 keys called "ci": sha256:aaaaaaaa…, sha256:cccccccc…; choose one with --hash, or use --all`},
+		{"keys revoke ci --hash sha256:b --config " + file, 1, `has no key "ci" with this hash; it has sha256:aaaaaaaa…, sha256:cccccccc…`},
 		{"keys revoke oldd --config " + file, 1, `has no key called "oldd"; did you mean old?`},
 		{"keys revoke ci --config " + none, 1, `has no key called "ci"`},
 		{"keys revoke " + auth.NewKey() + " --config " + file, 2, "and not the key itself"},
@@ -161,4 +163,75 @@ func mustLoad(t *testing.T, text string) *config.Config {
 		t.Fatalf("Load: %v\n%s", err, text)
 	}
 	return c
+}
+
+// TestKeysChangeTheFile creates and revokes keys in a file that a person has written.
+func TestKeysChangeTheFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	hash := func(n string) string { return `"sha256:` + strings.Repeat(n, 64) + `"` }
+	const upstreams = "upstreams: { a: { command: [prog] } } # one\n"
+	mustWrite(t, file, "# ours\nauth:\n  api_keys:\n    # of the build\n    - { name: ci, hash: "+hash("a")+" } # old\n"+upstreams)
+	run := func(code int, args ...string) ran {
+		t.Helper()
+		got := runProgram(t, "", append(args, "--config", file)...)
+		if got.code != code {
+			t.Fatalf("%q gave %+v, want the code %d", args, got, code)
+		}
+		return got
+	}
+	text := func() string {
+		t.Helper()
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+
+	// The only key stays: without keys everybody would be let in.
+	before := text()
+	if got := run(1, "keys", "revoke", "ci"); !strings.Contains(got.stderr, "would have no key left") || text() != before {
+		t.Errorf("revoking the only key gave %+v and\n%s", got, text())
+	}
+
+	created := run(0, "keys", "create", "ann", "--write")
+	_, backup, _ := strings.Cut(created.stderr, "Backup: ")
+	backup, _, _ = strings.Cut(backup, ".bak")
+	h, err := auth.HashKey(strings.TrimSpace(created.stdout))
+	if err != nil {
+		t.Fatalf("keys create: %v", err)
+	}
+	annHash := h.String()
+	want := strings.Replace(before, upstreams, "    - { name: ann, hash: \""+annHash+"\" }\n"+upstreams, 1)
+	if text() != want {
+		t.Errorf("the file is\n%s\nwant\n%s", text(), want)
+	}
+	if b, err := os.ReadFile(backup + ".bak"); err != nil || string(b) != before {
+		t.Errorf("the backup is %q, %v", b, err)
+	}
+
+	run(0, "keys", "revoke", "ci")
+	if want := "# ours\nauth:\n  api_keys:\n    - { name: ann, hash: \"" + annHash + "\" }\n" + upstreams; text() != want {
+		t.Errorf("the file is\n%s\nwant\n%s", text(), want)
+	}
+
+	// One of two keys of a name.
+	second := run(0, "keys", "create", "ann", "--write")
+	if !auth.HoldsKey(second.stdout) || auth.HoldsKey(second.stderr) || !strings.Contains(second.stderr, "Its entry was added to") {
+		t.Errorf("keys create printed %d and %q", len(second.stdout), second.stderr)
+	}
+	run(0, "keys", "revoke", "ann", "--hash", annHash[:15]+"…")
+	if strings.Contains(text(), annHash) || strings.Count(text(), "name: ann") != 1 {
+		t.Errorf("the file is\n%s", text())
+	}
+
+	// A file with a mistake is not touched, and the error is JSON.
+	mustWrite(t, file, text()+"nonsense: 1\n")
+	broken := text()
+	got := run(1, "keys", "revoke", "ann", "--json")
+	var failed struct{ Error string }
+	if err := json.Unmarshal([]byte(got.stderr), &failed); err != nil || !strings.Contains(failed.Error, "has 1 mistake") ||
+		got.stdout != "" || text() != broken {
+		t.Errorf("with a broken file: %+v, %v", got, err)
+	}
 }

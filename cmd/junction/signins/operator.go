@@ -70,7 +70,7 @@ func (x *signIns) command(what, use, short string, run func(ctx context.Context,
 		}
 		return errors.Join(run(ctx, s, args), s.Close())
 	}}
-	cmd.Flags().StringVarP(&x.output, "output", "o", "text", "text or json")
+	cli.OutputFlag(cmd, &x.output)
 	return cmd
 }
 

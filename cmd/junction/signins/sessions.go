@@ -30,13 +30,13 @@ These commands edit the database directly. A running proxy applies the change wi
 		Example: `  junction sessions list --config config.yaml
   junction sessions revoke --user ann@example.com --config config.yaml
   junction sessions revoke --client "Claude Code (junction)" --config config.yaml
-  junction sessions revoke --all --config config.yaml`,
+  junction sessions revoke --all --yes --config config.yaml`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	list := x.command("sessions list", "list", "List the active sessions", func(ctx context.Context, s *storage, _ []string) error { return x.listSessions(ctx, s) })
 	list.Args = cli.NoArguments
 	list.Flags().StringVar(&x.user, "user", "", "only those of this `user`: e-mail address, subject, or id")
-	all := false
+	all, yes := false, false
 	revoke := x.command("sessions revoke", "revoke {ID ... | --user WHO | --client APP | --all}", "End sessions and their grants",
 		func(ctx context.Context, s *storage, args []string) error { return x.revokeSessions(ctx, s, args, all) })
 	revoke.Long = `End sessions and their grants: the users are signed out in their browsers, and their apps lose access. The
@@ -59,8 +59,18 @@ users may sign in again.
 		}
 		return nil
 	}
+	run := revoke.RunE
+	revoke.RunE = func(cmd *cobra.Command, args []string) error {
+		if all {
+			if err := cli.Confirm(cmd, yes, "End the sessions and grants of all users?"); err != nil {
+				return err
+			}
+		}
+		return run(cmd, args)
+	}
 	x.flags(revoke)
 	revoke.Flags().BoolVar(&all, "all", false, "end all sessions")
+	cli.YesFlag(revoke, &yes)
 	cmd.AddCommand(list, revoke)
 	return cmd
 }

@@ -138,7 +138,7 @@ func storageCommand(stdout io.Writer, file *string) *cobra.Command {
 		Use: "storage", Short: "Replace the master key of the stored sign-ins", Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	all := false
+	all, yes, asJSON := false, false, false
 	rotate := &cobra.Command{
 		Use: "rotate", Short: "Encrypt everything with a new master key", Args: cli.NoArguments,
 		Long: `Encrypt all stored sign-ins with a new master key.
@@ -158,18 +158,32 @@ everything with the first key while the proxies run:
 If a master key has leaked, use --revoke-all: it also signs everyone out. With SQLite and a key file, only the
 new key remains.`,
 		Example: `  junction storage rotate --config config.yaml
-  junction storage rotate --revoke-all --config config.yaml`,
+  junction storage rotate --revoke-all --yes --config config.yaml`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := storageConfig("storage rotate", *file)
 			if err != nil {
 				return err
 			}
+			if all {
+				if err := cli.Confirm(cmd, yes, "Replace the master key and sign everyone out?"); err != nil {
+					return err
+				}
+			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), 10*StorageLimit)
 			defer cancel()
-			return rotate(ctx, c.Storage, stdout, all, time.Now())
+			if !asJSON {
+				return rotate(ctx, c.Storage, stdout, all, time.Now())
+			}
+			var lines bytes.Buffer
+			err = rotate(ctx, c.Storage, &lines, all, time.Now())
+			return errors.Join(cli.PrintValue(stdout, struct {
+				Done []string `json:"done"` // sentences; all steps that were carried out
+			}{append([]string{}, strings.Split(strings.TrimSpace(lines.String()), "\n")...)}), err)
 		},
 	}
 	rotate.Flags().BoolVar(&all, "revoke-all", false, "also sign everyone out")
+	cli.YesFlag(rotate, &yes)
+	cli.JSONFlag(rotate, &asJSON)
 	cmd.AddCommand(rotate)
 	return cmd
 }

@@ -81,7 +81,7 @@ func TestAuthT113Rotate(t *testing.T) {
 // TestRotateRevokesAll is for the day on which a key is known.
 func TestRotateRevokesAll(t *testing.T) {
 	o := mustOffice(t)
-	got := o.run("storage", "rotate", "--revoke-all")
+	got := o.run("storage", "rotate", "--revoke-all", "--yes")
 	o.want(got, 0, "Ended: 2 sessions and 3 grants.\n", "Gone from "+o.keys+": old.")
 	if text := mustRead(t, o.keys); strings.Contains(text, "old:") || strings.Count(text, "\n") != 1 {
 		t.Errorf("the keys are\n%s", text)
@@ -115,9 +115,9 @@ func TestRotateOfOthersKeys(t *testing.T) {
 	t.Setenv(config.MasterKeys, next)
 	o.want(o.run("grants", "list"), 0, o.ann.ID[:8])
 	t.Setenv(config.MasterKeys, next+","+old)
-	o.want(o.run("storage", "rotate", "--revoke-all"), 0, "Ended: 2 sessions and 3 grants.", "Now take these keys away and restart every proxy", ": old.")
+	o.want(o.run("storage", "rotate", "--revoke-all", "--yes"), 0, "Ended: 2 sessions and 3 grants.", "Now take these keys away and restart every proxy", ": old.")
 	t.Setenv(config.MasterKeys, next)
-	o.want(o.run("storage", "rotate", "--revoke-all"), 0, "There is no other key than new")
+	o.want(o.run("storage", "rotate", "--revoke-all", "--yes"), 0, "There is no other key than new")
 }
 
 // TestRotateRefuses has what cannot be done change nothing.

@@ -135,7 +135,7 @@ func remove(text []byte, comment bool, keys ...string) ([]byte, error) {
 	case len(p.parent.Content) == 2:
 		return nil, fmt.Errorf("line %d: %s is the only key there; edit the file by hand", p.key().Line, keys[len(keys)-1])
 	case p.flow():
-		return e.cutFlow(p)
+		return e.cutFlow(p.key(), p.key().Value)
 	}
 	return e.cutLines(p, comment)
 }
@@ -173,14 +173,14 @@ func (e *editor) cutLines(p place, comment bool) ([]byte, error) {
 }
 
 // cutFlow removes a key of { … }, with one comma.
-func (e *editor) cutFlow(p place) ([]byte, error) {
-	begin, err := e.offset(p.key())
+func (e *editor) cutFlow(element *yaml.Node, name string) ([]byte, error) {
+	begin, err := e.offset(element)
 	if err != nil {
 		return nil, err
 	}
 	end := e.endOfFlow(begin)
 	if end < 0 {
-		return nil, fmt.Errorf("line %d: the end of %s was not found; edit the file by hand", p.key().Line, p.key().Value)
+		return nil, fmt.Errorf("line %d: the end of %s was not found; edit the file by hand", element.Line, name)
 	}
 	if e.text[end] == ',' {
 		for end++; end < len(e.text) && e.text[end] == ' '; end++ {
@@ -194,7 +194,8 @@ func (e *editor) cutFlow(p place) ([]byte, error) {
 	return slices.Concat(e.text[:begin], e.text[end:]), nil
 }
 
-// endOfFlow returns the offset of the comma or the bracket that ends an element of { … }, or -1.
+// endOfFlow returns the offset of the comma or the bracket that ends an element of { … } or [ … ], or
+// -1.
 func (e *editor) endOfFlow(at int) int {
 	depth, fresh := 0, true // fresh: a quote would begin a scalar here
 	for i := at; i < len(e.text); i++ {
@@ -212,7 +213,7 @@ func (e *editor) endOfFlow(at int) int {
 			i += n
 		case c == '[', c == '{':
 			depth++
-		case depth == 0 && (c == ',' || c == '}'):
+		case depth == 0 && (c == ',' || c == '}' || c == ']'):
 			return i
 		case c == ']', c == '}':
 			depth--

@@ -1,0 +1,51 @@
+package cli
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"junction/auth"
+	"junction/cmd/junction/prose"
+)
+
+// UnknownCommand returns the error for a word that is no command of parent.
+func UnknownCommand(parent *cobra.Command, word string) error {
+	what := strings.TrimPrefix(parent.CommandPath()+" ", parent.Root().Name()+" ")
+	var known []string
+	for _, sub := range parent.Commands() {
+		if sub.IsAvailableCommand() {
+			known = append(known, sub.Name())
+		}
+	}
+	near := prose.Nearest(strings.ToLower(word), known)
+	switch {
+	case near != "":
+		return Usagef("there is no command %s; did you mean %s?", prose.Quote(what+auth.Redact(word)), what+near)
+	case !parent.HasParent():
+		return Usagef("there is no command %s", prose.Quote(auth.Redact(word)))
+	}
+	for i, name := range known {
+		known[i] = what + name
+	}
+	return Usagef("there is no command %s%s; there is %s", what, auth.Redact(word), strings.Join(known, ", "))
+}
+
+// flagError adds the closest flag to the error about an unknown one.
+func flagError(cmd *cobra.Command, err error) error {
+	unknown, ok := err.(*pflag.NotExistError)
+	if !ok || unknown.GetSpecifiedShortnames() != "" {
+		return usageError{err}
+	}
+	var known []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			known = append(known, f.Name)
+		}
+	})
+	if near := prose.Nearest(strings.ToLower(unknown.GetSpecifiedName()), known); near != "" {
+		return Usagef("%w; did you mean --%s?", err, near)
+	}
+	return usageError{err}
+}

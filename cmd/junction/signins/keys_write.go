@@ -1,0 +1,248 @@
+package signins
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"junction/auth"
+	"junction/cmd/junction/cli"
+	"junction/cmd/junction/clients"
+	"junction/cmd/junction/config"
+	"junction/cmd/junction/prose"
+	"junction/cmd/junction/yamledit"
+)
+
+// keyFile is a configuration file whose keys a command changes.
+type keyFile struct {
+	path   string
+	text   []byte
+	config *config.Config
+	keys   []keyJSON
+}
+
+// readKeyFile reads a file without mistakes. what is the command, for messages.
+func readKeyFile(what, path string) (*keyFile, error) {
+	if path == "" {
+		return nil, cli.Usagef("%s needs --config FILE", what)
+	}
+	f := &keyFile{path: path}
+	var err error
+	if f.text, err = clients.ReadFile(path); err != nil {
+		return nil, &clients.FileError{File: path, Err: err}
+	}
+	if f.config, f.keys, err = parseKeys(path, f.text); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+func parseKeys(path string, text []byte) (*config.Config, []keyJSON, error) {
+	c, err := config.Parse(path, text, os.LookupEnv)
+	if problems, ok := errors.AsType[config.Problems](err); ok {
+		return nil, nil, problems.Of(path)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	var keys []keyJSON
+	for _, k := range c.Auth.APIKeys {
+		keys = append(keys, keyJSON{Name: k.Name, Hash: k.Hash.String()})
+	}
+	return c, keys, nil
+}
+
+// replace writes the new text, if its keys are the wanted ones and nothing else has changed. It
+// returns the path of the backup.
+func (f *keyFile) replace(text []byte, want []keyJSON) (backup string, err error) {
+	c, keys, err := parseKeys(f.path, text)
+	if err != nil {
+		return "", fmt.Errorf("%s was not changed: %w", f.path, err)
+	}
+	inOrder := func(a, b keyJSON) int { return strings.Compare(a.Name+" "+a.Hash, b.Name+" "+b.Hash) }
+	same := slices.EqualFunc(slices.SortedFunc(slices.Values(keys), inOrder), slices.SortedFunc(slices.Values(want), inOrder),
+		func(a, b keyJSON) bool { return a.Name == b.Name && a.Hash == b.Hash })
+	if !same || !reflect.DeepEqual(withoutKeys(f.config), withoutKeys(c)) {
+		return "", fmt.Errorf("%s was not changed, because the change would affect more than the key; edit it by hand", f.path)
+	}
+	if backup, err = clients.Replace(f.path, f.text, text, true); err != nil {
+		return "", &clients.FileError{File: f.path, Err: err}
+	}
+	return backup, nil
+}
+
+// withoutKeys returns the configuration without what depends on the keys.
+func withoutKeys(c *config.Config) config.Config {
+	other := *c
+	other.Auth.APIKeys = nil
+	other.Upstreams = maps.Clone(c.Upstreams)
+	for name, u := range other.Upstreams {
+		u.Reserved, u.Separate = nil, false // depend on all references, and on the number of keys
+		other.Upstreams[name] = u
+	}
+	return other
+}
+
+// createdJSON is the output of keys create with --json.
+type createdJSON struct {
+	Name   string `json:"name"`
+	Key    string `json:"key"`
+	Hash   string `json:"hash"`
+	Entry  string `json:"entry"` // for auth.api_keys
+	Config string `json:"config,omitempty"`
+	Backup string `json:"backup,omitempty"`
+}
+
+// create makes a key. With write it adds the entry to the file before it prints the key.
+func (k *newKey) create(stdout, stderr io.Writer, file string, made createdJSON) (err error) {
+	if k.write {
+		f, err := readKeyFile("keys create --write", file)
+		if err != nil {
+			return err
+		}
+		text, err := yamledit.Append(f.text, "auth", "api_keys", strings.TrimPrefix(made.Entry, "- "))
+		if err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+		made.Config = file
+		if made.Backup, err = f.replace(text, append(f.keys, keyJSON{Name: made.Name, Hash: made.Hash})); err != nil {
+			return err
+		}
+	}
+	if k.json {
+		return cli.PrintValue(stdout, made)
+	}
+	if _, err := fmt.Fprintln(stdout, made.Key); err != nil {
+		return fmt.Errorf("writing the key: %w", err)
+	}
+	said := "# The key is shown this once. Its entry, for the list auth.api_keys of the configuration:\n" + made.Entry
+	if k.write {
+		said = fmt.Sprintf("# The key is shown this once. Its entry was added to %s. Backup: %s. %s", file, made.Backup, noticed)
+	}
+	_, err = fmt.Fprintln(stderr, said)
+	return err
+}
+
+// keysRevokeCommand is `junction keys revoke`.
+func keysRevokeCommand(stdout io.Writer, file *string) *cobra.Command {
+	var hash string
+	var all, asJSON bool
+	cmd := &cobra.Command{
+		Use: "revoke NAME", Short: "Delete a key from the configuration file",
+		Long: `Delete a key from the configuration file. Comments and order stay, and the old file becomes a backup. A running
+proxy notices the change within ten seconds and ends the sessions of the key.
+
+If several keys have the same NAME, choose one with --hash, or delete them with --all.`,
+		Example: `  junction keys revoke ci --config config.yaml
+  junction keys revoke ci --hash sha256:3f2a --config config.yaml`,
+		ValidArgsFunction: completeKeys(file),
+		Args: func(_ *cobra.Command, args []string) error {
+			switch {
+			case len(args) == 1 && auth.HoldsKey(args[0]):
+				return cli.Usagef("keys revoke wants the name of the key, as in the file, and not the key itself")
+			case len(args) != 1:
+				return cli.Usagef("keys revoke needs the name of one key; junction keys list shows them")
+			case all && hash != "":
+				return cli.Usagef("give --hash or --all, not both")
+			}
+			return nil
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			f, err := readKeyFile("keys revoke", *file)
+			if err != nil {
+				return err
+			}
+			chosen, err := f.choose(args[0], hash, all)
+			if err != nil {
+				return err
+			}
+			backup, err := f.remove(chosen)
+			if err != nil {
+				return err
+			}
+			revoked := []string{}
+			for _, i := range chosen {
+				revoked = append(revoked, f.keys[i].Hash)
+			}
+			if asJSON {
+				return cli.PrintValue(stdout, struct {
+					Name    string   `json:"name"`
+					Revoked []string `json:"revoked"` // hashes
+					Config  string   `json:"config"`
+					Backup  string   `json:"backup"`
+				}{args[0], revoked, f.path, backup})
+			}
+			_, err = fmt.Fprintf(stdout, "Revoked: %s of %s in %s. Backup: %s. %s\n", prose.Count(len(chosen), "key"), args[0], f.path,
+				backup, noticed)
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&hash, "hash", "", "the beginning of the `hash` of one of several keys, as in junction keys list")
+	cmd.Flags().BoolVar(&all, "all", false, "all keys of this name")
+	cli.JSONFlag(cmd, &asJSON)
+	return cmd
+}
+
+// choose returns the indexes of the keys to revoke.
+func (f *keyFile) choose(name, hash string, all bool) ([]int, error) {
+	var names, shown []string
+	var found []int
+	for i, k := range f.keys {
+		if names = append(names, k.Name); k.Name != name {
+			continue
+		}
+		if shown = append(shown, k.Hash[:min(len(k.Hash), 15)]+"…"); strings.HasPrefix(k.Hash, strings.TrimSuffix(hash, "…")) {
+			found = append(found, i)
+		}
+	}
+	switch {
+	case len(shown) == 0:
+		if near := prose.Closest(names, name); len(near) > 0 {
+			return nil, fmt.Errorf("%s has no key called %s; did you mean %s?", f.path, prose.Quote(name), near[0])
+		}
+		return nil, fmt.Errorf("%s has no key called %s", f.path, prose.Quote(name))
+	case len(found) == 0:
+		return nil, fmt.Errorf("%s has no key %s with this hash; it has %s", f.path, prose.Quote(name), strings.Join(shown, ", "))
+	case len(found) > 1 && !all:
+		return nil, fmt.Errorf("%s has %d keys called %s: %s; choose one with --hash, or use --all", f.path, len(found),
+			prose.Quote(name), strings.Join(shown, ", "))
+	case len(found) == len(f.keys) && !f.config.Auth.SignsIn():
+		return nil, fmt.Errorf("%s would have no key left, and everybody on this machine could use Junction; "+
+			"create another key first: junction keys create NAME --write", f.path)
+	}
+	return found, nil
+}
+
+// remove deletes keys from the file.
+func (f *keyFile) remove(chosen []int) (backup string, err error) {
+	text, left := f.text, slices.Clone(f.keys)
+	for _, i := range slices.Backward(chosen) { // the indexes of the others stay
+		if text, err = yamledit.RemoveElement(text, "auth", "api_keys", i); err != nil {
+			return "", fmt.Errorf("%s: %w", f.path, err)
+		}
+		left = slices.Delete(left, i, i+1)
+	}
+	return f.replace(text, left)
+}
+
+// completeKeys proposes the names of keys.
+func completeKeys(file *string) cli.Completion {
+	return func(_ *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+		var names []string
+		if f, err := readKeyFile("", *file); err == nil && len(args) == 0 {
+			for _, k := range f.keys {
+				if strings.HasPrefix(k.Name, word) && !slices.Contains(names, k.Name) {
+					names = append(names, k.Name)
+				}
+			}
+		}
+		return names, cobra.ShellCompDirectiveNoFileComp
+	}
+}
