@@ -26,10 +26,10 @@ func process(m metric.Meter) error {
 		}
 		return g
 	}
-	count := gauge("go.goroutine.count", "", "Goroutines.")
+	count := gauge("junction.goroutines", "", "Goroutines.")
 	memory := gauge("go.memory.used", "By", "Memory that the Go runtime uses, without what it gave back.")
 	resident := gauge("process.memory.usage", "By", "Physical memory of the process.")
-	open := gauge("process.unix.file_descriptor.count", "", "Open file descriptors.")
+	open := gauge("junction.descriptors.open", "", "Open file descriptors.")
 	most := gauge("junction.descriptors.limit", "", "File descriptors that the process may open.")
 	cpu, problem := m.Float64ObservableCounter("process.cpu.time", metric.WithUnit("s"),
 		metric.WithDescription("CPU time of the process."))
