@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"net/http"
 	"strconv"
+	"time"
 
 	"junction/auth"
 	"junction/auth/authserver"
@@ -13,6 +15,7 @@ import (
 	"junction/cmd/junction/pages"
 	"junction/cmd/junction/prose"
 	"junction/proxy"
+	"junction/upstream/oauth"
 )
 
 // access returns how clients connect. Without public_url, the URL has the host that the request was
@@ -36,7 +39,7 @@ func (p *program) access(r *http.Request) pages.Access {
 func (p *program) statusPage(stopping context.Context) (*pages.Status, error) {
 	return pages.NewStatus(pages.StatusOptions{
 		Report:   func() diagnose.Report { return p.asSeen().Report(stopping) },
-		Sessions: p.sessions, Calls: &p.calls, Reconnect: p.reconnect,
+		Sessions: p.sessions, Calls: &p.calls, Reconnect: p.reconnect, SignIn: p.beginSignIn, SignedIn: p.signedIn,
 		Version: version(), Stopping: stopping, Log: p.log,
 	})
 }
@@ -48,6 +51,28 @@ func (p *program) reconnect(upstream string) bool {
 		p.record("upstream_reconnected", upstream, proxy.OK)
 	}
 	return there
+}
+
+// beginSignIn prepares a sign-in of the operator for the status page at origin.
+func (p *program) beginSignIn(ctx context.Context, upstream, origin string) (pages.SignIn, error) {
+	if !p.reach.Load().config.OperatorSignIns()[upstream].Shared || p.vault == nil {
+		return nil, fmt.Errorf("%s has no OAuth sign-in of the operator (auth.mode: oauth)", prose.Quote(upstream))
+	}
+	attempt, err := p.vault.oauth.Login(ctx, upstream, origin+oauth.CallbackPath(upstream), p.lacks(upstream)...)
+	if err != nil {
+		return nil, plainProblem(err)
+	}
+	return attempt, nil
+}
+
+// signedIn uses a sign-in of the status page at once.
+func (p *program) signedIn(upstream string) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if err := auditOperator(ctx, p.vault.oauth, "upstream_connected", upstream); err != nil {
+		p.log.Error("a sign-in was not audited", "upstream", upstream, "error", err)
+	}
+	p.set.Reconnect(upstream)
 }
 
 // sessions returns the latest legacy sessions, and how many there are. Names of clients are redacted
@@ -67,7 +92,7 @@ func (p *program) asSeen() *diagnose.Proxy {
 		users = p.signIn.Users
 	}
 	return &diagnose.Proxy{
-		Server: p.server, Set: &p.set, Providers: p.providers, File: p.file, Version: version(), Users: users, Metrics: p.telemetry.Handler(),
+		Server: p.server, Set: &p.set, Providers: p.providers, File: p.file, Version: version(), Users: users, Lacks: p.lacks, Callback: pages.CallbackPattern, Metrics: p.telemetry.Handler(),
 		Process: p.process(),
 		Config:  func() *config.Config { return p.reach.Load().config },
 		Unread: func() string {

@@ -70,6 +70,7 @@ type program struct {
 	sandboxes     string      // the parent of the sandbox folders of commands; "" if there is none
 	outages       outages
 	screen        *screen.Screen
+	lacking       lacking
 	guard         atomic.Pointer[auth.Guard] // of the configuration in force
 	audit         record.Trail
 	telemetry     *telemetry.Telemetry   // nil if nothing is measured

@@ -8,6 +8,9 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	"junction/auth/seal"
@@ -89,6 +92,46 @@ func (p *program) Token(ctx context.Context, name, person string, refused ...str
 		return "", &upstream.LoginError{Upstream: name, Again: broken}
 	}
 	return token, err
+}
+
+// lacking are the scopes that calls needed and the operator's sign-ins do not have, by upstream.
+type lacking struct {
+	mu     sync.Mutex
+	scopes map[string][]string // guarded by mu
+}
+
+// mostLacking bounds the scopes of one upstream, which its server chooses.
+const mostLacking = 20
+
+// add adds the scopes of a failed call.
+func (l *lacking) add(e *upstream.LoginError) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.scopes == nil {
+		l.scopes = map[string][]string{}
+	}
+	all := append(l.scopes[e.Upstream], e.Scopes...)
+	slices.Sort(all)
+	all = slices.Compact(all)
+	l.scopes[e.Upstream] = all[:min(len(all), mostLacking)]
+}
+
+// lacks returns the scopes that the operator's sign-in at an upstream lacks for some calls.
+func (p *program) lacks(name string) []string {
+	p.lacking.mu.Lock()
+	scopes := slices.Clone(p.lacking.scopes[name])
+	p.lacking.mu.Unlock()
+	if len(scopes) == 0 || p.vault == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	k, err := p.vault.store.Connection(ctx, name, oauth.Operator)
+	if err != nil {
+		return scopes
+	}
+	granted := strings.Fields(k.Scope)
+	return slices.DeleteFunc(scopes, func(s string) bool { return slices.Contains(granted, s) })
 }
 
 // close waits for in-flight token refreshes.

@@ -23,8 +23,8 @@ import (
 	"time"
 )
 
-// Proxy is a running proxy, for the handlers of the admin listener. All fields except Page and Users
-// must be set.
+// Proxy is a running proxy, for the handlers of the admin listener. All fields except Page, Users
+// and Callback must be set.
 type Proxy struct {
 	Server    *proxy.Server
 	Set       *upstream.Set
@@ -38,6 +38,11 @@ type Proxy struct {
 	// Users returns the users with an e-mail address who have signed in; nil without auth.oauth.
 	Users func(ctx context.Context, email string) ([]authserver.KnownUser, error)
 	Page  http.Handler // answers requests for other paths; nil answers 404
+	// Callback is the pattern of the requests for Page that may come from another site; "" if there are
+	// none.
+	Callback string
+	// Lacks returns the scopes that the sign-in of an upstream lacks for some calls.
+	Lacks func(upstream string) []string
 }
 
 // personal returns the names of the upstreams that each user signs in to, sorted.
@@ -61,9 +66,12 @@ func (p *Proxy) Handler(stopping context.Context) http.Handler {
 		writeJSON(w, status, r)
 	})
 	if p.Page != nil {
-		for _, pattern := range []string{"GET /{$}", "GET /events", "POST /reconnect"} {
+		for _, pattern := range []string{"GET /{$}", "GET /events", "POST /reconnect", "POST /signin"} {
 			mux.Handle(pattern, p.Page) // "/" would answer POST /readyz with 404 instead of 405
 		}
+	}
+	if p.Callback != "" {
+		mux.Handle(p.Callback, p.Page)
 	}
 	mux.Handle("GET /metrics", p.Metrics)
 	mux.HandleFunc("GET /status", p.serveStatus(stopping))
@@ -75,13 +83,21 @@ func (p *Proxy) Handler(stopping context.Context) http.Handler {
 			http.Error(w, "This address is for this machine only.", http.StatusForbidden)
 			return
 		}
-		if r.URL.Path != "/healthz" && crossSite(r) {
+		if r.URL.Path != "/healthz" && crossSite(r) && !p.returns(mux, r) {
 			http.Error(w, "A web page of another site has sent this request (Sec-Fetch-Site, Origin). "+
 				"Open this address in a new tab, or use curl.", http.StatusForbidden)
 			return
 		}
 		mux.ServeHTTP(w, r)
 	})
+}
+
+// returns reports whether a browser comes back from an authorization server, and shows the answer as
+// a page of its own.
+func (p *Proxy) returns(mux *http.ServeMux, r *http.Request) bool {
+	_, pattern := mux.Handler(r)
+	return p.Callback != "" && pattern == p.Callback && r.Header.Get("Sec-Fetch-Mode") == "navigate" &&
+		r.Header.Get("Sec-Fetch-Dest") == "document" && r.Header["Origin"] == nil
 }
 
 // crossSite reports whether the headers of a browser name a page of another site, or of another port of

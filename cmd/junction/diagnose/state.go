@@ -37,8 +37,9 @@ type UpstreamStatus struct {
 	Memory    int64     `json:"memory_bytes,omitempty"` // of these and their children; only in the answer of /status
 	LastCall  *LastCall `json:"last_call,omitempty"`    // only in the answer of /status
 
-	SignIn  bool `json:"sign_in,omitempty"` // the operator signs in to the server: junction login
-	Invalid bool `json:"invalid,omitempty"` // the entry has a mistake, so that no connection is attempted
+	SignIn  bool     `json:"sign_in,omitempty"` // the operator signs in to the server: junction login
+	Lacks   []string `json:"lacks,omitempty"`   // scopes that calls needed, and the sign-in does not have
+	Invalid bool     `json:"invalid,omitempty"` // the entry has a mistake, so that no connection is attempted
 
 	pids []int
 }
@@ -78,12 +79,16 @@ func note(s *upstream.Status, command []string) string {
 // statusOf returns the state of a running upstream that offers a number of tools.
 func (p *Proxy) statusOf(s *upstream.Status, tools int) UpstreamStatus {
 	c := p.Config().Upstreams[s.Name]
-	return UpstreamStatus{
+	u := UpstreamStatus{
 		Name: s.Name, State: s.State.String(), Since: s.Since, RetryAt: s.Retry, Error: s.Err, Advice: s.Advice,
 		Era: string(s.Era), Version: s.Version, Tools: tools, Listed: s.Tools, Stored: s.Stored, Links: s.Links,
 		Sandbox: s.Sandbox, Processes: len(s.Processes), pids: s.Processes, SignIn: c.OperatorSignsIn(),
 		Note: note(s, c.Command), Invalid: c.Blocked != "",
 	}
+	if u.Lacks = p.Lacks(s.Name); len(u.Lacks) > 0 {
+		u.Note = "some calls fail: " + (&upstream.LoginError{Upstream: s.Name, Lacks: true, Scopes: u.Lacks}).Error()
+	}
+	return u
 }
 
 // Statuses returns the state of every upstream.

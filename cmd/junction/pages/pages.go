@@ -9,7 +9,9 @@ import (
 	"crypto/sha256"
 	"embed"
 	"encoding/base64"
+	"errors"
 	"html/template"
+	"io/fs"
 	"log/slog"
 	"net/http"
 )
@@ -35,7 +37,9 @@ func newPage(name, sources string) (*page, error) {
 		return nil, err
 	}
 	script, scriptHash, err := read(name + ".js")
-	if err != nil {
+	if errors.Is(err, fs.ErrNotExist) {
+		script, scriptHash = "", "'none'"
+	} else if err != nil {
 		return nil, err
 	}
 	t, err := template.New("layout.html").Funcs(template.FuncMap{

@@ -26,9 +26,13 @@ type StatusOptions struct {
 	Sessions  func() (latest []proxy.SessionStatus, total int)
 	Calls     *Calls
 	Reconnect func(upstream string) bool // returns false if there is no such upstream; does not block
-	Version   string                     // of the program
-	Stopping  context.Context            // ends when the process is going to end
-	Log       *slog.Logger
+	// SignIn prepares a sign-in of the operator, whose answer comes back to the origin. The error is
+	// for the person.
+	SignIn   func(ctx context.Context, upstream, origin string) (SignIn, error)
+	SignedIn func(upstream string) // is told of a sign-in that has succeeded; does not block
+	Version  string                // of the program
+	Stopping context.Context       // ends when the process is going to end
+	Log      *slog.Logger
 }
 
 // Status is the page that shows a running proxy, its event stream, and what its buttons do. It is
@@ -36,19 +40,26 @@ type StatusOptions struct {
 // site sent the request.
 type Status struct {
 	StatusOptions
-	page    *page
-	mux     *http.ServeMux
-	token   string // that each form has
-	streams atomic.Int64
+	page, signInPage *page
+	signIns          signIns
+	mux              *http.ServeMux
+	token            string // that each form has
+	streams          atomic.Int64
 }
 
 // NewStatus returns the page.
 func NewStatus(o StatusOptions) (*Status, error) {
 	p, err := newPage("status", "connect-src 'self'; form-action 'self'")
-	s := &Status{StatusOptions: o, page: p, mux: http.NewServeMux(), token: rand.Text()}
+	if err != nil {
+		return nil, err
+	}
+	in, err := newPage("signin", "form-action 'none'")
+	s := &Status{StatusOptions: o, page: p, signInPage: in, mux: http.NewServeMux(), token: rand.Text()}
 	s.mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { s.page.serve(w, s.Log, s.data()) })
 	s.mux.HandleFunc("GET /events", s.events)
 	s.mux.HandleFunc("POST /reconnect", s.reconnect)
+	s.mux.HandleFunc("POST /signin", s.signIn)
+	s.mux.HandleFunc(CallbackPattern, s.callback)
 	return s, err
 }
 
@@ -76,6 +87,11 @@ type upstreamData struct {
 // CanReconnect reports whether a person can have the upstream connected again.
 func (u upstreamData) CanReconnect() bool {
 	return !u.Invalid && u.State != diagnose.PerUser && u.State != upstream.StateStarting.String()
+}
+
+// CanSignIn reports whether a person can start a sign-in of the upstream.
+func (u upstreamData) CanSignIn() bool {
+	return u.SignIn && (u.State == upstream.StateSignIn.String() || len(u.Lacks) > 0)
 }
 
 // Clock returns a time as the page shows it.
@@ -162,20 +178,28 @@ func (s *Status) render() ([]byte, error) {
 	return json.Marshal(b.String())
 }
 
-// reconnect answers the form of an upstream. Its origin must be the page, and it must have the
-// token, which only a reader of the page knows.
-func (s *Status) reconnect(w http.ResponseWriter, r *http.Request) {
+// checkForm returns the upstream of a form. Its origin must be the page, and it must have the token,
+// which only a reader of the page knows. Otherwise checkForm has answered.
+func (s *Status) checkForm(w http.ResponseWriter, r *http.Request) (upstream string, ok bool) {
 	secure(w.Header())
 	if origin := r.Header["Origin"]; len(origin) != 1 || origin[0] != "http://"+r.Host {
 		http.Error(w, "Only the status page may send this request (Origin).", http.StatusForbidden)
-		return
+		return "", false
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, 4<<10)
 	if subtle.ConstantTimeCompare([]byte(r.PostFormValue("token")), []byte(s.token)) != 1 {
 		http.Error(w, "The page is out of date. Open it again.", http.StatusForbidden)
+		return "", false
+	}
+	return r.PostFormValue("upstream"), true
+}
+
+// reconnect answers the form that connects an upstream again.
+func (s *Status) reconnect(w http.ResponseWriter, r *http.Request) {
+	name, ok := s.checkForm(w, r)
+	if !ok {
 		return
 	}
-	name := r.PostFormValue("upstream")
 	if !s.Reconnect(name) {
 		http.Error(w, fmt.Sprintf("There is no upstream %q.", name), http.StatusNotFound)
 		return

@@ -1,0 +1,155 @@
+package pages
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"sync"
+	"time"
+
+	"junction/cmd/junction/prose"
+)
+
+// SignIn is one sign-in of the operator at an upstream.
+type SignIn interface {
+	URL() (string, error)                           // where the person signs in
+	Mine(answer url.Values) bool                    // reports whether an answer belongs to the sign-in
+	Finish(ctx context.Context, a url.Values) error // stores what an answer that is Mine brings
+}
+
+// signIns are the sign-ins that were started on the page. Their answers come back to the admin
+// listener, since it is on this machine, like the browser.
+type signIns struct {
+	mu   sync.Mutex
+	open map[string]openSignIn // by upstream; guarded by mu
+}
+
+type openSignIn struct {
+	SignIn
+	until time.Time
+}
+
+const (
+	signInTime  = 10 * time.Minute // for a person to sign in
+	prepareTime = 30 * time.Second // to find out where
+)
+
+// begin keeps a sign-in. It replaces an earlier one of the upstream.
+func (s *signIns) begin(upstream string, in SignIn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open == nil {
+		s.open = map[string]openSignIn{}
+	}
+	s.open[upstream] = openSignIn{in, time.Now().Add(signInTime)}
+}
+
+// take returns the sign-in that an answer belongs to, once; nil if there is none.
+func (s *signIns) take(upstream string, answer url.Values) SignIn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	in, there := s.open[upstream]
+	if !there || !in.Mine(answer) {
+		return nil
+	}
+	delete(s.open, upstream)
+	if time.Now().After(in.until) {
+		return nil
+	}
+	return in
+}
+
+// CallbackPattern is the pattern of the requests that bring answers of authorization servers. They
+// come from another site.
+const CallbackPattern = "GET /connect/{upstream}/callback"
+
+// signInPage is the data of the pages during a sign-in.
+type signInPage struct {
+	Title, Text   string
+	Link, Label   string
+	Again, Failed bool // Again: the browser goes on by itself
+}
+
+// signIn answers the form that starts a sign-in. The Content-Security-Policy of the form does not let
+// a redirect leave this site, so that the answer is a page that goes on.
+func (s *Status) signIn(w http.ResponseWriter, r *http.Request) {
+	name, ok := s.checkForm(w, r)
+	if !ok {
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), prepareTime)
+	defer cancel()
+	in, err := s.SignIn(ctx, name, "http://"+callbackHost(r))
+	where := ""
+	if err == nil {
+		where, err = in.URL()
+	}
+	if err != nil {
+		s.failed(w, name, err)
+		return
+	}
+	s.signIns.begin(name, in)
+	host := where
+	if u, err := url.Parse(where); err == nil {
+		host = u.Host
+	}
+	s.Log.Info("a sign-in was started on the status page", "upstream", name)
+	s.signInPage.serve(w, s.Log, signInPage{Title: "Sign in to " + name, Text: "You sign in at " + host + ". Everyone who may use " +
+		name + " here then acts with your sign-in.", Link: where, Label: "Continue at " + host, Again: true})
+}
+
+// callbackHost returns the host that answers come back to: that of the page, as an address, which
+// authorization servers accept more often than the name localhost (RFC 8252, section 8.3).
+func callbackHost(r *http.Request) string {
+	host, port, err := net.SplitHostPort(r.Host)
+	if _, notAddress := netip.ParseAddr(host); err != nil || notAddress == nil {
+		return r.Host
+	}
+	ip := "127.0.0.1"
+	if at, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr); ok && at.IP.To4() == nil {
+		ip = "::1"
+	}
+	return net.JoinHostPort(ip, port)
+}
+
+// callback takes the answer of an authorization server. The state in the answer protects it: only a
+// sign-in that the form has started has one, and it is accepted once.
+func (s *Status) callback(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("upstream")
+	in := s.signIns.take(name, r.URL.Query())
+	if in == nil {
+		s.failed(w, name, errors.New("this answer does not belong to a sign-in that is in progress; start again on the status page"))
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), prepareTime)
+	defer cancel()
+	if err := in.Finish(ctx, r.URL.Query()); err != nil {
+		s.failed(w, name, err)
+		return
+	}
+	s.Log.Info("the operator has signed in on the status page", "upstream", name)
+	s.SignedIn(name)
+	s.signInPage.serve(w, s.Log, signInPage{Title: "Signed in to " + name, Text: "Junction connects to " + name + " now.",
+		Link: "/#upstream-" + url.PathEscape(name), Label: "Back to the status page", Again: true})
+}
+
+// failed answers with the reason why a sign-in failed.
+func (s *Status) failed(w http.ResponseWriter, name string, err error) {
+	s.Log.Warn("a sign-in on the status page has failed", "upstream", name, "error", err)
+	page := signInPage{Title: "Not signed in", Text: fmt.Sprintf("The sign-in to %s failed: %s.", prose.Flat(name), prose.Flat(err.Error())),
+		Link: "/", Label: "Back to the status page", Failed: true}
+	s.signInPage.serve(statusWriter{w}, s.Log, page)
+}
+
+// statusWriter makes the status of an answer 502.
+type statusWriter struct{ http.ResponseWriter }
+
+// Write implements http.ResponseWriter.
+func (w statusWriter) Write(p []byte) (int, error) {
+	w.WriteHeader(http.StatusBadGateway)
+	return w.ResponseWriter.Write(p)
+}
