@@ -23,6 +23,8 @@ ENV XDG_STATE_HOME=/var/lib
 VOLUME /var/lib/junction
 USER node
 WORKDIR /home/node
+# It finds the running process by its record in the state directory, whatever the configuration file says.
+HEALTHCHECK --interval=10s --timeout=6s --start-period=30s CMD ["/usr/local/bin/junction", "health"]
 ENTRYPOINT ["/usr/local/bin/junction"]
 
 # The last stage is what a build without --target makes.
@@ -33,4 +35,5 @@ COPY --from=build --chown=65532:65532 /out/state /var/lib/junction
 ENV XDG_STATE_HOME=/var/lib PATH=/usr/local/bin
 VOLUME /var/lib/junction
 USER 65532:65532
+HEALTHCHECK --interval=10s --timeout=6s --start-period=30s CMD ["/usr/local/bin/junction", "health"]
 ENTRYPOINT ["/usr/local/bin/junction"]

@@ -27,8 +27,8 @@ var arrows = map[string][]string{
 	"cmd/junction/prose":   {},
 	"cmd/junction/runfile": {"cmd/junction/config"},
 	"cmd/junction/record":  {"cmd/junction/config", "auth", "proxy", "upstream/raw"},
-	"cmd/junction/diagnose": {"cmd/junction/config", "cmd/junction/prose", "auth", "auth/authserver", "policy", "proxy",
-		"proxy/view", "upstream", "upstream/command"}, // why asks for the last known groups of a user
+	"cmd/junction/diagnose": {"cmd/junction/config", "cmd/junction/health", "cmd/junction/prose", "auth",
+		"auth/authserver", "policy", "proxy", "proxy/view", "upstream", "upstream/command"}, // why asks for the last known groups of a user
 	"cmd/junction/bridge": {"upstream/definition", "upstream/http1", "upstream/jsonrpc", "upstream/raw",
 		"upstream/transport"}, // a client of the endpoint, as the proxy is one of its servers
 	"cmd/junction/demo": {},

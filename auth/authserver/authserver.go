@@ -112,6 +112,18 @@ type Server struct {
 	polled sync.WaitGroup
 }
 
+// CheckProviders returns an error if an identity provider cannot be reached. It blocks on the
+// network, at most until ctx ends.
+func (srv *Server) CheckProviders(ctx context.Context) error {
+	var errs []error
+	for _, p := range srv.providers {
+		if err := p.check(ctx); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", p.label(), err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // New returns a Server and starts its poller. It does not contact the identity providers, so that
 // the program starts while a provider is down.
 func New(o Options) (*Server, error) {

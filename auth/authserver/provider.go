@@ -96,6 +96,31 @@ func (p *provider) discover(ctx context.Context) (*discovered, error) {
 	return d, nil
 }
 
+// check returns an error if the provider cannot be reached, or does not serve its metadata.
+func (p *provider) check(ctx context.Context) error {
+	p.mu.Lock()
+	known := p.found != nil
+	p.mu.Unlock()
+	if !known {
+		_, err := p.discover(ctx)
+		return err
+	}
+	where := strings.TrimSuffix(p.Issuer, "/") + "/.well-known/openid-configuration"
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, where, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := p.http.Do(r)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answered %s", where, resp.Status)
+	}
+	return nil
+}
+
 func (p *provider) oauth(d *discovered) *oauth2.Config {
 	wanted := p.Scopes
 	if len(wanted) == 0 {

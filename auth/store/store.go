@@ -118,23 +118,42 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 }
 
 // open is Open without the sweeper.
-func open(ctx context.Context, c Config) (_ *Store, err error) {
+func open(ctx context.Context, c Config) (*Store, error) {
+	s, err := connect(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	err = s.migrate(ctx, !c.Attach)
+	if err == nil && s.lease != nil {
+		err = s.signLease(ctx)
+	}
+	if err != nil {
+		_ = s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// blank returns a Store without a database.
+func blank(c Config) (s *Store, err error) {
 	if c.Keys == nil {
 		return nil, errors.New("cannot open the store without master keys")
 	}
-	s := &Store{log: c.Log, now: c.Now, audited: c.Audited, measured: c.Took, bounds: defaultBounds()}
+	s = &Store{log: c.Log, now: c.Now, audited: c.Audited, measured: c.Took, bounds: defaultBounds()}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	if s.now == nil {
 		s.now = time.Now
 	}
-	defer func() {
-		if err != nil {
-			_ = s.Close()
-		}
-	}()
-	if s.vault, err = c.Keys.Vault("vault"); err != nil {
+	s.vault, err = c.Keys.Vault("vault")
+	return s, err
+}
+
+// connect returns a Store whose schema and keys are not checked yet.
+func connect(ctx context.Context, c Config) (_ *Store, err error) {
+	s, err := blank(c)
+	if err != nil {
 		return nil, err
 	}
 	switch c.Driver {
@@ -152,15 +171,8 @@ func open(ctx context.Context, c Config) (_ *Store, err error) {
 		return nil, fmt.Errorf("unknown driver of the store; want %s or %s, not %q", SQLite, Postgres, c.Driver)
 	}
 	if err != nil {
+		_ = s.Close()
 		return nil, err
-	}
-	if err := s.migrate(ctx, !c.Attach); err != nil {
-		return nil, err
-	}
-	if s.lease != nil {
-		if err := s.signLease(ctx); err != nil {
-			return nil, err
-		}
 	}
 	return s, nil
 }
@@ -221,6 +233,12 @@ func sqliteURL(file string, query url.Values) string {
 		p = "/" + p // C:/…
 	}
 	return "file://" + (&url.URL{Path: p}).EscapedPath() + "?" + query.Encode()
+}
+
+// Ping returns an error if the store does not answer.
+func (s *Store) Ping(ctx context.Context) error {
+	_, err := s.version(ctx)
+	return err
 }
 
 // Close waits for the sweeper, and closes all connections. It rolls open transactions back.

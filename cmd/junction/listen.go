@@ -23,6 +23,21 @@ func listen(address, key string) (net.Listener, error) {
 	return l, nil
 }
 
+// listenAdmin opens the admin listener, unless the address is "".
+func (p *program) listenAdmin(address string) (err error) {
+	if address == "" {
+		return nil
+	}
+	p.admin, err = listen(address, "admin")
+	if errors.Is(err, syscall.EADDRINUSE) && p.file == "" {
+		// The admin address is the default here, and cannot be changed without a file. A second
+		// junction started for a test must work anyway.
+		p.log.Warn("/healthz and /readyz are not served: their address is taken", "admin", address)
+		return nil
+	}
+	return err
+}
+
 // hintOfListen returns the address to suggest instead.
 func hintOfListen(err error) string {
 	switch {

@@ -35,12 +35,12 @@ func (p *program) access(r *http.Request) pages.Access {
 	return a
 }
 
-// statusPage returns the page of the admin listener.
-func (p *program) statusPage(stopping context.Context) (*pages.Status, error) {
+// statusPage returns the page of the admin listener. Its streams end with serving.
+func (p *program) statusPage(stopping, serving context.Context) (*pages.Status, error) {
 	return pages.NewStatus(pages.StatusOptions{
 		Report:   func() diagnose.Report { return p.asSeen().Report(stopping) },
 		Sessions: p.sessions, Calls: &p.calls, Reconnect: p.reconnect, SignIn: p.beginSignIn, SignedIn: p.signedIn,
-		Version: version(), Stopping: stopping, Log: p.log,
+		Version: version(), Stopping: serving, Log: p.log,
 	})
 }
 
@@ -92,6 +92,7 @@ func (p *program) asSeen() *diagnose.Proxy {
 		users = p.signIn.Users
 	}
 	return &diagnose.Proxy{
+		Open: p.admin != nil && !loopback(p.admin.Addr()), Parts: p.health.States,
 		Server: p.server, Set: &p.set, Providers: p.providers, File: p.file, Version: version(), Users: users, Lacks: p.lacks, Callback: pages.CallbackPattern, Metrics: p.telemetry.Handler(),
 		Process: p.process(),
 		Config:  func() *config.Config { return p.reach.Load().config },

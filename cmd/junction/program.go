@@ -17,7 +17,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -27,6 +26,7 @@ import (
 	"junction/cmd/junction/cli"
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/diagnose"
+	"junction/cmd/junction/health"
 	"junction/cmd/junction/pages"
 	"junction/cmd/junction/prose"
 	"junction/cmd/junction/record"
@@ -73,7 +73,8 @@ type program struct {
 	lacking       lacking
 	guard         atomic.Pointer[auth.Guard] // of the configuration in force
 	audit         record.Trail
-	telemetry     *telemetry.Telemetry   // nil if nothing is measured
+	telemetry     *telemetry.Telemetry // nil if nothing is measured
+	health        *health.Monitor
 	unread        atomic.Pointer[string] // why the last reload of the file failed; nil after a successful reload
 	reach         atomic.Pointer[reach]  // of the configuration in force
 
@@ -145,17 +146,8 @@ func open(o options) (_ *program, err error) {
 	if p.public, err = listen(c.Listen, key); err != nil {
 		return nil, err
 	}
-	if *c.Admin != "" {
-		p.admin, err = listen(*c.Admin, "admin")
-		if errors.Is(err, syscall.EADDRINUSE) && o.file == "" {
-			// The admin address is the default here, and cannot be changed without a file. A second
-			// junction started for a test must work anyway.
-			p.log.Warn("/healthz and /readyz are not served: their address is taken", "admin", *c.Admin)
-			err = nil
-		}
-		if err != nil {
-			return nil, err
-		}
+	if err := p.listenAdmin(*c.Admin); err != nil {
+		return nil, err
 	}
 	if p.pins, err = loadPins(c); err != nil {
 		return nil, err
@@ -174,6 +166,7 @@ func open(o options) (_ *program, err error) {
 	if err := cmp.Or(p.openTelemetry(c), p.openSignIn(c)); err != nil {
 		return nil, err
 	}
+	p.health = p.monitor()
 	if p.connect, err = pages.NewConnect(p.access, p.log); err != nil {
 		return nil, err
 	}
@@ -264,7 +257,9 @@ func (p *program) policy(c *config.Config) *policy.Policy {
 
 // serve answers requests until ctx ends and then shuts down: it accepts no new connections, ends
 // streams, and lets in-flight calls finish within the grace.
-func (p *program) serve(ctx context.Context) error {
+func (p *program) serve(stopping context.Context) error {
+	ctx, served := p.drain(stopping)
+	defer served()
 	limits := p.config.Limits.WithDefaults()
 	public := &http1.Server{HTTP: &http.Server{
 		Handler: p.publicHandler(), BaseContext: p.server.BaseContext, ReadTimeout: limits.ReadTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: int(limits.Header),
@@ -273,11 +268,11 @@ func (p *program) serve(ctx context.Context) error {
 	}}
 	seen := p.asSeen()
 	var err error
-	if seen.Page, err = p.statusPage(ctx); err != nil {
+	if seen.Page, err = p.statusPage(stopping, ctx); err != nil {
 		return err
 	}
 	admin := &http.Server{
-		Handler: seen.Handler(ctx), ReadTimeout: limits.ReadTimeout, WriteTimeout: limits.WriteTimeout, IdleTimeout: idleTimeout,
+		Handler: seen.Handler(stopping), ReadTimeout: limits.ReadTimeout, WriteTimeout: limits.WriteTimeout, IdleTimeout: idleTimeout,
 		MaxHeaderBytes: int(limits.Header), ErrorLog: public.HTTP.ErrorLog,
 	}
 	grace := p.config.ShutdownGrace // no reload changes it
@@ -298,7 +293,7 @@ func (p *program) serve(ctx context.Context) error {
 	serve(public, p.public)
 	if p.admin != nil {
 		serve(admin, p.admin)
-		where = append(where, "admin", "http://"+p.admin.Addr().String())
+		where = append(where, "admin", "http://"+adminHere(p.admin.Addr()))
 	}
 	defer p.announce()()
 	p.log.Info("serving", where...)
@@ -306,6 +301,7 @@ func (p *program) serve(ctx context.Context) error {
 	group.Go(func() error { return p.refreshLoop(ctx) })
 	group.Go(func() error { return p.recheckLoop(ctx) })
 	group.Go(func() error { return p.eventLoop(ctx) })
+	group.Go(func() error { p.health.Run(ctx); return nil })
 	group.Go(func() error { return p.reloadLoop(ctx) })
 	group.Go(func() error { return p.welcome(ctx, url, keys) })
 	group.Go(func() error {

@@ -193,6 +193,7 @@ func fixed(old, next *config.Config) error {
 	}{
 		{"listen", old.Listen, next.Listen}, {"admin", old.Admin, next.Admin}, {"metrics", old.Metrics, next.Metrics}, {"limits", old.Limits.WithDefaults(), next.Limits.WithDefaults()},
 		{"sessions", old.Sessions, next.Sessions}, {"log", old.Log, next.Log}, {"shutdown_grace", old.ShutdownGrace, next.ShutdownGrace},
+		{"drain_delay", old.DrainDelay, next.DrainDelay},
 		{"pins", old.Pins, next.Pins}, {"auth.oauth", old.Auth.OAuth, next.Auth.OAuth}, {"storage", old.Storage, next.Storage},
 		{"outbound", old.Outbound, next.Outbound}, {"public_url", signInAt(old), signInAt(next)},
 		{"auth.scope_capabilities", ownScopes(old), ownScopes(next)},

@@ -70,7 +70,7 @@ func (p *program) openCatalogs(key *seal.Key, dir string) {
 func (p *program) announce() (forget func()) {
 	place := runfile.Place{URL: runfile.URL(p.public.Addr().String())}
 	if p.admin != nil {
-		place.Admin = p.admin.Addr().String()
+		place.Admin = adminHere(p.admin.Addr())
 	}
 	forget, err := runfile.Note(p.getenv, p.file, place)
 	if err != nil {

@@ -178,8 +178,6 @@ func TestAuthT09BeyondLoopbackOnlyWithKeysAndHTTPS(t *testing.T) {
 			[]string{"junction.yaml:2: public_url: want https"}},
 		"on the command line": {"", []string{"--listen", "0.0.0.0:0"},
 			[]string{"--listen 0.0.0.0:0: ", "auth.api_keys or auth.oauth and an https public_url"}},
-		"the admin address": {"listen: 0.0.0.0:0\nadmin: 0.0.0.0:0\n" + keys + https, nil,
-			[]string{"admin: is for this machine alone"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := row.config + demo

@@ -480,7 +480,7 @@ audit: { file: stderr }
 	}
 	c.Stderr.MustMatch(t,
 		regexp.MustCompile(`"request_id":"`+first+
-			`","address":"127.0.0.1","path":"/mcp","event":"request_refused","outcome":"denied","status":401,"error":"invalid_token"}`), harness.Patience,
+			`","address":"127.0.0.1","path":"/mcp","event":"request_refused","outcome":"denied","status":401,"error":"invalid_token"`), harness.Patience,
 		c.Done)
 	got := refusedTo(t, showing(t, c.Program, upstream.EraModern, ci.key, "/mcp/none"), "POST")
 	c.Stderr.MustMatch(t,

@@ -73,6 +73,7 @@ func Commands(stdout io.Writer, version string, file *string) []*cobra.Command {
 		callCommand(stdout, file),
 		statusCommand(stdout, file),
 		doctorCommand(stdout, version, file),
+		healthCommand(stdout, file),
 		pinsCommand(stdout, file),
 		whyCommand(stdout, file),
 		authCommand(stdout, file),

@@ -40,8 +40,9 @@ type Config struct {
 	// is never derived from a request. Load converts it to lower case and removes the default port.
 	// Default: Listen.
 	PublicURL string `yaml:"public_url"`
-	// Admin is the address of /healthz and /readyz and of the commands that ask a running proxy;
-	// only loopback is allowed. Default 127.0.0.1:8421; "" turns it off. Never nil after Load.
+	// Admin is the address of /healthz, /readyz and /metrics, and of the commands that ask a running
+	// proxy. On an address outside of loopback, other machines get only these three paths. Default
+	// 127.0.0.1:8421; "" turns it off. Never nil after Load.
 	Admin *string `yaml:"admin"`
 	// Metrics measures calls and offers /metrics for Prometheus at Admin. Default true.
 	Metrics bool `yaml:"metrics"`
@@ -55,6 +56,9 @@ type Config struct {
 	// ShutdownGrace is how long in-flight calls may continue after a shutdown request. Default 10s.
 	// Child processes have four more seconds to end.
 	ShutdownGrace time.Duration `yaml:"shutdown_grace"`
+	// DrainDelay is how long Junction goes on serving after a shutdown request while /readyz answers
+	// 503, so that load balancers can take it out first. Default 0.
+	DrainDelay time.Duration `yaml:"drain_delay"`
 
 	Auth      Auth                       `yaml:"auth"`
 	Storage   Storage                    `yaml:"storage"`

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"junction/auth/store"
 	"junction/cmd/junction/prose"
@@ -50,6 +51,9 @@ func (c *Config) validate(d *decoder) {
 	c.validateEndpoints(d)
 	c.validatePolicies(d)
 	d.check("pins", pinsProblem(c.Pins))
+	if c.DrainDelay > maxDrain {
+		d.invalid("drain_delay", "is longer than %s; load balancers need some seconds, such as 10s", "10m")
+	}
 	c.validateAudit(d)
 }
 
@@ -62,13 +66,10 @@ func (c *Config) validateAddresses(d *decoder) {
 	}
 	host, port, _ := splitAddress(c.Listen, "127.0.0.1:8420")
 	adminHost, adminPort, adminProblem := splitAddress(*c.Admin, "127.0.0.1:8421")
-	if adminProblem == "" && !adminHost.IsLoopback() {
-		adminProblem = "is for this machine alone; use 127.0.0.1:" + strconv.Itoa(int(adminPort))
-	}
 	if d.check("admin", adminProblem); problem != "" || adminProblem != "" {
 		return
 	}
-	if port != 0 && port == adminPort && (host == adminHost || host.IsUnspecified()) {
+	if port != 0 && port == adminPort && (host == adminHost || host.IsUnspecified() || adminHost.IsUnspecified()) {
 		path, other := "admin", "listen"
 		if !d.has(path) {
 			path, other = other, path
@@ -76,6 +77,9 @@ func (c *Config) validateAddresses(d *decoder) {
 		d.invalid(path, "is the address of %s too; give one of them another port", other)
 	}
 }
+
+// maxDrain limits drain_delay: a supervisor would kill the process before.
+const maxDrain = 10 * time.Minute
 
 // ListenProblem returns why the proxy must not listen on an address, or "". An address outside
 // loopback needs authentication and encryption (https). givesKeys and givesURL mean that the file

@@ -11,6 +11,7 @@ import (
 	"junction/auth"
 	"junction/auth/authserver"
 	"junction/cmd/junction/config"
+	"junction/cmd/junction/health"
 	"junction/proxy"
 	"junction/upstream"
 	"maps"
@@ -35,6 +36,8 @@ type Proxy struct {
 	Unread    func() string         // returns why the last reload failed; "" if it did not
 	Process   Process               // for /status
 	Metrics   http.Handler          // answers /metrics
+	Parts     func() []health.State // returns the state of what Junction depends on
+	Open      bool                  // other machines can reach the admin address
 	// Users returns the users with an e-mail address who have signed in; nil without auth.oauth.
 	Users func(ctx context.Context, email string) ([]authserver.KnownUser, error)
 	Page  http.Handler // answers requests for other paths; nil answers 404
@@ -53,17 +56,14 @@ func (p *Proxy) personal() []string { return slices.Sorted(maps.Keys(p.Config().
 // proxy unready.
 //
 // Handler rejects requests whose Host is not this machine (DNS rebinding). Cross-site requests of web
-// pages get only /healthz, because the other answers cost work, and /doctor starts processes.
+// pages get only /healthz, because the other answers cost work, and /doctor starts processes. If the
+// address is open, other machines get /healthz, /metrics, and a short answer of /readyz.
 func (p *Proxy) Handler(stopping context.Context) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok\n") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		r := p.Report(stopping)
-		status := http.StatusOK
-		if r.Status != "ready" {
-			status = http.StatusServiceUnavailable
-		}
-		writeJSON(w, status, r)
+		writeJSON(w, r.code(), r)
 	})
 	if p.Page != nil {
 		for _, pattern := range []string{"GET /{$}", "GET /events", "POST /reconnect", "POST /signin"} {
@@ -79,13 +79,18 @@ func (p *Proxy) Handler(stopping context.Context) http.Handler {
 	mux.HandleFunc("GET /why", p.serveWhy)
 	mux.HandleFunc("GET /doctor", p.serveDoctor(new(sync.Mutex)))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !local(r.Host) {
-			http.Error(w, "This address is for this machine only.", http.StatusForbidden)
+		here := local(r.Host) && (!p.Open || fromHere(r))
+		if !here && !(p.Open && probes[r.URL.Path]) {
+			http.Error(w, "This path is for this machine only.", http.StatusForbidden)
 			return
 		}
 		if r.URL.Path != "/healthz" && crossSite(r) && !p.returns(mux, r) {
 			http.Error(w, "A web page of another site has sent this request (Sec-Fetch-Site, Origin). "+
 				"Open this address in a new tab, or use curl.", http.StatusForbidden)
+			return
+		}
+		if !here && r.URL.Path == "/readyz" {
+			p.serveProbe(w, p.Report(stopping))
 			return
 		}
 		mux.ServeHTTP(w, r)
@@ -98,6 +103,32 @@ func (p *Proxy) returns(mux *http.ServeMux, r *http.Request) bool {
 	_, pattern := mux.Handler(r)
 	return p.Callback != "" && pattern == p.Callback && r.Header.Get("Sec-Fetch-Mode") == "navigate" &&
 		r.Header.Get("Sec-Fetch-Dest") == "document" && r.Header["Origin"] == nil
+}
+
+// probes are the paths that other machines get without credentials.
+var probes = map[string]bool{"/healthz": true, "/readyz": true, "/metrics": true}
+
+// serveProbe answers /readyz for another machine: without names and errors.
+func (p *Proxy) serveProbe(w http.ResponseWriter, r Report) {
+	short := struct {
+		Status string         `json:"status"`
+		Parts  []health.State `json:"parts"`
+	}{r.Status, slices.Clone(r.Parts)}
+	for i := range short.Parts {
+		short.Parts[i].Error = "" // it may name hosts and users
+	}
+	writeJSON(w, r.code(), short)
+}
+
+// fromHere reports whether a request comes from this machine, and from no proxy on it.
+func fromHere(r *http.Request) bool {
+	for _, name := range []string{"X-Forwarded-For", "Forwarded", "X-Real-Ip"} {
+		if r.Header[name] != nil {
+			return false
+		}
+	}
+	from, err := netip.ParseAddrPort(r.RemoteAddr)
+	return err == nil && from.Addr().Unmap().IsLoopback()
 }
 
 // crossSite reports whether the headers of a browser name a page of another site, or of another port of
@@ -128,14 +159,23 @@ func local(host string) bool {
 
 // Report is the answer of /readyz.
 type Report struct {
-	Status    string           `json:"status"` // ready, starting or stopping
+	Status    string           `json:"status"` // ready, starting, unavailable or stopping
 	Tools     int              `json:"tools"`  // on the merged endpoint
 	Upstreams []UpstreamStatus `json:"upstreams"`
 	Problems  []Problem        `json:"problems"`
+	Parts     []health.State   `json:"parts,omitempty"`   // what Junction depends on
 	Issuers   []IssuerStatus   `json:"issuers,omitempty"` // issuers of accepted tokens
 	Reload    string           `json:"reload,omitempty"`  // why a changed file is not in force
 	// callers that exceeded a limit within the last minute, the latest first
 	Overuse []Overuse `json:"overuse,omitempty"`
+}
+
+// code returns the HTTP status for the report.
+func (r *Report) code() int {
+	if r.Status == "ready" {
+		return http.StatusOK
+	}
+	return http.StatusServiceUnavailable
 }
 
 // Overuse is a caller that recently exceeded a limit.
@@ -167,10 +207,14 @@ func (p *Proxy) Report(stopping context.Context) Report {
 	statuses := p.Statuses()
 	p.Server.Settle() // the tools of every upstream that is reported as ready are listed
 	offered := p.Server.ToolsByUpstream()
-	r := Report{Status: "ready", Upstreams: []UpstreamStatus{}, Problems: []Problem{}}
+	r := Report{Status: "ready", Upstreams: []UpstreamStatus{}, Problems: []Problem{}, Parts: p.Parts()}
 	switch {
 	case stopping.Err() != nil:
 		r.Status = "stopping"
+	case slices.ContainsFunc(r.Parts, func(s health.State) bool { return !s.Ready && s.Since.IsZero() }):
+		r.Status = "starting"
+	case slices.ContainsFunc(r.Parts, func(s health.State) bool { return !s.Ready }):
+		r.Status = "unavailable"
 	case Starting(statuses):
 		r.Status = "starting"
 	}

@@ -68,6 +68,27 @@ func Find(file string) (Place, bool) {
 	return p, ok && alive(p.PID)
 }
 
+// Only returns the place of the running junction if exactly one runs for this user and state
+// directory, whatever its configuration file is.
+func Only() (only Place, ok bool) {
+	dir, err := config.StateDir(os.LookupEnv)
+	if err != nil {
+		return Place{}, false
+	}
+	records, _ := filepath.Glob(filepath.Join(dir, "junction", "running", "*.json")) // the pattern is valid
+	for _, record := range records {
+		p, there := read(record)
+		switch {
+		case !there || !alive(p.PID):
+		case ok:
+			return Place{}, false
+		default:
+			only, ok = p, true
+		}
+	}
+	return only, ok
+}
+
 func recordOf(getenv func(string) (string, bool), file string) (string, error) {
 	dir, err := config.StateDir(getenv)
 	return filepath.Join(dir, "junction", "running", config.FolderOf(file)+".json"), err

@@ -1,0 +1,119 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"junction/cmd/junction/config"
+	"junction/cmd/junction/diagnose"
+	"junction/cmd/junction/prose"
+	"junction/cmd/junction/runfile"
+)
+
+// healthCommand is `junction health`.
+func healthCommand(stdout io.Writer, file *string) *cobra.Command {
+	var admin string
+	live, limit := false, 5*time.Second
+	cmd := &cobra.Command{
+		Use: "health", Short: "Check that the running proxy is ready", Args: NoArguments,
+		Long: `Check that the running proxy is ready, for containers and supervisors. The command needs no key.
+
+It asks /readyz at the admin address: --admin, or that of the running proxy, or that of the file, or
+` + config.DefaultAdmin + `. With --live it asks /healthz, which answers as long as the process works.
+
+The exit code is 0 if the proxy is ready, and 1 otherwise.`,
+		Example: "  junction health\n  junction health --live --admin 127.0.0.1:8421",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			address, err := healthAddress(admin, *file, cmd.Flags().Changed("config"))
+			if err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeoutCause(cmd.Context(), limit, fmt.Errorf("not ready: no answer within %v", limit))
+			defer cancel()
+			said, err := askHealth(ctx, address, live)
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintln(stdout, said)
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&admin, "admin", "", "admin `address` of the running proxy")
+	cmd.Flags().BoolVar(&live, "live", false, "check only that the process works")
+	cmd.Flags().DurationVar(&limit, "timeout", limit, "time limit for the answer")
+	return cmd
+}
+
+// healthAddress returns the admin address to ask. Without --admin and --config, that is the address of
+// the only running proxy: the probe of a container does not know its configuration file.
+func healthAddress(admin, file string, given bool) (string, error) {
+	if only, ok := runfile.Only(); ok && admin == "" && !given {
+		if only.Admin == "" {
+			return "", errors.New("the running proxy has no admin address; set admin in its configuration file")
+		}
+		return only.Admin, nil
+	}
+	address, err := adminAddress(admin, file)
+	if err == nil && address == "" {
+		err = errors.New("not ready: no junction is running with this configuration file, which names no admin address")
+	}
+	return address, err
+}
+
+// askHealth returns the status of the proxy. The error says why it is not ready.
+func askHealth(ctx context.Context, address string, live bool) (string, error) {
+	path := "/readyz"
+	if live {
+		path = "/healthz"
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+path, nil)
+	if err != nil {
+		return "", err
+	}
+	client := http.Client{Transport: &http.Transport{Proxy: nil, DisableKeepAlives: true}}
+	resp, err := client.Do(r)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return "", context.Cause(ctx)
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "", fmt.Errorf("not ready: %w at %s", errNotRunning, address)
+	case err != nil:
+		return "", fmt.Errorf("not ready: %w", err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, 16<<20))
+	if err != nil {
+		return "", fmt.Errorf("not ready: %w", err)
+	}
+	if live && resp.StatusCode == http.StatusOK {
+		return "alive", nil
+	}
+	var report diagnose.Report
+	if live || json.Unmarshal(text, &report) != nil || report.Status == "" {
+		return "", fmt.Errorf("not ready: what answers at %s is no admin address of a junction: %s", address, resp.Status)
+	}
+	if resp.StatusCode == http.StatusOK {
+		return report.Status, nil
+	}
+	return "", errors.New("not ready: " + whyUnready(&report))
+}
+
+// whyUnready returns the status of a report, and the parts that fail.
+func whyUnready(r *diagnose.Report) string {
+	why := []string{r.Status}
+	for _, p := range r.Parts {
+		if !p.OK {
+			why = append(why, p.Name+": "+prose.Cut(prose.Flat(p.Error), 200))
+		}
+	}
+	return strings.Join(why, "; ")
+}

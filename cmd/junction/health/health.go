@@ -1,0 +1,127 @@
+// Package health checks the parts outside of the process that Junction depends on, in the
+// background, so that a probe gets its answer at once and causes no work.
+package health
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// Part is something outside of the process, such as a database.
+type Part struct {
+	Name string
+	// Check returns nil if the part works, and ErrNone if it is not in use. It returns when ctx ends.
+	Check func(ctx context.Context) error
+	Every time.Duration // between two checks
+	// Later means that a failure after the first success does not make the program unready.
+	Later bool
+}
+
+// ErrNone is the result of a check for a part that is not in use.
+var ErrNone = errors.New("not in use")
+
+// State is the result of the last check of a part.
+type State struct {
+	Name  string    `json:"name"`
+	OK    bool      `json:"ok"`
+	Error string    `json:"error,omitempty"`
+	Since time.Time `json:"since"` // of OK; zero before the first check has ended
+	Ready bool      `json:"-"`     // the part does not make the program unready
+}
+
+const (
+	limit = 3 * time.Second // of one check
+	again = 5 * time.Second // after a failure, at most
+)
+
+// Monitor checks parts. Create it with NewMonitor.
+type Monitor struct {
+	parts []Part
+	log   *slog.Logger
+
+	mu     sync.Mutex
+	states []State
+	unused []bool // by part
+}
+
+// NewMonitor returns a Monitor that does not check anything before Run is called.
+func NewMonitor(log *slog.Logger, parts ...Part) *Monitor {
+	m := &Monitor{parts: parts, log: log, states: make([]State, len(parts)), unused: make([]bool, len(parts))}
+	for i, p := range parts {
+		m.states[i] = State{Name: p.Name, Error: "not checked yet"}
+	}
+	return m
+}
+
+// Run checks the parts until ctx ends.
+func (m *Monitor) Run(ctx context.Context) {
+	var tasks sync.WaitGroup
+	for i := range m.parts {
+		tasks.Go(func() { m.watch(ctx, i) })
+	}
+	tasks.Wait()
+}
+
+// watch checks one part until ctx ends.
+func (m *Monitor) watch(ctx context.Context, i int) {
+	p := &m.parts[i]
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		checking, cancel := context.WithTimeout(ctx, limit)
+		err := p.Check(checking)
+		cancel()
+		if ctx.Err() != nil {
+			return
+		}
+		m.note(i, err, time.Now())
+		if timer.Reset(p.Every); err != nil {
+			timer.Reset(min(p.Every, again))
+		}
+	}
+}
+
+// note stores the result of a check, and logs a change.
+func (m *Monitor) note(i int, err error, now time.Time) {
+	p := &m.parts[i]
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s, before := &m.states[i], m.states[i]
+	if m.unused[i] = errors.Is(err, ErrNone); m.unused[i] {
+		return
+	}
+	s.OK, s.Error = err == nil, ""
+	if err != nil {
+		s.Error = err.Error()
+	}
+	s.Ready = s.OK || p.Later && before.Ready
+	if s.OK == before.OK && !before.Since.IsZero() {
+		return
+	}
+	if s.Since = now; !s.OK {
+		m.log.Error("a part that Junction depends on fails", "part", p.Name, "ready", s.Ready, "error", err)
+	} else if !before.Since.IsZero() {
+		m.log.Info("a part that Junction depends on works again", "part", p.Name)
+	}
+}
+
+// States returns the parts that are in use, or not checked yet.
+func (m *Monitor) States() []State {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	list := []State{}
+	for i, s := range m.states {
+		if !m.unused[i] {
+			list = append(list, s)
+		}
+	}
+	return list
+}

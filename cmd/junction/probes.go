@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"net/url"
+	"time"
+
+	"junction/cmd/junction/health"
+	"junction/cmd/junction/runfile"
+)
+
+// This file is about what load balancers and supervisors see: readiness and draining.
+
+const (
+	checkStorage  = 2 * time.Second
+	checkProvider = 30 * time.Second
+)
+
+// monitor returns the checks of what the proxy depends on. Without the storage, no token can be
+// checked. Without the identity providers, only new sign-ins fail: once they have worked, an outage
+// of theirs must not take every replica out of service.
+func (p *program) monitor() *health.Monitor {
+	storage := func(ctx context.Context) error {
+		if s := p.storage.Load(); s != nil {
+			return s.Ping(ctx)
+		}
+		return health.ErrNone
+	}
+	providers := func(ctx context.Context) error {
+		if p.signIn == nil {
+			return health.ErrNone
+		}
+		return p.signIn.CheckProviders(ctx)
+	}
+	return health.NewMonitor(p.log, health.Part{Name: "storage", Check: storage, Every: checkStorage},
+		health.Part{Name: "identity_providers", Check: providers, Every: checkProvider, Later: true})
+}
+
+// drain returns a context that ends drain_delay after stopping. The caller must call end.
+func (p *program) drain(stopping context.Context) (serving context.Context, end context.CancelFunc) {
+	delay := p.config.DrainDelay // no reload changes it
+	if delay <= 0 {
+		return context.WithCancel(stopping)
+	}
+	serving, end = context.WithCancel(context.WithoutCancel(stopping))
+	go func() { // runs until the end of serving
+		select {
+		case <-stopping.Done():
+		case <-serving.Done():
+			return
+		}
+		p.log.Info("draining: /readyz answers 503, and calls are served", "drain_delay", delay)
+		select {
+		case <-time.After(delay):
+			end()
+		case <-serving.Done():
+		}
+	}()
+	return serving, end
+}
+
+// loopback reports whether only this machine can reach a listener.
+func loopback(a net.Addr) bool {
+	at, err := netip.ParseAddrPort(a.String())
+	return err == nil && at.Addr().Unmap().IsLoopback()
+}
+
+// adminHere returns the host and port of the admin listener for commands on this machine.
+func adminHere(a net.Addr) string {
+	u, err := url.Parse(runfile.URL(a.String()))
+	if err != nil || u.Host == "" {
+		return a.String()
+	}
+	return u.Host
+}
