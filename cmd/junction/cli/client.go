@@ -87,7 +87,10 @@ func callCommand(stdout io.Writer, file *string) *cobra.Command {
 
 A VALUE is a string, unless the tool's input schema declares another type for its KEY (integer, number,
 boolean, array or object): then it is parsed as JSON. If the tool reports an error, its result is printed
-and the exit code is 1.`,
+and the exit code is 1.
+
+If standard input is a terminal, the command shows the questions of the tool, and requests for your approval,
+and sends your answers. The default time limit is then ten minutes.`,
 		Example: `  junction call demo__echo text='hello there'
   junction call demo__count n=5 --progress
   junction call demo__echo --json '{"text": "hello"}'
@@ -115,6 +118,9 @@ and the exit code is 1.`,
 			var report io.Writer
 			if progress {
 				report = cmd.ErrOrStderr()
+			}
+			if whole != "-" {
+				f.mayAsk(cmd)
 			}
 			return f.connect(cmd.Context(), report, func(ctx context.Context, e *endpoint) error {
 				tool, err := e.tool(ctx, args[0])
@@ -149,6 +155,9 @@ and the exit code is 1.`,
 	return cmd
 }
 
+// askingTime is the default time limit of a call during which a person may be asked.
+const askingTime = 10 * time.Minute
+
 // clientFlags are the common flags of tools and call.
 type clientFlags struct {
 	file    *string // the value of --config
@@ -156,6 +165,7 @@ type clientFlags struct {
 	key     string  // "" means $JUNCTION_KEY
 	output  string
 	timeout time.Duration
+	prompts *prompter // nil if nobody can be asked
 }
 
 func (f *clientFlags) register(cmd *cobra.Command) {
@@ -164,6 +174,14 @@ func (f *clientFlags) register(cmd *cobra.Command) {
 	OutputFlag(cmd, &f.output)
 	cmd.SetFlagErrorFunc(flagError)
 	cmd.Flags().DurationVar(&f.timeout, "timeout", time.Minute, "time limit for the whole command; 0 is none")
+}
+
+// mayAsk makes the command put questions to the person, if there is a terminal.
+func (f *clientFlags) mayAsk(cmd *cobra.Command) {
+	f.prompts = newPrompter(cmd.InOrStdin(), cmd.ErrOrStderr())
+	if f.prompts != nil && !cmd.Flags().Changed("timeout") {
+		f.timeout = askingTime
+	}
 }
 
 // EndpointOf returns the URL of the running junction that serves a file. If none is known, it is the
@@ -206,7 +224,7 @@ func (f *clientFlags) connect(ctx context.Context, report io.Writer, use func(co
 		ctx, cancel = context.WithTimeoutCause(ctx, f.timeout, fmt.Errorf("no answer from %s within %s; --timeout waits longer", f.url, f.timeout))
 		defer cancel()
 	}
-	e, err := dial(ctx, f.url, key, report)
+	e, err := dial(ctx, f.url, key, report, f.prompts)
 	if err != nil {
 		return err
 	}

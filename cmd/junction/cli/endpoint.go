@@ -32,15 +32,17 @@ type endpoint struct {
 	refused *refusals
 	lastID  int64
 	report  *progressReport
+	prompts *prompter // answers elicitations; nil if nobody can be asked
 }
 
 // dial connects to an endpoint and negotiates the era. An empty key means no Authorization header.
-func dial(ctx context.Context, address, key string, report io.Writer) (*endpoint, error) {
+func dial(ctx context.Context, address, key string, report io.Writer, prompts *prompter) (*endpoint, error) {
 	var header map[string]string
 	if key != "" {
 		header = map[string]string{"Authorization": "Bearer " + key}
 	}
-	e := &endpoint{url: address, refused: &refusals{base: http.DefaultTransport}, report: &progressReport{w: report}, lastID: 1 << 40}
+	e := &endpoint{url: address, refused: &refusals{base: http.DefaultTransport}, report: &progressReport{w: report}, lastID: 1 << 40,
+		prompts: prompts}
 	wire, err := transport.NewStreamableHTTP(address,
 		transport.WithHTTPBasicClient(&http.Client{Transport: e.refused}),
 		transport.WithHTTPHeaders(header),
@@ -48,7 +50,11 @@ func dial(ctx context.Context, address, key string, report io.Writer) (*endpoint
 	if err != nil {
 		return nil, fmt.Errorf("connecting to %s: %w", address, err)
 	}
-	e.client = client.NewClient(wire)
+	var options []client.ClientOption
+	if prompts != nil {
+		options = append(options, client.WithElicitationHandler(prompts))
+	}
+	e.client = client.NewClient(wire, options...)
 	e.client.OnNotification(e.report.notify)
 	if err := e.client.Start(ctx); err != nil {
 		return nil, e.explain(ctx, err)
@@ -81,7 +87,7 @@ func (e *endpoint) request(ctx context.Context, method mcp.MCPMethod, params, me
 		}
 		meta[mcp.MetaKeyProtocolVersion] = version
 		meta[mcp.MetaKeyClientInfo] = clientInfo()
-		meta[mcp.MetaKeyClientCapabilities] = struct{}{}
+		meta[mcp.MetaKeyClientCapabilities] = e.capabilities()
 	}
 	if meta != nil {
 		params["_meta"] = meta
@@ -109,6 +115,14 @@ func (e *endpoint) request(ctx context.Context, method mcp.MCPMethod, params, me
 		return nil, fmt.Errorf("%s: %s (code %d)", method, answer.Error.Message, answer.Error.Code)
 	}
 	return answer.Result, nil
+}
+
+// capabilities returns what the command can do for a modern server.
+func (e *endpoint) capabilities() map[string]any {
+	if e.prompts == nil {
+		return map[string]any{}
+	}
+	return map[string]any{"elicitation": map[string]any{"form": struct{}{}, "url": struct{}{}}}
 }
 
 // maxToolPages stops an endless list. It is far above the size of a real list.
@@ -173,7 +187,22 @@ func (e *endpoint) callTool(ctx context.Context, t listedTool, arguments json.Ra
 	if mcp.IsModernProtocol(e.client.ProtocolVersion()) {
 		header = mcp.GenerateParamHeaders(&mcp.Tool{Name: t.name, RawInputSchema: t.schema}, body)
 	}
-	return e.request(ctx, mcp.MethodToolsCall, params, map[string]any{"progressToken": "call"}, header)
+	for range maxRounds {
+		result, err := e.request(ctx, mcp.MethodToolsCall, params, map[string]any{"progressToken": "call"}, header)
+		if err != nil {
+			return nil, err
+		}
+		given, again, err := e.prompts.answers(ctx, result)
+		if err != nil || !again {
+			return result, err
+		}
+		params["inputResponses"] = given
+		delete(params, "requestState")
+		if state, ok := membersOf(result)["requestState"]; ok {
+			params["requestState"] = state
+		}
+	}
+	return nil, fmt.Errorf("the tool has asked %d times without an end", maxRounds)
 }
 
 // explain returns a one-line error for the user instead of an error of the transport.

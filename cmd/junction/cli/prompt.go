@@ -1,0 +1,235 @@
+package cli
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"junction/cmd/junction/prose"
+	"junction/proxy/visible"
+)
+
+// prompter puts the questions of a server to the person at the terminal. Text of the server is shown
+// without control characters.
+type prompter struct {
+	out   io.Writer
+	lines <-chan string // closed at the end of input
+}
+
+// newPrompter returns nil if nobody can be asked. The reader belongs to the prompter from then on.
+func newPrompter(in io.Reader, out io.Writer) *prompter {
+	if !IsTerminal(in) {
+		return nil
+	}
+	lines := make(chan string)
+	go func() { // ends with the input or with the program
+		defer close(lines)
+		for s := bufio.NewScanner(in); s.Scan(); {
+			lines <- s.Text()
+		}
+	}()
+	return &prompter{out, lines}
+}
+
+// read returns the next line; false means that the person has ended the input.
+func (p *prompter) read(ctx context.Context) (string, bool) {
+	select {
+	case line, ok := <-p.lines:
+		return strings.TrimSpace(line), ok
+	case <-ctx.Done():
+		return "", false
+	}
+}
+
+// question is the part of an elicitation that prompter reads.
+type question struct {
+	Mode    string `json:"mode"`
+	Message string `json:"message"`
+	URL     string `json:"url"`
+	Schema  struct {
+		Properties map[string]field `json:"properties"`
+		Required   []string         `json:"required"`
+	} `json:"requestedSchema"`
+}
+
+// field is one value of a form.
+type field struct {
+	Type        string          `json:"type"`
+	Title       string          `json:"title"`
+	Description string          `json:"description"`
+	Enum        []string        `json:"enum"`
+	OneOf       []choice        `json:"oneOf"`
+	Default     json.RawMessage `json:"default"`
+}
+
+type choice struct {
+	Const string `json:"const"`
+	Title string `json:"title"`
+}
+
+// answer is the result of an elicitation.
+type answer struct {
+	Action  string                     `json:"action"`
+	Content map[string]json.RawMessage `json:"content,omitempty"`
+}
+
+var declined = answer{Action: string(mcp.ElicitationResponseActionDecline)}
+
+// ask returns the person's answer to an elicitation.
+func (p *prompter) ask(ctx context.Context, params json.RawMessage) (answer, error) {
+	var q question
+	if err := json.Unmarshal(params, &q); err != nil {
+		return declined, fmt.Errorf("the server's question is invalid: %w", err)
+	}
+	fmt.Fprintln(p.out)
+	for line := range strings.Lines(q.Message) {
+		fmt.Fprintln(p.out, visible.Text(strings.TrimRight(line, "\r\n")))
+	}
+	if q.Mode == "url" {
+		fmt.Fprintf(p.out, "Open this page, and answer when you are done there:\n\n  %s\n\n", visible.Text(q.URL))
+	}
+	accepted := answer{Action: string(mcp.ElicitationResponseActionAccept)}
+	if len(q.Schema.Properties) == 0 {
+		fmt.Fprint(p.out, "Continue? [y/N] ")
+		line, _ := p.read(ctx)
+		if l := strings.ToLower(line); l != "y" && l != "yes" {
+			return declined, nil
+		}
+		return accepted, nil
+	}
+	accepted.Content = map[string]json.RawMessage{}
+	for _, name := range slices.Sorted(maps.Keys(q.Schema.Properties)) {
+		value, ok := p.field(ctx, name, q.Schema.Properties[name], slices.Contains(q.Schema.Required, name))
+		if !ok {
+			return declined, nil
+		}
+		if value != nil {
+			accepted.Content[name] = value
+		}
+	}
+	return accepted, nil
+}
+
+// field asks for one value until it is valid. The value is nil if the person left it out; false means
+// that the person declines.
+func (p *prompter) field(ctx context.Context, name string, f field, required bool) (json.RawMessage, bool) {
+	for _, e := range f.Enum {
+		f.OneOf = append(f.OneOf, choice{Const: e})
+	}
+	for i, c := range f.OneOf {
+		fmt.Fprintf(p.out, "  %d) %s\n", i+1, visible.Text(cmp.Or(c.Title, c.Const)))
+	}
+	hint := "Ctrl-D declines"
+	if len(f.Default) > 0 {
+		hint = "default " + visible.Text(string(f.Default)) + "; " + hint
+	} else if !required {
+		hint = "optional; " + hint
+	}
+	for {
+		fmt.Fprintf(p.out, "%s (%s): ", visible.Text(cmp.Or(f.Title, name)), hint)
+		line, ok := p.read(ctx)
+		switch {
+		case !ok:
+			fmt.Fprintln(p.out)
+			return nil, false
+		case line == "" && len(f.Default) > 0:
+			return f.Default, true
+		case line == "" && !required:
+			return nil, true
+		}
+		value, wanted := f.value(line)
+		if wanted == "" {
+			return value, true
+		}
+		fmt.Fprintf(p.out, "Write %s.\n", wanted)
+	}
+}
+
+// value returns the typed value of a line, or a description of what is wanted instead.
+func (f *field) value(line string) (value json.RawMessage, wanted string) {
+	if len(f.OneOf) > 0 {
+		n, err := strconv.Atoi(line)
+		if err != nil {
+			n = 1 + slices.IndexFunc(f.OneOf, func(c choice) bool { return c.Const == line || c.Title == line })
+		}
+		if n < 1 || n > len(f.OneOf) {
+			return nil, "one of the numbers 1 to " + strconv.Itoa(len(f.OneOf))
+		}
+		line = f.OneOf[n-1].Const
+	}
+	switch f.Type {
+	case "boolean":
+		switch strings.ToLower(line) {
+		case "y", "yes", "true":
+			return json.RawMessage("true"), ""
+		case "n", "no", "false":
+			return json.RawMessage("false"), ""
+		}
+		return nil, "y or n"
+	case "integer", "number", "array", "object":
+		raw := json.RawMessage(line)
+		if kind := ""; json.Valid(raw) {
+			if kind = kindOf(raw); kind == f.Type || kind == "integer" && f.Type == "number" {
+				return raw, ""
+			}
+		}
+		return nil, articled(f.Type) + ", such as " + exampleOf(f.Type)
+	}
+	value, _ = json.Marshal(line) // a string
+	if line == "" {
+		return nil, "a text"
+	}
+	return value, ""
+}
+
+// Elicit implements client.ElicitationHandler for legacy endpoints.
+func (p *prompter) Elicit(ctx context.Context, request mcp.ElicitationRequest) (*mcp.ElicitationResult, error) {
+	params, err := json.Marshal(request.Params)
+	if err != nil {
+		return nil, err
+	}
+	a, err := p.ask(ctx, params)
+	if err != nil {
+		return nil, err
+	}
+	r := &mcp.ElicitationResult{}
+	if r.Action = mcp.ElicitationResponseAction(a.Action); a.Content != nil {
+		r.Content = a.Content
+	}
+	return r, nil
+}
+
+// maxRounds limits how often one call may ask.
+const maxRounds = 20
+
+// answers returns the answers to the questions of a result; false means that it asks nothing that can
+// be answered here.
+func (p *prompter) answers(ctx context.Context, result json.RawMessage) (map[string]answer, bool, error) {
+	m := membersOf(result)
+	if p == nil || stringOf(m["resultType"]) != "input_required" {
+		return nil, false, nil
+	}
+	requests := membersOf(m["inputRequests"])
+	given := map[string]answer{}
+	for _, key := range slices.Sorted(maps.Keys(requests)) {
+		r := membersOf(requests[key])
+		if method := stringOf(r["method"]); method != string(mcp.MethodElicitationCreate) {
+			return nil, false, fmt.Errorf("the tool asks for %s, which this command cannot answer", prose.Flat(method))
+		}
+		a, err := p.ask(ctx, r["params"])
+		if err != nil {
+			return nil, false, err
+		}
+		given[key] = a
+	}
+	return given, len(given) > 0, nil
+}

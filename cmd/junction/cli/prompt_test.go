@@ -1,0 +1,78 @@
+package cli
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/mark3labs/mcp-go/mcp"
+)
+
+// typed returns a prompter at which a person types these lines and then ends the input.
+func typed(lines ...string) (*prompter, *strings.Builder) {
+	c := make(chan string, len(lines))
+	for _, l := range lines {
+		c <- l
+	}
+	close(c)
+	out := &strings.Builder{}
+	return &prompter{out, c}, out
+}
+
+// TestPrompt: what a person types becomes values of the types that the form wants, and nothing else.
+func TestPrompt(t *testing.T) {
+	form := func(fields, required string) string {
+		return `{"message":"?","requestedSchema":{"type":"object","properties":` + fields + `,"required":` + required + `}}`
+	}
+	for _, test := range []struct {
+		name, params string
+		lines        []string
+		want         string
+	}{
+		{"text", form(`{"a":{"type":"string"}}`, `["a"]`), []string{"", " x "}, `{"action":"accept","content":{"a":"x"}}`},
+		{"optional", form(`{"a":{"type":"string"}}`, `[]`), []string{""}, `{"action":"accept"}`},
+		{"default", form(`{"a":{"type":"integer","default":4}}`, `["a"]`), []string{""}, `{"action":"accept","content":{"a":4}}`},
+		{"integer", form(`{"a":{"type":"integer"}}`, `["a"]`), []string{"x", "1.5", "12345678901234567890"},
+			`{"action":"accept","content":{"a":12345678901234567890}}`},
+		{"number", form(`{"a":{"type":"number"}}`, `["a"]`), []string{"2"}, `{"action":"accept","content":{"a":2}}`},
+		{"boolean", form(`{"a":{"type":"boolean"}}`, `["a"]`), []string{"maybe", "No"}, `{"action":"accept","content":{"a":false}}`},
+		{"choice", form(`{"a":{"type":"string","oneOf":[{"const":"r","title":"Red"},{"const":"g","title":"Green"}]}}`, `["a"]`),
+			[]string{"0", "3", "Green"}, `{"action":"accept","content":{"a":"g"}}`},
+		{"declined", form(`{"a":{"type":"string"}}`, `["a"]`), nil, `{"action":"decline"}`},
+		{"URL", `{"mode":"url","message":"?","url":"https://example.com/x"}`, []string{"y"}, `{"action":"accept"}`},
+		{"URL declined", `{"mode":"url","message":"?","url":"https://example.com/x"}`, []string{""}, `{"action":"decline"}`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			p, _ := typed(test.lines...)
+			a, err := p.ask(t.Context(), json.RawMessage(test.params))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, _ := json.Marshal(a); string(got) != test.want {
+				t.Errorf("the answer is %s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+// TestPromptShowsNoControls: text of a server cannot move the cursor.
+func TestPromptShowsNoControls(t *testing.T) {
+	p, out := typed()
+	_, err := p.ask(t.Context(), json.RawMessage(`{"message":"a\u001b[2J\nb","requestedSchema":{"properties":{"x":{"title":"\u001b]0;t\u0007"}}}}`))
+	if err != nil || strings.ContainsAny(out.String(), "\x1b\x07") || !strings.Contains(out.String(), "\nb\n") {
+		t.Errorf("it shows %q, %v", out, err)
+	}
+}
+
+// TestPromptLegacy: a question of a legacy server gets the same answer.
+func TestPromptLegacy(t *testing.T) {
+	p, _ := typed("Anna")
+	r, err := p.Elicit(t.Context(), mcp.ElicitationRequest{Params: mcp.ElicitationParams{Message: "?",
+		RequestedSchema: map[string]any{"properties": map[string]any{"name": map[string]any{"type": "string"}}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := json.Marshal(r); !strings.Contains(string(got), `"action":"accept"`) || !strings.Contains(string(got), `"name":"Anna"`) {
+		t.Errorf("the result is %s", got)
+	}
+}
