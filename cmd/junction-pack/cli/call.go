@@ -41,7 +41,7 @@ func Call(ctx context.Context, w, stderr io.Writer, path, name string, words []s
 	} else if len(words) > 0 {
 		return Usagef("the arguments are given twice; use KEY=VALUE or --json")
 	}
-	result, err := t.Call(ctx, arguments)
+	result, err := t.Call(ctx, arguments, nil)
 	if err != nil {
 		return fmt.Errorf("the call was not finished: %w", err)
 	}

@@ -133,6 +133,11 @@ func describe(line func(key, format string, args ...any), t *manifest.Tool) {
 		variables(line, "header", h.Headers)
 		return
 	}
+	if p := t.Prompt; p != nil {
+		line("asks", "%s", cmp.Or(p.File, p.Text.Source))
+		line("model", "%s", cmp.Or(p.Model, "any"))
+		return
+	}
 	key := "runs"
 	if t.Shell {
 		key = "runs script"

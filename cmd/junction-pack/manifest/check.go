@@ -27,11 +27,23 @@ const OutputFile = "output"
 
 // check validates the values that could be read.
 func (d *decoder) check(m *Manifest) {
-	if len(m.Tools) == 0 && len(m.OpenAPI) == 0 && len(d.problems) == 0 {
+	if len(m.Tools)+len(m.OpenAPI)+len(m.Prompts)+len(m.Resources) == 0 && len(d.problems) == 0 {
 		d.bad("", "has no tools; add tools: { name: { … } }, or openapi: { name: { spec: openapi.yaml } }")
 	}
 	for _, a := range m.OpenAPI {
 		d.api(a)
+	}
+	for _, p := range m.Prompts {
+		d.prompt("prompts."+p.Name, p)
+	}
+	uris := map[string]string{}
+	for _, r := range m.Resources {
+		at := "resources." + r.Name
+		d.resource(at, m.Name, r)
+		if other, twice := uris[r.URI]; twice && r.URI != "" {
+			d.bad(at, "has the same URI as %s; set uri", other)
+		}
+		uris[r.URI] = r.Name
 	}
 	for _, t := range m.Tools {
 		d.tool("tools."+t.Name, t)
@@ -103,23 +115,39 @@ var ofCommands = []string{"shell", "stdin", "dir", "env", "inherit_env", "sandbo
 
 // kinds checks that the tool does one thing, and the keys of that.
 func (d *decoder) kinds(path string, t *Tool) {
-	switch command := d.lines[path+".command"] > 0; {
-	case command && t.HTTP != nil:
-		d.bad(path, "has command and http; make two tools of it")
-	case command:
-		d.runs(path, t)
-	case t.HTTP != nil:
+	kinds := 0
+	for _, key := range []string{"command", "http", "prompt"} {
+		if d.lines[path+"."+key] > 0 {
+			kinds++
+		}
+	}
+	if kinds == 1 && d.lines[path+".command"] == 0 {
 		for _, key := range ofCommands {
 			if d.lines[path+"."+key] > 0 {
 				d.bad(path+"."+key, "is for commands only; remove it")
 			}
 		}
+	}
+	switch {
+	case kinds > 1:
+		d.bad(path, "has more than one of command, http and prompt; make a tool of each")
+	case d.lines[path+".command"] > 0:
+		d.runs(path, t)
+	case t.Prompt != nil:
+		if t.Output != "" && t.Output != OutputJSON && t.Output != OutputText {
+			d.bad(path+".output", "want text or json, which models write")
+		}
+		if t.Prompt.MaxTokens == 0 {
+			t.Prompt.MaxTokens = DefaultMaxTokens
+		}
+		d.words(path+".prompt", &t.Prompt.Words)
+	case t.HTTP != nil:
 		if t.Output != "" && t.Output != OutputJSON && t.Output != OutputText {
 			d.bad(path+".output", "want text or json; the API says what else its answer is")
 		}
 		d.http(path+".http", t.HTTP)
 	default:
-		d.bad(path, `does nothing; add command: [program, "{{parameter}}"] or http: { url: https://… }`)
+		d.bad(path, `does nothing; add command: [program, "{{parameter}}"], http: { url: https://… } or prompt: { text: … }`)
 	}
 }
 
@@ -254,6 +282,10 @@ func (t *Tool) Used() (optional map[string]bool) {
 	if t.HTTP != nil {
 		t.HTTP.used(note)
 	}
+	if t.Prompt != nil {
+		note(t.Prompt.Text.Names(), false)
+		note(t.Prompt.System.Names(), false)
+	}
 	note(t.Stdin.Names(), false)
 	for _, v := range t.Env { // a variable is left out if its placeholder has no value
 		note(v.Names(), true)
@@ -270,16 +302,16 @@ func (d *decoder) placeholders(path string, t *Tool) {
 		switch {
 		case p != nil:
 			p.Required = p.Required || !used[name] && p.Default == nil
-		case name != OutputFile || t.HTTP != nil:
+		case name != OutputFile || len(t.Command) == 0:
 			d.bad(d.place(path, t, name), "uses {{%s}}, which is no parameter; add parameters: { %s: what it is }, "+
 				"or write \\{{%s}} for the text itself", name, name, name)
 		}
 	}
 	for _, p := range t.Parameters {
-		if p.Within != "" && t.HTTP != nil {
+		if p.Within != "" && len(t.Command) == 0 {
 			d.bad(path+".parameters."+p.Name+".within", "is for commands only; remove it")
 		}
-		if _, ok := used[p.Name]; !ok && (len(t.Command) > 0 || t.HTTP != nil) {
+		if _, ok := used[p.Name]; !ok && (len(t.Command) > 0 || t.HTTP != nil || t.Prompt != nil) {
 			d.bad(path+".parameters."+p.Name, "is not used; write {{%s}} where the value belongs, or remove it", p.Name)
 		}
 	}
@@ -303,6 +335,8 @@ func (d *decoder) place(path string, t *Tool, name string) string {
 	}
 	if t.HTTP != nil {
 		found = path + ".http"
+	} else if t.Prompt != nil {
+		found = path + ".prompt"
 	}
 	return found
 }

@@ -30,6 +30,9 @@ type Manifest struct {
 	Defaults Defaults `yaml:"defaults"`
 	Tools    Tools    `yaml:"tools"`
 	OpenAPI  APIs     `yaml:"openapi"`
+	// Prompts and Resources are offered to users of clients.
+	Prompts   Prompts   `yaml:"prompts"`
+	Resources Resources `yaml:"resources"`
 
 	File string `yaml:"-"` // its path as it was given
 	Dir  string `yaml:"-"` // the absolute path of its folder

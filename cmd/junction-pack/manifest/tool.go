@@ -19,7 +19,8 @@ import (
 // Tools are the tools of a file, in their order.
 type Tools []*Tool
 
-// Tool is one tool. Exactly one of the keys that say what it does is given: command or http.
+// Tool is one tool. Exactly one of the keys that say what it does is given: command, http or
+// prompt.
 type Tool struct {
 	Name        string      `yaml:"-"`
 	Title       string      `yaml:"title"`
@@ -42,6 +43,8 @@ type Tool struct {
 
 	// HTTP is one request.
 	HTTP *HTTP `yaml:"http"`
+	// Prompt is a question to the model of the client.
+	Prompt *Ask `yaml:"prompt"`
 
 	// Output says what the output is. OutputSchema is the JSON Schema of the structured content.
 	Output       Output `yaml:"output"`

@@ -19,6 +19,7 @@ import (
 	"junction/cmd/junction-pack/command"
 	"junction/cmd/junction-pack/manifest"
 	"junction/cmd/junction-pack/openapi"
+	"junction/cmd/junction-pack/prompt"
 	"junction/cmd/junction-pack/web"
 	"junction/proxy/schema"
 	"junction/upstream/raw"
@@ -28,7 +29,10 @@ import (
 type Pack struct {
 	Name, Title, Version, Instructions string
 
-	Tools    []*Tool           // by name
+	Tools     []*Tool // by name
+	Prompts   manifest.Prompts
+	Resources manifest.Resources
+
 	Files    []string          // that the manifests name
 	Warnings manifest.Problems // what cannot work
 }
@@ -42,10 +46,16 @@ type Tool struct {
 	Source    *manifest.Tool
 	Operation *openapi.Operation // nil for others
 
-	run       func(ctx context.Context, arguments map[string]any) (*mcp.CallToolResult, error)
+	run       func(ctx context.Context, c call) (*mcp.CallToolResult, error)
 	arguments schema.Validator
 	text      []byte        // the definition, for arguments
 	turns     chan struct{} // has a place for each call at the same time
+}
+
+// call is one call, or one round of it if the client is asked something.
+type call struct {
+	arguments map[string]any
+	answers   mcp.InputResponses
 }
 
 // Runners do the work of tools. They outlive the packs that are made with them.
@@ -76,6 +86,8 @@ func New(ctx context.Context, p *manifest.Pack, r Runners) (*Pack, error) {
 				pack.Tools = append(pack.Tools, newTool(m, t, r))
 			}
 		}
+		pack.Prompts = append(pack.Prompts, m.Prompts...)
+		pack.Resources = append(pack.Resources, m.Resources...)
 		for _, a := range m.OpenAPI {
 			if !a.Off() {
 				problems = append(problems, pack.api(ctx, m, a, r)...)
@@ -121,6 +133,21 @@ func (p *Pack) twice(of *manifest.Pack) (problems manifest.Problems) {
 				"or set prefix of an OpenAPI document", t.File, other.File, t.Definition.Name))
 		}
 	}
+	prompts, uris := map[string]bool{}, map[string]bool{}
+	for _, m := range of.Manifests {
+		for _, one := range m.Prompts {
+			if prompts[one.Name] {
+				problems = append(problems, m.At("prompts."+one.Name, "is also a prompt of another file; rename one of them"))
+			}
+			prompts[one.Name] = true
+		}
+		for _, r := range m.Resources {
+			if uris[r.URI] {
+				problems = append(problems, m.At("resources."+r.Name, "has a URI that another file has, too; set uri"))
+			}
+			uris[r.URI] = true
+		}
+	}
 	return problems
 }
 
@@ -152,9 +179,16 @@ func newTool(m *manifest.Manifest, source *manifest.Tool, r Runners) *Tool {
 		t.run = requests(r, t, results, func(arguments map[string]any) (*web.Request, error) {
 			return web.Build(source.HTTP, source.Parameters.WithDefaults(arguments))
 		})
+	case source.Prompt != nil:
+		t.run = func(ctx context.Context, c call) (*mcp.CallToolResult, error) {
+			return prompt.Run(ctx, source, source.Parameters.WithDefaults(c.arguments), c.answers,
+				func(answer string) (*mcp.CallToolResult, error) {
+					return results.of([]byte(answer), string(source.Output))
+				})
+		}
 	default:
-		t.run = func(ctx context.Context, arguments map[string]any) (*mcp.CallToolResult, error) {
-			out, err := r.Command.Run(ctx, source, arguments)
+		t.run = func(ctx context.Context, c call) (*mcp.CallToolResult, error) {
+			out, err := r.Command.Run(ctx, source, c.arguments)
 			if err != nil {
 				return nil, err
 			}
@@ -166,9 +200,9 @@ func newTool(m *manifest.Manifest, source *manifest.Tool, r Runners) *Tool {
 
 // requests returns how a tool is called that sends a request.
 func requests(r Runners, t *Tool, results *results, build func(map[string]any) (*web.Request, error)) func(
-	context.Context, map[string]any) (*mcp.CallToolResult, error) {
-	return func(ctx context.Context, arguments map[string]any) (*mcp.CallToolResult, error) {
-		request, err := build(arguments)
+	context.Context, call) (*mcp.CallToolResult, error) {
+	return func(ctx context.Context, c call) (*mcp.CallToolResult, error) {
+		request, err := build(c.arguments)
 		if err != nil {
 			return nil, err
 		}
@@ -195,10 +229,10 @@ func hints(title string, a manifest.Annotations) mcp.ToolAnnotation {
 		IdempotentHint: a.Idempotent, OpenWorldHint: a.OpenWorld}
 }
 
-// Call calls the tool. The arguments of an operation are not checked if its document has a schema
+// Call calls the tool. answers are what the client was asked in the rounds before. The arguments of an operation are not checked if its document has a schema
 // that cannot be used; the API checks them itself. Mistakes of the caller and failures are results with isError; an error means
 // that ctx has ended.
-func (t *Tool) Call(ctx context.Context, arguments json.RawMessage) (*mcp.CallToolResult, error) {
+func (t *Tool) Call(ctx context.Context, arguments json.RawMessage, answers mcp.InputResponses) (*mcp.CallToolResult, error) {
 	if len(arguments) == 0 || string(arguments) == "null" {
 		arguments = json.RawMessage("{}")
 	}
@@ -223,7 +257,7 @@ func (t *Tool) Call(ctx context.Context, arguments json.RawMessage) (*mcp.CallTo
 		return failed(ctx, err)
 	}
 	defer done()
-	result, err := t.run(ctx, values)
+	result, err := t.run(ctx, call{values, answers})
 	if err != nil {
 		return failed(ctx, err)
 	}

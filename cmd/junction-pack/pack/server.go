@@ -17,6 +17,8 @@ import (
 type Server struct {
 	mcp *server.MCPServer
 	log *slog.Logger
+
+	prompts, resources bool // whether the last pack had some
 }
 
 // NewServer returns a server for the pack. Its name and instructions stay those of the first pack.
@@ -29,6 +31,8 @@ func NewServer(p *Pack, log *slog.Logger) *Server {
 		server.WithTitle(p.Title),
 		server.WithInstructions(p.Instructions),
 		server.WithToolCapabilities(true),
+		server.WithPromptCapabilities(true),
+		server.WithResourceCapabilities(false, true),
 		server.WithLogger(slog.New(quiet{log.Handler()})),
 		server.WithRecovery(),
 	)}
@@ -43,16 +47,23 @@ func (q quiet) Enabled(ctx context.Context, l slog.Level) bool {
 	return l >= slog.LevelWarn && q.Handler.Enabled(ctx, l)
 }
 
-// Use replaces the tools, and notifies the clients. Calls in progress end with the old ones.
+// Use replaces what the server offers, and notifies the clients. It must not be called concurrently. Calls in progress end with the old ones.
 func (s *Server) Use(p *Pack) {
 	tools := make([]server.ServerTool, len(p.Tools))
 	for i, t := range p.Tools {
 		tools[i] = server.ServerTool{Tool: t.Definition,
 			Handler: func(ctx context.Context, r mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-				return t.Call(ctx, argumentsOf(r))
+				return t.Call(ctx, argumentsOf(r), r.Params.InputResponses)
 			}}
 	}
 	s.mcp.SetTools(tools...)
+	if s.prompts || len(p.Prompts) > 0 {
+		s.mcp.SetPrompts(promptsOf(p)...)
+	}
+	if s.resources || len(p.Resources) > 0 {
+		s.mcp.SetResources(resourcesOf(p)...)
+	}
+	s.prompts, s.resources = len(p.Prompts) > 0, len(p.Resources) > 0
 }
 
 // argumentsOf returns the arguments as the client sent them.
