@@ -246,7 +246,7 @@ func (i *importer) summary() string {
 		fmt.Fprintf(&b, "\nIf a server wants a sign-in (%s), add auth: { mode: oauth } to its entry, "+
 			"and run junction login NAME.", strings.Join(names, ", "))
 	}
-	fmt.Fprintf(&b, "\nNext: junction --config %s\n", prose.OneLine(i.file))
+	fmt.Fprintf(&b, "\nNext: %s\n", prose.OneLine(config.Start(i.file)))
 	return b.String()
 }
 

@@ -195,7 +195,7 @@ func EndpointOf(file string) (string, error) {
 		return "", err
 	}
 	if strings.HasSuffix(c.Listen, ":0") {
-		return "", fmt.Errorf("%w with %s; start one: junction --config %s", errNotRunning, file, file)
+		return "", fmt.Errorf("%w with %s; start one: %s", errNotRunning, file, config.Start(file))
 	}
 	return runfile.URL(c.Listen), nil
 }

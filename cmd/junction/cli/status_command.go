@@ -18,6 +18,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"junction/cmd/junction/config"
 	"junction/cmd/junction/diagnose"
 	"junction/cmd/junction/prose"
 )
@@ -85,7 +86,7 @@ func (s *statusOptions) ask(ctx context.Context) (*diagnose.Running, error) {
 	}
 	switch {
 	case errors.Is(err, errNotRunning) && *s.file != "" && s.admin == "":
-		return nil, fmt.Errorf("%w with %s; start one: junction --config %s", errNotRunning, *s.file, *s.file)
+		return nil, fmt.Errorf("%w with %s; start one: %s", errNotRunning, *s.file, config.Start(*s.file))
 	case errors.Is(err, errNotRunning):
 		return nil, fmt.Errorf("%w; start one, or name its file with --config", err)
 	case err != nil:

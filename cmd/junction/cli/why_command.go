@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"junction/cmd/junction/config"
 	"junction/cmd/junction/diagnose"
 	"junction/cmd/junction/prose"
 	"junction/policy"
@@ -62,7 +63,7 @@ The exit code is 1 if the caller cannot use the item.`,
 				return err
 			}
 			if address == "" {
-				return fmt.Errorf("%w with %s and an admin address; start one: junction --config %s", errNotRunning, *file, *file)
+				return fmt.Errorf("%w with %s and an admin address; start one: %s", errNotRunning, *file, config.Start(*file))
 			}
 			var a diagnose.WhyReport
 			if err := askAdmin(cmd.Context(), address, "/why", q.Values(), diagnose.Patience, &a); errors.Is(err, errNotRunning) {

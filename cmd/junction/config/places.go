@@ -119,6 +119,14 @@ func Trusting(f *fetch.Fetcher) *http.Transport {
 	return t
 }
 
+// Start returns the command line that serves a configuration file.
+func Start(file string) string {
+	if own, err := File(""); file == "" || err == nil && own == file {
+		return "junction"
+	}
+	return "junction --config " + file
+}
+
 // File returns the configuration file of a command: that of --config, or, if it is "",
 // junction/config.yaml in the user's folder for configurations.
 func File(flag string) (string, error) {

@@ -66,11 +66,11 @@ uvx, and OCI images by docker. Look at the source of a server before you add it:
 	flags.StringArrayVarP(&a.env, "env", "e", nil, "an environment variable of the command, `NAME=VALUE`; may be repeated")
 	flags.StringArrayVarP(&a.headers, "header", "H", nil, "a header for the URL, `'NAME: VALUE'`; may be repeated")
 	flags.StringVar(&a.given.Dir, "cwd", "", "working `folder` of the command (default: that of Junction)")
-	flags.StringVar(&a.transport, "transport", "auto", "transport of the URL: auto, http or sse")
+	flags.StringVar(&a.transport, "transport", "auto", "`transport` of the URL: auto, http or sse")
 	flags.BoolVar(&a.given.OAuth, "oauth", false, "the server needs a sign-in: junction login NAME")
 	flags.BoolVar(&a.given.Off, "disabled", false, "add the upstream without enabling it")
 	flags.StringArrayVar(&a.set, "set", nil, "a value for an input of a server of the registry, `NAME=VALUE`; may be repeated")
-	flags.StringVar(&a.via, "via", "", "how a server of the registry is run: remote, npm, pypi or oci")
+	flags.StringVar(&a.via, "via", "", "`way` to run a server of the registry: remote, npm, pypi or oci (default: the first that is possible)")
 	flags.StringVar(&a.registry, "registry", "", registryUsage)
 	flags.BoolVar(&a.json, "json", false, "print JSON")
 	return cmd

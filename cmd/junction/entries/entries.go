@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"junction/cmd/junction/cli"
+	"junction/cmd/junction/config"
 	"junction/cmd/junction/prose"
 	"junction/cmd/junction/runfile"
 )
@@ -53,7 +54,7 @@ type outcome struct {
 // follow finds out what the running junction made of the change, and sets the next step.
 func (o *outcome) follow(ctx context.Context, f *file) {
 	_, o.Running = runfile.Find(f.path)
-	next := "Start junction with: " + f.start()
+	next := "Start junction with: " + config.Start(f.path)
 	if o.Running {
 		problem, err := cli.AwaitReload(ctx, f.path)
 		switch {

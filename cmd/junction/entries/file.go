@@ -73,14 +73,6 @@ func parse(path string, text []byte) (*config.Config, config.Problems, error) {
 // short returns the path for people.
 func (f *file) short() string { return f.home.Short(f.path) }
 
-// start returns the command that serves the file.
-func (f *file) start() string {
-	if own, err := config.File(""); err == nil && own == f.path {
-		return "junction"
-	}
-	return "junction --config " + f.path
-}
-
 func (f *file) secretsDir() string { return filepath.Join(filepath.Dir(f.path), "secrets") }
 
 // entry returns an error if the file has no upstream of that name.

@@ -48,8 +48,8 @@ func searchCommand(stdout io.Writer) *cobra.Command {
 		Long: `Search the MCP registry for servers that have all words in their name, title or description. The official registry
 looks for the longest word in names only.
 
-RUNS says how Junction can run a server: remote (a URL), npm (npx), pypi (uvx) or oci (docker). Anyone can publish a
-server: look at its source before you add it.`,
+In parentheses is how Junction can run a server: remote (a URL), npm (npx), pypi (uvx) or oci (docker). Anyone can
+publish a server: look at its source before you add it.`,
 		Example: `  junction search weather
   junction add io.github.user/weather`,
 		Args: func(_ *cobra.Command, args []string) error {

@@ -18,7 +18,7 @@ type Calls struct {
 	added int              // of all time; the next one goes to last[added%len(last)]
 	rates map[string]*rate // by upstream
 
-	latest map[string]*diagnose.LastCall // by upstream
+	latest map[string]*latest // by upstream
 }
 
 // A Call is a call that has ended, without its arguments and its result.
@@ -75,20 +75,25 @@ func (l *Calls) Add(c *proxy.CallInfo) {
 	its.add(now)
 }
 
-// remember keeps the last call of an upstream. A call of the same tool needs no new strings.
+// latest is the last call of an upstream. Its name is in a buffer that is used again.
+type latest struct {
+	at      time.Time
+	name    []byte
+	outcome string
+}
+
+// remember keeps the last call of an upstream.
 func (l *Calls) remember(c *proxy.CallInfo, now time.Time) {
 	if l.latest == nil {
-		l.latest = map[string]*diagnose.LastCall{}
+		l.latest = map[string]*latest{}
 	}
 	its := l.latest[c.Upstream]
 	if its == nil {
-		its = new(diagnose.LastCall)
+		its = new(latest)
 		l.latest[strings.Clone(c.Upstream)] = its
 	}
-	if name := c.Name[:min(len(c.Name), longest)]; its.Name != name {
-		its.Name = strings.Clone(name)
-	}
-	its.Time, its.Outcome = now, string(c.Outcome)
+	its.at, its.outcome = now, string(c.Outcome) // a constant
+	its.name = append(its.name[:0], c.Name[:min(len(c.Name), longest)]...)
 }
 
 // LastOf returns the last call of an upstream, nil if there was none.
@@ -99,9 +104,8 @@ func (l *Calls) LastOf(upstream string) *diagnose.LastCall {
 	if its == nil {
 		return nil
 	}
-	c := *its
-	c.Name = prose.Flat(strings.ToValidUTF8(c.Name, ""))
-	return &c
+	name := prose.Flat(strings.ToValidUTF8(string(its.name), ""))
+	return &diagnose.LastCall{Time: its.at, Name: name, Outcome: its.outcome}
 }
 
 // Last returns the last calls, the latest first.
