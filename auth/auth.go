@@ -1,5 +1,5 @@
-// Package auth authenticates requests. It knows no MCP, and does not decide what a principal may
-// do.
+// Package auth authenticates requests. It does not interpret MCP messages, and does not decide
+// which items a principal may use.
 //
 // By file:
 //

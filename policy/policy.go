@@ -1,20 +1,21 @@
 // Package policy decides what a subject may do. A decision is a pure function of the configured
 // policies, the subject, the item, and the arguments of the call.
 //
-// config.go is the section of the file, and its manual. Compile makes a Policy of it. Policy.For
-// returns the Rights of a subject: the policies that match it. Rights.Bind returns a Ruling
-// (ruling.go) for one item: it says whether the item is visible to the subject, and decides each
-// call. So a call costs only what its arguments cost (pattern.go), and nothing if no rule reads
-// them. uri.go finds what the URI of a resource may mean, reach.go answers questions before there
-// is an item, beginning.go decides for URIs with an unknown end, items.go for many items at once,
-// and overridden.go warns about rules that another policy lifts.
+// config.go has the section policies of the file; its comments are the manual. Compile makes a
+// Policy from the section. Policy.For returns the Rights of a subject: the policies that match it.
+// Rights.Bind returns a Ruling (ruling.go) for one item. The Ruling states whether the item is
+// visible to the subject, and decides each call. So a call only has to compare its arguments
+// (pattern.go), and not even these if no rule reads them. uri.go finds the possible meanings of a
+// resource URI, reach.go answers questions before an item is known, beginning.go decides for URIs
+// with an unknown end, items.go decides for many items at once, and overridden.go warns about rules
+// that another policy lifts.
 //
 // There are three layers of policies: the caller's own, those of the surface, and the global ones.
-// The first layer in which a rule applies decides: a deny if one applies, and else the strictest of
-// the first applicable rules of its policies. If no rule applies, the call is denied. In addition,
-// denies and asks of enforced policies always count: the stricter verdict wins. An enforced ask
-// never lifts a deny. A person's approval turns the ask that caused it into an allow, and never a
-// deny.
+// The first layer in which a rule applies decides. If a deny of this layer applies, the verdict is
+// deny. Otherwise it is the strictest of the first applicable rules of the policies of this layer.
+// If no rule applies, the call is denied. In addition, denies and asks of enforced policies always
+// count: the stricter verdict wins. An enforced ask never lifts a deny. A person's approval turns
+// the ask that caused it into an allow. It never lifts a deny.
 //
 // Arguments are read with package raw. Ambiguous arguments that a rule must read are rejected.
 package policy

@@ -10,8 +10,8 @@
 //
 // # A call, function by function
 //
-// proxy hands a request over by (*Upstream).Call. This is its way to the standard input of a child
-// process:
+// Package proxy calls (*Upstream).Call for each request. The request then passes through these
+// functions to the standard input of a child process:
 //
 //	(*Upstream).Call           upstream.go  finds the time limits and the tool; starts the clock (call.go)
 //	(*Slots).Take              pace         waits until the upstream may have one more call (concurrency)
@@ -27,7 +27,7 @@
 //	(*stdio).write             transport    appends the message and a line feed to a buffer
 //	(*pipeWriter).try          transport    writes the buffer to the pipe, in one system call if it has room
 //
-// This is the way of the messages that the process writes to its standard output:
+// The messages that the process writes to its standard output pass through these functions:
 //
 //	(*stdio).read              transport    parses each line, on a goroutine of its own
 //	(*stdio).settle            transport    a response wakes the Call that waits for its id
@@ -39,17 +39,17 @@
 // Over HTTP, (*streamable).Call takes the place of (*stdio).Call: (*origin).do sends the request on
 // a connection of package http1 or net/http, and the goroutine of the caller reads the response.
 //
-// # Files beside that way
+// # Other files
 //
 // Connections: probe.go finds out the era and the transport of a server. alive.go pings a legacy
-// server while its calls are silent. key.go has the cases in which callers have
-// connections or catalogs of their own (isolation, questions: exact). turn.go opens a second
-// connection while a server request waits for a person. people.go has an Upstream for each person
-// of a server at which each person signs in; credentials.go gets their tokens.
+// server while its calls are silent. key.go has the cases in which callers have connections or
+// catalogs of their own (isolation, questions: exact). turn.go opens a second connection while a
+// server request waits for a person. If each person signs in to a server, people.go has an Upstream
+// for each of these persons, and credentials.go gets their tokens.
 //
 // During a call: server_request.go passes the requests of a server to the Peer of the call that
-// they belong to. profile.go is what a server learns about its clients. task.go calls tools that
-// answer only by a task.
+// they belong to. profile.go has the capabilities of clients that a server learns. task.go calls
+// tools that answer only by a task.
 //
 // Catalogs: catalog.go reads the lists. Package definition repairs or removes a definition that
 // would make clients reject a whole list, and reads which arguments go into headers. remember.go

@@ -1,18 +1,18 @@
 // Package http1 serves HTTP/1.1 as an http.Server does, at about half the CPU for the requests that
 // make up nearly all of the traffic.
 //
-// A request is plain when nothing about it has to be interpreted: POST with a Content-Length, or
-// GET or DELETE without a body, a target that is only a path, and a header of well-formed fields
-// none of which changes how the connection is read. Whatever else arrives, well-formed or not, is
-// left to the http.Server, which gets the connection with all that was read of it and not yet
-// answered, and keeps it. So this package never decides what a doubtful request means, and refuses
-// none.
+// The package serves plain requests. A plain request needs no interpretation: it is a POST with a
+// Content-Length, or a GET or DELETE without a body. Its target is only a path. Its header fields
+// are well-formed, and none of them changes how the connection is read. If any other bytes arrive,
+// well-formed or not, the http.Server takes over the connection, with all bytes that were read and
+// not yet answered, and keeps it. So this package never interprets a doubtful request, and never
+// refuses one.
 //
 // The files, from the outside in:
 //
 //	server.go    the connections: accepted, counted, handed over, shut down
-//	conn.go      one of them: its requests in turn, the wait for the next, and the watch over a client that may leave
-//	head.go      which requests are plain, and what they say
+//	conn.go      one connection: its requests in turn, the wait for the next, and the detection of a lost client
+//	head.go      decides whether a request is plain, and parses it
 //	response.go  the answers
 package http1
 

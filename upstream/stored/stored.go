@@ -1,9 +1,9 @@
 // Package stored keeps encrypted texts in the files of one folder, across restarts. Junction stores
 // the last catalog of each upstream this way.
 //
-// A text belongs to an entry of the configuration, and to a user if it is of one user ("" means all
-// users). A file that was truncated, edited, moved, or sealed with another key is logged and
-// ignored. A goroutine of the Dir writes the files, at most every ten seconds for each key.
+// A text belongs to an entry of the configuration and to a user; the user "" stands for all users.
+// A file that was truncated, edited, moved, or sealed with another key is logged and ignored. A
+// goroutine of the Dir writes the files, at most every ten seconds for each key.
 package stored
 
 import (

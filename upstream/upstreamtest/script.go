@@ -1,18 +1,17 @@
-// Package upstreamtest is a scriptable MCP server for tests. It is a real one, over stdio,
-// Streamable HTTP and HTTP+SSE and in both eras, also in what it does wrong, and it keeps bytes:
-// what a test puts into a Script or into a call's arguments is sent as it stands, what arrives is
-// recorded as it came.
+// Package upstreamtest is a scriptable MCP server for tests. It serves stdio, Streamable HTTP and
+// HTTP+SSE in both eras, and can misbehave in all of them. The server keeps bytes: it sends the
+// texts of a Script and of a call's arguments unchanged, and records received messages unchanged.
 //
-//	script.go     Script: what the server is; Rule: how it misbehaves; Journal: what it received
-//	server.go     Server: what a test does to it; its sessions
+//	script.go     Script: the properties of the server; Rule: how it misbehaves; Journal: the messages that it received
+//	server.go     Server: the methods that a test calls; its sessions
 //	call.go       call: one request, of either era; its checks, and its answer
-//	offers.go     the lists, pages of them, and who is told of a change; prompts/get, resources/read, completion/complete
-//	subscribe.go  subscriptions/listen, resources/subscribe, and where updates go
+//	offers.go     the lists, their pages, and notifications of changes; prompts/get, resources/read, completion/complete
+//	subscribe.go  subscriptions/listen, resources/subscribe, and the delivery of updates
 //	logging.go    logging/setLevel, and the log
-//	tools.go      what tools/call does, by tool name
-//	questions.go  what is put to the client: requests in the legacy era, input_required in the modern one
+//	tools.go      the behaviour of tools/call for each tool name
+//	questions.go  questions to the client: server requests in the legacy era, input_required in the modern era
 //	tasks.go      calls that become tasks: of 2025-11-25, and of the extension
-//	stream.go     stream: where messages of the server go, on every wire
+//	stream.go     stream: the delivery of the server's messages, on every wire
 //	wires.go      ServeStdio, Handler (Streamable HTTP), SSEHandler (HTTP+SSE of 2024-11-05)
 //	start.go      Start and StartSSE for tests in one process; Command, RunIfChild and Child for a server in a process of its own
 package upstreamtest

@@ -1,7 +1,8 @@
 // Package yamledit adds, changes and removes entries of a section of a YAML file as text, so that
 // every other byte stays: comments, order, indentation and line ends.
 //
-// The caller checks the result: the package knows where text belongs, not what it means.
+// The caller has to validate the result: the package finds the place of a text, but does not
+// interpret the text.
 package yamledit
 
 import (
