@@ -86,12 +86,12 @@ func TestSignInOnTheStatusPage(t *testing.T) {
 		{"an image", "GET", callback + answer.Encode(), nil, http.Header{"Sec-Fetch-Site": {"cross-site"}, "Sec-Fetch-Mode": {"no-cors"}, "Sec-Fetch-Dest": {"image"}}, 403, ""},
 		{"a frame", "GET", callback + answer.Encode(), nil, http.Header{"Sec-Fetch-Site": {"cross-site"}, "Sec-Fetch-Mode": {"navigate"}, "Sec-Fetch-Dest": {"iframe"}}, 403, ""},
 		{"the host of an answer", "GET", callback + answer.Encode(), nil, http.Header{"Host": {"evil.example"}}, 403, ""},
-		{"a foreign state", "GET", callback + foreign.Encode(), nil, back, 502, "does not belong to a sign-in"},
-		{"the state of an earlier one", "GET", callback + older.Encode(), nil, back, 502, "does not belong to a sign-in"},
-		{"another upstream", "GET", "/connect/plain/callback?" + answer.Encode(), nil, back, 502, "does not belong to a sign-in"},
+		{"a foreign state", "GET", callback + foreign.Encode(), nil, back, 400, "does not belong to a sign-in"},
+		{"the state of an earlier one", "GET", callback + older.Encode(), nil, back, 400, "does not belong to a sign-in"},
+		{"another upstream", "GET", "/connect/plain/callback?" + answer.Encode(), nil, back, 400, "does not belong to a sign-in"},
 		{"the page from another site", "GET", "/", nil, back, 403, ""},
 		{"the answer", "GET", callback + answer.Encode(), nil, back, 200, "Signed in to linear"},
-		{"the answer again", "GET", callback + answer.Encode(), nil, back, 502, "does not belong to a sign-in"},
+		{"the answer again", "GET", callback + answer.Encode(), nil, back, 400, "does not belong to a sign-in"},
 	} {
 		if status, text := send(row.method, row.path, row.form, row.header); status != row.status || !strings.Contains(text, row.want) {
 			t.Errorf("%s: %d %s\nwant %d with %q", row.name, status, text, row.status, row.want)
@@ -105,7 +105,7 @@ func TestSignInOnTheStatusPage(t *testing.T) {
 	denied := start()
 	denied.Del("code")
 	denied.Set("error", "access_denied")
-	if status, text := send("GET", callback+denied.Encode(), nil, back); status != 502 || !strings.Contains(text, "The sign-in to linear failed") {
+	if status, text := send("GET", callback+denied.Encode(), nil, back); status != 200 || !strings.Contains(text, "The sign-in to linear failed") {
 		t.Errorf("a refusal: %d %s", status, text)
 	}
 	r.until(t, "linear", "ready")

@@ -89,7 +89,7 @@ func (s *Status) signIn(w http.ResponseWriter, r *http.Request) {
 		where, err = in.URL()
 	}
 	if err != nil {
-		s.failed(w, name, err)
+		s.failed(w, http.StatusBadGateway, name, err)
 		return
 	}
 	s.signIns.begin(name, in)
@@ -122,13 +122,13 @@ func (s *Status) callback(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("upstream")
 	in := s.signIns.take(name, r.URL.Query())
 	if in == nil {
-		s.failed(w, name, errors.New("this answer does not belong to a sign-in that is in progress; start again on the status page"))
+		s.failed(w, http.StatusBadRequest, name, errors.New("this answer does not belong to a sign-in that is in progress; start again on the status page"))
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), prepareTime)
 	defer cancel()
 	if err := in.Finish(ctx, r.URL.Query()); err != nil {
-		s.failed(w, name, err)
+		s.failed(w, http.StatusOK, name, err) // the answer was taken, and says no
 		return
 	}
 	s.Log.Info("the operator has signed in on the status page", "upstream", name)
@@ -138,18 +138,21 @@ func (s *Status) callback(w http.ResponseWriter, r *http.Request) {
 }
 
 // failed answers with the reason why a sign-in failed.
-func (s *Status) failed(w http.ResponseWriter, name string, err error) {
+func (s *Status) failed(w http.ResponseWriter, status int, name string, err error) {
 	s.Log.Warn("a sign-in on the status page has failed", "upstream", name, "error", err)
 	page := signInPage{Title: "Not signed in", Text: fmt.Sprintf("The sign-in to %s failed: %s.", prose.Flat(name), prose.Flat(err.Error())),
 		Link: "/", Label: "Back to the status page", Failed: true}
-	s.signInPage.serve(statusWriter{w}, s.Log, page)
+	s.signInPage.serve(statusWriter{w, status}, s.Log, page)
 }
 
-// statusWriter makes the status of an answer 502.
-type statusWriter struct{ http.ResponseWriter }
+// statusWriter writes a page with another status than 200.
+type statusWriter struct {
+	http.ResponseWriter
+	status int
+}
 
-// Write implements http.ResponseWriter.
+// Write implements http.ResponseWriter. A page is written at once.
 func (w statusWriter) Write(p []byte) (int, error) {
-	w.WriteHeader(http.StatusBadGateway)
+	w.WriteHeader(w.status)
 	return w.ResponseWriter.Write(p)
 }
