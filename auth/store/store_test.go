@@ -3,7 +3,6 @@ package store
 import (
 	"bytes"
 	"context"
-	"database/sql"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -355,65 +354,64 @@ func TestAuthT115OlderSchemas(t *testing.T) {
 	steps, err := migrations.ReadDir("migrations")
 	want(t, "ReadDir", err, nil)
 	for i := range steps {
-		t.Run(fmt.Sprint(i+1), func(t *testing.T) {
-			text, err := os.ReadFile(filepath.Join("testdata", fmt.Sprintf("schema%d.sql", i+1)))
-			want(t, "ReadFile", err, nil)
-			d := database{SQLite, filepath.Join(t.TempDir(), "junction.db"), mustRing(t, "a")}
-			db, err := sql.Open("sqlite", d.dsn)
-			want(t, "Open", err, nil)
-			_, err = db.Exec(string(text))
-			want(t, "Exec", err, nil)
-			want(t, "Close", db.Close(), nil)
+		on := func(driver string, load func(t *testing.T, schema int) database) {
+			t.Run(fmt.Sprint(i+1, " ", driver), func(t *testing.T) { continueSignIns(t, load(t, i+1), i) })
+		}
+		on(SQLite, mustLoad)
+		on(Postgres, mustLoadPostgres)
+	}
+}
 
-			c := newClock()
-			c.pass(30 * time.Second)
-			s, ctx := mustOpen(t, d, c.now), t.Context()
-			if answer, err := exchange(ctx, s, "client", "rt0", "x"); err != nil || answer != "answer with rt1" {
-				t.Errorf("a token that was exchanged before: %q, %v; want the same answer", answer, err)
-			}
-			_, err = exchange(ctx, s, "client", "rt1", "rt2")
-			want(t, "its successor", err, nil)
-			a, err := s.Access(ctx, "sig-at-rt1")
-			want(t, "Access", err, nil)
-			if i, err := s.IDPSession(ctx, a.Grant.IDPSession); err != nil || i.RefreshToken != "refresh token of ann" {
-				t.Errorf("IDPSession = %q, %v", i.RefreshToken, err)
-			}
-			if r, err := s.ConsumeAuthRequest(ctx, "idp", "state", "binding"); err != nil || r.Verifier != "verifier" {
-				t.Errorf("ConsumeAuthRequest = %+v, %v", r, err)
-			}
-			if i == 0 {
-				return // connections came with the second
-			}
-			if c, err := s.Connection(ctx, "linear", "user:ann"); err != nil || c.Access != "access of ann" ||
-				c.Refresh != "refresh of ann" {
-				t.Errorf("Connection = %+v, %v", c, err)
-			}
-			if c, err := s.UpstreamClient(ctx, "linear", "https://as.example", "https://us/cb"); err != nil ||
-				c.Secret != "secret" {
-				t.Errorf("UpstreamClient = %+v, %v", c, err)
-			}
-			if i == 1 {
-				return // names of those who are shut out came with the third
-			}
-			if all, err := s.Blocks(ctx); err != nil || len(all) != 1 || all[0].ClientID != "spam" ||
-				all[0].ClientName != "Spam" || all[0].Reason != "phishing" {
-				t.Errorf("Blocks = %+v, %v", all, err)
-			}
-			if i == 2 {
-				return // networks of requests came with the fourth
-			}
-			if r, err := s.ConsumeAuthRequest(ctx, "idp", "state", "binding"); !errors.Is(err, ErrUsed) ||
-				r.Network != "203.0.113.9/32" {
-				t.Errorf("the request is %+v, %v", r, err)
-			}
-			if i == 3 {
-				return // what is in an audit file came with the fifth
-			}
-			var filed []FiledEvent
-			done, err := s.FileEvents(ctx, func(e FiledEvent) { filed = append(filed, e) })
-			if err != nil || !done || len(filed) != 1 || filed[0].ID != "18a1-x" || filed[0].User.Email == "" {
-				t.Errorf("FileEvents = %v, %v, %+v", done, err, filed)
-			}
-		})
+// continueSignIns opens a store of the schema i+1, which migrates it, and continues its sign-ins.
+func continueSignIns(t *testing.T, d database, i int) {
+	t.Helper()
+	c := newClock()
+	c.pass(30 * time.Second)
+	s, ctx := mustOpen(t, d, c.now), t.Context()
+	if answer, err := exchange(ctx, s, "client", "rt0", "x"); err != nil || answer != "answer with rt1" {
+		t.Errorf("a token that was exchanged before: %q, %v; want the same answer", answer, err)
+	}
+	_, err := exchange(ctx, s, "client", "rt1", "rt2")
+	want(t, "its successor", err, nil)
+	a, err := s.Access(ctx, "sig-at-rt1")
+	want(t, "Access", err, nil)
+	if i, err := s.IDPSession(ctx, a.Grant.IDPSession); err != nil || i.RefreshToken != "refresh token of ann" {
+		t.Errorf("IDPSession = %q, %v", i.RefreshToken, err)
+	}
+	if r, err := s.ConsumeAuthRequest(ctx, "idp", "state", "binding"); err != nil || r.Verifier != "verifier" {
+		t.Errorf("ConsumeAuthRequest = %+v, %v", r, err)
+	}
+	if i == 0 {
+		return // connections came with the second
+	}
+	if c, err := s.Connection(ctx, "linear", "user:ann"); err != nil || c.Access != "access of ann" ||
+		c.Refresh != "refresh of ann" {
+		t.Errorf("Connection = %+v, %v", c, err)
+	}
+	if c, err := s.UpstreamClient(ctx, "linear", "https://as.example", "https://us/cb"); err != nil ||
+		c.Secret != "secret" {
+		t.Errorf("UpstreamClient = %+v, %v", c, err)
+	}
+	if i == 1 {
+		return // names of those who are shut out came with the third
+	}
+	if all, err := s.Blocks(ctx); err != nil || len(all) != 1 || all[0].ClientID != "spam" ||
+		all[0].ClientName != "Spam" || all[0].Reason != "phishing" {
+		t.Errorf("Blocks = %+v, %v", all, err)
+	}
+	if i == 2 {
+		return // networks of requests came with the fourth
+	}
+	if r, err := s.ConsumeAuthRequest(ctx, "idp", "state", "binding"); !errors.Is(err, ErrUsed) ||
+		r.Network != "203.0.113.9/32" {
+		t.Errorf("the request is %+v, %v", r, err)
+	}
+	if i == 3 {
+		return // what is in an audit file came with the fifth
+	}
+	var filed []FiledEvent
+	done, err := s.FileEvents(ctx, func(e FiledEvent) { filed = append(filed, e) })
+	if err != nil || !done || len(filed) != 1 || filed[0].ID != "18a1-x" || filed[0].User.Email == "" {
+		t.Errorf("FileEvents = %v, %v, %+v", done, err, filed)
 	}
 }

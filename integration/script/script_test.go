@@ -93,6 +93,9 @@ func TestScript(t *testing.T) {
 			switch c {
 			case "ordinary": // who may not do everything
 				return os.Getuid() != 0, nil
+			case "disk": // a small one can be mounted
+				err := exec.Command("unshare", "-rm", "mount", "-t", "tmpfs", "tmpfs", os.TempDir()).Run()
+				return err == nil, nil
 			case "node":
 				err := harness.HaveNode()
 				if err != nil && os.Getenv("JUNCTION_REQUIRE_NODE") == "1" {

@@ -135,7 +135,7 @@ func OpenStore(ctx context.Context, c config.Storage, place string, ring *seal.R
 // storageCommand is `junction storage`.
 func storageCommand(stdout io.Writer, file *string) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "storage", Short: "Replace the master key of the stored sign-ins", Args: cli.NoArguments,
+		Use: "storage", Short: "Back up, restore and check the stored sign-ins", Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	all, yes, asJSON := false, false, false
@@ -184,7 +184,7 @@ new key remains.`,
 	rotate.Flags().BoolVar(&all, "revoke-all", false, "also sign everyone out")
 	cli.YesFlag(rotate, &yes)
 	cli.JSONFlag(rotate, &asJSON)
-	cmd.AddCommand(rotate)
+	cmd.AddCommand(backupCommand(stdout, file), restoreCommand(stdout, file), checkCommand(stdout, file), rotate)
 	return cmd
 }
 

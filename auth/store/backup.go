@@ -1,0 +1,300 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// ErrBackup means that a backup cannot be made or restored, for a reason that the error names.
+var ErrBackup = errors.New("no backup")
+
+// Report is the result of Check.
+type Report struct {
+	Schema  int            `json:"schema"` // version of the schema
+	Latest  int            `json:"latest"` // version that this program needs
+	Rows    map[string]int `json:"rows"`   // by table
+	Secrets int            `json:"secrets"`
+	// Problems are damages of the file, and secrets that the master keys do not open.
+	Problems []string `json:"problems"`
+}
+
+// Latest returns the version of the schema that this program needs.
+func Latest() int {
+	steps, err := fs.Glob(migrations, "migrations/*.sql")
+	if err != nil {
+		return 0 // the pattern is valid
+	}
+	return len(steps)
+}
+
+// checkedTables are the tables that Check counts.
+var checkedTables = []string{"users", "idp_sessions", "grants", "oauth_tokens", "upstream_tokens", "audit"}
+
+// Check reads the whole store of a configuration without changing it, also while a process uses it.
+// The store may have an older schema. The error is ErrKeys, ErrNewer, or a failure to read.
+func Check(ctx context.Context, c Config) (Report, error) {
+	s, err := openToRead(ctx, c)
+	if err != nil {
+		return Report{}, err
+	}
+	defer s.Close()
+	r := Report{Latest: Latest(), Rows: map[string]int{}, Problems: []string{}}
+	if !s.postgres {
+		if r.Problems, err = s.integrity(ctx); err != nil || len(r.Problems) > 0 {
+			return r, err
+		}
+	}
+	if r.Schema, err = s.version(ctx); err != nil {
+		return r, err
+	}
+	switch {
+	case r.Schema == 0:
+		return r, fmt.Errorf("%w: it is no store of this program, or an empty one", ErrBackup)
+	case r.Schema > r.Latest:
+		return r, fmt.Errorf("%w: its schema is %d, this program knows %d; upgrade the program", ErrNewer, r.Schema, r.Latest)
+	}
+	if _, err := s.checkKeys(ctx); err != nil {
+		return r, err
+	}
+	for _, table := range checkedTables {
+		n := 0
+		if unknown(table, r.Schema) {
+			continue
+		}
+		if err := s.get(ctx, func(row scanner) error { return row.Scan(&n) }, `SELECT count(*) FROM `+table); err != nil {
+			return r, err
+		}
+		r.Rows[table] = n
+	}
+	return r, s.unsealAll(ctx, &r)
+}
+
+// unknown reports whether a version of the schema lacks a table.
+func unknown(table string, schema int) bool {
+	return schema < 2 && strings.HasPrefix(table, "upstream_")
+}
+
+// openToRead opens the store for reading only.
+func openToRead(ctx context.Context, c Config) (*Store, error) {
+	if c.Driver == Postgres {
+		c.Attach = true
+		return connect(ctx, c)
+	}
+	file, err := filepath.Abs(c.DSN)
+	if err == nil {
+		_, err = os.Stat(file)
+	}
+	if err != nil {
+		return nil, err
+	}
+	s, err := blank(c)
+	if err != nil {
+		return nil, err
+	}
+	query := url.Values{"_pragma": {"busy_timeout(10000)", "query_only(1)"}}
+	if s.read, err = sql.Open("sqlite", sqliteURL(file, query)); err != nil {
+		return nil, err
+	}
+	s.write = s.read
+	return s, nil
+}
+
+// integrity returns the damages that SQLite finds in its file.
+func (s *Store) integrity(ctx context.Context) (problems []string, err error) {
+	problems = []string{}
+	err = s.all(ctx, func(row scanner) error {
+		var text string
+		err := row.Scan(&text)
+		if text != "ok" {
+			problems = append(problems, text)
+		}
+		return err
+	}, `PRAGMA integrity_check(20)`)
+	return problems, err
+}
+
+// unsealAll opens every secret of the store, and adds to r those that do not open.
+func (s *Store) unsealAll(ctx context.Context, r *Report) error {
+	for _, c := range sealedColumns {
+		if unknown(c.table, r.Schema) {
+			continue
+		}
+		err := s.all(ctx, func(row scanner) error {
+			var id string
+			var sealed []byte
+			if err := row.Scan(&id, &sealed); err != nil {
+				return err
+			}
+			r.Secrets++
+			if _, err := s.open(c, id, sealed); err != nil && len(r.Problems) < 20 {
+				r.Problems = append(r.Problems, fmt.Sprintf("%v (row %s)", err, id))
+			}
+			return nil
+		}, `SELECT `+c.key+`, `+c.name+` FROM `+c.table+` WHERE `+c.name+` IS NOT NULL`)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Backup writes a copy of a SQLite store to a file, also while a process uses the store. It checks
+// the copy before it replaces an older file of that name; after an error, the older file is there,
+// and nothing else. The copy has all changes of transactions that ended before the call. Secrets in
+// it are sealed with the master keys, which it does not contain.
+func Backup(ctx context.Context, c Config, file string) (r Report, err error) {
+	if c.Driver == Postgres {
+		return r, fmt.Errorf("%w: the storage is Postgres, which has tools of its own", ErrBackup)
+	}
+	s, err := openToRead(ctx, c)
+	if err != nil {
+		return r, err
+	}
+	defer s.Close()
+	if v, err := s.version(ctx); err != nil || v == 0 {
+		return r, errors.Join(err, fmt.Errorf("%w: %s is no store of this program", ErrBackup, c.DSN))
+	}
+	err = replaceWith(file, func(temp string) error {
+		// not through query_only, which forbids VACUUM
+		db, err := sql.Open("sqlite", sqliteURL(mustAbs(c.DSN), url.Values{"_pragma": {"busy_timeout(10000)"}}))
+		if err != nil {
+			return err
+		}
+		_, err = db.ExecContext(ctx, `VACUUM INTO `+quoted(temp))
+		if err = errors.Join(err, db.Close()); err != nil {
+			return fmt.Errorf("copy %s: %w", c.DSN, err)
+		}
+		c.DSN = temp
+		if r, err = Check(ctx, c); err == nil && len(r.Problems) > 0 {
+			err = fmt.Errorf("%w: the copy is damaged: %s", ErrBackup, r.Problems[0])
+		}
+		return err
+	}, nil)
+	return r, err
+}
+
+// Restore replaces the store of a configuration by a backup. No process may use the store. The
+// backup must have been made with the master keys, and its schema must not be newer than that of the
+// program. The store that was there before stays beside it under the name that Restore returns; ""
+// if there was none.
+func Restore(ctx context.Context, c Config, file string) (r Report, before string, err error) {
+	if c.Driver == Postgres {
+		return r, "", fmt.Errorf("%w: the storage is Postgres, which has tools of its own", ErrBackup)
+	}
+	from := c
+	from.DSN = file
+	if r, err = Check(ctx, from); err == nil && len(r.Problems) > 0 {
+		err = fmt.Errorf("%w: the file is damaged: %s", ErrBackup, r.Problems[0])
+	}
+	if err != nil {
+		return r, "", fmt.Errorf("%s: %w", file, err)
+	}
+	place := mustAbs(c.DSN)
+	if resolved, err := filepath.EvalSymlinks(place); err == nil {
+		place = resolved
+	}
+	l, err := takeLease(ctx, place)
+	if err != nil {
+		return r, "", err
+	}
+	defer func() { err = errors.Join(err, l.give()) }()
+	err = replaceWith(place, func(temp string) error { return copyFile(temp, file) }, func() (err error) {
+		before, err = setAside(place, c.now())
+		return err
+	})
+	return r, before, err
+}
+
+func (c *Config) now() time.Time {
+	if c.Now == nil {
+		return time.Now()
+	}
+	return c.Now()
+}
+
+// setAside renames a store and its side files, so that another file can take its place. It returns
+// the new name; "" if there was no store.
+func setAside(place string, now time.Time) (string, error) {
+	if _, err := os.Stat(place); errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	before := place + ".before-" + now.UTC().Format("20060102T150405Z")
+	for _, side := range []string{"-wal", "-shm", ""} { // the store last: without it nothing was moved
+		err := os.Rename(place+side, before+side)
+		if err != nil && (side == "" || !errors.Is(err, fs.ErrNotExist)) {
+			return "", err
+		}
+	}
+	return before, nil
+}
+
+// replaceWith calls write with a new file that only its owner can read, in the folder of file. Once
+// the content is on the disk, it calls ready, which may be nil, and gives the new file the name of
+// file. After an error the new file is gone.
+func replaceWith(file string, write func(temp string) error, ready func() error) (err error) {
+	dir := filepath.Dir(mustAbs(file))
+	f, err := os.CreateTemp(dir, "."+filepath.Base(file)+"-*")
+	if err != nil {
+		return err
+	}
+	temp := f.Name()
+	defer func() {
+		if err != nil {
+			for _, side := range []string{"", "-journal", "-wal", "-shm"} {
+				_ = os.Remove(temp + side)
+			}
+		}
+	}()
+	if err := f.Close(); err != nil {
+		return err
+	}
+	if err := write(temp); err != nil {
+		return err
+	}
+	if f, err = os.OpenFile(temp, os.O_RDWR, 0); err != nil {
+		return err
+	}
+	if err := errors.Join(f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if ready != nil {
+		if err := ready(); err != nil {
+			return err
+		}
+	}
+	return os.Rename(temp, file)
+}
+
+func copyFile(to, from string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Close())
+}
+
+// mustAbs returns the absolute form of a path, or the path if the working directory is gone.
+func mustAbs(file string) string {
+	if abs, err := filepath.Abs(file); err == nil {
+		return abs
+	}
+	return file
+}
+
+// quoted returns a text as a literal of SQL.
+func quoted(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
