@@ -103,7 +103,7 @@ func (f *file) change(text []byte, name string) (backup string, err error) {
 	}
 	for _, p := range problems {
 		if !slices.ContainsFunc(f.problems, func(old config.Problem) bool { return old.Path == p.Path && old.Text == p.Text }) {
-			return "", fmt.Errorf("%s was not changed: %s: %s", f.short(), p.Path, p.Text)
+			return "", fmt.Errorf("%s was not changed: %s", f.short(), strings.TrimPrefix(p.Path+": "+p.Text, ": "))
 		}
 	}
 	if !f.only(c, name) {

@@ -22,6 +22,7 @@ func TestRemove(t *testing.T) {
 		{"a text with a comment in it", "u:\n  b:\n    c: |\n      # text\n\n      more\n  a: {}\n", "u:\n  a: {}\n"},
 		{"CRLF", "u:\r\n  a: {}\r\n  b:\r\n    c: 1\r\nl: x\r\n", "u:\r\n  a: {}\r\nl: x\r\n"},
 		{"flow", "u: { a: {c: 1}, b: { c: 'x, }', d: \"\\\"}\" }, e: {} } # f\n", "u: { a: {c: 1}, e: {} } # f\n"},
+		{"quotes in flow", "u: { b: 'it''s, a', a: 1 }\n", "u: { a: 1 }\n"},
 		{"the last in flow", "u: { a: {c: 1}, b: { c: [1, 2] } } # f\n", "u: { a: {c: 1} } # f\n"},
 		{"the first in flow", "{ é: 1, u: { b: it's, a: {} } }", "{ é: 1, u: { a: {} } }"},
 		{"flow with comments", "u: {\n  a: 1, # a }\n  b: 2 # b, }\n}\n", "u: {\n  a: 1, # a }\n  \n}\n"},
