@@ -103,7 +103,7 @@ func (t *translator) local(e *clients.Entry, p *Package) {
 		begin, pkg = []string{"npx", "-y"}, []string{at(p, "@")}
 	case p.RegistryType == PyPI && pypiName.MatchString(p.Identifier) && isExact && from(p.BaseURL, "https://pypi.org"):
 		begin, pkg = []string{"uvx"}, []string{at(p, "==")}
-	case p.RegistryType == OCI && ociName.MatchString(p.Identifier) && isExact:
+	case p.RegistryType == OCI && isExact:
 		image := p.Identifier
 		if host, _, _ := strings.Cut(image, "/"); !strings.ContainsAny(host, ".:") && p.BaseURL != "" {
 			image = strings.TrimPrefix(strings.TrimSuffix(p.BaseURL, "/"), "https://") + "/" + image

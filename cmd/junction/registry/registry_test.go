@@ -107,13 +107,17 @@ func TestHostile(t *testing.T) {
 		"two sources":              mounted("--mount", "type=bind,src=/,src={x},dst=/y", `"x":{}`),
 		"a source in a default":    mounted("--mount", "type=bind,src={x},dst={y}", `"x":{},"y":{"default":"/y,src=/"}`),
 		"a volume that is a mount": mounted("--mount", "type=volume,src={x},dst=/y,volume-opt=device=/", `"x":{}`),
+		"another type of mount":    mounted("--mount", "type=npipe,src={x},dst=/y", `"x":{}`),
 		"host network":             mounted("--network", "host", ""),
 		"a variable of npm":        `{"registryType":"npm","identifier":"x","version":"1",` + stdio + `,"environmentVariables":[{"name":"NPM_CONFIG_REGISTRY","value":"https://evil"}]}`,
 		"a preload by default":     `{"registryType":"npm","identifier":"x","version":"1",` + stdio + `,"environmentVariables":[{"name":"LD_PRELOAD","default":"/x.so"}]}`,
 		"a name with =":            `{"registryType":"npm","identifier":"x","version":"1",` + stdio + `,"environmentVariables":[{"name":"A=B","value":"c"}]}`,
 	} {
 		s := mustServer(t, `{"name":"io.x/y","packages":[`+pkg+`]}`)
-		given := registry.Given{Values: map[string][]string{"x": {"/srv"}}}
+		var given registry.Given
+		if strings.Contains(pkg, `"x":{`) { // otherwise x would be refused
+			given.Values = map[string][]string{"x": {"/srv"}}
+		}
 		for _, way := range s.Ways() {
 			if e, err := s.Entry(home, "y", way, given); err == nil {
 				t.Errorf("%s gives %v", name, e.CommandLine())
