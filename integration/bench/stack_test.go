@@ -261,7 +261,8 @@ func launchJunctionWith(b *testing.B, program, sections string, upstreams ...ups
 	b.Helper()
 	dir, addr := b.TempDir(), harness.FreePort(b)
 	var conf strings.Builder
-	fmt.Fprintf(&conf, "listen: %s\nadmin: \"\"\n%supstreams:\n", addr, sections)
+	// BENCH_ADMIN=127.0.0.1:0 switches metrics on
+	fmt.Fprintf(&conf, "listen: %s\nadmin: %q\n%supstreams:\n", addr, os.Getenv("BENCH_ADMIN"), sections)
 	for _, u := range upstreams {
 		fmt.Fprintf(&conf, "  %s: %s\n", u.name, u.text)
 	}

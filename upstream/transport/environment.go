@@ -78,7 +78,8 @@ func (e Environment) Passes(name, value string) bool {
 	switch {
 	case slices.Contains(e.Inherit, name):
 		return true
-	case strings.HasPrefix(name, "JUNCTION_"):
+	case strings.HasPrefix(name, "JUNCTION_"),
+		strings.HasPrefix(name, "OTEL_EXPORTER_") && strings.HasSuffix(name, "HEADERS"): // they contain keys
 		return false
 	case strings.HasPrefix(value, "()"): // a function of bash, as in MCP's SDKs
 		return false

@@ -11,7 +11,7 @@ func TestSafety3CommandsGetFewVariables(t *testing.T) {
 	ours := []string{
 		"HOME=/h", "PATH=/bin", "LC_ALL=C", "XDG_CACHE_HOME=/c", "https_proxy=http://p", "npm_config_cache=/n", "UV_INDEX_URL=https://r",
 		"npm_config__authToken=s", "npm_config_registry=https://u:s@r", "PIP_INDEX_URL=https://u:s@r", "UV_PUBLISH_TOKEN=s",
-		"JUNCTION_MASTER_KEYS=s", "DATABASE_URL=s", "GITHUB_TOKEN=s", "AWS_SECRET=s", "AWS_REGION=eu", "TERM=() { :; }",
+		"JUNCTION_MASTER_KEYS=s", "OTEL_EXPORTER_OTLP_HEADERS=s", "DATABASE_URL=s", "GITHUB_TOKEN=s", "AWS_SECRET=s", "AWS_REGION=eu", "TERM=() { :; }",
 	}
 	defaults := []string{"HOME=/h", "PATH=/bin", "LC_ALL=C", "XDG_CACHE_HOME=/c", "https_proxy=http://p", "npm_config_cache=/n", "UV_INDEX_URL=https://r"}
 	for name, row := range map[string]struct {
@@ -23,6 +23,7 @@ func TestSafety3CommandsGetFewVariables(t *testing.T) {
 		"a glob":                             {Environment{Inherit: []string{"AWS_*"}}, []string{"AWS_SECRET=s", "AWS_REGION=eu"}},
 		"a glob, and a variable of the file": {Environment{Inherit: []string{"AWS_*"}, Reserved: []string{"AWS_SECRET"}}, []string{"AWS_REGION=eu"}},
 		"by its exact name":                  {Environment{Inherit: []string{"AWS_SECRET"}, Reserved: []string{"AWS_SECRET"}}, []string{"AWS_SECRET=s"}},
+		"a glob over keys of OpenTelemetry":  {Environment{Inherit: []string{"OTEL_*"}}, nil},
 		"a glob over ours":                   {Environment{Inherit: []string{"JUNCTION_*"}}, nil},
 		"ours by its exact name":             {Environment{Inherit: []string{"JUNCTION_MASTER_KEYS"}}, []string{"JUNCTION_MASTER_KEYS=s"}},
 	} {
@@ -36,7 +37,8 @@ func TestSafety3CommandsGetFewVariables(t *testing.T) {
 		})
 	}
 	all := Environment{Inherit: []string{"all"}, Reserved: []string{"DATABASE_URL"}}.of(ours)
-	if slices.Contains(all, "DATABASE_URL=s") || slices.Contains(all, "JUNCTION_MASTER_KEYS=s") || !slices.Contains(all, "GITHUB_TOKEN=s") {
+	if slices.Contains(all, "DATABASE_URL=s") || slices.Contains(all, "JUNCTION_MASTER_KEYS=s") ||
+		slices.Contains(all, "OTEL_EXPORTER_OTLP_HEADERS=s") || !slices.Contains(all, "GITHUB_TOKEN=s") {
 		t.Errorf("with all the command gets %q", all)
 	}
 }
