@@ -150,6 +150,20 @@ func TestTraceOfHeader(t *testing.T) {
 	})
 }
 
+// TestTraceStateOfClient keeps a tracestate of the client beside the trace of the header.
+func TestTraceStateOfClient(t *testing.T) {
+	harness.EachEra(t, func(t *testing.T, p harness.Pair) {
+		x := mustTrace(t, p, upstreamtest.Script{}, nil)
+		got := x.call(t, `"tracestate":[ 1 ]`, http.Header{"Traceparent": {fromProxy}, "Tracestate": {"b=2"}})
+		if text := harness.Member(got.Message.Params, "_meta", "tracestate"); text != `[ 1 ]` {
+			t.Errorf("the upstream gets the tracestate %s, want that of the client", text)
+		}
+		if text := harness.Member(got.Message.Params, "_meta", "traceparent"); len(text) != 57 || text[:37] != `"`+fromProxy[:36] {
+			t.Errorf("the upstream gets %s, want a child of %s", text, fromProxy)
+		}
+	})
+}
+
 // TestTraceOfNone sends what is no traceparent: it is carried as it was, and a new trace begins.
 func TestTraceOfNone(t *testing.T) {
 	for _, none := range []string{`1`, `null`, `{"a":[]}`, `""`, `"00"`, `"00-` + traceID + `-0000000000000000-01"`,
