@@ -36,8 +36,13 @@ PATH is a manifest, or a folder with pack.yaml and files that end in .pack.yaml.
   junction-pack serve packs/dev`,
 		SilenceErrors: true, SilenceUsage: true,
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
-		Args:              cli.Arguments(0, 0),
-		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return cli.Usagef("there is no command %q", args[0])
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.AddCommand(serveCommand(), callCommand(),
 		&cobra.Command{

@@ -38,6 +38,9 @@ type Operation struct {
 	auth   credentials
 }
 
+// manyTools is a number of tools beyond which models choose badly.
+const manyTools = 50
+
 // maxOperations limits the tools of one document.
 const maxOperations = 2000
 
@@ -60,6 +63,9 @@ func Load(ctx context.Context, a *manifest.API) (*API, error) {
 	for _, names := range slices.Sorted(maps.Keys(c.without)) {
 		first, _, _ := strings.Cut(names, " or ")
 		c.warn("%d operations need credentials for %s; add auth: { %s: \"${TOKEN}\" }", c.without[names], names, first)
+	}
+	if n := len(api.Operations); n > manyTools && len(a.Operations) == 0 {
+		c.warn("makes %d tools, more than models work well with; choose some with operations", n)
 	}
 	return api, c.unused()
 }
