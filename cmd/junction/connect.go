@@ -46,9 +46,10 @@ func connectCommand(stdout io.Writer, file *string) *cobra.Command {
 		Short: "Add Junction to the configuration file of an MCP client",
 		Long: `Add Junction to the configuration file of an MCP client. CLIENT is ` + allClients() + `.
 
-The command keeps every other byte of the file, makes a backup, and remembers what it changed:
-junction disconnect undoes it. Claude Code is changed by claude mcp add if that is installed. Claude Desktop gets junction stdio.
-If Junction wants an API key, the client reads it from the environment variable JUNCTION_KEY.`,
+The command keeps every other byte of the file, makes a backup, and records its changes, so that
+junction disconnect can undo them. For Claude Code it runs claude mcp add if that program is installed.
+Claude Desktop gets junction stdio. If Junction requires an API key, the client reads the key from the
+environment variable JUNCTION_KEY.`,
 		Example: `  junction connect cursor
   junction connect vscode --replace
   junction connect claude-code --project .`,
@@ -61,7 +62,7 @@ If Junction wants an API key, the client reads it from the environment variable 
 	c.flags(cmd)
 	cmd.Flags().StringVar(&c.url, "url", "", "the `URL` of Junction (default: that of the configuration)")
 	cmd.Flags().StringVar(&c.keyFile, "key-file", "", "`file` with the API key, for claude-desktop")
-	cmd.Flags().BoolVar(&c.replace, "replace", false, "take the servers that Junction has out of the client's file")
+	cmd.Flags().BoolVar(&c.replace, "replace", false, "remove the servers that Junction has from the client's file")
 	return cmd
 }
 

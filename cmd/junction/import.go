@@ -31,9 +31,10 @@ func importCommand(stdout, stderr io.Writer, file *string) *cobra.Command {
 		Long: `Import servers from the configuration files of Claude Code, Claude Desktop, Cursor, VS Code, Codex,
 Gemini CLI, Copilot CLI, opencode, Windsurf and Zed.
 
-The command lists each server, where it was found, and what becomes of it. With --write it adds the
-new ones to the configuration file, which keeps its comments and order, and makes a backup of the old
-file. Secrets go to files in the folder secrets beside it. The files of the clients stay as they are.
+The command lists each server, the place where it was found, and the result. With --write it adds
+the new servers to the configuration file, which keeps its comments and order, and makes a backup of the
+old file. Secrets go to files in the folder secrets beside the configuration file. The files of the
+clients stay as they are.
 
 Without --config, the file is junction/config.yaml in the user's folder for configurations.`,
 		Example: `  junction import

@@ -111,7 +111,7 @@ func (p *program) cleanCatalogs(c *config.Config) {
 	p.catalogs.Keep(entries)
 }
 
-var errKey = errors.New("it holds no key; remove it, and a new one is made")
+var errKey = errors.New("the file has no key; remove it, and Junction makes a new key")
 
 // loadKey reads a key file and creates it if it does not exist.
 func loadKey(file string) ([]byte, error) {

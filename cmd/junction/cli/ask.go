@@ -119,12 +119,12 @@ func askAdmin(ctx context.Context, address, path string, query url.Values, limit
 	case err != nil:
 		return fmt.Errorf("ask the proxy at %s: %w", address, err)
 	case resp.StatusCode == http.StatusNotFound && strings.HasPrefix(string(text), "404 "):
-		return fmt.Errorf("what answers at %s is no admin address of a junction of this version", address)
+		return fmt.Errorf("the server at %s is not the admin address of a junction of this version", address)
 	case resp.StatusCode != http.StatusOK:
 		return errors.New(prose.Cut(prose.Flat(string(text)), 400))
 	}
 	if err := json.Unmarshal(text, into); err != nil {
-		return fmt.Errorf("what answers at %s is no admin address of a junction", address)
+		return fmt.Errorf("the server at %s is not the admin address of a junction", address)
 	}
 	return nil
 }

@@ -99,7 +99,7 @@ func askHealth(ctx context.Context, address string, live bool) (string, error) {
 	}
 	var report diagnose.Report
 	if live || json.Unmarshal(text, &report) != nil || report.Status == "" {
-		return "", fmt.Errorf("not ready: what answers at %s is no admin address of a junction: %s", address, resp.Status)
+		return "", fmt.Errorf("not ready: the server at %s is not the admin address of a junction: %s", address, resp.Status)
 	}
 	if resp.StatusCode == http.StatusOK {
 		return report.Status, nil

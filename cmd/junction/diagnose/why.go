@@ -102,9 +102,9 @@ func (q *WhyQuery) Subject() (policy.Subject, error) {
 	kind, rest, found := strings.Cut(q.As, ":")
 	switch {
 	case strings.Contains(q.As, "jct_"):
-		return s, fmt.Errorf("--as wants the name of the key, as in the file, and not the key itself")
+		return s, fmt.Errorf("--as takes the name of the key in the file, not the key itself")
 	case q.As == "":
-		return s, fmt.Errorf("say for whom: --as NAME-OF-A-KEY, --as E-MAIL, --as user:NAME or --as local")
+		return s, fmt.Errorf("the caller is missing; add --as NAME-OF-A-KEY, --as E-MAIL, --as user:NAME or --as local")
 	case q.As == "local":
 		s.Kind, s.ID = string(auth.KindLocal), "local"
 		if !s.Address.IsValid() {
@@ -117,7 +117,7 @@ func (q *WhyQuery) Subject() (policy.Subject, error) {
 	case kind == "user" && rest != "":
 		s.Kind, s.ID, s.User = string(auth.KindUser), q.As, rest
 	default:
-		return s, fmt.Errorf("--as %q is nobody; write the name of a key, an e-mail address, user:NAME or local", q.As)
+		return s, fmt.Errorf("--as %q is not a caller; write the name of a key, an e-mail address, user:NAME or local", q.As)
 	}
 	return s, nil
 }
@@ -161,7 +161,7 @@ func (p *Proxy) explain(ctx context.Context, q WhyQuery, now time.Time) (WhyRepo
 	for _, e := range endpoints(q.Endpoint) {
 		list, ok := p.Server.Explain(who, e, q.Name)
 		if ok && known {
-			return WhyReport{}, fmt.Errorf("%s may be %s or %s; write which", prose.Quote(q.Endpoint), endpointPath(endpoint), endpointPath(e))
+			return WhyReport{}, fmt.Errorf("%s is ambiguous; write %s or %s", prose.Quote(q.Endpoint), endpointPath(endpoint), endpointPath(e))
 		}
 		if ok {
 			found, endpoint, known = list, e, true

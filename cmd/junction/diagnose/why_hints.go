@@ -126,11 +126,11 @@ func (s *search) hidden(u *upstream.Upstream, part upstream.Part, own string) {
 	elsewhere, _ := s.proxy.Server.Explain(s.who, name, own)
 	switch {
 	case rule.Off():
-		s.hint("%s has it, and the file turns it off: the first glob in upstreams.%s.tools that matches %s says enabled: false", name, name, own)
+		s.hint("%s has it, and the file turns it off: the first glob in upstreams.%s.tools that matches %s has enabled: false", name, name, own)
 	case part == upstream.PartTools && !ruled && c.Expose == upstream.ExposeListed:
 		s.hint("%s has it, and the file names other tools only (expose: listed): add it to upstreams.%s.tools", name, name)
 	case len(elsewhere) > 0 && name != s.endpoint:
-		s.hint("%s has it: it is at %s as %s, and not here", name, endpointPath(name), own)
+		s.hint("%s has it, and offers it at %s as %s, but not here", name, endpointPath(name), own)
 	default:
 		s.hint("%s has it, and it is not offered here", name)
 	}

@@ -71,7 +71,7 @@ func openAudit(c config.Audit, stderr io.Writer, log *slog.Logger) (*Audit, erro
 	if c.File == config.AuditStderr {
 		a.out = stderr
 	} else if err := a.open(); err != nil {
-		return nil, fmt.Errorf("audit.file: %s: %w; nothing is done that cannot be audited: make that file possible, or name another", c.File, config.Reason(err))
+		return nil, fmt.Errorf("audit.file: %s: %w; Junction does nothing that it cannot audit; make the file writable, or name another file", c.File, config.Reason(err))
 	}
 	return a, nil
 }

@@ -208,8 +208,8 @@ These commands edit the database directly. A running proxy applies the change wi
 	})
 	list.Long = `List the apps that have grants or are blocked.
 
-App names are not verified: an app may use the name of another one. Verified are RETURNS TO, the host to which
-sign-ins return, and KNOWN BY if it is a host or the file.`
+App names are not verified: an app may use the name of another app. RETURNS TO, the host to which sign-ins
+return, is verified. KNOWN BY is verified if it is a host or the file.`
 	list.Args = cli.NoArguments
 	list.Flags().BoolVar(&ended, "ended", false, "include apps whose grants have all ended but are still stored")
 	reason := ""

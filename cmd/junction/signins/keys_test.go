@@ -141,7 +141,7 @@ ci    sha256:cccccccc…  7     anywhere                 never
 		{"keys revoke ci --hash sha256:b --config " + file, 1, `has no key "ci" with this hash; it has sha256:aaaaaaaa…, sha256:cccccccc…`},
 		{"keys revoke oldd --config " + file, 1, `has no key called "oldd"; did you mean old?`},
 		{"keys revoke ci --config " + none, 1, `has no key called "ci"`},
-		{"keys revoke " + auth.NewKey() + " --config " + file, 2, "and not the key itself"},
+		{"keys revoke " + auth.NewKey() + " --config " + file, 2, "not the key itself"},
 		{"keys revoke --config " + file, 2, "keys revoke needs the name of one key"},
 		{"keys revoke ci", 2, "keys revoke needs --config FILE"},
 		{"keys list --config " + none, 0, none + " has no keys"},

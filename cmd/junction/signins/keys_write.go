@@ -146,7 +146,7 @@ If several keys have the same NAME, choose one with --hash, or delete them with 
 		Args: func(_ *cobra.Command, args []string) error {
 			switch {
 			case len(args) == 1 && auth.HoldsKey(args[0]):
-				return cli.Usagef("keys revoke wants the name of the key, as in the file, and not the key itself")
+				return cli.Usagef("keys revoke takes the name of the key in the file, not the key itself")
 			case len(args) != 1:
 				return cli.Usagef("keys revoke needs the name of one key; junction keys list shows them")
 			case all && hash != "":

@@ -70,7 +70,7 @@ func storageConfig(what, file string) (*config.Config, error) {
 		return nil, err
 	}
 	if c.Auth.OAuth == nil {
-		return nil, fmt.Errorf("nothing is stored: %s has no auth.oauth, so that nobody signs in here", file)
+		return nil, fmt.Errorf("no sign-ins are stored: %s has no auth.oauth", file)
 	}
 	return c, nil
 }
@@ -86,7 +86,7 @@ func existingPlace(c config.Storage, getenv func(string) (string, bool)) (string
 	info, err := os.Stat(place)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && c.DSN == "":
-		err = fmt.Errorf("nothing is stored: there is no %s; be the user who runs the proxy, or name the file (storage.dsn)", place)
+		err = fmt.Errorf("nothing is stored: there is no %s; run the command as the user of the proxy, or name the file (storage.dsn)", place)
 	case errors.Is(err, fs.ErrNotExist):
 		err = fmt.Errorf("nothing is stored yet: there is no %s (storage.dsn), which the proxy makes when it starts", place)
 	case err != nil:
@@ -115,7 +115,7 @@ func existingRing(c config.Storage, getenv func(string) (string, bool)) (ring *s
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && c.KeyFile == "":
-		err = fmt.Errorf("there are no master keys, neither in %s nor in %s: be the user who runs the proxy, or name the file (storage.key_file)", config.MasterKeys, file)
+		err = fmt.Errorf("there are no master keys, neither in %s nor in %s: run the command as the user of the proxy, or name the file (storage.key_file)", config.MasterKeys, file)
 	case err != nil:
 		err = fmt.Errorf("read the master keys (storage.key_file): %w", err)
 	}
@@ -209,7 +209,7 @@ func rotate(ctx context.Context, c config.Storage, w io.Writer, revokeAll bool, 
 		if file != "" {
 			where = file + " of every proxy"
 		}
-		return fmt.Errorf("%s has one key, %s, which everything is sealed with: put a new one there yourself, such as %s:$(openssl rand -base64 %d), in the steps of junction storage rotate --help",
+		return fmt.Errorf("%s has only the key %s, which encrypts everything; add a new key there yourself, such as %s:$(openssl rand -base64 %d), in the steps of junction storage rotate --help",
 			where, ring.IDs()[0], seal.KeyID(now, ring.IDs()), seal.SecretSize)
 	}
 	var text []byte
@@ -225,7 +225,7 @@ func rotate(ctx context.Context, c config.Storage, w io.Writer, revokeAll bool, 
 	}
 	s, err := OpenStore(ctx, c, place, ring, !ours)
 	if errors.Is(err, store.ErrInUse) {
-		return fmt.Errorf("%w. Stop the proxy: it does not know the new key before it starts again. Nothing was changed", err)
+		return fmt.Errorf("%w; stop the proxy first, because it reads the new key only when it starts; nothing was changed", err)
 	}
 	if err != nil {
 		return err

@@ -106,7 +106,7 @@ func TestRotateOfOthersKeys(t *testing.T) {
 	old := strings.TrimSpace(mustRead(t, o.keys))
 	next := "new:" + base64.StdEncoding.EncodeToString(seal.NewSecret())
 	t.Setenv(config.MasterKeys, old)
-	o.want(o.run("storage", "rotate"), 1, "JUNCTION_MASTER_KEYS has one key, old, which everything is sealed with: put a new one there yourself, such as k2", ":$(openssl rand -base64 32)")
+	o.want(o.run("storage", "rotate"), 1, "JUNCTION_MASTER_KEYS has only the key old, which encrypts everything; add a new key there yourself, such as k2", ":$(openssl rand -base64 32)")
 	running := o.mustOpen() // a proxy that has the new key behind the old one
 	defer o.mustClose(running)
 	t.Setenv(config.MasterKeys, next+","+old)
@@ -126,7 +126,7 @@ func TestRotateRefuses(t *testing.T) {
 	before := mustRead(t, o.keys)
 	o.want(o.run("storage", "rotate", "now"), 2, "rotate takes no arguments")
 	running := o.mustOpen()
-	o.want(o.run("storage", "rotate"), 1, "another process uses this file", fmt.Sprintf("process %d ", os.Getpid()), "Stop the proxy", "Nothing was changed")
+	o.want(o.run("storage", "rotate"), 1, "another process uses this file", fmt.Sprintf("process %d ", os.Getpid()), "stop the proxy first", "nothing was changed")
 	o.mustClose(running)
 	for _, tt := range []struct{ keys, says string }{
 		{"other:" + base64.StdEncoding.EncodeToString(seal.NewSecret()) + "\n", "the master keys are not those of this store"},
