@@ -56,12 +56,8 @@ func addressesOf(file string) (*config.Config, error) {
 }
 
 // AwaitReload waits until the running junction that serves a file has read it with its present
-// content. It returns why the content is not in force; "" means that it is. The error says that this
-// could not be found out within some seconds.
+// content, or until ctx ends. It returns why the content is not in force; "" means that it is.
 func AwaitReload(ctx context.Context, file string) (problem string, err error) {
-	const limit = 5 * time.Second // an idle machine needs a tenth of a second
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
 	sum, err := config.Checksum(file)
 	if err != nil {
 		return "", err
@@ -74,7 +70,7 @@ func AwaitReload(ctx context.Context, file string) (problem string, err error) {
 	defer tick.Stop()
 	for {
 		var r diagnose.Running
-		if err := askAdmin(ctx, place.Admin, "/status", nil, limit, &r); err != nil {
+		if err := askAdmin(ctx, place.Admin, "/status", nil, diagnose.Patience, &r); err != nil {
 			return "", err
 		}
 		if r.Read == hex.EncodeToString(sum[:]) {

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -51,14 +52,23 @@ type outcome struct {
 	Next      string   `json:"next,omitempty"`     // the next step for a person
 }
 
+// reloadLimit is how long a command waits for the running junction, which usually needs a tenth of
+// a second.
+const reloadLimit = 10 * time.Second
+
 // follow finds out what the running junction made of the change, and sets the next step.
 func (o *outcome) follow(ctx context.Context, f *file) {
-	_, o.Running = runfile.Find(f.path)
+	place, running := runfile.Find(f.path)
+	o.Running = running
 	next := "Start junction with: " + config.Start(f.path)
 	if o.Running {
+		ctx, cancel := context.WithTimeout(ctx, reloadLimit)
+		defer cancel()
 		problem, err := cli.AwaitReload(ctx, f.path)
 		switch {
-		case err != nil:
+		case ctx.Err() != nil:
+			next = fmt.Sprintf("The running junction has not reloaded the file yet; to make it, run: kill -HUP %d", place.PID)
+		case err != nil: // its admin address is off
 			next = "The running junction reloads the file by itself."
 		case problem != "":
 			o.Reload = problem

@@ -1,0 +1,66 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"junction/cmd/junction/diagnose"
+	"junction/cmd/junction/runfile"
+)
+
+// TestAwaitReload waits for a proxy that reads the file at once, later, with a mistake, or never.
+func TestAwaitReload(t *testing.T) {
+	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(file, []byte("abc"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const sum = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad" // of abc (FIPS 180-2)
+	if _, err := AwaitReload(t.Context(), file); !errors.Is(err, errNotRunning) {
+		t.Errorf("without a proxy: %v", err)
+	}
+	var asked atomic.Int64
+	var readAfter int64
+	problem := ""
+	ctx, cancel := context.WithCancel(t.Context())
+	admin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		n := asked.Add(1)
+		if readAfter < 0 && n == 3 { // the person has waited long enough
+			cancel()
+		}
+		answer := diagnose.Running{Report: diagnose.Report{Reload: "an old problem"}}
+		if readAfter >= 0 && n > readAfter {
+			answer.Read, answer.Reload = sum, problem
+		}
+		_ = json.NewEncoder(w).Encode(answer)
+	}))
+	defer admin.Close()
+	forget, err := runfile.Note(os.LookupEnv, file, runfile.Place{URL: "http://127.0.0.1:1/mcp", Admin: strings.TrimPrefix(admin.URL, "http://")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer forget()
+	for _, test := range []struct {
+		after   int64
+		problem string
+	}{{0, ""}, {2, ""}, {1, "listen has changed"}} {
+		asked.Store(0)
+		readAfter, problem = test.after, test.problem
+		if got, err := AwaitReload(ctx, file); err != nil || got != test.problem || asked.Load() != test.after+1 {
+			t.Errorf("read after %d answers: %q, %v, and %d answers", test.after, got, err, asked.Load())
+		}
+	}
+	asked.Store(0)
+	readAfter = -1
+	if got, err := AwaitReload(ctx, file); !errors.Is(err, context.Canceled) {
+		t.Errorf("a proxy that never reads the file: %q, %v", got, err)
+	}
+}
