@@ -96,7 +96,7 @@ upstreams:
 		{"--as ci shell__broken", 1, []string{"shell lists a tool of that name, and it is left out: inputSchema is no object"}, ""},
 		{"--as jct_key_abc x", 2, []string{"not the key itself"}, "jct_key_abc"},
 		{"--as ftp:x x", 2, []string{`--as "ftp:x" is not a caller`}, ""},
-		{"x", 2, []string{"the caller is missing"}, ""},
+		{"x", 1, []string{"the caller is missing"}, ""},
 		{"--as ci", 2, []string{"why takes one name"}, ""},
 		{"--as ci --from here x", 2, []string{`--from "here" is no address`}, ""},
 	} {

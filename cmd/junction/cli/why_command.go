@@ -55,7 +55,7 @@ The exit code is 1 if the caller cannot use the item.`,
 			if admin != "" && cmd.Flags().Changed("config") {
 				return Usagef("give either --admin or --config, not both: the file names an admin address itself")
 			}
-			if _, err := q.Subject(); err != nil {
+			if _, err := q.Subject(); err != nil && q.As != "" { // the proxy knows whether there is only one caller
 				return usageError{err}
 			}
 			address, err := adminAddress(admin, *file)
@@ -85,7 +85,7 @@ The exit code is 1 if the caller cannot use the item.`,
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&q.As, "as", "", "the caller: `WHO` is the name of a key, an e-mail address, user:NAME, or local")
+	cmd.Flags().StringVar(&q.As, "as", "", "the caller: `WHO` is the name of a key, an e-mail address, user:NAME, or local; not needed without authentication")
 	cmd.Flags().StringVar(&q.Endpoint, "endpoint", "/mcp", "`path` of the endpoint")
 	cmd.Flags().StringVar(&q.From, "from", "", "`address` that the requests come from")
 	cmd.Flags().StringSliceVar(&q.Groups, "group", nil, "`group` of the user; may be repeated")
