@@ -19,6 +19,27 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
+// TestCheckProviders has the provider fail before and after it was reached for the first time.
+func TestCheckProviders(t *testing.T) {
+	s := mustStand(t, nil)
+	check := func(when string, ok bool) {
+		t.Helper()
+		s.clock.forward(providerPause)
+		if err := s.CheckProviders(t.Context()); (err == nil) != ok || !ok && !strings.Contains(err.Error(), "Acme SSO: ") {
+			t.Errorf("%s: %v", when, err)
+		}
+	}
+	s.idp.SetDown(true)
+	check("down from the start", false)
+	s.idp.SetDown(false)
+	check("up", true)
+	check("still up", true)
+	s.idp.SetDown(true)
+	check("down later", false)
+	s.idp.SetDown(false)
+	check("up again", true)
+}
+
 func TestAuthT70AnswersOfTheProvider(t *testing.T) {
 	s := mustStand(t, func(o *Options) {
 		second := o.Config.IdentityProviders[0]

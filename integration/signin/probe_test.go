@@ -82,8 +82,7 @@ func (c *cable) set(cut bool) {
 }
 
 // TestReadinessFollowsTheDatabase cuts the connection to Postgres: the proxy is not ready, says why,
-// and is ready again by itself. An identity provider that ends later is reported, and keeps nobody
-// who is signed in from working.
+// and is ready again by itself.
 func TestReadinessFollowsTheDatabase(t *testing.T) {
 	harness.Waits(t)
 	line, dsn := mustCable(t, authtest.Schema(t))
