@@ -169,7 +169,8 @@ func TestRestoreRefuses(t *testing.T) {
 	}
 }
 
-// TestRestoreSetsAside: the store from before stays, with what was not in its main file yet.
+// TestRestoreSetsAside restores where a process has crashed: the store from before stays, with what
+// was not in its main file yet, and nothing of that gets into the restored one.
 func TestRestoreSetsAside(t *testing.T) {
 	ctx := t.Context()
 	d := mustLoad(t, Latest())
@@ -179,7 +180,15 @@ func TestRestoreSetsAside(t *testing.T) {
 	s, err := Open(ctx, d.config(t))
 	want(t, "Open", err, nil)
 	_, err = s.PutUser(ctx, User{Issuer: "https://idp.example", Subject: "late"})
-	want(t, "PutUser", errors.Join(err, s.Close()), nil)
+	want(t, "PutUser", err, nil)
+	crashed := filepath.Join(t.TempDir(), "junction.db")
+	for _, side := range []string{"", "-wal"} {
+		text, err := os.ReadFile(d.dsn + side)
+		want(t, "ReadFile", err, nil)
+		want(t, "WriteFile", os.WriteFile(crashed+side, text, 0o600), nil)
+	}
+	want(t, "Close", s.Close(), nil)
+	d.dsn = crashed
 	_, aside, err := Restore(ctx, d.config(t), file)
 	want(t, "Restore", err, nil)
 	count := func(file string) int {
