@@ -63,14 +63,13 @@ func (s *Set) Check(ctx context.Context, name string, c Config, o Options) Repor
 // check checks an upstream over the pool of connections, or over one of its own if that is nil.
 func check(ctx context.Context, name string, hard Config, o Options, connections http.RoundTripper) (r Report) {
 	r.Upstream = name
-	p := &pool{name: name, hard: hard}
+	p := &pool{name: name, hard: hard, options: o}
 	d := &dialer{name: name, config: hard, options: o, pool: connections,
 		log: o.Log.With("upstream", name, "check", true), known: new(knowledge)}
 	if hard.URL != "" && connections == nil {
-		d.pool = transport.NewPool(hard.URL)
-		if t, ok := d.pool.(interface{ CloseIdleConnections() }); ok {
-			defer t.CloseIdleConnections()
-		}
+		var end func()
+		d.pool, end = connectionsOf(hard.URL)
+		defer end()
 	}
 	if hard.Sandbox != nil {
 		r.Sandbox = hard.Sandbox.Enforcement(o.kernel())
@@ -106,6 +105,13 @@ func check(ctx context.Context, name string, hard Config, o Options, connections
 		r.Err, r.Advice = err, advice(err, name, &hard)
 		return r
 	}
+	if hard.Blocked != "" {
+		next = "reading the entry"
+		return fail(&configError{hard.Blocked})
+	}
+	if err := p.signInFor(limit, d); err != nil {
+		return fail(err)
+	}
 	c, err := d.dial(limit, p.reading().profile, hooks{changed: func() {}})
 	if err != nil {
 		return fail(err)
@@ -134,6 +140,25 @@ func check(ctx context.Context, name string, hard Config, o Options, connections
 	step(next)
 	r.Latency = r.Steps[len(r.Steps)-1].Took
 	return r
+}
+
+// signInFor has a check use the operator's sign-in, if there is one.
+func (p *pool) signInFor(ctx context.Context, d *dialer) error {
+	if !p.hard.OperatorSignsIn() || p.options.Credentials == nil {
+		return nil
+	}
+	d.token = p.token
+	_, err := p.token(ctx)
+	return err
+}
+
+// connectionsOf returns connections for a check of a remote server.
+func connectionsOf(url string) (connections http.RoundTripper, end func()) {
+	connections, end = transport.NewPool(url), func() {}
+	if t, ok := connections.(interface{ CloseIdleConnections() }); ok {
+		end = t.CloseIdleConnections
+	}
+	return connections, end
 }
 
 // pingOnce sends a request that every server answers. An error response counts as an answer.
@@ -238,6 +263,8 @@ func adviceOfStatus(status *transport.StatusError, upstream string, c *Config) s
 	switch code := status.Status; {
 	case status.WantsOAuth() && c.Auth.Mode == AuthNone:
 		return "the server asks for an OAuth sign-in: set auth: { mode: oauth }, then run: junction login " + upstream
+	case code == 401 && c.OperatorSignsIn():
+		return "run: junction login " + upstream + "; without a running proxy, no sign-in is used for the check"
 	case code == 403 && len(scopes) > 0:
 		return "the token lacks a scope of " + strings.Join(scopes, ", ") + ": set headers to a token that has it"
 	case (code == 401 || code == 403) && set:

@@ -93,6 +93,9 @@ func TestOperatorSignsIn(t *testing.T) {
 			config := Config{URL: srv.URL, Auth: Auth{Mode: AuthOAuth}}
 			u := set.Apply(map[string]Config{"linear": config}, options, nil)[0]
 			until(StateSignIn)
+			if r := u.Check(t.Context()); !NeedsLogin(r.Err) || len(r.Steps) != 1 {
+				t.Errorf("before the sign-in a check says %v", r.Err)
+			}
 			if text := u.Status().Err; text != "sign-in needed; run: junction login linear" {
 				t.Errorf("the reason is %q", text)
 			}
@@ -104,6 +107,9 @@ func TestOperatorSignsIn(t *testing.T) {
 			until(StateReady)
 			if _, err := u.Call(t.Context(), call); err != nil || u.Catalog().Tool("whoami") == nil {
 				t.Errorf("after the sign-in: %v", err)
+			}
+			if r := u.Check(t.Context()); r.Err != nil {
+				t.Errorf("after the sign-in a check says %v", r.Err)
 			}
 
 			mu.Lock()

@@ -151,7 +151,9 @@ func (s *search) silent(names []string) {
 			text += ": " + status.Err
 		}
 		s.hint("%s)", text)
-		s.hint("%s", cmp.Or(status.Advice, "run junction doctor "+status.Name))
+		if status.Advice != "" || status.State != upstream.StateSignIn { // the error names the sign-in
+			s.hint("%s", cmp.Or(status.Advice, "run junction doctor "+status.Name))
+		}
 	}
 }
 
