@@ -33,11 +33,21 @@ func Listen(address string) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%q is no address; write 127.0.0.1:8430", address)
 	}
-	if ip, err := netip.ParseAddr(host); host != "localhost" && (err != nil || !ip.IsLoopback()) {
+	if host == "" || !loopback(address) {
 		return nil, fmt.Errorf("cannot listen on %s, because a pack has no authentication; "+
 			"listen on 127.0.0.1, and make the pack an upstream of Junction for others", address)
 	}
 	return net.Listen("tcp", address)
+}
+
+// loopback reports whether an address, with or without a port, is one of loopback.
+func loopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		host = address
+	}
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
 // ServeHTTP serves Streamable HTTP of both eras on a listener, which it closes, until ctx is done.
@@ -66,11 +76,11 @@ func (s *Server) ServeHTTP(ctx context.Context, l net.Listener) error {
 	return nil
 }
 
-// guard rejects what mcp-go would accept: requests of web pages, large bodies, and the cancellation
-// of a request that may be another client's.
+// guard rejects what mcp-go would accept: requests of web pages from elsewhere, large bodies, and
+// the cancellation of a request that may be another client's.
 func guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if origin := r.Header.Get("Origin"); origin != "" {
+		if origin := r.Header.Get("Origin"); origin != "" && !(origin == "http://"+r.Host && loopback(r.Host)) {
 			http.Error(w, "Requests of web pages are not accepted (header Origin).", http.StatusForbidden)
 			return
 		}

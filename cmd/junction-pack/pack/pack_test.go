@@ -156,6 +156,8 @@ func TestGuard(t *testing.T) {
 		{"", "", `{"method":"ping"}`, 200, true},
 		{"https://evil.example", "", `{"method":"ping"}`, 403, false},
 		{"http://localhost:3000", "", `{"method":"ping"}`, 403, false},
+		{"http://127.0.0.1", "", `{"method":"ping"}`, 200, true},
+		{"https://127.0.0.1", "", `{"method":"ping"}`, 403, false},
 		{"", "", `{"method":"notifications/cancelled","params":{"requestId":1}}`, 202, false},
 		{"", "s", `{"method":"notifications/cancelled","params":{"requestId":1}}`, 200, true},
 		{"", "", strings.Repeat("x", maxBody+1), 413, false},
