@@ -37,6 +37,7 @@
 //	session.go        sessions of legacy clients
 //	listen.go         streams of notifications; subscriptions.go: their resources
 //	errors.go         every error that a client reads, with its HTTP status
+//	observe.go        the interface for metrics and traces
 //	report.go         data for the log, the audit and operators
 //
 // Package view merges and renames the catalogs. Packages pins, schema and redact check definitions,

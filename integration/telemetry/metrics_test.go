@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"junction/auth"
 	"junction/auth/authtest"
 	"junction/cmd/junction/telemetry"
 	"junction/integration/harness"
@@ -27,7 +28,8 @@ type measured struct {
 	all *telemetry.Telemetry
 }
 
-func mustMeasure(t *testing.T, p harness.Pair) measured {
+// mustMeasure starts it; change changes its configuration.
+func mustMeasure(t *testing.T, p harness.Pair, change ...func(*measured, *harness.Setup)) measured {
 	t.Helper()
 	x := measured{Served: p.Serve(t, upstreamtest.Script{})}
 	var err error
@@ -37,8 +39,12 @@ func mustMeasure(t *testing.T, p harness.Pair) measured {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { x.all.Close(t.Context()) })
-	x.Junction = harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": x.Config},
-		Requests: x.all.Requests(), Calls: x.all.Calls()})
+	setup := harness.Setup{Requests: x.all.Requests(), Calls: x.all.Calls()}
+	for _, f := range change {
+		f(&x, &setup)
+	}
+	setup.Upstreams = map[string]upstream.Config{"up": x.Config}
+	x.Junction = harness.Start(t, p, setup)
 	x.Offers(t, "up")
 	if err := x.all.Watch(telemetry.Source{Server: x.Server, Upstreams: x.Junction.Set.All,
 		Stale: func() bool { return false }}); err != nil {
@@ -171,6 +177,68 @@ func TestMetricsOfRefusals(t *testing.T) {
 		}
 		if strings.Contains(x.scrape(t), "canary") {
 			t.Error("a label has what a client has sent")
+		}
+	})
+}
+
+// TestMetricsOfTokens counts keys that are accepted and rejected, without their names.
+func TestMetricsOfTokens(t *testing.T) {
+	harness.RunPair(t, upstream.EraModern, upstream.EraModern, "http", func(t *testing.T, p harness.Pair) {
+		guard, keys := harness.Keyring(t, "canary-name")
+		x := mustMeasure(t, p, func(x *measured, s *harness.Setup) {
+			guard.Checked = x.all.Checked
+			s.Guard = guard
+		})
+		x.As(t, keys["canary-name"]).Succeed(t, "up__echo", `{}`)
+		for _, wrong := range []string{auth.NewKey(), auth.NewKey()} {
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, x.URL, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header.Set("Authorization", "Bearer "+wrong)
+			resp, err := http.DefaultClient.Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+		}
+		text := x.scrape(t)
+		for result, want := range map[string]string{"accepted": "1", "invalid_token": "2", "temporarily_unavailable": "0"} {
+			if got := value(t, text, "junction_tokens_checked_total", `junction_result="`+result+`"`); got != want {
+				t.Errorf("%s: the count is %q, want %s", result, got, want)
+			}
+		}
+		if strings.Contains(text, "canary") {
+			t.Error("a label has the name of a key")
+		}
+	})
+}
+
+// TestMetricsOfQueue has one call in progress and one that waits, because of the concurrency.
+func TestMetricsOfQueue(t *testing.T) {
+	harness.EachEra(t, func(t *testing.T, p harness.Pair) {
+		x := mustMeasure(t, p, func(x *measured, _ *harness.Setup) { x.Config.Concurrency = 1 })
+		c := x.Talk(t)
+		first := c.Begin(t, harness.Called("up__gate", `{"gate":"end"}`))
+		harness.CallsOf(t, x.Journal, 1)
+		second := c.Begin(t, harness.Called("up__echo", `{}`))
+		ctx, tick := harness.Patient(t), time.NewTicker(10*time.Millisecond)
+		defer tick.Stop()
+		for value(t, x.scrape(t), "junction_upstream_waiting", `junction_upstream="up"`) != "1" {
+			select {
+			case <-tick.C: // the second call is on its way
+			case <-ctx.Done():
+				t.Fatalf("no call waits:\n%s", x.scrape(t))
+			}
+		}
+		if n := value(t, x.scrape(t), "junction_upstream_calls", `junction_upstream="up"`); n != "1" {
+			t.Errorf("%q calls are in progress, want 1", n)
+		}
+		x.OpenGate(t, "end")
+		for _, call := range []*harness.Answering{first, second} {
+			if m := call.Answer(t); m.Error != nil {
+				t.Errorf("error %v", m.Error)
+			}
 		}
 	})
 }
