@@ -39,7 +39,8 @@ func Command(stdout, stderr io.Writer, file *string) *cobra.Command {
 FILE is the file of the audit; the default is audit.file of the configuration file. All filters that are given
 must match. --json prints the lines as they are in the file.
 
-The outcomes are ` + outcomes() + `.`,
+The outcomes are
+` + strings.Replace(outcomes(), " invalid", "\ninvalid", 1) + `.`,
 		Example: `  junction audit --config config.yaml --outcome denied --since 24h
   junction audit --config config.yaml --who ann@example.com --tool 'shell__*'
   junction audit --config config.yaml --follow --json`,
