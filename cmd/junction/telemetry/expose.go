@@ -169,7 +169,7 @@ func labels(set attribute.Set) string {
 			b.WriteByte(',')
 		}
 		b.WriteString(labelName(string(a.Key)) + `="`)
-		b.WriteString(escape.Replace(strings.ToValidUTF8(a.Value.Emit(), "\ufffd")))
+		b.WriteString(escape.Replace(strings.ToValidUTF8(a.Value.String(), "\ufffd")))
 		b.WriteByte('"')
 	}
 	return b.String()
