@@ -12,9 +12,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -28,6 +26,7 @@ import (
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/prose"
 	"junction/cmd/junction/signins"
+	"junction/cmd/junction/signon"
 	"junction/upstream/oauth"
 )
 
@@ -46,7 +45,7 @@ type loginOptions struct {
 
 // loginCommand is `junction login`.
 func loginCommand(stdin io.Reader, stdout, stderr io.Writer, file *string) *cobra.Command {
-	o := &loginOptions{file: file, stdin: stdin, stdout: stdout, stderr: stderr, open: openBrowser}
+	o := &loginOptions{file: file, stdin: stdin, stdout: stdout, stderr: stderr, open: signon.OpenBrowser}
 	cmd := &cobra.Command{
 		Use: "login NAME", Short: "Sign in to an upstream that uses OAuth", Args: cobra.ExactArgs(1),
 		Long: `Sign in to an upstream that has auth: { mode: oauth }.
@@ -329,25 +328,4 @@ func plainProblem(err error) error {
 		return errors.New(p.Text)
 	}
 	return err
-}
-
-// openBrowser starts the browser of this machine.
-func openBrowser(where string) error {
-	var cmd *exec.Cmd
-	switch runtime.GOOS {
-	case "darwin":
-		cmd = exec.Command("open", where)
-	case "windows":
-		cmd = exec.Command("rundll32", "url.dll,FileProtocolHandler", where)
-	default:
-		if os.Getenv("DISPLAY") == "" && os.Getenv("WAYLAND_DISPLAY") == "" && os.Getenv("BROWSER") == "" {
-			return errors.New("there is no display")
-		}
-		cmd = exec.Command("xdg-open", where)
-	}
-	if err := cmd.Start(); err != nil {
-		return err
-	}
-	go func() { _ = cmd.Wait() }()
-	return nil
 }

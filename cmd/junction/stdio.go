@@ -26,7 +26,10 @@ func stdioCommand(stdin io.Reader, stdout, stderr io.Writer, file *string) *cobr
 
 The client speaks MCP on standard input and output; the command passes each message to the endpoint. If the
 endpoint cannot be reached, requests fail with an error, and work again when the endpoint is back. The command
-writes its problems to standard error.`,
+writes its problems to standard error.
+
+If the endpoint requires a sign-in and there is no API key, the command opens a browser. All commands of this user
+share the sign-in, which is kept in a file that only the user can read.`,
 		Example: `  junction stdio
   junction stdio --url https://mcp.example.com/mcp --key-file ~/.junction-key`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -41,6 +44,19 @@ writes its problems to standard error.`,
 			}
 			if err := cli.CheckURL(address, credential != nil); err != nil {
 				return err
+			}
+			if credential == nil && cli.CheckURL(address, true) == nil {
+				person, err := cli.SignOn(address, true, stderr)
+				if err != nil {
+					return err
+				}
+				credential = func(ctx context.Context, refused ...string) (string, error) {
+					token, err := person.Token(ctx, refused...)
+					if err != nil {
+						err = &transport.TokenError{Err: err}
+					}
+					return token, err
+				}
 			}
 			return bridge.Run(cmd.Context(), bridge.Options{
 				URL: address, Token: credential, In: stdin, Out: stdout, Notes: stderr,

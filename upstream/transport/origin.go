@@ -29,10 +29,12 @@ type HTTPOptions struct {
 	Headers map[string]string // sent with every request to this origin, and nowhere else
 	// Token returns the access token for a request to this origin; see Credentials. If it is nil,
 	// requests have no token.
-	Token        func(ctx context.Context, refused ...string) (string, error)
-	MessageLimit int // maximum size of one message from the server, in bytes
-	Depth        int // maximum nesting of one message from the server
-	Log          *slog.Logger
+	Token func(ctx context.Context, refused ...string) (string, error)
+	// TokenOptional allows Token to return "": the request is then sent without a token.
+	TokenOptional bool
+	MessageLimit  int // maximum size of one message from the server, in bytes
+	Depth         int // maximum nesting of one message from the server
+	Log           *slog.Logger
 	// connection pool shared by the transports of an upstream, which do not close it; if it is nil,
 	// the transport has its own pool
 	Pool http.RoundTripper
@@ -90,6 +92,8 @@ type origin struct {
 	// configured headers and Junction's own; never modified
 	header http.Header
 	token  func(ctx context.Context, refused ...string) (string, error) // see HTTPOptions
+	// token may return ""
+	tokenless bool
 	// the token of the latest request; nil before the first
 	last  atomic.Pointer[string]
 	rt    http.RoundTripper
@@ -121,7 +125,7 @@ func (o *origin) init(opts HTTPOptions) {
 	if o.rt = opts.Pool; o.rt == nil {
 		o.rt, o.own = NewPool(opts.URL), true
 	}
-	o.token = opts.Token
+	o.token, o.tokenless = opts.Token, opts.TokenOptional
 	o.header = http.Header{"User-Agent": {"junction"}}
 	for name, value := range opts.Headers {
 		o.header[textproto.CanonicalMIMEHeaderKey(name)] = []string{value}
@@ -299,6 +303,9 @@ func (o *origin) authorize(ctx context.Context, refused []string) (string, error
 		return "", nil
 	}
 	token, err := o.token(ctx, refused...)
+	if err == nil && token == "" && o.tokenless {
+		return "", nil
+	}
 	if err == nil && !visibleASCII(token) {
 		err = &TokenError{Err: errors.New("its token is none that a header can carry")}
 	}

@@ -41,6 +41,7 @@ const (
 type Options struct {
 	URL string
 	// Token returns the credential of a request, as in transport.HTTPOptions. Nil means none.
+	// "" means that the request has none.
 	Token func(ctx context.Context, refused ...string) (string, error)
 	In    io.Reader
 	Out   io.Writer // only messages are written here
@@ -151,7 +152,9 @@ func newBridge(ctx context.Context, o Options, stop context.CancelCauseFunc) *br
 	if o.Open == nil {
 		pool := transport.NewPool(o.URL)
 		o.Open = func(in transport.Receiver) transport.Transport {
-			return transport.OpenHTTP(transport.HTTPOptions{URL: o.URL, Token: o.Token, MessageLimit: maxMessage, Pool: pool}, in)
+			return transport.OpenHTTP(transport.HTTPOptions{
+				URL: o.URL, Token: o.Token, TokenOptional: true, MessageLimit: maxMessage, Pool: pool,
+			}, in)
 		}
 	}
 	return &bridge{

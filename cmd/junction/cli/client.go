@@ -4,11 +4,14 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"net/url"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -17,6 +20,7 @@ import (
 
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/runfile"
+	"junction/cmd/junction/signon"
 )
 
 // toolsCommand is `junction tools`, which lists the tools of an endpoint.
@@ -42,6 +46,7 @@ func toolsCommand(stdout io.Writer, file *string) *cobra.Command {
 			if _, err := path.Match(glob, ""); err != nil {
 				return Usagef("%q is no glob: a [ is not closed", glob)
 			}
+			f.maySignIn(cmd)
 			return f.connect(cmd.Context(), nil, func(ctx context.Context, e *endpoint) error {
 				tools, err := e.tools(ctx)
 				if err != nil {
@@ -122,6 +127,7 @@ and sends your answers. The default time limit is then ten minutes.`,
 			if whole != "-" {
 				f.mayAsk(cmd)
 			}
+			f.maySignIn(cmd)
 			return f.connect(cmd.Context(), report, func(ctx context.Context, e *endpoint) error {
 				tool, err := e.tool(ctx, args[0])
 				if err != nil {
@@ -166,6 +172,7 @@ type clientFlags struct {
 	output  string
 	timeout time.Duration
 	prompts *prompter // nil if nobody can be asked
+	signIn  io.Writer // where a sign-in is announced; nil if nobody can sign in
 }
 
 func (f *clientFlags) register(cmd *cobra.Command) {
@@ -200,6 +207,16 @@ func EndpointOf(file string) (string, error) {
 	return runfile.URL(c.Listen), nil
 }
 
+// maySignIn makes the command sign the person in where the endpoint requires it, if there is a terminal.
+func (f *clientFlags) maySignIn(cmd *cobra.Command) {
+	if !IsTerminal(cmd.InOrStdin()) {
+		return
+	}
+	if f.signIn = cmd.ErrOrStderr(); !cmd.Flags().Changed("timeout") {
+		f.timeout = askingTime
+	}
+}
+
 // connect checks the flags, connects to the endpoint, calls use, and disconnects. The progress of
 // calls is written to report, which may be nil.
 func (f *clientFlags) connect(ctx context.Context, report io.Writer, use func(context.Context, *endpoint) error) error {
@@ -224,12 +241,48 @@ func (f *clientFlags) connect(ctx context.Context, report io.Writer, use func(co
 		ctx, cancel = context.WithTimeoutCause(ctx, f.timeout, fmt.Errorf("no answer from %s within %s; --timeout waits longer", f.url, f.timeout))
 		defer cancel()
 	}
-	e, err := dial(ctx, f.url, key, report, f.prompts)
+	e, err := f.dial(ctx, key, report)
 	if err != nil {
 		return err
 	}
 	defer e.close()
 	return use(ctx, e)
+}
+
+// dial connects with the key, or with the sign-in of the person if the endpoint requires one. A token
+// that the endpoint refuses is renewed once.
+func (f *clientFlags) dial(ctx context.Context, key string, report io.Writer) (*endpoint, error) {
+	if key != "" || CheckURL(f.url, true) != nil {
+		return dial(ctx, f.url, key, report, f.prompts)
+	}
+	person, err := SignOn(f.url, f.signIn != nil, f.signIn)
+	if err != nil {
+		return nil, err
+	}
+	token, err := person.Token(ctx)
+	if err != nil {
+		return nil, err
+	}
+	e, err := dial(ctx, f.url, token, report, f.prompts)
+	if status, ok := errors.AsType[*statusError](err); ok && status.code == http.StatusUnauthorized && token != "" {
+		if token, err = person.Token(ctx, token); err != nil {
+			return nil, err
+		}
+		return dial(ctx, f.url, token, report, f.prompts)
+	}
+	return e, err
+}
+
+// SignOn returns the person's sign-in at an endpoint. ask allows to open a browser; its URL is also
+// written to notes.
+func SignOn(address string, ask bool, notes io.Writer) (*signon.SignOn, error) {
+	state, err := config.StateDir(os.LookupEnv)
+	if err != nil {
+		return nil, fmt.Errorf("cannot find the folder for state: %w; set XDG_STATE_HOME", err)
+	}
+	return signon.New(signon.Options{
+		URL: address, Dir: filepath.Join(state, "junction", "signins"), Ask: ask, Notes: notes, Open: signon.OpenBrowser,
+	}), nil
 }
 
 // CheckURL rejects values of --url that are no endpoint, or would send a credential in plain text

@@ -210,8 +210,8 @@ func (e *endpoint) explain(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if said := e.refused.said(); said != "" {
-		return fmt.Errorf("%s answered %s", e.url, said)
+	if code, said := e.refused.said(); said != "" {
+		return &statusError{code, fmt.Sprintf("%s answered %s", e.url, said)}
 	}
 	dial, isDial := errors.AsType[*net.OpError](err)
 	if isDial && dial.Op == "dial" {
@@ -230,6 +230,14 @@ func (e *endpoint) explain(ctx context.Context, err error) error {
 	return fmt.Errorf("no MCP endpoint at %s: %w", e.url, err)
 }
 
+// statusError means that the endpoint answered with an HTTP error.
+type statusError struct {
+	code int
+	text string
+}
+
+func (e *statusError) Error() string { return e.text }
+
 // brokeOff reports whether the connection was lost before the answer.
 func brokeOff(err error) bool {
 	_, sending := errors.AsType[*url.Error](err) // without a url.Error, EOF is an empty answer
@@ -242,6 +250,7 @@ type refusals struct {
 	base http.RoundTripper
 	mu   sync.Mutex
 	last string // guarded by mu
+	code int    // HTTP status of last; guarded by mu
 	over bool   // guarded by mu
 }
 
@@ -305,14 +314,14 @@ func (r *refusals) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.last = said
+	r.last, r.code = said, resp.StatusCode
 	return resp, nil
 }
 
-func (r *refusals) said() string {
+func (r *refusals) said() (code int, text string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.last
+	return r.code, r.last
 }
 
 // ended reports whether an event stream has ended since forget. An answer that has not arrived by

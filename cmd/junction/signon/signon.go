@@ -1,0 +1,281 @@
+// Package signon signs a person in to an endpoint that requires it (OAuth), for commands that are
+// clients of the endpoint. It keeps the tokens in a file that only the user can read, one for each
+// endpoint, so that all commands share one sign-in.
+package signon
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mark3labs/mcp-go/client/transport"
+)
+
+// ErrNeeded means that the endpoint requires a sign-in, and that nobody may be asked for it.
+var ErrNeeded = errors.New("the endpoint requires a sign-in; run junction tools in a terminal to sign in, or use an API key")
+
+const (
+	defaultPatience = 5 * time.Minute
+	requestTime     = 30 * time.Second // for one request to the authorization server
+	quietTime       = 10 * time.Minute // after a sign-in that failed
+	openTime        = 30 * time.Second // that an endpoint is not asked again whether it requires a sign-in
+	lockStale       = time.Minute      // the process that held an older lock has died
+)
+
+// Options configure New. URL and Dir are required.
+type Options struct {
+	URL   string    // of the endpoint
+	Dir   string    // of the files with tokens; created if it is missing
+	Ask   bool      // a person may be asked to sign in
+	Notes io.Writer // receives the URL at which the person signs in; nil discards
+	// Open starts a browser. Nil or an error means that the person opens the URL.
+	Open func(url string) error
+}
+
+// SignOn is the sign-in of one person at one endpoint. It may be used by several goroutines.
+type SignOn struct {
+	Options
+	file string
+	http *http.Client
+
+	mu      sync.Mutex // held while tokens are read or renewed
+	attempt *attempt   // the sign-in in progress or the last one that failed; nil if there is none
+	open    time.Time  // until then the endpoint counts as one that requires no sign-in
+}
+
+// attempt is one sign-in, from the browser's first address to the stored tokens.
+type attempt struct {
+	done  chan struct{} // closed when token and err are set
+	token string
+	err   error
+	until time.Time // the person is not asked again before
+}
+
+// kept is the content of the file.
+type kept struct {
+	URL    string           `json:"url"`
+	Client string           `json:"client_id"`
+	Secret string           `json:"client_secret,omitempty"`
+	Token  *transport.Token `json:"token"`
+}
+
+// New returns the sign-in at an endpoint. It reads and sends nothing.
+func New(o Options) *SignOn {
+	if o.Notes == nil {
+		o.Notes = io.Discard
+	}
+	sum := sha256.Sum256([]byte(o.URL))
+	return &SignOn{Options: o, file: filepath.Join(o.Dir, hex.EncodeToString(sum[:12])+".json"), http: &http.Client{Timeout: requestTime}}
+}
+
+// Token returns the access token for a request, or "" if the endpoint requires none. refused are the
+// tokens that the endpoint has refused for this request. Token renews an expired token, and asks the
+// person to sign in if there is none; it then waits, and the sign-in goes on if ctx ends.
+func (s *SignOn) Token(ctx context.Context, refused ...string) (string, error) {
+	s.mu.Lock()
+	token, err := s.stored(ctx, refused)
+	if token != "" || err != nil {
+		s.mu.Unlock()
+		return token, err
+	}
+	a := s.attempt
+	if a == nil || a.over() {
+		if len(refused) == 0 && !s.mustSignIn(ctx) {
+			s.mu.Unlock()
+			return "", nil
+		}
+		if !s.Ask {
+			s.mu.Unlock()
+			return "", ErrNeeded
+		}
+		a = &attempt{done: make(chan struct{})}
+		s.attempt = a
+		go s.run(a, refused) // ends with the attempt
+	}
+	s.mu.Unlock()
+	select {
+	case <-a.done:
+		return a.token, a.err
+	case <-ctx.Done():
+		return "", fmt.Errorf("the sign-in in the browser is not finished: %w", context.Cause(ctx))
+	}
+}
+
+func (s *SignOn) run(a *attempt, refused []string) {
+	ctx, cancel := context.WithTimeoutCause(context.Background(), defaultPatience, fmt.Errorf("no sign-in within %v", defaultPatience))
+	defer cancel()
+	a.token, a.err = s.signIn(ctx, refused)
+	a.until = time.Now()
+	if a.err != nil { // a program in the background must not open one window after the other
+		a.until = a.until.Add(quietTime)
+	}
+	close(a.done)
+}
+
+// over reports whether the attempt has ended, and another one may begin.
+func (a *attempt) over() bool {
+	select {
+	case <-a.done:
+		return !time.Now().Before(a.until)
+	default:
+		return false
+	}
+}
+
+func (k *kept) usable(refused []string) bool {
+	return k != nil && !k.Token.IsExpired() && !slices.Contains(refused, k.Token.AccessToken)
+}
+
+// stored returns the token of the file, renewed if necessary. It is "" if a sign-in is necessary.
+func (s *SignOn) stored(ctx context.Context, refused []string) (string, error) {
+	k, err := s.read()
+	if err != nil || k == nil {
+		return "", err
+	}
+	if k.usable(refused) {
+		return k.Token.AccessToken, nil
+	}
+	unlock, err := s.lock(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	if k, err = s.read(); err != nil || k == nil { // another process may have renewed it
+		return "", err
+	}
+	if k.usable(refused) {
+		return k.Token.AccessToken, nil
+	}
+	if k.Token.RefreshToken == "" {
+		return "", nil
+	}
+	token, err := s.handler(transport.NewMemoryTokenStore(), k.Client, k.Secret, "").RefreshToken(ctx, k.Token.RefreshToken)
+	if errors.As(err, new(transport.OAuthError)) {
+		return "", nil // the sign-in has ended
+	}
+	if err != nil {
+		return "", fmt.Errorf("renew the sign-in: %w", err)
+	}
+	k.Token = token
+	return token.AccessToken, s.write(k)
+}
+
+// handler returns mcp-go's OAuth client for the endpoint.
+func (s *SignOn) handler(store transport.TokenStore, client, secret, redirect string) *transport.OAuthHandler {
+	h := transport.NewOAuthHandler(transport.OAuthConfig{
+		ClientID: client, ClientSecret: secret, RedirectURI: redirect, PKCEEnabled: true, HTTPClient: s.http,
+		TokenStore: store,
+	})
+	h.SetBaseURL(s.URL)
+	return h
+}
+
+// mustSignIn is required with a memory, because it is asked for each request. An endpoint that cannot
+// be reached requires nothing: the request itself shows what is wrong.
+func (s *SignOn) mustSignIn(ctx context.Context) bool {
+	if time.Now().Before(s.open) {
+		return false
+	}
+	required, err := s.required(ctx)
+	if err == nil && !required {
+		s.open = time.Now().Add(openTime)
+	}
+	return required
+}
+
+// required asks whether the endpoint names an authorization server (RFC 9728).
+func (s *SignOn) required(ctx context.Context) (bool, error) {
+	u, err := url.Parse(s.URL)
+	if err != nil {
+		return false, err
+	}
+	u.Path, u.RawQuery = "/.well-known/oauth-protected-resource"+strings.TrimSuffix(u.Path, "/"), ""
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return false, err
+	}
+	resp, err := s.http.Do(r)
+	if err != nil {
+		return false, err
+	}
+	defer resp.Body.Close()
+	var m transport.OAuthProtectedResource
+	err = json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&m)
+	return resp.StatusCode == http.StatusOK && err == nil && len(m.AuthorizationServers) > 0, nil
+}
+
+// read returns the content of the file, or nil if there is none that can be used.
+func (s *SignOn) read() (*kept, error) {
+	text, err := os.ReadFile(s.file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the sign-in: %w", err)
+	}
+	var k kept
+	if json.Unmarshal(text, &k) != nil || k.Token == nil || k.URL != s.URL {
+		return nil, nil
+	}
+	return &k, nil
+}
+
+// write replaces the file. The caller holds the lock, so that the folder exists.
+func (s *SignOn) write(k *kept) error {
+	text, err := json.Marshal(k)
+	if err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(s.Dir, ".new-*") // with mode 0600
+	if err != nil {
+		return fmt.Errorf("keep the sign-in: %w", err)
+	}
+	_, err = f.Write(text)
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), s.file)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+		return fmt.Errorf("keep the sign-in: %w", err)
+	}
+	return nil
+}
+
+// lock waits until no other process renews the tokens: a refresh token can be used only once.
+func (s *SignOn) lock(ctx context.Context) (unlock func(), err error) {
+	name := s.file + ".lock"
+	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("keep the sign-in: %w", err)
+	}
+	for {
+		err := os.Mkdir(name, 0o700)
+		if err == nil {
+			return func() { _ = os.Remove(name) }, nil
+		}
+		if !errors.Is(err, fs.ErrExist) {
+			return nil, fmt.Errorf("renew the sign-in: %w", err)
+		}
+		if info, err := os.Stat(name); err == nil && time.Since(info.ModTime()) > lockStale {
+			_ = os.Remove(name)
+			continue
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}

@@ -1,0 +1,86 @@
+package signon
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/mark3labs/mcp-go/client/transport"
+)
+
+// mustStart serves the metadata of a protected resource, if it is required, and counts the requests.
+func mustStart(t *testing.T, required bool) (url string, asked *int) {
+	t.Helper()
+	asked = new(int)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		*asked++
+		if !required || r.URL.Path != "/.well-known/oauth-protected-resource/mcp" {
+			http.NotFound(w, r)
+			return
+		}
+		w.Write([]byte(`{"resource":"x","authorization_servers":["https://example.com"]}`))
+	}))
+	t.Cleanup(s.Close)
+	return s.URL + "/mcp", asked
+}
+
+// TestOpenEndpoint: an endpoint without a sign-in is asked once, and gets no token.
+func TestOpenEndpoint(t *testing.T) {
+	url, asked := mustStart(t, false)
+	s := New(Options{URL: url, Dir: t.TempDir()})
+	for range 3 {
+		if token, err := s.Token(t.Context()); token != "" || err != nil {
+			t.Fatalf("Token = %q, %v", token, err)
+		}
+	}
+	if *asked != 1 {
+		t.Errorf("the endpoint was asked %d times, want once", *asked)
+	}
+}
+
+// TestNobodyIsAsked: without permission to ask, the error says what to do.
+func TestNobodyIsAsked(t *testing.T) {
+	url, _ := mustStart(t, true)
+	if token, err := New(Options{URL: url, Dir: t.TempDir()}).Token(t.Context()); token != "" || !errors.Is(err, ErrNeeded) {
+		t.Errorf("Token = %q, %v, want ErrNeeded", token, err)
+	}
+}
+
+// TestKept: a token is used as long as it is valid and not refused, and only for its endpoint.
+func TestKept(t *testing.T) {
+	url, _ := mustStart(t, true)
+	s := New(Options{URL: url, Dir: t.TempDir()})
+	put := func(at string, expires time.Time) {
+		t.Helper()
+		if err := s.write(&kept{URL: at, Client: "c", Token: &transport.Token{AccessToken: "canary-token-1", ExpiresAt: expires}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(url, time.Now().Add(time.Hour))
+	if token, err := s.Token(t.Context()); token != "canary-token-1" || err != nil {
+		t.Errorf("Token = %q, %v", token, err)
+	}
+	if info, err := os.Stat(s.file); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the file has the mode %v, %v", info.Mode(), err)
+	}
+	if token, err := s.Token(t.Context(), "canary-token-1"); token != "" || !errors.Is(err, ErrNeeded) {
+		t.Errorf("with a refused token, Token = %q, %v", token, err)
+	}
+	put(url, time.Now().Add(-time.Hour))
+	if token, err := s.Token(t.Context()); token != "" || !errors.Is(err, ErrNeeded) {
+		t.Errorf("with an expired token, Token = %q, %v", token, err)
+	}
+	put("http://elsewhere/mcp", time.Now().Add(time.Hour))
+	if token, err := s.Token(t.Context()); token != "" || !errors.Is(err, ErrNeeded) {
+		t.Errorf("with a token of another endpoint, Token = %q, %v", token, err)
+	}
+	if err := os.WriteFile(s.file, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if token, err := s.Token(t.Context()); token != "" || !errors.Is(err, ErrNeeded) {
+		t.Errorf("with a broken file, Token = %q, %v", token, err)
+	}
+}

@@ -1,0 +1,104 @@
+package signin
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"junction/auth/authtest"
+	"junction/integration/harness"
+	"junction/upstream/upstreamtest"
+)
+
+// TestStdioSignIn has junction stdio sign a person in, whose other commands then use that sign-in, and
+// sign in again after it was revoked.
+func TestStdioSignIn(t *testing.T) {
+	defer harness.Computes(t)()
+	_, up := upstreamtest.Start(t, upstreamtest.Script{})
+	c := mustCompany(t, up, "", "")
+	state := t.TempDir()
+	environment := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + state, "XDG_STATE_HOME=" + state}
+	start := func() *harness.NodeScript {
+		return harness.MustTalk(t, "junction stdio", func(ctx context.Context) *exec.Cmd {
+			cmd := exec.CommandContext(ctx, harness.JunctionBinary(t), "stdio", "--url", c.origin+"/mcp")
+			cmd.Env = environment // without a browser
+			cmd.SysProcAttr = harness.ChildAttr(syscall.SIGKILL)
+			return cmd
+		})
+	}
+	const hello = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},` +
+		`"clientInfo":{"name":"test","version":"1"}}}`
+	call := func(s *harness.NodeScript, want string) {
+		t.Helper()
+		s.MustWrite(`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`)
+		var line json.RawMessage
+		for s.MustRead(&line); strings.Contains(string(line), "list_changed"); {
+			s.MustRead(&line)
+		}
+		if !strings.Contains(string(line), want) {
+			t.Fatalf("it answers %.300s, want %s", line, want)
+		}
+	}
+	const page = `(http://127\.0\.0\.1:\d+/oauth/authorize\?\S+)`
+	signIn := func(s *harness.NodeScript, pattern string) {
+		t.Helper()
+		where := s.Stderr.MustMatch(t, regexp.MustCompile(pattern), harness.Patience, s.Ended)
+		ann := newPerson(t, "ann")
+		if back := ann.mustAllow(where[1]); back.Hostname() == "127.0.0.1" && back.Path == "/callback" {
+			ann.do("GET", back.String(), nil)
+		}
+	}
+
+	// The first request waits for the person.
+	first := start()
+	first.MustWrite(hello)
+	signIn(first, page)
+	var line json.RawMessage
+	if first.MustRead(&line); !strings.Contains(string(line), `"serverInfo"`) {
+		t.Fatalf("it answers %.300s", line)
+	}
+	first.MustWrite(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	call(first, "up__echo")
+
+	// The file is only for its owner, and serves another process and another command.
+	files, err := filepath.Glob(filepath.Join(state, "junction", "signins", "*.json"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("the files of sign-ins are %q, %v", files, err)
+	}
+	if info, err := os.Stat(files[0]); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the file has the mode %v, %v", info.Mode(), err)
+	}
+	second := start()
+	second.MustWrite(hello)
+	if second.MustRead(&line); !strings.Contains(string(line), `"serverInfo"`) {
+		t.Fatalf("another process answers %.300s", line)
+	}
+	tools := func() (string, error) {
+		cmd := exec.CommandContext(t.Context(), harness.JunctionBinary(t), "tools", "--url", c.origin+"/mcp")
+		cmd.Env = environment
+		out, err := cmd.CombinedOutput()
+		authtest.Searched(t, "what junction tools writes").Write(out)
+		return string(out), err
+	}
+	if out, err := tools(); err != nil || !strings.Contains(out, "up__echo") {
+		t.Errorf("junction tools prints %v\n%s", err, out)
+	}
+
+	// After the sign-in was revoked, the person is asked again. Without a terminal, other commands say
+	// what to do.
+	c.mustOperate(t, "sessions", "revoke", "--all", "--yes")
+	signIn(first, `(?s)authorize\?.*`+page)
+	call(first, "up__echo")
+	if err := os.Remove(files[0]); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := tools(); err == nil || !strings.Contains(out, "the endpoint requires a sign-in; run junction tools in a terminal") {
+		t.Errorf("without a sign-in, junction tools prints %v\n%s", err, out)
+	}
+}
