@@ -27,10 +27,9 @@ import (
 type HTTPOptions struct {
 	URL     string
 	Headers map[string]string // sent with every request to this origin, and nowhere else
-	// Token returns the access token for a request to this origin; see Credentials. If it is nil,
-	// requests have no token.
+	// Token returns the access token for a request to this origin; see Credentials. May be nil.
 	Token func(ctx context.Context, refused ...string) (string, error)
-	// TokenOptional allows Token to return "": the request is then sent without a token.
+	// TokenOptional means that Token may return "", for a request without a token.
 	TokenOptional bool
 	MessageLimit  int // maximum size of one message from the server, in bytes
 	Depth         int // maximum nesting of one message from the server
@@ -90,10 +89,9 @@ type origin struct {
 	// access to rt if rt is an http1.Client; otherwise nil
 	plain *http1.Group
 	// configured headers and Junction's own; never modified
-	header http.Header
-	token  func(ctx context.Context, refused ...string) (string, error) // see HTTPOptions
-	// token may return ""
-	tokenless bool
+	header    http.Header
+	token     func(ctx context.Context, refused ...string) (string, error) // see HTTPOptions
+	tokenless bool                                                         // TokenOptional
 	// the token of the latest request; nil before the first
 	last  atomic.Pointer[string]
 	rt    http.RoundTripper
@@ -303,13 +301,10 @@ func (o *origin) authorize(ctx context.Context, refused []string) (string, error
 		return "", nil
 	}
 	token, err := o.token(ctx, refused...)
-	if err == nil && token == "" && o.tokenless {
-		return "", nil
-	}
-	if err == nil && !visibleASCII(token) {
+	if err == nil && !visibleASCII(token) && !(token == "" && o.tokenless) {
 		err = &TokenError{Err: errors.New("its token is none that a header can carry")}
 	}
-	if err == nil {
+	if err == nil && token != "" {
 		o.last.Store(&token)
 	} else if ctx.Err() != nil {
 		err = context.Cause(ctx)
