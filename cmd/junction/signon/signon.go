@@ -212,9 +212,13 @@ func (s *SignOn) required(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	defer resp.Body.Close()
+	// A server that answers every GET with an endless stream has no metadata.
+	if resp.StatusCode != http.StatusOK || !strings.HasPrefix(resp.Header.Get("Content-Type"), "application/json") {
+		return false, nil
+	}
 	var m transport.OAuthProtectedResource
 	err = json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&m)
-	return resp.StatusCode == http.StatusOK && err == nil && len(m.AuthorizationServers) > 0, nil
+	return err == nil && len(m.AuthorizationServers) > 0, nil
 }
 
 // read returns the content of the file, or nil if there is none that can be used.

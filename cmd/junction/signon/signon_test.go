@@ -21,6 +21,7 @@ func mustStart(t *testing.T, required bool) (url string, asked *int) {
 			http.NotFound(w, r)
 			return
 		}
+		w.Header().Set("Content-Type", "application/json")
 		w.Write([]byte(`{"resource":"x","authorization_servers":["https://example.com"]}`))
 	}))
 	t.Cleanup(s.Close)
