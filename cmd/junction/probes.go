@@ -22,20 +22,11 @@ const (
 // checked. Without the identity providers, only new sign-ins fail: once they have worked, an outage
 // of theirs must not take every replica out of service.
 func (p *program) monitor() *health.Monitor {
-	storage := func(ctx context.Context) error {
-		if s := p.storage.Load(); s != nil {
-			return s.Ping(ctx)
-		}
-		return health.ErrNone
-	}
-	providers := func(ctx context.Context) error {
-		if p.signIn == nil {
-			return health.ErrNone
-		}
-		return p.signIn.CheckProviders(ctx)
-	}
-	return health.NewMonitor(p.log, health.Part{Name: "storage", Check: storage, Every: checkStorage},
-		health.Part{Name: "identity_providers", Check: providers, Every: checkProvider, Later: true})
+	return health.NewMonitor(p.log,
+		health.Part{Name: "storage", InUse: func() bool { return p.storage.Load() != nil },
+			Check: func(ctx context.Context) error { return p.storage.Load().Ping(ctx) }, Every: checkStorage},
+		health.Part{Name: "identity_providers", InUse: func() bool { return p.signIn != nil },
+			Check: func(ctx context.Context) error { return p.signIn.CheckProviders(ctx) }, Every: checkProvider, Later: true})
 }
 
 // drain returns a context that ends drain_delay after stopping. The caller must call end.

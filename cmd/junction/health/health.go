@@ -4,7 +4,6 @@ package health
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -12,16 +11,14 @@ import (
 
 // Part is something outside of the process, such as a database.
 type Part struct {
-	Name string
-	// Check returns nil if the part works, and ErrNone if it is not in use. It returns when ctx ends.
+	Name  string
+	InUse func() bool // must not block; a part that is not in use is neither checked nor listed
+	// Check returns nil if the part works. It returns when ctx ends.
 	Check func(ctx context.Context) error
 	Every time.Duration // between two checks
 	// Later means that a failure after the first success does not make the program unready.
 	Later bool
 }
-
-// ErrNone is the result of a check for a part that is not in use.
-var ErrNone = errors.New("not in use")
 
 // State is the result of the last check of a part.
 type State struct {
@@ -43,15 +40,15 @@ type Monitor struct {
 	log   *slog.Logger
 
 	mu     sync.Mutex
-	states []State
-	unused []bool // by part
+	states []State // by part
+	used   []bool  // by part: it was in use when it was last looked at
 }
 
 // NewMonitor returns a Monitor that does not check anything before Run is called.
 func NewMonitor(log *slog.Logger, parts ...Part) *Monitor {
-	m := &Monitor{parts: parts, log: log, states: make([]State, len(parts)), unused: make([]bool, len(parts))}
+	m := &Monitor{parts: parts, log: log, states: make([]State, len(parts)), used: make([]bool, len(parts))}
 	for i, p := range parts {
-		m.states[i] = State{Name: p.Name, Error: "not checked yet"}
+		m.states[i], m.used[i] = State{Name: p.Name, Error: "not checked yet"}, p.InUse()
 	}
 	return m
 }
@@ -76,6 +73,11 @@ func (m *Monitor) watch(ctx context.Context, i int) {
 			return
 		case <-timer.C:
 		}
+		if !p.InUse() {
+			m.unused(i)
+			timer.Reset(p.Every)
+			continue
+		}
 		checking, cancel := context.WithTimeout(ctx, limit)
 		err := p.Check(checking)
 		cancel()
@@ -89,15 +91,19 @@ func (m *Monitor) watch(ctx context.Context, i int) {
 	}
 }
 
+func (m *Monitor) unused(i int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.used[i] = false
+}
+
 // note stores the result of a check, and logs a change.
 func (m *Monitor) note(i int, err error, now time.Time) {
 	p := &m.parts[i]
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s, before := &m.states[i], m.states[i]
-	if m.unused[i] = errors.Is(err, ErrNone); m.unused[i] {
-		return
-	}
+	m.used[i] = true
 	s.OK, s.Error = err == nil, ""
 	if err != nil {
 		s.Error = err.Error()
@@ -113,13 +119,13 @@ func (m *Monitor) note(i int, err error, now time.Time) {
 	}
 }
 
-// States returns the parts that are in use, or not checked yet.
+// States returns the parts that are in use.
 func (m *Monitor) States() []State {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	list := []State{}
 	for i, s := range m.states {
-		if !m.unused[i] {
+		if m.used[i] {
 			list = append(list, s)
 		}
 	}

@@ -22,8 +22,6 @@ func TestMonitor(t *testing.T) {
 		fails.Store(true)
 		check := func(ctx context.Context) error {
 			switch {
-			case unused.Load():
-				return ErrNone
 			case hangs.Load():
 				<-ctx.Done()
 				return ctx.Err()
@@ -32,8 +30,9 @@ func TestMonitor(t *testing.T) {
 			}
 			return nil
 		}
-		m := NewMonitor(authtest.Log(t, &log), Part{Name: "storage", Check: check, Every: 2 * time.Second},
-			Part{Name: "provider", Check: check, Every: time.Minute, Later: true})
+		used := func() bool { return !unused.Load() }
+		m := NewMonitor(authtest.Log(t, &log), Part{Name: "storage", InUse: used, Check: check, Every: 2 * time.Second},
+			Part{Name: "provider", InUse: used, Check: check, Every: time.Minute, Later: true})
 		ctx, cancel := context.WithCancel(t.Context())
 		defer synctest.Wait()
 		defer cancel()
