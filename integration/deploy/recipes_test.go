@@ -4,7 +4,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
+
+	"gopkg.in/yaml.v3"
 
 	"junction/integration/harness"
 )
@@ -37,6 +40,26 @@ func TestOperateRecipeOfTheConfiguration(t *testing.T) {
 	cmd := exec.Command(harness.JunctionBinary(t), "check", "--config", file)
 	cmd.Env = append(os.Environ(), "XDG_STATE_HOME="+t.TempDir())
 	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("junction check: %v\n%s", err, out)
+	}
+}
+
+// TestOperateRecipeOfKubernetesIsChecked has junction check the configuration of the chart.
+func TestOperateRecipeOfKubernetesIsChecked(t *testing.T) {
+	dir := t.TempDir()
+	key := filepath.Join(dir, "SESSION_KEY")
+	text := recipe(t, "kubernetes.yaml", "/etc/junction/secret/SESSION_KEY", key)
+	var object struct{ Data map[string]string }
+	if err := yaml.NewDecoder(strings.NewReader(text)).Decode(&object); err != nil { // the first of several documents
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "config.yaml")
+	if err := os.WriteFile(file, []byte(object.Data["config.yaml"]), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(harness.JunctionBinary(t), "check", "--config", file)
+	cmd.Env = append(os.Environ(), "XDG_STATE_HOME="+dir, "IDP_SECRET=canary-secret", "DATABASE_URL=postgres://canary@localhost/j")
+	if out, err := cmd.CombinedOutput(); err != nil || strings.Contains(string(out), "WARN") {
 		t.Errorf("junction check: %v\n%s", err, out)
 	}
 }
