@@ -66,7 +66,7 @@ func (s *transcript) say(between, line string, header http.Header, body []byte) 
 	}
 	if len(body) > 0 {
 		b.WriteString("\n")
-		b.Write(spread(nil, body, 0))
+		b.Write(spread(nil, ourVersion.ReplaceAll(body, []byte("${1}VERSION")), 0))
 		b.WriteString("\n")
 	}
 	s.said = append(s.said, saying{between, b.String()})
@@ -99,7 +99,6 @@ func (s *transcript) archive(comment []byte) []byte {
 		for value, name := range s.names {
 			text = strings.ReplaceAll(text, value, name)
 		}
-		text = ourVersion.ReplaceAllString(text, "${1}VERSION")
 		a.Files = append(a.Files, txtar.File{Name: fmt.Sprintf("%02d %s", i+1, one.between), Data: []byte(text)})
 	}
 	return txtar.Format(a)

@@ -22,7 +22,7 @@ type Given struct {
 func (g Given) Entry(h Home, file string) (*Entry, error) {
 	for name := range g.Headers {
 		if OwnHeader(name) {
-			return nil, fmt.Errorf("Junction sets the header %s itself; leave it out", name)
+			return nil, fmt.Errorf("the header %s is set by Junction itself; leave it out", name)
 		}
 	}
 	file, err := filepath.Abs(file)

@@ -83,10 +83,10 @@ func TestTerminal(t *testing.T) {
 			!strings.Contains(got, "  slow      starting  -           -  downloading (npx), normal on first start\n") || early != 1 {
 			t.Errorf("after 4 seconds a person sees, with %d calls of early,\n%s", early, got)
 		}
+		<-done
 		if seen.bytes > 4000 {
 			t.Errorf("%d bytes were written: what is the same is not redrawn", seen.bytes)
 		}
-		<-done
 		fmt.Fprintln(log, "a third")
 		got := seen.String()
 		if strings.Count(got, "Junction serves") != 1 || !strings.Contains(got, "  slow      ready  legacy      7\n") ||
