@@ -97,10 +97,12 @@ func runChild(script Script) int {
 	}
 	s.add(Record{Verb: "START", PID: os.Getpid()})
 	if script.Exclusive != "" {
-		if _, err := net.Listen("tcp", script.Exclusive); err != nil { // which ends with the process
+		l, err := net.Listen("tcp", script.Exclusive)
+		if err != nil {
 			fmt.Fprintln(os.Stderr, "upstreamtest:", err)
 			return 1
 		}
+		defer l.Close() // also so that it is not collected as garbage, which would close it
 	}
 	time.Sleep(time.Duration(script.Starts) * time.Millisecond)
 	go func() { // for as long as the process lives
