@@ -209,7 +209,7 @@ func TestAuthT113RotateBesideTheProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	if out, err := c.operate(t, "storage", "rotate"); err == nil ||
-		!strings.Contains(out, fmt.Sprintf("process %d ", c.Cmd.Process.Pid)) || !strings.Contains(out, "Stop the proxy") {
+		!strings.Contains(out, fmt.Sprintf("process %d ", c.Cmd.Process.Pid)) || !strings.Contains(out, "stop the proxy") {
 		t.Errorf("beside a running program: %v\n%s", err, out)
 	}
 	if after, err := os.ReadFile(keys); err != nil || string(after) != string(before) {
