@@ -22,6 +22,7 @@ func TestMain(m *testing.M) { harness.Main(m, nil) }
 // TestDocuments checks all that the documents name: files and headings, commands and flags,
 // configuration keys and files, tests. It also checks how long and how wide they are.
 func TestDocuments(t *testing.T) {
+	harness.WithoutShort(t) // it starts the program for each command and configuration
 	for _, problem := range documentProblems(t, os.DirFS("..")) {
 		t.Error(problem)
 	}
@@ -29,6 +30,7 @@ func TestDocuments(t *testing.T) {
 
 // TestDocumentsRules breaks each rule once.
 func TestDocumentsRules(t *testing.T) {
+	harness.WithoutShort(t) // it starts the program for each command and configuration
 	fence := func(language, text string) string { return "```" + language + "\n" + text + "\n```\n" }
 	for _, test := range []struct{ name, text, want string }{
 		{"nothing wrong", "# A title\n[a](#a-title) [b](proxy/b.go) `junction keys list --output json` `names.max_length`\n" +
