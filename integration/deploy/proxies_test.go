@@ -137,7 +137,7 @@ func mustStack(t *testing.T, f front) *stack {
 	}
 	entry := "{ name: team, hash: \"" + hash.String() + "\" }"
 	p := harness.NewProgram(t)
-	p.MustConfigure(t, "public_url: https://"+host+"\nupstreams: { up: { url: "+url+", isolation: shared } }\n"+
+	p.MustConfigure(t, "public_url: https://"+host+"\nupstreams: { up: { url: "+url+", isolation: shared, timeout: 5m } }\n"+
 		"auth: { api_keys: ["+entry+"], trusted_proxies: [127.0.0.1/32] }\n")
 	p.MustServe(t)
 	p.MustReady(t, harness.Patience)
@@ -232,6 +232,7 @@ func mustCertificate(t *testing.T, p place) *x509.CertPool {
 func TestOperateRecipesOfReverseProxies(t *testing.T) {
 	for _, f := range []front{nginx(nginxSite), caddy()} {
 		t.Run(f.name, func(t *testing.T) {
+			t.Parallel()
 			s := mustStack(t, f)
 			harness.EachClientEra(t, func(t *testing.T, era upstream.Era) {
 				c := s.client(t, era)
