@@ -287,7 +287,7 @@ func cmdStart(ts *testscript.TestScript, neg bool, args []string) {
 	if ts.Getenv("ADMIN") != "" {
 		eventually(ts, func() string {
 			text, err := readyz(ts)
-			if err != nil || !strings.HasPrefix(text, "ready\n") {
+			if err != nil || !strings.HasPrefix(text, "ready\n") && !strings.HasPrefix(text, "unavailable\n") {
 				return fmt.Sprintf("not ready: %v\n%s", err, text)
 			}
 			return ""

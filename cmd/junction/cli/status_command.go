@@ -190,6 +190,11 @@ func isTerminal(w io.Writer) bool {
 func writeStatus(b *bytes.Buffer, r *diagnose.Running, now time.Time) {
 	fmt.Fprintf(b, "Junction serves %s%s.\n", r.URL, of(r.Config))
 	fmt.Fprintf(b, "It is %s, offers %s, and has run for %s.\n", r.Status, prose.Count(r.Tools, "tool"), prose.Age(now.Sub(r.Started)))
+	for _, part := range r.Parts {
+		if !part.OK {
+			prose.Wrap(b, "", "  ", part.Name+": "+prose.Flat(part.Error))
+		}
+	}
 	if r.Reload != "" {
 		prose.Wrap(b, "", "", "The changed configuration file is not in force: "+prose.Flat(r.Reload))
 	}
