@@ -87,7 +87,7 @@ const (
 	Error       Outcome = "error"
 	Denied      Outcome = "denied"      // policy hides the target, or the caller's token lacks a scope
 	Declined    Outcome = "declined"    // the user at the client did not approve the call
-	Unanswered  Outcome = "unanswered"  // nobody has answered a question that the call depends on
+	Unanswered  Outcome = "unanswered"  // a question that the call depends on was not answered
 	Limited     Outcome = "limited"     // the caller, the proxy or the upstream has too much to do
 	Invalid     Outcome = "invalid"     // the request is wrong, such as an unknown name or wrong arguments
 	Unavailable Outcome = "unavailable" // there is no connection to the upstream, or the user must sign in to it

@@ -224,7 +224,7 @@ func TestBackupOfOlderSchemas(t *testing.T) {
 	}
 }
 
-// TestCheck finds a secret that was moved to another row, as only somebody with write access could.
+// TestCheck finds a secret that was moved to another row, which needs write access to the database.
 func TestCheck(t *testing.T) {
 	run(t, func(t *testing.T, d database) {
 		s := mustOpen(t, d, nil)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -15,7 +16,8 @@ import (
 func TestMain(m *testing.M) {
 	// The configuration of the person who runs the tests must not be used.
 	if err := os.Setenv("XDG_CONFIG_HOME", filepath.Join(os.TempDir(), "junction-tests-have-no-configuration")); err != nil {
-		panic(err)
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
 	}
 	os.Exit(m.Run())
 }

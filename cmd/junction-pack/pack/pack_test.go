@@ -137,7 +137,7 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-// TestGuard: web pages, other hosts and large bodies are refused, and nobody cancels the request of
+// TestGuard: web pages, other hosts and large bodies are refused, and no client cancels the request of
 // another client.
 func TestGuard(t *testing.T) {
 	for _, address := range []string{"0.0.0.0:0", "192.0.2.1:1", "example.com:80", ":8080", "x"} {

@@ -136,7 +136,7 @@ func TestRotationOfARunningAudit(t *testing.T) {
 	}
 }
 
-// TestVerifyFindsChanges does to the file what somebody with something to hide would do.
+// TestVerifyFindsChanges changes the file in each way that hides a line.
 func TestVerifyFindsChanges(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "audit.jsonl")
 	log := mustRecord(t, file, "a", "b", "c", "d")
@@ -150,7 +150,7 @@ func TestVerifyFindsChanges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rechained := func() string { // by somebody who computes all hashes anew
+	rechained := func() string { // all hashes are computed again
 		forged := filepath.Join(t.TempDir(), "audit.jsonl")
 		mustRecord(t, forged, "a", "harmless", "c", "d")
 		return mustRead(t, forged)

@@ -22,8 +22,8 @@ func verifyCommand(stdout io.Writer, file *string) *cobra.Command {
 		Use: "verify [FILE]", Short: "Find changed and missing lines of the audit",
 		Long: `Find changed, added and missing lines of the audit, including files that a rotation has renamed.
 
-Each line has a number and the SHA-256 hash of the line before. The hash needs no secret: whoever can write the
-file can compute all hashes anew, or cut off the end. So the proxy writes the number and the hash of the last
+Each line has a number and the SHA-256 hash of the line before. The hash needs no secret: a user who can write
+the file can compute all hashes again, or cut off the end. So the proxy writes the number and the hash of the last
 line to its log once an hour, and when it stops (msg=audit last=NUMBER:HASH). Keep the log where the user of
 the proxy cannot change it, and pass such a line with --known: then every line up to that one is unchanged.
 

@@ -210,9 +210,9 @@ func TestBytes(t *testing.T) {
 	})
 }
 
-// TestNobodyListens: a request fails with an error and a line for the person, and the next one
+// TestNoListener: a request fails with an error and a line for the person, and the next one
 // works when the endpoint is there.
-func TestNobodyListens(t *testing.T) {
+func TestNoListener(t *testing.T) {
 	const text = "no Junction is running at http://x/mcp; start it with: junction"
 	perform(t, func(s *stage) {
 		s.server.set(nil)

@@ -171,8 +171,8 @@ type clientFlags struct {
 	key     string  // "" means $JUNCTION_KEY
 	output  string
 	timeout time.Duration
-	prompts *prompter // nil if nobody can be asked
-	signIn  io.Writer // where a sign-in is announced; nil if nobody can sign in
+	prompts *prompter // nil without a terminal
+	signIn  io.Writer // where a sign-in is announced; nil without a terminal
 }
 
 func (f *clientFlags) register(cmd *cobra.Command) {

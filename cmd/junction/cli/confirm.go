@@ -17,8 +17,8 @@ func YesFlag(cmd *cobra.Command, yes *bool) {
 	cmd.Flags().BoolVarP(yes, "yes", "y", false, "do not ask")
 }
 
-// Confirm asks the person at the terminal a question, unless yes is true. Without a terminal nobody
-// can be asked, so that --yes is required.
+// Confirm asks the person at the terminal a question, unless yes is true. Without a terminal,
+// --yes is required.
 func Confirm(cmd *cobra.Command, yes bool, question string) error {
 	if yes {
 		return nil

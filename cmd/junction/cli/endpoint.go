@@ -32,7 +32,7 @@ type endpoint struct {
 	refused *refusals
 	lastID  int64
 	report  *progressReport
-	prompts *prompter // answers elicitations; nil if nobody can be asked
+	prompts *prompter // answers elicitations; nil without a terminal
 }
 
 // dial connects to an endpoint and negotiates the era. An empty key means no Authorization header.

@@ -25,7 +25,7 @@ type prompter struct {
 	lines <-chan string // closed at the end of input
 }
 
-// newPrompter returns nil if nobody can be asked. The reader belongs to the prompter from then on.
+// newPrompter returns nil without a terminal. The reader belongs to the prompter from then on.
 func newPrompter(in io.Reader, out io.Writer) *prompter {
 	if !IsTerminal(in) {
 		return nil

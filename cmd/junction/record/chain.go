@@ -19,7 +19,7 @@ import (
 )
 
 // Every line of the audit has a number and the hash of the line before it, so that verification
-// finds changed, added and missing lines. The hash has no key: whoever may write the file can
+// finds changed, added and missing lines. The hash has no key: a user who may write the file can
 // compute a new chain from the changed line on, and can cut off the end. A key would not prevent
 // that, because the user that may write the file can also read the keys of the program. So the
 // program repeats the last hash in its log once an hour. An attacker must also change the log, which

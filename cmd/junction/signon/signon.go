@@ -24,7 +24,7 @@ import (
 	"github.com/mark3labs/mcp-go/client/transport"
 )
 
-// ErrNeeded means that the endpoint requires a sign-in, and that nobody may be asked for it.
+// ErrNeeded means that the endpoint requires a sign-in, and that there is no terminal to ask at.
 var ErrNeeded = errors.New("the endpoint requires a sign-in; run junction tools in a terminal to sign in, or use an API key")
 
 const (

@@ -42,8 +42,8 @@ func TestOpenEndpoint(t *testing.T) {
 	}
 }
 
-// TestNobodyIsAsked: without permission to ask, the error says what to do.
-func TestNobodyIsAsked(t *testing.T) {
+// TestWithoutATerminal: without permission to ask, the error says what to do.
+func TestWithoutATerminal(t *testing.T) {
 	url, _ := mustStart(t, true)
 	if token, err := New(Options{URL: url, Dir: t.TempDir()}).Token(t.Context()); token != "" || !errors.Is(err, ErrNeeded) {
 		t.Errorf("Token = %q, %v, want ErrNeeded", token, err)

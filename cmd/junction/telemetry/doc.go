@@ -9,7 +9,7 @@
 //	series.go        sets of attributes, made once, of a bounded number
 //	traceparent.go   W3C Trace Context of a request
 //	counters.go      events: refused requests, tokens, connections, operations of the storage
-//	state.go         instruments that are read when somebody asks: upstreams, sessions, queues
+//	state.go         instruments that are read at each scrape and export: upstreams, sessions, queues
 //	process.go       memory, goroutines and descriptors
 //	expose.go        /metrics, in the text format of Prometheus
 //	export.go        OTLP, by the standard variables OTEL_*

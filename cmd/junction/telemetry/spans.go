@@ -68,7 +68,7 @@ func finish(span trace.Span, list []attribute.KeyValue, k key) {
 }
 
 // startCall starts the span of a call, below that of its request. Below a request that is not
-// sampled it starts none: the server learns the request's own span, which nobody records.
+// sampled it starts none: the server learns the request's own span, which is not recorded.
 func (t *Telemetry) startCall(s upstream.Sent, of *requestTrace) (upstream.Trace, upstream.TraceContext) {
 	if !of.span.SpanContext().IsSampled() {
 		return nil, of.carried(of.span)

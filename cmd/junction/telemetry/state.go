@@ -11,14 +11,14 @@ import (
 	"junction/upstream"
 )
 
-// Source is the running proxy, whose state is read when somebody asks.
+// Source is the running proxy, whose state is read at each scrape and export.
 type Source struct {
 	Server    *proxy.Server
 	Upstreams func() []*upstream.Upstream
 	Stale     func() bool // the configuration file has changed, and is not in force
 }
 
-// gauge is an instrument that is read when somebody asks.
+// gauge is an instrument that is read at each scrape and export.
 type gauge struct{ name, unit, description string }
 
 // gauges are the instruments of Watch.
