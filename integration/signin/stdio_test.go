@@ -102,3 +102,50 @@ func TestStdioSignIn(t *testing.T) {
 		t.Errorf("without a sign-in, junction tools prints %v\n%s", err, out)
 	}
 }
+
+// TestToolsAndCallSignIn has junction tools and junction call sign a person in at a terminal, which
+// script makes.
+func TestToolsAndCallSignIn(t *testing.T) {
+	defer harness.Computes(t)()
+	terminal, err := exec.LookPath("script")
+	if err != nil {
+		t.Fatal(err) // it is part of every Debian
+	}
+	_, up := upstreamtest.Start(t, upstreamtest.Script{})
+	c := mustCompany(t, up, "", "")
+	for command, want := range map[string]string{
+		"tools 'up__ec*' --url " + c.origin + "/mcp":              "up__echo",
+		"call up__echo text=hello-ann --url " + c.origin + "/mcp": "hello-ann",
+	} {
+		state := t.TempDir()
+		cmd := exec.CommandContext(t.Context(), terminal, "-qefc", harness.JunctionBinary(t)+" "+command, "/dev/null")
+		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + state, "XDG_STATE_HOME=" + state, "SHELL=/bin/sh", "TERM=dumb"}
+		cmd.SysProcAttr = harness.ChildAttr(syscall.SIGKILL)
+		out, ended := harness.NewOutput(), make(chan struct{})
+		cmd.Stdout, cmd.Stderr = out, out
+		stdin, err := cmd.StdinPipe() // it stays open, so that script does not end the input of the terminal
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		var failed error
+		go func() {
+			defer close(ended)
+			failed = cmd.Wait()
+		}()
+		where := out.MustMatch(t, regexp.MustCompile(`(http://127\.0\.0\.1:\d+/oauth/authorize\?\S+)`), harness.Patience, ended)
+		ann := newPerson(t, "ann")
+		if back := ann.mustAllow(where[1]); back.Hostname() == "127.0.0.1" && back.Path == "/callback" {
+			ann.do("GET", back.String(), nil)
+		}
+		<-ended
+		stdin.Close()
+		before, printed, _ := strings.Cut(out.String(), where[1]) // the URL has secrets, for this person
+		authtest.Searched(t, "what junction prints at a terminal").Write([]byte(before + printed))
+		if failed != nil || !strings.Contains(printed, want) {
+			t.Errorf("junction %s: %v, want %s in\n%s", command, failed, want, out)
+		}
+	}
+}
