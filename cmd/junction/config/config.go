@@ -201,7 +201,7 @@ func load(file string, getenv func(string) (string, bool)) (*Config, *decoder, W
 	}
 	text, err := readBounded(file, maxFile)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, nil, fmt.Errorf("read the configuration %s: %w; name a file that exists with --config", file, err)
+		return nil, nil, nil, fmt.Errorf("read the configuration %s: %w; name another file with --config, or create it with junction add", file, err)
 	}
 	if err != nil {
 		return nil, nil, nil, fmt.Errorf("read the configuration %s: %w", file, err)

@@ -323,7 +323,7 @@ func TestLoadUnreadable(t *testing.T) {
 	for file, want := range map[string]string{
 		dir:     "read the configuration " + dir + ": it is no regular file",
 		large:   "read the configuration " + large + ": it is larger than 1024 KiB",
-		missing: "read the configuration " + missing + ": no such file or directory; name a file that exists with --config",
+		missing: "read the configuration " + missing + ": no such file or directory; name another file with --config, or create it with junction add",
 	} {
 		if _, _, err := Load(file, environment(nil)); err == nil || err.Error() != want {
 			t.Errorf("Load(%s) = %v, want %s", file, err, want)
