@@ -91,6 +91,8 @@ var (
 	pypiName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$`)
 	ociName  = regexp.MustCompile(`^[a-z0-9][a-zA-Z0-9._/:-]*(@sha256:[a-f0-9]{64})?$`)
 	exact    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.+_-]*$`)
+	// pythonVersion is a version, or a range of versions.
+	pythonVersion = regexp.MustCompile(`^[<>=~!]*[0-9][0-9.,*<>=~!]*$`)
 )
 
 // local translates a package: the program that runs it, the arguments of that program, the package,
@@ -207,9 +209,12 @@ func chosen(a *Argument) bool {
 			return false
 		}
 	}
-	name := strings.Trim(source, "{}")
-	in, ok := a.Variables[name]
-	return ok && sources == 1 && source == "{"+name+"}" && in.Value == "" && in.Default == ""
+	whole := inBraces.FindStringSubmatch(source)
+	if sources != 1 || whole == nil || whole[0] != source {
+		return false
+	}
+	in, ok := a.Variables[whole[1]]
+	return ok && in.Value == "" && in.Default == ""
 }
 
 // runtime returns the arguments of the program that runs a package.
@@ -230,9 +235,40 @@ func (t *translator) runtime(p *Package) []clients.Value {
 		if slices.Contains([]string{"run", "-i", "--interactive", "--rm", "-y", "--yes"}, flag) {
 			continue // it is there
 		}
-		list = append(list, t.argument(a)...)
+		words := t.argument(a)
+		if !t.fits(p, a, flag, words) {
+			t.refuse("the registry gives %s a value that it must not have, or none; add the server by its command if you trust it",
+				prose.Quote(flag))
+			continue
+		}
+		list = append(list, words...)
 	}
 	return list
+}
+
+// fits reports whether a flag has the values that it takes. The program would read the next word as
+// the missing value, or a superfluous value as another option.
+func (t *translator) fits(p *Package, a *Argument, flag string, words []clients.Value) bool {
+	if flag == "--init" {
+		return len(words) <= 1
+	}
+	if a.Type != "named" || len(words)%2 != 0 {
+		return false
+	}
+	chosen := a.Value
+	if chosen == "" && len(t.given.Values[a.key()]) == 0 {
+		chosen = a.Default
+	}
+	switch {
+	case chosen == "": // the person gives it
+		return true
+	case flag == "--python": // not the path of a program
+		return pythonVersion.MatchString(chosen)
+	case flag == "-e", flag == "--env": // without = it would read a variable of this machine
+		name, _, ok := strings.Cut(chosen, "=")
+		return ok && envName.MatchString(name)
+	}
+	return true
 }
 
 // argument returns the words of an argument, none for an optional one without a value.
