@@ -56,14 +56,15 @@ var arrows = map[string][]string{
 		"proxy/budget", "proxy/cache", "proxy/canon", "proxy/older", "proxy/origin", "proxy/pins", "proxy/redact", "proxy/schema", "proxy/view", "proxy/visible",
 		"upstream", "policy", "auth", "auth/seal", "upstream/jsonrpc", "upstream/raw",
 	},
-	"proxy/origin": {},
-	"proxy/older":  {"upstream/raw"},
-	"proxy/redact": {"upstream/jsonrpc", "upstream/raw"},
-	"proxy/budget": {"auth", "policy"},                // names of accounts are redacted; policies limit rates
-	"proxy/canon":  {"proxy/visible", "upstream/raw"}, // differences are shown to a person
-	"proxy/pins":   {"proxy/canon", "proxy/visible", "upstream/raw"},
-	"proxy/schema": {"proxy/visible", "upstream/raw"},
-	"proxy/view":   {"proxy/pins", "upstream", "policy", "upstream/jsonrpc", "upstream/raw"},
+	"proxy/origin":  {},
+	"proxy/members": {"policy"},
+	"proxy/older":   {"upstream/raw"},
+	"proxy/redact":  {"upstream/jsonrpc", "upstream/raw"},
+	"proxy/budget":  {"auth", "policy"},                // names of accounts are redacted; policies limit rates
+	"proxy/canon":   {"proxy/visible", "upstream/raw"}, // differences are shown to a person
+	"proxy/pins":    {"proxy/canon", "proxy/visible", "upstream/raw"},
+	"proxy/schema":  {"proxy/visible", "upstream/raw"},
+	"proxy/view":    {"proxy/pins", "upstream", "policy", "upstream/jsonrpc", "upstream/raw"},
 	"upstream": {"upstream/command", "upstream/definition", "upstream/http1", "upstream/jsonrpc", "upstream/pace",
 		"upstream/raw", "upstream/remedy", "upstream/sandbox", "upstream/transport"},
 	"upstream/command":    {"upstream/sandbox", "upstream/transport"},               // they start what a section describes

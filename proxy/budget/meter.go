@@ -41,17 +41,17 @@ const othersBurst = 20
 
 var (
 	ErrTooFast = errors.New("too many requests")
-	errTooMany = errors.New("too many calls at once")
+	ErrTooMany = errors.New("too many calls at once")
 )
 
 // Enter counts a call that begins. Leave must follow unless there is an error. The error is
-// ErrTooFast, with the time to wait, or errTooMany.
+// ErrTooFast, with the time to wait, or ErrTooMany.
 func (ms *Meters) Enter(principal string, l policy.Limits) (*Meter, time.Duration, error) {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
 	m := ms.meter(principal)
 	if l.Concurrent > 0 && m.inFlight >= l.Concurrent {
-		return nil, 0, errTooMany
+		return nil, 0, ErrTooMany
 	}
 	if l.Rate > 0 {
 		if wait := m.wait(allowance{l.Rate, max(l.Burst, 1), false}); wait > 0 {

@@ -47,8 +47,8 @@ func TestMetersOfTwoSurfaces(t *testing.T) {
 		}
 		// The calls in flight are those of all surfaces.
 		m, _, _ := ms.Enter("me", much)
-		if _, _, err := ms.Enter("me", policy.Limits{Concurrent: 1}); err != errTooMany {
-			t.Errorf("a second call at once: %v, want %v", err, errTooMany)
+		if _, _, err := ms.Enter("me", policy.Limits{Concurrent: 1}); err != ErrTooMany {
+			t.Errorf("a second call at once: %v, want %v", err, ErrTooMany)
 		}
 		ms.Leave("me", m)
 	})
