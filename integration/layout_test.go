@@ -25,14 +25,16 @@ import (
 var arrows = map[string][]string{
 	"cmd/junction":         {"*"},
 	"cmd/junction/prose":   {},
+	"files":                {},
 	"cmd/junction/runfile": {"cmd/junction/config"},
-	"cmd/junction/record":  {"cmd/junction/config", "auth", "proxy", "upstream/raw"},
+	"cmd/junction/record":  {"cmd/junction/config", "files", "auth", "proxy", "upstream/raw"},
 	"cmd/junction/diagnose": {"cmd/junction/config", "cmd/junction/health", "cmd/junction/prose", "auth",
 		"auth/authserver", "policy", "proxy", "proxy/view", "upstream", "upstream/command"}, // why asks for the last known groups of a user
 	"cmd/junction/bridge": {"upstream/definition", "upstream/http1", "upstream/jsonrpc", "upstream/raw",
 		"upstream/transport"}, // a client of the endpoint, as the proxy is one of its servers
-	"cmd/junction/demo":   {},
-	"cmd/junction/signon": {},
+	"cmd/junction/clients": {"files"},
+	"cmd/junction/demo":    {},
+	"cmd/junction/signon":  {},
 	"cmd/junction/screen": {"cmd/junction/cli", "cmd/junction/diagnose", "cmd/junction/prose",
 		"upstream"}, // the words of states
 	// it measures what they do, so that they need no library for it
@@ -45,13 +47,12 @@ var arrows = map[string][]string{
 	"cmd/junction/registry": {"cmd/junction/clients", "cmd/junction/config", "cmd/junction/prose"},
 	"cmd/junction/entries": {"cmd/junction/cli", "cmd/junction/clients", "cmd/junction/config", "cmd/junction/prose",
 		"cmd/junction/registry", "cmd/junction/runfile", "cmd/junction/yamledit"},
-	"cmd/junction/audit": {"cmd/junction/cli", "cmd/junction/config", "cmd/junction/prose", "cmd/junction/record", "proxy",
-		"proxy/visible"},
+	"cmd/junction/audit": {"cmd/junction/cli", "cmd/junction/config", "files", "cmd/junction/prose",
+		"cmd/junction/record", "proxy", "proxy/visible"},
 	"cmd/junction/signins": {"cmd/junction/cli", "cmd/junction/clients", "cmd/junction/config", "cmd/junction/yamledit", "cmd/junction/prose", "auth", "auth/authserver",
 		"auth/seal", "auth/store", "proxy/visible"},
-	"cmd/junction/config": {"cmd/junction/prose", "auth", "auth/authserver", "auth/fetch", "auth/store", "policy", "proxy",
-		"proxy/view",
-		"upstream", "upstream/command", "upstream/oauth", "upstream/sandbox"},
+	"cmd/junction/config": {"files", "cmd/junction/prose", "auth", "auth/authserver", "auth/fetch",
+		"auth/store", "policy", "proxy", "proxy/view", "upstream", "upstream/command", "upstream/oauth", "upstream/sandbox"},
 	"proxy": {
 		"proxy/budget", "proxy/cache", "proxy/canon", "proxy/older", "proxy/origin", "proxy/pins", "proxy/redact", "proxy/schema", "proxy/view", "proxy/visible",
 		"upstream", "policy", "auth", "auth/seal", "upstream/jsonrpc", "upstream/raw",
@@ -85,12 +86,13 @@ var arrows = map[string][]string{
 	"cmd/junction-pack":     {"cmd/junction-pack/cli", "upstream/sandbox"},
 	"cmd/junction-pack/cli": {"cmd/junction-pack/manifest", "cmd/junction-pack/pack", "cmd/junction/prose"},
 	"cmd/junction-pack/pack": {"cmd/junction-pack/command", "cmd/junction-pack/manifest", "cmd/junction-pack/openapi",
-		"cmd/junction-pack/prompt", "cmd/junction-pack/web", "proxy/schema", "upstream/raw"},
-	"cmd/junction-pack/openapi": {"cmd/junction-pack/manifest", "cmd/junction-pack/template", "cmd/junction-pack/web"},
+		"cmd/junction-pack/prompt", "cmd/junction-pack/web", "files", "proxy/schema", "upstream/raw"},
+	"cmd/junction-pack/openapi": {"cmd/junction-pack/manifest", "cmd/junction-pack/template", "cmd/junction-pack/web",
+		"files"},
 	"cmd/junction-pack/prompt":  {"cmd/junction-pack/manifest"},
 	"cmd/junction-pack/web":     {"cmd/junction-pack/manifest", "cmd/junction-pack/template"},
 	"cmd/junction-pack/command": {"cmd/junction-pack/manifest", "cmd/junction-pack/template", "upstream/sandbox", "upstream/transport"},
-	"cmd/junction-pack/manifest": {"cmd/junction-pack/template", "cmd/junction/prose", "proxy/schema",
+	"cmd/junction-pack/manifest": {"cmd/junction-pack/template", "files", "cmd/junction/prose", "proxy/schema",
 		"upstream/command", "upstream/raw"},
 }
 

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"junction/cmd/junction/prose"
+	"junction/files"
 	"junction/proxy/schema"
 	"junction/upstream/command"
 	"junction/upstream/raw"
@@ -104,7 +105,7 @@ func (d *decoder) parameter(path string, p *Parameter) {
 		return
 	}
 	if info, err := os.Stat(p.Within); err != nil {
-		d.bad(path+".within", "cannot use the folder %s: %v; create it, or name another one", p.Within, reason(err))
+		d.bad(path+".within", "cannot use the folder %s: %v; create it, or name another one", p.Within, files.Reason(err))
 	} else if !info.IsDir() {
 		d.bad(path+".within", "%s is no folder; name a folder", p.Within)
 	}
@@ -258,7 +259,7 @@ func (d *decoder) surroundings(path string, env Variables, inherit command.Inher
 // dir checks the working directory.
 func (d *decoder) dir(path string, t *Tool) {
 	if info, err := os.Stat(t.WorkDir); err != nil {
-		d.bad(path+".dir", "cannot use the folder %s: %v; create it, or name another one", t.WorkDir, reason(err))
+		d.bad(path+".dir", "cannot use the folder %s: %v; create it, or name another one", t.WorkDir, files.Reason(err))
 	} else if !info.IsDir() {
 		d.bad(path+".dir", "%s is no folder; name a folder", t.WorkDir)
 	}

@@ -6,15 +6,14 @@
 package manifest
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
+	"junction/files"
 	"junction/upstream/command"
 )
 
@@ -107,15 +106,15 @@ const maxFile = 1 << 20
 // Load reads a manifest, or all manifests of a folder: pack.yaml and files that end in .pack.yaml.
 // If files have mistakes, the error is Problems: all of them.
 func Load(path string, o Options) (*Pack, error) {
-	files, err := Files(path)
+	list, err := Files(path)
 	if err != nil {
 		return nil, err
 	}
 	var pack Pack
 	var problems Problems
 	names := map[string]string{}
-	for _, file := range files {
-		text, err := readBounded(file, maxFile)
+	for _, file := range list {
+		text, err := files.Read(file, maxFile)
 		if err != nil {
 			return nil, fmt.Errorf("cannot read the manifest %s: %w", file, err)
 		}
@@ -141,27 +140,27 @@ func Load(path string, o Options) (*Pack, error) {
 func Files(path string) ([]string, error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil, fmt.Errorf("cannot read %s: %w; name a manifest or a folder with pack.yaml", path, reason(err))
+		return nil, fmt.Errorf("cannot read %s: %w; name a manifest or a folder with pack.yaml", path, files.Reason(err))
 	}
 	if !info.IsDir() {
 		return []string{path}, nil
 	}
 	entries, err := os.ReadDir(path)
 	if err != nil {
-		return nil, fmt.Errorf("cannot read the folder %s: %w", path, reason(err))
+		return nil, fmt.Errorf("cannot read the folder %s: %w", path, files.Reason(err))
 	}
-	var files []string
+	var list []string
 	for _, e := range entries {
 		if IsManifest(e.Name()) && !e.IsDir() {
-			files = append(files, filepath.Join(path, e.Name()))
+			list = append(list, filepath.Join(path, e.Name()))
 		}
 	}
-	if len(files) == 0 {
+	if len(list) == 0 {
 		return nil, fmt.Errorf("the folder %s has no pack.yaml and no file that ends in .pack.yaml; "+
 			"junction-pack init makes one", path)
 	}
-	slices.Sort(files)
-	return files, nil
+	slices.Sort(list)
+	return list, nil
 }
 
 // IsManifest reports whether a file of a folder is a manifest, by its name.
@@ -233,28 +232,4 @@ func inside(dir, path string) string {
 		return filepath.Clean(path)
 	}
 	return filepath.Join(dir, path)
-}
-
-// readBounded returns the content of a regular file of at most limit bytes. Other files might block
-// or never end.
-func readBounded(file string, limit int64) ([]byte, error) {
-	info, err := os.Stat(file)
-	switch {
-	case err != nil:
-		return nil, reason(err)
-	case !info.Mode().IsRegular():
-		return nil, errors.New("it is no regular file")
-	case info.Size() > limit:
-		return nil, fmt.Errorf("it is larger than %d KiB", limit>>10)
-	}
-	text, err := os.ReadFile(file)
-	return text, reason(err)
-}
-
-// reason removes the operation and the path, because the message around it names them.
-func reason(err error) error {
-	if p, ok := errors.AsType[*fs.PathError](err); ok {
-		return p.Err
-	}
-	return err
 }

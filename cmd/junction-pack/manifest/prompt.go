@@ -12,6 +12,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"junction/cmd/junction-pack/template"
+	"junction/files"
 )
 
 // Ask is a question to the model of the client: a tool of the kind prompt.
@@ -71,14 +72,14 @@ func (d *decoder) companion(name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return readBounded(full, maxFile)
+	return files.Read(full, maxFile)
 }
 
 // Inside returns the real path of a file that is in the folder, through links as well.
 func Inside(dir, name string) (string, error) {
 	root, err := filepath.EvalSymlinks(dir)
 	if err != nil {
-		return "", reason(err)
+		return "", files.Reason(err)
 	}
 	full, err := filepath.EvalSymlinks(inside(root, name))
 	if err != nil {

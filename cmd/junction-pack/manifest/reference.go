@@ -7,6 +7,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"junction/cmd/junction-pack/template"
+	"junction/files"
 )
 
 // An expander replaces the references of one file:
@@ -72,7 +73,7 @@ func (e *expander) resolve(body string) (value, problem string) {
 		return "${" + body + "}", ""
 	case isFile:
 		e.files = append(e.files, inside(e.dir, file))
-		text, err := readBounded(inside(e.dir, file), maxReferenced)
+		text, err := files.Read(inside(e.dir, file), maxReferenced)
 		if err != nil {
 			return "", fmt.Sprintf("cannot read the file of ${file:%s}: %v", file, err)
 		}

@@ -11,7 +11,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -20,6 +19,7 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 
 	"junction/cmd/junction-pack/manifest"
+	"junction/files"
 )
 
 // Limits of a document and all documents that it refers to.
@@ -78,15 +78,14 @@ func (r *reader) open(ctx context.Context, at *url.URL) ([]byte, error) {
 	if inside, err := filepath.Rel(r.root, real); r.count > 1 && (err != nil || inside == ".." || strings.HasPrefix(inside, "../")) {
 		return nil, fmt.Errorf("it refers to %s, outside the folder of the manifest; copy the file into it", name)
 	}
-	info, err := os.Stat(real)
-	switch {
-	case err != nil || !info.Mode().IsRegular():
-		return nil, fmt.Errorf("cannot read %s: it is no regular file", name)
-	case info.Size() > maxDocument:
-		return nil, fmt.Errorf("%s has %d MiB, more than %d", name, info.Size()>>20, maxDocument>>20)
+	text, err := files.Read(real, maxDocument)
+	if e, large := errors.AsType[*files.TooLargeError](err); large {
+		return nil, fmt.Errorf("%s has %d MiB, more than %d", name, e.Size>>20, maxDocument>>20)
+	} else if err != nil {
+		return nil, fmt.Errorf("cannot read %s: %w", name, err)
 	}
 	r.files = append(r.files, name)
-	return os.ReadFile(real)
+	return text, nil
 }
 
 func fetch(ctx context.Context, at string) ([]byte, error) {

@@ -4,8 +4,9 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"os"
+	"io/fs"
 	"strings"
 	"unicode/utf8"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 
 	"junction/cmd/junction-pack/manifest"
+	"junction/files"
 )
 
 // promptsOf returns the prompts for mcp-go.
@@ -66,14 +68,12 @@ func readResource(r *manifest.Resource) ([]mcp.ResourceContents, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the resource %s: %w", r.Name, err)
 	}
-	info, err := os.Stat(full)
-	if err != nil || !info.Mode().IsRegular() || info.Size() > manifest.MaxResource {
+	data, err := files.Read(full, manifest.MaxResource)
+	if errors.Is(err, fs.ErrPermission) {
+		return nil, fmt.Errorf("cannot read the resource %s", r.Name)
+	} else if err != nil {
 		return nil, fmt.Errorf("cannot read the resource %s: it is no regular file of at most %d MiB", r.Name,
 			manifest.MaxResource>>20)
-	}
-	data, err := os.ReadFile(full)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the resource %s", r.Name)
 	}
 	if utf8.Valid(data) && (strings.HasPrefix(r.Type, "text/") || !strings.ContainsRune(string(data), 0)) {
 		return []mcp.ResourceContents{mcp.TextResourceContents{URI: r.URI, MIMEType: r.Type, Text: string(data)}}, nil

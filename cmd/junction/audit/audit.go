@@ -23,6 +23,7 @@ import (
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/prose"
 	"junction/cmd/junction/record"
+	"junction/files"
 	"junction/proxy"
 	"junction/proxy/visible"
 )
@@ -84,7 +85,7 @@ func oneFile(cmd *cobra.Command, args []string) error {
 func auditFile(what string, args []string, file string) (string, error) {
 	if len(args) == 1 {
 		if _, err := os.Stat(args[0]); err != nil {
-			return "", fmt.Errorf("cannot read the audit %s: %w", args[0], config.Reason(err))
+			return "", fmt.Errorf("cannot read the audit %s: %w", args[0], files.Reason(err))
 		}
 		return args[0], nil
 	}
@@ -195,7 +196,7 @@ func show(ctx context.Context, p *printer, stderr io.Writer, file string, f filt
 		err = errors.New("there is no such file yet; the proxy makes it when it starts")
 	}
 	if err != nil {
-		return fmt.Errorf("cannot read the audit %s: %w", file, config.Reason(err))
+		return fmt.Errorf("cannot read the audit %s: %w", file, files.Reason(err))
 	}
 	r := reader{file: file, follow: follow}
 	defer r.close()
@@ -262,7 +263,7 @@ func (r *reader) use(name string) (err error) {
 	r.close()
 	r.open, r.info = nil, nil
 	if r.open, err = record.OpenFile(name); err != nil {
-		return fmt.Errorf("cannot read the audit %s: %w", name, config.Reason(err))
+		return fmt.Errorf("cannot read the audit %s: %w", name, files.Reason(err))
 	}
 	if file, ok := r.open.(*os.File); ok {
 		r.info, err = file.Stat()
@@ -286,7 +287,7 @@ func (r *reader) read(ctx context.Context, grows bool, f func(text []byte) error
 				if err == io.EOF {
 					break
 				} else if err != nil {
-					return fmt.Errorf("cannot read the audit %s: %w", r.file, config.Reason(err))
+					return fmt.Errorf("cannot read the audit %s: %w", r.file, files.Reason(err))
 				}
 				if err := f(bytes.TrimSuffix(rest, []byte("\n"))); err != nil {
 					return err

@@ -11,9 +11,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"junction/cmd/junction/cli"
-	"junction/cmd/junction/config"
 	"junction/cmd/junction/prose"
 	"junction/cmd/junction/record"
+	"junction/files"
 )
 
 func verifyCommand(stdout io.Writer, file *string) *cobra.Command {
@@ -112,7 +112,7 @@ func (v *verifier) note(format string, args ...any) {
 func verify(ctx context.Context, file string, known record.Link) (Report, error) {
 	names, err := record.Files(file)
 	if err != nil {
-		return Report{}, fmt.Errorf("cannot read the audit %s: %w", file, config.Reason(err))
+		return Report{}, fmt.Errorf("cannot read the audit %s: %w", file, files.Reason(err))
 	}
 	v := verifier{known: known, proven: known.Number == 0}
 	v.Files, v.Notes, v.Problems = names, []string{}, []string{}

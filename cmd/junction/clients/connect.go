@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+
+	"junction/files"
 )
 
 // KeyVariable is the environment variable that holds the API key for Junction.
@@ -229,7 +231,7 @@ func (o *Outfit) Disconnect(p Place, t Target) (*Done, error) {
 		return done, o.Records.put(p, nil)
 	}
 	if err != nil {
-		return fail(bare(err))
+		return fail(files.Reason(err))
 	}
 	done.Changed = true
 	return done, o.Records.put(p, nil)

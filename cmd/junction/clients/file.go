@@ -4,11 +4,12 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
+
+	"junction/files"
 )
 
 // MaxFile bounds the files that are read.
@@ -17,34 +18,13 @@ const MaxFile = 10 << 20
 // ReadFile returns the content of a regular file of at most MaxFile bytes. The error does not name
 // the file.
 func ReadFile(file string) ([]byte, error) {
-	info, err := os.Stat(file)
-	if err != nil {
-		return nil, bare(err)
-	}
-	if !info.Mode().IsRegular() {
+	text, err := files.Read(file, MaxFile)
+	if _, large := errors.AsType[*files.TooLargeError](err); large {
+		return nil, fmt.Errorf("is larger than %d MiB", MaxFile>>20)
+	} else if errors.Is(err, files.ErrIrregular) {
 		return nil, errors.New("is not a regular file")
 	}
-	f, err := os.Open(file)
-	if err != nil {
-		return nil, bare(err)
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, MaxFile+1))
-	if err != nil {
-		return nil, bare(err)
-	}
-	if len(text) > MaxFile {
-		return nil, fmt.Errorf("is larger than %d MiB", MaxFile>>20)
-	}
-	return text, nil
-}
-
-// bare is err without the operation and the path, which the message around it names.
-func bare(err error) error {
-	if p, ok := errors.AsType[*fs.PathError](err); ok {
-		return p.Err
-	}
-	return err
+	return text, err
 }
 
 // Replace writes the new content of a file whose content is old, or creates the file if old is nil.
@@ -55,11 +35,11 @@ func Replace(file string, old, content []byte, keep bool) (backup string, err er
 		return "", create(file, content)
 	}
 	if file, err = filepath.EvalSymlinks(file); err != nil {
-		return "", bare(err)
+		return "", files.Reason(err)
 	}
 	info, err := os.Stat(file)
 	if err != nil {
-		return "", bare(err)
+		return "", files.Reason(err)
 	}
 	if info.Mode().Perm()&0o200 == 0 {
 		return "", errors.New("is read-only; make it writable first")
@@ -78,7 +58,7 @@ func Replace(file string, old, content []byte, keep bool) (backup string, err er
 	}
 	if err := os.Rename(temp, file); err != nil {
 		os.Remove(temp)
-		return backup, bare(err)
+		return backup, files.Reason(err)
 	}
 	return backup, nil
 }
@@ -87,20 +67,20 @@ func Replace(file string, old, content []byte, keep bool) (backup string, err er
 func create(file string, content []byte) error {
 	f, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
-		return bare(err)
+		return files.Reason(err)
 	}
 	_, err = f.Write(content)
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		os.Remove(file)
 	}
-	return bare(err)
+	return files.Reason(err)
 }
 
 // sibling writes a temporary file with the mode and the owner of the file that it will replace.
 func sibling(file string, content []byte, info fs.FileInfo) (string, error) {
 	f, err := os.CreateTemp(filepath.Dir(file), ".junction-*")
 	if err != nil {
-		return "", bare(err)
+		return "", files.Reason(err)
 	}
 	_, err = f.Write(content)
 	err = errors.Join(err, own(f, info), f.Chmod(info.Mode().Perm()), f.Sync(), f.Close())

@@ -10,7 +10,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -20,6 +19,7 @@ import (
 	"junction/auth"
 	"junction/auth/authserver"
 	"junction/cmd/junction/prose"
+	"junction/files"
 	"junction/policy"
 	"junction/proxy"
 	"junction/proxy/view"
@@ -199,7 +199,7 @@ func load(file string, getenv func(string) (string, bool)) (*Config, *decoder, W
 	if file == "" {
 		return defaultConfig(), nil, nil, nil
 	}
-	text, err := readBounded(file, maxFile)
+	text, err := files.Read(file, maxFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, nil, fmt.Errorf("read the configuration %s: %w; name another file with --config, or create it with junction add", file, err)
 	}
@@ -243,7 +243,7 @@ func LoadForCommand(file string) (*Config, error) {
 // LoadKeys is LoadForCommand for commands that print line numbers: it also returns the line of each
 // entry of auth.api_keys. A missing file is an error.
 func LoadKeys(file string) (*Config, []int, error) {
-	text, err := readBounded(file, maxFile)
+	text, err := files.Read(file, maxFile)
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the configuration %s: %w", file, err)
 	}
@@ -279,39 +279,6 @@ func (d *decoder) parse(text []byte, c *Config) {
 		c.validate(d)
 	}
 	d.problems.sort()
-}
-
-// readBounded returns the content of a regular file of at most limit bytes. It rejects other files,
-// which might block or never end.
-func readBounded(file string, limit int64) ([]byte, error) {
-	info, err := os.Stat(file)
-	if err != nil {
-		return nil, Reason(err)
-	}
-	if !info.Mode().IsRegular() {
-		return nil, errors.New("it is no regular file")
-	}
-	f, err := os.Open(file)
-	if err != nil {
-		return nil, Reason(err)
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err != nil {
-		return nil, Reason(err)
-	}
-	if int64(len(text)) > limit {
-		return nil, fmt.Errorf("it is larger than %d KiB", limit>>10)
-	}
-	return text, nil
-}
-
-// Reason removes the operation and the path from err, because the message around it names them.
-func Reason(err error) error {
-	if p, ok := errors.AsType[*fs.PathError](err); ok {
-		return p.Err
-	}
-	return err
 }
 
 // lower converts URLs, origins and hosts to the form in which they are compared.
@@ -357,7 +324,7 @@ func Checksum(file string) ([32]byte, error) {
 	if file == "" {
 		return [32]byte{}, nil
 	}
-	text, err := readBounded(file, maxFile)
+	text, err := files.Read(file, maxFile)
 	if err != nil {
 		return [32]byte{}, fmt.Errorf("read the configuration %s: %w", file, err)
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"junction/cmd/junction/prose"
+	"junction/files"
 )
 
 // An expander replaces the references in the values of one file:
@@ -135,7 +136,7 @@ func (e *expander) read(path string) (value, problem string) {
 	if !filepath.IsAbs(full) {
 		full = filepath.Join(e.dir, full)
 	}
-	text, err := readBounded(full, maxReferencedFile)
+	text, err := files.Read(full, maxReferencedFile)
 	if err != nil {
 		return "", fmt.Sprintf("cannot read the file of ${file:%s}: %v", path, err)
 	}

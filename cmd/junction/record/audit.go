@@ -17,6 +17,7 @@ import (
 	"unicode/utf8"
 
 	"junction/cmd/junction/config"
+	"junction/files"
 	"junction/proxy"
 	"junction/upstream/raw"
 )
@@ -71,7 +72,7 @@ func openAudit(c config.Audit, stderr io.Writer, log *slog.Logger) (*Audit, erro
 	if c.File == config.AuditStderr {
 		a.out = stderr
 	} else if err := a.open(); err != nil {
-		return nil, fmt.Errorf("audit.file: %s: %w; Junction does nothing that it cannot audit; make the file writable, or name another file", c.File, config.Reason(err))
+		return nil, fmt.Errorf("audit.file: %s: %w; Junction does nothing that it cannot audit; make the file writable, or name another file", c.File, files.Reason(err))
 	}
 	return a, nil
 }
@@ -83,7 +84,7 @@ func (a *Audit) start() {
 		var err error
 		if a.last, a.torn, err = resume(a.config.File); err != nil {
 			a.log.Warn("the lines of the audit get new numbers: the last line cannot be read", "file", a.config.File,
-				"error", config.Reason(err))
+				"error", files.Reason(err))
 		}
 		if a.torn {
 			a.log.Warn("the last line of the audit is incomplete; it stays, and the next line follows it", "file",

@@ -1,0 +1,54 @@
+// Package files reads files whose names come from people, such as configurations and manifests.
+package files
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+)
+
+// ErrIrregular means that a name is that of a folder, a pipe or a device.
+var ErrIrregular = errors.New("it is no regular file")
+
+// A TooLargeError means that a file has more bytes than it may have.
+type TooLargeError struct{ Size, Limit int64 }
+
+func (e *TooLargeError) Error() string { return fmt.Sprintf("it is larger than %d KiB", e.Limit>>10) }
+
+// Read returns the content of a regular file of at most limit bytes. It rejects other files, which
+// might block or never end. The error does not name the file.
+func Read(file string, limit int64) ([]byte, error) {
+	info, err := os.Stat(file)
+	if err != nil {
+		return nil, Reason(err)
+	}
+	if !info.Mode().IsRegular() {
+		return nil, ErrIrregular
+	}
+	if info.Size() > limit {
+		return nil, &TooLargeError{info.Size(), limit}
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, Reason(err)
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err != nil {
+		return nil, Reason(err)
+	}
+	if size := int64(len(text)); size > limit { // it grows
+		return nil, &TooLargeError{size, limit}
+	}
+	return text, nil
+}
+
+// Reason removes the operation and the path from err, because the message around it names them.
+func Reason(err error) error {
+	if p, ok := errors.AsType[*fs.PathError](err); ok {
+		return p.Err
+	}
+	return err
+}
