@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 )
 
@@ -35,5 +36,47 @@ func TestRead(t *testing.T) {
 		if got != test.want || err == nil && len(text) != 2<<10 {
 			t.Errorf("Read(%s, %d) = %d bytes, %v; want %q", test.file, test.limit, len(text), err, test.want)
 		}
+	}
+}
+
+// Ensure that a written file is its owner's alone, that a replaced one keeps its mode and its link,
+// and that neither leaves anything behind, not even after a failure.
+func TestWrite(t *testing.T) {
+	dir := t.TempDir()
+	file, link := filepath.Join(dir, "file"), filepath.Join(dir, "link")
+	want := func(text string, mode fs.FileMode) {
+		t.Helper()
+		got, err := os.ReadFile(file)
+		if info, statErr := os.Stat(file); err != nil || statErr != nil || string(got) != text ||
+			runtime.GOOS != "windows" && info.Mode() != mode {
+			t.Fatalf("the file is %q, %v; want %q with mode %v", got, errors.Join(err, statErr), text, mode)
+		}
+	}
+	for _, write := range []func(string, []byte) error{Write, WriteSync} {
+		for _, text := range []string{"new", "newer"} {
+			if err := write(file, []byte(text)); err != nil {
+				t.Fatal(err)
+			}
+			want(text, 0o600)
+		}
+		if err := write(dir, nil); err == nil {
+			t.Error("a file has replaced a folder")
+		}
+	}
+	if err := errors.Join(os.Chmod(file, 0o640), os.Symlink("file", link)); err != nil {
+		t.Fatal(err)
+	}
+	if err := Replace(link, []byte("newest")); err != nil {
+		t.Fatal(err)
+	}
+	want("newest", 0o640)
+	if to, err := os.Readlink(link); to != "file" {
+		t.Errorf("the link leads to %q, %v", to, err)
+	}
+	if err := Replace(filepath.Join(dir, "none"), nil); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a file that does not exist: %v", err)
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 2 {
+		t.Errorf("the folder has %v, %v", entries, err)
 	}
 }

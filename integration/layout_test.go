@@ -26,7 +26,7 @@ var arrows = map[string][]string{
 	"cmd/junction":         {"*"},
 	"cmd/junction/prose":   {},
 	"files":                {},
-	"cmd/junction/runfile": {"cmd/junction/config"},
+	"cmd/junction/runfile": {"cmd/junction/config", "files"},
 	"cmd/junction/record":  {"cmd/junction/config", "files", "auth", "proxy", "upstream/raw"},
 	"cmd/junction/diagnose": {"cmd/junction/config", "cmd/junction/health", "cmd/junction/prose", "auth",
 		"auth/authserver", "policy", "proxy", "proxy/view", "upstream", "upstream/command"}, // why asks for the last known groups of a user
@@ -34,7 +34,7 @@ var arrows = map[string][]string{
 		"upstream/transport"}, // a client of the endpoint, as the proxy is one of its servers
 	"cmd/junction/clients": {"files"},
 	"cmd/junction/demo":    {},
-	"cmd/junction/signon":  {},
+	"cmd/junction/signon":  {"files"},
 	"cmd/junction/screen": {"cmd/junction/cli", "cmd/junction/diagnose", "cmd/junction/prose",
 		"upstream"}, // the words of states
 	// it measures what they do, so that they need no library for it
@@ -49,8 +49,8 @@ var arrows = map[string][]string{
 		"cmd/junction/registry", "cmd/junction/runfile", "cmd/junction/yamledit"},
 	"cmd/junction/audit": {"cmd/junction/cli", "cmd/junction/config", "files", "cmd/junction/prose",
 		"cmd/junction/record", "proxy", "proxy/visible"},
-	"cmd/junction/signins": {"cmd/junction/cli", "cmd/junction/clients", "cmd/junction/config", "cmd/junction/yamledit", "cmd/junction/prose", "auth", "auth/authserver",
-		"auth/seal", "auth/store", "proxy/visible"},
+	"cmd/junction/signins": {"cmd/junction/cli", "cmd/junction/clients", "cmd/junction/config", "cmd/junction/yamledit",
+		"cmd/junction/prose", "files", "auth", "auth/authserver", "auth/seal", "auth/store", "proxy/visible"},
 	"cmd/junction/config": {"files", "cmd/junction/prose", "auth", "auth/authserver", "auth/fetch",
 		"auth/store", "policy", "proxy", "proxy/view", "upstream", "upstream/command", "upstream/oauth", "upstream/sandbox"},
 	"proxy": {
@@ -63,7 +63,7 @@ var arrows = map[string][]string{
 	"proxy/redact":  {"upstream/jsonrpc", "upstream/raw"},
 	"proxy/budget":  {"auth", "policy"},                // names of accounts are redacted; policies limit rates
 	"proxy/canon":   {"proxy/visible", "upstream/raw"}, // differences are shown to a person
-	"proxy/pins":    {"proxy/canon", "proxy/visible", "upstream/raw"},
+	"proxy/pins":    {"files", "proxy/canon", "proxy/visible", "upstream/raw"},
 	"proxy/schema":  {"proxy/visible", "upstream/raw"},
 	"proxy/view":    {"proxy/pins", "upstream", "policy", "upstream/jsonrpc", "upstream/raw"},
 	"upstream": {"upstream/command", "upstream/definition", "upstream/http1", "upstream/jsonrpc", "upstream/pace",
@@ -76,7 +76,7 @@ var arrows = map[string][]string{
 	// same case, none of them twice
 	"policy":           {"upstream/raw"},
 	"upstream/oauth":   {"auth/fetch", "auth/store"},
-	"upstream/stored":  {"auth/seal"}, // what is on the disk is sealed like session ids
+	"upstream/stored":  {"auth/seal", "files"}, // what is on the disk is sealed like session ids
 	"auth/authserver":  {"auth", "auth/store", "auth/seal", "auth/fetch"},
 	"auth/store":       {"auth/seal"},
 	"auth":             {"auth/seal"},

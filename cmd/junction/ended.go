@@ -14,6 +14,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"junction/files"
 )
 
 // This file stores the sessions that clients have deleted, so that they stay deleted after a
@@ -124,17 +126,11 @@ func (e *endedSessions) write(list map[[16]byte]time.Time) error {
 			delete(known, hash)
 		}
 	}
-	f, err := os.CreateTemp(filepath.Dir(e.file), ".ended-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name())
-	_, err = f.WriteString(endedText(known))
-	if err = errors.Join(err, f.Close()); err != nil {
+	if err := files.Write(e.file, []byte(endedText(known))); err != nil {
 		return err
 	}
 	e.lines = len(known)
-	return os.Rename(f.Name(), e.file)
+	return nil
 }
 
 // endedText returns a line for each session: its hash and its expiry in Unix seconds.

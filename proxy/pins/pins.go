@@ -16,6 +16,7 @@ import (
 	"slices"
 	"time"
 
+	"junction/files"
 	"junction/proxy/canon"
 	"junction/proxy/visible"
 	"junction/upstream/raw"
@@ -73,16 +74,14 @@ type pinText struct {
 // Load reads a pins file. A missing file is not an error. A file whose definitions do not match
 // their checksums is an error.
 func Load(file string) (*Pins, error) {
-	info, err := os.Stat(file)
+	text, err := files.Read(file, maxPins)
 	if errors.Is(err, fs.ErrNotExist) {
 		return &Pins{none: true}, nil
 	}
-	if err == nil && (!info.Mode().IsRegular() || info.Size() > maxPins) {
+	if _, large := errors.AsType[*files.TooLargeError](err); large || errors.Is(err, files.ErrIrregular) {
 		err = fmt.Errorf("%s is no regular file of at most %d MiB", file, maxPins>>20)
-	}
-	var text []byte
-	if err == nil {
-		text, err = os.ReadFile(file)
+	} else if err != nil {
+		err = fmt.Errorf("open %s: %w", file, err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read the pins: %w", err)
@@ -229,17 +228,7 @@ func (p *Pins) Write(file string) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return fmt.Errorf("write the pins: %w", err)
 	}
-	temp, err := os.CreateTemp(filepath.Dir(file), ".pins-*")
-	if err != nil {
-		return fmt.Errorf("write the pins: %w", err)
-	}
-	defer os.Remove(temp.Name())
-	_, err = temp.Write(p.Text())
-	err = errors.Join(err, temp.Sync(), temp.Close())
-	if err == nil {
-		err = os.Rename(temp.Name(), file)
-	}
-	if err != nil {
+	if err := files.WriteSync(file, p.Text()); err != nil {
 		return fmt.Errorf("write the pins: %w", err)
 	}
 	return nil

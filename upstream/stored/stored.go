@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"junction/auth/seal"
+	"junction/files"
 )
 
 // key identifies the owner of a text.
@@ -147,26 +148,26 @@ func (d *Dir) Keep(entries []string) {
 		name string
 		at   time.Time
 	}
-	var files []file
+	var kept []file
 	for _, f := range list {
 		entry, _, ok := strings.Cut(f.Name(), "-")
 		switch info, err := f.Info(); {
 		case !strings.HasSuffix(f.Name(), suffix):
 			// from a process that was killed
-			if strings.HasPrefix(f.Name(), temporary) && err == nil && time.Since(info.ModTime()) > time.Hour {
+			if strings.HasPrefix(f.Name(), files.Temporary) && err == nil && time.Since(info.ModTime()) > time.Hour {
 				d.remove(f.Name())
 			}
 		case !ok || !keep[entry]:
 			d.remove(f.Name())
 		// files of users can be created again
 		case err == nil && !strings.HasSuffix(f.Name(), everyone):
-			files = append(files, file{f.Name(), info.ModTime()})
+			kept = append(kept, file{f.Name(), info.ModTime()})
 		}
 	}
-	slices.SortFunc(files, func(a, b file) int { return cmp.Compare(a.at.UnixNano(), b.at.UnixNano()) })
-	for len(files) > maxFiles {
-		d.remove(files[0].name)
-		files = files[1:]
+	slices.SortFunc(kept, func(a, b file) int { return cmp.Compare(a.at.UnixNano(), b.at.UnixNano()) })
+	for len(kept) > maxFiles {
+		d.remove(kept[0].name)
+		kept = kept[1:]
 	}
 }
 
@@ -242,8 +243,6 @@ func (d *Dir) again(k key, text func() []byte) {
 	}
 }
 
-const temporary = ".new-"
-
 // put writes one text. The file is created atomically.
 func (d *Dir) put(k key, text func() []byte) error {
 	id := k.id()
@@ -257,18 +256,7 @@ func (d *Dir) put(k key, text func() []byte) error {
 		}
 		return nil
 	}
-	f, err := os.CreateTemp(d.path, temporary+"*") // readable by its owner only
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString(d.box.Seal(plain))
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), d.file(k))
-	}
-	if err != nil {
-		os.Remove(f.Name())
-	}
-	return err
+	return files.Write(d.file(k), []byte(d.box.Seal(plain)))
 }
 
 func (d *Dir) file(k key) string {

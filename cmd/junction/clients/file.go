@@ -52,15 +52,7 @@ func Replace(file string, old, content []byte, keep bool) (backup string, err er
 			return "", fmt.Errorf("cannot make a backup: %w", err)
 		}
 	}
-	temp, err := sibling(file, content, info)
-	if err != nil {
-		return backup, err
-	}
-	if err := os.Rename(temp, file); err != nil {
-		os.Remove(temp)
-		return backup, files.Reason(err)
-	}
-	return backup, nil
+	return backup, files.Reason(files.Replace(file, content))
 }
 
 // create writes a file that must not exist, readable by its owner only.
@@ -76,23 +68,9 @@ func create(file string, content []byte) error {
 	return files.Reason(err)
 }
 
-// sibling writes a temporary file with the mode and the owner of the file that it will replace.
-func sibling(file string, content []byte, info fs.FileInfo) (string, error) {
-	f, err := os.CreateTemp(filepath.Dir(file), ".junction-*")
-	if err != nil {
-		return "", files.Reason(err)
-	}
-	_, err = f.Write(content)
-	err = errors.Join(err, own(f, info), f.Chmod(info.Mode().Perm()), f.Sync(), f.Close())
-	if err != nil {
-		os.Remove(f.Name())
-	}
-	return f.Name(), err
-}
-
 // backUp writes a copy of a file beside it. Its name has the time.
 func backUp(file string, content []byte, info fs.FileInfo) (string, error) {
-	temp, err := sibling(file, content, info)
+	temp, err := files.Sibling(file, content, info)
 	if err != nil {
 		return "", err
 	}

@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"junction/cmd/junction/config"
+	"junction/files"
 )
 
 // Place is where a running junction serves.
@@ -38,16 +39,7 @@ func Note(getenv func(string) (string, bool), file string, p Place) (forget func
 	if err != nil {
 		return nil, err
 	}
-	temp, err := os.CreateTemp(filepath.Dir(record), ".running-*")
-	if err != nil {
-		return nil, err
-	}
-	_, err = temp.Write(append(text, '\n'))
-	if err = errors.Join(err, temp.Close()); err == nil {
-		err = os.Rename(temp.Name(), record) // a reader finds a whole record
-	}
-	if err != nil {
-		os.Remove(temp.Name())
+	if err := files.Write(record, append(text, '\n')); err != nil {
 		return nil, err
 	}
 	return func() {

@@ -8,7 +8,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -19,6 +18,7 @@ import (
 	"junction/cmd/junction/cli"
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/prose"
+	"junction/files"
 )
 
 const StorageLimit = time.Minute // for a command
@@ -239,7 +239,7 @@ func rotate(ctx context.Context, c config.Storage, w io.Writer, revokeAll bool, 
 func reseal(ctx context.Context, w io.Writer, s *store.Store, ring *seal.Ring, file string, text []byte, revokeAll bool) error {
 	first := ring.IDs()[0]
 	if text != nil { // on the disk before the key is used
-		if err := replace(file, text); err != nil {
+		if err := files.Replace(file, text); err != nil {
 			return fmt.Errorf("write the master keys: %w; nothing was changed", err)
 		}
 		fmt.Fprintf(w, "Master key %s is in front of %s: keep a copy of it.\n", first, file)
@@ -270,7 +270,7 @@ func reseal(ctx context.Context, w io.Writer, s *store.Store, ring *seal.Ring, f
 	switch {
 	case text != nil && revokeAll:
 		alone, _, _ := bytes.Cut(text, []byte("\n"))
-		if err := replace(file, append(alone, '\n')); err != nil {
+		if err := files.Replace(file, append(alone, '\n')); err != nil {
 			return fmt.Errorf("take the old master keys out of %s: %w; remove all lines but the first", file, err)
 		}
 		fmt.Fprintf(w, "Gone from %s: %s. Apps have to register again, and some do only when they are removed and added again.\n", file, left)
@@ -282,30 +282,4 @@ func reseal(ctx context.Context, w io.Writer, s *store.Store, ring *seal.Ring, f
 		fmt.Fprintf(w, "Kept, for clients and tokens from before: %s.\n", left)
 	}
 	return nil
-}
-
-// replace replaces the content of a file of secrets atomically, and returns once the content is on
-// the disk. The file keeps its owner, so that the user of the proxy can still read it.
-func replace(file string, text []byte) (err error) {
-	if file, err = filepath.EvalSymlinks(file); err != nil {
-		return err
-	}
-	info, err := os.Stat(file)
-	if err != nil {
-		return err
-	}
-	f, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+"-*")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	err = errors.Join(err, f.Chmod(info.Mode().Perm()), keepOwner(f, info), f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), file)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name())
-		return err
-	}
-	return syncDir(filepath.Dir(file))
 }

@@ -12,6 +12,7 @@ import (
 
 	"junction/auth/seal"
 	"junction/cmd/junction/config"
+	"junction/files"
 )
 
 var sealedAnew = regexp.MustCompile(`Sealed anew with (k\d{8}(?:-\d)?): (\d+) values?\.`)
@@ -149,7 +150,7 @@ func TestRotateRefuses(t *testing.T) {
 func TestRotateIsTakenUp(t *testing.T) {
 	o := mustOffice(t)
 	text := seal.NewEntry(o.ann.Created, nil) + "\n" + mustRead(t, o.keys)
-	if err := replace(o.keys, []byte(text)); err != nil {
+	if err := files.Replace(o.keys, []byte(text)); err != nil {
 		t.Fatal(err)
 	}
 	s := o.mustOpen()
@@ -161,7 +162,7 @@ func TestRotateIsTakenUp(t *testing.T) {
 	o.mustClose(s)
 	o.want(o.run("storage", "rotate"), 0, ": 3 values.")
 	o.wantReadable(o.ann.IDPSession, o.bob.IDPSession)
-	if err := replace(filepath.Join(o.dir, "none"), nil); !errors.Is(err, os.ErrNotExist) {
+	if err := files.Replace(filepath.Join(o.dir, "none"), nil); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a file that is not there: %v", err)
 	}
 }

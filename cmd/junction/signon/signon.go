@@ -21,6 +21,8 @@ import (
 	"sync"
 	"time"
 
+	"junction/files"
+
 	"github.com/mark3labs/mcp-go/client/transport"
 )
 
@@ -243,16 +245,7 @@ func (s *SignOn) write(k *kept) error {
 	if err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(s.Dir, ".new-*") // with mode 0600
-	if err != nil {
-		return fmt.Errorf("keep the sign-in: %w", err)
-	}
-	_, err = f.Write(text)
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), s.file)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name())
+	if err := files.Write(s.file, text); err != nil {
 		return fmt.Errorf("keep the sign-in: %w", err)
 	}
 	return nil

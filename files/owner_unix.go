@@ -1,6 +1,6 @@
 //go:build unix
 
-package clients
+package files
 
 import (
 	"errors"
@@ -24,4 +24,13 @@ func own(f *os.File, info fs.FileInfo) error {
 		return errors.New("belongs to another user or group, which would change; edit it as its owner")
 	}
 	return nil
+}
+
+// syncDir returns once the entries of a folder are on the disk.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
 }
