@@ -29,7 +29,8 @@ func ReadFile(file string) ([]byte, error) {
 
 // Replace writes the new content of a file whose content is old, or creates the file if old is nil.
 // A symbolic link stays one. Mode and owner stay those of the file. The old content goes to a
-// backup beside the file, whose path is returned; with keep false there is none.
+// backup beside the file, whose path is returned; with keep false there is none. Of two processes that
+// replace the same content at once, one gets an error.
 func Replace(file string, old, content []byte, keep bool) (backup string, err error) {
 	if old == nil {
 		return "", create(file, content)
@@ -44,6 +45,7 @@ func Replace(file string, old, content []byte, keep bool) (backup string, err er
 	if info.Mode().Perm()&0o200 == 0 {
 		return "", errors.New("is read-only; make it writable first")
 	}
+	defer files.Lock(filepath.Dir(file))()
 	if now, err := ReadFile(file); err != nil || !bytes.Equal(now, old) {
 		return "", errors.Join(err, errors.New("has changed in the meantime; try again"))
 	}
