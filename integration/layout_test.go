@@ -30,7 +30,7 @@ var arrows = map[string][]string{
 	"cmd/junction/record":  {"cmd/junction/config", "files", "auth", "proxy", "upstream/raw"},
 	"cmd/junction/diagnose": {"cmd/junction/config", "cmd/junction/health", "cmd/junction/prose", "auth",
 		"auth/authserver", "policy", "proxy", "proxy/view", "upstream", "upstream/command"}, // why asks for the last known groups of a user
-	"cmd/junction/bridge": {"upstream/definition", "upstream/http1", "upstream/jsonrpc", "upstream/raw",
+	"cmd/junction/bridge": {"cmd/junction/prose", "upstream/definition", "upstream/http1", "upstream/jsonrpc", "upstream/raw",
 		"upstream/transport"}, // a client of the endpoint, as the proxy is one of its servers
 	"cmd/junction/clients": {"files"},
 	"cmd/junction/demo":    {},

@@ -432,6 +432,17 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
+// TestHostileText: text of a server does not control the terminal of a person who reads the notes.
+func TestHostileText(t *testing.T) {
+	perform(t, func(s *stage) {
+		s.server.set(func(context.Context, *fake, *transport.Request, func(*jsonrpc.Message)) (string, error) {
+			return "", &transport.TokenError{Err: errors.New("no\x1b]0;title\x07\u009b31m \u202ered\nline")}
+		})
+		s.say(hello)
+		s.want("the note", s.notes.take(), "junction stdio: cannot authenticate at http://x/mcp: no]0;title31m red line")
+	})
+}
+
 // TestBatch: a session of the version 2025-03-26 may send arrays.
 func TestBatch(t *testing.T) {
 	perform(t, func(s *stage) {

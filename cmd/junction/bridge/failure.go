@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
 	"sync"
 	"syscall"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"junction/cmd/junction/prose"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
 	"junction/upstream/transport"
@@ -63,7 +63,7 @@ func (n *notes) say(text string) {
 }
 
 func (n *notes) write(text string) {
-	_, _ = fmt.Fprintf(n.w, "junction stdio: %s\n", strings.ReplaceAll(text, "\n", " ")) // the error is not reported: standard error may be closed
+	_, _ = fmt.Fprintf(n.w, "junction stdio: %s\n", prose.Flat(text)) // the error is not reported: standard error may be closed
 }
 
 // tried reports the result of a request. A response of any kind means that the endpoint is there.

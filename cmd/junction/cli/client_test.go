@@ -258,6 +258,8 @@ func TestClientErrors(t *testing.T) {
 	missing := plain(404, "application/json", `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"no upstream \"x\";\nthere are demo, memory"}}`)
 	secret := plain(401, "text/plain; charset=utf-8", "a token is needed\n")
 	html := plain(200, "text/html", "<html>")
+	away := httptest.NewServer(http.RedirectHandler(modern, http.StatusTemporaryRedirect))
+	t.Cleanup(away.Close)
 	stopped := scripted(t, map[string]string{"tools/list": "broken off"})
 	killed := scripted(t, map[string]string{"tools/list": "no answer"})
 
@@ -273,6 +275,8 @@ func TestClientErrors(t *testing.T) {
 		{"404 that says why", []string{"tools", "--url", missing}, false,
 			missing + ` answered 404 Not Found: no upstream "x"; there are demo, memory`},
 		{"401", []string{"call", "x", "--url", secret}, false, secret + " answered 401 Unauthorized: a token is needed"},
+		{"redirect", []string{"tools", "--key", "canary-of-a-key", "--url", away.URL}, false,
+			away.URL + " answered 307 Temporary Redirect: it redirects to " + modern + "; if that is the endpoint, put it into --url"},
 		{"web page", []string{"tools", "--url", html}, false, "no MCP endpoint at " + html + ": unexpected content type: text/html"},
 		{"stops in the middle", []string{"tools", "--url", stopped}, false, "the connection to " + stopped + " broke before the answer; is junction still running?"},
 		{"stops before it answers", []string{"tools", "--url", killed}, false, "the connection to " + killed + " broke before the answer; is junction still running?"},

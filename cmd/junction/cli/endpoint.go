@@ -44,7 +44,10 @@ func dial(ctx context.Context, address, key string, report io.Writer, prompts *p
 	e := &endpoint{url: address, refused: &refusals{base: http.DefaultTransport}, report: &progressReport{w: report}, lastID: 1 << 40,
 		prompts: prompts}
 	wire, err := transport.NewStreamableHTTP(address,
-		transport.WithHTTPBasicClient(&http.Client{Transport: e.refused}),
+		// A redirect could lead the key and the arguments to another server, or to plain http.
+		transport.WithHTTPBasicClient(&http.Client{Transport: e.refused, CheckRedirect: func(*http.Request, []*http.Request) error {
+			return http.ErrUseLastResponse
+		}}),
 		transport.WithHTTPHeaders(header),
 		transport.WithHTTPLogger(slog.New(slog.DiscardHandler)))
 	if err != nil {
@@ -277,7 +280,7 @@ func (r *refusals) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil || req.Method != http.MethodPost {
 		return resp, err
 	}
-	if resp.StatusCode < 400 {
+	if resp.StatusCode < 300 {
 		if strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
 			resp.Body = watched{resp.Body, r}
 		}
@@ -302,7 +305,9 @@ func (r *refusals) RoundTrip(req *http.Request) (*http.Response, error) {
 	var refusal struct {
 		Description string `json:"error_description"` // of the Guard, which does not use JSON-RPC
 	}
-	if json.Unmarshal(start, &answer) == nil && answer.Error.Message != "" {
+	if where, err := resp.Location(); err == nil && resp.StatusCode < 400 {
+		said += fmt.Sprintf(": it redirects to %s; if that is the endpoint, put it into --url", prose.Flat(where.Redacted()))
+	} else if json.Unmarshal(start, &answer) == nil && answer.Error.Message != "" {
 		said += ": " + prose.Flat(answer.Error.Message)
 	} else if json.Unmarshal(start, &refusal) == nil && refusal.Description != "" {
 		said += ": " + prose.Flat(refusal.Description)
