@@ -25,16 +25,16 @@ import (
 var arrows = map[string][]string{
 	"cmd/junction":         {"*"},
 	"cmd/junction/prose":   {},
-	"files":                {},
-	"cmd/junction/runfile": {"cmd/junction/config", "files"},
-	"cmd/junction/record":  {"cmd/junction/config", "files", "auth", "proxy", "upstream/raw"},
+	"upstream/files":       {},
+	"cmd/junction/runfile": {"cmd/junction/config", "upstream/files"},
+	"cmd/junction/record":  {"cmd/junction/config", "upstream/files", "auth", "proxy", "upstream/raw"},
 	"cmd/junction/diagnose": {"cmd/junction/config", "cmd/junction/health", "cmd/junction/prose", "auth",
 		"auth/authserver", "policy", "proxy", "proxy/view", "upstream", "upstream/command"}, // why asks for the last known groups of a user
 	"cmd/junction/bridge": {"cmd/junction/prose", "upstream/definition", "upstream/http1", "upstream/jsonrpc", "upstream/raw",
 		"upstream/transport"}, // a client of the endpoint, as the proxy is one of its servers
-	"cmd/junction/clients": {"files"},
+	"cmd/junction/clients": {"upstream/files"},
 	"cmd/junction/demo":    {},
-	"cmd/junction/signon":  {"files"},
+	"cmd/junction/signon":  {"upstream/files"},
 	"cmd/junction/screen": {"cmd/junction/cli", "cmd/junction/diagnose", "cmd/junction/prose",
 		"upstream"}, // the words of states
 	// it measures what they do, so that they need no library for it
@@ -47,11 +47,11 @@ var arrows = map[string][]string{
 	"cmd/junction/registry": {"cmd/junction/clients", "cmd/junction/config", "cmd/junction/prose"},
 	"cmd/junction/entries": {"cmd/junction/cli", "cmd/junction/clients", "cmd/junction/config", "cmd/junction/prose",
 		"cmd/junction/registry", "cmd/junction/runfile", "cmd/junction/yamledit"},
-	"cmd/junction/audit": {"cmd/junction/cli", "cmd/junction/config", "files", "cmd/junction/prose",
+	"cmd/junction/audit": {"cmd/junction/cli", "cmd/junction/config", "upstream/files", "cmd/junction/prose",
 		"cmd/junction/record", "proxy", "proxy/visible"},
 	"cmd/junction/signins": {"cmd/junction/cli", "cmd/junction/clients", "cmd/junction/config", "cmd/junction/yamledit",
-		"cmd/junction/prose", "files", "auth", "auth/authserver", "auth/seal", "auth/store", "proxy/visible"},
-	"cmd/junction/config": {"files", "cmd/junction/prose", "auth", "auth/authserver", "auth/fetch",
+		"cmd/junction/prose", "upstream/files", "auth", "auth/authserver", "auth/seal", "auth/store", "proxy/visible"},
+	"cmd/junction/config": {"upstream/files", "cmd/junction/prose", "auth", "auth/authserver", "auth/fetch",
 		"auth/store", "policy", "proxy", "proxy/view", "upstream", "upstream/command", "upstream/oauth", "upstream/sandbox"},
 	"proxy": {
 		"proxy/budget", "proxy/cache", "proxy/canon", "proxy/older", "proxy/origin", "proxy/pins", "proxy/redact", "proxy/schema", "proxy/view", "proxy/visible",
@@ -63,7 +63,7 @@ var arrows = map[string][]string{
 	"proxy/redact":  {"upstream/jsonrpc", "upstream/raw"},
 	"proxy/budget":  {"auth", "policy"},                // names of accounts are redacted; policies limit rates
 	"proxy/canon":   {"proxy/visible", "upstream/raw"}, // differences are shown to a person
-	"proxy/pins":    {"files", "proxy/canon", "proxy/visible", "upstream/raw"},
+	"proxy/pins":    {"upstream/files", "proxy/canon", "proxy/visible", "upstream/raw"},
 	"proxy/schema":  {"proxy/visible", "upstream/raw"},
 	"proxy/view":    {"proxy/pins", "upstream", "policy", "upstream/jsonrpc", "upstream/raw"},
 	"upstream": {"upstream/command", "upstream/definition", "upstream/http1", "upstream/jsonrpc", "upstream/pace",
@@ -76,7 +76,7 @@ var arrows = map[string][]string{
 	// same case, none of them twice
 	"policy":           {"upstream/raw"},
 	"upstream/oauth":   {"auth/fetch", "auth/store"},
-	"upstream/stored":  {"auth/seal", "files"}, // what is on the disk is sealed like session ids
+	"upstream/stored":  {"auth/seal", "upstream/files"}, // what is on the disk is sealed like session ids
 	"auth/authserver":  {"auth", "auth/store", "auth/seal", "auth/fetch"},
 	"auth/store":       {"auth/seal"},
 	"auth":             {"auth/seal"},
@@ -86,13 +86,13 @@ var arrows = map[string][]string{
 	"cmd/junction-pack":     {"cmd/junction-pack/cli", "upstream/sandbox"},
 	"cmd/junction-pack/cli": {"cmd/junction-pack/manifest", "cmd/junction-pack/pack", "cmd/junction/prose"},
 	"cmd/junction-pack/pack": {"cmd/junction-pack/command", "cmd/junction-pack/manifest", "cmd/junction-pack/openapi",
-		"cmd/junction-pack/prompt", "cmd/junction-pack/web", "files", "proxy/schema", "upstream/raw"},
+		"cmd/junction-pack/prompt", "cmd/junction-pack/web", "upstream/files", "proxy/schema", "upstream/raw"},
 	"cmd/junction-pack/openapi": {"cmd/junction-pack/manifest", "cmd/junction-pack/template", "cmd/junction-pack/web",
-		"files"},
+		"upstream/files"},
 	"cmd/junction-pack/prompt":  {"cmd/junction-pack/manifest"},
 	"cmd/junction-pack/web":     {"cmd/junction-pack/manifest", "cmd/junction-pack/template"},
 	"cmd/junction-pack/command": {"cmd/junction-pack/manifest", "cmd/junction-pack/template", "upstream/sandbox", "upstream/transport"},
-	"cmd/junction-pack/manifest": {"cmd/junction-pack/template", "files", "cmd/junction/prose", "proxy/schema",
+	"cmd/junction-pack/manifest": {"cmd/junction-pack/template", "upstream/files", "cmd/junction/prose", "proxy/schema",
 		"upstream/command", "upstream/raw"},
 }
 
@@ -120,7 +120,15 @@ func TestLayout(t *testing.T) {
 	for _, problem := range tree.problems() {
 		t.Error(problem)
 	}
+	for dir := range tree {
+		if top, _, _ := strings.Cut(dir, "/"); !slices.Contains(topLevel, top) {
+			t.Errorf("%s is outside of the folders %q", dir, topLevel)
+		}
+	}
 }
+
+// topLevel are the folders with packages. There are no others.
+var topLevel = []string{"auth", "cmd", "integration", "policy", "proxy", "upstream"}
 
 // TestLayoutRules breaks each rule once.
 func TestLayoutRules(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 	"sync"
 	"time"
 
-	"junction/files"
+	"junction/upstream/files"
 )
 
 // This file stores the sessions that clients have deleted, so that they stay deleted after a

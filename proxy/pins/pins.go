@@ -16,9 +16,9 @@ import (
 	"slices"
 	"time"
 
-	"junction/files"
 	"junction/proxy/canon"
 	"junction/proxy/visible"
+	"junction/upstream/files"
 	"junction/upstream/raw"
 )
 

@@ -22,7 +22,7 @@ import (
 	"time"
 
 	"junction/auth/seal"
-	"junction/files"
+	"junction/upstream/files"
 )
 
 // key identifies the owner of a text.

@@ -12,9 +12,9 @@ import (
 	"strings"
 
 	"junction/cmd/junction/prose"
-	"junction/files"
 	"junction/proxy/schema"
 	"junction/upstream/command"
+	"junction/upstream/files"
 	"junction/upstream/raw"
 )
 

@@ -13,8 +13,8 @@ import (
 	"strings"
 	"time"
 
-	"junction/files"
 	"junction/upstream/command"
+	"junction/upstream/files"
 )
 
 // Manifest is one file.

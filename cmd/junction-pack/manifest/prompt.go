@@ -12,7 +12,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"junction/cmd/junction-pack/template"
-	"junction/files"
+	"junction/upstream/files"
 )
 
 // Ask is a question to the model of the client: a tool of the kind prompt.

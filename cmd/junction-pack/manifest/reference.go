@@ -7,7 +7,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"junction/cmd/junction-pack/template"
-	"junction/files"
+	"junction/upstream/files"
 )
 
 // An expander replaces the references of one file:

@@ -19,7 +19,7 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 
 	"junction/cmd/junction-pack/manifest"
-	"junction/files"
+	"junction/upstream/files"
 )
 
 // Limits of a document and all documents that it refers to.

@@ -14,7 +14,7 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 
 	"junction/cmd/junction-pack/manifest"
-	"junction/files"
+	"junction/upstream/files"
 )
 
 // promptsOf returns the prompts for mcp-go.

@@ -23,9 +23,9 @@ import (
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/prose"
 	"junction/cmd/junction/record"
-	"junction/files"
 	"junction/proxy"
 	"junction/proxy/visible"
+	"junction/upstream/files"
 )
 
 // Command returns the command audit. file points to the value of --config.

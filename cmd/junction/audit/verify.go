@@ -13,7 +13,7 @@ import (
 	"junction/cmd/junction/cli"
 	"junction/cmd/junction/prose"
 	"junction/cmd/junction/record"
-	"junction/files"
+	"junction/upstream/files"
 )
 
 func verifyCommand(stdout io.Writer, file *string) *cobra.Command {

@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"junction/files"
+	"junction/upstream/files"
 )
 
 // KeyVariable is the environment variable that holds the API key for Junction.

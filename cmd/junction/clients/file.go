@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"junction/files"
+	"junction/upstream/files"
 )
 
 // MaxFile bounds the files that are read.

@@ -19,11 +19,11 @@ import (
 	"junction/auth"
 	"junction/auth/authserver"
 	"junction/cmd/junction/prose"
-	"junction/files"
 	"junction/policy"
 	"junction/proxy"
 	"junction/proxy/view"
 	"junction/upstream"
+	"junction/upstream/files"
 	"junction/upstream/oauth"
 )
 

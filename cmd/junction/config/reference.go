@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"junction/cmd/junction/prose"
-	"junction/files"
+	"junction/upstream/files"
 )
 
 // An expander replaces the references in the values of one file:

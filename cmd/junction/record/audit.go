@@ -17,8 +17,8 @@ import (
 	"unicode/utf8"
 
 	"junction/cmd/junction/config"
-	"junction/files"
 	"junction/proxy"
+	"junction/upstream/files"
 	"junction/upstream/raw"
 )
 

@@ -13,7 +13,7 @@ import (
 	"syscall"
 
 	"junction/cmd/junction/config"
-	"junction/files"
+	"junction/upstream/files"
 )
 
 // Place is where a running junction serves.

@@ -18,7 +18,7 @@ import (
 	"junction/cmd/junction/cli"
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/prose"
-	"junction/files"
+	"junction/upstream/files"
 )
 
 const StorageLimit = time.Minute // for a command

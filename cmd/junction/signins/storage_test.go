@@ -12,7 +12,7 @@ import (
 
 	"junction/auth/seal"
 	"junction/cmd/junction/config"
-	"junction/files"
+	"junction/upstream/files"
 )
 
 var sealedAnew = regexp.MustCompile(`Sealed anew with (k\d{8}(?:-\d)?): (\d+) values?\.`)

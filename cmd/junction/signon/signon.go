@@ -21,7 +21,7 @@ import (
 	"sync"
 	"time"
 
-	"junction/files"
+	"junction/upstream/files"
 
 	"github.com/mark3labs/mcp-go/client/transport"
 )
