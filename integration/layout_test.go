@@ -51,7 +51,8 @@ var arrows = map[string][]string{
 		"cmd/junction/record", "proxy", "proxy/visible"},
 	"cmd/junction/signins": {"cmd/junction/cli", "cmd/junction/clients", "cmd/junction/config", "cmd/junction/yamledit",
 		"cmd/junction/prose", "upstream/files", "auth", "auth/authserver", "auth/seal", "auth/store", "proxy/visible"},
-	"cmd/junction/config": {"upstream/files", "cmd/junction/prose", "auth", "auth/authserver", "auth/fetch",
+	"cmd/junction/yamlread": {"cmd/junction/prose"},
+	"cmd/junction/config": {"upstream/files", "cmd/junction/prose", "cmd/junction/yamlread", "auth", "auth/authserver", "auth/fetch",
 		"auth/store", "policy", "proxy", "proxy/view", "upstream", "upstream/command", "upstream/oauth", "upstream/sandbox"},
 	"proxy": {
 		"proxy/budget", "proxy/cache", "proxy/canon", "proxy/older", "proxy/origin", "proxy/pins", "proxy/redact", "proxy/schema", "proxy/view", "proxy/visible",
@@ -92,7 +93,7 @@ var arrows = map[string][]string{
 	"cmd/junction-pack/prompt":  {"cmd/junction-pack/manifest"},
 	"cmd/junction-pack/web":     {"cmd/junction-pack/manifest", "cmd/junction-pack/template"},
 	"cmd/junction-pack/command": {"cmd/junction-pack/manifest", "cmd/junction-pack/template", "upstream/sandbox", "upstream/transport"},
-	"cmd/junction-pack/manifest": {"cmd/junction-pack/template", "upstream/files", "cmd/junction/prose", "proxy/schema",
+	"cmd/junction-pack/manifest": {"cmd/junction-pack/template", "upstream/files", "cmd/junction/prose", "cmd/junction/yamlread", "proxy/schema",
 		"upstream/command", "upstream/raw"},
 }
 

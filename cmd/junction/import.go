@@ -151,7 +151,7 @@ func readConfig(file string) (c *config.Config, text []byte, err error) {
 		if len(problems) == 1 && problems[0].Path == "upstreams" && len(c.Upstreams) == 0 {
 			return c, text, nil
 		}
-		return nil, nil, problems.Of(file)
+		return nil, nil, config.Unusable(file, problems)
 	}
 	return c, text, err
 }

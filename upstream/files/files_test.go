@@ -43,7 +43,10 @@ func TestRead(t *testing.T) {
 // and that neither leaves anything behind, not even after a failure.
 func TestWrite(t *testing.T) {
 	dir := t.TempDir()
-	file, link := filepath.Join(dir, "file"), filepath.Join(dir, "link")
+	file, link, folder := filepath.Join(dir, "file"), filepath.Join(dir, "link"), filepath.Join(dir, "folder")
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
 	want := func(text string, mode fs.FileMode) {
 		t.Helper()
 		got, err := os.ReadFile(file)
@@ -59,7 +62,7 @@ func TestWrite(t *testing.T) {
 			}
 			want(text, 0o600)
 		}
-		if err := write(dir, nil); err == nil {
+		if err := write(folder, nil); err == nil {
 			t.Error("a file has replaced a folder")
 		}
 	}
@@ -76,7 +79,7 @@ func TestWrite(t *testing.T) {
 	if err := Replace(filepath.Join(dir, "none"), nil); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a file that does not exist: %v", err)
 	}
-	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 2 {
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 3 {
 		t.Errorf("the folder has %v, %v", entries, err)
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"junction/cmd/junction/yamlread"
+
 	"gopkg.in/yaml.v3"
 )
 
@@ -50,7 +52,7 @@ type APIs []*API
 func (as *APIs) decode(d *decoder, at string, n *yaml.Node) {
 	for _, p := range d.pairs(at, n) {
 		a := &API{Name: p.key}
-		decodeStruct(d, join(at, p.key), p.value, a)
+		decodeStruct(d, yamlread.Join(at, p.key), p.value, a)
 		*as = append(*as, a)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"junction/cmd/junction/prose"
+	"junction/cmd/junction/yamlread"
 )
 
 // A decoder reads one file. It walks the nodes of yaml.v3 itself, so that unknown keys are
@@ -26,22 +27,19 @@ type decoder struct {
 	refs     expander
 	problems Problems
 	warnings Problems
-	lines    map[string]int // of keys and list elements, by path
+	lines    yamlread.Lines // of keys and list elements, by path
 	values   int            // nodes visited so far
 }
 
-// Limits of one file. Aliases can make a small file expand to a large one.
-const (
-	maxValues = 100_000
-	maxDepth  = 64
-)
+// maxDepth limits the values in values whose depth no type limits.
+const maxDepth = 64
 
 func newDecoder(file string, o Options) *decoder {
 	dir, err := filepath.Abs(filepath.Dir(file))
 	if err != nil { // the working directory is gone
 		dir = filepath.Dir(file)
 	}
-	return &decoder{file: file, refs: expander{dir: dir, Options: o}, lines: map[string]int{}}
+	return &decoder{file: file, refs: expander{dir: dir, Options: o}, lines: yamlread.Lines{}}
 }
 
 // custom is a value with a form of its own. It reports its mistakes to d.
@@ -71,9 +69,9 @@ func (d *decoder) decode(text []byte, m *Manifest) bool {
 		d.at(max(second.Line, 1), "", "has a second document after ---; keep one document in a file")
 	}
 	d.value("", doc.Content[0], reflect.ValueOf(m).Elem())
-	if d.values > maxValues {
+	if d.values > yamlread.MaxValues {
 		d.problems = nil
-		d.at(1, "", "means more than %d values once its aliases are followed; use fewer aliases", maxValues)
+		d.at(1, "", "means more than %d values once its aliases are followed; use fewer aliases", yamlread.MaxValues)
 		return false
 	}
 	return true
@@ -94,7 +92,7 @@ func (d *decoder) enter(n *yaml.Node) *yaml.Node {
 	for n.Kind == yaml.AliasNode {
 		n = n.Alias
 	}
-	if d.values++; d.values > maxValues {
+	if d.values++; d.values > yamlread.MaxValues {
 		return nil
 	}
 	return n
@@ -142,9 +140,9 @@ func (d *decoder) value(path string, n *yaml.Node, v reflect.Value) {
 }
 
 func (d *decoder) structure(path string, n *yaml.Node, v reflect.Value) {
-	fields := keysOf(v.Type())
+	fields := yamlread.Keys(v.Type())
 	for _, p := range d.pairs(path, n) {
-		at := join(path, p.key)
+		at := yamlread.Join(path, p.key)
 		if i, known := fields[p.key]; known {
 			d.value(at, p.value, v.FieldByIndex(i))
 			continue
@@ -157,7 +155,7 @@ func (d *decoder) mapping(path string, n *yaml.Node, v reflect.Value) {
 	m := reflect.MakeMap(v.Type())
 	for _, p := range d.pairs(path, n) {
 		elem := reflect.New(v.Type().Elem()).Elem()
-		d.value(join(path, p.key), p.value, elem)
+		d.value(yamlread.Join(path, p.key), p.value, elem)
 		m.SetMapIndex(reflect.ValueOf(p.key), elem)
 	}
 	v.Set(m)
@@ -178,7 +176,7 @@ func (d *decoder) list(path string, n *yaml.Node, v reflect.Value) {
 }
 
 func (d *decoder) scalar(path string, n *yaml.Node, v reflect.Value) {
-	if n.Kind != yaml.ScalarNode || empty(n) {
+	if n.Kind != yaml.ScalarNode || yamlread.Empty(n) {
 		d.bad(path, "want %s, not %s", map[reflect.Kind]string{
 			reflect.Bool: "true or false", reflect.Int: "a whole number"}[v.Kind()]+wordFor(v.Kind()), kind(n))
 		return
@@ -227,7 +225,7 @@ type pair struct {
 // pairs returns the entries of a mapping in their order, and records their lines. An empty value
 // counts as an empty mapping. Entries of << come last, and do not replace others.
 func (d *decoder) pairs(path string, n *yaml.Node) (ps []pair) {
-	if empty(n) {
+	if yamlread.Empty(n) {
 		return nil
 	}
 	if n.Kind != yaml.MappingNode {
@@ -244,10 +242,10 @@ func (d *decoder) pairs(path string, n *yaml.Node) (ps []pair) {
 		case k.Kind != yaml.ScalarNode:
 			d.at(k.Line, path, "has a key that is %s; want plain text before the colon", kind(k))
 		case seen[k.Value]:
-			d.at(k.Line, join(path, k.Value), "is given a second time; keep one")
+			d.at(k.Line, yamlread.Join(path, k.Value), "is given a second time; keep one")
 		default:
 			seen[k.Value] = true
-			d.lines[join(path, k.Value)] = k.Line
+			d.lines[yamlread.Join(path, k.Value)] = k.Line
 			ps = append(ps, pair{k.Value, k.Line, v})
 		}
 	}
@@ -259,7 +257,7 @@ func (d *decoder) pairs(path string, n *yaml.Node) (ps []pair) {
 		for i := 0; i+1 < len(m.Content); i += 2 {
 			if k := m.Content[i]; k.Kind == yaml.ScalarNode && k.Tag != "!!merge" && !seen[k.Value] {
 				seen[k.Value] = true
-				d.lines[join(path, k.Value)] = k.Line
+				d.lines[yamlread.Join(path, k.Value)] = k.Line
 				ps = append(ps, pair{k.Value, k.Line, m.Content[i+1]})
 			}
 		}
@@ -300,52 +298,15 @@ var foreign = map[string]string{
 	"output_format": "did you mean output?",
 }
 
-// join appends a key to a path.
-func join(path, key string) string {
-	if path == "" {
-		return key
-	}
-	return path + "." + key
-}
-
-// empty reports whether n is null.
-func empty(n *yaml.Node) bool {
-	return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" && (n.Value == "" || n.Style == 0)
-}
-
 // kind returns a description of n for messages.
 func kind(n *yaml.Node) string {
-	switch n.Kind {
-	case yaml.MappingNode:
+	switch {
+	case n.Kind == yaml.MappingNode:
 		return "a mapping; put quotes around a value that begins with {"
-	case yaml.SequenceNode:
-		return "a list"
-	case yaml.AliasNode:
+	case n.Kind == yaml.AliasNode:
 		return "an alias"
-	}
-	switch n.ShortTag() {
-	case "!!null":
+	case n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null":
 		return "nothing"
-	case "!!int", "!!float":
-		return "a number"
-	case "!!bool":
-		return "true or false"
 	}
-	return "text"
-}
-
-// keysOf returns the index of each field by its key, with those of inline structs.
-func keysOf(t reflect.Type) map[string][]int {
-	keys := map[string][]int{}
-	for i := range t.NumField() {
-		key, option, _ := strings.Cut(t.Field(i).Tag.Get("yaml"), ",")
-		if option == "inline" {
-			for inner, index := range keysOf(t.Field(i).Type) {
-				keys[inner] = append([]int{i}, index...)
-			}
-		} else if key != "" && key != "-" {
-			keys[key] = []int{i}
-		}
-	}
-	return keys
+	return yamlread.Kind(n)
 }

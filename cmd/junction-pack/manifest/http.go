@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 
+	"junction/cmd/junction/yamlread"
+
 	"gopkg.in/yaml.v3"
 )
 
@@ -53,7 +55,7 @@ func (j *JSON) read(d *decoder, path string, n *yaml.Node, depth int) {
 	case n.Kind == yaml.MappingNode:
 		for _, p := range d.pairs(path, n) {
 			m := member{name: p.key}
-			m.value.read(d, join(path, p.key), p.value, depth+1)
+			m.value.read(d, yamlread.Join(path, p.key), p.value, depth+1)
 			j.members = append(j.members, m)
 		}
 	case n.Kind == yaml.SequenceNode:

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"reflect"
 
+	"junction/cmd/junction/yamlread"
+
 	"gopkg.in/yaml.v3"
 )
 
@@ -37,7 +39,7 @@ func (d *decoder) appendJSON(b []byte, path string, n *yaml.Node, depth int) []b
 				b = append(b, ',')
 			}
 			b = append(appendQuoted(b, p.key), ':')
-			b = d.appendJSON(b, join(path, p.key), p.value, depth+1)
+			b = d.appendJSON(b, yamlread.Join(path, p.key), p.value, depth+1)
 		}
 		return append(b, '}')
 	case yaml.SequenceNode:

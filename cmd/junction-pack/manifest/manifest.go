@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"junction/cmd/junction/yamlread"
 	"junction/upstream/command"
 	"junction/upstream/files"
 )
@@ -37,7 +38,7 @@ type Manifest struct {
 	Dir  string `yaml:"-"` // the absolute path of its folder
 
 	files []string       // that references name
-	lines map[string]int // of the keys, for At
+	lines yamlread.Lines // of the keys, for At
 }
 
 // Defaults are the limits and the surroundings of tools that do not have their own.
@@ -94,7 +95,7 @@ type Pack struct {
 
 // At returns a mistake at a key that is found out later.
 func (m *Manifest) At(path, format string, args ...any) Problem {
-	return Problem{m.File, (&decoder{lines: m.lines}).line(path), path, fmt.Sprintf(format, args...)}
+	return Problem{File: m.File, Line: m.lines.At(path), Path: path, Text: fmt.Sprintf(format, args...)}
 }
 
 // Files returns the other files that the manifest depends on.
@@ -127,7 +128,7 @@ func Load(path string, o Options) (*Pack, error) {
 		}
 		pack.Manifests = append(pack.Manifests, m)
 		pack.Warnings = append(pack.Warnings, d.warnings...)
-		d.problems.sort()
+		d.problems.Sort()
 		problems = append(problems, d.problems...)
 	}
 	if len(problems) > 0 {
@@ -175,7 +176,7 @@ func IsManifest(name string) bool {
 // Parse reads the text of a manifest. The file need not exist. The error is Problems.
 func Parse(file string, text []byte, o Options) (*Manifest, error) {
 	m, d := parse(file, text, o)
-	if d.problems.sort(); len(d.problems) > 0 {
+	if d.problems.Sort(); len(d.problems) > 0 {
 		return nil, d.problems
 	}
 	return m, nil

@@ -12,6 +12,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"junction/cmd/junction-pack/template"
+	"junction/cmd/junction/yamlread"
 	"junction/upstream/files"
 )
 
@@ -106,7 +107,7 @@ type Prompts []*Prompt
 func (ps *Prompts) decode(d *decoder, path string, n *yaml.Node) {
 	for _, p := range d.pairs(path, n) {
 		one := &Prompt{Name: p.key}
-		decodeStruct(d, join(path, p.key), p.value, one)
+		decodeStruct(d, yamlread.Join(path, p.key), p.value, one)
 		*ps = append(*ps, one)
 	}
 }
@@ -151,7 +152,7 @@ type Resources []*Resource
 func (rs *Resources) decode(d *decoder, path string, n *yaml.Node) {
 	for _, p := range d.pairs(path, n) {
 		r := &Resource{Name: p.key, Dir: d.refs.dir}
-		decodeStruct(d, join(path, p.key), p.value, r)
+		decodeStruct(d, yamlread.Join(path, p.key), p.value, r)
 		*rs = append(*rs, r)
 	}
 }

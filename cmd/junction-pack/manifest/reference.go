@@ -7,6 +7,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"junction/cmd/junction-pack/template"
+	"junction/cmd/junction/yamlread"
 	"junction/upstream/files"
 )
 
@@ -132,7 +133,7 @@ func (t *Text) decode(d *decoder, path string, n *yaml.Node) {
 
 // read reads the text, and leaves its references.
 func (t *Text) read(d *decoder, path string, n *yaml.Node) {
-	if n.Kind != yaml.ScalarNode || empty(n) {
+	if n.Kind != yaml.ScalarNode || yamlread.Empty(n) {
 		d.bad(path, "want text, not %s", kind(n))
 		return
 	}

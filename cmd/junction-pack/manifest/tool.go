@@ -13,6 +13,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"junction/cmd/junction/prose"
+	"junction/cmd/junction/yamlread"
 	"junction/upstream/command"
 )
 
@@ -56,7 +57,7 @@ type Tool struct {
 func (ts *Tools) decode(d *decoder, path string, n *yaml.Node) {
 	for _, p := range d.pairs(path, n) {
 		t := &Tool{Name: p.key}
-		decodeStruct(d, join(path, p.key), p.value, t)
+		decodeStruct(d, yamlread.Join(path, p.key), p.value, t)
 		*ts = append(*ts, t)
 	}
 }
@@ -123,7 +124,7 @@ func (a *Arg) conditional(d *decoder, path string, n *yaml.Node) {
 		return
 	}
 	for _, p := range d.pairs(path, n) {
-		switch at := join(path, p.key); p.key {
+		switch at := yamlread.Join(path, p.key); p.key {
 		case "when":
 			a.When = p.value.Value
 		case "args":
@@ -190,9 +191,9 @@ func (c *ExitCodes) decode(d *decoder, path string, n *yaml.Node) {
 		code, err := strconv.Atoi(p.key)
 		switch {
 		case err != nil || code < 0 || code > 255:
-			d.at(p.line, join(path, p.key), "is no exit status; write a number from 0 to 255, such as 1: ok")
+			d.at(p.line, yamlread.Join(path, p.key), "is no exit status; write a number from 0 to 255, such as 1: ok")
 		case p.value.Kind != yaml.ScalarNode || p.value.Value == "":
-			d.at(p.line, join(path, p.key), "want ok, or a message for the model, not %s", kind(p.value))
+			d.at(p.line, yamlread.Join(path, p.key), "want ok, or a message for the model, not %s", kind(p.value))
 		default:
 			(*c)[code] = p.value.Value
 		}
@@ -267,7 +268,7 @@ type Parameter struct {
 func (ps *Parameters) decode(d *decoder, path string, n *yaml.Node) {
 	for _, p := range d.pairs(path, n) {
 		par := &Parameter{Name: p.key}
-		par.decode(d, join(path, p.key), p.value)
+		par.decode(d, yamlread.Join(path, p.key), p.value)
 		*ps = append(*ps, par)
 	}
 }
@@ -299,7 +300,7 @@ func (p *Parameter) decode(d *decoder, path string, n *yaml.Node) {
 	}
 	if n.Kind == yaml.ScalarNode {
 		schema := map[string]string{"type": "string", "description": n.Value}
-		if empty(n) {
+		if yamlread.Empty(n) {
 			delete(schema, "description")
 		}
 		p.Schema, _ = json.Marshal(schema)
@@ -308,7 +309,7 @@ func (p *Parameter) decode(d *decoder, path string, n *yaml.Node) {
 	schema := &yaml.Node{Kind: yaml.MappingNode, Line: n.Line}
 	typed := false
 	for _, e := range d.pairs(path, n) {
-		at := join(path, e.key)
+		at := yamlread.Join(path, e.key)
 		switch {
 		case e.key == "required" && e.value.Kind == yaml.ScalarNode:
 			d.value(at, e.value, reflectOf(&p.Required))

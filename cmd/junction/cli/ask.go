@@ -50,7 +50,7 @@ func adminAddress(flag, file string) (string, error) {
 func addressesOf(file string) (*config.Config, error) {
 	c, _, err := config.LoadServing(file, os.LookupEnv, false)
 	if problems, ok := errors.AsType[config.Problems](err); ok {
-		return nil, problems.Of(file)
+		return nil, config.Unusable(file, problems)
 	}
 	return c, err
 }

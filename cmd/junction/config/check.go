@@ -141,7 +141,7 @@ func (d *decoder) warnings(c *Config) Warnings {
 	if !d.broken("policies") {
 		c.warnPolicies(warn)
 	}
-	ps.sort()
+	ps.Sort()
 	return Warnings(ps)
 }
 

@@ -235,7 +235,7 @@ func Parse(file string, text []byte, getenv func(string) (string, bool)) (*Confi
 func LoadForCommand(file string) (*Config, error) {
 	c, _, err := Load(file, os.LookupEnv)
 	if problems, ok := errors.AsType[Problems](err); ok {
-		return nil, problems.Of(file)
+		return nil, Unusable(file, problems)
 	}
 	return c, err
 }
@@ -249,7 +249,7 @@ func LoadKeys(file string) (*Config, []int, error) {
 	}
 	c, d := parse(file, text, os.LookupEnv)
 	if len(d.problems) > 0 {
-		return nil, nil, d.problems.Of(file)
+		return nil, nil, Unusable(file, d.problems)
 	}
 	lines := make([]int, len(c.Auth.APIKeys))
 	for i := range lines {
@@ -258,8 +258,8 @@ func LoadKeys(file string) (*Config, []int, error) {
 	return c, lines, nil
 }
 
-// Of returns the error of a command that cannot use the file because of these mistakes.
-func (ps Problems) Of(file string) error {
+// Unusable returns the error of a command that cannot use the file because of its mistakes.
+func Unusable(file string, ps Problems) error {
 	return fmt.Errorf("%s has %s; junction check --config %s shows them", file, prose.Count(len(ps), "mistake"), file)
 }
 
@@ -278,7 +278,7 @@ func (d *decoder) parse(text []byte, c *Config) {
 		c.separate()
 		c.validate(d)
 	}
-	d.problems.sort()
+	d.problems.Sort()
 }
 
 // lower converts URLs, origins and hosts to the form in which they are compared.

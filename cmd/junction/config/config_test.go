@@ -21,6 +21,7 @@ import (
 
 	"junction/auth"
 	"junction/auth/authtest"
+	"junction/cmd/junction/yamlread"
 	"junction/policy"
 	"junction/upstream"
 )
@@ -223,9 +224,9 @@ func walkKeys(t reflect.Type, path string, keys *[]string) {
 	case t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct:
 		walkKeys(t.Elem(), path, keys)
 	case t.Kind() == reflect.Struct:
-		for key, i := range keysOf(t) {
-			*keys = append(*keys, join(path, key))
-			walkKeys(t.FieldByIndex(i).Type, join(path, key), keys)
+		for key, i := range yamlread.Keys(t) {
+			*keys = append(*keys, yamlread.Join(path, key))
+			walkKeys(t.FieldByIndex(i).Type, yamlread.Join(path, key), keys)
 		}
 	}
 }

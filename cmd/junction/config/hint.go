@@ -15,6 +15,7 @@ import (
 
 	"junction/auth"
 	"junction/cmd/junction/prose"
+	"junction/cmd/junction/yamlread"
 	"junction/policy"
 	"junction/upstream"
 )
@@ -84,10 +85,10 @@ func foreignKeys(t reflect.Type) foreign {
 
 // unknown reports a key that the struct type t does not have.
 func (d *decoder) unknown(path string, p pair, t reflect.Type) {
-	at := join(path, p.key)
-	known := slices.Sorted(maps.Keys(keysOf(t)))
+	at := yamlread.Join(path, p.key)
+	known := slices.Sorted(maps.Keys(yamlread.Keys(t)))
 	if f, ok := foreignKeys(t)[p.key]; ok {
-		d.meant(join(path, f.key))
+		d.meant(yamlread.Join(path, f.key))
 		if f.text == "" {
 			f.text = "did you mean " + f.key + "?"
 		}
@@ -95,7 +96,7 @@ func (d *decoder) unknown(path string, p pair, t reflect.Type) {
 		return
 	}
 	if near := prose.Nearest(p.key, known); near != "" {
-		d.meant(join(path, near))
+		d.meant(yamlread.Join(path, near))
 		d.at(p.line, at, "unknown key; did you mean %s?", near)
 		return
 	}

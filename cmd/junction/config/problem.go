@@ -7,44 +7,14 @@ import (
 	"strings"
 
 	"junction/auth"
-	"junction/cmd/junction/prose"
+	"junction/cmd/junction/yamlread"
 )
 
-// Problem is one mistake of the file, or one warning: its place, and in Text the fault and the
-// remedy. Text quotes the file but never the value of a reference.
-type Problem struct {
-	File string `json:"file"`
-	Line int    `json:"line"`           // 1 is the first
-	Path string `json:"path,omitempty"` // such as upstreams.github.url; empty for the whole file
-	Text string `json:"text"`
-}
+// Problem is one mistake of the file, or one warning.
+type Problem = yamlread.Problem
 
-// String returns FILE:LINE: PATH: TEXT in one line.
-func (p Problem) String() string {
-	if p.Path == "" {
-		return fmt.Sprintf("%s:%d: %s", p.File, p.Line, prose.OneLine(p.Text))
-	}
-	return fmt.Sprintf("%s:%d: %s: %s", p.File, p.Line, prose.OneLine(p.Path), prose.OneLine(p.Text))
-}
-
-// Problems are all mistakes of a file in the order of their lines. A Problems that is returned as
-// an error is never empty.
-type Problems []Problem
-
-// Error returns one mistake per line.
-func (ps Problems) Error() string {
-	lines := make([]string, len(ps))
-	for i, p := range ps {
-		lines[i] = p.String()
-	}
-	return strings.Join(lines, "\n")
-}
-
-// sort sorts by line and removes adjacent duplicates. Mistakes of one line keep their order.
-func (ps *Problems) sort() {
-	slices.SortStableFunc(*ps, func(a, b Problem) int { return cmp.Compare(a.Line, b.Line) })
-	*ps = slices.Compact(*ps)
-}
+// Problems are all mistakes of a file.
+type Problems = yamlread.Problems
 
 // Warnings are problems that do not prevent the program from starting.
 type Warnings []Problem
@@ -122,7 +92,7 @@ func entry(path string) string {
 func (d *decoder) mark(path string) {
 	d.wrong[path] = true
 	for path != "" {
-		if path = above(path); !d.wrong[path] {
+		if path = yamlread.Above(path); !d.wrong[path] {
 			d.wrong[path] = false
 		}
 	}
@@ -140,7 +110,7 @@ func (d *decoder) broken(path string) bool {
 // within reports whether the decoder has found a mistake in a parent of path as a whole.
 func (d *decoder) within(path string) bool {
 	for path != "" {
-		if path = above(path); d.wrong[path] {
+		if path = yamlread.Above(path); d.wrong[path] {
 			return true
 		}
 	}
@@ -148,15 +118,4 @@ func (d *decoder) within(path string) bool {
 }
 
 // line returns the line of path in the file, or that of its nearest parent.
-func (d *decoder) line(path string) int {
-	for path != "" {
-		if l := d.lines[path]; l > 0 {
-			return l
-		}
-		path = above(path)
-	}
-	return 1
-}
-
-// above returns the parent of path; "" is the whole file.
-func above(path string) string { return path[:max(0, strings.LastIndexAny(path, ".["))] }
+func (d *decoder) line(path string) int { return d.lines.At(path) }

@@ -13,6 +13,7 @@ import (
 
 	"junction/auth"
 	"junction/cmd/junction/prose"
+	"junction/cmd/junction/yamlread"
 	"junction/policy"
 	"junction/upstream"
 	"junction/upstream/command"
@@ -24,12 +25,12 @@ func (d *decoder) text(path string, n *yaml.Node, v reflect.Value, set func(stri
 	isString := v.Kind() == reflect.String
 	switch {
 	case n.Kind != yaml.ScalarNode:
-		d.bad(path, "want %s, not %s", wanted(v), kind(n))
+		d.bad(path, "want %s, not %s", wanted(v), yamlread.Kind(n))
 		return false
-	case empty(n) && isString:
+	case yamlread.Empty(n) && isString:
 		d.bad(path, `has no value; give it one, remove the key, or write "" for an empty one`)
 		return false
-	case empty(n):
+	case yamlread.Empty(n):
 		d.bad(path, "has no value; give it one, or remove the key")
 		return false
 	}

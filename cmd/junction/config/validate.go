@@ -15,6 +15,7 @@ import (
 
 	"junction/auth/store"
 	"junction/cmd/junction/prose"
+	"junction/cmd/junction/yamlread"
 )
 
 // validate adds to d the mistakes of values that are well-formed on their own. It opens no files
@@ -24,7 +25,7 @@ func (c *Config) validate(d *decoder) {
 	c.validateAddresses(d)
 	c.validateOpen(d)
 	for _, p := range c.Auth.Validate() {
-		if path := "auth." + p.Path; !d.wrong[above(path)] {
+		if path := "auth." + p.Path; !d.wrong[yamlread.Above(path)] {
 			d.check(path, p.Text)
 		}
 	}
@@ -328,7 +329,7 @@ func (c *Config) validateSignIn(d *decoder) {
 	}
 	if c.Auth.OAuth != nil {
 		for _, p := range c.Auth.OAuth.Validate() {
-			if path := "auth.oauth." + p.Path; !d.wrong[above(path)] {
+			if path := "auth.oauth." + p.Path; !d.wrong[yamlread.Above(path)] {
 				d.check(path, p.Text)
 			}
 		}
@@ -386,6 +387,6 @@ func pinsProblem(file string) string {
 // inOrder returns the keys of m, the mapping at path, in the order of the file.
 func inOrder[T any](d *decoder, path string, m map[string]T) []string {
 	return slices.SortedFunc(maps.Keys(m), func(a, b string) int {
-		return cmp.Or(cmp.Compare(d.line(join(path, a)), d.line(join(path, b))), cmp.Compare(a, b))
+		return cmp.Or(cmp.Compare(d.line(yamlread.Join(path, a)), d.line(yamlread.Join(path, b))), cmp.Compare(a, b))
 	})
 }

@@ -8,13 +8,13 @@ import (
 	"io"
 	"path/filepath"
 	"reflect"
-	"strings"
 	"unicode/utf8"
 
 	"gopkg.in/yaml.v3"
 
 	"junction/auth"
 	"junction/cmd/junction/prose"
+	"junction/cmd/junction/yamlread"
 	"junction/upstream"
 )
 
@@ -26,7 +26,7 @@ type decoder struct {
 	refs     expander
 	problems Problems
 
-	lines   map[string]int         // the line of each key and list element of the file, by path
+	lines   yamlread.Lines         // the line of each key and list element of the file, by path
 	wrong   map[string]bool        // true: a path with a mistake; false: a path that contains one
 	secrets map[string][]reference // the values of references, by entry
 	merging map[*yaml.Node]bool    // mappings whose << is being followed
@@ -39,15 +39,11 @@ type decoder struct {
 	variables  map[string][]string // the paths that refer to each variable of the environment
 }
 
-// maxValues limits the number of visited nodes, because aliases can make a small file expand to a
-// large one.
-const maxValues = 100_000
-
 func newDecoder(file string, getenv func(string) (string, bool)) *decoder {
 	return &decoder{
 		file:    file,
 		refs:    expander{dir: filepath.Dir(file), getenv: getenv, left: maxReferenced},
-		lines:   map[string]int{},
+		lines:   yamlread.Lines{},
 		wrong:   map[string]bool{},
 		secrets: map[string][]reference{},
 		merging: map[*yaml.Node]bool{},
@@ -93,9 +89,9 @@ func (d *decoder) decode(text []byte, c *Config) bool {
 		return false
 	}
 	isMapping := d.value("", doc.Content[0], reflect.ValueOf(c).Elem())
-	if d.values > maxValues {
+	if d.values > yamlread.MaxValues {
 		d.problems = nil
-		d.at(1, "", "means more than %d values once its aliases are followed; use fewer aliases", maxValues)
+		d.at(1, "", "means more than %d values once its aliases are followed; use fewer aliases", yamlread.MaxValues)
 		return false
 	}
 	return isMapping
@@ -104,7 +100,7 @@ func (d *decoder) decode(text []byte, c *Config) bool {
 // value reads n into v. It reports whether n has the kind of node that v needs, even if there are
 // mistakes inside n.
 func (d *decoder) value(path string, n *yaml.Node, v reflect.Value) bool {
-	if d.values++; d.values > maxValues {
+	if d.values++; d.values > yamlread.MaxValues {
 		return false
 	}
 	for n.Kind == yaml.AliasNode {
@@ -151,7 +147,7 @@ type shaped interface {
 }
 
 func (d *decoder) shaped(path string, n *yaml.Node, s shaped) bool {
-	if empty(n) {
+	if yamlread.Empty(n) {
 		d.bad(path, "has no value; give it one, or remove the key")
 		return false
 	}
@@ -162,7 +158,7 @@ func (d *decoder) shaped(path string, n *yaml.Node, s shaped) bool {
 	case len(n.Content) == 0 && n.Kind != yaml.ScalarNode:
 		d.bad(path, "want %s, not an empty one", want)
 	default:
-		d.bad(path, "want %s, not %s", want, kind(n))
+		d.bad(path, "want %s, not %s", want, yamlread.Kind(n))
 	}
 	return false
 }
@@ -182,9 +178,9 @@ func (d *decoder) structure(path string, n *yaml.Node, v reflect.Value) bool {
 		want = "want a mapping, such as " + example
 	}
 	pairs, ok := d.pairs(path, n, want)
-	fields := keysOf(v.Type())
+	fields := yamlread.Keys(v.Type())
 	for _, p := range pairs {
-		at := join(path, p.key)
+		at := yamlread.Join(path, p.key)
 		if i, known := fields[p.key]; known {
 			d.example = v.Type().FieldByIndex(i).Tag.Get("example")
 			d.value(at, p.value, v.FieldByIndex(i))
@@ -207,7 +203,7 @@ func (d *decoder) mapping(path string, n *yaml.Node, v reflect.Value) bool {
 	m := reflect.MakeMap(v.Type())
 	for _, p := range pairs {
 		elem := reflect.New(v.Type().Elem()).Elem()
-		if d.value(join(path, p.key), p.value, elem) {
+		if d.value(yamlread.Join(path, p.key), p.value, elem) {
 			m.SetMapIndex(reflect.ValueOf(p.key), elem)
 		}
 	}
@@ -219,7 +215,7 @@ func (d *decoder) rules(path string, n *yaml.Node, rules *upstream.Rules) bool {
 	pairs, ok := d.pairs(path, n, "want a mapping (glob: { … })")
 	for _, p := range pairs {
 		g := upstream.GlobRule{Glob: p.key}
-		if d.value(join(path, p.key), p.value, reflect.ValueOf(&g.Rule).Elem()) {
+		if d.value(yamlread.Join(path, p.key), p.value, reflect.ValueOf(&g.Rule).Elem()) {
 			*rules = append(*rules, g)
 		}
 	}
@@ -236,7 +232,7 @@ func exampleOf(t reflect.Type) (string, bool) {
 }
 
 func (d *decoder) list(path string, n *yaml.Node, v reflect.Value) bool {
-	if empty(n) {
+	if yamlread.Empty(n) {
 		return true
 	}
 	if n.Kind != yaml.SequenceNode {
@@ -244,7 +240,7 @@ func (d *decoder) list(path string, n *yaml.Node, v reflect.Value) bool {
 		if element, ok := exampleOf(v.Type().Elem()); ok && example == "" {
 			example = "[" + element + "]"
 		}
-		d.bad(path, "want a list, such as %s, not %s", cmp.Or(example, "[one, two]"), kind(n))
+		d.bad(path, "want a list, such as %s, not %s", cmp.Or(example, "[one, two]"), yamlread.Kind(n))
 		return false
 	}
 	s := reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content))
@@ -269,11 +265,11 @@ type pair struct {
 // and the mapping's own entries override them. A null node, such as a mapping whose content is
 // commented out, is an empty mapping.
 func (d *decoder) pairs(path string, n *yaml.Node, want string) (ps []pair, ok bool) {
-	if empty(n) {
+	if yamlread.Empty(n) {
 		return nil, true
 	}
 	if n.Kind != yaml.MappingNode {
-		d.bad(path, "%s, not %s", want, kind(n))
+		d.bad(path, "%s, not %s", want, yamlread.Kind(n))
 		return nil, false
 	}
 	seen := map[string]int{}
@@ -291,9 +287,9 @@ func (d *decoder) pairs(path string, n *yaml.Node, want string) (ps []pair, ok b
 			d.mark(path) // the key that it replaces must not be reported as missing
 			d.at(line, path, "has a key that is %s", plaintextKey)
 		case k.Kind != yaml.ScalarNode:
-			d.at(line, path, "has a key that is %s; want plain text before the colon", kind(k))
+			d.at(line, path, "has a key that is %s; want plain text before the colon", yamlread.Kind(k))
 		case twice:
-			d.at(line, join(path, k.Value), "is given a second time, first on line %d; keep one", first)
+			d.at(line, yamlread.Join(path, k.Value), "is given a second time, first on line %d; keep one", first)
 		default:
 			seen[k.Value] = line
 			ps = append(ps, pair{k.Value, line, v})
@@ -308,7 +304,7 @@ func (d *decoder) pairs(path string, n *yaml.Node, want string) (ps []pair, ok b
 		}
 	}
 	for _, p := range ps {
-		d.lines[join(path, p.key)] = p.line
+		d.lines[yamlread.Join(path, p.key)] = p.line
 	}
 	return ps, true
 }
@@ -318,7 +314,7 @@ func (d *decoder) merged(path string, n *yaml.Node) (ps []pair) {
 	for n.Kind == yaml.AliasNode {
 		n = n.Alias
 	}
-	if d.values++; d.values > maxValues || d.merging[n] {
+	if d.values++; d.values > yamlread.MaxValues || d.merging[n] {
 		return nil // a mapping that merges itself adds nothing
 	}
 	d.merging[n] = true
@@ -333,54 +329,4 @@ func (d *decoder) merged(path string, n *yaml.Node) (ps []pair) {
 	ps, _ = d.pairs(path, n, "want a mapping after <<")
 	d.values += len(ps)
 	return ps
-}
-
-// join appends a key to a path.
-func join(path, key string) string {
-	if path == "" {
-		return key
-	}
-	return path + "." + key
-}
-
-// empty reports whether n is null: a key without a value, or with null.
-func empty(n *yaml.Node) bool {
-	return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" && (n.Value == "" || n.Style == 0)
-}
-
-// kind returns a description of n for messages.
-func kind(n *yaml.Node) string {
-	for n.Kind == yaml.AliasNode {
-		n = n.Alias
-	}
-	switch n.Kind {
-	case yaml.MappingNode:
-		return "a mapping"
-	case yaml.SequenceNode:
-		return "a list"
-	}
-	switch n.ShortTag() {
-	case "!!int", "!!float":
-		return "a number"
-	case "!!bool":
-		return "true or false"
-	}
-	return "text"
-}
-
-// keysOf returns the index of each field of the struct type t by its key in the file. It includes
-// the fields of inline structs.
-func keysOf(t reflect.Type) map[string][]int {
-	keys := map[string][]int{}
-	for i := range t.NumField() {
-		key, option, _ := strings.Cut(t.Field(i).Tag.Get("yaml"), ",")
-		if option == "inline" {
-			for inner, index := range keysOf(t.Field(i).Type) {
-				keys[inner] = append([]int{i}, index...)
-			}
-		} else if key != "" && key != "-" {
-			keys[key] = []int{i}
-		}
-	}
-	return keys
 }

@@ -13,6 +13,7 @@ import (
 
 	"junction/cmd/junction/cli"
 	"junction/cmd/junction/clients"
+	"junction/cmd/junction/config"
 	"junction/cmd/junction/prose"
 	"junction/cmd/junction/yamledit"
 )
@@ -255,7 +256,7 @@ func (f *file) with(name string, entry *clients.Entry, keep *clients.SecretFiles
 	}
 	text, err := yamledit.Add(before, section, []yamledit.Entry{{Block: block, Flow: flow}})
 	if err != nil && len(f.problems) > 0 {
-		return nil, f.problems.Of(f.path)
+		return nil, config.Unusable(f.path, f.problems)
 	}
 	if err != nil {
 		return nil, &clients.FileError{File: f.short(), Err: err}

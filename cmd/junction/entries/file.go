@@ -84,7 +84,7 @@ func (f *file) entry(name string) error {
 	said := fmt.Sprintf("there is no upstream %s in %s", prose.Quote(name), f.short())
 	switch near := prose.Closest(known, name); {
 	case slices.ContainsFunc(f.problems, func(p config.Problem) bool { return p.Path == "" }):
-		return f.problems.Of(f.path)
+		return config.Unusable(f.path, f.problems)
 	case len(near) > 0:
 		said += "; did you mean " + strings.Join(near, " or ") + "?"
 	case len(known) > 0:

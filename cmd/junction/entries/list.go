@@ -15,6 +15,7 @@ import (
 
 	"junction/cmd/junction/cli"
 	"junction/cmd/junction/clients"
+	"junction/cmd/junction/config"
 	"junction/cmd/junction/prose"
 )
 
@@ -54,7 +55,7 @@ The exit code is 1 if the file has mistakes.`,
 				err = printList(stdout, f)
 			}
 			if err == nil && len(f.problems) > 0 {
-				return f.problems.Of(f.path)
+				return config.Unusable(f.path, f.problems)
 			}
 			return err
 		},

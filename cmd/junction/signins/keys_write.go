@@ -47,7 +47,7 @@ func readKeyFile(what, path string) (*keyFile, error) {
 func parseKeys(path string, text []byte) (*config.Config, []keyJSON, error) {
 	c, err := config.Parse(path, text, os.LookupEnv)
 	if problems, ok := errors.AsType[config.Problems](err); ok {
-		return nil, nil, problems.Of(path)
+		return nil, nil, config.Unusable(path, problems)
 	}
 	if err != nil {
 		return nil, nil, err

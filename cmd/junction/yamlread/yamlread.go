@@ -1,0 +1,126 @@
+// Package yamlread has what the readers of the configuration and of packs share: the list of
+// mistakes with their lines, the paths of values, and words for the nodes of yaml.v3.
+//
+// Each reader walks the nodes itself, because what happens at a node differs: the configuration
+// resolves references, keeps their values out of messages and reads disabled upstreams; values of
+// packs have forms of their own.
+package yamlread
+
+import (
+	"cmp"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+
+	"junction/cmd/junction/prose"
+)
+
+// MaxValues limits the nodes of one file, because aliases can make a small file expand to a large
+// one.
+const MaxValues = 100_000
+
+// Problem is one mistake of a file, or one warning: its place, and in Text the fault and the remedy.
+// Text quotes the file but never the value of a reference.
+type Problem struct {
+	File string `json:"file"`
+	Line int    `json:"line"`           // 1 is the first
+	Path string `json:"path,omitempty"` // such as upstreams.github.url; empty for the whole file
+	Text string `json:"text"`
+}
+
+// String returns FILE:LINE: PATH: TEXT in one line.
+func (p Problem) String() string {
+	if p.Path == "" {
+		return fmt.Sprintf("%s:%d: %s", p.File, p.Line, prose.OneLine(p.Text))
+	}
+	return fmt.Sprintf("%s:%d: %s: %s", p.File, p.Line, prose.OneLine(p.Path), prose.OneLine(p.Text))
+}
+
+// Problems are all mistakes of a file in the order of their lines. A Problems that is returned as
+// an error is never empty.
+type Problems []Problem
+
+// Error returns one mistake per line.
+func (ps Problems) Error() string {
+	lines := make([]string, len(ps))
+	for i, p := range ps {
+		lines[i] = p.String()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Sort sorts by line and removes adjacent duplicates. Mistakes of one line keep their order.
+func (ps *Problems) Sort() {
+	slices.SortStableFunc(*ps, func(a, b Problem) int { return cmp.Compare(a.Line, b.Line) })
+	*ps = slices.Compact(*ps)
+}
+
+// Lines has the line of each key and list element of a file, by its path.
+type Lines map[string]int
+
+// At returns the line of path, or that of its nearest parent.
+func (l Lines) At(path string) int {
+	for path != "" {
+		if n := l[path]; n > 0 {
+			return n
+		}
+		path = Above(path)
+	}
+	return 1
+}
+
+// Above returns the parent of path; "" is the whole file.
+func Above(path string) string { return path[:max(0, strings.LastIndexAny(path, ".["))] }
+
+// Join appends a key to a path.
+func Join(path, key string) string {
+	if path == "" {
+		return key
+	}
+	return path + "." + key
+}
+
+// Empty reports whether n is null: a key without a value, or with null.
+func Empty(n *yaml.Node) bool {
+	return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" && (n.Value == "" || n.Style == 0)
+}
+
+// Kind returns a description of n for messages.
+func Kind(n *yaml.Node) string {
+	for n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	switch n.Kind {
+	case yaml.MappingNode:
+		return "a mapping"
+	case yaml.SequenceNode:
+		return "a list"
+	}
+	switch n.ShortTag() {
+	case "!!int", "!!float":
+		return "a number"
+	case "!!bool":
+		return "true or false"
+	}
+	return "text"
+}
+
+// Keys returns the index of each field of the struct type t by its key in the file. It includes the
+// fields of inline structs.
+func Keys(t reflect.Type) map[string][]int {
+	keys := map[string][]int{}
+	for i := range t.NumField() {
+		key, option, _ := strings.Cut(t.Field(i).Tag.Get("yaml"), ",")
+		if option == "inline" {
+			for inner, index := range Keys(t.Field(i).Type) {
+				keys[inner] = append([]int{i}, index...)
+			}
+		} else if key != "" && key != "-" {
+			keys[key] = []int{i}
+		}
+	}
+	return keys
+}
