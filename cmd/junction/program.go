@@ -32,6 +32,7 @@ import (
 	"junction/cmd/junction/record"
 	"junction/cmd/junction/screen"
 	"junction/cmd/junction/telemetry"
+	"junction/cmd/junction/telemetry/otlp"
 	"junction/policy"
 	"junction/proxy"
 	"junction/proxy/pins"
@@ -74,6 +75,7 @@ type program struct {
 	guard         atomic.Pointer[auth.Guard] // of the configuration in force
 	audit         record.Trail
 	telemetry     *telemetry.Telemetry // nil if nothing is measured
+	lines         *otlp.Lines          // the second receiver of the audit; nil if the environment names none
 	health        *health.Monitor
 	unread        atomic.Pointer[string] // why the last reload of the file failed; nil after a successful reload
 	reach         atomic.Pointer[reach]  // of the configuration in force
@@ -150,6 +152,9 @@ func open(o options) (_ *program, err error) {
 		return nil, err
 	}
 	if p.pins, err = loadPins(c); err != nil {
+		return nil, err
+	}
+	if err := p.openLines(c.Audit.OTLP); err != nil {
 		return nil, err
 	}
 	audit, err := p.audit.Next(c.Audit, p.stderr, p.log)
@@ -389,6 +394,7 @@ func (p *program) close() {
 	p.ended.close()
 	p.closeTelemetry()
 	p.audit.Use(nil)
+	p.closeLines()
 	record.FlushLog(p.log)
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"go.opentelemetry.io/otel"
@@ -14,9 +15,35 @@ import (
 // error handler is of the whole process: OpenTelemetry has no other.
 func (p *program) openTelemetry(c *config.Config) (err error) {
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { p.log.Warn("OpenTelemetry", "error", err) }))
-	p.telemetry, err = telemetry.New(telemetry.Options{Metrics: c.Metrics && p.admin != nil, Getenv: p.getenv,
-		Version: version(), Log: p.log})
+	p.telemetry, err = telemetry.New(p.telemetryOptions(c.Metrics && p.admin != nil))
 	return err
+}
+
+func (p *program) telemetryOptions(metrics bool) telemetry.Options {
+	return telemetry.Options{Metrics: metrics, Getenv: p.getenv, Version: version(), Log: p.log}
+}
+
+// openLines prepares the second receiver of the audit, if the environment names one. A reload may
+// begin to use it. Without use, a wrong variable is no error: the other signals have reported it.
+func (p *program) openLines(use bool) (err error) {
+	if p.lines, err = telemetry.NewLines(p.telemetryOptions(false), "junction.audit"); p.lines != nil {
+		p.audit.Second = p.lines
+	}
+	if err != nil && use {
+		return fmt.Errorf("audit.otlp: %w", err)
+	}
+	return nil
+}
+
+func (p *program) closeLines() {
+	if p.lines == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), lastExport)
+	defer cancel()
+	if err := p.lines.Close(ctx); err != nil {
+		p.log.Warn("the last lines of the audit were not sent; its file has them", "error", err)
+	}
 }
 
 // watch measures the state of the proxy, which exists by now.

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	logs "go.opentelemetry.io/proto/slim/otlp/collector/logs/v1"
 	collector "go.opentelemetry.io/proto/slim/otlp/collector/metrics/v1"
 	traces "go.opentelemetry.io/proto/slim/otlp/collector/trace/v1"
 	common "go.opentelemetry.io/proto/slim/otlp/common/v1"
@@ -29,9 +30,11 @@ type receiver struct {
 	mu      sync.Mutex
 	spans   []span
 	metrics map[string]bool // names
-	header  http.Header     // of the last request
-	service string          // service.name of the last request
-	more    chan struct{}   // closed and replaced when something came
+	lines   []string        // bodies of log records
+	labels  []map[string]string
+	header  http.Header   // of the last request
+	service string        // service.name of the last request
+	more    chan struct{} // closed and replaced when something came
 }
 
 // span is what tests look at.
@@ -61,6 +64,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	defer r.mu.Unlock()
 	var in traces.ExportTraceServiceRequest
 	var measured collector.ExportMetricsServiceRequest
+	var logged logs.ExportLogsServiceRequest
 	switch {
 	case err != nil, q.Header.Get("Content-Type") != "application/x-protobuf":
 		w.WriteHeader(http.StatusBadRequest)
@@ -72,6 +76,15 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 			for _, scope := range of.ScopeMetrics {
 				for _, m := range scope.Metrics {
 					r.metrics[m.Name] = true
+				}
+			}
+		}
+	case q.URL.Path == "/v1/logs" && proto.Unmarshal(text, &logged) == nil:
+		for _, of := range logged.ResourceLogs {
+			for _, scope := range of.ScopeLogs {
+				for _, l := range scope.LogRecords {
+					r.lines = append(r.lines, l.Body.GetStringValue())
+					r.labels = append(r.labels, texts(l.Attributes))
 				}
 			}
 		}

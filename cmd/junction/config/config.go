@@ -143,6 +143,9 @@ type Audit struct {
 	// owner. "stderr" is standard error. "" disables the audit.
 	File      string `yaml:"file"`
 	Arguments bool   `yaml:"arguments"` // record the arguments, which may be secret, and not only a digest
+	// OTLP sends each line as a log record, too, to the receiver that the variables
+	// OTEL_EXPORTER_OTLP_* name.
+	OTLP bool `yaml:"otlp"`
 }
 
 // AuditStderr is the value of Audit.File that means standard error.

@@ -40,6 +40,7 @@ const (
 type Audit struct {
 	config config.Audit
 	log    *slog.Logger
+	second Sink // gets each line, too; nil without config.OTLP
 
 	// Owned by the goroutine once it has started.
 	out     io.Writer   // the file, or standard error; nil after a file could not be opened
@@ -178,6 +179,9 @@ func (a *Audit) run() {
 				linked = nil // too large: it held a very long line, or a backlog
 			}
 			linked = a.last.appendLinked(linked[:0], buffer)
+			if a.second != nil && len(linked) > 0 {
+				a.second.Add(linked) // also while the file cannot be written
+			}
 			left = a.write(linked)
 		}
 		if len(left) > 0 {
@@ -417,8 +421,16 @@ func nudge(c chan<- struct{}) {
 	}
 }
 
+// Sink is a second receiver of the audit's lines.
+type Sink interface {
+	// Add gets whole lines, each with its number in the chain. It copies them, and does not block.
+	Add(lines []byte)
+}
+
 // A Trail holds the audit in force, which a reload may replace. Its zero value writes nothing.
 type Trail struct {
+	Second Sink // for configurations with OTLP; nil if there is none. Set it before Next
+
 	current  atomic.Pointer[Audit] // nil without an audit
 	refusals refusalLog
 	keys     uses
@@ -462,6 +474,15 @@ func (t *Trail) Next(c config.Audit, stderr io.Writer, log *slog.Logger) (*Audit
 		return nil, nil
 	case now != nil && now.config == c:
 		return now, nil
+	case c.OTLP && t.Second == nil:
+		return nil, errNoReceiver
 	}
-	return openAudit(c, stderr, log)
+	a, err := openAudit(c, stderr, log)
+	if err == nil && c.OTLP {
+		a.second = t.Second
+	}
+	return a, err
 }
+
+var errNoReceiver = errors.New("audit.otlp is true, but no variable names the receiver; set " +
+	"OTEL_EXPORTER_OTLP_ENDPOINT, such as http://localhost:4318, or OTEL_EXPORTER_OTLP_LOGS_ENDPOINT")

@@ -31,6 +31,16 @@ func exportsOf(o Options) (e exports) {
 	return e
 }
 
+// NewLines returns the sender of lines of JSON as log records. It returns nil if the environment
+// names no receiver for logs. An error names the variable that is wrong.
+func NewLines(o Options, event string) (*otlp.Lines, error) {
+	s, err := otlp.FromEnvironment("logs", o.Getenv)
+	if err != nil || s == nil {
+		return nil, err
+	}
+	return otlp.NewLines(otlp.New(*s, o.Log), describe(o), event, o.Log), nil
+}
+
 // describe returns the resource that all signals are about. OTEL_SERVICE_NAME and
 // OTEL_RESOURCE_ATTRIBUTES go before our own attributes.
 func describe(o Options) *resource.Resource {

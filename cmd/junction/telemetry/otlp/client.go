@@ -1,4 +1,5 @@
-// Package otlp sends spans and metrics of OpenTelemetry as OTLP over HTTP, with binary protobuf.
+// Package otlp sends spans, metrics and log records of OpenTelemetry as OTLP over HTTP, with binary
+// protobuf.
 //
 // The exporters of OpenTelemetry itself need gRPC also for HTTP. This package needs the messages
 // alone.
@@ -7,6 +8,7 @@
 //	client.go    one request, and when it is sent again
 //	traces.go    spans, for a trace.TracerProvider
 //	metrics.go   metrics, for a metric.PeriodicReader
+//	logs.go      log records, each of which is a line of JSON
 //	common.go    attributes and resources
 package otlp
 
@@ -123,8 +125,13 @@ func (c *Client) post(ctx context.Context, body []byte, answer proto.Message) (a
 		seconds, _ := strconv.Atoi(resp.Header.Get("Retry-After"))
 		return time.Duration(max(seconds, 0)) * time.Second, errors.New(resp.Status)
 	}
-	return -1, fmt.Errorf("%s: %.200q", resp.Status, text)
+	return -1, refusedError{fmt.Errorf("%s: %.200q", resp.Status, text)}
 }
+
+// refusedError means that the receiver will not accept the message at another time either.
+type refusedError struct{ error }
+
+func (e refusedError) Unwrap() error { return e.error }
 
 // sleep waits and reports whether ctx has not ended. It does not wait longer than ctx lasts.
 func sleep(ctx context.Context, wait time.Duration) bool {
@@ -140,6 +147,9 @@ func sleep(ctx context.Context, wait time.Duration) bool {
 		return false
 	}
 }
+
+// lostError returns the error for lines that are not sent.
+func lostError(n int) error { return fmt.Errorf("%d lines were not sent", n) }
 
 // rejected returns the error for the items that a receiver did not take.
 func rejected(n int64, what, reason string) error {

@@ -14,7 +14,7 @@ import (
 
 // Settings say where a signal is sent.
 type Settings struct {
-	Signal   string // traces or metrics
+	Signal   string // traces, metrics or logs
 	Endpoint *url.URL
 	Headers  map[string]string // may contain secrets
 	Gzip     bool
@@ -22,7 +22,7 @@ type Settings struct {
 	TLS      *tls.Config   // nil is the default
 }
 
-// FromEnvironment reads the variables of OpenTelemetry for a signal, traces or metrics. It returns
+// FromEnvironment reads the variables of OpenTelemetry for a signal: traces, metrics or logs. It returns
 // nil if the signal is not exported: OTEL_EXPORTER_OTLP_ENDPOINT is not set, the exporter of the
 // signal is none, or OTEL_SDK_DISABLED is true. The error names the variable.
 func FromEnvironment(signal string, getenv func(string) (string, bool)) (*Settings, error) {
