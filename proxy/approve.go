@@ -8,12 +8,11 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"junction/policy"
-	"junction/proxy/visible"
+	"junction/proxy/approval"
 	"junction/upstream"
 	"junction/upstream/raw"
 )
@@ -23,14 +22,6 @@ import (
 // client gets input_required and returns. An approval is valid for the principal and the values of
 // the request (digest): another value needs a new approval, another spelling of the same value does
 // not.
-
-// The answers that a user can choose. The form shows these texts, so that it is the same in every
-// version of the protocol.
-const (
-	answerOnce    = "Allow once"
-	answerSession = "Allow and remember for this exact call"
-	answerNo      = "Do not allow"
-)
 
 // The values of CallInfo.Approval.
 const (
@@ -96,8 +87,8 @@ func (s *Server) approveLegacy(ctx context.Context, x *exchange) (*result, error
 		}
 		return s.unapproved(x, "The request for approval of this call was not answered.")
 	}
-	choice := chosen(answer)
-	if choice != answerOnce && choice != answerSession {
+	choice := approval.Chosen(answer)
+	if choice != approval.Once && choice != approval.Remember {
 		x.approval = approvalDeclined
 		return s.unapproved(x, "The person at the client did not approve this call.")
 	}
@@ -105,7 +96,7 @@ func (s *Server) approveLegacy(ctx context.Context, x *exchange) (*result, error
 		x.approval = approvalLate
 		return nil, err
 	}
-	if choice == answerSession {
+	if choice == approval.Remember {
 		x.session.approve(string(x.digest()))
 	}
 	x.approval, x.approved = approvalGiven, true
@@ -147,10 +138,10 @@ func (s *Server) approveModern(x *exchange, st state) (*result, error) {
 			if !s.approvals.spend(x.principal.ID, st.Approval, time.Unix(st.Expires, 0)) {
 				return nil, errState() // each approval request is answered once
 			}
-			switch chosen(answer) {
-			case answerSession:
+			switch approval.Chosen(answer) {
+			case approval.Remember:
 				s.approvals.give(x.principal.ID, request)
-			case answerOnce:
+			case approval.Once:
 			default:
 				x.approval = approvalDeclined
 				return s.unapproved(x, "The person at the client did not approve this call.")
@@ -167,75 +158,16 @@ func (s *Server) approveModern(x *exchange, st state) (*result, error) {
 	return &result{body: append(b, '}')}, nil
 }
 
-// chosen returns the user's choice; "" if the user did not accept.
-func chosen(answer []byte) string {
-	o, err := raw.Parse(answer)
-	if err != nil {
-		return ""
-	}
-	if action, err := o.String("action"); err != nil || action != "accept" {
-		return ""
-	}
-	content, err := o.Object("content")
-	if err != nil {
-		return ""
-	}
-	text, _ := content.String("answer")
-	return text
-}
-
-// approvalForm returns the elicitation that shows the call. The text is Junction's own; texts of
-// upstreams begin with the upstream's name in brackets (ask.go).
+// approvalForm returns the elicitation that shows the call (package approval).
 func (x *exchange) approvalForm() []byte {
-	t := x.target
-	message := fmt.Sprintf("This call needs your approval.\nServer: %s\n%s: %s", t.Backend.Name(),
-		kindName(x.msg.Method), shown(t.Name, maxShown))
-	member := "arguments"
 	if mcp.MCPMethod(x.msg.Method) == mcp.MethodResourcesRead {
-		member = ""
+		return approval.Form(x.target.Backend.Name(), kindName(x.msg.Method), x.target.Name, nil)
 	}
-	if member != "" {
-		arguments, err := x.params.Get(member)
-		if err != nil {
-			arguments = []byte("{}")
-		}
-		message += "\nArguments: " + shownArguments(arguments)
+	arguments, err := x.params.Get("arguments")
+	if err != nil {
+		arguments = []byte("{}")
 	}
-	b := raw.AppendQuote([]byte(`{"message":`), message)
-	b = append(b, `,"requestedSchema":{"type":"object","properties":{"answer":{"type":"string",`+
-		`"title":"Allow this call?","enum":["`+answerOnce+`","`+answerSession+`","`+answerNo+`"]}},"required":["answer"]}}`...)
-	return b
-}
-
-// maxShown bounds the arguments in an approval form, in bytes. The form reports omitted arguments
-// and bytes. Each argument may have at least leastShown bytes.
-const (
-	maxShown   = 2000
-	leastShown = 60
-)
-
-// shownArguments formats the arguments of a call for the user. It cuts each long argument
-// separately, so that none hides another.
-func shownArguments(text []byte) string {
-	o, err := raw.Parse(text)
-	if err != nil || len(text) <= maxShown {
-		return shown(string(text), maxShown)
-	}
-	var b strings.Builder
-	b.WriteByte('{')
-	i, each := 0, max(leastShown, maxShown/max(1, o.Len()))
-	for m := range o.All() {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		if b.Len() > 2*maxShown {
-			fmt.Fprintf(&b, " … (%d more arguments are not shown)", o.Len()-i)
-			break
-		}
-		b.WriteString(shown(string(m.Key), leastShown) + ":" + shown(string(m.Value), each))
-		i++
-	}
-	return b.String() + "}"
+	return approval.Form(x.target.Backend.Name(), kindName(x.msg.Method), x.target.Name, arguments)
 }
 
 // kindName returns the noun for the target of a method.
@@ -247,18 +179,6 @@ func kindName(method string) string {
 		return "Resource"
 	}
 	return "Tool"
-}
-
-// shown formats a text for a user's decision. It makes invisible characters visible and reports the
-// number of omitted bytes.
-func shown(text string, limit int) string {
-	if len(text) <= limit {
-		return visible.Text(text)
-	}
-	for limit > 0 && !utf8.RuneStart(text[limit]) {
-		limit--
-	}
-	return visible.Text(text[:limit]) + fmt.Sprintf(" … (%d more bytes are not shown)", len(text)-limit)
 }
 
 // cannotAsk returns the text for a client that does not support elicitation: how to allow the call.
