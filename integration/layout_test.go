@@ -35,7 +35,6 @@ var arrows = map[string][]string{
 	"cmd/junction/clients": {"upstream/files"},
 	"cmd/junction/demo":    {},
 	"cmd/junction/signon":  {"upstream/files"},
-	"cmd/junction/packs":   {"cmd/junction-pack/manifest", "cmd/junction/prose"},
 	"cmd/junction/screen": {"cmd/junction/cli", "cmd/junction/diagnose", "cmd/junction/prose",
 		"upstream"}, // the words of states
 	// it measures what they do, so that they need no library for it
@@ -54,20 +53,23 @@ var arrows = map[string][]string{
 		"cmd/junction/prose", "upstream/files", "auth", "auth/authserver", "auth/seal", "auth/store", "proxy/visible"},
 	"cmd/junction/yamlread": {"cmd/junction/prose"},
 	"cmd/junction/config": {"upstream/files", "cmd/junction/prose", "cmd/junction/yamlread", "auth", "auth/authserver", "auth/fetch",
-		"auth/store", "policy", "proxy", "proxy/view", "upstream", "upstream/command", "upstream/oauth", "upstream/sandbox"},
+		"auth/store", "policy", "proxy", "proxy/search", "proxy/view", "upstream", "upstream/command", "upstream/oauth",
+		"upstream/sandbox"}, // names of Junction's own tools
 	"proxy": {
-		"proxy/budget", "proxy/cache", "proxy/canon", "proxy/older", "proxy/origin", "proxy/pins", "proxy/redact", "proxy/schema", "proxy/view", "proxy/visible",
+		"proxy/approval", "proxy/budget", "proxy/cache", "proxy/canon", "proxy/older", "proxy/origin", "proxy/pins", "proxy/redact", "proxy/schema", "proxy/search", "proxy/view", "proxy/visible",
 		"upstream", "policy", "auth", "auth/seal", "upstream/jsonrpc", "upstream/raw",
 	},
-	"proxy/origin":  {},
-	"proxy/members": {"policy"},
-	"proxy/older":   {"upstream/raw"},
-	"proxy/redact":  {"upstream/jsonrpc", "upstream/raw"},
-	"proxy/budget":  {"auth", "policy"},                // names of accounts are redacted; policies limit rates
-	"proxy/canon":   {"proxy/visible", "upstream/raw"}, // differences are shown to a person
-	"proxy/pins":    {"upstream/files", "proxy/canon", "proxy/visible", "upstream/raw"},
-	"proxy/schema":  {"proxy/visible", "upstream/raw"},
-	"proxy/view":    {"proxy/pins", "upstream", "policy", "upstream/jsonrpc", "upstream/raw"},
+	"proxy/origin":   {},
+	"proxy/members":  {"policy"},
+	"proxy/older":    {"upstream/raw"},
+	"proxy/redact":   {"upstream/jsonrpc", "upstream/raw"},
+	"proxy/budget":   {"auth", "policy"},                // names of accounts are redacted; policies limit rates
+	"proxy/canon":    {"proxy/visible", "upstream/raw"}, // differences are shown to a person
+	"proxy/pins":     {"upstream/files", "proxy/canon", "proxy/visible", "upstream/raw"},
+	"proxy/schema":   {"proxy/visible", "upstream/raw"},
+	"proxy/search":   {"upstream/raw"},
+	"proxy/approval": {"proxy/visible", "upstream/raw"},
+	"proxy/view":     {"proxy/pins", "proxy/search", "upstream", "policy", "upstream/jsonrpc", "upstream/raw"},
 	"upstream": {"upstream/command", "upstream/definition", "upstream/http1", "upstream/jsonrpc", "upstream/pace",
 		"upstream/raw", "upstream/remedy", "upstream/sandbox", "upstream/transport"},
 	"upstream/command":    {"upstream/sandbox", "upstream/transport"},               // they start what a section describes

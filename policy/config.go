@@ -42,6 +42,12 @@ type Entry struct {
 	Pinned bool `yaml:"pinned"`
 	// Limits limit the rate and the number of concurrent calls.
 	Limits Limits `yaml:"limits"`
+	// Catalog is full (the default) or search. With search, tools/list has only the tools of
+	// Always, search_tools, and a call tool for each class of tools. All allowed tools can still be
+	// called by their names.
+	Catalog Catalog `yaml:"catalog"`
+	// Always are globs for the tools that stay listed with catalog: search, as in rules.
+	Always List `yaml:"always"`
 }
 
 // Example returns the type in YAML.

@@ -199,7 +199,8 @@ func compileEntry(c *Entry) (*entry, error) {
 			e.layer = surface
 		}
 	}
-	e.guards = Guards{Validate: c.Validate, Pinned: c.Pinned}
+	e.guards = Guards{Validate: c.Validate, Pinned: c.Pinned, Search: c.Catalog == CatalogSearch,
+		Always: CompileGlobs(c.Always)}
 	for _, r := range c.Redact {
 		if r.Word != "" {
 			e.guards.Secrets = true
@@ -414,12 +415,14 @@ func (r *Rights) reaches(capability string) bool {
 // Holds reports whether the subject holds a capability.
 func (r *Rights) Holds(capability string) bool { return r.held[capability] }
 
-// Guards are the checks and changes on the content of calls.
+// Guards are the checks and changes on the content of calls and lists.
 type Guards struct {
 	Redactions []Redaction
 	Secrets    bool // redact known forms of secrets too
 	Validate   bool
 	Pinned     bool
+	Search     bool  // tools are found by search
+	Always     Globs // the tools that are listed nevertheless
 }
 
 // Redaction is a pattern to remove from results.
@@ -436,6 +439,7 @@ func (g *Guards) add(o *Guards) {
 		}
 	}
 	g.Secrets, g.Validate, g.Pinned = g.Secrets || o.Secrets, g.Validate || o.Validate, g.Pinned || o.Pinned
+	g.Search, g.Always = g.Search || o.Search, append(g.Always, o.Always...)
 }
 
 // Guards returns the guards of all matching policies; never nil. Do not modify it.

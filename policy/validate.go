@@ -52,8 +52,9 @@ func (c Config) Validate() []Problem {
 		}
 		v.redact(at+".redact", e.Redact)
 		v.limits(at+".limits", e.Limits)
+		v.always(at, e.Catalog, e.Always)
 		if v.n == len(v.problems) && e.idle() {
-			v.bad(at, "has no effect; give it rules, capabilities, limits or redact")
+			v.bad(at, "has no effect; give it rules, capabilities, limits, catalog or redact")
 		}
 		v.n = len(v.problems)
 	}
@@ -63,7 +64,7 @@ func (c Config) Validate() []Problem {
 // idle reports whether the policy has no effect.
 func (e *Entry) idle() bool {
 	return len(e.Capabilities) == 0 && len(e.Rules) == 0 && len(e.Redact) == 0 && !e.Validate && !e.Pinned &&
-		e.Limits == Limits{}
+		e.Limits == Limits{} && e.Catalog == CatalogFull
 }
 
 // Unmatched returns the policy's globs over upstreams that match none of the names, which are most
@@ -195,12 +196,8 @@ func (v *validator) selector(at string, s *Selector) {
 		{"resources", s.Resources}} {
 		given = given || f.list != nil
 		v.list(at+"."+f.key, f.list, func(at, g string) {
-			if problem := globProblem(g); problem != "" {
-				v.bad(at, "%s", problem)
-			} else if c := plainBracket(g); c != "" && f.key != "resources" {
-				v.bad(at,
-					"contains %s, which has no special meaning in these globs and is in no name; "+
-						"write a list of globs instead", c)
+			if f.key != "resources" || globProblem(g) != "" {
+				v.toolGlob(at, g)
 			}
 		})
 	}
@@ -219,6 +216,16 @@ func (v *validator) selector(at string, s *Selector) {
 	}
 	for _, name := range sortedKeys(s.Where) {
 		v.pattern(at+".where."+name, name, s.Where[name])
+	}
+}
+
+// toolGlob checks a glob for names.
+func (v *validator) toolGlob(at, g string) {
+	if problem := globProblem(g); problem != "" {
+		v.bad(at, "%s", problem)
+	} else if c := plainBracket(g); c != "" {
+		v.bad(at, "contains %s, which has no special meaning in these globs and is in no name; "+
+			"write a list of globs instead", c)
 	}
 }
 

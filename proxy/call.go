@@ -10,6 +10,7 @@ import (
 
 	"junction/policy"
 	"junction/proxy/schema"
+	"junction/proxy/search"
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/jsonrpc"
@@ -45,7 +46,7 @@ func readResource(ctx context.Context, s *Server, x *exchange, info *CallInfo) (
 //
 //	find      the target that the request names, for this caller
 //	permit    the policy decision about the target and the arguments: deny, ask or allow
-//	validate  headers and arguments fit the definition of the tool
+//	validate  class, headers and arguments fit the definition of the tool
 //	approve   the user of the client agrees, if the decision is ask (approve.go)
 //	call      the upstream answers (package upstream); the call may be parked (parked.go)
 //	filter    the policy's redactions are removed from the answer
@@ -66,6 +67,9 @@ func (s *Server) call(ctx context.Context, x *exchange, info *CallInfo, m callMe
 	}
 	if err := m.permit(x, t, info); err != nil {
 		return result{}, err
+	}
+	if rejected := s.wrongClass(x, info); rejected != nil {
+		return *rejected, nil
 	}
 	c := x.call(t)
 	c.Buffer = x.buffer
@@ -309,7 +313,7 @@ func (s *Server) validate(x *exchange, c *upstream.Call, info *CallInfo) (_ *res
 	if x.target.Tool == nil {
 		return nil, nil
 	}
-	if x.era == upstream.EraModern {
+	if x.era == upstream.EraModern && x.class == search.NoClass { // the header of a call tool is not that of the tool
 		if c.Header, err = checkParamHeaders(x, x.target.Tool); err != nil {
 			return nil, err
 		}

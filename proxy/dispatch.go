@@ -9,7 +9,9 @@ import (
 
 	"junction/policy"
 	"junction/proxy/budget"
+	"junction/proxy/search"
 	"junction/upstream"
+	"junction/upstream/raw"
 )
 
 // handler answers one request and completes info for the log.
@@ -68,6 +70,15 @@ func (s *Server) dispatch(ctx context.Context, x *exchange, info *CallInfo) (res
 	if h == nil {
 		return result{}, unknownMethod(x.era, x.msg.Method)
 	}
+	if x.subject.search && mcp.MCPMethod(x.msg.Method) == mcp.MethodToolsCall {
+		own, err := x.unwrap(info)
+		if err != nil {
+			return result{}, err
+		}
+		if own {
+			h = searchTools
+		}
+	}
 	done, err := s.meter(x, info)
 	if err != nil {
 		return result{}, err
@@ -76,6 +87,55 @@ func (s *Server) dispatch(ctx context.Context, x *exchange, info *CallInfo) (res
 		defer done()
 	}
 	return h(ctx, s, x, info)
+}
+
+// unwrap replaces a call of a call tool by the inner call, so that every later step sees the call
+// as if the client had named the tool itself. It reports whether the call is one of search_tools
+// instead.
+func (x *exchange) unwrap(info *CallInfo) (own bool, err error) {
+	name, err := x.nameParam()
+	if err != nil || !search.Own(name) {
+		return false, err
+	}
+	info.Name = name
+	if name == search.ToolName {
+		return true, nil
+	}
+	outer, err := x.arguments()
+	if err != nil {
+		return false, err
+	}
+	class := search.Named(name)
+	inner, arguments, err := search.Inner(class, outer)
+	if err != nil {
+		return false, invalidParams("Invalid params: %s", err)
+	}
+	text, err := x.params.Splice(raw.Edit{Name: "name", Value: inner}, raw.Edit{Name: "arguments", Value: arguments})
+	if err != nil {
+		return false, err
+	}
+	if err := x.held.Reserve(budget.Bytes, int64(len(text))); err != nil {
+		return false, overuseError(err)
+	}
+	x.class = class
+	x.params, err = raw.Parse(text)
+	return false, err
+}
+
+// wrongClass returns the answer if the client has called a tool with the call tool of another
+// class; nil otherwise.
+func (s *Server) wrongClass(x *exchange, info *CallInfo) *result {
+	if x.class == search.NoClass {
+		return nil
+	}
+	is := search.ClassOf(x.target.Item.Definition)
+	if is == x.class {
+		return nil
+	}
+	info.Outcome = Invalid
+	text := raw.AppendQuote([]byte(`"content":[{"type":"text","text":`), search.Rejection(info.Name, is, x.class))
+	r := s.ownResult(x, string(append(text, `}],"isError":true`...)))
+	return &r
 }
 
 func ping(context.Context, *Server, *exchange, *CallInfo) (result, error) {

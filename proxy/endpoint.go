@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"junction/auth"
+	"junction/policy"
 	"junction/proxy/budget"
 	"junction/proxy/cache"
 	"junction/proxy/view"
@@ -22,6 +23,8 @@ type endpoint struct {
 	name    string
 	surface string // for policy; "" for none
 	view    *view.View
+	search  bool         // tools are found by search
+	always  policy.Globs // the tools that are listed nevertheless
 
 	// The caches end with the endpoint of a user or a client.
 	subjects        subjectViews
@@ -32,6 +35,10 @@ type endpoint struct {
 // newEndpoint makes an endpoint of the snapshot.
 func (w *snapshot) newEndpoint(name, surface string, v *view.View) *endpoint {
 	e := &endpoint{name: name, surface: surface, view: v}
+	if key, configured := strings.CutSuffix(name, "/"); configured {
+		c := w.config.Endpoints[key]
+		e.search, e.always = c.Catalog == policy.CatalogSearch, policy.CompileGlobs(c.Always)
+	}
 	e.subjects.begin(&w.subjects)
 	e.pages.of.Room, e.pages.wanted = &w.pages, &w.wanted
 	e.clientEndpoints = cache.Cache[uint64, *clientEndpoint]{Room: &w.subjects,

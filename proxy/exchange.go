@@ -13,6 +13,7 @@ import (
 	"junction/auth"
 	"junction/policy"
 	"junction/proxy/budget"
+	"junction/proxy/search"
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/jsonrpc"
@@ -43,6 +44,7 @@ type exchange struct {
 	// minimum level of log messages for the client; "" means no messages in the modern era, and the
 	// upstream's default in the legacy era
 	logLevel  string
+	class     search.Class    // of the call tool that the client has called; NoClass for none
 	target    *view.Target    // of a call
 	decision  policy.Decision // about the call
 	approved  bool            // the user has approved the call

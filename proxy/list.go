@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"hash/maphash"
@@ -11,6 +12,7 @@ import (
 	"unique"
 
 	"junction/proxy/cache"
+	"junction/proxy/search"
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/raw"
@@ -18,24 +20,34 @@ import (
 
 // list answers with a page of a part.
 func (s *Server) list(x *exchange, p upstream.Part) (result, error) {
-	seen := x.subject.Sight()
+	seen := x.subject.listed()
 	k := seen.View.Kind(p, x.era, x.who.profile)
-	offset, err := s.readCursor(x, seen, p, k)
+	offset, err := s.readCursor(x, p, k)
 	if err != nil {
 		return result{}, err
 	}
+	searched := x.subject.search && p == upstream.PartTools
 	r, next := x.endpoint.page(seen, p, k, offset, s.limits.Page)
 	r.tail = []byte{']'}
 	if next > 0 {
-		sealed := s.cursors.Seal(cursor{seen.Print(p, k), uint32(next)}.encode(x.owner()))
+		sealed := s.cursors.Seal(cursor{x.subject.print(p, k), uint32(next)}.encode(x.owner()))
 		r.tail = raw.AppendQuote(append(r.tail, `,"nextCursor":`...), sealed)
 	}
 	if x.era == upstream.EraModern {
 		ttl, public := seen.Freshness(p, time.Now())
+		if searched && len(x.subject.always) == 0 {
+			ttl, public = discovered, true
+		}
 		r.tail = appendFreshness(r.tail, ttl, public && !x.subject.private())
 		r.tail = append(append(r.tail, `,"resultType":"complete","_meta":`...), s.modernMeta...)
 	}
 	r.head, r.tail = []byte(`{"`+p.Member()+`":[`), append(r.tail, '}')
+	if searched && offset == 0 {
+		r.head = append(r.head, bytes.Join(search.Definitions(), []byte{','})...)
+		if r.items.Size+len(r.body) > 0 {
+			r.head = append(r.head, ',')
+		}
+	}
 	return r, nil
 }
 
@@ -50,7 +62,7 @@ func appendFreshness(b []byte, ttl time.Duration, public bool) []byte {
 
 // readCursor returns the offset of the request's cursor. The error is for an unknown cursor, or for
 // a cursor of a list that has changed.
-func (s *Server) readCursor(x *exchange, seen *view.Sight, p upstream.Part, k view.ListKind) (int, error) {
+func (s *Server) readCursor(x *exchange, p upstream.Part, k view.ListKind) (int, error) {
 	if !x.params.Present() {
 		return 0, nil
 	}
@@ -69,7 +81,7 @@ func (s *Server) readCursor(x *exchange, seen *view.Sight, p upstream.Part, k vi
 		return 0, invalidParams("Invalid cursor")
 	}
 	c, owner, ok := decodeCursor(plain)
-	if !ok || owner != x.owner() || c.print != seen.Print(p, k) {
+	if !ok || owner != x.owner() || c.print != x.subject.print(p, k) {
 		return 0, invalidParams("Invalid cursor: the list has changed; start again")
 	}
 	return int(c.offset), nil
@@ -167,8 +179,27 @@ func listTemplates(_ context.Context, s *Server, x *exchange, _ *CallInfo) (resu
 }
 
 func listTools(ctx context.Context, s *Server, x *exchange, _ *CallInfo) (result, error) {
-	s.awaitLists(ctx, x)
+	if !x.subject.search || len(x.subject.always) > 0 {
+		s.awaitLists(ctx, x)
+	}
 	return s.list(x, upstream.PartTools)
+}
+
+// searchTools answers a call of search_tools (package search).
+func searchTools(ctx context.Context, s *Server, x *exchange, info *CallInfo) (result, error) {
+	info.Name = search.ToolName
+	arguments, err := x.arguments()
+	if err != nil {
+		return result{}, err
+	}
+	q, err := search.ParseQuery(arguments)
+	if err != nil {
+		return result{}, invalidParams("Invalid params: %s", err)
+	}
+	s.awaitLists(ctx, x)
+	seen := x.subject.Sight()
+	k := seen.View.Kind(upstream.PartTools, x.era, x.who.profile)
+	return s.ownResult(x, string(seen.SearchAnswer(k, q))), nil
 }
 
 // awaitLists waits briefly for starting upstreams, so that a client's first tools/list contains

@@ -157,14 +157,13 @@ func (s *Server) renew(w *snapshot) {
 // sameList reports whether the caller's list of a part is unchanged. It compares rights and stocks
 // first, because computing the list takes longer.
 func (c caller) sameList(now caller, p upstream.Part) bool {
-	if c.subject == now.subject || c.snapshot.making == now.snapshot.making &&
+	if c.subject == now.subject || !c.subject.search && !now.subject.search && c.snapshot.making == now.snapshot.making &&
 		c.snapshot.policy == now.snapshot.policy &&
 		c.subject.View.SamePart(now.subject.View, p) && c.subject.Rights.Equal(now.subject.Rights) {
 		return true
 	}
 	print := func(of caller) uint64 {
-		seen := of.subject.Sight()
-		return seen.Print(p, seen.View.Kind(p, upstream.EraLegacy, of.who.profile))
+		return of.subject.print(p, of.subject.View.Kind(p, upstream.EraLegacy, of.who.profile))
 	}
 	return print(c) == print(now)
 }

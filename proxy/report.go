@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/netip"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -162,74 +161,16 @@ func outcomeOfKind(k upstream.Kind) Outcome {
 	return Error // also KindInvalid: the answer is invalid, not the request
 }
 
-// Explanation describes one item for one subject.
-type Explanation struct {
-	Upstream string
-	Part     upstream.Part
-	Own      string // the upstream's own name or URI
-	Exposed  string // the name on the endpoint, even if the item is not visible
-	Listed   bool   // a resource may be readable and in no list
-	Visible  bool   // exists for the subject, perhaps only for some arguments or after approval
-	Held     string // why pinned policies hide it; "" if they do not
-	Pinned   bool   // the subject's policies are pinned
-	Problem  string // why no client, or no client of 2026-07-28, sees it; "" if it is offered
-	Verdict  policy.Verdict
-	Reads    bool // the verdict depends on the arguments; Verdict is then for a call without arguments
-	Reasons  []policy.Reason
-}
-
-// Explain returns explanations of the items that the name may mean on an endpoint. The name is the
-// exposed name or URI, the upstream's own name, or the full name before shortening. The list is
-// empty if no item has that name for any subject. Explain returns false if the endpoint does not
-// exist.
-func (s *Server) Explain(who policy.Subject, endpoint, name string) ([]Explanation, bool) {
+// Explain returns explanations of the items that the name may mean on an endpoint. It returns false
+// if the endpoint does not exist.
+func (s *Server) Explain(who policy.Subject, endpoint, name string) ([]view.Explanation, bool) {
 	w := s.snapshot.Load()
 	e := w.endpoints[endpoint]
 	if e == nil {
 		return nil, false
 	}
 	who.Surface = e.surface
-	rights := w.policy.For(who)
-	var list []Explanation
-	for p := range upstream.Parts {
-		for t := range e.view.All(p) {
-			if t.Exposed != name && t.Name != name && !slices.Contains(t.Names, name) {
-				continue
-			}
-			x := explain(rights, t)
-			x.Listed = x.Visible
-			if t.Tool != nil && t.Tool.HeaderProblem != "" {
-				x.Problem = "not offered to clients of 2026-07-28: " + t.Tool.HeaderProblem
-			}
-			list = append(list, x)
-		}
-	}
-	for _, problem := range e.view.Problems {
-		if problem.Name == name &&
-			!slices.ContainsFunc(list, func(x Explanation) bool {
-				return x.Upstream == problem.Upstream &&
-					x.Part == problem.Part
-			}) {
-			list = append(list, Explanation{Upstream: problem.Upstream, Part: problem.Part, Own: name,
-				Problem: problem.Reason})
-		}
-	}
-	if len(list) == 0 && strings.Contains(name, ":") { // as every URI has
-		if t, err := view.Everything(e.view).Resource(name); err == nil {
-			list = append(list, explain(rights, t))
-		}
-	}
-	return list, true
-}
-
-func explain(rights *policy.Rights, t *view.Target) Explanation {
-	g := rights.Bind(t.PolicyItem())
-	d, _ := g.Decide(raw.Object{})
-	x := Explanation{Upstream: t.Backend.Name(), Part: t.Part, Own: t.Name, Exposed: t.Exposed, Held: t.Held,
-		Pinned:  rights.Guards().Pinned,
-		Verdict: d.Verdict, Reads: g.Reads(), Reasons: g.Explain()}
-	x.Visible = g.Visible() && !(x.Pinned && x.Held != "")
-	return x
+	return e.view.Explain(w.policy.For(who), name), true
 }
 
 // Definitions returns the definitions of all tools except those that the configuration hides, in
@@ -270,37 +211,11 @@ func (s *Server) ToolsByUpstream() map[string]int {
 }
 
 func (w *snapshot) problems() []view.Problem {
-	list := w.endpoints[""].view.Problems
+	all := slices.Clip(w.endpoints[""].view.Problems)
 	for _, b := range w.backends {
-		for _, p := range w.endpoints[b.Name()].view.Problems {
-			if p.Upstream != "" && !has(list, p) {
-				list = append(list[:len(list):len(list)], p)
-			}
-		}
+		all = view.Problems(all, w.endpoints[b.Name()].view.Problems)
 	}
-	return list
-}
-
-// has reports whether the list contains the item, on any endpoint.
-func has(list []view.Problem, p view.Problem) bool {
-	for _, o := range list {
-		if o.Upstream == p.Upstream && o.Part == p.Part && o.Name == p.Name {
-			return true
-		}
-	}
-	return false
-}
-
-func equal(a, b []view.Problem) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if a[i] != b[i] {
-			return false
-		}
-	}
-	return true
+	return view.Problems(all, w.shadowed)
 }
 
 // Overused returns the callers that were refused within the last minute, latest first.

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -232,7 +233,7 @@ func (s *Server) swap(w *snapshot) {
 	s.renew(w)
 	s.follow()
 	old.close()
-	if problems := w.problems(); s.hooks.Problems != nil && !equal(problems, old.problems()) {
+	if problems := w.problems(); s.hooks.Problems != nil && !slices.Equal(problems, old.problems()) {
 		s.hooks.Problems(problems)
 	}
 }

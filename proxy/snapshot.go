@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"cmp"
+	"maps"
 	"net/http"
 	"slices"
 	"sync/atomic"
@@ -26,6 +27,7 @@ type snapshot struct {
 	routes    http.Handler
 	merged    http.Handler // the handler of routes for /mcp
 	making    view.Making
+	shadowed  []view.Problem               // tools with the name of a tool of Junction
 	stocks    map[view.Backend]*view.Stock // of backends
 
 	subjects          cache.Room // subject views, and the endpoints of users and clients
@@ -73,6 +75,11 @@ func (s *Server) newSnapshot(c SnapshotConfig, backends []view.Backend, old *sna
 		}
 		key := name + "/"
 		w.endpoints[key] = w.newEndpoint(key, cmp.Or(n.Surface, name), view.Compile(key, its, false, before(key)))
+	}
+	for _, name := range slices.Sorted(maps.Keys(w.endpoints)) {
+		if e := w.endpoints[name]; e.search || c.Policy.Searches() {
+			w.shadowed = append(w.shadowed, e.view.Shadowed(name)...)
+		}
 	}
 	r := chi.NewRouter()
 	r.Use(func(next http.Handler) http.Handler { return s.checkOrigin(w, next) })

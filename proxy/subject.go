@@ -5,12 +5,14 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 
 	"junction/auth"
 	"junction/policy"
 	"junction/proxy/cache"
 	"junction/proxy/redact"
 	"junction/proxy/view"
+	"junction/upstream"
 )
 
 // This file keeps what each subject may use; package view decides it (view/subject.go). A denied item
@@ -23,6 +25,11 @@ type subjectView struct {
 	limits policy.Limits
 	local  bool             // for the single principal without authentication
 	redact *redact.Redactor // nil if there are no redactions
+
+	search  bool         // lists have only the tools of always, and those of Junction
+	always  policy.Globs // see search
+	listing sync.Once
+	kept    *view.Sight // of always
 
 	room  *cache.Room // nil if the view is not cached
 	likes alikeKey
@@ -126,6 +133,7 @@ func (w *snapshot) newSubjectView(e *endpoint, rights *policy.Rights, likes alik
 		rules = append(rules, redact.Rule{Name: r.Name, Re: r.Re})
 	}
 	s.redact = redact.New(rules, s.Guards.Secrets)
+	s.search, s.always = e.search || s.Guards.Search, slices.Concat(e.always, s.Guards.Always)
 	s.bytes = 300 + rights.Size() + 100*len(rules)
 	return s
 }
@@ -141,6 +149,28 @@ func (s *subjectView) looked(made *view.Sight) {
 		s.room.Used += made.Bytes()
 		s.room.Trim()
 	}
+}
+
+// listed returns the items of lists: all that the subject sees, or with search only the tools of
+// always.
+func (s *subjectView) listed() *view.Sight {
+	if !s.search {
+		return s.Sight()
+	}
+	s.listing.Do(func() {
+		s.kept = s.Sight().Only(s.always)
+		s.looked(s.kept)
+	})
+	return s.kept
+}
+
+// print returns a hash that identifies a list, including Junction's own tools.
+func (s *subjectView) print(p upstream.Part, k view.ListKind) uint64 {
+	print := s.listed().Print(p, k)
+	if s.search && p == upstream.PartTools {
+		print = ^print
+	}
+	return print
 }
 
 // private reports whether the lists of this subject may differ from those of others.

@@ -139,7 +139,7 @@ func (s *Sight) Print(p upstream.Part, k ListKind) uint64 {
 	h := fnv.New64a()
 	text := []byte{byte(k)}
 	for t := range s.All(p) {
-		if t.listed(k) != nil {
+		if t.Listed(k) != nil {
 			text = binary.BigEndian.AppendUint64(text, t.print)
 		}
 	}
@@ -154,7 +154,7 @@ func (s *Sight) Print(p upstream.Part, k ListKind) uint64 {
 func (s *Sight) Page(p upstream.Part, k ListKind, offset, n int) (list Definitions, next int) {
 	at := 0
 	for t := range s.All(p) {
-		text := t.listed(k)
+		text := t.Listed(k)
 		switch {
 		case text == nil:
 			continue

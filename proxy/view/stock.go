@@ -47,6 +47,7 @@ type face struct {
 	made     sync.Once
 	targets  []*Target // by place; nil if the item is not offered
 	problems []Problem // without their endpoint
+	searched indexOnce
 }
 
 // NewStock makes the stock of a catalog. Its targets are made when a view needs them.

@@ -49,8 +49,8 @@ func (t *Target) PolicyItem() policy.Item {
 // named reports whether the target has a name instead of a URI.
 func (t *Target) named() bool { return t.Part == upstream.PartTools || t.Part == upstream.PartPrompts }
 
-// listed returns the target's definition in a list of that kind; nil if the list omits it.
-func (t *Target) listed(k ListKind) []byte {
+// Listed returns the target's definition in a list of that kind; nil if the list omits it.
+func (t *Target) Listed(k ListKind) []byte {
 	switch {
 	case t.ForApps && k&appsKind == 0, k&modernKind != 0 && t.Tool.HeaderProblem != "":
 		return nil

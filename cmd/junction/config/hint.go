@@ -17,6 +17,7 @@ import (
 	"junction/cmd/junction/prose"
 	"junction/cmd/junction/yamlread"
 	"junction/policy"
+	"junction/upstream"
 )
 
 // This file guesses the intention behind unknown keys and text that is not YAML.
@@ -41,7 +42,7 @@ func foreignKeys(t reflect.Type) foreign {
 			"groups": {"claims", "it stands below claims: { groups: [realm_access, roles] }"}, "subject": {"claims", "it stands below claims: { subject: [sub] }"},
 			"url": {key: "endpoint"}, "secret": {key: "client_secret"},
 		}
-	case reflect.TypeFor[entryKeys]():
+	case reflect.TypeFor[upstream.Config]():
 		return foreign{
 			"args": {"command", "the arguments stand after the program: command: [npx, -y, some-package]"},
 			"type": {"transport", "remove it: command or url says what it is, and transport which kind of url"},
@@ -119,7 +120,7 @@ func looksLikeUpstream(n *yaml.Node) bool {
 	if n.Kind != yaml.MappingNode {
 		return false
 	}
-	return slices.ContainsFunc(n.Content, func(k *yaml.Node) bool { return k.Value == "command" || k.Value == "url" || k.Value == "pack" })
+	return slices.ContainsFunc(n.Content, func(k *yaml.Node) bool { return k.Value == "command" || k.Value == "url" })
 }
 
 // syntax reports text that is not YAML. The line that the parser reports is that of the enclosing

@@ -16,6 +16,8 @@ import (
 	"junction/auth/store"
 	"junction/cmd/junction/prose"
 	"junction/cmd/junction/yamlread"
+	"junction/policy"
+	"junction/proxy/search"
 )
 
 // validate adds to d the mistakes of values that are well-formed on their own. It opens no files
@@ -251,6 +253,10 @@ func (c *Config) validateNames(d *decoder) {
 			if prefix != "" {
 				exposed = prefix + sep + exposed
 			}
+			if c.searches() && search.Own(exposed) {
+				d.invalid("upstreams."+name+".tools."+r.Glob+".as", "%s is the name of a tool of Junction, which catalog: search lists; "+
+					"give this tool another name", exposed)
+			}
 			if other, ok := tools[exposed]; ok && other != name {
 				d.invalid("upstreams."+name+".tools."+r.Glob+".as", "clients would see %s twice, here and from the upstream %s; give one of them another name",
 					exposed, other)
@@ -258,6 +264,16 @@ func (c *Config) validateNames(d *decoder) {
 			tools[exposed] = name
 		}
 	}
+}
+
+// searches reports whether some clients see a catalog with search.
+func (c *Config) searches() bool {
+	for _, e := range c.Endpoints {
+		if e.Catalog == policy.CatalogSearch {
+			return true
+		}
+	}
+	return slices.ContainsFunc(c.Policies, func(e policy.Entry) bool { return e.Catalog == policy.CatalogSearch })
 }
 
 // folded returns the pairs of keys that differ only in case, the earlier one first.
@@ -285,6 +301,9 @@ func (c *Config) validateEndpoints(d *decoder) {
 		}
 		if s := c.Endpoints[name].Surface; s != "" && !word(s) {
 			d.invalid(at+".surface", "want 1 to 32 of A-Z, a-z, 0-9, _ and -, such as web")
+		}
+		for _, p := range policy.ValidateAlways(c.Endpoints[name].Catalog, c.Endpoints[name].Always) {
+			d.check(at+p.Path, p.Text)
 		}
 		if list := c.Endpoints[name].Upstreams; list != nil && len(list) == 0 {
 			d.invalid(at+".upstreams", "is an empty list; name an upstream, or remove the key if all are meant")

@@ -17,6 +17,7 @@ import (
 	"junction/cmd/junction/prose"
 	"junction/policy"
 	"junction/proxy"
+	"junction/proxy/view"
 	"junction/upstream"
 )
 
@@ -156,7 +157,7 @@ func (p *Proxy) explain(ctx context.Context, q WhyQuery, now time.Time) (WhyRepo
 		return WhyReport{}, err
 	}
 	p.Server.Settle()
-	var found []proxy.Explanation
+	var found []view.Explanation
 	endpoint, known := "", false
 	for _, e := range endpoints(q.Endpoint) {
 		list, ok := p.Server.Explain(who, e, q.Name)
@@ -266,7 +267,7 @@ func (p *Proxy) refused(who *policy.Subject, now time.Time) string {
 	return "there is no key of that name (auth.api_keys)"
 }
 
-func (p *Proxy) itemOf(x *proxy.Explanation, s upstream.Status, who policy.Subject) WhyItem {
+func (p *Proxy) itemOf(x *view.Explanation, s upstream.Status, who policy.Subject) WhyItem {
 	a := WhyItem{
 		Upstream: x.Upstream, Kind: x.Part.String(), Own: x.Own, Exposed: x.Exposed, Visible: x.Visible, Listed: x.Listed, Reads: x.Reads, Problem: x.Problem,
 		State: s.State.String(), Since: s.Since.UTC().Format(time.RFC3339), Error: s.Err, Reasons: []WhyReason{}, Advice: []string{},

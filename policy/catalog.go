@@ -1,0 +1,64 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Catalog is how tools are listed: full, which is the zero value, or search.
+type Catalog string
+
+// The kinds of catalogs.
+const (
+	CatalogFull   Catalog = ""
+	CatalogSearch Catalog = "search"
+)
+
+// UnmarshalText rejects unknown words.
+func (c *Catalog) UnmarshalText(text []byte) error {
+	switch string(text) {
+	case "full":
+		*c = CatalogFull
+	case "search":
+		*c = CatalogSearch
+	default:
+		return fmt.Errorf("%s is none of full, search", show(string(text)))
+	}
+	return nil
+}
+
+// Searches reports whether a policy has catalog: search.
+func (p *Policy) Searches() bool {
+	return p != nil && slices.ContainsFunc(p.entries, func(e *entry) bool { return e.guards.Search })
+}
+
+// Globs are compiled globs for the names of tools.
+type Globs []glob
+
+// CompileGlobs compiles globs that ValidateAlways accepts.
+func CompileGlobs(l List) Globs { return compileAll(l, compileGlob) }
+
+// Match reports whether a glob matches one of the names.
+func (g Globs) Match(names []string) bool {
+	for i := range g {
+		if slices.ContainsFunc(names, g[i].match) {
+			return true
+		}
+	}
+	return false
+}
+
+// ValidateAlways returns the mistakes in the keys catalog and always of a mapping.
+func ValidateAlways(c Catalog, always List) []Problem {
+	v := &validator{}
+	v.always("", c, always)
+	return v.problems
+}
+
+func (v *validator) always(at string, c Catalog, always List) {
+	if always != nil && c != CatalogSearch {
+		v.bad(at+".always", "has no effect without catalog: search; add that key, or remove this one")
+		return
+	}
+	v.list(at+".always", always, v.toolGlob)
+}

@@ -1,0 +1,99 @@
+package view
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"junction/policy"
+	"junction/proxy/search"
+	"junction/upstream"
+	"junction/upstream/raw"
+)
+
+// Explanation describes one item for one subject.
+type Explanation struct {
+	Upstream string
+	Part     upstream.Part
+	Own      string // the upstream's own name or URI
+	Exposed  string // the name on the endpoint, even if the item is not visible
+	Listed   bool   // a resource may be readable and in no list
+	Visible  bool   // exists for the subject, perhaps only for some arguments or after approval
+	Held     string // why pinned policies hide it; "" if they do not
+	Pinned   bool   // the subject's policies are pinned
+	Problem  string // why no client, or no client of 2026-07-28, sees it; "" if it is offered
+	Verdict  policy.Verdict
+	Reads    bool // the verdict depends on the arguments; Verdict is then for a call without arguments
+	Reasons  []policy.Reason
+}
+
+// Explain returns explanations of the items that the name may mean for a subject. The name is the
+// exposed name or URI, the upstream's own name, or the full name before shortening. The list is
+// empty if no item has that name for any subject.
+func (v *View) Explain(rights *policy.Rights, name string) []Explanation {
+	var list []Explanation
+	for p := range upstream.Parts {
+		for t := range v.All(p) {
+			if t.Exposed != name && t.Name != name && !slices.Contains(t.Names, name) {
+				continue
+			}
+			x := explain(rights, t)
+			x.Listed = x.Visible
+			if t.Tool != nil && t.Tool.HeaderProblem != "" {
+				x.Problem = "not offered to clients of 2026-07-28: " + t.Tool.HeaderProblem
+			}
+			list = append(list, x)
+		}
+	}
+	for _, problem := range v.Problems {
+		if problem.Name == name &&
+			!slices.ContainsFunc(list, func(x Explanation) bool {
+				return x.Upstream == problem.Upstream &&
+					x.Part == problem.Part
+			}) {
+			list = append(list, Explanation{Upstream: problem.Upstream, Part: problem.Part, Own: name,
+				Problem: problem.Reason})
+		}
+	}
+	if len(list) == 0 && strings.Contains(name, ":") { // as every URI has
+		if t, err := Everything(v).Resource(name); err == nil {
+			list = append(list, explain(rights, t))
+		}
+	}
+	return list
+}
+
+func explain(rights *policy.Rights, t *Target) Explanation {
+	g := rights.Bind(t.PolicyItem())
+	d, _ := g.Decide(raw.Object{})
+	x := Explanation{Upstream: t.Backend.Name(), Part: t.Part, Own: t.Name, Exposed: t.Exposed, Held: t.Held,
+		Pinned:  rights.Guards().Pinned,
+		Verdict: d.Verdict, Reads: g.Reads(), Reasons: g.Explain()}
+	x.Visible = g.Visible() && !(x.Pinned && x.Held != "")
+	return x
+}
+
+// Problems appends the problems of items that the list does not have yet, on any endpoint. Problems
+// without an upstream are left out.
+func Problems(list, more []Problem) []Problem {
+	for _, p := range more {
+		same := func(o Problem) bool { return o.Upstream == p.Upstream && o.Part == p.Part && o.Name == p.Name }
+		if p.Upstream != "" && !slices.ContainsFunc(list, same) {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// Shadowed returns the tools that have the name of a tool of Junction on an endpoint with search.
+// Clients that search reach them with a call tool.
+func (v *View) Shadowed(endpoint string) (list []Problem) {
+	for _, own := range search.OwnNames() {
+		if t := v.Exposed(upstream.PartTools, own); t != nil {
+			list = append(list, Problem{endpoint, t.Backend.Name(), t.Part, t.Name, fmt.Sprintf("with catalog: search, its name "+
+				"%s is that of a tool of Junction, and clients reach it only with %s; set prefix or tools.%s.as", own,
+				search.ClassOf(t.Item.Definition).Tool(), t.Name)})
+		}
+	}
+	return list
+}

@@ -1,0 +1,96 @@
+package view
+
+import (
+	"sync"
+
+	"junction/policy"
+	"junction/proxy/search"
+	"junction/upstream"
+)
+
+// indexOnce holds the index of the tools of a face. It is made at the first search, in the
+// goroutine of that search.
+type indexOnce struct {
+	made  sync.Once
+	index *search.Index
+}
+
+// index returns the index of the stock's tools by place.
+func (st *Stock) index(bare bool) *search.Index {
+	f := st.face(bare)
+	f.searched.made.Do(func() {
+		_, end := st.part(upstream.PartTools)
+		f.searched.index = search.Build(st.places, func(place int) (search.Tool, bool) {
+			t := f.targets[place]
+			if t == nil || place >= end && !t.Connects {
+				return search.Tool{}, false
+			}
+			return search.Tool{Name: t.Exposed, Definition: t.Item.Definition}, true
+		})
+	})
+	return f.searched.index
+}
+
+// Search finds visible tools in a list of kind k by a query: the best matches in order, and the
+// number of all matches.
+func (s *Sight) Search(k ListKind, query string, limit int) (found []*Target, total int) {
+	var parts []search.Part
+	var stocks []*Stock
+	places := bitset(s.Seen.Value())
+	for i, st := range s.View.Stocks {
+		targets := st.face(s.View.Bare).targets
+		seen, any := make(bitset, (st.places+7)/8), false
+		_, end := st.part(upstream.PartTools)
+		for place, t := range targets {
+			if t == nil || place >= end && !t.Connects || !places.has(8*s.View.begin[i]+place) || t.Listed(k) == nil {
+				continue
+			}
+			seen.set(place)
+			any = true
+		}
+		if any {
+			names := func(place int) (exposed, own string) { return targets[place].Exposed, targets[place].Name }
+			parts = append(parts, search.Part{Index: st.index(s.View.Bare), Seen: seen, Names: names})
+			stocks = append(stocks, st)
+		}
+	}
+	best, total := search.Search(parts, query, limit)
+	for _, h := range best {
+		found = append(found, stocks[h.Part].face(s.View.Bare).targets[h.Place])
+	}
+	return found, total
+}
+
+// Only returns the sight of the tools that a glob matches, with the other items of s.
+func (s *Sight) Only(tools policy.Globs) *Sight {
+	places := make(bitset, len(s.View.offered))
+	copy(places, s.Seen.Value())
+	for i, st := range s.View.Stocks {
+		_, end := st.part(upstream.PartTools)
+		for place, t := range st.face(s.View.Bare).targets {
+			if t != nil && (place < end || t.Connects) && !tools.Match(t.Names) {
+				places.clear(8*s.View.begin[i] + place)
+			}
+		}
+	}
+	reached := bitset(s.Seen.Value()[len(s.View.offered):])
+	return newSight(s.View, places, func(i int) bool { return reached.has(i) })
+}
+
+// SearchAnswer returns the members of the result of search_tools for clients with a list of kind k.
+func (s *Sight) SearchAnswer(k ListKind, q search.Query) []byte {
+	found, total := s.Search(k, q.Text, q.Limit)
+	var answer search.Answer
+	for _, t := range found {
+		if !answer.Add(search.ClassOf(t.Item.Definition), t.Listed(k)) {
+			break
+		}
+	}
+	var unknown []string
+	for st := range s.Stocks() {
+		if st.Catalog.Listed.IsZero() && !st.Catalog.SignIn {
+			unknown = append(unknown, st.Backend.Name())
+		}
+	}
+	return answer.Members(total, unknown)
+}
