@@ -101,8 +101,10 @@ func (Issuer) Example() string {
 // Claims are the paths of values in a token. A path is a list of names, such as [realm_access,
 // roles]; a name may contain dots and slashes.
 type Claims struct {
-	Subject []string `yaml:"subject" example:"[realm_access, roles], the names that lead to the claim"` // the user. Default [sub].
-	Groups  []string `yaml:"groups" example:"[realm_access, roles], the names that lead to the claim"`  // the user's groups. Default [groups].
+	// the user. Default [sub].
+	Subject []string `yaml:"subject" example:"[realm_access, roles], the names that lead to the claim"`
+	// the user's groups. Default [groups].
+	Groups []string `yaml:"groups" example:"[realm_access, roles], the names that lead to the claim"`
 }
 
 func (c *Claims) subject() []string { return orElse(c.Subject, "sub") }

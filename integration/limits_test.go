@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+	"unicode/utf8"
 )
 
 // The most that a reader is asked to take in at once. Lines of a package are counted without blank
@@ -24,6 +25,7 @@ const (
 	fileLines    = 500
 	testLines    = 800 // of a file of tests
 	funcLines    = 80  // outside of tests
+	codeColumns  = 120 // outside of tests; a tab counts as four
 )
 
 // tooLarge lists what exceeds a limit today. Nothing may be added. TestLayoutLimits fails when an
@@ -73,6 +75,10 @@ func TestLayoutLimitsAreFound(t *testing.T) {
 	add("file/most.go", clause+strings.Repeat("\n", 499))
 	add("file/more_test.go", clause+lines(800))
 	add("file/most_test.go", clause+lines(799))
+	add("columns/more.go", clause+"var _ = 1 //"+strings.Repeat("é", 109)+"\nfunc f() {\n\t_ = 1 //"+
+		strings.Repeat("e", 109)+"\n}\n")
+	add("columns/most.go", clause+"var _ = 1 //"+strings.Repeat("é", 108)+"\nfunc f() {\n\t_ = 1 //"+
+		strings.Repeat("e", 108)+"\n}\ntype t struct {\n\tx int `"+strings.Repeat("e", 120)+"`\n}\n")
 	add("func/more.go", clause+function(81))
 	add("func/most.go", clause+function(80))
 	add("func/test_test.go", clause+function(81))
@@ -86,6 +92,8 @@ func TestLayoutLimitsAreFound(t *testing.T) {
 		"files/more: files": "29 files, at most 28",
 		"file/more.go":      "501 lines, at most 500",
 		"file/more_test.go": "801 lines, at most 800",
+		"columns/more.go:2": "121 columns, at most 120",
+		"columns/more.go:4": "121 columns, at most 120",
 		"func/more.go: f":   "81 lines, at most 80",
 	}
 	if !maps.Equal(got, want) {
@@ -107,6 +115,9 @@ func (tree sourceTree) overLimits() map[string]string {
 			name, text := p.source(dir, file)
 			code += codeLines(text)
 			check(bytes.Count(text, []byte("\n")), fileLines, "lines", "%s", name)
+			for line, n := range p.wide(file, text) {
+				check(n, codeColumns, "columns", "%s:%d", name, line)
+			}
 			for _, d := range file.Decls {
 				if f, ok := d.(*ast.FuncDecl); ok {
 					n := p.set.Position(f.End()).Line - p.set.Position(f.Pos()).Line + 1
@@ -121,6 +132,25 @@ func (tree sourceTree) overLimits() map[string]string {
 		check(code, packageLines, "lines of code", "%s: lines", dir)
 		check(len(p.files), packageFiles, "files", "%s: files", dir)
 	}
+	return over
+}
+
+// wide returns the columns of each line that has more than codeColumns, by its number. The tag of a
+// field, which cannot be wrapped, does not count.
+func (p *sourcePackage) wide(file *ast.File, text []byte) map[int]int {
+	over, number := map[int]int{}, 0
+	for line := range bytes.Lines(text) {
+		number++
+		if n := utf8.RuneCount(bytes.TrimRight(line, "\n")) + 3*bytes.Count(line, []byte("\t")); n > codeColumns {
+			over[number] = n
+		}
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		if f, ok := n.(*ast.Field); ok && f.Tag != nil {
+			delete(over, p.set.Position(f.Tag.Pos()).Line)
+		}
+		return true
+	})
 	return over
 }
 

@@ -184,7 +184,8 @@ func kindName(method string) string {
 // cannotAsk returns the text for a client that does not support elicitation: how to allow the call.
 func (x *exchange) cannotAsk() string {
 	return fmt.Sprintf("This call needs the approval of a person, and this client cannot ask for it: "+
-		"it has not declared elicitation. Use a client that has, or have the operator allow it: in policy %s, before %s, add allow: { %s: %q }.", x.decision.Policy, x.decision.Rule,
+		"it has not declared elicitation. Use a client that has, or have the operator allow it: in policy %s, before "+
+		"%s, add allow: { %s: %q }.", x.decision.Policy, x.decision.Rule,
 		strings.ToLower(kindName(x.msg.Method))+"s", x.policyName())
 }
 

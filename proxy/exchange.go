@@ -134,7 +134,8 @@ func (s *Server) serve(ctx context.Context, x *exchange) {
 	info := &x.info
 	*info = CallInfo{RequestID: auth.RequestID(x.reply.w), Client: x.client, Principal: x.principal.ID,
 		Person: x.principal.Name, Email: x.principal.Email, Kind: string(x.principal.Kind),
-		Address: x.principal.Address, Era: string(x.era), Endpoint: x.endpoint.name, Surface: x.endpoint.surface, Method: x.msg.Method, Request: string(x.msg.ID),
+		Address: x.principal.Address, Era: string(x.era), Endpoint: x.endpoint.name, Surface: x.endpoint.surface,
+		Method: x.msg.Method, Request: string(x.msg.ID),
 		Sent: x.size}
 	info.Version = modernVersion
 	if x.session != nil {

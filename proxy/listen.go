@@ -157,7 +157,8 @@ func (s *Server) renew(w *snapshot) {
 // sameList reports whether the caller's list of a part is unchanged. It compares rights and stocks
 // first, because computing the list takes longer.
 func (c caller) sameList(now caller, p upstream.Part) bool {
-	if c.subject == now.subject || !c.subject.search && !now.subject.search && c.snapshot.making == now.snapshot.making &&
+	if c.subject == now.subject || !c.subject.search && !now.subject.search &&
+		c.snapshot.making == now.snapshot.making &&
 		c.snapshot.policy == now.snapshot.policy &&
 		c.subject.View.SamePart(now.subject.View, p) && c.subject.Rights.Equal(now.subject.Rights) {
 		return true

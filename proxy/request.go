@@ -52,7 +52,8 @@ func (s *Server) at(w *snapshot, name func(*http.Request) string) http.HandlerFu
 			s.refused("policy", http.StatusForbidden, 0)
 			if s.hooks.CallDone != nil {
 				s.report(&CallInfo{RequestID: auth.RequestID(rw), Principal: c.principal.ID,
-					Person: c.principal.Name, Email: c.principal.Email, Kind: string(c.principal.Kind), Address: c.principal.Address, Endpoint: at,
+					Person: c.principal.Name, Email: c.principal.Email, Kind: string(c.principal.Kind),
+					Address: c.principal.Address, Endpoint: at,
 					Verdict: policy.Deny.String(), Outcome: Denied, Err: err})
 			}
 			return
@@ -64,7 +65,8 @@ func (s *Server) at(w *snapshot, name func(*http.Request) string) http.HandlerFu
 					outcome = Denied
 				}
 				s.report(&CallInfo{RequestID: auth.RequestID(rw), Principal: c.principal.ID,
-					Person: c.principal.Name, Email: c.principal.Email, Kind: string(c.principal.Kind), Address: c.principal.Address, Endpoint: at,
+					Person: c.principal.Name, Email: c.principal.Email, Kind: string(c.principal.Kind),
+					Address: c.principal.Address, Endpoint: at,
 					Outcome: outcome, Err: errNoEndpoint})
 			}
 			http.Error(rw, "There is no such upstream; the merged endpoint is /mcp.", http.StatusNotFound)

@@ -102,7 +102,8 @@ func (s *Server) offer(x *exchange, need *upstream.SignInError) (result, error) 
 	}
 	if mcp.MCPMethod(x.msg.Method) != mcp.MethodToolsCall {
 		e := failure(need.Upstream, signInKind(need), message)
-		return result{}, &refusal{status: http.StatusOK, code: e.Code, text: e.Message, data: e.Data, outcome: Unavailable}
+		return result{}, &refusal{status: http.StatusOK, code: e.Code, text: e.Message, data: e.Data,
+			outcome: Unavailable}
 	}
 	members := raw.AppendQuote([]byte(`"content":[{"type":"text","text":`), message)
 	members = append(members, `}],"isError":true,"structuredContent":{"code":"`+signInKind(need)+`"`...)

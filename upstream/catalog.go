@@ -208,7 +208,8 @@ func readCatalog(ctx context.Context, c conn, maxItems int, last *Catalog) (*Cat
 	info := c.about()
 	cat := &Catalog{Era: info.era, Version: info.version, Both: info.both, Capabilities: info.capabilities,
 		Instructions: info.instructions, Listed: time.Now(), mirrors: info.mirrors}
-	if info.era == EraLegacy || has(info.capabilities, "tools") { // there are old servers that do not declare their tools
+	// there are old servers that do not declare their tools
+	if info.era == EraLegacy || has(info.capabilities, "tools") {
 		if err := cat.read(ctx, c, PartTools, maxItems); err != nil {
 			return nil, fmt.Errorf("%s: %w", PartTools.Method(), err)
 		}
@@ -281,7 +282,8 @@ func (c *Catalog) read(ctx context.Context, from conn, p Part, maxItems int) err
 			return fmt.Errorf("%w: nextCursor is no string", transport.ErrInvalid)
 		}
 		if seen[string(cursor)] {
-			return fmt.Errorf("%w: the list never ends, page %d has the cursor of an earlier one", transport.ErrInvalid, page)
+			return fmt.Errorf("%w: the list never ends, page %d has the cursor of an earlier one", transport.ErrInvalid,
+				page)
 		}
 		if page == maxPages {
 			return fmt.Errorf("%w: more than %d pages", transport.ErrInvalid, maxPages)

@@ -233,7 +233,8 @@ func advice(err error, upstream string, c *Config) string {
 		return "run the command by hand and read its output: it must wait for MCP on its standard input"
 	case errors.Is(err, errLate) || errors.Is(err, context.DeadlineExceeded):
 		if c.URL == "" {
-			return "run the command by hand: it writes nothing to its standard output; raise connect_timeout if it only " +
+			return "run the command by hand: it writes nothing to its standard output; raise connect_timeout if it " +
+				"only " +
 				"takes long to start"
 		}
 		return "the server accepts the connection and does not answer: read its log; raise connect_timeout if " +
@@ -268,9 +269,11 @@ func adviceOfStatus(status *transport.StatusError, upstream string, c *Config) s
 	case code == 403 && len(scopes) > 0:
 		return "the token lacks a scope of " + strings.Join(scopes, ", ") + ": set headers to a token that has it"
 	case (code == 401 || code == 403) && set:
-		return "the server rejects the header Authorization: replace the token, which may have expired or lack a permission"
+		return "the server rejects the header Authorization: replace the token, which may have expired or lack a " +
+			"permission"
 	case code == 401 || code == 403:
-		return `the server requires authentication: set headers, such as Authorization: "Bearer ${TOKEN}", or replace an expired token`
+		return `the server requires authentication: set headers, such as Authorization: "Bearer ${TOKEN}", or ` +
+			"replace an expired token"
 	case code == 404 || code == 405:
 		return "the path of url is probably wrong; common paths are /mcp and /sse"
 	case code == 429:
@@ -311,7 +314,8 @@ func (c *Catalog) findings() []Finding {
 	}
 	for _, m := range c.Mended {
 		list = append(list, Finding{m.Part, m.Name, definition.Finding{
-			Text: "changed, because some clients reject the whole list for it", Detail: m.Changes, Advice: definition.AdviceAuthor}})
+			Text: "changed, because some clients reject the whole list for it", Detail: m.Changes,
+			Advice: definition.AdviceAuthor}})
 	}
 	for p := range Parts {
 		folded, titles := map[string]string{}, map[string]string{}
@@ -320,13 +324,15 @@ func (c *Catalog) findings() []Finding {
 			look := &definition.Inspection{}
 			low := strings.ToLower(item.Name)
 			if other, ok := folded[low]; ok {
-				look.Find(true, "names differ only in upper and lower case, which some clients take for one", "and "+other,
+				look.Find(true, "names differ only in upper and lower case, which some clients take for one",
+					"and "+other,
 					"rename one with tools.NAME.as")
 			}
 			folded[low] = item.Name
 			if title := definition.Title(item.Definition); title != "" {
 				if other, ok := titles[title]; ok && p == PartTools {
-					look.Find(false, "titles that are the same: a person who is asked cannot tell them apart", "as "+other,
+					look.Find(false, "titles that are the same: a person who is asked cannot tell them apart",
+						"as "+other,
 						definition.AdviceAuthor)
 				}
 				titles[title] = item.Name

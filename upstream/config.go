@@ -296,7 +296,8 @@ func (e *Expose) UnmarshalYAML(n *yaml.Node) error    { return oneOf(n, e, "all"
 // is "" where no word is the default.
 func oneOf[T ~string](n *yaml.Node, dst *T, words ...string) error {
 	if !slices.Contains(words, n.Value) || n.Value == "" || n.Kind != yaml.ScalarNode {
-		return fmt.Errorf("line %d: %q is none of %s", n.Line, n.Value, strings.TrimPrefix(strings.Join(words, ", "), ", "))
+		return fmt.Errorf("line %d: %q is none of %s", n.Line, n.Value,
+			strings.TrimPrefix(strings.Join(words, ", "), ", "))
 	}
 	*dst = T(n.Value)
 	if n.Value == words[0] {
@@ -343,7 +344,8 @@ func (c Config) withDefaults(d Defaults) Config {
 	c.MaxTimeout = firstPositive(c.MaxTimeout, d.MaxTimeout, 10*time.Minute)
 	connect := 20 * time.Second
 	if len(c.Command) > 0 {
-		connect = 2 * time.Minute // npx may have to install it first, and an installation that is broken off stays broken
+		// npx may have to install it first, and an installation that is broken off stays broken
+		connect = 2 * time.Minute
 	}
 	c.ConnectTimeout = firstPositive(c.ConnectTimeout, d.ConnectTimeout, connect)
 	c.Concurrency = firstPositive(c.Concurrency, d.Concurrency, 32)

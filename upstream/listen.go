@@ -21,18 +21,19 @@ import (
 
 // listen is a subscription that is opened again whenever it ends, until stop.
 type listen struct {
-	uris    []string
-	lists   bool     // it is about the lists, too
-	first   bool     // of its conn: there is none that it takes the place of
-	gap     bool     // none was open when it was opened
-	before  []string // the resources of the one before it, of which something may have been missed in the gap
-	ctx     context.Context
-	stop    context.CancelFunc
-	call    context.Context    // of the request on stdio, which outlives stop until the server has answered
-	drop    context.CancelFunc // ends call
-	once    sync.Once
-	ended   chan struct{} // closed when the server is done with it, or is not waited for
-	settled chan struct{} // closed when it was acknowledged for the first time, or will not be: accepted and err are set
+	uris   []string
+	lists  bool     // it is about the lists, too
+	first  bool     // of its conn: there is none that it takes the place of
+	gap    bool     // none was open when it was opened
+	before []string // the resources of the one before it, of which something may have been missed in the gap
+	ctx    context.Context
+	stop   context.CancelFunc
+	call   context.Context    // of the request on stdio, which outlives stop until the server has answered
+	drop   context.CancelFunc // ends call
+	once   sync.Once
+	ended  chan struct{} // closed when the server is done with it, or is not waited for
+	// closed when it was acknowledged for the first time, or will not be: accepted and err are set
+	settled chan struct{}
 	// accepted are the resources that the server said it would tell of.
 	accepted []string
 	err      error

@@ -353,7 +353,8 @@ func (s *shared) end(list ...*listen) {
 			continue
 		}
 		params := append(append([]byte(`{"requestId":`), id...), '}')
-		end := &transport.Request{Message: jsonrpc.Message{Method: string(mcp.MethodNotificationCancelled), Params: params}}
+		end := &transport.Request{Message: jsonrpc.Message{Method: string(mcp.MethodNotificationCancelled),
+			Params: params}}
 		if err := s.m.transport.Send(sending, end); err != nil {
 			s.m.log.Debug("cannot tell the server that a subscription ended", "error", err)
 		}

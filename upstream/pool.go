@@ -58,7 +58,8 @@ func (c Config) hard() Config {
 
 // serves reports whether the pool fits the configuration.
 func (p *pool) serves(c resolved, o Options) bool {
-	return reflect.DeepEqual(p.hard, c.hard()) && p.options.MessageLimit == o.MessageLimit && p.options.Depth == o.Depth &&
+	return reflect.DeepEqual(p.hard, c.hard()) && p.options.MessageLimit == o.MessageLimit &&
+		p.options.Depth == o.Depth &&
 		p.options.Items == o.Items && p.options.Refresh == o.Refresh && p.options.Grace == o.Grace
 }
 
@@ -356,7 +357,8 @@ func (p *pool) giveUp() {
 	if p.grace == nil || p.closed || old.Listed.IsZero() {
 		return
 	}
-	p.publish(&Catalog{Era: old.Era, Version: old.Version, Capabilities: old.Capabilities, Instructions: old.Instructions})
+	p.publish(&Catalog{Era: old.Era, Version: old.Version, Capabilities: old.Capabilities,
+		Instructions: old.Instructions})
 }
 
 // readCatalog reads the catalog over c, the conn of the link with that key, and publishes it.

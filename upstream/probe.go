@@ -340,7 +340,8 @@ func probed(err error) error {
 	var status *transport.StatusError
 	if errors.As(err, &status) {
 		switch {
-		case status.Status == 401, status.Status == 403, status.Status == 407, status.Status == 408, status.Status == 429,
+		case status.Status == 401, status.Status == 403, status.Status == 407, status.Status == 408,
+			status.Status == 429,
 			status.Status >= 500, status.Status < 400:
 			return err
 		case status.Message == nil:
@@ -394,7 +395,8 @@ func supportedVersions(e *jsonrpc.Error) (versions []string, ok bool) {
 func deniesLegacy(err error) bool {
 	var rpcErr *jsonrpc.Error
 	return errors.As(asRPCError(err), &rpcErr) &&
-		(rpcErr.Code == codeUnsupportedVersion || rpcErr.Code == codeHeaderMismatch || rpcErr.Code == mcp.METHOD_NOT_FOUND)
+		(rpcErr.Code == codeUnsupportedVersion || rpcErr.Code == codeHeaderMismatch ||
+			rpcErr.Code == mcp.METHOD_NOT_FOUND)
 }
 
 // olderTransport reports whether the failed initialize is a reason to try HTTP+SSE (2026-07-28,
@@ -410,7 +412,8 @@ func olderTransport(err error) bool {
 func asRPCError(err error) error {
 	var status *transport.StatusError
 	if errors.As(err, &status) && status.Message != nil && status.Message.Error != nil &&
-		status.Status != 401 && status.Status != 403 && status.Status != 407 && !errors.Is(err, transport.ErrSessionGone) {
+		status.Status != 401 && status.Status != 403 && status.Status != 407 &&
+		!errors.Is(err, transport.ErrSessionGone) {
 		return status.Message.Error
 	}
 	return err

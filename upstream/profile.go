@@ -33,7 +33,8 @@ func everything() Profile {
 // the client of a call. Roots are not in it. A server asks for them once and keeps the answer,
 // which is different for each client.
 func routed() Profile {
-	return Profile{Form: true, URL: true, Sampling: true, SamplingTools: true, UI: `{"mimeTypes":["text/html;profile=mcp-app"]}`}
+	return Profile{Form: true, URL: true, Sampling: true, SamplingTools: true,
+		UI: `{"mimeTypes":["text/html;profile=mcp-app"]}`}
 }
 
 // Asks reports whether the client can be asked anything.

@@ -152,7 +152,8 @@ func (b *base) owner(own *flight, m *jsonrpc.Message) (f *flight, reason string)
 	case len(b.flights) == 0:
 		return nil, "no call of a client is in progress"
 	case len(b.flights) > 1:
-		return nil, "it could belong to any of the " + strconv.Itoa(len(b.flights)) + " calls in progress on this connection"
+		return nil, "it could belong to any of the " + strconv.Itoa(len(b.flights)) +
+			" calls in progress on this connection"
 	}
 	if time.Now().Before(b.abandonedUntil) {
 		return nil, "it could belong to a call that was given up"
@@ -219,7 +220,8 @@ func (b *base) serverRequest(own *flight, m *jsonrpc.Message) {
 	}
 	id, q := jsonrpc.ID(string(m.ID)), &ServerRequest{Method: m.Method, Params: bytes.Clone(m.Params)}
 	q.Progress = func(params []byte) {
-		b.post(&transport.Request{Message: jsonrpc.Message{Method: string(mcp.MethodNotificationProgress), Params: params}})
+		b.post(&transport.Request{Message: jsonrpc.Message{Method: string(mcp.MethodNotificationProgress),
+			Params: params}})
 	}
 	b.tasks.Go(func() {
 		defer close(a.done)

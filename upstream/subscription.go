@@ -112,8 +112,9 @@ func (p *pool) Subscribe(
 		return Source{}, nil, errNoSubscriptions
 	}
 	if !p.claim(l) {
-		return Source{}, nil, &Error{p.name, KindBusy, fmt.Errorf("subscriptions of %d users are open (half of max_links)",
-			p.share())}
+		return Source{}, nil, &Error{p.name, KindBusy,
+			fmt.Errorf("subscriptions of %d users are open (half of max_links)",
+				p.share())}
 	}
 	defer l.letGo()
 	s := p.subscriptions(key)

@@ -77,7 +77,8 @@ func (l *legacyConn) callAsTask(ctx context.Context, c *Call, clock *clock) (Res
 	if err != nil {
 		if ctx.Err() != nil {
 			l.noteAbandoned()
-			l.post(&transport.Request{Message: jsonrpc.Message{ID: l.nextID(), Method: methodTasksCancel, Params: about}})
+			l.post(&transport.Request{Message: jsonrpc.Message{ID: l.nextID(), Method: methodTasksCancel,
+				Params: about}})
 		}
 		if _, said := err.(*jsonrpc.Error); !said && ctx.Err() == nil && errors.Is(err, transport.ErrNotSent) {
 			// %v: the call was received, and must not be made again
@@ -85,7 +86,8 @@ func (l *legacyConn) callAsTask(ctx context.Context, c *Call, clock *clock) (Res
 		}
 		return Result{}, err
 	}
-	if own, err := raw.Set(result.Text(), nil, "_meta", keyRelatedTask); err == nil { // that is between us and the server
+	// that is between us and the server
+	if own, err := raw.Set(result.Text(), nil, "_meta", keyRelatedTask); err == nil {
 		result, _ = raw.Parse(own)
 	}
 	return Result{result, TypeComplete}, nil
@@ -98,7 +100,8 @@ func (l *legacyConn) await(ctx context.Context, f *flight, task raw.Object, abou
 		switch status, _ := task.String("status"); status {
 		case "working", "submitted":
 		default: // input_required, completed, failed, cancelled
-			return l.within(ctx, f, &transport.Request{Message: jsonrpc.Message{ID: l.nextID(), Method: methodTasksResult,
+			return l.within(ctx, f, &transport.Request{Message: jsonrpc.Message{ID: l.nextID(),
+				Method: methodTasksResult,
 				Params: about}})
 		}
 		if f.clock != nil {
@@ -114,7 +117,8 @@ func (l *legacyConn) await(ctx context.Context, f *flight, task raw.Object, abou
 			return raw.Object{}, context.Cause(ctx)
 		}
 		var err error
-		if task, err = l.within(ctx, f, &transport.Request{Message: jsonrpc.Message{ID: l.nextID(), Method: methodTasksGet,
+		if task, err = l.within(ctx, f, &transport.Request{Message: jsonrpc.Message{ID: l.nextID(),
+			Method: methodTasksGet,
 			Params: about}}); err != nil {
 			return task, err
 		}

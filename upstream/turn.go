@@ -105,7 +105,8 @@ func (p *pool) lane(key linkKey, first conn) (linkKey, bool) {
 	}
 	for other := key; other.lane < p.hard.MaxLinks; other.lane++ {
 		l := p.links[other]
-		if l == nil && (len(p.links) < p.hard.MaxLinks && !p.full(key) || p.hasIdle(key)) || l != nil && l.asking() == nil {
+		if l == nil && (len(p.links) < p.hard.MaxLinks && !p.full(key) || p.hasIdle(key)) || l != nil &&
+			l.asking() == nil {
 			return other, true
 		}
 	}

@@ -111,7 +111,8 @@ func (c *Config) validateRemote(bad func(path, format string, args ...any)) {
 	}
 	if c.Personal() || c.OperatorSignsIn() {
 		if u != nil && u.Scheme == "http" && !loopback(u.Hostname()) {
-			bad("auth.mode", "wants an https url: what people are given there would cross the network for all to read; "+
+			bad("auth.mode", "wants an https url: what people are given there would cross the network for all to "+
+				"read; "+
 				"http is for loopback alone")
 		}
 		for k := range c.Headers {

@@ -63,7 +63,8 @@ func (IdentityProvider) Example() string {
 // Claims says where to find values in a token. Each value is a path of claim names, from the
 // outside in; a name may contain dots and slashes.
 type Claims struct {
-	Groups []string `yaml:"groups" example:"[realm_access, roles], the names that lead to the claim"` // Default: [groups].
+	// Default: [groups].
+	Groups []string `yaml:"groups" example:"[realm_access, roles], the names that lead to the claim"`
 }
 
 // OneOf is a value of the file, or a list of values.

@@ -44,8 +44,8 @@ type document struct {
 func (srv *Server) metadata(w http.ResponseWriter, _ *http.Request) {
 	methods := []string{"none", "private_key_jwt"}
 	d := document{
-		Issuer: srv.url, AuthorizationEndpoint: srv.url + "/oauth/authorize", TokenEndpoint: srv.url +
-			"/oauth/token", RevocationEndpoint: srv.url + "/oauth/revoke",
+		Issuer: srv.url, AuthorizationEndpoint: srv.url + "/oauth/authorize",
+		TokenEndpoint: srv.url + "/oauth/token", RevocationEndpoint: srv.url + "/oauth/revoke",
 		ScopesSupported: scopes, ResponseTypesSupported: responseTypes, ResponseModesSupported: []string{"query"},
 		GrantTypesSupported:           grantTypes,
 		CodeChallengeMethodsSupported: []string{"S256"}, TokenEndpointAuthMethodsSupported: methods,

@@ -72,7 +72,8 @@ func (s *Store) FileEvents(ctx context.Context, file func(FiledEvent)) (done boo
 			return err
 		}
 		for _, e := range all {
-			if _, err := s.exec(ctx, `UPDATE audit SET filed_at = $2 WHERE id = $1`, e.ID, seconds(s.now())); err != nil {
+			if _, err := s.exec(ctx, `UPDATE audit SET filed_at = $2 WHERE id = $1`, e.ID,
+				seconds(s.now())); err != nil {
 				return err
 			}
 		}
@@ -92,7 +93,8 @@ func (s *Store) unfiled(ctx context.Context) (all []FiledEvent, err error) {
 	}
 	err = s.all(ctx, func(row scanner) error {
 		var e FiledEvent
-		err := row.Scan(&e.ID, moment{&e.At}, &e.Event.Event, &e.Principal, &e.ClientID, &e.Address, &e.RequestID, &e.Detail)
+		err := row.Scan(&e.ID, moment{&e.At}, &e.Event.Event, &e.Principal, &e.ClientID, &e.Address, &e.RequestID,
+			&e.Detail)
 		all = append(all, e)
 		return err
 	}, `SELECT id, at, event, principal, client_id, ip, request_id, detail FROM audit WHERE filed_at = 0

@@ -60,7 +60,8 @@ func Check(ctx context.Context, c Config) (Report, error) {
 	case r.Schema == 0:
 		return r, fmt.Errorf("%w: it is no store of this program, or an empty one", ErrBackup)
 	case r.Schema > r.Latest:
-		return r, fmt.Errorf("%w: its schema is %d, this program knows %d; upgrade the program", ErrNewer, r.Schema, r.Latest)
+		return r, fmt.Errorf("%w: its schema is %d, this program knows %d; upgrade the program", ErrNewer, r.Schema,
+			r.Latest)
 	}
 	if _, err := s.checkKeys(ctx); err != nil {
 		return r, err
@@ -70,7 +71,8 @@ func Check(ctx context.Context, c Config) (Report, error) {
 		if unknown(table, r.Schema) {
 			continue
 		}
-		if err := s.get(ctx, func(row scanner) error { return row.Scan(&n) }, `SELECT count(*) FROM `+table); err != nil {
+		if err := s.get(ctx, func(row scanner) error { return row.Scan(&n) },
+			`SELECT count(*) FROM `+table); err != nil {
 			return r, err
 		}
 		r.Rows[table] = n

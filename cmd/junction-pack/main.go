@@ -54,9 +54,10 @@ PATH is a manifest, or a folder with pack.yaml and files that end in .pack.yaml.
 		shown("list PATH", "List the tools", 1, func(ctx context.Context, args []string, asJSON bool) error {
 			return cli.List(ctx, os.Stdout, args[0], asJSON)
 		}),
-		shown("show PATH TOOL", "Show a tool and what a call of it runs", 2, func(ctx context.Context, args []string, asJSON bool) error {
-			return cli.Show(ctx, os.Stdout, args[0], args[1], asJSON)
-		}),
+		shown("show PATH TOOL", "Show a tool and what a call of it runs", 2,
+			func(ctx context.Context, args []string, asJSON bool) error {
+				return cli.Show(ctx, os.Stdout, args[0], args[1], asJSON)
+			}),
 		&cobra.Command{
 			Use: "init DIR", Short: "Write an example manifest into a folder", Args: cli.Arguments(1, 1),
 			RunE: func(_ *cobra.Command, args []string) error { return cli.Init(os.Stdout, args[0]) },
@@ -73,7 +74,8 @@ func serveCommand() *cobra.Command {
 			return cli.Serve(cmd.Context(), args[0], address, os.Stdin, os.Stdout, os.Stderr)
 		},
 	}
-	c.Flags().StringVar(&address, "http", "", "loopback `address` for Streamable HTTP instead of stdio, such as 127.0.0.1:8430")
+	c.Flags().StringVar(&address, "http", "",
+		"loopback `address` for Streamable HTTP instead of stdio, such as 127.0.0.1:8430")
 	return c
 }
 
@@ -95,7 +97,8 @@ func callCommand() *cobra.Command {
 }
 
 // shown returns a command that prints text or JSON.
-func shown(use, short string, arguments int, run func(ctx context.Context, args []string, asJSON bool) error) *cobra.Command {
+func shown(use, short string, arguments int,
+	run func(ctx context.Context, args []string, asJSON bool) error) *cobra.Command {
 	output := "text"
 	c := &cobra.Command{Use: use, Short: short, Args: cli.Arguments(arguments, arguments),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -157,7 +157,8 @@ func (c *connector) prepare(id string) (err error) {
 			return err
 		}
 	} else if c.keyFile != "" {
-		return cli.Usagef("--key-file is for clients that start commands; %s reads the key from %s", c.client.Name, clients.KeyVariable)
+		return cli.Usagef("--key-file is for clients that start commands; %s reads the key from %s", c.client.Name,
+			clients.KeyVariable)
 	}
 	state, err := config.StateDir(os.LookupEnv)
 	if err != nil {

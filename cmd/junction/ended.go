@@ -46,11 +46,13 @@ func openEnded(dir string, max int, log *slog.Logger) (*endedSessions, map[[16]b
 	if dir == "" {
 		return nil, nil
 	}
-	e := &endedSessions{file: filepath.Join(dir, "ended-sessions"), max: max, log: log, waiting: map[[16]byte]time.Time{},
-		wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
+	e := &endedSessions{file: filepath.Join(dir, "ended-sessions"), max: max, log: log,
+		waiting: map[[16]byte]time.Time{},
+		wake:    make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
 	known, err := e.read(time.Now())
 	if err != nil {
-		log.Warn("cannot read all deleted sessions; the others are ignored, and the file is written anew at the next deletion", "file", e.file, "error", err)
+		log.Warn("cannot read all deleted sessions; the others are ignored, and the file is written anew at the next "+
+			"deletion", "file", e.file, "error", err)
 		e.lines = 2 * max
 	}
 	go e.run()
@@ -96,7 +98,8 @@ func (e *endedSessions) run() {
 			continue
 		}
 		if err := e.write(list); err != nil {
-			e.log.Warn("cannot keep the deleted sessions; they will work again after a restart", "file", e.file, "error", err)
+			e.log.Warn("cannot keep the deleted sessions; they will work again after a restart", "file", e.file,
+				"error", err)
 		}
 	}
 }

@@ -37,8 +37,10 @@ func (p *program) proxyHooks() proxy.Hooks {
 			}
 			var few [13]slog.Attr
 			attrs := append(few[:0],
-				slog.String("client", c.Client), slog.String("era", c.Era), slog.String("method", c.Method), slog.String("name", c.Name),
-				slog.String("upstream", c.Upstream), slog.String("outcome", string(c.Outcome)), slog.Duration("took", c.Took),
+				slog.String("client", c.Client), slog.String("era", c.Era), slog.String("method", c.Method),
+				slog.String("name", c.Name),
+				slog.String("upstream", c.Upstream), slog.String("outcome", string(c.Outcome)),
+				slog.Duration("took", c.Took),
 				slog.Int("sent", c.Sent), slog.Int("received", c.Received),
 			)
 			if c.RequestID != "" {
@@ -51,7 +53,8 @@ func (p *program) proxyHooks() proxy.Hooks {
 				attrs = append(attrs, slog.String("endpoint", c.Endpoint))
 			}
 			if peer, ok := errors.AsType[*jsonrpc.Error](c.Err); ok {
-				attrs = append(attrs, slog.Int64("code", peer.Code)) // the message is the upstream's and may repeat arguments
+				// the message is the upstream's and may repeat arguments
+				attrs = append(attrs, slog.Int64("code", peer.Code))
 			} else if c.Err != nil {
 				attrs = append(attrs, slog.String("error", auth.Redact(c.Err.Error())))
 			}

@@ -48,7 +48,8 @@ Without --config, the file is junction/config.yaml in the user's folder for conf
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringArrayVar(&i.from, "from", nil, "a `client` or a file; may be given several times (default: all clients)")
+	flags.StringArrayVar(&i.from, "from", nil,
+		"a `client` or a file; may be given several times (default: all clients)")
 	flags.StringVar(&i.project, "project", "", "the `folder` whose project files are read (default: the current one)")
 	flags.BoolVar(&i.add, "write", false, "add the new servers to the configuration file")
 	flags.BoolVar(&i.json, "json", false, "print JSON")

@@ -132,7 +132,8 @@ func (i *importer) verify(c *config.Config) error {
 	again := clients.Merge{Existing: knownOf(c), Getenv: lookup}
 	for n, o := range again.Plan(servers) {
 		if o.Result != clients.Present || o.Name != names[n] || len(o.Notes) > 0 {
-			return fmt.Errorf("cannot add %s to %s: the entry would mean something else; add it by hand", names[n], i.file)
+			return fmt.Errorf("cannot add %s to %s: the entry would mean something else; add it by hand", names[n],
+				i.file)
 		}
 	}
 	rest := *c

@@ -53,7 +53,8 @@ func hintOfListen(err error) string {
 type takenError struct{ address, key string }
 
 func (e takenError) Error() string {
-	return fmt.Sprintf("%s is taken by another program, perhaps another junction; stop that, or set %s to another port (port 0 takes a free one)", e.address, e.key)
+	return fmt.Sprintf("%s is taken by another program, perhaps another junction; stop that, or set %s to another "+
+		"port (port 0 takes a free one)", e.address, e.key)
 }
 
 func (e takenError) Unwrap() error { return syscall.EADDRINUSE }

@@ -58,13 +58,15 @@ well as for those of the present sign-in.
 
 On a machine without a browser, use --no-browser: open the printed URL elsewhere, and paste the address to which
 the browser returns.`,
-		Example: "  junction login linear --config config.yaml\n  junction login linear --no-browser --config config.yaml",
-		RunE:    func(cmd *cobra.Command, args []string) error { return o.login(cmd.Context(), args[0]) },
+		Example: "  junction login linear --config config.yaml\n  junction login linear --no-browser --config " +
+			"config.yaml",
+		RunE: func(cmd *cobra.Command, args []string) error { return o.login(cmd.Context(), args[0]) },
 	}
 	cmd.ValidArgsFunction = cli.CompleteUpstreams(file, 1)
 	cli.JSONFlag(cmd, &o.json)
 	cmd.Flags().BoolVar(&o.noBrowser, "no-browser", false, "print the URL and read the answer from standard input")
-	cmd.Flags().IntVar(&o.port, "port", 0, "the local `port` for the answer, if the client is registered with one (default: a free port)")
+	cmd.Flags().IntVar(&o.port, "port", 0, "the local `port` for the answer, if the client is registered with one "+
+		"(default: a free port)")
 	cmd.Flags().StringSliceVar(&o.scopes, "scope", nil, "another `scope` to ask for; may be repeated")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", 5*time.Minute, "time limit for the sign-in")
 	return cmd
@@ -98,7 +100,8 @@ func logoutCommand(stdout io.Writer, file *string) *cobra.Command {
 				_, err := fmt.Fprintf(stdout, "Not signed in to %s.\n", args[0])
 				return err
 			}
-			_, err = fmt.Fprintf(stdout, "Signed out of %s. A running proxy stops using the sign-in within a few seconds.\n", args[0])
+			_, err = fmt.Fprintf(stdout, "Signed out of %s. A running proxy stops using the sign-in within a few "+
+				"seconds.\n", args[0])
 			return err
 		},
 	}
@@ -115,7 +118,8 @@ type loginJSON struct {
 
 // login signs in to one upstream.
 func (o *loginOptions) login(ctx context.Context, name string) (err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("no answer within %v; nothing was stored", o.timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout,
+		fmt.Errorf("no answer within %v; nothing was stored", o.timeout))
 	defer cancel()
 	client, closing, err := openOperator(ctx, "login", *o.file, name)
 	if err != nil {
@@ -173,13 +177,15 @@ func (o *loginOptions) invite(ctx context.Context, where string, attempt *oauth.
 		return
 	}
 	fmt.Fprintf(o.stderr, "Open this URL in a browser and sign in:\n\n  %s\n\n"+
-		"If the browser runs on another machine, its last page cannot be shown. Copy the address of that page and paste it here:\n", where)
+		"If the browser runs on another machine, its last page cannot be shown. Copy the address of that page and "+
+		"paste it here:\n", where)
 	go func() { // ends with standard input or with the program
 		lines := bufio.NewScanner(o.stdin)
 		for lines.Scan() {
 			at, err := url.Parse(strings.TrimSpace(lines.Text()))
 			if err != nil || !attempt.Mine(at.Query()) {
-				fmt.Fprintln(o.stderr, "This is not the address of the last page of this sign-in. Paste the whole address:")
+				fmt.Fprintln(o.stderr, "This is not the address of the last page of this sign-in. Paste the whole "+
+					"address:")
 				continue
 			}
 			select {
@@ -203,8 +209,10 @@ type answer struct {
 func callback(ctx context.Context, name string, attempt *oauth.Login, answers chan<- answer) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+oauth.CallbackPath(name), func(w http.ResponseWriter, r *http.Request) {
-		if host, _, err := net.SplitHostPort(r.Host); err != nil || host != "127.0.0.1" || !attempt.Mine(r.URL.Query()) {
-			page(w, http.StatusBadRequest, "This answer does not belong to the sign-in that is in progress. Start again with: junction login "+name)
+		if host, _, err := net.SplitHostPort(r.Host); err != nil || host != "127.0.0.1" ||
+			!attempt.Mine(r.URL.Query()) {
+			page(w, http.StatusBadRequest, "This answer does not belong to the sign-in that is in progress. Start "+
+				"again with: junction login "+name)
 			return
 		}
 		a := answer{r.URL.Query(), make(chan error, 1)}
@@ -236,8 +244,10 @@ func page(w http.ResponseWriter, status int, text string) {
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	fmt.Fprintf(w, "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">"+
-		"<meta name=\"color-scheme\" content=\"light dark\"><title>Junction</title><p>%s</p></html>\n", html.EscapeString(text))
+	fmt.Fprintf(w, "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" "+
+		"content=\"width=device-width\">"+
+		"<meta name=\"color-scheme\" content=\"light dark\"><title>Junction</title><p>%s</p></html>\n",
+		html.EscapeString(text))
 }
 
 // openOperator opens the store for the operator's sign-in at an upstream, and creates the store if
@@ -255,17 +265,20 @@ func openOperator(ctx context.Context, what, file, name string) (client *oauth.C
 	case all[name].Shared:
 	case !there:
 		if near := prose.Closest(slices.Sorted(maps.Keys(c.Upstreams)), name); len(near) > 0 {
-			return nil, nil, fmt.Errorf("there is no upstream %s in %s; did you mean %s?", prose.Quote(name), file, strings.Join(near, " or "))
+			return nil, nil, fmt.Errorf("there is no upstream %s in %s; did you mean %s?", prose.Quote(name), file,
+				strings.Join(near, " or "))
 		}
 		return nil, nil, fmt.Errorf("there is no upstream %s in %s", prose.Quote(name), file)
 	case u.Off():
 		return nil, nil, fmt.Errorf("upstreams.%s is disabled in %s; remove enabled: false first", name, file)
 	case u.Personal():
-		return nil, nil, fmt.Errorf("each user signs in to %s in the browser (auth.mode: oauth_user); there is no sign-in of the operator", name)
+		return nil, nil, fmt.Errorf("each user signs in to %s in the browser (auth.mode: oauth_user); there is no "+
+			"sign-in of the operator", name)
 	case u.URL == "":
 		return nil, nil, fmt.Errorf("%s is a command; only servers with a url have an OAuth sign-in", name)
 	default:
-		return nil, nil, fmt.Errorf("upstreams.%s has no OAuth sign-in; add auth: { mode: oauth } to it in %s, then run: junction login %s", name, file, name)
+		return nil, nil, fmt.Errorf("upstreams.%s has no OAuth sign-in; add auth: { mode: oauth } to it in %s, then "+
+			"run: junction login %s", name, file, name)
 	}
 	fetcher, err := c.Outbound.Fetcher()
 	if err != nil {

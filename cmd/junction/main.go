@@ -97,14 +97,16 @@ The configuration file is that of --config, or junction/config.yaml in the user'
 		},
 	}
 	root.SetVersionTemplate("junction {{.Version}}\n")
-	root.PersistentFlags().StringVar(&o.file, "config", "", "configuration `file` (default: junction/config.yaml in the user's\n"+
-		"folder for configurations, if it exists)")
+	root.PersistentFlags().StringVar(&o.file, "config", "",
+		"configuration `file` (default: junction/config.yaml in the user's\n"+
+			"folder for configurations, if it exists)")
 	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
 		if !cmd.Flags().Changed("config") {
 			o.file = userFile()
 		}
 	}
-	root.Flags().StringVar(&o.listen, "listen", "", "`address` to listen on; overrides listen in the configuration file")
+	root.Flags().StringVar(&o.listen, "listen", "",
+		"`address` to listen on; overrides listen in the configuration file")
 	root.AddCommand(
 		checkCommand(stdout, &o.file),
 		importCommand(stdout, stderr, &o.file),
@@ -115,7 +117,10 @@ The configuration file is that of --config, or junction/config.yaml in the user'
 		stdioCommand(stdin, stdout, stderr, &o.file),
 		&cobra.Command{
 			Use: "demo", Short: "Run the built-in demo MCP server on stdio", Args: cli.NoArguments,
-			RunE: func(cmd *cobra.Command, _ []string) error { return demo.Serve(cmd.Context(), stdin, stdout, stderr) },
+			RunE: func(cmd *cobra.Command, _ []string) error {
+				return demo.Serve(cmd.Context(), stdin, stdout,
+					stderr)
+			},
 		},
 		versionCommand(stdout),
 	)

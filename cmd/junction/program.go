@@ -116,7 +116,8 @@ func ballast() []byte { return make([]byte, 16<<20) }
 // open opens the listeners and files and starts the upstreams. After an error nothing stays open.
 func open(o options) (_ *program, err error) {
 	p := newProgram(o)
-	hash, hashErr := config.Checksum(o.file) // computed before Load, so that reloadLoop notices a change between the two
+	// computed before Load, so that reloadLoop notices a change between the two
+	hash, hashErr := config.Checksum(o.file)
 	c, warnings, err := config.LoadServing(o.file, o.getenv, false)
 	if problems, ok := errors.AsType[config.Problems](err); ok {
 		config.PrintProblems(o.stderr, problems, warnings)
@@ -181,7 +182,8 @@ func open(o options) (_ *program, err error) {
 		hooks.SessionDeleted = p.ended.add
 	}
 	p.server, err = proxy.New(proxy.Options{
-		Limits: c.Limits, Sessions: c.Sessions, Key: secret, Version: version(), Log: p.log, Hooks: hooks, Observer: p.telemetry.Requests(), DeletedSessions: deleted,
+		Limits: c.Limits, Sessions: c.Sessions, Key: secret, Version: version(), Log: p.log, Hooks: hooks,
+		Observer: p.telemetry.Requests(), DeletedSessions: deleted,
 	})
 	if err != nil {
 		return nil, err
@@ -218,7 +220,8 @@ func (p *program) apply(c *config.Config) {
 	o := upstream.Options{
 		Defaults: c.Defaults, MessageLimit: limits.Message, Depth: limits.Nesting, Items: limits.Items,
 		Refresh: c.Catalog.Refresh, Grace: c.Catalog.Grace,
-		Version: version(), Self: executable, Sandboxes: p.sandboxes, Log: p.log, Hooks: p.upstreamHooks(), Observer: p.telemetry.Calls(), Credentials: p.credentials(c),
+		Version: version(), Self: executable, Sandboxes: p.sandboxes, Log: p.log, Hooks: p.upstreamHooks(),
+		Observer: p.telemetry.Calls(), Credentials: p.credentials(c),
 	}
 	if p.catalogs != nil {
 		o.Store = p.catalogs
@@ -254,7 +257,8 @@ func (p *program) policy(c *config.Config) *policy.Policy {
 	}
 	compiled, err := policy.Compile(c.Policies)
 	if err != nil {
-		p.log.Error("nobody may do anything: the policies cannot be understood", "error", err) // unreachable: Load rejects such a file
+		// unreachable: Load rejects such a file
+		p.log.Error("nobody may do anything: the policies cannot be understood", "error", err)
 		return nil
 	}
 	return compiled
@@ -267,7 +271,8 @@ func (p *program) serve(stopping context.Context) error {
 	defer served()
 	limits := p.config.Limits.WithDefaults()
 	public := &http1.Server{HTTP: &http.Server{
-		Handler: p.publicHandler(), BaseContext: p.server.BaseContext, ReadTimeout: limits.ReadTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: int(limits.Header),
+		Handler: p.publicHandler(), BaseContext: p.server.BaseContext, ReadTimeout: limits.ReadTimeout,
+		IdleTimeout: idleTimeout, MaxHeaderBytes: int(limits.Header),
 		WriteTimeout: limits.WriteTimeout, // calls and streams extend the deadline before they write
 		ErrorLog:     slog.NewLogLogger(p.log.Handler(), slog.LevelDebug),
 	}}
@@ -277,7 +282,8 @@ func (p *program) serve(stopping context.Context) error {
 		return err
 	}
 	admin := &http.Server{
-		Handler: seen.Handler(stopping), ReadTimeout: limits.ReadTimeout, WriteTimeout: limits.WriteTimeout, IdleTimeout: idleTimeout,
+		Handler: seen.Handler(stopping), ReadTimeout: limits.ReadTimeout, WriteTimeout: limits.WriteTimeout,
+		IdleTimeout:    idleTimeout,
 		MaxHeaderBytes: int(limits.Header), ErrorLog: public.HTTP.ErrorLog,
 	}
 	grace := p.config.ShutdownGrace // no reload changes it

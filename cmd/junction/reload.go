@@ -69,7 +69,8 @@ func (p *program) reloadLoop(ctx context.Context) error {
 		case e := <-events:
 			// Writes to other files in the folder, such as a log, must not delay the reload. Other
 			// events of theirs may concern the target of our file, if it is a symbolic link.
-			if base := filepath.Base(e.Name); base == filepath.Base(p.file) || base == filepath.Base(p.config.Pins) || !waiting && !e.Has(fsnotify.Write) && !e.Has(fsnotify.Chmod) {
+			if base := filepath.Base(e.Name); base == filepath.Base(p.file) || base == filepath.Base(p.config.Pins) ||
+				!waiting && !e.Has(fsnotify.Write) && !e.Has(fsnotify.Chmod) {
 				quiet.Reset(settle)
 				waiting = true
 			}
@@ -114,7 +115,8 @@ func (p *program) reload(asked bool) {
 		if p.listen != "" {
 			c.Listen = p.listen
 		}
-		if problem := c.ListenProblem(c.Listen, false, false); problem != "" { // only --listen can fail here: Load has checked the file
+		// only --listen can fail here: Load has checked the file
+		if problem := c.ListenProblem(c.Listen, false, false); problem != "" {
 			err = fmt.Errorf("--listen %s: %s", c.Listen, problem)
 		}
 		err = cmp.Or(err, fixed(p.config, c))
@@ -191,10 +193,13 @@ func fixed(old, next *config.Config) error {
 		key      string
 		old, new any
 	}{
-		{"listen", old.Listen, next.Listen}, {"admin", old.Admin, next.Admin}, {"metrics", old.Metrics, next.Metrics}, {"limits", old.Limits.WithDefaults(), next.Limits.WithDefaults()},
-		{"sessions", old.Sessions, next.Sessions}, {"log", old.Log, next.Log}, {"shutdown_grace", old.ShutdownGrace, next.ShutdownGrace},
+		{"listen", old.Listen, next.Listen}, {"admin", old.Admin, next.Admin}, {"metrics", old.Metrics, next.Metrics},
+		{"limits", old.Limits.WithDefaults(), next.Limits.WithDefaults()},
+		{"sessions", old.Sessions, next.Sessions}, {"log", old.Log, next.Log},
+		{"shutdown_grace", old.ShutdownGrace, next.ShutdownGrace},
 		{"drain_delay", old.DrainDelay, next.DrainDelay},
-		{"pins", old.Pins, next.Pins}, {"auth.oauth", old.Auth.OAuth, next.Auth.OAuth}, {"storage", old.Storage, next.Storage},
+		{"pins", old.Pins, next.Pins}, {"auth.oauth", old.Auth.OAuth, next.Auth.OAuth},
+		{"storage", old.Storage, next.Storage},
 		{"outbound", old.Outbound, next.Outbound}, {"public_url", signInAt(old), signInAt(next)},
 		{"auth.scope_capabilities", ownScopes(old), ownScopes(next)},
 	} {
@@ -208,7 +213,8 @@ func fixed(old, next *config.Config) error {
 	case 1:
 		return fmt.Errorf("%s has changed, which needs a restart", changed[0])
 	default:
-		return fmt.Errorf("%s and %s have changed, which needs a restart", strings.Join(changed[:n-1], ", "), changed[n-1])
+		return fmt.Errorf("%s and %s have changed, which needs a restart", strings.Join(changed[:n-1], ", "),
+			changed[n-1])
 	}
 }
 

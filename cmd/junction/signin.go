@@ -56,11 +56,13 @@ func (p *program) openSignIn(c *config.Config) (err error) {
 	}
 	s.people.oauth = p.vault.oauth
 	s.Server, err = authserver.New(authserver.Options{
-		Config: *c.Auth.OAuth, URL: c.PublicURL, Scopes: slices.Sorted(maps.Keys(c.Auth.ScopeCapabilities)), Store: p.vault.store, Keys: p.vault.keys, Fetch: authserver.FetchWith(fetcher), Log: p.log,
+		Config: *c.Auth.OAuth, URL: c.PublicURL, Scopes: slices.Sorted(maps.Keys(c.Auth.ScopeCapabilities)),
+		Store: p.vault.store, Keys: p.vault.keys, Fetch: authserver.FetchWith(fetcher), Log: p.log,
 		HTTP:      &http.Client{Transport: transport, Timeout: 10 * time.Second},
-		Connector: s.people.oauth, MayUse: func(who *auth.Principal, upstream string) bool { return p.reach.Load().uses(who, upstream) },
-		Address: func(r *http.Request) netip.Addr { return p.guard.Load().Address(r) },
-		Ended:   p.catalogChanged, Granted: func(who *auth.Principal) bool { return p.reach.Load().any(who) },
+		Connector: s.people.oauth,
+		MayUse:    func(who *auth.Principal, upstream string) bool { return p.reach.Load().uses(who, upstream) },
+		Address:   func(r *http.Request) netip.Addr { return p.guard.Load().Address(r) },
+		Ended:     p.catalogChanged, Granted: func(who *auth.Principal) bool { return p.reach.Load().any(who) },
 	})
 	s.people.pages = s.Server
 	return err
@@ -117,7 +119,8 @@ func (p *program) ring(c config.Storage) (*seal.Ring, error) {
 		return nil, fmt.Errorf("storage.key_file: %w", err)
 	}
 	if made {
-		p.log.Warn("a master key was made: keep a copy of it, since without it what is stored cannot be read", "file", file)
+		p.log.Warn("a master key was made: keep a copy of it, since without it what is stored cannot be read", "file",
+			file)
 	}
 	return ring, nil
 }
@@ -128,7 +131,8 @@ func (s *signIn) serves(r *http.Request) bool {
 	if rest, page := strings.CutPrefix(path, "/connect/"); page {
 		return strings.TrimSuffix(rest, "/") != "mcp" // an endpoint named connect
 	}
-	return path == "/" || path == "/account" || strings.HasPrefix(path, "/account/") || strings.HasPrefix(path, "/oauth/") ||
+	return path == "/" || path == "/account" || strings.HasPrefix(path, "/account/") ||
+		strings.HasPrefix(path, "/oauth/") ||
 		strings.HasPrefix(path, "/.well-known/oauth-authorization-server")
 }
 

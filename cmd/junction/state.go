@@ -29,14 +29,16 @@ func (p *program) key(file string) (_ *seal.Key, dir string, err error) {
 	if !named {
 		dir, err := config.StateDir(p.getenv)
 		if err != nil {
-			p.log.Warn("sessions of legacy clients will not outlive this process: there is no place for the key (sessions.key_file)", "error", err)
+			p.log.Warn("sessions of legacy clients will not outlive this process: there is no place for the key "+
+				"(sessions.key_file)", "error", err)
 			return passingKey()
 		}
 		file = filepath.Join(dir, "junction", "key")
 	}
 	secret, err := loadKey(file)
 	if err != nil && !named && !errors.Is(err, errKey) {
-		p.log.Warn("sessions of legacy clients will not outlive this process: the key cannot be kept (sessions.key_file)", "error", err)
+		p.log.Warn("sessions of legacy clients will not outlive this process: the key cannot be kept "+
+			"(sessions.key_file)", "error", err)
 		return passingKey()
 	}
 	if err != nil {
@@ -60,7 +62,8 @@ func (p *program) openCatalogs(key *seal.Key, dir string) {
 	}
 	catalogs, err := stored.Open(filepath.Join(dir, "catalogs", config.FolderOf(p.file)), key, p.log)
 	if err != nil {
-		p.log.Warn("catalogs are not stored: after a restart, tools are missing until their server has started", "error", err)
+		p.log.Warn("catalogs are not stored: after a restart, tools are missing until their server has started",
+			"error", err)
 		return
 	}
 	p.catalogs = catalogs

@@ -64,7 +64,8 @@ share the sign-in, which is kept in a file that only the user can read.`,
 		},
 	}
 	cmd.Flags().StringVar(&address, "url", "", "`URL` of the endpoint (default: that of the running junction)")
-	cmd.Flags().StringVar(&keyFile, "key-file", "", "`file` with the API key (default: $"+clients.KeyVariable+" is the key)")
+	cmd.Flags().StringVar(&keyFile, "key-file", "", "`file` with the API key (default: $"+clients.KeyVariable+
+		" is the key)")
 	return cmd
 }
 

@@ -64,7 +64,8 @@ func (p *program) openVault(c *config.Config) error {
 		name = c.Auth.OAuth.Name
 	}
 	p.vault = &vault{store: s, keys: keys, oauth: oauth.New(oauth.Options{
-		Store: s, URL: c.PublicURL, Name: cmp.Or(name, "Junction"), Fetch: fetcher, HTTP: config.Trusting(fetcher), Log: p.log,
+		Store: s, URL: c.PublicURL, Name: cmp.Or(name, "Junction"), Fetch: fetcher, HTTP: config.Trusting(fetcher),
+		Log:     p.log,
 		Changed: func(upstream, principal string) { p.set.Renew(principal, upstream) },
 	})}
 	return nil

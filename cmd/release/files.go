@@ -114,7 +114,8 @@ func formula(version, from string, built []platform) string {
 		for _, p := range built {
 			if p.os == system[0] {
 				cpu := map[string]string{"amd64": "intel", "arm64": "arm"}[p.arch]
-				fmt.Fprintf(&inner, "    on_%s do\n      url %q\n      sha256 %q\n    end\n", cpu, from+"/"+p.archive, p.sum)
+				fmt.Fprintf(&inner, "    on_%s do\n      url %q\n      sha256 %q\n    end\n", cpu, from+"/"+p.archive,
+					p.sum)
 			}
 		}
 		if inner.Len() > 0 {

@@ -85,7 +85,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 		built = append(built, p)
 	}
 	if *from != "" {
-		if err := r.write("junction.rb", []byte(formula(r.version, strings.TrimSuffix(*from, "/"), built))); err != nil {
+		if err := r.write("junction.rb", []byte(formula(r.version, strings.TrimSuffix(*from, "/"),
+			built))); err != nil {
 			return err
 		}
 	}
@@ -150,8 +151,10 @@ func (r *release) build(ctx context.Context, target string) (p platform, err err
 	}
 	defer os.RemoveAll(scratch)
 	binary := filepath.Join(scratch, program)
-	env := []string{"CGO_ENABLED=0", "GOOS=" + p.os, "GOARCH=" + p.arch, "GOAMD64=v1", "GOARM64=v8.0", "GOFLAGS=", "GOWORK=off"}
-	if _, err := command(ctx, r.source, env, "go", "build", "-trimpath", "-buildvcs=true", "-ldflags=-s -w", "-o", binary,
+	env := []string{"CGO_ENABLED=0", "GOOS=" + p.os, "GOARCH=" + p.arch, "GOAMD64=v1", "GOARM64=v8.0", "GOFLAGS=",
+		"GOWORK=off"}
+	if _, err := command(ctx, r.source, env, "go", "build", "-trimpath", "-buildvcs=true", "-ldflags=-s -w", "-o",
+		binary,
 		"./cmd/junction"); err != nil {
 		return p, err
 	}

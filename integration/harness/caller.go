@@ -33,7 +33,8 @@ func MustCaller(t testing.TB, url, era string) *Caller {
 		return c
 	}
 	resp, err := c.Post(t.Context(), "initialize", "",
-		`{"jsonrpc":"2.0","id":"i","method":"initialize","params":{"protocolVersion":"`+LegacyVersion+`","capabilities":`+
+		`{"jsonrpc":"2.0","id":"i","method":"initialize","params":{"protocolVersion":"`+LegacyVersion+
+			`","capabilities":`+
 			AllCapabilities+`,"clientInfo":{"name":"caller","version":"1"}}}`)
 	if err != nil {
 		t.Fatalf("initialize: %v", err)
@@ -92,7 +93,8 @@ func (c *Caller) Do(ctx context.Context, method, name, members, meta string) (Ex
 		members += `"_meta":{` + meta + `}`
 	}
 	x := Exchanged{ID: fmt.Sprint(c.ids.Add(1))}
-	resp, err := c.Post(ctx, method, name, `{"jsonrpc":"2.0","id":`+x.ID+`,"method":"`+method+`","params":{`+members+`}}`)
+	resp, err := c.Post(ctx, method, name, `{"jsonrpc":"2.0","id":`+x.ID+`,"method":"`+method+`","params":{`+members+
+		`}}`)
 	if err != nil {
 		return x, err
 	}

@@ -18,7 +18,8 @@ import (
 
 // MetaText is the _meta of a modern client called name.
 func MetaText(version, name string) string {
-	return `{"io.modelcontextprotocol/protocolVersion":"` + version + `","io.modelcontextprotocol/clientInfo":{"name":"` +
+	return `{"io.modelcontextprotocol/protocolVersion":"` + version +
+		`","io.modelcontextprotocol/clientInfo":{"name":"` +
 		name +
 		`","version":"1"},"io.modelcontextprotocol/clientCapabilities":` + AllCapabilities + `}`
 }

@@ -40,7 +40,8 @@ func (c *Talker) Converse(t *testing.T, q Query, answer func(ServerRequest) stri
 			for _, p := range Requested(t, m) {
 				asked = append(asked, p)
 				if a := answer(p); a != "" {
-					responses = append(responses, fmt.Sprintf(`%s:%s`, raw.Quote(p.Key), strings.TrimPrefix(a, `"result":`)))
+					responses = append(responses,
+						fmt.Sprintf(`%s:%s`, raw.Quote(p.Key), strings.TrimPrefix(a, `"result":`)))
 				}
 			}
 			q.Params = Retried(base, m, responses...)

@@ -61,7 +61,8 @@ func Start(t *testing.T, p Pair, w Setup) *Junction {
 	log := authtest.Log(t, cmp.Or(w.Log, io.Discard))
 	j := &Junction{pair: p, Set: new(upstream.Set), refresh: make(chan struct{}, 1), recheck: make(chan struct{}, 1),
 		more: make(chan struct{})}
-	if j.Server, err = proxy.New(proxy.Options{Limits: w.Limits, Key: key, Version: "test", Log: log, Observer: w.Requests}); err != nil {
+	if j.Server, err = proxy.New(proxy.Options{Limits: w.Limits, Key: key, Version: "test", Log: log,
+		Observer: w.Requests}); err != nil {
 		t.Fatal(err)
 	}
 	j.options = upstream.Options{Version: "test", Log: log, Hooks: upstream.Hooks{
@@ -117,7 +118,8 @@ func Start(t *testing.T, p Pair, w Setup) *Junction {
 // Apply replaces the configuration of the upstreams.
 func (j *Junction) Apply(w Setup) {
 	j.Set.Apply(w.Upstreams, j.options, func(us []*upstream.Upstream) {
-		j.Server.Apply(proxy.SnapshotConfig{Names: w.Names, Endpoints: w.Endpoints, Guard: cmp.Or(w.Guard, &auth.Guard{}),
+		j.Server.Apply(proxy.SnapshotConfig{Names: w.Names, Endpoints: w.Endpoints,
+			Guard:  cmp.Or(w.Guard, &auth.Guard{}),
 			Policy: cmp.Or(w.Policy, policy.Open())}, us)
 	})
 }
@@ -156,7 +158,8 @@ func (j *Junction) Until(t *testing.T, what string, holds func() bool) {
 func (j *Junction) Offers(t *testing.T, names ...string) {
 	t.Helper()
 	j.Until(t, fmt.Sprintf("%q to be ready", names), func() bool {
-		return !slices.ContainsFunc(names, func(name string) bool { return j.Status(name).State != upstream.StateReady })
+		return !slices.ContainsFunc(names,
+			func(name string) bool { return j.Status(name).State != upstream.StateReady })
 	})
 	j.Server.Refresh()
 }

@@ -82,5 +82,6 @@ func EachEra(t *testing.T, f func(*testing.T, Pair)) {
 // RunPair runs f in one pair, as a subtest.
 func RunPair(t *testing.T, client, up upstream.Era, transport string, f func(*testing.T, Pair)) {
 	t.Helper()
-	t.Run(fmt.Sprintf("%s client, %s %s", client, up, transport), func(t *testing.T) { f(t, Pair{client, up, transport}) })
+	t.Run(fmt.Sprintf("%s client, %s %s", client, up, transport),
+		func(t *testing.T) { f(t, Pair{client, up, transport}) })
 }

@@ -68,7 +68,8 @@ func NewProgram(t testing.TB) *Program {
 func KeysIn(dir string) {
 	// of what cannot be read nothing is known to be a secret
 	filepath.WalkDir(dir, func(file string, entry fs.DirEntry, err error) error {
-		if name := filepath.Base(file); err == nil && entry.Type().IsRegular() && (name == "key" || name == "master.key") {
+		if name := filepath.Base(file); err == nil && entry.Type().IsRegular() &&
+			(name == "key" || name == "master.key") {
 			text, _ := os.ReadFile(file)
 			for key := range strings.FieldsSeq(string(text)) {
 				authtest.Secret("the file "+name, key[strings.IndexByte(key, ':')+1:])

@@ -77,7 +77,8 @@ func (c *Client) MustOpen(t testing.TB, changes ...HeaderChange) *EventStream {
 		c.serial++
 		var own []HeaderChange
 		verb = http.MethodPost
-		body, own = c.Request(strconv.Itoa(c.serial), "subscriptions/listen", `{"notifications":{"toolsListChanged":true}}`)
+		body, own = c.Request(strconv.Itoa(c.serial), "subscriptions/listen",
+			`{"notifications":{"toolsListChanged":true}}`)
 		changes = append(own, changes...)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

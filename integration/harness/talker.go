@@ -128,7 +128,8 @@ func (c *Talker) Request(t *testing.T, ctx context.Context, q Query) *http.Reque
 		if meta != "" {
 			meta += ","
 		}
-		meta += `"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"` +
+		meta += `"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
+			`"io.modelcontextprotocol/clientInfo":{"name":"` +
 			c.Name + `","version":"1"},` +
 			`"io.modelcontextprotocol/clientCapabilities":` + c.Capabilities
 	}

@@ -60,7 +60,8 @@ type Members interface {
 	// called when the call has ended; it is nil after an error. The errors are budget.ErrTooFast, with
 	// the time to wait, budget.ErrTooMany, and those of the database. other is for requests that are
 	// not calls: they count separately, and only by rate.
-	Enter(ctx context.Context, principal string, l policy.Limits, other bool) (leave func(), wait time.Duration, err error)
+	Enter(ctx context.Context, principal string, l policy.Limits, other bool) (leave func(), wait time.Duration,
+		err error)
 }
 
 // hop is the context key of a forwarded request.

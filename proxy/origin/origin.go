@@ -14,7 +14,8 @@ import (
 // HostText returns the error for a rejected host, with the line that allows it.
 func HostText(host string) string {
 	name := strconv.QuoteToASCII(host[:min(len(host), 100)])
-	return "Host header " + name + " is not allowed. A reverse proxy has to pass the Host header of the client; for nginx:\n" +
+	return "Host header " + name + " is not allowed. A reverse proxy has to pass the Host header of the client; for " +
+		"nginx:\n" +
 		"    proxy_set_header Host $host;\n" +
 		"Or allow this host in the configuration of Junction:\n" +
 		"    allowed_hosts: [" + name + "]"

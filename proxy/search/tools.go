@@ -95,10 +95,12 @@ func Definitions() [][]byte {
 			"destructiveHint false)", `"readOnlyHint":false,"destructiveHint":true`},
 	} {
 		list = append(list, []byte(`{"name":"`+c.class.Tool()+`","title":"`+c.title+`","description":"Calls a tool `+
-			`that `+c.does+`. Tools of another kind are rejected. `+ToolName+` finds names and input `+
-			`schemas.","inputSchema":{"type":"object","properties":{"name":{"type":"string","description":"Name of the `+
-			`tool to call"},"arguments":{"type":"object","description":"Arguments of that tool, as its inputSchema says"}},`+
-			`"required":["name"],"additionalProperties":false},"annotations":{`+c.otherwiseHints+`,"openWorldHint":true}}`))
+			`that `+c.does+`. Tools of another kind are rejected. `+ToolName+` finds names and input schemas.",`+
+			`"inputSchema":{"type":"object","properties":{"name":{"type":"string",`+
+			`"description":"Name of the tool to call"},"arguments":{"type":"object",`+
+			`"description":"Arguments of that tool, as its inputSchema says"}},`+
+			`"required":["name"],"additionalProperties":false},"annotations":{`+c.otherwiseHints+
+			`,"openWorldHint":true}}`))
 	}
 	return list
 }
@@ -135,7 +137,8 @@ func Inner(c Class, outer raw.Object) (name, arguments []byte, err error) {
 		return nil, nil, err
 	}
 	if name, err = outer.Get("name"); err != nil || name[0] != '"' {
-		return nil, nil, fmt.Errorf("%s needs a name: the name of the tool to call, as %s returns it", c.Tool(), ToolName)
+		return nil, nil, fmt.Errorf("%s needs a name: the name of the tool to call, as %s returns it", c.Tool(),
+			ToolName)
 	}
 	switch arguments, err = outer.Get("arguments"); {
 	case err == raw.ErrAbsent:
@@ -170,7 +173,8 @@ func onlyMembers(tool string, arguments raw.Object, names ...string) error {
 // Rejection returns the sentence for a call of a tool with the call tool of another class.
 func Rejection(name string, is, called Class) string {
 	what := [...]string{"", "may delete or overwrite", "changes something", "only reads"}[is]
-	return fmt.Sprintf("%s was not called: the tool %s. Call it with %s instead of %s.", name, what, is.Tool(), called.Tool())
+	return fmt.Sprintf("%s was not called: the tool %s. Call it with %s instead of %s.", name, what, is.Tool(),
+		called.Tool())
 }
 
 // maxAnswer bounds the definitions in an answer, in bytes. The first one is always complete.
@@ -206,7 +210,8 @@ func (a *Answer) Members(total int, unknown []string) []byte {
 		text = raw.AppendQuote(text, name)
 	}
 	if len(unknown) > 0 {
-		text = append(text, `],"note":"The servers in not_searched have not listed their tools yet. Search again later."`...)
+		text = append(text,
+			`],"note":"The servers in not_searched have not listed their tools yet. Search again later."`...)
 	}
 	return append(raw.AppendQuote([]byte(`"content":[{"type":"text","text":`), string(append(text, '}'))), "}]"...)
 }

@@ -96,9 +96,11 @@ func stem(w string) string {
 	switch {
 	case strings.HasSuffix(w, "ies") && len(w) > 4:
 		w = w[:len(w)-3] + "y"
-	case strings.HasSuffix(w, "sses"), strings.HasSuffix(w, "xes"), strings.HasSuffix(w, "ches"), strings.HasSuffix(w, "shes"):
+	case strings.HasSuffix(w, "sses"), strings.HasSuffix(w, "xes"), strings.HasSuffix(w, "ches"),
+		strings.HasSuffix(w, "shes"):
 		w = w[:len(w)-2]
-	case strings.HasSuffix(w, "s") && !strings.HasSuffix(w, "ss") && !strings.HasSuffix(w, "us") && !strings.HasSuffix(w, "is"):
+	case strings.HasSuffix(w, "s") && !strings.HasSuffix(w, "ss") && !strings.HasSuffix(w, "us") &&
+		!strings.HasSuffix(w, "is"):
 		w = w[:len(w)-1]
 	}
 	for _, ending := range [...]string{"ing", "ed"} {
@@ -121,9 +123,12 @@ func smallLetters(w string) bool { return strings.Trim(w, "abcdefghijklmnopqrstu
 // stopWords are words that say nothing about a tool. Words of tools such as get and list are not
 // among them.
 var stopWords = map[string]bool{"a": true, "an": true, "and": true, "are": true, "as": true, "at": true, "be": true,
-	"by": true, "can": true, "do": true, "does": true, "for": true, "from": true, "has": true, "have": true, "how": true,
-	"i": true, "if": true, "in": true, "into": true, "is": true, "it": true, "its": true, "me": true, "my": true,
-	"of": true, "on": true, "or": true, "our": true, "please": true, "so": true, "that": true, "the": true, "their": true,
-	"them": true, "then": true, "there": true, "these": true, "this": true, "to": true, "was": true, "we": true,
+	"by": true, "can": true, "do": true, "does": true, "for": true, "from": true, "has": true, "have": true,
+	"how": true,
+	"i":   true, "if": true, "in": true, "into": true, "is": true, "it": true, "its": true, "me": true, "my": true,
+	"of": true, "on": true, "or": true, "our": true, "please": true, "so": true, "that": true, "the": true,
+	"their": true,
+	"them":  true, "then": true, "there": true, "these": true, "this": true, "to": true, "was": true, "we": true,
 	"what": true, "when": true, "where": true, "which": true, "will": true, "with": true, "you": true, "your": true,
-	"want": true, "need": true, "tool": true, "tools": true, "would": true, "should": true, "could": true, "am": true, "s": true}
+	"want": true, "need": true, "tool": true, "tools": true, "would": true, "should": true, "could": true, "am": true,
+	"s": true}

@@ -90,9 +90,11 @@ func Problems(list, more []Problem) []Problem {
 func (v *View) Shadowed(endpoint string) (list []Problem) {
 	for _, own := range search.OwnNames() {
 		if t := v.Exposed(upstream.PartTools, own); t != nil {
-			list = append(list, Problem{endpoint, t.Backend.Name(), t.Part, t.Name, fmt.Sprintf("with catalog: search, its name "+
-				"%s is that of a tool of Junction, and clients reach it only with %s; set prefix or tools.%s.as", own,
-				search.ClassOf(t.Item.Definition).Tool(), t.Name)})
+			list = append(list, Problem{endpoint, t.Backend.Name(), t.Part, t.Name,
+				fmt.Sprintf("with catalog: search, its name "+
+					"%s is that of a tool of Junction, and clients reach it only with %s; set prefix or tools.%s.as",
+					own,
+					search.ClassOf(t.Item.Definition).Tool(), t.Name)})
 		}
 	}
 	return list

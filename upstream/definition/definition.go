@@ -60,7 +60,8 @@ var (
 		{"icons", optional, each(parsed(members(iconRules))), nil},
 	}
 	hintRules = []rule{
-		{"title", optional, text, nil}, {"readOnlyHint", optional, boolean, nil}, {"destructiveHint", optional, boolean, nil},
+		{"title", optional, text, nil}, {"readOnlyHint", optional, boolean, nil},
+		{"destructiveHint", optional, boolean, nil},
 		{"idempotentHint", optional, boolean, nil}, {"openWorldHint", optional, boolean, nil},
 	}
 	schemaRules = []rule{
@@ -105,7 +106,8 @@ var (
 // Parse parses a definition, and what Mend and Older look at in it, in one scan. Object.Forget
 // gives that memory back.
 func Parse(text []byte) (raw.Object, error) {
-	return raw.ParseDepth(text, raw.DefaultDepth, "inputSchema", "outputSchema", "properties", "annotations", "execution")
+	return raw.ParseDepth(text, raw.DefaultDepth, "inputSchema", "outputSchema", "properties", "annotations",
+		"execution")
 }
 
 // Mend returns the definition without what makes typed clients reject a whole list, and says in
@@ -343,7 +345,8 @@ func among(values ...string) valueCheck {
 		if slices.Contains(values, string(v)) {
 			return nil, ""
 		}
-		if s, err := raw.String(v); err == nil && slices.Contains(values, string(raw.Quote(s))) { // written with escapes
+		// written with escapes
+		if s, err := raw.String(v); err == nil && slices.Contains(values, string(raw.Quote(s))) {
 			return nil, ""
 		}
 		return nil, problem
@@ -386,5 +389,6 @@ func dateTime(v []byte) ([]byte, string) {
 }
 
 var timeWithZone = lazily(`^(?:(?:\d\d[2468][048]|\d\d[13579][26]|\d\d0[48]|[02468][048]00|[13579][26]00)-02-29|` +
-	`\d{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\d|3[01])|(?:0[469]|11)-(?:0[1-9]|[12]\d|30)|02-(?:0[1-9]|1\d|2[0-8])))` +
+	`\d{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\d|3[01])|(?:0[469]|11)-(?:0[1-9]|[12]\d|30)|` +
+	`02-(?:0[1-9]|1\d|2[0-8])))` +
 	`T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d+)?(?:Z|[+-](?:[01]\d|2[0-3]):[0-5]\d)$`)

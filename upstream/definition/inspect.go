@@ -81,7 +81,8 @@ func (n *Inspection) Tool(definition raw.Object, headerProblem string) {
 		}
 	}
 	if _, err := schema.Get("properties"); err != nil {
-		n.Find(false, "an inputSchema without properties: some models' APIs refuse the whole list then", "", AdviceAuthor)
+		n.Find(false, "an inputSchema without properties: some models' APIs refuse the whole list then", "",
+			AdviceAuthor)
 	}
 	n.schema(schema, 1)
 	if n.properties > manyProperties {
@@ -103,7 +104,8 @@ var propertyName = lazily(`^[A-Za-z0-9_.-]{1,64}$`)
 func (n *Inspection) schema(o raw.Object, level int) {
 	const trouble = ": some models' APIs refuse the whole list then"
 	if ref, err := o.String("$ref"); err == nil && !strings.HasPrefix(ref, "#") {
-		n.Find(false, "a $ref to somewhere else, which clients cannot follow", transport.Line([]byte(ref)), AdviceAuthor)
+		n.Find(false, "a $ref to somewhere else, which clients cannot follow", transport.Line([]byte(ref)),
+			AdviceAuthor)
 	}
 	if kind, err := o.String("type"); err == nil && kind == "array" {
 		_, err := o.Get("items")
@@ -113,14 +115,16 @@ func (n *Inspection) schema(o raw.Object, level int) {
 	}
 	if properties, err := o.Object("properties"); err == nil {
 		if level > deepSchema {
-			n.Find(false, "a schema of more than 5 levels: models fill it in badly, and some APIs refuse it", "", AdviceAuthor)
+			n.Find(false, "a schema of more than 5 levels: models fill it in badly, and some APIs refuse it", "",
+				AdviceAuthor)
 		}
 		var names []string
 		for _, m := range properties.Members() {
 			name, _ := m.Name()
 			names = append(names, name)
 			if !propertyName().MatchString(name) {
-				n.Find(false, "an argument whose name some models' APIs refuse, with the whole list: they want 1 to 64 of "+
+				n.Find(false, "an argument whose name some models' APIs refuse, with the whole list: they want 1 to "+
+					"64 of "+
 					"A-Z a-z 0-9 _ . -", transport.Line([]byte(name)), AdviceAuthor)
 			}
 			n.properties++
@@ -129,7 +133,8 @@ func (n *Inspection) schema(o raw.Object, level int) {
 		required, _ := o.Elements("required")
 		for _, r := range required {
 			if name, err := raw.String(r); err == nil && !slices.Contains(names, name) {
-				n.Find(false, "it requires an argument that it does not declare", transport.Line([]byte(name)), AdviceAuthor)
+				n.Find(false, "it requires an argument that it does not declare", transport.Line([]byte(name)),
+					AdviceAuthor)
 			}
 		}
 	}
@@ -188,7 +193,8 @@ func (n *Inspection) text(s, in string) {
 			transport.Line([]byte(in))), adviceRead)
 	}
 	if farOut().MatchString(s) {
-		n.Find(true, "text behind so much white space that nobody sees it", "in "+transport.Line([]byte(in)), adviceRead)
+		n.Find(true, "text behind so much white space that nobody sees it", "in "+transport.Line([]byte(in)),
+			adviceRead)
 	}
 	if found := secretPlaces().FindString(s); found != "" {
 		n.Find(false, "the definition speaks of places where secrets lie", fmt.Sprintf("%q in %s", found,
@@ -218,8 +224,12 @@ var farOut = lazily(`[^\S\n]{80,}\S|(?:[^\S\n]*\n){25,}[^\S\n]*\S`)
 var commanding = lazily(`(?is)` + strings.Join([]string{
 	`<\s*/?\s*(?:important|system|instructions?|secret|hidden|assistant|system[-_ ]?prompt|critical)\s*>`,
 	`\[/?(?:inst|system)\]|<\|[a-z_]{2,20}\|>`,
-	`\b(?:ignore|disregard|forget|override)\b[^.;]{0,40}\b(?:previous|prior|above|earlier|all other|system)\b[^.;]{0,30}\b(?:instructions?|prompts?|rules|messages|tools?)\b`,
-	`\b(?:do not|don't|never|must not)\b[^.;]{0,20}\b(?:tell|mention|reveal|inform|notify|alert|disclose)\b[^.;]{0,40}\b(?:user|human|person|anyone)\b`,
+	`\b(?:ignore|disregard|forget|override)\b[^.;]{0,40}` +
+		`\b(?:previous|prior|above|earlier|all other|system)\b[^.;]{0,30}` +
+		`\b(?:instructions?|prompts?|rules|messages|tools?)\b`,
+	`\b(?:do not|don't|never|must not)\b[^.;]{0,20}` +
+		`\b(?:tell|mention|reveal|inform|notify|alert|disclose)\b[^.;]{0,40}` +
+		`\b(?:user|human|person|anyone)\b`,
 	`\bwithout (?:telling|asking|informing|notifying|alerting) (?:the |a )?(?:user|human|person|anyone)\b`,
 }, "|"))
 

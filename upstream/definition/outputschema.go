@@ -74,7 +74,8 @@ func (c *compilation) keyword(m raw.Member, levels int) string {
 	switch string(m.Key) {
 	case `"type"`:
 		return typeName(v)
-	case `"multipleOf"`, `"maximum"`, `"minimum"`, `"exclusiveMaximum"`, `"exclusiveMinimum"`, `"maxLength"`, `"minLength"`,
+	case `"multipleOf"`, `"maximum"`, `"minimum"`, `"exclusiveMaximum"`, `"exclusiveMinimum"`, `"maxLength"`,
+		`"minLength"`,
 		`"maxItems"`, `"minItems"`, `"maxProperties"`, `"minProperties"`:
 		if v[0] != '-' && (v[0] < '0' || v[0] > '9') {
 			return " is no number"
@@ -88,7 +89,8 @@ func (c *compilation) keyword(m raw.Member, levels int) string {
 		return c.list(v, true, 0)
 	case `"anyOf"`, `"oneOf"`, `"allOf"`:
 		return c.list(v, false, levels)
-	case `"not"`, `"if"`, `"then"`, `"else"`, `"contains"`, `"propertyNames"`, `"additionalProperties"`, `"additionalItems"`:
+	case `"not"`, `"if"`, `"then"`, `"else"`, `"contains"`, `"propertyNames"`, `"additionalProperties"`,
+		`"additionalItems"`:
 		if v[0] != '{' && v[0] != 't' && v[0] != 'f' {
 			return " is no schema"
 		}

@@ -109,7 +109,8 @@ func parse(text string, whole bool) (*head, bool) {
 			if !strings.EqualFold(value, "keep-alive") {
 				return nil, false
 			}
-		case "Transfer-Encoding", "Trailer", "Te", "Upgrade", "Expect", "Http2-Settings", "Keep-Alive", "Proxy-Connection",
+		case "Transfer-Encoding", "Trailer", "Te", "Upgrade", "Expect", "Http2-Settings", "Keep-Alive",
+			"Proxy-Connection",
 			"Pragma":
 			return nil, false
 		}

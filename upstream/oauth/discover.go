@@ -49,7 +49,8 @@ type serverMetadata struct {
 
 // initializeRequest makes an upstream answer with a challenge: every server answers it, and one
 // that needs a token rejects it.
-const initializeRequest = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"junction","version":"1"}}}`
+const initializeRequest = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{` +
+	`"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"junction","version":"1"}}}`
 
 var (
 	metadataParameter = regexp.MustCompile(`(?i)(?:^|[\s,])resource_metadata\s*=\s*"([^"]*)"`)

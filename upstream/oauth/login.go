@@ -48,7 +48,8 @@ func (c *Client) Login(ctx context.Context, name, redirect string, more ...strin
 		return nil, err
 	}
 	a.Scopes = slices.Clone(a.Scopes)
-	if k, err := c.Store.Connection(ctx, name, Operator); err == nil && k.Issuer == a.Issuer && k.Resource == a.Resource {
+	if k, err := c.Store.Connection(ctx, name, Operator); err == nil && k.Issuer == a.Issuer &&
+		k.Resource == a.Resource {
 		more = append(strings.Fields(k.Scope), more...) // another sign-in takes nothing away
 	}
 	for _, scope := range more {

@@ -25,7 +25,8 @@ type Process struct {
 
 // Of returns what to do, or "" if the output does not tell.
 func Of(p *Process) string {
-	for _, find := range []func(*Process) string{packageOf, programOf, moduleOf, argumentsOf, variablesOf, folderOf, portOf} {
+	for _, find := range []func(*Process) string{packageOf, programOf, moduleOf, argumentsOf, variablesOf, folderOf,
+		portOf} {
 		if text := find(p); text != "" {
 			return text
 		}
@@ -74,15 +75,19 @@ func clean(name string) string {
 var packages = []rule{
 	{regexp.MustCompile(`notarget No matching version found for (@?[^@\s]+)@(\S+?)\.?(?:\s|$)`),
 		"npm has the package %s, but not its version %s: correct the version in command"},
-	{regexp.MustCompile(`404 +(?:The requested resource )?'?(@?[^@'\s]+)(?:@[^'\s]*)?'? (?:is not in (?:this|the npm) registry|could not be found)`),
+	{regexp.MustCompile(`404 +(?:The requested resource )?'?(@?[^@'\s]+)(?:@[^'\s]*)?'? ` +
+		`(?:is not in (?:this|the npm) registry|could not be found)`),
 		"npm has no package %s: correct its name in command"},
-	{regexp.MustCompile(`404 Not Found - GET https?://[^/\s]+/(\S+)`), "npm has no package %s: correct its name in command"},
+	{regexp.MustCompile(`404 Not Found - GET https?://[^/\s]+/(\S+)`),
+		"npm has no package %s: correct its name in command"},
 	{regexp.MustCompile(`could not determine executable to run`),
-		"the npm package has no program to run: correct its name in command, or name the program: npx -y -p PACKAGE PROGRAM"},
+		"the npm package has no program to run: correct its name in command, or name the program: npx -y -p PACKAGE " +
+			"PROGRAM"},
 	{regexp.MustCompile(`npm (?:error|ERR!) code (ENOTFOUND|ECONNREFUSED|ECONNRESET|ETIMEDOUT|EAI_AGAIN)\b`),
 		"npm cannot reach its registry (%s): check the network, and the proxy and registry settings of npm"},
 	{regexp.MustCompile(`npm (?:error|ERR!) code (E401|E403)\b`),
-		"the npm registry rejects the request (%s): sign in to the registry with npm login, or correct the package in command"},
+		"the npm registry rejects the request (%s): sign in to the registry with npm login, or correct the package " +
+			"in command"},
 	{regexp.MustCompile(`npm (?:error|ERR!) code ENOSPC\b`), "the disk is full: free some space"},
 	{regexp.MustCompile(`[Bb]ecause (\S+) was not found in the package registry`),
 		"PyPI has no package %s: correct its name in command"},
@@ -107,7 +112,8 @@ func packageOf(p *Process) string {
 
 // programs are the words of a shell and of env about a program that does not exist.
 var programs = []rule{
-	{regexp.MustCompile(`(?m)^(?:\S*sh|\S*dash|\S*bash)(?:: (?:line )?\d+)?: ([^\s:]+): (?:command )?not found\s*$`), "%s"},
+	{regexp.MustCompile(`(?m)^(?:\S*sh|\S*dash|\S*bash)(?:: (?:line )?\d+)?: ([^\s:]+): (?:command )?not found\s*$`),
+		"%s"},
 	{regexp.MustCompile(`(?m)^\S*zsh:(?:\d+:)? command not found: (\S+)\s*$`), "%s"},
 	{regexp.MustCompile(`(?m)env: [‘'"]?([^\s‘’'":]+)[’'"]?: No such file or directory`), "%s"},
 	{regexp.MustCompile(`\bspawn (\S+) ENOENT\b`), "%s"},
@@ -150,7 +156,8 @@ func Install(program string) string {
 
 // modules are the words of Node and Python about a file or module that they cannot load.
 var modules = []rule{
-	{regexp.MustCompile(`Cannot find module '(/[^']+|[A-Za-z]:\\[^']+)'`), "there is no file %s: correct its path in command"},
+	{regexp.MustCompile(`Cannot find module '(/[^']+|[A-Za-z]:\\[^']+)'`),
+		"there is no file %s: correct its path in command"},
 	{regexp.MustCompile(`Cannot find (?:module|package) '([^'/.][^']*)'`),
 		"the Node package %s is not installed: run npm install where the server is"},
 	{regexp.MustCompile(`can't open file '([^']+)'`), "there is no file %s: correct its path in command"},
@@ -162,10 +169,12 @@ func moduleOf(p *Process) string { return first(modules, p.Stderr) }
 
 // arguments are the words of a program that was started with other arguments than it needs.
 var arguments = []rule{
-	{regexp.MustCompile(`the following (?:required )?arguments (?:are required|were not provided):\s*([-<\[\w][^\r\n]*)`),
+	{regexp.MustCompile(`the following (?:required )?arguments ` +
+		`(?:are required|were not provided):\s*([-<\[\w][^\r\n]*)`),
 		"add the argument %s to command"},
 	{regexp.MustCompile(`required option '([^']+)' not specified`), "add the option %s to command"},
-	{regexp.MustCompile(`(?:unrecognized arguments?|unknown option|unexpected argument|no such option|unknown flag):? '?(--?[\w-]+)`),
+	{regexp.MustCompile(`(?:unrecognized arguments?|unknown option|unexpected argument|` +
+		`no such option|unknown flag):? '?(--?[\w-]+)`),
 		"the program has no option %s: remove it from command, or correct it"},
 	{regexp.MustCompile(`(?i)(?:^|\n)usage: `), "the program shows its usage: correct the arguments in command"},
 }
@@ -178,7 +187,8 @@ var folders = []rule{
 	{regexp.MustCompile(`No such file or directory: '([^']+)'`), "%s"},
 	{regexp.MustCompile(`\b(?:open|stat|chdir|lstat) (/[^\s:]+): no such file or directory`), "%s"},
 	{regexp.MustCompile(`(/[^\s'":,]+)['"]? (?:does not exist|was not found|not found)`), "%s"},
-	{regexp.MustCompile(`(?i)cannot (?:access|open|read|find) (?:the )?(?:directory|folder|file) ['"]?(/[^\s'":,]+)`), "%s"},
+	{regexp.MustCompile(`(?i)cannot (?:access|open|read|find) (?:the )?(?:directory|folder|file) ['"]?(/[^\s'":,]+)`),
+		"%s"},
 }
 
 func folderOf(p *Process) string {
@@ -202,10 +212,13 @@ var (
 	variable = regexp.MustCompile(`\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b`)
 	// named is a variable of any name, by the words around it.
 	named = regexp.MustCompile(`(?i:environment variables?|env vars?):? ['"` + "`" + `$]?([A-Z][A-Z0-9_]{2,})\b|` +
-		`\b([A-Z][A-Z0-9_]{2,})['"` + "`" + `]? (?i:environment variable|env var)|process\.env\.([A-Z][A-Z0-9_]+)|KeyError: '([A-Z][A-Z0-9_]+)'`)
+		`\b([A-Z][A-Z0-9_]{2,})['"` + "`" +
+		`]? (?i:environment variable|env var)|process\.env\.([A-Z][A-Z0-9_]+)|KeyError: '([A-Z][A-Z0-9_]+)'`)
 	// lacks are the words about something that is not there.
-	lacks = regexp.MustCompile(`(?i)\brequired?\b|\brequires\b|\bnot (?:been )?(?:set|defined|provided|found|specified|configured)\b|` +
-		`\bmust (?:be )?(?:set|provide|specif)|\bunset\b|\bmissing\b|\bundefined\b|\bplease (?:set|provide|add|specify)\b|\bempty\b|` +
+	lacks = regexp.MustCompile(`(?i)\brequired?\b|\brequires\b|` +
+		`\bnot (?:been )?(?:set|defined|provided|found|specified|configured)\b|` +
+		`\bmust (?:be )?(?:set|provide|specif)|\bunset\b|\bmissing\b|\bundefined\b|` +
+		`\bplease (?:set|provide|add|specify)\b|\bempty\b|` +
 		`environment variable|env var|KeyError`)
 	// harmless are the words of a line that does not explain the end of the process.
 	harmless = regexp.MustCompile(`(?i)\bwarn(?:ing)?\b|\bdefault|\bdeprecat|\boptional\b|\bfalling back\b`)
@@ -266,7 +279,8 @@ func (p *Process) variables(names []string) string {
 		parts = append(parts, "set env: { "+strings.Join(set, ", ")+" }")
 	}
 	if len(inherit) > 0 {
-		parts = append(parts, "set inherit_env: ["+strings.Join(inherit, ", ")+"], because a command gets only the variables that its entry names")
+		parts = append(parts, "set inherit_env: ["+strings.Join(inherit, ", ")+
+			"], because a command gets only the variables that its entry names")
 	}
 	if len(parts) == 0 {
 		return "correct the value of " + strings.Join(wrong, ", ") + " in env"

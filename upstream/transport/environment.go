@@ -22,7 +22,8 @@ var inherited = []string{
 	// secret.
 	"NODE_PATH", "NODE_OPTIONS", "NODE_USE_SYSTEM_CA", "NODE_USE_ENV_PROXY", "COREPACK_HOME",
 	// The shims of version managers in PATH find the real program by these.
-	"NVM_*", "VOLTA_HOME", "FNM_*", "ASDF_DIR", "ASDF_DATA_DIR", "MISE_DATA_DIR", "PYENV_ROOT", "PNPM_HOME", "BUN_INSTALL",
+	"NVM_*", "VOLTA_HOME", "FNM_*", "ASDF_DIR", "ASDF_DATA_DIR", "MISE_DATA_DIR", "PYENV_ROOT", "PNPM_HOME",
+	"BUN_INSTALL",
 	// uv and pip: caches, installed programs, and how to fetch. UV_PUBLISH_*, and
 	// UV_INDEX_<NAME>_PASSWORD are secrets.
 	"UV_CACHE_DIR", "UV_NO_CACHE", "UV_OFFLINE", "UV_TOOL_DIR", "UV_TOOL_BIN_DIR", "UV_PYTHON", "UV_PYTHON_INSTALL_DIR",

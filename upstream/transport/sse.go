@@ -99,7 +99,8 @@ func (w *sse) named(t *trip, events *jsonrpc.EventReader) (*url.URL, error) {
 		case err != nil || u.Host == "":
 			return nil, fmt.Errorf("%w: the endpoint that the server names is no URL", ErrInvalid)
 		case !sameOrigin(u, w.url):
-			return nil, fmt.Errorf("%w: the server names an endpoint of another origin, %s://%s", ErrInvalid, u.Scheme, u.Host)
+			return nil, fmt.Errorf("%w: the server names an endpoint of another origin, %s://%s", ErrInvalid, u.Scheme,
+				u.Host)
 		}
 		u.User, u.Fragment, u.RawFragment = nil, "", ""
 		return u, nil
@@ -123,7 +124,8 @@ func (w *sse) reading(events *jsonrpc.EventReader) {
 		case err != nil && m.ID != "" && m.Method == "" && w.deliver(m.ID,
 			response{err: fmt.Errorf("%w: %w", ErrInvalid, err)}):
 		case err != nil:
-			w.odd.Warn(w.log, "server sent an event that is not a JSON-RPC message (ignored)", "size", len(e.Data), "error", err)
+			w.odd.Warn(w.log, "server sent an event that is not a JSON-RPC message (ignored)", "size", len(e.Data),
+				"error", err)
 		case !m.IsResponse():
 			w.in(&m) // also if a request of Junction has the same id: each side has its own ids
 		case !w.deliver(m.ID, response{m: &m}):
@@ -198,7 +200,8 @@ func (w *sse) Call(ctx context.Context, req *Request, on func(*jsonrpc.Message))
 			if w.reason == nil {
 				return nil, ErrClosed
 			}
-			return nil, fmt.Errorf("%w: %v", errStreamEnded, w.reason) // %v: the request was sent, even if another one was not
+			// %v: the request was sent, even if another one was not
+			return nil, fmt.Errorf("%w: %v", errStreamEnded, w.reason)
 		}
 	}
 }

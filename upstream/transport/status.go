@@ -109,7 +109,8 @@ func (e *StatusError) Error() string {
 	text := "the server answered " + strings.TrimSpace(strconv.Itoa(e.Status)+" "+http.StatusText(e.Status))
 	switch {
 	case e.location != nil:
-		u := url.URL{Scheme: e.location.Scheme, Host: e.location.Host, Path: e.location.Path} // a query may carry a secret
+		// a query may carry a secret
+		u := url.URL{Scheme: e.location.Scheme, Host: e.location.Host, Path: e.location.Path}
 		switch {
 		case e.circle:
 			return "the server redirects " + u.String() + " to itself"

@@ -52,7 +52,8 @@ func (w *stdio) read() {
 				continue // the caller has the error
 			}
 			if show, before := odd.allow(time.Now()); show {
-				w.o.Log.Warn("server printed a non-JSON line on stdout (ignored)", "error", err, "size", long.size, "line",
+				w.o.Log.Warn("server printed a non-JSON line on stdout (ignored)", "error", err, "size", long.size,
+					"line",
 					clean(long.start), "not_shown", before)
 			}
 		}

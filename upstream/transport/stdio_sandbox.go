@@ -55,7 +55,8 @@ func (c *Confinement) open() (_ *cell, err error) {
 	x := &cell{Confinement: c, folder: c.Private}
 	if x.folder != "" {
 		if err := os.MkdirAll(x.folder, 0o700); err != nil {
-			return nil, fmt.Errorf("make the private folder of the sandbox: %w; let the user of Junction write there", err)
+			return nil, fmt.Errorf("make the private folder of the sandbox: %w; let the user of Junction write there",
+				err)
 		}
 	}
 	if x.temp, err = os.MkdirTemp("", "junction-"+c.Name+"-"); err != nil {

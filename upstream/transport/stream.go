@@ -104,7 +104,8 @@ func (o *origin) read(t *trip, p *position, id jsonrpc.ID, buffer *[]byte, take 
 		case id != "" && m.ID == id && m.Method == "":
 			return fmt.Errorf("%w: %w", ErrInvalid, err)
 		default:
-			o.odd.Warn(o.log, "server sent an event that is not a JSON-RPC message (ignored)", "size", len(e.Data), "error", err)
+			o.odd.Warn(o.log, "server sent an event that is not a JSON-RPC message (ignored)", "size", len(e.Data),
+				"error", err)
 		}
 	}
 }
@@ -188,7 +189,8 @@ func (w *streamable) resume(ctx context.Context, p *position) (*trip, error) {
 			p.tries = 0
 		}
 		if p.moved = false; p.tries >= maxFruitless {
-			return nil, fmt.Errorf("%w, and brought nothing in %d attempts to take it up again", errStreamEnded, maxFruitless)
+			return nil, fmt.Errorf("%w, and brought nothing in %d attempts to take it up again", errStreamEnded,
+				maxFruitless)
 		}
 		if !w.wait(ctx, p) {
 			return nil, w.or(ctx, ErrClosed)

@@ -98,7 +98,8 @@ func (c *call) serve(ctx context.Context) {
 	case method == "ping" && !c.modern:
 		c.result("")
 	case method == "server/discover" && c.modern:
-		c.result(`"supportedVersions":%s,"capabilities":%s,%s`, mustJSON(c.s.script.Versions), c.s.script.capabilities(true), c.caching())
+		c.result(`"supportedVersions":%s,"capabilities":%s,%s`, mustJSON(c.s.script.Versions),
+			c.s.script.capabilities(true), c.caching())
 	case method == "subscriptions/listen" && c.modern:
 		c.listen(ctx)
 	case !c.s.has(method, c.modern):
@@ -201,7 +202,8 @@ func (c *call) initialize() {
 		c.se.clientInfo = bytes.Clone(info)
 	}
 	c.se.mu.Unlock()
-	c.result(`"protocolVersion":%s,"capabilities":%s,"serverInfo":%s`, raw.Quote(offered), c.s.script.capabilities(false), c.identity())
+	c.result(`"protocolVersion":%s,"capabilities":%s,"serverInfo":%s`, raw.Quote(offered),
+		c.s.script.capabilities(false), c.identity())
 }
 
 func (c *call) identity() string {
@@ -213,7 +215,8 @@ func (c *call) caching() string {
 }
 
 func (c *call) unsupported(requested string) {
-	c.fail(400, -32022, "Unsupported protocol version", fmt.Appendf(nil, `{"supported":%s,"requested":%s}`, mustJSON(c.s.script.Versions), raw.Quote(requested)))
+	c.fail(400, -32022, "Unsupported protocol version",
+		fmt.Appendf(nil, `{"supported":%s,"requested":%s}`, mustJSON(c.s.script.Versions), raw.Quote(requested)))
 }
 
 // check makes the checks of a modern request in the order of the specification, and answers one

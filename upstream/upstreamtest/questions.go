@@ -39,7 +39,8 @@ func (c *call) missing(q Question) string {
 	switch q.Method {
 	case "elicitation/create":
 		mode, _ := raw.Get(q.Params, "mode")
-		switch form := c.declares("elicitation", "form") || c.declares("elicitation") && !c.declares("elicitation", "url"); {
+		switch form := c.declares("elicitation", "form") || c.declares("elicitation") &&
+			!c.declares("elicitation", "url"); {
 		case string(mode) == `"url"` && !c.declares("elicitation", "url"):
 			return `{"elicitation":{"url":{}}}`
 		case string(mode) != `"url"` && !form:
@@ -197,7 +198,8 @@ func (c *call) requestTogether(ctx context.Context, a arguments, questions []Que
 		switch {
 		case err != nil && context.Cause(ctx) == errGaveUp && a.Tell:
 			for _, late := range all[i:] {
-				c.outOn(a.On).notify("notifications/cancelled", fmt.Appendf(nil, `{"requestId":%s,"reason":"gave up"}`, late.id))
+				c.outOn(a.On).notify("notifications/cancelled",
+					fmt.Appendf(nil, `{"requestId":%s,"reason":"gave up"}`, late.id))
 			}
 			return nil, err
 		case err != nil:
@@ -317,7 +319,8 @@ func (c *call) require(a arguments) {
 	if a.State != "none" {
 		again = `,"requestState":` + string(raw.Quote(r.String()))
 	}
-	c.answer(fmt.Appendf(nil, `{"resultType":"input_required","inputRequests":{%s}%s}`, strings.Join(requests, ","), again))
+	c.answer(fmt.Appendf(nil, `{"resultType":"input_required","inputRequests":{%s}%s}`, strings.Join(requests, ","),
+		again))
 }
 
 // pending returns the questions to ask now, by index: all that have no answer, or the first of
@@ -357,7 +360,8 @@ func (q *Question) request(i int) []byte {
 // visit refuses the call until a person was in a browser, which is when gate is open.
 func (c *call) visit(a arguments) {
 	if a.Elicitations == nil {
-		a.Elicitations = []byte(`[{"mode":"url","elicitationId":"e-1","url":"https://example.com/e-1","message":"Sign in"}]`)
+		a.Elicitations = []byte(`[{"mode":"url","elicitationId":"e-1",` +
+			`"url":"https://example.com/e-1","message":"Sign in"}]`)
 	}
 	select {
 	case <-c.s.gate(a.Gate):
@@ -380,7 +384,8 @@ func (c *call) visit(a arguments) {
 		c.result(`"content":[{"type":"text","text":"a person must sign in first"}],"isError":true`)
 		return
 	}
-	c.fail(200, -32042, "This request requires more information.", fmt.Appendf(nil, `{"elicitations":%s}`, a.Elicitations))
+	c.fail(200, -32042, "This request requires more information.",
+		fmt.Appendf(nil, `{"elicitations":%s}`, a.Elicitations))
 }
 
 // interject puts a question to the client where it should not be. It returns false when the request

@@ -2,10 +2,12 @@
 // HTTP+SSE in both eras, and can misbehave in all of them. The server keeps bytes: it sends the
 // texts of a Script and of a call's arguments unchanged, and records received messages unchanged.
 //
-//	script.go     Script: the properties of the server; Rule: how it misbehaves; Journal: the messages that it received
+//	script.go     Script: the properties of the server; Rule: how it misbehaves;
+//	              Journal: the messages that it received
 //	server.go     Server: the methods that a test calls; its sessions
 //	call.go       call: one request, of either era; its checks, and its answer
-//	offers.go     the lists, their pages, and notifications of changes; prompts/get, resources/read, completion/complete
+//	offers.go     the lists, their pages, and notifications of changes;
+//	              prompts/get, resources/read, completion/complete
 //	subscribe.go  subscriptions/listen, resources/subscribe, and the delivery of updates
 //	logging.go    logging/setLevel, and the log
 //	tools.go      the behaviour of tools/call for each tool name
@@ -13,7 +15,8 @@
 //	tasks.go      calls that become tasks: of 2025-11-25, and of the extension
 //	stream.go     stream: the delivery of the server's messages, on every wire
 //	wires.go      ServeStdio, Handler (Streamable HTTP), SSEHandler (HTTP+SSE of 2024-11-05)
-//	start.go      Start and StartSSE for tests in one process; Command, RunIfChild and Child for a server in a process of its own
+//	start.go      Start and StartSSE for tests in one process; Command, RunIfChild
+//	              and Child for a server in a process of its own
 package upstreamtest
 
 import (
@@ -127,7 +130,9 @@ func HeaderMismatch(method string) Rule {
 // UnsupportedVersion is a rule that answers one request of the method with -32022 and the versions
 // (modern).
 func UnsupportedVersion(method string, supported ...string) Rule {
-	e := fmt.Appendf(nil, `{"code":-32022,"message":"Unsupported protocol version","data":{"supported":%s,"requested":""}}`, mustJSON(supported))
+	e := fmt.Appendf(nil,
+		`{"code":-32022,"message":"Unsupported protocol version","data":{"supported":%s,"requested":""}}`,
+		mustJSON(supported))
 	return Rule{Method: method, Times: 1, Status: 400, Error: e}
 }
 
@@ -157,7 +162,8 @@ func (s Script) discoverRule() Rule {
 	case "exit":
 		r.Die = true
 	case "listsLegacy":
-		r.Result = []byte(`{"resultType":"complete","supportedVersions":["2025-11-25"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private"}`)
+		r.Result = []byte(`{"resultType":"complete","supportedVersions":["2025-11-25"],` +
+			`"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private"}`)
 	default:
 		panic("upstreamtest: no such DiscoverFails: " + s.DiscoverFails) // a mistake in a test
 	}
@@ -180,7 +186,8 @@ func (s Script) withDefaults() Script {
 	}
 	if s.Tools == nil {
 		for _, name := range behaviours() {
-			s.Tools = append(s.Tools, fmt.Appendf(nil, `{"name":"%s","description":"does %[1]s","inputSchema":{"type":"object"}}`, name))
+			s.Tools = append(s.Tools, fmt.Appendf(nil,
+				`{"name":"%s","description":"does %[1]s","inputSchema":{"type":"object"}}`, name))
 		}
 	}
 	if s.DiscoverFails != "" {

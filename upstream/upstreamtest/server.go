@@ -70,10 +70,12 @@ func New(script Script) *Server {
 	script = script.withDefaults()
 	s := &Server{
 		script: script, lists: map[listKind][]json.RawMessage{},
-		sessions: map[string]*session{}, listens: map[*listen]bool{}, gates: map[string]chan struct{}{}, asks: map[jsonrpc.ID]chan jsonrpc.Message{}, tasks: map[string]*task{},
+		sessions: map[string]*session{}, listens: map[*listen]bool{}, gates: map[string]chan struct{}{},
+		asks: map[jsonrpc.ID]chan jsonrpc.Message{}, tasks: map[string]*task{},
 	}
 	for method, list := range map[string][]json.RawMessage{
-		"tools/list": script.Tools, "prompts/list": script.Prompts, "resources/list": script.Resources, "resources/templates/list": script.Templates,
+		"tools/list": script.Tools, "prompts/list": script.Prompts, "resources/list": script.Resources,
+		"resources/templates/list": script.Templates,
 	} {
 		s.lists[listKinds[method]] = list
 	}
@@ -198,7 +200,8 @@ func (s *Server) put(out *stream, method string, params json.RawMessage) (asked,
 	s.state.Lock()
 	s.asks[q.id] = q.answer
 	s.state.Unlock()
-	if err := out.send(bytes.NewReader(jsonrpc.AppendRequest(nil, q.id, method, params)), false); err != nil && out.ids == "" {
+	if err := out.send(bytes.NewReader(jsonrpc.AppendRequest(nil, q.id, method, params)), false); err != nil &&
+		out.ids == "" {
 		return q, fmt.Errorf("ask %s: %w", method, err)
 	}
 	return q, nil
@@ -230,7 +233,8 @@ func (s *Server) next() string {
 }
 
 func newSession(out *stream) *session {
-	return &session{out: out, calls: map[jsonrpc.ID]context.CancelFunc{}, early: map[jsonrpc.ID]bool{}, streams: map[string]*stream{}, subscribed: map[string]bool{}}
+	return &session{out: out, calls: map[jsonrpc.ID]context.CancelFunc{}, early: map[jsonrpc.ID]bool{},
+		streams: map[string]*stream{}, subscribed: map[string]bool{}}
 }
 
 func (s *Server) begin(out *stream) *session {

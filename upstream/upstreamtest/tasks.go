@@ -54,7 +54,8 @@ func (c *call) becomeTask(ctx context.Context, a arguments) {
 }
 
 func (s *Server) begunTask(a arguments, listening *stream) *task {
-	t := &task{id: "task/" + s.next(), args: a, status: "working", answers: make([][]byte, len(a.Questions)), listening: listening}
+	t := &task{id: "task/" + s.next(), args: a, status: "working", answers: make([][]byte, len(a.Questions)),
+		listening: listening}
 	t.asking, t.answered, t.done = make(chan struct{}), make(chan struct{}), make(chan struct{})
 	if len(a.Questions) == 0 {
 		close(t.answered)
@@ -77,7 +78,8 @@ func (s *Server) describe(t *task, modern bool) string {
 	if interval == 0 {
 		interval = 10
 	}
-	return fmt.Sprintf(`"taskId":%s,"status":"%s","createdAt":"2026-01-01T00:00:00Z","lastUpdatedAt":"2026-01-01T00:00:00Z","%s":60000,"%s":%d`,
+	return fmt.Sprintf(`"taskId":%s,"status":"%s",`+
+		`"createdAt":"2026-01-01T00:00:00Z","lastUpdatedAt":"2026-01-01T00:00:00Z","%s":60000,"%s":%d`,
 		raw.Quote(t.id), t.status, ttl, poll, interval)
 }
 
@@ -123,7 +125,8 @@ func (s *Server) drive(t *task) {
 	outcome, status := t.args.Result, "completed"
 	if outcome == nil {
 		v := fmt.Appendf(nil, `{"answers":%s,"executions":%d}`, array(t.answers), s.executed)
-		outcome = fmt.Appendf(nil, `{"content":[{"type":"text","text":%s}],"structuredContent":%s}`, raw.Quote(string(v)), v)
+		outcome = fmt.Appendf(nil, `{"content":[{"type":"text","text":%s}],"structuredContent":%s}`,
+			raw.Quote(string(v)), v)
 	}
 	s.state.Unlock()
 	outcome = append([]byte(`"result":`), outcome...)

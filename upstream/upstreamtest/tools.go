@@ -76,14 +76,17 @@ type arguments struct {
 //	progress  n notifications with the request's token and params, and an answer, which may be result; late, unasked
 //	big       n bytes of text
 //	die       exit with code, or a cut connection, in the middle
-//	drop      cuts the connection and answers on the stream all the same, once gate is open (legacy HTTP; Resumable brings it back)
+//	drop      cuts the connection and answers on the stream all the same, once gate is open
+//	          (legacy HTTP; Resumable brings it back)
 //	half      half a response, then what "then" says
 //	flood     n times what, and an answer
 //	endless   what, for ever: a line is one that never ends
 //	deaf      an answer, after which nothing is read until gate is open (stdio)
 //	status    an HTTP answer with code, header and body
-//	ask       questions put to the client, by requests in the legacy era and by input_required in the modern one unless on is set; in structuredContent
-//	          answers, each {"result":…} or {"error":…}, and executions, how often such tools have done their work. See also always, state, endless, giveUp
+//	ask       questions put to the client, by requests in the legacy era and by input_required in the
+//	          modern one unless on is set; in structuredContent answers, each {"result":…} or
+//	          {"error":…}, and executions, how often such tools have done their work. See also
+//	          always, state, endless, giveUp
 //	url       refused with -32042 and elicitations (modern: input_required) until gate is open
 //	task      becomes a task, which asks questions once gate is open, and then has result, error, or the answers
 //	log       a message of each of levels that the client wants
@@ -95,7 +98,8 @@ type arguments struct {
 //	whoami    pid, dir, env (of names), header, session
 //	spawn     a child process of the child process, which inherits standard output; its pid
 func behaviours() []string {
-	return []string{"echo", "fail", "slow", "gate", "open", "hang", "progress", "big", "die", "drop", "half", "flood", "endless", "deaf", "status", "ask",
+	return []string{"echo", "fail", "slow", "gate", "open", "hang", "progress", "big", "die", "drop", "half", "flood",
+		"endless", "deaf", "status", "ask",
 		"url", "task", "log", "tell", "update", "set", "settools", "capabilities", "whoami", "spawn"}
 }
 
@@ -166,7 +170,8 @@ func (c *call) behave(ctx context.Context, name string, a arguments) {
 		c.progress(ctx, a)
 	case "big":
 		head, tail, _ := strings.Cut(string(c.response([]byte(`{"content":[{"type":"text","text":"|"}]}`))), "|")
-		c.sendFrom(io.MultiReader(strings.NewReader(head), io.LimitReader(letters{}, int64(a.N)), strings.NewReader(tail)))
+		c.sendFrom(io.MultiReader(strings.NewReader(head), io.LimitReader(letters{}, int64(a.N)),
+			strings.NewReader(tail)))
 	case "die":
 		if c.s.exit != nil {
 			c.s.exit(cmp.Or(a.Code, 3))
@@ -271,7 +276,8 @@ func (c *call) progress(ctx context.Context, a arguments) {
 			if len(more) > 0 {
 				more = append([]byte(","), more...)
 			}
-			c.notify("notifications/progress", `{"progressToken":%s,"progress":%d,"total":%d,"message":"step %[2]d"%[4]s}`, token, i, a.N, more)
+			c.notify("notifications/progress",
+				`{"progressToken":%s,"progress":%d,"total":%d,"message":"step %[2]d"%[4]s}`, token, i, a.N, more)
 		}
 	}
 	for i := range a.N {
@@ -317,7 +323,8 @@ func (c *call) set(a arguments) {
 	for _, list := range []struct {
 		method string
 		items  []json.RawMessage
-	}{{"tools/list", a.Tools}, {"prompts/list", a.Prompts}, {"resources/list", a.Resources}, {"resources/templates/list", a.Templates}} {
+	}{{"tools/list", a.Tools}, {"prompts/list", a.Prompts}, {"resources/list", a.Resources},
+		{"resources/templates/list", a.Templates}} {
 		if list.items != nil {
 			c.s.Set(list.method, list.items)
 		}
@@ -334,7 +341,8 @@ func (c *call) whoIsClient() {
 		version, _ = raw.Get(c.m.Params, "_meta", keyVersion)
 		info, _ = raw.Get(c.m.Params, "_meta", keyClient)
 	}
-	c.structured(fmt.Appendf(nil, `{"protocolVersion":%s,"capabilities":%s,"clientInfo":%s}`, version, cmp.Or(string(c.declared()), "null"), cmp.Or(string(info), "null")))
+	c.structured(fmt.Appendf(nil, `{"protocolVersion":%s,"capabilities":%s,"clientInfo":%s}`, version,
+		cmp.Or(string(c.declared()), "null"), cmp.Or(string(info), "null")))
 }
 
 func (c *call) whoami(a arguments) {
@@ -360,7 +368,8 @@ func (c *call) spawn(a arguments) {
 		return
 	}
 	cmd := exec.Command(os.Args[0], os.Args[1:]...)
-	cmd.Env = append(os.Environ(), scriptVariable+"="+string(mustJSON(Script{Stubborn: a.Stubborn, Report: c.s.script.Report})))
+	cmd.Env = append(os.Environ(), scriptVariable+"="+
+		string(mustJSON(Script{Stubborn: a.Stubborn, Report: c.s.script.Report})))
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	if err := cmd.Start(); err != nil {
 		c.fail(200, -32603, "spawn: "+err.Error(), nil)

@@ -23,7 +23,8 @@ var errTool = errors.New("the tool reported an error")
 
 // Call calls a tool of the pack at path, without a server, and prints the result. whole is the
 // arguments as a JSON object; if it is empty, words are KEY=VALUE.
-func Call(ctx context.Context, w, stderr io.Writer, path, name string, words []string, whole string, asJSON bool) error {
+func Call(ctx context.Context, w, stderr io.Writer, path, name string, words []string, whole string,
+	asJSON bool) error {
 	runners := pack.NewRunners(slog.New(slog.NewTextHandler(stderr, nil)))
 	p, err := made(ctx, path, manifest.Options{Getenv: os.LookupEnv}, runners)
 	if err != nil {
@@ -67,7 +68,8 @@ func argumentsOf(t *pack.Tool, words []string) (json.RawMessage, error) {
 	for _, word := range words {
 		key, value, ok := strings.Cut(word, "=")
 		if !ok || key == "" {
-			return nil, Usagef("%s is no argument; write KEY=VALUE, or --json '{\"key\": \"value\"}'", prose.Quote(word))
+			return nil, Usagef("%s is no argument; write KEY=VALUE, or --json '{\"key\": \"value\"}'",
+				prose.Quote(word))
 		}
 		if _, twice := arguments[key]; twice {
 			return nil, Usagef("the argument %s is given twice; keep one", key)

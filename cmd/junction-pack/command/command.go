@@ -57,7 +57,8 @@ func (r *Runner) Run(ctx context.Context, t *manifest.Tool, arguments map[string
 	result, err := transport.Run(limited, o, []byte(t.Stdin.Text(given, nil)), int(t.MaxOutput))
 	switch {
 	case errors.Is(err, errTimeout):
-		return nil, fmt.Errorf("%s did not end within its timeout of %v and was ended%s", t.Name, t.Timeout, said(result))
+		return nil, fmt.Errorf("%s did not end within its timeout of %v and was ended%s", t.Name, t.Timeout,
+			said(result))
 	case err != nil && ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case err != nil:

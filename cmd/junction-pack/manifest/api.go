@@ -88,8 +88,9 @@ func (d *decoder) api(a *API) {
 	for key, list := range map[string][]string{"operations": a.Operations, "exclude": a.Exclude} {
 		for i, glob := range list {
 			if _, err := path.Match(glob, ""); err != nil || glob == "" {
-				d.bad(fmt.Sprintf("%s.%s[%d]", at, key, i), "is no glob; write the id of an operation, such as getUser "+
-					"or get*, tag:users, or \"GET /users/*\"")
+				d.bad(fmt.Sprintf("%s.%s[%d]", at, key, i),
+					"is no glob; write the id of an operation, such as getUser "+
+						"or get*, tag:users, or \"GET /users/*\"")
 			}
 		}
 	}

@@ -105,7 +105,8 @@ func (d *decoder) parameter(path string, p *Parameter) {
 		return
 	}
 	if info, err := os.Stat(p.Within); err != nil {
-		d.bad(path+".within", "cannot use the folder %s: %v; create it, or name another one", p.Within, files.Reason(err))
+		d.bad(path+".within", "cannot use the folder %s: %v; create it, or name another one", p.Within,
+			files.Reason(err))
 	} else if !info.IsDir() {
 		d.bad(path+".within", "%s is no folder; name a folder", p.Within)
 	}
@@ -148,7 +149,8 @@ func (d *decoder) kinds(path string, t *Tool) {
 		}
 		d.http(path+".http", t.HTTP)
 	default:
-		d.bad(path, `does nothing; add command: [program, "{{parameter}}"], http: { url: https://… } or prompt: { text: … }`)
+		d.bad(path,
+			`does nothing; add command: [program, "{{parameter}}"], http: { url: https://… } or prompt: { text: … }`)
 	}
 }
 
@@ -213,13 +215,15 @@ func (d *decoder) program(path string, t *Tool, program string) {
 		program = inside(t.WorkDir, program)
 	}
 	if _, err := exec.LookPath(program); err != nil && t.Env["PATH"].Source == "" {
-		d.warn(path+"[0]", "the program %s is not found here; install it, or calls of the tool fail", prose.Quote(program))
+		d.warn(path+"[0]", "the program %s is not found here; install it, or calls of the tool fail",
+			prose.Quote(program))
 	}
 }
 
 // fixed are variables that decide which programs and libraries run. Globs end in *.
 var fixed = []string{"PATH", "LD_*", "DYLD_*", "BASH_ENV", "ENV", "IFS", "SHELLOPTS", "BASHOPTS", "PS4", "PYTHON*",
-	"NODE_OPTIONS", "NODE_PATH", "PERL5*", "PERLLIB", "RUBY*", "GIT_*", "SSH_*", "HOME", "SHELL", "EDITOR", "PAGER", "VISUAL"}
+	"NODE_OPTIONS", "NODE_PATH", "PERL5*", "PERLLIB", "RUBY*", "GIT_*", "SSH_*", "HOME", "SHELL", "EDITOR", "PAGER",
+	"VISUAL"}
 
 // surroundings checks what commands get beside their arguments, and resolves the references of a
 // sandbox.

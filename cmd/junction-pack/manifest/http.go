@@ -164,7 +164,8 @@ func (d *decoder) http(path string, h *HTTP) {
 		if !headerName.MatchString(name) {
 			d.bad(path+".headers."+name, "is no name of a header; use letters, digits and -")
 		}
-		if names := h.Headers[name].Names(); len(names) > 0 && slices.Contains(ownHeaders, http.CanonicalHeaderKey(name)) {
+		if names := h.Headers[name].Names(); len(names) > 0 &&
+			slices.Contains(ownHeaders, http.CanonicalHeaderKey(name)) {
 			d.bad(path+".headers."+name, "must not depend on {{%s}}; write a fixed value", names[0])
 		}
 	}

@@ -141,7 +141,8 @@ func Load(path string, o Options) (*Pack, error) {
 func Files(path string) ([]string, error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil, fmt.Errorf("cannot read %s: %w; name a manifest or a folder with pack.yaml", path, files.Reason(err))
+		return nil, fmt.Errorf("cannot read %s: %w; name a manifest or a folder with pack.yaml", path,
+			files.Reason(err))
 	}
 	if !info.IsDir() {
 		return []string{path}, nil

@@ -23,7 +23,8 @@ func (d *decoder) at(line int, path, format string, args ...any) {
 
 // warn reports a condition outside the file.
 func (d *decoder) warn(path, format string, args ...any) {
-	d.warnings = append(d.warnings, Problem{File: d.file, Line: d.line(path), Path: path, Text: fmt.Sprintf(format, args...)})
+	d.warnings = append(d.warnings, Problem{File: d.file, Line: d.line(path), Path: path,
+		Text: fmt.Sprintf(format, args...)})
 }
 
 // line returns the line of path, or that of its nearest parent.

@@ -129,7 +129,8 @@ func (d *decoder) prompt(path string, p *Prompt) {
 	}
 	for _, par := range p.Parameters {
 		if !used[par.Name] {
-			d.bad(path+".parameters."+par.Name, "is not used; write {{%s}} where the value belongs, or remove it", par.Name)
+			d.bad(path+".parameters."+par.Name, "is not used; write {{%s}} where the value belongs, or remove it",
+				par.Name)
 		}
 	}
 }

@@ -323,7 +323,8 @@ func (p *Parameter) decode(d *decoder, path string, n *yaml.Node) {
 			d.unknown(at, e, append([]string{"leading_dash", "required", "within"}, keywords...))
 		default:
 			typed = typed || slices.Contains(typing, e.key)
-			schema.Content = append(schema.Content, &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: e.key}, e.value)
+			schema.Content = append(schema.Content, &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: e.key},
+				e.value)
 		}
 	}
 	if !typed {

@@ -40,7 +40,8 @@ func newBody(b *openapi3.RequestBody, taken map[string]any) (*body, error) {
 	}
 	choice := kinds[0]
 	for _, is := range []func(string) bool{web.IsJSON, func(k string) bool { return k == kindForm },
-		func(k string) bool { return k == kindMultipart }, func(k string) bool { return strings.HasPrefix(k, "text/") }} {
+		func(k string) bool { return k == kindMultipart },
+		func(k string) bool { return strings.HasPrefix(k, "text/") }} {
 		if i := slices.IndexFunc(kinds, func(k string) bool { return is(plain(k)) }); i >= 0 {
 			choice = kinds[i]
 			break

@@ -75,7 +75,8 @@ func (r *reader) open(ctx context.Context, at *url.URL) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot read %s: no such file", name)
 	}
-	if inside, err := filepath.Rel(r.root, real); r.count > 1 && (err != nil || inside == ".." || strings.HasPrefix(inside, "../")) {
+	if inside, err := filepath.Rel(r.root, real); r.count > 1 &&
+		(err != nil || inside == ".." || strings.HasPrefix(inside, "../")) {
 		return nil, fmt.Errorf("it refers to %s, outside the folder of the manifest; copy the file into it", name)
 	}
 	text, err := files.Read(real, maxDocument)

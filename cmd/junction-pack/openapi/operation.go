@@ -101,7 +101,8 @@ func (c *collector) collect() error {
 				continue
 			}
 			if len(c.out.Operations) >= maxOperations {
-				return fmt.Errorf("it has more than %d operations; choose some with operations: [tag:NAME]", maxOperations)
+				return fmt.Errorf("it has more than %d operations; choose some with operations: [tag:NAME]",
+					maxOperations)
 			}
 			if err := c.add(at, method, item, op); err != nil {
 				c.warn("%s %s is left out: %v", method, at, err)

@@ -36,7 +36,8 @@ func newParam(p *openapi3.Parameter, taken map[string]any) (param, error) {
 	known := map[string][]string{"path": {"simple"}, "query": {"form", "spaceDelimited", "pipeDelimited", "deepObject"},
 		"header": {"simple"}, "cookie": {"form"}}
 	if !slices.Contains(known[p.In], made.style) {
-		return made, fmt.Errorf("its parameter %s has the style %s in %s, which is not supported", p.Name, made.style, p.In)
+		return made, fmt.Errorf("its parameter %s has the style %s in %s, which is not supported", p.Name, made.style,
+			p.In)
 	}
 	return made, nil
 }

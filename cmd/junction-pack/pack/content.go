@@ -36,7 +36,8 @@ func newResults(t *manifest.Tool) *results {
 	json.Unmarshal(t.OutputSchema, &root) // anything but the word object is wrapped
 	r.definition = json.RawMessage(t.OutputSchema)
 	if r.wrapped = root.Type != "object"; r.wrapped {
-		r.definition = fmt.Appendf(nil, `{"type":"object","properties":{"result":%s},"required":["result"]}`, t.OutputSchema)
+		r.definition = fmt.Appendf(nil, `{"type":"object","properties":{"result":%s},"required":["result"]}`,
+			t.OutputSchema)
 	}
 	r.text = fmt.Appendf(nil, `{"inputSchema":%s}`, r.definition)
 	return r
@@ -70,7 +71,8 @@ func (r *results) answer(a *web.Response) (*mcp.CallToolResult, error) {
 		return mcp.NewToolResultText(fmt.Sprintf("(status %d, no content)", a.Status)), nil
 	case web.IsJSON(a.Type):
 		form = string(manifest.OutputJSON)
-	case strings.HasPrefix(a.Type, "text/") || a.Type == "" || a.Type == "application/xml" || strings.HasSuffix(a.Type, "+xml"):
+	case strings.HasPrefix(a.Type, "text/") || a.Type == "" || a.Type == "application/xml" ||
+		strings.HasSuffix(a.Type, "+xml"):
 	default:
 		form = a.Type
 	}

@@ -54,7 +54,8 @@ func getPrompt(p *manifest.Prompt, arguments map[string]string) (*mcp.GetPromptR
 func resourcesOf(p *Pack) []server.ServerResource {
 	all := make([]server.ServerResource, len(p.Resources))
 	for i, r := range p.Resources {
-		all[i].Resource = mcp.Resource{URI: r.URI, Name: r.Name, Title: r.Title, Description: r.Description, MIMEType: r.Type}
+		all[i].Resource = mcp.Resource{URI: r.URI, Name: r.Name, Title: r.Title, Description: r.Description,
+			MIMEType: r.Type}
 		all[i].Handler = func(context.Context, mcp.ReadResourceRequest) ([]mcp.ResourceContents, error) {
 			return readResource(r)
 		}

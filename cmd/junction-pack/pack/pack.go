@@ -137,7 +137,8 @@ func (p *Pack) twice(of *manifest.Pack) (problems manifest.Problems) {
 	for _, m := range of.Manifests {
 		for _, one := range m.Prompts {
 			if prompts[one.Name] {
-				problems = append(problems, m.At("prompts."+one.Name, "is also a prompt of another file; rename one of them"))
+				problems = append(problems, m.At("prompts."+one.Name,
+					"is also a prompt of another file; rename one of them"))
 			}
 			prompts[one.Name] = true
 		}
@@ -229,10 +230,12 @@ func hints(title string, a manifest.Annotations) mcp.ToolAnnotation {
 		IdempotentHint: a.Idempotent, OpenWorldHint: a.OpenWorld}
 }
 
-// Call calls the tool. answers are what the client was asked in the rounds before. The arguments of an operation are not checked if its document has a schema
-// that cannot be used; the API checks them itself. Mistakes of the caller and failures are results with isError; an error means
-// that ctx has ended.
-func (t *Tool) Call(ctx context.Context, arguments json.RawMessage, answers mcp.InputResponses) (*mcp.CallToolResult, error) {
+// Call calls the tool. answers are what the client was asked in the rounds before. The arguments of
+// an operation are not checked if its document has a schema that cannot be used; the API checks them
+// itself. Mistakes of the caller and failures are results with isError; an error means that ctx has
+// ended.
+func (t *Tool) Call(ctx context.Context, arguments json.RawMessage,
+	answers mcp.InputResponses) (*mcp.CallToolResult, error) {
 	if len(arguments) == 0 || string(arguments) == "null" {
 		arguments = json.RawMessage("{}")
 	}

@@ -47,7 +47,8 @@ func (q quiet) Enabled(ctx context.Context, l slog.Level) bool {
 	return l >= slog.LevelWarn && q.Handler.Enabled(ctx, l)
 }
 
-// Use replaces what the server offers, and notifies the clients. It must not be called concurrently. Calls in progress end with the old ones.
+// Use replaces what the server offers, and notifies the clients. It must not be called
+// concurrently. Calls in progress end with the old ones.
 func (s *Server) Use(p *Pack) {
 	tools := make([]server.ServerTool, len(p.Tools))
 	for i, t := range p.Tools {

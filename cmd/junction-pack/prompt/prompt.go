@@ -67,7 +67,8 @@ func message(role mcp.Role, text string) mcp.SamplingMessage {
 func instruction(t *manifest.Tool) string {
 	switch {
 	case t.OutputSchema != nil:
-		return fmt.Sprintf("\n\nAnswer with JSON that fits this JSON Schema, and with nothing else:\n%s", t.OutputSchema)
+		return fmt.Sprintf("\n\nAnswer with JSON that fits this JSON Schema, and with nothing else:\n%s",
+			t.OutputSchema)
 	case t.Output == manifest.OutputJSON:
 		return "\n\nAnswer with JSON, and with nothing else."
 	}

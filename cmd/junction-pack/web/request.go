@@ -74,7 +74,8 @@ func WithQuery(u, query string) string {
 // PathValue refuses values that would change which path is meant.
 func PathValue(name, value string) error {
 	if value == "" || value == "." || value == ".." {
-		return fmt.Errorf("%s is %q, which would mean another path; use a value that is neither empty nor dots", name, value)
+		return fmt.Errorf("%s is %q, which would mean another path; use a value that is neither empty nor dots", name,
+			value)
 	}
 	return nil
 }

@@ -65,7 +65,8 @@ The outcomes are
 	flags.StringVar(&f.who, "who", "", "only lines of this `caller`: part of an e-mail address, a name, or an id")
 	flags.StringVar(&f.tool, "tool", "", "only calls of this `tool`, prompt or resource; * stands for any characters")
 	flags.StringSliceVar(&f.outcomes, "outcome", nil, "only lines with one of these `outcomes`, separated by commas")
-	flags.StringVar(&since, "since", "", "only lines since this `time`: 90m, 24h, 7d, 2026-01-31, or 2026-01-31T12:00:00Z")
+	flags.StringVar(&since, "since", "", "only lines since this `time`: 90m, 24h, 7d, 2026-01-31, or "+
+		"2026-01-31T12:00:00Z")
 	flags.BoolVar(&asJSON, "json", false, "print the lines as JSON")
 	flags.BoolVarP(&follow, "follow", "f", false, "go on with new lines until the command is interrupted")
 	cmd.AddCommand(verifyCommand(stdout, file))
@@ -213,7 +214,8 @@ func show(ctx context.Context, p *printer, stderr io.Writer, file string, f filt
 		return p.print(&l, text)
 	})
 	if r.torn > 0 {
-		fmt.Fprintf(stderr, "The last line of %s is incomplete and not shown (%s).\n", file, prose.Count(r.torn, "byte"))
+		fmt.Fprintf(stderr, "The last line of %s is incomplete and not shown (%s).\n", file,
+			prose.Count(r.torn, "byte"))
 	}
 	if broken > 0 {
 		fmt.Fprintf(stderr, "Not shown: %s that cannot be read. junction audit verify shows which.\n",

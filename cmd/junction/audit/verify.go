@@ -213,7 +213,8 @@ func (r *Report) print(w io.Writer, asJSON bool) error {
 		fmt.Fprintf(w, "%s could not be written, and the audit says so itself.\n", prose.Count(r.Dropped, "line"))
 	}
 	if len(r.Problems) > 0 || r.Lines == 0 {
-		_, err := fmt.Fprintf(w, "Checked: %s in %s.\n", prose.Count(r.Lines, "line"), prose.Count(len(r.Files), "file"))
+		_, err := fmt.Fprintf(w, "Checked: %s in %s.\n", prose.Count(r.Lines, "line"),
+			prose.Count(len(r.Files), "file"))
 		return err
 	}
 	_, err := fmt.Fprintf(w, "Every line follows the one before: %s in %s.\nThe last line is %s.\n",

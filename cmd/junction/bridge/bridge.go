@@ -264,7 +264,8 @@ func (b *bridge) takeBatch(ctx context.Context, text []byte) {
 func (b *bridge) request(ctx context.Context, m *jsonrpc.Message) {
 	version, isModern := modernVersion(m)
 	ctx, cancel := context.WithCancel(ctx)
-	f := &flight{cancel: cancel, modern: isModern, listens: isModern && m.Method == methodListen, done: make(chan struct{})}
+	f := &flight{cancel: cancel, modern: isModern, listens: isModern && m.Method == methodListen,
+		done: make(chan struct{})}
 	isHello := !isModern && m.Method == string(mcp.MethodInitialize)
 	if !b.takeOff(m.ID, f, isHello) {
 		cancel()

@@ -37,7 +37,8 @@ func explain(url string, err error) (text, kind string) {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return fmt.Sprintf("no Junction is running at %s; start it with: junction", url), "unavailable"
 	case isStatus && status.Status == http.StatusUnauthorized:
-		return fmt.Sprintf("Junction at %s requires authentication; set JUNCTION_KEY to an API key, or use --key-file", url),
+		return fmt.Sprintf("Junction at %s requires authentication; set JUNCTION_KEY to an API key, or use "+
+				"--key-file", url),
 			"unauthorized"
 	case errors.As(err, new(*transport.TokenError)):
 		return fmt.Sprintf("cannot authenticate at %s: %v", url, err), "unauthorized"
@@ -63,7 +64,8 @@ func (n *notes) say(text string) {
 }
 
 func (n *notes) write(text string) {
-	_, _ = fmt.Fprintf(n.w, "junction stdio: %s\n", prose.Flat(text)) // the error is not reported: standard error may be closed
+	// the error is not reported: standard error may be closed
+	_, _ = fmt.Fprintf(n.w, "junction stdio: %s\n", prose.Flat(text))
 }
 
 // tried reports the result of a request. A response of any kind means that the endpoint is there.

@@ -66,7 +66,8 @@ func (st *sessionState) requests() []jsonrpc.Message {
 		list = append(list, jsonrpc.Message{Method: string(mcp.MethodSetLogLevel), Params: st.level})
 	}
 	for _, uri := range slices.Sorted(maps.Keys(st.subscriptions)) {
-		list = append(list, jsonrpc.Message{Method: string(mcp.MethodResourcesSubscribe), Params: st.subscriptions[uri]})
+		list = append(list, jsonrpc.Message{Method: string(mcp.MethodResourcesSubscribe),
+			Params: st.subscriptions[uri]})
 	}
 	for i := range list {
 		list[i].ID = jsonrpc.ID(fmt.Sprintf(`"junction-state-%d"`, i))

@@ -42,7 +42,8 @@ func modernVersion(m *jsonrpc.Message) (string, bool) {
 // streamable-http#standard-headers).
 func modernHeader(m *jsonrpc.Message, version string) ([]http1.Field, error) {
 	if !visible(version) || !visible(m.Method) {
-		return nil, &jsonrpc.Error{Code: mcp.INVALID_PARAMS, Message: "the method or the protocol version has invalid characters"}
+		return nil, &jsonrpc.Error{Code: mcp.INVALID_PARAMS,
+			Message: "the method or the protocol version has invalid characters"}
 	}
 	h := []http1.Field{{Name: transport.HeaderVersion, Value: version}, {Name: "Mcp-Method", Value: m.Method}}
 	member := ""
@@ -171,7 +172,8 @@ func (b *bridge) learnHeaders(ctx context.Context, m *jsonrpc.Message, version s
 		if cursor != nil {
 			params = append(append(params, `,"cursor":`...), cursor...)
 		}
-		list := jsonrpc.Message{ID: `"junction-tools"`, Method: string(mcp.MethodToolsList), Params: append(params, '}')}
+		list := jsonrpc.Message{ID: `"junction-tools"`, Method: string(mcp.MethodToolsList),
+			Params: append(params, '}')}
 		header, err := modernHeader(&list, version)
 		if err != nil {
 			return false

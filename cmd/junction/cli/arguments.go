@@ -20,7 +20,8 @@ type listedTool struct {
 // newListedTool reads the parts of a definition that we print, and ignores invalid ones.
 func newListedTool(raw json.RawMessage) listedTool {
 	m := membersOf(raw)
-	t := listedTool{raw: raw, name: stringOf(m["name"]), title: stringOf(m["title"]), description: stringOf(m["description"]), schema: m["inputSchema"]}
+	t := listedTool{raw: raw, name: stringOf(m["name"]), title: stringOf(m["title"]),
+		description: stringOf(m["description"]), schema: m["inputSchema"]}
 	if t.title == "" {
 		t.title = stringOf(membersOf(m["annotations"])["title"])
 	}
@@ -76,7 +77,8 @@ func wholeArguments(value string, stdin io.Reader) (json.RawMessage, error) {
 	var object map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &object); err != nil || object == nil {
 		if json.Valid(raw) {
-			return nil, Usagef("%s is no JSON object but %s; write it like '{\"key\": \"value\"}'", from, articled(kindOf(raw)))
+			return nil, Usagef("%s is no JSON object but %s; write it like '{\"key\": \"value\"}'", from,
+				articled(kindOf(raw)))
 		}
 		return nil, Usagef("%s is no JSON: %w", from, err)
 	}
@@ -114,7 +116,8 @@ func (t listedTool) argument(property json.RawMessage, key, word string) (json.R
 	for i, kind := range wanted {
 		names[i] = articled(kind)
 	}
-	return nil, Usagef("the argument %s of %s is %s, not %q; write it like %s=%s", key, t.name, strings.Join(names, " or "), word, key, exampleOf(wanted[0]))
+	return nil, Usagef("the argument %s of %s is %s, not %q; write it like %s=%s", key, t.name,
+		strings.Join(names, " or "), word, key, exampleOf(wanted[0]))
 }
 
 // types returns the JSON types that a schema of the tool allows. It understands the keyword type,

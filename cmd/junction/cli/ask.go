@@ -87,7 +87,8 @@ func AwaitReload(ctx context.Context, file string) (problem string, err error) {
 // askAdmin reads the answer of the admin address at a path. The error is errNotRunning if no process
 // listens there; otherwise it contains the error text of the proxy.
 func askAdmin(ctx context.Context, address, path string, query url.Values, limit time.Duration, into any) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("the proxy at %s has not answered within %v", address, limit))
+	ctx, cancel := context.WithTimeoutCause(ctx, limit,
+		fmt.Errorf("the proxy at %s has not answered within %v", address, limit))
 	defer cancel()
 	u := url.URL{Scheme: "http", Host: address, Path: path, RawQuery: query.Encode()}
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)

@@ -56,7 +56,8 @@ func authDoctor(ctx context.Context, stdout io.Writer, file string, asJSON bool)
 		return err
 	}
 	if !c.Auth.SignsIn() && c.Auth.OAuth == nil && !asJSON {
-		_, err := fmt.Fprintln(stdout, "No sign-in is configured: the file has none of auth.oauth, auth.jwt and auth.introspection.")
+		_, err := fmt.Fprintln(stdout, "No sign-in is configured: the file has none of auth.oauth, auth.jwt and "+
+			"auth.introspection.")
 		return err
 	}
 	fetcher, err := c.Outbound.Fetcher()
@@ -91,7 +92,8 @@ func authDoctor(ctx context.Context, stdout io.Writer, file string, asJSON bool)
 		}
 	}
 	if c.Auth.OAuth != nil {
-		fmt.Fprintf(&d.out, "\nClients sign in at %s/mcp\n%s", c.PublicURL, strings.ReplaceAll(ClientLines, "URL", c.PublicURL+"/mcp"))
+		fmt.Fprintf(&d.out, "\nClients sign in at %s/mcp\n%s", c.PublicURL,
+			strings.ReplaceAll(ClientLines, "URL", c.PublicURL+"/mcp"))
 	}
 	if asJSON {
 		err = PrintValue(stdout, struct {
@@ -148,7 +150,8 @@ func (d *signInDoctor) bad(text, remedy string) {
 func (d *signInDoctor) upstream(ctx context.Context, there *oauth.Client, name, us, clientID string) {
 	at, scopes, err := there.Describe(ctx, name)
 	if err != nil {
-		d.bad(prose.Flat(err.Error()), "see that url is right (upstreams."+name+".url) and reached from here; what it names may be in a private network only with outbound.allow_private")
+		d.bad(prose.Flat(err.Error()), "see that url is right (upstreams."+name+
+			".url) and reached from here; what it names may be in a private network only with outbound.allow_private")
 		return
 	}
 	d.good("people sign in at " + at + ", and are asked for: " + cmp.Or(strings.Join(scopes, " "), "nothing by name"))
@@ -174,7 +177,8 @@ func (d *signInDoctor) provider(ctx context.Context, issuer string, scopes []str
 		return
 	}
 	if m.Authorize == "" || m.Token == "" {
-		d.bad("its metadata names no authorization_endpoint or no token_endpoint", "sign-in is impossible; check that the URL belongs to an OpenID provider")
+		d.bad("its metadata names no authorization_endpoint or no token_endpoint",
+			"sign-in is impossible; check that the URL belongs to an OpenID provider")
 	}
 	if len(scopes) == 0 {
 		scopes = []string{"openid", "profile", "email", "offline_access"}
@@ -186,7 +190,8 @@ func (d *signInDoctor) provider(ctx context.Context, issuer string, scopes []str
 			}
 		}
 		if slices.Contains(scopes, "offline_access") && !slices.Contains(m.Scopes, "offline_access") {
-			d.good("without offline_access people sign in again after max_age_without_idp_refresh, unless parameters have it give refresh tokens")
+			d.good("without offline_access people sign in again after max_age_without_idp_refresh, unless parameters " +
+				"have it give refresh tokens")
 		}
 	}
 }
@@ -199,12 +204,14 @@ func (d *signInDoctor) issuer(ctx context.Context, issuer string) *metadata {
 	err := d.read(ctx, base+"/.well-known/openid-configuration", &m)
 	if err != nil {
 		if other := d.read(ctx, base+"/.well-known/oauth-authorization-server", &m); other != nil {
-			d.bad(err.Error(), "compare issuer with what the provider calls its issuer; a browser on this machine should show "+base+"/.well-known/openid-configuration")
+			d.bad(err.Error(), "compare issuer with what the provider calls its issuer; a browser on this machine "+
+				"should show "+base+"/.well-known/openid-configuration")
 			return nil
 		}
 	}
 	if m.Issuer != issuer {
-		d.bad(fmt.Sprintf("it calls itself %q, the file %q", m.Issuer, issuer), "write issuer: "+m.Issuer+", to the letter: tokens are compared with it")
+		d.bad(fmt.Sprintf("it calls itself %q, the file %q", m.Issuer, issuer),
+			"write issuer: "+m.Issuer+", to the letter: tokens are compared with it")
 		return nil
 	}
 	d.good("it is who the file says: " + m.Issuer)

@@ -69,7 +69,8 @@ func toolsCommand(stdout io.Writer, file *string) *cobra.Command {
 				case len(args) == 1:
 					return fmt.Errorf("no tool at %s matches %q; it has %d", e.url, glob, all)
 				default:
-					fmt.Fprintln(cmd.ErrOrStderr(), "Servers that are still starting list their tools when they are ready. junction doctor shows what is missing, and why.")
+					fmt.Fprintln(cmd.ErrOrStderr(), "Servers that are still starting list their tools when they are "+
+						"ready. junction doctor shows what is missing, and why.")
 				}
 				return err
 			})
@@ -238,7 +239,8 @@ func (f *clientFlags) connect(ctx context.Context, report io.Writer, use func(co
 	}
 	if f.timeout > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, f.timeout, fmt.Errorf("no answer from %s within %s; --timeout waits longer", f.url, f.timeout))
+		ctx, cancel = context.WithTimeoutCause(ctx, f.timeout,
+			fmt.Errorf("no answer from %s within %s; --timeout waits longer", f.url, f.timeout))
 		defer cancel()
 	}
 	e, err := f.dial(ctx, key, report)
@@ -281,7 +283,8 @@ func SignOn(address string, ask bool, notes io.Writer) (*signon.SignOn, error) {
 		return nil, fmt.Errorf("cannot find the folder for state: %w; set XDG_STATE_HOME", err)
 	}
 	return signon.New(signon.Options{
-		URL: address, Dir: filepath.Join(state, "junction", "signins"), Ask: ask, Notes: notes, Open: signon.OpenBrowser,
+		URL: address, Dir: filepath.Join(state, "junction", "signins"), Ask: ask, Notes: notes,
+		Open: signon.OpenBrowser,
 	}), nil
 }
 

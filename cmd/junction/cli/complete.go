@@ -71,7 +71,8 @@ func (f *clientFlags) completeTools(withArguments bool) Completion {
 		if ctx == nil {
 			ctx = context.Background()
 		}
-		_ = f.connect(ctx, nil, func(ctx context.Context, e *endpoint) error { // without an endpoint there is nothing to propose
+		// without an endpoint there is nothing to propose
+		_ = f.connect(ctx, nil, func(ctx context.Context, e *endpoint) error {
 			if len(args) > 0 {
 				tool, err := e.tool(ctx, args[0])
 				if err == nil {

@@ -85,7 +85,8 @@ func consult(ctx context.Context, version, admin, file string, only []string) (d
 	}
 	switch {
 	case file == "" && errors.Is(err, errNotRunning):
-		return d, fmt.Errorf("%w; start one, name its admin address with --admin, or check the upstreams of a file with --config FILE", err)
+		return d, fmt.Errorf("%w; start one, name its admin address with --admin, or check the upstreams of a file "+
+			"with --config FILE", err)
 	case admin != "" && errors.Is(err, errNotRunning):
 		return d, err
 	case address == "" || errors.Is(err, errNotRunning):
@@ -120,7 +121,8 @@ func printDiagnosis(w io.Writer, d *diagnose.Diagnosis, now time.Time) error {
 	}
 	writeUpstreams(&b, d, now)
 	if d.Tools > 0 {
-		fmt.Fprintf(&b, "\n%s for clients of /mcp, with definitions of %s (some %d tokens).\n", prose.Count(d.Tools, "tool"), size(d.Bytes), diagnose.Tokens(d.Bytes))
+		fmt.Fprintf(&b, "\n%s for clients of /mcp, with definitions of %s (some %d tokens).\n",
+			prose.Count(d.Tools, "tool"), size(d.Bytes), diagnose.Tokens(d.Bytes))
 	}
 	for _, part := range []struct {
 		title string
@@ -166,7 +168,8 @@ func writeUpstreams(b *bytes.Buffer, d *diagnose.Diagnosis, now time.Time) {
 		if !d.Running {
 			state = map[bool]string{true: "ok", false: "failed"}[u.OK]
 		}
-		row := []string{prose.Cut(prose.Flat(u.Name), 17), prose.Flat(state), cmp.Or(prose.Flat(u.Era), "-"), "-", "-", "-", "-", "-"}
+		row := []string{prose.Cut(prose.Flat(u.Name), 17), prose.Flat(state), cmp.Or(prose.Flat(u.Era), "-"), "-", "-",
+			"-", "-", "-"}
 		if u.Tools > 0 || u.OK {
 			row[3] = strconv.Itoa(u.Tools)
 		}

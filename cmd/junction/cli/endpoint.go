@@ -41,13 +41,15 @@ func dial(ctx context.Context, address, key string, report io.Writer, prompts *p
 	if key != "" {
 		header = map[string]string{"Authorization": "Bearer " + key}
 	}
-	e := &endpoint{url: address, refused: &refusals{base: http.DefaultTransport}, report: &progressReport{w: report}, lastID: 1 << 40,
+	e := &endpoint{url: address, refused: &refusals{base: http.DefaultTransport}, report: &progressReport{w: report},
+		lastID:  1 << 40,
 		prompts: prompts}
 	wire, err := transport.NewStreamableHTTP(address,
 		// A redirect could lead the key and the arguments to another server, or to plain http.
-		transport.WithHTTPBasicClient(&http.Client{Transport: e.refused, CheckRedirect: func(*http.Request, []*http.Request) error {
-			return http.ErrUseLastResponse
-		}}),
+		transport.WithHTTPBasicClient(&http.Client{Transport: e.refused,
+			CheckRedirect: func(*http.Request, []*http.Request) error {
+				return http.ErrUseLastResponse
+			}}),
 		transport.WithHTTPHeaders(header),
 		transport.WithHTTPLogger(slog.New(slog.DiscardHandler)))
 	if err != nil {
@@ -62,7 +64,8 @@ func dial(ctx context.Context, address, key string, report io.Writer, prompts *p
 	if err := e.client.Start(ctx); err != nil {
 		return nil, e.explain(ctx, err)
 	}
-	if _, err := e.client.Initialize(ctx, mcp.InitializeRequest{Params: mcp.InitializeParams{ClientInfo: clientInfo()}}); err != nil {
+	if _, err := e.client.Initialize(ctx,
+		mcp.InitializeRequest{Params: mcp.InitializeParams{ClientInfo: clientInfo()}}); err != nil {
 		err = e.explain(ctx, err)
 		e.close()
 		return nil, err
@@ -82,7 +85,8 @@ func (e *endpoint) close() {
 
 // request sends one request with the standard headers and those in header, and returns its result.
 // To a modern request it adds the protocol version, client info and capabilities.
-func (e *endpoint) request(ctx context.Context, method mcp.MCPMethod, params, meta map[string]any, header map[string]string) (json.RawMessage, error) {
+func (e *endpoint) request(ctx context.Context, method mcp.MCPMethod, params, meta map[string]any,
+	header map[string]string) (json.RawMessage, error) {
 	version := e.client.ProtocolVersion()
 	if mcp.IsModernProtocol(version) {
 		if meta == nil {
@@ -109,7 +113,8 @@ func (e *endpoint) request(ctx context.Context, method mcp.MCPMethod, params, me
 	e.lastID++
 	e.refused.forget()
 	answer, err := e.client.GetTransport().SendRequest(ctx, transport.JSONRPCRequest{
-		JSONRPC: mcp.JSONRPC_VERSION, ID: mcp.NewRequestId(e.lastID), Method: string(method), Params: json.RawMessage(body), Header: h,
+		JSONRPC: mcp.JSONRPC_VERSION, ID: mcp.NewRequestId(e.lastID), Method: string(method),
+		Params: json.RawMessage(body), Header: h,
 	})
 	switch {
 	case err != nil:
@@ -244,7 +249,8 @@ func (e *statusError) Error() string { return e.text }
 // brokeOff reports whether the connection was lost before the answer.
 func brokeOff(err error) bool {
 	_, sending := errors.AsType[*url.Error](err) // without a url.Error, EOF is an empty answer
-	return sending && errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET)
+	return sending && errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, syscall.ECONNRESET)
 }
 
 // refusals is a RoundTripper that records information that mcp-go does not return: the message of
@@ -306,7 +312,8 @@ func (r *refusals) RoundTrip(req *http.Request) (*http.Response, error) {
 		Description string `json:"error_description"` // of the Guard, which does not use JSON-RPC
 	}
 	if where, err := resp.Location(); err == nil && resp.StatusCode < 400 {
-		said += fmt.Sprintf(": it redirects to %s; if that is the endpoint, put it into --url", prose.Flat(where.Redacted()))
+		said += fmt.Sprintf(": it redirects to %s; if that is the endpoint, put it into --url",
+			prose.Flat(where.Redacted()))
 	} else if json.Unmarshal(start, &answer) == nil && answer.Error.Message != "" {
 		said += ": " + prose.Flat(answer.Error.Message)
 	} else if json.Unmarshal(start, &refusal) == nil && refusal.Description != "" {

@@ -37,7 +37,8 @@ The exit code is 0 if the proxy is ready, and 1 otherwise.`,
 			if err != nil {
 				return err
 			}
-			ctx, cancel := context.WithTimeoutCause(cmd.Context(), limit, fmt.Errorf("not ready: no answer within %v", limit))
+			ctx, cancel := context.WithTimeoutCause(cmd.Context(), limit,
+				fmt.Errorf("not ready: no answer within %v", limit))
 			defer cancel()
 			said, err := askHealth(ctx, address, live)
 			if err != nil {
@@ -99,7 +100,8 @@ func askHealth(ctx context.Context, address string, live bool) (string, error) {
 	}
 	var report diagnose.Report
 	if live || json.Unmarshal(text, &report) != nil || report.Status == "" {
-		return "", fmt.Errorf("not ready: the server at %s is not the admin address of a junction: %s", address, resp.Status)
+		return "", fmt.Errorf("not ready: the server at %s is not the admin address of a junction: %s", address,
+			resp.Status)
 	}
 	if resp.StatusCode == http.StatusOK {
 		return report.Status, nil

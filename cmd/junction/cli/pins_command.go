@@ -38,7 +38,8 @@ upstream's own name of the tool; UPSTREAM means all its tools.`,
   junction pins accept --all --config config.yaml`,
 		Args: NoArguments,
 	}
-	cmd.PersistentFlags().StringVar(&admin, "admin", "", "admin `address` of the running proxy; overrides admin in the configuration file")
+	cmd.PersistentFlags().StringVar(&admin, "admin", "",
+		"admin `address` of the running proxy; overrides admin in the configuration file")
 	cmd.PersistentFlags().BoolVar(&asJSON, "json", false, "print JSON")
 	open := func(ctx context.Context) (*pinning, error) {
 		p, err := openPins(ctx, stdout, admin, *file)
@@ -72,13 +73,14 @@ upstream's own name of the tool; UPSTREAM means all its tools.`,
 	accept.Flags().BoolVar(&all, "all", false, "accept all current tools")
 	cmd.AddCommand(
 		&cobra.Command{Use: "list", Short: "List all tools", Args: NoArguments, RunE: list},
-		&cobra.Command{Use: "diff [NAME ...]", Short: "Show the differences to the accepted definitions", RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := open(cmd.Context())
-			if err != nil {
-				return err
-			}
-			return p.diff(args)
-		}},
+		&cobra.Command{Use: "diff [NAME ...]", Short: "Show the differences to the accepted definitions",
+			RunE: func(cmd *cobra.Command, args []string) error {
+				p, err := open(cmd.Context())
+				if err != nil {
+					return err
+				}
+				return p.diff(args)
+			}},
 		accept,
 	)
 	return cmd
@@ -108,7 +110,8 @@ func openPins(ctx context.Context, stdout io.Writer, admin, file string) (*pinni
 	case c.Pins == "":
 		return nil, fmt.Errorf("%s names no file of accepted definitions; add pins: /var/lib/junction/pins.json", file)
 	case address == "":
-		return nil, fmt.Errorf("%s does not say where the running proxy is (admin); name its address with --admin", file)
+		return nil, fmt.Errorf("%s does not say where the running proxy is (admin); name its address with --admin",
+			file)
 	}
 	p := &pinning{stdout: stdout, file: c.Pins}
 	if p.pins, err = pins.Load(c.Pins); err != nil {
@@ -143,7 +146,10 @@ func (p *pinning) named(names []string) ([]pins.Definition, error) {
 		}
 	}
 	for _, name := range names {
-		if !slices.ContainsFunc(list, func(d pins.Definition) bool { return d.Upstream == name || pinName(d) == name }) {
+		if !slices.ContainsFunc(list, func(d pins.Definition) bool {
+			return d.Upstream == name ||
+				pinName(d) == name
+		}) {
 			near := ""
 			if c := prose.Closest(known, name); len(c) > 0 {
 				near = "; did you mean " + visible.Text(strings.Join(c, " or ")) + "?"

@@ -118,9 +118,11 @@ func describe(item json.RawMessage) string {
 	case "text":
 		return stringOf(m["text"])
 	case "image", "audio":
-		return fmt.Sprintf("[%s %s, %s]", kind, cmp.Or(prose.Flat(stringOf(m["mimeType"])), "of unknown type"), sizeOf(stringOf(m["data"])))
+		return fmt.Sprintf("[%s %s, %s]", kind, cmp.Or(prose.Flat(stringOf(m["mimeType"])), "of unknown type"),
+			sizeOf(stringOf(m["data"])))
 	case "resource_link":
-		return fmt.Sprintf("[resource %s %s]", prose.Flat(cmp.Or(stringOf(m["title"]), stringOf(m["name"]))), prose.Flat(stringOf(m["uri"])))
+		return fmt.Sprintf("[resource %s %s]", prose.Flat(cmp.Or(stringOf(m["title"]), stringOf(m["name"]))),
+			prose.Flat(stringOf(m["uri"])))
 	case "resource":
 		r := membersOf(m["resource"])
 		about := "[resource " + prose.Flat(stringOf(r["uri"]))

@@ -33,8 +33,9 @@ func statusCommand(stdout io.Writer, file *string) *cobra.Command {
 		Use:               "status [NAME ...]",
 		ValidArgsFunction: CompleteUpstreams(file, 100),
 		Short:             "Show the upstreams of a running junction",
-		Long: `Show the upstreams of a running junction: state, full error and remedy, tools, processes, their memory, and the
-last call. The command asks the admin address of the process that serves the configuration file.
+		Long: "Show the upstreams of a running junction: state, full error and remedy, tools, processes, their " +
+			"memory, and the\n" +
+			`last call. The command asks the admin address of the process that serves the configuration file.
 
 The exit code is 1 if no junction is running. junction doctor checks the upstreams end to end.`,
 		Example: `  junction status
@@ -110,7 +111,8 @@ func (s *statusOptions) ask(ctx context.Context) (*diagnose.Running, error) {
 	}
 	if len(s.only) > 0 {
 		r.Disabled = nil
-		r.Upstreams = slices.DeleteFunc(r.Upstreams, func(u diagnose.UpstreamStatus) bool { return !slices.Contains(s.only, u.Name) })
+		r.Upstreams = slices.DeleteFunc(r.Upstreams,
+			func(u diagnose.UpstreamStatus) bool { return !slices.Contains(s.only, u.Name) })
 	}
 	return &r, nil
 }
@@ -189,7 +191,8 @@ func isTerminal(w io.Writer) bool {
 // writeStatus writes the table of the upstreams. Below a row is its error, uncut, and the remedy.
 func writeStatus(b *bytes.Buffer, r *diagnose.Running, now time.Time) {
 	fmt.Fprintf(b, "Junction serves %s%s.\n", r.URL, of(r.Config))
-	fmt.Fprintf(b, "It is %s, offers %s, and has run for %s.\n", r.Status, prose.Count(r.Tools, "tool"), prose.Age(now.Sub(r.Started)))
+	fmt.Fprintf(b, "It is %s, offers %s, and has run for %s.\n", r.Status, prose.Count(r.Tools, "tool"),
+		prose.Age(now.Sub(r.Started)))
 	for _, part := range r.Parts {
 		if !part.OK {
 			prose.Wrap(b, "", "  ", part.Name+": "+prose.Flat(part.Error))
@@ -252,7 +255,8 @@ func statusRow(u *diagnose.UpstreamStatus, now time.Time) []string {
 		row[4] = fmt.Sprintf("%d MB", (u.Memory+500_000)/1_000_000)
 	}
 	if c := u.LastCall; c != nil {
-		row[5] = fmt.Sprintf("%s %s ago, %s", prose.Cut(cmp.Or(prose.Flat(c.Name), "?"), 40), prose.Age(now.Sub(c.Time)), c.Outcome)
+		row[5] = fmt.Sprintf("%s %s ago, %s", prose.Cut(cmp.Or(prose.Flat(c.Name), "?"), 40),
+			prose.Age(now.Sub(c.Time)), c.Outcome)
 	}
 	return row
 }

@@ -43,7 +43,8 @@ The exit code is 1 if the caller cannot use the item.`,
   junction why --as local file:///etc/motd`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return Usagef("why takes one name of a tool, a prompt or a resource; list the tools with junction tools")
+				return Usagef("why takes one name of a tool, a prompt or a resource; list the tools with junction " +
+					"tools")
 			}
 			return nil
 		},
@@ -63,10 +64,12 @@ The exit code is 1 if the caller cannot use the item.`,
 				return err
 			}
 			if address == "" {
-				return fmt.Errorf("%w with %s and an admin address; start one: %s", errNotRunning, *file, config.Start(*file))
+				return fmt.Errorf("%w with %s and an admin address; start one: %s", errNotRunning, *file,
+					config.Start(*file))
 			}
 			var a diagnose.WhyReport
-			if err := askAdmin(cmd.Context(), address, "/why", q.Values(), diagnose.Patience, &a); errors.Is(err, errNotRunning) {
+			if err := askAdmin(cmd.Context(), address, "/why", q.Values(), diagnose.Patience,
+				&a); errors.Is(err, errNotRunning) {
 				return fmt.Errorf("%w; start one, or name its admin address with --admin", err)
 			} else if err != nil {
 				return err
@@ -85,7 +88,8 @@ The exit code is 1 if the caller cannot use the item.`,
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&q.As, "as", "", "the caller: `WHO` is the name of a key, an e-mail address, user:NAME, or local; not needed without authentication")
+	cmd.Flags().StringVar(&q.As, "as", "", "the caller: `WHO` is the name of a key, an e-mail address, user:NAME, or "+
+		"local; not needed without authentication")
 	cmd.Flags().StringVar(&q.Endpoint, "endpoint", "/mcp", "`path` of the endpoint")
 	cmd.Flags().StringVar(&q.From, "from", "", "`address` that the requests come from")
 	cmd.Flags().StringSliceVar(&q.Groups, "group", nil, "`group` of the user; may be repeated")
@@ -113,7 +117,8 @@ func printAccount(w io.Writer, a *diagnose.WhyReport, now time.Time) error {
 		if len(a.Groups) > 0 {
 			groups = "the groups " + prose.Flat(strings.Join(a.Groups, ", "))
 		}
-		prose.Wrap(&b, "", "", fmt.Sprintf("%s was last seen %s ago, with %s.", prose.Flat(a.Email), prose.Age(now.Sub(a.Seen)), groups))
+		prose.Wrap(&b, "", "", fmt.Sprintf("%s was last seen %s ago, with %s.", prose.Flat(a.Email),
+			prose.Age(now.Sub(a.Seen)), groups))
 	}
 	if a.Refused != "" {
 		prose.Wrap(&b, "", "", fmt.Sprintf("%s is rejected: %s", caller(a), prose.Flat(a.Refused)))
@@ -142,7 +147,8 @@ func printItem(b *bytes.Buffer, a *diagnose.WhyReport, i *diagnose.WhyItem, now 
 	seen := fmt.Sprintf("%s sees the %s %s at %s", caller(a), i.Kind, prose.Flat(i.Exposed), a.Endpoint)
 	switch {
 	case i.Exposed == "":
-		seen = fmt.Sprintf("The %s %s of %s is not offered at %s", i.Kind, prose.Flat(i.Own), prose.Flat(i.Upstream), a.Endpoint)
+		seen = fmt.Sprintf("The %s %s of %s is not offered at %s", i.Kind, prose.Flat(i.Own), prose.Flat(i.Upstream),
+			a.Endpoint)
 	case !i.Visible:
 		seen = fmt.Sprintf("%s does not see the %s %s at %s", caller(a), i.Kind, prose.Flat(i.Exposed), a.Endpoint)
 	case !i.Listed:
@@ -153,7 +159,8 @@ func printItem(b *bytes.Buffer, a *diagnose.WhyReport, i *diagnose.WhyItem, now 
 	if i.Exposed != "" && i.Own != i.Exposed {
 		field("is", fmt.Sprintf("%s of %s", prose.Flat(i.Own), prose.Flat(i.Upstream)))
 	}
-	call := map[string]string{"allow": "allowed", "ask": "allowed after approval by the user", "deny": "denied"}[i.Verdict]
+	call := map[string]string{"allow": "allowed", "ask": "allowed after approval by the user",
+		"deny": "denied"}[i.Verdict]
 	if i.Kind == upstream.PartTools.String() || i.Reads {
 		switch {
 		case i.Exposed == "":

@@ -28,7 +28,8 @@ const maxNesting = 500
 // space is an empty object.
 func parseJSON(text []byte) (*hujson.Value, error) {
 	if !utf8.Valid(text) {
-		return nil, &SyntaxError{Line: lineOfBadUTF8(text), Err: errors.New("is not UTF-8 text; save the file as UTF-8")}
+		return nil, &SyntaxError{Line: lineOfBadUTF8(text),
+			Err: errors.New("is not UTF-8 text; save the file as UTF-8")}
 	}
 	if line := tooDeep(text); line > 0 {
 		return nil, &SyntaxError{Line: line, Err: fmt.Errorf("has more than %d nested values", maxNesting)}
@@ -191,7 +192,8 @@ func (jsonFormat) servers(text []byte, keys []string) ([]raw, error) {
 	}
 	list := []raw{}
 	for _, m := range at.Value.(*hujson.Object).Members {
-		r := raw{name: m.Name.Value.(hujson.Literal).String(), line: 1 + bytes.Count(body[:m.Name.StartOffset], []byte("\n"))}
+		r := raw{name: m.Name.Value.(hujson.Literal).String(),
+			line: 1 + bytes.Count(body[:m.Name.StartOffset], []byte("\n"))}
 		tree, err := plain(m.Value)
 		if err != nil {
 			return nil, err

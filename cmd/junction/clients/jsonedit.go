@@ -20,7 +20,8 @@ func styleOf(text []byte) style {
 		s.newline = "\r\n"
 	}
 	for line := range bytes.Lines(text) {
-		if indent := line[:len(line)-len(bytes.TrimLeft(line, " \t"))]; len(indent) > 0 && len(bytes.TrimSpace(line)) > 0 {
+		if indent := line[:len(line)-len(bytes.TrimLeft(line, " \t"))]; len(indent) > 0 &&
+			len(bytes.TrimSpace(line)) > 0 {
 			s.unit = string(indent)
 			break
 		}

@@ -75,7 +75,8 @@ func (v Value) conceal(name, label string) Value {
 			if span[0] < done {
 				continue
 			}
-			out = append(out.literal(p.text[done:span[0]]), part{kind: secret, text: p.text[span[0]:span[1]], label: label})
+			out = append(out.literal(p.text[done:span[0]]),
+				part{kind: secret, text: p.text[span[0]:span[1]], label: label})
 			done = span[1]
 		}
 		out = out.literal(p.text[done:])

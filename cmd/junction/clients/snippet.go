@@ -37,7 +37,8 @@ func (c *Client) Snippet(t Target) (Snippet, error) {
 			s.Command += " --bearer-token-env-var " + KeyVariable
 		}
 	case "gemini":
-		s.Command = "gemini mcp add --scope user --transport http" + keyHeader(t) + " " + t.Name + " " + shellWord(t.URL)
+		s.Command = "gemini mcp add --scope user --transport http" + keyHeader(t) + " " + t.Name + " " +
+			shellWord(t.URL)
 	case "cursor":
 		s.Link = "cursor://anysphere.cursor-deeplink/mcp/install?name=" + url.QueryEscape(t.Name) +
 			"&config=" + url.QueryEscape(base64.StdEncoding.EncodeToString([]byte(fields)))
@@ -93,7 +94,8 @@ func keyHeader(t Target) string {
 // shellWord quotes a text for a POSIX shell if that is necessary.
 func shellWord(s string) string {
 	special := func(r rune) bool {
-		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("-_.:/@%+,", r)
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') &&
+			!strings.ContainsRune("-_.:/@%+,", r)
 	}
 	if !strings.ContainsFunc(s, special) {
 		return s

@@ -82,7 +82,8 @@ func table() []*Client {
 		},
 		{
 			ID: "opencode", Name: "opencode", format: jsonFormat{}, keys: []string{"mcp"}, syntax: braces,
-			user:    []path{{base: config, file: "opencode/opencode.json"}, {base: config, file: "opencode/opencode.jsonc"}},
+			user: []path{{base: config, file: "opencode/opencode.json"},
+				{base: config, file: "opencode/opencode.jsonc"}},
 			project: []path{{file: "opencode.json"}, {file: "opencode.jsonc"}},
 			entry: func(t Target) object {
 				return remote("remote", "url", t).header(t, "Bearer {env:"+KeyVariable+"}")
@@ -99,7 +100,8 @@ func table() []*Client {
 		{
 			ID: "zed", Name: "Zed", format: jsonFormat{}, keys: []string{"context_servers"},
 			user: []path{
-				{base: config, file: "zed/settings.json", os: "linux"}, {base: config, file: "zed/settings.json", os: "darwin"},
+				{base: config, file: "zed/settings.json", os: "linux"},
+				{base: config, file: "zed/settings.json", os: "darwin"},
 				{base: appConfig, file: "Zed/settings.json", os: "windows"},
 			},
 			project: []path{{file: ".zed/settings.json"}},

@@ -47,7 +47,8 @@ func expressions(text []byte) ([]expression, error) {
 			continue // a comment
 		}
 		if len(keys) > maxNesting {
-			return nil, &SyntaxError{Line: line(text, start), Err: fmt.Errorf("has more than %d nested values", maxNesting)}
+			return nil, &SyntaxError{Line: line(text, start),
+				Err: fmt.Errorf("has more than %d nested values", maxNesting)}
 		}
 		switch e.Kind {
 		case unstable.Table, unstable.ArrayTable:
@@ -66,7 +67,8 @@ func line(text []byte, at int) int { return 1 + bytes.Count(text[:at], []byte("\
 // decodeTOML returns what a text means.
 func decodeTOML(text []byte) (map[string]any, []expression, error) {
 	if !utf8.Valid(text) {
-		return nil, nil, &SyntaxError{Line: lineOfBadUTF8(text), Err: errors.New("is not UTF-8 text; save the file as UTF-8")}
+		return nil, nil, &SyntaxError{Line: lineOfBadUTF8(text),
+			Err: errors.New("is not UTF-8 text; save the file as UTF-8")}
 	}
 	list, err := expressions(text)
 	if err != nil {
@@ -80,7 +82,8 @@ func decodeTOML(text []byte) (map[string]any, []expression, error) {
 		if d, ok := errors.AsType[*toml.DecodeError](err); ok {
 			at, _ = d.Position()
 		}
-		return nil, nil, &SyntaxError{Line: at, Err: errors.New("is not TOML: " + strings.TrimPrefix(err.Error(), "toml: "))}
+		return nil, nil, &SyntaxError{Line: at,
+			Err: errors.New("is not TOML: " + strings.TrimPrefix(err.Error(), "toml: "))}
 	}
 	if err != nil {
 		return nil, nil, &SyntaxError{Err: errors.New("is not TOML: " + err.Error())}
@@ -145,7 +148,8 @@ func (tomlFormat) add(text []byte, keys []string, name string, entry object) ([]
 	writeTable(&b, newline, slices.Concat(keys, []string{name}), entry)
 	is, _, err := decodeTOML(b.Bytes())
 	if err != nil {
-		return nil, fmt.Errorf("cannot edit the file: %s is not a table of its own; edit it by hand", strings.Join(keys, "."))
+		return nil, fmt.Errorf("cannot edit the file: %s is not a table of its own; edit it by hand",
+			strings.Join(keys, "."))
 	}
 	if err := checkTrees(was, is, keys, name, entry.tree()); err != nil {
 		return nil, err

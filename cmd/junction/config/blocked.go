@@ -31,7 +31,8 @@ func (c *Config) block(d *decoder, problems Problems, running bool) bool {
 	for _, p := range problems {
 		name, within := strings.CutPrefix(entry(p.Path), "upstreams.")
 		if _, there := c.Upstreams[name]; !within || !there ||
-			strings.Contains(p.Text, plaintextKey) || running && !d.unresolved[p.Path] && !strings.HasPrefix(p.Path, "upstreams."+name+".headers") {
+			strings.Contains(p.Text, plaintextKey) || running && !d.unresolved[p.Path] &&
+			!strings.HasPrefix(p.Path, "upstreams."+name+".headers") {
 			return false
 		}
 		reasons[name] = append(reasons[name], p.String())
@@ -40,7 +41,8 @@ func (c *Config) block(d *decoder, problems Problems, running bool) bool {
 		u := c.Upstreams[name]
 		u.Blocked = list[0]
 		if more := len(list) - 1; more > 0 {
-			u.Blocked += fmt.Sprintf(" (and %s more; run: junction check --config %s)", prose.Count(more, "mistake"), d.file)
+			u.Blocked += fmt.Sprintf(" (and %s more; run: junction check --config %s)", prose.Count(more, "mistake"),
+				d.file)
 		}
 		c.Upstreams[name] = u
 	}
@@ -55,7 +57,8 @@ func disabled(path string, n *yaml.Node) bool {
 		return false
 	}
 	for i := 0; i+1 < len(n.Content); i += 2 {
-		if k, v := n.Content[i], n.Content[i+1]; k.Value == "enabled" && v.Kind == yaml.ScalarNode && v.Value == "false" {
+		if k, v := n.Content[i], n.Content[i+1]; k.Value == "enabled" && v.Kind == yaml.ScalarNode &&
+			v.Value == "false" {
 			return true
 		}
 	}

@@ -60,7 +60,8 @@ func Inspect(file string, getenv func(string) (string, bool)) (*Report, error) {
 	if err != nil && !isProblems {
 		return nil, err
 	}
-	r := &Report{File: file, Mistakes: append(Problems{}, problems...), Warnings: append(Warnings{}, warnings...), Notes: []string{}}
+	r := &Report{File: file, Mistakes: append(Problems{}, problems...), Warnings: append(Warnings{}, warnings...),
+		Notes: []string{}}
 	if isProblems {
 		return r, nil
 	}
@@ -69,13 +70,15 @@ func Inspect(file string, getenv func(string) (string, bool)) (*Report, error) {
 	for _, name := range slices.Sorted(maps.Keys(c.Upstreams)) {
 		u := c.Upstreams[name]
 		if names := u.Withheld(); len(names) > 0 && !u.Off() {
-			note("upstreams.%s: does not get %s; name those it needs in env or inherit_env", name, strings.Join(names, ", "))
+			note("upstreams.%s: does not get %s; name those it needs in env or inherit_env", name,
+				strings.Join(names, ", "))
 		}
 		if u.OperatorSignsIn() && !u.Off() && (len(c.Auth.APIKeys) > 0 || c.Auth.SignsIn()) {
 			note("upstreams.%s: every user who may use it acts with the operator's sign-in (auth.mode: oauth)", name)
 		}
 		if u.SharedByUsers() && !u.Off() {
-			note("upstreams.%s: all users share one connection (isolation: shared); what the server keeps of one user may reach another", name)
+			note("upstreams.%s: all users share one connection (isolation: shared); what the server keeps of one "+
+				"user may reach another", name)
 		}
 	}
 	return r, nil
@@ -100,7 +103,8 @@ func (d *decoder) warnings(c *Config) Warnings {
 	var ps Problems
 	warn := func(path, format string, args ...any) {
 		if !d.broken(path) {
-			ps = append(ps, Problem{File: d.file, Line: d.line(path), Path: path, Text: d.conceal(path, fmt.Sprintf(format, args...))})
+			ps = append(ps, Problem{File: d.file, Line: d.line(path), Path: path,
+				Text: d.conceal(path, fmt.Sprintf(format, args...))})
 		}
 	}
 	if len(c.Auth.TrustedProxies) > 0 && !c.Auth.Needed() && !c.Auth.None {
@@ -113,7 +117,8 @@ func (d *decoder) warnings(c *Config) Warnings {
 	}
 	for i, k := range c.Auth.APIKeys {
 		if !k.Expires.IsZero() && !time.Now().Before(k.Expires.Time) {
-			warn(fmt.Sprintf("auth.api_keys[%d].expires", i), "is in the past: the key of %s is refused; remove the entry, or create another key", k.Name)
+			warn(fmt.Sprintf("auth.api_keys[%d].expires", i),
+				"is in the past: the key of %s is refused; remove the entry, or create another key", k.Name)
 		}
 	}
 	for _, p := range c.Auth.Warnings(c.PublicURL) {
@@ -154,7 +159,8 @@ func (c *Config) warnPolicies(warn func(path, format string, args ...any)) {
 		for i, s := range list {
 			required = append(required, s)
 			if _, ok := slices.BinarySearch(held, s); !ok {
-				warn(fmt.Sprintf("%s.capabilities[%d]", at, i), "no policy gives the capability %s, so that nobody can use %s", s, what)
+				warn(fmt.Sprintf("%s.capabilities[%d]", at, i),
+					"no policy gives the capability %s, so that nobody can use %s", s, what)
 			}
 		}
 	}
@@ -205,7 +211,8 @@ func notRunnable(u *upstream.Config) string {
 		if len(u.Command) > 1 {
 			words = append(words, "…") // an argument may be secret
 		}
-		return fmt.Sprintf("there is no program %s; write its arguments apart: [%s]", prose.Quote(program), strings.Join(words, ", "))
+		return fmt.Sprintf("there is no program %s; write its arguments apart: [%s]", prose.Quote(program),
+			strings.Join(words, ", "))
 	}
 	if filepath.Base(program) != program {
 		file := program

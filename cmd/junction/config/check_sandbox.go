@@ -37,7 +37,8 @@ func (c *Config) warnSandbox(at string, u *upstream.Config, d *decoder, warn fun
 	}{{"read", "read", u.Sandbox.Read}, {"write", "change", u.Sandbox.Write}} {
 		for i, p := range list.paths {
 			if own := c.within(p, file, getenv); own != "" {
-				warn(fmt.Sprintf("%s.%s[%d]", at, list.key, i), "lets the command %s %s; name a narrower path", list.verb, own)
+				warn(fmt.Sprintf("%s.%s[%d]", at, list.key, i), "lets the command %s %s; name a narrower path",
+					list.verb, own)
 			}
 		}
 	}
@@ -85,7 +86,8 @@ func (c *Config) within(path, file string, getenv func(string) (string, bool)) s
 		{"the keys and sign-ins of Junction", KeyDir("", getenv)},
 	} {
 		secret, err := filepath.Abs(own.path)
-		if own.path != "" && err == nil && (sandbox.Covers(paths, secret) || sandbox.Covers([]string{secret}, paths[0])) {
+		if own.path != "" && err == nil && (sandbox.Covers(paths, secret) ||
+			sandbox.Covers([]string{secret}, paths[0])) {
 			return own.what + ", " + secret
 		}
 	}

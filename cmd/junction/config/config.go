@@ -176,7 +176,8 @@ const DefaultAdmin = "127.0.0.1:8421"
 // defaultConfig returns the defaults, without upstreams.
 func defaultConfig() *Config {
 	admin := DefaultAdmin
-	return &Config{Listen: "127.0.0.1:8420", Admin: &admin, Metrics: true, ShutdownGrace: 10 * time.Second, Log: Log{Format: LogText}}
+	return &Config{Listen: "127.0.0.1:8420", Admin: &admin, Metrics: true, ShutdownGrace: 10 * time.Second,
+		Log: Log{Format: LogText}}
 }
 
 // maxFile limits the size of the file, far above that of a real configuration.
@@ -204,7 +205,8 @@ func load(file string, getenv func(string) (string, bool)) (*Config, *decoder, W
 	}
 	text, err := files.Read(file, maxFile)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, nil, fmt.Errorf("read the configuration %s: %w; name another file with --config, or create it with junction add", file, err)
+		return nil, nil, nil, fmt.Errorf("read the configuration %s: %w; name another file with --config, or create "+
+			"it with junction add", file, err)
 	}
 	if err != nil {
 		return nil, nil, nil, fmt.Errorf("read the configuration %s: %w", file, err)
@@ -315,7 +317,8 @@ func (c *Config) signIns(such func(upstream.Config) bool) map[string]oauth.Upstr
 	for name, u := range c.Upstreams {
 		if such(u) && !u.Off() {
 			all[name] = oauth.Upstream{
-				URL: u.URL, Scopes: u.Auth.Scopes, ClientID: u.Auth.ClientID, ClientSecret: u.Auth.ClientSecret, Shared: u.OperatorSignsIn(),
+				URL: u.URL, Scopes: u.Auth.Scopes, ClientID: u.Auth.ClientID, ClientSecret: u.Auth.ClientSecret,
+				Shared: u.OperatorSignsIn(),
 			}
 		}
 	}

@@ -32,15 +32,19 @@ func foreignKeys(t reflect.Type) foreign {
 		return foreign{
 			"mcpServers": {key: "upstreams"}, "servers": {key: "upstreams"}, "upstream": {key: "upstreams"},
 			"address": {key: "listen"}, "port": {key: "listen"}, "host": {key: "listen"}, "bind": {key: "listen"},
-			"api_keys": {"auth", "it stands below auth:"}, "trusted_proxies": {"auth", "it stands below auth:"}, "jwt": {"auth", "it stands below auth:"},
+			"api_keys": {"auth", "it stands below auth:"}, "trusted_proxies": {"auth", "it stands below auth:"},
+			"jwt": {"auth", "it stands below auth:"},
 		}
 	case reflect.TypeFor[Auth]():
-		return foreign{"keys": {key: "api_keys"}, "issuers": {key: "jwt"}, "mode": {"api_keys", "remove it: what is there is on"}}
+		return foreign{"keys": {key: "api_keys"}, "issuers": {key: "jwt"},
+			"mode": {"api_keys", "remove it: what is there is on"}}
 	case reflect.TypeFor[auth.Issuer](), reflect.TypeFor[auth.Introspection]():
 		return foreign{
-			"audience": {key: "audiences"}, "jwks_uri": {key: "jwks_url"}, "jwks": {key: "jwks_url"}, "scopes": {key: "required_scopes"}, "skew": {key: "clock_skew"},
-			"groups": {"claims", "it stands below claims: { groups: [realm_access, roles] }"}, "subject": {"claims", "it stands below claims: { subject: [sub] }"},
-			"url": {key: "endpoint"}, "secret": {key: "client_secret"},
+			"audience": {key: "audiences"}, "jwks_uri": {key: "jwks_url"}, "jwks": {key: "jwks_url"},
+			"scopes": {key: "required_scopes"}, "skew": {key: "clock_skew"},
+			"groups":  {"claims", "it stands below claims: { groups: [realm_access, roles] }"},
+			"subject": {"claims", "it stands below claims: { subject: [sub] }"},
+			"url":     {key: "endpoint"}, "secret": {key: "client_secret"},
 		}
 	case reflect.TypeFor[upstream.Config]():
 		return foreign{
@@ -53,32 +57,42 @@ func foreignKeys(t reflect.Type) foreign {
 	case reflect.TypeFor[policy.Entry]():
 		const rule = `a rule stands in the list of them: rules: [{ allow: { tools: "files__*" } }]`
 		return foreign{
-			"allow": {"rules", rule}, "deny": {"rules", rule}, "ask": {"rules", rule}, "permissions": {key: "rules"}, "who": {key: "match"}, "subjects": {key: "match"},
+			"allow": {"rules", rule}, "deny": {"rules", rule}, "ask": {"rules", rule}, "permissions": {key: "rules"},
+			"who": {key: "match"}, "subjects": {key: "match"},
 		}
 	case reflect.TypeFor[policy.Rule]():
 		const selector = `it stands below allow, ask or deny: allow: { tools: "files__*" }`
 		return foreign{
-			"upstreams": {"allow", selector}, "tools": {"allow", selector}, "prompts": {"allow", selector}, "resources": {"allow", selector}, "where": {"allow", selector},
-			"permit": {key: "allow"}, "approve": {key: "ask"}, "confirm": {key: "ask"}, "forbid": {key: "deny"}, "block": {key: "deny"},
+			"upstreams": {"allow", selector}, "tools": {"allow", selector}, "prompts": {"allow", selector},
+			"resources": {"allow", selector}, "where": {"allow", selector},
+			"permit": {key: "allow"}, "approve": {key: "ask"}, "confirm": {key: "ask"}, "forbid": {key: "deny"},
+			"block": {key: "deny"},
 		}
 	case reflect.TypeFor[policy.Selector]():
 		return foreign{
-			"servers": {key: "upstreams"}, "server": {key: "upstreams"}, "arguments": {key: "where"}, "args": {key: "where"}, "when": {key: "where"},
+			"servers": {key: "upstreams"}, "server": {key: "upstreams"}, "arguments": {key: "where"},
+			"args": {key: "where"}, "when": {key: "where"},
 			"uris": {key: "resources"}, "names": {key: "tools"},
 		}
 	case reflect.TypeFor[policy.Match]():
 		return foreign{
-			"api_key": {key: "key"}, "subject": {key: "user"}, "sub": {key: "user"}, "role": {key: "group"}, "roles": {key: "group"}, "domain": {key: "email_domain"},
-			"ip": {key: "cidr"}, "address": {key: "cidr"}, "network": {key: "cidr"}, "endpoint": {key: "surface"}, "client": {key: "oauth_client"},
-			"client_name": {"oauth_client", "a client's word about itself is no reason to let it do anything; name a key, a user or an oauth_client"},
-			"clientInfo":  {"oauth_client", "a client's word about itself is no reason to let it do anything; name a key, a user or an oauth_client"},
+			"api_key": {key: "key"}, "subject": {key: "user"}, "sub": {key: "user"}, "role": {key: "group"},
+			"roles": {key: "group"}, "domain": {key: "email_domain"},
+			"ip": {key: "cidr"}, "address": {key: "cidr"}, "network": {key: "cidr"}, "endpoint": {key: "surface"},
+			"client": {key: "oauth_client"},
+			"client_name": {"oauth_client", "a client's word about itself is no reason to let it do anything; name a " +
+				"key, a user or an oauth_client"},
+			"clientInfo": {"oauth_client", "a client's word about itself is no reason to let it do anything; name a " +
+				"key, a user or an oauth_client"},
 		}
 	}
 	switch { // types that Shape returns for a mapping
 	case t.ConvertibleTo(reflect.TypeFor[policy.Redact]()):
-		return foreign{"pattern": {key: "re"}, "regex": {key: "re"}, "regexp": {key: "re"}, "secrets": {"name", "the word secrets stands alone: redact: [secrets]"}}
+		return foreign{"pattern": {key: "re"}, "regex": {key: "re"}, "regexp": {key: "re"},
+			"secrets": {"name", "the word secrets stands alone: redact: [secrets]"}}
 	case t.ConvertibleTo(reflect.TypeFor[policy.Alternative]()):
-		return foreign{"glob": {"re", `a glob stands alone: { command: "git *" }`}, "pattern": {key: "re"}, "not": {"re", "there is no not; write a deny or the other way round"}}
+		return foreign{"glob": {"re", `a glob stands alone: { command: "git *" }`}, "pattern": {key: "re"},
+			"not": {"re", "there is no not; write a deny or the other way round"}}
 	}
 	return nil
 }
@@ -143,7 +157,8 @@ func (d *decoder) syntax(text []byte, err error) {
 		}
 	}
 	line = max(1, min(line, len(lines)))
-	d.at(line, "", "cannot be read as YAML (%s); %s", said, yamlRemedy(string(lines[line-1]), lineAbove(lines[:line-1])))
+	d.at(line, "", "cannot be read as YAML (%s); %s", said,
+		yamlRemedy(string(lines[line-1]), lineAbove(lines[:line-1])))
 }
 
 // parses reports whether text is YAML; empty text is.
@@ -181,17 +196,20 @@ func yamlRemedy(line, before string) string {
 		return "indent with spaces, not with a tab"
 	case strings.Contains(content, "${") && strings.ContainsAny(strings.ReplaceAll(content, "${", ""), "{["):
 		return `put quotes around a value with ${…}, such as "Bearer ${TOKEN}"`
-	case strings.ContainsAny(first(key), "*&%@`") || strings.ContainsAny(first(value), "*&%@`") || followsBracket(content):
+	case strings.ContainsAny(first(key), "*&%@`") || strings.ContainsAny(first(value), "*&%@`") ||
+		followsBracket(content):
 		return "put quotes around what begins with *, &, %, @ or `"
 	case strings.Contains(value, ": ") && !strings.ContainsAny(value, `"'{`):
 		return "put quotes around a value that contains a colon"
 	case strings.Count(content, `"`)%2 == 1 || strings.Count(content, "'")%2 == 1:
 		return "a quote is not closed, or stands inside others"
-	case strings.Count(content, "[") != strings.Count(content, "]") || strings.Count(content, "{") != strings.Count(content, "}"):
+	case strings.Count(content, "[") != strings.Count(content, "]") ||
+		strings.Count(content, "{") != strings.Count(content, "}"):
 		return "a bracket is not closed, or not opened"
 	case content != "" && !strings.Contains(content, ":") && content[0] != '-':
 		return "want key: value, with a space after the colon"
-	case before != "" && before[0] != '-' && !strings.Contains(before, ": ") && !strings.ContainsAny(before[len(before)-1:], ":[{,"):
+	case before != "" && before[0] != '-' && !strings.Contains(before, ": ") &&
+		!strings.ContainsAny(before[len(before)-1:], ":[{,"):
 		return "the line above wants a colon and a space: key: value"
 	}
 	return "check its indentation against the lines above"

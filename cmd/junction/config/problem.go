@@ -42,7 +42,8 @@ func (d *decoder) check(path, problem string) {
 
 // at adds a mistake.
 func (d *decoder) at(line int, path, format string, args ...any) {
-	d.problems = append(d.problems, Problem{File: d.file, Line: line, Path: auth.Redact(path), Text: d.conceal(path, fmt.Sprintf(format, args...))})
+	d.problems = append(d.problems, Problem{File: d.file, Line: line, Path: auth.Redact(path),
+		Text: d.conceal(path, fmt.Sprintf(format, args...))})
 }
 
 // plaintextKey is the message about an API key in the file, where others can read it. API keys of

@@ -69,7 +69,8 @@ func (e *expander) expand(s string) (out string, refs []reference, wrong []strin
 	resolve := func(text, body string) string {
 		value, problem := e.resolve(body)
 		if problem == "" && len(value) > e.left {
-			problem = fmt.Sprintf("the references of the file stand for more than %d MiB; use fewer or shorter ones", maxReferenced>>20)
+			problem = fmt.Sprintf("the references of the file stand for more than %d MiB; use fewer or shorter ones",
+				maxReferenced>>20)
 		}
 		if problem != "" {
 			wrong = append(wrong, problem)
@@ -113,10 +114,12 @@ func (e *expander) resolve(body string) (value, problem string) {
 	}
 	name, fallback, hasFallback := strings.Cut(strings.TrimPrefix(body, "env:"), ":-")
 	if !variable(name) {
-		return "", prose.Quote("${"+body+"}") + " is no reference; write ${VAR}, ${VAR:-default} or ${file:/path}, or $${ where ${ is meant as it stands"
+		return "", prose.Quote("${"+body+"}") +
+			" is no reference; write ${VAR}, ${VAR:-default} or ${file:/path}, or $${ where ${ is meant as it stands"
 	}
 	if strings.Contains(fallback, "${") {
-		return "", fmt.Sprintf("the default of ${%s:-…} holds another reference, which is not possible; use a plain value", name)
+		return "", fmt.Sprintf("the default of ${%s:-…} holds another reference, which is not possible; use a plain "+
+			"value", name)
 	}
 	value, ok := e.getenv(name)
 	switch {

@@ -62,7 +62,8 @@ func (c *Config) validate(d *decoder) {
 
 func (c *Config) validateAddresses(d *decoder) {
 	// Values with mistakes must not be reported as missing, too.
-	problem := c.ListenProblem(c.Listen, d.broken("auth.api_keys") || d.broken("auth.jwt") || d.broken("auth.introspection") || d.broken("auth.oauth") || d.wrong["auth"], d.broken("public_url"))
+	problem := c.ListenProblem(c.Listen, d.broken("auth.api_keys") || d.broken("auth.jwt") ||
+		d.broken("auth.introspection") || d.broken("auth.oauth") || d.wrong["auth"], d.broken("public_url"))
 	d.check("listen", problem)
 	if *c.Admin == "" {
 		return
@@ -102,7 +103,8 @@ func (c *Config) ListenProblem(address string, givesKeys, givesURL bool) string 
 	if len(missing) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("listening elsewhere than on loopback needs %s; add what is missing, or use 127.0.0.1:%d behind your own gateway or an ssh tunnel",
+	return fmt.Sprintf("listening elsewhere than on loopback needs %s; add what is missing, or use 127.0.0.1:%d "+
+		"behind your own gateway or an ssh tunnel",
 		strings.Join(missing, " and "), port)
 }
 
@@ -120,7 +122,8 @@ func (c *Config) validateOpen(d *decoder) {
 		d.invalid("auth.none", "contradicts the rest of auth, which authenticates requests; remove none")
 	case strings.HasPrefix(c.PublicURL, "https://") && !c.Auth.None && !c.Auth.Needed():
 		d.invalid("public_url", "needs authentication: everybody who reaches the URL could use every tool; "+
-			"add auth.api_keys or auth.oauth, or auth: { none: true } if the proxy in front authenticates every request")
+			"add auth.api_keys or auth.oauth, or auth: { none: true } if the proxy in front authenticates every "+
+			"request")
 	}
 }
 
@@ -129,7 +132,8 @@ func (c *Config) validateOpen(d *decoder) {
 func splitAddress(address, example string) (host netip.Addr, port uint16, problem string) {
 	name, p, err := net.SplitHostPort(address)
 	if err != nil {
-		return netip.Addr{}, 0, "want host:port, such as " + example + " or [::1]" + example[strings.IndexByte(example, ':'):]
+		return netip.Addr{}, 0, "want host:port, such as " + example + " or [::1]" +
+			example[strings.IndexByte(example, ':'):]
 	}
 	n, err := strconv.ParseUint(p, 10, 16)
 	if err != nil {
@@ -143,7 +147,8 @@ func splitAddress(address, example string) (host netip.Addr, port uint16, proble
 	}
 	// A name other than localhost is not resolved: its address may change after this check.
 	if host, err = netip.ParseAddr(name); err != nil {
-		return netip.Addr{}, 0, "want an IP address or localhost before the port, such as " + example + "; what another name means may change"
+		return netip.Addr{}, 0, "want an IP address or localhost before the port, such as " + example +
+			"; what another name means may change"
 	}
 	return host.Unmap(), uint16(n), ""
 }
@@ -155,7 +160,8 @@ func (c *Config) publicURLProblem() string {
 	}
 	u, err := url.Parse(c.PublicURL)
 	switch {
-	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || hostProblem(u.Host) != "" || u.User != nil:
+	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || hostProblem(u.Host) != "" ||
+		u.User != nil:
 		return "want the URL that clients reach the server by, such as https://mcp.example.com"
 	case u.Path != "" || u.RawQuery != "" || u.Fragment != "" || u.ForceQuery:
 		return "ends after host and port, since the endpoints have their paths; write " + u.Scheme + "://" + u.Host
@@ -180,7 +186,8 @@ func originProblem(o string) string {
 	case u.Path != "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil || u.ForceQuery:
 		return "an origin ends after host and port; write " + u.Scheme + "://" + u.Host
 	case u.Scheme == "https" && u.Port() == "443" || u.Scheme == "http" && u.Port() == "80":
-		return "browsers leave out the default port; write " + u.Scheme + "://" + strings.TrimSuffix(u.Host, ":"+u.Port())
+		return "browsers leave out the default port; write " + u.Scheme + "://" +
+			strings.TrimSuffix(u.Host, ":"+u.Port())
 	}
 	return ""
 }
@@ -189,14 +196,16 @@ func hostProblem(h string) string {
 	if h == "*" {
 		return "would switch the check off; name each host, such as mcp.example.com"
 	}
-	if u, err := url.Parse("http://" + h); err != nil || h == "" || u.Host != h || u.Hostname() == "" || strings.ContainsAny(h, "* ") {
+	if u, err := url.Parse("http://" + h); err != nil || h == "" || u.Host != h || u.Hostname() == "" ||
+		strings.ContainsAny(h, "* ") {
 		return "want a host, such as mcp.example.com or mcp.example.com:8443"
 	}
 	return ""
 }
 
 func separator(s string) bool {
-	return len(s) >= 1 && len(s) <= 4 && strings.Trim(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-") == ""
+	return len(s) >= 1 && len(s) <= 4 && strings.Trim(s,
+		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-") == ""
 }
 
 // validateUpstream reports the mistakes that package upstream finds in an entry.
@@ -225,7 +234,8 @@ func (c *Config) validateUpstream(d *decoder, name string) {
 func (c *Config) validateNames(d *decoder) {
 	names := inOrder(d, "upstreams", c.Upstreams)
 	for _, twice := range folded(names) {
-		d.invalid("upstreams."+twice[1], "differs from %s only in upper and lower case; give one of them another name", twice[0])
+		d.invalid("upstreams."+twice[1], "differs from %s only in upper and lower case; give one of them another "+
+			"name", twice[0])
 	}
 	// Compare prefixes and the tools that the file names. Other names are known only when the
 	// servers have listed their tools.
@@ -241,7 +251,9 @@ func (c *Config) validateNames(d *decoder) {
 		}
 		prefix := u.PrefixOr(name)
 		if other, ok := prefixes[prefix]; ok && prefix != "" {
-			d.invalid("upstreams."+name+".prefix", "%s is the prefix of the upstream %s already; give one of them another prefix", prose.Quote(prefix), other)
+			d.invalid("upstreams."+name+".prefix",
+				"%s is the prefix of the upstream %s already; give one of them another prefix", prose.Quote(prefix),
+				other)
 			continue // each of its tools would repeat the same mistake
 		}
 		prefixes[prefix] = name
@@ -254,11 +266,13 @@ func (c *Config) validateNames(d *decoder) {
 				exposed = prefix + sep + exposed
 			}
 			if c.searches() && search.Own(exposed) {
-				d.invalid("upstreams."+name+".tools."+r.Glob+".as", "%s is the name of a tool of Junction, which catalog: search lists; "+
-					"give this tool another name", exposed)
+				d.invalid("upstreams."+name+".tools."+r.Glob+".as",
+					"%s is the name of a tool of Junction, which catalog: search lists; "+
+						"give this tool another name", exposed)
 			}
 			if other, ok := tools[exposed]; ok && other != name {
-				d.invalid("upstreams."+name+".tools."+r.Glob+".as", "clients would see %s twice, here and from the upstream %s; give one of them another name",
+				d.invalid("upstreams."+name+".tools."+r.Glob+".as",
+					"clients would see %s twice, here and from the upstream %s; give one of them another name",
 					exposed, other)
 			}
 			tools[exposed] = name
@@ -324,7 +338,8 @@ func (c *Config) validateEndpoints(d *decoder) {
 
 // word reports whether s is a valid name of an endpoint or of a surface.
 func word(s string) bool {
-	return len(s) >= 1 && len(s) <= 32 && s[0] != '-' && strings.Trim(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-") == ""
+	return len(s) >= 1 && len(s) <= 32 && s[0] != '-' &&
+		strings.Trim(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-") == ""
 }
 
 // validatePolicies reports the mistakes that package policy finds. It leaves out those about values
@@ -332,7 +347,8 @@ func word(s string) bool {
 func (c *Config) validatePolicies(d *decoder) {
 	const at = "policies"
 	if d.has(at) && len(c.Policies) == 0 && !d.broken(at) {
-		d.invalid(at, "has no policy, so that nobody could use anything; write one, or remove the key to let everybody in use everything")
+		d.invalid(at, "has no policy, so that nobody could use anything; write one, or remove the key to let "+
+			"everybody in use everything")
 	}
 	for _, p := range c.Policies.Validate() {
 		if path := at + p.Path; !d.broken(path) && !d.within(path) {
@@ -343,7 +359,8 @@ func (c *Config) validatePolicies(d *decoder) {
 
 // validateSignIn adds to d the mistakes in auth.oauth and in settings that need it.
 func (c *Config) validateSignIn(d *decoder) {
-	if len(c.Auth.ScopeCapabilities) > 0 && !c.Auth.SignsIn() && !d.broken("auth.jwt") && !d.broken("auth.introspection") && !d.broken("auth.oauth") {
+	if len(c.Auth.ScopeCapabilities) > 0 && !c.Auth.SignsIn() && !d.broken("auth.jwt") &&
+		!d.broken("auth.introspection") && !d.broken("auth.oauth") {
 		d.check("auth.scope_capabilities", "means nothing where nobody signs in: keys have no scopes")
 	}
 	if c.Auth.OAuth != nil {
@@ -353,7 +370,8 @@ func (c *Config) validateSignIn(d *decoder) {
 			}
 		}
 		if c.PublicURL == "" && !d.broken("public_url") {
-			d.check("auth.oauth", "needs public_url: it is in every token, and in what you register at the provider; http://localhost:8420 does on this machine")
+			d.check("auth.oauth", "needs public_url: it is in every token, and in what you register at the provider; "+
+				"http://localhost:8420 does on this machine")
 		}
 	}
 	for _, name := range inOrder(d, "upstreams", c.Upstreams) {
@@ -362,7 +380,8 @@ func (c *Config) validateSignIn(d *decoder) {
 		case c.Auth.OAuth == nil && !d.broken("auth.oauth") && !d.wrong["auth"]:
 			d.check(at, "needs auth.oauth: each person connects it on a page here, and has to be signed in there")
 		case name == "mcp":
-			d.check(at, "cannot be for an upstream called mcp, whose page /connect/mcp is that of an endpoint; choose another name")
+			d.check(at, "cannot be for an upstream called mcp, whose page /connect/mcp is that of an endpoint; "+
+				"choose another name")
 		}
 	}
 	switch s := c.Storage; {
@@ -378,7 +397,8 @@ func (c *Config) validateSignIn(d *decoder) {
 	}
 	for i, p := range c.Outbound.AllowPrivate {
 		if p.IsValid() && p.Bits() == 0 {
-			d.check(fmt.Sprintf("outbound.allow_private[%d]", i), "would have strangers send us anywhere; name the networks that you mean")
+			d.check(fmt.Sprintf("outbound.allow_private[%d]", i),
+				"would have strangers send us anywhere; name the networks that you mean")
 		}
 	}
 }
@@ -388,7 +408,8 @@ func (c *Config) validateAudit(d *decoder) {
 	switch file := c.Audit.File; {
 	case d.broken("audit.file"):
 	case file == "" && (d.has("audit.file") || d.has("audit.arguments") || d.has("audit.otlp")):
-		d.invalid("audit", "needs a file, such as file: /var/log/junction/audit.jsonl, or file: stderr; remove the section to write no audit")
+		d.invalid("audit", "needs a file, such as file: /var/log/junction/audit.jsonl, or file: stderr; remove the "+
+			"section to write no audit")
 	case strings.HasSuffix(file, "/"):
 		d.invalid("audit.file", "is a folder; name a file in it, such as %saudit.jsonl", file)
 	case strings.EqualFold(file, "stdout") || file == "-":
@@ -398,7 +419,8 @@ func (c *Config) validateAudit(d *decoder) {
 
 func pinsProblem(file string) string {
 	if file != "" && !filepath.IsAbs(file) {
-		return "want an absolute path, such as /var/lib/junction/pins.json: the proxy and junction pins may run in different folders"
+		return "want an absolute path, such as /var/lib/junction/pins.json: the proxy and junction pins may run in " +
+			"different folders"
 	}
 	return ""
 }

@@ -118,7 +118,8 @@ func (d *decoder) value(path string, n *yaml.Node, v reflect.Value) bool {
 		return true
 	}
 	if tag := n.ShortTag(); n.Style&yaml.TaggedStyle != 0 && !plainTag(tag) {
-		d.bad(path, "the tag %s means nothing here; remove it (a secret is written ${VAR} or ${file:/path})", prose.Quote(tag))
+		d.bad(path, "the tag %s means nothing here; remove it (a secret is written ${VAR} or ${file:/path})",
+			prose.Quote(tag))
 		return false
 	}
 	if rules, ok := v.Addr().Interface().(*upstream.Rules); ok {

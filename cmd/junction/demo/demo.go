@@ -50,7 +50,8 @@ const (
 
 	demoQuestion = "What is your name?"
 
-	demoInstructions = "A small server to try Junction with: echo answers, count reports progress, ask puts a question to the person."
+	demoInstructions = "A small server to try Junction with: echo answers, count reports progress, ask puts a " +
+		"question to the person."
 
 	demoReadme = `# Junction's demo server
 
@@ -78,16 +79,21 @@ func NewServer(out io.Writer, stderr io.Writer) *server.MCPServer {
 		mcp.WithOutputSchema[demoEcho](),
 	), callEcho)
 	s.AddTool(demoTool("count", "Count with progress",
-		"Counts from 1 to n with a short pause before each step. Each step is reported as progress when the caller asked for progress.",
-		mcp.WithInteger("n", mcp.Required(), mcp.Min(1), mcp.Max(demoMaxSteps), mcp.Description("How many steps to count.")),
-		mcp.WithInteger("ms", mcp.DefaultNumber(demoPauseMs), mcp.Min(0), mcp.Max(demoMaxPauseMs), mcp.Description("The pause before each step, in milliseconds.")),
+		"Counts from 1 to n with a short pause before each step. Each step is reported as progress when the caller "+
+			"asked for progress.",
+		mcp.WithInteger("n", mcp.Required(), mcp.Min(1), mcp.Max(demoMaxSteps),
+			mcp.Description("How many steps to count.")),
+		mcp.WithInteger("ms", mcp.DefaultNumber(demoPauseMs), mcp.Min(0), mcp.Max(demoMaxPauseMs),
+			mcp.Description("The pause before each step, in milliseconds.")),
 		mcp.WithOutputSchema[demoCount](),
 	), func(ctx context.Context, r mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		return callCount(ctx, r, out)
 	})
 	s.AddTool(demoTool("ask", "Ask a question",
-		"Puts a question to the person at the client by elicitation and returns the answer. Says so when the client cannot be asked.",
-		mcp.WithString("question", mcp.DefaultString(demoQuestion), mcp.MinLength(1), mcp.Description("The question to ask.")),
+		"Puts a question to the person at the client by elicitation and returns the answer. Says so when the client "+
+			"cannot be asked.",
+		mcp.WithString("question", mcp.DefaultString(demoQuestion), mcp.MinLength(1),
+			mcp.Description("The question to ask.")),
 		mcp.WithOutputSchema[demoAnswer](),
 	), func(ctx context.Context, r mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		return callAsk(ctx, r, s)
@@ -98,7 +104,8 @@ func NewServer(out io.Writer, stderr io.Writer) *server.MCPServer {
 		mcp.WithMIMEType("text/markdown"),
 		mcp.WithResourceSize(int64(len(demoReadme))),
 	), func(context.Context, mcp.ReadResourceRequest) ([]mcp.ResourceContents, error) {
-		return []mcp.ResourceContents{mcp.TextResourceContents{URI: "demo://readme", MIMEType: "text/markdown", Text: demoReadme}}, nil
+		return []mcp.ResourceContents{mcp.TextResourceContents{URI: "demo://readme", MIMEType: "text/markdown",
+			Text: demoReadme}}, nil
 	})
 	s.AddPrompt(mcp.NewPrompt("greet",
 		mcp.WithPromptTitle("Greet someone"),

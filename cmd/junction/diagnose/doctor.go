@@ -115,12 +115,15 @@ func examine(ctx context.Context, version string, names view.Names, all []examin
 		}
 		d.Tools += u.Tools
 	}
-	advice := "leave out what nobody needs: expose: listed, or enabled: false; or give clients /mcp/NAME, one upstream alone"
+	advice := "leave out what nobody needs: expose: listed, or enabled: false; or give clients /mcp/NAME, one " +
+		"upstream alone"
 	if d.Tools > manyTools {
-		d.Findings = append(d.Findings, Finding{Text: fmt.Sprintf("%d tools: some clients take no more than %d", d.Tools, manyTools), Advice: advice})
+		d.Findings = append(d.Findings, Finding{Text: fmt.Sprintf("%d tools: some clients take no more than %d",
+			d.Tools, manyTools), Advice: advice})
 	}
 	if d.Bytes > manyBytes {
-		d.Findings = append(d.Findings, Finding{Text: fmt.Sprintf("definitions of %d KB: a client that loads all of them spends some %d tokens on each conversation",
+		d.Findings = append(d.Findings, Finding{Text: fmt.Sprintf("definitions of %d KB: a client that loads all of "+
+			"them spends some %d tokens on each conversation",
 			d.Bytes/1000, Tokens(d.Bytes)), Advice: advice})
 	}
 	d.sort()
@@ -141,7 +144,8 @@ func (d *Diagnosis) sort() {
 
 // add adds the result of one upstream. taken are the names of tools on the merged endpoint.
 func (d *Diagnosis) add(names view.Names, e *examinee, r *upstream.Report, taken map[string]bool) *Examined {
-	u := Examined{Name: e.name, OK: r.Err == nil, Era: string(r.Era), Version: r.Version, Server: r.Server, Ping: ms(r.Latency), Bytes: r.Bytes, Steps: []Step{}}
+	u := Examined{Name: e.name, OK: r.Err == nil, Era: string(r.Era), Version: r.Version, Server: r.Server,
+		Ping: ms(r.Latency), Bytes: r.Bytes, Steps: []Step{}}
 	for _, s := range r.Steps {
 		u.Steps = append(u.Steps, Step{s.Name, ms(s.Took)})
 	}
@@ -155,15 +159,18 @@ func (d *Diagnosis) add(names view.Names, e *examinee, r *upstream.Report, taken
 		u.State, u.Since, u.Error, u.RetryAt = s.State.String(), &s.Since, s.Err, s.Retry
 	}
 	if u.Sandbox = r.Sandbox; u.Sandbox != "" && u.Sandbox != command.Enforced && !e.config.Sandbox.Require {
-		find(Finding{Grave: true, Text: "the sandbox is " + u.Sandbox, Advice: "set sandbox.require: true to keep the command from starting without it"})
+		find(Finding{Grave: true, Text: "the sandbox is " + u.Sandbox,
+			Advice: "set sandbox.require: true to keep the command from starting without it"})
 	}
 	switch {
 	case r.Err != nil:
 		u.Failed = prose.Flat(r.Err.Error())
-		f := Finding{Grave: true, Text: fmt.Sprintf("%s failed: %s", r.Steps[len(r.Steps)-1].Name, u.Failed), Advice: r.Advice}
+		f := Finding{Grave: true, Text: fmt.Sprintf("%s failed: %s", r.Steps[len(r.Steps)-1].Name, u.Failed),
+			Advice: r.Advice}
 		if e.status != nil && e.status.State == upstream.StateReady {
 			f.Grave, f.Text = false, "the connection in use works, and a second one does not: "+u.Failed
-			f.Advice = "clients that can be asked different things get connections of their own, unless questions: false has all of them share one"
+			f.Advice = "clients that can be asked different things get connections of their own, unless questions: " +
+				"false has all of them share one"
 		}
 		find(f)
 	case !ready:
@@ -205,7 +212,8 @@ func (d *Diagnosis) exposed(names view.Names, e *examinee, c *upstream.Catalog, 
 				d.Bytes += len(item.Definition.Text())
 			}
 			if seen != full {
-				d.Findings = append(d.Findings, Finding{false, e.name, p.String(), item.Name, "names that are too long for clients, or have characters that they change",
+				d.Findings = append(d.Findings, Finding{false, e.name, p.String(), item.Name,
+					"names that are too long for clients, or have characters that they change",
 					"seen as " + seen, advice})
 			}
 		}
@@ -239,16 +247,20 @@ func (p *Proxy) diagnose(ctx context.Context, only []string) (Diagnosis, error) 
 	d.Running, d.Config = true, p.File
 	for _, problem := range p.Server.Problems() {
 		same := func(f Finding) bool {
-			return f.Upstream == problem.Upstream && f.Name == problem.Name && f.Kind == problem.Part.String() && f.Grave
+			return f.Upstream == problem.Upstream && f.Name == problem.Name && f.Kind == problem.Part.String() &&
+				f.Grave
 		}
 		if (len(only) == 0 || slices.Contains(only, problem.Upstream)) && !slices.ContainsFunc(d.Findings, same) {
-			d.Findings = append(d.Findings, Finding{true, problem.Upstream, problem.Part.String(), problem.Name, "not offered", problem.Reason, ""})
+			d.Findings = append(d.Findings, Finding{true, problem.Upstream, problem.Part.String(), problem.Name,
+				"not offered", problem.Reason, ""})
 		}
 	}
 	for _, s := range p.Providers.Status() {
 		if s.Err != "" && len(only) == 0 {
-			d.Findings = append(d.Findings, Finding{Grave: !s.Usable, Text: "tokens of " + s.Issuer + " cannot be verified as they should: " + prose.Flat(s.Err),
-				Advice: "see that the server is reached from here, and that issuer is what its own metadata says, to the letter (auth.jwt, auth.introspection)"})
+			d.Findings = append(d.Findings, Finding{Grave: !s.Usable,
+				Text: "tokens of " + s.Issuer + " cannot be verified as they should: " + prose.Flat(s.Err),
+				Advice: "see that the server is reached from here, and that issuer is what its own metadata says, to " +
+					"the letter (auth.jwt, auth.introspection)"})
 		}
 	}
 	d.sort()
@@ -264,7 +276,8 @@ func unknownUpstream(wanted, known []string) error {
 		if near := prose.Nearest(name, known); near != "" {
 			return fmt.Errorf("there is no upstream %s; did you mean %s?", prose.Quote(name), near)
 		}
-		return fmt.Errorf("there is no upstream %s, or it is not enabled; there is %s", prose.Quote(name), cmp.Or(strings.Join(known, ", "), "none"))
+		return fmt.Errorf("there is no upstream %s, or it is not enabled; there is %s", prose.Quote(name),
+			cmp.Or(strings.Join(known, ", "), "none"))
 	}
 	return nil
 }
@@ -274,8 +287,10 @@ func File(ctx context.Context, version, file string, c *config.Config, only []st
 	limits := c.Limits.WithDefaults()
 	executable, _ := os.Executable()
 	o := upstream.Options{
-		Defaults: c.Defaults, MessageLimit: limits.Message, Depth: limits.Nesting, Items: limits.Items, Version: version, Self: executable,
-		Sandboxes: config.Sandboxes(config.KeyDir(c.Sessions.KeyFile, os.LookupEnv), file), Log: slog.New(slog.DiscardHandler),
+		Defaults: c.Defaults, MessageLimit: limits.Message, Depth: limits.Nesting, Items: limits.Items,
+		Version: version, Self: executable,
+		Sandboxes: config.Sandboxes(config.KeyDir(c.Sessions.KeyFile, os.LookupEnv), file),
+		Log:       slog.New(slog.DiscardHandler),
 	}
 	var set upstream.Set
 	var all []examinee
@@ -291,7 +306,8 @@ func File(ctx context.Context, version, file string, c *config.Config, only []st
 			continue
 		}
 		if len(only) == 0 || slices.Contains(only, name) {
-			all = append(all, examinee{name: name, config: u, check: func(ctx context.Context) upstream.Report { return set.Check(ctx, name, u, o) }})
+			all = append(all, examinee{name: name, config: u,
+				check: func(ctx context.Context) upstream.Report { return set.Check(ctx, name, u, o) }})
 		}
 	}
 	if err := unknownUpstream(only, known); err != nil {
@@ -308,7 +324,8 @@ func File(ctx context.Context, version, file string, c *config.Config, only []st
 func (d *Diagnosis) leave(personal, only []string) {
 	for _, name := range personal {
 		if len(only) == 0 || slices.Contains(only, name) {
-			d.Findings = append(d.Findings, Finding{Upstream: name, Text: "each person signs in there themselves (auth.mode), so that it was not looked at",
+			d.Findings = append(d.Findings, Finding{Upstream: name,
+				Text:   "each person signs in there themselves (auth.mode), so that it was not looked at",
 				Advice: "junction auth doctor asks where they sign in"})
 		}
 	}

@@ -27,11 +27,12 @@ type UpstreamStatus struct {
 	Note    string    `json:"note,omitempty"`   // why a start may take long
 	Era     string    `json:"era,omitempty"`
 	Version string    `json:"version,omitempty"`
-	Tools   int       `json:"tools"`            // on the merged endpoint
-	Listed  int       `json:"listed"`           // tools that the server lists, also those that are not offered
-	Stored  bool      `json:"stored,omitempty"` // the tools are from an earlier run, because the server has not listed any yet
-	Links   int       `json:"links"`
-	Sandbox string    `json:"sandbox,omitempty"` // of a command: "enforced", or the part that is not, with the reason
+	Tools   int       `json:"tools"`  // on the merged endpoint
+	Listed  int       `json:"listed"` // tools that the server lists, also those that are not offered
+	// the tools are from an earlier run, because the server has not listed any yet
+	Stored  bool   `json:"stored,omitempty"`
+	Links   int    `json:"links"`
+	Sandbox string `json:"sandbox,omitempty"` // of a command: "enforced", or the part that is not, with the reason
 
 	Processes int       `json:"processes,omitempty"`    // number of processes of a command
 	Memory    int64     `json:"memory_bytes,omitempty"` // of these and their children; only in the answer of /status
@@ -66,7 +67,8 @@ var installers = []string{"npx", "bunx", "pnpx", "uvx", "pipx", "docker", "podma
 // note returns why the first start of an upstream may take long; "" if it is no first start, or has
 // not taken long yet.
 func note(s *upstream.Status, command []string) string {
-	if len(command) == 0 || s.State != upstream.StateStarting || s.Stored || s.Era != upstream.EraAuto || time.Since(s.Since) < 2*time.Second {
+	if len(command) == 0 || s.State != upstream.StateStarting || s.Stored || s.Era != upstream.EraAuto ||
+		time.Since(s.Since) < 2*time.Second {
 		return ""
 	}
 	program, _, _ := strings.Cut(filepath.Base(command[0]), ".")
@@ -106,7 +108,8 @@ const patient = 20 * time.Second
 // Starting reports whether an upstream has neither connected nor failed yet.
 func Starting(list []upstream.Status) bool {
 	for _, s := range list {
-		if s.State == upstream.StateStarting && s.Err == "" && (s.Era == upstream.EraAuto || s.Stored) && time.Since(s.Since) < patient {
+		if s.State == upstream.StateStarting && s.Err == "" && (s.Era == upstream.EraAuto || s.Stored) &&
+			time.Since(s.Since) < patient {
 			return true
 		}
 	}

@@ -80,19 +80,22 @@ type WhyQuery struct {
 
 // Values returns the query as parameters of /why.
 func (q *WhyQuery) Values() url.Values {
-	return url.Values{"as": {q.As}, "endpoint": {q.Endpoint}, "name": {q.Name}, "group": q.Groups, "scope": q.Scopes, "email": {q.Email}, "issuer": {q.Issuer},
+	return url.Values{"as": {q.As}, "endpoint": {q.Endpoint}, "name": {q.Name}, "group": q.Groups, "scope": q.Scopes,
+		"email": {q.Email}, "issuer": {q.Issuer},
 		"from": {q.From}, "oauth_client": {q.OAuthClient}}
 }
 
 func queryOf(v url.Values) WhyQuery {
-	return WhyQuery{As: v.Get("as"), Endpoint: v.Get("endpoint"), Name: v.Get("name"), Groups: v["group"], Scopes: v["scope"], Email: v.Get("email"),
+	return WhyQuery{As: v.Get("as"), Endpoint: v.Get("endpoint"), Name: v.Get("name"), Groups: v["group"],
+		Scopes: v["scope"], Email: v.Get("email"),
 		Issuer: v.Get("issuer"), From: v.Get("from"), OAuthClient: v.Get("oauth_client")}
 }
 
 // Subject returns the caller. The error contains the remedy. An e-mail address is taken for the name
 // of a key; the running proxy finds the user.
 func (q *WhyQuery) Subject() (policy.Subject, error) {
-	s := policy.Subject{Groups: q.Groups, Scopes: q.Scopes, Email: q.Email, Issuer: q.Issuer, OAuthClient: q.OAuthClient}
+	s := policy.Subject{Groups: q.Groups, Scopes: q.Scopes, Email: q.Email, Issuer: q.Issuer,
+		OAuthClient: q.OAuthClient}
 	if q.From != "" {
 		address, err := netip.ParseAddr(q.From)
 		if err != nil {
@@ -118,7 +121,8 @@ func (q *WhyQuery) Subject() (policy.Subject, error) {
 	case kind == "user" && rest != "":
 		s.Kind, s.ID, s.User = string(auth.KindUser), q.As, rest
 	default:
-		return s, fmt.Errorf("--as %q is not a caller; write the name of a key, an e-mail address, user:NAME or local", q.As)
+		return s, fmt.Errorf("--as %q is not a caller; write the name of a key, an e-mail address, user:NAME or "+
+			"local", q.As)
 	}
 	return s, nil
 }
@@ -162,7 +166,8 @@ func (p *Proxy) explain(ctx context.Context, q WhyQuery, now time.Time) (WhyRepo
 	for _, e := range endpoints(q.Endpoint) {
 		list, ok := p.Server.Explain(who, e, q.Name)
 		if ok && known {
-			return WhyReport{}, fmt.Errorf("%s is ambiguous; write %s or %s", prose.Quote(q.Endpoint), endpointPath(endpoint), endpointPath(e))
+			return WhyReport{}, fmt.Errorf("%s is ambiguous; write %s or %s", prose.Quote(q.Endpoint),
+				endpointPath(endpoint), endpointPath(e))
 		}
 		if ok {
 			found, endpoint, known = list, e, true
@@ -171,12 +176,15 @@ func (p *Proxy) explain(ctx context.Context, q WhyQuery, now time.Time) (WhyRepo
 	if !known {
 		for _, e := range endpoints(q.Endpoint) {
 			if p.Config().Upstreams[e].Off() {
-				return WhyReport{}, fmt.Errorf("the upstream %s is disabled: remove enabled: false from upstreams.%s", e, e)
+				return WhyReport{}, fmt.Errorf("the upstream %s is disabled: remove enabled: false from upstreams.%s",
+					e, e)
 			}
 		}
-		return WhyReport{}, fmt.Errorf("there is no endpoint %s; there is /mcp, /mcp/UPSTREAM for each upstream, and /NAME/mcp for each of endpoints", prose.Quote(q.Endpoint))
+		return WhyReport{}, fmt.Errorf("there is no endpoint %s; there is /mcp, /mcp/UPSTREAM for each upstream, and "+
+			"/NAME/mcp for each of endpoints", prose.Quote(q.Endpoint))
 	}
-	a := WhyReport{As: who.ID, Endpoint: endpointPath(endpoint), Name: q.Name, Refused: p.refused(&who, now), Items: []WhyItem{}, Hints: []string{}}
+	a := WhyReport{As: who.ID, Endpoint: endpointPath(endpoint), Name: q.Name, Refused: p.refused(&who, now),
+		Items: []WhyItem{}, Hints: []string{}}
 	if user != nil {
 		a.Email, a.Groups, a.Seen = user.Principal.Email, who.Groups, user.Seen
 		if user.Disabled {
@@ -208,7 +216,8 @@ func (p *Proxy) subject(ctx context.Context, q *WhyQuery) (policy.Subject, *auth
 		return who, nil, err
 	}
 	if p.Users == nil {
-		return who, nil, fmt.Errorf("users cannot sign in here (auth.oauth is not set); write --as user:NAME with --group")
+		return who, nil, fmt.Errorf("users cannot sign in here (auth.oauth is not set); write --as user:NAME with " +
+			"--group")
 	}
 	all, err := p.Users(ctx, q.As)
 	if q.Issuer != "" {
@@ -218,10 +227,12 @@ func (p *Proxy) subject(ctx context.Context, q *WhyQuery) (policy.Subject, *auth
 	case err != nil:
 		return who, nil, fmt.Errorf("cannot look up the user: %w", err)
 	case len(all) == 0:
-		return who, nil, fmt.Errorf("no user with the address %s has signed in; list them with junction users list, or write --as user:NAME with --group",
+		return who, nil, fmt.Errorf("no user with the address %s has signed in; list them with junction users list, "+
+			"or write --as user:NAME with --group",
 			prose.Quote(q.As))
 	case len(all) > 1:
-		return who, nil, fmt.Errorf("%d users have the address %s; choose one by --issuer, such as %s", len(all), prose.Quote(q.As), all[0].Principal.Issuer)
+		return who, nil, fmt.Errorf("%d users have the address %s; choose one by --issuer, such as %s", len(all),
+			prose.Quote(q.As), all[0].Principal.Issuer)
 	}
 	found := proxy.Subject(all[0].Principal, "")
 	found.Address, found.Scopes, found.OAuthClient = who.Address, q.Scopes, q.OAuthClient
@@ -269,8 +280,10 @@ func (p *Proxy) refused(who *policy.Subject, now time.Time) string {
 
 func (p *Proxy) itemOf(x *view.Explanation, s upstream.Status, who policy.Subject) WhyItem {
 	a := WhyItem{
-		Upstream: x.Upstream, Kind: x.Part.String(), Own: x.Own, Exposed: x.Exposed, Visible: x.Visible, Listed: x.Listed, Reads: x.Reads, Problem: x.Problem,
-		State: s.State.String(), Since: s.Since.UTC().Format(time.RFC3339), Error: s.Err, Reasons: []WhyReason{}, Advice: []string{},
+		Upstream: x.Upstream, Kind: x.Part.String(), Own: x.Own, Exposed: x.Exposed, Visible: x.Visible,
+		Listed: x.Listed, Reads: x.Reads, Problem: x.Problem,
+		State: s.State.String(), Since: s.Since.UTC().Format(time.RFC3339), Error: s.Err, Reasons: []WhyReason{},
+		Advice: []string{},
 	}
 	if x.Exposed != "" { // a policy has decided
 		a.Verdict = x.Verdict.String()
@@ -292,11 +305,14 @@ func (p *Proxy) itemOf(x *view.Explanation, s upstream.Status, who policy.Subjec
 		switch {
 		case r.Missing != "" && open:
 			advise("remove the capability %s from what the item requires (upstreams.%s)", r.Missing, x.Upstream)
-			advise("or write policies, of which one gives %s to %s; with the section policies, everything that no rule allows is denied", r.Missing, who.ID)
+			advise("or write policies, of which one gives %s to %s; with the section policies, everything that no "+
+				"rule allows is denied", r.Missing, who.ID)
 		case r.Missing != "":
-			advise("give the capability %s to a policy that matches %s, or take it from what the item requires (upstreams.%s)", r.Missing, who.ID, x.Upstream)
+			advise("give the capability %s to a policy that matches %s, or take it from what the item requires "+
+				"(upstreams.%s)", r.Missing, who.ID, x.Upstream)
 		case r.Scopes != "":
-			advise("a call is answered with what to ask for, so that the client can sign in again; --scope says what a token has (auth.scope_capabilities)")
+			advise("a call is answered with what to ask for, so that the client can sign in again; --scope says what " +
+				"a token has (auth.scope_capabilities)")
 		case r.Rule != "" && r.Verdict != policy.Deny:
 			allowed = true
 		case r.Rule != "" && r.Note == "" && !x.Visible:
@@ -320,7 +336,8 @@ func (p *Proxy) itemOf(x *view.Explanation, s upstream.Status, who policy.Subjec
 		case upstream.PartResources, upstream.PartTemplates:
 			kind = "resources"
 		}
-		advise("no rule allows it: add one to a policy that matches %s, such as allow: { %s: %q }", who.ID, kind, x.Exposed)
+		advise("no rule allows it: add one to a policy that matches %s, such as allow: { %s: %q }", who.ID, kind,
+			x.Exposed)
 		if !who.Address.IsValid() {
 			advise("policies that match a cidr were left aside: --from says where the requests come from")
 		}

@@ -37,7 +37,8 @@ func (p *Proxy) hints(who policy.Subject, endpoint, name string, now time.Time) 
 			continue
 		}
 		s.upstream(u)
-		if s := u.Status(); s.State != upstream.StateReady && s.State != upstream.StateClosed && u.Catalog().Listed.IsZero() {
+		if s := u.Status(); s.State != upstream.StateReady && s.State != upstream.StateClosed &&
+			u.Catalog().Listed.IsZero() {
 			silent = append(silent, u.Name())
 		}
 	}
@@ -83,7 +84,8 @@ func (s *search) entries() {
 		case c.Off():
 			s.hint("%s is disabled: remove enabled: false from upstreams.%s", own, own)
 		case c.Personal():
-			s.hint("%s may have it: each user signs in there, and sees the tools of their own account (upstreams.%s.auth)", own, own)
+			s.hint("%s may have it: each user signs in there, and sees the tools of their own account "+
+				"(upstreams.%s.auth)", own, own)
 			if s.who.Kind != string(auth.KindUser) {
 				s.hint("%s is not a user who can sign in there", s.who.ID)
 			}
@@ -126,9 +128,11 @@ func (s *search) hidden(u *upstream.Upstream, part upstream.Part, own string) {
 	elsewhere, _ := s.proxy.Server.Explain(s.who, name, own)
 	switch {
 	case rule.Off():
-		s.hint("%s has it, and the file turns it off: the first glob in upstreams.%s.tools that matches %s has enabled: false", name, name, own)
+		s.hint("%s has it, and the file turns it off: the first glob in upstreams.%s.tools that matches %s has "+
+			"enabled: false", name, name, own)
 	case part == upstream.PartTools && !ruled && c.Expose == upstream.ExposeListed:
-		s.hint("%s has it, and the file names other tools only (expose: listed): add it to upstreams.%s.tools", name, name)
+		s.hint("%s has it, and the file names other tools only (expose: listed): add it to upstreams.%s.tools", name,
+			name)
 	case len(elsewhere) > 0 && name != s.endpoint:
 		s.hint("%s has it, and offers it at %s as %s, but not here", name, endpointPath(name), own)
 	default:
@@ -139,14 +143,16 @@ func (s *search) hidden(u *upstream.Upstream, part upstream.Part, own string) {
 // silent tells of upstreams whose tools are unknown.
 func (s *search) silent(names []string) {
 	if len(names) > 1 {
-		s.hint("these upstreams are not connected, so their tools are unknown: %s; run junction doctor", strings.Join(names, ", "))
+		s.hint("these upstreams are not connected, so their tools are unknown: %s; run junction doctor",
+			strings.Join(names, ", "))
 		return
 	}
 	for _, status := range s.proxy.Statuses() {
 		if !slices.Contains(names, status.Name) {
 			continue
 		}
-		text := fmt.Sprintf("%s is not connected, so its tools are unknown (%s for %s", status.Name, status.State, prose.Age(s.now.Sub(status.Since)))
+		text := fmt.Sprintf("%s is not connected, so its tools are unknown (%s for %s", status.Name, status.State,
+			prose.Age(s.now.Sub(status.Since)))
 		if status.Err != "" {
 			text += ": " + status.Err
 		}

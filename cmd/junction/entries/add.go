@@ -40,8 +40,9 @@ func addCommand(stdout io.Writer, file *string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "add NAME (-- COMMAND [ARG ...] | URL | SERVER)",
 		Short: "Add an upstream to the configuration file",
-		Long: `Add an upstream to the configuration file: a command, after --, a remote server by its URL, or a server of the
-MCP registry by its name there, such as io.github.user/weather. junction search finds such names.
+		Long: "Add an upstream to the configuration file: a command, after --, a remote server by its URL, or a " +
+			"server of the\n" +
+			`MCP registry by its name there, such as io.github.user/weather. junction search finds such names.
 
 The file keeps its comments and order, is checked before it is written, and the old one becomes a backup. It is
 created if it does not exist. A running junction reloads it by itself.
@@ -64,14 +65,17 @@ uvx, and OCI images by docker. Look at the source of a server before you add it:
 		return cli.Usagef("%w; the flags of a command stand after --: junction add NAME -- COMMAND", err)
 	})
 	flags := cmd.Flags()
-	flags.StringArrayVarP(&a.env, "env", "e", nil, "an environment variable of the command, `NAME=VALUE`; may be repeated")
+	flags.StringArrayVarP(&a.env, "env", "e", nil,
+		"an environment variable of the command, `NAME=VALUE`; may be repeated")
 	flags.StringArrayVarP(&a.headers, "header", "H", nil, "a header for the URL, `'NAME: VALUE'`; may be repeated")
 	flags.StringVar(&a.given.Dir, "cwd", "", "working `folder` of the command (default: that of Junction)")
 	flags.StringVar(&a.transport, "transport", "auto", "`transport` of the URL: auto, http or sse")
 	flags.BoolVar(&a.given.OAuth, "oauth", false, "the server needs a sign-in: junction login NAME")
 	flags.BoolVar(&a.given.Off, "disabled", false, "add the upstream without enabling it")
-	flags.StringArrayVar(&a.set, "set", nil, "a value for an input of a server of the registry, `NAME=VALUE`; may be repeated")
-	flags.StringVar(&a.via, "via", "", "`way` to run a server of the registry: remote, npm, pypi or oci (default: the first that is possible)")
+	flags.StringArrayVar(&a.set, "set", nil, "a value for an input of a server of the registry, `NAME=VALUE`; may be "+
+		"repeated")
+	flags.StringVar(&a.via, "via", "", "`way` to run a server of the registry: remote, npm, pypi or oci (default: "+
+		"the first that is possible)")
 	flags.StringVar(&a.registry, "registry", "", registryUsage)
 	flags.BoolVar(&a.json, "json", false, "print JSON")
 	return cmd

@@ -67,7 +67,8 @@ func (o *outcome) follow(ctx context.Context, f *file) {
 		problem, err := cli.AwaitReload(ctx, f.path)
 		switch {
 		case ctx.Err() != nil:
-			next = fmt.Sprintf("The running junction has not reloaded the file yet; to make it, run: kill -HUP %d", place.PID)
+			next = fmt.Sprintf("The running junction has not reloaded the file yet; to make it, run: kill -HUP %d",
+				place.PID)
 		case err != nil: // its admin address is off
 			next = "The running junction reloads the file by itself."
 		case problem != "":

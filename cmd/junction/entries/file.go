@@ -102,7 +102,10 @@ func (f *file) change(text []byte, name string) (backup string, err error) {
 		return "", err
 	}
 	for _, p := range problems {
-		if !slices.ContainsFunc(f.problems, func(old config.Problem) bool { return old.Path == p.Path && old.Text == p.Text }) {
+		if !slices.ContainsFunc(f.problems, func(old config.Problem) bool {
+			return old.Path == p.Path &&
+				old.Text == p.Text
+		}) {
 			return "", fmt.Errorf("%s was not changed: %s", f.short(), strings.TrimPrefix(p.Path+": "+p.Text, ": "))
 		}
 	}

@@ -35,8 +35,9 @@ func listCommand(stdout io.Writer, file *string) *cobra.Command {
 		Use:     "list",
 		Aliases: []string{"ls"},
 		Short:   "List the upstreams of the configuration file",
-		Long: `List the upstreams of the configuration file, in their order. junction status shows those of a running junction.
-
+		Long: "List the upstreams of the configuration file, in their order. junction status shows those of a " +
+			"running junction.\n" +
+			`
 The exit code is 1 if the file has mistakes.`,
 		Args: cli.NoArguments,
 		RunE: func(*cobra.Command, []string) error {

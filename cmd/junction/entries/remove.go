@@ -26,8 +26,9 @@ func removeCommand(stdout io.Writer, file *string) *cobra.Command {
 		Use:     "remove NAME",
 		Aliases: []string{"rm"},
 		Short:   "Remove an upstream from the configuration file",
-		Long: `Remove an upstream from the configuration file, with the comment directly above it. The old file becomes a backup.
-A running junction ends the upstream when it reloads the file. Files in the folder secrets stay.`,
+		Long: "Remove an upstream from the configuration file, with the comment directly above it. The old file " +
+			"becomes a backup.\n" +
+			`A running junction ends the upstream when it reloads the file. Files in the folder secrets stay.`,
 		Example: "  junction remove notes",
 		Args:    oneName,
 
@@ -42,7 +43,8 @@ A running junction ends the upstream when it reloads the file. Files in the fold
 				return err
 			}
 			if len(f.config.Upstreams) == 1 {
-				return fmt.Errorf("%s is the only upstream of %s, which needs at least one; run: junction disable %s", name, f.short(), name)
+				return fmt.Errorf("%s is the only upstream of %s, which needs at least one; run: junction disable %s",
+					name, f.short(), name)
 			}
 			text, err := yamledit.Remove(f.text, section, name)
 			if err != nil {
@@ -67,8 +69,9 @@ func switchCommand(stdout io.Writer, file *string, on bool) *cobra.Command {
 	}
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:     verb + " NAME",
-		Short:   map[bool]string{true: "Enable a disabled upstream", false: "Disable an upstream and keep its entry"}[on],
+		Use: verb + " NAME",
+		Short: map[bool]string{true: "Enable a disabled upstream",
+			false: "Disable an upstream and keep its entry"}[on],
 		Example: "  junction " + verb + " notes",
 		Args:    oneName,
 
@@ -84,7 +87,8 @@ func switchCommand(stdout io.Writer, file *string, on bool) *cobra.Command {
 			}
 			if f.config.Upstreams[name].Off() == !on {
 				o := outcome{Upstreams: []string{name}}
-				return o.print(cmd.Context(), stdout, f, asJSON, fmt.Sprintf("%s is %sd already in %s.", name, verb, f.short()))
+				return o.print(cmd.Context(), stdout, f, asJSON,
+					fmt.Sprintf("%s is %sd already in %s.", name, verb, f.short()))
 			}
 			text, err := f.switched(name, on)
 			if err != nil {
@@ -98,8 +102,9 @@ func switchCommand(stdout io.Writer, file *string, on bool) *cobra.Command {
 		},
 	}
 	cmd.Long = map[bool]string{
-		true:  "Enable a disabled upstream in the configuration file. The old file becomes a backup. " + effect,
-		false: "Disable an upstream in the configuration file, which keeps its entry. The old file becomes a backup. " + effect,
+		true: "Enable a disabled upstream in the configuration file. The old file becomes a backup. " + effect,
+		false: "Disable an upstream in the configuration file, which keeps its entry. The old file becomes a backup. " +
+			"" + effect,
 	}[on]
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd

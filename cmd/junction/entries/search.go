@@ -45,8 +45,9 @@ func searchCommand(stdout io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "search WORDS",
 		Short: "Search the MCP registry for servers",
-		Long: `Search the MCP registry for servers that have all words in their name, title or description. The official registry
-looks for the longest word in names only.
+		Long: "Search the MCP registry for servers that have all words in their name, title or description. The " +
+			"official registry\n" +
+			`looks for the longest word in names only.
 
 In parentheses is how Junction can run a server: remote (a URL), npm (npx), pypi (uvx) or oci (docker). Anyone can
 publish a server: look at its source before you add it.`,
@@ -130,7 +131,8 @@ func printFoundJSON(w io.Writer, list []*registry.Server, more bool) error {
 		More    bool        `json:"more"`
 	}{[]foundJSON{}, more}
 	for _, s := range list {
-		out.Servers = append(out.Servers, foundJSON{s.Name, s.Title, s.Description, s.Version, cmp.Or(s.Status, "active"),
+		out.Servers = append(out.Servers, foundJSON{s.Name, s.Title, s.Description, s.Version,
+			cmp.Or(s.Status, "active"),
 			s.Repository.URL, append([]string{}, s.Ways()...)})
 	}
 	raw, err := json.Marshal(out)
@@ -162,7 +164,8 @@ func (a *adder) fromRegistry(ctx context.Context, name string, h clients.Home) (
 	}
 	s, err := c.Get(ctx, a.server)
 	if errors.Is(err, registry.ErrNotFound) {
-		return nil, nil, fmt.Errorf("the registry has no server %s; look for it with: junction search %s", a.server, nameOf(a.server))
+		return nil, nil, fmt.Errorf("the registry has no server %s; look for it with: junction search %s", a.server,
+			nameOf(a.server))
 	}
 	if err != nil {
 		return nil, nil, err
@@ -199,7 +202,8 @@ func (a *adder) way(s *registry.Server) (way string, notes []string, err error) 
 	}
 	if a.via != "" {
 		if !slices.Contains(ways, a.via) {
-			return "", nil, fmt.Errorf("%s cannot be run by %s; it can be run by %s", s.Name, prose.Quote(a.via), strings.Join(ways, ", "))
+			return "", nil, fmt.Errorf("%s cannot be run by %s; it can be run by %s", s.Name, prose.Quote(a.via),
+				strings.Join(ways, ", "))
 		}
 		return a.via, nil, nil
 	}

@@ -98,8 +98,9 @@ func (s *Status) signIn(w http.ResponseWriter, r *http.Request) {
 		host = u.Host
 	}
 	s.Log.Info("a sign-in was started on the status page", "upstream", name)
-	s.signInPage.serve(w, s.Log, signInPage{Title: "Sign in to " + name, Text: "You sign in at " + host + ". Everyone who may use " +
-		name + " here then acts with your sign-in.", Link: where, Label: "Continue at " + host, Again: true})
+	s.signInPage.serve(w, s.Log, signInPage{Title: "Sign in to " + name,
+		Text: "You sign in at " + host + ". Everyone who may use " +
+			name + " here then acts with your sign-in.", Link: where, Label: "Continue at " + host, Again: true})
 }
 
 // callbackHost returns the host that answers come back to: that of the page, as an address, which
@@ -122,7 +123,8 @@ func (s *Status) callback(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("upstream")
 	in := s.signIns.take(name, r.URL.Query())
 	if in == nil {
-		s.failed(w, http.StatusBadRequest, name, errors.New("this answer does not belong to a sign-in that is in progress; start again on the status page"))
+		s.failed(w, http.StatusBadRequest, name,
+			errors.New("this answer does not belong to a sign-in that is in progress; start again on the status page"))
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), prepareTime)
@@ -133,14 +135,16 @@ func (s *Status) callback(w http.ResponseWriter, r *http.Request) {
 	}
 	s.Log.Info("the operator has signed in on the status page", "upstream", name)
 	s.SignedIn(name)
-	s.signInPage.serve(w, s.Log, signInPage{Title: "Signed in to " + name, Text: "Junction connects to " + name + " now.",
+	s.signInPage.serve(w, s.Log, signInPage{Title: "Signed in to " + name,
+		Text: "Junction connects to " + name + " now.",
 		Link: "/#upstream-" + url.PathEscape(name), Label: "Back to the status page", Again: true})
 }
 
 // failed answers with the reason why a sign-in failed.
 func (s *Status) failed(w http.ResponseWriter, status int, name string, err error) {
 	s.Log.Warn("a sign-in on the status page has failed", "upstream", name, "error", err)
-	page := signInPage{Title: "Not signed in", Text: fmt.Sprintf("The sign-in to %s failed: %s.", prose.Flat(name), prose.Flat(err.Error())),
+	page := signInPage{Title: "Not signed in",
+		Text: fmt.Sprintf("The sign-in to %s failed: %s.", prose.Flat(name), prose.Flat(err.Error())),
 		Link: "/", Label: "Back to the status page", Failed: true}
 	s.signInPage.serve(statusWriter{w, status}, s.Log, page)
 }

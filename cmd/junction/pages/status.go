@@ -110,7 +110,8 @@ func (s *Status) data() statusData {
 	}
 	now := time.Now()
 	for _, u := range d.Report.Upstreams {
-		d.Upstreams = append(d.Upstreams, upstreamData{u, s.Calls.Rate(u.Name), u.Shown(now), strings.ReplaceAll(u.State, " ", "-")})
+		d.Upstreams = append(d.Upstreams, upstreamData{u, s.Calls.Rate(u.Name), u.Shown(now),
+			strings.ReplaceAll(u.State, " ", "-")})
 	}
 	d.Latest, d.Sessions = s.Sessions()
 	return d

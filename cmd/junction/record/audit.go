@@ -69,11 +69,13 @@ type Audit struct {
 
 // openAudit opens the file. Lines wait in memory until start is called.
 func openAudit(c config.Audit, stderr io.Writer, log *slog.Logger) (*Audit, error) {
-	a := &Audit{config: c, log: log, wake: make(chan struct{}, 1), urgent: make(chan struct{}, 1), closed: make(chan struct{})}
+	a := &Audit{config: c, log: log, wake: make(chan struct{}, 1), urgent: make(chan struct{}, 1),
+		closed: make(chan struct{})}
 	if c.File == config.AuditStderr {
 		a.out = stderr
 	} else if err := a.open(); err != nil {
-		return nil, fmt.Errorf("audit.file: %s: %w; Junction does nothing that it cannot audit; make the file writable, or name another file", c.File, files.Reason(err))
+		return nil, fmt.Errorf("audit.file: %s: %w; Junction does nothing that it cannot audit; make the file "+
+			"writable, or name another file", c.File, files.Reason(err))
 	}
 	return a, nil
 }
@@ -295,7 +297,8 @@ func (a *Audit) ready() error {
 // open opens the file, and closes the previous one on success.
 func (a *Audit) open() error {
 	const create = os.O_APPEND | os.O_CREATE | os.O_WRONLY
-	if info, err := os.Stat(a.config.File); err == nil && !info.Mode().IsRegular() && info.Mode()&fs.ModeCharDevice == 0 {
+	if info, err := os.Stat(a.config.File); err == nil && !info.Mode().IsRegular() &&
+		info.Mode()&fs.ModeCharDevice == 0 {
 		return errors.New("it is no regular file") // opening a pipe blocks until it has a reader
 	}
 	f, err := os.OpenFile(a.config.File, create, 0o600)

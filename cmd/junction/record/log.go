@@ -45,7 +45,8 @@ func hide(_ []string, a slog.Attr) slog.Attr {
 	}
 	switch key := strings.ToLower(a.Key); {
 	case text == "":
-	case key == "authorization", key == "cookie", key == "set-cookie", key == "code", key == "client_assertion", key == "client_secret", key == "password", strings.HasSuffix(key, "_token"):
+	case key == "authorization", key == "cookie", key == "set-cookie", key == "code", key == "client_assertion",
+		key == "client_secret", key == "password", strings.HasSuffix(key, "_token"):
 		a.Value = slog.StringValue("…")
 	case strings.Contains(text, secret):
 		a.Value = slog.StringValue(auth.Redact(text))
@@ -79,7 +80,8 @@ func CallLog(log *slog.Logger) calls {
 func (c calls) Log(at time.Time, level slog.Level, message string, attrs []slog.Attr) {
 	if c.lines != nil {
 		var short [400]byte
-		if line, ok := c.lines.append(short[:0], at, level, message, attrs); ok && !bytes.Contains(line, []byte(secret)) {
+		if line, ok := c.lines.append(short[:0], at, level, message, attrs); ok &&
+			!bytes.Contains(line, []byte(secret)) {
 			c.lines.Write(line)
 			return
 		}
@@ -121,7 +123,8 @@ func (h prompt) WithGroup(name string) slog.Handler {
 }
 
 // append appends a line to b as a TextHandler would write it. It returns false if it cannot.
-func (l *lines) append(b []byte, at time.Time, level slog.Level, message string, attrs []slog.Attr) (line []byte, ok bool) {
+func (l *lines) append(b []byte, at time.Time, level slog.Level, message string,
+	attrs []slog.Attr) (line []byte, ok bool) {
 	if at.IsZero() || !unquoted(message) {
 		return nil, false
 	}

@@ -85,7 +85,8 @@ var (
 	token   = regexp.MustCompile(`^[A-Za-z0-9!#$%&'*+.^_|~-]+$`)
 	envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 	// launcherEnv are variables that change which program runs, or where its package comes from.
-	launcherEnv = regexp.MustCompile(`(?i)^(PATH|HOME|SHELL|IFS|BASH_ENV|ENV|(LD|DYLD|NODE|NPM|DOCKER|PYTHON|UV|PIP|SSL|JUNCTION)_.*|` +
+	launcherEnv = regexp.MustCompile(`(?i)^(PATH|HOME|SHELL|IFS|BASH_ENV|ENV|` +
+		`(LD|DYLD|NODE|NPM|DOCKER|PYTHON|UV|PIP|SSL|JUNCTION)_.*|` +
 		`PYTHON[A-Z]*|.*_PROXY)$`)
 	npmName  = regexp.MustCompile(`^(@[a-z0-9~][a-z0-9._~-]*/)?[a-z0-9~][a-z0-9._~-]*$`)
 	pypiName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$`)
@@ -101,7 +102,8 @@ func (t *translator) local(e *clients.Entry, p *Package) {
 	var begin, pkg []string
 	isExact := p.Version == "" || exact.MatchString(p.Version) && p.Version != "latest"
 	switch {
-	case p.RegistryType == NPM && npmName.MatchString(p.Identifier) && isExact && from(p.BaseURL, "https://registry.npmjs.org"):
+	case p.RegistryType == NPM && npmName.MatchString(p.Identifier) && isExact &&
+		from(p.BaseURL, "https://registry.npmjs.org"):
 		begin, pkg = []string{"npx", "-y"}, []string{at(p, "@")}
 	case p.RegistryType == PyPI && pypiName.MatchString(p.Identifier) && isExact && from(p.BaseURL, "https://pypi.org"):
 		begin, pkg = []string{"uvx"}, []string{at(p, "==")}
@@ -129,7 +131,8 @@ func (t *translator) local(e *clients.Entry, p *Package) {
 		given, ok := t.given.Env[f.Name]
 		byPublisher := !ok && (f.Value != "" || f.Default != "")
 		if !envName.MatchString(f.Name) || byPublisher && launcherEnv.MatchString(f.Name) {
-			t.refuse("the registry sets the environment variable %s, which is not allowed; give it with --env", prose.Quote(f.Name))
+			t.refuse("the registry sets the environment variable %s, which is not allowed; give it with --env",
+				prose.Quote(f.Name))
 			continue
 		}
 		if !ok && f.Required && f.Value == "" && f.Default == "" { // a variable of Junction is never passed on unasked
@@ -178,8 +181,9 @@ func literals(words []string) []clients.Value {
 var runtimeFlags = map[string]map[string]bool{
 	NPM:  {"-y": false, "--yes": false},
 	PyPI: {"--python": false},
-	OCI: {"run": false, "-i": false, "--interactive": false, "--rm": false, "--init": false, "-e": false, "--env": false,
-		"-v": true, "--volume": true, "--mount": true},
+	OCI: {"run": false, "-i": false, "--interactive": false, "--rm": false, "--init": false, "-e": false,
+		"--env": false,
+		"-v":    true, "--volume": true, "--mount": true},
 }
 
 // chosen reports whether a mount of docker has a folder that the person names, and nothing else of
@@ -228,7 +232,8 @@ func (t *translator) runtime(p *Package) []clients.Value {
 		}
 		mount, known := runtimeFlags[p.RegistryType][flag]
 		if !known || mount && !chosen(a) {
-			t.refuse("the registry wants an argument that can give the server more of this machine: %s; add the server by its command if you trust it",
+			t.refuse("the registry wants an argument that can give the server more of this machine: %s; add the "+
+				"server by its command if you trust it",
 				prose.Quote(strings.TrimSpace(flag+" "+a.Value)))
 			continue
 		}
@@ -237,7 +242,8 @@ func (t *translator) runtime(p *Package) []clients.Value {
 		}
 		words := t.argument(a)
 		if !t.fits(p, a, flag, words) {
-			t.refuse("the registry gives %s a value that it must not have, or none; add the server by its command if you trust it",
+			t.refuse("the registry gives %s a value that it must not have, or none; add the server by its command if "+
+				"you trust it",
 				prose.Quote(flag))
 			continue
 		}
@@ -386,7 +392,8 @@ func (t *translator) expand(text string, variables map[string]Input) clients.Val
 
 var inBraces = regexp.MustCompile(`\{([^{}]*)\}`)
 
-func (t *translator) expandOr(text string, variables map[string]Input, lacking func(string, *Input) clients.Value) clients.Value {
+func (t *translator) expandOr(text string, variables map[string]Input,
+	lacking func(string, *Input) clients.Value) clients.Value {
 	var v clients.Value
 	done := 0
 	for _, m := range inBraces.FindAllStringSubmatchIndex(text, -1) {

@@ -151,12 +151,14 @@ func (c *Client) get(ctx context.Context, path string, into any) error {
 		if resp.StatusCode >= 500 || resp.StatusCode == http.StatusTooManyRequests {
 			remedy = "try again later"
 		}
-		return fmt.Errorf("the registry %s answered %d %s; %s", c.base, resp.StatusCode, http.StatusText(resp.StatusCode), remedy)
+		return fmt.Errorf("the registry %s answered %d %s; %s", c.base, resp.StatusCode,
+			http.StatusText(resp.StatusCode), remedy)
 	case len(text) > maxAnswer:
 		return fmt.Errorf("the answer of the registry %s is larger than %d MiB", c.base, maxAnswer>>20)
 	}
 	if err := json.Unmarshal(text, into); err != nil {
-		return fmt.Errorf("%s is no MCP registry: its answer cannot be read (%w); name another one with --registry", c.base, err)
+		return fmt.Errorf("%s is no MCP registry: its answer cannot be read (%w); name another one with --registry",
+			c.base, err)
 	}
 	return nil
 }

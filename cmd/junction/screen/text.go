@@ -81,12 +81,14 @@ func (t *Text) next(list []diagnose.UpstreamStatus) string {
 		}
 	}
 	if len(wrong) > 0 {
-		parts = append(parts, "correct "+strings.Join(wrong, ", ")+" as shown above, then check with junction doctor"+t.flags())
+		parts = append(parts, "correct "+strings.Join(wrong, ", ")+" as shown above, then check with junction doctor"+
+			t.flags())
 	}
 	switch {
 	case len(parts) > 0:
 	case len(list) == 0:
-		parts = []string{"add a server with junction add NAME -- COMMAND, or all of your clients with junction import --write"}
+		parts = []string{"add a server with junction add NAME -- COMMAND, or all of your clients with junction " +
+			"import --write"}
 	case t.Demo:
 		parts = []string{"connect a client, and add your servers with junction import --write"}
 	default:

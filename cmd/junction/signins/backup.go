@@ -108,7 +108,8 @@ For Postgres, use its own tool:
 		"  junction storage backup /backup/junction.db --config config.yaml", 1, stdout, file,
 		func(ctx context.Context, args []string) (any, string, error) {
 			if k.Driver == store.Postgres {
-				return nil, "", fmt.Errorf("the storage is Postgres; back it up with: pg_dump --format=custom --file=%s DSN",
+				return nil, "", fmt.Errorf("the storage is Postgres; back it up with: pg_dump --format=custom "+
+					"--file=%s DSN",
 					args[0])
 			}
 			if _, err := existingPlace(k.storage, os.LookupEnv); err != nil {
@@ -158,7 +159,8 @@ For Postgres, use its own tool:
 			}
 			text := fmt.Sprintf("Restored to %s: %s.\n", k.DSN, contents(r))
 			if before != "" {
-				text += fmt.Sprintf("The storage from before is %s. Delete it when you do not need it any more.\n", before)
+				text += fmt.Sprintf("The storage from before is %s. Delete it when you do not need it any more.\n",
+					before)
 			}
 			text += "Sign-ins that were revoked since the backup are valid again: " +
 				"junction sessions revoke --all signs everyone out.\n"

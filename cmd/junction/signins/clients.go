@@ -138,7 +138,8 @@ func chooseApp(all []*app, word string) (*app, error) {
 			}
 			ids = append(ids, id+")")
 		}
-		return nil, fmt.Errorf("%s matches %d apps; give the id of one: %s", prose.Quote(word), len(found), strings.Join(ids, ", "))
+		return nil, fmt.Errorf("%s matches %d apps; give the id of one: %s", prose.Quote(word), len(found),
+			strings.Join(ids, ", "))
 	}
 	if len(found) == 1 {
 		return found[0], nil
@@ -203,9 +204,10 @@ These commands edit the database directly. A running proxy applies the change wi
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	ended := false
-	list := x.command("clients list", "list", "List the apps that have grants or are blocked", func(ctx context.Context, s *storage, _ []string) error {
-		return x.listClients(ctx, s, ended)
-	})
+	list := x.command("clients list", "list", "List the apps that have grants or are blocked",
+		func(ctx context.Context, s *storage, _ []string) error {
+			return x.listClients(ctx, s, ended)
+		})
 	list.Long = `List the apps that have grants or are blocked.
 
 App names are not verified: an app may use the name of another app. RETURNS TO, the host to which sign-ins
@@ -213,11 +215,13 @@ return, is verified. KNOWN BY is verified if it is a host or the file.`
 	list.Args = cli.NoArguments
 	list.Flags().BoolVar(&ended, "ended", false, "include apps whose grants have all ended but are still stored")
 	reason := ""
-	block := x.command("clients block", "block APP ...", "Block apps and end their grants", func(ctx context.Context, s *storage, args []string) error {
-		return x.blockClients(ctx, s, args, reason)
-	})
-	block.Long = `Block apps and end their grants. APP is an id of the list or the beginning of an id, the app's name if it is
-unique, or its full client_id. URLs and dcr_… ids can be blocked in advance, before anyone has approved them.
+	block := x.command("clients block", "block APP ...", "Block apps and end their grants",
+		func(ctx context.Context, s *storage, args []string) error {
+			return x.blockClients(ctx, s, args, reason)
+		})
+	block.Long = "Block apps and end their grants. APP is an id of the list or the beginning of an id, the app's " +
+		"name if it is\n" +
+		`unique, or its full client_id. URLs and dcr_… ids can be blocked in advance, before anyone has approved them.
 
 A self-registered app (KNOWN BY in the list) can register again, under another name or address or after the
 master keys were rotated; the new registration is not blocked. To reject all self-registered apps, set
@@ -225,9 +229,10 @@ clients: { dcr: off } in auth.oauth. A host may describe several apps: to accept
 clients: { cimd: { trust: allowlist, hosts: [...] } }.`
 	block.Flags().StringVar(&reason, "reason", "", "`reason`, shown only by clients list")
 	block.Args = apps("clients block")
-	unblock := x.command("clients unblock", "unblock APP ...", "Unblock apps", func(ctx context.Context, s *storage, args []string) error {
-		return x.unblockClients(ctx, s, args)
-	})
+	unblock := x.command("clients unblock", "unblock APP ...", "Unblock apps",
+		func(ctx context.Context, s *storage, args []string) error {
+			return x.unblockClients(ctx, s, args)
+		})
 	unblock.Args = apps("clients unblock")
 	cmd.AddCommand(list, block, unblock)
 	return cmd
@@ -263,7 +268,8 @@ func (x *signIns) listClients(ctx context.Context, s *storage, ended bool) error
 	list := []clientJSON{}
 	for _, a := range all {
 		if ended || a.grants > 0 || a.blocked() {
-			list = append(list, clientJSON{a.id(), a.ClientID, a.ClientName, append([]string{}, a.hosts...), a.people, a.grants, stamp(a.used), stamp(a.At), a.Reason})
+			list = append(list, clientJSON{a.id(), a.ClientID, a.ClientName, append([]string{}, a.hosts...), a.people,
+				a.grants, stamp(a.used), stamp(a.At), a.Reason})
 		}
 	}
 	return x.print(struct {
@@ -275,7 +281,8 @@ func (x *signIns) listClients(ctx context.Context, s *storage, ended bool) error
 		}
 		fmt.Fprintln(w, "ID\tAPP\tKNOWN BY\tRETURNS TO\tPEOPLE\tGRANTS\tUSED\tBLOCKED")
 		for _, c := range list {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\n", c.ID[:shown], column(cmp.Or(c.Name, c.ClientID)), knownBy(c.ClientID), column(strings.Join(c.Hosts, ", ")), c.People, c.Grants, cmp.Or(c.Used, "never"),
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\n", c.ID[:shown], column(cmp.Or(c.Name, c.ClientID)),
+				knownBy(c.ClientID), column(strings.Join(c.Hosts, ", ")), c.People, c.Grants, cmp.Or(c.Used, "never"),
 				strings.TrimSpace(c.Blocked+" "+column(c.Reason)))
 		}
 	})
@@ -332,7 +339,8 @@ func (x *signIns) blockClients(ctx context.Context, s *storage, words []string, 
 
 // String returns the app as messages name it.
 func (a *app) String() string {
-	return fmt.Sprintf("%s (%s, %s)", visible.Text(prose.Cut(a.label(), shownText)), a.id()[:shown], knownBy(a.ClientID))
+	return fmt.Sprintf("%s (%s, %s)", visible.Text(prose.Cut(a.label(), shownText)), a.id()[:shown],
+		knownBy(a.ClientID))
 }
 
 // unblockClients unblocks apps. It looks all of them up before it unblocks the first one.

@@ -38,7 +38,8 @@ func (s *storage) grants(ctx context.Context, user, app string, standing bool) (
 	case len(meant) == 0:
 		return nil, noApp(names, app, "has a grant", appsListed)
 	case byID && len(meant) > 1:
-		return nil, fmt.Errorf("%s matches %d apps; write more characters of the id; list the apps with junction clients list --ended", prose.Quote(app), len(meant))
+		return nil, fmt.Errorf("%s matches %d apps; write more characters of the id; list the apps with junction "+
+			"clients list --ended", prose.Quote(app), len(meant))
 	}
 	return slices.DeleteFunc(all, func(g store.Grant) bool { return !meant[g.ClientID] }), nil
 }
@@ -52,7 +53,8 @@ func (s *storage) end(ctx context.Context, grants []store.Grant) (ids []string, 
 		}
 		if stood {
 			ids = append(ids, g.ID)
-			err = s.Audit(ctx, store.Event{Event: "grant_revoked", Principal: g.User, ClientID: g.ClientID, Detail: byTheOperator})
+			err = s.Audit(ctx, store.Event{Event: "grant_revoked", Principal: g.User, ClientID: g.ClientID,
+				Detail: byTheOperator})
 		}
 		if err != nil {
 			return ids, err
@@ -82,8 +84,9 @@ func grantsCommand(stdout io.Writer, file *string) *cobra.Command {
 	x := &signIns{stdout: stdout, file: file}
 	cmd := &cobra.Command{
 		Use: "grants", Short: "List the grants of apps or revoke them", Args: cli.NoArguments,
-		Long: `List the grants of apps or revoke them. A grant is the access that a user has approved for an app; after it is
-revoked, the user has to approve the app again.
+		Long: "List the grants of apps or revoke them. A grant is the access that a user has approved for an app; " +
+			"after it is\n" +
+			`revoked, the user has to approve the app again.
 
 These commands edit the database directly. A running proxy applies the change within ten seconds.`,
 		Example: `  junction grants list --config config.yaml
@@ -92,15 +95,17 @@ These commands edit the database directly. A running proxy applies the change wi
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	ended := false
-	list := x.command("grants list", "list", "List the grants, last used first", func(ctx context.Context, s *storage, _ []string) error {
-		return x.listGrants(ctx, s, ended)
-	})
+	list := x.command("grants list", "list", "List the grants, last used first",
+		func(ctx context.Context, s *storage, _ []string) error {
+			return x.listGrants(ctx, s, ended)
+		})
 	list.Args = cli.NoArguments
 	x.flags(list)
 	list.Flags().BoolVar(&ended, "ended", false, "include ended grants that are still stored")
-	revoke := x.command("grants revoke", "revoke ID ...", "Revoke grants by their ids", func(ctx context.Context, s *storage, args []string) error {
-		return x.revokeGrants(ctx, s, args)
-	})
+	revoke := x.command("grants revoke", "revoke ID ...", "Revoke grants by their ids",
+		func(ctx context.Context, s *storage, args []string) error {
+			return x.revokeGrants(ctx, s, args)
+		})
 	revoke.Args = func(_ *cobra.Command, args []string) error {
 		if len(args) == 0 {
 			return cli.Usagef("grants revoke needs the ids of grants; list them with junction grants list")
@@ -122,7 +127,8 @@ func (x *signIns) listGrants(ctx context.Context, s *storage, ended bool) error 
 	}
 	list := []grantJSON{}
 	for _, g := range grants {
-		j := grantJSON{g.ID, personOf(s.people[g.User]), g.ClientID, g.ClientName, g.ClientKind, g.RedirectHost, g.Resource, g.Scope, stamp(g.Created), stamp(g.Used),
+		j := grantJSON{g.ID, personOf(s.people[g.User]), g.ClientID, g.ClientName, g.ClientKind, g.RedirectHost,
+			g.Resource, g.Scope, stamp(g.Created), stamp(g.Used),
 			stamp(g.Expires), stamp(g.Revoked), g.Reason}
 		if g.Revoked.IsZero() && !time.Now().Before(g.Expires) {
 			j.Ended, j.Reason = j.Expires, "expired"
@@ -142,7 +148,9 @@ func (x *signIns) listGrants(ctx context.Context, s *storage, ended bool) error 
 		}
 		fmt.Fprintln(w, head)
 		for i, g := range list {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s", g.ID[:min(len(g.ID), shown)], column(label(s.people[g.Person.ID])), column(g.ClientName), knownBy(grants[i].ClientID), pathOf(g.Resource),
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s", g.ID[:min(len(g.ID), shown)],
+				column(label(s.people[g.Person.ID])), column(g.ClientName), knownBy(grants[i].ClientID),
+				pathOf(g.Resource),
 				column(g.Scope), g.Used, g.Expires)
 			if ended {
 				fmt.Fprintf(w, "\t%s", strings.TrimSpace(g.Ended+" "+g.Reason))

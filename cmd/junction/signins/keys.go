@@ -26,6 +26,14 @@ func keysCommand(stdin io.Reader, stdout, stderr io.Writer, file *string) *cobra
 		Args:  cli.NoArguments,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+	keys.AddCommand(keysCreateCommand(stdout, stderr, file), keysHashCommand(stdin, stdout),
+		keysListCommand(stdout, file),
+		keysRevokeCommand(stdout, file))
+	return keys
+}
+
+// keysCreateCommand is `junction keys create`.
+func keysCreateCommand(stdout, stderr io.Writer, file *string) *cobra.Command {
 	var k newKey
 	create := &cobra.Command{
 		Use:   "create NAME",
@@ -61,13 +69,21 @@ revoke the old one when no client uses it any more.`,
 			if err != nil {
 				return err
 			}
-			return k.create(stdout, stderr, *file, createdJSON{Name: args[0], Key: key, Hash: hash.String(), Entry: entry})
+			return k.create(stdout, stderr, *file,
+				createdJSON{Name: args[0], Key: key, Hash: hash.String(), Entry: entry})
 		},
 	}
 	create.Flags().BoolVar(&k.write, "write", false, "add the entry to the configuration file")
 	cli.JSONFlag(create, &k.json)
-	create.Flags().StringVar(&k.expires, "expires", "", "when the key expires: `90d`, the last day in UTC (2027-06-30), or a time (2027-06-30T12:00:00Z); default: never")
-	create.Flags().StringSliceVar(&k.cidrs, "cidr", nil, "`network` that may use the key, such as 10.0.0.0/8; may be repeated")
+	create.Flags().StringVar(&k.expires, "expires", "", "when the key expires: `90d`, the last day in UTC "+
+		"(2027-06-30), or a time (2027-06-30T12:00:00Z); default: never")
+	create.Flags().StringSliceVar(&k.cidrs, "cidr", nil,
+		"`network` that may use the key, such as 10.0.0.0/8; may be repeated")
+	return create
+}
+
+// keysHashCommand is `junction keys hash`.
+func keysHashCommand(stdin io.Reader, stdout io.Writer) *cobra.Command {
 	hashJSON := false
 	hash := &cobra.Command{
 		Use:     "hash",
@@ -75,7 +91,8 @@ revoke the old one when no client uses it any more.`,
 		Example: `  secret-store get junction-ci | junction keys hash`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return cli.Usagef("keys hash reads the key from standard input: as an argument it would be in the shell's history and in the list of processes")
+				return cli.Usagef("keys hash reads the key from standard input: as an argument it would be in the " +
+					"shell's history and in the list of processes")
 			}
 			return nil
 		},
@@ -96,8 +113,7 @@ revoke the old one when no client uses it any more.`,
 		},
 	}
 	cli.JSONFlag(hash, &hashJSON)
-	keys.AddCommand(create, hash, keysListCommand(stdout, file), keysRevokeCommand(stdout, file))
-	return keys
+	return hash
 }
 
 // keysListCommand is `junction keys list`.
@@ -227,7 +243,8 @@ func expiry(text string, now time.Time) (string, error) {
 	}
 	var end auth.Moment
 	if err := end.UnmarshalText([]byte(text)); err != nil {
-		return "", errors.New("want a number of days, such as 90d, a day, such as 2027-06-30, or a time, such as 2027-06-30T12:00:00Z")
+		return "", errors.New("want a number of days, such as 90d, a day, such as 2027-06-30, or a time, such as " +
+			"2027-06-30T12:00:00Z")
 	}
 	if !now.Before(end.Time) {
 		return "", errors.New("is in the past")

@@ -67,10 +67,12 @@ func (f *keyFile) replace(text []byte, want []keyJSON) (backup string, err error
 		return "", fmt.Errorf("%s was not changed: %w", f.path, err)
 	}
 	inOrder := func(a, b keyJSON) int { return strings.Compare(a.Name+" "+a.Hash, b.Name+" "+b.Hash) }
-	same := slices.EqualFunc(slices.SortedFunc(slices.Values(keys), inOrder), slices.SortedFunc(slices.Values(want), inOrder),
+	same := slices.EqualFunc(slices.SortedFunc(slices.Values(keys), inOrder),
+		slices.SortedFunc(slices.Values(want), inOrder),
 		func(a, b keyJSON) bool { return a.Name == b.Name && a.Hash == b.Hash })
 	if !same || !reflect.DeepEqual(withoutKeys(f.config), withoutKeys(c)) {
-		return "", fmt.Errorf("%s was not changed, because the change would affect more than the key; edit it by hand", f.path)
+		return "", fmt.Errorf("%s was not changed, because the change would affect more than the key; edit it by "+
+			"hand", f.path)
 	}
 	if backup, err = clients.Replace(f.path, f.text, text, true); err != nil {
 		return "", &clients.FileError{File: f.path, Err: err}
@@ -124,7 +126,8 @@ func (k *newKey) create(stdout, stderr io.Writer, file string, made createdJSON)
 	}
 	said := "# The key is shown this once. Its entry, for the list auth.api_keys of the configuration:\n" + made.Entry
 	if k.write {
-		said = fmt.Sprintf("# The key is shown this once. Its entry was added to %s. Backup: %s. %s", file, made.Backup, noticed)
+		said = fmt.Sprintf("# The key is shown this once. Its entry was added to %s. Backup: %s. %s", file, made.Backup,
+			noticed)
 	}
 	_, err = fmt.Fprintln(stderr, said)
 	return err
@@ -136,8 +139,9 @@ func keysRevokeCommand(stdout io.Writer, file *string) *cobra.Command {
 	var all, asJSON bool
 	cmd := &cobra.Command{
 		Use: "revoke NAME", Short: "Delete a key from the configuration file",
-		Long: `Delete a key from the configuration file. Comments and order stay, and the old file becomes a backup. A running
-proxy notices the change within ten seconds and ends the sessions of the key.
+		Long: "Delete a key from the configuration file. Comments and order stay, and the old file becomes a " +
+			"backup. A running\n" +
+			`proxy notices the change within ten seconds and ends the sessions of the key.
 
 If several keys have the same NAME, choose one with --hash, or delete them with --all.`,
 		Example: `  junction keys revoke ci --config config.yaml
@@ -179,12 +183,14 @@ If several keys have the same NAME, choose one with --hash, or delete them with 
 					Backup  string   `json:"backup"`
 				}{args[0], revoked, f.path, backup})
 			}
-			_, err = fmt.Fprintf(stdout, "Revoked: %s of %s in %s. Backup: %s. %s\n", prose.Count(len(chosen), "key"), args[0], f.path,
+			_, err = fmt.Fprintf(stdout, "Revoked: %s of %s in %s. Backup: %s. %s\n", prose.Count(len(chosen), "key"),
+				args[0], f.path,
 				backup, noticed)
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&hash, "hash", "", "the beginning of the `hash` of one of several keys, as in junction keys list")
+	cmd.Flags().StringVar(&hash, "hash", "", "the beginning of the `hash` of one of several keys, as in junction "+
+		"keys list")
 	cmd.Flags().BoolVar(&all, "all", false, "all keys of this name")
 	cli.JSONFlag(cmd, &asJSON)
 	return cmd
@@ -198,7 +204,8 @@ func (f *keyFile) choose(name, hash string, all bool) ([]int, error) {
 		if names = append(names, k.Name); k.Name != name {
 			continue
 		}
-		if shown = append(shown, k.Hash[:min(len(k.Hash), 15)]+"…"); strings.HasPrefix(k.Hash, strings.TrimSuffix(hash, "…")) {
+		if shown = append(shown, k.Hash[:min(len(k.Hash), 15)]+
+			"…"); strings.HasPrefix(k.Hash, strings.TrimSuffix(hash, "…")) {
 			found = append(found, i)
 		}
 	}
@@ -209,7 +216,8 @@ func (f *keyFile) choose(name, hash string, all bool) ([]int, error) {
 		}
 		return nil, fmt.Errorf("%s has no key called %s", f.path, prose.Quote(name))
 	case len(found) == 0:
-		return nil, fmt.Errorf("%s has no key %s with this hash; it has %s", f.path, prose.Quote(name), strings.Join(shown, ", "))
+		return nil, fmt.Errorf("%s has no key %s with this hash; it has %s", f.path, prose.Quote(name),
+			strings.Join(shown, ", "))
 	case len(found) > 1 && !all:
 		return nil, fmt.Errorf("%s has %d keys called %s: %s; choose one with --hash, or use --all", f.path, len(found),
 			prose.Quote(name), strings.Join(shown, ", "))

@@ -57,7 +57,8 @@ type signIns struct {
 }
 
 // command returns a command that opens the storage and calls run.
-func (x *signIns) command(what, use, short string, run func(ctx context.Context, s *storage, args []string) error) *cobra.Command {
+func (x *signIns) command(what, use, short string,
+	run func(ctx context.Context, s *storage, args []string) error) *cobra.Command {
 	cmd := &cobra.Command{Use: use, Short: short, RunE: func(cmd *cobra.Command, args []string) error {
 		if err := cli.CheckOutput(x.output); err != nil {
 			return err
@@ -76,7 +77,8 @@ func (x *signIns) command(what, use, short string, run func(ctx context.Context,
 
 func (x *signIns) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&x.user, "user", "", "only those of this `user`: e-mail address, subject, or id")
-	cmd.Flags().StringVar(&x.client, "client", "", "only those of this `app`: an id of clients list, a client_id, or a name")
+	cmd.Flags().StringVar(&x.client, "client", "",
+		"only those of this `app`: an id of clients list, a client_id, or a name")
 }
 
 // print prints v as JSON, or calls text for a table.
@@ -105,7 +107,8 @@ func (x *signIns) revoked(ended store.Ended, of string) error {
 		case ended.Sessions == 0:
 			fmt.Fprintf(w, "Ended: %s%s. %s\n", prose.Count(len(ended.Grants), "grant"), of, noticed)
 		default:
-			fmt.Fprintf(w, "Ended: %s and %s%s. %s\n", prose.Count(ended.Sessions, "session"), prose.Count(len(ended.Grants), "grant"), of, noticed)
+			fmt.Fprintf(w, "Ended: %s and %s%s. %s\n", prose.Count(ended.Sessions, "session"),
+				prose.Count(len(ended.Grants), "grant"), of, noticed)
 		}
 	})
 }
@@ -139,7 +142,8 @@ func (s *storage) person(who string) (store.User, error) {
 		if u.ID == who || auth.UserID(u.Issuer, u.Subject) == who {
 			return u, nil
 		}
-		if u.Email != "" && strings.EqualFold(u.Email, who) || u.Subject == who || len(who) >= shortest && strings.HasPrefix(u.ID, who) {
+		if u.Email != "" && strings.EqualFold(u.Email, who) || u.Subject == who || len(who) >= shortest &&
+			strings.HasPrefix(u.ID, who) {
 			found = append(found, u)
 		}
 		names = append(names, label(u))
@@ -149,16 +153,19 @@ func (s *storage) person(who string) (store.User, error) {
 	case len(found) == 0:
 		near := prose.Closest(slices.Compact(names), who)
 		if len(near) > 0 {
-			return store.User{}, fmt.Errorf("no user %s has signed in; did you mean %s?", prose.Quote(who), visible.Text(strings.Join(near, " or ")))
+			return store.User{}, fmt.Errorf("no user %s has signed in; did you mean %s?", prose.Quote(who),
+				visible.Text(strings.Join(near, " or ")))
 		}
-		return store.User{}, fmt.Errorf("no user %s has signed in; list the users with junction users list", prose.Quote(who))
+		return store.User{}, fmt.Errorf("no user %s has signed in; list the users with junction users list",
+			prose.Quote(who))
 	case len(found) > 1:
 		var all []string
 		for _, u := range found {
 			all = append(all, fmt.Sprintf("%s (%s at %s)", u.ID, visible.Text(u.Subject), visible.Text(u.Issuer)))
 		}
 		slices.Sort(all)
-		return store.User{}, fmt.Errorf("%s matches %d users; give the id of one: %s", prose.Quote(who), len(found), strings.Join(all, ", "))
+		return store.User{}, fmt.Errorf("%s matches %d users; give the id of one: %s", prose.Quote(who), len(found),
+			strings.Join(all, ", "))
 	}
 	return found[0], nil
 }
@@ -187,7 +194,8 @@ func only(ids []string, word, thing string) (string, error) {
 	case len(found) == 1:
 		return found[0], nil
 	case len(found) > 1:
-		return "", fmt.Errorf("%s matches %d %ss; write more characters: %s", prose.Quote(word), len(found), thing, strings.Join(found, ", "))
+		return "", fmt.Errorf("%s matches %d %ss; write more characters: %s", prose.Quote(word), len(found), thing,
+			strings.Join(found, ", "))
 	case len(word) < shortest:
 		return "", fmt.Errorf("%s is no id of a %s: write at least %d characters", prose.Quote(word), thing, shortest)
 	}

@@ -33,14 +33,17 @@ These commands edit the database directly. A running proxy applies the change wi
   junction sessions revoke --all --yes --config config.yaml`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	list := x.command("sessions list", "list", "List the active sessions", func(ctx context.Context, s *storage, _ []string) error { return x.listSessions(ctx, s) })
+	list := x.command("sessions list", "list", "List the active sessions",
+		func(ctx context.Context, s *storage, _ []string) error { return x.listSessions(ctx, s) })
 	list.Args = cli.NoArguments
 	list.Flags().StringVar(&x.user, "user", "", "only those of this `user`: e-mail address, subject, or id")
 	all, yes := false, false
-	revoke := x.command("sessions revoke", "revoke {ID ... | --user WHO | --client APP | --all}", "End sessions and their grants",
+	revoke := x.command("sessions revoke", "revoke {ID ... | --user WHO | --client APP | --all}",
+		"End sessions and their grants",
 		func(ctx context.Context, s *storage, args []string) error { return x.revokeSessions(ctx, s, args, all) })
-	revoke.Long = `End sessions and their grants: the users are signed out in their browsers, and their apps lose access. The
-users may sign in again.
+	revoke.Long = "End sessions and their grants: the users are signed out in their browsers, and their apps lose " +
+		"access. The\n" +
+		`users may sign in again.
 
 --client ends all grants of one app, of all users; the users stay signed in.`
 	revoke.Args = func(cmd *cobra.Command, args []string) error {
@@ -55,7 +58,8 @@ users may sign in again.
 		}
 		// an empty value must never mean all users
 		if given != 1 || len(args) == 0 && x.user == "" && x.client == "" && !all {
-			return cli.Usagef("sessions revoke needs exactly one of: ids, --user WHO, --client APP, --all; list the sessions with junction sessions list")
+			return cli.Usagef("sessions revoke needs exactly one of: ids, --user WHO, --client APP, --all; list the " +
+				"sessions with junction sessions list")
 		}
 		return nil
 	}
@@ -109,7 +113,8 @@ func (s *storage) sessions(ctx context.Context, user string) ([]sessionJSON, err
 	list := []sessionJSON{}
 	for _, i := range all {
 		if apps[i.ID]+windows[i.ID] > 0 {
-			list = append(list, sessionJSON{i.ID, personOf(s.people[i.User]), i.IDP, stamp(i.Created), stamp(i.Checked), apps[i.ID], windows[i.ID]})
+			list = append(list, sessionJSON{i.ID, personOf(s.people[i.User]), i.IDP, stamp(i.Created), stamp(i.Checked),
+				apps[i.ID], windows[i.ID]})
 		}
 	}
 	return list, nil
@@ -133,7 +138,8 @@ func (x *signIns) listSessions(ctx context.Context, s *storage) error {
 		}
 		fmt.Fprintln(w, "ID\tPERSON\tPROVIDER\tSINCE\tCONFIRMED\tGRANTS\tBROWSERS")
 		for _, i := range list {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%d\n", i.ID[:min(len(i.ID), shown)], column(label(s.people[i.Person.ID])), i.Provider, i.Since, i.Checked, i.Grants, i.Browsers)
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%d\n", i.ID[:min(len(i.ID), shown)],
+				column(label(s.people[i.Person.ID])), i.Provider, i.Since, i.Checked, i.Grants, i.Browsers)
 		}
 	})
 }
@@ -174,7 +180,8 @@ func (s *storage) signOut(ctx context.Context, people []store.User) (total store
 		total.Sessions += ended.Sessions
 		total.Grants = append(total.Grants, ended.Grants...)
 		if ended.Sessions > 0 || len(ended.Grants) > 0 {
-			if err := s.Audit(ctx, store.Event{Event: "signed_out", Principal: u.ID, Detail: byTheOperator}); err != nil {
+			if err := s.Audit(ctx, store.Event{Event: "signed_out", Principal: u.ID,
+				Detail: byTheOperator}); err != nil {
 				return total, err
 			}
 		}

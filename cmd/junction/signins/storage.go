@@ -86,9 +86,11 @@ func existingPlace(c config.Storage, getenv func(string) (string, bool)) (string
 	info, err := os.Stat(place)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && c.DSN == "":
-		err = fmt.Errorf("nothing is stored: there is no %s; run the command as the user of the proxy, or name the file (storage.dsn)", place)
+		err = fmt.Errorf("nothing is stored: there is no %s; run the command as the user of the proxy, or name the "+
+			"file (storage.dsn)", place)
 	case errors.Is(err, fs.ErrNotExist):
-		err = fmt.Errorf("nothing is stored yet: there is no %s (storage.dsn), which the proxy makes when it starts", place)
+		err = fmt.Errorf("nothing is stored yet: there is no %s (storage.dsn), which the proxy makes when it starts",
+			place)
 	case err != nil:
 		err = fmt.Errorf("find the storage of sign-ins (storage.dsn): %w", err)
 	case !info.Mode().IsRegular():
@@ -115,7 +117,8 @@ func existingRing(c config.Storage, getenv func(string) (string, bool)) (ring *s
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && c.KeyFile == "":
-		err = fmt.Errorf("there are no master keys, neither in %s nor in %s: run the command as the user of the proxy, or name the file (storage.key_file)", config.MasterKeys, file)
+		err = fmt.Errorf("there are no master keys, neither in %s nor in %s: run the command as the user of the "+
+			"proxy, or name the file (storage.key_file)", config.MasterKeys, file)
 	case err != nil:
 		err = fmt.Errorf("read the master keys (storage.key_file): %w", err)
 	}
@@ -124,7 +127,8 @@ func existingRing(c config.Storage, getenv func(string) (string, bool)) (ring *s
 
 // OpenStore opens the existing store at a place. With attach, a running proxy may use the store at
 // the same time; without, the caller must be its only user.
-func OpenStore(ctx context.Context, c config.Storage, place string, ring *seal.Ring, attach bool) (*store.Store, error) {
+func OpenStore(ctx context.Context, c config.Storage, place string, ring *seal.Ring,
+	attach bool) (*store.Store, error) {
 	s, err := store.Open(ctx, store.Config{Driver: c.Driver, DSN: place, Keys: ring, Attach: attach})
 	if err != nil {
 		return nil, fmt.Errorf("open the storage of sign-ins: %w", err)
@@ -209,7 +213,8 @@ func rotate(ctx context.Context, c config.Storage, w io.Writer, revokeAll bool, 
 		if file != "" {
 			where = file + " of every proxy"
 		}
-		return fmt.Errorf("%s has only the key %s, which encrypts everything; add a new key there yourself, such as %s:$(openssl rand -base64 %d), in the steps of junction storage rotate --help",
+		return fmt.Errorf("%s has only the key %s, which encrypts everything; add a new key there yourself, such as "+
+			"%s:$(openssl rand -base64 %d), in the steps of junction storage rotate --help",
 			where, ring.IDs()[0], seal.KeyID(now, ring.IDs()), seal.SecretSize)
 	}
 	var text []byte
@@ -225,7 +230,8 @@ func rotate(ctx context.Context, c config.Storage, w io.Writer, revokeAll bool, 
 	}
 	s, err := OpenStore(ctx, c, place, ring, !ours)
 	if errors.Is(err, store.ErrInUse) {
-		return fmt.Errorf("%w; stop the proxy first, because it reads the new key only when it starts; nothing was changed", err)
+		return fmt.Errorf("%w; stop the proxy first, because it reads the new key only when it starts; nothing was "+
+			"changed", err)
 	}
 	if err != nil {
 		return err
@@ -236,7 +242,8 @@ func rotate(ctx context.Context, c config.Storage, w io.Writer, revokeAll bool, 
 
 // reseal encrypts everything again in an open store. text is the new content of the key file; nil
 // leaves the file unchanged.
-func reseal(ctx context.Context, w io.Writer, s *store.Store, ring *seal.Ring, file string, text []byte, revokeAll bool) error {
+func reseal(ctx context.Context, w io.Writer, s *store.Store, ring *seal.Ring, file string, text []byte,
+	revokeAll bool) error {
 	first := ring.IDs()[0]
 	if text != nil { // on the disk before the key is used
 		if err := files.Replace(file, text); err != nil {
@@ -256,7 +263,8 @@ func reseal(ctx context.Context, w io.Writer, s *store.Store, ring *seal.Ring, f
 		if err != nil {
 			return again(err)
 		}
-		fmt.Fprintf(w, "Ended: %s and %s.\n", prose.Count(ended.Sessions, "session"), prose.Count(len(ended.Grants), "grant"))
+		fmt.Fprintf(w, "Ended: %s and %s.\n", prose.Count(ended.Sessions, "session"),
+			prose.Count(len(ended.Grants), "grant"))
 	}
 	n, err := s.Reencrypt(ctx)
 	if err == nil {
@@ -273,11 +281,14 @@ func reseal(ctx context.Context, w io.Writer, s *store.Store, ring *seal.Ring, f
 		if err := files.Replace(file, append(alone, '\n')); err != nil {
 			return fmt.Errorf("take the old master keys out of %s: %w; remove all lines but the first", file, err)
 		}
-		fmt.Fprintf(w, "Gone from %s: %s. Apps have to register again, and some do only when they are removed and added again.\n", file, left)
+		fmt.Fprintf(w, "Gone from %s: %s. Apps have to register again, and some do only when they are removed and "+
+			"added again.\n", file, left)
 	case left != "" && revokeAll:
-		fmt.Fprintf(w, "Now take these keys away and restart every proxy, since whoever knows one can still make what looks like ours: %s.\n", left)
+		fmt.Fprintf(w, "Now take these keys away and restart every proxy, since whoever knows one can still make "+
+			"what looks like ours: %s.\n", left)
 	case revokeAll:
-		fmt.Fprintf(w, "There is no other key than %s: if it has become known, put another one in its place everywhere.\n", first)
+		fmt.Fprintf(w, "There is no other key than %s: if it has become known, put another one in its place "+
+			"everywhere.\n", first)
 	default:
 		fmt.Fprintf(w, "Kept, for clients and tokens from before: %s.\n", left)
 	}

@@ -34,21 +34,26 @@ These commands edit the database directly. A running proxy applies the change wi
   junction users enable ann@example.com --config config.yaml`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	list := x.command("users list", "list", "List the users, last seen first", func(ctx context.Context, s *storage, _ []string) error { return x.listUsers(ctx, s) })
+	list := x.command("users list", "list", "List the users, last seen first",
+		func(ctx context.Context, s *storage, _ []string) error { return x.listUsers(ctx, s) })
 	list.Args = cli.NoArguments
-	disable := x.command("users disable", "disable WHO ...", "Disable users", func(ctx context.Context, s *storage, args []string) error { return x.disableUsers(ctx, s, args) })
-	disable.Long = `Disable users: their sessions and grants end, their connections to upstreams are deleted, and they cannot sign
-in again. A sign-in at another identity provider is another user, even with the same e-mail address.
+	disable := x.command("users disable", "disable WHO ...", "Disable users",
+		func(ctx context.Context, s *storage, args []string) error { return x.disableUsers(ctx, s, args) })
+	disable.Long = "Disable users: their sessions and grants end, their connections to upstreams are deleted, and " +
+		"they cannot sign\n" +
+		`in again. A sign-in at another identity provider is another user, even with the same e-mail address.
 
 ` + whoIs
-	enable := x.command("users enable", "enable WHO ...", "Enable disabled users", func(ctx context.Context, s *storage, args []string) error {
-		return x.enableUsers(ctx, s, args)
-	})
+	enable := x.command("users enable", "enable WHO ...", "Enable disabled users",
+		func(ctx context.Context, s *storage, args []string) error {
+			return x.enableUsers(ctx, s, args)
+		})
 	enable.Long = "Enable disabled users. They have to sign in and connect their upstreams again.\n\n" + whoIs
 	for _, sub := range []*cobra.Command{disable, enable} {
 		sub.Args = func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 || slices.Contains(args, "") {
-				return cli.Usagef("users %s needs e-mail addresses, subjects or ids; list them with junction users list", cmd.Name())
+				return cli.Usagef("users %s needs e-mail addresses, subjects or ids; list them with junction users "+
+					"list", cmd.Name())
 			}
 			return nil
 		}
@@ -82,7 +87,8 @@ func (x *signIns) listUsers(ctx context.Context, s *storage) error {
 		}
 		fmt.Fprintln(w, "ID\tPERSON\tSUBJECT\tISSUER\tSEEN\tDISABLED")
 		for i, u := range list {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", u.ID[:min(len(u.ID), shown)], column(label(users[i])), column(u.Subject), column(u.Issuer), u.Seen, u.Disabled)
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", u.ID[:min(len(u.ID), shown)], column(label(users[i])),
+				column(u.Subject), column(u.Issuer), u.Seen, u.Disabled)
 		}
 	})
 }
@@ -129,7 +135,8 @@ func (x *signIns) disableUsers(ctx context.Context, s *storage, words []string) 
 				fmt.Fprintf(w, "Disabled: %s. There were no sessions and no grants.\n", visible.Text(label(chosen[i])))
 				continue
 			}
-			fmt.Fprintf(w, "Disabled: %s. Ended: %s and %s. %s\n", visible.Text(label(chosen[i])), prose.Count(d.Sessions, "session"), prose.Count(len(d.Grants), "grant"), noticed)
+			fmt.Fprintf(w, "Disabled: %s. Ended: %s and %s. %s\n", visible.Text(label(chosen[i])),
+				prose.Count(d.Sessions, "session"), prose.Count(len(d.Grants), "grant"), noticed)
 		}
 	}), err)
 }
@@ -147,7 +154,8 @@ func (x *signIns) enableUsers(ctx context.Context, s *storage, words []string) e
 	}
 	done := []personJSON{}
 	for _, u := range chosen {
-		if err = s.EnableUser(ctx, u.ID); err == nil || errors.Is(err, store.ErrNotFound) { // another command was faster
+		// another command was faster
+		if err = s.EnableUser(ctx, u.ID); err == nil || errors.Is(err, store.ErrNotFound) {
 			err = s.Audit(ctx, store.Event{Event: "user_enabled", Principal: u.ID, Detail: byTheOperator})
 		}
 		if err != nil {

@@ -44,7 +44,8 @@ func (s *SignOn) signIn(ctx context.Context, refused []string) (string, error) {
 		return "", err
 	}
 	answers := make(chan url.Values)
-	server := &http.Server{Handler: callback(ctx, listener.Addr().String(), state, answers), ReadHeaderTimeout: 10 * time.Second}
+	server := &http.Server{Handler: callback(ctx, listener.Addr().String(), state, answers),
+		ReadHeaderTimeout: 10 * time.Second}
 	served := make(chan struct{})
 	go func() { // until Shutdown
 		defer close(served)
@@ -84,7 +85,8 @@ func (s *SignOn) invite(where string) {
 
 // redeem exchanges the answer for tokens, and stores them.
 func (s *SignOn) redeem(
-	ctx context.Context, h *transport.OAuthHandler, store transport.TokenStore, answer url.Values, state, verifier string,
+	ctx context.Context, h *transport.OAuthHandler, store transport.TokenStore, answer url.Values, state,
+	verifier string,
 ) (string, error) {
 	if code := answer.Get("error"); code != "" {
 		return "", fmt.Errorf("the sign-in failed: %q", code+" "+answer.Get("error_description"))
@@ -108,7 +110,8 @@ func (s *SignOn) redeem(
 		return "", err
 	}
 	defer unlock()
-	return token.AccessToken, s.write(&kept{URL: s.URL, Client: h.GetClientID(), Secret: h.GetClientSecret(), Token: token})
+	return token.AccessToken, s.write(&kept{URL: s.URL, Client: h.GetClientID(), Secret: h.GetClientSecret(),
+		Token: token})
 }
 
 // callback accepts the first answer with our state.
@@ -139,8 +142,10 @@ func page(w http.ResponseWriter, status int, text string) {
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	fmt.Fprintf(w, "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">"+
-		"<meta name=\"color-scheme\" content=\"light dark\"><title>Junction</title><p>%s</p></html>\n", html.EscapeString(text))
+	fmt.Fprintf(w, "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" "+
+		"content=\"width=device-width\">"+
+		"<meta name=\"color-scheme\" content=\"light dark\"><title>Junction</title><p>%s</p></html>\n",
+		html.EscapeString(text))
 }
 
 // OpenBrowser starts the browser of this machine.

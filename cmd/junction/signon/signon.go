@@ -27,7 +27,8 @@ import (
 )
 
 // ErrNeeded means that the endpoint requires a sign-in, and that there is no terminal to ask at.
-var ErrNeeded = errors.New("the endpoint requires a sign-in; run junction tools in a terminal to sign in, or use an API key")
+var ErrNeeded = errors.New("the endpoint requires a sign-in; run junction tools in a terminal to sign in, or use an " +
+	"API key")
 
 const (
 	defaultPatience = 5 * time.Minute
@@ -80,7 +81,8 @@ func New(o Options) *SignOn {
 		o.Notes = io.Discard
 	}
 	sum := sha256.Sum256([]byte(o.URL))
-	return &SignOn{Options: o, file: filepath.Join(o.Dir, hex.EncodeToString(sum[:12])+".json"), http: &http.Client{Timeout: requestTime}}
+	return &SignOn{Options: o, file: filepath.Join(o.Dir, hex.EncodeToString(sum[:12])+".json"),
+		http: &http.Client{Timeout: requestTime}}
 }
 
 // Token returns the access token for a request, or "" if the endpoint requires none. refused are the
@@ -117,7 +119,8 @@ func (s *SignOn) Token(ctx context.Context, refused ...string) (string, error) {
 }
 
 func (s *SignOn) run(a *attempt, refused []string) {
-	ctx, cancel := context.WithTimeoutCause(context.Background(), defaultPatience, fmt.Errorf("no sign-in within %v", defaultPatience))
+	ctx, cancel := context.WithTimeoutCause(context.Background(), defaultPatience,
+		fmt.Errorf("no sign-in within %v", defaultPatience))
 	defer cancel()
 	a.token, a.err = s.signIn(ctx, refused)
 	a.until = time.Now()
@@ -164,7 +167,8 @@ func (s *SignOn) stored(ctx context.Context, refused []string) (string, error) {
 	if k.Token.RefreshToken == "" {
 		return "", nil
 	}
-	token, err := s.handler(transport.NewMemoryTokenStore(), k.Client, k.Secret, "").RefreshToken(ctx, k.Token.RefreshToken)
+	token, err := s.handler(transport.NewMemoryTokenStore(), k.Client, k.Secret, "").RefreshToken(ctx,
+		k.Token.RefreshToken)
 	if errors.As(err, new(transport.OAuthError)) {
 		return "", nil // the sign-in has ended
 	}

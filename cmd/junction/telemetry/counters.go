@@ -42,7 +42,8 @@ type counters struct {
 var storeBounds = []float64{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5}
 
 // reasons are those of refused requests.
-var reasons = []string{"origin", "proxy", "host", "policy", "endpoint", "too_large", "content_type", "slow_body", "limit",
+var reasons = []string{"origin", "proxy", "host", "policy", "endpoint", "too_large", "content_type", "slow_body",
+	"limit",
 	"session", "header_mismatch", "version", "parse", "invalid"}
 
 // tokenResults are those of token checks.
@@ -59,11 +60,14 @@ func (t *Telemetry) events(m metric.Meter) (err error) {
 			c.count(value, 0)
 		}
 	}
-	count(&t.refused, "junction.requests.refused", "Requests that were refused before they were dispatched.", attrReason, reasons)
+	count(&t.refused, "junction.requests.refused", "Requests that were refused before they were dispatched.",
+		attrReason, reasons)
 	count(&t.tokens, "junction.tokens.checked", "Tokens and keys that were checked.", attrResult, tokenResults)
-	count(&t.connects, "junction.upstream.connects", "Connections that became ready, of the link that reads the catalog.",
+	count(&t.connects, "junction.upstream.connects",
+		"Connections that became ready, of the link that reads the catalog.",
 		attrUpstream, nil)
-	count(&t.failures, "junction.upstream.failures", "Failed attempts to connect, and lost connections, of the same link.",
+	count(&t.failures, "junction.upstream.failures",
+		"Failed attempts to connect, and lost connections, of the same link.",
 		attrUpstream, nil)
 	t.store, err = m.Float64Histogram("junction.store.duration", metric.WithUnit("s"),
 		metric.WithDescription("Duration of operations on the storage of sign-ins."),

@@ -46,7 +46,8 @@ func process(m metric.Meter) error {
 		o.ObserveInt64(count, int64(samples[0].Value.Uint64()))
 		o.ObserveInt64(memory, int64(samples[1].Value.Uint64()-samples[2].Value.Uint64()))
 		o.ObserveInt64(uptime, int64(time.Since(began).Seconds()))
-		observeSystem(o, cpu, map[system]metric.Int64Observable{residentMemory: resident, openFiles: open, mostFiles: most})
+		observeSystem(o, cpu, map[system]metric.Int64Observable{residentMemory: resident, openFiles: open,
+			mostFiles: most})
 		return nil
 	}, count, memory, resident, open, most, cpu, uptime)
 	return err

@@ -55,7 +55,8 @@ func (t *Telemetry) Watch(s Source) error {
 	m := t.meters.Meter(scope)
 	made, all := map[string]metric.Int64ObservableGauge{}, []metric.Observable(nil)
 	for _, g := range gauges {
-		instrument, err := m.Int64ObservableGauge(g.name, metric.WithUnit(g.unit), metric.WithDescription(g.description))
+		instrument, err := m.Int64ObservableGauge(g.name, metric.WithUnit(g.unit),
+			metric.WithDescription(g.description))
 		if err != nil {
 			return err
 		}

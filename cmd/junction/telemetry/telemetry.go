@@ -51,7 +51,8 @@ func New(o Options) (*Telemetry, error) {
 	if !o.Metrics && e.traces == nil && e.metrics == nil {
 		return nil, nil
 	}
-	t := &Telemetry{log: o.Log, version: o.Version, operations: map[string][]metric.RecordOption{}, requestSeries: series{make: requestAttributes}, callSeries: series{make: callAttributes}}
+	t := &Telemetry{log: o.Log, version: o.Version, operations: map[string][]metric.RecordOption{},
+		requestSeries: series{make: requestAttributes}, callSeries: series{make: callAttributes}}
 	about := describe(o)
 	if e.traces != nil {
 		t.trace(e.traces, about)
@@ -80,7 +81,8 @@ func (t *Telemetry) instruments(m metric.Meter) error {
 	t.requestTime, errs[0] = m.Float64Histogram("mcp.server.operation.duration",
 		append(seconds, metric.WithDescription("Duration of the requests of clients."))...)
 	t.callTime, errs[1] = m.Float64Histogram("mcp.client.operation.duration",
-		append(seconds, metric.WithDescription("Duration of the calls to upstreams, without waiting for a connection."))...)
+		append(seconds, metric.WithDescription("Duration of the calls to upstreams, without waiting for a "+
+			"connection."))...)
 	return errors.Join(errs[:]...)
 }
 

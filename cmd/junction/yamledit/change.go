@@ -133,7 +133,8 @@ func remove(text []byte, comment bool, keys ...string) ([]byte, error) {
 	case err != nil:
 		return nil, err
 	case len(p.parent.Content) == 2:
-		return nil, fmt.Errorf("line %d: %s is the only key there; edit the file by hand", p.key().Line, keys[len(keys)-1])
+		return nil, fmt.Errorf("line %d: %s is the only key there; edit the file by hand", p.key().Line,
+			keys[len(keys)-1])
 	case p.flow():
 		return e.cutFlow(p.key(), p.key().Value)
 	}

@@ -107,7 +107,8 @@ func (e *editor) addTo(key, value *yaml.Node, next int, entries []Entry) ([]byte
 			if err != nil {
 				return nil, err
 			}
-			e.text = slices.Concat(e.text[:at], bytes.Repeat([]byte(" "), len(value.Value)), e.text[at+len(value.Value):])
+			e.text = slices.Concat(e.text[:at], bytes.Repeat([]byte(" "), len(value.Value)),
+				e.text[at+len(value.Value):])
 		}
 		return e.insertLines(next, key.Column-1+2, entries), nil
 	}

@@ -73,7 +73,8 @@ func (r *Registry) entry(server json.RawMessage) any {
 		status = "active"
 	}
 	official := map[string]any{"status": status, "isLatest": true, "publishedAt": "2026-01-02T03:04:05Z"}
-	return map[string]any{"server": server, "_meta": map[string]any{"io.modelcontextprotocol.registry/official": official}}
+	return map[string]any{"server": server,
+		"_meta": map[string]any{"io.modelcontextprotocol.registry/official": official}}
 }
 
 func nameOf(server json.RawMessage) string {

@@ -48,7 +48,8 @@ type Lines struct {
 
 // NewLines returns a Lines, which Close ends.
 func NewLines(c *Client, r *resource.Resource, event string, log *slog.Logger) *Lines {
-	l := &Lines{client: c, log: log, resource: r, event: event, wake: make(chan struct{}, 1), ended: make(chan struct{})}
+	l := &Lines{client: c, log: log, resource: r, event: event, wake: make(chan struct{}, 1),
+		ended: make(chan struct{})}
 	l.ending, l.end = context.WithCancel(context.Background())
 	go l.run()
 	return l

@@ -67,9 +67,10 @@ func metricOf(m *metricdata.Metrics) *metrics.Metric {
 		h := &metrics.Histogram{AggregationTemporality: cumulative}
 		for i := range data.DataPoints {
 			p := &data.DataPoints[i]
-			h.DataPoints = append(h.DataPoints, &metrics.HistogramDataPoint{Attributes: attributes(p.Attributes.ToSlice()),
-				StartTimeUnixNano: nanos(p.StartTime), TimeUnixNano: nanos(p.Time), Count: p.Count, Sum: &p.Sum,
-				BucketCounts: p.BucketCounts, ExplicitBounds: p.Bounds})
+			h.DataPoints = append(h.DataPoints,
+				&metrics.HistogramDataPoint{Attributes: attributes(p.Attributes.ToSlice()),
+					StartTimeUnixNano: nanos(p.StartTime), TimeUnixNano: nanos(p.Time), Count: p.Count, Sum: &p.Sum,
+					BucketCounts: p.BucketCounts, ExplicitBounds: p.Bounds})
 		}
 		out.Data = &metrics.Metric_Histogram{Histogram: h}
 	}

@@ -33,7 +33,8 @@ func (s Spans) ExportSpans(ctx context.Context, list []sdk.ReadOnlySpan) error {
 		scopes[of].Spans = append(scopes[of].Spans, spanOf(span))
 	}
 	var answer collector.ExportTraceServiceResponse
-	err := s.Client.send(ctx, &collector.ExportTraceServiceRequest{ResourceSpans: []*traces.ResourceSpans{all}}, &answer)
+	err := s.Client.send(ctx, &collector.ExportTraceServiceRequest{ResourceSpans: []*traces.ResourceSpans{all}},
+		&answer)
 	p := answer.GetPartialSuccess()
 	s.Client.note(cmp.Or(err, rejected(p.GetRejectedSpans(), "spans", p.GetErrorMessage())))
 	return nil
