@@ -102,7 +102,7 @@ var arrows = map[string][]string{
 
 // forTests are packages of test support: they import what they like, and only tests import them.
 var forTests = []string{"upstream/upstreamtest", "auth/authtest", "cmd/junction/registry/registrytest",
-	"integration", "integration/harness"}
+	"integration", "integration/harness", "integration/load"}
 
 const (
 	modulePrefix = "junction/"

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"cmp"
+	"runtime/debug"
 	"time"
 
 	"junction/policy"
@@ -34,8 +35,8 @@ type Endpoint struct {
 // is an IPv4 address or an IPv6 /64 network.
 type Limits struct {
 	Body upstream.Size `yaml:"body"` // one request's body. Default 16MiB.
-	// bytes held for all callers: request bodies and answers in progress. Default 256MiB, at least
-	// twice body.
+	// bytes held for all callers: request bodies and answers in progress. Default 256MiB, or a quarter
+	// of the Go runtime's memory limit (GOMEMLIMIT) if that is less; at least twice body.
 	Bodies upstream.Size `yaml:"bodies"`
 	Header upstream.Size `yaml:"header"` // one request's header. Default 64KiB.
 	// depth of arrays and objects in one message, of clients and upstreams. Default 256.
@@ -87,7 +88,9 @@ type CatalogConfig struct {
 // WithDefaults returns l with defaults for its zero fields.
 func (l Limits) WithDefaults() Limits {
 	l.Body = cmp.Or(l.Body, 16<<20)
-	l.Bodies = max(cmp.Or(l.Bodies, 256<<20), 2*(l.Body+1)) // half of it must hold one body
+	// SetMemoryLimit(-1) only reads the limit. A held byte takes about two bytes of memory.
+	l.Bodies = cmp.Or(l.Bodies, min(256<<20, upstream.Size(debug.SetMemoryLimit(-1)/4)))
+	l.Bodies = max(l.Bodies, 2*(l.Body+1)) // half of it must hold one body
 	l.Header = cmp.Or(l.Header, 64<<10)
 	l.Nesting = cmp.Or(l.Nesting, 256)
 	l.Message = cmp.Or(l.Message, 64<<20)

@@ -19,6 +19,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/KimMachineGun/automemlimit/memlimit"
 	"golang.org/x/sync/errgroup"
 
 	"junction/auth"
@@ -90,11 +91,15 @@ type program struct {
 // serve runs a proxy until ctx ends or a listener fails.
 func serve(ctx context.Context, o options) error {
 	hideEnvironment()
+	// The rest is for the kernel's buffers and for commands, which are in the same container. GOMEMLIMIT
+	// takes precedence.
+	_, limitErr := memlimit.Set(memlimit.WithRatio(0.8))
 	p, err := open(o)
 	if err != nil {
 		return err
 	}
 	defer p.close()
+	p.logMemory(limitErr)
 	defer runtime.KeepAlive(ballast())
 	return p.serve(ctx)
 }
@@ -112,6 +117,16 @@ func newProgram(o options) *program {
 // second for the few kilobytes of garbage of each call: a quarter of the CPU time of a small call.
 // debug.SetGCPercent would do the same, but would also multiply a heap that is large.
 func ballast() []byte { return make([]byte, 16<<20) }
+
+// logMemory logs the memory limit of the Go runtime if it lowers limits.bodies, and why that of the
+// container could not be read.
+func (p *program) logMemory(err error) {
+	if err != nil {
+		p.log.Warn("the memory limit of the container cannot be read; set GOMEMLIMIT if there is one", "error", err)
+	} else if limit := debug.SetMemoryLimit(-1); limit < 4*256<<20 {
+		p.log.Info("memory is limited", "limit", limit, "bodies", int64(p.config.Limits.WithDefaults().Bodies))
+	}
+}
 
 // open opens the listeners and files and starts the upstreams. After an error nothing stays open.
 func open(o options) (_ *program, err error) {
