@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"html"
 	"io"
 	"maps"
 	"net"
@@ -211,43 +210,31 @@ func callback(ctx context.Context, name string, attempt *oauth.Login, answers ch
 	mux.HandleFunc("GET "+oauth.CallbackPath(name), func(w http.ResponseWriter, r *http.Request) {
 		if host, _, err := net.SplitHostPort(r.Host); err != nil || host != "127.0.0.1" ||
 			!attempt.Mine(r.URL.Query()) {
-			page(w, http.StatusBadRequest, "This answer does not belong to the sign-in that is in progress. Start "+
-				"again with: junction login "+name)
+			signon.Page(w, http.StatusBadRequest,
+				"This answer does not belong to the sign-in that is in progress. Start "+
+					"again with: junction login "+name)
 			return
 		}
 		a := answer{r.URL.Query(), make(chan error, 1)}
 		select {
 		case answers <- a:
 		case <-ctx.Done():
-			page(w, http.StatusGone, "The sign-in is over. Start again with: junction login "+name)
+			signon.Page(w, http.StatusGone, "The sign-in is over. Start again with: junction login "+name)
 			return
 		}
 		select {
 		case err := <-a.result:
 			if err != nil {
-				page(w, http.StatusBadGateway, "The sign-in failed: "+err.Error())
+				signon.Page(w, http.StatusBadGateway, "The sign-in failed: "+err.Error())
 				return
 			}
-			page(w, http.StatusOK, "Signed in to "+name+". You can close this window.")
+			signon.Page(w, http.StatusOK, "Signed in to "+name+". You can close this window.")
 		case <-ctx.Done():
-			page(w, http.StatusGatewayTimeout, "The sign-in took too long. Start again with: junction login "+name)
+			signon.Page(w, http.StatusGatewayTimeout, "The sign-in took too long. Start again with: junction login "+
+				name)
 		}
 	})
 	return mux
-}
-
-// page sends a page with one sentence.
-func page(w http.ResponseWriter, status int, text string) {
-	h := w.Header()
-	h.Set("Content-Type", "text/html; charset=utf-8")
-	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
-	h.Set("Referrer-Policy", "no-referrer")
-	h.Set("Cache-Control", "no-store")
-	w.WriteHeader(status)
-	fmt.Fprintf(w, "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" "+
-		"content=\"width=device-width\">"+
-		"<meta name=\"color-scheme\" content=\"light dark\"><title>Junction</title><p>%s</p></html>\n",
-		html.EscapeString(text))
 }
 
 // openOperator opens the store for the operator's sign-in at an upstream, and creates the store if

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 )
 
 // YesFlag registers --yes for a command that asks before it does something that cannot be undone.
@@ -23,7 +23,7 @@ func Confirm(cmd *cobra.Command, yes bool, question string) error {
 	if yes {
 		return nil
 	}
-	if !IsTerminal(cmd.InOrStdin()) {
+	if !isTerminal(cmd.InOrStdin()) {
 		return Usagef("%s needs --yes, because standard input is not a terminal",
 			strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" "))
 	}
@@ -38,16 +38,8 @@ func Confirm(cmd *cobra.Command, yes bool, question string) error {
 	return nil
 }
 
-// IsTerminal reports whether a person may type at r.
-func IsTerminal(r io.Reader) bool {
-	file, ok := r.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := file.Stat()
-	if err != nil || info.Mode()&fs.ModeCharDevice == 0 {
-		return false
-	}
-	null, err := os.Stat(os.DevNull) // a character device too
-	return err != nil || !os.SameFile(info, null)
+// isTerminal reports whether a stream of the process is a terminal, at which a person may be.
+func isTerminal(stream any) bool {
+	file, ok := stream.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd()))
 }

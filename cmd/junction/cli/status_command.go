@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"slices"
 	"strconv"
@@ -168,7 +167,7 @@ func (s *statusOptions) show(r *diagnose.Running, failed error) error {
 		s.last = b.String()
 		switch {
 		case s.json:
-		case isTerminal(s.stdout):
+		case isTerminal(s.stdout) && os.Getenv("TERM") != "dumb":
 			fmt.Fprint(s.stdout, "\x1b[H\x1b[J") // to the top left, and clear
 		default:
 			b.WriteByte('\n') // between two tables
@@ -176,16 +175,6 @@ func (s *statusOptions) show(r *diagnose.Running, failed error) error {
 	}
 	_, err := b.WriteTo(s.stdout)
 	return err
-}
-
-// isTerminal reports whether w is a terminal.
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&fs.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb"
 }
 
 // writeStatus writes the table of the upstreams. Below a row is its error, uncut, and the remedy.

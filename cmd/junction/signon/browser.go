@@ -120,22 +120,22 @@ func callback(ctx context.Context, host, state string, answers chan<- url.Values
 	mux.HandleFunc("GET "+callbackPath, func(w http.ResponseWriter, r *http.Request) {
 		q := r.URL.Query()
 		if r.Host != host || q.Get("state") != state {
-			page(w, http.StatusBadRequest, "This answer does not belong to the sign-in that is in progress.")
+			Page(w, http.StatusBadRequest, "This answer does not belong to the sign-in that is in progress.")
 			return
 		}
 		select {
 		case answers <- q:
-			page(w, http.StatusOK, "You can close this window.")
+			Page(w, http.StatusOK, "You can close this window.")
 		case <-ctx.Done():
-			page(w, http.StatusGone, "The sign-in is over. Start it again.")
+			Page(w, http.StatusGone, "The sign-in is over. Start it again.")
 		case <-r.Context().Done():
 		}
 	})
 	return mux
 }
 
-// page writes a page with one sentence.
-func page(w http.ResponseWriter, status int, text string) {
+// Page writes a page with one sentence.
+func Page(w http.ResponseWriter, status int, text string) {
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
