@@ -28,27 +28,11 @@ const (
 	codeColumns  = 120 // outside of tests; a tab counts as four
 )
 
-// tooLarge lists what exceeds a limit today. Nothing may be added. TestLayoutLimits fails when an
-// entry is no longer needed: remove the entry then.
-var tooLarge = []string{
-	"upstream/http1/server_test.go",
-
-	"cmd/junction/clients/table.go: table",
-	"upstream/upstreamtest/tools.go: behave",
-}
-
 // TestLayoutLimits holds packages, files and functions to the limits of their size.
 func TestLayoutLimits(t *testing.T) {
 	found := mustParseTree(t, os.DirFS("..")).overLimits()
 	for _, name := range slices.Sorted(maps.Keys(found)) {
-		if !slices.Contains(tooLarge, name) {
-			t.Errorf("%s: %s; split it", name, found[name])
-		}
-	}
-	for _, name := range tooLarge {
-		if found[name] == "" {
-			t.Errorf("%q keeps its limit, or is gone: remove it from tooLarge", name)
-		}
+		t.Errorf("%s: %s; split it", name, found[name])
 	}
 }
 
@@ -101,7 +85,7 @@ func TestLayoutLimitsAreFound(t *testing.T) {
 	}
 }
 
-// overLimits returns what exceeds a limit, by its name in tooLarge, and how.
+// overLimits returns what exceeds a limit, by its name, and how.
 func (tree sourceTree) overLimits() map[string]string {
 	over := map[string]string{}
 	check := func(n, most int, of, format string, args ...any) {

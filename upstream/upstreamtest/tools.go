@@ -178,33 +178,11 @@ func (c *call) behave(ctx context.Context, name string, a arguments) {
 		}
 		c.out.die()
 	case "drop":
-		if c.http == nil {
-			c.text("only on Streamable HTTP")
-			return
-		}
-		c.http.drop()
-		if c.pause(ctx, a) {
-			c.text("after the drop")
-		}
+		c.drop(ctx, a)
 	case "half":
-		c.out.half(c.response([]byte(`{"content":[{"type":"text","text":"the second half of this never comes"}]}`)))
-		if a.Then == "die" {
-			c.behave(ctx, "die", a)
-			return
-		}
-		<-ctx.Done()
+		c.half(ctx, a)
 	case "flood":
-		for i := range a.N {
-			switch a.What {
-			case "garbage":
-				c.out.garbage("this is not JSON-RPC")
-			case "stderr":
-				fmt.Fprintln(os.Stderr, "line", i, "of the flood")
-			default:
-				c.notify("notifications/message", `{"level":"info","logger":"flood","data":%d}`, i)
-			}
-		}
-		c.text("flooded")
+		c.flood(a)
 	case "endless":
 		c.endless(ctx, a)
 	case "deaf": // ServeStdio does the rest
@@ -243,6 +221,40 @@ func (c *call) behave(ctx context.Context, name string, a arguments) {
 	default:
 		c.fail(200, -32602, "no such behaviour: "+name, nil)
 	}
+}
+
+func (c *call) drop(ctx context.Context, a arguments) {
+	if c.http == nil {
+		c.text("only on Streamable HTTP")
+		return
+	}
+	c.http.drop()
+	if c.pause(ctx, a) {
+		c.text("after the drop")
+	}
+}
+
+func (c *call) half(ctx context.Context, a arguments) {
+	c.out.half(c.response([]byte(`{"content":[{"type":"text","text":"the second half of this never comes"}]}`)))
+	if a.Then == "die" {
+		c.behave(ctx, "die", a)
+		return
+	}
+	<-ctx.Done()
+}
+
+func (c *call) flood(a arguments) {
+	for i := range a.N {
+		switch a.What {
+		case "garbage":
+			c.out.garbage("this is not JSON-RPC")
+		case "stderr":
+			fmt.Fprintln(os.Stderr, "line", i, "of the flood")
+		default:
+			c.notify("notifications/message", `{"level":"info","logger":"flood","data":%d}`, i)
+		}
+	}
+	c.text("flooded")
 }
 
 // pause waits for the gate and for the time that the arguments name. It returns false when ctx

@@ -13,30 +13,20 @@ func table() []*Client {
 			syntax:  dollar | fallback,
 			user:    []path{{file: "$CLAUDE_CONFIG_DIR/.claude.json"}, {file: ".claude.json"}},
 			project: []path{{file: ".mcp.json"}},
-			entry: func(t Target) object {
-				return remote("http", "url", t).header(t, "Bearer ${"+KeyVariable+"}")
-			},
+			entry:   remoteWithKey("http", "url", "Bearer ${"+KeyVariable+"}"),
 		},
 		{
 			// The app reads no URLs and expands nothing; junction stdio reads the key itself.
 			ID: "claude-desktop", Name: "Claude Desktop", format: jsonFormat{}, keys: []string{"mcpServers"},
-			user: []path{{base: appConfig, file: "Claude/claude_desktop_config.json"}},
-			entry: func(t Target) object {
-				args := []string{"stdio", "--url", t.URL}
-				if t.KeyFile != "" {
-					args = append(args, "--key-file", t.KeyFile)
-				}
-				return object{{"command", cmp.Or(t.Program, "junction")}, {"args", args}}
-			},
+			user:  []path{{base: appConfig, file: "Claude/claude_desktop_config.json"}},
+			entry: stdioEntry,
 		},
 		{
 			ID: "cursor", Name: "Cursor", format: jsonFormat{}, keys: []string{"mcpServers"},
 			syntax:  dollarEnv | folders,
 			user:    []path{{file: ".cursor/mcp.json"}},
 			project: []path{{file: ".cursor/mcp.json"}},
-			entry: func(t Target) object {
-				return remote("", "url", t).header(t, "Bearer ${env:"+KeyVariable+"}")
-			},
+			entry:   remoteWithKey("", "url", "Bearer ${env:"+KeyVariable+"}"),
 		},
 		{
 			ID: "vscode", Name: "VS Code", format: jsonFormat{}, keys: []string{"servers"},
@@ -45,30 +35,20 @@ func table() []*Client {
 				{base: appConfig, file: "Code/User/mcp.json"}, {base: appConfig, file: "Code - Insiders/User/mcp.json"},
 			},
 			project: []path{{file: ".vscode/mcp.json"}},
-			entry: func(t Target) object {
-				return remote("http", "url", t).header(t, "Bearer ${env:"+KeyVariable+"}")
-			},
+			entry:   remoteWithKey("http", "url", "Bearer ${env:"+KeyVariable+"}"),
 		},
 		{
 			ID: "codex", Name: "Codex", format: tomlFormat{}, keys: []string{"mcp_servers"},
 			user:    []path{{file: "$CODEX_HOME/config.toml"}, {file: ".codex/config.toml"}},
 			project: []path{{file: ".codex/config.toml"}},
-			entry: func(t Target) object {
-				o := object{{"url", t.URL}}
-				if t.Key {
-					o = append(o, member{"bearer_token_env_var", KeyVariable})
-				}
-				return o
-			},
+			entry:   codexEntry,
 		},
 		{
 			ID: "gemini", Name: "Gemini CLI", format: jsonFormat{}, keys: []string{"mcpServers"},
 			syntax:  dollar | unbraced | fallback,
 			user:    []path{{file: ".gemini/settings.json"}},
 			project: []path{{file: ".gemini/settings.json"}},
-			entry: func(t Target) object {
-				return remote("", "httpUrl", t).header(t, "Bearer ${"+KeyVariable+"}")
-			},
+			entry:   remoteWithKey("", "httpUrl", "Bearer ${"+KeyVariable+"}"),
 		},
 		{
 			ID: "copilot", Name: "Copilot CLI", format: jsonFormat{}, keys: []string{"mcpServers"},
@@ -76,8 +56,8 @@ func table() []*Client {
 			user:    []path{{file: "$COPILOT_HOME/mcp-config.json"}, {file: ".copilot/mcp-config.json"}},
 			project: []path{{file: ".github/mcp.json"}},
 			entry: func(t Target) object {
-				o := remote("http", "url", t).header(t, "Bearer ${"+KeyVariable+"}")
-				return append(o, member{"tools", []string{"*"}})
+				return append(remoteWithKey("http", "url", "Bearer ${"+KeyVariable+"}")(t),
+					member{"tools", []string{"*"}})
 			},
 		},
 		{
@@ -85,17 +65,13 @@ func table() []*Client {
 			user: []path{{base: config, file: "opencode/opencode.json"},
 				{base: config, file: "opencode/opencode.jsonc"}},
 			project: []path{{file: "opencode.json"}, {file: "opencode.jsonc"}},
-			entry: func(t Target) object {
-				return remote("remote", "url", t).header(t, "Bearer {env:"+KeyVariable+"}")
-			},
+			entry:   remoteWithKey("remote", "url", "Bearer {env:"+KeyVariable+"}"),
 		},
 		{
 			ID: "windsurf", Name: "Windsurf", format: jsonFormat{}, keys: []string{"mcpServers"},
 			syntax: dollarEnv | dollarFile,
 			user:   []path{{file: ".codeium/windsurf/mcp_config.json"}},
-			entry: func(t Target) object {
-				return remote("", "serverUrl", t).header(t, "Bearer ${env:"+KeyVariable+"}")
-			},
+			entry:  remoteWithKey("", "serverUrl", "Bearer ${env:"+KeyVariable+"}"),
 		},
 		{
 			ID: "zed", Name: "Zed", format: jsonFormat{}, keys: []string{"context_servers"},
@@ -117,6 +93,29 @@ func remote(kind, key string, t Target) object {
 		o = append(o, member{"type", kind})
 	}
 	return append(o, member{key, t.URL})
+}
+
+// remoteWithKey returns the entry of a client whose form is that of remote with header.
+func remoteWithKey(kind, key, value string) func(Target) object {
+	return func(t Target) object { return remote(kind, key, t).header(t, value) }
+}
+
+// codexEntry names the variable of the key instead of referring to it.
+func codexEntry(t Target) object {
+	o := object{{"url", t.URL}}
+	if t.Key {
+		o = append(o, member{"bearer_token_env_var", KeyVariable})
+	}
+	return o
+}
+
+// stdioEntry is that of a client that starts a command.
+func stdioEntry(t Target) object {
+	args := []string{"stdio", "--url", t.URL}
+	if t.KeyFile != "" {
+		args = append(args, "--key-file", t.KeyFile)
+	}
+	return object{{"command", cmp.Or(t.Program, "junction")}, {"args", args}}
 }
 
 // header adds the API key as the client writes a reference to a variable.
