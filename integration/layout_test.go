@@ -35,6 +35,7 @@ var arrows = map[string][]string{
 	"cmd/junction/clients": {"upstream/files"},
 	"cmd/junction/demo":    {},
 	"cmd/junction/signon":  {"upstream/files"},
+	"cmd/junction/packs":   {"cmd/junction-pack/manifest", "cmd/junction/prose"},
 	"cmd/junction/screen": {"cmd/junction/cli", "cmd/junction/diagnose", "cmd/junction/prose",
 		"upstream"}, // the words of states
 	// it measures what they do, so that they need no library for it

@@ -67,14 +67,14 @@ PATH is a manifest, or a folder with pack.yaml and files that end in .pack.yaml.
 }
 
 func serveCommand() *cobra.Command {
-	address := ""
+	o := cli.ServeOptions{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
 	c := &cobra.Command{
 		Use: "serve PATH", Short: "Serve the tools on stdio, or over HTTP", Args: cli.Arguments(1, 1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return cli.Serve(cmd.Context(), args[0], address, os.Stdin, os.Stdout, os.Stderr)
-		},
+		RunE: func(cmd *cobra.Command, args []string) error { return cli.Serve(cmd.Context(), args[0], o) },
 	}
-	c.Flags().StringVar(&address, "http", "",
+	c.Flags().BoolVar(&o.Priorities, "log-priority", false,
+		"begin each line of the log with its priority, as in <3>, for systemd and Junction")
+	c.Flags().StringVar(&o.Address, "http", "",
 		"loopback `address` for Streamable HTTP instead of stdio, such as 127.0.0.1:8430")
 	return c
 }

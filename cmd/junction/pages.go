@@ -12,6 +12,7 @@ import (
 	"junction/auth/authserver"
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/diagnose"
+	"junction/cmd/junction/packs"
 	"junction/cmd/junction/pages"
 	"junction/cmd/junction/prose"
 	"junction/proxy"
@@ -97,6 +98,12 @@ func (p *program) asSeen() *diagnose.Proxy {
 		Lacks: p.lacks, Callback: pages.CallbackPattern, Metrics: p.telemetry.Handler(),
 		Process: p.process(),
 		Config:  func() *config.Config { return p.reach.Load().config },
+		Trouble: func(upstream string) string {
+			if pack := p.reach.Load().config.Packs[upstream]; pack != "" {
+				return packs.Trouble(pack)
+			}
+			return ""
+		},
 		Unread: func() string {
 			if why := p.unread.Load(); why != nil {
 				return *why

@@ -1,8 +1,12 @@
 package bridge
 
 import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -84,5 +88,57 @@ func TestPackAsksTheModel(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestPackReload: the manifest of an upstream changes while a tool of it runs. The call ends as it
+// began, and the clients hear of the new tools, in every pair of eras.
+func TestPackReload(t *testing.T) {
+	for _, client := range harness.Eras {
+		for _, server := range harness.Eras {
+			t.Run(string(client)+" client "+string(server)+" pack", func(t *testing.T) {
+				begun, finish := make(chan struct{}), make(chan struct{})
+				api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					close(begun)
+					<-finish
+					w.Write([]byte("waited"))
+				}))
+				defer api.Close()
+				harness.PackBinary(t)
+				p := harness.NewProgram(t)
+				manifest := filepath.Join(p.Dir, "packs", "dev", "pack.yaml")
+				mustWrite(t, manifest, "tools: { wait: { description: Wait., http: { url: "+api.URL+"/wait } } }\n")
+				p.MustConfigure(t, "upstreams: { dev: { pack: ./packs/dev, era: "+string(server)+" } }\n")
+				p.MustServe(t)
+				p.MustReady(t, harness.Patience)
+				c := harness.Talk(t, p.URL, client)
+				hears := c.HearTools(t)
+				call := c.Begin(t, harness.Called("dev__wait", `{}`))
+				<-begun
+
+				mustWrite(t, manifest, "tools: { next: { description: Next., command: [echo, next] } }\n")
+				harness.ListChanges(t, hears, 1)
+				if names := c.Names(t); !slices.Equal(names, []string{"dev__next"}) {
+					t.Errorf("the tools are %v", names)
+				}
+				if got := c.Succeed(t, "dev__next", `{}`); !strings.Contains(string(got), "next") {
+					t.Errorf("the new tool returns %s", got)
+				}
+				close(finish)
+				if got := string(call.Answer(t).Result); !strings.Contains(got, "waited") {
+					t.Errorf("the call in progress returns %s", got)
+				}
+			})
+		}
+	}
+}
+
+// mustWrite replaces a file in the way of an editor, and creates its folder.
+func mustWrite(t *testing.T, file, text string) {
+	t.Helper()
+	err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file+".new", []byte(text), 0o600),
+		os.Rename(file+".new", file))
+	if err != nil {
+		t.Fatal(err)
 	}
 }

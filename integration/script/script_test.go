@@ -30,6 +30,7 @@ import (
 
 	"junction/auth/authtest"
 	"junction/integration/harness"
+	"junction/upstream/sandbox"
 	"junction/upstream/upstreamtest"
 )
 
@@ -96,6 +97,8 @@ func TestScript(t *testing.T) {
 			case "disk": // a small one can be mounted
 				err := exec.Command("unshare", "-rm", "mount", "-t", "tmpfs", "tmpfs", os.TempDir()).Run()
 				return err == nil, nil
+			case "landlock": // the kernel enforces sandboxes
+				return sandbox.Kernel().Enforces(), nil
 			case "node":
 				err := harness.HaveNode()
 				if err != nil && os.Getenv("JUNCTION_REQUIRE_NODE") == "1" {

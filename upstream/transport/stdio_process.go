@@ -44,6 +44,8 @@ type process struct {
 
 	mu   sync.Mutex
 	tail []byte // the last part of stderr, usually whole lines, at most tailKept bytes
+
+	problems LogLimit // of lines with a priority
 }
 
 const (
@@ -59,7 +61,7 @@ func startProcess(o StdioOptions) (*process, error) {
 		return nil, err
 	}
 	p := &process{cmd: cmd, grace: o.StopGrace, words: o.LastWords, log: o.Log, watchdog: o.Watchdog, cell: cell,
-		exited: make(chan struct{}), silent: make(chan struct{})}
+		exited: make(chan struct{}), silent: make(chan struct{}), problems: NewLogLimit()}
 	output := outputPair
 	if o.piped {
 		output = os.Pipe
@@ -152,7 +154,13 @@ func (p *process) listen() {
 	}
 }
 
+// heard keeps and logs a line. A line that begins with a priority of sd-daemon(3) up to <4> is a
+// warning or an error, which operators see without debugging.
 func (p *process) heard(line []byte) {
+	problem := false
+	if len(line) > 3 && line[0] == '<' && line[1] >= '0' && line[1] <= '7' && line[2] == '>' {
+		problem, line = line[1] <= '4', line[3:]
+	}
 	p.mu.Lock()
 	p.tail = append(append(p.tail, bytes.TrimRight(line, "\r\n")...), '\n')
 	if over := len(p.tail) - tailKept; over > 0 {
@@ -163,6 +171,10 @@ func (p *process) heard(line []byte) {
 		p.tail = append(p.tail[:0], p.tail[over:]...)
 	}
 	p.mu.Unlock()
+	if problem {
+		p.problems.Warn(p.log, "the server reports a problem", "line", clean(line))
+		return
+	}
 	if p.log.Enabled(context.Background(), slog.LevelDebug) {
 		p.log.Debug("stderr", "line", clean(line))
 	}

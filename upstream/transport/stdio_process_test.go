@@ -156,3 +156,26 @@ func TestStdioEnvAndDir(t *testing.T) {
 		t.Errorf("the child sees %s, want %s", got, want)
 	}
 }
+
+// TestStderrPriority: warnings and errors that begin with their priority are logged without
+// debugging, other lines are not, and no line is kept with its priority.
+func TestStderrPriority(t *testing.T) {
+	var b strings.Builder
+	p := &process{log: authtest.Log(t, &b), problems: NewLogLimit()}
+	for _, line := range []string{"<3>broken", "<4>odd", "<6>fine", "<9>none", "plain", "<3", "<>x"} {
+		p.heard([]byte(line + "\n"))
+	}
+	if got := b.String(); strings.Count(got, "the server reports a problem") != 2 || !strings.Contains(got, "line=broken") ||
+		!strings.Contains(got, "line=odd") {
+		t.Errorf("the log is:\n%s", got)
+	}
+	if want := "broken\nodd\nfine\n<9>none\nplain\n<3\n<>x\n"; string(p.tail) != want {
+		t.Errorf("the last lines are %q, want %q", p.tail, want)
+	}
+	for range 100 {
+		p.heard([]byte("<3>again\n"))
+	}
+	if n := strings.Count(b.String(), "\n"); n > 10 {
+		t.Errorf("a server fills the log with %d lines", n)
+	}
+}

@@ -14,10 +14,45 @@ import (
 	"junction/cmd/junction-pack/pack"
 )
 
-// Serve serves the pack at path over stdio, or over HTTP if address is not empty, until ctx is done.
-// A changed file is read again.
-func Serve(ctx context.Context, path, address string, stdin io.Reader, stdout, stderr io.Writer) error {
-	log := slog.New(slog.NewTextHandler(stderr, nil))
+// ServeOptions say how a pack is served.
+type ServeOptions struct {
+	Address        string // for HTTP; "" serves on stdio
+	Priorities     bool   // lines of the log begin with their priority, as in sd-daemon(3)
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+}
+
+// log returns the log.
+func (o *ServeOptions) log() *slog.Logger {
+	if !o.Priorities {
+		return slog.New(slog.NewTextHandler(o.Stderr, nil))
+	}
+	return slog.New(slog.NewTextHandler(priorities{o.Stderr}, &slog.HandlerOptions{
+		ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey && len(groups) == 0 {
+				return slog.Attr{} // the reader adds it
+			}
+			return a
+		}}))
+}
+
+// priorities writes the priority of a line in place of its level.
+type priorities struct{ w io.Writer }
+
+// Write writes one line that begins with its level.
+func (p priorities) Write(line []byte) (int, error) {
+	for level, priority := range map[string]string{"ERROR": "<3>", "WARN": "<4>", "INFO": "<6>", "DEBUG": "<7>"} {
+		if rest, ok := bytes.CutPrefix(line, []byte("level="+level+" ")); ok {
+			_, err := p.w.Write(append([]byte(priority), rest...))
+			return len(line), err
+		}
+	}
+	return p.w.Write(line)
+}
+
+// Serve serves the pack at path until ctx is done. A changed file is read again.
+func Serve(ctx context.Context, path string, o ServeOptions) error {
+	log := o.log()
 	s := &serving{path: path, log: log, runners: pack.NewRunners(log)}
 	p, err := s.load(ctx)
 	if err != nil {
@@ -29,14 +64,14 @@ func Serve(ctx context.Context, path, address string, stdin io.Reader, stdout, s
 	defer watching.Wait()
 	defer cancel()
 	watching.Go(func() { pack.Watch(ctx, path, s.files, func() { s.reload(ctx) }, log) })
-	if address == "" {
-		return s.server.ServeStdio(ctx, stdin, stdout)
+	if o.Address == "" {
+		return s.server.ServeStdio(ctx, o.Stdin, o.Stdout)
 	}
-	l, err := pack.Listen(address)
+	l, err := pack.Listen(o.Address)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(stdout, "serving http://%s%s\n", l.Addr(), pack.Path)
+	fmt.Fprintf(o.Stdout, "serving http://%s%s\n", l.Addr(), pack.Path)
 	return s.server.ServeHTTP(ctx, l)
 }
 

@@ -148,6 +148,8 @@ func (d *decoder) kinds(path string, t *Tool) {
 			d.bad(path+".output", "want text or json; the API says what else its answer is")
 		}
 		d.http(path+".http", t.HTTP)
+	case slices.ContainsFunc(d.problems, func(p Problem) bool { return strings.HasPrefix(p.Path, path+".") }):
+		// Most likely the key is misspelled, which was reported.
 	default:
 		d.bad(path,
 			`does nothing; add command: [program, "{{parameter}}"], http: { url: https://… } or prompt: { text: … }`)

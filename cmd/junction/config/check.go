@@ -129,6 +129,9 @@ func (d *decoder) warnings(c *Config) Warnings {
 		if len(u.Command) == 0 || u.Off() {
 			continue
 		}
+		if c.Packs[name] != "" && c.warnPack(name, warn) {
+			continue
+		}
 		c.warnSandbox(at, &u, d, warn)
 		if info, err := os.Stat(u.Dir); u.Dir != "" && (err != nil || !info.IsDir()) {
 			warn(at+".dir", "is no folder; that upstream cannot start")

@@ -76,6 +76,10 @@ type Config struct {
 	// Pins is the file of the tool definitions that an operator has accepted with junction pins, an
 	// absolute path. Pinned policies hide tools that are not in it.
 	Pins string `yaml:"pins"`
+
+	// Packs are the absolute paths of the packs of upstreams. Load replaces the key pack of an
+	// upstream by a command that serves the pack.
+	Packs map[string]string `yaml:"-"`
 }
 
 // Auth is the file's auth section.
@@ -279,6 +283,7 @@ func parse(file string, text []byte, getenv func(string) (string, bool)) (*Confi
 func (d *decoder) parse(text []byte, c *Config) {
 	if d.decode(text, c) {
 		c.lower()
+		d.usePacks(c)
 		d.reserve(c)
 		c.separate()
 		c.validate(d)

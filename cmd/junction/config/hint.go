@@ -17,7 +17,6 @@ import (
 	"junction/cmd/junction/prose"
 	"junction/cmd/junction/yamlread"
 	"junction/policy"
-	"junction/upstream"
 )
 
 // This file guesses the intention behind unknown keys and text that is not YAML.
@@ -46,7 +45,7 @@ func foreignKeys(t reflect.Type) foreign {
 			"subject": {"claims", "it stands below claims: { subject: [sub] }"},
 			"url":     {key: "endpoint"}, "secret": {key: "client_secret"},
 		}
-	case reflect.TypeFor[upstream.Config]():
+	case reflect.TypeFor[entryKeys]():
 		return foreign{
 			"args": {"command", "the arguments stand after the program: command: [npx, -y, some-package]"},
 			"type": {"transport", "remove it: command or url says what it is, and transport which kind of url"},
@@ -134,7 +133,9 @@ func looksLikeUpstream(n *yaml.Node) bool {
 	if n.Kind != yaml.MappingNode {
 		return false
 	}
-	return slices.ContainsFunc(n.Content, func(k *yaml.Node) bool { return k.Value == "command" || k.Value == "url" })
+	return slices.ContainsFunc(n.Content, func(k *yaml.Node) bool {
+		return k.Value == "command" || k.Value == "url" || k.Value == "pack"
+	})
 }
 
 // syntax reports text that is not YAML. The line that the parser reports is that of the enclosing

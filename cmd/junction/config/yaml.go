@@ -37,6 +37,7 @@ type decoder struct {
 	all        bool                // resolve the references of disabled upstreams, too
 	unresolved map[string]bool     // paths with a reference that cannot be resolved
 	variables  map[string][]string // the paths that refer to each variable of the environment
+	packs      map[string]string   // the packs of the entries that have one
 }
 
 func newDecoder(file string, getenv func(string) (string, bool)) *decoder {
@@ -51,6 +52,7 @@ func newDecoder(file string, getenv func(string) (string, bool)) *decoder {
 		off:        map[string]bool{},
 		unresolved: map[string]bool{},
 		variables:  map[string][]string{},
+		packs:      map[string]string{},
 	}
 }
 
@@ -122,8 +124,11 @@ func (d *decoder) value(path string, n *yaml.Node, v reflect.Value) bool {
 			prose.Quote(tag))
 		return false
 	}
-	if rules, ok := v.Addr().Interface().(*upstream.Rules); ok {
-		return d.rules(path, n, rules)
+	switch v := v.Addr().Interface().(type) {
+	case *upstream.Rules:
+		return d.rules(path, n, v)
+	case *upstream.Config:
+		return d.upstream(path, n, v)
 	}
 	if s, ok := v.Addr().Interface().(shaped); ok {
 		return d.shaped(path, n, s)

@@ -46,6 +46,8 @@ type Proxy struct {
 	Callback string
 	// Lacks returns the scopes that the sign-in of an upstream lacks for some calls.
 	Lacks func(upstream string) []string
+	// Trouble returns why the pack of an upstream was not reloaded; "" if it was, or is no pack.
+	Trouble func(upstream string) string
 }
 
 // personal returns the names of the upstreams that each user signs in to, sorted.

@@ -87,6 +87,9 @@ func (p *Proxy) statusOf(s *upstream.Status, tools int) UpstreamStatus {
 		Sandbox: s.Sandbox, Processes: len(s.Processes), pids: s.Processes, SignIn: c.OperatorSignsIn(),
 		Note: note(s, c.Command), Invalid: c.Blocked != "",
 	}
+	if trouble := p.Trouble(s.Name); trouble != "" && s.State == upstream.StateReady {
+		u.Note = trouble
+	}
 	if u.Lacks = p.Lacks(s.Name); len(u.Lacks) > 0 {
 		u.Note = "some calls fail: " + (&upstream.LoginError{Upstream: s.Name, Lacks: true, Scopes: u.Lacks}).Error()
 	}

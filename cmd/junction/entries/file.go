@@ -129,6 +129,7 @@ func (f *file) change(text []byte, name string) (backup string, err error) {
 func (f *file) only(c *config.Config, name string) bool {
 	was, is := *f.config, *c
 	was.Upstreams, is.Upstreams = maps.Clone(was.Upstreams), maps.Clone(is.Upstreams)
+	was.Packs, is.Packs = nil, nil // the commands of the upstreams name them
 	for _, all := range []*config.Config{&was, &is} {
 		delete(all.Upstreams, name)
 		for other, u := range all.Upstreams {

@@ -110,8 +110,14 @@ func (f *file) section() *yaml.Node {
 
 // summary returns what an entry is, from its text in the file: a reference stays one.
 func (f *file) summary(value *yaml.Node) string {
-	var given clients.Given
+	var given struct {
+		clients.Given `yaml:",inline"`
+		Pack          string
+	}
 	_ = value.Decode(&given) // an entry with mistakes has what could be read
+	if given.Pack != "" {
+		return "pack " + given.Pack
+	}
 	if len(given.Command) == 0 && given.URL == "" {
 		return "-"
 	}

@@ -1,0 +1,121 @@
+package config
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"runtime"
+
+	"gopkg.in/yaml.v3"
+
+	"junction/upstream"
+	"junction/upstream/files"
+)
+
+// packProgram is the program that serves packs.
+const packProgram = "junction-pack"
+
+// entryKeys are the keys of an upstream in the file. Package upstream knows nothing of packs: an
+// upstream with a pack is a command.
+type entryKeys struct {
+	upstream.Config `yaml:",inline"`
+	Pack            string `yaml:"pack"`
+}
+
+// upstream reads the entry of an upstream.
+func (d *decoder) upstream(path string, n *yaml.Node, c *upstream.Config) bool {
+	e := entryKeys{Config: *c}
+	ok := d.value(path, n, reflect.ValueOf(&e).Elem())
+	if *c = e.Config; ok && d.has(path+".pack") {
+		d.packs[path] = e.Pack
+	}
+	return ok
+}
+
+// usePacks turns the upstreams with a pack into commands.
+func (d *decoder) usePacks(c *Config) {
+	for _, name := range inOrder(d, "upstreams", c.Upstreams) {
+		at := "upstreams." + name
+		pack, given := d.packs[at]
+		if !given {
+			continue
+		}
+		u := c.Upstreams[name]
+		switch {
+		case d.broken(at + ".pack"):
+		case pack == "":
+			d.bad(at+".pack", "is empty; name a manifest or a folder with pack.yaml, such as ./packs/dev")
+		case len(u.Command) > 0 || u.URL != "":
+			d.bad(at+".pack", "stands beside a command or a url; keep one of them")
+		case u.Dir != "":
+			d.bad(at+".dir", "is only for a command; write dir into the manifest of the pack")
+		}
+		if !d.broken(at+".pack") && u.URL == "" {
+			if c.Packs == nil {
+				c.Packs = map[string]string{}
+			}
+			c.Packs[name] = beside(d.file, pack)
+			u.Dir = folderOf(c.Packs[name])
+		}
+		if len(u.Command) == 0 && u.URL == "" { // also if the pack is wrong, so that no command is missing
+			u.Command = []string{findPackProgram(), "serve", "--log-priority", c.Packs[name]}
+		}
+		c.Upstreams[name] = u
+	}
+}
+
+// beside returns the absolute path of a path that is relative to the folder of a file.
+func beside(file, path string) string {
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(filepath.Dir(file), path)
+	}
+	if full, err := filepath.Abs(path); err == nil {
+		return full
+	}
+	return path
+}
+
+// folderOf returns the folder of a pack, which is a folder or a manifest.
+func folderOf(pack string) string {
+	if info, err := os.Stat(pack); err == nil && !info.IsDir() {
+		return filepath.Dir(pack)
+	}
+	return pack
+}
+
+// findPackProgram returns the path of junction-pack: beside this program, or in PATH; otherwise its
+// name.
+func findPackProgram() string {
+	name := packProgram
+	if runtime.GOOS == "windows" {
+		name += ".exe"
+	}
+	if self, err := os.Executable(); err == nil {
+		if path, err := exec.LookPath(filepath.Join(filepath.Dir(self), name)); err == nil {
+			return path
+		}
+	}
+	if path, err := exec.LookPath(packProgram); err == nil {
+		if path, err = filepath.Abs(path); err == nil {
+			return path
+		}
+	}
+	return packProgram
+}
+
+// warnPack warns if the pack or the program that serves packs does not exist. It reports whether it
+// did.
+func (c *Config) warnPack(name string, warn func(path, format string, args ...any)) bool {
+	at, pack := "upstreams."+name+".pack", c.Packs[name]
+	if _, err := os.Stat(pack); err != nil {
+		warn(at, "cannot read %s: %v; that upstream cannot start", pack, files.Reason(err))
+		return true
+	}
+	if c.Upstreams[name].Command[0] == packProgram {
+		warn(at, "there is no program %s, neither beside junction nor in PATH; that upstream cannot start "+
+			"until it is installed: it is part of every release of Junction", packProgram)
+		return true
+	}
+	return false
+}
