@@ -28,10 +28,14 @@ var arrows = map[string][]string{
 	"upstream/files":       {},
 	"cmd/junction/runfile": {"cmd/junction/config", "upstream/files"},
 	"cmd/junction/record":  {"cmd/junction/config", "upstream/files", "auth", "proxy", "upstream/raw"},
-	"cmd/junction/diagnose": {"cmd/junction/config", "cmd/junction/health", "cmd/junction/prose", "auth",
+	"cmd/junction/diagnose": {"cmd/junction/config", "cmd/junction/health", "cmd/junction/prose",
+		"cmd/junction/replicas", "auth",
 		"auth/authserver", "policy", "proxy", "proxy/view", "upstream", "upstream/command"}, // why asks for the last known groups of a user
 	"cmd/junction/bridge": {"cmd/junction/prose", "upstream/definition", "upstream/http1", "upstream/jsonrpc", "upstream/raw",
 		"upstream/transport"}, // a client of the endpoint, as the proxy is one of its servers
+	// it connects the processes over one database for proxy, and forwards requests among them
+	"cmd/junction/replicas": {"auth", "auth/seal", "auth/store", "policy", "proxy/budget", "proxy/members",
+		"upstream/http1"},
 	"cmd/junction/clients": {"upstream/files"},
 	"cmd/junction/demo":    {},
 	"cmd/junction/signon":  {"upstream/files"},

@@ -38,6 +38,15 @@ func NewSecret() []byte {
 	return secret
 }
 
+// Secret returns a secret of SecretSize bytes for a purpose, which tells nothing about the key.
+func (k *Key) Secret(purpose string) ([]byte, error) {
+	secret, err := hkdf.Key(sha256.New, k.secret, nil, "junction secret "+purpose, SecretSize)
+	if err != nil {
+		return nil, fmt.Errorf("derive a secret: %w", err)
+	}
+	return secret, nil
+}
+
 // Box seals strings for one purpose; boxes of other purposes cannot open them.
 type Box struct{ aead cipher.AEAD }
 

@@ -15,6 +15,7 @@
 //   - audit.go: Event; time.go: how times are stored, and how long operations take
 //   - sealed.go: sealed columns, Reencrypt, and the detection of wrong keys
 //   - backup.go: Backup, Restore and Check, of a store that another process may use
+//   - database.go: Database, for tables with queries in another package
 //   - migrate.go, lease.go, sweep.go, bounds.go: the schema, one process per SQLite file, deletion
 //     of expired rows, and limits on rows that unauthenticated requests can add
 //

@@ -27,7 +27,8 @@ func (p *program) monitor() *health.Monitor {
 			Check: func(ctx context.Context) error { return p.storage.Load().Ping(ctx) }, Every: checkStorage},
 		health.Part{Name: "identity_providers", InUse: func() bool { return p.signIn != nil },
 			Check: func(ctx context.Context) error { return p.signIn.CheckProviders(ctx) }, Every: checkProvider,
-			Later: true})
+			Later: true},
+		p.membersPart())
 }
 
 // drain returns a context that ends drain_delay after stopping. The caller must call end.

@@ -31,6 +31,7 @@ import (
 	"junction/cmd/junction/pages"
 	"junction/cmd/junction/prose"
 	"junction/cmd/junction/record"
+	"junction/cmd/junction/replicas"
 	"junction/cmd/junction/screen"
 	"junction/cmd/junction/telemetry"
 	"junction/cmd/junction/telemetry/otlp"
@@ -78,6 +79,7 @@ type program struct {
 	telemetry     *telemetry.Telemetry // nil if nothing is measured
 	lines         *otlp.Lines          // the second receiver of the audit; nil if the environment names none
 	health        *health.Monitor
+	members       *replicas.Member       // nil if there is one process
 	unread        atomic.Pointer[string] // why the last reload of the file failed; nil after a successful reload
 	reach         atomic.Pointer[reach]  // of the configuration in force
 
@@ -185,6 +187,9 @@ func open(o options) (_ *program, err error) {
 	p.openCatalogs(secret, dir)
 	p.sandboxes = config.Sandboxes(dir, p.file)
 	if err := cmp.Or(p.openTelemetry(c), p.openSignIn(c)); err != nil {
+		return nil, err
+	}
+	if err := p.openMembers(c, secret); err != nil {
 		return nil, err
 	}
 	p.health = p.monitor()
@@ -330,26 +335,36 @@ func (p *program) serve(stopping context.Context) error {
 	group.Go(func() error { p.health.Run(ctx); return nil })
 	group.Go(func() error { return p.reloadLoop(ctx) })
 	group.Go(func() error { return p.welcome(ctx, url, keys) })
+	endMembers := p.serveMembers(ctx, group)
 	group.Go(func() error {
 		<-ctx.Done()
 		p.log.Info("shutting down", "grace", grace)
-		p.server.Shutdown()
-		if !shutdown(public, grace) {
-			p.log.Warn("calls are cut off: the grace is over (shutdown_grace)")
-			p.server.Kill()
-			// No call needs an upstream any more: the upstreams end while the last answers are
-			// written.
-			var closing sync.WaitGroup
-			closing.Go(p.set.Close)
-			shutdown(public, lastAnswers)
-			public.Close()
-			closing.Wait()
-		}
+		p.stop(public, grace, endMembers)
 		admin.Close() // last, so that /readyz reports the shutdown until the end
 		return nil
 	})
 	defer p.record("stopped", "", proxy.OK)
 	return group.Wait()
+}
+
+// stop ends the listener for clients. Calls in flight may continue for the grace. The requests of
+// other members come last: they belong to sessions that this process has until then.
+func (p *program) stop(public *http1.Server, grace time.Duration, endMembers func(time.Duration)) {
+	limit := time.Now().Add(grace)
+	p.server.Shutdown()
+	if shutdown(public, grace) {
+		endMembers(time.Until(limit))
+		return
+	}
+	p.log.Warn("calls are cut off: the grace is over (shutdown_grace)")
+	p.server.Kill()
+	// No call needs an upstream any more: the upstreams end while the last answers are written.
+	var closing sync.WaitGroup
+	closing.Go(p.set.Close)
+	shutdown(public, lastAnswers)
+	public.Close()
+	endMembers(lastAnswers)
+	closing.Wait()
 }
 
 // publicHandler returns the handler of clients: the pages and metadata that need no authentication,
@@ -376,7 +391,9 @@ func (p *program) publicHandler() http.Handler {
 			p.guard.Load().Resources.ServeHTTP(w, r)
 			return
 		}
-		p.server.ServeHTTP(w, r)
+		if !p.alone(w, r) {
+			p.server.ServeHTTP(w, r)
+		}
 	})
 }
 
@@ -402,6 +419,9 @@ func (p *program) close() {
 	}
 	if p.providers != nil {
 		p.providers.Close()
+	}
+	if p.members != nil {
+		p.members.Close()
 	}
 	if p.admin != nil {
 		p.admin.Close()

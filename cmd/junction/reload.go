@@ -140,6 +140,11 @@ func (p *program) reload(asked bool) {
 	p.audit.Use(audit)
 	changes := changesOf(p.config.Upstreams, c.Upstreams)
 	p.apply(c)
+	if p.members != nil {
+		if err := p.members.Reload(c.Shared); err != nil {
+			p.log.Error("cannot compare the configuration with that of the other replicas", "error", err)
+		}
+	}
 	p.unread.Store(nil)
 	p.log.Info("configuration reloaded", append([]any{"upstreams", len(c.Upstreams)}, changes...)...)
 	p.record("configuration_reloaded", fingerprint(p.file, hash), proxy.OK)
@@ -199,7 +204,7 @@ func fixed(old, next *config.Config) error {
 		{"shutdown_grace", old.ShutdownGrace, next.ShutdownGrace},
 		{"drain_delay", old.DrainDelay, next.DrainDelay},
 		{"pins", old.Pins, next.Pins}, {"auth.oauth", old.Auth.OAuth, next.Auth.OAuth},
-		{"storage", old.Storage, next.Storage},
+		{"storage", old.Storage, next.Storage}, {"replicas", old.Replicas, next.Replicas},
 		{"outbound", old.Outbound, next.Outbound}, {"public_url", signInAt(old), signInAt(next)},
 		{"auth.scope_capabilities", ownScopes(old), ownScopes(next)},
 	} {

@@ -31,7 +31,7 @@ type vault struct {
 // openVault opens the vault if the configuration needs one and none is open. The vault stays open
 // until the program ends.
 func (p *program) openVault(c *config.Config) error {
-	if p.vault != nil || c.Auth.OAuth == nil && len(c.OperatorSignIns()) == 0 {
+	if p.vault != nil || c.Auth.OAuth == nil && len(c.OperatorSignIns()) == 0 && !c.Replicas.On() {
 		return nil
 	}
 	fetcher, err := c.Outbound.Fetcher()

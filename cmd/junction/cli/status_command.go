@@ -190,6 +190,7 @@ func writeStatus(b *bytes.Buffer, r *diagnose.Running, now time.Time) {
 	if r.Reload != "" {
 		prose.Wrap(b, "", "", "The changed configuration file is not in force: "+prose.Flat(r.Reload))
 	}
+	writeReplicas(b, r, now)
 	b.WriteByte('\n')
 	rows := [][]string{{"UPSTREAM", "STATE", "TOOLS", "PROCESSES", "MEMORY", "LAST CALL"}}
 	for i := range r.Upstreams {
@@ -228,6 +229,23 @@ func writeStatus(b *bytes.Buffer, r *diagnose.Running, now time.Time) {
 	}
 	if n := len(r.Problems); n > 0 {
 		fmt.Fprintf(b, "\n%s of tools: junction doctor\n", prose.Count(n, "problem"))
+	}
+}
+
+// writeReplicas writes a line for each process over the same database, if there may be several.
+func writeReplicas(b *bytes.Buffer, r *diagnose.Running, now time.Time) {
+	for _, m := range r.Replicas {
+		line := fmt.Sprintf("%s, version %s, for %s", m.Address, m.Version, prose.Age(now.Sub(m.Begun)))
+		switch {
+		case m.Self:
+			line += "; this process"
+		case m.Error != "":
+			line += "; cannot connect: " + m.Error
+		}
+		if m.Differs != "" {
+			line += "; its configuration differs: " + m.Differs
+		}
+		prose.Wrap(b, "Replica at ", "  ", prose.Flat(line))
 	}
 }
 

@@ -62,6 +62,7 @@ type Config struct {
 
 	Auth      Auth                       `yaml:"auth"`
 	Storage   Storage                    `yaml:"storage"`
+	Replicas  Replicas                   `yaml:"replicas"`
 	Outbound  Outbound                   `yaml:"outbound"`
 	Log       Log                        `yaml:"log"`
 	Audit     Audit                      `yaml:"audit"`

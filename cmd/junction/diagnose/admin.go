@@ -12,6 +12,7 @@ import (
 	"junction/auth/authserver"
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/health"
+	"junction/cmd/junction/replicas"
 	"junction/proxy"
 	"junction/upstream"
 	"maps"
@@ -30,14 +31,15 @@ type Proxy struct {
 	Server    *proxy.Server
 	Set       *upstream.Set
 	Providers *auth.Providers
-	File      string                // the configuration file; "" without one
-	Version   string                // of the program
-	Config    func() *config.Config // returns the configuration in force
-	Unread    func() string         // returns why the last reload failed; "" if it did not
-	Process   Process               // for /status
-	Metrics   http.Handler          // answers /metrics
-	Parts     func() []health.State // returns the state of what Junction depends on
-	Open      bool                  // other machines can reach the admin address
+	File      string                   // the configuration file; "" without one
+	Version   string                   // of the program
+	Config    func() *config.Config    // returns the configuration in force
+	Unread    func() string            // returns why the last reload failed; "" if it did not
+	Process   Process                  // for /status
+	Metrics   http.Handler             // answers /metrics
+	Parts     func() []health.State    // returns the state of what Junction depends on
+	Replicas  func() []replicas.Status // returns the processes over one database; none if there is one
+	Open      bool                     // other machines can reach the admin address
 	// Users returns the users with an e-mail address who have signed in; nil without auth.oauth.
 	Users func(ctx context.Context, email string) ([]authserver.KnownUser, error)
 	Page  http.Handler // answers requests for other paths; nil answers 404
@@ -165,9 +167,11 @@ type Report struct {
 	Tools     int              `json:"tools"`  // on the merged endpoint
 	Upstreams []UpstreamStatus `json:"upstreams"`
 	Problems  []Problem        `json:"problems"`
-	Parts     []health.State   `json:"parts,omitempty"`   // what Junction depends on
-	Issuers   []IssuerStatus   `json:"issuers,omitempty"` // issuers of accepted tokens
-	Reload    string           `json:"reload,omitempty"`  // why a changed file is not in force
+	Parts     []health.State   `json:"parts,omitempty"` // what Junction depends on
+	// the processes over one database, the oldest first; none if there is one process
+	Replicas []replicas.Status `json:"replicas,omitempty"`
+	Issuers  []IssuerStatus    `json:"issuers,omitempty"` // issuers of accepted tokens
+	Reload   string            `json:"reload,omitempty"`  // why a changed file is not in force
 	// callers that exceeded a limit within the last minute, the latest first
 	Overuse []Overuse `json:"overuse,omitempty"`
 }
@@ -209,7 +213,8 @@ func (p *Proxy) Report(stopping context.Context) Report {
 	statuses := p.Statuses()
 	p.Server.Settle() // the tools of every upstream that is reported as ready are listed
 	offered := p.Server.ToolsByUpstream()
-	r := Report{Status: "ready", Upstreams: []UpstreamStatus{}, Problems: []Problem{}, Parts: p.Parts()}
+	r := Report{Status: "ready", Upstreams: []UpstreamStatus{}, Problems: []Problem{}, Parts: p.Parts(),
+		Replicas: p.Replicas()}
 	switch {
 	case stopping.Err() != nil:
 		r.Status = "stopping"

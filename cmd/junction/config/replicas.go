@@ -1,0 +1,121 @@
+package config
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"junction/auth/store"
+	"junction/cmd/junction/prose"
+)
+
+// Replicas is the file's replicas section: several processes over one database serve the same
+// endpoints, behind a load balancer without sticky sessions. Each process that has a session gets
+// the requests of that session from the others.
+type Replicas struct {
+	// Listen is the address for the other processes: host:port. Connections are encrypted, and only
+	// processes with the same key of sessions can connect. Default: none, which means one process.
+	Listen string `yaml:"listen" example:"0.0.0.0:8422"`
+	// Advertise is the address by which the other processes reach Listen: a host or IP address with
+	// a port. Port 0 means that of Listen. Required with Listen.
+	Advertise string `yaml:"advertise" example:"\"${POD_IP}:8422\""`
+}
+
+// On reports whether there may be other processes.
+func (r Replicas) On() bool { return r.Listen != "" }
+
+// validateReplicas adds to d the mistakes in the section replicas, and in the sections that it needs.
+func (c *Config) validateReplicas(d *decoder) {
+	r := c.Replicas
+	switch _, _, problem := splitAddress(r.Listen, "0.0.0.0:8422"); {
+	case d.broken("replicas"):
+		return
+	case r.Listen == "" && r.Advertise != "" && !d.broken("replicas.listen"):
+		d.invalid("replicas", "needs listen, the address for the other processes, such as listen: 0.0.0.0:8422; "+
+			"remove the section if there is one process")
+		return
+	case r.Listen == "":
+		return
+	case problem != "":
+		d.check("replicas.listen", problem)
+	default:
+		c.checkPorts(d)
+	}
+	if d.has("replicas.advertise") {
+		d.check("replicas.advertise", advertiseProblem(r.Advertise))
+	} else {
+		d.invalid("replicas", "needs advertise, the address by which the other processes reach listen, such as "+
+			`advertise: "${POD_IP}:8422"`)
+	}
+	if c.Storage.Driver != store.Postgres && !d.broken("storage.driver") && !d.broken("storage") {
+		d.invalid("replicas", "needs one database for all processes; set storage: { driver: postgres, "+
+			`dsn: "${DATABASE_URL}" }`)
+	}
+	if _, given := d.refs.getenv(MasterKeys); c.Storage.KeyFile == "" && !given && !d.broken("storage.key_file") {
+		d.invalid("replicas", "needs the same master keys in all processes; set the variable %s, or storage.key_file",
+			MasterKeys)
+	}
+	if c.Sessions.KeyFile == "" && !d.broken("sessions.key_file") && !d.broken("sessions") {
+		d.invalid("replicas", "needs the same key of sessions in all processes; set sessions.key_file to a file with "+
+			"the output of openssl rand -base64 32")
+	}
+}
+
+// checkPorts reports a port of replicas.listen that another listener has.
+func (c *Config) checkPorts(d *decoder) {
+	_, port, _ := splitAddress(c.Replicas.Listen, "0.0.0.0:8422")
+	for _, l := range []struct{ key, address string }{{"listen", c.Listen}, {"admin", *c.Admin}} {
+		if _, other, problem := splitAddress(l.address, "0.0.0.0:8422"); problem == "" && port != 0 && other == port {
+			d.invalid("replicas.listen", "has the port of %s; give one of them another port", l.key)
+		}
+	}
+}
+
+// advertiseProblem returns why other processes cannot reach an address, or "".
+func advertiseProblem(address string) string {
+	const want = "want the host and port by which other processes reach replicas.listen, such as 10.1.2.3:8422"
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		if strings.Count(address, ":") > 1 {
+			return want + "; an IPv6 address stands in brackets: \"[${POD_IP}]:8422\""
+		}
+		return want
+	}
+	ip, err := netip.ParseAddr(host)
+	if _, bad := strconv.ParseUint(port, 10, 16); bad != nil || hostProblem(host) != "" && err != nil {
+		return want
+	}
+	if err == nil && ip.IsUnspecified() {
+		return prose.Quote(host) + " is no address of this machine that others can connect to; " + want
+	}
+	return ""
+}
+
+// Shared describes the parts of the configuration that must be equal in all processes over one
+// database: a name and a keyed digest for each part, in the form "auth=1f2e3d4c …". Processes that
+// differ in anything else can run together, as they do while a change is rolled out: upstreams,
+// endpoints, policies, API keys, trusted proxies, limits.
+func (c *Config) Shared(key []byte) (string, error) {
+	own := c.Auth
+	own.APIKeys, own.TrustedProxies = nil, nil
+	text := fmt.Sprintf("schema=%d", store.Latest())
+	for _, part := range []struct {
+		name  string
+		value any
+	}{{"public_url", c.PublicURL}, {"auth", own}, {"names", c.Names.WithDefaults()}} {
+		plain, err := json.Marshal(part.value)
+		if err != nil {
+			return "", fmt.Errorf("compare the section %s with that of other processes: %w", part.name, err)
+		}
+		mac := hmac.New(sha256.New, key)
+		mac.Write(plain)
+		text += " " + part.name + "=" + hex.EncodeToString(mac.Sum(nil)[:8])
+	}
+	return text, nil
+}

@@ -1,0 +1,73 @@
+package replicas
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math/big"
+	"time"
+
+	"junction/auth/seal"
+)
+
+// identity is what members have in common: both ends of a connection have the same private key,
+// derived from the key of sessions, so that there are no certificates to manage.
+type identity struct {
+	certificate tls.Certificate
+	public      ed25519.PublicKey
+	fingerprint string // of public, not secret
+	digests     []byte // key of the digests of configurations
+}
+
+func newIdentity(key *seal.Key) (*identity, error) {
+	seed, err := key.Secret("members tls")
+	if err != nil {
+		return nil, err
+	}
+	i := &identity{}
+	if i.digests, err = key.Secret("members digests"); err != nil {
+		return nil, err
+	}
+	private := ed25519.NewKeyFromSeed(seed)
+	i.public = private.Public().(ed25519.PublicKey)
+	sum := sha256.Sum256(i.public)
+	i.fingerprint = hex.EncodeToString(sum[:8])
+	// The peer compares the public key, and nothing else of the certificate.
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Unix(0, 0),
+		NotAfter: time.Unix(1<<33, 0)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, i.public, private)
+	if err != nil {
+		return nil, fmt.Errorf("make a certificate for the other processes: %w", err)
+	}
+	i.certificate = tls.Certificate{Certificate: [][]byte{der}, PrivateKey: private}
+	return i, nil
+}
+
+// errStranger means that the other end of a connection has another key.
+var errStranger = errors.New("it has another key (sessions.key_file)")
+
+// config returns the TLS configuration of both ends of a connection.
+func (i *identity) config() *tls.Config {
+	return &tls.Config{
+		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{i.certificate},
+		ClientAuth:             tls.RequireAnyClientCert,
+		InsecureSkipVerify:     true, // VerifyConnection compares the key
+		SessionTicketsDisabled: true, // they would arrive on idle connections
+		VerifyConnection: func(s tls.ConnectionState) error {
+			if len(s.PeerCertificates) == 0 {
+				return errStranger
+			}
+			key, ok := s.PeerCertificates[0].PublicKey.(ed25519.PublicKey)
+			if !ok || subtle.ConstantTimeCompare(key, i.public) != 1 {
+				return errStranger
+			}
+			return nil
+		},
+	}
+}

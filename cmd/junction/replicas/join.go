@@ -1,0 +1,162 @@
+package replicas
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"junction/auth/store"
+)
+
+// now is the time of the database in microseconds.
+const now = `(extract(epoch FROM statement_timestamp()) * 1000000)::bigint`
+
+// channel is the name for LISTEN and NOTIFY. Other schemas of the database share it, which causes
+// needless looks at the table, and nothing else.
+const channel = "junction_members"
+
+// joining is the Postgres advisory lock of processes that join. It must not change.
+const joining = 0x6a756e6302
+
+// errRefused means that this process must not join.
+var errRefused = errors.New("refused")
+
+// join adds a row for this process, unless it differs from the living members.
+func (m *Member) join(ctx context.Context, conn *pgx.Conn, id string) error {
+	if err := m.reachesSelf(ctx); err != nil {
+		return err
+	}
+	return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+		// One at a time: of two that differ and begin at once, one must see the other.
+		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1 + 'members'::regclass::oid::bigint)`,
+			int64(joining)<<16); err != nil {
+			return err
+		}
+		rows, err := list(ctx, tx)
+		if err != nil {
+			return err
+		}
+		for _, r := range rows {
+			if r.left <= 0 {
+				continue
+			}
+			if err := m.compatible(r); err != nil {
+				return err
+			}
+		}
+		// reachesSelf has shown that the address is that of this process: a member with the same address
+		// has ended.
+		if _, err := tx.Exec(ctx, `DELETE FROM members WHERE address = $1`, m.address); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, `INSERT INTO members
+			(id, address, fingerprint, digest, version, begun_at, expires_at)
+			VALUES ($1, $2, $3, $4, $5, `+now+`, `+now+` + $6)`, id, m.address, m.identity.fingerprint,
+			*m.shared.Load(), m.o.Version, m.o.TTL.Microseconds()); err != nil {
+			return err
+		}
+		return announce(ctx, tx)
+	})
+}
+
+// compatible returns why this process cannot join a member.
+func (m *Member) compatible(r row) error {
+	if r.fingerprint != m.identity.fingerprint {
+		return fmt.Errorf("%w: the fingerprint of sessions.key_file is %s here and %s in the process at %s; "+
+			"give all processes the same file", errRefused, m.identity.fingerprint, r.fingerprint, r.address)
+	}
+	if parts := differing(*m.shared.Load(), r.digest); parts != "" {
+		return fmt.Errorf("%w: the configuration differs from that of the process at %s: %s; give all processes "+
+			"the same configuration, and stop those with the other one first", errRefused, r.address, parts)
+	}
+	return nil
+}
+
+// differing returns the parts of Shared that differ, with both digests, or "".
+func differing(here, there string) string {
+	if here == there {
+		return ""
+	}
+	digests := func(text string) map[string]string {
+		parts := map[string]string{}
+		for part := range strings.FieldsSeq(text) {
+			name, digest, _ := strings.Cut(part, "=")
+			parts[name] = digest
+		}
+		return parts
+	}
+	a, b := digests(here), digests(there)
+	var list []string
+	for name := range b {
+		if _, both := a[name]; !both {
+			a[name] = ""
+		}
+	}
+	for name, digest := range a {
+		if other := b[name]; other != digest {
+			list = append(list, fmt.Sprintf("%s (%s here, %s there)", name, cmp.Or(digest, "none"),
+				cmp.Or(other, "none")))
+		}
+	}
+	slices.Sort(list)
+	return strings.Join(list, ", ")
+}
+
+// renew extends the lease of a row. It returns false if the row was deleted.
+func (m *Member) renew(ctx context.Context, conn *pgx.Conn, id string) (bool, error) {
+	tag, err := conn.Exec(ctx, `UPDATE members SET expires_at = `+now+` + $2, digest = $3 WHERE id = $1`, id,
+		m.o.TTL.Microseconds(), *m.shared.Load())
+	return err == nil && tag.RowsAffected() == 1, err
+}
+
+// leave deletes the row of this process.
+func leave(ctx context.Context, conn *pgx.Conn, id string) error {
+	if _, err := conn.Exec(ctx, `DELETE FROM members WHERE id = $1`, id); err != nil {
+		return err
+	}
+	return announce(ctx, conn)
+}
+
+// bury deletes the rows of members that have not renewed their lease for another one. Until then
+// they may come back after an outage of the database, unless another member needs what they have.
+func (m *Member) bury(ctx context.Context, conn *pgx.Conn) error {
+	_, err := conn.Exec(ctx, `DELETE FROM members WHERE expires_at < `+now+` - $1`, m.o.TTL.Microseconds())
+	return err
+}
+
+// database is a connection or a transaction.
+type database interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+}
+
+// announce tells all members that the table has changed.
+func announce(ctx context.Context, db database) error {
+	_, err := db.Exec(ctx, `NOTIFY `+channel)
+	return err
+}
+
+// list returns all rows, also those that have expired.
+func list(ctx context.Context, db database) ([]row, error) {
+	found, err := db.Query(ctx, `SELECT id, address, fingerprint, digest, version, begun_at, expires_at - `+now+`
+		FROM members`)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(found, func(f pgx.CollectableRow) (r row, err error) {
+		var begun, left int64
+		err = f.Scan(&r.id, &r.address, &r.fingerprint, &r.digest, &r.version, &begun, &left)
+		r.begun, r.left = time.UnixMicro(begun), time.Duration(left)*time.Microsecond
+		return r, err
+	})
+}
+
+// newID returns the ID of a member that joins.
+func newID() string { return store.NewID() }

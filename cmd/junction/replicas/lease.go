@@ -1,0 +1,183 @@
+package replicas
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"junction/auth"
+)
+
+// Run holds the lease until ctx ends, and then gives it back. Before ctx ends, Serve must have
+// returned, because the sessions of this process belong to others afterwards.
+func (m *Member) Run(ctx context.Context) {
+	m.tasks.Go(func() { m.sweepNowAndThen(ctx) })
+	defer m.tasks.Wait()
+	pause := time.Duration(0)
+	for {
+		conn, err := m.connect(ctx)
+		if err == nil {
+			pause = 0
+			err = m.hold(ctx, conn)
+			m.release(ctx, conn)
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		m.note(fmt.Errorf("the database does not answer: %s", auth.Redact(err.Error())))
+		pause = min(max(2*pause, m.o.TTL/100), m.o.TTL/6)
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// connect opens the connection of the lease. It has a connection of its own, because all others may
+// be busy.
+func (m *Member) connect(ctx context.Context) (*pgx.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, m.o.TTL/3)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, m.o.DSN)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := conn.Exec(ctx, `LISTEN `+channel); err != nil {
+		conn.Close(ctx)
+		return nil, err
+	}
+	return conn, nil
+}
+
+// release deletes the row if ctx has ended, and closes the connection.
+func (m *Member) release(ctx context.Context, conn *pgx.Conn) {
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), m.o.TTL/5)
+	defer cancel()
+	if l := m.lease.Load(); ctx.Err() != nil && l != nil {
+		m.lease.Store(nil)
+		if err := leave(closing, conn, l.id); err != nil {
+			m.o.Log.Warn("cannot give the lease back; the other replicas take over when it expires",
+				"error", auth.Redact(err.Error()))
+		}
+	}
+	conn.Close(closing)
+}
+
+// hold renews the lease until ctx ends or the connection fails.
+func (m *Member) hold(ctx context.Context, conn *pgx.Conn) error {
+	for {
+		next := time.Now().Add(m.o.TTL / 3)
+		if err := m.beat(ctx, conn); err != nil && !errors.Is(err, errRefused) {
+			return err
+		}
+		for renew := false; !renew && ctx.Err() == nil; {
+			changed, err := m.await(ctx, conn, next)
+			if err != nil {
+				return err
+			}
+			if renew = !changed; changed {
+				if err := m.look(ctx, conn); err != nil {
+					return err
+				}
+			}
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+}
+
+// await waits for a change of the table, at most until a time. A change may be reported without
+// reason.
+func (m *Member) await(ctx context.Context, conn *pgx.Conn, until time.Time) (changed bool, err error) {
+	waiting, cancel := context.WithDeadline(ctx, until)
+	defer cancel()
+	done, woken := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(woken)
+		select {
+		case <-m.wake:
+			changed = true
+			cancel()
+		case <-done:
+		}
+	}()
+	_, err = conn.WaitForNotification(waiting)
+	close(done)
+	<-woken
+	if waiting.Err() != nil && !conn.IsClosed() {
+		return changed, nil
+	}
+	return err == nil, err
+}
+
+// beat renews the lease, or joins, and looks at the table.
+func (m *Member) beat(ctx context.Context, conn *pgx.Conn) error {
+	ctx, cancel := context.WithTimeout(ctx, m.o.TTL/3)
+	defer cancel()
+	before := m.lease.Load()
+	begun, id, kept := time.Now(), "", false
+	if before != nil {
+		var err error
+		id = before.id
+		if kept, err = m.renew(ctx, conn, id); err != nil {
+			return err
+		}
+	}
+	if !kept {
+		if before != nil {
+			m.o.Log.Warn("this process had lost its lease, and the other replicas have taken its sessions", "was", id)
+			m.lease.Store(nil)
+		}
+		id = newID()
+		if err := m.join(ctx, conn, id); err != nil {
+			if errors.Is(err, errRefused) {
+				m.note(err)
+				return errors.Join(err, m.look(ctx, conn))
+			}
+			return err
+		}
+	}
+	// A lease counts from before the statement, and for less than it lasts: what begins at its end
+	// needs time, too.
+	held := &lease{id: id, begun: begun, until: begun.Add(m.o.TTL * 4 / 5)}
+	if kept {
+		held.begun = before.begun
+	}
+	m.lease.Store(held)
+	m.reason.Store(new(""))
+	m.once.Do(func() { close(m.tried) })
+	if !kept {
+		m.o.Changed()
+		m.o.Log.Info("joined the replicas", "id", id, "address", m.address)
+	} else if begun.After(before.until) {
+		m.o.Log.Warn("renewed the lease after it had expired; no session was taken", "id", id)
+		m.owners.returned(begun)
+	}
+	return m.look(ctx, conn)
+}
+
+// look reads the table.
+func (m *Member) look(ctx context.Context, conn *pgx.Conn) error {
+	ctx, cancel := context.WithTimeout(ctx, m.o.TTL/3)
+	defer cancel()
+	asked := time.Now()
+	rows, err := list(ctx, conn)
+	if err != nil {
+		return err
+	}
+	self := ""
+	if l := m.lease.Load(); l != nil {
+		self = l.id
+	}
+	m.know(rows, self, asked)
+	for _, r := range rows {
+		if r.left < -m.o.TTL {
+			return m.bury(ctx, conn)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,244 @@
+package replicas
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"junction/auth/seal"
+	"junction/auth/store"
+	"junction/proxy/members"
+	"junction/upstream/http1"
+)
+
+// Options configure a Member.
+type Options struct {
+	DSN       string       // of Postgres
+	DB        *sql.DB      // connections to the same database, for everything but the lease
+	Key       *seal.Key    // the key of sessions, which all members have
+	Listener  net.Listener // for the other members; the Member closes it
+	Advertise string       // the address by which they reach Listener; port 0 means its port
+	// Shared returns what must be equal in all members: see Config.Shared. key is for its digests.
+	Shared  func(key []byte) (string, error)
+	Version string
+	// Changed is called when Self has another ID than before. It must not block.
+	Changed func()
+	Log     *slog.Logger
+	// Limits of forwarded requests, as those of the listener for clients.
+	ReadTimeout, WriteTimeout, IdleTimeout time.Duration
+	MaxHeader                              int
+	MaxBody                                int64
+	// TTL is how long a lease lasts. Default 15s.
+	TTL time.Duration
+}
+
+const defaultTTL = 15 * time.Second
+
+// Member is this process among the members. It implements members.Members.
+type Member struct {
+	o        Options
+	identity *identity
+	address  string // by which the others reach it
+	process  string // a random name of this process, to tell whose address it is
+
+	shared atomic.Pointer[string]
+	lease  atomic.Pointer[lease]
+	peers  atomic.Pointer[map[string]*peer] // by ID, without this process; never changed
+	reason atomic.Pointer[string]           // why this process is no member
+	tried  chan struct{}                    // closed after the first attempt to join
+	once   sync.Once                        // closes tried
+	wake   chan struct{}                    // 1-buffered: list the members now
+
+	hop      hop
+	owners   owners
+	inFlight inFlight
+	counters counters
+	tasks    sync.WaitGroup
+}
+
+// lease is a valid row of this process.
+type lease struct {
+	id    string
+	begun time.Time
+	until time.Time // by the monotonic clock
+}
+
+// peer is another member, as of the last look at the table. It is never changed.
+type peer struct {
+	row
+	until time.Time // of its lease, by the monotonic clock
+	link  *link
+}
+
+// row is a row of the table members.
+type row struct {
+	id, address, fingerprint, digest, version string
+	begun                                     time.Time
+	left                                      time.Duration // of the lease
+}
+
+// New returns a Member that has not joined. Call Serve and Run.
+func New(o Options) (*Member, error) {
+	m := &Member{o: o, process: store.NewID(), wake: make(chan struct{}, 1), tried: make(chan struct{})}
+	if m.o.TTL == 0 {
+		m.o.TTL = defaultTTL
+	}
+	var err error
+	if m.identity, err = newIdentity(o.Key); err != nil {
+		return nil, err
+	}
+	if err := m.Reload(o.Shared); err != nil {
+		return nil, err
+	}
+	host, port, err := net.SplitHostPort(o.Advertise)
+	if err != nil {
+		return nil, err
+	}
+	if port == "0" {
+		port = strconv.Itoa(o.Listener.Addr().(*net.TCPAddr).Port)
+	}
+	m.address = net.JoinHostPort(host, port)
+	m.peers.Store(&map[string]*peer{})
+	m.reason.Store(new("it has not joined yet"))
+	m.hop.client = &http1.Client{Dial: m.dial}
+	m.hop.tls = m.identity.config()
+	return m, nil
+}
+
+// Close closes the listener of a Member whose Serve was not called.
+func (m *Member) Close() error { return m.o.Listener.Close() }
+
+// Reload sets what must be equal in all members, after a change of the configuration.
+func (m *Member) Reload(shared func(key []byte) (string, error)) error {
+	text, err := shared(m.identity.digests)
+	if err == nil {
+		m.shared.Store(&text)
+	}
+	return err
+}
+
+// Self implements members.Members.
+func (m *Member) Self() string {
+	l := m.lease.Load()
+	if l == nil || !time.Now().Before(l.until) {
+		return ""
+	}
+	return l.id
+}
+
+// Alive implements members.Members.
+func (m *Member) Alive(id string) bool {
+	p := m.peer(id)
+	return p != nil && !p.link.suspect.Load() || id != "" && id == m.Self()
+}
+
+// peer returns another member with a valid lease, or nil.
+func (m *Member) peer(id string) *peer {
+	p := (*m.peers.Load())[id]
+	if p == nil || !time.Now().Before(p.until) {
+		return nil
+	}
+	return p
+}
+
+// Ready returns nil if this process is a member, or the reason why it is none. It waits for the first
+// attempt to join.
+func (m *Member) Ready(ctx context.Context) error {
+	select {
+	case <-m.tried:
+	case <-ctx.Done():
+	}
+	if m.Self() != "" {
+		return nil
+	}
+	if l := m.lease.Load(); l != nil {
+		return fmt.Errorf("the lease of this process has expired; it will be renewed when the database answers: %s",
+			*m.reason.Load())
+	}
+	return errors.New(*m.reason.Load())
+}
+
+// note sets why this process cannot join, or cannot renew its lease, and logs a new reason.
+func (m *Member) note(err error) {
+	text := err.Error()
+	defer m.once.Do(func() { close(m.tried) })
+	switch old := m.reason.Swap(&text); {
+	case old == nil || *old == text:
+	case m.lease.Load() == nil:
+		m.o.Log.Error("cannot join the replicas; this process refuses all calls until it can", "error", err)
+	default:
+		m.o.Log.Warn("cannot renew the lease of this process", "error", err)
+	}
+}
+
+// Status is what this process knows of a member.
+type Status struct {
+	ID      string    `json:"id"`
+	Address string    `json:"address"`
+	Version string    `json:"version"`
+	Begun   time.Time `json:"begun"`
+	Self    bool      `json:"self,omitempty"`
+	Left    float64   `json:"lease_seconds"` // until its lease expires
+	// Differs has the parts of the configuration that are not those of this process.
+	Differs string `json:"differs,omitempty"`
+	Error   string `json:"error,omitempty"` // why the last connection to it failed
+}
+
+// Members returns all members, the oldest first.
+func (m *Member) Members() []Status {
+	list := []Status{}
+	if l := m.lease.Load(); l != nil && m.Self() != "" {
+		list = append(list, Status{ID: l.id, Address: m.address, Version: m.o.Version, Begun: l.begun,
+			Self: true, Left: time.Until(l.until).Seconds()})
+	}
+	for _, p := range *m.peers.Load() {
+		s := Status{ID: p.id, Address: p.address, Version: p.version, Begun: p.begun,
+			Left: time.Until(p.until).Seconds(), Differs: differing(*m.shared.Load(), p.digest)}
+		if failed := p.link.failed.Load(); failed != nil {
+			s.Error = (*failed).Error()
+		}
+		if s.Left > 0 {
+			list = append(list, s)
+		}
+	}
+	slices.SortFunc(list, func(a, b Status) int { return a.Begun.Compare(b.Begun) })
+	return list
+}
+
+// know replaces the members by those of the table. Requests to members that are gone end.
+func (m *Member) know(rows []row, self string, asked time.Time) {
+	old, next := *m.peers.Load(), map[string]*peer{}
+	for _, r := range rows {
+		if r.id == self || r.left <= 0 {
+			continue
+		}
+		p := &peer{row: r, until: asked.Add(r.left)}
+		if before := old[r.id]; before != nil {
+			p.link = before.link
+		} else {
+			p.link = m.newLink(r)
+		}
+		p.link.suspect.Store(false)
+		next[r.id] = p
+	}
+	m.peers.Store(&next)
+	for id, p := range old {
+		if next[id] == nil {
+			p.link.end()
+		}
+	}
+	if !slices.Equal(slices.Sorted(maps.Keys(old)), slices.Sorted(maps.Keys(next))) {
+		m.o.Log.Info("replicas", "self", self, "others", len(next))
+	}
+}
+
+var _ members.Members = (*Member)(nil)

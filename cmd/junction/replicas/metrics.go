@@ -1,0 +1,47 @@
+package replicas
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// outcome is how a forwarded request ended.
+type outcome int
+
+const (
+	done      outcome = iota // the owner has answered
+	gone                     // the owner has ended, and did not get the request
+	lost                     // the owner ended before it had answered
+	cancelled                // by the client
+	failed                   // the request of the client could not be read
+	outcomes
+)
+
+// counters count what happened since the start.
+type counters struct {
+	forwarded       [outcomes]atomic.Int64
+	received        atomic.Int64
+	claims, changes atomic.Int64 // questions about owners, and those after which this process became the owner
+}
+
+// Figures are for metrics.
+type Figures struct {
+	Members   int              // alive, with this process
+	Forwarded map[string]int64 // by outcome
+	Received  int64            // from other members
+	Claimed   int64            // sessions whose owner this process became
+	Lease     time.Duration    // until this process is no member; 0 if it is none
+}
+
+// Figures returns the current figures.
+func (m *Member) Figures() Figures {
+	f := Figures{Members: len(m.Members()), Received: m.counters.received.Load(), Claimed: m.counters.changes.Load(),
+		Forwarded: map[string]int64{}}
+	for o, name := range [outcomes]string{"ok", "gone", "lost", "cancelled", "failed"} {
+		f.Forwarded[name] = m.counters.forwarded[o].Load()
+	}
+	if l := m.lease.Load(); l != nil {
+		f.Lease = max(0, time.Until(l.until))
+	}
+	return f
+}

@@ -1,0 +1,90 @@
+package replicas
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+
+	"junction/proxy/members"
+	"junction/upstream/http1"
+)
+
+// Serve answers requests that other members forward, with handler, until ctx ends and the requests
+// in progress have been answered, at most for the grace after that. base is the BaseContext of the
+// proxy.
+func (m *Member) Serve(ctx context.Context, handler http.Handler, base func(net.Listener) context.Context,
+	grace func() time.Duration) error {
+	s := &http1.Server{HTTP: &http.Server{
+		Handler:     http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { m.receive(w, r, handler) }),
+		BaseContext: func(l net.Listener) context.Context { return members.WithHop(base(l)) },
+		ReadTimeout: m.o.ReadTimeout, WriteTimeout: m.o.WriteTimeout, IdleTimeout: m.o.IdleTimeout,
+		MaxHeaderBytes: m.o.MaxHeader + 1<<10,
+		ErrorLog:       slog.NewLogLogger(m.o.Log.Handler(), slog.LevelDebug),
+	}}
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(tls.NewListener(m.o.Listener, m.identity.config())) }()
+	select {
+	case err := <-ended:
+		return fmt.Errorf("serve %s: %w", m.o.Listener.Addr(), err)
+	case <-ctx.Done():
+	}
+	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace())
+	defer cancel()
+	if s.Shutdown(limit) != nil {
+		s.Close()
+	}
+	<-ended
+	return nil
+}
+
+// receive answers a request of another member.
+func (m *Member) receive(w http.ResponseWriter, r *http.Request, handler http.Handler) {
+	to, client, ok := strings.Cut(r.Header.Get(headerHop), " ")
+	if !ok || to != m.Self() || to == "" {
+		w.Header().Set(headerGone, m.process)
+		w.WriteHeader(http.StatusMisdirectedRequest)
+		return
+	}
+	if _, err := netip.ParseAddrPort(client); err != nil {
+		http.Error(w, "the header "+headerHop+" has no address of a client", http.StatusBadRequest)
+		return
+	}
+	m.counters.received.Add(1)
+	r.RemoteAddr = client
+	handler.ServeHTTP(w, r)
+}
+
+// errAddress means that the advertised address is not that of this process.
+var errAddress = errors.New("replicas.advertise is not the address of this process")
+
+// reachesSelf connects to the advertised address, and returns an error unless this process answers.
+func (m *Member) reachesSelf(ctx context.Context) error {
+	const remedy = "set replicas.advertise to the address by which the other processes reach this one's replicas.listen"
+	ctx, cancel := context.WithTimeout(ctx, dialTime)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+m.address+"/", nil)
+	if err != nil {
+		return err
+	}
+	client := &http1.Client{Dial: m.dial}
+	defer client.CloseIdleConnections()
+	resp, err := client.RoundTrip(r)
+	if err != nil {
+		return fmt.Errorf("%w: this process cannot connect to its own address (%s): %w; %s", errRefused, m.address,
+			err, remedy)
+	}
+	_, _ = io.Copy(io.Discard, resp.Body)
+	resp.Body.Close()
+	if name := resp.Header.Get(headerGone); name != m.process {
+		return fmt.Errorf("%w: %w: another process answers at %s; %s", errRefused, errAddress, m.address, remedy)
+	}
+	return nil
+}

@@ -1,0 +1,317 @@
+package replicas
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"junction/auth/authtest"
+	"junction/auth/seal"
+	"junction/auth/store"
+)
+
+// world is a database with members. Connections to it go through a gate, so that a test can stop it.
+type world struct {
+	t     *testing.T
+	store *store.Store
+	dsn   string
+	key   []byte
+	ttl   time.Duration
+}
+
+func mustWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{t: t, dsn: authtest.Schema(t), key: make([]byte, seal.SecretSize), ttl: 2 * time.Second}
+	ring, err := seal.RingOf("a", [seal.SecretSize]byte{1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.store, err = store.Open(t.Context(), store.Config{Driver: store.Postgres, DSN: w.dsn, Keys: ring, Log: authtest.Log(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = w.store.Close() })
+	return w
+}
+
+// running is a member that runs until stop.
+type running struct {
+	*Member
+	stop func()
+}
+
+// options returns the options of a member with a listener of its own.
+func (w *world) options() Options {
+	w.t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	key, err := seal.NewKey(w.key)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return Options{DSN: w.dsn, DB: w.store.Database(), Key: key, Listener: l, Advertise: "127.0.0.1:0", Version: "test",
+		Shared:  func([]byte) (string, error) { return "schema=6 auth=00", nil },
+		Changed: func() {}, Log: authtest.Log(w.t), TTL: w.ttl, MaxHeader: 64 << 10, MaxBody: 1 << 20, WriteTimeout: time.Minute}
+}
+
+// mustStart starts a member that answers forwarded requests with handler.
+func (w *world) mustStart(o Options, handler http.Handler) *running {
+	w.t.Helper()
+	m, err := New(o)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if handler == nil {
+		handler = http.NotFoundHandler()
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	serving, stopServing := context.WithCancel(context.Background())
+	var tasks, server sync.WaitGroup
+	server.Go(func() {
+		background := func(net.Listener) context.Context { return context.Background() }
+		if err := m.Serve(serving, handler, background, func() time.Duration { return 10 * time.Second }); err != nil {
+			w.t.Error(err)
+		}
+	})
+	tasks.Go(func() { m.Run(ctx) })
+	stop := sync.OnceFunc(func() {
+		stopServing()
+		server.Wait()
+		cancel()
+		tasks.Wait()
+	})
+	w.t.Cleanup(stop)
+	return &running{m, stop}
+}
+
+// mustJoin starts a member and waits until it has joined.
+func (w *world) mustJoin(handler http.Handler) *running {
+	w.t.Helper()
+	m := w.mustStart(w.options(), handler)
+	w.until("the member has joined", func() bool { return m.Self() != "" })
+	return m
+}
+
+// until waits until something holds.
+func (w *world) until(what string, holds func() bool) {
+	w.t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	limit := time.After(30 * time.Second)
+	for !holds() {
+		select {
+		case <-tick.C:
+		case <-limit:
+			w.t.Fatalf("not after 30s: %s", what)
+		}
+	}
+}
+
+// gate passes connections to Postgres on, until it is closed.
+type gate struct {
+	real  string
+	dir   string
+	mu    sync.Mutex
+	conns []net.Conn
+	l     net.Listener
+}
+
+// mustGate returns a gate and the DSN that goes through it.
+func (w *world) mustGate() (*gate, string) {
+	w.t.Helper()
+	u, err := url.Parse(w.dsn)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	q := u.Query()
+	dir, err := os.MkdirTemp("", "gate") // the path of a socket must be short
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	g := &gate{real: filepath.Join(q.Get("host"), ".s.PGSQL.5432"), dir: dir}
+	w.t.Cleanup(func() { g.close(); os.RemoveAll(dir) })
+	g.mustOpen(w.t)
+	q.Set("host", dir)
+	u.RawQuery = q.Encode()
+	return g, u.String()
+}
+
+func (g *gate) mustOpen(t *testing.T) {
+	t.Helper()
+	l, err := net.Listen("unix", filepath.Join(g.dir, ".s.PGSQL.5432"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.l = l
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			there, err := net.Dial("unix", g.real)
+			if err != nil {
+				c.Close()
+				continue
+			}
+			g.mu.Lock()
+			g.conns = append(g.conns, c, there)
+			g.mu.Unlock()
+			go func() { _, _ = io.Copy(there, c); there.Close() }()
+			go func() { _, _ = io.Copy(c, there); c.Close() }()
+		}
+	}()
+}
+
+func (g *gate) close() {
+	g.l.Close()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, c := range g.conns {
+		c.Close()
+	}
+	g.conns = nil
+}
+
+// TestJoinAndLeave: members find each other at once, and one that leaves is gone at once.
+func TestJoinAndLeave(t *testing.T) {
+	w := mustWorld(t)
+	a, b := w.mustJoin(nil), w.mustJoin(nil)
+	w.until("each knows the other", func() bool { return a.Alive(b.Self()) && b.Alive(a.Self()) })
+	if list := a.Members(); len(list) != 2 || !list[0].Self || list[1].ID != b.Self() || list[1].Address != b.address {
+		t.Errorf("Members = %+v", list)
+	}
+	id := b.Self()
+	b.stop()
+	if b.Self() != "" {
+		t.Error("a member that has left is one")
+	}
+	w.until("the other one has noticed", func() bool { return !a.Alive(id) && len(a.Members()) == 1 })
+}
+
+// TestRefused: a process with another key or another configuration does not join, names both sides,
+// and joins once the others are gone.
+func TestRefused(t *testing.T) {
+	for name, change := range map[string]struct {
+		with func(w *world, o *Options)
+		want []string
+	}{
+		"key": {func(w *world, o *Options) { o.Key, _ = seal.NewKey(append([]byte{1}, w.key[1:]...)) },
+			[]string{"fingerprint of sessions.key_file"}},
+		"configuration": {func(_ *world, o *Options) {
+			o.Shared = func([]byte) (string, error) { return "schema=6 auth=11 names=22", nil }
+		}, []string{"auth (11 here, 00 there), names (22 here, none there)"}},
+		"address": {func(w *world, o *Options) { o.Advertise = w.mustAddress() },
+			[]string{errAddress.Error()}},
+		"unreachable": {func(_ *world, o *Options) { o.Advertise = "127.0.0.1:1" }, []string{"cannot connect to its own address (127.0.0.1:1)"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := mustWorld(t)
+			a := w.mustJoin(nil)
+			o := w.options()
+			change.with(w, &o)
+			b := w.mustStart(o, nil)
+			err := b.Ready(t.Context())
+			if err == nil || b.Self() != "" {
+				t.Fatalf("it has joined: %v", b.Members())
+			}
+			if name == "key" {
+				change.want = append(change.want, a.identity.fingerprint, b.identity.fingerprint)
+			}
+			for _, want := range change.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("the reason is %q; want %q in it", err, want)
+				}
+			}
+			if a.Self() == "" {
+				t.Error("the first member is none any more")
+			}
+			a.stop()
+			if name == "key" || name == "configuration" {
+				w.until("the other one has joined", func() bool { return b.Self() != "" })
+			}
+		})
+	}
+}
+
+// mustAddress returns the address of the only member.
+func (w *world) mustAddress() (address string) {
+	w.t.Helper()
+	if err := w.store.Database().QueryRow(`SELECT address FROM members`).Scan(&address); err != nil {
+		w.t.Fatal(err)
+	}
+	return address
+}
+
+// TestSameAddress: a process that was killed and started again has the address of the dead one, and
+// does not wait for the end of its lease.
+func TestSameAddress(t *testing.T) {
+	w := mustWorld(t)
+	w.ttl = time.Hour
+	o := w.options()
+	if _, err := w.store.Database().Exec(`INSERT INTO members VALUES ('dead', $1, $2, 'schema=6 auth=00', 'test', 0, `+now+` + 3600000000)`,
+		o.Listener.Addr().String(), mustFingerprint(t, o.Key)); err != nil {
+		t.Fatal(err)
+	}
+	b := w.mustStart(o, nil)
+	w.until("it has joined", func() bool { return b.Self() != "" })
+	if list := b.Members(); len(list) != 1 {
+		t.Errorf("Members = %+v", list)
+	}
+}
+
+func mustFingerprint(t *testing.T, key *seal.Key) string {
+	t.Helper()
+	i, err := newIdentity(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return i.fingerprint
+}
+
+// TestOutage: without the database a process stops to be a member by its own clock. Afterwards it
+// is the same member again, unless another one has taken its place.
+func TestOutage(t *testing.T) {
+	for name, buried := range map[string]bool{"untouched": false, "buried": true} {
+		t.Run(name, func(t *testing.T) {
+			w := mustWorld(t)
+			g, dsn := w.mustGate()
+			o := w.options()
+			o.DSN = dsn
+			changes := make(chan string, 10)
+			o.Changed = func() { changes <- "changed" }
+			a := w.mustStart(o, nil)
+			w.until("it has joined", func() bool { return a.Self() != "" })
+			<-changes
+			id := a.Self()
+			g.close()
+			w.until("its lease has ended", func() bool { return a.Self() == "" })
+			if err := a.Ready(t.Context()); err == nil || !strings.Contains(err.Error(), "database") {
+				t.Errorf("Ready = %v", err)
+			}
+			if buried {
+				if _, err := w.store.Database().Exec(`DELETE FROM members`); err != nil {
+					t.Fatal(err)
+				}
+			}
+			g.mustOpen(t)
+			w.until("it is a member again", func() bool { return a.Self() != "" })
+			if same := a.Self() == id; same == buried {
+				t.Errorf("the ID is the same: %v, want %v", same, !buried)
+			}
+			if (len(changes) == 1) != buried {
+				t.Errorf("%d changes of the ID were reported", len(changes))
+			}
+		})
+	}
+}
