@@ -18,6 +18,7 @@ func main() {
 		os.Exit(sandbox.Main())
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the program at once
 	code := cli.Run(ctx, rootCommand(), os.Args[1:], os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)

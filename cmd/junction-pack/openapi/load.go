@@ -11,6 +11,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"path"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -96,7 +97,16 @@ func fetch(ctx context.Context, at string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	response, err := http.DefaultClient.Do(req)
+	client := http.Client{CheckRedirect: func(to *http.Request, _ []*http.Request) error {
+		if to.URL.Scheme != req.URL.Scheme || to.URL.Host != req.URL.Host {
+			return fmt.Errorf("it redirects to another host, %s; name its URL there", to.URL.Host)
+		}
+		return nil
+	}}
+	response, err := client.Do(req)
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		err = e.Err // without the URL, which may have a secret
+	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot fetch it: %w", err)
 	}
@@ -126,12 +136,8 @@ func document(ctx context.Context, a *manifest.API) (doc *openapi3.T, files []st
 		return nil, nil, err
 	}
 	r := &reader{root: root, first: at, left: maxTotal}
-	defer func() {
-		files = r.files
-		if p := recover(); p != nil { // a panic of the library must not end the program
-			doc, err = nil, errors.New("it cannot be read as OpenAPI 3")
-		}
-	}()
+	defer func() { files = r.files }()
+	defer survive(&err)
 	l := &openapi3.Loader{Context: ctx, IsExternalRefsAllowed: true, ReadFromURIFunc: r.read}
 	if doc, err = l.LoadFromURI(at); err != nil {
 		return nil, nil, err
@@ -139,6 +145,32 @@ func document(ctx context.Context, a *manifest.API) (doc *openapi3.T, files []st
 	if !strings.HasPrefix(doc.OpenAPI, "3.") {
 		return nil, nil, fmt.Errorf("it is no OpenAPI 3 document (openapi is %q); name one", doc.OpenAPI)
 	}
-	doc.InternalizeRefs(ctx, nil)
+	doc.InternalizeRefs(ctx, names(at.Path).of)
 	return doc, nil, nil
+}
+
+// survive makes an error of a panic: one of the library must not end the program.
+func survive(err *error) {
+	if recover() != nil {
+		*err = errors.New("it cannot be read as OpenAPI 3; look for a reference that only leads back to itself")
+	}
+}
+
+// names gives names to what a document refers to. It has the path of the document. The resolver of
+// the library does not end for references into the document itself.
+type names string
+
+func (n names) of(doc *openapi3.T, ref openapi3.ComponentRef) string {
+	file, pointer := ref.RefPath().Path, ref.RefPath().Fragment
+	if component, found := openapi3.ReferencesComponentInRootDocument(doc, ref); found {
+		file, pointer = string(n), component
+	}
+	collection := "/components/" + ref.CollectionName() + "/"
+	pointer = strings.Trim(strings.Replace(strings.TrimPrefix(pointer, "#"), collection, "/", 1), "/")
+	if file == string(n) {
+		file = ""
+	}
+	file = strings.TrimPrefix(file, path.Dir(string(n)))
+	name := strings.Trim(strings.TrimSuffix(file, path.Ext(file))+"/"+pointer, "/.")
+	return openapi3.InvalidIdentifierCharRegExp.ReplaceAllString(name, "_")
 }

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/url"
 	"path"
 	"slices"
 	"strings"
@@ -41,14 +42,18 @@ type Operation struct {
 // manyTools is a number of tools beyond which models choose badly.
 const manyTools = 50
 
-// maxOperations limits the tools of one document.
-const maxOperations = 2000
+// maxOperations and maxAllObjects limit the tools of one document, and their schemas.
+const (
+	maxOperations = 2000
+	maxAllObjects = 200_000
+)
 
 // Load reads the document of an API and makes tools of the operations that it chooses. Errors name
 // what is wrong with the document, and the remedy.
-func Load(ctx context.Context, a *manifest.API) (*API, error) {
+func Load(ctx context.Context, a *manifest.API) (api *API, err error) {
 	doc, files, err := document(ctx, a)
-	api := &API{Files: files}
+	api = &API{Files: files}
+	defer survive(&err)
 	if err != nil {
 		return api, err
 	}
@@ -57,7 +62,7 @@ func Load(ctx context.Context, a *manifest.API) (*API, error) {
 	if err := c.schemes(); err != nil {
 		return api, err
 	}
-	if err := c.collect(); err != nil {
+	if err := c.collect(ctx); err != nil {
 		return api, err
 	}
 	for _, names := range slices.Sorted(maps.Keys(c.without)) {
@@ -77,6 +82,7 @@ type collector struct {
 	matched map[string]bool // patterns and ids that were found
 	names   map[string]bool
 	without map[string]int // operations without credentials, by the schemes that they need
+	size    int            // objects of all schemas so far
 	out     *API
 }
 
@@ -84,7 +90,7 @@ func (c *collector) warn(format string, args ...any) {
 	c.out.Warnings = append(c.out.Warnings, fmt.Sprintf(format, args...))
 }
 
-func (c *collector) collect() error {
+func (c *collector) collect(ctx context.Context) error {
 	if c.doc.Paths == nil {
 		return nil
 	}
@@ -100,9 +106,15 @@ func (c *collector) collect() error {
 			if !c.chosen(at, method, op) {
 				continue
 			}
-			if len(c.out.Operations) >= maxOperations {
+			switch {
+			case ctx.Err() != nil:
+				return context.Cause(ctx)
+			case len(c.out.Operations) >= maxOperations:
 				return fmt.Errorf("it has more than %d operations; choose some with operations: [tag:NAME]",
 					maxOperations)
+			case c.size > maxAllObjects:
+				return fmt.Errorf("its operations have more than %d schemas; choose some with operations: [tag:NAME]",
+					maxAllObjects)
 			}
 			if err := c.add(at, method, item, op); err != nil {
 				c.warn("%s %s is left out: %v", method, at, err)
@@ -184,6 +196,7 @@ func (c *collector) add(at, method string, item *openapi3.PathItem, op *openapi3
 	}
 	o.auth = c.credentials(op)
 	s := &schemas{doc: c.doc, old: c.doc.IsOpenAPI30(), defs: map[string]any{}}
+	defer func() { c.size += s.total + s.size }()
 	properties, required := map[string]any{}, []string{}
 	for _, p := range merged(item.Parameters, op.Parameters) {
 		if c.ignored(p, o) {
@@ -209,7 +222,7 @@ func (c *collector) add(at, method string, item *openapi3.PathItem, op *openapi3
 			if s.size > maxObjects {
 				c.warn("the body of %s has more than %d schemas; models see none of them", o.Name, maxObjects)
 				properties[o.body.key] = map[string]any{"description": "As the documentation of the API describes it."}
-				s.size, s.defs = 0, before
+				s.total, s.size, s.defs = s.size, 0, before
 			}
 			if o.body.required {
 				required = append(required, o.body.key)
@@ -285,7 +298,10 @@ func (c *collector) ignored(p *openapi3.Parameter, o *Operation) bool {
 			}
 		}
 	}
-	return slices.ContainsFunc(o.auth.keys, func(k key) bool { return k.name == p.Name && k.in == p.In })
+	return slices.ContainsFunc(o.auth.keys, func(k key) bool {
+		isHeader := p.In == openapi3.ParameterInHeader
+		return k.in == p.In && (k.name == p.Name || isHeader && strings.EqualFold(k.name, p.Name))
+	})
 }
 
 // base returns the URL before the path: of the manifest, or of the first server.
@@ -317,5 +333,20 @@ func (c *collector) base(item *openapi3.PathItem, op *openapi3.Operation) (strin
 	if problem := manifest.AddressProblem(text); problem != "" {
 		return "", fmt.Errorf("its server %q %s; %s", text, problem, remedy)
 	}
+	// Otherwise, the host of the document could have the credentials sent anywhere.
+	spec := c.api.Spec.Value()
+	if len(c.api.Auth)+len(c.api.Headers) > 0 && manifest.IsURL(spec) && hostOf(text) != hostOf(spec) {
+		return "", fmt.Errorf("its server is %s, and credentials go only to hosts that the manifest names; "+
+			"add base_url: %s", hostOf(text), text)
+	}
 	return strings.TrimSuffix(text, "/"), nil
+}
+
+// hostOf returns the host and port of a URL that was checked.
+func hostOf(text string) string {
+	u, err := url.Parse(text)
+	if err != nil {
+		return ""
+	}
+	return strings.ToLower(u.Host)
 }

@@ -87,7 +87,11 @@ func (o *Operation) Request(arguments map[string]any) (*web.Request, error) {
 		}
 		switch p.in {
 		case "path":
-			text := p.simple(v, url.PathEscape)
+			encode := url.PathEscape
+			if strings.Contains(o.base+o.Path, "?") { // the value could add parameters of the query
+				encode = escape
+			}
+			text := p.simple(v, encode)
 			if err := web.PathValue(p.key, text); err != nil {
 				return nil, err
 			}

@@ -19,7 +19,9 @@ type schemas struct {
 	old  bool           // OpenAPI 3.0, whose schemas differ from JSON Schema
 	defs map[string]any // of one tool
 	size int            // objects so far, of one tool
-	tree map[string]any // the whole document, made when a reference needs it
+	// objects of a body that was too large
+	total int
+	tree  map[string]any // the whole document, made when a reference needs it
 }
 
 // maxObjects limits the schema of one tool. Clients and models could not use a larger one.
