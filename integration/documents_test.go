@@ -55,6 +55,8 @@ func TestDocumentsRules(t *testing.T) {
 		{"package", "`go test ./prxy`", "README.md:1: there is no package ./prxy"},
 		{"broken span", "`go`\n`test", "README.md:2: a code span goes on in the next line"},
 		{"columns", strings.Repeat("word ", 21), "README.md:1: 104 columns, want at most 100"},
+		{"cell", "| a |\n| --- |\n| " + strings.Repeat("x", 101) + " |",
+			"README.md:3: a cell of 101 characters, want at most 100; write a section"},
 		{"lines", strings.Repeat("a\n", 151), "README.md: 151 lines, want at most 150"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -107,6 +109,7 @@ type passage struct {
 const (
 	maxReadme  = 150 // lines
 	maxColumns = 100
+	maxCell    = 100 // of a table
 )
 
 // documentProblems returns what is wrong with the documents, one line each.
@@ -181,6 +184,13 @@ func (d *documentCheck) checkDocument(document string) {
 		}
 		if n := len([]rune(text)); n > maxColumns && !strings.HasPrefix(text, "|") {
 			d.bad(document, i+1, "%d columns, want at most %d", n, maxColumns)
+		}
+		if row, ok := strings.CutPrefix(text, "|"); ok {
+			for cell := range strings.SplitSeq(row, "|") {
+				if n := len([]rune(strings.TrimSpace(cell))); n > maxCell {
+					d.bad(document, i+1, "a cell of %d characters, want at most %d; write a section", n, maxCell)
+				}
+			}
 		}
 		if strings.Count(text, "`")%2 != 0 {
 			d.bad(document, i+1, "a code span goes on in the next line")
