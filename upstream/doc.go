@@ -19,7 +19,7 @@
 //	(*pool).takeTurn, take     turn.go      finds or starts the link of that key
 //	(*pool).link               pool.go      starts a link, or waits until there is room for one (max_links)
 //	(*link).acquire            link.go      waits until the link is ready, and returns its conn
-//	(*Upstream).send           call.go      tells the Observer
+//	(*Upstream).send           call.go      tells the Observer; failureOf decides about errors
 //	(*legacyConn).call         legacy.go    or (*modernConn).call: makes the request of its era
 //	(*base).prepare            conn.go      replaces the name, and the members of _meta that belong to one hop
 //	(*base).roundTrip          conn.go      tracks the call, so that notifications and server requests find it

@@ -146,7 +146,7 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (Result, error) {
 	if waited {
 		clock.touch() // the server was not silent: it was not asked
 	}
-	for again := false; ; again = true {
+	for second := false; ; second = true {
 		l, cn, err := u.acquire(ctx, c)
 		if err != nil {
 			return Result{}, u.unavailable(ctx, err)
@@ -154,62 +154,77 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (Result, error) {
 		result, err := u.send(ctx, cn, u.own(c, tool), clock)
 		if err == nil {
 			l.release()
-			if result.Type == TypeInputRequired {
-				// the result came when the time of the call was over: the client can no longer be
-				// asked in this call
-				if clock.stop(); whole.Err() != nil {
-					err := context.Cause(whole)
-					return Result{}, &Error{u.name, kindOf(err), err}
-				}
-			}
-			return result, nil
+			return u.inTime(whole, clock, result)
 		}
-		login, err := u.lacking(err)
-		rpcErr, said := errors.AsType[*jsonrpc.Error](err)
-		need, signIn := errors.AsType[*SignInError](err)
-		switch {
-		case signIn:
-			u.signedOut() // before the client hears of it, who will look at the list
-			l.fail(cn, err)
-			l.release()
-			return Result{}, need
-		case login != nil:
-			if !login.Lacks { // otherwise other calls work
-				l.fail(cn, err)
-			}
-			l.release()
-			return Result{}, &Error{u.name, KindUnavailable, err}
-		case said && rpcErr.Code == codeHeaderMismatch && !again:
-			// Our headers come from a definition that has changed meanwhile: read it again and call
-			// once more (2026-07-28, streamable-http#client-behavior).
-			if l.lists && u.readCatalog(ctx, l.key, cn) == nil {
-				_, _, tool = u.limits(c)
-			}
-			l.release()
-		case said && rpcErr.Code == codeUnsupportedVersion && !again:
-			l.fail(cn, err)
-			l.release()
-		case said:
-			l.release()
-			return Result{}, rpcErr
-		case errors.Is(err, transport.ErrNotSent) && !again && ctx.Err() == nil:
-			l.fail(cn, err)
-			l.release()
-		default:
-			// a call that was over before it began says nothing about the connection
-			if errors.Is(err, transport.ErrNotSent) && ctx.Err() == nil {
-				l.fail(cn, err)
-			}
-			l.release()
-			if ctx.Err() != nil { // whatever else has happened: the connection may have ended with the call
-				if !errors.Is(err, transport.ErrNotSent) {
-					clock.slot.Abandon(clock.left())
-				}
-				err = context.Cause(ctx)
-			}
-			return Result{}, &Error{u.name, kindOf(err), err}
+		f := u.failureOf(ctx, err, second)
+		if f.broken != nil {
+			l.fail(cn, f.broken)
 		}
+		if f.stale && l.lists && u.readCatalog(ctx, l.key, cn) == nil {
+			_, _, tool = u.limits(c)
+		}
+		l.release()
+		if f.again {
+			continue
+		}
+		if f.abandoned {
+			clock.slot.Abandon(clock.left())
+		}
+		return Result{}, f.err
 	}
+}
+
+// inTime returns the result of a call, unless its client can no longer be asked what it asks: the
+// result came when whole, the context of the request, had ended.
+func (u *Upstream) inTime(whole context.Context, clock *clock, result Result) (Result, error) {
+	if result.Type != TypeInputRequired {
+		return result, nil
+	}
+	if clock.stop(); whole.Err() != nil {
+		err := context.Cause(whole)
+		return Result{}, &Error{u.name, kindOf(err), err}
+	}
+	return result, nil
+}
+
+// A failure is what follows from the error of a call that was sent, or was to be sent.
+type failure struct {
+	err       error // for the caller
+	again     bool  // the server did not carry out the call: send it once more, instead of returning err
+	broken    error // the connection cannot be used for other calls, because of this
+	stale     bool  // the definition of the tool has changed: read the catalog again
+	abandoned bool  // the server may still be busy with the call
+}
+
+// failureOf decides what follows from err. second means that the call was sent a second time.
+func (u *Upstream) failureOf(ctx context.Context, err error, second bool) failure {
+	login, err := u.lacking(err)
+	rpcErr, said := errors.AsType[*jsonrpc.Error](err)
+	need, signIn := errors.AsType[*SignInError](err)
+	over, unsent := ctx.Err() != nil, errors.Is(err, transport.ErrNotSent)
+	switch {
+	case signIn:
+		u.signedOut() // before the client hears of it, who will look at the list
+		return failure{err: need, broken: err}
+	case login != nil && login.Lacks: // other calls work
+		return failure{err: &Error{u.name, KindUnavailable, err}}
+	case login != nil:
+		return failure{err: &Error{u.name, KindUnavailable, err}, broken: err}
+	case said && rpcErr.Code == codeHeaderMismatch && !second:
+		// our headers come from a definition that has changed (2026-07-28,
+		// streamable-http#client-behavior)
+		return failure{again: true, stale: true}
+	case said && rpcErr.Code == codeUnsupportedVersion && !second:
+		return failure{again: true, broken: err}
+	case said:
+		return failure{err: rpcErr}
+	case over: // whatever else has happened: the connection may have ended with the call
+		err = context.Cause(ctx)
+		return failure{err: &Error{u.name, kindOf(err), err}, abandoned: !unsent}
+	case unsent:
+		return failure{err: &Error{u.name, kindOf(err), err}, again: !second, broken: err}
+	}
+	return failure{err: &Error{u.name, kindOf(err), err}}
 }
 
 // own returns the call as the server hears it: c itself where that is the same.
