@@ -68,10 +68,7 @@ func (s *Server) call(ctx context.Context, x *exchange, info *CallInfo, m callMe
 	if err := m.permit(x, t, info); err != nil {
 		return result{}, err
 	}
-	if rejected := s.wrongClass(x, info); rejected != nil {
-		return *rejected, nil
-	}
-	c := x.call(t)
+	c := x.upstreamCall(t)
 	c.Buffer = x.buffer
 	if rejected, err := s.validate(x, c, info); rejected != nil || err != nil {
 		return resultOf(rejected), err
@@ -312,6 +309,9 @@ func (x *exchange) findNamed(p upstream.Part, name string, info *CallInfo) *view
 func (s *Server) validate(x *exchange, c *upstream.Call, info *CallInfo) (_ *result, err error) {
 	if x.target.Tool == nil {
 		return nil, nil
+	}
+	if rejected := s.wrongClass(x, info); rejected != nil {
+		return rejected, nil
 	}
 	if x.era == upstream.EraModern && x.class == search.NoClass { // the header of a call tool is not that of the tool
 		if c.Header, err = checkParamHeaders(x, x.target.Tool); err != nil {

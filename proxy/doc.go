@@ -14,7 +14,7 @@
 //	legacyFront.post         legacy.go    2025-11-25 and older: handshake, session, batch, GET stream
 //	modernFront.post         modern.go    2026-07-28: header and body must agree
 //	Server.serve             exchange.go  dispatches, answers, reports to log and audit
-//	Server.dispatch          dispatch.go  the table of methods; rate limits of policy
+//	Server.dispatch          dispatch.go  methods, call tools (package search), rate limits of policy
 //	Server.call              call.go      find, permit, validate, approve, call, filter, answer
 //	Server.answerResult      bridge.go    converts the result to the client's era
 //	reply.succeed            reply.go     one JSON document, or the last event of a stream

@@ -114,8 +114,8 @@ func (x *exchange) wantsLog(params []byte) bool {
 	return err == nil && upstream.Level(level) > 0 && upstream.Level(level) <= upstream.Level(x.logLevel)
 }
 
-// call returns the upstream call for a request about target.
-func (x *exchange) call(target *view.Target) *upstream.Call {
+// upstreamCall returns the call of the upstream for a request about target.
+func (x *exchange) upstreamCall(target *view.Target) *upstream.Call {
 	c := &upstream.Call{Method: x.msg.Method, Name: target.Name, Member: target.Member, Params: x.params,
 		Principal: x.user(), Account: x.held.Name(), Peer: x,
 		Era: x.era, Profile: x.profile, LogLevel: x.logLevel, End: x.end, Trace: x.trace}
@@ -125,12 +125,8 @@ func (x *exchange) call(target *view.Target) *upstream.Call {
 	return c
 }
 
-// serve dispatches the request and writes exactly one answer.
-func (s *Server) serve(ctx context.Context, x *exchange) {
-	began := time.Now()
-	x.buffer = s.results.get()
-	defer s.results.put(x.buffer)
-	defer x.reply.finish() // in any case, so that no goroutine writes to a finished request
+// start begins the record of the request, for log, audit and metrics.
+func (x *exchange) start() *CallInfo {
 	info := &x.info
 	*info = CallInfo{RequestID: auth.RequestID(x.reply.w), Client: x.client, Principal: x.principal.ID,
 		Person: x.principal.Name, Email: x.principal.Email, Kind: string(x.principal.Kind),
@@ -141,6 +137,30 @@ func (s *Server) serve(ctx context.Context, x *exchange) {
 	if x.session != nil {
 		info.Session, info.Version = x.session.key, x.session.version
 	}
+	return info
+}
+
+// fail answers with an error.
+func (x *exchange) fail(err error) {
+	e, status := rpcError(err, x.info.Upstream)
+	if _, ours := errors.AsType[*upstream.Error](err); ours { // the text may contain text of the upstream
+		e, _ = x.subject.redact.Error(e)
+	}
+	x.info.Code = e.Code
+	if own, ok := errors.AsType[*refusal](err); ok && own.challenge != "" {
+		x.reply.w.Header().Set("WWW-Authenticate", own.challenge)
+	}
+	retry(x.reply.w, err)
+	x.reply.fail(x.msg.ID, e, status)
+}
+
+// serve dispatches the request and writes exactly one answer.
+func (s *Server) serve(ctx context.Context, x *exchange) {
+	began := time.Now()
+	x.buffer = s.results.get()
+	defer s.results.put(x.buffer)
+	defer x.reply.finish() // in any case, so that no goroutine writes to a finished request
+	info := x.start()
 	if s.observer != nil {
 		x.trace = s.observer.Begin(info, x.meta, x.header)
 		defer func() { s.observer.End(info, x.trace) }()
@@ -154,16 +174,7 @@ func (s *Server) serve(ctx context.Context, x *exchange) {
 		err = x.hold(result)
 	}
 	if err != nil {
-		e, status := rpcError(err, info.Upstream)
-		if _, ours := errors.AsType[*upstream.Error](err); ours { // the text may contain text of the upstream
-			e, _ = x.subject.redact.Error(e)
-		}
-		info.Code = e.Code
-		if own, ok := errors.AsType[*refusal](err); ok && own.challenge != "" {
-			x.reply.w.Header().Set("WWW-Authenticate", own.challenge)
-		}
-		retry(x.reply.w, err)
-		x.reply.fail(x.msg.ID, e, status)
+		x.fail(err)
 	} else {
 		x.reply.succeed(x.msg.ID, result)
 	}

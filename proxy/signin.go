@@ -52,7 +52,7 @@ func (s *Server) connect(ctx context.Context, x *exchange, t *view.Target, info 
 	var st state
 	if x.era == upstream.EraModern {
 		var err error
-		if st, err = s.openState(x, x.call(t)); err != nil {
+		if st, err = s.openState(x, x.upstreamCall(t)); err != nil {
 			return result{}, err
 		}
 	}

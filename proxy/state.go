@@ -191,7 +191,7 @@ func aboutTask(ctx context.Context, s *Server, x *exchange, info *CallInfo) (res
 		x.target = &view.Target{Backend: b, Part: upstream.PartTools, Name: id.ID, Exposed: sealed,
 			Member: []string{"taskId"}, Bare: x.subject.View.Bare}
 		x.reply.begin()
-		r, err := x.filter(b.Call(ctx, x.call(x.target)))
+		r, err := x.filter(b.Call(ctx, x.upstreamCall(x.target)))
 		if err != nil {
 			return s.modernError(x, err)
 		}
