@@ -44,6 +44,14 @@ var (
 	ErrTooMany = errors.New("too many calls at once")
 )
 
+// Burst returns how many requests a rate limit allows at once: calls, or others.
+func Burst(l policy.Limits, others bool) int {
+	if others {
+		return max(l.Burst, othersBurst)
+	}
+	return max(l.Burst, 1)
+}
+
 // Enter counts a call that begins. Leave must follow unless there is an error. The error is
 // ErrTooFast, with the time to wait, or ErrTooMany.
 func (ms *Meters) Enter(principal string, l policy.Limits) (*Meter, time.Duration, error) {
@@ -54,7 +62,7 @@ func (ms *Meters) Enter(principal string, l policy.Limits) (*Meter, time.Duratio
 		return nil, 0, ErrTooMany
 	}
 	if l.Rate > 0 {
-		if wait := m.wait(allowance{l.Rate, max(l.Burst, 1), false}); wait > 0 {
+		if wait := m.wait(allowance{l.Rate, Burst(l, false), false}); wait > 0 {
 			return nil, wait, ErrTooFast
 		}
 	}
@@ -70,7 +78,7 @@ func (ms *Meters) Other(principal string, l policy.Limits) (time.Duration, error
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
 	ms.tidy()
-	if wait := ms.meter(principal).wait(allowance{l.Rate, max(l.Burst, othersBurst), true}); wait > 0 {
+	if wait := ms.meter(principal).wait(allowance{l.Rate, Burst(l, true), true}); wait > 0 {
 		return wait, ErrTooFast
 	}
 	return 0, nil

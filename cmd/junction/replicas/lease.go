@@ -15,6 +15,7 @@ import (
 // returned, because the sessions of this process belong to others afterwards.
 func (m *Member) Run(ctx context.Context) {
 	m.tasks.Go(func() { m.sweepNowAndThen(ctx) })
+	m.tasks.Go(func() { m.settleNowAndThen(ctx) })
 	defer m.tasks.Wait()
 	pause := time.Duration(0)
 	for {
@@ -152,10 +153,11 @@ func (m *Member) beat(ctx context.Context, conn *pgx.Conn) error {
 	m.once.Do(func() { close(m.tried) })
 	if !kept {
 		m.o.Changed()
+		m.settleAll()
 		m.o.Log.Info("joined the replicas", "id", id, "address", m.address)
 	} else if begun.After(before.until) {
 		m.o.Log.Warn("renewed the lease after it had expired; no session was taken", "id", id)
-		m.owners.returned(begun)
+		m.owners.returned(begun, m.o.TTL/5)
 	}
 	return m.look(ctx, conn)
 }

@@ -57,6 +57,8 @@ type Member struct {
 	tried  chan struct{}                    // closed after the first attempt to join
 	once   sync.Once                        // closes tried
 	wake   chan struct{}                    // 1-buffered: list the members now
+	// 1-buffered: this process has a new ID
+	rejoined chan struct{}
 
 	hop      hop
 	owners   owners
@@ -88,7 +90,7 @@ type row struct {
 
 // New returns a Member that has not joined. Call Serve and Run.
 func New(o Options) (*Member, error) {
-	m := &Member{o: o, process: store.NewID(), wake: make(chan struct{}, 1), tried: make(chan struct{})}
+	m := &Member{o: o, process: store.NewID(), wake: make(chan struct{}, 1), rejoined: make(chan struct{}, 1), tried: make(chan struct{})}
 	if m.o.TTL == 0 {
 		m.o.TTL = defaultTTL
 	}

@@ -19,9 +19,8 @@ const (
 
 // counters count what happened since the start.
 type counters struct {
-	forwarded       [outcomes]atomic.Int64
-	received        atomic.Int64
-	claims, changes atomic.Int64 // questions about owners, and those after which this process became the owner
+	forwarded         [outcomes]atomic.Int64
+	received, claimed atomic.Int64
 }
 
 // Figures are for metrics.
@@ -35,7 +34,7 @@ type Figures struct {
 
 // Figures returns the current figures.
 func (m *Member) Figures() Figures {
-	f := Figures{Members: len(m.Members()), Received: m.counters.received.Load(), Claimed: m.counters.changes.Load(),
+	f := Figures{Members: len(m.Members()), Received: m.counters.received.Load(), Claimed: m.counters.claimed.Load(),
 		Forwarded: map[string]int64{}}
 	for o, name := range [outcomes]string{"ok", "gone", "lost", "cancelled", "failed"} {
 		f.Forwarded[name] = m.counters.forwarded[o].Load()

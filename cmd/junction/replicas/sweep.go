@@ -20,6 +20,7 @@ var sweeps = []struct{ table, key, time string }{
 	{"deleted_sessions", "session_hash", "expires_at"},
 	{"used_ids", "id_hash", "expires_at"},
 	{"rates", "rate_hash", "full_at"},
+	{"calls_in_flight", "principal_hash", "changed_at + 172800000000"}, // no call lasts for two days
 }
 
 // sweepNowAndThen deletes expired rows until ctx ends. Members do it at different times.
@@ -33,6 +34,31 @@ func (m *Member) sweepNowAndThen(ctx context.Context) {
 		if err := m.sweep(ctx); err != nil && ctx.Err() == nil {
 			m.o.Log.Warn("cannot delete expired rows of the replicas", "error", auth.Redact(err.Error()))
 		}
+	}
+}
+
+// settleNowAndThen repeats what could not be written, until ctx ends.
+func (m *Member) settleNowAndThen(ctx context.Context) {
+	tick := time.NewTicker(m.o.TTL / 3)
+	defer tick.Stop()
+	for {
+		all := false
+		select {
+		case <-tick.C:
+		case <-m.rejoined:
+			all = true
+		case <-ctx.Done():
+			return
+		}
+		m.settle(ctx, all)
+	}
+}
+
+// settleAll has settleNowAndThen write all numbers.
+func (m *Member) settleAll() {
+	select {
+	case m.rejoined <- struct{}{}:
+	default:
 	}
 }
 

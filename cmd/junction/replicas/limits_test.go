@@ -1,0 +1,161 @@
+package replicas
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"junction/policy"
+	"junction/proxy/budget"
+)
+
+type limits = policy.Limits
+
+// TestConcurrent: 200 calls of a principal on four members; never are more in flight than the limit.
+func TestConcurrent(t *testing.T) {
+	w := mustWorld(t)
+	w.ttl = time.Minute
+	all := []*running{w.mustJoin(nil), w.mustJoin(nil), w.mustJoin(nil), w.mustJoin(nil)}
+	var calls, most, entered atomic.Int64
+	var tasks sync.WaitGroup
+	for i := range 200 {
+		tasks.Go(func() {
+			leave, _, err := all[i%len(all)].Enter(t.Context(), "user:ann", limits{Concurrent: 5}, false)
+			if errors.Is(err, budget.ErrTooMany) {
+				return
+			}
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			entered.Add(1)
+			for n := calls.Add(1); ; {
+				old := most.Load()
+				if n <= old || most.CompareAndSwap(old, n) {
+					break
+				}
+			}
+			// another principal is not affected
+			if other, _, err := all[i%len(all)].Enter(t.Context(), "user:bob", limits{Concurrent: 500}, false); err != nil {
+				t.Error(err)
+			} else {
+				other()
+			}
+			calls.Add(-1)
+			leave()
+		})
+	}
+	tasks.Wait()
+	if most.Load() > 5 || entered.Load() < 5 {
+		t.Errorf("%d calls were in flight at once, and %d in all", most.Load(), entered.Load())
+	}
+	// All have left: the whole limit is free, on any member.
+	var leaves []func()
+	for range 5 {
+		leave, _, err := all[1].Enter(t.Context(), "user:ann", limits{Concurrent: 5}, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		leaves = append(leaves, leave)
+	}
+	if _, _, err := all[0].Enter(t.Context(), "user:ann", limits{Concurrent: 5}, false); !errors.Is(err, budget.ErrTooMany) {
+		t.Errorf("a sixth call: %v", err)
+	}
+	for _, leave := range leaves {
+		leave()
+	}
+}
+
+// TestConcurrentOfTheDead: the calls of a member that has ended do not count any more.
+func TestConcurrentOfTheDead(t *testing.T) {
+	w := mustWorld(t)
+	w.ttl = time.Minute
+	a, b := w.mustJoin(nil), w.mustJoin(nil)
+	if _, _, err := a.Enter(t.Context(), "user:ann", limits{Concurrent: 1}, false); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := b.Enter(t.Context(), "user:ann", limits{Concurrent: 1}, false); !errors.Is(err, budget.ErrTooMany) {
+		t.Fatalf("a second call: %v", err)
+	}
+	if _, err := w.store.Database().Exec(`UPDATE members SET expires_at = 1 WHERE id = $1`, a.Self()); err != nil {
+		t.Fatal(err)
+	}
+	leave, _, err := b.Enter(t.Context(), "user:ann", limits{Concurrent: 1}, false)
+	if err != nil {
+		t.Fatalf("after the end of the member: %v", err)
+	}
+	leave()
+}
+
+// TestConcurrentAfterOutage: a call that ended while the database was away is counted out as soon
+// as the database answers, and a call that goes on counts under the new ID.
+func TestConcurrentAfterOutage(t *testing.T) {
+	w := mustWorld(t)
+	w.ttl = time.Minute
+	a, b := w.mustJoin(nil), w.mustJoin(nil)
+	one := limits{Concurrent: 2}
+	first, _, err := a.Enter(t.Context(), "user:ann", one, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := a.Enter(t.Context(), "user:ann", one, false); err != nil {
+		t.Fatal(err)
+	}
+	id := a.Self()
+	a.lease.Store(nil) // no call can be counted out now
+	first()
+	a.lease.Store(&lease{id: id, until: time.Now().Add(time.Hour)})
+	a.settle(t.Context(), false)
+	leave, _, err := b.Enter(t.Context(), "user:ann", one, false)
+	if err != nil {
+		t.Fatalf("after one of two calls has ended: %v", err)
+	}
+	if _, _, err := b.Enter(t.Context(), "user:ann", one, false); !errors.Is(err, budget.ErrTooMany) {
+		t.Errorf("one of two calls goes on, and another one has begun: %v", err)
+	}
+	leave()
+}
+
+// TestRate: forty calls at once, over four members, of a limit that allows seven.
+func TestRate(t *testing.T) {
+	w := mustWorld(t)
+	w.ttl = time.Minute
+	all := []*running{w.mustJoin(nil), w.mustJoin(nil), w.mustJoin(nil), w.mustJoin(nil)}
+	hourly := limits{Rate: 1.0 / 3600, Burst: 7}
+	var ok, refused atomic.Int64
+	var tasks sync.WaitGroup
+	for i := range 40 {
+		tasks.Go(func() {
+			leave, wait, err := all[i%len(all)].Enter(t.Context(), "user:ann", hourly, false)
+			switch {
+			case err == nil:
+				leave()
+				ok.Add(1)
+			case errors.Is(err, budget.ErrTooFast) && wait > 59*time.Minute && wait <= time.Hour:
+				refused.Add(1)
+			default:
+				t.Errorf("wait %s: %v", wait, err)
+			}
+		})
+	}
+	tasks.Wait()
+	if ok.Load() != 7 || refused.Load() != 33 {
+		t.Errorf("%d calls were let through, and %d refused", ok.Load(), refused.Load())
+	}
+	// Lists have an allowance of their own, and another user, too.
+	for principal, other := range map[string]bool{"user:ann": true, "user:bob": false} {
+		if _, _, err := all[0].Enter(context.Background(), principal, hourly, other); err != nil {
+			t.Errorf("%s: %v", principal, err)
+		}
+	}
+	// A rate of thousands a second refills while the test runs.
+	fast := limits{Rate: 5000, Burst: 1}
+	w.until("a call is let through again", func() bool {
+		_, _, err := all[2].Enter(context.Background(), "user:carl", fast, false)
+		_, _, err2 := all[3].Enter(context.Background(), "user:carl", fast, false)
+		return err == nil && err2 == nil
+	})
+}

@@ -1,0 +1,189 @@
+package replicas
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"junction/proxy/members"
+)
+
+// hourLater is the time until which the sessions of tests live.
+func hourLater() time.Time { return time.Now().Add(time.Hour) }
+
+// mustDie adds a member whose lease has expired.
+func (w *world) mustDie(id string) {
+	w.t.Helper()
+	if _, err := w.store.Database().Exec(`INSERT INTO members VALUES ($1, $1, '', '', '', 0, `+now+` - 1)`, id); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// TestOneOwner: of four members that ask for the owner of a session at once, twenty times each, all
+// get the same member, which is the owner from then on.
+func TestOneOwner(t *testing.T) {
+	w := mustWorld(t)
+	w.ttl = time.Minute
+	all := []*running{w.mustJoin(nil), w.mustJoin(nil), w.mustJoin(nil), w.mustJoin(nil)}
+	for round := range 10 {
+		dead := fmt.Sprint("dead", round)
+		w.mustDie(dead)
+		session := [16]byte{byte(round)}
+		var mu sync.Mutex
+		answers := map[string]int{}
+		var tasks sync.WaitGroup
+		for i := range 20 * len(all) {
+			tasks.Go(func() {
+				owner, err := all[i%len(all)].Owner(t.Context(), session, dead, hourLater())
+				if err != nil {
+					owner = err.Error()
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				answers[owner]++
+			})
+		}
+		tasks.Wait()
+		if len(answers) != 1 {
+			t.Fatalf("round %d: the owners are %v", round, answers)
+		}
+	}
+	var claimed int64
+	for _, m := range all {
+		claimed += m.Figures().Claimed
+	}
+	if claimed != 10 {
+		t.Errorf("%d sessions were claimed, want 10", claimed)
+	}
+}
+
+// TestOwnerLives: a living member keeps its sessions, without a question to the database, and a
+// session that was taken over passes on only after the end of the new owner.
+func TestOwnerLives(t *testing.T) {
+	w := mustWorld(t)
+	a, b, c := w.mustJoin(nil), w.mustJoin(nil), w.mustJoin(nil)
+	w.until("they know each other", func() bool {
+		return a.Alive(b.Self()) && a.Alive(c.Self()) && c.Alive(b.Self()) && b.Alive(a.Self())
+	})
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, first := range []string{a.Self(), b.Self()} {
+		if owner, err := a.Owner(ended, [16]byte{1}, first, hourLater()); err != nil || owner != first {
+			t.Errorf("Owner = %q, %v; want %q", owner, err, first)
+		}
+	}
+	owner, err := b.Owner(t.Context(), [16]byte{1}, "ended", hourLater())
+	if err != nil || owner != b.Self() {
+		t.Fatalf("Owner = %q, %v; want the member that asks", owner, err)
+	}
+	if owner, err := c.Owner(t.Context(), [16]byte{1}, "ended", hourLater()); err != nil || owner != b.Self() {
+		t.Errorf("Owner = %q, %v; want %q", owner, err, b.Self())
+	}
+	if owner, err := c.Owner(ended, [16]byte{1}, "ended", hourLater()); err != nil || owner != b.Self() {
+		t.Errorf("asked again: %q, %v; want the known owner without a question", owner, err)
+	}
+	b.stop()
+	w.until("they know that it has left", func() bool { return !a.Alive(owner) && !c.Alive(owner) })
+	if owner, err := c.Owner(t.Context(), [16]byte{1}, "ended", hourLater()); err != nil || owner != c.Self() {
+		t.Errorf("after its end: %q, %v; want %q", owner, err, c.Self())
+	}
+}
+
+// TestRenewedOrClaimed: a lease that has expired is renewed while another member claims a session.
+// Either the renewal or the claim succeeds.
+func TestRenewedOrClaimed(t *testing.T) {
+	w := mustWorld(t)
+	w.ttl = time.Minute
+	a := w.mustJoin(nil)
+	renewed := 0
+	for round := range 100 {
+		dead := fmt.Sprint("dead", round)
+		w.mustDie(dead)
+		var kept int64
+		var renewing sync.WaitGroup
+		renewing.Go(func() {
+			result, err := w.store.Database().ExecContext(t.Context(), `UPDATE members SET expires_at = `+now+` + 60000000 WHERE id = $1`, dead)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			kept, _ = result.RowsAffected()
+		})
+		owner, err := a.Owner(t.Context(), [16]byte{byte(round)}, dead, hourLater())
+		renewing.Wait()
+		if err != nil || (owner == dead) != (kept == 1) {
+			t.Fatalf("round %d: the owner is %q, %v; the lease was renewed: %d", round, owner, err, kept)
+		}
+		renewed += int(kept)
+	}
+	t.Logf("%d of 100 were renewed", renewed)
+}
+
+// TestDeleted: a session that its client has deleted has no owner, on any member.
+func TestDeleted(t *testing.T) {
+	w := mustWorld(t)
+	a, b := w.mustJoin(nil), w.mustJoin(nil)
+	if err := a.DeleteSession(t.Context(), [16]byte{2}, time.Now().Add(-5*time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.sweep(t.Context()); err != nil { // the clock of a is wrong by hours
+		t.Fatal(err)
+	}
+	if owner, err := b.Owner(t.Context(), [16]byte{2}, "ended", hourLater()); !errors.Is(err, members.ErrDeleted) {
+		t.Errorf("Owner = %q, %v; want %v", owner, err, members.ErrDeleted)
+	}
+}
+
+// TestOnce: of 40 uses of an ID at once, on two members, one is the first.
+func TestOnce(t *testing.T) {
+	w := mustWorld(t)
+	all := []*running{w.mustJoin(nil), w.mustJoin(nil)}
+	var mu sync.Mutex
+	var tasks sync.WaitGroup
+	first := 0
+	for i := range 40 {
+		tasks.Go(func() {
+			one, err := all[i%2].Once(t.Context(), "an id", hourLater())
+			if err != nil {
+				t.Error(err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if one {
+				first++
+			}
+		})
+	}
+	tasks.Wait()
+	if first != 1 {
+		t.Errorf("%d were the first", first)
+	}
+}
+
+// TestAlone: without the database no session has an owner, no ID is used, and no call is let
+// through.
+func TestAlone(t *testing.T) {
+	w := mustWorld(t)
+	w.ttl = time.Minute // the lease lasts
+	a := w.mustJoin(nil)
+	if err := w.store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if owner, err := a.Owner(t.Context(), [16]byte{3}, "ended", hourLater()); !errors.Is(err, members.ErrAlone) {
+		t.Errorf("Owner = %q, %v", owner, err)
+	}
+	if first, err := a.Once(t.Context(), "id", hourLater()); first || !errors.Is(err, members.ErrAlone) {
+		t.Errorf("Once = %v, %v", first, err)
+	}
+	if err := a.DeleteSession(t.Context(), [16]byte{3}, hourLater()); !errors.Is(err, members.ErrAlone) {
+		t.Errorf("DeleteSession = %v", err)
+	}
+	for _, l := range []limits{{Rate: 1}, {Concurrent: 1}} {
+		if leave, _, err := a.Enter(t.Context(), "p", l, false); leave != nil || !errors.Is(err, members.ErrAlone) {
+			t.Errorf("Enter(%+v) = %v", l, err)
+		}
+	}
+}
