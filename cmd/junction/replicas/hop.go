@@ -221,11 +221,12 @@ func (m *Member) answer(w http.ResponseWriter, r *http.Request, resp *http.Respo
 	outcome, error) {
 	header := w.Header()
 	clear(header) // the owner has set all of them
-	for name, values := range endToEnd(x.Header()) {
+	theirs := x.Header()
+	for name, values := range endToEnd(theirs) {
 		header[name] = values
 	}
 	if resp.ContentLength >= 0 {
-		header["Content-Length"] = x.Header()["Content-Length"]
+		header["Content-Length"] = theirs["Content-Length"]
 	}
 	out := http.NewResponseController(w)
 	w.WriteHeader(resp.StatusCode)

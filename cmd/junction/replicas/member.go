@@ -90,7 +90,8 @@ type row struct {
 
 // New returns a Member that has not joined. Call Serve and Run.
 func New(o Options) (*Member, error) {
-	m := &Member{o: o, process: store.NewID(), wake: make(chan struct{}, 1), rejoined: make(chan struct{}, 1), tried: make(chan struct{})}
+	m := &Member{o: o, process: store.NewID(), wake: make(chan struct{}, 1), rejoined: make(chan struct{}, 1),
+		tried: make(chan struct{})}
 	if m.o.TTL == 0 {
 		m.o.TTL = defaultTTL
 	}

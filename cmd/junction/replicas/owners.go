@@ -71,7 +71,8 @@ func (o *owners) forget(session [16]byte) {
 // buried is a common table expression: it deletes the rows of some members that have no valid
 // lease, if $may, and returns their IDs. A row that is renewed at the same time stays.
 func buried(ids, may string) string {
-	return `gone AS (DELETE FROM members WHERE id IN (` + ids + `) AND expires_at <= ` + now + ` AND ` + may + ` RETURNING id)`
+	return `gone AS (DELETE FROM members WHERE id IN (` + ids + `) AND expires_at <= ` + now + ` AND ` + may + `
+		RETURNING id)`
 }
 
 // claim makes this process the owner of a session whose owner has ended, and returns the owner. The

@@ -1,0 +1,286 @@
+package replicas
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"junction/proxy/members"
+	"junction/upstream/http1"
+)
+
+// pair is a member that has everything, and another one that forwards to it. front is where clients
+// connect to the latter.
+type pair struct {
+	*world
+	owner, other *running
+	front        string
+	errors       chan error // results of Forward
+}
+
+func mustPair(t *testing.T, handler http.HandlerFunc) *pair {
+	t.Helper()
+	p := &pair{world: mustWorld(t), errors: make(chan error, 100)}
+	p.ttl = time.Minute
+	p.owner, p.other = p.mustJoin(handler), p.mustJoin(nil)
+	id := p.owner.Self()
+	p.until("they know each other", func() bool { return p.other.Alive(id) })
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &http1.Server{HTTP: &http.Server{ReadTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Request-Id", "of the other")
+		err := p.other.Forward(w, r, nil, id)
+		if p.errors <- err; err != nil {
+			w.WriteHeader(http.StatusBadGateway)
+		}
+	})}}
+	go s.Serve(l)
+	t.Cleanup(func() { s.Close() })
+	p.front = l.Addr().String()
+	return p
+}
+
+// mustAsk sends a request as it is, and returns the response and its body.
+func (p *pair) mustAsk(request string) (*http.Response, string) {
+	p.t.Helper()
+	c, err := net.Dial("tcp", p.front)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := io.WriteString(c, request); err != nil {
+		p.t.Fatal(err)
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return resp, string(body)
+}
+
+// TestForwarded: the owner gets the request as the client has sent it, with the client's address, and
+// the client gets the owner's answer, with its headers alone. What a client writes into the header
+// of forwarded requests does not count.
+func TestForwarded(t *testing.T) {
+	heard := make(chan string, 1)
+	p := mustPair(t, func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		heard <- fmt.Sprintf("%s %s %s auth=%q te=%q secret=%q body=%q hop=%v local=%v", r.Method, r.RequestURI, r.Host,
+			r.Header.Get("Authorization"), r.Header.Get("Te"), r.Header.Get("X-Secret"), body, members.Hopped(r.Context()),
+			strings.HasPrefix(r.RemoteAddr, "127.0.0.1:"))
+		w.Header().Set("X-Request-Id", "of the owner")
+		w.Header().Set("Retry-After", "7")
+		w.Header().Add("WWW-Authenticate", "Bearer a")
+		w.Header().Add("WWW-Authenticate", "Bearer b")
+		w.WriteHeader(http.StatusTeapot)
+		fmt.Fprint(w, "answer ", len(body))
+	})
+	large := strings.Repeat("x", 300<<10)
+	for name, c := range map[string]struct{ request, want, answer string }{
+		"post": {"POST /mcp HTTP/1.1\r\nHost: mcp.example.com\r\nAuthorization: Bearer k\r\nJunction-Hop: x 203.0.113.9:1\r\nContent-Length: 7\r\n\r\n{\"a\":1}",
+			`POST /mcp mcp.example.com auth="Bearer k" te="" secret="" body="{\"a\":1}" hop=true local=true`, "answer 7"},
+		"odd path": {"GET /mcp/%66iles?a=%2f%20&b HTTP/1.1\r\nHost: h\r\nJunction-Hop: x 203.0.113.9:1\r\nJunction-Hop: y 203.0.113.9:1\r\n\r\n",
+			`GET /mcp/%66iles?a=%2f%20&b h auth="" te="" secret="" body="" hop=true local=true`, "answer 0"},
+		"of the connection": {"DELETE /mcp HTTP/1.1\r\nHost: h\r\nConnection: x-secret, te\r\nX-Secret: s\r\nTE: trailers\r\n\r\n",
+			`DELETE /mcp h auth="" te="" secret="" body="" hop=true local=true`, "answer 0"},
+		"chunked": {"POST /mcp HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n",
+			`POST /mcp h auth="" te="" secret="" body="abcde" hop=true local=true`, "answer 5"},
+		"large": {fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n%s", len(large), large),
+			fmt.Sprintf(`POST /mcp h auth="" te="" secret="" body=%q hop=true local=true`, large), fmt.Sprint("answer ", len(large))},
+		"empty": {"POST /mcp HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n",
+			`POST /mcp h auth="" te="" secret="" body="" hop=true local=true`, "answer 0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			resp, body := p.mustAsk(c.request)
+			if got := <-heard; got != c.want {
+				t.Errorf("the owner got\n%.300s\nwant\n%.300s", got, c.want)
+			}
+			if err := <-p.errors; err != nil {
+				t.Errorf("Forward = %v", err)
+			}
+			h := resp.Header
+			if resp.StatusCode != http.StatusTeapot || body != c.answer || h.Get("Retry-After") != "7" || h.Get("X-Request-Id") != "of the owner" ||
+				len(h["Www-Authenticate"]) != 2 || len(h["X-Request-Id"]) != 1 || h.Get(headerGone) != "" {
+				t.Errorf("the client got %d %q %v", resp.StatusCode, body, h)
+			}
+		})
+	}
+}
+
+// TestStream: events of the owner arrive while its answer goes on, and a client that disconnects
+// ends the request at the owner.
+func TestStream(t *testing.T) {
+	ended, next := make(chan struct{}), make(chan string)
+	p := mustPair(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		http.NewResponseController(w).Flush()
+		for {
+			select {
+			case text := <-next:
+				fmt.Fprintf(w, "data: %s\n\n", text)
+				http.NewResponseController(w).Flush()
+			case <-r.Context().Done():
+				close(ended)
+				return
+			}
+		}
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.front+"/mcp", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	lines := bufio.NewReader(resp.Body)
+	for i := range 3 {
+		next <- fmt.Sprint(i)
+		line, err := lines.ReadString('\n')
+		if err != nil || line != fmt.Sprintf("data: %d\n", i) {
+			t.Fatalf("%q, %v", line, err)
+		}
+		_, _ = lines.ReadString('\n')
+	}
+	cancel()
+	<-ended
+}
+
+// TestOwnerDies: a call whose owner ends before it answers fails, one whose answer has begun is cut
+// off, and a later one learns that nothing was sent.
+func TestOwnerDies(t *testing.T) {
+	began := make(chan struct{}, 2)
+	p := mustPair(t, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.ReadAll(r.Body)
+		if r.URL.Path == "/stream" {
+			http.NewResponseController(w).Flush()
+		}
+		began <- struct{}{}
+		<-r.Context().Done()
+	})
+	call := make(chan int, 1)
+	go func() {
+		resp, _ := p.mustAsk("POST /call HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\n{}")
+		call <- resp.StatusCode
+	}()
+	<-began
+	resp, err := http.Get("http://" + p.front + "/stream")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	<-began
+	if _, err := p.store.Database().Exec(`DELETE FROM members WHERE id = $1`, p.owner.Self()); err != nil {
+		t.Fatal(err)
+	}
+	p.other.lookNow()
+	if _, err := io.ReadAll(resp.Body); err == nil {
+		t.Error("the end of a stream that was cut off is a proper one")
+	}
+	if code := <-call; code != http.StatusBadGateway {
+		t.Errorf("the call got %d", code)
+	}
+	if err := <-p.errors; errors.Is(err, members.ErrGone) || !errors.Is(err, errLost) {
+		t.Errorf("Forward of a call that was sent = %v", err)
+	}
+	if _, _ = p.mustAsk("POST /call HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\n{}"); !errors.Is(<-p.errors, members.ErrGone) {
+		t.Error("a later call is not reported as not sent")
+	}
+}
+
+// TestNotTheOwner: a process that has the address of a member, but another ID, does not look at the
+// request. The body can be sent again.
+func TestNotTheOwner(t *testing.T) {
+	p := mustPair(t, func(http.ResponseWriter, *http.Request) { t.Error("the request was handled") })
+	id := p.owner.Self()
+	p.owner.lease.Store(&lease{id: "another", until: time.Now().Add(time.Hour)})
+	r := httptest.NewRequest(http.MethodPost, "/mcp", strings.NewReader("body"))
+	err := p.other.Forward(httptest.NewRecorder(), r, nil, id)
+	body, _ := io.ReadAll(r.Body)
+	if !errors.Is(err, members.ErrGone) || string(body) != "body" {
+		t.Errorf("Forward = %v; the body is %q", err, body)
+	}
+	p.owner.lease.Store(nil)
+	if err := p.other.Forward(httptest.NewRecorder(), r, body, id); !errors.Is(err, members.ErrGone) {
+		t.Errorf("to a member that has lost its lease: %v", err)
+	}
+	p.other.lease.Store(nil)
+	if err := p.other.Forward(httptest.NewRecorder(), r, body, id); !errors.Is(err, members.ErrAlone) {
+		t.Errorf("by a process that is no member: %v", err)
+	}
+}
+
+// TestStrangers: a client without the key gets no answer, with TLS or without, and a server without
+// the key gets no request.
+func TestStrangers(t *testing.T) {
+	p := mustPair(t, func(http.ResponseWriter, *http.Request) { t.Error("the request was handled") })
+	address := p.owner.address
+	request := []byte("GET /mcp HTTP/1.1\r\nHost: h\r\nJunction-Hop: " + p.owner.Self() + " 127.0.0.1:1\r\n\r\n")
+	p.key[0]++
+	stranger, err := newIdentity(p.options().Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	blind := stranger.config()
+	blind.VerifyConnection = nil
+	none := &tls.Config{InsecureSkipVerify: true}
+	for name, config := range map[string]*tls.Config{"another key": blind, "no key": none, "no TLS": nil} {
+		t.Run(name, func(t *testing.T) {
+			c, err := net.Dial("tcp", address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			if config != nil {
+				c = tls.Client(c, config)
+			}
+			_, _ = c.Write(request)
+			if got, _ := io.ReadAll(c); bytes.Contains(got, []byte("HTTP/1.1")) && config != nil || bytes.Contains(got, []byte("Junction")) {
+				t.Errorf("the answer is %q", got)
+			}
+		})
+	}
+	l, err := tls.Listen("tcp", "127.0.0.1:0", blind)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	got := make(chan string, 1)
+	go func() {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		text, _ := io.ReadAll(c)
+		got <- string(text)
+	}()
+	p.other.know([]row{{id: "stranger", address: l.Addr().String(), left: time.Minute}}, p.other.Self(), time.Now())
+	r := httptest.NewRequest(http.MethodGet, "/mcp", nil)
+	if err := p.other.Forward(httptest.NewRecorder(), r, nil, "stranger"); !errors.Is(err, members.ErrGone) {
+		t.Errorf("Forward to a stranger = %v", err)
+	}
+	if text := <-got; text != "" {
+		t.Errorf("the stranger got %q", text)
+	}
+	if list := p.other.Members(); len(list) != 2 || !strings.Contains(list[1].Error+list[0].Error, errStranger.Error()) {
+		t.Errorf("Members = %+v", list)
+	}
+}
