@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -103,5 +104,25 @@ func TestBounded(t *testing.T) {
 	}
 	if !strings.Contains(text, `gen_ai_tool_name="_OTHER"`) {
 		t.Error("calls of tools beyond the limit are not counted")
+	}
+}
+
+// TestShares: a server that renames its tools and invents error codes for ever does not take the names
+// from the calls of other servers.
+func TestShares(t *testing.T) {
+	x := mustNew(t)
+	end := func(info proxy.CallInfo) { info.Outcome = outcomeOK; x.Requests().End(&info, nil) }
+	for i := range 2 * maxSeries {
+		end(proxy.CallInfo{Method: "tools/call", Name: "same", Upstream: "noisy", Own: "n", Code: int64(i + 1)})
+	}
+	if n := len(linesOf(mustScrape(t, x), "mcp_server_operation_duration_seconds_count")); n != 1 {
+		t.Errorf("codes of a server make %d series, want 1", n)
+	}
+	for i := range 2 * maxSeries {
+		end(proxy.CallInfo{Method: "tools/call", Name: fmt.Sprint("n", i), Upstream: "noisy", Own: "n"})
+	}
+	end(proxy.CallInfo{Method: "tools/call", Name: "quiet__echo", Upstream: "quiet", Own: "echo"})
+	if !strings.Contains(mustScrape(t, x), `gen_ai_tool_name="quiet__echo"`) {
+		t.Error("the tool of another server has lost its name")
 	}
 }
