@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net/url"
 	"os"
@@ -165,15 +164,12 @@ func Backup(ctx context.Context, c Config, file string) (r Report, err error) {
 	if v, err := s.version(ctx); err != nil || v == 0 {
 		return r, errors.Join(err, fmt.Errorf("%w: %s is no store of this program", ErrBackup, c.DSN))
 	}
+	if err := mayReplace(ctx, c, file); err != nil {
+		return r, err
+	}
 	err = replaceWith(file, func(temp string) error {
-		// not through query_only, which forbids VACUUM
-		db, err := sql.Open("sqlite", sqliteURL(mustAbs(c.DSN), url.Values{"_pragma": {"busy_timeout(10000)"}}))
-		if err != nil {
+		if err := copyStore(ctx, temp, c.DSN); err != nil {
 			return err
-		}
-		_, err = db.ExecContext(ctx, `VACUUM INTO `+quoted(temp))
-		if err = errors.Join(err, db.Close()); err != nil {
-			return fmt.Errorf("copy %s: %w", c.DSN, err)
 		}
 		c.DSN = temp
 		if r, err = Check(ctx, c); err == nil && len(r.Problems) > 0 {
@@ -182,6 +178,49 @@ func Backup(ctx context.Context, c Config, file string) (r Report, err error) {
 		return err
 	}, nil)
 	return r, err
+}
+
+// mayReplace returns an error if a file exists that must not become a backup: the store, or anything
+// that is no backup, such as a key file.
+func mayReplace(ctx context.Context, c Config, file string) error {
+	info, err := os.Stat(file)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && info.Mode().IsRegular() && info.Size() == 0 {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if store, err := os.Stat(c.DSN); err == nil && os.SameFile(info, store) {
+		return fmt.Errorf("%w: %s is the storage itself; name another file", ErrBackup, file)
+	}
+	no := fmt.Errorf("%w: %s exists and is no backup; name another file", ErrBackup, file)
+	if !info.Mode().IsRegular() {
+		return no
+	}
+	c.DSN = file
+	s, err := openToRead(ctx, c)
+	if err != nil {
+		return no
+	}
+	defer s.Close()
+	if v, err := s.version(ctx); err != nil || v == 0 {
+		return no
+	}
+	return nil
+}
+
+// copyStore writes a store to an empty file, with what is not in its main file yet.
+func copyStore(ctx context.Context, to, from string) error {
+	// not through query_only, which forbids VACUUM
+	db, err := sql.Open("sqlite", sqliteURL(mustAbs(from), url.Values{"_pragma": {"busy_timeout(10000)"}}))
+	if err != nil {
+		return err
+	}
+	_, err = db.ExecContext(ctx, `VACUUM INTO `+quoted(to))
+	if err = errors.Join(err, db.Close()); err != nil {
+		return fmt.Errorf("copy %s: %w", from, err)
+	}
+	return nil
 }
 
 // Restore replaces the store of a configuration by a backup. No process may use the store. The
@@ -209,7 +248,7 @@ func Restore(ctx context.Context, c Config, file string) (r Report, before strin
 		return r, "", err
 	}
 	defer func() { err = errors.Join(err, l.give()) }()
-	err = replaceWith(place, func(temp string) error { return copyFile(temp, file) }, func() (err error) {
+	err = replaceWith(place, func(temp string) error { return copyStore(ctx, temp, file) }, func() (err error) {
 		before, err = setAside(place, c.now())
 		return err
 	})
@@ -229,7 +268,16 @@ func setAside(place string, now time.Time) (string, error) {
 	if _, err := os.Stat(place); errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
-	before := place + ".before-" + now.UTC().Format("20060102T150405Z")
+	stamp := place + ".before-" + now.UTC().Format("20060102T150405Z")
+	before := stamp
+	for i := 1; ; i++ { // a name that an earlier restore has not used
+		if _, err := os.Lstat(before); errors.Is(err, fs.ErrNotExist) {
+			break
+		} else if err != nil {
+			return "", err
+		}
+		before = fmt.Sprintf("%s-%d", stamp, i)
+	}
 	for _, side := range []string{"-wal", "-shm", ""} { // the store last: without it nothing was moved
 		err := os.Rename(place+side, before+side)
 		if err != nil && (side == "" || !errors.Is(err, fs.ErrNotExist)) {
@@ -274,20 +322,6 @@ func replaceWith(file string, write func(temp string) error, ready func() error)
 		}
 	}
 	return os.Rename(temp, file)
-}
-
-func copyFile(to, from string) error {
-	in, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	out, err := os.OpenFile(to, os.O_WRONLY|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(out, in)
-	return errors.Join(err, out.Close())
 }
 
 // mustAbs returns the absolute form of a path, or the path if the working directory is gone.

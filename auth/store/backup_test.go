@@ -201,6 +201,37 @@ func TestRestoreSetsAside(t *testing.T) {
 	if now, before := count(d.dsn), count(aside); before != now+1 {
 		t.Errorf("%d users are in the store, and %d in the one from before, want one more", now, before)
 	}
+	late := count(aside)
+	_, again, err := Restore(ctx, d.config(t), aside)
+	want(t, "Restore of the store from before", err, nil)
+	if n := count(d.dsn); n != late || again == aside || count(aside) != late {
+		t.Errorf("%d users were restored, want %d; the second store from before is %s, the first %s", n, late, again, aside)
+	}
+}
+
+// TestBackupSpares: a backup replaces an older backup, but neither the store, nor its keys, nor anything
+// else.
+func TestBackupSpares(t *testing.T) {
+	ctx, dir := t.Context(), t.TempDir()
+	d := mustLoad(t, Latest())
+	link, keys, empty, backup := filepath.Join(dir, "link"), filepath.Join(dir, "keys"), filepath.Join(dir, "empty"),
+		filepath.Join(dir, "backup")
+	want(t, "Symlink", os.Symlink(d.dsn, link), nil)
+	want(t, "WriteFile", os.WriteFile(keys, []byte("canary-of-a-key\n"), 0o600), nil)
+	want(t, "WriteFile", os.WriteFile(empty, nil, 0o600), nil)
+	for _, file := range []string{d.dsn, link, keys, dir, os.DevNull} {
+		was, err := os.Lstat(file)
+		want(t, "Lstat", err, nil)
+		_, err = Backup(ctx, d.config(t), file)
+		want(t, "Backup to "+file, err, ErrBackup)
+		if now, err := os.Lstat(file); err != nil || !os.SameFile(was, now) {
+			t.Errorf("%s was replaced (%v)", file, err)
+		}
+	}
+	for _, file := range []string{empty, backup, backup} {
+		_, err := Backup(ctx, d.config(t), file)
+		want(t, "Backup to "+file, err, nil)
+	}
 }
 
 // TestBackupOfOlderSchemas: a backup of each older version can be checked, restored, and migrated.

@@ -46,8 +46,7 @@ func takeLease(ctx context.Context, file string) (_ *lease, err error) {
 	if _, err = l.conn.ExecContext(ctx, `BEGIN EXCLUSIVE`); err != nil {
 		var code *sqlite.Error
 		if errors.As(err, &code) && code.Code()&0xff == busy {
-			return nil, fmt.Errorf("%s: %w%s; stop that process, give each process its own store, or use Postgres",
-				file, ErrInUse, holder(ctx, file))
+			return nil, &InUseError{file, holder(ctx, file)}
 		}
 		return nil, fmt.Errorf("%s: %w", beside, err)
 	}
@@ -73,7 +72,7 @@ func (s *Store) signLease(ctx context.Context) error {
 	return err
 }
 
-// holder returns the holder of a file's lease in brackets, or "" if it is unknown.
+// holder returns the holder of a file's lease, or "" if it is unknown.
 func holder(ctx context.Context, file string) string {
 	db, err := sql.Open("sqlite", sqliteURL(file, url.Values{"_pragma": {"busy_timeout(200)", "query_only(1)"}}))
 	if err != nil {
@@ -84,5 +83,21 @@ func holder(ctx context.Context, file string) string {
 	if db.QueryRowContext(ctx, `SELECT holder FROM leases WHERE id = 'sqlite'`).Scan(&name) != nil {
 		return ""
 	}
-	return " (" + name + ")"
+	return name
 }
+
+// InUseError is ErrInUse with the file, and with the process that uses it, "" if that is unknown.
+type InUseError struct{ File, Holder string }
+
+// Error implements error.
+func (e *InUseError) Error() string {
+	by := ""
+	if e.Holder != "" {
+		by = " (" + e.Holder + ")"
+	}
+	return fmt.Sprintf("%s: %v%s; stop that process, give each process its own store, or use Postgres",
+		e.File, ErrInUse, by)
+}
+
+// Is reports whether the target is ErrInUse.
+func (e *InUseError) Is(target error) bool { return target == ErrInUse }

@@ -156,7 +156,7 @@ func writeUpstreams(b *bytes.Buffer, d *diagnose.Diagnosis, now time.Time) {
 		b.WriteString("  no upstreams are enabled\n")
 		return
 	}
-	rows := [][]string{{"UPSTREAM", "STATE", "ERA", "TOOLS", "START", "SHAKE", "LIST", "PING"}}
+	rows := [][]string{{"UPSTREAM", "STATE", "ERA", "TOOLS", "START", "HANDSHAKE", "LIST", "PING"}}
 	if !d.Running {
 		rows[0][1] = "CHECK"
 	}
@@ -168,7 +168,7 @@ func writeUpstreams(b *bytes.Buffer, d *diagnose.Diagnosis, now time.Time) {
 		if !d.Running {
 			state = map[bool]string{true: "ok", false: "failed"}[u.OK]
 		}
-		row := []string{prose.Cut(prose.Flat(u.Name), 17), prose.Flat(state), cmp.Or(prose.Flat(u.Era), "-"), "-", "-",
+		row := []string{prose.Cut(prose.Flat(u.Name), 14), prose.Flat(state), cmp.Or(prose.Flat(u.Era), "-"), "-", "-",
 			"-", "-", "-"}
 		if u.Tools > 0 || u.OK {
 			row[3] = strconv.Itoa(u.Tools)

@@ -2,6 +2,7 @@ package signins
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -229,9 +230,9 @@ func rotate(ctx context.Context, c config.Storage, w io.Writer, revokeAll bool, 
 		}
 	}
 	s, err := OpenStore(ctx, c, place, ring, !ours)
-	if errors.Is(err, store.ErrInUse) {
-		return fmt.Errorf("%w; stop the proxy first, because it reads the new key only when it starts; nothing was "+
-			"changed", err)
+	if used, ok := errors.AsType[*store.InUseError](err); ok {
+		return fmt.Errorf("%s uses %s; stop the proxy first, because it reads the new key only when it starts; "+
+			"nothing was changed", cmp.Or(used.Holder, "another process"), used.File)
 	}
 	if err != nil {
 		return err

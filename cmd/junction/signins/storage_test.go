@@ -127,7 +127,7 @@ func TestRotateRefuses(t *testing.T) {
 	before := mustRead(t, o.keys)
 	o.want(o.run("storage", "rotate", "now"), 2, "rotate takes no arguments")
 	running := o.mustOpen()
-	o.want(o.run("storage", "rotate"), 1, "another process uses this file", fmt.Sprintf("process %d ", os.Getpid()), "stop the proxy first", "nothing was changed")
+	o.want(o.run("storage", "rotate"), 1, fmt.Sprintf("process %d on ", os.Getpid()), "; stop the proxy first", "; nothing was changed")
 	o.mustClose(running)
 	for _, tt := range []struct{ keys, says string }{
 		{"other:" + base64.StdEncoding.EncodeToString(seal.NewSecret()) + "\n", "the master keys are not those of this store"},
