@@ -29,8 +29,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-
-	"junction/upstream/raw"
 )
 
 // Verdict is the result of a rule or of a decision.
@@ -373,11 +371,6 @@ func (r *Rights) narrow(gives map[string][]string, scopes []string) {
 	}
 }
 
-// Decide combines For, Bind and Ruling.Decide.
-func (p *Policy) Decide(s Subject, it Item, arguments raw.Object) (Decision, error) {
-	return p.For(s).Bind(it).Decide(arguments)
-}
-
 // Rights are the policies that match one subject. They are immutable.
 type Rights struct {
 	entries []*entry
@@ -411,9 +404,6 @@ func strictest[T Rate | int](a, b T) T {
 func (r *Rights) reaches(capability string) bool {
 	return r.held[capability] || r.beyond[capability] != ""
 }
-
-// Holds reports whether the subject holds a capability.
-func (r *Rights) Holds(capability string) bool { return r.held[capability] }
 
 // Guards are the checks and changes on the content of calls and lists.
 type Guards struct {

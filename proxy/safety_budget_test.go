@@ -49,7 +49,7 @@ func TestSafety8AnswersThatNobodyReads(t *testing.T) {
 			hog.ServeHTTP(a, r)
 			return a.ResponseRecorder
 		})
-		if held := w.budget.InUse()[budget.Bytes]; len(now) != 0 || held > 8<<20 || held < 7<<20 {
+		if held := w.budget.Used()[budget.Bytes]; len(now) != 0 || held > 8<<20 || held < 7<<20 {
 			t.Errorf("50 answers of 1 MiB that nobody reads take %d bytes, want at most half of 16 MiB", held)
 		}
 		succeeded(t, "the call of another", other.call(t.Context(), 1))
@@ -75,7 +75,7 @@ func TestSafety8EventsThatAreKept(t *testing.T) {
 			}
 			all = append(all, r)
 		}
-		if n := b.InUse()[budget.Bytes]; n > 1<<19 || n < 1<<18 {
+		if n := b.Used()[budget.Bytes]; n > 1<<19 || n < 1<<18 {
 			t.Errorf("events of %d streams take %d bytes, want at most half of 1 MiB", len(all), n)
 		}
 		last := all[len(all)-1]
@@ -87,8 +87,8 @@ func TestSafety8EventsThatAreKept(t *testing.T) {
 		}
 		time.Sleep(2 * recordKept)
 		synctest.Wait()
-		if b.InUse() != [budget.Quotas]int64{} || len(s.records) != 0 {
-			t.Errorf("%v is used by %d streams that ended two minutes ago", b.InUse(), len(s.records))
+		if b.Used() != [budget.Quotas]int64{} || len(s.records) != 0 {
+			t.Errorf("%v is used by %d streams that ended two minutes ago", b.Used(), len(s.records))
 		}
 	})
 }
@@ -114,7 +114,7 @@ func TestSafety8SubscriptionsTakeMemory(t *testing.T) {
 	for _, h := range hearers {
 		ls.release(h, nothing)
 	}
-	if b.InUse() != [budget.Quotas]int64{} {
-		t.Errorf("%v is used when nobody has subscribed", b.InUse())
+	if b.Used() != [budget.Quotas]int64{} {
+		t.Errorf("%v is used when nobody has subscribed", b.Used())
 	}
 }

@@ -101,10 +101,10 @@ func TestSafety8Streams(t *testing.T) {
 		if _, open := several(1, func() *httptest.ResponseRecorder { return other.listen(ctx) }); true {
 			defer open()
 		}
-		if n := w.budget.InUse()[budget.Streams]; n != 5 {
+		if n := w.budget.Used()[budget.Streams]; n != 5 {
 			t.Errorf("%d streams are open, want 4 of one principal and 1 of another", n)
 		}
-		if n := w.budget.InUse()[budget.Requests]; n != 0 {
+		if n := w.budget.Used()[budget.Requests]; n != 0 {
 			t.Errorf("%d open streams count as requests in progress", n)
 		}
 		succeeded(t, "a call beside open streams", hog.call(t.Context(), 1))

@@ -157,8 +157,8 @@ func TestSafety7StalledBodies(t *testing.T) {
 		for range 100 - refused {
 			<-answers
 		}
-		if s.budget.InUse() != [budget.Quotas]int64{} {
-			t.Errorf("%v is in use when all requests are over, want nothing", s.budget.InUse())
+		if s.budget.Used() != [budget.Quotas]int64{} {
+			t.Errorf("%v is in use when all requests are over, want nothing", s.budget.Used())
 		}
 	})
 }

@@ -199,8 +199,8 @@ func (w *town) unused() {
 	w.t.Helper()
 	time.Sleep(2 * recordKept)
 	synctest.Wait() // events that a client could come back for
-	if w.budget.InUse() != [budget.Quotas]int64{} {
-		w.t.Errorf("%v is in use when all requests are over, want nothing", w.budget.InUse())
+	if w.budget.Used() != [budget.Quotas]int64{} {
+		w.t.Errorf("%v is in use when all requests are over, want nothing", w.budget.Used())
 	}
 }
 

@@ -34,3 +34,9 @@ func TestMain(m *testing.M) {
 	}
 	program()
 }
+
+// Start returns an upstream that connects in the background. Close ends it.
+func Start(name string, c Config, o Options) *Upstream {
+	o = o.withDefaults()
+	return start(name, c.resolve(o.Defaults), o, &Catalog{})
+}

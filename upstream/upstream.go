@@ -106,13 +106,8 @@ type Upstream struct {
 	slots  *pace.Slots
 }
 
-// Start returns an upstream that connects in the background. Close ends it.
-func Start(name string, c Config, o Options) *Upstream {
-	o = o.withDefaults()
-	return start(name, c.resolve(o.Defaults), o, &Catalog{})
-}
-
-// start is Start with a catalog that is served until the upstream has listed its own.
+// start returns an upstream that connects in the background, with a catalog that is served until the
+// upstream has listed its own. Close ends it.
 func start(name string, c resolved, o Options, before *Catalog) *Upstream {
 	return newUpstream(c, startPool(name, "", c.hard(), o, before))
 }

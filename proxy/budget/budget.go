@@ -302,10 +302,3 @@ func (b *Budget) Overused() []Overuse {
 	})
 	return list
 }
-
-// InUse returns the total use of all accounts.
-func (b *Budget) InUse() [Quotas]int64 {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.used
-}

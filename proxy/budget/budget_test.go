@@ -23,7 +23,7 @@ func TestSafety8Newcomers(t *testing.T) {
 		if rng.IntN(10) == 0 && g.held[Requests] > 0 { // each use ends some time
 			g.Give(Requests, 1)
 		} else {
-			its, used := g.held[Requests], b.InUse()[Requests]
+			its, used := g.held[Requests], b.Used()[Requests]
 			err := g.Reserve(Requests, 1)
 			if allowed := used < total && (its == 0 || its+1 <= (total-(used-its))/2); (err == nil) != allowed {
 				t.Fatalf("step %d: an account with %d, of %d in use, takes one: %v, want %t", step, its, used, err, allowed)
@@ -63,8 +63,8 @@ func TestSafety8BalancesAreForgotten(t *testing.T) {
 		}
 		early.Release()
 		kept.Release()
-		if b.InUse() != [Quotas]int64{} {
-			t.Errorf("%v is used at the end", b.InUse())
+		if b.Used() != [Quotas]int64{} {
+			t.Errorf("%v is used at the end", b.Used())
 		}
 	})
 }
@@ -85,7 +85,7 @@ func TestSafety7BodiesAreShared(t *testing.T) {
 	}
 	one.Release()
 	one.Release()
-	if err := again.Reserve(Bytes, 275*unit); err != nil || b.InUse()[Bytes] != 625*unit {
-		t.Errorf("after the release of 400 units %d are in use (%v), want 625", b.InUse()[Bytes]/unit, err)
+	if err := again.Reserve(Bytes, 275*unit); err != nil || b.Used()[Bytes] != 625*unit {
+		t.Errorf("after the release of 400 units %d are in use (%v), want 625", b.Used()[Bytes]/unit, err)
 	}
 }

@@ -46,9 +46,6 @@ func sameOrigin(r *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// Close closes idle connections.
-func (c *Client) Close() { c.http.CloseIdleConnections() }
-
 // Request is one request. Its URL and header may have secrets.
 type Request struct {
 	Method string

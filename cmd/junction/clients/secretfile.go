@@ -24,9 +24,6 @@ func SecretsOf(file string) *SecretFiles {
 	return &SecretFiles{dir: filepath.Join(filepath.Dir(file), "secrets")}
 }
 
-// Dir returns the folder.
-func (s *SecretFiles) Dir() string { return s.dir }
-
 // Created returns the files that Store has created.
 func (s *SecretFiles) Created() []string { return s.created }
 
