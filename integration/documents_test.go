@@ -257,7 +257,8 @@ var (
 // foreign are code spans that look like names of ours, and are names of others: of the protocol, of
 // OAuth, of Docker, of clients.
 var foreign = []string{
-	"context.arguments", "data.junction", "input_required", "jwks_uri", "private_key_jwt", "request_id", "tool_error", "params: null",
+	"call_destructive_tool", "call_read_tool", "call_write_tool", "context.arguments", "data.junction", "input_required",
+	"jwks_uri", "not_searched", "private_key_jwt", "request_id", "search_tools", "tool_error", "params: null",
 	"junction.db", "master.key", "pyvenv.cfg", "npm_config_cache",
 	"required_claims: { hd: example.com }", "package: what it does",
 	"--init", "--network host", "--network container:NAME", ".cursor/mcp.json",

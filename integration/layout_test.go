@@ -48,7 +48,7 @@ var arrows = map[string][]string{
 	"cmd/junction/pages": {"cmd/junction/clients", "cmd/junction/diagnose", "cmd/junction/prose", "proxy",
 		"upstream"}, // the words of states
 	"cmd/junction/cli": {"cmd/junction/config", "cmd/junction/diagnose", "cmd/junction/prose", "cmd/junction/runfile", "auth", "policy",
-		"proxy", "proxy/pins", "proxy/visible", "upstream", "upstream/oauth", "cmd/junction/signon"},
+		"proxy", "proxy/pins", "proxy/search", "proxy/visible", "upstream", "upstream/oauth", "cmd/junction/signon"},
 	"cmd/junction/registry": {"cmd/junction/clients", "cmd/junction/config", "cmd/junction/prose"},
 	"cmd/junction/entries": {"cmd/junction/cli", "cmd/junction/clients", "cmd/junction/config", "cmd/junction/prose",
 		"cmd/junction/registry", "cmd/junction/runfile", "cmd/junction/yamledit"},

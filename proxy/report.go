@@ -170,7 +170,12 @@ func (s *Server) Explain(who policy.Subject, endpoint, name string) ([]view.Expl
 		return nil, false
 	}
 	who.Surface = e.surface
-	return e.view.Explain(w.policy.For(who), name), true
+	rights := w.policy.For(who)
+	guards := rights.Guards()
+	listed := func(t *view.Target) bool {
+		return t.Tool == nil || !e.search && !guards.Search || e.always.Match(t.Names) || guards.Always.Match(t.Names)
+	}
+	return e.view.Explain(rights, name, listed), true
 }
 
 // Definitions returns the definitions of all tools except those that the configuration hides, in

@@ -349,3 +349,58 @@ func TestSearchListStays(t *testing.T) {
 		harness.WantSilentEnd(t, j, stream)
 	})
 }
+
+// TestSearchShadowsNames has a server with tools that are called like those of Junction. The list has
+// Junction's, a problem tells of the others, and the call tools call them.
+func TestSearchShadowsNames(t *testing.T) {
+	harness.EachEra(t, func(t *testing.T, p harness.Pair) {
+		s := p.Serve(t, upstreamtest.Script{Tools: append(harness.Definitions("search_tools", "call_read_tool"), definitions()...)})
+		bare := ""
+		s.Config.Prefix = &bare
+		j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config},
+			Endpoints: map[string]proxy.Endpoint{"few": {Catalog: "search"}}})
+		j.Offers(t, "up")
+		c := harness.Talk(t, strings.TrimSuffix(j.URL, "/mcp")+"/few/mcp", p.Client)
+		if got := c.Names(t); !slices.Equal(got, own) {
+			t.Errorf("listed are %q", got)
+		}
+		if f := search(t, c, `{"query":"search_tools"}`); f.names(t)[0] != "search_tools" || f.Tools[0].CallWith != own[3] {
+			t.Errorf("the server's search_tools is found as %+v", f)
+		}
+		if got := c.Succeed(t, own[3], inside("search_tools", `{"x":1.0}`)); !strings.Contains(string(got), `{\"x\":1.0}`) {
+			t.Errorf("the server's search_tools answers %s", got)
+		}
+		var problems []string
+		for _, problem := range j.Server.Problems() {
+			problems = append(problems, problem.Endpoint+" "+problem.Name)
+		}
+		if want := []string{"few/ search_tools", "few/ call_read_tool"}; !slices.Equal(problems, want) {
+			t.Errorf("the problems are of %q, want %q", problems, want)
+		}
+	})
+}
+
+// TestSearchCallHasNoHeaders calls a tool whose argument goes into a header. A client of a call tool
+// does not know that; the upstream gets the header all the same.
+func TestSearchCallHasNoHeaders(t *testing.T) {
+	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
+		tool := harness.ToolWithProperties("regional", `{"region":{"type":"string","x-mcp-header":"Region"}}`)
+		bad := harness.ToolWithProperties("odd", `{"region":{"type":"string","x-mcp-header":"Bad Header"}}`)
+		s := p.Serve(t, upstreamtest.Script{Tools: []json.RawMessage{tool, bad}})
+		j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config},
+			Policy: harness.MustPolicy(t, everywhere)})
+		j.Offers(t, "up")
+		j.Talk(t).Succeed(t, "call_destructive_tool", inside("up__regional", `{"region":"eu"}`))
+		r := harness.CallsOf(t, s.Journal, 1)[0]
+		if got := r.Header.Get("Mcp-Param-Region"); p.Upstream == upstream.EraModern && p.Transport == "http" && got != "eu" {
+			t.Errorf("the upstream got the region %q in its header", got)
+		}
+		want := 2 // clients of 2026-07-28 must not see the other one
+		if p.Client == upstream.EraModern {
+			want = 1
+		}
+		if f := search(t, j.Talk(t), `{"query":"region"}`); f.Total != want {
+			t.Errorf("found are %q of %d, want %d", f.names(t), f.Total, want)
+		}
+	})
+}

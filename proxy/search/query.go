@@ -38,12 +38,18 @@ const (
 
 // Parameters of BM25.
 const (
-	saturation = 1.2 // k1
-	byLength   = 0.4 // b
+	saturation = 1.2  // k1
+	byLength   = 0.75 // b
+)
+
+// Weights of other terms than the query's own.
+const (
+	synonymFactor = 0.8
+	prefixFactor  = 0.5
 )
 
 // maxQuery bounds the terms of a query; further ones do not count.
-const maxQuery = 32
+const maxQuery = 20
 
 // Search returns the best matches in order, at most limit, and the number of all matches. A tool
 // matches if its name or a word of its definition does. Tools come first whose name is the query or
@@ -207,6 +213,11 @@ func (q *run) count(term string) {
 	q.touched = q.touched[:0]
 	for i := range q.parts {
 		q.match(i, term)
+		for _, other := range synonyms(term) {
+			if other != term {
+				q.matchTerm(i, other, synonymFactor)
+			}
+		}
 	}
 	has := float64(len(q.touched))
 	idf := float32(math.Log(1 + (float64(q.tools)-has+0.5)/(has+0.5)))
@@ -223,7 +234,6 @@ func (q *run) count(term string) {
 const (
 	minPrefix     = 3
 	maxExpansions = 24 // in one index
-	prefixFactor  = 0.4
 )
 
 // match finds the visible tools of a part with a term, or with a term that begins with it.
@@ -238,6 +248,14 @@ func (q *run) match(part int, term string) {
 			}
 			factor = prefixFactor * float32(len(term)) / float32(len(longer))
 		}
+		x.each(i, func(place, weight int) { q.touch(part, place, factor*float32(weight)/inDescription) })
+	}
+}
+
+// matchTerm finds the visible tools of a part with exactly this term.
+func (q *run) matchTerm(part int, term string, factor float32) {
+	x := q.parts[part].Index
+	if i := x.from(term); i < len(x.begin)-1 && x.term(i) == term {
 		x.each(i, func(place, weight int) { q.touch(part, place, factor*float32(weight)/inDescription) })
 	}
 }

@@ -17,7 +17,7 @@ type Explanation struct {
 	Part     upstream.Part
 	Own      string // the upstream's own name or URI
 	Exposed  string // the name on the endpoint, even if the item is not visible
-	Listed   bool   // a resource may be readable and in no list
+	Listed   bool   // a resource may be readable and in no list, and a tool be found by search
 	Visible  bool   // exists for the subject, perhaps only for some arguments or after approval
 	Held     string // why pinned policies hide it; "" if they do not
 	Pinned   bool   // the subject's policies are pinned
@@ -29,8 +29,8 @@ type Explanation struct {
 
 // Explain returns explanations of the items that the name may mean for a subject. The name is the
 // exposed name or URI, the upstream's own name, or the full name before shortening. The list is
-// empty if no item has that name for any subject.
-func (v *View) Explain(rights *policy.Rights, name string) []Explanation {
+// empty if no item has that name for any subject. listed reports whether lists have a visible item.
+func (v *View) Explain(rights *policy.Rights, name string, listed func(*Target) bool) []Explanation {
 	var list []Explanation
 	for p := range upstream.Parts {
 		for t := range v.All(p) {
@@ -38,7 +38,7 @@ func (v *View) Explain(rights *policy.Rights, name string) []Explanation {
 				continue
 			}
 			x := explain(rights, t)
-			x.Listed = x.Visible
+			x.Listed = x.Visible && listed(t)
 			if t.Tool != nil && t.Tool.HeaderProblem != "" {
 				x.Problem = "not offered to clients of 2026-07-28: " + t.Tool.HeaderProblem
 			}

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -21,6 +22,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"junction/cmd/junction/prose"
+	"junction/proxy/search"
 )
 
 // endpoint is a connection to a Streamable HTTP endpoint of either era. mcp-go's client opens and
@@ -176,11 +178,42 @@ func (e *endpoint) tool(ctx context.Context, name string) (listedTool, error) {
 		}
 		names[i] = t.name
 	}
+	if slices.Contains(names, search.ToolName) {
+		if t, err := e.searched(ctx, name); err != nil || t.name != "" {
+			return t, err
+		}
+	}
 	hint := "junction tools lists what there is"
 	if near := prose.Closest(names, name); len(near) > 0 {
 		hint = "did you mean " + strings.Join(near, ", ") + "?"
 	}
 	return listedTool{}, fmt.Errorf("no tool %q at %s; %s", name, e.url, hint)
+}
+
+// searched returns the tool of that name from the search tool of an endpoint that lists only some of
+// its tools; the zero value if there is none.
+func (e *endpoint) searched(ctx context.Context, name string) (listedTool, error) {
+	params := map[string]any{"name": search.ToolName, "arguments": map[string]any{"query": name}}
+	result, err := e.request(ctx, mcp.MethodToolsCall, params, nil, nil)
+	if err != nil {
+		return listedTool{}, err
+	}
+	var answer struct{ Content []struct{ Text string } }
+	var found struct {
+		Tools []struct{ Definition json.RawMessage }
+	}
+	if err := json.Unmarshal(result, &answer); err != nil || len(answer.Content) == 0 {
+		return listedTool{}, nil
+	}
+	if err := json.Unmarshal([]byte(answer.Content[0].Text), &found); err != nil {
+		return listedTool{}, nil // another server may have a tool of that name
+	}
+	for _, f := range found.Tools {
+		if t := newListedTool(f.Definition); t.name == name {
+			return t, nil
+		}
+	}
+	return listedTool{}, nil
 }
 
 // callTool calls a tool and returns its result. It always requests progress notifications, because

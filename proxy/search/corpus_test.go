@@ -1,0 +1,163 @@
+package search
+
+import (
+	"bufio"
+	"compress/gzip"
+	"encoding/json"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"junction/upstream/raw"
+)
+
+// corpus is the tools and questions of testdata.
+type corpus struct {
+	parts     []Part
+	tools     [][]Tool
+	ids       [][]string // upstream and name of each tool
+	size      int        // of all definitions, in bytes
+	questions []question
+}
+
+type question struct {
+	text     string
+	expected []string
+}
+
+func mustCorpus(tb testing.TB) *corpus {
+	tb.Helper()
+	f, err := os.Open("testdata/tools.jsonl.gz")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	c := &corpus{}
+	number := map[string]int{}
+	lines := bufio.NewScanner(z)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var line struct {
+			Upstream string
+			Tool     json.RawMessage
+		}
+		if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
+			tb.Fatal(err)
+		}
+		o, err := raw.Parse(line.Tool)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		own, _ := o.String("name")
+		i, known := number[line.Upstream]
+		if !known {
+			i = len(c.tools)
+			number[line.Upstream] = i
+			c.tools, c.ids = append(c.tools, nil), append(c.ids, nil)
+		}
+		c.tools[i] = append(c.tools[i], Tool{line.Upstream + "__" + own, o})
+		c.ids[i] = append(c.ids[i], line.Upstream+" "+own)
+		c.size += len(line.Tool)
+	}
+	if lines.Err() != nil {
+		tb.Fatal(lines.Err())
+	}
+	for i := range c.tools {
+		c.parts = append(c.parts, part(c.tools[i]))
+	}
+	c.ask(tb)
+	return c
+}
+
+func (c *corpus) ask(tb testing.TB) {
+	tb.Helper()
+	text, err := os.ReadFile("testdata/questions.txt")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		q, expected, _ := strings.Cut(strings.TrimSpace(line), "|")
+		c.questions = append(c.questions, question{q, strings.Split(expected, ", ")})
+	}
+}
+
+// part makes a part of tools that are all visible.
+func part(tools []Tool) Part {
+	seen := make([]byte, (len(tools)+7)/8)
+	for i := range tools {
+		seen[i/8] |= 1 << (i % 8)
+	}
+	return Part{Seen: seen, Index: Build(len(tools), func(i int) (Tool, bool) { return tools[i], true }),
+		Names: func(i int) (exposed, own string) {
+			_, own, _ = strings.Cut(tools[i].Name, "__")
+			return tools[i].Name, own
+		}}
+}
+
+// TestCorpus computes the figures that testdata/README.md publishes, and fails if one is worse.
+func TestCorpus(t *testing.T) {
+	c := mustCorpus(t)
+	readme, err := os.ReadFile("testdata/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	published := func(figure string) float64 {
+		m := regexp.MustCompile(`(?m)^\| ` + figure + ` \| ([0-9.,]+) \|$`).FindSubmatch(readme)
+		if m == nil {
+			t.Fatalf("the README publishes no %s", figure)
+		}
+		v, err := strconv.ParseFloat(strings.ReplaceAll(string(m[1]), ",", ""), 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	first, five, answers := 0, 0, 0
+	for _, q := range c.questions {
+		for _, id := range q.expected {
+			if !slices.ContainsFunc(c.ids, func(ids []string) bool { return slices.Contains(ids, id) }) {
+				t.Errorf("the question %q expects %q, which is not in the corpus", q.text, id)
+			}
+		}
+		best, _ := Search(c.parts, q.text, DefaultLimit)
+		at := slices.IndexFunc(best, func(h Hit) bool { return slices.Contains(q.expected, c.ids[h.Part][h.Place]) })
+		if at == 0 {
+			first++
+		}
+		if at >= 0 {
+			five++
+		}
+		var a Answer
+		for _, h := range best {
+			a.Add(Read, c.tools[h.Part][h.Place].Definition.Text())
+		}
+		answers += len(a.Members(0, nil))
+	}
+	tools, listed := 0, 0
+	for _, p := range c.tools {
+		tools += len(p)
+	}
+	for _, d := range Definitions() {
+		listed += len(d)
+	}
+	n := float64(len(c.questions))
+	at1, at5, all, one := float64(first)/n, float64(five)/n, float64(c.size)/4, (float64(listed)+float64(answers)/n)/4
+	t.Logf("%d tools, %v questions: recall@1 %.3f, recall@5 %.3f; %.0f tokens of all tools, %.0f of a search", tools, n, at1, at5,
+		all, one)
+	if tools < 5000 || n < 200 {
+		t.Errorf("the corpus has %d tools and %v questions", tools, n)
+	}
+	if at1 < published("recall@1") || at5 < published("recall@5") {
+		t.Errorf("recall@1 is %.3f and recall@5 is %.3f, less than published", at1, at5)
+	}
+	if all < published("tokens of all definitions") || one > published("tokens of the listed tools and one search") {
+		t.Errorf("all definitions have %.0f tokens, and a search %.0f: not as published", all, one)
+	}
+}

@@ -1,0 +1,216 @@
+package search
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"junction/upstream/raw"
+)
+
+func mustTool(tb testing.TB, name, definition string) Tool {
+	tb.Helper()
+	o, err := raw.Parse([]byte(definition))
+	if err != nil {
+		tb.Fatalf("%.100s: %v", definition, err)
+	}
+	return Tool{name, o}
+}
+
+func TestWords(t *testing.T) {
+	for _, test := range []struct{ text, want string }{
+		{"create_issue", "creat issu"},
+		{"createIssue", "creat createissu issu"},
+		{"list-HTTPServers.now", "list http httpserver server now"},
+		{"GitHub's API", "git github hub api"},
+		{"Deleting the policies, stopped boxes", "delet policy stop box"},
+		{"Größe ÄNDERN é", "größe ändern é"},
+		{"文件 検索する", "文 件 検 索 す る"},
+		{"s3 oauth2 v1.2", "s3 oauth2 v1 2"},
+		{"\u202e\x00\xff _ --", ""},
+		{strings.Repeat("ü", 40), strings.Repeat("ü", 12)},
+		{"status address is", "status address"},
+	} {
+		if got := strings.Join(slices.Collect(Words(test.text)), " "); got != test.want {
+			t.Errorf("the words of %q are %q, want %q", test.text, got, test.want)
+		}
+	}
+}
+
+// TestNamesComeFirst searches for names. A tool of that name comes first although others have the
+// words more often, then the tools whose names begin so.
+func TestNamesComeFirst(t *testing.T) {
+	p := part([]Tool{
+		mustTool(t, "a__search", `{"description":"issue issue issue create issue issue"}`),
+		mustTool(t, "a__create_issue_comment", `{"description":"x"}`),
+		mustTool(t, "a__create_issue", `{"description":"x"}`),
+		mustTool(t, "a__createIssues", `{"description":"issues issues"}`),
+	})
+	names := func(query string) (names []string) {
+		best, _ := Search([]Part{p}, query, 10)
+		for _, h := range best {
+			exposed, _ := p.Names(h.Place)
+			names = append(names, exposed)
+		}
+		return names
+	}
+	for query, first := range map[string][]string{
+		"create_issue":            {"a__create_issue", "a__createIssues", "a__create_issue_comment", "a__search"},
+		"A Create-Issue":          {"a__create_issue", "a__createIssues", "a__create_issue_comment", "a__search"},
+		"please use a__search":    {"a__search"},
+		"call `createIssues` now": {"a__createIssues"},
+		"create iss":              {"a__create"},
+	} {
+		if got := names(query); !strings.HasPrefix(strings.Join(got, " "), strings.Join(first, " ")) {
+			t.Errorf("%q finds %q, want first %q", query, got, first)
+		}
+	}
+}
+
+// TestUnseenToolsDoNotCount compares searches of random tools, of which some are hidden, with
+// searches of the others alone: ranks, scores and totals are the same.
+func TestUnseenToolsDoNotCount(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 7))
+	words := strings.Fields("create delete list issue branch comment user file page query secret team role log metric")
+	for range 300 {
+		var all, visible []Tool
+		var seen []byte
+		for i := range 40 {
+			text := make([]string, 1+random.IntN(8))
+			for k := range text {
+				text[k] = words[random.IntN(len(words))]
+			}
+			tool := mustTool(t, fmt.Sprintf("u__%s_%d", text[0], i), `{"description":"`+strings.Join(text, " ")+`"}`)
+			if all = append(all, tool); i%8 == 0 {
+				seen = append(seen, 0)
+			}
+			if random.IntN(2) == 0 {
+				seen[i/8] |= 1 << (i % 8)
+				visible = append(visible, tool)
+			}
+		}
+		some, only := part(all), part(visible)
+		some.Seen = seen
+		query := words[random.IntN(len(words))] + " " + words[random.IntN(len(words))]
+		got, n := Search([]Part{some}, query, 10)
+		want, m := Search([]Part{only}, query, 10)
+		if n != m || len(got) != len(want) {
+			t.Fatalf("%q matches %d tools, and %d without the hidden ones", query, n, m)
+		}
+		for i := range got {
+			if a, b := all[got[i].Place].Name, visible[want[i].Place].Name; a != b || got[i].score != want[i].score {
+				t.Errorf("hit %d of %q is %s (%v), without hidden tools %s (%v)", i, query, a, got[i].score, b, want[i].score)
+			}
+		}
+	}
+}
+
+// TestHostileDefinitions indexes definitions that want to be large, to break the index, or to be
+// found by everything. Each stays small, and other tools are found.
+func TestHostileDefinitions(t *testing.T) {
+	var unlike strings.Builder
+	for i := range 200_000 {
+		fmt.Fprintf(&unlike, "w%dx ", i)
+	}
+	properties := make([]string, 5000)
+	for i := range properties {
+		properties[i] = fmt.Sprintf(`"p%d":{"description":"detail%d"}`, i, i)
+	}
+	tools := []Tool{
+		mustTool(t, "u__large", `{"description":"`+unlike.String()+`"}`),
+		mustTool(t, "u__spam", `{"description":"`+strings.Repeat("weather ", 100_000)+`"}`),
+		mustTool(t, "u__properties", `{"inputSchema":{"properties":{`+strings.Join(properties, ",")+`}}}`),
+		mustTool(t, "u__one_word", `{"description":"`+strings.Repeat("x", 1<<20)+`"}`),
+		mustTool(t, "u__types", `{"title":7,"description":["a"],"inputSchema":true,"annotations":"x"}`),
+		mustTool(t, "u__twice", `{"description":"a","description":"b","inputSchema":{"properties":{"q":1,"q":{"title":2}}}}`),
+		mustTool(t, "u__\xff\x00", `{"description":"\ud800 \u0000 \u202e"}`),
+		mustTool(t, "u__weather_forecast", `{"description":"The weather of tomorrow"}`),
+	}
+	p := part(tools)
+	if n := p.Index.Bytes(); n > len(tools)*maxTerms*(maxWord+12) {
+		t.Errorf("the index has %d bytes", n)
+	}
+	best, total := Search([]Part{p}, "weather of tomorrow", 5)
+	if total != 2 || tools[best[0].Place].Name != "u__weather_forecast" {
+		t.Errorf("found are %v of %d", best, total)
+	}
+	for _, query := range []string{"types", "twice", "p4 detail", "", "\xff", strings.Repeat("weather ", 1<<17)} {
+		Search([]Part{p}, query, 5)
+	}
+	Search(nil, "weather", 5)
+}
+
+func FuzzWords(f *testing.F) {
+	f.Add("createIssue_in-HTTPServer 文件 \xff\u00e9")
+	f.Fuzz(func(t *testing.T, text string) {
+		for word := range Words(text) {
+			if word == "" || len(word) > 2*maxWord || utf8.ValidString(text) && !utf8.ValidString(word) {
+				t.Errorf("%q has the word %q", text, word)
+			}
+		}
+		tool := Tool{Name: "u__" + text}
+		p := part([]Tool{tool})
+		if _, total := Search([]Part{p}, text, 1); total != 1 && plain(text) != "" {
+			t.Errorf("a tool of the name %q is not found by it", text)
+		}
+	})
+}
+
+// many returns 10,000 tools of the corpus, some of them twice.
+func many(b *testing.B) *corpus {
+	c := mustCorpus(b)
+	n, parts := 0, len(c.parts)
+	for i := range parts {
+		n += len(c.tools[i])
+	}
+	for i := range parts {
+		tools := c.tools[i][:min(len(c.tools[i]), 10_000-n)]
+		if n += len(tools); len(tools) > 0 {
+			c.parts, c.tools = append(c.parts, part(tools)), append(c.tools, tools)
+		}
+	}
+	if n != 10_000 {
+		b.Fatalf("there are %d tools", n)
+	}
+	return c
+}
+
+// BenchmarkSearch10000 searches 10,000 tools for the questions of the corpus in turns.
+func BenchmarkSearch10000(b *testing.B) {
+	c := many(b)
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		Search(c.parts, c.questions[i%len(c.questions)].text, DefaultLimit)
+	}
+}
+
+// BenchmarkBuild10000 builds the indexes of 10,000 tools, and measures the memory that they keep.
+func BenchmarkBuild10000(b *testing.B) {
+	c := many(b)
+	c.parts = nil
+	heap := func() uint64 {
+		runtime.GC()
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before, indexes := heap(), make([]*Index, len(c.tools))
+	for b.Loop() {
+		for i, tools := range c.tools {
+			indexes[i] = Build(len(tools), func(k int) (Tool, bool) { return tools[k], true })
+		}
+	}
+	counted := 0
+	for _, x := range indexes {
+		counted += x.Bytes()
+	}
+	b.ReportMetric(float64(heap()-before)/10_000, "heap-B/tool")
+	b.ReportMetric(float64(counted)/10_000, "B/tool")
+	runtime.KeepAlive(indexes)
+	runtime.KeepAlive(c)
+}
