@@ -395,8 +395,8 @@ func TestSearchCallHasNoHeaders(t *testing.T) {
 		if got := r.Header.Get("Mcp-Param-Region"); p.Upstream == upstream.EraModern && p.Transport == "http" && got != "eu" {
 			t.Errorf("the upstream got the region %q in its header", got)
 		}
-		want := 2 // clients of 2026-07-28 must not see the other one
-		if p.Client == upstream.EraModern {
+		want := 2 // clients of 2026-07-28 over HTTP, of which Junction is one, must not use the other one
+		if p.Client == upstream.EraModern || p.Upstream == upstream.EraModern && p.Transport == "http" {
 			want = 1
 		}
 		if f := search(t, j.Talk(t), `{"query":"region"}`); f.Total != want {

@@ -153,8 +153,8 @@ func printItem(b *bytes.Buffer, a *diagnose.WhyReport, i *diagnose.WhyItem, now 
 	case !i.Visible:
 		seen = fmt.Sprintf("%s does not see the %s %s at %s", caller(a), i.Kind, prose.Flat(i.Exposed), a.Endpoint)
 	case !i.Listed && i.Kind == upstream.PartTools.String():
-		seen = fmt.Sprintf("%s may call the tool %s at %s; its list does not contain it (catalog: search), and %s finds it",
-			caller(a), prose.Flat(i.Exposed), a.Endpoint, search.ToolName)
+		seen = fmt.Sprintf("%s may call the tool %s at %s; its list does not contain it (catalog: search), "+
+			"and %s finds it", caller(a), prose.Flat(i.Exposed), a.Endpoint, search.ToolName)
 	case !i.Listed:
 		seen = fmt.Sprintf("%s may read %s at %s; no list contains it", caller(a), prose.Flat(i.Exposed), a.Endpoint)
 	}
