@@ -61,7 +61,7 @@ var arrows = map[string][]string{
 		"auth/store", "policy", "proxy", "proxy/search", "proxy/view", "upstream", "upstream/command", "upstream/oauth",
 		"upstream/sandbox"}, // names of Junction's own tools
 	"proxy": {
-		"proxy/approval", "proxy/budget", "proxy/cache", "proxy/canon", "proxy/older", "proxy/origin", "proxy/pins", "proxy/redact", "proxy/schema", "proxy/search", "proxy/view", "proxy/visible",
+		"proxy/approval", "proxy/budget", "proxy/cache", "proxy/canon", "proxy/members", "proxy/older", "proxy/origin", "proxy/pins", "proxy/redact", "proxy/schema", "proxy/search", "proxy/view", "proxy/visible",
 		"upstream", "policy", "auth", "auth/seal", "upstream/jsonrpc", "upstream/raw",
 	},
 	"proxy/origin":   {},

@@ -39,6 +39,9 @@ const approvalKey = "junction_approval"
 
 // approvals stores the remembered approvals of modern clients, which have no session, and the
 // answered approval requests. Each principal has its own limit. The zero value is empty.
+//
+// Each member remembers its own approvals: at another member the user is asked again. Answered
+// requests count at all members (Server.spend).
 type approvals struct {
 	mu sync.Mutex
 	of map[string]*approvalsOf
@@ -66,7 +69,7 @@ func (s *Server) approve(ctx context.Context, x *exchange, st state) (*result, e
 	case x.era == upstream.EraLegacy:
 		return s.approveLegacy(ctx, x)
 	}
-	return s.approveModern(x, st)
+	return s.approveModern(ctx, x, st)
 }
 
 // approveLegacy requests approval from a legacy client on the stream of the call.
@@ -105,13 +108,21 @@ func (s *Server) approveLegacy(ctx context.Context, x *exchange) (*result, error
 
 // approveModern requests approval from a modern client, or reads its answer. st is the state that
 // the client returned.
-func (s *Server) approveModern(x *exchange, st state) (*result, error) {
-	// A parked call is made once, however often the client polls it. With any other state, each
-	// request is a call.
-	unused := func() bool { return s.approvals.spend(x.principal.ID, st.Approval, time.Unix(st.Expires, 0)) }
-	if st.Approved && (st.Kind == stateParked || unused()) {
-		x.approval, x.approved = approvalGiven, true // in an earlier request about the same call
-		return nil, nil
+func (s *Server) approveModern(ctx context.Context, x *exchange, st state) (*result, error) {
+	if st.Approved {
+		// A parked call is made once, however often the client polls it. With any other state, each
+		// request is a call.
+		unused := st.Kind == stateParked
+		if !unused {
+			var err error
+			if unused, err = s.spend(ctx, x, st); err != nil {
+				return nil, err
+			}
+		}
+		if unused {
+			x.approval, x.approved = approvalGiven, true // in an earlier request about the same call
+			return nil, nil
+		}
 	}
 	request := string(x.digest())
 	if s.approvals.has(x.principal.ID, request) {
@@ -135,7 +146,9 @@ func (s *Server) approveModern(x *exchange, st state) (*result, error) {
 			return nil, err
 		}
 		if err == nil {
-			if !s.approvals.spend(x.principal.ID, st.Approval, time.Unix(st.Expires, 0)) {
+			if first, err := s.spend(ctx, x, st); err != nil {
+				return nil, err
+			} else if !first {
 				return nil, errState() // each approval request is answered once
 			}
 			switch approval.Chosen(answer) {
@@ -265,6 +278,20 @@ func (a *approvals) give(principal, request string) {
 		delete(its.given, other) // the user is asked again for that request
 	}
 	its.given[request] = now.Add(approvalKept)
+}
+
+// spend marks the approval request of a state as answered, for all members. It returns false if the
+// request was answered before.
+func (s *Server) spend(ctx context.Context, x *exchange, st state) (bool, error) {
+	until := time.Unix(st.Expires, 0)
+	if s.members == nil {
+		return s.approvals.spend(x.principal.ID, st.Approval, until), nil
+	}
+	first, err := s.members.Once(ctx, st.Approval, until)
+	if err != nil {
+		return false, unavailable("the approval cannot be checked now: the database cannot be reached")
+	}
+	return first, nil
 }
 
 // spend marks an approval request as answered. It returns false if the request was answered before.

@@ -91,7 +91,7 @@ func (a *pendingRequest) replaceToken(params []byte, id jsonrpc.ID) ([]byte, err
 func (s *session) await(id jsonrpc.ID, a *pendingRequest) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.gone || len(s.pending) >= maxPending {
+	if s.gone != nil || len(s.pending) >= maxPending {
 		return false
 	}
 	if s.pending == nil {

@@ -79,7 +79,7 @@ func (s *Server) dispatch(ctx context.Context, x *exchange, info *CallInfo) (res
 			h = searchTools
 		}
 	}
-	done, err := s.meter(x, info)
+	done, err := s.meter(ctx, x, info)
 	if err != nil {
 		return result{}, err
 	}
@@ -168,33 +168,76 @@ func (s *session) logLevel() string {
 
 // meter counts a request against the rate limits of the caller's policy. done must be called when
 // the request has ended; it may be nil. The error is for the client.
-func (s *Server) meter(x *exchange, info *CallInfo) (done func(), err error) {
+func (s *Server) meter(ctx context.Context, x *exchange, info *CallInfo) (done func(), err error) {
 	limits := x.subject.limits
 	if limits.Rate <= 0 && limits.Concurrent <= 0 {
 		return nil, nil
 	}
-	var wait time.Duration
+	var refused *refusal
 	switch {
 	case isCall(x.msg.Method):
-		var m *budget.Meter
-		if m, wait, err = s.meters.Enter(x.principal.ID, limits); err == nil {
-			return func() { s.meters.Leave(x.principal.ID, m) }, nil
-		}
+		done, refused = s.meterCall(ctx, x)
 	case mcp.MCPMethod(x.msg.Method) == mcp.MethodResourcesUnsubscribe: // it releases a subscription
 		return nil, nil
 	default:
-		if wait, err = s.meters.Other(x.principal.ID, limits); err == nil {
-			return nil, nil
-		}
+		refused = s.meterOther(ctx, x)
+	}
+	if refused == nil {
+		return done, nil
 	}
 	if member := namedBy(x.msg.Method); member != "" {
 		info.Name, _ = x.params.String(member)
 	}
-	info.Verdict, info.Rule = policy.Deny.String(), "limits.concurrent"
-	if err == budget.ErrTooFast {
-		info.Rule = "limits.rate"
+	if refused.outcome == Limited {
+		info.Verdict, info.Rule = policy.Deny.String(), "limits.concurrent"
+		if refused.retry != "" {
+			info.Rule = "limits.rate"
+		}
 	}
-	return nil, x.limited(err, wait)
+	return nil, refused
+}
+
+// meterCall counts a call against the limits of its principal, at all members together.
+func (s *Server) meterCall(ctx context.Context, x *exchange) (done func(), _ *refusal) {
+	if s.members != nil {
+		leave, wait, err := s.members.Enter(ctx, x.principal.ID, x.subject.limits, false)
+		return leave, x.overLimit(err, wait)
+	}
+	m, wait, err := s.meters.Enter(x.principal.ID, x.subject.limits)
+	if err != nil {
+		return nil, x.limited(err, wait)
+	}
+	return func() { s.meters.Leave(x.principal.ID, m) }, nil
+}
+
+// meterOther counts a request other than a call, at all members together.
+func (s *Server) meterOther(ctx context.Context, x *exchange) *refusal {
+	limits := x.subject.limits
+	if limits.Rate <= 0 {
+		return nil
+	}
+	if s.members != nil {
+		leave, wait, err := s.members.Enter(ctx, x.principal.ID, limits, true)
+		if leave != nil {
+			leave()
+		}
+		return x.overLimit(err, wait)
+	}
+	wait, err := s.meters.Other(x.principal.ID, limits)
+	return x.overLimit(err, wait)
+}
+
+// overLimit returns the error for a result of Members.Enter; nil if err is nil.
+func (x *exchange) overLimit(err error, wait time.Duration) *refusal {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, budget.ErrTooFast):
+		return x.limited(budget.ErrTooFast, wait)
+	case errors.Is(err, budget.ErrTooMany):
+		return x.limited(budget.ErrTooMany, wait)
+	}
+	return unavailable("the limits of your policy cannot be checked now: the database cannot be reached")
 }
 
 // isCall reports whether upstreams answer requests of the method.

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -113,11 +114,14 @@ func ambiguousResource(uri string, upstreams []string) *refusal {
 	return e
 }
 
-// cutOff is the cancellation cause of in-flight calls when Kill is called. Upstreams see a
-// cancelled call; the client gets this error.
-type cutOff struct{}
+// cutOff is the cancellation cause of in-flight calls that Junction ends itself: when Kill is called
+// (the zero value), or when another member may have the session. Upstreams see a cancelled call;
+// the client gets this error.
+type cutOff struct{ why string }
 
-func (cutOff) Error() string { return "the proxy was shut down before the answer came" }
+func (e cutOff) Error() string {
+	return cmp.Or(e.why, "the proxy was shut down before the answer came")
+}
 
 // Is makes errors.Is treat cutOff as context.Canceled.
 func (cutOff) Is(target error) bool { return target == context.Canceled }
@@ -130,6 +134,7 @@ func rpcError(err error, upstreamName string) (*jsonrpc.Error, int) {
 		own  *refusal
 		peer *jsonrpc.Error
 		ours *upstream.Error
+		cut  cutOff
 	)
 	if need := needsSignIn(err); need != nil {
 		return failure(need.Upstream, signInKind(need), signInMessage(need)), http.StatusOK
@@ -148,8 +153,8 @@ func rpcError(err error, upstreamName string) (*jsonrpc.Error, int) {
 	case errors.Is(err, raw.ErrAmbiguous), errors.Is(err, raw.ErrMany):
 		r := malformed(err)
 		return &jsonrpc.Error{Code: r.code, Message: r.text}, r.status
-	case errors.Is(err, cutOff{}):
-		return failure(upstreamName, string(upstream.KindCancelled), cutOff{}.Error()), http.StatusOK
+	case errors.As(err, &cut):
+		return failure(upstreamName, string(upstream.KindCancelled), cut.Error()), http.StatusOK
 	case errors.Is(err, context.Canceled):
 		return failure(upstreamName, string(upstream.KindCancelled), "the request was cancelled"), http.StatusOK
 	}
@@ -225,4 +230,43 @@ func (x *exchange) limited(err error, wait time.Duration) *refusal {
 	}
 	return &refusal{status: http.StatusOK, code: mcp.INTERNAL_ERROR, text: text, data: append(data, "}}"...),
 		retry: again, outcome: Limited}
+}
+
+// sessionError returns the error for a session that this process cannot serve: it is unknown, or
+// another member has it.
+func sessionError(err error) *refusal {
+	if err == errUnknownSession {
+		return refuse(http.StatusNotFound, codeSessionNotFound, "Session not found")
+	}
+	return unavailable("this process cannot reach the process that has the session")
+}
+
+// unavailable returns the error for a request that needs the other members while this process
+// cannot reach them. Nothing was executed.
+func unavailable(why string) *refusal {
+	r := refuse(http.StatusServiceUnavailable, mcp.INTERNAL_ERROR, "%s; send the request again", why)
+	r.data = []byte(`{"junction":{"kind":"` + upstream.KindUnavailable + `"}}`)
+	r.retry, r.outcome = "1", Unavailable
+	return r
+}
+
+// lost returns the error for a request whose owner has ended. kind is that of calls that may have
+// been executed.
+func lost(status int, text string) *refusal {
+	r := refuse(status, mcp.INTERNAL_ERROR, "%s", text)
+	r.data = []byte(`{"junction":{"kind":"` + upstream.KindLost + `"}}`)
+	r.outcome = Lost
+	return r
+}
+
+// errForward returns the error for a request that was sent to its owner, which has not answered.
+func errForward() *refusal {
+	return lost(http.StatusBadGateway, "the process that has the session has ended, or has broken the connection, "+
+		"before it answered; the call may have been executed")
+}
+
+// errParkedGone returns the error for a parked call of a process that has ended.
+func errParkedGone() *refusal {
+	return lost(http.StatusOK, "the process that made this call has ended, and the call with it; the call may have "+
+		"been executed. To make it again, send the request without requestState and inputResponses")
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"sync"
+	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -60,9 +61,9 @@ func (f legacyFront) enter(r *http.Request, x *exchange) error {
 	if id == "" {
 		return refuse(http.StatusBadRequest, mcp.INVALID_REQUEST, "Bad Request: no Mcp-Session-Id; initialize first")
 	}
-	s, err := f.sessions.resume(id, x.held.Account)
+	s, err := f.session(r.Context(), id, x.held.Account)
 	if err != nil {
-		return refuse(http.StatusNotFound, codeSessionNotFound, "Session not found")
+		return sessionError(err)
 	}
 	x.session, x.client, x.profile, x.listeners = s, s.client, s.profile, &f.listeners
 	x.who = identity{s.profile, s.key}
@@ -76,12 +77,12 @@ func (f legacyFront) run(x *exchange) {
 	ctx, end := context.WithCancelCause(f.killing)
 	defer end(nil)
 	x.end = end
-	if err := x.session.register(x.msg.ID, end); err == errUnknownSession {
-		f.refuse(x, refuse(http.StatusNotFound, codeSessionNotFound, "Session not found"))
-		return
-	} else if err != nil {
+	if err := x.session.register(x.msg.ID, end); err == errInUse {
 		f.refuse(x, refuse(http.StatusBadRequest, mcp.INVALID_REQUEST,
 			"Invalid Request: another request of this session has the id %.100s", x.msg.ID))
+		return
+	} else if err != nil {
+		f.refuse(x, sessionError(err))
 		return
 	}
 	defer x.session.unregister(x.msg.ID)
@@ -118,7 +119,11 @@ func (f legacyFront) initialize(w http.ResponseWriter, x *exchange) {
 		f.refuse(x, invalidParams("Invalid params: no protocolVersion"))
 		return
 	}
-	if _, err := f.meter(x, &x.info); err != nil {
+	if f.members != nil && f.members.Self() == "" {
+		f.refuse(x, unavailable("this process has no connection to the others"))
+		return
+	}
+	if _, err := f.meter(x.request.Context(), x, &x.info); err != nil {
 		f.refuse(x, err)
 		return
 	}
@@ -159,10 +164,11 @@ func (f legacyFront) get(w http.ResponseWriter, r *http.Request, c caller) {
 		http.Error(w, "The stream is text/event-stream, which this request does not accept.", http.StatusNotAcceptable)
 		return
 	}
-	if wait, err := f.meters.Other(x.principal.ID, x.subject.limits); err != nil {
-		e := x.limited(err, wait)
-		e.status = http.StatusTooManyRequests
-		f.refuse(x, e)
+	if err := f.meterOther(r.Context(), x); err != nil {
+		if err.outcome == Limited {
+			err.status = http.StatusTooManyRequests
+		}
+		f.refuse(x, err)
 		return
 	}
 	if err := x.held.Reserve(budget.Streams, 1); err != nil {
@@ -174,13 +180,16 @@ func (f legacyFront) get(w http.ResponseWriter, r *http.Request, c caller) {
 	l := &listener{caller: x.caller, session: x.session, changed: make(chan struct{}, 1), wants: everyList(),
 		first: []byte("retry: 2000\n\n")}
 	if err := x.session.join(l, cancel); err != nil {
-		f.refuse(x, refuse(http.StatusNotFound, codeSessionNotFound, "Session not found"))
+		f.refuse(x, sessionError(err))
 		return
 	}
 	defer x.session.leave(l)
 	if rec, n := x.session.recorded(header(r.Header, "Last-Event-Id")); rec != nil {
 		f.replay(ctx, w, r, c, rec, n)
 		return
+	}
+	if x.session.wasMoved() {
+		l.missed(f.limits.Queue)
 	}
 	f.listen(ctx, w, r, l)
 }
@@ -200,7 +209,14 @@ func (f legacyFront) delete(w http.ResponseWriter, r *http.Request, c caller) {
 		f.refuse(x, err)
 		return
 	}
-	f.sessions.delete(header(r.Header, "Mcp-Session-Id"), x.held.Account)
+	id := header(r.Header, "Mcp-Session-Id")
+	if f.members != nil { // first, because a session that others do not know to be deleted would come back
+		if err := f.members.DeleteSession(r.Context(), hash(id), time.Now().Add(f.sessions.maxAge)); err != nil {
+			f.refuse(x, unavailable("the session was not deleted: the database cannot be reached"))
+			return
+		}
+	}
+	f.sessions.delete(id)
 	w.WriteHeader(http.StatusNoContent)
 }
 

@@ -236,6 +236,17 @@ func (ls *listeners) push(list []note, n note) []note {
 	return append(list, n)
 }
 
+// missed queues a notification of each list. It is for the first stream of a session that another
+// member had: the client has missed what changed in between.
+func (l *listener) missed(queue int) {
+	for _, method := range listChanged[:upstream.PartTemplates] {
+		if len(l.pending) < queue {
+			l.pending = append(l.pending, note{method: method})
+		}
+	}
+	l.nudge()
+}
+
 func (l *listener) nudge() {
 	select {
 	case l.changed <- struct{}{}:

@@ -94,7 +94,9 @@ func (l *parkedCalls) resume(ctx context.Context, s *Server, x *exchange, st sta
 	l.mu.Lock()
 	p := l.calls[st.Parked]
 	l.mu.Unlock()
-	if p == nil {
+	if p == nil && st.Member != s.sessions.process() {
+		return result{}, errParkedGone()
+	} else if p == nil {
 		return result{}, errState()
 	}
 	answers, err := x.params.Object("inputResponses")
@@ -227,7 +229,7 @@ func (p *parked) requests(s *Server, x *exchange) []byte {
 		// params is {} even if empty: some clients require the member
 		b = append(append(append(b, `,"params":`...), q.params...), '}')
 	}
-	b = raw.AppendQuote(append(b, `},"requestState":`...), s.seal(x, state{Kind: stateParked, Parked: p.id}))
+	b = raw.AppendQuote(append(b, `},"requestState":`...), s.seal(x, state{Kind: stateParked, Parked: p.id, Member: s.sessions.process()}))
 	b = append(append(b, `,"_meta":`...), s.modernMeta...)
 	return append(b, '}')
 }

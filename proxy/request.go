@@ -72,6 +72,9 @@ func (s *Server) at(w *snapshot, name func(*http.Request) string) http.HandlerFu
 			http.Error(rw, "There is no such upstream; the merged endpoint is /mcp.", http.StatusNotFound)
 			return
 		}
+		if s.members != nil && s.forwardSession(rw, r, c) {
+			return
+		}
 		switch r.Method {
 		case http.MethodPost:
 			s.post(rw, r, c)
@@ -198,6 +201,9 @@ func (s *Server) post(rw http.ResponseWriter, r *http.Request, c caller) {
 		problem, status := rpcError(err, "")
 		s.refused("", status, problem.Code)
 		x.reply.fail(m.ID, problem, status)
+		return
+	}
+	if s.members != nil && s.forwardParked(rw, r, x, *body) {
 		return
 	}
 	s.frontFor(x).post(rw, r, x)

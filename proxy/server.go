@@ -17,6 +17,7 @@ import (
 	"junction/auth/seal"
 	"junction/policy"
 	"junction/proxy/budget"
+	"junction/proxy/members"
 	"junction/proxy/pins"
 	"junction/proxy/schema"
 	"junction/proxy/view"
@@ -33,6 +34,8 @@ type Options struct {
 	Log      *slog.Logger // nil discards
 	Hooks    Hooks
 	Observer Observer // nil observes nothing
+	// Members are the processes over one database. With nil the process is alone.
+	Members members.Members
 
 	// DeletedSessions are the hashes from earlier calls of Hooks.SessionDeleted. The Server does
 	// not change the map.
@@ -59,7 +62,8 @@ type SnapshotConfig struct {
 type Server struct {
 	limits    Limits
 	hooks     Hooks
-	observer  Observer // may be nil
+	observer  Observer        // may be nil
+	members   members.Members // nil if the process is alone
 	log       *slog.Logger
 	sessions  *sessions
 	cursors   *seal.Box
@@ -91,7 +95,7 @@ type Server struct {
 
 // New returns a Server without upstreams; call Apply next.
 func New(o Options) (*Server, error) {
-	s := &Server{limits: o.Limits.WithDefaults(), hooks: o.Hooks, observer: o.Observer, log: o.Log}
+	s := &Server{limits: o.Limits.WithDefaults(), hooks: o.Hooks, observer: o.Observer, members: o.Members, log: o.Log}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -104,6 +108,9 @@ func New(o Options) (*Server, error) {
 	s.sessions = newSessions(box, s.limits.Sessions, o.Sessions.withDefaults())
 	maps.Copy(s.sessions.deleted, o.DeletedSessions)
 	s.sessions.tell = o.Hooks.SessionDeleted
+	if s.members != nil {
+		s.sessions.self = s.members.Self
+	}
 	if s.cursors, err = o.Key.Box("cursor"); err != nil {
 		return nil, err
 	}

@@ -37,7 +37,8 @@ type session struct {
 	pending map[jsonrpc.ID]*pendingRequest         // server requests without a response; nil before the first
 	level   string                                 // the log level that the client has set; "" for none
 	records []*record                              // of streams that the client can resume
-	gone    bool                                   // the client has deleted the session
+	gone    error                                  // why the session has ended here; nil while it has not
+	moved   bool                                   // another member had the session, and no stream was opened since
 
 	approved map[string]bool // digests of requests with a remembered approval
 }
@@ -50,6 +51,8 @@ type sealedSession struct {
 	Born    int64            `json:"t"`
 	Key     string           `json:"k"`
 	Owner   string           `json:"w"`
+	// Member is the ID of the process that created the session; "" if it was alone.
+	Member string `json:"m,omitempty"`
 }
 
 // sessions holds the sessions in memory, bounded in number and idle time, and the deleted IDs.
@@ -62,8 +65,10 @@ type sessions struct {
 	max    int
 	idle   time.Duration
 	maxAge time.Duration
+	self   func() string // Members.Self; nil if the process is alone
 
 	mu      sync.Mutex
+	member  string // result of self when the sessions in memory were created or rebuilt
 	byID    map[string]*entry
 	order   *list.List // of *entry, the latest used in front
 	holders map[budget.Account]*holder
@@ -108,6 +113,7 @@ func (h *holders) Pop() any {
 var (
 	errUnknownSession = errors.New("unknown session")
 	errInUse          = errors.New("id in use")
+	errMoved          = errors.New("another member may have the session") // see members.Members
 )
 
 // SessionStatus describes a legacy session.
@@ -139,49 +145,91 @@ func newSessions(box *seal.Box, max int, c Sessions) *sessions {
 
 // create begins a session of the account's principal and returns its id.
 func (ss *sessions) create(version, client string, a budget.Account, p upstream.Profile) (string, *session) {
-	now := time.Now()
-	// cannot fail: strings and a number
-	said, _ := json.Marshal(sealedSession{version, client, p, now.Unix(), rand.Text(), a.Principal})
-	id := ss.box.Seal(said)
-	s, _ := ss.resume(id, a)
+	said := sealedSession{version, client, p, time.Now().Unix(), rand.Text(), a.Principal, ss.process()}
+	text, _ := json.Marshal(said) // cannot fail: strings and a number
+	id := ss.box.Seal(text)
+	s, _ := ss.adopt(id, said, a)
 	return id, s
 }
 
-// resume returns the session of an ID if the principal owns it. The error is errUnknownSession.
-func (ss *sessions) resume(id string, a budget.Account) (*session, error) {
+// find returns the session of an ID if it is in memory, else nil. The error is errUnknownSession if
+// the session has expired or is another principal's.
+func (ss *sessions) find(id string, a budget.Account) (*session, error) {
 	now := time.Now()
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
-	if e, ok := ss.byID[id]; ok {
-		if e.s.principal != a.Principal {
-			return nil, errUnknownSession
-		}
-		if now.Sub(e.born) > ss.maxAge {
-			ss.drop(e)
-			return nil, errUnknownSession
-		}
-		ss.use(e, now)
-		ss.trim(now)
-		return e.s, nil
+	ss.joined()
+	e, ok := ss.byID[id]
+	if !ok {
+		return nil, nil
 	}
+	if e.s.principal != a.Principal {
+		return nil, errUnknownSession
+	}
+	if now.Sub(e.born) > ss.maxAge {
+		ss.drop(e)
+		return nil, errUnknownSession
+	}
+	ss.use(e, now)
+	ss.trim(now)
+	return e.s, nil
+}
+
+// open returns the content of the ID of a session that the principal owns and that has neither
+// expired nor been deleted, as far as this process knows. The error is errUnknownSession.
+func (ss *sessions) open(id string, a budget.Account) (said sealedSession, err error) {
 	plain, err := ss.box.Open(id)
-	if err != nil {
-		return nil, errUnknownSession
+	if err != nil || json.Unmarshal(plain, &said) != nil || said.Owner != a.Principal ||
+		time.Since(time.Unix(said.Born, 0)) > ss.maxAge {
+		return said, errUnknownSession
 	}
-	var said sealedSession
-	if json.Unmarshal(plain, &said) != nil || said.Owner != a.Principal {
-		return nil, errUnknownSession
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	if _, gone := ss.deleted[hash(id)]; gone {
+		return said, errUnknownSession
 	}
-	born := time.Unix(said.Born, 0)
-	if _, gone := ss.deleted[hash(id)]; gone || now.Sub(born) > ss.maxAge {
-		return nil, errUnknownSession
-	}
-	id = strings.Clone(id) // a substring would keep the whole request in memory
+	return said, nil
+}
+
+// adopt puts a session into memory: a new one, or one that is rebuilt from its ID. said.Member is
+// the ID of this process as the caller knows it. The error is errMoved if that has changed.
+func (ss *sessions) adopt(id string, said sealedSession, a budget.Account) (*session, error) {
+	now := time.Now()
 	s := &session{key: said.Key, version: said.Version, client: said.Client, profile: said.Profile,
 		principal: said.Owner}
-	ss.add(&entry{id: id, s: s, born: born, used: now}, a)
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	if ss.joined() != said.Member {
+		return nil, errMoved
+	}
+	if e, ok := ss.byID[id]; ok {
+		return e.s, nil // another request was faster
+	}
+	id = strings.Clone(id) // a substring would keep the whole request in memory
+	ss.add(&entry{id: id, s: s, born: time.Unix(said.Born, 0), used: now}, a)
 	ss.trim(now)
 	return s, nil
+}
+
+// process returns the ID of this process among the members; "" if it is alone.
+func (ss *sessions) process() string {
+	if ss.self == nil {
+		return ""
+	}
+	return ss.self()
+}
+
+// joined returns the ID of this process. If the ID has changed, joined ends the sessions in memory,
+// because another member may have them now. ss.mu is held.
+func (ss *sessions) joined() string {
+	if member := ss.process(); member != ss.member {
+		ss.member = member
+		for _, e := range ss.byID {
+			ss.drop(e)
+			e.s.close(errMoved)
+		}
+	}
+	return ss.member
 }
 
 // add adds a session and evicts others if necessary; ss.mu is held.
@@ -256,15 +304,12 @@ func (ss *sessions) drop(e *entry) {
 	}
 }
 
-// delete ends a session of the principal permanently, with its calls and streams.
-func (ss *sessions) delete(id string, a budget.Account) {
-	s, err := ss.resume(id, a)
-	if err != nil {
-		return
-	}
+// delete ends a session permanently, with its calls and streams.
+func (ss *sessions) delete(id string) {
 	now := time.Now()
 	ss.mu.Lock()
-	if e, ok := ss.byID[id]; ok {
+	e, ok := ss.byID[id]
+	if ok {
 		ss.drop(e)
 	}
 	for h, until := range ss.deleted { // removing a few random ones keeps the map small
@@ -281,7 +326,9 @@ func (ss *sessions) delete(id string, a budget.Account) {
 	if ss.tell != nil {
 		ss.tell(gone, until)
 	}
-	s.close()
+	if ok {
+		e.s.close(errUnknownSession)
+	}
 }
 
 // hash returns the hash of a deleted ID.
@@ -298,12 +345,12 @@ func (s *session) busy() bool {
 }
 
 // register stores the cancel function of a call. The error is errInUse if the session has a call
-// with that ID, or errUnknownSession if the session was deleted.
+// with that ID, or the reason for which the session has ended.
 func (s *session) register(id jsonrpc.ID, cancel context.CancelCauseFunc) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.gone {
-		return errUnknownSession
+	if s.gone != nil {
+		return s.gone
 	}
 	if _, ok := s.calls[id]; ok {
 		return errInUse
@@ -331,13 +378,13 @@ func (s *session) cancel(id jsonrpc.ID) {
 	}
 }
 
-// join stores the end function of a stream; leave must follow. The error is errUnknownSession if
-// the session was deleted.
+// join stores the end function of a stream; leave must follow. The error is the reason for which
+// the session has ended.
 func (s *session) join(l *listener, end context.CancelFunc) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.gone {
-		return errUnknownSession
+	if s.gone != nil {
+		return s.gone
 	}
 	if s.streams == nil {
 		s.streams = map[*listener]context.CancelFunc{}
@@ -354,20 +401,25 @@ func (s *session) leave(l *listener) {
 	}
 }
 
-// over reports whether the client has deleted the session.
+// over reports whether the session has ended.
 func (s *session) over() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.gone
+	return s.gone != nil
 }
 
-// close ends the session's calls and streams.
-func (s *session) close() {
+// close ends the session's calls and streams. why is errUnknownSession or errMoved.
+func (s *session) close(why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.gone = true
+	s.gone = why
+	var cause error
+	if why == errMoved {
+		cause = cutOff{"this process has lost its connection to the others before the answer came; " +
+			"the call may have been executed"}
+	}
 	for _, cancel := range s.calls {
-		cancel(nil)
+		cancel(cause)
 	}
 	for _, end := range s.streams {
 		end()

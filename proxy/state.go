@@ -24,6 +24,7 @@ type state struct {
 	Kind     stateKind       `json:"k"`
 	Upstream json.RawMessage `json:"u,omitempty"` // stateRelayed: the upstream's own state, a JSON string
 	Parked   string          `json:"p,omitempty"` // stateParked: ID of the call
+	Member   string          `json:"m,omitempty"` // stateParked: the process that has the call; "" if it is alone
 	// stateApproval: ID of the approval request; with Approved: ID of an answer that permits one
 	// more call
 	Approval string `json:"a,omitempty"`
