@@ -8,6 +8,7 @@
 //	Server.ServeHTTP         server.go    loads the snapshot; the request keeps it to its end
 //	Server.checkOrigin       request.go   rejects foreign origins and hosts
 //	Server.at                request.go   finds the caller, its endpoint and its subject view
+//	Server.forwardSession    owner.go     passes the request on if another process has the session
 //	Server.post              request.go   reads the body within its limits (package budget)
 //	newExchange              exchange.go  one request until its answer
 //	Server.frontFor          front.go     chooses the era of the message
@@ -35,10 +36,10 @@
 //	state.go          the sealed requestState of a modern client, and task IDs
 //	signin.go         the connect tool of an upstream that each user signs in to
 //	session.go        sessions of legacy clients
+//	owner.go          the process that answers a request, if several serve the endpoints
 //	listen.go         streams of notifications; subscriptions.go: their resources
 //	errors.go         every error that a client reads, with its HTTP status
-//	observe.go        the interface for metrics and traces
-//	report.go         data for the log, the audit and operators
+//	report.go         data for the log, the audit and operators; the interface for metrics and traces
 //
 // Package view merges and renames the catalogs. Packages pins, schema and redact check definitions,
 // arguments and results. Package older changes results for older versions. Package cache bounds the
@@ -50,6 +51,23 @@
 // capabilities. So a session survives a restart and its eviction from memory (idle, or beyond the
 // share of its account). In both cases the session loses its subscriptions, its log level, its
 // remembered approvals and its replayable events. A restart also ends its calls and streams.
+//
+// # Members
+//
+// Several processes can serve the same endpoints over one database (package members). A session is
+// in the memory of its owner, and so is a parked call. The sealed session ID and the sealed
+// requestState name the owner. Each other member forwards a request to it: after authentication,
+// before the body is read, and once. The owner authenticates the request again, counts it against
+// the budget and the limits, and writes the only audit line. All other requests are answered by the
+// member that gets them.
+//
+// If an owner ends, exactly one other member becomes the owner of each of its sessions, and
+// rebuilds the session from the ID. Requests wait for that. The session has lost what a restart
+// loses, and its next stream begins with list_changed. Parked calls fail with an error that says so.
+// A member that has lost its lease ends its sessions, because others may have them.
+//
+// Answered approval requests and the limits of policies count at all members. Remembered approvals
+// of modern clients, limits.parked and the shares of the budget are those of each member.
 //
 // # Bytes
 //

@@ -330,6 +330,9 @@ func (s *Server) listen(ctx context.Context, w http.ResponseWriter, r *http.Requ
 			}
 			return
 		case <-l.changed:
+			if s.members != nil && l.session == nil && !pauseFor(ctx, spread) {
+				return
+			}
 			for _, n := range s.listeners.drain(l) {
 				event = l.appendEvent(event, n)
 			}
@@ -344,6 +347,10 @@ func (s *Server) listen(ctx context.Context, w http.ResponseWriter, r *http.Requ
 		}
 	}
 }
+
+// spread is the time for which members wait before they notify modern clients of a change, because
+// the client's next list may come from a member that adopts the change a moment later.
+const spread = 200 * time.Millisecond
 
 // appendEvent appends a note as an event.
 func (l *listener) appendEvent(b []byte, n note) []byte {

@@ -102,13 +102,16 @@ func (s *Server) forwardSession(w http.ResponseWriter, r *http.Request, c caller
 		if err = s.members.Forward(newRelay(w, r, &s.limits), r, nil, at.member); err == nil {
 			return true
 		}
+		if r.Context().Err() != nil {
+			return true // the client has gone
+		}
 		if !errors.Is(err, members.ErrGone) {
 			fail(w, r, s, errForward())
 			return true
 		}
 		if time.Now().After(enough) || !pauseFor(r.Context(), takeoverCheck) {
 			fail(w, r, s, sessionError(err))
-			return true
+			return true // the lease of the owner lasts longer than we wait
 		}
 	}
 }
@@ -146,7 +149,7 @@ func (s *Server) forwardParked(w http.ResponseWriter, r *http.Request, x *exchan
 	switch err := s.members.Forward(newRelay(w, r, &s.limits), r, body, st.Member); {
 	case errors.Is(err, members.ErrGone):
 		return false
-	case err != nil:
+	case err != nil && r.Context().Err() == nil:
 		problem, status := rpcError(errForward(), "")
 		s.refused("", status, problem.Code)
 		x.reply.fail(x.msg.ID, problem, status)
@@ -165,6 +168,9 @@ type relay struct {
 
 // newRelay returns the relay of a request, and lets its answer take longer than its body may take.
 func newRelay(w http.ResponseWriter, r *http.Request, limits *Limits) *relay {
+	// Otherwise net/http closes the body when the answer begins, although its end is still being read.
+	// The connection to the member breaks then.
+	http.NewResponseController(w).EnableFullDuplex() // an error means that w does not close the body
 	if r.ContentLength == 0 || r.Body == nil {
 		clearReadDeadline(w)
 	} else if _, before := r.Body.(*timedBody); !before {
@@ -219,8 +225,8 @@ func (b *timedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// MemberChanged must be called when the result of Members.Self has changed. It ends the sessions in
-// memory, because other members may take them over; their clients come back.
+// MemberChanged must be called when Members.Self returns another ID than before. It ends the sessions
+// in memory, because other members may have them now; their clients come back.
 func (s *Server) MemberChanged() {
 	s.sessions.mu.Lock()
 	defer s.sessions.mu.Unlock()

@@ -68,7 +68,7 @@ type sessions struct {
 	self   func() string // Members.Self; nil if the process is alone
 
 	mu      sync.Mutex
-	member  string // result of self when the sessions in memory were created or rebuilt
+	member  string // the ID of this process when the sessions in memory were created or rebuilt
 	byID    map[string]*entry
 	order   *list.List // of *entry, the latest used in front
 	holders map[budget.Account]*holder
@@ -158,9 +158,8 @@ func (ss *sessions) find(id string, a budget.Account) (*session, error) {
 	now := time.Now()
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
-	ss.joined()
 	e, ok := ss.byID[id]
-	if !ok {
+	if !ok || !ss.joined() {
 		return nil, nil
 	}
 	if e.s.principal != a.Principal {
@@ -199,7 +198,7 @@ func (ss *sessions) adopt(id string, said sealedSession, a budget.Account) (*ses
 		principal: said.Owner}
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
-	if ss.joined() != said.Member {
+	if !ss.joined() || ss.member != said.Member {
 		return nil, errMoved
 	}
 	if e, ok := ss.byID[id]; ok {
@@ -219,17 +218,22 @@ func (ss *sessions) process() string {
 	return ss.self()
 }
 
-// joined returns the ID of this process. If the ID has changed, joined ends the sessions in memory,
-// because another member may have them now. ss.mu is held.
-func (ss *sessions) joined() string {
-	if member := ss.process(); member != ss.member {
+// joined reports whether this process is the owner of the sessions in memory. A process that is no
+// member at the moment may get its ID back. If it has got another ID, joined ends the sessions,
+// because other members may have them now. ss.mu is held.
+func (ss *sessions) joined() bool {
+	member := ss.process()
+	if member == "" {
+		return ss.self == nil
+	}
+	if member != ss.member {
 		ss.member = member
 		for _, e := range ss.byID {
 			ss.drop(e)
 			e.s.close(errMoved)
 		}
 	}
-	return ss.member
+	return true
 }
 
 // add adds a session and evicts others if necessary; ss.mu is held.

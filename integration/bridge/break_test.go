@@ -268,7 +268,7 @@ func TestProtocolT91ChangeIsToldOnce(t *testing.T) {
 				t.Errorf("names after the change = %q, want up__new", got)
 			}
 			// The end of both comes after everything else: one change was told, and to one of them.
-			j.Server.Shutdown()
+			j.Shutdown()
 			for _, stream := range []*harness.Answering{a, deaf} {
 				if notes, _ := stream.All(t); len(notes) > 0 {
 					t.Errorf("subscription %s has further notifications: %s", stream.ID, notes[0].Append(nil))
@@ -296,7 +296,7 @@ func TestProtocolT95ShutdownEndsSubscriptions(t *testing.T) {
 		harness.EachTransport(t, upstream.EraModern, up, func(t *testing.T, p harness.Pair) {
 			_, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 			a, _ := harness.Subscribe(t, j.Talk(t), `"L1"`, `{"toolsListChanged":true}`)
-			j.Server.Shutdown()
+			j.Shutdown()
 			_, m := a.All(t)
 			if got := harness.Member(m.Result, "_meta", "io.modelcontextprotocol/subscriptionId"); string(m.ID) != `"L1"` ||
 				got != `"L1"` || harness.Text(t, m.Result, "resultType") != "complete" {

@@ -409,7 +409,8 @@ func TestProtocolT72ParkedCallsAreBounded(t *testing.T) {
 	harness.EachTransport(t, upstream.EraModern, upstream.EraLegacy, func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, upstreamtest.Script{})
 		j := harness.Start(t, p,
-			harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Limits: proxy.Limits{Parked: 1}})
+			harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Limits: proxy.Limits{Parked: 1},
+				Members: 1}) // each member has this limit
 		j.Offers(t, "up")
 		c := j.Talk(t)
 		q := harness.Asking(harness.AskForm)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net/http/httptest"
 	"os"
 	"slices"
 	"sync"
@@ -34,14 +33,16 @@ type Setup struct {
 	Requests  proxy.Observer    // nil observes nothing
 	Calls     upstream.Observer // nil observes nothing
 	Crowded   bool              // another junction of the same test lives on when this one ends
+	Members   int               // processes behind the address; 0 is Replicated
 }
 
 // Junction is the proxy in the test's own process.
 type Junction struct {
-	pair    Pair
-	URL     string
-	Server  *proxy.Server
-	Set     *upstream.Set
+	pair   Pair
+	URL    string
+	Server *proxy.Server // the first
+	Set    *upstream.Set
+	Replicas
 	options upstream.Options
 	refresh chan struct{}
 	recheck chan struct{}
@@ -50,7 +51,8 @@ type Junction struct {
 	more chan struct{} // closed and replaced whenever something may have changed
 }
 
-// Start starts a junction, which ends with the test. It does not wait for the upstreams.
+// Start starts a junction, which ends with the test. It does not wait for the upstreams. If it has
+// several members, they have the upstream connections in common.
 func Start(t *testing.T, p Pair, w Setup) *Junction {
 	t.Helper()
 	children := ChildPIDs(os.Getpid())
@@ -61,13 +63,12 @@ func Start(t *testing.T, p Pair, w Setup) *Junction {
 	log := authtest.Log(t, cmp.Or(w.Log, io.Discard))
 	j := &Junction{pair: p, Set: new(upstream.Set), refresh: make(chan struct{}, 1), recheck: make(chan struct{}, 1),
 		more: make(chan struct{})}
-	if j.Server, err = proxy.New(proxy.Options{Limits: w.Limits, Key: key, Version: "test", Log: log,
-		Observer: w.Requests}); err != nil {
-		t.Fatal(err)
-	}
+	j.prepare(t, cmp.Or(w.Members, Replicated()), proxy.Options{Limits: w.Limits, Key: key, Version: "test", Log: log,
+		Observer: w.Requests})
+	j.Server = j.Servers[0]
 	j.options = upstream.Options{Version: "test", Log: log, Hooks: upstream.Hooks{
 		StateChanged:    func(upstream.Change) { j.changed() },
-		ResourceUpdated: func(u upstream.Update) { j.Server.Updated(u) },
+		ResourceUpdated: func(u upstream.Update) { j.each(func(s *proxy.Server) { s.Updated(u) }) },
 		CatalogChanged: func(string) {
 			select {
 			case j.refresh <- struct{}{}:
@@ -89,22 +90,20 @@ func Start(t *testing.T, p Pair, w Setup) *Junction {
 			case <-ctx.Done():
 				return
 			case <-j.refresh:
-				j.Server.Refresh()
+				j.each((*proxy.Server).Refresh)
 				j.changed()
 			case <-j.recheck:
-				j.Server.Recheck()
+				j.each((*proxy.Server).Recheck)
 				j.changed()
 			}
 		}
 	})
 	j.Apply(w)
-	ts := httptest.NewServer(j.Server)
-	j.URL = ts.URL + "/mcp"
+	j.URL = j.listen() + "/mcp"
 	t.Cleanup(func() {
-		j.Server.Shutdown()
-		j.Server.Kill()
-		ts.CloseClientConnections()
-		ts.Close()
+		j.each((*proxy.Server).Shutdown)
+		j.each((*proxy.Server).Kill)
+		j.close()
 		j.Set.Close()
 		cancel()
 		refreshing.Wait()
@@ -118,9 +117,11 @@ func Start(t *testing.T, p Pair, w Setup) *Junction {
 // Apply replaces the configuration of the upstreams.
 func (j *Junction) Apply(w Setup) {
 	j.Set.Apply(w.Upstreams, j.options, func(us []*upstream.Upstream) {
-		j.Server.Apply(proxy.SnapshotConfig{Names: w.Names, Endpoints: w.Endpoints,
-			Guard:  cmp.Or(w.Guard, &auth.Guard{}),
-			Policy: cmp.Or(w.Policy, policy.Open())}, us)
+		j.each(func(s *proxy.Server) {
+			s.Apply(proxy.SnapshotConfig{Names: w.Names, Endpoints: w.Endpoints,
+				Guard:  cmp.Or(w.Guard, &auth.Guard{}),
+				Policy: cmp.Or(w.Policy, policy.Open())}, us)
+		})
 	})
 }
 
@@ -161,7 +162,7 @@ func (j *Junction) Offers(t *testing.T, names ...string) {
 		return !slices.ContainsFunc(names,
 			func(name string) bool { return j.Status(name).State != upstream.StateReady })
 	})
-	j.Server.Refresh()
+	j.each((*proxy.Server).Refresh)
 }
 
 // Status returns the status of an upstream; zero if there is none of this name.

@@ -417,7 +417,7 @@ func TestProtocolT96TwoStreamsOfOneSession(t *testing.T) {
 				t.Fatalf("heard only %v", heard)
 			}
 		}
-		j.Server.Shutdown()
+		j.Shutdown()
 		for _, stream := range streams {
 			for m, ok := stream.Next(t); ok; m, ok = stream.Next(t) {
 				heard[m.Method]++

@@ -1,0 +1,213 @@
+package harness
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"junction/policy"
+	"junction/proxy/budget"
+	"junction/proxy/members"
+)
+
+// Cluster holds what several proxies in the test's process have in common, as members of one
+// endpoint. It replaces the database of the program. Requests pass between members over HTTP.
+type Cluster struct {
+	mu      sync.Mutex
+	joined  int
+	living  map[string]*Replica // by ID
+	claims  map[[16]byte]string
+	deleted map[[16]byte]bool
+	spent   map[string]bool
+	meters  budget.Meters
+}
+
+// NewCluster returns a cluster without members.
+func NewCluster() *Cluster {
+	return &Cluster{living: map[string]*Replica{}, claims: map[[16]byte]string{}, deleted: map[[16]byte]bool{},
+		spent: map[string]bool{}}
+}
+
+// Replica is one process of a cluster. It implements members.Members.
+type Replica struct {
+	cluster   *Cluster
+	url       string
+	transport *http.Transport
+	Forwarded atomic.Int64 // requests that the member has sent to others
+	id        string       // guarded by Cluster.mu
+}
+
+// hopHeader marks the requests between members. Its value is the address of the client.
+const hopHeader = "X-Test-Hop"
+
+// Replica returns a new member, which has not joined yet.
+func (c *Cluster) Replica(t testing.TB) *Replica {
+	m := &Replica{cluster: c, transport: &http.Transport{}}
+	t.Cleanup(m.transport.CloseIdleConnections)
+	return m
+}
+
+// Join makes the member a new one of the cluster, at the base URL of its server.
+func (m *Replica) Join(url string) {
+	m.cluster.mu.Lock()
+	defer m.cluster.mu.Unlock()
+	delete(m.cluster.living, m.id)
+	m.cluster.joined++
+	m.id, m.url = fmt.Sprint("member", m.cluster.joined), url
+	m.cluster.living[m.id] = m
+}
+
+// Leave takes the member's lease.
+func (m *Replica) Leave() {
+	m.cluster.mu.Lock()
+	defer m.cluster.mu.Unlock()
+	delete(m.cluster.living, m.id)
+	m.id = ""
+}
+
+// Handler marks the requests from other members.
+func (m *Replica) Handler(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if from := r.Header.Get(hopHeader); from != "" {
+			r.Header.Del(hopHeader)
+			r = r.WithContext(members.WithHop(r.Context()))
+			r.RemoteAddr = from
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// Self implements members.Members.
+func (m *Replica) Self() string {
+	m.cluster.mu.Lock()
+	defer m.cluster.mu.Unlock()
+	return m.id
+}
+
+// Alive implements members.Members.
+func (m *Replica) Alive(id string) bool {
+	m.cluster.mu.Lock()
+	defer m.cluster.mu.Unlock()
+	return m.cluster.living[id] != nil
+}
+
+// Owner implements members.Members.
+func (m *Replica) Owner(_ context.Context, session [16]byte, first string, _ time.Time) (string, error) {
+	c := m.cluster
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case m.id == "":
+		return "", members.ErrAlone
+	case c.living[first] != nil:
+		return first, nil
+	case c.deleted[session]:
+		return "", members.ErrDeleted
+	case c.living[c.claims[session]] == nil:
+		c.claims[session] = m.id
+	}
+	return c.claims[session], nil
+}
+
+// Forward implements members.Members.
+func (m *Replica) Forward(w http.ResponseWriter, r *http.Request, body []byte, to string) error {
+	m.cluster.mu.Lock()
+	target := m.cluster.living[to]
+	m.cluster.mu.Unlock()
+	if target == nil {
+		return members.ErrGone
+	}
+	m.Forwarded.Add(1)
+	out := r.Clone(r.Context())
+	if body != nil {
+		out.Body, out.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	}
+	out.Header.Set(hopHeader, r.RemoteAddr)
+	err := pass(m.transport, w, out, target.url)
+	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
+		return members.ErrGone
+	}
+	return err
+}
+
+// pass sends the request to a server and copies the answer as it arrives. An error means that
+// nothing was written; if the answer breaks off, pass panics.
+func pass(over http.RoundTripper, w http.ResponseWriter, out *http.Request, url string) error {
+	http.NewResponseController(w).EnableFullDuplex() // else net/http closes the body when the answer begins
+	out.URL.Scheme, out.URL.Host, out.RequestURI = "http", strings.TrimPrefix(url, "http://"), ""
+	answer, err := over.RoundTrip(out)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	maps.Copy(w.Header(), answer.Header)
+	w.WriteHeader(answer.StatusCode)
+	if transfer(w, answer.Body) != nil {
+		panic(http.ErrAbortHandler)
+	}
+	return nil
+}
+
+// transfer copies an answer as it arrives. The error is that of reading it.
+func transfer(w http.ResponseWriter, from io.Reader) error {
+	flush := http.NewResponseController(w).Flush
+	flush()
+	b := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(b)
+		if n > 0 {
+			if _, err := w.Write(b[:n]); err != nil {
+				return nil // the client is gone
+			}
+			flush()
+		}
+		if err == io.EOF {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+}
+
+// DeleteSession implements members.Members.
+func (m *Replica) DeleteSession(_ context.Context, session [16]byte, _ time.Time) error {
+	m.cluster.mu.Lock()
+	defer m.cluster.mu.Unlock()
+	if m.id == "" {
+		return members.ErrAlone
+	}
+	m.cluster.deleted[session] = true
+	return nil
+}
+
+// Once implements members.Members.
+func (m *Replica) Once(_ context.Context, id string, _ time.Time) (bool, error) {
+	m.cluster.mu.Lock()
+	defer m.cluster.mu.Unlock()
+	first := !m.cluster.spent[id]
+	m.cluster.spent[id] = true
+	return first, nil
+}
+
+// Enter implements members.Members.
+func (m *Replica) Enter(_ context.Context, principal string, l policy.Limits, other bool) (func(), time.Duration, error) {
+	if other {
+		wait, err := m.cluster.meters.Other(principal, l)
+		return func() {}, wait, err
+	}
+	held, wait, err := m.cluster.meters.Enter(principal, l)
+	if err != nil {
+		return nil, wait, err
+	}
+	return func() { m.cluster.meters.Leave(principal, held) }, 0, nil
+}
