@@ -61,13 +61,18 @@ var arrows = map[string][]string{
 		"auth/store", "policy", "proxy", "proxy/search", "proxy/view", "upstream", "upstream/command", "upstream/oauth",
 		"upstream/sandbox"}, // names of Junction's own tools
 	"proxy": {
-		"proxy/approval", "proxy/budget", "proxy/cache", "proxy/canon", "proxy/members", "proxy/older", "proxy/origin", "proxy/pins", "proxy/redact", "proxy/schema", "proxy/search", "proxy/view", "proxy/visible",
+		"proxy/approval", "proxy/budget", "proxy/cache", "proxy/canon", "proxy/headers", "proxy/members", "proxy/older",
+		"proxy/origin", "proxy/pins", "proxy/profile", "proxy/redact", "proxy/relay", "proxy/replay", "proxy/schema", "proxy/search", "proxy/view", "proxy/visible",
 		"upstream", "policy", "auth", "auth/seal", "upstream/jsonrpc", "upstream/raw",
 	},
 	"proxy/origin":   {},
 	"proxy/members":  {"policy"},
 	"proxy/older":    {"upstream/raw"},
 	"proxy/redact":   {"upstream/jsonrpc", "upstream/raw"},
+	"proxy/relay":    {},
+	"proxy/replay":   {"proxy/budget", "upstream/jsonrpc"},
+	"proxy/headers":  {"upstream", "upstream/raw"},
+	"proxy/profile":  {"upstream", "upstream/raw"},
 	"proxy/budget":   {"auth", "policy"},                // names of accounts are redacted; policies limit rates
 	"proxy/canon":    {"proxy/visible", "upstream/raw"}, // differences are shown to a person
 	"proxy/pins":     {"upstream/files", "proxy/canon", "proxy/visible", "upstream/raw"},
@@ -106,7 +111,7 @@ var arrows = map[string][]string{
 }
 
 // forTests are packages of test support: they import what they like, and only tests import them.
-var forTests = []string{"upstream/upstreamtest", "auth/authtest", "cmd/junction/registry/registrytest",
+var forTests = []string{"upstream/upstreamtest", "auth/authtest", "proxy/members/memberstest", "cmd/junction/registry/registrytest",
 	"integration", "integration/harness", "integration/load"}
 
 const (

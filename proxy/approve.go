@@ -3,10 +3,8 @@ package proxy
 import (
 	"context"
 	"fmt"
-	"maps"
 	"net/http"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -37,26 +35,8 @@ const (
 // approvalKey is the key of Junction's elicitation in inputRequests.
 const approvalKey = "junction_approval"
 
-// approvals stores the remembered approvals of modern clients, which have no session, and the
-// answered approval requests. Each principal has its own limit. The zero value is empty.
-//
-// Each member remembers its own approvals: at another member the user is asked again. Answered
-// requests count at all members (Server.spend).
-type approvals struct {
-	mu sync.Mutex
-	of map[string]*approvalsOf
-}
-
-type approvalsOf struct {
-	given map[string]time.Time // digests of requests, with their expiry
-	spent map[string]time.Time // approval requests, with their expiry
-}
-
-const (
-	approvalKept = time.Hour // lifetime of a modern client's remembered approval
-	maxApprovals = 1000      // per principal; beyond it some are forgotten and requested again
-	maxRemarked  = 256       // per legacy session
-)
+// maxRemarked bounds the remembered approvals of a legacy session.
+const maxRemarked = 256
 
 // approve requests the user's approval if the decision is ask. It returns nil if the call may be
 // made, else the result for the client. A call without a decision is denied.
@@ -125,7 +105,7 @@ func (s *Server) approveModern(ctx context.Context, x *exchange, st state) (*res
 		}
 	}
 	request := string(x.digest())
-	if s.approvals.has(x.principal.ID, request) {
+	if s.approvals.Has(x.principal.ID, request) {
 		x.approval, x.approved = approvalRemembered, true
 		return nil, nil
 	}
@@ -153,7 +133,7 @@ func (s *Server) approveModern(ctx context.Context, x *exchange, st state) (*res
 			}
 			switch approval.Chosen(answer) {
 			case approval.Remember:
-				s.approvals.give(x.principal.ID, request)
+				s.approvals.Give(x.principal.ID, request)
 			case approval.Once:
 			default:
 				x.approval = approvalDeclined
@@ -228,85 +208,18 @@ func resultOf(r *result) result {
 	return *r
 }
 
-// its returns the approvals of a principal; a.mu is held. If there are many principals, it first
-// removes those without entries.
-func (a *approvals) its(principal string) *approvalsOf {
-	if its := a.of[principal]; its != nil {
-		return its
-	}
-	if a.of == nil || len(a.of) >= maxApprovals {
-		now := time.Now()
-		maps.DeleteFunc(a.of, func(_ string, its *approvalsOf) bool {
-			its.end(now)
-			return len(its.given)+len(its.spent) == 0
-		})
-	}
-	if a.of == nil {
-		a.of = map[string]*approvalsOf{}
-	}
-	its := &approvalsOf{map[string]time.Time{}, map[string]time.Time{}}
-	a.of[principal] = its
-	return its
-}
-
-// end removes expired entries.
-func (its *approvalsOf) end(now time.Time) {
-	for _, m := range [...]map[string]time.Time{its.given, its.spent} {
-		maps.DeleteFunc(m, func(_ string, until time.Time) bool { return !now.Before(until) })
-	}
-}
-
-// has reports whether an approval of the request is remembered.
-func (a *approvals) has(principal, request string) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	its := a.of[principal]
-	return its != nil && time.Now().Before(its.given[request])
-}
-
-func (a *approvals) give(principal, request string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	its, now := a.its(principal), time.Now()
-	if len(its.given) >= maxApprovals {
-		its.end(now)
-	}
-	for other := range its.given {
-		if len(its.given) < maxApprovals {
-			break
-		}
-		delete(its.given, other) // the user is asked again for that request
-	}
-	its.given[request] = now.Add(approvalKept)
-}
-
 // spend marks the approval request of a state as answered, for all members. It returns false if the
 // request was answered before.
 func (s *Server) spend(ctx context.Context, x *exchange, st state) (bool, error) {
 	until := time.Unix(st.Expires, 0)
 	if s.members == nil {
-		return s.approvals.spend(x.principal.ID, st.Approval, until), nil
+		return s.approvals.Spend(x.principal.ID, st.Approval, until), nil
 	}
 	first, err := s.members.Once(ctx, st.Approval, until)
 	if err != nil {
 		return false, unavailable("the approval cannot be checked now: the database cannot be reached")
 	}
 	return first, nil
-}
-
-// spend marks an approval request as answered. It returns false if the request was answered before.
-func (a *approvals) spend(principal, id string, until time.Time) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	its := a.its(principal)
-	if len(its.spent) >= maxApprovals {
-		its.end(time.Now())
-	}
-	if _, ok := its.spent[id]; ok || len(its.spent) >= maxApprovals {
-		return false // better to ask again than to make a call twice
-	}
-	its.spent[id] = until
-	return true
 }
 
 // approves reports whether the user approved the request for the rest of the session.

@@ -9,6 +9,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"junction/policy"
+	"junction/proxy/headers"
 	"junction/proxy/schema"
 	"junction/proxy/search"
 	"junction/proxy/view"
@@ -314,7 +315,7 @@ func (s *Server) validate(x *exchange, c *upstream.Call, info *CallInfo) (_ *res
 		return rejected, nil
 	}
 	if x.era == upstream.EraModern && x.class == search.NoClass { // the header of a call tool is not that of the tool
-		if c.Header, err = checkParamHeaders(x, x.target.Tool); err != nil {
+		if c.Header, err = headers.Params(x.header, x.params, x.target.Tool); err != nil {
 			return nil, err
 		}
 	}
@@ -346,51 +347,6 @@ func (s *Server) checkArguments(x *exchange, t *view.Target) ([]byte, error) {
 		return nil, nil
 	}
 	return schema.InvalidResult(t.Exposed, problems), nil
-}
-
-// checkParamHeaders compares the Mcp-Param headers with the arguments that they repeat (2026-07-28,
-// streamable-http#server-validation). It returns the headers without a declared argument.
-func checkParamHeaders(x *exchange, tool *upstream.Tool) ([]upstream.HeaderField, error) {
-	var extra []upstream.HeaderField
-	const prefix = "Mcp-Param-"
-	for name, values := range x.header {
-		if !strings.HasPrefix(name, prefix) {
-			continue
-		}
-		declared := false
-		for _, p := range tool.Params {
-			declared = declared || strings.EqualFold(name, p.Header())
-		}
-		if !declared {
-			for _, v := range values {
-				extra = append(extra, upstream.HeaderField{Name: name, Value: v})
-			}
-		}
-	}
-	if len(tool.Params) == 0 {
-		return extra, nil
-	}
-	arguments, err := x.params.Object("arguments")
-	if err != nil && err != raw.ErrAbsent {
-		return nil, err
-	}
-	for _, p := range tool.Params {
-		want, given := p.Value(arguments)
-		values := x.header[http.CanonicalHeaderKey(p.Header())]
-		switch {
-		case !given && len(values) == 0:
-		case !given:
-			return nil, mismatch("%s is set, and the argument that it repeats is not", p.Header())
-		case len(values) != 1:
-			return nil, mismatch("%s is missing, or occurs twice", p.Header())
-		default:
-			got, ok := mcp.DecodeHeaderValue(strings.TrimSpace(values[0]))
-			if !ok || !p.Matches(got, want) {
-				return nil, mismatch("%s differs from the argument that it repeats", p.Header())
-			}
-		}
-	}
-	return extra, nil
 }
 
 // requestedResource returns the target of the request's uri. The caller may use the target, perhaps

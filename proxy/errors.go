@@ -14,6 +14,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"junction/proxy/budget"
+	"junction/proxy/headers"
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/jsonrpc"
@@ -150,6 +151,8 @@ func rpcError(err error, upstreamName string) (*jsonrpc.Error, int) {
 		}
 		return failure(upstreamName, "protocol", "upstream "+upstreamName+" refused our request: "+peer.Message),
 			http.StatusOK
+	case errors.As(err, new(headers.Mismatch)):
+		return &jsonrpc.Error{Code: codeHeaderMismatch, Message: err.Error()}, http.StatusBadRequest
 	case errors.Is(err, raw.ErrAmbiguous), errors.Is(err, raw.ErrMany):
 		r := malformed(err)
 		return &jsonrpc.Error{Code: r.code, Message: r.text}, r.status

@@ -9,6 +9,8 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"junction/proxy/budget"
+	"junction/proxy/headers"
+	"junction/proxy/profile"
 	"junction/upstream"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
@@ -136,7 +138,7 @@ func (f legacyFront) initialize(w http.ResponseWriter, x *exchange) {
 		x.client = x.client[:min(len(x.client), maxClient)]
 	}
 	if declared, err := x.params.Object("capabilities"); err == nil {
-		x.profile = profileOf(declared, version)
+		x.profile = profile.Of(declared, version)
 	}
 	id, _ := f.sessions.create(version, x.client, x.held.Account, x.profile)
 	w.Header()["Mcp-Session-Id"] = []string{id}
@@ -160,7 +162,7 @@ func (f legacyFront) get(w http.ResponseWriter, r *http.Request, c caller) {
 		f.refuse(x, err)
 		return
 	}
-	if !accepts(r, "text/event-stream") {
+	if !headers.Accepts(r, "text/event-stream") {
 		http.Error(w, "The stream is text/event-stream, which this request does not accept.", http.StatusNotAcceptable)
 		return
 	}

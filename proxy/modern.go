@@ -2,12 +2,13 @@ package proxy
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"junction/proxy/headers"
+	"junction/proxy/profile"
 	"junction/upstream"
 	"junction/upstream/raw"
 )
@@ -60,10 +61,10 @@ func (f modernFront) check(x *exchange) error {
 		return refuse(http.StatusBadRequest, mcp.INVALID_PARAMS, "Invalid params: %s in _meta is no certain string",
 			mcp.MetaKeyProtocolVersion)
 	}
-	if err := same(x.header, "Mcp-Protocol-Version", version, false); err != nil {
+	if err := headers.Repeats(x.header, "Mcp-Protocol-Version", version, false); err != nil {
 		return err
 	}
-	if err := same(x.header, "Mcp-Method", x.msg.Method, false); err != nil {
+	if err := headers.Repeats(x.header, "Mcp-Method", x.msg.Method, false); err != nil {
 		return err
 	}
 	if member := namedBy(x.msg.Method); member != "" {
@@ -71,7 +72,7 @@ func (f modernFront) check(x *exchange) error {
 		if err != nil && err != raw.ErrAbsent {
 			return malformed(err)
 		}
-		if err := same(x.header, "Mcp-Name", name, true); err != nil {
+		if err := headers.Repeats(x.header, "Mcp-Name", name, true); err != nil {
 			return err
 		}
 	}
@@ -89,7 +90,7 @@ func (f modernFront) check(x *exchange) error {
 		e.data = append(e.data, '}')
 		return e
 	}
-	x.profile = profileOf(declared, version)
+	x.profile = profile.Of(declared, version)
 	x.who = identity{profile: x.profile}
 	x.caller = x.snapshot.forClient(x.caller)
 	switch x.logLevel, err = x.meta.String(mcp.MetaKeyLogLevel); {
@@ -116,33 +117,6 @@ func namedBy(method string) string {
 		return "taskId"
 	}
 	return ""
-}
-
-func mismatch(format string, args ...any) *refusal {
-	return refuse(http.StatusBadRequest, codeHeaderMismatch, "Header mismatch: %s", fmt.Sprintf(format, args...))
-}
-
-// same compares a header with the value that it repeats. encoded permits an encoded header.
-func same(h http.Header, name, want string, encoded bool) error {
-	values := h[name]
-	switch {
-	case len(values) == 0:
-		return mismatch("%s is missing", name)
-	case len(values) > 1:
-		return mismatch("%s occurs twice", name)
-	}
-	got := header(h, name)
-	if encoded {
-		decoded, ok := mcp.DecodeHeaderValue(got)
-		if !ok {
-			return mismatch("%s is not encoded properly", name)
-		}
-		got = decoded
-	}
-	if got != want {
-		return mismatch("%s is %.100q, the body says %.100q", name, got, want)
-	}
-	return nil
 }
 
 // discovered is the freshness of server/discover. Upstreams that start or stop can change the

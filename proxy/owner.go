@@ -4,13 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
-	"maps"
 	"net/http"
 	"time"
 
 	"junction/proxy/budget"
 	"junction/proxy/members"
+	"junction/proxy/relay"
 )
 
 // This file finds the process that answers a request, if several processes serve the endpoints
@@ -99,7 +98,7 @@ func (s *Server) forwardSession(w http.ResponseWriter, r *http.Request, c caller
 			fail(w, r, s, sessionError(err))
 			return true
 		}
-		if err = s.members.Forward(newRelay(w, r, &s.limits), r, nil, at.member); err == nil {
+		if err = s.members.Forward(relay.New(w, r, s.limits.WriteTimeout), r, nil, at.member); err == nil {
 			return true
 		}
 		if r.Context().Err() != nil {
@@ -146,7 +145,7 @@ func (s *Server) forwardParked(w http.ResponseWriter, r *http.Request, x *exchan
 		return false
 	}
 	x.outlived = true // the connection to the member may still read the body
-	switch err := s.members.Forward(newRelay(w, r, &s.limits), r, body, st.Member); {
+	switch err := s.members.Forward(relay.New(w, r, s.limits.WriteTimeout), r, body, st.Member); {
 	case errors.Is(err, members.ErrGone):
 		return false
 	case err != nil && r.Context().Err() == nil:
@@ -155,74 +154,6 @@ func (s *Server) forwardParked(w http.ResponseWriter, r *http.Request, x *exchan
 		x.reply.fail(x.msg.ID, problem, status)
 	}
 	return true
-}
-
-// relay passes the answer of another member to the client. Each write has the write timeout. The
-// headers of the answer replace those that this process has set.
-type relay struct {
-	http.ResponseWriter
-	limits *Limits
-	header http.Header
-	begun  bool
-}
-
-// newRelay returns the relay of a request, and lets its answer take longer than its body may take.
-func newRelay(w http.ResponseWriter, r *http.Request, limits *Limits) *relay {
-	// Otherwise net/http closes the body when the answer begins, although its end is still being read.
-	// The connection to the member breaks then.
-	http.NewResponseController(w).EnableFullDuplex() // an error means that w does not close the body
-	if r.ContentLength == 0 || r.Body == nil {
-		clearReadDeadline(w)
-	} else if _, before := r.Body.(*timedBody); !before {
-		r.Body = &timedBody{r.Body, w}
-	}
-	return &relay{ResponseWriter: w, limits: limits, header: http.Header{}}
-}
-
-func (w *relay) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-
-func (w *relay) Header() http.Header { return w.header }
-
-func (w *relay) WriteHeader(status int) {
-	maps.Copy(w.ResponseWriter.Header(), w.header)
-	w.begun = w.begun || status >= http.StatusOK
-	w.deadline()
-	w.ResponseWriter.WriteHeader(status)
-}
-
-func (w *relay) Write(b []byte) (int, error) {
-	if !w.begun {
-		w.WriteHeader(http.StatusOK)
-	}
-	w.deadline()
-	return w.ResponseWriter.Write(b)
-}
-
-// FlushError implements the interface of http.ResponseController.
-func (w *relay) FlushError() error {
-	if !w.begun {
-		w.WriteHeader(http.StatusOK)
-	}
-	w.deadline()
-	return http.NewResponseController(w.ResponseWriter).Flush()
-}
-
-func (w *relay) deadline() {
-	http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(w.limits.WriteTimeout))
-}
-
-// timedBody removes the read deadline of a connection when the body has been read.
-type timedBody struct {
-	io.ReadCloser
-	w http.ResponseWriter
-}
-
-func (b *timedBody) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	if err == io.EOF {
-		clearReadDeadline(b.w)
-	}
-	return n, err
 }
 
 // MemberChanged must be called when Members.Self returns another ID than before. It ends the sessions

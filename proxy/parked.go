@@ -229,7 +229,8 @@ func (p *parked) requests(s *Server, x *exchange) []byte {
 		// params is {} even if empty: some clients require the member
 		b = append(append(append(b, `,"params":`...), q.params...), '}')
 	}
-	b = raw.AppendQuote(append(b, `},"requestState":`...), s.seal(x, state{Kind: stateParked, Parked: p.id, Member: s.sessions.process()}))
+	st := state{Kind: stateParked, Parked: p.id, Member: s.sessions.process()}
+	b = raw.AppendQuote(append(b, `},"requestState":`...), s.seal(x, st))
 	b = append(append(b, `,"_meta":`...), s.modernMeta...)
 	return append(b, '}')
 }

@@ -32,13 +32,13 @@ func TestLateQuestionKeepsNoPlace(t *testing.T) {
 func TestReplayOfAnIDOutOfRange(t *testing.T) {
 	s := &session{version: "2025-11-25"}
 	r := s.record(budgetOf(t, [budget.Quotas]int64{budget.Bytes: 1 << 20}).Grant(budget.Account{}, ""))
-	r.add([]byte(`{}`))
+	r.Add([]byte(`{}`))
 	for _, n := range []int{1, 2, math.MaxInt} {
-		rec, number := s.recorded(r.name + "-" + strconv.Itoa(n))
+		rec, number := s.recorded(r.Name + "-" + strconv.Itoa(n))
 		if rec != r {
 			t.Fatalf("the id with the number %d is of no record", n)
 		}
-		if events, ended, _ := rec.after(number); len(events) > 0 || ended {
+		if events, ended, _ := rec.After(number); len(events) > 0 || ended {
 			t.Errorf("after the number %d there are %q, ended: %t; want nothing yet", n, events, ended)
 		}
 	}

@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"context"
-	"crypto/rand"
 	"net/http"
 	"slices"
 	"strconv"
@@ -13,6 +12,8 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"junction/proxy/budget"
+	"junction/proxy/headers"
+	"junction/proxy/replay"
 	"junction/upstream/jsonrpc"
 )
 
@@ -27,12 +28,12 @@ type reply struct {
 	held   *budget.Grant // of the request; its account pays for the kept events
 
 	mu      sync.Mutex
-	queue   [][]byte      // events that wait for the writer
-	more    chan struct{} // 1-buffered: queue has grown, or done was set; nil before the stream begins
-	done    bool          // the answer is ready: the queue does not grow any more
-	written chan struct{} // closed when the writer has returned
-	record  *record       // of the stream; nil if the events are not kept
-	timer   *time.Timer   // begins the stream of a slow call
+	queue   [][]byte       // events that wait for the writer
+	more    chan struct{}  // 1-buffered: queue has grown, or done was set; nil before the stream begins
+	done    bool           // the answer is ready: the queue does not grow any more
+	written chan struct{}  // closed when the writer has returned
+	record  *replay.Record // of the stream; nil if the events are not kept
+	timer   *time.Timer    // begins the stream of a slow call
 }
 
 // quiet is the time without events after which a comment shows that the stream is alive.
@@ -46,7 +47,7 @@ func newReply(w http.ResponseWriter, r *http.Request, limits *Limits) *reply {
 
 // init prepares a zero reply for a request.
 func (p *reply) init(w http.ResponseWriter, r *http.Request, limits *Limits) {
-	p.w, p.limits, p.stream = w, limits, accepts(r, "text/event-stream")
+	p.w, p.limits, p.stream = w, limits, headers.Accepts(r, "text/event-stream")
 }
 
 // begin lets the reply become a stream if the answer takes long. finish must follow.
@@ -111,7 +112,7 @@ func (p *reply) start() {
 	p.more, p.written = make(chan struct{}, 1), make(chan struct{})
 	if p.caller != nil {
 		if p.record = p.caller.record(p.held.Empty()); p.record != nil {
-			first, _, _ := p.record.after(-1)
+			first, _, _ := p.record.After(-1)
 			p.queue = slices.Clone(first)
 		}
 	}
@@ -121,7 +122,7 @@ func (p *reply) start() {
 // event formats a message as an event, with an ID if the client can resume the stream.
 func (p *reply) event(message []byte) []byte {
 	if p.record != nil {
-		return p.record.add(message)
+		return p.record.Add(message)
 	}
 	return jsonrpc.AppendEvent(make([]byte, 0, len(message)+32), "", message)
 }
@@ -223,7 +224,8 @@ var texts buffers
 func (p *reply) last(text []byte) {
 	event := p.event(text)
 	if p.record != nil {
-		p.record.end(p.caller)
+		kept, of := p.record, p.caller // the reply does not stay in memory
+		kept.End(func() { of.forgetRecord(kept) })
 	}
 	p.flush(event)
 }
@@ -289,40 +291,18 @@ func streamHeader(h http.Header) {
 	h.Set("X-Accel-Buffering", "no")
 }
 
-// record keeps the events of one call's stream for a replay.
-type record struct {
-	name string
-
-	mu     sync.Mutex
-	events [][]byte // as written; events[n] has the number n; nil if gone
-	count  int      // number of events so far
-	size   int
-	ended  bool          // the last event was the answer
-	gone   bool          // the events were dropped, or were too large
-	grown  chan struct{} // closed and replaced at each event, and at the end
-	held   budget.Grant  // reserves the bytes of the events
-}
-
-const (
-	maxRecord  = 1 << 20     // bytes of one stream
-	maxRecords = 8           // streams of one session
-	recordKept = time.Minute // after the answer
-)
+// maxRecords bounds the streams that the client of one session can resume.
+const maxRecords = 8
 
 // record begins the record of a stream; nil if the session's version has no event IDs. held is an
 // empty grant.
-func (s *session) record(held budget.Grant) *record {
+func (s *session) record(held budget.Grant) *replay.Record {
 	if s.version < mcp.ProtocolVersion20250326 {
 		return nil
 	}
-	r := &record{name: rand.Text()[:13], grown: make(chan struct{}), held: held}
-	if s.version >= mcp.ProtocolVersion20251125 {
-		// A first event without data gives the client an ID before the first message. Older clients
-		// would parse it as a message.
-		r.count = 1
-		r.events = append(r.events, []byte("id: "+r.id(0)+"\nretry: 1000\ndata: \n\n"))
-	}
-	var oldest *record
+	// Older clients would parse the first event as a message.
+	r := replay.New(held, s.version >= mcp.ProtocolVersion20251125)
+	var oldest *replay.Record
 	s.mu.Lock()
 	if len(s.records) >= maxRecords {
 		oldest = s.records[0]
@@ -331,83 +311,25 @@ func (s *session) record(held budget.Grant) *record {
 	s.records = append(s.records, r)
 	s.mu.Unlock()
 	if oldest != nil {
-		oldest.drop()
+		oldest.Drop()
 	}
 	return r
 }
 
-// drop deletes the events.
-func (r *record) drop() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.forget()
-}
-
-// forget is drop with r.mu held.
-func (r *record) forget() {
-	r.gone, r.events = true, nil
-	r.held.Release()
-}
-
-func (r *record) id(n int) string { return r.name + "-" + strconv.Itoa(n) }
-
-// add keeps a message and returns its event.
-func (r *record) add(message []byte) []byte {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	event := jsonrpc.AppendEvent(make([]byte, 0, len(message)+64), r.id(r.count), message)
-	r.count++
-	switch r.size += len(event); {
-	case r.gone:
-	case r.size > maxRecord, r.held.Reserve(budget.Bytes, int64(len(event))) != nil:
-		r.forget()
-	default:
-		r.events = append(r.events, event)
+// forgetRecord removes a record whose events are dropped.
+func (s *session) forgetRecord(r *replay.Record) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if i := slices.Index(s.records, r); i >= 0 {
+		s.records = slices.Delete(s.records, i, i+1)
 	}
-	r.tell()
-	return event
-}
-
-func (r *record) tell() {
-	close(r.grown)
-	r.grown = make(chan struct{})
-}
-
-// end marks the stream as complete. The events are kept for recordKept.
-func (r *record) end(s *session) {
-	r.mu.Lock()
-	r.ended = true
-	r.tell()
-	r.mu.Unlock()
-	time.AfterFunc(recordKept, func() {
-		r.drop()
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		for i, other := range s.records {
-			if other == r {
-				s.records = append(s.records[:i], s.records[i+1:]...)
-				break
-			}
-		}
-		if len(s.records) == 0 {
-			s.records = nil
-		}
-	})
-}
-
-// after returns the events after the number n, whether the stream is complete, and a channel that
-// is closed at the next event.
-func (r *record) after(n int) (events [][]byte, ended bool, more <-chan struct{}) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.events) < r.count {
-		return nil, true, nil
+	if len(s.records) == 0 {
+		s.records = nil
 	}
-	return r.events[min(n, len(r.events)-1)+1:], r.ended, r.grown
 }
 
 // recorded returns the record of an event ID, and the event's number; nil for an unknown ID.
-func (s *session) recorded(id string) (*record, int) {
+func (s *session) recorded(id string) (*replay.Record, int) {
 	name, number, ok := strings.Cut(id, "-")
 	n, err := strconv.Atoi(number)
 	if !ok || err != nil || n < 0 {
@@ -416,7 +338,7 @@ func (s *session) recorded(id string) (*record, int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, r := range s.records {
-		if r.name == name {
+		if r.Name == name {
 			return r, n
 		}
 	}
@@ -425,7 +347,8 @@ func (s *session) recorded(id string) (*record, int) {
 
 // replay writes the remaining events of an interrupted stream, and its future events, as long as
 // the caller has access.
-func (f legacyFront) replay(ctx context.Context, w http.ResponseWriter, r *http.Request, c caller, rec *record, n int) {
+func (f legacyFront) replay(ctx context.Context, w http.ResponseWriter, r *http.Request, c caller, rec *replay.Record,
+	n int) {
 	if ends := c.principal.Expires; !ends.IsZero() {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadline(ctx, ends)
@@ -443,7 +366,7 @@ func (f legacyFront) replay(ctx context.Context, w http.ResponseWriter, r *http.
 				return
 			}
 		}
-		events, ended, more := rec.after(n)
+		events, ended, more := rec.After(n)
 		n += len(events)
 		if !p.flush(events...) || ended {
 			return

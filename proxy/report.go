@@ -12,6 +12,7 @@ import (
 
 	"junction/policy"
 	"junction/proxy/budget"
+	"junction/proxy/headers"
 	"junction/proxy/pins"
 	"junction/proxy/view"
 	"junction/upstream"
@@ -134,7 +135,8 @@ func decideOutcome(info *CallInfo, err error) {
 		info.Outcome = own.outcome
 	case own != nil && info.Verdict == policy.Deny.String():
 		info.Outcome = Denied
-	case own != nil, errors.Is(err, raw.ErrAmbiguous), errors.Is(err, raw.ErrMany):
+	case own != nil, errors.Is(err, raw.ErrAmbiguous), errors.Is(err, raw.ErrMany),
+		errors.As(err, new(headers.Mismatch)):
 		info.Outcome = Invalid
 	case errors.As(err, &ours):
 		info.Outcome = outcomeOfKind(ours.Kind)

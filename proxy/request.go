@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"io"
@@ -17,6 +18,7 @@ import (
 	"junction/auth"
 	"junction/policy"
 	"junction/proxy/budget"
+	"junction/proxy/headers"
 	"junction/proxy/origin"
 	"junction/upstream/jsonrpc"
 )
@@ -160,7 +162,7 @@ func (w *snapshot) hostIn(host string) bool {
 
 // post reads the message of a request and passes it to the front of its era.
 func (s *Server) post(rw http.ResponseWriter, r *http.Request, c caller) {
-	if !isJSON(r.Header["Content-Type"]) {
+	if !headers.JSON(r.Header["Content-Type"]) {
 		fail(rw, r, s, refuse(http.StatusUnsupportedMediaType, mcp.INVALID_REQUEST,
 			"Content-Type must be application/json"))
 		return
@@ -185,7 +187,7 @@ func (s *Server) post(rw http.ResponseWriter, r *http.Request, c caller) {
 	}()
 	m, err := jsonrpc.Parse(*body, s.limits.Nesting)
 	if err != nil {
-		if errors.Is(err, jsonrpc.ErrInvalid) && isArray(*body) {
+		if errors.Is(err, jsonrpc.ErrInvalid) && bytes.HasPrefix(bytes.TrimLeft(*body, " \t\r\n"), []byte{'['}) {
 			s.batch(rw, r, c, *body, &held)
 			return
 		}
@@ -215,26 +217,6 @@ func fail(rw http.ResponseWriter, r *http.Request, s *Server, err error) {
 	s.refused("", status, problem.Code)
 	retry(rw, err)
 	newReply(rw, r, &s.limits).fail("", problem, status)
-}
-
-// isJSON reports whether the content type is application/json, with any parameters.
-func isJSON(values []string) bool {
-	if len(values) != 1 {
-		return false
-	}
-	media, _, _ := strings.Cut(values[0], ";")
-	return strings.EqualFold(strings.TrimSpace(media), "application/json")
-}
-
-func isArray(body []byte) bool {
-	for _, c := range body {
-		switch c {
-		case ' ', '\t', '\r', '\n':
-		default:
-			return c == '['
-		}
-	}
-	return false
 }
 
 // readBody reserves a request in progress and reads the body, of at most limits.body bytes. It

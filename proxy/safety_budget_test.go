@@ -12,6 +12,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"junction/proxy/budget"
+	"junction/proxy/replay"
 	"junction/upstream"
 )
 
@@ -67,11 +68,11 @@ func TestSafety8EventsThatAreKept(t *testing.T) {
 		g := b.Grant(budget.Account{Principal: "hog"}, "")
 		s := &session{version: mcp.ProtocolVersion20250326}
 		message := []byte(`"` + strings.Repeat("x", 10_000) + `"`)
-		var all []*record
+		var all []*replay.Record
 		for range 2 * maxRecords {
 			r := s.record(g.Empty())
 			for range 10 {
-				r.add(message)
+				r.Add(message)
 			}
 			all = append(all, r)
 		}
@@ -79,13 +80,13 @@ func TestSafety8EventsThatAreKept(t *testing.T) {
 			t.Errorf("events of %d streams take %d bytes, want at most half of 1 MiB", len(all), n)
 		}
 		last := all[len(all)-1]
-		if events, ended, _ := last.after(-1); len(events) > 0 && len(events) < 10 || len(events) == 0 && !ended {
+		if events, ended, _ := last.After(-1); len(events) > 0 && len(events) < 10 || len(events) == 0 && !ended {
 			t.Errorf("%d of 10 events of the last stream can be had", len(events))
 		}
 		for _, r := range all {
-			r.end(s)
+			r.End(func() { s.forgetRecord(r) })
 		}
-		time.Sleep(2 * recordKept)
+		time.Sleep(2 * replay.Kept)
 		synctest.Wait()
 		if b.Used() != [budget.Quotas]int64{} || len(s.records) != 0 {
 			t.Errorf("%v is used by %d streams that ended two minutes ago", b.Used(), len(s.records))

@@ -16,6 +16,7 @@ import (
 	"junction/auth"
 	"junction/auth/seal"
 	"junction/policy"
+	"junction/proxy/approval"
 	"junction/proxy/budget"
 	"junction/proxy/members"
 	"junction/proxy/pins"
@@ -70,7 +71,7 @@ type Server struct {
 	states    *seal.Box // requestState
 	tasks     *seal.Box // task IDs
 	parked    *parkedCalls
-	approvals approvals
+	approvals approval.Memory
 	meters    budget.Meters
 	schemas   schema.Validator
 	listeners listeners

@@ -15,6 +15,7 @@ import (
 
 	"junction/auth/seal"
 	"junction/proxy/budget"
+	"junction/proxy/replay"
 	"junction/upstream"
 	"junction/upstream/jsonrpc"
 )
@@ -36,7 +37,7 @@ type session struct {
 	streams map[*listener]context.CancelFunc       // open; nil when there are none
 	pending map[jsonrpc.ID]*pendingRequest         // server requests without a response; nil before the first
 	level   string                                 // the log level that the client has set; "" for none
-	records []*record                              // of streams that the client can resume
+	records []*replay.Record                       // of streams that the client can resume
 	gone    error                                  // why the session has ended here; nil while it has not
 	moved   bool                                   // another member had the session, and no stream was opened since
 

@@ -20,6 +20,7 @@ import (
 	"junction/auth/seal"
 	"junction/policy"
 	"junction/proxy/budget"
+	"junction/proxy/replay"
 	"junction/proxy/view"
 	"junction/upstream"
 )
@@ -197,7 +198,7 @@ func eachFairEra(t *testing.T, f func(t *testing.T, era upstream.Era)) {
 // unused checks that nothing of the budget is used at the end.
 func (w *town) unused() {
 	w.t.Helper()
-	time.Sleep(2 * recordKept)
+	time.Sleep(2 * replay.Kept)
 	synctest.Wait() // events that a client could come back for
 	if w.budget.Used() != [budget.Quotas]int64{} {
 		w.t.Errorf("%v is in use when all requests are over, want nothing", w.budget.Used())

@@ -15,6 +15,7 @@ import (
 	"junction/auth/seal"
 	"junction/policy"
 	"junction/proxy"
+	"junction/proxy/members/memberstest"
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/upstreamtest"
@@ -33,7 +34,7 @@ type Setup struct {
 	Requests  proxy.Observer    // nil observes nothing
 	Calls     upstream.Observer // nil observes nothing
 	Crowded   bool              // another junction of the same test lives on when this one ends
-	Members   int               // processes behind the address; 0 is Replicated
+	Members   int               // processes behind the address; 0 is memberstest.Wanted
 }
 
 // Junction is the proxy in the test's own process.
@@ -42,7 +43,7 @@ type Junction struct {
 	URL    string
 	Server *proxy.Server // the first
 	Set    *upstream.Set
-	Replicas
+	memberstest.Servers
 	options upstream.Options
 	refresh chan struct{}
 	recheck chan struct{}
@@ -63,12 +64,12 @@ func Start(t *testing.T, p Pair, w Setup) *Junction {
 	log := authtest.Log(t, cmp.Or(w.Log, io.Discard))
 	j := &Junction{pair: p, Set: new(upstream.Set), refresh: make(chan struct{}, 1), recheck: make(chan struct{}, 1),
 		more: make(chan struct{})}
-	j.prepare(t, cmp.Or(w.Members, Replicated()), proxy.Options{Limits: w.Limits, Key: key, Version: "test", Log: log,
-		Observer: w.Requests})
-	j.Server = j.Servers[0]
+	j.Prepare(t, cmp.Or(w.Members, memberstest.Wanted()), proxy.Options{Limits: w.Limits, Key: key, Version: "test",
+		Log: log, Observer: w.Requests})
+	j.Server = j.All[0]
 	j.options = upstream.Options{Version: "test", Log: log, Hooks: upstream.Hooks{
 		StateChanged:    func(upstream.Change) { j.changed() },
-		ResourceUpdated: func(u upstream.Update) { j.each(func(s *proxy.Server) { s.Updated(u) }) },
+		ResourceUpdated: func(u upstream.Update) { j.Each(func(s *proxy.Server) { s.Updated(u) }) },
 		CatalogChanged: func(string) {
 			select {
 			case j.refresh <- struct{}{}:
@@ -90,20 +91,20 @@ func Start(t *testing.T, p Pair, w Setup) *Junction {
 			case <-ctx.Done():
 				return
 			case <-j.refresh:
-				j.each((*proxy.Server).Refresh)
+				j.Each((*proxy.Server).Refresh)
 				j.changed()
 			case <-j.recheck:
-				j.each((*proxy.Server).Recheck)
+				j.Each((*proxy.Server).Recheck)
 				j.changed()
 			}
 		}
 	})
 	j.Apply(w)
-	j.URL = j.listen() + "/mcp"
+	j.URL = j.Listen() + "/mcp"
 	t.Cleanup(func() {
-		j.each((*proxy.Server).Shutdown)
-		j.each((*proxy.Server).Kill)
-		j.close()
+		j.Each((*proxy.Server).Shutdown)
+		j.Each((*proxy.Server).Kill)
+		j.Close()
 		j.Set.Close()
 		cancel()
 		refreshing.Wait()
@@ -117,7 +118,7 @@ func Start(t *testing.T, p Pair, w Setup) *Junction {
 // Apply replaces the configuration of the upstreams.
 func (j *Junction) Apply(w Setup) {
 	j.Set.Apply(w.Upstreams, j.options, func(us []*upstream.Upstream) {
-		j.each(func(s *proxy.Server) {
+		j.Each(func(s *proxy.Server) {
 			s.Apply(proxy.SnapshotConfig{Names: w.Names, Endpoints: w.Endpoints,
 				Guard:  cmp.Or(w.Guard, &auth.Guard{}),
 				Policy: cmp.Or(w.Policy, policy.Open())}, us)
@@ -162,7 +163,7 @@ func (j *Junction) Offers(t *testing.T, names ...string) {
 		return !slices.ContainsFunc(names,
 			func(name string) bool { return j.Status(name).State != upstream.StateReady })
 	})
-	j.each((*proxy.Server).Refresh)
+	j.Each((*proxy.Server).Refresh)
 }
 
 // Status returns the status of an upstream; zero if there is none of this name.

@@ -1,4 +1,4 @@
-package harness
+package memberstest
 
 import (
 	"net/http"
@@ -11,9 +11,9 @@ import (
 	"junction/proxy"
 )
 
-// Replicated returns the number of processes behind the address of each junction in the test's
+// Wanted returns the number of processes behind the address of each junction in the test's
 // process: JUNCTION_TEST_MEMBERS, or else 1.
-func Replicated() int {
+func Wanted() int {
 	n, err := strconv.Atoi(os.Getenv("JUNCTION_TEST_MEMBERS"))
 	if err != nil {
 		return 1
@@ -21,11 +21,11 @@ func Replicated() int {
 	return n
 }
 
-// Replicas are the members of a junction: servers of the same endpoints, behind one address that
+// Servers are the members of a junction: servers of the same endpoints, behind one address that
 // sends each request to the next one. A junction of one member is that server itself.
-type Replicas struct {
-	Servers   []*proxy.Server
-	Members   []*Replica // nil for one server
+type Servers struct {
+	All       []*proxy.Server
+	Members   []*Member // nil for one server
 	listeners []*httptest.Server
 
 	mu   sync.Mutex
@@ -33,27 +33,27 @@ type Replicas struct {
 	down map[int]bool // by index
 }
 
-// prepare makes n servers, which have the key in common.
-func (c *Replicas) prepare(t *testing.T, n int, o proxy.Options) {
+// Prepare makes n servers, which have the key in common.
+func (c *Servers) Prepare(t testing.TB, n int, o proxy.Options) {
 	t.Helper()
 	c.down = map[int]bool{}
 	cluster := NewCluster()
 	for range n {
 		if n > 1 {
-			m := cluster.Replica(t)
+			m := cluster.Member(t)
 			c.Members, o.Members = append(c.Members, m), m
 		}
 		s, err := proxy.New(o)
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.Servers = append(c.Servers, s)
+		c.All = append(c.All, s)
 	}
 }
 
-// listen starts to serve and returns the base URL of all.
-func (c *Replicas) listen() string {
-	for i, s := range c.Servers {
+// Listen starts to serve and returns the base URL of all.
+func (c *Servers) Listen() string {
+	for i, s := range c.All {
 		if c.Members == nil {
 			c.listeners = append(c.listeners, httptest.NewServer(s))
 			break
@@ -67,9 +67,9 @@ func (c *Replicas) listen() string {
 	}
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c.mu.Lock()
-		for c.turn++; c.down[c.turn%len(c.Servers)]; c.turn++ {
+		for c.turn++; c.down[c.turn%len(c.All)]; c.turn++ {
 		}
-		to := c.Members[c.turn%len(c.Servers)]
+		to := c.Members[c.turn%len(c.All)]
 		c.mu.Unlock()
 		if pass(to.transport, w, r.Clone(r.Context()), to.url) != nil {
 			panic(http.ErrAbortHandler)
@@ -79,15 +79,15 @@ func (c *Replicas) listen() string {
 	return front.URL
 }
 
-// each calls f for each server.
-func (c *Replicas) each(f func(*proxy.Server)) {
-	for _, s := range c.Servers {
+// Each calls f for each server.
+func (c *Servers) Each(f func(*proxy.Server)) {
+	for _, s := range c.All {
 		f(s)
 	}
 }
 
-// close ends what listen has started. The servers must have ended.
-func (c *Replicas) close() {
+// Close ends what listen has started. The servers must have ended.
+func (c *Servers) Close() {
 	for _, ts := range c.listeners {
 		ts.CloseClientConnections()
 	}
@@ -97,24 +97,24 @@ func (c *Replicas) close() {
 }
 
 // Shutdown shuts all servers down.
-func (c *Replicas) Shutdown() { c.each((*proxy.Server).Shutdown) }
+func (c *Servers) Shutdown() { c.Each((*proxy.Server).Shutdown) }
 
 // At returns the URL of one member.
-func (c *Replicas) At(i int) string { return c.listeners[i].URL + "/mcp" }
+func (c *Servers) At(i int) string { return c.listeners[i].URL + "/mcp" }
 
 // Down takes a member out of the rotation.
-func (c *Replicas) Down(i int) {
+func (c *Servers) Down(i int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.down[i] = true
 }
 
 // Crash ends a member as kill -9 does: its connections break, and its lease ends.
-func (c *Replicas) Crash(i int) {
+func (c *Servers) Crash(i int) {
 	c.Down(i)
 	c.listeners[i].Listener.Close()
 	c.listeners[i].CloseClientConnections()
-	c.Servers[i].Shutdown()
-	c.Servers[i].Kill()
+	c.All[i].Shutdown()
+	c.All[i].Kill()
 	c.Members[i].Leave()
 }

@@ -1,4 +1,6 @@
-package harness
+// Package memberstest has members for tests: proxies in one process that serve the same endpoints,
+// without a database, and an address for them that sends each request to the next one.
+package memberstest
 
 import (
 	"bytes"
@@ -25,7 +27,7 @@ import (
 type Cluster struct {
 	mu      sync.Mutex
 	joined  int
-	living  map[string]*Replica // by ID
+	living  map[string]*Member // by ID
 	claims  map[[16]byte]string
 	deleted map[[16]byte]bool
 	spent   map[string]bool
@@ -34,12 +36,12 @@ type Cluster struct {
 
 // NewCluster returns a cluster without members.
 func NewCluster() *Cluster {
-	return &Cluster{living: map[string]*Replica{}, claims: map[[16]byte]string{}, deleted: map[[16]byte]bool{},
+	return &Cluster{living: map[string]*Member{}, claims: map[[16]byte]string{}, deleted: map[[16]byte]bool{},
 		spent: map[string]bool{}}
 }
 
-// Replica is one process of a cluster. It implements members.Members.
-type Replica struct {
+// Member is one process of a cluster. It implements members.Members.
+type Member struct {
 	cluster   *Cluster
 	url       string
 	transport *http.Transport
@@ -50,15 +52,15 @@ type Replica struct {
 // hopHeader marks the requests between members. Its value is the address of the client.
 const hopHeader = "X-Test-Hop"
 
-// Replica returns a new member, which has not joined yet.
-func (c *Cluster) Replica(t testing.TB) *Replica {
-	m := &Replica{cluster: c, transport: &http.Transport{}}
+// Member returns a new member, which has not joined yet.
+func (c *Cluster) Member(t testing.TB) *Member {
+	m := &Member{cluster: c, transport: &http.Transport{}}
 	t.Cleanup(m.transport.CloseIdleConnections)
 	return m
 }
 
 // Join makes the member a new one of the cluster, at the base URL of its server.
-func (m *Replica) Join(url string) {
+func (m *Member) Join(url string) {
 	m.cluster.mu.Lock()
 	defer m.cluster.mu.Unlock()
 	delete(m.cluster.living, m.id)
@@ -68,7 +70,7 @@ func (m *Replica) Join(url string) {
 }
 
 // Leave takes the member's lease.
-func (m *Replica) Leave() {
+func (m *Member) Leave() {
 	m.cluster.mu.Lock()
 	defer m.cluster.mu.Unlock()
 	delete(m.cluster.living, m.id)
@@ -76,7 +78,7 @@ func (m *Replica) Leave() {
 }
 
 // Handler marks the requests from other members.
-func (m *Replica) Handler(h http.Handler) http.Handler {
+func (m *Member) Handler(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if from := r.Header.Get(hopHeader); from != "" {
 			r.Header.Del(hopHeader)
@@ -88,21 +90,21 @@ func (m *Replica) Handler(h http.Handler) http.Handler {
 }
 
 // Self implements members.Members.
-func (m *Replica) Self() string {
+func (m *Member) Self() string {
 	m.cluster.mu.Lock()
 	defer m.cluster.mu.Unlock()
 	return m.id
 }
 
 // Alive implements members.Members.
-func (m *Replica) Alive(id string) bool {
+func (m *Member) Alive(id string) bool {
 	m.cluster.mu.Lock()
 	defer m.cluster.mu.Unlock()
 	return m.cluster.living[id] != nil
 }
 
 // Owner implements members.Members.
-func (m *Replica) Owner(_ context.Context, session [16]byte, first string, _ time.Time) (string, error) {
+func (m *Member) Owner(_ context.Context, session [16]byte, first string, _ time.Time) (string, error) {
 	c := m.cluster
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -120,7 +122,7 @@ func (m *Replica) Owner(_ context.Context, session [16]byte, first string, _ tim
 }
 
 // Forward implements members.Members.
-func (m *Replica) Forward(w http.ResponseWriter, r *http.Request, body []byte, to string) error {
+func (m *Member) Forward(w http.ResponseWriter, r *http.Request, body []byte, to string) error {
 	m.cluster.mu.Lock()
 	target := m.cluster.living[to]
 	m.cluster.mu.Unlock()
@@ -180,7 +182,7 @@ func transfer(w http.ResponseWriter, from io.Reader) error {
 }
 
 // DeleteSession implements members.Members.
-func (m *Replica) DeleteSession(_ context.Context, session [16]byte, _ time.Time) error {
+func (m *Member) DeleteSession(_ context.Context, session [16]byte, _ time.Time) error {
 	m.cluster.mu.Lock()
 	defer m.cluster.mu.Unlock()
 	if m.id == "" {
@@ -191,7 +193,7 @@ func (m *Replica) DeleteSession(_ context.Context, session [16]byte, _ time.Time
 }
 
 // Once implements members.Members.
-func (m *Replica) Once(_ context.Context, id string, _ time.Time) (bool, error) {
+func (m *Member) Once(_ context.Context, id string, _ time.Time) (bool, error) {
 	m.cluster.mu.Lock()
 	defer m.cluster.mu.Unlock()
 	first := !m.cluster.spent[id]
@@ -200,7 +202,8 @@ func (m *Replica) Once(_ context.Context, id string, _ time.Time) (bool, error) 
 }
 
 // Enter implements members.Members.
-func (m *Replica) Enter(_ context.Context, principal string, l policy.Limits, other bool) (func(), time.Duration, error) {
+func (m *Member) Enter(_ context.Context, principal string, l policy.Limits, other bool) (
+	func(), time.Duration, error) {
 	if other {
 		wait, err := m.cluster.meters.Other(principal, l)
 		return func() {}, wait, err

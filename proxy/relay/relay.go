@@ -1,0 +1,89 @@
+// Package relay passes the answer of another process to a client, as it arrives.
+package relay
+
+import (
+	"io"
+	"maps"
+	"net/http"
+	"time"
+)
+
+// Writer is a ResponseWriter of a request that another process answers. Each write has a timeout.
+// The headers of the answer replace those that this process has set.
+type Writer struct {
+	http.ResponseWriter
+	timeout time.Duration
+	header  http.Header
+	begun   bool
+}
+
+// New returns the Writer of a request. It changes r.Body: when the body has been read, the answer
+// may take longer than the read timeout of the http.Server.
+func New(w http.ResponseWriter, r *http.Request, timeout time.Duration) *Writer {
+	// Otherwise net/http closes the body when the answer begins, although its end is still being read.
+	// The connection to the other process breaks then.
+	http.NewResponseController(w).EnableFullDuplex() // an error means that w does not close the body
+	if r.ContentLength == 0 || r.Body == nil {
+		clearDeadline(w)
+	} else if _, before := r.Body.(*timedBody); !before {
+		r.Body = &timedBody{r.Body, w}
+	}
+	return &Writer{ResponseWriter: w, timeout: timeout, header: http.Header{}}
+}
+
+// Unwrap is for http.ResponseController.
+func (w *Writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// Header implements http.ResponseWriter.
+func (w *Writer) Header() http.Header { return w.header }
+
+// WriteHeader implements http.ResponseWriter.
+func (w *Writer) WriteHeader(status int) {
+	maps.Copy(w.ResponseWriter.Header(), w.header)
+	w.begun = w.begun || status >= http.StatusOK
+	w.deadline()
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements http.ResponseWriter.
+func (w *Writer) Write(b []byte) (int, error) {
+	w.begin()
+	w.deadline()
+	return w.ResponseWriter.Write(b)
+}
+
+// FlushError is for http.ResponseController.
+func (w *Writer) FlushError() error {
+	w.begin()
+	w.deadline()
+	return http.NewResponseController(w.ResponseWriter).Flush()
+}
+
+func (w *Writer) begin() {
+	if !w.begun {
+		w.WriteHeader(http.StatusOK)
+	}
+}
+
+func (w *Writer) deadline() {
+	// if this fails, the write returns the error
+	http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(w.timeout))
+}
+
+// timedBody removes the read deadline of a connection when the body has been read.
+type timedBody struct {
+	io.ReadCloser
+	w http.ResponseWriter
+}
+
+func (b *timedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err == io.EOF {
+		clearDeadline(b.w)
+	}
+	return n, err
+}
+
+func clearDeadline(w http.ResponseWriter) {
+	http.NewResponseController(w).SetReadDeadline(time.Time{}) // without support for deadlines there is none to clear
+}
