@@ -254,7 +254,7 @@ func (b *base) answer(own *flight, m *jsonrpc.Message) {
 		b.odd.Warn(b.log, "ignored a request: modern servers send none", "method", m.Method)
 	case m.Method == string(mcp.MethodPing):
 		b.post(&transport.Request{Message: jsonrpc.Message{ID: m.ID, Result: []byte("{}")}})
-	case IsServerRequest(m.Method):
+	case isServerRequest(m.Method):
 		b.serverRequest(own, m)
 	default:
 		b.refuse(m.ID, mcp.METHOD_NOT_FOUND, "Method not found: "+m.Method)

@@ -86,9 +86,9 @@ func (p *pool) lacking(err error) (*LoginError, error) {
 	return login, err
 }
 
-// NeedsLogin reports whether an upstream cannot be reached until the operator signs in there: by a
+// needsLogin reports whether an upstream cannot be reached until the operator signs in there: by a
 // LoginError, or because the server asks for OAuth and auth.mode is not set.
-func NeedsLogin(err error) bool {
+func needsLogin(err error) bool {
 	var status *transport.StatusError
 	return errors.As(err, new(*LoginError)) || errors.As(err, &status) && status.WantsOAuth()
 }

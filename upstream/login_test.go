@@ -93,7 +93,7 @@ func TestOperatorSignsIn(t *testing.T) {
 			config := Config{URL: srv.URL, Auth: Auth{Mode: AuthOAuth}}
 			u := set.Apply(map[string]Config{"linear": config}, options, nil)[0]
 			until(StateSignIn)
-			if r := u.Check(t.Context()); !NeedsLogin(r.Err) || len(r.Steps) != 1 {
+			if r := u.Check(t.Context()); !needsLogin(r.Err) || len(r.Steps) != 1 {
 				t.Errorf("before the sign-in a check says %v", r.Err)
 			}
 			if text := u.Status().Err; text != "sign-in needed; run: junction login linear" {
@@ -129,7 +129,7 @@ func TestOperatorSignsIn(t *testing.T) {
 
 			unset := &operatorsToken{}
 			options.Credentials, options.Hooks.StateChanged = unset, func(c Change) {
-				if c.State == StateSignIn && !NeedsLogin(c.Err) {
+				if c.State == StateSignIn && !needsLogin(c.Err) {
 					t.Errorf("an upstream without auth.mode needs a sign-in for %v", c.Err)
 				}
 				states <- c.State
@@ -148,7 +148,7 @@ func TestOperatorSignsIn(t *testing.T) {
 func wantLogin(t *testing.T, err error, text string) {
 	t.Helper()
 	e, own := errors.AsType[*Error](err)
-	if !own || e.Kind != KindUnavailable || !NeedsLogin(err) || !strings.Contains(err.Error(), text) {
+	if !own || e.Kind != KindUnavailable || !needsLogin(err) || !strings.Contains(err.Error(), text) {
 		t.Errorf("Call = %v, want an unavailable upstream: %s", err, text)
 	}
 }

@@ -45,8 +45,8 @@ type ServerRequest struct {
 	Progress func(params []byte)
 }
 
-// IsServerRequest reports whether the client has to answer a request of this method.
-func IsServerRequest(method string) bool {
+// isServerRequest reports whether the client has to answer a request of this method.
+func isServerRequest(method string) bool {
 	switch mcp.MCPMethod(method) {
 	case mcp.MethodElicitationCreate, mcp.MethodSamplingCreateMessage, mcp.MethodListRoots:
 		return true

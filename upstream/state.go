@@ -81,7 +81,7 @@ func stateAfter(err error) State {
 	var status *transport.StatusError
 	var confined *transport.SandboxError
 	switch {
-	case errors.As(err, new(*SignInError)), NeedsLogin(err):
+	case errors.As(err, new(*SignInError)), needsLogin(err):
 		return StateSignIn
 	case errors.As(err, &confined) && confined.Permanent, errors.As(err, &status) &&
 		(status.Status == http.StatusUnauthorized || status.Status == http.StatusForbidden):

@@ -30,7 +30,7 @@ func (s *SubjectView) Resource(uri string) (*Target, error) {
 	}
 	if v.Bare {
 		for st := range sight.Stocks() {
-			if !HasResources(st.Catalog) {
+			if !hasResources(st.Catalog) {
 				break
 			}
 			if t := may(st.Backend, uri, true); t != nil {
@@ -44,7 +44,7 @@ func (s *SubjectView) Resource(uri string) (*Target, error) {
 			if st.Backend.Name() != name {
 				continue
 			}
-			if HasResources(st.Catalog) {
+			if hasResources(st.Catalog) {
 				if t := may(st.Backend, own, false); t != nil {
 					return t, nil
 				}
@@ -58,7 +58,7 @@ func (s *SubjectView) Resource(uri string) (*Target, error) {
 	}
 	if len(owners) == 0 {
 		for st := range sight.Stocks() {
-			if HasResources(st.Catalog) && !(st.Backend.Tried() && Unlisted(st.Catalog)) {
+			if hasResources(st.Catalog) && !(st.Backend.Tried() && unlisted(st.Catalog)) {
 				owners = append(owners, st.Backend)
 			}
 		}
@@ -106,9 +106,9 @@ const maxSearched = 256 << 10
 // MaxLookedUp bounds the length of URIs that are compared with templates, in bytes.
 const MaxLookedUp = 8 << 10
 
-// HasResources reports whether an upstream has resources, or may have some.
-func HasResources(c *upstream.Catalog) bool {
-	return c.Offers("resources") || len(c.Resources) > 0 || len(c.Templates) > 0 || Unlisted(c)
+// hasResources reports whether an upstream has resources, or may have some.
+func hasResources(c *upstream.Catalog) bool {
+	return c.Offers("resources") || len(c.Resources) > 0 || len(c.Templates) > 0 || unlisted(c)
 }
 
 // ErrUnknown means that a URI belongs to no upstream that the subject may use.

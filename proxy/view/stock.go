@@ -72,8 +72,8 @@ func NewStock(b Backend, c *upstream.Catalog, m Making) *Stock {
 	}
 	st.offers = offers{
 		Completions: Completes(c),
-		Subscribe:   c.Offers("resources", "subscribe") || Unlisted(c),
-		Logging:     c.Offers("logging") || Unlisted(c),
+		Subscribe:   c.Offers("resources", "subscribe") || unlisted(c),
+		Logging:     c.Offers("logging") || unlisted(c),
 		Tasks:       c.Era == upstream.EraModern && c.Offers("extensions", upstream.ExtensionTasks),
 	}
 	if text := strings.TrimSpace(c.Instructions); text != "" && b.Config().Instructions {

@@ -61,7 +61,7 @@ func (s *SubjectView) look() *Sight {
 		for k := range its {
 			offered, items = offered || v.offered[v.begin[i]+k] != 0, items || its[k] != 0
 		}
-		reached[i] = items || HasResources(st.Catalog) && s.reaches(st, policy.Resource)
+		reached[i] = items || hasResources(st.Catalog) && s.reaches(st, policy.Resource)
 		if !reached[i] && !offered { // the upstream is down, or has no items yet
 			reached[i] = s.reaches(st, policy.Tool, policy.Prompt)
 		}

@@ -357,11 +357,11 @@ func (v *View) All(p upstream.Part) iter.Seq[*Target] { return v.whole.All(p) }
 // Completes reports whether an upstream may complete arguments. That is so if it declares
 // completions, has version 2024-11-05 (which has no such declaration), or has never connected.
 func Completes(c *upstream.Catalog) bool {
-	return c.Offers("completions") || c.Version == mcp.ProtocolVersion20241105 || Unlisted(c)
+	return c.Offers("completions") || c.Version == mcp.ProtocolVersion20241105 || unlisted(c)
 }
 
-// Unlisted reports whether the upstream's capabilities are still unknown.
-func Unlisted(c *upstream.Catalog) bool { return c.Listed.IsZero() && !c.Capabilities.Present() }
+// unlisted reports whether the upstream's capabilities are still unknown.
+func unlisted(c *upstream.Catalog) bool { return c.Listed.IsZero() && !c.Capabilities.Present() }
 
 // AppendCapabilities appends the capabilities of the endpoint for clients of an era. Tools, prompts
 // and resources are always declared, because an upstream may add them at any time and an empty list

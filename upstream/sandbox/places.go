@@ -67,30 +67,30 @@ var managers = []struct{ variable, home, below string }{
 // version managers, and the certificates in the environment. program is an absolute path. A folder
 // that contains the home folder is never included.
 func Programs(program string, environment []string) []string {
-	p := places{environment: environment, home: Variable(environment, "HOME")}
+	p := places{environment: environment, home: variable(environment, "HOME")}
 	p.program(program)
-	for _, dir := range filepath.SplitList(Variable(environment, "PATH")) {
+	for _, dir := range filepath.SplitList(variable(environment, "PATH")) {
 		p.add(dir)
 		p.installation(dir)
 	}
 	for _, m := range managers {
-		dir := Variable(environment, m.variable)
+		dir := variable(environment, m.variable)
 		if dir == "" && p.home != "" {
 			dir = filepath.Join(p.home, m.home)
 		}
 		p.add(filepath.Join(dir, m.below))
 	}
 	for _, name := range certificates {
-		for _, file := range filepath.SplitList(Variable(environment, name)) {
+		for _, file := range filepath.SplitList(variable(environment, name)) {
 			p.add(file)
 		}
 	}
 	return p.list
 }
 
-// Variable returns the value of a variable in the environment. The last entry wins, as in a
+// variable returns the value of a variable in the environment. The last entry wins, as in a
 // process.
-func Variable(environment []string, name string) string {
+func variable(environment []string, name string) string {
 	for _, v := range slices.Backward(environment) {
 		if value, ok := strings.CutPrefix(v, name+"="); ok && name != "" {
 			return value
@@ -107,7 +107,7 @@ func TooWide(dir string, environment []string) bool {
 		return true
 	}
 	own, _ := os.UserHomeDir() // without one there is only the command's
-	for _, home := range []string{own, Variable(environment, "HOME")} {
+	for _, home := range []string{own, variable(environment, "HOME")} {
 		if home != "" && slices.ContainsFunc(resolved(home), func(h string) bool { return Covers(dirs, h) }) {
 			return true
 		}

@@ -30,7 +30,7 @@ type key struct{ entry, person string }
 
 // Limits of a folder.
 const (
-	MaxText  = 32 << 20 // maximum bytes of one text; larger texts are not stored
+	maxText  = 32 << 20 // maximum bytes of one text; larger texts are not stored
 	maxFiles = 1000     // if there are more, the oldest ones are removed
 	pause    = 10 * time.Second
 	suffix   = ".sealed"
@@ -250,7 +250,7 @@ func (d *Dir) put(k key, text func() []byte) error {
 	if text != nil {
 		plain = append(id[:], text()...)
 	}
-	if text == nil || len(plain) > MaxText {
+	if text == nil || len(plain) > maxText {
 		if err := os.Remove(d.file(k)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}

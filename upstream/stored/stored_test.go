@@ -46,7 +46,7 @@ func TestForeignStoredTexts(t *testing.T) {
 	d := mustOpen(t, path, key)
 	d.Save("up", "", text("everyone's"))
 	d.Save("up", "ada", text("Ada's"))
-	d.Save("large", "", text(strings.Repeat("x", MaxText)))
+	d.Save("large", "", text(strings.Repeat("x", maxText)))
 	d.Save("gone", "", text("soon"))
 	d.Delete("gone", "")
 	d.want(t, "up", "ada", "Ada's") // written or not

@@ -89,10 +89,10 @@ func (c *Client) Send(ctx context.Context, name string, r *Request, limits manif
 	switch {
 	case response.StatusCode < 200 || response.StatusCode > 299:
 		return nil, fmt.Errorf("the API answered %s after %v%s", response.Status,
-			time.Since(began).Round(time.Millisecond), Beginning(kind, body))
+			time.Since(began).Round(time.Millisecond), beginning(kind, body))
 	case int64(len(body)) > most:
 		return nil, fmt.Errorf("the API answered with more than the limit of %d bytes (max_output); ask for less%s",
-			most, Beginning(kind, body))
+			most, beginning(kind, body))
 	}
 	return &Response{response.StatusCode, kind, body}, nil
 }
@@ -113,8 +113,8 @@ func failed(ctx context.Context, name string, err error, limits manifest.Limits)
 	return fmt.Errorf("the API of %s cannot be reached: %w", name, err)
 }
 
-// Beginning returns the first kilobyte of an answer, for an error.
-func Beginning(kind string, body []byte) string {
+// beginning returns the first kilobyte of an answer, for an error.
+func beginning(kind string, body []byte) string {
 	const shown = 1 << 10
 	if len(body) == 0 {
 		return " with no content"

@@ -263,7 +263,7 @@ func TestReadErrors(t *testing.T) {
 		".cursor/mcp.json":      `{"mcpServers": {"s": {"command": "x"}}}`,
 		".claude.json":          "{\n  \"mcpServers\": {",
 		".codex/config.toml":    "[mcp_servers.a]\ncommand =\n",
-		".gemini/settings.json": strings.Repeat(" ", MaxFile) + "{}",
+		".gemini/settings.json": strings.Repeat(" ", maxFile) + "{}",
 	})
 	if err := os.Mkdir(filepath.Join(h.Dir, ".copilot"), 0o700); err != nil {
 		t.Fatal(err)

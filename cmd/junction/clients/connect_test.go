@@ -232,7 +232,7 @@ func TestConnectFiles(t *testing.T) {
 	for _, test := range []struct{ name, text, want string }{
 		{"cut off", "{\n\"mcpServers\": {", "~/.cursor/mcp.json line 2: is not JSON: "},
 		{"another junction", `{"mcpServers": {"junction": {"command": "mine"}}}`, "choose a name with --name"},
-		{"large", strings.Repeat(" ", MaxFile+1), "is larger than 10 MiB"},
+		{"large", strings.Repeat(" ", maxFile+1), "is larger than 10 MiB"},
 	} {
 		if err := os.WriteFile(real, []byte(test.text), 0o600); err != nil {
 			t.Fatal(err)

@@ -12,15 +12,15 @@ import (
 	"junction/upstream/files"
 )
 
-// MaxFile bounds the files that are read.
-const MaxFile = 10 << 20
+// maxFile bounds the files that are read.
+const maxFile = 10 << 20
 
-// ReadFile returns the content of a regular file of at most MaxFile bytes. The error does not name
+// ReadFile returns the content of a regular file of at most 10 MiB. The error does not name
 // the file.
 func ReadFile(file string) ([]byte, error) {
-	text, err := files.Read(file, MaxFile)
+	text, err := files.Read(file, maxFile)
 	if _, large := errors.AsType[*files.TooLargeError](err); large {
-		return nil, fmt.Errorf("is larger than %d MiB", MaxFile>>20)
+		return nil, fmt.Errorf("is larger than %d MiB", maxFile>>20)
 	} else if errors.Is(err, files.ErrIrregular) {
 		return nil, errors.New("is not a regular file")
 	}

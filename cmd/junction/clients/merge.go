@@ -140,7 +140,7 @@ func (m *Merge) present(k *Known) (name string, differs bool) {
 // such as mcp-remote, or by its program.
 func (m *Merge) isOwn(k *Known) bool {
 	for _, address := range append([]string{k.URL}, k.Command...) {
-		if IsOwn(address, m.Own) {
+		if isOwnAddress(address, m.Own) {
 			return true
 		}
 	}
@@ -151,8 +151,8 @@ func (m *Merge) isOwn(k *Known) bool {
 	return program == "junction" && k.Command[1] == "stdio"
 }
 
-// IsOwn reports whether a URL leads to one of the endpoints in own.
-func IsOwn(address string, own []string) bool {
+// isOwnAddress reports whether a URL leads to one of the endpoints in own.
+func isOwnAddress(address string, own []string) bool {
 	return slices.ContainsFunc(own, func(o string) bool { return hostOf(o) != "" && hostOf(o) == hostOf(address) })
 }
 

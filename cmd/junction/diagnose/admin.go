@@ -222,7 +222,7 @@ func (p *Proxy) Report(stopping context.Context) Report {
 		r.Status = "starting"
 	case slices.ContainsFunc(r.Parts, func(s health.State) bool { return !s.Ready }):
 		r.Status = "unavailable"
-	case Starting(statuses):
+	case starting(statuses):
 		r.Status = "starting"
 	}
 	for _, n := range offered {

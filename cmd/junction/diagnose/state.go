@@ -108,8 +108,8 @@ func (p *Proxy) Statuses() []upstream.Status {
 // patient is the time after which a silent upstream no longer keeps the proxy from being ready.
 const patient = 20 * time.Second
 
-// Starting reports whether an upstream has neither connected nor failed yet.
-func Starting(list []upstream.Status) bool {
+// starting reports whether an upstream has neither connected nor failed yet.
+func starting(list []upstream.Status) bool {
 	for _, s := range list {
 		if s.State == upstream.StateStarting && s.Err == "" && (s.Era == upstream.EraAuto || s.Stored) &&
 			time.Since(s.Since) < patient {
