@@ -3,6 +3,7 @@ package proxy
 import (
 	"cmp"
 	"context"
+	"errors"
 	"net/http"
 	"strings"
 
@@ -339,7 +340,7 @@ func (s *Server) checkArguments(x *exchange, t *view.Target) ([]byte, error) {
 		return nil, err
 	}
 	problems, err := s.schemas.Check(t.Item.Definition.Text(), arguments)
-	if err != nil {
+	if e, ok := errors.AsType[*schema.UnusableError](err); ok && e.First {
 		s.log.Warn("the arguments of a tool are not checked: its schema cannot be used", "upstream", t.Backend.Name(),
 			"name", t.Name, "error", err)
 	}

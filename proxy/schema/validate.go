@@ -53,15 +53,26 @@ type inputSchema struct {
 	steps   int // remaining steps
 }
 
+// An UnusableError says why the schema of a definition cannot be used.
+type UnusableError struct {
+	Err   error
+	First bool // the first check of the definition since it was compiled, for the log
+}
+
+func (e *UnusableError) Error() string { return e.Err.Error() }
+
+func (e *UnusableError) Unwrap() error { return e.Err }
+
 // Check returns the problems of the arguments, one line each; nil if they are valid. The arguments
-// may be absent. An error means that the schema cannot be used, so the arguments are not checked
-// and the call should proceed. Check returns that error once per definition, for the log.
+// may be absent. An UnusableError means that the schema cannot be used, so that the arguments were
+// not checked.
 func (v *Validator) Check(definition []byte, arguments raw.Object) (problems []string, err error) {
 	s := v.schema(definition)
 	s.compile.Do(func() { s.schema, s.doc, s.err = s.compiled(definition) })
 	if s.err != nil {
-		s.told.Do(func() { err = s.err })
-		return nil, err
+		unusable := &UnusableError{Err: s.err}
+		s.told.Do(func() { unusable.First = true })
+		return nil, unusable
 	}
 	text := arguments.Text()
 	if !arguments.Present() {
