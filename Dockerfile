@@ -11,13 +11,13 @@ COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
 # Static, so that it runs on an empty root; -trimpath, so that the same source gives the same bytes wherever it lies.
-RUN CGO_ENABLED=0 go build -trimpath -o /out/junction ./cmd/junction
+RUN CGO_ENABLED=0 go build -trimpath -o /out/ ./cmd/junction ./cmd/junction-pack
 # The key that seals session ids is kept in junction/key below XDG_STATE_HOME. A new volume takes over the owner and the mode of what it covers.
 RUN install -d -m 0700 /out/state
 
 # npx needs a home folder, for its cache, and the user "node" of the base image has one.
 FROM node:22-slim AS junction-node
-COPY --from=build /out/junction /usr/local/bin/junction
+COPY --from=build /out/junction /out/junction-pack /usr/local/bin/
 COPY --from=build --chown=node:node /out/state /var/lib/junction
 ENV XDG_STATE_HOME=/var/lib
 VOLUME /var/lib/junction
@@ -30,7 +30,7 @@ ENTRYPOINT ["/usr/local/bin/junction"]
 # The last stage is what a build without --target makes.
 FROM scratch AS junction
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
-COPY --from=build /out/junction /usr/local/bin/junction
+COPY --from=build /out/junction /out/junction-pack /usr/local/bin/
 COPY --from=build --chown=65532:65532 /out/state /var/lib/junction
 ENV XDG_STATE_HOME=/var/lib PATH=/usr/local/bin
 VOLUME /var/lib/junction

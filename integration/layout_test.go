@@ -97,7 +97,7 @@ var arrows = map[string][]string{
 	"upstream/jsonrpc": {"upstream/raw"},
 
 	// A pack runs commands as upstream does, and checks arguments as proxy does.
-	"cmd/junction-pack":     {"cmd/junction-pack/cli", "upstream/sandbox"},
+	"cmd/junction-pack":     {"cmd/junction-pack/cli", "cmd/junction/build", "upstream/sandbox"},
 	"cmd/junction-pack/cli": {"cmd/junction-pack/manifest", "cmd/junction-pack/pack", "cmd/junction/prose"},
 	"cmd/junction-pack/pack": {"cmd/junction-pack/command", "cmd/junction-pack/manifest", "cmd/junction-pack/openapi",
 		"cmd/junction-pack/prompt", "cmd/junction-pack/web", "upstream/files", "proxy/schema", "upstream/raw"},

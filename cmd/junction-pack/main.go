@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"junction/cmd/junction-pack/cli"
+	"junction/cmd/junction/build"
 	"junction/upstream/sandbox"
 )
 
@@ -35,6 +36,7 @@ PATH is a manifest, or a folder with pack.yaml and files that end in .pack.yaml.
   junction-pack check packs/dev
   junction-pack call packs/dev search text=hello
   junction-pack serve packs/dev`,
+		Version:       build.Read().Version,
 		SilenceErrors: true, SilenceUsage: true,
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 		Args: func(_ *cobra.Command, args []string) error {
@@ -45,6 +47,7 @@ PATH is a manifest, or a folder with pack.yaml and files that end in .pack.yaml.
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+	root.SetVersionTemplate("junction-pack {{.Version}}\n")
 	root.AddCommand(serveCommand(), callCommand(),
 		&cobra.Command{
 			Use: "check PATH", Short: "Validate the manifests", Args: cli.Arguments(1, 1),

@@ -36,9 +36,9 @@ func (r *release) checksums(stdout io.Writer) error {
 	return os.WriteFile(filepath.Join(r.dir, "checksums.txt"), []byte(b.String()), 0o644)
 }
 
-// mode is that of a file in an archive: the first one is the program.
+// mode is that of a file in an archive: the first ones are the programs.
 func mode(i int) int64 {
-	if i == 0 {
+	if i < len(programs) {
 		return 0o755
 	}
 	return 0o644
@@ -124,7 +124,7 @@ func formula(version, from string, built []platform) string {
 	}
 	b.WriteString(`
   def install
-    bin.install "junction"
+    bin.install "junction", "junction-pack"
     generate_completions_from_executable(bin/"junction", "completion")
   end
 

@@ -18,6 +18,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -35,6 +36,9 @@ func main() {
 
 // targets are the platforms of a release.
 const targets = "linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/amd64,windows/arm64"
+
+// programs are the programs of each archive, which are built from the packages below cmd.
+var programs = []string{"junction", "junction-pack"}
 
 // documents are the files of the repository that are in each archive.
 var documents = []string{"LICENSE", "README.md", "config.example.yaml"}
@@ -85,8 +89,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 		built = append(built, p)
 	}
 	if *from != "" {
-		if err := r.write("junction.rb", []byte(formula(r.version, strings.TrimSuffix(*from, "/"),
-			built))); err != nil {
+		text := formula(r.version, strings.TrimSuffix(*from, "/"), built)
+		if err := r.write("junction.rb", []byte(text)); err != nil {
 			return err
 		}
 	}
@@ -141,40 +145,29 @@ func (r *release) build(ctx context.Context, target string) (p platform, err err
 	if p.os, p.arch, ok = strings.Cut(target, "/"); !ok {
 		return p, errors.New("a target is written like linux/amd64")
 	}
-	program := "junction"
-	if p.os == "windows" {
-		program += ".exe"
-	}
 	scratch, err := os.MkdirTemp("", "junction-build-")
 	if err != nil {
 		return p, err
 	}
 	defer os.RemoveAll(scratch)
-	binary := filepath.Join(scratch, program)
-	env := []string{"CGO_ENABLED=0", "GOOS=" + p.os, "GOARCH=" + p.arch, "GOAMD64=v1", "GOARM64=v8.0", "GOFLAGS=",
-		"GOWORK=off"}
-	if _, err := command(ctx, r.source, env, "go", "build", "-trimpath", "-buildvcs=true", "-ldflags=-s -w", "-o",
-		binary,
-		"./cmd/junction"); err != nil {
-		return p, err
+	var files []string
+	var infos []*buildinfo.BuildInfo
+	for _, program := range programs {
+		binary, info, err := r.program(ctx, p, program, scratch)
+		if err != nil {
+			return p, fmt.Errorf("%s: %w", program, err)
+		}
+		files, infos = append(files, binary), append(infos, info)
 	}
-	info, err := buildinfo.ReadFile(binary)
-	if err != nil {
-		return p, err
-	}
-	if err := r.check(binary, p, info); err != nil {
-		return p, err
-	}
-	r.version = cmp.Or(r.version, strings.TrimPrefix(info.Main.Version, "v"))
+	r.version = cmp.Or(r.version, strings.TrimPrefix(infos[0].Main.Version, "v"))
 	name := fmt.Sprintf("junction_%s_%s_%s", r.version, p.os, p.arch)
-	list, err := billOfMaterials(info, r.version, r.date)
+	list, err := billOfMaterials(together(infos), r.version, r.date)
 	if err != nil {
 		return p, err
 	}
 	if err := r.write(name+".cdx.json", list); err != nil {
 		return p, err
 	}
-	files := []string{binary}
 	for _, d := range documents {
 		files = append(files, filepath.Join(r.source, d))
 	}
@@ -192,6 +185,39 @@ func (r *release) build(ctx context.Context, target string) (p platform, err err
 	}
 	p.sum = r.sums[p.archive]
 	return p, nil
+}
+
+// program builds one program for a platform.
+func (r *release) program(ctx context.Context, p platform, name, dir string) (string, *buildinfo.BuildInfo, error) {
+	binary := filepath.Join(dir, name)
+	if p.os == "windows" {
+		binary += ".exe"
+	}
+	env := []string{"CGO_ENABLED=0", "GOOS=" + p.os, "GOARCH=" + p.arch, "GOAMD64=v1", "GOARM64=v8.0", "GOFLAGS=",
+		"GOWORK=off"}
+	if _, err := command(ctx, r.source, env, "go", "build", "-trimpath", "-buildvcs=true", "-ldflags=-s -w",
+		"-o", binary, "./cmd/"+name); err != nil {
+		return "", nil, err
+	}
+	info, err := buildinfo.ReadFile(binary)
+	if err == nil {
+		err = r.check(binary, p, info)
+	}
+	return binary, info, err
+}
+
+// together returns the information about several programs with the modules of all of them.
+func together(infos []*buildinfo.BuildInfo) *buildinfo.BuildInfo {
+	all := *infos[0]
+	for _, info := range infos[1:] {
+		for _, m := range info.Deps {
+			if !slices.ContainsFunc(all.Deps, func(other *debug.Module) bool { return other.Path == m.Path }) {
+				all.Deps = append(slices.Clip(all.Deps), m)
+			}
+		}
+	}
+	slices.SortFunc(all.Deps, func(a, b *debug.Module) int { return cmp.Compare(a.Path, b.Path) })
+	return &all
 }
 
 // check rejects a binary that was not made of the clone, or needs libraries of the system.

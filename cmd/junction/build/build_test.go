@@ -1,4 +1,4 @@
-package main
+package build
 
 import (
 	"runtime/debug"
@@ -27,9 +27,9 @@ func TestVersion(t *testing.T) {
 		{"no information", nil, "junction devel\ncommit unknown: built outside of a git repository\n"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			b := readBuild(test.info, test.info != nil)
+			b := read(test.info, test.info != nil)
 			want := test.want + "built with " + b.Go + " for " + b.Platform + "\n"
-			if got := b.String(); got != want {
+			if got := b.Text("junction"); got != want {
 				t.Errorf("the build is\n%s\nwant\n%s", got, want)
 			}
 		})
