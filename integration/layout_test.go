@@ -39,7 +39,11 @@ var arrows = map[string][]string{
 	"cmd/junction/clients": {"upstream/files"},
 	"cmd/junction/demo":    {},
 	"cmd/junction/signon":  {"upstream/files"},
-	"cmd/junction/packs":   {"cmd/junction-pack/manifest", "cmd/junction/prose"},
+	"cmd/junction/packs": {"cmd/junction-pack/manifest", "cmd/junction-pack/tree", "cmd/junction/cli", "cmd/junction/clients",
+		"cmd/junction/entries", "cmd/junction/packs/fetch", "cmd/junction/packs/lock", "cmd/junction/packs/plan", "cmd/junction/prose"},
+	"cmd/junction/packs/fetch": {"cmd/junction-pack/tree", "cmd/junction/prose"},
+	"cmd/junction/packs/lock":  {"cmd/junction-pack/tree", "upstream/files"},
+	"cmd/junction/packs/plan":  {"cmd/junction-pack/manifest", "cmd/junction/prose", "upstream/command", "upstream/files"},
 	"cmd/junction/screen": {"cmd/junction/cli", "cmd/junction/diagnose", "cmd/junction/prose",
 		"upstream"}, // the words of states
 	// it measures what they do, so that they need no library for it
@@ -57,8 +61,8 @@ var arrows = map[string][]string{
 	"cmd/junction/signins": {"cmd/junction/cli", "cmd/junction/clients", "cmd/junction/config", "cmd/junction/yamledit",
 		"cmd/junction/prose", "upstream/files", "auth", "auth/authserver", "auth/seal", "auth/store", "proxy/visible"},
 	"cmd/junction/yamlread": {"cmd/junction/prose"},
-	"cmd/junction/config": {"upstream/files", "cmd/junction/prose", "cmd/junction/yamlread", "auth", "auth/authserver", "auth/fetch",
-		"auth/store", "policy", "proxy", "proxy/search", "proxy/view", "upstream", "upstream/command", "upstream/oauth",
+	"cmd/junction/config": {"upstream/files", "cmd/junction/packs/lock", "cmd/junction/prose", "cmd/junction/yamlread", "auth", "auth/authserver",
+		"auth/fetch", "auth/store", "policy", "proxy", "proxy/search", "proxy/view", "upstream", "upstream/command", "upstream/oauth",
 		"upstream/sandbox"}, // names of Junction's own tools
 	"proxy": {
 		"proxy/approval", "proxy/budget", "proxy/cache", "proxy/canon", "proxy/headers", "proxy/members", "proxy/older",
@@ -98,7 +102,7 @@ var arrows = map[string][]string{
 
 	// A pack runs commands as upstream does, and checks arguments as proxy does.
 	"cmd/junction-pack":     {"cmd/junction-pack/cli", "cmd/junction/build", "upstream/sandbox"},
-	"cmd/junction-pack/cli": {"cmd/junction-pack/manifest", "cmd/junction-pack/pack", "cmd/junction/prose"},
+	"cmd/junction-pack/cli": {"cmd/junction-pack/tree", "cmd/junction/packs/lock", "cmd/junction-pack/manifest", "cmd/junction-pack/pack", "cmd/junction/prose"},
 	"cmd/junction-pack/pack": {"cmd/junction-pack/command", "cmd/junction-pack/manifest", "cmd/junction-pack/openapi",
 		"cmd/junction-pack/prompt", "cmd/junction-pack/web", "upstream/files", "proxy/schema", "upstream/raw"},
 	"cmd/junction-pack/openapi": {"cmd/junction-pack/manifest", "cmd/junction-pack/template", "cmd/junction-pack/web",

@@ -76,6 +76,8 @@ func serveCommand() *cobra.Command {
 		Use: "serve PATH", Short: "Serve the tools on stdio, or over HTTP", Args: cli.Arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error { return cli.Serve(cmd.Context(), args[0], o) },
 	}
+	c.Flags().StringVar(&o.Checksum, "checksum", "",
+		"refuse the pack unless its folder has this `checksum` (packs.lock of Junction)")
 	c.Flags().BoolVar(&o.Priorities, "log-priority", false,
 		"begin each line of the log with its priority, as in <3>, for systemd and Junction")
 	c.Flags().StringVar(&o.Address, "http", "",

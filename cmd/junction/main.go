@@ -10,9 +10,9 @@
 // admin address. package screen prints the first screen.
 //
 // The commands: package cli asks a running proxy, package entries changes the upstreams of the
-// configuration file, package signins changes the storage of sign-ins, package audit reads the
-// audit, import.go and package clients read the files of MCP clients, login.go signs in to
-// upstreams, and package demo is the demo server.
+// configuration file, package packs installs packs of tools, package signins changes the storage of
+// sign-ins, package audit reads the audit, import.go and package clients read the files of MCP
+// clients, login.go signs in to upstreams, and package demo is the demo server.
 package main
 
 import (
@@ -31,6 +31,7 @@ import (
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/demo"
 	"junction/cmd/junction/entries"
+	"junction/cmd/junction/packs"
 	"junction/cmd/junction/signins"
 	"junction/upstream/sandbox"
 )
@@ -126,7 +127,7 @@ The configuration file is that of --config, or junction/config.yaml in the user'
 	)
 	root.AddCommand(entries.Commands(stdout, &o.file)...)
 	root.AddCommand(cli.Commands(stdout, version(), &o.file)...)
-	root.AddCommand(audit.Command(stdout, stderr, &o.file))
+	root.AddCommand(audit.Command(stdout, stderr, &o.file), packs.Command(stdout, &o.file))
 	root.AddCommand(signins.Commands(stdin, stdout, stderr, &o.file)...)
 	root.SetHelpCommand(helpCommand(root))
 	return root

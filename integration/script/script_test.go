@@ -62,6 +62,8 @@ import (
 //   - pack ARG ... runs junction-pack to its end, as junction does.
 //   - api NAME serves an HTTP API, see cmdAPI, and sets $NAME to its URL.
 //   - packserve NAME ARG ... starts junction-pack serve in the background, and sets $NAME to its URL.
+//   - gitserver NAME serves the repositories of the folder git over HTTPS, and sets $NAME to its URL.
+//   - commit REPO FOLDER [TAG] makes the files of a folder the next commit of one, and sets $COMMIT.
 //   - gone_pid FILE waits until the process with the id in the file has ended.
 //   - gone FILE waits until no mcp-server -life FILE runs; ! gone fails unless one runs now.
 func TestScript(t *testing.T) {
@@ -112,7 +114,7 @@ func TestScript(t *testing.T) {
 			"junction": cmdProgram("junction"), "pack": cmdProgram("junction-pack"), "start": cmdStart, "end": cmdEnd, "ended": cmdEnded, "signal": cmdSignal,
 			"status": cmdStatus, "http": cmdHTTP, "upstreams": cmdUpstreams, "waitfor": cmdWaitFor,
 			"capture": cmdCapture, "server": cmdServer, "gone": cmdGone, "foreign": cmdForeign, "registry": cmdRegistry,
-			"gone_pid": cmdGonePid, "packserve": cmdPackServe, "api": cmdAPI,
+			"gitserver": cmdGitServer, "commit": cmdCommit, "gone_pid": cmdGonePid, "packserve": cmdPackServe, "api": cmdAPI,
 		},
 	})
 }

@@ -12,11 +12,14 @@ import (
 
 	"junction/cmd/junction-pack/manifest"
 	"junction/cmd/junction-pack/pack"
+	"junction/cmd/junction-pack/tree"
+	"junction/cmd/junction/packs/lock"
 )
 
 // ServeOptions say how a pack is served.
 type ServeOptions struct {
 	Address        string // for HTTP; "" serves on stdio
+	Checksum       string // that the folder must have, see package tree; "" is any
 	Priorities     bool   // lines of the log begin with their priority, as in sd-daemon(3)
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
@@ -53,7 +56,7 @@ func (p priorities) Write(line []byte) (int, error) {
 // Serve serves the pack at path until ctx is done. A changed file is read again.
 func Serve(ctx context.Context, path string, o ServeOptions) error {
 	log := o.log()
-	s := &serving{path: path, log: log, runners: pack.NewRunners(log)}
+	s := &serving{path: path, checksum: o.Checksum, log: log, runners: pack.NewRunners(log)}
 	p, err := s.load(ctx)
 	if err != nil {
 		return err
@@ -77,16 +80,24 @@ func Serve(ctx context.Context, path string, o ServeOptions) error {
 
 // serving is a pack that is served. load and reload are called by one goroutine at a time.
 type serving struct {
-	path    string
-	log     *slog.Logger
-	runners pack.Runners
-	server  *pack.Server
-	text    []byte // of all files, when they were last read
-	named   atomic.Pointer[[]string]
+	path     string
+	checksum string // that the folder must have; "" is any
+	log      *slog.Logger
+	runners  pack.Runners
+	server   *pack.Server
+	text     []byte // of all files, when they were last read
+	named    atomic.Pointer[[]string]
 }
 
 // load reads the manifests and logs warnings.
 func (s *serving) load(ctx context.Context) (*pack.Pack, error) {
+	if s.checksum != "" {
+		if sum, err := tree.Sum(s.path); err != nil {
+			return nil, err
+		} else if err := lock.Mismatch(sum, s.checksum); err != nil {
+			return nil, fmt.Errorf("%s %w", s.path, err)
+		}
+	}
 	before, known := s.content(), len(s.files())
 	p, err := made(ctx, s.path, manifest.Options{Getenv: os.LookupEnv}, s.runners)
 	if err != nil {

@@ -38,6 +38,7 @@ type Manifest struct {
 	Dir  string `yaml:"-"` // the absolute path of its folder
 
 	files []string       // that references name
+	wants []string       // the bodies of the references
 	lines yamlread.Lines // of the keys, for At
 }
 
@@ -100,6 +101,21 @@ func (m *Manifest) At(path, format string, args ...any) Problem {
 
 // Files returns the other files that the manifest depends on.
 func (m *Manifest) Files() []string { return m.files }
+
+// Wants returns the references of the manifest, sorted: the names of variables, and the paths of
+// files with file: before them.
+func (m *Manifest) Wants() []string {
+	var all []string
+	for _, body := range m.wants {
+		name, _, _ := strings.Cut(strings.TrimPrefix(body, "env:"), ":-")
+		if strings.HasPrefix(body, "file:") {
+			name = body
+		}
+		all = append(all, name)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
 
 // maxFile limits the size of a manifest.
 const maxFile = 1 << 20
@@ -191,7 +207,7 @@ func parse(file string, text []byte, o Options) (*Manifest, *decoder) {
 		d.complete(m) // checks also what tools inherit
 		d.check(m)
 	}
-	m.files, m.lines = d.refs.files, d.lines
+	m.files, m.wants, m.lines = d.refs.files, d.refs.wants, d.lines
 	return m, d
 }
 

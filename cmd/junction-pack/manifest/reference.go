@@ -24,6 +24,7 @@ type expander struct {
 	Options
 	dir   string
 	files []string // that references name
+	wants []string // the bodies of all references
 }
 
 // maxReferenced limits the size of a file that a reference names.
@@ -70,6 +71,9 @@ func (e *expander) resolve(body string) (value, problem string) {
 	case !isFile && !variable(name):
 		return "", fmt.Sprintf("%q is no reference; write ${VAR}, ${VAR:-default} or ${file:path}, "+
 			"or $${ for the text ${", "${"+body+"}")
+	}
+	e.wants = append(e.wants, body)
+	switch {
 	case e.Unresolved:
 		return "${" + body + "}", ""
 	case isFile:

@@ -32,7 +32,7 @@ func CompleteUpstreams(file *string, most int) Completion {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		names := slices.Sorted(maps.Keys(c.Upstreams))
-		return matching(names, args, word), cobra.ShellCompDirectiveNoFileComp
+		return Matching(names, args, word), cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
@@ -49,8 +49,8 @@ func completionFile(file *string) string {
 	return path
 }
 
-// matching returns the names that begin with word and were not given yet.
-func matching(names, given []string, word string) []string {
+// Matching returns the names that begin with word and were not given yet.
+func Matching(names, given []string, word string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
 		name, _, _ = strings.Cut(name, "\t")
 		return !strings.HasPrefix(name, word) || slices.Contains(given, name)
@@ -76,7 +76,7 @@ func (f *clientFlags) completeTools(withArguments bool) Completion {
 			if len(args) > 0 {
 				tool, err := e.tool(ctx, args[0])
 				if err == nil {
-					found = matching(tool.keys(), args[1:], word)
+					found = Matching(tool.keys(), args[1:], word)
 					space |= cobra.ShellCompDirectiveNoSpace
 				}
 				return err
@@ -85,7 +85,7 @@ func (f *clientFlags) completeTools(withArguments bool) Completion {
 			for _, t := range tools {
 				found = append(found, t.name+"\t"+prose.Cut(prose.Flat(t.title), listWidth/2))
 			}
-			found = matching(found, nil, word)
+			found = Matching(found, nil, word)
 			return err
 		})
 		return found, space

@@ -43,3 +43,6 @@ func isTerminal(stream any) bool {
 	file, ok := stream.(*os.File)
 	return ok && term.IsTerminal(int(file.Fd()))
 }
+
+// CanAsk reports whether Confirm could ask.
+func CanAsk(cmd *cobra.Command) bool { return isTerminal(cmd.InOrStdin()) }

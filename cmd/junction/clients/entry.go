@@ -21,6 +21,7 @@ type Entry struct {
 	InheritEnv []string
 	Dir        Value
 	URL        Value
+	Pack       string // a path, instead of a command or a URL
 	Headers    map[string]Value
 	SSE        bool // the transport is HTTP+SSE
 	OAuth      bool // the operator signs in with junction login

@@ -10,6 +10,7 @@ import (
 type Given struct {
 	Command      []string
 	URL          string
+	Pack         string // the path of a pack
 	Env, Headers map[string]string
 	Dir          string
 	SSE          bool // the transport is HTTP+SSE
@@ -30,9 +31,12 @@ func (g Given) Entry(h Home, file string) (*Entry, error) {
 		return nil, err
 	}
 	f := map[string]any{"env": mapOf(g.Env), "headers": mapOf(g.Headers), "cwd": g.Dir, "disabled": g.Off}
-	if g.URL != "" {
+	switch {
+	case g.URL != "":
 		f["url"] = g.URL
-	} else {
+	case g.Pack != "":
+		f["command"] = []any{"junction-pack"} // its other values are those of a command
+	default:
 		list := make([]any, len(g.Command))
 		for i, word := range g.Command {
 			list[i] = word
@@ -44,7 +48,9 @@ func (g Given) Entry(h Home, file string) (*Entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	e.SSE, e.OAuth = g.SSE, g.OAuth
+	if e.SSE, e.OAuth = g.SSE, g.OAuth; g.Pack != "" {
+		e.Pack, e.Command = g.Pack, nil
+	}
 	return e, nil
 }
 

@@ -63,13 +63,16 @@ func (r *Renderer) node(name string, e *Entry) (*yaml.Node, error) {
 		}
 		put(n, key, inner)
 	}
-	if len(e.Command) > 0 {
+	switch {
+	case e.Pack != "":
+		put(n, "pack", scalarNode(e.Pack))
+	case len(e.Command) > 0:
 		list := &yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle}
 		for _, v := range e.Command {
 			list.Content = append(list.Content, render(v))
 		}
 		put(n, "command", list)
-	} else {
+	default:
 		put(n, "url", render(e.URL))
 	}
 	mapping("env", e.Env)

@@ -9,6 +9,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"junction/cmd/junction/packs/lock"
 	"junction/upstream"
 	"junction/upstream/files"
 )
@@ -42,6 +43,13 @@ func (d *decoder) usePacks(c *Config) {
 			continue
 		}
 		u := c.Upstreams[name]
+		command := []string{findPackProgram(), "serve", "--log-priority"}
+		if pack != "" {
+			if c.Packs == nil {
+				c.Packs = map[string]string{}
+			}
+			c.Packs[name] = beside(d.file, pack)
+		}
 		switch {
 		case d.broken(at + ".pack"):
 		case pack == "":
@@ -51,15 +59,18 @@ func (d *decoder) usePacks(c *Config) {
 		case u.Dir != "":
 			d.bad(at+".dir", "is only for a command; write dir into the manifest of the pack")
 		}
-		if !d.broken(at+".pack") && u.URL == "" {
-			if c.Packs == nil {
-				c.Packs = map[string]string{}
+		if !d.broken(at+".pack") && !u.Off() {
+			checksum, err := lock.Check(d.file, c.Packs[name])
+			if err != nil {
+				d.unresolved[at+".pack"] = true
+				d.bad(at+".pack", "%s %v", filepath.Base(c.Packs[name]), err)
 			}
-			c.Packs[name] = beside(d.file, pack)
-			u.Dir = folderOf(c.Packs[name])
+			if checksum != "" {
+				command = append(command, "--checksum", checksum)
+			}
 		}
 		if len(u.Command) == 0 && u.URL == "" { // also if the pack is wrong, so that no command is missing
-			u.Command = []string{findPackProgram(), "serve", "--log-priority", c.Packs[name]}
+			u.Command, u.Dir = append(command, c.Packs[name]), folderOf(c.Packs[name])
 		}
 		c.Upstreams[name] = u
 	}

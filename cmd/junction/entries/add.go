@@ -146,16 +146,9 @@ func (a *adder) flags() error {
 		return cli.Usagef("--transport is auto, http or sse, not %q", a.transport)
 	}
 	g.SSE = a.transport == "sse"
-	g.Env, g.Headers = map[string]string{}, map[string]string{}
-	for _, pair := range a.env {
-		name, value, ok := strings.Cut(pair, "=")
-		if !ok {
-			value = "${" + name + "}"
-		}
-		if name == "" {
-			return cli.Usagef("--env needs NAME=VALUE, or NAME for a variable of Junction")
-		}
-		g.Env[name] = value
+	g.Headers = map[string]string{}
+	if err := UseEnv(g, a.env); err != nil {
+		return err
 	}
 	for _, field := range a.headers {
 		name, value, ok := strings.Cut(field, ":")
@@ -182,48 +175,25 @@ func (a *adder) flags() error {
 
 // add adds the server to the file. If that fails, no file stays behind.
 func (a *adder) add(ctx context.Context, name string) (err error) {
-	f, err := read(*a.file)
+	e, err := Edit(a.stdout, *a.file, a.json, true)
 	if err != nil {
 		return err
 	}
-	if _, taken := f.config.Upstreams[name]; taken {
-		return fmt.Errorf("%s has an upstream %s already; choose another name, or run first: junction remove %s",
-			f.short(), name, name)
+	if err := e.Free(name); err != nil {
+		return err
 	}
-	entry, notes, err := a.entry(ctx, name, f)
+	entry, notes, err := a.entry(ctx, name, e.file)
 	if err != nil {
 		return err
 	}
-	keep := clients.SecretsOf(f.path)
-	defer func() {
-		if err != nil {
-			keep.Undo()
-		}
-	}()
-	text, err := f.with(name, entry, keep)
-	if err != nil {
-		return err
-	}
-	o := outcome{Upstreams: []string{name}, Changed: true, Secrets: keep.Created(), Notes: notes}
-	if o.Backup, err = f.change(text, name); err != nil {
-		return err
-	}
-	for _, variable := range entry.Variables() {
-		if os.Getenv(variable) == "" {
-			o.Variables = append(o.Variables, variable)
-		}
+	about, next := entry.Summary(), ""
+	if a.server != "" && len(entry.Command) > 0 { // a stranger has chosen it
+		about = strings.Join(entry.CommandLine(), " ")
 	}
 	if entry.OAuth {
-		o.Next = "Sign in with: junction login " + name
+		next = "Sign in with: junction login " + name
 	}
-	said := fmt.Sprintf("Added %s to %s: %s", name, f.short(), entry.Summary())
-	if a.server != "" && len(entry.Command) > 0 { // a stranger has chosen it
-		said = fmt.Sprintf("Added %s to %s: %s", name, f.short(), strings.Join(entry.CommandLine(), " "))
-	}
-	if entry.Off {
-		said += ", disabled"
-	}
-	return o.print(ctx, a.stdout, f, a.json, said+".")
+	return e.Add(ctx, name, entry, about, notes, next)
 }
 
 // entry returns the entry, and notes for the person.

@@ -50,6 +50,7 @@ type outcome struct {
 	Running   bool     `json:"running"`            // a junction serves the file
 	Reload    string   `json:"reload,omitempty"`   // why it did not take the change over
 	Next      string   `json:"next,omitempty"`     // the next step for a person
+	Pack      any      `json:"pack,omitempty"`
 }
 
 // reloadLimit is how long a command waits for the running junction, which usually needs a tenth of

@@ -110,10 +110,7 @@ func (f *file) section() *yaml.Node {
 
 // summary returns what an entry is, from its text in the file: a reference stays one.
 func (f *file) summary(value *yaml.Node) string {
-	var given struct {
-		clients.Given `yaml:",inline"`
-		Pack          string
-	}
+	var given clients.Given
 	_ = value.Decode(&given) // an entry with mistakes has what could be read
 	if given.Pack != "" {
 		return "pack " + given.Pack

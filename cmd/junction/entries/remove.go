@@ -1,13 +1,11 @@
 package entries
 
 import (
-	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
 
 	"junction/cmd/junction/cli"
-	"junction/cmd/junction/clients"
 	"junction/cmd/junction/yamledit"
 )
 
@@ -34,27 +32,11 @@ func removeCommand(stdout io.Writer, file *string) *cobra.Command {
 
 		ValidArgsFunction: cli.CompleteUpstreams(file, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			name := args[0]
-			f, err := readExisting(*file)
+			e, err := Edit(stdout, *file, asJSON, false)
 			if err != nil {
 				return err
 			}
-			if err := f.entry(name); err != nil {
-				return err
-			}
-			if len(f.config.Upstreams) == 1 {
-				return fmt.Errorf("%s is the only upstream of %s, which needs at least one; run: junction disable %s",
-					name, f.short(), name)
-			}
-			text, err := yamledit.Remove(f.text, section, name)
-			if err != nil {
-				return &clients.FileError{File: f.short(), Err: err}
-			}
-			o := outcome{Upstreams: []string{name}, Changed: true}
-			if o.Backup, err = f.change(text, name); err != nil {
-				return err
-			}
-			return o.print(cmd.Context(), stdout, f, asJSON, fmt.Sprintf("Removed %s from %s.", name, f.short()))
+			return e.Remove(cmd.Context(), args[0])
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
@@ -63,9 +45,9 @@ func removeCommand(stdout io.Writer, file *string) *cobra.Command {
 
 // switchCommand is `junction enable` or `junction disable`.
 func switchCommand(stdout io.Writer, file *string, on bool) *cobra.Command {
-	verb, done, effect := "disable", "Disabled", "A running junction ends the upstream when it reloads the file."
+	verb, effect := "disable", "A running junction ends the upstream when it reloads the file."
 	if on {
-		verb, done, effect = "enable", "Enabled", "A running junction starts the upstream when it reloads the file."
+		verb, effect = "enable", "A running junction starts the upstream when it reloads the file."
 	}
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -77,28 +59,11 @@ func switchCommand(stdout io.Writer, file *string, on bool) *cobra.Command {
 
 		ValidArgsFunction: cli.CompleteUpstreams(file, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			name := args[0]
-			f, err := readExisting(*file)
+			e, err := Edit(stdout, *file, asJSON, false)
 			if err != nil {
 				return err
 			}
-			if err := f.entry(name); err != nil {
-				return err
-			}
-			if f.config.Upstreams[name].Off() == !on {
-				o := outcome{Upstreams: []string{name}}
-				return o.print(cmd.Context(), stdout, f, asJSON,
-					fmt.Sprintf("%s is %sd already in %s.", name, verb, f.short()))
-			}
-			text, err := f.switched(name, on)
-			if err != nil {
-				return &clients.FileError{File: f.short(), Err: err}
-			}
-			o := outcome{Upstreams: []string{name}, Changed: true}
-			if o.Backup, err = f.change(text, name); err != nil {
-				return err
-			}
-			return o.print(cmd.Context(), stdout, f, asJSON, fmt.Sprintf("%s %s in %s.", done, name, f.short()))
+			return e.Switch(cmd.Context(), args[0], on)
 		},
 	}
 	cmd.Long = map[bool]string{

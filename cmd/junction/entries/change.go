@@ -1,0 +1,182 @@
+package entries
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"junction/cmd/junction/cli"
+	"junction/cmd/junction/clients"
+	"junction/cmd/junction/yamledit"
+)
+
+// Editor changes the upstreams of one configuration file.
+type Editor struct {
+	*file
+	Stdout io.Writer
+	JSON   bool
+	More   any // further output of --json
+}
+
+// Edit reads the configuration file of a command. flag is the value of --config. With create, the
+// file need not exist.
+func Edit(stdout io.Writer, flag string, asJSON, create bool) (*Editor, error) {
+	find := readExisting
+	if create {
+		find = read
+	}
+	f, err := find(flag)
+	if err != nil {
+		return nil, err
+	}
+	return &Editor{file: f, Stdout: stdout, JSON: asJSON}, nil
+}
+
+// Path returns the path of the file.
+func (e *Editor) Path() string { return e.path }
+
+// Short returns the path of the file for people.
+func (e *Editor) Short() string { return e.short() }
+
+// Has returns nil if the file has the upstream, or an error with similar names.
+func (e *Editor) Has(name string) error { return e.entry(name) }
+
+// A PackEntry is an upstream with a pack.
+type PackEntry struct {
+	Name, Pack string // Pack is an absolute path
+	Enabled    bool
+	Mistakes   []string // of the entry
+}
+
+// Packs returns the upstreams with a pack, in the order of the file.
+func (e *Editor) Packs() (all []PackEntry) {
+	for _, l := range e.list() {
+		if pack := e.config.Packs[l.Name]; pack != "" {
+			all = append(all, PackEntry{l.Name, pack, l.Enabled, l.Mistakes})
+		}
+	}
+	return all
+}
+
+// Free returns an error if the file has an upstream of that name.
+func (e *Editor) Free(name string) error {
+	if _, taken := e.config.Upstreams[name]; taken {
+		return fmt.Errorf("%s has an upstream %s already; choose another name, or run first: junction remove %s",
+			e.short(), name, name)
+	}
+	return nil
+}
+
+// Add adds an upstream, and prints what was done. about describes the entry in a word or two; next is
+// the next step, or "".
+func (e *Editor) Add(ctx context.Context, name string, entry *clients.Entry, about string, notes []string,
+	next string) (err error) {
+	if err := e.Free(name); err != nil {
+		return err
+	}
+	keep := clients.SecretsOf(e.path)
+	defer func() {
+		if err != nil {
+			keep.Undo()
+		}
+	}()
+	text, err := e.with(name, entry, keep)
+	if err != nil {
+		return err
+	}
+	o := outcome{Upstreams: []string{name}, Changed: true, Secrets: keep.Created(), Notes: notes, Next: next}
+	if o.Backup, err = e.change(text, name); err != nil {
+		return err
+	}
+	for _, variable := range entry.Variables() {
+		if os.Getenv(variable) == "" {
+			o.Variables = append(o.Variables, variable)
+		}
+	}
+	said := fmt.Sprintf("Added %s to %s: %s", name, e.short(), about)
+	if entry.Off {
+		said += ", disabled"
+	}
+	return e.print(ctx, &o, said+".")
+}
+
+// Remove removes an upstream, and prints what was done.
+func (e *Editor) Remove(ctx context.Context, name string) error {
+	if err := e.entry(name); err != nil {
+		return err
+	}
+	if len(e.config.Upstreams) == 1 {
+		return fmt.Errorf("%s is the only upstream of %s, which needs at least one; run: junction disable %s",
+			name, e.short(), name)
+	}
+	text, err := yamledit.Remove(e.text, section, name)
+	if err != nil {
+		return &clients.FileError{File: e.short(), Err: err}
+	}
+	return e.changed(ctx, name, text, fmt.Sprintf("Removed %s from %s.", name, e.short()))
+}
+
+// Switch enables or disables an upstream, and prints what was done.
+func (e *Editor) Switch(ctx context.Context, name string, on bool) error {
+	if err := e.entry(name); err != nil {
+		return err
+	}
+	verb := "disable"
+	if on {
+		verb = "enable"
+	}
+	if e.config.Upstreams[name].Off() == !on {
+		said := fmt.Sprintf("%s is %sd already in %s.", name, verb, e.short())
+		return e.print(ctx, &outcome{Upstreams: []string{name}}, said)
+	}
+	text, err := e.switched(name, on)
+	if err != nil {
+		return &clients.FileError{File: e.short(), Err: err}
+	}
+	said := fmt.Sprintf("%s%sd %s in %s.", strings.ToUpper(verb[:1]), verb[1:], name, e.short())
+	return e.changed(ctx, name, text, said)
+}
+
+// SetPack gives an upstream with a pack another one, and prints what was done.
+func (e *Editor) SetPack(ctx context.Context, name, pack, said string) error {
+	text, err := yamledit.Set(e.text, section, name, "pack", pack)
+	if err != nil {
+		return &clients.FileError{File: e.short(), Err: err}
+	}
+	return e.changed(ctx, name, text, said)
+}
+
+// changed replaces the text of the file, and prints what was done.
+func (e *Editor) changed(ctx context.Context, name string, text []byte, said string) (err error) {
+	o := outcome{Upstreams: []string{name}, Changed: true}
+	if o.Backup, err = e.change(text, name); err != nil {
+		return err
+	}
+	return e.print(ctx, &o, said)
+}
+
+func (e *Editor) print(ctx context.Context, o *outcome, said string) error {
+	o.Pack = e.More
+	return o.print(ctx, e.Stdout, e.file, e.JSON, said)
+}
+
+// UseEnv reads values of --env into an entry: NAME=VALUE, or NAME for a variable of Junction.
+func UseEnv(g *clients.Given, pairs []string) error {
+	g.Env = map[string]string{}
+	for _, pair := range pairs {
+		name, value, ok := strings.Cut(pair, "=")
+		if !ok {
+			value = "${" + name + "}"
+		}
+		if name == "" {
+			return cli.Usagef("--env needs NAME=VALUE, or NAME for a variable of Junction")
+		}
+		g.Env[name] = value
+	}
+	return nil
+}
+
+// Entry returns an entry of what a person has given.
+func (e *Editor) Entry(g clients.Given) (*clients.Entry, error) { return g.Entry(e.home, e.path) }

@@ -1,0 +1,262 @@
+package packs
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"junction/cmd/junction-pack/tree"
+	"junction/cmd/junction/cli"
+	"junction/cmd/junction/clients"
+	"junction/cmd/junction/entries"
+	"junction/cmd/junction/packs/fetch"
+	"junction/cmd/junction/packs/lock"
+	"junction/cmd/junction/packs/plan"
+)
+
+// fetched is a pack that was fetched into a temporary folder.
+type fetched struct {
+	lock.Pack
+	name  string
+	temp  string // has the folder tree; removed by close
+	plan  *plan.Plan
+	notes []string
+}
+
+// fetch fetches a pack.
+func (r *run) fetch(ctx context.Context, s fetch.Source, name string) (_ *fetched, err error) {
+	parent := r.path(lock.Folder)
+	if err := os.MkdirAll(parent, 0o755); err != nil {
+		return nil, err
+	}
+	f := &fetched{name: name, Pack: lock.Pack{Source: s.URL, Ref: s.Ref}}
+	if f.temp, err = os.MkdirTemp(parent, ".new-*"); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			f.close()
+		}
+	}()
+	got, err := fetch.Fetch(ctx, s, f.temp, f.dir())
+	if err != nil {
+		return nil, err
+	}
+	f.Commit, f.notes = got.Commit, got.Notes
+	if f.plan, err = plan.Of(f.dir()); err != nil {
+		text := strings.ReplaceAll(err.Error(), f.dir()+string(filepath.Separator), "")
+		return nil, fmt.Errorf("%s is no pack that can be used: %s", s, strings.ReplaceAll(text, f.dir(), "it"))
+	}
+	f.Checksum, err = tree.Sum(f.dir())
+	return f, err
+}
+
+func (f *fetched) dir() string { return filepath.Join(f.temp, "tree") }
+
+func (f *fetched) close() { os.RemoveAll(f.temp) }
+
+// path returns the path of a file beside the configuration file.
+func (r *run) path(name string) string {
+	return filepath.Join(filepath.Dir(r.edit.Path()), filepath.FromSlash(name))
+}
+
+// keep moves the files to their place, and writes the lock file. undo takes this back.
+func (r *run) keep(f *fetched) (undo func(), err error) {
+	before, there := r.lock.Packs[f.name]
+	place := r.path(lock.Dir(f.name, f.Commit))
+	if err := discard(place); err != nil {
+		return nil, err
+	}
+	if err := os.Rename(f.dir(), place); err != nil {
+		return nil, err
+	}
+	if err := protect(place, 0o555); err != nil {
+		return nil, err
+	}
+	undo = func() {
+		if r.lock.Packs[f.name] = before; !there {
+			delete(r.lock.Packs, f.name)
+		}
+		r.lock.Write(r.lockFile)
+		if before.Commit != f.Commit {
+			discard(place)
+		}
+	}
+	r.lock.Packs[f.name] = f.Pack
+	if err := r.lock.Write(r.lockFile); err != nil {
+		undo()
+		return nil, err
+	}
+	return undo, nil
+}
+
+// protect sets the mode of the folders of a pack. Read-only folders keep programs such as Python from
+// adding files, which would change the checksum.
+func protect(dir string, mode os.FileMode) error {
+	return filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err == nil && e.IsDir() {
+			err = os.Chmod(path, mode)
+		}
+		if path == dir && errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
+	})
+}
+
+// discard removes the folder of a pack.
+func discard(dir string) error {
+	if err := protect(dir, 0o755); err != nil {
+		return err
+	}
+	return os.RemoveAll(dir)
+}
+
+type installOptions struct {
+	name string
+	env  []string
+}
+
+// packName is the form of the names of packs, which are names of upstreams, too.
+var packName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_-]{0,31}$`)
+
+// install fetches a pack and adds a disabled upstream.
+func (r *run) install(ctx context.Context, text string, o installOptions) error {
+	s, err := fetch.Parse(text)
+	if err != nil {
+		return cli.Usagef("%w", err)
+	}
+	name := cmp.Or(o.name, s.Name())
+	if !packName.MatchString(name) {
+		return cli.Usagef("%q is no name for a pack; give one of letters, digits, _ and - with --name", name)
+	}
+	given := clients.Given{Off: true}
+	if err := entries.UseEnv(&given, o.env); err != nil {
+		return err
+	}
+	if err := r.edit.Free(name); err != nil {
+		return err
+	}
+	f, err := r.fetch(ctx, s, name)
+	if err != nil {
+		return err
+	}
+	defer f.close()
+	if old, there := r.lock.Packs[name]; there {
+		if err := agree(name, old, f.Pack); err != nil {
+			return err
+		}
+	}
+	undo, err := r.keep(f)
+	if err != nil {
+		return err
+	}
+	given.Pack = lock.Dir(name, f.Commit)
+	entry, err := r.edit.Entry(given)
+	if err == nil {
+		err = r.installed(ctx, f, s, entry)
+	}
+	if err != nil {
+		undo()
+	}
+	return err
+}
+
+// installed shows the pack, and adds the upstream.
+func (r *run) installed(ctx context.Context, f *fetched, s fetch.Source, entry *clients.Entry) error {
+	if r.edit.More = r.shown(f.name, f.Pack, f.plan); !r.json {
+		fmt.Fprintf(r.stdout, "%s is the commit %s. Nothing of it has run. Once enabled, it would do this:\n\n%s\n",
+			s, f.Commit, f.plan.Text())
+	}
+	notes := f.notes
+	var lacks []string
+	for _, v := range f.plan.Variables {
+		if _, given := entry.Env[v]; !given && v != "PACK_DIR" {
+			lacks = append(lacks, v)
+		}
+	}
+	if len(lacks) > 0 {
+		notes = append(notes, fmt.Sprintf("The pack reads variables that it does not get yet: %s. "+
+			"Add those that it needs to env of the upstream.", strings.Join(lacks, ", ")))
+	}
+	return r.edit.Add(ctx, f.name, entry, "pack "+entry.Pack, notes, "Enable it with: junction packs enable "+f.name)
+}
+
+// agree returns an error if a pack that was fetched is not the one of the lock file.
+func agree(name string, old, now lock.Pack) error {
+	switch {
+	case old.Source != now.Source:
+		return fmt.Errorf("packs.lock has a pack %s of %s; choose another name with --name", name, old.Source)
+	case old.Commit != now.Commit:
+		return fmt.Errorf("%s is refused: it has the commit %s, and packs.lock has %s; "+
+			"remove the pack from packs.lock to accept the new commit", name, now.Commit, old.Commit)
+	case old.Checksum != now.Checksum:
+		return fmt.Errorf("%s is refused: it has the checksum %s, and packs.lock has %s; "+
+			"remove the pack from packs.lock to accept it", name, now.Checksum, old.Checksum)
+	}
+	return nil
+}
+
+// restore fetches the packs of the lock file whose folder is missing or differs.
+func (r *run) restore(ctx context.Context) error {
+	var restored, failed []string
+	for _, name := range slices.Sorted(maps.Keys(r.lock.Packs)) {
+		p := r.lock.Packs[name]
+		if sum, err := tree.Sum(r.path(lock.Dir(name, p.Commit))); err == nil && sum == p.Checksum {
+			continue
+		}
+		if err := r.restoreOne(ctx, name, p); err != nil {
+			failed = append(failed, err.Error())
+			continue
+		}
+		restored = append(restored, name)
+	}
+	if err := r.restored(restored); err != nil {
+		return err
+	}
+	if len(failed) > 0 {
+		return errors.New(strings.Join(failed, "; "))
+	}
+	return nil
+}
+
+func (r *run) restored(names []string) error {
+	if r.json {
+		return cli.PrintValue(r.stdout, struct {
+			Config   string   `json:"config"`
+			Restored []string `json:"restored"`
+		}{r.edit.Path(), append([]string{}, names...)})
+	}
+	text := fmt.Sprintf("The %d packs of packs.lock are in place.\n", len(r.lock.Packs))
+	if len(names) > 0 {
+		text = "Restored " + strings.Join(names, ", ") + ". To have a running junction start them, run: kill -HUP PID\n"
+	}
+	_, err := io.WriteString(r.stdout, text)
+	return err
+}
+
+func (r *run) restoreOne(ctx context.Context, name string, p lock.Pack) error {
+	if !packName.MatchString(name) {
+		return fmt.Errorf("packs.lock has a pack with the name %q, which is no name; remove it there", name)
+	}
+	f, err := r.fetch(ctx, fetch.Source{URL: p.Source, Ref: p.Commit}, name)
+	if err != nil {
+		return err
+	}
+	defer f.close()
+	if err := agree(name, p, f.Pack); err != nil {
+		return err
+	}
+	f.Ref = p.Ref
+	_, err = r.keep(f)
+	return err
+}
