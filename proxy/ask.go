@@ -227,14 +227,10 @@ func inputRequest(v []byte) (method string, params []byte, err error) {
 
 // pause waits between calls of an upstream that returned input_required without a request.
 func pause(ctx context.Context, round int) error {
-	t := time.NewTimer(min(100*time.Millisecond<<round, 2*time.Second))
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
+	if !pauseFor(ctx, min(100*time.Millisecond<<round, 2*time.Second)) {
 		return context.Cause(ctx)
 	}
+	return nil
 }
 
 // serverRequest converts the params of a server request for the client: to the client's version,

@@ -207,12 +207,7 @@ func (p *parked) wait(ctx context.Context, s *Server, x *exchange) (result, erro
 // settle waits briefly for further server requests, so that the client gets all of them in one
 // answer.
 func (p *parked) settle(ctx context.Context) {
-	late := time.NewTimer(together)
-	defer late.Stop()
-	select {
-	case <-late.C:
-	case <-ctx.Done():
-	}
+	pauseFor(ctx, together)
 }
 
 // together is the time for which settle waits.

@@ -140,24 +140,12 @@ func (w *snapshot) hostAllowed(host string) bool {
 	if last := w.host.Load(); last != nil && *last == host {
 		return true
 	}
-	if !w.hostIn(strings.ToLower(host)) {
+	if !origin.HostIn(strings.ToLower(host), w.config.AllowedHosts) {
 		return false
 	}
 	last := strings.Clone(host) // a substring would keep the header with its tokens in memory
 	w.host.Store(&last)
 	return true
-}
-
-// hostIn reports whether a host is allowed. The host is in lower case and may have a port.
-func (w *snapshot) hostIn(host string) bool {
-	name, _, err := net.SplitHostPort(host)
-	if err != nil {
-		name = host
-	}
-	if slices.Contains(w.config.AllowedHosts, host) || slices.Contains(w.config.AllowedHosts, name) {
-		return true
-	}
-	return origin.LoopbackHost(strings.Trim(name, "[]"))
 }
 
 // post reads the message of a request and passes it to the front of its era.

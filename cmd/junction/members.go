@@ -12,6 +12,7 @@ import (
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/health"
 	"junction/cmd/junction/replicas"
+	"junction/proxy/members"
 )
 
 // This file connects the other processes over the same database (package replicas) with the proxy.
@@ -39,7 +40,15 @@ func (p *program) openMembers(c *config.Config, key *seal.Key) error {
 }
 
 // memberChanged is called when this process has joined the others under a new ID.
-func (p *program) memberChanged() {}
+func (p *program) memberChanged() { p.server.MemberChanged() }
+
+// proxyMembers returns the other processes for the proxy; nil if there is one process.
+func (p *program) proxyMembers() members.Members {
+	if p.members == nil {
+		return nil
+	}
+	return p.members
+}
 
 // serveMembers answers the requests that the other processes forward, and holds the lease. The
 // caller must call end when this process accepts no more requests of clients. Then the requests of

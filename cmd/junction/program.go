@@ -203,7 +203,7 @@ func open(o options) (_ *program, err error) {
 	}
 	p.server, err = proxy.New(proxy.Options{
 		Limits: c.Limits, Sessions: c.Sessions, Key: secret, Version: version(), Log: p.log, Hooks: hooks,
-		Observer: p.telemetry.Requests(), DeletedSessions: deleted,
+		Observer: p.telemetry.Requests(), DeletedSessions: deleted, Members: p.proxyMembers(),
 	})
 	if err != nil {
 		return nil, err

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -34,16 +35,129 @@ type Program struct {
 	Dir  string // its configuration, its key
 	Cmd  *exec.Cmd
 	Done chan struct{} // closed when the process has ended
+
+	Others []*Program // further members; URL is then that of a load balancer
 }
 
 // MustProgram starts the program with a configuration to which it adds listen, admin and sessions,
-// and returns when it serves. Its upstreams may not be ready yet: MustReady waits for them.
+// and returns when it serves. Its upstreams may not be ready yet: MustReady waits for them. With
+// JUNCTION_TEST_PROCESSES the program is several processes (MustProcesses).
 func MustProgram(t testing.TB, config string) *Program {
 	t.Helper()
+	if n, err := strconv.Atoi(os.Getenv("JUNCTION_TEST_PROCESSES")); err == nil && n > 1 {
+		return MustProcesses(t, n, config)
+	}
 	p := NewProgram(t)
 	p.MustConfigure(t, config)
 	p.MustServe(t)
 	return p
+}
+
+// MustProcesses starts n processes over one Postgres with one configuration, behind nginx, which
+// sends each request to the next process. The result is the first process with the URL of nginx.
+func MustProcesses(t testing.TB, n int, config string) *Program {
+	t.Helper()
+	first := NewProgram(t)
+	first.MustConfigure(t, config+fmt.Sprintf("\nreplicas: { listen: 127.0.0.1:0, advertise: 127.0.0.1:0 }\n"+
+		"storage: { driver: postgres, dsn: %q, key_file: %q }\n", authtest.Schema(t),
+		filepath.Join(first.Dir, "master.key")))
+	first.MustServe(t)
+	addresses := []string{first.address()}
+	for range n - 1 {
+		p := NewProgram(t)
+		p.Dir = first.Dir
+		p.MustServe(t)
+		first.Others, addresses = append(first.Others, p), append(addresses, p.address())
+	}
+	for _, p := range append(first.Others, first) {
+		p.mustJoin(t, n)
+	}
+	first.URL = MustNginx(t, addresses) + "/mcp"
+	return first
+}
+
+// address returns the host and port of the program.
+func (p *Program) address() string { return strings.TrimPrefix(p.Origin(), "http://") }
+
+// mustJoin waits until the process knows n members.
+func (p *Program) mustJoin(t testing.TB, n int) {
+	t.Helper()
+	await(t, fmt.Sprintf("%d members", n), func() bool {
+		r, err := p.report(t.Context())
+		return err == nil && len(r.Replicas) == n
+	})
+}
+
+// MustNginx starts nginx in front of servers, one after the other for each request, and returns its
+// origin.
+func MustNginx(t testing.TB, addresses []string) (origin string) {
+	t.Helper()
+	program, err := exec.LookPath("nginx")
+	if err != nil {
+		program, err = exec.LookPath("/usr/sbin/nginx") // of Debian
+	}
+	Need(t, err)
+	dir, address, user := t.TempDir(), FreePort(t), ""
+	if os.Geteuid() == 0 {
+		user = "user root;"
+	}
+	file := filepath.Join(dir, "nginx.conf")
+	text := fmt.Sprintf(`daemon off; %[4]s
+worker_processes 1;
+pid %[1]s/pid;
+events { worker_connections 4096; }
+http {
+	access_log off;
+	client_body_temp_path %[1]s/body; proxy_temp_path %[1]s/proxy; fastcgi_temp_path %[1]s/fastcgi;
+	uwsgi_temp_path %[1]s/uwsgi; scgi_temp_path %[1]s/scgi;
+	upstream members { server %[3]s; keepalive 64; }
+	server {
+		listen %[2]s;
+		client_max_body_size 0;
+		location / {
+			proxy_pass http://members;
+			proxy_http_version 1.1;
+			proxy_set_header Connection "";
+			proxy_set_header Host $http_host;
+			proxy_buffering off;
+			proxy_request_buffering off;
+			proxy_read_timeout 1h;
+		}
+	}
+}
+`, dir, address, strings.Join(addresses, "; server "), user)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(program, "-p", dir, "-e", "stderr", "-c", file)
+	log := NewOutput()
+	cmd.Stderr, cmd.SysProcAttr = log, ChildAttr(syscall.SIGTERM)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		Terminate(cmd.Process.Pid)
+		cmd.Wait()
+		if t.Failed() {
+			t.Logf("nginx:\n%s", log.Tail(2000))
+		}
+	})
+	await(t, "nginx to listen", func() bool { return Taken(address) })
+	return "http://" + address
+}
+
+// await waits until another process has reached a state, which it does not announce.
+func await(t testing.TB, what string, reached func() bool) {
+	t.Helper()
+	again, enough := time.NewTicker(10*time.Millisecond), time.After(Patience)
+	defer again.Stop()
+	for !reached() {
+		select {
+		case <-again.C:
+		case <-enough:
+			t.Fatalf("waited in vain for %s", what)
+		}
+	}
 }
 
 // NewProgram returns a program that is not started yet. What it writes, at the level debug in
@@ -153,6 +267,7 @@ type Report struct {
 	Status    string
 	Tools     int
 	Upstreams []UpstreamReport
+	Replicas  []struct{ ID string } // none if there is one process
 }
 
 // UpstreamReport is what /readyz reports of one upstream.
@@ -164,6 +279,9 @@ type UpstreamReport struct {
 // MustReady waits until all upstreams are ready.
 func (p *Program) MustReady(t testing.TB, patience time.Duration) Report {
 	t.Helper()
+	for _, o := range p.Others {
+		o.MustReady(t, patience)
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	again := time.NewTicker(20 * time.Millisecond)

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -19,6 +20,16 @@ func HostText(host string) string {
 		"    proxy_set_header Host $host;\n" +
 		"Or allow this host in the configuration of Junction:\n" +
 		"    allowed_hosts: [" + name + "]"
+}
+
+// HostIn reports whether a host is on the list or of this machine. The host is in lower case and may
+// have a port.
+func HostIn(host string, allowed []string) bool {
+	name, _, err := net.SplitHostPort(host)
+	if err != nil {
+		name = host
+	}
+	return slices.Contains(allowed, host) || slices.Contains(allowed, name) || LoopbackHost(strings.Trim(name, "[]"))
 }
 
 // LoopbackHost reports whether a host name is localhost or a loopback address.
