@@ -216,6 +216,7 @@ func (u *Upstream) failureOf(ctx context.Context, err error, second bool) failur
 	case over: // whatever else has happened: the connection may have ended with the call
 		err = context.Cause(ctx)
 		return failure{err: &Error{u.name, kindOf(err), err}, abandoned: !unsent}
+	case unsent && errors.Is(err, transport.ErrOthers): // their connections work
 	case unsent:
 		return failure{err: &Error{u.name, kindOf(err), err}, again: !second, broken: err}
 	}

@@ -30,18 +30,17 @@ type Client struct {
 	mu   sync.Mutex
 	idle []*clientConn // the most recently used last
 	reap *time.Timer   // closes connections after maxIdle; nil while none is idle
+	busy int           // connections in use
+	// requests without a connection, because dialing has failed
+	waiting []*waiter
 }
 
 const (
-	maxIdle         = 60 * time.Second
 	maxResponseHead = 64 << 10 // of a response; also of its trailer
 	responseBuffer  = 16 << 10 // large enough to read a typical response with its header
 	oneWrite        = 64 << 10 // a request up to this size is written at once
 	maxInterim      = 8        // 1xx responses before the real one
 	refusalWait     = time.Second
-	provenUses      = 3 // responses after which the server counts as keeping connections open
-	// idle time within which such a connection is used without a check
-	freshIdle = time.Millisecond
 )
 
 // clientConn is one connection. It belongs to an Exchange or to the idle connections of the Client.
@@ -361,86 +360,5 @@ func (x *Exchange) finish(whole bool) {
 		x.group.Client.put(c)
 		return
 	}
-	c.Close()
-}
-
-// take returns an idle connection that the server has not closed, or dials a new one until ctx or
-// closing ends.
-func (t *Client) take(ctx, closing context.Context, address string) (*clientConn, error) {
-	for {
-		c := t.pop(address)
-		if c == nil {
-			return t.open(ctx, closing, address)
-		}
-		if c.used >= provenUses && time.Since(c.since) < freshIdle || c.alive() {
-			return c, nil
-		}
-		c.Close()
-	}
-}
-
-// pop takes the most recently used idle connection.
-func (t *Client) pop(address string) *clientConn {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for i := len(t.idle) - 1; i >= 0; i-- {
-		if c := t.idle[i]; c.address == address {
-			t.idle = append(t.idle[:i], t.idle[i+1:]...)
-			return c
-		}
-	}
-	return nil
-}
-
-func (t *Client) open(ctx, closing context.Context, address string) (*clientConn, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(closing, cancel)()
-	n, err := t.Dial(ctx, "tcp", address)
-	if err != nil {
-		return nil, err
-	}
-	return &clientConn{Conn: n, address: address, r: bufio.NewReaderSize(n, responseBuffer), alive: livenessOf(n)}, nil
-}
-
-func (t *Client) put(c *clientConn) {
-	c.since = time.Now()
-	c.used++
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.idle = append(t.idle, c)
-	if t.reap == nil {
-		t.reap = time.AfterFunc(maxIdle, t.closeOld)
-	}
-}
-
-// closeOld closes the connections that were idle for maxIdle.
-func (t *Client) closeOld() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	old := 0
-	for old < len(t.idle) && time.Since(t.idle[old].since) >= maxIdle {
-		t.idle[old].Close()
-		old++
-	}
-	t.idle = append(t.idle[:0], t.idle[old:]...)
-	if len(t.idle) == 0 {
-		t.reap = nil
-		return
-	}
-	t.reap.Reset(max(time.Second, maxIdle-time.Since(t.idle[0].since)))
-}
-
-// CloseIdleConnections closes the connections that no request uses.
-func (t *Client) CloseIdleConnections() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, c := range t.idle {
-		c.Close()
-	}
-	t.idle = nil
-	if t.reap != nil {
-		t.reap.Stop()
-		t.reap = nil
-	}
+	x.group.Client.drop(c)
 }
