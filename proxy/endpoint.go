@@ -5,7 +5,6 @@ import (
 	"errors"
 	"hash/maphash"
 	"net/http"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -247,22 +246,9 @@ func (c caller) account(r *http.Request) budget.Account {
 			a.Program = maphash.String(programs, agent)
 		}
 	default:
-		a.From = network(c.principal.Address)
+		a.From = budget.Network(c.principal.Address)
 	}
 	return a
 }
 
 var programs = maphash.MakeSeed()
-
-// network returns the first address of a client's network: a /64 in IPv6, since a client can choose
-// its addresses within.
-func network(a netip.Addr) netip.Addr {
-	if !a.Is6() {
-		return a
-	}
-	n, err := a.Prefix(64)
-	if err != nil {
-		return netip.Addr{}
-	}
-	return n.Addr()
-}

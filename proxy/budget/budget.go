@@ -52,6 +52,19 @@ type Account struct {
 	From      netip.Addr // the first address of the network; the zero Addr for none
 }
 
+// Network returns the first address of a client's network: a /64 in IPv6, since a client can choose
+// its addresses within.
+func Network(a netip.Addr) netip.Addr {
+	if !a.Is6() {
+		return a
+	}
+	n, err := a.Prefix(64)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return n.Addr()
+}
+
 // Budget holds the capacity that all callers share. Its zero value has no capacity; call Init
 // first.
 type Budget struct {
