@@ -230,6 +230,7 @@ type reader struct {
 	follow bool
 	torn   int // bytes of an incomplete last line
 
+	name string // of open
 	open io.ReadCloser
 	info os.FileInfo // of open, if it may grow
 }
@@ -241,31 +242,47 @@ func (r *reader) close() {
 }
 
 // lines calls f with each whole line of the files, of which the last one may grow.
+//
+// A file that cannot be read does not prevent reading the others. It is the error at the end.
 func (r *reader) lines(ctx context.Context, names []string, f func(text []byte) error) error {
+	var unread error // the first one
 	for _, name := range names {
-		if err := r.use(name); err != nil {
-			return err
-		}
 		last := r.follow && name == r.file
-		if err := r.read(ctx, last, f); err != nil {
-			return err
+		err := r.use(name)
+		if err == nil {
+			err = r.read(ctx, last, f)
 		}
-		if last {
-			return nil
+		if errors.As(err, new(*fileError)) && !last {
+			unread = cmp.Or(unread, err)
+			continue
+		}
+		if err != nil || last {
+			return cmp.Or(err, unread)
 		}
 	}
 	if !r.follow {
-		return nil
+		return unread
 	}
-	return r.read(ctx, true, f) // the file does not exist yet
+	return cmp.Or(r.read(ctx, true, f), unread) // the file does not exist yet
+}
+
+// fileError means that a file of the audit cannot be read.
+type fileError struct {
+	name string
+	err  error
+}
+
+func (e *fileError) Error() string {
+	return fmt.Sprintf("cannot read the audit %s: %v", e.name, files.Reason(e.err))
 }
 
 // use opens a file instead of the one before.
 func (r *reader) use(name string) (err error) {
 	r.close()
-	r.open, r.info = nil, nil
+	r.open, r.info, r.name = nil, nil, name
 	if r.open, err = record.OpenFile(name); err != nil {
-		return fmt.Errorf("cannot read the audit %s: %w", name, files.Reason(err))
+		r.open = nil
+		return &fileError{name, err}
 	}
 	if file, ok := r.open.(*os.File); ok {
 		r.info, err = file.Stat()
@@ -289,7 +306,7 @@ func (r *reader) read(ctx context.Context, grows bool, f func(text []byte) error
 				if err == io.EOF {
 					break
 				} else if err != nil {
-					return fmt.Errorf("cannot read the audit %s: %w", r.file, files.Reason(err))
+					return &fileError{r.name, err}
 				}
 				if err := f(bytes.TrimSuffix(rest, []byte("\n"))); err != nil {
 					return err

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -109,6 +110,53 @@ func TestChainGoesOn(t *testing.T) {
 	}
 	if got := shownTools(t, file, filter{}); got != "old a b c d e f" {
 		t.Errorf("shown are %q", got)
+	}
+}
+
+// TestBrokenRotation: a rotation that compresses at present, or that a full disk has ended, changes
+// neither the chain nor what is shown. A compressed file that is damaged is a problem of its own.
+func TestBrokenRotation(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "audit.jsonl")
+	mustRecord(t, file, "a", "b", "c")
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	io.WriteString(z, mustRead(t, file))
+	z.Close()
+	if err := os.Rename(file, file+".1"); err != nil {
+		t.Fatal(err)
+	}
+	mustWrite(t, file+".1.gz", packed.String()[:packed.Len()/2])
+	mustRecord(t, file, "d")
+	for range 2 {
+		if r := mustVerify(t, file); len(r.Problems) > 0 || r.Lines != 4 || len(r.Files) != 2 {
+			t.Errorf("the report is %+v, want four lines in two files", r)
+		}
+		mustWrite(t, file+".1.gz", packed.String()) // complete, and the other one is not removed yet
+	}
+	if got := shownTools(t, file, filter{}); got != "a b c d" {
+		t.Errorf("shown are %q", got)
+	}
+	if err := os.Remove(file + ".1"); err != nil {
+		t.Fatal(err)
+	}
+	mustWrite(t, file+".1.gz", packed.String()[:packed.Len()-4])
+	mustWrite(t, file+".0.gz", "no gzip")
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if log := mustRecord(t, file, "e"); !strings.Contains(log, "audit.jsonl.1.gz: unexpected EOF") {
+		t.Errorf("the log does not report the damaged file: %s", log)
+	}
+	r := mustVerify(t, file)
+	if len(r.Problems) != 2 || r.Lines != 4 || !strings.Contains(r.Problems[0], ".0.gz:1: the file cannot be read") ||
+		!strings.Contains(r.Problems[1], ".1.gz:4: the file cannot be read") {
+		t.Errorf("the report is %+v, want two files that cannot be read, and four lines that follow each other", r)
+	}
+	var out bytes.Buffer
+	err := show(t.Context(), &printer{w: &out}, io.Discard, file, filter{}, false)
+	if !errors.As(err, new(*fileError)) || !strings.Contains(err.Error(), ".0.gz: ") || strings.Count(out.String(), "tools/call")+
+		strings.Count(out.String(), "key:ci") != 4 {
+		t.Errorf("show gives %v and\n%s", err, out.String())
 	}
 }
 

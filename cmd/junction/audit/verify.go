@@ -3,6 +3,7 @@ package audit
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -125,6 +126,11 @@ func verify(ctx context.Context, file string, known record.Link) (Report, error)
 			return ctx.Err()
 		})
 		r.close()
+		if unread, ok := errors.AsType[*fileError](err); ok {
+			v.at++
+			v.problem("the file cannot be read: %v", files.Reason(unread.err))
+			continue
+		}
 		if err != nil {
 			return Report{}, err
 		}

@@ -86,8 +86,8 @@ func (a *Audit) start() {
 	if a.info != nil && a.info.Mode().IsRegular() {
 		var err error
 		if a.last, a.torn, err = resume(a.config.File); err != nil {
-			a.log.Warn("the lines of the audit get new numbers: the last line cannot be read", "file", a.config.File,
-				"error", files.Reason(err))
+			a.log.Warn("a file of the audit cannot be read; the numbers go on after the last line that can be", "file",
+				a.config.File, "last", a.last.Number, "error", files.Reason(err))
 		}
 		if a.torn {
 			a.log.Warn("the last line of the audit is incomplete; it stays, and the next line follows it", "file",

@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -59,7 +60,9 @@ func (l *Link) appendLinked(b, lines []byte) []byte {
 }
 
 // Files returns the files of an audit, the oldest first: those that a rotation has renamed to names
-// that begin with the name of the file, and the file itself. Without any, the list is empty.
+// that begin with the name of the file, and the file itself. Without any, the list is empty. A file
+// that is also there uncompressed is left out: a rotation compresses it at present, or has failed to.
+// A file that cannot be read is in the list.
 func Files(file string) ([]string, error) {
 	entries, err := os.ReadDir(filepath.Dir(file))
 	if err != nil {
@@ -78,14 +81,14 @@ func Files(file string) ([]string, error) {
 			continue
 		}
 		name := filepath.Join(filepath.Dir(file), e.Name())
+		if plain, compressed := strings.CutSuffix(name, ".gz"); compressed && isFile(plain) {
+			continue
+		}
 		info, err := os.Stat(name)
 		if err != nil || !info.Mode().IsRegular() {
 			continue
 		}
-		first, err := firstNumber(name)
-		if err != nil {
-			return nil, err
-		}
+		first, _ := firstNumber(name) // without one, it is among the oldest
 		if first == 0 && rest == "" {
 			first = 1<<64 - 1 // the file itself is the newest, also before it has a line
 		}
@@ -99,6 +102,11 @@ func Files(file string) ([]string, error) {
 		names = append(names, p.name)
 	}
 	return names, nil
+}
+
+func isFile(name string) bool {
+	info, err := os.Stat(name)
+	return err == nil && info.Mode().IsRegular()
 }
 
 // OpenFile opens a file of an audit for reading. It decompresses files that end in .gz.
@@ -208,7 +216,8 @@ func lastOf(text []byte, whole bool) (Link, bool) {
 }
 
 // resume returns the position after which the lines of a file continue: that of its last line, or,
-// if the file is empty, that of the last line before a rotation.
+// if the file is empty, that of the last line before a rotation. With an error, it is the last line
+// that could be read.
 func resume(file string) (last Link, torn bool, err error) {
 	last, torn, err = lastLink(file)
 	if err != nil || last.Number > 0 {
@@ -218,10 +227,15 @@ func resume(file string) (last Link, torn bool, err error) {
 	if err != nil {
 		return last, torn, err
 	}
+	var unread error // of the newest file that cannot be read to its end
 	for _, name := range slices.Backward(names) {
-		if before, _, err := lastLink(name); err != nil || before.Number > 0 {
-			return before, torn, err
+		before, _, err := lastLink(name)
+		if err != nil && unread == nil {
+			unread = fmt.Errorf("%s: %w", name, err)
+		}
+		if before.Number > 0 {
+			return before, torn, unread
 		}
 	}
-	return last, torn, nil
+	return last, torn, unread
 }
