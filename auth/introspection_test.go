@@ -155,7 +155,7 @@ func TestIntrospectionOutage(t *testing.T) {
 	}
 	for name, answer := range answers {
 		t.Run(name, func(t *testing.T) {
-			p := auth.NewProviders(s.Client(), authtest.Log(t))
+			p := auth.NewProviders(s.Client())
 			defer p.Close()
 			g := introspects(s).Guard(p, publicURL, nil)
 			s.Answer(authtest.Introspect, answer)
@@ -240,7 +240,7 @@ func TestIntrospectionCloses(t *testing.T) {
 					time.Sleep(time.Second) // it takes a moment to stop
 					ended++
 					return nil, r.Context().Err()
-				})}, authtest.Log(t))
+				})})
 				g := introspects(s).Guard(p, publicURL, nil)
 				begin(t, g, func() { hangs++ })
 				before, began := asked, time.Now()

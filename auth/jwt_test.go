@@ -39,7 +39,7 @@ func signIn(t *testing.T, s *authtest.Server, c *auth.Config) *auth.Guard {
 		t.Fatalf("the configuration is wrong: %v", problems)
 	}
 	log := authtest.Log(t)
-	p := auth.NewProviders(s.Client(), log)
+	p := auth.NewProviders(s.Client())
 	t.Cleanup(p.Close)
 	g := c.Guard(p, publicURL, nil)
 	g.Log = log
@@ -386,7 +386,7 @@ func TestJWTClaims(t *testing.T) {
 func TestTokenEnds(t *testing.T) {
 	s := authtest.New(t)
 	synctest.Test(t, func(t *testing.T) {
-		p := auth.NewProviders(s.Client(), authtest.Log(t))
+		p := auth.NewProviders(s.Client())
 		defer p.Close()
 		c := &auth.Config{JWT: []auth.Issuer{entry(s)}}
 		g := c.Guard(p, publicURL, nil)
@@ -434,7 +434,7 @@ func TestAddressOfARememberedToken(t *testing.T) {
 // FuzzToken: only tokens that the server has signed are accepted.
 func FuzzToken(f *testing.F) {
 	s := authtest.New(f)
-	p := auth.NewProviders(s.Client(), authtest.Log(f))
+	p := auth.NewProviders(s.Client())
 	f.Cleanup(p.Close)
 	g := (&auth.Config{JWT: []auth.Issuer{entry(s)}}).Guard(p, publicURL, nil)
 	good := s.Token(f, s.Claims(resource, nil))
@@ -465,7 +465,7 @@ func FuzzToken(f *testing.F) {
 
 func BenchmarkJWT(b *testing.B) {
 	s := authtest.New(b)
-	p := auth.NewProviders(s.Client(), authtest.Log(b))
+	p := auth.NewProviders(s.Client())
 	b.Cleanup(p.Close)
 	g := (&auth.Config{JWT: []auth.Issuer{entry(s)}}).Guard(p, publicURL, nil)
 	r := httptest.NewRequest("POST", "/mcp", nil)

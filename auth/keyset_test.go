@@ -124,7 +124,7 @@ func TestOutage(t *testing.T) {
 	s := authtest.New(t)
 	ec := authtest.NewKey(t, "ec", jose.ES256)
 	synctest.Test(t, func(t *testing.T) {
-		p := auth.NewProviders(s.Client(), authtest.Log(t))
+		p := auth.NewProviders(s.Client())
 		defer p.Close()
 		c := &auth.Config{JWT: []auth.Issuer{entry(s)}}
 		s.SetDown(true)
@@ -203,7 +203,7 @@ func TestIssuerMismatch(t *testing.T) {
 			for _, path := range []string{authtest.Metadata, authtest.OAuth} {
 				s.Answer(path, func(w http.ResponseWriter, _ *http.Request) { w.Write(text) })
 			}
-			p := auth.NewProviders(s.Client(), authtest.Log(t))
+			p := auth.NewProviders(s.Client())
 			defer p.Close()
 			g := (&auth.Config{JWT: []auth.Issuer{entry(s)}}).Guard(p, publicURL, nil)
 			wantOut(t, g, s.Token(t, s.Claims(resource, nil)), 503, "")
@@ -229,7 +229,7 @@ func TestKeysElsewhere(t *testing.T) {
 			w.Write([]byte(`{"issuer":"` + s.URL + `","jwks_uri":"` + row.at + `"}`))
 		})
 		other.SetKeys(authtest.NewKey(t, "ec", jose.ES256))
-		p := auth.NewProviders(s.Client(), authtest.Log(t))
+		p := auth.NewProviders(s.Client())
 		t.Cleanup(p.Close)
 		p.Untrusted = other.Client()
 		g := (&auth.Config{JWT: []auth.Issuer{entry(s, func(i *auth.Issuer) { i.JWKSURL = row.fixed })}}).Guard(p,
@@ -278,7 +278,7 @@ func TestBadDocuments(t *testing.T) {
 				_ *http.Request) {
 				json.NewEncoder(w).Encode(s.KeySet())
 			})
-			p := auth.NewProviders(nil, authtest.Log(t))
+			p := auth.NewProviders(nil)
 			t.Cleanup(p.Close)
 			g := (&auth.Config{JWT: []auth.Issuer{entry(s)}}).Guard(p, publicURL, nil)
 			began := time.Now()
@@ -302,7 +302,7 @@ func TestLargeDocuments(t *testing.T) {
 		authtest.Large(50<<20)(counted, r)
 		taken <- counted.n
 	})
-	p := auth.NewProviders(nil, authtest.Log(t))
+	p := auth.NewProviders(nil)
 	t.Cleanup(p.Close)
 	g := (&auth.Config{JWT: []auth.Issuer{entry(s)}}).Guard(p, publicURL, nil)
 	wantOut(t, g, s.Token(t, s.Claims(resource, nil)), 503, "")
@@ -364,7 +364,7 @@ func TestUselessKeys(t *testing.T) {
 // TestKeysOutliveAnEntry: a changed entry of the same issuer keeps the keys.
 func TestKeysOutliveAnEntry(t *testing.T) {
 	s := authtest.New(t)
-	p := auth.NewProviders(s.Client(), authtest.Log(t))
+	p := auth.NewProviders(s.Client())
 	t.Cleanup(p.Close)
 	wantIn(t, (&auth.Config{JWT: []auth.Issuer{entry(s)}}).Guard(p, publicURL, nil),
 		s.Token(t, s.Claims(resource, nil)))
@@ -394,7 +394,7 @@ func FuzzDocuments(f *testing.F) {
 		s.Answer(authtest.Metadata, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, metadata) })
 		s.Answer(authtest.OAuth, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, metadata) })
 		s.Answer(authtest.Keys, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, keys) })
-		p := auth.NewProviders(s.Client(), authtest.Log(t))
+		p := auth.NewProviders(s.Client())
 		defer p.Close()
 		g := (&auth.Config{JWT: []auth.Issuer{entry(s)}}).Guard(p, publicURL, nil)
 		if who, resp := ask(t, g, "POST", "/mcp", bearerOf(token)); who != nil || resp.StatusCode != 401 &&

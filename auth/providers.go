@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
@@ -24,7 +23,6 @@ type Providers struct {
 	Untrusted *http.Client
 
 	client *http.Client
-	log    *slog.Logger
 	now    func() time.Time
 	ctx    context.Context
 	end    context.CancelFunc
@@ -37,17 +35,14 @@ type Providers struct {
 }
 
 // NewProviders returns providers that send requests through client without following redirects; if
-// client is nil, they have their own. log may be nil. Close it.
-func NewProviders(client *http.Client, log *slog.Logger) *Providers {
+// client is nil, they have their own. Close it.
+func NewProviders(client *http.Client) *Providers {
 	if client == nil {
 		client = &http.Client{}
 	}
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
 	own := *client
 	own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	p := &Providers{client: &own, log: log, now: time.Now}
+	p := &Providers{client: &own, now: time.Now}
 	p.ctx, p.end = context.WithCancel(context.Background())
 	return p
 }

@@ -192,8 +192,7 @@ func TestOwnTokens(t *testing.T) {
 		return p, nil
 	})
 	key := auth.NewKey()
-	g := (&auth.Config{APIKeys: []auth.Key{{Name: "ci", Hash: mustHash(t, key)}}}).Guard(auth.NewProviders(nil,
-		authtest.Log(t)), publicURL, own)
+	g := (&auth.Config{APIKeys: []auth.Key{{Name: "ci", Hash: mustHash(t, key)}}}).Guard(auth.NewProviders(nil), publicURL, own)
 	for _, row := range []struct {
 		token, path string
 		status      int

@@ -27,7 +27,6 @@ type Source struct{ *subscriptions }
 // subscriptions holds the resource subscriptions over one link.
 type subscriptions struct {
 	p    *pool
-	key  linkKey
 	turn chan struct{} // 1-buffered; full while a goroutine subscribes or unsubscribes at the server
 	// 1-buffered; receives when the server follows resources without a subscriber
 	stale chan struct{}
@@ -43,8 +42,8 @@ type subscriptions struct {
 	before   []string        // the resources that were wanted when conn replaced another one
 }
 
-func newSubscriptions(p *pool, key linkKey) *subscriptions {
-	return &subscriptions{p: p, key: key, turn: make(chan struct{}, 1), stale: make(chan struct{}, 1),
+func newSubscriptions(p *pool) *subscriptions {
+	return &subscriptions{p: p, turn: make(chan struct{}, 1), stale: make(chan struct{}, 1),
 		wanted:   map[string]int{},
 		followed: map[string]bool{}, lacking: map[string]bool{}, idle: map[string]bool{}}
 }
@@ -55,7 +54,7 @@ func (p *pool) subscriptions(key linkKey) *subscriptions {
 	defer p.mu.Unlock()
 	s := p.subs[key]
 	if s == nil {
-		s = newSubscriptions(p, key)
+		s = newSubscriptions(p)
 		if p.subs == nil {
 			p.subs = map[linkKey]*subscriptions{}
 		}

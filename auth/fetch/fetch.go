@@ -31,16 +31,16 @@ type Fetcher struct {
 	// AllowPrivate are non-public networks to allow, on any port and also by http. The prefixes
 	// must not be IPv4-mapped IPv6.
 	AllowPrivate []netip.Prefix
-	// Ports of public addresses; nil means 443.
-	Ports []uint16
+	// ports of public addresses; nil means 443.
+	ports []uint16
 	// RootCAs are the trusted certificate authorities; nil means those of the system.
 	RootCAs *x509.CertPool
 	// Timeout is for a whole fetch, from name resolution to the last byte; 0 means 5 seconds.
 	Timeout time.Duration
-	// MaxBody is the largest body for Client, in bytes; 0 means 64 KiB.
-	MaxBody int64
-	// Resolver resolves names; nil means the system's resolver.
-	Resolver *net.Resolver
+	// maxBody is the largest body for Client, in bytes; 0 means 64 KiB.
+	maxBody int64
+	// resolver resolves names; nil means the system's resolver.
+	resolver *net.Resolver
 }
 
 // Document is the content of a URL.
@@ -140,10 +140,10 @@ func (f *Fetcher) get(ctx context.Context, address string, max int64, wantJSON b
 }
 
 // Client returns an HTTP client for libraries, with the same restrictions: no redirects, only
-// allowed addresses, and bodies of at most MaxBody, beyond which reading fails. Its errors wrap an
+// allowed addresses, and bodies of at most 64 KiB, beyond which reading fails. Its errors wrap an
 // *Error if a restriction was the reason. Each call returns a new client with its own connections.
 func (f *Fetcher) Client() *http.Client {
-	max := f.MaxBody
+	max := f.maxBody
 	if max == 0 {
 		max = 64 << 10
 	}
@@ -184,7 +184,7 @@ func (f *Fetcher) guarded(max int64) *guarded {
 // transport returns a transport without keep-alive, since an address is checked for one request,
 // and without proxies, which would connect unchecked.
 func (f *Fetcher) transport(control func(network, address string, c syscall.RawConn) error) *http.Transport {
-	dialer := net.Dialer{Timeout: f.timeout(), Resolver: f.Resolver, Control: control}
+	dialer := net.Dialer{Timeout: f.timeout(), Resolver: f.resolver, Control: control}
 	return &http.Transport{
 		DialContext:            dialer.DialContext,
 		TLSClientConfig:        &tls.Config{RootCAs: f.RootCAs, MinVersion: tls.VersionTLS12},
@@ -200,7 +200,7 @@ func (f *Fetcher) control(network, address string, c syscall.RawConn) error {
 	if f.controlPrivate(network, address, c) == nil {
 		return nil
 	}
-	ports := f.Ports
+	ports := f.ports
 	if ports == nil {
 		ports = []uint16{443}
 	}

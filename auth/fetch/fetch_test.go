@@ -113,8 +113,8 @@ func TestAuthT52Addresses(t *testing.T) {
 			ip := netip.MustParseAddr(address)
 			literal := net.JoinHostPort(address, strconv.Itoa(int(s.port)))
 			for _, host := range []string{literal, fmt.Sprintf("rebound.example:%d", s.port)} {
-				f := &Fetcher{Ports: []uint16{s.port},
-					Resolver: resolver(map[string][]netip.Addr{"rebound.example.": {ip}}), Timeout: 5 * time.Second}
+				f := &Fetcher{ports: []uint16{s.port},
+					resolver: resolver(map[string][]netip.Addr{"rebound.example.": {ip}}), Timeout: 5 * time.Second}
 				_, err := f.Get(t.Context(), "https://"+host+"/", 100)
 				wantClass(t, err, Private)
 				_, err = f.Client().Get("https://" + host + "/")
@@ -140,13 +140,13 @@ func errorOf(err error) *Error {
 func TestAuthT52Rebinding(t *testing.T) {
 	s := mustServe(t, true, func(http.ResponseWriter, *http.Request) {})
 	var lookups atomic.Int32
-	f := &Fetcher{Ports: []uint16{s.port}, Resolver: resolverOf(func(string) []netip.Addr {
+	f := &Fetcher{ports: []uint16{s.port}, resolver: resolverOf(func(string) []netip.Addr {
 		if lookups.Add(1) <= 2 { // one for each kind of address
 			return []netip.Addr{netip.MustParseAddr("93.184.215.14")}
 		}
 		return []netip.Addr{netip.MustParseAddr("127.0.0.1")}
 	})}
-	if found, err := f.Resolver.LookupHost(t.Context(), "rebound.example"); err != nil || len(found) != 1 ||
+	if found, err := f.resolver.LookupHost(t.Context(), "rebound.example"); err != nil || len(found) != 1 ||
 		found[0] != "93.184.215.14" {
 		t.Fatalf("LookupHost = %v, %v; want the public address", found, err)
 	}
@@ -285,7 +285,7 @@ func TestClientBody(t *testing.T) {
 		w.Write(make([]byte, 1001))
 	})
 	f := s.fetcher()
-	f.MaxBody = 1000
+	f.maxBody = 1000
 	response, err := f.Client().Get(s.URL)
 	if err != nil {
 		t.Fatal(err)
@@ -316,11 +316,11 @@ func TestURLs(t *testing.T) {
 	}
 	// http is allowed only within those networks, on any port.
 	public := plain.fetcher()
-	public.Resolver = resolver(map[string][]netip.Addr{"public.example.": {netip.MustParseAddr("93.184.215.14")}})
-	public.Ports = []uint16{80, 443}
+	public.resolver = resolver(map[string][]netip.Addr{"public.example.": {netip.MustParseAddr("93.184.215.14")}})
+	public.ports = []uint16{80, 443}
 	_, err := public.Get(t.Context(), "http://public.example/", 10)
 	wantClass(t, err, Private)
-	public.Resolver = resolver(nil)
+	public.resolver = resolver(nil)
 	_, err = public.Get(t.Context(), "https://nowhere.example/", 10)
 	wantClass(t, err, DNS)
 	_, err = public.Get(t.Context(), "https://2130706433/", 10)

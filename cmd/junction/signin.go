@@ -43,7 +43,7 @@ func (p *program) openSignIn(c *config.Config) (err error) {
 	}
 	// URLs from the configuration may have any address. URLs from an issuer's documents may not.
 	transport := config.Trusting(fetcher)
-	p.providers = auth.NewProviders(&http.Client{Transport: transport}, p.log)
+	p.providers = auth.NewProviders(&http.Client{Transport: transport})
 	p.providers.Untrusted = fetcher.Client()
 	if err := p.openVault(c); err != nil || c.Auth.OAuth == nil {
 		return err

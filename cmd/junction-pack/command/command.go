@@ -26,19 +26,13 @@ type Runner struct {
 	watchdog transport.Watchdog
 }
 
-// Output is what a command has left behind.
-type Output struct {
-	Data   []byte // of standard output, or of the file {{output}}
-	Stderr string // the last part of standard error
-}
-
 // grace is the time between SIGTERM and SIGKILL, twice.
 const grace = time.Second
 
-// Run runs the command of a tool with checked arguments. The end of ctx ends the command with all
-// of its group. Errors are for the model: they have neither variables of the environment nor values
-// of references.
-func (r *Runner) Run(ctx context.Context, t *manifest.Tool, arguments map[string]any) (*Output, error) {
+// Run runs the command of a tool with checked arguments, and returns its standard output, or the
+// content of the file {{output}}. The end of ctx ends the command with all of its group. Errors are
+// for the model: they have neither variables of the environment nor values of references.
+func (r *Runner) Run(ctx context.Context, t *manifest.Tool, arguments map[string]any) ([]byte, error) {
 	given, err := values(t, arguments)
 	if err != nil {
 		return nil, err
@@ -70,11 +64,10 @@ func (r *Runner) Run(ctx context.Context, t *manifest.Tool, arguments map[string
 	if err := exit(t, result); err != nil {
 		return nil, err
 	}
-	out := &Output{Data: result.Output, Stderr: result.Stderr}
 	if file != "" {
-		out.Data, err = readFile(t, file)
+		return readFile(t, file)
 	}
-	return out, err
+	return result.Output, nil
 }
 
 var errTimeout = errors.New("timeout")

@@ -73,7 +73,7 @@ func TestWords(t *testing.T) {
 			out, err := r.Run(t.Context(), tool(t, dir, print+test.command, "parameters: "+test.parameters), test.arguments)
 			got := fmt.Sprint(err)
 			if err == nil {
-				got = string(out.Data)
+				got = string(out)
 			}
 			if got != test.want && (err == nil || !strings.HasPrefix(got, test.want)) {
 				t.Errorf("%s\nwant %s", got, test.want)
@@ -104,7 +104,7 @@ func TestWithin(t *testing.T) {
 		"..":                          "", "../in2": "", "../inside/a": "", "out/x": "", "loop": "", "/etc/passwd": "", "sub/../../x": "",
 	} {
 		out, err := r.Run(t.Context(), x, map[string]any{"p": path})
-		if want == "" && err == nil || want != "" && (err != nil || string(out.Data) != want) {
+		if want == "" && err == nil || want != "" && (err != nil || string(out) != want) {
 			t.Errorf("%q: %+v, %v; want %q", path, out, err, want)
 		}
 	}
@@ -123,10 +123,10 @@ func TestSandboxed(t *testing.T) {
 	r := Runner{Log: authtest.Log(t)}
 	x := tool(t, dir, `command: [cp, "{{from}}", "{{output}}"]`, "parameters: { from: F }", "sandbox: { require: true }")
 	if out, err := r.Run(t.Context(), x, map[string]any{"from": secret}); err == nil {
-		t.Errorf("read %q", out.Data)
+		t.Errorf("read %q", out)
 	}
 	x.Sandbox.Read = []string{other}
-	if out, err := r.Run(t.Context(), x, map[string]any{"from": secret}); err != nil || string(out.Data) != "x" {
+	if out, err := r.Run(t.Context(), x, map[string]any{"from": secret}); err != nil || string(out) != "x" {
 		t.Errorf("%+v, %v", out, err)
 	}
 }
@@ -142,7 +142,7 @@ func TestOutputFile(t *testing.T) {
 	} {
 		x := tool(t, dir, "shell: true", fmt.Sprintf(`command: ['%s', "{{output}}"]`, script), "max_output: 1KiB")
 		out, err := r.Run(t.Context(), x, nil)
-		if want == "" && (err != nil || string(out.Data) != "ok") || want != "" && (err == nil || err.Error() != want) {
+		if want == "" && (err != nil || string(out) != "ok") || want != "" && (err == nil || err.Error() != want) {
 			t.Errorf("%s: %+v, %v; want %q", script, out, err, want)
 		}
 	}

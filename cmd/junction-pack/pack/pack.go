@@ -193,7 +193,7 @@ func newTool(m *manifest.Manifest, source *manifest.Tool, r Runners) *Tool {
 			if err != nil {
 				return nil, err
 			}
-			return results.of(out.Data, string(source.Output))
+			return results.of(out, string(source.Output))
 		}
 	}
 	return t.ready()
