@@ -12,6 +12,7 @@ import (
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/health"
 	"junction/cmd/junction/replicas"
+	"junction/cmd/junction/telemetry"
 	"junction/proxy/members"
 )
 
@@ -93,6 +94,14 @@ func (p *program) memberList() []replicas.Status {
 		return nil
 	}
 	return p.members.Members()
+}
+
+// memberFigures returns the source of metrics, nil if there is one process.
+func (p *program) memberFigures() func() telemetry.Replicas {
+	if p.members == nil {
+		return nil
+	}
+	return func() telemetry.Replicas { return telemetry.Replicas(p.members.Figures()) }
 }
 
 // alone answers a request if this process must not answer it because it is not among the others. It

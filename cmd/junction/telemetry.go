@@ -49,7 +49,7 @@ func (p *program) closeLines() {
 // watch measures the state of the proxy, which exists by now.
 func (p *program) watch() error {
 	return p.telemetry.Watch(telemetry.Source{Server: p.server, Upstreams: p.set.All,
-		Stale: func() bool { return p.unread.Load() != nil }})
+		Stale: func() bool { return p.unread.Load() != nil }, Replicas: p.memberFigures()})
 }
 
 // lastExport limits how long sending the last measurements may delay the end of the program.

@@ -3,16 +3,24 @@ package replicas
 import (
 	"bufio"
 	"context"
+	"crypto/rand"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httputil"
+	"os"
+	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"junction/auth/authtest"
 	"junction/auth/seal"
+	"junction/policy"
 	"junction/upstream/http1"
 )
 
@@ -114,4 +122,79 @@ func mustBench(b *testing.B) *Member {
 	}
 	b.Cleanup(func() { m.Close() })
 	return m
+}
+
+// BenchmarkStatements measures the statements of a member one after the other, with the CPU time of
+// all processes of Postgres on this machine.
+func BenchmarkStatements(b *testing.B) {
+	for _, rows := range []int{10, 100, 1000} {
+		w := mustWorld(b)
+		w.ttl = time.Hour
+		m := w.mustJoin(nil)
+		for i := range rows {
+			if _, err := w.store.Database().Exec(`INSERT INTO members SELECT $1, $1, fingerprint, digest, version, begun_at, expires_at
+				FROM members LIMIT 1`, fmt.Sprint("member-with-a-long-id", i)); err != nil {
+				b.Fatal(err)
+			}
+		}
+		conn, err := pgx.Connect(b.Context(), w.dsn)
+		if err != nil {
+			b.Fatal(err)
+		}
+		one := policy.Limits{Concurrent: 10}
+		fast := policy.Limits{Rate: 1e6, Burst: 1e6}
+		n := byte(0)
+		for name, run := range map[string]func() error{
+			"renew": func() error { _, err := m.renew(b.Context(), conn, m.Self()); return err },
+			"list":  func() error { _, err := list(b.Context(), conn); return err },
+			"claim": func() error {
+				n++
+				session := [16]byte{n}
+				rand.Read(session[1:])
+				_, err := m.Owner(b.Context(), session, "ended", hourLater())
+				return err
+			},
+			"once": func() error { _, err := m.Once(b.Context(), rand.Text(), hourLater()); return err },
+			"rate": func() error { _, _, err := m.Enter(b.Context(), "p", fast, false); return err },
+			"calls": func() error {
+				leave, _, err := m.Enter(b.Context(), "p", one, false)
+				if err == nil {
+					leave()
+				}
+				return err
+			},
+		} {
+			b.Run(fmt.Sprint(name, "/", rows), func(b *testing.B) {
+				begin := usedByPostgres(b)
+				for b.Loop() {
+					if err := run(); err != nil {
+						b.Fatal(err)
+					}
+				}
+				b.ReportMetric(float64((usedByPostgres(b)-begin).Microseconds())/float64(b.N), "postgres-µs/op")
+			})
+		}
+		conn.Close(b.Context())
+	}
+}
+
+// usedByPostgres returns the CPU time of the running processes of Postgres, in steps of 10 ms.
+func usedByPostgres(b *testing.B) (used time.Duration) {
+	files, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		_, rest, found := strings.Cut(string(text), "(postgres) ")
+		if err != nil || !found {
+			continue
+		}
+		var ticks [2]int64
+		fields := strings.Fields(rest)
+		_, _ = fmt.Sscan(fields[11], &ticks[0])
+		_, _ = fmt.Sscan(fields[12], &ticks[1])
+		used += time.Duration(ticks[0]+ticks[1]) * 10 * time.Millisecond
+	}
+	return used
 }

@@ -20,14 +20,14 @@ import (
 
 // world is a database with members. Connections to it go through a gate, so that a test can stop it.
 type world struct {
-	t     *testing.T
+	t     testing.TB
 	store *store.Store
 	dsn   string
 	key   []byte
 	ttl   time.Duration
 }
 
-func mustWorld(t *testing.T) *world {
+func mustWorld(t testing.TB) *world {
 	t.Helper()
 	w := &world{t: t, dsn: authtest.Schema(t), key: make([]byte, seal.SecretSize), ttl: 2 * time.Second}
 	ring, err := seal.RingOf("a", [seal.SecretSize]byte{1})
@@ -146,7 +146,7 @@ func (w *world) mustGate() (*gate, string) {
 	return g, u.String()
 }
 
-func (g *gate) mustOpen(t *testing.T) {
+func (g *gate) mustOpen(t testing.TB) {
 	t.Helper()
 	l, err := net.Listen("unix", filepath.Join(g.dir, ".s.PGSQL.5432"))
 	if err != nil {

@@ -28,15 +28,16 @@ const (
 
 // Attributes of Junction.
 const (
-	attrUpstream = attribute.Key("junction.upstream")
-	attrOutcome  = attribute.Key("junction.outcome")
-	attrEndpoint = attribute.Key("junction.endpoint")
-	attrReason   = attribute.Key("junction.reason")
-	attrResult   = attribute.Key("junction.result")
-	attrState    = attribute.Key("junction.state")
-	attrKind     = attribute.Key("junction.kind")
-	attrStore    = attribute.Key("junction.store.operation")
-	attrBuild    = attribute.Key("service.version")
+	attrUpstream  = attribute.Key("junction.upstream")
+	attrOutcome   = attribute.Key("junction.outcome")
+	attrEndpoint  = attribute.Key("junction.endpoint")
+	attrReason    = attribute.Key("junction.reason")
+	attrResult    = attribute.Key("junction.result")
+	attrState     = attribute.Key("junction.state")
+	attrKind      = attribute.Key("junction.kind")
+	attrStore     = attribute.Key("junction.store.operation")
+	attrForwarded = attribute.Key("junction.forward.outcome")
+	attrBuild     = attribute.Key("service.version")
 )
 
 // executeTool is the gen_ai.operation.name of tools/call.

@@ -15,7 +15,8 @@ import (
 type Source struct {
 	Server    *proxy.Server
 	Upstreams func() []*upstream.Upstream
-	Stale     func() bool // the configuration file has changed, and is not in force
+	Stale     func() bool     // the configuration file has changed, and is not in force
+	Replicas  func() Replicas // nil if there is one process
 }
 
 // gauge is an instrument that is read at each scrape and export.
@@ -62,6 +63,9 @@ func (t *Telemetry) Watch(s Source) error {
 		}
 		made[g.name] = instrument
 		all = append(all, instrument)
+	}
+	if err := watchReplicas(m, s.Replicas); err != nil {
+		return err
 	}
 	_, err := m.RegisterCallback(func(_ context.Context, o metric.Observer) error {
 		t.read(s, func(name string, value int64, attributes ...attribute.KeyValue) {
