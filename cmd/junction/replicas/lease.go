@@ -158,6 +158,9 @@ func (m *Member) beat(ctx context.Context, conn *pgx.Conn) error {
 	} else if begun.After(before.until) {
 		m.o.Log.Warn("renewed the lease after it had expired; no session was taken", "id", id)
 		m.owners.returned(begun, m.o.TTL/5)
+		if err := announce(ctx, conn); err != nil {
+			return err
+		}
 	}
 	return m.look(ctx, conn)
 }

@@ -1,10 +1,10 @@
 package replicas
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
 	"net"
@@ -163,11 +163,11 @@ func (m *Member) Ready(ctx context.Context) error {
 	if m.Self() != "" {
 		return nil
 	}
-	if l := m.lease.Load(); l != nil {
-		return fmt.Errorf("the lease of this process has expired; it will be renewed when the database answers: %s",
-			*m.reason.Load())
+	reason := *m.reason.Load()
+	if m.lease.Load() != nil {
+		return errors.New("the lease of this process has expired; " + cmp.Or(reason, "this process was paused"))
 	}
-	return errors.New(*m.reason.Load())
+	return errors.New(reason)
 }
 
 // note sets why this process cannot join, or cannot renew its lease, and logs a new reason.
@@ -221,11 +221,13 @@ func (m *Member) Members() []Status {
 func (m *Member) know(rows []row, self string, asked time.Time) {
 	old, next := *m.peers.Load(), map[string]*peer{}
 	for _, r := range rows {
-		if r.id == self || r.left <= 0 {
+		before := old[r.id]
+		// After an outage, requests to a member that has not renewed its lease yet go on.
+		if r.id == self || r.left <= 0 && (before == nil || m.owners.mayBury()) {
 			continue
 		}
 		p := &peer{row: r, until: asked.Add(r.left)}
-		if before := old[r.id]; before != nil {
+		if before != nil {
 			p.link = before.link
 		} else {
 			p.link = m.newLink(r)
@@ -240,7 +242,7 @@ func (m *Member) know(rows []row, self string, asked time.Time) {
 		}
 	}
 	if !slices.Equal(slices.Sorted(maps.Keys(old)), slices.Sorted(maps.Keys(next))) {
-		m.o.Log.Info("replicas", "self", self, "others", len(next))
+		m.o.Log.Info("the other replicas have changed", "now", len(next), "before", len(old))
 	}
 }
 
