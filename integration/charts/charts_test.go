@@ -129,8 +129,17 @@ func TestOperateRecipeOfKubernetes(t *testing.T) {
 			}
 		}
 	}
+	policy := all["NetworkPolicy"].(*networkingv1.NetworkPolicy)
+	if in := policy.Spec.Ingress; ports["replicas"] != 8422 || len(in) != 2 || in[1].Ports[0].Port.StrVal != "replicas" ||
+		len(in[1].From[0].PodSelector.MatchLabels) == 0 {
+		t.Errorf("the pods cannot reach each other at %v, or others can: %+v", ports, in)
+	}
+	if e := c.Env[0]; e.Name != "POD_IP" || e.ValueFrom.FieldRef.FieldPath != "status.podIP" {
+		t.Errorf("the address of the pod is not in its environment: %+v", c.Env)
+	}
 	config := all["ConfigMap"].(*corev1.ConfigMap).Data["config.yaml"]
-	for _, want := range []string{"listen: 0.0.0.0:8420", "admin: 0.0.0.0:8421", "/etc/junction/secret/SESSION_KEY"} {
+	for _, want := range []string{"listen: 0.0.0.0:8420", "admin: 0.0.0.0:8421", "/etc/junction/secret/SESSION_KEY",
+		"advertise: ${POD_IP}:8422", "listen: 0.0.0.0:8422"} {
 		if !strings.Contains(config, want) {
 			t.Errorf("the configuration lacks %s:\n%s", want, config)
 		}

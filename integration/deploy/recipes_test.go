@@ -58,7 +58,8 @@ func TestOperateRecipeOfKubernetesIsChecked(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(harness.JunctionBinary(t), "check", "--config", file)
-	cmd.Env = append(os.Environ(), "XDG_STATE_HOME="+dir, "IDP_SECRET=canary-secret", "DATABASE_URL=postgres://canary@localhost/j")
+	cmd.Env = append(os.Environ(), "XDG_STATE_HOME="+dir, "IDP_SECRET=canary-secret", "POD_IP=10.1.2.3",
+		"DATABASE_URL=postgres://canary@localhost/j", "JUNCTION_MASTER_KEYS=a:canary")
 	if out, err := cmd.CombinedOutput(); err != nil || strings.Contains(string(out), "WARN") {
 		t.Errorf("junction check: %v\n%s", err, out)
 	}

@@ -189,5 +189,9 @@ func (m *Member) take(ctx context.Context, principal string, l policy.Limits, ot
 	if taken {
 		return 0, nil
 	}
-	return max(1, time.Duration(full+cost-cost*burst)*time.Microsecond), budget.ErrTooFast
+	wait := full + cost - cost*burst
+	if wait <= 0 { // others have used the allowance since the statement began
+		wait = cost
+	}
+	return time.Duration(wait) * time.Microsecond, budget.ErrTooFast
 }
