@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -14,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"junction/cmd/junction-pack/tree"
 	"junction/cmd/junction/prose"
 )
 
@@ -168,11 +170,30 @@ func sizeOf(dir string) (size int64) {
 // entry is a file of a commit.
 type entry struct{ mode, kind, object, path string }
 
+// maxListing limits the list of the files of a commit: a small repository can have billions of files,
+// if its folders are one and the same.
+const maxListing = tree.MaxFiles << 10
+
 // list returns the files of a commit.
 func (g git) list(ctx context.Context, commit string) ([]entry, error) {
-	out, err := g.run(ctx, "ls-tree", "-r", "-z", "--full-tree", "--end-of-options", commit)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	cmd := g.command(ctx, "ls-tree", "-r", "-z", "--full-tree", "--end-of-options", commit)
+	pipe, err := cmd.StdoutPipe()
 	if err != nil {
 		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	out, err := io.ReadAll(io.LimitReader(pipe, maxListing+1))
+	if len(out) > maxListing {
+		cancel()
+		cmd.Wait()
+		return nil, fmt.Errorf("the repository cannot be a pack: %w", tree.ErrTooLarge)
+	}
+	if err := errors.Join(err, cmd.Wait()); err != nil {
+		return nil, fmt.Errorf("git ls-tree: %w", err)
 	}
 	var list []entry
 	for line := range bytes.SplitSeq(bytes.TrimSuffix(out, []byte{0}), []byte{0}) {

@@ -6,8 +6,10 @@ package plan
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 
@@ -186,22 +188,97 @@ func (p *Plan) api(a *manifest.API) {
 // maxDocument limits the documents of which the servers are read.
 const maxDocument = 16 << 20
 
-// serversOf returns the servers that a document beside the manifest names first.
+// serversOf returns all servers that a document beside the manifest names, and the documents to which
+// it refers: a path or an operation may have servers of its own.
 func serversOf(a *manifest.API) []string {
 	const unknown = "the servers of the document"
 	if manifest.IsURL(a.Spec.Source) || strings.Contains(a.Spec.Source, "${") {
 		return []string{unknown}
 	}
-	full, err := manifest.Inside(a.Dir, a.Spec.Source)
-	if err != nil {
+	d := documents{dir: a.Dir, read: map[string]bool{}, servers: map[string]bool{}}
+	if d.add(a.Spec.Source) != nil || len(d.servers) == 0 {
 		return []string{unknown}
+	}
+	return slices.Sorted(maps.Keys(d.servers))
+}
+
+// documents collects the servers of OpenAPI documents.
+type documents struct {
+	dir     string
+	read    map[string]bool // by the path of the file
+	servers map[string]bool
+}
+
+// maxDocuments is the number of documents that junction-pack reads.
+const maxDocuments = 64
+
+// add reads a file, relative to the folder of the manifest.
+func (d *documents) add(name string) error {
+	full, err := manifest.Inside(d.dir, name)
+	if err != nil || d.read[full] {
+		return err
+	}
+	if d.read[full] = true; len(d.read) > maxDocuments {
+		return errors.New("there are too many documents")
 	}
 	text, err := files.Read(full, maxDocument)
-	var document struct{ Servers []struct{ URL string } }
-	if err != nil || yaml.NewDecoder(bytes.NewReader(text)).Decode(&document) != nil || len(document.Servers) == 0 {
-		return []string{unknown}
+	if err != nil {
+		return err
 	}
-	return []string{document.Servers[0].URL}
+	var document any
+	if err := yaml.NewDecoder(bytes.NewReader(text)).Decode(&document); err != nil {
+		return err
+	}
+	return d.walk(path.Dir(name), document)
+}
+
+// walk looks for servers, and for references to other files, which are relative to the folder.
+func (d *documents) walk(folder string, v any) (err error) {
+	switch v := v.(type) {
+	case []any:
+		for _, e := range v {
+			err = errors.Join(err, d.walk(folder, e))
+		}
+	case map[string]any:
+		for key, e := range v {
+			ref, isText := e.(string)
+			switch list, isList := e.([]any); {
+			case isList && strings.EqualFold(key, "servers"): // encoding/json ignores case
+				for _, s := range list {
+					d.server(s)
+				}
+			case isText && key == "$ref":
+				if file, _, _ := strings.Cut(ref, "#"); file != "" {
+					err = errors.Join(err, d.add(path.Join(folder, file)))
+				}
+			}
+			err = errors.Join(err, d.walk(folder, e))
+		}
+	}
+	return err
+}
+
+// server notes the URL of a server, with the defaults of its variables.
+func (d *documents) server(v any) {
+	url, _ := member(v, "url").(string)
+	variables, _ := member(v, "variables").(map[string]any)
+	for name, v := range variables {
+		url = strings.ReplaceAll(url, "{"+name+"}", fmt.Sprint(member(v, "default")))
+	}
+	if url != "" {
+		d.servers[url] = true
+	}
+}
+
+// member returns a member of an object, in any case.
+func member(v any, name string) any {
+	object, _ := v.(map[string]any)
+	for key, value := range object {
+		if strings.EqualFold(key, name) {
+			return value
+		}
+	}
+	return nil
 }
 
 // hostOf returns scheme and host of a URL.
