@@ -41,9 +41,12 @@
 //	errors.go         every error that a client reads, with its HTTP status
 //	report.go         data for the log, the audit and operators; the interface for metrics and traces
 //
-// Package view merges and renames the catalogs. Packages pins, schema and redact check definitions,
-// arguments and results. Package older changes results for older versions. Package cache bounds the
-// memory that a snapshot uses per principal.
+// Package view merges and renames the catalogs. Package search finds tools by words. Packages pins,
+// schema and redact check definitions, arguments and results. Package older changes results for
+// older versions. Package cache bounds the memory that a snapshot uses per principal, and package
+// budget everything that callers share. Package approval makes the form of an approval, and package
+// profile reads what a client can do. Packages origin and headers check requests. Package replay
+// keeps the events of a stream, and package relay passes on the answer of another member.
 //
 // # Sessions
 //
@@ -63,8 +66,8 @@
 //
 // If an owner ends, exactly one other member becomes the owner of each of its sessions, and
 // rebuilds the session from the ID. Requests wait for that. The session has lost what a restart
-// loses, and its next stream begins with list_changed. Parked calls fail with an error that says so.
-// A member that has lost its lease ends its sessions, because others may have them.
+// loses, and its next stream begins with list_changed. Parked calls fail with an error that says
+// so. A member that has lost its lease ends its sessions, because others may have them.
 //
 // Answered approval requests and the limits of policies count at all members. Remembered approvals
 // of modern clients, limits.parked and the shares of the budget are those of each member.

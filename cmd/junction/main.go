@@ -1,18 +1,25 @@
 // Command junction serves many MCP servers behind one MCP URL.
 //
 // main.go has the commands and exit codes. program.go has the parts of a running proxy and their
-// lifetimes; signin.go and people.go have those of sign-ins, and state.go has the key of sessions.
+// lifetimes: listen.go opens the listeners, and members.go adds the process to others (package
+// replicas). signin.go, people.go and vault.go have the sign-ins of users, and state.go has the key
+// of sessions and the stored catalogs.
 //
-// Package config reads the configuration file; reload.go applies a changed one. Package prose formats
-// text for people.
+// Package config reads the configuration file; reload.go applies a changed one. Package prose
+// formats text for people. Package build has the version of the program.
 //
-// hooks.go makes the lines of the log and of the audit (package record). Package diagnose serves the
-// admin address. package screen prints the first screen.
+// A running proxy reports in these ways: hooks.go and events.go write the lines of the log and of
+// the audit (package record). telemetry.go sends metrics and traces (package telemetry). Package
+// diagnose answers at the admin address, and pages.go serves the pages (package pages). probes.go
+// checks what the proxy depends on (package health). Package screen prints the first screen.
+// Package runfile tells the commands where the proxy serves.
 //
 // The commands: package cli asks a running proxy, package entries changes the upstreams of the
-// configuration file, package packs installs packs of tools, package signins changes the storage of
-// sign-ins, package audit reads the audit, import.go and package clients read the files of MCP
-// clients, login.go signs in to upstreams, and package demo is the demo server.
+// configuration file (from a registry by package registry), package packs installs packs of tools,
+// package signins changes the storage of sign-ins, and package audit reads the audit. import.go and
+// connect.go read and change the files of MCP clients (package clients). stdio.go connects a client
+// to the endpoint (package bridge). Package signon signs the user of cli and of bridge in there.
+// login.go signs in to upstreams. Package demo is the demo server.
 package main
 
 import (

@@ -1,6 +1,6 @@
 // Package members is what a proxy asks of the other processes that serve the same endpoints over
-// one database, so that any of them can answer any request. Package main implements it; without an
-// implementation a proxy is alone.
+// one database, so that any of them can answer any request. Package replicas of cmd/junction
+// implements it; without an implementation a proxy is alone.
 //
 // Each session and each parked call is in the memory of one member, its owner. The IDs that clients
 // hold name the owner, sealed. A member that gets a request for another owner forwards the whole

@@ -1,4 +1,5 @@
-// Package files reads files whose names come from people, such as configurations and manifests.
+// Package files reads files whose names come from people, such as configurations and manifests
+// (files.go), and replaces files in one step (write.go).
 package files
 
 import (

@@ -1,8 +1,9 @@
 // Package manifest reads the files that packs are made of.
 //
-// manifest.go and tool.go have the keys of a file. Load finds the files, decode.go parses their
-// YAML strictly, reference.go resolves ${VAR} and ${file:…}, and check.go validates the values. All
-// mistakes are reported at once, each with its file, line and remedy (problem.go).
+// manifest.go, tool.go, http.go, prompt.go and api.go have the keys of a file. Load finds the
+// files, decode.go parses their YAML strictly, reference.go resolves ${VAR} and ${file:…}, and
+// check.go validates the values. All mistakes are reported at once, each with its file, line and
+// remedy (problem.go).
 package manifest
 
 import (

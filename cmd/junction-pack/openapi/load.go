@@ -1,7 +1,8 @@
 // Package openapi makes tools of the operations of an OpenAPI document (3.0 and later).
 //
 // load.go reads the document and what it refers to, within limits. operation.go chooses operations
-// and makes their tools, schema.go the schemas of their arguments, and request.go their requests.
+// and makes their tools, schema.go and body.go the schemas of their arguments, and request.go and
+// auth.go their requests and credentials.
 package openapi
 
 import (

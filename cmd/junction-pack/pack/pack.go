@@ -1,7 +1,8 @@
 // Package pack makes an MCP server of manifests.
 //
-// pack.go has the tools of a pack and a call of one; content.go makes results. server.go serves them
-// with mcp-go over stdio and Streamable HTTP, in both eras. watch.go reads changed files again.
+// pack.go has the tools of a pack and a call of one; content.go makes results. offers.go has its
+// prompts and resources. server.go serves all of them with mcp-go, in both eras, over stdio and
+// Streamable HTTP (http.go). watch.go reads changed files again.
 package pack
 
 import (

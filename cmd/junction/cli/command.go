@@ -1,6 +1,6 @@
 // Package cli has the commands that act as clients: of an endpoint (tools and call), of the admin
-// address of a running proxy (doctor, pins and why), and of identity providers (auth doctor). All
-// commands use Run and the usage errors.
+// address of a running proxy (status, health, doctor, pins and why), and of identity providers
+// (auth doctor). All commands use Run and the usage errors.
 package cli
 
 import (

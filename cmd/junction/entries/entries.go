@@ -3,6 +3,7 @@
 //
 // file.go changes the file: as text, so that comments and order stay; checked before it is written;
 // with a backup of the old file. A mistake elsewhere in the file does not prevent a change.
+// change.go has the same for the commands of other packages.
 package entries
 
 import (

@@ -1,7 +1,7 @@
 // Package pages has the HTML pages for people: how to connect a client (connect.go), and the status
-// of a running proxy (status.go) with its last calls (calls.go). A page has one style sheet and one
-// script, both inline and named by their hashes in the Content-Security-Policy, and works without
-// the script.
+// of a running proxy (status.go) with its last calls (calls.go) and the operator's sign-ins
+// (signin.go). A page has one style sheet and one script, both inline and named by their hashes in
+// the Content-Security-Policy, and works without the script.
 package pages
 
 import (

@@ -14,12 +14,13 @@
 //	expose.go        /metrics, in the text format of Prometheus
 //	export.go        OTLP, by the standard variables OTEL_*
 //
-// Package otlp sends spans and metrics over HTTP. It exists because the exporters of OpenTelemetry
-// bring gRPC with them, which is as large as the rest of Junction's dependencies.
+// Package otlp sends spans, metrics and lines of the audit over HTTP. It exists because the
+// exporters of OpenTelemetry bring gRPC with them, which is as large as the rest of Junction's
+// dependencies.
 //
 // Names follow the semantic conventions of OpenTelemetry for MCP, which are in development
-// (open-telemetry/semantic-conventions-genai, docs/gen-ai/mcp.md). Names that they do not have begin
-// with junction.
+// (open-telemetry/semantic-conventions-genai, docs/gen-ai/mcp.md). Names that they do not have
+// begin with junction.
 //
 // # Cost
 //
