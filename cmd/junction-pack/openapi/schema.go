@@ -80,6 +80,12 @@ func (s *schemas) rewrite(v any) any {
 				list[i] = s.rewrite(list[i])
 			}
 			out[key] = list
+		case "pattern": // one with a lookahead, for example, would make the whole schema unusable
+			if text, ok := value.(string); ok {
+				if _, err := regexp.Compile(text); err == nil {
+					out[key] = value
+				}
+			}
 		case "discriminator", "xml", "externalDocs", "example", "nullable", "readOnly", "$schema", "$id", "$anchor":
 		default:
 			if !strings.HasPrefix(key, "x-") {
