@@ -47,14 +47,11 @@ func legacyVersion(v string) bool { return !mcp.IsModernProtocol(v) && mcp.IsVal
 
 // refuse answers with an error. For notifications and responses, the error has no id.
 func (f legacyFront) refuse(x *exchange, err error) {
-	e, status := rpcError(err, "")
-	retry(x.reply.w, err)
 	id := x.msg.ID
 	if !x.msg.IsRequest() {
 		id = ""
 	}
-	f.refused("", status, e.Code)
-	x.reply.fail(id, e, status)
+	f.reject(x.reply, id, err)
 }
 
 // enter finds the session of a request.

@@ -24,12 +24,12 @@ func (f modernFront) post(w http.ResponseWriter, r *http.Request, x *exchange) {
 		w.WriteHeader(http.StatusAccepted) // no client notification has a meaning on HTTP, and none is an error
 		return
 	case x.msg.IsResponse():
-		f.refuse(x, refuse(http.StatusBadRequest, mcp.INVALID_REQUEST,
+		f.reject(x.reply, x.msg.ID, refuse(http.StatusBadRequest, mcp.INVALID_REQUEST,
 			"Invalid Request: a client of %s sends no responses", modernVersion))
 		return
 	}
 	if err := f.check(x); err != nil {
-		f.refuse(x, err)
+		f.reject(x.reply, x.msg.ID, err)
 		return
 	}
 	// The end of the request is its cancellation (2026-07-28, streamable-http#cancellation).
@@ -41,12 +41,6 @@ func (f modernFront) post(w http.ResponseWriter, r *http.Request, x *exchange) {
 	}
 	x.end, x.reply.broken = end, cancel
 	f.serve(ctx, x)
-}
-
-func (f modernFront) refuse(x *exchange, err error) {
-	e, status := rpcError(err, "")
-	f.refused("", status, e.Code)
-	x.reply.fail(x.msg.ID, e, status)
 }
 
 // check compares headers and body, and reads the required members of _meta (2026-07-28,

@@ -95,7 +95,7 @@ func (s *Server) forwardSession(w http.ResponseWriter, r *http.Request, c caller
 		case err == nil, err == errUnknownSession:
 			return false
 		case !other, members.Hopped(r.Context()):
-			fail(w, r, s, sessionError(err))
+			s.reject(newReply(w, r, &s.limits), "", sessionError(err))
 			return true
 		}
 		if err = s.members.Forward(relay.New(w, r, s.limits.WriteTimeout), r, nil, at.member); err == nil {
@@ -105,11 +105,11 @@ func (s *Server) forwardSession(w http.ResponseWriter, r *http.Request, c caller
 			return true // the client has gone
 		}
 		if !errors.Is(err, members.ErrGone) {
-			fail(w, r, s, errForward())
+			s.reject(newReply(w, r, &s.limits), "", errForward())
 			return true
 		}
 		if time.Now().After(enough) || !pauseFor(r.Context(), takeoverCheck) {
-			fail(w, r, s, sessionError(err))
+			s.reject(newReply(w, r, &s.limits), "", sessionError(err))
 			return true // the lease of the owner lasts longer than we wait
 		}
 	}
@@ -149,9 +149,7 @@ func (s *Server) forwardParked(w http.ResponseWriter, r *http.Request, x *exchan
 	case errors.Is(err, members.ErrGone):
 		return false
 	case err != nil && r.Context().Err() == nil:
-		problem, status := rpcError(errForward(), "")
-		s.refused("", status, problem.Code)
-		x.reply.fail(x.msg.ID, problem, status)
+		s.reject(x.reply, x.msg.ID, errForward())
 	}
 	return true
 }

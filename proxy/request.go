@@ -33,45 +33,13 @@ func (s *Server) at(w *snapshot, name func(*http.Request) string) http.HandlerFu
 			return
 		}
 		at := name(r)
-		var rights *policy.Rights
 		w.awaitPersonal(r.Context(), c.principal)
-		if c.endpoint = w.endpoint(at, c.principal); c.endpoint != nil {
-			c.subject = w.subjectView(c.endpoint, c.principal)
-			rights = c.subject.Rights
-		} else { // the answer must not reveal which endpoints exist
-			surface, named := strings.CutSuffix(at, "/")
-			if !named {
-				surface = ""
-			}
-			rights = w.policy.For(Subject(c.principal, surface))
-		}
-		switch {
+		switch rights := c.enter(at); {
 		case rights.None():
-			// The request is not parsed. The answer is an HTTP error, as for an invalid token, and
-			// not an MCP error.
-			err := refuse(http.StatusForbidden, 0, "%s; no policy grants access (policies)", identityText(c.principal))
-			auth.Deny(rw, err.text)
-			s.refused("policy", http.StatusForbidden, 0)
-			if s.hooks.CallDone != nil {
-				s.report(&CallInfo{RequestID: auth.RequestID(rw), Principal: c.principal.ID,
-					Person: c.principal.Name, Email: c.principal.Email, Kind: string(c.principal.Kind),
-					Address: c.principal.Address, Endpoint: at,
-					Verdict: policy.Deny.String(), Outcome: Denied, Err: err})
-			}
+			s.forbid(rw, c, at)
 			return
 		case c.endpoint == nil, c.hidden():
-			s.refused("endpoint", http.StatusNotFound, 0)
-			if s.hooks.CallDone != nil {
-				outcome := Invalid
-				if c.endpoint != nil {
-					outcome = Denied
-				}
-				s.report(&CallInfo{RequestID: auth.RequestID(rw), Principal: c.principal.ID,
-					Person: c.principal.Name, Email: c.principal.Email, Kind: string(c.principal.Kind),
-					Address: c.principal.Address, Endpoint: at,
-					Outcome: outcome, Err: errNoEndpoint})
-			}
-			http.Error(rw, "There is no such upstream; the merged endpoint is /mcp.", http.StatusNotFound)
+			s.noEndpoint(rw, c, at)
 			return
 		}
 		if s.members != nil && s.forwardSession(rw, r, c) {
@@ -89,6 +57,51 @@ func (s *Server) at(w *snapshot, name func(*http.Request) string) http.HandlerFu
 			http.Error(rw, "Use POST.", http.StatusMethodNotAllowed)
 		}
 	}
+}
+
+// enter finds the endpoint and the subject view of the caller, if the endpoint exists. It returns the
+// rights of the caller there: also if it does not, so that the answer does not reveal which endpoints
+// exist.
+func (c *caller) enter(at string) *policy.Rights {
+	if c.endpoint = c.snapshot.endpoint(at, c.principal); c.endpoint != nil {
+		c.subject = c.snapshot.subjectView(c.endpoint, c.principal)
+		return c.subject.Rights
+	}
+	surface, named := strings.CutSuffix(at, "/")
+	if !named {
+		surface = ""
+	}
+	return c.snapshot.policy.For(Subject(c.principal, surface))
+}
+
+// forbid answers a caller to whom no policy grants anything. The request is not parsed. The answer is
+// an HTTP error, as for an invalid token, and not an MCP error.
+func (s *Server) forbid(rw http.ResponseWriter, c caller, at string) {
+	err := refuse(http.StatusForbidden, 0, "%s; no policy grants access (policies)", identityText(c.principal))
+	auth.Deny(rw, err.text)
+	s.refused("policy", http.StatusForbidden, 0)
+	s.reportRefused(rw, c, CallInfo{Endpoint: at, Verdict: policy.Deny.String(), Outcome: Denied, Err: err})
+}
+
+// noEndpoint answers a request for an endpoint that does not exist, or that the caller cannot see.
+func (s *Server) noEndpoint(rw http.ResponseWriter, c caller, at string) {
+	outcome := Invalid
+	if c.endpoint != nil {
+		outcome = Denied
+	}
+	s.refused("endpoint", http.StatusNotFound, 0)
+	s.reportRefused(rw, c, CallInfo{Endpoint: at, Outcome: outcome, Err: errNoEndpoint})
+	http.Error(rw, "There is no such upstream; the merged endpoint is /mcp.", http.StatusNotFound)
+}
+
+// reportRefused reports a request that was refused before its body was read.
+func (s *Server) reportRefused(rw http.ResponseWriter, c caller, info CallInfo) {
+	if s.hooks.CallDone == nil {
+		return
+	}
+	info.RequestID, info.Principal, info.Person = auth.RequestID(rw), c.principal.ID, c.principal.Name
+	info.Email, info.Kind, info.Address = c.principal.Email, string(c.principal.Kind), c.principal.Address
+	s.report(&info)
 }
 
 // identityText tells a rejected caller its identity: the verified email address, or else the ID.
@@ -151,7 +164,7 @@ func (w *snapshot) hostAllowed(host string) bool {
 // post reads the message of a request and passes it to the front of its era.
 func (s *Server) post(rw http.ResponseWriter, r *http.Request, c caller) {
 	if !headers.JSON(r.Header["Content-Type"]) {
-		fail(rw, r, s, refuse(http.StatusUnsupportedMediaType, mcp.INVALID_REQUEST,
+		s.reject(newReply(rw, r, &s.limits), "", refuse(http.StatusUnsupportedMediaType, mcp.INVALID_REQUEST,
 			"Content-Type must be application/json"))
 		return
 	}
@@ -159,7 +172,7 @@ func (s *Server) post(rw http.ResponseWriter, r *http.Request, c caller) {
 	body, err := s.readBody(rw, r, &held)
 	if err != nil {
 		held.Release()
-		fail(rw, r, s, err)
+		s.reject(newReply(rw, r, &s.limits), "", err)
 		return
 	}
 	var x *exchange
@@ -179,18 +192,14 @@ func (s *Server) post(rw http.ResponseWriter, r *http.Request, c caller) {
 			s.batch(rw, r, c, *body, &held)
 			return
 		}
-		problem, status := rpcError(malformed(err), "")
-		s.refused("", status, problem.Code)
-		newReply(rw, r, &s.limits).fail(m.ID, problem, status)
+		s.reject(newReply(rw, r, &s.limits), m.ID, malformed(err))
 		return
 	}
 	x, err = newExchange(c, r, m)
 	x.own.init(rw, r, &s.limits)
 	x.reply, x.size, x.request, x.held = &x.own, len(*body), r, held
 	if err != nil {
-		problem, status := rpcError(err, "")
-		s.refused("", status, problem.Code)
-		x.reply.fail(m.ID, problem, status)
+		s.reject(x.reply, m.ID, err)
 		return
 	}
 	if s.members != nil && s.forwardParked(rw, r, x, *body) {
@@ -199,12 +208,12 @@ func (s *Server) post(rw http.ResponseWriter, r *http.Request, c caller) {
 	s.frontFor(x).post(rw, r, x)
 }
 
-// fail answers a request with unknown ID with an error.
-func fail(rw http.ResponseWriter, r *http.Request, s *Server, err error) {
-	problem, status := rpcError(err, "")
-	s.refused("", status, problem.Code)
-	retry(rw, err)
-	newReply(rw, r, &s.limits).fail("", problem, status)
+// reject answers a message that is not dispatched with an error. id is "" if it is unknown.
+func (s *Server) reject(to *reply, id jsonrpc.ID, err error) {
+	e, status := rpcError(err, "")
+	s.refused("", status, e.Code)
+	retry(to.w, err)
+	to.fail(id, e, status)
 }
 
 // readBody reserves a request in progress and reads the body, of at most limits.body bytes. It

@@ -155,13 +155,13 @@ type baseKey struct{}
 // ServeHTTP answers a request from the current snapshot. The request keeps that snapshot to its
 // end.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	world := s.snapshot.Load()
+	current := s.snapshot.Load()
 	// the usual case; a router would copy the request to store the matched path
 	if r.URL.Path == "/mcp" && r.URL.RawPath == "" {
-		world.merged.ServeHTTP(w, r)
+		current.merged.ServeHTTP(w, r)
 		return
 	}
-	world.routes.ServeHTTP(w, r)
+	current.routes.ServeHTTP(w, r)
 }
 
 // withoutSlash returns the request with the trailing slash of its path removed: /mcp/ is /mcp, for
