@@ -40,7 +40,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-	"unicode/utf8"
 
 	"junction/auth/seal"
 
@@ -94,6 +93,7 @@ type Store struct {
 	// transactions exclude each other anyway.
 	forUpdate string
 	postgres  bool
+	limited   bool // statements and transactions have a time limit
 	vault     *seal.Vault
 	log       *slog.Logger
 	now       func() time.Time
@@ -129,6 +129,7 @@ func open(ctx context.Context, c Config) (*Store, error) {
 	if err == nil && s.lease != nil {
 		err = s.signLease(ctx)
 	}
+	s.limited = s.postgres // from now on: a migration may take long
 	if err != nil {
 		_ = s.Close()
 		return nil, err
@@ -268,6 +269,7 @@ type txKey struct{ *Store }
 // frame is one level of nested transactions, which share the outermost one.
 type frame struct {
 	tx     *sql.Tx
+	cancel context.CancelFunc // of the outermost level
 	nested bool
 	doomed *bool // shared by all levels: an inner rollback dooms the outermost
 }
@@ -324,11 +326,13 @@ func (s *Store) BeginTX(ctx context.Context) (context.Context, error) {
 	if outer := frameOf(ctx, s); outer != nil {
 		return context.WithValue(ctx, txKey{s}, &frame{tx: outer.tx, nested: true, doomed: outer.doomed}), nil
 	}
-	tx, err := s.write.BeginTx(ctx, nil)
+	limited, cancel := s.within(ctx)
+	tx, err := s.write.BeginTx(limited, nil)
 	if err != nil {
+		cancel()
 		return ctx, fmt.Errorf("begin a transaction: %w", err)
 	}
-	return context.WithValue(ctx, txKey{s}, &frame{tx: tx, doomed: new(bool)}), nil
+	return context.WithValue(limited, txKey{s}, &frame{tx: tx, cancel: cancel, doomed: new(bool)}), nil
 }
 
 // Commit ends a level of BeginTX. Only the outermost level commits. If an inner level was rolled
@@ -340,7 +344,9 @@ func (s *Store) Commit(ctx context.Context) error {
 		return errors.New("commit without a transaction")
 	case f.nested:
 		return nil
-	case *f.doomed:
+	}
+	defer f.cancel()
+	if *f.doomed {
 		return errors.Join(errDoomed, f.tx.Rollback())
 	}
 	defer s.took(Commit, time.Now())
@@ -360,6 +366,7 @@ func (s *Store) Rollback(ctx context.Context) error {
 	if f.nested {
 		return nil
 	}
+	defer f.cancel()
 	return f.tx.Rollback()
 }
 
@@ -374,106 +381,6 @@ func (s *Store) lock(ctx context.Context) string {
 		return ""
 	}
 	return s.forUpdate
-}
-
-// querier is a database or a transaction.
-type querier interface {
-	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
-	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
-	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
-}
-
-func (s *Store) in(ctx context.Context, db *sql.DB) querier {
-	if f := frameOf(ctx, s); f != nil {
-		return f.tx
-	}
-	return db
-}
-
-// exec runs a statement, and returns how many rows it changed.
-func (s *Store) exec(ctx context.Context, query string, args ...any) (int64, error) {
-	if err := storable(args); err != nil {
-		return 0, err
-	}
-	defer s.took(Write, time.Now())
-	result, err := s.in(ctx, s.write).ExecContext(ctx, query, args...)
-	if err != nil {
-		return 0, fmt.Errorf("store: %w", err)
-	}
-	return result.RowsAffected()
-}
-
-// only runs a statement that changes one row, and returns ErrNotFound if it changed none.
-func (s *Store) only(ctx context.Context, query string, args ...any) error {
-	n, err := s.exec(ctx, query, args...)
-	if err == nil && n == 0 {
-		return ErrNotFound
-	}
-	return err
-}
-
-// scanner is a *sql.Row or *sql.Rows.
-type scanner interface{ Scan(dest ...any) error }
-
-// get reads one row with scan; it returns ErrNotFound if there is none.
-func (s *Store) get(ctx context.Context, scan func(scanner) error, query string, args ...any) error {
-	defer s.took(Read, time.Now())
-	return s.one(ctx, s.read, scan, query, args)
-}
-
-// change is get for a statement that changes the row and returns it.
-func (s *Store) change(ctx context.Context, scan func(scanner) error, query string, args ...any) error {
-	defer s.took(Write, time.Now())
-	return s.one(ctx, s.write, scan, query, args)
-}
-
-func (s *Store) one(ctx context.Context, db *sql.DB, scan func(scanner) error, query string, args []any) error {
-	if err := storable(args); err != nil {
-		return err
-	}
-	switch err := scan(s.in(ctx, db).QueryRowContext(ctx, query, args...)); {
-	case errors.Is(err, sql.ErrNoRows):
-		return ErrNotFound
-	case err != nil:
-		return fmt.Errorf("store: %w", err)
-	}
-	return nil
-}
-
-// all calls scan for each row.
-func (s *Store) all(ctx context.Context, scan func(scanner) error, query string, args ...any) error {
-	defer s.took(Read, time.Now())
-	return s.each(ctx, s.read, scan, query, args)
-}
-
-func (s *Store) each(ctx context.Context, db *sql.DB, scan func(scanner) error, query string, args []any) error {
-	if err := storable(args); err != nil {
-		return err
-	}
-	rows, err := s.in(ctx, db).QueryContext(ctx, query, args...)
-	if err != nil {
-		return fmt.Errorf("store: %w", err)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		if err := scan(rows); err != nil {
-			return fmt.Errorf("store: %w", err)
-		}
-	}
-	if err := rows.Err(); err != nil {
-		return fmt.Errorf("store: %w", err)
-	}
-	return nil
-}
-
-// storable rejects texts that one of the two databases cannot store.
-func storable(args []any) error {
-	for _, arg := range args {
-		if text, ok := arg.(string); ok && (!utf8.ValidString(text) || strings.IndexByte(text, 0) >= 0) {
-			return ErrText
-		}
-	}
-	return nil
 }
 
 // hash returns the stored form of a secret with at least 128 random bits.

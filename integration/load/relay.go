@@ -2,6 +2,7 @@ package load
 
 import (
 	"net"
+	"strings"
 	"sync"
 	"testing"
 )
@@ -17,7 +18,8 @@ type Relay struct {
 	open   map[net.Conn]struct{}
 }
 
-// MustRelay starts a relay, which ends with the test.
+// MustRelay starts a relay, which ends with the test. The target is an address of TCP, or the path of a
+// UNIX socket.
 func MustRelay(t testing.TB, target string) *Relay {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -80,7 +82,11 @@ func (r *Relay) Open() {
 
 func (r *Relay) serve(client net.Conn) {
 	defer client.Close()
-	server, err := net.Dial("tcp", r.target)
+	network := "tcp"
+	if strings.HasPrefix(r.target, "/") {
+		network = "unix"
+	}
+	server, err := net.Dial(network, r.target)
 	if err != nil {
 		return
 	}
