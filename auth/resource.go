@@ -134,8 +134,8 @@ func (r *Resources) howToAuthenticate() string {
 		"or send an API key as 'Authorization: Bearer jct_key_…'."
 }
 
-// challengeParams returns the parameters of a challenge for the endpoint at a path: the metadata document and
-// the scopes. If scopes is nil, they are the ones that every token needs.
+// challengeParams returns the parameters of a challenge for the endpoint at a path: the metadata
+// document and the scopes. If scopes is nil, they are the ones that every token needs.
 func (r *Resources) challengeParams(path string, scopes []string) string {
 	if r == nil {
 		return ""

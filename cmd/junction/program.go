@@ -93,8 +93,8 @@ type program struct {
 // serve runs a proxy until ctx ends or a listener fails.
 func serve(ctx context.Context, o options) error {
 	hideEnvironment()
-	// The rest is for the kernel's buffers and for commands, which are in the same container. GOMEMLIMIT
-	// takes precedence.
+	// The rest is for the kernel's buffers and for commands, which are in the same container.
+	// GOMEMLIMIT takes precedence.
 	_, limitErr := memlimit.Set(memlimit.WithRatio(0.8))
 	p, err := open(o)
 	if err != nil {

@@ -53,7 +53,8 @@ func (j *Junction) As(t *testing.T, key string, change ...func(*Talker)) *Talker
 	return c.Start(t)
 }
 
-// WithoutName is what a client reads of an answer, without the id and with one name in place of another.
+// WithoutName is what a client reads of an answer, without the id and with one name in place of
+// another.
 func WithoutName(m jsonrpc.Message, name string) string {
 	m.ID = "0"
 	return strings.ReplaceAll(string(m.Append(nil)), name, "NAME")

@@ -17,8 +17,8 @@ func ToolWithProperties(name, properties string) json.RawMessage {
 	return fmt.Appendf(nil, `{"name":"%s","inputSchema":{"type":"object","properties":%s}}`, name, properties)
 }
 
-// SilentToPings is a server that answers no ping, as one does that works on one request at a time. Otherwise
-// a call ends only at its max_timeout.
+// SilentToPings is a server that answers no ping, as one does that works on one request at a time.
+// Otherwise a call ends only at its max_timeout.
 var SilentToPings = upstreamtest.Rule{Method: "ping", Hang: true}
 
 // Definitions are tools of these names that do nothing special.

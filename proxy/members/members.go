@@ -45,8 +45,8 @@ type Members interface {
 	Alive(id string) bool
 
 	// Forward sends the request to a member and copies its answer to w as it arrives. body is the
-	// request's body if it has been read, else nil. An error means that nothing was written to w: ErrGone
-	// if the member cannot be reached and the request was not sent.
+	// request's body if it has been read, else nil. An error means that nothing was written to w:
+	// ErrGone if the member cannot be reached and the request was not sent.
 	Forward(w http.ResponseWriter, r *http.Request, body []byte, to string) error
 
 	// DeleteSession records for all members that the client has deleted a session.

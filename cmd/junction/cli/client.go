@@ -208,7 +208,8 @@ func EndpointOf(file string) (string, error) {
 	return runfile.URL(c.Listen), nil
 }
 
-// maySignIn makes the command sign the person in where the endpoint requires it, if there is a terminal.
+// maySignIn makes the command sign the person in where the endpoint requires it, if there is a
+// terminal.
 func (f *clientFlags) maySignIn(cmd *cobra.Command) {
 	if !isTerminal(cmd.InOrStdin()) {
 		return

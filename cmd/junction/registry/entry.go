@@ -381,8 +381,8 @@ func (t *translator) extra(to map[string]clients.Value, given map[string]string)
 	}
 }
 
-// expand replaces the {variables} of a text. Names that are not in variables stay. A required one that is not
-// given is missing.
+// expand replaces the {variables} of a text. Names that are not in variables stay. A required one
+// that is not given is missing.
 func (t *translator) expand(text string, variables map[string]Input) clients.Value {
 	return t.expandOr(text, variables, func(name string, in *Input) clients.Value {
 		t.lack("--set "+prose.Flat(name)+"=VALUE", in)

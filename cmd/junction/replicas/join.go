@@ -51,8 +51,8 @@ func (m *Member) join(ctx context.Context, conn *pgx.Conn, id string) error {
 				return err
 			}
 		}
-		// reachesSelf has shown that the address is that of this process: a member with the same address
-		// has ended.
+		// reachesSelf has shown that the address is that of this process: a member with the same
+		// address has ended.
 		if _, err := tx.Exec(ctx, `DELETE FROM members WHERE address = $1`, m.address); err != nil {
 			return err
 		}

@@ -22,9 +22,9 @@ type Settings struct {
 	TLS      *tls.Config   // nil is the default
 }
 
-// FromEnvironment reads the variables of OpenTelemetry for a signal: traces, metrics or logs. It returns
-// nil if the signal is not exported: OTEL_EXPORTER_OTLP_ENDPOINT is not set, the exporter of the
-// signal is none, or OTEL_SDK_DISABLED is true. The error names the variable.
+// FromEnvironment reads the variables of OpenTelemetry for a signal: traces, metrics or logs. It
+// returns nil if the signal is not exported: OTEL_EXPORTER_OTLP_ENDPOINT is not set, the exporter
+// of the signal is none, or OTEL_SDK_DISABLED is true. The error names the variable.
 func FromEnvironment(signal string, getenv func(string) (string, bool)) (*Settings, error) {
 	get := func(name string) string { v, _ := getenv(name); return strings.TrimSpace(v) }
 	// own is the variable of the signal, or else that of all signals
