@@ -22,38 +22,37 @@ import (
 type Call struct {
 	// Method is the MCP method, such as tools/call.
 	Method string
-	// Name is what the request is about under the upstream's own name: of the tool or prompt, or
-	// the resource's URI. It replaces the member of params that Member says: one name, or two where
-	// the inner one is in an object; nil is name.
+	// Name is the upstream's own name of the tool or prompt, or the URI of the resource. It replaces
+	// the member of params that Member names: one name, or two if the second one is a member of an
+	// object; nil means name.
 	Name   string
 	Member []string
-	// Params are the client's own, untouched; of them only the name and what _meta says about the
-	// client's hop are replaced.
+	// Params are those of the client, as it sent them. The upstream replaces only the name, and the
+	// members of _meta about the hop of the client.
 	Params raw.Object
-	// Header are Mcp-Param headers of the client's that no tool declares: they go to HTTP servers
-	// as they are.
+	// Header has the Mcp-Param headers of the client that no tool declares. HTTP servers get them
+	// unchanged.
 	Header []HeaderField
-	// Era is the client's.
+	// Era is that of the client.
 	Era Era
-	// LogLevel is from which level on the client wants the log messages of this request; "" wants
-	// none that it would have to ask for.
+	// LogLevel is the lowest level of log messages that the client requested for this call; "" if it
+	// requested none.
 	LogLevel string
 	// Profile, Session and Principal decide which connection the call may use.
 	Profile   Profile
 	Session   string
-	Principal string // "" where there is one user only
-	// Account is whom the call counts for where callers share what the upstream takes at once:
-	// Principal, or what tells callers apart where there is none.
+	Principal string // "" if there is only one user
+	// Account is the caller that the call counts for in the concurrency of the upstream: Principal,
+	// or what distinguishes callers without authentication.
 	Account string
-	// Buffer, when it is not nil, is memory that the result may be read into: the result is valid
-	// until the caller uses it for something else. The upstream leaves a larger one here if it
-	// needed that.
+	// Buffer is memory for the result, unless it is nil. The result is valid until the caller uses
+	// the memory for something else. If the result needed more, a larger buffer replaces it.
 	Buffer *[]byte
-	// Peer takes what the upstream says and asks during the call; nil takes nothing, and answers
-	// nothing.
+	// Peer gets the notifications and the requests of the server during the call. If it is nil, no
+	// notification or request is attributed to the call.
 	Peer Peer
-	// End ends the context that the call is made with. When it is nil, the call makes a context of
-	// its own, to end it when its time is over.
+	// End ends the context of the call. If it is nil, the call creates a context of its own, and
+	// ends it when the time of the call is over.
 	End context.CancelCauseFunc
 	// Trace is that of the client's request, for Options.Observer; nil for none.
 	Trace Trace
@@ -92,8 +91,8 @@ type Received struct {
 	Kind      Kind  // of the failure, if there was no response; else ""
 }
 
-// TraceContext is what a server learns about the trace of a call (W3C Trace Context). The zero value
-// changes nothing.
+// TraceContext is what a server learns about the trace of a call (W3C Trace Context). The zero
+// value changes nothing.
 type TraceContext struct {
 	Parent string // traceparent; "" sends none
 	State  string // tracestate
@@ -153,11 +152,11 @@ func (u *Upstream) send(ctx context.Context, cn conn, c *Call, clock *clock) (Re
 	return result, err
 }
 
-// Result is what a server answered to a call.
+// Result is the result that a server returned for a call.
 type Result struct {
 	raw.Object // as the server wrote it
-	// resultType of the modern era; TypeComplete where the server says none, and for every result
-	// of a legacy server
+	// resultType of the modern era; TypeComplete if it is missing, and for every result of a legacy
+	// server
 	Type string
 }
 
@@ -192,8 +191,8 @@ func (c *Call) rename() (raw.Edit, error) {
 	return raw.Edit{Name: c.Member[0], Value: value}, err
 }
 
-// headerName is what the header Mcp-Name says: what the request is about, where params have that at
-// their top (2026-07-28, streamable-http#standard-headers).
+// headerName returns the header Mcp-Name: the name, if it is a direct member of params (2026-07-28,
+// streamable-http#standard-headers).
 func (c *Call) headerName() string {
 	if len(c.Member) > 1 {
 		return ""
@@ -204,7 +203,7 @@ func (c *Call) headerName() string {
 // HeaderField is one field of an HTTP header.
 type HeaderField = http1.Field
 
-// Kind says in one word what went wrong between us and an upstream.
+// Kind is the kind of a failure between Junction and an upstream.
 type Kind string
 
 const (
@@ -218,8 +217,8 @@ const (
 	KindUnanswered Kind = "unanswered" // the client did not answer what the upstream asked
 )
 
-// Error is a failure of ours or of the connection, as distinct from a *jsonrpc.Error, which is what
-// the upstream said.
+// Error is a failure of Junction or of the connection. An error that the server returned is a
+// *jsonrpc.Error instead.
 type Error struct {
 	Upstream string
 	Kind     Kind
@@ -228,8 +227,8 @@ type Error struct {
 
 func (e *Error) Error() string { return fmt.Sprintf("upstream %s: %v", e.Upstream, e.Err) }
 
-// Public is Error for the client: without what a child process wrote to stderr before it ended,
-// which is for the log and the table of upstreams.
+// Public returns the text for the client. It leaves out what a child process wrote to stderr before
+// it ended; the log and the table of upstreams have that.
 func (e *Error) Public() string {
 	if own, ok := errors.AsType[*ownError](e.Err); ok {
 		return (&Error{e.Upstream, e.Kind, own.err}).Public() + "; " + own.hint()
@@ -255,7 +254,7 @@ func (e *ownError) Error() string { return e.err.Error() + "; " + e.hint() }
 
 func (e *ownError) Unwrap() error { return e.err }
 
-// kindOf says which kind of failure err is for a call that got as far as a connection.
+// kindOf returns the kind of the error of a call that had a connection.
 func kindOf(err error) Kind {
 	var status *transport.StatusError
 	var timeout *timeoutError
@@ -288,9 +287,8 @@ func (e *timeoutError) Error() string {
 	return fmt.Sprintf("no answer within %v", e.after)
 }
 
-// clock ends a call after too much silence, and after max in any case. Its timer fires twice in a
-// time of silence: in the middle, where the conn may ask the server whether it is alive, and at the
-// end.
+// clock ends a call after too long a silence of the server, and after max in any case. During a
+// silence its timer fires twice: in the middle, when the conn may ping the server, and at the end.
 type clock struct {
 	expire  context.CancelCauseFunc
 	owned   bool // expire is only called by the clock
@@ -305,21 +303,21 @@ type clock struct {
 	alive prober    // asks the server whether it is alive; nil where that cannot be asked
 	due   time.Time // when the silence has lasted too long
 	end   time.Time
-	held  int       // questions that a person is thinking about
+	held  int       // open server requests, which wait for a person
 	since time.Time // held is not 0
 	over  bool      // the call has ended: the timer stays stopped
 }
 
-// prober is a conn that can ask its server whether it is alive. Every answer touches the clocks of
-// the calls on the conn.
+// prober is a conn that can ping its server. Every answer touches the clocks of the calls on the
+// conn.
 type prober interface {
-	// probe makes the conn ask, unless it is asking already. An answer is of use until the time
-	// given. probe does not block and does not call the clock.
+	// probe makes the conn send a ping, unless one is in flight. An answer after until is useless.
+	// probe does not block and does not call the clock.
 	probe(until time.Time)
 }
 
-// newClock returns a context that ends when the call's time is over, with a *timeoutError as cause:
-// ctx, if there is an end to it. stop must follow.
+// newClock returns a context that ends when the time of the call is over, with a *timeoutError as
+// cause. If end is not nil, it must end ctx, and the context is ctx. The caller must call stop.
 func newClock(ctx context.Context, end context.CancelCauseFunc, timeout, max time.Duration) (context.Context, *clock) {
 	timeout = min(timeout, max)
 	now := time.Now()
@@ -337,8 +335,8 @@ func newClock(ctx context.Context, end context.CancelCauseFunc, timeout, max tim
 // ring is called by the timer.
 func (c *clock) ring() {
 	c.mu.Lock()
-	defer c.mu.Unlock()       // after expire: what comes after the call is not ended
-	if c.held > 0 || c.over { // a question was just put, or the answer is there
+	defer c.mu.Unlock()       // after expire, so that stop waits for it
+	if c.held > 0 || c.over { // a server request has just arrived, or the answer
 		return
 	}
 	now := time.Now()
@@ -354,7 +352,7 @@ func (c *clock) ring() {
 	case !now.Before(c.due):
 		c.over = true
 		c.expire(&timeoutError{after: c.timeout, silent: true})
-	case now.Before(middle): // there was a sign of life meanwhile
+	case now.Before(middle): // the server has sent something meanwhile
 		c.timer.Reset(min(middle.Sub(now), c.end.Sub(now)))
 	default:
 		c.timer.Reset(min(c.due.Sub(now), c.end.Sub(now)))
@@ -364,7 +362,7 @@ func (c *clock) ring() {
 	}
 }
 
-// probedBy says which conn the call is on, if that can ask the server whether it is alive.
+// probedBy sets the conn of the call, if it can ping the server.
 func (c *clock) probedBy(p prober) {
 	c.mu.Lock()
 	c.alive = p
@@ -375,11 +373,11 @@ func (c *clock) probedBy(p prober) {
 func (c *clock) Late()         { c.slot.Late() }
 func (c *clock) Settled() bool { return c.slot.Over() }
 
-// Heard says that bytes of the call's own response have come. It is cheap: the timer looks at it
-// when it fires.
+// Heard notes that bytes of the response have arrived. It is cheap: the timer reads the note when
+// it fires.
 func (c *clock) Heard() { c.heard.Store(int64(time.Since(c.began))) }
 
-// touch says that the upstream has shown a sign of life.
+// touch notes that the server has sent something, and begins a new silence.
 func (c *clock) touch() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -388,7 +386,7 @@ func (c *clock) touch() {
 	}
 }
 
-// restart begins a new time of silence; mu is held.
+// restart begins a new silence; mu is held.
 func (c *clock) restart() {
 	now := time.Now()
 	c.due = now.Add(c.timeout)
@@ -419,8 +417,8 @@ func (c *clock) stop() {
 	}
 }
 
-// hold stops the silence from counting while a person is asked, and the hard cap as well; release
-// follows. Both may be called for several questions at once.
+// hold stops the clock while a server request waits for a person. The caller must call release.
+// Several server requests may hold the clock at once.
 func (c *clock) hold() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

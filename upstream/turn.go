@@ -9,20 +9,19 @@ import (
 	"junction/upstream/transport"
 )
 
-// This file holds what happens when a call arrives while another call waits for the answer of a
-// person. Where a server request does not name its call, the call has to stay alone on its
-// connection. The new call gets a second connection; if the server cannot be started twice, the
-// calls take turns.
+// This file is about a call that arrives while another call waits for the answer of a person. If a
+// server request does not name its call, that call must stay alone on its connection. So the new
+// call gets a second connection. If the server cannot be started twice, the calls take turns.
 
-// turnPatience is how long a call waits for its turn. Then it shares the connection, and server
-// requests that do not name their call are refused.
+// turnPatience is the longest wait of a call for its turn. After it the call shares the connection,
+// and server requests that do not name their call are refused.
 const turnPatience = 20 * time.Second
 
-// takeTurn returns a ready conn for a call of that key: of the first link, or of another one while
-// the first is asking. The link must be released.
+// takeTurn returns a ready conn for a call of that key: that of the first link, or of another link
+// while a call on the first one is asking. The caller must release the link.
 func (p *pool) takeTurn(ctx context.Context, key linkKey) (*link, conn, error) {
 	first, asking := p.asking(key)
-	if asking == nil { // as it nearly always is
+	if asking == nil { // nearly always the case
 		return p.take(ctx, key)
 	}
 	late, cancel := context.WithTimeout(ctx, turnPatience)
@@ -55,8 +54,8 @@ func (p *pool) takeTurn(ctx context.Context, key linkKey) (*link, conn, error) {
 // again.
 var errFreed = errors.New("the first connection is free again")
 
-// takeUntil is take, but for a first connection that is free again before the other one is there:
-// then the error is errFreed.
+// takeUntil is take, until freed is closed: then the first connection is free again, and the error
+// is errFreed.
 func (p *pool) takeUntil(ctx context.Context, other linkKey, freed <-chan struct{}) (*link, conn, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var waiting sync.WaitGroup
@@ -76,8 +75,8 @@ func (p *pool) takeUntil(ctx context.Context, other linkKey, freed <-chan struct
 	return l, c, err
 }
 
-// asking returns the conn of the link of that key and a channel that is closed when no call there
-// is asking; nil when none is.
+// asking returns the conn of the link of that key, and a channel that is closed as soon as no call
+// on the conn waits for a person. The channel is nil if no call does.
 func (p *pool) asking(key linkKey) (conn, <-chan struct{}) {
 	p.mu.Lock()
 	l := p.links[key]
@@ -94,9 +93,9 @@ func (p *pool) asking(key linkKey) (conn, <-chan struct{}) {
 	return c, c.asking()
 }
 
-// lane returns the key of another link for the callers of key, one on which no call is asking.
-// first is the conn of the link of key. Where there is no room for another link, that is key
-// itself. It is false where the server cannot be started twice.
+// lane returns the key of another link for the callers of key, on which no call is asking; key
+// itself if there is no room for another link. first is the conn of the link of key. It returns
+// false if the server cannot be started twice.
 func (p *pool) lane(key linkKey, first conn) (linkKey, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -121,16 +120,16 @@ func (p *pool) stayOne(first conn, err error) {
 	p.mu.Unlock()
 }
 
-// lone is a connection beside which no second one could be opened, and when that was tried.
+// lone is a connection beside which no second one could be opened, and the time of the attempt.
 type lone struct {
 	first conn
 	at    time.Time
 }
 
-// stayOneFor is how long no second connection is tried after one has failed.
+// stayOneFor is the time without an attempt to open a second connection after one has failed.
 const stayOneFor = time.Minute
 
-// take returns a ready conn of the link of that key, which must be released.
+// take returns a ready conn of the link of that key. The caller must release the link.
 func (p *pool) take(ctx context.Context, key linkKey) (*link, conn, error) {
 	for {
 		l, err := p.link(ctx, key)
@@ -144,7 +143,7 @@ func (p *pool) take(ctx context.Context, key linkKey) (*link, conn, error) {
 		if !errors.Is(err, transport.ErrClosed) && !errors.Is(err, errIdle) {
 			return nil, nil, err
 		}
-		select { // it was closing just now; the next one is new
+		select { // the link was closing; the next one is new
 		case <-l.done:
 		case <-ctx.Done():
 			return nil, nil, context.Cause(ctx)

@@ -97,8 +97,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Upstream is one configured server: what its entry says about calls, over the pool of its links.
-// It is immutable but for the pool.
+// Upstream is one configured server: the settings of its entry about calls, and the pool of its
+// links. Except for the pool it is immutable.
 type Upstream struct {
 	*pool
 	given  Config // as configured
@@ -106,8 +106,8 @@ type Upstream struct {
 	slots  *pace.Slots
 }
 
-// start returns an upstream that connects in the background, with a catalog that is served until the
-// upstream has listed its own. Close ends it.
+// start returns an upstream that connects in the background, with a catalog that is served until
+// the upstream has listed its own. Close ends it.
 func start(name string, c resolved, o Options, before *Catalog) *Upstream {
 	return newUpstream(c, startPool(name, "", c.hard(), o, before))
 }
@@ -117,15 +117,15 @@ func newUpstream(c resolved, p *pool) *Upstream {
 	return &Upstream{pool: p, given: c.given, config: c.Config, slots: pace.New(c.Concurrency)}
 }
 
-// Config returns what the upstream was configured with.
+// Config returns the entry of the upstream, without defaults.
 func (u *Upstream) Config() Config { return u.given }
 
 // Load returns the numbers of calls in progress and of calls that wait for a slot (concurrency).
 func (u *Upstream) Load() (calls, waiting int) { return u.slots.Load() }
 
-// Call makes a client's call and returns the result. The error is a *jsonrpc.Error if the server
-// said so, a *SignInError if the person has to sign in first, and an *Error otherwise. The call is
-// sent once; it is sent again only where it provably was not received.
+// Call makes the call of a client and returns the result. The error is a *jsonrpc.Error if the
+// server returned one, a *SignInError if the user has to sign in first, and an *Error otherwise.
+// The call is sent again only if the server certainly did not carry it out.
 func (u *Upstream) Call(ctx context.Context, c *Call) (Result, error) {
 	u.begin()
 	defer u.end()
@@ -139,7 +139,7 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (Result, error) {
 	}
 	defer clock.slot.Free()
 	if waited {
-		clock.touch() // the server was not silent: it was not asked
+		clock.touch() // the wait is no silence of the server
 	}
 	for second := false; ; second = true {
 		l, cn, err := u.acquire(ctx, c)
@@ -223,7 +223,7 @@ func (u *Upstream) failureOf(ctx context.Context, err error, second bool) failur
 	return failure{err: &Error{u.name, kindOf(err), err}}
 }
 
-// own returns the call as the server hears it: c itself where that is the same.
+// own returns the call with what the settings and the tool change; c itself if that is nothing.
 func (u *Upstream) own(c *Call, tool *Tool) *Call {
 	silent := u.config.Questions == QuestionsOff
 	if !silent && (tool == nil || !tool.TaskOnly && len(tool.Params) == 0) {
@@ -242,8 +242,7 @@ func (u *Upstream) own(c *Call, tool *Tool) *Call {
 	return &own
 }
 
-// limits returns the time that a call may take, and the tool that it calls, if it calls one that we
-// know.
+// limits returns the time that a call may take, and its tool, if the catalog has one.
 func (u *Upstream) limits(c *Call) (timeout, max time.Duration, tool *Tool) {
 	timeout, max = u.config.Timeout, u.config.MaxTimeout
 	if c.Method != string(mcp.MethodToolsCall) {
@@ -277,9 +276,8 @@ func (u *Upstream) Ready(ctx context.Context) error {
 	return u.SignedIn(ctx)
 }
 
-// SignedIn returns nil when the upstream is connected, and waits for that as long as something is
-// being tried; the error is a *SignInError if its person has to sign in first, and an *Error
-// otherwise.
+// SignedIn waits while the upstream tries to connect, and returns nil if it is connected. The error
+// is a *SignInError if the user has to sign in first, and an *Error otherwise.
 func (u *Upstream) SignedIn(ctx context.Context) error {
 	u.begin()
 	defer u.end()
