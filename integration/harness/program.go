@@ -57,10 +57,11 @@ func MustProgram(t testing.TB, config string) *Program {
 // sends each request to the next process. The result is the first process with the URL of nginx.
 func MustProcesses(t testing.TB, n int, config string) *Program {
 	t.Helper()
-	first := NewProgram(t)
+	dsn := authtest.Schema(t) // it lives longer than the processes
+	first, front := NewProgram(t), FreePort(t)
 	first.MustConfigure(t, config+fmt.Sprintf("\nreplicas: { listen: 127.0.0.1:0, advertise: 127.0.0.1:0 }\n"+
-		"storage: { driver: postgres, dsn: %q, key_file: %q }\n", authtest.Schema(t),
-		filepath.Join(first.Dir, "master.key")))
+		"allowed_origins: [\"http://%s\"]\nstorage: { driver: postgres, dsn: %q, key_file: %q }\n", front,
+		dsn, filepath.Join(first.Dir, "master.key")))
 	first.MustServe(t)
 	addresses := []string{first.address()}
 	for range n - 1 {
@@ -72,7 +73,8 @@ func MustProcesses(t testing.TB, n int, config string) *Program {
 	for _, p := range append(first.Others, first) {
 		p.mustJoin(t, n)
 	}
-	first.URL = MustNginx(t, addresses) + "/mcp"
+	MustNginx(t, front, addresses)
+	first.URL = "http://" + front + "/mcp"
 	return first
 }
 
@@ -88,16 +90,15 @@ func (p *Program) mustJoin(t testing.TB, n int) {
 	})
 }
 
-// MustNginx starts nginx in front of servers, one after the other for each request, and returns its
-// origin.
-func MustNginx(t testing.TB, addresses []string) (origin string) {
+// MustNginx starts nginx at an address. It sends each request to the next server.
+func MustNginx(t testing.TB, address string, servers []string) {
 	t.Helper()
 	program, err := exec.LookPath("nginx")
 	if err != nil {
 		program, err = exec.LookPath("/usr/sbin/nginx") // of Debian
 	}
 	Need(t, err)
-	dir, address, user := t.TempDir(), FreePort(t), ""
+	dir, user := t.TempDir(), ""
 	if os.Geteuid() == 0 {
 		user = "user root;"
 	}
@@ -125,7 +126,7 @@ http {
 		}
 	}
 }
-`, dir, address, strings.Join(addresses, "; server "), user)
+`, dir, address, strings.Join(servers, "; server "), user)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +144,16 @@ http {
 		}
 	})
 	await(t, "nginx to listen", func() bool { return Taken(address) })
-	return "http://" + address
+}
+
+// MustKill ends the process as kill -9 does.
+func (p *Program) MustKill(t testing.TB) {
+	t.Helper()
+	if err := p.Cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	<-p.Done
+	p.Cmd = nil // it has not ended well
 }
 
 // await waits until another process has reached a state, which it does not announce.

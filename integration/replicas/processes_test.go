@@ -1,11 +1,15 @@
 package replicas
 
 import (
+	"context"
 	"fmt"
+	"strings"
+	"sync"
 	"testing"
 
 	"junction/integration/harness"
 	"junction/upstream"
+	"junction/upstream/raw"
 	"junction/upstream/upstreamtest"
 )
 
@@ -27,6 +31,105 @@ func TestProcessesAnswerForEachOther(t *testing.T) {
 			t.Errorf("%d calls reached the upstream", n)
 		}
 	})
+}
+
+// TestKilledMemberLosesItsCallsOnly kills one of three processes under load. Its calls in flight are
+// lost, and nothing else: sessions and streams go on elsewhere, and a parked call ends with an error
+// that says what has happened. It takes as long as a lease, because before its end the others cannot
+// know that the process does not come back.
+func TestKilledMemberLosesItsCallsOnly(t *testing.T) {
+	harness.Waits(t)
+	s, url := upstreamtest.Start(t, upstreamtest.Script{Era: "legacy"})
+	p := harness.MustProcesses(t, 3, fmt.Sprintf("upstreams: { up: { url: %q, era: legacy } }", url))
+	p.MustReady(t, harness.Patience)
+	killed := p.Others[0]
+
+	parked := harness.Talk(t, p.URL, upstream.EraModern)
+	q := harness.Asking(harness.AskForm)
+	there := *parked
+	there.URL = killed.URL
+	m := there.Begin(t, q).Answer(t)
+	q.Params = harness.Retried(q.Params, m,
+		string(raw.Quote(harness.Requested(t, m)[0].Key))+`:`+strings.TrimPrefix(harness.Accepted, `"result":`))
+
+	var talkers []*harness.Talker
+	var streams []*harness.Answering
+	for range 6 { // so that two of them are sessions of the killed process
+		c := harness.Talk(t, p.URL, upstream.EraLegacy)
+		c.Succeed(t, "up__echo", `{}`) // the fourth request, so that the next session begins elsewhere
+		talkers, streams = append(talkers, c), append(streams, c.Get(t))
+	}
+	calling, stop := context.WithCancel(harness.Patient(t))
+	var load sync.WaitGroup
+	var mu sync.Mutex
+	after := make([]int, 12) // calls that succeeded after the process was killed
+	dead := make(chan struct{})
+	enough := func(n int) { // all callers succeed again
+		mu.Lock()
+		defer mu.Unlock()
+		after[n]++
+		for _, calls := range after {
+			if calls < 20 {
+				return
+			}
+		}
+		stop()
+	}
+	lost := make([]int, len(after))
+	for n := range after {
+		c := harness.MustCaller(t, p.URL, harness.BothEras()[n%2])
+		load.Go(func() {
+			for calling.Err() == nil {
+				x, err := c.Call(calling, "up__echo", `{}`)
+				switch {
+				case calling.Err() != nil:
+				case err != nil || !strings.Contains(x.Answer, `"result":`):
+					lost[n]++
+					t.Logf("caller %d lost a call: %v %.200s", n, err, x.Answer)
+				default:
+					select {
+					case <-dead:
+						enough(n)
+					default:
+					}
+				}
+			}
+		})
+	}
+	harness.CallsOf(t, &s.Journal, 300)
+	killed.MustKill(t)
+	close(dead)
+	m = parked.Begin(t, q).Answer(t)
+	if m.Error == nil || string(m.Error.Data) != `{"junction":{"kind":"lost"}}` {
+		t.Errorf("the parked call of the killed process is answered %s", m.Append(nil))
+	}
+	load.Wait()
+	for n, calls := range lost {
+		if calls > 1 {
+			t.Errorf("caller %d lost %d calls, want at most the one in flight", n, calls)
+		}
+	}
+	if calling.Err() == context.DeadlineExceeded {
+		t.Errorf("calls that succeeded afterwards: %v, want 20 of each", after)
+	}
+	resumed := 0
+	for i, c := range talkers {
+		c.Succeed(t, "up__echo", `{}`)
+		select {
+		case <-streams[i].Messages:
+			streams[i] = c.Get(t)
+			resumed++
+		default:
+		}
+	}
+	if resumed == 0 {
+		t.Error("no stream was one of the killed process")
+	}
+	s.SetTools(harness.Definitions("echo", "late"))
+	for _, stream := range streams {
+		stream.WantNote(t, "notifications/tools/list_changed", "{}")
+	}
+	t.Logf("lost calls of each caller: %v; resumed streams: %d of %d", lost, resumed, len(talkers))
 }
 
 // eachWire runs f for each pair of eras.
