@@ -38,12 +38,12 @@ func Run(ctx context.Context, root *cobra.Command, args []string, stdin io.Reade
 		if command.Name() != "help" {
 			help += strings.TrimPrefix(command.CommandPath(), "junction")
 		}
-		fmt.Fprintf(stderr, "junction: %v; see %s\n", err, help)
+		fmt.Fprintf(stderr, "junction: %s; see %s\n", harmless(err.Error()), help)
 		return 2
 	case errors.Is(err, errTool):
 		return 1
 	}
-	fmt.Fprintf(stderr, "junction: %v\n", err)
+	fmt.Fprintf(stderr, "junction: %s\n", harmless(err.Error()))
 	return 1
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"junction/cmd/junction/prose"
@@ -76,9 +77,23 @@ func resultFailed(result json.RawMessage) bool {
 	return string(membersOf(result)["isError"]) == "true"
 }
 
-// printResult writes a tools/call result for a person: text unchanged, and one descriptive line for
-// any other content. It prints structured content only if there is no text, because otherwise both
-// have the same information.
+// harmless escapes control characters, and those that change the direction of text, except tabs and
+// line ends. Text of servers must not control the terminal: it could write into the clipboard, say.
+func harmless(text string) string {
+	var b strings.Builder
+	for _, r := range strings.ReplaceAll(text, "\r\n", "\n") {
+		if r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r)) {
+			fmt.Fprintf(&b, `\u%04x`, r)
+			continue
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+// printResult writes a tools/call result for a person: text unchanged (but harmless at a terminal),
+// and one descriptive line for any other content. It prints structured content only if there is no
+// text, because otherwise both have the same information.
 func printResult(w io.Writer, result json.RawMessage) error {
 	m := membersOf(result)
 	var content []json.RawMessage
@@ -106,6 +121,10 @@ func printResult(w io.Writer, result json.RawMessage) error {
 		if err := PrintJSON(&b, structured); err != nil {
 			return err
 		}
+	}
+	if isTerminal(w) {
+		_, err := io.WriteString(w, harmless(b.String()))
+		return err
 	}
 	_, err := b.WriteTo(w)
 	return err

@@ -260,25 +260,32 @@ func (d *documents) walk(folder string, v any) (err error) {
 
 // server notes the URL of a server, with the defaults of its variables.
 func (d *documents) server(v any) {
-	url, _ := member(v, "url").(string)
-	variables, _ := member(v, "variables").(map[string]any)
-	for name, v := range variables {
-		url = strings.ReplaceAll(url, "{"+name+"}", fmt.Sprint(member(v, "default")))
+	variables := map[string]any{}
+	for _, all := range members(v, "variables") {
+		object, _ := all.(map[string]any)
+		maps.Copy(variables, object)
 	}
-	if url != "" {
+	for _, u := range members(v, "url") {
+		url, _ := u.(string)
+		for name, v := range variables {
+			for _, value := range members(v, "default") {
+				url = strings.ReplaceAll(url, "{"+name+"}", fmt.Sprint(value))
+			}
+		}
 		d.servers[url] = true
 	}
 }
 
-// member returns a member of an object, in any case.
-func member(v any, name string) any {
+// members returns the members of an object that have a name in any case: which of them counts is
+// open.
+func members(v any, name string) (all []any) {
 	object, _ := v.(map[string]any)
 	for key, value := range object {
 		if strings.EqualFold(key, name) {
-			return value
+			all = append(all, value)
 		}
 	}
-	return nil
+	return all
 }
 
 // hostOf returns scheme and host of a URL.

@@ -16,7 +16,7 @@ func TestServers(t *testing.T) {
 info: { title: x, version: x }
 servers: [{ url: "https://good.example" }, { url: "https://{h}.example/v1", variables: { h: { default: second } } }]
 paths:
-  /a: { Servers: [{ URL: "https://path.example" }], get: { operationId: a } }
+  /a: { Servers: [{ URL: "https://path.example", url: "https://good.example" }], get: { operationId: a } }
   /b: { get: { operationId: b, servers: [{ url: "https://operation.example" }] } }
   /c: { $ref: "other.yaml#/c" }
 `,
