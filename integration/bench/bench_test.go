@@ -31,7 +31,7 @@ import (
 
 // benchPaths are the ways that a call can take to the echo server, in the order of the tables.
 var benchPaths = []string{"direct", "nginx", "nginx-as-it-comes", "hop", "junction-http", "junction-events",
-	"junction-jwt", "hop-stdio", "junction-stdio", "junction-stdio-jwt"}
+	"junction-jwt", "hop-stdio", "junction-stdio", "junction-stdio-jwt", "junction-owner", "junction-forwarded"}
 
 var benchEras = []string{harness.LegacyEra, harness.ModernEra}
 
@@ -93,6 +93,11 @@ func road(b *testing.B, name, era string, upstream benchEndpoint, program func(*
 		return startJunction(b, program(b), era, 1, overHTTP(startEcho(b, 1, "-events"), era)), ""
 	case "junction-jwt": // as junction-http, for people who sign in
 		return startSignedIn(b, program(b), era, overHTTP(upstream, era)), ""
+	case "junction-owner", "junction-forwarded": // two processes, of which one has the sessions
+		if os.Getenv("JUNCTION_TEST_POSTGRES") == "" {
+			return benchEndpoint{}, "JUNCTION_TEST_POSTGRES names no Postgres"
+		}
+		return startReplicas(b, program(b), era, name == "junction-forwarded", overHTTP(upstream, era)), ""
 	case "hop-stdio":
 		return startHopStdio(b), ""
 	case "junction-stdio":

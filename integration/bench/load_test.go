@@ -46,6 +46,7 @@ func loadGenerator(args []string) error {
 	sessions := fs.Int("sessions", 1, "how many sessions, each on a connection of its own")
 	token := fs.String("token", "", "what the server wants to let somebody in")
 	tool := fs.String("tool", "echo", "the tool to call; empty: list the tools")
+	owner := fs.String("owner", "", "HOST:PORT of another process of the server, which sessions begin at")
 	size := fs.Int("size", 100, "how many bytes a call asks for; every answer has at least as many")
 	if err := fs.Parse(args); err != nil {
 		return err
@@ -54,8 +55,15 @@ func loadGenerator(args []string) error {
 	for range *sessions {
 		c := newRawClient(*addr, *era, *token)
 		defer c.Close()
+		if *owner != "" {
+			c.addr = *owner
+		}
 		if err := c.start(); err != nil {
 			return err
+		}
+		if *owner != "" {
+			c.Close()
+			c.addr = *addr
 		}
 		req := c.list()
 		if *tool != "" {

@@ -108,6 +108,7 @@ type benchEndpoint struct {
 	pids []int // the processes whose CPU time counts
 
 	token string // that it wants; "" where everybody is let in
+	owner string // address of another process, which sessions begin at; "" if there is none
 }
 
 func startServer(b *testing.B, role string, args ...string) benchEndpoint {
@@ -277,6 +278,25 @@ func launchJunctionWith(b *testing.B, program, sections string, upstreams ...ups
 	return benchEndpoint{addr: addr, proc: c, pids: []int{c.cmd.Process.Pid}}
 }
 
+// startReplicas starts two processes of the program under test over one Postgres. Sessions begin at
+// one of them. If forwarded is set, calls go to the other one.
+func startReplicas(b *testing.B, program, era string, forwarded bool, upstreams ...upstreamEntry) benchEndpoint {
+	b.Helper()
+	dir := b.TempDir()
+	sections := fmt.Sprintf("replicas: { listen: 127.0.0.1:0, advertise: 127.0.0.1:0 }\nsessions: { key_file: %q }\n"+
+		"storage: { driver: postgres, dsn: %q, key_file: %q }\n", filepath.Join(dir, "key"), authtest.Schema(b),
+		filepath.Join(dir, "master.key"))
+	owner := launchJunctionWith(b, program, sections, upstreams...)
+	waitTools(b, owner, era, 1)
+	ep := launchJunctionWith(b, program, sections, upstreams...)
+	waitTools(b, ep, era, 1)
+	if !forwarded {
+		ep.addr = owner.addr
+	}
+	ep.owner, ep.pids = owner.addr, append(ep.pids, owner.pids...)
+	return ep
+}
+
 // startSignedIn starts the program under test for people who sign in at an authorization server,
 // and is one of them.
 func startSignedIn(b *testing.B, program, era string, upstreams ...upstreamEntry) benchEndpoint {
@@ -348,7 +368,8 @@ type loader struct {
 func startLoad(b *testing.B, on benchEndpoint, era string, sessions int, loadFlags ...string) *loader {
 	b.Helper()
 	c, in, out := startRole(b, "bench-load",
-		append([]string{"-addr", on.addr, "-era", era, "-sessions", strconv.Itoa(sessions), "-token", on.token},
+		append([]string{"-addr", on.addr, "-era", era, "-sessions", strconv.Itoa(sessions), "-token", on.token,
+			"-owner", on.owner},
 			loadFlags...)...)
 	l := &loader{on, c, json.NewEncoder(in), json.NewDecoder(out)}
 	l.read(b)
