@@ -181,7 +181,7 @@ func (m *Member) readable(r *http.Request, body []byte) (_ []byte, err error) {
 
 // request returns the request to send, and the header fields to replace.
 func (m *Member) request(r *http.Request, body []byte, to string) (*http.Request, []http1.Field) {
-	q := &http.Request{Method: r.Method, URL: &url.URL{Opaque: r.RequestURI}, Host: r.Host, Header: endToEnd(r.Header)}
+	q := &http.Request{Method: r.Method, URL: &url.URL{Opaque: r.RequestURI}, Host: r.Host}
 	if !strings.HasPrefix(r.RequestURI, "/") || strings.HasPrefix(r.RequestURI, "//") {
 		q.URL = r.URL
 	}
@@ -193,27 +193,49 @@ func (m *Member) request(r *http.Request, body []byte, to string) (*http.Request
 	case r.Method == http.MethodPost:
 		q.Body = http.NoBody // with its Content-Length of 0
 	}
-	return q, []http1.Field{{Name: headerHop, Value: to + " " + r.RemoteAddr}}
+	var fields []http1.Field
+	q.Header, fields = endToEnd(r.Header)
+	return q, append(fields, http1.Field{Name: headerHop, Value: to + " " + r.RemoteAddr})
 }
 
 // hopByHop are the header fields that concern one connection (RFC 9110, section 7.6.1).
 var hopByHop = []string{"Connection", "Keep-Alive", "Proxy-Connection", "Proxy-Authenticate", "Proxy-Authorization",
 	"Te", "Trailer", "Transfer-Encoding", "Upgrade", "Content-Length"}
 
-// endToEnd returns a header without the fields of its connection. It does not change h.
-func endToEnd(h http.Header) http.Header {
-	out := make(http.Header, len(h))
+// endToEnd returns the fields of a header that do not concern its connection: those with one value
+// sorted, so that a head that is the same as the one before is not parsed again. A client's own
+// headerHop is not among them.
+func endToEnd(h http.Header) (several http.Header, one []http1.Field) {
+	one = make([]http1.Field, 0, len(h)+1)
 	for name, values := range h {
-		if !slices.Contains(hopByHop, name) {
-			out[name] = values
+		switch {
+		case ofConnection(h, name) || name == headerHop:
+		case len(values) == 1:
+			one = append(one, http1.Field{Name: name, Value: values[0]})
+		default:
+			if several == nil {
+				several = http.Header{}
+			}
+			several[name] = values
 		}
+	}
+	slices.SortFunc(one, func(a, b http1.Field) int { return strings.Compare(a.Name, b.Name) })
+	return several, one
+}
+
+// ofConnection reports whether a field of a header concerns its connection only.
+func ofConnection(h http.Header, name string) bool {
+	if slices.Contains(hopByHop, name) {
+		return true
 	}
 	for _, list := range h["Connection"] {
-		for name := range strings.SplitSeq(list, ",") {
-			delete(out, http.CanonicalHeaderKey(strings.TrimSpace(name)))
+		for other := range strings.SplitSeq(list, ",") {
+			if strings.EqualFold(strings.TrimSpace(other), name) {
+				return true
+			}
 		}
 	}
-	return out
+	return false
 }
 
 // answer copies the answer to w as it arrives.
@@ -222,11 +244,10 @@ func (m *Member) answer(w http.ResponseWriter, r *http.Request, resp *http.Respo
 	header := w.Header()
 	clear(header) // the owner has set all of them
 	theirs := x.Header()
-	for name, values := range endToEnd(theirs) {
-		header[name] = values
-	}
-	if resp.ContentLength >= 0 {
-		header["Content-Length"] = theirs["Content-Length"]
+	for name, values := range theirs {
+		if !ofConnection(theirs, name) || name == "Content-Length" {
+			header[name] = values
+		}
 	}
 	out := http.NewResponseController(w)
 	w.WriteHeader(resp.StatusCode)

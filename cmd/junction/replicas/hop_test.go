@@ -81,6 +81,9 @@ func TestForwarded(t *testing.T) {
 	heard := make(chan string, 1)
 	p := mustPair(t, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
+		if got := r.Header["X-Forwarded-For"]; r.URL.Path == "/several" && len(got) != 2 {
+			t.Errorf("X-Forwarded-For = %q", got)
+		}
 		heard <- fmt.Sprintf("%s %s %s auth=%q te=%q secret=%q body=%q hop=%v local=%v", r.Method, r.RequestURI, r.Host,
 			r.Header.Get("Authorization"), r.Header.Get("Te"), r.Header.Get("X-Secret"), body, members.Hopped(r.Context()),
 			strings.HasPrefix(r.RemoteAddr, "127.0.0.1:"))
@@ -99,6 +102,8 @@ func TestForwarded(t *testing.T) {
 			`GET /mcp/%66iles?a=%2f%20&b h auth="" te="" secret="" body="" hop=true local=true`, "answer 0"},
 		"of the connection": {"DELETE /mcp HTTP/1.1\r\nHost: h\r\nConnection: x-secret, te\r\nX-Secret: s\r\nTE: trailers\r\n\r\n",
 			`DELETE /mcp h auth="" te="" secret="" body="" hop=true local=true`, "answer 0"},
+		"several values": {"GET /several HTTP/1.1\r\nHost: h\r\nX-Forwarded-For: 10.0.0.1\r\nX-Forwarded-For: 10.0.0.2\r\n\r\n",
+			`GET /several h auth="" te="" secret="" body="" hop=true local=true`, "answer 0"},
 		"chunked": {"POST /mcp HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n",
 			`POST /mcp h auth="" te="" secret="" body="abcde" hop=true local=true`, "answer 5"},
 		"large": {fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n%s", len(large), large),

@@ -59,6 +59,8 @@ func (i *identity) config() *tls.Config {
 		ClientAuth:             tls.RequireAnyClientCert,
 		InsecureSkipVerify:     true, // VerifyConnection compares the key
 		SessionTicketsDisabled: true, // they would arrive on idle connections
+		// Small records at first help over slow networks, and cost system calls.
+		DynamicRecordSizingDisabled: true,
 		VerifyConnection: func(s tls.ConnectionState) error {
 			if len(s.PeerCertificates) == 0 {
 				return errStranger
