@@ -61,12 +61,10 @@ func (p *program) serveMembers(ctx context.Context, group *errgroup.Group) (end 
 	// Both go on after ctx, until end.
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	holding, release := context.WithCancel(context.WithoutCancel(ctx))
-	grace := make(chan time.Duration, 1)
 	served, released := make(chan struct{}), make(chan struct{})
 	group.Go(func() error {
 		defer close(served)
-		wait := func() time.Duration { return <-grace }
-		return p.members.Serve(serving, p.publicHandler(), p.server.BaseContext, wait)
+		return p.members.Serve(serving, p.publicHandler(), p.server.BaseContext)
 	})
 	group.Go(func() error {
 		defer close(released)
@@ -74,11 +72,11 @@ func (p *program) serveMembers(ctx context.Context, group *errgroup.Group) (end 
 		return nil
 	})
 	return func(left time.Duration) {
-		grace <- max(left, lastAnswers)
-		stop()
-		<-served
+		p.members.Drain(max(left, lastAnswers))
 		release()
 		<-released
+		stop()
+		<-served
 	}
 }
 

@@ -40,7 +40,7 @@ func BenchmarkForward(b *testing.B) {
 	ctx, cancel := context.WithCancel(b.Context())
 	defer cancel()
 	background := func(net.Listener) context.Context { return context.Background() }
-	go owner.Serve(ctx, handler, background, func() time.Duration { return 0 })
+	go owner.Serve(ctx, handler, background)
 	library := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.Out.URL.Scheme, r.Out.URL.Host, r.Out.Host = "https", owner.o.Listener.Addr().String(), r.In.Host

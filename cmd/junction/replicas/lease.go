@@ -11,8 +11,8 @@ import (
 	"junction/auth"
 )
 
-// Run holds the lease until ctx ends, and then gives it back. Before ctx ends, Serve must have
-// returned, because the sessions of this process belong to others afterwards.
+// Run holds the lease until ctx ends, and then gives it back. Drain must have returned before,
+// because the sessions of this process belong to others afterwards.
 func (m *Member) Run(ctx context.Context) {
 	m.tasks.Go(func() { m.sweepNowAndThen(ctx) })
 	m.tasks.Go(func() { m.settleNowAndThen(ctx) })

@@ -61,6 +61,7 @@ type Member struct {
 	rejoined chan struct{}
 
 	hop      hop
+	received received
 	owners   owners
 	inFlight inFlight
 	counters counters

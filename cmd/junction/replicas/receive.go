@@ -11,17 +11,65 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+	"sync"
 	"time"
 
 	"junction/proxy/members"
 	"junction/upstream/http1"
 )
 
-// Serve answers requests that other members forward, with handler, until ctx ends and the requests
-// in progress have been answered, at most for the grace after that. base is the BaseContext of the
-// proxy.
-func (m *Member) Serve(ctx context.Context, handler http.Handler, base func(net.Listener) context.Context,
-	grace func() time.Duration) error {
+// received are the requests of other members in progress.
+type received struct {
+	mu     sync.Mutex
+	n      int
+	ending chan struct{} // closed when n is 0; nil unless Drain was called
+}
+
+// begin reports whether a request may begin. end must be called afterwards.
+func (q *received) begin() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.ending != nil {
+		return false
+	}
+	q.n++
+	return true
+}
+
+func (q *received) end() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.n--; q.n == 0 && q.ending != nil {
+		close(q.ending)
+	}
+}
+
+// Drain refuses requests of other members from now on, so that they look for another owner, and
+// waits for those in progress, at most for the grace.
+func (m *Member) Drain(grace time.Duration) {
+	q := &m.received
+	q.mu.Lock()
+	if q.ending = make(chan struct{}); q.n == 0 {
+		close(q.ending)
+	}
+	q.mu.Unlock()
+	select {
+	case <-q.ending:
+	case <-time.After(grace):
+	}
+}
+
+const (
+	// lingers is how long a member that has left still refuses requests. If it closed its connections
+	// at once, another member could not tell whether it has handled a request that it has just sent.
+	lingers = 250 * time.Millisecond
+	// lastAnswers limits how long answers may take after that.
+	lastAnswers = time.Second
+)
+
+// Serve answers requests that other members forward, with handler, until ctx ends. base is the
+// BaseContext of the proxy.
+func (m *Member) Serve(ctx context.Context, handler http.Handler, base func(net.Listener) context.Context) error {
 	s := &http1.Server{HTTP: &http.Server{
 		Handler:     http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { m.receive(w, r, handler) }),
 		BaseContext: func(l net.Listener) context.Context { return members.WithHop(base(l)) },
@@ -36,7 +84,8 @@ func (m *Member) Serve(ctx context.Context, handler http.Handler, base func(net.
 		return fmt.Errorf("serve %s: %w", m.o.Listener.Addr(), err)
 	case <-ctx.Done():
 	}
-	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace())
+	time.Sleep(lingers)
+	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastAnswers)
 	defer cancel()
 	if s.Shutdown(limit) != nil {
 		s.Close()
@@ -48,11 +97,12 @@ func (m *Member) Serve(ctx context.Context, handler http.Handler, base func(net.
 // receive answers a request of another member.
 func (m *Member) receive(w http.ResponseWriter, r *http.Request, handler http.Handler) {
 	to, client, ok := strings.Cut(r.Header.Get(headerHop), " ")
-	if !ok || to != m.Self() || to == "" {
+	if !ok || to != m.Self() || to == "" || !m.received.begin() {
 		w.Header().Set(headerGone, m.process)
 		w.WriteHeader(http.StatusMisdirectedRequest)
 		return
 	}
+	defer m.received.end()
 	if _, err := netip.ParseAddrPort(client); err != nil {
 		http.Error(w, "the header "+headerHop+" has no address of a client", http.StatusBadRequest)
 		return

@@ -2,12 +2,8 @@ package replicas
 
 import (
 	"context"
-	"io"
 	"net"
 	"net/http"
-	"net/url"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -79,16 +75,17 @@ func (w *world) mustStart(o Options, handler http.Handler) *running {
 	var tasks, server sync.WaitGroup
 	server.Go(func() {
 		background := func(net.Listener) context.Context { return context.Background() }
-		if err := m.Serve(serving, handler, background, func() time.Duration { return 10 * time.Second }); err != nil {
+		if err := m.Serve(serving, handler, background); err != nil {
 			w.t.Error(err)
 		}
 	})
 	tasks.Go(func() { m.Run(ctx) })
 	stop := sync.OnceFunc(func() {
-		stopServing()
-		server.Wait()
+		m.Drain(10 * time.Second)
 		cancel()
 		tasks.Wait()
+		stopServing()
+		server.Wait()
 	})
 	w.t.Cleanup(stop)
 	return &running{m, stop}
@@ -115,72 +112,6 @@ func (w *world) until(what string, holds func() bool) {
 			w.t.Fatalf("not after 30s: %s", what)
 		}
 	}
-}
-
-// gate passes connections to Postgres on, until it is closed.
-type gate struct {
-	real  string
-	dir   string
-	mu    sync.Mutex
-	conns []net.Conn
-	l     net.Listener
-}
-
-// mustGate returns a gate and the DSN that goes through it.
-func (w *world) mustGate() (*gate, string) {
-	w.t.Helper()
-	u, err := url.Parse(w.dsn)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	q := u.Query()
-	dir, err := os.MkdirTemp("", "gate") // the path of a socket must be short
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	g := &gate{real: filepath.Join(q.Get("host"), ".s.PGSQL.5432"), dir: dir}
-	w.t.Cleanup(func() { g.close(); os.RemoveAll(dir) })
-	g.mustOpen(w.t)
-	q.Set("host", dir)
-	u.RawQuery = q.Encode()
-	return g, u.String()
-}
-
-func (g *gate) mustOpen(t testing.TB) {
-	t.Helper()
-	l, err := net.Listen("unix", filepath.Join(g.dir, ".s.PGSQL.5432"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	g.l = l
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			there, err := net.Dial("unix", g.real)
-			if err != nil {
-				c.Close()
-				continue
-			}
-			g.mu.Lock()
-			g.conns = append(g.conns, c, there)
-			g.mu.Unlock()
-			go func() { _, _ = io.Copy(there, c); there.Close() }()
-			go func() { _, _ = io.Copy(c, there); c.Close() }()
-		}
-	}()
-}
-
-func (g *gate) close() {
-	g.l.Close()
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for _, c := range g.conns {
-		c.Close()
-	}
-	g.conns = nil
 }
 
 // TestJoinAndLeave: members find each other at once, and one that leaves is gone at once.
@@ -285,16 +216,16 @@ func TestOutage(t *testing.T) {
 	for name, buried := range map[string]bool{"untouched": false, "buried": true} {
 		t.Run(name, func(t *testing.T) {
 			w := mustWorld(t)
-			g, dsn := w.mustGate()
+			g := authtest.MustGate(t, w.dsn)
 			o := w.options()
-			o.DSN = dsn
+			o.DSN = g.DSN
 			changes := make(chan string, 10)
 			o.Changed = func() { changes <- "changed" }
 			a := w.mustStart(o, nil)
 			w.until("it has joined", func() bool { return a.Self() != "" })
 			<-changes
 			id := a.Self()
-			g.close()
+			g.Close()
 			w.until("its lease has ended", func() bool { return a.Self() == "" })
 			if err := a.Ready(t.Context()); err == nil || !strings.Contains(err.Error(), "database") {
 				t.Errorf("Ready = %v", err)
@@ -304,7 +235,7 @@ func TestOutage(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			g.mustOpen(t)
+			g.MustOpen(t)
 			w.until("it is a member again", func() bool { return a.Self() != "" })
 			if same := a.Self() == id; same == buried {
 				t.Errorf("the ID is the same: %v, want %v", same, !buried)
