@@ -65,7 +65,7 @@ var arrows = map[string][]string{
 		"auth/fetch", "auth/store", "policy", "proxy", "proxy/search", "proxy/view", "upstream", "upstream/command", "upstream/oauth",
 		"upstream/sandbox"}, // names of Junction's own tools
 	"proxy": {
-		"proxy/approval", "proxy/budget", "proxy/cache", "proxy/canon", "proxy/headers", "proxy/members", "proxy/older",
+		"proxy/answers", "proxy/approval", "proxy/budget", "proxy/cache", "proxy/canon", "proxy/headers", "proxy/members", "proxy/older",
 		"proxy/origin", "proxy/pins", "proxy/profile", "proxy/redact", "proxy/relay", "proxy/replay", "proxy/schema", "proxy/search", "proxy/view", "proxy/visible",
 		"upstream", "policy", "auth", "auth/seal", "upstream/jsonrpc", "upstream/raw",
 	},
@@ -81,6 +81,7 @@ var arrows = map[string][]string{
 	"proxy/canon":    {"proxy/visible", "upstream/raw"}, // differences are shown to a person
 	"proxy/pins":     {"upstream/files", "proxy/canon", "proxy/visible", "upstream/raw"},
 	"proxy/schema":   {"proxy/visible", "upstream/raw"},
+	"proxy/answers":  {"proxy/cache", "proxy/canon", "upstream/raw"},
 	"proxy/search":   {"upstream/raw"},
 	"proxy/approval": {"proxy/visible", "upstream/raw"},
 	"proxy/view":     {"proxy/pins", "proxy/search", "upstream", "policy", "upstream/jsonrpc", "upstream/raw"},

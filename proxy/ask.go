@@ -34,6 +34,7 @@ var (
 
 // Ask implements upstream.Peer for a legacy client.
 func (x *exchange) Ask(ctx context.Context, q *upstream.ServerRequest) ([]byte, error) {
+	x.asked.Store(true)
 	params, err := x.serverRequest(x.target.Backend.Name(), q.Method, q.Params, true)
 	if err != nil {
 		return nil, err

@@ -67,6 +67,7 @@ func (n *rounds) next(ctx context.Context, x *exchange, c *upstream.Call, r upst
 		return x.invalid("it asks again and again")
 	}
 	n.count++
+	x.asked.Store(true)
 	requests, err := r.Object.Object("inputRequests")
 	if err != nil && err != raw.ErrAbsent {
 		return x.invalid("inputRequests: " + err.Error())

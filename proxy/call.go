@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"junction/policy"
+	"junction/proxy/answers"
 	"junction/proxy/headers"
 	"junction/proxy/schema"
 	"junction/proxy/search"
@@ -50,7 +52,8 @@ func readResource(ctx context.Context, s *Server, x *exchange, info *CallInfo) (
 //	permit    the policy decision about the target and the arguments: deny, ask or allow
 //	validate  class, headers and arguments fit the definition of the tool
 //	approve   the user of the client agrees, if the decision is ask (approve.go)
-//	call      the upstream answers (package upstream); the call may be parked (parked.go)
+//	call      a kept result is the answer (package answers), or the upstream answers (package
+//	          upstream); the call may be parked (parked.go)
 //	filter    the policy's redactions are removed from the answer
 //	answer    the result or error is converted to the client's era (bridge.go)
 //
@@ -85,13 +88,20 @@ func (s *Server) call(ctx context.Context, x *exchange, info *CallInfo, m callMe
 		if declined, err := s.approve(ctx, x, st); declined != nil || err != nil {
 			return resultOf(declined), err
 		}
+		if r, ok := s.recall(x, c); ok {
+			r, err := x.filter(r, nil)
+			if err != nil {
+				return s.answerError(x, err)
+			}
+			return s.answerResult(x, r)
+		}
 		switch {
 		case st.Kind == stateParked:
 			return s.parked.resume(ctx, s, x, st)
 		case x.era == upstream.EraModern && x.legacyTarget() && x.profile.Asks():
 			return s.parked.begin(ctx, s, x, c)
 		}
-		r, err := x.filter(t.Backend.Call(ctx, c))
+		r, err := x.filter(s.make(ctx, x, c))
 		if err != nil {
 			return s.answerError(x, err)
 		}
@@ -105,6 +115,42 @@ func (s *Server) call(ctx context.Context, x *exchange, info *CallInfo, m callMe
 			return result{}, err
 		}
 	}
+}
+
+// recall returns the kept result of the call, if there is one, and sets x.reuse otherwise.
+func (s *Server) recall(x *exchange, c *upstream.Call) (r upstream.Result, ok bool) {
+	t := x.target
+	if t.Reuse <= 0 || len(c.Header) > 0 || x.asked.Load() {
+		return r, false
+	}
+	client := fmt.Sprintf("%s %+v", c.Era, c.Profile)
+	if t.Backend.Config().Isolation == upstream.IsolationSession {
+		client += c.Session
+	}
+	key, ok := s.answers.Key(answers.Call{Account: x.held.Account, Source: t.Backend, Announced: t.Backend.Announced(),
+		Tool: t.Name, Definition: t.Item.Definition.Text(), Client: client, Params: c.Params})
+	if !ok {
+		return r, false
+	}
+	if text, known := s.answers.Get(key); known {
+		var err error
+		r.Type = upstream.TypeComplete
+		r.Object, err = raw.Parse(text)
+		x.info.Cached = err == nil // as always: the text was parsed before
+		return r, x.info.Cached
+	}
+	x.reuse = key
+	return r, false
+}
+
+// make makes the call, and keeps the result if it may be reused: a success without a question to
+// the client.
+func (s *Server) make(ctx context.Context, x *exchange, c *upstream.Call) (upstream.Result, error) {
+	r, err := x.target.Backend.Call(ctx, c)
+	if x.reuse != (answers.Key{}) && err == nil && r.Type == upstream.TypeComplete && !r.Failed() && !x.asked.Load() {
+		s.answers.Put(x.reuse, r.Text(), x.target.Reuse)
+	}
+	return r, err
 }
 
 // findTool returns the tool that the request names, or the connect tool of its upstream.

@@ -46,7 +46,8 @@
 // older versions. Package cache bounds the memory that a snapshot uses per principal, and package
 // budget everything that callers share. Package approval makes the form of an approval, and package
 // profile reads what a client can do. Packages origin and headers check requests. Package replay
-// keeps the events of a stream, and package relay passes on the answer of another member.
+// keeps the events of a stream, and package relay passes on the answer of another member. Package
+// answers keeps results that may be reused.
 //
 // # Sessions
 //

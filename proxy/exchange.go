@@ -12,6 +12,7 @@ import (
 
 	"junction/auth"
 	"junction/policy"
+	"junction/proxy/answers"
 	"junction/proxy/budget"
 	"junction/proxy/search"
 	"junction/proxy/view"
@@ -53,6 +54,8 @@ type exchange struct {
 	opening   sync.Mutex             // guards opened: a legacy upstream may send several requests at once
 	opened    []string               // elicitation IDs of Junction; see newElicitationID
 	lacks     atomic.Pointer[string] // JSON of missing client capabilities that the upstream requested; nil for none
+	reuse     answers.Key            // of the call; the zero Key if its result must not be kept
+	asked     atomic.Bool            // the upstream has sent a request to the client
 	trace     upstream.Trace         // of the Observer; nil for none
 	outlived  bool                   // a call uses the params after the request was answered
 }

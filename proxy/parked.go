@@ -79,7 +79,7 @@ func (l *parkedCalls) begin(ctx context.Context, s *Server, x *exchange, c *upst
 	if !l.start(func() {
 		defer p.cancel(nil)
 		defer p.held.Release()
-		p.finish(x.filter(x.target.Backend.Call(calling, &own)))
+		p.finish(x.filter(s.make(calling, x, &own)))
 	}) {
 		p.cancel(nil)
 		p.held.Release()
@@ -279,6 +279,7 @@ func (p *parked) Reserve(n int64) error { return reserve(p.held, &p.large, n) }
 
 // Ask implements upstream.Peer.
 func (p *parked) Ask(ctx context.Context, q *upstream.ServerRequest) ([]byte, error) {
+	p.origin.asked.Store(true)
 	params, err := p.origin.serverRequest(p.origin.target.Backend.Name(), q.Method, q.Params, false)
 	if err != nil {
 		return nil, err

@@ -69,6 +69,7 @@ type CallInfo struct {
 	// only during the hook.
 	Arguments []byte
 
+	Cached   bool // a kept result was the answer, and the upstream was not called
 	Took     time.Duration
 	Sent     int // bytes of the request's body
 	Received int // bytes of the result

@@ -16,6 +16,7 @@ import (
 	"junction/auth"
 	"junction/auth/seal"
 	"junction/policy"
+	"junction/proxy/answers"
 	"junction/proxy/approval"
 	"junction/proxy/budget"
 	"junction/proxy/members"
@@ -74,6 +75,7 @@ type Server struct {
 	approvals approval.Memory
 	meters    budget.Meters
 	schemas   schema.Validator
+	answers   *answers.Cache
 	listeners listeners
 	moving    sync.WaitGroup // goroutines of follow
 	bodies    buffers        // of request bodies
@@ -97,6 +99,7 @@ type Server struct {
 // New returns a Server without upstreams; call Apply next.
 func New(o Options) (*Server, error) {
 	s := &Server{limits: o.Limits.WithDefaults(), hooks: o.Hooks, observer: o.Observer, members: o.Members, log: o.Log}
+	s.answers = answers.New()
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -193,6 +196,7 @@ func (s *Server) apply(c SnapshotConfig, backends []view.Backend) {
 	s.changing.Lock()
 	defer s.changing.Unlock()
 	s.swap(s.newSnapshot(c, backends, s.snapshot.Load()))
+	s.answers.Clear()
 }
 
 // Refresh adopts changed catalogs and notifies the listeners of each endpoint whose list changed.

@@ -101,6 +101,11 @@ type Config struct {
 	// starts, and shows the reason. The reader of the file sets it.
 	Blocked string `yaml:"-"`
 
+	// Cache is how long the result of a tool call is reused for the same call of the same caller.
+	// It works only for tools that declare readOnlyHint: true and idempotentHint: true. Results are
+	// dropped at a reload, and when the server announces a change of its lists. Default 0: never.
+	Cache time.Duration `yaml:"cache"`
+
 	// Capabilities are required to use anything of this upstream; a caller needs all of them.
 	// Policies grant them.
 	Capabilities []string `yaml:"capabilities"`
@@ -188,6 +193,14 @@ func (c Config) Offers(tool string) (rule Rule, offered bool) {
 	return rule, !rule.Off() && (ruled || c.Expose != ExposeListed)
 }
 
+// CacheOf returns how long a result of the tool, by the upstream's own name, is reused; 0 if never.
+func (c Config) CacheOf(tool string) time.Duration {
+	if rule, ok := c.Tools.Match(tool); ok && rule.Cache != nil {
+		return *rule.Cache
+	}
+	return c.Cache
+}
+
 // Defaults is the file's defaults section: what an upstream's entry leaves out.
 type Defaults struct {
 	Timeout    time.Duration `yaml:"timeout"`     // of silence in a call. Default 60s.
@@ -205,6 +218,8 @@ type Rule struct {
 	Capabilities []string `yaml:"capabilities"`
 	// As renames the one tool of this name (no glob), before the prefix is put in front.
 	As string `yaml:"as"`
+	// Cache replaces that of the upstream for the matching tools; 0s turns it off.
+	Cache *time.Duration `yaml:"cache"`
 	// Timeout and MaxTimeout replace those of the upstream for the matching tools.
 	Timeout    time.Duration `yaml:"timeout"`
 	MaxTimeout time.Duration `yaml:"max_timeout"`

@@ -211,7 +211,10 @@ func (l *link) explain(err error) error {
 
 // hooks returns the hooks for the link's conn.
 func (l *link) hooks(changed chan<- struct{}) hooks {
-	h := hooks{changed: func() { nudge(changed) }}
+	h := hooks{changed: func() {
+		l.pool.announced.Add(1)
+		nudge(changed)
+	}}
 	if l.lists {
 		s := l.pool.subscriptions(l.key)
 		h.updated, h.missed = s.updated, s.missed

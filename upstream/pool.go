@@ -41,8 +41,10 @@ type pool struct {
 	ended  bool // another pool has replaced this one: its catalog is not stored any more
 	// time until the catalog of a lost upstream is dropped; nil while the upstream is connected
 	grace *time.Timer
-	tried bool  // met is closed
-	last  State // of the link that reads the catalog
+	tried bool // met is closed
+	// announced is the number of announced changes of the lists, and of sign-ins
+	announced atomic.Uint64
+	last      State // of the link that reads the catalog
 	// of the link that reads the catalog; Era, Version, Tools, Left and Links are not kept
 	status Status
 }
@@ -51,7 +53,7 @@ type pool struct {
 // only calls and names.
 func (c Config) hard() Config {
 	c.Enabled, c.Prefix, c.Expose, c.Tools, c.Instructions = nil, nil, ExposeAll, nil, false
-	c.Concurrency, c.Timeout, c.MaxTimeout, c.Capabilities = 0, 0, 0, nil
+	c.Concurrency, c.Timeout, c.MaxTimeout, c.Cache, c.Capabilities = 0, 0, 0, 0, nil
 	c.Separate = false // a second API key must not restart every server
 	return c
 }
@@ -124,6 +126,10 @@ func (p *pool) Meet(ctx context.Context) {
 
 // Catalog returns the last known catalog of the upstream. It is never nil and never modified.
 func (p *pool) Catalog() *Catalog { return p.catalog.Load() }
+
+// Announced returns a number that grows whenever the server announces a change of its lists, and
+// whenever a user signs in or out.
+func (p *pool) Announced() uint64 { return p.announced.Load() }
 
 // Status returns the state of the upstream, for display.
 func (p *pool) Status() Status {
@@ -380,6 +386,9 @@ func (p *pool) readCatalog(ctx context.Context, key linkKey, c conn) error {
 // publish replaces the catalog by cat; p.mu is held.
 func (p *pool) publish(cat *Catalog) {
 	old := p.catalog.Swap(cat)
+	if old.SignIn != cat.SignIn {
+		p.announced.Add(1)
+	}
 	same := old.equal(cat)
 	if !same || old.Stored {
 		p.remember(cat)

@@ -72,6 +72,7 @@ func (c *Config) Validate(name string) []Problem {
 			bad(d.path, "is negative")
 		}
 	}
+	validateCache("cache", c.Cache, bad)
 	if c.MaxLinks < 0 {
 		bad("max_links", "is negative")
 	}
@@ -153,6 +154,12 @@ func (r Rules) validate(bad func(path, format string, args ...any)) {
 		if rule.Timeout < 0 || rule.MaxTimeout < 0 {
 			bad(at, "has a negative timeout")
 		}
+		if rule.Cache != nil {
+			validateCache(at+".cache", *rule.Cache, bad)
+			if *rule.Cache > 0 && rule.Off() {
+				bad(at+".cache", "has no effect, because the rule disables the tools; remove one of the two")
+			}
+		}
 		if rule.As == "" {
 			continue
 		}
@@ -163,6 +170,18 @@ func (r Rules) validate(bad func(path, format string, args ...any)) {
 			bad(at+".as", "%s is the new name of %s already", rule.As, other)
 		}
 		as[rule.As] = rule.Glob
+	}
+}
+
+// maxCache bounds the time for which a result is reused.
+const maxCache = 24 * time.Hour
+
+func validateCache(at string, d time.Duration, bad func(path, format string, args ...any)) {
+	switch {
+	case d < 0:
+		bad(at, "is negative; write a duration such as 5m, or remove the key")
+	case d > maxCache:
+		bad(at, "is longer than 24h; write a duration such as 5m")
 	}
 }
 

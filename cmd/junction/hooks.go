@@ -35,7 +35,7 @@ func (p *program) proxyHooks() proxy.Hooks {
 			if !calls.Enabled(context.Background(), level) {
 				return
 			}
-			var few [13]slog.Attr
+			var few [14]slog.Attr
 			attrs := append(few[:0],
 				slog.String("client", c.Client), slog.String("era", c.Era), slog.String("method", c.Method),
 				slog.String("name", c.Name),
@@ -43,6 +43,9 @@ func (p *program) proxyHooks() proxy.Hooks {
 				slog.Duration("took", c.Took),
 				slog.Int("sent", c.Sent), slog.Int("received", c.Received),
 			)
+			if c.Cached {
+				attrs = append(attrs, slog.Bool("cached", true))
+			}
 			if c.RequestID != "" {
 				attrs = append(attrs, slog.String("request_id", c.RequestID))
 			}

@@ -26,6 +26,7 @@ func (c *canned) Subscribe(context.Context, upstream.Profile, string, string, []
 	return upstream.Source{}, nil, nil
 }
 func (c *canned) Unsubscribe(upstream.Source, []string)                          {}
+func (c *canned) Announced() uint64                                              { return 0 }
 func (c *canned) RootsChanged(upstream.Profile, string, string)                  {}
 func (c *canned) SignedIn(context.Context) error                                 { return nil }
 func (c *canned) Met() <-chan struct{}                                           { return nil }

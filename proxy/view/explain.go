@@ -23,7 +23,8 @@ type Explanation struct {
 	Pinned   bool   // the subject's policies are pinned
 	Problem  string // why no client, or no client of 2026-07-28, sees it; "" if it is offered
 	Verdict  policy.Verdict
-	Reads    bool // the verdict depends on the arguments; Verdict is then for a call without arguments
+	Cache    string // what the key cache means for a tool; "" if it is not set
+	Reads    bool   // the verdict depends on the arguments; Verdict is then for a call without arguments
 	Reasons  []policy.Reason
 }
 
@@ -39,6 +40,9 @@ func (v *View) Explain(rights *policy.Rights, name string, listed func(*Target) 
 			}
 			x := explain(rights, t)
 			x.Listed = x.Visible && listed(t)
+			if t.Tool != nil && !t.Connects {
+				x.Cache, _ = Reused(t.Item.Definition, t.Backend.Config().CacheOf(t.Name))
+			}
 			if t.Tool != nil && t.Tool.HeaderProblem != "" {
 				x.Problem = "not offered to clients of 2026-07-28: " + t.Tool.HeaderProblem
 			}

@@ -129,6 +129,9 @@ func (f *face) add(st *Stock, p upstream.Part, i int, bare bool) {
 		}
 		t.Exposed = cmp.Or(rule.As, t.Name)
 		t.requires = union(config.Capabilities, rule.Capabilities)
+		if lasts := config.CacheOf(t.Name); lasts > 0 && idempotent(t.Item.Definition) {
+			t.Reuse = lasts
+		}
 	} else {
 		t.requires = b.Config().Capabilities
 	}

@@ -3,6 +3,7 @@ package view
 import (
 	"hash/fnv"
 	"slices"
+	"time"
 
 	"junction/policy"
 	"junction/upstream"
@@ -29,6 +30,7 @@ type Target struct {
 	ForApps    bool           // only clients that show MCP Apps see it
 	Connects   bool           // it is Junction's connect tool, not an item of the upstream
 	Held       string         // why pinned policies hide it; "" if they do not
+	Reuse      time.Duration  // for which a result is reused (package answers); 0 if never
 }
 
 // PolicyItem returns the target for policy, with all names that a rule may use. They are the same

@@ -25,6 +25,7 @@ type Backend interface {
 	Name() string
 	Config() upstream.Config
 	Catalog() *upstream.Catalog
+	Announced() uint64
 	Tried() bool
 	Met() <-chan struct{}
 	Ready(context.Context) error

@@ -128,6 +128,7 @@ type line struct {
 	Policy    string    `json:"policy"`
 	Rule      string    `json:"rule"`
 	Outcome   string    `json:"outcome"`
+	Cached    bool      `json:"cached"`
 	Took      float64   `json:"duration_ms"`
 	Detail    string    `json:"detail"`
 	Error     string    `json:"error"`
@@ -393,5 +394,9 @@ func (l *line) detail() string {
 	case l.Outcome == string(proxy.Denied) && l.Policy != "":
 		return fmt.Sprintf("policy %s, %s", l.Policy, l.Rule)
 	}
-	return time.Duration(l.Took * float64(time.Millisecond)).Round(100 * time.Microsecond).String()
+	took := time.Duration(l.Took * float64(time.Millisecond)).Round(100 * time.Microsecond).String()
+	if l.Cached {
+		return took + ", from the cache"
+	}
+	return took
 }

@@ -182,6 +182,9 @@ func printItem(b *bytes.Buffer, a *diagnose.WhyReport, i *diagnose.WhyItem, now 
 		state += ": " + prose.Flat(i.Error)
 	}
 	field("upstream", prose.Flat(i.Upstream)+" is "+state)
+	if i.Cache != "" {
+		field("cache", i.Cache)
+	}
 	if i.Problem != "" {
 		field("problem", prose.Flat(i.Problem))
 	}

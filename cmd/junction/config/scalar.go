@@ -83,12 +83,14 @@ func (d *decoder) text(path string, n *yaml.Node, v reflect.Value, set func(stri
 }
 
 // tooSmall returns the problem of a number that is not positive. Zero means the default in Go and
-// would be ignored silently; only idle_stop and reuse_interval accept it.
+// would be ignored silently; only idle_stop, reuse_interval and cache accept it.
 func tooSmall(path string, v reflect.Value) string {
 	if _, level := v.Interface().(slog.Level); level || !v.CanInt() || v.Int() > 0 {
 		return ""
 	}
-	if !strings.HasSuffix(path, ".idle_stop") && path != "auth.oauth.tokens.reuse_interval" {
+	zero := strings.HasSuffix(path, ".idle_stop") || strings.HasSuffix(path, ".cache") ||
+		path == "auth.oauth.tokens.reuse_interval"
+	if !zero {
 		return "want more than 0; remove the key for the default"
 	}
 	if v.Int() < 0 {

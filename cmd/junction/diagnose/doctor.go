@@ -202,6 +202,7 @@ func (d *Diagnosis) exposed(names view.Names, e *examinee, c *upstream.Catalog, 
 				if !offered {
 					continue
 				}
+				d.cacheOf(e, item)
 				name = cmp.Or(rule.As, name)
 				advice = "give it another name with tools.NAME.as, or the upstream a shorter prefix"
 			}
@@ -219,6 +220,14 @@ func (d *Diagnosis) exposed(names view.Names, e *examinee, c *upstream.Catalog, 
 		}
 	}
 	return tools
+}
+
+// cacheOf reports a tool whose results are not reused although the configuration has a cache for it.
+func (d *Diagnosis) cacheOf(e *examinee, tool *upstream.Item) {
+	if text, effect := view.Reused(tool.Definition, e.config.CacheOf(tool.Name)); text != "" && !effect {
+		d.Findings = append(d.Findings, Finding{false, e.name, upstream.PartTools.String(), tool.Name,
+			"cache: " + text, "", "set tools.NAME.cache: 0s for such tools, or remove cache"})
+	}
 }
 
 // ms returns a duration in milliseconds.

@@ -48,6 +48,7 @@ type WhyItem struct {
 	Verdict  string `json:"verdict,omitempty"`    // of a call without arguments
 	Reads    bool   `json:"depends_on_arguments"` // whether Verdict depends on the arguments
 	Held     string `json:"held,omitempty"`       // why a pinned policy hides the item
+	Cache    string `json:"cache,omitempty"`      // what the key cache means for the tool
 	Problem  string `json:"problem,omitempty"`    // why the item is not offered, or not to all clients
 	State    string `json:"upstream_state"`
 	Since    string `json:"upstream_since"`
@@ -280,7 +281,7 @@ func (p *Proxy) refused(who *policy.Subject, now time.Time) string {
 
 func (p *Proxy) itemOf(x *view.Explanation, s upstream.Status, who policy.Subject) WhyItem {
 	a := WhyItem{
-		Upstream: x.Upstream, Kind: x.Part.String(), Own: x.Own, Exposed: x.Exposed, Visible: x.Visible,
+		Upstream: x.Upstream, Kind: x.Part.String(), Cache: x.Cache, Own: x.Own, Exposed: x.Exposed, Visible: x.Visible,
 		Listed: x.Listed, Reads: x.Reads, Problem: x.Problem,
 		State: s.State.String(), Since: s.Since.UTC().Format(time.RFC3339), Error: s.Err, Reasons: []WhyReason{},
 		Advice: []string{},

@@ -399,6 +399,9 @@ func appendCall(b []byte, now time.Time, c *proxy.CallInfo, digest *[sha256.Size
 		b = append(hex.AppendEncode(append(b, `,"arguments_sha256":"`...), digest[:]), '"')
 	}
 	text("outcome", string(c.Outcome))
+	if c.Cached {
+		b = append(b, `,"cached":true`...)
+	}
 	if c.Code != 0 {
 		number("code", c.Code)
 	}

@@ -34,7 +34,7 @@ func (c *counter) count(value string, n int64) {
 
 // counters are the instruments of events beside calls.
 type counters struct {
-	refused, tokens, connects, failures counter
+	refused, tokens, connects, failures, cached counter
 	store                               metric.Float64Histogram
 }
 
@@ -68,6 +68,8 @@ func (t *Telemetry) events(m metric.Meter) (err error) {
 		attrUpstream, nil)
 	count(&t.failures, "junction.upstream.failures",
 		"Failed attempts to connect, and lost connections, of the same link.",
+		attrUpstream, nil)
+	count(&t.cached, "junction.calls.cached", "Calls that were answered from the cache, without the upstream.",
 		attrUpstream, nil)
 	t.store, err = m.Float64Histogram("junction.store.duration", metric.WithUnit("s"),
 		metric.WithDescription("Duration of operations on the storage of sign-ins."),

@@ -32,6 +32,9 @@ func (r requests) End(info *proxy.CallInfo, t upstream.Trace) {
 	if r.requestTime != nil && (info.Method != methodListen || info.Err != nil) {
 		r.requestTime.Record(context.Background(), info.Took.Seconds(), r.requestSeries.of(k)...)
 	}
+	if info.Cached && r.measures() {
+		r.cached.count(info.Upstream, 1)
+	}
 	if t, ok := t.(*requestTrace); ok {
 		t.end(info, k)
 	}
