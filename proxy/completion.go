@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -34,7 +33,7 @@ func complete(ctx context.Context, s *Server, x *exchange, info *CallInfo) (resu
 	switch {
 	case err == errNoValues, ok && peer.Code == mcp.METHOD_NOT_FOUND:
 		return s.ownResult(x, `"completion":{"values":[]}`), nil
-	case err != nil, f.template == nil:
+	case err != nil, f.values == nil:
 		return r, err
 	}
 	return f.filter(s, r)
@@ -94,12 +93,9 @@ func findReference(_ context.Context, _ *Server, x *exchange, info *CallInfo) (*
 // completionFilter decides which values of a completion the caller may read. The zero value passes
 // every completion unchanged.
 type completionFilter struct {
-	denied   bool // the upstream is not called, and the completion is empty
-	x        *exchange
-	target   *view.Target
-	template view.Expansion    // nil: no filtering
-	values   map[string]string // known values of the template's variables
-	argument string            // the variable to complete
+	denied bool // the upstream is not called, and the completion is empty
+	x      *exchange
+	values *view.Completion // nil: no filtering
 }
 
 // mostCompleted is the maximum number of values in a completion (server/utilities/completion).
@@ -110,28 +106,31 @@ func (x *exchange) completionFilter(t *view.Target, info *CallInfo) (completionF
 	if t.Part == upstream.PartPrompts {
 		return completionFilter{}, x.completesPrompt(t, info)
 	}
-	f := completionFilter{x: x, target: t}
+	f := completionFilter{x: x}
 	template, ok := view.ParseTemplate(t.Name)
+	values := &view.Completion{Rights: x.subject.Rights, Target: t, Template: template}
 	head := ""
 	if ok {
 		head, _, _ = template.Expand(nil, "")
 	}
-	if f.beginning(head).Only(policy.Allow) {
+	if values.Beginning(head).Only(policy.Allow) {
 		return completionFilter{}, nil
 	}
-	if !ok || !listsTemplate(t.Backend.Catalog(), t.Name) {
+	if !ok || !view.ListsTemplate(t.Backend.Catalog(), t.Name) {
 		return f, uncompleted(t, "policy cannot judge the values, "+
 			"because the URI is not a resource template that the server lists")
 	}
-	f.template = template
-	if err := f.read(); err != nil {
+	f.values = values
+	if missing, err := values.Read(x.params); err != nil {
 		return f, err
+	} else if missing != "" {
+		return f, invalidParams("Invalid params: no %s", missing)
 	}
-	if !template.Has(f.argument) {
+	if !template.Has(values.Argument) {
 		return f, uncompleted(t, "policy cannot judge the values, because the template has no such variable")
 	}
-	text, _, reached := template.Expand(f.values, f.argument)
-	switch possible := f.beginning(text); {
+	text, _, reached := template.Expand(values.Values, values.Argument)
+	switch possible := values.Beginning(text); {
 	case possible.Only(policy.Deny):
 		f.denied, info.Verdict = true, policy.Deny.String()
 	case possible.Only(policy.Ask):
@@ -167,77 +166,6 @@ func uncompleted(t *view.Target, why string) error {
 	return &refusal{status: http.StatusOK, code: e.Code, text: e.Message, data: e.Data}
 }
 
-func listsTemplate(c *upstream.Catalog, uri string) bool {
-	for n := range c.Items(upstream.PartTemplates) {
-		if c.Item(upstream.PartTemplates, n).Name == uri {
-			return true
-		}
-	}
-	return false
-}
-
-// read reads the argument to complete and the values of other variables.
-func (f *completionFilter) read() error {
-	argument, err := f.x.params.Object("argument")
-	if err != nil && err != raw.ErrAbsent {
-		return err
-	}
-	if f.argument, err = argument.String("name"); err == raw.ErrAbsent {
-		return invalidParams("Invalid params: no argument.name")
-	} else if err != nil {
-		return err
-	}
-	value, err := argument.String("value")
-	if err == raw.ErrAbsent {
-		return invalidParams("Invalid params: no argument.value")
-	} else if err != nil {
-		return err
-	}
-	others, err := f.x.params.Object("context")
-	if err == nil {
-		others, err = others.Object("arguments")
-	}
-	if err != nil && err != raw.ErrAbsent {
-		return err
-	}
-	f.values = map[string]string{}
-	for _, p := range f.template {
-		for _, v := range p.Variables {
-			name := view.VariableName(v)
-			switch text, err := others.String(name); {
-			case err == nil:
-				f.values[name] = text
-			case err != raw.ErrAbsent:
-				return err
-			}
-		}
-	}
-	f.values[f.argument] = value
-	return nil
-}
-
-// beginning returns the possible verdicts about resources whose own URI begins with this text.
-func (f *completionFilter) beginning(own string) policy.Verdicts {
-	t := view.NewResource(f.target.Backend, own, own, f.target.Bare)
-	item := t.PolicyItem()
-	if i := strings.IndexByte(own, ':'); i < 0 || len(own) < i+len("://") {
-		item.Names = item.Names[:1] // the scheme may be incomplete, so the exposed URI is unknown
-	}
-	return f.x.subject.Rights.Beginning(item)
-}
-
-// allows reports whether the caller may read the template's expansion with this value.
-func (f *completionFilter) allows(value string) bool {
-	f.values[f.argument] = value
-	text, whole, _ := f.template.Expand(f.values, "")
-	if !whole {
-		return f.beginning(text).Only(policy.Allow)
-	}
-	t := view.NewResource(f.target.Backend, text, text, f.target.Bare)
-	d, err := f.x.subject.Rights.Bind(t.PolicyItem()).Decide(raw.Object{})
-	return err == nil && d.Verdict == policy.Allow
-}
-
 // filter returns the result without the values that the caller may not read. It drops total,
 // hasMore and all other members of the completion in any case: they would count the hidden values
 // or reveal them.
@@ -262,7 +190,7 @@ func (f *completionFilter) filter(s *Server, r result) (result, error) {
 	list := []byte(`{"values":[`)
 	kept := 0
 	for _, v := range values[:min(len(values), mostCompleted)] {
-		if text, err := raw.String(v); err != nil || !f.allows(text) {
+		if text, err := raw.String(v); err != nil || !f.values.Allows(text) {
 			continue
 		}
 		if kept++; kept > 1 {
