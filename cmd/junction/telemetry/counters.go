@@ -35,7 +35,7 @@ func (c *counter) count(value string, n int64) {
 // counters are the instruments of events beside calls.
 type counters struct {
 	refused, tokens, connects, failures, cached counter
-	store                               metric.Float64Histogram
+	store                                       metric.Float64Histogram
 }
 
 // storeBounds are the boundaries for operations of a database, in seconds.
