@@ -127,11 +127,12 @@ export function answering() {
         ? { action: "accept" }
         : { action: "accept", content: Object.fromEntries(Object.entries(requestedSchema.properties).map(([name, field]) => [name, fill(field)])) },
     ),
-    "sampling/createMessage": handler("sampling/createMessage", () => ({
+    "sampling/createMessage": handler("sampling/createMessage", ({ messages }) => ({
       role: "assistant",
       model: "a model",
       stopReason: "endTurn",
-      content: { type: "text", text: "Paris, says the model." },
+      // Asked for JSON, the model gives it only when it is told that its first answer was none.
+      content: { type: "text", text: /cannot be used/.test(JSON.stringify(messages)) ? '{"capital":"Paris"}' : "Paris, says the model." },
     })),
     "roots/list": handler("roots/list", () => ({ roots: [{ uri: "file:///tmp/here", name: "here" }] })),
   };

@@ -21,6 +21,24 @@ import (
 	"junction/auth/authtest"
 )
 
+// The stories of packs, by what they show through Junction in both eras. pack_clients has the clients
+// of the SDKs; the other stories use junction call, and TestPackAsksTheModel and TestPackReload
+// (integration/bridge) clients of their own.
+//
+//	tools of commands                                   pack, pack_clients
+//	tools of OpenAPI documents and HTTP requests        pack_api, pack_clients
+//	tools of prompts, with a model hint and a schema    pack_clients, pack_files
+//	prompts and resources of files                      pack_files, pack_clients
+//	timeouts, limits, variables, references             pack, pack_api
+//	tools chosen and renamed by the entry               pack_clients
+//	validation with file, line and remedy               pack, pack_files, pack_upstream
+//	a changed or broken manifest                        pack, pack_upstream, TestPackReload
+//	install, list, show, enable, disable, update,
+//	remove; pinned, checked against the lock file       packs, pack_clients
+//	doctor                                              pack_clients
+//	what an install refuses                             packs_refused
+
+// cmdPackServe is the command packserve NAME ARG ... of the scripts.
 func cmdPackServe(ts *testscript.TestScript, neg bool, args []string) {
 	once(ts, neg, len(args) >= 2, "packserve NAME ARG ...")
 	cmd := exec.Command(filepath.Join(filepath.SplitList(ts.Getenv("PATH"))[0], "junction-pack"),

@@ -7,7 +7,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 )
 
@@ -38,21 +37,9 @@ func Init(w io.Writer, dir string) error {
 
 and make it an upstream of Junction:
 
-  upstreams: { %[3]s: { command: [%[5]s, serve, %[4]s] } }
-`, path, dir, filepath.Base(absolute(dir)), absolute(dir), program())
+  upstreams: { %[3]s: { pack: %[4]s } }
+`, path, dir, filepath.Base(absolute(dir)), absolute(dir))
 	return err
-}
-
-// program returns what starts this program: its name if it is in PATH, otherwise its path.
-func program() string {
-	const name = "junction-pack"
-	if _, err := exec.LookPath(name); err == nil {
-		return name
-	}
-	if self, err := os.Executable(); err == nil {
-		return self
-	}
-	return name
 }
 
 // absolute returns the absolute path; the path itself if the working directory is gone.

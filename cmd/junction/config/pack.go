@@ -14,8 +14,11 @@ import (
 	"junction/upstream/files"
 )
 
-// packProgram is the program that serves packs.
-const packProgram = "junction-pack"
+// PackProgram is the program that serves packs.
+const PackProgram = "junction-pack"
+
+// NoPackProgram is the remedy if that program is missing.
+const NoPackProgram = "put junction-pack beside junction or into PATH; it is part of every release of Junction"
 
 // entryKeys are the keys of an upstream in the file. Package upstream knows nothing of packs: an
 // upstream with a pack is a command.
@@ -98,7 +101,7 @@ func folderOf(pack string) string {
 // findPackProgram returns the path of junction-pack: beside this program, or in PATH; otherwise its
 // name.
 func findPackProgram() string {
-	name := packProgram
+	name := PackProgram
 	if runtime.GOOS == "windows" {
 		name += ".exe"
 	}
@@ -107,12 +110,12 @@ func findPackProgram() string {
 			return path
 		}
 	}
-	if path, err := exec.LookPath(packProgram); err == nil {
+	if path, err := exec.LookPath(PackProgram); err == nil {
 		if path, err = filepath.Abs(path); err == nil {
 			return path
 		}
 	}
-	return packProgram
+	return PackProgram
 }
 
 // warnPack warns if the pack or the program that serves packs does not exist. It reports whether it
@@ -123,9 +126,8 @@ func (c *Config) warnPack(name string, warn func(path, format string, args ...an
 		warn(at, "cannot read %s: %v; that upstream cannot start", pack, files.Reason(err))
 		return true
 	}
-	if c.Upstreams[name].Command[0] == packProgram {
-		warn(at, "there is no program %s, neither beside junction nor in PATH; that upstream cannot start "+
-			"until it is installed: it is part of every release of Junction", packProgram)
+	if c.Upstreams[name].Command[0] == PackProgram {
+		warn(at, "there is no program %s, and that upstream cannot start; %s", PackProgram, NoPackProgram)
 		return true
 	}
 	return false

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"junction/cmd/junction/config"
 	"junction/upstream"
 )
 
@@ -86,6 +87,9 @@ func (p *Proxy) statusOf(s *upstream.Status, tools int) UpstreamStatus {
 		Era: string(s.Era), Version: s.Version, Tools: tools, Listed: s.Tools, Stored: s.Stored, Links: s.Links,
 		Sandbox: s.Sandbox, Processes: len(s.Processes), pids: s.Processes, SignIn: c.OperatorSignsIn(),
 		Note: note(s, c.Command), Invalid: c.Blocked != "",
+	}
+	if p.Config().Packs[s.Name] != "" && u.Advice != "" && c.Command[0] == config.PackProgram {
+		u.Advice = config.NoPackProgram
 	}
 	if trouble := p.Trouble(s.Name); trouble != "" && s.State == upstream.StateReady {
 		u.Note = trouble

@@ -21,6 +21,8 @@ import (
 	"junction/cmd/junction/packs/fetch"
 	"junction/cmd/junction/packs/lock"
 	"junction/cmd/junction/packs/plan"
+	"junction/cmd/junction/runfile"
+	"junction/upstream/files"
 )
 
 // fetched is a pack that was fetched into a temporary folder.
@@ -84,20 +86,32 @@ func (r *run) keep(f *fetched) (undo func(), err error) {
 		return nil, err
 	}
 	undo = func() {
-		if r.lock.Packs[f.name] = before; !there {
-			delete(r.lock.Packs, f.name)
-		}
-		r.lock.Write(r.lockFile)
+		r.relock(func(l *lock.File) {
+			if l.Packs[f.name] = before; !there {
+				delete(l.Packs, f.name)
+			}
+		})
 		if before.Commit != f.Commit {
 			discard(place)
 		}
 	}
-	r.lock.Packs[f.name] = f.Pack
-	if err := r.lock.Write(r.lockFile); err != nil {
+	if err := r.relock(func(l *lock.File) { l.Packs[f.name] = f.Pack }); err != nil {
 		undo()
 		return nil, err
 	}
 	return undo, nil
+}
+
+// relock changes the lock file, which another command may have changed meanwhile.
+func (r *run) relock(change func(*lock.File)) error {
+	defer files.Lock(filepath.Dir(r.lockFile))()
+	l, err := lock.Read(r.lockFile)
+	if err != nil {
+		return err
+	}
+	change(l)
+	r.lock = l
+	return l.Write(r.lockFile)
 }
 
 // protect sets the mode of the folders of a pack. Read-only folders keep programs such as Python from
@@ -239,7 +253,11 @@ func (r *run) restored(names []string) error {
 	}
 	text := fmt.Sprintf("The %d packs of packs.lock are in place.\n", len(r.lock.Packs))
 	if len(names) > 0 {
-		text = "Restored " + strings.Join(names, ", ") + ". To have a running junction start them, run: kill -HUP PID\n"
+		text = "Restored " + strings.Join(names, ", ") + ".\n"
+		if place, running := runfile.Find(r.edit.Path()); running {
+			text += fmt.Sprintf("To have the running junction start what it has refused, run: kill -HUP %d\n",
+				place.PID)
+		}
 	}
 	_, err := io.WriteString(r.stdout, text)
 	return err

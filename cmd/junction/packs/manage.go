@@ -186,8 +186,7 @@ func (r *run) remove(ctx context.Context, name string) error {
 	if !ok || slices.ContainsFunc(r.edit.Packs(), func(e entries.PackEntry) bool { return e.Pack == s.Folder }) {
 		return nil // it is not installed, or another upstream has it
 	}
-	delete(r.lock.Packs, own)
-	return errors.Join(r.lock.Write(r.lockFile), r.clean(own))
+	return errors.Join(r.relock(func(l *lock.File) { delete(l.Packs, own) }), r.clean(own))
 }
 
 // clean removes the folders of a pack, except those with the commits.

@@ -308,6 +308,7 @@ func (p *Plan) Text() string {
 		}
 		fmt.Fprintf(&b, "  %-14s %s\n", f.Kind, f.Detail)
 	}
+	b.WriteByte('\n')
 	for _, l := range []struct {
 		what string
 		list []string
