@@ -75,9 +75,35 @@ func (ls *listeners) remove(l *listener) {
 // resources.
 func (s *Server) renew(w *snapshot) {
 	ls := &s.listeners
-	// Subject views are made before the lock is taken, because that takes long.
+	next := ls.adopted(w)
 	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	if s.snapshot.Load() != w {
+		return // a newer snapshot renews the streams
+	}
+	move := func(c caller) caller {
+		n, ok := next[c]
+		if !ok { // added meanwhile
+			n = w.adopt(c)
+		}
+		return n
+	}
+	told := map[listNote]bool{}
+	for l := range ls.open {
+		ls.move(l, move(l.caller), told)
+	}
+	for h := range ls.subscribers {
+		if gone := h.move(w, move(h.caller)); len(gone) > 0 {
+			defer s.moving.Go(func() { ls.release(h, func(k resourceKey) bool { return !slices.Contains(gone, k) }) })
+		}
+	}
+}
+
+// adopted returns the callers of all streams and subscriptions in the snapshot. Their subject views
+// are made without the lock, because that takes long.
+func (ls *listeners) adopted(w *snapshot) map[caller]caller {
 	var callers []caller
+	ls.mu.Lock()
 	for l := range ls.open {
 		callers = append(callers, l.caller)
 	}
@@ -91,67 +117,57 @@ func (s *Server) renew(w *snapshot) {
 			next[c] = w.adopt(c)
 		}
 	}
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	if s.snapshot.Load() != w {
-		return // a newer snapshot renews the streams
+	return next
+}
+
+// listNote is a notification of a changed list, which a session gets on one of its streams.
+type listNote struct {
+	session *session
+	method  string
+}
+
+// move gives a stream its caller of a new snapshot and notifies it of changed lists; ls.mu is held.
+func (ls *listeners) move(l *listener, now caller, told map[listNote]bool) {
+	if now.subject == nil {
+		l.end()
+		return
 	}
-	move := func(c caller) caller {
-		n, ok := next[c]
-		if !ok { // added meanwhile
-			n = w.adopt(c)
+	old := l.caller
+	l.caller = now
+	l.pending = now.still(l.pending)
+	for p, method := range listChanged {
+		about := listNote{l.session, method}
+		if !l.hears(upstream.Part(p)) || old.sameList(now, upstream.Part(p)) || l.session != nil && told[about] {
+			continue
 		}
-		return n
+		told[about] = true
+		l.pending = ls.push(l.pending, note{method: method})
+		l.nudge()
 	}
-	type telling struct {
-		session *session
-		method  string
+}
+
+// move gives a subscriber its caller of a new snapshot. It returns the resources that the caller may
+// not follow any more; the mu of listeners is held.
+func (h *subscriber) move(w *snapshot, now caller) (gone []resourceKey) {
+	if now.subject == nil && now.endpoint != nil && h.lapsed() {
+		// otherwise the old snapshot would stay in memory as long as the session
+		now.subject = w.subjectView(now.endpoint, now.principal)
+		h.caller, h.waiting = now, now.still(h.waiting)
+		return nil
 	}
-	told := map[telling]bool{} // each session is notified on one of its streams
-	for l := range ls.open {
-		old := l.caller
-		now := move(old)
+	for key, sub := range h.resources {
 		if now.subject == nil {
-			l.end()
-			continue
-		}
-		l.caller = now
-		l.pending = now.still(l.pending)
-		for p, method := range listChanged {
-			about := telling{l.session, method}
-			if !l.hears(upstream.Part(p)) || old.sameList(now, upstream.Part(p)) || l.session != nil && told[about] {
-				continue
-			}
-			told[about] = true
-			l.pending = ls.push(l.pending, note{method: method})
-			l.nudge()
+			gone = append(gone, key)
+		} else if g := now.subject.Ruling(view.NewResource(sub.backend, key.uri, sub.exposed,
+			false)); !g.Visible() || g.Scopes() != "" {
+			gone = append(gone, key)
 		}
 	}
-	for h := range ls.subscribers {
-		now := move(h.caller)
-		if now.subject == nil && now.endpoint != nil && h.lapsed() {
-			// otherwise the old snapshot would stay in memory as long as the session
-			now.subject = w.subjectView(now.endpoint, now.principal)
-			h.caller, h.waiting = now, now.still(h.waiting)
-			continue
-		}
-		var gone []resourceKey
-		for key, sub := range h.resources {
-			if now.subject == nil {
-				gone = append(gone, key)
-			} else if g := now.subject.Ruling(view.NewResource(sub.backend, key.uri, sub.exposed,
-				false)); !g.Visible() || g.Scopes() != "" {
-				gone = append(gone, key)
-			}
-		}
-		if now.subject != nil {
-			h.caller = now
-		}
-		h.waiting = now.still(h.waiting)
-		if len(gone) > 0 {
-			defer s.moving.Go(func() { ls.release(h, func(k resourceKey) bool { return !slices.Contains(gone, k) }) })
-		}
+	if now.subject != nil {
+		h.caller = now
 	}
+	h.waiting = now.still(h.waiting)
+	return gone
 }
 
 // sameList reports whether the caller's list of a part is unchanged. It compares rights and stocks

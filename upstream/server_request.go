@@ -192,19 +192,37 @@ func (b *base) serverRequest(own *flight, m *jsonrpc.Message) {
 		b.refuse(m.ID, mcp.INVALID_PARAMS, m.Method+" rejected: "+reason)
 		return
 	}
+	ctx, a := b.admit(own, f, m)
+	if a == nil {
+		return
+	}
+	if m.Method == string(mcp.MethodElicitationCreate) {
+		b.sent(f.peer, m.Params)
+	}
+	id, q := jsonrpc.ID(string(m.ID)), &ServerRequest{Method: m.Method, Params: bytes.Clone(m.Params)}
+	q.Progress = func(params []byte) {
+		b.post(&transport.Request{Message: jsonrpc.Message{Method: string(mcp.MethodNotificationProgress),
+			Params: params}})
+	}
+	b.tasks.Go(func() { b.relay(ctx, a, id, q) })
+}
+
+// admit adds a server request of the call f to the pending ones, with a context that ends when the
+// client need not answer any more. If it may not be added, admit refuses it and returns nil.
+func (b *base) admit(own, f *flight, m *jsonrpc.Message) (context.Context, *pendingRequest) {
 	ctx, cancel := context.WithCancel(f.ctx)
 	b.mu.Lock()
 	if b.flights[f.id] != f { // it has ended just now
 		b.mu.Unlock()
 		cancel()
 		b.refuse(m.ID, mcp.INVALID_PARAMS, m.Method+" rejected: its call is over")
-		return
+		return nil, nil
 	}
 	if _, open := b.pending[m.ID]; open || len(b.pending) >= maxServerRequests {
 		b.mu.Unlock()
 		cancel()
 		b.refuse(m.ID, mcp.INVALID_REQUEST, "too many requests of the server are open, or one with this id is")
-		return
+		return nil, nil
 	}
 	a := &pendingRequest{f, cancel, make(chan struct{})}
 	b.pending[m.ID] = a
@@ -215,47 +233,43 @@ func (b *base) serverRequest(own *flight, m *jsonrpc.Message) {
 		}
 	}
 	b.mu.Unlock()
-	if m.Method == string(mcp.MethodElicitationCreate) {
-		b.sent(f.peer, m.Params)
+	return ctx, a
+}
+
+// relay asks the client and sends its answer to the server.
+func (b *base) relay(ctx context.Context, a *pendingRequest, id jsonrpc.ID, q *ServerRequest) {
+	defer close(a.done)
+	defer a.cancel()
+	clock := a.of.clock
+	if clock != nil {
+		clock.hold()
 	}
-	id, q := jsonrpc.ID(string(m.ID)), &ServerRequest{Method: m.Method, Params: bytes.Clone(m.Params)}
-	q.Progress = func(params []byte) {
-		b.post(&transport.Request{Message: jsonrpc.Message{Method: string(mcp.MethodNotificationProgress),
-			Params: params}})
+	result, err := a.of.peer.Ask(ctx, q)
+	if clock != nil {
+		clock.release() // the server's time counts again, also that in which it takes the answer
 	}
-	b.tasks.Go(func() {
-		defer close(a.done)
-		defer cancel()
-		if f.clock != nil {
-			f.clock.hold()
-		}
-		result, err := f.peer.Ask(ctx, q)
-		if f.clock != nil {
-			f.clock.release() // the server's time counts again, also that in which it takes the answer
-		}
+	b.mu.Lock()
+	wanted := b.pending[id] == a
+	b.mu.Unlock()
+	if !wanted {
+		return // the server has taken it back
+	}
+	defer func() { // until it is sent, so that maxServerRequests bounds these goroutines
 		b.mu.Lock()
-		wanted := b.pending[id] == a
+		if b.pending[id] == a {
+			delete(b.pending, id)
+		}
 		b.mu.Unlock()
-		if !wanted {
-			return // the server has taken it back
-		}
-		defer func() { // until it is sent, so that maxServerRequests bounds these goroutines
-			b.mu.Lock()
-			if b.pending[id] == a {
-				delete(b.pending, id)
-			}
-			b.mu.Unlock()
-		}()
-		sending, cancel := context.WithTimeout(b.ctx, sendPatience)
-		defer cancel()
-		reply := &transport.Request{Message: jsonrpc.Message{ID: id, Result: result}}
-		if err != nil {
-			reply.Result, reply.Error = unanswered(q.Method, err)
-		}
-		if err := b.transport.Send(sending, reply); err != nil && b.ctx.Err() == nil {
-			b.log.Debug("cannot send the answer to the server", "method", q.Method, "error", err)
-		}
-	})
+	}()
+	sending, cancel := context.WithTimeout(b.ctx, sendPatience)
+	defer cancel()
+	reply := &transport.Request{Message: jsonrpc.Message{ID: id, Result: result}}
+	if err != nil {
+		reply.Result, reply.Error = unanswered(q.Method, err)
+	}
+	if err := b.transport.Send(sending, reply); err != nil && b.ctx.Err() == nil {
+		b.log.Debug("cannot send the answer to the server", "method", q.Method, "error", err)
+	}
 }
 
 // declares returns the client capabilities that the handshake declared.
