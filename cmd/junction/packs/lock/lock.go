@@ -77,7 +77,7 @@ func (l *File) Write(file string) error {
 }
 
 // installed is the form of the folders of installed packs.
-var installed = regexp.MustCompile(`^([A-Za-z0-9_][A-Za-z0-9_-]{0,31})@([0-9a-f]{40}|[0-9a-f]{64})$`)
+var installed = regexp.MustCompile(`^([A-Za-z0-9_][A-Za-z0-9_-]{0,31})@([0-9a-fA-F]{40}|[0-9a-fA-F]{64})$`)
 
 // Split returns the name and the commit of an installed pack from the path of its folder. ok is
 // false for other packs.
@@ -93,10 +93,17 @@ func Split(path string) (name, commit string, ok bool) {
 func Dir(name, commit string) string { return Folder + "/" + name + "@" + commit }
 
 // Check returns the checksum that the folder of an installed pack has and must have. The error says
-// how the folder differs from the lock file. For other packs, the checksum is "".
+// how the folder differs from the lock file. For other packs, the checksum is "". A part of an
+// installed pack has no checksum, and is refused.
 func Check(config, path string) (checksum string, err error) {
 	name, commit, ok := Split(path)
 	if !ok {
+		for above := filepath.Dir(path); above != filepath.Dir(above); above = filepath.Dir(above) {
+			if _, _, inside := Split(above); inside {
+				return "", fmt.Errorf("is a part of the installed pack %s; name the folder of the whole pack",
+					filepath.Base(above))
+			}
+		}
 		return "", nil
 	}
 	l, err := Read(Path(config))

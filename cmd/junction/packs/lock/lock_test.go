@@ -68,6 +68,11 @@ func TestCheck(t *testing.T) {
 		}
 		want(part)
 	}
+	for _, part := range []string{"sub", "pack.yaml"} {
+		if _, err := Check(config, filepath.Join(pack, part)); err == nil {
+			t.Errorf("%s of an installed pack is not refused", part)
+		}
+	}
 	if sum, err := Check(config, filepath.Join(dir, "packs", "dev")); sum != "" || err != nil {
 		t.Errorf("a pack of one's own: %q, %v", sum, err)
 	}
