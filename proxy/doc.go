@@ -47,6 +47,7 @@
 // budget everything that callers share. Package approval makes the form of an approval, and package
 // profile reads what a client can do. Packages origin and headers check requests. Package replay
 // keeps the events of a stream, and package relay passes on the answer of another member. Package
+// canon compares JSON values, and package visible formats the text of others for people. Package
 // answers keeps results that may be reused.
 //
 // # Sessions

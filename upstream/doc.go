@@ -33,8 +33,8 @@
 //	(*stdio).settle            transport    a response wakes the Call that waits for its id
 //	(*base).receive            conn.go      anything else: progress, log messages, changes, server requests
 //
-// A link starts the process: (*link).connectAndServe (link.go) calls (*dialer).dial and openTransport
-// (probe.go), and these call OpenStdio and startProcess of package transport.
+// A link starts the process: (*link).connectAndServe (link.go) calls (*dialer).dial and
+// openTransport (probe.go), and these call OpenStdio and startProcess of package transport.
 //
 // Over HTTP, (*streamable).Call takes the place of (*stdio).Call: (*origin).do sends the request on
 // a connection of package http1 or net/http, and the goroutine of the caller reads the response.
@@ -56,8 +56,13 @@
 // stores the last catalog for the next process. subscription.go has the resources that clients
 // subscribed to; listen.go and listen_shared.go subscribe to them at a modern server.
 //
-// Configuration: config.go is one entry of the file, validate.go checks it; package command
-// has parts of it. check.go examines a server for the operator.
+// Configuration: config.go is one entry of the file, validate.go checks it; package command has
+// parts of it. check.go examines a server for the operator.
 //
-// Messages are those of package jsonrpc, with the bytes that their sender wrote.
+// Messages are those of package jsonrpc, with the bytes that their sender wrote; package raw reads
+// and changes them.
+//
+// Package oauth signs in to servers. Package sandbox confines a command. Package remedy reads the
+// last output of a process that has ended. Package stored keeps catalogs on the disk, and package
+// files reads and replaces files. Package upstreamtest is a server for tests.
 package upstream

@@ -6,7 +6,8 @@
 // of sessions and the stored catalogs.
 //
 // Package config reads the configuration file; reload.go applies a changed one. Package prose
-// formats text for people. Package build has the version of the program.
+// formats text for people. Packages yamlread and yamledit read and change YAML with its lines and
+// comments. Package build has the version of the program.
 //
 // A running proxy reports in these ways: hooks.go and events.go write the lines of the log and of
 // the audit (package record). telemetry.go sends metrics and traces (package telemetry). Package

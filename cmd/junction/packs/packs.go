@@ -1,4 +1,8 @@
 // Package packs is about packs as upstreams: folders with a manifest that junction-pack serves.
+//
+// commands.go has the commands. install.go puts a pack from a git repository (package fetch) into a
+// folder beside the configuration, and manage.go lists, switches, updates and removes packs. Package
+// lock has what is installed, and package plan tells what a pack would run.
 package packs
 
 import (
