@@ -26,7 +26,7 @@ func (elsewhereMembers) Forward(w http.ResponseWriter, _ *http.Request, _ []byte
 	return err
 }
 func (elsewhereMembers) DeleteSession(context.Context, [16]byte, time.Time) error { return nil }
-func (elsewhereMembers) Once(context.Context, string, time.Time) (bool, error)   { return true, nil }
+func (elsewhereMembers) Once(context.Context, string, time.Time) (bool, error)    { return true, nil }
 func (elsewhereMembers) Enter(context.Context, string, policy.Limits, bool) (func(), time.Duration, error) {
 	return func() {}, 0, nil
 }
