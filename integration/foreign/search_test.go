@@ -1,0 +1,46 @@
+package foreign
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"junction/integration/harness"
+	"junction/proxy"
+	"junction/upstream"
+	"junction/upstream/upstreamtest"
+)
+
+// TestForeignClientsSearch has clients that others wrote list a catalog with search, find a tool and
+// call it.
+func TestForeignClientsSearch(t *testing.T) {
+	for _, client := range harness.Tried(t, harness.NpmClients()) {
+		t.Run(client.Name, func(t *testing.T) {
+			up := upstream.EraModern // the other one than the client's
+			if client.Modern {
+				up = upstream.EraLegacy
+			}
+			_, url := upstreamtest.Start(t, upstreamtest.Script{Era: string(up), Tools: []json.RawMessage{
+				[]byte(`{"name":"echo","description":"Says it again","inputSchema":{"type":"object"},` +
+					`"annotations":{"readOnlyHint":true}}`)}})
+			e := harness.MustProxy(t, map[string]upstream.Config{"up": {URL: url}},
+				func(_ *proxy.Options, w *proxy.SnapshotConfig, _ *upstream.Options) {
+					w.Endpoints = map[string]proxy.Endpoint{"few": {Catalog: "search"}}
+				})
+			few := strings.TrimSuffix(e.URL, "/mcp") + "/few/mcp"
+			want := []string{"search_tools", "call_read_tool", "call_write_tool", "call_destructive_tool"}
+			if got := client.MustList(t, few); !slices.Equal(got.Tools, want) {
+				t.Errorf("listed are %q, want %q", got.Tools, want)
+			}
+			found := client.MustCall(t, few, "search_tools", `{"query":"say something again"}`).Text()
+			if !strings.Contains(found, `{"call_with":"call_read_tool","definition":{"name":"up__echo"`) {
+				t.Errorf("found is %s", found)
+			}
+			got := client.MustCall(t, few, "call_read_tool", `{"name":"up__echo","arguments":{"x":1}}`)
+			if !strings.Contains(got.Text(), `{"x":1}`) {
+				t.Errorf("the call is answered %+v", got)
+			}
+		})
+	}
+}
