@@ -92,8 +92,44 @@ func TestOwnerLives(t *testing.T) {
 	}
 }
 
-// TestRenewedOrClaimed: a lease that has expired is renewed while another member claims a session.
-// Either the renewal or the claim succeeds.
+// TestRenewedNotClaimed: a lease that has expired is renewed while another member claims a session.
+// The claim sees the renewal, although it began before.
+func TestRenewedNotClaimed(t *testing.T) {
+	w := mustWorld(t)
+	w.ttl = time.Minute
+	a := w.mustJoin(nil)
+	w.mustDie("late")
+	tx, err := w.store.Database().BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(`UPDATE members SET expires_at = ` + now + ` + 60000000 WHERE id = 'late'`); err != nil {
+		t.Fatal(err)
+	}
+	type answer struct {
+		owner string
+		err   error
+	}
+	answers := make(chan answer, 1)
+	go func() {
+		owner, err := a.Owner(t.Context(), [16]byte{9}, "late", hourLater())
+		answers <- answer{owner, err}
+	}()
+	w.until("the claim waits for the renewal", func() bool {
+		waiting := 0
+		err := w.store.Database().QueryRow(`SELECT count(*) FROM pg_stat_activity
+			WHERE wait_event_type = 'Lock' AND query LIKE '%session_owners%' AND pid <> pg_backend_pid()`).Scan(&waiting)
+		return err == nil && waiting > 0
+	})
+	if err := tx.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-answers; got.err != nil || got.owner != "late" {
+		t.Errorf("Owner = %q, %v; want the member that has renewed its lease", got.owner, got.err)
+	}
+}
+
+// TestRenewedOrClaimed: the same at any moment. Either the renewal or the claim succeeds.
 func TestRenewedOrClaimed(t *testing.T) {
 	w := mustWorld(t)
 	w.ttl = time.Minute
