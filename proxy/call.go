@@ -10,6 +10,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"junction/auth"
 	"junction/policy"
 	"junction/proxy/answers"
 	"junction/proxy/headers"
@@ -120,7 +121,9 @@ func (s *Server) call(ctx context.Context, x *exchange, info *CallInfo, m callMe
 // recall returns the kept result of the call, if there is one, and sets x.reuse otherwise.
 func (s *Server) recall(x *exchange, c *upstream.Call) (r upstream.Result, ok bool) {
 	t := x.target
-	if t.Reuse <= 0 || len(c.Header) > 0 || x.asked.Load() {
+	// behind an authenticating proxy (auth.none) the users are unknown
+	unknown := x.principal.Kind == auth.KindLocal && !x.snapshot.direct
+	if t.Reuse <= 0 || unknown || len(c.Header) > 0 || x.asked.Load() {
 		return r, false
 	}
 	client := fmt.Sprintf("%s %+v", c.Era, c.Profile)

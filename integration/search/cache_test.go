@@ -219,3 +219,20 @@ func TestCacheShowsItself(t *testing.T) {
 		}
 	})
 }
+
+// TestSafetyCacheNeedsKnownUsers has a proxy in front that authenticates the users (auth.none). To
+// Junction they are one caller, so nothing is reused.
+func TestSafetyCacheNeedsKnownUsers(t *testing.T) {
+	for _, era := range harness.Eras {
+		s, url := upstreamtest.Start(t, upstreamtest.Script{Tools: repeatable()})
+		e := harness.MustProxy(t, map[string]upstream.Config{"up": {URL: url, Cache: time.Hour}},
+			func(_ *proxy.Options, w *proxy.SnapshotConfig, _ *upstream.Options) { w.BehindProxy = true })
+		c := harness.MustClient(t, e, era)
+		for range 2 {
+			harness.WantEcho(t, c.Tool(t, "up__echo", `{}`))
+		}
+		if n := len(harness.CallsOf(t, &s.Journal, 2)); n != 2 {
+			t.Errorf("%s: the upstream was called %d times, want 2", era, n)
+		}
+	}
+}

@@ -140,6 +140,7 @@ func TestSearchCallsAreTheInnerCalls(t *testing.T) {
 			Policy: harness.MustPolicy(t, everywhere)})
 		j.Offers(t, "up")
 		c := j.Talk(t)
+		calls := 0
 		for i, test := range []struct{ name, arguments, meta string }{
 			{"echo", `{"\u00e9":1.0,"b":[ 1 ]}`, `"vendor":{"k":1.0}`},
 			{"fail", `{"error":{"code":-32001,"message":"no","data":{"d":1E1}}}`, ""},
@@ -149,7 +150,14 @@ func TestSearchCallsAreTheInnerCalls(t *testing.T) {
 		} {
 			type outcome struct{ answer, asked, notes, received string }
 			try := func(q harness.Query) (o outcome) {
-				before := len(harness.CallsOf(t, s.Journal, 0))
+				before := calls
+				calls++
+				if test.name == "ask" && p.Upstream == upstream.EraModern { // it is called again with the answers
+					calls += 2
+					if strings.Contains(test.arguments, "together") {
+						calls--
+					}
+				}
 				q.Meta = test.meta
 				var m jsonrpc.Message
 				if test.name == "progress" {
@@ -172,7 +180,7 @@ func TestSearchCallsAreTheInnerCalls(t *testing.T) {
 				if e := harness.Member(m.Result, "structuredContent", "executions"); e != "" {
 					o.answer = harness.Member(m.Result, "structuredContent", "answers") // it counts the calls before
 				}
-				for _, r := range harness.CallsOf(t, s.Journal, before+1)[before:] {
+				for _, r := range harness.CallsOf(t, s.Journal, calls)[before:] {
 					o.received += harness.Member(r.Message.Params, "name") + harness.Member(r.Message.Params, "arguments") +
 						harness.Member(r.Message.Params, "inputResponses") + harness.Member(r.Message.Params, "_meta", "vendor") +
 						r.Header.Get("Mcp-Name") + "\n"

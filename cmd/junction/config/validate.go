@@ -52,6 +52,7 @@ func (c *Config) validate(d *decoder) {
 		c.validateUpstream(d, name)
 	}
 	c.validateNames(d)
+	c.validateCaches(d)
 	c.validateEndpoints(d)
 	c.validatePolicies(d)
 	d.check("pins", pinsProblem(c.Pins))
@@ -277,6 +278,25 @@ func (c *Config) validateNames(d *decoder) {
 					exposed, other)
 			}
 			tools[exposed] = name
+		}
+	}
+}
+
+// validateCaches reports caches that have no effect because Junction does not know its users.
+func (c *Config) validateCaches(d *decoder) {
+	if !c.Auth.None {
+		return
+	}
+	for _, name := range inOrder(d, "upstreams", c.Upstreams) {
+		u, at := c.Upstreams[name], "upstreams."+name
+		const why = "has no effect with auth.none, because Junction does not know the users; remove the key"
+		if u.Cache > 0 {
+			d.invalid(at+".cache", why)
+		}
+		for _, r := range u.Tools {
+			if r.Cache != nil && *r.Cache > 0 {
+				d.invalid(at+".tools."+r.Glob+".cache", why)
+			}
 		}
 	}
 }
