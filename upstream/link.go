@@ -404,6 +404,8 @@ func (l *link) await(ctx context.Context) (conn, error) {
 			return nil, transport.ErrClosed
 		case l.attempts > attempts:
 			return nil, l.err
+		case l.state == StateBlocked && errors.As(l.err, new(*configError)): // there is no further attempt
+			return nil, l.err
 		}
 		if l.state != StateStarting {
 			nudge(l.wake)

@@ -322,6 +322,19 @@ func TestMaxLinks(t *testing.T) {
 	})
 }
 
+// TestCallOfBlocked: an upstream with a mistake in its entry is never connected, so that a call does
+// not wait.
+func TestCallOfBlocked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, legacyScript, Config{Blocked: "the entry is wrong", Timeout: time.Minute})
+		synctest.Wait()
+		res := <-begun(r.Upstream, toolCall("echo", `{}`))
+		if res.took > 0 || !strings.Contains(mustFail(t, res, KindUnavailable), "the entry is wrong") {
+			t.Errorf("Call = %v after %v", res.err, res.took)
+		}
+	})
+}
+
 func TestMaxLinksBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, legacyScript, Config{Isolation: IsolationSession, MaxLinks: 2, Timeout: time.Minute})
