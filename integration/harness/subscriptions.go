@@ -156,7 +156,7 @@ func WantNotes(t *testing.T, a *Answering, want ...string) {
 // WantSilentEnd ends the proxy's streams, and wants nothing more to have been on them.
 func WantSilentEnd(t *testing.T, j *Junction, streams ...*Answering) {
 	t.Helper()
-	j.Server.Shutdown()
+	j.Shutdown()
 	for _, a := range streams {
 		for {
 			m, ok := a.Next(t)
