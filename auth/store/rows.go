@@ -122,8 +122,8 @@ const patience = 5 * time.Second
 
 // within returns a context for a statement or a transaction, and what releases it.
 func (s *Store) within(ctx context.Context) (context.Context, context.CancelFunc) {
-	if !s.limited {
+	if s.patience == 0 {
 		return ctx, func() {}
 	}
-	return context.WithTimeout(ctx, patience)
+	return context.WithTimeout(ctx, s.patience)
 }

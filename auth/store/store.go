@@ -93,7 +93,7 @@ type Store struct {
 	// transactions exclude each other anyway.
 	forUpdate string
 	postgres  bool
-	limited   bool // statements and transactions have a time limit
+	patience  time.Duration // limits statements and transactions; 0 for no limit
 	vault     *seal.Vault
 	log       *slog.Logger
 	now       func() time.Time
@@ -129,7 +129,9 @@ func open(ctx context.Context, c Config) (*Store, error) {
 	if err == nil && s.lease != nil {
 		err = s.signLease(ctx)
 	}
-	s.limited = s.postgres // from now on: a migration may take long
+	if s.postgres {
+		s.patience = patience // from now on: a migration may take long
+	}
 	if err != nil {
 		_ = s.Close()
 		return nil, err

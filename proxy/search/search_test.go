@@ -72,7 +72,7 @@ func TestNamesComeFirst(t *testing.T) {
 }
 
 // TestUnseenToolsDoNotCount compares searches of random tools, of which some are hidden, with
-// searches of the others alone: ranks, scores and totals are the same.
+// searches of the others alone: ranks, scores and totals are the same, also for the name of a tool.
 func TestUnseenToolsDoNotCount(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 7))
 	words := strings.Fields("create delete list issue branch comment user file page query secret team role log metric")
@@ -96,6 +96,9 @@ func TestUnseenToolsDoNotCount(t *testing.T) {
 		some, only := part(all), part(visible)
 		some.Seen = seen
 		query := words[random.IntN(len(words))] + " " + words[random.IntN(len(words))]
+		if random.IntN(3) == 0 {
+			query = all[random.IntN(len(all))].Name
+		}
 		got, n := Search([]Part{some}, query, 10)
 		want, m := Search([]Part{only}, query, 10)
 		if n != m || len(got) != len(want) {
@@ -131,7 +134,7 @@ func TestHostileDefinitions(t *testing.T) {
 		mustTool(t, "u__weather_forecast", `{"description":"The weather of tomorrow"}`),
 	}
 	p := part(tools)
-	if n := p.Index.Bytes(); n > len(tools)*maxTerms*(maxWord+12) {
+	if n := p.Index.Bytes(); n > len(tools)*6000 {
 		t.Errorf("the index has %d bytes", n)
 	}
 	best, total := Search([]Part{p}, "weather of tomorrow", 5)
@@ -142,6 +145,18 @@ func TestHostileDefinitions(t *testing.T) {
 		Search([]Part{p}, query, 5)
 	}
 	Search(nil, "weather", 5)
+}
+
+// TestBoundsOfTexts: neither the end of a very long description nor that of a very long query counts.
+func TestBoundsOfTexts(t *testing.T) {
+	p := part([]Tool{mustTool(t, "u__a", `{"description":"`+strings.Repeat("the ", 4<<10)+`zebra"}`),
+		mustTool(t, "u__b", `{"description":"gnu"}`)})
+	for query, want := range map[string]int{"zebra": 0, "gnu": 1, strings.Repeat("x ", 19) + "gnu": 1,
+		strings.Repeat("x ", 20) + "gnu": 0} {
+		if _, total := Search([]Part{p}, query, 5); total != want {
+			t.Errorf("%q finds %d tools, want %d", query, total, want)
+		}
+	}
 }
 
 func FuzzWords(f *testing.F) {

@@ -152,3 +152,118 @@ func TestPoolWithoutNamesOrConnections(t *testing.T) {
 		})
 	}
 }
+
+// servers is a client of servers that answer with their address. The first byte of the address is
+// that of each body.
+func servers(t *testing.T) (c *Client, dialed *int) {
+	c, dialed = &Client{}, new(int)
+	t.Cleanup(c.CloseIdleConnections)
+	c.Dial = func(_ context.Context, _, address string) (net.Conn, error) {
+		*dialed++
+		ours, theirs := net.Pipe()
+		go func() {
+			defer theirs.Close()
+			for r := bufio.NewReader(theirs); ; {
+				if _, err := http.ReadRequest(r); err != nil {
+					return
+				}
+				if _, err := io.WriteString(theirs, "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n"+address[:1]); err != nil {
+					return
+				}
+			}
+		}()
+		return ours, nil
+	}
+	return c, dialed
+}
+
+// get returns the body of an answer of a server.
+func get(t *testing.T, c *Client, host string) string {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+host+"/", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := c.RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
+}
+
+// TestPoolKeepsServersApart: a request uses no connection to another server. Idle connections are used
+// again, and closed after maxIdle.
+func TestPoolKeepsServersApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, dialed := servers(t)
+		for range 3 {
+			for _, host := range []string{"a", "b"} {
+				if got := get(t, c, host); got != host {
+					t.Errorf("a request to %s was answered by %s", host, got)
+				}
+			}
+		}
+		if *dialed != 2 {
+			t.Errorf("%d connections were made, want 2", *dialed)
+		}
+		time.Sleep(maxIdle + time.Second)
+		if len(c.idle) != 0 {
+			t.Errorf("%d connections are idle after %v", len(c.idle), maxIdle)
+		}
+	})
+}
+
+// TestPoolWaitsForItsServer: a request that waits gets no connection to another server.
+func TestPoolWaitsForItsServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, answer := oneConnection(t)
+		first := ask(t, c)
+		synctest.Wait()
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://other/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		second := make(chan error, 1)
+		go func() {
+			_, err := c.RoundTrip(r)
+			second <- err
+		}()
+		synctest.Wait()
+		answer <- ""
+		if err := <-first; err != nil {
+			t.Error(err)
+		}
+		if err := <-second; !errors.Is(err, errNoName) {
+			t.Errorf("the request to another server: %v, want %v", err, errNoName)
+		}
+	})
+}
+
+// TestPoolClosing: a request that waits ends with its group, and leaves no place behind.
+func TestPoolClosing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, answer := oneConnection(t)
+		first := ask(t, c)
+		synctest.Wait()
+		closing, end := context.WithCancel(t.Context())
+		began, done := time.Now(), make(chan error, 1)
+		go func() {
+			_, err := c.spare(t.Context(), closing, "server:80", errNoName)
+			done <- err
+		}()
+		synctest.Wait()
+		end()
+		if err := <-done; !errors.Is(err, errNoName) || time.Since(began) > 0 || len(c.waiting) > 0 {
+			t.Errorf("after %v: %v, and %d wait", time.Since(began), err, len(c.waiting))
+		}
+		answer <- ""
+		if err := <-first; err != nil {
+			t.Error(err)
+		}
+	})
+}

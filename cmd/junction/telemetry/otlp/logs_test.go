@@ -140,3 +140,23 @@ func TestLinesBound(t *testing.T) {
 		}
 	})
 }
+
+// TestRecord: the body of a record is the line, byte for byte. Its attributes are the texts and numbers
+// of a line that is not too long.
+func TestRecord(t *testing.T) {
+	l := &Lines{event: "audit"}
+	for line, want := range map[string]string{
+		`{"time":"1970-01-01T00:00:01Z","Name":"A\u0042","n":1.50,"deep":{"a":1}}`: "1 audit.Name audit.n",
+		`no JSON `: "0",
+		`{"long":"` + strings.Repeat("x", longestLine) + `"}`: "0",
+	} {
+		r := l.record([]byte(line))
+		got := fmt.Sprint(r.TimeUnixNano / uint64(time.Second))
+		for _, a := range r.Attributes {
+			got += " " + a.Key
+		}
+		if r.Body.GetStringValue() != line || got != want {
+			t.Errorf("the record of %.80s is %.80s with %q, want %q", line, r.Body.GetStringValue(), got, want)
+		}
+	}
+}
