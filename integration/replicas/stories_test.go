@@ -305,6 +305,39 @@ func TestParkedCallAtEachMember(t *testing.T) {
 	})
 }
 
+// TestForeignParkedCallCausesNoHop has another principal, and a request that was forwarded before, come
+// to a member that does not have the parked call. It is refused there, and the call goes on.
+func TestForeignParkedCallCausesNoHop(t *testing.T) {
+	guard, keys := harness.Keyring(t, "ann", "bob")
+	parkedTransports(t, func(t *testing.T, p harness.Pair) {
+		_, j := mustMembers(t, p, func(w *harness.Setup) { w.Guard = guard })
+		c := at(j, j.As(t, keys["ann"]), 0)
+		q := harness.Asking(harness.AskForm)
+		m := c.Begin(t, q).Answer(t)
+		open := harness.Requested(t, m)
+		q.Params = harness.Retried(q.Params, m,
+			string(raw.Quote(open[0].Key))+`:`+strings.TrimPrefix(harness.Accepted, `"result":`))
+		for i := range 3 {
+			bob := at(j, c, i)
+			bob.Key = keys["bob"]
+			harness.WantCode(t, bob.Begin(t, q).Answer(t), -32602)
+		}
+		r := at(j, c, 1).Request(t, harness.Patient(t), q)
+		r.Header.Set("X-Test-Hop", "127.0.0.1:1")
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		for i := range 3 {
+			if n := j.Members[i].Forwarded.Load(); n != 0 {
+				t.Errorf("member %d forwarded %d requests", i, n)
+			}
+		}
+		harness.AnswersOf(t, at(j, c, 2).Begin(t, q).Answer(t))
+	})
+}
+
 // TestParkedCallOfAnEndedMember: the client reads that its call may have been executed, and the call
 // is not made again.
 func TestParkedCallOfAnEndedMember(t *testing.T) {
