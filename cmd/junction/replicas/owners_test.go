@@ -2,6 +2,7 @@ package replicas
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"sync"
@@ -156,6 +157,72 @@ func TestRenewedOrClaimed(t *testing.T) {
 		renewed += int(kept)
 	}
 	t.Logf("%d of 100 were renewed", renewed)
+}
+
+// TestClaimOfTheExpired: a process whose lease has expired in the table, which it does not know yet,
+// becomes no owner.
+func TestClaimOfTheExpired(t *testing.T) {
+	w := mustWorld(t)
+	w.ttl = time.Minute
+	a := w.mustJoin(nil)
+	w.mustDie("dead")
+	if _, err := w.store.Database().Exec(`UPDATE members SET expires_at = 1 WHERE id = $1`, a.Self()); err != nil {
+		t.Fatal(err)
+	}
+	if owner, err := a.Owner(t.Context(), [16]byte{1}, "dead", hourLater()); !errors.Is(err, members.ErrAlone) {
+		t.Errorf("Owner = %q, %v; want %v", owner, err, members.ErrAlone)
+	}
+}
+
+// TestClaimedByOneThatJoined: while a claim waits, a member that has joined since becomes the owner.
+// The claim, which cannot see that member, does not replace it.
+func TestClaimedByOneThatJoined(t *testing.T) {
+	w := mustWorld(t)
+	w.ttl = time.Minute
+	a, session := w.mustJoin(nil), [16]byte{1}
+	db := w.store.Database()
+	if _, err := db.Exec(`INSERT INTO session_owners VALUES ($1, 'dead', 1::bigint << 60)`, hashOf(session)); err != nil {
+		t.Fatal(err)
+	}
+	other, err := db.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Rollback()
+	if _, err := other.Exec(`INSERT INTO members VALUES ('new', 'new', '', '', '', 0, ` + now + ` + 60000000)`); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := other.Exec(`UPDATE session_owners SET owner = 'new'`); err != nil {
+		t.Fatal(err)
+	}
+	got := make(chan string, 1)
+	go func() {
+		owner, err := a.Owner(t.Context(), session, "dead", hourLater())
+		got <- fmt.Sprint(owner, " ", err)
+	}()
+	w.until("the claim waits", func() (waits bool) {
+		if err := db.QueryRow(`SELECT EXISTS (SELECT 1 FROM pg_stat_activity
+			WHERE wait_event_type = 'Lock' AND query LIKE '%session_owners%' AND query LIKE '%claimed%'
+			AND $1 = ANY (SELECT unnest(pg_blocking_pids(pid))))`, backend(t, other)).Scan(&waits); err != nil {
+			t.Fatal(err)
+		}
+		return waits
+	})
+	if err := other.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	if owner := <-got; owner != "new <nil>" {
+		t.Errorf("the owner is %s, want the one that joined", owner)
+	}
+}
+
+// backend returns the ID of the database's process of a transaction.
+func backend(t *testing.T, tx *sql.Tx) (pid int) {
+	t.Helper()
+	if err := tx.QueryRow(`SELECT pg_backend_pid()`).Scan(&pid); err != nil {
+		t.Fatal(err)
+	}
+	return pid
 }
 
 // TestDeleted: a session that its client has deleted has no owner, on any member.

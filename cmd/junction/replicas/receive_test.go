@@ -1,0 +1,90 @@
+package replicas
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"junction/proxy/members"
+)
+
+// TestLargeBodyOfTheGone: a request whose body is too large to be kept cannot be sent again. It is not
+// reported as one that can.
+func TestLargeBodyOfTheGone(t *testing.T) {
+	p := mustPair(t, func(http.ResponseWriter, *http.Request) { t.Error("the request was handled") })
+	id := p.owner.Self()
+	p.owner.lease.Store(&lease{id: "another", until: time.Now().Add(time.Hour)})
+	r := httptest.NewRequest(http.MethodPost, "/mcp", strings.NewReader(strings.Repeat("x", maxKept+1)))
+	if err := p.other.Forward(httptest.NewRecorder(), r, nil, id); errors.Is(err, members.ErrGone) || !errors.Is(err, errLost) {
+		t.Errorf("Forward = %v, want %v", err, errLost)
+	}
+}
+
+// TestBodyOfUnknownLength: it is read up to the limit of bodies.
+func TestBodyOfUnknownLength(t *testing.T) {
+	p := mustPair(t, func(http.ResponseWriter, *http.Request) { t.Error("the request was handled") })
+	r := httptest.NewRequest(http.MethodPost, "/mcp", io.LimitReader(strings.NewReader(strings.Repeat("x", 2<<20)), 2<<20))
+	r.ContentLength = -1
+	err := p.other.Forward(httptest.NewRecorder(), r, nil, p.owner.Self())
+	if _, large := errors.AsType[*http.MaxBytesError](err); !large {
+		t.Errorf("Forward = %v, want an error of the limit", err)
+	}
+}
+
+// TestReceive: a member handles a request only under its own ID, with the address of a client, and
+// until Drain.
+func TestReceive(t *testing.T) {
+	p := mustPair(t, nil)
+	handled := ""
+	receive := func(hop string) int {
+		r, w := httptest.NewRequest(http.MethodGet, "/mcp", nil), httptest.NewRecorder()
+		r.Header.Set(headerHop, hop)
+		p.owner.receive(w, r, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { handled += r.RemoteAddr + " " }))
+		return w.Code
+	}
+	id := p.owner.Self()
+	want := func(hop string, code int) {
+		t.Helper()
+		if got := receive(hop); got != code {
+			t.Errorf("a request with %q is answered %d, want %d", hop, got, code)
+		}
+	}
+	want(id+" 203.0.113.9:1", http.StatusOK)
+	want(id+" somewhere", http.StatusBadRequest)
+	want(id, http.StatusMisdirectedRequest)
+	want("another 203.0.113.9:1", http.StatusMisdirectedRequest)
+	p.owner.Drain(0)
+	want(id+" 203.0.113.9:1", http.StatusMisdirectedRequest)
+	p.other.lease.Store(nil)
+	p.owner = p.other
+	want(" 203.0.113.9:1", http.StatusMisdirectedRequest)
+	if handled != "203.0.113.9:1 " {
+		t.Errorf("handled are the requests of %q", handled)
+	}
+}
+
+// TestHopByHop: fields of one connection are not for the next one, listed in Connection or not.
+func TestHopByHop(t *testing.T) {
+	several, one := endToEnd(http.Header{"Te": {"a"}, "Upgrade": {"a"}, "Proxy-Authorization": {"a"}, "Transfer-Encoding": {"a", "b"},
+		"Connection": {"close", "x-one, X-Two"}, "X-One": {"a"}, "X-Two": {"a", "b"}, headerHop: {"a b"}, "X-Three": {"a"}})
+	if len(several) != 0 || len(one) != 1 || one[0].Name != "X-Three" {
+		t.Errorf("the next connection gets %v and %v", several, one)
+	}
+	if _, one = endToEnd(http.Header{headerHop: {"a"}}); len(one) != 0 {
+		t.Errorf("a client's own %s is passed", headerHop)
+	}
+}
+
+// TestPeerWithoutLease: a member whose lease has ended gets no requests, also before the table says so.
+func TestPeerWithoutLease(t *testing.T) {
+	m := &Member{}
+	m.peers.Store(&map[string]*peer{"ended": {until: time.Now().Add(-time.Second), link: &link{}},
+		"lives": {until: time.Now().Add(time.Hour), link: &link{}}})
+	if m.peer("ended") != nil || m.Alive("ended") || m.peer("lives") == nil || !m.Alive("lives") {
+		t.Errorf("alive are %t and %t", m.Alive("ended"), m.Alive("lives"))
+	}
+}
