@@ -424,3 +424,36 @@ func TestLimitsCountAtAllMembers(t *testing.T) {
 		}
 	})
 }
+
+// TestMemberAloneMakesNoCall takes the lease of a member. It can neither count a call nor see whether
+// an approval was used before, so it makes no call.
+func TestMemberAloneMakesNoCall(t *testing.T) {
+	for name, policy := range map[string]string{
+		"approval": "- { name: all, rules: [ { ask: { tools: up__echo } }, { allow: { upstreams: up } } ] }",
+		"limits":   "- { name: all, rules: [ { allow: { upstreams: up } } ], limits: { rate: 1/h, burst: 4 } }",
+	} {
+		for _, up := range harness.Eras {
+			t.Run(name+", "+string(up), func(t *testing.T) {
+				s, j := mustMembers(t, harness.Pair{Client: upstream.EraModern, Upstream: up, Transport: "http"},
+					func(w *harness.Setup) { w.Policy = harness.MustPolicy(t, policy) })
+				c := j.Talk(t)
+				q := harness.Called("up__echo", `{}`)
+				if name == "approval" {
+					m := at(j, c, 0).Begin(t, q).Answer(t)
+					q.Params = harness.Retried(q.Params, m, string(raw.Quote(harness.Requested(t, m)[0].Key))+
+						`:{"action":"accept","content":{"answer":"Allow once"}}`)
+				}
+				j.Members[1].Leave()
+				if m := at(j, c, 1).Begin(t, q).Answer(t); m.Error == nil {
+					t.Errorf("the call is answered %s", m.Append(nil))
+				}
+				if n := len(harness.CallsOf(t, s.Journal, 0)); n != 0 {
+					t.Errorf("the upstream was called %d times", n)
+				}
+				if m := at(j, c, 2).Begin(t, q).Answer(t); m.Error != nil {
+					t.Errorf("another member answers %s", m.Append(nil))
+				}
+			})
+		}
+	}
+}

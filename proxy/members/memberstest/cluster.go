@@ -196,6 +196,9 @@ func (m *Member) DeleteSession(_ context.Context, session [16]byte, _ time.Time)
 func (m *Member) Once(_ context.Context, id string, _ time.Time) (bool, error) {
 	m.cluster.mu.Lock()
 	defer m.cluster.mu.Unlock()
+	if m.id == "" {
+		return false, members.ErrAlone
+	}
 	first := !m.cluster.spent[id]
 	m.cluster.spent[id] = true
 	return first, nil
@@ -204,6 +207,9 @@ func (m *Member) Once(_ context.Context, id string, _ time.Time) (bool, error) {
 // Enter implements members.Members.
 func (m *Member) Enter(_ context.Context, principal string, l policy.Limits, other bool) (
 	func(), time.Duration, error) {
+	if m.Self() == "" {
+		return nil, 0, members.ErrAlone
+	}
 	if other {
 		wait, err := m.cluster.meters.Other(principal, l)
 		return func() {}, wait, err
