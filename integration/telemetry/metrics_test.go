@@ -17,6 +17,7 @@ import (
 	"junction/auth/authtest"
 	"junction/cmd/junction/telemetry"
 	"junction/integration/harness"
+	"junction/proxy"
 	"junction/upstream"
 	"junction/upstream/upstreamtest"
 )
@@ -256,6 +257,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 		x.all.Checked("invalid_token")
 		x.all.StateChanged(upstream.Change{Name: "up", State: upstream.StateReady})
 		x.all.StateChanged(upstream.Change{Name: "up", State: upstream.StateRetrying})
+		x.all.Requests().End(&proxy.CallInfo{Method: "tools/call", Upstream: "up", Cached: true, Outcome: proxy.OK}, nil)
 		text := x.scrape(t)
 		types, labels := map[string]string{}, map[string]bool{}
 		for _, m := range regexp.MustCompile(`(?m)^# TYPE (\S+) (\S+)$`).FindAllStringSubmatch(text, -1) {
