@@ -1,8 +1,9 @@
 package record
 
 import (
-	"bytes"
 	"errors"
+	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -14,9 +15,22 @@ import (
 )
 
 // sunk is a second receiver of the audit.
-type sunk struct{ bytes.Buffer }
+type sunk struct {
+	mu   sync.Mutex
+	text []byte
+}
 
-func (s *sunk) Add(lines []byte) { s.Write(lines) }
+func (s *sunk) Add(lines []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.text = append(s.text, lines...)
+}
+
+func (s *sunk) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return string(s.text)
+}
 
 // TestSecondReceiver: with audit.otlp, the second receiver gets the lines of the file once, also those
 // that the file does not take yet. Without audit.otlp it gets nothing.
@@ -38,18 +52,19 @@ func TestSecondReceiver(t *testing.T) {
 				d.set(syscall.ENOSPC, 0)
 				trail.Call(&proxy.CallInfo{Name: "b", Outcome: "ok"})
 				time.Sleep(time.Second)
-				if n := bytes.Count(s.Bytes(), []byte("\n")); c.OTLP && n != 2 || !c.OTLP && n != 0 {
+				if n := strings.Count(s.String(), "\n"); c.OTLP && n != 2 || !c.OTLP && n != 0 {
 					t.Errorf("the second receiver has %d lines", n)
 				}
 				d.set(nil, 0)
 				time.Sleep(time.Minute)
 				trail.Call(&proxy.CallInfo{Name: "c", Outcome: "ok"})
 				time.Sleep(time.Second)
-				if n := len(auditNames(d.text)); n != 3 {
+				written := strings.Join(d.take(), "")
+				if n := len(auditNames(written)); n != 3 {
 					t.Errorf("the file has %d lines, want 3", n)
 				}
-				if c.OTLP && s.String() != d.text {
-					t.Errorf("the second receiver has\n%s\nwant\n%s", s, d.text)
+				if c.OTLP && s.String() != written {
+					t.Errorf("the second receiver has\n%s\nwant\n%s", s, written)
 				}
 			})
 		})
