@@ -212,6 +212,8 @@ func TestPoolKeepsServersApart(t *testing.T) {
 			t.Errorf("%d connections were made, want 2", *dialed)
 		}
 		time.Sleep(maxIdle + time.Second)
+		c.mu.Lock()
+		defer c.mu.Unlock()
 		if len(c.idle) != 0 {
 			t.Errorf("%d connections are idle after %v", len(c.idle), maxIdle)
 		}
