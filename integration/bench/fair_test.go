@@ -101,7 +101,7 @@ func fairness(b *testing.B, program, era, kind string, each time.Duration) {
 	defer attacked.stop()
 	defer other.stop()
 	both := []*fairProxy{attacked, other}
-	delays := []int{0, 50} // milliseconds that the tool takes
+	delays := []int{0, 5, 50} // milliseconds that the tool takes
 	var before []times
 	for _, ms := range delays {
 		inTurns(b, both, ms, each/10)
