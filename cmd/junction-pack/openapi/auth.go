@@ -31,6 +31,10 @@ func (c *collector) schemes() error {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.api.Auth)) {
+		if len(known) == 0 {
+			return fmt.Errorf("auth has %q, but the document has no security schemes; send the credential in headers",
+				name)
+		}
 		if !known[name] {
 			return fmt.Errorf("auth has %q, which is no security scheme of the document; it has %s", name,
 				strings.Join(slices.Sorted(maps.Keys(known)), ", "))
