@@ -29,7 +29,7 @@ func (c *Config) Validate(name string) []Problem {
 	}
 	switch {
 	case len(c.Command) == 0 && c.URL == "":
-		bad("", "needs a command (a child process) or a url (a remote server)")
+		bad("", "needs a command (a child process), a url (a remote server) or a pack (a folder of tools)")
 	case len(c.Command) > 0 && c.URL != "":
 		bad("", "has both a command and a url; keep one")
 	case len(c.Command) > 0 && c.Command[0] == "":

@@ -278,7 +278,7 @@ func (p *program) policy(c *config.Config) *policy.Policy {
 	compiled, err := policy.Compile(c.Policies)
 	if err != nil {
 		// unreachable: Load rejects such a file
-		p.log.Error("nobody may do anything: the policies cannot be understood", "error", err)
+		p.log.Error("all requests are denied: the policies cannot be understood", "error", err)
 		return nil
 	}
 	return compiled

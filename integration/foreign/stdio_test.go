@@ -27,7 +27,7 @@ func TestStdioClients(t *testing.T) {
 				t.Errorf("over stdio the list is\n%s\nwant\n%s", over.Raw, want.Raw)
 			}
 			var counted harness.NpmProgress
-			if err := c.Run(t, &counted, p.URL, "progress", "demo__count", `{"n":3,"ms":10}`); err != nil {
+			if err := c.Run(t, &counted, p.URL, "progress", "demo__count", `{"n":3,"ms":200}`); err != nil {
 				t.Fatal(err)
 			}
 			// Over stdio, the SDK drops progress that it reads together with the response.

@@ -41,7 +41,7 @@ func relayed(t *testing.T, dsn string) (string, *load.Relay) {
 	return u.String(), r
 }
 
-// working is calls of somebody who is signed in.
+// working makes calls with the token of a person who is signed in.
 func working(t *testing.T, p *harness.Program, token string) *load.Load {
 	t.Helper()
 	c := showing(t, p, upstream.EraModern, token, "/mcp")
@@ -89,9 +89,8 @@ func mustStandAt(t *testing.T, p *harness.Program, path string, want int, words 
 	}
 }
 
-// TestFaultPostgres stops the storage of the sign-ins, in two ways, while people work: some calls of
-// signed-in people are told to come later, none is rejected, nobody has to sign in again, and calls with
-// tokens of another issuer go on.
+// TestFaultPostgres stops the storage of the sign-ins, in two ways, while a person works. Some calls
+// are told to come later, and none is rejected. The person does not have to sign in again.
 func TestFaultPostgres(t *testing.T) {
 	harness.WithoutShort(t)
 	for name, stop := range map[string]func(*load.Relay){"is stopped": (*load.Relay).Close, "cannot be reached": (*load.Relay).Mute} {

@@ -8,6 +8,7 @@ package remedy
 import (
 	"cmp"
 	"fmt"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -25,13 +26,22 @@ type Process struct {
 
 // Of returns what to do, or "" if the output does not tell.
 func Of(p *Process) string {
-	for _, find := range []func(*Process) string{packageOf, programOf, moduleOf, argumentsOf, variablesOf, folderOf,
-		portOf} {
+	for _, find := range []func(*Process) string{packOf, packageOf, programOf, moduleOf, argumentsOf, variablesOf,
+		folderOf, portOf} {
 		if text := find(p); text != "" {
 			return text
 		}
 	}
 	return ""
+}
+
+// packOf is the remedy of a pack, whose program tells all mistakes by itself.
+func packOf(p *Process) string {
+	if len(p.Command) == 0 || strings.TrimSuffix(filepath.Base(p.Command[0]), ".exe") != "junction-pack" ||
+		!strings.Contains(p.Stderr, "junction-pack: ") {
+		return ""
+	}
+	return "correct the pack; this command lists its mistakes: junction-pack check " + p.Command[len(p.Command)-1]
 }
 
 // rule is a pattern of the output and the remedy, whose verbs are the groups of the pattern.

@@ -1,8 +1,10 @@
 package manifest
 
 import (
+	"errors"
 	"fmt"
 
+	"junction/cmd/junction/prose"
 	"junction/cmd/junction/yamlread"
 )
 
@@ -29,3 +31,21 @@ func (d *decoder) warn(path, format string, args ...any) {
 
 // line returns the line of path, or that of its nearest parent.
 func (d *decoder) line(path string) int { return d.lines.At(path) }
+
+// Mistake returns the first mistake in the manifests of a pack, with file, line and remedy; "" if
+// there is none. It does not know the environment of the pack, and reads no OpenAPI documents.
+func Mistake(path string) string {
+	_, err := Load(path, Options{Unresolved: true})
+	if err == nil {
+		return ""
+	}
+	problems, ok := errors.AsType[Problems](err)
+	if !ok {
+		return err.Error()
+	}
+	text := problems[0].String()
+	if more := len(problems) - 1; more > 0 {
+		text += fmt.Sprintf(" (and %s more; run: junction-pack check %s)", prose.Count(more, "mistake"), path)
+	}
+	return text
+}

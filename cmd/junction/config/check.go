@@ -163,7 +163,7 @@ func (c *Config) warnPolicies(warn func(path, format string, args ...any)) {
 			required = append(required, s)
 			if _, ok := slices.BinarySearch(held, s); !ok {
 				warn(fmt.Sprintf("%s.capabilities[%d]", at, i),
-					"no policy gives the capability %s, so that nobody can use %s", s, what)
+					"no policy gives the capability %s, so that no caller can use %s", s, what)
 			}
 		}
 	}

@@ -510,23 +510,23 @@ func TestWarningsOfPolicies(t *testing.T) {
   a: { command: [junction], capabilities: [web, web2], tools: { "delete_*": { capabilities: [destroy] }, b: { capabilities: [web] } } }
   b: { command: [junction], capabilities: [only] }
 `
-	const nobody = ", so that nobody can use "
+	const unused = ", so that no caller can use "
 	for _, tt := range []struct {
 		text string
 		want []string
 	}{
 		{upstreams, []string{
-			"2: upstreams.a.capabilities[0]: no policy gives the capability web" + nobody + "this upstream",
-			"2: upstreams.a.capabilities[1]: no policy gives the capability web2" + nobody + "this upstream",
-			"2: upstreams.a.tools.delete_*.capabilities[0]: no policy gives the capability destroy" + nobody + "these tools",
-			"2: upstreams.a.tools.b.capabilities[0]: no policy gives the capability web" + nobody + "these tools",
-			"3: upstreams.b.capabilities[0]: no policy gives the capability only" + nobody + "this upstream",
+			"2: upstreams.a.capabilities[0]: no policy gives the capability web" + unused + "this upstream",
+			"2: upstreams.a.capabilities[1]: no policy gives the capability web2" + unused + "this upstream",
+			"2: upstreams.a.tools.delete_*.capabilities[0]: no policy gives the capability destroy" + unused + "these tools",
+			"2: upstreams.a.tools.b.capabilities[0]: no policy gives the capability web" + unused + "these tools",
+			"3: upstreams.b.capabilities[0]: no policy gives the capability only" + unused + "this upstream",
 		}},
 		{upstreams + `policies:
   - { name: x, capabilities: [web, destroy, other], rules: [{ allow: { upstreams: [a, "c*"] } }, { deny: { upstreams: B } }] }
   - { name: y, match: { key: ci }, capabilities: [only, web] }
 `, []string{
-			"2: upstreams.a.capabilities[1]: no policy gives the capability web2" + nobody + "this upstream",
+			"2: upstreams.a.capabilities[1]: no policy gives the capability web2" + unused + "this upstream",
 			"5: policies[0].capabilities[2]: nothing requires the capability other",
 			"5: policies[0].rules[0].allow.upstreams[1]: matches no upstream of this file",
 			"5: policies[0].rules[1].deny.upstreams: matches no upstream of this file",

@@ -9,6 +9,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"junction/cmd/junction-pack/manifest"
 	"junction/cmd/junction/packs/lock"
 	"junction/upstream"
 	"junction/upstream/files"
@@ -118,8 +119,8 @@ func findPackProgram() string {
 	return PackProgram
 }
 
-// warnPack warns if the pack or the program that serves packs does not exist. It reports whether it
-// did.
+// warnPack warns if the pack does not exist or has mistakes, or if the program that serves packs does
+// not exist. It reports whether it did.
 func (c *Config) warnPack(name string, warn func(path, format string, args ...any)) bool {
 	at, pack := "upstreams."+name+".pack", c.Packs[name]
 	if _, err := os.Stat(pack); err != nil {
@@ -128,6 +129,10 @@ func (c *Config) warnPack(name string, warn func(path, format string, args ...an
 	}
 	if c.Upstreams[name].Command[0] == PackProgram {
 		warn(at, "there is no program %s, and that upstream cannot start; %s", PackProgram, NoPackProgram)
+		return true
+	}
+	if mistake := manifest.Mistake(pack); mistake != "" {
+		warn(at, "%s; that upstream cannot start", mistake)
 		return true
 	}
 	return false

@@ -368,7 +368,7 @@ func word(s string) bool {
 func (c *Config) validatePolicies(d *decoder) {
 	const at = "policies"
 	if d.has(at) && len(c.Policies) == 0 && !d.broken(at) {
-		d.invalid(at, "has no policy, so that nobody could use anything; write one, or remove the key to let "+
+		d.invalid(at, "has no policy, so that no caller could use anything; write one, or remove the key to let "+
 			"everybody in use everything")
 	}
 	for _, p := range c.Policies.Validate() {

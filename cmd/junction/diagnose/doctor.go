@@ -115,8 +115,8 @@ func examine(ctx context.Context, version string, names view.Names, all []examin
 		}
 		d.Tools += u.Tools
 	}
-	advice := "leave out what nobody needs: expose: listed, or enabled: false; or give clients /mcp/NAME, one " +
-		"upstream alone"
+	advice := "leave out tools that no client needs (expose: listed, or enabled: false), give clients /mcp/NAME, " +
+		"one upstream alone, or let them search: catalog: search"
 	if d.Tools > manyTools {
 		d.Findings = append(d.Findings, Finding{Text: fmt.Sprintf("%d tools: some clients take no more than %d",
 			d.Tools, manyTools), Advice: advice})

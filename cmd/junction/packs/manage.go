@@ -249,7 +249,7 @@ func (r *run) update(cmd *cobra.Command, name, to string, yes bool) error {
 		r.printDifference(d)
 	}
 	if !yes && !cli.CanAsk(cmd) {
-		return fmt.Errorf("nothing was changed, because nobody could be asked; run: junction packs update %s --yes",
+		return fmt.Errorf("nothing was changed: the question needs a terminal; run: junction packs update %s --yes",
 			name)
 	}
 	if err := cli.Confirm(cmd, yes, "Update "+name+"?"); err != nil {

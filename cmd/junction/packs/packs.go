@@ -5,27 +5,14 @@
 // lock has what is installed, and package plan tells what a pack would run.
 package packs
 
-import (
-	"errors"
-	"fmt"
+import "junction/cmd/junction-pack/manifest"
 
-	"junction/cmd/junction-pack/manifest"
-	"junction/cmd/junction/prose"
-)
-
-// Trouble returns the first mistake in the manifests of a pack, with file, line and remedy; "" if
-// there is none. It does not know the environment of the pack, and reads no OpenAPI documents.
+// Trouble returns the first mistake in the manifests of a pack that is in use, with file, line and
+// remedy; "" if there is none.
 func Trouble(path string) string {
-	_, err := manifest.Load(path, manifest.Options{Unresolved: true})
-	if err == nil {
+	mistake := manifest.Mistake(path)
+	if mistake == "" {
 		return ""
 	}
-	text := err.Error()
-	if problems, ok := errors.AsType[manifest.Problems](err); ok {
-		text = problems[0].String()
-		if more := len(problems) - 1; more > 0 {
-			text += fmt.Sprintf(" (and %s more; run: junction-pack check %s)", prose.Count(more, "mistake"), path)
-		}
-	}
-	return "the pack was not reloaded, and its last good state stays in force: " + text
+	return "the pack was not reloaded, and its last good state stays in force: " + mistake
 }

@@ -285,8 +285,8 @@ func reseal(ctx context.Context, w io.Writer, s *store.Store, ring *seal.Ring, f
 		fmt.Fprintf(w, "Gone from %s: %s. Apps have to register again, and some do only when they are removed and "+
 			"added again.\n", file, left)
 	case left != "" && revokeAll:
-		fmt.Fprintf(w, "Now take these keys away and restart every proxy, since whoever knows one can still make "+
-			"what looks like ours: %s.\n", left)
+		fmt.Fprintf(w, "Now remove these keys and restart every proxy: a person who knows one of them can still make "+
+			"tokens that look like ours: %s.\n", left)
 	case revokeAll:
 		fmt.Fprintf(w, "There is no other key than %s: if it has become known, put another one in its place "+
 			"everywhere.\n", first)

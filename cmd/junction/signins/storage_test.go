@@ -116,7 +116,7 @@ func TestRotateOfOthersKeys(t *testing.T) {
 	t.Setenv(config.MasterKeys, next)
 	o.want(o.run("grants", "list"), 0, o.ann.ID[:8])
 	t.Setenv(config.MasterKeys, next+","+old)
-	o.want(o.run("storage", "rotate", "--revoke-all", "--yes"), 0, "Ended: 2 sessions and 3 grants.", "Now take these keys away and restart every proxy", ": old.")
+	o.want(o.run("storage", "rotate", "--revoke-all", "--yes"), 0, "Ended: 2 sessions and 3 grants.", "Now remove these keys and restart every proxy", ": old.")
 	t.Setenv(config.MasterKeys, next)
 	o.want(o.run("storage", "rotate", "--revoke-all", "--yes"), 0, "There is no other key than new")
 }
