@@ -16,11 +16,9 @@ import (
 	"junction/proxy"
 	"junction/upstream"
 	"maps"
-	"net"
 	"net/http"
 	"net/netip"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 )
@@ -61,7 +59,8 @@ func (p *Proxy) personal() []string { return slices.Sorted(maps.Keys(p.Config().
 //
 // Handler rejects requests whose Host is not this machine (DNS rebinding). Cross-site requests of web
 // pages get only /healthz, because the other answers cost work, and /doctor starts processes. If the
-// address is open, other machines get /healthz, /metrics, and a short answer of /readyz.
+// address is open, other machines get /healthz, /metrics, and a short answer of /readyz, the last two
+// only with a Host that no web page can have.
 func (p *Proxy) Handler(stopping context.Context) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok\n") })
@@ -86,6 +85,10 @@ func (p *Proxy) Handler(stopping context.Context) http.Handler {
 		here := local(r.Host) && (!p.Open || fromHere(r))
 		if !here && !(p.Open && probes[r.URL.Path]) {
 			http.Error(w, "This path is for this machine only.", http.StatusForbidden)
+			return
+		}
+		if !here && r.URL.Path != "/healthz" && !probeHost(r.Host, p.Config()) {
+			http.Error(w, probeHostText(r.Host), http.StatusForbidden)
 			return
 		}
 		if r.URL.Path != "/healthz" && crossSite(r) && !p.returns(mux, r) {
@@ -149,16 +152,6 @@ func crossSite(r *http.Request) bool {
 		}
 	}
 	return false
-}
-
-// local reports whether a Host header names this machine.
-func local(host string) bool {
-	name, _, err := net.SplitHostPort(host)
-	if err != nil {
-		name = strings.Trim(host, "[]")
-	}
-	ip, err := netip.ParseAddr(name)
-	return strings.EqualFold(name, "localhost") || err == nil && ip.Unmap().IsLoopback()
 }
 
 // Report is the answer of /readyz.
