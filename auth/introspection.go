@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/semaphore"
+
+	"junction/upstream/bounded"
 )
 
 // introspection asks an authorization server about tokens (RFC 7662), and caches its answers.
@@ -62,7 +64,7 @@ func newIntrospection(c *Introspection, p *Providers) *introspection {
 		claimRules: newJudge(&c.TokenRules, fingerprint(c), p.now),
 		endpoint:   c.Endpoint, id: c.ClientID, secret: c.ClientSecret, client: p.client, ctx: p.ctx,
 		fetching: &p.fetching,
-		places:   semaphore.NewWeighted(maxQuestions), asking: map[Hash]*query{}, answers: map[Hash]*answer{},
+		places:   semaphore.NewWeighted(maxQuestions), asking: map[Hash]*query{},
 	}
 }
 
@@ -146,13 +148,7 @@ func (i *introspection) ask(token string, hash Hash) (*answer, error) {
 			a.until = end
 		}
 	}
-	for h, old := range i.answers { // a few random entries are enough
-		if len(i.answers) < maxAnswers && i.now().Before(old.until) {
-			break
-		}
-		delete(i.answers, h)
-	}
-	i.answers[hash] = a
+	bounded.Put(&i.answers, maxAnswers, hash, a, func(old *answer) bool { return !i.now().Before(old.until) })
 	return a, nil
 }
 

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"junction/upstream/bounded"
 )
 
 // tokens is a Verifier that chooses by the form of a token. It is immutable except for its cache. A
@@ -34,7 +36,7 @@ func (s *cachedToken) good() bool { return s.issuer.good(s.principal) }
 // good reports whether a verified principal is still valid.
 func (i *issuer) good(p *Principal) bool { return i.now().Before(p.Expires) && i.keys.has(p.signedBy) }
 
-// maxSeen is the size of the cache. Other tokens are verified again.
+// maxCached is the size of the cache. Other tokens are verified again.
 const maxCached = 10_000
 
 var (
@@ -104,13 +106,7 @@ func (t *tokens) remembered(hash Hash) *Principal {
 func (t *tokens) remember(hash Hash, s *cachedToken) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for h, old := range t.cache { // a few random entries are enough
-		if len(t.cache) < maxCached && old.good() {
-			break
-		}
-		delete(t.cache, h)
-	}
-	t.cache[hash] = s
+	bounded.Put(&t.cache, maxCached, hash, s, func(old *cachedToken) bool { return !old.good() })
 }
 
 // Still reports whether a principal is still valid: its configuration entry is unchanged, it has

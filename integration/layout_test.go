@@ -25,9 +25,10 @@ import (
 var arrows = map[string][]string{
 	"cmd/junction":         {"*"},
 	"cmd/junction/prose":   {},
+	"upstream/bounded":     {},
 	"upstream/files":       {},
 	"cmd/junction/runfile": {"cmd/junction/config", "upstream/files"},
-	"cmd/junction/record":  {"cmd/junction/config", "upstream/files", "auth", "proxy", "upstream/raw"},
+	"cmd/junction/record":  {"cmd/junction/config", "upstream/files", "auth", "proxy", "upstream/bounded", "upstream/raw"},
 	"cmd/junction/diagnose": {"cmd/junction/config", "cmd/junction/health", "cmd/junction/prose",
 		"cmd/junction/replicas", "auth",
 		"auth/authserver", "policy", "proxy", "proxy/view", "upstream", "upstream/command"}, // why asks for the last known groups of a user
@@ -35,7 +36,7 @@ var arrows = map[string][]string{
 		"upstream/transport"}, // a client of the endpoint, as the proxy is one of its servers
 	// it connects the processes over one database for proxy, and forwards requests among them
 	"cmd/junction/replicas": {"auth", "auth/seal", "auth/store", "policy", "proxy/budget", "proxy/members",
-		"upstream/http1"},
+		"upstream/bounded", "upstream/http1"},
 	"cmd/junction/clients": {"upstream/files"},
 	"cmd/junction/demo":    {},
 	"cmd/junction/signon":  {"upstream/files"},
@@ -66,9 +67,9 @@ var arrows = map[string][]string{
 		"auth/fetch", "auth/store", "policy", "proxy", "proxy/search", "proxy/view", "upstream", "upstream/command", "upstream/oauth",
 		"upstream/sandbox"}, // names of Junction's own tools
 	"proxy": {
-		"proxy/answers", "proxy/approval", "proxy/budget", "proxy/cache", "proxy/canon", "proxy/headers", "proxy/members", "proxy/older",
+		"proxy/answers", "proxy/approval", "proxy/budget", "proxy/canon", "proxy/headers", "proxy/members", "proxy/older",
 		"proxy/origin", "proxy/pins", "proxy/profile", "proxy/redact", "proxy/relay", "proxy/replay", "proxy/schema", "proxy/search", "proxy/view", "proxy/visible",
-		"upstream", "policy", "auth", "auth/seal", "upstream/jsonrpc", "upstream/raw",
+		"upstream", "policy", "auth", "auth/seal", "upstream/bounded", "upstream/jsonrpc", "upstream/raw",
 	},
 	"proxy/origin":   {},
 	"proxy/members":  {"policy"},
@@ -81,12 +82,12 @@ var arrows = map[string][]string{
 	"proxy/budget":   {"auth", "policy"},                // names of accounts are redacted; policies limit rates
 	"proxy/canon":    {"proxy/visible", "upstream/raw"}, // differences are shown to a person
 	"proxy/pins":     {"upstream/files", "proxy/canon", "proxy/visible", "upstream/raw"},
-	"proxy/schema":   {"proxy/visible", "upstream/raw"},
-	"proxy/answers":  {"proxy/cache", "proxy/canon", "upstream/raw"},
+	"proxy/schema":   {"proxy/visible", "upstream/bounded", "upstream/raw"},
+	"proxy/answers":  {"proxy/canon", "upstream/bounded", "upstream/raw"},
 	"proxy/search":   {"upstream/raw"},
-	"proxy/approval": {"proxy/visible", "upstream/raw"},
+	"proxy/approval": {"proxy/visible", "upstream/bounded", "upstream/raw"},
 	"proxy/view":     {"proxy/pins", "proxy/search", "upstream", "policy", "upstream/jsonrpc", "upstream/raw"},
-	"upstream": {"upstream/command", "upstream/definition", "upstream/http1", "upstream/jsonrpc", "upstream/pace",
+	"upstream": {"upstream/bounded", "upstream/command", "upstream/definition", "upstream/http1", "upstream/jsonrpc", "upstream/pace",
 		"upstream/raw", "upstream/remedy", "upstream/sandbox", "upstream/transport"},
 	"upstream/command":    {"upstream/sandbox", "upstream/transport"},               // they start what a section describes
 	"upstream/definition": {"upstream/http1", "upstream/raw", "upstream/transport"}, // names of headers; text in one line
@@ -97,9 +98,9 @@ var arrows = map[string][]string{
 	"policy":           {"upstream/raw"},
 	"upstream/oauth":   {"auth/fetch", "auth/store"},
 	"upstream/stored":  {"auth/seal", "upstream/files"}, // what is on the disk is sealed like session ids
-	"auth/authserver":  {"auth", "auth/store", "auth/seal", "auth/fetch"},
+	"auth/authserver":  {"auth", "auth/store", "auth/seal", "auth/fetch", "upstream/bounded"},
 	"auth/store":       {"auth/seal"},
-	"auth":             {"auth/seal"},
+	"auth":             {"auth/seal", "upstream/bounded"},
 	"upstream/jsonrpc": {"upstream/raw"},
 
 	// A pack runs commands as upstream does, and checks arguments as proxy does.

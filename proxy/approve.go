@@ -12,6 +12,7 @@ import (
 	"junction/policy"
 	"junction/proxy/approval"
 	"junction/upstream"
+	"junction/upstream/bounded"
 	"junction/upstream/raw"
 )
 
@@ -232,8 +233,5 @@ func (s *session) approves(request string) bool {
 func (s *session) approve(request string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.approved == nil || len(s.approved) >= maxRemarked {
-		s.approved = map[string]bool{}
-	}
-	s.approved[request] = true
+	bounded.Put(&s.approved, maxRemarked, request, true, nil)
 }

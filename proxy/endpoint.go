@@ -11,9 +11,9 @@ import (
 	"junction/auth"
 	"junction/policy"
 	"junction/proxy/budget"
-	"junction/proxy/cache"
 	"junction/proxy/view"
 	"junction/upstream"
+	"junction/upstream/bounded"
 )
 
 // endpoint is one URL. The name of the merged endpoint is "". The name of an upstream's endpoint is
@@ -28,7 +28,7 @@ type endpoint struct {
 	// The caches end with the endpoint of a user or a client.
 	subjects        subjectViews
 	pages           pages
-	clientEndpoints cache.Cache[uint64, *clientEndpoint] // by hash
+	clientEndpoints bounded.Cache[uint64, *clientEndpoint] // by hash
 }
 
 // newEndpoint makes an endpoint of the snapshot.
@@ -40,7 +40,7 @@ func (w *snapshot) newEndpoint(name, surface string, v *view.View) *endpoint {
 	}
 	e.subjects.begin(&w.subjects)
 	e.pages.of.Room, e.pages.wanted = &w.pages, &w.wanted
-	e.clientEndpoints = cache.Cache[uint64, *clientEndpoint]{Room: &w.subjects,
+	e.clientEndpoints = bounded.Cache[uint64, *clientEndpoint]{Room: &w.subjects,
 		Left: func(f *clientEndpoint) { f.made.end() }}
 	return e
 }

@@ -11,10 +11,10 @@ import (
 	"time"
 	"unique"
 
-	"junction/proxy/cache"
 	"junction/proxy/search"
 	"junction/proxy/view"
 	"junction/upstream"
+	"junction/upstream/bounded"
 	"junction/upstream/raw"
 )
 
@@ -92,7 +92,7 @@ func (x *exchange) owner() string { return x.endpoint.name + "\x00" + x.principa
 
 // pages caches the prepared pages of one endpoint.
 type pages struct {
-	of      cache.Cache[pageKey, prepared]
+	of      bounded.Cache[pageKey, prepared]
 	wanted  *wanted
 	refused atomic.Uint32
 }

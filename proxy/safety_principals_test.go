@@ -14,9 +14,9 @@ import (
 
 	"junction/auth"
 	"junction/policy"
-	"junction/proxy/cache"
 	"junction/proxy/view"
 	"junction/upstream"
+	"junction/upstream/bounded"
 	"junction/upstream/raw"
 )
 
@@ -258,7 +258,7 @@ func TestSafety10CursorsOutliveEviction(t *testing.T) {
 			t.Fatalf("%s lists %d tools with %d cursors", p.ID, len(names), len(cursors))
 		}
 		for k, cursor := range cursors {
-			for _, r := range []*cache.Room{&w.subjects, &w.pages} {
+			for _, r := range []*bounded.Room{&w.subjects, &w.pages} {
 				most := r.Max
 				r.Close()
 				r.Max = most
@@ -310,7 +310,7 @@ func TestSafety10ChangeIsLazy(t *testing.T) {
 	if n := s.stocked.Load(); n != 4 {
 		t.Errorf("after the change of one of 3 catalogs %d stocks were made, want 4", n)
 	}
-	known := func() map[subjectKey]*cache.Entry[subjectKey, *subjectView] {
+	known := func() map[subjectKey]*bounded.Entry[subjectKey, *subjectView] {
 		return s.snapshot.Load().endpoints[""].subjects.of.Of
 	}
 	local := subjectKey{principal: auth.Local.ID}

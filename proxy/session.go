@@ -17,6 +17,7 @@ import (
 	"junction/proxy/budget"
 	"junction/proxy/replay"
 	"junction/upstream"
+	"junction/upstream/bounded"
 	"junction/upstream/jsonrpc"
 )
 
@@ -317,16 +318,8 @@ func (ss *sessions) delete(id string) {
 	if ok {
 		ss.drop(e)
 	}
-	for h, until := range ss.deleted { // removing a few random ones keeps the map small
-		if now.After(until) || len(ss.deleted) >= ss.max {
-			delete(ss.deleted, h)
-		}
-		if len(ss.deleted) < ss.max {
-			break
-		}
-	}
 	gone, until := hash(id), now.Add(ss.maxAge)
-	ss.deleted[gone] = until
+	bounded.Put(&ss.deleted, ss.max, gone, until, now.After)
 	ss.mu.Unlock()
 	if ss.tell != nil {
 		ss.tell(gone, until)

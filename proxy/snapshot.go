@@ -11,9 +11,9 @@ import (
 
 	"junction/auth"
 	"junction/policy"
-	"junction/proxy/cache"
 	"junction/proxy/view"
 	"junction/upstream"
+	"junction/upstream/bounded"
 )
 
 // snapshot holds everything that a request needs: configuration, policy and catalogs. It is
@@ -30,11 +30,11 @@ type snapshot struct {
 	shadowed  []view.Problem               // tools with the name of a tool of Junction
 	stocks    map[view.Backend]*view.Stock // of backends
 
-	subjects          cache.Room // subject views, and the endpoints of users and clients
-	pages             cache.Room // of lists; locked after subjects if both are locked
+	subjects          bounded.Room // subject views, and the endpoints of users and clients
+	pages             bounded.Room // of lists; locked after subjects if both are locked
 	wanted            wanted
 	rulings           *view.Rulings
-	personalEndpoints cache.Cache[personalKey, *personalEndpoint]
+	personalEndpoints bounded.Cache[personalKey, *personalEndpoint]
 
 	direct bool                   // there is no authentication, so requests through a proxy are rejected
 	host   atomic.Pointer[string] // the latest allowed host: usually the next one is the same
@@ -52,7 +52,7 @@ func (s *Server) newSnapshot(c SnapshotConfig, backends []view.Backend, old *sna
 	w := &snapshot{config: c, guard: c.Guard, policy: c.Policy, backends: backends, endpoints: map[string]*endpoint{}}
 	w.making = view.Making{Names: c.Names, Pinned: c.Policy.Pins(), Pins: c.Pins, Count: &s.stocked}
 	w.subjects.Max, w.pages.Max, w.rulings = maxSubjects, maxPages, new(view.Rulings)
-	w.personalEndpoints = cache.Cache[personalKey, *personalEndpoint]{Room: &w.subjects,
+	w.personalEndpoints = bounded.Cache[personalKey, *personalEndpoint]{Room: &w.subjects,
 		Left: func(its *personalEndpoint) { its.endpoint.end() }}
 	all := w.stockUp(old)
 	w.direct = w.open() && !c.BehindProxy

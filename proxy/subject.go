@@ -9,10 +9,10 @@ import (
 
 	"junction/auth"
 	"junction/policy"
-	"junction/proxy/cache"
 	"junction/proxy/redact"
 	"junction/proxy/view"
 	"junction/upstream"
+	"junction/upstream/bounded"
 )
 
 // This file keeps what each subject may use; package view decides it (view/subject.go). A denied item
@@ -31,7 +31,7 @@ type subjectView struct {
 	listing sync.Once
 	kept    *view.Sight // of always
 
-	room  *cache.Room // nil if the view is not cached
+	room  *bounded.Room // nil if the view is not cached
 	likes alikeKey
 	refs  int // number of principals with the view in room; guarded by room.mu
 	bytes int // guarded by room.mu
@@ -39,7 +39,7 @@ type subjectView struct {
 
 // subjectViews caches the subject views of one endpoint.
 type subjectViews struct {
-	of    cache.Cache[subjectKey, *subjectView]
+	of    bounded.Cache[subjectKey, *subjectView]
 	alike map[alikeKey][]*subjectView // views in of, by rights; guarded by room.mu
 }
 
@@ -57,9 +57,9 @@ type subjectKey struct {
 }
 
 // begin connects the views to a room.
-func (all *subjectViews) begin(r *cache.Room) {
+func (all *subjectViews) begin(r *bounded.Room) {
 	all.alike = map[alikeKey][]*subjectView{}
-	all.of = cache.Cache[subjectKey, *subjectView]{Room: r, Came: all.came, Left: all.left}
+	all.of = bounded.Cache[subjectKey, *subjectView]{Room: r, Came: all.came, Left: all.left}
 }
 
 // came counts another principal with the view.

@@ -5,6 +5,8 @@ import (
 	"errors"
 
 	"github.com/mark3labs/mcp-go/mcp"
+
+	"junction/upstream/bounded"
 )
 
 // This file decides which connection a client's calls use. One connection serves all clients,
@@ -188,16 +190,7 @@ func (p *pool) publishOwn(key linkKey, cat *Catalog) {
 	if old != nil && old.equal(cat) {
 		return
 	}
-	if p.own == nil {
-		p.own = ownCatalogs{}
-	}
-	for other := range p.own {
-		if len(p.own) < maxOwn {
-			break
-		}
-		delete(p.own, other) // its callers get the shared one until it is read again
-	}
-	p.own[key] = cat
+	bounded.Put(&p.own, maxOwn, key, cat, nil) // callers of a removed one get the shared one until it is read again
 	p.tellOwn()
 }
 

@@ -75,7 +75,7 @@ const (
 type documents struct {
 	srv     *Server
 	fetcher *limitedFetcher // nil disables fetching
-	keys    clientKeySets
+	keys    *clientKeySets
 	static  map[string][]byte
 }
 
@@ -90,7 +90,7 @@ func newDocuments(f *Server, fetch Fetch) (*documents, error) {
 	d := &documents{srv: f, static: map[string][]byte{}}
 	if fetch != nil {
 		d.fetcher = newLimitedFetcher(fetch, f.limits.fetches, f.now)
-		d.keys = clientKeySets{fetcher: d.fetcher, now: f.now, kept: map[string]keptKeys{}}
+		d.keys = newClientKeySets(d.fetcher, f.now)
 	}
 	for where, file := range f.config.Clients.CIMD.StaticDocuments {
 		text, err := os.ReadFile(file)

@@ -9,6 +9,8 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 	"golang.org/x/time/rate"
+
+	"junction/upstream/bounded"
 )
 
 // limitedFetcher fetches URLs that clients supply, at a limited rate, and each URL once at a time.
@@ -74,26 +76,32 @@ type clientKeySets struct {
 	fetcher *limitedFetcher
 	now     func() time.Time
 
-	mu   sync.Mutex
-	kept map[string]keptKeys // by URL
+	room bounded.Room
+	kept bounded.Cache[string, keptKeys] // by URL
 }
 
 // keptKeys is the cache entry of a URL.
 type keptKeys struct {
 	set     *jose.JSONWebKeySet // the last that was fetched; nil if none was
 	fetched time.Time           // when set was fetched
-	bytes   int
-	tried   time.Time // when the last fetch began
-	failure error     // of the last fetch
+	bytes   int                 // of set, as it was fetched
+	tried   time.Time           // when the last fetch began
+	failure error               // of the last fetch
 }
 
 const (
 	maxKeys      = 64 << 10  // bytes of a set
-	maxSets      = 200       // cached at most
-	maxSetsBytes = 1 << 20   // of all cached sets, as fetched
+	maxSetsBytes = 1 << 20   // of all cached sets
+	perSet       = 5 << 10   // bytes that each set counts in addition
 	keysKept     = time.Hour // unless a signature fits no key
 	keysTried    = time.Minute
 )
+
+func newClientKeySets(f *limitedFetcher, now func() time.Time) *clientKeySets {
+	k := &clientKeySets{fetcher: f, now: now}
+	k.room.Max, k.kept.Room = maxSetsBytes, &k.room
+	return k
+}
 
 // get returns the keys at a URL. again means that no key of the last result fits a signature.
 func (k *clientKeySets) get(ctx context.Context, where, host string, again bool) (*jose.JSONWebKeySet, error) {
@@ -119,9 +127,7 @@ func (k *clientKeySets) get(ctx context.Context, where, host string, again bool)
 // known returns the cached result for a URL. settled is false if the keys must be fetched. Valid
 // keys stay in use while new ones cannot be fetched.
 func (k *clientKeySets) known(where string, again bool) (set *jose.JSONWebKeySet, settled bool, err error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	kept, ok := k.kept[where]
+	kept, ok := k.kept.Get(where)
 	now := k.now()
 	switch {
 	case !ok:
@@ -135,7 +141,7 @@ func (k *clientKeySets) known(where string, again bool) (set *jose.JSONWebKeySet
 	return nil, false, nil
 }
 
-// load fetches the keys at a URL and caches the result.
+// load fetches the keys at a URL and caches the result. The caller has the turn of the URL.
 func (k *clientKeySets) load(ctx context.Context, where, host string) (*jose.JSONWebKeySet, error) {
 	began := k.now()
 	got, err := k.fetcher.get(ctx, where, maxKeys, true)
@@ -143,9 +149,7 @@ func (k *clientKeySets) load(ctx context.Context, where, host string) (*jose.JSO
 	if err == nil && json.Unmarshal(got.Body, set) != nil {
 		err = errors.New("it is not a JSON Web Key Set")
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	next := k.kept[where]
+	next, _ := k.kept.Get(where)
 	if err == nil {
 		next.set, next.fetched, next.bytes, next.failure = set, began, len(got.Body), nil
 	} else {
@@ -153,28 +157,10 @@ func (k *clientKeySets) load(ctx context.Context, where, host string) (*jose.JSO
 	}
 	if !errors.Is(err, errTooManyFetches) {
 		next.tried = began
-		k.kept[where] = next
-		k.makeRoom(where)
+		k.kept.Put(where, next, next.bytes+perSet)
 	}
 	if next.set != nil {
 		return next.set, nil
 	}
 	return nil, next.failure
-}
-
-// makeRoom deletes the oldest sets until the cache is within its limits, except the set at one URL.
-func (k *clientKeySets) makeRoom(but string) {
-	for {
-		bytes, oldest := 0, ""
-		for where, kept := range k.kept {
-			bytes += kept.bytes
-			if where != but && (oldest == "" || kept.tried.Before(k.kept[oldest].tried)) {
-				oldest = where
-			}
-		}
-		if len(k.kept) <= maxSets && bytes <= maxSetsBytes || oldest == "" {
-			return
-		}
-		delete(k.kept, oldest)
-	}
 }

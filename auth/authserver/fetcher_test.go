@@ -263,9 +263,8 @@ func TestSafety9KeptKeysAreBounded(t *testing.T) {
 	fetch := func(ctx, string, int64) (Fetched, error) {
 		return Fetched{Body: fmt.Appendf(nil, `{"keys":[]%*s}`, size, "")}, nil
 	}
-	k := clientKeySets{fetcher: newLimitedFetcher(fetch, newRateLimit(1, 1), c.now), now: c.now,
-		kept: map[string]keptKeys{}}
-	for _, row := range []struct{ size, sets int }{{1, maxSets}, {60 << 10, 17}} {
+	k := newClientKeySets(newLimitedFetcher(fetch, newRateLimit(1, 1), c.now), c.now)
+	for _, row := range []struct{ size, sets int }{{1, 196}, {60 << 10, 15}} {
 		size = row.size
 		for i := range 300 {
 			c.forward(time.Second)
@@ -273,17 +272,13 @@ func TestSafety9KeptKeysAreBounded(t *testing.T) {
 			if _, err := k.get(t.Context(), where, "x", false); err != nil {
 				t.Fatal(err)
 			}
-			bytes := 0
-			for _, kept := range k.kept {
-				bytes += kept.bytes
-			}
-			if _, there := k.kept[where]; len(k.kept) > maxSets || bytes > maxSetsBytes || !there {
-				t.Fatalf("after %d sets of %d bytes there are %d with %d bytes; the last is there: %v", i, row.size,
-					len(k.kept), bytes, there)
+			if _, there := k.kept.Get(where); !there || k.room.Used > maxSetsBytes {
+				t.Fatalf("after %d sets of %d bytes those that are kept have %d; the last is there: %v", i, row.size,
+					k.room.Used, there)
 			}
 		}
-		if len(k.kept) != row.sets {
-			t.Errorf("of sets of %d bytes %d are kept, want %d", row.size, len(k.kept), row.sets)
+		if k.room.Len() != row.sets {
+			t.Errorf("of sets of %d bytes %d are kept, want %d", row.size, k.room.Len(), row.sets)
 		}
 	}
 }
@@ -349,7 +344,7 @@ func TestSafety9Parameters(t *testing.T) {
 			t.Errorf("%s: %d to %s", name, p.status, p.next())
 		}
 	}
-	for _, name := range bounded {
+	for _, name := range limitedParams {
 		form := url.Values{"grant_type": {"refresh_token"}, "refresh_token": {"jct_rt_x.y"}, "client_id": {a.id}}
 		form.Set(name, long(maxLen(name)+1))
 		status, body := s.post(t, "/oauth/token", "application/x-www-form-urlencoded", form.Encode())

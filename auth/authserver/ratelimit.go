@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"junction/upstream/bounded"
 )
 
 // rateLimit limits unauthenticated requests: per source network, and in total. One network gets a
@@ -77,39 +79,12 @@ func (s *sources) pass(network netip.Prefix, now time.Time) bool {
 	defer s.mu.Unlock()
 	l := s.by[network]
 	if l == nil {
-		s.makeRoom(now)
 		l = rate.NewLimiter(s.limit, s.burst)
-		s.by[network] = l
+		// A limiter with its full burst may go, since the network would begin with another such.
+		bounded.Put(&s.by, maxSources, network, l,
+			func(l *rate.Limiter) bool { return l.TokensAt(now) >= float64(s.burst) })
 	}
 	return l.AllowN(now, 1)
-}
-
-// makeRoom deletes networks while there are too many: among a few random ones those with a full
-// burst, which changes nothing for them, and else one of them. A deleted network starts anew; the
-// total stays limited.
-func (s *sources) makeRoom(now time.Time) {
-	if s.by == nil {
-		s.by = map[netip.Prefix]*rate.Limiter{}
-	}
-	if len(s.by) < maxSources {
-		return
-	}
-	var first netip.Prefix
-	looked := 0
-	for network, l := range s.by {
-		if looked == 0 {
-			first = network
-		}
-		if l.TokensAt(now) >= float64(s.burst) {
-			delete(s.by, network)
-		}
-		if looked++; looked == 16 {
-			break
-		}
-	}
-	if len(s.by) >= maxSources {
-		delete(s.by, first)
-	}
 }
 
 // rateLimits are the limits of the endpoints that need no credential. Each endpoint has its own, so

@@ -38,9 +38,9 @@ type tokenResponse struct {
 	Scope        string `json:"scope"`
 }
 
-// bounded lists the parameters with a size limit of maxLen. Unknown parameters are ignored (RFC
+// limitedParams lists the parameters with a size limit of maxLen. Unknown parameters are ignored (RFC
 // 6749, section 3.2).
-var bounded = []string{
+var limitedParams = []string{
 	"grant_type", "client_id", "redirect_uri", "code", "code_verifier", "refresh_token", "resource", "scope", "token",
 }
 
@@ -61,7 +61,7 @@ func form(r *http.Request) (url.Values, error) {
 		if len(values) > 1 {
 			return nil, bad("invalid_request", "%s occurs more than once", safeText(name, 40))
 		}
-		if slices.Contains(bounded, name) && len(values[0]) > maxLen(name) {
+		if slices.Contains(limitedParams, name) && len(values[0]) > maxLen(name) {
 			return nil, bad("invalid_request", "%s is longer than %d bytes", name, maxLen(name))
 		}
 	}

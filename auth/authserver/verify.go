@@ -15,6 +15,7 @@ import (
 
 	"junction/auth"
 	"junction/auth/store"
+	"junction/upstream/bounded"
 )
 
 const (
@@ -103,13 +104,8 @@ func (srv *Server) cacheToken(hash auth.Hash, v *knownToken) {
 	if _, over := srv.cache.ended[v.principal.Grant]; over {
 		return // it ended during the query
 	}
-	for s, old := range srv.cache.tokens { // a few random entries are enough
-		if len(srv.cache.tokens) < maxCached && srv.now().Before(old.until) {
-			break
-		}
-		delete(srv.cache.tokens, s)
-	}
-	srv.cache.tokens[hash] = v
+	bounded.Put(&srv.cache.tokens, maxCached, hash, v,
+		func(old *knownToken) bool { return !srv.now().Before(old.until) })
 }
 
 // Still reports, from memory alone, whether a principal that Verify returned is still valid: its

@@ -15,8 +15,8 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"junction/proxy/cache"
 	"junction/proxy/canon"
+	"junction/upstream/bounded"
 	"junction/upstream/raw"
 )
 
@@ -30,8 +30,8 @@ const (
 
 // Cache holds results. Its methods may be called concurrently.
 type Cache struct {
-	room    cache.Room
-	kept    cache.Cache[Key, *answer]
+	room    bounded.Room
+	kept    bounded.Cache[Key, *answer]
 	cleared atomic.Uint64 // how often Clear was called
 }
 

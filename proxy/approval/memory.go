@@ -4,6 +4,8 @@ import (
 	"maps"
 	"sync"
 	"time"
+
+	"junction/upstream/bounded"
 )
 
 // Memory stores the remembered approvals of modern clients, which have no session, and the
@@ -66,17 +68,8 @@ func (a *Memory) Has(principal, request string) bool {
 func (a *Memory) Give(principal, request string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	its, now := a.its(principal), time.Now()
-	if len(its.given) >= most {
-		its.end(now)
-	}
-	for other := range its.given {
-		if len(its.given) < most {
-			break
-		}
-		delete(its.given, other) // the user is asked again for that request
-	}
-	its.given[request] = now.Add(kept)
+	now := time.Now()
+	bounded.Put(&a.its(principal).given, most, request, now.Add(kept), now.After)
 }
 
 // Spend marks an approval request as answered. It returns false if the request was answered before.

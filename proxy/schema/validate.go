@@ -15,6 +15,7 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"junction/upstream/bounded"
 	"junction/upstream/raw"
 )
 
@@ -27,7 +28,7 @@ import (
 // references, bounds the size of a schema, uses RE2 for patterns and bounds the steps of a check.
 type Validator struct {
 	mu      sync.Mutex
-	schemas map[string]*inputSchema // by definition; all are dropped when there are too many
+	schemas map[string]*inputSchema // by definition
 }
 
 const (
@@ -99,11 +100,8 @@ func (v *Validator) schema(definition []byte) *inputSchema {
 	defer v.mu.Unlock()
 	s := v.schemas[string(definition)]
 	if s == nil {
-		if v.schemas == nil || len(v.schemas) >= mostSchemas {
-			v.schemas = map[string]*inputSchema{}
-		}
 		s = &inputSchema{}
-		v.schemas[string(definition)] = s
+		bounded.Put(&v.schemas, mostSchemas, string(definition), s, nil)
 	}
 	return s
 }

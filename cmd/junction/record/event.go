@@ -7,6 +7,7 @@ import (
 
 	"junction/auth"
 	"junction/proxy"
+	"junction/upstream/bounded"
 	"junction/upstream/raw"
 )
 
@@ -75,7 +76,7 @@ type use struct {
 
 const (
 	keyCalm = time.Hour
-	maxUses = 10_000 // beyond it, older entries are forgotten, and their uses are written again
+	maxUses = 10_000 // beyond it, some entries are forgotten, and their uses are written again
 )
 
 // first reports whether the use is the first one within keyCalm.
@@ -85,10 +86,7 @@ func (u *uses) first(of use, now time.Time) bool {
 	if at, ok := u.last[of]; ok && now.Sub(at) < keyCalm {
 		return false
 	}
-	if len(u.last) >= maxUses || u.last == nil {
-		u.last = map[use]time.Time{}
-	}
-	u.last[of] = now
+	bounded.Put(&u.last, maxUses, of, now, func(at time.Time) bool { return now.Sub(at) >= keyCalm })
 	return true
 }
 

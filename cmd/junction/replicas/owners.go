@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"junction/proxy/members"
+	"junction/upstream/bounded"
 )
 
 const (
@@ -56,10 +57,7 @@ func (o *owners) known(session [16]byte) string {
 func (o *owners) learn(session [16]byte, owner string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.of == nil || len(o.of) >= mostClaims {
-		o.of = map[[16]byte]string{}
-	}
-	o.of[session] = owner
+	bounded.Put(&o.of, mostClaims, session, owner, nil)
 }
 
 func (o *owners) forget(session [16]byte) {

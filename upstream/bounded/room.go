@@ -1,7 +1,4 @@
-// Package cache bounds the memory of data that the proxy keeps per principal or client and can make
-// again: subject views, pages of lists, and endpoints. Several caches of different types share the
-// bytes of one Room.
-package cache
+package bounded
 
 import (
 	"container/list"
@@ -19,12 +16,10 @@ type Room struct {
 }
 
 // leaver is an entry of any cache in a room; Room.Mu is held.
-type leaver interface { // reports whether the entry was read since the last check
-	spared() bool // reports whether the entry was read since the last look
+type leaver interface {
+	spared() bool // reports whether the entry was read since the last check
 	Leave()
 }
-
-var _ leaver = (*Entry[int, int])(nil)
 
 // Len returns the number of entries in all caches of the room.
 func (r *Room) Len() int {
