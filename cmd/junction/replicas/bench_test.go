@@ -38,7 +38,7 @@ func BenchmarkForward(b *testing.B) {
 	owner, other := mustBench(b), mustBench(b)
 	owner.lease.Store(&lease{id: "owner", until: time.Now().Add(time.Hour)})
 	other.lease.Store(&lease{id: "other", until: time.Now().Add(time.Hour)})
-	other.know([]row{{id: "owner", address: owner.o.Listener.Addr().String(), left: time.Hour}}, "other", time.Now())
+	other.setOthers([]row{{id: "owner", address: owner.o.Listener.Addr().String(), left: time.Hour}}, "other", time.Now())
 	ctx, cancel := context.WithCancel(b.Context())
 	defer cancel()
 	background := func(net.Listener) context.Context { return context.Background() }
@@ -48,7 +48,7 @@ func BenchmarkForward(b *testing.B) {
 			r.Out.URL.Scheme, r.Out.URL.Host, r.Out.Host = "https", owner.o.Listener.Addr().String(), r.In.Host
 			r.Out.Header.Set(headerHop, "owner "+r.In.RemoteAddr)
 		},
-		Transport: &http.Transport{TLSClientConfig: other.hop.tls, MaxIdleConnsPerHost: 100},
+		Transport: &http.Transport{TLSClientConfig: other.forwarder.tls, MaxIdleConnsPerHost: 100},
 	}
 	for _, c := range []struct {
 		name    string

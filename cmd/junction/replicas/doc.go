@@ -1,23 +1,24 @@
-// Package replicas implements proxy/members: several processes over one Postgres that answer for
-// each other's sessions. By file:
+// Package replicas implements the interface of package members: several processes with one Postgres
+// answer requests about each other's sessions. Each process is a member; users read replica.
 //
-//   - member.go: Member, this process among the others; what it knows of them
-//   - lease.go: the connection that holds this process's row in the table members
-//   - join.go: the statements of that table, and why a process is refused
-//   - identity.go: the key of connections between members, derived from the key of sessions
-//   - hop.go, receive.go: forwarding a request to another member, and answering a forwarded one
+//   - member.go: Member, which is this process, and the list of the other members
+//   - lease.go: joins, and renews the lease of this process on a connection of its own
+//   - join.go: the SQL of the table members, and the reasons to refuse a process
+//   - identity.go: TLS between members, with a key that is derived from sessions.key_file
+//   - forward.go, receive.go: send a request to another member, and answer such a request
 //   - owners.go: owners of sessions, deleted sessions, and IDs that may be used once
-//   - limits.go: rate limits and calls in flight over all members
-//   - sweep.go: deletion of expired rows
+//   - limits.go: rate limits and calls in flight of all members together
+//   - sweep.go: deletes expired rows
+//   - metrics.go: numbers for package telemetry
 //
 // # Leases
 //
-// A member has a row with the time until which it is a member, by the clock of the database. The
-// member renews the row, and calls itself a member for a shorter time, by its monotonic clock and
-// from before it sent the statement. So a member that was paused, or that lost its connection,
-// stops to call itself a member before the row expires, whatever its own time of day is.
+// Each member has a row in the table members. The row expires by the clock of the database, and the
+// member renews it in time. The member itself counts a shorter time, by its monotonic clock, from
+// the moment before it sent the statement. So a member that is paused or has no connection stops
+// acting as a member before its row expires. Its time of day does not matter.
 //
-// An ID is inserted once. A row that was deleted never comes back, and only then another member may
-// take what its member had. A row that has expired, and that no other member has deleted, can be
-// renewed: an outage of the database ends no session.
+// A member joins with a new ID. It loses its sessions only when another member deletes its row,
+// which is allowed after the row has expired. A deleted row never comes back. If the row was not
+// deleted, the member can still renew it. So an outage of the database ends no session.
 package replicas

@@ -16,8 +16,9 @@ import (
 	"junction/auth/seal"
 )
 
-// identity is what members have in common: both ends of a connection have the same private key,
-// derived from the key of sessions, so that there are no certificates to manage.
+// identity has the secrets that all members share. Both ends of a connection between members use
+// the same private key. It is derived from the key of sessions, so operators manage no
+// certificates.
 type identity struct {
 	certificate tls.Certificate
 	public      ed25519.PublicKey
@@ -38,7 +39,7 @@ func newIdentity(key *seal.Key) (*identity, error) {
 	i.public = private.Public().(ed25519.PublicKey)
 	sum := sha256.Sum256(i.public)
 	i.fingerprint = hex.EncodeToString(sum[:8])
-	// The peer compares the public key, and nothing else of the certificate.
+	// The other end compares only the public key of the certificate.
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Unix(0, 0),
 		NotAfter: time.Unix(1<<33, 0)}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, i.public, private)
@@ -59,7 +60,7 @@ func (i *identity) config() *tls.Config {
 		ClientAuth:             tls.RequireAnyClientCert,
 		InsecureSkipVerify:     true, // VerifyConnection compares the key
 		SessionTicketsDisabled: true, // they would arrive on idle connections
-		// Small records at first help over slow networks, and cost system calls.
+		// Small first records would help only on slow networks, and cost system calls.
 		DynamicRecordSizingDisabled: true,
 		VerifyConnection: func(s tls.ConnectionState) error {
 			if len(s.PeerCertificates) == 0 {

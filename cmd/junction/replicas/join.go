@@ -15,15 +15,16 @@ import (
 	"junction/auth/store"
 )
 
-// now is the time of the database in microseconds.
+// now is the SQL expression for the time of the database in microseconds.
 const now = `(extract(epoch FROM statement_timestamp()) * 1000000)::bigint`
 
-// channel is the name for LISTEN and NOTIFY. Other schemas of the database share it, which causes
-// needless looks at the table, and nothing else.
+// channel is the name for LISTEN and NOTIFY. All schemas of a database share it. A notification
+// from another schema makes this process read its table once more, which does no harm.
 const channel = "junction_members"
 
-// joining is the Postgres advisory lock of processes that join. It must not change.
-const joining = 0x6a756e6302
+// joinLock is the number of the Postgres advisory lock that a joining process takes. It must not
+// change, because processes of all versions take it.
+const joinLock = 0x6a756e6302
 
 // errRefused means that this process must not join.
 var errRefused = errors.New("refused")
@@ -36,7 +37,7 @@ func (m *Member) join(ctx context.Context, conn *pgx.Conn, id string) error {
 	return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 		// One at a time: of two that differ and begin at once, one must see the other.
 		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1 + 'members'::regclass::oid::bigint)`,
-			int64(joining)<<16); err != nil {
+			int64(joinLock)<<16); err != nil {
 			return err
 		}
 		rows, err := list(ctx, tx)
@@ -51,8 +52,8 @@ func (m *Member) join(ctx context.Context, conn *pgx.Conn, id string) error {
 				return err
 			}
 		}
-		// reachesSelf has shown that the address is that of this process: a member with the same
-		// address has ended.
+		// reachesSelf has shown that this process answers at the address, so an older member with
+		// the same address has ended.
 		if _, err := tx.Exec(ctx, `DELETE FROM members WHERE address = $1`, m.address); err != nil {
 			return err
 		}
@@ -66,7 +67,7 @@ func (m *Member) join(ctx context.Context, conn *pgx.Conn, id string) error {
 	})
 }
 
-// compatible returns why this process cannot join a member.
+// compatible returns an error if this process must not join while the member of the row lives.
 func (m *Member) compatible(r row) error {
 	if r.fingerprint != m.identity.fingerprint {
 		return fmt.Errorf("%w: the fingerprint of sessions.key_file is %s here and %s in the process at %s; "+
@@ -124,9 +125,10 @@ func leave(ctx context.Context, conn *pgx.Conn, id string) error {
 	return announce(ctx, conn)
 }
 
-// bury deletes the rows of members that have not renewed their lease for another one. Until then
-// they may come back after an outage of the database, unless another member needs what they have.
-func (m *Member) bury(ctx context.Context, conn *pgx.Conn) error {
+// deleteLongExpired deletes the rows that expired more than a TTL ago. Rows that expired later
+// stay, because their members may renew them after an outage of the database. A member that needs a
+// session of an expired member deletes that row itself (claimSQL).
+func (m *Member) deleteLongExpired(ctx context.Context, conn *pgx.Conn) error {
 	_, err := conn.Exec(ctx, `DELETE FROM members WHERE expires_at < `+now+` - $1`, m.o.TTL.Microseconds())
 	return err
 }

@@ -11,11 +11,11 @@ import (
 	"junction/auth"
 )
 
-// Run holds the lease until ctx ends, and then gives it back. Drain must have returned before,
-// because the sessions of this process belong to others afterwards.
+// Run joins, and renews the lease until ctx ends. Then it deletes the row, and other members may
+// take over the sessions of this process. So Drain must have returned before ctx ends.
 func (m *Member) Run(ctx context.Context) {
-	m.tasks.Go(func() { m.sweepNowAndThen(ctx) })
-	m.tasks.Go(func() { m.settleNowAndThen(ctx) })
+	m.tasks.Go(func() { m.sweepRegularly(ctx) })
+	m.tasks.Go(func() { m.writeCountsRegularly(ctx) })
 	defer m.tasks.Wait()
 	pause := time.Duration(0)
 	for {
@@ -28,7 +28,7 @@ func (m *Member) Run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		m.note(fmt.Errorf("the database does not answer: %s", auth.Redact(err.Error())))
+		m.setReason(fmt.Errorf("the database does not answer: %s", auth.Redact(err.Error())))
 		pause = min(max(2*pause, m.o.TTL/100), m.o.TTL/6)
 		select {
 		case <-time.After(pause):
@@ -37,8 +37,7 @@ func (m *Member) Run(ctx context.Context) {
 	}
 }
 
-// connect opens the connection of the lease. It has a connection of its own, because all others may
-// be busy.
+// connect opens a connection for the lease alone, because those of Options.DB may all be busy.
 func (m *Member) connect(ctx context.Context) (*pgx.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, m.o.TTL/3)
 	defer cancel()
@@ -71,7 +70,7 @@ func (m *Member) release(ctx context.Context, conn *pgx.Conn) {
 func (m *Member) hold(ctx context.Context, conn *pgx.Conn) error {
 	for {
 		next := time.Now().Add(m.o.TTL / 3)
-		if err := m.beat(ctx, conn); err != nil && !errors.Is(err, errRefused) {
+		if err := m.renewOrJoin(ctx, conn); err != nil && !errors.Is(err, errRefused) {
 			return err
 		}
 		for renew := false; !renew && ctx.Err() == nil; {
@@ -80,7 +79,7 @@ func (m *Member) hold(ctx context.Context, conn *pgx.Conn) error {
 				return err
 			}
 			if renew = !changed; changed {
-				if err := m.look(ctx, conn); err != nil {
+				if err := m.readTable(ctx, conn); err != nil {
 					return err
 				}
 			}
@@ -91,8 +90,8 @@ func (m *Member) hold(ctx context.Context, conn *pgx.Conn) error {
 	}
 }
 
-// await waits for a change of the table, at most until a time. A change may be reported without
-// reason.
+// await waits until another process reports a change of the table, readTableSoon is called, or a
+// time is reached. It may report a change although there was none.
 func (m *Member) await(ctx context.Context, conn *pgx.Conn, until time.Time) (changed bool, err error) {
 	waiting, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
@@ -115,8 +114,9 @@ func (m *Member) await(ctx context.Context, conn *pgx.Conn, until time.Time) (ch
 	return err == nil, err
 }
 
-// beat renews the lease, or joins, and looks at the table.
-func (m *Member) beat(ctx context.Context, conn *pgx.Conn) error {
+// renewOrJoin renews the lease. If there is none, or another member has deleted it, this process
+// joins with a new ID. Then it reads the table.
+func (m *Member) renewOrJoin(ctx context.Context, conn *pgx.Conn) error {
 	ctx, cancel := context.WithTimeout(ctx, m.o.TTL/3)
 	defer cancel()
 	before := m.lease.Load()
@@ -130,20 +130,20 @@ func (m *Member) beat(ctx context.Context, conn *pgx.Conn) error {
 	}
 	if !kept {
 		if before != nil {
-			m.o.Log.Warn("this process had lost its lease, and the other replicas have taken its sessions", "was", id)
+			m.o.Log.Warn("this process has lost its lease; the other replicas may have taken its sessions", "was", id)
 			m.lease.Store(nil)
 		}
 		id = newID()
 		if err := m.join(ctx, conn, id); err != nil {
 			if errors.Is(err, errRefused) {
-				m.note(err)
-				return errors.Join(err, m.look(ctx, conn))
+				m.setReason(err)
+				return errors.Join(err, m.readTable(ctx, conn))
 			}
 			return err
 		}
 	}
-	// A lease counts from before the statement, and for less than it lasts: what begins at its end
-	// needs time, too.
+	// The lease is counted from before the statement. It is counted shorter than it lasts, so that
+	// a request that begins at its end can finish within it.
 	held := &lease{id: id, begun: begun, until: begun.Add(m.o.TTL * 4 / 5)}
 	if kept {
 		held.begun = before.begun
@@ -153,20 +153,20 @@ func (m *Member) beat(ctx context.Context, conn *pgx.Conn) error {
 	m.once.Do(func() { close(m.tried) })
 	if !kept {
 		m.o.Changed()
-		m.settleAll()
+		m.writeAllCountsSoon()
 		m.o.Log.Info("joined the replicas", "id", id, "address", m.address)
 	} else if begun.After(before.until) {
 		m.o.Log.Warn("renewed the lease after it had expired; no session was taken", "id", id)
-		m.owners.returned(begun, m.o.TTL/5)
+		m.owners.renewedLate(begun, m.o.TTL/5)
 		if err := announce(ctx, conn); err != nil {
 			return err
 		}
 	}
-	return m.look(ctx, conn)
+	return m.readTable(ctx, conn)
 }
 
-// look reads the table.
-func (m *Member) look(ctx context.Context, conn *pgx.Conn) error {
+// readTable reads the table members.
+func (m *Member) readTable(ctx context.Context, conn *pgx.Conn) error {
 	ctx, cancel := context.WithTimeout(ctx, m.o.TTL/3)
 	defer cancel()
 	asked := time.Now()
@@ -178,10 +178,10 @@ func (m *Member) look(ctx context.Context, conn *pgx.Conn) error {
 	if l := m.lease.Load(); l != nil {
 		self = l.id
 	}
-	m.know(rows, self, asked)
+	m.setOthers(rows, self, asked)
 	for _, r := range rows {
 		if r.left < -m.o.TTL {
-			return m.bury(ctx, conn)
+			return m.deleteLongExpired(ctx, conn)
 		}
 	}
 	return nil

@@ -13,33 +13,33 @@ import (
 	"junction/proxy/members"
 )
 
-// inFlight are the calls in flight of this process, by principals with a limit of them. The table
-// has the numbers of all members in one row for each principal, so that one statement can compare
-// their sum with the limit. A member writes its number, not a difference: a number that could not
-// be written is repaired by the next one.
+// inFlight counts the calls in flight of this process, for each principal whose policy limits them
+// (concurrent). The table calls_in_flight has one row for each principal, with the counts of all
+// members, so that one statement can compare their sum with the limit. A member writes its count,
+// not a difference: if a write fails, the next write corrects the table.
 type inFlight struct {
 	mu sync.Mutex
-	of map[string]*number
+	of map[string]*callCount
 }
 
-// number is the number of calls in flight of one principal. Its statements come one after the
-// other.
-type number struct {
+// callCount is the number of calls in flight of one principal at this process. mu is held during a
+// statement, so that an older count never replaces a newer one.
+type callCount struct {
 	mu    sync.Mutex
 	calls int
-	stale bool // the table has another number
-	users int  // guarded by inFlight.mu
+	stale bool // the table may have another count
+	users int  // callers of use; guarded by inFlight.mu
 }
 
-// use returns the number of a principal. done must be called afterwards.
-func (f *inFlight) use(principal string) (n *number, done func()) {
+// use returns the count of a principal, and keeps it in memory until done is called.
+func (f *inFlight) use(principal string) (n *callCount, done func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if n = f.of[principal]; n == nil {
 		if f.of == nil {
-			f.of = map[string]*number{}
+			f.of = map[string]*callCount{}
 		}
-		n = &number{}
+		n = &callCount{}
 		f.of[principal] = n
 	}
 	n.users++
@@ -62,7 +62,7 @@ func (m *Member) Enter(ctx context.Context, principal string, l policy.Limits, o
 	if m.Self() == "" {
 		return nil, 0, members.ErrAlone
 	}
-	ctx, cancel := context.WithTimeout(ctx, askTime)
+	ctx, cancel := context.WithTimeout(ctx, queryTime)
 	defer cancel()
 	leave = func() {}
 	if l.Concurrent > 0 && !other {
@@ -79,10 +79,11 @@ func (m *Member) Enter(ctx context.Context, principal string, l policy.Limits, o
 	return leave, 0, nil
 }
 
-// write sets the number of calls of this process, $3, if the sum is at most $4. Numbers of members
-// that have ended do not count: see claim.
-var write = `WITH seen AS (SELECT jsonb_object_keys(calls::jsonb) AS id FROM calls_in_flight WHERE principal_hash = $1),
-	` + buried(`SELECT id FROM seen`, `$5`) + `,
+// writeCountSQL sets the count of this process ($2) to $3, if the sum for the principal ($1) is
+// then at most $4. It removes the counts of members that have ended, which it finds as claimSQL
+// does. Its columns are: whether it has written the count, and whether this process is a member.
+var writeCountSQL = `WITH seen AS (SELECT jsonb_object_keys(calls::jsonb) AS id FROM calls_in_flight WHERE principal_hash = $1),
+	` + deleteExpired(`SELECT id FROM seen`, `$5`) + `,
 	dead AS (SELECT coalesce(array_agg(id), '{}') AS ids FROM seen
 		WHERE id IN (SELECT id FROM gone) OR NOT EXISTS (SELECT 1 FROM members WHERE members.id = seen.id)),
 	written AS (
@@ -101,10 +102,10 @@ func (m *Member) begin(ctx context.Context, principal string, limit int) (leave 
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.calls++
-	if err := m.write(ctx, principal, n, limit); err != nil {
+	if err := m.writeCount(ctx, principal, n, limit); err != nil {
 		n.calls--
 		n.stale = n.stale || err != budget.ErrTooMany
-		go done() // it locks n
+		go done() // done locks n, which this function still holds
 		return nil, err
 	}
 	return sync.OnceFunc(func() {
@@ -112,26 +113,26 @@ func (m *Member) begin(ctx context.Context, principal string, limit int) (leave 
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		n.calls--
-		ending, cancel := context.WithTimeout(context.Background(), askTime)
+		ending, cancel := context.WithTimeout(context.Background(), queryTime)
 		defer cancel()
-		_ = m.write(ending, principal, n, math.MaxInt32) // settle repeats it
+		_ = m.writeCount(ending, principal, n, math.MaxInt32) // writeCounts repeats it
 	}), nil
 }
 
-// write writes a number; n.mu is held.
-func (m *Member) write(ctx context.Context, principal string, n *number, limit int) error {
+// writeCount writes a count. n.mu must be held.
+func (m *Member) writeCount(ctx context.Context, principal string, n *callCount, limit int) error {
 	self, written, member := m.Self(), false, false
 	if self == "" {
 		n.stale = true
 		return members.ErrAlone
 	}
-	err := m.o.DB.QueryRowContext(ctx, write, digestOf(principal), self, n.calls, limit, m.owners.mayBury()).
+	err := m.o.DB.QueryRowContext(ctx, writeCountSQL, digestOf(principal), self, n.calls, limit, m.owners.expiredHaveEnded()).
 		Scan(&written, &member)
 	switch {
 	case err != nil:
 		n.stale = true
 		return unavailable(err)
-	case !member: // this process has lost its lease, and does not know it yet
+	case !member: // another member has deleted the row of this process since it was read
 		n.stale = true
 		return members.ErrAlone
 	case !written:
@@ -141,9 +142,9 @@ func (m *Member) write(ctx context.Context, principal string, n *number, limit i
 	return nil
 }
 
-// settle writes the numbers that the table does not have. all means that it has none of them,
-// because this process has joined under a new ID.
-func (m *Member) settle(ctx context.Context, all bool) {
+// writeCounts writes the stale counts. all means that this process has joined with a new ID, so
+// that the table has none of its counts.
+func (m *Member) writeCounts(ctx context.Context, all bool) {
 	m.inFlight.mu.Lock()
 	var principals []string
 	for principal := range m.inFlight.of {
@@ -155,7 +156,7 @@ func (m *Member) settle(ctx context.Context, all bool) {
 		n.mu.Lock()
 		var err error
 		if n.stale || all && n.calls > 0 {
-			err = m.write(ctx, principal, n, math.MaxInt32)
+			err = m.writeCount(ctx, principal, n, math.MaxInt32)
 		}
 		n.mu.Unlock()
 		done()
@@ -166,9 +167,11 @@ func (m *Member) settle(ctx context.Context, all bool) {
 	}
 }
 
-// spend takes a call of $2 microseconds from an allowance that holds $3 microseconds, if it has
-// one. full_at is when it is full again.
-var spend = `WITH taken AS (
+// spendSQL takes a call from an allowance ($1), if there is one left. An allowance refills with
+// time: a call costs $2 microseconds of refilling, and a full allowance holds $3. full_at is when
+// the allowance is full again. The columns are: whether the call was taken, and the time until
+// full_at.
+var spendSQL = `WITH taken AS (
 		INSERT INTO rates AS r (rate_hash, full_at) VALUES ($1, ` + now + ` + $2::bigint)
 		ON CONFLICT (rate_hash) DO UPDATE SET full_at = greatest(r.full_at, ` + now + `) + $2::bigint
 		WHERE greatest(r.full_at, ` + now + `) + $2::bigint - ` + now + ` <= $3::bigint
@@ -183,14 +186,14 @@ func (m *Member) take(ctx context.Context, principal string, l policy.Limits, ot
 	key := digestOf(fmt.Sprint(principal, "\x00", l.Rate, burst, other))
 	var taken bool
 	var full int64
-	if err := m.o.DB.QueryRowContext(ctx, spend, key, cost, cost*burst).Scan(&taken, &full); err != nil {
+	if err := m.o.DB.QueryRowContext(ctx, spendSQL, key, cost, cost*burst).Scan(&taken, &full); err != nil {
 		return 0, unavailable(err)
 	}
 	if taken {
 		return 0, nil
 	}
 	wait := full + cost - cost*burst
-	if wait <= 0 { // others have used the allowance since the statement began
+	if wait <= 0 { // full is from before the statement; another member has used the allowance since
 		wait = cost
 	}
 	return time.Duration(wait) * time.Microsecond, budget.ErrTooFast

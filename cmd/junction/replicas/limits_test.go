@@ -14,7 +14,8 @@ import (
 
 type limits = policy.Limits
 
-// TestConcurrent: 200 calls of a principal on four members; never are more in flight than the limit.
+// TestConcurrent: 200 calls of a principal on four members; never are more in flight than the
+// limit.
 func TestConcurrent(t *testing.T) {
 	w := mustWorld(t)
 	w.ttl = time.Minute
@@ -108,7 +109,7 @@ func TestConcurrentAfterOutage(t *testing.T) {
 	a.lease.Store(nil) // no call can be counted out now
 	first()
 	a.lease.Store(&lease{id: id, until: time.Now().Add(time.Hour)})
-	a.settle(t.Context(), false)
+	a.writeCounts(t.Context(), false)
 	leave, _, err := b.Enter(t.Context(), "user:ann", one, false)
 	if err != nil {
 		t.Fatalf("after one of two calls has ended: %v", err)

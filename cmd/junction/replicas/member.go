@@ -27,10 +27,11 @@ type Options struct {
 	Key       *seal.Key    // the key of sessions, which all members have
 	Listener  net.Listener // for the other members; the Member closes it
 	Advertise string       // the address by which they reach Listener; port 0 means its port
-	// Shared returns what must be equal in all members: see Config.Shared. key is for its digests.
+	// Shared describes the configuration that must be equal in all members: see
+	// config.Config.Shared. key is the key of its digests.
 	Shared  func(key []byte) (string, error)
 	Version string
-	// Changed is called when Self has another ID than before. It must not block.
+	// Changed is called when Self returns another ID than before. It must not block.
 	Changed func()
 	Log     *slog.Logger
 	// Limits of forwarded requests, as those of the listener for clients.
@@ -48,38 +49,38 @@ type Member struct {
 	o        Options
 	identity *identity
 	address  string // by which the others reach it
-	process  string // a random name of this process, to tell whose address it is
+	process  string // random; see headerGone
 
 	shared atomic.Pointer[string]
 	lease  atomic.Pointer[lease]
-	peers  atomic.Pointer[map[string]*peer] // by ID, without this process; never changed
-	reason atomic.Pointer[string]           // why this process is no member
-	tried  chan struct{}                    // closed after the first attempt to join
-	once   sync.Once                        // closes tried
-	wake   chan struct{}                    // 1-buffered: list the members now
+	others atomic.Pointer[map[string]*otherMember] // by ID, without this process; never changed
+	reason atomic.Pointer[string]                  // why this process is no member
+	tried  chan struct{}                           // closed after the first attempt to join
+	once   sync.Once                               // closes tried
+	wake   chan struct{}                           // 1-buffered: list the members now
 	// 1-buffered: this process has a new ID
 	rejoined chan struct{}
 
-	hop      hop
-	received received
-	owners   owners
-	inFlight inFlight
-	counters counters
-	tasks    sync.WaitGroup
+	forwarder forwarder
+	received  received
+	owners    owners
+	inFlight  inFlight
+	counters  counters
+	tasks     sync.WaitGroup
 }
 
-// lease is a valid row of this process.
+// lease is the row of this process in the table members.
 type lease struct {
 	id    string
 	begun time.Time
 	until time.Time // by the monotonic clock
 }
 
-// peer is another member, as of the last look at the table. It is never changed.
-type peer struct {
+// otherMember is another member, as it was when the table was last read. It is never changed.
+type otherMember struct {
 	row
 	until time.Time // of its lease, by the monotonic clock
-	link  *link
+	conns *connections
 }
 
 // row is a row of the table members.
@@ -111,17 +112,17 @@ func New(o Options) (*Member, error) {
 		port = strconv.Itoa(o.Listener.Addr().(*net.TCPAddr).Port)
 	}
 	m.address = net.JoinHostPort(host, port)
-	m.peers.Store(&map[string]*peer{})
+	m.others.Store(&map[string]*otherMember{})
 	m.reason.Store(new("it has not joined yet"))
-	m.hop.client = &http1.Client{Dial: m.dial}
-	m.hop.tls = m.identity.config()
+	m.forwarder.client = &http1.Client{Dial: m.dial}
+	m.forwarder.tls = m.identity.config()
 	return m, nil
 }
 
 // Close closes the listener of a Member whose Serve was not called.
 func (m *Member) Close() error { return m.o.Listener.Close() }
 
-// Reload sets what must be equal in all members, after a change of the configuration.
+// Reload replaces Options.Shared after a change of the configuration.
 func (m *Member) Reload(shared func(key []byte) (string, error)) error {
 	text, err := shared(m.identity.digests)
 	if err == nil {
@@ -141,20 +142,20 @@ func (m *Member) Self() string {
 
 // Alive implements members.Members.
 func (m *Member) Alive(id string) bool {
-	p := m.peer(id)
-	return p != nil && !p.link.suspect.Load() || id != "" && id == m.Self()
+	p := m.living(id)
+	return p != nil && !p.conns.suspect.Load() || id != "" && id == m.Self()
 }
 
-// peer returns another member with a valid lease, or nil.
-func (m *Member) peer(id string) *peer {
-	p := (*m.peers.Load())[id]
+// living returns another member if its lease is valid, or nil.
+func (m *Member) living(id string) *otherMember {
+	p := (*m.others.Load())[id]
 	if p == nil || !time.Now().Before(p.until) {
 		return nil
 	}
 	return p
 }
 
-// Ready returns nil if this process is a member, or the reason why it is none. It waits for the first
+// Ready returns nil if this process is a member, and otherwise the reason. It waits for the first
 // attempt to join.
 func (m *Member) Ready(ctx context.Context) error {
 	select {
@@ -171,8 +172,8 @@ func (m *Member) Ready(ctx context.Context) error {
 	return errors.New(reason)
 }
 
-// note sets why this process cannot join, or cannot renew its lease, and logs a new reason.
-func (m *Member) note(err error) {
+// setReason stores why this process cannot join or cannot renew its lease, and logs a new reason.
+func (m *Member) setReason(err error) {
 	text := err.Error()
 	defer m.once.Do(func() { close(m.tried) })
 	switch old := m.reason.Swap(&text); {
@@ -184,7 +185,7 @@ func (m *Member) note(err error) {
 	}
 }
 
-// Status is what this process knows of a member.
+// Status describes a member, as this process sees it.
 type Status struct {
 	ID      string    `json:"id"`
 	Address string    `json:"address"`
@@ -192,7 +193,7 @@ type Status struct {
 	Begun   time.Time `json:"begun"`
 	Self    bool      `json:"self,omitempty"`
 	Left    float64   `json:"lease_seconds"` // until its lease expires
-	// Differs has the parts of the configuration that are not those of this process.
+	// Differs lists the parts of the configuration that differ from those of this process.
 	Differs string `json:"differs,omitempty"`
 	Error   string `json:"error,omitempty"` // why the last connection to it failed
 }
@@ -204,10 +205,10 @@ func (m *Member) Members() []Status {
 		list = append(list, Status{ID: l.id, Address: m.address, Version: m.o.Version, Begun: l.begun,
 			Self: true, Left: time.Until(l.until).Seconds()})
 	}
-	for _, p := range *m.peers.Load() {
+	for _, p := range *m.others.Load() {
 		s := Status{ID: p.id, Address: p.address, Version: p.version, Begun: p.begun,
 			Left: time.Until(p.until).Seconds(), Differs: differing(*m.shared.Load(), p.digest)}
-		if failed := p.link.failed.Load(); failed != nil {
+		if failed := p.conns.failed.Load(); failed != nil {
 			s.Error = (*failed).Error()
 		}
 		if s.Left > 0 {
@@ -218,28 +219,30 @@ func (m *Member) Members() []Status {
 	return list
 }
 
-// know replaces the members by those of the table. Requests to members that are gone end.
-func (m *Member) know(rows []row, self string, asked time.Time) {
-	old, next := *m.peers.Load(), map[string]*peer{}
+// setOthers replaces the list of other members by the rows of the table, which was read at the time
+// asked. It ends the requests to members that are no longer in the list.
+func (m *Member) setOthers(rows []row, self string, asked time.Time) {
+	old, next := *m.others.Load(), map[string]*otherMember{}
 	for _, r := range rows {
 		before := old[r.id]
-		// After an outage, requests to a member that has not renewed its lease yet go on.
-		if r.id == self || r.left <= 0 && (before == nil || m.owners.mayBury()) {
+		// After an outage of the database, an expired member may still renew its lease: keep its
+		// requests.
+		if r.id == self || r.left <= 0 && (before == nil || m.owners.expiredHaveEnded()) {
 			continue
 		}
-		p := &peer{row: r, until: asked.Add(r.left)}
+		p := &otherMember{row: r, until: asked.Add(r.left)}
 		if before != nil {
-			p.link = before.link
+			p.conns = before.conns
 		} else {
-			p.link = m.newLink(r)
+			p.conns = m.newConnections(r)
 		}
-		p.link.suspect.Store(false)
+		p.conns.suspect.Store(false)
 		next[r.id] = p
 	}
-	m.peers.Store(&next)
+	m.others.Store(&next)
 	for id, p := range old {
 		if next[id] == nil {
-			p.link.end()
+			p.conns.end()
 		}
 	}
 	if !slices.Equal(slices.Sorted(maps.Keys(old)), slices.Sorted(maps.Keys(next))) {

@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// outcome is how a forwarded request ended.
+// outcome is the result of forwarding a request.
 type outcome int
 
 const (
 	done      outcome = iota // the owner has answered
-	gone                     // the owner has ended, and did not get the request
-	lost                     // the owner ended before it had answered
+	gone                     // the owner has ended and did not handle the request
+	lost                     // the owner got the request and ended before its answer was complete
 	cancelled                // by the client
-	failed                   // the request of the client could not be read
+	failed                   // the body of the client's request could not be read
 	outcomes
 )
 
@@ -23,7 +23,8 @@ type counters struct {
 	received, claimed atomic.Int64
 }
 
-// Figures are for metrics.
+// Figures are numbers for package telemetry, which has the same type, so that it does not import
+// this package.
 type Figures struct {
 	Members   int              // alive, with this process
 	Forwarded map[string]int64 // by outcome

@@ -16,36 +16,39 @@ import (
 )
 
 const (
-	// askTime limits a question to the database about one request.
-	askTime = 3 * time.Second
-	// skew is added to the time until which a row is kept: the caller's time of day may be wrong.
+	// queryTime limits the time of a query for one request.
+	queryTime = 3 * time.Second
+	// skew is added to the time for which a row is kept, because the time of day of a member may be
+	// wrong.
 	skew = 24 * time.Hour
-	// askAgain bounds how often a question is asked when another member answers it at the same time.
-	askAgain = 5
-	// mostClaims bounds the known owners.
-	mostClaims = 1 << 16
+	// claimAttempts bounds how often a claim is repeated because another member has changed the
+	// rows at the same time.
+	claimAttempts = 5
+	// maxKnown bounds owners.of; beyond it, all entries are dropped and read again when needed.
+	maxKnown = 1 << 16
 )
 
-// owners are the owners of sessions whose first owner has ended, as far as they are known here.
+// owners caches the owners of sessions whose first owner has ended.
 type owners struct {
-	mu      sync.Mutex
-	of      map[[16]byte]string
-	patient time.Time // until then, members that have not renewed their lease may do so
+	mu        sync.Mutex
+	of        map[[16]byte]string
+	waitUntil time.Time // until then, members with an expired lease may still renew it
 }
 
-// returned notes that this process has renewed its lease after an outage. The others may be about
-// to do the same.
-func (o *owners) returned(at time.Time, wait time.Duration) {
+// renewedLate must be called when this process has renewed its lease after it had expired, as after
+// an outage of the database. The other members will probably renew theirs soon: for the time wait,
+// their expired rows are not deleted.
+func (o *owners) renewedLate(at time.Time, wait time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.patient = at.Add(wait)
+	o.waitUntil = at.Add(wait)
 }
 
-// mayBury reports whether a member without a valid lease counts as ended.
-func (o *owners) mayBury() bool {
+// expiredHaveEnded reports whether a member with an expired lease counts as ended: see renewedLate.
+func (o *owners) expiredHaveEnded() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return !time.Now().Before(o.patient)
+	return !time.Now().Before(o.waitUntil)
 }
 
 func (o *owners) known(session [16]byte) string {
@@ -57,7 +60,7 @@ func (o *owners) known(session [16]byte) string {
 func (o *owners) learn(session [16]byte, owner string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	bounded.Put(&o.of, mostClaims, session, owner, nil)
+	bounded.Put(&o.of, maxKnown, session, owner, nil)
 }
 
 func (o *owners) forget(session [16]byte) {
@@ -66,19 +69,23 @@ func (o *owners) forget(session [16]byte) {
 	delete(o.of, session)
 }
 
-// buried is a common table expression: it deletes the rows of some members that have no valid
-// lease, if $may, and returns their IDs. A row that is renewed at the same time stays.
-func buried(ids, may string) string {
+// deleteExpired returns a common table expression named gone. If the condition may holds, it
+// deletes the expired rows of the members ids, and returns their IDs. A row that is renewed at the
+// same time stays.
+func deleteExpired(ids, may string) string {
 	return `gone AS (DELETE FROM members WHERE id IN (` + ids + `) AND expires_at <= ` + now + ` AND ` + may + `
 		RETURNING id)`
 }
 
-// claim makes this process the owner of a session whose owner has ended, and returns the owner. The
-// parts of a statement see the table as it was at its begin. So a member counts as ended if its row
-// was missing then, since rows never come back, or if this statement deletes it. An owner is
-// replaced only if it is still the one that was read. If the answer is NULL, another member has
-// changed something at the same time.
-var claim = `WITH ` + buried(`$2, (SELECT owner FROM session_owners WHERE session_hash = $1)`, `$5`) + `,
+// claimSQL makes this process ($3) the owner of a session ($1) if the owner has ended. Its columns
+// are: whether the session was deleted, whether this process has become the owner now, and the
+// owner. $2 is the first owner.
+//
+// All parts of the statement see the tables as they were when the statement began. A member has
+// ended if its row was missing then (rows never come back), or if the statement deletes the row. An
+// owner is replaced only if it is still the one that the statement read. The owner is NULL if
+// another member has changed a row at the same time; the statement must then be repeated.
+var claimSQL = `WITH ` + deleteExpired(`$2, (SELECT owner FROM session_owners WHERE session_hash = $1)`, `$5`) + `,
 	deleted AS (SELECT 1 FROM deleted_sessions WHERE session_hash = $1),
 	claimed AS (
 		INSERT INTO session_owners AS s (session_hash, owner, expires_at)
@@ -107,13 +114,13 @@ func (m *Member) Owner(ctx context.Context, session [16]byte, first string, unti
 	if owner := m.owners.known(session); owner != "" && m.Alive(owner) {
 		return owner, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, askTime)
+	ctx, cancel := context.WithTimeout(ctx, queryTime)
 	defer cancel()
-	for range askAgain {
+	for range claimAttempts {
 		self := m.Self()
 		var deleted, mine bool
 		var owner sql.NullString
-		err := m.o.DB.QueryRowContext(ctx, claim, hashOf(session), first, self, kept(until), m.owners.mayBury()).
+		err := m.o.DB.QueryRowContext(ctx, claimSQL, hashOf(session), first, self, keepFor(until), m.owners.expiredHaveEnded()).
 			Scan(&deleted, &mine, &owner)
 		switch {
 		case err != nil:
@@ -125,7 +132,7 @@ func (m *Member) Owner(ctx context.Context, session [16]byte, first string, unti
 		}
 		if mine {
 			m.counters.claimed.Add(1)
-			m.lookNow()
+			m.readTableSoon()
 		}
 		if owner.String != first {
 			m.owners.learn(session, owner.String)
@@ -137,10 +144,10 @@ func (m *Member) Owner(ctx context.Context, session [16]byte, first string, unti
 
 // DeleteSession implements members.Members.
 func (m *Member) DeleteSession(ctx context.Context, session [16]byte, until time.Time) error {
-	ctx, cancel := context.WithTimeout(ctx, askTime)
+	ctx, cancel := context.WithTimeout(ctx, queryTime)
 	defer cancel()
 	_, err := m.o.DB.ExecContext(ctx, `INSERT INTO deleted_sessions (session_hash, expires_at)
-		VALUES ($1, `+now+` + $2::bigint) ON CONFLICT (session_hash) DO NOTHING`, hashOf(session), kept(until))
+		VALUES ($1, `+now+` + $2::bigint) ON CONFLICT (session_hash) DO NOTHING`, hashOf(session), keepFor(until))
 	if err != nil {
 		return unavailable(err)
 	}
@@ -153,10 +160,10 @@ func (m *Member) Once(ctx context.Context, id string, until time.Time) (bool, er
 	if m.Self() == "" {
 		return false, members.ErrAlone
 	}
-	ctx, cancel := context.WithTimeout(ctx, askTime)
+	ctx, cancel := context.WithTimeout(ctx, queryTime)
 	defer cancel()
 	result, err := m.o.DB.ExecContext(ctx, `INSERT INTO used_ids (id_hash, expires_at)
-		VALUES ($1, `+now+` + $2::bigint) ON CONFLICT (id_hash) DO NOTHING`, digestOf(id), kept(until))
+		VALUES ($1, `+now+` + $2::bigint) ON CONFLICT (id_hash) DO NOTHING`, digestOf(id), keepFor(until))
 	if err != nil {
 		return false, unavailable(err)
 	}
@@ -164,7 +171,7 @@ func (m *Member) Once(ctx context.Context, id string, until time.Time) (bool, er
 	return n == 1, err
 }
 
-// unavailable is the error of a question that the database did not answer.
+// unavailable wraps the error of a failed query, so that it matches members.ErrAlone.
 func unavailable(err error) error {
 	if errors.Is(err, context.Canceled) {
 		return err
@@ -172,13 +179,13 @@ func unavailable(err error) error {
 	return fmt.Errorf("%w: %w", members.ErrAlone, err)
 }
 
-// kept returns for how many microseconds a row is kept that is needed until a time.
-func kept(until time.Time) int64 { return (max(0, time.Until(until)) + skew).Microseconds() }
+// keepFor returns how long to keep a row that is needed until a time, in microseconds.
+func keepFor(until time.Time) int64 { return (max(0, time.Until(until)) + skew).Microseconds() }
 
 // hashOf returns the stored form of the hash of a session.
 func hashOf(session [16]byte) string { return hex.EncodeToString(session[:]) }
 
-// digestOf returns the stored form of a text of any length.
+// digestOf returns the stored form of a text, which is a hash: stored rows name no user.
 func digestOf(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return base64.RawURLEncoding.EncodeToString(sum[:])

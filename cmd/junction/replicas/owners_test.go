@@ -159,8 +159,8 @@ func TestRenewedOrClaimed(t *testing.T) {
 	t.Logf("%d of 100 were renewed", renewed)
 }
 
-// TestClaimOfTheExpired: a process whose lease has expired in the table, which it does not know yet,
-// becomes no owner.
+// TestClaimOfTheExpired: a process whose lease has expired in the table, which it does not know
+// yet, becomes no owner.
 func TestClaimOfTheExpired(t *testing.T) {
 	w := mustWorld(t)
 	w.ttl = time.Minute
@@ -174,8 +174,8 @@ func TestClaimOfTheExpired(t *testing.T) {
 	}
 }
 
-// TestClaimedByOneThatJoined: while a claim waits, a member that has joined since becomes the owner.
-// The claim, which cannot see that member, does not replace it.
+// TestClaimedByOneThatJoined: while a claim waits, a member that has joined since becomes the
+// owner. The claim, which cannot see that member, does not replace it.
 func TestClaimedByOneThatJoined(t *testing.T) {
 	w := mustWorld(t)
 	w.ttl = time.Minute

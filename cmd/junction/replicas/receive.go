@@ -18,14 +18,15 @@ import (
 	"junction/upstream/http1"
 )
 
-// received are the requests of other members in progress.
+// received counts the requests of other members in progress.
 type received struct {
 	mu     sync.Mutex
 	n      int
 	ending chan struct{} // closed when n is 0; nil unless Drain was called
 }
 
-// begin reports whether a request may begin. end must be called afterwards.
+// begin counts a request. It returns false after Drain. If it returns true, the caller must call
+// end.
 func (q *received) begin() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -44,8 +45,8 @@ func (q *received) end() {
 	}
 }
 
-// Drain refuses requests of other members from now on, so that they look for another owner, and
-// waits for those in progress, at most for the grace.
+// Drain refuses new requests of other members, so that these look for another owner. It waits until
+// the requests in progress have ended, for at most grace.
 func (m *Member) Drain(grace time.Duration) {
 	q := &m.received
 	q.mu.Lock()
@@ -60,15 +61,16 @@ func (m *Member) Drain(grace time.Duration) {
 }
 
 const (
-	// lingers is how long a member that has left still refuses requests. If it closed its connections
-	// at once, another member could not tell whether it has handled a request that it has just sent.
-	lingers = 250 * time.Millisecond
-	// lastAnswers limits how long answers may take after that.
-	lastAnswers = time.Second
+	// refuseTime is how long this process answers "not handled" to requests after it has left. If
+	// it closed its connections at once, another member could not know whether a request that it
+	// has just sent was handled.
+	refuseTime = 250 * time.Millisecond
+	// shutdownTime limits the writing of responses after that.
+	shutdownTime = time.Second
 )
 
-// Serve answers requests that other members forward, with handler, until ctx ends. base is the
-// BaseContext of the proxy.
+// Serve answers the requests that other members forward, by handler, until ctx ends. base is
+// proxy.Server.BaseContext.
 func (m *Member) Serve(ctx context.Context, handler http.Handler, base func(net.Listener) context.Context) error {
 	s := &http1.Server{HTTP: &http.Server{
 		Handler:     http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { m.receive(w, r, handler) }),
@@ -84,8 +86,8 @@ func (m *Member) Serve(ctx context.Context, handler http.Handler, base func(net.
 		return fmt.Errorf("serve %s: %w", m.o.Listener.Addr(), err)
 	case <-ctx.Done():
 	}
-	time.Sleep(lingers)
-	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastAnswers)
+	time.Sleep(refuseTime)
+	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTime)
 	defer cancel()
 	if s.Shutdown(limit) != nil {
 		s.Close()
@@ -112,10 +114,11 @@ func (m *Member) receive(w http.ResponseWriter, r *http.Request, handler http.Ha
 	handler.ServeHTTP(w, r)
 }
 
-// errAddress means that the advertised address is not that of this process.
+// errAddress means that the advertised address leads to another process.
 var errAddress = errors.New("replicas.advertise is not the address of this process")
 
-// reachesSelf connects to the advertised address, and returns an error unless this process answers.
+// reachesSelf connects to the advertised address. It returns an error unless this process answers
+// there.
 func (m *Member) reachesSelf(ctx context.Context) error {
 	const remedy = "set replicas.advertise to the address by which the other processes reach this one's replicas.listen"
 	ctx, cancel := context.WithTimeout(ctx, dialTime)

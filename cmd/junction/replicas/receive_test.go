@@ -12,13 +12,13 @@ import (
 	"junction/proxy/members"
 )
 
-// TestLargeBodyOfTheGone: a request whose body is too large to be kept cannot be sent again. It is not
-// reported as one that can.
+// TestLargeBodyOfTheGone: a request whose body is too large to be kept cannot be sent again. It is
+// not reported as one that can.
 func TestLargeBodyOfTheGone(t *testing.T) {
 	p := mustPair(t, func(http.ResponseWriter, *http.Request) { t.Error("the request was handled") })
 	id := p.owner.Self()
 	p.owner.lease.Store(&lease{id: "another", until: time.Now().Add(time.Hour)})
-	r := httptest.NewRequest(http.MethodPost, "/mcp", strings.NewReader(strings.Repeat("x", maxKept+1)))
+	r := httptest.NewRequest(http.MethodPost, "/mcp", strings.NewReader(strings.Repeat("x", maxBuffered+1)))
 	if err := p.other.Forward(httptest.NewRecorder(), r, nil, id); errors.Is(err, members.ErrGone) || !errors.Is(err, errLost) {
 		t.Errorf("Forward = %v, want %v", err, errLost)
 	}
@@ -79,12 +79,13 @@ func TestHopByHop(t *testing.T) {
 	}
 }
 
-// TestPeerWithoutLease: a member whose lease has ended gets no requests, also before the table says so.
+// TestPeerWithoutLease: a member whose lease has ended gets no requests, also before the table says
+// so.
 func TestPeerWithoutLease(t *testing.T) {
 	m := &Member{}
-	m.peers.Store(&map[string]*peer{"ended": {until: time.Now().Add(-time.Second), link: &link{}},
-		"lives": {until: time.Now().Add(time.Hour), link: &link{}}})
-	if m.peer("ended") != nil || m.Alive("ended") || m.peer("lives") == nil || !m.Alive("lives") {
+	m.others.Store(&map[string]*otherMember{"ended": {until: time.Now().Add(-time.Second), conns: &connections{}},
+		"lives": {until: time.Now().Add(time.Hour), conns: &connections{}}})
+	if m.living("ended") != nil || m.Alive("ended") || m.living("lives") == nil || !m.Alive("lives") {
 		t.Errorf("alive are %t and %t", m.Alive("ended"), m.Alive("lives"))
 	}
 }

@@ -14,7 +14,8 @@ import (
 	"junction/auth/store"
 )
 
-// world is a database with members. Connections to it go through a gate, so that a test can stop it.
+// world is a database with members. Connections to it go through a gate, so that a test can stop
+// it.
 type world struct {
 	t     testing.TB
 	store *store.Store

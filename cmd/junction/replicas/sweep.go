@@ -13,8 +13,8 @@ const (
 	sweepBatch = 1000 // rows per statement, to keep statements short
 )
 
-// sweeps are the tables with rows that expire, and their keys and times. The times are those of the
-// database.
+// sweeps lists the tables whose rows expire, with their key and the SQL expression of the time when
+// a row expires, by the clock of the database.
 var sweeps = []struct{ table, key, time string }{
 	{"session_owners", "session_hash", "expires_at"},
 	{"deleted_sessions", "session_hash", "expires_at"},
@@ -23,8 +23,9 @@ var sweeps = []struct{ table, key, time string }{
 	{"calls_in_flight", "principal_hash", "changed_at + 172800000000"}, // no call lasts for two days
 }
 
-// sweepNowAndThen deletes expired rows until ctx ends. Members do it at different times.
-func (m *Member) sweepNowAndThen(ctx context.Context) {
+// sweepRegularly deletes expired rows until ctx ends. The pauses are random, so that the members do
+// not sweep at the same time.
+func (m *Member) sweepRegularly(ctx context.Context) {
 	for {
 		select {
 		case <-time.After(sweepEvery/2 + rand.N(sweepEvery)):
@@ -37,8 +38,8 @@ func (m *Member) sweepNowAndThen(ctx context.Context) {
 	}
 }
 
-// settleNowAndThen repeats what could not be written, until ctx ends.
-func (m *Member) settleNowAndThen(ctx context.Context) {
+// writeCountsRegularly writes counts that could not be written, until ctx ends.
+func (m *Member) writeCountsRegularly(ctx context.Context) {
 	tick := time.NewTicker(m.o.TTL / 3)
 	defer tick.Stop()
 	for {
@@ -50,12 +51,12 @@ func (m *Member) settleNowAndThen(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		m.settle(ctx, all)
+		m.writeCounts(ctx, all)
 	}
 }
 
-// settleAll has settleNowAndThen write all numbers.
-func (m *Member) settleAll() {
+// writeAllCountsSoon makes writeCountsRegularly write all counts.
+func (m *Member) writeAllCountsSoon() {
 	select {
 	case m.rejoined <- struct{}{}:
 	default:
@@ -64,7 +65,7 @@ func (m *Member) settleAll() {
 
 func (m *Member) sweep(ctx context.Context) error {
 	for _, s := range sweeps {
-		// A row that is in use is not deleted, and does not delay the others.
+		// SKIP LOCKED: a row that another statement is changing is left for the next sweep.
 		statement := `DELETE FROM ` + s.table + ` WHERE ` + s.key + ` IN (SELECT ` + s.key + ` FROM ` + s.table +
 			` WHERE ` + s.time + ` < ` + now + ` LIMIT $1 FOR UPDATE SKIP LOCKED)`
 		for n := int64(sweepBatch); n == sweepBatch; {

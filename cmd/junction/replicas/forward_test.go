@@ -74,9 +74,9 @@ func (p *pair) mustAsk(request string) (*http.Response, string) {
 	return resp, string(body)
 }
 
-// TestForwarded: the owner gets the request as the client has sent it, with the client's address, and
-// the client gets the owner's answer, with its headers alone. What a client writes into the header
-// of forwarded requests does not count.
+// TestForwarded: the owner gets the request as the client has sent it, with the client's address,
+// and the client gets the owner's answer, with its headers alone. What a client writes into the
+// header of forwarded requests does not count.
 func TestForwarded(t *testing.T) {
 	heard := make(chan string, 1)
 	p := mustPair(t, func(w http.ResponseWriter, r *http.Request) {
@@ -196,7 +196,7 @@ func TestOwnerDies(t *testing.T) {
 	if _, err := p.store.Database().Exec(`DELETE FROM members WHERE id = $1`, p.owner.Self()); err != nil {
 		t.Fatal(err)
 	}
-	p.other.lookNow()
+	p.other.readTableSoon()
 	if _, err := io.ReadAll(resp.Body); err == nil {
 		t.Error("the end of a stream that was cut off is a proper one")
 	}
@@ -277,7 +277,7 @@ func TestStrangers(t *testing.T) {
 		text, _ := io.ReadAll(c)
 		got <- string(text)
 	}()
-	p.other.know([]row{{id: "stranger", address: l.Addr().String(), left: time.Minute}}, p.other.Self(), time.Now())
+	p.other.setOthers([]row{{id: "stranger", address: l.Addr().String(), left: time.Minute}}, p.other.Self(), time.Now())
 	r := httptest.NewRequest(http.MethodGet, "/mcp", nil)
 	if err := p.other.Forward(httptest.NewRecorder(), r, nil, "stranger"); !errors.Is(err, members.ErrGone) {
 		t.Errorf("Forward to a stranger = %v", err)

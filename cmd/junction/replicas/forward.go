@@ -25,40 +25,41 @@ import (
 const (
 	// headerHop has the ID of the member that the request is for, and the address of the client.
 	headerHop = "Junction-Hop"
-	// headerGone is in the answer of a process that is not that member, and did not look at the
-	// request. In the answer to a request without headerHop it has the name of the process.
+	// headerGone is in the response of a process that is not that member (any more), and did not
+	// handle the request. Its value is Member.process, by which reachesSelf recognises this
+	// process.
 	headerGone = "Junction-Gone"
 )
 
 const (
-	dialTime   = 3 * time.Second // to connect to a member, with the handshake
+	dialTime   = 3 * time.Second // to connect to a member, TLS handshake included
 	copyBuffer = 32 << 10
 )
 
-// hop is the state of forwarding.
-type hop struct {
+// forwarder has what all forwarded requests share.
+type forwarder struct {
 	client  *http1.Client
 	tls     *tls.Config
 	buffers sync.Pool // of *[]byte
 }
 
-// link is the connections to one member.
-type link struct {
+// connections are the connections to one member.
+type connections struct {
 	group   http1.Group
 	stop    context.CancelFunc
-	suspect atomic.Bool           // it could not be reached since the last look at the table
+	suspect atomic.Bool           // a connection has failed since the table was last read
 	failed  atomic.Pointer[error] // why the last connection failed; nil after a success
 }
 
-func (m *Member) newLink(r row) *link {
+func (m *Member) newConnections(r row) *connections {
 	closing, stop := context.WithCancel(context.Background())
-	return &link{stop: stop, group: http1.Group{Client: m.hop.client, Address: r.address, Closing: closing}}
+	return &connections{stop: stop, group: http1.Group{Client: m.forwarder.client, Address: r.address, Closing: closing}}
 }
 
-// end ends all requests to a member.
-func (l *link) end() {
-	l.stop()
-	l.group.Abort()
+// end ends all requests to the member.
+func (c *connections) end() {
+	c.stop()
+	c.group.Abort()
 }
 
 // unsent is the error of a connection that could not be made, so that nothing was sent.
@@ -66,14 +67,15 @@ type unsent struct{ error }
 
 func (u unsent) Unwrap() error { return u.error }
 
-// checked is a connection whose liveness http1 can see, through TLS.
-type checked struct {
+// tlsConn is a TLS connection that shows its socket, so that http1 can notice that the other side
+// has closed it.
+type tlsConn struct {
 	*tls.Conn
 	raw syscall.Conn
 }
 
 // SyscallConn implements syscall.Conn.
-func (c checked) SyscallConn() (syscall.RawConn, error) { return c.raw.SyscallConn() }
+func (c tlsConn) SyscallConn() (syscall.RawConn, error) { return c.raw.SyscallConn() }
 
 // dial connects to a member, and checks that it has the key.
 func (m *Member) dial(ctx context.Context, network, address string) (net.Conn, error) {
@@ -84,23 +86,23 @@ func (m *Member) dial(ctx context.Context, network, address string) (net.Conn, e
 	if err != nil {
 		return nil, unsent{err}
 	}
-	c := tls.Client(plain, m.hop.tls)
+	c := tls.Client(plain, m.forwarder.tls)
 	if err := c.HandshakeContext(ctx); err != nil {
 		plain.Close()
 		return nil, unsent{err}
 	}
 	if raw, ok := plain.(syscall.Conn); ok {
-		return checked{c, raw}, nil
+		return tlsConn{c, raw}, nil
 	}
 	return c, nil
 }
 
-// errLost means that the member, or the connection to it, ended before it answered.
+// errLost means that the member, or the connection to it, ended before the response began.
 var errLost = errors.New("the process that had the request ended before it answered")
 
 // Forward implements members.Members.
 func (m *Member) Forward(w http.ResponseWriter, r *http.Request, body []byte, to string) error {
-	p := m.peer(to)
+	p := m.living(to)
 	switch {
 	case m.Self() == "":
 		return members.ErrAlone
@@ -111,21 +113,21 @@ func (m *Member) Forward(w http.ResponseWriter, r *http.Request, body []byte, to
 	outcome, err := m.forward(w, r, body, p)
 	m.counters.forwarded[outcome].Add(1)
 	if outcome == gone {
-		p.link.suspect.Store(true)
-		m.lookNow()
+		p.conns.suspect.Store(true)
+		m.readTableSoon()
 	}
 	return err
 }
 
-// lookNow has Run read the table soon.
-func (m *Member) lookNow() {
+// readTableSoon makes Run read the table without waiting for the next renewal.
+func (m *Member) readTableSoon() {
 	select {
 	case m.wake <- struct{}{}:
 	default:
 	}
 }
 
-func (m *Member) forward(w http.ResponseWriter, r *http.Request, body []byte, p *peer) (outcome, error) {
+func (m *Member) forward(w http.ResponseWriter, r *http.Request, body []byte, p *otherMember) (outcome, error) {
 	body, err := m.readable(r, body)
 	if err != nil {
 		return failed, err
@@ -134,10 +136,10 @@ func (m *Member) forward(w http.ResponseWriter, r *http.Request, body []byte, p 
 	x := new(http1.Exchange)
 	stop := context.AfterFunc(r.Context(), x.Abort)
 	defer stop()
-	resp, err := p.link.group.Do(r.Context(), x, q, fields)
+	resp, err := p.conns.group.Do(r.Context(), x, q, fields)
 	if never, ok := errors.AsType[unsent](err); ok && r.Context().Err() == nil {
 		reason := never.error
-		if p.link.failed.Swap(&reason) == nil {
+		if p.conns.failed.Swap(&reason) == nil {
 			m.o.Log.Warn("cannot connect to another replica", "address", p.address, "error", reason)
 		}
 		return gone, members.ErrGone
@@ -148,26 +150,27 @@ func (m *Member) forward(w http.ResponseWriter, r *http.Request, body []byte, p 
 		}
 		return lost, fmt.Errorf("%w: %w", errLost, err)
 	}
-	p.link.failed.Store(nil)
+	p.conns.failed.Store(nil)
 	defer resp.Body.Close()
 	switch {
 	case x.Get(headerGone) != "" && body == nil && r.ContentLength > 0:
-		return lost, errLost // the process has not looked at the request, but its body is gone
+		return lost, errLost // the process did not handle the request, but the body cannot be sent again
 	case x.Get(headerGone) != "":
 		return gone, members.ErrGone
 	}
-	return m.answer(w, r, resp, x)
+	return m.copyAnswer(w, r, resp, x)
 }
 
-// maxKept is the size up to which a body is read before it is sent, so that it can be sent again to
-// another member.
-const maxKept = 64 << 10
+// maxBuffered is the size up to which a body is read before it is sent, so that it can be sent
+// again to another member.
+const maxBuffered = 64 << 10
 
-// readable returns the body of a request if it is small or of unknown length; otherwise nil. If the
-// request is not sent, the caller may read the body again.
+// readable reads and returns the body of a request if it is small or of unknown length; otherwise
+// it returns nil. It replaces r.Body, so that the caller can read the body again if the request was
+// not sent.
 func (m *Member) readable(r *http.Request, body []byte) (_ []byte, err error) {
 	switch {
-	case body != nil || r.Body == nil || r.ContentLength == 0 || r.ContentLength > maxKept:
+	case body != nil || r.Body == nil || r.ContentLength == 0 || r.ContentLength > maxBuffered:
 		return body, nil
 	case r.ContentLength > 0:
 		body = make([]byte, r.ContentLength)
@@ -202,9 +205,9 @@ func (m *Member) request(r *http.Request, body []byte, to string) (*http.Request
 var hopByHop = []string{"Connection", "Keep-Alive", "Proxy-Connection", "Proxy-Authenticate", "Proxy-Authorization",
 	"Te", "Trailer", "Transfer-Encoding", "Upgrade", "Content-Length"}
 
-// endToEnd returns the fields of a header that do not concern its connection: those with one value
-// sorted, so that a head that is the same as the one before is not parsed again. A client's own
-// headerHop is not among them.
+// endToEnd returns the fields of a header that do not concern its connection, without headerHop of
+// the client. Fields with one value are sorted by name: equal requests then have equal bytes, and
+// the receiving http1.Server does not parse an equal head again.
 func endToEnd(h http.Header) (several http.Header, one []http1.Field) {
 	one = make([]http1.Field, 0, len(h)+1)
 	for name, values := range h {
@@ -238,8 +241,8 @@ func ofConnection(h http.Header, name string) bool {
 	return false
 }
 
-// answer copies the answer to w as it arrives.
-func (m *Member) answer(w http.ResponseWriter, r *http.Request, resp *http.Response, x *http1.Exchange) (
+// copyAnswer copies the response of the owner to w as it arrives.
+func (m *Member) copyAnswer(w http.ResponseWriter, r *http.Request, resp *http.Response, x *http1.Exchange) (
 	outcome, error) {
 	header := w.Header()
 	clear(header) // the owner has set all of them
@@ -251,11 +254,11 @@ func (m *Member) answer(w http.ResponseWriter, r *http.Request, resp *http.Respo
 	}
 	out := http.NewResponseController(w)
 	w.WriteHeader(resp.StatusCode)
-	buffer, _ := m.hop.buffers.Get().(*[]byte)
+	buffer, _ := m.forwarder.buffers.Get().(*[]byte)
 	if buffer == nil {
 		buffer = new(make([]byte, copyBuffer))
 	}
-	defer m.hop.buffers.Put(buffer)
+	defer m.forwarder.buffers.Put(buffer)
 	stream := resp.ContentLength < 0
 	if stream {
 		out.Flush() // the client waits for the head of a stream
