@@ -13,6 +13,7 @@ import (
 	"maps"
 	"os"
 	"path"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -192,6 +193,9 @@ func TestLayoutRules(t *testing.T) {
 			[]string{`proxy/a.go:1: the package comment does not begin with "Package proxy "`}},
 		{"form of the command's comment", map[string]string{"cmd/x/a.go": "// Package main is here.\npackage main\n"},
 			[]string{`cmd/x/a.go:1: the package comment does not begin with "Command x "`}},
+		{"file in the package comment", map[string]string{
+			"proxy/a.go": "// Package proxy is in a.go, upstream/x.go and b.go.\npackage proxy\n"},
+			[]string{"proxy/a.go:1: the package comment names b.go, which does not exist"}},
 		{"init", map[string]string{"proxy/a.go": proxyDoc + "package proxy\nfunc init() {}\n"},
 			[]string{"proxy/a.go:3: there is an init function"}},
 		{"written variables", map[string]string{
@@ -345,11 +349,26 @@ func (p *sourcePackage) comments(dir string) (problems []string) {
 		if !strings.HasPrefix(file.Doc.Text(), begin) {
 			problems = append(problems, p.at(file.Doc, "the package comment does not begin with %q", begin))
 		}
+		for _, name := range fileName.FindAllString(file.Doc.Text(), -1) {
+			if !strings.Contains(name, "/") && !p.has(name) {
+				problems = append(problems, p.at(file.Doc, "the package comment names %s, which does not exist", name))
+			}
+		}
 	}
 	if n != 1 {
 		problems = append(problems, fmt.Sprintf("%s: %d package comments, want 1", dir, n))
 	}
 	return problems
+}
+
+// fileName matches names of Go files, with their path if there is one.
+var fileName = regexp.MustCompile(`[\w./-]+\.go\b`)
+
+// has reports whether the package has a file of that name.
+func (p *sourcePackage) has(name string) bool {
+	return slices.ContainsFunc(slices.Concat(p.files, p.tests), func(file *ast.File) bool {
+		return path.Base(p.set.Position(file.Pos()).Filename) == name
+	})
 }
 
 // misnamed finds comments of functions and types that begin with another name, such as an old one.

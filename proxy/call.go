@@ -51,7 +51,7 @@ func readResource(ctx context.Context, s *Server, x *exchange, info *CallInfo) (
 //
 //	find      the target that the request names, for this caller
 //	permit    the policy decision about the target and the arguments: deny, ask or allow
-//	validate  class, headers and arguments fit the definition of the tool
+//	validate  headers, arguments and the call tool (package search) fit the definition of the tool
 //	approve   the user of the client agrees, if the decision is ask (approve.go)
 //	call      a kept result is the answer (package answers), or the upstream answers (package
 //	          upstream); the call may be parked (parked.go)
@@ -89,7 +89,7 @@ func (s *Server) call(ctx context.Context, x *exchange, info *CallInfo, m callMe
 		if declined, err := s.approve(ctx, x, st); declined != nil || err != nil {
 			return resultOf(declined), err
 		}
-		if r, ok := s.recall(x, c); ok {
+		if r, ok := s.reusable(x, c); ok {
 			r, err := x.filter(r, nil)
 			if err != nil {
 				return s.answerError(x, err)
@@ -118,10 +118,11 @@ func (s *Server) call(ctx context.Context, x *exchange, info *CallInfo, m callMe
 	}
 }
 
-// recall returns the kept result of the call, if there is one, and sets x.reuse otherwise.
-func (s *Server) recall(x *exchange, c *upstream.Call) (r upstream.Result, ok bool) {
+// reusable returns the kept result of an equal call of the same caller, if there is one. If there
+// is none, but the result of this call may be kept, it sets x.reuse.
+func (s *Server) reusable(x *exchange, c *upstream.Call) (r upstream.Result, ok bool) {
 	t := x.target
-	// behind an authenticating proxy (auth.none) the users are unknown
+	// behind an authenticating proxy (auth.none), several users may be one principal
 	unknown := x.principal.Kind == auth.KindLocal && !x.snapshot.direct
 	if t.Reuse <= 0 || unknown || len(c.Header) > 0 || x.asked.Load() {
 		return r, false
@@ -139,15 +140,15 @@ func (s *Server) recall(x *exchange, c *upstream.Call) (r upstream.Result, ok bo
 		var err error
 		r.Type = upstream.TypeComplete
 		r.Object, err = raw.Parse(text)
-		x.info.Cached = err == nil // as always: the text was parsed before
+		x.info.Cached = err == nil // always true: the text was parsed before it was kept
 		return r, x.info.Cached
 	}
 	x.reuse = key
 	return r, false
 }
 
-// make makes the call, and keeps the result if it may be reused: a success without a question to
-// the client.
+// make makes the call, and keeps the result if it may be reused: a success during which the
+// upstream has sent no server request.
 func (s *Server) make(ctx context.Context, x *exchange, c *upstream.Call) (upstream.Result, error) {
 	r, err := x.target.Backend.Call(ctx, c)
 	if x.reuse != (answers.Key{}) && err == nil && r.Type == upstream.TypeComplete && !r.Failed() && !x.asked.Load() {

@@ -45,17 +45,18 @@
 // schema and redact check definitions, arguments and results. Package older changes results for
 // older versions. Package cache bounds the memory that a snapshot uses per principal, and package
 // budget everything that callers share. Package approval makes the form of an approval, and package
-// profile reads what a client can do. Packages origin and headers check requests. Package replay
-// keeps the events of a stream, and package relay passes on the answer of another member. Package
-// canon compares JSON values, and package visible formats the text of others for people. Package
-// answers keeps results that may be reused.
+// profile reads the capabilities of a client. Packages origin and headers check requests. Package
+// replay keeps the events of a stream, and package relay writes the response of another member.
+// Package canon compares JSON values, and package visible shows control characters in text that
+// users read. Package answers keeps results of calls that may be reused (cache).
 //
 // # Sessions
 //
 // The ID of a legacy session contains, sealed, the protocol version, the client and its
-// capabilities. So a session survives a restart and its eviction from memory (idle, or beyond the
-// share of its account). In both cases the session loses its subscriptions, its log level, its
-// remembered approvals and its replayable events. A restart also ends its calls and streams.
+// capabilities. So a session survives eviction from memory (idle, or beyond the share of its
+// account), a restart, and the end of its member. It always loses its subscriptions, its log level,
+// its remembered approvals and its replayable events. A restart, and the end of its member, also end
+// its calls and streams.
 //
 // # Members
 //
@@ -68,11 +69,12 @@
 //
 // If an owner ends, exactly one other member becomes the owner of each of its sessions, and
 // rebuilds the session from the ID. Requests wait for that. The session has lost what a restart
-// loses, and its next stream begins with list_changed. Parked calls fail with an error that says
-// so. A member that has lost its lease ends its sessions, because others may have them.
+// loses, and its next stream begins with list_changed. Parked calls fail with an error that names
+// this reason. A member that has lost its lease ends its sessions, because others may have them.
 //
-// Answered approval requests and the limits of policies count at all members. Remembered approvals
-// of modern clients, limits.parked and the shares of the budget are those of each member.
+// All members together count the limits of policies, and accept each answer to an approval request
+// once. Each member for itself counts limits.parked and the shares of the budget, and remembers the
+// approvals of modern clients.
 //
 // # Bytes
 //

@@ -122,26 +122,26 @@ func (w *snapshot) endpoint(name string, p *auth.Principal) *endpoint {
 	}
 	key := personalKey{p.ID, name}
 	same := func(u *upstream.Upstream, c *upstream.Catalog) bool { return u.Catalog() == c }
-	its, known := w.personalEndpoints.Get(key)
-	if known && slices.Equal(its.own, own) && slices.EqualFunc(own, its.sources, same) {
-		return its.endpoint
+	personal, known := w.personalEndpoints.Get(key)
+	if known && slices.Equal(personal.own, own) && slices.EqualFunc(own, personal.sources, same) {
+		return personal.endpoint
 	}
-	its = &personalEndpoint{own: own}
+	personal = &personalEndpoint{own: own}
 	for _, u := range own {
-		its.sources = append(its.sources, u.Catalog())
+		personal.sources = append(personal.sources, u.Catalog())
 	}
-	if its.endpoint = w.withOwn(name, shared, its); its.endpoint == shared {
+	if personal.endpoint = w.withOwn(name, shared, personal); personal.endpoint == shared {
 		return shared // the number of unknown names is unbounded, so they are not cached
 	}
-	key.principal, key.endpoint = strings.Clone(p.ID), its.endpoint.name
-	w.personalEndpoints.Put(key, its, its.endpoint.bytes())
-	return its.endpoint
+	key.principal, key.endpoint = strings.Clone(p.ID), personal.endpoint.name
+	w.personalEndpoints.Put(key, personal, personal.endpoint.bytes())
+	return personal.endpoint
 }
 
 // withOwn adds the upstreams of a user to the shared endpoint, which may be nil.
-func (w *snapshot) withOwn(name string, shared *endpoint, its *personalEndpoint) *endpoint {
-	if i := slices.IndexFunc(its.own, func(u *upstream.Upstream) bool { return u.Name() == name }); i >= 0 {
-		alone := view.NewStock(its.own[i], its.sources[i], w.making)
+func (w *snapshot) withOwn(name string, shared *endpoint, personal *personalEndpoint) *endpoint {
+	if i := slices.IndexFunc(personal.own, func(u *upstream.Upstream) bool { return u.Name() == name }); i >= 0 {
+		alone := view.NewStock(personal.own[i], personal.sources[i], w.making)
 		return w.newEndpoint(alone.Backend.Name(), "", view.Compile(name, []*view.Stock{alone}, true, nil))
 	}
 	if shared == nil || name != "" && !strings.HasSuffix(name, "/") {
@@ -149,9 +149,9 @@ func (w *snapshot) withOwn(name string, shared *endpoint, its *personalEndpoint)
 	}
 	stocks := slices.Clone(shared.view.Stocks)
 	only := w.config.Endpoints[strings.TrimSuffix(name, "/")].Upstreams
-	for i, u := range its.own {
+	for i, u := range personal.own {
 		if len(only) == 0 || slices.Contains(only, u.Name()) {
-			stocks = append(stocks, view.NewStock(u, its.sources[i], w.making))
+			stocks = append(stocks, view.NewStock(u, personal.sources[i], w.making))
 		}
 	}
 	if len(stocks) == len(shared.view.Stocks) {

@@ -13,10 +13,11 @@ import (
 )
 
 // This file finds the process that answers a request, if several processes serve the endpoints
-// (package members). The owner of a session has it in memory; the owner of a parked call has made
-// it. All other requests are answered where they arrive.
+// (package members). A request of a legacy session goes to the member that has the session in
+// memory. The return of a modern client to a parked call goes to the member that has made the call.
+// All other requests are answered by the member that gets them.
 
-// elsewhere means that another member has the session.
+// elsewhere is the error for a session that another member has.
 type elsewhere struct{ member string }
 
 func (*elsewhere) Error() string { return "another member has the session" }
@@ -24,43 +25,45 @@ func (*elsewhere) Error() string { return "another member has the session" }
 // session returns the session of an ID if the principal owns it and this process has it. The error
 // is errUnknownSession, an *elsewhere, errMoved, or one of package members.
 func (s *Server) session(ctx context.Context, id string, a budget.Account) (*session, error) {
-	if its, err := s.sessions.find(id, a); its != nil || err != nil {
-		return its, err
+	if found, err := s.sessions.find(id, a); found != nil || err != nil {
+		return found, err
 	}
-	said, err := s.sessions.open(id, a)
+	sealed, err := s.sessions.open(id, a)
 	if err != nil {
 		return nil, err
 	}
-	first := said.Member
-	said.Member = s.sessions.process()
+	first := sealed.Member
+	sealed.Member = s.sessions.process()
 	if s.members != nil {
-		owner, err := s.members.Owner(ctx, hash(id), first, time.Unix(said.Born, 0).Add(s.sessions.maxAge))
+		owner, err := s.members.Owner(ctx, hash(id), first, time.Unix(sealed.Born, 0).Add(s.sessions.maxAge))
 		switch {
 		case errors.Is(err, members.ErrDeleted):
 			return nil, errUnknownSession
 		case err != nil:
 			return nil, err
-		case owner != said.Member:
+		case owner != sealed.Member:
 			return nil, &elsewhere{owner}
 		}
 	}
-	its, err := s.sessions.adopt(id, said, a)
+	found, err := s.sessions.load(id, sealed, a)
 	if err == nil {
-		its.rebuilt(s.members != nil && first != said.Member)
+		found.rebuilt(s.members != nil && first != sealed.Member)
 	}
-	return its, err
+	return found, err
 }
 
-// rebuilt prepares a session that was made from its ID. moved reports that another member had it.
+// rebuilt prepares a session that was rebuilt from its ID. moved reports that another member had
+// the session before.
 func (s *session) rebuilt(moved bool) {
-	// An answer to a server request from before must not be taken for one to a new server request.
+	// The client may still answer a server request of the old session. The numbers of the new ones
+	// begin higher, so that such an answer matches none of them.
 	s.numbers.CompareAndSwap(0, uint64(time.Now().UnixMilli()))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.moved = s.moved || moved
 }
 
-// wasMoved reports once that another member had the session before.
+// wasMoved reports whether another member had the session before. It returns true only once.
 func (s *session) wasMoved() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -70,12 +73,13 @@ func (s *session) wasMoved() bool {
 }
 
 const (
-	takeover      = 20 * time.Second       // for which a request waits until an ended owner is replaced
-	takeoverCheck = 250 * time.Millisecond // between two checks
+	takeover      = 20 * time.Second       // how long a request waits for a new owner after the old one has ended
+	takeoverCheck = 250 * time.Millisecond // the pause between two checks
 )
 
-// forwardSession answers a request about a session that another member has. It returns false if
-// this process must answer. The body is not read before.
+// forwardSession forwards a request if another member has its session, and answers it with that
+// member's response or an error. It returns false if this process must answer. It does not read the
+// body.
 func (s *Server) forwardSession(w http.ResponseWriter, r *http.Request, c caller) bool {
 	id := header(r.Header, "Mcp-Session-Id")
 	if id == "" || r.Method == http.MethodPost && header(r.Header, "Mcp-Protocol-Version") == modernVersion {
@@ -87,14 +91,14 @@ func (s *Server) forwardSession(w http.ResponseWriter, r *http.Request, c caller
 		defer context.AfterFunc(s.ending, cancel)()
 		r = r.WithContext(ctx)
 	}
-	enough := time.Now().Add(takeover)
+	deadline := time.Now().Add(takeover)
 	for {
 		_, err := s.session(r.Context(), id, c.account(r))
 		at, other := errors.AsType[*elsewhere](err)
 		switch {
 		case err == nil, err == errUnknownSession:
 			return false
-		case !other, members.Hopped(r.Context()):
+		case !other, members.Forwarded(r.Context()):
 			s.reject(newReply(w, r, &s.limits), "", sessionError(err))
 			return true
 		}
@@ -108,14 +112,14 @@ func (s *Server) forwardSession(w http.ResponseWriter, r *http.Request, c caller
 			s.reject(newReply(w, r, &s.limits), "", errForward())
 			return true
 		}
-		if time.Now().After(enough) || !pauseFor(r.Context(), takeoverCheck) {
+		if time.Now().After(deadline) || !pauseFor(r.Context(), takeoverCheck) {
 			s.reject(newReply(w, r, &s.limits), "", sessionError(err))
-			return true // the lease of the owner lasts longer than we wait
+			return true
 		}
 	}
 }
 
-// pauseFor waits. It returns false if ctx ends before.
+// pauseFor waits for d. It returns false if ctx ends first.
 func pauseFor(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -127,11 +131,12 @@ func pauseFor(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// forwardParked answers the request of a modern client that returns to a parked call of another
-// member. It returns false if this process must answer: also if the other member has ended, because
-// then the call has failed. The owner checks the state again, and that it is for this request.
+// forwardParked forwards the request of a modern client that returns to a parked call of another
+// member. It returns false if this process must answer. If the other member has ended, the call has
+// failed, and this process answers with the error. The owner opens the state again, and checks that
+// the state is for this request.
 func (s *Server) forwardParked(w http.ResponseWriter, r *http.Request, x *exchange, body []byte) bool {
-	if header(r.Header, "Mcp-Protocol-Version") != modernVersion || members.Hopped(r.Context()) {
+	if header(r.Header, "Mcp-Protocol-Version") != modernVersion || members.Forwarded(r.Context()) {
 		return false
 	}
 	sealed, err := x.params.String("requestState")
@@ -154,10 +159,11 @@ func (s *Server) forwardParked(w http.ResponseWriter, r *http.Request, x *exchan
 	return true
 }
 
-// MemberChanged must be called when Members.Self returns another ID than before. It ends the sessions
-// in memory, because other members may have them now; their clients come back.
+// MemberChanged must be called when Members.Self returns another ID than before. It ends the
+// streams and calls of the sessions in memory, and drops the sessions, because other members may
+// have them now. Their clients can continue the sessions at any member.
 func (s *Server) MemberChanged() {
 	s.sessions.mu.Lock()
 	defer s.sessions.mu.Unlock()
-	s.sessions.joined()
+	s.sessions.confirmOwner()
 }

@@ -47,12 +47,12 @@ type session struct {
 
 // sealedSession is the content of a session ID.
 type sealedSession struct {
-	Version string           `json:"v"`
-	Client  string           `json:"c,omitempty"`
-	Profile upstream.Profile `json:"p,omitzero"`
-	Born    int64            `json:"t"`
-	Key     string           `json:"k"`
-	Owner   string           `json:"w"`
+	Version   string           `json:"v"`
+	Client    string           `json:"c,omitempty"`
+	Profile   upstream.Profile `json:"p,omitzero"`
+	Born      int64            `json:"t"`
+	Key       string           `json:"k"`
+	Principal string           `json:"w"` // the ID of the principal that the session belongs to
 	// Member is the ID of the process that created the session; "" if it was alone.
 	Member string `json:"m,omitempty"`
 }
@@ -133,8 +133,8 @@ func (s *Server) Sessions() (latest []SessionStatus, total int) {
 	s.sessions.mu.Lock()
 	defer s.sessions.mu.Unlock()
 	for e := s.sessions.order.Front(); e != nil && len(latest) < most; e = e.Next() {
-		its := e.Value.(*entry)
-		latest = append(latest, SessionStatus{its.s.principal, its.s.client, its.s.version, its.used})
+		of := e.Value.(*entry)
+		latest = append(latest, SessionStatus{of.s.principal, of.s.client, of.s.version, of.used})
 	}
 	return latest, s.sessions.order.Len()
 }
@@ -147,10 +147,10 @@ func newSessions(box *seal.Box, max int, c Sessions) *sessions {
 
 // create begins a session of the account's principal and returns its id.
 func (ss *sessions) create(version, client string, a budget.Account, p upstream.Profile) (string, *session) {
-	said := sealedSession{version, client, p, time.Now().Unix(), rand.Text(), a.Principal, ss.process()}
-	text, _ := json.Marshal(said) // cannot fail: strings and a number
+	sealed := sealedSession{version, client, p, time.Now().Unix(), rand.Text(), a.Principal, ss.process()}
+	text, _ := json.Marshal(sealed) // cannot fail: strings and a number
 	id := ss.box.Seal(text)
-	s, _ := ss.adopt(id, said, a)
+	s, _ := ss.load(id, sealed, a)
 	return id, s
 }
 
@@ -161,7 +161,7 @@ func (ss *sessions) find(id string, a budget.Account) (*session, error) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	e, ok := ss.byID[id]
-	if !ok || !ss.joined() {
+	if !ok || !ss.confirmOwner() {
 		return nil, nil
 	}
 	if e.s.principal != a.Principal {
@@ -178,36 +178,36 @@ func (ss *sessions) find(id string, a budget.Account) (*session, error) {
 
 // open returns the content of the ID of a session that the principal owns and that has neither
 // expired nor been deleted, as far as this process knows. The error is errUnknownSession.
-func (ss *sessions) open(id string, a budget.Account) (said sealedSession, err error) {
+func (ss *sessions) open(id string, a budget.Account) (sealed sealedSession, err error) {
 	plain, err := ss.box.Open(id)
-	if err != nil || json.Unmarshal(plain, &said) != nil || said.Owner != a.Principal ||
-		time.Since(time.Unix(said.Born, 0)) > ss.maxAge {
-		return said, errUnknownSession
+	if err != nil || json.Unmarshal(plain, &sealed) != nil || sealed.Principal != a.Principal ||
+		time.Since(time.Unix(sealed.Born, 0)) > ss.maxAge {
+		return sealed, errUnknownSession
 	}
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	if _, gone := ss.deleted[hash(id)]; gone {
-		return said, errUnknownSession
+		return sealed, errUnknownSession
 	}
-	return said, nil
+	return sealed, nil
 }
 
-// adopt puts a session into memory: a new one, or one that is rebuilt from its ID. said.Member is
+// load puts a session into memory, which is new or rebuilt from its ID. sealed.Member is
 // the ID of this process as the caller knows it. The error is errMoved if that has changed.
-func (ss *sessions) adopt(id string, said sealedSession, a budget.Account) (*session, error) {
+func (ss *sessions) load(id string, sealed sealedSession, a budget.Account) (*session, error) {
 	now := time.Now()
-	s := &session{key: said.Key, version: said.Version, client: said.Client, profile: said.Profile,
-		principal: said.Owner}
+	s := &session{key: sealed.Key, version: sealed.Version, client: sealed.Client, profile: sealed.Profile,
+		principal: sealed.Principal}
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
-	if !ss.joined() || ss.member != said.Member {
+	if !ss.confirmOwner() || ss.member != sealed.Member {
 		return nil, errMoved
 	}
 	if e, ok := ss.byID[id]; ok {
 		return e.s, nil // another request was faster
 	}
 	id = strings.Clone(id) // a substring would keep the whole request in memory
-	ss.add(&entry{id: id, s: s, born: time.Unix(said.Born, 0), used: now}, a)
+	ss.add(&entry{id: id, s: s, born: time.Unix(sealed.Born, 0), used: now}, a)
 	ss.trim(now)
 	return s, nil
 }
@@ -220,10 +220,10 @@ func (ss *sessions) process() string {
 	return ss.self()
 }
 
-// joined reports whether this process is the owner of the sessions in memory. A process that is no
-// member at the moment may get its ID back. If it has got another ID, joined ends the sessions,
-// because other members may have them now. ss.mu is held.
-func (ss *sessions) joined() bool {
+// confirmOwner reports whether this process is the owner of the sessions in memory. If it is no
+// member at the moment, it is not, but the sessions stay: it may get its ID back. If it has a new
+// ID, confirmOwner ends the sessions, because other members may have them. ss.mu must be held.
+func (ss *sessions) confirmOwner() bool {
 	member := ss.process()
 	if member == "" {
 		return ss.self == nil
@@ -249,8 +249,8 @@ func (ss *sessions) add(e *entry, a budget.Account) {
 	ss.byID[e.id] = e
 	e.holder, e.all, e.own = h, ss.order.PushFront(e), h.order.PushFront(e)
 	heap.Fix(&ss.most, h.at)
-	its, others := h.order.Len(), len(ss.byID)-h.order.Len()
-	if its > max(1, (ss.max-others)/2) {
+	own, others := h.order.Len(), len(ss.byID)-h.order.Len()
+	if own > max(1, (ss.max-others)/2) {
 		ss.evict(h, e)
 	}
 	if len(ss.byID) > ss.max {

@@ -25,11 +25,11 @@ func TestSessionKeepsNoHeader(t *testing.T) {
 	header := "Mcp-Session-Id: " + id
 	sent := header[len(header)-len(id):]
 	after := newSessions(box, 10, Sessions{Idle: time.Hour, MaxAge: time.Hour})
-	said, err := after.open(sent, budget.Account{Principal: "b"})
+	sealed, err := after.open(sent, budget.Account{Principal: "b"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := after.adopt(sent, said, budget.Account{Principal: "b"}); err != nil {
+	if _, err := after.load(sent, sealed, budget.Account{Principal: "b"}); err != nil {
 		t.Fatal(err)
 	}
 	for kept := range after.byID {

@@ -53,7 +53,7 @@ func (s *Server) newSnapshot(c SnapshotConfig, backends []view.Backend, old *sna
 	w.making = view.Making{Names: c.Names, Pinned: c.Policy.Pins(), Pins: c.Pins, Count: &s.stocked}
 	w.subjects.Max, w.pages.Max, w.rulings = maxSubjects, maxPages, new(view.Rulings)
 	w.personalEndpoints = bounded.Cache[personalKey, *personalEndpoint]{Room: &w.subjects,
-		Left: func(its *personalEndpoint) { its.endpoint.end() }}
+		Left: func(e *personalEndpoint) { e.endpoint.end() }}
 	all := w.stockUp(old)
 	w.direct = w.open() && !c.BehindProxy
 	before := func(name string) *view.View {
@@ -68,13 +68,13 @@ func (s *Server) newSnapshot(c SnapshotConfig, backends []view.Backend, old *sna
 			before(b.Name())))
 	}
 	for name, n := range c.Endpoints {
-		its := all
+		chosen := all
 		if len(n.Upstreams) > 0 {
 			other := func(st *view.Stock) bool { return !slices.Contains(n.Upstreams, st.Backend.Name()) }
-			its = slices.DeleteFunc(slices.Clone(all), other)
+			chosen = slices.DeleteFunc(slices.Clone(all), other)
 		}
 		key := name + "/"
-		w.endpoints[key] = w.newEndpoint(key, cmp.Or(n.Surface, name), view.Compile(key, its, false, before(key)))
+		w.endpoints[key] = w.newEndpoint(key, cmp.Or(n.Surface, name), view.Compile(key, chosen, false, before(key)))
 	}
 	for _, name := range slices.Sorted(maps.Keys(w.endpoints)) {
 		if e := w.endpoints[name]; e.search || c.Policy.Searches() {

@@ -159,14 +159,14 @@ func nothing(resourceKey) bool { return false }
 // forget ends the subscriptions of a session that has ended.
 func (ls *listeners) forget(s *session) {
 	ls.mu.Lock()
-	var its []*subscriber
+	var ended []*subscriber
 	for h := range ls.subscribers {
 		if h.session == s {
-			its = append(its, h)
+			ended = append(ended, h)
 		}
 	}
 	ls.mu.Unlock()
-	for _, h := range its {
+	for _, h := range ended {
 		ls.release(h, nothing)
 	}
 }

@@ -1,11 +1,12 @@
-// Package members is what a proxy asks of the other processes that serve the same endpoints over
-// one database, so that any of them can answer any request. Package replicas of cmd/junction
-// implements it; without an implementation a proxy is alone.
+// Package members declares what a proxy needs of the other processes that serve the same endpoints
+// over one database (its members; users read replicas), so that any of them can be sent any
+// request. Package cmd/junction/replicas implements it. A proxy without an implementation runs
+// alone.
 //
-// Each session and each parked call is in the memory of one member, its owner. The IDs that clients
-// hold name the owner, sealed. A member that gets a request for another owner forwards the whole
-// request to it, once, with its bytes, its credentials and the client's address. The owner
-// authenticates the request itself, so a member cannot speak for a user.
+// Each legacy session and each parked call is in the memory of one member, its owner. The session
+// ID and the requestState name the owner, sealed. If another member gets such a request, it
+// forwards the whole request to the owner, once: with its bytes, its credentials and the client's
+// address. The owner authenticates the request itself, so a member cannot act for a user.
 package members
 
 import (
@@ -19,10 +20,11 @@ import (
 
 // Errors of Members. They are matched with errors.Is.
 var (
-	// ErrGone means that the member has ended, or has lost its lease: what it had in memory is lost.
+	// ErrGone means that the member has ended or has lost its lease. Its sessions and parked calls
+	// are lost.
 	ErrGone = errors.New("the process that had it has ended")
-	// ErrAlone means that this process is no member at the moment, because it cannot reach the
-	// database or was refused. It must not answer for sessions then.
+	// ErrAlone means that this process is no member at the moment: it has no connection to the
+	// database, or must not join. It must not answer requests of sessions then.
 	ErrAlone = errors.New("this process has no connection to the others")
 	// ErrDeleted means that the client has deleted the session.
 	ErrDeleted = errors.New("the session was deleted")
@@ -31,44 +33,48 @@ var (
 // Members are the processes over one database, with this one. All methods may be called
 // concurrently. Methods with a context may ask the database; the others do not block.
 type Members interface {
-	// Self returns the ID of this process. It is new at each start, and after each loss of the lease.
-	// It is "" while this process is no member.
+	// Self returns the ID of this process. A process gets a new ID when it starts, and after
+	// another member has deleted its lease. Self returns "" while this process is no member.
 	Self() string
 
-	// Owner returns the ID of the member that has a session. first is the member that created it,
-	// which is the owner while it lives, without a question to the database. After its end exactly
-	// one member, usually the one that asks first, becomes the owner. until is the time when the
-	// session ID expires. The errors are ErrAlone and ErrDeleted.
+	// Owner returns the ID of the member that has a session. first is the member that created the
+	// session. It is the owner while it lives; the database is not queried. After its end exactly
+	// one other member becomes the owner, usually the first one that calls Owner. until is the time
+	// when the session ID expires. The errors are ErrAlone and ErrDeleted.
 	Owner(ctx context.Context, session [16]byte, first string, until time.Time) (owner string, err error)
 
 	// Alive reports whether a member has a valid lease, as far as this process knows.
 	Alive(id string) bool
 
-	// Forward sends the request to a member and copies its answer to w as it arrives. body is the
-	// request's body if it has been read, else nil. An error means that nothing was written to w:
-	// ErrGone if the member cannot be reached and the request was not sent.
+	// Forward sends the request to a member and copies its response to w as it arrives. body is the
+	// request's body if it has been read, else nil. After an error nothing was written to w.
+	// ErrGone means in addition that the member did not handle the request, and that the body of r
+	// can be read again.
 	Forward(w http.ResponseWriter, r *http.Request, body []byte, to string) error
 
 	// DeleteSession records for all members that the client has deleted a session.
 	DeleteSession(ctx context.Context, session [16]byte, until time.Time) error
 
-	// Once reports whether no member has called it with this ID before. An ID may be forgotten after
-	// until.
+	// Once returns true for the first call with this ID at any member, and false for all later
+	// ones. The ID may be forgotten after until.
 	Once(ctx context.Context, id string, until time.Time) (first bool, err error)
 
-	// Enter counts a call of a principal with limits against those of all members. leave must be
-	// called when the call has ended; it is nil after an error. The errors are budget.ErrTooFast, with
-	// the time to wait, budget.ErrTooMany, and those of the database. other is for requests that are
-	// not calls: they count separately, and only by rate.
+	// Enter counts a call against the limits of its principal, which hold for all members together.
+	// leave must be called when the call has ended; it is nil after an error. The errors are
+	// budget.ErrTooFast, with the time to wait, budget.ErrTooMany, and ErrAlone. other is true for
+	// requests that are not calls: they have a rate of their own, and no limit of concurrency.
 	Enter(ctx context.Context, principal string, l policy.Limits, other bool) (leave func(), wait time.Duration,
 		err error)
 }
 
-// hop is the context key of a forwarded request.
-type hop struct{}
+// forwarded is the context key of a forwarded request.
+type forwarded struct{}
 
-// WithHop marks a request as forwarded by another member: it is answered here and never forwarded.
-func WithHop(ctx context.Context) context.Context { return context.WithValue(ctx, hop{}, true) }
+// WithForwarded marks a request as forwarded by another member. This process must answer it and not
+// forward it again.
+func WithForwarded(ctx context.Context) context.Context {
+	return context.WithValue(ctx, forwarded{}, true)
+}
 
-// Hopped reports whether another member has forwarded the request.
-func Hopped(ctx context.Context) bool { return ctx.Value(hop{}) != nil }
+// Forwarded reports whether another member has forwarded the request.
+func Forwarded(ctx context.Context) bool { return ctx.Value(forwarded{}) != nil }

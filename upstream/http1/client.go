@@ -36,11 +36,12 @@ type Client struct {
 }
 
 const (
-	maxResponseHead = 64 << 10 // of a response; also of its trailer
+	maxResponseHead = 64 << 10 // bytes of a response's head, and of its trailer
 	responseBuffer  = 16 << 10 // large enough to read a typical response with its header
 	oneWrite        = 64 << 10 // a request up to this size is written at once
-	maxInterim      = 8        // 1xx responses before the real one
-	refusalWait     = time.Second
+	maxInterim      = 8        // 1xx responses before the final one
+	// how long to wait for the response of a server that has stopped reading a request
+	rejectionWait = time.Second
 )
 
 // clientConn is one connection. It belongs to an Exchange or to the idle connections of the Client.
@@ -74,7 +75,7 @@ func (t *Client) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// Group contains the exchanges with one server, which can be aborted together.
+// Group contains the exchanges with one server. Abort ends all of them.
 type Group struct {
 	Client  *Client
 	Address string          // host and port
@@ -94,7 +95,7 @@ func (g *Group) Do(ctx context.Context, x *Exchange, r *http.Request, more []Fie
 		return nil, err
 	}
 	x.group, x.conn, x.fields, x.reusable = g, c, nil, false
-	if aborted := g.add(c); !x.take(c) || aborted {
+	if aborted := g.add(c); !x.hold(c) || aborted {
 		x.finish(false)
 		return nil, context.Canceled
 	}
@@ -150,7 +151,7 @@ func (c *clientConn) roundTrip(r *http.Request, more []Field, x *Exchange) error
 	}
 	if err := c.send(w, r); err != nil {
 		// A server that rejects a large body responds before it has read the body.
-		c.SetReadDeadline(time.Now().Add(refusalWait))
+		c.SetReadDeadline(time.Now().Add(rejectionWait))
 		if c.receive(x) != nil {
 			return err
 		}
@@ -260,7 +261,7 @@ func (c *clientConn) receive(x *Exchange) (err error) {
 		switch {
 		case resp.StatusCode >= 200:
 			return nil
-		// not HTTP from here on, and was not requested
+		// the bytes after this response are not HTTP, and the request has not asked for that
 		case resp.StatusCode == http.StatusSwitchingProtocols:
 			return notHTTP("it switches protocols")
 		}
@@ -314,8 +315,8 @@ func (x *Exchange) Aborted() bool {
 	return x.broken
 }
 
-// take sets the connection of the exchange. It returns false if the exchange was aborted.
-func (x *Exchange) take(c *clientConn) bool {
+// hold sets the connection of the exchange. It returns false if the exchange was aborted.
+func (x *Exchange) hold(c *clientConn) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.taken = c

@@ -13,7 +13,8 @@ import (
 
 // This file reads HTTP/1 responses (RFC 9112), faster than net/http, which copies a header in three
 // layers. It accepts only responses that net/http accepts (FuzzResponse). It rejects responses that
-// two readers could understand differently, because a proxy before the server may be the other one.
+// two programs could understand differently, because a proxy between Junction and the server may
+// understand them in the other way.
 
 var (
 	errHeaderTooLarge = errors.New("the header of the answer is too large")
@@ -95,16 +96,16 @@ func parseStatus(line string, resp *http.Response) error {
 // frame determines the end of the body (RFC 9112, section 6.3), and whether the connection can be
 // reused (section 9.3).
 func frame(resp *http.Response, fields []Field) error {
-	length, chunked, said := int64(-1), false, ""
+	length, chunked, declared := int64(-1), false, ""
 	var ends, stays bool // values of the header field Connection
 	for _, f := range fields {
 		switch f.Name {
 		case "Content-Length":
 			n, err := strconv.ParseUint(f.Value, 10, 63)
-			if err != nil || said != "" && said != f.Value {
+			if err != nil || declared != "" && declared != f.Value {
 				return notHTTP("its Content-Length is %.60q", f.Value)
 			}
-			length, said = int64(n), f.Value
+			length, declared = int64(n), f.Value
 		case "Transfer-Encoding":
 			if chunked || !strings.EqualFold(f.Value, "chunked") || resp.ProtoMinor == 0 {
 				return notHTTP("its Transfer-Encoding is %.60q", f.Value)

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// This file holds the connections of a Client that no exchange uses, and gives them to the next one.
+// This file holds the connections of a Client that no exchange uses, and gives them to the next
+// one.
 
 const (
 	maxIdle = 60 * time.Second

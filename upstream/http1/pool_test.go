@@ -16,8 +16,8 @@ import (
 // errNoName is how dialing fails without a name server.
 var errNoName = errors.New("no such host")
 
-// oneConnection returns a client whose first dialing succeeds, and no other one. The server answers a
-// request once it is told to, with further fields.
+// oneConnection returns a client whose first dialing succeeds, and no other one. The server answers
+// a request once it is told to, with further fields.
 func oneConnection(t *testing.T) (c *Client, answer chan string) {
 	c, answer = &Client{}, make(chan string)
 	ours, theirs := net.Pipe()
@@ -113,8 +113,8 @@ func TestPoolReturnedMeanwhile(t *testing.T) {
 	})
 }
 
-// TestPoolWithoutNamesOrConnections fails at once where waiting cannot help, and says so where another
-// exchange takes longer.
+// TestPoolWithoutNamesOrConnections fails at once where waiting cannot help, and says so where
+// another exchange takes longer.
 func TestPoolWithoutNamesOrConnections(t *testing.T) {
 	for name, test := range map[string]struct {
 		answer string // of the first request, after a second; "" for none
@@ -196,8 +196,8 @@ func get(t *testing.T, c *Client, host string) string {
 	return string(body)
 }
 
-// TestPoolKeepsServersApart: a request uses no connection to another server. Idle connections are used
-// again, and closed after maxIdle.
+// TestPoolKeepsServersApart: a request uses no connection to another server. Idle connections are
+// used again, and closed after maxIdle.
 func TestPoolKeepsServersApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, dialed := servers(t)

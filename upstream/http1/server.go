@@ -1,19 +1,21 @@
-// Package http1 serves HTTP/1.1 as an http.Server does, at about half the CPU for the requests that
-// make up nearly all of the traffic.
+// Package http1 serves HTTP/1.1 as an http.Server does, and sends requests as an http.Transport
+// does, at about half the CPU time for the requests that make up nearly all of the traffic.
 //
-// The package serves plain requests. A plain request needs no interpretation: it is a POST with a
+// Server serves plain requests. A plain request needs no interpretation: it is a POST with a
 // Content-Length, or a GET or DELETE without a body. Its target is only a path. Its header fields
 // are well-formed, and none of them changes how the connection is read. If any other bytes arrive,
 // well-formed or not, the http.Server takes over the connection, with all bytes that were read and
 // not yet answered, and keeps it. So this package never interprets a doubtful request, and never
-// refuses one.
+// refuses one. Client sends requests to servers with an http URL, and reads their responses.
 //
-// The files, from the outside in:
-//
-//	server.go    the connections: accepted, counted, handed over, shut down
-//	conn.go      one connection: its requests in turn, the wait for the next, and the detection of a lost client
-//	head.go      decides whether a request is plain, and parses it
-//	response.go  the answers
+//	server.go           Server: its connections, which it accepts, counts, hands over and shuts down
+//	server_conn.go      one connection: its requests in turn, idle time, and lost clients
+//	server_head.go      decides whether a request is plain, and parses it
+//	server_response.go  the response to a plain request
+//	client.go           Client: sends a request on a connection
+//	client_response.go  reads the response
+//	pool.go             the idle connections of a Client
+//	head.go             header lines, of requests and of responses
 package http1
 
 import (
@@ -84,7 +86,7 @@ func (s *Server) Serve(l net.Listener) error {
 		// a temporary error, such as too many open files
 		if errors.As(err, &temporary) && temporary.Temporary() {
 			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
-			s.logf("plain: accept: %v; again in %v", err, pause)
+			s.logf("http1: accept: %v; again in %v", err, pause)
 			time.Sleep(pause)
 			continue
 		} else if err != nil {
@@ -142,11 +144,11 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		}
 		gone = s.gone
 		for c := range s.conns {
-			c.rest()
+			c.closeIfIdle()
 		}
 	}
 	s.mu.Unlock()
-	// it still accepts connections that are handed over, for one response each
+	// HTTP still accepts connections that are handed over; each then gets one response
 	s.HTTP.SetKeepAlivesEnabled(false)
 	if gone != nil {
 		select {

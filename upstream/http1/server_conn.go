@@ -17,15 +17,16 @@ import (
 )
 
 const (
-	// a request that takes longer ends when its client disconnects
+	// after this time, a request is watched: it ends when its client disconnects
 	watchAfter = 20 * time.Millisecond
-	// bytes that must follow a request before they count as the next one: fewer may be the line
-	// breaks of RFC 9112, section 2.2
-	fewest = 4
-	// maximum unread rest of a body that is read after the handler has returned
-	maxUnread = 256 << 10
-	lastWords = 500 * time.Millisecond // time for a response to reach a client that still sends
-	late      = 10 * time.Second       // maximum delay of closing an idle connection
+	// bytes that must arrive after a request before they count as the next request: fewer may be
+	// only line breaks, which a client may send after a body (RFC 9112, section 2.2)
+	minNext = 4
+	// bytes of a body that are read after the handler has returned, so that the connection can go
+	// on
+	maxUnread  = 256 << 10
+	lingerTime = 500 * time.Millisecond // time for a response to reach a client that still sends
+	idleSlack  = 10 * time.Second       // maximum delay of closing an idle connection
 )
 
 // conn is one connection. Its goroutine is serve; during a long request there is a second one,
@@ -38,7 +39,7 @@ type conn struct {
 	cancel context.CancelFunc
 	// template for the requests, including ctx, which can only be set by a copy
 	base  *http.Request
-	doing atomic.Int32
+	state atomic.Int32
 
 	first      *[]byte   // a buffer from the server's pool
 	buffer     []byte    // first, or a larger one for as long as it is needed
@@ -61,9 +62,9 @@ type conn struct {
 
 // States of a connection.
 const (
-	resting int32 = iota // waits for a request
+	idling  int32 = iota // waits for a request
 	working              // handles a request
-	closed               // closed by rest
+	closed               // closed by closeIfIdle
 )
 
 func newConn(s *Server, ctx context.Context, nc net.Conn) *conn {
@@ -77,9 +78,9 @@ func newConn(s *Server, ctx context.Context, nc net.Conn) *conn {
 	return c
 }
 
-// rest closes the connection if it is idle.
-func (c *conn) rest() {
-	if c.doing.CompareAndSwap(resting, closed) {
+// closeIfIdle closes the connection if it is idle.
+func (c *conn) closeIfIdle() {
+	if c.state.CompareAndSwap(idling, closed) {
 		c.Conn.Close()
 	}
 }
@@ -92,7 +93,7 @@ func (c *conn) serve() {
 	c.buffer = *c.first
 	for {
 		h, is := c.next()
-		if is == foreign {
+		if is == notPlain {
 			c.Conn.SetDeadline(time.Time{})
 			c.server.handOver(&begun{Conn: c.Conn, read: append([]byte(nil), c.buffer[c.start:c.end]...)})
 			break
@@ -106,25 +107,25 @@ func (c *conn) serve() {
 }
 
 // next returns the head of the next request; partial means that there is none. While next waits,
-// rest may close the connection.
-func (c *conn) next() (*head, verdict) {
-	c.doing.Store(resting)
+// closeIfIdle may close the connection.
+func (c *conn) next() (*head, headKind) {
+	c.state.Store(idling)
 	if c.server.ending.Load() {
 		return nil, partial
 	}
 	h, is := c.head()
-	if is != partial && !c.doing.CompareAndSwap(resting, working) {
+	if is != partial && !c.state.CompareAndSwap(idling, working) {
 		return nil, partial
 	}
 	return h, is
 }
 
 // head reads the head of the next request; partial means that it did not arrive.
-func (c *conn) head() (*head, verdict) {
+func (c *conn) head() (*head, headKind) {
 	c.timed = false
 	least := 1
 	if c.last != nil {
-		least = fewest
+		least = minNext
 	}
 	for c.end-c.start < least {
 		if !c.idle() {
@@ -132,7 +133,7 @@ func (c *conn) head() (*head, verdict) {
 		}
 	}
 	if c.last != nil && c.last.method == http.MethodPost {
-		c.start += fewest - len(bytes.TrimLeft(c.buffer[c.start:c.start+fewest], "\r\n"))
+		c.start += minNext - len(bytes.TrimLeft(c.buffer[c.start:c.start+minNext], "\r\n"))
 	}
 	for looked := 0; ; {
 		text := c.buffer[c.start:c.end]
@@ -143,7 +144,7 @@ func (c *conn) head() (*head, verdict) {
 			if h == nil || string(text[:n]) != h.text {
 				var ok bool
 				if h, ok = parse(string(text[:n]), true); !ok {
-					return nil, foreign
+					return nil, notPlain
 				}
 				if c.last = h; n > firstBuffer {
 					// the method alone would keep the whole text in memory
@@ -153,12 +154,12 @@ func (c *conn) head() (*head, verdict) {
 			c.start += n
 			return h, plain
 		case is != partial || len(text) >= c.server.maxHead():
-			return nil, foreign
+			return nil, notPlain
 		}
 		if lines := bytes.LastIndexByte(text, '\n') + 1; lines > looked {
 			// reject early: the client may wait for the error response
 			if _, ok := parse(string(text[:lines]), false); !ok {
-				return nil, foreign
+				return nil, notPlain
 			}
 		}
 		looked = len(text)
@@ -175,7 +176,7 @@ func (c *conn) idle() bool {
 	some := c.buffer[c.start:c.end]
 	c.buffer = *c.first // idle connections use the small buffer to save memory
 	c.start, c.end = 0, copy(c.buffer, some)
-	wait, more := c.server.HTTP.IdleTimeout, late
+	wait, more := c.server.HTTP.IdleTimeout, idleSlack
 	if wait == 0 || c.last == nil {
 		wait, more = c.server.HTTP.ReadTimeout, 0
 	}
@@ -257,7 +258,7 @@ func (c *conn) answer(h *head) (more bool) {
 	defer func() {
 		if problem := recover(); problem != nil {
 			if problem != http.ErrAbortHandler { //nolint // the value itself, as net/http has it
-				c.server.logf("plain: panic answering %s: %v\n%s", c.base.RemoteAddr, problem, debug.Stack())
+				c.server.logf("http1: panic answering %s: %v\n%s", c.base.RemoteAddr, problem, debug.Stack())
 			}
 			more, x.body.closed = false, true
 		}
@@ -281,7 +282,7 @@ func (c *conn) answer(h *head) (more bool) {
 func (c *conn) linger(b *body) {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok && b.left > 0 && !c.lost {
 		half.CloseWrite()
-		end := time.Now().Add(lastWords)
+		end := time.Now().Add(lingerTime)
 		c.Conn.SetReadDeadline(end)
 		if _, err := io.CopyN(io.Discard, c.Conn, maxUnread); err == nil {
 			time.Sleep(time.Until(end))

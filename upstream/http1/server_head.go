@@ -24,18 +24,18 @@ type head struct {
 	length int64 // of the body
 }
 
-// verdict is the classification of the bytes read so far.
-type verdict int
+// headKind tells what the bytes that were read so far are.
+type headKind int
 
 const (
-	foreign verdict = iota // not a plain request
-	partial                // may become a plain request
-	plain                  // the head is complete
+	notPlain headKind = iota // not a plain request
+	partial                  // may become a plain request
+	plain                    // the head is complete
 )
 
 // find returns the length of the head at the start of b. from is the length that was searched
-// before, when the verdict was partial.
-func find(b []byte, from int) (int, verdict) {
+// before, when the result was partial.
+func find(b []byte, from int) (int, headKind) {
 	if len(b) == 0 {
 		return 0, partial
 	}
@@ -52,13 +52,13 @@ func find(b []byte, from int) (int, verdict) {
 			i += at + 1
 			switch {
 			case i < 2 || b[i-2] != '\r':
-				return 0, foreign // after a bare LF the client may wait for the response
+				return 0, notPlain // after a bare LF the client may wait for the response
 			case i >= 4 && b[i-3] == '\n':
 				return i, plain
 			}
 		}
 	}
-	return 0, foreign
+	return 0, notPlain
 }
 
 // methods are followed by a space.

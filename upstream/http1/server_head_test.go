@@ -72,8 +72,8 @@ var heads = []string{
 }
 
 func head1(text string) (wire string, isPlain bool) {
-	text, foreign := strings.CutPrefix(text, "!")
-	return strings.ReplaceAll(text, "|", "\r\n"), !foreign
+	text, notPlain := strings.CutPrefix(text, "!")
+	return strings.ReplaceAll(text, "|", "\r\n"), !notPlain
 }
 
 // TestWhatIsPlain: what is plain is understood, in all and byte by byte; about everything else
@@ -90,7 +90,7 @@ func TestWhatIsPlain(t *testing.T) {
 		whole, is := find([]byte(wire), 0)
 		for cut, looked := 1, 0; cut < len(wire); cut++ {
 			n, now := find([]byte(wire[:cut]), looked)
-			if now == foreign && is != foreign {
+			if now == notPlain && is != notPlain {
 				t.Errorf("%q is foreign, and with what follows it is not", wire[:cut])
 			}
 			if now == plain {
@@ -99,7 +99,7 @@ func TestWhatIsPlain(t *testing.T) {
 				}
 				break
 			}
-			if now == foreign {
+			if now == notPlain {
 				break
 			}
 			looked = cut

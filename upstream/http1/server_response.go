@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// holdUp is the size up to which a body is held back, to be sent together with the head or with
+// maxHeld is the size up to which a body is held back, to be sent together with the head or with
 // later parts. A smaller response is one write and gets a Content-Length.
-const holdUp = 4 << 10
+const maxHeld = 4 << 10
 
 // response is the http.ResponseWriter of one request. It belongs to the handler until the handler
 // returns. Afterwards it writes nothing, so that a handler that kept it cannot write into the
@@ -53,7 +53,7 @@ func (w *response) begin(c *conn, b *body) {
 
 // end returns the memory to the pool.
 func (w *response) end() {
-	if cap(w.held) <= 2*holdUp && cap(w.out) <= 4*holdUp {
+	if cap(w.held) <= 2*maxHeld && cap(w.out) <= 4*maxHeld {
 		// an aborted response may have left data
 		w.held, w.parts, w.list = w.held[:0], [3][]byte{}, nil
 		w.conn.server.memories.Put(w.memory)
@@ -71,13 +71,13 @@ func (w *response) Header() http.Header { return w.header }
 func (w *response) WriteHeader(status int) {
 	switch {
 	case w.over():
-		w.conn.server.logf("plain: WriteHeader(%d) after the request", status)
+		w.conn.server.logf("http1: WriteHeader(%d) after the request", status)
 		return
 	case w.status != 0:
-		w.conn.server.logf("plain: superfluous WriteHeader(%d) after %d", status, w.status)
+		w.conn.server.logf("http1: superfluous WriteHeader(%d) after %d", status, w.status)
 		return
 	case status < 100 || status > 999:
-		panic(fmt.Sprintf("plain: invalid status %d", status)) // a refusal that was not filled in must not become 200
+		panic(fmt.Sprintf("http1: invalid status %d", status)) // a refusal that was not filled in must not become 200
 	case status < 200:
 		return
 	}
@@ -88,7 +88,7 @@ func (w *response) WriteHeader(status int) {
 		if err == nil {
 			w.length = int64(length)
 		} else {
-			w.conn.server.logf("plain: the Content-Length of an answer is %q", declared[0])
+			w.conn.server.logf("http1: the Content-Length of an answer is %q", declared[0])
 		}
 	}
 	for _, v := range h["Connection"] {
@@ -122,7 +122,7 @@ func (w *response) Write(p []byte) (int, error) {
 	if w.written += int64(len(p)); w.length >= 0 && w.written > w.length {
 		return 0, http.ErrContentLength
 	}
-	if len(w.held)+len(p) <= holdUp {
+	if len(w.held)+len(p) <= maxHeld {
 		w.held = append(w.held, p...)
 		return len(p), nil
 	}
@@ -197,7 +197,7 @@ func (w *response) send(p []byte, last bool) {
 		end += "0\r\n\r\n"
 	}
 	out = append(out, w.held...)
-	if len(p) <= holdUp {
+	if len(p) <= maxHeld {
 		out = append(append(out, p...), end...)
 		_, w.err = w.conn.Conn.Write(out)
 	} else {

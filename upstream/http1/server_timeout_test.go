@@ -29,7 +29,7 @@ func TestTimeouts(t *testing.T) {
 			{"half a head", "POST /echo HT", 30 * time.Second, 0, 0},
 			{"half a body", "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n12345", 30 * time.Second, 0, http.StatusBadRequest},
 			{"half a body that nobody wants", "POST /unread HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n12345", 30 * time.Second, 0, http.StatusOK},
-			{"one request", post("/echo", "x"), 2 * time.Minute, late, http.StatusOK},
+			{"one request", post("/echo", "x"), 2 * time.Minute, idleSlack, http.StatusOK},
 			{"one request and half a head", post("/echo", "x") + "GET /", 30 * time.Second, 0, http.StatusOK},
 			{"half a foreign request", post("/echo", "x") + "PUT /", 30 * time.Second, 0, http.StatusOK},
 		} {
@@ -143,7 +143,7 @@ func TestIdleTimeoutIsItsOwn(t *testing.T) {
 		}
 		began := time.Now()
 		io.Copy(io.Discard, c.r)
-		if took := time.Since(began); took < 5*time.Second || took > 5*time.Second+late {
+		if took := time.Since(began); took < 5*time.Second || took > 5*time.Second+idleSlack {
 			t.Errorf("the connection ended after %v", took)
 		}
 	})

@@ -3,8 +3,9 @@
 // Config lists the sections of the file. Load parses the YAML (yaml.go, scalar.go), expands
 // references to variables and files (reference.go), validates the values (validate.go) and warns
 // about the machine (check.go, check_sandbox.go). Every mistake has a line and a remedy
-// (problem.go, hint.go). places.go has the default paths. A running proxy blocks an upstream with a
-// mistake instead of rejecting the file (blocked.go).
+// (problem.go, hint.go). places.go has the default paths. pack.go turns an upstream with the key
+// pack into a command. A running proxy blocks an upstream with a mistake instead of rejecting the
+// file (blocked.go).
 package config
 
 import (

@@ -53,7 +53,8 @@ type connections struct {
 
 func (m *Member) newConnections(r row) *connections {
 	closing, stop := context.WithCancel(context.Background())
-	return &connections{stop: stop, group: http1.Group{Client: m.forwarder.client, Address: r.address, Closing: closing}}
+	return &connections{stop: stop,
+		group: http1.Group{Client: m.forwarder.client, Address: r.address, Closing: closing}}
 }
 
 // end ends all requests to the member.

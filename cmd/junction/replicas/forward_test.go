@@ -85,7 +85,7 @@ func TestForwarded(t *testing.T) {
 			t.Errorf("X-Forwarded-For = %q", got)
 		}
 		heard <- fmt.Sprintf("%s %s %s auth=%q te=%q secret=%q body=%q hop=%v local=%v", r.Method, r.RequestURI, r.Host,
-			r.Header.Get("Authorization"), r.Header.Get("Te"), r.Header.Get("X-Secret"), body, members.Hopped(r.Context()),
+			r.Header.Get("Authorization"), r.Header.Get("Te"), r.Header.Get("X-Secret"), body, members.Forwarded(r.Context()),
 			strings.HasPrefix(r.RemoteAddr, "127.0.0.1:"))
 		w.Header().Set("X-Request-Id", "of the owner")
 		w.Header().Set("Retry-After", "7")

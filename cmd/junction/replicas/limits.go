@@ -82,7 +82,8 @@ func (m *Member) Enter(ctx context.Context, principal string, l policy.Limits, o
 // writeCountSQL sets the count of this process ($2) to $3, if the sum for the principal ($1) is
 // then at most $4. It removes the counts of members that have ended, which it finds as claimSQL
 // does. Its columns are: whether it has written the count, and whether this process is a member.
-var writeCountSQL = `WITH seen AS (SELECT jsonb_object_keys(calls::jsonb) AS id FROM calls_in_flight WHERE principal_hash = $1),
+var writeCountSQL = `WITH
+	seen AS (SELECT jsonb_object_keys(calls::jsonb) AS id FROM calls_in_flight WHERE principal_hash = $1),
 	` + deleteExpired(`SELECT id FROM seen`, `$5`) + `,
 	dead AS (SELECT coalesce(array_agg(id), '{}') AS ids FROM seen
 		WHERE id IN (SELECT id FROM gone) OR NOT EXISTS (SELECT 1 FROM members WHERE members.id = seen.id)),
@@ -126,8 +127,8 @@ func (m *Member) writeCount(ctx context.Context, principal string, n *callCount,
 		n.stale = true
 		return members.ErrAlone
 	}
-	err := m.o.DB.QueryRowContext(ctx, writeCountSQL, digestOf(principal), self, n.calls, limit, m.owners.expiredHaveEnded()).
-		Scan(&written, &member)
+	err := m.o.DB.QueryRowContext(ctx, writeCountSQL, digestOf(principal), self, n.calls, limit,
+		m.owners.expiredHaveEnded()).Scan(&written, &member)
 	switch {
 	case err != nil:
 		n.stale = true

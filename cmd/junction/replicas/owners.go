@@ -120,8 +120,8 @@ func (m *Member) Owner(ctx context.Context, session [16]byte, first string, unti
 		self := m.Self()
 		var deleted, mine bool
 		var owner sql.NullString
-		err := m.o.DB.QueryRowContext(ctx, claimSQL, hashOf(session), first, self, keepFor(until), m.owners.expiredHaveEnded()).
-			Scan(&deleted, &mine, &owner)
+		err := m.o.DB.QueryRowContext(ctx, claimSQL, hashOf(session), first, self, keepFor(until),
+			m.owners.expiredHaveEnded()).Scan(&deleted, &mine, &owner)
 		switch {
 		case err != nil:
 			return "", unavailable(err)

@@ -74,7 +74,7 @@ const (
 func (m *Member) Serve(ctx context.Context, handler http.Handler, base func(net.Listener) context.Context) error {
 	s := &http1.Server{HTTP: &http.Server{
 		Handler:     http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { m.receive(w, r, handler) }),
-		BaseContext: func(l net.Listener) context.Context { return members.WithHop(base(l)) },
+		BaseContext: func(l net.Listener) context.Context { return members.WithForwarded(base(l)) },
 		ReadTimeout: m.o.ReadTimeout, WriteTimeout: m.o.WriteTimeout, IdleTimeout: m.o.IdleTimeout,
 		MaxHeaderBytes: m.o.MaxHeader + 1<<10,
 		ErrorLog:       slog.NewLogLogger(m.o.Log.Handler(), slog.LevelDebug),

@@ -82,7 +82,7 @@ func (m *Member) Handler(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if from := r.Header.Get(hopHeader); from != "" {
 			r.Header.Del(hopHeader)
-			r = r.WithContext(members.WithHop(r.Context()))
+			r = r.WithContext(members.WithForwarded(r.Context()))
 			r.RemoteAddr = from
 		}
 		h.ServeHTTP(w, r)
