@@ -24,7 +24,7 @@ const (
 	// claimAttempts bounds how often a claim is repeated because another member has changed the
 	// rows at the same time.
 	claimAttempts = 5
-	// maxKnown bounds owners.of; beyond it, all entries are dropped and read again when needed.
+	// maxKnown bounds owners.of. Dropped entries are read from the database again when needed.
 	maxKnown = 1 << 16
 )
 
