@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -93,7 +92,7 @@ func (c *connector) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&c.name, "name", "junction", "the `name` of the entry")
 	const project = "the `folder` of a project, whose file is changed (default: the user's)"
 	cmd.Flags().StringVar(&c.project, "project", "", project)
-	cmd.Flags().BoolVar(&c.json, "json", false, "print JSON")
+	cli.JSONFlag(cmd, &c.json)
 }
 
 func allClients() string {
@@ -291,13 +290,9 @@ type connectJSON struct {
 
 func (c *connector) print(done *clients.Done, said string) error {
 	if c.json {
-		raw, err := json.Marshal(connectJSON{
+		return cli.PrintValue(c.stdout, connectJSON{
 			c.client.ID, done.File, c.target.URL, done.Changed, done.Command, done.Backup, done.Removed, done.Notes,
 		})
-		if err != nil {
-			return err
-		}
-		return cli.PrintJSON(c.stdout, raw)
 	}
 	if done.Backup != "" {
 		said += " Backup: " + c.home.Short(done.Backup) + "."

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -187,22 +185,23 @@ func ownURLs(c *config.Config) []string {
 
 // print writes a line for each server and the summary.
 func (i *importer) print() error {
-	w := tabwriter.NewWriter(i.stdout, 0, 0, 2, ' ', 0)
-	if len(i.outcomes) > 0 {
-		fmt.Fprintln(w, "SERVER\tFOUND IN\tRESULT")
-	}
-	for _, o := range i.outcomes {
-		s := o.Server
-		fmt.Fprintf(w, "%s\t%s, %s:%d\t%s\n", prose.OneLine(s.Name), s.Client.Name,
-			prose.OneLine(i.home.Short(s.File)), s.Line, prose.OneLine(i.result(o)))
-	}
-	if err := w.Flush(); err != nil {
+	err := cli.Table(i.stdout, func(row func(...any)) {
+		if len(i.outcomes) > 0 {
+			row("SERVER", "FOUND IN", "RESULT")
+		}
+		for _, o := range i.outcomes {
+			s := o.Server
+			place := fmt.Sprintf("%s, %s:%d", s.Client.Name, prose.OneLine(i.home.Short(s.File)), s.Line)
+			row(prose.OneLine(s.Name), place, prose.OneLine(i.result(o)))
+		}
+	})
+	if err != nil {
 		return err
 	}
 	for _, err := range i.failures {
 		fmt.Fprintf(i.stderr, "warning: %s\n", prose.OneLine(err.Error()))
 	}
-	_, err := io.WriteString(i.stdout, i.summary())
+	_, err = io.WriteString(i.stdout, i.summary())
 	return err
 }
 
@@ -327,9 +326,5 @@ func (i *importer) printJSON() error {
 	for _, err := range i.failures {
 		out.Failures = append(out.Failures, err.Error())
 	}
-	raw, err := json.Marshal(out)
-	if err != nil {
-		return err
-	}
-	return cli.PrintJSON(i.stdout, raw)
+	return cli.PrintValue(i.stdout, out)
 }

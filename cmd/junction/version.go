@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"io"
 
 	"github.com/spf13/cobra"
@@ -18,17 +17,13 @@ func versionCommand(stdout io.Writer) *cobra.Command {
 		RunE: func(*cobra.Command, []string) error {
 			b := build.Read()
 			if asJSON {
-				text, err := json.Marshal(b)
-				if err != nil {
-					return err
-				}
-				return cli.PrintJSON(stdout, text)
+				return cli.PrintValue(stdout, b)
 			}
 			_, err := io.WriteString(stdout, b.Text("junction"))
 			return err
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cli.JSONFlag(cmd, &asJSON)
 	return cmd
 }
 

@@ -200,11 +200,7 @@ func (v *verifier) follows(c record.Chained) {
 // print writes the report.
 func (r *Report) print(w io.Writer, asJSON bool) error {
 	if asJSON {
-		text, err := json.Marshal(r)
-		if err != nil {
-			return err
-		}
-		return cli.PrintJSON(w, text)
+		return cli.PrintValue(w, r)
 	}
 	for _, n := range r.Notes {
 		fmt.Fprintf(w, "note     %s\n", n)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -52,14 +51,11 @@ may have problems.`,
 				return err
 			}
 			if output == "json" {
-				text, err := json.Marshal(d)
-				if err == nil {
-					err = PrintJSON(stdout, text)
-				}
-				if err != nil {
-					return err
-				}
-			} else if err := printDiagnosis(stdout, &d, time.Now()); err != nil {
+				err = PrintValue(stdout, d)
+			} else {
+				err = printDiagnosis(stdout, &d, time.Now())
+			}
+			if err != nil {
 				return err
 			}
 			if n := grave(&d); n > 0 {

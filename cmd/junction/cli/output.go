@@ -2,8 +2,11 @@ package cli
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"strconv"
+	"strings"
+	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 )
@@ -34,4 +37,40 @@ func PrintValue(w io.Writer, v any) error {
 		return err
 	}
 	return PrintJSON(w, raw)
+}
+
+// Table writes rows in columns that are as wide as their widest cell. rows calls row for each one,
+// usually the first time with the names of the columns.
+func Table(w io.Writer, rows func(row func(cells ...any))) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	rows(func(cells ...any) {
+		fmt.Fprintf(t, strings.TrimSuffix(strings.Repeat("%v\t", len(cells)), "\t")+"\n", cells...)
+	})
+	return t.Flush()
+}
+
+// A List is the output of a command that lists things.
+type List[T any] struct {
+	Name  string // of the member that has the things in JSON
+	Of    []T
+	None  string // written if there are no things
+	Head  []any  // the names of the columns
+	Cells func(T) []any
+}
+
+// Print writes the list as a table or as JSON.
+func (l List[T]) Print(w io.Writer, asJSON bool) error {
+	switch {
+	case asJSON:
+		return PrintValue(w, map[string][]T{l.Name: append([]T{}, l.Of...)})
+	case len(l.Of) == 0:
+		_, err := fmt.Fprintln(w, l.None)
+		return err
+	}
+	return Table(w, func(row func(...any)) {
+		row(l.Head...)
+		for _, one := range l.Of {
+			row(l.Cells(one)...)
+		}
+	})
 }

@@ -7,7 +7,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -198,22 +197,22 @@ func (p *pinning) list() error {
 	if p.json {
 		return p.printJSON(p.now, true, false)
 	}
-	w := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
-	offered := map[string]bool{}
-	for _, d := range p.now {
-		offered[pinName(d)] = true
-		state, accepted := p.pins.State(d.Upstream, d.Name, d.Definition)
-		fmt.Fprintf(w, "%s\t%s\t%s\n", visible.Text(pinName(d)), state, when(accepted))
-	}
-	for _, upstream := range p.pins.Names("") {
-		for _, name := range p.pins.Names(upstream) {
-			if d := (pins.Definition{Upstream: upstream, Name: name}); !offered[pinName(d)] {
-				_, accepted := p.pins.State(upstream, name, nil)
-				fmt.Fprintf(w, "%s\t%s\t%s\n", visible.Text(pinName(d)), "not offered", when(accepted))
+	return Table(p.stdout, func(row func(...any)) {
+		offered := map[string]bool{}
+		for _, d := range p.now {
+			offered[pinName(d)] = true
+			state, accepted := p.pins.State(d.Upstream, d.Name, d.Definition)
+			row(visible.Text(pinName(d)), state, when(accepted))
+		}
+		for _, upstream := range p.pins.Names("") {
+			for _, name := range p.pins.Names(upstream) {
+				if d := (pins.Definition{Upstream: upstream, Name: name}); !offered[pinName(d)] {
+					_, accepted := p.pins.State(upstream, name, nil)
+					row(visible.Text(pinName(d)), "not offered", when(accepted))
+				}
 			}
 		}
-	}
-	return w.Flush()
+	})
 }
 
 func when(t time.Time) string {

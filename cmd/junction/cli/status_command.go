@@ -57,7 +57,7 @@ The exit code is 1 if no junction is running. junction doctor checks the upstrea
 	}
 	cmd.Flags().StringVar(&s.admin, "admin", "", "admin `address` of the running proxy")
 	cmd.Flags().BoolVarP(&s.watch, "watch", "w", false, "refresh every two seconds, until interrupted")
-	cmd.Flags().BoolVar(&s.json, "json", false, "print JSON")
+	JSONFlag(cmd, &s.json)
 	return cmd
 }
 

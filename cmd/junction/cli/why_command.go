@@ -3,7 +3,6 @@ package cli
 import (
 	"bytes"
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -76,10 +75,7 @@ The exit code is 1 if the caller cannot use the item.`,
 				return err
 			}
 			if output == "json" {
-				var text []byte
-				if text, err = json.Marshal(a); err == nil {
-					err = PrintJSON(stdout, text)
-				}
+				err = PrintValue(stdout, a)
 			} else {
 				err = printAccount(stdout, &a, time.Now())
 			}

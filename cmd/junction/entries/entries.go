@@ -9,7 +9,6 @@ package entries
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -90,11 +89,7 @@ func (o *outcome) print(ctx context.Context, w io.Writer, f *file, asJSON bool, 
 		o.follow(ctx, f)
 	}
 	if asJSON {
-		raw, err := json.Marshal(o)
-		if err != nil {
-			return err
-		}
-		return cli.PrintJSON(w, raw)
+		return cli.PrintValue(w, o)
 	}
 	if o.Backup != "" {
 		said += " Backup: " + f.home.Short(o.Backup) + "."

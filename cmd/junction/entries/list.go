@@ -3,12 +3,10 @@ package entries
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"maps"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 	"gopkg.in/yaml.v3"
@@ -61,7 +59,7 @@ The exit code is 1 if the file has mistakes.`,
 			return err
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cli.JSONFlag(cmd, &asJSON)
 	return cmd
 }
 
@@ -126,19 +124,19 @@ func (f *file) summary(value *yaml.Node) string {
 }
 
 func printList(w io.Writer, f *file) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "NAME\tSTATE\tSERVER")
-	for _, l := range f.list() {
-		state := "disabled"
-		switch {
-		case len(l.Mistakes) > 0:
-			state = prose.Count(len(l.Mistakes), "mistake")
-		case l.Enabled:
-			state = "enabled"
+	return cli.Table(w, func(row func(...any)) {
+		row("NAME", "STATE", "SERVER")
+		for _, l := range f.list() {
+			state := "disabled"
+			switch {
+			case len(l.Mistakes) > 0:
+				state = prose.Count(len(l.Mistakes), "mistake")
+			case l.Enabled:
+				state = "enabled"
+			}
+			row(prose.OneLine(l.Name), state, prose.OneLine(l.Server))
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\n", prose.OneLine(l.Name), state, prose.OneLine(l.Server))
-	}
-	return t.Flush()
+	})
 }
 
 func printListJSON(w io.Writer, f *file) error {

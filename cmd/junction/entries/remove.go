@@ -39,7 +39,7 @@ func removeCommand(stdout io.Writer, file *string) *cobra.Command {
 			return e.Remove(cmd.Context(), args[0])
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cli.JSONFlag(cmd, &asJSON)
 	return cmd
 }
 
@@ -71,7 +71,7 @@ func switchCommand(stdout io.Writer, file *string, on bool) *cobra.Command {
 		false: "Disable an upstream in the configuration file, which keeps its entry. The old file becomes a backup. " +
 			"" + effect,
 	}[on]
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cli.JSONFlag(cmd, &asJSON)
 	return cmd
 }
 

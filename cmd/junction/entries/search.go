@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -80,7 +79,7 @@ publish a server: look at its source before you add it.`,
 	}
 	cmd.Flags().StringVar(&base, "registry", "", registryUsage)
 	cmd.Flags().IntVar(&limit, "limit", 20, "the most servers to list")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cli.JSONFlag(cmd, &asJSON)
 	return cmd
 }
 
@@ -135,11 +134,7 @@ func printFoundJSON(w io.Writer, list []*registry.Server, more bool) error {
 			cmp.Or(s.Status, "active"),
 			s.Repository.URL, append([]string{}, s.Ways()...)})
 	}
-	raw, err := json.Marshal(out)
-	if err != nil {
-		return err
-	}
-	return cli.PrintJSON(w, raw)
+	return cli.PrintValue(w, out)
 }
 
 // registryName is the form of the names in a registry.

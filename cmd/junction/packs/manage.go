@@ -1,6 +1,7 @@
 package packs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -90,23 +90,20 @@ func (r *run) list() error {
 			r.edit.Short())
 		return err
 	}
-	t := tabwriter.NewWriter(r.stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "NAME\tSTATE\tFROM\tCOMMIT")
-	for _, s := range all {
-		state := "disabled"
-		switch {
-		case len(s.Mistakes) > 0:
-			state = "refused"
-		case s.Enabled:
-			state = "enabled"
+	err := cli.Table(r.stdout, func(row func(...any)) {
+		row("NAME", "STATE", "FROM", "COMMIT")
+		for _, s := range all {
+			state := "disabled"
+			switch {
+			case len(s.Mistakes) > 0:
+				state = "refused"
+			case s.Enabled:
+				state = "enabled"
+			}
+			row(prose.OneLine(s.Name), state, prose.OneLine(s.from()), cmp.Or(s.Commit[:min(len(s.Commit), 12)], "-"))
 		}
-		commit := s.Commit[:min(len(s.Commit), 12)]
-		if commit == "" {
-			commit = "-"
-		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", prose.OneLine(s.Name), state, prose.OneLine(s.from()), commit)
-	}
-	if err := t.Flush(); err != nil {
+	})
+	if err != nil {
 		return err
 	}
 	for _, s := range all {

@@ -11,7 +11,6 @@ import (
 	"net"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -119,32 +118,17 @@ func later(a, b time.Time) time.Time {
 // which several apps may share. A word in the form of a client_id is not compared with names. The
 // result is nil if no app matches.
 func chooseApp(all []*app, word string) (*app, error) {
-	var found []*app
 	named := knownBy(word) == byFile
-	for _, a := range all {
-		if a.ClientID == word || a.id() == word {
-			return a, nil
+	a, _, err := choose(all, word, "apps; give the id of one", func(a *app) (exactly, partly bool) {
+		return a.ClientID == word || a.id() == word, named && a.ClientName == word || listedAs(a.ClientID, word)
+	}, func(a *app) string {
+		about := visible.Text(a.label()) + ", " + knownBy(a.ClientID)
+		if len(a.hosts) > 0 {
+			about += ", returns to " + column(strings.Join(a.hosts, ", "))
 		}
-		if named && a.ClientName == word || listedAs(a.ClientID, word) {
-			found = append(found, a)
-		}
-	}
-	if len(found) > 1 {
-		var ids []string
-		for _, a := range found {
-			id := a.id() + " (" + visible.Text(a.label()) + ", " + knownBy(a.ClientID)
-			if len(a.hosts) > 0 {
-				id += ", returns to " + column(strings.Join(a.hosts, ", "))
-			}
-			ids = append(ids, id+")")
-		}
-		return nil, fmt.Errorf("%s matches %d apps; give the id of one: %s", prose.Quote(word), len(found),
-			strings.Join(ids, ", "))
-	}
-	if len(found) == 1 {
-		return found[0], nil
-	}
-	return nil, nil
+		return a.id() + " (" + about + ")"
+	})
+	return a, err
 }
 
 const appsListed = "list the apps with junction clients list --ended"
@@ -265,27 +249,22 @@ func (x *signIns) listClients(ctx context.Context, s *storage, ended bool) error
 	if err != nil {
 		return err
 	}
-	list := []clientJSON{}
+	var list []clientJSON
 	for _, a := range all {
 		if ended || a.grants > 0 || a.blocked() {
 			list = append(list, clientJSON{a.id(), a.ClientID, a.ClientName, append([]string{}, a.hosts...), a.people,
 				a.grants, stamp(a.used), stamp(a.At), a.Reason})
 		}
 	}
-	return x.print(struct {
-		Clients []clientJSON `json:"clients"`
-	}{list}, func(w *tabwriter.Writer) {
-		if len(list) == 0 {
-			fmt.Fprintln(w, "no app has a grant, and none is blocked")
-			return
-		}
-		fmt.Fprintln(w, "ID\tAPP\tKNOWN BY\tRETURNS TO\tPEOPLE\tGRANTS\tUSED\tBLOCKED")
-		for _, c := range list {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\n", c.ID[:shown], column(cmp.Or(c.Name, c.ClientID)),
-				knownBy(c.ClientID), column(strings.Join(c.Hosts, ", ")), c.People, c.Grants, cmp.Or(c.Used, "never"),
-				strings.TrimSpace(c.Blocked+" "+column(c.Reason)))
-		}
-	})
+	return cli.List[clientJSON]{
+		Name: "clients", Of: list, None: "no app has a grant, and none is blocked",
+		Head: []any{"ID", "APP", "KNOWN BY", "RETURNS TO", "PEOPLE", "GRANTS", "USED", "BLOCKED"},
+		Cells: func(c clientJSON) []any {
+			return []any{c.ID[:shown], column(cmp.Or(c.Name, c.ClientID)), knownBy(c.ClientID),
+				column(strings.Join(c.Hosts, ", ")), c.People, c.Grants, cmp.Or(c.Used, "never"),
+				strings.TrimSpace(c.Blocked + " " + column(c.Reason))}
+		},
+	}.Print(x.stdout, x.asJSON())
 }
 
 type clientIDs struct {
@@ -304,37 +283,23 @@ func (x *signIns) blockClients(ctx context.Context, s *storage, words []string, 
 	if err != nil {
 		return err
 	}
-	var chosen []*app
-	for _, word := range words {
-		a, err := s.toBlock(all, word)
-		if err != nil {
-			return err
-		}
-		chosen = append(chosen, a)
+	chosen, err := lookUp(words, func(word string) (*app, error) { return s.toBlock(all, word) })
+	if err != nil {
+		return err
 	}
-	done := []blockedJSON{}
-	for _, a := range chosen {
+	return each(x, "blocked", chosen, func(a *app) (blockedJSON, error) {
 		a.Reason = reason
-		var ended []string
-		if ended, err = s.BlockClient(ctx, a.Block); err == nil {
+		ended, err := s.BlockClient(ctx, a.Block)
+		if err == nil {
 			err = s.Audit(ctx, store.Event{Event: "client_blocked", ClientID: a.ClientID, Detail: byTheOperator})
 		}
-		if err != nil {
-			break
+		return blockedJSON{clientIDs{a.id(), a.ClientID}, append([]string{}, ended...)}, err
+	}, func(a *app, b blockedJSON) string {
+		if len(b.Grants) == 0 {
+			return fmt.Sprintf("Blocked: %s. It had no grants.", a)
 		}
-		done = append(done, blockedJSON{clientIDs{a.id(), a.ClientID}, append([]string{}, ended...)})
-	}
-	return errors.Join(x.print(struct {
-		Blocked []blockedJSON `json:"blocked"`
-	}{done}, func(w *tabwriter.Writer) {
-		for i, b := range done {
-			if len(b.Grants) == 0 {
-				fmt.Fprintf(w, "Blocked: %s. It had no grants.\n", chosen[i])
-			} else {
-				fmt.Fprintf(w, "Blocked: %s. Ended: %s. %s\n", chosen[i], prose.Count(len(b.Grants), "grant"), noticed)
-			}
-		}
-	}), err)
+		return fmt.Sprintf("Blocked: %s. Ended: %s. %s", a, prose.Count(len(b.Grants), "grant"), noticed)
+	})
 }
 
 // String returns the app as messages name it.
@@ -350,33 +315,23 @@ func (x *signIns) unblockClients(ctx context.Context, s *storage, words []string
 		return err
 	}
 	out := slices.DeleteFunc(slices.Clone(all), func(a *app) bool { return !a.blocked() })
-	var chosen []*app
-	for _, word := range words {
+	chosen, err := lookUp(words, func(word string) (*app, error) {
 		a, err := chooseApp(out, word)
-		if err != nil {
-			return err
+		if a == nil && err == nil {
+			err = noApp(labels(out), word, "is blocked", "list the blocked apps with junction clients list")
 		}
-		if a == nil {
-			return noApp(labels(out), word, "is blocked", "list the blocked apps with junction clients list")
-		}
-		chosen = append(chosen, a)
+		return a, err
+	})
+	if err != nil {
+		return err
 	}
-	done := []clientIDs{}
-	for _, a := range chosen {
-		// another command was faster
-		if err = s.UnblockClient(ctx, a.ClientID); err == nil || errors.Is(err, store.ErrNotFound) {
+	return each(x, "unblocked", chosen, func(a *app) (clientIDs, error) {
+		err := s.UnblockClient(ctx, a.ClientID)
+		if err == nil || errors.Is(err, store.ErrNotFound) { // another command was faster
 			err = s.Audit(ctx, store.Event{Event: "client_unblocked", ClientID: a.ClientID, Detail: byTheOperator})
 		}
-		if err != nil {
-			break
-		}
-		done = append(done, clientIDs{a.id(), a.ClientID})
-	}
-	return errors.Join(x.print(struct {
-		Unblocked []clientIDs `json:"unblocked"`
-	}{done}, func(w *tabwriter.Writer) {
-		for i := range done {
-			fmt.Fprintf(w, "No longer blocked: %s. Its grants stay ended: users have to approve it again.\n", chosen[i])
-		}
-	}), err)
+		return clientIDs{a.id(), a.ClientID}, err
+	}, func(a *app, _ clientIDs) string {
+		return fmt.Sprintf("No longer blocked: %s. Its grants stay ended: users have to approve it again.", a)
+	})
 }

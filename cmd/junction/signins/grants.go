@@ -8,7 +8,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -125,7 +124,7 @@ func (x *signIns) listGrants(ctx context.Context, s *storage, ended bool) error 
 	if err != nil {
 		return err
 	}
-	list := []grantJSON{}
+	var list []grantJSON
 	for _, g := range grants {
 		j := grantJSON{g.ID, personOf(s.people[g.User]), g.ClientID, g.ClientName, g.ClientKind, g.RedirectHost,
 			g.Resource, g.Scope, stamp(g.Created), stamp(g.Used),
@@ -135,29 +134,20 @@ func (x *signIns) listGrants(ctx context.Context, s *storage, ended bool) error 
 		}
 		list = append(list, j)
 	}
-	return x.print(struct {
-		Grants []grantJSON `json:"grants"`
-	}{list}, func(w *tabwriter.Writer) {
-		if len(list) == 0 {
-			fmt.Fprintln(w, "no app has a grant")
-			return
-		}
-		head := "ID\tPERSON\tAPP\tKNOWN BY\tENDPOINT\tSCOPE\tUSED\tEXPIRES"
-		if ended {
-			head += "\tENDED"
-		}
-		fmt.Fprintln(w, head)
-		for i, g := range list {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s", g.ID[:min(len(g.ID), shown)],
-				column(label(s.people[g.Person.ID])), column(g.ClientName), knownBy(grants[i].ClientID),
-				pathOf(g.Resource),
-				column(g.Scope), g.Used, g.Expires)
-			if ended {
-				fmt.Fprintf(w, "\t%s", strings.TrimSpace(g.Ended+" "+g.Reason))
-			}
-			fmt.Fprintln(w)
-		}
-	})
+	head := []any{"ID", "PERSON", "APP", "KNOWN BY", "ENDPOINT", "SCOPE", "USED", "EXPIRES", "ENDED"}
+	columns := len(head)
+	if !ended {
+		columns--
+	}
+	return cli.List[grantJSON]{
+		Name: "grants", Of: list, None: "no app has a grant", Head: head[:columns],
+		Cells: func(g grantJSON) []any {
+			_, name := g.Person.cells()
+			cells := []any{g.ID[:min(len(g.ID), shown)], name, column(g.ClientName), knownBy(g.ClientID),
+				pathOf(g.Resource), column(g.Scope), g.Used, g.Expires, strings.TrimSpace(g.Ended + " " + g.Reason)}
+			return cells[:columns]
+		},
+	}.Print(x.stdout, x.asJSON())
 }
 
 const (
@@ -194,13 +184,12 @@ func (x *signIns) revokeGrants(ctx context.Context, s *storage, words []string) 
 	for _, g := range all {
 		known, byID[g.ID] = append(known, g.ID), g
 	}
-	var chosen []store.Grant
-	for _, word := range words {
+	chosen, err := lookUp(words, func(word string) (store.Grant, error) {
 		id, err := only(known, word, "grant")
-		if err != nil {
-			return err
-		}
-		chosen = append(chosen, byID[id])
+		return byID[id], err
+	})
+	if err != nil {
+		return err
 	}
 	ids, err := s.end(ctx, chosen)
 	of := ""

@@ -1,13 +1,12 @@
 package signins
 
 import (
-	"encoding/json"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -131,34 +130,18 @@ principal key:NAME.`,
 			if err != nil {
 				return err
 			}
-			if output == "json" {
-				raw, err := json.Marshal(struct {
-					Keys []keyJSON `json:"keys"`
-				}{list})
-				if err != nil {
-					return err
-				}
-				return cli.PrintJSON(stdout, raw)
-			}
-			if len(list) == 0 {
-				_, err := fmt.Fprintf(stdout, "%s has no keys\n", *file)
-				return err
-			}
-			w := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
-			fmt.Fprintln(w, "NAME\tHASH\tLINE\tGOOD FROM\tEXPIRES")
-			for _, k := range list {
-				from, end := strings.Join(k.CIDRs, " "), k.Expires
-				if from == "" {
-					from = "anywhere"
-				}
-				if end == "" {
-					end = "never"
-				} else if k.Expired {
-					end += " (expired)"
-				}
-				fmt.Fprintf(w, "%s\t%.15s…\t%d\t%s\t%s\n", k.Name, k.Hash, k.Line, from, end)
-			}
-			return w.Flush()
+			return cli.List[keyJSON]{
+				Name: "keys", Of: list, None: *file + " has no keys",
+				Head: []any{"NAME", "HASH", "LINE", "GOOD FROM", "EXPIRES"},
+				Cells: func(k keyJSON) []any {
+					end := cmp.Or(k.Expires, "never")
+					if k.Expired {
+						end += " (expired)"
+					}
+					return []any{k.Name, fmt.Sprintf("%.15s…", k.Hash), k.Line,
+						cmp.Or(strings.Join(k.CIDRs, " "), "anywhere"), end}
+				},
+			}.Print(stdout, output == "json")
 		},
 	}
 	cli.OutputFlag(list, &output)

@@ -7,13 +7,12 @@ package signins
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -81,18 +80,69 @@ func (x *signIns) flags(cmd *cobra.Command) {
 		"only those of this `app`: an id of clients list, a client_id, or a name")
 }
 
-// print prints v as JSON, or calls text for a table.
-func (x *signIns) print(v any, text func(w *tabwriter.Writer)) error {
-	if x.output == "json" {
-		raw, err := json.Marshal(v)
-		if err != nil {
-			return err
-		}
-		return cli.PrintJSON(x.stdout, raw)
+// asJSON reports whether the output is JSON.
+func (x *signIns) asJSON() bool { return x.output == "json" }
+
+// print prints v as JSON, or the text.
+func (x *signIns) print(v any, text string) error {
+	if x.asJSON() {
+		return cli.PrintValue(x.stdout, v)
 	}
-	w := tabwriter.NewWriter(x.stdout, 0, 0, 2, ' ', 0)
-	text(w)
-	return w.Flush()
+	_, err := io.WriteString(x.stdout, text)
+	return err
+}
+
+// each changes the chosen things one after the other, until one change fails. It prints those that
+// were done, also beside an error: as JSON in a member of that name, or a sentence for each.
+func each[T, J any](x *signIns, name string, chosen []T, change func(T) (J, error),
+	sentence func(T, J) string) (err error) {
+	done, text := []J{}, ""
+	for _, one := range chosen {
+		var j J
+		if j, err = change(one); err != nil {
+			break
+		}
+		done, text = append(done, j), text+sentence(one, j)+"\n"
+	}
+	return errors.Join(x.print(map[string][]J{name: done}, text), err)
+}
+
+// lookUp finds a thing for each word. So a command can find all of them before it changes the first
+// one.
+func lookUp[T any](words []string, find func(word string) (T, error)) (all []T, err error) {
+	for _, word := range words {
+		one, err := find(word)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, one)
+	}
+	return all, nil
+}
+
+// choose returns the thing that a word fits exactly, or else the only one that it fits in part. ok
+// is false if there is none. The error lists several; what is their plural, and how to choose.
+func choose[T any](all []T, word, what string, fits func(T) (exactly, partly bool), name func(T) string) (
+	one T, ok bool, err error) {
+	var found []T
+	var names []string
+	for _, t := range all {
+		exactly, partly := fits(t)
+		if exactly {
+			return t, true, nil
+		}
+		if partly {
+			found, names = append(found, t), append(names, name(t))
+		}
+	}
+	switch len(found) {
+	case 0:
+		return one, false, nil
+	case 1:
+		return found[0], true, nil
+	}
+	return one, false, fmt.Errorf("%s matches %d %s: %s", prose.Quote(word), len(found), what,
+		strings.Join(names, ", "))
 }
 
 // revoked prints the ended sessions and grants.
@@ -100,17 +150,15 @@ func (x *signIns) revoked(ended store.Ended, of string) error {
 	if ended.Grants == nil {
 		ended.Grants = []string{}
 	}
-	return x.print(endedJSON{ended.Sessions, ended.Grants}, func(w *tabwriter.Writer) {
-		switch {
-		case ended.Sessions == 0 && len(ended.Grants) == 0:
-			fmt.Fprintf(w, "Nothing to revoke%s.\n", of)
-		case ended.Sessions == 0:
-			fmt.Fprintf(w, "Ended: %s%s. %s\n", prose.Count(len(ended.Grants), "grant"), of, noticed)
-		default:
-			fmt.Fprintf(w, "Ended: %s and %s%s. %s\n", prose.Count(ended.Sessions, "session"),
-				prose.Count(len(ended.Grants), "grant"), of, noticed)
-		}
-	})
+	grants := prose.Count(len(ended.Grants), "grant")
+	text := fmt.Sprintf("Ended: %s and %s%s. %s\n", prose.Count(ended.Sessions, "session"), grants, of, noticed)
+	switch {
+	case ended.Sessions == 0 && len(ended.Grants) == 0:
+		text = fmt.Sprintf("Nothing to revoke%s.\n", of)
+	case ended.Sessions == 0:
+		text = fmt.Sprintf("Ended: %s%s. %s\n", grants, of, noticed)
+	}
+	return x.print(endedJSON{ended.Sessions, ended.Grants}, text)
 }
 
 type endedJSON struct {
@@ -133,41 +181,35 @@ func personOf(u store.User) personJSON {
 	return personJSON{u.ID, auth.UserID(u.Issuer, u.Subject), u.Email, u.Issuer, u.Subject}
 }
 
+// cells returns the short id and the name for tables.
+func (p *personJSON) cells() (id, name string) {
+	return p.ID[:min(len(p.ID), shown)], column(cmp.Or(p.Email, p.Subject, p.ID))
+}
+
 // person finds a user by id, by principal, or by a unique beginning of the id, e-mail address or
 // subject.
 func (s *storage) person(who string) (store.User, error) {
-	var found []store.User
+	all := slices.SortedFunc(maps.Values(s.people), func(a, b store.User) int { return cmp.Compare(a.ID, b.ID) })
+	u, ok, err := choose(all, who, "users; give the id of one", func(u store.User) (exactly, partly bool) {
+		return u.ID == who || auth.UserID(u.Issuer, u.Subject) == who,
+			u.Email != "" && strings.EqualFold(u.Email, who) || u.Subject == who ||
+				len(who) >= shortest && strings.HasPrefix(u.ID, who)
+	}, func(u store.User) string {
+		return fmt.Sprintf("%s (%s at %s)", u.ID, visible.Text(u.Subject), visible.Text(u.Issuer))
+	})
+	if ok || err != nil {
+		return u, err
+	}
 	var names []string
-	for _, u := range s.people {
-		if u.ID == who || auth.UserID(u.Issuer, u.Subject) == who {
-			return u, nil
-		}
-		if u.Email != "" && strings.EqualFold(u.Email, who) || u.Subject == who || len(who) >= shortest &&
-			strings.HasPrefix(u.ID, who) {
-			found = append(found, u)
-		}
+	for _, u := range all {
 		names = append(names, label(u))
 	}
 	slices.Sort(names)
-	switch {
-	case len(found) == 0:
-		near := prose.Closest(slices.Compact(names), who)
-		if len(near) > 0 {
-			return store.User{}, fmt.Errorf("no user %s has signed in; did you mean %s?", prose.Quote(who),
-				visible.Text(strings.Join(near, " or ")))
-		}
-		return store.User{}, fmt.Errorf("no user %s has signed in; list the users with junction users list",
-			prose.Quote(who))
-	case len(found) > 1:
-		var all []string
-		for _, u := range found {
-			all = append(all, fmt.Sprintf("%s (%s at %s)", u.ID, visible.Text(u.Subject), visible.Text(u.Issuer)))
-		}
-		slices.Sort(all)
-		return store.User{}, fmt.Errorf("%s matches %d users; give the id of one: %s", prose.Quote(who), len(found),
-			strings.Join(all, ", "))
+	then := "list the users with junction users list"
+	if near := prose.Closest(slices.Compact(names), who); len(near) > 0 {
+		then = "did you mean " + visible.Text(strings.Join(near, " or ")) + "?"
 	}
-	return found[0], nil
+	return u, fmt.Errorf("no user %s has signed in; %s", prose.Quote(who), then)
 }
 
 // chosen returns the id of the user of --user, or "".
@@ -181,21 +223,12 @@ func (x *signIns) chosen(s *storage) (string, error) {
 
 // only returns the id that begins with word, if there is exactly one.
 func only(ids []string, word, thing string) (string, error) {
-	if slices.Contains(ids, word) {
-		return word, nil
-	}
-	var found []string
-	for _, id := range ids {
-		if len(word) >= shortest && strings.HasPrefix(id, word) {
-			found = append(found, id)
-		}
-	}
+	id, ok, err := choose(ids, word, thing+"s; write more characters", func(id string) (exactly, partly bool) {
+		return id == word, len(word) >= shortest && strings.HasPrefix(id, word)
+	}, func(id string) string { return id })
 	switch {
-	case len(found) == 1:
-		return found[0], nil
-	case len(found) > 1:
-		return "", fmt.Errorf("%s matches %d %ss; write more characters: %s", prose.Quote(word), len(found), thing,
-			strings.Join(found, ", "))
+	case ok || err != nil:
+		return id, err
 	case len(word) < shortest:
 		return "", fmt.Errorf("%s is no id of a %s: write at least %d characters", prose.Quote(word), thing, shortest)
 	}

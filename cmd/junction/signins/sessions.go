@@ -3,11 +3,9 @@ package signins
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"maps"
 	"slices"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -110,7 +108,7 @@ func (s *storage) sessions(ctx context.Context, user string) ([]sessionJSON, err
 	for _, w := range browsers {
 		windows[w.IDPSession]++
 	}
-	list := []sessionJSON{}
+	var list []sessionJSON
 	for _, i := range all {
 		if apps[i.ID]+windows[i.ID] > 0 {
 			list = append(list, sessionJSON{i.ID, personOf(s.people[i.User]), i.IDP, stamp(i.Created), stamp(i.Checked),
@@ -129,19 +127,14 @@ func (x *signIns) listSessions(ctx context.Context, s *storage) error {
 	if err != nil {
 		return err
 	}
-	return x.print(struct {
-		Sessions []sessionJSON `json:"sessions"`
-	}{list}, func(w *tabwriter.Writer) {
-		if len(list) == 0 {
-			fmt.Fprintln(w, "no user is signed in")
-			return
-		}
-		fmt.Fprintln(w, "ID\tPERSON\tPROVIDER\tSINCE\tCONFIRMED\tGRANTS\tBROWSERS")
-		for _, i := range list {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%d\n", i.ID[:min(len(i.ID), shown)],
-				column(label(s.people[i.Person.ID])), i.Provider, i.Since, i.Checked, i.Grants, i.Browsers)
-		}
-	})
+	return cli.List[sessionJSON]{
+		Name: "sessions", Of: list, None: "no user is signed in",
+		Head: []any{"ID", "PERSON", "PROVIDER", "SINCE", "CONFIRMED", "GRANTS", "BROWSERS"},
+		Cells: func(i sessionJSON) []any {
+			_, name := i.Person.cells()
+			return []any{i.ID[:min(len(i.ID), shown)], name, i.Provider, i.Since, i.Checked, i.Grants, i.Browsers}
+		},
+	}.Print(x.stdout, x.asJSON())
 }
 
 func (x *signIns) revokeSessions(ctx context.Context, s *storage, ids []string, all bool) error {
@@ -195,17 +188,14 @@ func (x *signIns) revokeByID(ctx context.Context, s *storage, words []string) er
 	if err != nil {
 		return err
 	}
-	var known, ids []string
+	var known []string
 	users := map[string]string{}
 	for _, i := range all {
 		known, users[i.ID] = append(known, i.ID), i.User
 	}
-	for _, word := range words {
-		id, err := only(known, word, "session")
-		if err != nil {
-			return err
-		}
-		ids = append(ids, id)
+	ids, err := lookUp(words, func(word string) (string, error) { return only(known, word, "session") })
+	if err != nil {
+		return err
 	}
 	var ended store.Ended
 	for _, id := range ids {

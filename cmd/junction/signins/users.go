@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -74,35 +73,18 @@ func (x *signIns) listUsers(ctx context.Context, s *storage) error {
 	if err != nil {
 		return err
 	}
-	list := []userJSON{}
+	var list []userJSON
 	for _, u := range users {
 		list = append(list, userJSON{personOf(u), stamp(u.Created), stamp(u.Seen), stamp(u.Disabled)})
 	}
-	return x.print(struct {
-		Users []userJSON `json:"users"`
-	}{list}, func(w *tabwriter.Writer) {
-		if len(list) == 0 {
-			fmt.Fprintln(w, "no user has ever signed in")
-			return
-		}
-		fmt.Fprintln(w, "ID\tPERSON\tSUBJECT\tISSUER\tSEEN\tDISABLED")
-		for i, u := range list {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", u.ID[:min(len(u.ID), shown)], column(label(users[i])),
-				column(u.Subject), column(u.Issuer), u.Seen, u.Disabled)
-		}
-	})
-}
-
-// chosenUsers returns the users that words identify.
-func (s *storage) chosenUsers(words []string) (all []store.User, err error) {
-	for _, word := range words {
-		u, err := s.person(word)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, u)
-	}
-	return all, nil
+	return cli.List[userJSON]{
+		Name: "users", Of: list, None: "no user has ever signed in",
+		Head: []any{"ID", "PERSON", "SUBJECT", "ISSUER", "SEEN", "DISABLED"},
+		Cells: func(u userJSON) []any {
+			id, name := u.cells()
+			return []any{id, name, column(u.Subject), column(u.Issuer), u.Seen, u.Disabled}
+		},
+	}.Print(x.stdout, x.asJSON())
 }
 
 type disabledJSON struct {
@@ -112,38 +94,28 @@ type disabledJSON struct {
 
 // disableUsers disables users. It looks all of them up before it disables the first one.
 func (x *signIns) disableUsers(ctx context.Context, s *storage, words []string) error {
-	chosen, err := s.chosenUsers(words)
+	chosen, err := lookUp(words, s.person)
 	if err != nil {
 		return err
 	}
-	done := []disabledJSON{}
-	for _, u := range chosen {
-		var ended store.Ended
-		if ended, err = s.DisableUser(ctx, u.ID, "user_disabled"); err == nil {
+	return each(x, "disabled", chosen, func(u store.User) (disabledJSON, error) {
+		ended, err := s.DisableUser(ctx, u.ID, "user_disabled")
+		if err == nil {
 			err = s.Audit(ctx, store.Event{Event: "user_disabled", Principal: u.ID, Detail: byTheOperator})
 		}
-		if err != nil {
-			break
+		return disabledJSON{personOf(u), endedJSON{ended.Sessions, append([]string{}, ended.Grants...)}}, err
+	}, func(u store.User, d disabledJSON) string {
+		if d.Sessions == 0 && len(d.Grants) == 0 {
+			return fmt.Sprintf("Disabled: %s. There were no sessions and no grants.", visible.Text(label(u)))
 		}
-		done = append(done, disabledJSON{personOf(u), endedJSON{ended.Sessions, append([]string{}, ended.Grants...)}})
-	}
-	return errors.Join(x.print(struct {
-		Disabled []disabledJSON `json:"disabled"`
-	}{done}, func(w *tabwriter.Writer) {
-		for i, d := range done {
-			if d.Sessions == 0 && len(d.Grants) == 0 {
-				fmt.Fprintf(w, "Disabled: %s. There were no sessions and no grants.\n", visible.Text(label(chosen[i])))
-				continue
-			}
-			fmt.Fprintf(w, "Disabled: %s. Ended: %s and %s. %s\n", visible.Text(label(chosen[i])),
-				prose.Count(d.Sessions, "session"), prose.Count(len(d.Grants), "grant"), noticed)
-		}
-	}), err)
+		return fmt.Sprintf("Disabled: %s. Ended: %s and %s. %s", visible.Text(label(u)),
+			prose.Count(d.Sessions, "session"), prose.Count(len(d.Grants), "grant"), noticed)
+	})
 }
 
 // enableUsers enables users. It looks all of them up before it enables the first one.
 func (x *signIns) enableUsers(ctx context.Context, s *storage, words []string) error {
-	chosen, err := s.chosenUsers(words)
+	chosen, err := lookUp(words, s.person)
 	if err != nil {
 		return err
 	}
@@ -152,22 +124,13 @@ func (x *signIns) enableUsers(ctx context.Context, s *storage, words []string) e
 			return fmt.Errorf("%s is not disabled", visible.Text(label(u)))
 		}
 	}
-	done := []personJSON{}
-	for _, u := range chosen {
-		// another command was faster
-		if err = s.EnableUser(ctx, u.ID); err == nil || errors.Is(err, store.ErrNotFound) {
+	return each(x, "enabled", chosen, func(u store.User) (personJSON, error) {
+		err := s.EnableUser(ctx, u.ID)
+		if err == nil || errors.Is(err, store.ErrNotFound) { // another command was faster
 			err = s.Audit(ctx, store.Event{Event: "user_enabled", Principal: u.ID, Detail: byTheOperator})
 		}
-		if err != nil {
-			break
-		}
-		done = append(done, personOf(u))
-	}
-	return errors.Join(x.print(struct {
-		Enabled []personJSON `json:"enabled"`
-	}{done}, func(w *tabwriter.Writer) {
-		for i := range done {
-			fmt.Fprintf(w, "Enabled: %s. The user has to sign in again.\n", visible.Text(label(chosen[i])))
-		}
-	}), err)
+		return personOf(u), err
+	}, func(u store.User, _ personJSON) string {
+		return fmt.Sprintf("Enabled: %s. The user has to sign in again.", visible.Text(label(u)))
+	})
 }
