@@ -1,5 +1,6 @@
 // Package files reads files whose names come from people, such as configurations and manifests
-// (files.go), and replaces files in one step (write.go).
+// (files.go), replaces files in one step (write.go), and keeps other processes from files and folders
+// (lock.go).
 package files
 
 import (

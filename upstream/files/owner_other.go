@@ -11,6 +11,3 @@ import (
 func own(*os.File, fs.FileInfo) error { return nil }
 
 func syncDir(string) error { return nil }
-
-// Lock does nothing: Windows has no lock of a folder.
-func Lock(string) (unlock func()) { return func() {} }

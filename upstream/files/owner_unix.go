@@ -34,15 +34,3 @@ func syncDir(dir string) error {
 	}
 	return errors.Join(d.Sync(), d.Close())
 }
-
-// Lock waits until no other process has locked the folder, which stays readable and writable. A file
-// system without locks (flock) gives no protection. The caller must call unlock.
-func Lock(folder string) (unlock func()) {
-	f, err := os.Open(folder)
-	if err != nil {
-		return func() {}
-	}
-	for errors.Is(syscall.Flock(int(f.Fd()), syscall.LOCK_EX), syscall.EINTR) {
-	}
-	return func() { f.Close() } // ends the lock
-}

@@ -35,7 +35,6 @@ const (
 	requestTime     = 30 * time.Second // for one request to the authorization server
 	quietTime       = 10 * time.Minute // after a sign-in that failed
 	openTime        = 30 * time.Second // that an endpoint is not asked again whether it requires a sign-in
-	lockStale       = time.Minute      // the process that held an older lock has died
 )
 
 // Options configure New. URL and Dir are required.
@@ -257,26 +256,11 @@ func (s *SignOn) write(k *kept) error {
 
 // lock waits until no other process renews the tokens: a refresh token can be used only once.
 func (s *SignOn) lock(ctx context.Context) (unlock func(), err error) {
-	name := s.file + ".lock"
 	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("keep the sign-in: %w", err)
 	}
-	for {
-		err := os.Mkdir(name, 0o700)
-		if err == nil {
-			return func() { _ = os.Remove(name) }, nil
-		}
-		if !errors.Is(err, fs.ErrExist) {
-			return nil, fmt.Errorf("renew the sign-in: %w", err)
-		}
-		if info, err := os.Stat(name); err == nil && time.Since(info.ModTime()) > lockStale {
-			_ = os.Remove(name)
-			continue
-		}
-		select {
-		case <-time.After(50 * time.Millisecond):
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
+	if unlock, err = files.LockFile(ctx, strings.TrimSuffix(s.file, ".json")+".lock"); err != nil {
+		return nil, fmt.Errorf("renew the sign-in: %w", err)
 	}
+	return unlock, nil
 }

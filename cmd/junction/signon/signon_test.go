@@ -1,10 +1,12 @@
 package signon
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -84,4 +86,34 @@ func TestKept(t *testing.T) {
 	if token, err := s.Token(t.Context()); token != "" || !errors.Is(err, ErrNeeded) {
 		t.Errorf("with a broken file, Token = %q, %v", token, err)
 	}
+}
+
+// TestSlowRenewalKeepsItsLock: a process that renews the tokens slowly, such as through a slow
+// network, keeps the lock. A second process that took it would use the same refresh token, and the
+// authorization server would then end the sign-in for both.
+func TestSlowRenewalKeepsItsLock(t *testing.T) {
+	s := New(Options{URL: "http://127.0.0.1:1/mcp", Dir: t.TempDir()})
+	unlock, err := s.lock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := time.Now().Add(-time.Hour)
+	locks, err := filepath.Glob(filepath.Join(s.Dir, "*.lock"))
+	if err != nil || len(locks) != 1 {
+		t.Fatalf("the locks are %v, %v", locks, err)
+	}
+	if err := os.Chtimes(locks[0], old, old); err != nil {
+		t.Fatal(err)
+	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := s.lock(over); !errors.Is(err, context.Canceled) {
+		t.Errorf("the second lock: %v, want that it waits", err)
+	}
+	unlock()
+	unlock, err = s.lock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	unlock()
 }
