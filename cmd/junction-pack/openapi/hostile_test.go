@@ -67,6 +67,48 @@ func TestTooMuch(t *testing.T) {
 	}
 }
 
+// TestNesting: the time of the library grows with the square of the depth, so that the depth is
+// limited, and the bytes on deep levels, too. The error has the place.
+func TestNesting(t *testing.T) {
+	const head = "openapi: 3.0.0\ninfo: {title: x, version: x}\nservers: [{url: 'https://api.example.com'}]\n"
+	around := func(n int, inner string) string {
+		return strings.Repeat(`{"items":`, n) + inner + strings.Repeat("}", n)
+	}
+	body := func(schema string) string {
+		return `{"/a":{"post":{"operationId":"a","requestBody":{"content":{"application/json":{"schema":` + schema + "}}}}}}"
+	}
+	inJSON := func(schema string) string {
+		return `{"openapi":"3.0.0","info":{"title":"x","version":"x"},"servers":[{"url":"https://api.example.com"}],` + "\n" +
+			`"paths":` + body(schema) + "}"
+	}
+	text := `{"type":"string","description":"` + strings.Repeat("x", 3<<20) + `"}`
+	for name, test := range map[string]struct{ text, want string }{
+		"JSON, as deep as it may be": {inJSON(around(maxNesting-8, `{"type":"string"}`)), ""},
+		"JSON":                       {inJSON(around(maxNesting-7, `{"type":"string"}`)), "a.yaml: line 2, column 2338: "},
+		"brackets in a text":         {inJSON(`{"type":"string","pattern":"\"` + strings.Repeat("[{", 300) + `"}`), ""},
+		"YAML, as deep as it may be": {head + "paths: " + body(around(maxNesting-8, `{"type":"string"}`)), ""},
+		"YAML":                       {head + "paths: " + body(around(maxNesting-7, `{"type":"string"}`)), "a.yaml: line 4, column 2337: "},
+		"by aliases": {head + "x-a: &a " + around(150, "{}") + "\nx-b: &b " + around(150, "*a") + "\npaths: {}\n",
+			"a.yaml: line 5, column 1359: "},
+		"an alias in itself": {head + "x-a: &a [*a]\npaths: {}\n", "a.yaml: line 4, column 10: "},
+		"large":              {inJSON(around(200, text)), "MiB, counted at each level of nesting, more than 512; "},
+		"large YAML":         {head + "paths: " + body(around(200, text)), "MiB, counted at each level of nesting, more than 512; "},
+		"large by aliases": {head + "x-t: &t " + text + "\nx-a: &a [*t,*t,*t,*t]\nx-b: &b [*a,*a,*a,*a]\nx-c: [*b,*b,*b]\npaths: {}\n",
+			"MiB, counted at each level of nesting, more than 512; "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			if err := os.WriteFile(filepath.Join(dir, "a.yaml"), []byte(test.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			_, err := load(t, dir, "a.yaml")
+			if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+				t.Errorf("%v, want %q", err, test.want)
+			}
+		})
+	}
+}
+
 // TestFetched: a fetched document cannot lead the program, or the credentials, to another host.
 func TestFetched(t *testing.T) {
 	reached := false

@@ -57,6 +57,9 @@ func (r *reader) read(l *openapi3.Loader, at *url.URL) ([]byte, error) {
 	if r.count == 1 && swagger.Match(text) {
 		return nil, errors.New("it is Swagger 2.0; convert it to OpenAPI 3, for example with swagger2openapi")
 	}
+	if err := nesting(text); err != nil {
+		return nil, fmt.Errorf("%s: %w", path.Base(at.Path), err)
+	}
 	return text, nil
 }
 
