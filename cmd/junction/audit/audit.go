@@ -3,8 +3,6 @@
 package audit
 
 import (
-	"bufio"
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -233,7 +231,8 @@ type reader struct {
 
 	name string // of open
 	open io.ReadCloser
-	info os.FileInfo // of open, if it may grow
+	rows *record.Lines // of open
+	info os.FileInfo   // of open, if it may grow
 }
 
 func (r *reader) close() {
@@ -277,6 +276,8 @@ func (e *fileError) Error() string {
 	return fmt.Sprintf("cannot read the audit %s: %v", e.name, files.Reason(e.err))
 }
 
+func (e *fileError) Unwrap() error { return e.err }
+
 // use opens a file instead of the one before.
 func (r *reader) use(name string) (err error) {
 	r.close()
@@ -285,6 +286,7 @@ func (r *reader) use(name string) (err error) {
 		r.open = nil
 		return &fileError{name, err}
 	}
+	r.rows, r.torn = record.NewLines(r.open), 0
 	if file, ok := r.open.(*os.File); ok {
 		r.info, err = file.Stat()
 	}
@@ -297,30 +299,15 @@ const polling = 200 * time.Millisecond
 // read calls f with the lines of the open file. If grows is set, it goes on with those of the file
 // that takes its place, until ctx ends.
 func (r *reader) read(ctx context.Context, grows bool, f func(text []byte) error) error {
-	var rest []byte
 	for moved := false; ; {
-		if r.open != nil {
-			in := bufio.NewReaderSize(r.open, 64<<10)
-			for {
-				text, err := in.ReadBytes('\n')
-				rest = append(rest, text...)
-				if err == io.EOF {
-					break
-				} else if err != nil {
-					return &fileError{r.name, err}
-				}
-				if err := f(bytes.TrimSuffix(rest, []byte("\n"))); err != nil {
-					return err
-				}
-				rest = rest[:0]
-			}
+		if err := r.readOpen(f); err != nil {
+			return err
 		}
-		r.torn = len(rest)
 		if !grows {
 			return nil
 		}
 		if moved { // the old file has been read to its end after the rotation
-			rest, moved = rest[:0], false
+			moved = false
 			if err := r.use(r.file); err != nil {
 				return err
 			}
@@ -333,6 +320,26 @@ func (r *reader) read(ctx context.Context, grows bool, f func(text []byte) error
 		case <-time.After(polling):
 		case <-ctx.Done():
 			return nil
+		}
+	}
+}
+
+// readOpen calls f with the lines of the open file, as far as it was written.
+func (r *reader) readOpen(f func(text []byte) error) error {
+	if r.open == nil {
+		return nil
+	}
+	for {
+		text, err := r.rows.Next()
+		if err == io.EOF {
+			r.torn = r.rows.Torn()
+			return nil
+		}
+		if err != nil {
+			return &fileError{r.name, err}
+		}
+		if err := f(text); err != nil {
+			return err
 		}
 	}
 }

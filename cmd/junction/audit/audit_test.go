@@ -160,6 +160,27 @@ func TestBrokenRotation(t *testing.T) {
 	}
 }
 
+// TestCompressedBomb: a compressed file of a few KiB that has one endless line costs neither memory
+// nor the other files.
+func TestCompressedBomb(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "audit.jsonl")
+	mustRecord(t, file, "a", "b")
+	if err := os.Rename(file, file+".1"); err != nil {
+		t.Fatal(err)
+	}
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	for range 65 {
+		z.Write(make([]byte, 1<<20))
+	}
+	z.Close()
+	mustWrite(t, file+".2.gz", packed.String())
+	if r := mustVerify(t, file); len(r.Problems) != 1 || r.Lines != 2 ||
+		!strings.HasSuffix(r.Problems[0], ".2.gz:1: the file cannot be read: a line has more than 64 MiB, so that the file is no audit") {
+		t.Errorf("the report is %+v, want two lines, and one file that cannot be read", r)
+	}
+}
+
 // TestRotationOfARunningAudit: the chain goes on in the new file.
 func TestRotationOfARunningAudit(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "audit.jsonl")

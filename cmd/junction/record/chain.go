@@ -1,7 +1,6 @@
 package record
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"compress/gzip"
@@ -142,16 +141,16 @@ func ParseLink(line []byte) (Chained, bool) {
 	return c, err == nil
 }
 
-// eachLine calls f with the whole lines of a file until f returns false.
+// eachLine calls f with the whole lines of a file until f returns false. f must not keep a line.
 func eachLine(name string, f func(line []byte) bool) error {
 	file, err := OpenFile(name)
 	if err != nil {
 		return err
 	}
 	defer file.Close()
-	r := bufio.NewReaderSize(file, 64<<10)
+	lines := NewLines(file)
 	for {
-		line, err := r.ReadBytes('\n')
+		line, err := lines.Next()
 		if err == io.EOF {
 			return nil
 		}
@@ -162,7 +161,7 @@ func eachLine(name string, f func(line []byte) bool) error {
 }
 
 // tail limits how many bytes at the end of a file are searched for the last line with a number.
-const tail = 64 << 20
+const tail = maxLine
 
 // lastLink returns the position of the last whole line of a file that has a number, and whether the
 // file ends in the middle of a line.
