@@ -27,7 +27,8 @@ func LockFile(ctx context.Context, name string) (unlock func(), err error) {
 		select {
 		case <-time.After(lockPoll):
 		case <-ctx.Done():
-			return nil, errors.Join(fmt.Errorf("another process has locked %s: %w", name, context.Cause(ctx)), f.Close())
+			f.Close()
+			return nil, fmt.Errorf("another process has locked %s: %w", name, context.Cause(ctx))
 		}
 	}
 	return func() { f.Close() }, nil // ends the lock
