@@ -127,14 +127,20 @@ func (m *model) serve(ctx context.Context, t *testing.T, w wire,
 	w.write(rw, a)
 }
 
-// call answers with a call of a tool of Junction, under the name that the agent gave it.
+// call answers with a call of a tool of Junction that has the argument text.
 func (tn *turn) call(tool, text string) {
+	tn.t.Helper()
+	tn.callWith(tool, fmt.Sprintf(`{"text":%q}`, text))
+}
+
+// callWith answers with a call of a tool of Junction, under the name that the agent gave it.
+func (tn *turn) callWith(tool, arguments string) {
 	tn.t.Helper()
 	name, ok := tn.find(tool)
 	if !ok {
 		tn.t.Fatalf("the agent does not offer %s to its model: %q", tool, tn.tools)
 	}
-	tn.answers <- answer{tool: name, arguments: fmt.Sprintf(`{"text":%q}`, text)}
+	tn.answers <- answer{tool: name, arguments: arguments}
 }
 
 // pass answers with a call that the agent rejects, so that another model request follows.
