@@ -144,13 +144,37 @@ func document(ctx context.Context, a *manifest.API) (doc *openapi3.T, files []st
 	defer survive(&err)
 	l := &openapi3.Loader{Context: ctx, IsExternalRefsAllowed: true, ReadFromURIFunc: r.read}
 	if doc, err = l.LoadFromURI(at); err != nil {
-		return nil, nil, err
+		return nil, nil, unreadable(err)
 	}
 	if !strings.HasPrefix(doc.OpenAPI, "3.") {
 		return nil, nil, fmt.Errorf("it is no OpenAPI 3 document (openapi is %q); name one", doc.OpenAPI)
 	}
 	doc.InternalizeRefs(ctx, names(at.Path).of)
 	return doc, nil, nil
+}
+
+// another is what the library says about a value of another type than OpenAPI has there.
+var another = regexp.MustCompile(`json: cannot unmarshal (\w+) into .*type openapi3\.(\w+)$`)
+
+// unreadable returns the error of the library in plain words. The library tries to read a document
+// as JSON, and then as YAML. A text that is no JSON has its reason in the second error.
+func unreadable(err error) error {
+	text, tried := strings.CutPrefix(err.Error(), "failed to unmarshal data: json error: ")
+	asJSON, asYAML, both := strings.Cut(text, ", yaml error: ")
+	if !tried || !both {
+		return err
+	}
+	if text = asJSON; strings.HasPrefix(asJSON, "invalid character") {
+		text = strings.TrimPrefix(asYAML, "error converting YAML to JSON: ")
+	}
+	switch found := another.FindStringSubmatch(text); {
+	case found == nil:
+		return errors.New(text)
+	case found[2] == "T":
+		return fmt.Errorf("it is no OpenAPI document, but a %s", found[1])
+	default:
+		return fmt.Errorf("it has a %s in place of an object of OpenAPI (%s)", found[1], found[2])
+	}
 }
 
 // survive makes an error of a panic: one of the library must not end the program.

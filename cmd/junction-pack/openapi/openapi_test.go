@@ -175,7 +175,11 @@ func TestBadDocuments(t *testing.T) {
 		"etc.yaml":     {"openapi: 3.1.0\ninfo: {title: x, version: x}\npaths: {/a: {$ref: /etc/passwd}}", "outside the folder of the manifest"},
 		"web.yaml":     {"openapi: 3.1.0\ninfo: {title: x, version: x}\npaths: {/a: {$ref: 'http://169.254.169.254/x'}}", "it refers to another host, 169.254.169.254"},
 		"gone.yaml":    {"openapi: 3.1.0\ninfo: {title: x, version: x}\npaths: {/a: {$ref: gone.json}}", "no such file"},
-		"html.yaml":    {"<html>", ""},
+		"html.yaml":    {"<html>", "it is no OpenAPI document, but a string"},
+		"cut.json":     {`{"openapi":`, "unexpected end of JSON input"},
+		"comma.yaml":   {"openapi: 3.1.0\npaths: [a", "yaml: line 1: did not find expected ',' or ']'"},
+		"number.json":  {`{"openapi":"3.1.0","paths":{"/a":5}}`, "it has a number in place of an object of OpenAPI (PathItem)"},
+		"number.yaml":  {"openapi: 3.1.0\ninfo: 5", "it has a number in place of an object of OpenAPI (Info)"},
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(test.text), 0o600); err != nil {
 			t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"runtime"
+	"strings"
 
 	"gopkg.in/yaml.v3"
 
@@ -17,6 +18,11 @@ import (
 
 // PackProgram is the program that serves packs.
 const PackProgram = "junction-pack"
+
+// ServesPack reports whether the command of an upstream serves a pack.
+func ServesPack(u upstream.Config) bool {
+	return len(u.Command) > 0 && strings.TrimSuffix(filepath.Base(u.Command[0]), ".exe") == PackProgram
+}
 
 // NoPackProgram is the remedy if that program is missing.
 const NoPackProgram = "put junction-pack beside junction or into PATH; it is part of every release of Junction"

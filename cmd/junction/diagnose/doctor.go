@@ -169,8 +169,10 @@ func (d *Diagnosis) add(names view.Names, e *examinee, r *upstream.Report, taken
 			Advice: r.Advice}
 		if e.status != nil && e.status.State == upstream.StateReady {
 			f.Grave, f.Text = false, "the connection in use works, and a second one does not: "+u.Failed
-			f.Advice = "clients that can be asked different things get connections of their own, unless questions: " +
-				"false has all of them share one"
+			if !config.ServesPack(e.config) {
+				f.Advice = "clients that can be asked different things get connections of their own, unless " +
+					"questions: false has all of them share one"
+			}
 		}
 		find(f)
 	case !ready:
