@@ -28,7 +28,6 @@ func TestForeignStopIsBounded(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a stop takes its time: CI runs this test without -short")
 	}
-	t.Setenv("GORACE", "atexit_sleep_ms=0") // or a program with the race detector ends a second later
 	const grace = 2 * time.Second
 	config := "shutdown_grace: 2s\nupstreams:\n"
 	for i := range 10 {

@@ -87,7 +87,8 @@ func TestScript(t *testing.T) {
 			e.Setenv("PATH", bin+string(filepath.ListSeparator)+e.Getenv("PATH"))
 			e.Setenv("HOME", filepath.Join(e.WorkDir, "home"))
 			e.Setenv("XDG_STATE_HOME", filepath.Join(e.WorkDir, "state"))
-			e.Values[junctionKey{}] = &junctionProcess{t: e.T().(testing.TB)}
+			e.Setenv("GORACE", os.Getenv("GORACE")) // that of harness.Main
+			e.Values[junctionKey{}] = &junctionProcess{t: e.T().(testing.TB), names: []string{"GORACE"}}
 			e.Defer(harness.Place())
 			e.Defer(func() { harness.KeysIn(e.WorkDir) })
 			return errors.Join(os.MkdirAll(e.Getenv("HOME"), 0o700), talkative(e.WorkDir))

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"testing"
@@ -25,6 +26,11 @@ func TestMain(m *testing.M) {
 	}
 	name, ok := os.LookupEnv(roleEnv)
 	if !ok {
+		// Parallel tests wait for processes. The command line is read later.
+		if err := flag.Set("test.parallel", "16"); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
 		os.Exit(m.Run())
 	}
 	program, ok := roles[name]

@@ -363,6 +363,7 @@ func TestSSEClose(t *testing.T) {
 }
 
 func TestSSENotSent(t *testing.T) {
+	t.Parallel() // the call waits for the connection of the stream
 	o := newOld(t, named, echo)
 	w := mustSSE(t, o, nil)
 	w.plain.Address = "127.0.0.1:1" // nobody listens there

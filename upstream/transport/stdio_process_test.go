@@ -17,6 +17,7 @@ import (
 )
 
 func TestStdioClose(t *testing.T) {
+	t.Parallel()
 	const (
 		short = 300 * time.Millisecond // every step is waited for
 		long  = 2 * time.Second        // a step is waited for, and another is taken at once, be the machine slow
@@ -35,6 +36,7 @@ func TestStdioClose(t *testing.T) {
 		{"family-run", "exit status 0", never}, // the same, and that child has left the group
 	} {
 		t.Run(row.role, func(t *testing.T) {
+			t.Parallel() // each waits for its steps
 			w := mustOpen(t, row.role, func(o *StdioOptions) {
 				if o.StopGrace = row.grace; row.role != "family-run" { // whose last words do not end
 					o.LastWords = never

@@ -46,9 +46,6 @@ func TestSafety3WhereAChildStands(t *testing.T) {
 	}
 	o := StdioOptions{Command: os.Args[:1], Env: map[string]string{roleEnv: "standing"}, Confine: confinedTest(),
 		Log: authtest.Log(t)}
-	if o.Confine != nil {
-		o.Confine.Read = []string{"/proc"}
-	}
 	w, err := OpenStdio(o, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -21,12 +21,13 @@ import (
 const sandboxEnv = "JUNCTION_TEST_SANDBOX"
 
 // confinedTest returns the sandbox of the children of a test, which may write the paths; nil unless
-// sandboxEnv asks for one.
+// sandboxEnv asks for one. The race detector reads its options in /proc; without them, each child
+// takes a second to exit.
 func confinedTest(paths ...string) *Confinement {
 	if os.Getenv(sandboxEnv) == "" {
 		return nil
 	}
-	return &Confinement{Write: paths, Require: true, Name: "test", Support: sandbox.Kernel()}
+	return &Confinement{Read: []string{"/proc"}, Write: paths, Require: true, Name: "test", Support: sandbox.Kernel()}
 }
 
 // mustEnforce skips a test of what the kernel enforces where it does not.

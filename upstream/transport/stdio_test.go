@@ -105,7 +105,8 @@ func (w *opened) hear() *jsonrpc.Message {
 	}
 }
 
-// mustBeGone checks that no process and no goroutine of the transport is left.
+// mustBeGone checks that no process of the transport is left, and no goroutine of any transport to a
+// child. It waits for those of parallel tests.
 func (w *opened) mustBeGone() {
 	w.t.Helper()
 	w.fifo.SetReadDeadline(time.Now().Add(time.Minute))
@@ -116,7 +117,7 @@ func (w *opened) mustBeGone() {
 	for {
 		all := make([]byte, 1<<20)
 		all = all[:runtime.Stack(all, true)]
-		if !bytes.Contains(all, []byte("upstream.(*stdio).")) && !bytes.Contains(all, []byte("upstream.(*process).")) {
+		if !bytes.Contains(all, []byte("transport.(*stdio).")) && !bytes.Contains(all, []byte("transport.(*process).")) {
 			return
 		}
 		if time.Now().After(deadline) {

@@ -67,6 +67,7 @@ func TestKeeperLivesWithChildren(t *testing.T) {
 // its child, whatever it ignores, and whatever has become of the keeper before the last child was
 // started.
 func TestKeeperParentKilled(t *testing.T) {
+	t.Parallel()
 	for _, roles := range [][]string{
 		{"stubborn"},
 		{"wrapper"},
@@ -112,6 +113,7 @@ func TestKeeperParentKilled(t *testing.T) {
 // /bin/sh somewhere. Groups that are kept get the whole ladder, others nothing, and a signal to
 // everybody is not for the keeper.
 func TestKeeperInEveryShell(t *testing.T) {
+	t.Parallel()
 	for _, shell := range [][]string{{"dash"}, {"bash", "--posix"}, {"busybox", "sh"}} {
 		t.Run(shell[0], func(t *testing.T) {
 			t.Parallel()
