@@ -50,7 +50,7 @@ var arrows = map[string][]string{
 	"cmd/junction/screen": {"cmd/junction/cli", "cmd/junction/diagnose", "cmd/junction/prose",
 		"upstream"}, // the words of states
 	// it measures what they do, so that they need no library for it
-	"cmd/junction/telemetry":      {"cmd/junction/telemetry/otlp", "proxy", "proxy/budget", "upstream", "upstream/raw"},
+	"cmd/junction/telemetry":      {"cmd/junction/telemetry/otlp", "proxy", "proxy/budget", "proxy/question", "upstream", "upstream/raw"},
 	"cmd/junction/telemetry/otlp": {},
 	"cmd/junction/pages": {"cmd/junction/clients", "cmd/junction/diagnose", "cmd/junction/prose", "proxy",
 		"upstream"}, // the words of states
@@ -69,12 +69,13 @@ var arrows = map[string][]string{
 		"upstream/sandbox"}, // names of Junction's own tools
 	"proxy": {
 		"proxy/answers", "proxy/approval", "proxy/budget", "proxy/canon", "proxy/headers", "proxy/members", "proxy/older",
-		"proxy/origin", "proxy/pins", "proxy/profile", "proxy/redact", "proxy/relay", "proxy/replay", "proxy/schema", "proxy/search", "proxy/view", "proxy/visible",
+		"proxy/origin", "proxy/pins", "proxy/profile", "proxy/question", "proxy/redact", "proxy/relay", "proxy/replay", "proxy/schema", "proxy/search", "proxy/view", "proxy/visible",
 		"upstream", "policy", "auth", "auth/seal", "upstream/bounded", "upstream/jsonrpc", "upstream/raw",
 	},
 	"proxy/origin":   {},
 	"proxy/members":  {"policy"},
 	"proxy/older":    {"upstream/raw"},
+	"proxy/question": {"upstream", "upstream/jsonrpc", "upstream/raw"},
 	"proxy/redact":   {"upstream/jsonrpc", "upstream/raw"},
 	"proxy/relay":    {},
 	"proxy/replay":   {"proxy/budget", "upstream/jsonrpc"},

@@ -11,6 +11,7 @@ import (
 
 	"junction/policy"
 	"junction/proxy/approval"
+	"junction/proxy/question"
 	"junction/upstream"
 	"junction/upstream/bounded"
 	"junction/upstream/raw"
@@ -64,7 +65,7 @@ func (s *Server) approveLegacy(ctx context.Context, x *exchange) (*result, error
 		return s.unapproved(x, x.cannotAsk())
 	}
 	x.approval = approvalUnanswered
-	answer, err := x.send(ctx, string(mcp.MethodElicitationCreate), x.approvalForm(), nil)
+	answer, err := x.send(ctx, question.Question{Method: string(mcp.MethodElicitationCreate)}, x.approvalForm(), nil)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
@@ -147,7 +148,8 @@ func (s *Server) approveModern(ctx context.Context, x *exchange, st state) (*res
 	x.approval = approvalAsked
 	b := append([]byte(`{"resultType":"input_required","inputRequests":{"`+approvalKey+
 		`":{"method":"elicitation/create","params":`), x.approvalForm()...)
-	b = raw.AppendQuote(append(b, `}},"requestState":`...), s.seal(x, state{Kind: stateApproval}))
+	b = raw.AppendQuote(append(b, `}},"requestState":`...), s.seal(x, state{Kind: stateApproval,
+		Asked: x.asking("", string(mcp.MethodElicitationCreate))}))
 	b = append(append(b, `,"_meta":`...), s.modernMeta...)
 	return &result{body: append(b, '}')}, nil
 }

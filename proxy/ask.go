@@ -12,6 +12,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"junction/proxy/older"
+	"junction/proxy/question"
 	"junction/upstream"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
@@ -39,15 +40,25 @@ func (x *exchange) Ask(ctx context.Context, q *upstream.ServerRequest) ([]byte, 
 	if err != nil {
 		return nil, err
 	}
-	return x.send(ctx, q.Method, params, q.Progress)
+	return x.send(ctx, x.asks(q.Method, q.Trace), params, q.Progress)
 }
 
 // send sends a request to a legacy client and waits for the response.
-func (x *exchange) send(ctx context.Context, method string, params []byte, progress func([]byte)) ([]byte, error) {
+func (x *exchange) send(
+	ctx context.Context, q question.Question, params []byte, progress func([]byte),
+) ([]byte, error) {
 	if x.session == nil || !x.reply.stream {
 		return nil, &jsonrpc.Error{Code: mcp.INVALID_PARAMS,
 			Message: "the client cannot be asked: it takes no event stream"}
 	}
+	asked := x.question(q)
+	answer, err := x.await(ctx, q.Method, asked.Join(params), progress)
+	asked.End(err)
+	return answer, err
+}
+
+// await is send for a client that can be asked.
+func (x *exchange) await(ctx context.Context, method string, params []byte, progress func([]byte)) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, x.reply.limits.Patience)
 	defer cancel()
 	id := jsonrpc.ID(`"junction-` + strconv.FormatUint(x.session.numbers.Add(1), 10) + `"`)
@@ -177,7 +188,7 @@ func (x *exchange) askAll(ctx context.Context, requests raw.Object) ([]byte, err
 	}
 	answers := []byte{'{'}
 	for i, m := range requests.Members() {
-		method, params, err := inputRequest(m.Value)
+		method, params, err := question.Parse(m.Value)
 		if err != nil {
 			return nil, &upstream.Error{Upstream: x.target.Backend.Name(), Kind: upstream.KindInvalid, Err: err}
 		}
@@ -188,7 +199,7 @@ func (x *exchange) askAll(ctx context.Context, requests raw.Object) ([]byte, err
 		if params, err = x.serverRequest(x.target.Backend.Name(), method, params, true); err != nil {
 			return nil, unanswered(err)
 		}
-		answer, err := x.send(ctx, method, params, nil)
+		answer, err := x.send(ctx, x.asks(method, nil), params, nil)
 		switch {
 		case err != nil && ctx.Err() != nil:
 			return nil, context.Cause(ctx)
@@ -203,27 +214,6 @@ func (x *exchange) askAll(ctx context.Context, requests raw.Object) ([]byte, err
 		answers = append(append(append(answers, m.Key...), ':'), answer...)
 	}
 	return append(answers, '}'), nil
-}
-
-// inputRequest parses one request of an input_required result.
-func inputRequest(v []byte) (method string, params []byte, err error) {
-	o, err := raw.Parse(v)
-	if err == nil {
-		method, err = o.String("method")
-	}
-	if err == nil {
-		params, err = o.Get("params")
-	}
-	if string(params) == "null" {
-		params = nil
-	}
-	switch {
-	case method == "" || err != nil && err != raw.ErrAbsent:
-		return "", nil, errors.New("an input request without method or with several")
-	case params != nil && params[0] != '{':
-		return "", nil, errors.New("an input request whose params are no object")
-	}
-	return method, params, nil
 }
 
 // pause waits between calls of an upstream that returned input_required without a request.

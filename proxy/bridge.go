@@ -8,6 +8,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"junction/proxy/older"
+	"junction/proxy/question"
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/jsonrpc"
@@ -131,9 +132,10 @@ func (s *Server) relayRequests(x *exchange, o raw.Object) (result, error) {
 		return result{}, x.invalid("inputRequests: " + err.Error())
 	}
 	var edits []raw.Edit
+	var methods []string
 	if err == nil {
-		text, err := x.inputRequests(requests)
-		if err != nil {
+		var text []byte
+		if text, methods, err = x.inputRequests(requests); err != nil {
 			return result{}, err
 		}
 		edits = append(edits, raw.Edit{Name: "inputRequests", Value: text})
@@ -143,7 +145,8 @@ func (s *Server) relayRequests(x *exchange, o raw.Object) (result, error) {
 	case err == nil && upstreamState[0] != '"':
 		return result{}, x.invalid("requestState is no string")
 	case err == nil:
-		sealed := s.seal(x, state{Kind: stateRelayed, Upstream: upstreamState})
+		sealed := s.seal(x, state{Kind: stateRelayed, Upstream: upstreamState,
+			Asked: x.asking(x.target.Backend.Name(), methods...)})
 		edits = append(edits, raw.Edit{Name: "requestState", Value: raw.Quote(sealed)})
 	case err != raw.ErrAbsent:
 		return result{}, x.invalid("requestState: " + err.Error())
@@ -161,38 +164,38 @@ func (s *Server) relayRequests(x *exchange, o raw.Object) (result, error) {
 	return s.modernResult("", asking, x.target)
 }
 
-// inputRequests returns the requests of a modern upstream in the form for a modern client.
-func (x *exchange) inputRequests(requests raw.Object) ([]byte, error) {
+// inputRequests returns the requests of a modern upstream in the form for a modern client, and their
+// methods.
+func (x *exchange) inputRequests(requests raw.Object) (text []byte, methods []string, err error) {
 	var edits []raw.Edit
 	for m := range requests.All() {
 		name, err := m.Name()
 		if err != nil {
-			return nil, x.invalid("inputRequests: " + err.Error())
+			return nil, nil, x.invalid("inputRequests: " + err.Error())
 		}
-		text, err := x.inputRequest(m.Value)
+		text, method, err := x.inputRequest(m.Value)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		edits = append(edits, raw.Edit{Name: name, Value: text})
+		edits, methods = append(edits, raw.Edit{Name: name, Value: text}), append(methods, method)
 	}
-	text, err := requests.Splice(edits...)
-	if err != nil {
-		return nil, x.invalid("inputRequests: " + err.Error())
+	if text, err = requests.Splice(edits...); err != nil {
+		return nil, nil, x.invalid("inputRequests: " + err.Error())
 	}
-	return text, nil
+	return text, methods, nil
 }
 
-// inputRequest returns one entry of inputRequests in the form for the client.
-func (x *exchange) inputRequest(v []byte) ([]byte, error) {
-	method, params, err := inputRequest(v)
+// inputRequest returns one entry of inputRequests in the form for the client, and its method.
+func (x *exchange) inputRequest(v []byte) (text []byte, method string, err error) {
+	method, params, err := question.Parse(v)
 	if err != nil {
-		return nil, x.invalid(err.Error())
+		return nil, "", x.invalid(err.Error())
 	}
-	text, err := x.serverRequest(x.target.Backend.Name(), method, params, false)
-	if err != nil {
-		return nil, x.invalid("it asked what this client cannot be asked: " + err.Error())
+	if text, err = x.serverRequest(x.target.Backend.Name(), method, params, false); err != nil {
+		return nil, "", x.invalid("it asked what this client cannot be asked: " + err.Error())
 	}
-	return raw.Set(v, text, "params")
+	text, err = raw.Set(v, text, "params")
+	return text, method, err
 }
 
 // invalid returns the error for an invalid answer of the upstream.
@@ -304,7 +307,9 @@ func (s *Server) openURLs(x *exchange, e *jsonrpc.Error) (result, error) {
 			data: []byte(`{"requiredCapabilities":{"elicitation":{"url":{}}}}`), outcome: Unanswered}
 	}
 	b := []byte(`{"resultType":"input_required","inputRequests":{`)
+	var methods []string
 	for i, u := range list {
+		methods = append(methods, string(mcp.MethodElicitationCreate))
 		if i > 0 {
 			b = append(b, ',')
 		}
@@ -320,7 +325,8 @@ func (s *Server) openURLs(x *exchange, e *jsonrpc.Error) (result, error) {
 	if x.target.Connects {
 		kind = stateConnect
 	}
-	b = raw.AppendQuote(append(b, `},"requestState":`...), s.seal(x, state{Kind: kind}))
+	b = raw.AppendQuote(append(b, `},"requestState":`...), s.seal(x, state{Kind: kind,
+		Asked: x.asking(x.target.Backend.Name(), methods...)}))
 	b = append(append(b, `,"_meta":`...), s.modernMeta...)
 	return result{body: append(b, '}')}, nil
 }

@@ -56,7 +56,8 @@ type exchange struct {
 	lacks     atomic.Pointer[string] // JSON of missing client capabilities that the upstream requested; nil for none
 	reuse     answers.Key            // of the call; the zero Key if its result must not be kept
 	asked     atomic.Bool            // the upstream has sent a request to the client
-	trace     upstream.Trace         // of the Observer; nil for none
+	observer  Observer               // nil observes nothing
+	trace     upstream.Trace         // of the observer; nil for none
 	outlived  bool                   // a call uses the params after the request was answered
 }
 
@@ -165,7 +166,7 @@ func (s *Server) serve(ctx context.Context, x *exchange) {
 	defer x.reply.finish() // in any case, so that no goroutine writes to a finished request
 	info := x.start()
 	if s.observer != nil {
-		x.trace = s.observer.Begin(info, x.meta, x.header)
+		x.observer, x.trace = s.observer, s.observer.Begin(info, x.meta, x.header)
 		defer func() { s.observer.End(info, x.trace) }()
 	}
 	result, err := s.dispatch(ctx, x, info)

@@ -110,21 +110,36 @@ func (f legacyFront) accept(x *exchange) {
 	}
 }
 
-// initialize begins a session in the client's version, or else in the newest legacy version
-// (2025-11-25, basic/lifecycle).
+// initialize answers the handshake, and tells the Observer.
 func (f legacyFront) initialize(w http.ResponseWriter, x *exchange) {
+	began, info := time.Now(), x.start()
+	info.Version = "" // not negotiated yet
+	if f.observer != nil {
+		x.trace = f.observer.Begin(info, x.meta, x.header)
+		defer func() { f.observer.End(info, x.trace) }()
+	}
+	r, err := f.handshake(w, x)
+	if err != nil {
+		x.fail(err)
+	} else {
+		x.reply.succeed(x.msg.ID, r)
+	}
+	info.Took, info.Received, info.Err = time.Since(began), r.size(), err
+	decideOutcome(info, err)
+}
+
+// handshake begins a session in the client's version, or else in the newest legacy version
+// (2025-11-25, basic/lifecycle).
+func (f legacyFront) handshake(w http.ResponseWriter, x *exchange) (result, error) {
 	asked, err := x.params.String("protocolVersion")
 	if err != nil {
-		f.refuse(x, invalidParams("Invalid params: no protocolVersion"))
-		return
+		return result{}, invalidParams("Invalid params: no protocolVersion")
 	}
 	if f.members != nil && f.members.Self() == "" {
-		f.refuse(x, unavailable("this process has no connection to the others"))
-		return
+		return result{}, unavailable("this process has no connection to the others")
 	}
 	if _, err := f.meter(x.request.Context(), x, &x.info); err != nil {
-		f.refuse(x, err)
-		return
+		return result{}, err
 	}
 	version := asked
 	if !legacyVersion(asked) {
@@ -137,13 +152,14 @@ func (f legacyFront) initialize(w http.ResponseWriter, x *exchange) {
 	if declared, err := x.params.Object("capabilities"); err == nil {
 		x.profile = profile.Of(declared, version)
 	}
-	id, _ := f.sessions.create(version, x.client, x.held.Account, x.profile)
+	id, s := f.sessions.create(version, x.client, x.held.Account, x.profile)
 	w.Header()["Mcp-Session-Id"] = []string{id}
 	b := raw.AppendQuote([]byte(`{"protocolVersion":`), version)
 	b = x.subject.Sight().Offers.AppendCapabilities(append(b, `,"capabilities":`...), x.era)
 	b = append(append(b, `,"serverInfo":`...), f.serverInfo...)
 	b = x.subject.Sight().AppendInstructions(b)
-	x.reply.succeed(x.msg.ID, result{body: append(b, '}')})
+	x.info.Version, x.info.Client, x.info.Session = version, x.client, s.key
+	return result{body: append(b, '}')}, nil
 }
 
 // get opens the GET stream of a session.

@@ -295,10 +295,13 @@ func (p *parked) Ask(ctx context.Context, q *upstream.ServerRequest) ([]byte, er
 	p.open = append(p.open, o)
 	p.mu.Unlock()
 	p.tell()
+	asked := p.origin.question(p.origin.asks(q.Method, q.Trace))
 	select {
 	case answer := <-o.answer:
+		asked.End(nil)
 		return answer, nil
 	case <-ctx.Done():
+		asked.End(errNoAnswer)
 		p.mu.Lock()
 		p.open = slices.DeleteFunc(p.open, func(other *openRequest) bool { return other == o })
 		p.mu.Unlock()

@@ -14,6 +14,7 @@ import (
 	"junction/proxy/budget"
 	"junction/proxy/headers"
 	"junction/proxy/pins"
+	"junction/proxy/question"
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/jsonrpc"
@@ -240,9 +241,39 @@ type Observer interface {
 	// End is called once for each Begin, after the answer was written, with the complete info
 	// except Arguments. It must not keep the CallInfo.
 	End(info *CallInfo, t upstream.Trace)
+	question.Observer
 	// Refused is called for each request that is refused before Begin. reason is a fixed word, or ""
 	// if the HTTP status and the code of the JSON-RPC error say it.
 	Refused(reason string, status int, code int64)
+}
+
+// asks returns a question of the upstream of the call. of is that of its request, nil for none.
+func (x *exchange) asks(method string, of upstream.Trace) question.Question {
+	return question.Question{Upstream: x.target.Backend.Name(), Method: method, Of: of}
+}
+
+// question tells the Observer about a question that is sent to the client.
+func (x *exchange) question(q question.Question) *question.Put {
+	if q.Version = x.info.Version; q.Of == nil {
+		q.Of = x.trace
+	}
+	return question.Ask(x.observer, q)
+}
+
+// asking returns the questions that an answer contains, for the next request.
+func (x *exchange) asking(from string, methods ...string) *question.Kept {
+	return question.Keep(x.observer, x.trace, from, methods[:min(len(methods), maxPending)])
+}
+
+// returned tells the Observer about the questions that the client returns from.
+func (x *exchange) returned(k *question.Kept) {
+	var err error
+	if answers, bad := x.params.Object("inputResponses"); bad != nil || answers.Len() == 0 {
+		err = errNoAnswer
+	}
+	for q := range k.All() {
+		x.question(q).End(err)
+	}
 }
 
 func (s *Server) refused(reason string, status int, code int64) {

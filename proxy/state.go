@@ -11,6 +11,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"junction/proxy/canon"
+	"junction/proxy/question"
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/raw"
@@ -29,6 +30,8 @@ type state struct {
 	// more call
 	Approval string `json:"a,omitempty"`
 	Approved bool   `json:"y,omitempty"` // the user has approved the request, if policy requires it
+
+	Asked *question.Kept `json:"q,omitempty"` // for the Observer
 
 	Principal string `json:"w"`
 	Request   []byte `json:"r"` // the digest of the request
@@ -95,6 +98,7 @@ func (s *Server) openState(x *exchange, c *upstream.Call) (state, error) {
 		time.Now().Unix() > st.Expires || (st.Kind == stateConnect) != x.target.Connects {
 		return state{}, errState()
 	}
+	x.returned(st.Asked)
 	switch st.Kind {
 	case stateRelayed:
 		return st, spliceParams(c, raw.Edit{Name: "requestState", Value: st.Upstream})
@@ -218,7 +222,7 @@ func (s *Server) taskResult(x *exchange, o raw.Object, id, kind string) (result,
 		edits = append(edits, raw.Edit{Name: "result", Value: renamed.Text()})
 	}
 	if requests, err := o.Object("inputRequests"); err == nil {
-		text, err := x.inputRequests(requests)
+		text, _, err := x.inputRequests(requests)
 		if err != nil {
 			return result{}, err
 		}

@@ -147,7 +147,7 @@ func startOver(rt http.RoundTripper, c Config, o Options) *Upstream {
 	p.status = Status{Name: p.name, Since: time.Now()}
 	p.dialer = &dialer{config: hard, options: o, log: p.log, known: new(knowledge), pool: rt}
 	p.mu.Lock()
-	p.links[p.reading()] = startLink(p, p.reading(), true)
+	p.links[p.reading()] = startLink(p, p.reading(), true, nil)
 	p.mu.Unlock()
 	return newUpstream(c.resolve(o.Defaults), p)
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"junction/upstream/http1"
-	"junction/upstream/jsonrpc"
 	"junction/upstream/pace"
 	"junction/upstream/raw"
 	"junction/upstream/transport"
@@ -59,71 +58,7 @@ type Call struct {
 
 	asTask  bool // see Tool.TaskOnly
 	carried TraceContext
-}
-
-// Observer observes the calls that are sent to servers, for metrics and traces. Its methods are
-// called by many goroutines at once and must not block.
-type Observer interface {
-	// Begin is called before a call is sent to a server. Waiting for a connection is over then. The
-	// Trace is passed to End; the TraceContext is sent to the server.
-	Begin(s Sent) (Trace, TraceContext)
-	// End is called once for each Begin.
-	End(s Sent, t Trace, r Received)
-}
-
-// Trace is a value of an Observer about one request, such as a span. Only the Observer knows its
-// type.
-type Trace any
-
-// Sent is a call that is sent to a server. A call that is sent again is another Sent.
-type Sent struct {
-	Upstream string
-	Call     *Call  // valid only during Begin and End
-	Version  string // of the protocol, as negotiated with the server
-	URL      string // of the server; "" for a command
-}
-
-// Received is the outcome of a Sent.
-type Received struct {
-	Took      time.Duration
-	ToolError bool  // the result has isError
-	Code      int64 // of the server's error response; 0 for none
-	Kind      Kind  // of the failure, if there was no response; else ""
-}
-
-// TraceContext is what a server learns about the trace of a call (W3C Trace Context). The zero
-// value changes nothing.
-type TraceContext struct {
-	Parent string // traceparent; "" sends none
-	State  string // tracestate
-	// Header means that only HTTP headers carry it: _meta stays as the client has written it.
-	Header bool
-	// Inherited means that _meta has the tracestate already.
-	Inherited bool
-}
-
-// edits adds the members of _meta (SEP-414).
-func (t *TraceContext) edits(own []raw.Edit) []raw.Edit {
-	if t.Parent == "" || t.Header {
-		return own
-	}
-	own = append(own, raw.Edit{Name: "traceparent", Value: raw.Quote(t.Parent)})
-	if t.State != "" && !t.Inherited {
-		own = append(own, raw.Edit{Name: "tracestate", Value: raw.Quote(t.State)})
-	}
-	return own
-}
-
-// header adds the headers.
-func (t *TraceContext) header(h []HeaderField) []HeaderField {
-	if t.Parent == "" {
-		return h
-	}
-	h = append(h, HeaderField{Name: "Traceparent", Value: t.Parent})
-	if t.State != "" {
-		h = append(h, HeaderField{Name: "Tracestate", Value: t.State})
-	}
-	return h
+	trace   Trace // of the call itself, or Trace
 }
 
 // send sends the call on the connection, and tells the Observer.
@@ -132,22 +67,16 @@ func (u *Upstream) send(ctx context.Context, cn conn, c *Call, clock *clock) (Re
 	if o == nil {
 		return cn.call(ctx, c, clock)
 	}
-	s := Sent{u.name, c, cn.about().version, u.hard.URL}
+	s := Sent{u.name, c.Method, c.Name, cn.about().version, u.hard.URL, c.Trace}
 	var t Trace
 	t, c.carried = o.Begin(s)
+	if c.trace = t; t == nil {
+		c.trace = c.Trace
+	}
 	began := time.Now()
 	result, err := cn.call(ctx, c, clock)
-	r := Received{Took: time.Since(began)}
-	switch said := (*jsonrpc.Error)(nil); {
-	case err == nil:
-		r.ToolError = c.Method == string(mcp.MethodToolsCall) && result.Failed()
-	case errors.As(err, &said):
-		r.Code = said.Code
-	case ctx.Err() != nil:
-		r.Kind = kindOf(context.Cause(ctx))
-	default:
-		r.Kind = kindOf(err)
-	}
+	r := received(ctx, began, err)
+	r.ToolError = err == nil && c.Method == string(mcp.MethodToolsCall) && result.Failed()
 	o.End(s, t, r)
 	return result, err
 }

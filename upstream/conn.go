@@ -81,7 +81,8 @@ type hooks struct {
 	updated func(uri string, of func(string) bool) // see Update; nil if no client subscribes
 	// these resources may have changed while nothing listened; nil URIs mean all. A nil hook is not
 	// called.
-	missed func([]string)
+	missed   func([]string)
+	observed observed
 }
 
 // base is shared by both eras: ids, progress tokens, and responses to server requests.
@@ -253,11 +254,13 @@ func (b *base) answer(own *flight, m *jsonrpc.Message) {
 	case b.era == EraModern:
 		b.odd.Warn(b.log, "ignored a request: modern servers send none", "method", m.Method)
 	case m.Method == string(mcp.MethodPing):
+		q := b.observe(own, m)
 		b.post(&transport.Request{Message: jsonrpc.Message{ID: m.ID, Result: []byte("{}")}})
+		q.end(nil, "")
 	case isServerRequest(m.Method):
 		b.serverRequest(own, m)
 	default:
-		b.refuse(m.ID, mcp.METHOD_NOT_FOUND, "Method not found: "+m.Method)
+		b.refuse(b.observe(own, m), m.ID, mcp.METHOD_NOT_FOUND, "Method not found: "+m.Method)
 	}
 }
 
@@ -317,7 +320,7 @@ func (b *base) prepare(id jsonrpc.ID, c *Call, clock *clock, own []raw.Edit) ([]
 	}
 	var f *flight
 	if c.Peer != nil {
-		f = &flight{id: id, peer: c.Peer, principal: c.Principal, clock: clock}
+		f = &flight{id: id, peer: c.Peer, principal: c.Principal, clock: clock, trace: c.trace}
 	}
 	own = c.carried.edits(own)
 	meta, err := c.Params.Object("_meta")
@@ -442,8 +445,8 @@ func resultOf(m *jsonrpc.Message) (raw.Object, error) {
 	return m.Body, nil
 }
 
-// ask sends one of Junction's own requests and returns the result.
-func (b *base) ask(ctx context.Context, method string, params []byte, header []HeaderField) (raw.Object, error) {
+// exchange sends one of Junction's own requests and returns the result.
+func (b *base) exchange(ctx context.Context, method string, params []byte, header []HeaderField) (raw.Object, error) {
 	m, err := b.transport.Call(ctx, &transport.Request{Message: jsonrpc.Message{ID: b.nextID(), Method: method,
 		Params: params}, Header: header},
 		func(m *jsonrpc.Message) { b.deliver(ownRequest, m) })

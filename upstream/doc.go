@@ -49,7 +49,7 @@
 //
 // During a call: server_request.go passes the requests of a server to the Peer of the call that
 // they belong to. profile.go has the capabilities of clients that a server learns. task.go calls
-// tools that answer only by a task.
+// tools that answer only by a task. observe.go tells the Observer about requests in both directions.
 //
 // Catalogs: catalog.go reads the lists. Package definition repairs or removes a definition that
 // would make clients reject a whole list, and reads which arguments go into headers. remember.go

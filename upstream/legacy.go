@@ -73,7 +73,7 @@ func (l *legacyConn) watch() <-chan struct{} {
 
 func (l *legacyConn) call(ctx context.Context, c *Call, clock *clock) (Result, error) {
 	if c.LogLevel != "" {
-		l.setLevel(ctx, c.LogLevel)
+		l.setLevel(ctx, c)
 	}
 	if c.asTask && has(l.info.capabilities, "tasks", "requests", "tools", "call") {
 		return l.callAsTask(ctx, c, clock)
@@ -111,16 +111,16 @@ func Level(name string) int { return max(0, slices.Index(levels, name)) }
 // levelPatience is how long a call waits for the server to accept a level.
 const levelPatience = 2 * time.Second
 
-// setLevel makes the server send log messages from the level on. The level applies to the whole
+// setLevel makes the server send log messages from the level of the call on. The level applies to the whole
 // connection, so it is never lowered again; the relaying code applies the clients' own levels.
-func (l *legacyConn) setLevel(ctx context.Context, name string) {
-	wanted := Level(name)
+func (l *legacyConn) setLevel(ctx context.Context, c *Call) {
+	name, wanted := c.LogLevel, Level(c.LogLevel)
 	l.leveling.Lock()
 	defer l.leveling.Unlock()
 	if wanted <= l.level || !has(l.info.capabilities, "logging") {
 		return
 	}
-	asking, cancel := context.WithTimeout(ctx, levelPatience)
+	asking, cancel := context.WithTimeout(causedBy(ctx, c.trace), levelPatience)
 	defer cancel()
 	params := append(raw.AppendQuote([]byte(`{"level":`), name), '}')
 	if _, err := l.ask(asking, string(mcp.MethodSetLogLevel), params, nil); err != nil {

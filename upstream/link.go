@@ -56,18 +56,19 @@ type linkState struct {
 
 var errIdle = errors.New("unused")
 
-// startLink starts the goroutine of a link, which runs until close.
-func startLink(p *pool, key linkKey, reads bool) *link {
+// startLink starts the goroutine of a link, which runs until close. cause is the Trace of the call
+// that needs it; nil for none.
+func startLink(p *pool, key linkKey, reads bool, cause Trace) *link {
 	ctx, stop := context.WithCancelCause(context.Background())
 	l := &link{pool: p, key: key, reads: reads, lists: reads || key.lists(), log: p.log, stop: stop,
 		done: make(chan struct{}), wake: make(chan struct{}, 1)}
 	l.changed, l.since, l.used = make(chan struct{}), time.Now(), time.Now()
-	go l.run(ctx)
+	go l.run(ctx, cause)
 	return l
 }
 
 // run is the only goroutine of a link, except for those of connectAndServe.
-func (l *link) run(ctx context.Context) {
+func (l *link) run(ctx context.Context, cause Trace) {
 	defer close(l.done)
 	if l.reads && l.pool.person != "" {
 		l.pool.recallLater()
@@ -75,7 +76,8 @@ func (l *link) run(ctx context.Context) {
 	var pause pace.Backoff
 	for ctx.Err() == nil {
 		l.update(func(s *linkState) bool { s.state, s.retry = StateStarting, time.Time{}; return true })
-		lived, err := l.connectAndServe(ctx)
+		lived, err := l.connectAndServe(ctx, cause)
+		cause = nil
 		_, err = l.pool.lacking(err)
 		if ctx.Err() != nil {
 			break
@@ -144,10 +146,11 @@ func (l *link) update(change func(*linkState) bool) bool {
 const listenPatience = time.Second
 
 // connectAndServe connects and serves until the conn ends. It returns how long the conn lived, and
-// the reason of its end. A duration of 0 means that connecting failed.
-func (l *link) connectAndServe(ctx context.Context) (time.Duration, error) {
+// the reason of its end. A duration of 0 means that connecting failed. cause is the Trace of the call
+// that waits for it.
+func (l *link) connectAndServe(ctx context.Context, cause Trace) (time.Duration, error) {
 	changed := make(chan struct{}, 1)
-	opening, cancel := context.WithTimeoutCause(ctx, l.pool.hard.ConnectTimeout,
+	opening, cancel := context.WithTimeoutCause(causedBy(ctx, cause), l.pool.hard.ConnectTimeout,
 		fmt.Errorf("no connection within %v (connect_timeout)", l.pool.hard.ConnectTimeout))
 	defer cancel()
 	if why := l.pool.hard.Blocked; why != "" {
@@ -214,7 +217,7 @@ func (l *link) hooks(changed chan<- struct{}) hooks {
 	h := hooks{changed: func() {
 		l.pool.announced.Add(1)
 		nudge(changed)
-	}}
+	}, observed: observed{l.pool.options.Observer, l.pool.name, l.pool.hard.URL}}
 	if l.lists {
 		s := l.pool.subscriptions(l.key)
 		h.updated, h.missed = s.updated, s.missed

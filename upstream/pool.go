@@ -86,7 +86,7 @@ func startPool(name, person string, hard Config, o Options, before *Catalog) *po
 		p.dialer.token = p.token
 	}
 	p.mu.Lock()
-	p.links[p.reading()] = startLink(p, p.reading(), true)
+	p.links[p.reading()] = startLink(p, p.reading(), true, nil)
 	p.mu.Unlock()
 	return p
 }
@@ -167,7 +167,7 @@ func (p *pool) link(ctx context.Context, key linkKey) (*link, error) {
 			p.mu.Unlock()
 			return l, nil
 		case len(p.links) < p.hard.MaxLinks && !p.full(key) || key == p.reading():
-			l = startLink(p, key, key == p.reading())
+			l = startLink(p, key, key == p.reading(), ctx.Value(causeKey{}))
 			l.hold()
 			p.links[key] = l
 			p.mu.Unlock()

@@ -40,6 +40,7 @@ type Memory = transport.Memory
 type ServerRequest struct {
 	Method string
 	Params []byte // as the server wrote them; nil when there are none
+	Trace  Trace  // of the request, from Options.Observer; nil for none
 	// Progress, unless it is nil, tells the server how far the client is with the answer. It takes
 	// the params of notifications/progress with the server's own token.
 	Progress func(params []byte)
@@ -62,6 +63,7 @@ type flight struct {
 	token     []byte          // the client's own progress token; nil when it wants no progress
 	clock     *clock          // may be nil
 	ctx       context.Context // ends with the call
+	trace     Trace           // of the call
 	task      string          // of a legacy server that makes the call a task; guarded by base.mu
 	// it was the only call when the server sent a request that names no call; guarded by base.mu
 	alone bool
@@ -174,6 +176,7 @@ const keyRelatedTask = "io.modelcontextprotocol/related-task"
 // pendingRequest is a server request that the client has not answered yet.
 type pendingRequest struct {
 	of     *flight
+	seen   *question
 	cancel context.CancelFunc
 	done   chan struct{} // closed when the client need not answer any more
 }
@@ -181,25 +184,26 @@ type pendingRequest struct {
 // serverRequest has the client answer a server request, on a goroutine that close waits for.
 func (b *base) serverRequest(own *flight, m *jsonrpc.Message) {
 	f, reason := b.owner(own, m)
+	seen := b.observe(f, m)
 	if f == nil && m.Method == string(mcp.MethodListRoots) && !b.declares().Roots {
 		b.log.Debug("rejected roots/list: roots were not declared", "reason", reason)
 		// 2025-11-25, client/roots#error-handling
-		b.refuse(m.ID, mcp.METHOD_NOT_FOUND, "Method not found: the client has not declared roots")
+		b.refuse(seen, m.ID, mcp.METHOD_NOT_FOUND, "Method not found: the client has not declared roots")
 		return
 	}
 	if f == nil || f.peer == nil {
 		b.odd.Warn(b.log, "server request rejected", "method", m.Method, "reason", reason)
-		b.refuse(m.ID, mcp.INVALID_PARAMS, m.Method+" rejected: "+reason)
+		b.refuse(seen, m.ID, mcp.INVALID_PARAMS, m.Method+" rejected: "+reason)
 		return
 	}
-	ctx, a := b.admit(own, f, m)
+	ctx, a := b.admit(own, f, m, seen)
 	if a == nil {
 		return
 	}
 	if m.Method == string(mcp.MethodElicitationCreate) {
 		b.sent(f.peer, m.Params)
 	}
-	id, q := jsonrpc.ID(string(m.ID)), &ServerRequest{Method: m.Method, Params: bytes.Clone(m.Params)}
+	id, q := jsonrpc.ID(string(m.ID)), &ServerRequest{Method: m.Method, Params: bytes.Clone(m.Params), Trace: seen.of()}
 	q.Progress = func(params []byte) {
 		b.post(&transport.Request{Message: jsonrpc.Message{Method: string(mcp.MethodNotificationProgress),
 			Params: params}})
@@ -209,22 +213,22 @@ func (b *base) serverRequest(own *flight, m *jsonrpc.Message) {
 
 // admit adds a server request of the call f to the pending ones, with a context that ends when the
 // client need not answer any more. If it may not be added, admit refuses it and returns nil.
-func (b *base) admit(own, f *flight, m *jsonrpc.Message) (context.Context, *pendingRequest) {
+func (b *base) admit(own, f *flight, m *jsonrpc.Message, seen *question) (context.Context, *pendingRequest) {
 	ctx, cancel := context.WithCancel(f.ctx)
 	b.mu.Lock()
 	if b.flights[f.id] != f { // it has ended just now
 		b.mu.Unlock()
 		cancel()
-		b.refuse(m.ID, mcp.INVALID_PARAMS, m.Method+" rejected: its call is over")
+		b.refuse(seen, m.ID, mcp.INVALID_PARAMS, m.Method+" rejected: its call is over")
 		return nil, nil
 	}
 	if _, open := b.pending[m.ID]; open || len(b.pending) >= maxServerRequests {
 		b.mu.Unlock()
 		cancel()
-		b.refuse(m.ID, mcp.INVALID_REQUEST, "too many requests of the server are open, or one with this id is")
+		b.refuse(seen, m.ID, mcp.INVALID_REQUEST, "too many requests of the server are open, or one with this id is")
 		return nil, nil
 	}
-	a := &pendingRequest{f, cancel, make(chan struct{})}
+	a := &pendingRequest{f, seen, cancel, make(chan struct{})}
 	b.pending[m.ID] = a
 	if own == nil && !f.alone {
 		f.alone = true
@@ -252,6 +256,7 @@ func (b *base) relay(ctx context.Context, a *pendingRequest, id jsonrpc.ID, q *S
 	wanted := b.pending[id] == a
 	b.mu.Unlock()
 	if !wanted {
+		a.seen.end(nil, KindCancelled)
 		return // the server has taken it back
 	}
 	defer func() { // until it is sent, so that maxServerRequests bounds these goroutines
@@ -266,6 +271,11 @@ func (b *base) relay(ctx context.Context, a *pendingRequest, id jsonrpc.ID, q *S
 	reply := &transport.Request{Message: jsonrpc.Message{ID: id, Result: result}}
 	if err != nil {
 		reply.Result, reply.Error = unanswered(q.Method, err)
+	}
+	if err != nil {
+		a.seen.end(err, KindUnanswered)
+	} else {
+		a.seen.end(nil, "")
 	}
 	if err := b.transport.Send(sending, reply); err != nil && b.ctx.Err() == nil {
 		b.log.Debug("cannot send the answer to the server", "method", q.Method, "error", err)
@@ -372,6 +382,9 @@ func (b *base) takeBack(m *jsonrpc.Message) {
 	}
 }
 
-func (b *base) refuse(id jsonrpc.ID, code int64, text string) {
-	b.post(&transport.Request{Message: jsonrpc.Message{ID: id, Error: &jsonrpc.Error{Code: code, Message: text}}})
+// refuse answers a request of the server with an error.
+func (b *base) refuse(seen *question, id jsonrpc.ID, code int64, text string) {
+	e := &jsonrpc.Error{Code: code, Message: text}
+	b.post(&transport.Request{Message: jsonrpc.Message{ID: id, Error: e}})
+	seen.end(e, "")
 }

@@ -155,7 +155,7 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (Result, error) {
 		if f.broken != nil {
 			l.fail(cn, f.broken)
 		}
-		if f.stale && l.lists && u.readCatalog(ctx, l.key, cn) == nil {
+		if f.stale && l.lists && u.readCatalog(causedBy(ctx, c.Trace), l.key, cn) == nil {
 			_, _, tool = u.limits(c)
 		}
 		l.release()

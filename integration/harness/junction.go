@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"slices"
 	"sync"
@@ -16,8 +17,10 @@ import (
 	"junction/policy"
 	"junction/proxy"
 	"junction/proxy/members/memberstest"
+	"junction/proxy/question"
 	"junction/proxy/view"
 	"junction/upstream"
+	"junction/upstream/raw"
 	"junction/upstream/upstreamtest"
 )
 
@@ -31,7 +34,7 @@ type Setup struct {
 	Policy    *policy.Policy // nil allows everything that requires nothing
 	Endpoints map[string]proxy.Endpoint
 	Store     upstream.Store    // nil keeps no catalogs
-	Requests  proxy.Observer    // nil observes nothing
+	Requests  proxy.Observer    // nil observes nothing; see Unobserved
 	Calls     upstream.Observer // nil observes nothing
 	Crowded   bool              // another junction of the same test lives on when this one ends
 	Members   int               // processes behind the address; 0 is memberstest.Wanted
@@ -202,3 +205,15 @@ func Exactly(c *upstream.Config) { c.Questions = upstream.QuestionsExact }
 
 // Exact returns the configuration after Exactly.
 func Exact(c upstream.Config) upstream.Config { Exactly(&c); return c }
+
+// Unobserved is a proxy.Observer that observes nothing, for the observers of tests to embed.
+type Unobserved struct{}
+
+func (Unobserved) Begin(*proxy.CallInfo, raw.Object, http.Header) upstream.Trace { return nil }
+func (Unobserved) End(*proxy.CallInfo, upstream.Trace)                           {}
+func (Unobserved) Refused(string, int, int64)                                    {}
+func (Unobserved) Saved(upstream.Trace) string                                   { return "" }
+func (Unobserved) Asked(question.Question) (t upstream.Trace, c upstream.TraceContext) {
+	return t, c
+}
+func (Unobserved) Answered(question.Question, upstream.Trace, upstream.Received) {}

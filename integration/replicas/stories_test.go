@@ -254,14 +254,16 @@ func TestForeignSessionCausesNoHop(t *testing.T) {
 }
 
 // eachCall counts the requests that members dispatch.
-type eachCall struct{ begun, ended atomic.Int64 }
+type eachCall struct {
+	harness.Unobserved
+	begun, ended atomic.Int64
+}
 
 func (e *eachCall) Begin(*proxy.CallInfo, raw.Object, http.Header) upstream.Trace {
 	e.begun.Add(1)
 	return nil
 }
 func (e *eachCall) End(*proxy.CallInfo, upstream.Trace) { e.ended.Add(1) }
-func (e *eachCall) Refused(string, int, int64)          {}
 
 // parkedTransports runs f for calls that can be parked.
 func parkedTransports(t *testing.T, f func(*testing.T, harness.Pair)) {

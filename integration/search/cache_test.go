@@ -3,7 +3,6 @@ package search
 import (
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"runtime"
 	"strings"
 	"sync"
@@ -13,7 +12,6 @@ import (
 	"junction/integration/harness"
 	"junction/proxy"
 	"junction/upstream"
-	"junction/upstream/raw"
 	"junction/upstream/upstreamtest"
 )
 
@@ -29,11 +27,10 @@ func repeatable() (tools []json.RawMessage) {
 
 // observer notes of each tool call whether it was answered from the cache.
 type observer struct {
+	harness.Unobserved
 	mu     sync.Mutex
 	cached []bool
 }
-
-func (o *observer) Begin(*proxy.CallInfo, raw.Object, http.Header) upstream.Trace { return nil }
 
 func (o *observer) End(info *proxy.CallInfo, _ upstream.Trace) {
 	o.mu.Lock()
@@ -42,8 +39,6 @@ func (o *observer) End(info *proxy.CallInfo, _ upstream.Trace) {
 		o.cached = append(o.cached, info.Cached)
 	}
 }
-
-func (o *observer) Refused(string, int, int64) {}
 
 // reusing starts a junction that reuses the results of the upstream up for an hour.
 func reusing(t *testing.T, p harness.Pair, w harness.Setup) (*harness.Served, *harness.Junction, *harness.Setup) {

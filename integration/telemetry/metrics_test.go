@@ -282,6 +282,47 @@ func TestMetricsAreDocumented(t *testing.T) {
 	})
 }
 
+// TestSpansAreDocumented compares the spans of calls, questions and connections with the table of the
+// README.
+func TestSpansAreDocumented(t *testing.T) {
+	documented := documentedSpans(t)
+	harness.EachEra(t, func(t *testing.T, p harness.Pair) {
+		x := mustTrace(t, p, upstreamtest.Script{}, nil, func(c *upstream.Config) {
+			c.Questions = upstream.QuestionsExact
+		})
+		for _, question := range []string{harness.AskForm, harness.AskSampling, harness.AskRoots} {
+			x.Converse(t, harness.Asking(question), harness.AnswersTo)
+		}
+		if p.Upstream == upstream.EraLegacy {
+			x.Served.Listened(t, p)
+			x.Served.Ask(t, "ping", "{}")
+		}
+		x.flush(t)
+		for _, s := range x.spans {
+			method, _, _ := strings.Cut(s.name, " ")
+			if s.kind == server && s.attributes["junction.outcome"] != "" && method != "initialize" {
+				method = "tools/call" // any method
+			}
+			if !documented[s.kind+" "+method] {
+				t.Errorf("the span %s of kind %s is not in the README", s.name, s.kind)
+			}
+		}
+	})
+}
+
+// documentedSpans reads the table of spans: kind and method.
+func documentedSpans(t *testing.T) map[string]bool {
+	t.Helper()
+	all := map[string]bool{}
+	row := regexp.MustCompile(`(?m)^\| (.*) \| (SERVER|CLIENT) \| `)
+	for _, m := range row.FindAllStringSubmatch(mustRead(t, "cmd/junction/telemetry/README.md"), -1) {
+		for _, name := range regexp.MustCompile("`([\\w/]+)`").FindAllStringSubmatch(m[1], -1) {
+			all["SPAN_KIND_"+m[2]+" "+name[1]] = true
+		}
+	}
+	return all
+}
+
 // difference names what is in one map alone, or differs.
 func difference(a, b map[string]string) (text string) {
 	for _, name := range slices.Sorted(maps.Keys(a)) {

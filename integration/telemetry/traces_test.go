@@ -2,11 +2,14 @@ package telemetry
 
 import (
 	"net/http"
+	"runtime"
 	"testing"
 
 	"junction/auth/authtest"
 	"junction/cmd/junction/telemetry"
 	"junction/integration/harness"
+	"junction/proxy"
+	"junction/proxy/budget"
 	"junction/upstream"
 	"junction/upstream/upstreamtest"
 )
@@ -26,11 +29,16 @@ type traced struct {
 	*harness.Served
 	*harness.Talker
 	measured *telemetry.Telemetry
+	server   *proxy.Server
 }
 
-func mustTrace(t *testing.T, p harness.Pair, script upstreamtest.Script, more map[string]string) traced {
+func mustTrace(t *testing.T, p harness.Pair, script upstreamtest.Script, more map[string]string,
+	change ...func(*upstream.Config)) traced {
 	t.Helper()
 	x := traced{receiver: newReceiver(t), Served: p.Serve(t, script)}
+	for _, f := range change {
+		f(&x.Config)
+	}
 	variables := map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": x.url, "OTEL_METRICS_EXPORTER": "none"}
 	for name, value := range more {
 		variables[name] = value
@@ -45,13 +53,18 @@ func mustTrace(t *testing.T, p harness.Pair, script upstreamtest.Script, more ma
 	j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": x.Config},
 		Requests: x.measured.Requests(), Calls: x.measured.Calls()})
 	j.Offers(t, "up")
-	x.Talker = j.Talk(t)
+	x.Talker, x.server = j.Talk(t), j.Server
 	return x
 }
 
-// flush sends all spans that have ended.
+// flush sends all spans, once no request is in progress: an answer may arrive before its span ends.
 func (x *traced) flush(t *testing.T) {
 	t.Helper()
+	for ctx := harness.Patient(t); x.server.Used()[budget.Requests] > 0; runtime.Gosched() {
+		if ctx.Err() != nil {
+			t.Fatal("a request does not end")
+		}
+	}
 	if err := x.measured.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}

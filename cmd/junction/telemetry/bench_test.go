@@ -18,11 +18,11 @@ func measured(t *Telemetry) func() {
 	params, _ := raw.Parse([]byte(`{"name":"a__echo"}`))
 	call := &upstream.Call{Method: "tools/call", Name: "echo", Params: params}
 	info := &proxy.CallInfo{Method: "tools/call", Name: "a__echo", Own: "echo", Upstream: "a", Version: "2025-11-25"}
-	var sent = upstream.Sent{Upstream: "a", Call: call, Version: "2025-11-25"}
+	sent := upstream.Sent{Upstream: "a", Method: call.Method, Name: call.Name, Version: "2025-11-25"}
 	return func() {
 		*info = proxy.CallInfo{Method: "tools/call", Name: "a__echo", Own: "echo", Upstream: "a", Version: "2025-11-25"}
 		trace := requests.Begin(info, raw.Object{}, nil)
-		call.Trace = trace
+		sent.Of = trace
 		span, _ := calls.Begin(sent)
 		calls.End(sent, span, upstream.Received{Took: time.Millisecond})
 		info.Took, info.Outcome = time.Millisecond, outcomeOK

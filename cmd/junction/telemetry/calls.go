@@ -14,15 +14,15 @@ import (
 // calls implements upstream.Observer.
 type calls struct{ *Telemetry }
 
-// Begin starts the span of a call whose request has one.
+// Begin starts the span of a request to an upstream.
 func (c calls) Begin(s upstream.Sent) (upstream.Trace, upstream.TraceContext) {
-	if of, ok := s.Call.Trace.(*requestTrace); ok {
-		return c.startCall(s, of)
+	if c.tracer == nil {
+		return nil, upstream.TraceContext{}
 	}
-	return nil, upstream.TraceContext{}
+	return c.startCall(s)
 }
 
-// End records the duration of a call, and ends its span.
+// End records the duration of a request to an upstream, and ends its span.
 func (c calls) End(s upstream.Sent, t upstream.Trace, r upstream.Received) {
 	k := callKey(s, r)
 	if c.callTime != nil {
@@ -33,32 +33,57 @@ func (c calls) End(s upstream.Sent, t upstream.Trace, r upstream.Received) {
 	}
 }
 
+// Asked starts the span of a request of an upstream.
+func (c calls) Asked(a upstream.Asked) upstream.Trace {
+	if c.tracer == nil {
+		return nil
+	}
+	return c.startAsked(a)
+}
+
+// Answered records how long the answer to a request of an upstream took, and ends its span.
+func (c calls) Answered(a upstream.Asked, t upstream.Trace, r upstream.Received) {
+	k := key{method: methodOf(a.Method), upstream: a.Upstream, version: a.Version, outcome: outcomeOf(r),
+		code: r.Code, local: a.URL == "", asked: true}
+	if c.requestTime != nil {
+		c.requestTime.Record(context.Background(), r.Took.Seconds(), c.requestSeries.of(k)...)
+	}
+	if span, ok := t.(trace.Span); ok {
+		endAsked(span, a, k)
+	}
+}
+
 // callKey identifies the attributes of a call. Names of tools and prompts are those of the catalog,
 // since others are not called.
 func callKey(s upstream.Sent, r upstream.Received) key {
-	k := key{method: methodOf(s.Call.Method), upstream: s.Upstream, version: s.Version, outcome: outcomeOK,
+	k := key{method: methodOf(s.Method), upstream: s.Upstream, version: s.Version, outcome: outcomeOf(r),
 		code: r.Code, local: s.URL == ""}
-	if named(s.Call.Method) != "" {
-		k.name = s.Call.Name
-	}
-	switch {
-	case r.ToolError:
-		k.outcome = toolError
-	case r.Code != 0:
-		k.outcome = "error"
-	case r.Kind != "":
-		k.outcome = string(r.Kind)
+	if named(s.Method) != "" {
+		k.name = s.Name
 	}
 	return k
 }
 
+// outcomeOf returns the outcome of a request between Junction and an upstream.
+func outcomeOf(r upstream.Received) string {
+	switch {
+	case r.ToolError:
+		return toolError
+	case r.Code != 0:
+		return "error"
+	case r.Kind != "":
+		return string(r.Kind)
+	}
+	return outcomeOK
+}
+
 // callAttributes are the attributes of mcp.client.operation.duration.
 func callAttributes(k key) []attribute.KeyValue {
-	list := append(operation(k), attrUpstream.String(k.upstream))
-	if k.local {
-		return append(list, attrNetwork.String("pipe"))
+	list := append(operation(k), attrNetwork.String(k.network()))
+	if k.upstream != "" {
+		list = append(list, attrUpstream.String(k.upstream))
 	}
-	return append(list, attrNetwork.String("tcp"))
+	return list
 }
 
 // portOf returns the port of a URL, 0 if it has none.

@@ -3,8 +3,8 @@
 //
 //	telemetry.go     Telemetry: what is on, and its start and end
 //	names.go         every name of a metric, an attribute and a span
-//	requests.go      the requests of clients: proxy.Observer
-//	calls.go         the calls to servers: upstream.Observer
+//	requests.go      the requests of clients, and the questions to them: proxy.Observer
+//	calls.go         the requests to and from upstreams: upstream.Observer
 //	spans.go         the spans of both
 //	series.go        sets of attributes, made once, of a bounded number
 //	traceparent.go   W3C Trace Context of a request

@@ -52,15 +52,17 @@ const other = "_OTHER"
 // bounds are the boundaries of durations in seconds, by the conventions.
 var bounds = []float64{0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300}
 
-// methods are the methods of MCP that a client may send as requests.
+// methods are the methods of MCP that a client or a server may send as requests.
 var methods = []string{string(mcp.MethodToolsCall), string(mcp.MethodToolsList), string(mcp.MethodPing),
 	string(mcp.MethodPromptsGet), string(mcp.MethodPromptsList), string(mcp.MethodResourcesRead),
 	string(mcp.MethodResourcesList), string(mcp.MethodResourcesTemplatesList), string(mcp.MethodResourcesSubscribe),
 	string(mcp.MethodResourcesUnsubscribe), string(mcp.MethodCompletionComplete), string(mcp.MethodSetLogLevel),
 	string(mcp.MethodServerDiscover), string(mcp.MethodSubscriptionsListen), string(mcp.MethodInitialize),
+	string(mcp.MethodElicitationCreate), string(mcp.MethodSamplingCreateMessage), string(mcp.MethodListRoots),
 	"tasks/get", "tasks/update", "tasks/cancel"}
 
-// methodOf returns the method, or other for one that does not exist: clients choose the text.
+// methodOf returns the method, or other for one that does not exist: clients and servers choose the
+// text.
 func methodOf(method string) string {
 	if slices.Contains(methods, method) {
 		return method

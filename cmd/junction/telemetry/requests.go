@@ -5,8 +5,10 @@ import (
 	"net/http"
 
 	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
 
 	"junction/proxy"
+	"junction/proxy/question"
 	"junction/upstream"
 	"junction/upstream/raw"
 )
@@ -40,9 +42,41 @@ func (r requests) End(info *proxy.CallInfo, t upstream.Trace) {
 	}
 }
 
-// requestAttributes are the attributes of mcp.server.operation.duration.
+// Asked starts the span of a question to a client.
+func (r requests) Asked(q question.Question) (upstream.Trace, upstream.TraceContext) {
+	if r.tracer == nil {
+		return nil, upstream.TraceContext{}
+	}
+	return r.startQuestion(q)
+}
+
+// Answered records how long the client took to answer, and ends the span.
+func (r requests) Answered(q question.Question, t upstream.Trace, got upstream.Received) {
+	k := key{method: methodOf(q.Method), upstream: q.Upstream, version: q.Version, outcome: outcomeOf(got),
+		code: got.Code}
+	if r.callTime != nil {
+		r.callTime.Record(context.Background(), got.Took.Seconds(), r.callSeries.of(k)...)
+	}
+	if span, ok := t.(trace.Span); ok {
+		endQuestion(span, q, k)
+	}
+}
+
+// Saved returns the traceparent of a request.
+func (r requests) Saved(t upstream.Trace) string {
+	if of, ok := t.(*requestTrace); ok {
+		return of.carried(of.span.SpanContext()).Parent
+	}
+	return ""
+}
+
+// requestAttributes are the attributes of mcp.server.operation.duration. Only requests of clients
+// have an outcome in the words of the audit.
 func requestAttributes(k key) []attribute.KeyValue {
-	list := append(operation(k), attrNetwork.String("tcp"), attrOutcome.String(k.outcome))
+	list := append(operation(k), attrNetwork.String(k.network()))
+	if !k.asked {
+		list = append(list, attrOutcome.String(k.outcome))
+	}
 	if k.upstream != "" {
 		list = append(list, attrUpstream.String(k.upstream))
 	}
@@ -51,7 +85,10 @@ func requestAttributes(k key) []attribute.KeyValue {
 
 // operation are the attributes that requests and calls share.
 func operation(k key) []attribute.KeyValue {
-	list := []attribute.KeyValue{attrMethod.String(k.method), attrVersion.String(k.version)}
+	list := []attribute.KeyValue{attrMethod.String(k.method)}
+	if k.version != "" {
+		list = append(list, attrVersion.String(k.version))
+	}
 	if name := named(k.method); name != "" && k.name != "" {
 		list = append(list, name.String(k.name))
 	}

@@ -13,6 +13,15 @@ type key struct {
 	method, upstream, name, version, outcome string
 	code                                     int64
 	local                                    bool // over the pipes of a child process
+	asked                                    bool // a request of an upstream
+}
+
+// network is the value of network.transport.
+func (k *key) network() string {
+	if k.local {
+		return "pipe"
+	}
+	return "tcp"
 }
 
 // maxSeries bounds the sets of attributes of one instrument. A server may rename its tools for ever,

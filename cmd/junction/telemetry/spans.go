@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"junction/proxy"
+	"junction/proxy/question"
 	"junction/upstream"
 	"junction/upstream/raw"
 )
@@ -31,7 +32,7 @@ func (t *Telemetry) startRequest(info *proxy.CallInfo, meta raw.Object, header h
 	}
 	options := t.server
 	if r.ambient.IsValid() {
-		options = append(options[:len(options):len(options)], trace.WithLinks(trace.Link{SpanContext: r.ambient}))
+		options = linked(options, r.ambient)
 	}
 	r.ctx, r.span = t.tracer.Start(ctx, methodOf(info.Method), options...)
 	return r
@@ -67,14 +68,80 @@ func finish(span trace.Span, list []attribute.KeyValue, k key) {
 	}
 }
 
-// startCall starts the span of a call, below that of its request. Below a request that is not
-// sampled it starts none: the server learns the request's own span, which is not recorded.
-func (t *Telemetry) startCall(s upstream.Sent, of *requestTrace) (upstream.Trace, upstream.TraceContext) {
-	if !of.span.SpanContext().IsSampled() {
-		return nil, of.carried(of.span)
+// startCall starts the span of a request to an upstream, below that of the request that caused it.
+// Below a request that is not sampled it starts none: the server learns the request's own span, which
+// is not recorded.
+func (t *Telemetry) startCall(s upstream.Sent) (upstream.Trace, upstream.TraceContext) {
+	ctx, from := below(s.Of), new(origin)
+	if r, ok := s.Of.(*requestTrace); ok {
+		from = &r.origin
 	}
-	_, span := t.tracer.Start(of.ctx, methodOf(s.Call.Method), t.client...)
-	return span, of.carried(span)
+	if of := trace.SpanContextFromContext(ctx); of.IsValid() && !of.IsSampled() {
+		return nil, from.carried(of)
+	}
+	_, span := t.tracer.Start(ctx, methodOf(s.Method), t.client...)
+	return span, from.carried(span.SpanContext())
+}
+
+// below returns the context for spans below that of a Trace, which may be nil.
+func below(t upstream.Trace) context.Context {
+	switch of := t.(type) {
+	case *requestTrace:
+		return of.ctx
+	case trace.Span:
+		return trace.ContextWithSpan(context.Background(), of)
+	}
+	return context.Background()
+}
+
+// startAsked starts the span of a request of an upstream: below the span that the request names, or
+// else below that of its call. With both, the call becomes a link if it is of another trace.
+func (t *Telemetry) startAsked(a upstream.Asked) trace.Span {
+	ctx, options := below(a.Of), t.server
+	var meta raw.Object
+	if params, err := raw.Parse(a.Params); a.Params != nil && err == nil {
+		meta, _ = params.Object("_meta")
+	}
+	if from := originOf(meta, nil); from.parent.IsValid() {
+		if of := trace.SpanContextFromContext(ctx); of.IsValid() && of.TraceID() != from.parent.TraceID() {
+			options = linked(options, of)
+		}
+		ctx = trace.ContextWithRemoteSpanContext(context.Background(), from.parent)
+	}
+	_, span := t.tracer.Start(ctx, methodOf(a.Method), options...)
+	return span
+}
+
+// linked returns the options with a link.
+func linked(options []trace.SpanStartOption, to trace.SpanContext) []trace.SpanStartOption {
+	return append(options[:len(options):len(options)], trace.WithLinks(trace.Link{SpanContext: to}))
+}
+
+// endAsked ends the span of a request of an upstream.
+func endAsked(span trace.Span, a upstream.Asked, k key) {
+	defer span.End()
+	if span.IsRecording() {
+		finish(span, append(requestAttributes(k), attrRequestID.String(a.ID)), k)
+	}
+}
+
+// startQuestion starts the span of a question to a client.
+func (t *Telemetry) startQuestion(q question.Question) (upstream.Trace, upstream.TraceContext) {
+	ctx, options := below(q.Of), t.client
+	if !q.Since.IsZero() { // the answer came with another request
+		options = append(linked(options, trace.SpanContextFromContext(ctx)), trace.WithTimestamp(q.Since))
+		ctx = trace.ContextWithRemoteSpanContext(context.Background(), (&carrier{parent: q.Saved}).context())
+	}
+	_, span := t.tracer.Start(ctx, methodOf(q.Method), options...)
+	return span, new(origin).carried(span.SpanContext())
+}
+
+// endQuestion ends the span of a question to a client.
+func endQuestion(span trace.Span, q question.Question, k key) {
+	defer span.End()
+	if span.IsRecording() {
+		finish(span, append(callAttributes(k), attrProtocol.String("http")), k)
+	}
 }
 
 // endCall ends the span of a call.
@@ -91,8 +158,8 @@ func endCall(span trace.Span, s upstream.Sent, k key) {
 			list = append(list, attrPort.Int(port))
 		}
 	}
-	if strings.HasPrefix(k.method, "resources/") {
-		list = append(list, attrURI.String(s.Call.Name))
+	if strings.HasPrefix(k.method, "resources/") && s.Name != "" {
+		list = append(list, attrURI.String(s.Name))
 	}
 	finish(span, list, k)
 }

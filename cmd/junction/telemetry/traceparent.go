@@ -81,8 +81,7 @@ func originOf(meta raw.Object, header http.Header) (o origin) {
 }
 
 // carried returns what a server learns about a span.
-func (o *origin) carried(span trace.Span) upstream.TraceContext {
-	c := span.SpanContext()
+func (o *origin) carried(c trace.SpanContext) upstream.TraceContext {
 	id, own, flags := c.TraceID(), c.SpanID(), byte(c.TraceFlags())
 	b := make([]byte, 0, len("00-")+2*len(id)+len("-")+2*len(own)+len("-00"))
 	b = append(hex.AppendEncode(append(b, "00-"...), id[:]), '-')

@@ -1,0 +1,136 @@
+// Package question observes the questions to clients: requests of upstreams, approvals, and sign-ins
+// to upstreams. A legacy client answers a question on its session. A modern client answers it in
+// another request; package proxy keeps the question in its sealed state until then.
+package question
+
+import (
+	"errors"
+	"iter"
+	"time"
+
+	"junction/upstream"
+	"junction/upstream/jsonrpc"
+	"junction/upstream/raw"
+)
+
+// Observer observes questions, for metrics and traces. Its methods are called by many goroutines at
+// once and must not block.
+type Observer interface {
+	// Asked is called when a question is sent to a client. The Trace is passed to Answered, and the
+	// TraceContext is sent to a legacy client.
+	Asked(q Question) (upstream.Trace, upstream.TraceContext)
+	// Answered is called once for each Asked.
+	Answered(q Question, t upstream.Trace, r upstream.Received)
+	// Saved returns the trace of a request as text, for Question.Saved; "" for none.
+	Saved(t upstream.Trace) string
+}
+
+// Question is a question to a client.
+type Question struct {
+	Upstream string // that asks; "" for Junction
+	Method   string
+	Version  string         // of the protocol, as spoken with the client
+	Of       upstream.Trace // of the upstream's request if it is of the legacy era, else of the client's
+	// Saved is the trace of the client's request that was answered with the question, at Since. The
+	// client answers in another request, whose trace is Of.
+	Saved string
+	Since time.Time // zero for a question that is sent now
+}
+
+// Put is a question that was sent and is observed. A nil Put is observed by nothing.
+type Put struct {
+	Question
+	observer Observer
+	trace    upstream.Trace
+	carried  upstream.TraceContext
+	began    time.Time
+}
+
+// Ask tells the Observer about a question. It returns nil if o is nil. End must follow.
+func Ask(o Observer, q Question) *Put {
+	if o == nil {
+		return nil
+	}
+	p := &Put{Question: q, observer: o, began: q.Since}
+	if p.began.IsZero() {
+		p.began = time.Now()
+	}
+	p.trace, p.carried = o.Asked(q)
+	return p
+}
+
+// Join returns the params of the question with its trace.
+func (p *Put) Join(params []byte) []byte {
+	if p == nil {
+		return params
+	}
+	return p.carried.Join(params)
+}
+
+// End tells the Observer about the answer, or the reason why there is none: a *jsonrpc.Error if the
+// client has answered with it.
+func (p *Put) End(err error) {
+	if p == nil {
+		return
+	}
+	r := upstream.Received{Took: time.Since(p.began)}
+	if peer, ok := errors.AsType[*jsonrpc.Error](err); ok {
+		r.Code = peer.Code
+	} else if err != nil {
+		r.Kind = upstream.KindUnanswered
+	}
+	p.observer.Answered(p.Question, p.trace, r)
+}
+
+// Kept are the questions of one answer to a modern client, until the client returns.
+type Kept struct {
+	At       int64    `json:"t"` // Unix milliseconds
+	Upstream string   `json:"u,omitempty"`
+	Methods  []string `json:"m"`
+	Trace    string   `json:"c,omitempty"` // see Observer.Saved
+}
+
+// Keep returns questions of an upstream, or of Junction ("") in an answer to a request with that
+// trace. It returns nil if there are none, or if o is nil.
+func Keep(o Observer, of upstream.Trace, from string, methods []string) *Kept {
+	if o == nil || len(methods) == 0 {
+		return nil
+	}
+	return &Kept{time.Now().UnixMilli(), from, methods, o.Saved(of)}
+}
+
+// All returns the questions. A nil Kept has none.
+func (k *Kept) All() iter.Seq[Question] {
+	return func(yield func(Question) bool) {
+		if k == nil {
+			return
+		}
+		for _, method := range k.Methods {
+			q := Question{Upstream: k.Upstream, Method: method, Saved: k.Trace, Since: time.UnixMilli(k.At)}
+			if !yield(q) {
+				return
+			}
+		}
+	}
+}
+
+// Parse parses one request of an input_required result. params is nil if there are none.
+func Parse(v []byte) (method string, params []byte, err error) {
+	o, err := raw.Parse(v)
+	if err == nil {
+		method, err = o.String("method")
+	}
+	if err == nil {
+		params, err = o.Get("params")
+	}
+	if string(params) == "null" {
+		params = nil
+	}
+	switch {
+	case method == "" || err != nil && err != raw.ErrAbsent:
+		return "", nil, errors.New("an input request without method or with several")
+	case params != nil && params[0] != '{':
+		return "", nil, errors.New("an input request whose params are no object")
+	}
+	return method, params, nil
+}
