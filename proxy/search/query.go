@@ -233,13 +233,14 @@ func (q *run) count(term string) {
 // Expansion of a term to longer terms, such as repo to repository.
 const (
 	minPrefix     = 3
-	maxExpansions = 24 // in one index
+	maxExpansions = 24 // of visible tools in one index
 )
 
-// match finds the visible tools of a part with a term, or with a term that begins with it.
+// match finds the visible tools of a part with a term, or with a term that begins with it. Terms that
+// only other tools have do not count as expansions, so that they take no place of a visible one.
 func (q *run) match(part int, term string) {
 	x := q.parts[part].Index
-	for i, n := x.from(term), 0; i < len(x.begin)-1 && n < maxExpansions; i, n = i+1, n+1 {
+	for i, n := x.from(term), 0; i < len(x.begin)-1 && n < maxExpansions; i++ {
 		longer := x.term(i)
 		factor := float32(1)
 		if longer != term {
@@ -248,7 +249,9 @@ func (q *run) match(part int, term string) {
 			}
 			factor = prefixFactor * float32(len(term)) / float32(len(longer))
 		}
-		x.each(i, func(place, weight int) { q.touch(part, place, factor*float32(weight)/inDescription) })
+		if q.matchAt(part, i, factor) {
+			n++
+		}
 	}
 }
 
@@ -256,15 +259,24 @@ func (q *run) match(part int, term string) {
 func (q *run) matchTerm(part int, term string, factor float32) {
 	x := q.parts[part].Index
 	if i := x.from(term); i < len(x.begin)-1 && x.term(i) == term {
-		x.each(i, func(place, weight int) { q.touch(part, place, factor*float32(weight)/inDescription) })
+		q.matchAt(part, i, factor)
 	}
 }
 
-// touch stores the weight of the term in a tool, if the caller sees the tool.
+// matchAt finds the visible tools of a part with the term of this number, and reports whether there
+// are any.
+func (q *run) matchAt(part, term int, factor float32) (found bool) {
+	q.parts[part].Index.each(term, func(place, weight int) {
+		if q.parts[part].sees(place) {
+			q.touch(part, place, factor*float32(weight)/inDescription)
+			found = true
+		}
+	})
+	return found
+}
+
+// touch stores the weight of the term in a visible tool.
 func (q *run) touch(part, place int, weight float32) {
-	if !q.parts[part].sees(place) {
-		return
-	}
 	w := &q.weights[q.base[part]+place]
 	if *w == 0 {
 		q.touched = append(q.touched, touch{part, place})

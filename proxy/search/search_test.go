@@ -112,6 +112,25 @@ func TestUnseenToolsDoNotCount(t *testing.T) {
 	}
 }
 
+// TestUnseenWordsTakeNoPlace searches for the beginning of a word. Many words of hidden tools begin
+// so, too, and come first in the index.
+func TestUnseenWordsTakeNoPlace(t *testing.T) {
+	tools := []Tool{mustTool(t, "u__visible", `{"description":"repositories"}`)}
+	for i := range 10 * maxExpansions {
+		tools = append(tools, mustTool(t, fmt.Sprintf("u__hidden_%d", i), fmt.Sprintf(`{"description":"repo%dx"}`, i)))
+	}
+	some, only := part(tools), part(tools[:1])
+	some.Seen = make([]byte, len(some.Seen))
+	some.Seen[0] = 1
+	for _, query := range []string{"repo", "repos", "rep"} {
+		got, n := Search([]Part{some}, query, 10)
+		want, m := Search([]Part{only}, query, 10)
+		if n != 1 || m != 1 || got[0].score != want[0].score {
+			t.Errorf("%q matches %d tools (%v), and %d without the hidden ones (%v)", query, n, got, m, want)
+		}
+	}
+}
+
 // TestHostileDefinitions indexes definitions that want to be large, to break the index, or to be
 // found by everything. Each stays small, and other tools are found.
 func TestHostileDefinitions(t *testing.T) {
