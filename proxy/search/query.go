@@ -48,7 +48,7 @@ const (
 	prefixFactor  = 0.5
 )
 
-// maxQuery bounds the terms of a query; further ones do not count.
+// maxQuery bounds the terms of a query, and its words that may be names; further ones do not count.
 const maxQuery = 20
 
 // Search returns the best matches in order, at most limit, and the number of all matches. A tool
@@ -139,7 +139,10 @@ func (q *run) named(query string) {
 		return
 	}
 	var words []string
-	for _, word := range strings.Fields(query) {
+	for word := range strings.FieldsSeq(query) {
+		if len(words) == maxQuery {
+			break
+		}
 		word = strings.Trim(word, "\"'`.,:;!?()[]")
 		if strings.ContainsAny(word, "_-./") || strings.IndexFunc(word, unicode.IsUpper) > 0 {
 			if word = plain(word); word != "" {

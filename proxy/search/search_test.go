@@ -131,6 +131,37 @@ func TestUnseenWordsTakeNoPlace(t *testing.T) {
 	}
 }
 
+// TestLargeQuery: each word of a query that may be a name is compared with all names, so that a query
+// has a limit, and words beyond it do not count.
+func TestLargeQuery(t *testing.T) {
+	p := part([]Tool{mustTool(t, "u__fetch", `{}`), mustTool(t, "u__last", `{}`)})
+	first := func(words int) string {
+		best, _ := Search([]Part{p}, strings.Repeat("no_name ", words)+"u__last", 1)
+		if len(best) == 0 || best[0].rank != nameExact {
+			return ""
+		}
+		name, _ := p.Names(best[0].Place)
+		return name
+	}
+	if got := first(maxQuery - 1); got != "u__last" {
+		t.Errorf("the last word that counts finds %q", got)
+	}
+	if got := first(maxQuery); got != "" {
+		t.Errorf("a word beyond the limit finds %q", got)
+	}
+	parse := func(n int) error {
+		_, err := ParseQuery(mustTool(t, "", `{"query":"`+strings.Repeat("x", n)+`"}`).Definition)
+		return err
+	}
+	if err := parse(maxQueryText); err != nil {
+		t.Error(err)
+	}
+	const want = "the query of search_tools has 2001 bytes, more than 2000; send only the words that describe the task"
+	if err := parse(maxQueryText + 1); err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+}
+
 // TestHostileDefinitions indexes definitions that want to be large, to break the index, or to be
 // found by everything. Each stays small, and other tools are found.
 func TestHostileDefinitions(t *testing.T) {

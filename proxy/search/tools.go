@@ -64,6 +64,9 @@ func OwnNames() []string {
 	return []string{ToolName, Read.Tool(), Write.Tool(), Destructive.Tool()}
 }
 
+// maxQueryText bounds a query, in bytes.
+const maxQueryText = 2000
+
 // Limits of the number of tools in one answer.
 const (
 	DefaultLimit = 5
@@ -118,6 +121,10 @@ func ParseQuery(arguments raw.Object) (q Query, err error) {
 	}
 	if q.Text, err = arguments.String("query"); err != nil || plain(q.Text) == "" {
 		return q, fmt.Errorf("%s needs a query: the name of a tool, or words that describe the task", ToolName)
+	}
+	if n := len(q.Text); n > maxQueryText {
+		return q, fmt.Errorf("the query of %s has %d bytes, more than %d; send only the words that describe the task",
+			ToolName, n, maxQueryText)
 	}
 	q.Limit = DefaultLimit
 	v, err := arguments.Get("limit")
