@@ -322,8 +322,8 @@ func TestMaxLinks(t *testing.T) {
 	})
 }
 
-// TestCallOfBlocked: an upstream with a mistake in its entry is never connected, so that a call does
-// not wait.
+// TestCallOfBlocked: an upstream with a mistake in its entry is never connected, so that a call
+// does not wait.
 func TestCallOfBlocked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, legacyScript, Config{Blocked: "the entry is wrong", Timeout: time.Minute})
@@ -396,7 +396,7 @@ func TestConcurrency(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		_, err := r.Call(ctx, toolCall("echo", `{}`))
-		if got := mustFail(t, result{err: err}, KindBusy); !strings.Contains(got, "all 1 calls that it takes at once (concurrency)") {
+		if got := mustFail(t, result{err: err}, KindBusy); !strings.Contains(got, "all 1 calls that it may get at once (concurrency)") {
 			t.Errorf("Call = %q, want concurrency named", got)
 		}
 		r.server.Release("g")

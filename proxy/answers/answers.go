@@ -1,9 +1,10 @@
-// Package answers keeps results of tool calls for a while, for tools that the configuration names
-// (cache) and that declare themselves read-only and idempotent.
+// Package answers keeps results of tool calls in memory, so that an equal call can be answered
+// without the upstream. Server.reusable (proxy/call.go) decides which calls use it: those of tools
+// that the configuration names (cache) and that declare themselves read-only and idempotent.
 //
-// A result belongs to the account of its caller, so that no other user ever gets it. Its key has
-// everything else that may change the result. The memory is bounded: beyond it, results that were
-// not used lately are dropped.
+// A result belongs to the account of its caller, so that no other user ever gets it. Its key
+// contains everything else that may change the result. If the results need more than maxBytes, the
+// least recently used ones are dropped.
 package answers
 
 import (
@@ -20,8 +21,8 @@ import (
 	"junction/upstream/raw"
 )
 
-// Limits of the memory, in bytes. Each result counts as overhead bytes more, so there are at most
-// maxBytes/overhead results.
+// Limits of the memory, in bytes. Each result counts overhead bytes more than its text, so that
+// there are at most maxBytes/overhead results.
 const (
 	maxBytes  = 32 << 20
 	maxResult = 1 << 20
@@ -57,9 +58,10 @@ type answer struct {
 	ends time.Time
 }
 
-// Call is what a result depends on, besides the arguments.
+// Call contains everything that the result of a call depends on.
 type Call struct {
-	// Account and Source are the caller and the upstream. They must be comparable, and are never nil.
+	// Account and Source are the caller and the upstream. They must be comparable, and are never
+	// nil.
 	Account, Source any
 	// Announced is the number of changes of its lists that the upstream has announced.
 	Announced  uint64
@@ -69,8 +71,8 @@ type Call struct {
 	Params     raw.Object // of the request
 }
 
-// Key returns the key of a call. It returns false for calls whose results are not kept: a call that
-// is part of a longer exchange, or one with arguments that two readers may read differently.
+// Key returns the key of a call. It returns false for calls whose results are not kept: calls with
+// requestState, inputResponses or task, and calls with ambiguous JSON.
 func (c *Cache) Key(call Call) (Key, bool) {
 	for _, member := range []string{"requestState", "inputResponses", "task"} {
 		if _, err := call.Params.Get(member); err != raw.ErrAbsent {
@@ -91,7 +93,7 @@ func (c *Cache) Key(call Call) (Key, bool) {
 	return Key{c.cleared.Load(), call.Account, call.Source, [sha256.Size]byte(h.Sum(nil))}, true
 }
 
-// params returns the canonical form of what an upstream gets of the params, without the name.
+// params returns the canonical form of those params that an upstream gets, without the name.
 func params(o raw.Object) ([]byte, bool) {
 	edits := []raw.Edit{{Name: "name"}}
 	meta, err := o.Object("_meta")
@@ -144,8 +146,8 @@ func (c *Cache) Get(k Key) ([]byte, bool) {
 	return a.text, true
 }
 
-// Put keeps a copy of a result for a duration. A result of more than 1 MiB is not kept. Neither is
-// one whose key was made before Clear.
+// Put keeps a copy of a result for a duration. It does not keep a result of more than 1 MiB, or one
+// whose key was made before Clear.
 func (c *Cache) Put(k Key, text []byte, lasts time.Duration) {
 	if len(text) > maxResult || k.cleared != c.cleared.Load() {
 		return

@@ -71,13 +71,13 @@ type Budget struct {
 	total [Quotas]int64
 	log   *slog.Logger // nil discards
 
-	mu   sync.Mutex
-	used [Quotas]int64
-	of   map[Account]*balance
-	many int       // number of balances from which on idle ones are dropped
-	told time.Time // time of the last log line
+	mu     sync.Mutex
+	used   [Quotas]int64
+	of     map[Account]*balance
+	many   int       // number of balances from which on idle ones are dropped
+	logged time.Time // time of the last log line
 
-	refused int // refusals since told, of all accounts
+	refused int // refusals since logged, of all accounts
 }
 
 // balance is the use of one account. It is guarded by Budget.mu.
@@ -132,19 +132,19 @@ func (g *Grant) ReserveAll(n [Quotas]int64) error {
 	if g.balance == nil || g.balance.gone {
 		g.balance = b.balance(g)
 	}
-	its := g.balance
+	account := g.balance
 	for q := range Quotas {
 		if n[q] == 0 {
 			continue
 		}
-		others, now := b.used[q]-its.used[q], its.used[q]+n[q]
+		others, now := b.used[q]-account.used[q], account.used[q]+n[q]
 		if now+others > b.total[q] || now > max(q.least(), (b.total[q]-others)/2) {
-			b.refuse(its, q)
-			return &Exceeded{q, its.used[q], others, b.total[q]}
+			b.refuse(account, q)
+			return &Exceeded{q, account.used[q], others, b.total[q]}
 		}
 	}
 	for q := range Quotas {
-		its.used[q] += n[q]
+		account.used[q] += n[q]
 		b.used[q] += n[q]
 		g.held[q] += n[q]
 	}
@@ -190,34 +190,34 @@ func (g *Grant) Part(q Quota) *Grant {
 
 // balance returns the balance of the grant's account; b.mu is held.
 func (b *Budget) balance(g *Grant) *balance {
-	if its := b.of[g.Account]; its != nil {
-		return its
+	if account := b.of[g.Account]; account != nil {
+		return account
 	}
 	if b.of == nil {
 		b.of, b.many = map[Account]*balance{}, fewBalances
 	}
 	if len(b.of) >= b.many {
 		now := time.Now()
-		for a, its := range b.of {
-			if its.idle(now) {
-				its.gone = true
+		for a, account := range b.of {
+			if account.idle(now) {
+				account.gone = true
 				delete(b.of, a)
 			}
 		}
 		b.many = max(fewBalances, 2*len(b.of))
 	}
-	its := &balance{name: g.newName()}
-	b.of[g.Account] = its
-	return its
+	account := &balance{name: g.newName()}
+	b.of[g.Account] = account
+	return account
 }
 
 // fewBalances is the number of balances up to which idle ones are kept.
 const fewBalances = 2048
 
 // idle reports whether the balance can be dropped.
-func (its *balance) idle(now time.Time) bool {
-	return its.used == [Quotas]int64{} &&
-		now.Sub(slices.MaxFunc(its.last[:], time.Time.Compare)) > calm
+func (account *balance) idle(now time.Time) bool {
+	return account.used == [Quotas]int64{} &&
+		now.Sub(slices.MaxFunc(account.last[:], time.Time.Compare)) > calm
 }
 
 // Name returns the name of the account for operators.
@@ -249,17 +249,17 @@ const calm = time.Minute
 
 // refuse counts a refusal and logs at most once a minute. The log line names the account with the
 // most refusals and, among equals, the account with the highest use. b.mu is held.
-func (b *Budget) refuse(its *balance, q Quota) {
+func (b *Budget) refuse(account *balance, q Quota) {
 	now := time.Now()
 	b.refused++
-	if its.used[q] > 0 {
-		its.refused[q]++
-		its.last[q] = now
+	if account.used[q] > 0 {
+		account.refused[q]++
+		account.last[q] = now
 	}
-	if b.log == nil || now.Sub(b.told) < calm {
+	if b.log == nil || now.Sub(b.logged) < calm {
 		return
 	}
-	most, at := its, q
+	most, at := account, q
 	for _, other := range b.of {
 		for k := range Quotas {
 			if c := cmp.Compare(other.refused[k], most.refused[at]); c > 0 || c == 0 && k == at &&
@@ -272,7 +272,7 @@ func (b *Budget) refuse(its *balance, q Quota) {
 		"used", most.used[at],
 		"others", b.used[at]-most.used[at], "of", b.total[at], "refused", most.refused[at], "refused_others",
 		b.refused-most.refused[at])
-	b.told, b.refused = now, 0
+	b.logged, b.refused = now, 0
 	for _, other := range b.of {
 		other.refused = [Quotas]int{}
 	}
@@ -301,10 +301,10 @@ func (b *Budget) Overused() []Overuse {
 	now := time.Now()
 	var list []Overuse
 	b.mu.Lock()
-	for _, its := range b.of {
-		for q, last := range its.last {
+	for _, account := range b.of {
+		for q, last := range account.last {
 			if !last.IsZero() && now.Sub(last) <= calm {
-				list = append(list, Overuse{its.name, Quota(q).Limit(), its.used[q], b.used[q] - its.used[q],
+				list = append(list, Overuse{account.name, Quota(q).Limit(), account.used[q], b.used[q] - account.used[q],
 					b.total[q], last})
 			}
 		}

@@ -1,4 +1,4 @@
-// Package relay passes the answer of another process to a client, as it arrives.
+// Package relay writes the response of another process to a client, as it arrives.
 package relay
 
 import (
@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Writer is a ResponseWriter of a request that another process answers. Each write has a timeout.
-// The headers of the answer replace those that this process has set.
+// Writer is the ResponseWriter for a request that another process answers. Each write has a
+// timeout. The header fields of the other process replace those that this process has set.
 type Writer struct {
 	http.ResponseWriter
 	timeout time.Duration
@@ -17,12 +17,12 @@ type Writer struct {
 	begun   bool
 }
 
-// New returns the Writer of a request. It changes r.Body: when the body has been read, the answer
-// may take longer than the read timeout of the http.Server.
+// New returns the Writer for a request. It replaces r.Body: after the body has been read, the read
+// timeout of the http.Server no longer applies, because the response may take longer.
 func New(w http.ResponseWriter, r *http.Request, timeout time.Duration) *Writer {
-	// Otherwise net/http closes the body when the answer begins, although its end is still being read.
-	// The connection to the other process breaks then.
-	http.NewResponseController(w).EnableFullDuplex() // an error means that w does not close the body
+	// Without full duplex, net/http closes the body when the response begins, even if its end was
+	// not read yet. That would break the connection to the other process.
+	http.NewResponseController(w).EnableFullDuplex() // a ResponseWriter without it never closes the body
 	if r.ContentLength == 0 || r.Body == nil {
 		clearDeadline(w)
 	} else if _, before := r.Body.(*timedBody); !before {

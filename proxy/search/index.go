@@ -1,10 +1,11 @@
-// Package search finds tools by words, for clients that list only some of the tools of a caller.
+// Package search finds tools by words, for clients that list only some of a caller's tools
+// (catalog: search).
 //
-// An Index (index.go) holds the words of one catalog. words.go splits texts into words. Search
-// (query.go) ranks the tools of several indexes with BM25. It reads only tools that the caller
-// sees: the frequencies of words and the average length are those of the visible tools, so that
-// neither ranks nor counts depend on other tools. tools.go has Junction's own tools: search_tools,
-// and a call tool for each class of tools.
+// An Index (index.go) holds the words of one catalog. words.go splits texts into words, and
+// synonyms.go adds other words with the same meaning. Search (query.go) ranks the tools of several
+// indexes with BM25. It counts only tools that the caller sees, also for the frequencies of words
+// and the average length. So neither ranks nor totals depend on hidden tools. tools.go has
+// Junction's own tools: search_tools, and a call tool for each class of tools.
 //
 // An Index belongs to a catalog and not to a caller. It takes about 140 bytes per tool.
 package search
@@ -52,8 +53,8 @@ const (
 	maxWeight = 255
 )
 
-// Build makes the index of the tools. Their number is the length of the index; a place that tool
-// returns false for has no tool. A part of a definition that is ambiguous is not indexed.
+// Build makes an index of places tools. tool returns the tool of a place, or false if the place has
+// none. Ambiguous parts of a definition are not indexed.
 func Build(places int, tool func(place int) (Tool, bool)) *Index {
 	b := builder{lists: map[string]*list{}, weights: map[string]int{}}
 	x := &Index{lengths: make([]uint16, places)}

@@ -27,7 +27,7 @@ type Hit struct {
 	score       float32
 }
 
-// rank is the kind of a match. A greater rank comes first, whatever the scores.
+// rank is the kind of a match. Hits are sorted by rank first, and by score within a rank.
 type rank uint8
 
 const (
@@ -42,18 +42,18 @@ const (
 	byLength   = 0.75 // b
 )
 
-// Weights of other terms than the query's own.
+// Weights of terms that the query does not contain itself.
 const (
 	synonymFactor = 0.8
 	prefixFactor  = 0.5
 )
 
-// maxQuery bounds the terms of a query, and its words that may be names; further ones do not count.
+// maxQuery bounds the terms of a query, and its words that may be names; further ones are ignored.
 const maxQuery = 20
 
 // Search returns the best matches in order, at most limit, and the number of all matches. A tool
-// matches if its name or a word of its definition does. Tools come first whose name is the query or
-// a word of the query, then tools whose name begins with the query.
+// matches if its name or a word of its definition matches. Tools whose name is the query, or a word
+// of the query, come first; then tools whose name begins with the query.
 func Search(parts []Part, query string, limit int) (best []Hit, total int) {
 	q := newRun(parts)
 	q.named(query)

@@ -13,8 +13,8 @@ func synonyms(term string) []string {
 	return nil
 }
 
-// groups are groups of terms, as Words returns them. Most are the verbs of tools, because people and
-// models choose another verb than the author of a tool more often than another noun.
+// groups are groups of synonyms, as Words returns them. Most are verbs: users and models choose
+// another verb than the author of a tool more often than another noun.
 var groups = [...][]string{
 	{"creat", "add", "new", "make", "insert", "open", "regist"},
 	{"delet", "remov", "drop", "destroy", "revok", "eras", "clear", "kick", "forget"},

@@ -120,8 +120,8 @@ func stem(w string) string {
 
 func smallLetters(w string) bool { return strings.Trim(w, "abcdefghijklmnopqrstuvwxyz") == "" }
 
-// stopWords are words that say nothing about a tool. Words of tools such as get and list are not
-// among them.
+// stopWords are words that do not help to find a tool. Verbs of tools, such as get and list, are
+// not among them.
 var stopWords = map[string]bool{"a": true, "an": true, "and": true, "are": true, "as": true, "at": true, "be": true,
 	"by": true, "can": true, "do": true, "does": true, "for": true, "from": true, "has": true, "have": true,
 	"how": true,

@@ -1,5 +1,5 @@
-// Package visible formats texts of clients and upstreams for people. It escapes characters that a
-// terminal or a form would hide.
+// Package visible escapes characters that a terminal or a form would hide, in texts of clients and
+// upstreams that users read.
 package visible
 
 import (

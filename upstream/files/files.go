@@ -1,6 +1,6 @@
-// Package files reads files whose names come from people, such as configurations and manifests
-// (files.go), replaces files in one step (write.go), and keeps other processes from files and folders
-// (lock.go).
+// Package files reads files whose names a user has given, such as configurations and manifests
+// (files.go), replaces files in one step (write.go), and keeps other processes from files and
+// folders (lock.go).
 package files
 
 import (
@@ -11,7 +11,7 @@ import (
 	"os"
 )
 
-// ErrIrregular means that a name is that of a folder, a pipe or a device.
+// ErrIrregular means that a file is a folder, a pipe or a device.
 var ErrIrregular = errors.New("it is no regular file")
 
 // A TooLargeError means that a file has more bytes than it may have.

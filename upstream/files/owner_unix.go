@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// own gives f the owner of the file that info is about.
+// own gives f the owner of the file that info describes.
 func own(f *os.File, info fs.FileInfo) error {
 	mine, err := f.Stat()
 	if err != nil {
@@ -26,7 +26,7 @@ func own(f *os.File, info fs.FileInfo) error {
 	return nil
 }
 
-// syncDir returns once the entries of a folder are on the disk.
+// syncDir waits until the entries of a folder are on the disk.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {

@@ -7,15 +7,16 @@ import (
 	"path/filepath"
 )
 
-// Temporary begins the name of each file that becomes another one when it is complete. A process
-// that is killed may leave it behind.
+// Temporary is the prefix of the names of files that are renamed when they are complete. A process
+// that is killed may leave such a file behind.
 const Temporary = ".new-"
 
-// Write gives a file its new content in one step: every reader finds the old or the new content as
-// a whole. Only the owner can read the file. After a loss of power, the content may be gone.
+// Write replaces the content of a file in one step: every reader finds the whole old content or the
+// whole new content. Only the owner can read the file. After a loss of power, the content may be
+// lost.
 func Write(file string, content []byte) error { return write(file, content, false) }
 
-// WriteSync is Write for content that is to survive a loss of power.
+// WriteSync is Write for content that must survive a loss of power.
 func WriteSync(file string, content []byte) error { return write(file, content, true) }
 
 func write(file string, content []byte, sync bool) error {
@@ -30,8 +31,8 @@ func write(file string, content []byte, sync bool) error {
 	return rename(temp.Name(), file, errors.Join(err, temp.Close()))
 }
 
-// Replace is WriteSync for an existing file, which keeps its mode and its owner. A symbolic link
-// stays one.
+// Replace is WriteSync for an existing file. The file keeps its mode and its owner. If file is a
+// symbolic link, the file that it leads to is replaced.
 func Replace(file string, content []byte) error {
 	file, err := filepath.EvalSymlinks(file)
 	if err != nil {

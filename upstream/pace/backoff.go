@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Backoff is the pause between attempts: it doubles from 250ms to a minute, each with up to a
-// quarter taken off at random so that many do not come at once. The zero value is ready to use, by
-// one goroutine.
+// Backoff returns the pauses between attempts. They double from 250ms to a minute. Each is
+// shortened by up to a quarter at random, so that many links do not try at the same moment. The
+// zero value is ready to use, by one goroutine.
 type Backoff struct {
 	Last time.Duration // the next pause is twice as long
 }
@@ -17,21 +17,21 @@ const (
 	firstPause = 250 * time.Millisecond
 	// Longest is the longest pause.
 	Longest = time.Minute
-	// Woken is how long even who is woken by a call pauses, so that no stream of calls becomes a
-	// storm of processes.
+	// Woken is the shortest pause, also if a call wakes the waiter. Without it, a stream of calls
+	// to a server that fails at once would start one process after the other.
 	Woken = 200 * time.Millisecond
 )
 
-// Reset has the next pause be the first one.
+// Reset makes the next pause the shortest one again.
 func (b *Backoff) Reset() { b.Last = 0 }
 
-// Next returns the next pause, for Wait.
+// Next returns the next pause. Pass it to Wait.
 func (b *Backoff) Next() time.Duration {
 	b.Last = min(max(2*b.Last, firstPause), Longest)
 	return b.Last - rand.N(b.Last/4)
 }
 
-// Wait pauses. It returns early when ctx ends, and soon when wake is sent to.
+// Wait pauses. It returns early when ctx ends. If wake receives a value, it returns after Woken.
 func Wait(ctx context.Context, pause time.Duration, wake <-chan struct{}) {
 	if woken := min(pause, Woken); wake != nil {
 		if !Sleep(ctx, woken, nil) || !Sleep(ctx, pause-woken, wake) {
@@ -42,7 +42,7 @@ func Wait(ctx context.Context, pause time.Duration, wake <-chan struct{}) {
 	Sleep(ctx, pause, nil)
 }
 
-// Sleep waits for d, or less when wake is sent to; false means that ctx has ended.
+// Sleep waits for d, or until wake receives a value. It returns false if ctx has ended.
 func Sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// Slots shares the concurrent calls of an upstream (concurrency) among its callers. Calls over the
-// limit wait: the calls of one account in order, the accounts in turns. If callers are principals,
-// each principal uses at most half of the slots that the others leave free. So the next principal
-// finds a free slot, even if the calls in progress take long.
+// Slots shares the concurrent calls of an upstream (concurrency) among accounts. Calls over the
+// limit wait: the calls of one account in their order, the accounts in turns. An account that
+// shares uses at most half of the slots that the others leave free. So the next account finds a
+// free slot, even if the calls in progress take long.
 type Slots struct {
 	total int
 
@@ -24,7 +24,7 @@ type Slots struct {
 	queue []*taker // accounts with waiting calls, in the order of their turns
 }
 
-// taker is an account that uses slots, or waits for one. It is guarded by Slots.mu.
+// taker is an account that uses slots or waits for one. It is guarded by Slots.mu.
 type taker struct {
 	account string
 	shares  bool // it is limited to half of the slots that the others leave free
@@ -63,7 +63,9 @@ const (
 // New returns Slots for total concurrent calls.
 func New(total int) *Slots { return &Slots{total: total, of: map[string]*taker{}} }
 
-// Take waits for a slot and reports whether it had to wait. It returns an error if ctx ends first.
+// Take waits for a slot of the account and reports whether it had to wait. shares limits the
+// account to its share: see Slots. It returns an error if ctx ends first. Otherwise the caller must
+// call Free or Abandon of into.
 func (s *Slots) Take(ctx context.Context, account string, shares bool, into *Slot) (waited bool, err error) {
 	s.mu.Lock()
 	t := s.of[account]
@@ -99,10 +101,10 @@ func (s *Slots) Take(ctx context.Context, account string, shares bool, into *Slo
 	}
 	s.forget(t)
 	if s.used < s.total {
-		return true, fmt.Errorf("the caller has its share of the %d calls that the server takes at once (concurrency)",
-			s.total)
+		return true, fmt.Errorf("the caller uses its whole share of the %d calls that the server may get at once "+
+			"(concurrency)", s.total)
 	}
-	return true, fmt.Errorf("all %d calls that it takes at once (concurrency) are in use", s.total)
+	return true, fmt.Errorf("the server already has all %d calls that it may get at once (concurrency)", s.total)
 }
 
 // admits reports whether a taker may have another slot now; mu is held.

@@ -1,5 +1,5 @@
-// Package remedy reads the last output of a server process that has ended, and names what a person
-// has to change: a variable, a package, a program, an argument or a folder.
+// Package remedy reads the last output of a server process that has ended, and names what the
+// operator has to change: a variable, a package, a program, an argument or a folder.
 //
 // The output is written by the server, so it is not trusted. An answer contains only names of
 // limited length and without control characters, and never the value of a variable.
@@ -24,7 +24,7 @@ type Process struct {
 	Ours func(name string) bool
 }
 
-// Of returns what to do, or "" if the output does not tell.
+// Of returns what the operator should do, or "" if the output shows no known mistake.
 func Of(p *Process) string {
 	for _, find := range []func(*Process) string{packOf, packageOf, programOf, moduleOf, argumentsOf, variablesOf,
 		folderOf, portOf} {
@@ -35,7 +35,7 @@ func Of(p *Process) string {
 	return ""
 }
 
-// packOf is the remedy of a pack, whose program tells all mistakes by itself.
+// packOf returns the remedy for a pack, whose program lists all mistakes by itself.
 func packOf(p *Process) string {
 	if len(p.Command) == 0 || strings.TrimSuffix(filepath.Base(p.Command[0]), ".exe") != "junction-pack" ||
 		!strings.Contains(p.Stderr, "junction-pack: ") {
@@ -44,7 +44,8 @@ func packOf(p *Process) string {
 	return "correct the pack; this command lists its mistakes: junction-pack check " + p.Command[len(p.Command)-1]
 }
 
-// rule is a pattern of the output and the remedy, whose verbs are the groups of the pattern.
+// rule is a pattern of the output, and the remedy: a format for fmt.Sprintf, with the groups of the
+// pattern as arguments.
 type rule struct {
 	pattern *regexp.Regexp
 	text    string
@@ -80,8 +81,8 @@ func clean(name string) string {
 	return name[:min(len(name), longest)]
 }
 
-// packages are the words of npm, uv, pip and Docker about a package that they cannot get. White space
-// of the output is folded.
+// packages are the words of npm, uv, pip and Docker about a package that they cannot get. White
+// space of the output is folded.
 var packages = []rule{
 	{regexp.MustCompile(`notarget No matching version found for (@?[^@\s]+)@(\S+?)\.?(?:\s|$)`),
 		"npm has the package %s, but not its version %s: correct the version in command"},

@@ -25,7 +25,7 @@ import (
 	"junction/upstream/files"
 )
 
-// key identifies the owner of a text.
+// key identifies a text.
 type key struct{ entry, person string }
 
 // Limits of a folder.
@@ -36,7 +36,7 @@ const (
 	suffix   = ".sealed"
 )
 
-// everyone ends the names of files that belong to all users.
+// everyone is the end of the names of files that belong to all users.
 var everyone = "-" + digest("") + suffix
 
 // Dir is a folder of sealed texts. Its methods may be called concurrently.
@@ -46,7 +46,7 @@ type Dir struct {
 	log  *slog.Logger
 
 	mu      sync.Mutex
-	pending map[key]func() []byte // not written yet; nil deletes
+	pending map[key]func() []byte // not written yet; a nil function deletes the file
 	writing map[key]func() []byte // taken from pending, until they are written; never modified
 	written map[key]time.Time     // when a key was last written
 	wake    chan struct{}         // 1-buffered
@@ -101,7 +101,7 @@ func (d *Dir) Load(entry, person string) []byte {
 	return text
 }
 
-var errForeign = errors.New("it was not written here with this key, or it was changed")
+var errForeign = errors.New("the file was written with another key, or was changed")
 
 // open decrypts a text. The text begins with the hash of its key, so that a renamed file is
 // rejected.

@@ -1,5 +1,6 @@
-// Package health checks the parts outside of the process that Junction depends on, in the
-// background, so that a probe gets its answer at once and causes no work.
+// Package health checks the parts outside of the process that Junction depends on, such as the
+// database. It checks in the background, so that a probe gets its answer at once and causes no
+// work.
 package health
 
 import (
@@ -16,7 +17,7 @@ type Part struct {
 	// Check returns nil if the part works. It returns when ctx ends.
 	Check func(ctx context.Context) error
 	Every time.Duration // between two checks
-	// Later means that a failure after the first success does not make the program unready.
+	// Later means that a failure makes the program unready only before the first success.
 	Later bool
 }
 
@@ -30,8 +31,8 @@ type State struct {
 }
 
 const (
-	limit = 3 * time.Second // of one check
-	again = 5 * time.Second // after a failure, at most
+	limit = 3 * time.Second // for one check
+	again = 5 * time.Second // the longest pause after a failure
 )
 
 // Monitor checks parts. Create it with NewMonitor.
@@ -41,7 +42,7 @@ type Monitor struct {
 
 	mu     sync.Mutex
 	states []State // by part
-	used   []bool  // by part: it was in use when it was last looked at
+	used   []bool  // by part: it was in use at the last check
 }
 
 // NewMonitor returns a Monitor that does not check anything before Run is called.

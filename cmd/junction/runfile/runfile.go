@@ -1,5 +1,5 @@
-// Package runfile records where a running junction serves, so that commands find it by its
-// configuration file, whatever its ports. The records are files in the state directory.
+// Package runfile records the addresses of a running junction, so that commands find it by the name
+// of its configuration file. The records are files in the state directory.
 package runfile
 
 import (
@@ -23,9 +23,9 @@ type Place struct {
 	PID   int    `json:"pid"`
 }
 
-// Note records the place of this process, which serves the configuration file; "" is the demo. The
-// last process that serves a file wins. The caller must call forget at its end. getenv is
-// os.LookupEnv outside of tests.
+// Note records the place of this process, which serves the configuration file; "" is the demo. If
+// several processes serve a file, the record is that of the last one. The caller must call forget
+// when it stops to serve. getenv is os.LookupEnv outside of tests.
 func Note(getenv func(string) (string, bool), file string, p Place) (forget func(), err error) {
 	record, err := recordOf(getenv, file)
 	if err != nil {
@@ -49,8 +49,8 @@ func Note(getenv func(string) (string, bool), file string, p Place) (forget func
 	}, nil
 }
 
-// Find returns the place of the running junction that serves a configuration file. The record of a
-// process that has ended without removing it does not count.
+// Find returns the place of the running junction that serves a configuration file. It ignores the
+// record of a process that has ended without removing it.
 func Find(file string) (Place, bool) {
 	record, err := recordOf(os.LookupEnv, file)
 	if err != nil {
@@ -61,7 +61,7 @@ func Find(file string) (Place, bool) {
 }
 
 // Only returns the place of the running junction if exactly one runs for this user and state
-// directory, whatever its configuration file is.
+// directory, with any configuration file.
 func Only() (only Place, ok bool) {
 	dir, err := config.StateDir(os.LookupEnv)
 	if err != nil {

@@ -1,9 +1,9 @@
-// Package yamlread has what the readers of the configuration and of packs share: the list of
-// mistakes with their lines, the paths of values, and words for the nodes of yaml.v3.
+// Package yamlread has the code that the readers of the configuration and of pack manifests share:
+// the list of mistakes with their lines, the paths of values, and descriptions of yaml.v3 nodes.
 //
-// Each reader walks the nodes itself, because what happens at a node differs: the configuration
-// resolves references, keeps their values out of messages and reads disabled upstreams; values of
-// packs have forms of their own.
+// Each reader walks the nodes itself, because they differ at each node. The reader of the
+// configuration resolves references, keeps their values out of messages, and reads disabled
+// upstreams leniently. The reader of manifests has several forms for one value.
 package yamlread
 
 import (
@@ -22,8 +22,8 @@ import (
 // one.
 const MaxValues = 100_000
 
-// Problem is one mistake of a file, or one warning: its place, and in Text the fault and the remedy.
-// Text quotes the file but never the value of a reference.
+// Problem is one mistake in a file, or one warning: its place, and in Text the mistake and the
+// remedy. Text may quote the file, but never the value of a reference.
 type Problem struct {
 	File string `json:"file"`
 	Line int    `json:"line"`           // 1 is the first
@@ -39,8 +39,8 @@ func (p Problem) String() string {
 	return fmt.Sprintf("%s:%d: %s: %s", p.File, p.Line, prose.OneLine(p.Path), prose.OneLine(p.Text))
 }
 
-// Problems are all mistakes of a file in the order of their lines. A Problems that is returned as
-// an error is never empty.
+// Problems are all mistakes in a file, in the order of their lines. Problems that are returned as
+// an error are never empty.
 type Problems []Problem
 
 // Error returns one mistake per line.
