@@ -144,7 +144,7 @@ func (c *Client) exchange(ctx context.Context, u Upstream, k store.Connection, f
 	return c.exchangeAs(ctx, u, s, who, k.Resource, form)
 }
 
-// exchangeAs asks a token endpoint for tokens for a resource, as the client that who describes.
+// exchangeAs requests tokens for a resource at a token endpoint, as the client who.
 func (c *Client) exchangeAs(
 	ctx context.Context, u Upstream, s *serverMetadata, who store.UpstreamClient, resource string, form url.Values,
 ) (*token, error) {

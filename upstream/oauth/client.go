@@ -82,9 +82,9 @@ func (c *Client) Document() []byte {
 	return text
 }
 
-// identify returns the client for an upstream at an authorization server: the configured one, the
-// metadata document, or a registration, which is made once. The error is a *UserError if the user
-// can be told.
+// identify returns the client_id of this server, for an upstream, at an authorization server: the
+// configured one, the URL of the metadata document, or that of a registration, which is made once.
+// The error is a *UserError if it has a text for the user.
 func (c *Client) identify(
 	ctx context.Context, name string, u Upstream, s *serverMetadata,
 ) (store.UpstreamClient, error) {

@@ -22,7 +22,7 @@ type attempt struct {
 }
 
 // Describe returns the host where a user will sign in for an upstream, and the scopes to request.
-// The error is a *UserError if the user can be told.
+// The error is a *UserError if it has a text for the user.
 func (c *Client) Describe(ctx context.Context, name string) (at string, scopes []string, err error) {
 	_, s, a, err := c.prepare(ctx, name)
 	if err != nil {
@@ -61,7 +61,7 @@ const scopeOffline = "offline_access"
 
 // Begin returns the authorization URL for a user's browser, and the state that Finish needs. The
 // caller makes state and verifier, binds them to the browser, and uses them once. The error is a
-// *UserError if the user can be told.
+// *UserError if it has a text for the user.
 func (c *Client) Begin(ctx context.Context, name, state, verifier string) (where string, kept []byte, err error) {
 	u, s, a, err := c.prepare(ctx, name)
 	if err != nil {
@@ -80,7 +80,7 @@ func (c *Client) Begin(ctx context.Context, name, state, verifier string) (where
 	return to, kept, err
 }
 
-// location returns the address at which a person signs in and returns to redirect.
+// location returns the URL at which the user signs in. The browser returns to redirect.
 func (a attempt) location(s *serverMetadata, redirect, state, verifier string) (string, error) {
 	to, err := url.Parse(s.AuthorizationEndpoint)
 	if err != nil {
@@ -106,7 +106,7 @@ func (a attempt) location(s *serverMetadata, redirect, state, verifier string) (
 	return to.String(), nil
 }
 
-// code returns the code in the answer of an authorization server. The error is a *Problem.
+// code returns the code in the answer of an authorization server. The error is a *UserError.
 func (a attempt) code(s *serverMetadata, answer url.Values) (string, error) {
 	for _, member := range []string{"iss", "code", "error"} {
 		if len(answer[member]) > 1 {
@@ -129,8 +129,8 @@ func (a attempt) code(s *serverMetadata, answer url.Values) (string, error) {
 	return answer.Get("code"), nil
 }
 
-// Finish takes the answer that the browser brought back, and stores the user's tokens. The error is
-// a *UserError if the user can be told.
+// Finish redeems the answer with which the browser returned, and stores the user's tokens. The
+// error is a *UserError if it has a text for the user.
 func (c *Client) Finish(
 	ctx context.Context, name string, kept []byte, verifier string, answer url.Values, user, principal string,
 ) error {

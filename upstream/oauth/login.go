@@ -13,8 +13,8 @@ import (
 	"junction/auth/store"
 )
 
-// Operator is the principal of the operator's own connections (Upstream.Shared). It differs from the
-// IDs of all callers, which are "local" or contain a colon.
+// Operator is the principal of the operator's own connections (Upstream.Shared). It differs from
+// the IDs of all callers, which are "local" or contain a colon.
 const Operator = "operator"
 
 // Login is one sign-in of the operator at an upstream, from the browser's first address to the
@@ -38,10 +38,10 @@ func sharedRedirect(name string) string { return "http://127.0.0.1" + CallbackPa
 func CallbackPath(name string) string { return "/connect/" + name + "/callback" }
 
 // Login prepares a sign-in of the operator at an upstream that is Shared. redirect is the address
-// on loopback that will receive the answer; its path should be that of CallbackPath. Login registers
-// with the authorization server if the configuration has no client_id. It asks for the scopes of the
-// configuration or of the server, those of the present sign-in, and more. The error is a *UserError
-// if the operator can do something about it.
+// on loopback that will receive the answer; its path should be that of CallbackPath. Login
+// registers with the authorization server if the configuration has no client_id. It asks for the
+// scopes of the configuration or of the server, those of the present sign-in, and more. The error
+// is a *UserError if the operator can do something about it.
 func (c *Client) Login(ctx context.Context, name, redirect string, more ...string) (*Login, error) {
 	u, s, a, err := c.prepare(ctx, name)
 	if err != nil {
@@ -87,8 +87,8 @@ func (l *Login) Mine(answer url.Values) bool {
 	return len(answer["state"]) == 1 && subtle.ConstantTimeCompare([]byte(answer.Get("state")), []byte(l.state)) == 1
 }
 
-// Finish redeems the answer that the browser brought back, and stores the tokens in place of the
-// earlier ones. It is called once, with an answer that is Mine. The error is a *Problem if the
+// Finish redeems the answer with which the browser returned, and replaces the stored tokens. It
+// must be called once, with an answer for which Mine returns true. The error is a *UserError if the
 // operator can do something about it.
 func (l *Login) Finish(ctx context.Context, answer url.Values) error {
 	c := l.client
@@ -137,8 +137,8 @@ func (l *Login) Finish(ctx context.Context, answer url.Values) error {
 	return nil
 }
 
-// Logout revokes and deletes the operator's tokens for an upstream. ErrNotConnected means that there
-// are none.
+// Logout revokes and deletes the operator's tokens for an upstream. ErrNotConnected means that
+// there are none.
 func (c *Client) Logout(ctx context.Context, name string) error {
 	operator, err := c.Store.Operator(ctx)
 	if err != nil {

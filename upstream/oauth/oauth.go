@@ -1,9 +1,12 @@
 // Package oauth signs users in to upstreams that require each user's own sign-in, and keeps and
 // renews their tokens. The operator can also sign in for all users (Upstream.Shared).
 //
-// By file: discover.go discovers the authorization server of an upstream; client.go identifies this
-// server to it; connect.go sends a user there, takes the answer, and disconnects; login.go signs
-// the operator in; oauth.go returns and renews the token for each call; ask.go sends the requests.
+//   - discover.go finds the authorization server of an upstream.
+//   - client.go gets the client_id of this server there.
+//   - connect.go sends a user there, redeems the answer, and disconnects.
+//   - login.go signs the operator in.
+//   - oauth.go returns the token for each call, and renews it.
+//   - ask.go sends the requests.
 //
 // The authorization server is named by the upstream, so it is untrusted: requests to it are
 // restricted as in package fetch. The upstream's own origin is configured by the operator. Tokens
@@ -280,7 +283,7 @@ func (c *Client) refresh(ctx context.Context, u Upstream, k store.Connection) (s
 	if token.Scope != "" {
 		k.Scope = token.Scope
 	}
-	// the user has reconnected in the meantime: revoke the new tokens, which nobody uses
+	// the user has reconnected in the meantime: revoke the renewed tokens, which are not stored
 	if err := c.Store.RenewConnection(keep, k); errors.Is(err, store.ErrNotFound) {
 		if err := c.revoke(keep, u, k); err != nil {
 			c.Log.Debug("cannot revoke unused tokens", "upstream", k.Upstream, "error", err)

@@ -26,7 +26,7 @@ type adder struct {
 	set          []string // values for inputs of a server of the registry
 	transport    string
 	registry     string // base URL; "" means the default
-	via          string // how a server of the registry is run; "" chooses
+	via          string // how to run a server of the registry; "" chooses
 	json         bool
 
 	given  clients.Given
@@ -44,16 +44,16 @@ func addCommand(stdout io.Writer, file *string) *cobra.Command {
 			"server of the\n" +
 			`MCP registry by its name there, such as io.github.user/weather. junction search finds such names.
 
-The file keeps its comments and order, is checked before it is written, and the old one becomes a backup. It is
-created if it does not exist. A running junction reloads it by itself.
+Comments and order of the file stay. The new file is checked before it is written, and the old file becomes a
+backup. If there is no file, the command creates it. A running junction reloads the file by itself.
 
 Values may have references: ${NAME} is an environment variable of Junction, ${file:PATH} the content of a file.
 --env NAME without a value is short for --env NAME='${NAME}'. Literal secrets go to files in the folder secrets
 beside the configuration.
 
-For a server of the registry NAME may be left out. Inputs that it needs are given by --env, --header and --set; a
-required header that is not given becomes a reference to a variable. npm packages are run by npx, PyPI packages by
-uvx, and OCI images by docker. Look at the source of a server before you add it: it runs with your rights.`,
+For a server of the registry you can leave out NAME. Give the inputs that it needs by --env, --header and --set; a
+required header that you do not give becomes a reference to a variable. npx runs npm packages, uvx PyPI packages,
+and docker OCI images. Look at the source of a server before you add it: it runs with your rights.`,
 		Example: `  junction add notes -- npx -y notes-mcp --folder /srv/notes
   junction add github --env GITHUB_TOKEN -- docker run -i --rm -e GITHUB_TOKEN ghcr.io/github/github-mcp-server
   junction add linear https://mcp.linear.app/mcp --oauth
@@ -187,7 +187,7 @@ func (a *adder) add(ctx context.Context, name string) (err error) {
 		return err
 	}
 	about, next := entry.Summary(), ""
-	if a.server != "" && len(entry.Command) > 0 { // a stranger has chosen it
+	if a.server != "" && len(entry.Command) > 0 { // the author of the server has chosen the command
 		about = strings.Join(entry.CommandLine(), " ")
 	}
 	if entry.OAuth {
@@ -196,7 +196,7 @@ func (a *adder) add(ctx context.Context, name string) (err error) {
 	return e.Add(ctx, name, entry, about, notes, next)
 }
 
-// entry returns the entry, and notes for the person.
+// entry returns the entry, and notes for the user.
 func (a *adder) entry(ctx context.Context, name string, f *file) (*clients.Entry, []string, error) {
 	if a.server != "" {
 		return a.fromRegistry(ctx, name, f.home)
@@ -208,7 +208,7 @@ func (a *adder) entry(ctx context.Context, name string, f *file) (*clients.Entry
 	return e, nil, nil
 }
 
-// with returns the text of the file with a new upstream, whose secrets keep stores.
+// with returns the text of the file with a new upstream. It stores the upstream's secrets in keep.
 func (f *file) with(name string, entry *clients.Entry, keep *clients.SecretFiles) ([]byte, error) {
 	if f.text == nil {
 		if err := os.MkdirAll(filepath.Dir(f.path), 0o700); err != nil {

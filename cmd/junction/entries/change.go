@@ -37,10 +37,10 @@ func Edit(stdout io.Writer, flag string, asJSON, create bool) (*Editor, error) {
 // Path returns the path of the file.
 func (e *Editor) Path() string { return e.path }
 
-// Short returns the path of the file for people.
+// Short returns the path of the file for display.
 func (e *Editor) Short() string { return e.short() }
 
-// Has returns nil if the file has the upstream, or an error with similar names.
+// Has returns nil if the file has the upstream. Otherwise the error lists similar names.
 func (e *Editor) Has(name string) error { return e.entry(name) }
 
 // A PackEntry is an upstream with a pack.
@@ -69,8 +69,8 @@ func (e *Editor) Free(name string) error {
 	return nil
 }
 
-// Add adds an upstream, and prints what was done. about describes the entry in a word or two; next is
-// the next step, or "".
+// Add adds an upstream, and prints the outcome. about describes the entry in a word or two; next is
+// the next step for the user, or "".
 func (e *Editor) Add(ctx context.Context, name string, entry *clients.Entry, about string, notes []string,
 	next string) (err error) {
 	if err := e.Free(name); err != nil {
@@ -102,7 +102,7 @@ func (e *Editor) Add(ctx context.Context, name string, entry *clients.Entry, abo
 	return e.print(ctx, &o, said+".")
 }
 
-// Remove removes an upstream, and prints what was done.
+// Remove removes an upstream, and prints the outcome.
 func (e *Editor) Remove(ctx context.Context, name string) error {
 	if err := e.entry(name); err != nil {
 		return err
@@ -118,7 +118,7 @@ func (e *Editor) Remove(ctx context.Context, name string) error {
 	return e.changed(ctx, name, text, fmt.Sprintf("Removed %s from %s.", name, e.short()))
 }
 
-// Switch enables or disables an upstream, and prints what was done.
+// Switch enables or disables an upstream, and prints the outcome.
 func (e *Editor) Switch(ctx context.Context, name string, on bool) error {
 	if err := e.entry(name); err != nil {
 		return err
@@ -128,7 +128,7 @@ func (e *Editor) Switch(ctx context.Context, name string, on bool) error {
 		verb = "enable"
 	}
 	if e.config.Upstreams[name].Off() == !on {
-		said := fmt.Sprintf("%s is %sd already in %s.", name, verb, e.short())
+		said := fmt.Sprintf("%s is already %sd in %s.", name, verb, e.short())
 		return e.print(ctx, &outcome{Upstreams: []string{name}}, said)
 	}
 	text, err := e.switched(name, on)
@@ -139,7 +139,7 @@ func (e *Editor) Switch(ctx context.Context, name string, on bool) error {
 	return e.changed(ctx, name, text, said)
 }
 
-// SetPack gives an upstream with a pack another one, and prints what was done.
+// SetPack replaces the pack of an upstream, and prints the outcome after the sentence said.
 func (e *Editor) SetPack(ctx context.Context, name, pack, said string) error {
 	text, err := yamledit.Set(e.text, section, name, "pack", pack)
 	if err != nil {
@@ -148,7 +148,7 @@ func (e *Editor) SetPack(ctx context.Context, name, pack, said string) error {
 	return e.changed(ctx, name, text, said)
 }
 
-// changed replaces the text of the file, and prints what was done.
+// changed replaces the text of the file, and prints the outcome after the sentence said.
 func (e *Editor) changed(ctx context.Context, name string, text []byte, said string) (err error) {
 	o := outcome{Upstreams: []string{name}, Changed: true}
 	if o.Backup, err = e.change(text, name); err != nil {
@@ -178,5 +178,5 @@ func UseEnv(g *clients.Given, pairs []string) error {
 	return nil
 }
 
-// Entry returns an entry of what a person has given.
+// Entry returns an entry for the values that a user has given.
 func (e *Editor) Entry(g clients.Given) (*clients.Entry, error) { return g.Entry(e.home, e.path) }

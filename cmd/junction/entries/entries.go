@@ -1,9 +1,9 @@
 // Package entries has the commands that change and list the upstreams of the configuration file:
 // add, remove, enable, disable and list, and search, which finds servers to add.
 //
-// file.go changes the file: as text, so that comments and order stay; checked before it is written;
-// with a backup of the old file. A mistake elsewhere in the file does not prevent a change.
-// change.go has the same for the commands of other packages.
+// file.go changes the file as text, so that comments and order stay. It checks the new text before
+// it writes it, and keeps a backup of the old file. Mistakes elsewhere in the file do not prevent a
+// change. change.go offers these changes to the commands of other packages.
 package entries
 
 import (
@@ -48,8 +48,8 @@ type outcome struct {
 	Notes     []string `json:"notes,omitempty"`
 	Mistakes  int      `json:"mistakes,omitempty"` // in the file, elsewhere
 	Running   bool     `json:"running"`            // a junction serves the file
-	Reload    string   `json:"reload,omitempty"`   // why it did not take the change over
-	Next      string   `json:"next,omitempty"`     // the next step for a person
+	Reload    string   `json:"reload,omitempty"`   // why it has not applied the change
+	Next      string   `json:"next,omitempty"`     // the next step for the user
 	Pack      any      `json:"pack,omitempty"`
 }
 
@@ -57,7 +57,7 @@ type outcome struct {
 // a second.
 const reloadLimit = 10 * time.Second
 
-// follow finds out what the running junction made of the change, and sets the next step.
+// follow waits until the running junction has reloaded the file, and sets Running, Reload and Next.
 func (o *outcome) follow(ctx context.Context, f *file) {
 	place, running := runfile.Find(f.path)
 	o.Running = running
@@ -74,7 +74,7 @@ func (o *outcome) follow(ctx context.Context, f *file) {
 			next = "The running junction reloads the file by itself."
 		case problem != "":
 			o.Reload = problem
-			o.Next, next = "", "The running junction did not take the change over: "+prose.Flat(problem)
+			o.Next, next = "", "The running junction did not apply the change: "+prose.Flat(problem)
 		default:
 			next = "The running junction has reloaded the file; see: junction status"
 		}

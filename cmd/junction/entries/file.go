@@ -28,7 +28,7 @@ type file struct {
 	problems config.Problems // mistakes of the file
 }
 
-// read reads the file of a command. Mistakes are not errors.
+// read reads the file of a command. Mistakes in the file are not errors.
 func read(flag string) (*file, error) {
 	path, err := config.File(flag)
 	if err != nil {
@@ -59,8 +59,8 @@ func readExisting(flag string) (*file, error) {
 	return f, err
 }
 
-// parse returns the readable part of a text and its mistakes. A variable that is not set is empty
-// here: it blocks an upstream later, but is no obstacle to a change of the file.
+// parse returns the readable part of a text and its mistakes. It treats a variable that is not set
+// as empty: such a variable blocks an upstream later, but must not prevent a change of the file.
 func parse(path string, text []byte) (*config.Config, config.Problems, error) {
 	lookup := func(name string) (string, bool) { return os.Getenv(name), true }
 	c, err := config.Parse(path, text, lookup)
@@ -70,7 +70,7 @@ func parse(path string, text []byte) (*config.Config, config.Problems, error) {
 	return c, nil, err
 }
 
-// short returns the path for people.
+// short returns the path for display.
 func (f *file) short() string { return f.home.Short(f.path) }
 
 func (f *file) secretsDir() string { return filepath.Join(filepath.Dir(f.path), "secrets") }
@@ -110,7 +110,7 @@ func (f *file) change(text []byte, name string) (backup string, err error) {
 		}
 	}
 	if !f.only(c, name) {
-		return "", fmt.Errorf("%s was not changed, because the change would affect more than %s; edit it by hand",
+		return "", fmt.Errorf("%s was not changed: the change would affect more than %s; edit the file by hand",
 			f.short(), name)
 	}
 	if f.text == nil {
@@ -125,7 +125,7 @@ func (f *file) change(text []byte, name string) (backup string, err error) {
 	return backup, nil
 }
 
-// only reports whether c differs from the present configuration in one upstream at most.
+// only reports whether c differs from the present configuration in the upstream name at most.
 func (f *file) only(c *config.Config, name string) bool {
 	was, is := *f.config, *c
 	was.Upstreams, is.Upstreams = maps.Clone(was.Upstreams), maps.Clone(is.Upstreams)

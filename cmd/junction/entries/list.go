@@ -106,7 +106,7 @@ func (f *file) section() *yaml.Node {
 	return &yaml.Node{}
 }
 
-// summary returns what an entry is, from its text in the file: a reference stays one.
+// summary describes the entry as it is written in the file, with references instead of values.
 func (f *file) summary(value *yaml.Node) string {
 	var given clients.Given
 	_ = value.Decode(&given) // an entry with mistakes has what could be read

@@ -48,8 +48,8 @@ func searchCommand(stdout io.Writer) *cobra.Command {
 			"official registry\n" +
 			`looks for the longest word in names only.
 
-In parentheses is how Junction can run a server: remote (a URL), npm (npx), pypi (uvx) or oci (docker). Anyone can
-publish a server: look at its source before you add it.`,
+The words in parentheses are the ways to run a server: remote (a URL), npm (npx), pypi (uvx) or oci (docker). Anyone
+can publish a server: look at its source before you add it.`,
 		Example: `  junction search weather
   junction add io.github.user/weather`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -151,7 +151,7 @@ func nameOf(registryName string) string {
 // programs are the programs that run packages.
 var programs = map[string]string{registry.NPM: "npx", registry.PyPI: "uvx", registry.OCI: "docker"}
 
-// fromRegistry returns the entry for a server of the registry, and notes for the person.
+// fromRegistry returns the entry for a server of the registry, and notes for the user.
 func (a *adder) fromRegistry(ctx context.Context, name string, h clients.Home) (*clients.Entry, []string, error) {
 	c, err := openRegistry(a.registry)
 	if err != nil {
@@ -189,7 +189,7 @@ func (a *adder) fromRegistry(ctx context.Context, name string, h clients.Home) (
 	return e, notes, nil
 }
 
-// way chooses how the server is run: as --via says, or the first way whose program is installed.
+// way chooses how to run the server: the way of --via, or the first one whose program is installed.
 func (a *adder) way(s *registry.Server) (way string, notes []string, err error) {
 	ways := s.Ways()
 	if len(ways) == 0 {

@@ -36,8 +36,8 @@ func Command(stdout io.Writer, file *string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "packs",
 		Short: "Install, list and update packs of tools",
-		Long: `Manage packs: folders with tools of commands, HTTP requests and OpenAPI documents, which
-junction-pack serves. An upstream with the key pack serves one.
+		Long: `Manage packs. A pack is a folder with tools of commands, HTTP requests and OpenAPI documents.
+An upstream with the key pack serves it, by the program junction-pack.
 
 install fetches a pack from a git repository into the folder packs beside the configuration file. It
 pins the commit, writes commit and checksum to packs.lock, shows what the pack would run, and adds a
@@ -114,8 +114,8 @@ func installCommand(begin func(create bool) (*run, error)) *cobra.Command {
 		Use:   "install [OWNER/REPO@REF | URL@REF]",
 		Short: "Install a pack from a git repository, or all packs of packs.lock",
 		Long: `Fetch a pack from a git repository over HTTPS with the program git, and add a disabled upstream. REF
-is a branch, a tag or a full commit; without it, the default branch is meant. Nothing of the pack runs:
-no hooks, filters or submodules. Credentials for private repositories come from git credential.
+is a branch, a tag or a full commit (default: the default branch). Nothing of the pack runs, also no
+hooks, filters or submodules. Credentials for private repositories come from git credential.
 
 Without an argument, install restores the packs of packs.lock whose folder is missing or changed.`,
 		Example: `  junction packs install acme/tools@v1.2.0

@@ -114,8 +114,8 @@ func (r *run) relock(change func(*lock.File)) error {
 	return l.Write(r.lockFile)
 }
 
-// protect sets the mode of the folders of a pack. Read-only folders keep programs such as Python from
-// adding files, which would change the checksum.
+// protect sets the mode of the folders of a pack. Read-only folders keep programs such as Python
+// from adding files, which would change the checksum.
 func protect(dir string, mode os.FileMode) error {
 	return filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if err == nil && e.IsDir() {
@@ -206,7 +206,7 @@ func (r *run) installed(ctx context.Context, f *fetched, s fetch.Source, entry *
 	return r.edit.Add(ctx, f.name, entry, "pack "+entry.Pack, notes, "Enable it with: junction packs enable "+f.name)
 }
 
-// agree returns an error if a pack that was fetched is not the one of the lock file.
+// agree returns an error if the fetched pack differs from the one in the lock file.
 func agree(name string, old, now lock.Pack) error {
 	switch {
 	case old.Source != now.Source:
@@ -255,7 +255,7 @@ func (r *run) restored(names []string) error {
 	if len(names) > 0 {
 		text = "Restored " + strings.Join(names, ", ") + ".\n"
 		if place, running := runfile.Find(r.edit.Path()); running {
-			text += fmt.Sprintf("To have the running junction start what it has refused, run: kill -HUP %d\n",
+			text += fmt.Sprintf("To start the packs that the running junction has refused, run: kill -HUP %d\n",
 				place.PID)
 		}
 	}

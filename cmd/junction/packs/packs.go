@@ -1,8 +1,10 @@
-// Package packs is about packs as upstreams: folders with a manifest that junction-pack serves.
+// Package packs has the commands that manage packs: folders with a manifest, which junction-pack
+// serves as an upstream. Package config makes the command of such an upstream (its pack.go).
 //
-// commands.go has the commands. install.go puts a pack from a git repository (package fetch) into a
-// folder beside the configuration, and manage.go lists, switches, updates and removes packs. Package
-// lock has what is installed, and package plan tells what a pack would run.
+// commands.go has the commands. install.go fetches a pack from a git repository (package fetch)
+// into a folder beside the configuration file. manage.go lists, switches, updates and removes
+// packs. Package lock has the installed packs, and package plan lists everything that a pack would
+// run.
 package packs
 
 import "junction/cmd/junction-pack/manifest"

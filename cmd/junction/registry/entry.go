@@ -13,7 +13,7 @@ import (
 	"junction/cmd/junction/prose"
 )
 
-// Given is what a person gives for the inputs of a server.
+// Given contains the values that a user gives for the inputs of a server.
 type Given struct {
 	Env, Headers map[string]string
 	Values       map[string][]string // for arguments and variables, by their names
@@ -42,7 +42,7 @@ func (s *Server) Entry(h clients.Home, name, way string, given Given) (*clients.
 	return e, nil
 }
 
-// translator collects what is wrong, so that a person reads all of it at once.
+// translator makes an entry, and collects all mistakes, so that the user reads them at once.
 type translator struct {
 	home     clients.Home
 	upstream string
@@ -135,7 +135,7 @@ func (t *translator) local(e *clients.Entry, p *Package) {
 				prose.Quote(f.Name))
 			continue
 		}
-		if !ok && f.Required && f.Value == "" && f.Default == "" { // a variable of Junction is never passed on unasked
+		if !ok && f.Required && f.Value == "" && f.Default == "" { // only --env passes a variable of Junction on
 			t.lack("--env "+f.Name+", or --env "+f.Name+"=VALUE", &f.Input)
 			continue
 		}
@@ -186,8 +186,8 @@ var runtimeFlags = map[string]map[string]bool{
 		"-v":    true, "--volume": true, "--mount": true},
 }
 
-// chosen reports whether a mount of docker has a folder that the person names, and nothing else of
-// this machine.
+// chosen reports whether a mount of docker shares only a folder of this machine that the user
+// names.
 func chosen(a *Argument) bool {
 	source, sources := "", 0
 	if a.Name != "--mount" {
@@ -232,7 +232,7 @@ func (t *translator) runtime(p *Package) []clients.Value {
 		}
 		mount, known := runtimeFlags[p.RegistryType][flag]
 		if !known || mount && !chosen(a) {
-			t.refuse("the registry wants an argument that can give the server more of this machine: %s; add the "+
+			t.refuse("the registry asks for an argument that can give the server more of this machine: %s; add the "+
 				"server by its command if you trust it",
 				prose.Quote(strings.TrimSpace(flag+" "+a.Value)))
 			continue
@@ -304,7 +304,7 @@ func (t *translator) argument(a *Argument) []clients.Value {
 		t.refuse("--set %s is given more than once", key)
 	case len(given) > 0:
 		for _, text := range given {
-			add(t.person(key, text, &a.Input))
+			add(t.userValue(key, text, &a.Input))
 		}
 	case a.Default != "":
 		add(clients.Literal(a.Default))
@@ -316,7 +316,7 @@ func (t *translator) argument(a *Argument) []clients.Value {
 	return list
 }
 
-// typed is a value that a person may have given.
+// typed is a value that the user may have given.
 type typed struct {
 	text string
 	ok   bool
@@ -326,7 +326,7 @@ type typed struct {
 func (t *translator) field(f *Field, given typed) clients.Value {
 	switch {
 	case given.ok:
-		return t.person(f.Name, given.text, &f.Input)
+		return t.userValue(f.Name, given.text, &f.Input)
 	case f.Value != "":
 		v, optional := clients.Value(nil), false
 		v = t.expandOr(f.Value, declared(f), func(name string, in *Input) clients.Value {
@@ -368,7 +368,7 @@ func (t *translator) variable(name string) string {
 	return "MCP_" + strings.ToUpper(strings.Trim(notInVariable.ReplaceAllString(t.upstream+"_"+name, "_"), "_"))
 }
 
-// extra adds what the person gives beyond the inputs of the registry.
+// extra adds the values that the user gives beyond the inputs of the registry.
 func (t *translator) extra(to map[string]clients.Value, given map[string]string) {
 	for name, text := range given {
 		known := false
@@ -381,8 +381,8 @@ func (t *translator) extra(to map[string]clients.Value, given map[string]string)
 	}
 }
 
-// expand replaces the {variables} of a text. Names that are not in variables stay. A required one
-// that is not given is missing.
+// expand replaces the {variables} of a text. It leaves names that are not in variables as they are.
+// It reports required variables without a value as missing.
 func (t *translator) expand(text string, variables map[string]Input) clients.Value {
 	return t.expandOr(text, variables, func(name string, in *Input) clients.Value {
 		t.lack("--set "+prose.Flat(name)+"=VALUE", in)
@@ -408,7 +408,7 @@ func (t *translator) expandOr(text string, variables map[string]Input,
 		t.used[name] = t.used[name] || len(given) > 0
 		switch {
 		case len(given) > 0:
-			v = append(v, t.person(name, given[0], &in)...)
+			v = append(v, t.userValue(name, given[0], &in)...)
 		case in.Value != "":
 			v = append(v, clients.Literal(in.Value)...)
 		case in.Default != "":
@@ -420,8 +420,8 @@ func (t *translator) expandOr(text string, variables map[string]Input,
 	return append(v, clients.Literal(text[done:])...)
 }
 
-// person returns a value that the person has given.
-func (t *translator) person(name, text string, in *Input) clients.Value {
+// userValue returns a value that the user has given.
+func (t *translator) userValue(name, text string, in *Input) clients.Value {
 	if len(in.Choices) > 0 && !slices.Contains(in.Choices, text) && !strings.Contains(text, "${") {
 		var choices []string
 		for _, c := range in.Choices {
@@ -443,7 +443,7 @@ func (t *translator) person(name, text string, in *Input) clients.Value {
 	return v
 }
 
-// lack notes an input that the person has to give, by the flag for it.
+// lack records an input that the user has to give, by the flag for it.
 func (t *translator) lack(flag string, in *Input) {
 	said := flag
 	if in.Description != "" {
@@ -463,7 +463,7 @@ func (t *translator) unused() {
 	}
 }
 
-// lookUpFold finds a header whatever its case.
+// lookUpFold finds a header and ignores the case of its name.
 func lookUpFold(m map[string]string, name string) typed {
 	for k, v := range m {
 		if strings.EqualFold(k, name) {

@@ -1,12 +1,12 @@
 // Package registry finds servers in an MCP registry and translates them into entries of Junction's
 // configuration.
 //
-// registry.go asks the API of the registry, version v0.1. server.go has the part of a server.json
-// that Junction uses, and entry.go turns one of the ways to run a server into an entry.
+// registry.go sends requests to the API of the registry, version v0.1. server.go has the part of a
+// server.json that Junction uses, and entry.go turns one of the ways to run a server into an entry.
 //
-// The text of a registry comes from strangers. It never becomes a reference to a variable or file of
-// this machine, only known programs are started, and only with arguments that cannot give a server
-// more of the machine than such a program usually does.
+// The texts of a registry are not trusted. They never become a reference to a variable or file of
+// this machine. An entry starts only known programs, with arguments that give a server no more of
+// the machine than such a program usually gets.
 package registry
 
 import (

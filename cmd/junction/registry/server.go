@@ -8,7 +8,7 @@ import (
 	"junction/cmd/junction/config"
 )
 
-// Server is the part of a server.json that Junction uses. Its texts come from strangers.
+// Server is the part of a server.json that Junction uses. Its texts are not trusted.
 type Server struct {
 	Name        string `json:"name"` // such as io.github.user/weather
 	Title       string `json:"title"`
@@ -43,7 +43,7 @@ type Remote struct {
 	Variables map[string]Input `json:"variables"`
 }
 
-// Input is a value: fixed, or for the person to give.
+// Input is a value: fixed, or given by the user.
 type Input struct {
 	Description string           `json:"description"`
 	Required    bool             `json:"isRequired"`
@@ -70,7 +70,7 @@ type Argument struct {
 	Input
 }
 
-// key returns the name by which a person gives the value.
+// key returns the name under which the user gives the value.
 func (a *Argument) key() string {
 	if a.Type == "named" {
 		return strings.TrimLeft(a.Name, "-")
@@ -78,7 +78,8 @@ func (a *Argument) key() string {
 	return a.Hint
 }
 
-// Ways to run a server, in the order in which Junction prefers them: a remote one runs nothing here.
+// Ways to run a server, in the order in which Junction prefers them: a remote one runs nothing
+// here.
 const (
 	Remotely = "remote"
 	NPM      = "npm"
@@ -86,7 +87,7 @@ const (
 	OCI      = "oci"
 )
 
-// Ways returns how Junction can run the server.
+// Ways returns the ways in which Junction can run the server.
 func (s *Server) Ways() []string {
 	var ways []string
 	if s.remote() != nil {

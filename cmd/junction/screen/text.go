@@ -15,7 +15,7 @@ import (
 	"junction/upstream"
 )
 
-// Text is what the first screen says about a proxy.
+// Text contains what the first screen shows about a proxy, beside the upstreams.
 type Text struct {
 	URL    string // for clients
 	Status string // URL of the status page; "" without an admin address
@@ -33,7 +33,8 @@ func (t *Text) header() string {
 	return text + "\n"
 }
 
-// clients returns the lines to paste into clients. With keys, these read a key from the environment.
+// clients returns the lines to paste into clients. With keys, these read a key from the
+// environment.
 func (t *Text) clients() string {
 	lines := cli.ClientLines
 	if t.Keys {
@@ -45,7 +46,7 @@ func (t *Text) clients() string {
 // clientLinesWithKey are the lines for clients that need an API key, from the variable
 // JUNCTION_KEY.
 const clientLinesWithKey = `
-With a key of yours in JUNCTION_KEY (junction keys create makes one):
+With your key in JUNCTION_KEY (junction keys create makes a key):
 
 Claude Code
   claude mcp add --transport http junction URL \
@@ -104,7 +105,7 @@ func (t *Text) flags() string {
 	return " " + t.Flags
 }
 
-// failed reports whether a person has to look at an upstream.
+// failed reports whether the operator has to look at an upstream.
 func failed(u *diagnose.UpstreamStatus) bool {
 	switch u.State {
 	case upstream.StateRetrying.String(), upstream.StateBlocked.String(), upstream.StateSignIn.String():
@@ -156,8 +157,8 @@ func cells(u *diagnose.UpstreamStatus, now time.Time) [4]string {
 	return [4]string{prose.Flat(u.Name), u.Shown(now), cmp.Or(prose.Flat(u.Era), "-"), tools}
 }
 
-// row returns the lines of one upstream. The error is never shortened: if the first line has no room
-// for it, it gets lines of its own. The remedy follows.
+// row returns the lines of one upstream. The error is never shortened: if the first line has no
+// room for it, it gets lines of its own. The remedy follows.
 func (c *columns) row(u *diagnose.UpstreamStatus, now time.Time) string {
 	var b bytes.Buffer
 	line := c.line(cells(u, now))

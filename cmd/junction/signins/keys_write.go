@@ -71,7 +71,7 @@ func (f *keyFile) replace(text []byte, want []keyJSON) (backup string, err error
 		slices.SortedFunc(slices.Values(want), inOrder),
 		func(a, b keyJSON) bool { return a.Name == b.Name && a.Hash == b.Hash })
 	if !same || !reflect.DeepEqual(withoutKeys(f.config), withoutKeys(c)) {
-		return "", fmt.Errorf("%s was not changed, because the change would affect more than the key; edit it by "+
+		return "", fmt.Errorf("%s was not changed: the change would affect more than the key; edit the file by "+
 			"hand", f.path)
 	}
 	if backup, err = clients.Replace(f.path, f.text, text, true); err != nil {

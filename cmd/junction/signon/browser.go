@@ -18,8 +18,8 @@ import (
 
 const callbackPath = "/callback"
 
-// signIn registers at the authorization server, sends the person there, and stores the tokens. Each
-// sign-in has its own registration, because it has its own port.
+// signIn registers at the authorization server, sends the user there, and stores the tokens. Each
+// sign-in registers anew, because it has a port of its own.
 func (s *SignOn) signIn(ctx context.Context, refused []string) (string, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -64,7 +64,7 @@ func (s *SignOn) signIn(ctx context.Context, refused []string) (string, error) {
 		select {
 		case answer := <-answers:
 			return s.redeem(ctx, h, store, answer, state, verifier)
-		case <-others.C: // the person may have signed in for another process
+		case <-others.C: // the user may have signed in for another process
 			if k, err := s.read(); err == nil && k.usable(refused) {
 				return k.Token.AccessToken, nil
 			}
@@ -74,7 +74,7 @@ func (s *SignOn) signIn(ctx context.Context, refused []string) (string, error) {
 	}
 }
 
-// invite starts the browser, and writes the URL for a person whose browser does not open.
+// invite starts the browser, and writes the URL for users whose browser does not open.
 func (s *SignOn) invite(where string) {
 	if s.Open != nil && s.Open(where) == nil {
 		fmt.Fprintf(s.Notes, "Sign in to Junction in the browser. If it did not open, visit:\n  %s\n", where)
@@ -114,7 +114,7 @@ func (s *SignOn) redeem(
 		Token: token})
 }
 
-// callback accepts the first answer with our state.
+// callback accepts the first answer with the state of this sign-in.
 func callback(ctx context.Context, host, state string, answers chan<- url.Values) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+callbackPath, func(w http.ResponseWriter, r *http.Request) {

@@ -1,6 +1,6 @@
-// Package signon signs a person in to an endpoint that requires it (OAuth), for commands that are
-// clients of the endpoint. It keeps the tokens in a file that only the user can read, one for each
-// endpoint, so that all commands share one sign-in.
+// Package signon signs the user of a command in to an endpoint that requires it (OAuth). The
+// commands that are clients of an endpoint use it. It keeps the tokens in one file for each
+// endpoint, which only the user can read, so that all commands share one sign-in.
 package signon
 
 import (
@@ -33,21 +33,21 @@ var ErrNeeded = errors.New("the endpoint requires a sign-in; run junction tools 
 const (
 	defaultPatience = 5 * time.Minute
 	requestTime     = 30 * time.Second // for one request to the authorization server
-	quietTime       = 10 * time.Minute // after a sign-in that failed
-	openTime        = 30 * time.Second // that an endpoint is not asked again whether it requires a sign-in
+	quietTime       = 10 * time.Minute // after a failed sign-in, until the next one may begin
+	openTime        = 30 * time.Second // for which an endpoint counts as one that requires no sign-in
 )
 
 // Options configure New. URL and Dir are required.
 type Options struct {
 	URL   string    // of the endpoint
 	Dir   string    // of the files with tokens; created if it is missing
-	Ask   bool      // a person may be asked to sign in
-	Notes io.Writer // receives the URL at which the person signs in; nil discards
-	// Open starts a browser. Nil or an error means that the person opens the URL.
+	Ask   bool      // the user may be asked to sign in
+	Notes io.Writer // receives the URL at which the user signs in; nil discards
+	// Open starts a browser. If it is nil or returns an error, the user must open the URL.
 	Open func(url string) error
 }
 
-// SignOn is the sign-in of one person at one endpoint. It may be used by several goroutines.
+// SignOn is the sign-in of the user at one endpoint. It may be used by several goroutines.
 type SignOn struct {
 	Options
 	file string
@@ -63,7 +63,7 @@ type attempt struct {
 	done  chan struct{} // closed when token and err are set
 	token string
 	err   error
-	until time.Time // the person is not asked again before
+	until time.Time // the user is not asked again before
 }
 
 // kept is the content of the file.
@@ -84,9 +84,10 @@ func New(o Options) *SignOn {
 		http: &http.Client{Timeout: requestTime}}
 }
 
-// Token returns the access token for a request, or "" if the endpoint requires none. refused are the
-// tokens that the endpoint has refused for this request. Token renews an expired token, and asks the
-// person to sign in if there is none; it then waits, and the sign-in goes on if ctx ends.
+// Token returns the access token for a request, or "" if the endpoint requires none. refused are
+// the tokens that the endpoint has refused for this request. Token renews an expired token. If
+// there is none, it asks the user to sign in, and waits. If ctx ends, Token returns and the sign-in
+// goes on.
 func (s *SignOn) Token(ctx context.Context, refused ...string) (string, error) {
 	s.mu.Lock()
 	token, err := s.stored(ctx, refused)
@@ -123,7 +124,7 @@ func (s *SignOn) run(a *attempt, refused []string) {
 	defer cancel()
 	a.token, a.err = s.signIn(ctx, refused)
 	a.until = time.Now()
-	if a.err != nil { // a program in the background must not open one window after the other
+	if a.err != nil { // so that a program in the background does not open one window after the other
 		a.until = a.until.Add(quietTime)
 	}
 	close(a.done)
@@ -188,8 +189,8 @@ func (s *SignOn) handler(store transport.TokenStore, client, secret, redirect st
 	return h
 }
 
-// mustSignIn is required with a memory, because it is asked for each request. An endpoint that cannot
-// be reached requires nothing: the request itself shows what is wrong.
+// mustSignIn is required, but remembers its result for openTime, because each request needs it. If
+// the endpoint cannot be reached, it returns false: the request itself will show the error.
 func (s *SignOn) mustSignIn(ctx context.Context) bool {
 	if time.Now().Before(s.open) {
 		return false
@@ -201,7 +202,7 @@ func (s *SignOn) mustSignIn(ctx context.Context) bool {
 	return required
 }
 
-// required asks whether the endpoint names an authorization server (RFC 9728).
+// required reports whether the endpoint names an authorization server (RFC 9728).
 func (s *SignOn) required(ctx context.Context) (bool, error) {
 	u, err := url.Parse(s.URL)
 	if err != nil {

@@ -26,8 +26,8 @@ const (
 	submodule   = "160000"
 )
 
-// extract writes the files of a commit into dir, which it creates. Their content is that of the
-// objects: no filter changes it, and nothing of it runs.
+// extract writes the files of a commit into dir, which it creates. It writes the content of the
+// objects unchanged, and runs nothing of it.
 func (g git) extract(ctx context.Context, commit, dir string) (notes []string, err error) {
 	list, err := g.list(ctx, commit)
 	if err != nil {
@@ -76,8 +76,8 @@ func (g git) extract(ctx context.Context, commit, dir string) (notes []string, e
 	return notes, link(root, dir, links, targets)
 }
 
-// checkPaths refuses paths that leave the folder, that are names of git, and that are the same on
-// systems without case.
+// checkPaths refuses paths that leave the folder, paths with a name that git uses, and two paths
+// that are the same on systems that ignore case.
 func checkPaths(list []entry) error {
 	if len(list) > tree.MaxFiles {
 		return fmt.Errorf("the repository cannot be a pack: %w", tree.ErrTooLarge)
@@ -103,7 +103,7 @@ func checkPaths(list []entry) error {
 	return nil
 }
 
-// odd reports whether a character of a name means something to a system or a terminal.
+// odd reports whether a character has a special meaning in names of some system, or for a terminal.
 func odd(r rune) bool {
 	return r < ' ' || r == 0x7f || r == '\\' || r == ':' || r == '\uFFFD' ||
 		r >= '\u200b' && r <= '\u200f' || r >= '\u202a' && r <= '\u202e' || r >= '\u2066' && r <= '\u2069'
@@ -127,7 +127,7 @@ func write(root *os.Root, e entry, text []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// link makes the links, after all files. Each must lead to a file or folder of the pack.
+// link creates the symbolic links, after all files. Each must lead to a file or folder of the pack.
 func link(root *os.Root, dir string, links []entry, targets map[string]string) error {
 	for _, e := range links {
 		target := targets[e.path]

@@ -28,7 +28,7 @@ const (
 // Result is what was fetched.
 type Result struct {
 	Commit string
-	Notes  []string // for the person
+	Notes  []string // for the user
 }
 
 // Fetch fetches a source into the folder dir, which it creates. temp is an existing folder for the
@@ -67,8 +67,8 @@ func Fetch(ctx context.Context, s Source, temp, dir string) (*Result, error) {
 // git runs the program git for one bare repository.
 type git struct{ repo string }
 
-// inherited are the variables that git gets: places, proxies and certificates. Other variables can
-// have git run programs, or change what it does.
+// inherited are the variables that git gets: folders, proxies and certificates. Other variables can
+// make git run programs, or change its behaviour.
 var inherited = []string{"PATH", "HOME", "USER", "LANG", "LC_ALL", "TMPDIR", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR",
 	"http_proxy", "https_proxy", "HTTPS_PROXY", "no_proxy", "NO_PROXY", "all_proxy", "ALL_PROXY",
 	"SSL_CERT_FILE", "SSL_CERT_DIR", "GIT_SSL_CAINFO", "GIT_SSL_CAPATH", "GIT_PROXY_SSL_CAINFO", "GIT_CONFIG_GLOBAL",
@@ -77,7 +77,7 @@ var inherited = []string{"PATH", "HOME", "USER", "LANG", "LC_ALL", "TMPDIR", "XD
 func environment() []string {
 	env := []string{
 		"GIT_TERMINAL_PROMPT=0", "GIT_ASKPASS=", // no questions
-		"GIT_ALLOW_PROTOCOL=https", // whatever the configuration of the person says
+		"GIT_ALLOW_PROTOCOL=https", // overrides the user's configuration of git
 		"GIT_NO_LAZY_FETCH=1", "GIT_ATTR_NOSYSTEM=1", "GIT_OPTIONAL_LOCKS=0", "LC_ALL=C",
 	}
 	for _, v := range os.Environ() {
@@ -114,7 +114,8 @@ func (g git) run(ctx context.Context, args ...string) ([]byte, error) {
 	return out, err
 }
 
-// said returns the last lines of what git has written, in one line. Some of it comes from the server.
+// said returns the last lines of what git has written, in one line. Some of it comes from the
+// server.
 func said(stderr []byte) string {
 	lines := strings.Split(strings.TrimSpace(string(stderr)), "\n")
 	text := prose.Flat(strings.Join(lines[max(0, len(lines)-3):], "; "))
@@ -162,7 +163,7 @@ func sizeOf(dir string) (size int64) {
 				size += info.Size()
 			}
 		}
-		return nil // what cannot be read does not count: git removes files meanwhile
+		return nil // a file that cannot be read is ignored: git removes files at the same time
 	})
 	return size
 }
@@ -170,8 +171,8 @@ func sizeOf(dir string) (size int64) {
 // entry is a file of a commit.
 type entry struct{ mode, kind, object, path string }
 
-// maxListing limits the list of the files of a commit: a small repository can have billions of files,
-// if its folders are one and the same.
+// maxListing limits the list of the files of a commit: a small repository can have billions of
+// files, if its folders are one and the same.
 const maxListing = tree.MaxFiles << 10
 
 // list returns the files of a commit.

@@ -1,7 +1,7 @@
-// Package fetch gets packs from git repositories, over HTTPS only, and runs nothing of them: git
-// downloads the objects of one commit into an empty repository, and the files are written from these
-// objects without a checkout, so that no hook, filter, submodule or attribute of the repository
-// counts.
+// Package fetch gets packs from git repositories over HTTPS, and runs nothing of them. The program
+// git downloads the objects of one commit into an empty repository. This package writes the files
+// from these objects itself. There is no checkout, so git applies no hook, filter, submodule or
+// attribute of the repository.
 package fetch
 
 import (
@@ -15,7 +15,7 @@ import (
 	"junction/cmd/junction/prose"
 )
 
-// Source is a commit of a repository, as a person names it.
+// Source names a commit of a repository, as a user writes it.
 type Source struct {
 	URL string // https
 	Ref string // a branch, a tag, or a full commit; "" is the default branch
@@ -26,8 +26,7 @@ const github = "https://github.com/"
 
 var (
 	shortName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]*/[A-Za-z0-9_.][A-Za-z0-9_.-]*$`)
-	// refName permits fewer names than git, and none that git could take for an option or a
-	// refspec.
+	// refName permits fewer names than git. git cannot take any of them for an option or a refspec.
 	refName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_./+-]{0,199}$`)
 	commit  = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
 )

@@ -1,9 +1,9 @@
-// Package lock is about the lock file of packs: from where each installed pack came, and the
-// checksum that its folder must have.
+// Package lock reads and writes the lock file of packs. It has the repository and the commit of
+// each installed pack, and the checksum that its folder must have.
 //
-// The lock file, packs.lock, is in the folder of the configuration file. An installed pack is in the
-// folder packs beside it, in a folder with its name and its commit: packs/NAME@COMMIT. The
-// configuration names this folder, so that it names the commit.
+// The lock file, packs.lock, is in the folder of the configuration file. An installed pack is in
+// the folder packs beside it, in a folder with its name and its commit: packs/NAME@COMMIT. The
+// configuration names this folder, and with it the commit.
 package lock
 
 import (
@@ -92,9 +92,9 @@ func Split(path string) (name, commit string, ok bool) {
 // Dir returns the path of the folder of a pack, relative to the configuration file.
 func Dir(name, commit string) string { return Folder + "/" + name + "@" + commit }
 
-// Check returns the checksum that the folder of an installed pack has and must have. The error says
-// how the folder differs from the lock file. For other packs, the checksum is "". A part of an
-// installed pack has no checksum, and is refused.
+// Check compares the folder of an installed pack with the lock file, and returns its checksum. For
+// packs that were not installed, it checks nothing and returns "". It returns an error for a folder
+// inside of an installed pack, because only the whole folder has a checksum.
 func Check(config, path string) (checksum string, err error) {
 	name, commit, ok := Split(path)
 	if !ok {

@@ -1,6 +1,6 @@
-// Package plan tells what a pack would run, without running it: programs, requests, variables of the
-// environment, files and sandboxes. It reads the manifests and the OpenAPI documents beside them, and
-// fetches nothing.
+// Package plan lists everything that a pack would run, without running it: programs, requests,
+// variables of the environment, files and sandboxes. It reads the manifests and the OpenAPI
+// documents beside them, and fetches nothing.
 package plan
 
 import (
@@ -28,7 +28,7 @@ type Fact struct {
 	Detail  string `json:"detail"`
 }
 
-// Plan is all that a pack would do.
+// Plan lists everything that a pack would do.
 type Plan struct {
 	Facts     []Fact   `json:"facts"`
 	Programs  []string `json:"programs"`
@@ -158,7 +158,7 @@ func (p *Plan) api(a *manifest.API) {
 	document := a.Spec.Source
 	if manifest.IsURL(document) {
 		p.URLs = append(p.URLs, hostOf(document))
-		document += " (fetched at each start; what it says may change)"
+		document += " (fetched at each start; its content may change)"
 	}
 	p.add(subject, "document", document)
 	operations := "all"
@@ -185,11 +185,11 @@ func (p *Plan) api(a *manifest.API) {
 	}
 }
 
-// maxDocument limits the documents of which the servers are read.
+// maxDocument bounds the size of a document that is read for its servers.
 const maxDocument = 16 << 20
 
-// serversOf returns all servers that a document beside the manifest names, and the documents to which
-// it refers: a path or an operation may have servers of its own.
+// serversOf returns all servers that a document beside the manifest names, and the documents to
+// which it refers: a path or an operation may have servers of its own.
 func serversOf(a *manifest.API) []string {
 	const unknown = "the servers of the document"
 	if manifest.IsURL(a.Spec.Source) || strings.Contains(a.Spec.Source, "${") {
@@ -258,7 +258,7 @@ func (d *documents) walk(folder string, v any) (err error) {
 	return err
 }
 
-// server notes the URL of a server, with the defaults of its variables.
+// server adds the URL of a server, with the defaults of its variables.
 func (d *documents) server(v any) {
 	variables := map[string]any{}
 	for _, all := range members(v, "variables") {
@@ -276,8 +276,8 @@ func (d *documents) server(v any) {
 	}
 }
 
-// members returns the members of an object that have a name in any case: which of them counts is
-// open.
+// members returns the members of an object that have a name in any letter case. Readers of JSON
+// differ in which of them they use, so the plan shows all.
 func members(v any, name string) (all []any) {
 	object, _ := v.(map[string]any)
 	for key, value := range object {
@@ -297,7 +297,7 @@ func hostOf(url string) string {
 	return prose.Flat(url)
 }
 
-// Text returns the plan for people.
+// Text returns the plan for display.
 func (p *Plan) Text() string {
 	var b bytes.Buffer
 	subject := ""
@@ -329,7 +329,7 @@ type Change struct {
 	Fact
 }
 
-// Diff returns what the plan next does not have of p, and what it has besides.
+// Diff returns the facts of p that next lacks, and the facts of next that p lacks.
 func (p *Plan) Diff(next *Plan) (changes []Change) {
 	for _, f := range p.all() {
 		if !slices.Contains(next.all(), f) {
@@ -357,7 +357,7 @@ func (p *Plan) all() []Fact {
 	return all
 }
 
-// Print returns changes for people, one in a line.
+// Print returns changes for display, one in a line.
 func Print(changes []Change) string {
 	var b strings.Builder
 	for _, c := range changes {
