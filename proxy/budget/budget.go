@@ -304,8 +304,8 @@ func (b *Budget) Overused() []Overuse {
 	for _, account := range b.of {
 		for q, last := range account.last {
 			if !last.IsZero() && now.Sub(last) <= calm {
-				list = append(list, Overuse{account.name, Quota(q).Limit(), account.used[q], b.used[q] - account.used[q],
-					b.total[q], last})
+				list = append(list, Overuse{account.name, Quota(q).Limit(), account.used[q],
+					b.used[q] - account.used[q], b.total[q], last})
 			}
 		}
 	}

@@ -1,5 +1,5 @@
 // Package packs has the commands that manage packs: folders with a manifest, which junction-pack
-// serves as an upstream. Package config makes the command of such an upstream (its pack.go).
+// serves as an upstream. Package config makes the command of such an upstream.
 //
 // commands.go has the commands. install.go fetches a pack from a git repository (package fetch)
 // into a folder beside the configuration file. manage.go lists, switches, updates and removes
