@@ -1,6 +1,7 @@
 package foreign
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -179,15 +180,6 @@ func TestReferenceServer(t *testing.T) {
 			t.Errorf("upstream %+v, want %s of the %s era with 28 tools", got, upstreams[i].name, upstreams[i].era)
 		}
 	}
-	calls := []struct {
-		tool, arguments, text string
-		failed                bool
-	}{
-		{"test_simple_text", "{}", "This is a simple text response for testing.", false},
-		{"test_multiple_content_types", "{}", "This is text content[image][resource]", false},
-		{"test_x_mcp_header", `{"region":"Übersee, \"west\" 1","level":3}`, `region=Übersee, "west" 1`, false},
-		{"test_error_handling", "{}", "this tool intentionally returns an error for testing", true},
-	}
 	for _, c := range harness.Tried(t, harness.NpmClients()) {
 		t.Run(c.Name, func(t *testing.T) {
 			defer harness.Computes(t)()
@@ -211,33 +203,64 @@ func TestReferenceServer(t *testing.T) {
 			for _, u := range upstreams {
 				t.Run(u.name, func(t *testing.T) {
 					defer harness.Computes(t)()
-					for _, call := range calls {
-						if call.failed && !c.Sdk {
-							continue // the inspector ends with status 5 for it
-						}
-						result := c.MustCall(t, p.URL, u.name+"__"+call.tool, call.arguments)
-						if result.Text() != call.text || result.IsError != call.failed {
-							t.Errorf("%s answered %q (isError %v), want %q (%v)", call.tool, result.Text(), result.IsError, call.text,
-								call.failed)
-						}
-					}
-					if !c.Sdk {
-						return
-					}
-					var heard harness.NpmProgress
-					if err := c.Run(t, &heard, p.URL, "progress", u.name+"__test_tool_with_progress"); err != nil {
-						t.Fatal(err)
-					}
-					var steps []float64
-					for _, step := range heard.Progress {
-						steps = append(steps, step.Progress)
-					}
-					if !slices.Equal(steps, []float64{0, 50, 100}) {
-						t.Errorf("progress is %v, want 0, 50 and 100", steps)
-					}
+					mustUseReference(t, c, p.URL, u.name)
 				})
 			}
 		})
+	}
+}
+
+// mustUseReference calls tools of a reference server. A client of the SDK makes all calls in one
+// session.
+func mustUseReference(t *testing.T, c harness.NpmClient, url, upstream string) {
+	type call struct {
+		Name      string          `json:"name"`
+		Arguments json.RawMessage `json:"arguments"`
+		Progress  bool            `json:"progress"`
+	}
+	var calls []call
+	want := []struct {
+		tool, arguments, text string
+		failed                bool
+		progress              []float64
+	}{
+		{"test_simple_text", "{}", "This is a simple text response for testing.", false, nil},
+		{"test_multiple_content_types", "{}", "This is text content[image][resource]", false, nil},
+		{"test_x_mcp_header", `{"region":"Übersee, \"west\" 1","level":3}`, `region=Übersee, "west" 1`, false, nil},
+		{"test_error_handling", "{}", "this tool intentionally returns an error for testing", true, nil},
+		{"test_tool_with_progress", "{}", "", false, []float64{0, 50, 100}},
+	}
+	for _, w := range want {
+		calls = append(calls, call{upstream + "__" + w.tool, json.RawMessage(w.arguments), w.progress != nil})
+	}
+	results := make([]harness.NpmProgress, len(want))
+	if c.Sdk {
+		text, err := json.Marshal(calls)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Run(t, &results, url, "calls", string(text)); err != nil || len(results) != len(want) {
+			t.Fatalf("%d results, want %d: %v", len(results), len(want), err)
+		}
+	}
+	for i, w := range want {
+		if !c.Sdk {
+			if w.failed || w.progress != nil {
+				continue // the inspector ends with status 5 for a failure, and reports no progress
+			}
+			results[i].Result = c.MustCall(t, url, calls[i].Name, w.arguments)
+		}
+		got := results[i].Result
+		if w.text != "" && got.Text() != w.text || got.IsError != w.failed {
+			t.Errorf("%s answered %q (isError %v), want %q (%v)", w.tool, got.Text(), got.IsError, w.text, w.failed)
+		}
+		var steps []float64
+		for _, step := range results[i].Progress {
+			steps = append(steps, step.Progress)
+		}
+		if !slices.Equal(steps, w.progress) {
+			t.Errorf("the progress of %s is %v, want %v", w.tool, steps, w.progress)
+		}
 	}
 }
 

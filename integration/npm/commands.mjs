@@ -21,10 +21,15 @@ const commands = {
   },
 
   async progress(session, name, args) {
-    const progress = [];
-    const onprogress = (event) => progress.push(event);
-    const result = await session.callTool({ name, arguments: args }, { onprogress, resetTimeoutOnProgress: true });
-    return { progress, result };
+    return withProgress(session, { name, arguments: args });
+  },
+
+  async calls(session, json) {
+    const results = [];
+    for (const { progress, ...call } of JSON.parse(json)) {
+      results.push(progress ? await withProgress(session, call) : { result: await session.callTool(call) });
+    }
+    return results;
   },
 
   async ask(session, name, args) {
@@ -139,6 +144,14 @@ export function answering() {
   return { handlers, questions };
 }
 
+// withProgress calls a tool, and returns its result with the progress that the SDK reported.
+async function withProgress(session, call) {
+  const progress = [];
+  const onprogress = (event) => progress.push(event);
+  const result = await session.callTool(call, { onprogress, resetTimeoutOnProgress: true });
+  return { progress, result };
+}
+
 // settle waits for an answer, good or bad.
 async function settle(answer) {
   try {
@@ -233,7 +246,7 @@ export async function main(usage, connect, [command, name, json = "{}"]) {
   const run = Object.hasOwn(commands, command ?? "") ? commands[command] : undefined;
   const args = parse(json);
   if (run === undefined || args === undefined || (!withoutName.includes(command) && name === undefined)) {
-    process.stderr.write(`usage: ${usage} list | call NAME [JSON] | progress NAME [JSON] | story NAME [JSON] | ask NAME [JSON] | use JSON | watch | restart\n`);
+    process.stderr.write(`usage: ${usage} list | call NAME [JSON] | progress NAME [JSON] | calls JSON | story NAME [JSON] | ask NAME [JSON] | use JSON | watch | restart\n`);
     process.exit(2);
   }
   let code = 0;
