@@ -37,7 +37,7 @@ var arrows = map[string][]string{
 		"upstream/transport"}, // a client of the endpoint, as the proxy is one of its servers
 	// it connects the processes over one database for proxy, and forwards requests among them
 	"cmd/junction/replicas": {"auth", "auth/seal", "auth/store", "policy", "proxy/budget", "proxy/members",
-		"upstream/bounded", "upstream/http1"},
+		"upstream/bounded", "upstream/http1", "upstream/pace"},
 	"cmd/junction/clients": {"upstream/files"},
 	"cmd/junction/demo":    {},
 	"cmd/junction/signon":  {"upstream/files"},
@@ -48,10 +48,10 @@ var arrows = map[string][]string{
 	"cmd/junction/packs/lock":  {"cmd/junction-pack/tree", "upstream/files"},
 	"cmd/junction/packs/plan":  {"cmd/junction-pack/manifest", "cmd/junction/prose", "upstream/command", "upstream/files"},
 	"cmd/junction/screen": {"cmd/junction/cli", "cmd/junction/diagnose", "cmd/junction/prose",
-		"upstream"}, // the words of states
+		"upstream", "upstream/pace"}, // the words of states
 	// it measures what they do, so that they need no library for it
 	"cmd/junction/telemetry":      {"cmd/junction/telemetry/otlp", "proxy", "proxy/budget", "proxy/question", "upstream", "upstream/raw"},
-	"cmd/junction/telemetry/otlp": {},
+	"cmd/junction/telemetry/otlp": {"upstream/pace"},
 	"cmd/junction/pages": {"cmd/junction/clients", "cmd/junction/diagnose", "cmd/junction/prose", "proxy",
 		"upstream"}, // the words of states
 	"cmd/junction/cli": {"cmd/junction/config", "cmd/junction/diagnose", "cmd/junction/prose", "cmd/junction/runfile", "auth", "policy",
@@ -60,7 +60,7 @@ var arrows = map[string][]string{
 	"cmd/junction/entries": {"cmd/junction/cli", "cmd/junction/clients", "cmd/junction/config", "cmd/junction/prose",
 		"cmd/junction/registry", "cmd/junction/runfile", "cmd/junction/yamledit"},
 	"cmd/junction/audit": {"cmd/junction/cli", "cmd/junction/config", "upstream/files", "cmd/junction/prose",
-		"cmd/junction/record", "proxy", "proxy/visible"},
+		"cmd/junction/record", "proxy", "proxy/visible", "upstream/pace"},
 	"cmd/junction/signins": {"cmd/junction/cli", "cmd/junction/clients", "cmd/junction/config", "cmd/junction/yamledit",
 		"cmd/junction/prose", "upstream/files", "auth", "auth/authserver", "auth/seal", "auth/store", "proxy/visible"},
 	"cmd/junction/yamlread": {"cmd/junction/prose"},
@@ -70,7 +70,7 @@ var arrows = map[string][]string{
 	"proxy": {
 		"proxy/answers", "proxy/approval", "proxy/budget", "proxy/canon", "proxy/headers", "proxy/members", "proxy/older",
 		"proxy/origin", "proxy/pins", "proxy/profile", "proxy/question", "proxy/redact", "proxy/relay", "proxy/replay", "proxy/schema", "proxy/search", "proxy/view", "proxy/visible",
-		"upstream", "policy", "auth", "auth/seal", "upstream/bounded", "upstream/jsonrpc", "upstream/raw",
+		"upstream", "policy", "auth", "auth/seal", "upstream/bounded", "upstream/jsonrpc", "upstream/raw", "upstream/pace",
 	},
 	"proxy/origin":   {},
 	"proxy/members":  {"policy"},
@@ -98,7 +98,7 @@ var arrows = map[string][]string{
 	// what a rule reads of the arguments must be what everybody else reads: the same names in the
 	// same case, none of them twice
 	"policy":           {"upstream/raw"},
-	"upstream/oauth":   {"auth/fetch", "auth/store"},
+	"upstream/oauth":   {"auth/fetch", "auth/store", "upstream/pace"},
 	"upstream/stored":  {"auth/seal", "upstream/files"}, // what is on the disk is sealed like session ids
 	"auth/authserver":  {"auth", "auth/store", "auth/seal", "auth/fetch", "upstream/bounded"},
 	"auth/store":       {"auth/seal"},

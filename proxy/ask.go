@@ -15,6 +15,7 @@ import (
 	"junction/proxy/question"
 	"junction/upstream"
 	"junction/upstream/jsonrpc"
+	"junction/upstream/pace"
 	"junction/upstream/raw"
 )
 
@@ -218,7 +219,7 @@ func (x *exchange) askAll(ctx context.Context, requests raw.Object) ([]byte, err
 
 // pause waits between calls of an upstream that returned input_required without a request.
 func pause(ctx context.Context, round int) error {
-	if !pauseFor(ctx, min(100*time.Millisecond<<round, 2*time.Second)) {
+	if !pace.Sleep(ctx, min(100*time.Millisecond<<round, 2*time.Second), nil) {
 		return context.Cause(ctx)
 	}
 	return nil

@@ -14,6 +14,7 @@ import (
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/jsonrpc"
+	"junction/upstream/pace"
 	"junction/upstream/raw"
 )
 
@@ -346,7 +347,7 @@ func (s *Server) listen(ctx context.Context, w http.ResponseWriter, r *http.Requ
 			}
 			return
 		case <-l.changed:
-			if s.members != nil && l.session == nil && !pauseFor(ctx, spread) {
+			if s.members != nil && l.session == nil && !pace.Sleep(ctx, spread, nil) {
 				return
 			}
 			for _, n := range s.listeners.drain(l) {

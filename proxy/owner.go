@@ -10,6 +10,7 @@ import (
 	"junction/proxy/budget"
 	"junction/proxy/members"
 	"junction/proxy/relay"
+	"junction/upstream/pace"
 )
 
 // This file finds the process that answers a request, if several processes serve the endpoints
@@ -112,22 +113,10 @@ func (s *Server) forwardSession(w http.ResponseWriter, r *http.Request, c caller
 			s.reject(newReply(w, r, &s.limits), "", errForward())
 			return true
 		}
-		if time.Now().After(deadline) || !pauseFor(r.Context(), takeoverCheck) {
+		if time.Now().After(deadline) || !pace.Sleep(r.Context(), takeoverCheck, nil) {
 			s.reject(newReply(w, r, &s.limits), "", sessionError(err))
 			return true
 		}
-	}
-}
-
-// pauseFor waits for d. It returns false if ctx ends first.
-func pauseFor(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"junction/proxy/budget"
 	"junction/upstream"
 	"junction/upstream/jsonrpc"
+	"junction/upstream/pace"
 	"junction/upstream/raw"
 )
 
@@ -207,7 +208,7 @@ func (p *parked) wait(ctx context.Context, s *Server, x *exchange) (result, erro
 // settle waits briefly for further server requests, so that the client gets all of them in one
 // answer.
 func (p *parked) settle(ctx context.Context) {
-	pauseFor(ctx, together)
+	pace.Sleep(ctx, together, nil)
 }
 
 // together is the time for which settle waits.

@@ -30,6 +30,7 @@ import (
 
 	"junction/auth/fetch"
 	"junction/auth/store"
+	"junction/upstream/pace"
 )
 
 // Upstream is the configuration of an upstream that users sign in to.
@@ -228,8 +229,8 @@ func (c *Client) renewOnce(ctx context.Context, u Upstream, k store.Connection) 
 		case err == nil:
 			return c.refresh(ctx, u, k)
 		case errors.Is(err, store.ErrUsed):
-			if err := wait(ctx, 100*time.Millisecond); err != nil {
-				return "", err
+			if !pace.Sleep(ctx, 100*time.Millisecond, nil) {
+				return "", context.Cause(ctx)
 			}
 		case !errors.Is(err, store.ErrNotFound):
 			return "", err
@@ -239,17 +240,6 @@ func (c *Client) renewOnce(ctx context.Context, u Upstream, k store.Connection) 
 			return now.Access, err
 		}
 		k = now
-	}
-}
-
-func wait(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
 }
 

@@ -33,16 +33,13 @@ func (b *Backoff) Next() time.Duration {
 
 // Wait pauses. It returns early when ctx ends. If wake receives a value, it returns after Woken.
 func Wait(ctx context.Context, pause time.Duration, wake <-chan struct{}) {
-	if woken := min(pause, Woken); wake != nil {
-		if !Sleep(ctx, woken, nil) || !Sleep(ctx, pause-woken, wake) {
-			return
-		}
-		return
+	if woken := min(pause, Woken); Sleep(ctx, woken, nil) {
+		Sleep(ctx, pause-woken, wake)
 	}
-	Sleep(ctx, pause, nil)
 }
 
-// Sleep waits for d, or until wake receives a value. It returns false if ctx has ended.
+// Sleep waits for d, or until wake receives a value or is closed. It returns false if ctx has ended. A
+// nil wake is never ready.
 func Sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

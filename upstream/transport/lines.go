@@ -43,9 +43,6 @@ func (e *LongLineError) Error() string {
 	return fmt.Sprintf("the message has %d bytes; the limit is %s", e.Size, FormatSize(int64(e.Limit)))
 }
 
-// AppendFrame appends m as one line for a stdio transport.
-func AppendFrame(b []byte, m *jsonrpc.Message) []byte { return appendFrame(b, m) }
-
 // asks returns the id of the request that the text is, or "".
 func (o *outline) asks() jsonrpc.ID {
 	object, ok := o.envelope()

@@ -301,7 +301,7 @@ func (o *origin) authorize(ctx context.Context, refused []string) (string, error
 		return "", nil
 	}
 	token, err := o.token(ctx, refused...)
-	if err == nil && !visibleASCII(token) && !(token == "" && o.tokenless) {
+	if err == nil && !VisibleASCII(token) && !(token == "" && o.tokenless) {
 		err = &TokenError{Err: errors.New("its token is none that a header can carry")}
 	}
 	if err == nil && token != "" {
@@ -312,8 +312,8 @@ func (o *origin) authorize(ctx context.Context, refused []string) (string, error
 	return token, err
 }
 
-// visibleASCII reports whether s is a valid, non-empty header value without spaces.
-func visibleASCII(s string) bool {
+// VisibleASCII reports whether s is a valid, non-empty header value without spaces.
+func VisibleASCII(s string) bool {
 	return s != "" && strings.IndexFunc(s, func(r rune) bool { return r <= ' ' || r > '~' }) < 0
 }
 

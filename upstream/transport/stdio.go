@@ -386,7 +386,7 @@ func (w *stdio) write(ctx context.Context, m *jsonrpc.Message) (sent bool, err e
 	if size := frameSize(m); size > frameKept {
 		w.frame = w.spare.take(size)
 	}
-	w.frame = appendFrame(w.frame[:0], m)
+	w.frame = AppendFrame(w.frame[:0], m)
 	n, err := w.pipe.try(w.frame)
 	if err == nil && n < len(w.frame) {
 		return w.overflow(ctx, n)
@@ -472,8 +472,8 @@ func frameSize(m *jsonrpc.Message) int {
 	return len(m.Params) + len(m.Result) + len(m.Method) + len(m.ID) + 64
 }
 
-// appendFrame appends m as one line.
-func appendFrame(b []byte, m *jsonrpc.Message) []byte {
+// AppendFrame appends m as one line for a stdio transport.
+func AppendFrame(b []byte, m *jsonrpc.Message) []byte {
 	b = slices.Grow(b, frameSize(m))
 	b = m.Append(b)
 	if bytes.IndexByte(b, '\n') >= 0 || bytes.IndexByte(b, '\r') >= 0 {

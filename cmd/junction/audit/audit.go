@@ -24,6 +24,7 @@ import (
 	"junction/proxy"
 	"junction/proxy/visible"
 	"junction/upstream/files"
+	"junction/upstream/pace"
 )
 
 // Command returns the command audit. file points to the value of --config.
@@ -316,9 +317,7 @@ func (r *reader) read(ctx context.Context, grows bool, f func(text []byte) error
 		if moved = r.moved(); moved {
 			continue
 		}
-		select {
-		case <-time.After(polling):
-		case <-ctx.Done():
+		if !pace.Sleep(ctx, polling, nil) {
 			return nil
 		}
 	}

@@ -41,7 +41,7 @@ func modernVersion(m *jsonrpc.Message) (string, bool) {
 // modernHeader returns the headers that mirror a request (2026-07-28,
 // streamable-http#standard-headers).
 func modernHeader(m *jsonrpc.Message, version string) ([]http1.Field, error) {
-	if !visible(version) || !visible(m.Method) {
+	if !transport.VisibleASCII(version) || !transport.VisibleASCII(m.Method) {
 		return nil, &jsonrpc.Error{Code: mcp.INVALID_PARAMS,
 			Message: "the method or the protocol version has invalid characters"}
 	}
@@ -60,11 +60,6 @@ func modernHeader(m *jsonrpc.Message, version string) ([]http1.Field, error) {
 		h = append(h, http1.Field{Name: "Mcp-Name", Value: value})
 	}
 	return h, nil
-}
-
-// visible reports whether s is a header value without spaces.
-func visible(s string) bool {
-	return s != "" && strings.IndexFunc(s, func(r rune) bool { return r <= ' ' || r > '~' }) < 0
 }
 
 // callModern sends a request without a session.

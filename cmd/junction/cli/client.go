@@ -211,7 +211,7 @@ func EndpointOf(file string) (string, error) {
 // maySignIn makes the command sign the person in where the endpoint requires it, if there is a
 // terminal.
 func (f *clientFlags) maySignIn(cmd *cobra.Command) {
-	if !isTerminal(cmd.InOrStdin()) {
+	if !IsTerminal(cmd.InOrStdin()) {
 		return
 	}
 	if f.signIn = cmd.ErrOrStderr(); !cmd.Flags().Changed("timeout") {

@@ -23,7 +23,7 @@ func Confirm(cmd *cobra.Command, yes bool, question string) error {
 	if yes {
 		return nil
 	}
-	if !isTerminal(cmd.InOrStdin()) {
+	if !IsTerminal(cmd.InOrStdin()) {
 		return Usagef("%s needs --yes, because standard input is not a terminal",
 			strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" "))
 	}
@@ -38,11 +38,11 @@ func Confirm(cmd *cobra.Command, yes bool, question string) error {
 	return nil
 }
 
-// isTerminal reports whether a stream of the process is a terminal, at which a person may be.
-func isTerminal(stream any) bool {
+// IsTerminal reports whether a stream of the process is a terminal, at which a person may be.
+func IsTerminal(stream any) bool {
 	file, ok := stream.(*os.File)
 	return ok && term.IsTerminal(int(file.Fd()))
 }
 
 // CanAsk reports whether Confirm could ask.
-func CanAsk(cmd *cobra.Command) bool { return isTerminal(cmd.InOrStdin()) }
+func CanAsk(cmd *cobra.Command) bool { return IsTerminal(cmd.InOrStdin()) }

@@ -27,7 +27,7 @@ type prompter struct {
 
 // newPrompter returns nil without a terminal. The reader belongs to the prompter from then on.
 func newPrompter(in io.Reader, out io.Writer) *prompter {
-	if !isTerminal(in) {
+	if !IsTerminal(in) {
 		return nil
 	}
 	lines := make(chan string)

@@ -122,7 +122,7 @@ func printResult(w io.Writer, result json.RawMessage) error {
 			return err
 		}
 	}
-	if isTerminal(w) {
+	if IsTerminal(w) {
 		_, err := io.WriteString(w, harmless(b.String()))
 		return err
 	}

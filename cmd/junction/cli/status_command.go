@@ -167,7 +167,7 @@ func (s *statusOptions) show(r *diagnose.Running, failed error) error {
 		s.last = b.String()
 		switch {
 		case s.json:
-		case isTerminal(s.stdout) && os.Getenv("TERM") != "dumb":
+		case IsTerminal(s.stdout) && os.Getenv("TERM") != "dumb":
 			fmt.Fprint(s.stdout, "\x1b[H\x1b[J") // to the top left, and clear
 		default:
 			b.WriteByte('\n') // between two tables

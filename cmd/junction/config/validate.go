@@ -173,7 +173,7 @@ func (c *Config) publicURLProblem() string {
 	return ""
 }
 
-// Loopback reports whether the host name of a URL is localhost or a loopback address.
+// Loopback reports whether a host name in lower case is localhost or a loopback address.
 func Loopback(name string) bool {
 	ip, err := netip.ParseAddr(name)
 	return name == "localhost" || err == nil && ip.Unmap().IsLoopback()

@@ -28,9 +28,7 @@ func hostName(host string) string {
 
 // local reports whether a Host header names this machine.
 func local(host string) bool {
-	name := hostName(host)
-	ip, err := netip.ParseAddr(name)
-	return name == "localhost" || err == nil && ip.Unmap().IsLoopback()
+	return config.Loopback(hostName(host))
 }
 
 // private are the ends of names that the DNS of the internet never has: those of services of

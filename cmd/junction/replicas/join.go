@@ -11,8 +11,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-
-	"junction/auth/store"
 )
 
 // now is the SQL expression for the time of the database in microseconds.
@@ -159,6 +157,3 @@ func list(ctx context.Context, db database) ([]row, error) {
 		return r, err
 	})
 }
-
-// newID returns the ID of a member that joins.
-func newID() string { return store.NewID() }

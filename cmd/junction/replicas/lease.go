@@ -9,6 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"junction/auth"
+	"junction/auth/store"
+	"junction/upstream/pace"
 )
 
 // Run joins, and renews the lease until ctx ends. Then it deletes the row, and other members may
@@ -30,10 +32,7 @@ func (m *Member) Run(ctx context.Context) {
 		}
 		m.setReason(fmt.Errorf("the database does not answer: %s", auth.Redact(err.Error())))
 		pause = min(max(2*pause, m.o.TTL/100), m.o.TTL/6)
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-		}
+		pace.Sleep(ctx, pause, nil)
 	}
 }
 
@@ -133,7 +132,7 @@ func (m *Member) renewOrJoin(ctx context.Context, conn *pgx.Conn) error {
 			m.o.Log.Warn("this process has lost its lease; the other replicas may have taken its sessions", "was", id)
 			m.lease.Store(nil)
 		}
-		id = newID()
+		id = store.NewID()
 		if err := m.join(ctx, conn, id); err != nil {
 			if errors.Is(err, errRefused) {
 				m.setReason(err)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"junction/auth"
+	"junction/upstream/pace"
 )
 
 const (
@@ -26,12 +27,7 @@ var sweeps = []struct{ table, key, time string }{
 // sweepRegularly deletes expired rows until ctx ends. The pauses are random, so that the members do
 // not sweep at the same time.
 func (m *Member) sweepRegularly(ctx context.Context) {
-	for {
-		select {
-		case <-time.After(sweepEvery/2 + rand.N(sweepEvery)):
-		case <-ctx.Done():
-			return
-		}
+	for pace.Sleep(ctx, sweepEvery/2+rand.N(sweepEvery), nil) {
 		if err := m.sweep(ctx); err != nil && ctx.Err() == nil {
 			m.o.Log.Warn("cannot delete expired rows of the replicas", "error", auth.Redact(err.Error()))
 		}

@@ -18,8 +18,10 @@ import (
 
 	"golang.org/x/term"
 
+	"junction/cmd/junction/cli"
 	"junction/cmd/junction/diagnose"
 	"junction/cmd/junction/prose"
+	"junction/upstream/pace"
 )
 
 // Screen writes to standard output, and keeps the lines of the log apart from a table that is
@@ -36,10 +38,9 @@ type Screen struct {
 // New returns a screen for the standard streams of a process. The log must be written to Log.
 func New(stdout, stderr io.Writer) *Screen {
 	s := &Screen{out: stdout, log: stderr}
-	f, ok := stdout.(*os.File)
-	if ok && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb" && runtime.GOOS != "windows" {
+	if cli.IsTerminal(stdout) && os.Getenv("TERM") != "dumb" && runtime.GOOS != "windows" {
 		s.size = func() (int, int) {
-			width, height, err := term.GetSize(int(f.Fd()))
+			width, height, err := term.GetSize(int(stdout.(*os.File).Fd()))
 			if err != nil {
 				return 0, 0
 			}
@@ -51,7 +52,7 @@ func New(stdout, stderr io.Writer) *Screen {
 
 // Log returns the writer for the log.
 func (s *Screen) Log() io.Writer {
-	if f, ok := s.log.(*os.File); s.size == nil || !ok || !term.IsTerminal(int(f.Fd())) {
+	if s.size == nil || !cli.IsTerminal(s.log) {
 		return s.log
 	}
 	return logLines{s}
@@ -169,16 +170,7 @@ func (r *run) look() (list []diagnose.UpstreamStatus, pending int) {
 }
 
 // pause waits until the next look, and returns false if ctx has ended.
-func (r *run) pause(ctx context.Context) bool {
-	t := time.NewTimer(often)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
+func (r *run) pause(ctx context.Context) bool { return pace.Sleep(ctx, often, nil) }
 
 // redrawn redraws the table until each upstream was tried. It returns false, with nothing on the
 // terminal, if that is too small.

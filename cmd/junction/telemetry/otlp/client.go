@@ -26,6 +26,8 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/proto"
+
+	"junction/upstream/pace"
 )
 
 // Client sends the messages of one signal. It is safe for concurrent use.
@@ -138,14 +140,7 @@ func sleep(ctx context.Context, wait time.Duration) bool {
 	if end, ok := ctx.Deadline(); ok && time.Until(end) < wait {
 		return false
 	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return pace.Sleep(ctx, wait, nil)
 }
 
 // lostError returns the error for lines that are not sent.
