@@ -40,11 +40,16 @@ func (o *observer) End(info *proxy.CallInfo, _ upstream.Trace) {
 	}
 }
 
-// reusing starts a junction that reuses the results of the upstream up for an hour.
-func reusing(t *testing.T, p harness.Pair, w harness.Setup) (*harness.Served, *harness.Junction, *harness.Setup) {
+// reusing starts a junction that reuses the results of the upstream up for an hour. The changes are of
+// its configuration.
+func reusing(t *testing.T, p harness.Pair, w harness.Setup, changes ...func(*upstream.Config)) (
+	*harness.Served, *harness.Junction, *harness.Setup) {
 	t.Helper()
 	s := p.Serve(t, upstreamtest.Script{Tools: repeatable()})
 	s.Config.Cache = time.Hour
+	for _, change := range changes {
+		change(&s.Config)
+	}
 	never := time.Duration(0)
 	s.Config.Tools = upstream.Rules{{Glob: "fresh", Rule: upstream.Rule{Cache: &never}}}
 	w.Upstreams = map[string]upstream.Config{"up": s.Config}
@@ -176,6 +181,32 @@ func TestSafetyCacheIsOfItsCaller(t *testing.T) {
 		j.As(t, keys["bob"]).Succeed(t, "up__echo", arguments)
 		wantCalls(t, s, 4, "a reload")
 	})
+}
+
+// TestSafetyCacheIsOfItsSession: with isolation: session, a server may answer each session
+// differently. So a session never gets the result of another one of the same user. Modern clients
+// have no session: all calls of a user are equal.
+func TestSafetyCacheIsOfItsSession(t *testing.T) {
+	for era, want := range map[upstream.Era]string{upstream.EraLegacy: "[false true false true]",
+		upstream.EraModern: "[false true true true]"} {
+		t.Run(string(era), func(t *testing.T) {
+			o := &observer{}
+			guard, keys := harness.Keyring(t, "ann")
+			_, j, _ := reusing(t, harness.Pair{Client: era, Upstream: upstream.EraLegacy, Transport: "stdio"},
+				harness.Setup{Guard: guard, Requests: o},
+				func(c *upstream.Config) { c.Isolation = upstream.IsolationSession })
+			for range 2 {
+				c := j.As(t, keys["ann"])
+				c.Succeed(t, "up__echo", `{}`)
+				c.Succeed(t, "up__echo", `{}`)
+			}
+			o.mu.Lock()
+			defer o.mu.Unlock()
+			if got := fmt.Sprint(o.cached); got != want {
+				t.Errorf("the calls of two sessions were cached: %s, want %s", got, want)
+			}
+		})
+	}
 }
 
 // TestCacheEndsWithAnnouncements has the server announce a change of its lists, also of one that
