@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"junction/proxy/budget"
 	"junction/proxy/members"
 )
 
@@ -157,6 +158,49 @@ func TestRenewedOrClaimed(t *testing.T) {
 		renewed += int(kept)
 	}
 	t.Logf("%d of 100 were renewed", renewed)
+}
+
+// TestPatienceAfterOutage: after an outage of the database, a member that renews its lease first
+// gives the others time to do the same. Meanwhile a member with an expired lease keeps its sessions,
+// its calls in flight, and the requests that were forwarded to it.
+func TestPatienceAfterOutage(t *testing.T) {
+	w := mustWorld(t)
+	w.ttl = time.Minute
+	a, b := w.mustJoin(nil), w.mustJoin(nil)
+	late := b.Self()
+	if _, _, err := b.Enter(t.Context(), "user:ann", limits{Concurrent: 1}, false); err != nil {
+		t.Fatal(err)
+	}
+	w.until("they know each other", func() bool { return a.Alive(late) })
+	if _, err := w.store.Database().Exec(`UPDATE members SET expires_at = 1 WHERE id = $1`, late); err != nil {
+		t.Fatal(err)
+	}
+	look := func() (conns *connections) {
+		a.setOthers([]row{{id: late, address: b.address, left: -time.Second}}, a.Self(), time.Now())
+		if other := (*a.others.Load())[late]; other != nil {
+			conns = other.conns
+		}
+		return conns
+	}
+	a.owners.renewedLate(time.Now(), time.Hour)
+	kept := (*a.others.Load())[late].conns
+	if look() != kept {
+		t.Error("the requests that were forwarded to the member have ended")
+	}
+	if owner, err := a.Owner(t.Context(), [16]byte{1}, late, hourLater()); !errors.Is(err, members.ErrAlone) {
+		t.Errorf("Owner = %q, %v; want %v", owner, err, members.ErrAlone)
+	}
+	if _, _, err := a.Enter(t.Context(), "user:ann", limits{Concurrent: 1}, false); !errors.Is(err, budget.ErrTooMany) {
+		t.Errorf("the call of the member does not count any more: %v", err)
+	}
+
+	a.owners.renewedLate(time.Now(), 0) // the time is over
+	if look() != nil {
+		t.Error("requests are forwarded to a member that has ended")
+	}
+	if owner, err := a.Owner(t.Context(), [16]byte{1}, late, hourLater()); err != nil || owner != a.Self() {
+		t.Errorf("Owner = %q, %v; want %q", owner, err, a.Self())
+	}
 }
 
 // TestClaimOfTheExpired: a process whose lease has expired in the table, which it does not know
