@@ -47,7 +47,8 @@ type Members interface {
 	Alive(id string) bool
 
 	// Forward sends the request to a member and copies its response to w as it arrives. body is the
-	// request's body if it has been read, else nil. After an error nothing was written to w.
+	// request's body if it has been read, else nil. w limits the time of each write (package relay).
+	// After an error nothing was written to w.
 	// ErrGone means in addition that the member did not handle the request, and that the body of r
 	// can be read again.
 	Forward(w http.ResponseWriter, r *http.Request, body []byte, to string) error

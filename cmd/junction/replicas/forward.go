@@ -267,7 +267,6 @@ func (m *Member) copyAnswer(w http.ResponseWriter, r *http.Request, resp *http.R
 	for {
 		n, err := resp.Body.Read(*buffer)
 		if n > 0 {
-			out.SetWriteDeadline(time.Now().Add(m.o.WriteTimeout))
 			if _, failed := w.Write((*buffer)[:n]); failed != nil {
 				return cancelled, nil // the client is gone; the deferred Close ends the request at the owner
 			}
