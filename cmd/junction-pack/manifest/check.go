@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"junction/cmd/junction/prose"
+	"junction/cmd/junction/yamlread"
 	"junction/proxy/schema"
 	"junction/upstream/command"
 	"junction/upstream/files"
@@ -232,7 +233,7 @@ var fixed = []string{"PATH", "LD_*", "DYLD_*", "BASH_ENV", "ENV", "IFS", "SHELLO
 func (d *decoder) surroundings(path string, env Variables, inherit command.Inherit, box *command.Sandbox) {
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		at := path + ".env." + name
-		if !variable(name) {
+		if !yamlread.IsVariable(name) {
 			d.bad(at, "is no name of an environment variable; use letters, digits and _")
 		}
 		isFixed := slices.ContainsFunc(fixed, func(f string) bool {

@@ -33,30 +33,17 @@ const maxReferenced = 64 << 10
 // expand returns s with its references replaced, and the mistakes. The place of a wrong reference
 // is empty.
 func (e *expander) expand(s string) (out string, wrong []string) {
-	var b strings.Builder
-	for {
-		before, after, found := strings.Cut(s, "${")
-		if !found {
-			b.WriteString(s)
-			return b.String(), wrong
-		}
-		if literal, ok := strings.CutSuffix(before, "$"); ok {
-			b.WriteString(literal + "${")
-			s = after
-			continue
-		}
-		b.WriteString(before)
-		body, rest, closed := strings.Cut(after, "}")
-		if !closed {
-			return b.String(), append(wrong, "has a ${ without its }; close it, or write $${ for the text ${")
-		}
+	out, closed := yamlread.Expand(s, func(body string) string {
 		value, problem := e.resolve(body)
 		if problem != "" {
 			wrong = append(wrong, problem)
 		}
-		b.WriteString(value)
-		s = rest
+		return value
+	})
+	if !closed {
+		wrong = append(wrong, "has a ${ without its }; close it, or write $${ for the text ${")
 	}
+	return out, wrong
 }
 
 // resolve returns the value of ${body}, or a problem.
@@ -68,7 +55,7 @@ func (e *expander) resolve(body string) (value, problem string) {
 		return e.dir, ""
 	case isFile && file == "":
 		return "", "${file:} names no file; write ${file:path}"
-	case !isFile && !variable(name):
+	case !isFile && !yamlread.IsVariable(name):
 		return "", fmt.Sprintf("%q is no reference; write ${VAR}, ${VAR:-default} or ${file:path}, "+
 			"or $${ for the text ${", "${"+body+"}")
 	}
@@ -95,13 +82,6 @@ func (e *expander) resolve(body string) (value, problem string) {
 		return "", fmt.Sprintf("the environment variable %s is not set; set it, or write ${%s:-default}", name, name)
 	}
 	return value, ""
-}
-
-// variable reports whether s is a valid name of an environment variable.
-func variable(s string) bool {
-	return s != "" && (s[0] < '0' || s[0] > '9') && strings.IndexFunc(s, func(r rune) bool {
-		return !(r == '_' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z')
-	}) < 0
 }
 
 // Ref is a text with references and without placeholders.

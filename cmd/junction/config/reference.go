@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"junction/cmd/junction/prose"
+	"junction/cmd/junction/yamlread"
 	"junction/upstream/files"
 )
 
@@ -36,7 +37,7 @@ func (r reference) variable() string {
 		body = strings.TrimSuffix(strings.TrimPrefix(r.text, "${"), "}")
 	}
 	name, _, _ := strings.Cut(strings.TrimPrefix(body, "env:"), ":-")
-	if !variable(name) {
+	if !yamlread.IsVariable(name) {
 		return ""
 	}
 	return name
@@ -80,31 +81,14 @@ func (e *expander) expand(s string) (out string, refs []reference, wrong []strin
 		refs = append(refs, reference{text, value})
 		return value
 	}
-	if name, ok := strings.CutPrefix(s, "env:"); ok && variable(name) {
+	if name, ok := strings.CutPrefix(s, "env:"); ok && yamlread.IsVariable(name) {
 		return resolve(s, name), refs, wrong
 	}
-	var b strings.Builder
-	for {
-		before, after, found := strings.Cut(s, "${")
-		if !found {
-			b.WriteString(s)
-			break
-		}
-		if literal, ok := strings.CutSuffix(before, "$"); ok {
-			b.WriteString(literal + "${")
-			s = after
-			continue
-		}
-		b.WriteString(before)
-		body, rest, closed := strings.Cut(after, "}")
-		if !closed {
-			wrong = append(wrong, "has a ${ without its }; close it, or write $${ where ${ is meant as it stands")
-			break
-		}
-		b.WriteString(resolve("${"+body+"}", body))
-		s = rest
+	out, closed := yamlread.Expand(s, func(body string) string { return resolve("${"+body+"}", body) })
+	if !closed {
+		wrong = append(wrong, "has a ${ without its }; close it, or write $${ where ${ is meant as it stands")
 	}
-	return b.String(), refs, wrong
+	return out, refs, wrong
 }
 
 // resolve returns the value of ${body}, or a problem.
@@ -113,7 +97,7 @@ func (e *expander) resolve(body string) (value, problem string) {
 		return e.read(path)
 	}
 	name, fallback, hasFallback := strings.Cut(strings.TrimPrefix(body, "env:"), ":-")
-	if !variable(name) {
+	if !yamlread.IsVariable(name) {
 		return "", prose.Quote("${"+body+"}") +
 			" is no reference; write ${VAR}, ${VAR:-default} or ${file:/path}, or $${ where ${ is meant as it stands"
 	}
@@ -144,11 +128,4 @@ func (e *expander) read(path string) (value, problem string) {
 		return "", fmt.Sprintf("cannot read the file of ${file:%s}: %v", path, err)
 	}
 	return strings.TrimSuffix(strings.TrimSuffix(string(text), "\n"), "\r"), ""
-}
-
-// variable reports whether s is a valid name of an environment variable.
-func variable(s string) bool {
-	return s != "" && (s[0] < '0' || s[0] > '9') && strings.IndexFunc(s, func(r rune) bool {
-		return !(r == '_' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z')
-	}) < 0
 }

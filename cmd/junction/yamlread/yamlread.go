@@ -1,5 +1,6 @@
 // Package yamlread has the code that the readers of the configuration and of pack manifests share:
-// the list of mistakes with their lines, the paths of values, and descriptions of yaml.v3 nodes.
+// the list of mistakes with their lines, the paths of values, references such as ${VAR}, and
+// descriptions of yaml.v3 nodes.
 //
 // Each reader walks the nodes itself, because they differ at each node. The reader of the
 // configuration resolves references, keeps their values out of messages, and reads disabled
@@ -81,6 +82,38 @@ func Join(path, key string) string {
 		return key
 	}
 	return path + "." + key
+}
+
+// Expand returns s with each ${body} replaced by the result of resolve; $${ stands for the text ${.
+// closed is false if a ${ has no }: the result then ends before it.
+func Expand(s string, resolve func(body string) string) (out string, closed bool) {
+	var b strings.Builder
+	for {
+		before, after, found := strings.Cut(s, "${")
+		if !found {
+			b.WriteString(s)
+			return b.String(), true
+		}
+		if literal, ok := strings.CutSuffix(before, "$"); ok {
+			b.WriteString(literal + "${")
+			s = after
+			continue
+		}
+		b.WriteString(before)
+		body, rest, ok := strings.Cut(after, "}")
+		if !ok {
+			return b.String(), false
+		}
+		b.WriteString(resolve(body))
+		s = rest
+	}
+}
+
+// IsVariable reports whether s is a valid name of an environment variable.
+func IsVariable(s string) bool {
+	return s != "" && (s[0] < '0' || s[0] > '9') && strings.IndexFunc(s, func(r rune) bool {
+		return !(r == '_' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z')
+	}) < 0
 }
 
 // Empty reports whether n is null: a key without a value, or with null.
