@@ -29,12 +29,21 @@ func FreePort(t testing.TB) string {
 const portsEach = 200
 
 // ports returns the ports of this process. They are below those that systems give to outgoing
-// connections; the process id chooses them.
+// connections. The process listens at the first port until it ends, so that no other process of
+// tests has the same ports.
 var ports = sync.OnceValue(func() *portRange {
-	return &portRange{first: 12000 + os.Getpid()%100*portsEach}
+	const ranges = 100
+	for i := range ranges {
+		first := 12000 + (os.Getpid()+i)%ranges*portsEach
+		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", first)); err == nil {
+			return &portRange{claim: l, first: first}
+		}
+	}
+	return &portRange{first: 12000}
 })
 
 type portRange struct {
+	claim net.Listener // at first; nil if all ranges have been claimed
 	mu    sync.Mutex
 	first int
 	next  int // what to try next, from first

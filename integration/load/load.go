@@ -31,8 +31,9 @@ type loaded struct {
 	err          error
 }
 
-// Start starts callers, which go on until Stop or the end of the test. After a call that failed,
-// a caller waits a moment, as agents do.
+// Start starts callers, which go on until Stop or the end of the test. A caller waits a moment after
+// each call, and a longer one after a call that failed, as agents do. So callers leave the
+// processors to the program that recovers.
 func Start(t testing.TB, callers int, call func(ctx context.Context, caller, n int) error) *Load {
 	t.Helper()
 	l := &Load{t: t, more: make(chan struct{})}
@@ -51,6 +52,8 @@ func Start(t testing.TB, callers int, call func(ctx context.Context, caller, n i
 				l.note(loaded{began, time.Now(), err})
 				if err != nil {
 					pause(ctx, 20*time.Millisecond)
+				} else {
+					pause(ctx, 5*time.Millisecond)
 				}
 			}
 		})

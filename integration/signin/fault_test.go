@@ -93,8 +93,10 @@ func mustStandAt(t *testing.T, p *harness.Program, path string, want int, words 
 // are told to come later, and none is rejected. The person does not have to sign in again.
 func TestFaultPostgres(t *testing.T) {
 	harness.WithoutShort(t)
+	harness.Waits(t)
 	for name, stop := range map[string]func(*load.Relay){"is stopped": (*load.Relay).Close, "cannot be reached": (*load.Relay).Mute} {
 		t.Run(name, func(t *testing.T) {
+			harness.Waits(t)
 			dsn, relay := relayed(t, authtest.Schema(t))
 			_, up := upstreamtest.Start(t, upstreamtest.Script{})
 			c := mustCompany(t, up, "", fmt.Sprintf("storage: { driver: postgres, dsn: %q }\n", dsn))

@@ -19,7 +19,9 @@ import (
 // restart. The scripted servers are those of TestLoginCommand and TestLogin.
 func TestLoginAtForeignServers(t *testing.T) {
 	harness.WithoutShort(t)
+	harness.Waits(t)
 	t.Run("oidc-provider", func(t *testing.T) {
+		defer harness.Computes(t)()
 		l := mustLinear(t)
 		as := mustNode(t, "as.mjs", l.url)
 		var said struct{ Issuer string }
@@ -34,6 +36,7 @@ func TestLoginAtForeignServers(t *testing.T) {
 		})
 	})
 	t.Run("example of the TypeScript SDK", func(t *testing.T) {
+		defer harness.Computes(t)()
 		mcp, as := harness.FreePort(t), harness.FreePort(t)
 		port := func(address string) string { return address[strings.LastIndex(address, ":")+1:] }
 		cmd := exec.Command("node", "node_modules/@modelcontextprotocol/sdk/dist/esm/examples/server/simpleStreamableHttp.js", "--oauth", "--oauth-strict")
