@@ -1,4 +1,10 @@
-// Command junction-pack is an MCP server whose tools are described by a manifest.
+// Command junction-pack is an MCP server whose tools are described by a manifest. It is independent
+// of the program junction, which runs it for an upstream with the key pack.
+//
+// Package manifest reads the manifest, and package template the placeholders in it. Package pack
+// makes an MCP server of the tools. Package command runs commands, package web sends requests,
+// package openapi makes tools of OpenAPI documents, and package prompt asks the model of the
+// client. Package cli has the commands. Package tree computes the checksum of a pack.
 package main
 
 import (
@@ -29,7 +35,7 @@ func rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "junction-pack",
 		Short: "Serve tools that a manifest describes",
-		Long: `Junction-pack is an MCP server whose tools are described by a manifest (YAML).
+		Long: `Junction-pack is an MCP server. A manifest (YAML) describes its tools.
 
 PATH is a manifest, or a folder with pack.yaml and files that end in .pack.yaml.`,
 		Example: `  junction-pack init packs/dev

@@ -19,12 +19,12 @@ import (
 	"junction/cmd/junction/prose"
 )
 
-// load reads a pack to show it, with its references as they are written.
+// load reads a pack to show it. References such as ${NAME} stay as they are written.
 func load(ctx context.Context, path string) (*pack.Pack, error) {
 	return made(ctx, path, manifest.Options{Unresolved: true}, pack.Runners{})
 }
 
-// made reads a pack.
+// made reads the manifests at path and makes the pack.
 func made(ctx context.Context, path string, o manifest.Options, r pack.Runners) (*pack.Pack, error) {
 	m, err := manifest.Load(path, o)
 	if err != nil {

@@ -16,10 +16,10 @@ import (
 	"junction/cmd/junction/packs/lock"
 )
 
-// ServeOptions say how a pack is served.
+// ServeOptions configure Serve.
 type ServeOptions struct {
 	Address        string // for HTTP; "" serves on stdio
-	Checksum       string // that the folder must have, see package tree; "" is any
+	Checksum       string // that the folder must have, see package tree; "" accepts any
 	Priorities     bool   // lines of the log begin with their priority, as in sd-daemon(3)
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
@@ -81,7 +81,7 @@ func Serve(ctx context.Context, path string, o ServeOptions) error {
 // serving is a pack that is served. load and reload are called by one goroutine at a time.
 type serving struct {
 	path     string
-	checksum string // that the folder must have; "" is any
+	checksum string // that the folder must have; "" accepts any
 	log      *slog.Logger
 	runners  pack.Runners
 	server   *pack.Server

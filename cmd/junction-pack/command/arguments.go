@@ -62,9 +62,9 @@ func pathsWithin(p *manifest.Parameter, v any, dir string) (any, error) {
 	return checked, nil
 }
 
-// pathWithin returns the path for the command: below the working directory it begins with ./, so
-// that it is no option; elsewhere it is absolute. Symbolic links are followed as far as the path
-// exists. A link that is made after the check is not noticed; only a sandbox prevents that.
+// pathWithin returns the path for the command. Below the working directory the path begins with ./,
+// so that it is no option; elsewhere it is absolute. It follows symbolic links as far as the path
+// exists. It does not notice a link that is made after the check; only a sandbox prevents that.
 func pathWithin(p *manifest.Parameter, path, dir string) (string, error) {
 	outside := fmt.Errorf("%s is outside the folder that %s must be inside; use a path below that folder",
 		quoted(path), p.Name)
@@ -163,7 +163,7 @@ func (b *builder) add(args manifest.Args) error {
 	return nil
 }
 
-// wanted reports whether a group has all of its values.
+// wanted reports whether all placeholders of a group have values, and its condition holds.
 func (b *builder) wanted(a manifest.Arg) bool {
 	if a.When != "" {
 		if v := b.values[a.When]; v == nil || v == false || v == "" {

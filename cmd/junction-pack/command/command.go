@@ -1,5 +1,5 @@
-// Package command runs the commands of tools. There is no shell unless the manifest has shell: true,
-// and then values are its positional parameters, never part of the script.
+// Package command runs the commands of tools. There is no shell unless the manifest has shell:
+// true, and then values are its positional parameters, never part of the script.
 //
 // arguments.go makes the words of a command from the arguments of a call and refuses values that
 // could become options, or leave a folder. result.go makes the result from what the command wrote.
@@ -96,7 +96,7 @@ func said(r *transport.Result) string {
 	return "\nstderr:\n" + r.Stderr
 }
 
-// options returns how the command is started.
+// options returns the options for starting the command.
 func (r *Runner) options(t *manifest.Tool, given map[string]any, file string) (transport.StdioOptions, error) {
 	argv, err := words(t, given)
 	if err != nil {

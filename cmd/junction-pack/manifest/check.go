@@ -60,7 +60,7 @@ func (d *decoder) tool(path string, t *Tool) {
 		d.bad(path, "is no name for a tool; use up to 64 letters, digits, _, - and .")
 	}
 	if strings.TrimSpace(t.Description) == "" {
-		d.bad(path, "has no description; say what the tool does and when to use it, since models choose by it")
+		d.bad(path, "has no description; write what the tool does and when to use it, since models choose by it")
 	}
 	if t.Concurrency > maxConcurrency {
 		d.bad(path+".concurrency", "want at most %d", maxConcurrency)
@@ -116,7 +116,7 @@ func (d *decoder) parameter(path string, p *Parameter) {
 // ofCommands are the keys that only commands have.
 var ofCommands = []string{"shell", "stdin", "dir", "env", "inherit_env", "sandbox", "exit_codes"}
 
-// kinds checks that the tool does one thing, and the keys of that.
+// kinds checks that the tool has exactly one of command, http and prompt, and the keys of that one.
 func (d *decoder) kinds(path string, t *Tool) {
 	kinds := 0
 	for _, key := range []string{"command", "http", "prompt"} {
@@ -150,14 +150,14 @@ func (d *decoder) kinds(path string, t *Tool) {
 		}
 		d.http(path+".http", t.HTTP)
 	case slices.ContainsFunc(d.problems, func(p Problem) bool { return strings.HasPrefix(p.Path, path+".") }):
-		// Most likely the key is misspelled, which was reported.
+		// The key is probably misspelled; the unknown key was reported.
 	default:
 		d.bad(path,
 			`does nothing; add command: [program, "{{parameter}}"], http: { url: https://… } or prompt: { text: … }`)
 	}
 }
 
-// runs checks the keys of a command.
+// runs checks the keys of a tool with a command.
 func (d *decoder) runs(path string, t *Tool) {
 	at := path + ".command"
 	if len(t.Command) == 0 {
@@ -178,7 +178,8 @@ func (d *decoder) runs(path string, t *Tool) {
 	d.dir(path, t)
 }
 
-// references replaces the references of the arguments. The shell replaces those of a script itself.
+// references replaces the references in the arguments, but not in a script: ${NAME} is for the
+// shell there.
 func (d *decoder) references(path string, t *Tool) {
 	first := true
 	t.Command.Walk(func(at string, a *Arg, _ bool) {
@@ -228,8 +229,8 @@ var fixed = []string{"PATH", "LD_*", "DYLD_*", "BASH_ENV", "ENV", "IFS", "SHELLO
 	"NODE_OPTIONS", "NODE_PATH", "PERL5*", "PERLLIB", "RUBY*", "GIT_*", "SSH_*", "HOME", "SHELL", "EDITOR", "PAGER",
 	"VISUAL"}
 
-// surroundings checks what commands get beside their arguments, and resolves the references of a
-// sandbox.
+// surroundings checks the environment and the sandbox of commands, and resolves the references of
+// the sandbox.
 func (d *decoder) surroundings(path string, env Variables, inherit command.Inherit, box *command.Sandbox) {
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		at := path + ".env." + name

@@ -42,7 +42,7 @@ func newDecoder(file string, o Options) *decoder {
 	return &decoder{file: file, refs: expander{dir: dir, Options: o}, lines: yamlread.Lines{}}
 }
 
-// custom is a value with a form of its own. It reports its mistakes to d.
+// custom is a value that reads its own YAML. It reports its mistakes to d.
 type custom interface {
 	decode(d *decoder, path string, n *yaml.Node)
 }
@@ -71,7 +71,7 @@ func (d *decoder) decode(text []byte, m *Manifest) bool {
 	d.value("", doc.Content[0], reflect.ValueOf(m).Elem())
 	if d.values > yamlread.MaxValues {
 		d.problems = nil
-		d.at(1, "", "means more than %d values once its aliases are followed; use fewer aliases", yamlread.MaxValues)
+		d.at(1, "", "has more than %d values when its aliases are followed; use fewer aliases", yamlread.MaxValues)
 		return false
 	}
 	return true
@@ -265,7 +265,7 @@ func (d *decoder) pairs(path string, n *yaml.Node) (ps []pair) {
 	return ps
 }
 
-// unknown reports a key that is none, with the nearest one, or all of them.
+// unknown reports an unknown key, with the most similar known key, or all known keys.
 func (d *decoder) unknown(at string, p pair, known []string) {
 	if other := foreign[p.key]; other != "" {
 		d.at(p.line, at, "unknown key; %s", other)
@@ -291,7 +291,7 @@ var foreign = map[string]string{
 	"mcpServers":    "an MCP server is an upstream of Junction, not of a pack",
 	"upstreams":     "an MCP server is an upstream of Junction, not of a pack",
 	"script":        "write shell: true and command: ['text', \"{{value}}\"]",
-	"type":          "remove it: the key command, http or prompt says what the tool is",
+	"type":          "remove it: the key command, http or prompt is the type",
 	"arguments":     "did you mean parameters?",
 	"exit_code":     "did you mean exit_codes?",
 	"outputs":       "did you mean output?",

@@ -121,7 +121,8 @@ func (j *JSON) names() (all []string) {
 	return all
 }
 
-// used notes the placeholders. optional is true for those whose place is left out without a value.
+// used calls note with the placeholders. optional is true if their part of the request is left out
+// without a value.
 func (h *HTTP) used(note func(names []string, optional bool)) {
 	note(h.URL.Names(), false)
 	note(h.Text.Names(), false)
@@ -173,11 +174,12 @@ func (d *decoder) http(path string, h *HTTP) {
 
 var headerName = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
 
-// ownHeaders decide where a request goes and as whom; arguments must not change them.
+// ownHeaders decide where a request goes and with which credentials; arguments must not change
+// them.
 var ownHeaders = []string{"Host", "Authorization", "Cookie", "Proxy-Authorization", "Content-Length",
 	"Transfer-Encoding", "Connection"}
 
-// address checks that arguments can change nothing of a URL but segments of its path.
+// address checks that arguments can change only segments of the path of a URL.
 func (d *decoder) address(path string, t Text) {
 	if _, query, _ := strings.Cut(t.Source, "?"); strings.Contains(query, "{{") {
 		d.bad(path, "has a placeholder after the question mark; put it into query: { name: \"{{name}}\" }")
@@ -195,8 +197,8 @@ func (d *decoder) address(path string, t Text) {
 	}
 }
 
-// AddressProblem returns why requests must not go to a URL; "" if they can. Secrets would be
-// readable on the way over http, except on this machine.
+// AddressProblem returns why requests must not go to a URL; "" if they may. http is allowed only on
+// this machine, because others could read secrets on the way.
 func AddressProblem(text string) string {
 	u, err := url.Parse(text)
 	switch {

@@ -1,4 +1,4 @@
-// Package manifest reads the files that packs are made of.
+// Package manifest reads manifests: the YAML files that describe the tools of a pack.
 //
 // manifest.go, tool.go, http.go, prompt.go and api.go have the keys of a file. Load finds the
 // files, decode.go parses their YAML strictly, reference.go resolves ${VAR} and ${file:…}, and
@@ -43,7 +43,7 @@ type Manifest struct {
 	lines yamlread.Lines // of the keys, for At
 }
 
-// Defaults are the limits and the surroundings of tools that do not have their own.
+// Defaults are values for tools that do not have their own.
 type Defaults struct {
 	Limits     `yaml:",inline"`
 	Dir        Ref              `yaml:"dir"`
@@ -66,7 +66,7 @@ const (
 	DefaultConcurrency = 4
 )
 
-// or returns the limits with those of d for what is missing.
+// or returns the limits, with those of d for missing ones.
 func (l Limits) or(d Limits) Limits {
 	if l.Timeout == 0 {
 		l.Timeout = d.Timeout
@@ -80,12 +80,12 @@ func (l Limits) or(d Limits) Limits {
 	return l
 }
 
-// Options say how Load resolves references.
+// Options configure how Load resolves references.
 type Options struct {
 	// Getenv looks up variables, as os.LookupEnv does.
 	Getenv func(string) (string, bool)
-	// Unresolved has references stay as they are. A manifest that was read so can be shown, but
-	// its tools must not be called.
+	// Unresolved leaves references as they are. Such a manifest can be shown, but its tools must
+	// not be called.
 	Unresolved bool
 }
 
@@ -95,7 +95,7 @@ type Pack struct {
 	Warnings  Problems    // conditions outside the files, such as a program that is missing
 }
 
-// At returns a mistake at a key that is found out later.
+// At returns a mistake at a key, for mistakes that are found after Load.
 func (m *Manifest) At(path, format string, args ...any) Problem {
 	return Problem{File: m.File, Line: m.lines.At(path), Path: path, Text: fmt.Sprintf(format, args...)}
 }

@@ -8,7 +8,7 @@ import (
 	"junction/cmd/junction/yamlread"
 )
 
-// Problem is one mistake of a manifest, or one warning.
+// Problem is one mistake in a manifest, or one warning.
 type Problem = yamlread.Problem
 
 // Problems are all mistakes, by file and line.
@@ -33,7 +33,7 @@ func (d *decoder) warn(path, format string, args ...any) {
 func (d *decoder) line(path string) int { return d.lines.At(path) }
 
 // Mistake returns the first mistake in the manifests of a pack, with file, line and remedy; "" if
-// there is none. It does not know the environment of the pack, and reads no OpenAPI documents.
+// there is none. It checks neither the pack's environment nor its OpenAPI documents.
 func Mistake(path string) string {
 	_, err := Load(path, Options{Unresolved: true})
 	if err == nil {

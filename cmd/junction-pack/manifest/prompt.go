@@ -16,7 +16,7 @@ import (
 	"junction/upstream/files"
 )
 
-// Ask is a question to the model of the client: a tool of the kind prompt.
+// Ask is the key prompt of a tool: a request to the model of the client.
 type Ask struct {
 	Words     `yaml:",inline"`
 	System    Plain  `yaml:"system"`
@@ -27,8 +27,8 @@ type Ask struct {
 // DefaultMaxTokens is the default of Ask.MaxTokens.
 const DefaultMaxTokens = 1000
 
-// Words are a template: a text, or a file in the folder of the manifest. Neither has references,
-// since what they say goes to a model.
+// Words are a template: a text, or a file in the folder of the manifest. References are not
+// replaced in them, so that no secret goes to a model.
 type Words struct {
 	Text Plain  `yaml:"text"`
 	File string `yaml:"file"`
@@ -66,7 +66,7 @@ func (d *decoder) words(path string, w *Words) {
 	}
 }
 
-// companion reads a file in the folder of the manifest, and has it watched.
+// companion reads a file in the folder of the manifest, and adds it to the watched files.
 func (d *decoder) companion(name string) ([]byte, error) {
 	d.refs.files = append(d.refs.files, inside(d.refs.dir, name))
 	full, err := Inside(d.refs.dir, name)

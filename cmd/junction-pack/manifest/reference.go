@@ -30,8 +30,7 @@ type expander struct {
 // maxReferenced limits the size of a file that a reference names.
 const maxReferenced = 64 << 10
 
-// expand returns s with its references replaced, and the mistakes. The place of a wrong reference
-// is empty.
+// expand returns s with its references replaced, and the mistakes. A wrong reference becomes empty.
 func (e *expander) expand(s string) (out string, wrong []string) {
 	out, closed := yamlread.Expand(s, func(body string) string {
 		value, problem := e.resolve(body)

@@ -20,8 +20,7 @@ import (
 // Tools are the tools of a file, in their order.
 type Tools []*Tool
 
-// Tool is one tool. Exactly one of the keys that say what it does is given: command, http or
-// prompt.
+// Tool is one tool. It has exactly one of the keys command, http and prompt.
 type Tool struct {
 	Name        string      `yaml:"-"`
 	Title       string      `yaml:"title"`
@@ -44,10 +43,10 @@ type Tool struct {
 
 	// HTTP is one request.
 	HTTP *HTTP `yaml:"http"`
-	// Prompt is a question to the model of the client.
+	// Prompt is a request to the model of the client.
 	Prompt *Ask `yaml:"prompt"`
 
-	// Output says what the output is. OutputSchema is the JSON Schema of the structured content.
+	// Output is the form of the output. OutputSchema is the JSON Schema of the structured content.
 	Output       Output `yaml:"output"`
 	OutputSchema Schema `yaml:"output_schema"`
 
@@ -73,7 +72,7 @@ type Annotations struct {
 	OpenWorld   *bool `yaml:"open_world"`
 }
 
-// Or returns the hints, with those of d for what is missing.
+// Or returns the hints, with those of d for missing ones.
 func (a Annotations) Or(d Annotations) Annotations {
 	return Annotations{cmp.Or(a.ReadOnly, d.ReadOnly), cmp.Or(a.Destructive, d.Destructive),
 		cmp.Or(a.Idempotent, d.Idempotent), cmp.Or(a.OpenWorld, d.OpenWorld)}
@@ -178,8 +177,8 @@ func (a Args) walk(path string, optional bool, f func(string, *Arg, bool)) {
 	}
 }
 
-// ExitCodes say what exit statuses mean: the word ok, or a message for the model. Others than 0 are
-// failures.
+// ExitCodes maps an exit status to the word ok, or to a message for the model. Every other status
+// except 0 is a failure.
 type ExitCodes map[int]string
 
 // ExitOK is the value of an exit status that is no failure.

@@ -12,7 +12,7 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 )
 
-// credentials are what the requests of an operation carry besides the arguments.
+// credentials are the headers and other fields that authenticate the requests of an operation.
 type credentials struct {
 	header  http.Header
 	query   url.Values

@@ -32,7 +32,7 @@ const (
 	kindMultipart = "multipart/form-data"
 )
 
-// newBody chooses the media type: JSON, then forms, then text, then whatever there is.
+// newBody chooses the media type: JSON, then forms, then text, then any other one.
 func newBody(b *openapi3.RequestBody, taken map[string]any) (*body, error) {
 	kinds := slices.Sorted(maps.Keys(b.Content))
 	if len(kinds) == 0 {

@@ -177,15 +177,15 @@ func unreadable(err error) error {
 	}
 }
 
-// survive makes an error of a panic: one of the library must not end the program.
+// survive turns a panic of the library into an error, so that it does not end the program.
 func survive(err *error) {
 	if recover() != nil {
 		*err = errors.New("it cannot be read as OpenAPI 3; look for a reference that only leads back to itself")
 	}
 }
 
-// names gives names to what a document refers to. It has the path of the document. The resolver of
-// the library does not end for references into the document itself.
+// names is the path of a document. It gives names to the parts that the document refers to. The
+// library's own function for that does not end if a document refers to itself.
 type names string
 
 func (n names) of(doc *openapi3.T, ref openapi3.ComponentRef) string {

@@ -19,7 +19,7 @@ import (
 	"junction/cmd/junction-pack/web"
 )
 
-// API is what an OpenAPI document offers. It is immutable.
+// API contains the tools of an OpenAPI document. It is immutable.
 type API struct {
 	Operations []*Operation // by path and method
 	Files      []string     // that were read
@@ -284,8 +284,8 @@ func merged(ofPath, ofOperation openapi3.Parameters) []*openapi3.Parameter {
 	return all
 }
 
-// ignored reports whether a parameter is not for the model: the credentials, and headers that
-// OpenAPI has in other places.
+// ignored reports whether a parameter is not for the model: a credential, or a header that OpenAPI
+// describes in another place.
 func (c *collector) ignored(p *openapi3.Parameter, o *Operation) bool {
 	if p.In == openapi3.ParameterInHeader {
 		switch strings.ToLower(p.Name) {

@@ -61,8 +61,8 @@ func (r *results) of(data []byte, form string) (*mcp.CallToolResult, error) {
 	}
 }
 
-// answer returns the result for the answer of an API. Unless the manifest has the output, it is
-// what the API says, and text if that is unknown.
+// answer returns the result for the response of an API. Its form is that of the manifest, otherwise
+// that of the response's media type, and text if that is missing.
 func (r *results) answer(a *web.Response) (*mcp.CallToolResult, error) {
 	form := string(r.tool.Output)
 	switch {
@@ -79,7 +79,7 @@ func (r *results) answer(a *web.Response) (*mcp.CallToolResult, error) {
 	return r.of(a.Body, form)
 }
 
-// textOf returns the output as text. A command that has nothing to say is no failure.
+// textOf returns the output as text. An empty output is no failure.
 func textOf(b []byte) string {
 	if text := strings.ToValidUTF8(string(b), "\uFFFD"); strings.TrimSpace(text) != "" {
 		return text

@@ -26,8 +26,8 @@ const (
 // Path is the path of the MCP endpoint.
 const Path = "/mcp"
 
-// Listen listens on an address of loopback. There is no authentication, so that other addresses are
-// refused: Junction can be put in front.
+// Listen listens on a loopback address. It refuses other addresses, because this server has no
+// authentication. Junction can serve the pack to other machines.
 func Listen(address string) (net.Listener, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -76,8 +76,8 @@ func (s *Server) ServeHTTP(ctx context.Context, l net.Listener) error {
 	return nil
 }
 
-// guard rejects what mcp-go would accept: requests of web pages from elsewhere, large bodies, and
-// the cancellation of a request that may be another client's.
+// guard rejects requests that mcp-go would accept: those of web pages, large bodies, and the
+// cancellation of a request that may belong to another client.
 func guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if origin := r.Header.Get("Origin"); origin != "" && !(origin == "http://"+r.Host && loopback(r.Host)) {

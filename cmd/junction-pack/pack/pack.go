@@ -1,4 +1,4 @@
-// Package pack makes an MCP server of manifests.
+// Package pack makes an MCP server of the manifests of a pack.
 //
 // pack.go has the tools of a pack and a call of one; content.go makes results. offers.go has its
 // prompts and resources. server.go serves all of them with mcp-go, in both eras, over stdio and
@@ -26,7 +26,8 @@ import (
 	"junction/upstream/raw"
 )
 
-// Pack is what manifests offer. It is immutable; a changed file makes another one.
+// Pack contains the tools, prompts and resources of manifests. It is immutable; a changed file
+// makes another Pack.
 type Pack struct {
 	Name, Title, Version, Instructions string
 
@@ -35,7 +36,7 @@ type Pack struct {
 	Resources manifest.Resources
 
 	Files    []string          // that the manifests name
-	Warnings manifest.Problems // what cannot work
+	Warnings manifest.Problems // about items that cannot work
 }
 
 // Tool is a tool as clients see it, and how it is called.
@@ -50,7 +51,7 @@ type Tool struct {
 	run       func(ctx context.Context, c call) (*mcp.CallToolResult, error)
 	arguments schema.Validator
 	text      []byte        // the definition, for arguments
-	turns     chan struct{} // has a place for each call at the same time
+	turns     chan struct{} // its capacity is the number of calls at the same time
 }
 
 // call is one call, or one round of it if the client is asked something.
@@ -59,7 +60,7 @@ type call struct {
 	answers   mcp.InputResponses
 }
 
-// Runners do the work of tools. They outlive the packs that are made with them.
+// Runners run the commands and send the requests of tools. They outlive the packs that use them.
 type Runners struct {
 	Command *command.Runner
 	Web     *web.Client
@@ -70,8 +71,8 @@ func NewRunners(log *slog.Logger) Runners {
 	return Runners{Command: &command.Runner{Log: log}, Web: web.NewClient()}
 }
 
-// New makes a pack of manifests, and reads the OpenAPI documents that they name. What is turned off
-// is left out. Mistakes in documents are manifest.Problems.
+// New makes a pack of manifests, and reads the OpenAPI documents that they name. It leaves out
+// items with enabled: false. Mistakes in documents are manifest.Problems.
 func New(ctx context.Context, p *manifest.Pack, r Runners) (*Pack, error) {
 	first := p.Manifests[0]
 	pack := &Pack{Name: first.Name, Title: first.Title, Version: first.Version, Warnings: p.Warnings}
@@ -200,7 +201,7 @@ func newTool(m *manifest.Manifest, source *manifest.Tool, r Runners) *Tool {
 	return t.ready()
 }
 
-// requests returns how a tool is called that sends a request.
+// requests returns the function that calls a tool by sending a request.
 func requests(r Runners, t *Tool, results *results, build func(map[string]any) (*web.Request, error)) func(
 	context.Context, call) (*mcp.CallToolResult, error) {
 	return func(ctx context.Context, c call) (*mcp.CallToolResult, error) {
@@ -231,8 +232,8 @@ func hints(title string, a manifest.Annotations) mcp.ToolAnnotation {
 		IdempotentHint: a.Idempotent, OpenWorldHint: a.OpenWorld}
 }
 
-// Call calls the tool. answers are what the client was asked in the rounds before. The arguments of
-// an operation are not checked if its document has a schema that cannot be used; the API checks them
+// Call calls the tool. answers are the client's responses in the rounds before. If an OpenAPI
+// document has a schema that cannot be used, the arguments are not checked; the API checks them
 // itself. Mistakes of the caller and failures are results with isError; an error means that ctx has
 // ended.
 func (t *Tool) Call(ctx context.Context, arguments json.RawMessage,

@@ -47,8 +47,8 @@ func (q quiet) Enabled(ctx context.Context, l slog.Level) bool {
 	return l >= slog.LevelWarn && q.Handler.Enabled(ctx, l)
 }
 
-// Use replaces what the server offers, and notifies the clients. It must not be called
-// concurrently. Calls in progress end with the old ones.
+// Use replaces the pack that the server offers, and notifies the clients. It must not be called
+// concurrently. Calls in progress end with the tools of the old pack.
 func (s *Server) Use(p *Pack) {
 	tools := make([]server.ServerTool, len(p.Tools))
 	for i, t := range p.Tools {
@@ -97,7 +97,8 @@ func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) er
 	return nil
 }
 
-// whole keeps the lines of concurrent writers whole. mcp-go locks its answers, but not its requests.
+// whole keeps the lines of concurrent writers whole. mcp-go locks its answers, but not its
+// requests.
 type whole struct {
 	mu sync.Mutex
 	w  io.Writer // guarded by mu

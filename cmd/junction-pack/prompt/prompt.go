@@ -21,8 +21,8 @@ const (
 )
 
 // Run asks the model, or checks the answers that the client has sent. check returns the result for
-// an answer, or why it does not fit; the model is then asked once more, with that error. The error
-// is for the model that calls the tool.
+// an answer, or an error if the answer does not fit. Run then asks the model once more, with that
+// error. The error of Run is for the model that calls the tool.
 func Run(ctx context.Context, t *manifest.Tool, values map[string]any, responses mcp.InputResponses,
 	check func(answer string) (*mcp.CallToolResult, error)) (*mcp.CallToolResult, error) {
 	if !canSample(ctx) {
@@ -49,7 +49,7 @@ func Run(ctx context.Context, t *manifest.Tool, values map[string]any, responses
 		message(mcp.RoleUser, fmt.Sprintf("This answer cannot be used: %v\nAnswer again.", err))), nil
 }
 
-// ask returns the result that has the client ask its model.
+// ask returns the result that makes the client ask its model.
 func ask(t *manifest.Tool, values map[string]any, id string, messages ...mcp.SamplingMessage) *mcp.CallToolResult {
 	p := mcp.CreateMessageParams{Messages: messages, SystemPrompt: t.Prompt.System.Text(values, nil),
 		MaxTokens: t.Prompt.MaxTokens}

@@ -23,10 +23,10 @@ const (
 // ErrTooLarge means that a folder exceeds the limits of a pack.
 var ErrTooLarge = fmt.Errorf("it has more than %d files or %d MiB", MaxFiles, MaxBytes>>20)
 
-// Sum returns the checksum of a folder: "sha256:" and the hexadecimal SHA-256 sum of one line for
-// each file. A line has the kind (file or link), the sum of the content or of the target of the
-// link, and the quoted path. The lines are sorted by path. Modes and empty folders do not count,
-// because they differ between systems.
+// Sum returns the checksum of a folder: "sha256:" and a hexadecimal SHA-256 sum. It is the sum of a
+// text with one line for each file, sorted by path. A line has the kind (file or link), the sum of
+// the content or of the link's target, and the quoted path. Modes and empty folders do not count,
+// because systems differ in them.
 func Sum(dir string) (string, error) {
 	lines, err := list(dir)
 	if err != nil {

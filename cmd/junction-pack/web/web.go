@@ -1,5 +1,6 @@
-// Package web sends the HTTP requests of tools. Responses are bounded in size and time, redirects
-// stay at the origin of the request, and an answer that is no success is an error for the model.
+// Package web sends the HTTP requests of tools. It bounds responses in size and time, follows
+// redirects only within the origin of the request, and returns a response that is no success as an
+// error for the model.
 //
 // request.go makes the request of an http tool from its template.
 package web

@@ -80,7 +80,7 @@ type Report struct {
 	Last      string   `json:"last"`      // NUMBER:HASH of the last line; "" without any
 	Unchained int      `json:"unchained"` // lines of an older version, which have no number
 	Dropped   int      `json:"dropped"`   // lines that the program could not write, by its own account
-	Notes     []string `json:"notes"`     // what an operator should know, and what no attacker needs
+	Notes     []string `json:"notes"`     // irregular lines that are no sign of an attack
 	Problems  []string `json:"problems"`
 }
 
@@ -212,7 +212,7 @@ func (r *Report) print(w io.Writer, asJSON bool) error {
 		fmt.Fprintf(w, "%s of an older version at the beginning cannot be checked.\n", prose.Count(r.Unchained, "line"))
 	}
 	if r.Dropped > 0 {
-		fmt.Fprintf(w, "%s could not be written, and the audit says so itself.\n", prose.Count(r.Dropped, "line"))
+		fmt.Fprintf(w, "%s could not be written; the audit has a line about that.\n", prose.Count(r.Dropped, "line"))
 	}
 	if len(r.Problems) > 0 || r.Lines == 0 {
 		_, err := fmt.Fprintf(w, "Checked: %s in %s.\n", prose.Count(r.Lines, "line"),

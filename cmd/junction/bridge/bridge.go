@@ -1,10 +1,10 @@
-// Package bridge connects a client that only starts commands to a Streamable HTTP endpoint: it moves
-// messages between standard input and output and the endpoint, in both eras.
+// Package bridge connects a client that only starts commands to a Streamable HTTP endpoint: it
+// moves messages between standard input and output and the endpoint, in both eras.
 //
 // Params, results and errors pass through unchanged. The bridge adds the HTTP headers (modern.go),
-// keeps the session of a legacy client (legacy.go), and keeps both usable while the endpoint restarts.
-// It changes only the ids of server requests (questions.go): the client sees one connection, which
-// may use several sessions one after the other.
+// keeps the session of a legacy client (legacy.go), and keeps both usable while the endpoint
+// restarts. It changes only the ids of server requests (questions.go): the client sees one
+// connection, which may use several sessions one after the other.
 package bridge
 
 import (
@@ -45,16 +45,17 @@ type Options struct {
 	Token func(ctx context.Context, refused ...string) (string, error)
 	In    io.Reader
 	Out   io.Writer // only messages are written here
-	Notes io.Writer // receives one line for each problem that a person should know; nil discards
-	// Patience is how long a request is sent again while the endpoint cannot be reached. Default 5s.
+	Notes io.Writer // receives one line for each problem, for the user; nil discards
+	// Patience is how long a request is sent again while the endpoint cannot be reached. Default
+	// 5s.
 	Patience time.Duration
 	// Open makes the connections. Nil means Streamable HTTP.
 	Open func(in transport.Receiver) transport.Transport
 }
 
-// Run moves messages until In ends, ctx ends, or Out cannot be written. After In has ended, in-flight
-// requests have a moment to finish. When ctx ends first, a goroutine stays in In.Read until that
-// returns, because a read cannot be interrupted.
+// Run moves messages until In ends, ctx ends, or Out cannot be written. After In has ended,
+// in-flight requests have a moment to finish. When ctx ends first, a goroutine stays in In.Read
+// until that returns, because a read cannot be interrupted.
 func Run(ctx context.Context, o Options) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -132,7 +133,7 @@ type bridge struct {
 	work    sync.WaitGroup // requests and the like
 	flights map[jsonrpc.ID]*flight
 	session *session      // of the legacy client; nil before initialize
-	hello   chan struct{} // done of the last initialize; nil before the first
+	hello   chan struct{} // flight.done of the last initialize; nil before the first
 }
 
 // flight is a request of the client without a response.
@@ -208,8 +209,8 @@ func (b *bridge) linger(ctx context.Context) {
 	}
 }
 
-// take handles one line of the client. Requests run in their own goroutines; everything else is sent
-// before the next line is read, so that the order is kept.
+// take handles one line of the client. Requests run in their own goroutines; everything else is
+// sent before the next line is read, so that the order is kept.
 func (b *bridge) take(ctx context.Context, l line) {
 	if long, ok := errors.AsType[*transport.LongLineError](l.err); ok {
 		b.out.fail(long.Request, mcp.INVALID_REQUEST, long.Error())
@@ -267,7 +268,7 @@ func (b *bridge) request(ctx context.Context, m *jsonrpc.Message) {
 	f := &flight{cancel: cancel, modern: isModern, listens: isModern && m.Method == methodListen,
 		done: make(chan struct{})}
 	isHello := !isModern && m.Method == string(mcp.MethodInitialize)
-	if !b.takeOff(m.ID, f, isHello) {
+	if !b.track(m.ID, f, isHello) {
 		cancel()
 		b.out.fail(m.ID, mcp.INVALID_REQUEST, "a request with this id is in progress")
 		return
@@ -288,7 +289,7 @@ func (b *bridge) request(ctx context.Context, m *jsonrpc.Message) {
 			b.greeted(ctx)
 			answer, err = b.callLegacy(ctx, m)
 		}
-		if !b.land(m.ID, f) {
+		if !b.untrack(m.ID, f) {
 			return
 		}
 		if err != nil {
@@ -298,8 +299,8 @@ func (b *bridge) request(ctx context.Context, m *jsonrpc.Message) {
 	})
 }
 
-// takeOff registers a request. It returns false if one with this id is in progress.
-func (b *bridge) takeOff(id jsonrpc.ID, f *flight, hello bool) bool {
+// track registers a request. It returns false if one with this id is in progress.
+func (b *bridge) track(id jsonrpc.ID, f *flight, hello bool) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.flights[id] != nil {
@@ -312,7 +313,8 @@ func (b *bridge) takeOff(id jsonrpc.ID, f *flight, hello bool) bool {
 	return true
 }
 
-// greeted waits for the response to initialize, if the client has sent messages without waiting.
+// greeted waits for the response to initialize, because a client may send messages before it has
+// that response.
 func (b *bridge) greeted(ctx context.Context) {
 	b.mu.Lock()
 	hello := b.hello
@@ -326,8 +328,8 @@ func (b *bridge) greeted(ctx context.Context) {
 	}
 }
 
-// land removes a request, and reports whether the client expects a response.
-func (b *bridge) land(id jsonrpc.ID, f *flight) bool {
+// untrack removes a request, and reports whether the client expects a response.
+func (b *bridge) untrack(id jsonrpc.ID, f *flight) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.flights[id] == f {
@@ -337,7 +339,8 @@ func (b *bridge) land(id jsonrpc.ID, f *flight) bool {
 }
 
 // notify sends a notification of the client. A cancellation of a modern request closes its response
-// instead (2026-07-28, basic/patterns/cancellation). Other notifications exist in the legacy era only.
+// instead (2026-07-28, basic/patterns/cancellation). Other notifications exist in the legacy era
+// only.
 func (b *bridge) notify(ctx context.Context, m *jsonrpc.Message) {
 	if m.Method == methodCancelled {
 		id, _ := m.Body.Get("requestId") // an absent id is the id of no request
@@ -363,8 +366,8 @@ func (b *bridge) notify(ctx context.Context, m *jsonrpc.Message) {
 	}
 }
 
-// respond sends the client's answer to a server request. An answer to a request of an earlier session
-// is dropped: it was withdrawn.
+// respond sends the client's answer to a server request. An answer to a request of an earlier
+// session is dropped: it was withdrawn.
 func (b *bridge) respond(ctx context.Context, m *jsonrpc.Message) {
 	if s, id := b.questions.answered(m.ID); s != nil {
 		m.ID = id

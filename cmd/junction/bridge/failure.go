@@ -30,7 +30,7 @@ func (b *bridge) problem(err error) *jsonrpc.Error {
 	return &jsonrpc.Error{Code: mcp.INTERNAL_ERROR, Message: text, Data: append(data, "}}"...)}
 }
 
-// explain says why a request has no response, and what to do.
+// explain returns why a request has no response and what to do, and the kind of the error.
 func explain(url string, err error) (text, kind string) {
 	status, isStatus := errors.AsType[*transport.StatusError](err)
 	switch {
@@ -48,8 +48,8 @@ func explain(url string, err error) (text, kind string) {
 	return fmt.Sprintf("no answer from Junction at %s: %v", url, err), "lost"
 }
 
-// notes writes lines for a person. A problem that continues has one line when it begins and one when
-// it ends.
+// notes writes lines for the user. A problem that continues has one line when it begins and one
+// when it ends.
 type notes struct {
 	url  string
 	mu   sync.Mutex
@@ -68,7 +68,8 @@ func (n *notes) write(text string) {
 	_, _ = fmt.Fprintf(n.w, "junction stdio: %s\n", prose.Flat(text))
 }
 
-// tried reports the result of a request. A response of any kind means that the endpoint is there.
+// tried notes the result of a request. A response of any kind means that the endpoint can be
+// reached.
 func (n *notes) tried(err error) {
 	if status, ok := errors.AsType[*transport.StatusError](err); err == nil || ok && status.Message != nil {
 		n.mu.Lock()

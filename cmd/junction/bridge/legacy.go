@@ -30,7 +30,8 @@ type session struct {
 	state   *sessionState    // shared with the session that replaces it
 }
 
-// sessionState is what the client has set in its session, and the endpoint forgets when it restarts.
+// sessionState contains the values that the client has set in its session. The endpoint forgets
+// them when it restarts.
 type sessionState struct {
 	mu            sync.Mutex
 	ready         bool // the client has sent notifications/initialized
@@ -39,7 +40,7 @@ type sessionState struct {
 	subscriptions map[string][]byte // params of resources/subscribe, by URI
 }
 
-// note remembers what a request sets, after it has succeeded.
+// note remembers the value that a request has set. The request must have succeeded.
 func (st *sessionState) note(m *jsonrpc.Message) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -155,8 +156,8 @@ func (b *bridge) replace(ctx context.Context, s *session) error {
 	return nil
 }
 
-// living returns the session, and opens it again if the endpoint has ended it. It is nil if the client
-// has none.
+// living returns the session, and opens it again if the endpoint has ended it. It is nil if the
+// client has none.
 func (b *bridge) living(ctx context.Context) (*session, error) {
 	if s := b.current(); s == nil || !s.Ended() {
 		return s, nil
@@ -195,8 +196,8 @@ func (b *bridge) living(ctx context.Context) (*session, error) {
 	return s, nil
 }
 
-// listenLegacy opens the stream of messages that belong to no request. When the stream was lost, the
-// endpoint may have restarted with the session, but without its state.
+// listenLegacy opens the stream of messages that belong to no request. If the stream was lost, the
+// endpoint may have restarted: it still knows the session, but not its state.
 func (b *bridge) listenLegacy(s *session) {
 	s.state.mu.Lock()
 	again := s.state.listening == s
@@ -240,7 +241,8 @@ func (b *bridge) revive(s *session) {
 	}
 }
 
-// restore sets the state of the session again, and tells the client that the lists may have changed.
+// restore sets the state of the session again, and tells the client that the lists may have
+// changed.
 func (b *bridge) restore(ctx context.Context, s *session) {
 	ctx, cancel := context.WithTimeout(ctx, sendTime)
 	defer cancel()

@@ -8,9 +8,9 @@ import (
 	"junction/upstream/raw"
 )
 
-// questions are the server requests without an answer of the client. Each gets an id of the bridge,
-// because sessions number their requests independently: a late answer to a request of an earlier
-// session must not become the answer to another request.
+// questions are the server requests that the client has not answered yet. The bridge gives each an
+// id of its own, because each session numbers its requests from the beginning: a late answer to a
+// request of an earlier session must not become the answer to another request.
 type questions struct {
 	mu    sync.Mutex
 	last  int
@@ -59,8 +59,8 @@ func (q *questions) withdraw(gone func(question) bool) []jsonrpc.ID {
 	return ids
 }
 
-// deliver passes a message of the endpoint to the client. call is the request to which it belongs, or
-// nil.
+// deliver passes a message of the endpoint to the client. call is the request to which it belongs,
+// or nil.
 func (b *bridge) deliver(s *session, call *jsonrpc.Message, m *jsonrpc.Message) {
 	switch {
 	case m.IsRequest():

@@ -427,7 +427,7 @@ func TestAliasesAreBounded(t *testing.T) {
 		fmt.Fprintf(&b, "  u%d: { command: [x], env: *env }\n", i)
 	}
 	_, err := parseText("test.yaml", []byte(b.String()), environment(nil))
-	want := "test.yaml:1: means more than 100000 values once its aliases are followed; use fewer aliases"
+	want := "test.yaml:1: has more than 100000 values when its aliases are followed; use fewer aliases"
 	if err == nil || err.Error() != want {
 		t.Errorf("Parse = %v, want %s", err, want)
 	}
@@ -440,7 +440,7 @@ func TestMergeBombIsBounded(t *testing.T) {
 		text += fmt.Sprintf("  a%d: &a%d\n    <<: [%s]\n", i, i, strings.Repeat(fmt.Sprintf("*a%d, ", i-1), 10))
 	}
 	_, err := parseText("test.yaml", []byte(text), environment(nil))
-	if err == nil || !strings.Contains(err.Error(), "once its aliases are followed") {
+	if err == nil || !strings.Contains(err.Error(), "when its aliases are followed") {
 		t.Errorf("Parse = %v, want a refusal", err)
 	}
 }

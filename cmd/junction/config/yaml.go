@@ -93,7 +93,7 @@ func (d *decoder) decode(text []byte, c *Config) bool {
 	isMapping := d.value("", doc.Content[0], reflect.ValueOf(c).Elem())
 	if d.values > yamlread.MaxValues {
 		d.problems = nil
-		d.at(1, "", "means more than %d values once its aliases are followed; use fewer aliases", yamlread.MaxValues)
+		d.at(1, "", "has more than %d values when its aliases are followed; use fewer aliases", yamlread.MaxValues)
 		return false
 	}
 	return isMapping

@@ -1,7 +1,8 @@
-// Package diagnose describes a running proxy: its status (admin.go), the faults of its upstreams
-// (doctor.go), why a caller sees an item or does not (why.go), and the definitions of its tools
-// (pins.go). The admin address serves these answers as JSON; package cli prints them. File finds the
-// faults of upstreams without a running proxy.
+// Package diagnose describes a running proxy: its readiness (admin.go) and status (status.go,
+// state.go), the faults of its upstreams (doctor.go), why a caller sees an item or does not
+// (why.go, why_hints.go), and the definitions of its tools (pins.go). The admin address serves
+// these answers as JSON, to the hosts of host.go; package cli prints them. File finds the faults of
+// upstreams without a running proxy.
 package diagnose
 
 import (
@@ -41,8 +42,8 @@ type Proxy struct {
 	// Users returns the users with an e-mail address who have signed in; nil without auth.oauth.
 	Users func(ctx context.Context, email string) ([]authserver.KnownUser, error)
 	Page  http.Handler // answers requests for other paths; nil answers 404
-	// Callback is the pattern of the requests for Page that may come from another site; "" if there are
-	// none.
+	// Callback is the pattern of the requests for Page that may come from another site; "" if there
+	// are none.
 	Callback string
 	// Lacks returns the scopes that the sign-in of an upstream lacks for some calls.
 	Lacks func(upstream string) []string
@@ -57,10 +58,10 @@ func (p *Proxy) personal() []string { return slices.Sorted(maps.Keys(p.Config().
 // /readyz answers 503 until every upstream has been tried once; a failed upstream does not make the
 // proxy unready.
 //
-// Handler rejects requests whose Host is not this machine (DNS rebinding). Cross-site requests of web
-// pages get only /healthz, because the other answers cost work, and /doctor starts processes. If the
-// address is open, other machines get /healthz, /metrics, and a short answer of /readyz, the last two
-// only with a Host that no web page can have.
+// Handler rejects requests whose Host is not this machine (DNS rebinding). Cross-site requests of
+// web pages get only /healthz, because the other answers cost work, and /doctor starts processes.
+// If the address is open, other machines get /healthz, /metrics, and a short answer of /readyz, the
+// last two only with a Host that no web page can have.
 func (p *Proxy) Handler(stopping context.Context) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok\n") })
@@ -104,8 +105,8 @@ func (p *Proxy) Handler(stopping context.Context) http.Handler {
 	})
 }
 
-// returns reports whether a browser comes back from an authorization server, and shows the answer as
-// a page of its own.
+// returns reports whether a request is that of a browser that returns from an authorization server,
+// and shows the response as a page of its own.
 func (p *Proxy) returns(mux *http.ServeMux, r *http.Request) bool {
 	_, pattern := mux.Handler(r)
 	return p.Callback != "" && pattern == p.Callback && r.Header.Get("Sec-Fetch-Mode") == "navigate" &&
@@ -115,14 +116,14 @@ func (p *Proxy) returns(mux *http.ServeMux, r *http.Request) bool {
 // probes are the paths that other machines get without credentials.
 var probes = map[string]bool{"/healthz": true, "/readyz": true, "/metrics": true}
 
-// serveProbe answers /readyz for another machine: without names and errors.
+// serveProbe answers /readyz to another machine, without names and errors.
 func (p *Proxy) serveProbe(w http.ResponseWriter, r Report) {
 	short := struct {
 		Status string         `json:"status"`
 		Parts  []health.State `json:"parts"`
 	}{r.Status, slices.Clone(r.Parts)}
 	for i := range short.Parts {
-		short.Parts[i].Error = "" // it may name hosts and users
+		short.Parts[i].Error = "" // the text may name hosts and users
 	}
 	writeJSON(w, r.code(), short)
 }
@@ -138,8 +139,9 @@ func fromHere(r *http.Request) bool {
 	return err == nil && from.Addr().Unmap().IsLoopback()
 }
 
-// crossSite reports whether the headers of a browser name a page of another site, or of another port of
-// this machine, as the source of a request. curl and Kubernetes probes send no such headers.
+// crossSite reports whether the headers of a browser name a page of another site, or of another
+// port of this machine, as the source of a request. curl and Kubernetes probes send no such
+// headers.
 func crossSite(r *http.Request) bool {
 	for _, site := range r.Header["Sec-Fetch-Site"] {
 		if site != "none" && site != "same-origin" {

@@ -46,10 +46,10 @@ type UpstreamStatus struct {
 	pids []int
 }
 
-// Shown returns the state for people, such as "retrying in 20s".
+// Shown returns the state for display, such as "retrying in 20s".
 func (u *UpstreamStatus) Shown(now time.Time) string { return shown(u.State, u.RetryAt, now) }
 
-// Shown returns the state for people, such as "retrying in 20s"; "" without a running proxy.
+// Shown returns the state for display, such as "retrying in 20s"; "" without a running proxy.
 func (u *Examined) Shown(now time.Time) string { return shown(u.State, u.RetryAt, now) }
 
 func shown(state string, retry, now time.Time) string {
@@ -65,8 +65,8 @@ func shown(state string, retry, now time.Time) string {
 // installers are programs that download what they run.
 var installers = []string{"npx", "bunx", "pnpx", "uvx", "pipx", "docker", "podman", "deno"}
 
-// note returns why the first start of an upstream may take long; "" if it is no first start, or has
-// not taken long yet.
+// note returns why the first start of an upstream may take long; "" if this is no first start, or
+// if the start has not taken long yet.
 func note(s *upstream.Status, command []string) string {
 	if len(command) == 0 || s.State != upstream.StateStarting || s.Stored || s.Era != upstream.EraAuto ||
 		time.Since(s.Since) < 2*time.Second {

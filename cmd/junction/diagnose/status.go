@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// This file is about /status of the admin address: the report of /readyz with what costs more to
-// find out. status_command.go of package cli prints it.
+// This file answers /status of the admin address: the report of /readyz, and values that take more
+// time to find out. status_command.go of package cli prints it.
 
 // Running is the answer of /status.
 type Running struct {

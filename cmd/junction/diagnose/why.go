@@ -48,7 +48,7 @@ type WhyItem struct {
 	Verdict  string `json:"verdict,omitempty"`    // of a call without arguments
 	Reads    bool   `json:"depends_on_arguments"` // whether Verdict depends on the arguments
 	Held     string `json:"held,omitempty"`       // why a pinned policy hides the item
-	Cache    string `json:"cache,omitempty"`      // what the key cache means for the tool
+	Cache    string `json:"cache,omitempty"`      // the effect of the key cache on the tool
 	Problem  string `json:"problem,omitempty"`    // why the item is not offered, or not to all clients
 	State    string `json:"upstream_state"`
 	Since    string `json:"upstream_since"`
@@ -92,8 +92,8 @@ func queryOf(v url.Values) WhyQuery {
 		Issuer: v.Get("issuer"), From: v.Get("from"), OAuthClient: v.Get("oauth_client")}
 }
 
-// Subject returns the caller. The error contains the remedy. An e-mail address is taken for the name
-// of a key; the running proxy finds the user.
+// Subject returns the caller. The error contains the remedy. An e-mail address is taken for the
+// name of a key; the running proxy finds the user.
 func (q *WhyQuery) Subject() (policy.Subject, error) {
 	s := policy.Subject{Groups: q.Groups, Scopes: q.Scopes, Email: q.Email, Issuer: q.Issuer,
 		OAuthClient: q.OAuthClient}
@@ -243,7 +243,8 @@ func (p *Proxy) subject(ctx context.Context, q *WhyQuery) (policy.Subject, *auth
 	return found, &all[0], nil
 }
 
-// refused returns why all requests of a subject are rejected, or "" if they are not or it is unknown.
+// refused returns why all requests of a subject are rejected, or "" if they are not or it is
+// unknown.
 func (p *Proxy) refused(who *policy.Subject, now time.Time) string {
 	keys := p.Config().Auth.APIKeys
 	switch {
@@ -306,14 +307,14 @@ func (p *Proxy) itemOf(x *view.Explanation, s upstream.Status, who policy.Subjec
 		switch {
 		case r.Missing != "" && open:
 			advise("remove the capability %s from what the item requires (upstreams.%s)", r.Missing, x.Upstream)
-			advise("or write policies, of which one gives %s to %s; with the section policies, everything that no "+
-				"rule allows is denied", r.Missing, who.ID)
+			advise("or write policies, and give the capability %s to %s; with the section policies, everything that "+
+				"no rule allows is denied", r.Missing, who.ID)
 		case r.Missing != "":
 			advise("give the capability %s to a policy that matches %s, or take it from what the item requires "+
 				"(upstreams.%s)", r.Missing, who.ID, x.Upstream)
 		case r.Scopes != "":
-			advise("a call is answered with what to ask for, so that the client can sign in again; --scope says what " +
-				"a token has (auth.scope_capabilities)")
+			advise("the answer to a call names these scopes, so that the client can sign in again; give the scopes of " +
+				"a token by --scope (auth.scope_capabilities)")
 		case r.Rule != "" && r.Verdict != policy.Deny:
 			allowed = true
 		case r.Rule != "" && r.Note == "" && !x.Visible:

@@ -21,8 +21,8 @@ type search struct {
 	endpoint, name string
 	now            time.Time
 
-	home  []string // the upstreams that the name belongs to; empty if it does not tell
-	names []string // of the items that were looked at
+	home  []string // the upstreams that the name belongs to; empty if the name has no known prefix
+	names []string // of the items of these upstreams
 	hints []string
 }
 
@@ -118,7 +118,7 @@ func (s *search) upstream(u *upstream.Upstream) {
 	}
 }
 
-// hidden tells why the endpoint does not offer an item of an upstream.
+// hidden adds the reason why the endpoint does not offer an item of an upstream.
 func (s *search) hidden(u *upstream.Upstream, part upstream.Part, own string) {
 	c, name := u.Config(), u.Name()
 	rule, ruled := upstream.Rule{}, false
@@ -140,7 +140,7 @@ func (s *search) hidden(u *upstream.Upstream, part upstream.Part, own string) {
 	}
 }
 
-// silent tells of upstreams whose tools are unknown.
+// silent adds the upstreams whose tools are unknown.
 func (s *search) silent(names []string) {
 	if len(names) > 1 {
 		s.hint("these upstreams are not connected, so their tools are unknown: %s; run junction doctor",

@@ -27,11 +27,11 @@ type kept struct {
 	keyFile string // "" if the keys are in the environment
 }
 
-// keptStorage returns the storage of a configuration file with its master keys. what is the command,
-// for messages.
+// keptStorage returns the storage of a configuration file with its master keys. what is the
+// command, for messages.
 func keptStorage(what, file string) (k kept, err error) {
 	if file == "" {
-		return k, cli.Usagef("%s needs --config FILE, which says where sign-ins are stored", what)
+		return k, cli.Usagef("%s needs --config FILE, because the file names the storage of sign-ins", what)
 	}
 	c, err := config.LoadForCommand(file)
 	if err != nil {
@@ -60,8 +60,8 @@ func (k *kept) audit(ctx context.Context, what, detail string, r store.Report) e
 	return errors.Join(s.Audit(ctx, e), s.Close())
 }
 
-// command returns a command that works on the storage and takes n arguments. run returns what --json
-// prints, and what is printed without it.
+// command returns a command that works on the storage and takes n arguments. run returns the output
+// of --json, and the text that is printed without --json.
 func (k *kept) command(what, use, short, long, example string, n int, stdout io.Writer, file *string,
 	run func(ctx context.Context, args []string) (v any, text string, err error)) *cobra.Command {
 	asJSON := false
@@ -120,7 +120,7 @@ For Postgres, use its own tool:
 				return nil, "", fmt.Errorf("no backup was made, and an older %s is unchanged: %w", args[0], err)
 			}
 			if err := k.audit(ctx, "storage_backed_up", args[0], r); err != nil {
-				return nil, "", fmt.Errorf("%s was made, but the event cannot be stored: %w", args[0], err)
+				return nil, "", fmt.Errorf("%s was written, but the event of the audit cannot be stored: %w", args[0], err)
 			}
 			return r, fmt.Sprintf("%s has %s.\nThe master keys are not in it: keep a copy of %s, too.\n", args[0],
 				contents(r), cmp.Or(k.keyFile, config.MasterKeys)), nil
@@ -155,7 +155,7 @@ For Postgres, use its own tool:
 				return nil, "", fmt.Errorf("nothing was restored: %w", err)
 			}
 			if err := k.audit(ctx, "storage_restored", args[0], r); err != nil {
-				return nil, "", fmt.Errorf("%s was restored, but the event cannot be stored: %w", args[0], err)
+				return nil, "", fmt.Errorf("%s was restored, but the event of the audit cannot be stored: %w", args[0], err)
 			}
 			text := fmt.Sprintf("Restored to %s: %s.\n", k.DSN, contents(r))
 			if before != "" {

@@ -275,5 +275,5 @@ func TestClientsAndUsersMistakes(t *testing.T) {
 		t.Errorf("%q stand, before it were %q", after, before)
 	}
 	none := runProgram(t, "", "clients", "list")
-	o.want(none, 2, "clients list needs --config FILE, which says where sign-ins are stored")
+	o.want(none, 2, "clients list needs --config FILE, because the file names the storage of sign-ins")
 }

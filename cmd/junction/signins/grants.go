@@ -17,14 +17,15 @@ import (
 	"junction/cmd/junction/prose"
 )
 
-// grants returns the grants of a user and of an app; "" means all users or all apps. An app is named by
-// its client_id, by a word that listedAs accepts, or by its name, which may match several apps.
+// grants returns the grants of a user and of an app; "" means all users or all apps. An app is
+// named by its client_id, by a word that listedAs accepts, or by its name, which may match several
+// apps.
 func (s *storage) grants(ctx context.Context, user, app string, standing bool) ([]store.Grant, error) {
 	all, err := s.Grants(ctx, store.GrantFilter{User: user, Standing: standing})
 	if err != nil || app == "" {
 		return all, err
 	}
-	meant, byID := map[string]bool{}, false // client_ids, and whether word was the id of one in lists
+	meant, byID := map[string]bool{}, false // client_ids, and whether app is a short id of one, as in lists
 	var names []string
 	for _, g := range all {
 		listed := listedAs(g.ClientID, app)

@@ -51,7 +51,7 @@ revoke the old one when no client uses it any more.`,
 			case len(args) != 1:
 				return cli.Usagef("keys create needs one name: the name of the owner of the key")
 			case !auth.ValidName(args[0]) || auth.HoldsKey(args[0]):
-				return cli.Usagef("a name is 1 to 64 of A-Z, a-z, 0-9 and . _ - @, such as ci")
+				return cli.Usagef("the name must be 1 to 64 of A-Z, a-z, 0-9 and . _ - @, such as ci")
 			}
 			return nil
 		},

@@ -222,7 +222,7 @@ func (f *keyFile) choose(name, hash string, all bool) ([]int, error) {
 		return nil, fmt.Errorf("%s has %d keys called %s: %s; choose one with --hash, or use --all", f.path, len(found),
 			prose.Quote(name), strings.Join(shown, ", "))
 	case len(found) == len(f.keys) && !f.config.Auth.SignsIn():
-		return nil, fmt.Errorf("%s would have no key left, and everybody on this machine could use Junction; "+
+		return nil, fmt.Errorf("%s would have no key left, and every user of this machine could use Junction; "+
 			"create another key first: junction keys create NAME --write", f.path)
 	}
 	return found, nil

@@ -92,8 +92,9 @@ func (x *signIns) print(v any, text string) error {
 	return err
 }
 
-// each changes the chosen things one after the other, until one change fails. It prints those that
-// were done, also beside an error: as JSON in a member of that name, or a sentence for each.
+// each applies change to the chosen things one after the other, until one change fails. It prints
+// the changes that were made, also if one fails: as JSON in a member called name, or a sentence for
+// each.
 func each[T, J any](x *signIns, name string, chosen []T, change func(T) (J, error),
 	sentence func(T, J) string) (err error) {
 	done, text := []J{}, ""

@@ -64,7 +64,7 @@ func openStorage(ctx context.Context, what, file string) (*storage, error) {
 // storageConfig reads a configuration file that uses the storage.
 func storageConfig(what, file string) (*config.Config, error) {
 	if file == "" {
-		return nil, cli.Usagef("%s needs --config FILE, which says where sign-ins are stored", what)
+		return nil, cli.Usagef("%s needs --config FILE, because the file names the storage of sign-ins", what)
 	}
 	c, err := config.LoadForCommand(file)
 	if err != nil {
@@ -285,10 +285,10 @@ func reseal(ctx context.Context, w io.Writer, s *store.Store, ring *seal.Ring, f
 		fmt.Fprintf(w, "Gone from %s: %s. Apps have to register again, and some do only when they are removed and "+
 			"added again.\n", file, left)
 	case left != "" && revokeAll:
-		fmt.Fprintf(w, "Now remove these keys and restart every proxy: a person who knows one of them can still make "+
+		fmt.Fprintf(w, "Now remove these keys and restart every proxy: anyone who has one of them can still make "+
 			"tokens that look like ours: %s.\n", left)
 	case revokeAll:
-		fmt.Fprintf(w, "There is no other key than %s: if it has become known, put another one in its place "+
+		fmt.Fprintf(w, "There is no other key than %s: if it has leaked, put another one in its place "+
 			"everywhere.\n", first)
 	default:
 		fmt.Fprintf(w, "Kept, for clients and tokens from before: %s.\n", left)

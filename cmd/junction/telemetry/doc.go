@@ -12,6 +12,7 @@
 //	state.go         instruments that are read at each scrape and export: upstreams, sessions, queues
 //	process.go       memory, goroutines and descriptors
 //	expose.go        /metrics, in the text format of Prometheus
+//	replicas.go      figures of package replicas
 //	export.go        OTLP, by the standard variables OTEL_*
 //
 // Package otlp sends spans, metrics and lines of the audit over HTTP. It exists because the

@@ -62,7 +62,7 @@ const (
 	mostFiles
 )
 
-// observeSystem observes what the system tells.
+// observeSystem observes the values that the operating system has.
 func observeSystem(o metric.Observer, cpu metric.Float64Observable, all map[system]metric.Int64Observable) {
 	values, seconds := readSystem()
 	if seconds > 0 {

@@ -8,7 +8,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// Replicas are the figures of several processes over one database: those of package replicas.
+// Replicas are the figures of several processes over one database. See replicas.Figures.
 type Replicas struct {
 	Members   int              // alive, with this process
 	Forwarded map[string]int64 // requests to other members, by outcome

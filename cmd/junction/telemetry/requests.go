@@ -23,8 +23,8 @@ func (r requests) Begin(info *proxy.CallInfo, meta raw.Object, header http.Heade
 	return r.startRequest(info, meta, header)
 }
 
-// End records the duration of a request, and ends its span. A stream of notifications has no
-// duration that means something: it lasts as long as the client likes.
+// End records the duration of a request, and ends its span. It records no duration for a stream of
+// notifications, because the client chooses how long it lasts.
 func (r requests) End(info *proxy.CallInfo, t upstream.Trace) {
 	k := key{method: methodOf(info.Method), upstream: info.Upstream, version: info.Version,
 		outcome: string(info.Outcome), code: info.Code}

@@ -16,7 +16,7 @@ import (
 	"junction/upstream"
 )
 
-// Options say what a Telemetry measures and where it sends the measurements.
+// Options configure what a Telemetry measures and where it sends the measurements.
 type Options struct {
 	Metrics bool                        // measure for Handler
 	Getenv  func(string) (string, bool) // the variables OTEL_*, which say what is exported

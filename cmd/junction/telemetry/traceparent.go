@@ -52,8 +52,9 @@ type origin struct {
 	header, inherited bool
 }
 
-// originOf reads the trace of a request. _meta goes before the HTTP headers (SEP-414), which are
-// often of a proxy. A traceparent in _meta that is none is ignored, and stays as it is.
+// originOf reads the trace of a request. _meta takes precedence over the HTTP headers (SEP-414),
+// which are often those of a proxy. An invalid traceparent in _meta is ignored, and passed on
+// unchanged.
 func originOf(meta raw.Object, header http.Header) (o origin) {
 	var in, around carrier
 	text, err := meta.String("traceparent")
@@ -80,7 +81,7 @@ func originOf(meta raw.Object, header http.Header) (o origin) {
 	return o
 }
 
-// carried returns what a server learns about a span.
+// carried returns the trace context that the upstream gets for a span.
 func (o *origin) carried(c trace.SpanContext) upstream.TraceContext {
 	id, own, flags := c.TraceID(), c.SpanID(), byte(c.TraceFlags())
 	b := make([]byte, 0, len("00-")+2*len(id)+len("-")+2*len(own)+len("-00"))

@@ -52,8 +52,8 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 // longestAnswer bounds the answer of a receiver, in bytes.
 const longestAnswer = 64 << 10
 
-// send sends one message and reads the answer into the other. It tries again while the receiver
-// says that this may help, until the timeout of the settings.
+// send sends one message and reads the response into answer. It tries again if the receiver's
+// status allows a retry, until the timeout of the settings.
 func (c *Client) send(ctx context.Context, message, answer proto.Message) error {
 	ctx, cancel := context.WithTimeout(ctx, c.settings.Timeout)
 	defer cancel()
@@ -73,7 +73,7 @@ func (c *Client) send(ctx context.Context, message, answer proto.Message) error 
 	return err
 }
 
-// note logs whether an export succeeded, when that changes.
+// note logs the first export that fails, and the first one that succeeds again.
 func (c *Client) note(err error) {
 	switch {
 	case err != nil && !c.failing.Swap(true):

@@ -71,8 +71,8 @@ func (l *Lines) Add(lines []byte) {
 	}
 }
 
-// Close tries once to send the waiting lines, until ctx ends, and ends the Lines. The error says how
-// many were not sent.
+// Close tries once to send the waiting lines, until ctx ends, and ends the Lines. The error says
+// how many were not sent.
 func (l *Lines) Close(ctx context.Context) error {
 	l.end()
 	<-l.ended
@@ -91,8 +91,8 @@ func (l *Lines) Close(ctx context.Context) error {
 	return nil
 }
 
-// run sends until Close. Lines that were not accepted stay in front of the queue, unless the receiver
-// says that it will never accept them.
+// run sends until Close. Lines that were not accepted stay in front of the queue, unless the
+// receiver rejects them permanently.
 func (l *Lines) run() {
 	defer close(l.ended)
 	for wait := linesDelay; ; {
@@ -163,8 +163,8 @@ func (l *Lines) send(ctx context.Context, lines []byte) error {
 	return err
 }
 
-// record returns the record of a line. Its body is the line, byte for byte, so that a chain of hashes
-// can be verified. Its attributes are the members that have a text or a number.
+// record returns the record of a line. Its body is the line, byte for byte, so that a chain of
+// hashes can be verified. Its attributes are the members that have a text or a number.
 func (l *Lines) record(line []byte) *logs.LogRecord {
 	r := &logs.LogRecord{ObservedTimeUnixNano: nanos(time.Now()), EventName: l.event,
 		SeverityNumber: logs.SeverityNumber_SEVERITY_NUMBER_INFO, SeverityText: "INFO",

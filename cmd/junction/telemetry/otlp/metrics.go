@@ -43,7 +43,7 @@ func (m Metrics) Export(ctx context.Context, all *metricdata.ResourceMetrics) er
 	return nil
 }
 
-// ForceFlush has nothing to do: nothing is buffered.
+// ForceFlush does nothing, because nothing is buffered.
 func (Metrics) ForceFlush(context.Context) error { return nil }
 
 // Shutdown closes the Client.

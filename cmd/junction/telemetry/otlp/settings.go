@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Settings say where a signal is sent.
+// Settings configure where and how a signal is sent.
 type Settings struct {
 	Signal   string // traces, metrics or logs
 	Endpoint *url.URL
