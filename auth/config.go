@@ -145,16 +145,16 @@ func (c *CIDR) UnmarshalText(text []byte) error {
 	p, err := netip.ParsePrefix(s)
 	if a, addressErr := netip.ParseAddr(s); err != nil && addressErr == nil && a.Zone() == "" {
 		a = a.Unmap()
-		return fmt.Errorf("want a network; write %s/%d for this one address", a, a.BitLen())
+		return fmt.Errorf("must be a network; write %s/%d for this one address", a, a.BitLen())
 	}
 	switch {
 	case err != nil:
-		return errors.New("want a network, such as 10.0.0.0/8 or 2001:db8::/32")
+		return errors.New("must be a network, such as 10.0.0.0/8 or 2001:db8::/32")
 	case p.Addr().Is4In6():
 		if p.Bits() < 96 {
-			return errors.New("want a network, such as 10.0.0.0/8 or 2001:db8::/32")
+			return errors.New("must be a network, such as 10.0.0.0/8 or 2001:db8::/32")
 		}
-		return fmt.Errorf("want an IPv4 network in IPv4 notation; write %s",
+		return fmt.Errorf("must be an IPv4 network in IPv4 notation; write %s",
 			netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96).Masked())
 	case p != p.Masked():
 		return fmt.Errorf("the address has bits set after the first %d; write %s", p.Bits(), p.Masked())
@@ -174,7 +174,7 @@ func (m *Moment) UnmarshalText(text []byte) error {
 	}
 	t, err := time.Parse(time.RFC3339, string(text))
 	if err != nil {
-		return errors.New("want a day, such as 2027-06-30, or a time, such as 2027-06-30T12:00:00Z")
+		return errors.New("must be a day, such as 2027-06-30, or a time, such as 2027-06-30T12:00:00Z")
 	}
 	m.Time = t.UTC()
 	return nil
@@ -204,7 +204,7 @@ func (c *Config) Validate() []Problem {
 		if k.Name == "" {
 			add(at+".name", "is missing; name the holder of the key, such as ci")
 		} else if !ValidName(k.Name) {
-			add(at+".name", "want 1 to %d of A-Z, a-z, 0-9 and . _ - @, such as ci", maxName)
+			add(at+".name", "must be 1 to %d of A-Z, a-z, 0-9 and . _ - @, such as ci", maxName)
 		}
 		if k.Hash == (Hash{}) {
 			add(at+".hash", "is missing; get it from junction keys create for a new key, or from junction keys "+
@@ -255,13 +255,13 @@ func (r *TokenRules) validate(at string, add func(path, format string, args ...a
 		path []string
 	}{{"subject", r.Claims.Subject}, {"groups", r.Claims.Groups}} {
 		if slices.Contains(claim.path, "") {
-			add(at+".claims."+claim.name, "has an empty name; want the path of the claim, such as "+
+			add(at+".claims."+claim.name, "has an empty name; write the path of the claim, such as "+
 				"[realm_access, roles]")
 		}
 	}
 	for i, s := range r.RequiredScopes {
 		if !validScope(s) {
-			add(fmt.Sprintf("%s.required_scopes[%d]", at, i), "want one scope, such as mcp; write several as several "+
+			add(fmt.Sprintf("%s.required_scopes[%d]", at, i), "must be one scope, such as mcp; write several as several "+
 				"elements of the list")
 		}
 	}
@@ -290,11 +290,11 @@ func (c *Config) validateServers(add func(path, format string, args ...any)) {
 		for k, a := range i.Algorithms {
 			if !slices.Contains(asymmetric, jose.SignatureAlgorithm(a)) {
 				add(fmt.Sprintf("%s.algorithms[%d]", at, k), "is not an asymmetric signature algorithm; "+
-					"want some of RS256, RS384, RS512, ES256, ES384, ES512, PS256, PS384, PS512, EdDSA")
+					"use some of RS256, RS384, RS512, ES256, ES384, ES512, PS256, PS384, PS512, EdDSA")
 			}
 		}
 		if i.ClockSkew > maxSkew {
-			add(at+".clock_skew", "would accept tokens that expired long ago; want at most %s", maxSkew)
+			add(at+".clock_skew", "would accept tokens that expired long ago; use at most %s", maxSkew)
 		}
 	}
 	if i := c.Introspection; i != nil {
@@ -314,7 +314,7 @@ func (c *Config) validateServers(add func(path, format string, args ...any)) {
 	}
 	for _, scope := range slices.Sorted(maps.Keys(c.ScopeCapabilities)) {
 		if !validScope(scope) {
-			add("scope_capabilities."+scope, "is not a scope; want a scope, such as mcp, and the capabilities that "+
+			add("scope_capabilities."+scope, "is not a scope; write a scope, such as mcp, and the capabilities that "+
 				"it allows")
 		}
 		if slices.Contains(c.ScopeCapabilities[scope], "") {
@@ -337,9 +337,9 @@ func remoteProblem(s string) string {
 	switch {
 	case err != nil || u.Host == "" || u.Hostname() == "" || u.Scheme != "https" && u.Scheme != "http" ||
 		u.User != nil || u.Fragment != "":
-		return "want a URL, such as https://login.example.com"
+		return "must be a URL, such as https://login.example.com"
 	case u.Scheme == "http" && !loopbackHost(u.Hostname()):
-		return "want https, or http on loopback: over plain http an attacker could sign in as anyone"
+		return "must be https, or http on loopback: over plain http an attacker could sign in as anyone"
 	}
 	return ""
 }

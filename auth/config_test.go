@@ -12,17 +12,17 @@ func TestCIDR(t *testing.T) {
 		{"10.0.0.0/8", "10.0.0.0/8", ""},
 		{"2001:db8::/32", "2001:db8::/32", ""},
 		{"0.0.0.0/0", "0.0.0.0/0", ""},
-		{"10.1.2.3", "", "want a network; write 10.1.2.3/32 for this one address"},
-		{"::1", "", "want a network; write ::1/128 for this one address"},
-		{"::ffff:10.1.2.3", "", "want a network; write 10.1.2.3/32 for this one address"},
-		{"fe80::1%eth0", "", "want a network, such as 10.0.0.0/8 or 2001:db8::/32"},
+		{"10.1.2.3", "", "must be a network; write 10.1.2.3/32 for this one address"},
+		{"::1", "", "must be a network; write ::1/128 for this one address"},
+		{"::ffff:10.1.2.3", "", "must be a network; write 10.1.2.3/32 for this one address"},
+		{"fe80::1%eth0", "", "must be a network, such as 10.0.0.0/8 or 2001:db8::/32"},
 		{"10.1.2.3/8", "", "the address has bits set after the first 8; write 10.0.0.0/8"},
-		{"::ffff:10.0.0.0/104", "", "want an IPv4 network in IPv4 notation; write 10.0.0.0/8"},
-		{"::ffff:0.0.0.0/64", "", "want a network, such as 10.0.0.0/8 or 2001:db8::/32"},
-		{"10.0.0.0/33", "", "want a network, such as 10.0.0.0/8 or 2001:db8::/32"},
-		{"10.0.0/8", "", "want a network, such as 10.0.0.0/8 or 2001:db8::/32"},
-		{"example.com/8", "", "want a network, such as 10.0.0.0/8 or 2001:db8::/32"},
-		{"", "", "want a network, such as 10.0.0.0/8 or 2001:db8::/32"},
+		{"::ffff:10.0.0.0/104", "", "must be an IPv4 network in IPv4 notation; write 10.0.0.0/8"},
+		{"::ffff:0.0.0.0/64", "", "must be a network, such as 10.0.0.0/8 or 2001:db8::/32"},
+		{"10.0.0.0/33", "", "must be a network, such as 10.0.0.0/8 or 2001:db8::/32"},
+		{"10.0.0/8", "", "must be a network, such as 10.0.0.0/8 or 2001:db8::/32"},
+		{"example.com/8", "", "must be a network, such as 10.0.0.0/8 or 2001:db8::/32"},
+		{"", "", "must be a network, such as 10.0.0.0/8 or 2001:db8::/32"},
 	} {
 		var c auth.CIDR
 		err := c.UnmarshalText([]byte(test.text))
@@ -69,10 +69,10 @@ func TestValidate(t *testing.T) {
 		"api_keys[4].name: is missing; name the holder of the key, such as ci",
 		"api_keys[4].hash: is missing; get it from junction keys create for a new key, or from junction keys " +
 			"hash for an existing one",
-		"api_keys[5].name: want 1 to 64 of A-Z, a-z, 0-9 and . _ - @, such as ci",
+		"api_keys[5].name: must be 1 to 64 of A-Z, a-z, 0-9 and . _ - @, such as ci",
 		"api_keys[5].hash: is missing; get it from junction keys create for a new key, or from junction keys " +
 			"hash for an existing one",
-		"api_keys[6].name: want 1 to 64 of A-Z, a-z, 0-9 and . _ - @, such as ci",
+		"api_keys[6].name: must be 1 to 64 of A-Z, a-z, 0-9 and . _ - @, such as ci",
 		"trusted_proxies[1]: would trust every client to set its own address; name the addresses of your proxies",
 		"trusted_proxies[2]: would trust every client to set its own address; name the addresses of your proxies",
 	}

@@ -261,7 +261,7 @@ func (r *Redact) UnmarshalYAML(n *yaml.Node) error      { return unmarshal(n, r)
 func unmarshal(n *yaml.Node, s shaped) error {
 	into, want := s.Shape(n)
 	if into == nil {
-		return fmt.Errorf("line %d: want %s", n.Line, want)
+		return fmt.Errorf("line %d: must be %s", n.Line, want)
 	}
 	return n.Decode(into)
 }

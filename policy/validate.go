@@ -34,7 +34,7 @@ func (c Config) Validate() []Problem {
 		case e.Name == "":
 			v.bad(at+".name", "is missing; name the policy, for messages and the audit log")
 		case !word(e.Name, "._-"):
-			v.bad(at+".name", "want 1 to 64 of A-Z, a-z, 0-9, ., _ and -")
+			v.bad(at+".name", "must be 1 to 64 of A-Z, a-z, 0-9, ., _ and -")
 		case twice:
 			v.bad(at+".name", "%s is also the name of policies[%d]; give one of them another name", e.Name, first)
 		default:
@@ -107,13 +107,13 @@ func (v *validator) match(at string, m *Match) {
 		v.list(at+"."+f.key, f.list, func(at, s string) {
 			switch {
 			case f.key == "kind" && !slices.Contains([]string{"local", "key", "user", "service"}, s):
-				v.bad(at, "want local, key, user or service, not %s", show(s))
+				v.bad(at, "must be local, key, user or service, not %s", show(s))
 			case f.key == "cidr":
 				v.network(at, s)
 			case f.key == "email" && strings.Count(s, "@") != 1:
 				v.bad(at, "%s is not an address; write it like ann@example.com", show(s))
 			case f.key == "email_domain" && strings.Contains(s, "@"):
-				v.bad(at, "want only the part after the @; write %s", s[strings.LastIndexByte(s, '@')+1:])
+				v.bad(at, "must be only the part after the @; write %s", s[strings.LastIndexByte(s, '@')+1:])
 			case f.key != "scope" && strings.Contains(s, "*"):
 				v.bad(at, "is compared exactly, so * has no meaning; name each value")
 			}
@@ -129,14 +129,14 @@ func (v *validator) network(at, s string) {
 	if err == nil {
 		switch {
 		case p.Addr().Is4In6():
-			v.bad(at, "want an IPv4 network in IPv4 notation, such as 10.0.0.0/8")
+			v.bad(at, "must be an IPv4 network in IPv4 notation, such as 10.0.0.0/8")
 		case p != p.Masked():
 			v.bad(at, "the address has bits set after the prefix; write %v", p.Masked())
 		}
 		return
 	}
 	if a, err := netip.ParseAddr(s); err == nil && a.Zone() == "" {
-		v.bad(at, "want a network; write %v for this one address", netip.PrefixFrom(a.Unmap(), a.Unmap().BitLen()))
+		v.bad(at, "must be a network; write %v for this one address", netip.PrefixFrom(a.Unmap(), a.Unmap().BitLen()))
 		return
 	}
 	v.bad(at, "%s is not a network; write it like 10.0.0.0/8", show(s))
@@ -252,7 +252,7 @@ func (v *validator) pattern(at, name string, p Pattern) {
 		v.bad(at, "%s", pointerProblem(name))
 	}
 	if len(p) == 0 {
-		v.bad(at, "want %s", wantedPattern)
+		v.bad(at, "must be %s", wantedPattern)
 	}
 	for i, a := range p {
 		at := at
@@ -306,7 +306,7 @@ func (v *validator) redact(at string, list []Redact) {
 		case r.Name == "":
 			v.bad(at+".name", "is missing; it replaces the removed text")
 		case !word(r.Name, "._-"):
-			v.bad(at+".name", "want 1 to 64 of A-Z, a-z, 0-9, ., _ and -")
+			v.bad(at+".name", "must be 1 to 64 of A-Z, a-z, 0-9, ., _ and -")
 		case names[r.Name]:
 			v.bad(at+".name", "%s is a duplicate; give one of them another name", r.Name)
 		}

@@ -255,7 +255,7 @@ func (r Rules) Match(name string) (Rule, bool) {
 // UnmarshalYAML reads the mapping in its order.
 func (r *Rules) UnmarshalYAML(n *yaml.Node) error {
 	if n.Kind != yaml.MappingNode {
-		return fmt.Errorf("line %d: want a mapping from glob to rule", n.Line)
+		return fmt.Errorf("line %d: must be a mapping from glob to rule", n.Line)
 	}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		g := GlobRule{Glob: n.Content[i].Value}

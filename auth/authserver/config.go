@@ -145,7 +145,7 @@ func (d *Registration) UnmarshalText(text []byte) error {
 		*d = s
 		return nil
 	}
-	return errors.New("want open or off")
+	return errors.New("must be open or off")
 }
 
 // Trust is the value of clients.cimd.trust.
@@ -163,7 +163,7 @@ func (t *Trust) UnmarshalText(text []byte) error {
 		*t = s
 		return nil
 	}
-	return errors.New("want any, allowlist or off")
+	return errors.New("must be any, allowlist or off")
 }
 
 // Problem is one mistake in the section: its path, such as identity_providers[0].issuer, and a text
@@ -186,7 +186,7 @@ func (c *Config) Validate() []Problem {
 		at := fmt.Sprintf("identity_providers[%d]", i)
 		switch j, twice := ids[p.ID]; {
 		case !providerID.MatchString(p.ID):
-			add(at+".id", "want 1 to 32 of a-z, 0-9 and -, such as entra; it is part of the redirect URI that you "+
+			add(at+".id", "must be 1 to 32 of a-z, 0-9 and -, such as entra; it is part of the redirect URI that you "+
 				"register")
 		case twice:
 			add(at+".id",
@@ -215,7 +215,7 @@ func (c *Config) Validate() []Problem {
 			s == "https" {
 			add(at, "%s is never allowed, because its URLs run code or show content; remove it", s)
 		} else if !privateScheme.MatchString(s) {
-			add(at, "want the name of a scheme in lower case and without ://, such as cursor")
+			add(at, "must be the name of a scheme in lower case and without ://, such as cursor")
 		}
 	}
 	if c.Clients.CIMD.Trust == trustAllowlist && len(c.Clients.CIMD.Hosts) == 0 &&
@@ -255,7 +255,7 @@ func (c *Config) Validate() []Problem {
 func (t Tokens) validate(add func(path, format string, args ...any)) {
 	within := func(path string, d, from, to time.Duration) {
 		if d != 0 && (d < from || d > to) {
-			add("tokens."+path, "%s is out of range; want %s to %s", shortDuration(d), shortDuration(from),
+			add("tokens."+path, "%s is out of range; use %s to %s", shortDuration(d), shortDuration(from),
 				shortDuration(to))
 		}
 	}
@@ -265,7 +265,7 @@ func (t Tokens) validate(add func(path, format string, args ...any)) {
 	within("max_age_without_idp_refresh", t.MaxAgeWithoutIDPRefresh, 10*time.Minute, 8784*time.Hour)
 	within("idp_outage_grace", t.IDPOutageGrace, time.Minute, 8784*time.Hour)
 	if r := t.ReuseInterval; r != nil && (*r < 0 || *r > 10*time.Minute) {
-		add("tokens.reuse_interval", "%s is out of range; want 0s to 10m", shortDuration(*r))
+		add("tokens.reuse_interval", "%s is out of range; use 0s to 10m", shortDuration(*r))
 	}
 	if w := t.withDefaults(); w.AbsoluteTTL < w.RefreshTTL && t.RefreshTTL != 0 {
 		add("tokens.absolute_ttl", "is shorter than refresh_ttl; make it longer, or refresh_ttl shorter")
@@ -317,9 +317,9 @@ func issuerProblem(issuer string) string {
 	u, err := url.Parse(issuer)
 	switch {
 	case issuer == "":
-		return "is missing; want the URL before /.well-known/openid-configuration"
+		return "is missing; write the URL before /.well-known/openid-configuration"
 	case err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "":
-		return "want a URL as in the provider's metadata, such as https://login.example.com"
+		return "must be a URL as in the provider's metadata, such as https://login.example.com"
 	case u.Scheme == "https":
 		return ""
 	case u.Scheme == "http":
@@ -327,5 +327,5 @@ func issuerProblem(issuer string) string {
 			return ""
 		}
 	}
-	return "want https, or http on loopback: over plain http an attacker could sign in as anyone"
+	return "must be https, or http on loopback: over plain http an attacker could sign in as anyone"
 }

@@ -173,7 +173,7 @@ func connect(ctx context.Context, c Config) (_ *Store, err error) {
 			s.read = s.write
 		}
 	default:
-		return nil, fmt.Errorf("unknown driver of the store; want %s or %s, not %q", SQLite, Postgres, c.Driver)
+		return nil, fmt.Errorf("unknown driver of the store; use %s or %s, not %q", SQLite, Postgres, c.Driver)
 	}
 	if err != nil {
 		_ = s.Close()
@@ -186,7 +186,7 @@ func connect(ctx context.Context, c Config) (_ *Store, err error) {
 // only; SQLite gives its side files the same permissions.
 func (s *Store) openSQLite(ctx context.Context, c Config) error {
 	if c.DSN == "" || strings.HasPrefix(c.DSN, "file:") || strings.HasPrefix(c.DSN, ":") {
-		return fmt.Errorf("want the path of the store's file, not %q", c.DSN)
+		return fmt.Errorf("the DSN of SQLite must be the path of a file, not %q", c.DSN)
 	}
 	file, err := filepath.Abs(c.DSN)
 	if err != nil {

@@ -175,7 +175,7 @@ func TestAuthT09BeyondLoopbackOnlyWithKeysAndHTTPS(t *testing.T) {
 		"http on loopback": {"listen: 0.0.0.0:0\npublic_url: http://localhost:8420\n" + keys, nil,
 			[]string{"junction.yaml:1: listen: ", "needs an https public_url"}},
 		"http": {"listen: 0.0.0.0:0\npublic_url: http://mcp.example.com\n" + keys, nil,
-			[]string{"junction.yaml:2: public_url: want https"}},
+			[]string{"junction.yaml:2: public_url: must be https"}},
 		"on the command line": {"", []string{"--listen", "0.0.0.0:0"},
 			[]string{"--listen 0.0.0.0:0: ", "auth.api_keys or auth.oauth and an https public_url"}},
 	} {

@@ -71,7 +71,7 @@ type Port uint16
 func (p *Port) UnmarshalText(text []byte) error {
 	n, err := strconv.ParseUint(string(text), 10, 16)
 	if err != nil || n == 0 {
-		return fmt.Errorf("want a port from 1 to 65535, such as 443, not %.20q", text)
+		return fmt.Errorf("must be a port from 1 to 65535, such as 443, not %.20q", text)
 	}
 	*p = Port(n)
 	return nil
@@ -95,7 +95,7 @@ func (s *Sandbox) Validate(bad func(path, format string, args ...any)) {
 			case home && (rest == "" || rest[0] == '/'):
 				bad(at, "~ means nothing here; write ${HOME}%s", rest)
 			case !filepath.IsAbs(p):
-				bad(at, "want an absolute path, such as /srv/data; "+
+				bad(at, "must be an absolute path, such as /srv/data; "+
 					"a relative one would depend on the folder in which Junction was started")
 			case strings.Contains(p, "\x00"):
 				bad(at, "has a NUL byte; write an absolute path, such as /srv/data")

@@ -87,7 +87,7 @@ func TestOf(t *testing.T) {
 // TestOfAPack: junction-pack names all mistakes of a pack itself.
 func TestOfAPack(t *testing.T) {
 	p := Process{Command: []string{"/opt/junction-pack", "serve", "/srv/tools"},
-		Stderr: "junction-pack: /srv/tools/pack.yaml:1: tools: want a mapping (key: value), not a list\n"}
+		Stderr: "junction-pack: /srv/tools/pack.yaml:1: tools: must be a mapping (key: value), not a list\n"}
 	const want = "correct the pack; this command lists its mistakes: junction-pack check /srv/tools"
 	if got := Of(&p); got != want {
 		t.Errorf("Of = %q\n  want %q", got, want)

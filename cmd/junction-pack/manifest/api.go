@@ -83,7 +83,7 @@ func (d *decoder) api(a *API) {
 		d.bad(at+".base_url", "%s", problem)
 	}
 	if !namePrefix.MatchString(a.Prefix) {
-		d.bad(at+".prefix", "want at most 32 letters, digits, _, - and .")
+		d.bad(at+".prefix", "must be at most 32 letters, digits, _, - and .")
 	}
 	for key, list := range map[string][]string{"operations": a.Operations, "exclude": a.Exclude} {
 		for i, glob := range list {

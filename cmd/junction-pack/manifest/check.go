@@ -63,7 +63,7 @@ func (d *decoder) tool(path string, t *Tool) {
 		d.bad(path, "has no description; write what the tool does and when to use it, since models choose by it")
 	}
 	if t.Concurrency > maxConcurrency {
-		d.bad(path+".concurrency", "want at most %d", maxConcurrency)
+		d.bad(path+".concurrency", "must be at most %d", maxConcurrency)
 	}
 	for _, p := range t.Parameters {
 		d.parameter(path+".parameters."+p.Name, p)
@@ -138,7 +138,7 @@ func (d *decoder) kinds(path string, t *Tool) {
 		d.runs(path, t)
 	case t.Prompt != nil:
 		if t.Output != "" && t.Output != OutputJSON && t.Output != OutputText {
-			d.bad(path+".output", "want text or json, which models write")
+			d.bad(path+".output", "must be text or json, which models write")
 		}
 		if t.Prompt.MaxTokens == 0 {
 			t.Prompt.MaxTokens = DefaultMaxTokens
@@ -146,7 +146,7 @@ func (d *decoder) kinds(path string, t *Tool) {
 		d.words(path+".prompt", &t.Prompt.Words)
 	case t.HTTP != nil:
 		if t.Output != "" && t.Output != OutputJSON && t.Output != OutputText {
-			d.bad(path+".output", "want text or json; the API says what else its answer is")
+			d.bad(path+".output", "must be text or json; the API says what else its answer is")
 		}
 		d.http(path+".http", t.HTTP)
 	case slices.ContainsFunc(d.problems, func(p Problem) bool { return strings.HasPrefix(p.Path, path+".") }):

@@ -115,7 +115,7 @@ func (d *decoder) value(path string, n *yaml.Node, v reflect.Value) {
 		if into, want := x.Shape(n); into != nil {
 			d.value(path, n, reflect.ValueOf(into).Elem())
 		} else {
-			d.bad(path, "want %s, not %s", want, kind(n))
+			d.bad(path, "must be %s, not %s", want, kind(n))
 		}
 		return
 	case *time.Duration:
@@ -163,7 +163,7 @@ func (d *decoder) mapping(path string, n *yaml.Node, v reflect.Value) {
 
 func (d *decoder) list(path string, n *yaml.Node, v reflect.Value) {
 	if n.Kind != yaml.SequenceNode {
-		d.bad(path, "want a list, such as [one, two], not %s", kind(n))
+		d.bad(path, "must be a list, such as [one, two], not %s", kind(n))
 		return
 	}
 	s := reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content))
@@ -177,7 +177,7 @@ func (d *decoder) list(path string, n *yaml.Node, v reflect.Value) {
 
 func (d *decoder) scalar(path string, n *yaml.Node, v reflect.Value) {
 	if n.Kind != yaml.ScalarNode || yamlread.Empty(n) {
-		d.bad(path, "want %s, not %s", map[reflect.Kind]string{
+		d.bad(path, "must be %s, not %s", map[reflect.Kind]string{
 			reflect.Bool: "true or false", reflect.Int: "a whole number"}[v.Kind()]+wordFor(v.Kind()), kind(n))
 		return
 	}
@@ -187,13 +187,13 @@ func (d *decoder) scalar(path string, n *yaml.Node, v reflect.Value) {
 	case reflect.Bool:
 		b, err := strconv.ParseBool(strings.ToLower(n.Value))
 		if err != nil || len(n.Value) < 4 {
-			d.bad(path, "want true or false, not %s", prose.Quote(n.Value))
+			d.bad(path, "must be true or false, not %s", prose.Quote(n.Value))
 		}
 		v.SetBool(b)
 	default: // an int of any size
 		i, err := strconv.Atoi(n.Value)
 		if err != nil || i <= 0 {
-			d.bad(path, "want a whole number above 0, not %s", prose.Quote(n.Value))
+			d.bad(path, "must be a whole number above 0, not %s", prose.Quote(n.Value))
 		}
 		v.SetInt(int64(i))
 	}
@@ -209,7 +209,7 @@ func wordFor(k reflect.Kind) string {
 func (d *decoder) duration(path string, n *yaml.Node, into *time.Duration) {
 	t, err := time.ParseDuration(n.Value)
 	if n.Kind != yaml.ScalarNode || err != nil || t <= 0 {
-		d.bad(path, "want a duration above 0, such as 500ms, 30s or 5m, not %s", prose.Quote(n.Value))
+		d.bad(path, "must be a duration above 0, such as 500ms, 30s or 5m, not %s", prose.Quote(n.Value))
 		return
 	}
 	*into = t
@@ -229,7 +229,7 @@ func (d *decoder) pairs(path string, n *yaml.Node) (ps []pair) {
 		return nil
 	}
 	if n.Kind != yaml.MappingNode {
-		d.bad(path, "want a mapping (key: value), not %s", kind(n))
+		d.bad(path, "must be a mapping (key: value), not %s", kind(n))
 		return nil
 	}
 	seen := map[string]bool{}
@@ -240,7 +240,7 @@ func (d *decoder) pairs(path string, n *yaml.Node) (ps []pair) {
 		case k.Tag == "!!merge":
 			merged = append(merged, v)
 		case k.Kind != yaml.ScalarNode:
-			d.at(k.Line, path, "has a key that is %s; want plain text before the colon", kind(k))
+			d.at(k.Line, path, "has a key that is %s; write plain text before the colon", kind(k))
 		case seen[k.Value]:
 			d.at(k.Line, yamlread.Join(path, k.Value), "is given a second time; keep one")
 		default:
@@ -251,7 +251,7 @@ func (d *decoder) pairs(path string, n *yaml.Node) (ps []pair) {
 	}
 	for _, m := range merged {
 		if m = d.enter(m); m == nil || m.Kind != yaml.MappingNode || m == n {
-			d.bad(path, "want one mapping after <<")
+			d.bad(path, "must be one mapping after <<")
 			continue
 		}
 		for i := 0; i+1 < len(m.Content); i += 2 {

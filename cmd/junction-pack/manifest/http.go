@@ -209,7 +209,7 @@ func AddressProblem(text string) string {
 	case u.Scheme == "https":
 		return ""
 	case u.Scheme != "http":
-		return "want a URL that begins with https://"
+		return "must be a URL that begins with https://"
 	}
 	host := u.Hostname()
 	if ip, err := netip.ParseAddr(host); err == nil && ip.IsLoopback() || host == "localhost" {

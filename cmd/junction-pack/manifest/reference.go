@@ -117,7 +117,7 @@ func (t *Text) decode(d *decoder, path string, n *yaml.Node) {
 // read reads the text, and leaves its references.
 func (t *Text) read(d *decoder, path string, n *yaml.Node) {
 	if n.Kind != yaml.ScalarNode || yamlread.Empty(n) {
-		d.bad(path, "want text, not %s", kind(n))
+		d.bad(path, "must be text, not %s", kind(n))
 		return
 	}
 	t.Source, t.Template = n.Value, template.Parse(n.Value)

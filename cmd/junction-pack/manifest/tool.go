@@ -92,7 +92,7 @@ type Arg struct {
 
 func (a *Args) decode(d *decoder, path string, n *yaml.Node) {
 	if n.Kind != yaml.SequenceNode || len(n.Content) == 0 {
-		d.bad(path, "want a list with the program and its arguments, such as [grep, -n, --, \"{{text}}\"], not %s",
+		d.bad(path, "must be a list with the program and its arguments, such as [grep, -n, --, \"{{text}}\"], not %s",
 			kind(n))
 		return
 	}
@@ -118,7 +118,7 @@ func (a *Args) decode(d *decoder, path string, n *yaml.Node) {
 // conditional reads a group with a condition.
 func (a *Arg) conditional(d *decoder, path string, n *yaml.Node) {
 	if len(n.Content) > 0 && n.Content[0].Kind == yaml.MappingNode {
-		d.bad(path, "want text, not a mapping; put quotes around a placeholder, such as \"{{name}}\"")
+		d.bad(path, "must be text, not a mapping; put quotes around a placeholder, such as \"{{name}}\"")
 		a.Group = Args{{}}
 		return
 	}
@@ -192,7 +192,7 @@ func (c *ExitCodes) decode(d *decoder, path string, n *yaml.Node) {
 		case err != nil || code < 0 || code > 255:
 			d.at(p.line, yamlread.Join(path, p.key), "is no exit status; write a number from 0 to 255, such as 1: ok")
 		case p.value.Kind != yaml.ScalarNode || p.value.Value == "":
-			d.at(p.line, yamlread.Join(path, p.key), "want ok, or a message for the model, not %s", kind(p.value))
+			d.at(p.line, yamlread.Join(path, p.key), "must be ok, or a message for the model, not %s", kind(p.value))
 		default:
 			(*c)[code] = p.value.Value
 		}
@@ -212,7 +212,7 @@ func (o *Output) decode(d *decoder, path string, n *yaml.Node) {
 	*o = Output(n.Value)
 	if _, _, err := mime.ParseMediaType(n.Value); *o != OutputText && *o != OutputJSON &&
 		(err != nil || !strings.Contains(n.Value, "/")) {
-		d.bad(path, "want text, json, or a media type such as image/png or application/pdf, not %s",
+		d.bad(path, "must be text, json, or a media type such as image/png or application/pdf, not %s",
 			prose.Quote(n.Value))
 	}
 }
@@ -229,7 +229,7 @@ func (s *Size) decode(d *decoder, path string, n *yaml.Node) {
 	}
 	v, err := strconv.ParseInt(digits, 10, 32)
 	if err != nil || v <= 0 || v*unit > maxSize {
-		d.bad(path, "want a size from 1 to 64MiB, such as 512, 64KiB or 16MiB, not %s", prose.Quote(n.Value))
+		d.bad(path, "must be a size from 1 to 64MiB, such as 512, 64KiB or 16MiB, not %s", prose.Quote(n.Value))
 		return
 	}
 	*s = Size(v * unit)
@@ -243,7 +243,7 @@ type Schema json.RawMessage
 
 func (s *Schema) decode(d *decoder, path string, n *yaml.Node) {
 	if n.Kind != yaml.MappingNode {
-		d.bad(path, "want a JSON Schema, such as { type: object }, not %s", kind(n))
+		d.bad(path, "must be a JSON Schema, such as { type: object }, not %s", kind(n))
 		return
 	}
 	*s = Schema(d.json(path, n))

@@ -208,10 +208,10 @@ func yamlRemedy(line, before string) string {
 		strings.Count(content, "{") != strings.Count(content, "}"):
 		return "a bracket is not closed, or not opened"
 	case content != "" && !strings.Contains(content, ":") && content[0] != '-':
-		return "want key: value, with a space after the colon"
+		return "write key: value, with a space after the colon"
 	case before != "" && before[0] != '-' && !strings.Contains(before, ": ") &&
 		!strings.ContainsAny(before[len(before)-1:], ":[{,"):
-		return "the line above wants a colon and a space: key: value"
+		return "the line above needs a colon and a space: key: value"
 	}
 	return "check its indentation against the lines above"
 }

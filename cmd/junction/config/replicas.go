@@ -79,20 +79,20 @@ func (c *Config) checkPorts(d *decoder) {
 
 // advertiseProblem returns why other processes cannot reach an address, or "".
 func advertiseProblem(address string) string {
-	const want = "want the host and port by which other processes reach replicas.listen, such as 10.1.2.3:8422"
+	const want = "the host and port by which other processes reach replicas.listen, such as 10.1.2.3:8422"
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
 		if strings.Count(address, ":") > 1 {
-			return want + "; an IPv6 address stands in brackets: \"[${POD_IP}]:8422\""
+			return "must be " + want + "; an IPv6 address stands in brackets: \"[${POD_IP}]:8422\""
 		}
-		return want
+		return "must be " + want
 	}
 	ip, err := netip.ParseAddr(host)
 	if _, bad := strconv.ParseUint(port, 10, 16); bad != nil || hostProblem(host) != "" && err != nil {
-		return want
+		return "must be " + want
 	}
 	if err == nil && ip.IsUnspecified() {
-		return prose.Quote(host) + " is no address of this machine that others can connect to; " + want
+		return prose.Quote(host) + " is no address of this machine that others can connect to; write " + want
 	}
 	return ""
 }

@@ -25,7 +25,7 @@ func (d *decoder) text(path string, n *yaml.Node, v reflect.Value, set func(stri
 	isString := v.Kind() == reflect.String
 	switch {
 	case n.Kind != yaml.ScalarNode:
-		d.bad(path, "want %s, not %s", wanted(v), yamlread.Kind(n))
+		d.bad(path, "must be %s, not %s", wanted(v), yamlread.Kind(n))
 		return false
 	case yamlread.Empty(n) && isString:
 		d.bad(path, `has no value; give it one, remove the key, or write "" for an empty one`)
@@ -91,10 +91,10 @@ func tooSmall(path string, v reflect.Value) string {
 	zero := strings.HasSuffix(path, ".idle_stop") || strings.HasSuffix(path, ".cache") ||
 		path == "auth.oauth.tokens.reuse_interval"
 	if !zero {
-		return "want more than 0; remove the key for the default"
+		return "must be more than 0; remove the key for the default"
 	}
 	if v.Int() < 0 {
-		return "want 0 (never) or more"
+		return "must be 0 (never) or more"
 	}
 	return ""
 }
@@ -102,7 +102,7 @@ func tooSmall(path string, v reflect.Value) string {
 // scalar returns the function that sets v from text, or nil if v is not a scalar. The error of that
 // function describes the expected form.
 func scalar(v reflect.Value) func(string) error {
-	is := func(text string) error { return fmt.Errorf("want %s, not %s", wanted(v), prose.Quote(text)) }
+	is := func(text string) error { return fmt.Errorf("must be %s, not %s", wanted(v), prose.Quote(text)) }
 	switch dst := v.Addr().Interface().(type) {
 	case *time.Duration:
 		return func(text string) (err error) {
@@ -111,7 +111,7 @@ func scalar(v reflect.Value) func(string) error {
 			}
 			*dst = 0
 			if _, err := strconv.ParseFloat(text, 64); err == nil {
-				return fmt.Errorf("want %s; %s has no unit", wanted(v), text)
+				return fmt.Errorf("must be %s; %s has no unit", wanted(v), text)
 			}
 			return is(text)
 		}

@@ -40,10 +40,10 @@ func (c *Config) validate(d *decoder) {
 		d.check(fmt.Sprintf("allowed_hosts[%d]", i), hostProblem(h))
 	}
 	if n := c.Names.MaxLength; n != 0 && (n < 16 || n > 128) {
-		d.invalid("names.max_length", "%d is out of range; want 16 to 128", n)
+		d.invalid("names.max_length", "%d is out of range; use 16 to 128", n)
 	}
 	if s := c.Names.Separator; d.has("names.separator") && !separator(s) {
-		d.invalid("names.separator", "want 1 to 4 of A-Z, a-z, 0-9, _ and -")
+		d.invalid("names.separator", "must be 1 to 4 of A-Z, a-z, 0-9, _ and -")
 	}
 	if len(c.Upstreams) == 0 && !d.broken("upstreams") {
 		d.invalid("upstreams", "needs at least one entry, such as demo: { command: [junction, demo] }")
@@ -134,12 +134,12 @@ func (c *Config) validateOpen(d *decoder) {
 func splitAddress(address, example string) (host netip.Addr, port uint16, problem string) {
 	name, p, err := net.SplitHostPort(address)
 	if err != nil {
-		return netip.Addr{}, 0, "want host:port, such as " + example + " or [::1]" +
+		return netip.Addr{}, 0, "must be host:port, such as " + example + " or [::1]" +
 			example[strings.IndexByte(example, ':'):]
 	}
 	n, err := strconv.ParseUint(p, 10, 16)
 	if err != nil {
-		return netip.Addr{}, 0, "want a port from 0 to 65535, such as " + example
+		return netip.Addr{}, 0, "must be a port from 0 to 65535, such as " + example
 	}
 	switch name {
 	case "localhost":
@@ -149,7 +149,7 @@ func splitAddress(address, example string) (host netip.Addr, port uint16, proble
 	}
 	// A name other than localhost is not resolved: its address may change after this check.
 	if host, err = netip.ParseAddr(name); err != nil {
-		return netip.Addr{}, 0, "want an IP address or localhost before the port, such as " + example +
+		return netip.Addr{}, 0, "must be an IP address or localhost before the port, such as " + example +
 			"; what another name means may change"
 	}
 	return host.Unmap(), uint16(n), ""
@@ -164,11 +164,11 @@ func (c *Config) publicURLProblem() string {
 	switch {
 	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || hostProblem(u.Host) != "" ||
 		u.User != nil:
-		return "want the URL that clients reach the server by, such as https://mcp.example.com"
+		return "must be the URL that clients reach the server by, such as https://mcp.example.com"
 	case u.Path != "" || u.RawQuery != "" || u.Fragment != "" || u.ForceQuery:
 		return "ends after host and port, since the endpoints have their paths; write " + u.Scheme + "://" + u.Host
 	case u.Scheme == "http" && !Loopback(u.Hostname()):
-		return "want https: keys and answers would cross the network for all to read; http is for loopback alone"
+		return "must be https: keys and answers would cross the network for all to read; http is for loopback alone"
 	}
 	return ""
 }
@@ -184,7 +184,7 @@ func originProblem(o string) string {
 	case o == "*" || o == "null":
 		return "would let any web page in; name each origin, such as https://app.example.com"
 	case err != nil || u.Scheme == "" || u.Host == "" || strings.ContainsAny(o, "* "):
-		return "want an origin, such as https://app.example.com"
+		return "must be an origin, such as https://app.example.com"
 	case u.Path != "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil || u.ForceQuery:
 		return "an origin ends after host and port; write " + u.Scheme + "://" + u.Host
 	case u.Scheme == "https" && u.Port() == "443" || u.Scheme == "http" && u.Port() == "80":
@@ -200,7 +200,7 @@ func hostProblem(h string) string {
 	}
 	if u, err := url.Parse("http://" + h); err != nil || h == "" || u.Host != h || u.Hostname() == "" ||
 		strings.ContainsAny(h, "* ") {
-		return "want a host, such as mcp.example.com or mcp.example.com:8443"
+		return "must be a host, such as mcp.example.com or mcp.example.com:8443"
 	}
 	return ""
 }
@@ -335,7 +335,7 @@ func (c *Config) validateEndpoints(d *decoder) {
 			d.invalid(at, "the name of an endpoint has 1 to 32 of A-Z, a-z, 0-9, _ and -, and does not begin with -")
 		}
 		if s := c.Endpoints[name].Surface; s != "" && !word(s) {
-			d.invalid(at+".surface", "want 1 to 32 of A-Z, a-z, 0-9, _ and -, such as web")
+			d.invalid(at+".surface", "must be 1 to 32 of A-Z, a-z, 0-9, _ and -, such as web")
 		}
 		for _, p := range policy.ValidateAlways(c.Endpoints[name].Catalog, c.Endpoints[name].Always) {
 			d.check(at+p.Path, p.Text)
@@ -411,10 +411,10 @@ func (c *Config) validateSignIn(d *decoder) {
 	case s.Driver == store.Postgres && s.DSN == "":
 		d.check("storage.dsn", "is missing; Postgres is reached by a URL, such as ${DATABASE_URL}")
 	case s.Driver != store.Postgres && s.DSN != "" && (!filepath.IsAbs(s.DSN) || strings.Contains(s.DSN, "://")):
-		d.check("storage.dsn", "want the absolute path of a file, such as /var/lib/junction/junction.db")
+		d.check("storage.dsn", "must be the absolute path of a file, such as /var/lib/junction/junction.db")
 	}
 	if f := c.Storage.KeyFile; f != "" && !filepath.IsAbs(f) {
-		d.check("storage.key_file", "want an absolute path, such as /var/lib/junction/master.key")
+		d.check("storage.key_file", "must be an absolute path, such as /var/lib/junction/master.key")
 	}
 	for i, p := range c.Outbound.AllowPrivate {
 		if p.IsValid() && p.Bits() == 0 {
@@ -440,7 +440,7 @@ func (c *Config) validateAudit(d *decoder) {
 
 func pinsProblem(file string) string {
 	if file != "" && !filepath.IsAbs(file) {
-		return "want an absolute path, such as /var/lib/junction/pins.json: the proxy and junction pins may run in " +
+		return "must be an absolute path, such as /var/lib/junction/pins.json: the proxy and junction pins may run in " +
 			"different folders"
 	}
 	return ""

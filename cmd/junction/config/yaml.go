@@ -162,9 +162,9 @@ func (d *decoder) shaped(path string, n *yaml.Node, s shaped) bool {
 	case into != nil:
 		return d.value(path, n, reflect.ValueOf(into).Elem())
 	case len(n.Content) == 0 && n.Kind != yaml.ScalarNode:
-		d.bad(path, "want %s, not an empty one", want)
+		d.bad(path, "must be %s, not an empty one", want)
 	default:
-		d.bad(path, "want %s, not %s", want, yamlread.Kind(n))
+		d.bad(path, "must be %s, not %s", want, yamlread.Kind(n))
 	}
 	return false
 }
@@ -179,9 +179,9 @@ func plainTag(tag string) bool {
 }
 
 func (d *decoder) structure(path string, n *yaml.Node, v reflect.Value) bool {
-	want := "want a mapping (key: value)"
+	want := "must be a mapping (key: value)"
 	if example, ok := exampleOf(v.Type()); ok {
-		want = "want a mapping, such as " + example
+		want = "must be a mapping, such as " + example
 	}
 	pairs, ok := d.pairs(path, n, want)
 	fields := yamlread.Keys(v.Type())
@@ -198,9 +198,9 @@ func (d *decoder) structure(path string, n *yaml.Node, v reflect.Value) bool {
 }
 
 func (d *decoder) mapping(path string, n *yaml.Node, v reflect.Value) bool {
-	want := "want a mapping (name: value)"
+	want := "must be a mapping (name: value)"
 	if v.Type().Elem().Kind() == reflect.Struct {
-		want = "want a mapping (name: { … })"
+		want = "must be a mapping (name: { … })"
 	}
 	pairs, ok := d.pairs(path, n, want)
 	if len(pairs) == 0 {
@@ -218,7 +218,7 @@ func (d *decoder) mapping(path string, n *yaml.Node, v reflect.Value) bool {
 }
 
 func (d *decoder) rules(path string, n *yaml.Node, rules *upstream.Rules) bool {
-	pairs, ok := d.pairs(path, n, "want a mapping (glob: { … })")
+	pairs, ok := d.pairs(path, n, "must be a mapping (glob: { … })")
 	for _, p := range pairs {
 		g := upstream.GlobRule{Glob: p.key}
 		if d.value(yamlread.Join(path, p.key), p.value, reflect.ValueOf(&g.Rule).Elem()) {
@@ -246,7 +246,7 @@ func (d *decoder) list(path string, n *yaml.Node, v reflect.Value) bool {
 		if element, ok := exampleOf(v.Type().Elem()); ok && example == "" {
 			example = "[" + element + "]"
 		}
-		d.bad(path, "want a list, such as %s, not %s", cmp.Or(example, "[one, two]"), yamlread.Kind(n))
+		d.bad(path, "must be a list, such as %s, not %s", cmp.Or(example, "[one, two]"), yamlread.Kind(n))
 		return false
 	}
 	s := reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content))
@@ -293,7 +293,7 @@ func (d *decoder) pairs(path string, n *yaml.Node, want string) (ps []pair, ok b
 			d.mark(path) // the key that it replaces must not be reported as missing
 			d.at(line, path, "has a key that is %s", plaintextKey)
 		case k.Kind != yaml.ScalarNode:
-			d.at(line, path, "has a key that is %s; want plain text before the colon", yamlread.Kind(k))
+			d.at(line, path, "has a key that is %s; write plain text before the colon", yamlread.Kind(k))
 		case twice:
 			d.at(line, yamlread.Join(path, k.Value), "is given a second time, first on line %d; keep one", first)
 		default:
@@ -332,7 +332,7 @@ func (d *decoder) merged(path string, n *yaml.Node) (ps []pair) {
 		d.values += len(ps)
 		return ps
 	}
-	ps, _ = d.pairs(path, n, "want a mapping after <<")
+	ps, _ = d.pairs(path, n, "must be a mapping after <<")
 	d.values += len(ps)
 	return ps
 }

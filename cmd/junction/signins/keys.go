@@ -220,13 +220,13 @@ func expiry(text string, now time.Time) (string, error) {
 	if digits, ok := strings.CutSuffix(text, "d"); ok {
 		days, err := strconv.ParseUint(digits, 10, 16)
 		if err != nil || days == 0 {
-			return "", errors.New("want a number of days, such as 90d")
+			return "", errors.New("must be a number of days, such as 90d")
 		}
 		return auth.Moment{Time: now.AddDate(0, 0, int(days)).Truncate(time.Second)}.String(), nil
 	}
 	var end auth.Moment
 	if err := end.UnmarshalText([]byte(text)); err != nil {
-		return "", errors.New("want a number of days, such as 90d, a day, such as 2027-06-30, or a time, such as " +
+		return "", errors.New("must be a number of days, such as 90d, a day, such as 2027-06-30, or a time, such as " +
 			"2027-06-30T12:00:00Z")
 	}
 	if !now.Before(end.Time) {
