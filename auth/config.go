@@ -261,8 +261,8 @@ func (r *TokenRules) validate(at string, add func(path, format string, args ...a
 	}
 	for i, s := range r.RequiredScopes {
 		if !validScope(s) {
-			add(fmt.Sprintf("%s.required_scopes[%d]", at, i), "must be one scope, such as mcp; write several as several "+
-				"elements of the list")
+			add(fmt.Sprintf("%s.required_scopes[%d]", at, i), "must be one scope, such as mcp; write several as "+
+				"several elements of the list")
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.RequiredClaims)) {

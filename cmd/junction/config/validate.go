@@ -440,8 +440,8 @@ func (c *Config) validateAudit(d *decoder) {
 
 func pinsProblem(file string) string {
 	if file != "" && !filepath.IsAbs(file) {
-		return "must be an absolute path, such as /var/lib/junction/pins.json: the proxy and junction pins may run in " +
-			"different folders"
+		return "must be an absolute path, such as /var/lib/junction/pins.json: the proxy and junction pins may run " +
+			"in different folders"
 	}
 	return ""
 }

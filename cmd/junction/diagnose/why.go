@@ -313,8 +313,8 @@ func (p *Proxy) itemOf(x *view.Explanation, s upstream.Status, who policy.Subjec
 			advise("give the capability %s to a policy that matches %s, or take it from what the item requires "+
 				"(upstreams.%s)", r.Missing, who.ID, x.Upstream)
 		case r.Scopes != "":
-			advise("the answer to a call names these scopes, so that the client can sign in again; give the scopes of " +
-				"a token by --scope (auth.scope_capabilities)")
+			advise("the answer to a call names these scopes, so that the client can sign in again; give the scopes " +
+				"of a token by --scope (auth.scope_capabilities)")
 		case r.Rule != "" && r.Verdict != policy.Deny:
 			allowed = true
 		case r.Rule != "" && r.Note == "" && !x.Visible:

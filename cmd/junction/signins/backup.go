@@ -120,7 +120,7 @@ For Postgres, use its own tool:
 				return nil, "", fmt.Errorf("no backup was made, and an older %s is unchanged: %w", args[0], err)
 			}
 			if err := k.audit(ctx, "storage_backed_up", args[0], r); err != nil {
-				return nil, "", fmt.Errorf("%s was written, but the event of the audit cannot be stored: %w", args[0], err)
+				return nil, "", fmt.Errorf("%s was written, but its audit event cannot be stored: %w", args[0], err)
 			}
 			return r, fmt.Sprintf("%s has %s.\nThe master keys are not in it: keep a copy of %s, too.\n", args[0],
 				contents(r), cmp.Or(k.keyFile, config.MasterKeys)), nil
@@ -155,7 +155,7 @@ For Postgres, use its own tool:
 				return nil, "", fmt.Errorf("nothing was restored: %w", err)
 			}
 			if err := k.audit(ctx, "storage_restored", args[0], r); err != nil {
-				return nil, "", fmt.Errorf("%s was restored, but the event of the audit cannot be stored: %w", args[0], err)
+				return nil, "", fmt.Errorf("%s was restored, but its audit event cannot be stored: %w", args[0], err)
 			}
 			text := fmt.Sprintf("Restored to %s: %s.\n", k.DSN, contents(r))
 			if before != "" {
