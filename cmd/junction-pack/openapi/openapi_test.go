@@ -194,6 +194,30 @@ func TestBadDocuments(t *testing.T) {
 	}
 }
 
+// TestCredentialsNeedAScheme: a credential for a scheme that the document does not have is refused, and
+// the error has the way out.
+func TestCredentialsNeedAScheme(t *testing.T) {
+	const head = "openapi: 3.1.0\ninfo: {title: x, version: x}\nservers: [{url: 'https://api.example.com'}]\n" +
+		"paths: {/a: {get: {operationId: a}}}\n"
+	for text, want := range map[string]string{
+		head:                      `auth has "k", but the document has no security schemes; send the credential in headers`,
+		head + "components: {}\n": `auth has "k", but the document has no security schemes; send the credential in headers`,
+		head + "components: {securitySchemes: {}}\n": `auth has "k", but the document has no security schemes; send the credential in headers`,
+		head + "components: {securitySchemes: {b: {type: http, scheme: basic}, a: {type: http, scheme: bearer}}}\n": `auth has "k", ` +
+			"which is no security scheme of the document; it has a, b",
+		head + "components: {securitySchemes: {k: {type: http, scheme: bearer}}}\n": "",
+	} {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "a.yaml"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := load(t, dir, "a.yaml", "auth: { k: canary-of-a-token }")
+		if want == "" && err != nil || want != "" && (err == nil || err.Error() != want) {
+			t.Errorf("%s\n%v, want %q", text, err, want)
+		}
+	}
+}
+
 // FuzzDocument: no document stops the program, and every tool has a schema and makes a request.
 func FuzzDocument(f *testing.F) {
 	// Small ones, because the fuzzer shortens what it finds byte by byte.

@@ -350,3 +350,48 @@ func TestFollow(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// atEnd is a file for which something happens when its end is reached the first time.
+type atEnd struct {
+	*os.File
+	happens func()
+}
+
+func (r *atEnd) Read(b []byte) (int, error) {
+	n, err := r.File.Read(b)
+	if err == io.EOF && r.happens != nil {
+		r.happens()
+		r.happens = nil
+	}
+	return n, err
+}
+
+// TestFollowReadsTheOldFileToItsEnd: the proxy writes a line after the end of the file was reached,
+// and then the file is rotated. No line is left out.
+func TestFollowReadsTheOldFileToItsEnd(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "audit.jsonl")
+	mustWrite(t, file, "first\n")
+	r := reader{file: file, follow: true}
+	if err := r.use(file); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.close() })
+	r.rows = record.NewLines(&atEnd{r.open.(*os.File), func() {
+		mustWrite(t, file, "first\nlate\n")
+		if err := os.Rename(file, file+".1"); err != nil {
+			t.Error(err)
+		}
+		mustWrite(t, file, "new\n")
+	}})
+	var got []string
+	enough := errors.New("enough")
+	err := r.read(t.Context(), true, func(text []byte) error {
+		if got = append(got, string(text)); string(text) == "new" {
+			return enough
+		}
+		return nil
+	})
+	if want := "first late new"; err != enough || strings.Join(got, " ") != want {
+		t.Errorf("shown are %q, %v; want %s", got, err, want)
+	}
+}
