@@ -49,7 +49,7 @@ func (g git) extract(ctx context.Context, commit, dir string) (notes []string, e
 		return nil, err
 	}
 	defer done()
-	left := int64(tree.MaxBytes)
+	left := g.files
 	var links []entry
 	targets := map[string]string{}
 	for _, e := range list {

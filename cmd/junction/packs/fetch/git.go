@@ -45,7 +45,7 @@ func Fetch(ctx context.Context, s Source, temp, dir string) (*Result, error) {
 		return nil, err
 	}
 	defer os.RemoveAll(repo)
-	g := git{repo: repo}
+	g := git{repo, maxFetched, tree.MaxBytes}
 	if _, err := g.run(ctx, "init", "--quiet", "--bare", "--template=", repo); err != nil {
 		return nil, err
 	}
@@ -65,7 +65,11 @@ func Fetch(ctx context.Context, s Source, temp, dir string) (*Result, error) {
 }
 
 // git runs the program git for one bare repository.
-type git struct{ repo string }
+type git struct {
+	repo     string
+	download int64 // limit of the downloaded objects, in bytes
+	files    int64 // limit of the files of a commit, in bytes
+}
 
 // inherited are the variables that git gets: folders, proxies and certificates. Other variables can
 // make git run programs, or change its behaviour.
@@ -129,6 +133,7 @@ func (g git) fetch(ctx context.Context, s Source) error {
 	defer cancel()
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
+	large := fmt.Errorf("it is larger than %d MiB", g.download>>20)
 	go func() { // ends with ctx
 		tick := time.NewTicker(checkSize)
 		defer tick.Stop()
@@ -137,8 +142,8 @@ func (g git) fetch(ctx context.Context, s Source) error {
 			case <-ctx.Done():
 				return
 			case <-tick.C:
-				if sizeOf(g.repo) > maxFetched {
-					stop(fmt.Errorf("it is larger than %d MiB", maxFetched>>20))
+				if sizeOf(g.repo) > g.download {
+					stop(large)
 				}
 			}
 		}
@@ -151,6 +156,9 @@ func (g git) fetch(ctx context.Context, s Source) error {
 	if err != nil {
 		return fmt.Errorf("%w; check the name, the ref and the network: git must be able to fetch it "+
 			"without a question", err)
+	}
+	if sizeOf(g.repo) > g.download { // the end came between two looks
+		return large
 	}
 	return nil
 }
