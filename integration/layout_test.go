@@ -121,7 +121,7 @@ var arrows = map[string][]string{
 
 // forTests are packages of test support: they import what they like, and only tests import them.
 var forTests = []string{"upstream/upstreamtest", "auth/authtest", "proxy/members/memberstest", "cmd/junction/registry/registrytest",
-	"integration", "integration/harness", "integration/load"}
+	"integration", "integration/harness", "integration/harness/settings", "integration/load"}
 
 const (
 	modulePrefix = "junction/"

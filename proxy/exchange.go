@@ -144,11 +144,24 @@ func (x *exchange) start() *CallInfo {
 	return info
 }
 
-// fail answers with an error.
-func (x *exchange) fail(err error) {
+// redactedError is an error with the text that the client reads, for the log and the audit.
+type redactedError struct {
+	error
+	text string
+}
+
+func (e *redactedError) Error() string { return e.text }
+func (e *redactedError) Unwrap() error { return e.error }
+
+// fail answers with an error, and returns the error to report.
+func (x *exchange) fail(err error) (reported error) {
 	e, status := rpcError(err, x.info.Upstream)
+	reported = err
 	if _, ours := errors.AsType[*upstream.Error](err); ours { // the text may contain text of the upstream
-		e, _ = x.subject.redact.Error(e)
+		clean, n := x.subject.redact.Error(e)
+		if e = clean; n > 0 {
+			reported = &redactedError{err, e.Message}
+		}
 	}
 	x.info.Code = e.Code
 	if own, ok := errors.AsType[*refusal](err); ok && own.challenge != "" {
@@ -156,6 +169,7 @@ func (x *exchange) fail(err error) {
 	}
 	retry(x.reply.w, err)
 	x.reply.fail(x.msg.ID, e, status)
+	return reported
 }
 
 // serve dispatches the request and writes exactly one answer.
@@ -177,12 +191,13 @@ func (s *Server) serve(ctx context.Context, x *exchange) {
 	if err == nil && isCall(x.msg.Method) {
 		err = x.hold(result)
 	}
+	reported := err
 	if err != nil {
-		x.fail(err)
+		reported = x.fail(err)
 	} else {
 		x.reply.succeed(x.msg.ID, result)
 	}
-	info.Approval, info.Took, info.Received, info.Err = x.approval, time.Since(began), result.size(), err
+	info.Approval, info.Took, info.Received, info.Err = x.approval, time.Since(began), result.size(), reported
 	decideOutcome(info, err)
 	if s.hooks.CallDone != nil && (info.Upstream != "" || err != nil) {
 		var unclear error

@@ -17,12 +17,19 @@ import (
 // A server is one process or one session, which lists and takes the calls of all clients.
 
 // changing are the tools of a server that offers another one after a call.
+// ownServers is why a test of the state of one server over stdio, or of one session at a server,
+// needs all requests of a modern client in one process.
+const ownServers = "calls of a modern client reach different processes, and each has a server of its own"
+
 var changing = harness.Definitions("settools", "whoami", "ask")
 
 // TestForeignToolsOfACall: a tool that a call makes appear is announced, is in the list, and can be
 // called. So do servers with dynamic toolsets, or with a login.
 func TestForeignToolsOfACall(t *testing.T) {
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
+		if p.Client == upstream.EraModern && p.Transport == "stdio" {
+			harness.InMemory(t, ownServers)
+		}
 		s := p.Serve(t, upstreamtest.Script{Tools: changing})
 		j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}})
 		j.Offers(t, "up")
@@ -48,6 +55,7 @@ func TestForeignToolsOfACall(t *testing.T) {
 // profile) serves all kinds of client. A call that arrives while a person is asked waits until that
 // is over.
 func TestForeignExclusiveServer(t *testing.T) {
+	harness.InMemory(t, "each process starts the server, and this one can run only once")
 	for _, client := range harness.Eras {
 		for _, up := range harness.Eras {
 			harness.RunPair(t, client, up, "stdio", func(t *testing.T, p harness.Pair) {
@@ -110,7 +118,7 @@ func TestForeignOneConnection(t *testing.T) {
 		}
 		// Legacy clients have a session of their own at a server that speaks both eras; this one
 		// speaks one.
-		if len(seen) != 1 {
+		if len(seen) > harness.Processes() {
 			t.Errorf("connections = %v, want one for all clients", seen)
 		}
 		if n := j.Status("up").Links; n != 1 {
@@ -155,8 +163,8 @@ func TestForeignTenServersAreTenProcesses(t *testing.T) {
 						n++
 					}
 				}
-				if n != 1 {
-					t.Errorf("%s was started %d times, want once", name, n)
+				if n != harness.Processes() {
+					t.Errorf("%s was started %d times, want once by each process", name, n)
 				}
 			}
 		})
@@ -168,6 +176,9 @@ func TestForeignTenServersAreTenProcesses(t *testing.T) {
 func TestForeignExactQuestions(t *testing.T) {
 	for _, client := range harness.Eras {
 		harness.RunPair(t, client, upstream.EraLegacy, "stdio", func(t *testing.T, p harness.Pair) {
+			if client == upstream.EraModern {
+				harness.InMemory(t, "each process learns the lists for a kind of client from its own connection")
+			}
 			config := upstream.Config{Command: published(t, "server-everything"), Questions: upstream.QuestionsExact}
 			j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": config}})
 			j.Offers(t, "up")
@@ -235,6 +246,9 @@ func TestForeignToolsOfOnePrincipal(t *testing.T) {
 	for _, client := range harness.Eras {
 		for _, up := range harness.Eras {
 			harness.RunPair(t, client, up, "stdio", func(t *testing.T, p harness.Pair) {
+				if client == upstream.EraModern {
+					harness.InMemory(t, ownServers)
+				}
 				s := p.Serve(t, upstreamtest.Script{Tools: changing})
 				s.Config.Isolation = upstream.IsolationPrincipal
 				j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Guard: guard})

@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"junction/integration/harness"
-	"junction/proxy"
 	"junction/upstream"
 	"junction/upstream/raw"
 )
@@ -41,8 +40,9 @@ func TestPackAsksTheModel(t *testing.T) {
 		}
 	}
 	command := []string{harness.PackBinary(t), "serve", dir}
-	j := harness.MustStand(t, proxy.Limits{}, map[string]upstream.Config{
-		"modern": {Command: command}, "legacy": {Command: command, Era: upstream.EraLegacy}})
+	j := harness.Start(t, harness.Pair{}, harness.Setup{Upstreams: map[string]upstream.Config{
+		"modern": {Command: command}, "legacy": {Command: command, Era: upstream.EraLegacy}}})
+	j.Offers(t, "modern", "legacy")
 	for _, client := range []upstream.Era{upstream.EraLegacy, upstream.EraModern} {
 		for _, server := range []string{"legacy", "modern"} {
 			t.Run(string(client)+" client "+server+" pack", func(t *testing.T) {

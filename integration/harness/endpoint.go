@@ -1,8 +1,10 @@
 package harness
 
 import (
+	"cmp"
 	"maps"
 	"net/http/httptest"
+	"reflect"
 	"slices"
 	"sync"
 	"testing"
@@ -13,6 +15,7 @@ import (
 	"junction/auth/seal"
 	"junction/policy"
 	"junction/proxy"
+	"junction/proxy/view"
 	"junction/upstream"
 )
 
@@ -35,7 +38,8 @@ type Endpoint struct {
 type Option func(*proxy.Options, *proxy.SnapshotConfig, *upstream.Options)
 
 // MustProxy starts a proxy over the upstreams, until the test ends. It returns when each of them is
-// ready and the proxy offers what it has.
+// ready and the proxy offers what it has. With JUNCTION_TEST_PROCESSES, the proxy is processes of the
+// program; then Server and Set are missing.
 func MustProxy(t testing.TB, configs map[string]upstream.Config, options ...Option) *Endpoint {
 	t.Helper()
 	key, err := seal.NewKey(seal.NewSecret())
@@ -47,6 +51,9 @@ func MustProxy(t testing.TB, configs map[string]upstream.Config, options ...Opti
 	server, world, up := proxy.Options{Key: key, Log: log}, proxy.SnapshotConfig{}, upstream.Options{Log: log}
 	for _, o := range options {
 		o(&server, &world, &up)
+	}
+	if n := Processes(); n > 1 {
+		return overProcesses(t, n, configs, server, world, up)
 	}
 	if world.Guard == nil {
 		world.Guard, world.Policy = &auth.Guard{}, policy.Open()
@@ -111,4 +118,26 @@ func MustProxy(t testing.TB, configs map[string]upstream.Config, options ...Opti
 	}
 	e.Server.Refresh()
 	return e
+}
+
+// overProcesses is MustProxy with processes of the program.
+func overProcesses(t testing.TB, n int, configs map[string]upstream.Config, server proxy.Options,
+	world proxy.SnapshotConfig, up upstream.Options,
+) *Endpoint {
+	t.Helper()
+	w := Setup{Upstreams: configs, Limits: server.Limits, Guard: world.Guard, Policy: world.Policy, Names: world.Names,
+		Endpoints: world.Endpoints, origins: world.AllowedOrigins}
+	w.Limits.Message = cmp.Or(w.Limits.Message, upstream.Size(up.MessageLimit))
+	server.Key, server.Log, server.Limits, up.Log, up.MessageLimit = nil, nil, proxy.Limits{}, nil, 0
+	world.Guard, world.Policy, world.Names, world.Endpoints, world.AllowedOrigins = nil, nil, view.Names{}, nil, nil
+	for _, rest := range []any{server, world, up} {
+		if !reflect.ValueOf(rest).IsZero() {
+			t.Fatalf("%T has options that cannot be settings of a process; call harness.InMemory", rest)
+		}
+	}
+	c := clusters().take(t, n, w.Limits)
+	t.Cleanup(func() { clusters().give(c) })
+	c.reload(w.sections(c))
+	c.ready(slices.Collect(maps.Keys(configs)))
+	return &Endpoint{URL: c.url}
 }

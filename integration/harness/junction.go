@@ -37,6 +37,7 @@ type Setup struct {
 	Requests  proxy.Observer    // nil observes nothing; see Unobserved
 	Calls     upstream.Observer // nil observes nothing
 	Crowded   bool              // another junction of the same test lives on when this one ends
+	origins   []string          // that may send requests, beside the own ones
 	Members   int               // processes behind the address; 0 is memberstest.Wanted
 }
 
@@ -50,15 +51,20 @@ type Junction struct {
 	options upstream.Options
 	refresh chan struct{}
 	recheck chan struct{}
+	cluster *cluster // nil for a proxy in this process
 
 	mu   sync.Mutex
 	more chan struct{} // closed and replaced whenever something may have changed
 }
 
 // Start starts a junction, which ends with the test. It does not wait for the upstreams. If it has
-// several members, they have the upstream connections in common.
+// several members, they have the upstream connections in common. With JUNCTION_TEST_PROCESSES, the
+// junction is processes of the program; then Server, Set and the members are missing.
 func Start(t *testing.T, p Pair, w Setup) *Junction {
 	t.Helper()
+	if n := Processes(); n > 1 {
+		return startProcesses(t, p, n, w)
+	}
 	children := ChildPIDs(os.Getpid())
 	key, err := seal.NewKey(seal.NewSecret())
 	if err != nil {
@@ -118,8 +124,32 @@ func Start(t *testing.T, p Pair, w Setup) *Junction {
 	return j
 }
 
-// Apply replaces the configuration of the upstreams.
+// startProcesses starts a junction of n processes.
+func startProcesses(t *testing.T, p Pair, n int, w Setup) *Junction {
+	t.Helper()
+	c := clusters().take(t, n, w.Limits)
+	t.Cleanup(func() { clusters().give(c) })
+	j := &Junction{pair: p, URL: c.url, cluster: c}
+	j.Apply(w)
+	return j
+}
+
+// Shutdown shuts all members down.
+func (j *Junction) Shutdown() {
+	if j.cluster != nil {
+		j.cluster.shutdown()
+		return
+	}
+	j.Servers.Shutdown()
+}
+
+// Apply replaces the configuration, but for Limits.
 func (j *Junction) Apply(w Setup) {
+	if j.cluster != nil {
+		j.cluster.log(w.Log)
+		j.cluster.reload(w.sections(j.cluster))
+		return
+	}
 	j.Set.Apply(w.Upstreams, j.options, func(us []*upstream.Upstream) {
 		j.Each(func(s *proxy.Server) {
 			s.Apply(proxy.SnapshotConfig{Names: w.Names, Endpoints: w.Endpoints,
@@ -140,6 +170,10 @@ func (j *Junction) changed() {
 // has changed.
 func (j *Junction) Until(t *testing.T, what string, holds func() bool) {
 	t.Helper()
+	if j.cluster != nil {
+		await(t, what, holds)
+		return
+	}
 	ctx := Patient(t)
 	for {
 		j.mu.Lock()
@@ -162,6 +196,10 @@ func (j *Junction) Until(t *testing.T, what string, holds func() bool) {
 // Offers waits until these upstreams are ready and their lists are offered.
 func (j *Junction) Offers(t *testing.T, names ...string) {
 	t.Helper()
+	if j.cluster != nil {
+		j.cluster.ready(names)
+		return
+	}
 	j.Until(t, fmt.Sprintf("%q to be ready", names), func() bool {
 		return !slices.ContainsFunc(names,
 			func(name string) bool { return j.Status(name).State != upstream.StateReady })
@@ -169,8 +207,19 @@ func (j *Junction) Offers(t *testing.T, names ...string) {
 	j.Each((*proxy.Server).Refresh)
 }
 
-// Status returns the status of an upstream; zero if there is none of this name.
+// Problems returns the items that the first process does not offer.
+func (j *Junction) Problems() []view.Problem {
+	if j.cluster != nil {
+		return j.cluster.report().Problems
+	}
+	return j.Server.Problems()
+}
+
+// Status returns the status of an upstream in the first process; zero if there is none of this name.
 func (j *Junction) Status(name string) upstream.Status {
+	if j.cluster != nil {
+		return j.cluster.status(name)
+	}
 	for _, u := range j.Set.All() {
 		if u.Name() == name {
 			return u.Status()

@@ -49,5 +49,9 @@ func run(m *testing.M, roles map[string]func(args []string) error) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	return m.Run()
+	code := m.Run()
+	if !clusters().end() {
+		return max(code, 1)
+	}
+	return code
 }

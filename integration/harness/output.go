@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"io"
 	"regexp"
 	"sync"
 	"testing"
@@ -12,6 +13,7 @@ type Output struct {
 	mu      sync.Mutex
 	text    []byte
 	changed chan struct{} // closed and replaced whenever text grows
+	copied  io.Writer     // where it also goes; nil is nowhere
 }
 
 // NewOutput returns an empty output.
@@ -22,6 +24,9 @@ func (o *Output) Write(b []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.text = append(o.text, b...)
+	if o.copied != nil {
+		o.copied.Write(b) // a writer of a test, which keeps it in memory
+	}
 	close(o.changed)
 	o.changed = make(chan struct{})
 	return len(b), nil
@@ -32,6 +37,20 @@ func (o *Output) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return string(o.text)
+}
+
+// Copy has what is written from now on also written to w; nil ends that.
+func (o *Output) Copy(w io.Writer) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.copied = w
+}
+
+// Len returns the number of bytes that were written so far.
+func (o *Output) Len() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.text)
 }
 
 // Tail returns at most the last n bytes.

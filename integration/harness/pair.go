@@ -61,10 +61,14 @@ func EachPair(t *testing.T, f func(*testing.T, Pair)) {
 	}
 }
 
-// EachTransport runs f over each transport that the upstream's era has.
+// EachTransport runs f over each transport that the upstream's era has. Over several processes it
+// runs f with -short over HTTP alone, because each process has its own connections to the upstream.
 func EachTransport(t *testing.T, client, up upstream.Era, f func(*testing.T, Pair)) {
 	t.Helper()
 	for _, transport := range Transports(up) {
+		if transport != "http" && Processes() > 1 && testing.Short() {
+			continue
+		}
 		RunPair(t, client, up, transport, f)
 	}
 }
@@ -85,3 +89,28 @@ func RunPair(t *testing.T, client, up upstream.Era, transport string, f func(*te
 	t.Run(fmt.Sprintf("%s client, %s %s", client, up, transport),
 		func(t *testing.T) { f(t, Pair{client, up, transport}) })
 }
+
+// ModernMeta is the _meta of a modern request.
+const ModernMeta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"` + ModernVersion +
+	`","io.modelcontextprotocol/clientInfo":{"name":"bench","version":"1"},` +
+	`"io.modelcontextprotocol/clientCapabilities":{}}`
+
+// The two eras as the benchmarks name them, and the version that each speaks.
+const (
+	LegacyEra = "legacy"
+	ModernEra = "modern"
+
+	LegacyVersion = "2025-11-25"
+	ModernVersion = "2026-07-28"
+)
+
+// Eras are the two eras as package upstream names them.
+var Eras = []upstream.Era{upstream.EraLegacy, upstream.EraModern}
+
+// AllCapabilities are the capabilities that most test clients declare: all those that Junction passes
+// on. Calls of such clients use the connection that reads the catalog.
+const AllCapabilities = `{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{}},"roots":{},` +
+	`"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["text/html;profile=mcp-app"]}}}`
+
+// LegacyVersions are all versions of the legacy era that Junction speaks, oldest first.
+var LegacyVersions = []string{"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"}

@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"cmp"
 	"strings"
 	"testing"
 
@@ -17,13 +18,15 @@ import (
 func MustPolicy(t *testing.T, text string) *policy.Policy {
 	t.Helper()
 	var c policy.Config
-	if err := yaml.Unmarshal([]byte(text), &c); err != nil {
+	var n yaml.Node
+	if err := cmp.Or(yaml.Unmarshal([]byte(text), &c), yaml.Unmarshal([]byte(text), &n)); err != nil {
 		t.Fatal(err)
 	}
 	p, err := policy.Compile(c)
 	if err != nil {
 		t.Fatal(err)
 	}
+	madeFrom(t, p, n.Content[0])
 	return p
 }
 
@@ -40,7 +43,9 @@ func Keyring(t *testing.T, names ...string) (*auth.Guard, map[string]string) {
 		}
 		config.APIKeys = append(config.APIKeys, auth.Key{Name: name, Hash: hash})
 	}
-	return config.Guard(nil, "", nil), keys
+	guard := config.Guard(nil, "", nil)
+	madeFrom(t, guard, config)
+	return guard, keys
 }
 
 // As returns a client that shows a key.

@@ -24,19 +24,33 @@ func MustStartServer(t testing.TB, cmd *exec.Cmd, ready *regexp.Regexp) []string
 	if _, err := cmd.StdinPipe(); err != nil { // serve.mjs ends when this is closed
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
+	ended, err := start(cmd)
+	if err != nil {
 		t.Fatalf("start %s: %v", cmd, err)
 	}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		cmd.Wait() // how it ended shows in what it wrote
-	}()
 	t.Cleanup(func() {
 		KillGroup(cmd.Process.Pid)
 		<-ended
 	})
 	return out.MustMatch(t, ready, Patience, ended)
+}
+
+// start starts a process. The channel is closed when the process has ended; how is then in
+// cmd.ProcessState. One thread starts the process and waits for it, because Linux takes the end of
+// that thread for the end of the parent (ChildAttr).
+func start(cmd *exec.Cmd) (ended <-chan struct{}, err error) {
+	started, done := make(chan error), make(chan struct{})
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			cmd.Wait()
+			close(done)
+		}
+	}()
+	return done, <-started
 }
 
 // Terminate asks a process to end. It does nothing if the process has ended.

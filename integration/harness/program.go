@@ -13,13 +13,13 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"junction/auth/authtest"
+	"junction/proxy/view"
 )
 
 // This file starts the real program as a user would: a process with a configuration file.
@@ -34,7 +34,7 @@ type Program struct {
 
 	Dir  string // its configuration, its key
 	Cmd  *exec.Cmd
-	Done chan struct{} // closed when the process has ended
+	Done <-chan struct{} // closed when the process has ended
 
 	Others []*Program // further members; URL is then that of a load balancer
 }
@@ -44,7 +44,7 @@ type Program struct {
 // JUNCTION_TEST_PROCESSES the program is several processes (MustProcesses).
 func MustProgram(t testing.TB, config string) *Program {
 	t.Helper()
-	if n, err := strconv.Atoi(os.Getenv("JUNCTION_TEST_PROCESSES")); err == nil && n > 1 {
+	if n := Processes(); n > 1 {
 		return MustProcesses(t, n, config)
 	}
 	p := NewProgram(t)
@@ -60,8 +60,8 @@ func MustProcesses(t testing.TB, n int, config string) *Program {
 	dsn := authtest.Schema(t) // it lives longer than the processes
 	first, front := NewProgram(t), FreePort(t)
 	first.MustConfigure(t, config+fmt.Sprintf("\nreplicas: { listen: 127.0.0.1:0, advertise: 127.0.0.1:0 }\n"+
-		"allowed_origins: [\"http://%s\"]\nstorage: { driver: postgres, dsn: %q, key_file: %q }\n", front,
-		dsn, filepath.Join(first.Dir, "master.key")))
+		"storage: { driver: postgres, dsn: %q, key_file: %q }\n", dsn, filepath.Join(first.Dir, "master.key"))+
+		allowing("http://"+front+"/mcp"))
 	first.MustServe(t)
 	addresses := []string{first.address()}
 	for range n - 1 {
@@ -77,6 +77,12 @@ func MustProcesses(t testing.TB, n int, config string) *Program {
 	first.URL = "http://" + front + "/mcp"
 	return first
 }
+
+// allowing returns the line of the file for pages of the origin of a URL.
+func allowing(url string) string { return fmt.Sprintf("allowed_origins: [%q]\n", originOf(url)) }
+
+// originOf returns the origin of the URL of a merged endpoint.
+func originOf(url string) string { return strings.TrimSuffix(url, "/mcp") }
 
 // address returns the host and port of the program.
 func (p *Program) address() string { return strings.TrimPrefix(p.Origin(), "http://") }
@@ -121,6 +127,7 @@ http {
 			proxy_set_header Connection "";
 			proxy_set_header Host $http_host;
 			proxy_buffering off;
+			proxy_pass_header X-Accel-Buffering;
 			proxy_request_buffering off;
 			proxy_read_timeout 1h;
 		}
@@ -133,12 +140,20 @@ http {
 	cmd := exec.Command(program, "-p", dir, "-e", "stderr", "-c", file)
 	log := NewOutput()
 	cmd.Stderr, cmd.SysProcAttr = log, ChildAttr(syscall.SIGTERM)
-	if err := cmd.Start(); err != nil {
+	ended, err := start(cmd)
+	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		Terminate(cmd.Process.Pid)
-		cmd.Wait()
+		await(t, "nginx to end", func() bool {
+			Terminate(cmd.Process.Pid) // again, because it may miss one while it starts
+			select {
+			case <-ended:
+				return true
+			default:
+				return false
+			}
+		})
 		if t.Failed() {
 			t.Logf("nginx:\n%s", log.Tail(2000))
 		}
@@ -260,14 +275,11 @@ func (p *Program) MustStart(t testing.TB, cmd *exec.Cmd) {
 	cmd.Stdout, cmd.Stderr = p.Stdout, io.MultiWriter(p.Stderr, log)
 	cmd.SysProcAttr = ChildAttr(syscall.SIGTERM) // so that it can still end its upstreams when we die
 	cmd.WaitDelay = 10 * time.Second             // for a grandchild that holds our pipes
-	if err := cmd.Start(); err != nil {
+	ended, err := start(cmd)
+	if err != nil {
 		t.Fatalf("start %s: %v", cmd, err)
 	}
-	p.Cmd, p.Done = cmd, make(chan struct{})
-	go func() {
-		defer close(p.Done)
-		cmd.Wait() // how it ended is in cmd.ProcessState
-	}()
+	p.Cmd, p.Done = cmd, ended
 	where := log.MustMatch(t, serves, Patience, p.Done)
 	p.URL, p.Admin = where[1], where[2]
 }
@@ -277,13 +289,15 @@ type Report struct {
 	Status    string
 	Tools     int
 	Upstreams []UpstreamReport
+	Problems  []view.Problem
 	Replicas  []struct{ ID string } // none if there is one process
 }
 
 // UpstreamReport is what /readyz reports of one upstream.
 type UpstreamReport struct {
 	Name, State, Error, Era, Version string
-	Tools                            int
+	Tools, Listed, Links             int
+	Stored                           bool
 }
 
 // MustReady waits until all upstreams are ready.
@@ -395,4 +409,4 @@ func Command(t testing.TB, words ...string) string {
 }
 
 // Origin returns the URL of the program without a path.
-func (p *Program) Origin() string { return strings.TrimSuffix(p.URL, "/mcp") }
+func (p *Program) Origin() string { return originOf(p.URL) }

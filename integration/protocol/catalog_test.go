@@ -207,7 +207,7 @@ func TestProtocolT28CollidingNames(t *testing.T) {
 		if n, m := len(harness.CallsOf(t, one.Journal, 1)), len(harness.CallsOf(t, two.Journal, 0)); n != 1 || m != 0 {
 			t.Errorf("same was called %d and %d times, want it to stay with the upstream that had the name", n, m)
 		}
-		problems := j.Server.Problems()
+		problems := j.Problems()
 		if len(problems) != 1 || problems[0].Upstream != "a-two" || problems[0].Name != "same" {
 			t.Errorf("problems = %+v, want same of a-two", problems)
 		}
@@ -230,6 +230,10 @@ func TestProtocolT29PagesAreDrainedAndServedAsOurOwn(t *testing.T) {
 			}
 		}
 		// A subscription that begins after the list was read makes it be read again.
+		if harness.Processes() > 1 { // each of which reads all pages
+			slices.Sort(cursors)
+			cursors = slices.Compact(cursors)
+		}
 		if len(cursors) < 3 || !slices.Equal(cursors[:3], []string{"", `""`, `"page-2"`}) {
 			t.Errorf("the upstream was asked for the cursors %q, want three pages, one of them \"\"", cursors)
 		}
@@ -397,7 +401,8 @@ func TestProtocolT34IsolatedConnections(t *testing.T) {
 				if seen[0] != seen[1] || seen[2] != seen[3] {
 					t.Errorf("connections of the calls = %q, want the same one for both of a client's", seen)
 				}
-				if got := seen[0] != seen[2]; got != row.apart {
+				// Two sessions of one user may be in two processes.
+				if got := seen[0] != seen[2]; got != row.apart && !(got && harness.Processes() > 1) {
 					t.Errorf("connections of the calls = %q, apart = %t, want %t", seen, got, row.apart)
 				}
 			})

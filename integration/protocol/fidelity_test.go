@@ -72,6 +72,7 @@ func fidelityTools(t *testing.T) []string {
 }
 
 func TestFidelity(t *testing.T) {
+	harness.InMemory(t, "it changes the tools of one server by a call, and each process has a server of its own")
 	tools := fidelityTools(t)
 	values, results, failures := mustCorpus(t, "value"), mustCorpus(t, "result"), mustCorpus(t, "error")
 	for name, value := range values {

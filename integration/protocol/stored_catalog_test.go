@@ -75,6 +75,7 @@ func serveAt(t *testing.T, address string, script upstreamtest.Script) *gated {
 // byte, while the server does not answer yet. A call waits for the server. What the server lists
 // then takes the place of the stored catalog, and clients hear of it.
 func TestForeignStoredCatalog(t *testing.T) {
+	harness.InMemory(t, "it gives the proxy a folder of catalogs of its own")
 	harness.EachEra(t, func(t *testing.T, p harness.Pair) {
 		keeps, address := newShelf(t), harness.FreePort(t)
 		before := append(harness.Definitions("echo", "whoami"), []byte(exotic))
@@ -129,6 +130,7 @@ func TestForeignStoredCatalog(t *testing.T) {
 // TestForeignStoredCatalogStrangeFiles: a stored catalog that was cut, edited, moved, or sealed
 // with another key is ignored and logged, and one of an entry that is gone is deleted.
 func TestForeignStoredCatalogStrangeFiles(t *testing.T) {
+	harness.InMemory(t, "it gives the proxy a folder of catalogs of its own")
 	p := harness.Pair{Client: upstream.EraModern, Upstream: upstream.EraLegacy, Transport: "http"}
 	keeps, address := newShelf(t), harness.FreePort(t)
 	config := map[string]upstream.Config{"up": {URL: "http://" + address + "/mcp"}}
@@ -188,6 +190,7 @@ func TestForeignStoredCatalogStrangeFiles(t *testing.T) {
 // TestForeignPolicyHoldsForStoredCatalogs: what a policy hides stays hidden, whether its tools are
 // stored, unknown or listed.
 func TestForeignPolicyHoldsForStoredCatalogs(t *testing.T) {
+	harness.InMemory(t, "it gives the proxy a folder of catalogs of its own")
 	keeps, address := newShelf(t), harness.FreePort(t)
 	guard, keys := harness.Keyring(t, "some", "none")
 	rules := harness.MustPolicy(t, `
@@ -309,6 +312,7 @@ func TestForeignCatalogAfterKill(t *testing.T) {
 // TestForeignCatalogsThatChange: a server that lists 10,000 tools and then none, one that renames
 // its tools again and again, and one whose list fails after a good one.
 func TestForeignCatalogsThatChange(t *testing.T) {
+	harness.InMemory(t, "it gives the proxy a folder of catalogs of its own")
 	p := harness.Pair{Client: upstream.EraLegacy, Upstream: upstream.EraLegacy, Transport: "http"}
 	keeps := newShelf(t)
 	var names []string

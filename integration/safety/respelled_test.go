@@ -132,7 +132,8 @@ func TestForeignRespelledRequestIsAnswered(t *testing.T) {
 			`{"m":"\u0078","n":1.0}`: 0, `{ "n" : 10e-1 , "m" : "x" }`: 0,
 			`{"n":"1","m":"x"}`: 1, `{"n":2,"m":"x"}`: 1, `{"n":1}`: 1, `{"n":1,"m":"x","m":"x"}`: 1, `{"n":1,"m":"X"}`: 1,
 		} {
-			if m, asked := c.Talker.Converse(t, harness.Called("up__echo", arguments), approval("Do not allow")); len(asked) != want {
+			if m, asked := c.Talker.Converse(t, harness.Called("up__echo", arguments), approval("Do not allow")); len(asked) < want ||
+				len(asked) > max(want, forgotten(p)) {
 				t.Errorf("%s: %d questions, want %d; %s", arguments, len(asked), want, m.Append(nil))
 			}
 		}

@@ -16,6 +16,7 @@ import (
 // of the first user has been answered. Then the server logs and asks, without naming a call, while
 // only a call of the second user is in progress. The second user gets neither.
 func TestSafety1LateMessagesOfAnotherUser(t *testing.T) {
+	harness.InMemory(t, "each process has a connection, and one of them has only had calls of the second user")
 	guard, keys := harness.Keyring(t, "one", "two")
 	for _, client := range harness.Eras {
 		harness.EachTransport(t, client, upstream.EraLegacy, func(t *testing.T, p harness.Pair) {
@@ -58,14 +59,14 @@ func TestSafety1UsersHaveTheirOwnProcesses(t *testing.T) {
 		first, again, other := j.As(t, keys["one"]), j.As(t, keys["one"]), j.As(t, keys["two"])
 		a, b, c := whoIs(t, first), whoIs(t, again), whoIs(t, other)
 		stateless := p.Transport == "http" && p.Upstream == upstream.EraModern
-		if a != b || a == c != stateless {
+		if harness.Processes() == 1 && a != b || a == c != stateless {
 			t.Errorf("two clients of one user and another user use the connections %q, %q and %q", a, b, c)
 		}
 		want := 3
 		if stateless {
 			want = 1
 		}
-		if got := j.Status("up").Links; got != want {
+		if got := j.Status("up").Links; got > want || got != want && harness.Processes() == 1 {
 			t.Errorf("%d connections, want %d", got, want)
 		}
 	}
@@ -100,6 +101,7 @@ func whoIs(t *testing.T, c *harness.Talker) string {
 // hears of it, once; another one who has subscribed to the same URI has another process and hears
 // nothing.
 func TestSafety1UpdatesOfTheirOwnProcess(t *testing.T) {
+	harness.InMemory(t, "calls of a modern client reach different processes, and each has a server of its own")
 	guard, keys := harness.Keyring(t, "one", "two")
 	for _, up := range harness.Eras {
 		harness.RunPair(t, upstream.EraModern, up, "stdio", func(t *testing.T, p harness.Pair) {
@@ -125,6 +127,7 @@ func TestSafety1UpdatesOfTheirOwnProcess(t *testing.T) {
 // TestSafety1ServerThatRunsOnce: a server that can run only once has no process left for a user of
 // its own. The error says what the operator can do.
 func TestSafety1ServerThatRunsOnce(t *testing.T) {
+	harness.InMemory(t, "each process starts the server, and this one can run only once")
 	guard, keys := harness.Keyring(t, "one", "two")
 	for _, client := range harness.Eras {
 		harness.RunPair(t, client, upstream.EraLegacy, "stdio", func(t *testing.T, p harness.Pair) {
