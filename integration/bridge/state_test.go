@@ -111,6 +111,7 @@ func TestProtocolT68StateOfAFinishedCall(t *testing.T) {
 
 // TestProtocolT68ExpiredState holds that a state is good for a while only.
 func TestProtocolT68ExpiredState(t *testing.T) {
+	harness.InMemory(t, "its limits.patience is negative, so that it need not wait")
 	for _, up := range harness.Eras {
 		harness.RunPair(t, upstream.EraModern, up, "http", func(t *testing.T, p harness.Pair) {
 			s := p.Serve(t, upstreamtest.Script{})

@@ -18,7 +18,7 @@ import (
 
 // Patience is how long a test waits for something of a process that should happen at once, on a
 // machine that has much else to do.
-const Patience = 20 * time.Second
+const Patience = 2 * time.Minute
 
 // Promptly is twice the time within which what was taken back, or has run out, is good for nothing
 // any more.

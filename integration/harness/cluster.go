@@ -207,19 +207,25 @@ func fixed(t testing.TB, l proxy.Limits) string {
 	return string(text)
 }
 
-// origins has for each *policy.Policy and *auth.Guard of the harness the section that it was made
-// from.
-var origins sync.Map
-
-// madeFrom remembers the section of the file that a value was made from.
+// madeFrom remembers the section of the file that a policy or a guard was made from.
 func madeFrom(t testing.TB, value, section any) {
-	origins.Store(value, section)
-	t.Cleanup(func() { origins.Delete(value) })
+	p := clusters()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.origins[value] = section
+	t.Cleanup(func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.origins, value)
+	})
 }
 
 func origin(t testing.TB, value any) any {
 	t.Helper()
-	section, ok := origins.Load(value)
+	p := clusters()
+	p.mu.Lock()
+	section, ok := p.origins[value]
+	p.mu.Unlock()
 	if !ok {
 		t.Fatalf("a %s that the harness has not made cannot be settings of a process; use harness.MustPolicy and "+
 			"harness.Keyring, or call harness.InMemory", reflect.TypeOf(value))
@@ -229,12 +235,13 @@ func origin(t testing.TB, value any) any {
 
 // pool has the clusters that no test uses.
 type pool struct {
-	mu   sync.Mutex
-	idle []*cluster
-	bad  bool // an end of a cluster was a failure
+	mu      sync.Mutex
+	idle    []*cluster
+	bad     bool        // an end of a cluster was a failure
+	origins map[any]any // the sections of policies and guards of the harness
 }
 
-var clusters = sync.OnceValue(func() *pool { return &pool{} })
+var clusters = sync.OnceValue(func() *pool { return &pool{origins: map[any]any{}} })
 
 // mostIdle is how many clusters wait for another test.
 const mostIdle = 2

@@ -104,6 +104,7 @@ func costOf(t *testing.T, c *harness.Talker) (cost sdkCost) {
 // ends. Each change costs the same, each update reaches its subscriber alone, and changes of the
 // lists are told after an end, too.
 func TestForeignSubscribersOfAnSDKServer(t *testing.T) {
+	harness.InMemory(t, "it counts the subscriptions of one process")
 	const many = 200
 	for _, client := range harness.Eras {
 		t.Run(string(client), func(t *testing.T) {
