@@ -174,10 +174,8 @@ func find(p *pack.Pack, path, name string) (*pack.Tool, error) {
 	for i, t := range p.Tools {
 		names[i] = t.Definition.Name
 	}
-	if near := prose.Closest(names, name); len(near) > 0 {
-		return nil, fmt.Errorf("there is no tool %s; did you mean %s?", prose.Quote(name), strings.Join(near, " or "))
-	}
-	return nil, fmt.Errorf("there is no tool %s; junction-pack list %s shows all", prose.Quote(name), path)
+	return nil, fmt.Errorf("there is no tool %s; %s", prose.Quote(name),
+		prose.DidYouMean(names, name, "junction-pack list "+path+" shows all"))
 }
 
 func printJSON(w io.Writer, v any) error {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -149,11 +148,11 @@ func (p *pinning) named(names []string) ([]pins.Definition, error) {
 			return d.Upstream == name ||
 				pinName(d) == name
 		}) {
-			near := ""
-			if c := prose.Closest(known, name); len(c) > 0 {
-				near = "; did you mean " + visible.Text(strings.Join(c, " or ")) + "?"
+			wrong := "no upstream offers " + name + " now"
+			if near := prose.DidYouMean(known, name, ""); near != "" {
+				wrong += "; " + near
 			}
-			return nil, fmt.Errorf("no upstream offers %s now%s", visible.Text(name), near)
+			return nil, errors.New(visible.Text(wrong))
 		}
 	}
 	return list, nil

@@ -101,11 +101,8 @@ func (s *statusOptions) ask(ctx context.Context) (*diagnose.Running, error) {
 			return nil, fmt.Errorf("%s is disabled; run: junction enable %s", name, name)
 		}
 		if !slices.Contains(known, name) {
-			near := "junction list shows the upstreams of the file"
-			if c := prose.Closest(known, name); len(c) > 0 {
-				near = "did you mean " + strings.Join(c, " or ") + "?"
-			}
-			return nil, fmt.Errorf("there is no upstream %s; %s", prose.Quote(name), near)
+			return nil, fmt.Errorf("there is no upstream %s; %s", prose.Quote(name),
+				prose.DidYouMean(known, name, "junction list shows the upstreams of the file"))
 		}
 	}
 	if len(s.only) > 0 {

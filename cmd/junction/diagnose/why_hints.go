@@ -172,8 +172,8 @@ func (s *search) near() {
 	if len(s.home) == 1 {
 		what = s.home[0] + " has no item of that name"
 	}
-	if near := prose.Closest(s.names, s.name); len(near) > 0 {
-		what += "; did you mean " + strings.Join(near, " or ") + "?"
+	if near := prose.DidYouMean(s.names, s.name, ""); near != "" {
+		what += "; " + near
 	}
 	s.hint("%s", what)
 }

@@ -37,6 +37,15 @@ func Closest(names []string, want string) []string {
 	return best
 }
 
+// DidYouMean returns a question with the names that are similar to want, or otherwise if there are
+// none.
+func DidYouMean(names []string, want, otherwise string) string {
+	if near := Closest(names, want); len(near) > 0 {
+		return "did you mean " + strings.Join(near, " or ") + "?"
+	}
+	return otherwise
+}
+
 // Nearest returns the word of known that key is most likely a misspelling of, or "".
 func Nearest(key string, known []string) string {
 	fold := strings.NewReplacer("_", "", "-", "", " ", "")

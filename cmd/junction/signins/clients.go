@@ -136,10 +136,9 @@ const appsListed = "list the apps with junction clients list --ended"
 // noApp returns the error for a word that matches none of the apps with these names. of describes
 // these apps. then is the remedy if no name is similar.
 func noApp(names []string, word, of, then string) error {
-	if near := prose.Closest(slices.Compact(slices.Sorted(slices.Values(names))), word); len(near) > 0 {
-		then = "did you mean " + visible.Text(strings.Join(near, " or ")) + "?"
-	}
-	return fmt.Errorf("no app with the id or the name %s %s; %s", prose.Quote(word), of, then)
+	names = slices.Compact(slices.Sorted(slices.Values(names)))
+	return fmt.Errorf("no app with the id or the name %s %s; %s", prose.Quote(word), of,
+		visible.Text(prose.DidYouMean(names, word, then)))
 }
 
 func labels(apps []*app) (names []string) {

@@ -206,11 +206,8 @@ func (s *storage) person(who string) (store.User, error) {
 		names = append(names, label(u))
 	}
 	slices.Sort(names)
-	then := "list the users with junction users list"
-	if near := prose.Closest(slices.Compact(names), who); len(near) > 0 {
-		then = "did you mean " + visible.Text(strings.Join(near, " or ")) + "?"
-	}
-	return u, fmt.Errorf("no user %s has signed in; %s", prose.Quote(who), then)
+	return u, fmt.Errorf("no user %s has signed in; %s", prose.Quote(who),
+		visible.Text(prose.DidYouMean(slices.Compact(names), who, "list the users with junction users list")))
 }
 
 // chosen returns the id of the user of --user, or "".
