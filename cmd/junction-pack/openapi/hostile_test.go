@@ -82,6 +82,10 @@ func TestNesting(t *testing.T) {
 			`"paths":` + body(schema) + "}"
 	}
 	text := `{"type":"string","description":"` + strings.Repeat("x", 3<<20) + `"}`
+	aliases := "x-0: &a0 [x]\n" // 2 to the power of 64 times
+	for i := range 64 {
+		aliases += fmt.Sprintf("x-%d: &a%d [*a%d,*a%d]\n", i+1, i+1, i, i)
+	}
 	for name, test := range map[string]struct{ text, want string }{
 		"JSON, as deep as it may be": {inJSON(around(maxNesting-8, `{"type":"string"}`)), ""},
 		"JSON":                       {inJSON(around(maxNesting-7, `{"type":"string"}`)), "a.yaml: line 2, column 2338: "},
@@ -91,10 +95,11 @@ func TestNesting(t *testing.T) {
 		"by aliases": {head + "x-a: &a " + around(150, "{}") + "\nx-b: &b " + around(150, "*a") + "\npaths: {}\n",
 			"a.yaml: line 5, column 1359: "},
 		"an alias in itself": {head + "x-a: &a [*a]\npaths: {}\n", "a.yaml: line 4, column 10: "},
-		"large":              {inJSON(around(200, text)), "MiB, counted at each level of nesting, more than 512; "},
-		"large YAML":         {head + "paths: " + body(around(200, text)), "MiB, counted at each level of nesting, more than 512; "},
+		"large":              {inJSON(around(200, text)), "have more than 512 MiB, counted at each level of nesting; "},
+		"large YAML":         {head + "paths: " + body(around(200, text)), "have more than 512 MiB, counted at each level of nesting; "},
 		"large by aliases": {head + "x-t: &t " + text + "\nx-a: &a [*t,*t,*t,*t]\nx-b: &b [*a,*a,*a,*a]\nx-c: [*b,*b,*b]\npaths: {}\n",
-			"MiB, counted at each level of nesting, more than 512; "},
+			"have more than 512 MiB, counted at each level of nesting; "},
+		"aliases of aliases": {head + aliases + "paths: {}\n", "have more than 512 MiB, counted at each level of nesting; "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()

@@ -36,11 +36,13 @@ func nesting(text []byte) error {
 		w, err = weights{}.of(&root, 0)
 	}
 	if err == nil && w.work > maxWork {
-		err = fmt.Errorf("its objects and arrays have %d MiB, counted at each level of nesting, more than %d; move "+
-			"nested schemas to components", w.work>>20, maxWork>>20)
+		err = errTooMuch
 	}
 	return err
 }
+
+var errTooMuch = fmt.Errorf("its objects and arrays have more than %d MiB, counted at each level of nesting; move "+
+	"nested schemas to components", maxWork>>20)
 
 func tooDeep(line, column int) error {
 	return fmt.Errorf("line %d, column %d: objects and arrays are nested more than %d levels deep; move a nested "+
@@ -104,6 +106,9 @@ func (all weights) of(n *yaml.Node, levels int) (weight, error) {
 	}
 	if n.Anchor != "" {
 		all[n] = w
+	}
+	if w.work > maxWork { // here, too, because anchors in anchors can exceed an int64
+		return weight{}, errTooMuch
 	}
 	return w, nil
 }
