@@ -10,9 +10,9 @@ import (
 	"junction/upstream/upstreamtest"
 )
 
-// TestForeignSilentToolsOfServersThatAnswerPings calls a tool that works for longer than a call may
-// be silent, and tells of no progress. A legacy server answers pings meanwhile. There is none in
-// the modern era, so that the call ends there.
+// TestForeignSilentToolsOfServersThatAnswerPings calls a tool that takes longer than timeout and
+// sends no progress. A legacy server answers pings during the call, so the call succeeds. The
+// modern era has no ping, so the call ends there.
 func TestForeignSilentToolsOfServersThatAnswerPings(t *testing.T) {
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		harness.EachTimeout(t, 200*time.Millisecond, func(t *testing.T, timeout time.Duration) (late bool) {

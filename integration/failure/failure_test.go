@@ -31,8 +31,8 @@ type failing struct {
 	config  upstream.Config // of bad
 }
 
-// eachFailing runs f with bad on every wire and in every era it has. Rules limit the time of some of
-// bad's tools.
+// eachFailing runs f with bad on every wire and in every era it has. Rules limit the time of some
+// of bad's tools.
 func eachFailing(t *testing.T, rules upstream.Rules, f func(t *testing.T, x failing, up harness.Way)) {
 	for _, up := range harness.Ways() {
 		if up.Transport == "http JSON" {
@@ -100,9 +100,9 @@ func TestFailureKilled(t *testing.T) {
 	}
 }
 
-// TestFailureKeeper kills the process that would end all children if this one were killed. Nobody
-// notices, and the next child that is started has another one.
-func TestFailureKeeper(t *testing.T) {
+// TestFailureWatchdog kills the watchdog. Calls in progress do not notice, and the next child that
+// is started gets a new watchdog.
+func TestFailureWatchdog(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux says which children there are")
 	}
@@ -113,7 +113,7 @@ func TestFailureKeeper(t *testing.T) {
 	}
 	x := failing{Stand: harness.MustStand(t, proxy.Limits{}, configs)}
 	x.Caller = harness.MustCaller(t, x.URL, harness.LegacyEra)
-	mustKeeper := func(other int) int {
+	mustWatchdog := func(other int) int {
 		t.Helper()
 		var all []int
 		for _, pid := range harness.ChildPIDs(os.Getpid()) {
@@ -122,20 +122,20 @@ func TestFailureKeeper(t *testing.T) {
 			}
 		}
 		if len(all) != 1 || all[0] == other {
-			t.Fatalf("the keepers are %d, want one, and not %d", all, other)
+			t.Fatalf("the watchdogs are %d, want one, and not %d", all, other)
 		}
 		return all[0]
 	}
-	keeper := mustKeeper(0)
-	harness.KillGroup(keeper)
+	watchdog := mustWatchdog(0)
+	harness.KillGroup(watchdog)
 	x.mustRecover(t)
 	x.MustFail(t, "bad__die", `{"code":7}`, "lost")
 	x.mustRecover(t)
-	keeper = mustKeeper(keeper)
+	watchdog = mustWatchdog(watchdog)
 	x.MustFail(t, "bad__die", `{"code":7}`, "lost")
 	x.mustRecover(t)
-	if got := mustKeeper(0); got != keeper {
-		t.Errorf("the keeper is %d after a child has died, want %d still", got, keeper)
+	if got := mustWatchdog(0); got != watchdog {
+		t.Errorf("the watchdog is %d after a child has died, want %d still", got, watchdog)
 	}
 }
 
@@ -197,8 +197,8 @@ func TestFailureEndless(t *testing.T) {
 	})
 }
 
-// TestFailureHuge has answers that are larger than what fits: a gigabyte with an end, and one line
-// without.
+// TestFailureHuge has answers beyond limits.message: one of a gigabyte, and one line without an
+// end.
 func TestFailureHuge(t *testing.T) {
 	var before runtime.MemStats
 	runtime.GC()
@@ -303,8 +303,8 @@ func TestFailureRestart(t *testing.T) {
 	}
 }
 
-// TestFailureOddAnswers has answers of HTTP that are none: to one call, and then to everything from
-// the start.
+// TestFailureOddAnswers has a server send HTTP responses that are no MCP answers: to one call, and
+// then to every request from the start.
 func TestFailureOddAnswers(t *testing.T) {
 	var strayed atomic.Int32
 	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { strayed.Add(1) }))
@@ -363,7 +363,7 @@ func TestFailureExitsAtOnce(t *testing.T) {
 	x.MustCall(t, "good__echo", `{}`, "{}")
 }
 
-// TestFailureSlowClients has clients that take nothing and that give little at a time.
+// TestFailureSlowClients has clients that do not read their answers, and clients that send slowly.
 func TestFailureSlowClients(t *testing.T) {
 	_, url := upstreamtest.Start(t, upstreamtest.Script{})
 	s := harness.MustStand(t, proxy.Limits{WriteTimeout: 300 * time.Millisecond, Queue: 4},

@@ -72,7 +72,7 @@ func TestLimitNesting(t *testing.T) {
 	}
 }
 
-// TestLimitSessions has a client that initializes again and again, as those do that lose their
+// TestLimitSessions has a client that initializes again and again, as a client does that loses its
 // session id.
 func TestLimitSessions(t *testing.T) {
 	sessions := 100_000

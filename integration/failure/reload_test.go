@@ -75,8 +75,8 @@ func TestReloadUnderLoad(t *testing.T) {
 	}
 }
 
-// TestReloadRemoves takes an upstream out while it works: it finishes its calls, and then it is
-// gone.
+// TestReloadRemoves removes an upstream during its calls: it finishes these calls, and then it
+// ends.
 func TestReloadRemoves(t *testing.T) {
 	for _, up := range harness.Ways() {
 		t.Run(up.Era+" "+up.Transport, func(t *testing.T) {

@@ -22,8 +22,8 @@ import (
 const stopBound = 4*time.Second + 900*time.Millisecond
 
 // TestForeignStopIsBounded stops a program whose ten servers ignore the end of their input and
-// SIGTERM, with calls in progress, streams open a client that does not read its answer, and the CPU
-// busy.
+// SIGTERM. There are calls in progress, open streams, a client that does not read its answer, and
+// the CPU busy.
 func TestForeignStopIsBounded(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a stop takes its time: CI runs this test without -short")

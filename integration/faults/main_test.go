@@ -1,6 +1,6 @@
-// Package faults breaks what surrounds the real program while callers load it: servers, disks, names,
-// providers, memory, descriptors. Each test requires that what the fault does not concern loses nothing
-// and that everything recovers by itself, and logs its figures:
+// Package faults causes faults around the real program while callers make calls: of servers, disks,
+// DNS, identity providers, memory and descriptors. Each test requires that no call is lost that the
+// fault does not concern, and that Junction recovers by itself. It logs its figures:
 //
 //	go test ./integration/faults ./integration/signin -run TestFault -v | grep FAULT
 package faults

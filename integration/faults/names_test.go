@@ -19,7 +19,7 @@ import (
 	"junction/upstream/upstreamtest"
 )
 
-// names is a server of DNS that says that every name is at 127.0.0.1.
+// names is a DNS server that answers 127.0.0.1 for every name.
 type names struct {
 	socket net.PacketConn
 	fault  atomic.Int32 // noFault, silent or failing
@@ -79,8 +79,8 @@ func (n *names) answer(query []byte) []byte {
 	return answer
 }
 
-// TestFaultNames takes the names away: connections that are open go on, and those that end come back
-// with the names.
+// TestFaultNames breaks DNS. Open connections continue. Connections that end are opened again when
+// DNS works again.
 func TestFaultNames(t *testing.T) {
 	harness.WithoutShort(t)
 	for i, test := range []struct {

@@ -46,9 +46,9 @@ func mustTrust(t *testing.T, s *authtest.Server) *harness.Program {
 	return p
 }
 
-// TestFaultProvider breaks a provider in each way while people work who are signed in. They notice
-// nothing. Who comes with a key of the provider that is not known yet is told to try again, and gets in
-// once the provider is back.
+// TestFaultProvider breaks a provider in each way while signed-in users make calls, which all
+// succeed. A user whose token has a key that Junction does not know yet gets an error with the
+// advice to try again, and gets in when the provider works again.
 func TestFaultProvider(t *testing.T) {
 	harness.WithoutShort(t)
 	for name, fault := range map[string]http.HandlerFunc{
@@ -85,8 +85,8 @@ func TestFaultProvider(t *testing.T) {
 	}
 }
 
-// TestFaultClock has a provider whose clock is an hour before or behind ours, as after a jump of one of
-// the two. The person reads which it is, and gets in when the clocks agree again.
+// TestFaultClock has a provider whose clock is an hour ahead or behind, as after a jump of one of
+// the two clocks. The error says which, and the user gets in when the clocks agree again.
 func TestFaultClock(t *testing.T) {
 	harness.WithoutShort(t)
 	for _, test := range []struct {

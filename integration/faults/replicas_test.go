@@ -124,8 +124,8 @@ func claimed(t *testing.T, p *harness.Program) (n int) {
 	return n
 }
 
-// TestFaultReplicaStops: calls in flight of a process that is stopped end well, and its sessions go on
-// in the others at once.
+// TestFaultReplicaStops: calls in flight of a process that is stopped end well, and its sessions go
+// on in the others at once.
 func TestFaultReplicaStops(t *testing.T) {
 	harness.WithoutShort(t)
 	all := mustReplicas(t, authtest.Schema(t))
@@ -144,8 +144,8 @@ func TestFaultReplicaStops(t *testing.T) {
 	report(t, "a replica is stopped", moving.Figures(over))
 }
 
-// TestFaultReplicaKilled: the sessions of a process that is killed wait for the end of its lease. Only
-// calls in flight are lost.
+// TestFaultReplicaKilled: the sessions of a process that is killed wait for the end of its lease.
+// Only calls in flight are lost.
 func TestFaultReplicaKilled(t *testing.T) {
 	harness.WithoutShort(t)
 	all := mustReplicas(t, authtest.Schema(t))
@@ -193,14 +193,14 @@ func TestFaultReplicaPaused(t *testing.T) {
 	if n := claimed(t, all[1]); n != 3 {
 		t.Errorf("%d sessions were taken over, want 3", n)
 	}
-	if !strings.Contains(all[0].Stderr.String(), "had lost its lease") {
+	if !strings.Contains(all[0].Stderr.String(), "has lost its lease") {
 		t.Error("the log of the process does not have its loss")
 	}
 	report(t, "a replica is paused for longer than its lease", moving.Figures(over))
 }
 
-// TestFaultReplicasPostgres takes the database away for longer than a lease. No process answers then.
-// Afterwards each session is where it was.
+// TestFaultReplicasPostgres takes the database away for longer than a lease. No process answers
+// then. Afterwards each session is where it was.
 func TestFaultReplicasPostgres(t *testing.T) {
 	harness.WithoutShort(t)
 	g := authtest.MustGate(t, authtest.Schema(t))

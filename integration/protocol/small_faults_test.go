@@ -106,8 +106,8 @@ func TestForeignSlashAtTheEnd(t *testing.T) {
 	})
 }
 
-// TestForeignDeletedSessionStaysDeleted has a client delete its session, and somebody use the id
-// again after a restart.
+// TestForeignDeletedSessionStaysDeleted has a client delete its session, and use the id again after
+// a restart.
 func TestForeignDeletedSessionStaysDeleted(t *testing.T) {
 	p := harness.MustProgram(t, "upstreams: { demo: { command: [junction, demo] } }\n")
 	p.MustReady(t, harness.Patience)

@@ -34,10 +34,10 @@ func TestProcessesAnswerForEachOther(t *testing.T) {
 	})
 }
 
-// TestKilledMemberLosesItsCallsOnly kills one of three processes under load. Its calls in flight are
-// lost, and nothing else: sessions and streams go on elsewhere, and a parked call ends with an error
-// that says what has happened. It takes as long as a lease, because before its end the others cannot
-// know that the process does not come back.
+// TestKilledMemberLosesItsCallsOnly kills one of three processes under load. Its calls in flight
+// are lost, and nothing else: sessions and streams go on at other members, and a parked call ends
+// with an error that says what has happened. The test takes as long as a lease: before the lease
+// ends, the other members cannot know that the process does not come back.
 func TestKilledMemberLosesItsCallsOnly(t *testing.T) {
 	harness.Waits(t)
 	s, url := upstreamtest.Start(t, upstreamtest.Script{Era: "legacy"})

@@ -118,8 +118,8 @@ func TestMemberAnswersForTheOwner(t *testing.T) {
 	})
 }
 
-// TestTakeoverHasOneOwner ends the owner of a session. Many requests at the other members get one
-// new owner, and the client hears that it may have missed changes.
+// TestTakeoverHasOneOwner ends the owner of a session. Many requests at the other members result in
+// one new owner, and the client is notified that the lists may have changed.
 func TestTakeoverHasOneOwner(t *testing.T) {
 	legacyClients(t, func(t *testing.T, p harness.Pair) {
 		s, j := mustMembers(t, p)
@@ -158,7 +158,8 @@ func TestTakeoverHasOneOwner(t *testing.T) {
 	})
 }
 
-// TestDeletedSessionStaysDeleted ends the owner of a deleted session: no other member brings it back.
+// TestDeletedSessionStaysDeleted ends the owner of a deleted session: no other member brings it
+// back.
 func TestDeletedSessionStaysDeleted(t *testing.T) {
 	legacyClients(t, func(t *testing.T, p harness.Pair) {
 		_, j := mustMembers(t, p)
@@ -217,7 +218,8 @@ func TestLeaseLost(t *testing.T) {
 	})
 }
 
-// TestForwardedRequestIsNotForwardedAgain marks a request as forwarded that its member would forward.
+// TestForwardedRequestIsNotForwardedAgain marks a request as forwarded that its member would
+// forward.
 func TestForwardedRequestIsNotForwardedAgain(t *testing.T) {
 	legacyClients(t, func(t *testing.T, p harness.Pair) {
 		_, j := mustMembers(t, p)
@@ -230,8 +232,8 @@ func TestForwardedRequestIsNotForwardedAgain(t *testing.T) {
 	})
 }
 
-// TestForeignSessionCausesNoHop has one principal use the session of another at each member.
-func TestForeignSessionCausesNoHop(t *testing.T) {
+// TestForeignSessionIsNotForwarded has one principal use the session of another at each member.
+func TestForeignSessionIsNotForwarded(t *testing.T) {
 	guard, keys := harness.Keyring(t, "ann", "bob")
 	legacyClients(t, func(t *testing.T, p harness.Pair) {
 		_, j := mustMembers(t, p, func(w *harness.Setup) { w.Guard = guard })
@@ -308,9 +310,10 @@ func TestParkedCallAtEachMember(t *testing.T) {
 	})
 }
 
-// TestForeignParkedCallCausesNoHop has another principal, and a request that was forwarded before, come
-// to a member that does not have the parked call. It is refused there, and the call goes on.
-func TestForeignParkedCallCausesNoHop(t *testing.T) {
+// TestForeignParkedCallIsNotForwarded has another principal, and a request that was forwarded
+// before, come to a member that does not have the parked call. It is refused there, and the call
+// goes on.
+func TestForeignParkedCallIsNotForwarded(t *testing.T) {
 	guard, keys := harness.Keyring(t, "ann", "bob")
 	parkedTransports(t, func(t *testing.T, p harness.Pair) {
 		_, j := mustMembers(t, p, func(w *harness.Setup) { w.Guard = guard })
@@ -341,8 +344,8 @@ func TestForeignParkedCallCausesNoHop(t *testing.T) {
 	})
 }
 
-// TestParkedCallOfAnEndedMember: the client reads that its call may have been executed, and the call
-// is not made again.
+// TestParkedCallOfAnEndedMember: the client reads that its call may have been executed, and the
+// call is not made again.
 func TestParkedCallOfAnEndedMember(t *testing.T) {
 	parkedTransports(t, func(t *testing.T, p harness.Pair) {
 		s, j := mustMembers(t, p)
@@ -428,8 +431,8 @@ func TestLimitsCountAtAllMembers(t *testing.T) {
 	})
 }
 
-// TestMemberAloneMakesNoCall takes the lease of a member. It can neither count a call nor see whether
-// an approval was used before, so it makes no call.
+// TestMemberAloneMakesNoCall takes the lease of a member. It can neither count a call nor see
+// whether an approval was used before, so it makes no call.
 func TestMemberAloneMakesNoCall(t *testing.T) {
 	for name, policy := range map[string]string{
 		"approval": "- { name: all, rules: [ { ask: { tools: up__echo } }, { allow: { upstreams: up } } ] }",

@@ -222,7 +222,7 @@ func privileges(t *testing.T, p *harness.Program) (confined, free []int) {
 	for _, pid := range harness.ChildPIDs(p.Cmd.Process.Pid) {
 		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-		if err != nil || !bytes.HasSuffix(line, []byte("\x00demo\x00")) { // the keeper is a child, too
+		if err != nil || !bytes.HasSuffix(line, []byte("\x00demo\x00")) { // the watchdog is a child, too
 			continue
 		}
 		if strings.Contains(string(status), "NoNewPrivs:\t1") {

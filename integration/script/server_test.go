@@ -18,9 +18,9 @@ import (
 // [SCRIPT]. SCRIPT is a file that holds an upstreamtest.Script in JSON; without one the server has
 // a tool for each behaviour.
 //
-// For as long as it lives it holds a lock on the file -life, to which it adds a line when it
-// starts: so a test can count its starts and see its end, with no process id that may be somebody
-// else's by then. A stubborn one outlives the end of its input, and SIGTERM.
+// As long as it runs, it holds a lock on the file -life. It adds a line to the file when it starts.
+// So a test can count its starts and see its end, without a process id, which another process may
+// have later. A stubborn server ignores the end of its input, and SIGTERM.
 func scriptServer(args []string) int {
 	flags := flag.NewFlagSet(scriptServerName, flag.ContinueOnError)
 	life := flags.String("life", "", "")

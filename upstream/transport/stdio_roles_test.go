@@ -80,17 +80,17 @@ var _ = role("wrapper", func() { // as npx: waits for a child that has its stdin
 	cmd.Wait()
 })
 
-// has a transport to each of the roles that it is told, and says so when all of them run; what
-// befalls its keeper is told between them
+// opens a transport to each role of its arguments, and prints a line when all of them run. Words
+// between the roles name what happens to the watchdog
 var _ = role("proxy", func() {
 	k := new(Watchdog)
 	for _, what := range os.Args[1:] {
 		switch what {
-		case "keeper dies":
+		case "watchdog dies":
 			k.cmd.Process.Kill()
 			k.cmd.Process.Wait()
 			continue
-		case "keeper hangs":
+		case "watchdog hangs":
 			k.cmd.Process.Signal(syscall.SIGSTOP)
 			for n := 1; n > 0; {
 				n, _ = k.writer.try([]byte("nothing\n"))

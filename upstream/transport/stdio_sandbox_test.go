@@ -40,7 +40,7 @@ func mustEnforce(t *testing.T) {
 
 // TestSafety3TheWrapperIsNotSeen runs the tests of stdio once more with all children in sandboxes:
 // group, session, streams, exit status, the texts of errors, the way to the end of a process and
-// what the keeper does after kill -9 are the same.
+// what the watchdog does after kill -9 are the same.
 func TestSafety3TheWrapperIsNotSeen(t *testing.T) {
 	t.Parallel()
 	mustEnforce(t)
@@ -48,7 +48,7 @@ func TestSafety3TheWrapperIsNotSeen(t *testing.T) {
 	defer cancel()
 	names := "TestStdio(Call|ConcurrentCalls|Close|OpenErrors|EnvAndDir|Death|Stderr)|" +
 		"TestStdio(AnswersBeforeDeathCount|ContextEnds|StrangeLines)|" +
-		"TestKeeper(LivesWithChildren|ParentKilled)|TestSafety3WhereAChildStands"
+		"TestWatchdog(LivesWithChildren|ParentKilled)|TestSafety3WhereAChildStands"
 	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^("+names+")$", "-test.v")
 	cmd.Env = append(os.Environ(), sandboxEnv+"=1", "TMPDIR="+t.TempDir()) // where processes that are killed leave folders
 	out, err := cmd.CombinedOutput()

@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// TestKeeperLivesWithChildren: it is one for all, there as long as a child is, and then gone, be it
-// that the last child was ended or has ended.
-func TestKeeperLivesWithChildren(t *testing.T) {
+// TestWatchdogLivesWithChildren: all children share one watchdog. It runs as long as a child runs,
+// and ends after the last child, also if that child was killed.
+func TestWatchdogLivesWithChildren(t *testing.T) {
 	k := new(Watchdog)
 	shared := func(o *StdioOptions) { o.Watchdog = k }
 	pid := func() int {
@@ -27,52 +27,52 @@ func TestKeeperLivesWithChildren(t *testing.T) {
 			return 0
 		}
 		if err := k.cmd.Process.Signal(syscall.Signal(0)); err != nil {
-			t.Errorf("the keeper: %v", err)
+			t.Errorf("the watchdog: %v", err)
 		}
 		return k.cmd.Process.Pid
 	}
 	if _, err := OpenStdio(StdioOptions{Command: []string{"no-such-program"}, Watchdog: k}, nil); err == nil || pid() != 0 {
-		t.Errorf("the keeper of a process that could not be started is %d, after %v; want none", pid(), err)
+		t.Errorf("the watchdog of a process that could not be started is %d, after %v; want none", pid(), err)
 	}
 	one := mustOpen(t, "server", shared)
 	first := pid()
 	two := mustOpen(t, "server", shared)
 	if first == 0 || pid() != first {
-		t.Errorf("the keeper is %d with one child and %d with two, want the same", first, pid())
+		t.Errorf("the watchdog is %d with one child and %d with two, want the same", first, pid())
 	}
 	one.Close()
 	if pid() != first {
-		t.Errorf("with a child left the keeper is %d, want %d still", pid(), first)
+		t.Errorf("with a child left the watchdog is %d, want %d still", pid(), first)
 	}
 	two.start(t.Context(), "1", "die", "{}")
 	two.Wait()
 	two.Close()
 	if pid() != 0 {
-		t.Errorf("with no child left the keeper is %d, want none", pid())
+		t.Errorf("with no child left the watchdog is %d, want none", pid())
 	}
 	if err := syscall.Kill(first, 0); err != syscall.ESRCH {
-		t.Errorf("the keeper that was is still there: %v", err)
+		t.Errorf("the watchdog that was is still there: %v", err)
 	}
 	three := mustOpen(t, "server", shared)
 	if pid() == 0 {
-		t.Error("a child that came later has no keeper")
+		t.Error("a child that came later has no watchdog")
 	}
 	three.Close()
 	if pid() != 0 || len(k.groups) != 0 {
-		t.Errorf("in the end the keeper is %d, with %d groups; want none", pid(), len(k.groups))
+		t.Errorf("in the end the watchdog is %d, with %d groups; want none", pid(), len(k.groups))
 	}
 }
 
-// TestKeeperParentKilled: kill -9 of us takes every process with it that has stayed in the group of
-// its child, whatever it ignores, and whatever has become of the keeper before the last child was
-// started.
-func TestKeeperParentKilled(t *testing.T) {
+// TestWatchdogParentKilled: kill -9 of us takes every process with it that has stayed in the group
+// of its child, whatever it ignores, and whatever has become of the watchdog before the last child
+// was started.
+func TestWatchdogParentKilled(t *testing.T) {
 	t.Parallel()
 	for _, roles := range [][]string{
 		{"stubborn"},
 		{"wrapper"},
 		{"family"}, // of whom one outlives the end of its input, and SIGTERM
-		{"family", "keeper dies", "family", "keeper hangs", "family"},
+		{"family", "watchdog dies", "family", "watchdog hangs", "family"},
 	} {
 		t.Run(strings.Join(roles, ", "), func(t *testing.T) {
 			t.Parallel()
@@ -109,10 +109,10 @@ func TestKeeperParentKilled(t *testing.T) {
 	}
 }
 
-// TestKeeperInEveryShell: what the keeper is given to run means the same to the shells that are
+// TestWatchdogInEveryShell: what the watchdog is given to run means the same to the shells that are
 // /bin/sh somewhere. Groups that are kept get the whole ladder, others nothing, and a signal to
-// everybody is not for the keeper.
-func TestKeeperInEveryShell(t *testing.T) {
+// everybody is not for the watchdog.
+func TestWatchdogInEveryShell(t *testing.T) {
 	t.Parallel()
 	for _, shell := range [][]string{{"dash"}, {"bash", "--posix"}, {"busybox", "sh"}} {
 		t.Run(shell[0], func(t *testing.T) {
@@ -144,11 +144,11 @@ func TestKeeperInEveryShell(t *testing.T) {
 			ended.Process.Kill()
 			ended.Wait()
 			id := func(cmd *exec.Cmd) string { return strconv.Itoa(cmd.Process.Pid) }
-			keeper := exec.Command(shell[0], append(shell[1:], "-c", watchdogScript, "junction", id(forgotten), id(asked))...)
-			keeper.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-			in, err := keeper.StdinPipe()
+			watchdog := exec.Command(shell[0], append(shell[1:], "-c", watchdogScript, "junction", id(forgotten), id(asked))...)
+			watchdog.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+			in, err := watchdog.StdinPipe()
 			if err == nil {
-				err = keeper.Start()
+				err = watchdog.Start()
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -156,7 +156,7 @@ func TestKeeperInEveryShell(t *testing.T) {
 			// So many lines that it must have read some of them when they are written.
 			io.WriteString(in, "forget "+id(forgotten)+"\nkeep "+id(ended)+"\nkeep "+id(forced)+"\n"+strings.Repeat("\n", 100_000)+"kee")
 			for _, s := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM} {
-				syscall.Kill(-keeper.Process.Pid, s)
+				syscall.Kill(-watchdog.Process.Pid, s)
 			}
 			start := time.Now()
 			in.Close()
@@ -167,7 +167,7 @@ func TestKeeperInEveryShell(t *testing.T) {
 				cmd   *exec.Cmd
 				state string
 				after time.Duration // at least
-			}{{"the one that is asked to go", asked, "exit status 7", 2 * time.Second}, {"the one that is forced to", forced, "signal: killed", 4 * time.Second}, {"the keeper", keeper, "exit status 0", 4 * time.Second}} {
+			}{{"the one that is asked to go", asked, "exit status 7", 2 * time.Second}, {"the one that is forced to", forced, "signal: killed", 4 * time.Second}, {"the watchdog", watchdog, "exit status 0", 4 * time.Second}} {
 				step.cmd.Wait()
 				if got, took := step.cmd.ProcessState.String(), time.Since(start); got != step.state || took < step.after-100*time.Millisecond {
 					t.Errorf("%s: %s after %v, want %s after %v", step.name, got, took, step.state, step.after)
