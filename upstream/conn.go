@@ -341,11 +341,8 @@ func (b *base) prepare(id jsonrpc.ID, c *Call, clock *clock, own []raw.Edit) ([]
 	case err != raw.ErrAbsent:
 		return nil, nil, err
 	case len(own) > 0:
-		value, err := emptyMeta().Splice(own...)
-		if err != nil {
-			return nil, nil, err
-		}
-		edits[n] = raw.Edit{Name: "_meta", Value: value}
+		var few [512]byte
+		edits[n] = raw.Edit{Name: "_meta", Value: appendMembers(few[:0], own)}
 		n++
 	}
 	params := c.Params
@@ -354,6 +351,18 @@ func (b *base) prepare(id jsonrpc.ID, c *Call, clock *clock, own []raw.Edit) ([]
 	}
 	text, err := params.Splice(edits[:n]...)
 	return text, f, err
+}
+
+// appendMembers appends an object with these members. Their names need no escapes.
+func appendMembers(b []byte, own []raw.Edit) []byte {
+	for i, m := range own {
+		b = append(b, ",\""...)
+		if i == 0 {
+			b = append(b[:len(b)-2], "{\""...)
+		}
+		b = append(append(append(b, m.Name...), "\":"...), m.Value...)
+	}
+	return append(b, '}')
 }
 
 func emptyMeta() raw.Object {

@@ -93,29 +93,13 @@ func (u *Upstream) RootsChanged(p Profile, session, principal string) {
 // acquire returns a ready conn of the link for the call. The caller must release the link.
 func (u *Upstream) acquire(ctx context.Context, c *Call) (*link, conn, error) {
 	if u.prefersLegacy(c) {
-		key := u.key(c.Profile, c.Session, c.Principal, true)
-		l, cn, err := u.takeTurn(u.connecting(ctx, c, key), key)
+		l, cn, err := u.takeTurn(ctx, u.key(c.Profile, c.Session, c.Principal, true), c.Trace)
 		if !errors.Is(err, errNoAside) {
 			return l, cn, err
 		}
 		u.stayModern(err)
 	}
-	key := u.key(c.Profile, c.Session, c.Principal, false)
-	return u.takeTurn(u.connecting(ctx, c, key), key)
-}
-
-// connecting returns the context for a call that may start the link of the key: the requests by
-// which that link connects belong to the trace of the call.
-func (u *Upstream) connecting(ctx context.Context, c *Call, key linkKey) context.Context {
-	if c.Trace == nil {
-		return ctx
-	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.links[key] != nil {
-		return ctx
-	}
-	return causedBy(ctx, c.Trace)
+	return u.takeTurn(ctx, u.key(c.Profile, c.Session, c.Principal, false), c.Trace)
 }
 
 // prefersLegacy reports whether the call of a legacy client uses the legacy side of a server that
@@ -187,7 +171,7 @@ func (p *pool) Prepare(ctx context.Context, own Profile, session, principal stri
 	if known {
 		return false
 	}
-	if l, _, err := p.take(ctx, key); err == nil {
+	if l, _, err := p.take(ctx, key, nil); err == nil {
 		l.release()
 	}
 	return true

@@ -79,15 +79,17 @@ func (l *legacyConn) call(ctx context.Context, c *Call, clock *clock) (Result, e
 		return l.callAsTask(ctx, c, clock)
 	}
 	id := l.nextID()
-	params, f, err := l.prepare(id, c, clock, nil)
+	var few [2]raw.Edit
+	params, f, err := l.prepare(id, c, clock, few[:0])
 	if err != nil {
 		return Result{}, err
 	}
 	if clock != nil {
 		clock.probedBy(l)
 	}
-	m, err := l.roundTrip(ctx, &transport.Request{Message: jsonrpc.Message{ID: id, Method: c.Method, Params: params},
-		Header: c.carried.header(nil), Buffer: c.Buffer}, f, true)
+	req := &transport.Request{Message: jsonrpc.Message{ID: id, Method: c.Method, Params: params}, Buffer: c.Buffer}
+	req.Header = c.carried.header(req.HeaderRoom[:0])
+	m, err := l.roundTrip(ctx, req, f, true)
 	if err != nil {
 		return Result{}, err
 	}

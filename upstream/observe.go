@@ -70,7 +70,7 @@ type observed struct {
 // TraceContext is what a server learns about the trace of a call (W3C Trace Context). The zero
 // value changes nothing.
 type TraceContext struct {
-	Parent string // traceparent; "" sends none
+	Parent []byte // traceparent, as a JSON string; nil sends none
 	State  string // tracestate
 	// Header means that only HTTP headers carry it: _meta stays as the client has written it.
 	Header bool
@@ -80,10 +80,10 @@ type TraceContext struct {
 
 // edits adds the members of _meta (SEP-414).
 func (t *TraceContext) edits(own []raw.Edit) []raw.Edit {
-	if t.Parent == "" || t.Header {
+	if t.Parent == nil || t.Header {
 		return own
 	}
-	own = append(own, raw.Edit{Name: "traceparent", Value: raw.Quote(t.Parent)})
+	own = append(own, raw.Edit{Name: "traceparent", Value: t.Parent})
 	if t.State != "" && !t.Inherited {
 		own = append(own, raw.Edit{Name: "tracestate", Value: raw.Quote(t.State)})
 	}
@@ -122,10 +122,10 @@ func (t TraceContext) Join(params []byte) []byte {
 
 // header adds the headers.
 func (t *TraceContext) header(h []HeaderField) []HeaderField {
-	if t.Parent == "" {
+	if t.Parent == nil {
 		return h
 	}
-	h = append(h, HeaderField{Name: "Traceparent", Value: t.Parent})
+	h = append(h, HeaderField{Name: "Traceparent", Value: string(t.Parent[1 : len(t.Parent)-1])})
 	if t.State != "" {
 		h = append(h, HeaderField{Name: "Tracestate", Value: t.State})
 	}
@@ -209,13 +209,14 @@ func causedBy(ctx context.Context, t Trace) context.Context {
 // received is the outcome of a request that began then and was sent with ctx.
 func received(ctx context.Context, began time.Time, err error) Received {
 	r := Received{Took: time.Since(began)}
-	switch said := (*jsonrpc.Error)(nil); {
-	case err == nil:
-	case errors.As(err, &said):
+	if err == nil {
+		return r
+	}
+	if said, ok := errors.AsType[*jsonrpc.Error](err); ok {
 		r.Code = said.Code
-	case ctx.Err() != nil:
+	} else if ctx.Err() != nil {
 		r.Kind = kindOf(context.Cause(ctx))
-	default:
+	} else {
 		r.Kind = kindOf(err)
 	}
 	return r

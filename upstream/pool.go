@@ -153,8 +153,8 @@ func (p *pool) Status() Status {
 }
 
 // link returns the link with that key and holds it for the caller. If there is none, it starts one
-// as soon as there is room.
-func (p *pool) link(ctx context.Context, key linkKey) (*link, error) {
+// as soon as there is room. cause is that of startLink.
+func (p *pool) link(ctx context.Context, key linkKey, cause Trace) (*link, error) {
 	for {
 		p.mu.Lock()
 		l := p.links[key]
@@ -167,7 +167,7 @@ func (p *pool) link(ctx context.Context, key linkKey) (*link, error) {
 			p.mu.Unlock()
 			return l, nil
 		case len(p.links) < p.hard.MaxLinks && !p.full(key) || key == p.reading():
-			l = startLink(p, key, key == p.reading(), ctx.Value(causeKey{}))
+			l = startLink(p, key, key == p.reading(), cause)
 			l.hold()
 			p.links[key] = l
 			p.mu.Unlock()

@@ -162,7 +162,7 @@ func (p *pool) reconnect() {
 		nudge(l.wake)
 	}
 	if len(links) == 0 && !closed { // it was unused for long
-		if l, err := p.link(context.Background(), p.reading()); err == nil {
+		if l, err := p.link(context.Background(), p.reading(), nil); err == nil {
 			l.release()
 		}
 	}

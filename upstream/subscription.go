@@ -102,7 +102,7 @@ func (p *pool) Subscribe(
 		return Source{}, nil, errNoSubscriptions
 	}
 	key := p.key(own, session, principal, false)
-	l, c, err := p.take(ctx, key)
+	l, c, err := p.take(ctx, key, nil)
 	if err != nil {
 		return Source{}, nil, &Error{p.name, KindUnavailable, err}
 	}

@@ -18,17 +18,18 @@ import (
 const turnPatience = 20 * time.Second
 
 // takeTurn returns a ready conn for a call of that key: that of the first link, or of another link
-// while a call on the first one is asking. The caller must release the link.
-func (p *pool) takeTurn(ctx context.Context, key linkKey) (*link, conn, error) {
+// while a call on the first one is asking. The caller must release the link. cause is the Trace of
+// the call.
+func (p *pool) takeTurn(ctx context.Context, key linkKey, cause Trace) (*link, conn, error) {
 	first, asking := p.asking(key)
 	if asking == nil { // nearly always the case
-		return p.take(ctx, key)
+		return p.take(ctx, key, cause)
 	}
 	late, cancel := context.WithTimeout(ctx, turnPatience)
 	defer cancel()
 	for ; asking != nil; first, asking = p.asking(key) {
 		if other, ok := p.lane(key, first); ok {
-			l, c, err := p.takeUntil(late, other, asking)
+			l, c, err := p.takeUntil(late, other, asking, cause)
 			switch {
 			case err == nil, ctx.Err() != nil:
 				return l, c, err
@@ -47,7 +48,7 @@ func (p *pool) takeTurn(ctx context.Context, key linkKey) (*link, conn, error) {
 		return nil, nil, &Error{p.name, KindBusy, errors.New("another call waits for the answer of a person, and " +
 			"the server runs only once")}
 	}
-	return p.take(ctx, key)
+	return p.take(ctx, key, cause)
 }
 
 // errFreed means that a call no longer waits for another connection, since the first one is free
@@ -56,7 +57,9 @@ var errFreed = errors.New("the first connection is free again")
 
 // takeUntil is take, until freed is closed: then the first connection is free again, and the error
 // is errFreed.
-func (p *pool) takeUntil(ctx context.Context, other linkKey, freed <-chan struct{}) (*link, conn, error) {
+func (p *pool) takeUntil(
+	ctx context.Context, other linkKey, freed <-chan struct{}, cause Trace,
+) (*link, conn, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var waiting sync.WaitGroup
 	defer waiting.Wait()
@@ -68,7 +71,7 @@ func (p *pool) takeUntil(ctx context.Context, other linkKey, freed <-chan struct
 		case <-ctx.Done():
 		}
 	})
-	l, c, err := p.take(ctx, other)
+	l, c, err := p.take(ctx, other, cause)
 	if err != nil && context.Cause(ctx) == errFreed {
 		err = errFreed
 	}
@@ -129,10 +132,11 @@ type lone struct {
 // stayOneFor is the time without an attempt to open a second connection after one has failed.
 const stayOneFor = time.Minute
 
-// take returns a ready conn of the link of that key. The caller must release the link.
-func (p *pool) take(ctx context.Context, key linkKey) (*link, conn, error) {
+// take returns a ready conn of the link of that key. The caller must release the link. cause is the
+// Trace of the call that a new link is for; nil for none.
+func (p *pool) take(ctx context.Context, key linkKey, cause Trace) (*link, conn, error) {
 	for {
-		l, err := p.link(ctx, key)
+		l, err := p.link(ctx, key, cause)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -16,7 +16,6 @@ package bench
 // BENCH_JUNCTION_ARGS further arguments for it.
 
 import (
-	"cmp"
 	"fmt"
 	"os"
 	"path"
@@ -165,12 +164,8 @@ func BenchmarkList(b *testing.B) {
 // turns, in BENCH_ROUNDS rounds of BENCH_SECONDS each, so that what else the machine does befalls
 // them alike; the figures are medians over the rounds, the ratio the median of each round's.
 func BenchmarkCompare(b *testing.B) {
-	rounds, err1 := strconv.Atoi(cmp.Or(os.Getenv("BENCH_ROUNDS"), "5"))
-	seconds, err2 := strconv.ParseFloat(cmp.Or(os.Getenv("BENCH_SECONDS"), "1"), 64)
-	if err := cmp.Or(err1, err2); err != nil || rounds < 1 || seconds <= 0 {
-		b.Fatalf("BENCH_ROUNDS and BENCH_SECONDS are numbers above 0: %v", err)
-	}
-	t := comparison{rounds: rounds, each: time.Duration(seconds * float64(time.Second)), program: builder(b)}
+	rounds, each := benchRounds(b, "5", "1")
+	t := comparison{rounds: rounds, each: each, program: builder(b)}
 	t.paths = slices.DeleteFunc(slices.Clone(benchPaths), func(p string) bool { return !benchChosen("BENCH_PATHS", p) })
 	fmt.Printf("\nmedians of %d rounds of %v each; ratio to nginx in the same round; spread of calls/s over the rounds\n",
 		t.rounds, t.each)

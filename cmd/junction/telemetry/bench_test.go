@@ -49,36 +49,43 @@ func TestCost(t *testing.T) {
 	if n := testing.AllocsPerRun(1000, measured(mustNew(t))); n > 2 {
 		t.Errorf("the metrics of a call make %v allocations, want at most 2", n)
 	}
+	if n := testing.AllocsPerRun(1000, measured(mustTrace(t, "0"))); n > 1 {
+		t.Errorf("the trace of a call that is not sampled makes %v allocations, want at most 1", n)
+	}
+}
+
+// mustTrace returns a Telemetry with traces, of which a share is sampled.
+func mustTrace(t testing.TB, sampled string) *Telemetry {
+	t.Helper()
+	sink := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	t.Cleanup(sink.Close)
+	variables := map[string]string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": sink.URL,
+		"OTEL_TRACES_SAMPLER": "parentbased_traceidratio", "OTEL_TRACES_SAMPLER_ARG": sampled}
+	made, err := New(Options{Getenv: func(name string) (string, bool) {
+		v, ok := variables[name]
+		return v, ok
+	}, Log: authtest.Log(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { made.Close(t.Context()) })
+	return made
 }
 
 // BenchmarkCall is what a call costs more: with metrics at most 2 µs, and with traces of which 1 % are
-// sampled at most 3 % of a call, which is 2 µs too. See integration/README.md for the cost of a call.
+// sampled at most 3 % of a call, which is 2 µs too. BenchmarkTraced of integration/bench compares whole
+// calls.
 func BenchmarkCall(b *testing.B) {
-	run := func(name string, traced bool, sampled string) {
+	run := func(name string, x *Telemetry) {
 		b.Run(name, func(b *testing.B) {
-			b.Setenv("OTEL_TRACES_SAMPLER", "parentbased_traceidratio")
-			b.Setenv("OTEL_TRACES_SAMPLER_ARG", sampled)
-			o := Options{Metrics: !traced, Getenv: unset, Log: authtest.Log(b)}
-			if traced {
-				sink := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-				defer sink.Close()
-				o.Getenv = func(name string) (string, bool) {
-					return map[string]string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": sink.URL}[name], true
-				}
-			}
-			t, err := New(o)
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer t.Close(b.Context())
-			call := measured(t)
+			call := measured(x)
 			b.ReportAllocs()
 			for b.Loop() {
 				call()
 			}
 		})
 	}
-	run("metrics", false, "0")
-	run("traces-1%", true, "0.01")
-	run("traces-100%", true, "1")
+	run("metrics", mustNew(b))
+	run("traces-1%", mustTrace(b, "0.01"))
+	run("traces-100%", mustTrace(b, "1"))
 }

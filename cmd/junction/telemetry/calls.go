@@ -24,6 +24,9 @@ func (c calls) Begin(s upstream.Sent) (upstream.Trace, upstream.TraceContext) {
 
 // End records the duration of a request to an upstream, and ends its span.
 func (c calls) End(s upstream.Sent, t upstream.Trace, r upstream.Received) {
+	if t == nil && c.callTime == nil {
+		return
+	}
 	k := callKey(s, r)
 	if c.callTime != nil {
 		c.callTime.Record(context.Background(), r.Took.Seconds(), c.callSeries.of(k)...)

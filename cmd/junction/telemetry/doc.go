@@ -6,6 +6,7 @@
 //	requests.go      the requests of clients, and the questions to them: proxy.Observer
 //	calls.go         the requests to and from upstreams: upstream.Observer
 //	spans.go         the spans of both
+//	sampling.go      which traces are recorded
 //	series.go        sets of attributes, made once, of a bounded number
 //	traceparent.go   W3C Trace Context of a request
 //	counters.go      events: refused requests, tokens, connections, operations of the storage

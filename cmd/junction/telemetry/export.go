@@ -55,8 +55,13 @@ func describe(o Options) *resource.Resource {
 }
 
 // trace makes the tracer. Its sampler and its limits are those of the environment.
-func (t *Telemetry) trace(c *otlp.Client, r *resource.Resource) {
-	t.spans = spans.NewTracerProvider(spans.WithBatcher(otlp.Spans{Client: c}), spans.WithResource(r))
+func (t *Telemetry) trace(c *otlp.Client, r *resource.Resource, getenv func(string) (string, bool)) {
+	var err error
+	if t.sampling, err = samplingOf(getenv); err != nil {
+		t.log.Warn("traces are sampled by default: a variable is wrong", "error", err)
+	}
+	t.spans = spans.NewTracerProvider(spans.WithBatcher(otlp.Spans{Client: c}), spans.WithResource(r),
+		spans.WithSampler(t.sampling), spans.WithIDGenerator(t.sampling))
 	t.tracer = t.spans.Tracer(scope)
 	t.server = []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindServer)}
 	t.client = []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindClient)}

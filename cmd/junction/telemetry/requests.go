@@ -26,6 +26,10 @@ func (r requests) Begin(info *proxy.CallInfo, meta raw.Object, header http.Heade
 // End records the duration of a request, and ends its span. It records no duration for a stream of
 // notifications, because the client chooses how long it lasts.
 func (r requests) End(info *proxy.CallInfo, t upstream.Trace) {
+	of, sampled := t.(*requestTrace)
+	if !sampled && !r.measures() {
+		return
+	}
 	k := key{method: methodOf(info.Method), upstream: info.Upstream, version: info.Version,
 		outcome: string(info.Outcome), code: info.Code}
 	if info.Own != "" && named(info.Method) != "" { // the name is of the catalog
@@ -37,8 +41,8 @@ func (r requests) End(info *proxy.CallInfo, t upstream.Trace) {
 	if info.Cached && r.measures() {
 		r.cached.count(info.Upstream, 1)
 	}
-	if t, ok := t.(*requestTrace); ok {
-		t.end(info, k)
+	if sampled {
+		of.end(info, k)
 	}
 }
 
@@ -64,10 +68,16 @@ func (r requests) Answered(q question.Question, t upstream.Trace, got upstream.R
 
 // Saved returns the traceparent of a request.
 func (r requests) Saved(t upstream.Trace) string {
-	if of, ok := t.(*requestTrace); ok {
-		return of.carried(of.span.SpanContext()).Parent
+	var text []byte
+	switch of := t.(type) {
+	case *dropped:
+		text = of.text[:]
+	case *requestTrace:
+		text = of.carried(of.span.SpanContext()).Parent
+	default:
+		return ""
 	}
-	return ""
+	return string(text[1 : len(text)-1])
 }
 
 // requestAttributes are the attributes of mcp.server.operation.duration. Only requests of clients

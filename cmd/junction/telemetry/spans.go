@@ -16,34 +16,52 @@ import (
 	"junction/upstream/raw"
 )
 
-// requestTrace is the span of a client's request.
+// requestTrace is the trace of a client's request that is sampled.
 type requestTrace struct {
-	origin
-	ctx  context.Context // with the span
+	bearing
 	span trace.Span
 }
 
-// startRequest starts the span of a request. Its final name is known at the end.
-func (t *Telemetry) startRequest(info *proxy.CallInfo, meta raw.Object, header http.Header) *requestTrace {
-	r := &requestTrace{origin: originOf(meta, header)}
-	ctx := context.Background()
-	if r.parent.IsValid() {
-		ctx = trace.ContextWithRemoteSpanContext(ctx, r.parent)
+// dropped is the trace of a request that is not sampled. It is small, because most are.
+type dropped struct {
+	bearing
+	text  [parentSize]byte // traceparent
+	state string           // tracestate
+}
+
+// carried returns what a server learns.
+func (d *dropped) carried() upstream.TraceContext {
+	return upstream.TraceContext{Parent: d.text[:], State: d.state, Header: d.header, Inherited: d.inherited}
+}
+
+// startRequest starts the span of a request, if it is sampled. Its final name is known at the end.
+func (t *Telemetry) startRequest(info *proxy.CallInfo, meta raw.Object, header http.Header) upstream.Trace {
+	from := originOf(meta, header)
+	id, root := from.parent.TraceID(), !from.parent.IsValid()
+	if root {
+		id = newTraceID()
 	}
-	options := t.server
-	if r.ambient.IsValid() {
-		options = linked(options, r.ambient)
+	if !t.sampling.samples(from.parent, id) {
+		d := &dropped{bearing: from.bearing, state: from.parent.TraceState().String()}
+		appendParent(d.text[:0], id, newSpanID(), from.parent.TraceFlags()&^trace.FlagsSampled)
+		return d
 	}
-	r.ctx, r.span = t.tracer.Start(ctx, methodOf(info.Method), options...)
-	return r
+	ctx, options := context.Background(), t.server
+	if root {
+		ctx = context.WithValue(ctx, decidedKey{}, id)
+	} else {
+		ctx = trace.ContextWithRemoteSpanContext(ctx, from.parent)
+	}
+	if from.ambient.IsValid() {
+		options = linked(options, from.ambient)
+	}
+	_, span := t.tracer.Start(ctx, methodOf(info.Method), options...)
+	return &requestTrace{from.bearing, span}
 }
 
 // end ends the span of a request. The texts of the client in info are those of the audit.
 func (r *requestTrace) end(info *proxy.CallInfo, k key) {
 	defer r.span.End()
-	if !r.span.IsRecording() {
-		return
-	}
 	r.span.SetName(strings.TrimSuffix(k.method+" "+k.name, " "))
 	list := append(requestAttributes(k), attrProtocol.String("http"), attrRequestID.String(info.Request))
 	for name, text := range map[attribute.Key]string{attrSession: info.Session, attrEndpoint: info.Endpoint} {
@@ -72,22 +90,24 @@ func finish(span trace.Span, list []attribute.KeyValue, k key) {
 // Below a request that is not sampled it starts none: the server learns the request's own span, which
 // is not recorded.
 func (t *Telemetry) startCall(s upstream.Sent) (upstream.Trace, upstream.TraceContext) {
-	ctx, from := below(s.Of), new(origin)
+	if d, ok := s.Of.(*dropped); ok {
+		return nil, d.carried()
+	}
+	_, span := t.tracer.Start(below(s.Of), methodOf(s.Method), t.client...)
 	if r, ok := s.Of.(*requestTrace); ok {
-		from = &r.origin
+		return span, r.carried(span.SpanContext())
 	}
-	if of := trace.SpanContextFromContext(ctx); of.IsValid() && !of.IsSampled() {
-		return nil, from.carried(of)
-	}
-	_, span := t.tracer.Start(ctx, methodOf(s.Method), t.client...)
-	return span, from.carried(span.SpanContext())
+	return span, bearing{}.carried(span.SpanContext())
 }
 
 // below returns the context for spans below that of a Trace, which may be nil.
 func below(t upstream.Trace) context.Context {
 	switch of := t.(type) {
+	case *dropped:
+		c := contextOf(string(of.text[1:parentSize-1]), of.state)
+		return trace.ContextWithSpanContext(context.Background(), c)
 	case *requestTrace:
-		return of.ctx
+		return trace.ContextWithSpan(context.Background(), of.span)
 	case trace.Span:
 		return trace.ContextWithSpan(context.Background(), of)
 	}
@@ -130,10 +150,10 @@ func (t *Telemetry) startQuestion(q question.Question) (upstream.Trace, upstream
 	ctx, options := below(q.Of), t.client
 	if !q.Since.IsZero() { // the answer came with another request
 		options = append(linked(options, trace.SpanContextFromContext(ctx)), trace.WithTimestamp(q.Since))
-		ctx = trace.ContextWithRemoteSpanContext(context.Background(), (&carrier{parent: q.Saved}).context())
+		ctx = trace.ContextWithRemoteSpanContext(context.Background(), contextOf(q.Saved, ""))
 	}
 	_, span := t.tracer.Start(ctx, methodOf(q.Method), options...)
-	return span, new(origin).carried(span.SpanContext())
+	return span, bearing{}.carried(span.SpanContext())
 }
 
 // endQuestion ends the span of a question to a client.

@@ -26,11 +26,12 @@ type Options struct {
 
 // Telemetry holds the instruments of a running proxy. A nil Telemetry measures nothing.
 type Telemetry struct {
-	log    *slog.Logger
-	meters *sdk.MeterProvider    // nil if nothing is measured
-	reader *sdk.ManualReader     // of Handler; nil without Options.Metrics
-	spans  *spans.TracerProvider // nil without traces
-	tracer trace.Tracer          // nil without traces
+	log      *slog.Logger
+	meters   *sdk.MeterProvider    // nil if nothing is measured
+	reader   *sdk.ManualReader     // of Handler; nil without Options.Metrics
+	spans    *spans.TracerProvider // nil without traces
+	tracer   trace.Tracer          // nil without traces
+	sampling *sampling             // nil without traces
 
 	server, client            []trace.SpanStartOption
 	requestTime, callTime     metric.Float64Histogram // nil if nothing is measured
@@ -55,7 +56,7 @@ func New(o Options) (*Telemetry, error) {
 		requestSeries: series{make: requestAttributes}, callSeries: series{make: callAttributes}}
 	about := describe(o)
 	if e.traces != nil {
-		t.trace(e.traces, about)
+		t.trace(e.traces, about, o.Getenv)
 	}
 	options := []sdk.Option{sdk.WithResource(about), sdk.WithExemplarFilter(exemplar.AlwaysOffFilter),
 		sdk.WithCardinalityLimit(2 * maxSeries)}

@@ -36,44 +36,44 @@ func (c *carrier) Set(name, value string) {
 
 func (c *carrier) Keys() []string { return []string{"traceparent", "tracestate"} }
 
-// context returns the span that the fields name. It is invalid if they name none.
-func (c *carrier) context() trace.SpanContext {
-	if c.parent == "" {
+// contextOf returns the span that the fields name. It is invalid if they name none.
+func contextOf(parent, state string) trace.SpanContext {
+	if parent == "" {
 		return trace.SpanContext{}
 	}
+	c := &carrier{parent, state}
 	return trace.SpanContextFromContext(propagation.TraceContext{}.Extract(context.Background(), c))
 }
 
 // origin is where the trace of a request comes from.
 type origin struct {
+	bearing
 	parent  trace.SpanContext // of the client's span; invalid for none
 	ambient trace.SpanContext // of the HTTP request, if parent is another one
-	// how _meta may be changed: see upstream.TraceContext
-	header, inherited bool
 }
+
+// bearing is how _meta may be changed: see upstream.TraceContext.
+type bearing struct{ header, inherited bool }
 
 // originOf reads the trace of a request. _meta takes precedence over the HTTP headers (SEP-414),
 // which are often those of a proxy. An invalid traceparent in _meta is ignored, and passed on
 // unchanged.
 func originOf(meta raw.Object, header http.Header) (o origin) {
-	var in, around carrier
-	text, err := meta.String("traceparent")
-	_, absent := meta.Get("traceparent")
-	o.header = absent != raw.ErrAbsent
-	if err == nil {
-		in.parent = text
-		in.state, _ = meta.String("tracestate")
-		o.parent = in.context()
+	if _, err := meta.Get("traceparent"); err != raw.ErrAbsent {
+		if text, err := meta.String("traceparent"); err == nil {
+			state, _ := meta.String("tracestate")
+			o.parent = contextOf(text, state)
+		}
 		o.header = !o.parent.IsValid()
 	}
-	_, absent = meta.Get("tracestate")
-	o.inherited = absent != raw.ErrAbsent
+	_, err := meta.Get("tracestate")
+	o.inherited = err != raw.ErrAbsent
 	if list := header["Traceparent"]; len(list) == 1 {
-		around.parent = list[0]
+		state := ""
 		if list := header["Tracestate"]; len(list) == 1 {
-			around.state = list[0]
+			state = list[0]
 		}
-		o.ambient = around.context()
+		o.ambient = contextOf(list[0], state)
 	}
 	if !o.parent.IsValid() {
 		o.parent, o.ambient = o.ambient, trace.SpanContext{}
@@ -81,13 +81,19 @@ func originOf(meta raw.Object, header http.Header) (o origin) {
 	return o
 }
 
+// parentSize is the length of a traceparent as a JSON string.
+const parentSize = len(`"00-`) + 2*len(trace.TraceID{}) + len("-") + 2*len(trace.SpanID{}) + len(`-00"`)
+
 // carried returns the trace context that the upstream gets for a span.
-func (o *origin) carried(c trace.SpanContext) upstream.TraceContext {
-	id, own, flags := c.TraceID(), c.SpanID(), byte(c.TraceFlags())
-	b := make([]byte, 0, len("00-")+2*len(id)+len("-")+2*len(own)+len("-00"))
-	b = append(hex.AppendEncode(append(b, "00-"...), id[:]), '-')
-	b = append(hex.AppendEncode(b, own[:]), '-')
-	b = hex.AppendEncode(b, []byte{flags})
-	return upstream.TraceContext{Parent: string(b), State: c.TraceState().String(), Header: o.header,
+func (o bearing) carried(c trace.SpanContext) upstream.TraceContext {
+	parent := appendParent(make([]byte, 0, parentSize), c.TraceID(), c.SpanID(), c.TraceFlags())
+	return upstream.TraceContext{Parent: parent, State: c.TraceState().String(), Header: o.header,
 		Inherited: o.inherited}
+}
+
+// appendParent appends a traceparent as a JSON string.
+func appendParent(b []byte, id trace.TraceID, own trace.SpanID, flags trace.TraceFlags) []byte {
+	b = append(hex.AppendEncode(append(b, `"00-`...), id[:]), '-')
+	b = append(hex.AppendEncode(b, own[:]), '-')
+	return append(hex.AppendEncode(b, []byte{byte(flags)}), '"')
 }
