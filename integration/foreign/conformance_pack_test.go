@@ -52,7 +52,7 @@ var ofPacks = map[string][]string{
 // in each era.
 func TestConformancePack(t *testing.T) {
 	harness.WithoutShort(t)
-	defer harness.Computes(t)()
+	harness.Waits(t)
 	harness.MustNPM(t)
 	dir := t.TempDir()
 	for name, text := range conformingPack {
@@ -69,17 +69,20 @@ func TestConformancePack(t *testing.T) {
 	urls := map[string]string{"direct": mustServePack(t, binary, dir), "modern": p.URL + "/modern", "legacy": p.URL + "/legacy"}
 	for place, url := range urls {
 		for revision, names := range ofPacks {
-			c := mustConform(t, "server", "--url", url, "--requirements", revision)
-			for _, scenario := range names {
-				t.Run(path.Join(place, revision, scenario), func(t *testing.T) {
-					c.check(t, scenario, c, nil)
-					for _, v := range c.found[scenario] {
-						if v.Status == "FAILURE" { // mcp-go does not do everything that the suite warns about
-							t.Error(v)
+			t.Run(path.Join(place, revision), func(t *testing.T) {
+				harness.Waits(t)
+				c := mustConform(t, "server", "--url", url, "--requirements", revision)
+				for _, scenario := range names {
+					t.Run(scenario, func(t *testing.T) {
+						c.check(t, scenario, c, nil)
+						for _, v := range c.found[scenario] {
+							if v.Status == "FAILURE" { // mcp-go does not do everything that the suite warns about
+								t.Error(v)
+							}
 						}
-					}
-				})
-			}
+					})
+				}
+			})
 		}
 	}
 }

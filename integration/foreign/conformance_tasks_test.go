@@ -106,7 +106,7 @@ func (j *jobs) order(tool, name, seconds string) string {
 // of a server of ours, directly and through the program.
 func TestConformanceTasks(t *testing.T) {
 	harness.WithoutShort(t)
-	defer harness.Computes(t)()
+	harness.Waits(t)
 	npm := harness.MustNPM(t)
 	direct := mustJobs(t)
 	p := harness.MustProgram(t, fmt.Sprintf("upstreams:\n  jobs: {url: %q}\n", mustJobs(t)))
