@@ -72,13 +72,7 @@ const (
 // Serve answers the requests that other members forward, by handler, until ctx ends. base is
 // proxy.Server.BaseContext.
 func (m *Member) Serve(ctx context.Context, handler http.Handler, base func(net.Listener) context.Context) error {
-	s := &http1.Server{HTTP: &http.Server{
-		Handler:     http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { m.receive(w, r, handler) }),
-		BaseContext: func(l net.Listener) context.Context { return members.WithForwarded(base(l)) },
-		ReadTimeout: m.o.ReadTimeout, WriteTimeout: m.o.WriteTimeout, IdleTimeout: m.o.IdleTimeout,
-		MaxHeaderBytes: m.o.MaxHeader + 1<<10,
-		ErrorLog:       slog.NewLogLogger(m.o.Log.Handler(), slog.LevelDebug),
-	}}
+	s := m.server(handler, base)
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(tls.NewListener(m.o.Listener, m.identity.config())) }()
 	select {
@@ -94,6 +88,18 @@ func (m *Member) Serve(ctx context.Context, handler http.Handler, base func(net.
 	}
 	<-ended
 	return nil
+}
+
+// server returns the server for Serve. Its timeouts also end connections of strangers, who may connect
+// without the key, and then send nothing.
+func (m *Member) server(handler http.Handler, base func(net.Listener) context.Context) *http1.Server {
+	return &http1.Server{HTTP: &http.Server{
+		Handler:     http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { m.receive(w, r, handler) }),
+		BaseContext: func(l net.Listener) context.Context { return members.WithForwarded(base(l)) },
+		ReadTimeout: m.o.ReadTimeout, WriteTimeout: m.o.WriteTimeout, IdleTimeout: m.o.IdleTimeout,
+		MaxHeaderBytes: m.o.MaxHeader + 1<<10,
+		ErrorLog:       slog.NewLogLogger(m.o.Log.Handler(), slog.LevelDebug),
+	}}
 }
 
 // receive answers a request of another member.

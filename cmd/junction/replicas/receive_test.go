@@ -1,14 +1,18 @@
 package replicas
 
 import (
+	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"junction/auth/authtest"
 	"junction/proxy/members"
 )
 
@@ -32,6 +36,22 @@ func TestBodyOfUnknownLength(t *testing.T) {
 	err := p.other.Forward(httptest.NewRecorder(), r, nil, p.owner.Self())
 	if _, large := errors.AsType[*http.MaxBytesError](err); !large {
 		t.Errorf("Forward = %v, want an error of the limit", err)
+	}
+}
+
+// TestTimeLimits: the listener for other members has the limits of the listener for clients, for
+// strangers who connect and send nothing, and for members that do not read. Its header has room for
+// one more field.
+func TestTimeLimits(t *testing.T) {
+	o := Options{ReadTimeout: time.Second, WriteTimeout: 2 * time.Second, IdleTimeout: 3 * time.Second, MaxHeader: 10 << 10,
+		Log: authtest.Log(t)}
+	s := (&Member{o: o}).server(http.NotFoundHandler(), func(net.Listener) context.Context { return t.Context() }).HTTP
+	got := []time.Duration{s.ReadTimeout, s.WriteTimeout, s.IdleTimeout}
+	if want := []time.Duration{o.ReadTimeout, o.WriteTimeout, o.IdleTimeout}; !slices.Equal(got, want) || s.MaxHeaderBytes <= o.MaxHeader {
+		t.Errorf("the limits are %v, and %d bytes of a header; want %v, and more than %d", got, s.MaxHeaderBytes, want, o.MaxHeader)
+	}
+	if !members.Forwarded(s.BaseContext(nil)) {
+		t.Error("a request of another member does not count as forwarded")
 	}
 }
 
