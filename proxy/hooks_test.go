@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"junction/auth"
 	"junction/policy"
 	"junction/proxy/view"
+	"junction/upstream"
 	"junction/upstream/raw"
 )
 
@@ -105,5 +107,46 @@ func TestCallInfoOfSubscriptions(t *testing.T) {
 	want := "local subscriptions/listen mcp://up/x:1 up deny all denied, local subscriptions/listen mcp://up/y:1 up   error"
 	if strings.Join(got, ", ") != want {
 		t.Errorf("reported are %q\nwant %q", got, want)
+	}
+}
+
+// failing answers each call with an error in words of the server.
+type failing struct {
+	*canned
+	words string
+}
+
+func (f failing) Call(context.Context, *upstream.Call) (upstream.Result, error) {
+	return upstream.Result{}, &upstream.Error{Upstream: "up", Kind: upstream.KindInvalid, Err: errors.New(f.words)}
+}
+
+// TestCallInfoOfRedactedErrors has a server fail in words that the policy redacts: the log and the
+// audit get them as the client does, and still know the kind of the error.
+func TestCallInfoOfRedactedErrors(t *testing.T) {
+	const token = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
+	b := failing{cannedBackend(t, 1, 10), "cannot log in with " + token}
+	s := mustServer(t, b.canned)
+	var p policy.Config
+	if err := yaml.Unmarshal([]byte(`[ { name: all, rules: [ { allow: { upstreams: "*" } } ], redact: [ secrets ] } ]`), &p); err != nil {
+		t.Fatal(err)
+	}
+	rules, err := policy.Compile(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.apply(SnapshotConfig{Guard: &auth.Guard{}, Policy: rules}, []view.Backend{b})
+	var got error
+	s.hooks.CallDone = func(c *CallInfo) { got = c.Err }
+	r := httptest.NewRequest("POST", "http://127.0.0.1/mcp",
+		strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"up__tool0",`+modernMeta+`}}`))
+	r.RemoteAddr = "127.0.0.1:1"
+	r.Header = http.Header{"Content-Type": {"application/json"}, "Mcp-Protocol-Version": {"2026-07-28"}, "Mcp-Method": {"tools/call"}, "Mcp-Name": {"up__tool0"}}
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, r)
+	if got == nil || strings.Contains(got.Error(), token) || !strings.Contains(got.Error(), "[redacted: GitHub token]") {
+		t.Errorf("reported is %v; the client reads %s", got, w.Body)
+	}
+	if own, ok := errors.AsType[*upstream.Error](got); !ok || own.Kind != upstream.KindInvalid {
+		t.Errorf("reported is a %T, want the upstream's error in it", got)
 	}
 }
