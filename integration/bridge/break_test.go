@@ -333,6 +333,9 @@ func TestProtocolT97ReturnWithAnotherList(t *testing.T) {
 			t.Cleanup(second.Close)
 			upstreamtest.Serve(t, strings.TrimPrefix(url, "http://"), second.Handler())
 			tagged(t, a, `"L1"`)
+			for n := harness.Processes(); n > 1; n-- { // another process may learn of it later
+				j.Until(t, "the new list", func() bool { return slices.Equal(c.Names(t), []string{"up__new"}) })
+			}
 			if got := c.Names(t); !slices.Equal(got, []string{"up__new"}) {
 				t.Errorf("names = %q, want those of the new list", got)
 			}

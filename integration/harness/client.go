@@ -67,6 +67,11 @@ func (c *Client) MustInitialize(t testing.TB, version string) {
 	}
 	c.version, _ = raw.String(v)
 	c.Session = a.Header.Get("Mcp-Session-Id")
+	own := http.Header{"Mcp-Session-Id": {c.Session}, "Mcp-Protocol-Version": {c.version}}
+	if c.Key != "" {
+		own.Set("Authorization", "Bearer "+c.Key)
+	}
+	endSession(t, c.URL, own)
 	if a := c.Post(t, `{"jsonrpc":"2.0","method":"notifications/initialized"}`); a.Status != http.StatusAccepted {
 		t.Fatalf("notifications/initialized: %s", a)
 	}

@@ -3,6 +3,7 @@ package harness
 import (
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -141,6 +142,24 @@ func (c *cluster) log(w io.Writer) {
 	for _, p := range c.members {
 		p.Stderr.Copy(w)
 	}
+}
+
+// endSession deletes a session at the end of the test that began it, if the next test uses the same
+// processes. They would subscribe for it to the resources of the next test.
+func endSession(t testing.TB, url string, own http.Header) {
+	if Processes() == 1 {
+		return
+	}
+	t.Cleanup(func() {
+		r, err := http.NewRequest(http.MethodDelete, url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header = own
+		if answer, err := http.DefaultClient.Do(r); err == nil { // else the processes have ended
+			answer.Body.Close()
+		}
+	})
 }
 
 // shutdown ends the processes while the test uses them.

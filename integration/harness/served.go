@@ -99,12 +99,17 @@ func (p Pair) Serve(t *testing.T, script upstreamtest.Script) *Served {
 // lists once more when that stream has begun.
 func (s *Served) Listened(t *testing.T, p Pair) {
 	t.Helper()
-	switch {
+	switch n := Processes(); {
 	case p.Upstream == upstream.EraModern:
-		Await(t, s.Journal, "subscriptions/listen", upstreamtest.Method("subscriptions/listen"))
+		s.RequestsOf(t, "subscriptions/listen", n)
 	case p.Transport == "http":
-		Await(t, s.Journal, "OPEN", upstreamtest.Verb("OPEN"))
-		s.RequestsOf(t, "tools/list", 2)
+		Await(t, s.Journal, "OPEN by all processes", func(r upstreamtest.Record) bool {
+			if r.Verb == "OPEN" {
+				n--
+			}
+			return n == 0
+		})
+		s.RequestsOf(t, "tools/list", 2*Processes())
 	}
 }
 

@@ -78,6 +78,9 @@ func (c *Talker) Start(t *testing.T) *Talker {
 	if c.session = p.Header.Get("Mcp-Session-Id"); c.session == "" {
 		t.Fatal("initialize gave no session id")
 	}
+	own := http.Header{}
+	c.Own(own)
+	endSession(t, c.URL, own)
 	c.Notify(t, "notifications/initialized", "")
 	return c
 }

@@ -109,6 +109,7 @@ func TestForeignSlashAtTheEnd(t *testing.T) {
 // TestForeignDeletedSessionStaysDeleted has a client delete its session, and use the id again after
 // a restart.
 func TestForeignDeletedSessionStaysDeleted(t *testing.T) {
+	harness.InMemory(t, "it restarts one process at its own address")
 	p := harness.MustProgram(t, "upstreams: { demo: { command: [junction, demo] } }\n")
 	p.MustReady(t, harness.Patience)
 	file := filepath.Join(p.Dir, "ended-sessions")

@@ -285,6 +285,7 @@ func TestForeignCallBeforeTheFirstList(t *testing.T) {
 // TestForeignCatalogAfterKill: the program is stopped, and then killed. Each time its tools are
 // listed when it serves again, while the server needs long to start.
 func TestForeignCatalogAfterKill(t *testing.T) {
+	harness.InMemory(t, "it restarts one process at its own address")
 	defer harness.Computes(t)()
 	mark := filepath.Join(t.TempDir(), "mark")
 	script := fmt.Sprintf("test -e %[1]s && sleep 600; touch %[1]s; exec %[2]s demo", mark, harness.JunctionBinary(t))

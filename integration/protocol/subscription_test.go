@@ -84,6 +84,7 @@ func mustListen(t *testing.T, c *harness.Client, notifications string) *harness.
 }
 
 func TestProtocolT93WhoSubscribesIsCounted(t *testing.T) {
+	harness.InMemory(t, "it counts the subscriptions of one process")
 	script := upstreamtest.Script{Era: "legacy", Resources: []json.RawMessage{[]byte(`{"uri":"file:///a","name":"a"}`)}}
 	server, url := upstreamtest.Start(t, script)
 	e := harness.MustProxy(t, map[string]upstream.Config{"up": {URL: url}})
