@@ -32,7 +32,7 @@ type Config struct {
 	// globs such as AWS_*, or the word all. JUNCTION_* and variables that the file uses elsewhere,
 	// as ${NAME}, must be named exactly.
 	InheritEnv command.Inherit `yaml:"inherit_env"`
-	// Reserved are the variables that the file uses elsewhere. Who has read the file fills them in.
+	// Reserved are the variables that the file uses elsewhere. The reader of the file sets them.
 	Reserved []string `yaml:"-"`
 	// Dir is the working directory of the child process; empty means ours, or a folder of its own
 	// with Sandbox.
@@ -132,10 +132,10 @@ type Auth struct {
 	// connections of their own; that needs auth.oauth, and callers who have not signed in here,
 	// such as API keys, do not see the upstream.
 	Mode AuthMode `yaml:"mode"`
-	// Scopes are what is asked for there. Default: what the server says that it needs.
+	// Scopes are the scopes to request there. Default: those that the server names.
 	Scopes []string `yaml:"scopes"`
-	// ClientID and ClientSecret are what the server's authorization server knows us by. Default: we
-	// say who we are by a document of ours, or register.
+	// ClientID and ClientSecret are those of Junction at the authorization server. Default:
+	// Junction identifies itself by its client metadata document, or registers.
 	ClientID     string `yaml:"client_id"`
 	ClientSecret string `yaml:"client_secret"`
 }

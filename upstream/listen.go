@@ -67,7 +67,7 @@ func (m *modernConn) init(log *slog.Logger, h hooks, era Era) {
 func (m *modernConn) watch() <-chan struct{} {
 	m.tasks.Go(m.watching)
 	ready := make(chan struct{})
-	close(ready) // a question comes in an answer
+	close(ready) // a modern server asks in its answer to a request, so no stream is necessary
 	return ready
 }
 
@@ -85,11 +85,11 @@ func (m *modernConn) watching() {
 // watcher is the goroutine that opens the subscriptions of a conn.
 type watcher struct {
 	m       *modernConn
-	any     bool // the server tells of changes to its lists
+	any     bool // the server notifies of changes of its lists
 	streams sync.WaitGroup
 }
 
-// open opens a subscription, which must be told what it is before that.
+// open opens a subscription, whose other fields must be set before.
 func (w *watcher) open(l *listen) *listen {
 	l.ended, l.settled = make(chan struct{}), make(chan struct{})
 	l.ctx, l.stop = context.WithCancel(w.m.ctx)
@@ -306,7 +306,7 @@ func (m *modernConn) aimed(msg *jsonrpc.Message, uri string) (of func(string) bo
 	}, true
 }
 
-// concerns reports whether a client wants a resource, or what it is a part of; lmu is held.
+// concerns reports whether a client has subscribed to a resource or to a parent of it; lmu is held.
 func (m *modernConn) concerns(uri string) bool {
 	if !m.unwanted[uri] {
 		return true

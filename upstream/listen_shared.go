@@ -260,9 +260,9 @@ func (s *shared) forget(l *listen) {
 	}
 }
 
-// merge puts one subscription in the place of all. The others end first, so that something may be
-// missed in between. Without more, or where the server refuses that, it is about what it was
-// before.
+// merge replaces all subscriptions by one, and adds the resources more. The old ones end first, so
+// a change in between may be missed. If the server refuses the new resources, the subscription has
+// the same resources as before.
 func (s *shared) merge(ctx context.Context, more []string) ([]string, error) {
 	var wanted []string
 	s.m.lmu.Lock()

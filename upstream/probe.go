@@ -40,8 +40,8 @@ type dialer struct {
 	opened  func() // called when a transport was opened; may be nil
 }
 
-// knowledge is what dialing has taught about an upstream. Its mutex guards the fields, and is held
-// for no longer than reading or writing them.
+// knowledge contains the era and the transport of an upstream, as earlier attempts have found them.
+// Its mutex guards the fields, and is held only while they are read or written.
 type knowledge struct {
 	sync.Mutex
 	era       Era

@@ -157,7 +157,7 @@ func TestSafety8AbandonedCalls(t *testing.T) {
 		if n := r.count("tools/call"); n != 8 {
 			t.Errorf("30 calls were given up, and %d of them reached the server, want 8", n)
 		}
-		if got := try().Error(); !strings.Contains(got, "its share of the 16 calls") {
+		if got := try().Error(); !strings.Contains(got, "its whole share of the 16 calls") {
 			t.Errorf("one more = %s, want the share named", got)
 		}
 		mustCall(t, r.Upstream, toolCall("echo", `{}`, of("other")))

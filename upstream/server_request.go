@@ -24,10 +24,10 @@ type Peer interface {
 	// or a log message. It does not block, and nothing becomes of it once (*Upstream).Call has
 	// returned, but for notifications/elicitation/complete, which may come later.
 	Notify(method string, params []byte)
-	// Ask puts a question of a legacy server's to the client, and waits for the answer, a result;
-	// the call's time stands still meanwhile. The error is a *jsonrpc.Error when the client said
-	// so, or when it cannot be asked: the server is told in these words. Any other error means that
-	// there is no answer. ctx ends with the call, and when the server cancels the request.
+	// Ask sends a request of a legacy server to the client, waits, and returns the result. The time
+	// limits of the call pause meanwhile. A *jsonrpc.Error is the client's own error, or means that
+	// the client cannot be asked: the server gets this error. After any other error there is no
+	// answer. ctx ends with the call, and when the server cancels the request.
 	Ask(ctx context.Context, q *ServerRequest) ([]byte, error)
 }
 
@@ -303,8 +303,8 @@ func (b *base) asking() <-chan struct{} {
 // client/elicitation).
 const methodElicitationComplete = "notifications/elicitation/complete"
 
-// sent remembers who was sent to a page, by a question or by an error that wants that (code
-// -32042).
+// sent remembers the peer whose user was sent to a page, by a server request or by an error with
+// code -32042.
 func (b *base) sent(p Peer, elicitation []byte) {
 	v, err := raw.Get(elicitation, "elicitationId")
 	if len(elicitation) == 0 || err != nil || p == nil {

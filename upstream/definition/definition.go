@@ -110,8 +110,8 @@ func Parse(text []byte) (raw.Object, error) {
 		"execution")
 }
 
-// Mend returns the definition without what makes typed clients reject a whole list, and says in
-// changes what it has changed. left is why the definition cannot be listed; "" if it can.
+// Mend returns the definition without the parts that make typed clients reject a whole list.
+// changes describes these changes. left is why the definition cannot be listed; "" if it can.
 func (r Rules) Mend(o raw.Object) (mended raw.Object, changes, left string) {
 	edits, problem, broken := apply(o, r, true)
 	problem = strings.TrimPrefix(problem, ".")

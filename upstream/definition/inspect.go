@@ -28,7 +28,7 @@ const (
 	manyProperties  = 100     // of one schema, all levels together
 )
 
-// AdviceAuthor is what to do about what only the server can change.
+// AdviceAuthor is the advice about a fault that only the server's author can mend.
 const AdviceAuthor = "tell the server's author"
 
 const adviceRead = "read the definition before a model does; leave the tool out with enabled: false, or pin it"
@@ -215,7 +215,7 @@ func excerpt(s string) string {
 	return s
 }
 
-// farOut is text that is out of the window of whoever reads it.
+// farOut is text that white space moves out of the reader's window.
 var farOut = lazily(`[^\S\n]{80,}\S|(?:[^\S\n]*\n){25,}[^\S\n]*\S`)
 
 // commanding is what attacks on models through the definitions of tools look like: tags that
