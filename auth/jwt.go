@@ -22,8 +22,8 @@ type issuer struct {
 	onlyAT     bool // require typ at+jwt
 }
 
-// asymmetric are the supported algorithms. Symmetric ones are not: whoever can check such a token
-// can also make one.
+// asymmetric are the supported algorithms. Symmetric ones are not: a program that can check such a
+// token can also make one.
 var asymmetric = []jose.SignatureAlgorithm{
 	jose.RS256, jose.RS384, jose.RS512, jose.ES256, jose.ES384, jose.ES512, jose.PS256, jose.PS384, jose.PS512,
 	jose.EdDSA,

@@ -159,7 +159,7 @@ func (s *shared) revive(uri string) bool {
 	return true
 }
 
-// withdraw marks resources as unwanted. The server is told later, or never.
+// withdraw marks resources as unwanted. The server hears it later, or never.
 func (s *shared) withdraw(uris []string) {
 	s.m.lmu.Lock()
 	defer s.m.lmu.Unlock()

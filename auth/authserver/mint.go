@@ -106,7 +106,7 @@ func readRecord(text []byte, g store.Grant) (record, error) {
 // error wraps store.ErrRevoked if the session that the grant rests on has ended.
 func (srv *Server) issueCode(ctx context.Context, request checkedRequest, g store.Grant) (redirect string, err error) {
 	err = srv.store.WithTx(ctx, func(ctx context.Context) error {
-		// The session stays locked until the grant is stored: whoever ends the session then also
+		// The session stays locked until the grant is stored: a caller that ends the session then also
 		// ends the grant.
 		if _, err := srv.store.IDPSession(ctx, g.IDPSession); err != nil {
 			return err

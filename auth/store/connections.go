@@ -63,7 +63,7 @@ func (c *Connection) scan(s *Store, row scanner) error {
 // Given. ErrRevoked means that the user is disabled.
 func (s *Store) PutConnection(ctx context.Context, c Connection) error {
 	return s.WithTx(ctx, func(ctx context.Context) error {
-		// The user stays locked until the connection is stored: whoever disables the user then also
+		// The user stays locked until the connection is stored: a caller that disables the user then also
 		// deletes it.
 		if u, err := s.User(ctx, c.User); err != nil {
 			return err

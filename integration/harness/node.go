@@ -152,7 +152,7 @@ func MustTalk(t testing.TB, name string, command func(context.Context) *exec.Cmd
 			}
 		}
 		close(n.lines)
-		cmd.Wait() // how it ended matters to nobody: what it has said does
+		cmd.Wait() // how it ended does not matter, but its output does
 	}()
 	t.Cleanup(func() {
 		cancel()

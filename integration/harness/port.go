@@ -49,7 +49,7 @@ type portRange struct {
 	next  int // what to try next, from first
 }
 
-// Taken reports whether somebody listens on the address.
+// Taken reports whether a program listens on the address.
 func Taken(address string) bool {
 	l, err := net.Listen("tcp", address)
 	if err != nil {

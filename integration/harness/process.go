@@ -70,7 +70,7 @@ func Descendants(pid int) []int {
 }
 
 // Living reports whether a process has not ended yet, and its name. A zombie has ended: whether
-// somebody reaps it is not ours.
+// its parent reaps it is not ours.
 func Living(pid int) (name string, lives bool) {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {

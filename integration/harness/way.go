@@ -64,6 +64,6 @@ func MustScripted(t testing.TB, wire string, script upstreamtest.Script) (upstre
 	return upstream.Config{}, nil
 }
 
-// OneLine is the only change that is allowed to what somebody wrote: where a message is one line, a
-// line break between tokens becomes a space.
+// OneLine is the only change that is allowed to what a client or server wrote: where a message is
+// one line, a line break between tokens becomes a space.
 func OneLine(text string) string { return strings.NewReplacer("\n", " ", "\r", " ").Replace(text) }

@@ -68,7 +68,7 @@ func (n *Inspection) Tool(definition raw.Object, headerProblem string) {
 	case len(description) > longDescription:
 		n.Find(false, "a description of more than 2 KB: some clients cut it, and every conversation pays for it",
 			fmt.Sprintf("%.1f KB", float64(len(description))/1000),
-			AdviceAuthor+", or leave out tools that nobody needs (enabled: false)")
+			AdviceAuthor+", or leave out tools that no client needs (enabled: false)")
 	}
 	schema, err := definition.Object("inputSchema")
 	if err != nil {
@@ -189,11 +189,11 @@ func (n *Inspection) Texts(v []byte, in string) {
 
 func (n *Inspection) text(s, in string) {
 	if r, ok := hidden(s); ok {
-		n.Find(true, "characters that nobody can see, and a model reads", fmt.Sprintf("U+%04X in %s", r,
+		n.Find(true, "characters that a person cannot see, and a model reads", fmt.Sprintf("U+%04X in %s", r,
 			transport.Line([]byte(in))), adviceRead)
 	}
 	if farOut().MatchString(s) {
-		n.Find(true, "text behind so much white space that nobody sees it", "in "+transport.Line([]byte(in)),
+		n.Find(true, "text behind so much white space that a person does not see it", "in "+transport.Line([]byte(in)),
 			adviceRead)
 	}
 	if found := secretPlaces().FindString(s); found != "" {

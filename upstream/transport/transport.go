@@ -63,7 +63,7 @@ type Request struct {
 	HeaderRoom [4]http1.Field // storage for the headers of most requests
 }
 
-// Observer is told about the response of a request. Its methods must not block.
+// Observer hears of the response of a request. Its methods must not block.
 type Observer interface {
 	// Heard is called when bytes of the request's own response arrive.
 	Heard()

@@ -72,7 +72,7 @@ type Script struct {
 	CacheScope string // modern: "" is private
 
 	JSONAnswers bool // HTTP: an answer before which nothing was sent is JSON; otherwise everything is an event stream
-	// events as the standard allows and nobody writes them: CRLF, no space after the colon,
+	// events as the standard allows and no server writes them: CRLF, no space after the colon,
 	// comments, no event field
 	OddFraming bool
 	Resumable  bool   // legacy HTTP: events have ids, streams begin with an empty event, and Last-Event-ID is honoured
@@ -239,7 +239,7 @@ func (s Script) speaks(modern bool) bool {
 // Record is a message or another event, in the order in which they came.
 type Record struct {
 	// Verb is STDIN, or the HTTP method, or an event without a message from the client: CLOSE (the
-	// client closed the response to Message before it was complete), OPEN (somebody listens on the
+	// client closed the response to Message before it was complete), OPEN (a client listens on the
 	// stream of a GET from now on), GIVEUP (a tool does not wait for answers any more, and takes
 	// none), START and EXIT (of a child process).
 	Verb    string
@@ -254,7 +254,7 @@ type Record struct {
 type Journal struct {
 	mu      sync.Mutex
 	records []Record
-	more    chan struct{} // closed and replaced at every record; nil until somebody waits
+	more    chan struct{} // closed and replaced at every record; nil until a test waits
 	tee     func(Record)
 	quiet   bool
 }

@@ -150,7 +150,7 @@ func (o order) obey(s *Server) {
 	}
 }
 
-// Child is a server over stdio in a process of its own, which somebody else starts, perhaps several
+// Child is a server over stdio in a process of its own, which another program starts, perhaps several
 // times or several at once: Command and Env are those of its configuration. Its Journal has what
 // all of the processes received, with their PID, and their START and EXIT; an EXIT is also recorded
 // of a killed one.

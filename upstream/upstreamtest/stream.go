@@ -25,17 +25,17 @@ type stream struct {
 	odd bool   // OddFraming
 
 	mu       sync.Mutex
-	w        io.Writer        // nil: nobody is there, or the server went mute
+	w        io.Writer        // nil: no client listens, or the server went mute
 	open     func(final bool) // called with mu held before the first byte, may change framing; nil when that is done
 	framing  framing
 	ids      string        // the prefix of event ids; "": events have none
 	log      [][]byte      // events so far, when they have ids
-	end      chan struct{} // closed when whoever serves w shall stop
+	end      chan struct{} // closed when the handler of w shall return
 	answered bool          // the response was sent
 }
 
 // send writes one message; final says that it is the response that a call's stream exists for. JSON
-// whitespace that would break a line becomes a space. The error says that nobody is there; with ids
+// whitespace that would break a line becomes a space. The error says that no client listens; with ids
 // the message is kept all the same.
 func (o *stream) send(message io.Reader, final bool) error {
 	o.mu.Lock()
@@ -168,7 +168,7 @@ func (o *stream) detach(w io.Writer) {
 	}
 }
 
-// attached reports whether somebody is there.
+// attached reports whether a client listens.
 func (o *stream) attached() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -56,7 +56,7 @@ type arguments struct {
 	Prompts, Resources, Templates []json.RawMessage
 
 	Late     bool // progress: once more after the result. hang: an answer although it was cancelled
-	Unasked  bool // progress: with a token nobody gave
+	Unasked  bool // progress: with a token that no client gave
 	Code     int  // die: exit code, 0 is 3. status: HTTP status, 0 is 200
 	Body     string
 	Header   map[string]string
@@ -91,9 +91,9 @@ type arguments struct {
 //	task      becomes a task, which asks questions once gate is open, and then has result, error, or the answers
 //	log       a message of each of levels that the client wants
 //	tell      method with params, a notification on the call's own stream
-//	update    uri has changed, which subscribers are told
-//	set       tools, prompts, resources, templates become the lists, and whoever listens is told
-//	settools  tools become the list, and whoever listens is told
+//	update    uri has changed, and subscribers hear it
+//	set       tools, prompts, resources, templates become the lists, and listeners hear it
+//	settools  tools become the list, and listeners hear it
 //	capabilities  what the client declared: capabilities, clientInfo, protocolVersion
 //	whoami    pid, dir, env (of names), header, session
 //	spawn     a child process of the child process, which inherits standard output; its pid
@@ -373,7 +373,7 @@ func (c *call) whoami(a arguments) {
 }
 
 // spawn starts a process like ours that holds on to our standard output, as the servers behind npx
-// and uvx do. Nobody waits for it.
+// and uvx do. No process waits for it.
 func (c *call) spawn(a arguments) {
 	if c.s.exit == nil {
 		c.fail(200, -32603, "spawn is for a server in a process of its own", nil)

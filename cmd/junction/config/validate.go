@@ -382,7 +382,7 @@ func (c *Config) validatePolicies(d *decoder) {
 func (c *Config) validateSignIn(d *decoder) {
 	if len(c.Auth.ScopeCapabilities) > 0 && !c.Auth.SignsIn() && !d.broken("auth.jwt") &&
 		!d.broken("auth.introspection") && !d.broken("auth.oauth") {
-		d.check("auth.scope_capabilities", "means nothing where nobody signs in: keys have no scopes")
+		d.check("auth.scope_capabilities", "has no effect without sign-in: keys have no scopes")
 	}
 	if c.Auth.OAuth != nil {
 		for _, p := range c.Auth.OAuth.Validate() {

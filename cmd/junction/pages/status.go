@@ -29,7 +29,7 @@ type StatusOptions struct {
 	// SignIn prepares a sign-in of the operator, whose answer comes back to the origin. The error is
 	// for the person.
 	SignIn   func(ctx context.Context, upstream, origin string) (SignIn, error)
-	SignedIn func(upstream string) // is told of a sign-in that has succeeded; does not block
+	SignedIn func(upstream string) // called after a sign-in that has succeeded; does not block
 	Version  string                // of the program
 	Stopping context.Context       // ends when the process is going to end
 	Log      *slog.Logger
