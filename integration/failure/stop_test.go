@@ -18,9 +18,8 @@ import (
 
 // stopBound is how long a stop takes at most beyond shutdown_grace: a server has two seconds after
 // the end of its input and two after SIGTERM; then it is killed. The answers of calls that were cut
-// off have their second at the same time. The rest is for a loaded machine; servers that are stopped
-// one after the other would take ten times as long.
-const stopBound = 4*time.Second + 6*time.Second
+// off have their second at the same time. The rest is for a loaded machine.
+const stopBound = 4*time.Second + 900*time.Millisecond
 
 // TestForeignStopIsBounded stops a program whose ten servers ignore the end of their input and
 // SIGTERM. There are calls in progress, open streams, a client that does not read its answer, and
