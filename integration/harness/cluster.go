@@ -281,8 +281,8 @@ func (p *pool) take(t testing.TB, n int, l proxy.Limits) *cluster {
 	return c
 }
 
-// give takes a cluster back from its test. What the test has configured must end, and leave no
-// process behind.
+// give takes a cluster back from its test. The servers of the test must end, and leave no process
+// behind.
 func (p *pool) give(c *cluster) {
 	if c.Failed() {
 		for i, m := range c.members {

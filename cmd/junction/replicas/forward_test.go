@@ -75,8 +75,8 @@ func (p *pair) mustAsk(request string) (*http.Response, string) {
 }
 
 // TestForwarded: the owner gets the request as the client has sent it, with the client's address,
-// and the client gets the owner's answer, with its headers alone. What a client writes into the
-// header of forwarded requests does not count.
+// and the client gets the owner's answer, with its headers alone. A client's own value in
+// the header of forwarded requests does not count.
 func TestForwarded(t *testing.T) {
 	heard := make(chan string, 1)
 	p := mustPair(t, func(w http.ResponseWriter, r *http.Request) {
