@@ -1,6 +1,7 @@
 package oauth
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -126,6 +127,13 @@ func (t *token) expires(now time.Time) time.Time {
 		return time.Time{}
 	}
 	return now.Add(time.Duration(seconds) * time.Second)
+}
+
+// put stores the tokens in a connection. A missing refresh token leaves the old one valid (RFC 6749,
+// section 6).
+func (t *token) put(k *store.Connection, now time.Time) {
+	k.Access, k.Expires = t.Access, t.expires(now)
+	k.Refresh, k.Scope = cmp.Or(t.Refresh, k.Refresh), cmp.Or(t.Scope, k.Scope)
 }
 
 // errOtherClient means that a token was issued to another client_id than the current one.

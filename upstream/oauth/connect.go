@@ -119,8 +119,7 @@ func (a attempt) code(s *serverMetadata, answer url.Values) (string, error) {
 	case given && answer.Get("iss") != a.Issuer:
 		return "", userError(nil, "the answer does not come from %s, so it was rejected", host(a.Issuer))
 	case !given && s.IssParameter:
-		return "", userError(nil, "the answer does not name its issuer %s, so it was rejected",
-			host(a.Issuer))
+		return "", userError(nil, "the answer does not name its issuer %s, so it was rejected", host(a.Issuer))
 	case answer.Get("error") != "":
 		return "", userError(nil, "%s answered: %s", host(a.Issuer), safeText(answer.Get("error")))
 	case answer.Get("code") == "":
@@ -157,8 +156,7 @@ func (c *Client) Finish(
 		if no.code == "invalid_client" {
 			if err := c.forgetClient(ctx, u, k); err != nil {
 				c.Log.Warn("the authorization server rejected our client_id", "upstream", name, "issuer", a.Issuer,
-					"error",
-					err)
+					"error", err)
 			}
 		}
 		return userError(err, "%s answered: %s; try again", host(a.Issuer), no.code)
@@ -166,10 +164,7 @@ func (c *Client) Finish(
 	if err != nil {
 		return userError(err, "%s did not return a token; try again in a moment", host(a.Issuer))
 	}
-	k.Access, k.Refresh, k.Expires = t.Access, t.Refresh, t.expires(c.Now())
-	if t.Scope != "" {
-		k.Scope = t.Scope
-	}
+	t.put(&k, c.Now())
 	if err := c.Store.PutConnection(ctx, k); err != nil {
 		return err
 	}

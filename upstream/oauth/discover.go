@@ -1,7 +1,6 @@
 package oauth
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -14,10 +13,10 @@ import (
 	"time"
 )
 
-// cachedMetadata is metadata of an upstream or an authorization server.
+// cachedMetadata is metadata of an upstream (*resourceMetadata) or an authorization server
+// (*serverMetadata).
 type cachedMetadata struct {
-	resource resourceMetadata
-	server   *serverMetadata
+	metadata any
 	until    time.Time
 }
 
@@ -58,110 +57,87 @@ var (
 )
 
 // discoverResource returns the metadata of an upstream. The error is a *UserError.
-func (c *Client) discoverResource(ctx context.Context, name string, u Upstream) (resourceMetadata, error) {
-	v, err := c.cached(ctx, "place "+name+" "+u.URL, func(ctx context.Context) (*cachedMetadata, error) {
-		p, err := c.fetchResource(ctx, name, u)
-		return &cachedMetadata{resource: p}, err
+func (c *Client) discoverResource(ctx context.Context, name string, u Upstream) (*resourceMetadata, error) {
+	return cached(ctx, c, "place "+name+" "+u.URL, func(ctx context.Context) (*resourceMetadata, error) {
+		return c.fetchResource(ctx, name, u)
 	})
-	if err != nil {
-		return resourceMetadata{}, err
-	}
-	return v.resource, nil
 }
 
 // discoverServer returns the metadata of an authorization server that an upstream named. The error
 // is a *UserError.
 func (c *Client) discoverServer(ctx context.Context, u Upstream, issuer string) (*serverMetadata, error) {
-	v, err := c.cached(ctx, "server "+u.URL+" "+issuer, func(ctx context.Context) (*cachedMetadata, error) {
-		s, err := c.fetchServer(ctx, u, issuer)
-		return &cachedMetadata{server: s}, err
+	return cached(ctx, c, "server "+u.URL+" "+issuer, func(ctx context.Context) (*serverMetadata, error) {
+		return c.fetchServer(ctx, u, issuer)
 	})
-	if err != nil {
-		return nil, err
-	}
-	return v.server, nil
 }
 
 // cached returns metadata from the cache, or fetches it once for all concurrent callers.
-func (c *Client) cached(
-	ctx context.Context, key string, out func(context.Context) (*cachedMetadata, error),
-) (*cachedMetadata, error) {
+func cached[T any](ctx context.Context, c *Client, key string, fetch func(context.Context) (*T, error)) (*T, error) {
 	c.mu.Lock()
-	f := c.cache[key]
+	known := c.cache[key]
 	c.mu.Unlock()
-	if f != nil && c.Now().Before(f.until) {
-		return f, nil
+	if c.Now().Before(known.until) {
+		return known.metadata.(*T), nil
 	}
 	v, err, _ := c.flights.Do(key, func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
 		defer cancel()
-		f, err := out(ctx)
-		if err != nil {
-			return nil, err
+		m, err := fetch(ctx)
+		if err == nil {
+			c.mu.Lock()
+			c.cache[key] = cachedMetadata{m, c.Now().Add(metadataTTL)}
+			c.mu.Unlock()
 		}
-		f.until = c.Now().Add(metadataTTL)
-		c.mu.Lock()
-		c.cache[key] = f
-		c.mu.Unlock()
-		return f, nil
+		return m, err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return v.(*cachedMetadata), nil
+	return v.(*T), err
 }
 
 // fetchResource fetches the metadata of an upstream (RFC 9728), starting with a request without a
 // token.
-func (c *Client) fetchResource(ctx context.Context, name string, u Upstream) (resourceMetadata, error) {
-	at, err := url.Parse(u.URL)
+func (c *Client) fetchResource(ctx context.Context, name string, u Upstream) (*resourceMetadata, error) {
+	r, err := http.NewRequest(http.MethodPost, u.URL, strings.NewReader(initializeRequest))
 	if err != nil {
-		return resourceMetadata{}, userError(err, "the URL of %s is invalid", name)
+		return nil, userError(err, "the URL of %s is invalid", name)
 	}
-	r, err := http.NewRequest(http.MethodPost, u.URL, bytes.NewReader([]byte(initializeRequest)))
-	if err != nil {
-		return resourceMetadata{}, userError(err, "the URL of %s is invalid", name)
-	}
+	at := r.URL
 	r.Header.Set("Content-Type", "application/json")
 	header, _, err := c.send(ctx, u, r)
 	no, refused := errors.AsType[*errorAnswer](err)
 	switch {
 	case err == nil:
-		return resourceMetadata{}, userError(nil, "%s needs no sign-in; the operator of this server can remove its "+
+		return nil, userError(nil, "%s needs no sign-in; the operator of this server can remove its "+
 			"auth.mode", name)
 	case !refused:
-		return resourceMetadata{}, userError(err, "%s cannot be reached", name)
+		return nil, userError(err, "%s cannot be reached", name)
 	case no.status != http.StatusUnauthorized:
-		return resourceMetadata{}, userError(err, "%s answered %d instead of asking for a sign-in", name, no.status)
+		return nil, userError(err, "%s answered %d instead of asking for a sign-in", name, no.status)
 	}
 	challenge := strings.Join(header.Values("WWW-Authenticate"), ", ")
-	where := []string{ // RFC 9728, section 3.1
-		at.Scheme + "://" + at.Host + "/.well-known/oauth-protected-resource" + strings.TrimSuffix(at.EscapedPath(),
-			"/"), at.Scheme + "://" + at.Host + "/.well-known/oauth-protected-resource",
-	}
+	wellKnown := at.Scheme + "://" + at.Host + "/.well-known/oauth-protected-resource" // RFC 9728, section 3.1
+	where := []string{wellKnown + strings.TrimSuffix(at.EscapedPath(), "/"), wellKnown}
 	if m := metadataParameter.FindStringSubmatch(challenge); m != nil {
 		to, err := at.Parse(m[1])
 		if err != nil || !sameOrigin(at, to) || to.User != nil {
-			return resourceMetadata{}, userError(err, "%s names metadata on another server, which is not allowed", name)
+			return nil, userError(err, "%s names metadata on another server, which is not allowed", name)
 		}
 		where = []string{to.String()}
 	}
-	p := resourceMetadata{}
+	var p *resourceMetadata
 	for _, w := range slices.Compact(where) {
-		p = resourceMetadata{}
-		if err = c.get(ctx, u, w, &p); err == nil {
+		p = new(resourceMetadata)
+		if err = c.get(ctx, u, w, p); err == nil {
 			break
 		}
 	}
 	switch {
 	case err != nil:
-		return resourceMetadata{}, userError(err, "%s does not publish where users sign in", name)
+		return nil, userError(err, "%s does not publish where users sign in", name)
 	case !covers(p.Resource, u.URL):
-		return resourceMetadata{}, userError(fmt.Errorf("the metadata names the resource %.200q", p.Resource),
-			"%s publishes the metadata of another server",
-			name)
+		return nil, userError(fmt.Errorf("the metadata names the resource %.200q", p.Resource),
+			"%s publishes the metadata of another server", name)
 	case len(p.Issuers) == 0:
-		return resourceMetadata{}, userError(nil, "%s does not publish where users sign in", name)
+		return nil, userError(nil, "%s does not publish where users sign in", name)
 	}
 	if m := scopeParameter.FindStringSubmatch(challenge); m != nil {
 		p.challenged = strings.Fields(m[1])
@@ -200,8 +176,7 @@ func (c *Client) fetchServer(ctx context.Context, u Upstream, issuer string) (*s
 		return nil, userError(fmt.Errorf("its metadata names the issuer %.200q", s.Issuer),
 			"the authorization server %s publishes the metadata of another server", at.Host)
 	case !slices.Contains(s.Challenges, "S256"):
-		return nil, userError(nil, "the authorization server %s does not support PKCE with S256",
-			at.Host)
+		return nil, userError(nil, "the authorization server %s does not support PKCE with S256", at.Host)
 	}
 	for name, where := range map[string]string{"authorization": s.AuthorizationEndpoint, "token": s.TokenEndpoint} {
 		if !endpointOf(at, where) {

@@ -115,13 +115,9 @@ func (l *Login) Finish(ctx context.Context, answer url.Values) error {
 	}
 	k := store.Connection{
 		Upstream: l.name, User: operator.ID, Principal: Operator, Issuer: l.attempt.Issuer,
-		Resource: l.attempt.Resource,
-		ClientID: l.who.ClientID, Scope: strings.Join(l.attempt.Scopes, " "),
-		Access: t.Access, Refresh: t.Refresh, Expires: t.expires(c.Now()),
+		Resource: l.attempt.Resource, ClientID: l.who.ClientID, Scope: strings.Join(l.attempt.Scopes, " "),
 	}
-	if t.Scope != "" {
-		k.Scope = t.Scope
-	}
+	t.put(&k, c.Now())
 	err = c.Store.WithTx(ctx, func(ctx context.Context) error {
 		if l.upstream.ClientID == "" {
 			if err := c.Store.ReplaceUpstreamClient(ctx, l.who); err != nil {

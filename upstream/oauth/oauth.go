@@ -66,8 +66,8 @@ type Client struct {
 	renewing        sync.WaitGroup
 
 	mu        sync.Mutex
-	upstreams map[string]Upstream        // replaced by Apply; guarded by mu
-	cache     map[string]*cachedMetadata // metadata by upstream and issuer; guarded by mu
+	upstreams map[string]Upstream       // replaced by Apply; guarded by mu
+	cache     map[string]cachedMetadata // metadata by upstream and issuer; guarded by mu
 }
 
 const (
@@ -78,7 +78,7 @@ const (
 
 // New returns a Client without upstreams.
 func New(o Options) *Client {
-	c := &Client{Options: o, cache: map[string]*cachedMetadata{}}
+	c := &Client{Options: o, cache: map[string]cachedMetadata{}}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
@@ -87,10 +87,8 @@ func New(o Options) *Client {
 	}
 	c.guarded = o.Fetch.Client()
 	c.direct = &http.Client{
-		Transport: o.HTTP, Timeout: answerTimeout, CheckRedirect: func(*http.Request,
-			[]*http.Request) error {
-			return http.ErrUseLastResponse
-		},
+		Transport: o.HTTP, Timeout: answerTimeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return c
 }
@@ -104,7 +102,7 @@ func (c *Client) Apply(upstreams map[string]Upstream) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !maps.EqualFunc(c.upstreams, upstreams, func(a, b Upstream) bool { return a.URL == b.URL }) {
-		c.cache = map[string]*cachedMetadata{}
+		c.cache = map[string]cachedMetadata{}
 	}
 	c.upstreams = upstreams
 }
@@ -251,7 +249,7 @@ func (c *Client) refresh(ctx context.Context, u Upstream, k store.Connection) (s
 	if k.Refresh == "" {
 		return "", c.breakOff(keep, k)
 	}
-	token, err := c.exchange(ctx, u, k, url.Values{"grant_type": {"refresh_token"}, "refresh_token": {k.Refresh}})
+	t, err := c.exchange(ctx, u, k, url.Values{"grant_type": {"refresh_token"}, "refresh_token": {k.Refresh}})
 	no, refused := errors.AsType[*errorAnswer](err)
 	switch {
 	case errors.Is(err, errOtherClient), refused && no.code == "invalid_grant":
@@ -266,13 +264,7 @@ func (c *Client) refresh(ctx context.Context, u Upstream, k store.Connection) (s
 		}
 		return "", fmt.Errorf("renew the token at %s: %w", k.Issuer, err)
 	}
-	k.Access, k.Expires = token.Access, token.expires(c.Now())
-	if token.Refresh != "" { // otherwise the old one stays valid (RFC 6749, section 6)
-		k.Refresh = token.Refresh
-	}
-	if token.Scope != "" {
-		k.Scope = token.Scope
-	}
+	t.put(&k, c.Now())
 	// the user has reconnected in the meantime: revoke the renewed tokens, which are not stored
 	if err := c.Store.RenewConnection(keep, k); errors.Is(err, store.ErrNotFound) {
 		if err := c.revoke(keep, u, k); err != nil {
