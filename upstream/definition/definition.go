@@ -232,12 +232,21 @@ func parsed(check objectCheck) valueCheck {
 	}
 }
 
-func anyObject(v []byte) ([]byte, string) {
-	if v[0] != '{' {
-		return nil, " is no object"
+// begins is the check of a value by its first byte, which tells its type.
+func begins(bytes, problem string) valueCheck {
+	return func(v []byte) ([]byte, string) {
+		if strings.IndexByte(bytes, v[0]) < 0 {
+			return nil, problem
+		}
+		return nil, ""
 	}
-	return nil, ""
 }
+
+var (
+	anyObject = begins("{", " is no object")
+	text      = begins(`"`, " is no string")
+	boolean   = begins("tf", " is neither true nor false")
+)
 
 // every is the check of an array that is broken by one broken element. each drops broken elements
 // instead.
@@ -322,20 +331,6 @@ func nullOr(check valueCheck) valueCheck {
 		}
 		return check(v)
 	}
-}
-
-func text(v []byte) ([]byte, string) {
-	if v[0] != '"' {
-		return nil, " is no string"
-	}
-	return nil, ""
-}
-
-func boolean(v []byte) ([]byte, string) {
-	if v[0] != 't' && v[0] != 'f' {
-		return nil, " is neither true nor false"
-	}
-	return nil, ""
 }
 
 // among is the check of a string that has one of a few values, given as JSON.

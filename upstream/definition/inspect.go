@@ -124,8 +124,7 @@ func (n *Inspection) schema(o raw.Object, level int) {
 			names = append(names, name)
 			if !propertyName().MatchString(name) {
 				n.Find(false, "an argument whose name some models' APIs refuse, with the whole list: they want 1 to "+
-					"64 of "+
-					"A-Z a-z 0-9 _ . -", transport.Line([]byte(name)), AdviceAuthor)
+					"64 of A-Z a-z 0-9 _ . -", transport.Line([]byte(name)), AdviceAuthor)
 			}
 			n.properties++
 			n.sub(m.Value, level+1)

@@ -75,8 +75,7 @@ func (c *compilation) keyword(m raw.Member, levels int) string {
 	case `"type"`:
 		return typeName(v)
 	case `"multipleOf"`, `"maximum"`, `"minimum"`, `"exclusiveMaximum"`, `"exclusiveMinimum"`, `"maxLength"`,
-		`"minLength"`,
-		`"maxItems"`, `"minItems"`, `"maxProperties"`, `"minProperties"`:
+		`"minLength"`, `"maxItems"`, `"minItems"`, `"maxProperties"`, `"minProperties"`:
 		if v[0] != '-' && (v[0] < '0' || v[0] > '9') {
 			return " is no number"
 		}
@@ -89,14 +88,9 @@ func (c *compilation) keyword(m raw.Member, levels int) string {
 		return c.list(v, true, 0)
 	case `"anyOf"`, `"oneOf"`, `"allOf"`:
 		return c.list(v, false, levels)
-	case `"not"`, `"if"`, `"then"`, `"else"`, `"contains"`, `"propertyNames"`, `"additionalProperties"`,
+	case `"items"`, `"not"`, `"if"`, `"then"`, `"else"`, `"contains"`, `"propertyNames"`, `"additionalProperties"`,
 		`"additionalItems"`:
-		if v[0] != '{' && v[0] != 't' && v[0] != 'f' {
-			return " is no schema"
-		}
-		return c.schema(v, levels)
-	case `"items"`:
-		if v[0] == '[' {
+		if v[0] == '[' && string(m.Key) == `"items"` {
 			return c.list(v, false, levels)
 		}
 		if v[0] != '{' && v[0] != 't' && v[0] != 'f' {

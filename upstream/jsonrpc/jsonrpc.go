@@ -53,24 +53,23 @@ type Error struct {
 
 // WithCode returns the error with another code. The peer's text is otherwise kept.
 func (e *Error) WithCode(code int64) *Error {
-	other := *e
+	other := e.with("code", strconv.AppendInt(nil, code, 10))
 	other.Code = code
-	if e.text != nil {
-		if text, err := raw.Set(e.text, strconv.AppendInt(nil, code, 10), "code"); err == nil {
-			other.text = text
-		}
-	}
-	return &other
+	return other
 }
 
 // WithData returns the error with other data. The peer's text is otherwise kept.
 func (e *Error) WithData(data []byte) *Error {
-	other := *e
+	other := e.with("data", data)
 	other.Data = data
-	if e.text != nil {
-		if text, err := raw.Set(e.text, data, "data"); err == nil {
-			other.text = text
-		}
+	return other
+}
+
+// with returns a copy of the error with another value of a member in the text.
+func (e *Error) with(member string, value []byte) *Error {
+	other := *e
+	if text, err := raw.Set(e.text, value, member); err == nil { // an error of our own has no text
+		other.text = text
 	}
 	return &other
 }
