@@ -163,8 +163,8 @@ func TestSafety8AbandonedCalls(t *testing.T) {
 		mustCall(t, r.Upstream, toolCall("echo", `{}`, of("other")))
 		settle(time.Minute)
 		mustCall(t, r.Upstream, toolCall("echo", `{}`, of("hog")))
-		if used, _, n := r.slots.Count(); n != 0 || used != 0 {
-			t.Errorf("%d accounts wait and %d slots are used at the end", n, used)
+		if used, n := r.slots.Load(); n != 0 || used != 0 {
+			t.Errorf("%d calls wait and %d slots are used at the end", n, used)
 		}
 	})
 }

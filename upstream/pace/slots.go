@@ -217,16 +217,6 @@ func (l *Slot) Over() bool {
 	return l.state == slotFree
 }
 
-// Count returns the numbers of used slots, of abandoned calls that count, and of waiting accounts.
-func (s *Slots) Count() (used, left, waiting int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, t := range s.of {
-		left += t.left
-	}
-	return s.used, left, len(s.queue)
-}
-
 // Load returns the numbers of used slots and of calls that wait for one.
 func (s *Slots) Load() (used, waiting int) {
 	s.mu.Lock()
