@@ -94,7 +94,8 @@ var arrows = map[string][]string{
 	"upstream/command":    {"upstream/sandbox", "upstream/transport"},               // they start what a section describes
 	"upstream/definition": {"upstream/http1", "upstream/raw", "upstream/transport"}, // names of headers; text in one line
 	// it moves messages, and the process at the other end of one is confined by sandbox
-	"upstream/transport": {"upstream/http1", "upstream/jsonrpc", "upstream/raw", "upstream/sandbox"},
+	"upstream/transport": {"upstream/files", "upstream/http1", "upstream/jsonrpc", "upstream/raw", "upstream/sandbox"},
+	"upstream/sandbox":   {"upstream/files"}, // the reason of an error about a file
 	// what a rule reads of the arguments must be what everybody else reads: the same names in the
 	// same case, none of them twice
 	"policy":           {"upstream/raw"},

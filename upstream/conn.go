@@ -127,7 +127,7 @@ type base struct {
 }
 
 func (b *base) init(log *slog.Logger, h hooks, era Era) {
-	b.log, b.hooks, b.era, b.odd = log, h, era, transport.NewLogLimit()
+	b.log, b.hooks, b.era = log, h, era
 	b.flights, b.pending = map[jsonrpc.ID]*flight{}, map[jsonrpc.ID]*pendingRequest{}
 	b.outbox = make(chan *transport.Request, 256)
 	if era == EraLegacy {

@@ -308,8 +308,8 @@ func (d *dialer) openTransport(ctx context.Context, remote Transport, in transpo
 ) {
 	if d.config.URL == "" {
 		return transport.OpenStdio(transport.StdioOptions{
-			Command: d.options.resolve(d.config.Command), Env: d.config.Env, Inherit: d.config.InheritEnv,
-			Reserved: d.config.Reserved, Dir: d.config.Dir, Confine: d.confinement(),
+			Command: d.options.resolve(d.config.Command), Env: d.config.environment(), Dir: d.config.Dir,
+			Confine:      d.confinement(),
 			MessageLimit: int(d.options.MessageLimit), Depth: d.options.Depth, Watchdog: d.options.watchdog, Log: d.log,
 		}, in)
 	}

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"junction/upstream/files"
 )
 
 // System returns the files that every sandboxed command may read, if they exist: installed programs
@@ -218,15 +220,12 @@ func interpreter(path string) string {
 // can.
 func PathProblem(key, path string) string {
 	_, err := os.Stat(path)
-	if e, ok := errors.AsType[*fs.PathError](err); ok {
-		err = e.Err
-	}
 	switch {
 	case err == nil:
 		return ""
 	case !errors.Is(err, fs.ErrNotExist):
 		return fmt.Sprintf("%s cannot be used: %v; make it accessible to the user of Junction, or remove the entry",
-			path, err)
+			path, files.Reason(err))
 	case key == "write":
 		return fmt.Sprintf("%s does not exist; create it (a folder: mkdir -p %s), or remove the entry", path, path)
 	}

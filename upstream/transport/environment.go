@@ -66,7 +66,8 @@ func byDefault(name, value string) bool {
 
 // Environment selects the variables that a command gets.
 type Environment struct {
-	Own map[string]string // added to the inherited variables
+	// added to the inherited variables; its PATH is also used to find the program
+	Own map[string]string
 	// further inherited variables of Junction: names, globs such as AWS_*, or the word all
 	Inherit []string
 	// variables that are passed only if Inherit has their exact names

@@ -47,7 +47,7 @@ func TestSafety3CommandsGetFewVariables(t *testing.T) {
 func TestSafety3AProcessDoesNotSeeOurKeys(t *testing.T) {
 	t.Setenv("JUNCTION_MASTER_KEYS", "secret")
 	t.Setenv("SOME_API_KEY", "secret")
-	cmd, err := command(StdioOptions{Command: []string{"env"}, Env: map[string]string{"OWN": "1"}})
+	cmd, err := command(StdioOptions{Command: []string{"env"}, Env: Environment{Own: map[string]string{"OWN": "1"}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -118,14 +118,14 @@ func (w *streamable) Call(ctx context.Context, req *Request, on func(*jsonrpc.Me
 	}
 	if t.StatusCode == http.StatusAccepted || t.StatusCode == http.StatusNoContent || t.ContentLength == 0 ||
 		kind == "text/html" {
-		return nil, w.or(ctx, w.status(t, req.ID))
+		return nil, causeOr(ctx, w.status(t, req.ID))
 	}
 	text, err := w.body(t, req.Buffer)
 	if err == errTooLarge {
 		t.close()
 		return nil, w.tooLarge()
 	} else if err != nil {
-		err = w.or(ctx, fmt.Errorf("read the answer: %w", w.failed(ctx, t, err)))
+		err = causeOr(ctx, fmt.Errorf("read the answer: %w", w.failed(ctx, t, err)))
 		t.close()
 		return nil, err
 	}
@@ -204,7 +204,7 @@ func (w *streamable) post(ctx context.Context, m *Request) (*trip, error) {
 		return nil, err
 	}
 	if t.StatusCode/100 != 2 {
-		return nil, w.or(ctx, w.refused(t, s, m))
+		return nil, causeOr(ctx, w.refused(t, s, m))
 	}
 	if s != nil && !s.worked.Load() {
 		s.worked.Store(true)
@@ -212,8 +212,8 @@ func (w *streamable) post(ctx context.Context, m *Request) (*trip, error) {
 	return t, nil
 }
 
-// or returns the cause of ctx if ctx has ended, and err otherwise.
-func (w *streamable) or(ctx context.Context, err error) error {
+// causeOr returns the cause of ctx if ctx has ended, and err otherwise.
+func causeOr(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -238,10 +238,7 @@ func (w *streamable) refused(t *trip, s *httpSession, m *Request) error {
 	default:
 		return e
 	}
-	gone := fmt.Errorf("%w: %w", ErrSessionGone, e)
-	// without the text of the response, which is only for the caller of this request
-	w.over(fmt.Errorf("%w: %w", ErrSessionGone, &StatusError{Status: e.Status}))
-	return notSent(gone)
+	return w.sessionGone(e)
 }
 
 // answers reports whether m is the response to the request with this id. An error without id

@@ -45,25 +45,31 @@ func (e *LongLineError) Error() string {
 
 // asks returns the id of the request that the text is, or "".
 func (o *outline) asks() jsonrpc.ID {
-	object, ok := o.envelope()
-	if !ok {
-		return ""
+	if id, method := o.envelope(); method == nil {
+		return id
 	}
-	if _, err := object.Get("method"); err != nil {
-		return ""
-	}
-	id, err := object.Get("id")
-	if err != nil {
-		return ""
-	}
-	return jsonrpc.ID(id)
+	return ""
 }
 
-// envelope returns the members of the object, if it is one of usual size.
-func (o *outline) envelope() (raw.Object, bool) {
+// answers returns the id of the request that the text responds to. It returns "" if the text is no
+// response or has no clear id.
+func (o *outline) answers() jsonrpc.ID {
+	if id, method := o.envelope(); method == raw.ErrAbsent {
+		return id
+	}
+	return ""
+}
+
+// envelope returns the id of a message of usual size, or "", and the error of reading its method.
+func (o *outline) envelope() (id jsonrpc.ID, method error) {
 	if len(o.text) > outlineKept {
-		return raw.Object{}, false
+		return "", raw.ErrMany
 	}
 	object, err := raw.Parse(o.text)
-	return object, err == nil
+	if err != nil {
+		return "", err
+	}
+	_, method = object.Get("method")
+	text, _ := object.Get("id") // an unclear id is none
+	return jsonrpc.ID(text), method
 }

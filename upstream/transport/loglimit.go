@@ -6,21 +6,20 @@ import (
 	"time"
 )
 
-// LogLimit is a rate limit for log messages: it passes at most limit messages per window, and
-// counts the rest. It is safe for concurrent use.
+// LogLimit is a rate limit for messages about a server's protocol violations, which otherwise could
+// fill the disk: it passes at most logLimit messages per logWindow, and counts the rest. The zero
+// value is ready to use, and is safe for concurrent use.
 type LogLimit struct {
-	limit  int
-	window time.Duration
-
 	mu      sync.Mutex
 	since   time.Time
 	n       int
 	dropped int
 }
 
-// NewLogLimit returns the limit for messages about a server's protocol violations, which otherwise
-// could fill the disk.
-func NewLogLimit() LogLimit { return LogLimit{limit: 5, window: 10 * time.Second} }
+const (
+	logLimit  = 5
+	logWindow = 10 * time.Second
+)
 
 // Warn logs text unless the limit is reached. It adds the number of messages that were dropped
 // before.
@@ -35,10 +34,10 @@ func (f *LogLimit) Warn(log *slog.Logger, text string, about ...any) {
 func (f *LogLimit) allow(now time.Time) (ok bool, dropped int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if now.Sub(f.since) >= f.window {
+	if now.Sub(f.since) >= logWindow {
 		f.since, f.n = now, 0
 	}
-	if f.n >= f.limit {
+	if f.n >= logLimit {
 		f.dropped++
 		return false, 0
 	}

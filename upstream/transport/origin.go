@@ -107,15 +107,11 @@ type origin struct {
 	closed   bool
 	work     sync.WaitGroup // calls, listening, draining
 	draining atomic.Int32
-
-	once   sync.Once     // keeps the first reason
-	reason error         // set before gone is closed
-	gone   chan struct{} // closed when the transport can no longer be used
+	ending
 }
 
 // init prepares the origin. If the URL is invalid, the origin has ended at once.
 func (o *origin) init(opts HTTPOptions) {
-	o.odd = NewLogLimit()
 	o.limit, o.depth, o.log = cmp.Or(opts.MessageLimit, 64<<20), cmp.Or(opts.Depth, raw.DefaultDepth), opts.Log
 	if o.log == nil {
 		o.log = slog.New(slog.DiscardHandler)
@@ -144,7 +140,7 @@ func (o *origin) init(opts HTTPOptions) {
 // ended.
 func (o *origin) begin() error {
 	if o.Ended() {
-		return notSent(o.why())
+		return notSent(o.reason)
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -155,41 +151,17 @@ func (o *origin) begin() error {
 	return nil
 }
 
-// over ends the transport; nil means that Junction closed it. In-flight calls continue.
-func (o *origin) over(reason error) {
-	o.once.Do(func() {
-		o.reason = reason
-		close(o.gone)
-	})
-}
-
-// Ended implements Transport.
-func (o *origin) Ended() bool {
-	select {
-	case <-o.gone:
-		return true
-	default:
-		return false
-	}
-}
-
-// why returns the reason why the transport has ended.
-func (o *origin) why() error {
-	if o.reason == nil {
-		return ErrClosed
-	}
-	return o.reason
-}
-
-// Wait implements Transport. The first reason wins: Close does not replace an earlier one.
-func (o *origin) Wait() error {
-	<-o.gone
-	return o.reason
+// sessionGone ends the transport after a response that says that the session has ended. It returns
+// the error for the request.
+func (o *origin) sessionGone(e *StatusError) error {
+	// without the text of the response, which is only for the caller of this request
+	o.over(fmt.Errorf("%w: %w", ErrSessionGone, &StatusError{Status: e.Status}))
+	return notSent(fmt.Errorf("%w: %w", ErrSessionGone, e))
 }
 
 // close aborts all operations and waits for them.
 func (o *origin) close() {
-	o.over(nil)
+	o.over(ErrClosed)
 	o.mu.Lock()
 	o.closed = true
 	o.mu.Unlock()

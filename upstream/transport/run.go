@@ -99,12 +99,14 @@ func readAtMost(f *os.File, limit int) ([]byte, error) {
 	return b, err
 }
 
-// await waits for the end of done, at most d.
-func await(done <-chan struct{}, d time.Duration) {
+// await waits for the end of done, at most d. It reports whether done has ended.
+func await(done <-chan struct{}, d time.Duration) bool {
 	late := time.NewTimer(d)
 	defer late.Stop()
 	select {
 	case <-done:
+		return true
 	case <-late.C:
+		return false
 	}
 }

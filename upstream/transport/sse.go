@@ -197,7 +197,7 @@ func (w *sse) Call(ctx context.Context, req *Request, on func(*jsonrpc.Message))
 					return nil, err // the rejection of this request may have ended the transport
 				}
 			}
-			if w.reason == nil {
+			if w.reason == ErrClosed {
 				return nil, ErrClosed
 			}
 			// %v: the request was sent, even if another one was not
@@ -227,17 +227,12 @@ func (w *sse) post(ctx context.Context, m *Request) error {
 		return nil
 	}
 	e := w.status(t, m.ID)
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
+	if ctx.Err() != nil || e.Status != http.StatusNotFound {
+		return causeOr(ctx, e)
 	}
-	if e.Status != http.StatusNotFound {
-		return e
-	}
-	gone := fmt.Errorf("%w: %w", ErrSessionGone, e)
-	// without the text of the response, which is only for the caller of this request
-	w.over(fmt.Errorf("%w: %w", ErrSessionGone, &StatusError{Status: e.Status}))
+	err = w.sessionGone(e)
 	w.stream.breakOff()
-	return notSent(gone)
+	return err
 }
 
 // Close implements Transport. The session ends with the stream.

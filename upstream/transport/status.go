@@ -154,23 +154,15 @@ func Line(text []byte) string {
 	return strings.TrimSpace(b.String())
 }
 
+var pageTitle = regexp.MustCompile(`(?is)<title[^>]*>(.*?)</title`)
+
 // title returns the title of an HTML page, or "".
 func title(page []byte) string {
-	lower := bytes.ToLower(page)
-	start := bytes.Index(lower, []byte("<title"))
-	if start < 0 || len(lower) != len(page) {
+	m := pageTitle.FindSubmatch(page)
+	if m == nil {
 		return ""
 	}
-	open := bytes.IndexByte(page[start:], '>')
-	if open < 0 {
-		return ""
-	}
-	start += open + 1
-	end := bytes.Index(lower[start:], []byte("</title"))
-	if end < 0 {
-		return ""
-	}
-	return Line([]byte(strings.Join(strings.Fields(html.UnescapeString(string(page[start:start+end]))), " ")))
+	return Line([]byte(strings.Join(strings.Fields(html.UnescapeString(string(m[1]))), " ")))
 }
 
 // retryAfter parses Retry-After: a number of seconds or a date (RFC 9110, section 10.2.3).

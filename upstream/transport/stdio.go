@@ -20,14 +20,9 @@ import (
 // StdioOptions configure a child process and its time limits. Only Command is required.
 type StdioOptions struct {
 	Command []string // the program and its arguments; no shell is involved
-	// added to the inherited variables; its PATH is also used to find the program
-	Env map[string]string
-	// inherited variables of Junction, in addition to the default ones: names and globs
-	Inherit []string
-	// variables that are inherited only if Inherit has their exact names
-	Reserved []string
-	Dir      string       // the working directory; "" means Junction's, or the one of Confine
-	Confine  *Confinement // nil means no sandbox
+	Env     Environment
+	Dir     string       // the working directory; "" means Junction's, or the one of Confine
+	Confine *Confinement // nil means no sandbox
 
 	MessageLimit int           // maximum bytes of one line from the server. Default 16 MiB
 	Depth        int           // maximum nesting of one message. Default raw.DefaultDepth
@@ -66,6 +61,7 @@ func (o StdioOptions) withDefaults() StdioOptions {
 // only a part is in the pipe.
 type stdio struct {
 	Duplex
+	ending  // the reason is an *ExitError if the process ended by itself
 	o       StdioOptions
 	in      Receiver
 	process *process
@@ -80,8 +76,6 @@ type stdio struct {
 	// calls that were abandoned after they had been sent; nil before the first
 	left map[jsonrpc.ID]Observer
 	many int // size of left at which the settled calls are dropped
-	// set once, before over is closed; ErrClosed if Junction ended the transport
-	reason error
 
 	spare   lineBuffers
 	waiters sync.Pool // of chan answer: empty, and no longer in calls
@@ -90,7 +84,6 @@ type stdio struct {
 	stopped  error         // why stop was closed; valid after that
 	stop     chan struct{} // closed when Junction ends the transport
 	drained  chan struct{} // closed at the end of stdout
-	over     chan struct{} // closed when the transport can no longer be used
 	done     chan struct{} // closed when all goroutines and processes have ended
 }
 
@@ -152,7 +145,7 @@ func OpenStdio(o StdioOptions, in Receiver) (Transport, error) {
 		calls:   map[jsonrpc.ID]chan answer{},
 		stop:    make(chan struct{}),
 		drained: make(chan struct{}),
-		over:    make(chan struct{}),
+		ending:  ending{gone: make(chan struct{})},
 		done:    make(chan struct{}),
 	}
 	w.waiters.New = func() any { return make(chan answer, 1) }
@@ -192,24 +185,6 @@ func (w *stdio) Send(ctx context.Context, m *Request) error {
 		return sendError(sent, err)
 	}
 	return nil
-}
-
-// Wait implements Transport. The reason is an *ExitError if the process ended by itself.
-func (w *stdio) Wait() error {
-	<-w.over
-	if w.reason == ErrClosed {
-		return nil
-	}
-	return w.reason
-}
-
-func (w *stdio) Ended() bool {
-	select {
-	case <-w.over:
-		return true
-	default:
-		return false
-	}
 }
 
 // Close implements Transport. It closes the server's input and gives the server and its descendants
@@ -336,7 +311,7 @@ func (w *stdio) settle(id jsonrpc.ID, a answer) bool {
 // fail ends the transport and all calls on it.
 func (w *stdio) fail(reason error) {
 	w.mu.Lock()
-	w.reason = reason
+	defer w.mu.Unlock()
 	for _, c := range w.calls {
 		c <- answer{err: reason}
 	}
@@ -345,8 +320,7 @@ func (w *stdio) fail(reason error) {
 		late.Late()
 	}
 	w.left = nil
-	w.mu.Unlock()
-	close(w.over)
+	w.over(reason) // with mu held, which guards the reason, too
 }
 
 // sendError adds ErrNotSent to an error if no byte of the frame was sent.
@@ -368,7 +342,7 @@ func (w *stdio) write(ctx context.Context, m *jsonrpc.Message) (sent bool, err e
 		return false, context.Cause(ctx)
 	}
 	select {
-	case <-w.over: // its input may be open for a moment longer
+	case <-w.gone: // its input may be open for a moment longer
 		return false, w.reason
 	default:
 	}
@@ -377,7 +351,7 @@ func (w *stdio) write(ctx context.Context, m *jsonrpc.Message) (sent bool, err e
 	default:
 		select {
 		case w.turn <- struct{}{}:
-		case <-w.over:
+		case <-w.gone:
 			return false, w.reason
 		case <-ctx.Done():
 			return false, fmt.Errorf("its input is full: %w", context.Cause(ctx))
@@ -424,7 +398,7 @@ func (w *stdio) wrote(ctx context.Context, n int, err error) (sent bool, _ error
 		return true, nil
 	}
 	select {
-	case <-w.over:
+	case <-w.gone:
 		return n > 0, w.reason
 	case <-ctx.Done():
 		return n > 0, context.Cause(ctx)

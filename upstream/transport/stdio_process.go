@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -15,6 +14,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"junction/upstream/files"
 )
 
 // process is a child process and its descendants, as far as they stay in its process group.
@@ -61,7 +62,7 @@ func startProcess(o StdioOptions) (*process, error) {
 		return nil, err
 	}
 	p := &process{cmd: cmd, grace: o.StopGrace, words: o.LastWords, log: o.Log, watchdog: o.Watchdog, cell: cell,
-		exited: make(chan struct{}), silent: make(chan struct{}), problems: NewLogLimit()}
+		exited: make(chan struct{}), silent: make(chan struct{})}
 	output := outputPair
 	if o.piped {
 		output = os.Pipe
@@ -84,10 +85,7 @@ func startProcess(o StdioOptions) (*process, error) {
 	if err != nil {
 		closeFiles(ours[:])
 		cell.close()
-		if e, ok := errors.AsType[*fs.PathError](err); ok {
-			err = e.Err
-		}
-		return nil, fmt.Errorf("start %s: %w", o.Command[0], err)
+		return nil, fmt.Errorf("start %s: %w", o.Command[0], files.Reason(err))
 	}
 	go p.listen()
 	return p, nil
@@ -204,12 +202,7 @@ func (p *process) finish(drained <-chan struct{}) {
 	<-p.exited
 	p.watchdog.forget(p)
 	p.stdout.Close()
-	last := time.NewTimer(p.words)
-	defer last.Stop()
-	select { // reads the output to its end, unless another process holds the other end
-	case <-p.silent:
-	case <-last.C:
-	}
+	await(p.silent, p.words) // to the end of the output, unless another process holds the other end
 	p.stderr.Close()
 	p.cell.close()
 }
@@ -217,22 +210,8 @@ func (p *process) finish(drained <-chan struct{}) {
 // gone waits at most one grace period for the end of the child and its descendants: until its
 // stdout has ended, or its group is empty.
 func (p *process) gone(drained <-chan struct{}) bool {
-	timeout := time.NewTimer(p.grace)
-	defer timeout.Stop()
-	select {
-	case <-p.exited:
-	case <-timeout.C:
-		return false
-	}
-	if !p.left() {
-		return true
-	}
-	select {
-	case <-drained:
-		return true
-	case <-timeout.C:
-		return false
-	}
+	end := time.Now().Add(p.grace)
+	return await(p.exited, p.grace) && (!p.left() || await(drained, time.Until(end)))
 }
 
 // exitError returns how the child ended, or nil while it runs.
@@ -328,21 +307,15 @@ func confined(o StdioOptions) (*exec.Cmd, *cell, error) {
 // command returns the command to start. It searches the program as a shell does, in PATH; a PATH in
 // the server's own Env replaces Junction's.
 func command(o StdioOptions) (*exec.Cmd, error) {
-	if len(o.Command) == 0 {
-		return nil, errors.New("no command")
-	}
 	if o.Dir != "" {
 		if i, err := os.Stat(o.Dir); err != nil {
-			if e, ok := errors.AsType[*fs.PathError](err); ok {
-				err = e.Err
-			}
-			return nil, fmt.Errorf("dir %s: %w", o.Dir, err)
+			return nil, fmt.Errorf("dir %s: %w", o.Dir, files.Reason(err))
 		} else if !i.IsDir() {
 			return nil, fmt.Errorf("dir %s: is no directory", o.Dir)
 		}
 	}
 	name := o.Command[0]
-	if path, ok := o.Env["PATH"]; ok && filepath.Base(name) == name {
+	if path, ok := o.Env.Own["PATH"]; ok && filepath.Base(name) == name {
 		for _, dir := range filepath.SplitList(path) {
 			if found, err := exec.LookPath(filepath.Join(dir, name)); err == nil && filepath.IsAbs(found) {
 				name = found
@@ -366,7 +339,7 @@ func command(o StdioOptions) (*exec.Cmd, error) {
 	}
 	cmd.Dir = o.Dir
 	// cmd.Environ has the PWD of Dir
-	cmd.Env = Environment{o.Env, o.Inherit, o.Reserved}.of(exchange(cmd.Environ(), o.private, o.Env))
+	cmd.Env = o.Env.of(exchange(cmd.Environ(), o.private, o.Env.Own))
 	cmd.SysProcAttr = ownGroup()
 	return cmd, nil
 }

@@ -106,7 +106,7 @@ func TestStdioOpenErrors(t *testing.T) {
 	}{
 		{StdioOptions{}, "no command"},
 		{StdioOptions{Command: []string{"no-such-program"}}, "no-such-program: not found in PATH"},
-		{StdioOptions{Command: []string{"sh"}, Env: map[string]string{"PATH": dir}}, "sh: not found in PATH of its env"},
+		{StdioOptions{Command: []string{"sh"}, Env: Environment{Own: map[string]string{"PATH": dir}}}, "sh: not found in PATH of its env"},
 		{StdioOptions{Command: []string{"/no/such/program"}}, "start /no/such/program: no such file or directory"},
 		{StdioOptions{Command: []string{file}}, "start " + file + ": no such file or directory"},
 		{StdioOptions{Command: []string{dir}}, "start " + dir + ": permission denied"},
@@ -152,8 +152,8 @@ func TestStdioEnvAndDir(t *testing.T) {
 	t.Setenv("JUNCTION_OURS", "ours")
 	w := mustOpen(t, "server", func(o *StdioOptions) {
 		o.Command, o.Dir = []string{"my-server"}, dir
-		o.Env["PATH"], o.Env["JUNCTION_THEIRS"] = dir, "theirs"
-		o.Inherit = []string{"JUNCTION_OURS"}
+		o.Env.Own["PATH"], o.Env.Own["JUNCTION_THEIRS"] = dir, "theirs"
+		o.Env.Inherit = []string{"JUNCTION_OURS"}
 	})
 	if got, want := w.mustCall("1", "environment", "{}"), fmt.Sprintf("[%q,%q,%q,%q]", "ours", "theirs", dir, "my-server"); got != want {
 		t.Errorf("the child sees %s, want %s", got, want)
@@ -164,7 +164,7 @@ func TestStdioEnvAndDir(t *testing.T) {
 // debugging, other lines are not, and no line is kept with its priority.
 func TestStderrPriority(t *testing.T) {
 	var b strings.Builder
-	p := &process{log: authtest.Log(t, &b), problems: NewLogLimit()}
+	p := &process{log: authtest.Log(t, &b)}
 	for _, line := range []string{"<3>broken", "<4>odd", "<6>fine", "<9>none", "plain", "<3", "<>x"} {
 		p.heard([]byte(line + "\n"))
 	}

@@ -10,14 +10,13 @@ import (
 	"time"
 
 	"junction/upstream/jsonrpc"
-	"junction/upstream/raw"
 )
 
 // read handles the server's messages until its output ends or is closed.
 func (w *stdio) read() {
 	defer close(w.drained)
 	lines := lineReader{r: w.process.stdout, limit: w.o.MessageLimit, spare: &w.spare}
-	odd := NewLogLimit()
+	var odd LogLimit
 	for {
 		line, long, err := lines.next()
 		if err != nil {
@@ -36,7 +35,7 @@ func (w *stdio) read() {
 			}
 		case err == nil:
 			select {
-			case <-w.over:
+			case <-w.gone:
 			default:
 				w.in(&m)
 			}
@@ -53,8 +52,7 @@ func (w *stdio) read() {
 			}
 			if show, before := odd.allow(time.Now()); show {
 				w.o.Log.Warn("server printed a non-JSON line on stdout (ignored)", "error", err, "size", long.size,
-					"line",
-					clean(long.start), "not_shown", before)
+					"line", clean(long.start), "not_shown", before)
 			}
 		}
 	}
@@ -265,21 +263,4 @@ func (o *outline) add(b []byte) {
 			o.text = append(o.text, c)
 		}
 	}
-}
-
-// answers returns the id of the request that the text responds to. It returns "" if the text is no
-// response or has no clear id.
-func (o *outline) answers() jsonrpc.ID {
-	object, ok := o.envelope()
-	if !ok {
-		return ""
-	}
-	if _, err := object.Get("method"); err != raw.ErrAbsent {
-		return ""
-	}
-	id, err := object.Get("id")
-	if err != nil {
-		return ""
-	}
-	return jsonrpc.ID(id)
 }

@@ -136,13 +136,18 @@ func TestOutline(t *testing.T) {
 }
 
 func TestFlood(t *testing.T) {
-	f := LogLimit{limit: 2, window: time.Second}
+	var f LogLimit
+	for range logLimit {
+		if ok, dropped := f.allow(time.Unix(1000, 0)); !ok || dropped != 0 {
+			t.Fatalf("allow = %v, %d, want true, 0", ok, dropped)
+		}
+	}
 	now := time.Unix(1000, 0)
 	for i, row := range []struct {
 		after   time.Duration
 		ok      bool
 		dropped int
-	}{{0, true, 0}, {0, true, 0}, {0, false, 0}, {999 * time.Millisecond, false, 0}, {time.Millisecond, true, 2}, {0, true, 0}, {0, false, 0}} {
+	}{{0, false, 0}, {logWindow - 1, false, 0}, {1, true, 2}, {0, true, 0}, {0, true, 0}, {0, true, 0}, {0, true, 0}, {0, false, 0}} {
 		now = now.Add(row.after)
 		if ok, dropped := f.allow(now); ok != row.ok || dropped != row.dropped {
 			t.Errorf("%d: allow = %v, %d, want %v, %d", i, ok, dropped, row.ok, row.dropped)

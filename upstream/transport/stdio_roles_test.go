@@ -98,7 +98,7 @@ var _ = role("proxy", func() {
 			continue
 		}
 		begun := make(chan struct{}, 10)
-		o := StdioOptions{Command: os.Args[:1], Env: map[string]string{roleEnv: what, fifoEnv: os.Getenv(fifoEnv), "GORACE": "atexit_sleep_ms=0"}, Watchdog: k,
+		o := StdioOptions{Command: os.Args[:1], Env: Environment{Own: map[string]string{roleEnv: what, fifoEnv: os.Getenv(fifoEnv), "GORACE": "atexit_sleep_ms=0"}}, Watchdog: k,
 			Confine: confinedTest(filepath.Dir(os.Getenv(fifoEnv)))}
 		if _, err := OpenStdio(o, func(*jsonrpc.Message) { begun <- struct{}{} }); err != nil {
 			fmt.Fprintln(os.Stderr, err)

@@ -181,10 +181,5 @@ func (x *cell) close() {
 		defer close(removed)
 		os.RemoveAll(x.temp)
 	}()
-	late := time.NewTimer(removal)
-	defer late.Stop()
-	select {
-	case <-removed:
-	case <-late.C:
-	}
+	await(removed, removal)
 }

@@ -44,7 +44,7 @@ func TestSafety3WhereAChildStands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := StdioOptions{Command: os.Args[:1], Env: map[string]string{roleEnv: "standing"}, Confine: confinedTest(),
+	o := StdioOptions{Command: os.Args[:1], Env: Environment{Own: map[string]string{roleEnv: "standing"}}, Confine: confinedTest(),
 		Log: authtest.Log(t)}
 	w, err := OpenStdio(o, nil)
 	if err != nil {

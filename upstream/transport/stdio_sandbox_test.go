@@ -76,7 +76,7 @@ func TestSafety3PrivateFolders(t *testing.T) {
 			private := filepath.Join(t.TempDir(), "sandboxes", "up")
 			start := func(dir, script string, env map[string]string) (said []string) {
 				t.Helper()
-				o := StdioOptions{Command: []string{"sh", "-c", script + "; exit 3"}, Env: env, Dir: dir,
+				o := StdioOptions{Command: []string{"sh", "-c", script + "; exit 3"}, Env: Environment{Own: env}, Dir: dir,
 					Log:     authtest.Log(t),
 					Confine: &Confinement{Name: "up", Support: kernel, Private: private}}
 				w, err := OpenStdio(o, nil)

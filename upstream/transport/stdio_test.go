@@ -51,7 +51,7 @@ func mustOpen(t testing.TB, role string, change ...func(*StdioOptions)) *opened 
 	o := StdioOptions{
 		Command: []string{os.Args[0]},
 		// or each race-tested child lingers for a second
-		Env:     map[string]string{roleEnv: role, fifoEnv: path, "GORACE": "atexit_sleep_ms=0"},
+		Env:     Environment{Own: map[string]string{roleEnv: role, fifoEnv: path, "GORACE": "atexit_sleep_ms=0"}},
 		Log:     authtest.Log(t, w.log),
 		Confine: confinedTest(filepath.Dir(path)),
 	}
@@ -100,7 +100,7 @@ func (w *opened) hear() *jsonrpc.Message {
 	select {
 	case m := <-w.said:
 		return m
-	case <-w.over:
+	case <-w.gone:
 		return nil
 	}
 }
@@ -436,7 +436,7 @@ func TestStdioAnswersBeforeDeathCount(t *testing.T) {
 	}
 	<-w.process.exited
 	select {
-	case <-w.over:
+	case <-w.gone:
 		t.Error("the wire ends while there is more to read")
 	case <-time.After(lastWords / 4):
 	}

@@ -193,7 +193,7 @@ func (w *streamable) resume(ctx context.Context, p *position) (*trip, error) {
 				maxFruitless)
 		}
 		if !w.wait(ctx, p) {
-			return nil, w.or(ctx, ErrClosed)
+			return nil, causeOr(ctx, ErrClosed)
 		}
 		s := w.session.Load()
 		t, err := w.do(ctx, http.MethodGet, w.url, with(s.get, http1.Field{Name: headerLastEvent, Value: p.id}), nil)
@@ -202,7 +202,7 @@ func (w *streamable) resume(ctx context.Context, p *position) (*trip, error) {
 			if t != nil {
 				t.close()
 			}
-			return nil, w.or(ctx, ErrClosed)
+			return nil, causeOr(ctx, ErrClosed)
 		case err != nil:
 			continue
 		case t.StatusCode == http.StatusOK && isEvents(t.media()):

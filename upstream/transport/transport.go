@@ -6,6 +6,7 @@ package transport
 import (
 	"context"
 	"errors"
+	"sync"
 
 	"junction/upstream/http1"
 	"junction/upstream/jsonrpc"
@@ -49,6 +50,40 @@ type Transport interface {
 	// Close ends the transport and waits until all its goroutines and processes have ended.
 	// In-flight calls fail.
 	Close() error
+}
+
+// ending is the end of a transport, and its reason.
+type ending struct {
+	once   sync.Once     // keeps the first reason
+	reason error         // ErrClosed if Junction ended the transport; set before gone is closed
+	gone   chan struct{} // closed when the transport can no longer be used
+}
+
+// over ends the transport. In-flight calls continue.
+func (e *ending) over(reason error) {
+	e.once.Do(func() {
+		e.reason = reason
+		close(e.gone)
+	})
+}
+
+// Ended implements Transport.
+func (e *ending) Ended() bool {
+	select {
+	case <-e.gone:
+		return true
+	default:
+		return false
+	}
+}
+
+// Wait implements Transport. The first reason wins: Close does not replace an earlier one.
+func (e *ending) Wait() error {
+	<-e.gone
+	if e.reason == ErrClosed {
+		return nil
+	}
+	return e.reason
 }
 
 // Request is a message to a server, with its HTTP headers. Transports that are not PerRequest

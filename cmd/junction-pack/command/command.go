@@ -112,7 +112,7 @@ func (r *Runner) options(t *manifest.Tool, given map[string]any, file string) (t
 		}
 	}
 	o := transport.StdioOptions{
-		Command: argv, Env: env, Inherit: t.InheritEnv, Dir: t.WorkDir,
+		Command: argv, Env: transport.Environment{Own: env, Inherit: t.InheritEnv}, Dir: t.WorkDir,
 		StopGrace: grace, Watchdog: &r.watchdog, Log: r.Log,
 	}
 	if t.Sandbox != nil {
