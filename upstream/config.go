@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"net/url"
@@ -154,12 +155,11 @@ const (
 
 // UnmarshalYAML reads the word.
 func (m *AuthMode) UnmarshalYAML(n *yaml.Node) error {
-	switch n.Value {
-	case "none", "oauth", "oauth_user":
-		return oneOf(n, m, "none", "oauth", "oauth_user")
+	if oneOf(n, m, "none", "oauth", "oauth_user") != nil {
+		return fmt.Errorf("line %d: %.40q is none of none, oauth, oauth_user; put a token of the server's into headers",
+			n.Line, n.Value)
 	}
-	return fmt.Errorf("line %d: %.40q is none of none, oauth, oauth_user; put a token of the server's into headers",
-		n.Line, n.Value)
+	return nil
 }
 
 // Personal reports whether each person has connections of their own, made with what they themselves
@@ -355,30 +355,21 @@ func (c Config) resolve(d Defaults) resolved { return resolved{c.withDefaults(d)
 // withDefaults fills in what the entry leaves out, from the file's defaults and then from the
 // figures in the comments above.
 func (c Config) withDefaults(d Defaults) Config {
-	c.Timeout = firstPositive(c.Timeout, d.Timeout, time.Minute)
-	c.MaxTimeout = firstPositive(c.MaxTimeout, d.MaxTimeout, 10*time.Minute)
+	c.Timeout = cmp.Or(c.Timeout, d.Timeout, time.Minute)
+	c.MaxTimeout = cmp.Or(c.MaxTimeout, d.MaxTimeout, 10*time.Minute)
 	connect := 20 * time.Second
 	if len(c.Command) > 0 {
 		// npx may have to install it first, and an installation that is broken off stays broken
 		connect = 2 * time.Minute
 	}
-	c.ConnectTimeout = firstPositive(c.ConnectTimeout, d.ConnectTimeout, connect)
-	c.Concurrency = firstPositive(c.Concurrency, d.Concurrency, 32)
+	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, d.ConnectTimeout, connect)
+	c.Concurrency = cmp.Or(c.Concurrency, d.Concurrency, 32)
 	links := 8
 	if c.URL != "" {
 		links = 256 // a session of a remote server costs less than a process
 	}
-	c.MaxLinks = firstPositive(c.MaxLinks, links)
+	c.MaxLinks = cmp.Or(c.MaxLinks, links)
 	return c
-}
-
-func firstPositive[T ~int | ~int64](vs ...T) T {
-	for _, v := range vs {
-		if v > 0 {
-			return v
-		}
-	}
-	return 0
 }
 
 // LogValue shows where the upstream is and hides what may be secret: the environment, the headers

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -83,11 +84,11 @@ func (u Update) Of(from Source, uri string) bool {
 }
 
 func (o Options) withDefaults() Options {
-	o.MessageLimit = firstPositive(o.MessageLimit, 64<<20)
-	o.Depth = firstPositive(o.Depth, 256)
-	o.Items = firstPositive(o.Items, 10000)
-	o.Refresh = firstPositive(o.Refresh, 5*time.Minute)
-	o.Grace = firstPositive(o.Grace, 30*time.Second)
+	o.MessageLimit = cmp.Or(o.MessageLimit, 64<<20)
+	o.Depth = cmp.Or(o.Depth, 256)
+	o.Items = cmp.Or(o.Items, 10000)
+	o.Refresh = cmp.Or(o.Refresh, 5*time.Minute)
+	o.Grace = cmp.Or(o.Grace, 30*time.Second)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -249,7 +250,7 @@ func (u *Upstream) limits(c *Call) (timeout, max time.Duration, tool *Tool) {
 		return timeout, max, nil
 	}
 	if rule, ok := u.config.Tools.Match(c.Name); ok {
-		timeout, max = firstPositive(rule.Timeout, timeout), firstPositive(rule.MaxTimeout, max)
+		timeout, max = cmp.Or(rule.Timeout, timeout), cmp.Or(rule.MaxTimeout, max)
 	}
 	return timeout, max, u.CatalogFor(c.Profile, c.Session, c.Principal).Tool(c.Name)
 }

@@ -20,7 +20,8 @@ type Problem struct {
 }
 
 // Validate returns every mistake that the entry of the upstream called name contains, in the order
-// of the fields. It opens and looks up nothing.
+// of the fields. It opens and looks up nothing. Numbers are not negative: the reader of the file
+// rejects those.
 func (c *Config) Validate(name string) []Problem {
 	var ps []Problem
 	bad := func(path, format string, args ...any) { ps = append(ps, Problem{path, fmt.Sprintf(format, args...)}) }
@@ -63,22 +64,7 @@ func (c *Config) Validate(name string) []Problem {
 	if c.Prefix != nil && *c.Prefix != "" && !validName(*c.Prefix) {
 		bad("prefix", "has 1 to 32 of A-Z, a-z, 0-9, _ and -, or is empty for bare names")
 	}
-	for _, d := range []struct {
-		path  string
-		value time.Duration
-	}{{"idle_stop", c.IdleStop}, {"timeout", c.Timeout}, {"max_timeout", c.MaxTimeout},
-		{"connect_timeout", c.ConnectTimeout}} {
-		if d.value < 0 {
-			bad(d.path, "is negative")
-		}
-	}
 	validateCache("cache", c.Cache, bad)
-	if c.MaxLinks < 0 {
-		bad("max_links", "is negative")
-	}
-	if c.Concurrency < 0 {
-		bad("concurrency", "is negative")
-	}
 	c.InheritEnv.Validate(bad)
 	if c.Sandbox != nil {
 		c.Sandbox.Validate(bad)
@@ -113,8 +99,7 @@ func (c *Config) validateRemote(bad func(path, format string, args ...any)) {
 	if c.Personal() || c.OperatorSignsIn() {
 		if u != nil && u.Scheme == "http" && !loopback(u.Hostname()) {
 			bad("auth.mode", "wants an https url: what people are given there would cross the network for all to "+
-				"read; "+
-				"http is for loopback alone")
+				"read; http is for loopback alone")
 		}
 		for k := range c.Headers {
 			if strings.EqualFold(k, "authorization") {
@@ -151,9 +136,6 @@ func (r Rules) validate(bad func(path, format string, args ...any)) {
 		if _, err := path.Match(rule.Glob, ""); err != nil {
 			bad(at, "is no glob: a [ is not closed")
 		}
-		if rule.Timeout < 0 || rule.MaxTimeout < 0 {
-			bad(at, "has a negative timeout")
-		}
 		if rule.Cache != nil {
 			validateCache(at+".cache", *rule.Cache, bad)
 			if *rule.Cache > 0 && rule.Off() {
@@ -177,10 +159,7 @@ func (r Rules) validate(bad func(path, format string, args ...any)) {
 const maxCache = 24 * time.Hour
 
 func validateCache(at string, d time.Duration, bad func(path, format string, args ...any)) {
-	switch {
-	case d < 0:
-		bad(at, "is negative; write a duration such as 5m, or remove the key")
-	case d > maxCache:
+	if d > maxCache {
 		bad(at, "is longer than 24h; write a duration such as 5m")
 	}
 }
