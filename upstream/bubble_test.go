@@ -142,10 +142,10 @@ func newRig(t *testing.T, script upstreamtest.Script, c Config, change ...func(*
 func startOver(rt http.RoundTripper, c Config, o Options) *Upstream {
 	o = o.withDefaults()
 	hard := c.withDefaults(o.Defaults).hard()
-	p := &pool{name: "up", hard: hard, options: o, log: o.Log, links: map[linkKey]*link{}, met: make(chan struct{})}
+	p := &pool{name: "up", hard: hard, options: o, log: o.Log, links: map[linkKey]*link{}, subs: map[linkKey]*subscriptions{}, met: make(chan struct{})}
 	p.catalog.Store(&Catalog{})
 	p.status = Status{Name: p.name, Since: time.Now()}
-	p.dialer = &dialer{config: hard, options: o, log: p.log, known: new(knowledge), pool: rt}
+	p.dialer = &dialer{config: hard, options: o, log: p.log, pool: rt}
 	p.mu.Lock()
 	p.links[p.reading()] = startLink(p, p.reading(), true, nil)
 	p.mu.Unlock()

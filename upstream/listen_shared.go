@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -70,13 +71,25 @@ func (w *watcher) adding() {
 	}
 }
 
-// count is how many subscriptions are open.
-func (s *shared) count() int {
-	n := len(s.open)
+// withLists adds the subscription to the lists, if there is one and it is not about resources, too.
+func (s *shared) withLists(to []*listen) []*listen {
 	if _, both := s.open[s.lists]; s.lists != nil && !both {
-		n++
+		to = append(to, s.lists)
 	}
-	return n
+	return to
+}
+
+// count is how many subscriptions are open.
+func (s *shared) count() int { return len(s.open) + len(s.withLists(nil)) }
+
+// unused returns the subscriptions of which no client wants any resource.
+func (s *shared) unused() (list []*listen) {
+	for l, wanted := range s.open {
+		if wanted == 0 && l != s.lists {
+			list = append(list, l)
+		}
+	}
+	return list
 }
 
 // add has the server follow more resources. It returns those that it accepted.
@@ -202,15 +215,7 @@ func (s *shared) adopt(l *listen) {
 
 // untidy reports whether tidy has something to do.
 func (s *shared) untidy() bool {
-	if s.ended && s.any {
-		return true
-	}
-	for l, wanted := range s.open {
-		if wanted == 0 && l != s.lists {
-			return true
-		}
-	}
-	return s.wasteful()
+	return s.ended && s.any || len(s.unused()) > 0 || s.wasteful()
 }
 
 // wasteful reports whether the server follows much more than what is wanted.
@@ -224,21 +229,9 @@ func (s *shared) wasteful() bool {
 // tidy ends the unused subscriptions. Then it opens the subscription to the lists again, because
 // the end of another one may have ended it.
 func (s *shared) tidy() {
-	var unwanted []*listen
-	for l, wanted := range s.open {
-		if wanted == 0 && l != s.lists {
-			unwanted = append(unwanted, l)
-		}
-	}
-	ends := unwanted
-	if _, both := s.open[s.lists]; s.lists != nil && !both {
-		ends = append(ends, s.lists)
-	}
-	s.end(ends...)
-	for _, l := range unwanted {
-		s.forget(l)
-	}
-	if s.ended = false; s.wasteful() {
+	s.drop(s.unused())
+	s.ended = false
+	if s.wasteful() {
 		ctx, cancel := context.WithTimeout(s.m.ctx, sendPatience)
 		s.merge(ctx, nil) // an error is one of the conn, or in the log
 		cancel()
@@ -247,15 +240,19 @@ func (s *shared) tidy() {
 	}
 }
 
-// forget forgets a subscription that has ended.
-func (s *shared) forget(l *listen) {
+// drop ends subscriptions to resources, and the one to the lists, which the server may end with
+// them. It forgets those to resources.
+func (s *shared) drop(list []*listen) {
+	s.end(s.withLists(list)...)
 	s.m.lmu.Lock()
 	defer s.m.lmu.Unlock()
-	delete(s.open, l)
-	for _, uri := range l.uris {
-		if s.m.of[uri] == l {
-			delete(s.m.of, uri)
-			delete(s.m.unwanted, uri)
+	for _, l := range list {
+		delete(s.open, l)
+		for _, uri := range l.uris {
+			if s.m.of[uri] == l {
+				delete(s.m.of, uri)
+				delete(s.m.unwanted, uri)
+			}
 		}
 	}
 }
@@ -272,18 +269,7 @@ func (s *shared) merge(ctx context.Context, more []string) ([]string, error) {
 		}
 	}
 	s.m.lmu.Unlock()
-	var old []*listen
-	for l := range s.open {
-		old = append(old, l)
-	}
-	ends := old
-	if _, both := s.open[s.lists]; s.lists != nil && !both {
-		ends = append(ends, s.lists)
-	}
-	s.end(ends...)
-	for _, l := range old {
-		s.forget(l)
-	}
+	s.drop(slices.Collect(maps.Keys(s.open)))
 	s.ended, s.lists = false, nil
 	all := slices.Concat(wanted, more)
 	l := s.watcher.open(&listen{uris: all, lists: s.any, first: len(more) == 0, gap: true, before: wanted})

@@ -67,7 +67,7 @@ func (p *pool) serves(c resolved, o Options) bool {
 
 func startPool(name, person string, hard Config, o Options, before *Catalog) *pool {
 	p := &pool{name: name, person: person, hard: hard, options: o, log: o.Log.With("upstream", name),
-		links:   map[linkKey]*link{},
+		links: map[linkKey]*link{}, subs: map[linkKey]*subscriptions{},
 		started: time.Now(), met: make(chan struct{})}
 	if person == "" {
 		before = p.recall(before)

@@ -42,22 +42,14 @@ type subscriptions struct {
 	before   []string        // the resources that were wanted when conn replaced another one
 }
 
-func newSubscriptions(p *pool) *subscriptions {
-	return &subscriptions{p: p, turn: make(chan struct{}, 1), stale: make(chan struct{}, 1),
-		wanted:   map[string]int{},
-		followed: map[string]bool{}, lacking: map[string]bool{}, idle: map[string]bool{}}
-}
-
 // subscriptions returns the subscriptions over the link with that key.
 func (p *pool) subscriptions(key linkKey) *subscriptions {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := p.subs[key]
 	if s == nil {
-		s = newSubscriptions(p)
-		if p.subs == nil {
-			p.subs = map[linkKey]*subscriptions{}
-		}
+		s = &subscriptions{p: p, turn: make(chan struct{}, 1), stale: make(chan struct{}, 1), wanted: map[string]int{}}
+		s.begin(nil)
 		p.subs[key] = s
 	}
 	return s
@@ -107,13 +99,12 @@ func (p *pool) Subscribe(
 		return Source{}, nil, &Error{p.name, KindUnavailable, err}
 	}
 	defer l.release()
-	if !has(c.about().capabilities, "resources") || !isTrue(c.about().capabilities, "resources", "subscribe") {
+	if !isTrue(c.about().capabilities, "resources", "subscribe") {
 		return Source{}, nil, errNoSubscriptions
 	}
 	if !p.claim(l) {
 		return Source{}, nil, &Error{p.name, KindBusy,
-			fmt.Errorf("subscriptions of %d users are open (half of max_links)",
-				p.share())}
+			fmt.Errorf("subscriptions of %d users are open (half of max_links)", p.share())}
 	}
 	defer l.letGo()
 	s := p.subscriptions(key)

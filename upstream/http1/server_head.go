@@ -110,8 +110,7 @@ func parse(text string, whole bool) (*head, bool) {
 				return nil, false
 			}
 		case "Transfer-Encoding", "Trailer", "Te", "Upgrade", "Expect", "Http2-Settings", "Keep-Alive",
-			"Proxy-Connection",
-			"Pragma":
+			"Proxy-Connection", "Pragma":
 			return nil, false
 		}
 		if before := h.header[name]; before != nil {
