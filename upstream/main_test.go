@@ -38,5 +38,5 @@ func TestMain(m *testing.M) {
 // Start returns an upstream that connects in the background. Close ends it.
 func Start(name string, c Config, o Options) *Upstream {
 	o = o.withDefaults()
-	return start(name, c.resolve(o.Defaults), o, &Catalog{})
+	return start(name, "", c.resolve(o.Defaults), o, &Catalog{})
 }

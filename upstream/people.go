@@ -2,7 +2,6 @@ package upstream
 
 import (
 	"maps"
-	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -47,7 +46,7 @@ func (s *Set) Of(person string) []*Upstream {
 	var list []*Upstream
 	for _, name := range slices.Sorted(maps.Keys(p.configs)) {
 		if its.running[name] == nil {
-			its.running[name] = startFor(person, name, p.configs[name], p.options, &Catalog{})
+			its.running[name] = start(name, person, p.configs[name], p.options, &Catalog{})
 		}
 		list = append(list, its.running[name])
 	}
@@ -73,7 +72,7 @@ func (s *Set) Renew(person, name string) {
 		p.mu.Unlock()
 		return
 	}
-	its.running[name] = startFor(person, name, p.configs[name], p.options, &Catalog{})
+	its.running[name] = start(name, person, p.configs[name], p.options, &Catalog{})
 	s.retiring.Go(func() { s.retire(old) })
 	changed := p.options.Hooks.OwnChanged
 	p.mu.Unlock()
@@ -105,22 +104,15 @@ func (p *people) apply(configs map[string]resolved, o Options) (gone []*Upstream
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.configs, p.options = configs, o
-	for person, its := range p.of {
+	for _, its := range p.of {
 		for name, u := range its.running {
-			c, there := configs[name]
-			switch {
-			case !there:
+			if c, there := configs[name]; there {
+				its.running[name] = u.adapt(c, o)
+			} else {
 				delete(its.running, name)
+			}
+			if now := its.running[name]; now == nil || now.pool != u.pool {
 				gone = append(gone, u)
-			case !u.serves(c, o):
-				before := u.Catalog()
-				if c.URL != u.config.URL { // no person has a token for the new server yet
-					before = &Catalog{}
-				}
-				its.running[name] = startFor(person, name, c, o, before)
-				gone = append(gone, u)
-			case !reflect.DeepEqual(u.config, c.Config):
-				its.running[name] = newUpstream(c, u.pool)
 			}
 		}
 	}
@@ -138,10 +130,4 @@ func (p *people) close() (running []*Upstream) {
 	}
 	p.of, p.configs = nil, nil
 	return running
-}
-
-// startFor starts the upstream of one user.
-func startFor(person, name string, c resolved, o Options, before *Catalog) *Upstream {
-	o.Log = o.Log.With("person", person)
-	return newUpstream(c, startPool(name, person, c.hard(), o, before))
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -53,16 +52,11 @@ func (s *Set) Apply(configs map[string]Config, o Options, use func([]*Upstream))
 			own[name] = c
 			continue
 		}
-		u := s.running[name]
-		switch {
-		case u == nil:
-			u = start(name, c, o, &Catalog{})
-		case !u.serves(c, o):
-			u = start(name, c, o, u.Catalog()) // the server most likely offers the same as before
-		case !reflect.DeepEqual(u.config, c.Config):
-			u = newUpstream(c, u.pool)
+		if u := s.running[name]; u != nil {
+			next[name] = u.adapt(c, o)
+		} else {
+			next[name] = start(name, "", c, o, &Catalog{})
 		}
-		next[name] = u
 	}
 	old := s.running
 	s.running = next
@@ -143,20 +137,13 @@ func (s *Set) Reconnect(name string) bool {
 
 func (p *pool) reconnect() {
 	p.mu.Lock()
-	var links []*link
-	for _, l := range p.links {
-		links = append(links, l)
-	}
+	links := slices.Collect(maps.Values(p.links))
 	closed := p.closed
 	p.mu.Unlock()
 	for _, l := range links {
-		l.mu.Lock()
-		c := l.conn
-		l.mu.Unlock()
-		switch {
-		case !l.reads:
+		if !l.reads {
 			l.stop(transport.ErrClosed) // the next call opens another one
-		case c != nil:
+		} else if c := l.current(); c != nil {
 			l.fail(c, errReconnect)
 		}
 		nudge(l.wake)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"reflect"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -108,9 +109,28 @@ type Upstream struct {
 }
 
 // start returns an upstream that connects in the background, with a catalog that is served until
-// the upstream has listed its own. Close ends it.
-func start(name string, c resolved, o Options, before *Catalog) *Upstream {
-	return newUpstream(c, startPool(name, "", c.hard(), o, before))
+// the upstream has listed its own. person is the user whose upstream it is; "" if all users share
+// it. Close ends it.
+func start(name, person string, c resolved, o Options, before *Catalog) *Upstream {
+	if person != "" {
+		o.Log = o.Log.With("person", person)
+	}
+	return newUpstream(c, startPool(name, person, c.hard(), o, before))
+}
+
+// adapt returns an upstream with that configuration: u, or one with the same pool if only settings
+// for calls differ. Otherwise it starts another one, with the catalog of u: the server most likely
+// offers the same.
+func (u *Upstream) adapt(c resolved, o Options) *Upstream {
+	switch {
+	case u.serves(c, o) && reflect.DeepEqual(u.config, c.Config):
+		return u
+	case u.serves(c, o):
+		return newUpstream(c, u.pool)
+	case u.person != "" && c.URL != u.config.URL: // the user has no token for the new server yet
+		return start(u.name, u.person, c, o, &Catalog{})
+	}
+	return start(u.name, u.person, c, o, u.Catalog())
 }
 
 func newUpstream(c resolved, p *pool) *Upstream {
