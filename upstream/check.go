@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
-	"net/http"
 	"os"
 	"strings"
 	"syscall"
@@ -49,7 +48,7 @@ type Step struct {
 // Check connects to the upstream once more, beside the connections that it has, and reads all that
 // it lists. It returns when nothing of that connection is left.
 func (u *Upstream) Check(ctx context.Context) Report {
-	return check(ctx, u.name, u.hard, u.options, nil)
+	return check(ctx, newDialer(u.name, u.hard, u.options))
 }
 
 // Check is that of an upstream that is not running. What it starts is the Set's, and has ended when
@@ -57,20 +56,16 @@ func (u *Upstream) Check(ctx context.Context) Report {
 func (s *Set) Check(ctx context.Context, name string, c Config, o Options) Report {
 	o = o.withDefaults()
 	o.watchdog = &s.watchdog
-	return check(ctx, name, c.withDefaults(o.Defaults).hard(), o, nil)
+	return check(ctx, newDialer(name, c.withDefaults(o.Defaults).hard(), o))
 }
 
-// check checks an upstream over the pool of connections, or over one of its own if that is nil.
-func check(ctx context.Context, name string, hard Config, o Options, connections http.RoundTripper) (r Report) {
+// check checks an upstream over a connection of the dialer, which nothing else uses.
+func check(ctx context.Context, d *dialer) (r Report) {
+	name, hard, o := d.name, d.config, d.options
 	r.Upstream = name
 	p := &pool{name: name, hard: hard, options: o}
-	d := &dialer{name: name, config: hard, options: o, pool: connections,
-		log: o.Log.With("upstream", name, "check", true), known: new(knowledge)}
-	if hard.URL != "" && connections == nil {
-		var end func()
-		d.pool, end = connectionsOf(hard.URL)
-		defer end()
-	}
+	d.log = d.log.With("check", true)
+	defer d.closeIdle()
 	if hard.Sandbox != nil {
 		r.Sandbox = hard.Sandbox.Enforcement(o.kernel())
 	}
@@ -152,23 +147,13 @@ func (p *pool) signInFor(ctx context.Context, d *dialer) error {
 	return err
 }
 
-// connectionsOf returns connections for a check of a remote server.
-func connectionsOf(url string) (connections http.RoundTripper, end func()) {
-	connections, end = transport.NewPool(url), func() {}
-	if t, ok := connections.(interface{ CloseIdleConnections() }); ok {
-		end = t.CloseIdleConnections
-	}
-	return connections, end
-}
-
 // pingOnce sends a request that every server answers. An error response counts as an answer.
 func pingOnce(ctx context.Context, c conn) (err error) {
 	switch c := c.(type) {
 	case *legacyConn:
 		_, err = c.ask(ctx, string(mcp.MethodPing), nil, nil)
 	case *modernConn: // which has no ping
-		_, err = c.ask(ctx, string(mcp.MethodServerDiscover), c.params(everything(), nil),
-			c.header(string(mcp.MethodServerDiscover), ""))
+		_, err = c.request(ctx, string(mcp.MethodServerDiscover), nil)
 	}
 	if _, answered := errors.AsType[*jsonrpc.Error](asRPCError(err)); answered {
 		return nil
@@ -234,8 +219,7 @@ func advice(err error, upstream string, c *Config) string {
 	case errors.Is(err, errLate) || errors.Is(err, context.DeadlineExceeded):
 		if c.URL == "" {
 			return "run the command by hand: it writes nothing to its standard output; raise connect_timeout if it " +
-				"only " +
-				"takes long to start"
+				"only takes long to start"
 		}
 		return "the server accepts the connection and does not answer: read its log; raise connect_timeout if " +
 			"it only takes long"
@@ -325,15 +309,13 @@ func (c *Catalog) findings() []Finding {
 			low := strings.ToLower(item.Name)
 			if other, ok := folded[low]; ok {
 				look.Find(true, "names differ only in upper and lower case, which some clients take for one",
-					"and "+other,
-					"rename one with tools.NAME.as")
+					"and "+other, "rename one with tools.NAME.as")
 			}
 			folded[low] = item.Name
 			if title := definition.Title(item.Definition); title != "" {
 				if other, ok := titles[title]; ok && p == PartTools {
 					look.Find(false, "titles that are the same: a person who is asked cannot tell them apart",
-						"as "+other,
-						definition.AdviceAuthor)
+						"as "+other, definition.AdviceAuthor)
 				}
 				titles[title] = item.Name
 			}

@@ -175,7 +175,7 @@ func (m *modernConn) keep(l *listen) {
 		m.listens[id], l.id = l, id
 		m.lmu.Unlock()
 		req := &transport.Request{Message: jsonrpc.Message{ID: id, Method: method,
-			Params: m.params(everything(), m.filter(l.lists, l.uris))}, Header: m.header(method, "")}
+			Params: m.params(everything(), m.filter(l.lists, l.uris))}, Header: appendHeader(nil, method, "")}
 		answer, err := m.listenOnce(l, req)
 		m.lmu.Lock()
 		delete(m.listens, id)

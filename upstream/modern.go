@@ -41,8 +41,7 @@ func (e *notModernError) Unwrap() error { return e.cause }
 // handshake sends server/discover. The error is a *notModernError if the response shows that the
 // server belongs to the legacy era.
 func (m *modernConn) handshake(ctx context.Context) error {
-	result, err := m.ask(ctx, string(mcp.MethodServerDiscover), m.params(everything(), nil),
-		m.header(string(mcp.MethodServerDiscover), ""))
+	result, err := m.request(ctx, string(mcp.MethodServerDiscover), nil)
 	if err != nil {
 		return probed(err)
 	}
@@ -91,12 +90,13 @@ func (m *modernConn) appendMeta(own []raw.Edit, c *Call) []raw.Edit {
 	return own
 }
 
-// header returns the headers that Streamable HTTP requires (2026-07-28,
-// basic/transports/streamable-http).
-func (m *modernConn) header(method, name string) []HeaderField {
-	return appendHeader(nil, method, name)
+// request sends one of Junction's own requests; more are members of params in addition to _meta.
+func (m *modernConn) request(ctx context.Context, method string, more []byte) (raw.Object, error) {
+	return m.ask(ctx, method, m.params(everything(), more), appendHeader(nil, method, ""))
 }
 
+// appendHeader appends the headers that Streamable HTTP requires (2026-07-28,
+// basic/transports/streamable-http).
 func appendHeader(h []HeaderField, method, name string) []HeaderField {
 	h = append(h, HeaderField{Name: transport.HeaderVersion, Value: modernVersion},
 		HeaderField{Name: headerMethod, Value: method})
@@ -173,7 +173,7 @@ func (m *modernConn) list(ctx context.Context, method string, cursor []byte) (ra
 		more = append([]byte(`"cursor":`), cursor...)
 	}
 	m.listed.Store(true)
-	o, err := m.ask(ctx, method, m.params(everything(), more), m.header(method, ""))
+	o, err := m.request(ctx, method, more)
 	if err != nil {
 		return o, asRPCError(err)
 	}

@@ -74,7 +74,7 @@ func startPool(name, person string, hard Config, o Options, before *Catalog) *po
 	}
 	p.catalog.Store(before)
 	p.status = Status{Name: name, Since: time.Now()}
-	p.dialer = &dialer{name: name, config: hard, options: o, log: p.log, known: new(knowledge)}
+	p.dialer = newDialer(name, hard, o)
 	if names := hard.Withheld(); len(names) > 0 {
 		p.log.Info("the command does not get variables that look like keys; name those it needs in env or inherit_env",
 			"variables", names)
@@ -488,7 +488,5 @@ func (p *pool) Close() {
 		wg.Go(l.close)
 	}
 	wg.Wait()
-	if t, ok := p.dialer.pool.(interface{ CloseIdleConnections() }); ok {
-		t.CloseIdleConnections()
-	}
+	p.dialer.closeIdle()
 }

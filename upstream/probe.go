@@ -36,8 +36,23 @@ type dialer struct {
 	pool    http.RoundTripper                                            // nil for a command
 	token   func(ctx context.Context, refused ...string) (string, error) // see HTTPOptions
 	log     *slog.Logger
-	known   *knowledge
+	known   knowledge
 	opened  func() // called when a transport was opened; may be nil
+}
+
+func newDialer(name string, config Config, o Options) *dialer {
+	d := &dialer{name: name, config: config, options: o, log: o.Log.With("upstream", name)}
+	if config.URL != "" {
+		d.pool = transport.NewPool(config.URL)
+	}
+	return d
+}
+
+// closeIdle closes the HTTP connections that no conn uses.
+func (d *dialer) closeIdle() {
+	if t, ok := d.pool.(interface{ CloseIdleConnections() }); ok {
+		t.CloseIdleConnections()
+	}
 }
 
 // knowledge contains the era and the transport of an upstream, as earlier attempts have found them.
@@ -70,7 +85,7 @@ func (d *dialer) dial(ctx context.Context, p Profile, h hooks) (conn, error) {
 		return d.dialModern(ctx, h)
 	case guess == EraLegacy:
 		c, err := d.dialLegacy(ctx, remote, p, h)
-		if err == nil || !d.known.doubt(deniesLegacy(err)) {
+		if err == nil || !deniesLegacy(err) || !d.known.doubt() {
 			return c, err
 		}
 	}
@@ -80,26 +95,42 @@ func (d *dialer) dial(ctx context.Context, p Profile, h hooks) (conn, error) {
 // dialLegacy opens a legacy conn; where the configuration leaves the transport open, HTTP+SSE is
 // tried when Streamable HTTP is not there.
 func (d *dialer) dialLegacy(ctx context.Context, remote Transport, p Profile, h hooks) (conn, error) {
-	c := new(legacyConn)
-	c.init(d.log, h, EraLegacy)
-	w, err := d.open(ctx, remote, c.receive)
-	if err != nil {
-		c.stop()
-		return nil, err
-	}
-	c.start(w)
-	if err = c.handshake(ctx, implementation(d.options.Version), p); err == nil {
+	c, err := d.legacy(ctx, remote, p, h)
+	if err == nil {
 		d.known.learn(EraLegacy, remote)
 		return c, nil
 	}
-	err = dead(w, err)
-	c.close()
 	if remote != TransportSSE && d.mayBeSSE(err) {
 		if c, second := d.dialLegacy(ctx, TransportSSE, p, h); second == nil {
 			return c, nil
 		}
 	}
-	return nil, asRPCError(err)
+	return nil, err
+}
+
+// legacy opens a transport and initializes a session on it.
+func (d *dialer) legacy(ctx context.Context, remote Transport, p Profile, h hooks) (*legacyConn, error) {
+	c := new(legacyConn)
+	c.init(d.log, h, EraLegacy)
+	return c, d.connect(ctx, remote, &c.base, func() error {
+		return c.handshake(ctx, implementation(d.options.Version), p)
+	})
+}
+
+// connect opens the transport of a conn and does the handshake. After an error, the conn is closed.
+func (d *dialer) connect(ctx context.Context, remote Transport, b *base, handshake func() error) error {
+	w, err := d.open(ctx, remote, b.receive)
+	if err != nil {
+		b.stop()
+		return err
+	}
+	b.start(w)
+	if err := handshake(); err != nil {
+		err = dead(w, err)
+		b.close()
+		return asRPCError(err)
+	}
+	return nil
 }
 
 // errNoAside means that a server that speaks both eras has no use for us in the legacy one.
@@ -109,42 +140,24 @@ var errNoAside = errors.New("the server offers no legacy session")
 // session: without one the server cannot ask anything, which is all that the legacy era is wanted
 // for.
 func (d *dialer) dialAside(ctx context.Context, p Profile, h hooks) (conn, error) {
-	c := new(legacyConn)
-	c.init(d.log, h, EraLegacy)
-	w, err := d.open(ctx, TransportAuto, c.receive)
-	if err != nil {
-		c.stop()
-		return nil, err
-	}
-	c.start(w)
-	err = c.handshake(ctx, implementation(d.options.Version), p)
-	if err == nil && !w.HasSession() {
-		err = errNoAside
-	}
-	if err != nil {
-		err = dead(w, err)
+	c, err := d.legacy(ctx, TransportAuto, p, h)
+	switch {
+	case err == nil && c.transport.HasSession():
+		return c, nil
+	case err == nil:
 		c.close()
-		if ctx.Err() == nil {
-			err = fmt.Errorf("%w: %w", errNoAside, err)
-		}
-		return nil, err
+		err = errNoAside
+	case c.transport != nil && ctx.Err() == nil: // the server was reached
+		err = fmt.Errorf("%w: %w", errNoAside, err)
 	}
-	return c, nil
+	return nil, err
 }
 
 func (d *dialer) dialModern(ctx context.Context, h hooks) (conn, error) {
 	c := &modernConn{self: implementation(d.options.Version)}
 	c.init(d.log, h, EraModern)
-	w, err := d.open(ctx, TransportAuto, c.receive)
-	if err != nil {
-		c.stop()
+	if err := d.connect(ctx, TransportAuto, &c.base, func() error { return c.handshake(ctx) }); err != nil {
 		return nil, err
-	}
-	c.start(w)
-	if err := c.handshake(ctx); err != nil {
-		err = dead(w, err)
-		c.close()
-		return nil, asRPCError(err)
 	}
 	d.known.learn(EraModern, TransportAuto)
 	return c, nil
@@ -182,7 +195,7 @@ func (d *dialer) dialAuto(ctx context.Context, guess Era, p Profile, h hooks) (c
 		default:
 			return nil, b.fail(err)
 		}
-		if guess == EraModern && !d.known.doubt(true) {
+		if guess == EraModern && !d.known.doubt() {
 			return nil, b.fail(fmt.Errorf("the server spoke %s before and denies it now: %w", modernVersion, denied))
 		}
 	case <-probe.C:
@@ -289,9 +302,12 @@ func (b *bothEras) fail(err error) error {
 	return asRPCError(err)
 }
 
-// mayBeSSE reports whether err of a failed initialize is a reason to try HTTP+SSE.
+// mayBeSSE reports whether err of a failed initialize is a reason to try HTTP+SSE (2026-07-28,
+// streamable-http#httpsse-transport).
 func (d *dialer) mayBeSSE(err error) bool {
-	return d.config.Transport == TransportAuto && d.config.URL != "" && olderTransport(err)
+	status, ok := errors.AsType[*transport.StatusError](err)
+	return d.config.Transport == TransportAuto && d.config.URL != "" && ok && status.Message == nil &&
+		(status.Status == 400 || status.Status == 404 || status.Status == 405)
 }
 
 // open opens the transport that the configuration names.
@@ -399,14 +415,6 @@ func deniesLegacy(err error) bool {
 			rpcErr.Code == mcp.METHOD_NOT_FOUND)
 }
 
-// olderTransport reports whether the failed initialize is a reason to try HTTP+SSE (2026-07-28,
-// streamable-http#httpsse-transport).
-func olderTransport(err error) bool {
-	var status *transport.StatusError
-	return errors.As(err, &status) && status.Message == nil && (status.Status == 400 || status.Status == 404 ||
-		status.Status == 405)
-}
-
 // asRPCError returns the JSON-RPC error that came with an HTTP status, where the server's word
 // counts more than the status: not where the status is about us.
 func asRPCError(err error) error {
@@ -433,14 +441,11 @@ func (k *knowledge) learn(era Era, remote Transport) {
 	k.era, k.transport, k.against = era, remote, 0
 }
 
-// doubt counts a handshake that spoke against the known era, if it did, and reports whether there
-// were enough of them to forget it.
-func (k *knowledge) doubt(against bool) bool {
+// doubt counts a handshake that spoke against the known era, and reports whether there were enough
+// of them to forget it.
+func (k *knowledge) doubt() bool {
 	k.Lock()
 	defer k.Unlock()
-	if !against {
-		return false
-	}
 	if k.against++; k.against < stubborn {
 		return false
 	}

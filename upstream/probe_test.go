@@ -21,7 +21,7 @@ var scripted = role("scripted", upstreamtest.RunIfChild)
 
 func testDialer(t testing.TB, c Config, rt http.RoundTripper) *dialer {
 	o := Options{Version: "0", Log: authtest.Log(t)}.withDefaults()
-	return &dialer{config: c.withDefaults(o.Defaults), options: o, pool: rt, log: o.Log, known: new(knowledge)}
+	return &dialer{config: c.withDefaults(o.Defaults), options: o, pool: rt, log: o.Log}
 }
 
 // dialed opens a conn, closes it, and returns its era or the error in short.

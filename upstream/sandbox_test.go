@@ -76,7 +76,7 @@ func TestSafety3KernelsThatLack(t *testing.T) {
 			if text, err := os.ReadFile(ran); (len(text) > 0) != (row.state == StateRetrying) || err != nil {
 				t.Errorf("the command has left %q (%v)", text, err)
 			}
-			r := check(t.Context(), "up", u.hard, u.options, nil)
+			r := u.Check(t.Context())
 			if r.Err == nil || !strings.Contains(r.Err.Error(), row.err) || !strings.HasPrefix(r.Sandbox, row.status) {
 				t.Errorf("a check finds %v, sandbox %q", r.Err, r.Sandbox)
 			}
