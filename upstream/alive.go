@@ -27,7 +27,9 @@ type pings struct {
 // It is shorter for a call that ends sooner.
 const pingPause = time.Second
 
-// probe implements prober. The timer of a call's clock calls it.
+// probe sends a ping, unless one is in flight. An answer touches the clocks of all calls on the
+// connection; an answer after until is useless. The timer of a call's clock calls probe, which does
+// not block and does not call the clock.
 func (l *legacyConn) probe(until time.Time) {
 	l.pings.mu.Lock()
 	open := !l.pings.until.IsZero()

@@ -229,20 +229,12 @@ type clock struct {
 	slot    pace.Slot    // of the call
 
 	mu    sync.Mutex
-	alive prober    // asks the server whether it is alive; nil where that cannot be asked
-	due   time.Time // when the silence has lasted too long
+	alive *legacyConn // is pinged during a silence; nil where the server cannot be
+	due   time.Time   // when the silence has lasted too long
 	end   time.Time
 	held  int       // open server requests, which wait for a person
 	since time.Time // held is not 0
 	over  bool      // the call has ended: the timer stays stopped
-}
-
-// prober is a conn that can ping its server. Every answer touches the clocks of the calls on the
-// conn.
-type prober interface {
-	// probe makes the conn send a ping, unless one is in flight. An answer after until is useless.
-	// probe does not block and does not call the clock.
-	probe(until time.Time)
 }
 
 // newClock returns a context that ends when the time of the call is over, with a *timeoutError as
@@ -291,10 +283,10 @@ func (c *clock) ring() {
 	}
 }
 
-// probedBy sets the conn of the call, if it can ping the server.
-func (c *clock) probedBy(p prober) {
+// probedBy sets the conn of the call, which can ping the server.
+func (c *clock) probedBy(l *legacyConn) {
 	c.mu.Lock()
-	c.alive = p
+	c.alive = l
 	c.mu.Unlock()
 }
 

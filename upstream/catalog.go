@@ -31,28 +31,32 @@ const (
 	Parts
 )
 
-// Method is the MCP method that lists the part.
-func (p Part) Method() string {
-	return [Parts]string{"tools/list", "prompts/list", "resources/list", "resources/templates/list"}[p]
+// partTable has the words of MCP for each part, and the rules of its definitions.
+var partTable = [Parts]struct {
+	method, member, key, item, capability string
+	rules                                 definition.Rules
+}{
+	{"tools/list", "tools", "name", "tool", "tools", definition.Tools},
+	{"prompts/list", "prompts", "name", "prompt", "prompts", definition.Prompts},
+	{"resources/list", "resources", "uri", "resource", "resources", definition.Resources},
+	{"resources/templates/list", "resourceTemplates", "uriTemplate", "resource template", "resources",
+		definition.Templates},
 }
+
+// Method is the MCP method that lists the part.
+func (p Part) Method() string { return partTable[p].method }
 
 // Member is the member of that method's result which has the items.
-func (p Part) Member() string {
-	return [Parts]string{"tools", "prompts", "resources", "resourceTemplates"}[p]
-}
+func (p Part) Member() string { return partTable[p].member }
 
 // Key is the member of an item that tells it from the others of its part.
-func (p Part) Key() string { return [Parts]string{"name", "name", "uri", "uriTemplate"}[p] }
+func (p Part) Key() string { return partTable[p].key }
 
 // String is the word for one item of the part.
-func (p Part) String() string {
-	return [Parts]string{"tool", "prompt", "resource", "resource template"}[p]
-}
+func (p Part) String() string { return partTable[p].item }
 
 // capability is the member of a server's capabilities that says that it has the part.
-func (p Part) capability() string {
-	return [Parts]string{"tools", "prompts", "resources", "resources"}[p]
-}
+func (p Part) capability() string { return partTable[p].capability }
 
 // Catalog is what one upstream offers, verbatim. It is never modified.
 type Catalog struct {
@@ -309,9 +313,6 @@ func (f *Freshness) take(result raw.Object, first bool) {
 	f.TTL, f.Public = min(f.TTL, ttl), f.Public && scope == "public"
 }
 
-// rulesOf are those of the parts' definitions.
-var rulesOf = [Parts]definition.Rules{definition.Tools, definition.Prompts, definition.Resources, definition.Templates}
-
 // add takes one definition, or leaves it out with the reason. What is wrong with one item must not
 // make a client refuse the whole list.
 func (c *Catalog) add(p Part, text []byte) {
@@ -324,7 +325,7 @@ func (c *Catalog) add(p Part, text []byte) {
 	} else if _, twice := c.index[p][name]; twice {
 		reason = "the upstream lists the " + p.Key() + " twice; the first counts"
 	} else {
-		o, changes, reason = rulesOf[p].Mend(o)
+		o, changes, reason = partTable[p].rules.Mend(o)
 	}
 	var t Tool
 	if p == PartTools && reason == "" {

@@ -118,7 +118,7 @@ type base struct {
 	// clients that were sent to a URL, by elicitationId; nil before the first
 	browse map[string]Peer
 
-	outbox chan *transport.Request // answers to the server's requests, sent by run; 256-buffered, never closed
+	outbox chan *jsonrpc.Message // answers to the server's requests, sent by run; 256-buffered, never closed
 	// tasks that run starts; 1-buffered, never closed; nil in the modern era
 	probes chan func()
 	ctx    context.Context
@@ -129,7 +129,7 @@ type base struct {
 func (b *base) init(log *slog.Logger, h hooks, era Era) {
 	b.log, b.hooks, b.era = log, h, era
 	b.flights, b.pending = map[jsonrpc.ID]*flight{}, map[jsonrpc.ID]*pendingRequest{}
-	b.outbox = make(chan *transport.Request, 256)
+	b.outbox = make(chan *jsonrpc.Message, 256)
 	if era == EraLegacy {
 		b.probes = make(chan func(), 1)
 	}
@@ -151,7 +151,7 @@ func (b *base) run() {
 			return
 		case m := <-b.outbox:
 			ctx, cancel := context.WithTimeout(b.ctx, sendPatience)
-			if err := b.transport.Send(ctx, m); err != nil && b.ctx.Err() == nil {
+			if err := b.transport.Send(ctx, &transport.Request{Message: *m}); err != nil && b.ctx.Err() == nil {
 				b.log.Debug("cannot send a message to the server", "method", m.Method, "error", err)
 			}
 			cancel()
@@ -162,7 +162,7 @@ func (b *base) run() {
 }
 
 // post queues a message and does not block. It drops the message if the queue is full.
-func (b *base) post(m *transport.Request) {
+func (b *base) post(m *jsonrpc.Message) {
 	select {
 	case b.outbox <- m:
 	default:
@@ -255,7 +255,7 @@ func (b *base) answer(own *flight, m *jsonrpc.Message) {
 		b.odd.Warn(b.log, "ignored a request: modern servers send none", "method", m.Method)
 	case m.Method == string(mcp.MethodPing):
 		q := b.observe(own, m)
-		b.post(&transport.Request{Message: jsonrpc.Message{ID: m.ID, Result: []byte("{}")}})
+		b.post(&jsonrpc.Message{ID: m.ID, Result: []byte("{}")})
 		q.end(nil, "")
 	case isServerRequest(m.Method):
 		b.serverRequest(own, m)
@@ -435,8 +435,7 @@ func (b *base) roundTrip(
 			}
 			params := append([]byte(`{"requestId":`), req.ID...)
 			params = raw.AppendQuote(append(params, `,"reason":`...), reason)
-			b.post(&transport.Request{Message: jsonrpc.Message{Method: string(mcp.MethodNotificationCancelled),
-				Params: append(params, '}')}})
+			b.post(&jsonrpc.Message{Method: string(mcp.MethodNotificationCancelled), Params: append(params, '}')})
 		}
 		return nil, err
 	}

@@ -129,10 +129,6 @@ func (u *Upstream) stayModern(err error) {
 // maxOwn limits the catalogs of one upstream in addition to the shared one.
 const maxOwn = 256
 
-// ownCatalogs holds the catalogs that differ from the shared one, by the key of their link. It is
-// guarded by pool.mu.
-type ownCatalogs map[linkKey]*Catalog
-
 // CatalogFor returns the catalog for a client: that of its own connection if it differs from
 // Catalog. It is never nil.
 func (p *pool) CatalogFor(own Profile, session, principal string) *Catalog {

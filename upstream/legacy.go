@@ -135,9 +135,7 @@ func (l *legacyConn) setLevel(ctx context.Context, c *Call) {
 }
 
 // tell implements conn.
-func (l *legacyConn) tell(method string) {
-	l.post(&transport.Request{Message: jsonrpc.Message{Method: method}})
-}
+func (l *legacyConn) tell(method string) { l.post(&jsonrpc.Message{Method: method}) }
 
 func (l *legacyConn) list(ctx context.Context, method string, cursor []byte) (raw.Object, error) {
 	var params []byte

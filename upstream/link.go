@@ -259,14 +259,8 @@ func (l *link) serve(ctx context.Context, c conn, changed <-chan struct{}, broke
 		case err := <-broken:
 			return err
 		case <-changed:
-			// limits rereading for servers that report a change after every list request
-			if soon := calm - time.Since(read); soon > 0 {
-				refresh.Reset(soon)
-				continue
-			}
-			l.reread(ctx, c)
-			read = time.Now()
-			refresh.Reset(l.refreshIn(c))
+			// not at once, for servers that report a change after every list request
+			refresh.Reset(max(0, calm-time.Since(read)))
 		case <-refresh.C:
 			l.reread(ctx, c)
 			read = time.Now()
@@ -366,16 +360,21 @@ func (l *link) retire() bool {
 	})
 }
 
-// asking returns a channel that is closed when no call uses the link exclusively any more. It is
-// nil if none does.
-func (l *link) asking() <-chan struct{} {
+// current returns the conn of the link; nil if the link is not ready.
+func (l *link) current() conn {
 	l.mu.Lock()
-	c := l.conn
-	l.mu.Unlock()
+	defer l.mu.Unlock()
+	return l.conn
+}
+
+// asking returns the conn of the link, and a channel that is closed when no call uses the conn
+// exclusively any more. The channel is nil if none does.
+func (l *link) asking() (conn, <-chan struct{}) {
+	c := l.current()
 	if c == nil {
-		return nil
+		return nil, nil
 	}
-	return c.asking()
+	return c, c.asking()
 }
 
 // hold keeps the link in use until release, even before it is ready. Otherwise, calls that need

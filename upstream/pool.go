@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"reflect"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,8 +25,8 @@ type pool struct {
 	log      *slog.Logger
 	dialer   *dialer
 	catalog  atomic.Pointer[Catalog]
-	own      ownCatalogs
-	separate atomic.Bool // see Config
+	own      map[linkKey]*Catalog // catalogs that differ from the shared one; guarded by mu
+	separate atomic.Bool          // see Config
 	started  time.Time
 	met      chan struct{} // closed when the first attempt to connect has succeeded or failed
 
@@ -41,7 +43,6 @@ type pool struct {
 	ended  bool // another pool has replaced this one: its catalog is not stored any more
 	// time until the catalog of a lost upstream is dropped; nil while the upstream is connected
 	grace *time.Timer
-	tried bool // met is closed
 	// announced is the number of announced changes of the lists, and of sign-ins
 	announced atomic.Uint64
 	last      State // of the link that reads the catalog
@@ -79,9 +80,6 @@ func startPool(name, person string, hard Config, o Options, before *Catalog) *po
 		p.log.Info("the command does not get variables that look like keys; name those it needs in env or inherit_env",
 			"variables", names)
 	}
-	if hard.URL != "" {
-		p.dialer.pool = transport.NewPool(hard.URL)
-	}
 	if person != "" || hard.OperatorSignsIn() {
 		p.dialer.token = p.token
 	}
@@ -99,9 +97,12 @@ func (p *pool) Met() <-chan struct{} { return p.met }
 
 // Tried reports whether the first attempt to connect has ended.
 func (p *pool) Tried() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.tried
+	select {
+	case <-p.met:
+		return true
+	default:
+		return false
+	}
 }
 
 // meeting is how long the first request of a user waits for the user's own upstreams.
@@ -110,10 +111,8 @@ const meeting = 3 * time.Second
 // Meet waits for the first attempt to connect, until 3 seconds after the start of the pool, or
 // until ctx ends.
 func (p *pool) Meet(ctx context.Context) {
-	select {
-	case <-p.met: // nearly always the case
+	if p.Tried() { // nearly always the case
 		return
-	default:
 	}
 	late := time.NewTimer(time.Until(p.started.Add(meeting)))
 	defer late.Stop()
@@ -137,11 +136,9 @@ func (p *pool) Status() Status {
 	s := p.status
 	s.Links = len(p.links)
 	for _, l := range p.links {
-		l.mu.Lock()
-		if p.hard.URL == "" && l.conn != nil {
-			s.Processes = append(s.Processes, l.conn.pid())
+		if c := l.current(); p.hard.URL == "" && c != nil {
+			s.Processes = append(s.Processes, c.pid())
 		}
-		l.mu.Unlock()
 	}
 	p.mu.Unlock()
 	if p.hard.Sandbox != nil {
@@ -236,11 +233,9 @@ func (p *pool) tell(key linkKey, method string) {
 	p.mu.Lock()
 	for ; key.lane < p.hard.MaxLinks; key.lane++ {
 		if l := p.links[key]; l != nil {
-			l.mu.Lock()
-			if l.conn != nil {
-				conns = append(conns, l.conn)
+			if c := l.current(); c != nil {
+				conns = append(conns, c)
 			}
-			l.mu.Unlock()
 		}
 	}
 	p.mu.Unlock()
@@ -325,8 +320,7 @@ func (p *pool) linkChanged(l *link) {
 		}
 	}
 	// after the other changes: waiting callers read them at once
-	if now != StateStarting && !p.tried {
-		p.tried = true
+	if now != StateStarting && !p.Tried() {
 		close(p.met)
 		if p.person != "" && !p.closed {
 			p.tellCatalog()
@@ -478,10 +472,7 @@ func (p *pool) Close() {
 		p.grace.Stop()
 		p.grace = nil
 	}
-	links := make([]*link, 0, len(p.links))
-	for _, l := range p.links {
-		links = append(links, l)
-	}
+	links := slices.Collect(maps.Values(p.links))
 	p.mu.Unlock()
 	var wg sync.WaitGroup
 	for _, l := range links {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"junction/upstream/bounded"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
 	"junction/upstream/transport"
@@ -137,10 +138,9 @@ func (b *base) owner(own *flight, m *jsonrpc.Message) (f *flight, reason string)
 	if own != nil {
 		return own, ""
 	}
-	task := ""
-	if v, err := raw.Get(m.Params, "_meta", keyRelatedTask, "taskId"); len(m.Params) > 0 && err == nil {
-		task, _ = raw.String(v)
-	}
+	meta, _ := m.Body.Object("_meta")
+	related, _ := meta.Object(keyRelatedTask)
+	task, _ := related.String("taskId")
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, f := range b.flights {
@@ -205,8 +205,7 @@ func (b *base) serverRequest(own *flight, m *jsonrpc.Message) {
 	}
 	id, q := jsonrpc.ID(string(m.ID)), &ServerRequest{Method: m.Method, Params: bytes.Clone(m.Params), Trace: seen.of()}
 	q.Progress = func(params []byte) {
-		b.post(&transport.Request{Message: jsonrpc.Message{Method: string(mcp.MethodNotificationProgress),
-			Params: params}})
+		b.post(&jsonrpc.Message{Method: string(mcp.MethodNotificationProgress), Params: params})
 	}
 	b.tasks.Go(func() { b.relay(ctx, a, id, q) })
 }
@@ -268,15 +267,12 @@ func (b *base) relay(ctx context.Context, a *pendingRequest, id jsonrpc.ID, q *S
 	}()
 	sending, cancel := context.WithTimeout(b.ctx, sendPatience)
 	defer cancel()
-	reply := &transport.Request{Message: jsonrpc.Message{ID: id, Result: result}}
+	reply, failed := &transport.Request{Message: jsonrpc.Message{ID: id, Result: result}}, Kind("")
 	if err != nil {
+		failed = KindUnanswered
 		reply.Result, reply.Error = unanswered(q.Method, err)
 	}
-	if err != nil {
-		a.seen.end(err, KindUnanswered)
-	} else {
-		a.seen.end(nil, "")
-	}
+	a.seen.end(err, failed)
 	if err := b.transport.Send(sending, reply); err != nil && b.ctx.Err() == nil {
 		b.log.Debug("cannot send the answer to the server", "method", q.Method, "error", err)
 	}
@@ -306,35 +302,22 @@ const methodElicitationComplete = "notifications/elicitation/complete"
 // sent remembers the peer whose user was sent to a page, by a server request or by an error with
 // code -32042.
 func (b *base) sent(p Peer, elicitation []byte) {
-	v, err := raw.Get(elicitation, "elicitationId")
-	if len(elicitation) == 0 || err != nil || p == nil {
-		return
-	}
-	id, err := raw.String(v)
-	if err != nil {
+	o, _ := raw.Parse(elicitation)
+	id, err := o.String("elicitationId")
+	if err != nil || p == nil {
 		return
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.browse == nil {
-		b.browse = map[string]Peer{}
-	}
-	for old := range b.browse { // any entry: in practice there are fewer
-		if len(b.browse) < maxServerRequests {
-			break
-		}
-		delete(b.browse, old)
-	}
-	b.browse[id] = p
+	bounded.Put(&b.browse, maxServerRequests, id, p, nil) // in practice there are fewer
 }
 
 // completed passes the notification on to the client whose user was sent to that page.
 func (b *base) completed(m *jsonrpc.Message) {
-	v, err := raw.Get(m.Params, "elicitationId")
-	if len(m.Params) == 0 || err != nil {
+	id, err := m.Body.String("elicitationId")
+	if err != nil {
 		return
 	}
-	id, _ := raw.String(v)
 	b.mu.Lock()
 	p := b.browse[id]
 	delete(b.browse, id)
@@ -364,8 +347,8 @@ func unanswered(method string, err error) ([]byte, *jsonrpc.Error) {
 
 // takeBack ends a server request that the server has cancelled.
 func (b *base) takeBack(m *jsonrpc.Message) {
-	v, err := raw.Get(m.Params, "requestId")
-	if len(m.Params) == 0 || err != nil {
+	v, err := m.Body.Get("requestId")
+	if err != nil {
 		return
 	}
 	b.mu.Lock()
@@ -385,6 +368,6 @@ func (b *base) takeBack(m *jsonrpc.Message) {
 // refuse answers a request of the server with an error.
 func (b *base) refuse(seen *question, id jsonrpc.ID, code int64, text string) {
 	e := &jsonrpc.Error{Code: code, Message: text}
-	b.post(&transport.Request{Message: jsonrpc.Message{ID: id, Error: e}})
+	b.post(&jsonrpc.Message{ID: id, Error: e})
 	seen.end(e, "")
 }

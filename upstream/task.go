@@ -55,8 +55,8 @@ func (l *legacyConn) callAsTask(ctx context.Context, c *Call, clock *clock) (Res
 	}
 	l.track(f)
 	defer l.untrack(f)
-	created, err := l.within(ctx, f, &transport.Request{Message: jsonrpc.Message{ID: id, Method: c.Method,
-		Params: params}, Header: c.carried.header(nil)})
+	created, err := l.within(ctx, f, jsonrpc.Message{ID: id, Method: c.Method, Params: params},
+		c.carried.header(nil)...)
 	if err != nil {
 		return Result{}, err
 	}
@@ -77,8 +77,7 @@ func (l *legacyConn) callAsTask(ctx context.Context, c *Call, clock *clock) (Res
 	if err != nil {
 		if ctx.Err() != nil {
 			l.noteAbandoned()
-			l.post(&transport.Request{Message: jsonrpc.Message{ID: l.nextID(), Method: methodTasksCancel,
-				Params: about}})
+			l.post(&jsonrpc.Message{ID: l.nextID(), Method: methodTasksCancel, Params: about})
 		}
 		if _, said := err.(*jsonrpc.Error); !said && ctx.Err() == nil && errors.Is(err, transport.ErrNotSent) {
 			// %v: the call was received, and must not be made again
@@ -100,9 +99,7 @@ func (l *legacyConn) await(ctx context.Context, f *flight, task raw.Object, abou
 		switch status, _ := task.String("status"); status {
 		case "working", "submitted":
 		default: // input_required, completed, failed, cancelled
-			return l.within(ctx, f, &transport.Request{Message: jsonrpc.Message{ID: l.nextID(),
-				Method: methodTasksResult,
-				Params: about}})
+			return l.within(ctx, f, jsonrpc.Message{ID: l.nextID(), Method: methodTasksResult, Params: about})
 		}
 		if f.clock != nil {
 			f.clock.touch()
@@ -117,22 +114,24 @@ func (l *legacyConn) await(ctx context.Context, f *flight, task raw.Object, abou
 			return raw.Object{}, context.Cause(ctx)
 		}
 		var err error
-		if task, err = l.within(ctx, f, &transport.Request{Message: jsonrpc.Message{ID: l.nextID(),
-			Method: methodTasksGet,
-			Params: about}}); err != nil {
+		task, err = l.within(ctx, f, jsonrpc.Message{ID: l.nextID(), Method: methodTasksGet, Params: about})
+		if err != nil {
 			return task, err
 		}
 	}
 }
 
 // within makes a request that is part of a call in progress, whose stream is the call's.
-func (l *legacyConn) within(ctx context.Context, f *flight, req *transport.Request) (raw.Object, error) {
+func (l *legacyConn) within(
+	ctx context.Context, f *flight, m jsonrpc.Message, header ...HeaderField,
+) (raw.Object, error) {
+	req := &transport.Request{Message: m, Header: header}
 	if f.clock != nil {
 		req.Observer = f.clock
 	}
-	m, err := l.transport.Call(ctx, req, func(m *jsonrpc.Message) { l.deliver(f, m) })
+	answer, err := l.transport.Call(ctx, req, func(m *jsonrpc.Message) { l.deliver(f, m) })
 	if err != nil {
 		return raw.Object{}, err
 	}
-	return resultOf(m)
+	return resultOf(answer)
 }

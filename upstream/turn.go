@@ -87,13 +87,7 @@ func (p *pool) asking(key linkKey) (conn, <-chan struct{}) {
 	if l == nil || !key.profile.Asks() {
 		return nil, nil
 	}
-	l.mu.Lock()
-	c := l.conn
-	l.mu.Unlock()
-	if c == nil {
-		return nil, nil
-	}
-	return c, c.asking()
+	return l.asking()
 }
 
 // lane returns the key of another link for the callers of key, on which no call is asking; key
@@ -107,9 +101,13 @@ func (p *pool) lane(key linkKey, first conn) (linkKey, bool) {
 	}
 	for other := key; other.lane < p.hard.MaxLinks; other.lane++ {
 		l := p.links[other]
-		if l == nil && (len(p.links) < p.hard.MaxLinks && !p.full(key) || p.hasIdle(key)) || l != nil &&
-			l.asking() == nil {
+		if l == nil && (len(p.links) < p.hard.MaxLinks && !p.full(key) || p.hasIdle(key)) {
 			return other, true
+		}
+		if l != nil {
+			if _, asking := l.asking(); asking == nil {
+				return other, true
+			}
 		}
 	}
 	return key, true
