@@ -16,6 +16,7 @@ import (
 	"junction/auth/authtest"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
+	"junction/upstream/transport"
 	"junction/upstream/upstreamtest"
 )
 
@@ -81,7 +82,7 @@ func (c *cable) Close() error {
 func (c *cable) Addr() net.Addr { return &net.UnixAddr{} }
 
 // newCable serves h until the end of the bubble.
-func newCable(t *testing.T, h http.Handler) (*cable, http.RoundTripper) {
+func newCable(t *testing.T, h http.Handler) (*cable, *transport.Pool) {
 	c := &cable{conns: make(chan net.Conn), down: make(chan struct{})}
 	srv := &http.Server{Handler: h}
 	done := make(chan struct{})
@@ -89,7 +90,8 @@ func newCable(t *testing.T, h http.Handler) (*cable, http.RoundTripper) {
 		defer close(done)
 		srv.Serve(c)
 	}()
-	rt := &http.Transport{DialContext: c.dial, MaxIdleConnsPerHost: 100}
+	rt := transport.NewPool("https://server/mcp") // net/http notices that a pipe was closed
+	rt.Dial = c.dial
 	t.Cleanup(func() {
 		rt.CloseIdleConnections()
 		srv.Close()
@@ -115,7 +117,7 @@ type rig struct {
 func newRig(t *testing.T, script upstreamtest.Script, c Config, change ...func(*Options)) *rig {
 	r := &rig{server: upstreamtest.New(script), t: t}
 	t.Cleanup(r.server.Close)
-	var rt http.RoundTripper
+	var rt *transport.Pool
 	r.cable, rt = newCable(t, r.server.Handler())
 	c.URL = "http://server/mcp"
 	o := Options{Version: "0", Log: authtest.Log(t), Hooks: Hooks{
@@ -138,8 +140,8 @@ func newRig(t *testing.T, script upstreamtest.Script, c Config, change ...func(*
 	return r
 }
 
-// startOver is Start over another transport.
-func startOver(rt http.RoundTripper, c Config, o Options) *Upstream {
+// startOver is Start over a pool.
+func startOver(rt *transport.Pool, c Config, o Options) *Upstream {
 	o = o.withDefaults()
 	hard := c.withDefaults(o.Defaults).hard()
 	p := &pool{name: "up", hard: hard, options: o, log: o.Log, links: map[linkKey]*link{}, subs: map[linkKey]*subscriptions{}, met: make(chan struct{})}

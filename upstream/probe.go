@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -33,7 +32,7 @@ type dialer struct {
 	name    string // of the upstream
 	config  Config // with defaults
 	options Options
-	pool    http.RoundTripper                                            // nil for a command
+	pool    *transport.Pool                                              // nil for a command
 	token   func(ctx context.Context, refused ...string) (string, error) // see HTTPOptions
 	log     *slog.Logger
 	known   knowledge
@@ -50,8 +49,8 @@ func newDialer(name string, config Config, o Options) *dialer {
 
 // closeIdle closes the HTTP connections that no conn uses.
 func (d *dialer) closeIdle() {
-	if t, ok := d.pool.(interface{ CloseIdleConnections() }); ok {
-		t.CloseIdleConnections()
+	if d.pool != nil {
+		d.pool.CloseIdleConnections()
 	}
 }
 

@@ -19,7 +19,7 @@ import (
 // The child of the stdio tests of this file is package upstreamtest's server.
 var scripted = role("scripted", upstreamtest.RunIfChild)
 
-func testDialer(t testing.TB, c Config, rt http.RoundTripper) *dialer {
+func testDialer(t testing.TB, c Config, rt *transport.Pool) *dialer {
 	o := Options{Version: "0", Log: authtest.Log(t)}.withDefaults()
 	return &dialer{config: c.withDefaults(o.Defaults), options: o, pool: rt, log: o.Log}
 }

@@ -4,8 +4,11 @@ package faults
 
 import (
 	"context"
+	"encoding/pem"
 	"fmt"
 	"net"
+	"net/http/httptest"
+	"net/http/httputil"
 	"net/url"
 	"os"
 	"os/exec"
@@ -79,8 +82,8 @@ func (n *names) answer(query []byte) []byte {
 	return answer
 }
 
-// TestFaultNames breaks DNS. Open connections continue. Connections that end are opened again when
-// DNS works again.
+// TestFaultNames breaks DNS. Open connections continue, and callers that come now share them.
+// Connections that end are opened again when DNS works again.
 func TestFaultNames(t *testing.T) {
 	harness.WithoutShort(t)
 	for i, test := range []struct {
@@ -96,31 +99,41 @@ func TestFaultNames(t *testing.T) {
 				t.Fatal(err)
 			}
 			kept, ended := mustNamed(t, "kept.test"), mustNamed(t, "ended.test")
+			secure, authority := mustSecure(t, "example.com")
 			p := harness.NewProgram(t)
-			p.MustConfigure(t, "upstreams: { kept: { url: \""+kept.url+"\" }, ended: { url: \""+ended.url+"\" } }\n")
+			p.MustConfigure(t, fmt.Sprintf("upstreams: { kept: { url: %q }, secure: { url: %q }, ended: { url: %q } }\n",
+				kept.url, secure.url, ended.url))
 			cmd := exec.Command("unshare", "--mount", "sh", "-c", "mount --bind "+resolv+` /etc/resolv.conf && exec "$@"`, "sh",
 				harness.JunctionBinary(t), "--config", p.File())
-			cmd.Env = append(os.Environ(), "GODEBUG=netdns=go", "NO_PROXY=*")
+			cmd.Env = append(os.Environ(), "GODEBUG=netdns=go", "NO_PROXY=*", "SSL_CERT_FILE="+authority)
 			p.MustStart(t, cmd)
 			p.MustReady(t, harness.Patience)
-			list := callers(t, p, 4)
-			kept.load = load.Start(t, 2, func(ctx context.Context, i, n int) error {
-				return load.Call(ctx, list[i], "kept__echo", `{"a":1}`)
-			})
-			ended.load = load.Start(t, 2, func(ctx context.Context, i, n int) error {
-				return load.Call(ctx, list[2+i], "ended__echo", `{"a":1}`)
-			})
-			kept.load.AwaitCalls(50)
-			ended.load.AwaitCalls(50)
+			calling := func(tool string, list []*harness.Caller) *load.Load {
+				return load.Start(t, len(list), func(ctx context.Context, i, n int) error {
+					return load.Call(ctx, list[i], tool, `{"a":1}`)
+				})
+			}
+			kept.load = calling("kept__echo", callers(t, p, 2))
+			secure.load = calling("secure__echo", callers(t, p, 2))
+			ended.load = calling("ended__echo", callers(t, p, 2))
+			more := callers(t, p, 12)
+			for _, server := range []*named{kept, secure, ended} {
+				server.load.AwaitCalls(50)
+			}
 			dns.fault.Store(test.fault)
 			ended.cut()
 			ended.load.AwaitFailures(3)
-			kept.load.AwaitCalls(50)
+			more1, more2 := calling("kept__echo", more[:6]), calling("secure__echo", more[6:])
+			for _, l := range []*load.Load{kept.load, secure.load, more1, more2} {
+				l.AwaitCalls(50)
+			}
 			dns.fault.Store(noFault)
 			over := time.Now()
 			ended.load.AwaitCalls(50)
 			ended.load.Stop()
-			mustLoseNothing(t, kept.load)
+			for _, l := range []*load.Load{kept.load, secure.load, more1, more2} {
+				mustLoseNothing(t, l)
+			}
 			report(t, "DNS "+test.name+", and connections end", ended.load.Figures(over))
 		})
 	}
@@ -147,4 +160,29 @@ func mustNamed(t *testing.T, name string) *named {
 	}
 	u.Host = net.JoinHostPort(name, port)
 	return &named{url: u.String(), cut: r.Cut}
+}
+
+// mustSecure starts a server behind TLS, and returns the file with its certificate, which is that of
+// net/http/httptest for example.com.
+func mustSecure(t *testing.T, name string) (secure *named, authority string) {
+	t.Helper()
+	config, _ := harness.MustScripted(t, "http", upstreamtest.Script{})
+	behind, err := url.Parse(config.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: behind.Host})
+	proxy.FlushInterval = -1
+	srv := httptest.NewTLSServer(proxy)
+	t.Cleanup(func() { srv.CloseClientConnections(); srv.Close() })
+	authority = filepath.Join(t.TempDir(), "authority.pem")
+	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw})
+	if err := os.WriteFile(authority, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, port, err := net.SplitHostPort(srv.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &named{url: "https://" + net.JoinHostPort(name, port) + behind.Path}, authority
 }

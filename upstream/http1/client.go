@@ -30,9 +30,6 @@ type Client struct {
 	mu   sync.Mutex
 	idle []*clientConn // the most recently used last
 	reap *time.Timer   // closes connections after maxIdle; nil while none is idle
-	busy int           // connections in use
-	// requests without a connection, because dialing has failed
-	waiting []*waiter
 }
 
 const (
@@ -361,5 +358,5 @@ func (x *Exchange) finish(whole bool) {
 		x.group.Client.put(c)
 		return
 	}
-	x.group.Client.drop(c)
+	c.Close()
 }

@@ -3,8 +3,6 @@ package http1
 import (
 	"bufio"
 	"context"
-	"errors"
-	"slices"
 	"time"
 )
 
@@ -12,91 +10,24 @@ import (
 // one.
 
 const (
-	maxIdle = 60 * time.Second
-	// how long a request waits for the connection of another one, after dialing has failed
-	spareWait  = 5 * time.Second
+	maxIdle    = 60 * time.Second
 	provenUses = 3 // responses after which the server counts as keeping connections open
 	// idle time within which such a connection is used without a check
 	freshIdle = time.Millisecond
 )
 
-// waiter waits for a connection that another exchange returns.
-type waiter struct {
-	address string
-	conn    chan *clientConn // 1-buffered; nil if no exchange is left
-}
-
-// ErrOthers is in the chain of an error of dialing if exchanges over other connections are in
-// progress: these still work.
-var ErrOthers = errors.New("exchanges over other connections are in progress")
-
-// othersError has ErrOthers in its chain, but not in its text.
-type othersError struct{ error }
-
-func (e othersError) Unwrap() []error { return []error{ErrOthers, e.error} }
-
 // take returns an idle connection that the server has not closed, or dials a new one until ctx or
-// closing ends. If dialing fails while other connections are in use, it waits for one of these: the
-// name server may have failed, and not the server.
+// closing ends.
 func (t *Client) take(ctx, closing context.Context, address string) (*clientConn, error) {
 	for {
 		c := t.pop(address)
 		if c == nil {
-			break
+			return t.open(ctx, closing, address)
 		}
 		if c.used >= provenUses && time.Since(c.since) < freshIdle || c.alive() {
 			return c, nil
 		}
-		t.drop(c)
-	}
-	c, err := t.open(ctx, closing, address)
-	if err == nil || ctx.Err() != nil || closing.Err() != nil {
-		return c, err
-	}
-	return t.spare(ctx, closing, address, err)
-}
-
-// spare waits for a connection that another exchange returns. failure is why there is no new one.
-func (t *Client) spare(ctx, closing context.Context, address string, failure error) (*clientConn, error) {
-	t.mu.Lock()
-	for c := t.popLocked(address); c != nil; c = t.popLocked(address) { // returned while this request was dialing
-		if c.alive() {
-			t.mu.Unlock()
-			return c, nil
-		}
 		c.Close()
-		t.busy--
-	}
-	if t.busy == 0 {
-		t.mu.Unlock()
-		return nil, failure
-	}
-	w := &waiter{address, make(chan *clientConn, 1)}
-	t.waiting = append(t.waiting, w)
-	t.mu.Unlock()
-	late := time.NewTimer(spareWait)
-	defer late.Stop()
-	select {
-	case c := <-w.conn:
-		if c == nil {
-			return nil, failure
-		}
-		return c, nil
-	case <-late.C:
-	case <-ctx.Done():
-	case <-closing.Done():
-	}
-	t.mu.Lock()
-	t.waiting = slices.DeleteFunc(t.waiting, func(o *waiter) bool { return o == w })
-	t.mu.Unlock()
-	select {
-	case c := <-w.conn: // at the last moment
-		if c != nil {
-			return c, nil
-		}
-		return nil, failure
-	default:
-		return nil, othersError{failure}
 	}
 }
 
@@ -104,15 +35,9 @@ func (t *Client) spare(ctx, closing context.Context, address string, failure err
 func (t *Client) pop(address string) *clientConn {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.popLocked(address)
-}
-
-// popLocked is pop for a caller that holds t.mu.
-func (t *Client) popLocked(address string) *clientConn {
 	for i := len(t.idle) - 1; i >= 0; i-- {
 		if c := t.idle[i]; c.address == address {
 			t.idle = append(t.idle[:i], t.idle[i+1:]...)
-			t.busy++
 			return c
 		}
 	}
@@ -127,50 +52,19 @@ func (t *Client) open(ctx, closing context.Context, address string) (*clientConn
 	if err != nil {
 		return nil, err
 	}
-	t.mu.Lock()
-	t.busy++
-	t.mu.Unlock()
 	return &clientConn{Conn: n, address: address, r: bufio.NewReaderSize(n, responseBuffer), alive: livenessOf(n)}, nil
 }
 
-// put returns a connection that works: to a waiter, or to the idle ones.
+// put returns a connection that works to the idle ones.
 func (t *Client) put(c *clientConn) {
 	c.since = time.Now()
 	c.used++
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for i, w := range t.waiting {
-		if w.address == c.address {
-			t.waiting = slices.Delete(t.waiting, i, i+1)
-			w.conn <- c
-			return
-		}
-	}
-	t.leave()
 	t.idle = append(t.idle, c)
 	if t.reap == nil {
 		t.reap = time.AfterFunc(maxIdle, t.closeOld)
 	}
-}
-
-// drop closes a connection that was in use.
-func (t *Client) drop(c *clientConn) {
-	c.Close()
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.leave()
-}
-
-// leave counts a connection that is in use no more; t.mu is held. After the last one, the waiters
-// give up.
-func (t *Client) leave() {
-	if t.busy--; t.busy > 0 {
-		return
-	}
-	for _, w := range t.waiting {
-		w.conn <- nil
-	}
-	t.waiting = nil
 }
 
 // closeOld closes the connections that were idle for maxIdle.

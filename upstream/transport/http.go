@@ -183,7 +183,7 @@ func (w *streamable) leave(s *httpSession) {
 	}
 	r := http.Request{Method: http.MethodDelete, URL: w.url, Host: w.url.Host, Header: header, Proto: "HTTP/1.1",
 		ProtoMajor: 1, ProtoMinor: 1}
-	resp, err := w.rt.RoundTrip(r.WithContext(ctx))
+	resp, err := w.pool.roundTrip(r.WithContext(ctx))
 	if err != nil {
 		w.log.Debug("cannot end the session at the server", "error", err)
 		return

@@ -3,7 +3,6 @@ package transport
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -36,7 +35,7 @@ type HTTPOptions struct {
 	Log           *slog.Logger
 	// connection pool shared by the transports of an upstream, which do not close it; if it is nil,
 	// the transport has its own pool
-	Pool http.RoundTripper
+	Pool *Pool
 }
 
 const (
@@ -54,39 +53,12 @@ const (
 // errTooLarge means that a message from the server exceeds the limit.
 var errTooLarge = errors.New("the answer is larger than limits.message")
 
-// newHTTPPool returns a connection pool for the transports of one upstream. CloseIdleConnections
-// closes it.
-func newHTTPPool() http.RoundTripper {
-	return &http.Transport{
-		Proxy:       http.ProxyFromEnvironment,
-		DialContext: dial,
-		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12,
-			ClientSessionCache: tls.NewLRUClientSessionCache(16)},
-		TLSHandshakeTimeout:    10 * time.Second,
-		ForceAttemptHTTP2:      true, // custom TLSClientConfig and DialContext would turn it off
-		HTTP2:                  &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
-		MaxIdleConnsPerHost:    1024,
-		IdleConnTimeout:        60 * time.Second,
-		DisableCompression:     true,
-		MaxResponseHeaderBytes: 64 << 10,
-	}
-}
-
-// NewPool returns a connection pool for the origin of a URL.
-func NewPool(rawURL string) http.RoundTripper {
-	r, err := http.NewRequest(http.MethodPost, rawURL, nil)
-	if err == nil && r.URL.Scheme == "http" {
-		if proxy, err := http.ProxyFromEnvironment(r); err == nil && proxy == nil {
-			return &http1.Client{Dial: dial}
-		}
-	}
-	return newHTTPPool()
-}
-
 // origin sends HTTP requests to the origin of one URL only. Both HTTP transports embed it.
 type origin struct {
-	url *url.URL
-	// access to rt if rt is an http1.Client; otherwise nil
+	url  *url.URL
+	pool *Pool
+	own  bool // pool is not shared
+	// the exchanges over the pool's http1.Client; nil if it has none
 	plain *http1.Group
 	// configured headers and Junction's own; never modified
 	header    http.Header
@@ -94,8 +66,6 @@ type origin struct {
 	tokenless bool                                                         // TokenOptional
 	// the token of the latest request; nil before the first
 	last  atomic.Pointer[string]
-	rt    http.RoundTripper
-	own   bool // rt is not shared
 	limit int
 	depth int
 	log   *slog.Logger
@@ -116,8 +86,8 @@ func (o *origin) init(opts HTTPOptions) {
 	if o.log == nil {
 		o.log = slog.New(slog.DiscardHandler)
 	}
-	if o.rt = opts.Pool; o.rt == nil {
-		o.rt, o.own = NewPool(opts.URL), true
+	if o.pool = opts.Pool; o.pool == nil {
+		o.pool, o.own = NewPool(opts.URL), true
 	}
 	o.token, o.tokenless = opts.Token, opts.TokenOptional
 	o.header = http.Header{"User-Agent": {"junction"}}
@@ -131,8 +101,9 @@ func (o *origin) init(opts HTTPOptions) {
 		o.over(errors.New("the url is no URL"))
 		return
 	}
-	if p, ok := o.rt.(*http1.Client); ok {
-		o.plain = &http1.Group{Client: p, Address: net.JoinHostPort(o.url.Hostname(), port(o.url)), Closing: o.ctx}
+	if o.pool.plain != nil {
+		address := net.JoinHostPort(o.url.Hostname(), port(o.url))
+		o.plain = &http1.Group{Client: o.pool.plain, Address: address, Closing: o.ctx}
 	}
 }
 
@@ -174,8 +145,8 @@ func (o *origin) close() {
 
 // release closes the idle connections, if the pool is not shared.
 func (o *origin) release() {
-	if c, ok := o.rt.(interface{ CloseIdleConnections() }); ok && o.own {
-		c.CloseIdleConnections()
+	if o.own {
+		o.pool.CloseIdleConnections()
 	}
 }
 
@@ -207,7 +178,8 @@ func (o *origin) do(ctx context.Context, method string, u *url.URL, header http.
 	}
 	own := len(more)
 	var refused []string // tokens
-	for hops := 0; ; hops++ {
+	var dialing patience
+	for hops, sent := 0, 0; ; hops, sent = hops+1, sent+1 {
 		token, err := o.authorize(ctx, refused)
 		if err != nil {
 			t.close()
@@ -225,22 +197,18 @@ func (o *origin) do(ctx context.Context, method string, u *url.URL, header http.
 		}
 		if m != nil {
 			body := &t.first
-			if hops > 0 || len(refused) > 0 {
+			if sent > 0 {
 				body = new(reader) // the transport may still use the first reader
 			}
 			*body = t.out.reader()
 			r.Body, r.ContentLength = body, t.out.size
 		}
-		var resp *http.Response
-		if isPlain {
-			resp, err = o.plain.Do(ctx, &t.exchange, &r, more)
-		} else {
-			if m != nil {
-				r.GetBody = t.out.again
-			}
-			resp, err = o.rt.RoundTrip(r.WithContext(t.ctx))
-		}
+		resp, err := o.send(ctx, t, &r, more)
 		if err != nil {
+			if dialing.again(ctx, o.ctx, o.pool, err) {
+				hops--
+				continue
+			}
 			t.close()
 			return nil, o.failed(ctx, t, err)
 		}
@@ -264,6 +232,17 @@ func (o *origin) do(ctx context.Context, method string, u *url.URL, header http.
 		resp.Body.Close()
 		t.Response, t.url = nil, next
 	}
+}
+
+// send sends a request once, with more fields if the pool uses package http1.
+func (o *origin) send(ctx context.Context, t *trip, r *http.Request, more []http1.Field) (*http.Response, error) {
+	if o.plain != nil {
+		return o.plain.Do(ctx, &t.exchange, r, more)
+	}
+	if r.Body != nil {
+		r.GetBody = t.out.again
+	}
+	return o.pool.http.RoundTrip(r.WithContext(t.ctx))
 }
 
 // authorize returns the token for a request; refused lists the tokens that the server has refused
@@ -299,6 +278,9 @@ func (o *origin) failed(ctx context.Context, t *trip, err error) error {
 	case t.Response == nil && !t.out.begun.Load():
 		// Nothing has read the body, so the message was not sent: the connection failed, or was
 		// closed before the first byte.
+		if _, ok := errors.AsType[*dialError](err); ok && o.pool.open.Load() > 0 {
+			err = othersError{err}
+		}
 		return notSent(err)
 	case t.Response == nil:
 		return fmt.Errorf("the connection broke before the answer: %w", err)

@@ -89,7 +89,7 @@ func TestHTTPRedirectToPlain(t *testing.T) {
 	srv := startRemote(t, func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, plain.URL, http.StatusTemporaryRedirect)
 	}, (*httptest.Server).StartTLS)
-	w := mustHTTP(t, HTTPOptions{URL: srv.URL, Headers: map[string]string{"Authorization": "Bearer canary-t"}, Pool: srv.Client().Transport}, nil)
+	w := mustHTTP(t, HTTPOptions{URL: srv.URL, Headers: map[string]string{"Authorization": "Bearer canary-t"}, Pool: &Pool{http: srv.Client().Transport.(*http.Transport)}}, nil)
 	if _, err := w.Call(short(t), call("7", "tools/call"), nil); err == nil || !strings.Contains(err.Error(), plain.URL) {
 		t.Errorf("got error %v, want one that names %s", err, plain.URL)
 	}
@@ -147,10 +147,8 @@ func TestHTTPReuse(t *testing.T) {
 				proto = r.Proto
 				tt.h(w, r)
 			}, tt.start)
-			rt := newHTTPPool().(*http.Transport)
-			defer rt.CloseIdleConnections()
-			rt.TLSClientConfig.InsecureSkipVerify = true
-			w := mustHTTP(t, HTTPOptions{URL: srv.URL, Pool: rt}, nil)
+			pool := trustingPool(t)
+			w := mustHTTP(t, HTTPOptions{URL: srv.URL, Pool: pool}, nil)
 			for range 100 {
 				ctx, cancel := context.WithCancel(short(t)) // as callers do, who are done when they have the answer
 				_, err := w.Call(ctx, call("7", "tools/call"), nil)
@@ -307,10 +305,9 @@ func TestHTTPNotSent(t *testing.T) {
 		}
 		t.Errorf("got %s", r.Method)
 	})
-	proxied := newHTTPPool().(*http.Transport)
-	proxied.Proxy = func(*http.Request) (*url.URL, error) { return url.Parse(plain.URL) }
-	noName := newHTTPPool().(*http.Transport)
-	noName.DialContext = func(context.Context, string, string) (net.Conn, error) {
+	proxied, noName := trustingPool(t), trustingPool(t)
+	proxied.http.Proxy = func(*http.Request) (*url.URL, error) { return url.Parse(plain.URL) }
+	noName.Dial = func(context.Context, string, string) (net.Conn, error) {
 		return nil, &net.OpError{Op: "dial", Err: &net.DNSError{Err: "no such host", IsNotFound: true}}
 	}
 	reset := func(read bool) *remote {
@@ -326,7 +323,7 @@ func TestHTTPNotSent(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name, url string
-		rt        http.RoundTripper
+		pool      *Pool
 		req       *Request
 		want      bool
 	}{
@@ -341,7 +338,7 @@ func TestHTTPNotSent(t *testing.T) {
 		{"closed during the request", reset(false).URL, nil, nil, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			w := mustHTTP(t, HTTPOptions{URL: tt.url, Pool: tt.rt}, nil)
+			w := mustHTTP(t, HTTPOptions{URL: tt.url, Pool: tt.pool}, nil)
 			req := tt.req
 			if req == nil {
 				req = call("7", "tools/call")
@@ -386,8 +383,8 @@ func TestHTTPStale(t *testing.T) {
 	}
 }
 
-func TestNewTransport(t *testing.T) {
-	rt := newHTTPPool().(*http.Transport)
+func TestNewPool(t *testing.T) {
+	rt := NewPool("https://server").http
 	if rt.TLSClientConfig.MinVersion < tls.VersionTLS12 || !rt.DisableCompression || rt.MaxIdleConnsPerHost < 100 || rt.Proxy == nil {
 		t.Errorf("got %+v", rt)
 	}

@@ -172,3 +172,11 @@ func pour(w http.ResponseWriter, b []byte) {
 		w.(http.Flusher).Flush()
 	}
 }
+
+// trustingPool returns a pool over net/http that accepts any certificate, also for http URLs.
+func trustingPool(t *testing.T) *Pool {
+	p := NewPool("https://server")
+	p.http.TLSClientConfig.InsecureSkipVerify = true
+	t.Cleanup(p.CloseIdleConnections)
+	return p
+}

@@ -109,10 +109,7 @@ func TestHTTPCancel(t *testing.T) {
 					<-r.Context().Done()
 					ended <- true
 				}, start)
-				rt := newHTTPPool().(*http.Transport)
-				defer rt.CloseIdleConnections()
-				rt.TLSClientConfig.InsecureSkipVerify = true
-				w := mustHTTP(t, HTTPOptions{URL: srv.URL, Pool: rt}, nil)
+				w := mustHTTP(t, HTTPOptions{URL: srv.URL, Pool: trustingPool(t)}, nil)
 				ctx, cancel := context.WithCancelCause(t.Context())
 				go func() {
 					<-arrived
@@ -331,7 +328,9 @@ func TestHTTPCloseWaits(t *testing.T) {
 		func(w *streamable) { go w.Call(context.Background(), call("7", "tools/call"), nil) },
 	} {
 		s := &slowEnd{arrived: make(chan bool), ending: make(chan bool), release: make(chan bool)}
-		w := mustHTTP(t, HTTPOptions{URL: "http://nowhere.invalid", Pool: s}, nil)
+		rt := new(http.Transport)
+		rt.RegisterProtocol("https", s)
+		w := mustHTTP(t, HTTPOptions{URL: "https://nowhere.invalid", Pool: &Pool{http: rt}}, nil)
 		start(w)
 		<-s.arrived
 		closed := make(chan bool)

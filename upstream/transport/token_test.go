@@ -38,7 +38,7 @@ func TestTokensT107(t *testing.T) {
 			options := HTTPOptions{}
 			if secure {
 				srv = httptest.NewTLSServer(handler)
-				options.Pool = srv.Client().Transport
+				options.Pool = &Pool{http: srv.Client().Transport.(*http.Transport)}
 			} else {
 				srv = httptest.NewServer(handler)
 			}

@@ -142,9 +142,6 @@ var (
 	// ErrNotSent is in the chain of the error of a request that the server certainly did not
 	// receive or process. The request may be sent again.
 	ErrNotSent = errors.New("not sent")
-	// ErrOthers is in the chain of an ErrNotSent if other requests are in progress over connections
-	// that work.
-	ErrOthers = http1.ErrOthers
 	// ErrSessionGone means that the server has ended the session. The request was not processed.
 	ErrSessionGone = errors.New("the server has ended the session")
 	// ErrClosed means that Junction closed the transport.

@@ -1,0 +1,151 @@
+package transport
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"junction/upstream/http1"
+)
+
+// Pool keeps the connections to the origin of a URL. The transports of an upstream share one.
+type Pool struct {
+	// Dial opens a connection. NewPool sets it.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+
+	http  *http.Transport // nil if plain is used
+	plain *http1.Client   // for an http URL without an HTTP proxy
+	open  atomic.Int64    // connections, idle ones too
+}
+
+const (
+	// After dialing has failed, a request tries again for this time while other connections of its
+	// pool are open. The first pause doubles up to the longest one.
+	spareTime                = 5 * time.Second
+	firstPause, longestPause = 20 * time.Millisecond, 320 * time.Millisecond
+)
+
+// ErrOthers is in the chain of an ErrNotSent if other connections of the pool are open: the name
+// server may have failed, and not the server.
+var ErrOthers = errors.New("other connections are open")
+
+// othersError has ErrOthers in its chain, but not in its text.
+type othersError struct{ error }
+
+func (e othersError) Unwrap() []error { return []error{ErrOthers, e.error} }
+
+// NewPool returns a connection pool for the origin of a URL.
+func NewPool(rawURL string) *Pool {
+	p := &Pool{Dial: dial}
+	r, err := http.NewRequest(http.MethodPost, rawURL, nil)
+	if err == nil && r.URL.Scheme == "http" {
+		if proxy, err := http.ProxyFromEnvironment(r); err == nil && proxy == nil {
+			p.plain = &http1.Client{Dial: p.dial}
+			return p
+		}
+	}
+	p.http = &http.Transport{
+		Proxy:       http.ProxyFromEnvironment,
+		DialContext: p.dial,
+		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12,
+			ClientSessionCache: tls.NewLRUClientSessionCache(16)},
+		TLSHandshakeTimeout:    10 * time.Second,
+		ForceAttemptHTTP2:      true, // custom TLSClientConfig and DialContext would turn it off
+		HTTP2:                  &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
+		MaxIdleConnsPerHost:    1024,
+		IdleConnTimeout:        60 * time.Second,
+		DisableCompression:     true,
+		MaxResponseHeaderBytes: 64 << 10,
+	}
+	return p
+}
+
+// CloseIdleConnections closes the connections that no request uses.
+func (p *Pool) CloseIdleConnections() {
+	if p.plain != nil {
+		p.plain.CloseIdleConnections()
+		return
+	}
+	p.http.CloseIdleConnections()
+}
+
+// roundTrip sends a request that needs neither a Group nor patience.
+func (p *Pool) roundTrip(r *http.Request) (*http.Response, error) {
+	if p.plain != nil {
+		return p.plain.RoundTrip(r)
+	}
+	return p.http.RoundTrip(r)
+}
+
+// dial opens a connection, and counts it until it is closed.
+func (p *Pool) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	c, err := p.Dial(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	p.open.Add(1)
+	closed := sync.OnceFunc(func() { p.open.Add(-1) })
+	if tcp, ok := c.(*net.TCPConn); ok {
+		return &pooledTCP{tcp, closed}, nil
+	}
+	return &pooledConn{c, closed}, nil
+}
+
+// pooledConn is an open connection of a Pool.
+type pooledConn struct {
+	net.Conn
+	closed func()
+}
+
+func (c *pooledConn) Close() error {
+	c.closed()
+	return c.Conn.Close()
+}
+
+// pooledTCP is a pooledConn with all methods of a TCP connection: package http1 writes a request in
+// one system call (net.Buffers), and asks the kernel whether a connection is open.
+type pooledTCP struct {
+	*net.TCPConn
+	closed func()
+}
+
+func (c *pooledTCP) Close() error {
+	c.closed()
+	return c.TCPConn.Close()
+}
+
+// patience is the state of a request whose dialing has failed.
+type patience struct {
+	until time.Time
+	pause time.Duration
+}
+
+// again reports whether a request that failed with err should be sent once more, after a pause that
+// ends with ctx or closing. Such a request finds a connection that has become idle, or dials again.
+func (p *patience) again(ctx, closing context.Context, pool *Pool, err error) bool {
+	if _, failed := errors.AsType[*dialError](err); !failed || pool.open.Load() == 0 {
+		return false
+	}
+	if p.until.IsZero() {
+		p.until, p.pause = time.Now().Add(spareTime), firstPause
+	}
+	left := time.Until(p.until)
+	if left <= 0 {
+		return false
+	}
+	timer := time.NewTimer(min(p.pause, left))
+	defer timer.Stop()
+	p.pause = min(2*p.pause, longestPause)
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+	case <-closing.Done():
+	}
+	return false
+}
