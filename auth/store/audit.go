@@ -19,6 +19,13 @@ type Event struct {
 	Detail             []byte // JSON
 }
 
+func (e *Event) table() string { return "audit" }
+
+func (e *Event) fields() []field {
+	return []field{{"id", &e.ID}, {"at", &e.At}, {"event", &e.Event}, {"principal", &e.Principal},
+		{"client_id", &e.ClientID}, {"ip", &e.Address}, {"request_id", &e.RequestID}, {"detail", &e.Detail}}
+}
+
 // Unproven returns the events that unauthenticated requests can cause. Rows of these without a
 // Principal are kept for a shorter time.
 func Unproven() []string { return []string{"authorize_refused", "consent_denied", "sign_in_refused"} }
@@ -34,12 +41,9 @@ func DetailJSON(members map[string]string) []byte {
 
 // Audit stores an event. It ignores ID and At.
 func (s *Store) Audit(ctx context.Context, e Event) error {
-	now := s.now()
-	_, err := s.exec(ctx,
-		`INSERT INTO audit (id, at, event, principal, client_id, ip, request_id, detail, filed_at)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 0)`,
-		fmt.Sprintf("%016x-%s", now.UnixNano(),
-			NewID()), seconds(now), e.Event, e.Principal, e.ClientID, e.Address, e.RequestID, e.Detail)
+	e.At = s.now()
+	e.ID = fmt.Sprintf("%016x-%s", e.At.UnixNano(), NewID())
+	err := s.insert(ctx, &e, field{"filed_at", 0})
 	if err == nil && s.audited != nil {
 		s.audited()
 	}
@@ -59,10 +63,9 @@ const fileBatch = 200
 // as filed. It returns false if there may be more. Replicas share the events. If the process dies
 // before the mark is stored, another call passes the same events again, with the same IDs.
 func (s *Store) FileEvents(ctx context.Context, file func(FiledEvent)) (done bool, err error) {
-	waiting := 0
-	count := func(row scanner) error { return row.Scan(&waiting) }
-	const any = `SELECT count(*) FROM (SELECT 1 FROM audit WHERE filed_at = 0 LIMIT 1) AS unfiled`
-	if err := s.get(ctx, count, any); err != nil || waiting == 0 {
+	waiting := false
+	err = s.get(ctx, []any{&waiting}, `SELECT EXISTS (SELECT 1 FROM audit WHERE filed_at = 0)`)
+	if err != nil || !waiting {
 		return err == nil, err
 	}
 	var all []FiledEvent
@@ -91,35 +94,23 @@ func (s *Store) unfiled(ctx context.Context) (all []FiledEvent, err error) {
 	if s.postgres {
 		lock = " FOR UPDATE SKIP LOCKED"
 	}
-	err = s.all(ctx, func(row scanner) error {
-		var e FiledEvent
-		err := row.Scan(&e.ID, moment{&e.At}, &e.Event.Event, &e.Principal, &e.ClientID, &e.Address, &e.RequestID,
-			&e.Detail)
-		all = append(all, e)
-		return err
-	}, `SELECT id, at, event, principal, client_id, ip, request_id, detail FROM audit WHERE filed_at = 0
-		ORDER BY id LIMIT $1`+lock, fileBatch)
+	events, err := list[Event](ctx, s, `WHERE filed_at = 0 ORDER BY id LIMIT $1`+lock, fileBatch)
 	if err != nil {
 		return nil, err
 	}
-	for i := range all {
-		if all[i].Principal == "" {
-			continue
+	for _, e := range events {
+		var u User
+		if e.Principal != "" {
+			if u, err = s.unlocked(ctx, e.Principal); err != nil && !errors.Is(err, ErrNotFound) {
+				return nil, err
+			}
 		}
-		if all[i].User, err = s.user(ctx, all[i].Principal); err != nil && !errors.Is(err, ErrNotFound) {
-			return nil, err
-		}
+		all = append(all, FiledEvent{e, u})
 	}
 	return all, nil
 }
 
 // Events returns the last n events, the newest first.
-func (s *Store) Events(ctx context.Context, n int) (all []Event, err error) {
-	err = s.all(ctx, func(row scanner) error {
-		var e Event
-		err := row.Scan(&e.ID, moment{&e.At}, &e.Event, &e.Principal, &e.ClientID, &e.Address, &e.RequestID, &e.Detail)
-		all = append(all, e)
-		return err
-	}, `SELECT id, at, event, principal, client_id, ip, request_id, detail FROM audit ORDER BY id DESC LIMIT $1`, n)
-	return all, err
+func (s *Store) Events(ctx context.Context, n int) ([]Event, error) {
+	return list[Event](ctx, s, `ORDER BY id DESC LIMIT $1`, n)
 }

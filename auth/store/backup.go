@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -70,8 +71,7 @@ func Check(ctx context.Context, c Config) (Report, error) {
 		if unknown(table, r.Schema) {
 			continue
 		}
-		if err := s.get(ctx, func(row scanner) error { return row.Scan(&n) },
-			`SELECT count(*) FROM `+table); err != nil {
+		if err := s.get(ctx, []any{&n}, `SELECT count(*) FROM `+table); err != nil {
 			return r, err
 		}
 		r.Rows[table] = n
@@ -111,15 +111,10 @@ func openToRead(ctx context.Context, c Config) (*Store, error) {
 
 // integrity returns the damages that SQLite finds in its file.
 func (s *Store) integrity(ctx context.Context) (problems []string, err error) {
-	problems = []string{}
-	err = s.all(ctx, func(row scanner) error {
-		var text string
-		err := row.Scan(&text)
-		if text != "ok" {
-			problems = append(problems, text)
-		}
-		return err
-	}, `PRAGMA integrity_check(20)`)
+	problems, err = s.texts(ctx, `PRAGMA integrity_check(20)`)
+	if slices.Equal(problems, []string{"ok"}) {
+		problems = []string{}
+	}
 	return problems, err
 }
 
@@ -129,18 +124,12 @@ func (s *Store) unsealAll(ctx context.Context, r *Report) error {
 		if unknown(c.table, r.Schema) {
 			continue
 		}
-		err := s.all(ctx, func(row scanner) error {
-			var id string
-			var sealed []byte
-			if err := row.Scan(&id, &sealed); err != nil {
-				return err
-			}
+		err := s.eachSealed(ctx, c, func(row string, sealed []byte) {
 			r.Secrets++
-			if _, err := s.open(c, id, sealed); err != nil && len(r.Problems) < 20 {
-				r.Problems = append(r.Problems, fmt.Sprintf("%v (row %s)", err, id))
+			if _, err := s.open(c, row, sealed); err != nil && len(r.Problems) < 20 {
+				r.Problems = append(r.Problems, fmt.Sprintf("%v (row %s)", err, row))
 			}
-			return nil
-		}, `SELECT `+c.key+`, `+c.name+` FROM `+c.table+` WHERE `+c.name+` IS NOT NULL`)
+		})
 		if err != nil {
 			return err
 		}

@@ -68,8 +68,7 @@ func (s *Store) trimDocuments(ctx context.Context) error {
 // deletion.
 func (s *Store) trim(ctx context.Context, e excess) error {
 	n := 0
-	count := func(row scanner) error { return row.Scan(&n) }
-	err := s.get(ctx, count, `SELECT count(*) FROM `+e.table+` WHERE `+e.which, e.about...)
+	err := s.get(ctx, []any{&n}, `SELECT count(*) FROM `+e.table+` WHERE `+e.which, e.about...)
 	if err != nil || n <= e.most {
 		return err
 	}

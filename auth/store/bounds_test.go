@@ -86,7 +86,7 @@ func TestSafety9TheBoundOfAllRequestsIsShared(t *testing.T) {
 			c.pass(time.Second)
 			add(fmt.Sprintf("198.51.100.%d/32", i%10), fmt.Sprint("attack", i))
 			n := 0
-			want(t, "count", s.get(ctx, func(row scanner) error { return row.Scan(&n) },
+			want(t, "count", s.get(ctx, []any{&n},
 				`SELECT count(*) FROM auth_requests`), nil)
 			if n > 31 {
 				t.Fatalf("after %d requests there are %d", i, n)
@@ -126,7 +126,7 @@ func TestSafety9DocumentsAreBounded(t *testing.T) {
 		for i := range 50 {
 			put(fmt.Sprintf("https://evil.example/%d", i), "the name could not be resolved")
 			n := 0
-			want(t, "count", s.get(ctx, func(row scanner) error { return row.Scan(&n) },
+			want(t, "count", s.get(ctx, []any{&n},
 				`SELECT count(*) FROM cimd_cache`), nil)
 			if n > 10 {
 				t.Fatalf("there are %d", n)

@@ -15,14 +15,19 @@ type Document struct {
 	FreshUntil time.Time
 }
 
+func (d *Document) table() string { return "cimd_cache" }
+
+func (d *Document) fields() []field {
+	return []field{{"url", &d.URL}, {"document", &d.Body}, {"failure", &d.Failure}, {"fetched_at", &d.Fetched},
+		{"fresh_until", &d.FreshUntil}}
+}
+
 // PutDocument stores a document by its URL. Beyond the limit, documents of clients that no user has
 // allowed are deleted first.
 func (s *Store) PutDocument(ctx context.Context, d Document) error {
-	_, err := s.exec(ctx,
-		`INSERT INTO cimd_cache (url, document, failure, etag, fetched_at, fresh_until) VALUES ($1, $2, $3, '', $4, $5)
-		ON CONFLICT (url) DO UPDATE SET document = excluded.document, failure = excluded.failure,
-		fetched_at = excluded.fetched_at, fresh_until = excluded.fresh_until`,
-		d.URL, d.Body, d.Failure, seconds(d.Fetched), seconds(d.FreshUntil))
+	statement, args := s.insertion(&d, field{"etag", ""})
+	_, err := s.exec(ctx, statement+` ON CONFLICT (url) DO UPDATE SET document = excluded.document,
+		failure = excluded.failure, fetched_at = excluded.fetched_at, fresh_until = excluded.fresh_until`, args...)
 	if err == nil {
 		err = s.trimDocuments(ctx)
 	}
@@ -31,9 +36,7 @@ func (s *Store) PutDocument(ctx context.Context, d Document) error {
 
 // Document returns the document of a URL, even if it has expired.
 func (s *Store) Document(ctx context.Context, url string) (d Document, err error) {
-	err = s.get(ctx, func(row scanner) error {
-		return row.Scan(&d.URL, &d.Body, &d.Failure, moment{&d.Fetched}, moment{&d.FreshUntil})
-	}, `SELECT url, document, failure, fetched_at, fresh_until FROM cimd_cache WHERE url = $1`, url)
+	err = s.find(ctx, into{&d}, `WHERE url = $1`, url)
 	return d, err
 }
 
@@ -44,6 +47,12 @@ type Block struct {
 	At                   time.Time
 }
 
+func (b *Block) table() string { return "client_blocks" }
+
+func (b *Block) fields() []field {
+	return []field{{"client_id", &b.ClientID}, {"client_name", &b.ClientName}, {"reason", &b.Reason}, {"at", &b.At}}
+}
+
 // BlockClient blocks a client, and ends its grants, whose ids it returns. For a blocked client it
 // only changes the reason, unless the new one is empty. It ignores At. A Block without a ClientID
 // is an error, since it would end all grants.
@@ -51,11 +60,10 @@ func (s *Store) BlockClient(ctx context.Context, b Block) (grants []string, err 
 	if b.ClientID == "" {
 		return nil, errors.New("cannot block a client without its client_id")
 	}
-	_, err = s.exec(ctx,
-		`INSERT INTO client_blocks (client_hash, client_id, client_name, reason, at) VALUES ($1, $2, $3, $4, $5)
-			ON CONFLICT (client_hash)
-		DO UPDATE SET reason = CASE WHEN excluded.reason = '' THEN client_blocks.reason ELSE excluded.reason END`,
-		hash(b.ClientID), b.ClientID, b.ClientName, b.Reason, seconds(s.now()))
+	b.At = s.now()
+	statement, args := s.insertion(&b, field{"client_hash", hash(b.ClientID)})
+	_, err = s.exec(ctx, statement+` ON CONFLICT (client_hash) DO UPDATE SET
+		reason = CASE WHEN excluded.reason = '' THEN client_blocks.reason ELSE excluded.reason END`, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -72,27 +80,17 @@ func (s *Store) UnblockClient(ctx context.Context, id string) error {
 
 // ClientBlocked returns ErrRevoked if a client is blocked.
 func (s *Store) ClientBlocked(ctx context.Context, id string) error {
-	var at int64
-	switch err := s.get(ctx, func(row scanner) error { return row.Scan(&at) },
-		`SELECT at FROM client_blocks WHERE client_hash = $1`, hash(id)); err {
-	case ErrNotFound:
-		return nil
-	case nil:
-		return ErrRevoked
-	default:
-		return err
+	blocked := false
+	err := s.get(ctx, []any{&blocked}, `SELECT EXISTS (SELECT 1 FROM client_blocks WHERE client_hash = $1)`, hash(id))
+	if err == nil && blocked {
+		err = ErrRevoked
 	}
+	return err
 }
 
 // Blocks returns the blocked clients, the last one first.
-func (s *Store) Blocks(ctx context.Context) (all []Block, err error) {
-	err = s.all(ctx, func(row scanner) error {
-		var b Block
-		err := row.Scan(&b.ClientID, &b.ClientName, &b.Reason, moment{&b.At})
-		all = append(all, b)
-		return err
-	}, `SELECT client_id, client_name, reason, at FROM client_blocks ORDER BY at DESC, client_hash`)
-	return all, err
+func (s *Store) Blocks(ctx context.Context) ([]Block, error) {
+	return list[Block](ctx, s, `ORDER BY at DESC, client_hash`)
 }
 
 // UseAssertion stores the use of a client assertion until it expires. Exactly one call for an

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"database/sql/driver"
 	"errors"
 	"time"
 )
@@ -26,10 +27,6 @@ type Connection struct {
 	version int64 // of the tokens; each change names the version that it replaces
 }
 
-const connectionColumns = "upstream_tokens.upstream, owner, principal, access_enc, refresh_enc, scope, " +
-	"upstream_tokens.issuer, resource, client_id, expires_at, state, version, " +
-	"upstream_tokens.created_at, updated_at"
-
 const (
 	connectionOK     = "ok"
 	connectionBroken = "needs_reconnect"
@@ -39,24 +36,34 @@ const (
 // contain no slash.
 func (c *Connection) row() string { return c.Upstream + "/" + c.User }
 
-func (c *Connection) scan(s *Store, row scanner) error {
-	var access, refresh []byte
-	var state string
-	err := row.Scan(&c.Upstream, &c.User, &c.Principal, &access, &refresh, &c.Scope, &c.Issuer, &c.Resource,
-		&c.ClientID, moment{&c.Expires}, &state, &c.version,
-		moment{&c.Created}, moment{&c.Given})
-	if err != nil {
-		return err
+func (c *Connection) table() string { return "upstream_tokens" }
+
+func (c *Connection) fields() []field {
+	return []field{{"upstream", &c.Upstream}, {"owner", &c.User}, {"principal", &c.Principal}, {"scope", &c.Scope},
+		{"issuer", &c.Issuer}, {"resource", &c.Resource}, {"client_id", &c.ClientID}, {"expires_at", &c.Expires},
+		{"state", brokenState{&c.Broken}}, {"version", &c.version}, {"created_at", &c.Created},
+		{"updated_at", &c.Given}}
+}
+
+func (c *Connection) secrets() []field {
+	return []field{sealedField(upstreamAccess, c.row, &c.Access), sealedField(upstreamRefresh, c.row, &c.Refresh)}
+}
+
+// brokenState is Connection.Broken, stored as a state.
+type brokenState struct{ broken *bool }
+
+// Scan implements sql.Scanner.
+func (b brokenState) Scan(state any) error {
+	*b.broken = state != connectionOK
+	return nil
+}
+
+// Value implements driver.Valuer.
+func (b brokenState) Value() (driver.Value, error) {
+	if *b.broken {
+		return connectionBroken, nil
 	}
-	c.Broken = state != connectionOK
-	plain, err := s.open(upstreamAccess, c.row(), access)
-	if err != nil {
-		return err
-	}
-	c.Access = string(plain)
-	plain, err = s.open(upstreamRefresh, c.row(), refresh)
-	c.Refresh = string(plain)
-	return err
+	return connectionOK, nil
 }
 
 // PutConnection stores a connection in place of an earlier one. It ignores Broken, Created and
@@ -70,22 +77,16 @@ func (s *Store) PutConnection(ctx context.Context, c Connection) error {
 		} else if !u.Disabled.IsZero() {
 			return ErrRevoked
 		}
-		now := seconds(s.now())
-		_, err := s.exec(ctx,
-			`INSERT INTO upstream_tokens (id, upstream, owner, principal, access_enc, refresh_enc, scope, issuer,
-				resource, client_id, expires_at, state, version,
-			claimed_until, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,
-			'`+connectionOK+`', $12, 0, $13, $13)
-			ON CONFLICT (id) DO UPDATE SET principal = excluded.principal, access_enc = excluded.access_enc,
+		now := s.now()
+		c.Broken, c.Created, c.Given = false, now, now
+		c.version = now.UnixNano() // differs from the version of every earlier connection, also a deleted one
+		statement, args := s.insertion(&c, field{"id", c.row()}, field{"claimed_until", 0})
+		_, err := s.exec(ctx, statement+` ON CONFLICT (id) DO UPDATE SET principal = excluded.principal, access_enc = excluded.access_enc,
 			refresh_enc = excluded.refresh_enc, scope = excluded.scope,
 			issuer = excluded.issuer, resource = excluded.resource, client_id = excluded.client_id,
 			expires_at = excluded.expires_at, state = excluded.state,
 			version = upstream_tokens.version + 1, claimed_until = 0, created_at = excluded.created_at,
-			updated_at = excluded.updated_at`,
-			c.row(), c.Upstream, c.User, c.Principal, s.seal(upstreamAccess, c.row(), c.Access), s.seal(upstreamRefresh,
-				c.row(), c.Refresh), c.Scope, c.Issuer, c.Resource,
-			// differs from the version of every earlier connection, also a deleted one
-			c.ClientID, seconds(c.Expires), s.now().UnixNano(), now)
+			updated_at = excluded.updated_at`, args...)
 		return err
 	})
 }
@@ -93,25 +94,14 @@ func (s *Store) PutConnection(ctx context.Context, c Connection) error {
 // Connection returns the connection of a principal to an upstream, which may be Broken. ErrNotFound
 // means that there is none, or that the user is disabled.
 func (s *Store) Connection(ctx context.Context, upstream, principal string) (c Connection, err error) {
-	err = s.get(ctx, func(row scanner) error { return c.scan(s, row) },
-		`SELECT `+connectionColumns+` FROM upstream_tokens JOIN users ON users.id = owner
-		WHERE principal = $1 AND upstream = $2 AND disabled_at = 0`, principal, upstream)
+	err = s.find(ctx, into{&c},
+		`JOIN users ON users.id = owner WHERE principal = $1 AND upstream = $2 AND disabled_at = 0`, principal, upstream)
 	return c, err
 }
 
 // Connections returns a user's connections by upstream, without the tokens.
-func (s *Store) Connections(ctx context.Context, user string) (all []Connection, err error) {
-	err = s.all(ctx, func(row scanner) error {
-		var c Connection
-		var state string
-		err := row.Scan(&c.Upstream, &c.User, &c.Scope, &c.Issuer, &state, moment{&c.Created})
-		c.Broken = state != connectionOK
-		all = append(all, c)
-		return err
-	},
-		`SELECT upstream, owner, scope, issuer, state, created_at FROM upstream_tokens WHERE owner = $1
-			ORDER BY upstream`, user)
-	return all, err
+func (s *Store) Connections(ctx context.Context, user string) ([]Connection, error) {
+	return list[Connection](ctx, s, `WHERE owner = $1 ORDER BY upstream`, user)
 }
 
 // ClaimConnection reserves the renewal of c's tokens for the caller. Others, also on other
@@ -127,8 +117,7 @@ func (s *Store) ClaimConnection(ctx context.Context, c Connection, d time.Durati
 		return err
 	}
 	var one int
-	err = s.get(ctx, func(row scanner) error { return row.Scan(&one) },
-		`SELECT 1 FROM upstream_tokens WHERE id = $1 AND version = $2`, c.row(), c.version)
+	err = s.get(ctx, []any{&one}, `SELECT 1 FROM upstream_tokens WHERE id = $1 AND version = $2`, c.row(), c.version)
 	if err == nil {
 		err = ErrUsed
 	}
@@ -167,8 +156,7 @@ func (s *Store) BreakConnection(ctx context.Context, c Connection) error {
 // ErrNotFound means that there is none.
 func (s *Store) DeleteConnection(ctx context.Context, upstream, user string) (c Connection, err error) {
 	of := Connection{Upstream: upstream, User: user}
-	err = s.change(ctx, func(row scanner) error { return c.scan(s, row) },
-		`DELETE FROM upstream_tokens WHERE id = $1 RETURNING `+connectionColumns, of.row())
+	err = s.change(ctx, &c, `DELETE FROM upstream_tokens WHERE id = $1`, of.row())
 	return c, err
 }
 
@@ -184,15 +172,21 @@ type UpstreamClient struct {
 // row is the primary key, which is made of all three.
 func (c *UpstreamClient) row() string { return hash(c.Upstream + " " + c.Issuer + " " + c.RedirectURI) }
 
+func (c *UpstreamClient) table() string { return "upstream_clients" }
+
+func (c *UpstreamClient) fields() []field {
+	return []field{{"upstream", &c.Upstream}, {"issuer", &c.Issuer}, {"redirect_uri", &c.RedirectURI},
+		{"client_id", &c.ClientID}, {"auth_method", &c.AuthMethod}}
+}
+
+func (c *UpstreamClient) secrets() []field {
+	return []field{sealedField(upstreamSecret, c.row, &c.Secret)}
+}
+
 // AddUpstreamClient stores a registration unless there is one. It returns the stored one.
 func (s *Store) AddUpstreamClient(ctx context.Context, c UpstreamClient) (UpstreamClient, error) {
-	_, err := s.exec(ctx,
-		`INSERT INTO upstream_clients (id, upstream, issuer, redirect_uri, client_id, secret_enc, auth_method,
-			created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
-		ON CONFLICT (id) DO NOTHING`,
-		c.row(), c.Upstream, c.Issuer, c.RedirectURI, c.ClientID, s.seal(upstreamSecret, c.row(), c.Secret),
-		c.AuthMethod, seconds(s.now()))
-	if err != nil {
+	statement, args := s.insertion(&c, field{"id", c.row()}, field{"created_at", seconds(s.now())})
+	if _, err := s.exec(ctx, statement+` ON CONFLICT (id) DO NOTHING`, args...); err != nil {
 		return c, err
 	}
 	return s.UpstreamClient(ctx, c.Upstream, c.Issuer, c.RedirectURI)
@@ -202,14 +196,7 @@ func (s *Store) AddUpstreamClient(ctx context.Context, c UpstreamClient) (Upstre
 // ErrNotFound if there is none.
 func (s *Store) UpstreamClient(ctx context.Context, upstream, issuer, redirect string) (UpstreamClient, error) {
 	c := UpstreamClient{Upstream: upstream, Issuer: issuer, RedirectURI: redirect}
-	var sealed []byte
-	err := s.get(ctx, func(row scanner) error { return row.Scan(&c.ClientID, &sealed, &c.AuthMethod) },
-		`SELECT client_id, secret_enc, auth_method FROM upstream_clients WHERE id = $1`, c.row())
-	if err != nil {
-		return c, err
-	}
-	plain, err := s.open(upstreamSecret, c.row(), sealed)
-	c.Secret = string(plain)
+	err := s.find(ctx, into{&c}, `WHERE id = $1`, c.row())
 	return c, err
 }
 

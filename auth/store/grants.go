@@ -18,15 +18,13 @@ type Grant struct {
 	Reason                           string    // why it was revoked
 }
 
-const grantColumns = "grants.id, grants.user_id, grants.idp_session_id, grants.client_id, grants.client_kind, " +
-	"grants.client_name, grants.redirect_host, " +
-	"grants.resource, grants.scope, grants.detail, grants.created_at, grants.last_used_at, grants.expires_at, " +
-	"grants.revoked_at, grants.revoke_reason"
+func (g *Grant) table() string { return "grants" }
 
-func (g *Grant) fields() []any {
-	return []any{&g.ID, &g.User, &g.IDPSession, &g.ClientID, &g.ClientKind, &g.ClientName, &g.RedirectHost, &g.Resource,
-		&g.Scope, &g.Detail,
-		moment{&g.Created}, moment{&g.Used}, moment{&g.Expires}, moment{&g.Revoked}, &g.Reason}
+func (g *Grant) fields() []field {
+	return []field{{"id", &g.ID}, {"user_id", &g.User}, {"idp_session_id", &g.IDPSession}, {"client_id", &g.ClientID},
+		{"client_kind", &g.ClientKind}, {"client_name", &g.ClientName}, {"redirect_host", &g.RedirectHost},
+		{"resource", &g.Resource}, {"scope", &g.Scope}, {"detail", &g.Detail}, {"created_at", &g.Created},
+		{"last_used_at", &g.Used}, {"expires_at", &g.Expires}, {"revoked_at", &g.Revoked}, {"revoke_reason", &g.Reason}}
 }
 
 // over returns why a grant no longer stands, or nil.
@@ -47,22 +45,13 @@ func (s *Store) AddGrant(ctx context.Context, g Grant) (Grant, error) {
 	}
 	g.Created, g.Revoked, g.Reason = s.now(), time.Time{}, ""
 	g.Used = g.Created
-	_, err := s.exec(ctx,
-		`INSERT INTO grants (id, user_id, idp_session_id, client_id, client_kind, client_name, redirect_host,
-			resource, scope, detail, created_at,
-		last_used_at, expires_at, revoked_at, revoke_reason) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10,
-		$11, $11, $12, 0, '')`,
-		g.ID, g.User, g.IDPSession, g.ClientID, g.ClientKind, g.ClientName, g.RedirectHost, g.Resource, g.Scope,
-		g.Detail, seconds(g.Created), seconds(g.Expires))
-	return g, err
+	return g, s.insert(ctx, &g)
 }
 
 // Grant returns the grant with an id; ErrRevoked and ErrExpired come with it. In a transaction the
 // row is locked. Lock order: a grant before its codes and tokens.
 func (s *Store) Grant(ctx context.Context, id string) (g Grant, err error) {
-	err = s.get(ctx, func(row scanner) error { return row.Scan(g.fields()...) },
-		`SELECT `+grantColumns+` FROM grants WHERE id = $1`+s.lock(ctx), id)
-	if err == nil {
+	if err = s.find(ctx, into{&g}, `WHERE id = $1`+s.lock(ctx), id); err == nil {
 		err = g.over(s.now())
 	}
 	return g, err
@@ -75,7 +64,7 @@ type GrantFilter struct {
 	Standing                   bool // neither revoked nor expired
 }
 
-const grantFilter = ` WHERE ($1 = '' OR user_id = $1) AND ($2 = '' OR client_id = $2)
+const grantFilter = `WHERE ($1 = '' OR user_id = $1) AND ($2 = '' OR client_id = $2)
 	AND ($3 = '' OR idp_session_id = $3)
 	AND (CAST($4 AS BIGINT) = 0 OR (revoked_at = 0 AND expires_at > CAST($4 AS BIGINT)))`
 
@@ -88,21 +77,14 @@ func (f GrantFilter) args(now time.Time) []any {
 }
 
 // Grants returns the grants that match, the one used last first.
-func (s *Store) Grants(ctx context.Context, f GrantFilter) (all []Grant, err error) {
-	err = s.all(ctx, func(row scanner) error {
-		var g Grant
-		err := row.Scan(g.fields()...)
-		all = append(all, g)
-		return err
-	}, `SELECT `+grantColumns+` FROM grants`+grantFilter+` ORDER BY last_used_at DESC, id`, f.args(s.now())...)
-	return all, err
+func (s *Store) Grants(ctx context.Context, f GrantFilter) ([]Grant, error) {
+	return list[Grant](ctx, s, grantFilter+` ORDER BY last_used_at DESC, id`, f.args(s.now())...)
 }
 
 // ClientAllowed reports whether a user has ever allowed a client, as far as is still known: ended
 // grants are kept for a while. Without one, nothing that the client can show is good.
 func (s *Store) ClientAllowed(ctx context.Context, client string) (allowed bool, err error) {
-	err = s.get(ctx, func(row scanner) error { return row.Scan(&allowed) },
-		`SELECT EXISTS (SELECT 1 FROM grants WHERE client_id = $1)`, client)
+	err = s.get(ctx, []any{&allowed}, `SELECT EXISTS (SELECT 1 FROM grants WHERE client_id = $1)`, client)
 	return allowed, err
 }
 
@@ -113,7 +95,7 @@ func (s *Store) RedirectAllowed(ctx context.Context, client, host string, anyPor
 	if anyPort {
 		ports = host + ":%"
 	}
-	err = s.get(ctx, func(row scanner) error { return row.Scan(&allowed) },
+	err = s.get(ctx, []any{&allowed},
 		`SELECT EXISTS (SELECT 1 FROM grants WHERE client_id = $1 AND revoked_at = 0 AND expires_at > $2
 		AND (redirect_host = $3 OR $4 <> '' AND redirect_host LIKE $4))`, client, seconds(s.now()), host, ports)
 	return allowed, err
@@ -129,7 +111,7 @@ func (s *Store) TouchGrant(ctx context.Context, id string) error {
 // RevokeGrant ends a grant with its codes and tokens. It reports whether the grant stood until
 // then. A missing grant is not an error.
 func (s *Store) RevokeGrant(ctx context.Context, id, why string) (stood bool, err error) {
-	ended, err := s.revoke(ctx, ` WHERE id = $1`, []any{id}, why)
+	ended, err := s.revoke(ctx, `WHERE id = $1`, []any{id}, why)
 	return len(ended) > 0, err
 }
 
@@ -140,14 +122,8 @@ func (s *Store) RevokeGrants(ctx context.Context, f GrantFilter, why string) (id
 
 func (s *Store) revoke(ctx context.Context, where string, args []any, why string) (ids []string, err error) {
 	err = s.WithTx(ctx, func(ctx context.Context) error {
-		ids = nil
 		// In a fixed order, to avoid deadlocks.
-		err := s.all(ctx, func(row scanner) error {
-			var id string
-			err := row.Scan(&id)
-			ids = append(ids, id)
-			return err
-		}, `SELECT id FROM grants`+where+` AND revoked_at = 0 ORDER BY id`+s.lock(ctx), args...)
+		ids, err = s.texts(ctx, `SELECT id FROM grants `+where+` AND revoked_at = 0 ORDER BY id`+s.lock(ctx), args...)
 		if err != nil {
 			return err
 		}
@@ -173,11 +149,5 @@ func (s *Store) revoke(ctx context.Context, where string, args []any, why string
 // RevokedSince returns the ids of the grants that were revoked since a time. Replicas poll it with
 // a margin for clock differences.
 func (s *Store) RevokedSince(ctx context.Context, at time.Time) (ids []string, err error) {
-	err = s.all(ctx, func(row scanner) error {
-		var id string
-		err := row.Scan(&id)
-		ids = append(ids, id)
-		return err
-	}, `SELECT id FROM grants WHERE revoked_at >= $1 AND revoked_at > 0`, seconds(at))
-	return ids, err
+	return s.texts(ctx, `SELECT id FROM grants WHERE revoked_at >= $1 AND revoked_at > 0`, seconds(at))
 }

@@ -77,12 +77,11 @@ func (s *Store) version(ctx context.Context) (n int, err error) {
 		catalog = `SELECT count(*) FROM information_schema.tables WHERE table_schema = current_schema()
 			AND table_name = 'schema_migrations'`
 	}
-	if err := s.get(ctx, func(row scanner) error { return row.Scan(&n) }, catalog); err != nil || n == 0 {
+	if err := s.get(ctx, []any{&n}, catalog); err != nil || n == 0 {
 		return 0, err
 	}
 	var last sql.NullInt64
-	err = s.get(ctx, func(row scanner) error { return row.Scan(&n, &last) },
-		`SELECT count(*), max(version) FROM schema_migrations`)
+	err = s.get(ctx, []any{&n, &last}, `SELECT count(*), max(version) FROM schema_migrations`)
 	if err == nil && int64(n) != last.Int64 {
 		err = errors.New("the table schema_migrations has gaps")
 	}

@@ -25,16 +25,16 @@ func TestPatience(t *testing.T) {
 	if _, err := lock.Exec(`LOCK TABLE users IN ACCESS EXCLUSIVE MODE`); err != nil {
 		t.Fatal(err)
 	}
-	scan := func(r scanner) error { return r.Scan(new(string)) }
+	place := []any{new(string)}
 	const read, write = `SELECT id FROM users`, `UPDATE users SET id = id`
 	for name, ask := range map[string]func(context.Context) error{
-		"get":    func(ctx context.Context) error { return s.get(ctx, scan, read) },
-		"change": func(ctx context.Context) error { return s.change(ctx, scan, write+` RETURNING id`) },
-		"all":    func(ctx context.Context) error { return s.all(ctx, scan, read) },
-		"exec":   func(ctx context.Context) error { _, err := s.exec(ctx, write); return err },
+		"get":          func(ctx context.Context) error { return s.get(ctx, place, read) },
+		"changeValues": func(ctx context.Context) error { return s.changeValues(ctx, place, write+` RETURNING id`) },
+		"texts":        func(ctx context.Context) error { _, err := s.texts(ctx, read); return err },
+		"exec":         func(ctx context.Context) error { _, err := s.exec(ctx, write); return err },
 		"transaction": func(ctx context.Context) error {
 			return s.WithTx(ctx, func(ctx context.Context) error {
-				_, err := frameOf(ctx, s).tx.ExecContext(ctx, write)
+				_, err := txOf(ctx, s).ExecContext(ctx, write)
 				return err
 			})
 		},

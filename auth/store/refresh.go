@@ -63,8 +63,10 @@ func (s *Store) Refresh(
 			return over
 		}
 		if stale == nil {
-			if stale, err = s.disabled(ctx, g.User); err != nil {
+			if u, err := s.unlocked(ctx, g.User); err != nil {
 				return err
+			} else if !u.Disabled.IsZero() {
+				stale = ErrRevoked
 			}
 		}
 		switch {
@@ -85,17 +87,6 @@ func (s *Store) Refresh(
 		return nil, err
 	}
 	return response, nil
-}
-
-// disabled returns ErrRevoked as stale if a user is disabled.
-func (s *Store) disabled(ctx context.Context, user string) (stale, err error) {
-	var at int64
-	err = s.get(ctx, func(row scanner) error { return row.Scan(&at) }, `SELECT disabled_at FROM users WHERE id = $1`,
-		user)
-	if err == nil && at != 0 {
-		stale = ErrRevoked
-	}
-	return stale, err
 }
 
 // rotated stores the successor of a token, and the sealed answer for replays.
@@ -122,7 +113,7 @@ func (s *Store) rotated(ctx context.Context, p Presented, next Successor) error 
 // grant.
 func (s *Store) replay(ctx context.Context, p Presented, t Token) ([]byte, error) {
 	var sealed []byte
-	err := s.get(ctx, func(row scanner) error { return row.Scan(&sealed) },
+	err := s.get(ctx, []any{&sealed},
 		`SELECT old.replay_enc FROM oauth_tokens AS old JOIN oauth_tokens AS next ON next.signature = old.successor
 		WHERE old.signature = $1 AND old.replay_enc IS NOT NULL AND next.state = 'active'`, t.Signature)
 	fresh := s.now().Before(t.Rotated.Add(p.Interval))

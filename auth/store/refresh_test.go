@@ -52,7 +52,7 @@ func TestAuthT82OnePair(t *testing.T) {
 				slices.Compact(answers))
 		}
 		tokens := 0
-		want(t, "count", s[0].get(t.Context(), func(row scanner) error { return row.Scan(&tokens) },
+		want(t, "count", s[0].get(t.Context(), []any{&tokens},
 			`SELECT count(*) FROM oauth_tokens`), nil)
 		if tokens != 4 {
 			t.Errorf("%d tokens are stored, want two pairs", tokens)

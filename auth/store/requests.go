@@ -24,39 +24,31 @@ type AuthRequest struct {
 	Verifier string // PKCE verifier for the provider; sealed in the store
 	Approved time.Time
 	Consumed time.Time
+
+	id string // hash of the secret id
 }
 
-const authRequestColumns = "id_hash, purpose, client_id, redirect_uri, client_state, scope, resource, " +
-	"code_challenge, request, detail, created_at, expires_at, " +
-	"idp, nonce, pkce_enc, approved_at, consumed_at, network"
+func (a *AuthRequest) table() string { return "auth_requests" }
 
-func (a *AuthRequest) scan(s *Store, row scanner) error {
-	var id string
-	var sealed []byte
-	err := row.Scan(&id, &a.Purpose, &a.ClientID, &a.RedirectURI, &a.State, &a.Scope, &a.Resource, &a.CodeChallenge,
-		&a.Request, &a.Detail, moment{&a.Created},
-		moment{&a.Expires}, &a.IDP, &a.Nonce, &sealed, moment{&a.Approved}, moment{&a.Consumed}, &a.Network)
-	if err != nil {
-		return err
-	}
-	plain, err := s.open(authPKCE, id, sealed)
-	a.Verifier = string(plain)
-	return err
+func (a *AuthRequest) fields() []field {
+	return []field{{"id_hash", &a.id}, {"purpose", &a.Purpose}, {"client_id", &a.ClientID},
+		{"redirect_uri", &a.RedirectURI}, {"client_state", &a.State}, {"scope", &a.Scope}, {"resource", &a.Resource},
+		{"code_challenge", &a.CodeChallenge}, {"request", &a.Request}, {"detail", &a.Detail},
+		{"created_at", &a.Created}, {"expires_at", &a.Expires}, {"idp", &a.IDP}, {"nonce", &a.Nonce},
+		{"approved_at", &a.Approved}, {"consumed_at", &a.Consumed}, {"network", &a.Network}}
+}
+
+func (a *AuthRequest) secrets() []field {
+	return []field{sealedField(authPKCE, func() string { return a.id }, &a.Verifier)}
 }
 
 // AddAuthRequest stores a request under the secret id, bound to the browser that has the secret
-// binding. Beyond the limit of its network, the oldest requests are deleted.
+// binding. It ignores Created. Beyond the limit of its network, the oldest requests are deleted.
 func (s *Store) AddAuthRequest(ctx context.Context, id, binding string, a AuthRequest) error {
-	_, err := s.exec(ctx,
-		`INSERT INTO auth_requests (id_hash, binding_hash, purpose, client_id, redirect_uri, client_state, scope,
-			resource, code_challenge, request,
-		detail, idp, idp_state_hash, nonce, pkce_enc, created_at, approved_at, consumed_at, expires_at, network)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, NULL, '', NULL, $13, 0, 0, $14, $15)`,
-		hash(id), hash(binding), a.Purpose, a.ClientID, a.RedirectURI, a.State, a.Scope, a.Resource, a.CodeChallenge,
-		a.Request, a.Detail, a.IDP,
-		seconds(s.now()), seconds(a.Expires), a.Network)
+	a.id, a.Created = hash(id), s.now()
+	err := s.insert(ctx, &a, field{"binding_hash", hash(binding)})
 	if err == nil {
-		err = s.trimRequests(ctx, a.Network, hash(id), false)
+		err = s.trimRequests(ctx, a.Network, a.id, false)
 	}
 	if err == nil && s.added.Add(1)%int64(s.bounds.look) == 0 {
 		err = s.trimAllRequests(ctx)
@@ -67,9 +59,7 @@ func (s *Store) AddAuthRequest(ctx context.Context, id, binding string, a AuthRe
 // AuthRequest returns the request with an id, for the browser that it is bound to; other browsers
 // get ErrNotFound. ErrExpired and ErrUsed (consumed) come with the request.
 func (s *Store) AuthRequest(ctx context.Context, id, binding string) (a AuthRequest, err error) {
-	err = s.get(ctx, func(row scanner) error { return a.scan(s, row) },
-		`SELECT `+authRequestColumns+` FROM auth_requests WHERE id_hash = $1 AND binding_hash = $2`, hash(id),
-		hash(binding))
+	err = s.find(ctx, into{&a}, `WHERE id_hash = $1 AND binding_hash = $2`, hash(id), hash(binding))
 	if err == nil {
 		err = a.state(s.now())
 	}
@@ -102,16 +92,15 @@ func (s *Store) ApproveAuthRequest(
 		state = hash(approval.State)
 	}
 	now := seconds(s.now())
-	err = s.change(ctx, func(row scanner) error { return a.scan(s, row) },
+	err = s.change(ctx, &a,
 		`UPDATE auth_requests SET approved_at = $3, idp = $4, idp_state_hash = $5, nonce = $6, pkce_enc = $7,
 			detail = COALESCE($8, detail)
-		WHERE id_hash = $1 AND binding_hash = $2 AND approved_at = 0 AND consumed_at = 0 AND expires_at > $3
-		RETURNING `+authRequestColumns,
-		hash(id), hash(binding), now, approval.IDP, state, approval.Nonce, s.seal(authPKCE, hash(id),
-			approval.Verifier), approval.Detail)
+		WHERE id_hash = $1 AND binding_hash = $2 AND approved_at = 0 AND consumed_at = 0 AND expires_at > $3`,
+		hash(id), hash(binding), now, approval.IDP, state, approval.Nonce,
+		s.seal(authPKCE, hash(id), approval.Verifier), approval.Detail)
 	switch err {
 	case nil:
-		err = s.trimRequests(ctx, a.Network, hash(id), true)
+		err = s.trimRequests(ctx, a.Network, a.id, true)
 	case ErrNotFound:
 		if a, err = s.AuthRequest(ctx, id, binding); err == nil {
 			err = ErrUsed
@@ -134,14 +123,10 @@ func (s *Store) ConsumeApproved(ctx context.Context, id, binding string) (AuthRe
 }
 
 func (s *Store) consume(ctx context.Context, which, key, idp, binding string) (a AuthRequest, err error) {
-	err = s.change(ctx, func(row scanner) error { return a.scan(s, row) },
-		`UPDATE auth_requests SET consumed_at = $4 WHERE `+which+
-			` AND approved_at > 0 AND consumed_at = 0 AND expires_at > $4 RETURNING `+authRequestColumns,
-		key, idp, binding, seconds(s.now()))
+	err = s.change(ctx, &a, `UPDATE auth_requests SET consumed_at = $4 WHERE `+which+
+		` AND approved_at > 0 AND consumed_at = 0 AND expires_at > $4`, key, idp, binding, seconds(s.now()))
 	if err == ErrNotFound {
-		err = s.get(ctx, func(row scanner) error { return a.scan(s, row) },
-			`SELECT `+authRequestColumns+` FROM auth_requests WHERE `+which+` AND approved_at > 0`,
-			key, idp, binding)
+		err = s.find(ctx, into{&a}, `WHERE `+which+` AND approved_at > 0`, key, idp, binding)
 		if err == nil {
 			if err = a.state(s.now()); err == nil {
 				err = ErrUsed // another call consumes it now

@@ -5,10 +5,157 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
 )
+
+// record is a row in memory. Its fields are columns of the table, each with the place of its value.
+type record interface {
+	table() string
+	fields() []field
+}
+
+// sealer is a record with sealed columns. They are read with a single row, never with a list.
+type sealer interface{ secrets() []field }
+
+// field is a column and the place of its value, for which stored and scan know the types.
+type field struct {
+	column string
+	value  any
+}
+
+// into are the records of one row, which joins their tables.
+type into []record
+
+// columns returns the columns of the records for a SELECT or RETURNING, and the places to scan
+// them into.
+func (rs into) columns(sealed bool) (columns string, places []any) {
+	var list strings.Builder
+	for _, r := range rs {
+		all, table := r.fields(), r.table()
+		if with, ok := r.(sealer); ok && sealed {
+			all = append(all, with.secrets()...)
+		}
+		for _, f := range all {
+			if list.Len() > 0 {
+				list.WriteString(", ")
+			}
+			list.WriteString(table)
+			list.WriteByte('.')
+			list.WriteString(f.column)
+			places = append(places, f.value)
+		}
+	}
+	return list.String(), places
+}
+
+// find reads one row into the records; tail follows the name of the first table in the SELECT. It
+// returns ErrNotFound if there is none.
+func (s *Store) find(ctx context.Context, rs into, tail string, args ...any) error {
+	columns, places := rs.columns(true)
+	return s.get(ctx, places, `SELECT `+columns+` FROM `+rs[0].table()+` `+tail, args...)
+}
+
+// change runs a statement that changes one row, and reads the row into the record. It returns
+// ErrNotFound if there is none.
+func (s *Store) change(ctx context.Context, r record, statement string, args ...any) error {
+	columns, places := into{r}.columns(true)
+	return s.changeValues(ctx, places, statement+` RETURNING `+columns, args...)
+}
+
+// list returns the rows of a table without their sealed columns; tail follows the name of the table
+// in the SELECT.
+func list[T any, R interface {
+	*T
+	record
+}](ctx context.Context, s *Store, tail string, args ...any) (all []T, err error) {
+	columns, _ := into{R(new(T))}.columns(false)
+	err = s.all(ctx, func(scan func(places ...any) error) error {
+		var one T
+		_, places := into{R(&one)}.columns(false)
+		err := scan(places...)
+		all = append(all, one)
+		return err
+	}, `SELECT `+columns+` FROM `+R(new(T)).table()+` `+tail, args...)
+	return all, err
+}
+
+// texts returns the only column of a query.
+func (s *Store) texts(ctx context.Context, query string, args ...any) (all []string, err error) {
+	err = s.all(ctx, func(scan func(places ...any) error) error {
+		text := ""
+		err := scan(&text)
+		all = append(all, text)
+		return err
+	}, query, args...)
+	return all, err
+}
+
+// insertion returns the statement that adds a record, and its arguments. more are columns that the
+// record does not have, with their values.
+func (s *Store) insertion(r record, more ...field) (statement string, args []any) {
+	all := append(r.fields(), more...)
+	if with, ok := r.(sealer); ok {
+		all = append(all, with.secrets()...)
+	}
+	var names, numbers []string
+	for i, f := range all {
+		names, numbers = append(names, f.column), append(numbers, "$"+strconv.Itoa(i+1))
+		args = append(args, s.stored(f.value))
+	}
+	return `INSERT INTO ` + r.table() + ` (` + strings.Join(names, ", ") + `) VALUES (` +
+		strings.Join(numbers, ", ") + `)`, args
+}
+
+// insert adds a record; see insertion.
+func (s *Store) insert(ctx context.Context, r record, more ...field) error {
+	statement, args := s.insertion(r, more...)
+	_, err := s.exec(ctx, statement, args...)
+	return err
+}
+
+// stored returns the stored form of a value.
+func (s *Store) stored(value any) any {
+	switch v := value.(type) {
+	case *string:
+		return *v
+	case *[]byte:
+		return *v
+	case *int64:
+		return *v
+	case *time.Time:
+		return seconds(*v)
+	case *secret:
+		return s.seal(v.column, v.row(), *v.text)
+	}
+	return value
+}
+
+// scan reads the columns of a row into their places.
+func (s *Store) scan(row interface{ Scan(dest ...any) error }, places []any) error {
+	targets := make([]any, len(places))
+	for i, place := range places {
+		switch p := place.(type) {
+		case *time.Time:
+			targets[i] = moment{p}
+		case *secret:
+			targets[i] = &p.sealed
+		default:
+			targets[i] = place
+		}
+	}
+	err := row.Scan(targets...)
+	for _, place := range places {
+		if p, ok := place.(*secret); ok && err == nil {
+			var plain []byte
+			plain, err = s.open(p.column, p.row(), p.sealed)
+			*p.text = string(plain)
+		}
+	}
+	return err
+}
 
 // querier is a database or a transaction.
 type querier interface {
@@ -18,8 +165,8 @@ type querier interface {
 }
 
 func (s *Store) in(ctx context.Context, db *sql.DB) querier {
-	if f := frameOf(ctx, s); f != nil {
-		return f.tx
+	if tx := txOf(ctx, s); tx != nil {
+		return tx
 	}
 	return db
 }
@@ -48,28 +195,25 @@ func (s *Store) only(ctx context.Context, query string, args ...any) error {
 	return err
 }
 
-// scanner is a *sql.Row or *sql.Rows.
-type scanner interface{ Scan(dest ...any) error }
-
-// get reads one row with scan; it returns ErrNotFound if there is none.
-func (s *Store) get(ctx context.Context, scan func(scanner) error, query string, args ...any) error {
+// get reads the values of one row; it returns ErrNotFound if there is none.
+func (s *Store) get(ctx context.Context, places []any, query string, args ...any) error {
 	defer s.took(Read, time.Now())
-	return s.one(ctx, s.read, scan, query, args)
+	return s.one(ctx, s.read, places, query, args)
 }
 
-// change is get for a statement that changes the row and returns it.
-func (s *Store) change(ctx context.Context, scan func(scanner) error, query string, args ...any) error {
+// changeValues is get for a statement that changes the row and returns its values.
+func (s *Store) changeValues(ctx context.Context, places []any, query string, args ...any) error {
 	defer s.took(Write, time.Now())
-	return s.one(ctx, s.write, scan, query, args)
+	return s.one(ctx, s.write, places, query, args)
 }
 
-func (s *Store) one(ctx context.Context, db *sql.DB, scan func(scanner) error, query string, args []any) error {
+func (s *Store) one(ctx context.Context, db *sql.DB, places []any, query string, args []any) error {
 	if err := storable(args); err != nil {
 		return err
 	}
 	ctx, cancel := s.within(ctx)
 	defer cancel()
-	switch err := scan(s.in(ctx, db).QueryRowContext(ctx, query, args...)); {
+	switch err := s.scan(s.in(ctx, db).QueryRowContext(ctx, query, args...), places); {
 	case errors.Is(err, sql.ErrNoRows):
 		return ErrNotFound
 	case err != nil:
@@ -78,29 +222,24 @@ func (s *Store) one(ctx context.Context, db *sql.DB, scan func(scanner) error, q
 	return nil
 }
 
-// all calls scan for each row.
-func (s *Store) all(ctx context.Context, scan func(scanner) error, query string, args ...any) error {
-	defer s.took(Read, time.Now())
-	return s.each(ctx, s.read, scan, query, args)
-}
-
-func (s *Store) each(ctx context.Context, db *sql.DB, scan func(scanner) error, query string, args []any) error {
+// all calls read for each row. scan reads the values of the row.
+func (s *Store) all(ctx context.Context, read func(scan func(places ...any) error) error, query string,
+	args ...any) (err error) {
 	if err := storable(args); err != nil {
 		return err
 	}
+	defer s.took(Read, time.Now())
 	ctx, cancel := s.within(ctx)
 	defer cancel()
-	rows, err := s.in(ctx, db).QueryContext(ctx, query, args...)
+	rows, err := s.in(ctx, s.read).QueryContext(ctx, query, args...)
 	if err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
 	defer rows.Close()
-	for rows.Next() {
-		if err := scan(rows); err != nil {
-			return fmt.Errorf("store: %w", err)
-		}
+	for err == nil && rows.Next() {
+		err = read(func(places ...any) error { return s.scan(rows, places) })
 	}
-	if err := rows.Err(); err != nil {
+	if err = errors.Join(err, rows.Err()); err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
 	return nil

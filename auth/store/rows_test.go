@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"reflect"
 	"runtime"
 	"slices"
@@ -239,30 +240,32 @@ func TestLateGrant(t *testing.T) {
 	run(t, func(t *testing.T, d database) {
 		s, ctx := mustOpen(t, d, nil), t.Context()
 		ann := mustGrant(t, s, "ann")
-		tx, err := s.BeginTX(ctx)
-		want(t, "BeginTX", err, nil)
-		_, err = s.IDPSession(tx, ann.IDPSession)
-		want(t, "IDPSession", err, nil)
 		ended := make(chan []string)
-		go func() {
-			grants, err := s.EndIDPSession(ctx, ann.IDPSession, "test")
-			want(t, "EndIDPSession", err, nil)
-			ended <- grants
-		}()
-		late, err := s.AddGrant(tx,
-			Grant{User: ann.User, IDPSession: ann.IDPSession, ClientID: "late", Expires: time.Now().Add(time.Hour)})
-		want(t, "AddGrant", err, nil)
-		if d.driver == Postgres { // until the other transaction waits for this one; SQLite's waits before it begins
-			waits := func() (n int) {
-				want(t, "pg_locks", s.get(ctx, func(row scanner) error { return row.Scan(&n) },
-					`SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'transactionid'`), nil)
-				return n
+		var late Grant
+		err := s.WithTx(ctx, func(tx context.Context) error {
+			_, err := s.IDPSession(tx, ann.IDPSession)
+			want(t, "IDPSession", err, nil)
+			go func() {
+				grants, err := s.EndIDPSession(ctx, ann.IDPSession, "test")
+				want(t, "EndIDPSession", err, nil)
+				ended <- grants
+			}()
+			late, err = s.AddGrant(tx,
+				Grant{User: ann.User, IDPSession: ann.IDPSession, ClientID: "late", Expires: time.Now().Add(time.Hour)})
+			want(t, "AddGrant", err, nil)
+			if d.driver == Postgres { // until the other transaction waits for this one; SQLite's waits before it begins
+				waits := func() (n int) {
+					want(t, "pg_locks", s.get(ctx, []any{&n},
+						`SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'transactionid'`), nil)
+					return n
+				}
+				for deadline := time.Now().Add(10 * time.Second); waits() == 0 && time.Now().Before(deadline); {
+					runtime.Gosched()
+				}
 			}
-			for deadline := time.Now().Add(10 * time.Second); waits() == 0 && time.Now().Before(deadline); {
-				runtime.Gosched()
-			}
-		}
-		want(t, "Commit", s.Commit(tx), nil)
+			return nil
+		})
+		want(t, "WithTx", err, nil)
 		if grants := <-ended; len(grants) != 2 {
 			t.Errorf("%q have ended, want both", grants)
 		}
@@ -371,6 +374,28 @@ func TestGrants(t *testing.T) {
 		}
 		if g, err := s.Grant(ctx, bob.ID); err != ErrRevoked || g.Reason != "test" {
 			t.Errorf("the reason of the first revocation is %q, %v", g.Reason, err)
+		}
+	})
+}
+
+// TestListsHaveNoSecrets: a list leaves secrets sealed, which a single row has.
+func TestListsHaveNoSecrets(t *testing.T) {
+	run(t, func(t *testing.T, d database) {
+		s, ctx := mustOpen(t, d, nil), t.Context()
+		ann := mustGrant(t, s, "ann")
+		want(t, "PutConnection", s.PutConnection(ctx, Connection{Upstream: "linear", User: ann.User, Principal: "p",
+			Access: "canary-access", Refresh: "canary-refresh", Expires: s.now().Add(time.Hour)}), nil)
+		session, err := s.IDPSession(ctx, ann.IDPSession)
+		connection, err2 := s.Connection(ctx, "linear", "p")
+		if err != nil || err2 != nil || session.RefreshToken == "" || connection.Access != "canary-access" ||
+			connection.Refresh != "canary-refresh" {
+			t.Fatalf("single rows are %+v, %v and %+v, %v", session, err, connection, err2)
+		}
+		sessions, err := s.IDPSessions(ctx, "")
+		connections, err2 := s.Connections(ctx, ann.User)
+		if err != nil || err2 != nil || len(sessions) != 1 || len(connections) != 1 ||
+			sessions[0].RefreshToken+connections[0].Access+connections[0].Refresh != "" {
+			t.Errorf("lists are %+v, %v and %+v, %v", sessions, err, connections, err2)
 		}
 	})
 }

@@ -25,6 +25,18 @@ var (
 // instead.
 var sealedColumns = []column{canarySecret, idpRefreshToken, authPKCE, upstreamSecret, upstreamAccess, upstreamRefresh}
 
+// secret is the place of the value of a sealed column, in memory.
+type secret struct {
+	column
+	row    func() string // key of its row, known once the other columns are
+	text   *string
+	sealed []byte // as it is stored; set by scan
+}
+
+func sealedField(c column, row func() string, text *string) field {
+	return field{c.name, &secret{column: c, row: row, text: text}}
+}
+
 func (c column) place(row string) string { return c.table + "|" + row + "|" + c.name }
 
 // seal returns the stored form of a secret: NULL for "".
@@ -57,8 +69,7 @@ const (
 // a canary.
 func (s *Store) checkKeys(ctx context.Context) (sealed bool, err error) {
 	var text []byte
-	err = s.get(ctx, func(row scanner) error { return row.Scan(&text) }, `SELECT secret_enc FROM canary WHERE id = $1`,
-		canaryRow)
+	err = s.get(ctx, []any{&text}, `SELECT secret_enc FROM canary WHERE id = $1`, canaryRow)
 	if errors.Is(err, ErrNotFound) {
 		return false, nil
 	}
@@ -87,31 +98,24 @@ func (s *Store) addCanary(ctx context.Context) error {
 // removed, provided that every replica has the first key.
 func (s *Store) Reencrypt(ctx context.Context) (n int, err error) {
 	for _, c := range sealedColumns {
-		type value struct {
-			row    string
-			sealed []byte
-		}
-		var old []value
-		err := s.all(ctx, func(row scanner) error {
-			var v value
-			err := row.Scan(&v.row, &v.sealed)
-			if err == nil && !s.vault.Current(v.sealed) {
-				old = append(old, v)
+		old := map[string][]byte{} // by row
+		err := s.eachSealed(ctx, c, func(row string, sealed []byte) {
+			if !s.vault.Current(sealed) {
+				old[row] = sealed
 			}
-			return err
-		}, `SELECT `+c.key+`, `+c.name+` FROM `+c.table+` WHERE `+c.name+` IS NOT NULL`)
+		})
 		if err != nil {
 			return n, err
 		}
-		for _, v := range old {
-			plain, err := s.open(c, v.row, v.sealed)
+		for row, sealed := range old {
+			plain, err := s.open(c, row, sealed)
 			if err != nil {
 				return n, err
 			}
 			// A row that was written in the meantime is already sealed with the first key.
 			changed, err := s.exec(ctx,
 				`UPDATE `+c.table+` SET `+c.name+` = $3 WHERE `+c.key+` = $1 AND `+c.name+` = $2`,
-				v.row, v.sealed, s.vault.Seal(plain, c.place(v.row)))
+				row, sealed, s.vault.Seal(plain, c.place(row)))
 			if err != nil {
 				return n, err
 			}
@@ -119,4 +123,17 @@ func (s *Store) Reencrypt(ctx context.Context) (n int, err error) {
 		}
 	}
 	return n, nil
+}
+
+// eachSealed calls use for each value of a column that is not NULL.
+func (s *Store) eachSealed(ctx context.Context, c column, use func(row string, sealed []byte)) error {
+	return s.all(ctx, func(scan func(places ...any) error) error {
+		var row string
+		var sealed []byte
+		err := scan(&row, &sealed)
+		if err == nil {
+			use(row, sealed)
+		}
+		return err
+	}, `SELECT `+c.key+`, `+c.name+` FROM `+c.table+` WHERE `+c.name+` IS NOT NULL`)
 }

@@ -83,22 +83,12 @@ func dump(t *testing.T, s *Store, d database) []byte {
 		}
 		return all.Bytes()
 	}
-	var tables []string
-	err := s.all(t.Context(), func(row scanner) error {
-		var name string
-		err := row.Scan(&name)
-		tables = append(tables, name)
-		return err
-	}, `SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema() ORDER BY table_name`)
+	tables, err := s.texts(t.Context(), `SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema() ORDER BY table_name`)
 	want(t, "tables", err, nil)
 	for _, table := range tables {
-		err := s.all(t.Context(), func(row scanner) error {
-			var text string
-			err := row.Scan(&text)
-			fmt.Fprintln(&all, table, text)
-			return err
-		}, `SELECT `+table+`::text FROM `+table+` ORDER BY 1`)
+		rows, err := s.texts(t.Context(), `SELECT `+table+`::text FROM `+table+` ORDER BY 1`)
 		want(t, table, err, nil)
+		fmt.Fprintln(&all, table, rows)
 	}
 	return all.Bytes()
 }

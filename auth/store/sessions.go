@@ -18,19 +18,15 @@ type IDPSession struct {
 	Ended        time.Time // zero while it stands
 }
 
-const idpSessionColumns = "id, user_id, idp, refresh_token_enc, claims, created_at, checked_at, ok_until, ended_at"
+func (i *IDPSession) table() string { return "idp_sessions" }
 
-// scan reads a row, and unseals its refresh token.
-func (i *IDPSession) scan(s *Store, row scanner) error {
-	var sealed []byte
-	err := row.Scan(&i.ID, &i.User, &i.IDP, &sealed, &i.Claims, moment{&i.Created}, moment{&i.Checked},
-		moment{&i.OKUntil}, moment{&i.Ended})
-	if err != nil {
-		return err
-	}
-	plain, err := s.open(idpRefreshToken, i.ID, sealed)
-	i.RefreshToken = string(plain)
-	return err
+func (i *IDPSession) fields() []field {
+	return []field{{"id", &i.ID}, {"user_id", &i.User}, {"idp", &i.IDP}, {"claims", &i.Claims},
+		{"created_at", &i.Created}, {"checked_at", &i.Checked}, {"ok_until", &i.OKUntil}, {"ended_at", &i.Ended}}
+}
+
+func (i *IDPSession) secrets() []field {
+	return []field{sealedField(idpRefreshToken, func() string { return i.ID }, &i.RefreshToken)}
 }
 
 // AddIDPSession stores a session and returns it with its ID. It ignores Created and Ended.
@@ -39,20 +35,13 @@ func (s *Store) AddIDPSession(ctx context.Context, i IDPSession) (IDPSession, er
 		i.ID = NewID()
 	}
 	i.Created, i.Ended = s.now(), time.Time{}
-	_, err := s.exec(ctx,
-		`INSERT INTO idp_sessions (id, user_id, idp, refresh_token_enc, claims, created_at, checked_at, ok_until,
-			claimed_until, ended_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 0, 0)`,
-		i.ID, i.User, i.IDP, s.seal(idpRefreshToken, i.ID,
-			i.RefreshToken), i.Claims, seconds(i.Created), seconds(i.Checked), seconds(i.OKUntil))
-	return i, err
+	return i, s.insert(ctx, &i, field{"claimed_until", 0})
 }
 
 // IDPSession returns the session with an id; ErrRevoked comes with the session if it has ended. In
 // a transaction the row is locked.
 func (s *Store) IDPSession(ctx context.Context, id string) (i IDPSession, err error) {
-	err = s.get(ctx, func(row scanner) error { return i.scan(s, row) },
-		`SELECT `+idpSessionColumns+` FROM idp_sessions WHERE id = $1`+s.lock(ctx), id)
+	err = s.find(ctx, into{&i}, `WHERE id = $1`+s.lock(ctx), id)
 	if err == nil && !i.Ended.IsZero() {
 		err = ErrRevoked
 	}
@@ -65,9 +54,8 @@ func (s *Store) IDPSession(ctx context.Context, id string) (i IDPSession, err er
 // ended.
 func (s *Store) ClaimIDPSession(ctx context.Context, id string, d time.Duration) (i IDPSession, err error) {
 	now := s.now()
-	err = s.change(ctx, func(row scanner) error { return i.scan(s, row) },
-		`UPDATE idp_sessions SET claimed_until = $2 WHERE id = $1 AND ended_at = 0 AND claimed_until <= $3 RETURNING `+
-			idpSessionColumns,
+	err = s.change(ctx, &i,
+		`UPDATE idp_sessions SET claimed_until = $2 WHERE id = $1 AND ended_at = 0 AND claimed_until <= $3`,
 		id, seconds(now.Add(d)), seconds(now))
 	if err != ErrNotFound {
 		return i, err
@@ -115,17 +103,10 @@ func (s *Store) EndIDPSession(ctx context.Context, id, why string) (grants []str
 }
 
 // IDPSessions returns the standing sessions of a user, or of all if user is "", the newest first,
-// without refresh tokens and claims.
-func (s *Store) IDPSessions(ctx context.Context, user string) (all []IDPSession, err error) {
-	err = s.all(ctx, func(row scanner) error {
-		var i IDPSession
-		err := row.Scan(&i.ID, &i.User, &i.IDP, moment{&i.Created}, moment{&i.Checked}, moment{&i.OKUntil})
-		all = append(all, i)
-		return err
-	},
-		`SELECT id, user_id, idp, created_at, checked_at, ok_until FROM idp_sessions WHERE ended_at = 0
-			AND ($1 = '' OR user_id = $1) ORDER BY created_at DESC, id`, user)
-	return all, err
+// without refresh tokens.
+func (s *Store) IDPSessions(ctx context.Context, user string) ([]IDPSession, error) {
+	return list[IDPSession](ctx, s,
+		`WHERE ended_at = 0 AND ($1 = '' OR user_id = $1) ORDER BY created_at DESC, id`, user)
 }
 
 // Ended is the result of SignOut.
@@ -165,23 +146,23 @@ type WebSession struct {
 	Created, Expires time.Time
 }
 
-// AddWebSession stores a session under the hash of its secret.
+func (w *WebSession) table() string { return "web_sessions" }
+
+func (w *WebSession) fields() []field {
+	return []field{{"user_id", &w.User}, {"idp_session_id", &w.IDPSession}, {"created_at", &w.Created},
+		{"expires_at", &w.Expires}}
+}
+
+// AddWebSession stores a session under the hash of its secret. It ignores Created.
 func (s *Store) AddWebSession(ctx context.Context, secret string, w WebSession) error {
-	_, err := s.exec(ctx,
-		`INSERT INTO web_sessions (id_hash, user_id, idp_session_id, created_at, expires_at)
-			VALUES ($1, $2, $3, $4, $5)`,
-		hash(secret), w.User, w.IDPSession, seconds(s.now()), seconds(w.Expires))
-	return err
+	w.Created = s.now()
+	return s.insert(ctx, &w, field{"id_hash", hash(secret)})
 }
 
 // WebSession returns the session with a secret, and its user. It returns ErrExpired if the session
 // has expired, and ErrRevoked if the user is disabled.
 func (s *Store) WebSession(ctx context.Context, secret string) (w WebSession, u User, err error) {
-	err = s.get(ctx, func(row scanner) error {
-		return row.Scan(append([]any{&w.User, &w.IDPSession, moment{&w.Created}, moment{&w.Expires}}, u.fields()...)...)
-	}, `SELECT web_sessions.user_id, web_sessions.idp_session_id, web_sessions.created_at, web_sessions.expires_at, `+
-		userColumns+`
-		FROM web_sessions JOIN users ON users.id = web_sessions.user_id WHERE id_hash = $1`, hash(secret))
+	err = s.find(ctx, into{&w, &u}, `JOIN users ON users.id = web_sessions.user_id WHERE id_hash = $1`, hash(secret))
 	switch {
 	case err != nil:
 	case !u.Disabled.IsZero():
@@ -193,17 +174,9 @@ func (s *Store) WebSession(ctx context.Context, secret string) (w WebSession, u 
 }
 
 // WebSessions returns the unexpired sessions of a user, or of all if user is "", the newest first.
-func (s *Store) WebSessions(ctx context.Context, user string) (all []WebSession, err error) {
-	err = s.all(ctx, func(row scanner) error {
-		var w WebSession
-		err := row.Scan(&w.User, &w.IDPSession, moment{&w.Created}, moment{&w.Expires})
-		all = append(all, w)
-		return err
-	},
-		`SELECT user_id, idp_session_id, created_at, expires_at FROM web_sessions WHERE expires_at > $2
-			AND ($1 = '' OR user_id = $1) ORDER BY created_at DESC`,
-		user, seconds(s.now()))
-	return all, err
+func (s *Store) WebSessions(ctx context.Context, user string) ([]WebSession, error) {
+	return list[WebSession](ctx, s,
+		`WHERE expires_at > $2 AND ($1 = '' OR user_id = $1) ORDER BY created_at DESC`, user, seconds(s.now()))
 }
 
 // EndWebSessions deletes all web sessions of a user.

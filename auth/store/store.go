@@ -3,7 +3,8 @@
 // Every method takes part in the transaction of its context, may be called by several goroutines,
 // and blocks on the database. By file:
 //
-//   - store.go: Open and Close; transactions (WithTx, BeginTX, Commit, Rollback, Keep)
+//   - store.go: Open and Close; transactions (WithTx, Keep)
+//   - rows.go: the statements that read and add the rows of all tables
 //   - users.go: User
 //   - sessions.go: IDPSession, a session at a provider; WebSession, a signed-in browser; SignOut
 //   - requests.go: AuthRequest, a sign-in in progress
@@ -268,50 +269,56 @@ func (s *Store) Close() error {
 // txKey is the context key of a transaction of this store.
 type txKey struct{ *Store }
 
-// frame is one level of nested transactions, which share the outermost one.
-type frame struct {
-	tx     *sql.Tx
-	cancel context.CancelFunc // of the outermost level
-	nested bool
-	doomed *bool // shared by all levels: an inner rollback dooms the outermost
+// transaction is the transaction of a context. Nested calls of WithTx share it.
+type transaction struct {
+	*sql.Tx
+	doomed bool // a nested call has failed
 }
 
-// errDoomed means that an inner level was rolled back, so that the outermost cannot commit.
+func txOf(ctx context.Context, s *Store) *transaction {
+	tx, _ := ctx.Value(txKey{s}).(*transaction)
+	return tx
+}
+
+// errDoomed means that a nested call failed, so that the outermost one cannot commit.
 var errDoomed = errors.New("a nested transaction was rolled back")
 
 // WithTx runs f in a transaction, and commits it if f returns nil or an error of Keep. Methods that
 // get f's context take part in the transaction, and a nested WithTx is part of it. It is for one
 // goroutine. f must not wait for anything but the store: SQLite allows one transaction at a time.
 func (s *Store) WithTx(ctx context.Context, f func(ctx context.Context) error) error {
-	inner, err := s.BeginTX(ctx)
-	if err != nil {
+	if outer := txOf(ctx, s); outer != nil {
+		err := f(ctx)
+		if _, kept := errors.AsType[keep](err); err != nil && !kept {
+			outer.doomed = true
+		}
 		return err
 	}
-	done := false
-	defer func() {
-		if !done { // f panicked
-			_ = s.Rollback(inner)
-		}
-	}()
-	err = f(inner)
-	done = true
-	var kept keep
-	if err != nil && !errors.As(err, &kept) {
-		if undo := s.Rollback(inner); undo != nil && !errors.Is(undo, sql.ErrTxDone) {
+	limited, cancel := s.within(ctx)
+	defer cancel()
+	tx, err := s.write.BeginTx(limited, nil)
+	if err != nil {
+		return fmt.Errorf("begin a transaction: %w", err)
+	}
+	defer func() { // does nothing after the commit
+		if undo := tx.Rollback(); undo != nil && !errors.Is(undo, sql.ErrTxDone) {
 			s.log.Warn("cannot roll back a transaction", "error", undo)
 		}
+	}()
+	inner := &transaction{Tx: tx}
+	err = f(context.WithValue(limited, txKey{s}, inner))
+	kept, isKept := errors.AsType[keep](err)
+	switch {
+	case err != nil && !isKept:
 		return err
+	case inner.doomed:
+		return errDoomed
 	}
-	if failed := s.Commit(inner); failed != nil {
-		return failed
+	defer s.took(Commit, time.Now())
+	if err := tx.Commit(); err != nil {
+		return fmt.Errorf("commit: %w", err)
 	}
-	if frameOf(inner, s).nested {
-		return err
-	}
-	if err != nil {
-		return kept.error
-	}
-	return nil
+	return kept.error
 }
 
 // keep is an error that does not cause a rollback.
@@ -322,64 +329,9 @@ func (k keep) Unwrap() error { return k.error }
 // Keep returns an error that makes WithTx or Refresh commit. The caller of WithTx gets err itself.
 func Keep(err error) error { return keep{err} }
 
-// BeginTX returns a context with a transaction, or with another level of the transaction in ctx.
-// End it with Commit or Rollback; it also ends with ctx.
-func (s *Store) BeginTX(ctx context.Context) (context.Context, error) {
-	if outer := frameOf(ctx, s); outer != nil {
-		return context.WithValue(ctx, txKey{s}, &frame{tx: outer.tx, nested: true, doomed: outer.doomed}), nil
-	}
-	limited, cancel := s.within(ctx)
-	tx, err := s.write.BeginTx(limited, nil)
-	if err != nil {
-		cancel()
-		return ctx, fmt.Errorf("begin a transaction: %w", err)
-	}
-	return context.WithValue(limited, txKey{s}, &frame{tx: tx, cancel: cancel, doomed: new(bool)}), nil
-}
-
-// Commit ends a level of BeginTX. Only the outermost level commits. If an inner level was rolled
-// back, it rolls back and returns an error.
-func (s *Store) Commit(ctx context.Context) error {
-	f := frameOf(ctx, s)
-	switch {
-	case f == nil:
-		return errors.New("commit without a transaction")
-	case f.nested:
-		return nil
-	}
-	defer f.cancel()
-	if *f.doomed {
-		return errors.Join(errDoomed, f.tx.Rollback())
-	}
-	defer s.took(Commit, time.Now())
-	if err := f.tx.Commit(); err != nil {
-		return fmt.Errorf("commit: %w", err)
-	}
-	return nil
-}
-
-// Rollback rolls back the transaction of BeginTX, with all levels around it.
-func (s *Store) Rollback(ctx context.Context) error {
-	f := frameOf(ctx, s)
-	if f == nil {
-		return errors.New("rollback without a transaction")
-	}
-	*f.doomed = true
-	if f.nested {
-		return nil
-	}
-	defer f.cancel()
-	return f.tx.Rollback()
-}
-
-func frameOf(ctx context.Context, s *Store) *frame {
-	f, _ := ctx.Value(txKey{s}).(*frame)
-	return f
-}
-
 // lock ends a SELECT of rows that the transaction of ctx will change; "" outside of a transaction.
 func (s *Store) lock(ctx context.Context) string {
-	if frameOf(ctx, s) == nil {
+	if txOf(ctx, s) == nil {
 		return ""
 	}
 	return s.forUpdate

@@ -165,10 +165,7 @@ func TestTransactions(t *testing.T) {
 		err := s.WithTx(t.Context(), func(ctx context.Context) error {
 			note(ctx, "outer")
 			return s.WithTx(ctx, func(ctx context.Context) error {
-				inner, err := s.BeginTX(ctx)
-				want(t, "BeginTX", err, nil)
-				note(inner, "inner")
-				return s.Commit(inner)
+				return s.WithTx(ctx, func(ctx context.Context) error { note(ctx, "inner"); return nil })
 			})
 		})
 		want(t, "all commit", err, nil)
@@ -179,9 +176,7 @@ func TestTransactions(t *testing.T) {
 		want(t, "the outer one fails", err, broken)
 		err = s.WithTx(t.Context(), func(ctx context.Context) error {
 			note(ctx, "undone")
-			inner, err := s.BeginTX(ctx)
-			want(t, "BeginTX", err, nil)
-			want(t, "Rollback", s.Rollback(inner), nil)
+			want(t, "within", s.WithTx(ctx, func(context.Context) error { return broken }), broken)
 			return nil // it does not know
 		})
 		want(t, "an inner one is undone", err, errDoomed)
@@ -198,11 +193,12 @@ func TestTransactions(t *testing.T) {
 			_ = s.WithTx(t.Context(), func(ctx context.Context) error { note(ctx, "undone"); panic("test") })
 		}()
 		ctx, cancel := context.WithCancel(t.Context())
-		begun, err := s.BeginTX(ctx)
-		want(t, "BeginTX", err, nil)
-		note(begun, "undone")
-		cancel()
-		if err := s.Commit(begun); err == nil {
+		err = s.WithTx(ctx, func(ctx context.Context) error {
+			note(ctx, "undone")
+			cancel()
+			return nil
+		})
+		if err == nil {
 			t.Error("a transaction was committed after its context's end")
 		}
 		var got []string
@@ -213,9 +209,6 @@ func TestTransactions(t *testing.T) {
 		}
 		if want := []string{"kept", "inner", "outer"}; !slices.Equal(got, want) {
 			t.Errorf("what was written: %q, want %q", got, want)
-		}
-		if s.Commit(t.Context()) == nil || s.Rollback(t.Context()) == nil {
-			t.Error("something ended a transaction that nothing began")
 		}
 	})
 }

@@ -97,7 +97,7 @@ func (s *Store) sweep(ctx context.Context) (total int64, err error) {
 // mineToSweep reports whether this process may sweep, and locks out other replicas until the
 // transaction ends. The lock is per schema.
 func (s *Store) mineToSweep(ctx context.Context) (mine bool, err error) {
-	err = s.get(ctx, func(row scanner) error { return row.Scan(&mine) },
+	err = s.get(ctx, []any{&mine},
 		`SELECT pg_try_advisory_xact_lock($1 + 'audit'::regclass::oid::bigint)`, int64(sweeping))
 	return mine, err
 }

@@ -19,7 +19,7 @@ func TestSweep(t *testing.T) {
 			t.Helper()
 			for _, what := range sweeps {
 				m := 0
-				want(t, what.table, s.get(ctx, func(row scanner) error { return row.Scan(&m) },
+				want(t, what.table, s.get(ctx, []any{&m},
 					`SELECT count(*) FROM `+what.table), nil)
 				n += m
 			}
@@ -134,24 +134,25 @@ func TestSweepAtOnce(t *testing.T) {
 			for _, s := range []*Store{both[0], other} {
 				want(t, "PutDocument", s.PutDocument(ctx, Document{URL: "u", FreshUntil: c.now()}), nil)
 			}
-			tx, err := both[0].BeginTX(ctx)
-			want(t, "BeginTX", err, nil)
-			if mine, err := both[0].mineToSweep(tx); err != nil || !mine {
-				t.Fatalf("nobody sweeps, and nobody may: %v", err)
-			}
 			c.pass(100 * 24 * time.Hour)
 			sweep := func(s *Store) bool {
 				_, err := s.sweep(ctx)
 				want(t, "sweep", err, nil)
 				return !old(s)
 			}
-			if sweep(both[1]) {
-				t.Error("a replica sweeps too")
-			}
-			if !sweep(other) {
-				t.Error("another schema is not swept")
-			}
-			want(t, "Rollback", both[0].Rollback(tx), nil)
+			err := both[0].WithTx(ctx, func(tx context.Context) error {
+				if mine, err := both[0].mineToSweep(tx); err != nil || !mine {
+					t.Fatalf("nobody sweeps, and nobody may: %v", err)
+				}
+				if sweep(both[1]) {
+					t.Error("a replica sweeps too")
+				}
+				if !sweep(other) {
+					t.Error("another schema is not swept")
+				}
+				return nil
+			})
+			want(t, "WithTx", err, nil)
 			if !sweep(both[1]) {
 				t.Error("after that the replica does not sweep")
 			}

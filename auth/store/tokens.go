@@ -12,15 +12,20 @@ type Code struct {
 	RequestID string // groups the codes and tokens of one request
 	Request   []byte // record of package authserver; no secret
 	Expires   time.Time
+	active    int64 // 0 after its use
+}
+
+func (c *Code) table() string { return "oauth_codes" }
+
+func (c *Code) fields() []field {
+	return []field{{"signature", &c.Signature}, {"grant_id", &c.Grant}, {"request_id", &c.RequestID},
+		{"request", &c.Request}, {"active", &c.active}, {"expires_at", &c.Expires}}
 }
 
 // AddCode stores a new code.
 func (s *Store) AddCode(ctx context.Context, c Code) error {
-	_, err := s.exec(ctx,
-		`INSERT INTO oauth_codes (signature, grant_id, request_id, request, active, expires_at)
-			VALUES ($1, $2, $3, $4, 1, $5)`,
-		c.Signature, c.Grant, c.RequestID, c.Request, seconds(c.Expires))
-	return err
+	c.active = 1
+	return s.insert(ctx, &c)
 }
 
 // Code returns a code. ErrUsed, which also means that its grant was revoked, and ErrExpired come
@@ -29,14 +34,10 @@ func (s *Store) Code(ctx context.Context, signature string) (c Code, err error) 
 	if err := s.lockGrantOf(ctx, "oauth_codes", signature); err != nil {
 		return c, err
 	}
-	var active int64
-	err = s.get(ctx, func(row scanner) error {
-		return row.Scan(&c.Signature, &c.Grant, &c.RequestID, &c.Request, &active, moment{&c.Expires})
-	}, `SELECT signature, grant_id, request_id, request, active, expires_at FROM oauth_codes WHERE signature = $1`+
-		s.lock(ctx), signature)
+	err = s.find(ctx, into{&c}, `WHERE signature = $1`+s.lock(ctx), signature)
 	switch {
 	case err != nil:
-	case active == 0:
+	case c.active == 0:
 		err = ErrUsed
 	case !s.now().Before(c.Expires):
 		err = ErrExpired
@@ -47,12 +48,7 @@ func (s *Store) Code(ctx context.Context, signature string) (c Code, err error) 
 // UseCode marks a code as used. Exactly one call succeeds; the others get ErrUsed.
 func (s *Store) UseCode(ctx context.Context, signature string) error {
 	n, err := s.exec(ctx, `UPDATE oauth_codes SET active = 0 WHERE signature = $1 AND active = 1`, signature)
-	if err != nil || n > 0 {
-		return err
-	}
-	err = s.get(ctx, func(row scanner) error { return row.Scan(&n) }, `SELECT 1 FROM oauth_codes WHERE signature = $1`,
-		signature)
-	if err == nil {
+	if err == nil && n == 0 {
 		err = ErrUsed
 	}
 	return err
@@ -68,8 +64,8 @@ func (s *Store) AddPKCE(ctx context.Context, signature string, request []byte, e
 // TakePKCE returns and deletes the challenge of a code. Exactly one call succeeds; the others get
 // ErrNotFound.
 func (s *Store) TakePKCE(ctx context.Context, signature string) (request []byte, err error) {
-	err = s.change(ctx, func(row scanner) error { return row.Scan(&request) },
-		`DELETE FROM oauth_pkce WHERE signature = $1 RETURNING request`, signature)
+	err = s.changeValues(ctx, []any{&request}, `DELETE FROM oauth_pkce WHERE signature = $1 RETURNING request`,
+		signature)
 	return request, err
 }
 
@@ -100,13 +96,12 @@ type Token struct {
 	Expires   time.Time
 }
 
-const tokenColumns = "oauth_tokens.signature, oauth_tokens.kind, oauth_tokens.grant_id, oauth_tokens.request_id, " +
-	"oauth_tokens.request, oauth_tokens.state, " +
-	"oauth_tokens.created_at, oauth_tokens.rotated_at, oauth_tokens.successor, oauth_tokens.expires_at"
+func (t *Token) table() string { return "oauth_tokens" }
 
-func (t *Token) fields() []any {
-	return []any{&t.Signature, &t.Kind, &t.Grant, &t.RequestID, &t.Request, &t.State, moment{&t.Created},
-		moment{&t.Rotated}, &t.Successor, moment{&t.Expires}}
+func (t *Token) fields() []field {
+	return []field{{"signature", &t.Signature}, {"kind", &t.Kind}, {"grant_id", &t.Grant}, {"request_id", &t.RequestID},
+		{"request", &t.Request}, {"state", &t.State}, {"created_at", &t.Created}, {"rotated_at", &t.Rotated},
+		{"successor", &t.Successor}, {"expires_at", &t.Expires}}
 }
 
 // over returns why a token is no longer valid, or nil.
@@ -124,12 +119,8 @@ func (t *Token) over(now time.Time) error {
 
 // AddToken stores a new token. The caller has locked its grant and knows that it stands.
 func (s *Store) AddToken(ctx context.Context, t Token) error {
-	_, err := s.exec(ctx,
-		`INSERT INTO oauth_tokens (signature, kind, grant_id, request_id, request, state, created_at, rotated_at,
-			successor, replay_enc, expires_at)
-		VALUES ($1, $2, $3, $4, $5, 'active', $6, 0, '', NULL, $7)`,
-		t.Signature, t.Kind, t.Grant, t.RequestID, t.Request, seconds(s.now()), seconds(t.Expires))
-	return err
+	t.State, t.Created, t.Rotated, t.Successor = Active, s.now(), time.Time{}, ""
+	return s.insert(ctx, &t)
 }
 
 // Token returns a token of a kind. ErrUsed (for a rotated refresh token), ErrRevoked and ErrExpired
@@ -138,8 +129,7 @@ func (s *Store) Token(ctx context.Context, kind, signature string) (t Token, err
 	if err := s.lockGrantOf(ctx, "oauth_tokens", signature); err != nil {
 		return t, err
 	}
-	err = s.get(ctx, func(row scanner) error { return row.Scan(t.fields()...) },
-		`SELECT `+tokenColumns+` FROM oauth_tokens WHERE signature = $1 AND kind = $2`+s.lock(ctx), signature, kind)
+	err = s.find(ctx, into{&t}, `WHERE signature = $1 AND kind = $2`+s.lock(ctx), signature, kind)
 	if err == nil {
 		err = t.over(s.now())
 	}
@@ -153,13 +143,11 @@ func (s *Store) lockGrantOf(ctx context.Context, table, signature string) error 
 		return nil
 	}
 	var id string
-	err := s.get(ctx, func(row scanner) error { return row.Scan(&id) },
-		`SELECT grant_id FROM `+table+` WHERE signature = $1`, signature)
+	err := s.get(ctx, []any{&id}, `SELECT grant_id FROM `+table+` WHERE signature = $1`, signature)
 	if err != nil {
 		return err
 	}
-	return s.get(ctx, func(row scanner) error { return row.Scan(&id) },
-		`SELECT id FROM grants WHERE id = $1`+s.lock(ctx), id)
+	return s.get(ctx, []any{&id}, `SELECT id FROM grants WHERE id = $1`+s.lock(ctx), id)
 }
 
 // Access is an access token with its grant and user.
@@ -172,10 +160,8 @@ type Access struct {
 // Access returns an access token with its grant and user in one query. ErrRevoked and ErrExpired,
 // which may be about the grant or a disabled user, come with it.
 func (s *Store) Access(ctx context.Context, signature string) (a Access, err error) {
-	err = s.get(ctx, func(row scanner) error {
-		return row.Scan(append(append(a.Token.fields(), a.Grant.fields()...), a.User.fields()...)...)
-	}, `SELECT `+tokenColumns+`, `+grantColumns+`, `+userColumns+` FROM oauth_tokens
-		JOIN grants ON grants.id = oauth_tokens.grant_id JOIN users ON users.id = grants.user_id
+	err = s.find(ctx, into{&a.Token, &a.Grant, &a.User}, `JOIN grants ON grants.id = oauth_tokens.grant_id
+		JOIN users ON users.id = grants.user_id
 		WHERE oauth_tokens.signature = $1 AND oauth_tokens.kind = 'at'`, signature)
 	if err != nil {
 		return a, err

@@ -15,24 +15,22 @@ type User struct {
 	Disabled        time.Time // zero if the user may sign in
 }
 
-const userColumns = "users.id, users.issuer, users.subject, users.email, users.display, users.claims, " +
-	"users.created_at, users.last_seen_at, users.disabled_at"
+func (u *User) table() string { return "users" }
 
-func (u *User) fields() []any {
-	return []any{&u.ID, &u.Issuer, &u.Subject, &u.Email, &u.Display, &u.Claims, moment{&u.Created}, moment{&u.Seen},
-		moment{&u.Disabled}}
+func (u *User) fields() []field {
+	return []field{{"id", &u.ID}, {"issuer", &u.Issuer}, {"subject", &u.Subject}, {"email", &u.Email},
+		{"display", &u.Display}, {"claims", &u.Claims}, {"created_at", &u.Created}, {"last_seen_at", &u.Seen},
+		{"disabled_at", &u.Disabled}}
 }
 
 // PutUser inserts or updates a user who has signed in, by Issuer and Subject, and returns the row.
 // It ignores ID, Created and Disabled.
 func (s *Store) PutUser(ctx context.Context, u User) (User, error) {
-	now := seconds(s.now())
-	err := s.change(ctx, func(row scanner) error { return row.Scan(u.fields()...) },
-		`INSERT INTO users (id, issuer, subject, email, display, claims, created_at, last_seen_at, disabled_at)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $7, 0)
-		ON CONFLICT (issuer, subject) DO UPDATE SET email = excluded.email, display = excluded.display,
-		claims = excluded.claims, last_seen_at = excluded.last_seen_at
-		RETURNING `+userColumns, NewID(), u.Issuer, u.Subject, u.Email, u.Display, u.Claims, now)
+	now := s.now()
+	u.ID, u.Created, u.Seen, u.Disabled = NewID(), now, now, time.Time{}
+	statement, args := s.insertion(&u)
+	err := s.change(ctx, &u, statement+` ON CONFLICT (issuer, subject) DO UPDATE SET email = excluded.email,
+		display = excluded.display, claims = excluded.claims, last_seen_at = excluded.last_seen_at`, args...)
 	return u, err
 }
 
@@ -47,31 +45,21 @@ func (s *Store) Operator(ctx context.Context) (User, error) {
 
 // User returns the user with an id. In a transaction the row is locked.
 func (s *Store) User(ctx context.Context, id string) (u User, err error) {
-	return s.userRow(ctx, id, s.lock(ctx))
+	err = s.find(ctx, into{&u}, `WHERE id = $1`+s.lock(ctx), id)
+	return u, err
 }
 
-// user is User without a lock.
-func (s *Store) user(ctx context.Context, id string) (u User, err error) {
-	return s.userRow(ctx, id, "")
-}
-
-func (s *Store) userRow(ctx context.Context, id, lock string) (u User, err error) {
-	err = s.get(ctx, func(row scanner) error { return row.Scan(u.fields()...) },
-		`SELECT `+userColumns+` FROM users WHERE id = $1`+lock, id)
+// unlocked is User without a lock.
+func (s *Store) unlocked(ctx context.Context, id string) (u User, err error) {
+	err = s.find(ctx, into{&u}, `WHERE id = $1`, id)
 	return u, err
 }
 
 // Users returns the users with an e-mail address, or all if it is "", the last seen first. Several
 // users may have one address.
-func (s *Store) Users(ctx context.Context, email string) (all []User, err error) {
-	err = s.all(ctx, func(row scanner) error {
-		var u User
-		err := row.Scan(u.fields()...)
-		all = append(all, u)
-		return err
-	}, `SELECT `+userColumns+` FROM users WHERE issuer <> '`+operatorIssuer+
+func (s *Store) Users(ctx context.Context, email string) ([]User, error) {
+	return list[User](ctx, s, `WHERE issuer <> '`+operatorIssuer+
 		`' AND ($1 = '' OR lower(email) = lower($1)) ORDER BY last_seen_at DESC, id`, email)
-	return all, err
 }
 
 // DisableUser disables a user, and ends all their sessions, grants and connections to upstreams.
