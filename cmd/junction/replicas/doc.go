@@ -8,6 +8,7 @@
 //   - forward.go, receive.go: send a request to another member, and answer such a request
 //   - owners.go: owners of sessions, deleted sessions, and IDs that may be used once
 //   - limits.go: rate limits and calls in flight of all members together
+//   - statements.go: the SQL of both
 //   - sweep.go: deletes expired rows
 //   - metrics.go: numbers for package telemetry
 //

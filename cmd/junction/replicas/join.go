@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -12,9 +13,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 )
-
-// now is the SQL expression for the time of the database in microseconds.
-const now = `(extract(epoch FROM statement_timestamp()) * 1000000)::bigint`
 
 // channel is the name for LISTEN and NOTIFY. All schemas of a database share it. A notification
 // from another schema makes this process read its table once more, which does no harm.
@@ -92,19 +90,15 @@ func differing(here, there string) string {
 		return parts
 	}
 	a, b := digests(here), digests(there)
+	both := maps.Clone(a)
+	maps.Copy(both, b)
 	var list []string
-	for name := range b {
-		if _, both := a[name]; !both {
-			a[name] = ""
+	for _, name := range slices.Sorted(maps.Keys(both)) {
+		if a[name] != b[name] {
+			list = append(list, fmt.Sprintf("%s (%s here, %s there)", name, cmp.Or(a[name], "none"),
+				cmp.Or(b[name], "none")))
 		}
 	}
-	for name, digest := range a {
-		if other := b[name]; other != digest {
-			list = append(list, fmt.Sprintf("%s (%s here, %s there)", name, cmp.Or(digest, "none"),
-				cmp.Or(other, "none")))
-		}
-	}
-	slices.Sort(list)
 	return strings.Join(list, ", ")
 }
 
@@ -125,7 +119,7 @@ func leave(ctx context.Context, conn *pgx.Conn, id string) error {
 
 // deleteLongExpired deletes the rows that expired more than a TTL ago. Rows that expired later
 // stay, because their members may renew them after an outage of the database. A member that needs a
-// session of an expired member deletes that row itself (claimSQL).
+// session of an expired member deletes that row itself (claimSession).
 func (m *Member) deleteLongExpired(ctx context.Context, conn *pgx.Conn) error {
 	_, err := conn.Exec(ctx, `DELETE FROM members WHERE expires_at < `+now+` - $1`, m.o.TTL.Microseconds())
 	return err

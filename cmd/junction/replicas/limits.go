@@ -3,7 +3,9 @@ package replicas
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -79,24 +81,6 @@ func (m *Member) Enter(ctx context.Context, principal string, l policy.Limits, o
 	return leave, 0, nil
 }
 
-// writeCountSQL sets the count of this process ($2) to $3, if the sum for the principal ($1) is
-// then at most $4. It removes the counts of members that have ended, which it finds as claimSQL
-// does. Its columns are: whether it has written the count, and whether this process is a member.
-var writeCountSQL = `WITH
-	seen AS (SELECT jsonb_object_keys(calls::jsonb) AS id FROM calls_in_flight WHERE principal_hash = $1),
-	` + deleteExpired(`SELECT id FROM seen`, `$5`) + `,
-	dead AS (SELECT coalesce(array_agg(id), '{}') AS ids FROM seen
-		WHERE id IN (SELECT id FROM gone) OR NOT EXISTS (SELECT 1 FROM members WHERE members.id = seen.id)),
-	written AS (
-		INSERT INTO calls_in_flight AS c (principal_hash, calls, changed_at)
-		SELECT $1, jsonb_build_object($2::text, $3::int)::text, ` + now + ` WHERE $3::int <= $4::int
-		ON CONFLICT (principal_hash) DO UPDATE SET changed_at = excluded.changed_at,
-			calls = ((c.calls::jsonb - (SELECT ids FROM dead)) || excluded.calls::jsonb)::text
-		WHERE (SELECT coalesce(sum(value::int), 0)
-			FROM jsonb_each_text(c.calls::jsonb - (SELECT ids FROM dead) - $2::text)) + $3::int <= $4::int
-		RETURNING 1)
-	SELECT EXISTS (SELECT 1 FROM written), EXISTS (SELECT 1 FROM members WHERE id = $2)`
-
 // begin counts a call in flight.
 func (m *Member) begin(ctx context.Context, principal string, limit int) (leave func(), err error) {
 	n, done := m.inFlight.use(principal)
@@ -122,20 +106,19 @@ func (m *Member) begin(ctx context.Context, principal string, limit int) (leave 
 
 // writeCount writes a count. n.mu must be held.
 func (m *Member) writeCount(ctx context.Context, principal string, n *callCount, limit int) error {
-	self, written, member := m.Self(), false, false
+	self := m.Self()
 	if self == "" {
 		n.stale = true
 		return members.ErrAlone
 	}
-	err := m.o.DB.QueryRowContext(ctx, writeCountSQL, digestOf(principal), self, n.calls, limit,
-		m.owners.expiredHaveEnded()).Scan(&written, &member)
+	written, member, err := m.setCalls(ctx, principal, self, n.calls, limit)
+	if err == nil && !member { // another member has deleted the row of this process since it was read
+		err = members.ErrAlone
+	}
 	switch {
 	case err != nil:
 		n.stale = true
-		return unavailable(err)
-	case !member: // another member has deleted the row of this process since it was read
-		n.stale = true
-		return members.ErrAlone
+		return err
 	case !written:
 		return budget.ErrTooMany
 	}
@@ -147,10 +130,7 @@ func (m *Member) writeCount(ctx context.Context, principal string, n *callCount,
 // that the table has none of its counts.
 func (m *Member) writeCounts(ctx context.Context, all bool) {
 	m.inFlight.mu.Lock()
-	var principals []string
-	for principal := range m.inFlight.of {
-		principals = append(principals, principal)
-	}
+	principals := slices.Collect(maps.Keys(m.inFlight.of))
 	m.inFlight.mu.Unlock()
 	for _, principal := range principals {
 		n, done := m.inFlight.use(principal)
@@ -168,30 +148,14 @@ func (m *Member) writeCounts(ctx context.Context, all bool) {
 	}
 }
 
-// spendSQL takes a call from an allowance ($1), if there is one left. An allowance refills with
-// time: a call costs $2 microseconds of refilling, and a full allowance holds $3. full_at is when
-// the allowance is full again. The columns are: whether the call was taken, and the time until
-// full_at.
-var spendSQL = `WITH taken AS (
-		INSERT INTO rates AS r (rate_hash, full_at) VALUES ($1, ` + now + ` + $2::bigint)
-		ON CONFLICT (rate_hash) DO UPDATE SET full_at = greatest(r.full_at, ` + now + `) + $2::bigint
-		WHERE greatest(r.full_at, ` + now + `) + $2::bigint - ` + now + ` <= $3::bigint
-		RETURNING 1)
-	SELECT EXISTS (SELECT 1 FROM taken),
-		coalesce((SELECT full_at FROM rates WHERE rate_hash = $1) - ` + now + `, 0)`
-
 // take uses one request of a rate limit, or returns the time until one is available.
 func (m *Member) take(ctx context.Context, principal string, l policy.Limits, other bool) (time.Duration, error) {
 	burst := int64(budget.Burst(l, other))
 	cost := int64(math.Ceil(float64(time.Second.Microseconds()) / float64(l.Rate)))
-	key := digestOf(fmt.Sprint(principal, "\x00", l.Rate, burst, other))
-	var taken bool
-	var full int64
-	if err := m.o.DB.QueryRowContext(ctx, spendSQL, key, cost, cost*burst).Scan(&taken, &full); err != nil {
-		return 0, unavailable(err)
-	}
-	if taken {
-		return 0, nil
+	allowance := fmt.Sprint(principal, "\x00", l.Rate, burst, other)
+	taken, full, err := m.spend(ctx, allowance, cost, cost*burst)
+	if err != nil || taken {
+		return 0, err
 	}
 	wait := full + cost - cost*burst
 	if wait <= 0 { // full is from before the statement; another member has used the allowance since

@@ -51,15 +51,14 @@ type Member struct {
 	address  string // by which the others reach it
 	process  string // random; see headerGone
 
-	shared atomic.Pointer[string]
-	lease  atomic.Pointer[lease]
-	others atomic.Pointer[map[string]*otherMember] // by ID, without this process; never changed
-	reason atomic.Pointer[string]                  // why this process is no member
-	tried  chan struct{}                           // closed after the first attempt to join
-	once   sync.Once                               // closes tried
-	wake   chan struct{}                           // 1-buffered: list the members now
-	// 1-buffered: this process has a new ID
-	rejoined chan struct{}
+	shared   atomic.Pointer[string]
+	lease    atomic.Pointer[lease]
+	others   atomic.Pointer[map[string]*otherMember] // by ID, without this process; never changed
+	reason   atomic.Pointer[string]                  // why this process is no member
+	tried    chan struct{}                           // closed after the first attempt to join
+	once     sync.Once                               // closes tried
+	wake     chan struct{}                           // 1-buffered: list the members now
+	rejoined chan struct{}                           // 1-buffered: this process has a new ID
 
 	forwarder forwarder
 	received  received

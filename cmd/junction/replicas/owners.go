@@ -2,12 +2,6 @@ package replicas
 
 import (
 	"context"
-	"crypto/sha256"
-	"database/sql"
-	"encoding/base64"
-	"encoding/hex"
-	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -16,11 +10,6 @@ import (
 )
 
 const (
-	// queryTime limits the time of a query for one request.
-	queryTime = 3 * time.Second
-	// skew is added to the time for which a row is kept, because the time of day of a member may be
-	// wrong.
-	skew = 24 * time.Hour
 	// claimAttempts bounds how often a claim is repeated because another member has changed the
 	// rows at the same time.
 	claimAttempts = 5
@@ -69,40 +58,6 @@ func (o *owners) forget(session [16]byte) {
 	delete(o.of, session)
 }
 
-// deleteExpired returns a common table expression named gone. If the condition may holds, it
-// deletes the expired rows of the members ids, and returns their IDs. A row that is renewed at the
-// same time stays.
-func deleteExpired(ids, may string) string {
-	return `gone AS (DELETE FROM members WHERE id IN (` + ids + `) AND expires_at <= ` + now + ` AND ` + may + `
-		RETURNING id)`
-}
-
-// claimSQL makes this process ($3) the owner of a session ($1) if the owner has ended. Its columns
-// are: whether the session was deleted, whether this process has become the owner now, and the
-// owner. $2 is the first owner.
-//
-// All parts of the statement see the tables as they were when the statement began. A member has
-// ended if its row was missing then (rows never come back), or if the statement deletes the row. An
-// owner is replaced only if it is still the one that the statement read. The owner is NULL if
-// another member has changed a row at the same time; the statement must then be repeated.
-var claimSQL = `WITH ` + deleteExpired(`$2, (SELECT owner FROM session_owners WHERE session_hash = $1)`, `$5`) + `,
-	deleted AS (SELECT 1 FROM deleted_sessions WHERE session_hash = $1),
-	claimed AS (
-		INSERT INTO session_owners AS s (session_hash, owner, expires_at)
-		SELECT $1, $3, ` + now + ` + $4::bigint
-		WHERE NOT EXISTS (SELECT 1 FROM deleted)
-			AND ($2 IN (SELECT id FROM gone) OR NOT EXISTS (SELECT 1 FROM members WHERE id = $2))
-			AND EXISTS (SELECT 1 FROM members WHERE id = $3 AND expires_at > ` + now + `)
-		ON CONFLICT (session_hash) DO UPDATE SET owner = excluded.owner
-		WHERE s.owner = (SELECT owner FROM session_owners WHERE session_hash = $1)
-			AND (s.owner IN (SELECT id FROM gone) OR NOT EXISTS (SELECT 1 FROM members WHERE id = s.owner))
-		RETURNING owner)
-	SELECT EXISTS (SELECT 1 FROM deleted), EXISTS (SELECT 1 FROM claimed), coalesce(
-		(SELECT owner FROM claimed),
-		(SELECT m.id FROM session_owners s JOIN members m ON m.id = s.owner
-			WHERE s.session_hash = $1 AND m.expires_at > ` + now + `),
-		(SELECT id FROM members WHERE id = $2 AND expires_at > ` + now + `))`
-
 // Owner implements members.Members.
 func (m *Member) Owner(ctx context.Context, session [16]byte, first string, until time.Time) (string, error) {
 	if m.Self() == "" {
@@ -117,27 +72,23 @@ func (m *Member) Owner(ctx context.Context, session [16]byte, first string, unti
 	ctx, cancel := context.WithTimeout(ctx, queryTime)
 	defer cancel()
 	for range claimAttempts {
-		self := m.Self()
-		var deleted, mine bool
-		var owner sql.NullString
-		err := m.o.DB.QueryRowContext(ctx, claimSQL, hashOf(session), first, self, keepFor(until),
-			m.owners.expiredHaveEnded()).Scan(&deleted, &mine, &owner)
+		c, err := m.claimSession(ctx, session, first, m.Self(), until)
 		switch {
 		case err != nil:
-			return "", unavailable(err)
-		case deleted:
+			return "", err
+		case c.deleted:
 			return "", members.ErrDeleted
-		case !owner.Valid:
+		case c.owner == nil:
 			continue
 		}
-		if mine {
+		if c.mine {
 			m.counters.claimed.Add(1)
 			m.readTableSoon()
 		}
-		if owner.String != first {
-			m.owners.learn(session, owner.String)
+		if *c.owner != first {
+			m.owners.learn(session, *c.owner)
 		}
-		return owner.String, nil
+		return *c.owner, nil
 	}
 	return "", members.ErrAlone
 }
@@ -146,13 +97,11 @@ func (m *Member) Owner(ctx context.Context, session [16]byte, first string, unti
 func (m *Member) DeleteSession(ctx context.Context, session [16]byte, until time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, queryTime)
 	defer cancel()
-	_, err := m.o.DB.ExecContext(ctx, `INSERT INTO deleted_sessions (session_hash, expires_at)
-		VALUES ($1, `+now+` + $2::bigint) ON CONFLICT (session_hash) DO NOTHING`, hashOf(session), keepFor(until))
-	if err != nil {
-		return unavailable(err)
+	_, err := m.add(ctx, addDeletedSQL, hashOf(session), until)
+	if err == nil {
+		m.owners.forget(session)
 	}
-	m.owners.forget(session)
-	return nil
+	return err
 }
 
 // Once implements members.Members.
@@ -162,31 +111,5 @@ func (m *Member) Once(ctx context.Context, id string, until time.Time) (bool, er
 	}
 	ctx, cancel := context.WithTimeout(ctx, queryTime)
 	defer cancel()
-	result, err := m.o.DB.ExecContext(ctx, `INSERT INTO used_ids (id_hash, expires_at)
-		VALUES ($1, `+now+` + $2::bigint) ON CONFLICT (id_hash) DO NOTHING`, digestOf(id), keepFor(until))
-	if err != nil {
-		return false, unavailable(err)
-	}
-	n, err := result.RowsAffected()
-	return n == 1, err
-}
-
-// unavailable wraps the error of a failed query, so that it matches members.ErrAlone.
-func unavailable(err error) error {
-	if errors.Is(err, context.Canceled) {
-		return err
-	}
-	return fmt.Errorf("%w: %w", members.ErrAlone, err)
-}
-
-// keepFor returns how long to keep a row that is needed until a time, in microseconds.
-func keepFor(until time.Time) int64 { return (max(0, time.Until(until)) + skew).Microseconds() }
-
-// hashOf returns the stored form of the hash of a session.
-func hashOf(session [16]byte) string { return hex.EncodeToString(session[:]) }
-
-// digestOf returns the stored form of a text, which is a hash: stored rows name no user.
-func digestOf(text string) string {
-	sum := sha256.Sum256([]byte(text))
-	return base64.RawURLEncoding.EncodeToString(sum[:])
+	return m.add(ctx, addUsedSQL, digestOf(id), until)
 }
