@@ -236,7 +236,7 @@ func (c *Config) Validate() []Problem {
 func (r *TokenRules) validate(at string, add func(path, format string, args ...any)) {
 	if r.Issuer == "" {
 		add(at+".issuer", "is missing; name the authorization server, such as https://login.example.com")
-	} else if problem := remoteProblem(r.Issuer); problem != "" {
+	} else if problem := RemoteProblem(r.Issuer); problem != "" {
 		add(at+".issuer", "%s", problem)
 	}
 	if len(r.Audiences) == 0 {
@@ -284,7 +284,7 @@ func (c *Config) validateServers(add func(path, format string, args ...any)) {
 		} else {
 			first[i.Issuer] = n
 		}
-		if problem := remoteProblem(i.JWKSURL); i.JWKSURL != "" && problem != "" {
+		if problem := RemoteProblem(i.JWKSURL); i.JWKSURL != "" && problem != "" {
 			add(at+".jwks_url", "%s", problem)
 		}
 		for k, a := range i.Algorithms {
@@ -302,7 +302,7 @@ func (c *Config) validateServers(add func(path, format string, args ...any)) {
 		i.validate(at, add)
 		if i.Endpoint == "" {
 			add(at+".endpoint", "is missing; name the introspection endpoint of the server")
-		} else if problem := remoteProblem(i.Endpoint); problem != "" {
+		} else if problem := RemoteProblem(i.Endpoint); problem != "" {
 			add(at+".endpoint", "%s", problem)
 		}
 		if i.ClientID == "" {
@@ -331,8 +331,8 @@ func (c *Config) SignsIn() bool { return len(c.JWT) > 0 || c.Introspection != ni
 // Needed reports whether requests must authenticate.
 func (c *Config) Needed() bool { return len(c.APIKeys) > 0 || c.SignsIn() }
 
-// remoteProblem returns what is wrong with the URL of an authorization server, or "".
-func remoteProblem(s string) string {
+// RemoteProblem returns what is wrong with the URL of an authorization server, or "".
+func RemoteProblem(s string) string {
 	u, err := url.Parse(s)
 	switch {
 	case err != nil || u.Host == "" || u.Hostname() == "" || u.Scheme != "https" && u.Scheme != "http" ||

@@ -310,7 +310,7 @@ func discoverAt(ctx context.Context, client *http.Client, issuer, at string) (st
 	if document.Issuer != issuer {
 		return "", fmt.Errorf("its metadata names another issuer: %.200q", document.Issuer)
 	}
-	if problem := remoteProblem(document.Keys); problem != "" {
+	if problem := RemoteProblem(document.Keys); problem != "" {
 		return "", fmt.Errorf("its metadata has an invalid jwks_uri %.200q: %s", document.Keys, problem)
 	}
 	return document.Keys, nil

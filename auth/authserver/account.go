@@ -10,25 +10,21 @@ import (
 )
 
 // account is GET /account: the apps that a user has allowed, and the upstreams they have connected.
-func (srv *Server) account(w http.ResponseWriter, r *http.Request) {
+func (srv *Server) account(w http.ResponseWriter, r *http.Request) error {
 	s, err := srv.session(r)
 	if isOver(err) {
-		srv.startRequest(w, r, store.AuthRequest{Purpose: purposeLogin})
-		return
+		return srv.startRequest(w, r, store.AuthRequest{Purpose: purposeLogin})
 	}
 	if err != nil {
-		srv.showOutage(w, r, err)
-		return
+		return err
 	}
 	grants, err := srv.store.Grants(r.Context(), store.GrantFilter{User: s.user.ID, Standing: true})
 	if err != nil {
-		srv.showOutage(w, r, err)
-		return
+		return err
 	}
 	upstreams, err := srv.upstreams(r.Context(), s)
 	if err != nil {
-		srv.showOutage(w, r, err)
-		return
+		return err
 	}
 	binding := srv.binding(w, r)
 	d := pageData{Title: "Your account", User: s.label(), CSRF: srv.derive("csrf", "account", binding),
@@ -40,39 +36,32 @@ func (srv *Server) account(w http.ResponseWriter, r *http.Request) {
 			Used:     g.Used.UTC().Format("2006-01-02 15:04 UTC"), Expires: g.Expires.UTC().Format(time.DateOnly),
 		})
 	}
-	srv.page(w, http.StatusOK, "account", d)
+	return srv.page(w, http.StatusOK, "account", d)
 }
 
-// accountForm returns the session behind a form of the account page. If ok is false, the request
-// has been answered.
-func (srv *Server) accountForm(w http.ResponseWriter, r *http.Request) (s session, ok bool) {
-	if !srv.sameOriginForm(w, r) {
-		return s, false
+// accountForm returns the session behind a form of the account page.
+func (srv *Server) accountForm(r *http.Request) (session, error) {
+	if err := srv.sameOriginForm(r); err != nil {
+		return session{}, err
 	}
 	binding := cookie(r, bindingCookie)
 	if binding == "" || !srv.derived(r.PostForm.Get("csrf"), "csrf", "account", binding) {
-		srv.page(w, http.StatusForbidden, "error", pageData{Title: "This page has expired",
+		return session{}, stop(http.StatusForbidden, pageData{Title: "This page has expired",
 			Text: "Nothing was changed. Open your account page again.", Next: srv.url + "/account"})
-		return s, false
 	}
 	s, err := srv.session(r)
 	if isOver(err) {
-		srv.page(w, http.StatusForbidden, "error", pageData{Title: "You are signed out",
+		err = stop(http.StatusForbidden, pageData{Title: "You are signed out",
 			Text: "Nothing was changed. Sign in again.", Next: srv.url + "/account"})
-		return s, false
 	}
-	if err != nil {
-		srv.showOutage(w, r, err)
-		return s, false
-	}
-	return s, true
+	return s, err
 }
 
 // revokeGrant is POST /account/grants/{id}/revoke.
-func (srv *Server) revokeGrant(w http.ResponseWriter, r *http.Request) {
-	s, ok := srv.accountForm(w, r)
-	if !ok {
-		return
+func (srv *Server) revokeGrant(w http.ResponseWriter, r *http.Request) error {
+	s, err := srv.accountForm(r)
+	if err != nil {
+		return err
 	}
 	g, err := srv.store.Grant(r.Context(), r.PathValue("id"))
 	if err == nil && g.User != s.user.ID {
@@ -85,39 +74,37 @@ func (srv *Server) revokeGrant(w http.ResponseWriter, r *http.Request) {
 	case err == nil:
 		srv.event(r, "grant_revoked", s.user.ID, g.ClientID, "by the user")
 	case errors.Is(err, store.ErrNotFound):
-		srv.page(w, http.StatusNotFound, "error", pageData{Title: "App not found",
+		return stop(http.StatusNotFound, pageData{Title: "App not found",
 			Text: "You have not allowed an app with this id.", Next: srv.url + "/account"})
-		return
 	case !isOver(err):
-		srv.showOutage(w, r, err)
-		return
+		return err
 	}
 	http.Redirect(w, r, srv.url+"/account", http.StatusSeeOther)
+	return nil
 }
 
 // logout is POST /account/logout. It signs the user out of every browser and ends all their grants.
-func (srv *Server) logout(w http.ResponseWriter, r *http.Request) {
-	s, ok := srv.accountForm(w, r)
-	if !ok {
-		return
+func (srv *Server) logout(w http.ResponseWriter, r *http.Request) error {
+	s, err := srv.accountForm(r)
+	if err != nil {
+		return err
 	}
 	ended, err := srv.store.RevokeGrants(r.Context(), store.GrantFilter{User: s.user.ID}, "signed_out")
 	if err == nil {
 		err = srv.store.EndWebSessions(r.Context(), s.user.ID)
 	}
 	if err != nil {
-		srv.showOutage(w, r, err)
-		return
+		return err
 	}
 	srv.grantsEnded(ended...)
 	srv.event(r, "signed_out", s.user.ID, "", "")
 	setCookie(w, sessionCookie, "", 0)
-	srv.page(w, http.StatusOK, "error", pageData{Title: "You are signed out",
+	return srv.page(w, http.StatusOK, "error", pageData{Title: "You are signed out",
 		Text: "You are signed out of every browser, and all apps are disconnected. " +
 			"You may still be signed in at your identity provider."})
 }
 
 // instructions is GET /: how to connect a client to this server.
-func (srv *Server) instructions(w http.ResponseWriter, r *http.Request) {
-	srv.page(w, http.StatusOK, "connect", pageData{Title: "Connect to " + srv.name, Resource: srv.url + "/mcp"})
+func (srv *Server) instructions(w http.ResponseWriter, _ *http.Request) error {
+	return srv.page(w, http.StatusOK, "connect", pageData{Title: "Connect to " + srv.name, Resource: srv.url + "/mcp"})
 }

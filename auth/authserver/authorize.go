@@ -41,14 +41,13 @@ type requestDetail struct {
 	Session string `json:"session,omitempty"`
 }
 
-// checkedRequest is a valid authorization request. Nothing has been issued for it yet.
-type checkedRequest struct {
-	Client           *client
-	RedirectURI      string
-	State, Challenge string
-	Scope, Resource  string
-	ExplicitRedirect bool // the token request must repeat redirect_uri
+func detailOf(row store.AuthRequest) (d requestDetail) {
+	_ = json.Unmarshal(row.Detail, &d)
+	return d
 }
+
+// explicitRedirect is AuthRequest.Request if the token request must repeat redirect_uri.
+const explicitRedirect = "redirect_uri"
 
 // redirectError is an error that is sent to the client through a redirect (RFC 6749, 4.1.2.1).
 type redirectError struct {
@@ -77,33 +76,33 @@ func maxLen(name string) int {
 	return maxParam
 }
 
-// checkAuthorization checks an authorization request. The error is a *pageError, which is shown to
-// the person; a *redirectError, which is for the client and comes with Client and RedirectURI; or
-// any other error if the client could not be looked up.
-func (srv *Server) checkAuthorization(ctx context.Context, form url.Values) (checkedRequest, error) {
+// checkAuthorization checks an authorization request of a client. Nothing is stored or issued yet.
+// The error is a *pageError, which is shown to the person; a *redirectError, which is for the
+// client; or any other error if the client could not be looked up.
+func (srv *Server) checkAuthorization(ctx context.Context, form url.Values) (c *client, row store.AuthRequest,
+	err error) {
 	for _, name := range []string{"client_id", "redirect_uri"} {
 		if len(form[name]) > 1 {
-			return checkedRequest{}, &pageError{"invalid_client", "The app sent the parameter " + name + " twice."}
+			return nil, row, &pageError{"invalid_client", "The app sent the parameter " + name + " twice."}
 		}
 	}
 	if id := form.Get("client_id"); id == "" || len(id) > maxParam || !printable(id) {
-		return checkedRequest{}, &pageError{"invalid_client", "The app did not send a client_id."}
+		return c, row, &pageError{"invalid_client", "The app did not send a client_id."}
 	}
-	c, err := srv.clientOf(ctx, form.Get("client_id"))
-	if err != nil {
-		return checkedRequest{}, err
+	if c, err = srv.clientOf(ctx, form.Get("client_id")); err != nil {
+		return c, row, err
 	}
 	redirect, err := redirectOf(c, form.Get("redirect_uri"))
 	if err != nil {
-		return checkedRequest{}, err
+		return c, row, err
 	}
 	// From here on, the client and its redirect URI are known, so that errors can go to the client.
 	state := form.Get("state")
 	if len(state) > maxState {
 		state = ""
 	}
-	bad := func(code, description string) (checkedRequest, error) {
-		return checkedRequest{Client: c, RedirectURI: redirect}, &redirectError{redirect, state, code, description}
+	bad := func(code, description string) (*client, store.AuthRequest, error) {
+		return c, row, &redirectError{redirect, state, code, description}
 	}
 	for _, name := range singleParams {
 		switch v := form[name]; {
@@ -137,11 +136,16 @@ func (srv *Server) checkAuthorization(ctx context.Context, form url.Values) (che
 	if resource == "" {
 		return bad("invalid_target", "resource is not an endpoint of this server")
 	}
-	return checkedRequest{
-		Client: c, RedirectURI: redirect, State: state, Challenge: form.Get("code_challenge"),
-		Scope: srv.scopeOf(form.Get("scope")), Resource: resource,
-		ExplicitRedirect: form.Get("redirect_uri") != "",
-	}, nil
+	detail, err := json.Marshal(requestDetail{Name: c.label(), Host: c.Host, Kind: c.Kind})
+	row = store.AuthRequest{
+		Purpose: purposeAuthorize, ClientID: c.ID, RedirectURI: redirect, State: []byte(state),
+		CodeChallenge: form.Get("code_challenge"), Scope: srv.scopeOf(form.Get("scope")), Resource: resource,
+		Detail: detail,
+	}
+	if form.Get("redirect_uri") != "" {
+		row.Request = []byte(explicitRedirect)
+	}
+	return c, row, err
 }
 
 // scopeOf returns the scopes that are granted for a requested scope: the known ones, and always
@@ -164,67 +168,49 @@ func printable(s string) bool {
 }
 
 // authorize is GET and POST /oauth/authorize. It checks the request and shows the consent page.
-func (srv *Server) authorize(w http.ResponseWriter, r *http.Request) {
+func (srv *Server) authorize(w http.ResponseWriter, r *http.Request) error {
 	if err := r.ParseForm(); err != nil {
-		srv.page(w, http.StatusBadRequest, "error",
+		return stop(http.StatusBadRequest,
 			pageData{Title: "Invalid request", Text: "The form cannot be read. Start again from your app."})
-		return
 	}
-	request, err := srv.checkAuthorization(r.Context(), r.Form)
+	c, row, err := srv.checkAuthorization(r.Context(), r.Form)
 	if wrong, ok := errors.AsType[*pageError](err); ok {
-		srv.showPageError(w, r, wrong, r.Form.Get("client_id"), r.Form.Get("redirect_uri"))
-		return
+		return srv.refused(r, wrong, r.Form.Get("client_id"), r.Form.Get("redirect_uri"))
 	}
 	if wrong, ok := errors.AsType[*redirectError](err); ok {
-		srv.answerRedirectError(w, r, request, wrong)
-		return
+		return srv.answerRedirectError(w, r, c, wrong)
 	}
 	if gone, ok := errors.AsType[*fetchError](err); ok {
-		srv.page(w, http.StatusBadRequest, "client", pageData{Title: "This app cannot sign you in right now",
-			Text: "The app's description at " + gone.host + " cannot be read: " + gone.why + "."})
-		return
+		return &stopped{http.StatusBadRequest, "client", pageData{Title: "This app cannot sign you in right now",
+			Text: "The app's description at " + gone.host + " cannot be read: " + gone.why + "."}}
 	}
 	if err != nil {
-		srv.showOutage(w, r, err)
-		return
+		return err
 	}
-	detail, err := json.Marshal(requestDetail{Name: request.Client.label(), Host: request.Client.Host,
-		Kind: request.Client.Kind})
-	if err != nil {
-		srv.showOutage(w, r, err)
-		return
-	}
-	srv.startRequest(w, r, store.AuthRequest{
-		Purpose: purposeAuthorize, ClientID: request.Client.ID, RedirectURI: request.RedirectURI,
-		State: []byte(request.State), Scope: request.Scope,
-		Resource: request.Resource, CodeChallenge: request.Challenge, Request: explicit(request.ExplicitRedirect),
-		Detail: detail,
-	})
+	return srv.startRequest(w, r, row)
 }
 
 // answerRedirectError sends an error to the client. If no user has allowed the client yet, it shows
 // a page with a link instead: anyone can register a client, and a redirect would lead to any
 // address they choose.
 func (srv *Server) answerRedirectError(
-	w http.ResponseWriter, r *http.Request, request checkedRequest, wrong *redirectError,
-) {
-	c := request.Client
-	known, err := srv.returnsTo(r.Context(), c, request.RedirectURI)
+	w http.ResponseWriter, r *http.Request, c *client, wrong *redirectError,
+) error {
+	known, err := srv.returnsTo(r.Context(), c, wrong.redirect)
 	if err != nil {
-		srv.showOutage(w, r, err)
-		return
+		return err
 	}
 	if known {
 		http.Redirect(w, r, srv.errorURL(wrong), http.StatusSeeOther)
-		return
+		return nil
 	}
 	srv.event(r, "authorize_refused", "", c.ID, wrong.code)
 	d := pageData{
 		Title: "This app cannot sign you in", Text: wrong.description, Code: wrong.code,
 		Client: c.label(), Kind: string(c.Kind), ClientHost: c.Host, Next: srv.errorURL(wrong),
 	}
-	d.Target, d.Local = displayTarget(request.RedirectURI)
-	srv.page(w, http.StatusBadRequest, "mistake", d)
+	d.Target, d.Local = displayTarget(wrong.redirect)
+	return &stopped{http.StatusBadRequest, "mistake", d}
 }
 
 // returnsTo reports whether the redirect URI of a client is trusted: the operator has configured
@@ -241,37 +227,29 @@ func (srv *Server) returnsTo(ctx context.Context, c *client, redirect string) (b
 	return srv.store.RedirectAllowed(ctx, c.ID, host, local)
 }
 
-// showPageError shows a person why the app cannot sign them in.
-func (srv *Server) showPageError(w http.ResponseWriter, r *http.Request, wrong *pageError, client, redirect string) {
+// refused audits why an app cannot sign a person in, and returns the page that tells the person.
+func (srv *Server) refused(r *http.Request, wrong *pageError, client, redirect string) error {
 	srv.event(r, "authorize_refused", "", safeText(client, 64), wrong.code)
-	d := pageData{Title: "This app cannot sign you in", Text: wrong.text, Target: safeText(redirect, 200),
-		Blocked: wrong.code == codeBlocked}
-	srv.page(w, http.StatusBadRequest, "client", d)
-}
-
-func explicit(b bool) []byte {
-	if b {
-		return []byte("redirect_uri")
-	}
-	return nil
+	return &stopped{http.StatusBadRequest, "client", pageData{Title: "This app cannot sign you in", Text: wrong.text,
+		Target: safeText(redirect, 200), Blocked: wrong.code == codeBlocked}}
 }
 
 // startRequest stores a request and shows its page. The page is shown each time, even to a
 // signed-in user: another site may have sent the browser here.
-func (srv *Server) startRequest(w http.ResponseWriter, r *http.Request, row store.AuthRequest) {
+func (srv *Server) startRequest(w http.ResponseWriter, r *http.Request, row store.AuthRequest) error {
 	binding := srv.binding(w, r)
 	id := secret()
 	row.Expires, row.Network = srv.now().Add(requestTTL), callerOf(r.Context()).network()
 	if err := srv.store.AddAuthRequest(r.Context(), id, binding, row); err != nil {
-		srv.showOutage(w, r, err)
-		return
+		return err
 	}
-	srv.showConsent(w, r, id, binding, row)
+	return srv.showConsent(w, r, id, binding, row)
 }
 
-func (srv *Server) showConsent(w http.ResponseWriter, r *http.Request, id, binding string, row store.AuthRequest) {
-	var who requestDetail
-	_ = json.Unmarshal(row.Detail, &who)
+func (srv *Server) showConsent(
+	w http.ResponseWriter, r *http.Request, id, binding string, row store.AuthRequest,
+) error {
+	who := detailOf(row)
 	d := pageData{Tx: id, CSRF: srv.derive("csrf", id, binding), Client: who.Name, Kind: string(who.Kind),
 		ClientHost: who.Host, Resource: row.Resource, Lasts: lasts(srv.tokens.RefreshTTL)}
 	d.Target, d.Local = displayTarget(row.RedirectURI)
@@ -285,17 +263,15 @@ func (srv *Server) showConsent(w http.ResponseWriter, r *http.Request, id, bindi
 		if to, err := url.Parse(string(row.Request)); err == nil {
 			d.Upstream = strings.TrimPrefix(to.Path, "/connect/")
 		}
-		srv.page(w, http.StatusOK, "login", d)
-		return
+		return srv.page(w, http.StatusOK, "login", d)
 	}
 	if s, err := srv.session(r); err == nil {
 		d.User = s.label()
 	} else if !isOver(err) {
-		srv.showOutage(w, r, err)
-		return
+		return err
 	}
 	d.Title = "Allow " + who.Name + "?"
-	srv.page(w, http.StatusOK, "consent", d)
+	return srv.page(w, http.StatusOK, "consent", d)
 }
 
 // lasts formats a duration for people.
@@ -311,59 +287,50 @@ func lasts(d time.Duration) string {
 }
 
 // consent is POST /oauth/consent: the user has chosen.
-func (srv *Server) consent(w http.ResponseWriter, r *http.Request) {
-	if !srv.sameOriginForm(w, r) {
-		return
+func (srv *Server) consent(w http.ResponseWriter, r *http.Request) error {
+	if err := srv.sameOriginForm(r); err != nil {
+		return err
 	}
 	id, action := r.PostForm.Get("tx"), r.PostForm.Get("action")
 	binding := cookie(r, bindingCookie)
 	if binding == "" || id == "" || !srv.derived(r.PostForm.Get("csrf"), "csrf", id, binding) {
-		srv.startAgain(w, binding == "")
-		return
+		return startAgain(binding == "")
 	}
 	row, err := srv.store.AuthRequest(r.Context(), id, binding)
 	if err != nil {
-		srv.showRequestError(w, r, err)
-		return
+		return cannotGoOn(err)
 	}
-	var who requestDetail
-	_ = json.Unmarshal(row.Detail, &who)
+	who := detailOf(row)
 	switch {
 	case action == "cancel" && row.Purpose == purposeAuthorize:
 		if _, err := srv.store.ApproveAuthRequest(r.Context(), id, binding, store.Approval{}); err != nil &&
 			!errors.Is(err, store.ErrUsed) {
-			srv.showRequestError(w, r, err)
-			return
+			return cannotGoOn(err)
 		}
 		if _, err := srv.store.ConsumeApproved(r.Context(), id, binding); err != nil {
-			srv.showRequestError(w, r, err)
-			return
+			return cannotGoOn(err)
 		}
 		srv.event(r, "consent_denied", "", row.ClientID, "")
-		srv.redirectByPage(w, srv.errorURL(&redirectError{row.RedirectURI, string(row.State), "access_denied",
-			"the user denied the request"}), pageData{
-			Title: "Access denied", Client: who.Name, Text: "Returning to " + who.Name + "."})
+		return srv.redirectByPage(w, srv.deniedURL(row, "the user denied the request"),
+			pageData{Title: "Access denied", Client: who.Name, Text: "Returning to " + who.Name + "."})
 	case action == "allow" && row.Purpose == purposeAuthorize:
-		srv.allow(w, r, id, binding, who)
+		return srv.allow(w, r, id, binding, who)
 	case strings.HasPrefix(action, "idp:"):
-		srv.toProvider(w, r, id, binding, strings.TrimPrefix(action, "idp:"))
-	default:
-		srv.startAgain(w, false)
+		return srv.toProvider(w, r, id, binding, strings.TrimPrefix(action, "idp:"))
 	}
+	return startAgain(false)
 }
 
 // allow approves a request for the user who is signed in in this browser.
-func (srv *Server) allow(w http.ResponseWriter, r *http.Request, id, binding string, who requestDetail) {
+func (srv *Server) allow(w http.ResponseWriter, r *http.Request, id, binding string, who requestDetail) error {
 	s, err := srv.session(r)
 	if err != nil {
-		srv.showRequestError(w, r, err)
-		return
+		return cannotGoOn(err)
 	}
 	who.User, who.Session = s.user.ID, s.IDPSession
 	detail, err := json.Marshal(who)
 	if err != nil {
-		srv.showOutage(w, r, err)
-		return
+		return err
 	}
 	// A second click finds the request approved and takes the same way. Only its consumption
 	// happens once.
@@ -372,28 +339,24 @@ func (srv *Server) allow(w http.ResponseWriter, r *http.Request, id, binding str
 		err = nil
 	}
 	if err != nil {
-		srv.showRequestError(w, r, err)
-		return
+		return cannotGoOn(err)
 	}
-	srv.redirectByPage(w, srv.url+"/oauth/continue?tx="+url.QueryEscape(id),
+	return srv.redirectByPage(w, srv.url+"/oauth/continue?tx="+url.QueryEscape(id),
 		pageData{Title: "Allowed", Client: who.Name, Text: "One moment."})
 }
 
 // toProvider approves a request and sends the browser to the provider. State, nonce and verifier
 // are derived from the request and the browser, so that a second click sends the same values.
-func (srv *Server) toProvider(w http.ResponseWriter, r *http.Request, id, binding, idp string) {
-	i := slices.IndexFunc(srv.providers, func(p *provider) bool { return p.ID == idp })
-	if i < 0 {
-		srv.startAgain(w, false)
-		return
+func (srv *Server) toProvider(w http.ResponseWriter, r *http.Request, id, binding, idp string) error {
+	p := srv.provider(idp)
+	if p == nil {
+		return startAgain(false)
 	}
-	p := srv.providers[i]
 	state, nonce, verifier := srv.derive("state", id, binding), srv.derive("nonce", id, binding), srv.derive("verifier",
 		id, binding)
 	where, err := p.begin(r.Context(), state, nonce, verifier)
 	if err != nil {
-		srv.showProviderOutage(w, r, p, err) // not approved yet: the user can try again
-		return
+		return srv.providerOutage(w, r, p, err) // not approved yet: the user can try again
 	}
 	approved, err := srv.store.ApproveAuthRequest(r.Context(), id, binding,
 		store.Approval{IDP: idp, State: state, Nonce: nonce, Verifier: verifier})
@@ -401,11 +364,10 @@ func (srv *Server) toProvider(w http.ResponseWriter, r *http.Request, id, bindin
 		err = nil
 	}
 	if err != nil {
-		srv.showRequestError(w, r, err)
-		return
+		return cannotGoOn(err)
 	}
-	srv.redirectByPage(w, where, pageData{Title: "Going to " + p.label(), Text: "You sign in there and then return " +
-		"to this server."})
+	return srv.redirectByPage(w, where, pageData{Title: "Going to " + p.label(),
+		Text: "You sign in there and then return to this server."})
 }
 
 // errorURL returns the redirect that sends an error to the client (RFC 6749, section 4.1.2.1; RFC
@@ -413,6 +375,11 @@ func (srv *Server) toProvider(w http.ResponseWriter, r *http.Request, id, bindin
 func (srv *Server) errorURL(wrong *redirectError) string {
 	return srv.answerURL(wrong.redirect, url.Values{"error": {wrong.code}, "error_description": {wrong.description}},
 		wrong.state)
+}
+
+// deniedURL is errorURL for a request that was denied.
+func (srv *Server) deniedURL(row store.AuthRequest, why string) string {
+	return srv.errorURL(&redirectError{row.RedirectURI, string(row.State), "access_denied", why})
 }
 
 // answerURL adds parameters to a redirect URI and keeps its query.
@@ -430,56 +397,44 @@ func (srv *Server) answerURL(redirect string, members url.Values, state string) 
 
 // redirectByPage answers with a page that goes on to where. A redirect would fail: the directive
 // form-action of the page's security policy also covers redirects after a form.
-func (srv *Server) redirectByPage(w http.ResponseWriter, where string, d pageData) {
+func (srv *Server) redirectByPage(w http.ResponseWriter, where string, d pageData) error {
 	d.Next = where
 	w.Header().Set("Refresh", "0; url="+where)
-	srv.page(w, http.StatusOK, "going", d)
+	return srv.page(w, http.StatusOK, "going", d)
 }
 
-// startAgain shows that a page belongs to another browser, or has expired.
-func (srv *Server) startAgain(w http.ResponseWriter, noCookies bool) {
+// startAgain means that a page belongs to another browser, or has expired.
+func startAgain(noCookies bool) error {
 	d := pageData{Title: "Start again from your app", Text: "This page belongs to another browser, or has expired. " +
 		"Nothing was allowed. Go back to your app and connect again."}
 	if noCookies {
 		d.Text = "Your browser sent no cookie of this server. Either this page belongs to another browser, or " +
 			"cookies are blocked. Allow cookies for this server, go back to your app and connect again."
 	}
-	srv.page(w, http.StatusForbidden, "error", d)
+	return stop(http.StatusForbidden, d)
 }
 
-// showRequestError answers with the reason why a stored request cannot go on.
-func (srv *Server) showRequestError(w http.ResponseWriter, r *http.Request, err error) {
+// cannotGoOn returns the page that tells why a stored request cannot go on. An error that is not
+// about the request stays.
+func cannotGoOn(err error) error {
 	switch {
 	case errors.Is(err, store.ErrUsed):
-		srv.page(w, http.StatusForbidden, "error", pageData{Title: "This page was already used",
+		return stop(http.StatusForbidden, pageData{Title: "This page was already used",
 			Text: "If your app is not connected, go back to it and connect again."})
 	case errors.Is(err, store.ErrExpired):
-		srv.page(w, http.StatusForbidden, "error", pageData{Title: "This page has expired",
+		return stop(http.StatusForbidden, pageData{Title: "This page has expired",
 			Text: "Nothing was allowed. Go back to your app and connect again."})
 	case isOver(err):
-		srv.startAgain(w, false)
-	default:
-		srv.showOutage(w, r, err)
+		return startAgain(false)
 	}
+	return err
 }
 
-// showOutage answers a person with 503.
-func (srv *Server) showOutage(w http.ResponseWriter, r *http.Request, err error) {
-	if r.Context().Err() == nil {
-		srv.log.Error("cannot show a sign-in page", "path", r.URL.Path, "request_id", auth.RequestID(w), "error",
-			err)
-	}
-	w.Header().Set("Retry-After", "5")
-	srv.page(w, http.StatusServiceUnavailable, "error", pageData{Title: "Temporarily unavailable",
-		Text: "This server cannot answer right now. Nothing is lost. Reload the page in a moment."})
-}
-
-func (srv *Server) showProviderOutage(w http.ResponseWriter, r *http.Request, p *provider, err error) {
+func (srv *Server) providerOutage(w http.ResponseWriter, r *http.Request, p *provider, err error) error {
 	if r.Context().Err() == nil {
 		srv.log.Error("cannot reach the identity provider", "provider", p.ID, "request_id", auth.RequestID(w),
 			"error", err)
 	}
-	w.Header().Set("Retry-After", "5")
-	srv.page(w, http.StatusServiceUnavailable, "error", pageData{Title: p.label() + " cannot be reached",
+	return stop(http.StatusServiceUnavailable, pageData{Title: p.label() + " cannot be reached",
 		Text: "Nothing is lost. Go back and try again in a moment."})
 }

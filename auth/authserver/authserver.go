@@ -234,11 +234,11 @@ func (srv *Server) router() http.Handler {
 	public("/oauth/register", srv.limited(srv.limits.register, srv.register), post)
 	public("/oauth/token", srv.limited(srv.limits.token, srv.token), post)
 	public("/oauth/revoke", srv.limited(srv.limits.revoke, srv.revoke), post)
-	begins := func(pattern string, answer http.HandlerFunc) {
-		m.HandleFunc(pattern, srv.limitedPage(srv.limits.begin, answer))
+	begins := func(pattern string, answer pageHandler) {
+		m.Handle(pattern, srv.forPeople(srv.limitedPage(srv.limits.begin, answer)))
 	}
-	goesOn := func(pattern string, answer http.HandlerFunc) {
-		m.HandleFunc(pattern, srv.limitedPage(srv.limits.finish, answer))
+	goesOn := func(pattern string, answer pageHandler) {
+		m.Handle(pattern, srv.forPeople(srv.limitedPage(srv.limits.finish, answer)))
 	}
 	begins("GET /oauth/authorize", srv.authorize)
 	begins("POST /oauth/authorize", srv.authorize)
@@ -253,16 +253,16 @@ func (srv *Server) router() http.Handler {
 	begins("GET /account", srv.account)
 	goesOn("POST /account/grants/{id}/revoke", srv.revokeGrant)
 	goesOn("POST /account/logout", srv.logout)
-	m.HandleFunc("GET /{$}", srv.instructions)
-	m.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		if strings.HasPrefix(r.URL.Path, "/account") || strings.HasPrefix(r.URL.Path, "/connect/") ||
-			strings.HasPrefix(r.URL.Path, "/oauth/c") {
-			srv.page(w, http.StatusNotFound, "error",
-				pageData{Title: "Page not found", Text: "This server has no page at this address."})
-			return
+	m.Handle("GET /{$}", srv.forPeople(srv.instructions))
+	m.Handle("/", srv.forPeople(func(w http.ResponseWriter, r *http.Request) error {
+		for _, page := range []string{"/account", "/connect/", "/oauth/c"} {
+			if strings.HasPrefix(r.URL.Path, page) {
+				return errNoPage
+			}
 		}
 		fail(w, http.StatusNotFound, "not_found", "no such endpoint")
-	})
+		return nil
+	}))
 	return m
 }
 

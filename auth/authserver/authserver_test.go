@@ -173,7 +173,7 @@ func TestEndedSessionGrantsNothing(t *testing.T) {
 	}
 	g := all[0]
 	g.ID = ""
-	to, err := s.issueCode(ctx, checkedRequest{RedirectURI: a.redirect, State: "the state", Challenge: "x"}, g)
+	to, err := s.issueCode(ctx, store.AuthRequest{RedirectURI: a.redirect, State: []byte("the state"), CodeChallenge: "x"}, g)
 	if !errors.Is(err, store.ErrRevoked) {
 		t.Errorf("the code goes to %q, %v; want %v", to, err, store.ErrRevoked)
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 
@@ -17,40 +16,31 @@ import (
 
 // callback is GET /oauth/callback/{idp}: a provider's answer. It is accepted once, and only in the
 // browser that was sent to the provider.
-func (srv *Server) callback(w http.ResponseWriter, r *http.Request) {
-	i := slices.IndexFunc(srv.providers, func(p *provider) bool { return p.ID == r.PathValue("idp") })
-	if i < 0 {
-		srv.page(w, http.StatusNotFound, "error",
-			pageData{Title: "Page not found", Text: "This server has no page at this address."})
-		return
+func (srv *Server) callback(w http.ResponseWriter, r *http.Request) error {
+	p, q := srv.provider(r.PathValue("idp")), r.URL.Query()
+	if p == nil {
+		return errNoPage
 	}
-	p, q := srv.providers[i], r.URL.Query()
 	binding := cookie(r, bindingCookie)
 	if binding == "" || len(q["state"]) != 1 || len(q["code"]) > 1 {
-		srv.startAgain(w, binding == "")
-		return
+		return startAgain(binding == "")
 	}
 	row, err := srv.store.ConsumeAuthRequest(r.Context(), p.ID, q.Get("state"), binding)
 	if err != nil {
-		srv.showRequestError(w, r, err)
-		return
+		return cannotGoOn(err)
 	}
-	var who requestDetail
-	_ = json.Unmarshal(row.Detail, &who)
+	who := detailOf(row)
 	id, refreshToken, err := srv.readAnswer(r.Context(), p, row, q)
 	if err != nil {
-		srv.notSignedIn(w, r, p, row, who, "", err)
-		return
+		return srv.notSignedIn(w, r, p, row, who, "", err)
 	}
 	in, err := srv.signIn(r.Context(), p, id, refreshToken)
+	if errors.Is(err, store.ErrRevoked) {
+		return srv.notSignedIn(w, r, p, row, who, in.user.ID,
+			fmt.Errorf("%w: the operator has disabled %s", errRules, in.user.ID))
+	}
 	if err != nil {
-		if errors.Is(err, store.ErrRevoked) {
-			srv.notSignedIn(w, r, p, row, who, in.user.ID,
-				fmt.Errorf("%w: the operator has disabled %s", errRules, in.user.ID))
-			return
-		}
-		srv.showOutage(w, r, err)
-		return
+		return err
 	}
 	setCookie(w, sessionCookie, in.cookie, sessionTTL)
 	srv.event(r, "signed_in", in.user.ID, row.ClientID, p.ID)
@@ -60,9 +50,9 @@ func (srv *Server) callback(w http.ResponseWriter, r *http.Request) {
 			next = string(row.Request)
 		}
 		http.Redirect(w, r, srv.url+next, http.StatusSeeOther)
-		return
+		return nil
 	}
-	srv.deliver(w, r, row, who, in.user, in.idp)
+	return srv.deliver(w, r, row, who, in.user, in.idp)
 }
 
 // readAnswer reads the provider's answer. It returns the user and the refresh token.
@@ -86,11 +76,10 @@ func (srv *Server) readAnswer(
 func (srv *Server) notSignedIn(
 	w http.ResponseWriter, r *http.Request, p *provider, row store.AuthRequest, who requestDetail, user string,
 	err error,
-) {
+) error {
 	no, refused := errors.AsType[*providerError](err)
 	if !refused && !errors.Is(err, errRules) {
-		srv.showProviderOutage(w, r, p, err)
-		return
+		return srv.providerOutage(w, r, p, err)
 	}
 	srv.log.Warn("a user could not sign in", "provider", p.ID, "request_id", auth.RequestID(w), "error", err)
 	srv.event(r, "sign_in_refused", user, row.ClientID, p.ID)
@@ -102,10 +91,9 @@ func (srv *Server) notSignedIn(
 			"Ask the operator of this server, or sign in with another account."
 	}
 	if row.Purpose == purposeAuthorize {
-		d.Next = srv.errorURL(&redirectError{row.RedirectURI, string(row.State), "access_denied",
-			"the user could not sign in"})
+		d.Next = srv.deniedURL(row, "the user could not sign in")
 	}
-	srv.page(w, http.StatusForbidden, "refused", d)
+	return &stopped{http.StatusForbidden, "refused", d}
 }
 
 // signedIn is what a sign-in has stored.
@@ -154,20 +142,17 @@ func (srv *Server) signIn(ctx context.Context, p *provider, id identity, refresh
 }
 
 // continueRequest is GET /oauth/continue: a user who was already signed in has approved a request.
-func (srv *Server) continueRequest(w http.ResponseWriter, r *http.Request) {
+func (srv *Server) continueRequest(w http.ResponseWriter, r *http.Request) error {
 	binding := cookie(r, bindingCookie)
 	id := r.URL.Query().Get("tx")
 	if binding == "" || id == "" {
-		srv.startAgain(w, binding == "")
-		return
+		return startAgain(binding == "")
 	}
 	row, err := srv.store.ConsumeApproved(r.Context(), id, binding)
 	if err != nil {
-		srv.showRequestError(w, r, err)
-		return
+		return cannotGoOn(err)
 	}
-	var who requestDetail
-	_ = json.Unmarshal(row.Detail, &who)
+	who := detailOf(row)
 	// The user may have signed out, or been disabled, since approving.
 	s, err := srv.session(r)
 	if err == nil && (s.user.ID != who.User || s.IDPSession != who.Session) {
@@ -178,27 +163,24 @@ func (srv *Server) continueRequest(w http.ResponseWriter, r *http.Request) {
 		idp, err = srv.store.IDPSession(r.Context(), who.Session)
 	}
 	if err != nil {
-		srv.showRequestError(w, r, err)
-		return
+		return cannotGoOn(err)
 	}
-	srv.deliver(w, r, row, who, s.user, idp)
+	return srv.deliver(w, r, row, who, s.user, idp)
 }
 
 // deliver makes a grant and a code for an approved request, and returns the code to the client.
 func (srv *Server) deliver(
 	w http.ResponseWriter, r *http.Request, row store.AuthRequest, who requestDetail, user store.User,
 	idp store.IDPSession,
-) {
+) error {
 	d := pageData{Client: who.Name, User: session{user: user}.label()}
 	if p := srv.principal(user, idp.Claims, store.Grant{ClientID: row.ClientID, Scope: row.Scope,
 		Resource: row.Resource}); srv.granted != nil && !srv.granted(p) {
 		srv.event(r, "not_granted", user.ID, row.ClientID, "")
 		d.Title, d.Text = "You are signed in, but have no access", "You are "+d.User+
 			", and no policy of this server gives you access. Ask the operator of this server."
-		d.Next = srv.errorURL(&redirectError{row.RedirectURI, string(row.State), "access_denied",
-			"no policy gives the user access to anything"})
-		srv.page(w, http.StatusForbidden, "refused", d)
-		return
+		d.Next = srv.deniedURL(row, "no policy gives the user access to anything")
+		return &stopped{http.StatusForbidden, "refused", d}
 	}
 	host, local := displayTarget(row.RedirectURI)
 	expires := srv.now().Add(srv.tokens.AbsoluteTTL)
@@ -206,11 +188,7 @@ func (srv *Server) deliver(
 		expires = idp.OKUntil
 	}
 	grant := store.NewID()
-	answer, err := srv.issueCode(r.Context(), checkedRequest{
-		Client: &client{ID: row.ClientID, Kind: who.Kind, Name: who.Name,
-			Host: who.Host}, RedirectURI: row.RedirectURI, State: string(row.State),
-		Challenge: row.CodeChallenge, Scope: row.Scope, Resource: row.Resource, ExplicitRedirect: len(row.Request) > 0,
-	}, store.Grant{
+	answer, err := srv.issueCode(r.Context(), row, store.Grant{
 		ID: grant, User: user.ID, IDPSession: idp.ID, ClientID: row.ClientID, ClientKind: string(who.Kind),
 		ClientName: who.Name, RedirectHost: host, Resource: row.Resource,
 		Scope: row.Scope, Expires: expires,
@@ -222,23 +200,21 @@ func (srv *Server) deliver(
 	}
 	if wrong, ok := errors.AsType[*pageError](err); ok {
 		if _, err = srv.store.RevokeGrant(r.Context(), grant, "client_blocked"); err == nil {
-			srv.showPageError(w, r, wrong, row.ClientID, row.RedirectURI)
-			return
+			return srv.refused(r, wrong, row.ClientID, row.RedirectURI)
 		}
 	}
 	if err != nil {
-		srv.showRequestError(w, r, err)
-		return
+		return cannotGoOn(err)
 	}
 	srv.event(r, "code_issued", user.ID, row.ClientID, "")
 	if strings.HasPrefix(row.RedirectURI, "https://") && !local {
 		pageHeaders(w)
 		http.Redirect(w, r, answer, http.StatusSeeOther)
-		return
+		return nil
 	}
 	d.Title = "Connected as " + d.User
 	d.Text = "Returning to " + who.Name + ". You can close this page."
-	srv.redirectByPage(w, answer, d)
+	return srv.redirectByPage(w, answer, d)
 }
 
 // principal is the principal of a user with the tokens of a grant.

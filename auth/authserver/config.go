@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"net/netip"
 	"net/url"
 	"regexp"
 	"slices"
@@ -12,6 +11,8 @@ import (
 	"time"
 
 	"gopkg.in/yaml.v3"
+
+	"junction/auth"
 )
 
 // Config is the file's auth.oauth section: users sign in with the organisation's identity provider,
@@ -166,16 +167,14 @@ func (t *Trust) UnmarshalText(text []byte) error {
 	return errors.New("must be any, allowlist or off")
 }
 
-// Problem is one mistake in the section: its path, such as identity_providers[0].issuer, and a text
-// that says what is wrong and how to fix it.
-type Problem struct{ Path, Text string }
-
 var providerID = regexp.MustCompile(`^[a-z0-9](?:[a-z0-9-]{0,30}[a-z0-9])?$`)
 
 // Validate returns the mistakes of a decoded section.
-func (c *Config) Validate() []Problem {
-	var ps []Problem
-	add := func(path, format string, args ...any) { ps = append(ps, Problem{path, fmt.Sprintf(format, args...)}) }
+func (c *Config) Validate() []auth.Problem {
+	var ps []auth.Problem
+	add := func(path, format string, args ...any) {
+		ps = append(ps, auth.Problem{Path: path, Text: fmt.Sprintf(format, args...)})
+	}
 	if len(c.IdentityProviders) == 0 {
 		add("identity_providers",
 			"needs at least one provider for users to sign in with: "+
@@ -320,12 +319,6 @@ func issuerProblem(issuer string) string {
 		return "is missing; write the URL before /.well-known/openid-configuration"
 	case err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "":
 		return "must be a URL as in the provider's metadata, such as https://login.example.com"
-	case u.Scheme == "https":
-		return ""
-	case u.Scheme == "http":
-		if ip, err := netip.ParseAddr(u.Hostname()); u.Hostname() == "localhost" || err == nil && ip.IsLoopback() {
-			return ""
-		}
 	}
-	return "must be https, or http on loopback: over plain http an attacker could sign in as anyone"
+	return auth.RemoteProblem(issuer)
 }

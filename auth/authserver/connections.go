@@ -74,16 +74,14 @@ func (srv *Server) linkPrincipal(upstream, t string) string {
 	return string(principal)
 }
 
-// connectableUpstream returns the name of the upstream in the path. If it is "", the request has
-// been answered.
-func (srv *Server) connectableUpstream(w http.ResponseWriter, r *http.Request) string {
+// connectableUpstream returns the name of the upstream in the path.
+func (srv *Server) connectableUpstream(r *http.Request) (string, error) {
 	name := r.PathValue("upstream")
 	if srv.connector == nil || !slices.Contains(srv.connector.Upstreams(), name) {
-		srv.page(w, http.StatusNotFound, "error", pageData{Title: "Server not found",
+		return "", stop(http.StatusNotFound, pageData{Title: "Server not found",
 			Text: "No server with this name needs a connection."})
-		return ""
 	}
-	return name
+	return name, nil
 }
 
 // canUse reports whether policies let a user use anything of an upstream, with all scopes that apps
@@ -97,10 +95,10 @@ func (srv *Server) canUse(s session, upstream string) bool {
 func (s session) principal() string { return auth.UserID(s.user.Issuer, s.user.Subject) }
 
 // connectPage is GET /connect/{upstream}. It explains the connection and asks for confirmation.
-func (srv *Server) connectPage(w http.ResponseWriter, r *http.Request) {
-	name := srv.connectableUpstream(w, r)
-	if name == "" {
-		return
+func (srv *Server) connectPage(w http.ResponseWriter, r *http.Request) error {
+	name, err := srv.connectableUpstream(r)
+	if err != nil {
+		return err
 	}
 	link := r.URL.Query().Get("t")
 	if link != "" && (len(link) > maxLink || srv.linkPrincipal(name, link) == "") {
@@ -108,80 +106,74 @@ func (srv *Server) connectPage(w http.ResponseWriter, r *http.Request) {
 	}
 	s, err := srv.session(r)
 	if isOver(err) {
-		srv.startRequest(w, r, store.AuthRequest{Purpose: purposeLogin,
+		return srv.startRequest(w, r, store.AuthRequest{Purpose: purposeLogin,
 			Request: []byte("/connect/" + url.PathEscape(name) + "?" + url.Values{"t": {link}}.Encode())})
-		return
 	}
 	if err != nil {
-		srv.showOutage(w, r, err)
-		return
+		return err
 	}
 	if r.URL.Query().Get("t") != "" && srv.linkPrincipal(name, link) != s.principal() {
 		srv.event(r, "connect_refused", s.user.ID, "", name)
-		srv.page(w, http.StatusForbidden, "error",
+		return stop(http.StatusForbidden,
 			pageData{Title: "This link is for another user", Next: srv.url + "/account", Label: "Go to your account",
 				Text: "You are signed in as " + s.label() + ", and this link was made for another user. " +
 					"Nothing was connected. " +
 					"If another person sent you this link, they may want to use your account at " +
 					name + ". To connect " + name + " for yourself, start from your own app or your account page."})
-		return
 	}
-	if !srv.mayConnect(w, s, name) {
-		return
+	if err := srv.mayConnect(s, name); err != nil {
+		return err
 	}
 	at, scopes, err := srv.connector.Describe(r.Context(), name)
 	if err != nil {
-		srv.notConnected(w, r, name, err)
-		return
+		return srv.notConnected(w, r, name, err)
 	}
 	d := pageData{Title: "Connect " + name + "?", Upstream: name, User: s.label(), Target: at,
 		Scopes: strings.Join(scopes, ", "), CSRF: srv.connectCSRF(name, s, srv.binding(w, r))}
-	srv.page(w, http.StatusOK, "upstream", d)
+	return srv.page(w, http.StatusOK, "upstream", d)
 }
 
 func (srv *Server) connectCSRF(name string, s session, binding string) string {
 	return srv.derive("csrf", purposeConnect, name, s.user.ID, binding)
 }
 
-// mayConnect reports whether policies let the user use the upstream. If not, the request has been
-// answered.
-func (srv *Server) mayConnect(w http.ResponseWriter, s session, name string) bool {
+// mayConnect returns an error unless policies let the user use the upstream.
+func (srv *Server) mayConnect(s session, name string) error {
 	if srv.canUse(s, name) {
-		return true
+		return nil
 	}
-	srv.page(w, http.StatusForbidden, "error", pageData{Title: "No access to " + name,
+	return stop(http.StatusForbidden, pageData{Title: "No access to " + name,
 		Text: "You are " + s.label() + ", and no policy of this server gives you access to it. " +
 			"Ask the operator of this server."})
-	return false
 }
 
 // connectUpstream is POST /connect/{upstream}. It sends the browser to the upstream's authorization
 // server.
-func (srv *Server) connectUpstream(w http.ResponseWriter, r *http.Request) {
-	name := srv.connectableUpstream(w, r)
-	if name == "" || !srv.sameOriginForm(w, r) {
-		return
+func (srv *Server) connectUpstream(w http.ResponseWriter, r *http.Request) error {
+	name, err := srv.connectableUpstream(r)
+	if err == nil {
+		err = srv.sameOriginForm(r)
+	}
+	if err != nil {
+		return err
 	}
 	s, err := srv.session(r)
 	if err != nil && !isOver(err) {
-		srv.showOutage(w, r, err)
-		return
+		return err
 	}
 	binding := cookie(r, bindingCookie)
 	if err != nil || binding == "" ||
 		!srv.derived(r.PostForm.Get("csrf"), "csrf", purposeConnect, name, s.user.ID, binding) {
-		srv.page(w, http.StatusForbidden, "error", pageData{Title: "This page has expired",
+		return stop(http.StatusForbidden, pageData{Title: "This page has expired",
 			Text: "Nothing was connected. Open it again.", Next: srv.url + "/connect/" + url.PathEscape(name)})
-		return
 	}
-	if !srv.mayConnect(w, s, name) {
-		return
+	if err := srv.mayConnect(s, name); err != nil {
+		return err
 	}
 	id, state, verifier := secret(), secret(), secret()
 	where, kept, err := srv.connector.Begin(r.Context(), name, state, verifier)
 	if err != nil {
-		srv.notConnected(w, r, name, err)
-		return
+		return srv.notConnected(w, r, name, err)
 	}
 	detail, err := json.Marshal(connectState{s.user.ID, s.IDPSession, kept})
 	if err == nil {
@@ -195,10 +187,9 @@ func (srv *Server) connectUpstream(w http.ResponseWriter, r *http.Request) {
 			store.Approval{IDP: connectKey(name), State: state, Verifier: verifier})
 	}
 	if err != nil {
-		srv.showOutage(w, r, err)
-		return
+		return err
 	}
-	srv.redirectByPage(w, where,
+	return srv.redirectByPage(w, where,
 		pageData{Title: "Going to " + name, Text: "You sign in there and then return to this server."})
 }
 
@@ -209,76 +200,70 @@ func connectKey(name string) string { return "upstream:" + name }
 // connectCallback is GET /connect/{upstream}/callback: the answer of an upstream's authorization
 // server. It is accepted once, in the browser that was sent there, for the user who is still signed
 // in.
-func (srv *Server) connectCallback(w http.ResponseWriter, r *http.Request) {
-	name := srv.connectableUpstream(w, r)
-	if name == "" {
-		return
+func (srv *Server) connectCallback(w http.ResponseWriter, r *http.Request) error {
+	name, err := srv.connectableUpstream(r)
+	if err != nil {
+		return err
 	}
 	binding, q := cookie(r, bindingCookie), r.URL.Query()
 	if binding == "" || len(q["state"]) != 1 {
-		srv.startAgain(w, binding == "")
-		return
+		return startAgain(binding == "")
 	}
 	row, err := srv.store.ConsumeAuthRequest(r.Context(), connectKey(name), q.Get("state"), binding)
 	if err != nil {
-		srv.showRequestError(w, r, err)
-		return
+		return cannotGoOn(err)
 	}
 	var way connectState
 	if err := json.Unmarshal(row.Detail, &way); err != nil {
-		srv.showOutage(w, r, err)
-		return
+		return err
 	}
 	s, err := srv.session(r)
 	if err != nil && !isOver(err) {
-		srv.showOutage(w, r, err)
-		return
+		return err
 	}
 	if err != nil || s.user.ID != way.User || s.IDPSession != way.Session {
 		srv.event(r, "connect_refused", way.User, "", name)
-		srv.page(w, http.StatusForbidden, "error",
+		return stop(http.StatusForbidden,
 			pageData{Title: "You are signed in as another user", Next: srv.url + "/account",
 				Label: "Go to your account",
 				Text: "The user who started to connect " + name + " is no longer signed in in this browser. " +
 					"Nothing was connected."})
-		return
 	}
-	if !srv.mayConnect(w, s, name) {
-		return
+	if err := srv.mayConnect(s, name); err != nil {
+		return err
 	}
 	if err := srv.connector.Finish(r.Context(), name, way.Kept, row.Verifier, q, s.user.ID, s.principal()); err != nil {
 		srv.event(r, "connect_failed", s.user.ID, "", name)
-		srv.notConnected(w, r, name, err)
-		return
+		return srv.notConnected(w, r, name, err)
 	}
 	srv.event(r, "upstream_connected", s.user.ID, "", name)
-	srv.page(w, http.StatusOK, "connected", pageData{Title: name + " is connected", Upstream: name, User: s.label()})
+	return srv.page(w, http.StatusOK, "connected",
+		pageData{Title: name + " is connected", Upstream: name, User: s.label()})
 }
 
-// notConnected shows why an upstream is not connected.
-func (srv *Server) notConnected(w http.ResponseWriter, r *http.Request, name string, err error) {
+// notConnected returns the page that tells why an upstream is not connected.
+func (srv *Server) notConnected(w http.ResponseWriter, r *http.Request, name string, err error) error {
 	said, known := errors.AsType[interface {
 		error
 		Public() string
 	}](err)
 	if !known {
-		srv.showOutage(w, r, err)
-		return
+		return err
 	}
 	if r.Context().Err() == nil {
 		srv.log.Warn("a user could not connect an upstream", "upstream", name, "request_id", auth.RequestID(w), "error",
 			err)
 	}
-	srv.page(w, http.StatusBadGateway, "error",
+	return stop(http.StatusBadGateway,
 		pageData{Title: name + " is not connected", Next: srv.url + "/account", Label: "Go to your account",
 			Text: "Reason: " + safeText(said.Public(), 300) + "."})
 }
 
 // disconnect is POST /connect/{upstream}/disconnect.
-func (srv *Server) disconnect(w http.ResponseWriter, r *http.Request) {
-	s, ok := srv.accountForm(w, r)
-	if !ok {
-		return
+func (srv *Server) disconnect(w http.ResponseWriter, r *http.Request) error {
+	s, err := srv.accountForm(r)
+	if err != nil {
+		return err
 	}
 	name := r.PathValue("upstream")
 	mine, err := srv.store.Connections(r.Context(), s.user.ID)
@@ -289,10 +274,10 @@ func (srv *Server) disconnect(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if err != nil {
-		srv.showOutage(w, r, err)
-		return
+		return err
 	}
 	http.Redirect(w, r, srv.url+"/account", http.StatusSeeOther)
+	return nil
 }
 
 // upstreams returns the rows of the account page: the upstreams that the user may connect or has

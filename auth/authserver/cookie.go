@@ -64,20 +64,15 @@ func (srv *Server) session(r *http.Request) (session, error) {
 	return session{s, user}, err
 }
 
-// sameOriginForm reports whether a POST comes from a page of this server, by its headers, and
-// parses the form. If not, the request has been answered. The caller checks the CSRF token.
-func (srv *Server) sameOriginForm(w http.ResponseWriter, r *http.Request) bool {
+// sameOriginForm parses the form of a POST. It returns an error unless the POST comes from a page of
+// this server, by its headers. The caller checks the CSRF token.
+func (srv *Server) sameOriginForm(r *http.Request) error {
 	site, origin := r.Header.Get("Sec-Fetch-Site"), r.Header.Get("Origin")
 	// A page without a referrer makes browsers send Origin: null (Fetch, section 3.2). A sandboxed
 	// frame of another site does so too, but is cross-site.
 	own := origin == "" || origin == srv.url || origin == "null" && site == "same-origin"
-	if !own || site != "" && site != "same-origin" {
-		srv.startAgain(w, false)
-		return false
+	if !own || site != "" && site != "same-origin" || r.ParseForm() != nil {
+		return startAgain(false)
 	}
-	if err := r.ParseForm(); err != nil {
-		srv.startAgain(w, false)
-		return false
-	}
-	return true
+	return nil
 }

@@ -21,32 +21,11 @@ import (
 	"junction/auth/store"
 )
 
-// Fetched is the answer of a URL.
-type Fetched struct {
-	Body  []byte
-	Fresh time.Duration // how long it may be cached by its own headers; negative if they do not say
-}
+// Fetch reads a JSON document of at most max bytes from an untrusted URL, as fetch.Fetcher.GetJSON
+// does. Of a *fetch.Error the person in the browser sees only the class, of any other error the text.
+type Fetch func(ctx context.Context, url string, max int64) (fetch.Document, error)
 
-// Fetch reads a JSON document of at most max bytes from an untrusted URL. The text of the error is
-// shown to the person in the browser: it names the failure and no details of the network.
-type Fetch func(ctx context.Context, url string, max int64) (Fetched, error)
-
-// FetchWith returns a Fetch that uses a Fetcher.
-func FetchWith(f *fetch.Fetcher) Fetch {
-	return func(ctx context.Context, url string, max int64) (Fetched, error) {
-		d, err := f.GetJSON(ctx, url, max)
-		if wrong, ok := errors.AsType[*fetch.Error](err); ok {
-			return Fetched{}, errors.New(string(wrong.Class))
-		}
-		if err != nil {
-			return Fetched{}, err
-		}
-		return Fetched{d.Body, freshness(d.Header)}, nil
-	}
-}
-
-// freshness returns how long Cache-Control allows an answer to be kept, negative if it does not
-// say.
+// freshness returns how long Cache-Control allows an answer to be kept, an hour if it does not say.
 func freshness(h http.Header) time.Duration {
 	for directive := range strings.SplitSeq(strings.Join(h.Values("Cache-Control"), ","), ",") {
 		name, value, _ := strings.Cut(strings.ToLower(strings.TrimSpace(directive)), "=")
@@ -59,7 +38,7 @@ func freshness(h http.Header) time.Duration {
 			}
 		}
 	}
-	return -1
+	return time.Hour
 }
 
 const (
@@ -236,11 +215,7 @@ func (d *documents) load(ctx context.Context, id, host string, kept store.Docume
 		}
 		return nil, &fetchError{host, next.Failure}
 	}
-	fresh := got.Fresh
-	if fresh < 0 {
-		fresh = time.Hour
-	}
-	fresh = max(freshLeast, min(fresh, freshMost))
+	fresh := max(freshLeast, min(freshness(got.Header), freshMost))
 	return got.Body, d.srv.store.PutDocument(ctx,
 		store.Document{URL: id, Body: got.Body, Fetched: now, FreshUntil: now.Add(fresh)})
 }

@@ -35,7 +35,7 @@ type net struct {
 	hold  chan struct{} // until it is closed no fetch ends; nil does not wait
 }
 
-func (n *net) fetch(_ context.Context, where string, max int64) (Fetched, error) {
+func (n *net) fetch(_ context.Context, where string, max int64) (fetch.Document, error) {
 	n.asked.Add(1)
 	if n.hold != nil {
 		<-n.hold
@@ -45,13 +45,17 @@ func (n *net) fetch(_ context.Context, where string, max int64) (Fetched, error)
 	text, ok := n.at[where]
 	switch {
 	case n.err != nil:
-		return Fetched{}, n.err
+		return fetch.Document{}, n.err
 	case !ok:
-		return Fetched{}, errors.New("the server did not answer with the document")
+		return fetch.Document{}, &fetch.Error{Class: fetch.Status}
 	case int64(len(text)) > max:
-		return Fetched{}, errors.New("the document is too large")
+		return fetch.Document{}, &fetch.Error{Class: fetch.TooLarge}
 	}
-	return Fetched{[]byte(text), n.fresh}, nil
+	d := fetch.Document{Body: []byte(text), Header: http.Header{}}
+	if n.fresh >= 0 {
+		d.Header.Set("Cache-Control", fmt.Sprintf("max-age=%d", n.fresh/time.Second))
+	}
+	return d, nil
 }
 
 func (n *net) put(where, text string, err error) {
@@ -92,11 +96,10 @@ func TestAuthT50ClientsByDocument(t *testing.T) {
 	t.Cleanup(site.Close)
 	roots := x509.NewCertPool()
 	roots.AddCert(site.Certificate())
-	fetcher := FetchWith(&fetch.Fetcher{RootCAs: roots,
-		AllowPrivate: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
+	fetcher := &fetch.Fetcher{RootCAs: roots, AllowPrivate: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
 	s := mustStand(t, func(o *Options) {
-		o.Fetch = func(ctx context.Context, where string, max int64) (Fetched, error) {
-			return fetcher(ctx, strings.Replace(where, "https://client.example", site.URL, 1), max)
+		o.Fetch = func(ctx context.Context, where string, max int64) (fetch.Document, error) {
+			return fetcher.GetJSON(ctx, strings.Replace(where, "https://client.example", site.URL, 1), max)
 		}
 	})
 	a, b := app{s, documentAt, strings.Repeat("v", 43), clientAt}, newBrowser(t)
@@ -169,8 +172,8 @@ func TestAuthT52T53T54WhatThePageSays(t *testing.T) {
 		"https://client.example/twice": {&allowed, "has a duplicate member"},
 	} {
 		s := mustStand(t, func(o *Options) {
-			o.Fetch = func(ctx context.Context, where string, max int64) (Fetched, error) {
-				return FetchWith(row.fetcher)(ctx, strings.Replace(where, "https://client.example", site.URL, 1), max)
+			o.Fetch = func(ctx context.Context, where string, max int64) (fetch.Document, error) {
+				return row.fetcher.GetJSON(ctx, strings.Replace(where, "https://client.example", site.URL, 1), max)
 			}
 		})
 		began := time.Now()

@@ -10,6 +10,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"golang.org/x/time/rate"
 
+	"junction/auth/fetch"
 	"junction/upstream/bounded"
 )
 
@@ -62,12 +63,16 @@ func (o *limitedFetcher) turn(ctx context.Context, where string) (done func(), e
 }
 
 // get fetches a URL for the request of ctx. allowed means that a user has allowed the client.
-func (o *limitedFetcher) get(ctx context.Context, where string, max int64, allowed bool) (Fetched, error) {
+func (o *limitedFetcher) get(ctx context.Context, where string, max int64, allowed bool) (fetch.Document, error) {
 	if allowed && !o.allowed.AllowN(o.now(), 1) || !allowed &&
 		o.unapproved.pass(callerOf(ctx).from, o.now()) != withinLimit {
-		return Fetched{}, errTooManyFetches
+		return fetch.Document{}, errTooManyFetches
 	}
-	return o.fetch(ctx, where, max)
+	d, err := o.fetch(ctx, where, max)
+	if wrong, ok := errors.AsType[*fetch.Error](err); ok {
+		err = errors.New(string(wrong.Class)) // the rest is about the network
+	}
+	return d, err
 }
 
 // clientKeySets caches the keys that clients publish at a URL (jwks_uri) for an hour. If no key

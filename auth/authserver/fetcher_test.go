@@ -14,6 +14,8 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
+
+	"junction/auth/fetch"
 )
 
 const keysAt = "https://client.example/keys.json"
@@ -30,12 +32,12 @@ func mustSigner(t *testing.T) (s *stand, n *net, a app, asked func(where string)
 func (n *net) count(s *stand) func(where string) int {
 	var mu sync.Mutex
 	counts := map[string]int{}
-	fetch := s.documents.fetcher.fetch
-	s.documents.fetcher.fetch = func(ctx ctx, where string, max int64) (Fetched, error) {
+	next := s.documents.fetcher.fetch
+	s.documents.fetcher.fetch = func(ctx ctx, where string, max int64) (fetch.Document, error) {
 		mu.Lock()
 		counts[where]++
 		mu.Unlock()
-		return fetch(ctx, where, max)
+		return next(ctx, where, max)
 	}
 	return func(where string) (sum int) {
 		mu.Lock()
@@ -260,8 +262,8 @@ func TestSafety9KeptKeysAreBounded(t *testing.T) {
 	c := &clock{}
 	c.stop()
 	size := 1
-	fetch := func(ctx, string, int64) (Fetched, error) {
-		return Fetched{Body: fmt.Appendf(nil, `{"keys":[]%*s}`, size, "")}, nil
+	fetch := func(ctx, string, int64) (fetch.Document, error) {
+		return fetch.Document{Body: fmt.Appendf(nil, `{"keys":[]%*s}`, size, "")}, nil
 	}
 	k := newClientKeySets(newLimitedFetcher(fetch, newRateLimit(1, 1), c.now), c.now)
 	for _, row := range []struct{ size, sets int }{{1, 196}, {60 << 10, 15}} {

@@ -232,8 +232,9 @@ func TestTokensRowsKeepTheirForm(t *testing.T) {
 	}
 	g := grants[0]
 	g.ID = ""
-	if _, err = i.issueCode(t.Context(), checkedRequest{
-		RedirectURI: clientAt, State: "x", Challenge: challengeOf(i.had["verifier"]), ExplicitRedirect: true,
+	if _, err = i.issueCode(t.Context(), store.AuthRequest{
+		RedirectURI: clientAt, State: []byte("x"), CodeChallenge: challengeOf(i.had["verifier"]),
+		Request: []byte(explicitRedirect),
 	}, g); err != nil {
 		t.Fatal(err)
 	}

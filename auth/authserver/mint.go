@@ -104,7 +104,7 @@ func readRecord(text []byte, g store.Grant) (record, error) {
 
 // issueCode stores the grant, and returns the URL to which the browser takes the code for it. The
 // error wraps store.ErrRevoked if the session that the grant rests on has ended.
-func (srv *Server) issueCode(ctx context.Context, request checkedRequest, g store.Grant) (redirect string, err error) {
+func (srv *Server) issueCode(ctx context.Context, row store.AuthRequest, g store.Grant) (redirect string, err error) {
 	err = srv.store.WithTx(ctx, func(ctx context.Context) error {
 		// The session stays locked until the grant is stored: a caller that ends the session then also
 		// ends the grant.
@@ -114,18 +114,18 @@ func (srv *Server) issueCode(ctx context.Context, request checkedRequest, g stor
 		if g, err = srv.store.AddGrant(ctx, g); err != nil {
 			return err
 		}
-		code, err := srv.addCode(ctx, request, g)
+		code, err := srv.addCode(ctx, row, g)
 		if err != nil {
 			return err
 		}
-		redirect = srv.answerURL(request.RedirectURI, url.Values{"code": {code}}, request.State)
+		redirect = srv.answerURL(row.RedirectURI, url.Values{"code": {code}}, string(row.State))
 		return nil
 	})
 	return redirect, err
 }
 
 // addCode stores a new code of a grant with its PKCE challenge.
-func (srv *Server) addCode(ctx context.Context, request checkedRequest, g store.Grant) (code string, err error) {
+func (srv *Server) addCode(ctx context.Context, row store.AuthRequest, g store.Grant) (code string, err error) {
 	scope, now := strings.Fields(g.Scope), srv.now().UTC()
 	if !subset(scope, srv.scopes) {
 		return "", errors.New("the approved request has a scope that this server no longer has")
@@ -135,8 +135,8 @@ func (srv *Server) addCode(ctx context.Context, request checkedRequest, g store.
 		Client: g.ClientID, At: now, Requested: scope, Granted: scope, Audience: []string{g.Resource},
 		Expires: map[string]time.Time{"authorize_code": expires},
 	}
-	if request.ExplicitRedirect {
-		rec.Form = url.Values{"redirect_uri": {request.RedirectURI}}
+	if len(row.Request) > 0 { // see explicitRedirect
+		rec.Form = url.Values{"redirect_uri": {row.RedirectURI}}
 	}
 	text, err := json.Marshal(rec)
 	if err != nil {
@@ -147,7 +147,7 @@ func (srv *Server) addCode(ctx context.Context, request checkedRequest, g store.
 	if err := srv.store.AddCode(ctx, c); err != nil {
 		return "", err
 	}
-	rec.Form = url.Values{"code_challenge": {request.Challenge}, "code_challenge_method": {"S256"}}
+	rec.Form = url.Values{"code_challenge": {row.CodeChallenge}, "code_challenge_method": {"S256"}}
 	if text, err = json.Marshal(rec); err != nil {
 		return "", err
 	}

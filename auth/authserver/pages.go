@@ -5,6 +5,8 @@ import (
 	"crypto/sha256"
 	"embed"
 	"encoding/base64"
+	"errors"
+	"fmt"
 	"html/template"
 	"net/http"
 	"strings"
@@ -94,14 +96,57 @@ func pageHeaders(w http.ResponseWriter) {
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 }
 
-// page answers with a page.
-func (srv *Server) page(w http.ResponseWriter, status int, name string, d pageData) {
+// pageHandler answers a request of a browser. If it returns an error, it has answered nothing: the
+// error is a *stopped, or means that the server cannot answer.
+type pageHandler func(w http.ResponseWriter, r *http.Request) error
+
+// stopped is a page that tells a person why a request ends, as an error.
+type stopped struct {
+	status int
+	page   string
+	data   pageData
+}
+
+func (s *stopped) Error() string { return s.data.Title }
+
+// stop returns a *stopped with the page "error".
+func stop(status int, d pageData) error { return &stopped{status, "error", d} }
+
+var errNoPage = stop(http.StatusNotFound,
+	pageData{Title: "Page not found", Text: "This server has no page at this address."})
+
+// forPeople is a handler that shows the errors of answer.
+func (srv *Server) forPeople(answer pageHandler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		err := answer(w, r)
+		if err == nil {
+			return
+		}
+		s, ok := errors.AsType[*stopped](err)
+		if !ok {
+			if r.Context().Err() == nil {
+				srv.log.Error("cannot show a sign-in page", "path", r.URL.Path, "request_id", auth.RequestID(w),
+					"error", err)
+			}
+			s = &stopped{http.StatusServiceUnavailable, "error", pageData{Title: "Temporarily unavailable",
+				Text: "This server cannot answer right now. Nothing is lost. Reload the page in a moment."}}
+		}
+		if s.status == http.StatusServiceUnavailable {
+			w.Header().Set("Retry-After", "5")
+		}
+		if err := srv.page(w, s.status, s.page, s.data); err != nil {
+			srv.log.Error("cannot show a page", "error", err)
+			http.Error(w, "This server cannot answer right now.", http.StatusInternalServerError)
+		}
+	})
+}
+
+// page answers with a page. After an error it has answered nothing.
+func (srv *Server) page(w http.ResponseWriter, status int, name string, d pageData) error {
 	d.Server, d.Request = srv.name, auth.RequestID(w)
 	var b bytes.Buffer
 	if err := srv.pages.all[name].Execute(&b, d); err != nil {
-		srv.log.Error("cannot render a page", "page", name, "error", err)
-		http.Error(w, "This server cannot answer right now.", http.StatusInternalServerError)
-		return
+		return fmt.Errorf("render the page %s: %w", name, err)
 	}
 	pageHeaders(w)
 	h := w.Header()
@@ -112,4 +157,5 @@ func (srv *Server) page(w http.ResponseWriter, status int, name string, d pageDa
 	}
 	w.WriteHeader(status)
 	_, _ = w.Write(b.Bytes())
+	return nil
 }

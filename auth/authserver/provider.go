@@ -105,20 +105,8 @@ func (p *provider) check(ctx context.Context) error {
 		_, err := p.discover(ctx)
 		return err
 	}
-	where := strings.TrimSuffix(p.Issuer, "/") + "/.well-known/openid-configuration"
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, where, nil)
-	if err != nil {
-		return err
-	}
-	resp, err := p.http.Do(r)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s answered %s", where, resp.Status)
-	}
-	return nil
+	_, err := oidc.NewProvider(oidc.ClientContext(ctx, p.http), p.Issuer)
+	return err
 }
 
 func (p *provider) oauth(d *discovered) *oauth2.Config {
@@ -128,6 +116,16 @@ func (p *provider) oauth(d *discovered) *oauth2.Config {
 	}
 	return &oauth2.Config{ClientID: p.ClientID, ClientSecret: p.ClientSecret, Endpoint: d.Endpoint(),
 		RedirectURL: p.redirect, Scopes: wanted}
+}
+
+// provider returns the identity provider with an id, nil if there is none.
+func (srv *Server) provider(id string) *provider {
+	for _, p := range srv.providers {
+		if p.ID == id {
+			return p
+		}
+	}
+	return nil
 }
 
 // begin returns the authorization URL for the browser.

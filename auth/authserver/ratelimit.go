@@ -119,13 +119,12 @@ func (srv *Server) limited(g *rateLimit, answer http.HandlerFunc) http.HandlerFu
 }
 
 // limitedPage wraps a handler for people with a rate limit.
-func (srv *Server) limitedPage(g *rateLimit, answer http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
+func (srv *Server) limitedPage(g *rateLimit, answer pageHandler) pageHandler {
+	return func(w http.ResponseWriter, r *http.Request) error {
 		if why := srv.overLimit(g, w, r); why != "" {
-			srv.page(w, http.StatusTooManyRequests, "error", pageData{Title: "Too many requests", Text: why})
-			return
+			return stop(http.StatusTooManyRequests, pageData{Title: "Too many requests", Text: why})
 		}
-		answer(w, r)
+		return answer(w, r)
 	}
 }
 

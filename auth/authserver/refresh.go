@@ -113,8 +113,8 @@ func (srv *Server) recheckSession(ctx context.Context, g store.Grant) error {
 	if now.Before(session.Checked.Add(recheckAfter)) {
 		return nil
 	}
-	i := slices.IndexFunc(srv.providers, func(p *provider) bool { return p.ID == session.IDP })
-	if i < 0 {
+	p := srv.provider(session.IDP)
+	if p == nil {
 		return srv.endSession(ctx, session.ID, "idp_removed")
 	}
 	session, err = srv.store.ClaimIDPSession(ctx, session.ID, recheckTimeout)
@@ -132,7 +132,7 @@ func (srv *Server) recheckSession(ctx context.Context, g store.Grant) error {
 	if err != nil {
 		return err
 	}
-	id, refreshToken, err := srv.providers[i].renew(ctx, session.RefreshToken, user.Subject)
+	id, refreshToken, err := p.renew(ctx, session.RefreshToken, user.Subject)
 	if errors.Is(err, errEnded) {
 		return srv.endSession(ctx, session.ID, "idp_session_ended")
 	}

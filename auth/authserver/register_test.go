@@ -385,7 +385,7 @@ func FuzzAuthorize(f *testing.F) {
 		if !q.Has("client_id") {
 			q.Set("client_id", id)
 		}
-		request, err := s.checkAuthorization(t.Context(), q)
+		_, request, err := s.checkAuthorization(t.Context(), q)
 		where := request.RedirectURI
 		if wrong, ok := errors.AsType[*redirectError](err); ok {
 			where = wrong.redirect
@@ -396,7 +396,7 @@ func FuzzAuthorize(f *testing.F) {
 			t.Errorf("%q leads to %q", query, where)
 		}
 		if err == nil && (!strings.HasPrefix(request.Resource, s.url+"/") ||
-			!challengeForm.MatchString(request.Challenge) || !strings.Contains(request.Scope, scopeMCP)) {
+			!challengeForm.MatchString(request.CodeChallenge) || !strings.Contains(request.Scope, scopeMCP)) {
 			t.Errorf("%q is let through as %+v", query, request)
 		}
 		if len(request.State) > maxState || len(request.RedirectURI) > maxParam ||

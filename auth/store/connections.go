@@ -81,12 +81,11 @@ func (s *Store) PutConnection(ctx context.Context, c Connection) error {
 		c.Broken, c.Created, c.Given = false, now, now
 		c.version = now.UnixNano() // differs from the version of every earlier connection, also a deleted one
 		statement, args := s.insertion(&c, field{"id", c.row()}, field{"claimed_until", 0})
-		_, err := s.exec(ctx, statement+` ON CONFLICT (id) DO UPDATE SET principal = excluded.principal, access_enc = excluded.access_enc,
-			refresh_enc = excluded.refresh_enc, scope = excluded.scope,
+		_, err := s.exec(ctx, statement+` ON CONFLICT (id) DO UPDATE SET principal = excluded.principal,
+			access_enc = excluded.access_enc, refresh_enc = excluded.refresh_enc, scope = excluded.scope,
 			issuer = excluded.issuer, resource = excluded.resource, client_id = excluded.client_id,
-			expires_at = excluded.expires_at, state = excluded.state,
-			version = upstream_tokens.version + 1, claimed_until = 0, created_at = excluded.created_at,
-			updated_at = excluded.updated_at`, args...)
+			expires_at = excluded.expires_at, state = excluded.state, version = upstream_tokens.version + 1,
+			claimed_until = 0, created_at = excluded.created_at, updated_at = excluded.updated_at`, args...)
 		return err
 	})
 }
@@ -94,8 +93,8 @@ func (s *Store) PutConnection(ctx context.Context, c Connection) error {
 // Connection returns the connection of a principal to an upstream, which may be Broken. ErrNotFound
 // means that there is none, or that the user is disabled.
 func (s *Store) Connection(ctx context.Context, upstream, principal string) (c Connection, err error) {
-	err = s.find(ctx, into{&c},
-		`JOIN users ON users.id = owner WHERE principal = $1 AND upstream = $2 AND disabled_at = 0`, principal, upstream)
+	err = s.find(ctx, into{&c}, `JOIN users ON users.id = owner
+		WHERE principal = $1 AND upstream = $2 AND disabled_at = 0`, principal, upstream)
 	return c, err
 }
 

@@ -57,7 +57,7 @@ func (p *program) openSignIn(c *config.Config) (err error) {
 	s.people.oauth = p.vault.oauth
 	s.Server, err = authserver.New(authserver.Options{
 		Config: *c.Auth.OAuth, URL: c.PublicURL, Scopes: slices.Sorted(maps.Keys(c.Auth.ScopeCapabilities)),
-		Store: p.vault.store, Keys: p.vault.keys, Fetch: authserver.FetchWith(fetcher), Log: p.log,
+		Store: p.vault.store, Keys: p.vault.keys, Fetch: fetcher.GetJSON, Log: p.log,
 		HTTP:      &http.Client{Transport: transport, Timeout: 10 * time.Second},
 		Connector: s.people.oauth,
 		MayUse:    func(who *auth.Principal, upstream string) bool { return p.reach.Load().uses(who, upstream) },
