@@ -21,10 +21,9 @@ import (
 // off have their second at the same time. The rest is for a loaded machine.
 const stopBound = 4*time.Second + 900*time.Millisecond
 
-// TestForeignStopIsBounded stops a program whose ten servers ignore the end of their input and
-// SIGTERM. There are calls in progress, open streams, a client that does not read its answer, and
-// the CPU busy.
-func TestForeignStopIsBounded(t *testing.T) {
+// TestTimedStop stops a program whose ten servers ignore the end of their input and SIGTERM. There
+// are calls in progress, open streams, a client that does not read its answer, and the CPU is busy.
+func TestTimedStop(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a stop takes its time: CI runs this test without -short")
 	}
