@@ -85,15 +85,16 @@ func (all *credentials) add(ref *openapi3.SecuritySchemeRef, value string) {
 		return
 	}
 	switch s := ref.Value; {
-	case s.Type == "apiKey" && s.In == "header":
-		all.header.Set(s.Name, value)
-		all.keys = append(all.keys, key{s.Name, s.In})
-	case s.Type == "apiKey" && s.In == "query":
-		all.query.Set(s.Name, value)
-		all.keys = append(all.keys, key{s.Name, s.In})
 	case s.Type == "apiKey":
-		all.cookies = append(all.cookies, s.Name+"="+value)
 		all.keys = append(all.keys, key{s.Name, s.In})
+		switch s.In {
+		case "header":
+			all.header.Set(s.Name, value)
+		case "query":
+			all.query.Set(s.Name, value)
+		default:
+			all.cookies = append(all.cookies, s.Name+"="+value)
+		}
 	case s.Type == "http" && strings.EqualFold(s.Scheme, "basic"):
 		all.header.Set("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(value)))
 	case s.Type == "http" && !strings.EqualFold(s.Scheme, "bearer"):

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -185,10 +184,7 @@ func (c *collector) add(at, method string, item *openapi3.PathItem, op *openapi3
 	change := c.api.Tools[o.ID]
 	o.Name = c.name(cmp.Or(change.Name, c.api.Prefix+o.ID))
 	o.Title = cmp.Or(change.Title, op.Summary)
-	o.Description = change.Description
-	if o.Description == "" {
-		o.Description = describe(at, method, op)
-	}
+	o.Description = cmp.Or(change.Description, describe(at, method, op))
 	o.Annotations = change.Annotations.Or(web.Annotations(method))
 	var err error
 	if o.base, err = c.base(item, op); err != nil {
@@ -246,8 +242,9 @@ const (
 // becomes a hash of the whole.
 func (c *collector) name(id string) string {
 	name := unsafe.ReplaceAllString(id, "_")
-	if sum := sha256.Sum256([]byte(id)); len(name) > maxName {
-		name = name[:maxName-8] + "_" + hex.EncodeToString(sum[:])[:7]
+	if len(name) > maxName {
+		sum := fmt.Sprintf("%x", sha256.Sum256([]byte(id)))
+		name = name[:maxName-8] + "_" + sum[:7]
 	}
 	for base, i := name, 2; c.names[name]; i++ {
 		suffix := fmt.Sprintf("_%d", i)

@@ -46,15 +46,13 @@ func newParam(p *openapi3.Parameter, taken map[string]any) (param, error) {
 func argument(name, in string, taken map[string]any) string {
 	key := unsafe.ReplaceAllString(name, "_")
 	key = key[:min(len(key), maxName-16)]
-	if _, twice := taken[key]; twice || key == "" {
+	if taken[key] != nil || key == "" {
 		key = in + "_" + key
 	}
-	for base, i := key, 2; ; i++ {
-		if _, twice := taken[key]; !twice {
-			return key
-		}
+	for base, i := key, 2; taken[key] != nil; i++ {
 		key = fmt.Sprintf("%s_%d", base, i)
 	}
+	return key
 }
 
 // param returns the schema of an argument.
@@ -133,20 +131,13 @@ func (o *Operation) Request(arguments map[string]any) (*web.Request, error) {
 
 // simple returns a value in the style simple (RFC 6570, 3.2.2).
 func (p param) simple(v any, encode func(string) string) string {
+	if p.isJSON {
+		return encode(template.Value(v))
+	}
 	switch v := v.(type) {
 	case []any:
-		if p.isJSON {
-			break
-		}
-		items := make([]string, len(v))
-		for i, item := range v {
-			items[i] = encode(template.Value(item))
-		}
-		return strings.Join(items, ",")
+		return joined(v, encode, ",")
 	case map[string]any:
-		if p.isJSON {
-			break
-		}
 		separator := map[bool]string{true: "=", false: ","}[p.explode]
 		var items []string
 		for _, name := range slices.Sorted(maps.Keys(v)) {
@@ -157,6 +148,15 @@ func (p param) simple(v any, encode func(string) string) string {
 	return encode(template.Value(v))
 }
 
+// joined returns the encoded items of a list.
+func joined(list []any, encode func(string) string, separator string) string {
+	items := make([]string, len(list))
+	for i, item := range list {
+		items[i] = encode(template.Value(item))
+	}
+	return strings.Join(items, separator)
+}
+
 func escape(s string) string { return strings.ReplaceAll(url.QueryEscape(s), "+", "%20") }
 
 // query returns the parts of the query for a value.
@@ -165,24 +165,20 @@ func (p param) query(v any) []string {
 		text, _ := json.Marshal(v) // it came from JSON
 		return []string{escape(p.name) + "=" + escape(string(text))}
 	}
+	if p.style == "deepObject" {
+		return deep(p.name, v)
+	}
 	switch v := v.(type) {
 	case []any:
-		if p.explode && p.style != "deepObject" {
+		if p.explode {
 			var parts []string
 			for _, item := range v {
 				parts = append(parts, escape(p.name)+"="+escape(template.Value(item)))
 			}
 			return parts
 		}
-		if p.style == "deepObject" {
-			return deep(p.name, v)
-		}
 		separator := map[string]string{"spaceDelimited": "%20", "pipeDelimited": "%7C"}[p.style]
-		items := make([]string, len(v))
-		for i, item := range v {
-			items[i] = escape(template.Value(item))
-		}
-		return []string{escape(p.name) + "=" + strings.Join(items, cmp.Or(separator, ","))}
+		return []string{escape(p.name) + "=" + joined(v, escape, cmp.Or(separator, ","))}
 	case map[string]any:
 		return p.object(v)
 	}
@@ -190,9 +186,6 @@ func (p param) query(v any) []string {
 }
 
 func (p param) object(v map[string]any) []string {
-	if p.style == "deepObject" {
-		return deep(p.name, v)
-	}
 	var parts, items []string
 	for _, name := range slices.Sorted(maps.Keys(v)) {
 		value := escape(template.Value(v[name]))
