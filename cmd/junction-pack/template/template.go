@@ -13,6 +13,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"regexp"
 	"strings"
 )
@@ -139,16 +140,14 @@ func (t Template) Missing(values map[string]any) string {
 func (t Template) Text(values map[string]any, encode func(string) string) string {
 	var b strings.Builder
 	for _, p := range t.parts {
-		switch {
-		case p.name == "":
-			b.WriteString(p.text)
-		default:
-			v := valueOf(values[p.name], p.spread)
+		text := p.text
+		if p.name != "" {
+			text = valueOf(values[p.name], p.spread)
 			if encode != nil {
-				v = encode(v)
+				text = encode(text)
 			}
-			b.WriteString(v)
 		}
+		b.WriteString(text)
 	}
 	return b.String()
 }
@@ -156,19 +155,13 @@ func (t Template) Text(values map[string]any, encode func(string) string) string
 // Each returns the text for each item of the list that Spread names, or one text if there is none.
 func (t Template) Each(values map[string]any) []string {
 	name := t.Spread()
-	if name == "" {
-		return []string{t.Text(values, nil)}
-	}
 	items, ok := values[name].([]any)
 	if !ok {
 		return []string{t.Text(values, nil)}
 	}
 	texts := make([]string, len(items))
 	for i, item := range items {
-		one := make(map[string]any, len(values))
-		for k, v := range values {
-			one[k] = v
-		}
+		one := maps.Clone(values)
 		one[name] = item
 		texts[i] = t.Text(one, nil)
 	}
@@ -205,20 +198,4 @@ func Value(v any) string {
 		return fmt.Sprint(v)
 	}
 	return strings.TrimSuffix(b.String(), "\n")
-}
-
-// String returns the template as it was written.
-func (t Template) String() string {
-	var b strings.Builder
-	for _, p := range t.parts {
-		switch {
-		case p.name == "":
-			b.WriteString(placeholder.ReplaceAllString(p.text, `\$0`))
-		case p.spread:
-			b.WriteString("{{" + p.name + "...}}")
-		default:
-			b.WriteString("{{" + p.name + "}}")
-		}
-	}
-	return b.String()
 }
