@@ -9,11 +9,12 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/netip"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
+
+	"junction/proxy/origin"
 )
 
 // Limits of the HTTP server.
@@ -29,25 +30,14 @@ const Path = "/mcp"
 // Listen listens on a loopback address. It refuses other addresses, because this server has no
 // authentication. Junction can serve the pack to other machines.
 func Listen(address string) (net.Listener, error) {
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
+	if _, _, err := net.SplitHostPort(address); err != nil {
 		return nil, fmt.Errorf("%q is no address; write 127.0.0.1:8430", address)
 	}
-	if host == "" || !loopback(address) {
+	if !origin.HostIn(address, nil) {
 		return nil, fmt.Errorf("cannot listen on %s, because a pack has no authentication; "+
 			"listen on 127.0.0.1, and make the pack an upstream of Junction for others", address)
 	}
 	return net.Listen("tcp", address)
-}
-
-// loopback reports whether an address, with or without a port, is one of loopback.
-func loopback(address string) bool {
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		host = address
-	}
-	ip, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
 // ServeHTTP serves Streamable HTTP of both eras on a listener, which it closes, until ctx is done.
@@ -80,7 +70,7 @@ func (s *Server) ServeHTTP(ctx context.Context, l net.Listener) error {
 // cancellation of a request that may belong to another client.
 func guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if origin := r.Header.Get("Origin"); origin != "" && !(origin == "http://"+r.Host && loopback(r.Host)) {
+		if from := r.Header.Get("Origin"); from != "" && !(from == "http://"+r.Host && origin.HostIn(r.Host, nil)) {
 			http.Error(w, "Requests of web pages are not accepted (header Origin).", http.StatusForbidden)
 			return
 		}
