@@ -58,7 +58,7 @@ PATH is a manifest, or a folder with pack.yaml and files that end in .pack.yaml.
 		&cobra.Command{
 			Use: "check PATH", Short: "Validate the manifests", Args: cli.Arguments(1, 1),
 			RunE: func(cmd *cobra.Command, args []string) error {
-				return cli.Check(cmd.Context(), os.Stdout, args[0], os.LookupEnv)
+				return cli.Check(cmd.Context(), os.Stdout, args[0])
 			},
 		},
 		shown("list PATH", "List the tools", 1, func(ctx context.Context, args []string, asJSON bool) error {

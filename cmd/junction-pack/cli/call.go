@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"strings"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -26,7 +25,7 @@ var errTool = errors.New("the tool reported an error")
 func Call(ctx context.Context, w, stderr io.Writer, path, name string, words []string, whole string,
 	asJSON bool) error {
 	runners := pack.NewRunners(slog.New(slog.NewTextHandler(stderr, nil)))
-	p, err := made(ctx, path, manifest.Options{Getenv: os.LookupEnv}, runners)
+	p, err := made(ctx, path, manifest.Options{}, runners)
 	if err != nil {
 		return err
 	}

@@ -34,8 +34,8 @@ func made(ctx context.Context, path string, o manifest.Options, r pack.Runners) 
 }
 
 // Check validates the manifests at path and prints the result.
-func Check(ctx context.Context, w io.Writer, path string, getenv func(string) (string, bool)) error {
-	p, err := made(ctx, path, manifest.Options{Getenv: getenv}, pack.Runners{})
+func Check(ctx context.Context, w io.Writer, path string) error {
+	p, err := made(ctx, path, manifest.Options{}, pack.Runners{})
 	if problems, ok := errors.AsType[manifest.Problems](err); ok {
 		for _, p := range problems {
 			fmt.Fprintln(w, p)

@@ -99,7 +99,7 @@ func (s *serving) load(ctx context.Context) (*pack.Pack, error) {
 		}
 	}
 	before, known := s.content(), len(s.files())
-	p, err := made(ctx, s.path, manifest.Options{Getenv: os.LookupEnv}, s.runners)
+	p, err := made(ctx, s.path, manifest.Options{}, s.runners)
 	if err != nil {
 		return nil, err
 	}

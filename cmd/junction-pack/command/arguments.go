@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"junction/cmd/junction-pack/manifest"
@@ -20,7 +21,7 @@ func values(t *manifest.Tool, arguments map[string]any) (map[string]any, error) 
 		if !ok {
 			continue
 		}
-		if strings.ContainsRune(template.Value(v), 0) || hasNUL(v) {
+		if hasNUL(v) {
 			return nil, fmt.Errorf("%s has a NUL character, which no command can get; remove it", p.Name)
 		}
 		if p.Within != "" {
@@ -34,15 +35,13 @@ func values(t *manifest.Tool, arguments map[string]any) (map[string]any, error) 
 	return all, nil
 }
 
-// hasNUL reports whether a text of a list, which becomes an argument of its own, has a NUL.
+// hasNUL reports whether the text of a value, or of an item of a list, has a NUL.
 func hasNUL(v any) bool {
-	items, _ := v.([]any)
-	for _, item := range items {
-		if strings.ContainsRune(template.Value(item), 0) {
-			return true
-		}
+	items, isList := v.([]any)
+	if !isList {
+		items = []any{v}
 	}
-	return false
+	return slices.ContainsFunc(items, func(item any) bool { return strings.ContainsRune(template.Value(item), 0) })
 }
 
 // pathsWithin checks a path, or a list of paths.
@@ -66,8 +65,6 @@ func pathsWithin(p *manifest.Parameter, v any, dir string) (any, error) {
 // so that it is no option; elsewhere it is absolute. It follows symbolic links as far as the path
 // exists. It does not notice a link that is made after the check; only a sandbox prevents that.
 func pathWithin(p *manifest.Parameter, path, dir string) (string, error) {
-	outside := fmt.Errorf("%s is outside the folder that %s must be inside; use a path below that folder",
-		quoted(path), p.Name)
 	root, err := filepath.EvalSymlinks(p.Within)
 	if err != nil {
 		return "", fmt.Errorf("the folder that %s must be inside cannot be used; it may have been removed", p.Name)
@@ -79,18 +76,17 @@ func pathWithin(p *manifest.Parameter, path, dir string) (string, error) {
 	if full, err = resolved(full); err != nil {
 		return "", fmt.Errorf("%s cannot be used as %s: it has a link that cannot be followed", quoted(path), p.Name)
 	}
-	if !below(full, root) {
-		return "", outside
+	if _, ok := manifest.Below(root, full); !ok {
+		return "", fmt.Errorf("%s is outside the folder that %s must be inside; use a path below that folder",
+			quoted(path), p.Name)
 	}
-	if work, err := filepath.EvalSymlinks(dir); err == nil && below(full, work) {
-		relative, err := filepath.Rel(work, full)
-		if err != nil {
-			return "", outside
-		}
-		if relative == "." {
+	if work, err := filepath.EvalSymlinks(dir); err == nil {
+		switch relative, ok := manifest.Below(work, full); {
+		case ok && relative == ".":
 			return relative, nil
+		case ok:
+			return "." + string(filepath.Separator) + relative, nil
 		}
-		return "." + string(filepath.Separator) + relative, nil
 	}
 	return full, nil
 }
@@ -113,11 +109,6 @@ func resolved(path string) (string, error) {
 		return "", err
 	}
 	return filepath.Join(parent, filepath.Base(path)), nil
-}
-
-func below(path, root string) bool {
-	relative, err := filepath.Rel(root, path)
-	return err == nil && relative != ".." && !strings.HasPrefix(relative, ".."+string(filepath.Separator))
 }
 
 // words returns the words of the command. Every placeholder stays within one word.

@@ -2,7 +2,7 @@
 // true, and then values are its positional parameters, never part of the script.
 //
 // arguments.go makes the words of a command from the arguments of a call and refuses values that
-// could become options, or leave a folder. result.go makes the result from what the command wrote.
+// could become options, or leave a folder.
 package command
 
 import (
@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"junction/cmd/junction-pack/manifest"
@@ -96,6 +97,12 @@ func said(r *transport.Result) string {
 	return "\nstderr:\n" + r.Stderr
 }
 
+// tail returns the last part of an output as text, to be shown beside an error.
+func tail(b []byte) string {
+	const shown = 1 << 10
+	return strings.TrimSpace(strings.ToValidUTF8(string(b[max(0, len(b)-shown):]), "\uFFFD"))
+}
+
 // options returns the options for starting the command.
 func (r *Runner) options(t *manifest.Tool, given map[string]any, file string) (transport.StdioOptions, error) {
 	argv, err := words(t, given)
@@ -127,7 +134,7 @@ func (r *Runner) options(t *manifest.Tool, given map[string]any, file string) (t
 // outputFile sets the placeholder {{output}} to a file in a new folder, which remove removes. The
 // file is "" if the tool does not use it.
 func outputFile(t *manifest.Tool, given map[string]any) (file string, remove func(), err error) {
-	if _, used := t.Used()[manifest.OutputFile]; !used {
+	if !t.WritesFile() {
 		return "", func() {}, nil
 	}
 	dir, err := os.MkdirTemp("", "junction-pack-")

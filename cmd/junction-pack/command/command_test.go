@@ -27,11 +27,15 @@ func TestMain(m *testing.M) {
 func tool(t *testing.T, dir string, lines ...string) *manifest.Tool {
 	t.Helper()
 	text := "tools:\n  t:\n    description: d\n    " + strings.Join(lines, "\n    ") + "\n"
-	m, err := manifest.Parse(filepath.Join(dir, "pack.yaml"), []byte(text), manifest.Options{Getenv: os.LookupEnv})
+	file := filepath.Join(dir, "pack.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p, err := manifest.Load(file, manifest.Options{})
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
-	return m.Tools[0]
+	return p.Manifests[0].Tools[0]
 }
 
 // TestWords: every value stays within one argument, groups come and go, and what could become an

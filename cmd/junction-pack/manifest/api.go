@@ -7,10 +7,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-
-	"junction/cmd/junction/yamlread"
-
-	"gopkg.in/yaml.v3"
 )
 
 // API is an OpenAPI document whose operations are tools.
@@ -44,17 +40,6 @@ type Change struct {
 	Title       string      `yaml:"title"`
 	Description string      `yaml:"description"`
 	Annotations Annotations `yaml:"annotations"`
-}
-
-// APIs are the documents of a file, in their order.
-type APIs []*API
-
-func (as *APIs) decode(d *decoder, at string, n *yaml.Node) {
-	for _, p := range d.pairs(at, n) {
-		a := &API{Name: p.key}
-		decodeStruct(d, yamlread.Join(at, p.key), p.value, a)
-		*as = append(*as, a)
-	}
 }
 
 // Off reports whether the document is turned off.
@@ -95,9 +80,7 @@ func (d *decoder) api(a *API) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(a.Headers)) {
-		if !headerName.MatchString(name) {
-			d.bad(at+".headers."+name, "is no name of a header; use letters, digits and -")
-		}
+		d.header(at, name)
 	}
 	for _, id := range slices.Sorted(maps.Keys(a.Tools)) {
 		if c := a.Tools[id]; c.Name != "" && !toolName.MatchString(c.Name) {

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"junction/cmd/junction/prose"
@@ -38,14 +39,8 @@ func (d *decoder) check(m *Manifest) {
 	for _, p := range m.Prompts {
 		d.prompt("prompts."+p.Name, p)
 	}
-	uris := map[string]string{}
 	for _, r := range m.Resources {
-		at := "resources." + r.Name
-		d.resource(at, m.Name, r)
-		if other, twice := uris[r.URI]; twice && r.URI != "" {
-			d.bad(at, "has the same URI as %s; set uri", other)
-		}
-		uris[r.URI] = r.Name
+		d.resource("resources."+r.Name, m.Name, r)
 	}
 	for _, t := range m.Tools {
 		d.tool("tools."+t.Name, t)
@@ -102,14 +97,17 @@ func (d *decoder) parameter(path string, p *Parameter) {
 	case p.Name == OutputFile:
 		d.bad(path, "is the name of the file for the output of a command; choose another name")
 	}
-	if p.Within == "" {
-		return
+	if p.Within != "" {
+		d.folder(path+".within", p.Within)
 	}
-	if info, err := os.Stat(p.Within); err != nil {
-		d.bad(path+".within", "cannot use the folder %s: %v; create it, or name another one", p.Within,
-			files.Reason(err))
+}
+
+// folder checks that a folder exists.
+func (d *decoder) folder(path, dir string) {
+	if info, err := os.Stat(dir); err != nil {
+		d.bad(path, "cannot use the folder %s: %v; create it, or name another one", dir, files.Reason(err))
 	} else if !info.IsDir() {
-		d.bad(path+".within", "%s is no folder; name a folder", p.Within)
+		d.bad(path, "%s is no folder; name a folder", dir)
 	}
 }
 
@@ -175,7 +173,7 @@ func (d *decoder) runs(path string, t *Tool) {
 	case !t.Shell:
 		d.program(at, t, program)
 	}
-	d.dir(path, t)
+	d.folder(path+".dir", t.WorkDir)
 }
 
 // references replaces the references in the arguments, but not in a script: ${NAME} is for the
@@ -264,55 +262,67 @@ func (d *decoder) surroundings(path string, env Variables, inherit command.Inher
 	}
 }
 
-// dir checks the working directory.
-func (d *decoder) dir(path string, t *Tool) {
-	if info, err := os.Stat(t.WorkDir); err != nil {
-		d.bad(path+".dir", "cannot use the folder %s: %v; create it, or name another one", t.WorkDir, files.Reason(err))
-	} else if !info.IsDir() {
-		d.bad(path+".dir", "%s is no folder; name a folder", t.WorkDir)
-	}
+// use is where the values of a tool have a placeholder.
+type use struct {
+	at       string // the path of the last value that has it, within the tool
+	optional bool   // the call is possible without a value, because only optional parts have it
 }
 
-// Used returns the placeholders of the tool. optional is true for those that stand only in groups.
-func (t *Tool) Used() (optional map[string]bool) {
-	optional = map[string]bool{}
-	note := func(names []string, inGroup bool) {
+// uses returns the placeholders of the tool.
+func (t *Tool) uses() map[string]use {
+	all := map[string]use{}
+	note := func(at string, names []string, optional bool) {
 		for _, name := range names {
-			before, known := optional[name]
-			optional[name] = inGroup && (before || !known)
+			before, known := all[name]
+			all[name] = use{at, optional && (before.optional || !known)}
 		}
 	}
-	t.Command.Walk(func(_ string, a *Arg, inGroup bool) {
-		note(a.Text.Names(), inGroup)
+	t.Command.Walk(func(at string, a *Arg, inGroup bool) {
+		note(".command"+at, a.Text.Names(), inGroup)
 		if a.When != "" {
-			note([]string{a.When}, true)
+			note(".command"+at, []string{a.When}, true)
 		}
 	})
-	if t.HTTP != nil {
-		t.HTTP.used(note)
+	for variable, v := range t.Env { // a variable is left out if its placeholder has no value
+		note(".env."+variable, v.Names(), true)
+	}
+	note(".stdin", t.Stdin.Names(), false)
+	if h := t.HTTP; h != nil {
+		note(".http", h.URL.Names(), false)
+		note(".http", h.Text.Names(), false)
+		if h.JSON != nil {
+			note(".http", namesIn(h.JSON.value), true) // a part without a value is left out
+		}
+		for _, texts := range []Variables{h.Query, h.Headers, h.Form} {
+			for _, text := range texts {
+				note(".http", text.Names(), true)
+			}
+		}
 	}
 	if t.Prompt != nil {
-		note(t.Prompt.Text.Names(), false)
-		note(t.Prompt.System.Names(), false)
+		note(".prompt", t.Prompt.Text.Names(), false)
+		note(".prompt", t.Prompt.System.Names(), false)
 	}
-	note(t.Stdin.Names(), false)
-	for _, v := range t.Env { // a variable is left out if its placeholder has no value
-		note(v.Names(), true)
-	}
-	return optional
+	return all
+}
+
+// WritesFile reports whether the command writes its output to the file {{output}}.
+func (t *Tool) WritesFile() bool {
+	_, used := t.uses()[OutputFile]
+	return used
 }
 
 // placeholders compares the placeholders with the parameters, and finds out which of the parameters
 // are required.
 func (d *decoder) placeholders(path string, t *Tool) {
-	used := t.Used()
+	used := t.uses()
 	for _, name := range slices.Sorted(maps.Keys(used)) {
 		p := t.Parameters.Named(name)
 		switch {
 		case p != nil:
-			p.Required = p.Required || !used[name] && p.Default == nil
+			p.Required = p.Required || !used[name].optional && p.Default == nil
 		case name != OutputFile || len(t.Command) == 0:
-			d.bad(d.place(path, t, name), "uses {{%s}}, which is no parameter; add parameters: { %s: what it is }, "+
+			d.bad(path+used[name].at, "uses {{%s}}, which is no parameter; add parameters: { %s: what it is }, "+
 				"or write \\{{%s}} for the text itself", name, name, name)
 		}
 	}
@@ -326,45 +336,15 @@ func (d *decoder) placeholders(path string, t *Tool) {
 	}
 }
 
-// place returns the path of a value that has the placeholder.
-func (d *decoder) place(path string, t *Tool, name string) string {
-	found := path
-	t.Command.Walk(func(at string, a *Arg, _ bool) {
-		if a.When == name || slices.Contains(a.Text.Names(), name) {
-			found = path + ".command" + at
-		}
-	})
-	for variable, v := range t.Env {
-		if slices.Contains(v.Names(), name) {
-			found = path + ".env." + variable
-		}
-	}
-	if slices.Contains(t.Stdin.Names(), name) {
-		found = path + ".stdin"
-	}
-	if t.HTTP != nil {
-		found = path + ".http"
-	} else if t.Prompt != nil {
-		found = path + ".prompt"
-	}
-	return found
-}
-
 // InputSchema returns the JSON Schema of the arguments.
 func (t *Tool) InputSchema() []byte {
-	b := []byte(`{"type":"object","properties":{`)
-	var required []byte
-	for i, p := range t.Parameters {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = append(append(appendQuoted(b, p.Name), ':'), p.Schema...)
+	var properties, required []string
+	for _, p := range t.Parameters {
+		properties = append(properties, fmt.Sprintf("%q:%s", p.Name, p.Schema))
 		if p.Required {
-			if required != nil {
-				required = append(required, ',')
-			}
-			required = appendQuoted(required, p.Name)
+			required = append(required, strconv.Quote(p.Name))
 		}
 	}
-	return fmt.Appendf(b, `},"required":[%s],"additionalProperties":false}`, required)
+	return fmt.Appendf(nil, `{"type":"object","properties":{%s},"required":[%s],"additionalProperties":false}`,
+		strings.Join(properties, ","), strings.Join(required, ","))
 }

@@ -68,7 +68,7 @@ func (d *decoder) decode(text []byte, m *Manifest) bool {
 	if err := r.Decode(&second); !errors.Is(err, io.EOF) {
 		d.at(max(second.Line, 1), "", "has a second document after ---; keep one document in a file")
 	}
-	d.value("", doc.Content[0], reflect.ValueOf(m).Elem())
+	d.read("", doc.Content[0], m)
 	if d.values > yamlread.MaxValues {
 		d.problems = nil
 		d.at(1, "", "has more than %d values when its aliases are followed; use fewer aliases", yamlread.MaxValues)
@@ -98,6 +98,11 @@ func (d *decoder) enter(n *yaml.Node) *yaml.Node {
 	return n
 }
 
+// read reads a value into what into points to.
+func (d *decoder) read(path string, n *yaml.Node, into any) {
+	d.value(path, n, reflect.ValueOf(into).Elem())
+}
+
 func (d *decoder) value(path string, n *yaml.Node, v reflect.Value) {
 	if n = d.enter(n); n == nil {
 		return
@@ -113,13 +118,16 @@ func (d *decoder) value(path string, n *yaml.Node, v reflect.Value) {
 		return
 	case shaped:
 		if into, want := x.Shape(n); into != nil {
-			d.value(path, n, reflect.ValueOf(into).Elem())
+			d.read(path, n, into)
 		} else {
 			d.bad(path, "must be %s, not %s", want, kind(n))
 		}
 		return
 	case *time.Duration:
-		d.duration(path, n, x)
+		var err error
+		if *x, err = time.ParseDuration(n.Value); n.Kind != yaml.ScalarNode || err != nil || *x <= 0 {
+			d.bad(path, "must be a duration above 0, such as 500ms, 30s or 5m, not %s", prose.Quote(n.Value))
+		}
 		return
 	case encoding.TextUnmarshaler:
 		if err := x.UnmarshalText([]byte(n.Value)); n.Kind != yaml.ScalarNode || err != nil {
@@ -131,7 +139,11 @@ func (d *decoder) value(path string, n *yaml.Node, v reflect.Value) {
 	case reflect.Struct:
 		d.structure(path, n, v)
 	case reflect.Slice:
-		d.list(path, n, v)
+		if v.Type().Elem().Kind() == reflect.Pointer {
+			d.named(path, n, v)
+		} else {
+			d.list(path, n, v)
+		}
 	case reflect.Map:
 		d.mapping(path, n, v)
 	default:
@@ -147,7 +159,7 @@ func (d *decoder) structure(path string, n *yaml.Node, v reflect.Value) {
 			d.value(at, p.value, v.FieldByIndex(i))
 			continue
 		}
-		d.unknown(at, p, slices.Sorted(maps.Keys(fields)))
+		d.unknown(at, p.key, slices.Sorted(maps.Keys(fields)))
 	}
 }
 
@@ -159,6 +171,17 @@ func (d *decoder) mapping(path string, n *yaml.Node, v reflect.Value) {
 		m.SetMapIndex(reflect.ValueOf(p.key), elem)
 	}
 	v.Set(m)
+}
+
+// named reads a mapping into a slice of pointers to structs, in the order of the file. The key goes
+// into the field Name.
+func (d *decoder) named(path string, n *yaml.Node, v reflect.Value) {
+	for _, p := range d.pairs(path, n) {
+		item := reflect.New(v.Type().Elem().Elem())
+		item.Elem().FieldByName("Name").SetString(p.key)
+		d.value(yamlread.Join(path, p.key), p.value, item.Elem())
+		v.Set(reflect.Append(v, item))
+	}
 }
 
 func (d *decoder) list(path string, n *yaml.Node, v reflect.Value) {
@@ -177,8 +200,8 @@ func (d *decoder) list(path string, n *yaml.Node, v reflect.Value) {
 
 func (d *decoder) scalar(path string, n *yaml.Node, v reflect.Value) {
 	if n.Kind != yaml.ScalarNode || yamlread.Empty(n) {
-		d.bad(path, "must be %s, not %s", map[reflect.Kind]string{
-			reflect.Bool: "true or false", reflect.Int: "a whole number"}[v.Kind()]+wordFor(v.Kind()), kind(n))
+		d.bad(path, "must be %s, not %s", map[reflect.Kind]string{reflect.String: "text",
+			reflect.Bool: "true or false", reflect.Int: "a whole number"}[v.Kind()], kind(n))
 		return
 	}
 	switch v.Kind() {
@@ -190,7 +213,7 @@ func (d *decoder) scalar(path string, n *yaml.Node, v reflect.Value) {
 			d.bad(path, "must be true or false, not %s", prose.Quote(n.Value))
 		}
 		v.SetBool(b)
-	default: // an int of any size
+	default: // an int
 		i, err := strconv.Atoi(n.Value)
 		if err != nil || i <= 0 {
 			d.bad(path, "must be a whole number above 0, not %s", prose.Quote(n.Value))
@@ -199,26 +222,9 @@ func (d *decoder) scalar(path string, n *yaml.Node, v reflect.Value) {
 	}
 }
 
-func wordFor(k reflect.Kind) string {
-	if k == reflect.String {
-		return "text"
-	}
-	return ""
-}
-
-func (d *decoder) duration(path string, n *yaml.Node, into *time.Duration) {
-	t, err := time.ParseDuration(n.Value)
-	if n.Kind != yaml.ScalarNode || err != nil || t <= 0 {
-		d.bad(path, "must be a duration above 0, such as 500ms, 30s or 5m, not %s", prose.Quote(n.Value))
-		return
-	}
-	*into = t
-}
-
 // A pair is one entry of a mapping.
 type pair struct {
 	key   string
-	line  int
 	value *yaml.Node
 }
 
@@ -233,6 +239,11 @@ func (d *decoder) pairs(path string, n *yaml.Node) (ps []pair) {
 		return nil
 	}
 	seen := map[string]bool{}
+	take := func(k, v *yaml.Node) {
+		seen[k.Value] = true
+		d.lines[yamlread.Join(path, k.Value)] = k.Line
+		ps = append(ps, pair{k.Value, v})
+	}
 	var merged []*yaml.Node
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		k, v := n.Content[i], n.Content[i+1]
@@ -244,9 +255,7 @@ func (d *decoder) pairs(path string, n *yaml.Node) (ps []pair) {
 		case seen[k.Value]:
 			d.at(k.Line, yamlread.Join(path, k.Value), "is given a second time; keep one")
 		default:
-			seen[k.Value] = true
-			d.lines[yamlread.Join(path, k.Value)] = k.Line
-			ps = append(ps, pair{k.Value, k.Line, v})
+			take(k, v)
 		}
 	}
 	for _, m := range merged {
@@ -256,9 +265,7 @@ func (d *decoder) pairs(path string, n *yaml.Node) (ps []pair) {
 		}
 		for i := 0; i+1 < len(m.Content); i += 2 {
 			if k := m.Content[i]; k.Kind == yaml.ScalarNode && k.Tag != "!!merge" && !seen[k.Value] {
-				seen[k.Value] = true
-				d.lines[yamlread.Join(path, k.Value)] = k.Line
-				ps = append(ps, pair{k.Value, k.Line, m.Content[i+1]})
+				take(k, m.Content[i+1])
 			}
 		}
 	}
@@ -266,13 +273,13 @@ func (d *decoder) pairs(path string, n *yaml.Node) (ps []pair) {
 }
 
 // unknown reports an unknown key, with the most similar known key, or all known keys.
-func (d *decoder) unknown(at string, p pair, known []string) {
-	if other := foreign[p.key]; other != "" {
-		d.at(p.line, at, "unknown key; %s", other)
-	} else if near := prose.Nearest(p.key, known); near != "" {
-		d.at(p.line, at, "unknown key; did you mean %s?", near)
+func (d *decoder) unknown(at, key string, known []string) {
+	if other := foreign[key]; other != "" {
+		d.bad(at, "unknown key; %s", other)
+	} else if near := prose.Nearest(key, known); near != "" {
+		d.bad(at, "unknown key; did you mean %s?", near)
 	} else {
-		d.at(p.line, at, "unknown key; the keys here are %s", strings.Join(known, ", "))
+		d.bad(at, "unknown key; the keys here are %s", strings.Join(known, ", "))
 	}
 }
 

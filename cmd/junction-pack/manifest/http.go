@@ -29,109 +29,96 @@ type HTTP struct {
 // JSON is a JSON value whose texts are templates. A text that is only a placeholder becomes the
 // value itself, with its type. A member or element without value is left out.
 type JSON struct {
-	text    *Text
-	members []member
-	items   []JSON
-	fixed   any // a number, true, false, or null
-	kind    yaml.Kind
+	value any // a map[string]any or []any of such values, a Text, a number, true, false, or nil
 }
 
-type member struct {
-	name  string
-	value JSON
-}
+func (j *JSON) decode(d *decoder, path string, n *yaml.Node) { j.value = d.templates(path, n, 0) }
 
-func (j *JSON) decode(d *decoder, path string, n *yaml.Node) { j.read(d, path, n, 0) }
-
-func (j *JSON) read(d *decoder, path string, n *yaml.Node, depth int) {
+// templates reads a value of JSON.
+func (d *decoder) templates(path string, n *yaml.Node, depth int) (v any) {
 	if n = d.enter(n); n == nil {
-		return
+		return nil
 	}
 	if depth > maxDepth {
 		d.bad(path, "is nested more than %d levels deep; flatten it", maxDepth)
-		return
+		return nil
 	}
-	switch j.kind = n.Kind; {
+	switch {
 	case n.Kind == yaml.MappingNode:
+		object := map[string]any{}
 		for _, p := range d.pairs(path, n) {
-			m := member{name: p.key}
-			m.value.read(d, yamlread.Join(path, p.key), p.value, depth+1)
-			j.members = append(j.members, m)
+			object[p.key] = d.templates(yamlread.Join(path, p.key), p.value, depth+1)
 		}
+		return object
 	case n.Kind == yaml.SequenceNode:
+		list := make([]any, len(n.Content))
 		for i, e := range n.Content {
-			var item JSON
-			item.read(d, fmt.Sprintf("%s[%d]", path, i), e, depth+1)
-			j.items = append(j.items, item)
+			list[i] = d.templates(fmt.Sprintf("%s[%d]", path, i), e, depth+1)
 		}
+		return list
 	case n.ShortTag() == "!!str":
-		j.text = new(Text)
-		j.text.decode(d, path, n)
-	default:
-		if err := n.Decode(&j.fixed); err != nil {
-			d.bad(path, "cannot be read (%v); put quotes around it", err)
-		}
+		var t Text
+		t.decode(d, path, n)
+		return t
 	}
+	if err := n.Decode(&v); err != nil {
+		d.bad(path, "cannot be read (%v); put quotes around it", err)
+	}
+	return v
 }
 
-// Value returns the value with the arguments of a call. ok is false if it has none.
-func (j *JSON) Value(values map[string]any) (v any, ok bool) {
-	switch {
-	case j.kind == yaml.MappingNode:
+// Value returns the value with the arguments of a call; nil if it is a text without all of its values.
+func (j *JSON) Value(values map[string]any) any {
+	v, _ := filled(j.value, values)
+	return v
+}
+
+// filled returns a value of JSON with the arguments of a call. ok is false if it has none.
+func filled(v any, values map[string]any) (_ any, ok bool) {
+	switch v := v.(type) {
+	case map[string]any:
 		object := map[string]any{}
-		for _, m := range j.members {
-			if v, ok := m.value.Value(values); ok {
-				object[m.name] = v
+		for name, member := range v {
+			if value, ok := filled(member, values); ok {
+				object[name] = value
 			}
 		}
 		return object, true
-	case j.kind == yaml.SequenceNode:
+	case []any:
 		list := []any{}
-		for _, item := range j.items {
-			if v, ok := item.Value(values); ok {
-				list = append(list, v)
+		for _, item := range v {
+			if value, ok := filled(item, values); ok {
+				list = append(list, value)
 			}
 		}
 		return list, true
-	case j.text == nil:
-		return j.fixed, true
-	case j.text.Missing(values) != "":
-		return nil, false
+	case Text:
+		if v.Missing(values) != "" {
+			return nil, false
+		}
+		if name := v.Whole(); name != "" {
+			return values[name], true
+		}
+		return v.Text(values, nil), true
 	}
-	if name := j.text.Whole(); name != "" {
-		return values[name], true
-	}
-	return j.text.Text(values, nil), true
+	return v, true
 }
 
-// names returns the placeholders.
-func (j *JSON) names() (all []string) {
-	if j == nil {
-		return nil
-	}
-	if j.text != nil {
-		all = j.text.Names()
-	}
-	for _, m := range j.members {
-		all = append(all, m.value.names()...)
-	}
-	for _, item := range j.items {
-		all = append(all, item.names()...)
+// namesIn returns the placeholders of a value of JSON.
+func namesIn(v any) (all []string) {
+	switch v := v.(type) {
+	case map[string]any:
+		for _, member := range v {
+			all = append(all, namesIn(member)...)
+		}
+	case []any:
+		for _, item := range v {
+			all = append(all, namesIn(item)...)
+		}
+	case Text:
+		return v.Names()
 	}
 	return all
-}
-
-// used calls note with the placeholders. optional is true if their part of the request is left out
-// without a value.
-func (h *HTTP) used(note func(names []string, optional bool)) {
-	note(h.URL.Names(), false)
-	note(h.Text.Names(), false)
-	note(h.JSON.names(), true)
-	for _, texts := range []Variables{h.Query, h.Headers, h.Form} {
-		for _, t := range texts {
-			note(t.Names(), true)
-		}
-	}
 }
 
 // methods are the methods of an http tool.
@@ -162,13 +149,18 @@ func (d *decoder) http(path string, h *HTTP) {
 	}
 	d.address(path+".url", h.URL)
 	for _, name := range slices.Sorted(maps.Keys(h.Headers)) {
-		if !headerName.MatchString(name) {
-			d.bad(path+".headers."+name, "is no name of a header; use letters, digits and -")
-		}
+		d.header(path, name)
 		if names := h.Headers[name].Names(); len(names) > 0 &&
 			slices.Contains(ownHeaders, http.CanonicalHeaderKey(name)) {
 			d.bad(path+".headers."+name, "must not depend on {{%s}}; write a fixed value", names[0])
 		}
+	}
+}
+
+// header checks the name of a header of the tool or document at path.
+func (d *decoder) header(path, name string) {
+	if !headerName.MatchString(name) {
+		d.bad(path+".headers."+name, "is no name of a header; use letters, digits and -")
 	}
 }
 

@@ -2,22 +2,12 @@ package manifest
 
 import (
 	"encoding/json"
-	"reflect"
 
 	"junction/cmd/junction/yamlread"
+	"junction/upstream/raw"
 
 	"gopkg.in/yaml.v3"
 )
-
-// reflectOf returns the value that p points to, for the decoder.
-func reflectOf(p any) reflect.Value { return reflect.ValueOf(p).Elem() }
-
-// decodeStruct reads a mapping into the struct that p points to.
-func decodeStruct(d *decoder, path string, n *yaml.Node, p any) {
-	if n = d.enter(n); n != nil {
-		d.structure(path, n, reflectOf(p))
-	}
-}
 
 // json returns n as JSON. Members keep their order, and numbers their digits if JSON can have them.
 func (d *decoder) json(path string, n *yaml.Node) json.RawMessage {
@@ -38,7 +28,7 @@ func (d *decoder) appendJSON(b []byte, path string, n *yaml.Node, depth int) []b
 			if i > 0 {
 				b = append(b, ',')
 			}
-			b = append(appendQuoted(b, p.key), ':')
+			b = append(raw.AppendQuote(b, p.key), ':')
 			b = d.appendJSON(b, yamlread.Join(path, p.key), p.value, depth+1)
 		}
 		return append(b, '}')
@@ -72,10 +62,5 @@ func (d *decoder) appendScalar(b []byte, path string, n *yaml.Node) []byte {
 		}
 		return append(b, text...)
 	}
-	return appendQuoted(b, n.Value)
-}
-
-func appendQuoted(b []byte, s string) []byte {
-	text, _ := json.Marshal(s) // a string can always be marshalled
-	return append(b, text...)
+	return raw.AppendQuote(b, n.Value)
 }

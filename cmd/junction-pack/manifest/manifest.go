@@ -7,6 +7,7 @@
 package manifest
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -29,11 +30,12 @@ type Manifest struct {
 	Version      string `yaml:"version"`
 	// Defaults apply to all tools of the file.
 	Defaults Defaults `yaml:"defaults"`
-	Tools    Tools    `yaml:"tools"`
-	OpenAPI  APIs     `yaml:"openapi"`
+	// A list whose elements have names is a mapping in the file; its order is kept.
+	Tools   []*Tool `yaml:"tools"`
+	OpenAPI []*API  `yaml:"openapi"`
 	// Prompts and Resources are offered to users of clients.
-	Prompts   Prompts   `yaml:"prompts"`
-	Resources Resources `yaml:"resources"`
+	Prompts   []*Prompt   `yaml:"prompts"`
+	Resources []*Resource `yaml:"resources"`
 
 	File string `yaml:"-"` // its path as it was given
 	Dir  string `yaml:"-"` // the absolute path of its folder
@@ -68,22 +70,11 @@ const (
 
 // or returns the limits, with those of d for missing ones.
 func (l Limits) or(d Limits) Limits {
-	if l.Timeout == 0 {
-		l.Timeout = d.Timeout
-	}
-	if l.MaxOutput == 0 {
-		l.MaxOutput = d.MaxOutput
-	}
-	if l.Concurrency == 0 {
-		l.Concurrency = d.Concurrency
-	}
-	return l
+	return Limits{cmp.Or(l.Timeout, d.Timeout), cmp.Or(l.MaxOutput, d.MaxOutput), cmp.Or(l.Concurrency, d.Concurrency)}
 }
 
 // Options configure how Load resolves references.
 type Options struct {
-	// Getenv looks up variables, as os.LookupEnv does.
-	Getenv func(string) (string, bool)
 	// Unresolved leaves references as they are. Such a manifest can be shown, but its tools must
 	// not be called.
 	Unresolved bool
@@ -131,6 +122,12 @@ func Load(path string, o Options) (*Pack, error) {
 	var pack Pack
 	var problems Problems
 	names := map[string]string{}
+	unique := func(d *decoder, path, name, is, format string) {
+		if other, twice := names[name]; twice {
+			d.bad(path, format, other)
+		}
+		names[name] = is
+	}
 	for _, file := range list {
 		text, err := files.Read(file, maxFile)
 		if err != nil {
@@ -138,10 +135,13 @@ func Load(path string, o Options) (*Pack, error) {
 		}
 		m, d := parse(file, text, o)
 		for _, t := range m.Tools {
-			if other, twice := names[t.Name]; twice {
-				d.at(d.line("tools."+t.Name), "tools."+t.Name, "is also a tool of %s; rename one of them", other)
-			}
-			names[t.Name] = file
+			unique(d, "tools."+t.Name, "tool "+t.Name, file, "is also a tool of %s; rename one of them")
+		}
+		for _, p := range m.Prompts {
+			unique(d, "prompts."+p.Name, "prompt "+p.Name, file, "is also a prompt of %s; rename one of them")
+		}
+		for _, r := range m.Resources {
+			unique(d, "resources."+r.Name, "resource "+r.URI, r.Name, "has the same URI as %s; set uri")
 		}
 		pack.Manifests = append(pack.Manifests, m)
 		pack.Warnings = append(pack.Warnings, d.warnings...)
@@ -191,15 +191,7 @@ func IsManifest(name string) bool {
 	return yaml && (name == "pack" || strings.HasSuffix(name, ".pack"))
 }
 
-// Parse reads the text of a manifest. The file need not exist. The error is Problems.
-func Parse(file string, text []byte, o Options) (*Manifest, error) {
-	m, d := parse(file, text, o)
-	if d.problems.Sort(); len(d.problems) > 0 {
-		return nil, d.problems
-	}
-	return m, nil
-}
-
+// parse reads the text of a manifest. The problems of the decoder are not sorted.
 func parse(file string, text []byte, o Options) (*Manifest, *decoder) {
 	m := &Manifest{File: file}
 	d := newDecoder(file, o)
@@ -224,6 +216,9 @@ func (d *decoder) complete(m *Manifest) {
 	limits := m.Defaults.Limits.or(Limits{DefaultTimeout, DefaultMaxOutput, DefaultConcurrency})
 	for _, a := range m.OpenAPI {
 		a.Limits, a.Dir = a.Limits.or(limits), m.Dir
+	}
+	for _, r := range m.Resources {
+		r.Dir = m.Dir
 	}
 	for _, t := range m.Tools {
 		d.surroundings("tools."+t.Name, t.Env, t.InheritEnv, t.Sandbox)

@@ -11,20 +11,22 @@ import (
 
 var update = flag.Bool("update", false, "write the wanted mistakes again")
 
-func lookup(name string) (string, bool) {
-	v, ok := map[string]string{"SET": "s3cret-{{text}}", "EMPTY": ""}[name]
-	return v, ok
+// setVariables sets the variables of the manifests.
+func setVariables(t interface{ Setenv(name, value string) }) {
+	t.Setenv("SET", "s3cret-{{text}}")
+	t.Setenv("EMPTY", "")
 }
 
 // TestBad: all mistakes of a file at once, each with its line and a remedy.
 func TestBad(t *testing.T) {
+	setVariables(t)
 	files, err := filepath.Glob("testdata/bad/*.yaml")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no files: %v", err)
 	}
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
-			_, err := Load(file, Options{Getenv: lookup})
+			_, err := Load(file, Options{})
 			problems, ok := errors.AsType[Problems](err)
 			if !ok {
 				t.Fatalf("%v, want Problems", err)
@@ -44,7 +46,8 @@ func TestBad(t *testing.T) {
 // TestReferences: references are replaced, their values are no templates, and the script of a shell
 // keeps its own.
 func TestReferences(t *testing.T) {
-	m, err := Parse("testdata/pack.yaml", []byte(`
+	setVariables(t)
+	m, d := parse("testdata/pack.yaml", []byte(`
 tools:
   a:
     description: d
@@ -55,9 +58,9 @@ tools:
     shell: true
     command: ['echo ${HOME} "$1"', "{{text}}"]
     parameters: { text: { default: x } }
-`), Options{Getenv: lookup})
-	if err != nil {
-		t.Fatal(err)
+`), Options{})
+	if len(d.problems) > 0 {
+		t.Fatal(d.problems)
 	}
 	values := map[string]any{"text": "value"}
 	dir, _ := filepath.Abs("testdata")
@@ -80,6 +83,7 @@ tools:
 
 // FuzzManifest: no text stops the program, and a mistake has a line of the file.
 func FuzzManifest(f *testing.F) {
+	setVariables(f)
 	files, _ := filepath.Glob("testdata/bad/*.yaml")
 	for _, file := range files {
 		text, err := os.ReadFile(file)
@@ -90,18 +94,14 @@ func FuzzManifest(f *testing.F) {
 	}
 	f.Add("a: &a [*a]\ntools: *a")
 	f.Fuzz(func(t *testing.T, text string) {
-		m, err := Parse("testdata/pack.yaml", []byte(text), Options{Getenv: lookup})
-		if err == nil {
+		m, d := parse("testdata/pack.yaml", []byte(text), Options{})
+		if len(d.problems) == 0 {
 			for _, tool := range m.Tools {
 				tool.InputSchema()
 			}
 			return
 		}
-		problems, ok := errors.AsType[Problems](err)
-		if !ok || len(problems) == 0 {
-			t.Fatalf("%v", err)
-		}
-		for _, p := range problems {
+		for _, p := range d.problems {
 			if lines := strings.Count(text, "\n") + 2; p.Line < 1 || p.Line > lines || p.Text == "" {
 				t.Errorf("%v of %d lines", p, lines)
 			}

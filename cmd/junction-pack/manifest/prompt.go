@@ -12,7 +12,6 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"junction/cmd/junction-pack/template"
-	"junction/cmd/junction/yamlread"
 	"junction/upstream/files"
 )
 
@@ -86,10 +85,16 @@ func Inside(dir, name string) (string, error) {
 	if err != nil {
 		return "", errors.New("no such file")
 	}
-	if relative, err := filepath.Rel(root, full); err != nil || relative == ".." || strings.HasPrefix(relative, "../") {
+	if _, ok := Below(root, full); !ok {
 		return "", errors.New("it is outside the folder of the manifest; copy it into the folder")
 	}
 	return full, nil
+}
+
+// Below returns a path relative to a folder. It returns false if the path leaves the folder.
+func Below(dir, path string) (relative string, ok bool) {
+	relative, err := filepath.Rel(dir, path)
+	return relative, err == nil && filepath.IsLocal(relative)
 }
 
 // Prompt is a prompt that clients offer to their users.
@@ -99,17 +104,6 @@ type Prompt struct {
 	Description string     `yaml:"description"`
 	Parameters  Parameters `yaml:"parameters"`
 	Words       `yaml:",inline"`
-}
-
-// Prompts are the prompts of a file, in their order.
-type Prompts []*Prompt
-
-func (ps *Prompts) decode(d *decoder, path string, n *yaml.Node) {
-	for _, p := range d.pairs(path, n) {
-		one := &Prompt{Name: p.key}
-		decodeStruct(d, yamlread.Join(path, p.key), p.value, one)
-		*ps = append(*ps, one)
-	}
 }
 
 func (d *decoder) prompt(path string, p *Prompt) {
@@ -145,17 +139,6 @@ type Resource struct {
 	URI         string `yaml:"uri"`  // default pack:///NAME/FILE
 
 	Dir string `yaml:"-"` // the folder of the manifest
-}
-
-// Resources are the resources of a file, in their order.
-type Resources []*Resource
-
-func (rs *Resources) decode(d *decoder, path string, n *yaml.Node) {
-	for _, p := range d.pairs(path, n) {
-		r := &Resource{Name: p.key, Dir: d.refs.dir}
-		decodeStruct(d, yamlread.Join(path, p.key), p.value, r)
-		*rs = append(*rs, r)
-	}
 }
 
 // MaxResource limits the size of a resource.

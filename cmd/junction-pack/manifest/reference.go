@@ -2,6 +2,8 @@ package manifest
 
 import (
 	"fmt"
+	"maps"
+	"os"
 	"strings"
 
 	"gopkg.in/yaml.v3"
@@ -70,10 +72,7 @@ func (e *expander) resolve(body string) (value, problem string) {
 		}
 		return strings.TrimSuffix(strings.TrimSuffix(string(text), "\n"), "\r"), ""
 	}
-	value, ok := "", false
-	if e.Getenv != nil {
-		value, ok = e.Getenv(name)
-	}
+	value, ok := os.LookupEnv(name)
 	switch {
 	case hasFallback && value == "":
 		return fallback, ""
@@ -142,12 +141,7 @@ func (v Variables) or(defaults Variables) Variables {
 	if len(defaults) == 0 {
 		return v
 	}
-	all := Variables{}
-	for name, value := range defaults {
-		all[name] = value
-	}
-	for name, value := range v {
-		all[name] = value
-	}
+	all := maps.Clone(defaults)
+	maps.Copy(all, v)
 	return all
 }

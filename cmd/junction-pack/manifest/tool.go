@@ -17,9 +17,6 @@ import (
 	"junction/upstream/command"
 )
 
-// Tools are the tools of a file, in their order.
-type Tools []*Tool
-
 // Tool is one tool. It has exactly one of the keys command, http and prompt.
 type Tool struct {
 	Name        string      `yaml:"-"`
@@ -51,14 +48,6 @@ type Tool struct {
 	OutputSchema Schema `yaml:"output_schema"`
 
 	WorkDir string `yaml:"-"` // the absolute path of Dir
-}
-
-func (ts *Tools) decode(d *decoder, path string, n *yaml.Node) {
-	for _, p := range d.pairs(path, n) {
-		t := &Tool{Name: p.key}
-		decodeStruct(d, yamlread.Join(path, p.key), p.value, t)
-		*ts = append(*ts, t)
-	}
 }
 
 // Off reports whether the tool is turned off.
@@ -129,7 +118,7 @@ func (a *Arg) conditional(d *decoder, path string, n *yaml.Node) {
 		case "args":
 			a.Group.decode(d, at, p.value)
 		default:
-			d.at(p.line, at, "unknown key; write { when: parameter, args: [--flag] }, "+
+			d.bad(at, "unknown key; write { when: parameter, args: [--flag] }, "+
 				"or put quotes around a text that begins with {")
 		}
 	}
@@ -187,12 +176,13 @@ const ExitOK = "ok"
 func (c *ExitCodes) decode(d *decoder, path string, n *yaml.Node) {
 	*c = ExitCodes{}
 	for _, p := range d.pairs(path, n) {
+		at := yamlread.Join(path, p.key)
 		code, err := strconv.Atoi(p.key)
 		switch {
 		case err != nil || code < 0 || code > 255:
-			d.at(p.line, yamlread.Join(path, p.key), "is no exit status; write a number from 0 to 255, such as 1: ok")
+			d.bad(at, "is no exit status; write a number from 0 to 255, such as 1: ok")
 		case p.value.Kind != yaml.ScalarNode || p.value.Value == "":
-			d.at(p.line, yamlread.Join(path, p.key), "must be ok, or a message for the model, not %s", kind(p.value))
+			d.bad(at, "must be ok, or a message for the model, not %s", kind(p.value))
 		default:
 			(*c)[code] = p.value.Value
 		}
@@ -264,14 +254,6 @@ type Parameter struct {
 	Within string
 }
 
-func (ps *Parameters) decode(d *decoder, path string, n *yaml.Node) {
-	for _, p := range d.pairs(path, n) {
-		par := &Parameter{Name: p.key}
-		par.decode(d, yamlread.Join(path, p.key), p.value)
-		*ps = append(*ps, par)
-	}
-}
-
 // Named returns the parameter with the name, or nil.
 func (ps Parameters) Named(name string) *Parameter {
 	if i := slices.IndexFunc(ps, func(p *Parameter) bool { return p.Name == name }); i >= 0 {
@@ -294,9 +276,6 @@ func (ps Parameters) WithDefaults(arguments map[string]any) map[string]any {
 }
 
 func (p *Parameter) decode(d *decoder, path string, n *yaml.Node) {
-	if n = d.enter(n); n == nil {
-		return
-	}
 	if n.Kind == yaml.ScalarNode {
 		schema := map[string]string{"type": "string", "description": n.Value}
 		if yamlread.Empty(n) {
@@ -311,15 +290,15 @@ func (p *Parameter) decode(d *decoder, path string, n *yaml.Node) {
 		at := yamlread.Join(path, e.key)
 		switch {
 		case e.key == "required" && e.value.Kind == yaml.ScalarNode:
-			d.value(at, e.value, reflectOf(&p.Required))
+			d.read(at, e.value, &p.Required)
 		case e.key == "leading_dash":
-			d.value(at, e.value, reflectOf(&p.LeadingDash))
+			d.read(at, e.value, &p.LeadingDash)
 		case e.key == "within":
 			var r Ref
-			r.decode(d, at, e.value)
+			d.read(at, e.value, &r)
 			p.Within = inside(d.refs.dir, r.text)
 		case !slices.Contains(keywords, e.key) && !strings.HasPrefix(e.key, "x-"):
-			d.unknown(at, e, append([]string{"leading_dash", "required", "within"}, keywords...))
+			d.unknown(at, e.key, append([]string{"leading_dash", "required", "within"}, keywords...))
 		default:
 			typed = typed || slices.Contains(typing, e.key)
 			schema.Content = append(schema.Content, &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: e.key},

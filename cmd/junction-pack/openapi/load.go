@@ -80,8 +80,7 @@ func (r *reader) open(ctx context.Context, at *url.URL) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot read %s: no such file", name)
 	}
-	if inside, err := filepath.Rel(r.root, real); r.count > 1 &&
-		(err != nil || inside == ".." || strings.HasPrefix(inside, "../")) {
+	if _, inside := manifest.Below(r.root, real); r.count > 1 && !inside {
 		return nil, fmt.Errorf("it refers to %s, outside the folder of the manifest; copy the file into it", name)
 	}
 	text, err := files.Read(real, maxDocument)

@@ -19,11 +19,19 @@ func load(t testing.TB, dir, spec string, lines ...string) (*API, error) {
 	for _, l := range lines {
 		text += "    " + l + "\n"
 	}
-	m, err := manifest.Parse(filepath.Join(dir, "pack.yaml"), []byte(text), manifest.Options{Getenv: os.LookupEnv})
+	file := filepath.Join(t.TempDir(), "pack.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p, err := manifest.Load(file, manifest.Options{})
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
-	return Load(t.Context(), m.OpenAPI[0])
+	api := p.Manifests[0].OpenAPI[0]
+	if api.Dir, err = filepath.Abs(dir); err != nil {
+		t.Fatal(err)
+	}
+	return Load(t.Context(), api)
 }
 
 func mustLoad(t testing.TB, spec string, lines ...string) map[string]*Operation {

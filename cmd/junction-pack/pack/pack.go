@@ -32,8 +32,8 @@ type Pack struct {
 	Name, Title, Version, Instructions string
 
 	Tools     []*Tool // by name
-	Prompts   manifest.Prompts
-	Resources manifest.Resources
+	Prompts   []*manifest.Prompt
+	Resources []*manifest.Resource
 
 	Files    []string          // that the manifests name
 	Warnings manifest.Problems // about items that cannot work
@@ -133,22 +133,6 @@ func (p *Pack) twice(of *manifest.Pack) (problems manifest.Problems) {
 		if other := p.Tools[i+1]; t.Definition.Name == other.Definition.Name {
 			problems = append(problems, of.Manifests[0].At("", "%s and %s both have a tool %s; rename one, "+
 				"or set prefix of an OpenAPI document", t.File, other.File, t.Definition.Name))
-		}
-	}
-	prompts, uris := map[string]bool{}, map[string]bool{}
-	for _, m := range of.Manifests {
-		for _, one := range m.Prompts {
-			if prompts[one.Name] {
-				problems = append(problems, m.At("prompts."+one.Name,
-					"is also a prompt of another file; rename one of them"))
-			}
-			prompts[one.Name] = true
-		}
-		for _, r := range m.Resources {
-			if uris[r.URI] {
-				problems = append(problems, m.At("resources."+r.Name, "has a URI that another file has, too; set uri"))
-			}
-			uris[r.URI] = true
 		}
 	}
 	return problems

@@ -34,7 +34,7 @@ func load(t *testing.T, files map[string]string) (*Pack, error) {
 			t.Fatal(err)
 		}
 	}
-	m, err := manifest.Load(dir, manifest.Options{Getenv: os.LookupEnv})
+	m, err := manifest.Load(dir, manifest.Options{})
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +62,7 @@ func TestNames(t *testing.T) {
 			"x.yaml": "openapi: 3.1.0\ninfo: { title: x, version: x }\npaths: { /a: { get: { operationId: same } } }\n"},
 			"both have a tool same; rename one, or set prefix"},
 		"resources": {map[string]string{"a.pack.yaml": "resources: { r: { file: x, uri: x:y } }", "x": "",
-			"b.pack.yaml": "resources: { r: { file: x, uri: x:y } }"}, "has a URI that another file has, too"},
+			"b.pack.yaml": "resources: { r: { file: x, uri: x:y } }"}, "b.pack.yaml:1: resources.r: has the same URI as r; set uri"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := load(t, test.files); err == nil || !strings.Contains(err.Error(), test.want) {

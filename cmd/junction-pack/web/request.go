@@ -34,8 +34,7 @@ func Build(h *manifest.HTTP, values map[string]any) (*Request, error) {
 	switch {
 	case h.JSON != nil:
 		kind = "application/json"
-		value, _ := h.JSON.Value(values)
-		r.Body, _ = json.Marshal(value) // it is made of JSON values
+		r.Body, _ = json.Marshal(h.JSON.Value(values)) // it is made of JSON values
 	case h.Form != nil:
 		form := url.Values{}
 		fill(h.Form, values, form.Add)
