@@ -61,6 +61,11 @@ func (g git) extract(ctx context.Context, commit, dir string) (notes []string, e
 		default:
 			return nil, fmt.Errorf("the file %s has the mode %s, which packs do not have", prose.Quote(e.path), e.mode)
 		}
+		if parent := path.Dir(e.path); parent != "." {
+			if err := root.MkdirAll(filepath.FromSlash(parent), 0o755); err != nil {
+				return nil, err
+			}
+		}
 		text, err := read(e.object, left)
 		if err != nil {
 			return nil, fmt.Errorf("cannot read the file %s: %w", prose.Quote(e.path), err)
@@ -84,14 +89,12 @@ func checkPaths(list []entry) error {
 	}
 	seen := map[string]string{}
 	for _, e := range list {
-		parts := strings.Split(e.path, "/")
-		for _, part := range parts {
-			low := strings.TrimRight(strings.ToLower(part), ". ")
-			if low == "" || low == ".git" || strings.HasPrefix(low, "git~") || strings.ContainsFunc(part, odd) {
-				return fmt.Errorf("the file %s has a name that packs do not have", prose.Quote(e.path))
-			}
+		strange := !filepath.IsLocal(filepath.FromSlash(e.path)) || strings.ContainsFunc(e.path, odd)
+		for part := range strings.SplitSeq(strings.ToLower(e.path), "/") {
+			part = strings.TrimRight(part, ". ")
+			strange = strange || part == "" || part == ".git" || strings.HasPrefix(part, "git~")
 		}
-		if !filepath.IsLocal(filepath.FromSlash(e.path)) {
+		if strange {
 			return fmt.Errorf("the file %s has a name that packs do not have", prose.Quote(e.path))
 		}
 		if other, twice := seen[strings.ToLower(e.path)]; twice {
@@ -114,11 +117,6 @@ func write(root *os.Root, e entry, text []byte) error {
 	if e.mode == programFile {
 		mode = 0o755
 	}
-	if dir := path.Dir(e.path); dir != "." {
-		if err := root.MkdirAll(filepath.FromSlash(dir), 0o755); err != nil {
-			return err
-		}
-	}
 	f, err := root.OpenFile(filepath.FromSlash(e.path), os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode)
 	if err != nil {
 		return err
@@ -134,11 +132,6 @@ func link(root *os.Root, dir string, links []entry, targets map[string]string) e
 		if path.IsAbs(target) || filepath.IsAbs(target) || strings.ContainsFunc(target, odd) ||
 			!filepath.IsLocal(filepath.FromSlash(path.Join(path.Dir(e.path), target))) {
 			return outside(e.path, target)
-		}
-		if parent := path.Dir(e.path); parent != "." {
-			if err := root.MkdirAll(filepath.FromSlash(parent), 0o755); err != nil {
-				return err
-			}
 		}
 		if err := root.Symlink(filepath.FromSlash(target), filepath.FromSlash(e.path)); err != nil {
 			return err

@@ -39,7 +39,7 @@ func TestLinks(t *testing.T) {
 	} {
 		above := t.TempDir()
 		dir := filepath.Join(above, "pack")
-		if err := errors.Join(os.Mkdir(dir, 0o700), os.WriteFile(filepath.Join(above, "out"), nil, 0o600),
+		if err := errors.Join(os.MkdirAll(filepath.Join(dir, "d", "e"), 0o700), os.WriteFile(filepath.Join(above, "out"), nil, 0o600),
 			os.WriteFile(filepath.Join(dir, "file"), nil, 0o600)); err != nil {
 			t.Fatal(err)
 		}

@@ -112,7 +112,7 @@ func (p *Plan) tool(t *manifest.Tool) {
 
 // program returns the program of a command.
 func program(t *manifest.Tool) string {
-	if t.Shell || len(t.Command) == 0 {
+	if t.Shell {
 		return "/bin/sh"
 	}
 	return prose.Flat(t.Command[0].Text.Source)
