@@ -62,15 +62,11 @@ func (c *Client) send(ctx context.Context, message, answer proto.Message) error 
 		return err
 	}
 	for wait := time.Second; ; wait *= 2 {
-		var again time.Duration
-		if again, err = c.post(ctx, body, answer); err == nil || again < 0 {
-			break
-		}
-		if !sleep(ctx, max(wait, again)) {
-			break
+		again, err := c.post(ctx, body, answer)
+		if err == nil || again < 0 || !sleep(ctx, max(wait, again)) {
+			return err
 		}
 	}
-	return err
 }
 
 // note logs the first export that fails, and the first one that succeeds again.
@@ -133,8 +129,6 @@ func (c *Client) post(ctx context.Context, body []byte, answer proto.Message) (a
 // refusedError means that the receiver will not accept the message at another time either.
 type refusedError struct{ error }
 
-func (e refusedError) Unwrap() error { return e.error }
-
 // sleep waits and reports whether ctx has not ended. It does not wait longer than ctx lasts.
 func sleep(ctx context.Context, wait time.Duration) bool {
 	if end, ok := ctx.Deadline(); ok && time.Until(end) < wait {
@@ -142,9 +136,6 @@ func sleep(ctx context.Context, wait time.Duration) bool {
 	}
 	return pace.Sleep(ctx, wait, nil)
 }
-
-// lostError returns the error for lines that are not sent.
-func lostError(n int) error { return fmt.Errorf("%d lines were not sent", n) }
 
 // rejected returns the error for the items that a receiver did not take.
 func rejected(n int64, what, reason string) error {

@@ -27,17 +27,16 @@ func attributes(list []attribute.KeyValue) []*common.KeyValue {
 	return out
 }
 
-// value converts a value; lists, of which there are none here, become text.
+// value converts a text or a whole number; there are no others here.
 func value(v attribute.Value) *common.AnyValue {
-	switch v.Type() {
-	case attribute.BOOL:
-		return &common.AnyValue{Value: &common.AnyValue_BoolValue{BoolValue: v.AsBool()}}
-	case attribute.INT64:
+	if v.Type() == attribute.INT64 {
 		return &common.AnyValue{Value: &common.AnyValue_IntValue{IntValue: v.AsInt64()}}
-	case attribute.FLOAT64:
-		return &common.AnyValue{Value: &common.AnyValue_DoubleValue{DoubleValue: v.AsFloat64()}}
 	}
-	return &common.AnyValue{Value: &common.AnyValue_StringValue{StringValue: v.String()}}
+	return text(v.String())
+}
+
+func text(s string) *common.AnyValue {
+	return &common.AnyValue{Value: &common.AnyValue_StringValue{StringValue: s}}
 }
 
 // nanos returns the time since 1970; 0 for the zero time.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -84,7 +85,7 @@ func (l *Lines) Close(ctx context.Context) error {
 	for len(left) > 0 {
 		batch := firstLines(left)
 		if err := l.send(ctx, batch); err != nil {
-			return errors.Join(lostError(bytes.Count(left, []byte("\n"))), err)
+			return errors.Join(fmt.Errorf("%d lines were not sent", bytes.Count(left, []byte("\n"))), err)
 		}
 		left = left[len(batch):]
 	}
@@ -119,12 +120,12 @@ func (l *Lines) run() {
 		if l.ending.Err() != nil {
 			return // Close tries again
 		}
-		var refused refusedError
-		if wait = linesPause; err == nil || errors.As(err, &refused) {
-			if err != nil {
-				l.log.Error("the receiver of logs refuses lines: they are not sent again", "lines",
-					bytes.Count(batch, []byte("\n")), "error", err)
-			}
+		_, refused := errors.AsType[refusedError](err)
+		if refused {
+			l.log.Error("the receiver of logs refuses lines: they are not sent again", "lines",
+				bytes.Count(batch, []byte("\n")), "error", err)
+		}
+		if wait = linesPause; err == nil || refused {
 			wait = l.sent(len(batch))
 		}
 		select {
@@ -168,22 +169,22 @@ func (l *Lines) send(ctx context.Context, lines []byte) error {
 func (l *Lines) record(line []byte) *logs.LogRecord {
 	r := &logs.LogRecord{ObservedTimeUnixNano: nanos(time.Now()), EventName: l.event,
 		SeverityNumber: logs.SeverityNumber_SEVERITY_NUMBER_INFO, SeverityText: "INFO",
-		Body: &common.AnyValue{Value: &common.AnyValue_StringValue{StringValue: string(line)}}}
+		Body: text(string(line))}
 	var members map[string]any
 	if len(line) > longestLine || json.Unmarshal(line, &members) != nil {
 		return r
 	}
 	for _, name := range slices.Sorted(maps.Keys(members)) {
-		v := &common.AnyValue{}
+		var v *common.AnyValue
 		switch m := members[name].(type) {
 		case string:
-			v.Value = &common.AnyValue_StringValue{StringValue: m}
 			if at, err := time.Parse(time.RFC3339, m); err == nil && name == "time" {
 				r.TimeUnixNano = nanos(at)
 				continue
 			}
+			v = text(m)
 		case float64:
-			v.Value = &common.AnyValue_DoubleValue{DoubleValue: m}
+			v = &common.AnyValue{Value: &common.AnyValue_DoubleValue{DoubleValue: m}}
 		default:
 			continue
 		}

@@ -57,8 +57,6 @@ func metricOf(m *metricdata.Metrics) *metrics.Metric {
 	switch data := m.Data.(type) {
 	case metricdata.Gauge[int64]:
 		out.Data = &metrics.Metric_Gauge{Gauge: &metrics.Gauge{DataPoints: points(data.DataPoints)}}
-	case metricdata.Gauge[float64]:
-		out.Data = &metrics.Metric_Gauge{Gauge: &metrics.Gauge{DataPoints: points(data.DataPoints)}}
 	case metricdata.Sum[int64]:
 		out.Data = sum(points(data.DataPoints), data.IsMonotonic)
 	case metricdata.Sum[float64]:
