@@ -9,17 +9,28 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"junction/upstream"
+	"junction/upstream/raw"
 )
 
 // calls implements upstream.Observer.
 type calls struct{ *Telemetry }
 
-// Begin starts the span of a request to an upstream.
+// Begin starts the span of a request to an upstream, below that of the request that caused it. Below
+// a request that is not sampled it starts none: the server learns the request's own span, which is
+// not recorded.
 func (c calls) Begin(s upstream.Sent) (upstream.Trace, upstream.TraceContext) {
 	if c.tracer == nil {
 		return nil, upstream.TraceContext{}
 	}
-	return c.startCall(s)
+	var from bearing
+	switch of := s.Of.(type) {
+	case *dropped:
+		return nil, of.carried()
+	case *requestTrace:
+		from = of.bearing
+	}
+	_, span := c.tracer.Start(below(s.Of), methodOf(s.Method), c.client...)
+	return span, from.carried(span.SpanContext())
 }
 
 // End records the duration of a request to an upstream, and ends its span.
@@ -31,17 +42,39 @@ func (c calls) End(s upstream.Sent, t upstream.Trace, r upstream.Received) {
 	if c.callTime != nil {
 		c.callTime.Record(context.Background(), r.Took.Seconds(), c.callSeries.of(k)...)
 	}
-	if span, ok := t.(trace.Span); ok {
-		endCall(span, s, k)
+	span, ok := t.(trace.Span)
+	if !ok {
+		return
 	}
+	list := callAttributes(k)
+	if u, err := url.Parse(s.URL); err == nil && u.Host != "" {
+		list = append(list, attrProtocol.String("http"), attrServer.String(u.Hostname()))
+		if port := portOf(u); port != 0 {
+			list = append(list, attrPort.Int(port))
+		}
+	}
+	finish(span, append(list, uriOf(k, s.Name)...), k)
 }
 
-// Asked starts the span of a request of an upstream.
+// Asked starts the span of a request of an upstream: below the span that the request names, or else
+// below that of its call. With both, the call becomes a link if it is of another trace.
 func (c calls) Asked(a upstream.Asked) upstream.Trace {
 	if c.tracer == nil {
 		return nil
 	}
-	return c.startAsked(a)
+	ctx, options := below(a.Of), c.server
+	var meta raw.Object
+	if params, err := raw.Parse(a.Params); a.Params != nil && err == nil {
+		meta, _ = params.Object("_meta")
+	}
+	if from := originOf(meta, nil); from.parent.IsValid() {
+		if of := trace.SpanContextFromContext(ctx); of.IsValid() && of.TraceID() != from.parent.TraceID() {
+			options = linked(options, of)
+		}
+		ctx = trace.ContextWithRemoteSpanContext(context.Background(), from.parent)
+	}
+	_, span := c.tracer.Start(ctx, methodOf(a.Method), options...)
+	return span
 }
 
 // Answered records how long the answer to a request of an upstream took, and ends its span.
@@ -52,7 +85,7 @@ func (c calls) Answered(a upstream.Asked, t upstream.Trace, r upstream.Received)
 		c.requestTime.Record(context.Background(), r.Took.Seconds(), c.requestSeries.of(k)...)
 	}
 	if span, ok := t.(trace.Span); ok {
-		endAsked(span, a, k)
+		finish(span, append(requestAttributes(k), attrRequestID.String(a.ID)), k)
 	}
 }
 

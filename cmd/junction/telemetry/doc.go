@@ -5,12 +5,12 @@
 //	names.go         every name of a metric, an attribute and a span
 //	requests.go      the requests of clients, and the questions to them: proxy.Observer
 //	calls.go         the requests to and from upstreams: upstream.Observer
-//	spans.go         the spans of both
+//	spans.go         what the spans of both share
 //	sampling.go      which traces are recorded
 //	series.go        sets of attributes, made once, of a bounded number
 //	traceparent.go   W3C Trace Context of a request
 //	counters.go      events: refused requests, tokens, connections, operations of the storage
-//	state.go         instruments that are read at each scrape and export: upstreams, sessions, queues
+//	state.go         instruments that are read at each scrape and export; those of upstreams, sessions, queues
 //	process.go       memory, goroutines and descriptors
 //	expose.go        /metrics, in the text format of Prometheus
 //	replicas.go      figures of package replicas

@@ -56,27 +56,21 @@ func appendMetrics(b []byte, all *metricdata.ResourceMetrics) []byte {
 }
 
 func appendMetric(b []byte, m *metricdata.Metrics) []byte {
-	f := family{name: metricName(m)}
 	switch data := m.Data.(type) {
 	case metricdata.Gauge[int64]:
-		b = f.head(b, m, "gauge")
-		b = appendPoints(b, f, data.DataPoints)
-	case metricdata.Gauge[float64]:
-		b = f.head(b, m, "gauge")
-		b = appendPoints(b, f, data.DataPoints)
+		return appendPoints(b, m, "gauge", data.DataPoints)
 	case metricdata.Sum[int64]:
-		b = f.head(b, m, sumType(data.IsMonotonic))
-		b = appendPoints(b, f, data.DataPoints)
+		return appendPoints(b, m, sumType(data.IsMonotonic), data.DataPoints)
 	case metricdata.Sum[float64]:
-		b = f.head(b, m, sumType(data.IsMonotonic))
-		b = appendPoints(b, f, data.DataPoints)
+		return appendPoints(b, m, sumType(data.IsMonotonic), data.DataPoints)
 	case metricdata.Histogram[float64]:
-		b = f.head(b, m, "histogram")
+		b, name := appendHead(b, m, "histogram")
 		for i := range data.DataPoints {
-			b = f.histogram(b, &data.DataPoints[i])
+			b = appendHistogram(b, name, &data.DataPoints[i])
 		}
+		return b
 	}
-	return b
+	return b // Junction has no others
 }
 
 func sumType(monotonic bool) string {
@@ -91,43 +85,36 @@ var units = map[string]string{"s": "seconds", "By": "bytes"}
 
 // metricName returns the name of a metric for Prometheus (OpenTelemetry, Prometheus compatibility):
 // underscores, the unit, and _total for a counter.
-func metricName(m *metricdata.Metrics) string {
+func metricName(m *metricdata.Metrics, kind string) string {
 	name := labelName(m.Name)
 	if unit := units[m.Unit]; unit != "" && !strings.HasSuffix(name, "_"+unit) {
 		name += "_" + unit
 	}
-	switch data := m.Data.(type) {
-	case metricdata.Sum[int64]:
-		if data.IsMonotonic {
-			name += "_total"
-		}
-	case metricdata.Sum[float64]:
-		if data.IsMonotonic {
-			name += "_total"
-		}
+	if kind == "counter" {
+		name += "_total"
 	}
 	return name
 }
 
 func labelName(name string) string { return strings.NewReplacer(".", "_", "-", "_").Replace(name) }
 
-// family is a metric of Prometheus.
-type family struct{ name string }
-
-func (f family) head(b []byte, m *metricdata.Metrics, kind string) []byte {
+// appendHead appends the description of a metric. It returns the name, too.
+func appendHead(b []byte, m *metricdata.Metrics, kind string) ([]byte, string) {
+	name := metricName(m, kind)
 	help := strings.NewReplacer(`\`, `\\`, "\n", `\n`).Replace(m.Description)
-	b = append(b, "# HELP "+f.name+" "+help+"\n"...)
-	return append(b, "# TYPE "+f.name+" "+kind+"\n"...)
+	return append(b, "# HELP "+name+" "+help+"\n# TYPE "+name+" "+kind+"\n"...), name
 }
 
-func appendPoints[N int64 | float64](b []byte, f family, list []metricdata.DataPoint[N]) []byte {
+func appendPoints[N int64 | float64](b []byte, m *metricdata.Metrics, kind string,
+	list []metricdata.DataPoint[N]) []byte {
+	b, name := appendHead(b, m, kind)
 	for i := range list {
-		b = f.line(b, "", labels(list[i].Attributes), float64(list[i].Value))
+		b = appendLine(b, name, labels(list[i].Attributes), float64(list[i].Value))
 	}
 	return b
 }
 
-func (f family) histogram(b []byte, p *metricdata.HistogramDataPoint[float64]) []byte {
+func appendHistogram(b []byte, name string, p *metricdata.HistogramDataPoint[float64]) []byte {
 	own, n := labels(p.Attributes), uint64(0)
 	with := own
 	if own != "" {
@@ -139,26 +126,21 @@ func (f family) histogram(b []byte, p *metricdata.HistogramDataPoint[float64]) [
 			bound = p.Bounds[i]
 		}
 		n += count
-		b = f.line(b, "_bucket", with+`le="`+number(bound)+`"`, float64(n))
+		b = appendLine(b, name+"_bucket", with+`le="`+number(bound)+`"`, float64(n))
 	}
-	b = f.line(b, "_sum", own, p.Sum)
-	return f.line(b, "_count", own, float64(p.Count))
+	b = appendLine(b, name+"_sum", own, p.Sum)
+	return appendLine(b, name+"_count", own, float64(p.Count))
 }
 
-func (f family) line(b []byte, suffix, labels string, value float64) []byte {
-	b = append(append(b, f.name...), suffix...)
+func appendLine(b []byte, name, labels string, value float64) []byte {
 	if labels != "" {
-		b = append(append(append(b, '{'), labels...), '}')
+		labels = "{" + labels + "}"
 	}
-	return append(append(append(b, ' '), number(value)...), '\n')
+	return append(b, name+labels+" "+number(value)+"\n"...)
 }
 
-func number(v float64) string {
-	if math.IsInf(v, 1) {
-		return "+Inf"
-	}
-	return strconv.FormatFloat(v, 'g', -1, 64)
-}
+// number returns a value as Prometheus reads it, also +Inf.
+func number(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 
 // labels returns the attributes as labels, without braces.
 func labels(set attribute.Set) string {

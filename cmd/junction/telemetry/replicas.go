@@ -1,8 +1,6 @@
 package telemetry
 
 import (
-	"context"
-	"errors"
 	"time"
 
 	"go.opentelemetry.io/otel/metric"
@@ -20,34 +18,30 @@ type Replicas struct {
 // forwardOutcomes are those of Replicas.Forwarded.
 var forwardOutcomes = []string{"ok", "gone", "lost", "cancelled", "failed"}
 
+var replicaGauges = []instrument{
+	{"junction.replicas", "", "Processes over one database, with this one; 0 without replicas."},
+	{"junction.replicas.lease", "s", "Time until this process is no replica; 0 if it is none."},
+}
+
+var replicaCounters = []instrument{
+	{"junction.replicas.forwarded", "", "Requests that were forwarded to another replica."},
+	{"junction.replicas.received", "", "Requests that another replica has forwarded."},
+	{"junction.replicas.claimed", "", "Sessions of ended replicas that this process has taken over."},
+}
+
 // watchReplicas makes the instruments of several processes. All values are 0 if there is one.
 func watchReplicas(m metric.Meter, read func() Replicas) error {
 	if read == nil {
 		read = func() Replicas { return Replicas{} }
 	}
-	alive, err1 := m.Int64ObservableGauge("junction.replicas",
-		metric.WithDescription("Processes over one database, with this one; 0 without replicas."))
-	lease, err2 := m.Int64ObservableGauge("junction.replicas.lease", metric.WithUnit("s"),
-		metric.WithDescription("Time until this process is no replica; 0 if it is none."))
-	forwarded, err3 := m.Int64ObservableCounter("junction.replicas.forwarded",
-		metric.WithDescription("Requests that were forwarded to another replica."))
-	received, err4 := m.Int64ObservableCounter("junction.replicas.received",
-		metric.WithDescription("Requests that another replica has forwarded."))
-	claimed, err5 := m.Int64ObservableCounter("junction.replicas.claimed",
-		metric.WithDescription("Sessions of ended replicas that this process has taken over."))
-	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
-		return err
-	}
-	_, err := m.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+	return observe(m, replicaCounters, replicaGauges, func(set reading) {
 		r := read()
-		o.ObserveInt64(alive, int64(r.Members))
-		o.ObserveInt64(lease, int64(r.Lease/time.Second))
-		o.ObserveInt64(received, r.Received)
-		o.ObserveInt64(claimed, r.Claimed)
+		set("junction.replicas", int64(r.Members))
+		set("junction.replicas.lease", int64(r.Lease/time.Second))
+		set("junction.replicas.received", r.Received)
+		set("junction.replicas.claimed", r.Claimed)
 		for _, outcome := range forwardOutcomes {
-			o.ObserveInt64(forwarded, r.Forwarded[outcome], metric.WithAttributes(attrForwarded.String(outcome)))
+			set("junction.replicas.forwarded", r.Forwarded[outcome], attrForwarded.String(outcome))
 		}
-		return nil
-	}, alive, lease, forwarded, received, claimed)
-	return err
+	})
 }

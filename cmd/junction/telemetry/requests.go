@@ -16,15 +16,37 @@ import (
 // requests implements proxy.Observer.
 type requests struct{ *Telemetry }
 
+// Begin starts the span of a request, if it is sampled. Its final name is known at the end.
 func (r requests) Begin(info *proxy.CallInfo, meta raw.Object, header http.Header) upstream.Trace {
 	if r.tracer == nil {
 		return nil
 	}
-	return r.startRequest(info, meta, header)
+	from := originOf(meta, header)
+	id, root := from.parent.TraceID(), !from.parent.IsValid()
+	if root {
+		id = newTraceID()
+	}
+	if !r.sampling.samples(from.parent, id) {
+		d := &dropped{bearing: from.bearing, state: from.parent.TraceState().String()}
+		appendParent(d.text[:0], id, newSpanID(), from.parent.TraceFlags()&^trace.FlagsSampled)
+		return d
+	}
+	ctx, options := context.Background(), r.server
+	if root {
+		ctx = context.WithValue(ctx, decidedKey{}, id)
+	} else {
+		ctx = trace.ContextWithRemoteSpanContext(ctx, from.parent)
+	}
+	if from.ambient.IsValid() {
+		options = linked(options, from.ambient)
+	}
+	_, span := r.tracer.Start(ctx, methodOf(info.Method), options...)
+	return &requestTrace{from.bearing, span}
 }
 
 // End records the duration of a request, and ends its span. It records no duration for a stream of
-// notifications, because the client chooses how long it lasts.
+// notifications, because the client chooses how long it lasts. The texts of the client in info are
+// those of the audit.
 func (r requests) End(info *proxy.CallInfo, t upstream.Trace) {
 	of, sampled := t.(*requestTrace)
 	if !sampled && !r.measures() {
@@ -41,9 +63,16 @@ func (r requests) End(info *proxy.CallInfo, t upstream.Trace) {
 	if info.Cached && r.measures() {
 		r.cached.count(info.Upstream, 1)
 	}
-	if sampled {
-		of.end(info, k)
+	if !sampled {
+		return
 	}
+	list := append(requestAttributes(k), attrProtocol.String("http"), attrRequestID.String(info.Request))
+	for name, text := range map[attribute.Key]string{attrSession: info.Session, attrEndpoint: info.Endpoint} {
+		if text != "" {
+			list = append(list, name.String(text))
+		}
+	}
+	finish(of.span, append(list, uriOf(k, info.Name)...), k)
 }
 
 // Asked starts the span of a question to a client.
@@ -51,7 +80,13 @@ func (r requests) Asked(q question.Question) (upstream.Trace, upstream.TraceCont
 	if r.tracer == nil {
 		return nil, upstream.TraceContext{}
 	}
-	return r.startQuestion(q)
+	ctx, options := below(q.Of), r.client
+	if !q.Since.IsZero() { // the answer came with another request
+		options = append(linked(options, trace.SpanContextFromContext(ctx)), trace.WithTimestamp(q.Since))
+		ctx = trace.ContextWithRemoteSpanContext(context.Background(), contextOf(q.Saved, ""))
+	}
+	_, span := r.tracer.Start(ctx, methodOf(q.Method), options...)
+	return span, bearing{}.carried(span.SpanContext())
 }
 
 // Answered records how long the client took to answer, and ends the span.
@@ -62,7 +97,7 @@ func (r requests) Answered(q question.Question, t upstream.Trace, got upstream.R
 		r.callTime.Record(context.Background(), got.Took.Seconds(), r.callSeries.of(k)...)
 	}
 	if span, ok := t.(trace.Span); ok {
-		endQuestion(span, q, k)
+		finish(span, append(callAttributes(k), attrProtocol.String("http")), k)
 	}
 }
 

@@ -59,7 +59,7 @@ func TestSampledIDs(t *testing.T) {
 	x := mustTrace(t, "0.25")
 	sampled := 0
 	for range 1000 {
-		r := x.startRequest(&proxy.CallInfo{Method: "tools/call"}, raw.Object{}, nil)
+		r := requests{x}.Begin(&proxy.CallInfo{Method: "tools/call"}, raw.Object{}, nil)
 		own := trace.SpanContextFromContext(below(r))
 		_, recorded := r.(*requestTrace)
 		if !own.IsValid() || own.IsSampled() != recorded || recorded != x.sampling.samples(trace.SpanContext{}, own.TraceID()) {

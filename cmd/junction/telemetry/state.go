@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"context"
+	"errors"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
@@ -19,11 +20,40 @@ type Source struct {
 	Replicas  func() Replicas // nil if there is one process
 }
 
-// gauge is an instrument that is read at each scrape and export.
-type gauge struct{ name, unit, description string }
+// instrument is read at each scrape and export.
+type instrument struct{ name, unit, description string }
+
+// reading writes the values of instruments by name.
+type reading func(name string, value int64, attributes ...attribute.KeyValue)
+
+// observe makes counters and gauges. It calls read at each scrape and export.
+func observe(m metric.Meter, counters, gauges []instrument, read func(set reading)) error {
+	made, all := map[string]metric.Int64Observable{}, []metric.Observable(nil)
+	for _, c := range counters {
+		one, err := m.Int64ObservableCounter(c.name, metric.WithUnit(c.unit), metric.WithDescription(c.description))
+		if err != nil {
+			return err
+		}
+		made[c.name], all = one, append(all, one)
+	}
+	for _, g := range gauges {
+		one, err := m.Int64ObservableGauge(g.name, metric.WithUnit(g.unit), metric.WithDescription(g.description))
+		if err != nil {
+			return err
+		}
+		made[g.name], all = one, append(all, one)
+	}
+	_, err := m.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+		read(func(name string, value int64, attributes ...attribute.KeyValue) {
+			o.ObserveInt64(made[name], value, metric.WithAttributes(attributes...))
+		})
+		return nil
+	}, all...)
+	return err
+}
 
 // gauges are the instruments of Watch.
-var gauges = []gauge{
+var gauges = []instrument{
 	{"junction.info", "", "1; the label is the version of the program."},
 	{"junction.config.stale", "", "1 if the configuration file has changed and is not in force."},
 	{"junction.upstream.state", "", "1 for the state that an upstream has."},
@@ -45,35 +75,14 @@ var gauges = []gauge{
 var states = []upstream.State{upstream.StateStarting, upstream.StateReady, upstream.StateRetrying,
 	upstream.StateBlocked, upstream.StateSignIn, upstream.StateClosed}
 
-// reading writes the values of gauges by name.
-type reading func(name string, value int64, attributes ...attribute.KeyValue)
-
 // Watch makes the instruments of the state of a proxy. Call it once, before the first scrape.
 func (t *Telemetry) Watch(s Source) error {
 	if !t.measures() {
 		return nil
 	}
 	m := t.meters.Meter(scope)
-	made, all := map[string]metric.Int64ObservableGauge{}, []metric.Observable(nil)
-	for _, g := range gauges {
-		instrument, err := m.Int64ObservableGauge(g.name, metric.WithUnit(g.unit),
-			metric.WithDescription(g.description))
-		if err != nil {
-			return err
-		}
-		made[g.name] = instrument
-		all = append(all, instrument)
-	}
-	if err := watchReplicas(m, s.Replicas); err != nil {
-		return err
-	}
-	_, err := m.RegisterCallback(func(_ context.Context, o metric.Observer) error {
-		t.read(s, func(name string, value int64, attributes ...attribute.KeyValue) {
-			o.ObserveInt64(made[name], value, metric.WithAttributes(attributes...))
-		})
-		return nil
-	}, all...)
-	return err
+	return errors.Join(watchReplicas(m, s.Replicas),
+		observe(m, nil, gauges, func(set reading) { t.read(s, set) }))
 }
 
 // read reads all gauges.
