@@ -29,7 +29,8 @@ var arrows = map[string][]string{
 	"upstream/bounded":     {},
 	"upstream/files":       {},
 	"cmd/junction/runfile": {"cmd/junction/config", "upstream/files"},
-	"cmd/junction/record":  {"cmd/junction/config", "upstream/files", "auth", "proxy", "upstream/bounded", "upstream/raw"},
+	"cmd/junction/record": {"cmd/junction/config", "upstream/files", "auth", "proxy", "upstream/bounded", "upstream/pace",
+		"upstream/raw"},
 	"cmd/junction/diagnose": {"cmd/junction/config", "cmd/junction/health", "cmd/junction/prose",
 		"cmd/junction/replicas", "auth",
 		"auth/authserver", "policy", "proxy", "proxy/view", "upstream", "upstream/command"}, // why asks for the last known groups of a user
@@ -110,7 +111,7 @@ var arrows = map[string][]string{
 	"cmd/junction-pack":     {"cmd/junction-pack/cli", "cmd/junction/build", "upstream/sandbox"},
 	"cmd/junction-pack/cli": {"cmd/junction-pack/tree", "cmd/junction/packs/lock", "cmd/junction-pack/manifest", "cmd/junction-pack/pack", "cmd/junction/prose"},
 	"cmd/junction-pack/pack": {"cmd/junction-pack/command", "cmd/junction-pack/manifest", "cmd/junction-pack/openapi",
-		"cmd/junction-pack/prompt", "cmd/junction-pack/web", "upstream/files", "proxy/schema", "upstream/raw"},
+		"cmd/junction-pack/prompt", "cmd/junction-pack/web", "upstream/files", "proxy/origin", "proxy/schema", "upstream/raw"},
 	"cmd/junction-pack/openapi": {"cmd/junction-pack/manifest", "cmd/junction-pack/template", "cmd/junction-pack/web",
 		"upstream/files"},
 	"cmd/junction-pack/prompt":  {"cmd/junction-pack/manifest"},

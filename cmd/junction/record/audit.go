@@ -2,6 +2,7 @@ package record
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -19,6 +20,7 @@ import (
 	"junction/cmd/junction/config"
 	"junction/proxy"
 	"junction/upstream/files"
+	"junction/upstream/pace"
 	"junction/upstream/raw"
 )
 
@@ -52,7 +54,8 @@ type Audit struct {
 
 	wake   chan struct{} // 1-buffered: lines are waiting
 	urgent chan struct{} // 1-buffered: write without a delay
-	closed chan struct{} // closed by Close
+	ctx    context.Context
+	end    context.CancelFunc // of ctx; called by Close
 	tasks  sync.WaitGroup
 
 	mu         sync.Mutex
@@ -69,8 +72,8 @@ type Audit struct {
 
 // openAudit opens the file. Lines wait in memory until start is called.
 func openAudit(c config.Audit, stderr io.Writer, log *slog.Logger) (*Audit, error) {
-	a := &Audit{config: c, log: log, wake: make(chan struct{}, 1), urgent: make(chan struct{}, 1),
-		closed: make(chan struct{})}
+	a := &Audit{config: c, log: log, wake: make(chan struct{}, 1), urgent: make(chan struct{}, 1)}
+	a.ctx, a.end = context.WithCancel(context.Background())
 	if c.File == config.AuditStderr {
 		a.out = stderr
 	} else if err := a.open(); err != nil {
@@ -152,11 +155,9 @@ func (a *Audit) Reopen() {
 // called more than once.
 func (a *Audit) Close() {
 	a.mu.Lock()
-	if !a.over {
-		a.over = true
-		close(a.closed)
-	}
+	a.over = true
 	a.mu.Unlock()
+	a.end()
 	a.tasks.Wait()
 }
 
@@ -164,15 +165,15 @@ func (a *Audit) Close() {
 // retried before newer ones.
 func (a *Audit) run() {
 	var buffer, linked, left []byte // left is the part of linked that is still to be written
-	for over := false; !over; {
+	for going := true; going; {
 		select {
 		case <-a.wake:
-		case <-a.closed:
+		case <-a.ctx.Done():
 		}
 		if len(left) > 0 {
-			over = a.pause(auditRetry, nil)
+			going = pace.Sleep(a.ctx, auditRetry, nil)
 		} else {
-			over = a.pause(auditDelay, a.urgent)
+			going = pace.Sleep(a.ctx, auditDelay, a.urgent)
 		}
 		left = a.write(left)
 		if len(left) == 0 {
@@ -201,19 +202,6 @@ func (a *Audit) run() {
 	if lost := a.lost + bytes.Count(left, []byte{'\n'}); len(left) > 0 || lost > 0 && !a.told {
 		a.log.Error("audit lines are lost", "file", a.config.File, "dropped", lost, "error", a.failure)
 	}
-}
-
-// pause waits for d, or less if early is ready. If the audit is closed, it returns true at once.
-func (a *Audit) pause(d time.Duration, early <-chan struct{}) (over bool) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-early:
-	case <-a.closed:
-		return true
-	}
-	return false
 }
 
 // take returns the waiting lines. The next lines go into spare, a buffer that take has returned
@@ -447,6 +435,14 @@ func (t *Trail) Call(c *proxy.CallInfo) {
 	// record returns false if the audit was closed; then its successor is in force.
 	for a := t.current.Load(); a != nil && !a.record(c); a = t.current.Load() {
 	}
+}
+
+// add writes a line, if there is an audit. It reports whether there is one.
+func (t *Trail) add(line func(b []byte, now time.Time) []byte) bool {
+	a := t.current.Load()
+	for ; a != nil && !a.add(line); a = t.current.Load() {
+	}
+	return a != nil
 }
 
 // Reopen opens the file again after a log rotation has renamed it.

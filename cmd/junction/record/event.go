@@ -31,11 +31,7 @@ type Event struct {
 
 // Event writes the line of an event, if there is an audit. It reports whether there is one.
 func (t *Trail) Event(e Event) bool {
-	line := func(b []byte, now time.Time) []byte { return appendEvent(b, now, &e) }
-	a := t.current.Load()
-	for ; a != nil && !a.add(line); a = t.current.Load() {
-	}
-	return a != nil
+	return t.add(func(b []byte, now time.Time) []byte { return appendEvent(b, now, &e) })
 }
 
 // On reports whether there is an audit.

@@ -15,16 +15,14 @@ import (
 // Refused writes the line of a rejected request, if there is an audit and the source has had no
 // line within this minute.
 func (t *Trail) Refused(r auth.Refusal) {
-	if t.current.Load() == nil {
+	if !t.On() {
 		return
 	}
 	more, ok := t.refusals.line(r.Address, time.Now())
 	if !ok {
 		return
 	}
-	line := func(b []byte, now time.Time) []byte { return appendRefusal(b, now, &r, more) }
-	for a := t.current.Load(); a != nil && !a.add(line); a = t.current.Load() {
-	}
+	t.add(func(b []byte, now time.Time) []byte { return appendRefusal(b, now, &r, more) })
 }
 
 // refusalLog rate-limits the lines of rejected requests, because clients can cause any number of
