@@ -3,7 +3,6 @@ package proxy
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -169,19 +168,10 @@ func (s *session) logLevel() string {
 // meter counts a request against the rate limits of the caller's policy. done must be called when
 // the request has ended; it may be nil. The error is for the client.
 func (s *Server) meter(ctx context.Context, x *exchange, info *CallInfo) (done func(), err error) {
-	limits := x.subject.limits
-	if limits.Rate <= 0 && limits.Concurrent <= 0 {
+	if mcp.MCPMethod(x.msg.Method) == mcp.MethodResourcesUnsubscribe { // it releases a subscription
 		return nil, nil
 	}
-	var refused *refusal
-	switch {
-	case isCall(x.msg.Method):
-		done, refused = s.meterCall(ctx, x)
-	case mcp.MCPMethod(x.msg.Method) == mcp.MethodResourcesUnsubscribe: // it releases a subscription
-		return nil, nil
-	default:
-		refused = s.meterOther(ctx, x)
-	}
+	done, refused := s.count(ctx, x, !isCall(x.msg.Method))
 	if refused == nil {
 		return done, nil
 	}
@@ -197,47 +187,25 @@ func (s *Server) meter(ctx context.Context, x *exchange, info *CallInfo) (done f
 	return nil, refused
 }
 
-// meterCall counts a call against the limits of its principal, at all members together.
-func (s *Server) meterCall(ctx context.Context, x *exchange) (done func(), _ *refusal) {
-	if s.members != nil {
-		leave, wait, err := s.members.Enter(ctx, x.principal.ID, x.subject.limits, false)
-		return leave, x.overLimit(err, wait)
-	}
-	m, wait, err := s.meters.Enter(x.principal.ID, x.subject.limits)
-	if err != nil {
-		return nil, x.limited(err, wait)
-	}
-	return func() { s.meters.Leave(x.principal.ID, m) }, nil
-}
-
-// meterOther counts a request other than a call, at all members together.
-func (s *Server) meterOther(ctx context.Context, x *exchange) *refusal {
+// count counts a request against the limits of its principal, at all members together. other and
+// done are as for Members.Enter; done is nil if there are no limits.
+func (s *Server) count(ctx context.Context, x *exchange, other bool) (done func(), _ *refusal) {
 	limits := x.subject.limits
-	if limits.Rate <= 0 {
-		return nil
+	if limits.Rate <= 0 && (other || limits.Concurrent <= 0) {
+		return nil, nil
 	}
+	enter := s.meters.Enter
 	if s.members != nil {
-		leave, wait, err := s.members.Enter(ctx, x.principal.ID, limits, true)
-		if leave != nil {
-			leave()
-		}
-		return x.overLimit(err, wait)
+		enter = s.members.Enter
 	}
-	wait, err := s.meters.Other(x.principal.ID, limits)
-	return x.overLimit(err, wait)
-}
-
-// overLimit returns the error for a result of Members.Enter; nil if err is nil.
-func (x *exchange) overLimit(err error, wait time.Duration) *refusal {
+	done, wait, err := enter(ctx, x.principal.ID, limits, other)
 	switch {
 	case err == nil:
-		return nil
-	case errors.Is(err, budget.ErrTooFast):
-		return x.limited(budget.ErrTooFast, wait)
-	case errors.Is(err, budget.ErrTooMany):
-		return x.limited(budget.ErrTooMany, wait)
+		return done, nil
+	case errors.Is(err, budget.ErrTooFast), errors.Is(err, budget.ErrTooMany):
+		return nil, limited(err, wait)
 	}
-	return unavailable("the limits of your policy cannot be checked now: the database cannot be reached")
+	return nil, unavailable("the limits of your policy cannot be checked now: the database cannot be reached")
 }
 
 // isCall reports whether upstreams answer requests of the method.

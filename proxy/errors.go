@@ -221,11 +221,11 @@ func retry(w http.ResponseWriter, err error) {
 // limited returns the error for a caller over a limit of its policy, with the time to wait if it is
 // known. The status stays 200, because some clients treat any other status as the end of the
 // connection.
-func (x *exchange) limited(err error, wait time.Duration) *refusal {
+func limited(err error, wait time.Duration) *refusal {
 	data := []byte(`{"junction":{"kind":"limited"`)
 	text := "too many of your calls are in progress (limits.concurrent of your policy); wait for one of them"
 	again := ""
-	if err == budget.ErrTooFast {
+	if errors.Is(err, budget.ErrTooFast) {
 		seconds := int(math.Ceil(wait.Seconds()))
 		text = "too many requests (limits.rate of your policy); the next is possible in " + strconv.Itoa(seconds) + " s"
 		data = strconv.AppendInt(append(data, `,"retryAfterMs":`...), wait.Milliseconds()+1, 10)

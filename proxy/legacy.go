@@ -179,7 +179,7 @@ func (f legacyFront) get(w http.ResponseWriter, r *http.Request, c caller) {
 		http.Error(w, "The stream is text/event-stream, which this request does not accept.", http.StatusNotAcceptable)
 		return
 	}
-	if err := f.meterOther(r.Context(), x); err != nil {
+	if _, err := f.count(r.Context(), x, true); err != nil {
 		if err.outcome == Limited {
 			err.status = http.StatusTooManyRequests
 		}

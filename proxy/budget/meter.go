@@ -1,6 +1,7 @@
 package budget
 
 import (
+	"context"
 	"errors"
 	"maps"
 	"sync"
@@ -17,11 +18,11 @@ import (
 // use.
 type Meters struct {
 	mu sync.Mutex
-	of map[string]*Meter
+	of map[string]*meter
 }
 
-// Meter counts the requests of one principal; guarded by Meters.mu.
-type Meter struct {
+// meter counts the requests of one principal; guarded by Meters.mu.
+type meter struct {
 	// The limits of one principal may differ between surfaces. Calls under one limit do not affect
 	// another limit.
 	rates    map[allowance]*rate.Limiter
@@ -52,53 +53,44 @@ func Burst(l policy.Limits, others bool) int {
 	return max(l.Burst, 1)
 }
 
-// Enter counts a call that begins. Leave must follow unless there is an error. The error is
-// ErrTooFast, with the time to wait, or ErrTooMany.
-func (ms *Meters) Enter(principal string, l policy.Limits) (*Meter, time.Duration, error) {
-	ms.mu.Lock()
-	defer ms.mu.Unlock()
-	m := ms.meter(principal)
-	if l.Concurrent > 0 && m.inFlight >= l.Concurrent {
-		return nil, 0, ErrTooMany
-	}
-	if l.Rate > 0 {
-		if wait := m.wait(allowance{l.Rate, Burst(l, false), false}); wait > 0 {
-			return nil, wait, ErrTooFast
-		}
-	}
-	m.inFlight++
-	return m, 0, nil
-}
-
-// Other counts a request other than a call. The error is ErrTooFast, with the time to wait.
-func (ms *Meters) Other(principal string, l policy.Limits) (time.Duration, error) {
-	if l.Rate <= 0 {
-		return 0, nil
-	}
+// Enter counts a request as Members.Enter does (package members), for this process alone.
+func (ms *Meters) Enter(_ context.Context, principal string, l policy.Limits, other bool) (
+	leave func(), wait time.Duration, err error) {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
 	ms.tidy()
-	if wait := ms.meter(principal).wait(allowance{l.Rate, Burst(l, true), true}); wait > 0 {
-		return wait, ErrTooFast
-	}
-	return 0, nil
-}
-
-// meter returns the meter of a principal; ms.mu is held.
-func (ms *Meters) meter(principal string) *Meter {
 	m := ms.of[principal]
 	if m == nil {
 		if ms.of == nil {
-			ms.of = map[string]*Meter{}
+			ms.of = map[string]*meter{}
 		}
-		m = &Meter{}
+		m = &meter{}
 		ms.of[principal] = m
 	}
-	return m
+	if !other && l.Concurrent > 0 && m.inFlight >= l.Concurrent {
+		return nil, 0, ErrTooMany
+	}
+	if l.Rate > 0 {
+		if wait := m.wait(allowance{l.Rate, Burst(l, other), other}); wait > 0 {
+			return nil, wait, ErrTooFast
+		}
+	}
+	if other {
+		return func() {}, 0, nil
+	}
+	m.inFlight++
+	return func() { ms.leave(m) }, 0, nil
+}
+
+// leave counts a call that has ended.
+func (ms *Meters) leave(m *meter) {
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	m.inFlight--
 }
 
 // wait uses one request of an allowance, or returns the time until one is available.
-func (m *Meter) wait(a allowance) time.Duration {
+func (m *meter) wait(a allowance) time.Duration {
 	now := time.Now()
 	r := m.limiter(a, now)
 	if r.AllowN(now, 1) {
@@ -108,7 +100,7 @@ func (m *Meter) wait(a allowance) time.Duration {
 }
 
 // limiter returns the limiter of an allowance. If there are many, it first removes unused limiters.
-func (m *Meter) limiter(a allowance, now time.Time) *rate.Limiter {
+func (m *meter) limiter(a allowance, now time.Time) *rate.Limiter {
 	r := m.rates[a]
 	if r != nil {
 		return r
@@ -129,19 +121,11 @@ const maxRates = 8
 
 func unused(r *rate.Limiter, now time.Time) bool { return r.TokensAt(now) >= float64(r.Burst()) }
 
-// Leave counts a call that has ended.
-func (ms *Meters) Leave(principal string, m *Meter) {
-	ms.mu.Lock()
-	defer ms.mu.Unlock()
-	m.inFlight--
-	ms.tidy()
-}
-
 // tidy removes idle principals if there are many; ms.mu is held.
 func (ms *Meters) tidy() {
 	if len(ms.of) > maxMeters {
 		now := time.Now()
-		maps.DeleteFunc(ms.of, func(_ string, m *Meter) bool {
+		maps.DeleteFunc(ms.of, func(_ string, m *meter) bool {
 			maps.DeleteFunc(m.rates, func(_ allowance, r *rate.Limiter) bool { return unused(r, now) })
 			return m.inFlight == 0 && len(m.rates) == 0
 		})

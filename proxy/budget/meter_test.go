@@ -15,9 +15,9 @@ func TestMetersOfTwoSurfaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ms Meters
 		call := func(l policy.Limits) bool {
-			m, _, err := ms.Enter("me", l)
+			leave, _, err := ms.Enter(t.Context(), "me", l, false)
 			if err == nil {
-				ms.Leave("me", m)
+				leave()
 			}
 			return err == nil
 		}
@@ -46,10 +46,10 @@ func TestMetersOfTwoSurfaces(t *testing.T) {
 			t.Errorf("%d limits of one principal are remembered", n)
 		}
 		// The calls in flight are those of all surfaces.
-		m, _, _ := ms.Enter("me", much)
-		if _, _, err := ms.Enter("me", policy.Limits{Concurrent: 1}); err != ErrTooMany {
+		leave, _, _ := ms.Enter(t.Context(), "me", much, false)
+		if _, _, err := ms.Enter(t.Context(), "me", policy.Limits{Concurrent: 1}, false); err != ErrTooMany {
 			t.Errorf("a second call at once: %v, want %v", err, ErrTooMany)
 		}
-		ms.Leave("me", m)
+		leave()
 	})
 }

@@ -64,6 +64,7 @@ type Members interface {
 	// leave must be called when the call has ended; it is nil after an error. The errors are
 	// budget.ErrTooFast, with the time to wait, budget.ErrTooMany, and ErrAlone. other is true for
 	// requests that are not calls: they have a rate of their own, and no limit of concurrency.
+	// Their leave does nothing.
 	Enter(ctx context.Context, principal string, l policy.Limits, other bool) (leave func(), wait time.Duration,
 		err error)
 }

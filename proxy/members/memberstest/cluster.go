@@ -205,18 +205,10 @@ func (m *Member) Once(_ context.Context, id string, _ time.Time) (bool, error) {
 }
 
 // Enter implements members.Members.
-func (m *Member) Enter(_ context.Context, principal string, l policy.Limits, other bool) (
+func (m *Member) Enter(ctx context.Context, principal string, l policy.Limits, other bool) (
 	func(), time.Duration, error) {
 	if m.Self() == "" {
 		return nil, 0, members.ErrAlone
 	}
-	if other {
-		wait, err := m.cluster.meters.Other(principal, l)
-		return func() {}, wait, err
-	}
-	held, wait, err := m.cluster.meters.Enter(principal, l)
-	if err != nil {
-		return nil, wait, err
-	}
-	return func() { m.cluster.meters.Leave(principal, held) }, 0, nil
+	return m.cluster.meters.Enter(ctx, principal, l, other)
 }
