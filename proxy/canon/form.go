@@ -1,3 +1,6 @@
+// Package canon writes JSON values in a canonical form, so that equal values have equal texts. Text
+// keeps numbers as written and is stored in pins. Value compares numbers as decimals and is used
+// for digests of requests.
 package canon
 
 import (
@@ -11,10 +14,6 @@ import (
 	"junction/upstream/raw"
 )
 
-// This file compares requests by their values. It follows RFC 8785 except for numbers: RFC 8785
-// rounds them to doubles, so two requests with different large integers would be equal. The form of
-// pins (canonical.go) keeps numbers as written; stored pins depend on that.
-
 const (
 	// bytes; the form of a longer object is replaced by its hash, so that sorting outer objects
 	// copies little
@@ -27,26 +26,50 @@ const (
 // decimals. ok is false if the value has no such form: an object has a duplicate key, or a string
 // is not UTF-8 or has half a surrogate pair. The text must be JSON. The time is linear in its
 // length, except for sorting members.
+//
+// Value follows RFC 8785 except for numbers: RFC 8785 rounds them to doubles, so two requests with
+// different large integers would be equal.
 func Value(text []byte) (form []byte, ok bool) {
-	b, i, ok := appendForm(make([]byte, 0, len(text)), text, raw.SkipSpace(text, 0), 0)
+	b, i, ok := byValue.append(make([]byte, 0, len(text)), text, raw.SkipSpace(text, 0), 0)
 	return b, ok && raw.SkipSpace(text, i) == len(text)
 }
 
-// appendForm appends the form of the value at text[i] and returns the index after that value.
-func appendForm(b, text []byte, i, depth int) (form []byte, end int, ok bool) {
+// Text returns a JSON text without white space, with sorted members and uniform string escapes.
+// Numbers and strings that are not UTF-8 stay as written. Duplicate members stay in their order. So
+// two texts have the same canonical text only if every parser reads the same value. Stored pins
+// depend on this form.
+func Text(text []byte) ([]byte, error) {
+	text, err := raw.Scan(text, raw.DefaultDepth)
+	if err != nil {
+		return nil, err
+	}
+	form, _, _ := asWritten.append(make([]byte, 0, len(text)), text, 0, 0) // cannot fail: the text is JSON
+	return form, nil
+}
+
+// style is one of the two forms.
+type style bool
+
+const (
+	byValue   style = false // of Value
+	asWritten style = true  // of Text
+)
+
+// append appends the form of the value at text[i] and returns the index after that value.
+func (s style) append(b, text []byte, i, depth int) (form []byte, end int, ok bool) {
 	if i >= len(text) || depth > raw.DefaultDepth {
 		return b, i, false
 	}
 	switch text[i] {
 	case '"':
 		if end, ok = raw.StringEnd(text, i); ok {
-			b, ok = appendStringForm(b, text[i:end])
+			b, ok = s.appendString(b, text[i:end])
 		}
 		return b, end, ok
 	case '{':
-		return appendObjectForm(b, text, i, depth+1)
+		return s.appendObject(b, text, i, depth+1)
 	case '[':
-		return appendArrayForm(b, text, i, depth+1)
+		return s.appendArray(b, text, i, depth+1)
 	}
 	for end = i; end < len(text) && text[end] > ' ' && text[end] != ',' && text[end] != '}' && text[end] != ']'; {
 		end++
@@ -54,28 +77,31 @@ func appendForm(b, text []byte, i, depth int) (form []byte, end int, ok bool) {
 	switch c := text[i]; {
 	case end == i:
 		return b, i, false
-	case c == 't' || c == 'f' || c == 'n':
+	case s == asWritten || c == 't' || c == 'f' || c == 'n':
 		return append(b, text[i:end]...), end, true
 	}
-	return appendNumberForm(b, text[i:end]), end, true
+	return appendNumber(b, text[i:end]), end, true
 }
 
-// appendStringForm appends a string with the escapes of raw.AppendQuote.
-func appendStringForm(b, text []byte) (form []byte, ok bool) {
+// appendString appends a string with the escapes of raw.AppendQuote.
+func (s style) appendString(b, text []byte) (form []byte, ok bool) {
 	if bytes.IndexByte(text, '\\') < 0 { // the string needs no escapes
-		return append(b, text...), utf8.Valid(text)
+		return append(b, text...), s == asWritten || utf8.Valid(text)
 	}
-	s, err := raw.String(text)
-	return raw.AppendQuote(b, s), err == nil
+	value, err := raw.String(text)
+	if err != nil {
+		return append(b, text...), s == asWritten
+	}
+	return raw.AppendQuote(b, value), true
 }
 
-func appendArrayForm(b, text []byte, i, depth int) (form []byte, end int, ok bool) {
+func (s style) appendArray(b, text []byte, i, depth int) (form []byte, end int, ok bool) {
 	b = append(b, '[')
 	if i = raw.SkipSpace(text, i+1); i < len(text) && text[i] == ']' {
 		return append(b, ']'), i + 1, true
 	}
 	for {
-		if b, i, ok = appendForm(b, text, i, depth); !ok {
+		if b, i, ok = s.append(b, text, i, depth); !ok {
 			return b, i, false
 		}
 		if i = raw.SkipSpace(text, i); i >= len(text) {
@@ -91,9 +117,9 @@ func appendArrayForm(b, text []byte, i, depth int) (form []byte, end int, ok boo
 // formMember is a member in a form: form[start:end] is its key and value. The key ends at colon.
 type formMember struct{ start, colon, end int }
 
-// appendObjectForm appends the members sorted by key. RFC 8785 sorts by UTF-16 code units; a
-// comparison needs only a fixed order.
-func appendObjectForm(b, text []byte, i, depth int) (form []byte, end int, ok bool) {
+// appendObject appends the members sorted by key. RFC 8785 sorts by UTF-16 code units; a
+// comparison needs only a fixed order. asWritten keeps duplicate members, in their order.
+func (s style) appendObject(b, text []byte, i, depth int) (form []byte, end int, ok bool) {
 	begin := len(b)
 	b = append(b, '{')
 	var few [8]formMember
@@ -103,7 +129,7 @@ func appendObjectForm(b, text []byte, i, depth int) (form []byte, end int, ok bo
 			break
 		}
 		var m formMember
-		if b, i, m, ok = appendMemberForm(b, text, i, depth); !ok {
+		if b, i, m, ok = s.appendMember(b, text, i, depth); !ok {
 			return b, i, false
 		}
 		members = append(members, m)
@@ -117,13 +143,19 @@ func appendObjectForm(b, text []byte, i, depth int) (form []byte, end int, ok bo
 	byKey := func(m, o formMember) int { return bytes.Compare(b[m.start:m.colon], b[o.start:o.colon]) }
 	if !slices.IsSortedFunc(members, byKey) {
 		whole := bytes.Clone(b[begin:])
-		slices.SortFunc(members, byKey)
+		slices.SortStableFunc(members, byKey)
 		b = b[:begin+1]
 		for k, m := range members {
 			size := len(b)
 			b = append(b, whole[m.start-begin:m.end-begin]...)
 			members[k] = formMember{size, size + m.colon - m.start, len(b)}
 		}
+	}
+	if s == asWritten {
+		if len(members) > 0 {
+			b = b[:len(b)-1] // the comma
+		}
+		return append(b, '}'), i + 1, true
 	}
 	for k := 1; k < len(members); k++ {
 		if byKey(members[k-1], members[k]) == 0 {
@@ -137,8 +169,8 @@ func appendObjectForm(b, text []byte, i, depth int) (form []byte, end int, ok bo
 	return b, i + 1, true
 }
 
-// appendMemberForm appends the member at text[i] and a comma.
-func appendMemberForm(b, text []byte, i, depth int) (form []byte, end int, m formMember, ok bool) {
+// appendMember appends the member at text[i] and a comma.
+func (s style) appendMember(b, text []byte, i, depth int) (form []byte, end int, m formMember, ok bool) {
 	if i >= len(text) || text[i] != '"' {
 		return b, i, m, false
 	}
@@ -146,14 +178,14 @@ func appendMemberForm(b, text []byte, i, depth int) (form []byte, end int, m for
 	if end, ok = raw.StringEnd(text, i); !ok {
 		return b, i, m, false
 	}
-	if b, ok = appendStringForm(b, text[i:end]); !ok {
+	if b, ok = s.appendString(b, text[i:end]); !ok {
 		return b, i, m, false
 	}
 	m.colon = len(b)
 	if end = raw.SkipSpace(text, end); end >= len(text) || text[end] != ':' {
 		return b, i, m, false
 	}
-	if b, end, ok = appendForm(append(b, ':'), text, raw.SkipSpace(text, end+1), depth); !ok {
+	if b, end, ok = s.append(append(b, ':'), text, raw.SkipSpace(text, end+1), depth); !ok {
 		return b, i, m, false
 	}
 	b = append(b, ',')
@@ -161,9 +193,9 @@ func appendMemberForm(b, text []byte, i, depth int) (form []byte, end int, m for
 	return b, end, m, true
 }
 
-// appendNumberForm appends a number as its decimal digits without zeros at either end, and the
+// appendNumber appends a number as its decimal digits without zeros at either end, and the
 // exponent of the last digit: 1, 1.0 and 10e-1 are 1e0. All zeros are 0.
-func appendNumberForm(b, text []byte) []byte {
+func appendNumber(b, text []byte) []byte {
 	mantissa, power := string(text), ""
 	if e := bytes.IndexAny(text, "eE"); e >= 0 {
 		mantissa, power = mantissa[:e], mantissa[e+1:]

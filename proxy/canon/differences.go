@@ -1,89 +1,15 @@
-// Package canon writes JSON values in a canonical form, so that equal values have equal texts. Text
-// keeps numbers as written and is stored in pins. Value compares numbers as decimals and is used
-// for digests of requests.
 package canon
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 
 	"junction/proxy/visible"
 	"junction/upstream/raw"
 )
 
-// This file has the canonical form of definitions, and the line differences of two definitions.
-
-// Text returns a JSON text without white space, with sorted members and uniform string escapes.
-// Numbers and strings that are not UTF-8 stay as written. Duplicate members stay in their order. So
-// two texts have the same canonical text only if every parser reads the same value.
-func Text(text []byte) ([]byte, error) {
-	text, err := raw.Scan(text, raw.DefaultDepth)
-	if err != nil {
-		return nil, err
-	}
-	return appendCanonical(make([]byte, 0, len(text)), text)
-}
-
-func appendCanonical(b, text []byte) ([]byte, error) {
-	switch text[0] {
-	case '"':
-		return appendString(b, text), nil
-	case '{':
-		o, err := raw.Parse(text)
-		if err != nil {
-			return nil, err
-		}
-		b = append(b, '{')
-		for i, m := range sortedMembers(o) {
-			if i > 0 {
-				b = append(b, ',')
-			}
-			if b, err = appendCanonical(append(append(b, m.key...), ':'), m.value); err != nil {
-				return nil, err
-			}
-		}
-		return append(b, '}'), nil
-	case '[':
-		list, err := raw.Elements(text)
-		if err != nil {
-			return nil, err
-		}
-		b = append(b, '[')
-		for i, v := range list {
-			if i > 0 {
-				b = append(b, ',')
-			}
-			if b, err = appendCanonical(b, v); err != nil {
-				return nil, err
-			}
-		}
-		return append(b, ']'), nil
-	}
-	return append(b, text...), nil
-}
-
-func appendString(b, text []byte) []byte {
-	s, err := raw.String(text)
-	if err != nil {
-		return append(b, text...)
-	}
-	return raw.AppendQuote(b, s)
-}
-
-// canonicalMember is a member with its key in canonical form.
-type canonicalMember struct{ key, value []byte }
-
-func sortedMembers(o raw.Object) []canonicalMember {
-	var list []canonicalMember
-	for _, m := range o.Members() {
-		list = append(list, canonicalMember{appendString(nil, m.Key), m.Value})
-	}
-	slices.SortStableFunc(list, func(a, b canonicalMember) int { return bytes.Compare(a.key, b.key) })
-	return list
-}
+// This file shows the line differences of two definitions.
 
 // Lines appends a line for each value in a canonical text, with its path. A text of several lines
 // has a line for each.
