@@ -84,7 +84,7 @@ var arrows = map[string][]string{
 	"proxy/profile":  {"upstream", "upstream/raw"},
 	"proxy/budget":   {"auth", "policy"},                // names of accounts are redacted; policies limit rates
 	"proxy/canon":    {"proxy/visible", "upstream/raw"}, // differences are shown to a person
-	"proxy/pins":     {"upstream/files", "proxy/canon", "proxy/visible", "upstream/raw"},
+	"proxy/pins":     {"upstream/files", "proxy/canon", "proxy/visible"},
 	"proxy/schema":   {"proxy/visible", "upstream/bounded", "upstream/raw"},
 	"proxy/answers":  {"proxy/canon", "upstream/bounded", "upstream/raw"},
 	"proxy/search":   {"upstream/raw"},

@@ -19,7 +19,6 @@ import (
 	"junction/proxy/canon"
 	"junction/proxy/visible"
 	"junction/upstream/files"
-	"junction/upstream/raw"
 )
 
 // Pins are the tool definitions that an operator has accepted, by upstream and by the upstream's
@@ -33,11 +32,11 @@ type Pins struct {
 	none  bool // the file does not exist yet
 }
 
-// pin is one accepted definition.
+// pin is one accepted definition, as in the file.
 type pin struct {
-	sum        string // SHA-256 of the canonical definition, in hex
-	definition []byte // canonical
-	accepted   time.Time
+	Accepted   time.Time       `json:"accepted"`
+	SHA256     string          `json:"sha256"`     // of the definition, in hex
+	Definition json.RawMessage `json:"definition"` // canonical
 }
 
 // Definition is a tool's definition as clients see it: as the upstream sent it, or as corrected by
@@ -61,14 +60,8 @@ const maxPins = 64 << 20
 
 // pinsFile is the format of the file. A change of one definition changes only a few lines.
 type pinsFile struct {
-	Version   int                           `json:"version"`
-	Upstreams map[string]map[string]pinText `json:"upstreams"`
-}
-
-type pinText struct {
-	Accepted   time.Time       `json:"accepted"`
-	SHA256     string          `json:"sha256"`
-	Definition json.RawMessage `json:"definition"`
+	Version   int                       `json:"version"`
+	Upstreams map[string]map[string]pin `json:"upstreams"`
 }
 
 // Load reads a pins file. A missing file is not an error. A file whose definitions do not match
@@ -103,23 +96,21 @@ func parsePins(text []byte) (*Pins, error) {
 	if f.Version != 1 {
 		return nil, fmt.Errorf("version %d is not one that this junction knows; it knows 1", f.Version)
 	}
-	p := &Pins{tools: map[string]map[string]pin{}}
 	for upstream, tools := range f.Upstreams {
-		p.tools[upstream] = map[string]pin{}
 		for name, t := range tools {
-			definition, err := canon.Text(t.Definition)
-			if err != nil {
+			var err error
+			if t.Definition, err = canon.Text(t.Definition); err != nil {
 				return nil, fmt.Errorf("the definition of %s of %s: %w", visible.Text(name), visible.Text(upstream),
 					err)
 			}
-			if sum(definition) != t.SHA256 {
+			if sum(t.Definition) != t.SHA256 {
 				return nil, fmt.Errorf("the definition of %s of %s is not the one that was accepted: "+
 					"its sha256 differs; take it out and accept it again", visible.Text(name), visible.Text(upstream))
 			}
-			p.tools[upstream][name] = pin{t.SHA256, definition, t.Accepted}
+			tools[name] = t
 		}
 	}
-	return p, nil
+	return &Pins{tools: f.Upstreams}, nil
 }
 
 // Held reports whether pinned policies hide a tool, and the reason for an operator.
@@ -152,10 +143,10 @@ func (p *Pins) State(upstream, name string, definition []byte) (State, time.Time
 	if !ok {
 		return StateNew, time.Time{}
 	}
-	if text, err := canon.Text(definition); err != nil || sum(text) != known.sum {
-		return StateChanged, known.accepted
+	if text, err := canon.Text(definition); err != nil || sum(text) != known.SHA256 {
+		return StateChanged, known.Accepted
 	}
-	return StateAccepted, known.accepted
+	return StateAccepted, known.Accepted
 }
 
 // Exist reports whether the pins file exists.
@@ -186,8 +177,8 @@ func (p *Pins) Accept(list []Definition, now time.Time) (*Pins, error) {
 		if next.tools[d.Upstream] == nil {
 			next.tools[d.Upstream] = map[string]pin{}
 		}
-		if known, ok := next.tools[d.Upstream][d.Name]; !ok || known.sum != sum(text) {
-			next.tools[d.Upstream][d.Name] = pin{sum(text), text, now.UTC().Truncate(time.Second)}
+		if known, ok := next.tools[d.Upstream][d.Name]; !ok || known.SHA256 != sum(text) {
+			next.tools[d.Upstream][d.Name] = pin{now.UTC().Truncate(time.Second), sum(text), text}
 		}
 	}
 	return next, nil
@@ -195,29 +186,14 @@ func (p *Pins) Accept(list []Definition, now time.Time) (*Pins, error) {
 
 // Text returns the content of the file: sorted, with one member of a definition per line.
 func (p *Pins) Text() []byte {
-	b := []byte(`{"version":1,"upstreams":{`)
-	for i, upstream := range slices.Sorted(maps.Keys(p.tools)) {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = append(raw.AppendQuote(b, upstream), ":{"...)
-		for k, name := range p.Names(upstream) {
-			t := p.tools[upstream][name]
-			if k > 0 {
-				b = append(b, ',')
-			}
-			b = append(raw.AppendQuote(b, name), fmt.Sprintf(`:{"accepted":%q,"sha256":%q,"definition":`,
-				t.accepted.Format(time.RFC3339), t.sum)...)
-			b = append(append(b, t.definition...), '}')
-		}
-		b = append(b, '}')
+	var text bytes.Buffer
+	e := json.NewEncoder(&text)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	if err := e.Encode(pinsFile{1, p.tools}); err != nil {
+		panic(err) // the definitions are valid JSON
 	}
-	var out bytes.Buffer
-	if err := json.Indent(&out, append(b, "}}"...), "", "  "); err != nil {
-		panic(err) // the text is valid JSON
-	}
-	out.WriteByte('\n')
-	return out.Bytes()
+	return text.Bytes()
 }
 
 // Write replaces the file atomically. Only the owner of the file can read it.
@@ -245,7 +221,7 @@ func (p *Pins) Diff(d Definition) []string {
 	var old []string
 	if p != nil {
 		if known, ok := p.tools[d.Upstream][d.Name]; ok {
-			old = canon.Lines(nil, "", known.definition)
+			old = canon.Lines(nil, "", known.Definition)
 		}
 	}
 	return canon.Differences(old, canon.Lines(nil, "", now))
