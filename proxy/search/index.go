@@ -13,6 +13,7 @@ package search
 import (
 	"encoding/binary"
 	"slices"
+	"sort"
 	"strings"
 
 	"junction/upstream/raw"
@@ -175,15 +176,7 @@ func (x *Index) term(i int) string { return x.terms[x.begin[i]:x.begin[i+1]] }
 
 // from returns the number of the first term that is not less than the word.
 func (x *Index) from(word string) int {
-	low, high := 0, len(x.begin)-1
-	for low < high {
-		if middle := (low + high) / 2; x.term(middle) < word {
-			low = middle + 1
-		} else {
-			high = middle
-		}
-	}
-	return low
+	return sort.Search(len(x.begin)-1, func(i int) bool { return x.term(i) >= word })
 }
 
 // each calls yield with the places and weights of a term.

@@ -16,20 +16,10 @@ const maxWord = 24
 // out.
 func Words(text string) iter.Seq[string] {
 	return func(yield func(string) bool) {
-		for len(text) > 0 {
-			start := strings.IndexFunc(text, alphanumeric)
-			if start < 0 {
+		for word := range strings.FieldsFuncSeq(text, func(r rune) bool { return !alphanumeric(r) }) {
+			if !wordParts(word, yield) {
 				return
 			}
-			text = text[start:]
-			end := strings.IndexFunc(text, func(r rune) bool { return !alphanumeric(r) })
-			if end < 0 {
-				end = len(text)
-			}
-			if !wordParts(text[:end], yield) {
-				return
-			}
-			text = text[end:]
 		}
 	}
 }
@@ -74,11 +64,7 @@ func ideographic(r rune) bool {
 // yieldTerm yields the term of a word, unless it is a stop word.
 func yieldTerm(word string, yield func(string) bool) bool {
 	if len(word) > maxWord {
-		end := maxWord
-		for !utf8.RuneStart(word[end]) {
-			end--
-		}
-		word = word[:end]
+		word = strings.ToValidUTF8(word[:maxWord], "") // without half a character
 	}
 	word = strings.ToLower(word)
 	if stopWords[word] {
@@ -122,13 +108,12 @@ func smallLetters(w string) bool { return strings.Trim(w, "abcdefghijklmnopqrstu
 
 // stopWords are words that do not help to find a tool. Verbs of tools, such as get and list, are
 // not among them.
-var stopWords = map[string]bool{"a": true, "an": true, "and": true, "are": true, "as": true, "at": true, "be": true,
-	"by": true, "can": true, "do": true, "does": true, "for": true, "from": true, "has": true, "have": true,
-	"how": true,
-	"i":   true, "if": true, "in": true, "into": true, "is": true, "it": true, "its": true, "me": true, "my": true,
-	"of": true, "on": true, "or": true, "our": true, "please": true, "so": true, "that": true, "the": true,
-	"their": true,
-	"them":  true, "then": true, "there": true, "these": true, "this": true, "to": true, "was": true, "we": true,
-	"what": true, "when": true, "where": true, "which": true, "will": true, "with": true, "you": true, "your": true,
-	"want": true, "need": true, "tool": true, "tools": true, "would": true, "should": true, "could": true, "am": true,
-	"s": true}
+var stopWords = func() map[string]bool {
+	set := map[string]bool{}
+	for word := range strings.FieldsSeq(`a am an and are as at be by can could do does for from has have how i if
+		in into is it its me my need of on or our please s should so that the their them then there these this to
+		tool tools want was we what when where which will with would you your`) {
+		set[word] = true
+	}
+	return set
+}()
