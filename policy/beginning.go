@@ -129,11 +129,8 @@ func strictestOf(a, b Verdicts) Verdicts {
 
 // selects reports whether a rule may, or must, apply to a URI that begins so, and its verdict.
 func (b *beginning) selects(r *rule) (v Verdict, may, must bool) {
-	if r.upstreams != nil && !slices.ContainsFunc(r.upstreams, func(g glob) bool { return g.match(b.Upstream) }) {
-		return r.verdict, false, false
-	}
 	switch {
-	case len(r.where) > 0:
+	case !r.of(b.Upstream), len(r.where) > 0:
 		return r.verdict, false, false
 	case r.every:
 		return r.verdict, true, true

@@ -39,13 +39,10 @@ type Globs []glob
 func CompileGlobs(l List) Globs { return compileAll(l, compileGlob) }
 
 // Match reports whether a glob matches one of the names.
-func (g Globs) Match(names []string) bool {
-	for i := range g {
-		if slices.ContainsFunc(names, g[i].match) {
-			return true
-		}
-	}
-	return false
+func (g Globs) Match(names []string) bool { return slices.ContainsFunc(names, g.matches) }
+
+func (g Globs) matches(name string) bool {
+	return slices.ContainsFunc(g, func(g glob) bool { return g.match(name) })
 }
 
 // ValidateAlways returns the mistakes in the keys catalog and always of a mapping.

@@ -281,22 +281,27 @@ func (c Config) Capabilities() []string {
 	return slices.Compact(all)
 }
 
-// keyed is a selector with its key.
-type keyed struct {
-	key string
+// given is a selector with its key, which is that of the verdict.
+type given struct {
+	verdict Verdict
 	*Selector
 }
 
 // selectors returns the given selectors.
-func (r *Rule) selectors() []keyed {
-	return slices.DeleteFunc([]keyed{{"allow", r.Allow}, {"ask", r.Ask}, {"deny", r.Deny}},
-		func(s keyed) bool { return s.Selector == nil })
+func (r *Rule) selectors() []given {
+	return slices.DeleteFunc([]given{{Allow, r.Allow}, {Ask, r.Ask}, {Deny, r.Deny}},
+		func(s given) bool { return s.Selector == nil })
 }
 
 // field is a key of a mapping with its list.
 type field struct {
 	key  string
 	list List
+}
+
+// fields returns the lists of names.
+func (s *Selector) fields() []field {
+	return []field{{"upstreams", s.Upstreams}, {"tools", s.Tools}, {"prompts", s.Prompts}, {"resources", s.Resources}}
 }
 
 func (m *Match) fields() []field {

@@ -156,11 +156,10 @@ func (s *Items) compare(entries []*entry) []column {
 		rules []*rule // that may apply to the upstream
 	}
 	all := make([]work, len(entries))
-	upstream := func(g glob) bool { return g.match(s.list[0].Upstream) }
 	for k, e := range entries {
 		for i := range e.rules {
 			r := &e.rules[i]
-			if r.upstreams == nil || slices.ContainsFunc(r.upstreams, upstream) {
+			if r.of(s.list[0].Upstream) {
 				all[k].rules = append(all[k].rules, r)
 			}
 		}
@@ -244,4 +243,7 @@ func (r *Rights) Size() int {
 }
 
 // Size returns the approximate memory of the ruling in bytes, without the rights.
-func (g *Ruling) Size() int { return 200 + 16*len(g.missing) + len(g.scopes) + 24*len(g.rules) }
+func (g *Ruling) Size() int {
+	n := len(g.rules[own]) + len(g.rules[surface]) + len(g.rules[global])
+	return 200 + 16*len(g.missing) + len(g.scopes) + 24*n
+}

@@ -54,10 +54,7 @@ func (s *Selector) separately() string {
 // named returns the names of a selector as in the file, each key with behind after it.
 func (s *Selector) named(behind string) string {
 	var b strings.Builder
-	fields := []field{
-		{"upstreams", s.Upstreams}, {"tools", s.Tools}, {"prompts", s.Prompts}, {"resources", s.Resources},
-	}
-	for _, f := range fields {
+	for _, f := range s.fields() {
 		var quoted []string
 		for _, text := range f.list {
 			quoted = append(quoted, show(text))
@@ -125,8 +122,7 @@ func newComparison(c Config, upstreams []Known) *comparison {
 				s.patterns[kind] = x.patternsOf(Kind(kind), list, s.rule)
 			}
 			for _, u := range upstreams {
-				is := func(g glob) bool { return g.match(u.Name) }
-				s.at = append(s.at, s.upstreams == nil || slices.ContainsFunc(s.upstreams, is))
+				s.at = append(s.at, s.of(u.Name))
 			}
 			all.rules = append(all.rules, s)
 		}

@@ -148,43 +148,33 @@ func (seg segment) end(s string) bool {
 // read the same ones.
 type reading struct {
 	arguments raw.Object
-	texts     [4]read[string]
-	objects   [4]read[raw.Object]
-	n, m      int // number of texts and objects read
+	texts     recent[string]
+	objects   recent[raw.Object]
 }
 
-// read is a cached value.
-type read[T any] struct {
-	at   *byte // its first byte
-	what T
+// recent caches the latest parsed values.
+type recent[T any] struct {
+	of [4]struct {
+		at   *byte // the first byte of the value
+		what T
+	}
+	n int // number of values parsed
 }
 
-func (a *reading) text(value []byte) (string, error) {
-	for i := range a.texts {
-		if a.texts[i].at == &value[0] {
-			return a.texts[i].what, nil
+// get returns a value of the arguments, which parse reads.
+func (r *recent[T]) get(value []byte, parse func([]byte) (T, error)) (T, error) {
+	for i := range r.of {
+		if r.of[i].at == &value[0] {
+			return r.of[i].what, nil
 		}
 	}
-	s, err := raw.String(value)
+	what, err := parse(value)
 	if err == nil {
-		a.texts[a.n%len(a.texts)] = read[string]{&value[0], s}
-		a.n++
+		next := &r.of[r.n%len(r.of)]
+		next.at, next.what = &value[0], what
+		r.n++
 	}
-	return s, err
-}
-
-func (a *reading) object(value []byte) (raw.Object, error) {
-	for i := range a.objects {
-		if a.objects[i].at == &value[0] {
-			return a.objects[i].what, nil
-		}
-	}
-	o, err := raw.Parse(value)
-	if err == nil {
-		a.objects[a.m%len(a.objects)] = read[raw.Object]{&value[0], o}
-		a.m++
-	}
-	return o, err
+	return what, err
 }
 
 // A condition is one entry of a where.
@@ -276,7 +266,7 @@ func (c *condition) below(a *reading, value []byte, path []string, v Verdict) (b
 		if path[0] == each {
 			return unclear, nil
 		}
-		o, err := a.object(value)
+		o, err := a.objects.get(value, raw.Parse)
 		if err != nil {
 			return false, err
 		}
@@ -313,7 +303,7 @@ func (c *condition) below(a *reading, value []byte, path []string, v Verdict) (b
 func (c *condition) judge(a *reading, value []byte, v Verdict) (bool, error) {
 	switch value[0] {
 	case '"':
-		s, err := a.text(value)
+		s, err := a.texts.get(value, raw.String)
 		if err != nil {
 			return false, err
 		}
@@ -370,17 +360,11 @@ func number(s string) (string, bool) {
 
 // index parses an index of an element (RFC 6901, section 4).
 func index(s string) (int, bool) {
-	if s == "" || len(s) > 9 || s[0] == '0' && len(s) > 1 {
+	if len(s) > 9 || len(s) > 1 && s[0] == '0' {
 		return 0, false
 	}
-	i := 0
-	for k := range len(s) {
-		if s[k] < '0' || s[k] > '9' {
-			return 0, false
-		}
-		i = i*10 + int(s[k]-'0')
-	}
-	return i, true
+	i, err := strconv.ParseUint(s, 10, 64)
+	return int(i), err == nil
 }
 
 func unlessAbsent(err error) error {

@@ -141,9 +141,9 @@ type entry struct {
 type rule struct {
 	label     string // such as rules[2]; "" for the rule of Open
 	verdict   Verdict
-	upstreams []glob // nil: all
-	tools     []glob
-	prompts   []glob
+	upstreams Globs // nil: all
+	tools     Globs
+	prompts   Globs
 	resources []place
 	every     bool // all kinds of items: no tools, prompts or resources given
 	where     []condition
@@ -213,21 +213,14 @@ func compileEntry(c *Entry) (*entry, error) {
 }
 
 func compileRule(label string, c Rule) rule {
-	s, v := c.Deny, Deny
-	switch {
-	case c.Allow != nil:
-		s, v = c.Allow, Allow
-	case c.Ask != nil:
-		s, v = c.Ask, Ask
-	}
+	s := c.selectors()[0]
 	r := rule{
-		label: label, verdict: v, every: s.Tools == nil && s.Prompts == nil && s.Resources == nil,
-		upstreams: compileAll(s.Upstreams, compileGlob), tools: compileAll(s.Tools,
-			compileGlob), prompts: compileAll(s.Prompts, compileGlob),
+		label: label, verdict: s.verdict, every: s.Tools == nil && s.Prompts == nil && s.Resources == nil,
+		upstreams: CompileGlobs(s.Upstreams), tools: CompileGlobs(s.Tools), prompts: CompileGlobs(s.Prompts),
 		resources: compileAll(s.Resources, compilePlace),
 	}
 	for _, name := range sortedKeys(s.Where) {
-		r.where = append(r.where, compileCondition(name, s.Where[name], v))
+		r.where = append(r.where, compileCondition(name, s.Where[name], s.verdict))
 	}
 	return r
 }

@@ -11,9 +11,9 @@ import (
 // Ruling is the result of the rights of one subject for one item. It is immutable.
 type Ruling struct {
 	rights  *Rights
-	missing []string // capabilities
-	scopes  string   // see Decision; "" if no scope is missing
-	rules   []bound  // applicable rules, by layer, policy and position
+	missing []string        // capabilities
+	scopes  string          // see Decision; "" if no scope is missing
+	rules   [layers][]bound // applicable rules, by policy and position
 	visible bool
 
 	enforced []bound // the rules of enforced policies
@@ -45,7 +45,7 @@ func (r *Rights) Bind(it Item) *Ruling {
 		for i := range e.rules {
 			rule := &e.rules[i]
 			if v, ok := rule.selects(&n); ok {
-				g.rules = append(g.rules, bound{rule, e, v})
+				g.rules[e.layer] = append(g.rules[e.layer], bound{rule, e, v})
 				if e.enforced {
 					g.enforced = append(g.enforced, bound{rule, e, v})
 				}
@@ -57,7 +57,7 @@ func (r *Rights) Bind(it Item) *Ruling {
 		g.fixed, g.decision = true, Decision{Missing: g.missing[0]}
 		return g
 	}
-	g.visible = visible(g.rules, g.enforced)
+	g.visible = g.someAllowed()
 	if g.fixed {
 		g.decision, _ = g.decide(raw.Object{})
 	}
@@ -114,13 +114,13 @@ func (n *named) make() {
 	n.forms, n.made, n.long = all, true, !ok
 }
 
+// of reports whether the rule applies to an upstream.
+func (r *rule) of(upstream string) bool { return r.upstreams == nil || r.upstreams.matches(upstream) }
+
 // selects reports whether a rule applies to the item, and with which verdict.
 func (r *rule) selects(n *named) (Verdict, bool) {
-	if r.upstreams != nil && !slices.ContainsFunc(r.upstreams, func(g glob) bool { return g.match(n.Upstream) }) {
+	if !r.of(n.Upstream) || n.Kind == Resource && len(r.where) > 0 { // resources have no arguments
 		return r.verdict, false
-	}
-	if n.Kind == Resource && len(r.where) > 0 {
-		return r.verdict, false // resources have no arguments
 	}
 	if r.every {
 		return r.verdict, true
@@ -138,7 +138,7 @@ func (r *rule) selects(n *named) (Verdict, bool) {
 	if len(n.Names) == 0 {
 		return r.verdict, r.verdict != Allow
 	}
-	return r.verdict, slices.ContainsFunc(globs, func(g glob) bool { return slices.ContainsFunc(n.Names, g.match) })
+	return r.verdict, globs.Match(n.Names)
 }
 
 func (r *rule) selectsPlace(n *named) (Verdict, bool) {
@@ -169,31 +169,32 @@ func (r *rule) selectsPlace(n *named) (Verdict, bool) {
 	return r.verdict, false
 }
 
-// visible reports whether some arguments are not denied. enforced are the rules of enforced
-// policies, which are also in rules.
-func visible(rules, enforced []bound) bool {
+// someAllowed reports whether some arguments are not denied.
+func (g *Ruling) someAllowed() bool {
 	denied := func(b *bound, denies []bound) bool {
 		return slices.ContainsFunc(denies, func(d bound) bool { return d.verdict == Deny && d.covers(b.rule) })
 	}
-	for from, to := 0, 0; from < len(rules); from = to {
-		to = endOfLayer(rules, from)
-		if slices.ContainsFunc(rules[from:to], bound.deniesAll) {
+	deniedIn := func(b *bound, earlier [][]bound) bool {
+		return slices.ContainsFunc(earlier, func(in []bound) bool { return denied(b, in) })
+	}
+	for l, in := range g.rules {
+		if slices.ContainsFunc(in, bound.deniesAll) {
 			return false
 		}
 		var asks *entry // an enforced policy that asks about every call, so its allows do not count
-		for i := from; i < to; i++ {
-			switch b := &rules[i]; {
+		for i := range in {
+			switch b := &in[i]; {
 			case b.verdict == Deny, b.entry == asks:
 			case b.onlyAsks():
 				if len(b.where) == 0 {
 					asks = b.entry
 				}
-			case !denied(b, rules[:to]) && !denied(b, enforced):
+			case !deniedIn(b, g.rules[:l+1]) && !denied(b, g.enforced):
 				return true
 			}
 		}
 	}
-	return slices.ContainsFunc(enforced, func(b bound) bool { return b.onlyAsks() && !denied(&b, rules) })
+	return slices.ContainsFunc(g.enforced, func(b bound) bool { return b.onlyAsks() && !deniedIn(&b, g.rules[:]) })
 }
 
 // deniesAll reports whether the rule denies every call of the item.
@@ -210,15 +211,6 @@ func (r *rule) covers(o *rule) bool {
 		}
 	}
 	return true
-}
-
-// endOfLayer returns the index after the last rule of the layer that begins at from.
-func endOfLayer(rules []bound, from int) int {
-	to := from + 1
-	for to < len(rules) && rules[to].entry.layer == rules[from].entry.layer {
-		to++
-	}
-	return to
 }
 
 // Visible reports whether the item exists for the subject: the subject holds its capabilities, and
@@ -258,9 +250,7 @@ func (g *Ruling) Unconditional() (Decision, bool) {
 	if slices.ContainsFunc(g.enforced, conditional) {
 		return Decision{}, false
 	}
-	for from, to := 0, 0; from < len(g.rules); from = to {
-		to = endOfLayer(g.rules, from)
-		in := g.rules[from:to]
+	for _, in := range g.rules {
 		if slices.ContainsFunc(in, conditional) && !slices.ContainsFunc(in, bound.deniesAll) {
 			return Decision{}, false
 		}
@@ -282,9 +272,8 @@ func (g *Ruling) decide(arguments raw.Object) (Decision, error) {
 	case held != nil && held.verdict == Allow:
 		held = nil
 	}
-	for from, to := 0, 0; from < len(g.rules); from = to {
-		to = endOfLayer(g.rules, from)
-		b, err := decides(g.rules[from:to], &a, false)
+	for _, in := range g.rules {
+		b, err := decides(in, &a, false)
 		switch {
 		case err != nil:
 			return Decision{}, err
@@ -382,19 +371,13 @@ func (g *Ruling) Explain() []Reason {
 	if g.scopes != "" {
 		all = append(all, Reason{Scopes: g.scopes})
 	}
-	x := newExplainer(g.rules)
-	rules, decided := g.rules, false
-	for l := own; l < layers; l++ {
-		n := 0
-		for n < len(rules) && rules[n].entry.layer == l {
-			n++
-		}
-		in := rules[:n]
-		rules = rules[n:]
+	x := newExplainer(slices.Concat(g.rules[:]...))
+	decided := false
+	for l, in := range g.rules {
 		denied := slices.IndexFunc(in, bound.deniesAll)
 		before := len(all)
 		for _, e := range g.rights.entries {
-			if e.layer != l {
+			if e.layer != layer(l) {
 				continue
 			}
 			some, first := false, ""
@@ -403,8 +386,8 @@ func (g *Ruling) Explain() []Reason {
 				if b.entry != e {
 					continue
 				}
-				r := Reason{Layer: l.String(), Policy: e.name, Rule: b.label, Enforced: e.enforced, Verdict: b.verdict,
-					Where: b.conditions()}
+				r := Reason{Layer: layer(l).String(), Policy: e.name, Rule: b.label, Enforced: e.enforced,
+					Verdict: b.verdict, Where: b.conditions()}
 				switch {
 				case b.label == "":
 					r.Note = "there are no policies"
@@ -431,12 +414,12 @@ func (g *Ruling) Explain() []Reason {
 				}
 			}
 			if !some {
-				all = append(all, Reason{Layer: l.String(), Policy: e.name, Enforced: e.enforced,
+				all = append(all, Reason{Layer: layer(l).String(), Policy: e.name, Enforced: e.enforced,
 					Note: "no rule applies"})
 			}
 		}
 		if len(all) == before {
-			all = append(all, Reason{Layer: l.String(), Note: "no policy matches"})
+			all = append(all, Reason{Layer: layer(l).String(), Note: "no policy matches"})
 		}
 		decided = decided || slices.ContainsFunc(in, func(b bound) bool { return x.decides[b.entry] })
 	}

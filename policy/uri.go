@@ -251,21 +251,11 @@ type place struct {
 	same    bool // both are equal
 }
 
+// escapedSpecials keeps decoded characters from getting a meaning in a glob.
+var escapedSpecials = strings.NewReplacer("%2a", `\*`, "%2A", `\*`, "%3f", `\?`, "%3F", `\?`, "%5c", `\\`, "%5C", `\\`)
+
 func compilePlace(s string) place {
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] == '%' && i+2 < len(s) && unhex(s[i+1]) >= 0 && unhex(s[i+2]) >= 0 {
-			c := byte(unhex(s[i+1])<<4 | unhex(s[i+2]))
-			if c == '*' || c == '?' || c == '\\' {
-				b.WriteByte('\\')
-			}
-			b.WriteByte(c)
-			i += 2
-			continue
-		}
-		b.WriteByte(s[i])
-	}
-	d := b.String()
+	d := percentDecode(escapedSpecials.Replace(s))
 	if scheme, rest, ok := strings.Cut(d, "://"); ok {
 		host, _, _ := strings.Cut(rest, "/")
 		d = strings.ToLower(scheme) + "://" + strings.ToLower(host) + rest[len(host):]

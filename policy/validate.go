@@ -1,9 +1,9 @@
 package policy
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
-	"math"
 	"net/netip"
 	"regexp"
 	"regexp/syntax"
@@ -75,10 +75,7 @@ func (e *Entry) Unmatched(names []string) []Problem {
 		for _, s := range r.selectors() {
 			for k, g := range s.Upstreams {
 				if glob := compileGlob(g); !slices.ContainsFunc(names, glob.match) {
-					at := fmt.Sprintf(".rules[%d].%s.upstreams", i, s.key)
-					if len(s.Upstreams) > 1 {
-						at = fmt.Sprintf("%s[%d]", at, k)
-					}
+					at := element(fmt.Sprintf(".rules[%d].%s.upstreams", i, s.verdict), k, len(s.Upstreams))
 					ps = append(ps, Problem{at, "matches no upstream of this file"})
 				}
 			}
@@ -148,16 +145,21 @@ func (v *validator) list(at string, l List, each func(at, s string)) {
 		v.bad(at, "is an empty list; add a value, or remove the key")
 	}
 	for i, s := range l {
-		at := at
-		if len(l) > 1 {
-			at = fmt.Sprintf("%s[%d]", at, i)
-		}
+		at := element(at, i, len(l))
 		if problem := textProblem(s); problem != "" {
 			v.bad(at, "%s", problem)
 		} else {
 			each(at, s)
 		}
 	}
+}
+
+// element returns the path of element i of n. A list of one may be written as its element.
+func element(list string, i, n int) string {
+	if n == 1 {
+		return list
+	}
+	return fmt.Sprintf("%s[%d]", list, i)
 }
 
 // textProblem returns what is wrong with a value that is compared, or "".
@@ -180,7 +182,7 @@ const maxPattern = 1024
 func (v *validator) rule(at string, r Rule) {
 	selectors := r.selectors()
 	for _, s := range selectors {
-		v.selector(at+"."+s.key, s.Selector)
+		v.selector(at+"."+s.verdict.String(), s.Selector)
 	}
 	switch n := len(selectors); {
 	case n == 0:
@@ -192,8 +194,7 @@ func (v *validator) rule(at string, r Rule) {
 
 func (v *validator) selector(at string, s *Selector) {
 	given := s.Where != nil
-	for _, f := range []field{{"upstreams", s.Upstreams}, {"tools", s.Tools}, {"prompts", s.Prompts},
-		{"resources", s.Resources}} {
+	for _, f := range s.fields() {
 		given = given || f.list != nil
 		v.list(at+"."+f.key, f.list, func(at, g string) {
 			if f.key != "resources" || globProblem(g) != "" {
@@ -243,22 +244,16 @@ func plainBracket(g string) string {
 }
 
 func (v *validator) pattern(at, name string, p Pattern) {
-	switch {
-	case name == "":
+	if name == "" {
 		v.bad(at, "is empty; name an argument")
-	case textProblem(name) != "":
-		v.bad(at, "%s", textProblem(name))
-	case pointerProblem(name) != "":
-		v.bad(at, "%s", pointerProblem(name))
+	} else if problem := cmp.Or(textProblem(name), pointerProblem(name)); problem != "" {
+		v.bad(at, "%s", problem)
 	}
 	if len(p) == 0 {
 		v.bad(at, "must be %s", wantedPattern)
 	}
 	for i, a := range p {
-		at := at
-		if len(p) > 1 {
-			at = fmt.Sprintf("%s[%d]", at, i)
-		}
+		at := element(at, i, len(p))
 		switch {
 		case a.Glob == "" && a.Re == "":
 			v.bad(at, `is empty; write "*" for any text, or { re: "^$" } for none`)
@@ -266,10 +261,10 @@ func (v *validator) pattern(at, name string, p Pattern) {
 			v.bad(at, "has a glob and a re; keep one")
 		case a.Re != "":
 			v.expression(at+".re", a.Re)
-		case textProblem(a.Glob) != "":
-			v.bad(at, "%s", textProblem(a.Glob))
-		case globProblem(a.Glob) != "":
-			v.bad(at, "%s", globProblem(a.Glob))
+		default:
+			if problem := cmp.Or(textProblem(a.Glob), globProblem(a.Glob)); problem != "" {
+				v.bad(at, "%s", problem)
+			}
 		}
 	}
 }
@@ -320,9 +315,6 @@ func (v *validator) redact(at string, list []Redact) {
 }
 
 func (v *validator) limits(at string, l Limits) {
-	if l.Rate < 0 || math.IsNaN(float64(l.Rate)) || math.IsInf(float64(l.Rate), 0) {
-		v.bad(at+".rate", "is not a rate; write 5/s, 60/m or 1000/h")
-	}
 	if l.Burst < 0 {
 		v.bad(at+".burst", "is negative")
 	}
