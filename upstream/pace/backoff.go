@@ -51,3 +51,12 @@ func Sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) bool {
 	}
 	return true
 }
+
+// Wake sends to c, which has a buffer of 1, unless a value waits in it already. It does nothing if c
+// is nil.
+func Wake(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

@@ -293,6 +293,15 @@ type Edit struct {
 // a member that does not exist is no error.
 func (o Object) Splice(edits ...Edit) ([]byte, error) { return o.AppendSplice(nil, edits...) }
 
+// With returns the object with the edits. The error is that of Splice or of Parse.
+func (o Object) With(edits ...Edit) (Object, error) {
+	text, err := o.Splice(edits...)
+	if err != nil {
+		return Object{}, err
+	}
+	return Parse(text)
+}
+
 // AppendSplice is Splice, but appends the text to b.
 func (o Object) AppendSplice(b []byte, edits ...Edit) ([]byte, error) {
 	if !o.Present() {
