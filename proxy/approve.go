@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -146,47 +145,30 @@ func (s *Server) approveModern(ctx context.Context, x *exchange, st state) (*res
 		}
 	}
 	x.approval = approvalAsked
-	b := append([]byte(`{"resultType":"input_required","inputRequests":{"`+approvalKey+
-		`":{"method":"elicitation/create","params":`), x.approvalForm()...)
-	b = raw.AppendQuote(append(b, `}},"requestState":`...), s.seal(x, state{Kind: stateApproval,
-		Asked: x.asking("", string(mcp.MethodElicitationCreate))}))
-	b = append(append(b, `,"_meta":`...), s.modernMeta...)
-	return &result{body: append(b, '}')}, nil
+	form := fmt.Appendf(nil, `"%s":{"method":"elicitation/create","params":%s}`, approvalKey, x.approvalForm())
+	return new(s.inputRequired(x, [][]byte{form}, state{Kind: stateApproval,
+		Asked: x.asking("", string(mcp.MethodElicitationCreate))})), nil
 }
 
 // approvalForm returns the elicitation that shows the call (package approval).
 func (x *exchange) approvalForm() []byte {
-	if mcp.MCPMethod(x.msg.Method) == mcp.MethodResourcesRead {
-		return approval.Form(x.target.Backend.Name(), kindName(x.msg.Method), x.target.Name, nil)
+	var arguments []byte // a resource has none
+	if x.target.Part != upstream.PartResources {
+		var err error
+		if arguments, err = x.params.Get("arguments"); err != nil {
+			arguments = []byte("{}")
+		}
 	}
-	arguments, err := x.params.Get("arguments")
-	if err != nil {
-		arguments = []byte("{}")
-	}
-	return approval.Form(x.target.Backend.Name(), kindName(x.msg.Method), x.target.Name, arguments)
-}
-
-// kindName returns the noun for the target of a method.
-func kindName(method string) string {
-	switch mcp.MCPMethod(method) {
-	case mcp.MethodPromptsGet:
-		return "Prompt"
-	case mcp.MethodResourcesRead:
-		return "Resource"
-	}
-	return "Tool"
+	return approval.Form(x.target.Backend.Name(), x.target.PolicyItem().Kind.String(), x.target.Name, arguments)
 }
 
 // cannotAsk returns the text for a client that does not support elicitation: how to allow the call.
 func (x *exchange) cannotAsk() string {
+	item := x.target.PolicyItem()
 	return fmt.Sprintf("This call needs the approval of a person, and this client cannot ask for it: "+
 		"it has not declared elicitation. Use a client that has, or have the operator allow it: in policy %s, before "+
-		"%s, add allow: { %s: %q }.", x.decision.Policy, x.decision.Rule,
-		strings.ToLower(kindName(x.msg.Method))+"s", x.policyName())
+		"%s, add allow: { %ss: %q }.", x.decision.Policy, x.decision.Rule, item.Kind, item.Names[0])
 }
-
-// policyName returns the name of the call's target in policies.
-func (x *exchange) policyName() string { return x.target.PolicyItem().Names[0] }
 
 // unapproved answers a call that was not approved: a tool call with a result for the model, others
 // with an error.
@@ -195,9 +177,7 @@ func (s *Server) unapproved(x *exchange, text string) (*result, error) {
 		e := failure(x.target.Backend.Name(), kindApproval, text)
 		return nil, &refusal{status: http.StatusOK, code: e.Code, text: e.Message, data: e.Data}
 	}
-	members := string(raw.AppendQuote([]byte(`"content":[{"type":"text","text":`), text)) + `}],"isError":true`
-	r := s.ownResult(x, members)
-	return &r, nil
+	return new(s.toolText(x, text, isError)), nil
 }
 
 // kindApproval is the kind of Junction's error for a call that was not approved.

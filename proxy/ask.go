@@ -323,10 +323,10 @@ func (x *exchange) elicitation(from string, o raw.Object) ([]raw.Edit, error) {
 		if _, err := o.Get("elicitationId"); err == raw.ErrAbsent {
 			edits = append(edits, raw.Edit{Name: "elicitationId", Value: raw.Quote(x.newElicitationID())})
 		}
-	case !modern && x.session.version < mcp.ProtocolVersion20251125:
+	case !modern && x.session.Version < mcp.ProtocolVersion20251125:
 		schema, err := older.Schema(o)
 		if err != nil {
-			return bad("the client speaks %s, which has no form for this: %v", x.session.version, err)
+			return bad("the client speaks %s, which has no form for this: %v", x.session.Version, err)
 		}
 		edits = append(edits, raw.Edit{Name: "mode"})
 		if schema != nil {

@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -153,15 +154,10 @@ func (s *Server) relayRequests(x *exchange, o raw.Object) (result, error) {
 	case requests.Len() == 0:
 		return result{}, x.invalid("input_required without a request and without a state")
 	}
-	text, err := o.Splice(edits...)
-	if err != nil {
+	if o, err = o.With(edits...); err != nil {
 		return result{}, x.invalid(err.Error())
 	}
-	asking, err := raw.Parse(text)
-	if err != nil {
-		return result{}, x.invalid(err.Error())
-	}
-	return s.modernResult("", asking, x.target)
+	return s.modernResult("", o, x.target)
 }
 
 // inputRequests returns the requests of a modern upstream in the form for a modern client, and their
@@ -209,10 +205,8 @@ func spliceParams(c *upstream.Call, edits ...raw.Edit) error {
 	if !params.Present() {
 		params, _ = raw.Parse([]byte("{}"))
 	}
-	text, err := params.Splice(edits...)
-	if err == nil {
-		c.Params, err = raw.Parse(text)
-	}
+	var err error
+	c.Params, err = params.With(edits...)
 	return err
 }
 
@@ -266,8 +260,7 @@ func (s *Server) legacyError(x *exchange, err error) (result, error) {
 	for _, u := range urls(peer) {
 		text += "\n" + u.message + " " + u.url
 	}
-	b := raw.AppendQuote([]byte(`{"content":[{"type":"text","text":`), text)
-	return result{body: append(b, `}],"isError":true}`...)}, nil
+	return s.toolText(x, text, isError), nil
 }
 
 // elicitation is an entry of the data of -32042.
@@ -306,29 +299,19 @@ func (s *Server) openURLs(x *exchange, e *jsonrpc.Error) (result, error) {
 		return result{}, &refusal{status: http.StatusBadRequest, code: codeMissingCapability, text: e.Message,
 			data: []byte(`{"requiredCapabilities":{"elicitation":{"url":{}}}}`), outcome: Unanswered}
 	}
-	b := []byte(`{"resultType":"input_required","inputRequests":{`)
+	var requests [][]byte
 	var methods []string
-	for i, u := range list {
+	for i, u := range list[:min(len(list), 26)] {
 		methods = append(methods, string(mcp.MethodElicitationCreate))
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = raw.AppendQuote(b, "url-"+string(rune('a'+i%26)))
-		b = raw.AppendQuote(append(b, `:{"method":"elicitation/create","params":{"mode":"url","message":`...),
-			"["+x.target.Backend.Name()+"] "+u.message)
-		b = append(raw.AppendQuote(append(b, `,"url":`...), u.url), "}}"...)
-		if i == 25 {
-			break
-		}
+		requests = append(requests, fmt.Appendf(nil,
+			`"url-%c":{"method":"elicitation/create","params":{"mode":"url","message":%s,"url":%s}}`,
+			'a'+i, raw.Quote("["+x.target.Backend.Name()+"] "+u.message), raw.Quote(u.url)))
 	}
 	kind := stateAgain
 	if x.target.Connects {
 		kind = stateConnect
 	}
-	b = raw.AppendQuote(append(b, `},"requestState":`...), s.seal(x, state{Kind: kind,
-		Asked: x.asking(x.target.Backend.Name(), methods...)}))
-	b = append(append(b, `,"_meta":`...), s.modernMeta...)
-	return result{body: append(b, '}')}, nil
+	return s.inputRequired(x, requests, state{Kind: kind, Asked: x.asking(x.target.Backend.Name(), methods...)}), nil
 }
 
 // modernResult adds the members that 2026-07-28 requires of a result, if the upstream did not send
@@ -391,10 +374,10 @@ func (s *Server) legacyResult(x *exchange, r upstream.Result) (result, error) {
 	default:
 		return result{body: r.Text()}, nil
 	}
-	if x.session.version < mcp.ProtocolVersion20250618 && len(edits) < 2 {
+	if x.session.Version < mcp.ProtocolVersion20250618 && len(edits) < 2 {
 		blocks, err := r.Elements(content)
 		if err == nil {
-			if text := older.Blocks(blocks, content == "messages", x.session.version); text != nil {
+			if text := older.Blocks(blocks, content == "messages", x.session.Version); text != nil {
 				edits = append(edits, raw.Edit{Name: content, Value: text})
 			}
 		}

@@ -25,26 +25,15 @@ import (
 // This file answers the requests that one upstream answers: tools/call, prompts/get and
 // resources/read.
 
-// callMethod holds the steps of call that differ between the methods.
-type callMethod struct {
-	// find returns the target that the request names. The error is sent to the client if the caller
-	// has no such target.
-	find func(context.Context, *Server, *exchange, *CallInfo) (*view.Target, error)
-	// permit stores the policy decision about the target in x.decision. The error is sent to the
-	// client if the call is denied.
-	permit func(*exchange, *view.Target, *CallInfo) error
-}
+// A finder returns the target that a request names. The error is sent to the client if the caller
+// has no such target.
+type finder func(context.Context, *Server, *exchange) (*view.Target, error)
 
-func callTool(ctx context.Context, s *Server, x *exchange, info *CallInfo) (result, error) {
-	return s.call(ctx, x, info, callMethod{findTool, (*exchange).permit})
-}
-
-func getPrompt(ctx context.Context, s *Server, x *exchange, info *CallInfo) (result, error) {
-	return s.call(ctx, x, info, callMethod{findPrompt, (*exchange).permit})
-}
-
-func readResource(ctx context.Context, s *Server, x *exchange, info *CallInfo) (result, error) {
-	return s.call(ctx, x, info, callMethod{findRead, (*exchange).permit})
+// callTarget returns the handler of requests whose target find returns.
+func callTarget(find finder) handler {
+	return func(ctx context.Context, s *Server, x *exchange) (result, error) {
+		return s.call(ctx, x, find, (*exchange).permit)
+	}
 }
 
 // call answers a request in these steps. Each step may end the request:
@@ -62,21 +51,24 @@ func readResource(ctx context.Context, s *Server, x *exchange, info *CallInfo) (
 // the client's answers back with another call, and runs find, permit and approve again first. The
 // target and the arguments do not change, so the upstream gets exactly the call that was permitted.
 // A modern client sends a new request for each round, and each request runs all steps.
-func (s *Server) call(ctx context.Context, x *exchange, info *CallInfo, m callMethod) (result, error) {
-	t, err := m.find(ctx, s, x, info)
+//
+// permit stores the policy decision in x.decision. Its error is sent to the client.
+func (s *Server) call(ctx context.Context, x *exchange, find finder, permit func(*exchange, *view.Target) error) (
+	result, error) {
+	t, err := find(ctx, s, x)
 	if err != nil {
 		return result{}, err
 	}
 	x.target = t
 	if t.Connects {
-		return s.connect(ctx, x, t, info)
+		return s.connect(ctx, x)
 	}
-	if err := m.permit(x, t, info); err != nil {
+	if err := permit(x, t); err != nil {
 		return result{}, err
 	}
 	c := x.upstreamCall(t)
 	c.Buffer = x.buffer
-	if rejected, err := s.validate(x, c, info); rejected != nil || err != nil {
+	if rejected, err := s.validate(x, c); rejected != nil || err != nil {
 		return resultOf(rejected), err
 	}
 	x.reply.begin()
@@ -112,7 +104,7 @@ func (s *Server) call(ctx context.Context, x *exchange, info *CallInfo, m callMe
 		if err := asked.next(ctx, x, c, r); err != nil {
 			return result{}, err
 		}
-		if err := s.permitAgain(x, m.permit); err != nil {
+		if err := s.permitAgain(x, permit); err != nil {
 			return result{}, err
 		}
 	}
@@ -157,63 +149,44 @@ func (s *Server) make(ctx context.Context, x *exchange, c *upstream.Call) (upstr
 	return r, err
 }
 
-// findTool returns the tool that the request names, or the connect tool of its upstream.
-func findTool(ctx context.Context, s *Server, x *exchange, info *CallInfo) (*view.Target, error) {
-	name, err := x.nameParam()
-	if err != nil {
-		return nil, err
-	}
-	t := x.findNamed(upstream.PartTools, name, info)
-	if c := x.connecting(t, name); c != nil {
-		return c, nil
-	}
-	if t == nil {
-		if t, err = s.awaitNamed(ctx, x, upstream.PartTools, name, info); err != nil {
+// findNamed returns the finder of tools or prompts. It finds the connect tool of an upstream, too.
+func findNamed(p upstream.Part) finder {
+	return func(ctx context.Context, s *Server, x *exchange) (*view.Target, error) {
+		name, err := x.stringParam("name")
+		if err != nil {
 			return nil, err
 		}
-	}
-	if t == nil || x.era == upstream.EraModern && t.Tool.HeaderProblem != "" {
-		return nil, unknownTool(name)
-	}
-	return t, nil
-}
-
-// findPrompt returns the prompt of the request.
-func findPrompt(ctx context.Context, s *Server, x *exchange, info *CallInfo) (*view.Target, error) {
-	name, err := x.nameParam()
-	if err != nil {
-		return nil, err
-	}
-	t := x.findNamed(upstream.PartPrompts, name, info)
-	if t == nil {
-		if t, err = s.awaitNamed(ctx, x, upstream.PartPrompts, name, info); err != nil {
-			return nil, err
+		t := x.named(p, name)
+		if p == upstream.PartTools {
+			if c := x.connecting(t, name); c != nil {
+				return c, nil
+			}
 		}
+		if t == nil {
+			if t, err = s.awaitNamed(ctx, x, p, name); err != nil {
+				return nil, err
+			}
+		}
+		if t == nil || t.Tool != nil && t.Tool.HeaderProblem != "" && x.era == upstream.EraModern {
+			return nil, unknownNamed(p, name)
+		}
+		return t, nil
 	}
-	if t == nil {
-		return nil, unknownPrompt(name)
-	}
-	return t, nil
 }
 
-// nameParam returns the name in the params.
-func (x *exchange) nameParam() (string, error) {
-	name, err := x.params.String("name")
+// stringParam returns a member of the params that the method requires.
+func (x *exchange) stringParam(name string) (string, error) {
+	text, err := x.params.String(name)
 	if err == raw.ErrAbsent {
-		return "", invalidParams("Invalid params: no name")
+		return "", invalidParams("Invalid params: no %s", name)
 	}
-	return name, err
-}
-
-// findRead returns the resource of the request.
-func findRead(_ context.Context, _ *Server, x *exchange, info *CallInfo) (*view.Target, error) {
-	return x.requestedResource(info)
+	return text, err
 }
 
 // permit decides about a call of the target. A denied target does not exist for the client. The
 // error may also be about the request itself: an ambiguous argument, or a missing scope.
-func (x *exchange) permit(t *view.Target, info *CallInfo) error {
-	if err := x.decide(t, info); err != nil {
+func (x *exchange) permit(t *view.Target) error {
+	if err := x.decide(t); err != nil {
 		return err
 	}
 	switch {
@@ -225,9 +198,9 @@ func (x *exchange) permit(t *view.Target, info *CallInfo) error {
 	return nil
 }
 
-// decide stores the policy decision about a call of the target in x.decision and in info.
-func (x *exchange) decide(t *view.Target, info *CallInfo) error {
-	info.Upstream, info.Own = t.Backend.Name(), t.Name
+// decide stores the policy decision about a call of the target in x.decision and in x.info.
+func (x *exchange) decide(t *view.Target) error {
+	x.info.Upstream, x.info.Own = t.Backend.Name(), t.Name
 	g := x.subject.Ruling(t)
 	var arguments raw.Object
 	if g.Reads() {
@@ -241,8 +214,8 @@ func (x *exchange) decide(t *view.Target, info *CallInfo) error {
 		return err
 	}
 	x.decision = d
-	info.Verdict, info.Policy, info.Rule, info.Missing = d.Verdict.String(), d.Policy, d.Rule,
-		cmp.Or(d.Missing, d.Scopes)
+	x.info.Verdict, x.info.Policy, x.info.Rule = d.Verdict.String(), d.Policy, d.Rule
+	x.info.Missing = cmp.Or(d.Missing, d.Scopes)
 	// the user reads the arguments, so they must not be ambiguous
 	if d.Verdict == policy.Ask {
 		_, err = x.arguments()
@@ -251,8 +224,8 @@ func (x *exchange) decide(t *view.Target, info *CallInfo) error {
 }
 
 // permitAgain finds and permits the target of x again in the current snapshot. The policy may have
-// changed while the user was answering. x.target does not change.
-func (s *Server) permitAgain(x *exchange, permit func(*exchange, *view.Target, *CallInfo) error) error {
+// changed while the user was answering. x.target and x.info do not change.
+func (s *Server) permitAgain(x *exchange, permit func(*exchange, *view.Target) error) error {
 	w := s.snapshot.Load()
 	if w == x.snapshot {
 		return nil
@@ -272,18 +245,16 @@ func (s *Server) permitAgain(x *exchange, permit func(*exchange, *view.Target, *
 		return denied
 	}
 	x.caller = now
-	return permit(x, t, new(CallInfo))
+	defer func(first CallInfo) { x.info = first }(x.info)
+	return permit(x, t)
 }
 
 // unknown returns the error for a target that does not exist.
 func (x *exchange) unknown() error {
-	switch x.target.Part {
-	case upstream.PartPrompts:
-		return unknownPrompt(x.info.Name)
-	case upstream.PartResources:
+	if x.target.Part == upstream.PartResources {
 		return unknownResource(x.era, x.target.Exposed)
 	}
-	return unknownTool(x.info.Name)
+	return unknownNamed(x.target.Part, x.info.Name)
 }
 
 // arguments returns the arguments of the call; absent if the call has none. Arguments that are not
@@ -336,10 +307,10 @@ func (x *exchange) filter(r upstream.Result, err error) (upstream.Result, error)
 	return r, err
 }
 
-// findNamed returns the tool or prompt with this name; nil if the caller has none. If policy denies
-// the item, info gets the denying policy and rule for the audit.
-func (x *exchange) findNamed(p upstream.Part, name string, info *CallInfo) *view.Target {
-	info.Name = name
+// named returns the tool or prompt with this name; nil if the caller has none. If policy denies the
+// item, x.info gets the denying policy and rule for the audit.
+func (x *exchange) named(p upstream.Part, name string) *view.Target {
+	x.info.Name = name
 	if t := x.subject.Named(p, name); t != nil {
 		if t.ForApps && x.who.profile.UI == "" {
 			return nil
@@ -347,10 +318,10 @@ func (x *exchange) findNamed(p upstream.Part, name string, info *CallInfo) *view
 		return t
 	}
 	if t := x.endpoint.view.Named(p, name); t != nil {
-		x.decide(t, info) // an error would concern the arguments, and this call is not made
-		info.Verdict = policy.Deny.String()
+		x.decide(t) // an error would concern the arguments, and this call is not made
+		x.info.Verdict = policy.Deny.String()
 		if t.Held != "" && x.subject.Guards.Pinned {
-			info.Rule = "pinned"
+			x.info.Rule = "pinned"
 		}
 	}
 	return nil
@@ -358,33 +329,32 @@ func (x *exchange) findNamed(p upstream.Part, name string, info *CallInfo) *view
 
 // validate checks a tool call against the tool's definition. It returns nil if the call may be
 // made, else the result for the client.
-func (s *Server) validate(x *exchange, c *upstream.Call, info *CallInfo) (_ *result, err error) {
+func (s *Server) validate(x *exchange, c *upstream.Call) (_ *result, err error) {
 	if x.target.Tool == nil {
 		return nil, nil
 	}
-	if rejected := s.wrongClass(x, info); rejected != nil {
+	if rejected := s.wrongClass(x); rejected != nil {
 		return rejected, nil
 	}
 	if x.era == upstream.EraModern && x.class == search.NoClass { // the header of a call tool is not that of the tool
-		if c.Header, err = headers.Params(x.header, x.params, x.target.Tool); err != nil {
+		if c.Header, err = headers.Params(x.request.Header, x.params, x.target.Tool); err != nil {
 			return nil, err
 		}
 	}
 	if !x.subject.Guards.Validate {
 		return nil, nil
 	}
-	wrong, err := s.checkArguments(x, x.target)
-	if wrong == nil || err != nil {
+	problems, err := s.checkArguments(x, x.target)
+	if len(problems) == 0 || err != nil {
 		return nil, err
 	}
-	info.Outcome = Invalid
-	r := s.ownResult(x, string(wrong[1:len(wrong)-1]))
-	return &r, nil
+	x.info.Outcome = Invalid
+	return new(s.toolText(x, schema.Invalid(x.target.Exposed, problems), isError)), nil
 }
 
-// checkArguments checks the arguments of a call against the tool's schema. It returns a result with
-// the problems; nil if there are none, or if the schema is unusable.
-func (s *Server) checkArguments(x *exchange, t *view.Target) ([]byte, error) {
+// checkArguments checks the arguments of a call against the tool's schema. It returns no problems if
+// the schema is unusable.
+func (s *Server) checkArguments(x *exchange, t *view.Target) ([]string, error) {
 	arguments, err := x.arguments()
 	if err != nil {
 		return nil, err
@@ -394,36 +364,31 @@ func (s *Server) checkArguments(x *exchange, t *view.Target) ([]byte, error) {
 		s.log.Warn("the arguments of a tool are not checked: its schema cannot be used", "upstream", t.Backend.Name(),
 			"name", t.Name, "error", err)
 	}
-	if len(problems) == 0 {
-		return nil, nil
-	}
-	return schema.InvalidResult(t.Exposed, problems), nil
+	return problems, nil
 }
 
-// requestedResource returns the target of the request's uri. The caller may use the target, perhaps
-// only after an approval.
-func (x *exchange) requestedResource(info *CallInfo) (*view.Target, error) {
-	uri, err := x.params.String("uri")
-	if err == raw.ErrAbsent {
-		return nil, invalidParams("Invalid params: no uri")
-	} else if err != nil {
+// findResource returns the target of the request's uri. The caller may use the target, perhaps only
+// after an approval.
+func findResource(_ context.Context, _ *Server, x *exchange) (*view.Target, error) {
+	uri, err := x.stringParam("uri")
+	if err != nil {
 		return nil, err
 	}
-	return x.findResource(x.era, uri, info)
+	return x.resource(x.era, uri)
 }
 
-// findResource returns the target of a URI. The error is in the form of the given era. If policy
-// denies the resource, info gets the denying policy and rule for the audit.
-func (x *exchange) findResource(era upstream.Era, uri string, info *CallInfo) (*view.Target, error) {
-	info.Name = uri
+// resource returns the target of a URI. The error is in the form of the given era. If policy denies
+// the resource, x.info gets the denying policy and rule for the audit.
+func (x *exchange) resource(era upstream.Era, uri string) (*view.Target, error) {
+	x.info.Name = uri
 	t, err := x.subject.Resource(uri)
 	if err != nil {
 		if denied, other := view.Everything(x.endpoint.view).Resource(uri); other == nil {
-			x.decide(denied, info)
-			info.Verdict = policy.Deny.String()
+			x.decide(denied)
+			x.info.Verdict = policy.Deny.String()
 		}
 		return nil, noResource(era, uri, err)
 	}
-	info.Upstream, info.Own = t.Backend.Name(), t.Name
+	x.info.Upstream, x.info.Own = t.Backend.Name(), t.Name
 	return t, nil
 }

@@ -19,16 +19,15 @@ import (
 // complete answers completion/complete for a prompt or a resource template by its upstream, as far
 // as policy allows. For an upstream without completions it returns an empty completion, because
 // Junction has declared the capability.
-func complete(ctx context.Context, s *Server, x *exchange, info *CallInfo) (result, error) {
+func complete(ctx context.Context, s *Server, x *exchange) (result, error) {
 	if !x.subject.Sight().Offers.Completions {
-		return result{}, unknownMethod(x.era, x.msg.Method)
+		return result{}, x.unknownMethod()
 	}
 	var f completionFilter
-	permit := func(x *exchange, t *view.Target, info *CallInfo) (err error) {
-		f, err = x.permitCompletion(t, info)
+	r, err := s.call(ctx, x, findReference, func(x *exchange, t *view.Target) (err error) {
+		f, err = x.permitCompletion(t)
 		return err
-	}
-	r, err := s.call(ctx, x, info, callMethod{findReference, permit})
+	})
 	peer, ok := err.(*jsonrpc.Error)
 	switch {
 	case err == errNoValues, ok && peer.Code == mcp.METHOD_NOT_FOUND:
@@ -44,11 +43,11 @@ var errNoValues = errors.New("no values")
 
 // permitCompletion decides about a completion. It returns the filter of the values if the call is
 // allowed.
-func (x *exchange) permitCompletion(t *view.Target, info *CallInfo) (completionFilter, error) {
+func (x *exchange) permitCompletion(t *view.Target) (completionFilter, error) {
 	if err := x.scoped(t); err != nil {
 		return completionFilter{}, err
 	}
-	f, err := x.completionFilter(t, info)
+	f, err := x.completionFilter(t)
 	if err != nil {
 		return f, err
 	}
@@ -60,7 +59,7 @@ func (x *exchange) permitCompletion(t *view.Target, info *CallInfo) (completionF
 }
 
 // findReference returns the prompt or resource of the request's ref.
-func findReference(_ context.Context, _ *Server, x *exchange, info *CallInfo) (*view.Target, error) {
+func findReference(_ context.Context, _ *Server, x *exchange) (*view.Target, error) {
 	ref, err := x.params.Object("ref")
 	if err != nil && err != raw.ErrAbsent {
 		return nil, err
@@ -70,7 +69,7 @@ func findReference(_ context.Context, _ *Server, x *exchange, info *CallInfo) (*
 		return nil, err
 	}
 	key := map[string]string{"ref/prompt": "name", "ref/resource": "uri"}[kind]
-	if info.Name, err = ref.String(key); err == raw.ErrAbsent {
+	if x.info.Name, err = ref.String(key); err == raw.ErrAbsent {
 		return nil, invalidParams("Invalid params: ref is neither a prompt with a name nor a resource with a uri")
 	} else if err != nil {
 		return nil, err
@@ -78,15 +77,15 @@ func findReference(_ context.Context, _ *Server, x *exchange, info *CallInfo) (*
 	var found *view.Target
 	if key == "uri" {
 		// in both eras the URI is a parameter of the request
-		if found, err = x.findResource(upstream.EraModern, info.Name, info); err != nil {
+		if found, err = x.resource(upstream.EraModern, x.info.Name); err != nil {
 			return nil, err
 		}
-	} else if found = x.findNamed(upstream.PartPrompts, info.Name, info); found == nil {
-		return nil, unknownPrompt(info.Name)
+	} else if found = x.named(upstream.PartPrompts, x.info.Name); found == nil {
+		return nil, unknownNamed(upstream.PartPrompts, x.info.Name)
 	}
 	t := *found
 	t.Member = []string{"ref", key}
-	info.Upstream = t.Backend.Name()
+	x.info.Upstream = t.Backend.Name()
 	return &t, nil
 }
 
@@ -102,9 +101,9 @@ type completionFilter struct {
 const mostCompleted = 100
 
 // completionFilter returns the filter for a completion before the upstream is called.
-func (x *exchange) completionFilter(t *view.Target, info *CallInfo) (completionFilter, error) {
+func (x *exchange) completionFilter(t *view.Target) (completionFilter, error) {
 	if t.Part == upstream.PartPrompts {
-		return completionFilter{}, x.completesPrompt(t, info)
+		return completionFilter{}, x.completesPrompt(t)
 	}
 	f := completionFilter{x: x}
 	template, ok := view.ParseTemplate(t.Name)
@@ -132,9 +131,9 @@ func (x *exchange) completionFilter(t *view.Target, info *CallInfo) (completionF
 	text, _, reached := template.Expand(values.Values, values.Argument)
 	switch possible := values.Beginning(text); {
 	case possible.Only(policy.Deny):
-		f.denied, info.Verdict = true, policy.Deny.String()
+		f.denied, x.info.Verdict = true, policy.Deny.String()
 	case possible.Only(policy.Ask):
-		info.Verdict = policy.Ask.String()
+		x.info.Verdict = policy.Ask.String()
 		return f, uncompleted(t, "reading these resources needs the approval of a person")
 	case !reached && !possible.Only(policy.Allow):
 		return f, uncompleted(t, "policy cannot judge the values without the other variables; "+
@@ -144,18 +143,18 @@ func (x *exchange) completionFilter(t *view.Target, info *CallInfo) (completionF
 }
 
 // completesPrompt returns an error unless policy allows the prompt with any arguments.
-func (x *exchange) completesPrompt(t *view.Target, info *CallInfo) error {
+func (x *exchange) completesPrompt(t *view.Target) error {
 	d, sure := x.subject.Ruling(t).Unconditional()
 	if !sure {
-		info.Verdict = policy.Deny.String()
+		x.info.Verdict = policy.Deny.String()
 		return uncompleted(t, "policy decides by the prompt's arguments, which are not known yet")
 	}
-	info.Verdict, info.Policy, info.Rule, info.Missing = d.Verdict.String(), d.Policy, d.Rule, d.Missing
+	x.info.Verdict, x.info.Policy, x.info.Rule, x.info.Missing = d.Verdict.String(), d.Policy, d.Rule, d.Missing
 	switch d.Verdict {
 	case policy.Ask:
 		return uncompleted(t, "getting the prompt needs the approval of a person")
 	case policy.Deny:
-		return unknownPrompt(info.Name)
+		return unknownNamed(t.Part, x.info.Name)
 	}
 	return nil
 }

@@ -172,7 +172,14 @@ func (s *Server) send(w http.ResponseWriter, p *auth.Principal, body string, hea
 	r.Body, r.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
 	now := s.snapshot.Load()
 	e := now.endpoint("", p)
-	s.post(w, r, caller{snapshot: now, endpoint: e, principal: p, subject: now.subjectView(e, p)})
+	s.postAs(w, r, caller{snapshot: now, endpoint: e, principal: p, subject: now.subjectView(e, p)})
+}
+
+// postAs has a request answered as one of the caller's.
+func (s *Server) postAs(w http.ResponseWriter, r *http.Request, c caller) {
+	x := s.newExchange(w, r, c)
+	defer x.held.Release()
+	s.post(x)
 }
 
 // ending is a ResponseWriter that keeps the end of an answer.

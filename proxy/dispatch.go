@@ -13,90 +13,80 @@ import (
 	"junction/upstream/raw"
 )
 
-// handler answers one request and completes info for the log.
-type handler func(ctx context.Context, s *Server, x *exchange, info *CallInfo) (result, error)
+// handler answers one request and completes x.info for the log.
+type handler func(ctx context.Context, s *Server, x *exchange) (result, error)
 
 // errAnswered means that the handler has written the answer.
 var errAnswered = errors.New("answered")
 
-// methods returns the handler of a method in an era, or nil. It is the only list of methods; all
-// other methods are unknown to clients.
-func methods(era upstream.Era, method string) handler {
-	switch mcp.MCPMethod(method) {
-	case mcp.MethodToolsList:
-		return listTools
-	case mcp.MethodToolsCall:
-		return callTool
-	case mcp.MethodPromptsList:
-		return listPrompts
-	case mcp.MethodPromptsGet:
-		return getPrompt
-	case mcp.MethodResourcesList:
-		return listResources
-	case mcp.MethodResourcesTemplatesList:
-		return listTemplates
-	case mcp.MethodResourcesRead:
-		return readResource
-	case mcp.MethodCompletionComplete:
-		return complete
-	}
-	if era == upstream.EraModern {
-		switch mcp.MCPMethod(method) {
-		case mcp.MethodServerDiscover:
-			return discover
-		case mcp.MethodSubscriptionsListen:
-			return subscribe
-		case methodTasksGet, methodTasksUpdate, methodTasksCancel:
-			return aboutTask
-		}
-		return nil
-	}
-	switch mcp.MCPMethod(method) {
-	case mcp.MethodPing:
-		return ping
-	case mcp.MethodResourcesSubscribe:
-		return subscribeResource
-	case mcp.MethodResourcesUnsubscribe:
-		return unsubscribeResource
-	case mcp.MethodSetLogLevel:
-		return setLevel
-	}
-	return nil
+// method is a method of the protocol that the proxy knows.
+type method struct {
+	handle handler
+	era    upstream.Era // that has the method; "" for both
+	calls  bool         // upstreams answer the requests
+	named  string       // the member of params that the header Mcp-Name repeats; "" for none
 }
 
-func (s *Server) dispatch(ctx context.Context, x *exchange, info *CallInfo) (result, error) {
-	h := methods(x.era, x.msg.Method)
-	if h == nil {
-		return result{}, unknownMethod(x.era, x.msg.Method)
+// methods returns the only list of methods; all other methods are unknown to clients.
+func methods() map[mcp.MCPMethod]method {
+	callTool, getPrompt := callTarget(findNamed(upstream.PartTools)), callTarget(findNamed(upstream.PartPrompts))
+	task := method{handle: aboutTask, era: upstream.EraModern, calls: true, named: "taskId"}
+	return map[mcp.MCPMethod]method{
+		mcp.MethodToolsList:              {handle: listTools},
+		mcp.MethodToolsCall:              {handle: callTool, calls: true, named: "name"},
+		mcp.MethodPromptsList:            {handle: listOf(upstream.PartPrompts)},
+		mcp.MethodPromptsGet:             {handle: getPrompt, calls: true, named: "name"},
+		mcp.MethodResourcesList:          {handle: listOf(upstream.PartResources)},
+		mcp.MethodResourcesTemplatesList: {handle: listOf(upstream.PartTemplates)},
+		mcp.MethodResourcesRead:          {handle: callTarget(findResource), calls: true, named: "uri"},
+		mcp.MethodCompletionComplete:     {handle: complete, calls: true},
+
+		mcp.MethodServerDiscover:      {handle: discover, era: upstream.EraModern},
+		mcp.MethodSubscriptionsListen: {handle: subscribe, era: upstream.EraModern},
+		methodTasksGet:                task,
+		methodTasksUpdate:             task,
+		methodTasksCancel:             task,
+
+		mcp.MethodPing:                 {handle: ping, era: upstream.EraLegacy},
+		mcp.MethodResourcesSubscribe:   {handle: subscribeResource, era: upstream.EraLegacy, calls: true},
+		mcp.MethodResourcesUnsubscribe: {handle: unsubscribeResource, era: upstream.EraLegacy},
+		mcp.MethodSetLogLevel:          {handle: setLevel, era: upstream.EraLegacy},
+	}
+}
+
+func (s *Server) dispatch(ctx context.Context, x *exchange) (result, error) {
+	handle := x.method.handle
+	if handle == nil || x.method.era != "" && x.method.era != x.era {
+		return result{}, x.unknownMethod()
 	}
 	if x.subject.search && mcp.MCPMethod(x.msg.Method) == mcp.MethodToolsCall {
-		own, err := x.unwrap(info)
+		own, err := x.unwrap()
 		if err != nil {
 			return result{}, err
 		}
 		if own {
-			h = searchTools
+			handle = searchTools
 		}
 	}
-	done, err := s.meter(ctx, x, info)
+	done, err := s.meter(ctx, x)
 	if err != nil {
 		return result{}, err
 	}
 	if done != nil {
 		defer done()
 	}
-	return h(ctx, s, x, info)
+	return handle(ctx, s, x)
 }
 
 // unwrap replaces a call of a call tool by the inner call, so that every later step sees the call
 // as if the client had named the tool itself. It reports whether the call is one of search_tools
 // instead.
-func (x *exchange) unwrap(info *CallInfo) (own bool, err error) {
-	name, err := x.nameParam()
+func (x *exchange) unwrap() (own bool, err error) {
+	name, err := x.stringParam("name")
 	if err != nil || !search.Own(name) {
 		return false, err
 	}
-	info.Name = name
+	x.info.Name = name
 	if name == search.ToolName {
 		return true, nil
 	}
@@ -109,21 +99,17 @@ func (x *exchange) unwrap(info *CallInfo) (own bool, err error) {
 	if err != nil {
 		return false, invalidParams("Invalid params: %s", err)
 	}
-	text, err := x.params.Splice(raw.Edit{Name: "name", Value: inner}, raw.Edit{Name: "arguments", Value: arguments})
+	x.class = class
+	x.params, err = x.params.With(raw.Edit{Name: "name", Value: inner}, raw.Edit{Name: "arguments", Value: arguments})
 	if err != nil {
 		return false, err
 	}
-	if err := x.held.Reserve(budget.Bytes, int64(len(text))); err != nil {
-		return false, overuseError(err)
-	}
-	x.class = class
-	x.params, err = raw.Parse(text)
-	return false, err
+	return false, overuseError(x.held.Reserve(budget.Bytes, int64(len(x.params.Text()))))
 }
 
 // wrongClass returns the answer if the client has called a tool with the call tool of another
 // class; nil otherwise.
-func (s *Server) wrongClass(x *exchange, info *CallInfo) *result {
+func (s *Server) wrongClass(x *exchange) *result {
 	if x.class == search.NoClass {
 		return nil
 	}
@@ -131,21 +117,19 @@ func (s *Server) wrongClass(x *exchange, info *CallInfo) *result {
 	if is == x.class {
 		return nil
 	}
-	info.Outcome = Invalid
-	text := raw.AppendQuote([]byte(`"content":[{"type":"text","text":`), search.Rejection(info.Name, is, x.class))
-	r := s.ownResult(x, string(append(text, `}],"isError":true`...)))
-	return &r
+	x.info.Outcome = Invalid
+	return new(s.toolText(x, search.Rejection(x.info.Name, is, x.class), isError))
 }
 
-func ping(context.Context, *Server, *exchange, *CallInfo) (result, error) {
+func ping(context.Context, *Server, *exchange) (result, error) {
 	return result{body: []byte("{}")}, nil
 }
 
 // setLevel answers logging/setLevel of a legacy client. It stores the level in the session; each
 // call passes it to the upstream.
-func setLevel(_ context.Context, _ *Server, x *exchange, _ *CallInfo) (result, error) {
+func setLevel(_ context.Context, _ *Server, x *exchange) (result, error) {
 	if !x.subject.Sight().Offers.Logging {
-		return result{}, unknownMethod(x.era, x.msg.Method)
+		return result{}, x.unknownMethod()
 	}
 	level, err := x.params.String("level")
 	if err != nil || upstream.Level(level) == 0 {
@@ -167,21 +151,21 @@ func (s *session) logLevel() string {
 
 // meter counts a request against the rate limits of the caller's policy. done must be called when
 // the request has ended; it may be nil. The error is for the client.
-func (s *Server) meter(ctx context.Context, x *exchange, info *CallInfo) (done func(), err error) {
+func (s *Server) meter(ctx context.Context, x *exchange) (done func(), err error) {
 	if mcp.MCPMethod(x.msg.Method) == mcp.MethodResourcesUnsubscribe { // it releases a subscription
 		return nil, nil
 	}
-	done, refused := s.count(ctx, x, !isCall(x.msg.Method))
+	done, refused := s.count(ctx, x, !x.method.calls)
 	if refused == nil {
 		return done, nil
 	}
-	if member := namedBy(x.msg.Method); member != "" {
-		info.Name, _ = x.params.String(member)
+	if x.method.named != "" {
+		x.info.Name, _ = x.params.String(x.method.named)
 	}
 	if refused.outcome == Limited {
-		info.Verdict, info.Rule = policy.Deny.String(), "limits.concurrent"
+		x.info.Verdict, x.info.Rule = policy.Deny.String(), "limits.concurrent"
 		if refused.retry != "" {
-			info.Rule = "limits.rate"
+			x.info.Rule = "limits.rate"
 		}
 	}
 	return nil, refused
@@ -206,15 +190,4 @@ func (s *Server) count(ctx context.Context, x *exchange, other bool) (done func(
 		return nil, limited(err, wait)
 	}
 	return nil, unavailable("the limits of your policy cannot be checked now: the database cannot be reached")
-}
-
-// isCall reports whether upstreams answer requests of the method.
-func isCall(method string) bool {
-	switch mcp.MCPMethod(method) {
-	case mcp.MethodToolsCall, mcp.MethodPromptsGet, mcp.MethodResourcesRead, mcp.MethodCompletionComplete,
-		mcp.MethodResourcesSubscribe,
-		methodTasksGet, methodTasksUpdate, methodTasksCancel:
-		return true
-	}
-	return false
 }

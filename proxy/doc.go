@@ -9,8 +9,8 @@
 //	Server.checkOrigin       request.go   rejects foreign origins and hosts
 //	Server.at                request.go   finds the caller, its endpoint and its subject view
 //	Server.forwardSession    owner.go     passes the request on if another process has the session
+//	Server.newExchange       exchange.go  one request until its answer
 //	Server.post              request.go   reads the body within its limits (package budget)
-//	newExchange              exchange.go  one request until its answer
 //	Server.frontFor          front.go     chooses the era of the message
 //	legacyFront.post         legacy.go    2025-11-25 and older: handshake, session, batch, GET stream
 //	modernFront.post         modern.go    2026-07-28: header and body must agree

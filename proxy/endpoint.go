@@ -82,6 +82,14 @@ func (c caller) user() string {
 	return c.principal.ID
 }
 
+// untilExpiry returns a context that ends with the caller's token, if the token expires.
+func (c caller) untilExpiry(ctx context.Context) (context.Context, context.CancelFunc) {
+	if ends := c.principal.Expires; !ends.IsZero() {
+		return context.WithDeadline(ctx, ends)
+	}
+	return context.WithCancel(ctx)
+}
+
 // hidden reports whether the endpoint does not exist for the caller, because the caller may use
 // none of its items.
 func (c caller) hidden() bool {

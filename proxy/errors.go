@@ -64,23 +64,27 @@ func malformed(err error) *refusal {
 }
 
 // unknownMethod returns the error for a method that the caller's era does not have.
-func unknownMethod(era upstream.Era, method string) *refusal {
+func (x *exchange) unknownMethod() *refusal {
 	status := http.StatusOK
-	if era == upstream.EraModern {
+	if x.era == upstream.EraModern {
 		status = http.StatusNotFound // 2026-07-28, streamable-http#protocol-version-header
 	}
-	return refuse(status, mcp.METHOD_NOT_FOUND, "Method not found: %.100s", method)
+	return refuse(status, mcp.METHOD_NOT_FOUND, "Method not found: %.100s", x.msg.Method)
 }
 
 func invalidParams(format string, args ...any) *refusal {
 	return refuse(http.StatusOK, mcp.INVALID_PARAMS, format, args...)
 }
 
-// unknownTool returns the error for a tool that does not exist, or that policy hides from the
-// client.
-func unknownTool(name string) *refusal { return invalidParams("Unknown tool: %.200s", name) }
-
-func unknownPrompt(name string) *refusal { return invalidParams("Unknown prompt: %.200s", name) }
+// unknownNamed returns the error for a tool or prompt that does not exist, or that policy hides from
+// the client.
+func unknownNamed(p upstream.Part, name string) *refusal {
+	kind := "tool"
+	if p == upstream.PartPrompts {
+		kind = "prompt"
+	}
+	return invalidParams("Unknown %s: %.200s", kind, name)
+}
 
 // unknownResource returns the error for a URI that belongs to no upstream (2026-07-28,
 // server/resources#error-handling, and 2025-11-25).
@@ -176,10 +180,8 @@ func aboutHop(code int64) bool {
 
 // failure returns an error of Junction's own; data.junction marks it.
 func failure(upstreamName, kind, text string) *jsonrpc.Error {
-	data := raw.AppendQuote([]byte(`{"junction":{"upstream":`), upstreamName)
-	data = raw.AppendQuote(append(data, `,"kind":`...), kind)
 	return &jsonrpc.Error{Code: mcp.INTERNAL_ERROR, Message: strings.ToValidUTF8(text, "\ufffd"),
-		Data: append(data, "}}"...)}
+		Data: fmt.Appendf(nil, `{"junction":{"upstream":%s,"kind":"%s"}}`, raw.Quote(upstreamName), kind)}
 }
 
 // overuseRefusal returns the error for a request beyond its account's limit. The status is 429 if
@@ -222,16 +224,16 @@ func retry(w http.ResponseWriter, err error) {
 // known. The status stays 200, because some clients treat any other status as the end of the
 // connection.
 func limited(err error, wait time.Duration) *refusal {
-	data := []byte(`{"junction":{"kind":"limited"`)
+	data := `{"junction":{"kind":"limited"}}`
 	text := "too many of your calls are in progress (limits.concurrent of your policy); wait for one of them"
 	again := ""
 	if errors.Is(err, budget.ErrTooFast) {
 		seconds := int(math.Ceil(wait.Seconds()))
 		text = "too many requests (limits.rate of your policy); the next is possible in " + strconv.Itoa(seconds) + " s"
-		data = strconv.AppendInt(append(data, `,"retryAfterMs":`...), wait.Milliseconds()+1, 10)
+		data = fmt.Sprintf(`{"junction":{"kind":"limited","retryAfterMs":%d}}`, wait.Milliseconds()+1)
 		again = strconv.Itoa(seconds)
 	}
-	return &refusal{status: http.StatusOK, code: mcp.INTERNAL_ERROR, text: text, data: append(data, "}}"...),
+	return &refusal{status: http.StatusOK, code: mcp.INTERNAL_ERROR, text: text, data: []byte(data),
 		retry: again, outcome: Limited}
 }
 

@@ -1,8 +1,10 @@
 package proxy
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -26,12 +28,11 @@ type exchange struct {
 	caller
 	era      upstream.Era
 	msg      jsonrpc.Message
+	method   method     // the zero method if it is unknown
 	params   raw.Object // absent if there are none
 	meta     raw.Object // params._meta
 	request  *http.Request
-	header   http.Header // of the request
-	reply    *reply
-	own      reply                   // memory of reply, usually
+	reply    reply
 	info     CallInfo                // for CallDone
 	size     int                     // of the body, in bytes
 	held     budget.Grant            // for the request, its body and a large answer
@@ -61,25 +62,33 @@ type exchange struct {
 	outlived  bool                   // a call uses the params after the request was answered
 }
 
-// newExchange parses the params of a request. The error is a *refusal.
-func newExchange(c caller, r *http.Request, m jsonrpc.Message) (*exchange, error) {
-	x := &exchange{caller: c, msg: m, header: r.Header}
+// newExchange returns the exchange of a request whose message was not read yet. Its held must be
+// released.
+func (s *Server) newExchange(w http.ResponseWriter, r *http.Request, c caller) *exchange {
+	x := &exchange{caller: c, request: r, held: s.grant(c, r)}
+	x.reply.init(w, r, &s.limits)
+	return x
+}
+
+// read sets the message of the exchange and parses its params. The error is a *refusal.
+func (s *Server) read(x *exchange, m jsonrpc.Message) error {
+	x.msg, x.method = m, s.methods[mcp.MCPMethod(m.Method)]
 	if m.Params == nil {
-		return x, nil
+		return nil
 	}
 	if x.params = m.Body; !x.params.Present() {
-		return x, refuse(http.StatusBadRequest, -32600, "Invalid Request: params must be an object")
+		return refuse(http.StatusBadRequest, -32600, "Invalid Request: params must be an object")
 	}
 	var err error
 	if x.meta, err = x.params.Object("_meta"); err != nil && err != raw.ErrAbsent {
-		return x, malformed(err)
+		return malformed(err)
 	}
 	// Members for the hop are removed by exact name, so reject a name that another parser would
 	// treat as the same.
 	if _, err := x.meta.Get("progressToken"); err != nil && err != raw.ErrAbsent {
-		return x, malformed(err)
+		return malformed(err)
 	}
-	return x, nil
+	return nil
 }
 
 // Notify implements upstream.Peer.
@@ -124,7 +133,7 @@ func (x *exchange) upstreamCall(target *view.Target) *upstream.Call {
 		Principal: x.user(), Account: x.held.Name(), Peer: x,
 		Era: x.era, Profile: x.profile, LogLevel: x.logLevel, End: x.end, Trace: x.trace}
 	if x.session != nil {
-		c.Session = x.session.key
+		c.Session = x.session.Key
 	}
 	return c
 }
@@ -139,7 +148,7 @@ func (x *exchange) start() *CallInfo {
 		Sent: x.size}
 	info.Version = modernVersion
 	if x.session != nil {
-		info.Session, info.Version = x.session.key, x.session.version
+		info.Session, info.Version = x.session.Key, x.session.Version
 	}
 	return info
 }
@@ -180,15 +189,15 @@ func (s *Server) serve(ctx context.Context, x *exchange) {
 	defer x.reply.finish() // in any case, so that no goroutine writes to a finished request
 	info := x.start()
 	if s.observer != nil {
-		x.observer, x.trace = s.observer, s.observer.Begin(info, x.meta, x.header)
+		x.observer, x.trace = s.observer, s.observer.Begin(info, x.meta, x.request.Header)
 		defer func() { s.observer.End(info, x.trace) }()
 	}
-	result, err := s.dispatch(ctx, x, info)
+	result, err := s.dispatch(ctx, x)
 	if err == errAnswered {
 		info.Outcome, info.Took = OK, time.Since(began)
 		return
 	}
-	if err == nil && isCall(x.msg.Method) {
+	if err == nil && x.method.calls {
 		err = x.hold(result)
 	}
 	reported := err
@@ -251,6 +260,23 @@ type result struct {
 }
 
 func (r result) size() int { return len(r.head) + len(r.body) + r.items.Size + len(r.tail) }
+
+// toolText returns a result of a tool call that has a text of Junction's own. more are further
+// members of the result, each after a comma.
+func (s *Server) toolText(x *exchange, text, more string) result {
+	return s.ownResult(x, fmt.Sprintf(`"content":[{"type":"text","text":%s}]%s`, raw.Quote(text), more))
+}
+
+// isError is a member for toolText: the model can correct the call.
+const isError = `,"isError":true`
+
+// inputRequired returns the answer that puts requests to a modern client. Each is a member of
+// inputRequests.
+func (s *Server) inputRequired(x *exchange, requests [][]byte, st state) result {
+	return result{body: fmt.Appendf(nil,
+		`{"resultType":"input_required","inputRequests":{%s},"requestState":%s,"_meta":%s}`,
+		bytes.Join(requests, []byte{','}), raw.Quote(s.seal(x, st)), s.modernMeta)}
+}
 
 // ownResult returns a result of Junction's own: members, and the members that the era requires.
 func (s *Server) ownResult(x *exchange, members string) result {

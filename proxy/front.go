@@ -12,7 +12,7 @@ import (
 // front handles messages of one era: legacyFront or modernFront.
 type front interface {
 	// post validates a message by the rules of the era and serves it.
-	post(w http.ResponseWriter, r *http.Request, x *exchange)
+	post(x *exchange)
 }
 
 // frontFor chooses the era of a message (2026-07-28, basic/versioning). It is the modern era if
@@ -22,7 +22,7 @@ func (s *Server) frontFor(x *exchange) front {
 	if _, err := x.meta.Get(mcp.MetaKeyProtocolVersion); err != raw.ErrAbsent {
 		return modernFront{s}
 	}
-	if v := header(x.header, "Mcp-Protocol-Version"); v == modernVersion {
+	if v := header(x.request.Header, "Mcp-Protocol-Version"); v == modernVersion {
 		return modernFront{s}
 	}
 	return legacyFront{s}

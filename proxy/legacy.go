@@ -2,7 +2,9 @@ package proxy
 
 import (
 	"context"
+	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -19,24 +21,24 @@ import (
 // legacyFront serves 2025-11-25 and older: a handshake, a session, and a GET stream.
 type legacyFront struct{ *Server }
 
-func (f legacyFront) post(w http.ResponseWriter, r *http.Request, x *exchange) {
+func (f legacyFront) post(x *exchange) {
 	x.era = upstream.EraLegacy
-	if v := r.Header["Mcp-Protocol-Version"]; len(v) > 0 && !legacyVersion(header(r.Header, "Mcp-Protocol-Version")) {
+	if v := x.request.Header["Mcp-Protocol-Version"]; len(v) > 0 && !legacyVersion(strings.TrimSpace(v[0])) {
 		f.refuse(x, refuse(http.StatusBadRequest, mcp.INVALID_REQUEST,
 			"Bad Request: unsupported MCP-Protocol-Version %.100q", v[0]))
 		return
 	}
 	if x.msg.Method == string(mcp.MethodInitialize) && x.msg.IsRequest() {
-		f.initialize(w, x)
+		f.initialize(x)
 		return
 	}
-	if err := f.enter(r, x); err != nil {
+	if err := f.enter(x); err != nil {
 		f.refuse(x, err)
 		return
 	}
 	if !x.msg.IsRequest() {
 		f.accept(x)
-		w.WriteHeader(http.StatusAccepted)
+		x.reply.w.WriteHeader(http.StatusAccepted)
 		return
 	}
 	f.run(x)
@@ -51,21 +53,21 @@ func (f legacyFront) refuse(x *exchange, err error) {
 	if !x.msg.IsRequest() {
 		id = ""
 	}
-	f.reject(x.reply, id, err)
+	f.reject(x, id, err)
 }
 
 // enter finds the session of a request.
-func (f legacyFront) enter(r *http.Request, x *exchange) error {
-	id := header(r.Header, "Mcp-Session-Id")
+func (f legacyFront) enter(x *exchange) error {
+	id := header(x.request.Header, "Mcp-Session-Id")
 	if id == "" {
 		return refuse(http.StatusBadRequest, mcp.INVALID_REQUEST, "Bad Request: no Mcp-Session-Id; initialize first")
 	}
-	s, err := f.session(r.Context(), id, x.held.Account)
+	s, err := f.session(x.request.Context(), id, x.held.Account)
 	if err != nil {
 		return sessionError(err)
 	}
-	x.session, x.client, x.profile, x.listeners = s, s.client, s.profile, &f.listeners
-	x.who = identity{s.profile, s.key}
+	x.session, x.client, x.profile, x.listeners = s, s.Client, s.Profile, &f.listeners
+	x.who = identity{s.Profile, s.Key}
 	x.caller = x.snapshot.forClient(x.caller)
 	return nil
 }
@@ -105,20 +107,20 @@ func (f legacyFront) accept(x *exchange) {
 		x.session.progress(x.params)
 	case mcp.MethodNotificationRootsListChanged:
 		for _, b := range x.snapshot.backends {
-			b.RootsChanged(x.profile, x.session.key, x.user())
+			b.RootsChanged(x.profile, x.session.Key, x.user())
 		}
 	}
 }
 
 // initialize answers the handshake, and tells the Observer.
-func (f legacyFront) initialize(w http.ResponseWriter, x *exchange) {
+func (f legacyFront) initialize(x *exchange) {
 	began, info := time.Now(), x.start()
 	info.Version = "" // not negotiated yet
 	if f.observer != nil {
-		x.trace = f.observer.Begin(info, x.meta, x.header)
+		x.trace = f.observer.Begin(info, x.meta, x.request.Header)
 		defer func() { f.observer.End(info, x.trace) }()
 	}
-	r, err := f.handshake(w, x)
+	r, err := f.handshake(x)
 	if err != nil {
 		x.fail(err)
 	} else {
@@ -130,7 +132,7 @@ func (f legacyFront) initialize(w http.ResponseWriter, x *exchange) {
 
 // handshake begins a session in the client's version, or else in the newest legacy version
 // (2025-11-25, basic/lifecycle).
-func (f legacyFront) handshake(w http.ResponseWriter, x *exchange) (result, error) {
+func (f legacyFront) handshake(x *exchange) (result, error) {
 	asked, err := x.params.String("protocolVersion")
 	if err != nil {
 		return result{}, invalidParams("Invalid params: no protocolVersion")
@@ -138,7 +140,7 @@ func (f legacyFront) handshake(w http.ResponseWriter, x *exchange) (result, erro
 	if f.members != nil && f.members.Self() == "" {
 		return result{}, unavailable("this process has no connection to the others")
 	}
-	if _, err := f.meter(x.request.Context(), x, &x.info); err != nil {
+	if _, err := f.meter(x.request.Context(), x); err != nil {
 		return result{}, err
 	}
 	version := asked
@@ -153,25 +155,23 @@ func (f legacyFront) handshake(w http.ResponseWriter, x *exchange) (result, erro
 		x.profile = profile.Of(declared, version)
 	}
 	id, s := f.sessions.create(version, x.client, x.held.Account, x.profile)
-	w.Header()["Mcp-Session-Id"] = []string{id}
-	b := raw.AppendQuote([]byte(`{"protocolVersion":`), version)
-	b = x.subject.Sight().Offers.AppendCapabilities(append(b, `,"capabilities":`...), x.era)
-	b = append(append(b, `,"serverInfo":`...), f.serverInfo...)
-	b = x.subject.Sight().AppendInstructions(b)
-	x.info.Version, x.info.Client, x.info.Session = version, x.client, s.key
+	x.reply.w.Header()["Mcp-Session-Id"] = []string{id}
+	b := fmt.Appendf(nil, `{"protocolVersion":"%s","capabilities":`, version)
+	b = x.subject.Sight().Offers.AppendCapabilities(b, x.era)
+	b = x.subject.Sight().AppendInstructions(fmt.Appendf(b, `,"serverInfo":%s`, f.serverInfo))
+	x.info.Version, x.info.Client, x.info.Session = version, x.client, s.Key
 	return result{body: append(b, '}')}, nil
 }
 
 // get opens the GET stream of a session.
-func (f legacyFront) get(w http.ResponseWriter, r *http.Request, c caller) {
-	x := &exchange{caller: c, header: r.Header, reply: newReply(w, r, &f.limits), held: f.grant(c, r)}
-	defer x.held.Release()
+func (f legacyFront) get(x *exchange) {
+	w, r := x.reply.w, x.request
 	if header(r.Header, "Mcp-Session-Id") == "" {
 		w.Header().Set("Allow", "POST")
 		http.Error(w, "There is no stream without a session (Mcp-Session-Id).", http.StatusMethodNotAllowed)
 		return
 	}
-	if err := f.enter(r, x); err != nil {
+	if err := f.enter(x); err != nil {
 		f.refuse(x, err)
 		return
 	}
@@ -200,13 +200,13 @@ func (f legacyFront) get(w http.ResponseWriter, r *http.Request, c caller) {
 	}
 	defer x.session.leave(l)
 	if rec, n := x.session.recorded(header(r.Header, "Last-Event-Id")); rec != nil {
-		f.replay(ctx, w, r, c, rec, n)
+		f.replay(ctx, x, rec, n)
 		return
 	}
 	if x.session.wasMoved() {
 		l.missed(f.limits.Queue)
 	}
-	f.listen(ctx, w, r, l)
+	f.listen(ctx, x, l)
 }
 
 // everyList returns all lists: legacy clients cannot choose.
@@ -218,36 +218,34 @@ func everyList() (all [upstream.Parts]bool) {
 }
 
 // delete ends a session.
-func (f legacyFront) delete(w http.ResponseWriter, r *http.Request, c caller) {
-	x := &exchange{caller: c, header: r.Header, reply: newReply(w, r, &f.limits), held: f.grant(c, r)}
-	if err := f.enter(r, x); err != nil {
+func (f legacyFront) delete(x *exchange) {
+	if err := f.enter(x); err != nil {
 		f.refuse(x, err)
 		return
 	}
-	id := header(r.Header, "Mcp-Session-Id")
+	id := header(x.request.Header, "Mcp-Session-Id")
 	if f.members != nil { // first, because a session that others do not know to be deleted would come back
-		if err := f.members.DeleteSession(r.Context(), hash(id), time.Now().Add(f.sessions.maxAge)); err != nil {
+		until := time.Now().Add(f.sessions.maxAge)
+		if err := f.members.DeleteSession(x.request.Context(), hash(id), until); err != nil {
 			f.refuse(x, unavailable("the session was not deleted: the database cannot be reached"))
 			return
 		}
 	}
 	f.sessions.delete(id)
-	w.WriteHeader(http.StatusNoContent)
+	x.reply.w.WriteHeader(http.StatusNoContent)
 }
 
 // batch answers an array of messages, which only 2025-03-26 has (basic/index#batching), in parallel
 // and in one document. Other versions, and requests without a session, have no batches. Each
 // message counts as a request.
-func (s *Server) batch(w http.ResponseWriter, r *http.Request, c caller, body []byte, held *budget.Grant) {
-	f := legacyFront{s}
-	all := &exchange{caller: c, era: upstream.EraLegacy, header: r.Header, request: r,
-		reply: newReply(w, r, &s.limits), held: held.Empty()}
-	if err := f.enter(r, all); err != nil || all.session.version != mcp.ProtocolVersion20250326 {
+func (f legacyFront) batch(all *exchange, body []byte) {
+	all.era = upstream.EraLegacy
+	if err := f.enter(all); err != nil || all.session.Version != mcp.ProtocolVersion20250326 {
 		f.refuse(all, refuse(http.StatusBadRequest, mcp.INVALID_REQUEST,
 			"Invalid Request: only a session of 2025-03-26 may send batches"))
 		return
 	}
-	if _, err := raw.Scan(body, s.limits.Nesting); err != nil {
+	if _, err := raw.Scan(body, f.limits.Nesting); err != nil {
 		f.refuse(all, malformed(err))
 		return
 	}
@@ -257,7 +255,7 @@ func (s *Server) batch(w http.ResponseWriter, r *http.Request, c caller, body []
 			"Invalid Request: a batch has 1 to %d messages", maxBatch))
 		return
 	}
-	if err := held.Reserve(budget.Requests, int64(len(items)-1)); err != nil {
+	if err := all.held.Reserve(budget.Requests, int64(len(items)-1)); err != nil {
 		f.refuse(all, overuseError(err))
 		return
 	}
@@ -269,7 +267,7 @@ func (s *Server) batch(w http.ResponseWriter, r *http.Request, c caller, body []
 	}()
 	var members sync.WaitGroup
 	for i, item := range items {
-		members.Go(func() { answers[i], grants[i] = f.member(r, all, item) })
+		members.Go(func() { answers[i], grants[i] = f.member(all, item) })
 	}
 	members.Wait()
 	out := []byte{'['}
@@ -283,11 +281,11 @@ func (s *Server) batch(w http.ResponseWriter, r *http.Request, c caller, body []
 		out = append(out, a...)
 	}
 	if len(out) == 1 {
-		w.WriteHeader(http.StatusAccepted)
+		all.reply.w.WriteHeader(http.StatusAccepted)
 		return
 	}
 	all.reply.deadline()
-	writeJSON(w, http.StatusOK, append(out, ']'))
+	writeJSON(all.reply.w, http.StatusOK, append(out, ']'))
 }
 
 // maxBatch bounds the messages of one batch.
@@ -295,25 +293,24 @@ const maxBatch = 64
 
 // member answers one message of a batch, and returns the grant of the answer. text is nil if the
 // message has no answer.
-func (f legacyFront) member(r *http.Request, all *exchange, item []byte) (text []byte, held budget.Grant) {
+func (f legacyFront) member(all *exchange, item []byte) (text []byte, held budget.Grant) {
 	m, err := jsonrpc.Parse(item, f.limits.Nesting)
 	if err != nil {
 		problem, _ := rpcError(malformed(err), "")
 		return jsonrpc.AppendError(nil, m.ID, problem), held
 	}
-	x, err := newExchange(all.caller, r, m)
-	if err != nil {
+	x := &exchange{caller: all.caller, era: all.era, session: all.session, client: all.client, request: all.request,
+		size: len(item), profile: all.profile, listeners: all.listeners, held: all.held.Empty()}
+	if err := f.read(x, m); err != nil {
 		problem, _ := rpcError(err, "")
 		return jsonrpc.AppendError(nil, m.ID, problem), held
 	}
-	x.era, x.session, x.client, x.request, x.size = all.era, all.session, all.client, r, len(item)
-	x.profile, x.listeners, x.held = all.profile, all.listeners, all.held
 	if !m.IsRequest() {
 		f.accept(x)
 		return nil, held
 	}
 	answer := &memory{}
-	x.reply = &reply{w: answer, limits: &f.limits}
+	x.reply.w, x.reply.limits = answer, &f.limits
 	f.run(x)
 	return answer.text, x.held
 }

@@ -166,19 +166,12 @@ func decodeCursor(b []byte) (c cursor, owner string, ok bool) {
 	return cursor{binary.BigEndian.Uint64(b), binary.BigEndian.Uint32(b[8:])}, string(b[12:]), true
 }
 
-func listPrompts(_ context.Context, s *Server, x *exchange, _ *CallInfo) (result, error) {
-	return s.list(x, upstream.PartPrompts)
+// listOf returns the handler for the list of a part other than tools.
+func listOf(p upstream.Part) handler {
+	return func(_ context.Context, s *Server, x *exchange) (result, error) { return s.list(x, p) }
 }
 
-func listResources(_ context.Context, s *Server, x *exchange, _ *CallInfo) (result, error) {
-	return s.list(x, upstream.PartResources)
-}
-
-func listTemplates(_ context.Context, s *Server, x *exchange, _ *CallInfo) (result, error) {
-	return s.list(x, upstream.PartTemplates)
-}
-
-func listTools(ctx context.Context, s *Server, x *exchange, _ *CallInfo) (result, error) {
+func listTools(ctx context.Context, s *Server, x *exchange) (result, error) {
 	if !x.subject.search || len(x.subject.always) > 0 {
 		s.awaitLists(ctx, x)
 	}
@@ -186,8 +179,8 @@ func listTools(ctx context.Context, s *Server, x *exchange, _ *CallInfo) (result
 }
 
 // searchTools answers a call of search_tools (package search).
-func searchTools(ctx context.Context, s *Server, x *exchange, info *CallInfo) (result, error) {
-	info.Name = search.ToolName
+func searchTools(ctx context.Context, s *Server, x *exchange) (result, error) {
+	x.info.Name = search.ToolName
 	arguments, err := x.arguments()
 	if err != nil {
 		return result{}, err
@@ -239,17 +232,16 @@ func (s *Server) lookAgain(x *exchange) {
 // awaitNamed finds a tool or prompt that may belong to an upstream without a catalog yet, by the
 // prefix of its name. It waits for the upstream like calls of known tools. The target is nil if the
 // tool does not exist. The error is the reason why the upstream is not available.
-func (s *Server) awaitNamed(ctx context.Context, x *exchange, p upstream.Part, name string,
-	info *CallInfo) (*view.Target, error) {
+func (s *Server) awaitNamed(ctx context.Context, x *exchange, p upstream.Part, name string) (*view.Target, error) {
 	b := x.unlisted(name)
 	if b == nil {
 		return nil, nil
 	}
-	info.Upstream = b.Name()
+	x.info.Upstream = b.Name()
 	x.reply.begin()
 	err := b.Ready(ctx)
 	s.lookAgain(x)
-	if t := x.findNamed(p, name, info); t != nil || err == nil || !b.Catalog().Listed.IsZero() {
+	if t := x.named(p, name); t != nil || err == nil || !b.Catalog().Listed.IsZero() {
 		return t, nil
 	}
 	return nil, err

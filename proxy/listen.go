@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -60,7 +61,7 @@ func (ls *listeners) add(l *listener) {
 		h.caller = l.caller // the client may have a new token
 		if len(h.waiting) > 0 {
 			l.pending, h.waiting = append(l.pending, h.waiting...), nil
-			l.nudge()
+			pace.Wake(l.changed)
 		}
 	}
 }
@@ -143,7 +144,7 @@ func (ls *listeners) move(l *listener, now caller, told map[listNote]bool) {
 		}
 		told[about] = true
 		l.pending = ls.push(l.pending, note{method: method})
-		l.nudge()
+		pace.Wake(l.changed)
 	}
 }
 
@@ -261,14 +262,7 @@ func (l *listener) missed(queue int) {
 			l.pending = append(l.pending, note{method: method})
 		}
 	}
-	l.nudge()
-}
-
-func (l *listener) nudge() {
-	select {
-	case l.changed <- struct{}{}:
-	default:
-	}
+	pace.Wake(l.changed)
 }
 
 // deliver queues a note for exactly one stream of the subscriber. A session without a stream gets
@@ -288,7 +282,7 @@ func (ls *listeners) deliver(h *subscriber, n note) {
 		return
 	}
 	l.pending = ls.push(l.pending, n)
-	l.nudge()
+	pace.Wake(l.changed)
 }
 
 // tellSession queues a note for one stream of a session. Without a stream the note is dropped.
@@ -298,7 +292,7 @@ func (ls *listeners) tellSession(s *session, endpoint string, n note) {
 	for l := range ls.open {
 		if l.session == s && l.endpoint.name == endpoint {
 			l.pending = ls.push(l.pending, n)
-			l.nudge()
+			pace.Wake(l.changed)
 			return
 		}
 	}
@@ -315,23 +309,16 @@ func (ls *listeners) drain(l *listener) []note {
 
 // listen keeps the stream open until ctx ends, the client deletes its session, or Junction shuts
 // down. The stream must have its share of limits.streams.
-func (s *Server) listen(ctx context.Context, w http.ResponseWriter, r *http.Request, l *listener) {
-	ctx, l.end = context.WithCancel(ctx)
+func (s *Server) listen(ctx context.Context, x *exchange, l *listener) {
+	ctx, l.end = x.untilExpiry(ctx)
 	defer l.end()
-	if ends := l.principal.Expires; !ends.IsZero() {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadline(ctx, ends)
-		defer cancel()
-	}
 	began := l.snapshot
 	s.listeners.add(l)
 	defer s.listeners.remove(l)
 	s.catchUp(began)
-	clearReadDeadline(w)
-	p := newReply(w, r, &s.limits)
-	streamHeader(w.Header())
-	w.WriteHeader(http.StatusOK)
-	if !p.flush(l.first) {
+	clearReadDeadline(x.reply.w)
+	beginStream(x.reply.w)
+	if !x.reply.flush(l.first) {
 		return
 	}
 	alive := time.NewTicker(quiet)
@@ -343,7 +330,7 @@ func (s *Server) listen(ctx context.Context, w http.ResponseWriter, r *http.Requ
 			return
 		case <-s.ending.Done():
 			if l.last != nil {
-				p.flush(l.last)
+				x.reply.flush(l.last)
 			}
 			return
 		case <-l.changed:
@@ -359,7 +346,7 @@ func (s *Server) listen(ctx context.Context, w http.ResponseWriter, r *http.Requ
 		case <-alive.C:
 			event = []byte(":\n\n")
 		}
-		if !p.flush(event) {
+		if !x.reply.flush(event) {
 			return
 		}
 	}
@@ -371,25 +358,20 @@ const spread = 200 * time.Millisecond
 
 // appendEvent appends a note as an event.
 func (l *listener) appendEvent(b []byte, n note) []byte {
-	var params []byte
-	if n.params != "" {
-		return jsonrpc.AppendEvent(b, "", jsonrpc.AppendRequest(nil, "", n.method, []byte(n.params)))
-	}
-	if n.uri != "" {
-		params = raw.AppendQuote([]byte(`{"uri":`), n.uri)
-	}
-	if l.meta != nil {
-		if params == nil {
-			params = []byte{'{'}
-		} else {
-			params = append(params, ',')
+	params := n.params
+	if params == "" {
+		var members []string
+		if n.uri != "" {
+			members = append(members, `"uri":`+string(raw.Quote(n.uri)))
 		}
-		params = append(append(params, `"_meta":`...), l.meta...)
+		if l.meta != nil {
+			members = append(members, `"_meta":`+string(l.meta))
+		}
+		if len(members) > 0 {
+			params = "{" + strings.Join(members, ",") + "}"
+		}
 	}
-	if params != nil {
-		params = append(params, '}')
-	}
-	return jsonrpc.AppendEvent(b, "", jsonrpc.AppendRequest(nil, "", n.method, params))
+	return jsonrpc.AppendEvent(b, "", jsonrpc.AppendRequest(nil, "", n.method, []byte(params)))
 }
 
 // maxSubscribe bounds the request of a subscriptions/listen in bytes, because it stays in memory as
@@ -398,7 +380,7 @@ const maxSubscribe = 64 << 10
 
 // subscribe answers subscriptions/listen (2026-07-28, basic/patterns/subscriptions). It
 // acknowledges the accepted subscriptions.
-func subscribe(ctx context.Context, s *Server, x *exchange, info *CallInfo) (result, error) {
+func subscribe(ctx context.Context, s *Server, x *exchange) (result, error) {
 	wanted, err := x.params.Object("notifications")
 	if err == raw.ErrAbsent {
 		return result{}, refuse(http.StatusBadRequest, mcp.INVALID_PARAMS, "Invalid params: no notifications")
@@ -424,8 +406,7 @@ func subscribe(ctx context.Context, s *Server, x *exchange, info *CallInfo) (res
 			honoured = append(honoured, `"`+name+`":true`)
 		}
 	}
-	l.meta = append([]byte(`{"`+mcp.MetaKeySubscriptionID+`":`), x.msg.ID...)
-	l.meta = append(l.meta, '}')
+	l.meta = fmt.Appendf(nil, `{"%s":%s}`, mcp.MetaKeySubscriptionID, x.msg.ID)
 	if err := x.held.Reserve(budget.Streams, 1); err != nil {
 		return result{}, overuseError(err)
 	}
@@ -436,7 +417,7 @@ func subscribe(ctx context.Context, s *Server, x *exchange, info *CallInfo) (res
 		return result{}, err
 	}
 	if x.subject.Sight().Offers.Subscribe && len(uris) > 0 {
-		list, err := s.subscribeAll(ctx, x, h, uris, info)
+		list, err := s.subscribeAll(ctx, x, h, uris)
 		if err != nil {
 			return result{}, err
 		}
@@ -444,13 +425,12 @@ func subscribe(ctx context.Context, s *Server, x *exchange, info *CallInfo) (res
 			honoured = append(honoured, `"resourceSubscriptions":[`+strings.Join(list, ",")+`]`)
 		}
 	}
-	params := append([]byte(`{"notifications":{`+strings.Join(honoured, ",")+`},"_meta":`), l.meta...)
 	l.first = jsonrpc.AppendEvent(nil, "", jsonrpc.AppendRequest(nil, "", "notifications/subscriptions/acknowledged",
-		append(params, '}')))
-	end := append(append([]byte(`{"resultType":"complete","_meta":`), l.meta...), '}')
-	l.last = jsonrpc.AppendEvent(nil, "", append(append(jsonrpc.ResponseHead(nil, x.msg.ID), end...), '}'))
+		fmt.Appendf(nil, `{"notifications":{%s},"_meta":%s}`, strings.Join(honoured, ","), l.meta)))
+	l.last = jsonrpc.AppendEvent(nil, "", fmt.Appendf(jsonrpc.ResponseHead(nil, x.msg.ID),
+		`{"resultType":"complete","_meta":%s}}`, l.meta))
 	x.reply.finish()
 	x.held.Give(budget.Requests, 1) // a stream counts as one, and no longer as a request
-	s.listen(ctx, x.reply.w, x.request, l)
+	s.listen(ctx, x, l)
 	return result{}, errAnswered
 }

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -17,23 +18,23 @@ import (
 // headers. The era has no sessions.
 type modernFront struct{ *Server }
 
-func (f modernFront) post(w http.ResponseWriter, r *http.Request, x *exchange) {
+func (f modernFront) post(x *exchange) {
 	x.era = upstream.EraModern
 	switch {
 	case x.msg.IsNotification():
-		w.WriteHeader(http.StatusAccepted) // no client notification has a meaning on HTTP, and none is an error
+		x.reply.w.WriteHeader(http.StatusAccepted) // no client notification has a meaning on HTTP, and none is an error
 		return
 	case x.msg.IsResponse():
-		f.reject(x.reply, x.msg.ID, refuse(http.StatusBadRequest, mcp.INVALID_REQUEST,
+		f.reject(x, x.msg.ID, refuse(http.StatusBadRequest, mcp.INVALID_REQUEST,
 			"Invalid Request: a client of %s sends no responses", modernVersion))
 		return
 	}
 	if err := f.check(x); err != nil {
-		f.reject(x.reply, x.msg.ID, err)
+		f.reject(x, x.msg.ID, err)
 		return
 	}
 	// The end of the request is its cancellation (2026-07-28, streamable-http#cancellation).
-	ctx, end := context.WithCancelCause(r.Context())
+	ctx, end := context.WithCancelCause(x.request.Context())
 	cancel := func() { end(nil) }
 	defer cancel()
 	if ctx.Value(baseKey{}) != f.Server {
@@ -48,25 +49,25 @@ func (f modernFront) post(w http.ResponseWriter, r *http.Request, x *exchange) {
 func (f modernFront) check(x *exchange) error {
 	version, err := x.meta.String(mcp.MetaKeyProtocolVersion)
 	switch {
-	case err == raw.ErrAbsent && len(x.header["Mcp-Protocol-Version"]) > 0:
+	case err == raw.ErrAbsent && len(x.request.Header["Mcp-Protocol-Version"]) > 0:
 		return refuse(http.StatusBadRequest, mcp.INVALID_PARAMS, "Invalid params: _meta has no %s",
 			mcp.MetaKeyProtocolVersion)
 	case err != nil:
 		return refuse(http.StatusBadRequest, mcp.INVALID_PARAMS, "Invalid params: %s in _meta is no certain string",
 			mcp.MetaKeyProtocolVersion)
 	}
-	if err := headers.Repeats(x.header, "Mcp-Protocol-Version", version, false); err != nil {
+	if err := headers.Repeats(x.request.Header, "Mcp-Protocol-Version", version, false); err != nil {
 		return err
 	}
-	if err := headers.Repeats(x.header, "Mcp-Method", x.msg.Method, false); err != nil {
+	if err := headers.Repeats(x.request.Header, "Mcp-Method", x.msg.Method, false); err != nil {
 		return err
 	}
-	if member := namedBy(x.msg.Method); member != "" {
+	if member := x.method.named; member != "" {
 		name, err := x.params.String(member)
 		if err != nil && err != raw.ErrAbsent {
 			return malformed(err)
 		}
-		if err := headers.Repeats(x.header, "Mcp-Name", name, true); err != nil {
+		if err := headers.Repeats(x.request.Header, "Mcp-Name", name, true); err != nil {
 			return err
 		}
 	}
@@ -79,9 +80,7 @@ func (f modernFront) check(x *exchange) error {
 	}
 	if version != modernVersion {
 		e := refuse(http.StatusBadRequest, codeUnsupportedVersion, "Unsupported protocol version: %.100s", version)
-		e.data = append(append(append([]byte(`{"supported":`), f.supported...), `,"requested":`...),
-			raw.Quote(version)...)
-		e.data = append(e.data, '}')
+		e.data = fmt.Appendf(nil, `{"supported":%s,"requested":%s}`, f.supported, raw.Quote(version))
 		return e
 	}
 	x.profile = profile.Of(declared, version)
@@ -100,29 +99,15 @@ func (f modernFront) check(x *exchange) error {
 	return nil
 }
 
-// namedBy returns the member of params that the header Mcp-Name repeats; "" if the method has none.
-func namedBy(method string) string {
-	switch mcp.MCPMethod(method) {
-	case mcp.MethodToolsCall, mcp.MethodPromptsGet:
-		return "name"
-	case mcp.MethodResourcesRead:
-		return "uri"
-	case methodTasksGet, methodTasksUpdate, methodTasksCancel:
-		return "taskId"
-	}
-	return ""
-}
-
 // discovered is the freshness of server/discover. Upstreams that start or stop can change the
 // answer.
 const discovered = time.Minute
 
 // discover answers server/discover.
-func discover(_ context.Context, s *Server, x *exchange, _ *CallInfo) (result, error) {
-	b := append([]byte(`{"supportedVersions":`), s.supported...)
-	b = x.subject.Sight().Offers.AppendCapabilities(append(b, `,"capabilities":`...), x.era)
+func discover(_ context.Context, s *Server, x *exchange) (result, error) {
+	b := fmt.Appendf(nil, `{"supportedVersions":%s,"capabilities":`, s.supported)
+	b = x.subject.Sight().Offers.AppendCapabilities(b, x.era)
 	b = x.subject.Sight().AppendInstructions(b)
 	b = appendFreshness(b, discovered, !x.subject.private())
-	b = append(append(b, `,"resultType":"complete","_meta":`...), s.modernMeta...)
-	return result{body: append(b, '}')}, nil
+	return result{body: fmt.Appendf(b, `,"resultType":"complete","_meta":%s}`, s.modernMeta)}, nil
 }

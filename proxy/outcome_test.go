@@ -106,11 +106,11 @@ func TestDecideOutcome(t *testing.T) {
 		want Outcome
 	}{
 		{"declined", CallInfo{Approval: approvalDeclined, Verdict: "ask"}, nil, Declined},
-		{"declined, and no tool call", CallInfo{Approval: approvalDeclined, Verdict: "ask"}, unknownTool("x"), Declined},
+		{"declined, and no tool call", CallInfo{Approval: approvalDeclined, Verdict: "ask"}, unknownNamed(upstream.PartTools, "x"), Declined},
 		{"not answered", CallInfo{Approval: approvalUnanswered, Verdict: "ask"}, nil, Unanswered},
 		{"asked", CallInfo{Approval: approvalAsked, Verdict: "ask"}, nil, Unanswered},
 		{"cancelled while asked", CallInfo{Approval: approvalUnanswered}, context.Canceled, Cancelled},
-		{"denied while asked", CallInfo{Approval: approvalLate, Verdict: "deny"}, unknownTool("x"), Denied},
+		{"denied while asked", CallInfo{Approval: approvalLate, Verdict: "deny"}, unknownNamed(upstream.PartTools, "x"), Denied},
 		{"approved", CallInfo{Approval: approvalGiven, Verdict: "ask"}, nil, OK},
 		{"approved, and failed", CallInfo{Approval: approvalGiven, Outcome: ToolError}, nil, ToolError},
 		{"a rate limit", CallInfo{Verdict: "deny"}, limited, Limited},

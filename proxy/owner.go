@@ -36,7 +36,7 @@ func (s *Server) session(ctx context.Context, id string, a budget.Account) (*ses
 	first := sealed.Member
 	sealed.Member = s.sessions.process()
 	if s.members != nil {
-		owner, err := s.members.Owner(ctx, hash(id), first, time.Unix(sealed.Born, 0).Add(s.sessions.maxAge))
+		owner, err := s.members.Owner(ctx, hash(id), first, sealed.ends(s.sessions.maxAge))
 		switch {
 		case errors.Is(err, members.ErrDeleted):
 			return nil, errUnknownSession
@@ -100,7 +100,7 @@ func (s *Server) forwardSession(w http.ResponseWriter, r *http.Request, c caller
 		case err == nil, err == errUnknownSession:
 			return false
 		case !other, members.Forwarded(r.Context()):
-			s.reject(newReply(w, r, &s.limits), "", sessionError(err))
+			s.reject(s.newExchange(w, r, c), "", sessionError(err))
 			return true
 		}
 		if err = s.members.Forward(relay.New(w, r, s.limits.WriteTimeout), r, nil, at.member); err == nil {
@@ -110,11 +110,11 @@ func (s *Server) forwardSession(w http.ResponseWriter, r *http.Request, c caller
 			return true // the client has gone
 		}
 		if !errors.Is(err, members.ErrGone) {
-			s.reject(newReply(w, r, &s.limits), "", errForward())
+			s.reject(s.newExchange(w, r, c), "", errForward())
 			return true
 		}
 		if time.Now().After(deadline) || !pace.Sleep(r.Context(), takeoverCheck, nil) {
-			s.reject(newReply(w, r, &s.limits), "", sessionError(err))
+			s.reject(s.newExchange(w, r, c), "", sessionError(err))
 			return true
 		}
 	}
@@ -124,7 +124,8 @@ func (s *Server) forwardSession(w http.ResponseWriter, r *http.Request, c caller
 // member. It returns false if this process must answer. If the other member has ended, the call has
 // failed, and this process answers with the error. The owner opens the state again, and checks that
 // the state is for this request.
-func (s *Server) forwardParked(w http.ResponseWriter, r *http.Request, x *exchange, body []byte) bool {
+func (s *Server) forwardParked(x *exchange, body []byte) bool {
+	w, r := x.reply.w, x.request
 	if header(r.Header, "Mcp-Protocol-Version") != modernVersion || members.Forwarded(r.Context()) {
 		return false
 	}
@@ -143,7 +144,7 @@ func (s *Server) forwardParked(w http.ResponseWriter, r *http.Request, x *exchan
 	case errors.Is(err, members.ErrGone):
 		return false
 	case err != nil && r.Context().Err() == nil:
-		s.reject(x.reply, x.msg.ID, errForward())
+		s.reject(x, x.msg.ID, errForward())
 	}
 	return true
 }

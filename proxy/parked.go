@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"fmt"
 	"slices"
 	"strconv"
 	"sync"
@@ -183,14 +184,15 @@ func (p *parked) wait(ctx context.Context, s *Server, x *exchange) (result, erro
 		case len(p.open) > 0 && !settled:
 			settled = true
 			p.mu.Unlock()
-			p.settle(ctx)
+			// further server requests may come, for the same answer
+			pace.Sleep(ctx, together, nil)
 			continue
 		case len(p.open) > 0:
-			text := p.requests(s, x)
+			r := p.requests(s, x)
 			p.present = nil
 			p.away = time.AfterFunc(p.calls.patience, p.giveUp)
 			p.mu.Unlock()
-			return result{body: text}, nil
+			return r, nil
 		}
 		p.mu.Unlock()
 		select {
@@ -205,30 +207,18 @@ func (p *parked) wait(ctx context.Context, s *Server, x *exchange) (result, erro
 	}
 }
 
-// settle waits briefly for further server requests, so that the client gets all of them in one
-// answer.
-func (p *parked) settle(ctx context.Context) {
-	pace.Sleep(ctx, together, nil)
-}
-
-// together is the time for which settle waits.
+// together is the time for which wait collects server requests.
 const together = 20 * time.Millisecond
 
 // requests returns the input_required result with the open requests; p.mu is held.
-func (p *parked) requests(s *Server, x *exchange) []byte {
-	b := []byte(`{"resultType":"input_required","inputRequests":{`)
-	for i, q := range p.open {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = raw.AppendQuote(append(raw.AppendQuote(b, q.key), `:{"method":`...), q.method)
+func (p *parked) requests(s *Server, x *exchange) result {
+	var requests [][]byte
+	for _, q := range p.open {
 		// params is {} even if empty: some clients require the member
-		b = append(append(append(b, `,"params":`...), q.params...), '}')
+		requests = append(requests,
+			fmt.Appendf(nil, `"%s":{"method":%s,"params":%s}`, q.key, raw.Quote(q.method), q.params))
 	}
-	st := state{Kind: stateParked, Parked: p.id, Member: s.sessions.process()}
-	b = raw.AppendQuote(append(b, `},"requestState":`...), s.seal(x, st))
-	b = append(append(b, `,"_meta":`...), s.modernMeta...)
-	return append(b, '}')
+	return s.inputRequired(x, requests, state{Kind: stateParked, Parked: p.id, Member: s.sessions.process()})
 }
 
 // giveUp ends the call of a client that does not return. The open server requests fail, and the
@@ -244,14 +234,7 @@ func (p *parked) finish(r upstream.Result, err error) {
 	p.done, p.result, p.err = true, r, err
 	p.open = nil
 	p.mu.Unlock()
-	p.tell()
-}
-
-func (p *parked) tell() {
-	select {
-	case p.changed <- struct{}{}:
-	default:
-	}
+	pace.Wake(p.changed)
 }
 
 // Notify implements upstream.Peer. It sends the notification to the present request, with that
@@ -295,7 +278,7 @@ func (p *parked) Ask(ctx context.Context, q *upstream.ServerRequest) ([]byte, er
 	o.key = "q" + strconv.Itoa(p.numbers)
 	p.open = append(p.open, o)
 	p.mu.Unlock()
-	p.tell()
+	pace.Wake(p.changed)
 	asked := p.origin.question(p.origin.asks(q.Method, q.Trace))
 	select {
 	case answer := <-o.answer:

@@ -30,7 +30,7 @@ func TestLateQuestionKeepsNoPlace(t *testing.T) {
 }
 
 func TestReplayOfAnIDOutOfRange(t *testing.T) {
-	s := &session{version: "2025-11-25"}
+	s := &session{sealedSession: sealedSession{Version: "2025-11-25"}}
 	r := s.record(budgetOf(t, [budget.Quotas]int64{budget.Bytes: 1 << 20}).Grant(budget.Account{}, ""))
 	r.Add([]byte(`{}`))
 	for _, n := range []int{1, 2, math.MaxInt} {

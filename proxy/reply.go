@@ -15,6 +15,7 @@ import (
 	"junction/proxy/headers"
 	"junction/proxy/replay"
 	"junction/upstream/jsonrpc"
+	"junction/upstream/pace"
 )
 
 // reply writes the answer of one request: one JSON document, or an event stream from the first
@@ -38,12 +39,6 @@ type reply struct {
 
 // quiet is the time without events after which a comment shows that the stream is alive.
 const quiet = 15 * time.Second
-
-func newReply(w http.ResponseWriter, r *http.Request, limits *Limits) *reply {
-	p := new(reply)
-	p.init(w, r, limits)
-	return p
-}
 
 // init prepares a zero reply for a request.
 func (p *reply) init(w http.ResponseWriter, r *http.Request, limits *Limits) {
@@ -84,10 +79,7 @@ func (p *reply) send(message []byte) bool {
 	if event := p.event(message); !gone {
 		p.queue = append(p.queue, event)
 	}
-	select {
-	case p.more <- struct{}{}:
-	default:
-	}
+	pace.Wake(p.more)
 	return true
 }
 
@@ -131,16 +123,16 @@ func (p *reply) event(message []byte) []byte {
 // client fails. finish waits for it.
 func (p *reply) write(more <-chan struct{}) {
 	defer close(p.written)
-	streamHeader(p.w.Header())
-	p.w.WriteHeader(http.StatusOK)
+	beginStream(p.w)
 	alive := time.NewTicker(quiet)
 	defer alive.Stop()
+	var comment []byte // shows that the stream is alive
 	for {
 		p.mu.Lock()
 		events, done := p.queue, p.done
 		p.queue = nil
 		p.mu.Unlock()
-		if !p.flush(events...) { // without events it writes the header
+		if !p.flush(append(events, comment)...) { // without events it writes the header
 			if p.broken != nil {
 				p.broken()
 			}
@@ -149,15 +141,11 @@ func (p *reply) write(more <-chan struct{}) {
 		if done { // and the queue is empty
 			return
 		}
+		comment = nil
 		select {
 		case <-more:
 		case <-alive.C:
-			if !p.flush([]byte(":\n\n")) {
-				if p.broken != nil {
-					p.broken()
-				}
-				return
-			}
+			comment = []byte(":\n\n")
 		}
 	}
 }
@@ -182,12 +170,7 @@ func (p *reply) finish() bool {
 	p.mu.Lock()
 	p.done = true
 	streaming := p.more != nil
-	if streaming {
-		select {
-		case p.more <- struct{}{}:
-		default:
-		}
-	}
+	pace.Wake(p.more)
 	p.mu.Unlock()
 	if streaming {
 		<-p.written
@@ -284,11 +267,13 @@ func writeJSON(w http.ResponseWriter, status int, text []byte) {
 	w.Write(text)
 }
 
-// streamHeader sets the headers of an event stream, and tells proxies not to buffer it.
-func streamHeader(h http.Header) {
+// beginStream writes the header of an event stream, and tells proxies not to buffer it.
+func beginStream(w http.ResponseWriter) {
+	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-cache, no-transform")
 	h.Set("X-Accel-Buffering", "no")
+	w.WriteHeader(http.StatusOK)
 }
 
 // maxRecords bounds the streams that the client of one session can resume.
@@ -297,11 +282,11 @@ const maxRecords = 8
 // record begins the record of a stream; nil if the session's version has no event IDs. held is an
 // empty grant.
 func (s *session) record(held budget.Grant) *replay.Record {
-	if s.version < mcp.ProtocolVersion20250326 {
+	if s.Version < mcp.ProtocolVersion20250326 {
 		return nil
 	}
 	// Older clients would parse the first event as a message.
-	r := replay.New(held, s.version >= mcp.ProtocolVersion20251125)
+	r := replay.New(held, s.Version >= mcp.ProtocolVersion20251125)
 	var oldest *replay.Record
 	s.mu.Lock()
 	if len(s.records) >= maxRecords {
@@ -347,34 +332,28 @@ func (s *session) recorded(id string) (*replay.Record, int) {
 
 // replay writes the remaining events of an interrupted stream, and its future events, as long as
 // the caller has access.
-func (f legacyFront) replay(ctx context.Context, w http.ResponseWriter, r *http.Request, c caller, rec *replay.Record,
-	n int) {
-	if ends := c.principal.Expires; !ends.IsZero() {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadline(ctx, ends)
-		defer cancel()
-	}
-	clearReadDeadline(w)
-	p := newReply(w, r, &f.limits)
-	streamHeader(w.Header())
-	w.WriteHeader(http.StatusOK)
+func (f legacyFront) replay(ctx context.Context, x *exchange, rec *replay.Record, n int) {
+	ctx, cancel := x.untilExpiry(ctx)
+	defer cancel()
+	clearReadDeadline(x.reply.w)
+	beginStream(x.reply.w)
 	alive := time.NewTicker(quiet)
 	defer alive.Stop()
 	for {
-		if now := f.snapshot.Load(); now != c.snapshot {
-			if c = now.adopt(c); c.subject == nil {
+		if now := f.snapshot.Load(); now != x.snapshot {
+			if x.caller = now.adopt(x.caller); x.subject == nil {
 				return
 			}
 		}
 		events, ended, more := rec.After(n)
 		n += len(events)
-		if !p.flush(events...) || ended {
+		if !x.reply.flush(events...) || ended {
 			return
 		}
 		select {
 		case <-more:
 		case <-alive.C:
-			if !p.flush([]byte(":\n\n")) {
+			if !x.reply.flush([]byte(":\n\n")) {
 				return
 			}
 		case <-ctx.Done():

@@ -45,13 +45,15 @@ func (s *Server) at(w *snapshot, name func(*http.Request) string) http.HandlerFu
 		if s.members != nil && s.forwardSession(rw, r, c) {
 			return
 		}
+		x := s.newExchange(rw, r, c)
+		defer x.held.Release()
 		switch r.Method {
 		case http.MethodPost:
-			s.post(rw, r, c)
+			s.post(x)
 		case http.MethodGet:
-			legacyFront{s}.get(rw, r, c)
+			legacyFront{s}.get(x)
 		case http.MethodDelete:
-			legacyFront{s}.delete(rw, r, c)
+			legacyFront{s}.delete(x)
 		default:
 			rw.Header().Set("Allow", "POST, GET, DELETE")
 			http.Error(rw, "Use POST.", http.StatusMethodNotAllowed)
@@ -162,65 +164,56 @@ func (w *snapshot) hostAllowed(host string) bool {
 }
 
 // post reads the message of a request and passes it to the front of its era.
-func (s *Server) post(rw http.ResponseWriter, r *http.Request, c caller) {
-	if !headers.JSON(r.Header["Content-Type"]) {
-		s.reject(newReply(rw, r, &s.limits), "", refuse(http.StatusUnsupportedMediaType, mcp.INVALID_REQUEST,
+func (s *Server) post(x *exchange) {
+	if !headers.JSON(x.request.Header["Content-Type"]) {
+		s.reject(x, "", refuse(http.StatusUnsupportedMediaType, mcp.INVALID_REQUEST,
 			"Content-Type must be application/json"))
 		return
 	}
-	held := s.grant(c, r)
-	body, err := s.readBody(rw, r, &held)
+	body, err := s.readBody(x)
 	if err != nil {
-		held.Release()
-		s.reject(newReply(rw, r, &s.limits), "", err)
+		s.reject(x, "", err)
 		return
 	}
-	var x *exchange
 	defer func() {
-		if x == nil {
-			held.Release()
-		} else {
-			x.held.Release()
-		}
-		if x == nil || !x.outlived {
+		if !x.outlived {
 			s.bodies.put(body)
 		}
 	}()
+	x.size = len(*body)
 	m, err := jsonrpc.Parse(*body, s.limits.Nesting)
 	if err != nil {
 		if errors.Is(err, jsonrpc.ErrInvalid) && bytes.HasPrefix(bytes.TrimLeft(*body, " \t\r\n"), []byte{'['}) {
-			s.batch(rw, r, c, *body, &held)
+			legacyFront{s}.batch(x, *body)
 			return
 		}
-		s.reject(newReply(rw, r, &s.limits), m.ID, malformed(err))
+		s.reject(x, m.ID, malformed(err))
 		return
 	}
-	x, err = newExchange(c, r, m)
-	x.own.init(rw, r, &s.limits)
-	x.reply, x.size, x.request, x.held = &x.own, len(*body), r, held
-	if err != nil {
-		s.reject(x.reply, m.ID, err)
+	if err := s.read(x, m); err != nil {
+		s.reject(x, m.ID, err)
 		return
 	}
-	if s.members != nil && s.forwardParked(rw, r, x, *body) {
+	if s.members != nil && s.forwardParked(x, *body) {
 		return
 	}
-	s.frontFor(x).post(rw, r, x)
+	s.frontFor(x).post(x)
 }
 
 // reject answers a message that is not dispatched with an error. id is "" if it is unknown.
-func (s *Server) reject(to *reply, id jsonrpc.ID, err error) {
+func (s *Server) reject(x *exchange, id jsonrpc.ID, err error) {
 	e, status := rpcError(err, "")
 	s.refused("", status, e.Code)
-	retry(to.w, err)
-	to.fail(id, e, status)
+	retry(x.reply.w, err)
+	x.reply.fail(id, e, status)
 }
 
 // readBody reserves a request in progress and reads the body, of at most limits.body bytes. It
 // reserves the bytes before it allocates them. The ReadTimeout of the http.Server applies until the
 // body was read; a call may take longer. The buffer returns to s.bodies when the request is
 // answered.
-func (s *Server) readBody(rw http.ResponseWriter, r *http.Request, held *budget.Grant) (*[]byte, error) {
+func (s *Server) readBody(x *exchange) (*[]byte, error) {
+	rw, r, held := x.reply.w, x.request, &x.held
 	limit := int64(s.limits.Body)
 	if r.ContentLength > limit {
 		return nil, tooLarge(rw, limit)

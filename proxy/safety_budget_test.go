@@ -66,7 +66,7 @@ func TestSafety8EventsThatAreKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := budgetOf(t, [budget.Quotas]int64{budget.Bytes: 1 << 20})
 		g := b.Grant(budget.Account{Principal: "hog"}, "")
-		s := &session{version: mcp.ProtocolVersion20250326}
+		s := &session{sealedSession: sealedSession{Version: mcp.ProtocolVersion20250326}}
 		message := []byte(`"` + strings.Repeat("x", 10_000) + `"`)
 		var all []*replay.Record
 		for range 2 * maxRecords {

@@ -155,7 +155,7 @@ func TestSafety8Sessions(t *testing.T) {
 			}
 			var list []*session // the oldest first
 			for e := w.sessions.order.Back(); e != nil; e = e.Prev() {
-				if s := e.Value.(*entry).s; s.principal == "key:"+who {
+				if s := e.Value.(*entry).s; s.Principal == "key:"+who {
 					list = append(list, s)
 				}
 			}

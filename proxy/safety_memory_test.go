@@ -32,7 +32,7 @@ func (s *Server) as(name string, body io.Reader, length int64, header ...string)
 	p := &auth.Principal{Kind: auth.KindKey, ID: name, Key: name}
 	e := world.endpoint("", p)
 	w := httptest.NewRecorder()
-	s.post(w, r, caller{snapshot: world, endpoint: e, principal: p, subject: world.subjectView(e, p)})
+	s.postAs(w, r, caller{snapshot: world, endpoint: e, principal: p, subject: world.subjectView(e, p)})
 	return w
 }
 

@@ -3,6 +3,7 @@ package proxy
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"log/slog"
 	"maps"
 	"net"
@@ -12,6 +13,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
 
 	"junction/auth"
 	"junction/auth/seal"
@@ -77,6 +80,7 @@ type Server struct {
 	schemas   schema.Validator
 	answers   *answers.Cache
 	listeners listeners
+	methods   map[mcp.MCPMethod]method
 	moving    sync.WaitGroup // goroutines of follow
 	bodies    buffers        // of request bodies
 	budget    budget.Budget  // shared by all callers
@@ -99,7 +103,7 @@ type Server struct {
 // New returns a Server without upstreams; call Apply next.
 func New(o Options) (*Server, error) {
 	s := &Server{limits: o.Limits.WithDefaults(), hooks: o.Hooks, observer: o.Observer, members: o.Members, log: o.Log}
-	s.answers = answers.New()
+	s.answers, s.methods = answers.New(), methods()
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -129,17 +133,10 @@ func New(o Options) (*Server, error) {
 	s.listeners.open, s.listeners.subscribers, s.listeners.queue = map[*listener]struct{}{},
 		map[*subscriber]struct{}{}, s.limits.Queue
 	s.sessions.forget = s.listeners.forget
-	s.serverInfo = append(raw.AppendQuote([]byte(`{"name":"junction","title":"Junction","version":`),
-		cmp.Or(o.Version, "devel")), '}')
-	s.modernMeta = append(append([]byte(`{"io.modelcontextprotocol/serverInfo":`), s.serverInfo...), '}')
-	s.supported = []byte{'['}
-	for i, v := range versions() {
-		if i > 0 {
-			s.supported = append(s.supported, ',')
-		}
-		s.supported = raw.AppendQuote(s.supported, v)
-	}
-	s.supported = append(s.supported, ']')
+	s.serverInfo = fmt.Appendf(nil, `{"name":"junction","title":"Junction","version":%s}`,
+		raw.Quote(cmp.Or(o.Version, "devel")))
+	s.modernMeta = fmt.Appendf(nil, `{"io.modelcontextprotocol/serverInfo":%s}`, s.serverInfo)
+	s.supported = fmt.Appendf(nil, `["%s"]`, strings.Join(versions(), `","`))
 	s.ending, s.end = context.WithCancel(context.Background())
 	s.killing, s.kill = context.WithCancelCause(context.Background())
 	s.snapshot.Store(s.newSnapshot(SnapshotConfig{}, nil, nil))

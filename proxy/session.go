@@ -25,13 +25,8 @@ import (
 // ID, so a session survives its eviction from memory, a restart and a change of replica. Some
 // clients never recover from a 404.
 type session struct {
-	key     string // identifies the session for upstreams
-	version string // of the protocol
-	client  string // the client's name for itself (unverified)
-	profile upstream.Profile
-	// principal is the owner; for other principals the session does not exist.
-	principal string
-	numbers   atomic.Uint64 // of server requests
+	sealedSession
+	numbers atomic.Uint64 // of server requests
 
 	mu      sync.Mutex
 	calls   map[jsonrpc.ID]context.CancelCauseFunc // in flight; nil before the first
@@ -47,15 +42,19 @@ type session struct {
 
 // sealedSession is the content of a session ID.
 type sealedSession struct {
-	Version   string           `json:"v"`
-	Client    string           `json:"c,omitempty"`
-	Profile   upstream.Profile `json:"p,omitzero"`
-	Born      int64            `json:"t"`
-	Key       string           `json:"k"`
-	Principal string           `json:"w"` // the ID of the principal that the session belongs to
+	Version string           `json:"v"`           // of the protocol
+	Client  string           `json:"c,omitempty"` // the client's name for itself (unverified)
+	Profile upstream.Profile `json:"p,omitzero"`
+	Born    int64            `json:"t"` // Unix seconds
+	Key     string           `json:"k"` // identifies the session for upstreams
+	// Principal is the ID of the owner. For other principals the session does not exist.
+	Principal string `json:"w"`
 	// Member is the ID of the process that created the session; "" if it was alone.
 	Member string `json:"m,omitempty"`
 }
+
+// ends returns the time when the session ID expires.
+func (s *sealedSession) ends(maxAge time.Duration) time.Time { return time.Unix(s.Born, 0).Add(maxAge) }
 
 // sessions holds the sessions in memory, bounded in number and idle time, and the deleted IDs.
 //
@@ -84,7 +83,6 @@ type sessions struct {
 type entry struct {
 	id       string
 	s        *session
-	born     time.Time
 	used     time.Time
 	holder   *holder
 	all, own *list.Element
@@ -134,7 +132,7 @@ func (s *Server) Sessions() (latest []SessionStatus, total int) {
 	defer s.sessions.mu.Unlock()
 	for e := s.sessions.order.Front(); e != nil && len(latest) < most; e = e.Next() {
 		of := e.Value.(*entry)
-		latest = append(latest, SessionStatus{of.s.principal, of.s.client, of.s.version, of.used})
+		latest = append(latest, SessionStatus{of.s.Principal, of.s.Client, of.s.Version, of.used})
 	}
 	return latest, s.sessions.order.Len()
 }
@@ -164,10 +162,10 @@ func (ss *sessions) find(id string, a budget.Account) (*session, error) {
 	if !ok || !ss.confirmOwner() {
 		return nil, nil
 	}
-	if e.s.principal != a.Principal {
+	if e.s.Principal != a.Principal {
 		return nil, errUnknownSession
 	}
-	if now.Sub(e.born) > ss.maxAge {
+	if now.After(e.s.ends(ss.maxAge)) {
 		ss.drop(e)
 		return nil, errUnknownSession
 	}
@@ -181,7 +179,7 @@ func (ss *sessions) find(id string, a budget.Account) (*session, error) {
 func (ss *sessions) open(id string, a budget.Account) (sealed sealedSession, err error) {
 	plain, err := ss.box.Open(id)
 	if err != nil || json.Unmarshal(plain, &sealed) != nil || sealed.Principal != a.Principal ||
-		time.Since(time.Unix(sealed.Born, 0)) > ss.maxAge {
+		time.Now().After(sealed.ends(ss.maxAge)) {
 		return sealed, errUnknownSession
 	}
 	ss.mu.Lock()
@@ -196,8 +194,7 @@ func (ss *sessions) open(id string, a budget.Account) (sealed sealedSession, err
 // the ID of this process as the caller knows it. The error is errMoved if that has changed.
 func (ss *sessions) load(id string, sealed sealedSession, a budget.Account) (*session, error) {
 	now := time.Now()
-	s := &session{key: sealed.Key, version: sealed.Version, client: sealed.Client, profile: sealed.Profile,
-		principal: sealed.Principal}
+	s := &session{sealedSession: sealed}
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	if !ss.confirmOwner() || ss.member != sealed.Member {
@@ -207,7 +204,7 @@ func (ss *sessions) load(id string, sealed sealedSession, a budget.Account) (*se
 		return e.s, nil // another request was faster
 	}
 	id = strings.Clone(id) // a substring would keep the whole request in memory
-	ss.add(&entry{id: id, s: s, born: time.Unix(sealed.Born, 0), used: now}, a)
+	ss.add(&entry{id: id, s: s, used: now}, a)
 	ss.trim(now)
 	return s, nil
 }

@@ -44,10 +44,10 @@ func (x *exchange) connecting(t *view.Target, name string) *view.Target {
 // about half a minute.
 const connectRounds = 18
 
-// connect answers a call of the connect tool.
-func (s *Server) connect(ctx context.Context, x *exchange, t *view.Target, info *CallInfo) (result, error) {
-	x.target = t
-	info.Upstream, info.Own, info.Verdict = t.Backend.Name(), t.Name, policy.Allow.String()
+// connect answers a call of the connect tool, which is x.target.
+func (s *Server) connect(ctx context.Context, x *exchange) (result, error) {
+	t := x.target
+	x.info.Upstream, x.info.Own, x.info.Verdict = t.Backend.Name(), t.Name, policy.Allow.String()
 	x.reply.begin()
 	var st state
 	if x.era == upstream.EraModern {
@@ -69,8 +69,7 @@ func (s *Server) connect(ctx context.Context, x *exchange, t *view.Target, info 
 	if err != nil {
 		return result{}, err
 	}
-	return s.ownResult(x, string(raw.AppendQuote([]byte(`"content":[{"type":"text","text":`),
-		t.Backend.Name()+" is connected. Its tools are in the list now."))+"}]"), nil
+	return s.toolText(x, t.Backend.Name()+" is connected. Its tools are in the list now.", ""), nil
 }
 
 // needsSignIn returns the error if the user must sign in to the upstream before the call; nil for
@@ -87,10 +86,10 @@ func (s *Server) offer(x *exchange, need *upstream.SignInError) (result, error) 
 	message := signInMessage(need)
 	if need.URL != "" && x.profile.URL && (x.era == upstream.EraModern &&
 		mcp.MCPMethod(x.msg.Method) != mcp.MethodCompletionComplete ||
-		x.era == upstream.EraLegacy && x.session.version >= mcp.ProtocolVersion20251125) {
-		data := raw.AppendQuote([]byte(`{"elicitations":[{"mode":"url","elicitationId":`), "junction-"+rand.Text())
-		data = raw.AppendQuote(append(data, `,"url":`...), need.URL)
-		data = append(raw.AppendQuote(append(data, `,"message":`...), message), "}]}"...)
+		x.era == upstream.EraLegacy && x.session.Version >= mcp.ProtocolVersion20251125) {
+		data := fmt.Appendf(nil,
+			`{"elicitations":[{"mode":"url","elicitationId":"junction-%s","url":%s,"message":%s}]}`,
+			rand.Text(), raw.Quote(need.URL), raw.Quote(message))
 		if x.era == upstream.EraModern {
 			return s.openURLs(x, &jsonrpc.Error{Code: mcp.URL_ELICITATION_REQUIRED, Message: message, Data: data})
 		}
@@ -105,12 +104,11 @@ func (s *Server) offer(x *exchange, need *upstream.SignInError) (result, error) 
 		return result{}, &refusal{status: http.StatusOK, code: e.Code, text: e.Message, data: e.Data,
 			outcome: Unavailable}
 	}
-	members := raw.AppendQuote([]byte(`"content":[{"type":"text","text":`), message)
-	members = append(members, `}],"isError":true,"structuredContent":{"code":"`+signInKind(need)+`"`...)
+	more := isError + `,"structuredContent":{"code":"` + signInKind(need) + `"`
 	if need.URL != "" {
-		members = raw.AppendQuote(append(members, `,"connect_url":`...), need.URL)
+		more += `,"connect_url":` + string(raw.Quote(need.URL))
 	}
-	return s.ownResult(x, string(append(members, '}'))), nil
+	return s.toolText(x, message, more+"}"), nil
 }
 
 // Kinds of errors for calls that need a sign-in: the first sign-in, and a repeated one.

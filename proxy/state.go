@@ -159,9 +159,9 @@ func (s *Server) wrapTask(x *exchange, o raw.Object) (result, error) {
 
 // aboutTask passes tasks/get, tasks/update or tasks/cancel on to the upstream that has the task. An
 // ID that was not issued for this user and endpoint is unknown.
-func aboutTask(ctx context.Context, s *Server, x *exchange, info *CallInfo) (result, error) {
+func aboutTask(ctx context.Context, s *Server, x *exchange) (result, error) {
 	if !x.subject.Sight().Offers.Tasks {
-		return result{}, unknownMethod(x.era, x.msg.Method)
+		return result{}, x.unknownMethod()
 	}
 	if !x.profile.Tasks {
 		return result{}, &refusal{status: http.StatusBadRequest, code: codeMissingCapability,
@@ -178,7 +178,7 @@ func aboutTask(ctx context.Context, s *Server, x *exchange, info *CallInfo) (res
 		id.Principal != x.principal.ID {
 		return result{}, unknownTask()
 	}
-	info.Name = id.Tool
+	x.info.Name = id.Tool
 	switch t := x.subject.Named(upstream.PartTools, id.Tool); {
 	case t == nil && x.endpoint.view.Named(upstream.PartTools, id.Tool) != nil:
 		return result{}, unknownTask() // policy denies the tool now
@@ -192,7 +192,7 @@ func aboutTask(ctx context.Context, s *Server, x *exchange, info *CallInfo) (res
 		if b.Name() != id.Upstream || st.Catalog.Era == upstream.EraLegacy {
 			continue
 		}
-		info.Upstream = b.Name()
+		x.info.Upstream = b.Name()
 		x.target = &view.Target{Backend: b, Part: upstream.PartTools, Name: id.ID, Exposed: sealed,
 			Member: []string{"taskId"}, Bare: x.subject.View.Bare}
 		x.reply.begin()
@@ -228,13 +228,9 @@ func (s *Server) taskResult(x *exchange, o raw.Object, id, kind string) (result,
 		}
 		edits = append(edits, raw.Edit{Name: "inputRequests", Value: text})
 	}
-	text, err := o.Splice(edits...)
+	o, err := o.With(edits...)
 	if err != nil {
 		return result{}, x.invalid(err.Error())
 	}
-	whole, err := raw.Parse(text)
-	if err != nil {
-		return result{}, x.invalid(err.Error())
-	}
-	return s.modernResult(x.msg.Method, whole, x.target)
+	return s.modernResult(x.msg.Method, o, x.target)
 }

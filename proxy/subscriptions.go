@@ -313,11 +313,11 @@ func (s *Server) follow() {
 }
 
 // subscribeResource answers resources/subscribe of a legacy session.
-func subscribeResource(ctx context.Context, s *Server, x *exchange, info *CallInfo) (result, error) {
+func subscribeResource(ctx context.Context, s *Server, x *exchange) (result, error) {
 	if !x.subject.Sight().Offers.Subscribe {
-		return result{}, unknownMethod(x.era, x.msg.Method)
+		return result{}, x.unknownMethod()
 	}
-	t, err := x.requestedResource(info)
+	t, err := findResource(ctx, s, x)
 	if err != nil {
 		return result{}, err
 	}
@@ -344,11 +344,11 @@ func subscribeResource(ctx context.Context, s *Server, x *exchange, info *CallIn
 
 // unsubscribeResource answers resources/unsubscribe of a legacy session. Without a subscription it
 // succeeds too.
-func unsubscribeResource(_ context.Context, s *Server, x *exchange, info *CallInfo) (result, error) {
+func unsubscribeResource(ctx context.Context, s *Server, x *exchange) (result, error) {
 	if !x.subject.Sight().Offers.Subscribe {
-		return result{}, unknownMethod(x.era, x.msg.Method)
+		return result{}, x.unknownMethod()
 	}
-	t, err := x.requestedResource(info)
+	t, err := findResource(ctx, s, x)
 	if err != nil {
 		return result{}, err
 	}
@@ -359,9 +359,9 @@ func unsubscribeResource(_ context.Context, s *Server, x *exchange, info *CallIn
 
 // subscribeAll subscribes to the resources of a subscriptions/listen, and returns the accepted ones
 // as JSON. Each resource is reported as a call of its own.
-func (s *Server) subscribeAll(ctx context.Context, x *exchange, h *subscriber, uris [][]byte,
-	info *CallInfo) ([]string, error) {
-	began := time.Now()
+func (s *Server) subscribeAll(ctx context.Context, x *exchange, h *subscriber, uris [][]byte) ([]string, error) {
+	began, info := time.Now(), x.info
+	defer func() { x.info = info }()
 	var targets []*view.Target
 	for _, v := range uris {
 		uri, err := raw.String(v)
@@ -370,17 +370,17 @@ func (s *Server) subscribeAll(ctx context.Context, x *exchange, h *subscriber, u
 		} else if err != nil {
 			return nil, err
 		}
-		one := *info
-		t, err := x.findResource(x.era, uri, &one)
+		x.info = info
+		t, err := x.resource(x.era, uri)
 		if err == nil {
 			err = x.scoped(t)
 		}
 		if err == nil {
 			targets = append(targets, t)
 		} else if s.hooks.CallDone != nil { // an unknown or denied resource is not acknowledged
-			one.Took, one.Err = time.Since(began), err
-			decideOutcome(&one, err)
-			s.report(&one)
+			x.info.Took, x.info.Err = time.Since(began), err
+			decideOutcome(&x.info, err)
+			s.report(&x.info)
 		}
 	}
 	accepted, err := s.subscribeTo(ctx, h, targets)
@@ -389,7 +389,7 @@ func (s *Server) subscribeAll(ctx context.Context, x *exchange, h *subscriber, u
 	}
 	var list []string
 	for _, t := range targets {
-		if one := *info; s.hooks.CallDone != nil {
+		if one := info; s.hooks.CallDone != nil {
 			one.Name, one.Upstream, one.Own, one.Took = t.Exposed, t.Backend.Name(), t.Name, time.Since(began)
 			if one.Outcome = OK; !accepted[t] {
 				one.Outcome, one.Err = Error, err

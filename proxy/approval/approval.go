@@ -36,11 +36,13 @@ func Chosen(answer []byte) string {
 	return text
 }
 
-// Form returns the params of the elicitation that shows a call: the server, the kind of the target,
-// its own name there, and the JSON of the arguments. nil arguments are not mentioned. The text is
-// Junction's own; texts of upstreams begin with the upstream's name in brackets.
+// Form returns the params of the elicitation that shows a call: the server, the kind of the target
+// (tool, prompt or resource), its own name there, and the JSON of the arguments. nil arguments are
+// not mentioned. The text is Junction's own; texts of upstreams begin with the upstream's name in
+// brackets.
 func Form(server, kind, name string, arguments []byte) []byte {
-	message := fmt.Sprintf("This call needs your approval.\nServer: %s\n%s: %s", server, kind, shown(name, maxShown))
+	message := fmt.Sprintf("This call needs your approval.\nServer: %s\n%s: %s", server,
+		strings.ToUpper(kind[:1])+kind[1:], shown(name, maxShown))
 	if arguments != nil {
 		message += "\nArguments: " + shownArguments(arguments)
 	}

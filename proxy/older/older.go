@@ -83,15 +83,15 @@ func oneBlock(block []byte, version string) []byte {
 		if name, err := o.String("name"); err == nil {
 			text = name + ": " + uri
 		}
-		return append(raw.AppendQuote([]byte(`{"type":"text","text":`), text), '}')
+		return fmt.Appendf(nil, `{"type":"text","text":%s}`, raw.Quote(text))
 	case kind == "audio" && version < mcp.ProtocolVersion20250326:
 		data, err := o.Get("data")
 		media, bad := o.Get("mimeType")
 		if err != nil || bad != nil {
 			return nil
 		}
-		b := append([]byte(`{"type":"resource","resource":{"uri":"audio:inline","mimeType":`), media...)
-		return append(append(append(b, `,"blob":`...), data...), "}}"...)
+		return fmt.Appendf(nil, `{"type":"resource","resource":{"uri":"audio:inline","mimeType":%s,"blob":%s}}`,
+			media, data)
 	}
 	return nil
 }

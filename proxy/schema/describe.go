@@ -3,7 +3,7 @@ package schema
 import (
 	"encoding/json"
 	"fmt"
-	"junction/proxy/visible"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,6 +11,8 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
+
+	"junction/proxy/visible"
 )
 
 // describe appends the problems of a validation error. It omits the values: they may be secret, and
@@ -171,11 +173,7 @@ func (s *inputSchema) known(location string) string {
 	if len(properties) == 0 {
 		return ""
 	}
-	var names []string
-	for name := range properties {
-		names = append(names, name)
-	}
-	slices.Sort(names)
+	names := slices.Sorted(maps.Keys(properties))
 	return "; there are " + short(strings.Join(names, ", "), maxShownWords)
 }
 

@@ -86,13 +86,10 @@ func (v *Validator) Check(definition []byte, arguments raw.Object) (problems []s
 	return s.check(value), nil
 }
 
-// InvalidResult returns the result for a call with invalid arguments: a tool error, so that the
-// model can correct the arguments.
-func InvalidResult(tool string, problems []string) []byte {
-	text := fmt.Sprintf("The arguments of %s do not fit its input schema; the tool was not called:\n- %s", tool,
+// Invalid returns the text for a call with invalid arguments, so that the model can correct them.
+func Invalid(tool string, problems []string) string {
+	return fmt.Sprintf("The arguments of %s do not fit its input schema; the tool was not called:\n- %s", tool,
 		strings.Join(problems, "\n- "))
-	b := raw.AppendQuote([]byte(`{"content":[{"type":"text","text":`), text)
-	return append(b, `}],"isError":true}`...)
 }
 
 func (v *Validator) schema(definition []byte) *inputSchema {

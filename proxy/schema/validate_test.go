@@ -104,14 +104,9 @@ func TestArgumentsAreNotShown(t *testing.T) {
 		members = append(members, quoted(name)+":"+value)
 	}
 	got, err := (&Validator{}).Check(definitionOf(schema), mustArguments(t, "{"+strings.Join(members, ",")+"}"))
-	text := string(InvalidResult("t", got))
+	text := Invalid("t", got)
 	if err != nil || len(got) != maxProblems+1 || got[maxProblems] != "and 2 more" || strings.Contains(text, "canary-s3cret") || strings.Contains(text, "777") {
 		t.Errorf("%q, %v", got, err)
-	}
-	if o, err := raw.Parse([]byte(text)); err != nil {
-		t.Errorf("the result is %s: %v", text, err)
-	} else if v, err := o.Get("isError"); err != nil || string(v) != "true" {
-		t.Errorf("the result is %s", text)
 	}
 }
 

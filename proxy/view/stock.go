@@ -2,6 +2,7 @@ package view
 
 import (
 	"cmp"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -153,13 +154,11 @@ func (f *face) add(st *Stock, p upstream.Part, i int, bare bool) {
 // connected; calls of the tool are always answered.
 func (f *face) addConnect(st *Stock, bare bool) {
 	b := st.Backend
-	text := raw.AppendQuote([]byte(`{"name":"`+connectTool+`","title":`), "Connect "+b.Name())
-	text = raw.AppendQuote(append(text, `,"description":`...), b.Name()+" is not connected for the person that you "+
-		"work for, so that none of its tools are here yet. Calling this tool gives the address of a page where they "+
-		"connect it with their own account. Once they have, its tools appear in the list.")
-	text = append(text, `,"inputSchema":{"type":"object","properties":{}},`+
-		`"annotations":{"readOnlyHint":true,"openWorldHint":true}}`...)
-	definition, err := raw.Parse(text)
+	definition, err := raw.Parse(fmt.Appendf(nil, `{"name":"%s","title":%s,"description":%s,`+
+		`"inputSchema":{"type":"object","properties":{}},"annotations":{"readOnlyHint":true,"openWorldHint":true}}`,
+		connectTool, raw.Quote("Connect "+b.Name()), raw.Quote(b.Name()+" is not connected for the person that you "+
+			"work for, so that none of its tools are here yet. Calling this tool gives the address of a page where "+
+			"they connect it with their own account. Once they have, its tools appear in the list.")))
 	if err != nil {
 		return // cannot happen: the text is valid JSON
 	}

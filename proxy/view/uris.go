@@ -65,11 +65,7 @@ func (t *Target) RenameResult(method string, o raw.Object) (raw.Object, error) {
 	if edits = append(edits, meta...); len(edits) == 0 {
 		return o, nil
 	}
-	renamed, err := o.Splice(edits...)
-	if err != nil {
-		return o, err
-	}
-	return raw.Parse(renamed)
+	return o.With(edits...)
 }
 
 // renameList renames each element of an array member.
