@@ -37,8 +37,6 @@ type Fetcher struct {
 	RootCAs *x509.CertPool
 	// Timeout is for a whole fetch, from name resolution to the last byte; 0 means 5 seconds.
 	Timeout time.Duration
-	// maxBody is the largest body for Client, in bytes; 0 means 64 KiB.
-	maxBody int64
 	// resolver resolves names; nil means the system's resolver.
 	resolver *net.Resolver
 }
@@ -88,18 +86,9 @@ var errPrivate = errors.New("connections to this address are not allowed")
 // errTooLarge is the read error of a body beyond its limit.
 var errTooLarge = errors.New("the body is too large")
 
-// Get returns the document of a URL, of at most max bytes, from an answer with status 200. The
-// error is an *Error.
-func (f *Fetcher) Get(ctx context.Context, address string, max int64) (Document, error) {
-	return f.get(ctx, address, max, false)
-}
-
-// GetJSON is Get for a document with a JSON content type. It does not parse the document.
+// GetJSON returns the document of a URL, of at most max bytes, from an answer with status 200 and a
+// JSON content type. It does not parse the document. The error is an *Error.
 func (f *Fetcher) GetJSON(ctx context.Context, address string, max int64) (Document, error) {
-	return f.get(ctx, address, max, true)
-}
-
-func (f *Fetcher) get(ctx context.Context, address string, max int64, wantJSON bool) (Document, error) {
 	u, err := url.Parse(address)
 	if err != nil {
 		return Document{}, &Error{Class: BadURL, Err: err}
@@ -110,9 +99,7 @@ func (f *Fetcher) get(ctx context.Context, address string, max int64, wantJSON b
 	if err != nil {
 		return Document{}, &Error{Class: BadURL, Host: u.Host, Err: err}
 	}
-	if wantJSON {
-		r.Header.Set("Accept", "application/json")
-	}
+	r.Header.Set("Accept", "application/json")
 	// After a timeout the server may still complete its answer, but a late answer is not the
 	// document.
 	failed := func(err error) (Document, error) {
@@ -129,7 +116,7 @@ func (f *Fetcher) get(ctx context.Context, address string, max int64, wantJSON b
 	if response.StatusCode != http.StatusOK {
 		return failed(&Error{Class: Status, Host: u.Host, Code: response.StatusCode})
 	}
-	if wantJSON && !isJSON(response.Header.Get("Content-Type")) {
+	if !isJSON(response.Header.Get("Content-Type")) {
 		return failed(&Error{Class: Type, Host: u.Host})
 	}
 	body, err := io.ReadAll(response.Body)
@@ -139,16 +126,14 @@ func (f *Fetcher) get(ctx context.Context, address string, max int64, wantJSON b
 	return Document{body, response.Header}, nil
 }
 
+const maxBody = 64 << 10 // of Client
+
 // Client returns an HTTP client for libraries, with the same restrictions: no redirects, only
 // allowed addresses, and bodies of at most 64 KiB, beyond which reading fails. Its errors wrap an
 // *Error if a restriction was the reason. Each call returns a new client with its own connections.
 func (f *Fetcher) Client() *http.Client {
-	max := f.maxBody
-	if max == 0 {
-		max = 64 << 10
-	}
 	return &http.Client{
-		Transport:     f.guarded(max),
+		Transport:     f.guarded(maxBody),
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Timeout:       f.timeout(),
 	}

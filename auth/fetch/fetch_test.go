@@ -31,7 +31,10 @@ type site struct {
 
 func mustServe(t *testing.T, secure bool, handler http.HandlerFunc) *site {
 	t.Helper()
-	s := &site{Server: httptest.NewUnstartedServer(handler)}
+	s := &site{Server: httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		handler(w, r)
+	}))}
 	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
 		if state == http.StateNew {
 			s.connections.Add(1)
@@ -82,7 +85,7 @@ func TestDocument(t *testing.T) {
 	if err != nil || string(d.Body) != `{"a":1}` || d.Header.Get("Cache-Control") != "max-age=60" {
 		t.Fatalf("GetJSON = %q, %v, %v; want the document", d.Body, d.Header, err)
 	}
-	if _, err := s.fetcher().Get(t.Context(), s.URL, 6); err == nil {
+	if _, err := s.fetcher().GetJSON(t.Context(), s.URL, 6); err == nil {
 		t.Error("a document of 7 bytes was taken where 6 are the most")
 	} else {
 		wantClass(t, err, TooLarge)
@@ -115,7 +118,7 @@ func TestAuthT52Addresses(t *testing.T) {
 			for _, host := range []string{literal, fmt.Sprintf("rebound.example:%d", s.port)} {
 				f := &Fetcher{ports: []uint16{s.port},
 					resolver: resolver(map[string][]netip.Addr{"rebound.example.": {ip}}), Timeout: 5 * time.Second}
-				_, err := f.Get(t.Context(), "https://"+host+"/", 100)
+				_, err := f.GetJSON(t.Context(), "https://"+host+"/", 100)
 				wantClass(t, err, Private)
 				_, err = f.Client().Get("https://" + host + "/")
 				wantClass(t, err, Private)
@@ -150,11 +153,11 @@ func TestAuthT52Rebinding(t *testing.T) {
 		found[0] != "93.184.215.14" {
 		t.Fatalf("LookupHost = %v, %v; want the public address", found, err)
 	}
-	_, err := f.Get(t.Context(), fmt.Sprintf("https://rebound.example:%d/", s.port), 100)
+	_, err := f.GetJSON(t.Context(), fmt.Sprintf("https://rebound.example:%d/", s.port), 100)
 	wantClass(t, err, Private)
 	// One allowed address does not allow the others.
 	f.AllowPrivate = []netip.Prefix{netip.MustParsePrefix("127.0.0.2/32")}
-	_, err = f.Get(t.Context(), fmt.Sprintf("https://rebound.example:%d/", s.port), 100)
+	_, err = f.GetJSON(t.Context(), fmt.Sprintf("https://rebound.example:%d/", s.port), 100)
 	wantClass(t, err, Private)
 	if n := s.connections.Load(); n != 0 {
 		t.Errorf("%d connections were made, want none", n)
@@ -179,7 +182,7 @@ func TestAuthT53Redirects(t *testing.T) {
 	inside := mustServe(t, true, func(http.ResponseWriter, *http.Request) {})
 	for _, code := range []int{301, 302, 303, 307, 308} {
 		s := mustServe(t, true, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, inside.URL, code) })
-		_, err := s.fetcher().Get(t.Context(), s.URL, 1000)
+		_, err := s.fetcher().GetJSON(t.Context(), s.URL, 1000)
 		wantClass(t, err, Status)
 		if e := errorOf(err); e.Code != code {
 			t.Errorf("Code = %d, want %d", e.Code, code)
@@ -282,24 +285,22 @@ func TestAuthT54Documents(t *testing.T) {
 func TestClientBody(t *testing.T) {
 	s := mustServe(t, true, func(w http.ResponseWriter, r *http.Request) {
 		w.(http.Flusher).Flush() // no Content-Length
-		w.Write(make([]byte, 1001))
+		w.Write(make([]byte, maxBody+1))
 	})
-	f := s.fetcher()
-	f.maxBody = 1000
-	response, err := f.Client().Get(s.URL)
+	response, err := s.fetcher().Client().Get(s.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
-	if !errors.Is(err, errTooLarge) || len(body) > 1000 {
-		t.Errorf("%d bytes, %v; want %v after at most 1000", len(body), err, errTooLarge)
+	if !errors.Is(err, errTooLarge) || len(body) > maxBody {
+		t.Errorf("%d bytes, %v; want %v after at most %d", len(body), err, errTooLarge, maxBody)
 	}
 }
 
 func TestURLs(t *testing.T) {
 	plain := mustServe(t, false, func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "x") })
-	if _, err := plain.fetcher().Get(t.Context(), plain.URL, 10); err != nil {
+	if _, err := plain.fetcher().GetJSON(t.Context(), plain.URL, 10); err != nil {
 		t.Errorf("http within an allowed network: %v", err)
 	}
 	for _, address := range []string{
@@ -308,7 +309,7 @@ func TestURLs(t *testing.T) {
 		"https://user:secret@example.com/", "https://example.com/#x", "gopher://127.0.0.1/", "https://exa mple.com/",
 		"https://[::1", "unix:///run/x.sock",
 	} {
-		_, err := (&Fetcher{}).Get(t.Context(), address, 10)
+		_, err := (&Fetcher{}).GetJSON(t.Context(), address, 10)
 		wantClass(t, err, BadURL)
 		if strings.Contains(err.Error(), "secret") {
 			t.Errorf("the text %q holds the URL's password", err)
@@ -318,28 +319,28 @@ func TestURLs(t *testing.T) {
 	public := plain.fetcher()
 	public.resolver = resolver(map[string][]netip.Addr{"public.example.": {netip.MustParseAddr("93.184.215.14")}})
 	public.ports = []uint16{80, 443}
-	_, err := public.Get(t.Context(), "http://public.example/", 10)
+	_, err := public.GetJSON(t.Context(), "http://public.example/", 10)
 	wantClass(t, err, Private)
 	public.resolver = resolver(nil)
-	_, err = public.Get(t.Context(), "https://nowhere.example/", 10)
+	_, err = public.GetJSON(t.Context(), "https://nowhere.example/", 10)
 	wantClass(t, err, DNS)
-	_, err = public.Get(t.Context(), "https://2130706433/", 10)
+	_, err = public.GetJSON(t.Context(), "https://2130706433/", 10)
 	if err == nil || errorOf(err).Class == Unreachable {
 		t.Errorf("a number as the host: %v", err)
 	}
 	secure := mustServe(t, true, func(http.ResponseWriter, *http.Request) {})
 	f := secure.fetcher()
 	f.RootCAs = x509.NewCertPool()
-	_, err = f.Get(t.Context(), secure.URL, 10)
+	_, err = f.GetJSON(t.Context(), secure.URL, 10)
 	wantClass(t, err, Certificate)
 	gone := mustServe(t, true, func(http.ResponseWriter, *http.Request) {})
 	f = gone.fetcher()
 	gone.Close()
-	_, err = f.Get(t.Context(), gone.URL, 10)
+	_, err = f.GetJSON(t.Context(), gone.URL, 10)
 	wantClass(t, err, Unreachable)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err = secure.fetcher().Get(ctx, secure.URL, 10)
+	_, err = secure.fetcher().GetJSON(ctx, secure.URL, 10)
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("a fetch that was given up: %v, want %v", err, context.Canceled)
 	}
