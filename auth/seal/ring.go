@@ -1,8 +1,6 @@
 package seal
 
 import (
-	"crypto/hkdf"
-	"crypto/sha256"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -34,7 +32,7 @@ func ParseRing(text string) (*Ring, error) {
 			return nil, fmt.Errorf("master key %d: want <id>:<base64 of %d bytes>, with an id of 1 to %d letters, "+
 				"digits, - or _", i+1, SecretSize, maxID)
 		}
-		if r.index(id) >= 0 {
+		if slices.Contains(r.ids, id) {
 			return nil, fmt.Errorf("master key %s occurs twice; give each key its own id", id)
 		}
 		plain, err := unbase64(strings.TrimSpace(secret))
@@ -114,26 +112,17 @@ func unbase64(s string) ([]byte, error) {
 	return base64.RawStdEncoding.Strict().DecodeString(s)
 }
 
-func (r *Ring) index(id string) int {
-	for i, other := range r.ids {
-		if other == id {
-			return i
-		}
-	}
-	return -1
-}
-
 // IDs returns the ids of the keys in order. They are not secret.
-func (r *Ring) IDs() []string { return append([]string(nil), r.ids...) }
+func (r *Ring) IDs() []string { return slices.Clone(r.ids) }
 
 // Secrets returns a secret of 32 bytes for a purpose from each key, in order: make MACs with the
 // first, and accept those of all.
 func (r *Ring) Secrets(purpose string) ([][]byte, error) {
 	var all [][]byte
 	for _, key := range r.keys {
-		secret, err := hkdf.Key(sha256.New, key.secret, nil, "junction secret "+purpose, SecretSize)
+		secret, err := key.Secret(purpose)
 		if err != nil {
-			return nil, fmt.Errorf("derive a secret: %w", err)
+			return nil, err
 		}
 		all = append(all, secret)
 	}
@@ -178,17 +167,15 @@ func (v *Vault) Open(sealed []byte, place string) ([]byte, error) {
 	if !ok {
 		return nil, ErrInvalid
 	}
-	for i := range v.ids {
-		if v.ids[i] != id {
-			continue
-		}
-		plain, err := v.boxes[i].aead.Open(nil, nil, sealed[head:], append(sealed[:head:head], place...))
-		if err != nil {
-			return nil, ErrInvalid
-		}
-		return plain, nil
+	i := slices.Index(v.ids, id)
+	if i < 0 {
+		return nil, fmt.Errorf("%w: the ring has no master key %q", ErrInvalid, id)
 	}
-	return nil, fmt.Errorf("%w: the ring has no master key %q", ErrInvalid, id)
+	plain, err := v.boxes[i].aead.Open(nil, nil, sealed[head:], append(sealed[:head:head], place...))
+	if err != nil {
+		return nil, ErrInvalid
+	}
+	return plain, nil
 }
 
 // Current reports whether a value is sealed with the first key.

@@ -40,11 +40,15 @@ func NewSecret() []byte {
 
 // Secret returns a secret of SecretSize bytes for a purpose, which tells nothing about the key.
 func (k *Key) Secret(purpose string) ([]byte, error) {
-	secret, err := hkdf.Key(sha256.New, k.secret, nil, "junction secret "+purpose, SecretSize)
+	return k.derive("secret " + purpose)
+}
+
+func (k *Key) derive(purpose string) ([]byte, error) {
+	key, err := hkdf.Key(sha256.New, k.secret, nil, "junction "+purpose, SecretSize)
 	if err != nil {
-		return nil, fmt.Errorf("derive a secret: %w", err)
+		return nil, fmt.Errorf("derive a key: %w", err)
 	}
-	return secret, nil
+	return key, nil
 }
 
 // Box seals strings for one purpose; boxes of other purposes cannot open them.
@@ -55,9 +59,9 @@ const format = 1
 
 // Box returns the box for a purpose. Keep it, since making it takes time.
 func (k *Key) Box(purpose string) (*Box, error) {
-	key, err := hkdf.Key(sha256.New, k.secret, nil, "junction "+purpose, 32)
+	key, err := k.derive(purpose)
 	if err != nil {
-		return nil, fmt.Errorf("derive a key: %w", err)
+		return nil, err
 	}
 	block, err := aes.NewCipher(key)
 	if err != nil {
