@@ -3,6 +3,7 @@ package auth
 import (
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -61,10 +62,5 @@ func plain(a netip.Addr) netip.Addr { return a.Unmap().WithZone("") }
 // within reports whether one of the networks contains the address. No network contains the zero
 // value.
 func within(a netip.Addr, networks []netip.Prefix) bool {
-	for _, n := range networks {
-		if n.Contains(a) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(networks, func(n netip.Prefix) bool { return n.Contains(a) })
 }

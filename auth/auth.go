@@ -177,45 +177,34 @@ func (g *Guard) Authenticate(w http.ResponseWriter, r *http.Request) *Principal 
 	if err == nil && p != nil {
 		err = g.Resources.admit(p, r.URL.Path)
 	}
-	if g.Checked != nil {
-		g.Checked(codeOf(p, err))
-	}
+	status, code := http.StatusOK, ""
 	narrow, isNarrow := errors.AsType[*ScopeError](err)
 	switch {
 	case isNarrow:
+		status, code = http.StatusForbidden, insufficientScope
 		w.Header().Set("WWW-Authenticate", g.Resources.StepUp(r.URL.Path, narrow.Scopes))
-		write(w, http.StatusForbidden, rejection{insufficientScope, narrow.Error()})
-		refused(http.StatusForbidden, insufficientScope)
-		return nil
+		write(w, status, rejection{code, narrow.Error()})
 	case errors.Is(err, ErrInvalidToken):
-		reject(w, http.StatusUnauthorized, rejection{"invalid_token", err.Error()}, g.Resources, r.URL.Path)
-		refused(http.StatusUnauthorized, "invalid_token")
-		return nil
+		status, code = http.StatusUnauthorized, "invalid_token"
+		reject(w, status, rejection{code, err.Error()}, g.Resources, r.URL.Path)
 	case err != nil || p == nil:
+		status, code = http.StatusServiceUnavailable, "temporarily_unavailable"
 		if g.Log != nil && r.Context().Err() == nil {
 			g.Log.Error("cannot verify a token", "address", from, "error", err)
 		}
 		unavailable(w, "the token cannot be verified at the moment; try again later")
-		refused(http.StatusServiceUnavailable, "temporarily_unavailable")
+	}
+	if g.Checked != nil {
+		g.Checked(code)
+	}
+	if code != "" {
+		refused(status, code)
 		return nil
 	}
 	if g.Accepted != nil {
 		g.Accepted(p, RequestID(w))
 	}
 	return p
-}
-
-// codeOf returns the OAuth error code of a token that Verify did not accept; "" for none.
-func codeOf(p *Principal, err error) string {
-	switch {
-	case errors.As(err, new(*ScopeError)):
-		return insufficientScope
-	case errors.Is(err, ErrInvalidToken):
-		return "invalid_token"
-	case err != nil || p == nil:
-		return "temporarily_unavailable"
-	}
-	return ""
 }
 
 // Address returns the client address of a request. The zero Addr means unknown.

@@ -20,32 +20,18 @@ type claims map[string]json.RawMessage
 
 // claimRules are what the claims of a token must be for a configuration entry.
 type claimRules struct {
-	issuer         string
-	audiences      []string
-	audienceClaim  string
-	skew           time.Duration // tolerated clock difference
-	requiredScopes []string
-	requiredClaims map[string]string
-	paths          Claims
-	print          string // fingerprint of the entry
-	now            func() time.Time
+	TokenRules                  // with canonical audiences, and with defaults
+	skew       time.Duration    // tolerated clock difference
+	print      string           // fingerprint of the entry
+	now        func() time.Time // of the program
 }
 
-// newJudge returns the judge of a configuration entry with a fingerprint.
-func newJudge(r *TokenRules, print string, now func() time.Time) claimRules {
-	return claimRules{
-		issuer: r.Issuer, audiences: canonicals(r.Audiences), audienceClaim: cmp.Or(r.AudienceClaim,
-			"aud"), requiredScopes: r.RequiredScopes,
-		requiredClaims: r.RequiredClaims, paths: r.Claims, print: print, now: now,
+func newRules(r TokenRules, print string, now func() time.Time) claimRules {
+	r.AudienceClaim, r.Audiences = cmp.Or(r.AudienceClaim, "aud"), slices.Clone(r.Audiences)
+	for i, a := range r.Audiences {
+		r.Audiences[i] = canonical(a)
 	}
-}
-
-func canonicals(list []string) []string {
-	var all []string
-	for _, s := range list {
-		all = append(all, canonical(s))
-	}
-	return all
+	return claimRules{TokenRules: r, print: print, now: now}
 }
 
 var (
@@ -64,7 +50,7 @@ func (j *claimRules) principal(c claims, hash Hash) (*Principal, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Principal{Kind: KindUser, Issuer: j.issuer, Expires: expires, hash: hash, source: j.print}
+	p := &Principal{Kind: KindUser, Issuer: j.Issuer, Expires: expires, hash: hash, source: j.print}
 	if p.Resources, err = j.resources(c); err != nil {
 		return nil, err
 	}
@@ -74,13 +60,13 @@ func (j *claimRules) principal(c claims, hash Hash) (*Principal, error) {
 	if p.Scopes, err = c.scopes(); err != nil {
 		return nil, err
 	}
-	if slices.ContainsFunc(j.requiredScopes, func(s string) bool { return !slices.Contains(p.Scopes, s) }) {
-		return nil, &ScopeError{j.requiredScopes}
+	if slices.ContainsFunc(j.RequiredScopes, func(s string) bool { return !slices.Contains(p.Scopes, s) }) {
+		return nil, &ScopeError{j.RequiredScopes}
 	}
-	if p.Groups, err = c.at(j.paths.groups()); err != nil {
+	if p.Groups, err = c.at(j.Claims.groups()); err != nil {
 		return nil, err
 	}
-	subject, err := c.at(j.paths.subject())
+	subject, err := c.at(j.Claims.subject())
 	if err != nil || len(subject) > 1 {
 		return nil, errSubject
 	}
@@ -102,7 +88,7 @@ func (j *claimRules) principal(c claims, hash Hash) (*Principal, error) {
 		// RFC 9068, section 5; Entra
 		p.Kind = KindService
 	}
-	p.ID = signedInID(p.Kind, j.issuer, p.User)
+	p.ID = signedInID(p.Kind, j.Issuer, p.User)
 	if email, _ := c.text("email"); string(c["email_verified"]) == "true" || string(c["email_verified"]) == `"true"` {
 		p.Email = email
 	}
@@ -157,31 +143,31 @@ func (j *claimRules) times(c claims) (time.Time, error) {
 
 // resources returns the accepted audiences of a token.
 func (j *claimRules) resources(c claims) ([]string, error) {
-	named, err := list(c[j.audienceClaim])
+	named, err := list(c[j.AudienceClaim])
 	if err != nil {
-		return nil, fmt.Errorf("%w: its claim %s is not a string", ErrInvalidToken, j.audienceClaim)
+		return nil, fmt.Errorf("%w: its claim %s is not a string", ErrInvalidToken, j.AudienceClaim)
 	}
 	var ours []string
 	for _, a := range named {
-		if a = canonical(a); a != "" && slices.Contains(j.audiences, a) {
+		if a = canonical(a); a != "" && slices.Contains(j.Audiences, a) {
 			ours = append(ours, a)
 		}
 	}
 	switch {
 	case len(named) == 0:
 		return nil, fmt.Errorf("%w: it has no audience; this server accepts %s", ErrInvalidToken,
-			strings.Join(j.audiences, " "))
+			strings.Join(j.Audiences, " "))
 	case len(ours) == 0:
 		return nil, fmt.Errorf("%w: its audience is %s; this server accepts %s", ErrInvalidToken,
 			strings.Join(named, " "),
-			strings.Join(j.audiences, " "))
+			strings.Join(j.Audiences, " "))
 	}
 	return ours, nil
 }
 
 // required checks required_claims: each claim must have the value, or contain it.
 func (j *claimRules) required(c claims) error {
-	for name, want := range j.requiredClaims {
+	for name, want := range j.RequiredClaims {
 		value := c[name]
 		values, err := list(value)
 		if err != nil { // numbers and booleans are compared as JSON text

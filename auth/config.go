@@ -403,14 +403,14 @@ func (c *Config) Guard(providers *Providers, publicURL string, own Verifier) *Gu
 const maxName = 64
 
 // ValidName reports whether a key may have the name.
-func ValidName(s string) bool {
-	if s == "" || len(s) > maxName {
-		return false
-	}
+func ValidName(s string) bool { return isName(s, "._-@") }
+
+// isName reports whether a text can be a name: letters, digits and the other characters.
+func isName(s, others string) bool {
 	for i := range len(s) {
-		if !alphanumeric(s[i]) && strings.IndexByte("._-@", s[i]) < 0 {
+		if !alphanumeric(s[i]) && strings.IndexByte(others, s[i]) < 0 {
 			return false
 		}
 	}
-	return true
+	return s != "" && len(s) <= maxName
 }

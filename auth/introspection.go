@@ -61,7 +61,7 @@ const (
 // newIntrospection returns the introspection of a validated configuration entry.
 func newIntrospection(c *Introspection, p *Providers) *introspection {
 	return &introspection{
-		claimRules: newJudge(&c.TokenRules, fingerprint(c), p.now),
+		claimRules: newRules(c.TokenRules, fingerprint(c), p.now),
 		endpoint:   c.Endpoint, id: c.ClientID, secret: c.ClientSecret, client: p.client, ctx: p.ctx,
 		fetching: &p.fetching,
 		places:   semaphore.NewWeighted(maxQuestions), asking: map[Hash]*query{},
@@ -81,7 +81,7 @@ func (i *introspection) verify(ctx context.Context, token string, hash Hash) (*P
 	}
 	q := i.begin(token, hash)
 	if q == nil {
-		return nil, &unavailableError{i.issuer, context.Canceled} // shutting down
+		return nil, &unavailableError{i.Issuer, context.Canceled} // shutting down
 	}
 	select {
 	case <-ctx.Done():
@@ -126,7 +126,7 @@ func (i *introspection) ask(token string, hash Hash) (*answer, error) {
 	ctx, cancel := context.WithTimeout(i.ctx, fetchTimeout)
 	defer cancel()
 	if !i.places.TryAcquire(1) {
-		return nil, &unavailableError{i.issuer, errors.New("too many concurrent queries")}
+		return nil, &unavailableError{i.Issuer, errors.New("too many concurrent queries")}
 	}
 	defer i.places.Release(1)
 	began := i.now()
@@ -139,7 +139,7 @@ func (i *introspection) ask(token string, hash Hash) (*answer, error) {
 	defer i.mu.Unlock()
 	i.asked = true
 	if i.err = err; err != nil {
-		return nil, &unavailableError{i.issuer, err}
+		return nil, &unavailableError{i.Issuer, err}
 	}
 	a := &answer{asked: began, until: began.Add(negativeKept)}
 	if a.principal, a.err = i.judged(c, hash); a.err == nil {
@@ -174,7 +174,7 @@ func (i *introspection) judged(c claims, hash Hash) (*Principal, error) {
 	if string(c["active"]) != "true" {
 		return nil, errInactive
 	}
-	if iss, err := c.text("iss"); err != nil || iss != "" && iss != i.issuer {
+	if iss, err := c.text("iss"); err != nil || iss != "" && iss != i.Issuer {
 		return nil, errIssuer
 	}
 	return i.principal(c, hash)
@@ -200,7 +200,7 @@ func (i *introspection) still(p *Principal) bool {
 func (i *introspection) status() ProviderStatus {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	s := ProviderStatus{Issuer: i.issuer, Usable: i.asked && i.err == nil}
+	s := ProviderStatus{Issuer: i.Issuer, Usable: i.asked && i.err == nil}
 	if i.err != nil {
 		s.Err = i.err.Error()
 	}

@@ -10,6 +10,7 @@ import (
 	"hash/crc32"
 	"net/netip"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 )
@@ -198,13 +199,5 @@ func (r *keyring) Still(p *Principal) bool {
 func (k *Key) expired(now time.Time) bool { return !k.Expires.IsZero() && !now.Before(k.Expires.Time) }
 
 func (k *Key) from(a netip.Addr) bool {
-	if len(k.CIDRs) == 0 {
-		return true
-	}
-	for _, c := range k.CIDRs {
-		if c.Contains(a) {
-			return true
-		}
-	}
-	return false
+	return len(k.CIDRs) == 0 || slices.ContainsFunc(k.CIDRs, func(c CIDR) bool { return c.Contains(a) })
 }

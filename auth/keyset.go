@@ -70,14 +70,10 @@ type unavailableError struct {
 func (e *unavailableError) Error() string { return e.issuer + ": " + e.err.Error() }
 func (e *unavailableError) Unwrap() error { return e.err }
 
-// verify returns the payload of a signed token, and the fingerprint of the key. The caller has
-// checked the algorithm. An error that does not wrap ErrInvalidToken means that keys could not be
-// fetched.
-func (k *keySet) verify(ctx context.Context, token string) (payload []byte, print string, err error) {
-	jws, err := jose.ParseSignedCompact(token, asymmetric)
-	if err != nil || len(jws.Signatures) != 1 {
-		return nil, "", errMalformedJWT
-	}
+// verify returns the payload of a token with one signature, and the fingerprint of the key. The
+// caller has checked the algorithm. An error that does not wrap ErrInvalidToken means that keys
+// could not be fetched.
+func (k *keySet) verify(ctx context.Context, jws *jose.JSONWebSignature) (payload []byte, print string, err error) {
 	now := k.current.Load()
 	if now == nil {
 		if err := k.load(ctx, false); err != nil {

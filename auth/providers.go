@@ -101,7 +101,7 @@ func (p *Providers) tokens(c *Config, own Verifier) *tokens {
 			}
 			i.keys.renew()
 		}
-		issuers[entry], t.issuers[i.issuer], t.order = i, i, append(t.order, i)
+		issuers[entry], t.issuers[i.Issuer], t.order = i, i, append(t.order, i)
 	}
 	if c.Introspection != nil {
 		entry := fingerprint(c.Introspection)

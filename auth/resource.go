@@ -79,12 +79,7 @@ func endpointPath(path string) bool {
 		}
 		name = name[1:]
 	}
-	for i := range len(name) {
-		if !alphanumeric(name[i]) && strings.IndexByte("._-", name[i]) < 0 {
-			return false
-		}
-	}
-	return name != "" && len(name) <= maxName
+	return isName(name, "._-")
 }
 
 // canonical normalises a URL for comparison. Anything else is returned unchanged.

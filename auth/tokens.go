@@ -133,10 +133,10 @@ func (t *tokens) servers(ours string) []string {
 		all = append(all, ours)
 	}
 	for _, i := range t.order {
-		all = append(all, i.issuer)
+		all = append(all, i.Issuer)
 	}
-	if i := t.introspection; i != nil && !slices.Contains(all, i.issuer) {
-		all = append(all, i.issuer)
+	if i := t.introspection; i != nil && !slices.Contains(all, i.Issuer) {
+		all = append(all, i.Issuer)
 	}
 	return all
 }
@@ -149,10 +149,10 @@ func (t *tokens) scopes() []string {
 		needed = append(needed, []string{ownScope})
 	}
 	for _, i := range t.order {
-		needed = append(needed, i.requiredScopes)
+		needed = append(needed, i.RequiredScopes)
 	}
 	if t.introspection != nil {
-		needed = append(needed, t.introspection.requiredScopes)
+		needed = append(needed, t.introspection.RequiredScopes)
 	}
 	all := slices.Clone(needed[0])
 	for _, other := range needed[1:] {
