@@ -79,7 +79,8 @@ func (s *storage) apps(ctx context.Context) (all []*app, err error) {
 	people := map[[2]string]bool{}
 	for _, g := range grants {
 		a := add(store.Block{ClientID: g.ClientID, ClientName: g.ClientName})
-		a.ClientName, a.used = cmp.Or(a.ClientName, g.ClientName), later(a.used, g.Used)
+		a.ClientName = cmp.Or(a.ClientName, g.ClientName)
+		a.used = slices.MaxFunc([]time.Time{a.used, g.Used}, time.Time.Compare)
 		if host := withoutPort(g.RedirectHost); !slices.Contains(a.hosts, host) {
 			a.hosts = append(a.hosts, host)
 		}
@@ -106,13 +107,6 @@ func withoutPort(host string) string {
 }
 
 func stands(g store.Grant) bool { return g.Revoked.IsZero() && time.Now().Before(g.Expires) }
-
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
-}
 
 // chooseApp returns the app that word identifies: by its client_id, by listedAs, or by its name,
 // which several apps may share. A word in the form of a client_id is not compared with names. The
@@ -212,10 +206,7 @@ clients: { dcr: off } in auth.oauth. A host may describe several apps: to accept
 clients: { cimd: { trust: allowlist, hosts: [...] } }.`
 	block.Flags().StringVar(&reason, "reason", "", "`reason`, shown only by clients list")
 	block.Args = apps("clients block")
-	unblock := x.command("clients unblock", "unblock APP ...", "Unblock apps",
-		func(ctx context.Context, s *storage, args []string) error {
-			return x.unblockClients(ctx, s, args)
-		})
+	unblock := x.command("clients unblock", "unblock APP ...", "Unblock apps", x.unblockClients)
 	unblock.Args = apps("clients unblock")
 	cmd.AddCommand(list, block, unblock)
 	return cmd

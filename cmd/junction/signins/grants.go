@@ -102,10 +102,7 @@ These commands edit the database directly. A running proxy applies the change wi
 	list.Args = cli.NoArguments
 	x.flags(list)
 	list.Flags().BoolVar(&ended, "ended", false, "include ended grants that are still stored")
-	revoke := x.command("grants revoke", "revoke ID ...", "Revoke grants by their ids",
-		func(ctx context.Context, s *storage, args []string) error {
-			return x.revokeGrants(ctx, s, args)
-		})
+	revoke := x.command("grants revoke", "revoke ID ...", "Revoke grants by their ids", x.revokeGrants)
 	revoke.Args = func(_ *cobra.Command, args []string) error {
 		if len(args) == 0 {
 			return cli.Usagef("grants revoke needs the ids of grants; list them with junction grants list")

@@ -31,8 +31,7 @@ These commands edit the database directly. A running proxy applies the change wi
   junction sessions revoke --all --yes --config config.yaml`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	list := x.command("sessions list", "list", "List the active sessions",
-		func(ctx context.Context, s *storage, _ []string) error { return x.listSessions(ctx, s) })
+	list := x.command("sessions list", "list", "List the active sessions", x.listSessions)
 	list.Args = cli.NoArguments
 	list.Flags().StringVar(&x.user, "user", "", "only those of this `user`: e-mail address, subject, or id")
 	all, yes := false, false
@@ -118,7 +117,7 @@ func (s *storage) sessions(ctx context.Context, user string) ([]sessionJSON, err
 	return list, nil
 }
 
-func (x *signIns) listSessions(ctx context.Context, s *storage) error {
+func (x *signIns) listSessions(ctx context.Context, s *storage, _ []string) error {
 	user, err := x.chosen(s)
 	if err != nil {
 		return err

@@ -33,20 +33,15 @@ These commands edit the database directly. A running proxy applies the change wi
   junction users enable ann@example.com --config config.yaml`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	list := x.command("users list", "list", "List the users, last seen first",
-		func(ctx context.Context, s *storage, _ []string) error { return x.listUsers(ctx, s) })
+	list := x.command("users list", "list", "List the users, last seen first", x.listUsers)
 	list.Args = cli.NoArguments
-	disable := x.command("users disable", "disable WHO ...", "Disable users",
-		func(ctx context.Context, s *storage, args []string) error { return x.disableUsers(ctx, s, args) })
+	disable := x.command("users disable", "disable WHO ...", "Disable users", x.disableUsers)
 	disable.Long = "Disable users: their sessions and grants end, their connections to upstreams are deleted, and " +
 		"they cannot sign\n" +
 		`in again. A sign-in at another identity provider is another user, even with the same e-mail address.
 
 ` + whoIs
-	enable := x.command("users enable", "enable WHO ...", "Enable disabled users",
-		func(ctx context.Context, s *storage, args []string) error {
-			return x.enableUsers(ctx, s, args)
-		})
+	enable := x.command("users enable", "enable WHO ...", "Enable disabled users", x.enableUsers)
 	enable.Long = "Enable disabled users. They have to sign in and connect their upstreams again.\n\n" + whoIs
 	for _, sub := range []*cobra.Command{disable, enable} {
 		sub.Args = func(cmd *cobra.Command, args []string) error {
@@ -68,7 +63,7 @@ type userJSON struct {
 	Disabled string `json:"disabled,omitempty"` // since when
 }
 
-func (x *signIns) listUsers(ctx context.Context, s *storage) error {
+func (x *signIns) listUsers(ctx context.Context, s *storage, _ []string) error {
 	users, err := s.Users(ctx, "")
 	if err != nil {
 		return err
