@@ -36,7 +36,7 @@ func Set(text []byte, section, name, key, value string) ([]byte, error) {
 	at, err := e.find(root, section, name, key)
 	if errors.Is(err, errNoKey) {
 		k := key + ": " + value
-		return e.addTo(entry.key(), entry.value(), entry.next, []Entry{{Block: k, Flow: k}})
+		return e.addTo(entry, []Entry{{Block: k, Flow: k}})
 	}
 	if err != nil {
 		return nil, err
@@ -73,17 +73,20 @@ func (p place) value() *yaml.Node { return p.parent.Content[p.index+1] }
 // flow reports whether the key is in { … }.
 func (p place) flow() bool { return p.parent.Style&yaml.FlowStyle != 0 }
 
-// parse returns the editor of a text and its root mapping.
+// parse returns the editor of a text and its root mapping, which is empty for a text without values.
 func parse(text []byte) (*editor, *yaml.Node, error) {
-	e := newEditor(text)
 	var doc yaml.Node
 	if err := yaml.Unmarshal(text, &doc); err != nil {
 		return nil, nil, err
 	}
-	if len(doc.Content) == 0 || doc.Content[0].Kind != yaml.MappingNode {
+	root := &yaml.Node{Kind: yaml.MappingNode}
+	if len(doc.Content) > 0 && !isNull(doc.Content[0]) {
+		root = doc.Content[0]
+	}
+	if root.Kind != yaml.MappingNode {
 		return nil, nil, errors.New("the file is not a mapping")
 	}
-	return e, doc.Content[0], nil
+	return newEditor(text), root, nil
 }
 
 // find returns the last of keys, each of which is in the mapping of the one before.
@@ -150,27 +153,15 @@ func (e *editor) cutLines(p place, comment bool) ([]byte, error) {
 	if strings.TrimLeft(e.line(first)[:min(indent, len(e.line(first)))], " ") != "" {
 		return nil, fmt.Errorf("line %d: %s does not begin its line; edit the file by hand", key.Line, key.Value)
 	}
-	last := p.next - 1
-	for last > first+1 {
-		line := e.line(last - 1)
-		content := strings.TrimLeft(line, " ")
-		if strings.TrimSpace(line) != "" && (content[0] != '#' || len(line)-len(content) > indent) {
-			break
-		}
-		last--
-	}
-	for comment && first > 0 && strings.HasPrefix(e.line(first-1), strings.Repeat(" ", indent)+"#") {
-		first--
+	last := e.endOf(first+1, p.next-1, indent)
+	if comment {
+		first = e.aboveComment(first, indent)
 	}
 	blank := func(i int) bool { return i >= 0 && i < len(e.lines) && strings.TrimSpace(e.line(i)) == "" }
 	if blank(first-1) && blank(last) { // one blank line is enough
 		last++
 	}
-	begin, end := e.lines[first], len(e.text)
-	if last < len(e.lines) {
-		end = e.lines[last]
-	}
-	return slices.Concat(e.text[:begin], e.text[end:]), nil
+	return slices.Concat(e.text[:e.start(first)], e.text[e.start(last):]), nil
 }
 
 // cutFlow removes a key of { … }, with one comma.

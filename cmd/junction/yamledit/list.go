@@ -13,9 +13,6 @@ import (
 // creates the section and the list if they are missing.
 func Append(text []byte, section, key, element string) ([]byte, error) {
 	added := []Entry{{Block: key + ":\n  - " + element, Flow: key + ": [" + element + "]"}}
-	if strings.TrimSpace(string(text)) == "" {
-		return Add(text, section, added)
-	}
 	e, root, err := parse(text)
 	if err != nil {
 		return nil, err
@@ -76,22 +73,6 @@ func RemoveElement(text []byte, section, key string, index int) ([]byte, error) 
 	if !strings.HasPrefix(e.line(first), strings.Repeat(" ", indent)+"-") {
 		return nil, byHand
 	}
-	for next-1 > first && e.belongsBelow(next-1, indent) {
-		next--
-	}
-	for first > 0 && strings.HasPrefix(e.line(first-1), strings.Repeat(" ", indent)+"#") {
-		first--
-	}
-	end := len(e.text)
-	if next < len(e.lines) {
-		end = e.lines[next]
-	}
-	return slices.Concat(e.text[:e.lines[first]], e.text[end:]), nil
-}
-
-// belongsBelow reports whether a line after an element is empty, or a comment of what follows.
-func (e *editor) belongsBelow(i, indent int) bool {
-	line := e.line(i)
-	content := strings.TrimLeft(line, " ")
-	return strings.TrimSpace(line) == "" || content[0] == '#' && len(line)-len(content) <= indent
+	next = e.endOf(first+1, next, indent)
+	return slices.Concat(e.text[:e.start(e.aboveComment(first, indent))], e.text[e.start(next):]), nil
 }

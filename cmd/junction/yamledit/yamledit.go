@@ -9,7 +9,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -26,30 +25,17 @@ type Entry struct {
 // Add puts entries into the mapping that the key section of the root has, at its end. It creates
 // the section at the end of the text if there is none. The entries must not exist.
 func Add(text []byte, section string, entries []Entry) ([]byte, error) {
-	e := newEditor(text)
-	var doc yaml.Node
-	err := yaml.NewDecoder(bytes.NewReader(text)).Decode(&doc)
-	if errors.Is(err, io.EOF) || err == nil && isNull(doc.Content[0]) {
-		return e.appendSection(section, entries), nil
-	}
+	e, root, err := parse(text)
 	if err != nil {
 		return nil, err
 	}
-	root := doc.Content[0]
-	if root.Kind != yaml.MappingNode {
-		return nil, errors.New("the file is not a mapping")
-	}
-	for i := 0; i+1 < len(root.Content); i += 2 {
-		if root.Content[i].Value != section {
-			continue
-		}
-		next := len(e.lines) + 1 // the line of the next key
-		if i+2 < len(root.Content) {
-			next = root.Content[i+2].Line
-		}
-		return e.addTo(root.Content[i], root.Content[i+1], next, entries)
-	}
-	if root.Style&yaml.FlowStyle != 0 {
+	p, err := e.find(root, section)
+	switch {
+	case err == nil:
+		return e.addTo(p, entries)
+	case !errors.Is(err, errNoKey):
+		return nil, err
+	case root.Style&yaml.FlowStyle != 0:
 		return nil, fmt.Errorf("the file is one { … } without %s; add that by hand", section)
 	}
 	return e.appendSection(section, entries), nil
@@ -77,9 +63,9 @@ func newEditor(text []byte) *editor {
 	return e
 }
 
-// addTo adds entries to the value of a section, which ends before the line next.
-func (e *editor) addTo(key, value *yaml.Node, next int, entries []Entry) ([]byte, error) {
-	switch {
+// addTo adds entries to the value of a key.
+func (e *editor) addTo(p place, entries []Entry) ([]byte, error) {
+	switch key, value := p.key(), p.value(); {
 	case value.Kind == yaml.MappingNode && value.Style&yaml.FlowStyle != 0:
 		at, err := e.offset(value)
 		if err != nil {
@@ -100,7 +86,7 @@ func (e *editor) addTo(key, value *yaml.Node, next int, entries []Entry) ([]byte
 		}
 		return e.insert(at, chunk), nil
 	case value.Kind == yaml.MappingNode && len(value.Content) > 0:
-		return e.insertLines(next, value.Content[0].Column-1, entries), nil
+		return e.insertLines(p.next, value.Content[0].Column-1, entries), nil
 	case isNull(value):
 		if value.Value != "" { // ~ or null, which the entries replace
 			at, err := e.offset(value)
@@ -110,9 +96,10 @@ func (e *editor) addTo(key, value *yaml.Node, next int, entries []Entry) ([]byte
 			e.text = slices.Concat(e.text[:at], bytes.Repeat([]byte(" "), len(value.Value)),
 				e.text[at+len(value.Value):])
 		}
-		return e.insertLines(next, key.Column-1+2, entries), nil
+		return e.insertLines(p.next, key.Column-1+2, entries), nil
 	}
-	return nil, fmt.Errorf("line %d: %s is not a mapping of its own; add the entries by hand", value.Line, key.Value)
+	return nil, fmt.Errorf("line %d: %s is not a mapping of its own; add the entries by hand", p.value().Line,
+		p.key().Value)
 }
 
 // offset returns where a node begins.
@@ -134,36 +121,43 @@ func (e *editor) offset(n *yaml.Node) (int, error) {
 // insertLines adds entries at an indentation, after the last line before the line next that belongs
 // to the mapping: comments with less indentation, and empty lines, belong to what follows.
 func (e *editor) insertLines(next, indent int, entries []Entry) []byte {
-	if next > len(e.lines) { // the section is the last one, but the document may end before the text
-		for i := len(e.lines) - 1; i > 0; i-- {
-			if strings.HasPrefix(e.line(i), "...") {
-				next = i + 1
-			}
-		}
-	}
-	last := next - 1 // lines that stay before the entries
-	for last > 0 {
-		line := e.line(last - 1)
+	last := e.endOf(0, next-1, indent-1)
+	return e.insert(e.start(last), e.block(indent, entries))
+}
+
+// endOf returns the line after the last one between first and next that belongs to a key or an
+// element: empty lines at the end, and comments that are not indented deeper than indent, belong to
+// what follows. Lines count from 0.
+func (e *editor) endOf(first, next, indent int) int {
+	for ; next > first; next-- {
+		line := e.line(next - 1)
 		content := strings.TrimLeft(line, " ")
-		if strings.TrimSpace(line) != "" && (content[0] != '#' || len(line)-len(content) >= indent) {
+		if strings.TrimSpace(line) != "" && (content[0] != '#' || len(line)-len(content) > indent) {
 			break
 		}
-		last--
 	}
-	at := len(e.text)
-	if last < len(e.lines) {
-		at = e.lines[last]
+	return next
+}
+
+// aboveComment returns the first line of the comment directly above a line, or that line.
+func (e *editor) aboveComment(line, indent int) int {
+	for line > 0 && strings.HasPrefix(e.line(line-1), strings.Repeat(" ", indent)+"#") {
+		line--
 	}
-	return e.insert(at, e.block(indent, entries))
+	return line
+}
+
+// start returns the offset of a line, counted from 0, or the end of the text.
+func (e *editor) start(line int) int {
+	if line < len(e.lines) {
+		return e.lines[line]
+	}
+	return len(e.text)
 }
 
 // line returns a line, counted from 0, without its end.
 func (e *editor) line(i int) string {
-	end := len(e.text)
-	if i+1 < len(e.lines) {
-		end = e.lines[i+1]
-	}
-	return strings.TrimRight(string(e.text[e.lines[i]:end]), "\r\n")
+	return strings.TrimRight(string(e.text[e.start(i):e.start(i+1)]), "\r\n")
 }
 
 func (e *editor) appendSection(section string, entries []Entry) []byte {
