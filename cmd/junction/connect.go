@@ -15,6 +15,7 @@ import (
 	"junction/cmd/junction/cli"
 	"junction/cmd/junction/clients"
 	"junction/cmd/junction/config"
+	"junction/cmd/junction/entries"
 	"junction/cmd/junction/prose"
 )
 
@@ -130,12 +131,11 @@ func (c *connector) prepare(id string) (err error) {
 	if c.home, err = clients.HomeOf(c.project); err != nil {
 		return err
 	}
-	if c.file, err = config.File(c.file); err != nil {
+	e, err := entries.Read(c.stdout, c.file, c.json)
+	if err != nil {
 		return err
 	}
-	if c.config, _, err = readConfig(c.file); err != nil {
-		return err
-	}
+	c.config = e.Config()
 	var ok bool
 	if c.project != "" {
 		c.place, ok = c.home.ProjectPlace(c.client)
@@ -164,7 +164,7 @@ func (c *connector) prepare(id string) (err error) {
 		return fmt.Errorf("cannot find the folder for state: %w; set XDG_STATE_HOME", err)
 	}
 	records := &clients.Records{File: filepath.Join(state, "junction", "connections.json")}
-	c.outfit = clients.Outfit{Home: c.home, Runner: clientProgram{}, Records: records}
+	c.outfit = clients.Outfit{Home: c.home, Run: runClient, Records: records}
 	return nil
 }
 
@@ -201,7 +201,7 @@ func (c *connector) replaceable() (remove, kept []string, err error) {
 	if len(failures) > 0 {
 		return nil, nil, failures[0]
 	}
-	merge := clients.Merge{Existing: knownOf(c.config), Own: c.target.Own, Getenv: lookup}
+	merge := clients.Merge{Existing: knownOf(c.config), Own: c.target.Own, Getenv: entries.Lookup}
 	for _, o := range merge.Plan(servers) {
 		switch {
 		case o.Server.Name == c.name:
@@ -305,14 +305,9 @@ func (c *connector) print(done *clients.Done, said string) error {
 	return nil
 }
 
-// clientProgram runs the commands of clients.
-type clientProgram struct{}
-
-func (clientProgram) LookPath(name string) (string, error) { return exec.LookPath(name) }
-
-// Run runs the command for half a minute at most. Its output may contain secrets of the client and
-// is discarded.
-func (clientProgram) Run(ctx context.Context, name string, args ...string) error {
+// runClient runs the command of a client for half a minute at most. Its output may contain secrets of
+// the client and is discarded.
+func runClient(ctx context.Context, name string, args ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	return exec.CommandContext(ctx, name, args...).Run()

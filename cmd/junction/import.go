@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -16,6 +15,7 @@ import (
 	"junction/cmd/junction/cli"
 	"junction/cmd/junction/clients"
 	"junction/cmd/junction/config"
+	"junction/cmd/junction/entries"
 	"junction/cmd/junction/prose"
 	"junction/cmd/junction/runfile"
 )
@@ -62,10 +62,9 @@ type importer struct {
 	json           bool
 	add            bool
 	file           string // the configuration file
-	text           []byte // the content of file; nil if it does not exist
 
 	home     clients.Home
-	config   *config.Config // the present configuration; the defaults if there is no file
+	editor   *entries.Editor // of file
 	outcomes []clients.Outcome
 	failures []error // for single files
 	written  bool
@@ -77,19 +76,18 @@ func (i *importer) run() error {
 	if i.home, err = clients.HomeOf(i.project); err != nil {
 		return err
 	}
-	if i.file, err = config.File(i.file); err != nil {
+	if i.editor, err = entries.Read(i.stdout, i.file, i.json); err != nil {
 		return err
 	}
-	if i.config, i.text, err = readConfig(i.file); err != nil {
-		return err
-	}
+	i.file = i.editor.Path()
 	places, err := i.places()
 	if err != nil {
 		return err
 	}
 	servers, failures := i.home.Read(places)
 	i.failures = failures
-	merge := clients.Merge{Existing: knownOf(i.config), Own: ownURLs(i.config), Getenv: lookup}
+	c := i.editor.Config()
+	merge := clients.Merge{Existing: knownOf(c), Own: ownURLs(c), Getenv: entries.Lookup}
 	i.outcomes = merge.Plan(servers)
 	if i.add {
 		if err := i.write(); err != nil {
@@ -133,31 +131,6 @@ func (i *importer) places() ([]clients.Place, error) {
 	}
 	return list, nil
 }
-
-// readConfig reads the configuration file. If it does not exist, the result is the defaults and a
-// nil text. Unset variables and a file without upstreams are not errors here.
-func readConfig(file string) (c *config.Config, text []byte, err error) {
-	text, err = clients.ReadFile(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		c, _, err = config.Load("", os.LookupEnv)
-		return c, nil, err
-	}
-	if err != nil {
-		return nil, nil, fmt.Errorf("read the configuration %s: %w", file, err)
-	}
-	c, err = config.Parse(file, text, lookup)
-	if problems, ok := errors.AsType[config.Problems](err); ok {
-		if len(problems) == 1 && problems[0].Path == "upstreams" && len(c.Upstreams) == 0 {
-			return c, text, nil
-		}
-		return nil, nil, config.Unusable(file, problems)
-	}
-	return c, text, err
-}
-
-// lookup is os.LookupEnv with an unset variable as an empty one. An unset variable blocks only its
-// own upstream later, and does not affect the comparison here.
-func lookup(name string) (string, bool) { return os.Getenv(name), true }
 
 // knownOf returns the upstreams of a configuration for comparison with the servers of clients.
 func knownOf(c *config.Config) []clients.Known {

@@ -5,74 +5,62 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 
 	"junction/cmd/junction/clients"
 	"junction/cmd/junction/config"
+	"junction/cmd/junction/entries"
 	"junction/cmd/junction/prose"
 	"junction/cmd/junction/yamledit"
 )
 
-// newFile is the first lines of a configuration file that import creates.
-const newFile = "# The configuration of Junction. Validate it with: junction check --config FILE\n"
-
 // write adds the new servers to the configuration file. If a step fails, the file stays unchanged
 // and the new secret files are removed.
 func (i *importer) write() (err error) {
-	old := i.text
 	keep := clients.SecretsOf(i.file)
 	defer func() {
 		if err != nil {
-			keep.Undo()
+			keep.Discard(nil)
 		}
 	}()
 	if err := os.MkdirAll(filepath.Dir(i.file), 0o700); err != nil {
 		return err
 	}
-	text, err := i.newText(old, keep)
+	text, names, err := i.newText(keep)
 	if err != nil || text == nil {
 		return err
 	}
-	if i.backup, err = clients.Replace(i.file, old, text, true); err != nil {
-		return fmt.Errorf("cannot write %s: it %w", i.file, err)
+	if i.backup, err = i.editor.Replace(text, names); err != nil {
+		return err
 	}
 	i.written = true
 	keep.Discard(text)
 	return nil
 }
 
-// newText returns the file with the new servers, or nil if there are none. A server that the
-// configuration rejects is marked as skipped.
-func (i *importer) newText(old []byte, keep *clients.SecretFiles) ([]byte, error) {
+// newText returns the file with the new servers, and their names, or nil if there are none. A server
+// that the configuration rejects is marked as skipped.
+func (i *importer) newText(keep *clients.SecretFiles) (text []byte, names []string, err error) {
 	for {
-		entries, err := i.entries(keep)
-		if err != nil || len(entries) == 0 {
-			return nil, err
+		list, names := i.entries(keep)
+		if len(list) == 0 {
+			return nil, nil, nil
 		}
-		before := old
-		if old == nil {
-			before = []byte(newFile)
-		}
-		text, err := yamledit.Add(before, "upstreams", entries)
-		if err != nil {
-			return nil, fmt.Errorf("cannot add to %s: %w", i.file, err)
-		}
-		c, err := config.Parse(i.file, text, lookup)
-		if problems, ok := errors.AsType[config.Problems](err); ok && i.skip(problems) {
+		text, c, err := i.editor.Adding(list)
+		switch problems, ok := errors.AsType[config.Problems](err); {
+		case ok && i.skip(problems):
 			continue
+		case ok:
+			return nil, nil, fmt.Errorf("cannot add to %s: %w", i.file, err)
+		case err != nil:
+			return nil, nil, err
 		}
-		if err != nil {
-			return nil, fmt.Errorf("cannot add to %s: %w", i.file, err)
-		}
-		return text, i.verify(c)
+		return text, names, i.verify(c, names)
 	}
 }
 
 // entries renders the new servers, and stores their secrets.
-func (i *importer) entries(keep *clients.SecretFiles) ([]yamledit.Entry, error) {
-	r := clients.Renderer{Keep: keep.Store}
-	var list []yamledit.Entry
+func (i *importer) entries(keep *clients.SecretFiles) (list []yamledit.Entry, names []string) {
 	for n := range i.outcomes {
 		o := &i.outcomes[n]
 		if o.Result != clients.New {
@@ -80,18 +68,14 @@ func (i *importer) entries(keep *clients.SecretFiles) ([]yamledit.Entry, error) 
 		}
 		s := o.Server
 		comment := fmt.Sprintf("from %s, %s", s.Client.Name, prose.OneLine(i.home.Short(s.File)))
-		block, err := r.YAML(o.Name, comment, s.Entry, false)
+		block, flow, err := s.Entry.YAML(o.Name, comment, keep.Store)
 		if err != nil {
 			o.Result, o.Notes = clients.Skipped, []string{err.Error()}
 			continue
 		}
-		flow, err := r.YAML(o.Name, "", s.Entry, true)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, yamledit.Entry{Block: block, Flow: flow})
+		list, names = append(list, yamledit.Entry{Block: block, Flow: flow}), append(names, o.Name)
 	}
-	return list, nil
+	return list, names
 }
 
 // skip marks the servers with problems as skipped. It returns false if a problem concerns anything
@@ -120,35 +104,20 @@ func (i *importer) skip(problems config.Problems) bool {
 	return skipped > 0
 }
 
-// verify checks that the new file adds the new servers and changes nothing else.
-func (i *importer) verify(c *config.Config) error {
+// verify checks that the new entries mean the servers that were found.
+func (i *importer) verify(c *config.Config, names []string) error {
 	var servers []*clients.Server
-	var names []string
 	for _, o := range i.outcomes {
 		if o.Result == clients.New {
-			servers, names = append(servers, o.Server), append(names, o.Name)
+			servers = append(servers, o.Server)
 		}
 	}
-	again := clients.Merge{Existing: knownOf(c), Getenv: lookup}
+	again := clients.Merge{Existing: knownOf(c), Getenv: entries.Lookup}
 	for n, o := range again.Plan(servers) {
 		if o.Result != clients.Present || o.Name != names[n] || len(o.Notes) > 0 {
 			return fmt.Errorf("cannot add %s to %s: the entry would mean something else; add it by hand", names[n],
 				i.file)
 		}
-	}
-	rest := *c
-	rest.Upstreams = nil
-	for name, u := range i.config.Upstreams {
-		now := c.Upstreams[name]
-		now.Reserved = u.Reserved // depends on the references of the whole file
-		if !reflect.DeepEqual(now, u) {
-			return fmt.Errorf("cannot add to %s without a change to %s; add the servers by hand", i.file, name)
-		}
-	}
-	was := *i.config
-	was.Upstreams = nil
-	if !reflect.DeepEqual(rest, was) {
-		return fmt.Errorf("cannot add to %s without a change to something else; add the servers by hand", i.file)
 	}
 	return nil
 }

@@ -30,6 +30,8 @@ type Client struct {
 
 // format reads and edits the text of a file. None of the methods changes its argument.
 type format interface {
+	// decode returns what a text without a byte order mark means.
+	decode(body []byte) (any, error)
 	// servers returns what is below keys, in the order of the file.
 	servers(text []byte, keys []string) ([]raw, error)
 	// add puts a server at the end of those below keys, which it creates if necessary. The server

@@ -38,8 +38,7 @@ func environment(m map[string]string) func(string) (string, bool) {
 func mustRender(t testing.TB, h Home, name string, e *Entry) string {
 	t.Helper()
 	keep := func(_, label, secret string) (string, error) { return label + "=" + secret, nil }
-	r := Renderer{Keep: keep}
-	text, err := r.YAML(name, "", e, false)
+	text, _, err := e.YAML(name, "", keep)
 	if err != nil {
 		t.Fatalf("YAML(%s): %v", name, err)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 
@@ -33,17 +34,13 @@ func (c *Client) ReadsVariables() bool { return c.ID != "zed" }
 // StartsCommands reports whether the client reads no URLs: it starts junction stdio.
 func (c *Client) StartsCommands() bool { return c.ID == "claude-desktop" }
 
-// A Runner runs a client's own command. Package os/exec has one; tests have another.
-type Runner interface {
-	LookPath(program string) (string, error)
-	Run(ctx context.Context, program string, args ...string) error
-}
-
 // An Outfit is what connecting and disconnecting needs.
 type Outfit struct {
 	Home    Home
-	Runner  Runner // nil edits files only
 	Records *Records
+	// Run runs a client's own command. The error is exec.ErrNotFound if the command is not
+	// installed. Nil edits files only.
+	Run func(ctx context.Context, program string, args ...string) error
 }
 
 // A Done is what Connect or Disconnect did to a file.
@@ -170,19 +167,18 @@ func (o *Outfit) edit(p Place, t Target, base []byte, remove []string, rec *Reco
 // byCommand has Claude Code add the entry itself: its running instances write the same file. It
 // returns false where the command is not installed or does not do it; then the file is as before.
 func (o *Outfit) byCommand(ctx context.Context, p Place, t Target, base, old []byte, rec *Record, done *Done) bool {
-	if o.Runner == nil || p.Client.ID != claudeCode || p.Scope != User || !bytes.Equal(base, old) ||
+	if o.Run == nil || p.Client.ID != claudeCode || p.Scope != User || !bytes.Equal(base, old) ||
 		len(rec.Removed) > 0 {
-		return false
-	}
-	program, err := o.Runner.LookPath("claude")
-	if err != nil {
 		return false
 	}
 	args := []string{"mcp", "add", "--scope", "user", "--transport", "http", t.Name, t.URL}
 	if t.Key {
 		args = append(args, "--header", "Authorization: Bearer ${"+KeyVariable+"}")
 	}
-	err = o.Runner.Run(ctx, program, args...)
+	err := o.Run(ctx, "claude", args...)
+	if errors.Is(err, exec.ErrNotFound) {
+		return false
+	}
 	now, readErr := ReadFile(p.File)
 	if err != nil || readErr != nil || bytes.Equal(now, old) {
 		done.Notes = append(done.Notes, "claude mcp add failed; the file was edited instead")

@@ -284,8 +284,6 @@ type claude struct {
 	args []string
 }
 
-func (c *claude) LookPath(program string) (string, error) { return "/bin/" + program, nil }
-
 func (c *claude) Run(_ context.Context, _ string, args ...string) error {
 	c.args = args
 	if c.fail {
@@ -306,7 +304,7 @@ func TestConnectByCommand(t *testing.T) {
 		o := mustOutfit(t, userFiles)
 		p := mustPlace(t, o, "claude-code")
 		run := &claude{file: p.File, fail: fail}
-		o.Runner = run
+		o.Run = run.Run
 		before := mustRead(t, p.File)
 		done := mustConnect(t, o, p, testTarget)
 		if done.Command == fail || !slices.Contains(names(t, o, p), "junction") {

@@ -24,8 +24,7 @@ const byteOrderMark = "\xef\xbb\xbf"
 // maxNesting bounds the recursion of the parsers.
 const maxNesting = 500
 
-// parseJSON returns the syntax tree of a text and the text as standard JSON. A text of nothing but
-// space is an empty object.
+// parseJSON returns the syntax tree of a text. A text of nothing but space is an empty object.
 func parseJSON(text []byte) (*hujson.Value, error) {
 	if !utf8.Valid(text) {
 		return nil, &SyntaxError{Line: lineOfBadUTF8(text),
@@ -34,6 +33,9 @@ func parseJSON(text []byte) (*hujson.Value, error) {
 	if line := tooDeep(text); line > 0 {
 		return nil, &SyntaxError{Line: line, Err: fmt.Errorf("has more than %d nested values", maxNesting)}
 	}
+	if len(bytes.TrimSpace(text)) == 0 {
+		text = slices.Concat([]byte("{"), text, []byte("}"+styleOf(text).newline))
+	}
 	v, err := hujson.Parse(text)
 	if err != nil { // the parser wants a newline after a comment, also at the end
 		again, stillWrong := hujson.Parse(append(slices.Clip(text), '\n'))
@@ -41,6 +43,7 @@ func parseJSON(text []byte) (*hujson.Value, error) {
 			return nil, jsonError(err)
 		}
 		v = again
+		v.AfterExtra = bytes.TrimSuffix(v.AfterExtra, []byte("\n"))
 	}
 	return &v, nil
 }
@@ -59,18 +62,13 @@ func jsonError(err error) error {
 }
 
 func lineOfBadUTF8(text []byte) int {
-	line := 1
-	for len(text) > 0 {
-		r, n := utf8.DecodeRune(text)
-		if r == utf8.RuneError && n == 1 {
+	n := 0
+	for line := range bytes.Lines(text) {
+		if n++; !utf8.Valid(line) {
 			break
 		}
-		if r == '\n' {
-			line++
-		}
-		text = text[n:]
 	}
-	return line
+	return n
 }
 
 // tooDeep returns the line on which the nesting exceeds the limit, or 0.
@@ -108,9 +106,9 @@ func tooDeep(text []byte) int {
 	return 0
 }
 
-// decodeJSON returns what a text means. Numbers keep their digits.
-func decodeJSON(text []byte) (any, error) {
-	v, err := parseJSON(text)
+// decode implements format. Numbers keep their digits.
+func (jsonFormat) decode(body []byte) (any, error) {
+	v, err := parseJSON(body)
 	if err != nil {
 		return nil, err
 	}
@@ -179,9 +177,6 @@ func split(text []byte) (mark, body []byte) {
 
 func (jsonFormat) servers(text []byte, keys []string) ([]raw, error) {
 	_, body := split(text)
-	if len(bytes.TrimSpace(body)) == 0 {
-		return nil, nil
-	}
 	root, err := parseJSON(body)
 	if err != nil {
 		return nil, err
@@ -205,67 +200,68 @@ func (jsonFormat) servers(text []byte, keys []string) ([]raw, error) {
 	return list, nil
 }
 
-func (jsonFormat) add(text []byte, keys []string, name string, entry object) ([]byte, error) {
-	mark, body := split(text)
-	s := styleOf(body)
-	if len(bytes.TrimSpace(body)) == 0 {
-		body = append(append([]byte("{"), body...), "}"+s.newline...)
-	}
-	root, err := parseJSON(body)
-	if err != nil {
-		return nil, err
-	}
-	at, depth, err := find(root, keys)
-	if err != nil {
-		return nil, err
-	}
-	m := member{name, entry}
-	for _, key := range slices.Backward(keys[depth:]) {
-		m = member{key, object{m}}
-	}
-	out := s.insert(body, at, m)
-	if err := checkJSON(body, out, keys, name, entry.tree()); err != nil {
-		return nil, err
-	}
-	return slices.Concat(mark, out), nil
+func (f jsonFormat) add(text []byte, keys []string, name string, entry object) ([]byte, error) {
+	return edit(f, text, keys, name, entry.tree(), func(body []byte) ([]byte, error) {
+		root, err := parseJSON(body)
+		if err != nil {
+			return nil, err
+		}
+		at, depth, err := find(root, keys)
+		if err != nil {
+			return nil, err
+		}
+		m := member{name, entry}
+		for _, key := range slices.Backward(keys[depth:]) {
+			m = member{key, object{m}}
+		}
+		body = root.Pack()
+		styleOf(body).insert(at.Value.(*hujson.Object), indentOf(body, at.StartOffset), m)
+		return root.Pack(), nil
+	})
 }
 
-func (jsonFormat) remove(text []byte, keys []string, name string) ([]byte, error) {
-	mark, body := split(text)
-	root, err := parseJSON(body)
-	if err != nil {
-		return nil, err
-	}
-	at, depth, err := find(root, keys)
-	if err != nil {
-		return nil, err
-	}
-	i := -1
-	if depth == len(keys) {
-		i, err = indexOf(at.Value.(*hujson.Object), name)
-	}
-	if err != nil || i < 0 {
-		return nil, errors.Join(err, fmt.Errorf("there is no server %q", name))
-	}
-	out := cut(body, at.Value.(*hujson.Object), i)
-	if err := checkJSON(body, out, keys, name, nil); err != nil {
-		return nil, err
-	}
-	return slices.Concat(mark, out), nil
+func (f jsonFormat) remove(text []byte, keys []string, name string) ([]byte, error) {
+	return edit(f, text, keys, name, nil, func(body []byte) ([]byte, error) {
+		root, err := parseJSON(body)
+		if err != nil {
+			return nil, err
+		}
+		at, depth, err := find(root, keys)
+		if err != nil {
+			return nil, err
+		}
+		i := -1
+		if depth == len(keys) {
+			i, err = indexOf(at.Value.(*hujson.Object), name)
+		}
+		if err != nil || i < 0 {
+			return nil, errors.Join(err, fmt.Errorf("there is no server %q", name))
+		}
+		cut(at.Value.(*hujson.Object), i)
+		return root.Pack(), nil
+	})
 }
 
-// checkJSON makes sure that an edit did what it was to do: the server has the value want, or is
-// gone if that is nil, and everything else means the same.
-func checkJSON(before, after []byte, keys []string, name string, want map[string]any) error {
-	was, err := decodeJSON(before)
+// edit changes the text of a file, and makes sure that the change did what it was to do: the server
+// has the value want, or is gone if that is nil, and everything else means the same.
+func edit(f format, text []byte, keys []string, name string, want map[string]any,
+	change func(body []byte) ([]byte, error)) ([]byte, error) {
+	mark, body := split(text)
+	was, err := f.decode(body)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	is, err := decodeJSON(after)
+	if body, err = change(body); err != nil {
+		return nil, err
+	}
+	is, err := f.decode(body)
 	if err != nil {
-		return fmt.Errorf("cannot edit the file: %w", err)
+		return nil, fmt.Errorf("cannot edit the file: %w", err)
 	}
-	return checkTrees(was, is, keys, name, want)
+	if err := checkTrees(was, is, keys, name, want); err != nil {
+		return nil, err
+	}
+	return slices.Concat(mark, body), nil
 }
 
 func checkTrees(was, is any, keys []string, name string, want map[string]any) error {
@@ -282,10 +278,12 @@ func checkTrees(was, is any, keys []string, name string, want map[string]any) er
 	if !ok {
 		return errors.New("cannot edit the file: the servers are not in an object")
 	}
-	if want == nil {
-		delete(at, name)
-	} else {
+	if want != nil {
 		at[name] = want
+	} else if delete(at, name); len(at) == 0 {
+		if root, _ := is.(map[string]any); root != nil && root[keys[0]] == nil {
+			root[keys[0]] = at // in TOML, the parent of a table may exist only through it
+		}
 	}
 	if !reflect.DeepEqual(was, is) {
 		return errors.New("cannot edit the file without changing something else; edit it by hand")

@@ -29,79 +29,61 @@ func styleOf(text []byte) style {
 	return s
 }
 
-// insert adds a member at the end of the object v, after the comments that end it.
-func (s style) insert(body []byte, v *hujson.Value, m member) []byte {
-	o := v.Value.(*hujson.Object)
-	open, shut := v.StartOffset, v.EndOffset-1
-	end := len(bytes.TrimRight(body[:shut], jsonSpace)) // of what the object holds
+// insert adds a member at the end of an object, after the comments that end it. outer is the
+// indentation of the line on which the object begins. A trailing comma stays one.
+func (s style) insert(o *hujson.Object, outer string, m member) {
+	comments := bytes.TrimRight(o.AfterExtra, jsonSpace)
+	space := o.AfterExtra[len(comments):]
 	n := len(o.Members)
-	if n > 0 && !bytes.Contains(body[open:shut], []byte("\n")) { // all on one line
-		return splice(body, o, end, " "+s.render(m, "", true))
-	}
-	outer := indentOf(body, open)
-	inner := outer + s.unit
-	if n > 0 {
-		if first := o.Members[0].Name.StartOffset; strings.TrimSpace(string(body[lineStart(body, first):first])) == "" {
-			inner = string(body[lineStart(body, first):first])
+	oneLine := n > 0 && !bytes.Contains(hujson.Value{Value: o}.Pack(), []byte("\n"))
+	inner, before := outer+s.unit, " "
+	if !oneLine {
+		if n > 0 {
+			first := o.Members[0].Name.BeforeExtra
+			if i := bytes.LastIndexByte(first, '\n'); i >= 0 && len(bytes.TrimSpace(first[i:])) == 0 {
+				inner = string(first[i+1:])
+			}
+		}
+		if before = s.newline + inner; !bytes.Contains(space, []byte("\n")) {
+			space = slices.Concat([]byte(s.newline+outer), space)
 		}
 	}
-	chunk := s.newline + inner + s.render(m, inner, false)
-	if !bytes.Contains(body[end:shut], []byte("\n")) {
-		chunk += s.newline + outer
+	added := hujson.ObjectMember{
+		Name:  hujson.Value{BeforeExtra: slices.Concat(comments, []byte(before)), Value: hujson.String(m.key)},
+		Value: hujson.Value{BeforeExtra: []byte(" "), Value: hujson.Literal(s.render(m.value, inner, oneLine))},
 	}
-	return splice(body, o, end, chunk)
-}
-
-// splice inserts chunk at end, with the comma that separates it from the members before.
-func splice(body []byte, o *hujson.Object, end int, chunk string) []byte {
-	n := len(o.Members)
-	if n == 0 {
-		return slices.Concat(body[:end], []byte(chunk), body[end:])
+	if n > 0 && o.Members[n-1].Value.AfterExtra != nil { // a trailing comma
+		added.Value.AfterExtra = hujson.Extra{}
 	}
-	last := o.Members[n-1].Value
-	if last.AfterExtra != nil { // there is a trailing comma, and stays one
-		if rest := strings.TrimLeft(chunk, jsonSpace); len(rest) < len(chunk) && strings.Contains(chunk, "\n") {
-			chunk = strings.TrimRight(chunk, jsonSpace) + "," + chunk[len(strings.TrimRight(chunk, jsonSpace)):]
-		}
-		return slices.Concat(body[:end], []byte(chunk), body[end:])
-	}
-	return slices.Concat(body[:last.EndOffset], []byte(","), body[last.EndOffset:end], []byte(chunk), body[end:])
+	o.Members, o.AfterExtra = append(o.Members, added), space
 }
 
 // cut removes a member with its comma. Comments before and after it stay.
-func cut(body []byte, o *hujson.Object, i int) []byte {
+func cut(o *hujson.Object, i int) {
 	m := o.Members[i]
-	start := len(bytes.TrimRight(body[:m.Name.StartOffset], jsonSpace))
-	end := m.Value.EndOffset
-	hasComma := i < len(o.Members)-1 || m.Value.AfterExtra != nil
-	if hasComma {
-		comma := end + len(m.Value.AfterExtra)
-		if len(bytes.Trim(m.Value.AfterExtra, jsonSpace)) > 0 { // keep the comment between value and comma
-			body = slices.Concat(body[:comma], body[comma+1:])
-		} else {
-			end = comma + 1
+	before, after := m.Name.BeforeExtra, &o.AfterExtra
+	isLast := i == len(o.Members)-1
+	if !isLast {
+		after = &o.Members[i+1].Name.BeforeExtra
+	}
+	if len(bytes.Trim(m.Value.AfterExtra, jsonSpace)) > 0 { // a comment between value and comma
+		*after = slices.Concat(m.Value.AfterExtra, *after)
+	}
+	comments := bytes.TrimRight(before, jsonSpace)
+	endsLine := bytes.Contains(comments[lineStart(comments, len(comments)):], []byte("//"))
+	if endsLine && !bytes.HasPrefix(bytes.TrimLeft(*after, " \t\r"), []byte("\n")) { // the comment keeps its end
+		comments = before[:len(comments)+bytes.IndexByte(before[len(comments):], '\n')+1]
+	}
+	*after = slices.Concat(comments, *after)
+	if isLast && i > 0 { // the member before becomes the last one, with a comma only if this one has it
+		last := &o.Members[i-1].Value
+		if m.Value.AfterExtra == nil {
+			o.AfterExtra, last.AfterExtra = slices.Concat(last.AfterExtra, o.AfterExtra), nil
+		} else if last.AfterExtra == nil {
+			last.AfterExtra = hujson.Extra{}
 		}
 	}
-	if start > 0 && inLineComment(body, start) && !startsWithNewline(body[end:]) {
-		start += bytes.IndexByte(body[start:], '\n') + 1 // the comment keeps its end
-	}
-	out := slices.Concat(body[:start], body[end:])
-	if hasComma || i == 0 {
-		return out
-	}
-	last := o.Members[i-1].Value // now the last one, whose comma goes too
-	comma := last.EndOffset + len(last.AfterExtra)
-	return slices.Concat(out[:comma], out[comma+1:])
-}
-
-// inLineComment reports whether the text before end may end in a comment that its newline ends.
-func inLineComment(body []byte, end int) bool {
-	return bytes.Contains(body[lineStart(body, end):end], []byte("//"))
-}
-
-func startsWithNewline(rest []byte) bool {
-	rest = bytes.TrimLeft(rest, " \t\r")
-	return len(rest) > 0 && rest[0] == '\n'
+	o.Members = slices.Delete(o.Members, i, i+1)
 }
 
 func lineStart(body []byte, at int) int { return bytes.LastIndexByte(body[:at], '\n') + 1 }
@@ -112,52 +94,38 @@ func indentOf(body []byte, at int) string {
 	return string(line[:len(line)-len(bytes.TrimLeft(line, " \t"))])
 }
 
-// render writes a member at an indentation, on one line or on several.
-func (s style) render(m member, indent string, oneLine bool) string {
-	key := quote(m.key) + ": "
-	o, ok := m.value.(object)
+// render writes a value at an indentation, on one line or on several.
+func (s style) render(value any, indent string, oneLine bool) string {
+	o, ok := value.(object)
 	if !ok {
-		return key + literal(m.value)
+		return literal(value)
 	}
+	inner := indent + s.unit
 	var members []string
-	for _, e := range o {
-		members = append(members, s.render(e, indent+s.unit, oneLine))
+	for _, m := range o {
+		members = append(members, literal(m.key)+": "+s.render(m.value, inner, oneLine))
 	}
 	if oneLine || len(members) == 0 {
-		return key + "{" + strings.Join(members, ", ") + "}"
+		return "{" + strings.Join(members, ", ") + "}"
 	}
-	begin := s.newline + indent + s.unit
-	return key + "{" + begin + strings.Join(members, ","+begin) + s.newline + indent + "}"
+	return "{" + s.newline + inner + strings.Join(members, ","+s.newline+inner) + s.newline + indent + "}"
 }
 
+// literal returns a value as JSON on one line, with spaces in a list of texts. A text, a list of
+// texts and a bool are written the same in TOML.
 func literal(value any) string {
-	switch v := value.(type) {
-	case bool:
-		if v {
-			return "true"
+	if list, ok := value.([]string); ok {
+		words := make([]string, len(list))
+		for i, word := range list {
+			words[i] = literal(word)
 		}
-		return "false"
-	case []string:
-		list := make([]string, len(v))
-		for i, e := range v {
-			list[i] = quote(e)
-		}
-		return "[" + strings.Join(list, ", ") + "]"
+		return "[" + strings.Join(words, ", ") + "]"
 	}
-	if s, ok := value.(string); ok {
-		return quote(s)
-	}
-	text, err := json.Marshal(value) // of what was decoded from JSON, which has no value without a form
-	if err != nil {
-		return "null"
-	}
-	return string(text)
-}
-
-func quote(s string) string {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	e.Encode(s) // a string cannot fail
+	if e.Encode(value) != nil { // unreachable: value was decoded from a file, or is one of a client's entry
+		return "null"
+	}
 	return strings.TrimSpace(b.String())
 }

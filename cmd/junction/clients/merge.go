@@ -91,7 +91,7 @@ func (m *Merge) Plan(servers []*Server) []Outcome {
 			continue
 		}
 		k := s.Entry.known(m.Getenv)
-		k.Name = nameOf(s.Name)
+		k.Name = NameOf(s.Name)
 		same := slices.IndexFunc(news, func(n added) bool { return n.known.equal(k) })
 		switch present, differs := m.present(k); {
 		case m.isOwn(k):
@@ -176,8 +176,8 @@ const maxName = 32 // of an upstream
 
 var notInName = regexp.MustCompile(`[^A-Za-z0-9_-]+`)
 
-// nameOf returns the name of a server as that of an upstream, which has other rules.
-func nameOf(name string) string {
+// NameOf returns the name of a server as that of an upstream, which has other rules.
+func NameOf(name string) string {
 	name = strings.Trim(notInName.ReplaceAllString(name, "-"), "-")
 	if len(name) > maxName {
 		name = strings.TrimRight(name[:maxName], "-")

@@ -2,6 +2,7 @@ package clients
 
 import (
 	"bytes"
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -10,157 +11,136 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// A Renderer writes entries as the YAML of Junction's configuration.
-type Renderer struct {
-	// Keep stores a secret and returns the path for a reference to it.
-	Keep func(upstream, label, secret string) (string, error)
+// entryYAML is an entry as Junction's configuration has it.
+type entryYAML struct {
+	Pack           text              `yaml:"pack,omitempty"`
+	Command        []text            `yaml:"command,omitempty,flow"`
+	URL            text              `yaml:"url,omitempty"`
+	Env            *yaml.Node        `yaml:"env,omitempty"`
+	Headers        *yaml.Node        `yaml:"headers,omitempty"`
+	InheritEnv     []text            `yaml:"inherit_env,omitempty,flow"`
+	Dir            text              `yaml:"dir,omitempty"`
+	Transport      string            `yaml:"transport,omitempty"`
+	Auth           map[string]string `yaml:"auth,omitempty,flow"`
+	Enabled        *bool             `yaml:"enabled,omitempty"`
+	Timeout        string            `yaml:"timeout,omitempty"`
+	MaxTimeout     string            `yaml:"max_timeout,omitempty"`
+	ConnectTimeout string            `yaml:"connect_timeout,omitempty"`
+	Expose         string            `yaml:"expose,omitempty"`
+	Tools          *yaml.Node        `yaml:"tools,omitempty"`
 }
 
-// YAML returns the entry as a key of the section upstreams, without indentation, or as an element
-// of { … } if flow is true. comment stands above it.
-func (r *Renderer) YAML(name, comment string, e *Entry, flow bool) (string, error) {
-	value, err := r.node(name, e)
-	if err != nil {
-		return "", err
-	}
-	root := &yaml.Node{Kind: yaml.MappingNode}
-	put(root, name, value)
-	if flow {
-		root.Style = yaml.FlowStyle
-	} else {
-		root.Content[0].HeadComment = comment
-	}
-	var b bytes.Buffer
-	enc := yaml.NewEncoder(&b)
-	enc.SetIndent(2)
-	if err := enc.Encode(root); err != nil {
-		return "", err
-	}
-	text := strings.TrimSuffix(b.String(), "\n")
-	if flow {
-		text = strings.TrimSuffix(strings.TrimPrefix(text, "{"), "}")
-	}
-	return text, nil
-}
+// text is a text that is quoted if it has a reference or a control character.
+type text string
 
-func (r *Renderer) node(name string, e *Entry) (*yaml.Node, error) {
-	n := &yaml.Node{Kind: yaml.MappingNode}
-	var failed error
-	render := func(v Value) *yaml.Node {
-		text, err := v.Render(func(label, secret string) (string, error) { return r.Keep(name, label, secret) })
-		if err != nil && failed == nil {
-			failed = err
-		}
-		return scalarNode(text)
-	}
-	mapping := func(key string, m map[string]Value) {
-		if len(m) == 0 {
-			return
-		}
-		inner := &yaml.Node{Kind: yaml.MappingNode}
-		for _, k := range slices.Sorted(maps.Keys(m)) {
-			put(inner, k, render(m[k]))
-		}
-		put(n, key, inner)
-	}
-	switch {
-	case e.Pack != "":
-		put(n, "pack", scalarNode(e.Pack))
-	case len(e.Command) > 0:
-		list := &yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle}
-		for _, v := range e.Command {
-			list.Content = append(list.Content, render(v))
-		}
-		put(n, "command", list)
-	default:
-		put(n, "url", render(e.URL))
-	}
-	mapping("env", e.Env)
-	mapping("headers", e.Headers)
-	if len(e.InheritEnv) > 0 {
-		list := &yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle}
-		for _, v := range e.InheritEnv {
-			list.Content = append(list.Content, scalarNode(v))
-		}
-		put(n, "inherit_env", list)
-	}
-	if len(e.Dir) > 0 {
-		put(n, "dir", render(e.Dir))
-	}
-	if e.SSE {
-		put(n, "transport", scalarNode("sse"))
-	}
-	if e.OAuth {
-		auth := &yaml.Node{Kind: yaml.MappingNode, Style: yaml.FlowStyle}
-		put(auth, "mode", scalarNode("oauth"))
-		put(n, "auth", auth)
-	}
-	if e.Off {
-		put(n, "enabled", switchNode(false))
-	}
-	durations(n, e)
-	tools(n, e)
-	return n, failed
-}
+// MarshalYAML implements yaml.Marshaler.
+func (t text) MarshalYAML() (any, error) { return t.node(), nil }
 
-// durations writes the time limits. A call that may be silent for so long may also take so long.
-func durations(n *yaml.Node, e *Entry) {
-	if e.Timeout > 0 {
-		put(n, "timeout", durationNode(e.Timeout))
-	}
-	if e.Timeout > 10*time.Minute {
-		put(n, "max_timeout", durationNode(e.Timeout))
-	}
-	if e.ConnectTimeout > 0 {
-		put(n, "connect_timeout", durationNode(e.ConnectTimeout))
-	}
-}
-
-// tools writes which tools are offered.
-func tools(n *yaml.Node, e *Entry) {
-	rules := &yaml.Node{Kind: yaml.MappingNode}
-	add := func(names []string, enabled bool) {
-		for _, name := range slices.Compact(slices.Sorted(slices.Values(names))) {
-			rule := &yaml.Node{Kind: yaml.MappingNode, Style: yaml.FlowStyle}
-			put(rule, "enabled", switchNode(enabled))
-			put(rules, name, rule)
-		}
-	}
-	add(e.Only, true)
-	add(e.Without, false)
-	if e.Only != nil {
-		put(n, "expose", scalarNode("listed"))
-	}
-	if len(rules.Content) > 0 {
-		put(n, "tools", rules)
-	}
-}
-
-func put(n *yaml.Node, key string, value *yaml.Node) {
-	n.Content = append(n.Content, scalarNode(key), value)
-}
-
-func scalarNode(text string) *yaml.Node {
-	n := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: text}
-	if strings.ContainsAny(text, "${}\n\r\t") || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' }) {
+func (t text) node() *yaml.Node {
+	n := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: string(t)}
+	if strings.ContainsFunc(n.Value, func(r rune) bool { return r < ' ' || strings.ContainsRune("${}", r) }) {
 		n.Style = yaml.DoubleQuotedStyle
 	}
 	return n
 }
 
-func switchNode(on bool) *yaml.Node {
-	text := "false"
-	if on {
-		text = "true"
+// YAML returns the entry as a key of the section upstreams: in lines without indentation, below a
+// comment unless that is "", and as an element of { … }. keep stores a secret and returns the path
+// for a reference to it.
+func (e *Entry) YAML(name, comment string, keep func(upstream, label, secret string) (string, error)) (
+	block, flow string, err error) {
+	value, err := e.yaml(func(label, secret string) (string, error) { return keep(name, label, secret) })
+	var root yaml.Node
+	if err = cmp.Or(err, root.Encode(map[string]entryYAML{name: value})); err != nil {
+		return "", "", err
 	}
-	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!bool", Value: text}
+	root.Content[0].HeadComment = comment
+	block, err = encode(&root)
+	root.Content[0].HeadComment, root.Style = "", yaml.FlowStyle
+	flow, flowErr := encode(&root)
+	return block, strings.TrimSuffix(strings.TrimPrefix(flow, "{"), "}"), cmp.Or(err, flowErr)
 }
 
-// durationNode writes 2m instead of 2m0s.
-func durationNode(d time.Duration) *yaml.Node {
-	text := d.String()
-	if d%time.Minute == 0 {
-		text = strings.TrimSuffix(text, "0s")
+func encode(n *yaml.Node) (string, error) {
+	var b bytes.Buffer
+	e := yaml.NewEncoder(&b)
+	e.SetIndent(2)
+	err := e.Encode(n)
+	return strings.TrimSuffix(b.String(), "\n"), err
+}
+
+func (e *Entry) yaml(keep func(label, secret string) (string, error)) (y entryYAML, err error) {
+	render := func(v Value) text {
+		s, failed := v.Render(keep)
+		err = cmp.Or(err, failed)
+		return text(s)
 	}
-	return scalarNode(text)
+	mapping := func(m map[string]Value) (n *yaml.Node) {
+		for _, k := range slices.Sorted(maps.Keys(m)) {
+			n = put(n, k, render(m[k]).node())
+		}
+		return n
+	}
+	switch {
+	case e.Pack != "":
+		y.Pack = text(e.Pack)
+	case len(e.Command) > 0:
+		for _, v := range e.Command {
+			y.Command = append(y.Command, render(v))
+		}
+	default:
+		y.URL = render(e.URL)
+	}
+	y.Env, y.Headers = mapping(e.Env), mapping(e.Headers)
+	for _, variable := range e.InheritEnv {
+		y.InheritEnv = append(y.InheritEnv, text(variable))
+	}
+	y.Dir = render(e.Dir)
+	if e.SSE {
+		y.Transport = "sse"
+	}
+	if e.OAuth {
+		y.Auth = map[string]string{"mode": "oauth"}
+	}
+	if e.Off {
+		y.Enabled = new(false)
+	}
+	y.Timeout, y.ConnectTimeout = duration(e.Timeout), duration(e.ConnectTimeout)
+	if e.Timeout > 10*time.Minute { // a call that may be silent for so long may also take so long
+		y.MaxTimeout = y.Timeout
+	}
+	if e.Only != nil {
+		y.Expose = "listed"
+	}
+	for _, rule := range []struct {
+		enabled string
+		tools   []string
+	}{{"true", e.Only}, {"false", e.Without}} {
+		for _, tool := range slices.Compact(slices.Sorted(slices.Values(rule.tools))) {
+			value := put(nil, "enabled", &yaml.Node{Kind: yaml.ScalarNode, Value: rule.enabled})
+			value.Style = yaml.FlowStyle
+			y.Tools = put(y.Tools, tool, value)
+		}
+	}
+	return y, err
+}
+
+// put adds a key to a mapping, and makes the mapping if n is nil.
+func put(n *yaml.Node, key string, value *yaml.Node) *yaml.Node {
+	if n == nil {
+		n = &yaml.Node{Kind: yaml.MappingNode}
+	}
+	n.Content = append(n.Content, text(key).node(), value)
+	return n
+}
+
+// duration returns 2m instead of 2m0s, and "" for 0.
+func duration(d time.Duration) string {
+	switch {
+	case d == 0:
+		return ""
+	case d%time.Minute == 0:
+		return strings.TrimSuffix(d.String(), "0s")
+	}
+	return d.String()
 }

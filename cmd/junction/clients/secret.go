@@ -1,7 +1,9 @@
 package clients
 
 import (
+	"cmp"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -72,9 +74,6 @@ func (v Value) conceal(name, label string) Value {
 		}
 		done := 0
 		for _, span := range secretSpans(p.text) {
-			if span[0] < done {
-				continue
-			}
 			out = append(out.literal(p.text[done:span[0]]),
 				part{kind: secret, text: p.text[span[0]:span[1]], label: label})
 			done = span[1]
@@ -107,13 +106,8 @@ func secretSpans(text string) [][2]int {
 }
 
 // disjoint sorts spans and joins those that overlap.
-func disjoint(spans [][2]int) [][2]int {
-	for i := range spans {
-		for j := i; j > 0 && spans[j][0] < spans[j-1][0]; j-- {
-			spans[j], spans[j-1] = spans[j-1], spans[j]
-		}
-	}
-	var out [][2]int
+func disjoint(spans [][2]int) (out [][2]int) {
+	slices.SortFunc(spans, func(a, b [2]int) int { return cmp.Compare(a[0], b[0]) })
 	for _, s := range spans {
 		if n := len(out); n > 0 && s[0] < out[n-1][1] {
 			out[n-1][1] = max(out[n-1][1], s[1])

@@ -16,7 +16,6 @@ import (
 type SecretFiles struct {
 	dir     string
 	created []string
-	madeDir bool
 }
 
 // SecretsOf returns the SecretFiles of a configuration file.
@@ -32,9 +31,7 @@ var notInFileName = regexp.MustCompile(`[^A-Za-z0-9_.-]+`)
 // Store returns the path of a file with the secret, relative to the configuration. It does not
 // overwrite a file: it uses an existing file with the same content, or chooses another name.
 func (s *SecretFiles) Store(upstream, label, secret string) (string, error) {
-	if err := os.Mkdir(s.dir, 0o700); err == nil {
-		s.madeDir = true
-	} else if !errors.Is(err, fs.ErrExist) {
+	if err := os.Mkdir(s.dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return "", err
 	}
 	label = strings.Trim(notInFileName.ReplaceAllString(label, "-"), "-.")
@@ -46,7 +43,7 @@ func (s *SecretFiles) Store(upstream, label, secret string) (string, error) {
 			name = fmt.Sprintf("%s-%d", base, n)
 		}
 		file := filepath.Join(s.dir, name)
-		f, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+		err := create(file, content)
 		if errors.Is(err, fs.ErrExist) && n < 1000 {
 			if has, err := ReadFile(file); err == nil && bytes.Equal(has, content) {
 				return "secrets/" + name, nil
@@ -54,15 +51,15 @@ func (s *SecretFiles) Store(upstream, label, secret string) (string, error) {
 			continue
 		}
 		if err != nil {
-			return "", err
+			return "", fmt.Errorf("write %s: %w", file, err)
 		}
 		s.created = append(s.created, file)
-		_, err = f.Write(content)
-		return "secrets/" + name, errors.Join(err, f.Close())
+		return "secrets/" + name, nil
 	}
 }
 
-// Discard removes the new files that text does not refer to: those of skipped servers.
+// Discard removes the new files that text, the configuration, does not refer to. Without a text it
+// removes all of them.
 func (s *SecretFiles) Discard(text []byte) {
 	for _, file := range s.created {
 		if !bytes.Contains(text, []byte("${file:secrets/"+filepath.Base(file)+"}")) {
@@ -70,14 +67,4 @@ func (s *SecretFiles) Discard(text []byte) {
 		}
 	}
 	os.Remove(s.dir) // if it is empty
-}
-
-// Undo removes everything that Store has created.
-func (s *SecretFiles) Undo() {
-	for _, file := range s.created {
-		os.Remove(file)
-	}
-	if s.madeDir {
-		os.Remove(s.dir)
-	}
 }

@@ -116,7 +116,7 @@ func (p Place) servers(text []byte) []string {
 // inputsOf returns the inputs of a file of VS Code by their ids.
 func inputsOf(text []byte) map[string]any {
 	_, body := split(text)
-	tree, err := decodeJSON(body)
+	tree, err := jsonFormat{}.decode(body)
 	root, _ := tree.(map[string]any)
 	list, _ := root["inputs"].([]any)
 	m := map[string]any{}

@@ -1,9 +1,7 @@
 package clients
 
 import (
-	"bytes"
 	"encoding/base64"
-	"encoding/json"
 	"net/url"
 	"strings"
 )
@@ -24,10 +22,6 @@ func (c *Client) Snippet(t Target) (Snippet, error) {
 		return Snippet{}, err
 	}
 	s := Snippet{File: c.shownFile(), Entry: strings.TrimSpace(string(entry))}
-	fields, err := compact(c.entry(t).tree())
-	if err != nil {
-		return Snippet{}, err
-	}
 	switch c.ID {
 	case claudeCode:
 		s.Command = "claude mcp add --scope user --transport http " + t.Name + " " + shellWord(t.URL) + keyHeader(t)
@@ -41,14 +35,11 @@ func (c *Client) Snippet(t Target) (Snippet, error) {
 			shellWord(t.URL)
 	case "cursor":
 		s.Link = "cursor://anysphere.cursor-deeplink/mcp/install?name=" + url.QueryEscape(t.Name) +
-			"&config=" + url.QueryEscape(base64.StdEncoding.EncodeToString([]byte(fields)))
+			"&config=" + url.QueryEscape(base64.StdEncoding.EncodeToString([]byte(literal(c.entry(t).tree()))))
 	case "vscode":
 		named := c.entry(t).tree()
 		named["name"] = t.Name
-		text, err := compact(named)
-		if err != nil {
-			return Snippet{}, err
-		}
+		text := literal(named)
 		s.Command = "code --add-mcp " + shellWord(text)
 		s.Link = "vscode:mcp/install?" + strings.ReplaceAll(url.QueryEscape(text), "+", "%20")
 	}
@@ -72,15 +63,6 @@ func (c *Client) shownFile() string {
 		}
 	}
 	return ""
-}
-
-// compact returns a mapping as JSON on one line.
-func compact(m map[string]any) (string, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	err := e.Encode(m)
-	return strings.TrimSpace(b.String()), err
 }
 
 // keyHeader returns the flag for the API key. The client expands the variable, not the shell.

@@ -13,7 +13,7 @@ func table() []*Client {
 			syntax:  dollar | fallback,
 			user:    []path{{file: "$CLAUDE_CONFIG_DIR/.claude.json"}, {file: ".claude.json"}},
 			project: []path{{file: ".mcp.json"}},
-			entry:   remoteWithKey("http", "url", "Bearer ${"+KeyVariable+"}"),
+			entry:   remote("http", "url", "Bearer ${"+KeyVariable+"}"),
 		},
 		{
 			// The app reads no URLs and expands nothing; junction stdio reads the key itself.
@@ -26,7 +26,7 @@ func table() []*Client {
 			syntax:  dollarEnv | folders,
 			user:    []path{{file: ".cursor/mcp.json"}},
 			project: []path{{file: ".cursor/mcp.json"}},
-			entry:   remoteWithKey("", "url", "Bearer ${env:"+KeyVariable+"}"),
+			entry:   remote("", "url", "Bearer ${env:"+KeyVariable+"}"),
 		},
 		{
 			ID: "vscode", Name: "VS Code", format: jsonFormat{}, keys: []string{"servers"},
@@ -35,7 +35,7 @@ func table() []*Client {
 				{base: appConfig, file: "Code/User/mcp.json"}, {base: appConfig, file: "Code - Insiders/User/mcp.json"},
 			},
 			project: []path{{file: ".vscode/mcp.json"}},
-			entry:   remoteWithKey("http", "url", "Bearer ${env:"+KeyVariable+"}"),
+			entry:   remote("http", "url", "Bearer ${env:"+KeyVariable+"}"),
 		},
 		{
 			ID: "codex", Name: "Codex", format: tomlFormat{}, keys: []string{"mcp_servers"},
@@ -48,7 +48,7 @@ func table() []*Client {
 			syntax:  dollar | unbraced | fallback,
 			user:    []path{{file: ".gemini/settings.json"}},
 			project: []path{{file: ".gemini/settings.json"}},
-			entry:   remoteWithKey("", "httpUrl", "Bearer ${"+KeyVariable+"}"),
+			entry:   remote("", "httpUrl", "Bearer ${"+KeyVariable+"}"),
 		},
 		{
 			ID: "copilot", Name: "Copilot CLI", format: jsonFormat{}, keys: []string{"mcpServers"},
@@ -56,7 +56,7 @@ func table() []*Client {
 			user:    []path{{file: "$COPILOT_HOME/mcp-config.json"}, {file: ".copilot/mcp-config.json"}},
 			project: []path{{file: ".github/mcp.json"}},
 			entry: func(t Target) object {
-				return append(remoteWithKey("http", "url", "Bearer ${"+KeyVariable+"}")(t),
+				return append(remote("http", "url", "Bearer ${"+KeyVariable+"}")(t),
 					member{"tools", []string{"*"}})
 			},
 		},
@@ -65,13 +65,13 @@ func table() []*Client {
 			user: []path{{base: config, file: "opencode/opencode.json"},
 				{base: config, file: "opencode/opencode.jsonc"}},
 			project: []path{{file: "opencode.json"}, {file: "opencode.jsonc"}},
-			entry:   remoteWithKey("remote", "url", "Bearer {env:"+KeyVariable+"}"),
+			entry:   remote("remote", "url", "Bearer {env:"+KeyVariable+"}"),
 		},
 		{
 			ID: "windsurf", Name: "Windsurf", format: jsonFormat{}, keys: []string{"mcpServers"},
 			syntax: dollarEnv | dollarFile,
 			user:   []path{{file: ".codeium/windsurf/mcp_config.json"}},
-			entry:  remoteWithKey("", "serverUrl", "Bearer ${env:"+KeyVariable+"}"),
+			entry:  remote("", "serverUrl", "Bearer ${env:"+KeyVariable+"}"),
 		},
 		{
 			ID: "zed", Name: "Zed", format: jsonFormat{}, keys: []string{"context_servers"},
@@ -81,23 +81,25 @@ func table() []*Client {
 				{base: appConfig, file: "Zed/settings.json", os: "windows"},
 			},
 			project: []path{{file: ".zed/settings.json"}},
-			entry:   func(t Target) object { return remote("", "url", t) },
+			entry:   remote("", "url", ""),
 		},
 	}
 }
 
-// remote returns the entry of a server with a URL, whose key differs between clients.
-func remote(kind, key string, t Target) object {
-	var o object
-	if kind != "" {
-		o = append(o, member{"type", kind})
+// remote returns the entry of a client that reads URLs, below key. kind is the value of type, if
+// the client has that key. reference is how the client refers to the variable with the API key; ""
+// means that it cannot.
+func remote(kind, key, reference string) func(Target) object {
+	return func(t Target) (o object) {
+		if kind != "" {
+			o = object{{"type", kind}}
+		}
+		o = append(o, member{key, t.URL})
+		if t.Key && reference != "" {
+			o = append(o, member{"headers", object{{"Authorization", reference}}})
+		}
+		return o
 	}
-	return append(o, member{key, t.URL})
-}
-
-// remoteWithKey returns the entry of a client whose form is that of remote with header.
-func remoteWithKey(kind, key, value string) func(Target) object {
-	return func(t Target) object { return remote(kind, key, t).header(t, value) }
 }
 
 // codexEntry names the variable of the key instead of referring to it.
@@ -116,12 +118,4 @@ func stdioEntry(t Target) object {
 		args = append(args, "--key-file", t.KeyFile)
 	}
 	return object{{"command", cmp.Or(t.Program, "junction")}, {"args", args}}
-}
-
-// header adds the API key as the client writes a reference to a variable.
-func (o object) header(t Target, value string) object {
-	if !t.Key {
-		return o
-	}
-	return append(o, member{"headers", object{{"Authorization", value}}})
 }

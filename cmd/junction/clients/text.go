@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -52,13 +53,9 @@ type reader struct {
 }
 
 func (r *reader) note(format string, args ...any) {
-	said := fmt.Sprintf(format, args...)
-	for _, n := range r.notes {
-		if n == said {
-			return
-		}
+	if said := fmt.Sprintf(format, args...); !slices.Contains(r.notes, said) {
+		r.notes = append(r.notes, said)
 	}
-	r.notes = append(r.notes, said)
 }
 
 var (

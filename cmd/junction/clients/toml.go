@@ -64,7 +64,13 @@ func expressions(text []byte) ([]expression, error) {
 
 func line(text []byte, at int) int { return 1 + bytes.Count(text[:at], []byte("\n")) }
 
-// decodeTOML returns what a text means.
+// decode implements format.
+func (tomlFormat) decode(body []byte) (any, error) {
+	tree, _, err := decodeTOML(body)
+	return tree, err
+}
+
+// decodeTOML returns what a text means, and its expressions.
 func decodeTOML(text []byte) (map[string]any, []expression, error) {
 	if !utf8.Valid(text) {
 		return nil, nil, &SyntaxError{Line: lineOfBadUTF8(text),
@@ -130,31 +136,24 @@ func begins(path, prefix []string) bool {
 	return len(path) >= len(prefix) && slices.Equal(path[:len(prefix)], prefix)
 }
 
-func (tomlFormat) add(text []byte, keys []string, name string, entry object) ([]byte, error) {
-	mark, body := split(text)
-	was, _, err := decodeTOML(body)
-	if err != nil {
-		return nil, err
-	}
-	newline := styleOf(body).newline
-	var b bytes.Buffer
-	b.Write(body)
-	if len(body) > 0 && body[len(body)-1] != '\n' {
-		b.WriteString(newline)
-	}
-	if len(bytes.TrimSpace(body)) > 0 {
-		b.WriteString(newline)
-	}
-	writeTable(&b, newline, slices.Concat(keys, []string{name}), entry)
-	is, _, err := decodeTOML(b.Bytes())
-	if err != nil {
-		return nil, fmt.Errorf("cannot edit the file: %s is not a table of its own; edit it by hand",
-			strings.Join(keys, "."))
-	}
-	if err := checkTrees(was, is, keys, name, entry.tree()); err != nil {
-		return nil, err
-	}
-	return slices.Concat(mark, b.Bytes()), nil
+func (f tomlFormat) add(text []byte, keys []string, name string, entry object) ([]byte, error) {
+	return edit(f, text, keys, name, entry.tree(), func(body []byte) ([]byte, error) {
+		newline := styleOf(body).newline
+		var b bytes.Buffer
+		b.Write(body)
+		if len(body) > 0 && body[len(body)-1] != '\n' {
+			b.WriteString(newline)
+		}
+		if len(bytes.TrimSpace(body)) > 0 {
+			b.WriteString(newline)
+		}
+		writeTable(&b, newline, slices.Concat(keys, []string{name}), entry)
+		if _, err := f.decode(b.Bytes()); err != nil {
+			return nil, fmt.Errorf("cannot edit the file: %s is not a table of its own; edit it by hand",
+				strings.Join(keys, "."))
+		}
+		return b.Bytes(), nil
+	})
 }
 
 func writeTable(b *bytes.Buffer, newline string, keys []string, o object) {
@@ -182,43 +181,34 @@ func tomlKey(key string) string {
 	if bareKey.MatchString(key) {
 		return key
 	}
-	return quote(key)
+	return literal(key)
 }
 
-func (tomlFormat) remove(text []byte, keys []string, name string) ([]byte, error) {
-	mark, body := split(text)
-	was, exprs, err := decodeTOML(body)
-	if err != nil {
-		return nil, err
-	}
-	path := slices.Concat(keys, []string{name})
-	var out []byte
-	from := 0 // of what is not yet in out
-	for i := 0; i < len(exprs); i++ {
-		if !begins(exprs[i].keys, path) {
-			continue
+func (f tomlFormat) remove(text []byte, keys []string, name string) ([]byte, error) {
+	return edit(f, text, keys, name, nil, func(body []byte) ([]byte, error) {
+		exprs, err := expressions(body)
+		if err != nil {
+			return nil, err
 		}
-		out = append(out, body[from:exprs[i].start]...)
-		for i+1 < len(exprs) && begins(exprs[i+1].keys, path) {
-			i++ // comments within the server go with it
+		path := slices.Concat(keys, []string{name})
+		var out []byte
+		from := 0 // of what is not yet in out
+		for i := 0; i < len(exprs); i++ {
+			if !begins(exprs[i].keys, path) {
+				continue
+			}
+			out = append(out, body[from:exprs[i].start]...)
+			for i+1 < len(exprs) && begins(exprs[i+1].keys, path) {
+				i++ // comments within the server go with it
+			}
+			from = lineEnd(body, exprs[i].end)
 		}
-		from = lineEnd(body, exprs[i].end)
-	}
-	out = append(out, body[from:]...)
-	if trimmed := bytes.TrimRight(out, "\r\n"); from == len(body) && len(trimmed) > 0 {
-		out = out[:min(lineEnd(out, len(trimmed)), len(out))] // no empty lines at the end
-	}
-	is, _, err := decodeTOML(out)
-	if err != nil {
-		return nil, fmt.Errorf("cannot edit the file: %w", err)
-	}
-	if at, ok := was[keys[0]].(map[string]any); ok && len(at) == 1 && at[name] != nil && is[keys[0]] == nil {
-		is[keys[0]] = map[string]any{} // the parent of a table exists only through it
-	}
-	if err := checkTrees(was, is, keys, name, nil); err != nil {
-		return nil, err
-	}
-	return slices.Concat(mark, out), nil
+		out = append(out, body[from:]...)
+		if trimmed := bytes.TrimRight(out, "\r\n"); from == len(body) && len(trimmed) > 0 {
+			out = out[:min(lineEnd(out, len(trimmed)), len(out))] // no empty lines at the end
+		}
+		return out, nil
+	})
 }
 
 // lineEnd returns the offset after the line of an offset.

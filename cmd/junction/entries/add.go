@@ -215,25 +215,13 @@ func (f *file) with(name string, entry *clients.Entry, keep *clients.SecretFiles
 			return nil, err
 		}
 	}
-	r := clients.Renderer{Keep: keep.Store}
-	block, err := r.YAML(name, "", entry, false)
+	block, flow, err := entry.YAML(name, "", keep.Store)
 	if err != nil {
 		return nil, fmt.Errorf("cannot add %s: %w", name, err)
 	}
-	flow, err := r.YAML(name, "", entry, true)
-	if err != nil {
-		return nil, err
-	}
-	before := f.text
-	if before == nil {
-		before = []byte(newFile)
-	}
-	text, err := yamledit.Add(before, section, []yamledit.Entry{{Block: block, Flow: flow}})
+	text, err := f.adding(yamledit.Entry{Block: block, Flow: flow})
 	if err != nil && len(f.problems) > 0 {
 		return nil, config.Unusable(f.path, f.problems)
 	}
-	if err != nil {
-		return nil, &clients.FileError{File: f.short(), Err: err}
-	}
-	return text, nil
+	return text, err
 }

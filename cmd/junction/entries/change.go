@@ -9,6 +9,7 @@ import (
 
 	"junction/cmd/junction/cli"
 	"junction/cmd/junction/clients"
+	"junction/cmd/junction/config"
 	"junction/cmd/junction/yamledit"
 )
 
@@ -32,6 +33,40 @@ func Edit(stdout io.Writer, flag string, asJSON, create bool) (*Editor, error) {
 		return nil, err
 	}
 	return &Editor{file: f, Stdout: stdout, JSON: asJSON}, nil
+}
+
+// Read is Edit for a command that needs a file without mistakes, and adds upstreams to it if it has
+// none. The file need not exist.
+func Read(stdout io.Writer, flag string, asJSON bool) (*Editor, error) {
+	e, err := Edit(stdout, flag, asJSON, true)
+	if err != nil {
+		return nil, err
+	}
+	ps := e.problems
+	if len(ps) > 1 || len(ps) == 1 && (ps[0].Path != section || len(e.config.Upstreams) > 0) {
+		return nil, config.Unusable(e.path, ps)
+	}
+	return e, nil
+}
+
+// Config returns the configuration in the file, or the defaults if there is no file.
+func (e *Editor) Config() *config.Config { return e.config }
+
+// Adding returns the text of the file with new upstreams, and its configuration. The error is
+// config.Problems if the new text has mistakes.
+func (e *Editor) Adding(list []yamledit.Entry) ([]byte, *config.Config, error) {
+	text, err := e.adding(list...)
+	if err != nil {
+		return nil, nil, err
+	}
+	c, err := config.Parse(e.path, text, Lookup)
+	return text, c, err
+}
+
+// Replace replaces the text of the file, which may differ in the meaning of the named upstreams only.
+// It returns the path of the backup, or "" if the file is new.
+func (e *Editor) Replace(text []byte, names []string) (backup string, err error) {
+	return e.change(text, names...)
 }
 
 // Path returns the path of the file.
@@ -79,7 +114,7 @@ func (e *Editor) Add(ctx context.Context, name string, entry *clients.Entry, abo
 	keep := clients.SecretsOf(e.path)
 	defer func() {
 		if err != nil {
-			keep.Undo()
+			keep.Discard(nil)
 		}
 	}()
 	text, err := e.with(name, entry, keep)

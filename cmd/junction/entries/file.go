@@ -14,6 +14,7 @@ import (
 	"junction/cmd/junction/clients"
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/prose"
+	"junction/cmd/junction/yamledit"
 )
 
 // newFile is the first lines of a configuration file that add creates.
@@ -59,11 +60,13 @@ func readExisting(flag string) (*file, error) {
 	return f, err
 }
 
-// parse returns the readable part of a text and its mistakes. It treats a variable that is not set
-// as empty: such a variable blocks an upstream later, but must not prevent a change of the file.
+// Lookup is os.LookupEnv with an unset variable as an empty one: such a variable blocks an upstream
+// later, but must not prevent a change of the file.
+func Lookup(name string) (string, bool) { return os.Getenv(name), true }
+
+// parse returns the readable part of a text and its mistakes.
 func parse(path string, text []byte) (*config.Config, config.Problems, error) {
-	lookup := func(name string) (string, bool) { return os.Getenv(name), true }
-	c, err := config.Parse(path, text, lookup)
+	c, err := config.Parse(path, text, Lookup)
 	if problems, ok := errors.AsType[config.Problems](err); ok {
 		return c, problems, nil
 	}
@@ -93,25 +96,36 @@ func (f *file) entry(name string) error {
 	return errors.New(said)
 }
 
+// adding returns the text of the file with new upstreams.
+func (f *file) adding(list ...yamledit.Entry) ([]byte, error) {
+	before := f.text
+	if before == nil {
+		before = []byte(newFile)
+	}
+	text, err := yamledit.Add(before, section, list)
+	if err != nil {
+		return nil, &clients.FileError{File: f.short(), Err: err}
+	}
+	return text, nil
+}
+
 // change replaces the text of the file. It returns the path of the backup, or "" if the file is
 // new. The new text must have no mistake that the old one did not have, and may differ in the
-// meaning of the upstream name only.
-func (f *file) change(text []byte, name string) (backup string, err error) {
+// meaning of the named upstreams only.
+func (f *file) change(text []byte, names ...string) (backup string, err error) {
 	c, problems, err := parse(f.path, text)
 	if err != nil {
 		return "", err
 	}
 	for _, p := range problems {
-		if !slices.ContainsFunc(f.problems, func(old config.Problem) bool {
-			return old.Path == p.Path &&
-				old.Text == p.Text
-		}) {
+		known := func(old config.Problem) bool { return old.Path == p.Path && old.Text == p.Text }
+		if !slices.ContainsFunc(f.problems, known) {
 			return "", fmt.Errorf("%s was not changed: %s", f.short(), strings.TrimPrefix(p.Path+": "+p.Text, ": "))
 		}
 	}
-	if !f.only(c, name) {
+	if !f.only(c, names) {
 		return "", fmt.Errorf("%s was not changed: the change would affect more than %s; edit the file by hand",
-			f.short(), name)
+			f.short(), strings.Join(names, ", "))
 	}
 	if f.text == nil {
 		if err := os.MkdirAll(filepath.Dir(f.path), 0o700); err != nil {
@@ -125,13 +139,15 @@ func (f *file) change(text []byte, name string) (backup string, err error) {
 	return backup, nil
 }
 
-// only reports whether c differs from the present configuration in the upstream name at most.
-func (f *file) only(c *config.Config, name string) bool {
+// only reports whether c differs from the present configuration in the named upstreams at most.
+func (f *file) only(c *config.Config, names []string) bool {
 	was, is := *f.config, *c
 	was.Upstreams, is.Upstreams = maps.Clone(was.Upstreams), maps.Clone(is.Upstreams)
 	was.Packs, is.Packs = nil, nil // the commands of the upstreams name them
 	for _, all := range []*config.Config{&was, &is} {
-		delete(all.Upstreams, name)
+		for _, name := range names {
+			delete(all.Upstreams, name)
+		}
 		for other, u := range all.Upstreams {
 			u.Reserved = nil // depends on the references of the whole file
 			all.Upstreams[other] = u

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -140,13 +141,8 @@ func printFoundJSON(w io.Writer, list []*registry.Server, more bool) error {
 // registryName is the form of the names in a registry.
 var registryName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.-]*/[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
-var notInName = regexp.MustCompile(`[^A-Za-z0-9_-]+`)
-
 // nameOf returns the name of an upstream for a name of the registry: its last part.
-func nameOf(registryName string) string {
-	name := notInName.ReplaceAllString(registryName[strings.LastIndexByte(registryName, '/')+1:], "-")
-	return strings.Trim(name[:min(len(name), 32)], "-")
-}
+func nameOf(registryName string) string { return clients.NameOf(path.Base(registryName)) }
 
 // programs are the programs that run packages.
 var programs = map[string]string{registry.NPM: "npx", registry.PyPI: "uvx", registry.OCI: "docker"}
