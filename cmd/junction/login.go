@@ -8,18 +8,15 @@ import (
 	"io"
 	"maps"
 	"net"
-	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"junction/auth/seal"
 	"junction/auth/store"
 	"junction/cmd/junction/cli"
 	"junction/cmd/junction/config"
@@ -138,21 +135,14 @@ func (o *loginOptions) login(ctx context.Context, name string) (err error) {
 	if err != nil {
 		return err
 	}
-	answers := make(chan answer)
-	server := &http.Server{Handler: callback(ctx, name, attempt, answers), ReadHeaderTimeout: 10 * time.Second}
-	var serving sync.WaitGroup
-	serving.Go(func() { _ = server.Serve(listener) }) // until Shutdown
-	defer serving.Wait()
-	defer func() {
-		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-		defer cancel()
-		_ = server.Shutdown(ending) // lets the last page be written
-	}()
+	answers, stop := signon.Callback(ctx, listener, oauth.CallbackPath(name), attempt.Mine,
+		"Signed in to "+name+". You can close this window.", "Start again with: junction login "+name)
+	defer stop()
 	o.invite(ctx, where, attempt, answers)
 	select {
 	case a := <-answers:
-		err := plainProblem(attempt.Finish(ctx, a.values))
-		a.result <- err
+		err := plainProblem(attempt.Finish(ctx, a.Values))
+		a.Result <- err
 		if err != nil {
 			return err
 		}
@@ -170,7 +160,7 @@ func (o *loginOptions) login(ctx context.Context, name string) (err error) {
 }
 
 // invite starts the browser, or prints the URL and reads the answer from stdin.
-func (o *loginOptions) invite(ctx context.Context, where string, attempt *oauth.Login, answers chan<- answer) {
+func (o *loginOptions) invite(ctx context.Context, where string, attempt *oauth.Login, answers chan<- signon.Answer) {
 	if !o.noBrowser && o.open(where) == nil {
 		fmt.Fprintf(o.stderr, "Continue in the browser. If it did not open, visit:\n\n  %s\n\n", where)
 		return
@@ -188,53 +178,13 @@ func (o *loginOptions) invite(ctx context.Context, where string, attempt *oauth.
 				continue
 			}
 			select {
-			case answers <- answer{at.Query(), make(chan error, 1)}:
+			case answers <- signon.Answer{Values: at.Query(), Result: make(chan error, 1)}:
 				return
 			case <-ctx.Done():
 				return
 			}
 		}
 	}()
-}
-
-// answer is the query of the callback URL; result receives the error of the exchange.
-type answer struct {
-	values url.Values
-	result chan error
-}
-
-// callback returns the handler of the redirect. It rejects an answer with another state, and the
-// sign-in continues. After the first valid answer it accepts no other.
-func callback(ctx context.Context, name string, attempt *oauth.Login, answers chan<- answer) http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET "+oauth.CallbackPath(name), func(w http.ResponseWriter, r *http.Request) {
-		if host, _, err := net.SplitHostPort(r.Host); err != nil || host != "127.0.0.1" ||
-			!attempt.Mine(r.URL.Query()) {
-			signon.Page(w, http.StatusBadRequest,
-				"This answer does not belong to the sign-in that is in progress. Start "+
-					"again with: junction login "+name)
-			return
-		}
-		a := answer{r.URL.Query(), make(chan error, 1)}
-		select {
-		case answers <- a:
-		case <-ctx.Done():
-			signon.Page(w, http.StatusGone, "The sign-in is over. Start again with: junction login "+name)
-			return
-		}
-		select {
-		case err := <-a.result:
-			if err != nil {
-				signon.Page(w, http.StatusBadGateway, "The sign-in failed: "+err.Error())
-				return
-			}
-			signon.Page(w, http.StatusOK, "Signed in to "+name+". You can close this window.")
-		case <-ctx.Done():
-			signon.Page(w, http.StatusGatewayTimeout, "The sign-in took too long. Start again with: junction login "+
-				name)
-		}
-	})
-	return mux
 }
 
 // openOperator opens the store for the operator's sign-in at an upstream, and creates the store if
@@ -251,11 +201,11 @@ func openOperator(ctx context.Context, what, file, name string) (client *oauth.C
 	switch all := c.OperatorSignIns(); {
 	case all[name].Shared:
 	case !there:
-		if near := prose.Closest(slices.Sorted(maps.Keys(c.Upstreams)), name); len(near) > 0 {
-			return nil, nil, fmt.Errorf("there is no upstream %s in %s; did you mean %s?", prose.Quote(name), file,
-				strings.Join(near, " or "))
+		said := fmt.Sprintf("there is no upstream %s in %s", prose.Quote(name), file)
+		if near := prose.DidYouMean(slices.Sorted(maps.Keys(c.Upstreams)), name, ""); near != "" {
+			said += "; " + near
 		}
-		return nil, nil, fmt.Errorf("there is no upstream %s in %s", prose.Quote(name), file)
+		return nil, nil, errors.New(said)
 	case u.Off():
 		return nil, nil, fmt.Errorf("upstreams.%s is disabled in %s; remove enabled: false first", name, file)
 	case u.Personal():
@@ -292,33 +242,20 @@ func operatorStore(ctx context.Context, c config.Storage) (*store.Store, error) 
 	if err != nil {
 		return nil, err
 	}
-	file, text, err := c.Keys(os.LookupEnv)
+	ring, _, err := masterKeys(c, os.LookupEnv)
 	if err != nil {
 		return nil, err
 	}
-	var ring *seal.Ring
-	if file == "" {
-		if ring, err = seal.ParseRing(text); err != nil {
-			return nil, fmt.Errorf("%s: %w", config.MasterKeys, err)
-		}
-	} else {
-		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-			return nil, fmt.Errorf("storage.key_file: %w", err)
-		}
-		if ring, _, err = seal.LoadRing(file); err != nil {
-			return nil, fmt.Errorf("storage.key_file: %w", err)
+	exists := false
+	if c.Driver != store.Postgres {
+		_, err := os.Stat(place)
+		if exists = err == nil; !exists {
+			if err := os.MkdirAll(filepath.Dir(place), 0o700); err != nil {
+				return nil, fmt.Errorf("storage.dsn: %w", err)
+			}
 		}
 	}
-	if c.Driver == store.Postgres {
-		return signins.OpenStore(ctx, c, place, ring, false)
-	}
-	if _, err := os.Stat(place); err == nil {
-		return signins.OpenStore(ctx, c, place, ring, true)
-	}
-	if err := os.MkdirAll(filepath.Dir(place), 0o700); err != nil {
-		return nil, fmt.Errorf("storage.dsn: %w", err)
-	}
-	return signins.OpenStore(ctx, c, place, ring, false)
+	return signins.OpenStore(ctx, c, place, ring, exists)
 }
 
 // plainProblem returns an error with only the text of a *oauth.UserError that has no cause. Other

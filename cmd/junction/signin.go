@@ -98,31 +98,40 @@ func (r *reach) some(p *auth.Principal, such func(*policy.Rights) bool) bool {
 	return false
 }
 
-// ring reads the master keys and creates the first one if there is no key file.
+// ring reads the master keys, and creates the first one if there is no key file.
 func (p *program) ring(c config.Storage) (*seal.Ring, error) {
-	file, text, err := c.Keys(p.getenv)
+	ring, made, err := masterKeys(c, p.getenv)
+	if made != "" {
+		p.log.Warn("a master key was made: keep a copy of it, since without it what is stored cannot be read", "file",
+			made)
+	}
+	return ring, err
+}
+
+// masterKeys reads the master keys, and creates the first one if there is no key file. made is the
+// file with a new key; "" if there is none.
+func masterKeys(c config.Storage, getenv func(string) (string, bool)) (ring *seal.Ring, made string, err error) {
+	file, text, err := c.Keys(getenv)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	if file == "" {
-		ring, err := seal.ParseRing(text)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", config.MasterKeys, err)
+		if ring, err = seal.ParseRing(text); err != nil {
+			err = fmt.Errorf("%s: %w", config.MasterKeys, err)
 		}
-		return ring, nil
+		return ring, "", err
 	}
-	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-		return nil, fmt.Errorf("storage.key_file: %w", err)
+	isNew := false
+	if err = os.MkdirAll(filepath.Dir(file), 0o700); err == nil {
+		ring, isNew, err = seal.LoadRing(file)
 	}
-	ring, made, err := seal.LoadRing(file)
 	if err != nil {
-		return nil, fmt.Errorf("storage.key_file: %w", err)
+		return nil, "", fmt.Errorf("storage.key_file: %w", err)
 	}
-	if made {
-		p.log.Warn("a master key was made: keep a copy of it, since without it what is stored cannot be read", "file",
-			file)
+	if isNew {
+		made = file
 	}
-	return ring, nil
+	return ring, made, nil
 }
 
 // serves reports whether a request is for the authorization server.
@@ -137,10 +146,7 @@ func (s *signIn) serves(r *http.Request) bool {
 }
 
 func (s *signIn) close() {
-	if s == nil {
-		return
-	}
-	if s.Server != nil {
+	if s != nil && s.Server != nil {
 		s.Server.Close()
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"sync"
 	"time"
 
 	"github.com/mark3labs/mcp-go/client/transport"
@@ -43,27 +44,20 @@ func (s *SignOn) signIn(ctx context.Context, refused []string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	answers := make(chan url.Values)
-	server := &http.Server{Handler: callback(ctx, listener.Addr().String(), state, answers),
-		ReadHeaderTimeout: 10 * time.Second}
-	served := make(chan struct{})
-	go func() { // until Shutdown
-		defer close(served)
-		_ = server.Serve(listener)
-	}()
-	defer func() {
-		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-		defer cancel()
-		_ = server.Shutdown(ending) // lets the page be written
-		<-served
-	}()
+	mine := func(q url.Values) bool { return q.Get("state") == state }
+	answers, stop := Callback(ctx, listener, callbackPath, mine, "You can close this window.", "Start it again.")
+	defer stop()
 	s.invite(where)
 	others := time.NewTicker(time.Second)
 	defer others.Stop()
 	for {
 		select {
 		case answer := <-answers:
-			return s.redeem(ctx, h, store, answer, state, verifier)
+			token, err := s.redeem(ctx, h, store, answer.Values, state, verifier)
+			if answer.Result <- err; err != nil {
+				return "", fmt.Errorf("the sign-in failed: %w", err)
+			}
+			return token, nil
 		case <-others.C: // the user may have signed in for another process
 			if k, err := s.read(); err == nil && k.usable(refused) {
 				return k.Token.AccessToken, nil
@@ -84,22 +78,20 @@ func (s *SignOn) invite(where string) {
 }
 
 // redeem exchanges the answer for tokens, and stores them.
-func (s *SignOn) redeem(
-	ctx context.Context, h *transport.OAuthHandler, store transport.TokenStore, answer url.Values, state,
-	verifier string,
-) (string, error) {
+func (s *SignOn) redeem(ctx context.Context, h *transport.OAuthHandler, store transport.TokenStore, answer url.Values,
+	state, verifier string) (string, error) {
 	if code := answer.Get("error"); code != "" {
-		return "", fmt.Errorf("the sign-in failed: %q", code+" "+answer.Get("error_description"))
+		return "", fmt.Errorf("%q", code+" "+answer.Get("error_description"))
 	}
 	metadata, err := h.GetServerMetadata(ctx)
 	if err != nil {
 		return "", err
 	}
 	if iss := answer.Get("iss"); iss != "" && iss != metadata.Issuer { // RFC 9207
-		return "", errors.New("the sign-in failed: the answer is from another authorization server")
+		return "", errors.New("the answer is from another authorization server")
 	}
 	if err := h.ProcessAuthorizationResponse(ctx, answer.Get("code"), state, verifier); err != nil {
-		return "", fmt.Errorf("the sign-in failed: %w", err)
+		return "", err
 	}
 	token, err := store.GetToken(ctx)
 	if err != nil {
@@ -114,24 +106,53 @@ func (s *SignOn) redeem(
 		Token: token})
 }
 
-// callback accepts the first answer with the state of this sign-in.
-func callback(ctx context.Context, host, state string, answers chan<- url.Values) http.Handler {
+// An Answer is the query with which an authorization server sends the browser back. The receiver
+// sends the outcome of the sign-in to Result, and the browser shows it.
+type Answer struct {
+	Values url.Values
+	Result chan error // 1-buffered
+}
+
+// Callback serves the answers of a sign-in on this machine: at a path of the listener, until stop.
+// mine reports whether an answer belongs to the sign-in; another one is rejected, and the sign-in
+// continues. done and again are sentences for the user: what to do after the sign-in, and how to
+// begin another one.
+func Callback(ctx context.Context, l net.Listener, path string, mine func(url.Values) bool, done, again string) (
+	answers chan Answer, stop func()) {
+	answers = make(chan Answer)
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET "+callbackPath, func(w http.ResponseWriter, r *http.Request) {
-		q := r.URL.Query()
-		if r.Host != host || q.Get("state") != state {
-			Page(w, http.StatusBadRequest, "This answer does not belong to the sign-in that is in progress.")
+	mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
+		a := Answer{r.URL.Query(), make(chan error, 1)}
+		if r.Host != l.Addr().String() || !mine(a.Values) {
+			Page(w, http.StatusBadRequest, "This answer does not belong to the sign-in that is in progress. "+again)
 			return
 		}
 		select {
-		case answers <- q:
-			Page(w, http.StatusOK, "You can close this window.")
+		case answers <- a:
 		case <-ctx.Done():
-			Page(w, http.StatusGone, "The sign-in is over. Start it again.")
-		case <-r.Context().Done():
+			Page(w, http.StatusGone, "The sign-in is over. "+again)
+			return
+		}
+		select {
+		case err := <-a.Result:
+			if err != nil {
+				Page(w, http.StatusBadGateway, "The sign-in failed: "+err.Error())
+				return
+			}
+			Page(w, http.StatusOK, done)
+		case <-ctx.Done():
+			Page(w, http.StatusGatewayTimeout, "The sign-in took too long. "+again)
 		}
 	})
-	return mux
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = server.Serve(l) }) // until Shutdown
+	return answers, func() {
+		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		_ = server.Shutdown(ending) // lets the last page be written
+		serving.Wait()
+	}
 }
 
 // Page writes a page with one sentence.
