@@ -210,20 +210,23 @@ func load(file string, getenv func(string) (string, bool)) (*Config, *decoder, W
 	if file == "" {
 		return defaultConfig(), nil, nil, nil
 	}
-	text, err := files.Read(file, maxFile)
+	text, err := readFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, nil, fmt.Errorf("read the configuration %s: %w; name another file with --config, or create "+
-			"it with junction add", file, err)
+		err = fmt.Errorf("%w; name another file with --config, or create it with junction add", err)
 	}
 	if err != nil {
-		return nil, nil, nil, fmt.Errorf("read the configuration %s: %w", file, err)
+		return nil, nil, nil, err
 	}
-	c, d := parse(file, text, getenv)
-	warnings := d.warnings(c)
-	if len(d.problems) > 0 {
-		return c, d, warnings, d.problems
+	c, d := parse(file, text, getenv, false)
+	return c, d, d.warnings(c), d.err()
+}
+
+func readFile(file string) ([]byte, error) {
+	text, err := files.Read(file, maxFile)
+	if err != nil {
+		return nil, fmt.Errorf("read the configuration %s: %w", file, err)
 	}
-	return c, d, warnings, nil
+	return text, nil
 }
 
 // Parse is Load for text that is, or will become, the content of the file. It also resolves the
@@ -233,13 +236,8 @@ func Parse(file string, text []byte, getenv func(string) (string, bool)) (*Confi
 	if len(text) > maxFile {
 		return nil, fmt.Errorf("%s would be larger than %d KiB", file, maxFile>>10)
 	}
-	c, d := defaultConfig(), newDecoder(file, getenv)
-	d.all = true
-	d.parse(text, c)
-	if len(d.problems) > 0 {
-		return c, d.problems
-	}
-	return c, nil
+	c, d := parse(file, text, getenv, true)
+	return c, d.err()
 }
 
 // LoadForCommand is Load for a command other than junction check. It replaces Problems by an error
@@ -255,11 +253,11 @@ func LoadForCommand(file string) (*Config, error) {
 // LoadKeys is LoadForCommand for commands that print line numbers: it also returns the line of each
 // entry of auth.api_keys. A missing file is an error.
 func LoadKeys(file string) (*Config, []int, error) {
-	text, err := files.Read(file, maxFile)
+	text, err := readFile(file)
 	if err != nil {
-		return nil, nil, fmt.Errorf("read the configuration %s: %w", file, err)
+		return nil, nil, err
 	}
-	c, d := parse(file, text, os.LookupEnv)
+	c, d := parse(file, text, os.LookupEnv, false)
 	if len(d.problems) > 0 {
 		return nil, nil, Unusable(file, d.problems)
 	}
@@ -276,14 +274,11 @@ func Unusable(file string, ps Problems) error {
 }
 
 // parse returns the readable part of a text, and the decoder with its lines and mistakes. The file
-// name is used in messages and as the base of relative paths in ${file:…}.
-func parse(file string, text []byte, getenv func(string) (string, bool)) (*Config, *decoder) {
+// name is used in messages and as the base of relative paths in ${file:…}. all resolves the
+// references of disabled upstreams, too.
+func parse(file string, text []byte, getenv func(string) (string, bool), all bool) (*Config, *decoder) {
 	c, d := defaultConfig(), newDecoder(file, getenv)
-	d.parse(text, c)
-	return c, d
-}
-
-func (d *decoder) parse(text []byte, c *Config) {
+	d.all = all
 	if d.decode(text, c) {
 		c.lower()
 		d.usePacks(c)
@@ -292,6 +287,7 @@ func (d *decoder) parse(text []byte, c *Config) {
 		c.validate(d)
 	}
 	d.problems.Sort()
+	return c, d
 }
 
 // lower converts URLs, origins and hosts to the form in which they are compared.
@@ -338,9 +334,9 @@ func Checksum(file string) ([32]byte, error) {
 	if file == "" {
 		return [32]byte{}, nil
 	}
-	text, err := files.Read(file, maxFile)
+	text, err := readFile(file)
 	if err != nil {
-		return [32]byte{}, fmt.Errorf("read the configuration %s: %w", file, err)
+		return [32]byte{}, err
 	}
 	return sha256.Sum256(text), nil
 }

@@ -51,7 +51,7 @@ func testEnv() func(string) (string, bool) {
 
 // parseText is Load for a text, without the warnings.
 func parseText(file string, text []byte, getenv func(string) (string, bool)) (*Config, error) {
-	c, d := parse(file, text, getenv)
+	c, d := parse(file, text, getenv, false)
 	if len(d.problems) > 0 {
 		return nil, d.problems
 	}
@@ -178,7 +178,7 @@ func TestExampleMentionsEveryKey(t *testing.T) {
 	commented := regexp.MustCompile(`(?m)^( *)#([^ #\n])`)
 	all := commented.ReplaceAll(text, []byte("$1$2"))
 	all = bytes.Replace(all, []byte("driver: sqlite"), []byte("driver: postgres"), 1) // which replicas need
-	c, d := parse("example", all, environment(map[string]string{"HOME": "/home/me", "GITHUB_TOKEN": "token"}))
+	c, d := parse("example", all, environment(map[string]string{"HOME": "/home/me", "GITHUB_TOKEN": "token"}), false)
 	if len(d.problems) > 0 {
 		t.Fatalf("with all keys uncommented:\n%v", d.problems)
 	}

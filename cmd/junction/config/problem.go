@@ -19,6 +19,14 @@ type Problems = yamlread.Problems
 // Warnings are problems that do not prevent the program from starting.
 type Warnings []Problem
 
+// err returns the mistakes, or nil if there are none.
+func (d *decoder) err() error {
+	if len(d.problems) == 0 {
+		return nil
+	}
+	return d.problems
+}
+
 // bad reports a mistake at path and marks the path, so that its value is not validated.
 func (d *decoder) bad(path, format string, args ...any) {
 	d.mark(path)

@@ -1,10 +1,12 @@
 package config
 
 import (
+	"cmp"
 	"encoding"
 	"fmt"
 	"log/slog"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -19,9 +21,9 @@ import (
 	"junction/upstream/command"
 )
 
-// text reads a scalar: it replaces the references and passes the result to set as text, whatever
-// its YAML type.
-func (d *decoder) text(path string, n *yaml.Node, v reflect.Value, set func(string) error) bool {
+// text reads a scalar: it replaces the references and sets v from the result as text, whatever its
+// YAML type.
+func (d *decoder) text(path string, n *yaml.Node, v reflect.Value) bool {
 	isString := v.Kind() == reflect.String
 	switch {
 	case n.Kind != yaml.ScalarNode:
@@ -63,9 +65,9 @@ func (d *decoder) text(path string, n *yaml.Node, v reflect.Value, set func(stri
 	if len(wrong) > 0 {
 		return false
 	}
-	if err := set(text); err != nil {
-		if len(refs) > 0 && set(n.Value) != nil {
-			err = set(n.Value) // the message then quotes the file, which is not secret
+	if err := set(v, text); err != nil {
+		if len(refs) > 0 {
+			err = cmp.Or(set(v, n.Value), err) // the message then quotes the file, which is not secret
 		}
 		said := strings.TrimPrefix(err.Error(), "line 0: ")
 		if len(refs) > 0 {
@@ -99,60 +101,54 @@ func tooSmall(path string, v reflect.Value) string {
 	return ""
 }
 
-// scalar returns the function that sets v from text, or nil if v is not a scalar. The error of that
-// function describes the expected form.
-func scalar(v reflect.Value) func(string) error {
-	is := func(text string) error { return fmt.Errorf("must be %s, not %s", wanted(v), prose.Quote(text)) }
+// isScalar reports whether the file has the value as a scalar.
+func isScalar(v reflect.Value) bool {
+	switch v.Addr().Interface().(type) {
+	case *time.Duration, encoding.TextUnmarshaler, yaml.Unmarshaler:
+		return true
+	}
+	return v.Kind() == reflect.String || v.Kind() == reflect.Bool || v.Kind() == reflect.Int
+}
+
+// set sets a scalar from text. The error describes the expected form.
+func set(v reflect.Value, text string) error {
+	wrong := fmt.Errorf("must be %s, not %s", wanted(v), prose.Quote(text))
 	switch dst := v.Addr().Interface().(type) {
 	case *time.Duration:
-		return func(text string) (err error) {
-			if *dst, err = time.ParseDuration(text); err == nil {
-				return nil
-			}
-			*dst = 0
-			if _, err := strconv.ParseFloat(text, 64); err == nil {
-				return fmt.Errorf("must be %s; %s has no unit", wanted(v), text)
-			}
-			return is(text)
+		duration, err := time.ParseDuration(text)
+		*dst = duration // 0 after an error
+		if _, notNumber := strconv.ParseFloat(text, 64); err != nil && notNumber == nil {
+			return fmt.Errorf("must be %s; %s has no unit", wanted(v), text)
+		} else if err != nil {
+			return wrong
 		}
+		return nil
 	case *slog.Level:
-		return func(text string) error {
-			switch text {
-			case "debug", "info", "warn", "error":
-				return dst.UnmarshalText([]byte(text))
-			}
+		if !slices.Contains([]string{"debug", "info", "warn", "error"}, text) {
 			return fmt.Errorf("%s is none of debug, info, warn, error", prose.Quote(text))
 		}
+		return dst.UnmarshalText([]byte(text))
 	case encoding.TextUnmarshaler:
-		return func(text string) error { return dst.UnmarshalText([]byte(text)) }
+		return dst.UnmarshalText([]byte(text))
 	case yaml.Unmarshaler:
 		// The words and sizes of package upstream implement yaml.Unmarshaler. The text may come
 		// from a reference, so that it gets a new node, on line 0.
-		return func(text string) error {
-			return dst.UnmarshalYAML(&yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: text})
-		}
+		return dst.UnmarshalYAML(&yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: text})
 	}
 	switch v.Kind() {
 	case reflect.String:
-		return func(text string) error { v.SetString(text); return nil }
+		v.SetString(text)
 	case reflect.Bool:
-		return func(text string) error {
-			switch text {
-			case "true", "True", "TRUE", "false", "False", "FALSE":
-				v.SetBool(text[0] == 't' || text[0] == 'T')
-				return nil
-			}
-			return is(text)
+		if !slices.Contains([]string{"true", "True", "TRUE", "false", "False", "FALSE"}, text) {
+			return wrong
 		}
+		v.SetBool(text[0] == 't' || text[0] == 'T')
 	case reflect.Int:
-		return func(text string) error {
-			i, err := strconv.Atoi(text)
-			if err != nil {
-				return is(text)
-			}
-			v.SetInt(int64(i))
-			return nil
+		i, err := strconv.Atoi(text)
+		if err != nil {
+			return wrong
 		}
+		v.SetInt(int64(i))
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"net/url"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -42,7 +43,7 @@ func (c *Config) validate(d *decoder) {
 	if n := c.Names.MaxLength; n != 0 && (n < 16 || n > 128) {
 		d.invalid("names.max_length", "%d is out of range; use 16 to 128", n)
 	}
-	if s := c.Names.Separator; d.has("names.separator") && !separator(s) {
+	if s := c.Names.Separator; d.has("names.separator") && !separator.MatchString(s) {
 		d.invalid("names.separator", "must be 1 to 4 of A-Z, a-z, 0-9, _ and -")
 	}
 	if len(c.Upstreams) == 0 && !d.broken("upstreams") {
@@ -205,10 +206,11 @@ func hostProblem(h string) string {
 	return ""
 }
 
-func separator(s string) bool {
-	return len(s) >= 1 && len(s) <= 4 && strings.Trim(s,
-		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-") == ""
-}
+// The forms of names.separator, and of the names of endpoints and surfaces.
+var (
+	separator = regexp.MustCompile(`^[A-Za-z0-9_-]{1,4}$`)
+	word      = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_-]{0,31}$`)
+)
 
 // validateUpstream reports the mistakes that package upstream finds in an entry.
 func (c *Config) validateUpstream(d *decoder, name string) {
@@ -328,39 +330,34 @@ func folded(keys []string) [][2]string {
 
 func (c *Config) validateEndpoints(d *decoder) {
 	for _, name := range inOrder(d, "endpoints", c.Endpoints) {
-		at := "endpoints." + name
+		e, at := c.Endpoints[name], "endpoints."+name
 		if name == "mcp" {
 			d.invalid(at, "/mcp/mcp would be the endpoint of an upstream called mcp; choose another name")
-		} else if !word(name) {
+		} else if !word.MatchString(name) {
 			d.invalid(at, "the name of an endpoint has 1 to 32 of A-Z, a-z, 0-9, _ and -, and does not begin with -")
 		}
-		if s := c.Endpoints[name].Surface; s != "" && !word(s) {
+		if e.Surface != "" && !word.MatchString(e.Surface) {
 			d.invalid(at+".surface", "must be 1 to 32 of A-Z, a-z, 0-9, _ and -, such as web")
 		}
-		for _, p := range policy.ValidateAlways(c.Endpoints[name].Catalog, c.Endpoints[name].Always) {
+		for _, p := range policy.ValidateAlways(e.Catalog, e.Always) {
 			d.check(at+p.Path, p.Text)
 		}
-		if list := c.Endpoints[name].Upstreams; list != nil && len(list) == 0 {
+		if e.Upstreams != nil && len(e.Upstreams) == 0 {
 			d.invalid(at+".upstreams", "is an empty list; name an upstream, or remove the key if all are meant")
 		}
-		for i, u := range c.Endpoints[name].Upstreams {
+		for i, u := range e.Upstreams {
+			path := fmt.Sprintf("%s.upstreams[%d]", at, i)
 			if _, there := c.Upstreams[u]; !there {
 				problem := "there is no upstream " + prose.Quote(u)
 				if near := prose.Closest(slices.Sorted(maps.Keys(c.Upstreams)), u); len(near) > 0 {
 					problem += "; did you mean " + near[0] + "?"
 				}
-				d.invalid(fmt.Sprintf("%s.upstreams[%d]", at, i), "%s", problem)
-			} else if slices.Contains(c.Endpoints[name].Upstreams[:i], u) {
-				d.invalid(fmt.Sprintf("%s.upstreams[%d]", at, i), "%s is named twice; keep one", u)
+				d.check(path, problem)
+			} else if slices.Contains(e.Upstreams[:i], u) {
+				d.invalid(path, "%s is named twice; keep one", u)
 			}
 		}
 	}
-}
-
-// word reports whether s is a valid name of an endpoint or of a surface.
-func word(s string) bool {
-	return len(s) >= 1 && len(s) <= 32 && s[0] != '-' &&
-		strings.Trim(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-") == ""
 }
 
 // validatePolicies reports the mistakes that package policy finds. It leaves out those about values

@@ -60,16 +60,11 @@ func newDecoder(file string, getenv func(string) (string, bool)) *decoder {
 // validating c makes sense.
 func (d *decoder) decode(text []byte, c *Config) bool {
 	if !utf8.Valid(text) {
-		line := 1
-		for rest := text; len(rest) > 0; {
-			r, n := utf8.DecodeRune(rest)
-			if r == utf8.RuneError && n == 1 {
+		line := 0
+		for l := range bytes.Lines(text) {
+			if line++; !utf8.Valid(l) {
 				break
 			}
-			if r == '\n' {
-				line++
-			}
-			rest = rest[n:]
 		}
 		d.at(line, "", "is not UTF-8 text; save the file as UTF-8")
 		return false
@@ -133,8 +128,8 @@ func (d *decoder) value(path string, n *yaml.Node, v reflect.Value) bool {
 	if s, ok := v.Addr().Interface().(shaped); ok {
 		return d.shaped(path, n, s)
 	}
-	if set := scalar(v); set != nil {
-		return d.text(path, n, v, set)
+	if isScalar(v) {
+		return d.text(path, n, v)
 	}
 	switch v.Kind() {
 	case reflect.Struct:
