@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -106,18 +107,15 @@ func (t listedTool) argument(property json.RawMessage, key, word string) (json.R
 		return json.Marshal(word)
 	}
 	raw := json.RawMessage(strings.TrimSpace(word))
-	if json.Valid(raw) {
-		kind := kindOf(raw)
-		if slices.Contains(wanted, kind) || kind == "integer" && slices.Contains(wanted, "number") {
-			return raw, nil
-		}
+	if slices.ContainsFunc(wanted, func(kind string) bool { return isKind(raw, kind) }) {
+		return raw, nil
 	}
 	names := make([]string, len(wanted))
 	for i, kind := range wanted {
 		names[i] = articled(kind)
 	}
 	return nil, Usagef("the argument %s of %s is %s, not %q; write it like %s=%s", key, t.name,
-		strings.Join(names, " or "), word, key, exampleOf(wanted[0]))
+		strings.Join(names, " or "), word, key, cmp.Or(examples[wanted[0]], "null"))
 }
 
 // types returns the JSON types that a schema of the tool allows. It understands the keyword type,
@@ -154,6 +152,15 @@ func (t listedTool) types(schema json.RawMessage, depth int) []string {
 	return types
 }
 
+// isKind reports whether raw is JSON of a JSON Schema type.
+func isKind(raw json.RawMessage, kind string) bool {
+	if !json.Valid(raw) {
+		return false
+	}
+	is := kindOf(raw)
+	return is == kind || is == "integer" && kind == "number"
+}
+
 // kindOf returns the JSON Schema type of valid JSON. A number written as an integer is an integer.
 func kindOf(raw json.RawMessage) string {
 	raw = bytes.TrimSpace(raw)
@@ -185,19 +192,6 @@ func articled(kind string) string {
 	return "a " + kind
 }
 
-// exampleOf returns an example of a value of that kind, as typed in a shell.
-func exampleOf(kind string) string {
-	switch kind {
-	case "integer":
-		return "3"
-	case "number":
-		return "1.5"
-	case "boolean":
-		return "true"
-	case "array":
-		return `'["a", "b"]'`
-	case "object":
-		return `'{"key": "value"}'`
-	}
-	return "null"
-}
+// examples are a value of each kind, as typed in a shell.
+var examples = map[string]string{"integer": "3", "number": "1.5", "boolean": "true", "null": "null",
+	"array": `'["a", "b"]'`, "object": `'{"key": "value"}'`}

@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/diagnose"
 	"junction/cmd/junction/prose"
@@ -23,6 +25,19 @@ import (
 
 // errNotRunning means that no process listens on the admin address.
 var errNotRunning = errors.New("no junction is running")
+
+// adminFlag registers --admin.
+func adminFlag(cmd *cobra.Command, admin *string) {
+	cmd.Flags().StringVar(admin, "admin", "", "admin `address` of the running proxy")
+}
+
+// checkAdmin rejects --admin together with --config.
+func checkAdmin(cmd *cobra.Command, admin string) error {
+	if admin != "" && cmd.Flags().Changed("config") {
+		return Usagef("give either --admin or --config, not both: the file names an admin address itself")
+	}
+	return nil
+}
 
 // adminAddress returns the admin address: that of --admin, or of the running junction that serves the
 // file, or of the file, or the default. It is empty if the file disables it or uses a free port.
@@ -90,38 +105,46 @@ func askAdmin(ctx context.Context, address, path string, query url.Values, limit
 	ctx, cancel := context.WithTimeoutCause(ctx, limit,
 		fmt.Errorf("the proxy at %s has not answered within %v", address, limit))
 	defer cancel()
-	u := url.URL{Scheme: "http", Host: address, Path: path, RawQuery: query.Encode()}
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
-	if err != nil {
+	status, text, err := getAdmin(ctx, address, path, query)
+	switch {
+	case err != nil:
 		return err
-	}
-	client := http.Client{Transport: &http.Transport{Proxy: nil, DisableKeepAlives: true}}
-	resp, err := client.Do(r)
-	switch {
-	case err != nil && ctx.Err() != nil:
-		return context.Cause(ctx)
-	case errors.Is(err, syscall.ECONNREFUSED):
-		return fmt.Errorf("%w at %s", errNotRunning, address)
-	case err != nil:
-		if wrapped, ok := errors.AsType[*url.Error](err); ok {
-			err = wrapped.Err
-		}
-		return fmt.Errorf("ask the proxy at %s: %w", address, err)
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, 64<<20))
-	switch {
-	case err != nil && ctx.Err() != nil:
-		return context.Cause(ctx)
-	case err != nil:
-		return fmt.Errorf("ask the proxy at %s: %w", address, err)
-	case resp.StatusCode == http.StatusNotFound && strings.HasPrefix(string(text), "404 "):
+	case status == http.StatusNotFound && strings.HasPrefix(string(text), "404 "):
 		return fmt.Errorf("the server at %s is not the admin address of a junction of this version", address)
-	case resp.StatusCode != http.StatusOK:
+	case status != http.StatusOK:
 		return errors.New(prose.Cut(prose.Flat(string(text)), 400))
 	}
 	if err := json.Unmarshal(text, into); err != nil {
 		return fmt.Errorf("the server at %s is not the admin address of a junction", address)
 	}
 	return nil
+}
+
+// getAdmin sends a request to the admin address. The error is errNotRunning if no process listens
+// there, and the cause of ctx if that has ended.
+func getAdmin(ctx context.Context, address, path string, query url.Values) (status int, text []byte, err error) {
+	u := url.URL{Scheme: "http", Host: address, Path: path, RawQuery: query.Encode()}
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return 0, nil, err
+	}
+	client := http.Client{Transport: &http.Transport{Proxy: nil, DisableKeepAlives: true}}
+	resp, err := client.Do(r)
+	if err == nil {
+		defer resp.Body.Close()
+		status = resp.StatusCode
+		text, err = io.ReadAll(io.LimitReader(resp.Body, 64<<20))
+	}
+	switch {
+	case err == nil:
+		return status, text, nil
+	case ctx.Err() != nil:
+		return 0, nil, context.Cause(ctx)
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return 0, nil, fmt.Errorf("%w at %s", errNotRunning, address)
+	}
+	if wrapped, ok := errors.AsType[*url.Error](err); ok {
+		err = wrapped.Err
+	}
+	return 0, nil, fmt.Errorf("ask the proxy at %s: %w", address, err)
 }

@@ -46,7 +46,7 @@ func toolsCommand(stdout io.Writer, file *string) *cobra.Command {
 			if _, err := path.Match(glob, ""); err != nil {
 				return Usagef("%q is no glob: a [ is not closed", glob)
 			}
-			f.maySignIn(cmd)
+			f.interactive(cmd, false)
 			return f.connect(cmd.Context(), nil, func(ctx context.Context, e *endpoint) error {
 				tools, err := e.tools(ctx)
 				if err != nil {
@@ -125,10 +125,7 @@ and sends your answers. The default time limit is then ten minutes.`,
 			if progress {
 				report = cmd.ErrOrStderr()
 			}
-			if whole != "-" {
-				f.mayAsk(cmd)
-			}
-			f.maySignIn(cmd)
+			f.interactive(cmd, whole != "-")
 			return f.connect(cmd.Context(), report, func(ctx context.Context, e *endpoint) error {
 				tool, err := e.tool(ctx, args[0])
 				if err != nil {
@@ -184,10 +181,17 @@ func (f *clientFlags) register(cmd *cobra.Command) {
 	cmd.Flags().DurationVar(&f.timeout, "timeout", time.Minute, "time limit for the whole command; 0 is none")
 }
 
-// mayAsk makes the command put questions to the person, if there is a terminal.
-func (f *clientFlags) mayAsk(cmd *cobra.Command) {
-	f.prompts = newPrompter(cmd.InOrStdin(), cmd.ErrOrStderr())
-	if f.prompts != nil && !cmd.Flags().Changed("timeout") {
+// interactive makes the command sign the person in where the endpoint requires it, and with ask also
+// put questions to the person, if there is a terminal.
+func (f *clientFlags) interactive(cmd *cobra.Command, ask bool) {
+	if !IsTerminal(cmd.InOrStdin()) {
+		return
+	}
+	f.signIn = cmd.ErrOrStderr()
+	if ask {
+		f.prompts = newPrompter(cmd.InOrStdin(), cmd.ErrOrStderr())
+	}
+	if !cmd.Flags().Changed("timeout") {
 		f.timeout = askingTime
 	}
 }
@@ -206,17 +210,6 @@ func EndpointOf(file string) (string, error) {
 		return "", fmt.Errorf("%w with %s; start one: %s", errNotRunning, file, config.Start(file))
 	}
 	return runfile.URL(c.Listen), nil
-}
-
-// maySignIn makes the command sign the person in where the endpoint requires it, if there is a
-// terminal.
-func (f *clientFlags) maySignIn(cmd *cobra.Command) {
-	if !IsTerminal(cmd.InOrStdin()) {
-		return
-	}
-	if f.signIn = cmd.ErrOrStderr(); !cmd.Flags().Changed("timeout") {
-		f.timeout = askingTime
-	}
 }
 
 // connect checks the flags, connects to the endpoint, calls use, and disconnects. The progress of

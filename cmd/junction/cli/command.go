@@ -23,28 +23,27 @@ func Run(ctx context.Context, root *cobra.Command, args []string, stdin io.Reade
 	root.SetErr(stderr)
 	root.SetFlagErrorFunc(flagError)
 	command, err := root.ExecuteContextC(ctx)
-	var usage usageError
+	code := 1
+	_, isUsage := errors.AsType[usageError](err)
+	if isUsage {
+		code = 2
+	}
 	switch {
 	case err == nil:
 		return 0
-	case wantsJSON(command) && !errors.Is(err, errTool):
+	case errors.Is(err, errTool):
+	case wantsJSON(command):
 		printErrorJSON(stderr, err)
-		if errors.As(err, &usage) {
-			return 2
-		}
-		return 1
-	case errors.As(err, &usage):
+	case isUsage:
 		help := "junction help"
 		if command.Name() != "help" {
 			help += strings.TrimPrefix(command.CommandPath(), "junction")
 		}
 		fmt.Fprintf(stderr, "junction: %s; see %s\n", harmless(err.Error()), help)
-		return 2
-	case errors.Is(err, errTool):
-		return 1
+	default:
+		fmt.Fprintf(stderr, "junction: %s\n", harmless(err.Error()))
 	}
-	fmt.Fprintf(stderr, "junction: %s\n", harmless(err.Error()))
-	return 1
+	return code
 }
 
 // wantsJSON reports whether a command prints JSON.

@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -40,11 +39,8 @@ may have problems.`,
   junction doctor github --output json
   junction doctor --config config.yaml`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := CheckOutput(output); err != nil {
+			if err := cmp.Or(CheckOutput(output), checkAdmin(cmd, admin)); err != nil {
 				return err
-			}
-			if admin != "" && cmd.Flags().Changed("config") {
-				return Usagef("give either --admin or --config, not both: the file names an admin address itself")
 			}
 			d, err := consult(cmd.Context(), version, admin, *file, args)
 			if err != nil {
@@ -64,7 +60,7 @@ may have problems.`,
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&admin, "admin", "", "admin `address` of the running proxy")
+	adminFlag(cmd, &admin)
 	OutputFlag(cmd, &output)
 	return cmd
 }
@@ -180,22 +176,8 @@ func writeUpstreams(b *bytes.Buffer, d *diagnose.Diagnosis, now time.Time) {
 		}
 		rows = append(rows, row)
 	}
-	width := make([]int, len(rows[0]))
-	for _, row := range rows {
-		for i, cell := range row {
-			width[i] = max(width[i], utf8.RuneCountInString(cell))
-		}
-	}
-	for _, row := range rows {
-		line := " "
-		for i, cell := range row {
-			if pad := strings.Repeat(" ", width[i]-utf8.RuneCountInString(cell)); i < 3 {
-				line += " " + cell + pad + " "
-			} else {
-				line += " " + pad + cell + " "
-			}
-		}
-		b.WriteString(strings.TrimRight(line, " ") + "\n")
+	for _, line := range columns(rows, 3) {
+		b.WriteString("  " + line + "\n")
 	}
 }
 

@@ -251,7 +251,8 @@ func (e *endpoint) explain(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if code, said := e.refused.said(); said != "" {
+	code, said, ended := e.refused.seen()
+	if said != "" {
 		return &statusError{code, fmt.Sprintf("%s answered %s", e.url, said)}
 	}
 	dial, isDial := errors.AsType[*net.OpError](err)
@@ -262,7 +263,7 @@ func (e *endpoint) explain(ctx context.Context, err error) error {
 		}
 		return fmt.Errorf("no endpoint at %s: %w; is junction running?", e.url, reason)
 	}
-	if e.refused.ended() || brokeOff(err) {
+	if ended || brokeOff(err) {
 		return fmt.Errorf("the connection to %s broke before the answer; is junction still running?", e.url)
 	}
 	if wrapped, ok := errors.AsType[*transport.Error](err); ok {
@@ -336,21 +337,14 @@ func (r *refusals) RoundTrip(req *http.Request) (*http.Response, error) {
 		io.Closer
 	}{io.MultiReader(bytes.NewReader(start), rest), rest}
 	said := fmt.Sprintf("%d %s", resp.StatusCode, http.StatusText(resp.StatusCode))
-	var answer struct {
-		Error struct {
-			Message string `json:"message"`
-		} `json:"error"`
-	}
-	var refusal struct {
-		Description string `json:"error_description"` // of the Guard, which does not use JSON-RPC
-	}
+	answer := membersOf(start)
 	if where, err := resp.Location(); err == nil && resp.StatusCode < 400 {
 		said += fmt.Sprintf(": it redirects to %s; if that is the endpoint, put it into --url",
 			prose.Flat(where.Redacted()))
-	} else if json.Unmarshal(start, &answer) == nil && answer.Error.Message != "" {
-		said += ": " + prose.Flat(answer.Error.Message)
-	} else if json.Unmarshal(start, &refusal) == nil && refusal.Description != "" {
-		said += ": " + prose.Flat(refusal.Description)
+	} else if message := stringOf(membersOf(answer["error"])["message"]); message != "" {
+		said += ": " + prose.Flat(message)
+	} else if text := stringOf(answer["error_description"]); text != "" { // of the Guard, without JSON-RPC
+		said += ": " + prose.Flat(text)
 		if resp.StatusCode == http.StatusUnauthorized {
 			said += " (--key or JUNCTION_KEY has the key)"
 		}
@@ -363,18 +357,12 @@ func (r *refusals) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-func (r *refusals) said() (code int, text string) {
+// seen returns the last HTTP error since forget, and whether an event stream has ended. An answer
+// that has not arrived by then never arrives.
+func (r *refusals) seen() (code int, text string, ended bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.code, r.last
-}
-
-// ended reports whether an event stream has ended since forget. An answer that has not arrived by
-// then never arrives.
-func (r *refusals) ended() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.over
+	return r.code, r.last, r.over
 }
 
 func (r *refusals) forget() {

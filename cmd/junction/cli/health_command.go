@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -48,7 +47,7 @@ The exit code is 0 if the proxy is ready, and 1 otherwise.`,
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&admin, "admin", "", "admin `address` of the running proxy")
+	adminFlag(cmd, &admin)
 	cmd.Flags().BoolVar(&live, "live", false, "check only that the process works")
 	cmd.Flags().DurationVar(&limit, "timeout", limit, "time limit for the answer")
 	return cmd
@@ -76,34 +75,21 @@ func askHealth(ctx context.Context, address string, live bool) (string, error) {
 	if live {
 		path = "/healthz"
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+path, nil)
-	if err != nil {
-		return "", err
-	}
-	client := http.Client{Transport: &http.Transport{Proxy: nil, DisableKeepAlives: true}}
-	resp, err := client.Do(r)
+	status, text, err := getAdmin(ctx, address, path, nil)
 	switch {
-	case err != nil && ctx.Err() != nil:
-		return "", context.Cause(ctx)
-	case errors.Is(err, syscall.ECONNREFUSED):
-		return "", fmt.Errorf("not ready: %w at %s", errNotRunning, address)
+	case ctx.Err() != nil && err != nil:
+		return "", err // has the text of the time limit
 	case err != nil:
 		return "", fmt.Errorf("not ready: %w", err)
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, 16<<20))
-	if err != nil {
-		return "", fmt.Errorf("not ready: %w", err)
-	}
-	if live && resp.StatusCode == http.StatusOK {
+	case live && status == http.StatusOK:
 		return "alive", nil
 	}
 	var report diagnose.Report
 	if live || json.Unmarshal(text, &report) != nil || report.Status == "" {
-		return "", fmt.Errorf("not ready: the server at %s is not the admin address of a junction: %s", address,
-			resp.Status)
+		return "", fmt.Errorf("not ready: the server at %s is not the admin address of a junction: %d %s", address,
+			status, http.StatusText(status))
 	}
-	if resp.StatusCode == http.StatusOK {
+	if status == http.StatusOK {
 		return report.Status, nil
 	}
 	return "", errors.New("not ready: " + whyUnready(&report))

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 )
@@ -47,6 +48,29 @@ func Table(w io.Writer, rows func(row func(cells ...any))) error {
 		fmt.Fprintf(t, strings.TrimSuffix(strings.Repeat("%v\t", len(cells)), "\t")+"\n", cells...)
 	})
 	return t.Flush()
+}
+
+// columns returns a line for each row, with two spaces between columns that are as wide as their
+// widest cell. The first left columns are aligned left, the others right.
+func columns(rows [][]string, left int) []string {
+	width := make([]int, len(rows[0]))
+	for _, row := range rows {
+		for i, cell := range row {
+			width[i] = max(width[i], utf8.RuneCountInString(cell))
+		}
+	}
+	for i := range width[:left] {
+		width[i] = -width[i] // for package fmt
+	}
+	var lines []string
+	for _, row := range rows {
+		line := ""
+		for i, cell := range row {
+			line += fmt.Sprintf("%*s  ", width[i], cell)
+		}
+		lines = append(lines, strings.TrimRight(line, " "))
+	}
+	return lines
 }
 
 // A List is the output of a command that lists things.

@@ -39,46 +39,34 @@ upstream's own name of the tool; UPSTREAM means all its tools.`,
 	cmd.PersistentFlags().StringVar(&admin, "admin", "",
 		"admin `address` of the running proxy; overrides admin in the configuration file")
 	cmd.PersistentFlags().BoolVar(&asJSON, "json", false, "print JSON")
-	open := func(ctx context.Context) (*pinning, error) {
-		p, err := openPins(ctx, stdout, admin, *file)
-		if err == nil {
+	run := func(do func(p *pinning, names []string) error) func(*cobra.Command, []string) error {
+		return func(cmd *cobra.Command, names []string) error {
+			p, err := openPins(cmd.Context(), stdout, admin, *file)
+			if err != nil {
+				return err
+			}
 			p.json = asJSON
+			return do(p, names)
 		}
-		return p, err
 	}
-	list := func(cmd *cobra.Command, _ []string) error {
-		p, err := open(cmd.Context())
-		if err != nil {
-			return err
-		}
-		return p.list()
-	}
+	list := run((*pinning).list)
 	cmd.RunE = list
 	var all bool
 	accept := &cobra.Command{
 		Use: "accept {NAME ... | --all}", Short: "Accept the current definitions and show the differences",
-		RunE: func(cmd *cobra.Command, args []string) error {
+		Args: func(_ *cobra.Command, args []string) error {
 			if all == (len(args) > 0) {
 				return Usagef("accept needs the names of tools, or --all; junction pins lists them")
 			}
-			p, err := open(cmd.Context())
-			if err != nil {
-				return err
-			}
-			return p.accept(args)
+			return nil
 		},
+		RunE: run((*pinning).accept),
 	}
 	accept.Flags().BoolVar(&all, "all", false, "accept all current tools")
 	cmd.AddCommand(
 		&cobra.Command{Use: "list", Short: "List all tools", Args: NoArguments, RunE: list},
 		&cobra.Command{Use: "diff [NAME ...]", Short: "Show the differences to the accepted definitions",
-			RunE: func(cmd *cobra.Command, args []string) error {
-				p, err := open(cmd.Context())
-				if err != nil {
-					return err
-				}
-				return p.diff(args)
-			}},
+			RunE: run((*pinning).diff)},
 		accept,
 	)
 	return cmd
@@ -144,10 +132,7 @@ func (p *pinning) named(names []string) ([]pins.Definition, error) {
 		}
 	}
 	for _, name := range names {
-		if !slices.ContainsFunc(list, func(d pins.Definition) bool {
-			return d.Upstream == name ||
-				pinName(d) == name
-		}) {
+		if !slices.ContainsFunc(list, func(d pins.Definition) bool { return d.Upstream == name || pinName(d) == name }) {
 			wrong := "no upstream offers " + name + " now"
 			if near := prose.DidYouMean(known, name, ""); near != "" {
 				wrong += "; " + near
@@ -192,7 +177,7 @@ func (p *pinning) printJSON(list []pins.Definition, all, done bool) error {
 }
 
 // list prints one line per tool: its state, and when it was accepted.
-func (p *pinning) list() error {
+func (p *pinning) list([]string) error {
 	if p.json {
 		return p.printJSON(p.now, true, false)
 	}

@@ -25,11 +25,8 @@ type prompter struct {
 	lines <-chan string // closed at the end of input
 }
 
-// newPrompter returns nil without a terminal. The reader belongs to the prompter from then on.
+// newPrompter returns a prompter for a terminal. The reader belongs to the prompter from then on.
 func newPrompter(in io.Reader, out io.Writer) *prompter {
-	if !IsTerminal(in) {
-		return nil
-	}
 	lines := make(chan string)
 	go func() { // ends with the input or with the program
 		defer close(lines)
@@ -176,13 +173,10 @@ func (f *field) value(line string) (value json.RawMessage, wanted string) {
 		}
 		return nil, "y or n"
 	case "integer", "number", "array", "object":
-		raw := json.RawMessage(line)
-		if kind := ""; json.Valid(raw) {
-			if kind = kindOf(raw); kind == f.Type || kind == "integer" && f.Type == "number" {
-				return raw, ""
-			}
+		if raw := json.RawMessage(line); isKind(raw, f.Type) {
+			return raw, ""
 		}
-		return nil, articled(f.Type) + ", such as " + exampleOf(f.Type)
+		return nil, articled(f.Type) + ", such as " + examples[f.Type]
 	}
 	value, _ = json.Marshal(line) // a string
 	if line == "" {

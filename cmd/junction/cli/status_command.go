@@ -13,7 +13,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -42,8 +41,8 @@ The exit code is 1 if no junction is running. junction doctor checks the upstrea
   junction status --json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s.only = args
-			if s.admin != "" && cmd.Flags().Changed("config") {
-				return Usagef("give either --admin or --config, not both: the file names an admin address itself")
+			if err := checkAdmin(cmd, s.admin); err != nil {
+				return err
 			}
 			if s.watch {
 				return watchStatus(cmd.Context(), statusEvery, s.ask, s.show)
@@ -55,7 +54,7 @@ The exit code is 1 if no junction is running. junction doctor checks the upstrea
 			return s.show(r, nil)
 		},
 	}
-	cmd.Flags().StringVar(&s.admin, "admin", "", "admin `address` of the running proxy")
+	adminFlag(cmd, &s.admin)
 	cmd.Flags().BoolVarP(&s.watch, "watch", "w", false, "refresh every two seconds, until interrupted")
 	JSONFlag(cmd, &s.json)
 	return cmd
@@ -193,18 +192,8 @@ func writeStatus(b *bytes.Buffer, r *diagnose.Running, now time.Time) {
 	for i := range r.Upstreams {
 		rows = append(rows, statusRow(&r.Upstreams[i], now))
 	}
-	width := make([]int, len(rows[0]))
-	for _, row := range rows {
-		for i, cell := range row {
-			width[i] = max(width[i], utf8.RuneCountInString(cell))
-		}
-	}
-	for i, row := range rows {
-		line := ""
-		for n, cell := range row {
-			line += cell + strings.Repeat(" ", width[n]-utf8.RuneCountInString(cell)+2)
-		}
-		b.WriteString(strings.TrimRight(line, " ") + "\n")
+	for i, line := range columns(rows, len(rows[0])) {
+		b.WriteString(line + "\n")
 		if i == 0 {
 			continue
 		}

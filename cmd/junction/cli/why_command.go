@@ -50,11 +50,8 @@ The exit code is 1 if the caller cannot use the item.`,
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			q.Name = args[0]
-			if err := CheckOutput(output); err != nil {
+			if err := cmp.Or(CheckOutput(output), checkAdmin(cmd, admin)); err != nil {
 				return err
-			}
-			if admin != "" && cmd.Flags().Changed("config") {
-				return Usagef("give either --admin or --config, not both: the file names an admin address itself")
 			}
 			if _, err := q.Subject(); err != nil && q.As != "" { // the proxy knows whether there is only one caller
 				return usageError{err}
@@ -94,7 +91,7 @@ The exit code is 1 if the caller cannot use the item.`,
 	cmd.Flags().StringVar(&q.Email, "email", "", "verified e-mail `address` of the user")
 	cmd.Flags().StringVar(&q.Issuer, "issuer", "", "`URL` of the issuer of the user's tokens")
 	cmd.Flags().StringVar(&q.OAuthClient, "oauth-client", "", "client `id` that the user signed in with")
-	cmd.Flags().StringVar(&admin, "admin", "", "admin `address` of the running proxy")
+	adminFlag(cmd, &admin)
 	OutputFlag(cmd, &output)
 	return cmd
 }
