@@ -30,7 +30,7 @@ func (p *program) openMembers(c *config.Config, key *seal.Key) error {
 	limits := c.Limits.WithDefaults()
 	p.members, err = replicas.New(replicas.Options{
 		DSN: c.Storage.DSN, DB: p.vault.store.Database(), Key: key, Listener: l, Advertise: c.Replicas.Advertise,
-		Shared: c.Shared, Version: version(), Changed: p.memberChanged, Log: p.log,
+		Shared: c.Shared, Version: version(), Changed: func() { p.server.MemberChanged() }, Log: p.log,
 		ReadTimeout: limits.ReadTimeout, WriteTimeout: limits.WriteTimeout, IdleTimeout: idleTimeout,
 		MaxHeader: int(limits.Header), MaxBody: int64(limits.Body),
 	})
@@ -39,9 +39,6 @@ func (p *program) openMembers(c *config.Config, key *seal.Key) error {
 	}
 	return err
 }
-
-// memberChanged is called when this process has joined the others under a new ID.
-func (p *program) memberChanged() { p.server.MemberChanged() }
 
 // proxyMembers returns the other processes for the proxy; nil if there is one process.
 func (p *program) proxyMembers() members.Members {

@@ -36,13 +36,21 @@ func (p *program) openLines(use bool) (err error) {
 }
 
 func (p *program) closeLines() {
-	if p.lines == nil {
-		return
+	if p.lines != nil {
+		p.closeExport(p.lines.Close, "the last lines of the audit were not sent; its file has them")
 	}
+}
+
+func (p *program) closeTelemetry() {
+	p.closeExport(p.telemetry.Close, "the last measurements were not sent")
+}
+
+// closeExport sends what is left, and logs a failure with the text problem.
+func (p *program) closeExport(end func(context.Context) error, problem string) {
 	ctx, cancel := context.WithTimeout(context.Background(), lastExport)
 	defer cancel()
-	if err := p.lines.Close(ctx); err != nil {
-		p.log.Warn("the last lines of the audit were not sent; its file has them", "error", err)
+	if err := end(ctx); err != nil {
+		p.log.Warn(problem, "error", err)
 	}
 }
 
@@ -54,11 +62,3 @@ func (p *program) watch() error {
 
 // lastExport limits how long sending the last measurements may delay the end of the program.
 const lastExport = time.Second
-
-func (p *program) closeTelemetry() {
-	ctx, cancel := context.WithTimeout(context.Background(), lastExport)
-	defer cancel()
-	if err := p.telemetry.Close(ctx); err != nil {
-		p.log.Warn("the last measurements were not sent", "error", err)
-	}
-}

@@ -15,10 +15,9 @@ import (
 type Calls struct {
 	mu    sync.Mutex
 	last  [50]record
-	added int              // of all time; the next one goes to last[added%len(last)]
-	rates map[string]*rate // by upstream
+	added int // of all time; the next one goes to last[added%len(last)]
 
-	latest map[string]*latest // by upstream
+	upstreams map[string]*traffic
 }
 
 // A Call is a call that has ended, without its arguments and its result.
@@ -63,44 +62,24 @@ func (l *Calls) Add(c *proxy.CallInfo) {
 	if c.Upstream == "" {
 		return
 	}
-	l.remember(c, now)
-	its := l.rates[c.Upstream]
+	its := l.upstreams[c.Upstream]
 	if its == nil {
-		if l.rates == nil {
-			l.rates = map[string]*rate{}
+		if l.upstreams == nil {
+			l.upstreams = map[string]*traffic{}
 		}
-		its = new(rate)
-		l.rates[strings.Clone(c.Upstream)] = its
-	}
-	its.add(now)
-}
-
-// latest is the last call of an upstream. Its name is in a buffer that is used again.
-type latest struct {
-	at      time.Time
-	name    []byte
-	outcome string
-}
-
-// remember keeps the last call of an upstream.
-func (l *Calls) remember(c *proxy.CallInfo, now time.Time) {
-	if l.latest == nil {
-		l.latest = map[string]*latest{}
-	}
-	its := l.latest[c.Upstream]
-	if its == nil {
-		its = new(latest)
-		l.latest[strings.Clone(c.Upstream)] = its
+		its = new(traffic)
+		l.upstreams[strings.Clone(c.Upstream)] = its
 	}
 	its.at, its.outcome = now, string(c.Outcome) // a constant
 	its.name = append(its.name[:0], c.Name[:min(len(c.Name), longest)]...)
+	its.count(now)
 }
 
 // LastOf returns the last call of an upstream, nil if there was none.
 func (l *Calls) LastOf(upstream string) *diagnose.LastCall {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	its := l.latest[upstream]
+	its := l.upstreams[upstream]
 	if its == nil {
 		return nil
 	}
@@ -125,30 +104,28 @@ func (l *Calls) Last() []Call {
 	return list
 }
 
-// Rate returns how many calls an upstream had within the last minute. It drops the counts of
-// upstreams that had none.
+// Rate returns how many calls an upstream had within the last minute.
 func (l *Calls) Rate(upstream string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now := time.Now()
-	for name, r := range l.rates {
-		if r.sum(now) == 0 {
-			delete(l.rates, name)
-		}
-	}
-	if r := l.rates[upstream]; r != nil {
-		return r.sum(now)
+	if its := l.upstreams[upstream]; its != nil {
+		return its.sum(time.Now())
 	}
 	return 0
 }
 
-// rate counts by periods of ten seconds.
-type rate struct {
+// traffic is the last call of an upstream, and the number of its calls by periods of ten seconds. The
+// name of the call is in a buffer that is used again.
+type traffic struct {
+	at      time.Time
+	name    []byte
+	outcome string
+
 	counts  [6]int
 	periods [6]int64 // of counts
 }
 
-func (r *rate) add(now time.Time) {
+func (r *traffic) count(now time.Time) {
 	period := now.Unix() / 10
 	i := period % int64(len(r.counts))
 	if r.periods[i] != period {
@@ -157,7 +134,7 @@ func (r *rate) add(now time.Time) {
 	r.counts[i]++
 }
 
-func (r *rate) sum(now time.Time) (n int) {
+func (r *traffic) sum(now time.Time) (n int) {
 	first := now.Unix()/10 - int64(len(r.counts)) + 1
 	for i, period := range r.periods {
 		if period >= first {

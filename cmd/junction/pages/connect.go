@@ -85,5 +85,5 @@ func (c *Connect) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	d.Links = slices.DeleteFunc(slices.Clone(d.Clients), func(c clientData) bool { return c.Link == "" })
 	w.Header().Add("Vary", "Accept")
-	c.page.serve(w, c.log, d)
+	c.page.serve(w, c.log, http.StatusOK, d)
 }

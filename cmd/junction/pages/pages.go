@@ -54,7 +54,7 @@ func newPage(name, sources string) (*page, error) {
 }
 
 // serve answers with the page.
-func (p *page) serve(w http.ResponseWriter, log *slog.Logger, data any) {
+func (p *page) serve(w http.ResponseWriter, log *slog.Logger, status int, data any) {
 	var b bytes.Buffer
 	if err := p.template.Execute(&b, data); err != nil {
 		log.Error("cannot render a page", "page", p.template.Name(), "error", err)
@@ -65,6 +65,7 @@ func (p *page) serve(w http.ResponseWriter, log *slog.Logger, data any) {
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Content-Security-Policy", p.policy)
 	secure(h)
+	w.WriteHeader(status)
 	_, _ = w.Write(b.Bytes())
 }
 

@@ -98,7 +98,7 @@ func (s *Status) signIn(w http.ResponseWriter, r *http.Request) {
 		host = u.Host
 	}
 	s.Log.Info("a sign-in was started on the status page", "upstream", name)
-	s.signInPage.serve(w, s.Log, signInPage{Title: "Sign in to " + name,
+	s.signInPage.serve(w, s.Log, http.StatusOK, signInPage{Title: "Sign in to " + name,
 		Text: "You sign in at " + host + ". Everyone who may use " +
 			name + " here then acts with your sign-in.", Link: where, Label: "Continue at " + host, Again: true})
 }
@@ -135,7 +135,7 @@ func (s *Status) callback(w http.ResponseWriter, r *http.Request) {
 	}
 	s.Log.Info("the operator has signed in on the status page", "upstream", name)
 	s.SignedIn(name)
-	s.signInPage.serve(w, s.Log, signInPage{Title: "Signed in to " + name,
+	s.signInPage.serve(w, s.Log, http.StatusOK, signInPage{Title: "Signed in to " + name,
 		Text: "Junction connects to " + name + " now.",
 		Link: "/#upstream-" + url.PathEscape(name), Label: "Back to the status page", Again: true})
 }
@@ -146,17 +146,5 @@ func (s *Status) failed(w http.ResponseWriter, status int, name string, err erro
 	page := signInPage{Title: "Not signed in",
 		Text: fmt.Sprintf("The sign-in to %s failed: %s.", prose.Flat(name), prose.Flat(err.Error())),
 		Link: "/", Label: "Back to the status page", Failed: true}
-	s.signInPage.serve(statusWriter{w, status}, s.Log, page)
-}
-
-// statusWriter writes a page with another status than 200.
-type statusWriter struct {
-	http.ResponseWriter
-	status int
-}
-
-// Write implements http.ResponseWriter. A page is written at once.
-func (w statusWriter) Write(p []byte) (int, error) {
-	w.WriteHeader(w.status)
-	return w.ResponseWriter.Write(p)
+	s.signInPage.serve(w, s.Log, status, page)
 }

@@ -55,7 +55,9 @@ func NewStatus(o StatusOptions) (*Status, error) {
 	}
 	in, err := newPage("signin", "form-action 'none'")
 	s := &Status{StatusOptions: o, page: p, signInPage: in, mux: http.NewServeMux(), token: rand.Text()}
-	s.mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { s.page.serve(w, s.Log, s.data()) })
+	s.mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+		s.page.serve(w, s.Log, http.StatusOK, s.data())
+	})
 	s.mux.HandleFunc("GET /events", s.events)
 	s.mux.HandleFunc("POST /reconnect", s.reconnect)
 	s.mux.HandleFunc("POST /signin", s.signIn)

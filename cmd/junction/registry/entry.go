@@ -67,11 +67,11 @@ func (t *translator) remote(e *clients.Entry, r *Remote) {
 			t.refuse("the registry sets the header %s, which is not allowed", prose.Quote(f.Name))
 			continue
 		}
-		given := lookUpFold(t.given.Headers, f.Name)
-		if !given.ok && f.Required && f.Value == "" && f.Default == "" {
-			given = typed{"${" + t.variable(f.Name) + "}", true}
+		given, ok := lookUpFold(t.given.Headers, f.Name)
+		if !ok && f.Required && f.Value == "" && f.Default == "" {
+			given, ok = "${"+t.variable(f.Name)+"}", true
 		}
-		if v := t.field(f, given); v != nil {
+		if v := t.field(f, given, ok); v != nil {
 			e.Headers[f.Name] = v
 		}
 	}
@@ -139,7 +139,7 @@ func (t *translator) local(e *clients.Entry, p *Package) {
 			t.lack("--env "+f.Name+", or --env "+f.Name+"=VALUE", &f.Input)
 			continue
 		}
-		if v := t.field(f, typed{given, ok}); v != nil {
+		if v := t.field(f, given, ok); v != nil {
 			e.Env[f.Name] = v
 		}
 	}
@@ -316,20 +316,15 @@ func (t *translator) argument(a *Argument) []clients.Value {
 	return list
 }
 
-// typed is a value that the user may have given.
-type typed struct {
-	text string
-	ok   bool
-}
-
-// field returns the value of an environment variable or a header; nil if it is left out.
-func (t *translator) field(f *Field, given typed) clients.Value {
+// field returns the value of an environment variable or a header, which ok says that the user has
+// given; nil if it is left out.
+func (t *translator) field(f *Field, given string, ok bool) clients.Value {
 	switch {
-	case given.ok:
-		return t.userValue(f.Name, given.text, &f.Input)
+	case ok:
+		return t.userValue(f.Name, given, &f.Input)
 	case f.Value != "":
-		v, optional := clients.Value(nil), false
-		v = t.expandOr(f.Value, declared(f), func(name string, in *Input) clients.Value {
+		optional := false
+		v := t.expandOr(f.Value, declared(f), func(name string, in *Input) clients.Value {
 			optional = optional || !f.Required && !in.Required
 			return clients.Variable(t.variable(name))
 		})
@@ -371,11 +366,7 @@ func (t *translator) variable(name string) string {
 // extra adds the values that the user gives beyond the inputs of the registry.
 func (t *translator) extra(to map[string]clients.Value, given map[string]string) {
 	for name, text := range given {
-		known := false
-		for has := range to {
-			known = known || strings.EqualFold(has, name)
-		}
-		if !known {
+		if _, known := lookUpFold(to, name); !known {
 			to[name] = t.home.Typed(name, text)
 		}
 	}
@@ -464,11 +455,11 @@ func (t *translator) unused() {
 }
 
 // lookUpFold finds a header and ignores the case of its name.
-func lookUpFold(m map[string]string, name string) typed {
+func lookUpFold[V any](m map[string]V, name string) (value V, ok bool) {
 	for k, v := range m {
 		if strings.EqualFold(k, name) {
-			return typed{v, true}
+			return v, true
 		}
 	}
-	return typed{}
+	return value, false
 }
