@@ -132,7 +132,8 @@ func (p *pinning) named(names []string) ([]pins.Definition, error) {
 		}
 	}
 	for _, name := range names {
-		if !slices.ContainsFunc(list, func(d pins.Definition) bool { return d.Upstream == name || pinName(d) == name }) {
+		named := func(d pins.Definition) bool { return d.Upstream == name || pinName(d) == name }
+		if !slices.ContainsFunc(list, named) {
 			wrong := "no upstream offers " + name + " now"
 			if near := prose.DidYouMean(known, name, ""); near != "" {
 				wrong += "; " + near
