@@ -205,16 +205,16 @@ const (
 	otherLists = 10 * time.Second
 )
 
-// readCatalog reads all pages of all lists that the server has. A list that cannot be read to its
-// end is never a shorter list: where it is the tools, or where the connection fails, that is the
-// error, and of the other lists the one that last has stays, with the reason in Left.
-func readCatalog(ctx context.Context, c conn, maxItems int, last *Catalog) (*Catalog, error) {
+// listAll reads all pages of all lists that the server has. A list that cannot be read to its end
+// is never a shorter list: where it is the tools, or where the connection fails, that is the error,
+// and of the other lists the one that last has stays, with the reason in Left.
+func (p *pool) listAll(ctx context.Context, c conn, last *Catalog) (*Catalog, error) {
 	info := c.about()
 	cat := &Catalog{Era: info.era, Version: info.version, Both: info.both, Capabilities: info.capabilities,
 		Instructions: info.instructions, Listed: time.Now(), mirrors: info.mirrors}
 	// there are old servers that do not declare their tools
 	if info.era == EraLegacy || has(info.capabilities, "tools") {
-		if err := cat.read(ctx, c, PartTools, maxItems); err != nil {
+		if err := cat.read(ctx, c, PartTools, p.options.Items); err != nil {
 			return nil, fmt.Errorf("%s: %w", PartTools.Method(), err)
 		}
 	}
@@ -224,25 +224,25 @@ func readCatalog(ctx context.Context, c conn, maxItems int, last *Catalog) (*Cat
 	}
 	others, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	for p := PartPrompts; p < Parts; p++ {
-		if !has(info.capabilities, p.capability()) {
+	for part := PartPrompts; part < Parts; part++ {
+		if !has(info.capabilities, part.capability()) {
 			continue
 		}
 		left := len(cat.Left)
-		err := cat.read(others, c, p, maxItems)
+		err := cat.read(others, c, part, p.options.Items)
 		if err == nil {
 			continue
 		}
 		var rpcErr *jsonrpc.Error
 		late := others.Err() != nil && ctx.Err() == nil
 		if !late && !errors.As(err, &rpcErr) && !errors.Is(err, transport.ErrInvalid) {
-			return nil, fmt.Errorf("%s: %w", p.Method(), err)
+			return nil, fmt.Errorf("%s: %w", part.Method(), err)
 		}
 		if late {
 			err = errors.New("no answer in time")
 		}
-		*cat.list(p), cat.index[p], cat.Fresh[p] = *last.list(p), last.index[p], last.Fresh[p]
-		cat.Left = append(cat.Left[:left], LeftOut{p, "", p.Method() + ": " + describe(err)})
+		*cat.list(part), cat.index[part], cat.Fresh[part] = *last.list(part), last.index[part], last.Fresh[part]
+		cat.Left = append(cat.Left[:left], LeftOut{part, "", part.Method() + ": " + describe(p.shown(err))})
 	}
 	return cat, nil
 }

@@ -97,7 +97,7 @@ func check(ctx context.Context, d *dialer) (r Report) {
 		}
 		step(next)
 		_, err = p.lacking(err)
-		r.Err, r.Advice = err, advice(err, name, &hard)
+		r.Err, r.Advice = p.shown(err), advice(err, name, &hard)
 		return r
 	}
 	if hard.Blocked != "" {
@@ -117,7 +117,7 @@ func check(ctx context.Context, d *dialer) (r Report) {
 	r.Era, r.Both, r.Version, r.Server = info.era, info.both, info.version, calledItself(info.serverInfo)
 
 	next = "list"
-	catalog, err := readCatalog(limit, c, o.Items, &Catalog{})
+	catalog, err := p.listAll(limit, c, &Catalog{})
 	if err != nil {
 		return fail(err)
 	}

@@ -106,5 +106,8 @@ func (p *pool) token(ctx context.Context, refused ...string) (string, error) {
 	if err != nil && !signIn(err) && ctx.Err() == nil {
 		return "", &transport.TokenError{Err: fmt.Errorf("its sign-in service cannot be asked: %w", err)}
 	}
+	if err == nil {
+		p.given.Store(&token)
+	}
 	return token, err
 }

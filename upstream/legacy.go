@@ -126,7 +126,7 @@ func (l *legacyConn) setLevel(ctx context.Context, c *Call) {
 	defer cancel()
 	params := append(raw.AppendQuote([]byte(`{"level":`), name), '}')
 	if _, err := l.ask(asking, string(mcp.MethodSetLogLevel), params, nil); err != nil {
-		l.log.Debug("the server rejects the log level", "level", name, "error", err)
+		l.log.Debug("the server rejects the log level", "level", name, "error", describe(err))
 		if ctx.Err() != nil {
 			return
 		}

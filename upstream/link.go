@@ -91,6 +91,7 @@ func (l *link) run(ctx context.Context, cause Trace) {
 			l.stop(errIdle)
 			break
 		}
+		err = l.pool.shown(err)
 		if lived > 30*time.Second {
 			pause.Reset()
 		}
@@ -207,6 +208,7 @@ func (l *link) explain(err error) error {
 	if l.key.owner == "" || l.pool.hard.URL != "" || l.pool.Status().State != StateReady {
 		return err
 	}
+	err = l.pool.shown(err)
 	l.log.Warn("cannot start a process of the server for one user", "error", err,
 		"advice", "if the server can run only once, and keeps nothing of its users, set isolation: shared")
 	return &ownError{err}
@@ -289,7 +291,7 @@ func (l *link) reread(ctx context.Context, c conn) {
 	ctx, cancel := context.WithTimeout(ctx, l.pool.hard.ConnectTimeout)
 	defer cancel()
 	if err := l.pool.readCatalog(ctx, l.key, c); err != nil && ctx.Err() == nil && !signIn(err) {
-		l.log.Warn("catalog not refreshed; the last one is served", "error", err)
+		l.log.Warn("catalog not refreshed; the last one is served", "error", l.pool.shown(err))
 	}
 }
 

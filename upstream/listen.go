@@ -185,7 +185,7 @@ func (m *modernConn) keep(l *listen) {
 			err = answer.Error
 		}
 		if _, refused := err.(*jsonrpc.Error); refused && l.ctx.Err() == nil {
-			m.log.Warn("the server announces changes but rejects the subscription", "error", err)
+			m.log.Warn("the server announces changes but rejects the subscription", "error", describe(err))
 			l.settle(nil, err)
 			return
 		}

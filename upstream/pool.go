@@ -25,8 +25,9 @@ type pool struct {
 	log      *slog.Logger
 	dialer   *dialer
 	catalog  atomic.Pointer[Catalog]
-	own      map[linkKey]*Catalog // catalogs that differ from the shared one; guarded by mu
-	separate atomic.Bool          // see Config
+	own      map[linkKey]*Catalog   // catalogs that differ from the shared one; guarded by mu
+	separate atomic.Bool            // see Config
+	given    atomic.Pointer[string] // the last access token for the server; nil before the first
 	started  time.Time
 	met      chan struct{} // closed when the first attempt to connect has succeeded or failed
 
@@ -363,7 +364,7 @@ func (p *pool) giveUp() {
 
 // readCatalog reads the catalog over c, the conn of the link with that key, and publishes it.
 func (p *pool) readCatalog(ctx context.Context, key linkKey, c conn) error {
-	cat, err := readCatalog(ctx, c, p.options.Items, p.catalogOf(key))
+	cat, err := p.listAll(ctx, c, p.catalogOf(key))
 	if err != nil {
 		return err
 	}

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -458,14 +457,6 @@ func (o Options) resolve(command []string) []string {
 		return append([]string{o.Self}, command[1:]...)
 	}
 	return command
-}
-
-// describe makes one line of an error, for the table of upstreams.
-func describe(err error) string {
-	if err == nil {
-		return ""
-	}
-	return strings.Join(strings.Fields(err.Error()), " ")
 }
 
 // confinement returns that of the entry; nil if it has none.

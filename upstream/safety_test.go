@@ -3,13 +3,21 @@ package upstream
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"junction/auth/authtest"
 	"junction/upstream/jsonrpc"
+	"junction/upstream/raw"
+	"junction/upstream/upstreamtest"
 )
 
 func user(name string) func(*Call) { return func(c *Call) { c.Principal = name } }
@@ -183,5 +191,71 @@ func TestSafety1SecondKey(t *testing.T) {
 	newUpstream(two.resolve(o.Defaults), p)
 	if a, b := p.key(Profile{}, "", "a", false), p.key(Profile{}, "", "b", false); a == b || a == p.reading() || b == p.reading() {
 		t.Error("users share a connection")
+	}
+}
+
+// TestSafety3WordsOfAHostileServer: the reason of a failed connection is one line of bounded length,
+// without characters that a terminal obeys, and without the secrets that the server was given, for
+// the hook, for the table of upstreams, and for clients.
+func TestSafety3WordsOfAHostileServer(t *testing.T) {
+	const key, other, query = "canary-header-key", "canary-other", "canary-query"
+	const variable = "printed-by-the-command" // which Junction logs at the level debug as it is
+	words := "first\nsecond \x1b]0;owned\x07 \u202e \u009b31m Bearer " + key + " " + other + " " + query + " "
+	long := words + strings.Repeat("x", 1<<20)
+	rejection, _ := json.Marshal(map[string]any{"code": -32000, "message": long}) // cannot fail
+	echo := `printf 'Error: \033]0;owned\007 %s ` + strings.Repeat("x", 2000) + `\n' "$UP_API_KEY" >&2; exit 3`
+	for _, row := range []struct {
+		name   string
+		config Config
+		rules  []upstreamtest.Rule
+	}{
+		{"handshake", Config{}, []upstreamtest.Rule{{Method: "*", Error: rejection}}},
+		{"version", Config{Era: EraLegacy}, []upstreamtest.Rule{{Method: "initialize",
+			Result: fmt.Appendf(nil, `{"protocolVersion":%s,"capabilities":{}}`, raw.Quote(long))}}},
+		{"list", Config{}, []upstreamtest.Rule{{Method: "tools/list", Error: rejection}}},
+		{"redirect", Config{}, []upstreamtest.Rule{{Method: "*", Status: 302,
+			Header: map[string]string{"Location": "http://x/" + key + strings.Repeat("y", 20_000)}}}},
+		{"command", Config{Command: []string{"sh", "-c", echo}, Env: map[string]string{"UP_API_KEY": variable}}, nil},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			var told atomic.Pointer[Change]
+			failed := make(chan struct{})
+			o := Options{Log: authtest.Log(t), Hooks: Hooks{StateChanged: func(c Change) {
+				if c.State.Failed() && told.CompareAndSwap(nil, &c) {
+					close(failed)
+				}
+			}}}
+			c := row.config
+			if c.Command == nil {
+				server := upstreamtest.New(upstreamtest.Script{Rules: row.rules})
+				defer server.Close()
+				at := httptest.NewServer(server.Handler())
+				defer at.Close()
+				c.URL = at.URL + "/mcp?key=" + query
+				c.Headers = map[string]string{"Authorization": "Bearer " + key, "X-Key": other}
+			}
+			u := start("up", "", c.resolve(o.Defaults), o.withDefaults(), &Catalog{})
+			defer u.Close()
+			<-failed
+			_, err := u.Call(t.Context(), toolCall("a", `{}`))
+			own, ok := errors.AsType[*Error](err)
+			if !ok {
+				t.Fatalf("Call = %.200v, want an *Error", err)
+			}
+			for what, text := range map[string]string{"the hook": told.Load().Err.Error(), "the status": u.Status().Err,
+				"a client": own.Public(), "a check": u.Check(t.Context()).Err.Error()} {
+				if n := utf8.RuneCountInString(text); n == 0 || n > mostShown+100 {
+					t.Errorf("%s has a text of %d characters", what, n)
+				}
+				if i := strings.IndexFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }); i >= 0 {
+					t.Errorf("%s has the character %q", what, text[i:min(len(text), i+4)])
+				}
+				for _, secret := range []string{key, other, variable, query} {
+					if strings.Contains(text, secret) {
+						t.Errorf("%s has the secret %s: %.300s", what, secret, text)
+					}
+				}
+			}
+		})
 	}
 }

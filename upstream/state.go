@@ -3,8 +3,12 @@ package upstream
 import (
 	"errors"
 	"net/http"
+	"net/url"
+	"slices"
+	"strings"
 	"time"
 
+	"junction/upstream/command"
 	"junction/upstream/transport"
 )
 
@@ -74,6 +78,65 @@ type Status struct {
 	// how far the kernel enforces the sandbox: command.Enforced, or what it does not, and why; ""
 	// without a sandbox
 	Sandbox string
+}
+
+// mostShown is the most characters of an error that are logged and displayed.
+const mostShown = 1000
+
+// describe makes one line of an error, for logs and for the table of upstreams. The server may have
+// written a part of it, of any length.
+func describe(err error) string {
+	if err == nil {
+		return ""
+	}
+	text := err.Error()
+	return transport.Shorten(strings.Join(strings.Fields(text[:min(len(text), 8*mostShown)]), " "), mostShown)
+}
+
+// shownError is an error whose text may be logged and displayed.
+type shownError struct {
+	text string
+	err  error
+}
+
+func (e *shownError) Error() string { return e.text }
+func (e *shownError) Unwrap() error { return e.err }
+
+// shown returns the reason why a connection failed, as describe shows it, and without the secrets
+// that the server was given. The words of a server can repeat these, and no policy redacts them,
+// because they belong to no caller.
+func (p *pool) shown(err error) error {
+	if err == nil {
+		return nil
+	}
+	text := err.Error()
+	for _, secret := range p.secrets() {
+		text = strings.ReplaceAll(text, secret, "…")
+	}
+	return &shownError{describe(errors.New(text)), err}
+}
+
+// leastSecret is the least length of a secret: shorter values may be part of other words.
+const leastSecret = 8
+
+// secrets returns what the server was given to authenticate Junction, the longest ones first.
+func (p *pool) secrets() []string {
+	list := command.Secrets(p.hard.environment())
+	for _, value := range p.hard.Headers {
+		_, credentials, _ := strings.Cut(value, " ") // after the scheme, such as Bearer
+		list = append(list, value, credentials)
+	}
+	if u, err := url.Parse(p.hard.URL); err == nil {
+		for _, values := range u.Query() {
+			list = append(list, values...)
+		}
+	}
+	if token := p.given.Load(); token != nil {
+		list = append(list, *token)
+	}
+	list = slices.DeleteFunc(list, func(s string) bool { return len(s) < leastSecret })
+	slices.SortFunc(list, func(a, b string) int { return len(b) - len(a) })
+	return list
 }
 
 // stateAfter returns the state after a failure. Only a person can solve the problem if the server

@@ -252,7 +252,7 @@ func (s *subscriptions) resubscribe(ctx context.Context, l *link, c conn) {
 	s.mu.Unlock()
 	<-s.turn
 	if err != nil && ctx.Err() == nil {
-		s.p.log.Warn("the server no longer follows all subscribed resources", "error", err)
+		s.p.log.Warn("the server no longer follows all subscribed resources", "error", s.p.shown(err))
 	}
 	if len(before) > 0 {
 		s.missed(before)

@@ -58,6 +58,21 @@ func Withheld(given transport.Environment) []string {
 	return names
 }
 
+// Secrets returns the values of variables that a command gets and that look like keys.
+func Secrets(given transport.Environment) (values []string) {
+	for name, value := range given.Own {
+		if looksSecret(name) {
+			values = append(values, value)
+		}
+	}
+	for _, variable := range os.Environ() {
+		if name, value, _ := strings.Cut(variable, "="); looksSecret(name) && given.Passes(name, value) {
+			values = append(values, value)
+		}
+	}
+	return values
+}
+
 // looksSecret reports whether servers take a key from a variable of the name, most likely.
 func looksSecret(name string) bool {
 	name = strings.ToUpper(name)

@@ -138,12 +138,19 @@ func (e *StatusError) Error() string {
 	return text + ": " + words
 }
 
-// Line returns the first line that is not empty, shortened and without unprintable characters.
+// Line returns the first line that is not empty, of at most 200 characters, as Shorten does.
 func Line(text []byte) string {
 	first, _, _ := bytes.Cut(bytes.TrimSpace(text[:min(len(text), statusBody)]), []byte("\n"))
+	return Shorten(string(first), 200)
+}
+
+// Shorten returns at most most characters of a text of a server, for display: unprintable
+// characters are left out, and … marks a cut.
+func Shorten(text string, most int) string {
 	var b strings.Builder
-	for i, r := range []rune(string(bytes.ToValidUTF8(first, nil))) {
-		if i == 200 {
+	n := 0
+	for _, r := range strings.ToValidUTF8(text[:min(len(text), 8*most)], "") {
+		if n++; n > most {
 			b.WriteString("…")
 			break
 		}
