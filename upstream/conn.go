@@ -43,9 +43,8 @@ type conn interface {
 	tell(method string)
 	// about returns the server's self-description and capabilities.
 	about() *serverInfo
-	// pid returns the id of the process of a command, which leads the session of its children; 0 for
-	// a URL.
-	pid() int
+	// child returns the process of a command; nil for a URL.
+	child() transport.Child
 	wait() error
 	close() error
 }
@@ -172,11 +171,9 @@ func (b *base) post(m *jsonrpc.Message) {
 
 func (b *base) about() *serverInfo { return &b.info }
 
-func (b *base) pid() int {
-	if p, ok := b.transport.(interface{ PID() int }); ok {
-		return p.PID()
-	}
-	return 0
+func (b *base) child() transport.Child {
+	c, _ := b.transport.(transport.Child)
+	return c
 }
 
 func (b *base) wait() error { return b.transport.Wait() }

@@ -137,8 +137,12 @@ func (p *pool) Status() Status {
 	s := p.status
 	s.Links = len(p.links)
 	for _, l := range p.links {
-		if c := l.current(); p.hard.URL == "" && c != nil {
-			s.Processes = append(s.Processes, c.pid())
+		c := l.current()
+		if c == nil || c.child() == nil {
+			continue
+		}
+		if s.Processes = append(s.Processes, c.child().PID()); l.reads {
+			s.Reported = c.child().Reported()
 		}
 	}
 	p.mu.Unlock()

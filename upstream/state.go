@@ -75,6 +75,7 @@ type Status struct {
 	Advice  string // what a person can do about Err; "" if that is not known
 	// ids of the processes that run for a command, each of which leads the session of its children
 	Processes []int
+	Reported  []transport.Reported // by the process of the link that reads the catalog
 	// how far the kernel enforces the sandbox: command.Enforced, or what it does not, and why; ""
 	// without a sandbox
 	Sandbox string

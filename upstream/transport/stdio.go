@@ -87,8 +87,15 @@ type stdio struct {
 	done     chan struct{} // closed when all goroutines and processes have ended
 }
 
-// PID returns the id of the child, which leads a session.
+// PID implements Child.
 func (w *stdio) PID() int { return w.process.cmd.Process.Pid }
+
+// Reported implements Child.
+func (w *stdio) Reported() []Reported {
+	w.process.mu.Lock()
+	defer w.process.mu.Unlock()
+	return w.process.reported
+}
 
 // answer is the outcome of a call: a response, or the reason why there is none. Channels of answer
 // have room for one. The goroutine that removes a call from stdio.calls sends its answer, while it

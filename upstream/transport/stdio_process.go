@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -43,8 +44,9 @@ type process struct {
 	state  *os.ProcessState
 	silent chan struct{} // closed at the end of stderr
 
-	mu   sync.Mutex
-	tail []byte // the last part of stderr, usually whole lines, at most tailKept bytes
+	mu       sync.Mutex
+	tail     []byte // the last part of stderr, usually whole lines, at most tailKept bytes
+	reported []Reported
 
 	problems LogLimit // of lines with a priority
 }
@@ -53,7 +55,25 @@ const (
 	tailKept   = 4 << 10 // bytes of stderr that are kept for the ExitError
 	stderrLine = 4 << 10 // bytes of one line of stderr that are logged
 	shownLine  = 300     // bytes of a line of stderr in an error
+
+	maxReported = 10 // problems that are kept
 )
+
+// Reported is a problem that a server has written to its standard error.
+type Reported struct {
+	At   time.Time
+	Text string // one line
+}
+
+// Child is the transport to a process.
+type Child interface {
+	// PID returns the id of the process, which leads the session of its children.
+	PID() int
+	// Reported returns the last problems that the process has reported: lines of its standard error
+	// with a priority of sd-daemon(3) up to <4>, since the last line with another priority. The
+	// caller must not change them.
+	Reported() []Reported
+}
 
 // startProcess starts the child. The caller owns it and must call finish.
 func startProcess(o StdioOptions) (*process, error) {
@@ -153,13 +173,21 @@ func (p *process) listen() {
 }
 
 // heard keeps and logs a line. A line that begins with a priority of sd-daemon(3) up to <4> is a
-// warning or an error, which operators see without debugging.
+// warning or an error, which operators see without debugging. A line with another priority ends the
+// problems that the server has reported before.
 func (p *process) heard(line []byte) {
-	problem := false
+	prioritized, problem := false, false
 	if len(line) > 3 && line[0] == '<' && line[1] >= '0' && line[1] <= '7' && line[2] == '>' {
-		problem, line = line[1] <= '4', line[3:]
+		prioritized, problem, line = true, line[1] <= '4', line[3:]
 	}
 	p.mu.Lock()
+	switch {
+	case problem:
+		kept := p.reported[max(0, len(p.reported)+1-maxReported):]
+		p.reported = append(slices.Clip(kept), Reported{time.Now(), clean(line)}) // Reported returned the old ones
+	case prioritized:
+		p.reported = nil
+	}
 	p.tail = append(append(p.tail, bytes.TrimRight(line, "\r\n")...), '\n')
 	if over := len(p.tail) - tailKept; over > 0 {
 		// whole lines, if there are several

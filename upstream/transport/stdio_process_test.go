@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -181,4 +182,34 @@ func TestStderrPriority(t *testing.T) {
 	if n := strings.Count(b.String(), "\n"); n > 10 {
 		t.Errorf("a server fills the log with %d lines", n)
 	}
+}
+
+// TestReported: the problems that a server reports are kept, the last ones, until a line with another
+// priority. Lines without a priority say nothing about that.
+func TestReported(t *testing.T) {
+	w := &stdio{process: &process{log: authtest.Log(t)}}
+	hear := func(line string, want ...string) {
+		t.Helper()
+		w.process.heard([]byte(line + "\n"))
+		var got []string
+		for _, r := range w.Reported() {
+			got = append(got, r.Text)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("after %q, reported is %q, want %q", line, got, want)
+		}
+	}
+	hear("plain")
+	hear("<3>broken", "broken")
+	hear("<4>odd", "broken", "odd")
+	hear("plain", "broken", "odd")
+	before := w.Reported()
+	hear("<6>fine")
+	if before[0].Text != "broken" || before[0].At.IsZero() {
+		t.Errorf("what was reported before has become %v", before)
+	}
+	for range maxReported {
+		w.process.heard([]byte("<3>again\n"))
+	}
+	hear("<2>last", append(slices.Repeat([]string{"again"}, maxReported-1), "last")...)
 }

@@ -62,6 +62,7 @@ func Serve(ctx context.Context, path string, o ServeOptions) error {
 		return err
 	}
 	s.server = pack.NewServer(p, log)
+	s.warn(p)
 	ctx, cancel := context.WithCancel(ctx)
 	var watching sync.WaitGroup
 	defer watching.Wait()
@@ -89,7 +90,7 @@ type serving struct {
 	named    atomic.Pointer[[]string]
 }
 
-// load reads the manifests and logs warnings.
+// load reads the manifests.
 func (s *serving) load(ctx context.Context) (*pack.Pack, error) {
 	if s.checksum != "" {
 		if sum, err := tree.Sum(s.path); err != nil {
@@ -107,10 +108,15 @@ func (s *serving) load(ctx context.Context) (*pack.Pack, error) {
 	if s.text = before; len(s.files()) != known { // the first time, or the pack names other files
 		s.text = s.content()
 	}
+	return p, nil
+}
+
+// warn logs the warnings. They come after all other lines about the pack, because Junction shows the
+// problems since the last line with another priority.
+func (s *serving) warn(p *pack.Pack) {
 	for _, w := range p.Warnings {
 		s.log.Warn(w.Text, "file", w.File, "line", w.Line, "key", w.Path)
 	}
-	return p, nil
 }
 
 // reload replaces the pack if its files have changed.
@@ -127,6 +133,7 @@ func (s *serving) reload(ctx context.Context) {
 	}
 	s.server.Use(p)
 	s.log.Info("pack reloaded", "tools", len(p.Tools))
+	s.warn(p)
 }
 
 // files returns the files that the pack depends on.

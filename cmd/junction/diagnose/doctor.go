@@ -157,6 +157,9 @@ func (d *Diagnosis) add(names view.Names, e *examinee, r *upstream.Report, taken
 	if s := e.status; s != nil {
 		ready = s.State == upstream.StateReady || s.State == upstream.StateClosed
 		u.State, u.Since, u.Error, u.RetryAt = s.State.String(), &s.Since, s.Err, s.Retry
+		for _, r := range s.Reported {
+			find(Finding{Text: "the server reported a problem", Detail: r.Text, Advice: packAdvice(e.config)})
+		}
 	}
 	if u.Sandbox = r.Sandbox; u.Sandbox != "" && u.Sandbox != command.Enforced && !e.config.Sandbox.Require {
 		find(Finding{Grave: true, Text: "the sandbox is " + u.Sandbox,
@@ -189,6 +192,14 @@ func (d *Diagnosis) add(names view.Names, e *examinee, r *upstream.Report, taken
 	}
 	d.Upstreams = append(d.Upstreams, u)
 	return &d.Upstreams[len(d.Upstreams)-1]
+}
+
+// packAdvice returns how to find the mistakes of a pack; "" for other upstreams.
+func packAdvice(c upstream.Config) string {
+	if !config.ServesPack(c) {
+		return ""
+	}
+	return "correct the pack; this command lists its mistakes: junction-pack check " + c.Command[len(c.Command)-1]
 }
 
 // exposed reports the names of a catalog that had to be changed. It returns the number of tools that

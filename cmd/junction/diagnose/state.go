@@ -1,6 +1,7 @@
 package diagnose
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"junction/cmd/junction/config"
+	"junction/cmd/junction/prose"
 	"junction/upstream"
 )
 
@@ -91,13 +93,26 @@ func (p *Proxy) statusOf(s *upstream.Status, tools int) UpstreamStatus {
 	if p.Config().Packs[s.Name] != "" && u.Advice != "" && c.Command[0] == config.PackProgram {
 		u.Advice = config.NoPackProgram
 	}
-	if trouble := p.Trouble(s.Name); trouble != "" && s.State == upstream.StateReady {
-		u.Note = trouble
+	if s.State == upstream.StateReady {
+		u.Note = cmp.Or(p.Trouble(s.Name), reported(s, time.Now()))
 	}
 	if u.Lacks = p.Lacks(s.Name); len(u.Lacks) > 0 {
 		u.Note = "some calls fail: " + (&upstream.LoginError{Upstream: s.Name, Lacks: true, Scopes: u.Lacks}).Error()
 	}
 	return u
+}
+
+// reported returns the last problem that a server has reported; "" if there is none.
+func reported(s *upstream.Status, now time.Time) string {
+	if len(s.Reported) == 0 {
+		return ""
+	}
+	last := s.Reported[len(s.Reported)-1]
+	text := fmt.Sprintf("the server reported a problem %s ago: %s", prose.Age(now.Sub(last.At)), last.Text)
+	if more := len(s.Reported) - 1; more > 0 {
+		text += fmt.Sprintf(" (and %d more; run: junction doctor %s)", more, s.Name)
+	}
+	return text
 }
 
 // Statuses returns the state of every upstream.

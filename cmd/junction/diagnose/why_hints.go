@@ -44,6 +44,7 @@ func (p *Proxy) hints(who policy.Subject, endpoint, name string, now time.Time) 
 	}
 	s.silent(silent)
 	s.near()
+	s.reported()
 	return s.hints
 }
 
@@ -159,6 +160,18 @@ func (s *search) silent(names []string) {
 		s.hint("%s)", text)
 		if status.Advice != "" || status.State != upstream.StateSignIn { // the error names the sign-in
 			s.hint("%s", cmp.Or(status.Advice, "run junction doctor "+status.Name))
+		}
+	}
+}
+
+// reported adds the problems that the servers to which the name belongs have reported.
+func (s *search) reported() {
+	for _, status := range s.proxy.Statuses() {
+		if !slices.Contains(s.home, status.Name) {
+			continue
+		}
+		for _, r := range status.Reported {
+			s.hint("%s reported a problem %s ago: %s", status.Name, prose.Age(s.now.Sub(r.At)), r.Text)
 		}
 	}
 }
