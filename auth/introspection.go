@@ -19,11 +19,9 @@ import (
 // introspection asks an authorization server about tokens (RFC 7662), and caches its answers.
 type introspection struct {
 	claimRules
-	endpoint, id, secret string
-	client               *http.Client
-	ctx                  context.Context     // ends with the program
-	fetching             *fetches            // of the program
-	places               *semaphore.Weighted // limits concurrent queries
+	entry  *Introspection
+	p      *Providers
+	places *semaphore.Weighted // limits concurrent queries
 
 	mu      sync.Mutex
 	asking  map[Hash]*query
@@ -62,9 +60,10 @@ const (
 func newIntrospection(c *Introspection, p *Providers) *introspection {
 	return &introspection{
 		claimRules: newRules(c.TokenRules, fingerprint(c), p.now),
-		endpoint:   c.Endpoint, id: c.ClientID, secret: c.ClientSecret, client: p.client, ctx: p.ctx,
-		fetching: &p.fetching,
-		places:   semaphore.NewWeighted(maxQuestions), asking: map[Hash]*query{},
+		entry:      c,
+		p:          p,
+		places:     semaphore.NewWeighted(maxQuestions),
+		asking:     map[Hash]*query{},
 	}
 }
 
@@ -103,7 +102,7 @@ func (i *introspection) begin(token string, hash Hash) *query {
 		return q
 	}
 	q := &query{done: make(chan struct{})}
-	started := i.fetching.start(func() {
+	started := i.p.fetching.start(func() {
 		q.answer, q.err = i.ask(token, hash)
 		i.mu.Lock()
 		defer i.mu.Unlock()
@@ -123,7 +122,7 @@ const maxToken = 8 << 10
 // ask queries the server. The error means that the query failed; the answer holds the server's
 // decision.
 func (i *introspection) ask(token string, hash Hash) (*answer, error) {
-	ctx, cancel := context.WithTimeout(i.ctx, fetchTimeout)
+	ctx, cancel := context.WithTimeout(i.p.ctx, fetchTimeout)
 	defer cancel()
 	if !i.places.TryAcquire(1) {
 		return nil, &unavailableError{i.Issuer, errors.New("too many concurrent queries")}
@@ -154,13 +153,14 @@ func (i *introspection) ask(token string, hash Hash) (*answer, error) {
 
 func (i *introspection) post(ctx context.Context, token string) ([]byte, error) {
 	form := url.Values{"token": {token}, "token_type_hint": {"access_token"}}.Encode()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, i.endpoint, strings.NewReader(form))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, i.entry.Endpoint, strings.NewReader(form))
 	if err != nil {
 		return nil, err
 	}
 	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	req.SetBasicAuth(url.QueryEscape(i.id), url.QueryEscape(i.secret)) // RFC 6749, section 2.3.1
-	text, err := exchange(i.client, req)
+	id, secret := url.QueryEscape(i.entry.ClientID), url.QueryEscape(i.entry.ClientSecret) // RFC 6749, section 2.3.1
+	req.SetBasicAuth(id, secret)
+	text, err := exchange(i.p.client, req)
 	if err != nil {
 		return nil, fmt.Errorf("introspection failed: %w", err)
 	}

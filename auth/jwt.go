@@ -1,7 +1,6 @@
 package auth
 
 import (
-	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -42,8 +41,7 @@ var (
 func newIssuer(c *Issuer, p *Providers) *issuer {
 	i := &issuer{
 		claimRules: newRules(c.TokenRules, fingerprint(c), p.now),
-		keys: &keySet{issuer: c.Issuer, fixed: c.JWKSURL, client: p.client,
-			foreign: cmp.Or(p.Untrusted, p.client), ctx: p.ctx, fetching: &p.fetching, now: p.now},
+		keys:       &keySet{issuer: c.Issuer, fixed: c.JWKSURL, p: p},
 		algorithms: c.algorithms(),
 		onlyAT:     c.RequireATJWT,
 	}

@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"cmp"
 	"context"
 	"crypto"
 	"crypto/rsa"
@@ -25,12 +26,7 @@ import (
 type keySet struct {
 	issuer string
 	fixed  string // jwks_url of the configuration; "" to discover it
-	client *http.Client
-	// strangers fetches keys from another host than the issuer's.
-	foreign  *http.Client
-	ctx      context.Context // ends with the program
-	fetching *fetches        // of the program
-	now      func() time.Time
+	p      *Providers
 
 	current atomic.Pointer[keys] // nil before the first fetch
 	fresh   atomic.Int64         // end of freshness, in Unix nanoseconds
@@ -133,12 +129,12 @@ func keyFingerprint(key *jose.JSONWebKey) string {
 
 // renew starts a fetch if the keys are not fresh. It does not wait.
 func (k *keySet) renew() {
-	if k.now().UnixNano() < k.fresh.Load() {
+	if k.p.now().UnixNano() < k.fresh.Load() {
 		return
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.loading == nil && !k.now().Before(k.retry) {
+	if k.loading == nil && !k.p.now().Before(k.retry) {
 		k.begin()
 	}
 }
@@ -147,7 +143,7 @@ func (k *keySet) renew() {
 // unfit means that the current keys do not fit a token.
 func (k *keySet) load(ctx context.Context, unfit bool) error {
 	k.mu.Lock()
-	now := k.now()
+	now := k.p.now()
 	switch {
 	case k.loading != nil:
 	case now.Before(k.retry), unfit && now.Before(k.cooled):
@@ -187,7 +183,7 @@ func (k *keySet) status() ProviderStatus {
 // begin starts a fetch; k.mu is held.
 func (k *keySet) begin() {
 	done, at := make(chan struct{}), k.url
-	started := k.fetching.start(func() {
+	started := k.p.fetching.start(func() {
 		found, at, err := k.fetch(at)
 		k.mu.Lock()
 		defer k.mu.Unlock()
@@ -195,14 +191,14 @@ func (k *keySet) begin() {
 		k.loading = nil
 		if err != nil {
 			k.err = &unavailableError{k.issuer, err}
-			k.retry = k.now().Add(min(maxBackoff, time.Second<<min(k.failed, 10)))
+			k.retry = k.p.now().Add(min(maxBackoff, time.Second<<min(k.failed, 10)))
 			k.cooled = k.retry
 			k.failed++
 			return
 		}
 		k.err, k.failed, k.retry, k.url = nil, 0, time.Time{}, at
 		k.current.Store(found)
-		k.fresh.Store(k.now().Add(keysFresh).UnixNano())
+		k.fresh.Store(k.p.now().Add(keysFresh).UnixNano())
 	})
 	if started {
 		k.loading = done
@@ -212,18 +208,18 @@ func (k *keySet) begin() {
 // fetch discovers the URL of the keys, unless it is configured, and fetches them. at is the last
 // known URL, which is used if discovery fails.
 func (k *keySet) fetch(at string) (*keys, string, error) {
-	ctx, cancel := context.WithTimeout(k.ctx, fetchTimeout)
+	ctx, cancel := context.WithTimeout(k.p.ctx, fetchTimeout)
 	defer cancel()
 	if k.fixed != "" {
 		at = k.fixed
-	} else if found, err := discover(ctx, k.client, k.issuer); err == nil {
+	} else if found, err := discover(ctx, k.p.client, k.issuer); err == nil {
 		at = found
 	} else if at == "" {
 		return nil, "", err
 	}
-	client := k.client
+	client := k.p.client
 	if k.fixed == "" && hostOf(at) != hostOf(k.issuer) {
-		client = k.foreign
+		client = cmp.Or(k.p.Untrusted, client)
 	}
 	text, err := get(ctx, client, at)
 	if err != nil {

@@ -130,8 +130,8 @@ func New(o Options) (*Server, error) {
 	f := &Server{
 		config: o.Config, tokens: o.Config.Tokens.withDefaults(), url: o.URL, store: o.Store,
 		static:  map[string]*client{},
-		granted: o.Granted, connector: o.Connector, mayUse: o.MayUse, address: o.Address, ended: o.Ended, log: o.Log,
-		now:    o.Now,
+		granted: o.Granted, connector: o.Connector, mayUse: o.MayUse, address: o.Address, ended: o.Ended,
+		log: cmp.Or(o.Log, slog.New(slog.DiscardHandler)), now: o.Now,
 		limits: newRateLimits(), logOverLimit: rate.Sometimes{Interval: time.Minute},
 	}
 	f.config.Clients.AllowedSchemes = o.Config.Clients.schemes()
@@ -140,18 +140,11 @@ func New(o Options) (*Server, error) {
 		return nil, fmt.Errorf("the URL of an authorization server must have no path: %q", o.URL)
 	}
 	f.name = cmp.Or(f.config.Name, u.Host)
-	if f.log == nil {
-		f.log = slog.New(slog.DiscardHandler)
-	}
 	if f.now == nil {
 		f.now = time.Now
 	}
-	f.scopes = slices.Clone(scopes)
-	for _, scope := range o.Scopes {
-		if !slices.Contains(f.scopes, scope) {
-			f.scopes = append(f.scopes, scope)
-		}
-	}
+	f.scopes = append(slices.Clone(scopes),
+		slices.DeleteFunc(slices.Clone(o.Scopes), func(s string) bool { return slices.Contains(scopes, s) })...)
 	f.resources = auth.NewResources(f.url, []string{f.url}, []string{scopeMCP})
 	registration, err := o.Keys.Secrets("dcr")
 	if err != nil {
@@ -185,7 +178,7 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	f.minter = minter{secrets}
-	f.cache.tokens = map[auth.Hash]*knownToken{}
+	f.cache.tokens, f.cache.ended = map[auth.Hash]*knownToken{}, map[string]time.Time{}
 	f.routes = f.router()
 	ctx, cancel := context.WithCancel(context.Background())
 	f.stop = cancel

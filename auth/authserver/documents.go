@@ -139,42 +139,19 @@ func (d *documents) client(ctx context.Context, id string) (*client, error) {
 // text returns a document from the cache while it is fresh, and else fetches it. If the fetch
 // fails, an expired document stays usable for a day.
 func (d *documents) text(ctx context.Context, id, host string) ([]byte, error) {
-	for {
-		if _, text, fresh, err := d.kept(ctx, id, host); fresh || err != nil {
-			return text, err
+	var kept store.Document
+	return once(ctx, d.fetcher, id, func() (text []byte, settled bool, err error) {
+		kept, err = d.srv.store.Document(ctx, id)
+		switch {
+		case errors.Is(err, store.ErrNotFound):
+			return nil, false, nil
+		case err != nil, !d.srv.now().Before(kept.FreshUntil):
+			return nil, err != nil, err
+		case kept.Failure != "" && len(kept.Body) == 0:
+			return nil, true, &fetchError{host, kept.Failure}
 		}
-		done, err := d.fetcher.turn(ctx, id)
-		if err != nil {
-			return nil, err
-		}
-		if done == nil {
-			continue // another request has fetched it
-		}
-		defer done()
-		// Another request may have fetched the document before this turn began.
-		kept, text, fresh, err := d.kept(ctx, id, host)
-		if fresh || err != nil {
-			return text, err
-		}
-		return d.load(ctx, id, host, kept)
-	}
-}
-
-// kept returns the cached row of a document. If it is fresh, it decides: text is the document, or
-// err the failure of the last fetch.
-func (d *documents) kept(
-	ctx context.Context, id, host string,
-) (kept store.Document, text []byte, fresh bool, err error) {
-	kept, err = d.srv.store.Document(ctx, id)
-	switch {
-	case errors.Is(err, store.ErrNotFound):
-		return kept, nil, false, nil
-	case err != nil, !d.srv.now().Before(kept.FreshUntil):
-		return kept, nil, false, err
-	case kept.Failure != "" && len(kept.Body) == 0:
-		return kept, nil, true, &fetchError{host, kept.Failure}
-	}
-	return kept, kept.Body, true, nil
+		return kept.Body, true, nil
+	}, func() ([]byte, error) { return d.load(ctx, id, host, kept) })
 }
 
 func (d *documents) load(ctx context.Context, id, host string, kept store.Document) ([]byte, error) {

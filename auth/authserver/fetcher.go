@@ -62,6 +62,29 @@ func (o *limitedFetcher) turn(ctx context.Context, where string) (done func(), e
 	}
 }
 
+// once returns what is known of a URL, and loads it if that does not settle it. Of several callers
+// one loads, and the others wait for its result.
+func once[T any](ctx context.Context, o *limitedFetcher, where string, known func() (v T, settled bool, err error),
+	load func() (T, error)) (v T, err error) {
+	for {
+		if v, settled, err := known(); settled {
+			return v, err
+		}
+		done, err := o.turn(ctx, where)
+		if err != nil {
+			return v, err
+		}
+		if done == nil {
+			continue // another caller has loaded it
+		}
+		defer done()
+		if v, settled, err := known(); settled { // another caller had loaded it before this turn began
+			return v, err
+		}
+		return load()
+	}
+}
+
 // get fetches a URL for the request of ctx. allowed means that a user has allowed the client.
 func (o *limitedFetcher) get(ctx context.Context, where string, max int64, allowed bool) (fetch.Document, error) {
 	if allowed && !o.allowed.AllowN(o.now(), 1) || !allowed &&
@@ -110,23 +133,9 @@ func newClientKeySets(f *limitedFetcher, now func() time.Time) *clientKeySets {
 
 // get returns the keys at a URL. again means that no key of the last result fits a signature.
 func (k *clientKeySets) get(ctx context.Context, where, host string, again bool) (*jose.JSONWebKeySet, error) {
-	for {
-		if set, settled, err := k.known(where, again); settled {
-			return set, err
-		}
-		done, err := k.fetcher.turn(ctx, where)
-		if err != nil {
-			return nil, err
-		}
-		if done == nil {
-			continue // another request has fetched the keys
-		}
-		defer done()
-		if set, settled, err := k.known(where, again); settled {
-			return set, err
-		}
-		return k.load(context.WithoutCancel(ctx), where, host) // other requests wait for the result
-	}
+	return once(ctx, k.fetcher, where,
+		func() (*jose.JSONWebKeySet, bool, error) { return k.known(where, again) },
+		func() (*jose.JSONWebKeySet, error) { return k.load(context.WithoutCancel(ctx), where, host) })
 }
 
 // known returns the cached result for a URL. settled is false if the keys must be fetched. Valid

@@ -45,7 +45,7 @@ func (srv *Server) Verify(ctx context.Context, token string, from netip.Addr) (*
 	v := srv.cache.tokens[hash]
 	srv.cache.mu.RUnlock()
 	if v == nil || !now.Before(v.until) {
-		a, err := srv.introspect(ctx, token)
+		a, scopes, err := srv.introspect(ctx, token)
 		if err != nil {
 			return nil, err
 		}
@@ -55,7 +55,7 @@ func (srv *Server) Verify(ctx context.Context, token string, from netip.Addr) (*
 			}
 		}
 		p := srv.principal(a.User, a.User.Claims, a.Grant)
-		p.Scopes, p.Expires = a.Scopes, a.Token.Expires
+		p.Scopes, p.Expires = scopes, a.Token.Expires
 		v = &knownToken{*p, now.Add(cacheTTL)}
 		srv.cacheToken(hash, v)
 	}
@@ -67,35 +67,29 @@ func (srv *Server) Verify(ctx context.Context, token string, from netip.Addr) (*
 	return &p, nil
 }
 
-// Access is what an access token gives access to.
-type Access struct {
-	store.Access
-	Scopes []string
-}
-
 // introspect returns what an access token gives access to. The error wraps
 // auth.ErrInvalidToken if the token is not valid.
-func (srv *Server) introspect(ctx context.Context, token string) (Access, error) {
+func (srv *Server) introspect(ctx context.Context, token string) (a store.Access, scopes []string, err error) {
 	signature, ok := srv.minter.signature(token, accessPrefix)
 	if !ok {
-		return Access{}, fmt.Errorf("%w: this server does not know it", auth.ErrInvalidToken)
+		return a, nil, fmt.Errorf("%w: this server does not know it", auth.ErrInvalidToken)
 	}
-	a, err := srv.store.Access(ctx, signature)
+	a, err = srv.store.Access(ctx, signature)
 	switch {
 	case errors.Is(err, store.ErrExpired):
-		return Access{}, fmt.Errorf("%w: it is expired", auth.ErrInvalidToken)
+		return a, nil, fmt.Errorf("%w: it is expired", auth.ErrInvalidToken)
 	case errors.Is(err, store.ErrRevoked):
-		return Access{}, fmt.Errorf("%w: it was revoked", auth.ErrInvalidToken)
+		return a, nil, fmt.Errorf("%w: it was revoked", auth.ErrInvalidToken)
 	case isOver(err):
-		return Access{}, fmt.Errorf("%w: this server does not know it", auth.ErrInvalidToken)
+		return a, nil, fmt.Errorf("%w: this server does not know it", auth.ErrInvalidToken)
 	case err != nil:
-		return Access{}, err
+		return a, nil, err
 	}
 	var r record
 	if err := json.Unmarshal(a.Token.Request, &r); err != nil {
-		return Access{}, fmt.Errorf("read a token's row: %w", err)
+		return a, nil, fmt.Errorf("read a token's row: %w", err)
 	}
-	return Access{a, r.Granted}, nil
+	return a, r.Granted, nil
 }
 
 func (srv *Server) cacheToken(hash auth.Hash, v *knownToken) {
@@ -130,16 +124,15 @@ func (srv *Server) dropUser(user string) {
 // grantsEnded drops ended grants from the cache and calls ended.
 func (srv *Server) grantsEnded(grants ...string) {
 	srv.cache.mu.Lock()
-	maps.DeleteFunc(srv.cache.tokens,
-		func(_ auth.Hash, v *knownToken) bool { return slices.Contains(grants, v.principal.Grant) })
 	news := false
 	for _, id := range grants {
 		if _, heard := srv.cache.ended[id]; !heard {
-			if srv.cache.ended == nil {
-				srv.cache.ended = map[string]time.Time{}
-			}
 			srv.cache.ended[id], news = srv.now(), true
 		}
+	}
+	if news { // cacheToken adds no token of an ended grant
+		maps.DeleteFunc(srv.cache.tokens,
+			func(_ auth.Hash, v *knownToken) bool { return slices.Contains(grants, v.principal.Grant) })
 	}
 	srv.cache.mu.Unlock()
 	if news && srv.ended != nil {
@@ -174,22 +167,12 @@ func (srv *Server) poll(ctx context.Context) {
 			continue
 		}
 		since = now.Add(-clockMargin)
-		var fresh []string
+		srv.grantsEnded(ids...)
 		srv.cache.mu.Lock()
-		for _, id := range ids {
-			if _, heard := srv.cache.ended[id]; !heard {
-				fresh = append(fresh, id)
-			}
-		}
-		for id, at := range srv.cache.ended {
-			if now.After(at.Add(25 * time.Hour)) { // no access token lives that long
-				delete(srv.cache.ended, id)
-			}
-		}
+		maps.DeleteFunc(srv.cache.ended, func(_ string, at time.Time) bool {
+			return now.After(at.Add(25 * time.Hour)) // no access token lives that long
+		})
 		srv.cache.mu.Unlock()
-		if len(fresh) > 0 {
-			srv.grantsEnded(fresh...)
-		}
 	}
 }
 

@@ -24,11 +24,7 @@ const busy = 5
 // takeLease returns the lease of a file, or ErrInUse.
 func takeLease(ctx context.Context, file string) (_ *lease, err error) {
 	beside := file + ".lease"
-	f, err := os.OpenFile(beside, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	if err := f.Close(); err != nil {
+	if err := touch(beside); err != nil {
 		return nil, err
 	}
 	l := &lease{}

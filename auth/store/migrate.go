@@ -26,10 +26,7 @@ const (
 // migrate checks the keys and migrates the schema, in one transaction, in one process at a time. If
 // apply is false, it only checks both.
 func (s *Store) migrate(ctx context.Context, apply bool) error {
-	steps, err := fs.Glob(migrations, "migrations/*.sql")
-	if err != nil {
-		return err
-	}
+	steps := steps()
 	return s.WithTx(ctx, func(ctx context.Context) error {
 		if s.postgres && apply {
 			if _, err := s.exec(ctx, `SELECT pg_advisory_xact_lock($1)`, int64(migrating)); err != nil {
@@ -68,6 +65,12 @@ func (s *Store) migrate(ctx context.Context, apply bool) error {
 		}
 		return nil
 	})
+}
+
+// steps returns the files of migrations in order.
+func steps() []string {
+	names, _ := fs.Glob(migrations, "migrations/*.sql") // the pattern is valid
+	return names
 }
 
 // version returns how many steps the schema has.

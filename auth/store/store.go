@@ -26,6 +26,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -145,13 +146,8 @@ func blank(c Config) (s *Store, err error) {
 	if c.Keys == nil {
 		return nil, errors.New("cannot open the store without master keys")
 	}
-	s = &Store{log: c.Log, now: c.Now, audited: c.Audited, measured: c.Took, bounds: defaultBounds()}
-	if s.log == nil {
-		s.log = slog.New(slog.DiscardHandler)
-	}
-	if s.now == nil {
-		s.now = time.Now
-	}
+	s = &Store{log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)), now: c.now, audited: c.Audited, measured: c.Took,
+		bounds: defaultBounds()}
 	s.vault, err = c.Keys.Vault("vault")
 	return s, err
 }
@@ -198,11 +194,7 @@ func (s *Store) openSQLite(ctx context.Context, c Config) error {
 			return err
 		}
 	} else {
-		f, err := os.OpenFile(file, os.O_RDWR|os.O_CREATE, 0o600)
-		if err != nil {
-			return err
-		}
-		if err := f.Close(); err != nil {
+		if err := touch(file); err != nil {
 			return err
 		}
 		if file, err = filepath.EvalSymlinks(file); err != nil { // two names of a file share one lease
@@ -230,6 +222,15 @@ func (s *Store) openSQLite(ctx context.Context, c Config) error {
 	s.read.SetMaxOpenConns(4)
 	s.read.SetMaxIdleConns(4)
 	return nil
+}
+
+// touch creates a file, readable by its owner, unless it exists.
+func touch(file string) error {
+	f, err := os.OpenFile(file, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	return f.Close()
 }
 
 // sqliteURL returns the URL of a file, with its path escaped.
