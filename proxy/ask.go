@@ -191,7 +191,7 @@ func (x *exchange) askAll(ctx context.Context, requests raw.Object) ([]byte, err
 	for i, m := range requests.Members() {
 		method, params, err := question.Parse(m.Value)
 		if err != nil {
-			return nil, &upstream.Error{Upstream: x.target.Backend.Name(), Kind: upstream.KindInvalid, Err: err}
+			return nil, x.invalid(err.Error())
 		}
 		unanswered := func(err error) error {
 			return &upstream.Error{Upstream: x.target.Backend.Name(), Kind: upstream.KindUnanswered,

@@ -27,27 +27,42 @@ import (
 
 // answerResult converts an upstream's result to the client's era.
 func (s *Server) answerResult(x *exchange, r upstream.Result) (result, error) {
-	if x.era == upstream.EraModern {
-		return s.finishModern(x, r)
-	}
-	if r.Type != upstream.TypeComplete {
+	switch {
+	case r.Type == upstream.TypeComplete:
+	case x.era == upstream.EraLegacy:
 		return result{}, x.invalid("a result of type " + r.Type)
+	case r.Type == upstream.TypeInputRequired:
+		return s.relayRequests(x, r.Object)
+	default:
+		return s.wrapTask(x, r.Object)
 	}
 	x.closeElicitations()
-	x.noteFailure(r)
+	if mcp.MCPMethod(x.msg.Method) == mcp.MethodToolsCall && r.Failed() {
+		x.info.Outcome = ToolError
+	}
 	var err error
 	if r.Object, err = x.target.RenameResult(x.msg.Method, r.Object); err != nil {
 		return result{}, x.invalid(err.Error())
+	}
+	if x.era == upstream.EraModern {
+		return s.modernResult(x.msg.Method, r.Object, x.target)
 	}
 	return s.legacyResult(x, r)
 }
 
 // answerError converts an upstream's error to the client's era.
 func (s *Server) answerError(x *exchange, err error) (result, error) {
-	if x.era == upstream.EraModern {
-		return s.modernError(x, err)
+	if need := needsSignIn(err); need != nil {
+		return s.offer(x, need)
 	}
-	return s.legacyError(x, err)
+	peer, ok := err.(*jsonrpc.Error) // errors inside an *upstream.Error concern the connection to the upstream
+	switch {
+	case !ok:
+		return result{}, err
+	case x.era == upstream.EraModern:
+		return s.modernError(x, peer)
+	}
+	return s.legacyError(x, peer)
 }
 
 // legacyTarget reports whether the target's upstream is of the legacy era.
@@ -70,15 +85,9 @@ func (n *rounds) next(ctx context.Context, x *exchange, c *upstream.Call, r upst
 	}
 	n.count++
 	x.asked.Store(true)
-	requests, err := r.Object.Object("inputRequests")
-	if err != nil && err != raw.ErrAbsent {
-		return x.invalid("inputRequests: " + err.Error())
-	}
-	state, err := r.Get("requestState")
-	if err != nil && err != raw.ErrAbsent {
-		return x.invalid("requestState: " + err.Error())
-	} else if err == nil && state[0] != '"' {
-		return x.invalid("requestState is no string")
+	requests, state, err := x.inputRequired(r.Object)
+	if err != nil {
+		return err
 	}
 	opened := len(x.opened)
 	// the next call overwrites r
@@ -87,8 +96,6 @@ func (n *rounds) next(ctx context.Context, x *exchange, c *upstream.Call, r upst
 		if edits[0].Value, err = x.askAll(ctx, requests); err != nil {
 			return err
 		}
-	} else if state == nil {
-		return x.invalid("input_required without a request and without a state")
 	}
 	if requests.Len() == 0 || len(x.opened) > opened { // the upstream waits for an external event
 		if err := pause(ctx, n.waits); err != nil {
@@ -99,60 +106,43 @@ func (n *rounds) next(ctx context.Context, x *exchange, c *upstream.Call, r upst
 	return spliceParams(c, edits...)
 }
 
-// finishModern converts a result for a modern client.
-func (s *Server) finishModern(x *exchange, r upstream.Result) (result, error) {
-	switch r.Type {
-	case upstream.TypeInputRequired:
-		return s.relayRequests(x, r.Object)
-	case upstream.TypeTask:
-		return s.wrapTask(x, r.Object)
+// inputRequired returns the requests and the state of an input_required result; absent and nil if it
+// has none.
+func (x *exchange) inputRequired(o raw.Object) (requests raw.Object, state []byte, err error) {
+	if requests, err = o.Object("inputRequests"); err != nil && err != raw.ErrAbsent {
+		return requests, nil, x.invalid("inputRequests: " + err.Error())
 	}
-	x.noteFailure(r)
-	o, err := x.target.RenameResult(x.msg.Method, r.Object)
-	if err != nil {
-		return result{}, x.invalid(err.Error())
+	switch state, err = o.Get("requestState"); {
+	case err == nil && state[0] != '"':
+		return requests, nil, x.invalid("requestState is no string")
+	case err == raw.ErrAbsent && requests.Len() == 0:
+		return requests, nil, x.invalid("input_required without a request and without a state")
+	case err != nil && err != raw.ErrAbsent:
+		return requests, nil, x.invalid("requestState: " + err.Error())
 	}
-	return s.modernResult(x.msg.Method, o, x.target)
-}
-
-// noteFailure records that a tool has reported an error in its result.
-func (x *exchange) noteFailure(r upstream.Result) {
-	if mcp.MCPMethod(x.msg.Method) != mcp.MethodToolsCall {
-		return
-	}
-	if failed, err := r.Get("isError"); err == nil && string(failed) == "true" {
-		x.info.Outcome = ToolError
-	}
+	return requests, state, nil
 }
 
 // relayRequests passes the requests of a modern upstream on to a modern client. A request that the
 // client does not support is the upstream's error: the upstream has the client's capabilities.
 func (s *Server) relayRequests(x *exchange, o raw.Object) (result, error) {
-	requests, err := o.Object("inputRequests")
-	if err != nil && err != raw.ErrAbsent {
-		return result{}, x.invalid("inputRequests: " + err.Error())
+	requests, upstreamState, err := x.inputRequired(o)
+	if err != nil {
+		return result{}, err
 	}
 	var edits []raw.Edit
 	var methods []string
-	if err == nil {
+	if requests.Present() {
 		var text []byte
 		if text, methods, err = x.inputRequests(requests); err != nil {
 			return result{}, err
 		}
 		edits = append(edits, raw.Edit{Name: "inputRequests", Value: text})
 	}
-	upstreamState, err := o.Get("requestState")
-	switch {
-	case err == nil && upstreamState[0] != '"':
-		return result{}, x.invalid("requestState is no string")
-	case err == nil:
+	if upstreamState != nil {
 		sealed := s.seal(x, state{Kind: stateRelayed, Upstream: upstreamState,
 			Asked: x.asking(x.target.Backend.Name(), methods...)})
 		edits = append(edits, raw.Edit{Name: "requestState", Value: raw.Quote(sealed)})
-	case err != raw.ErrAbsent:
-		return result{}, x.invalid("requestState: " + err.Error())
-	case requests.Len() == 0:
-		return result{}, x.invalid("input_required without a request and without a state")
 	}
 	if o, err = o.With(edits...); err != nil {
 		return result{}, x.invalid(err.Error())
@@ -211,14 +201,7 @@ func spliceParams(c *upstream.Call, edits ...raw.Edit) error {
 }
 
 // modernError converts an upstream's error for a modern client.
-func (s *Server) modernError(x *exchange, err error) (result, error) {
-	if need := needsSignIn(err); need != nil {
-		return s.offer(x, need)
-	}
-	peer, ok := err.(*jsonrpc.Error) // errors inside an *upstream.Error concern the connection to the upstream
-	if !ok {
-		return result{}, err
-	}
+func (s *Server) modernError(x *exchange, peer *jsonrpc.Error) (result, error) {
 	peer = x.target.RenameError(peer)
 	// a modern server would have rejected the call (2026-07-28, basic/index#error-codes)
 	if lacks := x.lacks.Load(); lacks != nil {
@@ -239,14 +222,7 @@ func (s *Server) modernError(x *exchange, err error) (result, error) {
 
 // legacyError converts an upstream's error for a legacy client. -32042 exists since 2025-11-25, and
 // a client that cannot open URLs cannot use it.
-func (s *Server) legacyError(x *exchange, err error) (result, error) {
-	if need := needsSignIn(err); need != nil {
-		return s.offer(x, need)
-	}
-	peer, ok := err.(*jsonrpc.Error) // errors inside an *upstream.Error concern the connection to the upstream
-	if !ok {
-		return result{}, err
-	}
+func (s *Server) legacyError(x *exchange, peer *jsonrpc.Error) (result, error) {
 	if peer.Code != mcp.URL_ELICITATION_REQUIRED || x.profile.URL {
 		return result{}, x.target.RenameError(peer)
 	}

@@ -23,39 +23,40 @@ func complete(ctx context.Context, s *Server, x *exchange) (result, error) {
 	if !x.subject.Sight().Offers.Completions {
 		return result{}, x.unknownMethod()
 	}
-	var f completionFilter
+	var values *view.Completion
 	r, err := s.call(ctx, x, findReference, func(x *exchange, t *view.Target) (err error) {
-		f, err = x.permitCompletion(t)
+		values, err = x.permitCompletion(t)
 		return err
 	})
 	peer, ok := err.(*jsonrpc.Error)
 	switch {
 	case err == errNoValues, ok && peer.Code == mcp.METHOD_NOT_FOUND:
 		return s.ownResult(x, `"completion":{"values":[]}`), nil
-	case err != nil, f.values == nil:
+	case err != nil, values == nil:
 		return r, err
 	}
-	return f.filter(s, r)
+	return s.filterCompletion(x, values, r)
 }
 
 // errNoValues means that the completion is empty and the upstream is not called.
 var errNoValues = errors.New("no values")
 
-// permitCompletion decides about a completion. It returns the filter of the values if the call is
-// allowed.
-func (x *exchange) permitCompletion(t *view.Target) (completionFilter, error) {
-	if err := x.scoped(t); err != nil {
-		return completionFilter{}, err
+// permitCompletion decides about a completion. If the call is allowed, it returns the filter of the
+// values; nil if the caller may read all values.
+func (x *exchange) permitCompletion(t *view.Target) (values *view.Completion, err error) {
+	if err = x.scoped(t); err != nil {
+		return nil, err
 	}
-	f, err := x.completionFilter(t)
-	if err != nil {
-		return f, err
+	if t.Part == upstream.PartPrompts {
+		err = x.completesPrompt(t)
+	} else {
+		values, err = x.completes(t)
 	}
-	if f.denied || !view.Completes(t.Backend.Catalog()) {
-		return f, errNoValues
+	if err == nil && !view.Completes(t.Backend.Catalog()) {
+		err = errNoValues
 	}
 	x.decision = policy.Decision{Verdict: policy.Allow}
-	return f, nil
+	return values, err
 }
 
 // findReference returns the prompt or resource of the request's ref.
@@ -89,23 +90,12 @@ func findReference(_ context.Context, _ *Server, x *exchange) (*view.Target, err
 	return &t, nil
 }
 
-// completionFilter decides which values of a completion the caller may read. The zero value passes
-// every completion unchanged.
-type completionFilter struct {
-	denied bool // the upstream is not called, and the completion is empty
-	x      *exchange
-	values *view.Completion // nil: no filtering
-}
-
 // mostCompleted is the maximum number of values in a completion (server/utilities/completion).
 const mostCompleted = 100
 
-// completionFilter returns the filter for a completion before the upstream is called.
-func (x *exchange) completionFilter(t *view.Target) (completionFilter, error) {
-	if t.Part == upstream.PartPrompts {
-		return completionFilter{}, x.completesPrompt(t)
-	}
-	f := completionFilter{x: x}
+// completes returns the filter of the values for a resource template; nil if policy allows all of
+// them.
+func (x *exchange) completes(t *view.Target) (*view.Completion, error) {
 	template, ok := view.ParseTemplate(t.Name)
 	values := &view.Completion{Rights: x.subject.Rights, Target: t, Template: template}
 	head := ""
@@ -113,33 +103,33 @@ func (x *exchange) completionFilter(t *view.Target) (completionFilter, error) {
 		head, _, _ = template.Expand(nil, "")
 	}
 	if values.Beginning(head).Only(policy.Allow) {
-		return completionFilter{}, nil
+		return nil, nil
 	}
 	if !ok || !view.ListsTemplate(t.Backend.Catalog(), t.Name) {
-		return f, uncompleted(t, "policy cannot judge the values, "+
+		return nil, uncompleted(t, "policy cannot judge the values, "+
 			"because the URI is not a resource template that the server lists")
 	}
-	f.values = values
 	if missing, err := values.Read(x.params); err != nil {
-		return f, err
+		return nil, err
 	} else if missing != "" {
-		return f, invalidParams("Invalid params: no %s", missing)
+		return nil, invalidParams("Invalid params: no %s", missing)
 	}
 	if !template.Has(values.Argument) {
-		return f, uncompleted(t, "policy cannot judge the values, because the template has no such variable")
+		return nil, uncompleted(t, "policy cannot judge the values, because the template has no such variable")
 	}
 	text, _, reached := template.Expand(values.Values, values.Argument)
 	switch possible := values.Beginning(text); {
 	case possible.Only(policy.Deny):
-		f.denied, x.info.Verdict = true, policy.Deny.String()
+		x.info.Verdict = policy.Deny.String()
+		return nil, errNoValues
 	case possible.Only(policy.Ask):
 		x.info.Verdict = policy.Ask.String()
-		return f, uncompleted(t, "reading these resources needs the approval of a person")
+		return nil, uncompleted(t, "reading these resources needs the approval of a person")
 	case !reached && !possible.Only(policy.Allow):
-		return f, uncompleted(t, "policy cannot judge the values without the other variables; "+
+		return nil, uncompleted(t, "policy cannot judge the values without the other variables; "+
 			"send them in context.arguments")
 	}
-	return f, nil
+	return values, nil
 }
 
 // completesPrompt returns an error unless policy allows the prompt with any arguments.
@@ -165,31 +155,31 @@ func uncompleted(t *view.Target, why string) error {
 	return &refusal{status: http.StatusOK, code: e.Code, text: e.Message, data: e.Data}
 }
 
-// filter returns the result without the values that the caller may not read. It drops total,
-// hasMore and all other members of the completion in any case: they would count the hidden values
-// or reveal them.
-func (f *completionFilter) filter(s *Server, r result) (result, error) {
+// filterCompletion returns the result without the values that the caller may not read. It drops
+// total, hasMore and all other members of the completion in any case: they would count the hidden
+// values or reveal them.
+func (s *Server) filterCompletion(x *exchange, allowed *view.Completion, r result) (result, error) {
 	o, err := raw.Parse(bytes.Join([][]byte{r.head, r.body, r.tail}, nil))
 	if err != nil {
-		return result{}, f.x.invalid(err.Error())
+		return result{}, x.invalid(err.Error())
 	}
 	completion, err := o.Object("completion")
 	if err == raw.ErrAbsent {
 		if _, err := o.Get("inputRequests"); err == nil {
 			return r, nil // the server sends its requests first
 		}
-		return s.ownResult(f.x, `"completion":{"values":[]}`), nil
+		return s.ownResult(x, `"completion":{"values":[]}`), nil
 	} else if err != nil {
-		return result{}, f.x.invalid(err.Error())
+		return result{}, x.invalid(err.Error())
 	}
 	values, err := completion.Elements("values")
 	if err != nil && err != raw.ErrAbsent {
-		return result{}, f.x.invalid(err.Error())
+		return result{}, x.invalid(err.Error())
 	}
 	list := []byte(`{"values":[`)
 	kept := 0
 	for _, v := range values[:min(len(values), mostCompleted)] {
-		if text, err := raw.String(v); err != nil || !f.values.Allows(text) {
+		if text, err := raw.String(v); err != nil || !allowed.Allows(text) {
 			continue
 		}
 		if kept++; kept > 1 {
@@ -199,7 +189,7 @@ func (f *completionFilter) filter(s *Server, r result) (result, error) {
 	}
 	text, err := o.Splice(raw.Edit{Name: "completion", Value: append(list, "]}"...)})
 	if err != nil {
-		return result{}, f.x.invalid(fmt.Sprintf("completion: %v", err))
+		return result{}, x.invalid(fmt.Sprintf("completion: %v", err))
 	}
 	return result{body: text}, nil
 }

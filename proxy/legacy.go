@@ -204,7 +204,7 @@ func (f legacyFront) get(x *exchange) {
 		return
 	}
 	if x.session.wasMoved() {
-		l.missed(f.limits.Queue)
+		f.listeners.missed(l)
 	}
 	f.listen(ctx, x, l)
 }

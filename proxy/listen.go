@@ -143,8 +143,7 @@ func (ls *listeners) move(l *listener, now caller, told map[listNote]bool) {
 			continue
 		}
 		told[about] = true
-		l.pending = ls.push(l.pending, note{method: method})
-		pace.Wake(l.changed)
+		ls.tell(l, note{method: method})
 	}
 }
 
@@ -256,13 +255,26 @@ func (ls *listeners) push(list []note, n note) []note {
 
 // missed queues a notification of each list. It is for the first stream of a session that another
 // member had: the client has missed what changed in between.
-func (l *listener) missed(queue int) {
+func (ls *listeners) missed(l *listener) {
 	for _, method := range listChanged[:upstream.PartTemplates] {
-		if len(l.pending) < queue {
-			l.pending = append(l.pending, note{method: method})
+		ls.tell(l, note{method: method})
+	}
+}
+
+// tell queues a note for a stream.
+func (ls *listeners) tell(l *listener, n note) {
+	l.pending = ls.push(l.pending, n)
+	pace.Wake(l.changed)
+}
+
+// streamOf returns a stream of a session on an endpoint; nil for none.
+func (ls *listeners) streamOf(s *session, endpoint string) *listener {
+	for l := range ls.open {
+		if l.session == s && l.endpoint.name == endpoint {
+			return l
 		}
 	}
-	pace.Wake(l.changed)
+	return nil
 }
 
 // deliver queues a note for exactly one stream of the subscriber. A session without a stream gets
@@ -270,31 +282,21 @@ func (l *listener) missed(queue int) {
 func (ls *listeners) deliver(h *subscriber, n note) {
 	l := h.stream
 	if l == nil {
-		for o := range ls.open {
-			if o.session == h.session && o.endpoint.name == h.endpoint.name {
-				l = o
-				break
-			}
-		}
+		l = ls.streamOf(h.session, h.endpoint.name)
 	}
 	if l == nil {
 		h.waiting = ls.push(h.waiting, n)
 		return
 	}
-	l.pending = ls.push(l.pending, n)
-	pace.Wake(l.changed)
+	ls.tell(l, n)
 }
 
 // tellSession queues a note for one stream of a session. Without a stream the note is dropped.
 func (ls *listeners) tellSession(s *session, endpoint string, n note) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	for l := range ls.open {
-		if l.session == s && l.endpoint.name == endpoint {
-			l.pending = ls.push(l.pending, n)
-			pace.Wake(l.changed)
-			return
-		}
+	if l := ls.streamOf(s, endpoint); l != nil {
+		ls.tell(l, n)
 	}
 }
 

@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"time"
@@ -133,10 +132,8 @@ func (s *Server) forwardParked(x *exchange, body []byte) bool {
 	if err != nil {
 		return false
 	}
-	var st state
-	text, err := s.states.Open(sealed)
-	if err != nil || json.Unmarshal(text, &st) != nil || st.Kind != stateParked || st.Principal != x.principal.ID ||
-		time.Now().Unix() > st.Expires || st.Member == s.members.Self() || !s.members.Alive(st.Member) {
+	st, ok := s.unseal(x, sealed)
+	if !ok || st.Kind != stateParked || st.Member == s.members.Self() || !s.members.Alive(st.Member) {
 		return false
 	}
 	x.outlived = true // the connection to the member may still read the body

@@ -178,9 +178,9 @@ func (p *parked) wait(ctx context.Context, s *Server, x *exchange) (result, erro
 			p.calls.remove(p)
 			if p.err != nil {
 				x.lacks.Store(p.origin.lacks.Load())
-				return s.modernError(x, p.err)
+				return s.answerError(x, p.err)
 			}
-			return s.finishModern(x, p.result)
+			return s.answerResult(x, p.result)
 		case len(p.open) > 0 && !settled:
 			settled = true
 			p.mu.Unlock()

@@ -61,6 +61,14 @@ func (s *Server) seal(x *exchange, st state) string {
 	return s.states.Seal(text)
 }
 
+// unseal returns the content of a requestState, if the principal of x got it and it has not expired.
+func (s *Server) unseal(x *exchange, sealed string) (st state, ok bool) {
+	text, err := s.states.Open(sealed)
+	ok = err == nil && json.Unmarshal(text, &st) == nil && st.Principal == x.principal.ID &&
+		time.Now().Unix() <= st.Expires
+	return st, ok
+}
+
 // errState returns the error for any requestState that is invalid for the request, whatever the
 // reason.
 func errState() error {
@@ -91,11 +99,8 @@ func (s *Server) openState(x *exchange, c *upstream.Call) (state, error) {
 	if err != nil {
 		return state{}, errState()
 	}
-	var st state
-	text, err := s.states.Open(sealed)
-	if err != nil || json.Unmarshal(text, &st) != nil || st.Principal != x.principal.ID ||
-		string(st.Request) != string(x.digest()) ||
-		time.Now().Unix() > st.Expires || (st.Kind == stateConnect) != x.target.Connects {
+	st, ok := s.unseal(x, sealed)
+	if !ok || string(st.Request) != string(x.digest()) || (st.Kind == stateConnect) != x.target.Connects {
 		return state{}, errState()
 	}
 	x.returned(st.Asked)
@@ -198,7 +203,7 @@ func aboutTask(ctx context.Context, s *Server, x *exchange) (result, error) {
 		x.reply.begin()
 		r, err := x.filter(b.Call(ctx, x.upstreamCall(x.target)))
 		if err != nil {
-			return s.modernError(x, err)
+			return s.answerError(x, err)
 		}
 		return s.taskResult(x, r.Object, sealed, upstream.TypeComplete)
 	}

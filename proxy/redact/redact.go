@@ -9,6 +9,7 @@ import (
 	"errors"
 	"regexp"
 	"slices"
+	"strings"
 
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
@@ -43,22 +44,17 @@ func New(rules []Rule, secrets bool) *Redactor {
 	}
 	r := &Redactor{rules: rules, secrets: secrets}
 	for _, rule := range rules {
-		prefix, _ := rule.Re.LiteralPrefix()
-		needle := []byte(prefix)
-		for _, c := range needle {
-			// JSON may escape this character, or it may be beyond ASCII
-			if c < ' ' || c > '~' || c == '"' || c == '\\' || c == '/' {
-				needle = nil
-				break
-			}
-		}
-		if len(needle) == 0 {
-			needle = nil
+		var needle []byte
+		if prefix, _ := rule.Re.LiteralPrefix(); prefix != "" && !strings.ContainsFunc(prefix, mayEscape) {
+			needle = []byte(prefix)
 		}
 		r.needles = append(r.needles, needle)
 	}
 	return r
 }
+
+// mayEscape reports whether JSON may escape a character, or the character is beyond ASCII.
+func mayEscape(c rune) bool { return c < ' ' || c > '~' || c == '"' || c == '\\' || c == '/' }
 
 // errUnread is the error for a text that cannot be searched. Such a text must not be sent.
 var errUnread = errors.New("it cannot be looked through for what must not be shown")

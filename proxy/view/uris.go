@@ -39,17 +39,13 @@ func (t *Target) RenameResult(method string, o raw.Object) (raw.Object, error) {
 	case mcp.MethodToolsCall:
 		edits, err = t.renameList(o, "content", t.renameContent)
 	case mcp.MethodPromptsGet:
-		edits, err = t.renameList(o, "messages", func(message []byte) ([]byte, error) {
-			m, err := raw.Parse(message)
-			if err != nil {
-				return nil, ignoreAbsent(err)
-			}
+		edits, err = t.renameList(o, "messages", inObject(func(m raw.Object) ([]raw.Edit, error) {
 			content, err := t.renameList(m, "content", t.renameContent)
 			if err == nil && content == nil {
 				content, err = t.renameMember(m, "content", t.renameContent)
 			}
-			return splice(m, content, err)
-		})
+			return content, err
+		}))
 	case mcp.MethodResourcesRead:
 		edits, err = t.renameList(o, "contents", t.renameURI)
 	default:
@@ -119,33 +115,22 @@ func (t *Target) renameContent(block []byte) ([]byte, error) {
 	if bytes.HasPrefix(block, []byte(`{"type":"text"`)) {
 		return nil, nil
 	}
-	o, err := raw.Parse(block)
-	if err != nil {
-		return nil, ignoreAbsent(err)
-	}
-	kind, err := o.String("type")
-	if err != nil {
-		return nil, ignoreAbsent(err)
-	}
-	switch kind {
-	case "resource_link":
-		edits, err := t.renameMember(o, "uri", t.renameText)
-		return splice(o, edits, err)
-	case "resource":
-		edits, err := t.renameMember(o, "resource", t.renameURI)
-		return splice(o, edits, err)
-	}
-	return nil, nil
+	return inObject(func(o raw.Object) ([]raw.Edit, error) {
+		switch kind, err := o.String("type"); {
+		case err != nil:
+			return nil, ignoreAbsent(err)
+		case kind == "resource_link":
+			return t.renameMember(o, "uri", t.renameText)
+		case kind == "resource":
+			return t.renameMember(o, "resource", t.renameURI)
+		}
+		return nil, nil
+	})(block)
 }
 
 // renameURI renames the uri of an object.
 func (t *Target) renameURI(object []byte) ([]byte, error) {
-	o, err := raw.Parse(object)
-	if err != nil {
-		return nil, ignoreAbsent(err)
-	}
-	edits, err := t.renameMember(o, "uri", t.renameText)
-	return splice(o, edits, err)
+	return inObject(func(o raw.Object) ([]raw.Edit, error) { return t.renameMember(o, "uri", t.renameText) })(object)
 }
 
 // renameText renames a URI in a JSON string; nil if it does not change.
@@ -163,19 +148,10 @@ func (t *Target) renameText(text []byte) ([]byte, error) {
 // renameMeta returns the edit that renames the URIs in the _meta of a definition or a result: those
 // of MCP Apps and of the older vendor key.
 func (t *Target) renameMeta(o raw.Object) ([]raw.Edit, error) {
-	return t.renameMember(o, "_meta", func(text []byte) ([]byte, error) {
-		meta, err := raw.Parse(text)
-		if err != nil {
-			return nil, ignoreAbsent(err)
-		}
-		edits, err := t.renameMember(meta, "ui", func(text []byte) ([]byte, error) {
-			ui, err := raw.Parse(text)
-			if err != nil {
-				return nil, ignoreAbsent(err)
-			}
-			inner, err := t.renameMember(ui, "resourceUri", t.renameText)
-			return splice(ui, inner, err)
-		})
+	return t.renameMember(o, "_meta", inObject(func(meta raw.Object) ([]raw.Edit, error) {
+		edits, err := t.renameMember(meta, "ui", inObject(func(ui raw.Object) ([]raw.Edit, error) {
+			return t.renameMember(ui, "resourceUri", t.renameText)
+		}))
 		for _, key := range [...]string{"ui/resourceUri", "openai/outputTemplate"} {
 			if err != nil {
 				return nil, err
@@ -184,8 +160,8 @@ func (t *Target) renameMeta(o raw.Object) ([]raw.Edit, error) {
 			more, err = t.renameMember(meta, key, t.renameText)
 			edits = append(edits, more...)
 		}
-		return splice(meta, edits, err)
-	})
+		return edits, err
+	}))
 }
 
 // RenameError returns an upstream's error with the exposed URI.
@@ -193,13 +169,8 @@ func (t *Target) RenameError(e *jsonrpc.Error) *jsonrpc.Error {
 	if t.Bare || len(e.Data) == 0 {
 		return e
 	}
-	o, err := raw.Parse(e.Data)
-	if err != nil {
-		return e
-	}
-	edits, err := t.renameMember(o, "uri", t.renameText)
-	renamed, err := splice(o, edits, err)
-	if err == nil && renamed == nil {
+	renamed, err := t.renameURI(e.Data)
+	if renamed == nil && err != raw.ErrAmbiguous {
 		return e
 	}
 	return e.WithData(renamed) // an ambiguous data is dropped
@@ -214,12 +185,20 @@ func (t *Target) NotFound(e *jsonrpc.Error) *jsonrpc.Error {
 	return e
 }
 
-// splice applies the edits; nil if there are none or err is set.
-func splice(o raw.Object, edits []raw.Edit, err error) ([]byte, error) {
-	if err != nil || len(edits) == 0 {
-		return nil, err
+// inObject returns a function that makes the edits of an object. That function returns nil for a
+// text that is no object, or that does not change.
+func inObject(edit func(raw.Object) ([]raw.Edit, error)) func(text []byte) ([]byte, error) {
+	return func(text []byte) ([]byte, error) {
+		o, err := raw.Parse(text)
+		if err != nil {
+			return nil, ignoreAbsent(err)
+		}
+		edits, err := edit(o)
+		if err != nil || len(edits) == 0 {
+			return nil, err
+		}
+		return o.Splice(edits...)
 	}
-	return o.Splice(edits...)
 }
 
 // ignoreAbsent returns nil for raw.ErrAbsent. An absent or mistyped value has no URI for clients.
