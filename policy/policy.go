@@ -61,13 +61,7 @@ const (
 )
 
 func (k Kind) String() string {
-	switch k {
-	case Prompt:
-		return "prompt"
-	case Resource:
-		return "resource"
-	}
-	return "tool"
+	return [...]string{Tool: "tool", Prompt: "prompt", Resource: "resource"}[k]
 }
 
 // Subject is the authenticated caller, its address, and the surface of the called endpoint. An

@@ -286,7 +286,7 @@ func (x *exchange) scoped(t *view.Target) error {
 func (x *exchange) stepUp(scopes string) error {
 	e := refuse(http.StatusForbidden, mcp.INVALID_REQUEST, "The token lacks a scope; needed are: %s", scopes)
 	e.outcome = Denied
-	e.challenge = x.snapshot.guard.Resources.StepUp(x.request.URL.Path, strings.Fields(scopes))
+	e.challenge = x.snapshot.config.Guard.Resources.StepUp(x.request.URL.Path, strings.Fields(scopes))
 	return e
 }
 

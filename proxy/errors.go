@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -171,11 +172,8 @@ func rpcError(err error, upstreamName string) (*jsonrpc.Error, int) {
 // aboutHop reports whether a code concerns the connection to the upstream, which is not the
 // client's connection.
 func aboutHop(code int64) bool {
-	switch code {
-	case mcp.PARSE_ERROR, mcp.INVALID_REQUEST, mcp.METHOD_NOT_FOUND, codeHeaderMismatch, codeUnsupportedVersion:
-		return true
-	}
-	return false
+	return slices.Contains([]int64{mcp.PARSE_ERROR, mcp.INVALID_REQUEST, mcp.METHOD_NOT_FOUND, codeHeaderMismatch,
+		codeUnsupportedVersion}, code)
 }
 
 // failure returns an error of Junction's own; data.junction marks it.

@@ -176,7 +176,7 @@ func (h *subscriber) move(w *snapshot, now caller) (gone []resourceKey) {
 func (c caller) sameList(now caller, p upstream.Part) bool {
 	if c.subject == now.subject || !c.subject.search && !now.subject.search &&
 		c.snapshot.making == now.snapshot.making &&
-		c.snapshot.policy == now.snapshot.policy &&
+		c.snapshot.config.Policy == now.snapshot.config.Policy &&
 		c.subject.View.SamePart(now.subject.View, p) && c.subject.Rights.Equal(now.subject.Rights) {
 		return true
 	}
@@ -227,7 +227,7 @@ func (s *Server) catchUp(began *snapshot) {
 // use nothing.
 func (w *snapshot) adopt(c caller) caller {
 	n := caller{snapshot: w, endpoint: w.endpoint(c.endpoint.name, c.principal), principal: c.principal, who: c.who}
-	if n.endpoint == nil || !w.guard.Still(n.principal) {
+	if n.endpoint == nil || !w.config.Guard.Still(n.principal) {
 		return n
 	}
 	n.subject = w.subjectView(n.endpoint, n.principal)

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -141,30 +142,17 @@ func decideOutcome(info *CallInfo, err error) {
 		errors.As(err, new(headers.Mismatch)):
 		info.Outcome = Invalid
 	case errors.As(err, &ours):
-		info.Outcome = outcomeOfKind(ours.Kind)
+		info.Outcome = cmp.Or(outcomeOf[ours.Kind], Error)
 	default: // also an error of the upstream
 		info.Outcome = Error
 	}
 }
 
-// outcomeOfKind returns the outcome of a call that failed between Junction and the upstream.
-func outcomeOfKind(k upstream.Kind) Outcome {
-	switch k {
-	case upstream.KindUnavailable:
-		return Unavailable
-	case upstream.KindTimeout:
-		return Timeout
-	case upstream.KindLost:
-		return Lost
-	case upstream.KindBusy:
-		return Limited
-	case upstream.KindCancelled:
-		return Cancelled
-	case upstream.KindUnanswered:
-		return Unanswered
-	}
-	return Error // also KindInvalid: the answer is invalid, not the request
-}
+// outcomeOf has the outcomes of calls that failed between Junction and the upstream. Others are
+// Error, also upstream.KindInvalid: the answer is invalid, not the request.
+var outcomeOf = map[upstream.Kind]Outcome{upstream.KindUnavailable: Unavailable, upstream.KindTimeout: Timeout,
+	upstream.KindLost: Lost, upstream.KindBusy: Limited, upstream.KindCancelled: Cancelled,
+	upstream.KindUnanswered: Unanswered}
 
 // Explain returns explanations of the items that the name may mean on an endpoint. It returns false
 // if the endpoint does not exist.
@@ -175,7 +163,7 @@ func (s *Server) Explain(who policy.Subject, endpoint, name string) ([]view.Expl
 		return nil, false
 	}
 	who.Surface = e.surface
-	rights := w.policy.For(who)
+	rights := w.config.Policy.For(who)
 	guards := rights.Guards()
 	listed := func(t *view.Target) bool {
 		return t.Tool == nil || !e.search && !guards.Search || e.always.Match(t.Names) || guards.Always.Match(t.Names)

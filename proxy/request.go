@@ -28,7 +28,7 @@ import (
 // use none of its items.
 func (s *Server) at(w *snapshot, name func(*http.Request) string) http.HandlerFunc {
 	return func(rw http.ResponseWriter, r *http.Request) {
-		c := caller{snapshot: w, principal: w.guard.Authenticate(rw, r)}
+		c := caller{snapshot: w, principal: w.config.Guard.Authenticate(rw, r)}
 		if c.principal == nil {
 			return
 		}
@@ -73,7 +73,7 @@ func (c *caller) enter(at string) *policy.Rights {
 	if !named {
 		surface = ""
 	}
-	return c.snapshot.policy.For(Subject(c.principal, surface))
+	return c.snapshot.config.Policy.For(Subject(c.principal, surface))
 }
 
 // forbid answers a caller to whom no policy grants anything. The request is not parsed. The answer is

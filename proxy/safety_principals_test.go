@@ -65,7 +65,7 @@ func (s *Server) listed(tb testing.TB, p *auth.Principal, cursor string) (names,
 // by one.
 func (s *Server) mayList(p *auth.Principal) (names []string) {
 	w := s.snapshot.Load()
-	rights := w.policy.For(Subject(p, ""))
+	rights := w.config.Policy.For(Subject(p, ""))
 	for t := range w.endpoints[""].view.All(upstream.PartTools) {
 		if rights.Bind(t.PolicyItem()).Visible() {
 			names = append(names, t.Exposed)
@@ -160,7 +160,7 @@ func TestSafety10OneToolMakesADifference(t *testing.T) {
 		w := s.snapshot.Load()
 		e := w.endpoint("", p)
 		share := w.subjectView(e, p)
-		k := slices.IndexFunc(configs, func(c SnapshotConfig) bool { return c.Policy == w.policy })
+		k := slices.IndexFunc(configs, func(c SnapshotConfig) bool { return c.Policy == w.config.Policy })
 		text := ""
 		for offset := 0; ; {
 			r, next := e.page(share.Sight(), upstream.PartTools, view.LegacyKind, offset, page)

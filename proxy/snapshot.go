@@ -9,8 +9,6 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
-	"junction/auth"
-	"junction/policy"
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/bounded"
@@ -20,8 +18,6 @@ import (
 // immutable except for its caches, and is replaced as a whole.
 type snapshot struct {
 	config    SnapshotConfig
-	guard     *auth.Guard
-	policy    *policy.Policy
 	backends  []view.Backend
 	endpoints map[string]*endpoint
 	routes    http.Handler
@@ -49,7 +45,7 @@ func (w *snapshot) close() {
 
 // newSnapshot builds a snapshot. Items keep the names that they have in old, which may be nil.
 func (s *Server) newSnapshot(c SnapshotConfig, backends []view.Backend, old *snapshot) *snapshot {
-	w := &snapshot{config: c, guard: c.Guard, policy: c.Policy, backends: backends, endpoints: map[string]*endpoint{}}
+	w := &snapshot{config: c, backends: backends, endpoints: map[string]*endpoint{}}
 	w.making = view.Making{Names: c.Names, Pinned: c.Policy.Pins(), Pins: c.Pins, Count: &s.stocked}
 	w.subjects.Max, w.pages.Max, w.rulings = maxSubjects, maxPages, new(view.Rulings)
 	w.personalEndpoints = bounded.Cache[personalKey, *personalEndpoint]{Room: &w.subjects,
@@ -101,7 +97,7 @@ func (w *snapshot) stockUp(old *snapshot) (all []*view.Stock) {
 	for _, b := range w.backends {
 		catalog := b.Catalog()
 		var st *view.Stock
-		if old != nil && old.making == w.making && old.policy == w.policy {
+		if old != nil && old.making == w.making && old.config.Policy == w.config.Policy {
 			st = old.stocks[b]
 		}
 		if st == nil || st.Catalog != catalog {

@@ -85,13 +85,13 @@ func (all *subjectViews) left(s *subjectView) {
 // subjectView returns the part of an endpoint that a principal may use.
 func (w *snapshot) subjectView(e *endpoint, p *auth.Principal) *subjectView {
 	key := subjectKey{principal: p.ID, claims: claims(p)}
-	if w.policy.MatchesAddress() {
+	if w.config.Policy.MatchesAddress() {
 		key.address = p.Address
 	}
 	if s, known := e.subjects.of.Get(key); known {
 		return s
 	}
-	rights := w.policy.For(Subject(p, e.surface))
+	rights := w.config.Policy.For(Subject(p, e.surface))
 	likes := alikeKey{p.Kind == auth.KindLocal, rights.Hash(claimSeed)}
 	key.principal = strings.Clone(p.ID) // it may be a substring of a long text
 	return e.subjects.of.Keep(key, func() (*subjectView, int) {

@@ -166,11 +166,6 @@ func (x *Index) fill(lists map[string]*list) {
 	x.terms = terms.String()
 }
 
-// Bytes returns the memory of the index, in bytes.
-func (x *Index) Bytes() int {
-	return 150 + 2*cap(x.lengths) + len(x.terms) + 4*cap(x.begin) + 4*cap(x.at) + cap(x.postings)
-}
-
 // term returns the term with this number.
 func (x *Index) term(i int) string { return x.terms[x.begin[i]:x.begin[i+1]] }
 

@@ -279,3 +279,8 @@ func BenchmarkBuild10000(b *testing.B) {
 	runtime.KeepAlive(indexes)
 	runtime.KeepAlive(c)
 }
+
+// Bytes returns the memory of the index, in bytes.
+func (x *Index) Bytes() int {
+	return 150 + 2*cap(x.lengths) + len(x.terms) + 4*cap(x.begin) + 4*cap(x.at) + cap(x.postings)
+}

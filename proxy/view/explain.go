@@ -50,11 +50,8 @@ func (v *View) Explain(rights *policy.Rights, name string, listed func(*Target) 
 		}
 	}
 	for _, problem := range v.Problems {
-		if problem.Name == name &&
-			!slices.ContainsFunc(list, func(x Explanation) bool {
-				return x.Upstream == problem.Upstream &&
-					x.Part == problem.Part
-			}) {
+		same := func(x Explanation) bool { return x.Upstream == problem.Upstream && x.Part == problem.Part }
+		if problem.Name == name && !slices.ContainsFunc(list, same) {
 			list = append(list, Explanation{Upstream: problem.Upstream, Part: problem.Part, Own: name,
 				Problem: problem.Reason})
 		}
@@ -71,8 +68,7 @@ func explain(rights *policy.Rights, t *Target) Explanation {
 	g := rights.Bind(t.PolicyItem())
 	d, _ := g.Decide(raw.Object{})
 	x := Explanation{Upstream: t.Backend.Name(), Part: t.Part, Own: t.Name, Exposed: t.Exposed, Held: t.Held,
-		Pinned:  rights.Guards().Pinned,
-		Verdict: d.Verdict, Reads: g.Reads(), Reasons: g.Explain()}
+		Pinned: rights.Guards().Pinned, Verdict: d.Verdict, Reads: g.Reads(), Reasons: g.Explain()}
 	x.Visible = g.Visible() && !(x.Pinned && x.Held != "")
 	return x
 }
@@ -95,10 +91,8 @@ func (v *View) Shadowed(endpoint string) (list []Problem) {
 	for _, own := range search.OwnNames() {
 		if t := v.Exposed(upstream.PartTools, own); t != nil {
 			list = append(list, Problem{endpoint, t.Backend.Name(), t.Part, t.Name,
-				fmt.Sprintf("with catalog: search, its name "+
-					"%s is that of a tool of Junction, and clients reach it only with %s; set prefix or tools.%s.as",
-					own,
-					search.ClassOf(t.Item.Definition).Tool(), t.Name)})
+				fmt.Sprintf("with catalog: search, its name %s is that of a tool of Junction, and clients reach it "+
+					"only with %s; set prefix or tools.%s.as", own, search.ClassOf(t.Item.Definition).Tool(), t.Name)})
 		}
 	}
 	return list

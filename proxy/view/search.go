@@ -1,34 +1,21 @@
 package view
 
 import (
-	"sync"
-
 	"junction/policy"
 	"junction/proxy/search"
 	"junction/upstream"
 )
 
-// indexOnce holds the index of the tools of a face. It is made at the first search, in the
-// goroutine of that search.
-type indexOnce struct {
-	made  sync.Once
-	index *search.Index
-}
-
-// index returns the index of the stock's tools by place.
-func (st *Stock) index(bare bool) *search.Index {
-	f := st.face(bare)
-	f.searched.made.Do(func() {
-		_, end := st.part(upstream.PartTools)
-		f.searched.index = search.Build(st.places, func(place int) (search.Tool, bool) {
-			t := f.targets[place]
-			if t == nil || place >= end && !t.Connects {
-				return search.Tool{}, false
-			}
-			return search.Tool{Name: t.Exposed, Definition: t.Item.Definition}, true
-		})
+// buildIndex makes the index of the tools of a face by place, at the first search.
+func (st *Stock) buildIndex(f *face) *search.Index {
+	_, end := st.part(upstream.PartTools)
+	return search.Build(st.places, func(place int) (search.Tool, bool) {
+		t := f.targets[place]
+		if t == nil || place >= end && !t.Connects {
+			return search.Tool{}, false
+		}
+		return search.Tool{Name: t.Exposed, Definition: t.Item.Definition}, true
 	})
-	return f.searched.index
 }
 
 // Search finds visible tools in a list of kind k by a query: the best matches in order, and the
@@ -38,7 +25,8 @@ func (s *Sight) Search(k ListKind, query string, limit int) (found []*Target, to
 	var stocks []*Stock
 	places := bitset(s.Seen.Value())
 	for i, st := range s.View.Stocks {
-		targets := st.face(s.View.Bare).targets
+		face := st.face(s.View.Bare)
+		targets := face.targets
 		seen, any := make(bitset, (st.places+7)/8), false
 		_, end := st.part(upstream.PartTools)
 		for place, t := range targets {
@@ -50,7 +38,7 @@ func (s *Sight) Search(k ListKind, query string, limit int) (found []*Target, to
 		}
 		if any {
 			names := func(place int) (exposed, own string) { return targets[place].Exposed, targets[place].Name }
-			parts = append(parts, search.Part{Index: st.index(s.View.Bare), Seen: seen, Names: names})
+			parts = append(parts, search.Part{Index: face.index(), Seen: seen, Names: names})
 			stocks = append(stocks, st)
 		}
 	}

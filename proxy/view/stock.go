@@ -9,6 +9,7 @@ import (
 
 	"junction/policy"
 	"junction/proxy/pins"
+	"junction/proxy/search"
 	"junction/upstream"
 	"junction/upstream/raw"
 )
@@ -25,9 +26,8 @@ type Stock struct {
 	first   [upstream.Parts + 1]int // the place of each part's first item; then the end of the last part
 	places  int
 
-	merged, alone face // faces for endpoints of several upstreams and for the upstream's own endpoint
-	sorting       sync.Once
-	items         *policy.Items // by place
+	merged, alone face                 // faces for endpoints of several upstreams and for the upstream's own endpoint
+	items         func() *policy.Items // by place
 
 	uris         map[string]bool // of resources and templates
 	templates    [][]string      // literals
@@ -46,14 +46,15 @@ type Making struct {
 // face is a stock with one kind of names.
 type face struct {
 	made     sync.Once
-	targets  []*Target // by place; nil if the item is not offered
-	problems []Problem // without their endpoint
-	searched indexOnce
+	targets  []*Target            // by place; nil if the item is not offered
+	problems []Problem            // without their endpoint
+	index    func() *search.Index // of the tools, by place
 }
 
 // NewStock makes the stock of a catalog. Its targets are made when a view needs them.
 func NewStock(b Backend, c *upstream.Catalog, m Making) *Stock {
 	st := &Stock{Backend: b, Catalog: c, making: m, uris: map[string]bool{}}
+	st.items = sync.OnceValue(func() *policy.Items { return policy.NewItems(st.policyItems()) })
 	if m.Count != nil {
 		st.serial = m.Count.Add(1)
 	}
@@ -106,6 +107,7 @@ func (st *Stock) face(bare bool) *face {
 		if st.places > st.first[upstream.Parts] {
 			f.addConnect(st, bare)
 		}
+		f.index = sync.OnceValue(func() *search.Index { return st.buildIndex(f) })
 	})
 	return f
 }
@@ -179,13 +181,6 @@ func (st *Stock) Connect(bare bool) *Target {
 		return nil
 	}
 	return st.face(bare).targets[st.places-1]
-}
-
-// visible sets the bits of items that the rights make visible. It ignores pins and the connect
-// tool.
-func (st *Stock) visible(r *policy.Rights, bits []byte) {
-	st.sorting.Do(func() { st.items = policy.NewItems(st.policyItems()) })
-	st.items.Visible(r, bits)
 }
 
 // policyItems returns the policy items of the catalog by place, equal to PolicyItem of their

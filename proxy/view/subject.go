@@ -43,7 +43,7 @@ func (s *SubjectView) look() *Sight {
 	reached := make([]bool, len(v.Stocks))
 	for i, st := range v.Stocks {
 		its := places[v.begin[i]:v.begin[i+1]]
-		st.visible(s.Rights, its)
+		st.items().Visible(s.Rights, its) // without regard to pins and the connect tool
 		if t := st.Connect(v.Bare); t != nil && s.sees(t) {
 			its.set(t.place)
 		}

@@ -65,13 +65,7 @@ func (t *Target) Listed(k ListKind) []byte {
 // olderDefinition returns a tool's definition for legacy clients, without modern features (such as
 // SEP-2106): typed clients would reject the whole list.
 func (t *Target) olderDefinition() []byte {
-	if len(t.Tool.Older) == 0 {
-		return t.definition
-	}
-	o, err := raw.Parse(t.definition)
-	if err != nil {
-		return t.definition
-	}
+	o, _ := raw.Parse(t.definition) // cannot fail: the catalog has parsed it
 	if text, err := o.Splice(t.Tool.Older...); err == nil {
 		return text
 	}
@@ -80,10 +74,8 @@ func (t *Target) olderDefinition() []byte {
 
 // WithoutOutput reports whether legacy clients see the tool without its outputSchema.
 func (t *Target) WithoutOutput() bool {
-	return slices.ContainsFunc(t.Tool.Older, func(e raw.Edit) bool {
-		return e.Name == "outputSchema" &&
-			len(e.Value) == 0
-	})
+	return slices.ContainsFunc(t.Tool.Older,
+		func(e raw.Edit) bool { return e.Name == "outputSchema" && len(e.Value) == 0 })
 }
 
 // rename sets the exposed name and the definition that clients see. In the definition, only the
