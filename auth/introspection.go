@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/semaphore"
+	"golang.org/x/sync/singleflight"
 
 	"junction/upstream/bounded"
 )
@@ -23,8 +24,9 @@ type introspection struct {
 	p      *Providers
 	places *semaphore.Weighted // limits concurrent queries
 
+	queries singleflight.Group // by hash
+
 	mu      sync.Mutex
-	asking  map[Hash]*query
 	answers map[Hash]*answer
 	err     error // of the last query; nil if it was answered
 	asked   bool
@@ -37,13 +39,6 @@ type answer struct {
 	asked     time.Time
 	until     time.Time // end of the cache entry
 	token     string    // to ask again; never logged
-}
-
-// query is a running query. Its fields are valid once done is closed.
-type query struct {
-	done   chan struct{}
-	answer *answer
-	err    error
 }
 
 const (
@@ -63,7 +58,6 @@ func newIntrospection(c *Introspection, p *Providers) *introspection {
 		entry:      c,
 		p:          p,
 		places:     semaphore.NewWeighted(maxQuestions),
-		asking:     map[Hash]*query{},
 	}
 }
 
@@ -78,42 +72,28 @@ func (i *introspection) verify(ctx context.Context, token string, hash Hash) (*P
 	if len(token) > maxToken {
 		return nil, errUnknownToken
 	}
-	q := i.begin(token, hash)
-	if q == nil {
-		return nil, &unavailableError{i.Issuer, context.Canceled} // shutting down
-	}
 	select {
 	case <-ctx.Done():
 		return nil, ctx.Err()
-	case <-q.done:
-		if q.err != nil {
-			return nil, q.err
+	case asked := <-i.begin(token, hash):
+		if asked.Err != nil {
+			return nil, asked.Err
 		}
-		return q.answer.principal, q.answer.err
+		a = asked.Val.(*answer)
+		return a.principal, a.err
 	}
 }
 
-// begin returns the running query about a token, and starts it if there is none. It outlives its
-// first caller, since others wait for it. nil means that the program is shutting down.
-func (i *introspection) begin(token string, hash Hash) *query {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if q := i.asking[hash]; q != nil {
-		return q
-	}
-	q := &query{done: make(chan struct{})}
-	started := i.p.fetching.start(func() {
-		q.answer, q.err = i.ask(token, hash)
-		i.mu.Lock()
-		defer i.mu.Unlock()
-		delete(i.asking, hash)
-		close(q.done)
+// begin returns where the *answer about a token arrives. It starts a query unless one is running,
+// which outlives its first caller, since others wait for it.
+func (i *introspection) begin(token string, hash Hash) <-chan singleflight.Result {
+	return i.queries.DoChan(string(hash[:]), func() (any, error) {
+		if !i.p.fetching.enter() {
+			return nil, &unavailableError{i.Issuer, context.Canceled} // shutting down
+		}
+		defer i.p.fetching.leave()
+		return i.ask(token, hash)
 	})
-	if !started {
-		return nil
-	}
-	i.asking[hash] = q
-	return q
 }
 
 // maxToken is the largest token to ask about, in bytes.

@@ -183,7 +183,12 @@ func (k *keySet) status() ProviderStatus {
 // begin starts a fetch; k.mu is held.
 func (k *keySet) begin() {
 	done, at := make(chan struct{}), k.url
-	started := k.p.fetching.start(func() {
+	if !k.p.fetching.enter() {
+		return
+	}
+	k.loading = done
+	go func() {
+		defer k.p.fetching.leave()
 		found, at, err := k.fetch(at)
 		k.mu.Lock()
 		defer k.mu.Unlock()
@@ -199,10 +204,7 @@ func (k *keySet) begin() {
 		k.err, k.failed, k.retry, k.url = nil, 0, time.Time{}, at
 		k.current.Store(found)
 		k.fresh.Store(k.p.now().Add(keysFresh).UnixNano())
-	})
-	if started {
-		k.loading = done
-	}
+	}()
 }
 
 // fetch discovers the URL of the keys, unless it is configured, and fetches them. at is the last

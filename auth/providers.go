@@ -62,15 +62,17 @@ type fetches struct {
 	running sync.WaitGroup
 }
 
-// start runs fetch in a goroutine, unless they are closed.
-func (f *fetches) start(fetch func()) bool {
+// enter counts a request, unless they are closed. The caller calls leave if it returns true.
+func (f *fetches) enter() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !f.closed {
-		f.running.Go(fetch)
+		f.running.Add(1)
 	}
 	return !f.closed
 }
+
+func (f *fetches) leave() { f.running.Done() }
 
 func (f *fetches) close() {
 	f.mu.Lock()

@@ -163,8 +163,8 @@ func New(o Options) (*Server, error) {
 	}
 	asker := cmp.Or(o.HTTP, &http.Client{Timeout: providerPatience})
 	for _, p := range o.Config.IdentityProviders {
-		f.providers = append(f.providers,
-			&provider{IdentityProvider: p, redirect: f.url + "/oauth/callback/" + p.ID, http: asker, now: f.now})
+		f.providers = append(f.providers, &provider{IdentityProvider: p.withDefaults(),
+			redirect: f.url + "/oauth/callback/" + p.ID, http: asker, now: f.now})
 	}
 	for _, s := range o.Config.Clients.Static {
 		f.static[s.ID] = &client{ID: s.ID, Kind: kindStatic, Name: cmp.Or(s.Name, s.ID), Redirects: s.RedirectURIs}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/coreos/go-oidc/v3/oidc"
 	"gopkg.in/yaml.v3"
 
 	"junction/auth"
@@ -54,6 +55,19 @@ type IdentityProvider struct {
 	// Parameters are added to the authorization request. { access_type: offline, prompt: consent }
 	// makes Google return a refresh token.
 	Parameters map[string]string `yaml:"parameters"`
+}
+
+func (p IdentityProvider) withDefaults() IdentityProvider {
+	if len(p.Scopes) == 0 {
+		p.Scopes = []string{oidc.ScopeOpenID, "profile", "email", oidc.ScopeOfflineAccess}
+	}
+	if len(p.SubjectClaims) == 0 {
+		p.SubjectClaims = []string{"sub"}
+	}
+	if len(p.Claims.Groups) == 0 {
+		p.Claims.Groups = []string{"groups"}
+	}
+	return p
 }
 
 // Example returns the type in YAML.

@@ -169,16 +169,6 @@ func (d *documents) load(ctx context.Context, id, host string, kept store.Docume
 		}
 		return nil, &fetchError{host, err.Error()}
 	}
-	if err == nil {
-		if _, wrong := d.parse(id, got.Body); wrong != nil {
-			err = errors.New("it is not a valid metadata document")
-			if p, ok := errors.AsType[*pageError](wrong); ok {
-				_ = d.srv.store.PutDocument(ctx,
-					store.Document{URL: id, Body: got.Body, Fetched: now, FreshUntil: now.Add(failedFor)})
-				return nil, p
-			}
-		}
-	}
 	if err != nil {
 		next := store.Document{URL: id, Failure: err.Error(), Fetched: now, FreshUntil: now.Add(failedFor)}
 		if usable {
@@ -193,6 +183,9 @@ func (d *documents) load(ctx context.Context, id, host string, kept store.Docume
 		return nil, &fetchError{host, next.Failure}
 	}
 	fresh := max(freshLeast, min(freshness(got.Header), freshMost))
+	if _, wrong := d.parse(id, got.Body); wrong != nil {
+		fresh = failedFor // the caller parses the document again, and gets the error
+	}
 	return got.Body, d.srv.store.PutDocument(ctx,
 		store.Document{URL: id, Body: got.Body, Fetched: now, FreshUntil: now.Add(fresh)})
 }

@@ -196,16 +196,12 @@ func matchVerifier(verifier, challenge, method string) error {
 	return nil
 }
 
-// tokens are a new pair of tokens, as the response for the client.
-type tokens struct {
-	refreshSignature string
-	response         []byte
-}
-
-// addTokens stores a new access token and refresh token of a grant. rec is the record of the code
+// addTokens stores a new access token and refresh token of a grant, and returns them as the response
+// for the client, with the signature of the refresh token. rec is the record of the code
 // or refresh token that is exchanged. narrow, if not nil, are the scopes of the access token.
 // Neither token outlives the grant.
-func (srv *Server) addTokens(ctx context.Context, g store.Grant, rec record, narrow []string) (tokens, error) {
+func (srv *Server) addTokens(ctx context.Context, g store.Grant, rec record, narrow []string) (
+	made store.Successor, err error) {
 	now := srv.now().UTC()
 	left := g.Expires.Sub(now)
 	access, refresh := min(srv.tokens.AccessTTL, left), min(srv.tokens.RefreshTTL, left)
@@ -221,18 +217,19 @@ func (srv *Server) addTokens(ctx context.Context, g store.Grant, rec record, nar
 	}
 	accessToken, signature := srv.minter.mint(accessPrefix)
 	if err := srv.addToken(ctx, store.AccessToken, signature, g, narrowed, now.Add(access)); err != nil {
-		return tokens{}, err
+		return made, err
 	}
 	refreshToken, signature := srv.minter.mint(refreshPrefix)
 	if err := srv.addToken(ctx, store.RefreshToken, signature, g, rec, now.Add(refresh)); err != nil {
-		return tokens{}, err
+		return made, err
 	}
-	response, err := json.Marshal(tokenResponse{
+	made.Signature = signature
+	made.Response, err = json.Marshal(tokenResponse{
 		AccessToken: accessToken, TokenType: "Bearer", ExpiresIn: int64(access / time.Second),
 		RefreshToken: refreshToken,
 		Scope:        strings.Join(narrowed.Granted, " "),
 	})
-	return tokens{signature, response}, err
+	return made, err
 }
 
 func (srv *Server) addToken(

@@ -20,10 +20,10 @@ import (
 // provider is an identity provider. It is discovered when it is first needed, and again after a
 // failure, so that a provider that is down affects neither the start nor other providers.
 type provider struct {
-	IdentityProvider
-	redirect string // one for each provider, against mix-up attacks
-	http     *http.Client
-	now      func() time.Time
+	IdentityProvider        // with defaults
+	redirect         string // one for each provider, against mix-up attacks
+	http             *http.Client
+	now              func() time.Time
 
 	mu    sync.Mutex
 	found *discovered // guarded by mu
@@ -110,12 +110,8 @@ func (p *provider) check(ctx context.Context) error {
 }
 
 func (p *provider) oauth(d *discovered) *oauth2.Config {
-	wanted := p.Scopes
-	if len(wanted) == 0 {
-		wanted = []string{oidc.ScopeOpenID, "profile", "email", oidc.ScopeOfflineAccess}
-	}
 	return &oauth2.Config{ClientID: p.ClientID, ClientSecret: p.ClientSecret, Endpoint: d.Endpoint(),
-		RedirectURL: p.redirect, Scopes: wanted}
+		RedirectURL: p.redirect, Scopes: p.Scopes}
 }
 
 // provider returns the identity provider with an id, nil if there is none.
@@ -249,7 +245,7 @@ func (p *provider) identify(ctx context.Context, d *discovered, token *oauth2.To
 // return e-mail and groups.
 func (p *provider) complete(ctx context.Context, d *discovered, token *oauth2.Token, claims map[string]any) error {
 	_, email := claims["email"]
-	_, groups := at(claims, p.groupsPath())
+	_, groups := at(claims, p.Claims.Groups)
 	if d.UserInfo == "" || email && groups {
 		return nil
 	}
@@ -272,23 +268,12 @@ func (p *provider) complete(ctx context.Context, d *discovered, token *oauth2.To
 	return nil
 }
 
-func (p *provider) groupsPath() []string {
-	if len(p.Claims.Groups) > 0 {
-		return p.Claims.Groups
-	}
-	return []string{"groups"}
-}
-
 // person makes an identity of claims. The error wraps errRules if the configuration rejects the
 // user.
 func (p *provider) person(claims map[string]any) (identity, error) {
 	id := identity{Issuer: p.Issuer}
-	names := p.SubjectClaims
-	if len(names) == 0 {
-		names = []string{"sub"}
-	}
 	var parts []string
-	for _, name := range names {
+	for _, name := range p.SubjectClaims {
 		s, _ := claims[name].(string)
 		if s == "" {
 			return identity{}, fmt.Errorf("%w: the provider returned no claim %s", errRules, name)
@@ -296,7 +281,7 @@ func (p *provider) person(claims map[string]any) (identity, error) {
 		parts = append(parts, url.PathEscape(s))
 	}
 	if id.Subject = strings.Join(parts, "/"); len(parts) == 1 {
-		id.Subject, _ = claims[names[0]].(string)
+		id.Subject, _ = claims[p.SubjectClaims[0]].(string)
 	}
 	address, _ := claims["email"].(string)
 	if verified(claims["email_verified"]) {
@@ -308,7 +293,7 @@ func (p *provider) person(claims map[string]any) (identity, error) {
 			break
 		}
 	}
-	if groups, there := at(claims, p.groupsPath()); there {
+	if groups, there := at(claims, p.Claims.Groups); there {
 		list, ok := texts(groups)
 		if !ok {
 			return identity{}, fmt.Errorf("%w: the groups claim is not a list of strings", errRules)

@@ -67,8 +67,7 @@ func (srv *Server) refresh(r *http.Request, c *client, q url.Values) ([]byte, er
 					"scope '%s'.", scope)
 			}
 		}
-		made, err := srv.addTokens(ctx, g, rec, narrow)
-		return store.Successor{Signature: made.refreshSignature, Response: made.response}, err
+		return srv.addTokens(ctx, g, rec, narrow)
 	})
 	if errors.Is(err, store.ErrReused) {
 		srv.log.Warn("a refresh token was reused; its grant has ended", "client", safeText(c.ID, 64), "grant",

@@ -191,7 +191,7 @@ func (srv *Server) exchangeCode(ctx context.Context, code store.Code, g store.Gr
 		return nil, err
 	}
 	made, err := srv.addTokens(ctx, g, rec, nil)
-	return made.response, err
+	return made.Response, err
 }
 
 // revoke is POST /oauth/revoke (RFC 7009). Revoking any token of a grant ends the grant. Having the

@@ -115,17 +115,9 @@ func (m *Member) Forward(w http.ResponseWriter, r *http.Request, body []byte, to
 	m.counters.forwarded[outcome].Add(1)
 	if outcome == gone {
 		p.conns.suspect.Store(true)
-		m.readTableSoon()
+		signal(m.wake)
 	}
 	return err
-}
-
-// readTableSoon makes Run read the table without waiting for the next renewal.
-func (m *Member) readTableSoon() {
-	select {
-	case m.wake <- struct{}{}:
-	default:
-	}
 }
 
 func (m *Member) forward(w http.ResponseWriter, r *http.Request, body []byte, p *otherMember) (outcome, error) {

@@ -196,7 +196,7 @@ func TestOwnerDies(t *testing.T) {
 	if _, err := p.store.Database().Exec(`DELETE FROM members WHERE id = $1`, p.owner.Self()); err != nil {
 		t.Fatal(err)
 	}
-	p.other.readTableSoon()
+	signal(p.other.wake)
 	if _, err := io.ReadAll(resp.Body); err == nil {
 		t.Error("the end of a stream that was cut off is a proper one")
 	}

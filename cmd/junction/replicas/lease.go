@@ -89,8 +89,8 @@ func (m *Member) hold(ctx context.Context, conn *pgx.Conn) error {
 	}
 }
 
-// await waits until another process reports a change of the table, readTableSoon is called, or a
-// time is reached. It may report a change although there was none.
+// await waits until another process reports a change of the table, m.wake is signalled, or a time is
+// reached. It may report a change although there was none.
 func (m *Member) await(ctx context.Context, conn *pgx.Conn, until time.Time) (changed bool, err error) {
 	waiting, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
@@ -152,7 +152,7 @@ func (m *Member) renewOrJoin(ctx context.Context, conn *pgx.Conn) error {
 	m.once.Do(func() { close(m.tried) })
 	if !kept {
 		m.o.Changed()
-		m.writeAllCountsSoon()
+		signal(m.rejoined)
 		m.o.Log.Info("joined the replicas", "id", id, "address", m.address)
 	} else if begun.After(before.until) {
 		m.o.Log.Warn("renewed the lease after it had expired; no session was taken", "id", id)

@@ -57,8 +57,8 @@ type Member struct {
 	reason   atomic.Pointer[string]                  // why this process is no member
 	tried    chan struct{}                           // closed after the first attempt to join
 	once     sync.Once                               // closes tried
-	wake     chan struct{}                           // 1-buffered: list the members now
-	rejoined chan struct{}                           // 1-buffered: this process has a new ID
+	wake     chan struct{}                           // 1-buffered: Run reads the table now
+	rejoined chan struct{}                           // 1-buffered: this process has a new ID; all counts are written
 
 	forwarder forwarder
 	received  received

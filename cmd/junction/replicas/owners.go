@@ -83,7 +83,7 @@ func (m *Member) Owner(ctx context.Context, session [16]byte, first string, unti
 		}
 		if c.mine {
 			m.counters.claimed.Add(1)
-			m.readTableSoon()
+			signal(m.wake)
 		}
 		if *c.owner != first {
 			m.owners.learn(session, *c.owner)

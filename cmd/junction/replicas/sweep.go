@@ -51,10 +51,10 @@ func (m *Member) writeCountsRegularly(ctx context.Context) {
 	}
 }
 
-// writeAllCountsSoon makes writeCountsRegularly write all counts.
-func (m *Member) writeAllCountsSoon() {
+// signal wakes up the reader of a 1-buffered channel.
+func signal(c chan<- struct{}) {
 	select {
-	case m.rejoined <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }

@@ -30,10 +30,7 @@ type kept struct {
 // keptStorage returns the storage of a configuration file with its master keys. what is the
 // command, for messages.
 func keptStorage(what, file string) (k kept, err error) {
-	if file == "" {
-		return k, cli.Usagef("%s needs --config FILE, because the file names the storage of sign-ins", what)
-	}
-	c, err := config.LoadForCommand(file)
+	c, err := loadConfig(what, file)
 	if err != nil {
 		return k, err
 	}
@@ -42,7 +39,7 @@ func keptStorage(what, file string) (k kept, err error) {
 	}
 	k.storage, k.Driver = c.Storage, c.Storage.Driver
 	if k.DSN, err = c.Storage.Place(os.LookupEnv); err == nil {
-		k.Keys, k.keyFile, err = existingRing(c.Storage, os.LookupEnv)
+		k.Keys, k.keyFile, err = existingRing(c.Storage)
 	}
 	return k, err
 }
@@ -60,10 +57,10 @@ func (k *kept) audit(ctx context.Context, what, detail string, r store.Report) e
 	return errors.Join(s.Audit(ctx, e), s.Close())
 }
 
-// command returns a command that works on the storage and takes n arguments. run returns the output
-// of --json, and the text that is printed without --json.
-func (k *kept) command(what, use, short, long, example string, n int, stdout io.Writer, file *string,
-	run func(ctx context.Context, args []string) (v any, text string, err error)) *cobra.Command {
+// keptCommand returns a command that works on the storage and takes n arguments. run returns the
+// output of --json, and the text that is printed without --json.
+func keptCommand(what, use, short, long, example string, n int, stdout io.Writer, file *string,
+	run func(ctx context.Context, k kept, args []string) (v any, text string, err error)) *cobra.Command {
 	asJSON := false
 	cmd := &cobra.Command{Use: use, Short: short, Long: long, Example: example,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -75,13 +72,14 @@ func (k *kept) command(what, use, short, long, example string, n int, stdout io.
 			}
 			return cli.Usagef("%s needs one FILE", what)
 		},
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), 10*StorageLimit)
 			defer cancel()
-			if *k, err = keptStorage(what, *file); err != nil {
+			k, err := keptStorage(what, *file)
+			if err != nil {
 				return err
 			}
-			v, text, err := run(ctx, args)
+			v, text, err := run(ctx, k, args)
 			if v != nil && asJSON {
 				return errors.Join(cli.PrintValue(stdout, v), err)
 			}
@@ -95,8 +93,7 @@ func (k *kept) command(what, use, short, long, example string, n int, stdout io.
 }
 
 func backupCommand(stdout io.Writer, file *string) *cobra.Command {
-	var k kept
-	return k.command("storage backup", "backup FILE", "Copy the stored sign-ins to a file while the proxy runs",
+	return keptCommand("storage backup", "backup FILE", "Copy the stored sign-ins to a file while the proxy runs",
 		`Copy the stored sign-ins to a file, also while the proxy runs.
 
 The copy is checked before it replaces an older file of that name. If anything fails, the older file stays.
@@ -106,13 +103,13 @@ another place.
 For Postgres, use its own tool:
   pg_dump --format=custom --file=FILE DSN`,
 		"  junction storage backup /backup/junction.db --config config.yaml", 1, stdout, file,
-		func(ctx context.Context, args []string) (any, string, error) {
+		func(ctx context.Context, k kept, args []string) (any, string, error) {
 			if k.Driver == store.Postgres {
 				return nil, "", fmt.Errorf("the storage is Postgres; back it up with: pg_dump --format=custom "+
 					"--file=%s DSN",
 					args[0])
 			}
-			if _, err := existingPlace(k.storage, os.LookupEnv); err != nil {
+			if _, err := existingPlace(k.storage); err != nil {
 				return nil, "", err
 			}
 			r, err := store.Backup(ctx, k.Config, args[0])
@@ -128,8 +125,7 @@ For Postgres, use its own tool:
 }
 
 func restoreCommand(stdout io.Writer, file *string) *cobra.Command {
-	var k kept
-	return k.command("storage restore", "restore FILE", "Replace the stored sign-ins by a backup",
+	return keptCommand("storage restore", "restore FILE", "Replace the stored sign-ins by a backup",
 		`Replace the stored sign-ins by a backup. Stop the proxy first.
 
 The backup is checked before anything changes. It needs the master keys with which it was made, also on another
@@ -142,7 +138,7 @@ again. junction sessions revoke --all signs everyone out.
 For Postgres, use its own tool:
   pg_restore --clean --if-exists --dbname=DSN FILE`,
 		"  junction storage restore /backup/junction.db --config config.yaml", 1, stdout, file,
-		func(ctx context.Context, args []string) (any, string, error) {
+		func(ctx context.Context, k kept, args []string) (any, string, error) {
 			if k.Driver == store.Postgres {
 				return nil, "", fmt.Errorf("the storage is Postgres; restore it with: "+
 					"pg_restore --clean --if-exists --dbname=DSN %s", args[0])
@@ -172,14 +168,13 @@ For Postgres, use its own tool:
 }
 
 func checkCommand(stdout io.Writer, file *string) *cobra.Command {
-	var k kept
-	return k.command("storage check", "check", "Check that the stored sign-ins are whole and readable",
+	return keptCommand("storage check", "check", "Check that the stored sign-ins are whole and readable",
 		`Check that the stored sign-ins are whole, that the master keys open every secret, and that this version of the
 program knows the schema. The command changes nothing, and the proxy may run.
 
 The exit code is 1 if there is a problem.`, "  junction storage check --config config.yaml", 0, stdout, file,
-		func(ctx context.Context, _ []string) (any, string, error) {
-			if _, err := existingPlace(k.storage, os.LookupEnv); err != nil {
+		func(ctx context.Context, k kept, _ []string) (any, string, error) {
+			if _, err := existingPlace(k.storage); err != nil {
 				return nil, "", err
 			}
 			r, err := store.Check(ctx, k.Config)

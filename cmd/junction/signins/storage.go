@@ -38,11 +38,11 @@ func openStorage(ctx context.Context, what, file string) (*storage, error) {
 	if err != nil {
 		return nil, err
 	}
-	place, err := existingPlace(c.Storage, os.LookupEnv)
+	place, err := existingPlace(c.Storage)
 	if err != nil {
 		return nil, err
 	}
-	ring, _, err := existingRing(c.Storage, os.LookupEnv)
+	ring, _, err := existingRing(c.Storage)
 	if err != nil {
 		return nil, err
 	}
@@ -61,26 +61,28 @@ func openStorage(ctx context.Context, what, file string) (*storage, error) {
 	return &storage{s, ring, people}, nil
 }
 
-// storageConfig reads a configuration file that uses the storage.
-func storageConfig(what, file string) (*config.Config, error) {
+// loadConfig reads the configuration file of a command.
+func loadConfig(what, file string) (*config.Config, error) {
 	if file == "" {
 		return nil, cli.Usagef("%s needs --config FILE, because the file names the storage of sign-ins", what)
 	}
-	c, err := config.LoadForCommand(file)
-	if err != nil {
-		return nil, err
+	return config.LoadForCommand(file)
+}
+
+// storageConfig is loadConfig for a file that uses the storage.
+func storageConfig(what, file string) (*config.Config, error) {
+	c, err := loadConfig(what, file)
+	if err == nil && c.Auth.OAuth == nil {
+		err = fmt.Errorf("no sign-ins are stored: %s has no auth.oauth", file)
 	}
-	if c.Auth.OAuth == nil {
-		return nil, fmt.Errorf("no sign-ins are stored: %s has no auth.oauth", file)
-	}
-	return c, nil
+	return c, err
 }
 
 // existingPlace returns the DSN of a store that a proxy has already created. Commands call it
 // before existingRing: if neither store nor keys exist, "nothing is stored yet" is the better
 // message.
-func existingPlace(c config.Storage, getenv func(string) (string, bool)) (string, error) {
-	place, err := c.Place(getenv)
+func existingPlace(c config.Storage) (string, error) {
+	place, err := c.Place(os.LookupEnv)
 	if err != nil || c.Driver == store.Postgres {
 		return place, err
 	}
@@ -102,8 +104,8 @@ func existingPlace(c config.Storage, getenv func(string) (string, bool)) (string
 
 // existingRing reads the master keys and creates none. file is the key file, or "" if the keys are
 // in the environment variable.
-func existingRing(c config.Storage, getenv func(string) (string, bool)) (ring *seal.Ring, file string, err error) {
-	file, text, err := c.Keys(getenv)
+func existingRing(c config.Storage) (ring *seal.Ring, file string, err error) {
+	file, text, err := c.Keys(os.LookupEnv)
 	if err != nil {
 		return nil, "", err
 	}
@@ -200,11 +202,11 @@ new key remains.`,
 // rotate encrypts everything with the first key of the ring. If the keys are in a file and the
 // storage is not Postgres, it first puts a new key in front.
 func rotate(ctx context.Context, c config.Storage, w io.Writer, revokeAll bool, now time.Time) error {
-	place, err := existingPlace(c, os.LookupEnv)
+	place, err := existingPlace(c)
 	if err != nil {
 		return err
 	}
-	ring, file, err := existingRing(c, os.LookupEnv)
+	ring, file, err := existingRing(c)
 	if err != nil {
 		return err
 	}
