@@ -1,8 +1,9 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
-	"net/http"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -171,86 +172,97 @@ func (ls *listeners) forget(s *session) {
 	}
 }
 
-// asking is the time for an upstream to accept a subscription.
-const asking = 10 * time.Second
+// subscribePatience is the time for an upstream to accept a subscription.
+const subscribePatience = 10 * time.Second
 
 // maxSubscriptions bounds the subscriptions of one legacy session or one modern stream.
 const maxSubscriptions = 1000
+
+var errTooMany = invalidParams("a client may subscribe to %d resources", maxSubscriptions)
 
 // subscribeTo subscribes h to resources at their upstreams, and returns the accepted ones. The
 // error is the reason why one was not accepted.
 func (s *Server) subscribeTo(ctx context.Context, h *subscriber, targets []*view.Target) (map[*view.Target]bool,
 	error) {
-	ctx, cancel := context.WithTimeout(ctx, asking)
+	ctx, cancel := context.WithTimeout(ctx, subscribePatience)
 	defer cancel()
-	type group struct {
-		uris    []string
-		targets []*view.Target
-	}
-	groups := map[view.Backend]*group{}
-	var failed error
 	ls := &s.listeners
 	ls.mu.Lock()
 	c, began := h.caller, h.snapshot
-	accepted := map[*view.Target]bool{}
-	for _, t := range targets {
-		key := resourceKey{t.Backend.Name(), t.Name}
-		if _, twice := h.resources[key]; twice {
-			accepted[t] = true
-			continue
-		}
-		if len(h.resources)+len(accepted) >= maxSubscriptions || len(t.Name) > view.MaxLookedUp {
-			failed = refuse(http.StatusOK, mcp.INVALID_PARAMS, "a client may subscribe to %d resources",
-				maxSubscriptions)
-			continue
-		}
-		g := groups[t.Backend]
-		if g == nil {
-			g = &group{}
-			groups[t.Backend] = g
-		}
-		if !slices.Contains(g.uris, t.Name) {
-			g.uris = append(g.uris, t.Name)
-		}
-		g.targets = append(g.targets, t)
-	}
+	missing, failed := h.missing(targets)
 	ls.mu.Unlock()
 	var all sync.WaitGroup
-	for b, g := range groups {
+	for b, uris := range missing {
 		all.Go(func() {
-			from, got, err := b.Subscribe(ctx, c.who.profile, c.who.session, c.user(), g.uris)
+			from, got, err := b.Subscribe(ctx, c.who.profile, c.who.session, c.user(), slices.Collect(maps.Keys(uris)))
 			ls.mu.Lock()
-			if err != nil {
-				failed = err
-			}
-			_, alive := ls.subscribers[h]
-			var twice []string
-			for _, uri := range got {
-				key := resourceKey{b.Name(), uri}
-				if _, there := h.resources[key]; there || !alive {
-					twice = append(twice, uri)
-					continue
-				}
-				i := slices.IndexFunc(g.targets, func(t *view.Target) bool { return t.Name == uri })
-				if i < 0 {
-					continue
-				}
-				if err := h.subscribed(key, subscription{g.targets[i].Exposed, b, from}); err != nil {
-					failed, twice = refuse(http.StatusOK, mcp.INTERNAL_ERROR, "%s", err), append(twice, uri)
-				}
-			}
-			for _, t := range g.targets {
-				if _, there := h.resources[resourceKey{b.Name(), t.Name}]; there && alive {
-					accepted[t] = true
-				}
-			}
+			surplus, refused := ls.record(h, b, from, uris, got)
+			failed = cmp.Or(refused, err, failed)
 			ls.mu.Unlock()
-			b.Unsubscribe(from, twice)
+			b.Unsubscribe(from, surplus)
 		})
 	}
 	all.Wait()
+	accepted := map[*view.Target]bool{}
+	ls.mu.Lock()
+	if _, alive := ls.subscribers[h]; alive {
+		for _, t := range targets {
+			_, accepted[t] = h.resources[resourceKey{t.Backend.Name(), t.Name}]
+		}
+	}
+	ls.mu.Unlock()
 	s.catchUp(began)
 	return accepted, failed
+}
+
+// missing returns the URIs of targets that h is not subscribed to, by upstream, with their exposed
+// URIs; listeners.mu is held. The error is the reason why one cannot be subscribed to.
+func (h *subscriber) missing(targets []*view.Target) (map[view.Backend]map[string]string, error) {
+	list, queued := map[view.Backend]map[string]string{}, 0
+	var err error
+	for _, t := range targets {
+		uris := list[t.Backend]
+		_, there := h.resources[resourceKey{t.Backend.Name(), t.Name}]
+		if _, twice := uris[t.Name]; there || twice {
+			continue
+		}
+		switch {
+		case len(t.Name) > view.MaxLookedUp:
+			err = invalidParams("the URI of a subscription has at most %d bytes", view.MaxLookedUp)
+			continue
+		case len(h.resources)+queued >= maxSubscriptions:
+			err = errTooMany
+			continue
+		case uris == nil:
+			uris = map[string]string{}
+			list[t.Backend] = uris
+		}
+		uris[t.Name] = t.Exposed
+		queued++
+	}
+	return list, err
+}
+
+// record adds the subscriptions that an upstream has accepted; mu is held. The caller must end the
+// surplus ones at the upstream: h has them already, may not have them, or has gone.
+func (ls *listeners) record(h *subscriber, b view.Backend, from upstream.Source, exposed map[string]string,
+	got []string) (surplus []string, err error) {
+	_, alive := ls.subscribers[h]
+	for _, uri := range got {
+		key := resourceKey{b.Name(), uri}
+		_, there := h.resources[key]
+		switch {
+		case there || !alive:
+			surplus = append(surplus, uri)
+		case len(h.resources) >= maxSubscriptions: // by requests in parallel
+			surplus, err = append(surplus, uri), errTooMany
+		default:
+			if exceeded := h.subscribed(key, subscription{exposed[uri], b, from}); exceeded != nil {
+				surplus, err = append(surplus, uri), overuseError(exceeded)
+			}
+		}
+	}
+	return surplus, err
 }
 
 // Updated notifies the subscribers that a resource may have changed. It does not block.
@@ -284,7 +296,7 @@ func (s *Server) follow() {
 	}
 	s.moving.Go(func() {
 		for _, m := range list {
-			ctx, cancel := context.WithTimeout(s.ending, asking)
+			ctx, cancel := context.WithTimeout(s.ending, subscribePatience)
 			from, got, err := m.now.Subscribe(ctx, m.caller.who.profile, m.caller.who.session, m.caller.user(),
 				[]string{m.key.uri})
 			cancel()
@@ -329,7 +341,7 @@ func subscribeResource(ctx context.Context, s *Server, x *exchange) (result, err
 	if !accepted[t] {
 		s.listeners.release(h, func(resourceKey) bool { return true })
 		if err == nil {
-			err = invalidParams("The upstream %s does not tell of changes to this resource", t.Backend.Name())
+			err = invalidParams("The upstream %s does not notify about changes of this resource", t.Backend.Name())
 		}
 		if peer, ok := err.(*jsonrpc.Error); ok {
 			err = t.RenameError(peer)
