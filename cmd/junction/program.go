@@ -117,16 +117,11 @@ func newProgram(o options) *program {
 // open opens the listeners and files and starts the upstreams. After an error nothing stays open.
 func open(o options) (_ *program, err error) {
 	p := newProgram(o)
-	// computed before Load, so that reloadLoop notices a change between the two
-	hash, hashErr := config.Checksum(o.file)
-	c, warnings, err := config.LoadServing(o.file, o.getenv, false)
-	if problems, ok := errors.AsType[config.Problems](err); ok {
-		config.PrintProblems(o.stderr, problems, warnings)
-		return nil, fmt.Errorf("%s has %s; nothing was started", o.file, prose.Count(len(problems), "mistake"))
-	} else if err = cmp.Or(err, hashErr); err != nil {
+	o = p.options // whose stderr keeps the log apart from the first screen
+	c, warnings, err := p.load()
+	if err != nil {
 		return nil, err
 	}
-	p.readFile(hash)
 	if o.file == "" {
 		c.Upstreams = map[string]upstream.Config{"demo": {Command: []string{config.Self, "demo"}}}
 	}
@@ -194,6 +189,21 @@ func open(o options) (_ *program, err error) {
 	}
 	p.apply(c)
 	return p, p.watch()
+}
+
+// load reads the configuration file.
+func (p *program) load() (*config.Config, []config.Problem, error) {
+	// computed before Load, so that reloadLoop notices a change between the two
+	hash, hashErr := config.Checksum(p.file)
+	c, warnings, err := config.LoadServing(p.file, p.getenv, false)
+	if problems, ok := errors.AsType[config.Problems](err); ok {
+		config.PrintProblems(p.stderr, problems, warnings)
+		return nil, nil, fmt.Errorf("%s has %s; nothing was started", p.file, prose.Count(len(problems), "mistake"))
+	} else if err = cmp.Or(err, hashErr); err != nil {
+		return nil, nil, err
+	}
+	p.readFile(hash)
+	return c, warnings, nil
 }
 
 // apply puts a validated configuration in force.

@@ -1,0 +1,127 @@
+package script
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"junction/integration/harness"
+)
+
+// mustTerminal returns both ends of a new terminal.
+func mustTerminal(t *testing.T, rows, columns uint16) (ours, theirs *os.File) {
+	t.Helper()
+	ours, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ours.Close() })
+	fd := int(ours.Fd())
+	if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: rows, Col: columns}); err != nil {
+		t.Fatal(err)
+	}
+	theirs, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { theirs.Close() })
+	return ours, theirs
+}
+
+// shown returns the lines that a terminal shows and has scrolled away after this output, which uses
+// only the sequences of package screen.
+func shown(output string, columns int) []string {
+	lines := []string{""}
+	row, column := 0, 0
+	for len(output) > 0 {
+		var up int
+		if n, _ := fmt.Sscanf(output, "\x1b[%dA", &up); n == 1 {
+			row = max(0, row-up)
+			output = output[strings.IndexByte(output, 'A')+1:]
+			continue
+		}
+		if rest, ok := strings.CutPrefix(output, "\x1b[J"); ok {
+			lines = append(lines[:row], "")
+			output = rest
+			continue
+		}
+		r := []rune(output)[0]
+		output = output[len(string(r)):]
+		switch {
+		case r == '\r':
+			column = 0
+			continue
+		case r != '\n' && column < columns:
+			text := []rune(lines[row] + strings.Repeat(" ", max(0, column-len([]rune(lines[row])))))
+			lines[row] = string(append(text[:column:column], append([]rune{r}, text[min(len(text), column+1):]...)...))
+			column++
+			continue
+		case r != '\n': // the line is full
+			output, column = string(r)+output, 0
+		}
+		if row++; row == len(lines) {
+			lines = append(lines, "")
+		}
+	}
+	return lines
+}
+
+// TestTerminalFirstScreen starts Junction at a terminal. The first screen is there once, and no line of
+// the log is lost, although the table was redrawn while the log was written.
+func TestTerminalFirstScreen(t *testing.T) {
+	const columns, servers = 110, 4
+	binary := harness.JunctionBinary(t)
+	config := "listen: 127.0.0.1:0\nupstreams:\n"
+	for i := range servers {
+		config += fmt.Sprintf("  server%d: { command: [sh, -c, 'sleep 0.%d; exec \"$1\" demo', sh, %q] }\n", i, 2*i, binary)
+	}
+	dir := t.TempDir()
+	file := filepath.Join(dir, "config.yaml")
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ours, theirs := mustTerminal(t, 40, columns)
+	cmd := exec.CommandContext(t.Context(), binary, "--config", file)
+	cmd.Env = append(os.Environ(), "HOME="+dir, "TERM=xterm")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = theirs, theirs, theirs
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Signal(unix.SIGTERM)
+		cmd.Wait()
+	})
+	ours.SetReadDeadline(time.Now().Add(harness.Patience))
+	var output bytes.Buffer
+	part := make([]byte, 4096)
+	for !strings.Contains(output.String(), "--transport http junction") || strings.Count(output.String(), "upstream ready") < servers {
+		n, err := ours.Read(part)
+		output.Write(part[:n])
+		if err != nil {
+			t.Fatalf("%v; the terminal got:\n%s", err, output.String())
+		}
+	}
+	text := strings.Join(shown(output.String(), columns), "\n")
+	for what, want := range map[string]int{"Junction serves ": 1, "UPSTREAM ": 1, "upstream ready": servers} {
+		if got := strings.Count(text, what); got != want {
+			t.Errorf("the terminal shows %q %d times, want %d", what, got, want)
+		}
+	}
+	if t.Failed() {
+		t.Log(text)
+	}
+}
