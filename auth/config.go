@@ -215,11 +215,9 @@ func (c *Config) Validate() []Problem {
 		case !twice:
 			first[k.Hash] = i
 		case c.APIKeys[j].Name == k.Name:
-			add(at, "is a duplicate of api_keys[%d]; remove one of the two",
-				j)
+			add(at, "is a duplicate of api_keys[%d]; remove one of the two", j)
 		default:
-			add(at+".hash", "is also the hash of api_keys[%d]; give each holder a key of their own",
-				j)
+			add(at+".hash", "is also the hash of api_keys[%d]; give each holder a key of their own", j)
 		}
 	}
 	c.validateServers(add)

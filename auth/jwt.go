@@ -32,9 +32,8 @@ var (
 	errAlgorithm    = fmt.Errorf("%w: its signature algorithm is not accepted", ErrInvalidToken)
 	errCritical     = fmt.Errorf("%w: it has a critical header that is not supported", ErrInvalidToken)
 	errType         = fmt.Errorf("%w: it is not an access token", ErrInvalidToken)
-	errIDToken      = fmt.Errorf("%w: it is an ID token; send the access token",
-		ErrInvalidToken)
-	errNoExpiry = fmt.Errorf("%w: it has no expiry (exp)", ErrInvalidToken)
+	errIDToken      = fmt.Errorf("%w: it is an ID token; send the access token", ErrInvalidToken)
+	errNoExpiry     = fmt.Errorf("%w: it has no expiry (exp)", ErrInvalidToken)
 )
 
 // newIssuer returns the issuer of a validated configuration entry.

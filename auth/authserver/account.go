@@ -39,30 +39,31 @@ func (srv *Server) account(w http.ResponseWriter, r *http.Request) error {
 	return srv.page(w, http.StatusOK, "account", d)
 }
 
-// accountForm returns the session behind a form of the account page.
-func (srv *Server) accountForm(r *http.Request) (session, error) {
-	if err := srv.sameOriginForm(r); err != nil {
-		return session{}, err
+// accountForm is a handler of a form of the account page, with the session behind it.
+func (srv *Server) accountForm(answer func(w http.ResponseWriter, r *http.Request, s session) error) pageHandler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		if err := srv.sameOriginForm(r); err != nil {
+			return err
+		}
+		binding := cookie(r, bindingCookie)
+		if binding == "" || !srv.derived(r.PostForm.Get("csrf"), "csrf", "account", binding) {
+			return stop(http.StatusForbidden, pageData{Title: "This page has expired",
+				Text: "Nothing was changed. Open your account page again.", Next: srv.url + "/account"})
+		}
+		s, err := srv.session(r)
+		if isOver(err) {
+			return stop(http.StatusForbidden, pageData{Title: "You are signed out",
+				Text: "Nothing was changed. Sign in again.", Next: srv.url + "/account"})
+		}
+		if err != nil {
+			return err
+		}
+		return answer(w, r, s)
 	}
-	binding := cookie(r, bindingCookie)
-	if binding == "" || !srv.derived(r.PostForm.Get("csrf"), "csrf", "account", binding) {
-		return session{}, stop(http.StatusForbidden, pageData{Title: "This page has expired",
-			Text: "Nothing was changed. Open your account page again.", Next: srv.url + "/account"})
-	}
-	s, err := srv.session(r)
-	if isOver(err) {
-		err = stop(http.StatusForbidden, pageData{Title: "You are signed out",
-			Text: "Nothing was changed. Sign in again.", Next: srv.url + "/account"})
-	}
-	return s, err
 }
 
 // revokeGrant is POST /account/grants/{id}/revoke.
-func (srv *Server) revokeGrant(w http.ResponseWriter, r *http.Request) error {
-	s, err := srv.accountForm(r)
-	if err != nil {
-		return err
-	}
+func (srv *Server) revokeGrant(w http.ResponseWriter, r *http.Request, s session) error {
 	g, err := srv.store.Grant(r.Context(), r.PathValue("id"))
 	if err == nil && g.User != s.user.ID {
 		err = store.ErrNotFound
@@ -84,11 +85,7 @@ func (srv *Server) revokeGrant(w http.ResponseWriter, r *http.Request) error {
 }
 
 // logout is POST /account/logout. It signs the user out of every browser and ends all their grants.
-func (srv *Server) logout(w http.ResponseWriter, r *http.Request) error {
-	s, err := srv.accountForm(r)
-	if err != nil {
-		return err
-	}
+func (srv *Server) logout(w http.ResponseWriter, r *http.Request, s session) error {
 	ended, err := srv.store.RevokeGrants(r.Context(), store.GrantFilter{User: s.user.ID}, "signed_out")
 	if err == nil {
 		err = srv.store.EndWebSessions(r.Context(), s.user.ID)

@@ -73,8 +73,7 @@ func (srv *Server) authenticate(ctx context.Context, r *http.Request, q url.Valu
 	case assertion != "":
 		return c, srv.checkAssertion(ctx, c, assertion)
 	case c.MustSign:
-		return nil, bad("invalid_client",
-			"client_assertion is missing; this client must sign (private_key_jwt)")
+		return nil, bad("invalid_client", "client_assertion is missing; this client must sign (private_key_jwt)")
 	}
 	return c, nil
 }

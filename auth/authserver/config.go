@@ -190,9 +190,8 @@ func (c *Config) Validate() []auth.Problem {
 		ps = append(ps, auth.Problem{Path: path, Text: fmt.Sprintf(format, args...)})
 	}
 	if len(c.IdentityProviders) == 0 {
-		add("identity_providers",
-			"needs at least one provider for users to sign in with: "+
-				`{ id: sso, issuer: https://…, client_id: …, client_secret: "${…}" }`)
+		add("identity_providers", "needs at least one provider for users to sign in with: "+
+			`{ id: sso, issuer: https://…, client_id: …, client_secret: "${…}" }`)
 	}
 	ids := map[string]int{}
 	for i, p := range c.IdentityProviders {

@@ -74,14 +74,16 @@ func (srv *Server) linkPrincipal(upstream, t string) string {
 	return string(principal)
 }
 
-// connectableUpstream returns the name of the upstream in the path.
-func (srv *Server) connectableUpstream(r *http.Request) (string, error) {
-	name := r.PathValue("upstream")
-	if srv.connector == nil || !slices.Contains(srv.connector.Upstreams(), name) {
-		return "", stop(http.StatusNotFound, pageData{Title: "Server not found",
-			Text: "No server with this name needs a connection."})
+// forUpstream is a handler of the upstream in the path, which users connect.
+func (srv *Server) forUpstream(answer func(w http.ResponseWriter, r *http.Request, name string) error) pageHandler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		name := r.PathValue("upstream")
+		if srv.connector == nil || !slices.Contains(srv.connector.Upstreams(), name) {
+			return stop(http.StatusNotFound, pageData{Title: "Server not found",
+				Text: "No server with this name needs a connection."})
+		}
+		return answer(w, r, name)
 	}
-	return name, nil
 }
 
 // canUse reports whether policies let a user use anything of an upstream, with all scopes that apps
@@ -95,11 +97,7 @@ func (srv *Server) canUse(s session, upstream string) bool {
 func (s session) principal() string { return auth.UserID(s.user.Issuer, s.user.Subject) }
 
 // connectPage is GET /connect/{upstream}. It explains the connection and asks for confirmation.
-func (srv *Server) connectPage(w http.ResponseWriter, r *http.Request) error {
-	name, err := srv.connectableUpstream(r)
-	if err != nil {
-		return err
-	}
+func (srv *Server) connectPage(w http.ResponseWriter, r *http.Request, name string) error {
 	link := r.URL.Query().Get("t")
 	if link != "" && (len(link) > maxLink || srv.linkPrincipal(name, link) == "") {
 		link = "?" // invalid; foreign text is not stored
@@ -149,12 +147,8 @@ func (srv *Server) mayConnect(s session, name string) error {
 
 // connectUpstream is POST /connect/{upstream}. It sends the browser to the upstream's authorization
 // server.
-func (srv *Server) connectUpstream(w http.ResponseWriter, r *http.Request) error {
-	name, err := srv.connectableUpstream(r)
-	if err == nil {
-		err = srv.sameOriginForm(r)
-	}
-	if err != nil {
+func (srv *Server) connectUpstream(w http.ResponseWriter, r *http.Request, name string) error {
+	if err := srv.sameOriginForm(r); err != nil {
 		return err
 	}
 	s, err := srv.session(r)
@@ -200,11 +194,7 @@ func connectKey(name string) string { return "upstream:" + name }
 // connectCallback is GET /connect/{upstream}/callback: the answer of an upstream's authorization
 // server. It is accepted once, in the browser that was sent there, for the user who is still signed
 // in.
-func (srv *Server) connectCallback(w http.ResponseWriter, r *http.Request) error {
-	name, err := srv.connectableUpstream(r)
-	if err != nil {
-		return err
-	}
+func (srv *Server) connectCallback(w http.ResponseWriter, r *http.Request, name string) error {
 	binding, q := cookie(r, bindingCookie), r.URL.Query()
 	if binding == "" || len(q["state"]) != 1 {
 		return startAgain(binding == "")
@@ -260,11 +250,7 @@ func (srv *Server) notConnected(w http.ResponseWriter, r *http.Request, name str
 }
 
 // disconnect is POST /connect/{upstream}/disconnect.
-func (srv *Server) disconnect(w http.ResponseWriter, r *http.Request) error {
-	s, err := srv.accountForm(r)
-	if err != nil {
-		return err
-	}
+func (srv *Server) disconnect(w http.ResponseWriter, r *http.Request, s session) error {
 	name := r.PathValue("upstream")
 	mine, err := srv.store.Connections(r.Context(), s.user.ID)
 	if err == nil && srv.connector != nil &&

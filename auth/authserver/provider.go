@@ -34,9 +34,7 @@ type provider struct {
 // discovered is the metadata of a provider.
 type discovered struct {
 	*oidc.Provider
-	IssParameter bool     `json:"authorization_response_iss_parameter_supported"`
-	Algorithms   []string `json:"id_token_signing_alg_values_supported"`
-	UserInfo     string   `json:"userinfo_endpoint"`
+	IssParameter bool `json:"authorization_response_iss_parameter_supported"`
 }
 
 // identity is a signed-in user according to the provider.
@@ -57,10 +55,6 @@ var (
 type providerError struct{ code string }
 
 func (r *providerError) Error() string { return "the provider answered with the error " + r.code }
-
-// asymmetric are the allowed signing algorithms of a provider. None of them uses the client secret.
-var asymmetric = []string{oidc.RS256, oidc.RS384, oidc.RS512, oidc.ES256, oidc.ES384, oidc.ES512, oidc.PS256,
-	oidc.PS384, oidc.PS512, oidc.EdDSA}
 
 const (
 	providerPatience = 10 * time.Second
@@ -213,13 +207,8 @@ func asProviderError(err error) error {
 func (p *provider) identify(ctx context.Context, d *discovered, token *oauth2.Token, nonce string) (identity, error) {
 	claims := map[string]any{}
 	if raw, _ := token.Extra("id_token").(string); raw != "" {
-		algorithms := slices.DeleteFunc(slices.Clone(d.Algorithms),
-			func(a string) bool { return !slices.Contains(asymmetric, a) })
-		if len(algorithms) == 0 {
-			algorithms = []string{oidc.RS256}
-		}
-		idToken, err := d.Verifier(&oidc.Config{ClientID: p.ClientID, SupportedSigningAlgs: algorithms,
-			Now: p.now}).Verify(ctx, raw)
+		// It accepts the asymmetric algorithms of the metadata, RS256 if there are none.
+		idToken, err := d.Verifier(&oidc.Config{ClientID: p.ClientID, Now: p.now}).Verify(ctx, raw)
 		if err == nil && nonce != "" && idToken.Nonce != nonce {
 			err = errors.New("the nonce does not match")
 		}
@@ -246,7 +235,7 @@ func (p *provider) identify(ctx context.Context, d *discovered, token *oauth2.To
 func (p *provider) complete(ctx context.Context, d *discovered, token *oauth2.Token, claims map[string]any) error {
 	_, email := claims["email"]
 	_, groups := at(claims, p.Claims.Groups)
-	if d.UserInfo == "" || email && groups {
+	if d.UserInfoEndpoint() == "" || email && groups {
 		return nil
 	}
 	info, err := d.Provider.UserInfo(ctx, oauth2.StaticTokenSource(token))

@@ -70,8 +70,7 @@ func (srv *Server) refresh(r *http.Request, c *client, q url.Values) ([]byte, er
 		return srv.addTokens(ctx, g, rec, narrow)
 	})
 	if errors.Is(err, store.ErrReused) {
-		srv.log.Warn("a refresh token was reused; its grant has ended", "client", safeText(c.ID, 64), "grant",
-			t.Grant)
+		srv.log.Warn("a refresh token was reused; its grant has ended", "client", safeText(c.ID, 64), "grant", t.Grant)
 		srv.grantsEnded(t.Grant)
 		return nil, gone
 	}

@@ -153,8 +153,7 @@ var setCallsSQL = named(`WITH
 // call costs so many microseconds of refilling, and a full allowance holds most. full is the time
 // until the allowance is full again.
 func (m *Member) spend(ctx context.Context, allowance string, cost, most int64) (taken bool, full int64, err error) {
-	err = m.query(ctx, spendSQL, args{"allowance": digestOf(allowance), "cost": cost, "most": most},
-		&taken, &full)
+	err = m.query(ctx, spendSQL, args{"allowance": digestOf(allowance), "cost": cost, "most": most}, &taken, &full)
 	return taken, full, err
 }
 
