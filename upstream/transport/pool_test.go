@@ -22,7 +22,7 @@ type oneConnection struct {
 	*streamable
 	pool   *Pool
 	answer chan string
-	dialed int
+	next   chan net.Conn // the next connection; empty where dialing fails
 }
 
 // withOneConnection runs f in a bubble for both HTTP clients.
@@ -31,8 +31,9 @@ func withOneConnection(t *testing.T, f func(t *testing.T, one *oneConnection)) {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("http_proxy", "")
 			synctest.Test(t, func(t *testing.T) {
-				one := &oneConnection{pool: NewPool(url), answer: make(chan string)}
+				one := &oneConnection{pool: NewPool(url), answer: make(chan string), next: make(chan net.Conn, 1)}
 				ours, theirs := net.Pipe()
+				one.next <- ours
 				go func() {
 					r := bufio.NewReader(theirs)
 					for {
@@ -46,10 +47,12 @@ func withOneConnection(t *testing.T, f func(t *testing.T, one *oneConnection)) {
 					}
 				}()
 				one.pool.Dial = func(context.Context, string, string) (net.Conn, error) {
-					if one.dialed++; one.dialed > 1 {
+					select {
+					case c := <-one.next:
+						return c, nil
+					default:
 						return nil, errNoName
 					}
-					return ours, nil
 				}
 				one.streamable = OpenHTTP(HTTPOptions{URL: "http://server/mcp", Pool: one.pool}, nil).(*streamable)
 				defer func() {
@@ -102,7 +105,7 @@ func TestPoolNamesReturn(t *testing.T) {
 		time.Sleep(time.Second)
 		ours, theirs := net.Pipe()
 		defer theirs.Close()
-		one.pool.Dial = func(context.Context, string, string) (net.Conn, error) { return ours, nil }
+		one.next <- ours
 		go func() {
 			q, err := http.ReadRequest(bufio.NewReader(theirs))
 			if err != nil {
