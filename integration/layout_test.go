@@ -77,7 +77,7 @@ var arrows = map[string][]string{
 	"proxy/members":  {"policy"},
 	"proxy/older":    {"upstream/raw"},
 	"proxy/question": {"upstream", "upstream/jsonrpc", "upstream/raw"},
-	"proxy/redact":   {"upstream/jsonrpc", "upstream/raw"},
+	"proxy/redact":   {"policy", "upstream/jsonrpc", "upstream/raw"}, // its rules are those of policies
 	"proxy/relay":    {},
 	"proxy/replay":   {"proxy/budget", "upstream/jsonrpc"},
 	"proxy/headers":  {"upstream", "upstream/raw"},

@@ -402,7 +402,7 @@ type Guards struct {
 	Always     Globs // the tools that are listed nevertheless
 }
 
-// Redaction is a pattern to remove from results.
+// Redaction is a pattern to remove from results. Its name replaces each match.
 type Redaction struct {
 	Name string
 	Re   *regexp.Regexp

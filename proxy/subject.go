@@ -128,13 +128,9 @@ func claims(p *auth.Principal) uint64 {
 func (w *snapshot) newSubjectView(e *endpoint, rights *policy.Rights, likes alikeKey) *subjectView {
 	s := &subjectView{local: likes.local, room: e.subjects.of.Room, likes: likes, limits: rights.Limits()}
 	s.SubjectView = view.NewSubjectView(e.view, rights, w.rulings, s.looked)
-	var rules []redact.Rule
-	for _, r := range s.Guards.Redactions {
-		rules = append(rules, redact.Rule{Name: r.Name, Re: r.Re})
-	}
-	s.redact = redact.New(rules, s.Guards.Secrets)
+	s.redact = redact.New(s.Guards.Redactions, s.Guards.Secrets)
 	s.search, s.always = e.search || s.Guards.Search, slices.Concat(e.always, s.Guards.Always)
-	s.bytes = 300 + rights.Size() + 100*len(rules)
+	s.bytes = 300 + rights.Size() + 100*len(s.Guards.Redactions)
 	return s
 }
 

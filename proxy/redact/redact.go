@@ -7,20 +7,13 @@ import (
 	"bytes"
 	"cmp"
 	"errors"
-	"regexp"
 	"slices"
 	"strings"
 
+	"junction/policy"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
 )
-
-// Rule is a redaction rule of the configuration. Each match in a text is replaced by the rule's
-// name.
-type Rule struct {
-	Name string
-	Re   *regexp.Regexp
-}
 
 // Redactor replaces matches in messages of upstreams by [redacted: NAME]. It guards against
 // accidents, such as a token in a log file that a tool returns. It does not stop a malicious
@@ -32,13 +25,13 @@ type Rule struct {
 //
 // A Redactor is immutable and safe for concurrent use. A nil Redactor removes nothing.
 type Redactor struct {
-	rules   []Rule
+	rules   []policy.Redaction
 	needles [][]byte // literal start of each rule's matches, written alike in JSON; nil if the rule has none
 	secrets bool
 }
 
 // New returns a Redactor; nil if there are no rules and secrets is false.
-func New(rules []Rule, secrets bool) *Redactor {
+func New(rules []policy.Redaction, secrets bool) *Redactor {
 	if len(rules) == 0 && !secrets {
 		return nil
 	}

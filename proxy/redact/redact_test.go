@@ -10,6 +10,7 @@ import (
 	"testing"
 	"unicode/utf16"
 
+	"junction/policy"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
 )
@@ -110,53 +111,53 @@ func TestSecretShapes(t *testing.T) {
 }
 
 func TestRedaction(t *testing.T) {
-	ticket := Rule{"ticket", regexp.MustCompile(`TCK-[0-9]{8}`)}
-	words := Rule{"word", regexp.MustCompile(`(?i)secret|text|image|x-1`)}
+	ticket := policy.Redaction{Name: "ticket", Re: regexp.MustCompile(`TCK-[0-9]{8}`)}
+	words := policy.Redaction{Name: "word", Re: regexp.MustCompile(`(?i)secret|text|image|x-1`)}
 	for _, row := range []struct {
 		name     string
-		rules    []Rule
+		rules    []policy.Redaction
 		in, want string // "" is no change
 	}{
-		{"nothing", []Rule{ticket}, ` { "content" : [ ] } `[1:17], ""},
-		{"a text", []Rule{ticket}, `{"content":[{"type":"text","text":"see TCK-12345678, TCK-87654321."}]}`,
+		{"nothing", []policy.Redaction{ticket}, ` { "content" : [ ] } `[1:17], ""},
+		{"a text", []policy.Redaction{ticket}, `{"content":[{"type":"text","text":"see TCK-12345678, TCK-87654321."}]}`,
 			`{"content":[{"type":"text","text":"see [redacted: ticket], [redacted: ticket]."}]}`},
-		{"the rest stays as it was", []Rule{ticket}, `{ "content":[ {"type" :"text","text":"\u00e9\/\"TCK-12345678\u2028", "n": 1.0e+2 } ],"x":[null ,true]}`,
+		{"the rest stays as it was", []policy.Redaction{ticket}, `{ "content":[ {"type" :"text","text":"\u00e9\/\"TCK-12345678\u2028", "n": 1.0e+2 } ],"x":[null ,true]}`,
 			`{ "content":[ {"type" :"text","text":"\u00e9\/\"[redacted: ticket]\u2028", "n": 1.0e+2 } ],"x":[null ,true]}`},
-		{"escapes do not hide it", []Rule{ticket}, `{"a":"\u0054CK-1234\u0035678","b":"\ud83d\ude00TCK-12345678\ud800\n"}`,
+		{"escapes do not hide it", []policy.Redaction{ticket}, `{"a":"\u0054CK-1234\u0035678","b":"\ud83d\ude00TCK-12345678\ud800\n"}`,
 			`{"a":"[redacted: ticket]","b":"\ud83d\ude00[redacted: ticket]\ud800\n"}`},
-		{"nor do they where everything is escaped", []Rule{ticket}, `{"a":"\u0054CK-12345678"}`, `{"a":"[redacted: ticket]"}`},
-		{"words of MCP stay", []Rule{words}, `{"content":[{"type":"text","text":"the text","uri":"x://text","mimeType":"text/plain","annotations":{"audience":["text"],"title":"text"}}]}`,
+		{"nor do they where everything is escaped", []policy.Redaction{ticket}, `{"a":"\u0054CK-12345678"}`, `{"a":"[redacted: ticket]"}`},
+		{"words of MCP stay", []policy.Redaction{words}, `{"content":[{"type":"text","text":"the text","uri":"x://text","mimeType":"text/plain","annotations":{"audience":["text"],"title":"text"}}]}`,
 			`{"content":[{"type":"text","text":"the [redacted: word]","uri":"x://text","mimeType":"text/plain","annotations":{"audience":["text"],"title":"[redacted: word]"}}]}`},
-		{"structured content has none", []Rule{words}, `{"structuredContent":{"type":"text","uri":"x://text","text":1,"list":["text",{"url":"secret"}]}}`,
+		{"structured content has none", []policy.Redaction{words}, `{"structuredContent":{"type":"text","uri":"x://text","text":1,"list":["text",{"url":"secret"}]}}`,
 			`{"structuredContent":{"type":"[redacted: word]","uri":"x://[redacted: word]","text":1,"list":["[redacted: word]",{"url":"[redacted: word]"}]}}`},
-		{"_meta has handles", []Rule{words}, `{"_meta":{"note":"text","type":"text","progressToken":"text","ui":{"resourceUri":"ui://text"}}}`,
+		{"_meta has handles", []policy.Redaction{words}, `{"_meta":{"note":"text","type":"text","progressToken":"text","ui":{"resourceUri":"ui://text"}}}`,
 			`{"_meta":{"note":"[redacted: word]","type":"[redacted: word]","progressToken":"text","ui":{"resourceUri":"ui://text"}}}`},
-		{"names of members stay", []Rule{words}, `{"secret":"a","structuredContent":{"secret":"secret"}}`, `{"secret":"a","structuredContent":{"secret":"[redacted: word]"}}`},
-		{"an escaped name is no word", []Rule{words}, `{"t\u0079pe":"text"}`, `{"t\u0079pe":"[redacted: word]"}`},
-		{"messages of a prompt", []Rule{words}, `{"messages":[{"role":"user","content":{"type":"text","text":"secret"}}],"description":"secret"}`,
+		{"names of members stay", []policy.Redaction{words}, `{"secret":"a","structuredContent":{"secret":"secret"}}`, `{"secret":"a","structuredContent":{"secret":"[redacted: word]"}}`},
+		{"an escaped name is no word", []policy.Redaction{words}, `{"t\u0079pe":"text"}`, `{"t\u0079pe":"[redacted: word]"}`},
+		{"messages of a prompt", []policy.Redaction{words}, `{"messages":[{"role":"user","content":{"type":"text","text":"secret"}}],"description":"secret"}`,
 			`{"messages":[{"role":"user","content":{"type":"text","text":"[redacted: word]"}}],"description":"[redacted: word]"}`},
-		{"contents of a resource", []Rule{words}, `{"contents":[{"uri":"a://text","text":"secret"},{"blob":"text","uri":"b://text"}]}`,
+		{"contents of a resource", []policy.Redaction{words}, `{"contents":[{"uri":"a://text","text":"secret"},{"blob":"text","uri":"b://text"}]}`,
 			`{"contents":[{"uri":"a://text","text":"[redacted: word]"},{"blob":"text","uri":"b://text"}]}`},
-		{"an image and a sound", []Rule{words}, `[{"type":"image","data":"text\/+==","x":"text"},{"data":"text","type":"audio"}]`,
+		{"an image and a sound", []policy.Redaction{words}, `[{"type":"image","data":"text\/+==","x":"text"},{"data":"text","type":"audio"}]`,
 			`[{"type":"image","data":"text\/+==","x":"[redacted: word]"},{"data":"text","type":"audio"}]`},
-		{"no image", []Rule{words}, `[{"type":"text","data":"text"},{"data":"text"},{"type":"image","data":"no base64, but text"},{"blob":"text"},{"type":"image","data":"text","data":"abcd"}]`,
+		{"no image", []policy.Redaction{words}, `[{"type":"text","data":"text"},{"data":"text"},{"type":"image","data":"no base64, but text"},{"blob":"text"},{"type":"image","data":"text","data":"abcd"}]`,
 			`[{"type":"text","data":"[redacted: word]"},{"data":"[redacted: word]"},{"type":"image","data":"no base64, but [redacted: word]"},{"blob":"[redacted: word]"},{"type":"image","data":"[redacted: word]","data":"abcd"}]`},
-		{"a binary member before another text", []Rule{words}, `{"data":"secret","name":"secret","type":"text"}`, `{"data":"[redacted: word]","name":"[redacted: word]","type":"text"}`},
-		{"a log message", []Rule{words}, `{"level":"info","logger":"text","data":{"type":"text","url":"secret"}}`,
+		{"a binary member before another text", []policy.Redaction{words}, `{"data":"secret","name":"secret","type":"text"}`, `{"data":"[redacted: word]","name":"[redacted: word]","type":"text"}`},
+		{"a log message", []policy.Redaction{words}, `{"level":"info","logger":"text","data":{"type":"text","url":"secret"}}`,
 			`{"level":"info","logger":"[redacted: word]","data":{"type":"[redacted: word]","url":"[redacted: word]"}}`},
-		{"a data URI", []Rule{words}, `{"text":"text ![](data:image/png;base64,AAtextAA) text","icons":[{"src":"data:image/png;base64,text"}]}`,
+		{"a data URI", []policy.Redaction{words}, `{"text":"text ![](data:image/png;base64,AAtextAA) text","icons":[{"src":"data:image/png;base64,text"}]}`,
 			`{"text":"[redacted: word] ![](data:[redacted: word]/png;base64,AAtextAA) [redacted: word]","icons":[{"src":"data:image/png;base64,text"}]}`},
-		{"a data URI within a match", []Rule{{"all", regexp.MustCompile(`a.*z`)}}, `{"text":"a data:;base64,AAzAA az, z"}`,
+		{"a data URI within a match", []policy.Redaction{{Name: "all", Re: regexp.MustCompile(`a.*z`)}}, `{"text":"a data:;base64,AAzAA az, z"}`,
 			`{"text":"[redacted: all]AAzAA[redacted: all]"}`},
-		{"matches that overlap", []Rule{{"one", regexp.MustCompile("abc")}, {"two", regexp.MustCompile("bcd+")}, {"three", regexp.MustCompile("e")}}, `{"x":"abcddde"}`,
+		{"matches that overlap", []policy.Redaction{{Name: "one", Re: regexp.MustCompile("abc")}, {Name: "two", Re: regexp.MustCompile("bcd+")}, {Name: "three", Re: regexp.MustCompile("e")}}, `{"x":"abcddde"}`,
 			`{"x":"[redacted: one][redacted: three]"}`},
-		{"a match of nothing", []Rule{{"nothing", regexp.MustCompile(`x*|$`)}}, `{"x":"abxxxc","y":""}`, `{"x":"ab[redacted: nothing]c","y":""}`},
-		{"a match of nothing anywhere", []Rule{{"nothing", regexp.MustCompile(`\b|^`)}}, `{"x":"a b"}`, ""},
-		{"a name that JSON escapes", []Rule{{`a "b"` + "\n", regexp.MustCompile("x")}}, `["x"]`, `["[redacted: a \"b\"\n]"]`},
-		{"a rule whose text JSON escapes", []Rule{{"path", regexp.MustCompile(`/etc/`)}, {"more", regexp.MustCompile(`ü"`)}}, `["\/etc\/x","\u00fc\""]`, `["[redacted: path]x","[redacted: more]"]`},
-		{"form of a question", []Rule{words}, `{"inputRequests":{"a":{"method":"elicitation/create","params":{"message":"secret","requestedSchema":{"properties":{"text":{"type":"string","enum":["text"],"title":"text"}},"required":["text"]}}}}}`,
+		{"a match of nothing", []policy.Redaction{{Name: "nothing", Re: regexp.MustCompile(`x*|$`)}}, `{"x":"abxxxc","y":""}`, `{"x":"ab[redacted: nothing]c","y":""}`},
+		{"a match of nothing anywhere", []policy.Redaction{{Name: "nothing", Re: regexp.MustCompile(`\b|^`)}}, `{"x":"a b"}`, ""},
+		{"a name that JSON escapes", []policy.Redaction{{Name: `a "b"` + "\n", Re: regexp.MustCompile("x")}}, `["x"]`, `["[redacted: a \"b\"\n]"]`},
+		{"a rule whose text JSON escapes", []policy.Redaction{{Name: "path", Re: regexp.MustCompile(`/etc/`)}, {Name: "more", Re: regexp.MustCompile(`ü"`)}}, `["\/etc\/x","\u00fc\""]`, `["[redacted: path]x","[redacted: more]"]`},
+		{"form of a question", []policy.Redaction{words}, `{"inputRequests":{"a":{"method":"elicitation/create","params":{"message":"secret","requestedSchema":{"properties":{"text":{"type":"string","enum":["text"],"title":"text"}},"required":["text"]}}}}}`,
 			`{"inputRequests":{"a":{"method":"elicitation/create","params":{"message":"[redacted: word]","requestedSchema":{"properties":{"text":{"type":"string","enum":["text"],"title":"[redacted: word]"}},"required":["text"]}}}}}`},
-		{"arguments of a sampled call", []Rule{words}, `{"content":{"type":"tool_use","input":{"type":"text"}}}`, `{"content":{"type":"tool_use","input":{"type":"[redacted: word]"}}}`},
+		{"arguments of a sampled call", []policy.Redaction{words}, `{"content":{"type":"tool_use","input":{"type":"text"}}}`, `{"content":{"type":"tool_use","input":{"type":"[redacted: word]"}}}`},
 	} {
 		got, n, err := New(row.rules, false).Text([]byte(row.in))
 		if row.want == "" {
@@ -176,7 +177,7 @@ func TestRedactionLeavesWhatItDoesNotKnow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, r := range []*Redactor{nil, New(nil, false), New(nil, true), New([]Rule{{"x", regexp.MustCompile(`[xyz]{3}`)}}, true)} {
+	for _, r := range []*Redactor{nil, New(nil, false), New(nil, true), New([]policy.Redaction{{Name: "x", Re: regexp.MustCompile(`[xyz]{3}`)}}, true)} {
 		got, n, err := r.Result(o)
 		if err != nil || n != 0 || &got.Text()[0] != &o.Text()[0] {
 			t.Errorf("a result without a match became %s (%d, %v)", got.Text(), n, err)
@@ -226,9 +227,9 @@ func TestRedactionIsBounded(t *testing.T) {
 		{"quotes", `\"`, "", size + 100}, {"slashes", `\\`, "", size + 100}, {"escapes", `\u0067`, "", size + 100},
 		{"data URIs", "data:;base64,ghp_ ", "", size + 100},
 	} {
-		var rules []Rule
+		var rules []policy.Redaction
 		if row.rule != "" {
-			rules = []Rule{{"x", regexp.MustCompile(row.rule)}}
+			rules = []policy.Redaction{{Name: "x", Re: regexp.MustCompile(row.rule)}}
 		}
 		text := []byte(`{"text":"` + strings.Repeat(row.piece, size/len(row.piece)) + `"}`)
 		got, _, err := New(rules, row.rule == "").Text(text)
@@ -268,7 +269,7 @@ func FuzzRedact(f *testing.F) {
 			f.Add(s, s, every, []byte(s))
 		}
 	}
-	r := New([]Rule{{"ticket", regexp.MustCompile(`TCK-[0-9]{8}`)}, {"odd", regexp.MustCompile(`é*`)}}, true)
+	r := New([]policy.Redaction{{Name: "ticket", Re: regexp.MustCompile(`TCK-[0-9]{8}`)}, {Name: "odd", Re: regexp.MustCompile(`é*`)}}, true)
 	f.Fuzz(func(t *testing.T, before, after string, every int, media []byte) {
 		const plain = "TCK-12345678"
 		image := base64.StdEncoding.EncodeToString(media)
@@ -331,8 +332,8 @@ func BenchmarkRedact(b *testing.B) {
 	body := func(size int) []byte {
 		return []byte(`{"content":[{"type":"text","text":"` + strings.Repeat(line, size/len(line)+1) + `"}],"structuredContent":{"ok":true,"n":[1,2,3]}}`)
 	}
-	word := Rule{"ticket", regexp.MustCompile(`TCK-[0-9]{8}`)}
-	slow := Rule{"mail", regexp.MustCompile(`[a-z0-9.]+@[a-z0-9.]+`)}
+	word := policy.Redaction{Name: "ticket", Re: regexp.MustCompile(`TCK-[0-9]{8}`)}
+	slow := policy.Redaction{Name: "mail", Re: regexp.MustCompile(`[a-z0-9.]+@[a-z0-9.]+`)}
 	for _, size := range []int{1 << 10, 100 << 10, 1 << 20} {
 		for _, row := range []struct {
 			name    string
@@ -340,7 +341,7 @@ func BenchmarkRedact(b *testing.B) {
 			replace bool
 		}{
 			{"secrets", New(nil, true), false}, {"secrets/found", New(nil, true), true},
-			{"rule", New([]Rule{word}, false), false}, {"pattern", New([]Rule{slow}, false), false},
+			{"rule", New([]policy.Redaction{word}, false), false}, {"pattern", New([]policy.Redaction{slow}, false), false},
 		} {
 			b.Run(fmt.Sprintf("%s/%dK", row.name, size>>10), func(b *testing.B) {
 				text := body(size)
