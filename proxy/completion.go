@@ -176,18 +176,14 @@ func (s *Server) filterCompletion(x *exchange, allowed *view.Completion, r resul
 	if err != nil && err != raw.ErrAbsent {
 		return result{}, x.invalid(err.Error())
 	}
-	list := []byte(`{"values":[`)
-	kept := 0
+	var kept [][]byte
 	for _, v := range values[:min(len(values), mostCompleted)] {
-		if text, err := raw.String(v); err != nil || !allowed.Allows(text) {
-			continue
+		if text, err := raw.String(v); err == nil && allowed.Allows(text) {
+			kept = append(kept, v)
 		}
-		if kept++; kept > 1 {
-			list = append(list, ',')
-		}
-		list = append(list, v...)
 	}
-	text, err := o.Splice(raw.Edit{Name: "completion", Value: append(list, "]}"...)})
+	list := fmt.Appendf(nil, `{"values":[%s]}`, bytes.Join(kept, []byte{','}))
+	text, err := o.Splice(raw.Edit{Name: "completion", Value: list})
 	if err != nil {
 		return result{}, x.invalid(fmt.Sprintf("completion: %v", err))
 	}

@@ -179,7 +179,9 @@ func (s *Server) send(w http.ResponseWriter, p *auth.Principal, body string, hea
 func (s *Server) postAs(w http.ResponseWriter, r *http.Request, c caller) {
 	x := s.newExchange(w, r, c)
 	defer x.held.Release()
-	s.post(x)
+	if err := s.post(x); err != nil {
+		s.reject(x, "", err)
+	}
 }
 
 // ending is a ResponseWriter that keeps the end of an answer.

@@ -1,9 +1,11 @@
 package proxy
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -163,50 +165,47 @@ func (f legacyFront) handshake(x *exchange) (result, error) {
 	return result{body: append(b, '}')}, nil
 }
 
-// get opens the GET stream of a session.
-func (f legacyFront) get(x *exchange) {
+// get opens the GET stream of a session. After an error nothing was written.
+func (f legacyFront) get(x *exchange) error {
 	w, r := x.reply.w, x.request
 	if header(r.Header, "Mcp-Session-Id") == "" {
 		w.Header().Set("Allow", "POST")
 		http.Error(w, "There is no stream without a session (Mcp-Session-Id).", http.StatusMethodNotAllowed)
-		return
+		return nil
 	}
 	if err := f.enter(x); err != nil {
-		f.refuse(x, err)
-		return
+		return err
 	}
 	if !headers.Accepts(r, "text/event-stream") {
 		http.Error(w, "The stream is text/event-stream, which this request does not accept.", http.StatusNotAcceptable)
-		return
+		return nil
 	}
 	if _, err := f.count(r.Context(), x, true); err != nil {
 		if err.outcome == Limited {
 			err.status = http.StatusTooManyRequests
 		}
-		f.refuse(x, err)
-		return
+		return err
 	}
 	if err := x.held.Reserve(budget.Streams, 1); err != nil {
-		f.refuse(x, overuseError(err))
-		return
+		return overuseError(err)
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	l := &listener{caller: x.caller, session: x.session, changed: make(chan struct{}, 1), wants: everyList(),
 		first: []byte("retry: 2000\n\n")}
 	if err := x.session.join(l, cancel); err != nil {
-		f.refuse(x, sessionError(err))
-		return
+		return sessionError(err)
 	}
 	defer x.session.leave(l)
 	if rec, n := x.session.recorded(header(r.Header, "Last-Event-Id")); rec != nil {
 		f.replay(ctx, x, rec, n)
-		return
+		return nil
 	}
 	if x.session.wasMoved() {
 		f.listeners.missed(l)
 	}
 	f.listen(ctx, x, l)
+	return nil
 }
 
 // everyList returns all lists: legacy clients cannot choose.
@@ -218,46 +217,41 @@ func everyList() (all [upstream.Parts]bool) {
 }
 
 // delete ends a session.
-func (f legacyFront) delete(x *exchange) {
+func (f legacyFront) delete(x *exchange) error {
 	if err := f.enter(x); err != nil {
-		f.refuse(x, err)
-		return
+		return err
 	}
 	id := header(x.request.Header, "Mcp-Session-Id")
 	if f.members != nil { // first, because a session that others do not know to be deleted would come back
 		until := time.Now().Add(f.sessions.maxAge)
 		if err := f.members.DeleteSession(x.request.Context(), hash(id), until); err != nil {
-			f.refuse(x, unavailable("the session was not deleted: the database cannot be reached"))
-			return
+			return unavailable("the session was not deleted: the database cannot be reached")
 		}
 	}
 	f.sessions.delete(id)
 	x.reply.w.WriteHeader(http.StatusNoContent)
+	return nil
 }
 
 // batch answers an array of messages, which only 2025-03-26 has (basic/index#batching), in parallel
 // and in one document. Other versions, and requests without a session, have no batches. Each
 // message counts as a request.
-func (f legacyFront) batch(all *exchange, body []byte) {
+func (f legacyFront) batch(all *exchange, body []byte) error {
 	all.era = upstream.EraLegacy
 	if err := f.enter(all); err != nil || all.session.Version != mcp.ProtocolVersion20250326 {
-		f.refuse(all, refuse(http.StatusBadRequest, mcp.INVALID_REQUEST,
-			"Invalid Request: only a session of 2025-03-26 may send batches"))
-		return
+		return refuse(http.StatusBadRequest, mcp.INVALID_REQUEST,
+			"Invalid Request: only a session of 2025-03-26 may send batches")
 	}
 	if _, err := raw.Scan(body, f.limits.Nesting); err != nil {
-		f.refuse(all, malformed(err))
-		return
+		return malformed(err)
 	}
 	items, err := raw.ElementsWithin(body, maxBatch) // bounded: the index can be much larger than the body
 	if err != nil || len(items) == 0 {
-		f.refuse(all, refuse(http.StatusBadRequest, mcp.INVALID_REQUEST,
-			"Invalid Request: a batch has 1 to %d messages", maxBatch))
-		return
+		return refuse(http.StatusBadRequest, mcp.INVALID_REQUEST, "Invalid Request: a batch has 1 to %d messages",
+			maxBatch)
 	}
 	if err := all.held.Reserve(budget.Requests, int64(len(items)-1)); err != nil {
-		f.refuse(all, overuseError(err))
-		return
+		return overuseError(err)
 	}
 	answers, grants := make([][]byte, len(items)), make([]budget.Grant, len(items))
 	defer func() {
@@ -270,22 +264,14 @@ func (f legacyFront) batch(all *exchange, body []byte) {
 		members.Go(func() { answers[i], grants[i] = f.member(all, item) })
 	}
 	members.Wait()
-	out := []byte{'['}
-	for _, a := range answers {
-		if a == nil {
-			continue
-		}
-		if len(out) > 1 {
-			out = append(out, ',')
-		}
-		out = append(out, a...)
-	}
-	if len(out) == 1 {
+	answers = slices.DeleteFunc(answers, func(a []byte) bool { return a == nil })
+	if len(answers) == 0 {
 		all.reply.w.WriteHeader(http.StatusAccepted)
-		return
+		return nil
 	}
 	all.reply.deadline()
-	writeJSON(all.reply.w, http.StatusOK, append(out, ']'))
+	writeJSON(all.reply.w, http.StatusOK, fmt.Appendf(nil, "[%s]", bytes.Join(answers, []byte{','})))
+	return nil
 }
 
 // maxBatch bounds the messages of one batch.

@@ -192,7 +192,7 @@ func searchTools(ctx context.Context, s *Server, x *exchange) (result, error) {
 	s.awaitLists(ctx, x)
 	seen := x.subject.Sight()
 	k := seen.View.Kind(upstream.PartTools, x.era, x.who.profile)
-	return s.ownResult(x, string(seen.SearchAnswer(k, q))), nil
+	return s.toolText(x, seen.SearchAnswer(k, q), ""), nil
 }
 
 // awaitLists waits briefly for starting upstreams, so that a client's first tools/list contains

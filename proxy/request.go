@@ -47,16 +47,20 @@ func (s *Server) at(w *snapshot, name func(*http.Request) string) http.HandlerFu
 		}
 		x := s.newExchange(rw, r, c)
 		defer x.held.Release()
+		var err error
 		switch r.Method {
 		case http.MethodPost:
-			s.post(x)
+			err = s.post(x)
 		case http.MethodGet:
-			legacyFront{s}.get(x)
+			err = legacyFront{s}.get(x)
 		case http.MethodDelete:
-			legacyFront{s}.delete(x)
+			err = legacyFront{s}.delete(x)
 		default:
 			rw.Header().Set("Allow", "POST, GET, DELETE")
 			http.Error(rw, "Use POST.", http.StatusMethodNotAllowed)
+		}
+		if err != nil {
+			s.reject(x, "", err)
 		}
 	}
 }
@@ -163,17 +167,15 @@ func (w *snapshot) hostAllowed(host string) bool {
 	return true
 }
 
-// post reads the message of a request and passes it to the front of its era.
-func (s *Server) post(x *exchange) {
+// post reads the message of a request and passes it to the front of its era. The error is for a
+// request without a message.
+func (s *Server) post(x *exchange) error {
 	if !headers.JSON(x.request.Header["Content-Type"]) {
-		s.reject(x, "", refuse(http.StatusUnsupportedMediaType, mcp.INVALID_REQUEST,
-			"Content-Type must be application/json"))
-		return
+		return refuse(http.StatusUnsupportedMediaType, mcp.INVALID_REQUEST, "Content-Type must be application/json")
 	}
 	body, err := s.readBody(x)
 	if err != nil {
-		s.reject(x, "", err)
-		return
+		return err
 	}
 	defer func() {
 		if !x.outlived {
@@ -184,20 +186,17 @@ func (s *Server) post(x *exchange) {
 	m, err := jsonrpc.Parse(*body, s.limits.Nesting)
 	if err != nil {
 		if errors.Is(err, jsonrpc.ErrInvalid) && bytes.HasPrefix(bytes.TrimLeft(*body, " \t\r\n"), []byte{'['}) {
-			legacyFront{s}.batch(x, *body)
-			return
+			return legacyFront{s}.batch(x, *body)
 		}
 		s.reject(x, m.ID, malformed(err))
-		return
+		return nil
 	}
 	if err := s.read(x, m); err != nil {
 		s.reject(x, m.ID, err)
-		return
+	} else if s.members == nil || !s.forwardParked(x, *body) {
+		s.frontFor(x).post(x)
 	}
-	if s.members != nil && s.forwardParked(x, *body) {
-		return
-	}
-	s.frontFor(x).post(x)
+	return nil
 }
 
 // reject answers a message that is not dispatched with an error. id is "" if it is unknown.

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -19,16 +20,18 @@ func WithText(o raw.Object, structured []byte) []byte {
 	if err != nil && err != raw.ErrAbsent {
 		return nil
 	}
-	b := []byte{'['}
 	for _, block := range blocks {
 		if kind, o := blockType(block); kind == "text" {
 			if text, err := o.String("text"); err == nil && sameJSON([]byte(text), structured) {
 				return nil
 			}
 		}
-		b = append(append(b, block...), ',')
 	}
-	return append(raw.AppendQuote(append(b, `{"type":"text","text":`...), string(structured)), "}]"...)
+	return array(append(slices.Clip(blocks), textBlock(string(structured))))
+}
+
+func textBlock(text string) []byte {
+	return fmt.Appendf(nil, `{"type":"text","text":%s}`, raw.Quote(text))
 }
 
 // sameJSON reports whether two JSON texts differ only in white space.
@@ -50,29 +53,28 @@ func blockType(block []byte) (string, raw.Object) {
 // link becomes text, and audio an embedded resource. Blocks returns nil if there is no change.
 func Blocks(items [][]byte, messages bool, version string) []byte {
 	changed := false
-	b := []byte{'['}
+	items = slices.Clone(items)
 	for i, item := range items {
-		if i > 0 {
-			b = append(b, ',')
-		}
 		block := item
 		if messages {
 			block, _ = raw.Get(item, "content")
 		}
-		if text := oneBlock(block, version); text != nil {
-			changed = true
-			if messages {
-				text, _ = raw.Set(item, text, "content") // cannot fail: item has this member
-			}
-			item = text
+		text := oneBlock(block, version)
+		if text == nil {
+			continue
 		}
-		b = append(b, item...)
+		if messages {
+			text, _ = raw.Set(item, text, "content") // cannot fail: item has this member
+		}
+		items[i], changed = text, true
 	}
 	if !changed {
 		return nil
 	}
-	return append(b, ']')
+	return array(items)
 }
+
+func array(items [][]byte) []byte { return fmt.Appendf(nil, "[%s]", bytes.Join(items, []byte{','})) }
 
 // oneBlock converts a block for a version; nil if the version knows the block's type.
 func oneBlock(block []byte, version string) []byte {
@@ -83,7 +85,7 @@ func oneBlock(block []byte, version string) []byte {
 		if name, err := o.String("name"); err == nil {
 			text = name + ": " + uri
 		}
-		return fmt.Appendf(nil, `{"type":"text","text":%s}`, raw.Quote(text))
+		return textBlock(text)
 	case kind == "audio" && version < mcp.ProtocolVersion20250326:
 		data, err := o.Get("data")
 		media, bad := o.Get("mimeType")
@@ -152,8 +154,8 @@ func constants(choices []byte) (values, titles []byte, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	values, titles = []byte{'['}, []byte{'['}
-	for i, item := range list {
+	var all, names [][]byte
+	for _, item := range list {
 		choice, err := raw.Parse(item)
 		if err != nil {
 			return nil, nil, err
@@ -166,10 +168,7 @@ func constants(choices []byte) (values, titles []byte, err error) {
 		if err != nil {
 			title = value
 		}
-		if i > 0 {
-			values, titles = append(values, ','), append(titles, ',')
-		}
-		values, titles = append(values, value...), append(titles, title...)
+		all, names = append(all, value), append(names, title)
 	}
-	return append(values, ']'), append(titles, ']'), nil
+	return array(all), array(names), nil
 }

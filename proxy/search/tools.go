@@ -203,22 +203,17 @@ func (a *Answer) Add(c Class, definition []byte) bool {
 	return true
 }
 
-// Members returns the members of the result of the search tool. total is the number of matches.
-// unknown are the upstreams whose tools are not known yet.
-func (a *Answer) Members(total int, unknown []string) []byte {
-	text := append([]byte(`{"total":`), strconv.Itoa(total)...)
-	text = append(append(append(text, `,"tools":[`...), a.tools...), ']')
-	for i, name := range unknown {
-		if i == 0 {
-			text = append(text, `,"not_searched":[`...)
-		} else {
-			text = append(text, ',')
-		}
-		text = raw.AppendQuote(text, name)
-	}
+// Text returns the text of the result of the search tool. total is the number of matches. unknown
+// are the upstreams whose tools are not known yet.
+func (a *Answer) Text(total int, unknown []string) string {
+	text := fmt.Sprintf(`{"total":%d,"tools":[%s]`, total, a.tools)
 	if len(unknown) > 0 {
-		text = append(text,
-			`],"note":"The servers in not_searched have not listed their tools yet. Search again later."`...)
+		names := ""
+		for _, name := range unknown {
+			names += "," + string(raw.Quote(name))
+		}
+		text += fmt.Sprintf(`,"not_searched":[%s],"note":"The servers in not_searched have not listed their tools `+
+			`yet. Search again later."`, names[1:])
 	}
-	return append(raw.AppendQuote([]byte(`"content":[{"type":"text","text":`), string(append(text, '}'))), "}]"...)
+	return text + "}"
 }

@@ -65,8 +65,8 @@ func (s *Sight) Only(tools policy.Globs) *Sight {
 	return newSight(s.View, places, func(i int) bool { return reached.has(i) })
 }
 
-// SearchAnswer returns the members of the result of search_tools for clients with a list of kind k.
-func (s *Sight) SearchAnswer(k ListKind, q search.Query) []byte {
+// SearchAnswer returns the text of the result of search_tools for clients with a list of kind k.
+func (s *Sight) SearchAnswer(k ListKind, q search.Query) string {
 	found, total := s.Search(k, q.Text, q.Limit)
 	var answer search.Answer
 	for _, t := range found {
@@ -80,5 +80,5 @@ func (s *Sight) SearchAnswer(k ListKind, q search.Query) []byte {
 			unknown = append(unknown, st.Backend.Name())
 		}
 	}
-	return answer.Members(total, unknown)
+	return answer.Text(total, unknown)
 }
