@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -108,6 +109,50 @@ func TestCallInfoOfSubscriptions(t *testing.T) {
 	if strings.Join(got, ", ") != want {
 		t.Errorf("reported are %q\nwant %q", got, want)
 	}
+}
+
+// accepting accepts every subscription.
+type accepting struct{ *canned }
+
+func (accepting) Subscribe(_ context.Context, _ upstream.Profile, _, _ string, uris []string) (upstream.Source, []string, error) {
+	return upstream.Source{}, uris, nil
+}
+
+// TestSubscriptionsOfOneRequest has a modern client ask for more subscriptions in one request than it
+// may have, one of them twice: it gets as many as it may.
+func TestSubscriptionsOfOneRequest(t *testing.T) {
+	b := accepting{cannedBackend(t, 1, 10)}
+	var err error
+	if b.catalog.Capabilities, err = raw.Parse([]byte(`{"resources":{"subscribe":true}}`)); err != nil {
+		t.Fatal(err)
+	}
+	s := mustServer(t)
+	s.apply(SnapshotConfig{Guard: &auth.Guard{}, Policy: policy.Open()}, []view.Backend{b})
+	uris := []string{`"mcp://up/x:0"`}
+	for i := range maxSubscriptions + 10 {
+		uris = append(uris, fmt.Sprintf(`"mcp://up/x:%d"`, i))
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	w := &firstWrite{httptest.NewRecorder(), cancel}
+	r := httptest.NewRequestWithContext(ctx, "POST", "http://127.0.0.1/mcp", strings.NewReader(`{"jsonrpc":"2.0","id":1,`+
+		`"method":"subscriptions/listen","params":{"notifications":{"resourceSubscriptions":[`+strings.Join(uris, ",")+`]},`+modernMeta+`}}`))
+	r.RemoteAddr = "127.0.0.1:1"
+	r.Header = http.Header{"Content-Type": {"application/json"}, "Mcp-Protocol-Version": {"2026-07-28"}, "Mcp-Method": {"subscriptions/listen"}}
+	s.ServeHTTP(w, r)
+	if n := strings.Count(w.Body.String(), `"mcp://up/x:`); n != maxSubscriptions+1 { // the first one is in the list twice
+		t.Errorf("%d subscriptions are acknowledged, want %d", n, maxSubscriptions+1)
+	}
+}
+
+// firstWrite calls written after the first write of an answer's body.
+type firstWrite struct {
+	*httptest.ResponseRecorder
+	written func()
+}
+
+func (w *firstWrite) Write(b []byte) (int, error) {
+	defer w.written()
+	return w.ResponseRecorder.Write(b)
 }
 
 // failing answers each call with an error in words of the server.
