@@ -77,9 +77,7 @@ type Match struct {
 }
 
 // Example returns the type in YAML.
-func (Match) Example() string {
-	return "{ group: engineering }"
-}
+func (Match) Example() string { return "{ group: engineering }" }
 
 // Rule has exactly one of allow, ask and deny.
 type Rule struct {
@@ -89,9 +87,7 @@ type Rule struct {
 }
 
 // Example returns the type in YAML.
-func (Rule) Example() string {
-	return `{ allow: { tools: "files__*" } }`
-}
+func (Rule) Example() string { return `{ allow: { tools: "files__*" } }` }
 
 // Selector says which items and calls a rule applies to. At least one key is required; { upstreams:
 // "*" } selects everything.
@@ -130,9 +126,7 @@ type Selector struct {
 }
 
 // Example returns the type in YAML.
-func (Selector) Example() string {
-	return `{ tools: "files__*" }`
-}
+func (Selector) Example() string { return `{ tools: "files__*" }` }
 
 // Where maps arguments to patterns.
 type Where map[string]Pattern
@@ -164,9 +158,7 @@ type Limits struct {
 }
 
 // Example returns the type in YAML.
-func (Limits) Example() string {
-	return "{ rate: 60/m }"
-}
+func (Limits) Example() string { return "{ rate: 60/m }" }
 
 // Rate is a number of calls per second, written as 5/s, 60/m or 1000/h.
 type Rate float64

@@ -299,7 +299,5 @@ const maxBeginning = 256
 // isWord reports whether a text consists of characters that no reader changes, which excludes upper
 // case.
 func isWord(s string) bool {
-	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
-		return (r < 'a' || 'z' < r) && (r < '0' || '9' < r) && r != '-' && r != '+' && r != '_'
-	})
+	return s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789-+_") == ""
 }

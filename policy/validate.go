@@ -328,13 +328,8 @@ func (v *validator) limits(at string, l Limits) {
 
 // word reports whether s has 1 to 64 letters, digits and characters of more.
 func word(s, more string) bool {
-	for i := range len(s) {
-		c := s[i]
-		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte(more, c) >= 0) {
-			return false
-		}
-	}
-	return s != "" && len(s) <= 64
+	const alphanumeric = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+	return s != "" && len(s) <= 64 && strings.Trim(s, alphanumeric+more) == ""
 }
 
 // show quotes a value of the file for a message.

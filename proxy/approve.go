@@ -59,7 +59,7 @@ func (s *Server) approveLegacy(ctx context.Context, x *exchange) (*result, error
 		x.approval, x.approved = approvalRemembered, true
 		return nil, nil
 	}
-	if !x.profile.Form || !x.reply.stream {
+	if !x.who.profile.Form || !x.reply.stream {
 		x.approval = approvalImpossible
 		return s.unapproved(x, x.cannotAsk())
 	}
@@ -113,7 +113,7 @@ func (s *Server) approveModern(ctx context.Context, x *exchange, st state) (*res
 	if st.Kind != stateNone && st.Kind != stateApproval {
 		return nil, errState() // the request began before policy required approval
 	}
-	if !x.profile.Form {
+	if !x.who.profile.Form {
 		x.approval = approvalImpossible
 		return s.unapproved(x, x.cannotAsk())
 	}

@@ -49,8 +49,7 @@ func (x *exchange) send(
 	ctx context.Context, q question.Question, params []byte, progress func([]byte),
 ) ([]byte, error) {
 	if x.session == nil || !x.reply.stream {
-		return nil, &jsonrpc.Error{Code: mcp.INVALID_PARAMS,
-			Message: "the client cannot be asked: it takes no event stream"}
+		return nil, rejected("the client cannot be asked: it takes no event stream")
 	}
 	asked := x.question(q)
 	answer, err := x.await(ctx, q.Method, asked.Join(params), progress)
@@ -66,7 +65,7 @@ func (x *exchange) await(ctx context.Context, method string, params []byte, prog
 	a := &pendingRequest{answer: make(chan *jsonrpc.Message, 1), progress: progress}
 	params, err := a.replaceToken(params, id)
 	if err != nil {
-		return nil, &jsonrpc.Error{Code: mcp.INVALID_PARAMS, Message: "Invalid params: _meta"}
+		return nil, rejected("Invalid params: _meta")
 	}
 	if !x.session.await(id, a) {
 		return nil, errNoAnswer
@@ -229,19 +228,16 @@ func pause(ctx context.Context, round int) error {
 // and with the upstream's name in the message. If meta is set, the params keep their _meta. The
 // error is a *jsonrpc.Error for the upstream.
 func (x *exchange) serverRequest(from, method string, params []byte, meta bool) ([]byte, error) {
-	refused := func(format string, args ...any) error {
-		return &jsonrpc.Error{Code: mcp.INVALID_PARAMS, Message: fmt.Sprintf(format, args...)}
-	}
 	if params == nil {
 		params = []byte("{}")
 	}
 	params, _, err := x.subject.redact.Text(params)
 	if err != nil {
-		return nil, refused("Invalid params of %s: %v", method, err)
+		return nil, rejected("Invalid params of %s: %v", method, err)
 	}
 	o, err := raw.Parse(params)
 	if err != nil {
-		return nil, refused("Invalid params of %s", method)
+		return nil, rejected("Invalid params of %s", method)
 	}
 	// Junction never declares that clients support tasks (2025-11-25, basic/utilities/tasks)
 	edits := []raw.Edit{{Name: "task"}}
@@ -269,18 +265,18 @@ func (x *exchange) serverRequest(from, method string, params []byte, meta bool) 
 		_, tools := o.Get("tools")
 		_, choice := o.Get("toolChoice")
 		switch {
-		case !x.profile.Sampling:
+		case !x.who.profile.Sampling:
 			x.lack(`{"sampling":{}}`)
-			return nil, refused("the client has not declared sampling")
-		case (tools != raw.ErrAbsent || choice != raw.ErrAbsent) && !x.profile.SamplingTools:
+			return nil, rejected("the client has not declared sampling")
+		case (tools != raw.ErrAbsent || choice != raw.ErrAbsent) && !x.who.profile.SamplingTools:
 			x.lack(`{"sampling":{"tools":{}}}`)
-			return nil, refused("the client has not declared sampling.tools")
+			return nil, rejected("the client has not declared sampling.tools")
 		}
 		// For the client, "this server" would include all upstreams. An upstream must not see
 		// another upstream's context.
 		edits = append(edits, raw.Edit{Name: "includeContext"})
 	case mcp.MethodListRoots:
-		if !x.profile.Roots {
+		if !x.who.profile.Roots {
 			x.lack(`{"roots":{}}`)
 			return nil, &jsonrpc.Error{Code: mcp.METHOD_NOT_FOUND, Message: "the client has not declared roots"}
 		}
@@ -289,9 +285,14 @@ func (x *exchange) serverRequest(from, method string, params []byte, meta bool) 
 	}
 	text, err := o.Splice(edits...)
 	if err != nil {
-		return nil, refused("Invalid params of %s: a member occurs twice, or in another letter case", method)
+		return nil, rejected("Invalid params of %s: a member occurs twice, or in another letter case", method)
 	}
 	return text, nil
+}
+
+// rejected returns an error for the upstream.
+func rejected(format string, args ...any) error {
+	return &jsonrpc.Error{Code: mcp.INVALID_PARAMS, Message: fmt.Sprintf(format, args...)}
 }
 
 // lack stores the client capability that a server request needs.
@@ -301,22 +302,19 @@ func (x *exchange) lack(capabilities string) { x.lacks.Store(&capabilities) }
 // client gets the upstream's ID or a new one.
 func (x *exchange) elicitation(from string, o raw.Object) ([]raw.Edit, error) {
 	var edits []raw.Edit
-	bad := func(format string, args ...any) ([]raw.Edit, error) {
-		return nil, &jsonrpc.Error{Code: mcp.INVALID_PARAMS, Message: fmt.Sprintf(format, args...)}
-	}
 	mode, err := o.String("mode")
 	if err == raw.ErrAbsent {
 		mode = "form" // 2025-11-25, client/elicitation
 	} else if err != nil {
-		return bad("Invalid params: mode")
+		return nil, rejected("Invalid params: mode")
 	}
 	modern := x.era == upstream.EraModern
 	switch {
-	case mode == "form" && !x.profile.Form, mode == "url" && !x.profile.URL:
+	case mode == "form" && !x.who.profile.Form, mode == "url" && !x.who.profile.URL:
 		x.lack(`{"elicitation":{"` + mode + `":{}}}`)
-		return bad("the client has not declared elicitation in mode %s", mode)
+		return nil, rejected("the client has not declared elicitation in mode %s", mode)
 	case mode != "form" && mode != "url":
-		return bad("Invalid params: no elicitation has the mode %.40q", mode)
+		return nil, rejected("Invalid params: no elicitation has the mode %.40q", mode)
 	case mode == "url" && modern:
 		edits = append(edits, raw.Edit{Name: "elicitationId"})
 	case mode == "url":
@@ -326,7 +324,7 @@ func (x *exchange) elicitation(from string, o raw.Object) ([]raw.Edit, error) {
 	case !modern && x.session.Version < mcp.ProtocolVersion20251125:
 		schema, err := older.Schema(o)
 		if err != nil {
-			return bad("the client speaks %s, which has no form for this: %v", x.session.Version, err)
+			return nil, rejected("the client speaks %s, which has no form for this: %v", x.session.Version, err)
 		}
 		edits = append(edits, raw.Edit{Name: "mode"})
 		if schema != nil {
@@ -335,7 +333,7 @@ func (x *exchange) elicitation(from string, o raw.Object) ([]raw.Edit, error) {
 	}
 	message, err := o.String("message")
 	if err != nil && err != raw.ErrAbsent {
-		return bad("Invalid params: message")
+		return nil, rejected("Invalid params: message")
 	}
 	// The user must see which server sends the elicitation (2025-11-25,
 	// client/elicitation#user-interaction-model).

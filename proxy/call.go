@@ -91,7 +91,7 @@ func (s *Server) call(ctx context.Context, x *exchange, find finder, permit func
 		switch {
 		case st.Kind == stateParked:
 			return s.parked.resume(ctx, s, x, st)
-		case x.era == upstream.EraModern && x.legacyTarget() && x.profile.Asks():
+		case x.era == upstream.EraModern && x.legacyTarget() && x.who.profile.Asks():
 			return s.parked.begin(ctx, s, x, c)
 		}
 		r, err := x.filter(s.make(ctx, x, c))

@@ -42,7 +42,6 @@ type exchange struct {
 
 	client  string   // the client's name for itself (unverified)
 	session *session // legacy only
-	profile upstream.Profile
 	// minimum level of log messages for the client; "" means no messages in the modern era, and the
 	// upstream's default in the legacy era
 	logLevel  string
@@ -131,7 +130,7 @@ func (x *exchange) wantsLog(params []byte) bool {
 func (x *exchange) upstreamCall(target *view.Target) *upstream.Call {
 	c := &upstream.Call{Method: x.msg.Method, Name: target.Name, Member: target.Member, Params: x.params,
 		Principal: x.user(), Account: x.held.Name(), Peer: x,
-		Era: x.era, Profile: x.profile, LogLevel: x.logLevel, End: x.end, Trace: x.trace}
+		Era: x.era, Profile: x.who.profile, LogLevel: x.logLevel, End: x.end, Trace: x.trace}
 	if x.session != nil {
 		c.Session = x.session.Key
 	}

@@ -33,6 +33,13 @@ const modernVersion = mcp.ProtocolVersion20260728
 // maxClient bounds the client's name in session IDs and in the log, in bytes.
 const maxClient = 64
 
+// clientName returns the client's name for itself, which is in a member of o; "" if there is none.
+func clientName(o raw.Object, member string) string {
+	info, _ := o.Object(member)
+	name, _ := info.String("name")
+	return name[:min(len(name), maxClient)]
+}
+
 // versions returns the supported versions, newest first.
 func versions() []string {
 	return append([]string{modernVersion}, mcp.LegacyProtocolVersions()...)

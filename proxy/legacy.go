@@ -68,7 +68,7 @@ func (f legacyFront) enter(x *exchange) error {
 	if err != nil {
 		return sessionError(err)
 	}
-	x.session, x.client, x.profile, x.listeners = s, s.Client, s.Profile, &f.listeners
+	x.session, x.client, x.listeners = s, s.Client, &f.listeners
 	x.who = identity{s.Profile, s.Key}
 	x.caller = x.snapshot.forClient(x.caller)
 	return nil
@@ -109,7 +109,7 @@ func (f legacyFront) accept(x *exchange) {
 		x.session.progress(x.params)
 	case mcp.MethodNotificationRootsListChanged:
 		for _, b := range x.snapshot.backends {
-			b.RootsChanged(x.profile, x.session.Key, x.user())
+			b.RootsChanged(x.who.profile, x.session.Key, x.user())
 		}
 	}
 }
@@ -149,14 +149,9 @@ func (f legacyFront) handshake(x *exchange) (result, error) {
 	if !legacyVersion(asked) {
 		version = mcp.ProtocolVersion20251125
 	}
-	if info, err := x.params.Object("clientInfo"); err == nil {
-		x.client, _ = info.String("name")
-		x.client = x.client[:min(len(x.client), maxClient)]
-	}
-	if declared, err := x.params.Object("capabilities"); err == nil {
-		x.profile = profile.Of(declared, version)
-	}
-	id, s := f.sessions.create(version, x.client, x.held.Account, x.profile)
+	x.client = clientName(x.params, "clientInfo")
+	declared, _ := x.params.Object("capabilities") // without them, the client has none
+	id, s := f.sessions.create(version, x.client, x.held.Account, profile.Of(declared, version))
 	x.reply.w.Header()["Mcp-Session-Id"] = []string{id}
 	b := fmt.Appendf(nil, `{"protocolVersion":"%s","capabilities":`, version)
 	b = x.subject.Sight().Offers.AppendCapabilities(b, x.era)
@@ -286,7 +281,7 @@ func (f legacyFront) member(all *exchange, item []byte) (text []byte, held budge
 		return jsonrpc.AppendError(nil, m.ID, problem), held
 	}
 	x := &exchange{caller: all.caller, era: all.era, session: all.session, client: all.client, request: all.request,
-		size: len(item), profile: all.profile, listeners: all.listeners, held: all.held.Empty()}
+		size: len(item), listeners: all.listeners, held: all.held.Empty()}
 	if err := f.read(x, m); err != nil {
 		problem, _ := rpcError(err, "")
 		return jsonrpc.AppendError(nil, m.ID, problem), held

@@ -12,6 +12,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"junction/proxy/budget"
+	"junction/proxy/relay"
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/jsonrpc"
@@ -318,7 +319,7 @@ func (s *Server) listen(ctx context.Context, x *exchange, l *listener) {
 	s.listeners.add(l)
 	defer s.listeners.remove(l)
 	s.catchUp(began)
-	clearReadDeadline(x.reply.w)
+	relay.ClearReadDeadline(x.reply.w)
 	beginStream(x.reply.w)
 	if !x.reply.flush(l.first) {
 		return

@@ -83,8 +83,7 @@ func (f modernFront) check(x *exchange) error {
 		e.data = fmt.Appendf(nil, `{"supported":%s,"requested":%s}`, f.supported, raw.Quote(version))
 		return e
 	}
-	x.profile = profile.Of(declared, version)
-	x.who = identity{profile: x.profile}
+	x.who = identity{profile: profile.Of(declared, version)}
 	x.caller = x.snapshot.forClient(x.caller)
 	switch x.logLevel, err = x.meta.String(mcp.MetaKeyLogLevel); {
 	case err == raw.ErrAbsent:
@@ -92,10 +91,7 @@ func (f modernFront) check(x *exchange) error {
 		// 2026-07-28, server/utilities/logging
 		return invalidParams("Invalid params: %s in _meta is no level of log messages", mcp.MetaKeyLogLevel)
 	}
-	if info, err := x.meta.Object(mcp.MetaKeyClientInfo); err == nil {
-		x.client, _ = info.String("name")
-		x.client = x.client[:min(len(x.client), maxClient)]
-	}
+	x.client = clientName(x.meta, mcp.MetaKeyClientInfo)
 	return nil
 }
 

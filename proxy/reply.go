@@ -13,6 +13,7 @@ import (
 
 	"junction/proxy/budget"
 	"junction/proxy/headers"
+	"junction/proxy/relay"
 	"junction/proxy/replay"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/pace"
@@ -335,7 +336,7 @@ func (s *session) recorded(id string) (*replay.Record, int) {
 func (f legacyFront) replay(ctx context.Context, x *exchange, rec *replay.Record, n int) {
 	ctx, cancel := x.untilExpiry(ctx)
 	defer cancel()
-	clearReadDeadline(x.reply.w)
+	relay.ClearReadDeadline(x.reply.w)
 	beginStream(x.reply.w)
 	alive := time.NewTicker(quiet)
 	defer alive.Stop()

@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -20,6 +19,7 @@ import (
 	"junction/proxy/budget"
 	"junction/proxy/headers"
 	"junction/proxy/origin"
+	"junction/proxy/relay"
 	"junction/upstream/jsonrpc"
 )
 
@@ -247,7 +247,7 @@ func (s *Server) readBody(x *exchange) (*[]byte, error) {
 		if err == io.EOF {
 			*body = b
 			r.Body.Close() // else the server reads more of it when the answer is written
-			clearReadDeadline(rw)
+			relay.ClearReadDeadline(rw)
 			return body, nil
 		}
 		if err != nil {
@@ -259,12 +259,6 @@ func (s *Server) readBody(x *exchange) (*[]byte, error) {
 			return nil, refuse(http.StatusBadRequest, mcp.INVALID_REQUEST, "the body did not arrive whole")
 		}
 	}
-}
-
-// clearReadDeadline removes the read deadline of the http.Server after a request was read, so that
-// the call may take longer.
-func clearReadDeadline(rw http.ResponseWriter) {
-	http.NewResponseController(rw).SetReadDeadline(time.Time{}) // without support for deadlines there is none to clear
 }
 
 func tooLarge(rw http.ResponseWriter, limit int64) error {

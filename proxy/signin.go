@@ -84,7 +84,7 @@ func needsSignIn(err error) *upstream.SignInError {
 func (s *Server) offer(x *exchange, need *upstream.SignInError) (result, error) {
 	x.info.Outcome = Unavailable
 	message := signInMessage(need)
-	if need.URL != "" && x.profile.URL && (x.era == upstream.EraModern &&
+	if need.URL != "" && x.who.profile.URL && (x.era == upstream.EraModern &&
 		mcp.MCPMethod(x.msg.Method) != mcp.MethodCompletionComplete ||
 		x.era == upstream.EraLegacy && x.session.Version >= mcp.ProtocolVersion20251125) {
 		data := fmt.Appendf(nil,

@@ -52,16 +52,16 @@ func (s *Server) newSnapshot(c SnapshotConfig, backends []view.Backend, old *sna
 		Left: func(e *personalEndpoint) { e.endpoint.end() }}
 	all := w.stockUp(old)
 	w.direct = w.open() && !c.BehindProxy
-	before := func(name string) *view.View {
+	add := func(name, surface string, stocks []*view.Stock, bare bool) {
+		var before *view.View
 		if old != nil && old.endpoints[name] != nil {
-			return old.endpoints[name].view
+			before = old.endpoints[name].view
 		}
-		return nil
+		w.endpoints[name] = w.newEndpoint(name, surface, view.Compile(name, stocks, bare, before))
 	}
-	w.endpoints[""] = w.newEndpoint("", "", view.Compile("", all, false, before("")))
+	add("", "", all, false)
 	for i, b := range backends {
-		w.endpoints[b.Name()] = w.newEndpoint(b.Name(), "", view.Compile(b.Name(), all[i:i+1:i+1], true,
-			before(b.Name())))
+		add(b.Name(), "", all[i:i+1:i+1], true)
 	}
 	for name, n := range c.Endpoints {
 		chosen := all
@@ -69,8 +69,7 @@ func (s *Server) newSnapshot(c SnapshotConfig, backends []view.Backend, old *sna
 			other := func(st *view.Stock) bool { return !slices.Contains(n.Upstreams, st.Backend.Name()) }
 			chosen = slices.DeleteFunc(slices.Clone(all), other)
 		}
-		key := name + "/"
-		w.endpoints[key] = w.newEndpoint(key, cmp.Or(n.Surface, name), view.Compile(key, chosen, false, before(key)))
+		add(name+"/", cmp.Or(n.Surface, name), chosen, false)
 	}
 	for _, name := range slices.Sorted(maps.Keys(w.endpoints)) {
 		if e := w.endpoints[name]; e.search || c.Policy.Searches() {

@@ -168,7 +168,7 @@ func aboutTask(ctx context.Context, s *Server, x *exchange) (result, error) {
 	if !x.subject.Sight().Offers.Tasks {
 		return result{}, x.unknownMethod()
 	}
-	if !x.profile.Tasks {
+	if !x.who.profile.Tasks {
 		return result{}, &refusal{status: http.StatusBadRequest, code: codeMissingCapability,
 			text: "Missing required client capability: " + upstream.ExtensionTasks,
 			data: []byte(`{"requiredCapabilities":{"extensions":{"` + upstream.ExtensionTasks + `":{}}}}`)}

@@ -92,10 +92,7 @@ func Text(origins []string) string {
 	if len(origins) != 1 || !Loopback(origins[0]) {
 		return text
 	}
-	u, err := url.Parse(origins[0])
-	if err != nil {
-		return text
-	}
+	u, _ := url.Parse(origins[0]) // Loopback has parsed it
 	return text + fmt.Sprintf(" Without authentication, MCP Inspector and other clients in a browser "+
 		"need their origin in the configuration; "+
 		"add allowed_origins: [%q]", u.Scheme+"://"+u.Host)

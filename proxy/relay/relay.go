@@ -24,7 +24,7 @@ func New(w http.ResponseWriter, r *http.Request, timeout time.Duration) *Writer 
 	// not read yet. That would break the connection to the other process.
 	http.NewResponseController(w).EnableFullDuplex() // a ResponseWriter without it never closes the body
 	if r.ContentLength == 0 || r.Body == nil {
-		clearDeadline(w)
+		ClearReadDeadline(w)
 	} else if _, before := r.Body.(*timedBody); !before {
 		r.Body = &timedBody{r.Body, w}
 	}
@@ -79,11 +79,13 @@ type timedBody struct {
 func (b *timedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err == io.EOF {
-		clearDeadline(b.w)
+		ClearReadDeadline(b.w)
 	}
 	return n, err
 }
 
-func clearDeadline(w http.ResponseWriter) {
+// ClearReadDeadline removes the read deadline of the http.Server after a request was read, so that
+// the answer may take longer.
+func ClearReadDeadline(w http.ResponseWriter) {
 	http.NewResponseController(w).SetReadDeadline(time.Time{}) // without support for deadlines there is none to clear
 }
