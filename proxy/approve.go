@@ -56,34 +56,32 @@ func (s *Server) approve(ctx context.Context, x *exchange, st state) (*result, e
 // approveLegacy requests approval from a legacy client on the stream of the call.
 func (s *Server) approveLegacy(ctx context.Context, x *exchange) (*result, error) {
 	if x.session.approves(string(x.digest())) {
-		x.approval, x.approved = approvalRemembered, true
+		x.info.Approval, x.approved = approvalRemembered, true
 		return nil, nil
 	}
 	if !x.who.profile.Form || !x.reply.stream {
-		x.approval = approvalImpossible
-		return s.unapproved(x, x.cannotAsk())
+		return s.unapproved(x, approvalImpossible, x.cannotAsk())
 	}
-	x.approval = approvalUnanswered
+	x.info.Approval = approvalUnanswered
 	answer, err := x.send(ctx, question.Question{Method: string(mcp.MethodElicitationCreate)}, x.approvalForm(), nil)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		return s.unapproved(x, "The request for approval of this call was not answered.")
+		return s.unapproved(x, approvalUnanswered, "The request for approval of this call was not answered.")
 	}
 	choice := approval.Chosen(answer)
 	if choice != approval.Once && choice != approval.Remember {
-		x.approval = approvalDeclined
-		return s.unapproved(x, "The person at the client did not approve this call.")
+		return s.unapproved(x, approvalDeclined, "The person at the client did not approve this call.")
 	}
 	if err := s.permitAgain(x, (*exchange).permit); err != nil {
-		x.approval = approvalLate
+		x.info.Approval = approvalLate
 		return nil, err
 	}
 	if choice == approval.Remember {
 		x.session.approve(string(x.digest()))
 	}
-	x.approval, x.approved = approvalGiven, true
+	x.info.Approval, x.approved = approvalGiven, true
 	return nil, nil
 }
 
@@ -101,21 +99,20 @@ func (s *Server) approveModern(ctx context.Context, x *exchange, st state) (*res
 			}
 		}
 		if unused {
-			x.approval, x.approved = approvalGiven, true // in an earlier request about the same call
+			x.info.Approval, x.approved = approvalGiven, true // in an earlier request about the same call
 			return nil, nil
 		}
 	}
 	request := string(x.digest())
 	if s.approvals.Has(x.principal.ID, request) {
-		x.approval, x.approved = approvalRemembered, true
+		x.info.Approval, x.approved = approvalRemembered, true
 		return nil, nil
 	}
 	if st.Kind != stateNone && st.Kind != stateApproval {
 		return nil, errState() // the request began before policy required approval
 	}
 	if !x.who.profile.Form {
-		x.approval = approvalImpossible
-		return s.unapproved(x, x.cannotAsk())
+		return s.unapproved(x, approvalImpossible, x.cannotAsk())
 	}
 	if st.Kind == stateApproval {
 		answers, err := x.params.Object("inputResponses")
@@ -137,14 +134,13 @@ func (s *Server) approveModern(ctx context.Context, x *exchange, st state) (*res
 				s.approvals.Give(x.principal.ID, request)
 			case approval.Once:
 			default:
-				x.approval = approvalDeclined
-				return s.unapproved(x, "The person at the client did not approve this call.")
+				return s.unapproved(x, approvalDeclined, "The person at the client did not approve this call.")
 			}
-			x.approval, x.approved = approvalGiven, true
+			x.info.Approval, x.approved = approvalGiven, true
 			return nil, nil
 		}
 	}
-	x.approval = approvalAsked
+	x.info.Approval = approvalAsked
 	form := fmt.Appendf(nil, `"%s":{"method":"elicitation/create","params":%s}`, approvalKey, x.approvalForm())
 	return new(s.inputRequired(x, [][]byte{form}, state{Kind: stateApproval,
 		Asked: x.asking("", string(mcp.MethodElicitationCreate))})), nil
@@ -170,9 +166,10 @@ func (x *exchange) cannotAsk() string {
 		"%s, add allow: { %ss: %q }.", x.decision.Policy, x.decision.Rule, item.Kind, item.Names[0])
 }
 
-// unapproved answers a call that was not approved: a tool call with a result for the model, others
-// with an error.
-func (s *Server) unapproved(x *exchange, text string) (*result, error) {
+// unapproved answers a call that was not approved, and stores how: a tool call with a result for the
+// model, others with an error.
+func (s *Server) unapproved(x *exchange, how, text string) (*result, error) {
+	x.info.Approval = how
 	if mcp.MCPMethod(x.msg.Method) != mcp.MethodToolsCall {
 		e := failure(x.target.Backend.Name(), kindApproval, text)
 		return nil, &refusal{status: http.StatusOK, code: e.Code, text: e.Message, data: e.Data}

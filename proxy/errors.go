@@ -99,23 +99,18 @@ func unknownResource(era upstream.Era, uri string) *refusal {
 }
 
 // noResource returns the error for a client of that era if SubjectView.Resource finds no upstream
-// for a URI.
+// for a URI, or several.
 func noResource(era upstream.Era, uri string, err error) *refusal {
-	if e, ok := errors.AsType[*view.AmbiguousError](err); ok {
-		return ambiguousResource(e.Uri, e.Upstreams)
+	ambiguous, ok := errors.AsType[*view.AmbiguousError](err)
+	if !ok {
+		return unknownResource(era, uri)
 	}
-	return unknownResource(era, uri)
-}
-
-// ambiguousResource returns the error for a URI that could belong to several upstreams.
-func ambiguousResource(uri string, upstreams []string) *refusal {
-	first, more := upstreams, ""
+	first, more := ambiguous.Upstreams, ""
 	if len(first) > 3 {
 		first, more = first[:3], fmt.Sprintf(" and %d more", len(first)-3)
 	}
-	list := strings.Join(first, ", ") + more
-	e := invalidParams("The URI could belong to %s. "+
-		"Read it at /mcp/<upstream>, or by the URI that resources/list has for it", list)
+	e := invalidParams("The URI could belong to %s%s. "+
+		"Read it at /mcp/<upstream>, or by the URI that resources/list has for it", strings.Join(first, ", "), more)
 	e.data = view.URIData(uri)
 	return e
 }

@@ -49,7 +49,6 @@ type exchange struct {
 	target    *view.Target    // of a call
 	decision  policy.Decision // about the call
 	approved  bool            // the user has approved the call
-	approval  string          // see CallInfo.Approval; "" if policy did not require approval
 	listeners *listeners
 	opening   sync.Mutex             // guards opened: a legacy upstream may send several requests at once
 	opened    []string               // elicitation IDs of Junction; see newElicitationID
@@ -205,7 +204,7 @@ func (s *Server) serve(ctx context.Context, x *exchange) {
 	} else {
 		x.reply.succeed(x.msg.ID, result)
 	}
-	info.Approval, info.Took, info.Received, info.Err = x.approval, time.Since(began), result.size(), reported
+	info.Took, info.Received, info.Err = time.Since(began), result.size(), reported
 	decideOutcome(info, err)
 	if s.hooks.CallDone != nil && (info.Upstream != "" || err != nil) {
 		var unclear error

@@ -30,7 +30,7 @@ type listener struct {
 	first   []byte               // written first, so that the client sees the open stream
 	meta    []byte               // _meta of each notification; nil for none
 	last    []byte               // written when Junction ends the stream; nil for none
-	wants   [upstream.Parts]bool // the lists whose changes to send; resources include templates
+	wants   [upstream.Parts]bool // the lists whose changes to send; templates like resources
 	pending []note               // waiting notifications; guarded by listeners.mu
 	changed chan struct{}        // 1-buffered: pending has grown
 	end     context.CancelFunc   // ends the stream
@@ -140,7 +140,7 @@ func (ls *listeners) move(l *listener, now caller, told map[listNote]bool) {
 	l.pending = now.still(l.pending)
 	for p, method := range listChanged {
 		about := listNote{l.session, method}
-		if !l.hears(upstream.Part(p)) || old.sameList(now, upstream.Part(p)) || l.session != nil && told[about] {
+		if !l.wants[p] || old.sameList(now, upstream.Part(p)) || l.session != nil && told[about] {
 			continue
 		}
 		told[about] = true
@@ -206,15 +206,6 @@ func (c caller) still(list []note) []note {
 		_, err := c.subject.Resource(n.uri)
 		return err != nil
 	})
-}
-
-// hears reports whether the stream gets changes of a list. Changes of templates count as changes of
-// resources.
-func (l *listener) hears(p upstream.Part) bool {
-	if p == upstream.PartTemplates {
-		p = upstream.PartResources
-	}
-	return l.wants[p]
 }
 
 // catchUp renews the streams if the snapshot was replaced while a stream was added.
@@ -409,6 +400,7 @@ func subscribe(ctx context.Context, s *Server, x *exchange) (result, error) {
 			honoured = append(honoured, `"`+name+`":true`)
 		}
 	}
+	l.wants[upstream.PartTemplates] = l.wants[upstream.PartResources]
 	l.meta = fmt.Appendf(nil, `{"%s":%s}`, mcp.MetaKeySubscriptionID, x.msg.ID)
 	if err := x.held.Reserve(budget.Streams, 1); err != nil {
 		return result{}, overuseError(err)
