@@ -139,8 +139,8 @@ func (s *Sandbox) Absent() map[string]string {
 // Confinement returns the sandbox for a process. name is the upstream's name. private is the folder
 // for files that the command keeps; "" for none.
 func (s *Sandbox) Confinement(name, private string, kernel sandbox.Support) *transport.Confinement {
-	c := &transport.Confinement{Name: name, Read: s.Read, Write: s.Write, AnyTCP: s.TCP.All(), Require: s.Require,
-		Support: kernel, Private: private}
+	c := &transport.Confinement{Name: name, Require: s.Require, Support: kernel, Private: private,
+		Rules: sandbox.Rules{Read: s.Read, Write: s.Write, AnyTCP: s.TCP.All()}}
 	for _, p := range s.TCP.List {
 		c.TCP = append(c.TCP, uint16(p))
 	}

@@ -30,12 +30,9 @@ import (
 // (stdio_watchdog.go) kills the rest of the group. Only processes that have left the group remain:
 // a daemon, or a container whose docker command was killed.
 type process struct {
-	cmd      *exec.Cmd
-	grace    time.Duration
-	words    time.Duration // see lastWords
-	log      *slog.Logger
-	watchdog *Watchdog
-	cell     *cell // nil if it has no sandbox
+	cmd  *exec.Cmd
+	o    StdioOptions
+	cell *cell // nil if it has no sandbox
 
 	stdin          *os.File // stdio writes to it
 	stdout, stderr *os.File
@@ -81,8 +78,7 @@ func startProcess(o StdioOptions) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &process{cmd: cmd, grace: o.StopGrace, words: o.LastWords, log: o.Log, watchdog: o.Watchdog, cell: cell,
-		exited: make(chan struct{}), silent: make(chan struct{})}
+	p := &process{cmd: cmd, o: o, cell: cell, exited: make(chan struct{}), silent: make(chan struct{})}
 	output := outputPair
 	if o.piped {
 		output = os.Pipe
@@ -133,14 +129,14 @@ func (p *process) own(started chan<- error) {
 		started <- err
 		return
 	}
-	if err := p.watchdog.keep(p); err != nil {
-		p.log.Debug("no watchdog: child processes may outlive Junction if it is killed", "err", err)
+	if err := p.o.Watchdog.keep(p); err != nil {
+		p.o.Log.Debug("no watchdog: child processes may outlive Junction if it is killed", "err", err)
 	}
 	// the sandbox wrapper failed and has not started the command
 	if err := p.cell.started(); err != nil {
 		p.cmd.Process.Kill()
 		p.cmd.Wait()
-		p.watchdog.forget(p)
+		p.o.Watchdog.forget(p)
 		started <- err
 		return
 	}
@@ -148,7 +144,7 @@ func (p *process) own(started chan<- error) {
 	p.cmd.Wait() // its result is in the state, too
 	p.state = p.cmd.ProcessState
 	if !p.left() {
-		p.watchdog.forget(p)
+		p.o.Watchdog.forget(p)
 	}
 	close(p.exited)
 }
@@ -198,11 +194,11 @@ func (p *process) heard(line []byte) {
 	}
 	p.mu.Unlock()
 	if problem {
-		p.problems.Warn(p.log, "the server reports a problem", "line", clean(line))
+		p.problems.Warn(p.o.Log, "the server reports a problem", "line", clean(line))
 		return
 	}
-	if p.log.Enabled(context.Background(), slog.LevelDebug) {
-		p.log.Debug("stderr", "line", clean(line))
+	if p.o.Log.Enabled(context.Background(), slog.LevelDebug) {
+		p.o.Log.Debug("stderr", "line", clean(line))
 	}
 }
 
@@ -228,9 +224,9 @@ func (p *process) finish(drained <-chan struct{}) {
 	p.signal(true)
 	p.gone(drained) // a killed process needs a moment, too
 	<-p.exited
-	p.watchdog.forget(p)
+	p.o.Watchdog.forget(p)
 	p.stdout.Close()
-	await(p.silent, p.words) // to the end of the output, unless another process holds the other end
+	await(p.silent, p.o.LastWords) // to the end of the output, unless another process holds the other end
 	p.stderr.Close()
 	p.cell.close()
 }
@@ -238,8 +234,8 @@ func (p *process) finish(drained <-chan struct{}) {
 // gone waits at most one grace period for the end of the child and its descendants: until its
 // stdout has ended, or its group is empty.
 func (p *process) gone(drained <-chan struct{}) bool {
-	end := time.Now().Add(p.grace)
-	return await(p.exited, p.grace) && (!p.left() || await(drained, time.Until(end)))
+	end := time.Now().Add(p.o.StopGrace)
+	return await(p.exited, p.o.StopGrace) && (!p.left() || await(drained, time.Until(end)))
 }
 
 // exitError returns how the child ended, or nil while it runs.

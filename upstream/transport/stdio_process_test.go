@@ -165,7 +165,7 @@ func TestStdioEnvAndDir(t *testing.T) {
 // debugging, other lines are not, and no line is kept with its priority.
 func TestStderrPriority(t *testing.T) {
 	var b strings.Builder
-	p := &process{log: authtest.Log(t, &b)}
+	p := &process{o: StdioOptions{Log: authtest.Log(t, &b)}}
 	for _, line := range []string{"<3>broken", "<4>odd", "<6>fine", "<9>none", "plain", "<3", "<>x"} {
 		p.heard([]byte(line + "\n"))
 	}
@@ -187,7 +187,7 @@ func TestStderrPriority(t *testing.T) {
 // TestReported: the problems that a server reports are kept, the last ones, until a line with another
 // priority. Lines without a priority say nothing about that.
 func TestReported(t *testing.T) {
-	w := &stdio{process: &process{log: authtest.Log(t)}}
+	w := &stdio{process: &process{o: StdioOptions{Log: authtest.Log(t)}}}
 	hear := func(line string, want ...string) {
 		t.Helper()
 		w.process.heard([]byte(line + "\n"))

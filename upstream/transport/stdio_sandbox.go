@@ -15,10 +15,8 @@ import (
 
 // Confinement is the sandbox of the processes of one command.
 type Confinement struct {
-	Name        string   // the upstream's name
-	Read, Write []string // files and folders that the command may read, and change
-	TCP         []uint16 // ports that the command may connect to
-	AnyTCP      bool     // TCP is not restricted
+	Name          string // the upstream's name
+	sandbox.Rules        // of the entry; each process has more
 	// the command does not start if the kernel cannot enforce all of this
 	Require bool
 	Support sandbox.Support // of the kernel
@@ -139,11 +137,9 @@ func (x *cell) wrap(cmd *exec.Cmd, dir string) (err error) {
 	if program, err = filepath.Abs(program); err != nil {
 		return err
 	}
-	r := sandbox.Rules{
-		Read: x.Read, Write: append(slices.Clone(x.Write), x.temp, x.folder),
-		Devices: sandbox.Devices(), TCP: x.TCP, AnyTCP: x.AnyTCP,
-		Default: append(sandbox.System(), sandbox.Programs(program, cmd.Env)...),
-	}
+	r := x.Rules
+	r.Write = append(slices.Clone(r.Write), x.temp, x.folder)
+	r.Default, r.Devices = append(sandbox.System(), sandbox.Programs(program, cmd.Env)...), sandbox.Devices()
 	if dir != "" {
 		if dir, err = filepath.Abs(dir); err != nil {
 			return err

@@ -27,7 +27,7 @@ func confinedTest(paths ...string) *Confinement {
 	if os.Getenv(sandboxEnv) == "" {
 		return nil
 	}
-	return &Confinement{Read: []string{"/proc"}, Write: paths, Require: true, Name: "test", Support: sandbox.Kernel()}
+	return &Confinement{Rules: sandbox.Rules{Read: []string{"/proc"}, Write: paths}, Require: true, Name: "test", Support: sandbox.Kernel()}
 }
 
 // mustEnforce skips a test of what the kernel enforces where it does not.
@@ -152,10 +152,10 @@ func TestSafety3PathsThatAreNotThere(t *testing.T) {
 			c    Confinement
 			want string
 		}{
-			{Confinement{Read: []string{there, gone}}, "sandbox.read: " + gone + " does not exist; create it, or remove the entry"},
-			{Confinement{Write: []string{gone}}, "sandbox.write: " + gone +
+			{Confinement{Rules: sandbox.Rules{Read: []string{there, gone}}}, "sandbox.read: " + gone + " does not exist; create it, or remove the entry"},
+			{Confinement{Rules: sandbox.Rules{Write: []string{gone}}}, "sandbox.write: " + gone +
 				" does not exist; create it (a folder: mkdir -p " + gone + "), or remove the entry"},
-			{Confinement{Write: []string{there + "\x00"}}, "sandbox.write: " + there + "\x00 cannot be used: " +
+			{Confinement{Rules: sandbox.Rules{Write: []string{there + "\x00"}}}, "sandbox.write: " + there + "\x00 cannot be used: " +
 				"invalid argument; make it accessible to the user of Junction, or remove the entry"},
 		} {
 			c := row.c
