@@ -202,17 +202,10 @@ func hasField(fields []Field, name string) bool {
 
 // appendRequestField appends a header line. It returns false if the name or value is not valid.
 func appendRequestField(w []byte, name, value string) ([]byte, bool) {
-	for i := range len(name) {
-		if !tokenBytes[name[i]] {
-			return w, false
-		}
+	if !IsToken(name) || strings.ContainsAny(value, "\r\n\x00") {
+		return w, false
 	}
-	for i := range len(value) {
-		if c := value[i]; c == '\r' || c == '\n' || c == 0 {
-			return w, false
-		}
-	}
-	return append(append(append(append(w, name...), ": "...), value...), "\r\n"...), name != ""
+	return append(append(append(append(w, name...), ": "...), value...), "\r\n"...), true
 }
 
 // send writes the head and the body.

@@ -267,13 +267,8 @@ func (w *response) endHeader(b []byte, p []byte) []byte {
 // appendField appends a header line. It omits fields with invalid names and replaces line breaks in
 // values by spaces.
 func appendField(b []byte, name, value string) []byte {
-	if name == "" {
+	if !IsToken(name) {
 		return b
-	}
-	for i := range len(name) {
-		if !tokenBytes[name[i]] {
-			return b
-		}
 	}
 	b = append(append(b, name...), ": "...)
 	at := len(b)
