@@ -23,13 +23,11 @@ import (
 
 // Report is what a check has found out about an upstream.
 type Report struct {
-	Upstream string
-	Steps    []Step // that were taken, in order
-	Err      error  // why the last step failed; nil when none has
-	Advice   string // what to do about Err; "" when there is nothing to say
+	Steps  []Step // that were taken, in order
+	Err    error  // why the last step failed; nil when none has
+	Advice string // what to do about Err; "" when there is nothing to say
 
 	Era      Era
-	Both     bool   // a server of the modern era that speaks the legacy one as well
 	Version  string // of the protocol
 	Server   string // what it calls itself, and its version; "" when it does not say
 	Latency  time.Duration
@@ -62,7 +60,6 @@ func (s *Set) Check(ctx context.Context, name string, c Config, o Options) Repor
 // check checks an upstream over a connection of the dialer, which nothing else uses.
 func check(ctx context.Context, d *dialer) (r Report) {
 	name, hard, o := d.name, d.config, d.options
-	r.Upstream = name
 	p := &pool{name: name, hard: hard, options: o}
 	d.log = d.log.With("check", true)
 	defer d.closeIdle()
@@ -102,7 +99,7 @@ func check(ctx context.Context, d *dialer) (r Report) {
 	}
 	if hard.Blocked != "" {
 		next = "reading the entry"
-		return fail(&configError{hard.Blocked})
+		return fail(errors.New(hard.Blocked))
 	}
 	if err := p.signInFor(limit, d); err != nil {
 		return fail(err)
@@ -114,7 +111,7 @@ func check(ctx context.Context, d *dialer) (r Report) {
 	defer c.close()
 	step(next)
 	info := c.about()
-	r.Era, r.Both, r.Version, r.Server = info.era, info.both, info.version, calledItself(info.serverInfo)
+	r.Era, r.Version, r.Server = info.era, info.version, calledItself(info.serverInfo)
 
 	next = "list"
 	catalog, err := p.listAll(limit, c, &Catalog{})

@@ -42,7 +42,7 @@ func TestCheckOfAServer(t *testing.T) {
 				if era == "legacy" {
 					want = EraLegacy
 				}
-				if got.Err != nil || got.Upstream != "up" || got.Era != want || got.Version == "" || got.Both != (era == "both") || !strings.HasPrefix(got.Server, "shop") {
+				if got.Err != nil || got.Era != want || got.Version == "" || got.Catalog.Both != (era == "both") || !strings.HasPrefix(got.Server, "shop") {
 					t.Errorf("Check = %+v, want no error and the era %s", got, want)
 				}
 				if names := got.stepNames(); !slices.Equal(names, []string{"handshake", "list", "ping"}) {

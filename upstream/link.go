@@ -73,6 +73,11 @@ func (l *link) run(ctx context.Context, cause Trace) {
 	if l.reads && l.pool.person != "" {
 		l.pool.recallLater()
 	}
+	if why := l.pool.hard.Blocked; why != "" {
+		err := errors.New(why)
+		l.update(func(s *linkState) bool { s.attempts++; s.state, s.err = StateBlocked, err; return true })
+		<-ctx.Done()
+	}
 	var pause pace.Backoff
 	for ctx.Err() == nil {
 		l.update(func(s *linkState) bool { s.state, s.retry = StateStarting, time.Time{}; return true })
@@ -80,11 +85,6 @@ func (l *link) run(ctx context.Context, cause Trace) {
 		cause = nil
 		_, err = l.pool.lacking(err)
 		if ctx.Err() != nil {
-			break
-		}
-		if errors.As(err, new(*configError)) {
-			l.update(func(s *linkState) bool { s.attempts++; s.state, s.err = StateBlocked, err; return true })
-			<-ctx.Done()
 			break
 		}
 		if errors.Is(err, errIdle) {
@@ -154,9 +154,6 @@ func (l *link) connectAndServe(ctx context.Context, cause Trace) (time.Duration,
 	opening, cancel := context.WithTimeoutCause(causedBy(ctx, cause), l.pool.hard.ConnectTimeout,
 		fmt.Errorf("no connection within %v (connect_timeout)", l.pool.hard.ConnectTimeout))
 	defer cancel()
-	if why := l.pool.hard.Blocked; why != "" {
-		return 0, &configError{why}
-	}
 	if _, err := l.pool.token(opening); err != nil {
 		return 0, err
 	}
@@ -408,7 +405,7 @@ func (l *link) await(ctx context.Context) (conn, error) {
 			return nil, transport.ErrClosed
 		case l.attempts > attempts:
 			return nil, l.err
-		case l.state == StateBlocked && errors.As(l.err, new(*configError)): // there is no further attempt
+		case l.state == StateBlocked && l.pool.hard.Blocked != "": // there is no further attempt
 			return nil, l.err
 		}
 		if l.state != StateStarting {

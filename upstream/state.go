@@ -155,11 +155,6 @@ func stateAfter(err error) State {
 	return StateRetrying
 }
 
-// configError is the reason why an upstream cannot be used as configured (Config.Blocked).
-type configError struct{ why string }
-
-func (e *configError) Error() string { return e.why }
-
 // signIn reports whether the user of the link, or the operator, has to sign in before there is a
 // token. It is false if the server rejects the token for lack of a scope.
 func signIn(err error) bool {
