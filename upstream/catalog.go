@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -164,8 +165,8 @@ func (c *Catalog) Offers(path ...string) bool {
 // equal reports whether both offer the same.
 func (c *Catalog) equal(o *Catalog) bool {
 	if c.Era != o.Era || c.Version != o.Version || c.Fresh != o.Fresh || c.Instructions != o.Instructions ||
-		c.SignIn != o.SignIn ||
-		!bytes.Equal(c.Capabilities.Text(), o.Capabilities.Text()) || len(c.Left) != len(o.Left) {
+		c.SignIn != o.SignIn || !bytes.Equal(c.Capabilities.Text(), o.Capabilities.Text()) ||
+		!slices.Equal(c.Left, o.Left) {
 		return false
 	}
 	for p := range Parts {
@@ -176,11 +177,6 @@ func (c *Catalog) equal(o *Catalog) bool {
 			if !bytes.Equal(c.Item(p, i).Definition.Text(), o.Item(p, i).Definition.Text()) {
 				return false
 			}
-		}
-	}
-	for i := range c.Left {
-		if c.Left[i] != o.Left[i] {
-			return false
 		}
 	}
 	return true

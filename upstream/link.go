@@ -183,11 +183,7 @@ func (l *link) connectAndServe(ctx context.Context, cause Trace) (time.Duration,
 		if l.key.profile.Asks() {
 			// Some servers send requests on the listening stream, and lose them while it is not
 			// open.
-			select {
-			case <-listening:
-			case <-time.After(listenPatience):
-			case <-opening.Done():
-			}
+			pace.Sleep(opening, listenPatience, listening)
 		}
 	}
 	ready, broken := time.Now(), make(chan error, 1)
@@ -224,15 +220,6 @@ func (l *link) hooks(changed chan<- struct{}) hooks {
 	return h
 }
 
-// stale returns a channel that receives when the server follows resources without a subscriber. It
-// is nil on a link that does not read a catalog.
-func (l *link) stale() <-chan struct{} {
-	if !l.lists {
-		return nil
-	}
-	return l.pool.subscriptions(l.key).stale
-}
-
 // serve maintains a conn until it ends, and returns the reason of its end.
 func (l *link) serve(ctx context.Context, c conn, changed <-chan struct{}, broken, ended <-chan error) error {
 	var read time.Time // when the catalog was last reread
@@ -245,7 +232,10 @@ func (l *link) serve(ctx context.Context, c conn, changed <-chan struct{}, broke
 	if l.pool.dialer.token == nil {
 		look.Stop()
 	}
-	stale := l.stale()
+	var stale <-chan struct{}
+	if l.lists {
+		stale = l.pool.subscriptions(l.key).stale
+	}
 	for {
 		select {
 		case <-ctx.Done():

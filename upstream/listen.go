@@ -176,7 +176,12 @@ func (m *modernConn) keep(l *listen) {
 		m.lmu.Unlock()
 		req := &transport.Request{Message: jsonrpc.Message{ID: id, Method: method,
 			Params: m.params(everything(), m.filter(l.lists, l.uris))}, Header: appendHeader(nil, method, "")}
-		answer, err := m.listenOnce(l, req)
+		ctx := l.call // on stdio, who ends the subscription tells the server
+		if m.transport.PerRequest() {
+			ctx = l.ctx
+		}
+		// returns when the subscription has ended
+		answer, err := m.transport.Call(ctx, req, func(msg *jsonrpc.Message) { m.deliver(ownRequest, msg) })
 		m.lmu.Lock()
 		delete(m.listens, id)
 		l.id = ""
@@ -201,16 +206,6 @@ func (m *modernConn) keep(l *listen) {
 		pace.Wait(l.ctx, pause.Next(), nil)
 	}
 	l.settle(nil, transport.ErrClosed)
-}
-
-// listenOnce makes the request, which goes on until the subscription ends. Over HTTP it ends with
-// its response; on stdio who ends it tells the server.
-func (m *modernConn) listenOnce(l *listen, req *transport.Request) (*jsonrpc.Message, error) {
-	on := func(msg *jsonrpc.Message) { m.deliver(ownRequest, msg) }
-	if m.transport.PerRequest() {
-		return m.transport.Call(l.ctx, req, on)
-	}
-	return m.transport.Call(l.call, req, on)
 }
 
 // settle says how the first attempt ended, and reports whether this is the first.

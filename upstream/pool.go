@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"junction/upstream/pace"
 	"junction/upstream/transport"
 )
 
@@ -112,15 +113,8 @@ const meeting = 3 * time.Second
 // Meet waits for the first attempt to connect, until 3 seconds after the start of the pool, or
 // until ctx ends.
 func (p *pool) Meet(ctx context.Context) {
-	if p.Tried() { // nearly always the case
-		return
-	}
-	late := time.NewTimer(time.Until(p.started.Add(meeting)))
-	defer late.Stop()
-	select {
-	case <-p.met:
-	case <-late.C:
-	case <-ctx.Done():
+	if !p.Tried() { // nearly never the case
+		pace.Sleep(ctx, time.Until(p.started.Add(meeting)), p.met)
 	}
 }
 

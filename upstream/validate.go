@@ -186,17 +186,12 @@ var hopByHop = map[string]bool{
 	"mcp-name": true, "last-event-id": true,
 }
 
+const nameBytes = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"
+
 func validName(s string) bool {
-	if s == "" || len(s) > 32 || s[0] == '-' {
-		return false
-	}
-	return strings.IndexFunc(s, func(r rune) bool {
-		return !(r == '_' || r == '-' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z')
-	}) < 0
+	return s != "" && len(s) <= 32 && s[0] != '-' && strings.Trim(s, nameBytes) == ""
 }
 
-const capabilityBytes = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._:/-"
-
 func validCapability(s string) bool {
-	return s != "" && len(s) <= 64 && strings.Trim(s, capabilityBytes) == ""
+	return s != "" && len(s) <= 64 && strings.Trim(s, nameBytes+".:/") == ""
 }
