@@ -11,24 +11,36 @@ import (
 // Field is one field of an HTTP header.
 type Field struct{ Name, Value string }
 
-// tokenBytes contains the valid bytes of field names (RFC 9110, section 5.6.2).
-var tokenBytes = func() (in [256]bool) {
-	for c := range in {
-		in[c] = '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' ||
-			strings.IndexByte("!#$%&'*+-.^_`|~", byte(c)) >= 0 && c != 0
+// byteSet contains the bytes that a part of a head may have.
+type byteSet [256]bool
+
+const alphanumerics = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+var (
+	tokenBytes = setOf(alphanumerics + "!#$%&'*+-.^_`|~") // RFC 9110, section 5.6.2
+	pathBytes  = setOf(alphanumerics + "/-_.~")
+	hostBytes  = setOf(alphanumerics + "-.:[]") // of names, addresses and ports
+)
+
+func setOf(bytes string) (in byteSet) {
+	for _, c := range []byte(bytes) {
+		in[c] = true
 	}
 	return in
-}()
+}
 
-// IsToken reports whether s is an HTTP token (RFC 9110, section 5.6.2), such as a header name.
-func IsToken(s string) bool {
+// all reports whether s has only bytes of the set, and at least one.
+func (in *byteSet) all(s string) bool {
 	for i := range len(s) {
-		if !tokenBytes[s[i]] {
+		if !in[s[i]] {
 			return false
 		}
 	}
 	return s != ""
 }
+
+// IsToken reports whether s is an HTTP token (RFC 9110, section 5.6.2), such as a header name.
+func IsToken(s string) bool { return tokenBytes.all(s) }
 
 // parseFields appends the fields in the first n lines of text. Their names are canonical.
 func parseFields(fields []Field, text string, n int) ([]Field, error) {

@@ -50,7 +50,7 @@ type Server struct {
 	handed handed
 	ending atomic.Bool // Shutdown or Close was called
 
-	buffers, memories sync.Pool // of *[]byte and *memory
+	buffers, memories sync.Pool // of *[]byte and *memory; Serve sets New
 	today             atomic.Pointer[dated]
 }
 
@@ -64,6 +64,8 @@ func (s *Server) Serve(l net.Listener) error {
 		return http.ErrServerClosed
 	}
 	s.listener, s.conns = l, map[*conn]struct{}{}
+	s.buffers.New = func() any { return new(make([]byte, firstBuffer)) }
+	s.memories.New = func() any { return new(memory) }
 	s.handed = handed{conns: make(chan net.Conn), closed: make(chan struct{}), address: l.Addr()}
 	s.mu.Unlock()
 	go s.HTTP.Serve(&s.handed) // until Shutdown or Close
@@ -191,22 +193,6 @@ func (s *Server) logf(format string, args ...any) {
 	if s.HTTP.ErrorLog != nil {
 		s.HTTP.ErrorLog.Printf(format, args...)
 	}
-}
-
-// buffer returns a buffer to read into.
-func (s *Server) buffer() *[]byte {
-	if b, ok := s.buffers.Get().(*[]byte); ok {
-		return b
-	}
-	b := make([]byte, firstBuffer)
-	return &b
-}
-
-func (s *Server) memory() *memory {
-	if m, ok := s.memories.Get().(*memory); ok {
-		return m
-	}
-	return new(memory)
 }
 
 // dated is the value of the header field Date for one second.

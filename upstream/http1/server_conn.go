@@ -89,7 +89,7 @@ func (c *conn) closeIfIdle() {
 func (c *conn) serve() {
 	defer c.server.remove(c)
 	defer c.cancel()
-	c.first = c.server.buffer()
+	c.first = c.server.buffers.Get().(*[]byte)
 	c.buffer = *c.first
 	for {
 		h, is := c.next()

@@ -93,7 +93,7 @@ func parse(text string, whole bool) (*head, bool) {
 		name, value := f.Name, f.Value
 		switch name {
 		case "Host":
-			if h.host != "" || !plainHost(value) {
+			if h.host != "" || !hostBytes.all(value) {
 				return nil, false
 			}
 			h.host = value
@@ -125,18 +125,7 @@ func parse(text string, whole bool) (*head, bool) {
 
 // plainPath reports whether a target is a path without escapes and without a query.
 func plainPath(target string) bool {
-	if len(target) == 0 || target[0] != '/' || len(target) > 1 && target[1] == '/' {
-		return false
-	}
-	for i := range len(target) {
-		switch c := target[i]; {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '/', c == '-', c == '_', c == '.',
-			c == '~':
-		default:
-			return false
-		}
-	}
-	return true
+	return strings.HasPrefix(target, "/") && !strings.HasPrefix(target, "//") && pathBytes.all(target)
 }
 
 func isASCII(text string) bool {
@@ -146,17 +135,4 @@ func isASCII(text string) bool {
 		}
 	}
 	return true
-}
-
-// plainHost reports whether a host consists of characters of names, addresses and ports only.
-func plainHost(host string) bool {
-	for i := range len(host) {
-		switch c := host[i]; {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '-', c == '.', c == ':', c == '[',
-			c == ']':
-		default:
-			return false
-		}
-	}
-	return host != ""
 }

@@ -48,7 +48,7 @@ func (w *response) begin(c *conn, b *body) {
 		c.header = make(http.Header)
 	}
 	clear(c.header)
-	*w = response{conn: c, body: b, header: c.header, memory: c.server.memory(), length: -1}
+	*w = response{conn: c, body: b, header: c.header, memory: c.server.memories.Get().(*memory), length: -1}
 }
 
 // end returns the memory to the pool.
