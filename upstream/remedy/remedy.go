@@ -26,8 +26,8 @@ type Process struct {
 
 // Of returns what the operator should do, or "" if the output shows no known mistake.
 func Of(p *Process) string {
-	for _, find := range []func(*Process) string{packOf, packageOf, programOf, moduleOf, argumentsOf, variablesOf,
-		folderOf, portOf} {
+	for _, find := range []func(*Process) string{packOf, packageOf, programOf, by(modules), by(arguments), variablesOf,
+		folderOf, by(ports)} {
 		if text := find(p); text != "" {
 			return text
 		}
@@ -68,6 +68,11 @@ func first(rules []rule, text string) string {
 		return fmt.Sprintf(r.text, names...)
 	}
 	return ""
+}
+
+// by returns a function that applies rules to the output.
+func by(rules []rule) func(*Process) string {
+	return func(p *Process) string { return first(rules, p.Stderr) }
 }
 
 // clean returns a name from the output for display.
@@ -176,8 +181,6 @@ var modules = []rule{
 		"the Python module %s is not installed: install it for the Python of command, or use uvx"},
 }
 
-func moduleOf(p *Process) string { return first(modules, p.Stderr) }
-
 // arguments are the words of a program that was started with other arguments than it needs.
 var arguments = []rule{
 	{regexp.MustCompile(`the following (?:required )?arguments ` +
@@ -189,8 +192,6 @@ var arguments = []rule{
 		"the program has no option %s: remove it from command, or correct it"},
 	{regexp.MustCompile(`(?i)(?:^|\n)usage: `), "the program shows its usage: correct the arguments in command"},
 }
-
-func argumentsOf(p *Process) string { return first(arguments, p.Stderr) }
 
 // folders are the words about a file or folder that does not exist.
 var folders = []rule{
@@ -215,8 +216,6 @@ func folderOf(p *Process) string {
 
 var ports = []rule{{regexp.MustCompile(`(?i)(?:EADDRINUSE|address already in use)[^\r\n]*?:(\d+)\b`),
 	"another process uses the port %s: stop it, or give the server another port"}}
-
-func portOf(p *Process) string { return first(ports, p.Stderr) }
 
 var (
 	// variable is a name that only variables and constants have.
