@@ -86,13 +86,6 @@ func (p *pool) lacking(err error) (*LoginError, error) {
 	return login, err
 }
 
-// needsLogin reports whether an upstream cannot be reached until the operator signs in there: by a
-// LoginError, or because the server asks for OAuth and auth.mode is not set.
-func needsLogin(err error) bool {
-	var status *transport.StatusError
-	return errors.As(err, new(*LoginError)) || errors.As(err, &status) && status.WantsOAuth()
-}
-
 // token is what a request of the pool's person is authorized with; "" where the upstream is
 // everybody's.
 func (p *pool) token(ctx context.Context, refused ...string) (string, error) {

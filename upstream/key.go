@@ -38,8 +38,9 @@ func (p *pool) reading() linkKey {
 	return linkKey{profile: routed()}
 }
 
-// separates reports whether callers may have connections of their own.
-func (p *pool) separates() bool {
+// Separates reports whether callers may have connections of their own, so that CatalogFor may differ
+// from Catalog.
+func (p *pool) Separates() bool {
 	return p.hard.Questions == QuestionsExact || p.isolation(true) != IsolationShared
 }
 
@@ -132,7 +133,7 @@ const maxOwn = 256
 // CatalogFor returns the catalog for a client: that of its own connection if it differs from
 // Catalog. It is never nil.
 func (p *pool) CatalogFor(own Profile, session, principal string) *Catalog {
-	if !p.separates() {
+	if !p.Separates() { // needs no key
 		return p.Catalog()
 	}
 	return p.catalogOf(p.key(own, session, principal, false))
@@ -140,7 +141,7 @@ func (p *pool) CatalogFor(own Profile, session, principal string) *Catalog {
 
 // catalogOf returns the catalog of the callers of a link.
 func (p *pool) catalogOf(key linkKey) *Catalog {
-	if !p.separates() {
+	if !p.Separates() {
 		return p.Catalog()
 	}
 	p.mu.Lock()
@@ -150,9 +151,6 @@ func (p *pool) catalogOf(key linkKey) *Catalog {
 	}
 	return p.Catalog()
 }
-
-// Separates reports whether CatalogFor may differ from Catalog.
-func (p *pool) Separates() bool { return p.separates() }
 
 // Prepare connects for a client whose catalog depends on its capabilities (questions: exact). It
 // waits until connecting has succeeded or failed, or ctx ends. It reports whether it had to wait.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"junction/auth/authtest"
+	"junction/upstream/transport"
 	"junction/upstream/upstreamtest"
 )
 
@@ -178,4 +179,11 @@ func TestLackingScope(t *testing.T) {
 			}
 		})
 	}
+}
+
+// needsLogin reports whether the operator has to sign in, by a LoginError, or because the server asks
+// for OAuth and auth.mode is not set.
+func needsLogin(err error) bool {
+	status, ok := errors.AsType[*transport.StatusError](err)
+	return errors.As(err, new(*LoginError)) || ok && status.WantsOAuth()
 }

@@ -146,7 +146,8 @@ func stateAfter(err error) State {
 	var status *transport.StatusError
 	var confined *transport.SandboxError
 	switch {
-	case errors.As(err, new(*SignInError)), needsLogin(err):
+	case errors.As(err, new(*SignInError)), errors.As(err, new(*LoginError)),
+		errors.As(err, &status) && status.WantsOAuth(): // auth.mode is not set
 		return StateSignIn
 	case errors.As(err, &confined) && confined.Permanent, errors.As(err, &status) &&
 		(status.Status == http.StatusUnauthorized || status.Status == http.StatusForbidden):

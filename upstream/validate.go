@@ -113,17 +113,14 @@ func (c *Config) validateRemote(bad func(path, format string, args ...any)) {
 	if c.Auth.ClientSecret != "" && c.Auth.ClientID == "" {
 		bad("auth.client_secret", "is one of a client_id, which is missing")
 	}
-	if len(c.Env) > 0 {
-		bad("env", "is only for a command")
-	}
-	if len(c.InheritEnv) > 0 {
-		bad("inherit_env", "is only for a command")
-	}
-	if c.Dir != "" {
-		bad("dir", "is only for a command")
-	}
-	if c.Sandbox != nil {
-		bad("sandbox", "is only for a command")
+	for _, key := range []struct {
+		name string
+		set  bool
+	}{{"env", len(c.Env) > 0}, {"inherit_env", len(c.InheritEnv) > 0}, {"dir", c.Dir != ""},
+		{"sandbox", c.Sandbox != nil}} {
+		if key.set {
+			bad(key.name, "is only for a command")
+		}
 	}
 }
 
