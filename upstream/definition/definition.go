@@ -17,6 +17,7 @@
 package definition
 
 import (
+	"bytes"
 	"math"
 	"slices"
 	"strconv"
@@ -233,9 +234,9 @@ func parsed(check objectCheck) valueCheck {
 }
 
 // begins is the check of a value by its first byte, which tells its type.
-func begins(bytes, problem string) valueCheck {
+func begins(with, problem string) valueCheck {
 	return func(v []byte) ([]byte, string) {
-		if strings.IndexByte(bytes, v[0]) < 0 {
+		if strings.IndexByte(with, v[0]) < 0 {
 			return nil, problem
 		}
 		return nil, ""
@@ -282,20 +283,8 @@ func array(element valueCheck, drop bool) valueCheck {
 		if problem == "" {
 			return nil, ""
 		}
-		return slices.Concat([]byte("["), join(kept), []byte("]")), problem
+		return slices.Concat([]byte("["), bytes.Join(kept, []byte(",")), []byte("]")), problem
 	}
-}
-
-// join returns the elements with commas between them.
-func join(elements [][]byte) []byte {
-	var b []byte
-	for i, e := range elements {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = append(b, e...)
-	}
-	return b
 }
 
 // emptyFor is the check of an array that some servers write as null when it is empty.
