@@ -185,10 +185,8 @@ func (e *ownError) Unwrap() error { return e.err }
 
 // kindOf returns the kind of the error of a call that had a connection.
 func kindOf(err error) Kind {
-	var status *transport.StatusError
-	var timeout *timeoutError
 	switch {
-	case errors.As(err, &timeout):
+	case errors.As(err, new(*timeoutError)):
 		return KindTimeout
 	case errors.Is(err, context.Canceled):
 		return KindCancelled
@@ -197,7 +195,7 @@ func kindOf(err error) Kind {
 	case errors.Is(err, transport.ErrNotSent), errors.As(err, new(*transport.TokenError)),
 		errors.As(err, new(*LoginError)):
 		return KindUnavailable
-	case errors.As(err, &status), errors.Is(err, transport.ErrInvalid):
+	case errors.As(err, new(*transport.StatusError)), errors.Is(err, transport.ErrInvalid):
 		return KindInvalid
 	}
 	return KindLost

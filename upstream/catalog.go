@@ -229,9 +229,8 @@ func (p *pool) listAll(ctx context.Context, c conn, last *Catalog) (*Catalog, er
 		if err == nil {
 			continue
 		}
-		var rpcErr *jsonrpc.Error
 		late := others.Err() != nil && ctx.Err() == nil
-		if !late && !errors.As(err, &rpcErr) && !errors.Is(err, transport.ErrInvalid) {
+		if !late && !errors.As(err, new(*jsonrpc.Error)) && !errors.Is(err, transport.ErrInvalid) {
 			return nil, fmt.Errorf("%s: %w", part.Method(), err)
 		}
 		if late {
@@ -252,8 +251,8 @@ func (c *Catalog) read(ctx context.Context, from conn, p Part, maxItems int) err
 	for page := 1; ; page++ {
 		result, err := from.list(ctx, p.Method(), cursor)
 		if err != nil {
-			var rpcErr *jsonrpc.Error
-			if page == 1 && errors.As(err, &rpcErr) && rpcErr.Code == mcp.METHOD_NOT_FOUND {
+			said, ok := errors.AsType[*jsonrpc.Error](err)
+			if page == 1 && ok && said.Code == mcp.METHOD_NOT_FOUND {
 				return nil // a server without them, whatever it declares
 			}
 			return err

@@ -178,11 +178,6 @@ func advice(err error, upstream string, c *Config) string {
 		confined *transport.SandboxError
 		status   *transport.StatusError
 		exit     *transport.ExitError
-		dns      *net.DNSError
-		rpcErr   *jsonrpc.Error
-		ca       x509.UnknownAuthorityError
-		host     x509.HostnameError
-		old      x509.CertificateInvalidError
 	)
 	switch {
 	case errors.As(err, &confined) && confined.Permanent:
@@ -222,12 +217,13 @@ func advice(err error, upstream string, c *Config) string {
 			"it only takes long"
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "no server listens there: start it, or check host and port of url"
-	case errors.As(err, &dns):
+	case errors.As(err, new(*net.DNSError)):
 		return "the host does not exist: check url"
-	case errors.As(err, &ca), errors.As(err, &host), errors.As(err, &old):
+	case errors.As(err, new(x509.UnknownAuthorityError)), errors.As(err, new(x509.HostnameError)),
+		errors.As(err, new(x509.CertificateInvalidError)):
 		return "this machine does not trust the server's certificate: check the host in url, or install its CA " +
 			"(SSL_CERT_FILE names a file of them)"
-	case errors.As(err, &rpcErr):
+	case errors.As(err, new(*jsonrpc.Error)):
 		return "this is an error of the server: read its log or documentation"
 	case errors.Is(err, transport.ErrInvalid):
 		return "the server violates the protocol: update it, or choose another era"

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -192,14 +193,11 @@ func (m *modernConn) filter(lists bool, uris []string) []byte {
 		}
 	}
 	if len(uris) > 0 {
-		list := []byte(`"resourceSubscriptions":[`)
-		for i, uri := range uris {
-			if i > 0 {
-				list = append(list, ',')
-			}
-			list = raw.AppendQuote(list, uri)
+		var quoted [][]byte
+		for _, uri := range uris {
+			quoted = append(quoted, raw.Quote(uri))
 		}
-		wanted = append(wanted, string(append(list, ']')))
+		wanted = append(wanted, `"resourceSubscriptions":[`+string(bytes.Join(quoted, []byte(",")))+"]")
 	}
 	return []byte(`"notifications":{` + strings.Join(wanted, ",") + `}`)
 }

@@ -179,11 +179,11 @@ func (d *dialer) dialAuto(ctx context.Context, guess Era, p Profile, h hooks) (c
 	denied := error(nil) // why the server does not speak the modern era
 	select {
 	case err := <-b.discovered:
-		var not *notModernError
+		not, denies := errors.AsType[*notModernError](err)
 		switch {
 		case err == nil:
 			return b.useModern(), nil
-		case errors.As(err, &not):
+		case denies:
 			denied = not.cause
 		case d.config.URL == "" && (b.transport.Ended() || errors.As(err, new(*transport.ExitError))):
 			// Some legacy servers exit when they receive an unknown request: start the server again
@@ -351,27 +351,24 @@ func dead(w transport.Transport, err error) error {
 // server (2026-07-28, basic/versioning), and err otherwise: 401, 403, 429, 5xx, redirects and
 // network failures say nothing about the era.
 func probed(err error) error {
-	var status *transport.StatusError
-	if errors.As(err, &status) {
-		switch {
-		case status.Status == 401, status.Status == 403, status.Status == 407, status.Status == 408,
-			status.Status == 429,
-			status.Status >= 500, status.Status < 400:
+	if status, ok := errors.AsType[*transport.StatusError](err); ok {
+		switch code := status.Status; {
+		case code == 401, code == 403, code == 407, code == 408, code == 429, code >= 500, code < 400:
 			return err
 		case status.Message == nil:
 			return &notModernError{err}
 		}
 		err = asRPCError(err)
 	}
-	var rpcErr *jsonrpc.Error
-	if !errors.As(err, &rpcErr) {
+	rpcErr, ok := errors.AsType[*jsonrpc.Error](err)
+	if !ok {
 		return err
 	}
 	switch rpcErr.Code {
 	case codeHeaderMismatch, codeMissingCapability:
 		return err
 	case codeUnsupportedVersion:
-		if supported, ok := supportedVersions(rpcErr); ok && !slices.ContainsFunc(supported, mcp.IsModernProtocol) {
+		if list := supportedVersions(rpcErr); len(list) > 0 && !slices.ContainsFunc(list, mcp.IsModernProtocol) {
 			return &notModernError{err}
 		}
 		return err
@@ -386,38 +383,31 @@ const (
 	codeUnsupportedVersion = -32022
 )
 
-// supportedVersions reads what a server says it supports; ok is false when it does not say.
-func supportedVersions(e *jsonrpc.Error) (versions []string, ok bool) {
-	v, err := raw.Get(e.Data, "supported")
-	if err != nil {
-		return nil, false
-	}
-	list, err := raw.Elements(v)
-	if err != nil {
-		return nil, false
-	}
+// supportedVersions returns the versions that a server says it supports, if it says any.
+func supportedVersions(e *jsonrpc.Error) (versions []string) {
+	v, _ := raw.Get(e.Data, "supported")
+	list, _ := raw.Elements(v)
 	for _, item := range list {
 		if s, err := raw.String(item); err == nil {
 			versions = append(versions, s)
 		}
 	}
-	return versions, len(versions) > 0
+	return versions
 }
 
 // deniesLegacy reports whether the failed handshake is the word of a server that speaks the modern
 // era only.
 func deniesLegacy(err error) bool {
-	var rpcErr *jsonrpc.Error
-	return errors.As(asRPCError(err), &rpcErr) &&
-		(rpcErr.Code == codeUnsupportedVersion || rpcErr.Code == codeHeaderMismatch ||
-			rpcErr.Code == mcp.METHOD_NOT_FOUND)
+	said, ok := errors.AsType[*jsonrpc.Error](asRPCError(err))
+	return ok && (said.Code == codeUnsupportedVersion || said.Code == codeHeaderMismatch ||
+		said.Code == mcp.METHOD_NOT_FOUND)
 }
 
 // asRPCError returns the JSON-RPC error that came with an HTTP status, where the server's word
 // counts more than the status: not where the status is about us.
 func asRPCError(err error) error {
-	var status *transport.StatusError
-	if errors.As(err, &status) && status.Message != nil && status.Message.Error != nil &&
+	status, ok := errors.AsType[*transport.StatusError](err)
+	if ok && status.Message != nil && status.Message.Error != nil &&
 		status.Status != 401 && status.Status != 403 && status.Status != 407 &&
 		!errors.Is(err, transport.ErrSessionGone) {
 		return status.Message.Error

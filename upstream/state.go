@@ -143,14 +143,14 @@ func (p *pool) secrets() []string {
 // stateAfter returns the state after a failure. Only a person can solve the problem if the server
 // rejects the credentials, or the command must not run without a sandbox.
 func stateAfter(err error) State {
-	var status *transport.StatusError
-	var confined *transport.SandboxError
+	status, answered := errors.AsType[*transport.StatusError](err)
+	confined, sandboxed := errors.AsType[*transport.SandboxError](err)
 	switch {
 	case errors.As(err, new(*SignInError)), errors.As(err, new(*LoginError)),
-		errors.As(err, &status) && status.WantsOAuth(): // auth.mode is not set
+		answered && status.WantsOAuth(): // auth.mode is not set
 		return StateSignIn
-	case errors.As(err, &confined) && confined.Permanent, errors.As(err, &status) &&
-		(status.Status == http.StatusUnauthorized || status.Status == http.StatusForbidden):
+	case sandboxed && confined.Permanent,
+		answered && (status.Status == http.StatusUnauthorized || status.Status == http.StatusForbidden):
 		return StateBlocked
 	}
 	return StateRetrying

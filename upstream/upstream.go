@@ -277,14 +277,14 @@ func (u *Upstream) limits(c *Call) (timeout, max time.Duration, tool *Tool) {
 
 // unavailable is the error of a call that got no connection.
 func (u *Upstream) unavailable(ctx context.Context, err error) error {
-	var known *Error
+	known, ours := errors.AsType[*Error](err)
 	need, signIn := errors.AsType[*SignInError](err)
 	switch {
 	case signIn:
 		return need
 	case errors.Is(context.Cause(ctx), context.Canceled):
 		return &Error{u.name, KindCancelled, context.Cause(ctx)}
-	case errors.As(err, &known):
+	case ours:
 		return known
 	}
 	return &Error{u.name, KindUnavailable, err}
