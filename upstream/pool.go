@@ -136,7 +136,9 @@ func (p *pool) Status() Status {
 			continue
 		}
 		if s.Processes = append(s.Processes, c.child().PID()); l.reads {
-			s.Reported = c.child().Reported()
+			for _, r := range c.child().Reported() {
+				s.Reported = append(s.Reported, transport.Reported{At: r.At, Text: p.cleaned(r.Text)})
+			}
 		}
 	}
 	p.mu.Unlock()

@@ -17,6 +17,7 @@ import (
 	"junction/auth/authtest"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
+	"junction/upstream/transport"
 	"junction/upstream/upstreamtest"
 )
 
@@ -257,5 +258,29 @@ func TestSafety3WordsOfAHostileServer(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// reporting is the transport to a process that has reported a problem.
+type reporting struct {
+	transport.Transport
+	text string
+}
+
+func (reporting) PID() int { return 1 }
+
+func (r reporting) Reported() []transport.Reported { return []transport.Reported{{Text: r.text}} }
+
+// TestSafety3WordsOfARunningServer: the problems that a running process reports are shown like the
+// reason of a failed connection.
+func TestSafety3WordsOfARunningServer(t *testing.T) {
+	const secret = "printed-by-the-command"
+	p := &pool{hard: Config{Command: []string{"x"}, Env: map[string]string{"UP_API_KEY": secret}}}
+	p.catalog.Store(&Catalog{})
+	c := &legacyConn{base: base{transport: reporting{text: "the key\x1b[31m " + secret + " is wrong " + strings.Repeat("x", 4<<10)}}}
+	p.links = map[linkKey]*link{{}: {reads: true, linkState: linkState{conn: c}}}
+	got := p.Status().Reported[0].Text
+	if want := "the key[31m … is wrong x"; !strings.HasPrefix(got, want) || utf8.RuneCountInString(got) > mostShown+1 {
+		t.Errorf("the status has %d characters, %.100q, want %q and at most %d", utf8.RuneCountInString(got), got, want, mostShown)
 	}
 }

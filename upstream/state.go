@@ -90,7 +90,10 @@ func describe(err error) string {
 	if err == nil {
 		return ""
 	}
-	text := err.Error()
+	return oneLine(err.Error())
+}
+
+func oneLine(text string) string {
 	return transport.Shorten(strings.Join(strings.Fields(text[:min(len(text), 8*mostShown)]), " "), mostShown)
 }
 
@@ -103,18 +106,21 @@ type shownError struct {
 func (e *shownError) Error() string { return e.text }
 func (e *shownError) Unwrap() error { return e.err }
 
-// shown returns the reason why a connection failed, as describe shows it, and without the secrets
-// that the server was given. The words of a server can repeat these, and no policy redacts them,
-// because they belong to no caller.
+// shown returns the reason why a connection failed, with a text that may be shown.
 func (p *pool) shown(err error) error {
 	if err == nil {
 		return nil
 	}
-	text := err.Error()
+	return &shownError{p.cleaned(err.Error()), err}
+}
+
+// cleaned returns words of the server as one line, and without the secrets that the server was given.
+// The words can repeat these, and no policy redacts them, because they belong to no caller.
+func (p *pool) cleaned(words string) string {
 	for _, secret := range p.secrets() {
-		text = strings.ReplaceAll(text, secret, "…")
+		words = strings.ReplaceAll(words, secret, "…")
 	}
-	return &shownError{describe(errors.New(text)), err}
+	return oneLine(words)
 }
 
 // leastSecret is the least length of a secret: shorter values may be part of other words.
