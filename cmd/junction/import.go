@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -40,9 +41,9 @@ Without --config, the file is junction/config.yaml in the user's folder for conf
   junction import --from cursor --from vscode
   junction import --from team/mcp.json`,
 		Args: cli.NoArguments,
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			i.file = *file
-			return i.run()
+			return i.run(cmd.Context())
 		},
 	}
 	flags := cmd.Flags()
@@ -66,12 +67,14 @@ type importer struct {
 	home     clients.Home
 	editor   *entries.Editor // of file
 	outcomes []clients.Outcome
+	others   []otherProject
 	failures []error // for single files
 	written  bool
 	backup   string // of the old configuration file; "" if there was none
+	next     string // the next step for the user
 }
 
-func (i *importer) run() error {
+func (i *importer) run(ctx context.Context) error {
 	var err error
 	if i.home, err = clients.HomeOf(i.project); err != nil {
 		return err
@@ -87,11 +90,22 @@ func (i *importer) run() error {
 	servers, failures := i.home.Read(places)
 	i.failures = failures
 	c := i.editor.Config()
-	merge := clients.Merge{Existing: knownOf(c), Own: ownURLs(c), Getenv: entries.Lookup}
+	merge := clients.Merge{Existing: knownOf(c), Own: ownURLs(c), Getenv: entries.Lookup, Origin: i.origin}
+	comments := i.editor.Comments()
+	for n := range merge.Existing {
+		merge.Existing[n].From = comments[merge.Existing[n].Name]
+	}
 	i.outcomes = merge.Plan(servers)
+	i.others = i.elsewhere(merge, places)
 	if i.add {
 		if err := i.write(); err != nil {
 			return err
+		}
+		if i.written {
+			s := entries.Follow(ctx, i.file)
+			if i.next = s.Next; s.Reload != "" {
+				i.next = s.Refused()
+			}
 		}
 	}
 	if i.json {
@@ -130,6 +144,37 @@ func (i *importer) places() ([]clients.Place, error) {
 		list = append(list, of...)
 	}
 	return list, nil
+}
+
+// otherProject is a folder with servers that this import does not read.
+type otherProject struct {
+	Folder  string `json:"folder"`
+	Servers int    `json:"servers"` // that are new
+}
+
+// elsewhere returns the other projects with new servers, if the import reads the files of Claude
+// Code: that client keeps the servers of each project in the user's file.
+func (i *importer) elsewhere(merge clients.Merge, places []clients.Place) []otherProject {
+	reads := slices.ContainsFunc(places, func(p clients.Place) bool { return p.Scope == clients.Local })
+	others := i.home.OtherProjects()
+	if !reads || len(others) == 0 {
+		return nil
+	}
+	here, _ := i.home.Read(places) // again: a plan changes the entries of its servers
+	there, _ := i.home.Read(others)
+	var list []otherProject
+	for _, o := range merge.Plan(append(here, there...))[len(here):] {
+		if o.Result != clients.New {
+			continue
+		}
+		folder := o.Server.Folder()
+		n := slices.IndexFunc(list, func(p otherProject) bool { return p.Folder == folder })
+		if n < 0 {
+			n, list = len(list), append(list, otherProject{Folder: folder})
+		}
+		list[n].Servers++
+	}
+	return list
 }
 
 // knownOf returns the upstreams of a configuration for comparison with the servers of clients.
@@ -178,6 +223,29 @@ func (i *importer) print() error {
 	return err
 }
 
+// otherProjects returns the line about the servers of other projects, or "".
+func (i *importer) otherProjects() string {
+	const most = 5
+	var folders []string
+	servers := 0
+	for _, p := range i.others {
+		servers += p.Servers
+		folders = append(folders, fmt.Sprintf("%s (%d)", prose.OneLine(i.home.Short(p.Folder)), p.Servers))
+	}
+	if servers == 0 {
+		return ""
+	}
+	if more := len(folders) - most; more > 0 {
+		folders = append(folders[:most], fmt.Sprintf("%d more", more))
+	}
+	verb := "belong"
+	if servers == 1 {
+		verb = "belongs"
+	}
+	return fmt.Sprintf("%s %s to other projects of Claude Code: %s. Import them with --project FOLDER.\n",
+		prose.Count(servers, "server"), verb, strings.Join(folders, ", "))
+}
+
 // summary returns the result and the next step.
 func (i *importer) summary() string {
 	news, secrets := 0, 0
@@ -198,12 +266,12 @@ func (i *importer) summary() string {
 	var b strings.Builder
 	switch {
 	case len(i.outcomes) == 0:
-		return "No servers found.\n"
+		return "No servers found.\n" + i.otherProjects()
 	case news == 0:
-		return "Nothing to add to " + file + ".\n"
+		return "Nothing to add to " + file + ".\n" + i.otherProjects()
 	case !i.written:
-		return fmt.Sprintf("\nNothing was written. junction import --write adds %s to %s.\n",
-			prose.Count(news, "server"), file)
+		return fmt.Sprintf("\nNothing was written. junction import --write adds %s to %s.\n%s",
+			prose.Count(news, "server"), file, i.otherProjects())
 	}
 	fmt.Fprintf(&b, "\nAdded %s to %s.", prose.Count(news, "server"), file)
 	if i.backup != "" {
@@ -214,13 +282,13 @@ func (i *importer) summary() string {
 		fmt.Fprintf(&b, "\nThe secrets are in %s.", prose.OneLine(i.home.Short(dir)))
 	}
 	if len(variables) > 0 {
-		fmt.Fprintf(&b, "\nSet these environment variables for Junction: %s.", strings.Join(variables, ", "))
+		b.WriteString("\n" + entries.SetVariables(variables))
 	}
 	if names := i.signIns(); len(names) > 0 {
-		fmt.Fprintf(&b, "\nIf a server wants a sign-in (%s), add auth: { mode: oauth } to its entry, "+
-			"and run junction login NAME.", strings.Join(names, ", "))
+		fmt.Fprintf(&b, "\nThese servers may require a sign-in: %s. junction status shows which, and what to do.",
+			strings.Join(names, ", "))
 	}
-	fmt.Fprintf(&b, "\nNext: %s\n", prose.OneLine(config.Start(i.file)))
+	fmt.Fprintf(&b, "\n%s%s\n", i.otherProjects(), prose.OneLine(i.next))
 	return b.String()
 }
 
@@ -267,6 +335,7 @@ type importJSON struct {
 	Written  bool           `json:"written"`
 	Backup   string         `json:"backup,omitempty"`
 	Servers  []importedJSON `json:"servers"`
+	Others   []otherProject `json:"other_projects,omitempty"`
 	Failures []string       `json:"failures"`
 }
 
@@ -285,7 +354,7 @@ type importedJSON struct {
 }
 
 func (i *importer) printJSON() error {
-	out := importJSON{Config: i.file, Written: i.written, Backup: i.backup}
+	out := importJSON{Config: i.file, Written: i.written, Backup: i.backup, Others: i.others}
 	out.Servers, out.Failures = []importedJSON{}, []string{}
 	for _, o := range i.outcomes {
 		s := o.Server

@@ -37,7 +37,7 @@ func TestImportLists(t *testing.T) {
 		".cursor/mcp.json": `{"mcpServers": {"one": {"command": "npx",
 			"args": ["-y", "a-server", "--key", "canary-1"], "env": {"TOKEN": "canary-2"}}}}`,
 		".claude.json": "{\n  \"mcpServers\": {\n    \"two\": {",
-		"other.json":   `{"servers": {"three": {"url": "https://mcp.example.com/canary?key=canary-3"}}}`,
+		"other.json":   `{"servers": {"three": {"url": "https://mcp.example.com/path?key=canary-3"}}}`,
 	})
 	got := runProgram(t, "", "import")
 	want := "SERVER  FOUND IN                      RESULT\n" +
@@ -56,7 +56,7 @@ func TestImportLists(t *testing.T) {
 		t.Fatalf("import --json: %v\n%s", err, got.stdout)
 	}
 	s := list.Servers[0]
-	if s.Upstream != "three" || s.Result != "new" || len(s.Secrets) != 1 || s.Summary != "https://mcp.example.com" {
+	if s.Upstream != "three" || s.Result != "new" || len(s.Secrets) != 1 || s.Summary != "https://mcp.example.com/path" {
 		t.Errorf("import --json gave %+v", s)
 	}
 	got = runProgram(t, "", "import", "--from", "emacs")

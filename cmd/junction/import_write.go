@@ -67,8 +67,7 @@ func (i *importer) entries(keep *clients.SecretFiles) (list []yamledit.Entry, na
 			continue
 		}
 		s := o.Server
-		comment := fmt.Sprintf("from %s, %s", s.Client.Name, prose.OneLine(i.home.Short(s.File)))
-		block, flow, err := s.Entry.YAML(o.Name, comment, keep.Store)
+		block, flow, err := s.Entry.YAML(o.Name, i.origin(s), keep.Store)
 		if err != nil {
 			o.Result, o.Notes = clients.Skipped, []string{err.Error()}
 			continue
@@ -76,6 +75,11 @@ func (i *importer) entries(keep *clients.SecretFiles) (list []yamledit.Entry, na
 		list, names = append(list, yamledit.Entry{Block: block, Flow: flow}), append(names, o.Name)
 	}
 	return list, names
+}
+
+// origin returns the comment above the entry of an imported server.
+func (i *importer) origin(s *clients.Server) string {
+	return fmt.Sprintf("from %s, %s", s.Client.Name, prose.OneLine(i.home.Short(s.File)))
 }
 
 // skip marks the servers with problems as skipped. It returns false if a problem concerns anything

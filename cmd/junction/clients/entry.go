@@ -77,13 +77,10 @@ func (e *Entry) values() []Value {
 }
 
 // Summary returns what the server is, without anything that may be secret: the program and the
-// package that it runs, or the host of the URL.
+// package that it runs, or the URL without its query.
 func (e *Entry) Summary() string {
 	if len(e.Command) == 0 {
-		if u, err := url.Parse(e.URL.Expand(unset)); err == nil && u.Host != "" {
-			return u.Scheme + "://" + u.Host
-		}
-		return "a URL"
+		return e.URL.address()
 	}
 	program := filepath.Base(strings.ReplaceAll(e.Command[0].Expand(unset), `\`, "/"))
 	if !slices.Contains([]string{"npx", "uvx", "bunx", "pnpx", "docker", "deno", "pipx"}, program) {
@@ -100,6 +97,36 @@ func (e *Entry) Summary() string {
 }
 
 func unset(string) (string, bool) { return "", false }
+
+// address returns a URL without user, query and fragment. It has … for a secret, and ${NAME} for a
+// variable.
+func (v Value) address() string {
+	var b strings.Builder
+	for _, p := range v {
+		switch p.kind {
+		case plainText, folder:
+			b.WriteString(p.text)
+		case variable:
+			b.WriteString("${" + p.text + "}")
+		default:
+			b.WriteString("…")
+		}
+	}
+	text, _, _ := strings.Cut(b.String(), "?")
+	text, _, _ = strings.Cut(text, "#")
+	scheme, rest, ok := strings.Cut(text, "://")
+	if !ok {
+		return short(text)
+	}
+	host, path, hasPath := strings.Cut(rest, "/")
+	if at := strings.LastIndexByte(host, '@'); at >= 0 {
+		host = host[at+1:]
+	}
+	if hasPath {
+		host += "/" + path
+	}
+	return short(scheme + "://" + host)
+}
 
 // ownHeaders are those that Junction sets itself.
 var ownHeaders = []string{

@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"time"
 
 	"junction/upstream/files"
@@ -55,6 +57,40 @@ func Replace(file string, old, content []byte, keep bool) (backup string, err er
 		}
 	}
 	return backup, files.Reason(files.Replace(file, content))
+}
+
+// mostBackups is the number of backups of a configuration file that stay.
+const mostBackups = 5
+
+// Revise is Replace for Junction's own configuration file. It keeps a backup, and removes the
+// backups before the last five.
+func Revise(file string, old, content []byte) (backup string, err error) {
+	if backup, err = Replace(file, old, content, true); backup != "" {
+		prune(backup)
+	}
+	return backup, err
+}
+
+// backupName is the end of the name of a backup.
+var backupName = regexp.MustCompile(`\.[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{6}(-[0-9]+)?\.bak$`)
+
+// prune removes the oldest backups of the file whose newest backup is given. Errors are ignored: a
+// backup that stays does no harm.
+func prune(newest string) {
+	dir, name := filepath.Split(newest)
+	file := name[:len(name)-len(backupName.FindString(name))]
+	entries, _ := os.ReadDir(filepath.Clean(dir))
+	var backups []fs.FileInfo
+	for _, e := range entries {
+		end := backupName.FindString(e.Name())
+		if info, err := e.Info(); err == nil && info.Mode().IsRegular() && end != "" && file+end == e.Name() {
+			backups = append(backups, info)
+		}
+	}
+	slices.SortFunc(backups, func(a, b fs.FileInfo) int { return b.ModTime().Compare(a.ModTime()) })
+	for _, old := range backups[min(mostBackups, len(backups)):] {
+		os.Remove(filepath.Join(dir, old.Name()))
+	}
 }
 
 // create writes a file that must not exist, readable by its owner only.

@@ -14,6 +14,7 @@ import (
 // Known is a server by which program or URL it is, with all references replaced.
 type Known struct {
 	Name    string
+	From    string // the file from which it was imported, as Merge.Origin returns it; "" if unknown
 	Command []string
 	Env     map[string]string
 	Dir     string
@@ -68,6 +69,9 @@ type Merge struct {
 	Existing []Known  // the entries of the configuration
 	Own      []string // URLs of the endpoint of the configuration
 	Getenv   func(string) (string, bool)
+	// Origin returns where a server was found. With nil, an entry whose server has got another
+	// command or URL since its import does not count as present.
+	Origin func(*Server) string
 }
 
 // Plan decides what becomes of each server. It changes the entry of a server that is disabled in
@@ -93,13 +97,19 @@ func (m *Merge) Plan(servers []*Server) []Outcome {
 		k := s.Entry.known(m.Getenv)
 		k.Name = NameOf(s.Name)
 		same := slices.IndexFunc(news, func(n added) bool { return n.known.equal(k) })
-		switch present, differs := m.present(k); {
+		present, differs := m.present(k)
+		if present == "" && m.Origin != nil {
+			present = m.imported(k, m.Origin(s), servers)
+			differs = true
+		}
+		switch {
 		case m.isOwn(k):
 			o.Result, o.Notes = Skipped, []string{"it is Junction itself"}
 		case present != "":
 			o.Result, o.Name = Present, present
 			if differs {
-				o.Notes = append(o.Notes, "differs from the client's; the configuration keeps its own")
+				o.Notes = append(o.Notes, "differs from the client's; the configuration keeps its own; "+
+					"to import it again, run first: junction remove "+present)
 			}
 		case same >= 0:
 			first := &out[news[same].at]
@@ -134,6 +144,22 @@ func (m *Merge) present(k *Known) (name string, differs bool) {
 		}
 	}
 	return "", false
+}
+
+var numbered = regexp.MustCompile(`-[0-9]+$`)
+
+// imported returns the entry that was imported from a server of this name in the same file, and
+// that is none of the servers there now. "" means that there is no such entry.
+func (m *Merge) imported(k *Known, origin string, servers []*Server) string {
+	for i := range m.Existing {
+		e := &m.Existing[i]
+		named := strings.EqualFold(e.Name, k.Name) || strings.EqualFold(numbered.ReplaceAllString(e.Name, ""), k.Name)
+		another := func(s *Server) bool { return s.Entry != nil && s.Entry.known(m.Getenv).equal(e) }
+		if e.From == origin && named && e.Dir == k.Dir && !slices.ContainsFunc(servers, another) {
+			return e.Name
+		}
+	}
+	return ""
 }
 
 // isOwn reports whether the server is this Junction: by its URL, also as an argument of a program

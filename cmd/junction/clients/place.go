@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 )
 
@@ -89,15 +90,50 @@ func (h Home) Of(c *Client) []Place {
 			list = append(list, Place{Client: c, Scope: Local, File: file, keys: keys, folder: h.Project})
 		}
 	}
-	if h.Project == "" || samePath(h.Project, h.Dir) { // the files in the home folder are the user's
+	if h.Project == "" {
 		return list
 	}
 	for _, p := range c.project {
 		file := filepath.Join(h.Project, filepath.FromSlash(p.file))
+		users := func(other Place) bool { return other.Scope == User && samePath(other.File, file) }
+		if slices.ContainsFunc(list, users) { // the project is the home folder
+			continue
+		}
 		list = append(list, Place{Client: c, Scope: Project, File: file, keys: c.keys, folder: h.Project})
 	}
 	return list
 }
+
+// OtherProjects returns the places of the servers that Claude Code has for other projects than
+// h.Project, if their folders exist. A file that cannot be read has none.
+func (h Home) OtherProjects() []Place {
+	var list []Place
+	for _, c := range table() {
+		for _, p := range h.Of(c) {
+			if c.ID != claudeCode || p.Scope != User {
+				continue
+			}
+			text, err := ReadFile(p.File)
+			if err != nil {
+				continue
+			}
+			projects, _ := c.format.servers(text, []string{"projects"})
+			for _, project := range projects {
+				servers, _ := project.fields["mcpServers"].(map[string]any)
+				info, err := os.Stat(project.name)
+				if len(servers) == 0 || err != nil || !info.IsDir() || samePath(project.name, h.Project) {
+					continue
+				}
+				keys := []string{"projects", project.name, "mcpServers"}
+				list = append(list, Place{Client: c, Scope: Local, File: p.File, keys: keys, folder: project.name})
+			}
+		}
+	}
+	return list
+}
+
+// Folder returns the folder of the project whose servers the place has; "" for those of the user.
+func (p Place) Folder() string { return p.folder }
 
 // UserPlace returns the place of the user's servers of c: the first file that exists, or the first
 // one of the system. ok is false where the client does not exist for the system.

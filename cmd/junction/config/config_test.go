@@ -352,7 +352,7 @@ func TestReferences(t *testing.T) {
 	vars := map[string]string{"A": "a", "B_2": "b", "_": "under", "EMPTY": "", "NESTED": "${A}", "DOLLAR": "$${A}"}
 
 	unset := func(name string) string {
-		return "the environment variable " + name + " is not set; set it, or write ${" + name + ":-default}"
+		return "the environment variable " + name + " is not set; set it where junction starts and restart it, or write ${" + name + ":-default}"
 	}
 	noReference := func(quoted string) string {
 		return quoted + " is no reference; write ${VAR}, ${VAR:-default} or ${file:/path}, or $${ where ${ is meant as it stands"

@@ -110,7 +110,8 @@ func (e *expander) resolve(body string) (value, problem string) {
 	case hasFallback && value == "":
 		return fallback, ""
 	case !ok:
-		return "", fmt.Sprintf("the environment variable %s is not set; set it, or write ${%s:-default}", name, name)
+		return "", fmt.Sprintf("the environment variable %s is not set; set it where junction starts and restart it, "+
+			"or write ${%s:-default}", name, name)
 	}
 	return value, ""
 }

@@ -69,6 +69,17 @@ func (e *Editor) Replace(text []byte, names []string) (backup string, err error)
 	return e.change(text, names...)
 }
 
+// Comments returns the last line of the comment above each upstream, by the name of the upstream.
+func (e *Editor) Comments() map[string]string {
+	all, its := map[string]string{}, e.section().Content
+	for i := 0; i+1 < len(its); i += 2 {
+		comment := its[i].HeadComment
+		line := comment[strings.LastIndexByte(comment, '\n')+1:]
+		all[its[i].Value] = strings.TrimSpace(strings.TrimPrefix(line, "#"))
+	}
+	return all
+}
+
 // Path returns the path of the file.
 func (e *Editor) Path() string { return e.path }
 

@@ -57,29 +57,55 @@ type outcome struct {
 // a second.
 const reloadLimit = 10 * time.Second
 
+// A Sequel is the effect of a changed file on the running junction.
+type Sequel struct {
+	Running bool   // a junction serves the file
+	Reload  string // why it has not applied the change
+	Next    string // the next step for the user, a sentence without a full stop; "" if Reload is set
+}
+
+// Follow waits until the running junction has reloaded a changed file.
+func Follow(ctx context.Context, path string) Sequel {
+	place, running := runfile.Find(path)
+	if !running {
+		return Sequel{Next: "Start junction with: " + config.Start(path)}
+	}
+	s := Sequel{Running: true}
+	ctx, cancel := context.WithTimeout(ctx, reloadLimit)
+	defer cancel()
+	problem, err := cli.AwaitReload(ctx, path)
+	switch {
+	case ctx.Err() != nil:
+		s.Next = fmt.Sprintf("The running junction has not reloaded the file yet; to make it, run: kill -HUP %d",
+			place.PID)
+	case err != nil: // its admin address is off
+		s.Next = "The running junction reloads the file by itself."
+	case problem != "":
+		s.Reload = problem
+	default:
+		s.Next = "The running junction has reloaded the file; see: junction status"
+	}
+	return s
+}
+
+// Refused returns the sentence about a change that the running junction did not apply.
+func (s *Sequel) Refused() string {
+	return "The running junction did not apply the change: " + prose.Flat(s.Reload)
+}
+
 // follow waits until the running junction has reloaded the file, and sets Running, Reload and Next.
 func (o *outcome) follow(ctx context.Context, f *file) {
-	place, running := runfile.Find(f.path)
-	o.Running = running
-	next := "Start junction with: " + config.Start(f.path)
-	if o.Running {
-		ctx, cancel := context.WithTimeout(ctx, reloadLimit)
-		defer cancel()
-		problem, err := cli.AwaitReload(ctx, f.path)
-		switch {
-		case ctx.Err() != nil:
-			next = fmt.Sprintf("The running junction has not reloaded the file yet; to make it, run: kill -HUP %d",
-				place.PID)
-		case err != nil: // its admin address is off
-			next = "The running junction reloads the file by itself."
-		case problem != "":
-			o.Reload = problem
-			o.Next, next = "", "The running junction did not apply the change: "+prose.Flat(problem)
-		default:
-			next = "The running junction has reloaded the file; see: junction status"
-		}
+	s := Follow(ctx, f.path)
+	o.Running, o.Reload = s.Running, s.Reload
+	if s.Reload != "" {
+		o.Next = s.Refused()
 	}
-	o.Next = cmp.Or(o.Next, next)
+	o.Next = cmp.Or(o.Next, s.Next)
+}
+
+// SetVariables returns the sentence about environment variables that are not set.
+func SetVariables(names []string) string {
+	return "Set these environment variables where junction starts, and restart it: " + strings.Join(names, ", ") + "."
 }
 
 // print writes the outcome. said is the first sentence, without the backup.
@@ -99,7 +125,7 @@ func (o *outcome) print(ctx context.Context, w io.Writer, f *file, asJSON bool, 
 		lines = append(lines, "Secrets are in "+f.home.Short(f.secretsDir())+".")
 	}
 	if len(o.Variables) > 0 {
-		lines = append(lines, "Set these environment variables for Junction: "+strings.Join(o.Variables, ", ")+".")
+		lines = append(lines, SetVariables(o.Variables))
 	}
 	if o.Mistakes > 0 {
 		lines = append(lines, fmt.Sprintf("The file has %s elsewhere: junction check --config %s.",

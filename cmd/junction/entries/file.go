@@ -132,7 +132,7 @@ func (f *file) change(text []byte, names ...string) (backup string, err error) {
 			return "", err
 		}
 	}
-	if backup, err = clients.Replace(f.path, f.text, text, true); err != nil {
+	if backup, err = clients.Revise(f.path, f.text, text); err != nil {
 		return backup, &clients.FileError{File: f.short(), Err: err}
 	}
 	f.text, f.config, f.problems = text, c, problems

@@ -74,7 +74,7 @@ func (f *keyFile) replace(text []byte, want []keyJSON) (backup string, err error
 		return "", fmt.Errorf("%s was not changed: the change would affect more than the key; edit the file by "+
 			"hand", f.path)
 	}
-	if backup, err = clients.Replace(f.path, f.text, text, true); err != nil {
+	if backup, err = clients.Revise(f.path, f.text, text); err != nil {
 		return "", &clients.FileError{File: f.path, Err: err}
 	}
 	return backup, nil
