@@ -226,7 +226,8 @@ func (p *program) apply(c *config.Config) {
 		AllowedOrigins: append(ownOrigins(p.public.Addr()), c.AllowedOrigins...), AllowedHosts: c.AllowedHosts}
 	if u, err := url.Parse(c.PublicURL); c.PublicURL != "" && err == nil {
 		world.AllowedOrigins = append(world.AllowedOrigins, c.PublicURL)
-		world.AllowedHosts = append(slices.Clip(world.AllowedHosts), u.Host)
+		// The name with any port: a reverse proxy may pass Host without the port of public_url.
+		world.AllowedHosts = append(slices.Clip(world.AllowedHosts), u.Hostname())
 	}
 	if p.signIn != nil && len(c.Personal()) > 0 {
 		world.People = &p.signIn.people

@@ -121,12 +121,19 @@ func program(t *testing.T, name string) string {
 
 // stack is a reverse proxy, Junction and a server.
 type stack struct {
-	key  string
-	http *http.Client
+	public string // URL
+	key    string
+	http   *http.Client
 }
 
 // mustStack starts Junction with the configuration of a team, and a reverse proxy in front of it.
 func mustStack(t *testing.T, f front) *stack {
+	t.Helper()
+	return mustStackAt(t, f, "https://"+host)
+}
+
+// mustStackAt is mustStack with a public_url. Connections lead to the reverse proxy, on any port.
+func mustStackAt(t *testing.T, f front, public string) *stack {
 	t.Helper()
 	_, url := upstreamtest.Start(t, upstreamtest.Script{})
 	key := auth.NewKey()
@@ -137,7 +144,7 @@ func mustStack(t *testing.T, f front) *stack {
 	}
 	entry := "{ name: team, hash: \"" + hash.String() + "\" }"
 	p := harness.NewProgram(t)
-	p.MustConfigure(t, "public_url: https://"+host+"\nupstreams: { up: { url: "+url+", isolation: shared, timeout: 5m } }\n"+
+	p.MustConfigure(t, "public_url: "+public+"\nupstreams: { up: { url: "+url+", isolation: shared, timeout: 5m } }\n"+
 		"auth: { api_keys: ["+entry+"], trusted_proxies: [127.0.0.1/32] }\n")
 	p.MustServe(t)
 	p.MustReady(t, harness.Patience)
@@ -166,14 +173,14 @@ func mustStack(t *testing.T, f front) *stack {
 	}
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, DialContext: dial, ForceAttemptHTTP2: true}
 	t.Cleanup(transport.CloseIdleConnections)
-	s := &stack{key: key, http: &http.Client{Transport: transport}}
+	s := &stack{public: public, key: key, http: &http.Client{Transport: transport}}
 	s.mustAnswer(t, ended)
 	return s
 }
 
 func (s *stack) client(t *testing.T, era upstream.Era) *harness.Client {
 	t.Helper()
-	c := harness.NewClient(t, &harness.Endpoint{URL: "https://" + host + "/mcp"}, era)
+	c := harness.NewClient(t, &harness.Endpoint{URL: s.public + "/mcp"}, era)
 	c.Key, c.HTTP = s.key, s.http
 	if era == upstream.EraLegacy {
 		c.MustInitialize(t, "2025-11-25")
@@ -187,7 +194,7 @@ func (s *stack) mustAnswer(t *testing.T, ended <-chan struct{}) {
 	enough, again := time.After(harness.Patience), time.NewTicker(20*time.Millisecond)
 	defer again.Stop()
 	for {
-		r, err := s.http.Get("https://" + host + "/mcp")
+		r, err := s.http.Get(s.public + "/mcp")
 		if err == nil {
 			r.Body.Close()
 			return
@@ -275,6 +282,15 @@ func TestOperateWrongHost(t *testing.T) {
 			t.Errorf("%s: want 403 and %s in it", a, want)
 		}
 	}
+}
+
+// TestOperateAnotherPort: with the recipe of nginx, Host has no port. A public_url with a port works
+// nevertheless.
+func TestOperateAnotherPort(t *testing.T) {
+	s := mustStackAt(t, nginx(nginxSite), "https://"+host+":8543")
+	harness.EachClientEra(t, func(t *testing.T, era upstream.Era) {
+		harness.WantEcho(t, s.client(t, era).Tool(t, "up__echo", `{}`))
+	})
 }
 
 func tool(name string) string { return `{"name":"` + name + `","inputSchema":{"type":"object"}}` }
