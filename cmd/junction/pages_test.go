@@ -43,6 +43,12 @@ func TestConnectPage(t *testing.T) {
 						t.Errorf("%s contains %s", path, secret)
 					}
 				}
+				_, desktop, _ := strings.Cut(text, "<summary>Claude Desktop</summary>")
+				desktop, _, _ = strings.Cut(desktop, "</details>")
+				if file := strings.Contains(desktop, "&#34;--key-file&#34;"); file != (name != "open") ||
+					file != strings.Contains(desktop, "Write your key to a file") || strings.Contains(desktop, "header") {
+					t.Errorf("%s has for Claude Desktop:\n%s", path, desktop)
+				}
 				policy := resp.Header.Get("Content-Security-Policy")
 				if !strings.HasPrefix(policy, "default-src 'none'; style-src 'sha256-") || strings.Contains(policy, "unsafe") {
 					t.Errorf("%s has the policy %s", path, policy)

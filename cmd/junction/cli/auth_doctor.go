@@ -271,12 +271,12 @@ func (d *signInDoctor) read(ctx context.Context, url string, into any) error {
 // ClientLines are the commands that add Junction to clients. URL is a placeholder.
 const ClientLines = `
 Claude Code
-  claude mcp add --transport http junction URL
+  claude mcp add --scope user --transport http junction URL
 Codex
   codex mcp add junction --url URL
 VS Code
   code --add-mcp \
     '{"name":"junction","type":"http","url":"URL"}'
-Cursor, in .cursor/mcp.json
+Cursor, in ~/.cursor/mcp.json
   {"mcpServers": {"junction": {"url": "URL"}}}
 `

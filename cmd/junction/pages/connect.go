@@ -66,6 +66,8 @@ type clientData struct {
 	clients.Snippet
 	Name   string
 	ByHand bool // the API key has to be added by hand
+	// KeyFile is the placeholder in Entry for the path of a file with the API key; "" if there is none
+	KeyFile string
 }
 
 // Open returns the link. Its scheme is one of a client.
@@ -75,13 +77,17 @@ func (d clientData) Open() template.URL { return template.URL(d.Link) }
 func (c *Connect) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	d := connectData{Access: c.access(r), Title: "Connect to Junction", Variable: clients.KeyVariable}
 	for _, client := range clients.All() {
-		s, err := client.Snippet(clients.Target{Name: "junction", URL: d.URL, Key: d.Key})
+		target := clients.Target{Name: "junction", URL: d.URL, Key: d.Key}
+		if d.Key && client.StartsCommands() {
+			target.KeyFile = "/path/to/key"
+		}
+		s, err := client.Snippet(target)
 		if err != nil {
 			c.log.Error("cannot show how to connect a client", "client", client.ID, "error", err)
 			continue
 		}
-		keyed := strings.Contains(s.Command+s.Entry, clients.KeyVariable)
-		d.Clients = append(d.Clients, clientData{s, client.Name, d.Key && !keyed})
+		keyed := target.KeyFile != "" || strings.Contains(s.Command+s.Entry, clients.KeyVariable)
+		d.Clients = append(d.Clients, clientData{s, client.Name, d.Key && !keyed, target.KeyFile})
 	}
 	d.Links = slices.DeleteFunc(slices.Clone(d.Clients), func(c clientData) bool { return c.Link == "" })
 	w.Header().Add("Vary", "Accept")

@@ -49,7 +49,7 @@ const clientLinesWithKey = `
 With your key in JUNCTION_KEY (junction keys create makes a key):
 
 Claude Code
-  claude mcp add --transport http junction URL \
+  claude mcp add --scope user --transport http junction URL \
     --header "Authorization: Bearer $JUNCTION_KEY"
 Codex
   codex mcp add junction --url URL \
@@ -58,7 +58,7 @@ VS Code
   code --add-mcp \
     '{"name":"junction","type":"http","url":"URL",
      "headers":{"Authorization":"Bearer '"$JUNCTION_KEY"'"}}'
-Cursor, in .cursor/mcp.json
+Cursor, in ~/.cursor/mcp.json
   {"mcpServers": {"junction": {"url": "URL",
     "headers": {"Authorization": "Bearer ${env:JUNCTION_KEY}"}}}}
 `
