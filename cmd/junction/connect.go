@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/entries"
 	"junction/cmd/junction/prose"
+	"junction/upstream"
 )
 
 // connector is one run of `junction connect` or `junction disconnect`.
@@ -62,7 +64,7 @@ environment variable JUNCTION_KEY.`,
 	c.flags(cmd)
 	cmd.Flags().StringVar(&c.url, "url", "", "the `URL` of Junction (default: that of the configuration)")
 	cmd.Flags().StringVar(&c.keyFile, "key-file", "", "`file` with the API key, for claude-desktop")
-	cmd.Flags().BoolVar(&c.replace, "replace", false, "remove the servers that Junction has from the client's file")
+	cmd.Flags().BoolVar(&c.replace, "replace", false, "remove the servers that work in Junction from the client's file")
 	return cmd
 }
 
@@ -194,24 +196,64 @@ func sameFile(a, b string) bool {
 	return err == nil && os.SameFile(of, other)
 }
 
-// replaceable returns the servers in the client's file: remove are also in the configuration, kept
-// are not.
-func (c *connector) replaceable() (remove, kept []string, err error) {
+// keptServers are the servers of the client's file that --replace keeps, by the reason.
+type keptServers struct {
+	unknown  []string // the configuration does not have them
+	skipped  []string // with the reason why Junction cannot have them
+	disabled []string // names of upstreams
+	broken   []string // with the state of the upstream
+	untested bool     // no junction runs that could tell whether the others work
+}
+
+// replaceable returns the servers in the client's file that Junction has and serves, and the others.
+func (c *connector) replaceable(ctx context.Context) (remove []string, kept keptServers, err error) {
 	servers, failures := c.home.Read([]clients.Place{c.place})
 	if len(failures) > 0 {
-		return nil, nil, failures[0]
+		return nil, kept, failures[0]
 	}
+	states := cli.States(ctx, c.file)
+	works := []string{upstream.StateReady.String(), upstream.StateClosed.String()}
 	merge := clients.Merge{Existing: knownOf(c.config), Own: c.target.Own, Getenv: entries.Lookup}
 	for _, o := range merge.Plan(servers) {
+		name := o.Server.Name
+		state, known := states[o.Name]
 		switch {
-		case o.Server.Name == c.name:
-		case o.Result == clients.Present && !c.config.Upstreams[o.Name].Off():
-			remove = append(remove, o.Server.Name)
+		case name == c.name:
+		case o.Result == clients.Skipped:
+			kept.skipped = append(kept.skipped, fmt.Sprintf("%s (%s)", name, strings.Join(o.Notes, "; ")))
+		case o.Result != clients.Present:
+			kept.unknown = append(kept.unknown, name)
+		case c.config.Upstreams[o.Name].Off():
+			kept.disabled = append(kept.disabled, o.Name)
+		case known && !slices.Contains(works, state):
+			kept.broken = append(kept.broken, fmt.Sprintf("%s (%s)", name, state))
 		default:
-			kept = append(kept, o.Server.Name)
+			remove = append(remove, name)
 		}
 	}
+	kept.untested = states == nil && len(remove) > 0
 	return remove, kept, nil
+}
+
+// notes returns a sentence for each reason.
+func (k *keptServers) notes() (notes []string) {
+	add := func(names []string, why, then string) {
+		if len(names) > 0 {
+			notes = append(notes, "Kept, because "+why+": "+strings.Join(names, ", ")+". "+then)
+		}
+	}
+	add(k.unknown, "the configuration does not have them", "junction import --write adds them.")
+	enable := "Run: junction enable " + strings.Join(k.disabled, "; junction enable ")
+	add(k.disabled, "they are disabled in Junction", enable)
+	add(k.broken, "they do not work in Junction now", "See: junction status")
+	add(k.skipped, "Junction cannot replace them", "")
+	if k.untested {
+		notes = append(notes, "Junction is not running. When it runs, check the removed servers with: junction status")
+	}
+	for i := range notes {
+		notes[i] = strings.TrimSpace(notes[i])
+	}
+	return notes
 }
 
 func (c *connector) connect(ctx context.Context, id string) error {
@@ -221,10 +263,11 @@ func (c *connector) connect(ctx context.Context, id string) error {
 	if strings.HasSuffix(c.target.URL, ":0/mcp") {
 		return fmt.Errorf("the port of Junction is not known (listen: %s); give --url", c.config.Listen)
 	}
-	var remove, kept []string
+	var remove []string
+	var kept keptServers
 	if c.replace {
 		var err error
-		if remove, kept, err = c.replaceable(); err != nil {
+		if remove, kept, err = c.replaceable(ctx); err != nil {
 			return err
 		}
 	}
@@ -232,10 +275,7 @@ func (c *connector) connect(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	if len(kept) > 0 {
-		done.Notes = append(done.Notes, "Kept, because the configuration does not have them: "+strings.Join(kept, ", ")+
-			". junction import --write adds them.")
-	}
+	done.Notes = append(done.Notes, kept.notes()...)
 	switch {
 	case !c.target.Key, c.target.KeyFile != "":
 	case c.client.StartsCommands():
@@ -268,7 +308,7 @@ func (c *connector) disconnect(id string) error {
 	}
 	said := fmt.Sprintf("%s is not connected; nothing was changed in %s.", c.client.Name, c.home.Short(done.File))
 	if done.Changed {
-		said = fmt.Sprintf("Disconnected %s: %s is without Junction.", c.client.Name, c.home.Short(done.File))
+		said = fmt.Sprintf("Removed Junction from %s.", c.home.Short(done.File))
 	}
 	if len(done.Removed) > 0 {
 		said += " Put back: " + strings.Join(done.Removed, ", ") + "."

@@ -99,6 +99,21 @@ func AwaitReload(ctx context.Context, file string) (problem string, err error) {
 	}
 }
 
+// States returns the state of each upstream of the running junction that serves a file. It returns nil
+// if no junction runs, or if it does not answer.
+func States(ctx context.Context, file string) map[string]string {
+	var r diagnose.Running
+	place, ok := runfile.Find(file)
+	if !ok || place.Admin == "" || askAdmin(ctx, place.Admin, "/status", nil, diagnose.Patience, &r) != nil {
+		return nil
+	}
+	states := map[string]string{}
+	for _, u := range r.Upstreams {
+		states[u.Name] = u.State
+	}
+	return states
+}
+
 // askAdmin reads the answer of the admin address at a path. The error is errNotRunning if no process
 // listens there; otherwise it contains the error text of the proxy.
 func askAdmin(ctx context.Context, address, path string, query url.Values, limit time.Duration, into any) error {

@@ -85,7 +85,9 @@ func (o *Outfit) Connect(ctx context.Context, p Place, t Target, remove []string
 	}
 	text := states[len(states)-1]
 	for _, r := range rec.Removed {
-		done.Removed = append(done.Removed, r.Name)
+		if last == nil || !last.has(r.Name) {
+			done.Removed = append(done.Removed, r.Name)
+		}
 	}
 	if bytes.Equal(text, old) && old != nil {
 		return done, nil

@@ -41,6 +41,11 @@ type Removed struct {
 	Fields map[string]any `json:"fields"`
 }
 
+// has reports whether Connect took out a server of that name.
+func (r *Record) has(name string) bool {
+	return slices.ContainsFunc(r.Removed, func(gone Removed) bool { return gone.Name == name })
+}
+
 func sum(text []byte) string {
 	s := sha256.Sum256(text)
 	return hex.EncodeToString(s[:])
