@@ -69,10 +69,7 @@ func mustServer(tb testing.TB, backends ...view.Backend) *Server {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	s, err := New(Options{Key: key, Version: "test", Log: authtest.Log(tb)})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	s := New(Options{Key: key, Version: "test", Log: authtest.Log(tb)})
 	s.apply(SnapshotConfig{Guard: &auth.Guard{}, Policy: policy.Open()}, backends)
 	return s
 }

@@ -101,7 +101,7 @@ type Server struct {
 }
 
 // New returns a Server without upstreams; call Apply next.
-func New(o Options) (*Server, error) {
+func New(o Options) *Server {
 	s := &Server{limits: o.Limits.WithDefaults(), hooks: o.Hooks, observer: o.Observer, members: o.Members, log: o.Log}
 	s.answers, s.methods = answers.New(), methods()
 	if s.log == nil {
@@ -109,25 +109,13 @@ func New(o Options) (*Server, error) {
 	}
 	s.budget.Init([budget.Quotas]int64{budget.Requests: int64(s.limits.Requests),
 		budget.Streams: int64(s.limits.Streams), budget.Bytes: int64(s.limits.Bodies)}, s.log)
-	box, err := o.Key.Box("session")
-	if err != nil {
-		return nil, err
-	}
-	s.sessions = newSessions(box, s.limits.Sessions, o.Sessions.withDefaults())
+	s.sessions = newSessions(o.Key.Box("session"), s.limits.Sessions, o.Sessions.withDefaults())
 	maps.Copy(s.sessions.deleted, o.DeletedSessions)
 	s.sessions.tell = o.Hooks.SessionDeleted
 	if s.members != nil {
 		s.sessions.self = s.members.Self
 	}
-	if s.cursors, err = o.Key.Box("cursor"); err != nil {
-		return nil, err
-	}
-	if s.tasks, err = o.Key.Box("task"); err != nil {
-		return nil, err
-	}
-	if s.states, err = o.Key.Box("state"); err != nil {
-		return nil, err
-	}
+	s.cursors, s.tasks, s.states = o.Key.Box("cursor"), o.Key.Box("task"), o.Key.Box("state")
 	s.parked = &parkedCalls{max: s.limits.Parked, patience: s.limits.Patience, calls: map[string]*parked{},
 		of: map[string]int{}}
 	s.listeners.open, s.listeners.subscribers, s.listeners.queue = map[*listener]struct{}{},
@@ -140,7 +128,7 @@ func New(o Options) (*Server, error) {
 	s.ending, s.end = context.WithCancel(context.Background())
 	s.killing, s.kill = context.WithCancelCause(context.Background())
 	s.snapshot.Store(s.newSnapshot(SnapshotConfig{}, nil, nil))
-	return s, nil
+	return s
 }
 
 // BaseContext is the BaseContext of the http.Server: its requests end when Kill is called. Without

@@ -17,14 +17,10 @@ func TestSessionKeepsNoHeader(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	box, err := key.Box("test")
-	if err != nil {
-		t.Fatal(err)
-	}
-	id, _ := newSessions(box, 10, Sessions{Idle: time.Hour, MaxAge: time.Hour}).create("2025-11-25", "a", budget.Account{Principal: "b"}, upstream.Profile{})
+	id, _ := newSessions(key.Box("test"), 10, Sessions{Idle: time.Hour, MaxAge: time.Hour}).create("2025-11-25", "a", budget.Account{Principal: "b"}, upstream.Profile{})
 	header := "Mcp-Session-Id: " + id
 	sent := header[len(header)-len(id):]
-	after := newSessions(box, 10, Sessions{Idle: time.Hour, MaxAge: time.Hour})
+	after := newSessions(key.Box("test"), 10, Sessions{Idle: time.Hour, MaxAge: time.Hour})
 	sealed, err := after.open(sent, budget.Account{Principal: "b"})
 	if err != nil {
 		t.Fatal(err)

@@ -58,9 +58,7 @@ func newTown(t *testing.T, limits Limits, size int, guard *auth.Guard, change fu
 		t.Fatal(err)
 	}
 	w := &town{t: t, gate: make(chan struct{}), log: &bytes.Buffer{}}
-	if w.Server, err = New(Options{Key: key, Version: "test", Limits: limits, Log: authtest.Log(t, w.log)}); err != nil {
-		t.Fatal(err)
-	}
+	w.Server = New(Options{Key: key, Version: "test", Limits: limits, Log: authtest.Log(t, w.log)})
 	c := SnapshotConfig{Guard: guard, Policy: policy.Open()}
 	if guard == nil {
 		c.Guard = &auth.Guard{Verifier: newMany(20), Log: authtest.Log(t)}

@@ -146,21 +146,8 @@ func New(o Options) (*Server, error) {
 	f.scopes = append(slices.Clone(scopes),
 		slices.DeleteFunc(slices.Clone(o.Scopes), func(s string) bool { return slices.Contains(scopes, s) })...)
 	f.resources = auth.NewResources(f.url, []string{f.url}, []string{scopeMCP})
-	registration, err := o.Keys.Secrets("dcr")
-	if err != nil {
-		return nil, err
-	}
-	f.registrar = newRegistrar(registration...)
-	if f.cookies, err = o.Keys.Secrets("cookie"); err != nil {
-		return nil, err
-	}
-	if f.links, err = o.Keys.Vault("connect"); err != nil {
-		return nil, err
-	}
-	secrets, err := o.Keys.Secrets("oauth-hmac")
-	if err != nil {
-		return nil, err
-	}
+	f.registrar, f.minter = newRegistrar(o.Keys.Secrets("dcr")...), minter{o.Keys.Secrets("oauth-hmac")}
+	f.cookies, f.links = o.Keys.Secrets("cookie"), o.Keys.Vault("connect")
 	asker := cmp.Or(o.HTTP, &http.Client{Timeout: providerPatience})
 	for _, p := range o.Config.IdentityProviders {
 		f.providers = append(f.providers, &provider{IdentityProvider: p.withDefaults(),
@@ -177,7 +164,6 @@ func New(o Options) (*Server, error) {
 	if f.pages, err = newPages(); err != nil {
 		return nil, err
 	}
-	f.minter = minter{secrets}
 	f.cache.tokens, f.cache.ended = map[auth.Hash]*knownToken{}, map[string]time.Time{}
 	f.routes = f.router()
 	ctx, cancel := context.WithCancel(context.Background())

@@ -75,11 +75,7 @@ func NameOf(keys *seal.Ring, id string) (string, error) {
 	if strings.HasPrefix(id, "https://") {
 		return "", checkDocumentURL(id)
 	}
-	secrets, err := keys.Secrets("dcr")
-	if err != nil {
-		return "", err
-	}
-	c, err := newRegistrar(secrets...).open(id)
+	c, err := newRegistrar(keys.Secrets("dcr")...).open(id)
 	if err != nil {
 		return "", err
 	}

@@ -117,16 +117,11 @@ func (r *Ring) IDs() []string { return slices.Clone(r.ids) }
 
 // Secrets returns a secret of 32 bytes for a purpose from each key, in order: make MACs with the
 // first, and accept those of all.
-func (r *Ring) Secrets(purpose string) ([][]byte, error) {
-	var all [][]byte
+func (r *Ring) Secrets(purpose string) (all [][]byte) {
 	for _, key := range r.keys {
-		secret, err := key.Secret(purpose)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, secret)
+		all = append(all, key.Secret(purpose))
 	}
-	return all, nil
+	return all
 }
 
 // Vault seals values for a place; in another place they do not open. It is immutable, and may be
@@ -137,16 +132,12 @@ type Vault struct {
 }
 
 // Vault returns the vault for a purpose. Keep it, since making it takes time.
-func (r *Ring) Vault(purpose string) (*Vault, error) {
+func (r *Ring) Vault(purpose string) *Vault {
 	v := &Vault{ids: r.ids}
 	for _, key := range r.keys {
-		box, err := key.Box(purpose)
-		if err != nil {
-			return nil, err
-		}
-		v.boxes = append(v.boxes, box)
+		v.boxes = append(v.boxes, key.Box(purpose))
 	}
-	return v, nil
+	return v
 }
 
 // ringFormat is the first byte of a Vault's output. The length of the key id, the id, the nonce and
@@ -196,14 +187,8 @@ func sealedWith(sealed []byte) (id string, head int, ok bool) {
 	return string(sealed[2:head]), head, true
 }
 
-// RingOf returns a ring of one key made of random bytes that the caller keeps.
-func RingOf(id string, secret [SecretSize]byte) (*Ring, error) {
-	key, err := NewKey(secret[:])
-	if err != nil {
-		return nil, err
-	}
-	if !isID(id) {
-		return nil, fmt.Errorf("%q is not a valid key id", id)
-	}
-	return &Ring{ids: []string{id}, keys: []*Key{key}}, nil
+// RingOf returns a ring of one key made of random bytes that the caller keeps. The id must be one of
+// ParseRing.
+func RingOf(id string, secret [SecretSize]byte) *Ring {
+	return &Ring{ids: []string{id}, keys: []*Key{{slices.Clone(secret[:])}}}
 }

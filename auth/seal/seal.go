@@ -39,16 +39,19 @@ func NewSecret() []byte {
 }
 
 // Secret returns a secret of SecretSize bytes for a purpose, which tells nothing about the key.
-func (k *Key) Secret(purpose string) ([]byte, error) {
-	return k.derive("secret " + purpose)
+func (k *Key) Secret(purpose string) []byte { return k.derive("secret " + purpose) }
+
+// derive returns a key of SecretSize bytes for a purpose.
+func (k *Key) derive(purpose string) []byte {
+	return must(hkdf.Key(sha256.New, k.secret, nil, "junction "+purpose, SecretSize))
 }
 
-func (k *Key) derive(purpose string) ([]byte, error) {
-	key, err := hkdf.Key(sha256.New, k.secret, nil, "junction "+purpose, SecretSize)
+// must is for functions that fail only for keys of another size than SecretSize.
+func must[T any](v T, err error) T {
 	if err != nil {
-		return nil, fmt.Errorf("derive a key: %w", err)
+		panic(err)
 	}
-	return key, nil
+	return v
 }
 
 // Box seals strings for one purpose; boxes of other purposes cannot open them.
@@ -58,20 +61,8 @@ type Box struct{ aead cipher.AEAD }
 const format = 1
 
 // Box returns the box for a purpose. Keep it, since making it takes time.
-func (k *Key) Box(purpose string) (*Box, error) {
-	key, err := k.derive(purpose)
-	if err != nil {
-		return nil, err
-	}
-	block, err := aes.NewCipher(key)
-	if err != nil {
-		return nil, fmt.Errorf("derive a key: %w", err)
-	}
-	aead, err := cipher.NewGCMWithRandomNonce(block)
-	if err != nil {
-		return nil, fmt.Errorf("derive a key: %w", err)
-	}
-	return &Box{aead}, nil
+func (k *Key) Box(purpose string) *Box {
+	return &Box{must(cipher.NewGCMWithRandomNonce(must(aes.NewCipher(k.derive(purpose)))))}
 }
 
 // Seal returns plain as a string of letters, digits, - and _, which reveals only its length. Two

@@ -13,11 +13,7 @@ func mustBox(t testing.TB, secret []byte, purpose string) *seal.Box {
 	if err != nil {
 		t.Fatal(err)
 	}
-	box, err := key.Box(purpose)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return box
+	return key.Box(purpose)
 }
 
 func TestOpenReturnsWhatWasSealed(t *testing.T) {

@@ -93,11 +93,7 @@ func (s *Store) Refresh(
 func (s *Store) rotated(ctx context.Context, p Presented, next Successor) error {
 	var replay any
 	if p.Interval > 0 {
-		vault, err := replayVault(p.Token)
-		if err != nil {
-			return err
-		}
-		replay = vault.Seal(next.Response, replayPlace(p.Signature))
+		replay = replayVault(p.Token).Seal(next.Response, replayPlace(p.Signature))
 	}
 	n, err := s.exec(ctx,
 		`UPDATE oauth_tokens SET state = 'rotated', rotated_at = $2, successor = $3, replay_enc = $4
@@ -119,11 +115,7 @@ func (s *Store) replay(ctx context.Context, p Presented, t Token) ([]byte, error
 	fresh := s.now().Before(t.Rotated.Add(p.Interval))
 	switch {
 	case err == nil && fresh:
-		vault, err := replayVault(p.Token)
-		if err != nil {
-			return nil, err
-		}
-		return vault.Open(sealed, replayPlace(t.Signature))
+		return replayVault(p.Token).Open(sealed, replayPlace(t.Signature))
 	case err != nil && !errors.Is(err, ErrNotFound):
 		return nil, err
 	}
@@ -140,12 +132,8 @@ func (s *Store) replay(ctx context.Context, p Presented, t Token) ([]byte, error
 
 // replayVault returns a vault whose key is the token, which only its client has. The database and
 // the master keys are not enough to read the answer.
-func replayVault(token string) (*seal.Vault, error) {
-	ring, err := seal.RingOf("token", sha256.Sum256([]byte(token)))
-	if err != nil {
-		return nil, err
-	}
-	return ring.Vault("replay")
+func replayVault(token string) *seal.Vault {
+	return seal.RingOf("token", sha256.Sum256([]byte(token))).Vault("replay")
 }
 
 func replayPlace(signature string) string { return "oauth_tokens|" + signature + "|replay_enc" }

@@ -142,14 +142,12 @@ func open(ctx context.Context, c Config) (*Store, error) {
 }
 
 // blank returns a Store without a database.
-func blank(c Config) (s *Store, err error) {
+func blank(c Config) (*Store, error) {
 	if c.Keys == nil {
 		return nil, errors.New("cannot open the store without master keys")
 	}
-	s = &Store{log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)), now: c.now, audited: c.Audited, measured: c.Took,
-		bounds: defaultBounds()}
-	s.vault, err = c.Keys.Vault("vault")
-	return s, err
+	return &Store{log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)), now: c.now, audited: c.Audited, measured: c.Took,
+		bounds: defaultBounds(), vault: c.Keys.Vault("vault")}, nil
 }
 
 // connect returns a Store whose schema and keys are not checked yet.

@@ -180,13 +180,10 @@ func open(o options) (_ *program, err error) {
 	if p.ended, deleted = openEnded(dir, c.Limits.WithDefaults().Sessions, p.log); p.ended != nil {
 		hooks.SessionDeleted = p.ended.add
 	}
-	p.server, err = proxy.New(proxy.Options{
+	p.server = proxy.New(proxy.Options{
 		Limits: c.Limits, Sessions: c.Sessions, Key: secret, Version: version(), Log: p.log, Hooks: hooks,
 		Observer: p.telemetry.Requests(), DeletedSessions: deleted, Members: p.proxyMembers(),
 	})
-	if err != nil {
-		return nil, err
-	}
 	p.apply(c)
 	return p, p.watch()
 }

@@ -58,9 +58,7 @@ func MustProxy(t testing.TB, configs map[string]upstream.Config, options ...Opti
 	if world.Guard == nil {
 		world.Guard, world.Policy = &auth.Guard{}, policy.Open()
 	}
-	if e.Server, err = proxy.New(server); err != nil {
-		t.Fatal(err)
-	}
+	e.Server = proxy.New(server)
 	var (
 		refresh = make(chan struct{}, 1)
 		ready   = make(chan string, 1000)

@@ -55,9 +55,7 @@ func MustStand(t testing.TB, limits proxy.Limits, configs map[string]upstream.Co
 	log := authtest.Log(t)
 	s := &Stand{closed: map[string]bool{}, changed: make(chan struct{}),
 		names: proxy.SnapshotConfig{Guard: &auth.Guard{}, Policy: policy.Open()}}
-	if s.Server, err = proxy.New(proxy.Options{Limits: limits, Key: key, Log: log}); err != nil {
-		t.Fatal(err)
-	}
+	s.Server = proxy.New(proxy.Options{Limits: limits, Key: key, Log: log})
 	refresh := make(chan struct{}, 1)
 	s.options.Log, s.options.MessageLimit = log, limits.Message
 	s.options.Hooks = upstream.Hooks{

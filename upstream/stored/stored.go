@@ -58,15 +58,12 @@ type Dir struct {
 // Open opens the folder, and creates it, for its owner only, if it does not exist. The caller must
 // call Close.
 func Open(path string, master *seal.Key, log *slog.Logger) (*Dir, error) {
-	box, err := master.Box("catalog")
-	if err != nil {
-		return nil, err
-	}
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, err
 	}
-	d := &Dir{path: path, box: box, log: log, pending: map[key]func() []byte{}, written: map[key]time.Time{},
-		wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
+	d := &Dir{path: path, box: master.Box("catalog"), log: log, pending: map[key]func() []byte{},
+		written: map[key]time.Time{}, wake: make(chan struct{}, 1), stop: make(chan struct{}),
+		done: make(chan struct{})}
 	go d.run()
 	return d, nil
 }

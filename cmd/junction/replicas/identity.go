@@ -27,16 +27,8 @@ type identity struct {
 }
 
 func newIdentity(key *seal.Key) (*identity, error) {
-	seed, err := key.Secret("members tls")
-	if err != nil {
-		return nil, err
-	}
-	i := &identity{}
-	if i.digests, err = key.Secret("members digests"); err != nil {
-		return nil, err
-	}
-	private := ed25519.NewKeyFromSeed(seed)
-	i.public = private.Public().(ed25519.PublicKey)
+	private := ed25519.NewKeyFromSeed(key.Secret("members tls"))
+	i := &identity{digests: key.Secret("members digests"), public: private.Public().(ed25519.PublicKey)}
 	sum := sha256.Sum256(i.public)
 	i.fingerprint = hex.EncodeToString(sum[:8])
 	// The other end compares only the public key of the certificate.

@@ -27,10 +27,8 @@ type world struct {
 func mustWorld(t testing.TB) *world {
 	t.Helper()
 	w := &world{t: t, dsn: authtest.Schema(t), key: make([]byte, seal.SecretSize), ttl: 2 * time.Second}
-	ring, err := seal.RingOf("a", [seal.SecretSize]byte{1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	ring := seal.RingOf("a", [seal.SecretSize]byte{1})
+	var err error
 	w.store, err = store.Open(t.Context(), store.Config{Driver: store.Postgres, DSN: w.dsn, Keys: ring, Log: authtest.Log(t)})
 	if err != nil {
 		t.Fatal(err)

@@ -43,11 +43,7 @@ func (c *Servers) Prepare(t testing.TB, n int, o proxy.Options) {
 			m := cluster.Member(t)
 			c.Members, o.Members = append(c.Members, m), m
 		}
-		s, err := proxy.New(o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		c.All = append(c.All, s)
+		c.All = append(c.All, proxy.New(o))
 	}
 }
 
