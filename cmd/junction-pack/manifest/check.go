@@ -62,12 +62,21 @@ func (d *decoder) tool(path string, t *Tool) {
 	}
 	for _, p := range t.Parameters {
 		d.parameter(path+".parameters."+p.Name, p)
+		if p.Within != "" && len(t.Command) == 0 {
+			d.bad(path+".parameters."+p.Name+".within", "is for commands only; remove it")
+		}
 	}
 	if t.OutputSchema != nil && t.Output != OutputJSON {
 		d.bad(path+".output_schema", "needs output: json; add it, or remove the schema")
 	}
 	d.kinds(path, t)
-	d.placeholders(path, t)
+	used := t.uses()
+	if len(t.Command) > 0 {
+		delete(used, OutputFile)
+	}
+	if len(t.Command) > 0 || t.HTTP != nil || t.Prompt != nil {
+		d.compare(path, t.Parameters, used)
+	}
 	for _, p := range t.Parameters {
 		d.schema(path+".parameters."+p.Name, p.Schema)
 	}
@@ -312,25 +321,18 @@ func (t *Tool) WritesFile() bool {
 	return used
 }
 
-// placeholders compares the placeholders with the parameters, and finds out which of the parameters
-// are required.
-func (d *decoder) placeholders(path string, t *Tool) {
-	used := t.uses()
+// compare compares placeholders with parameters, and finds out which of the parameters are required.
+func (d *decoder) compare(path string, parameters Parameters, used map[string]use) {
 	for _, name := range slices.Sorted(maps.Keys(used)) {
-		p := t.Parameters.Named(name)
-		switch {
-		case p != nil:
+		if p := parameters.Named(name); p != nil {
 			p.Required = p.Required || !used[name].optional && p.Default == nil
-		case name != OutputFile || len(t.Command) == 0:
+		} else {
 			d.bad(path+used[name].at, "uses {{%s}}, which is no parameter; add parameters: { %s: what it is }, "+
 				"or write \\{{%s}} for the text itself", name, name, name)
 		}
 	}
-	for _, p := range t.Parameters {
-		if p.Within != "" && len(t.Command) == 0 {
-			d.bad(path+".parameters."+p.Name+".within", "is for commands only; remove it")
-		}
-		if _, ok := used[p.Name]; !ok && (len(t.Command) > 0 || t.HTTP != nil || t.Prompt != nil) {
+	for _, p := range parameters {
+		if _, ok := used[p.Name]; !ok {
 			d.bad(path+".parameters."+p.Name, "is not used; write {{%s}} where the value belongs, or remove it", p.Name)
 		}
 	}

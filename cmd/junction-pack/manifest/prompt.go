@@ -111,22 +111,11 @@ func (d *decoder) prompt(path string, p *Prompt) {
 		d.bad(path, "is no name for a prompt; use up to 64 letters, digits, _, - and .")
 	}
 	d.words(path, &p.Words)
-	used := map[string]bool{}
+	used := map[string]use{}
 	for _, name := range p.Text.Names() {
-		used[name] = true
-		if par := p.Parameters.Named(name); par == nil {
-			d.bad(path, "uses {{%s}}, which is no parameter; add parameters: { %s: what it is }, "+
-				"or write \\{{%s}} for the text itself", name, name, name)
-		} else if par.Default == nil {
-			par.Required = true
-		}
+		used[name] = use{}
 	}
-	for _, par := range p.Parameters {
-		if !used[par.Name] {
-			d.bad(path+".parameters."+par.Name, "is not used; write {{%s}} where the value belongs, or remove it",
-				par.Name)
-		}
-	}
+	d.compare(path, p.Parameters, used)
 }
 
 // Resource is a file that clients can read.

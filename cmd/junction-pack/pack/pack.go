@@ -118,8 +118,7 @@ func (p *Pack) api(ctx context.Context, m *manifest.Manifest, a *manifest.API, r
 	}
 	for _, o := range api.Operations {
 		t := &Tool{File: m.File, Limits: a.Limits, Operation: o}
-		t.Definition = mcp.NewToolWithRawSchema(o.Name, o.Description, o.InputSchema)
-		t.Definition.Title, t.Definition.Annotations = o.Title, hints(o.Title, o.Annotations)
+		t.Definition = definition(o.Name, o.Title, o.Description, o.InputSchema, o.Annotations)
 		results := newResults(&manifest.Tool{Name: o.Name})
 		t.run = requests(r, t, results, o.Request)
 		p.Tools = append(p.Tools, t.ready())
@@ -156,9 +155,12 @@ func (t *Tool) ready() *Tool {
 
 func newTool(m *manifest.Manifest, source *manifest.Tool, r Runners) *Tool {
 	t := &Tool{Source: source, File: m.File, Limits: source.Limits}
-	t.Definition = mcp.NewToolWithRawSchema(source.Name, strings.TrimSpace(source.Description), source.InputSchema())
-	t.Definition.Title = source.Title
-	t.Definition.Annotations = annotations(source)
+	hints := source.Annotations
+	if source.HTTP != nil {
+		hints = hints.Or(web.Annotations(source.HTTP.Method))
+	}
+	t.Definition = definition(source.Name, source.Title, strings.TrimSpace(source.Description), source.InputSchema(),
+		hints)
 	results := newResults(source)
 	t.Definition.RawOutputSchema = results.definition
 	switch {
@@ -201,19 +203,14 @@ func requests(r Runners, t *Tool, results *results, build func(map[string]any) (
 	}
 }
 
-// annotations returns the hints about a tool. Those that the manifest does not have come from the
-// method of a request; for a command, MCP's own defaults apply: it may change and destroy anything.
-func annotations(t *manifest.Tool) mcp.ToolAnnotation {
-	a := t.Annotations
-	if t.HTTP != nil {
-		a = a.Or(web.Annotations(t.HTTP.Method))
-	}
-	return hints(t.Title, a)
-}
-
-func hints(title string, a manifest.Annotations) mcp.ToolAnnotation {
-	return mcp.ToolAnnotation{Title: title, ReadOnlyHint: a.ReadOnly, DestructiveHint: a.Destructive,
+// definition returns a tool as clients see it. Without a hint, MCP's own defaults apply: the tool may
+// change and destroy anything.
+func definition(name, title, description string, schema []byte, a manifest.Annotations) mcp.Tool {
+	d := mcp.NewToolWithRawSchema(name, description, schema)
+	d.Title = title
+	d.Annotations = mcp.ToolAnnotation{Title: title, ReadOnlyHint: a.ReadOnly, DestructiveHint: a.Destructive,
 		IdempotentHint: a.Idempotent, OpenWorldHint: a.OpenWorld}
+	return d
 }
 
 // Call calls the tool. answers are the client's responses in the rounds before. If an OpenAPI

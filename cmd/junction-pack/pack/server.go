@@ -1,6 +1,7 @@
 package pack
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -23,11 +24,7 @@ type Server struct {
 
 // NewServer returns a server for the pack. Its name and instructions stay those of the first pack.
 func NewServer(p *Pack, log *slog.Logger) *Server {
-	version := p.Version
-	if version == "" {
-		version = "0"
-	}
-	s := &Server{log: log, mcp: server.NewMCPServer(p.Name, version,
+	s := &Server{log: log, mcp: server.NewMCPServer(p.Name, cmp.Or(p.Version, "0"),
 		server.WithTitle(p.Title),
 		server.WithInstructions(p.Instructions),
 		server.WithToolCapabilities(true),

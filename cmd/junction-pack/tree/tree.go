@@ -44,10 +44,8 @@ func Sum(dir string) (string, error) {
 func Diff(old, next string) (changes []string) {
 	before, _ := list(old)
 	after, _ := list(next)
-	all := maps.Clone(before)
-	if all == nil {
-		all = map[string]string{}
-	}
+	all := map[string]string{}
+	maps.Copy(all, before)
 	maps.Copy(all, after)
 	for _, path := range slices.Sorted(maps.Keys(all)) {
 		switch was, is := before[path], after[path]; {
