@@ -7,6 +7,7 @@ import (
 	"compress/gzip"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -66,13 +67,8 @@ func tarball(folder string, files []string, date time.Time) ([]byte, error) {
 			return nil, err
 		}
 	}
-	if err := w.Close(); err != nil {
-		return nil, err
-	}
-	if err := z.Close(); err != nil {
-		return nil, err
-	}
-	return b.Bytes(), nil
+	err = errors.Join(w.Close(), z.Close())
+	return b.Bytes(), err
 }
 
 // zipFile is tarball for Windows.
@@ -94,10 +90,8 @@ func zipFile(folder string, files []string, date time.Time) ([]byte, error) {
 			return nil, err
 		}
 	}
-	if err := w.Close(); err != nil {
-		return nil, err
-	}
-	return b.Bytes(), nil
+	err := w.Close()
+	return b.Bytes(), err
 }
 
 // formula returns the Homebrew formula for the platforms that Homebrew has.

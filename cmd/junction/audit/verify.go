@@ -97,15 +97,13 @@ type verifier struct {
 // maxProblems limits the list: after a wholesale change, every line is a problem.
 const maxProblems = 20
 
-func (v *verifier) problem(format string, args ...any) {
-	if len(v.Problems) < maxProblems {
-		v.Problems = append(v.Problems, fmt.Sprintf("%s:%d: ", v.name, v.at)+fmt.Sprintf(format, args...))
-	}
-}
+func (v *verifier) problem(format string, args ...any) { v.add(&v.Problems, format, args...) }
 
-func (v *verifier) note(format string, args ...any) {
-	if len(v.Notes) < maxProblems {
-		v.Notes = append(v.Notes, fmt.Sprintf("%s:%d: ", v.name, v.at)+fmt.Sprintf(format, args...))
+func (v *verifier) note(format string, args ...any) { v.add(&v.Notes, format, args...) }
+
+func (v *verifier) add(list *[]string, format string, args ...any) {
+	if len(*list) < maxProblems {
+		*list = append(*list, fmt.Sprintf("%s:%d: ", v.name, v.at)+fmt.Sprintf(format, args...))
 	}
 }
 

@@ -52,7 +52,8 @@ disabled upstream. It runs nothing of the pack. A pack whose files differ from p
 	cmd.PersistentFlags().BoolVar(&asJSON, "json", false, "print JSON")
 	begin := func(create bool) (*run, error) { return open(stdout, *file, asJSON, create) }
 	named := func(use, short, long string, do func(*run, *cobra.Command, string) error) *cobra.Command {
-		c := &cobra.Command{Use: use + " NAME", Short: short, Long: long, Example: "  junction packs " + use + " tools",
+		return &cobra.Command{
+			Use: use + " NAME", Short: short, Long: long, Example: "  junction packs " + use + " tools",
 			Args: oneName, ValidArgsFunction: completePacks(file),
 			RunE: func(cmd *cobra.Command, args []string) error {
 				r, err := begin(false)
@@ -61,7 +62,6 @@ disabled upstream. It runs nothing of the pack. A pack whose files differ from p
 				}
 				return do(r, cmd, args[0])
 			}}
-		return c
 	}
 	cmd.AddCommand(
 		installCommand(begin),
@@ -73,16 +73,13 @@ disabled upstream. It runs nothing of the pack. A pack whose files differ from p
 				}
 				return r.list()
 			}},
-		named("show", "Show where a pack comes from and what it would run", "",
-			func(r *run, _ *cobra.Command, name string) error { return r.show(name) }),
-		named("enable", "Show what a pack would run, and enable its upstream", "",
-			func(r *run, cmd *cobra.Command, name string) error { return r.enable(cmd.Context(), name) }),
-		named("disable", "Disable the upstream of a pack", "",
-			func(r *run, cmd *cobra.Command, name string) error { return r.disable(cmd.Context(), name) }),
+		named("show", "Show where a pack comes from and what it would run", "", (*run).show),
+		named("enable", "Show what a pack would run, and enable its upstream", "", (*run).enable),
+		named("disable", "Disable the upstream of a pack", "", (*run).disable),
 		updateCommand(named),
 		named("remove", "Remove a pack, its upstream and its files",
 			"Remove the upstream of a pack, and of an installed pack its folder and its entry in packs.lock.",
-			func(r *run, cmd *cobra.Command, name string) error { return r.remove(cmd.Context(), name) }),
+			(*run).remove),
 	)
 	return cmd
 }

@@ -2,7 +2,6 @@ package packs
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -114,7 +113,7 @@ func (r *run) list() error {
 	return nil
 }
 
-func (r *run) show(name string) error {
+func (r *run) show(_ *cobra.Command, name string) error {
 	s, err := r.find(name)
 	if err != nil {
 		return err
@@ -145,7 +144,7 @@ func (r *run) show(name string) error {
 }
 
 // enable shows what the pack would run, and enables its upstream.
-func (r *run) enable(ctx context.Context, name string) error {
+func (r *run) enable(cmd *cobra.Command, name string) error {
 	s, err := r.find(name)
 	if err != nil {
 		return err
@@ -160,23 +159,23 @@ func (r *run) enable(ctx context.Context, name string) error {
 		fmt.Fprintf(r.stdout, "%s\n", s.Plan.Text())
 	}
 	s.Enabled = true
-	return r.edit.Switch(ctx, name, true)
+	return r.edit.Switch(cmd.Context(), name, true)
 }
 
-func (r *run) disable(ctx context.Context, name string) error {
+func (r *run) disable(cmd *cobra.Command, name string) error {
 	if _, err := r.find(name); err != nil {
 		return err
 	}
-	return r.edit.Switch(ctx, name, false)
+	return r.edit.Switch(cmd.Context(), name, false)
 }
 
 // remove removes the upstream of a pack, and the files of an installed one.
-func (r *run) remove(ctx context.Context, name string) error {
+func (r *run) remove(cmd *cobra.Command, name string) error {
 	s, err := r.find(name)
 	if err != nil {
 		return err
 	}
-	if err := r.edit.Remove(ctx, name); err != nil {
+	if err := r.edit.Remove(cmd.Context(), name); err != nil {
 		return err
 	}
 	own, _, ok := lock.Split(s.Folder)
@@ -258,8 +257,7 @@ func (r *run) update(cmd *cobra.Command, name, to string, yes bool) error {
 	}
 	r.edit.More = d
 	said := fmt.Sprintf("Updated %s to the commit %s.", name, f.Commit)
-	err = r.edit.SetPack(cmd.Context(), name, lock.Dir(own, f.Commit), said)
-	if err != nil {
+	if err := r.edit.SetPack(cmd.Context(), name, lock.Dir(own, f.Commit), said); err != nil {
 		undo()
 		return err
 	}
