@@ -77,14 +77,13 @@ func New(o Options) (*Telemetry, error) {
 
 // instruments makes the instruments that are written during calls.
 func (t *Telemetry) instruments(m metric.Meter) error {
-	var errs [2]error
-	seconds := []metric.Float64HistogramOption{metric.WithUnit("s"), metric.WithExplicitBucketBoundaries(bounds...)}
-	t.requestTime, errs[0] = m.Float64Histogram("mcp.server.operation.duration",
-		append(seconds, metric.WithDescription("Duration of the requests of clients."))...)
-	t.callTime, errs[1] = m.Float64Histogram("mcp.client.operation.duration",
-		append(seconds, metric.WithDescription("Duration of the calls to upstreams, without waiting for a "+
-			"connection."))...)
-	return errors.Join(errs[:]...)
+	var err1, err2 error
+	seconds, buckets := metric.WithUnit("s"), metric.WithExplicitBucketBoundaries(bounds...)
+	t.requestTime, err1 = m.Float64Histogram("mcp.server.operation.duration", seconds, buckets,
+		metric.WithDescription("Duration of the requests of clients."))
+	t.callTime, err2 = m.Float64Histogram("mcp.client.operation.duration", seconds, buckets,
+		metric.WithDescription("Duration of the calls to upstreams, without waiting for a connection."))
+	return errors.Join(err1, err2)
 }
 
 // Requests returns the observer of clients' requests; nil if nothing is measured.

@@ -12,7 +12,8 @@ import (
 	"junction/upstream/raw"
 )
 
-// carrier holds the two fields of W3C Trace Context. It implements propagation.TextMapCarrier.
+// carrier holds the two fields of W3C Trace Context, to be read. It implements
+// propagation.TextMapCarrier.
 type carrier struct{ parent, state string }
 
 func (c *carrier) Get(name string) string {
@@ -25,16 +26,9 @@ func (c *carrier) Get(name string) string {
 	return ""
 }
 
-func (c *carrier) Set(name, value string) {
-	switch name {
-	case "traceparent":
-		c.parent = value
-	case "tracestate":
-		c.state = value
-	}
-}
+func (c *carrier) Set(string, string) {}
 
-func (c *carrier) Keys() []string { return []string{"traceparent", "tracestate"} }
+func (c *carrier) Keys() []string { return nil }
 
 // contextOf returns the span that the fields name. It is invalid if they name none.
 func contextOf(parent, state string) trace.SpanContext {
