@@ -301,23 +301,18 @@ const polling = 200 * time.Millisecond
 // that takes its place, until ctx ends.
 func (r *reader) read(ctx context.Context, grows bool, f func(text []byte) error) error {
 	for moved := false; ; {
-		if err := r.readOpen(f); err != nil {
+		if err := r.readOpen(f); err != nil || !grows {
 			return err
 		}
-		if !grows {
-			return nil
-		}
-		if moved { // the old file has been read to its end after the rotation
+		switch {
+		case moved: // the old file has been read to its end after the rotation
 			moved = false
 			if err := r.use(r.file); err != nil {
 				return err
 			}
-			continue
-		}
-		if moved = r.moved(); moved {
-			continue
-		}
-		if !pace.Sleep(ctx, polling, nil) {
+		case r.moved():
+			moved = true
+		case !pace.Sleep(ctx, polling, nil):
 			return nil
 		}
 	}

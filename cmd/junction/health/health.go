@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"junction/upstream/pace"
 )
 
 // Part is something outside of the process, such as a database.
@@ -66,17 +68,10 @@ func (m *Monitor) Run(ctx context.Context) {
 // watch checks one part until ctx ends.
 func (m *Monitor) watch(ctx context.Context, i int) {
 	p := &m.parts[i]
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-timer.C:
-		}
+	for pause := time.Duration(0); pace.Sleep(ctx, pause, nil); {
+		pause = p.Every
 		if !p.InUse() {
 			m.unused(i)
-			timer.Reset(p.Every)
 			continue
 		}
 		checking, cancel := context.WithTimeout(ctx, limit)
@@ -86,8 +81,8 @@ func (m *Monitor) watch(ctx context.Context, i int) {
 			return
 		}
 		m.note(i, err, time.Now())
-		if timer.Reset(p.Every); err != nil {
-			timer.Reset(min(p.Every, again))
+		if err != nil {
+			pause = min(p.Every, again)
 		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"junction/cmd/junction-pack/tree"
 	"junction/cmd/junction/prose"
+	"junction/upstream/pace"
 )
 
 const (
@@ -135,16 +136,9 @@ func (g git) fetch(ctx context.Context, s Source) error {
 	defer stop(nil)
 	large := fmt.Errorf("it is larger than %d MiB", g.download>>20)
 	go func() { // ends with ctx
-		tick := time.NewTicker(checkSize)
-		defer tick.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-				if sizeOf(g.repo) > g.download {
-					stop(large)
-				}
+		for pace.Sleep(ctx, checkSize, nil) {
+			if sizeOf(g.repo) > g.download {
+				stop(large)
 			}
 		}
 	}()
