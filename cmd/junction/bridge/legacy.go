@@ -213,21 +213,10 @@ func (b *bridge) listenLegacy(s *session) {
 		}
 		first = false
 	})
-	b.start(func() {
-		ended := make(chan struct{})
-		go func() { // ends with the transport, at the latest with the bridge
-			defer close(ended)
-			_ = s.Wait()
-		}()
-		select {
-		case <-ended:
-		case <-b.ctx.Done():
-			return
-		}
-		if b.current() == s {
-			b.revive(s)
-		}
-	})
+	go func() { // ends with the transport, at the latest with the bridge
+		_ = s.Wait()
+		b.start(func() { b.revive(s) })
+	}()
 }
 
 // revive opens an ended session again without waiting for a request, so that the client gets
