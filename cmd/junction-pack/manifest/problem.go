@@ -16,7 +16,7 @@ type Problems = yamlread.Problems
 
 // bad reports a mistake at path.
 func (d *decoder) bad(path, format string, args ...any) {
-	d.at(d.line(path), path, format, args...)
+	d.at(d.lines.At(path), path, format, args...)
 }
 
 func (d *decoder) at(line int, path, format string, args ...any) {
@@ -25,12 +25,9 @@ func (d *decoder) at(line int, path, format string, args ...any) {
 
 // warn reports a condition outside the file.
 func (d *decoder) warn(path, format string, args ...any) {
-	d.warnings = append(d.warnings, Problem{File: d.file, Line: d.line(path), Path: path,
+	d.warnings = append(d.warnings, Problem{File: d.file, Line: d.lines.At(path), Path: path,
 		Text: fmt.Sprintf(format, args...)})
 }
-
-// line returns the line of path, or that of its nearest parent.
-func (d *decoder) line(path string) int { return d.lines.At(path) }
 
 // Mistake returns the first mistake in the manifests of a pack, with file, line and remedy; "" if
 // there is none. It checks neither the pack's environment nor its OpenAPI documents.

@@ -153,16 +153,11 @@ func (a Args) Walk(f func(path string, arg *Arg, optional bool)) { a.walk("", fa
 func (a Args) walk(path string, optional bool, f func(string, *Arg, bool)) {
 	for i := range a {
 		at := fmt.Sprintf("%s[%d]", path, i)
-		if a[i].Group != nil {
-			inner := at
-			if a[i].When != "" {
-				inner += ".args"
-			}
-			f(at, &a[i], optional)
-			a[i].Group.walk(inner, true, f)
-			continue
-		}
 		f(at, &a[i], optional)
+		if a[i].When != "" {
+			at += ".args"
+		}
+		a[i].Group.walk(at, true, f)
 	}
 }
 

@@ -50,14 +50,8 @@ func (r *results) of(data []byte, form string) (*mcp.CallToolResult, error) {
 		return mcp.NewToolResultText(textOf(data)), nil
 	case form == string(manifest.OutputJSON):
 		return r.structured(data)
-	case strings.HasPrefix(kind, "image/"):
-		return &mcp.CallToolResult{Content: []mcp.Content{
-			mcp.NewImageContent(base64.StdEncoding.EncodeToString(data), kind)}}, nil
-	case strings.HasPrefix(kind, "audio/"):
-		return &mcp.CallToolResult{Content: []mcp.Content{
-			mcp.NewAudioContent(base64.StdEncoding.EncodeToString(data), kind)}}, nil
 	default:
-		return r.file(data, kind), nil
+		return &mcp.CallToolResult{Content: []mcp.Content{r.file(data, kind)}}, nil
 	}
 }
 
@@ -87,15 +81,19 @@ func textOf(b []byte) string {
 	return "(no output)"
 }
 
-// file returns an embedded resource.
-func (r *results) file(data []byte, kind string) *mcp.CallToolResult {
-	uri := "pack:///" + r.tool.Name + "/output"
-	var contents mcp.ResourceContents = mcp.BlobResourceContents{URI: uri, MIMEType: kind,
-		Blob: base64.StdEncoding.EncodeToString(data)}
-	if strings.HasPrefix(kind, "text/") {
-		contents = mcp.TextResourceContents{URI: uri, MIMEType: kind, Text: strings.ToValidUTF8(string(data), "\uFFFD")}
+// file returns an image, audio, or an embedded resource.
+func (r *results) file(data []byte, kind string) mcp.Content {
+	uri, encoded := "pack:///"+r.tool.Name+"/output", base64.StdEncoding.EncodeToString(data)
+	switch group, _, _ := strings.Cut(kind, "/"); group {
+	case "image":
+		return mcp.NewImageContent(encoded, kind)
+	case "audio":
+		return mcp.NewAudioContent(encoded, kind)
+	case "text":
+		return mcp.NewEmbeddedResource(mcp.TextResourceContents{URI: uri, MIMEType: kind,
+			Text: strings.ToValidUTF8(string(data), "\uFFFD")})
 	}
-	return &mcp.CallToolResult{Content: []mcp.Content{mcp.NewEmbeddedResource(contents)}}
+	return mcp.NewEmbeddedResource(mcp.BlobResourceContents{URI: uri, MIMEType: kind, Blob: encoded})
 }
 
 // structured returns the JSON output, if it fits the schema.
