@@ -138,13 +138,11 @@ func (c *connector) prepare(id string) (err error) {
 		return err
 	}
 	c.config = e.Config()
-	var ok bool
+	scope, ok := clients.User, false
 	if c.project != "" {
-		c.place, ok = c.home.ProjectPlace(c.client)
-	} else {
-		c.place, ok = c.home.UserPlace(c.client)
+		scope = clients.Project
 	}
-	if !ok {
+	if c.place, ok = c.home.Place(c.client, scope); !ok {
 		return fmt.Errorf("%s has no such file on this system", c.client.Name)
 	}
 	own := ownURLs(c.config)
@@ -177,7 +175,7 @@ func (c *connector) program() (err error) {
 		return fmt.Errorf("cannot find the path of junction: %w", err)
 	}
 	// The path of a package manager's link stays the same after an update.
-	if link, err := exec.LookPath("junction"); err == nil && filepath.IsAbs(link) && sameFile(link, c.target.Program) {
+	if link, err := exec.LookPath("junction"); err == nil && filepath.IsAbs(link) && clients.SamePath(link, c.target.Program) {
 		c.target.Program = link
 	}
 	if c.keyFile == "" {
@@ -185,15 +183,6 @@ func (c *connector) program() (err error) {
 	}
 	c.target.KeyFile, err = filepath.Abs(c.keyFile)
 	return err
-}
-
-func sameFile(a, b string) bool {
-	of, err := os.Stat(a)
-	if err != nil {
-		return false
-	}
-	other, err := os.Stat(b)
-	return err == nil && os.SameFile(of, other)
 }
 
 // keptServers are the servers of the client's file that --replace keeps, by the reason.

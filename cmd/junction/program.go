@@ -383,7 +383,7 @@ func (p *program) publicHandler() http.Handler {
 			p.guard.Load().Resources.ServeHTTP(w, r)
 			return
 		}
-		if !p.alone(w, r) {
+		if !p.alone(w) {
 			p.server.ServeHTTP(w, r)
 		}
 	})

@@ -5,7 +5,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -57,9 +56,7 @@ func wantsJSON(command *cobra.Command) bool {
 
 // printErrorJSON prints the error of a command that prints JSON, in one line.
 func printErrorJSON(w io.Writer, err error) {
-	e := json.NewEncoder(w)
-	e.SetEscapeHTML(false)
-	_ = e.Encode(struct {
+	_ = printLine(w, struct {
 		Error string `json:"error"`
 	}{err.Error()})
 }

@@ -33,11 +33,17 @@ func JSONFlag(cmd *cobra.Command, on *bool) { cmd.Flags().BoolVar(on, "json", fa
 
 // PrintValue writes a value as indented JSON.
 func PrintValue(w io.Writer, v any) error {
-	raw, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	return PrintJSON(w, raw)
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	return e.Encode(v)
+}
+
+// printLine writes a value as JSON in one line.
+func printLine(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	return e.Encode(v)
 }
 
 // Table writes rows in columns that are as wide as their widest cell. rows calls row for each one,

@@ -52,13 +52,7 @@ func printToolsJSON(w io.Writer, tools []listedTool) error {
 	for _, t := range tools {
 		list.Tools = append(list.Tools, t.raw)
 	}
-	var b bytes.Buffer
-	encoder := json.NewEncoder(&b)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(list); err != nil {
-		return fmt.Errorf("writing the list: %w", err)
-	}
-	return PrintJSON(w, b.Bytes())
+	return PrintValue(w, list)
 }
 
 // PrintJSON writes indented JSON. Only white space changes.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -142,13 +141,11 @@ func (s *statusOptions) show(r *diagnose.Running, failed error) error {
 	case s.json && failed != nil:
 		printErrorJSON(&b, failed)
 	case s.json:
-		text, err := json.Marshal(r)
-		if err != nil {
-			return err
-		}
+		write := PrintValue
 		if s.watch {
-			b.Write(append(text, '\n'))
-		} else if err := PrintJSON(&b, text); err != nil {
+			write = printLine
+		}
+		if err := write(&b, r); err != nil {
 			return err
 		}
 	case failed != nil:

@@ -243,7 +243,7 @@ zed /r/Zed/settings.json`},
 			h := Home{OS: test.goos, Dir: "/home/ann", Project: "/home/ann/work", Getenv: environment(test.env)}
 			var lines []string
 			for _, c := range All() {
-				p, ok := h.UserPlace(c)
+				p, ok := h.Place(c, User)
 				if !ok {
 					t.Fatalf("%s has no file", c.ID)
 				}
@@ -253,6 +253,20 @@ zed /r/Zed/settings.json`},
 				t.Errorf("places are\n%s\nwant\n%s", got, test.want)
 			}
 		})
+	}
+}
+
+// TestPlaceOfProject: of the files that a client reads in a project, the one that exists is changed.
+func TestPlaceOfProject(t *testing.T) {
+	for _, name := range []string{"opencode.json", "opencode.jsonc"} {
+		h := mustHome(t, "linux", map[string]string{"work/" + name: "{}"})
+		c, err := Lookup("opencode")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p, ok := h.Place(c, Project); !ok || filepath.Base(p.File) != name {
+			t.Errorf("the file is %s, want %s", p.File, name)
+		}
 	}
 }
 

@@ -74,7 +74,7 @@ func mustPlace(t testing.TB, o *Outfit, id string) Place {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, ok := o.Home.UserPlace(c)
+	p, ok := o.Home.Place(c, User)
 	if !ok {
 		t.Fatalf("%s has no file", id)
 	}

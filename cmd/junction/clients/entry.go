@@ -57,12 +57,8 @@ func (e *Entry) Variables() []string {
 
 // Anonymous reports whether the server has a URL and nothing that looks like a credential for it.
 func (e *Entry) Anonymous() bool {
-	for name := range e.Headers {
-		if secretName(name) {
-			return false
-		}
-	}
-	return len(e.Command) == 0 && len(e.Secrets()) == 0
+	return len(e.Command) == 0 && len(e.Secrets()) == 0 &&
+		!slices.ContainsFunc(slices.Collect(maps.Keys(e.Headers)), secretName)
 }
 
 // values returns all values in a fixed order.

@@ -95,7 +95,7 @@ func (h Home) Of(c *Client) []Place {
 	}
 	for _, p := range c.project {
 		file := filepath.Join(h.Project, filepath.FromSlash(p.file))
-		users := func(other Place) bool { return other.Scope == User && samePath(other.File, file) }
+		users := func(other Place) bool { return other.Scope == User && SamePath(other.File, file) }
 		if slices.ContainsFunc(list, users) { // the project is the home folder
 			continue
 		}
@@ -121,7 +121,7 @@ func (h Home) OtherProjects() []Place {
 			for _, project := range projects {
 				servers, _ := project.fields["mcpServers"].(map[string]any)
 				info, err := os.Stat(project.name)
-				if len(servers) == 0 || err != nil || !info.IsDir() || samePath(project.name, h.Project) {
+				if len(servers) == 0 || err != nil || !info.IsDir() || SamePath(project.name, h.Project) {
 					continue
 				}
 				keys := []string{"projects", project.name, "mcpServers"}
@@ -135,11 +135,11 @@ func (h Home) OtherProjects() []Place {
 // Folder returns the folder of the project whose servers the place has; "" for those of the user.
 func (p Place) Folder() string { return p.folder }
 
-// UserPlace returns the place of the user's servers of c: the first file that exists, or the first
-// one of the system. ok is false where the client does not exist for the system.
-func (h Home) UserPlace(c *Client) (p Place, ok bool) {
+// Place returns the place of the servers of a client with a scope: the first file that exists, or the
+// first one of the system. ok is false where the client has no such file on the system.
+func (h Home) Place(c *Client, scope Scope) (p Place, ok bool) {
 	for _, candidate := range h.Of(c) {
-		if candidate.Scope != User {
+		if candidate.Scope != scope {
 			continue
 		}
 		if _, err := os.Stat(candidate.File); err == nil {
@@ -152,22 +152,12 @@ func (h Home) UserPlace(c *Client) (p Place, ok bool) {
 	return p, ok
 }
 
-// ProjectPlace returns the place of the servers of the project.
-func (h Home) ProjectPlace(c *Client) (p Place, ok bool) {
-	for _, candidate := range h.Of(c) {
-		if candidate.Scope == Project {
-			return candidate, true
-		}
-	}
-	return Place{}, false
-}
-
 // PlacesOf returns the lists of servers in a file that the user names: those of the client that
 // keeps its servers there, or that of any client with the form of the file.
 func (h Home) PlacesOf(file string) ([]Place, error) {
 	var list []Place
 	for _, p := range h.Places() {
-		if samePath(p.File, file) {
+		if SamePath(p.File, file) {
 			list = append(list, p)
 		}
 	}
@@ -242,8 +232,8 @@ func (h Home) Short(file string) string {
 	return file
 }
 
-// samePath reports whether two paths are of one file.
-func samePath(a, b string) bool {
+// SamePath reports whether two paths are of one file.
+func SamePath(a, b string) bool {
 	if x, err := filepath.Abs(a); err == nil {
 		a = x
 	}

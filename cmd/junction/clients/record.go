@@ -92,19 +92,21 @@ func (r *Record) undone(p Place, text, out []byte) bool {
 	if err != nil || isErr != nil {
 		return false
 	}
-	want := map[string]map[string]any{}
-	for _, s := range was {
-		want[s.name] = s.fields
-	}
+	want := fieldsOf(was)
 	delete(want, r.Name)
 	for _, s := range r.Removed {
 		want[s.Name] = s.Fields
 	}
-	got := map[string]map[string]any{}
-	for _, s := range is {
-		got[s.name] = s.fields
+	return equalTrees(want, fieldsOf(is))
+}
+
+// fieldsOf returns the values of servers by their names.
+func fieldsOf(servers []raw) map[string]map[string]any {
+	all := map[string]map[string]any{}
+	for _, s := range servers {
+		all[s.name] = s.fields
 	}
-	return equalTrees(want, got)
+	return all
 }
 
 // rebuild takes the entry of Junction out, and adds the servers that were removed.
@@ -114,16 +116,14 @@ func (r *Record) rebuild(p Place, text []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	has := func(name string) bool {
-		return slices.ContainsFunc(servers, func(s raw) bool { return s.name == name })
-	}
-	if has(r.Name) {
+	has := fieldsOf(servers)
+	if _, own := has[r.Name]; own {
 		if text, err = f.remove(text, keys, r.Name); err != nil {
 			return nil, err
 		}
 	}
 	for _, s := range r.Removed {
-		if has(s.Name) {
+		if _, there := has[s.Name]; there {
 			continue
 		}
 		if text, err = f.add(text, keys, s.Name, objectOf(s.Fields)); err != nil {

@@ -1,5 +1,7 @@
 package clients
 
+import "slices"
+
 // Literal returns a value that stands for text itself, whatever references it seems to have.
 func Literal(text string) Value { return Value{}.literal(text) }
 
@@ -18,12 +20,7 @@ func (h Home) Typed(field, text string) Value {
 
 // IsLiteral reports whether the value has neither a reference nor a secret.
 func (v Value) IsLiteral() bool {
-	for _, p := range v {
-		if p.kind != plainText && p.kind != folder {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(v, func(p part) bool { return p.kind != plainText && p.kind != folder })
 }
 
 // junctionItself is the client whose references are Junction's.

@@ -16,7 +16,7 @@ import (
 //
 // While a proxy is running, only unresolved references and invalid headers block an upstream. Any
 // other mistake rejects the file, so that a misspelling does not end a working connection.
-func LoadServing(file string, getenv func(string) (string, bool), running bool) (*Config, Warnings, error) {
+func LoadServing(file string, getenv func(string) (string, bool), running bool) (*Config, Problems, error) {
 	c, d, warnings, err := load(file, getenv)
 	if problems, ok := errors.AsType[Problems](err); !ok || !c.block(d, problems, running) {
 		return c, warnings, err

@@ -41,7 +41,7 @@ type Report struct {
 	File      string   `json:"file"`
 	Upstreams int      `json:"upstreams"`
 	Mistakes  Problems `json:"mistakes"`
-	Warnings  Warnings `json:"warnings"`
+	Warnings  Problems `json:"warnings"`
 	Notes     []string `json:"notes"`
 }
 
@@ -60,7 +60,7 @@ func Inspect(file string, getenv func(string) (string, bool)) (*Report, error) {
 	if err != nil && !isProblems {
 		return nil, err
 	}
-	r := &Report{File: file, Mistakes: append(Problems{}, problems...), Warnings: append(Warnings{}, warnings...),
+	r := &Report{File: file, Mistakes: append(Problems{}, problems...), Warnings: append(Problems{}, warnings...),
 		Notes: []string{}}
 	if isProblems {
 		return r, nil
@@ -85,7 +85,7 @@ func Inspect(file string, getenv func(string) (string, bool)) (*Report, error) {
 }
 
 // PrintProblems writes one line for each problem, mistakes first.
-func PrintProblems(w io.Writer, problems Problems, warnings Warnings) {
+func PrintProblems(w io.Writer, problems, warnings Problems) {
 	for _, p := range problems {
 		fmt.Fprintln(w, p)
 	}
@@ -99,7 +99,7 @@ const Self = "junction"
 
 // warnings checks for keys without effect, and for programs and folders of enabled commands that
 // this machine does not have.
-func (d *decoder) warnings(c *Config) Warnings {
+func (d *decoder) warnings(c *Config) Problems {
 	var ps Problems
 	warn := func(path, format string, args ...any) {
 		if !d.broken(path) {
@@ -150,7 +150,7 @@ func (d *decoder) warnings(c *Config) Warnings {
 		c.warnPolicies(warn)
 	}
 	ps.Sort()
-	return Warnings(ps)
+	return ps
 }
 
 // warnPolicies warns of capabilities that are required but granted by no policy, and the reverse:

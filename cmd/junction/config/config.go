@@ -15,6 +15,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -97,12 +98,8 @@ func (c *Auth) SignsIn() bool { return c.OAuth != nil || c.Config.SignsIn() }
 
 // several reports whether there can be more than one principal.
 func (c *Auth) several() bool {
-	for _, k := range c.APIKeys {
-		if k.Name != c.APIKeys[0].Name {
-			return true
-		}
-	}
-	return c.SignsIn()
+	other := func(k auth.Key) bool { return k.Name != c.APIKeys[0].Name }
+	return c.SignsIn() || slices.ContainsFunc(c.APIKeys, other)
 }
 
 // separate sets for each upstream whether there can be more than one principal.
@@ -196,7 +193,7 @@ const maxFile = 1 << 20
 // If the file has mistakes, the error is Problems: all of them, in the order of their lines.
 // Warnings are returned with and without an error. They concern conditions outside the file that
 // affect one upstream but not the start of the program.
-func Load(file string, getenv func(string) (string, bool)) (*Config, Warnings, error) {
+func Load(file string, getenv func(string) (string, bool)) (*Config, Problems, error) {
 	c, _, warnings, err := load(file, getenv)
 	if err != nil {
 		c = nil
@@ -206,7 +203,7 @@ func Load(file string, getenv func(string) (string, bool)) (*Config, Warnings, e
 
 // load is Load, but returns the readable part of a file along with Problems. The decoder is nil
 // without a file.
-func load(file string, getenv func(string) (string, bool)) (*Config, *decoder, Warnings, error) {
+func load(file string, getenv func(string) (string, bool)) (*Config, *decoder, Problems, error) {
 	if file == "" {
 		return defaultConfig(), nil, nil, nil
 	}

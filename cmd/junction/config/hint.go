@@ -74,15 +74,14 @@ func foreignKeys(t reflect.Type) foreign {
 			"uris": {key: "resources"}, "names": {key: "tools"},
 		}
 	case reflect.TypeFor[policy.Match]():
+		const word = "a client's word about itself is no reason to let it do anything; name a key, a user or an " +
+			"oauth_client"
 		return foreign{
 			"api_key": {key: "key"}, "subject": {key: "user"}, "sub": {key: "user"}, "role": {key: "group"},
 			"roles": {key: "group"}, "domain": {key: "email_domain"},
 			"ip": {key: "cidr"}, "address": {key: "cidr"}, "network": {key: "cidr"}, "endpoint": {key: "surface"},
-			"client": {key: "oauth_client"},
-			"client_name": {"oauth_client", "a client's word about itself is no reason to let it do anything; name a " +
-				"key, a user or an oauth_client"},
-			"clientInfo": {"oauth_client", "a client's word about itself is no reason to let it do anything; name a " +
-				"key, a user or an oauth_client"},
+			"client":      {key: "oauth_client"},
+			"client_name": {"oauth_client", word}, "clientInfo": {"oauth_client", word},
 		}
 	}
 	switch { // types that Shape returns for a mapping

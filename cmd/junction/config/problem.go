@@ -16,9 +16,6 @@ type Problem = yamlread.Problem
 // Problems are all mistakes of a file.
 type Problems = yamlread.Problems
 
-// Warnings are problems that do not prevent the program from starting.
-type Warnings []Problem
-
 // err returns the mistakes, or nil if there are none.
 func (d *decoder) err() error {
 	if len(d.problems) == 0 {

@@ -143,17 +143,9 @@ func fromHere(r *http.Request) bool {
 // port of this machine, as the source of a request. curl and Kubernetes probes send no such
 // headers.
 func crossSite(r *http.Request) bool {
-	for _, site := range r.Header["Sec-Fetch-Site"] {
-		if site != "none" && site != "same-origin" {
-			return true
-		}
-	}
-	for _, origin := range r.Header["Origin"] { // of older browsers
-		if origin != "http://"+r.Host {
-			return true
-		}
-	}
-	return false
+	other := func(site string) bool { return site != "none" && site != "same-origin" }
+	foreign := func(origin string) bool { return origin != "http://"+r.Host } // of older browsers
+	return slices.ContainsFunc(r.Header["Sec-Fetch-Site"], other) || slices.ContainsFunc(r.Header["Origin"], foreign)
 }
 
 // Report is the answer of /readyz.

@@ -129,11 +129,8 @@ const patient = 20 * time.Second
 
 // starting reports whether an upstream has neither connected nor failed yet.
 func starting(list []upstream.Status) bool {
-	for _, s := range list {
-		if s.State == upstream.StateStarting && s.Err == "" && (s.Era == upstream.EraAuto || s.Stored) &&
-			time.Since(s.Since) < patient {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(list, func(s upstream.Status) bool {
+		return s.State == upstream.StateStarting && s.Err == "" && (s.Era == upstream.EraAuto || s.Stored) &&
+			time.Since(s.Since) < patient
+	})
 }

@@ -27,14 +27,8 @@ const section = "upstreams"
 
 // Commands returns the commands. file points to the value of --config.
 func Commands(stdout io.Writer, file *string) []*cobra.Command {
-	return []*cobra.Command{
-		addCommand(stdout, file),
-		removeCommand(stdout, file),
-		switchCommand(stdout, file, true),
-		switchCommand(stdout, file, false),
-		listCommand(stdout, file),
-		searchCommand(stdout),
-	}
+	return append(changeCommands(stdout, file), addCommand(stdout, file), listCommand(stdout, file),
+		searchCommand(stdout))
 }
 
 // outcome is what a command did, and the output of --json.

@@ -85,11 +85,11 @@ func (f *file) entry(name string) error {
 	}
 	known := slices.Sorted(maps.Keys(f.config.Upstreams))
 	said := fmt.Sprintf("there is no upstream %s in %s", prose.Quote(name), f.short())
-	switch near := prose.Closest(known, name); {
+	switch near := prose.DidYouMean(known, name, ""); {
 	case slices.ContainsFunc(f.problems, func(p config.Problem) bool { return p.Path == "" }):
 		return config.Unusable(f.path, f.problems)
-	case len(near) > 0:
-		said += "; did you mean " + strings.Join(near, " or ") + "?"
+	case near != "":
+		said += "; " + near
 	case len(known) > 0:
 		said += "; it has " + strings.Join(known, ", ")
 	}

@@ -1,7 +1,6 @@
 package entries
 
 import (
-	"encoding/json"
 	"errors"
 	"io"
 	"maps"
@@ -140,12 +139,8 @@ func printList(w io.Writer, f *file) error {
 }
 
 func printListJSON(w io.Writer, f *file) error {
-	raw, err := json.Marshal(struct {
+	return cli.PrintValue(w, struct {
 		Config    string   `json:"config"`
 		Upstreams []listed `json:"upstreams"`
 	}{f.path, append([]listed{}, f.list()...)})
-	if err != nil {
-		return err
-	}
-	return cli.PrintJSON(w, raw)
 }

@@ -1,6 +1,7 @@
 package entries
 
 import (
+	"context"
 	"io"
 
 	"github.com/spf13/cobra"
@@ -17,62 +18,44 @@ func oneName(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// removeCommand is `junction remove`.
-func removeCommand(stdout io.Writer, file *string) *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
-		Use:     "remove NAME",
-		Aliases: []string{"rm"},
-		Short:   "Remove an upstream from the configuration file",
-		Long: "Remove an upstream from the configuration file, with the comment directly above it. The old file " +
-			"becomes a backup.\n" +
-			`A running junction ends the upstream when it reloads the file. Files in the folder secrets stay.`,
-		Example: "  junction remove notes",
-		Args:    oneName,
-
-		ValidArgsFunction: cli.CompleteUpstreams(file, 1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			e, err := Edit(stdout, *file, asJSON, false)
-			if err != nil {
-				return err
-			}
-			return e.Remove(cmd.Context(), args[0])
-		},
+// changeCommands are `junction remove`, `junction enable` and `junction disable`.
+func changeCommands(stdout io.Writer, file *string) (all []*cobra.Command) {
+	for _, c := range []struct {
+		name, alias, short, long string
+		change                   func(e *Editor, ctx context.Context, name string) error
+	}{
+		{"remove", "rm", "Remove an upstream from the configuration file",
+			`Remove an upstream from the configuration file, with the comment directly above it. The old file becomes a backup.
+A running junction ends the upstream when it reloads the file. Files in the folder secrets stay.`,
+			(*Editor).Remove},
+		{"enable", "", "Enable a disabled upstream",
+			"Enable a disabled upstream in the configuration file. The old file becomes a backup. A running junction " +
+				"starts the upstream when it reloads the file.",
+			func(e *Editor, ctx context.Context, name string) error { return e.Switch(ctx, name, true) }},
+		{"disable", "", "Disable an upstream and keep its entry",
+			"Disable an upstream in the configuration file, which keeps its entry. The old file becomes a backup. " +
+				"A running junction ends the upstream when it reloads the file.",
+			func(e *Editor, ctx context.Context, name string) error { return e.Switch(ctx, name, false) }},
+	} {
+		var asJSON bool
+		cmd := &cobra.Command{
+			Use: c.name + " NAME", Short: c.short, Long: c.long, Example: "  junction " + c.name + " notes",
+			Args: oneName, ValidArgsFunction: cli.CompleteUpstreams(file, 1),
+			RunE: func(cmd *cobra.Command, args []string) error {
+				e, err := Edit(stdout, *file, asJSON, false)
+				if err != nil {
+					return err
+				}
+				return c.change(e, cmd.Context(), args[0])
+			},
+		}
+		if c.alias != "" {
+			cmd.Aliases = []string{c.alias}
+		}
+		cli.JSONFlag(cmd, &asJSON)
+		all = append(all, cmd)
 	}
-	cli.JSONFlag(cmd, &asJSON)
-	return cmd
-}
-
-// switchCommand is `junction enable` or `junction disable`.
-func switchCommand(stdout io.Writer, file *string, on bool) *cobra.Command {
-	verb, effect := "disable", "A running junction ends the upstream when it reloads the file."
-	if on {
-		verb, effect = "enable", "A running junction starts the upstream when it reloads the file."
-	}
-	var asJSON bool
-	cmd := &cobra.Command{
-		Use: verb + " NAME",
-		Short: map[bool]string{true: "Enable a disabled upstream",
-			false: "Disable an upstream and keep its entry"}[on],
-		Example: "  junction " + verb + " notes",
-		Args:    oneName,
-
-		ValidArgsFunction: cli.CompleteUpstreams(file, 1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			e, err := Edit(stdout, *file, asJSON, false)
-			if err != nil {
-				return err
-			}
-			return e.Switch(cmd.Context(), args[0], on)
-		},
-	}
-	cmd.Long = map[bool]string{
-		true: "Enable a disabled upstream in the configuration file. The old file becomes a backup. " + effect,
-		false: "Disable an upstream in the configuration file, which keeps its entry. The old file becomes a backup. " +
-			"" + effect,
-	}[on]
-	cli.JSONFlag(cmd, &asJSON)
-	return cmd
+	return all
 }
 
 // switched returns the text of the file with an upstream enabled or disabled. enabled: false is

@@ -241,7 +241,7 @@ func (t *translator) runtime(p *Package) []clients.Value {
 			continue // it is there
 		}
 		words := t.argument(a)
-		if !t.fits(p, a, flag, words) {
+		if !t.fits(a, flag, words) {
 			t.refuse("the registry gives %s a value that it must not have, or none; add the server by its command if "+
 				"you trust it",
 				prose.Quote(flag))
@@ -254,7 +254,7 @@ func (t *translator) runtime(p *Package) []clients.Value {
 
 // fits reports whether a flag has the values that it takes. The program would read the next word as
 // the missing value, or a superfluous value as another option.
-func (t *translator) fits(p *Package, a *Argument, flag string, words []clients.Value) bool {
+func (t *translator) fits(a *Argument, flag string, words []clients.Value) bool {
 	if flag == "--init" {
 		return len(words) <= 1
 	}

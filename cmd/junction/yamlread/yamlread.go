@@ -142,17 +142,12 @@ func Kind(n *yaml.Node) string {
 }
 
 // Keys returns the index of each field of the struct type t by its key in the file. It includes the
-// fields of inline structs.
+// fields of embedded structs, which are inline.
 func Keys(t reflect.Type) map[string][]int {
 	keys := map[string][]int{}
-	for i := range t.NumField() {
-		key, option, _ := strings.Cut(t.Field(i).Tag.Get("yaml"), ",")
-		if option == "inline" {
-			for inner, index := range Keys(t.Field(i).Type) {
-				keys[inner] = append([]int{i}, index...)
-			}
-		} else if key != "" && key != "-" {
-			keys[key] = []int{i}
+	for _, field := range reflect.VisibleFields(t) {
+		if key, _, _ := strings.Cut(field.Tag.Get("yaml"), ","); key != "" && key != "-" {
+			keys[key] = field.Index
 		}
 	}
 	return keys
