@@ -101,7 +101,7 @@ func (p *program) memberFigures() func() telemetry.Replicas {
 
 // alone answers a request if this process must not answer it because it is not among the others. It
 // does not know then whether a session, a limit or a deletion is still as it was.
-func (p *program) alone(w http.ResponseWriter, r *http.Request) bool {
+func (p *program) alone(w http.ResponseWriter) bool {
 	if p.members == nil || p.members.Self() != "" {
 		return false
 	}

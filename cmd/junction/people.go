@@ -5,7 +5,6 @@ import (
 	"errors"
 
 	"junction/auth"
-	"junction/auth/authserver"
 	"junction/policy"
 	"junction/proxy"
 	"junction/upstream"
@@ -15,29 +14,20 @@ import (
 // This file connects the parts of upstream sign-ins of users: the pages of the authorization
 // server, the OAuth client, the upstreams of each user, and the proxy.
 
-// people implements proxy.People and the user part of upstream.Credentials for users of the
-// authorization server.
-type people struct {
-	program *program
-	oauth   *oauth.Client
-	pages   *authserver.Server
-	issuers map[string]bool // of the configured identity providers
-}
-
 // Of implements proxy.People. A token of another issuer gets no upstreams of its own, because its
 // subject could not sign in to our pages as the same user.
-func (p *people) Of(who *auth.Principal) []*upstream.Upstream {
-	if who.Kind != auth.KindUser || !p.issuers[who.Issuer] {
+func (s *signIn) Of(who *auth.Principal) []*upstream.Upstream {
+	if who.Kind != auth.KindUser || !s.issuers[who.Issuer] {
 		return nil
 	}
-	return p.program.set.Of(who.ID)
+	return s.program.set.Of(who.ID)
 }
 
 // Token implements upstream.Credentials for a user.
-func (p *people) Token(ctx context.Context, name, person string, refused ...string) (string, error) {
-	token, err := p.oauth.Token(ctx, name, person, refused...)
+func (s *signIn) Token(ctx context.Context, name, person string, refused ...string) (string, error) {
+	token, err := s.oauth.Token(ctx, name, person, refused...)
 	if broken := errors.Is(err, oauth.ErrBroken); broken || errors.Is(err, oauth.ErrNotConnected) {
-		return "", &upstream.SignInError{Upstream: name, URL: p.pages.ConnectURL(name, person), Again: broken}
+		return "", &upstream.SignInError{Upstream: name, URL: s.ConnectURL(name, person), Again: broken}
 	}
 	return token, err
 }
@@ -60,6 +50,4 @@ func (r *reach) uses(p *auth.Principal, upstream string) bool {
 	})
 }
 
-var (
-	_ proxy.People = (*people)(nil)
-)
+var _ proxy.People = (*signIn)(nil)

@@ -227,7 +227,7 @@ func (p *program) apply(c *config.Config) {
 		world.AllowedHosts = append(slices.Clip(world.AllowedHosts), u.Hostname())
 	}
 	if p.signIn != nil && len(c.Personal()) > 0 {
-		world.People = &p.signIn.people
+		world.People = p.signIn
 	}
 	o := upstream.Options{
 		Defaults: c.Defaults, MessageLimit: limits.Message, Depth: limits.Nesting, Items: limits.Items,
@@ -438,7 +438,7 @@ func (p *program) welcome(ctx context.Context, url string, keys bool) error {
 		t.Status = "http://" + p.admin.Addr().String() + "/"
 	}
 	if p.file != "" && p.file != userFile() {
-		t.Flags = "--config " + p.file
+		t.Flags = " --config " + p.file
 	}
 	seen := p.asSeen()
 	p.screen.Run(ctx, &t, func() []diagnose.UpstreamStatus { return seen.Report(ctx).Upstreams }, func() {

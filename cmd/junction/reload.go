@@ -20,6 +20,7 @@ import (
 
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/prose"
+	"junction/cmd/junction/record"
 	"junction/proxy"
 	"junction/proxy/pins"
 	"junction/upstream"
@@ -101,8 +102,8 @@ func (p *program) reload(asked bool) {
 	}
 	p.hash = hash
 	defer p.read.Store(&hash) // last, when unread is up to date
-	detail := ""              // for /readyz, where the log has one line for each mistake
 	c, warnings, err := config.LoadServing(p.file, p.getenv, true)
+	detail := "" // for /readyz, where the log has one line for each mistake
 	if problems, ok := errors.AsType[config.Problems](err); ok {
 		for _, problem := range problems {
 			p.log.Error("configuration: "+problem.Text, "file", problem.File, "line", problem.Line, "key", problem.Path)
@@ -111,25 +112,10 @@ func (p *program) reload(asked bool) {
 		err = errors.New(prose.Count(len(problems), "mistake"))
 		detail = fmt.Sprintf("%v, such as line %d: %s: %s", err, first.Line, cmp.Or(first.Path, "YAML"), first.Text)
 	}
+	var audit *record.Audit
 	if err == nil {
-		if p.listen != "" {
-			c.Listen = p.listen
-		}
-		// only --listen can fail here: Load has checked the file
-		if problem := c.ListenProblem(c.Listen, false, false); problem != "" {
-			err = fmt.Errorf("--listen %s: %s", c.Listen, problem)
-		}
-		err = cmp.Or(err, fixed(p.config, c))
+		audit, err = p.prepare(c)
 	}
-	if err != nil {
-		p.notReloaded(err, detail)
-		return
-	}
-	if err := p.openVault(c); err != nil {
-		p.notReloaded(err, detail)
-		return
-	}
-	audit, err := p.audit.Next(c.Audit, p.stderr, p.log)
 	if err != nil {
 		p.notReloaded(err, detail)
 		return
@@ -148,6 +134,22 @@ func (p *program) reload(asked bool) {
 	p.unread.Store(nil)
 	p.log.Info("configuration reloaded", append([]any{"upstreams", len(c.Upstreams)}, changes...)...)
 	p.record("configuration_reloaded", fingerprint(p.file, hash), proxy.OK)
+}
+
+// prepare does what can fail before a configuration is put in force.
+func (p *program) prepare(c *config.Config) (*record.Audit, error) {
+	c.Listen = cmp.Or(p.listen, c.Listen)
+	// only --listen can fail here: Load has checked the file
+	if problem := c.ListenProblem(c.Listen, false, false); problem != "" {
+		return nil, fmt.Errorf("--listen %s: %s", c.Listen, problem)
+	}
+	if err := fixed(p.config, c); err != nil {
+		return nil, err
+	}
+	if err := p.openVault(c); err != nil {
+		return nil, err
+	}
+	return p.audit.Next(c.Audit, p.stderr, p.log)
 }
 
 // changesOf returns the names of the upstreams that were added, changed and removed, for the log. A

@@ -18,12 +18,16 @@ import (
 	"junction/cmd/junction/config"
 	"junction/policy"
 	"junction/proxy"
+	"junction/upstream/oauth"
 )
 
-// signIn is the authorization server and the upstream sign-ins of its users.
+// signIn is the authorization server and the upstream sign-ins of its users. It implements
+// proxy.People and the user part of upstream.Credentials (people.go).
 type signIn struct {
 	*authserver.Server
-	people people
+	program *program
+	oauth   *oauth.Client
+	issuers map[string]bool // of the configured identity providers
 }
 
 // signInAt returns the URL that tokens are bound to, or "" without auth.oauth.
@@ -48,23 +52,20 @@ func (p *program) openSignIn(c *config.Config) (err error) {
 	if err := p.openVault(c); err != nil || c.Auth.OAuth == nil {
 		return err
 	}
-	s := &signIn{}
+	s := &signIn{program: p, oauth: p.vault.oauth, issuers: map[string]bool{}}
 	p.signIn = s // from here on close closes it
-	s.people = people{program: p, issuers: map[string]bool{}}
 	for _, provider := range c.Auth.OAuth.IdentityProviders {
-		s.people.issuers[provider.Issuer] = true
+		s.issuers[provider.Issuer] = true
 	}
-	s.people.oauth = p.vault.oauth
 	s.Server, err = authserver.New(authserver.Options{
 		Config: *c.Auth.OAuth, URL: c.PublicURL, Scopes: slices.Sorted(maps.Keys(c.Auth.ScopeCapabilities)),
 		Store: p.vault.store, Keys: p.vault.keys, Fetch: fetcher.GetJSON, Log: p.log,
 		HTTP:      &http.Client{Transport: transport, Timeout: 10 * time.Second},
-		Connector: s.people.oauth,
+		Connector: s.oauth,
 		MayUse:    func(who *auth.Principal, upstream string) bool { return p.reach.Load().uses(who, upstream) },
 		Address:   func(r *http.Request) netip.Addr { return p.guard.Load().Address(r) },
 		Ended:     p.catalogChanged, Granted: func(who *auth.Principal) bool { return p.reach.Load().any(who) },
 	})
-	s.people.pages = s.Server
 	return err
 }
 

@@ -86,7 +86,7 @@ func (p *program) credentials(c *config.Config) upstream.Credentials {
 // Token implements upstream.Credentials.
 func (p *program) Token(ctx context.Context, name, person string, refused ...string) (string, error) {
 	if person != "" {
-		return p.signIn.people.Token(ctx, name, person, refused...)
+		return p.signIn.Token(ctx, name, person, refused...)
 	}
 	token, err := p.vault.oauth.Token(ctx, name, oauth.Operator, refused...)
 	if broken := errors.Is(err, oauth.ErrBroken); broken || errors.Is(err, oauth.ErrNotConnected) {

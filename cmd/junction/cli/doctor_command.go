@@ -247,14 +247,6 @@ func (g *group) write(b *bytes.Buffer, next *group) {
 	}
 }
 
-// size formats a number of bytes.
-func size(n int) string {
-	if n < 1000 {
-		return fmt.Sprintf("%d B", n)
-	}
-	return fmt.Sprintf("%.1f KB", float64(n)/1000)
-}
-
 func inParentheses(s string) string {
 	if s = prose.Flat(s); s == "" {
 		return ""

@@ -153,16 +153,19 @@ func describe(item json.RawMessage) string {
 
 // sizeOf returns the readable size of the data in base64 text.
 func sizeOf(encoded string) string {
-	n := base64.RawStdEncoding.DecodedLen(len(strings.TrimRight(encoded, "=")))
-	size, unit := float64(n), "B"
-	for _, next := range []string{"KB", "MB", "GB"} {
-		if size < 1000 {
-			break
-		}
-		size, unit = size/1000, next
-	}
-	if unit == "B" {
+	return size(base64.RawStdEncoding.DecodedLen(len(strings.TrimRight(encoded, "="))))
+}
+
+// size formats a number of bytes.
+func size(n int) string {
+	if n < 1000 {
 		return fmt.Sprintf("%d B", n)
 	}
-	return fmt.Sprintf("%.1f %s", size, unit)
+	amount, unit := float64(n)/1000, "KB"
+	for _, next := range []string{"MB", "GB"} {
+		if amount >= 1000 {
+			amount, unit = amount/1000, next
+		}
+	}
+	return fmt.Sprintf("%.1f %s", amount, unit)
 }

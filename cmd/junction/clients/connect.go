@@ -28,6 +28,11 @@ type Target struct {
 	Own              []string // all URLs of the endpoint, to recognize an entry by
 }
 
+// is reports whether a server is this Junction.
+func (t Target) is(s *Server, h Home) bool {
+	return s.Entry != nil && (&Merge{Own: t.Own}).isOwn(s.Entry.known(h.Getenv))
+}
+
 // ReadsVariables reports whether the client can take the API key from the environment.
 func (c *Client) ReadsVariables() bool { return c.ID != "zed" }
 
@@ -144,8 +149,7 @@ func (o *Outfit) edit(p Place, t Target, base []byte, remove []string, rec *Reco
 	for _, s := range servers {
 		out := slices.Contains(remove, s.Name)
 		if s.Name == t.Name {
-			own := s.Entry != nil && (&Merge{Own: t.Own}).isOwn(s.Entry.known(o.Home.Getenv))
-			if !own {
+			if !t.is(s, o.Home) {
 				return nil, fmt.Errorf("has another server called %q; choose a name with --name", t.Name)
 			}
 			same = equalTrees(s.fields, entry.tree())
@@ -243,8 +247,7 @@ func (o *Outfit) without(p Place, t Target, text []byte) ([]byte, error) {
 		return nil, err
 	}
 	for _, s := range servers {
-		own := s.Entry != nil && (&Merge{Own: t.Own}).isOwn(s.Entry.known(o.Home.Getenv))
-		if own && s.Name == t.Name {
+		if s.Name == t.Name && t.is(s, o.Home) {
 			return p.Client.format.remove(text, p.servers(text), s.Name)
 		}
 	}

@@ -59,7 +59,7 @@ func (r *reader) note(format string, args ...any) {
 }
 
 var (
-	references   = regexp.MustCompile(`\$\{([^{}]*)\}|\$([A-Za-z_][A-Za-z0-9_]*)|\{((?:env|file):[^{}]*)\}`)
+	references   = regexp.MustCompile(`\$\{[^{}]*\}|\$[A-Za-z_][A-Za-z0-9_]*|\{(env|file):[^{}]*\}`)
 	variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 )
 
@@ -67,22 +67,17 @@ var (
 func (r *reader) value(s string) Value {
 	var v Value
 	done := 0
-	for _, m := range references.FindAllStringSubmatchIndex(s, -1) {
-		group := func(i int) string {
-			if m[2*i] < 0 {
-				return ""
-			}
-			return s[m[2*i]:m[2*i+1]]
-		}
+	for _, m := range references.FindAllStringIndex(s, -1) {
 		var p part
 		var ok bool
-		switch whole := s[m[0]:m[1]]; {
+		whole := s[m[0]:m[1]]
+		switch {
 		case strings.HasPrefix(whole, "${"):
-			p, ok = r.reference(group(1))
+			p, ok = r.reference(whole[2 : len(whole)-1])
 		case strings.HasPrefix(whole, "$"):
-			p, ok = part{kind: variable, text: group(2)}, r.client&unbraced != 0
+			p, ok = part{kind: variable, text: whole[1:]}, r.client&unbraced != 0
 		default:
-			p, ok = r.braced(group(3))
+			p, ok = r.braced(whole[1 : len(whole)-1])
 		}
 		if ok {
 			v = append(v.literal(s[done:m[0]]), p)

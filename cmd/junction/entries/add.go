@@ -81,6 +81,7 @@ and docker OCI images. Look at the source of a server before you add it: it runs
 	return cmd
 }
 
+// run adds the server to the file. If that fails, no file stays behind.
 func (a *adder) run(ctx context.Context, args []string, dash int) error {
 	name, err := a.arguments(args, dash)
 	if err != nil {
@@ -89,7 +90,25 @@ func (a *adder) run(ctx context.Context, args []string, dash int) error {
 	if err := a.flags(); err != nil {
 		return err
 	}
-	return a.add(ctx, name)
+	e, err := Edit(a.stdout, *a.file, a.json, true)
+	if err != nil {
+		return err
+	}
+	if err := e.Free(name); err != nil {
+		return err
+	}
+	entry, notes, err := a.entry(ctx, name, e)
+	if err != nil {
+		return err
+	}
+	about, next := entry.Summary(), ""
+	if a.server != "" && len(entry.Command) > 0 { // the author of the server has chosen the command
+		about = strings.Join(entry.CommandLine(), " ")
+	}
+	if entry.OAuth {
+		next = "Sign in with: junction login " + name
+	}
+	return e.Add(ctx, name, entry, about, notes, next)
 }
 
 // arguments reads the name of the upstream, and its command, URL or name in the registry.
@@ -173,39 +192,16 @@ func (a *adder) flags() error {
 	return nil
 }
 
-// add adds the server to the file. If that fails, no file stays behind.
-func (a *adder) add(ctx context.Context, name string) (err error) {
-	e, err := Edit(a.stdout, *a.file, a.json, true)
-	if err != nil {
-		return err
-	}
-	if err := e.Free(name); err != nil {
-		return err
-	}
-	entry, notes, err := a.entry(ctx, name, e.file)
-	if err != nil {
-		return err
-	}
-	about, next := entry.Summary(), ""
-	if a.server != "" && len(entry.Command) > 0 { // the author of the server has chosen the command
-		about = strings.Join(entry.CommandLine(), " ")
-	}
-	if entry.OAuth {
-		next = "Sign in with: junction login " + name
-	}
-	return e.Add(ctx, name, entry, about, notes, next)
-}
-
 // entry returns the entry, and notes for the user.
-func (a *adder) entry(ctx context.Context, name string, f *file) (*clients.Entry, []string, error) {
+func (a *adder) entry(ctx context.Context, name string, e *Editor) (*clients.Entry, []string, error) {
 	if a.server != "" {
-		return a.fromRegistry(ctx, name, f.home)
+		return a.fromRegistry(ctx, name, e.home)
 	}
-	e, err := a.given.Entry(f.home, f.path)
+	entry, err := e.Entry(a.given)
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot add %s: %w", name, err)
 	}
-	return e, nil, nil
+	return entry, nil, nil
 }
 
 // with returns the text of the file with a new upstream. It stores the upstream's secrets in keep.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -20,7 +21,7 @@ type Text struct {
 	URL    string // for clients
 	Status string // URL of the status page; "" without an admin address
 	Keys   bool   // clients need an API key
-	Flags  string // that commands about this proxy need, such as --config FILE; "" if none
+	Flags  string // that commands about this proxy need, after a space, such as " --config FILE"
 	Demo   bool   // there is no configuration file
 }
 
@@ -76,14 +77,14 @@ func (t *Text) next(list []diagnose.UpstreamStatus) string {
 	}
 	var parts []string
 	if len(signIn) > 0 {
-		parts = append(parts, "sign in with junction login "+signIn[0]+t.flags())
+		parts = append(parts, "sign in with junction login "+signIn[0]+t.Flags)
 		if len(signIn) > 1 {
 			parts[0] += " (then " + strings.Join(signIn[1:], ", ") + ")"
 		}
 	}
 	if len(wrong) > 0 {
 		parts = append(parts, "correct "+strings.Join(wrong, ", ")+" as shown above, then check with junction doctor"+
-			t.flags())
+			t.Flags)
 	}
 	switch {
 	case len(parts) > 0:
@@ -93,25 +94,15 @@ func (t *Text) next(list []diagnose.UpstreamStatus) string {
 	case t.Demo:
 		parts = []string{"connect a client, and add your servers with junction import --write"}
 	default:
-		parts = []string{"connect a client with a line above, or with junction connect CLIENT" + t.flags()}
+		parts = []string{"connect a client with a line above, or with junction connect CLIENT" + t.Flags}
 	}
 	return "\nNext: " + strings.Join(parts, "; ") + "\n"
 }
 
-func (t *Text) flags() string {
-	if t.Flags == "" {
-		return ""
-	}
-	return " " + t.Flags
-}
-
 // failed reports whether the operator has to look at an upstream.
 func failed(u *diagnose.UpstreamStatus) bool {
-	switch u.State {
-	case upstream.StateRetrying.String(), upstream.StateBlocked.String(), upstream.StateSignIn.String():
-		return true
-	}
-	return false
+	return slices.Contains([]string{upstream.StateRetrying.String(), upstream.StateBlocked.String(),
+		upstream.StateSignIn.String()}, u.State)
 }
 
 // tried reports whether the first attempt to connect has ended.

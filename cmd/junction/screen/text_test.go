@@ -48,7 +48,7 @@ func TestTable(t *testing.T) {
 
 // TestNext: the last line is one line, and says what to do first.
 func TestNext(t *testing.T) {
-	file := Text{Flags: "--config a.yaml"}
+	file := Text{Flags: " --config a.yaml"}
 	for _, tt := range []struct {
 		text *Text
 		list []diagnose.UpstreamStatus
