@@ -175,7 +175,8 @@ func (c *connector) program() (err error) {
 		return fmt.Errorf("cannot find the path of junction: %w", err)
 	}
 	// The path of a package manager's link stays the same after an update.
-	if link, err := exec.LookPath("junction"); err == nil && filepath.IsAbs(link) && clients.SamePath(link, c.target.Program) {
+	if link, err := exec.LookPath("junction"); err == nil && filepath.IsAbs(link) &&
+		clients.SamePath(link, c.target.Program) {
 		c.target.Program = link
 	}
 	if c.keyFile == "" {

@@ -44,7 +44,7 @@ The exit code is 1 if no junction is running. junction doctor checks the upstrea
 				return err
 			}
 			if s.watch {
-				return watchStatus(cmd.Context(), statusEvery, s.ask, s.show)
+				return s.repeat(cmd.Context(), s.ask)
 			}
 			r, err := s.ask(cmd.Context())
 			if err != nil {
@@ -111,18 +111,16 @@ func (s *statusOptions) ask(ctx context.Context) (*diagnose.Running, error) {
 	return &r, nil
 }
 
-// watchStatus asks and shows again and again until ctx ends, or until show fails. An error of ask is
-// shown.
-func watchStatus(ctx context.Context, every time.Duration, ask func(context.Context) (*diagnose.Running, error),
-	show func(*diagnose.Running, error) error) error {
-	tick := time.NewTicker(every)
+// repeat asks and shows again and again until ctx ends, or until show fails. An error of ask is shown.
+func (s *statusOptions) repeat(ctx context.Context, ask func(context.Context) (*diagnose.Running, error)) error {
+	tick := time.NewTicker(statusEvery)
 	defer tick.Stop()
 	for {
 		r, err := ask(ctx)
 		if ctx.Err() != nil {
 			return nil // the person has seen enough
 		}
-		if err := show(r, err); err != nil {
+		if err := s.show(r, err); err != nil {
 			return err
 		}
 		select {

@@ -21,7 +21,7 @@ func TestWatchStatus(t *testing.T) {
 		var out bytes.Buffer
 		s := statusOptions{stdout: &out, watch: true, json: true}
 		asked := 0
-		err := watchStatus(ctx, statusEvery, func(context.Context) (*diagnose.Running, error) {
+		err := s.repeat(ctx, func(context.Context) (*diagnose.Running, error) {
 			asked++
 			switch {
 			case asked <= 5:
@@ -30,7 +30,7 @@ func TestWatchStatus(t *testing.T) {
 				return &diagnose.Running{Report: diagnose.Report{Status: "starting"}}, nil
 			}
 			return &diagnose.Running{Report: diagnose.Report{Status: "ready"}}, nil
-		}, s.show)
+		})
 		if err != nil || asked < 29 || asked > 31 {
 			t.Errorf("asked %d times in a minute (%v), want 30", asked, err)
 		}

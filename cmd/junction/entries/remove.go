@@ -25,8 +25,9 @@ func changeCommands(stdout io.Writer, file *string) (all []*cobra.Command) {
 		change                   func(e *Editor, ctx context.Context, name string) error
 	}{
 		{"remove", "rm", "Remove an upstream from the configuration file",
-			`Remove an upstream from the configuration file, with the comment directly above it. The old file becomes a backup.
-A running junction ends the upstream when it reloads the file. Files in the folder secrets stay.`,
+			"Remove an upstream from the configuration file, with the comment directly above it. The old file " +
+				"becomes a backup.\nA running junction ends the upstream when it reloads the file. Files in the " +
+				"folder secrets stay.",
 			(*Editor).Remove},
 		{"enable", "", "Enable a disabled upstream",
 			"Enable a disabled upstream in the configuration file. The old file becomes a backup. A running junction " +

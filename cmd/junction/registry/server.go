@@ -28,7 +28,6 @@ type Package struct {
 	BaseURL      string     `json:"registryBaseUrl"`
 	Identifier   string     `json:"identifier"`
 	Version      string     `json:"version"`
-	RuntimeHint  string     `json:"runtimeHint"`
 	Transport    Remote     `json:"transport"`
 	RuntimeArgs  []Argument `json:"runtimeArguments"` // of npx, uvx or docker
 	PackageArgs  []Argument `json:"packageArguments"` // of the server
