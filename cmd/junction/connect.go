@@ -99,21 +99,16 @@ func (c *connector) flags(cmd *cobra.Command) {
 }
 
 func allClients() string {
-	var ids []string
-	for _, c := range clients.All() {
-		ids = append(ids, c.ID)
-	}
+	ids := clients.IDs()
 	return strings.Join(ids[:len(ids)-1], ", ") + " or " + ids[len(ids)-1]
 }
 
 // completeClients proposes the clients.
-func completeClients(_ *cobra.Command, args []string, word string) (found []string, _ cobra.ShellCompDirective) {
-	for _, c := range clients.All() {
-		if len(args) == 0 && strings.HasPrefix(c.ID, word) {
-			found = append(found, c.ID)
-		}
+func completeClients(_ *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return found, cobra.ShellCompDirectiveNoFileComp
+	return cli.Matching(clients.IDs(), nil, word), cobra.ShellCompDirectiveNoFileComp
 }
 
 func oneClient(what string) cobra.PositionalArgs {

@@ -30,7 +30,7 @@ func (i *importer) write() (err error) {
 	if err != nil || text == nil {
 		return err
 	}
-	if i.backup, err = i.editor.Replace(text, names); err != nil {
+	if i.backup, err = i.editor.Replace(text, names...); err != nil {
 		return err
 	}
 	i.written = true

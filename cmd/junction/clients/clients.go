@@ -11,7 +11,6 @@ package clients
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 )
 
@@ -78,18 +77,24 @@ func (o object) tree() map[string]any {
 
 // Lookup returns the client of an id.
 func Lookup(id string) (*Client, error) {
-	var ids []string
 	for _, c := range table() {
 		if c.ID == id || strings.EqualFold(c.Name, id) {
 			return c, nil
 		}
-		ids = append(ids, c.ID)
 	}
-	return nil, fmt.Errorf("there is no client %q; the clients are %s", id, strings.Join(ids, ", "))
+	return nil, fmt.Errorf("there is no client %q; the clients are %s", id, strings.Join(IDs(), ", "))
 }
 
 // All returns the clients.
-func All() []*Client { return slices.Clone(table()) }
+func All() []*Client { return table() }
+
+// IDs returns the ids of the clients.
+func IDs() (ids []string) {
+	for _, c := range table() {
+		ids = append(ids, c.ID)
+	}
+	return ids
+}
 
 // A SyntaxError is a file that cannot be parsed.
 type SyntaxError struct {

@@ -63,12 +63,6 @@ func (e *Editor) Adding(list []yamledit.Entry) ([]byte, *config.Config, error) {
 	return text, c, err
 }
 
-// Replace replaces the text of the file, which may differ in the meaning of the named upstreams only.
-// It returns the path of the backup, or "" if the file is new.
-func (e *Editor) Replace(text []byte, names []string) (backup string, err error) {
-	return e.change(text, names...)
-}
-
 // Comments returns the last line of the comment above each upstream, by the name of the upstream.
 func (e *Editor) Comments() map[string]string {
 	all, its := map[string]string{}, e.section().Content
@@ -82,12 +76,6 @@ func (e *Editor) Comments() map[string]string {
 
 // Path returns the path of the file.
 func (e *Editor) Path() string { return e.path }
-
-// Short returns the path of the file for display.
-func (e *Editor) Short() string { return e.short() }
-
-// Has returns nil if the file has the upstream. Otherwise the error lists similar names.
-func (e *Editor) Has(name string) error { return e.entry(name) }
 
 // A PackEntry is an upstream with a pack.
 type PackEntry struct {
@@ -110,7 +98,7 @@ func (e *Editor) Packs() (all []PackEntry) {
 func (e *Editor) Free(name string) error {
 	if _, taken := e.config.Upstreams[name]; taken {
 		return fmt.Errorf("%s has an upstream %s already; choose another name, or run first: junction remove %s",
-			e.short(), name, name)
+			e.Short(), name, name)
 	}
 	return nil
 }
@@ -133,7 +121,7 @@ func (e *Editor) Add(ctx context.Context, name string, entry *clients.Entry, abo
 		return err
 	}
 	o := outcome{Upstreams: []string{name}, Changed: true, Secrets: keep.Created(), Notes: notes, Next: next}
-	if o.Backup, err = e.change(text, name); err != nil {
+	if o.Backup, err = e.Replace(text, name); err != nil {
 		return err
 	}
 	for _, variable := range entry.Variables() {
@@ -141,7 +129,7 @@ func (e *Editor) Add(ctx context.Context, name string, entry *clients.Entry, abo
 			o.Variables = append(o.Variables, variable)
 		}
 	}
-	said := fmt.Sprintf("Added %s to %s: %s", name, e.short(), about)
+	said := fmt.Sprintf("Added %s to %s: %s", name, e.Short(), about)
 	if entry.Off {
 		said += ", disabled"
 	}
@@ -150,23 +138,23 @@ func (e *Editor) Add(ctx context.Context, name string, entry *clients.Entry, abo
 
 // Remove removes an upstream, and prints the outcome.
 func (e *Editor) Remove(ctx context.Context, name string) error {
-	if err := e.entry(name); err != nil {
+	if err := e.Has(name); err != nil {
 		return err
 	}
 	if len(e.config.Upstreams) == 1 {
 		return fmt.Errorf("%s is the only upstream of %s, which needs at least one; run: junction disable %s",
-			name, e.short(), name)
+			name, e.Short(), name)
 	}
 	text, err := yamledit.Remove(e.text, section, name)
 	if err != nil {
-		return &clients.FileError{File: e.short(), Err: err}
+		return &clients.FileError{File: e.Short(), Err: err}
 	}
-	return e.changed(ctx, name, text, fmt.Sprintf("Removed %s from %s.", name, e.short()))
+	return e.changed(ctx, name, text, fmt.Sprintf("Removed %s from %s.", name, e.Short()))
 }
 
 // Switch enables or disables an upstream, and prints the outcome.
 func (e *Editor) Switch(ctx context.Context, name string, on bool) error {
-	if err := e.entry(name); err != nil {
+	if err := e.Has(name); err != nil {
 		return err
 	}
 	verb := "disable"
@@ -174,14 +162,14 @@ func (e *Editor) Switch(ctx context.Context, name string, on bool) error {
 		verb = "enable"
 	}
 	if e.config.Upstreams[name].Off() == !on {
-		said := fmt.Sprintf("%s is already %sd in %s.", name, verb, e.short())
+		said := fmt.Sprintf("%s is already %sd in %s.", name, verb, e.Short())
 		return e.print(ctx, &outcome{Upstreams: []string{name}}, said)
 	}
 	text, err := e.switched(name, on)
 	if err != nil {
-		return &clients.FileError{File: e.short(), Err: err}
+		return &clients.FileError{File: e.Short(), Err: err}
 	}
-	said := fmt.Sprintf("%s%sd %s in %s.", strings.ToUpper(verb[:1]), verb[1:], name, e.short())
+	said := fmt.Sprintf("%s%sd %s in %s.", strings.ToUpper(verb[:1]), verb[1:], name, e.Short())
 	return e.changed(ctx, name, text, said)
 }
 
@@ -189,7 +177,7 @@ func (e *Editor) Switch(ctx context.Context, name string, on bool) error {
 func (e *Editor) SetPack(ctx context.Context, name, pack, said string) error {
 	text, err := yamledit.Set(e.text, section, name, "pack", pack)
 	if err != nil {
-		return &clients.FileError{File: e.short(), Err: err}
+		return &clients.FileError{File: e.Short(), Err: err}
 	}
 	return e.changed(ctx, name, text, said)
 }
@@ -197,7 +185,7 @@ func (e *Editor) SetPack(ctx context.Context, name, pack, said string) error {
 // changed replaces the text of the file, and prints the outcome after the sentence said.
 func (e *Editor) changed(ctx context.Context, name string, text []byte, said string) (err error) {
 	o := outcome{Upstreams: []string{name}, Changed: true}
-	if o.Backup, err = e.change(text, name); err != nil {
+	if o.Backup, err = e.Replace(text, name); err != nil {
 		return err
 	}
 	return e.print(ctx, &o, said)

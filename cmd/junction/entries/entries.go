@@ -11,6 +11,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -116,7 +117,7 @@ func (o *outcome) print(ctx context.Context, w io.Writer, f *file, asJSON bool, 
 	}
 	lines := append([]string{said}, o.Notes...)
 	if len(o.Secrets) > 0 {
-		lines = append(lines, "Secrets are in "+f.home.Short(f.secretsDir())+".")
+		lines = append(lines, "Secrets are in "+f.home.Short(filepath.Dir(o.Secrets[0]))+".")
 	}
 	if len(o.Variables) > 0 {
 		lines = append(lines, SetVariables(o.Variables))

@@ -45,7 +45,7 @@ func read(flag string) (*file, error) {
 		return f, err
 	}
 	if err != nil {
-		return nil, &clients.FileError{File: f.short(), Err: err}
+		return nil, &clients.FileError{File: f.Short(), Err: err}
 	}
 	f.config, f.problems, err = parse(path, f.text)
 	return f, err
@@ -55,7 +55,7 @@ func read(flag string) (*file, error) {
 func readExisting(flag string) (*file, error) {
 	f, err := read(flag)
 	if err == nil && f.text == nil {
-		return nil, fmt.Errorf("there is no configuration %s; junction add NAME -- COMMAND creates it", f.short())
+		return nil, fmt.Errorf("there is no configuration %s; junction add NAME -- COMMAND creates it", f.Short())
 	}
 	return f, err
 }
@@ -73,18 +73,16 @@ func parse(path string, text []byte) (*config.Config, config.Problems, error) {
 	return c, nil, err
 }
 
-// short returns the path for display.
-func (f *file) short() string { return f.home.Short(f.path) }
+// Short returns the path of the file for display.
+func (f *file) Short() string { return f.home.Short(f.path) }
 
-func (f *file) secretsDir() string { return filepath.Join(filepath.Dir(f.path), "secrets") }
-
-// entry returns an error if the file has no upstream of that name.
-func (f *file) entry(name string) error {
+// Has returns nil if the file has the upstream. Otherwise the error lists similar names.
+func (f *file) Has(name string) error {
 	if _, there := f.config.Upstreams[name]; there {
 		return nil
 	}
 	known := slices.Sorted(maps.Keys(f.config.Upstreams))
-	said := fmt.Sprintf("there is no upstream %s in %s", prose.Quote(name), f.short())
+	said := fmt.Sprintf("there is no upstream %s in %s", prose.Quote(name), f.Short())
 	switch near := prose.DidYouMean(known, name, ""); {
 	case slices.ContainsFunc(f.problems, func(p config.Problem) bool { return p.Path == "" }):
 		return config.Unusable(f.path, f.problems)
@@ -104,15 +102,15 @@ func (f *file) adding(list ...yamledit.Entry) ([]byte, error) {
 	}
 	text, err := yamledit.Add(before, section, list)
 	if err != nil {
-		return nil, &clients.FileError{File: f.short(), Err: err}
+		return nil, &clients.FileError{File: f.Short(), Err: err}
 	}
 	return text, nil
 }
 
-// change replaces the text of the file. It returns the path of the backup, or "" if the file is
+// Replace replaces the text of the file. It returns the path of the backup, or "" if the file is
 // new. The new text must have no mistake that the old one did not have, and may differ in the
 // meaning of the named upstreams only.
-func (f *file) change(text []byte, names ...string) (backup string, err error) {
+func (f *file) Replace(text []byte, names ...string) (backup string, err error) {
 	c, problems, err := parse(f.path, text)
 	if err != nil {
 		return "", err
@@ -120,12 +118,12 @@ func (f *file) change(text []byte, names ...string) (backup string, err error) {
 	for _, p := range problems {
 		known := func(old config.Problem) bool { return old.Path == p.Path && old.Text == p.Text }
 		if !slices.ContainsFunc(f.problems, known) {
-			return "", fmt.Errorf("%s was not changed: %s", f.short(), strings.TrimPrefix(p.Path+": "+p.Text, ": "))
+			return "", fmt.Errorf("%s was not changed: %s", f.Short(), strings.TrimPrefix(p.Path+": "+p.Text, ": "))
 		}
 	}
 	if !f.only(c, names) {
 		return "", fmt.Errorf("%s was not changed: the change would affect more than %s; edit the file by hand",
-			f.short(), strings.Join(names, ", "))
+			f.Short(), strings.Join(names, ", "))
 	}
 	if f.text == nil {
 		if err := os.MkdirAll(filepath.Dir(f.path), 0o700); err != nil {
@@ -133,7 +131,7 @@ func (f *file) change(text []byte, names ...string) (backup string, err error) {
 		}
 	}
 	if backup, err = clients.Revise(f.path, f.text, text); err != nil {
-		return backup, &clients.FileError{File: f.short(), Err: err}
+		return backup, &clients.FileError{File: f.Short(), Err: err}
 	}
 	f.text, f.config, f.problems = text, c, problems
 	return backup, nil

@@ -177,14 +177,21 @@ func literals(words []string) []clients.Value {
 	return list
 }
 
-// runtimeFlags are the arguments that a registry may give to npx, uvx and docker. true: a mount.
-var runtimeFlags = map[string]map[string]bool{
-	NPM:  {"-y": false, "--yes": false},
-	PyPI: {"--python": false},
-	OCI: {"run": false, "-i": false, "--interactive": false, "--rm": false, "--init": false, "-e": false,
-		"--env": false,
-		"-v":    true, "--volume": true, "--mount": true},
+// runtimeFlags are the arguments that a registry may give to npx, uvx and docker.
+var runtimeFlags = map[string]map[string]flagKind{
+	NPM:  {"-y": there, "--yes": there},
+	PyPI: {"--python": permitted},
+	OCI: {"run": there, "-i": there, "--interactive": there, "--rm": there, "--init": permitted, "-e": permitted,
+		"--env": permitted, "-v": mount, "--volume": mount, "--mount": mount},
 }
+
+type flagKind int
+
+const (
+	permitted flagKind = iota
+	there              // every command has it already
+	mount              // shares a folder of this machine
+)
 
 // chosen reports whether a mount of docker shares only a folder of this machine that the user
 // names.
@@ -230,15 +237,15 @@ func (t *translator) runtime(p *Package) []clients.Value {
 		if a.Type != "named" {
 			flag = a.Value
 		}
-		mount, known := runtimeFlags[p.RegistryType][flag]
-		if !known || mount && !chosen(a) {
+		kind, known := runtimeFlags[p.RegistryType][flag]
+		if !known || kind == mount && !chosen(a) {
 			t.refuse("the registry asks for an argument that can give the server more of this machine: %s; add the "+
 				"server by its command if you trust it",
 				prose.Quote(strings.TrimSpace(flag+" "+a.Value)))
 			continue
 		}
-		if slices.Contains([]string{"run", "-i", "--interactive", "--rm", "-y", "--yes"}, flag) {
-			continue // it is there
+		if kind == there {
+			continue
 		}
 		words := t.argument(a)
 		if !t.fits(a, flag, words) {
