@@ -27,6 +27,7 @@ func TestAddServer(t *testing.T) {
 		{"a comment without a comma", "{\n  \"mcpServers\": {\n    \"a\": {} /* first */ // and last\n  }\n}",
 			"{\n  \"mcpServers\": {\n    \"a\": {}, /* first */ // and last\n    " + entry + "\n  }\n}"},
 		{"one line", `{"mcpServers": {"a": {}}}`, `{"mcpServers": {"a": {}, ` + oneLine + `}}`},
+		{"one line with a trailing comma", `{"mcpServers": {"a": {},}}`, `{"mcpServers": {"a": {}, ` + oneLine + `,}}`},
 		{"tabs", "{\n\t\"mcpServers\": {\n\t\t\"a\": {}\n\t}\n}\n",
 			strings.ReplaceAll("{\n  \"mcpServers\": {\n    \"a\": {},\n    "+entry+"\n  }\n}\n", "  ", "\t")},
 		{"CRLF and a byte order mark", byteOrderMark + "{\r\n  \"mcpServers\": {\r\n    \"a\": {}\r\n  }\r\n}\r\n",
@@ -56,6 +57,7 @@ func TestRemoveServer(t *testing.T) {
 		{"last", "{\"s\": {\n  \"a\": 1, // a\n  \"x\": 1\n}}", "{\"s\": {\n  \"a\": 1 // a\n}}"},
 		{"only", "{\"s\": {\"x\": {}}}", "{\"s\": {}}"},
 		{"after a comment on the line", "{\"s\": { // c\n  \"x\": 1}}", "{\"s\": { // c\n}}"},
+		{"after a comment with slashes", "{\"s\": { /* // */ \"x\": 1, /* b */\n  \"b\": 2}}", "{\"s\": { /* // */ /* b */\n  \"b\": 2}}"},
 		{"a comment before the comma", "{\"s\": {\"x\": 1 /* c */, \"b\": 2}}", "{\"s\": { /* c */ \"b\": 2}}"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -6,6 +6,7 @@ import "testing"
 func TestAppend(t *testing.T) {
 	for _, test := range []struct{ name, text, want string }{
 		{"empty", "", "auth:\n  keys:\n    - { n: 1 }\n"},
+		{"only comments", "# a\n", "# a\n\nauth:\n  keys:\n    - { n: 1 }\n"},
 		{"no section", "# a\nb: 1\n", "# a\nb: 1\n\nauth:\n  keys:\n    - { n: 1 }\n"},
 		{"no list", "auth:\n  none: false # x\nb: 1\n", "auth:\n  none: false # x\n  keys:\n    - { n: 1 }\nb: 1\n"},
 		{"list", "auth:\n  keys:\n  # first\n  - { n: 0 }\n\n  other: 1\n", "auth:\n  keys:\n  # first\n  - { n: 0 }\n  - { n: 1 }\n\n  other: 1\n"},
