@@ -314,20 +314,16 @@ type connectJSON struct {
 }
 
 func (c *connector) print(done *clients.Done, said string) error {
-	if c.json {
-		return cli.PrintValue(c.stdout, connectJSON{
-			c.client.ID, done.File, c.target.URL, done.Changed, done.Command, done.Backup, done.Removed, done.Notes,
-		})
-	}
 	if done.Backup != "" {
 		said += " Backup: " + c.home.Short(done.Backup) + "."
 	}
+	text := ""
 	for _, line := range append([]string{said}, done.Notes...) {
-		if _, err := fmt.Fprintln(c.stdout, prose.OneLine(line)); err != nil {
-			return err
-		}
+		text += prose.OneLine(line) + "\n"
 	}
-	return nil
+	return cli.Print(c.stdout, c.json, connectJSON{
+		c.client.ID, done.File, c.target.URL, done.Changed, done.Command, done.Backup, done.Removed, done.Notes,
+	}, text)
 }
 
 // runClient runs the command of a client for half a minute at most. Its output may contain secrets of

@@ -87,18 +87,14 @@ func logoutCommand(stdout io.Writer, file *string) *cobra.Command {
 			if err == nil {
 				err = auditOperator(ctx, client, "upstream_disconnected", args[0])
 			}
-			switch {
-			case err != nil && !absent:
-				return err
-			case asJSON:
-				return cli.PrintValue(stdout, loginJSON{args[0], false, !absent})
-			case absent:
-				_, err := fmt.Fprintf(stdout, "Not signed in to %s.\n", args[0])
+			if err != nil && !absent {
 				return err
 			}
-			_, err = fmt.Fprintf(stdout, "Signed out of %s. A running proxy stops using the sign-in within a few "+
-				"seconds.\n", args[0])
-			return err
+			said := "Signed out of " + args[0] + ". A running proxy stops using the sign-in within a few seconds.\n"
+			if absent {
+				said = "Not signed in to " + args[0] + ".\n"
+			}
+			return cli.Print(stdout, asJSON, loginJSON{args[0], false, !absent}, said)
 		},
 	}
 	cli.JSONFlag(cmd, &asJSON)
@@ -152,11 +148,7 @@ func (o *loginOptions) login(ctx context.Context, name string) (err error) {
 	if err := auditOperator(ctx, client, "upstream_connected", name); err != nil {
 		return err
 	}
-	if o.json {
-		return cli.PrintValue(o.stdout, loginJSON{name, true, true})
-	}
-	_, err = fmt.Fprintf(o.stdout, "Signed in to %s.\n", name)
-	return err
+	return cli.Print(o.stdout, o.json, loginJSON{name, true, true}, "Signed in to "+name+".\n")
 }
 
 // invite starts the browser, or prints the URL and reads the answer from stdin.

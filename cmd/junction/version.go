@@ -16,11 +16,7 @@ func versionCommand(stdout io.Writer) *cobra.Command {
 		Use: "version", Short: "Print the version, the commit and its date", Args: cli.NoArguments,
 		RunE: func(*cobra.Command, []string) error {
 			b := build.Read()
-			if asJSON {
-				return cli.PrintValue(stdout, b)
-			}
-			_, err := io.WriteString(stdout, b.Text("junction"))
-			return err
+			return cli.Print(stdout, asJSON, b, b.Text("junction"))
 		},
 	}
 	cli.JSONFlag(cmd, &asJSON)

@@ -59,11 +59,7 @@ func toolsCommand(stdout io.Writer, file *string) *cobra.Command {
 						return !ok
 					})
 				}
-				if f.output == "json" {
-					err = printToolsJSON(stdout, tools)
-				} else {
-					err = printTools(stdout, tools)
-				}
+				err = Print(stdout, f.output == "json", toolsJSON(tools), toolsText(tools))
 				switch {
 				case err != nil || len(tools) > 0:
 				case len(args) == 1:

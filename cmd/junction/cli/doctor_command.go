@@ -46,12 +46,7 @@ may have problems.`,
 			if err != nil {
 				return err
 			}
-			if output == "json" {
-				err = PrintValue(stdout, d)
-			} else {
-				err = printDiagnosis(stdout, &d, time.Now())
-			}
-			if err != nil {
+			if err := Print(stdout, output == "json", d, diagnosisText(&d, time.Now())); err != nil {
 				return err
 			}
 			if n := grave(&d); n > 0 {
@@ -101,9 +96,9 @@ func grave(d *diagnose.Diagnosis) (n int) {
 	return n
 }
 
-// printDiagnosis prints a table of the upstreams, and then the findings with their remedies, grave
+// diagnosisText returns a table of the upstreams, and then the findings with their remedies, grave
 // ones first.
-func printDiagnosis(w io.Writer, d *diagnose.Diagnosis, now time.Time) error {
+func diagnosisText(d *diagnose.Diagnosis, now time.Time) string {
 	var b bytes.Buffer
 	switch {
 	case d.Running:
@@ -131,8 +126,7 @@ func printDiagnosis(w io.Writer, d *diagnose.Diagnosis, now time.Time) error {
 	if len(d.Findings) == 0 {
 		b.WriteString("\nNo problems found.\n")
 	}
-	_, err := b.WriteTo(w)
-	return err
+	return b.String()
 }
 
 func of(file string) string {

@@ -39,6 +39,15 @@ func PrintValue(w io.Writer, v any) error {
 	return e.Encode(v)
 }
 
+// Print writes a value as indented JSON, or the text for people.
+func Print(w io.Writer, asJSON bool, v any, text string) error {
+	if asJSON {
+		return PrintValue(w, v)
+	}
+	_, err := io.WriteString(w, text)
+	return err
+}
+
 // printLine writes a value as JSON in one line.
 func printLine(w io.Writer, v any) error {
 	e := json.NewEncoder(w)

@@ -17,12 +17,11 @@ import (
 // listWidth limits the width of a list of tools, in characters.
 const listWidth = 100
 
-// printTools writes one line per tool: its name, and its title or the first line of its
+// toolsText returns one line per tool: its name, and its title or the first line of its
 // description.
-func printTools(w io.Writer, tools []listedTool) error {
+func toolsText(tools []listedTool) string {
 	if len(tools) == 0 {
-		_, err := fmt.Fprintln(w, "no tools")
-		return err
+		return "no tools\n"
 	}
 	width := len("NAME")
 	for _, t := range tools {
@@ -40,19 +39,16 @@ func printTools(w io.Writer, tools []listedTool) error {
 		first, _, _ := strings.Cut(strings.TrimSpace(t.description), "\n")
 		line(prose.Flat(t.name), cmp.Or(prose.Flat(t.title), prose.Flat(first)))
 	}
-	_, err := b.WriteTo(w)
-	return err
+	return b.String()
 }
 
-// printToolsJSON writes the definitions unchanged, in the form of a tools/list result.
-func printToolsJSON(w io.Writer, tools []listedTool) error {
-	list := struct {
-		Tools []json.RawMessage `json:"tools"`
-	}{Tools: []json.RawMessage{}}
+// toolsJSON returns the definitions unchanged, in the form of a tools/list result.
+func toolsJSON(tools []listedTool) map[string][]json.RawMessage {
+	list := []json.RawMessage{}
 	for _, t := range tools {
-		list.Tools = append(list.Tools, t.raw)
+		list = append(list, t.raw)
 	}
-	return PrintValue(w, list)
+	return map[string][]json.RawMessage{"tools": list}
 }
 
 // PrintJSON writes indented JSON. Only white space changes.

@@ -71,11 +71,7 @@ The exit code is 1 if the caller cannot use the item.`,
 			} else if err != nil {
 				return err
 			}
-			if output == "json" {
-				err = PrintValue(stdout, a)
-			} else {
-				err = printAccount(stdout, &a, time.Now())
-			}
+			err = Print(stdout, output == "json", a, accountText(&a, time.Now()))
 			if err == nil && !usable(&a) {
 				err = errTool // the report has been printed
 			}
@@ -103,8 +99,8 @@ func usable(a *diagnose.WhyReport) bool {
 	})
 }
 
-// printAccount prints a report as text.
-func printAccount(w io.Writer, a *diagnose.WhyReport, now time.Time) error {
+// accountText returns a report as text.
+func accountText(a *diagnose.WhyReport, now time.Time) string {
 	var b bytes.Buffer
 	if a.Email != "" {
 		groups := "no groups"
@@ -130,8 +126,7 @@ func printAccount(w io.Writer, a *diagnose.WhyReport, now time.Time) error {
 	for _, h := range a.Hints {
 		prose.Wrap(&b, "  → ", "    ", prose.Flat(h))
 	}
-	_, err := b.WriteTo(w)
-	return err
+	return b.String()
 }
 
 // caller returns whom the report is about.

@@ -109,9 +109,6 @@ func (o *outcome) print(ctx context.Context, w io.Writer, f *file, asJSON bool, 
 	if o.Changed {
 		o.follow(ctx, f)
 	}
-	if asJSON {
-		return cli.PrintValue(w, o)
-	}
 	if o.Backup != "" {
 		said += " Backup: " + f.home.Short(o.Backup) + "."
 	}
@@ -132,6 +129,5 @@ func (o *outcome) print(ctx context.Context, w io.Writer, f *file, asJSON bool, 
 	for i := range lines {
 		lines[i] = prose.OneLine(lines[i]) + "\n"
 	}
-	_, err := io.WriteString(w, strings.Join(lines, ""))
-	return err
+	return cli.Print(w, asJSON, o, strings.Join(lines, ""))
 }

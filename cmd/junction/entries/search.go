@@ -72,10 +72,7 @@ can publish a server: look at its source before you add it.`,
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				return printFoundJSON(stdout, list, more)
-			}
-			return printFound(stdout, words, list, more)
+			return cli.Print(stdout, asJSON, foundJSON(list, more), foundText(words, list, more))
 		},
 	}
 	cmd.Flags().StringVar(&base, "registry", "", registryUsage)
@@ -84,7 +81,7 @@ can publish a server: look at its source before you add it.`,
 	return cmd
 }
 
-func printFound(w io.Writer, words []string, list []*registry.Server, more bool) error {
+func foundText(words []string, list []*registry.Server, more bool) string {
 	var b bytes.Buffer
 	for _, s := range list {
 		runs := strings.Join(s.Ways(), ", ")
@@ -110,12 +107,11 @@ func printFound(w io.Writer, words []string, list []*registry.Server, more bool)
 	default:
 		b.WriteString("\nAdd one with: junction add NAME\n")
 	}
-	_, err := b.WriteTo(w)
-	return err
+	return b.String()
 }
 
-// foundJSON is an element of the output of --json.
-type foundJSON struct {
+// serverJSON is an element of the output of --json.
+type serverJSON struct {
 	Name        string   `json:"name"`
 	Title       string   `json:"title,omitempty"`
 	Description string   `json:"description"`
@@ -125,17 +121,17 @@ type foundJSON struct {
 	Runs        []string `json:"runs"`
 }
 
-func printFoundJSON(w io.Writer, list []*registry.Server, more bool) error {
+func foundJSON(list []*registry.Server, more bool) any {
 	out := struct {
-		Servers []foundJSON `json:"servers"`
-		More    bool        `json:"more"`
-	}{[]foundJSON{}, more}
+		Servers []serverJSON `json:"servers"`
+		More    bool         `json:"more"`
+	}{[]serverJSON{}, more}
 	for _, s := range list {
-		out.Servers = append(out.Servers, foundJSON{s.Name, s.Title, s.Description, s.Version,
+		out.Servers = append(out.Servers, serverJSON{s.Name, s.Title, s.Description, s.Version,
 			cmp.Or(s.Status, "active"),
 			s.Repository.URL, append([]string{}, s.Ways()...)})
 	}
-	return cli.PrintValue(w, out)
+	return out
 }
 
 // registryName is the form of the names in a registry.

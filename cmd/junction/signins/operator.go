@@ -85,11 +85,7 @@ func (x *signIns) asJSON() bool { return x.output == "json" }
 
 // print prints v as JSON, or the text.
 func (x *signIns) print(v any, text string) error {
-	if x.asJSON() {
-		return cli.PrintValue(x.stdout, v)
-	}
-	_, err := io.WriteString(x.stdout, text)
-	return err
+	return cli.Print(x.stdout, x.asJSON(), v, text)
 }
 
 // each applies change to the chosen things one after the other, until one change fails. It prints
