@@ -24,6 +24,7 @@ type pool struct {
 	hard     Config // the settings whose change requires another pool, with defaults
 	options  Options
 	log      *slog.Logger
+	odd      transport.LogLimit // of lines about definitions: a server can change them all the time
 	dialer   *dialer
 	catalog  atomic.Pointer[Catalog]
 	own      map[linkKey]*Catalog   // catalogs that differ from the shared one; guarded by mu
@@ -395,12 +396,13 @@ func (p *pool) publish(cat *Catalog) {
 		return
 	}
 	for _, left := range cat.Left {
-		p.log.Warn("left out", "kind", left.Part.String(), "name", left.Name, "reason", left.Reason)
+		p.odd.Warn(p.log, "left out", "kind", left.Part.String(), "name", oneLine(left.Name), "reason",
+			oneLine(left.Reason))
 	}
 	if n := len(cat.Mended); n > 0 { // some servers repeat one mistake in thousands of definitions
 		first := cat.Mended[0]
-		p.log.Warn("definitions changed, because clients would reject the whole list", "count", n, "kind",
-			first.Part.String(), "name", first.Name, "changes", first.Changes)
+		p.odd.Warn(p.log, "definitions changed, because clients would reject the whole list", "count", n, "kind",
+			first.Part.String(), "name", oneLine(first.Name), "changes", oneLine(first.Changes))
 	}
 	p.tellCatalog()
 }

@@ -284,3 +284,24 @@ func TestSafety3WordsOfARunningServer(t *testing.T) {
 		t.Errorf("the status has %d characters, %.100q, want %q and at most %d", utf8.RuneCountInString(got), got, want, mostShown)
 	}
 }
+
+// TestSafety10LeftOutDefinitionsDoNotFillTheLog: a server lists many definitions that are left out,
+// each with a long name, and announces a change all the time.
+func TestSafety10LeftOutDefinitionsDoNotFillTheLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var list []json.RawMessage
+		for i := range 500 {
+			list = append(list, fmt.Appendf(nil, `{"name":"%d%s","inputSchema":1}`, i, strings.Repeat("n", 20_000)))
+		}
+		var b strings.Builder
+		r := newRig(t, upstreamtest.Script{Tools: list}, Config{}, func(o *Options) { o.Log = authtest.Log(t, &b) })
+		settle(time.Second)
+		if n := len(r.Catalog().Left); n != 500 {
+			t.Fatalf("%d definitions are left out, want 500", n)
+		}
+		r.Close()
+		if n := strings.Count(b.String(), "left out"); n == 0 || n > 10 || b.Len() > 20_000 {
+			t.Errorf("the log has %d lines about definitions that are left out, and %d bytes", n, b.Len())
+		}
+	})
+}
