@@ -23,8 +23,7 @@ type body struct {
 	key      string
 	kind     string // the media type
 	required bool
-	styles   map[string]string // of the properties of a form
-	types    map[string]string // of the parts of a multipart form
+	encoding map[string]openapi3.Encoding // of the properties of a form
 }
 
 const (
@@ -51,14 +50,14 @@ func newBody(b *openapi3.RequestBody, taken map[string]any) (*body, error) {
 		return nil, fmt.Errorf("its body has the media type %q", choice)
 	}
 	made := &body{key: argument("body", "request", taken), kind: choice, required: b.Required,
-		styles: map[string]string{}, types: map[string]string{}}
+		encoding: map[string]openapi3.Encoding{}}
 	if strings.Contains(choice, "*") {
 		made.kind = "application/octet-stream"
 	}
 	if m := b.Content[choice]; m != nil {
 		for name, e := range m.Encoding {
 			if e != nil {
-				made.styles[name], made.types[name] = e.Style, e.ContentType
+				made.encoding[name] = *e
 			}
 		}
 	}
@@ -136,7 +135,7 @@ func (b *body) form(v any) []byte {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(object)) {
 		p := param{name: name, style: "form", explode: true}
-		if b.styles[name] == "deepObject" {
+		if b.encoding[name].Style == "deepObject" {
 			p.style = "deepObject"
 		} else if _, nested := object[name].(map[string]any); nested {
 			p.isJSON = true
@@ -170,7 +169,7 @@ func (b *body) part(w *multipart.Writer, name string, v any) error {
 	disposition := map[string]string{"name": name}
 	object, isObject := v.(map[string]any)
 	_, isFile := object["base64"]
-	kind := b.types[name]
+	kind := b.encoding[name].ContentType
 	data := []byte(template.Value(v))
 	if isFile {
 		var filename string

@@ -66,16 +66,8 @@ func (t Template) Names() []string {
 	return names
 }
 
-// Constant returns the text of a template without placeholders.
-func (t Template) Constant() (text string, ok bool) {
-	switch {
-	case len(t.parts) == 0:
-		return "", true
-	case len(t.parts) == 1 && t.parts[0].name == "":
-		return t.parts[0].text, true
-	}
-	return "", false
-}
+// Constant returns the text of a template, and whether the template has no placeholders.
+func (t Template) Constant() (text string, ok bool) { return t.Prefix(), len(t.Names()) == 0 }
 
 // Map returns the template with its pieces of plain text replaced by f. Text that f returns is not
 // parsed.
@@ -100,29 +92,26 @@ func (t Template) Spread() string {
 	return ""
 }
 
-// Lead returns the name of the placeholder that the text begins with; "" if it begins with plain
-// text.
-func (t Template) Lead() string {
-	if len(t.parts) == 0 {
-		return ""
+func (t Template) first() (p part) {
+	if len(t.parts) > 0 {
+		p = t.parts[0]
 	}
-	return t.parts[0].name
+	return p
 }
 
+// Lead returns the name of the placeholder that the text begins with; "" if it begins with plain
+// text.
+func (t Template) Lead() string { return t.first().name }
+
 // Prefix returns the text before the first placeholder.
-func (t Template) Prefix() string {
-	if len(t.parts) == 0 {
-		return ""
-	}
-	return t.parts[0].text
-}
+func (t Template) Prefix() string { return t.first().text }
 
 // Whole returns the name of the placeholder if the template is nothing else; otherwise "".
 func (t Template) Whole() string {
 	if len(t.parts) != 1 {
 		return ""
 	}
-	return t.parts[0].name
+	return t.Lead()
 }
 
 // Missing returns the first placeholder that has no value; "" if there is none.
