@@ -161,9 +161,7 @@ func New(o Options) (*Server, error) {
 			return nil, err
 		}
 	}
-	if f.pages, err = newPages(); err != nil {
-		return nil, err
-	}
+	f.pages = newPages()
 	f.cache.tokens, f.cache.ended = map[auth.Hash]*knownToken{}, map[string]time.Time{}
 	f.routes = f.router()
 	ctx, cancel := context.WithCancel(context.Background())

@@ -17,6 +17,9 @@ import (
 //go:embed pages
 var files embed.FS
 
+//go:embed pages/style.css
+var style string
+
 // pages are the HTML pages: one stylesheet, no scripts, and no content from other origins. The mark
 // and the icon, a data URL, are those of package cmd/junction/pages.
 type pages struct {
@@ -56,34 +59,20 @@ type choice struct{ ID, Name string }
 
 type grantRow struct{ ID, Client, Kind, Host, Resource, Used, Expires string }
 
-func newPages() (*pages, error) {
-	style, err := files.ReadFile("pages/style.css")
-	if err != nil {
-		return nil, err
-	}
-	sum := sha256.Sum256(style)
+func newPages() *pages {
+	sum := sha256.Sum256([]byte(style))
 	p := &pages{all: map[string]*template.Template{},
 		policy: "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) +
 			"'; img-src data:; base-uri 'none'; frame-ancestors 'none'; form-action 'self'"}
 	inline := template.FuncMap{"style": func() template.CSS { return template.CSS(style) }}
-	layout, err := template.New("layout.html").Funcs(inline).ParseFS(files, "pages/layout.html")
-	if err != nil {
-		return nil, err
-	}
+	layout := template.Must(template.New("layout.html").Funcs(inline).ParseFS(files, "pages/layout.html"))
 	for _, name := range []string{
 		"consent", "login", "going", "refused", "error", "client", "mistake", "account", "connect", "upstream",
 		"connected",
 	} {
-		t, err := layout.Clone()
-		if err == nil {
-			t, err = t.ParseFS(files, "pages/"+name+".html")
-		}
-		if err != nil {
-			return nil, err
-		}
-		p.all[name] = t
+		p.all[name] = template.Must(template.Must(layout.Clone()).ParseFS(files, "pages/"+name+".html"))
 	}
-	return p, nil
+	return p
 }
 
 // pageHeaders sets the security headers of everything that a browser shows.

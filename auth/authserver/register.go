@@ -37,7 +37,12 @@ type registrar struct {
 	deflaters *sync.Pool
 }
 
-func newRegistrar(keys ...[]byte) registrar { return registrar{keys, new(sync.Pool)} }
+func newRegistrar(keys ...[]byte) registrar {
+	return registrar{keys, &sync.Pool{New: func() any {
+		w, _ := flate.NewWriterDict(nil, flate.BestCompression, []byte(dictionary)) // the level is valid
+		return w
+	}}}
+}
 
 // sealedClient is the content of an id. Its members must never change; new ones may be added.
 type sealedClient struct {
@@ -65,19 +70,11 @@ func (r registrar) seal(m sealedClient) (string, error) {
 	var b bytes.Buffer
 	b.WriteByte(registeredVersion)
 	b.Write(keyID(r.keys[0]))
-	w, ok := r.deflaters.Get().(*flate.Writer)
-	if ok {
-		w.Reset(&b)
-	} else if w, err = flate.NewWriterDict(&b, flate.BestCompression, []byte(dictionary)); err != nil {
-		return "", err
-	}
+	w := r.deflaters.Get().(*flate.Writer)
 	defer r.deflaters.Put(w)
-	if _, err = w.Write(text); err == nil {
-		err = w.Close()
-	}
-	if err != nil {
-		return "", err
-	}
+	w.Reset(&b)
+	_, _ = w.Write(text) // to memory
+	_ = w.Close()
 	b.Write(mac(r.keys[0], b.Bytes()))
 	id := registeredPrefix + base64.RawURLEncoding.EncodeToString(b.Bytes())
 	if len(id) > maxRegisteredID {
