@@ -73,7 +73,8 @@ func (srv *Server) checkBlocked(ctx context.Context, id string) error {
 // client_id that is a URL. The error says why the client_id is neither.
 func NameOf(keys *seal.Ring, id string) (string, error) {
 	if strings.HasPrefix(id, "https://") {
-		return "", checkDocumentURL(id)
+		_, err := documentURL(id)
+		return "", err
 	}
 	c, err := newRegistrar(keys.Secrets("dcr")...).open(id)
 	if err != nil {

@@ -84,29 +84,29 @@ func newDocuments(f *Server, fetch Fetch) (*documents, error) {
 	return d, nil
 }
 
-// checkDocumentURL returns why a URL cannot be a client_id, or nil
+// documentURL parses a client_id that is a URL, or returns why it cannot be one
 // (draft-ietf-oauth-client-id-metadata-document, section 3).
-func checkDocumentURL(id string) error {
+func documentURL(id string) (*url.URL, error) {
 	u, err := url.Parse(id)
 	switch {
 	case err != nil || u.Scheme != "https" || u.Host == "" || u.Opaque != "":
-		return errors.New("it is not an https URL")
+		return nil, errors.New("it is not an https URL")
 	case u.User != nil || strings.Contains(id, "#") || strings.Contains(u.Host, "@"):
-		return errors.New("it has a user name or a fragment")
+		return nil, errors.New("it has a user name or a fragment")
 	case u.Port() != "" || strings.HasSuffix(u.Host, ":"):
-		return errors.New("it has a port")
+		return nil, errors.New("it has a port")
 	case u.Path == "" || u.Path == "/":
-		return errors.New("it has no path")
+		return nil, errors.New("it has no path")
 	case len(id) > 1024 || !printable(id) || u.Host != strings.ToLower(u.Host):
-		return errors.New("it is longer than 1024 bytes, or contains upper case in the host or characters that are " +
-			"not ASCII")
+		return nil, errors.New("it is longer than 1024 bytes, or contains upper case in the host or characters " +
+			"that are not ASCII")
 	}
 	for _, segment := range strings.Split(u.EscapedPath(), "/") {
 		if s := strings.ToLower(strings.ReplaceAll(strings.ToLower(segment), "%2e", ".")); s == "." || s == ".." {
-			return errors.New("its path contains . or .. segments")
+			return nil, errors.New("its path contains . or .. segments")
 		}
 	}
-	return nil
+	return u, nil
 }
 
 // client returns the client of a document. The error is a *pageError, a *fetchError or one of the
@@ -115,13 +115,10 @@ func (d *documents) client(ctx context.Context, id string) (*client, error) {
 	if text, ok := d.static[id]; ok {
 		return d.parse(id, text)
 	}
-	if err := checkDocumentURL(id); err != nil {
+	u, err := documentURL(id)
+	if err != nil {
 		return nil, &pageError{"invalid_client",
 			"The app's client_id cannot be used: " + err.Error() + "."}
-	}
-	u, err := url.Parse(id)
-	if err != nil {
-		return nil, err
 	}
 	if c := d.srv.config.Clients.CIMD; c.Trust == trustAllowlist && !slices.Contains(c.Hosts, u.Host) {
 		return nil, &pageError{"invalid_client", "The operator of this server does not allow apps of " + u.Host + "."}
@@ -241,10 +238,11 @@ func (d *documents) parse(id string, text []byte) (*client, error) {
 	case signs && m.JWKS != nil:
 		c.Keys = &clientKeys{Set: m.JWKS}
 	case signs && m.JWKSURI != "":
-		if err := checkDocumentURL(m.JWKSURI); err != nil {
+		at, err := documentURL(m.JWKSURI)
+		if err != nil {
 			return no("jwks_uri: " + err.Error())
 		}
-		if at, err := url.Parse(m.JWKSURI); err != nil || at.Host != u.Host {
+		if at.Host != u.Host {
 			return no("jwks_uri is on another host than the description, which is " + u.Host)
 		}
 		c.Keys = &clientKeys{URI: m.JWKSURI}

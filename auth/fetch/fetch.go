@@ -17,7 +17,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"net/url"
 	"strings"
 	"syscall"
 	"time"
@@ -89,16 +88,13 @@ var errTooLarge = errors.New("the body is too large")
 // GetJSON returns the document of a URL, of at most max bytes, from an answer with status 200 and a
 // JSON content type. It does not parse the document. The error is an *Error.
 func (f *Fetcher) GetJSON(ctx context.Context, address string, max int64) (Document, error) {
-	u, err := url.Parse(address)
-	if err != nil {
-		return Document{}, &Error{Class: BadURL, Err: err}
-	}
 	ctx, cancel := context.WithTimeout(ctx, f.timeout())
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
-		return Document{}, &Error{Class: BadURL, Host: u.Host, Err: err}
+		return Document{}, &Error{Class: BadURL, Err: err}
 	}
+	host := r.URL.Host
 	r.Header.Set("Accept", "application/json")
 	// After a timeout the server may still complete its answer, but a late answer is not the
 	// document.
@@ -106,7 +102,7 @@ func (f *Fetcher) GetJSON(ctx context.Context, address string, max int64) (Docum
 		if late := ctx.Err(); late != nil {
 			err = late
 		}
-		return Document{}, classify(u.Host, err)
+		return Document{}, classify(host, err)
 	}
 	response, err := f.guarded(max).RoundTrip(r)
 	if err != nil {
@@ -114,10 +110,10 @@ func (f *Fetcher) GetJSON(ctx context.Context, address string, max int64) (Docum
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return failed(&Error{Class: Status, Host: u.Host, Code: response.StatusCode})
+		return failed(&Error{Class: Status, Host: host, Code: response.StatusCode})
 	}
 	if !isJSON(response.Header.Get("Content-Type")) {
-		return failed(&Error{Class: Type, Host: u.Host})
+		return failed(&Error{Class: Type, Host: host})
 	}
 	body, err := io.ReadAll(response.Body)
 	if err != nil || ctx.Err() != nil {
