@@ -467,6 +467,16 @@ func (l *link) close() {
 	<-l.done
 }
 
+// isClosed reports whether a channel that is only ever closed is closed.
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
 // nudge sends to a 1-buffered channel without waiting.
 func nudge(c chan<- struct{}) {
 	select {

@@ -245,10 +245,8 @@ func (m *modernConn) acknowledged(msg *jsonrpc.Message) {
 		}
 	}
 	gap, missed := l.gap, l.before
-	select {
-	case <-l.settled: // it was opened again
+	if isClosed(l.settled) { // it was opened again
 		gap, missed = true, l.uris
-	default:
 	}
 	// Before it is settled, so that who subscribes just now hears of nothing that was before.
 	if gap && l.lists && m.listed.Load() {
@@ -264,12 +262,8 @@ func (m *modernConn) acknowledged(msg *jsonrpc.Message) {
 // does not say which one it acknowledges; lmu is held. It is nil when there are several.
 func (m *modernConn) unsettled() (found *listen) {
 	for _, l := range m.listens {
-		select {
-		case <-l.settled:
-			if len(m.listens) > 1 {
-				continue
-			}
-		default:
+		if isClosed(l.settled) && len(m.listens) > 1 {
+			continue
 		}
 		if found != nil {
 			return nil

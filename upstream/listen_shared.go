@@ -154,13 +154,8 @@ func (s *shared) addTogether(ctx context.Context, uris []string, room bool) ([]s
 // revive marks a resource as wanted again, if the server still follows it.
 func (s *shared) revive(uri string) bool {
 	l := s.m.of[uri]
-	if l == nil {
+	if l == nil || isClosed(l.ended) { // the server has refused to open it again
 		return false
-	}
-	select {
-	case <-l.ended: // the server has refused to open it again
-		return false
-	default:
 	}
 	s.m.lmu.Lock()
 	defer s.m.lmu.Unlock()
@@ -301,13 +296,9 @@ func (s *shared) merge(ctx context.Context, more []string) ([]string, error) {
 // put notes a subscription that is kept whatever the server accepts of it: what was wanted before
 // stays wanted.
 func (s *shared) put(l *listen) {
-	select {
-	case <-l.settled:
-		if l.err == nil {
-			s.adopt(l)
-			return
-		}
-	default:
+	if isClosed(l.settled) && l.err == nil {
+		s.adopt(l)
+		return
 	}
 	s.open[l] = len(l.uris)
 	s.m.lmu.Lock()
@@ -329,12 +320,7 @@ func (s *shared) end(list ...*listen) {
 		id := l.id
 		l.over = true
 		s.m.lmu.Unlock()
-		select {
-		case <-l.settled:
-			known = known && l.err == nil
-		default:
-			known = false
-		}
+		known = known && isClosed(l.settled) && l.err == nil
 		if id == "" {
 			continue
 		}

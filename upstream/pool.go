@@ -100,12 +100,7 @@ func (p *pool) Met() <-chan struct{} { return p.met }
 
 // Tried reports whether the first attempt to connect has ended.
 func (p *pool) Tried() bool {
-	select {
-	case <-p.met:
-		return true
-	default:
-		return false
-	}
+	return isClosed(p.met)
 }
 
 // meeting is how long the first request of a user waits for the user's own upstreams.
