@@ -24,21 +24,21 @@ type method struct {
 	handle handler
 	era    upstream.Era // that has the method; "" for both
 	calls  bool         // upstreams answer the requests
-	named  string       // the member of params that the header Mcp-Name repeats; "" for none
+	member string       // of params, which the header Mcp-Name repeats; "" for none
 }
 
 // methods returns the only list of methods; all other methods are unknown to clients.
 func methods() map[mcp.MCPMethod]method {
 	callTool, getPrompt := callTarget(findNamed(upstream.PartTools)), callTarget(findNamed(upstream.PartPrompts))
-	task := method{handle: aboutTask, era: upstream.EraModern, calls: true, named: "taskId"}
+	task := method{handle: aboutTask, era: upstream.EraModern, calls: true, member: "taskId"}
 	return map[mcp.MCPMethod]method{
 		mcp.MethodToolsList:              {handle: listTools},
-		mcp.MethodToolsCall:              {handle: callTool, calls: true, named: "name"},
+		mcp.MethodToolsCall:              {handle: callTool, calls: true, member: "name"},
 		mcp.MethodPromptsList:            {handle: listOf(upstream.PartPrompts)},
-		mcp.MethodPromptsGet:             {handle: getPrompt, calls: true, named: "name"},
+		mcp.MethodPromptsGet:             {handle: getPrompt, calls: true, member: "name"},
 		mcp.MethodResourcesList:          {handle: listOf(upstream.PartResources)},
 		mcp.MethodResourcesTemplatesList: {handle: listOf(upstream.PartTemplates)},
-		mcp.MethodResourcesRead:          {handle: callTarget(findResource), calls: true, named: "uri"},
+		mcp.MethodResourcesRead:          {handle: callTarget(findResource), calls: true, member: "uri"},
 		mcp.MethodCompletionComplete:     {handle: complete, calls: true},
 
 		mcp.MethodServerDiscover:      {handle: discover, era: upstream.EraModern},
@@ -159,8 +159,8 @@ func (s *Server) meter(ctx context.Context, x *exchange) (done func(), err error
 	if refused == nil {
 		return done, nil
 	}
-	if x.method.named != "" {
-		x.info.Name, _ = x.params.String(x.method.named)
+	if x.method.member != "" {
+		x.info.Name, _ = x.params.String(x.method.member)
 	}
 	if refused.outcome == Limited {
 		x.info.Verdict, x.info.Rule = policy.Deny.String(), "limits.concurrent"

@@ -242,29 +242,27 @@ func sessionError(err error) *refusal {
 // unavailable returns the error for a request that needs the other members while this process
 // cannot reach them. Nothing was executed.
 func unavailable(why string) *refusal {
-	r := refuse(http.StatusServiceUnavailable, mcp.INTERNAL_ERROR, "%s; send the request again", why)
-	r.data = []byte(`{"junction":{"kind":"` + upstream.KindUnavailable + `"}}`)
-	r.retry, r.outcome = "1", Unavailable
+	r := memberError(http.StatusServiceUnavailable, upstream.KindUnavailable, why+"; send the request again")
+	r.retry = "1"
 	return r
 }
 
-// lost returns the error for a request whose owner has ended. kind is that of calls that may have
-// been executed.
-func lost(status int, text string) *refusal {
-	r := refuse(status, mcp.INTERNAL_ERROR, "%s", text)
-	r.data = []byte(`{"junction":{"kind":"` + upstream.KindLost + `"}}`)
-	r.outcome = Lost
-	return r
+// memberError returns the error for a request that another member cannot answer. kind is that of
+// calls of upstreams with the same outcome.
+func memberError(status int, kind upstream.Kind, text string) *refusal {
+	return &refusal{status: status, code: mcp.INTERNAL_ERROR, text: text,
+		data: fmt.Appendf(nil, `{"junction":{"kind":"%s"}}`, kind), outcome: outcomeOf[kind]}
 }
 
 // errForward returns the error for a request that was sent to its owner, which has not answered.
 func errForward() *refusal {
-	return lost(http.StatusBadGateway, "the process that has the session has ended, or has broken the connection, "+
-		"before it answered; the call may have been executed")
+	return memberError(http.StatusBadGateway, upstream.KindLost, "the process that has the session has ended, "+
+		"or has broken the connection, before it answered; the call may have been executed")
 }
 
 // errParkedGone returns the error for a parked call of a process that has ended.
 func errParkedGone() *refusal {
-	return lost(http.StatusOK, "the process that made this call has ended, and the call with it; the call may have "+
-		"been executed. To make it again, send the request without requestState and inputResponses")
+	return memberError(http.StatusOK, upstream.KindLost, "the process that made this call has ended, and the call "+
+		"with it; the call may have been executed. To make it again, send the request without requestState and "+
+		"inputResponses")
 }

@@ -275,14 +275,15 @@ const maxBatch = 64
 // member answers one message of a batch, and returns the grant of the answer. text is nil if the
 // message has no answer.
 func (f legacyFront) member(all *exchange, item []byte) (text []byte, held budget.Grant) {
-	m, err := jsonrpc.Parse(item, f.limits.Nesting)
-	if err != nil {
-		problem, _ := rpcError(malformed(err), "")
-		return jsonrpc.AppendError(nil, m.ID, problem), held
-	}
 	x := &exchange{caller: all.caller, era: all.era, session: all.session, client: all.client, request: all.request,
 		size: len(item), listeners: all.listeners, held: all.held.Empty()}
-	if err := f.read(x, m); err != nil {
+	m, err := jsonrpc.Parse(item, f.limits.Nesting)
+	if err != nil {
+		err = malformed(err)
+	} else {
+		err = f.read(x, m)
+	}
+	if err != nil {
 		problem, _ := rpcError(err, "")
 		return jsonrpc.AppendError(nil, m.ID, problem), held
 	}
@@ -290,7 +291,7 @@ func (f legacyFront) member(all *exchange, item []byte) (text []byte, held budge
 		f.accept(x)
 		return nil, held
 	}
-	answer := &memory{}
+	answer := &memory{header: http.Header{}}
 	x.reply.w, x.reply.limits = answer, &f.limits
 	f.run(x)
 	return answer.text, x.held
@@ -302,13 +303,6 @@ type memory struct {
 	header http.Header
 }
 
-func (m *memory) Header() http.Header {
-	if m.header == nil {
-		m.header = http.Header{}
-	}
-	return m.header
-}
-
-func (m *memory) WriteHeader(int) {}
-
+func (m *memory) Header() http.Header         { return m.header }
+func (m *memory) WriteHeader(int)             {}
 func (m *memory) Write(b []byte) (int, error) { m.text = append(m.text, b...); return len(b), nil }

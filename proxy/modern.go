@@ -62,7 +62,7 @@ func (f modernFront) check(x *exchange) error {
 	if err := headers.Repeats(x.request.Header, "Mcp-Method", x.msg.Method, false); err != nil {
 		return err
 	}
-	if member := x.method.named; member != "" {
+	if member := x.method.member; member != "" {
 		name, err := x.params.String(member)
 		if err != nil && err != raw.ErrAbsent {
 			return malformed(err)

@@ -306,9 +306,7 @@ func (s *session) record(held budget.Grant) *replay.Record {
 func (s *session) forgetRecord(r *replay.Record) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if i := slices.Index(s.records, r); i >= 0 {
-		s.records = slices.Delete(s.records, i, i+1)
-	}
+	s.records = slices.DeleteFunc(s.records, func(o *replay.Record) bool { return o == r })
 	if len(s.records) == 0 {
 		s.records = nil
 	}

@@ -75,7 +75,7 @@ func (ls *listeners) updated(u upstream.Update) {
 		if u.Person != "" && u.Person != h.principal.ID {
 			continue
 		}
-		any, sure, exposed := false, false, view.ExposeURI(name, uri)
+		sure, exposed := false, view.ExposeURI(name, uri)
 		if h.endpoint.view.Bare {
 			exposed = uri
 		}
@@ -84,7 +84,7 @@ func (ls *listeners) updated(u upstream.Update) {
 			if key.upstream != name || !u.Of(sub.from, key.uri) {
 				continue
 			}
-			any, b = true, sub.backend
+			b = sub.backend
 			if key.uri == uri {
 				exposed, sure = sub.exposed, true
 			} else if isPart(uri, key.uri) {
@@ -96,7 +96,7 @@ func (ls *listeners) updated(u upstream.Update) {
 		}
 		if sure {
 			certain = append(certain, found{h, exposed})
-		} else if any {
+		} else {
 			others = append(others, found{h, exposed})
 		}
 	}
