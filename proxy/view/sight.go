@@ -5,6 +5,7 @@ import (
 	"hash/fnv"
 	"iter"
 	"math/bits"
+	"slices"
 	"sync/atomic"
 	"time"
 	"unique"
@@ -19,6 +20,9 @@ type bitset []byte
 func (b bitset) has(i int) bool { return b[i/8]&(1<<(i%8)) != 0 }
 func (b bitset) set(i int)      { b[i/8] |= 1 << (i % 8) }
 func (b bitset) clear(i int)    { b[i/8] &^= 1 << (i % 8) }
+func (b bitset) any() bool {
+	return slices.ContainsFunc(b, func(octet byte) bool { return octet != 0 })
+}
 
 // Sight holds the items of a view that one subject sees, as one bit per item. It is immutable
 // except for the prints.

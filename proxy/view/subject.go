@@ -42,14 +42,13 @@ func (s *SubjectView) look() *Sight {
 	places := make(bitset, len(v.offered))
 	reached := make([]bool, len(v.Stocks))
 	for i, st := range v.Stocks {
-		its := places[v.begin[i]:v.begin[i+1]]
+		its, offered := places[v.begin[i]:v.begin[i+1]], v.of(i)
 		st.items().Visible(s.Rights, its) // without regard to pins and the connect tool
 		if t := st.Connect(v.Bare); t != nil && s.sees(t) {
 			its.set(t.place)
 		}
-		offered, items := false, false
 		for k := range its {
-			its[k] &= v.offered[v.begin[i]+k]
+			its[k] &= offered[k]
 		}
 		if s.Guards.Pinned {
 			for place, t := range st.face(v.Bare).targets {
@@ -58,11 +57,8 @@ func (s *SubjectView) look() *Sight {
 				}
 			}
 		}
-		for k := range its {
-			offered, items = offered || v.offered[v.begin[i]+k] != 0, items || its[k] != 0
-		}
-		reached[i] = items || hasResources(st.Catalog) && s.reaches(st, policy.Resource)
-		if !reached[i] && !offered { // the upstream is down, or has no items yet
+		reached[i] = its.any() || hasResources(st.Catalog) && s.reaches(st, policy.Resource)
+		if !reached[i] && !offered.any() { // the upstream is down, or has no items yet
 			reached[i] = s.reaches(st, policy.Tool, policy.Prompt)
 		}
 	}
