@@ -42,7 +42,12 @@ func CompileGlobs(l List) Globs { return compileAll(l, compileGlob) }
 func (g Globs) Match(names []string) bool { return slices.ContainsFunc(names, g.matches) }
 
 func (g Globs) matches(name string) bool {
-	return slices.ContainsFunc(g, func(g glob) bool { return g.match(name) })
+	for i := range g {
+		if g[i].match(name) {
+			return true
+		}
+	}
+	return false
 }
 
 // ValidateAlways returns the mistakes in the keys catalog and always of a mapping.

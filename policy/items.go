@@ -243,7 +243,4 @@ func (r *Rights) Size() int {
 }
 
 // Size returns the approximate memory of the ruling in bytes, without the rights.
-func (g *Ruling) Size() int {
-	n := len(g.rules[own]) + len(g.rules[surface]) + len(g.rules[global])
-	return 200 + 16*len(g.missing) + len(g.scopes) + 24*n
-}
+func (g *Ruling) Size() int { return 200 + 16*len(g.missing) + len(g.scopes) + 24*len(g.rules) }

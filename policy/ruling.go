@@ -10,16 +10,15 @@ import (
 
 // Ruling is the result of the rights of one subject for one item. It is immutable.
 type Ruling struct {
-	rights  *Rights
-	missing []string        // capabilities
-	scopes  string          // see Decision; "" if no scope is missing
-	rules   [layers][]bound // applicable rules, by policy and position
-	visible bool
-
-	enforced []bound // the rules of enforced policies
-
-	fixed    bool // no rule reads arguments: the decision is constant
-	decision Decision
+	rights   *Rights
+	missing  []string // capabilities
+	scopes   string   // see Decision; "" if no scope is missing
+	rules    []bound  // applicable rules, by layer, policy and position
+	enforced []bound  // the rules of enforced policies
+	decision Decision // if fixed
+	visible  bool
+	fixed    bool           // no rule reads arguments: the decision is constant
+	ends     [layers]uint32 // of each layer in rules
 }
 
 // A bound rule applies to the item if its conditions hold.
@@ -45,12 +44,15 @@ func (r *Rights) Bind(it Item) *Ruling {
 		for i := range e.rules {
 			rule := &e.rules[i]
 			if v, ok := rule.selects(&n); ok {
-				g.rules[e.layer] = append(g.rules[e.layer], bound{rule, e, v})
+				g.rules = append(g.rules, bound{rule, e, v})
 				if e.enforced {
 					g.enforced = append(g.enforced, bound{rule, e, v})
 				}
 				g.fixed = g.fixed && len(rule.where) == 0
 			}
+		}
+		for l := e.layer; l < layers; l++ {
+			g.ends[l] = uint32(len(g.rules))
 		}
 	}
 	if len(g.missing) > 0 {
@@ -169,15 +171,23 @@ func (r *rule) selectsPlace(n *named) (Verdict, bool) {
 	return r.verdict, false
 }
 
+// byLayer yields each layer with its rules.
+func (g *Ruling) byLayer(yield func(layer, []bound) bool) {
+	from := uint32(0)
+	for l, end := range g.ends {
+		if !yield(layer(l), g.rules[from:end]) {
+			return
+		}
+		from = end
+	}
+}
+
 // someAllowed reports whether some arguments are not denied.
 func (g *Ruling) someAllowed() bool {
 	denied := func(b *bound, denies []bound) bool {
 		return slices.ContainsFunc(denies, func(d bound) bool { return d.verdict == Deny && d.covers(b.rule) })
 	}
-	deniedIn := func(b *bound, earlier [][]bound) bool {
-		return slices.ContainsFunc(earlier, func(in []bound) bool { return denied(b, in) })
-	}
-	for l, in := range g.rules {
+	for l, in := range g.byLayer {
 		if slices.ContainsFunc(in, bound.deniesAll) {
 			return false
 		}
@@ -189,12 +199,12 @@ func (g *Ruling) someAllowed() bool {
 				if len(b.where) == 0 {
 					asks = b.entry
 				}
-			case !deniedIn(b, g.rules[:l+1]) && !denied(b, g.enforced):
+			case !denied(b, g.rules[:g.ends[l]]) && !denied(b, g.enforced):
 				return true
 			}
 		}
 	}
-	return slices.ContainsFunc(g.enforced, func(b bound) bool { return b.onlyAsks() && !deniedIn(&b, g.rules[:]) })
+	return slices.ContainsFunc(g.enforced, func(b bound) bool { return b.onlyAsks() && !denied(&b, g.rules) })
 }
 
 // deniesAll reports whether the rule denies every call of the item.
@@ -250,7 +260,7 @@ func (g *Ruling) Unconditional() (Decision, bool) {
 	if slices.ContainsFunc(g.enforced, conditional) {
 		return Decision{}, false
 	}
-	for _, in := range g.rules {
+	for _, in := range g.byLayer {
 		if slices.ContainsFunc(in, conditional) && !slices.ContainsFunc(in, bound.deniesAll) {
 			return Decision{}, false
 		}
@@ -272,7 +282,7 @@ func (g *Ruling) decide(arguments raw.Object) (Decision, error) {
 	case held != nil && held.verdict == Allow:
 		held = nil
 	}
-	for _, in := range g.rules {
+	for _, in := range g.byLayer {
 		b, err := decides(in, &a, false)
 		switch {
 		case err != nil:
@@ -371,13 +381,13 @@ func (g *Ruling) Explain() []Reason {
 	if g.scopes != "" {
 		all = append(all, Reason{Scopes: g.scopes})
 	}
-	x := newExplainer(slices.Concat(g.rules[:]...))
+	x := newExplainer(g.rules)
 	decided := false
-	for l, in := range g.rules {
+	for l, in := range g.byLayer {
 		denied := slices.IndexFunc(in, bound.deniesAll)
 		before := len(all)
 		for _, e := range g.rights.entries {
-			if e.layer != layer(l) {
+			if e.layer != l {
 				continue
 			}
 			some, first := false, ""
@@ -386,7 +396,7 @@ func (g *Ruling) Explain() []Reason {
 				if b.entry != e {
 					continue
 				}
-				r := Reason{Layer: layer(l).String(), Policy: e.name, Rule: b.label, Enforced: e.enforced,
+				r := Reason{Layer: l.String(), Policy: e.name, Rule: b.label, Enforced: e.enforced,
 					Verdict: b.verdict, Where: b.conditions()}
 				switch {
 				case b.label == "":
@@ -414,12 +424,12 @@ func (g *Ruling) Explain() []Reason {
 				}
 			}
 			if !some {
-				all = append(all, Reason{Layer: layer(l).String(), Policy: e.name, Enforced: e.enforced,
+				all = append(all, Reason{Layer: l.String(), Policy: e.name, Enforced: e.enforced,
 					Note: "no rule applies"})
 			}
 		}
 		if len(all) == before {
-			all = append(all, Reason{Layer: layer(l).String(), Note: "no policy matches"})
+			all = append(all, Reason{Layer: l.String(), Note: "no policy matches"})
 		}
 		decided = decided || slices.ContainsFunc(in, func(b bound) bool { return x.decides[b.entry] })
 	}
