@@ -271,7 +271,8 @@ func (d *signInDoctor) read(ctx context.Context, url string, into any) error {
 // ClientLines are the commands that add Junction to clients. URL is a placeholder.
 const ClientLines = `
 Claude Code
-  claude mcp add --scope user --transport http junction URL
+  claude mcp add --scope user \
+    --transport http junction URL
 Codex
   codex mcp add junction --url URL
 VS Code

@@ -30,7 +30,7 @@ func TestAuthDoctor(t *testing.T) {
 		"away":    {"auth: { jwt: [{ issuer: " + away.URL + ", audiences: [x] }] }\n", []string{"WRONG"}, "1 problem"},
 		"no keys": {"auth: { jwt: [{ issuer: " + keyless.URL + ", audiences: [x] }] }\n", []string{"WRONG it has no key to check a signature with"}, "1 problem"},
 		"sign-in": {"public_url: http://localhost:8420\nauth: { oauth: { identity_providers: [{ id: sso, issuer: " + well.URL + ", client_id: c }] } }\n",
-			[]string{"register as redirect URI:", "http://localhost:8420/oauth/callback/sso", "claude mcp add --scope user --transport http junction http://localhost:8420/mcp"}, ""},
+			[]string{"register as redirect URI:", "http://localhost:8420/oauth/callback/sso", "claude mcp add --scope user \\\n    --transport http junction http://localhost:8420/mcp"}, ""},
 		"nobody": {"", []string{"No sign-in is configured"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -50,7 +50,8 @@ const clientLinesWithKey = `
 With your key in JUNCTION_KEY (junction keys create makes a key):
 
 Claude Code
-  claude mcp add --scope user --transport http junction URL \
+  claude mcp add --scope user \
+    --transport http junction URL \
     --header "Authorization: Bearer $JUNCTION_KEY"
 Codex
   codex mcp add junction --url URL \
