@@ -30,6 +30,8 @@ type Client struct {
 	mu   sync.Mutex
 	idle []*clientConn // the most recently used last
 	reap *time.Timer   // closes connections after maxIdle; nil while none is idle
+	// requests that are dialing
+	waiting []*waiter
 }
 
 const (

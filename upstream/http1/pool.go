@@ -3,6 +3,7 @@ package http1
 import (
 	"bufio"
 	"context"
+	"slices"
 	"time"
 )
 
@@ -16,25 +17,67 @@ const (
 	freshIdle = time.Millisecond
 )
 
-// take returns an idle connection that the server has not closed, or dials a new one until ctx or
-// closing ends.
+// waiter waits for a connection that another exchange returns.
+type waiter struct {
+	address string
+	conn    chan *clientConn // 1-buffered
+}
+
+// take returns an idle connection that the server has not closed. If there is none, it dials until
+// ctx or closing ends, and takes a connection that another exchange returns meanwhile.
 func (t *Client) take(ctx, closing context.Context, address string) (*clientConn, error) {
-	for {
+	var w *waiter
+	for w == nil {
+		t.mu.Lock()
 		c := t.pop(address)
 		if c == nil {
-			return t.open(ctx, closing, address)
+			w = &waiter{address, make(chan *clientConn, 1)}
+			t.waiting = append(t.waiting, w)
 		}
-		if c.used >= provenUses && time.Since(c.since) < freshIdle || c.alive() {
+		t.mu.Unlock()
+		if c != nil && (c.used >= provenUses && time.Since(c.since) < freshIdle || c.alive()) {
 			return c, nil
+		} else if c != nil {
+			c.Close()
 		}
-		c.Close()
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(closing, cancel)()
+	type dialed struct {
+		conn *clientConn
+		err  error
+	}
+	done := make(chan dialed, 1)
+	go func() {
+		c, err := t.open(ctx, address)
+		done <- dialed{c, err}
+	}()
+	select {
+	case c := <-w.conn:
+		cancel()
+		if own := <-done; own.err == nil {
+			t.put(own.conn)
+		}
+		return c, nil
+	case own := <-done:
+		t.mu.Lock()
+		t.waiting = slices.DeleteFunc(t.waiting, func(o *waiter) bool { return o == w })
+		t.mu.Unlock()
+		select {
+		case c := <-w.conn: // at the last moment
+			if own.err != nil {
+				return c, nil
+			}
+			t.put(c)
+		default:
+		}
+		return own.conn, own.err
 	}
 }
 
-// pop takes the most recently used idle connection.
+// pop takes the most recently used idle connection; t.mu is held.
 func (t *Client) pop(address string) *clientConn {
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	for i := len(t.idle) - 1; i >= 0; i-- {
 		if c := t.idle[i]; c.address == address {
 			t.idle = append(t.idle[:i], t.idle[i+1:]...)
@@ -44,10 +87,7 @@ func (t *Client) pop(address string) *clientConn {
 	return nil
 }
 
-func (t *Client) open(ctx, closing context.Context, address string) (*clientConn, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(closing, cancel)()
+func (t *Client) open(ctx context.Context, address string) (*clientConn, error) {
 	n, err := t.Dial(ctx, "tcp", address)
 	if err != nil {
 		return nil, err
@@ -55,12 +95,19 @@ func (t *Client) open(ctx, closing context.Context, address string) (*clientConn
 	return &clientConn{Conn: n, address: address, r: bufio.NewReaderSize(n, responseBuffer), alive: livenessOf(n)}, nil
 }
 
-// put returns a connection that works to the idle ones.
+// put returns a connection that works: to a waiter, or to the idle ones.
 func (t *Client) put(c *clientConn) {
 	c.since = time.Now()
 	c.used++
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	for i, w := range t.waiting {
+		if w.address == c.address {
+			t.waiting = slices.Delete(t.waiting, i, i+1)
+			w.conn <- c
+			return
+		}
+	}
 	t.idle = append(t.idle, c)
 	if t.reap == nil {
 		t.reap = time.AfterFunc(maxIdle, t.closeOld)

@@ -178,8 +178,7 @@ func (o *origin) do(ctx context.Context, method string, u *url.URL, header http.
 	}
 	own := len(more)
 	var refused []string // tokens
-	var dialing patience
-	for hops, sent := 0, 0; ; hops, sent = hops+1, sent+1 {
+	for hops := 0; ; hops++ {
 		token, err := o.authorize(ctx, refused)
 		if err != nil {
 			t.close()
@@ -197,7 +196,7 @@ func (o *origin) do(ctx context.Context, method string, u *url.URL, header http.
 		}
 		if m != nil {
 			body := &t.first
-			if sent > 0 {
+			if hops > 0 || len(refused) > 0 {
 				body = new(reader) // the transport may still use the first reader
 			}
 			*body = t.out.reader()
@@ -205,10 +204,6 @@ func (o *origin) do(ctx context.Context, method string, u *url.URL, header http.
 		}
 		resp, err := o.send(ctx, t, &r, more)
 		if err != nil {
-			if dialing.again(ctx, o.ctx, o.pool, err) {
-				hops--
-				continue
-			}
 			t.close()
 			return nil, o.failed(ctx, t, err)
 		}
@@ -278,9 +273,6 @@ func (o *origin) failed(ctx context.Context, t *trip, err error) error {
 	case t.Response == nil && !t.out.begun.Load():
 		// Nothing has read the body, so the message was not sent: the connection failed, or was
 		// closed before the first byte.
-		if _, ok := errors.AsType[*dialError](err); ok && o.pool.open.Load() > 0 {
-			err = othersError{err}
-		}
 		return notSent(err)
 	case t.Response == nil:
 		return fmt.Errorf("the connection broke before the answer: %w", err)

@@ -24,8 +24,8 @@ type Pool struct {
 }
 
 const (
-	// After dialing has failed, a request tries again for this time while other connections of its
-	// pool are open. The first pause doubles up to the longest one.
+	// A failed dial is repeated for this time while other connections of the pool are open. The
+	// first pause doubles up to the longest one.
 	spareTime                = 5 * time.Second
 	firstPause, longestPause = 20 * time.Millisecond, 320 * time.Millisecond
 )
@@ -82,9 +82,23 @@ func (p *Pool) roundTrip(r *http.Request) (*http.Response, error) {
 	return p.http.RoundTrip(r)
 }
 
-// dial opens a connection, and counts it until it is closed.
+// dial opens a connection, and counts it until it is closed. If dialing fails while other
+// connections are open, it tries again. Meanwhile the request gets a connection that becomes idle:
+// both HTTP clients take the first that they can have.
 func (p *Pool) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	c, err := p.Dial(ctx, network, address)
+	until := time.Now().Add(spareTime)
+	for pause := firstPause; err != nil && ctx.Err() == nil && p.open.Load() > 0; pause = min(2*pause, longestPause) {
+		left := time.Until(until)
+		if left <= 0 {
+			return nil, othersError{err}
+		}
+		select {
+		case <-time.After(min(pause, left)):
+			c, err = p.Dial(ctx, network, address)
+		case <-ctx.Done():
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -117,35 +131,4 @@ type pooledTCP struct {
 func (c *pooledTCP) Close() error {
 	c.closed()
 	return c.TCPConn.Close()
-}
-
-// patience is the state of a request whose dialing has failed.
-type patience struct {
-	until time.Time
-	pause time.Duration
-}
-
-// again reports whether a request that failed with err should be sent once more, after a pause that
-// ends with ctx or closing. Such a request finds a connection that has become idle, or dials again.
-func (p *patience) again(ctx, closing context.Context, pool *Pool, err error) bool {
-	if _, failed := errors.AsType[*dialError](err); !failed || pool.open.Load() == 0 {
-		return false
-	}
-	if p.until.IsZero() {
-		p.until, p.pause = time.Now().Add(spareTime), firstPause
-	}
-	left := time.Until(p.until)
-	if left <= 0 {
-		return false
-	}
-	timer := time.NewTimer(min(p.pause, left))
-	defer timer.Stop()
-	p.pause = min(2*p.pause, longestPause)
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-	case <-closing.Done():
-	}
-	return false
 }

@@ -23,6 +23,7 @@ type oneConnection struct {
 	pool   *Pool
 	answer chan string
 	next   chan net.Conn // the next connection; empty where dialing fails
+	lookup time.Duration // of a name, before dialing fails
 }
 
 // withOneConnection runs f in a bubble for both HTTP clients.
@@ -46,11 +47,14 @@ func withOneConnection(t *testing.T, f func(t *testing.T, one *oneConnection)) {
 							len(answer7), <-one.answer, answer7)
 					}
 				}()
-				one.pool.Dial = func(context.Context, string, string) (net.Conn, error) {
+				one.pool.Dial = func(ctx context.Context, _, _ string) (net.Conn, error) {
 					select {
 					case c := <-one.next:
 						return c, nil
 					default:
+						pause, end := context.WithTimeout(ctx, one.lookup)
+						defer end()
+						<-pause.Done()
 						return nil, errNoName
 					}
 				}
@@ -78,23 +82,33 @@ func (one *oneConnection) ask(ctx context.Context) <-chan error {
 	return done
 }
 
-// TestPoolWithoutNames: calls that get no connection of their own use that of another one.
+// TestPoolWithoutNames: calls that get no connection of their own use that of another one, also
+// while a name server does not answer.
 func TestPoolWithoutNames(t *testing.T) {
-	withOneConnection(t, func(t *testing.T, one *oneConnection) {
-		var calls []<-chan error
-		for range 3 {
-			calls = append(calls, one.ask(t.Context()))
-		}
-		for range calls {
-			time.Sleep(time.Second)
-			one.answer <- ""
-		}
-		for i, done := range calls {
-			if err := <-done; err != nil {
-				t.Errorf("call %d: %v", i, err)
-			}
-		}
-	})
+	for _, lookup := range []time.Duration{0, 10 * time.Second} {
+		t.Run(lookup.String(), func(t *testing.T) {
+			withOneConnection(t, func(t *testing.T, one *oneConnection) {
+				one.lookup = lookup
+				var calls []<-chan error
+				for range 10 {
+					calls = append(calls, one.ask(t.Context()))
+				}
+				for range calls {
+					time.Sleep(spareTime / 11)
+					one.answer <- ""
+				}
+				for i, done := range calls {
+					if err := <-done; err != nil {
+						t.Errorf("call %d: %v", i, err)
+					}
+				}
+				synctest.Wait()
+				if n := one.pool.open.Load(); n != 1 {
+					t.Errorf("%d connections are open, want 1", n)
+				}
+			})
+		})
+	}
 }
 
 // TestPoolNamesReturn: a call that waits also uses a new connection, once dialing succeeds again.
