@@ -45,7 +45,7 @@ func (o *observer) End(info *proxy.CallInfo, _ upstream.Trace) {
 func reusing(t *testing.T, p harness.Pair, w harness.Setup, changes ...func(*upstream.Config)) (
 	*harness.Served, *harness.Junction, *harness.Setup) {
 	t.Helper()
-	s := p.Serve(t, upstreamtest.Script{Tools: repeatable()})
+	s := p.Serve(t, upstreamtest.Script{Tools: repeatable(), ListenGate: "listed"})
 	s.Config.Cache = time.Hour
 	for _, change := range changes {
 		change(&s.Config)
@@ -55,8 +55,13 @@ func reusing(t *testing.T, p harness.Pair, w harness.Setup, changes ...func(*ups
 	w.Upstreams = map[string]upstream.Config{"up": s.Config}
 	j := harness.Start(t, p, w)
 	j.Offers(t, "up")
+	for range 10 { // connections
+		if err := s.Release("listed"); err != nil {
+			t.Fatal(err)
+		}
+	}
 	if p.Upstream == upstream.EraModern || p.Transport == "http" {
-		announced(t, j, 1) // the stream of announcements has begun
+		announced(t, j, 1) // the stream of announcements has begun, after the tools were listed
 	}
 	return s, j, &w
 }

@@ -68,6 +68,7 @@ type Script struct {
 	AsksRoots  bool
 	AsksDuring map[string]Question // by method: asked before a request is answered, whatever the client declared
 
+	ListenGate string // modern: subscriptions/listen is acknowledged once this gate is open; "" is at once
 	TTLMs      int    // modern: ttlMs of lists and of server/discover
 	CacheScope string // modern: "" is private
 

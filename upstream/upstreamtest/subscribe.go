@@ -44,6 +44,9 @@ func (c *call) listen(ctx context.Context) {
 	defer finish(nil)
 	l := &listen{id: c.m.ID, out: c.out, finish: finish, changes: map[string]bool{}}
 	honoured := c.honour(l, wanted)
+	if gate := c.s.script.ListenGate; gate != "" && !c.pause(ctx, arguments{Gate: gate}) {
+		return
+	}
 	l.mu.Lock() // nothing is written before the acknowledgement, and no change after it is missed
 	c.s.state.Lock()
 	c.s.listens[l] = true
