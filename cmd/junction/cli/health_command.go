@@ -26,8 +26,8 @@ func healthCommand(stdout io.Writer, file *string) *cobra.Command {
 		Use: "health", Short: "Check that the running proxy is ready", Args: NoArguments,
 		Long: `Check that the running proxy is ready, for containers and supervisors. The command needs no key.
 
-It asks /readyz at the admin address: --admin, or that of the running proxy, or that of the file, or
-` + config.DefaultAdmin + `. With --live it asks /healthz, which answers as long as the process works.
+It asks /readyz at the admin address: --admin, or that of the proxy that serves the configuration file, or
+that of the file. Without a file it asks the only running proxy, or ` + config.DefaultAdmin + `. With --live it asks /healthz, which answers as long as the process works.
 
 The exit code is 0 if the proxy is ready, and 1 otherwise.`,
 		Example: "  junction health\n  junction health --live --admin 127.0.0.1:8421",
@@ -53,10 +53,11 @@ The exit code is 0 if the proxy is ready, and 1 otherwise.`,
 	return cmd
 }
 
-// healthAddress returns the admin address to ask. Without --admin and --config, that is the address of
-// the only running proxy: the probe of a container does not know its configuration file.
+// healthAddress returns the admin address to ask. Without --admin, --config and a file of the user, that
+// is the address of the only running proxy: the probe of a container does not know its configuration
+// file.
 func healthAddress(admin, file string, given bool) (string, error) {
-	if only, ok := runfile.Only(); ok && admin == "" && !given {
+	if only, ok := runfile.Only(); ok && admin == "" && file == "" && !given {
 		if only.Admin == "" {
 			return "", errors.New("the running proxy has no admin address; set admin in its configuration file")
 		}
