@@ -81,3 +81,35 @@ func TestPackExample(t *testing.T) {
 		t.Error(problems)
 	}
 }
+
+// TestPackFirstExample does what the README says: a pack in a repository lists its commits.
+func TestPackFirstExample(t *testing.T) {
+	text := string(mustReadFile(t, "../"+packFolder+"README.md"))
+	_, text, _ = strings.Cut(text, "```yaml\n")
+	manifest, text, _ := strings.Cut(text, "```")
+	_, command, _ := strings.Cut(text, "./junction-pack call ")
+	command, _, found := strings.Cut(command, "\n")
+	if !found || !strings.Contains(manifest, "commits:") {
+		t.Fatalf("the README begins with another example: %s%s", manifest, command)
+	}
+	t.Chdir(t.TempDir())
+	if err := os.MkdirAll("packs/dev", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{"README", "packs/dev/pack.yaml"} { // the pack is new, and not in the repository
+		if err := os.WriteFile(file, []byte(manifest), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, args := range [][]string{{"init", "-q"}, {"add", "README"},
+		{"-c", "user.name=Ann", "-c", "user.email=ann@example.com", "commit", "-qm", "the last commit"}} {
+		if out, err := exec.Command("git", args...).CombinedOutput(); err != nil {
+			t.Fatalf("git %s: %v\n%s", args[0], err, out)
+		}
+	}
+	for _, args := range [][]string{strings.Fields(command), {"packs/dev", "commits", "path=README"}} {
+		if out := runPack(t, append([]string{"call"}, args...)...); !strings.Contains(out, "the last commit") {
+			t.Errorf("call %s printed %q", args, out)
+		}
+	}
+}

@@ -95,6 +95,10 @@ func cmdAPI(ts *testscript.TestScript, neg bool, args []string) {
 			w.Header().Set("Content-Type", "text/html")
 			w.WriteHeader(http.StatusInternalServerError)
 			io.WriteString(w, "<h1>broken</h1>"+strings.Repeat("x", 5000))
+		case "bare":
+			w.Header()["Content-Type"] = nil
+			w.WriteHeader(http.StatusUnauthorized)
+			io.WriteString(w, "who are you?")
 		case "endless":
 			w.Header().Set("Content-Type", "application/json")
 			for block := bytes.Repeat([]byte("x"), 64<<10); ; {

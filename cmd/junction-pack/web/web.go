@@ -121,8 +121,11 @@ func beginning(kind string, body []byte) string {
 		return " with no content"
 	}
 	text := strings.ToValidUTF8(string(body[:min(len(body), shown)]), "\uFFFD")
+	if kind == "" {
+		kind = "no Content-Type"
+	}
 	if strings.ContainsRune(text, 0) {
-		return fmt.Sprintf(" with %d bytes of type %s", len(body), kind)
+		return fmt.Sprintf(" with %d bytes (%s)", len(body), kind)
 	}
 	return fmt.Sprintf(" (%s):\n%s", kind, text)
 }
