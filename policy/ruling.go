@@ -371,6 +371,12 @@ type Reason struct {
 	Note     string // why the rule does not count, or counts differently
 }
 
+// The notes of a policy and of a layer that decide nothing.
+const (
+	NoRule   = "no rule applies"
+	NoPolicy = "no policy matches"
+)
+
 // Explain returns the reasons for the decisions: the missing capabilities, and then each layer in
 // order.
 func (g *Ruling) Explain() []Reason {
@@ -425,11 +431,11 @@ func (g *Ruling) Explain() []Reason {
 			}
 			if !some {
 				all = append(all, Reason{Layer: l.String(), Policy: e.name, Enforced: e.enforced,
-					Note: "no rule applies"})
+					Note: NoRule})
 			}
 		}
 		if len(all) == before {
-			all = append(all, Reason{Layer: l.String(), Note: "no policy matches"})
+			all = append(all, Reason{Layer: l.String(), Note: NoPolicy})
 		}
 		decided = decided || slices.ContainsFunc(in, func(b bound) bool { return x.decides[b.entry] })
 	}

@@ -125,7 +125,7 @@ func (o *loginOptions) login(ctx context.Context, name string) (err error) {
 	defer listener.Close()
 	attempt, err := client.Login(ctx, name, "http://"+listener.Addr().String()+oauth.CallbackPath(name), o.scopes...)
 	if err != nil {
-		return plainProblem(err)
+		return interrupted(ctx, plainProblem(err))
 	}
 	where, err := attempt.URL()
 	if err != nil {
@@ -140,15 +140,23 @@ func (o *loginOptions) login(ctx context.Context, name string) (err error) {
 		err := plainProblem(attempt.Finish(ctx, a.Values))
 		a.Result <- err
 		if err != nil {
-			return err
+			return interrupted(ctx, err)
 		}
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return interrupted(ctx, context.Cause(ctx))
 	}
 	if err := auditOperator(ctx, client, "upstream_connected", name); err != nil {
 		return err
 	}
 	return cli.Print(o.stdout, o.json, loginJSON{name, true, true}, "Signed in to "+name+".\n")
+}
+
+// interrupted replaces the error of a sign-in that a signal has ended.
+func interrupted(ctx context.Context, err error) error {
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return errors.New("the sign-in was interrupted; nothing was stored")
+	}
+	return err
 }
 
 // invite starts the browser, or prints the URL and reads the answer from stdin.
@@ -199,7 +207,7 @@ func openOperator(ctx context.Context, what, file, name string) (client *oauth.C
 		}
 		return nil, nil, errors.New(said)
 	case u.Off():
-		return nil, nil, fmt.Errorf("upstreams.%s is disabled in %s; remove enabled: false first", name, file)
+		return nil, nil, fmt.Errorf("%s is disabled in %s; run: junction enable %s", name, file, name)
 	case u.Personal():
 		return nil, nil, fmt.Errorf("each user signs in to %s in the browser (auth.mode: oauth_user); there is no "+
 			"sign-in of the operator", name)

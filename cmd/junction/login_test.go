@@ -122,7 +122,7 @@ func TestLoginCommand(t *testing.T) {
 	for name, want := range map[string]string{
 		"linaer": `there is no upstream "linaer" in ` + file + "; did you mean linear?",
 		"plain":  "upstreams.plain has no OAuth sign-in; add auth: { mode: oauth } to it",
-		"off":    "upstreams.off is disabled",
+		"off":    "off is disabled",
 	} {
 		if _, err := run(name, "", false, nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("login %s = %v, want %s", name, err, want)
@@ -221,6 +221,15 @@ func TestLoginCommand(t *testing.T) {
 	o = &loginOptions{file: &file, stdin: strings.NewReader(""), stdout: newTranscript(), stderr: authtest.Searched(t, "junction login", newTranscript()), noBrowser: true, timeout: time.Second}
 	if err := o.login(context.Background(), "linear"); err == nil || err.Error() != "no answer within 1s; nothing was stored" {
 		t.Errorf("abandoned: %v", err)
+	}
+	invited = newTranscript()
+	o.stderr, o.timeout = invited, time.Minute
+	ctx, interrupt := context.WithCancel(context.Background())
+	go func() { done <- o.login(ctx, "linear") }()
+	invited.mustSay(t, "paste it here", 1)
+	interrupt()
+	if err := <-done; err == nil || err.Error() != "the sign-in was interrupted; nothing was stored" {
+		t.Errorf("interrupted: %v", err)
 	}
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

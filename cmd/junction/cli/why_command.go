@@ -184,7 +184,7 @@ func printItem(b *bytes.Buffer, a *diagnose.WhyReport, i *diagnose.WhyItem, now 
 		if i.Visible && r.Rule == "" && r.Missing == "" && r.Scopes == "" {
 			continue // layers without a decision matter only if nothing allows the item
 		}
-		field(title, lineOf(&r))
+		field(title, lineOf(a, i, &r))
 		title = ""
 	}
 	for _, text := range i.Advice {
@@ -192,17 +192,20 @@ func printItem(b *bytes.Buffer, a *diagnose.WhyReport, i *diagnose.WhyItem, now 
 	}
 }
 
-// lineOf returns a reason as text.
-func lineOf(r *diagnose.WhyReason) string {
+// lineOf returns a reason about an item as text.
+func lineOf(a *diagnose.WhyReport, i *diagnose.WhyItem, r *diagnose.WhyReason) string {
 	switch {
 	case r.Missing != "":
 		return "the capability " + prose.Flat(r.Missing) + " is missing"
 	case r.Scopes != "":
 		return "the token lacks a scope; needed are: " + prose.Flat(r.Scopes)
-	case r.Policy == "" && r.Rule == "" && r.Layer == "own" && r.Note == "no policy matches":
-		return "no policy matches this caller"
+	case r.Policy == "" && r.Rule == "" && r.Note == policy.NoPolicy:
+		return map[string]string{"own": caller(a) + " has no policy of its own",
+			"surface": "the endpoint has no policy of its own", "global": "no policy applies to everybody"}[r.Layer]
 	case r.Policy == "" && r.Rule == "":
 		return prose.Flat(cmp.Or(r.Note, "no reason given") + layerOf(r.Layer))
+	case r.Rule == "" && r.Note == policy.NoRule:
+		return prose.Flat(fmt.Sprintf("the policy %s has no rule for this %s", r.Policy, i.Kind))
 	case r.Rule == "":
 		return prose.Flat(fmt.Sprintf("%s: %s%s", r.Policy, r.Note, layerOf(r.Layer)))
 	}

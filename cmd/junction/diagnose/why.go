@@ -177,8 +177,7 @@ func (p *Proxy) explain(ctx context.Context, q WhyQuery, now time.Time) (WhyRepo
 	if !known {
 		for _, e := range endpoints(q.Endpoint) {
 			if p.Config().Upstreams[e].Off() {
-				return WhyReport{}, fmt.Errorf("the upstream %s is disabled: remove enabled: false from upstreams.%s",
-					e, e)
+				return WhyReport{}, fmt.Errorf("the upstream %s is disabled; run: junction enable %s", e, e)
 			}
 		}
 		return WhyReport{}, fmt.Errorf("there is no endpoint %s; there is /mcp, /mcp/UPSTREAM for each upstream, and "+
@@ -340,8 +339,9 @@ func (p *Proxy) itemOf(x *view.Explanation, s upstream.Status, who policy.Subjec
 		}
 		advise("no rule allows it: add one to a policy that matches %s, such as allow: { %s: %q }", who.ID, kind,
 			x.Exposed)
-		if !who.Address.IsValid() {
-			advise("policies that match a cidr were left aside: --from says where the requests come from")
+		byAddress := func(e policy.Entry) bool { return len(e.Match.CIDR) > 0 }
+		if !who.Address.IsValid() && slices.ContainsFunc(p.Config().Policies, byAddress) {
+			advise("Policies with a cidr were not checked; give the caller's address with --from")
 		}
 	}
 	if a.Held != "" {

@@ -83,7 +83,7 @@ func (s *search) entries() {
 		c := all[own]
 		switch {
 		case c.Off():
-			s.hint("%s is disabled: remove enabled: false from upstreams.%s", own, own)
+			s.hint("%s is disabled; run: junction enable %s", own, own)
 		case c.Personal():
 			s.hint("%s may have it: each user signs in there, and sees the tools of their own account "+
 				"(upstreams.%s.auth)", own, own)
