@@ -27,7 +27,8 @@ func healthCommand(stdout io.Writer, file *string) *cobra.Command {
 		Long: `Check that the running proxy is ready, for containers and supervisors. The command needs no key.
 
 It asks /readyz at the admin address: --admin, or that of the proxy that serves the configuration file, or
-that of the file. Without a file it asks the only running proxy, or ` + config.DefaultAdmin + `. With --live it asks /healthz, which answers as long as the process works.
+that of the file. Without a file it asks the only running proxy, or ` + config.DefaultAdmin + `.
+With --live it asks /healthz, which answers as long as the process works.
 
 The exit code is 0 if the proxy is ready, and 1 otherwise.`,
 		Example: "  junction health\n  junction health --live --admin 127.0.0.1:8421",

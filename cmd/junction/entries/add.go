@@ -38,11 +38,11 @@ type adder struct {
 func addCommand(stdout io.Writer, file *string) *cobra.Command {
 	a := adder{stdout: stdout, file: file}
 	cmd := &cobra.Command{
-		Use:   "add NAME (-- COMMAND [ARG ...] | URL | SERVER)",
+		Use:   "add NAME (-- COMMAND [ARG ...] | URL | FOLDER | SERVER)",
 		Short: "Add an upstream to the configuration file",
-		Long: "Add an upstream to the configuration file: a command, after --, a remote server by its URL, or a " +
-			"server of the\n" +
-			`MCP registry by its name there, such as io.github.user/weather. junction search finds such names.
+		Long: `Add an upstream to the configuration file: a command, after --, a remote server by its URL, a pack of
+tools by its folder, or a server of the MCP registry by its name there, such as io.github.user/weather.
+junction search finds such names. The path of a folder begins with ./, ../, ~/ or /.
 
 Comments and order of the file stay. The new file is checked before it is written, and the old file becomes a
 backup. If there is no file, the command creates it. A running junction reloads the file by itself.
@@ -56,6 +56,7 @@ required header that you do not give becomes a reference to a variable. npx runs
 and docker OCI images. Look at the source of a server before you add it: it runs with your rights.`,
 		Example: `  junction add notes -- npx -y notes-mcp --folder /srv/notes
   junction add github --env GITHUB_TOKEN -- docker run -i --rm -e GITHUB_TOKEN ghcr.io/github/github-mcp-server
+  junction add dev ./packs/dev
   junction add linear https://mcp.linear.app/mcp --oauth
   junction add search https://search.example.com/mcp --header 'Authorization: Bearer ${SEARCH_TOKEN}'
   junction add io.github.user/files --via npm --set folder=/srv/files`,
@@ -102,6 +103,9 @@ func (a *adder) run(ctx context.Context, args []string, dash int) error {
 		return err
 	}
 	about, next := entry.Summary(), ""
+	if entry.Pack != "" {
+		about = "pack " + entry.Pack
+	}
 	if a.server != "" && len(entry.Command) > 0 { // the author of the server has chosen the command
 		about = strings.Join(entry.CommandLine(), " ")
 	}
@@ -113,7 +117,8 @@ func (a *adder) run(ctx context.Context, args []string, dash int) error {
 
 // arguments reads the name of the upstream, and its command, URL or name in the registry.
 func (a *adder) arguments(args []string, dash int) (name string, err error) {
-	const usage = "write junction add NAME -- COMMAND, junction add NAME URL, or junction add SERVER"
+	const usage = "write junction add NAME -- COMMAND, junction add NAME URL, junction add NAME FOLDER, or " +
+		"junction add SERVER"
 	switch {
 	case dash == 1 && len(args) > 1:
 		a.given.Command = args[1:]
@@ -126,6 +131,10 @@ func (a *adder) arguments(args []string, dash int) (name string, err error) {
 		return "", cli.Usagef("give one name before -- and a command after it; %s", usage)
 	case len(args) == 2 && isURL(args[1]):
 		a.given.URL = args[1]
+	case len(args) == 2 && isPath(args[1]):
+		a.given.Pack = args[1]
+	case len(args) == 1 && isPath(args[0]):
+		return "", cli.Usagef("the folder needs a name before it: junction add NAME FOLDER")
 	case len(args) == 1 && isURL(args[0]):
 		return "", cli.Usagef("the URL needs a name before it: junction add NAME URL")
 	case len(args) > 0 && len(args) <= 2 && registryName.MatchString(args[len(args)-1]):
@@ -139,6 +148,37 @@ func (a *adder) arguments(args []string, dash int) (name string, err error) {
 		return "", cli.Usagef("%s", usage)
 	}
 	return args[0], nil
+}
+
+// isPath reports whether an argument is the path of a pack. Other words may be names of the registry.
+func isPath(s string) bool {
+	slashed := filepath.ToSlash(s)
+	return filepath.IsAbs(s) || slices.ContainsFunc([]string{"./", "../", "~/"}, func(begin string) bool {
+		return strings.HasPrefix(slashed+"/", begin)
+	})
+}
+
+// packPath returns the path of a pack for the file, which has it relative to its own folder.
+func packPath(path string, f *file) (string, error) {
+	if rest, ok := strings.CutPrefix(path, "~/"); ok {
+		path = filepath.Join(f.home.Dir, rest)
+	}
+	full, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	if _, err := os.Stat(full); err != nil {
+		return "", fmt.Errorf("there is no pack at %s; make one with: junction-pack init %s", prose.OneLine(path),
+			prose.OneLine(path))
+	}
+	own, err := filepath.Abs(filepath.Dir(f.path))
+	if err != nil {
+		return "", err
+	}
+	if rest, err := filepath.Rel(own, full); err == nil && filepath.IsLocal(rest) && rest != "." {
+		return "./" + filepath.ToSlash(rest), nil
+	}
+	return full, nil
 }
 
 func isURL(s string) bool {
@@ -196,6 +236,12 @@ func (a *adder) flags() error {
 func (a *adder) entry(ctx context.Context, name string, e *Editor) (*clients.Entry, []string, error) {
 	if a.server != "" {
 		return a.fromRegistry(ctx, name, e.home)
+	}
+	if a.given.Pack != "" {
+		var err error
+		if a.given.Pack, err = packPath(a.given.Pack, e.file); err != nil {
+			return nil, nil, err
+		}
 	}
 	entry, err := e.Entry(a.given)
 	if err != nil {
