@@ -86,7 +86,8 @@ func check(ctx context.Context, d *dialer) (r Report) {
 		errLate, hard.ConnectTimeout))
 	defer cancel()
 	fail := func(err error) Report {
-		if limit.Err() != nil && errors.Is(err, context.DeadlineExceeded) {
+		late := errors.Is(limit.Err(), context.DeadlineExceeded)
+		if late && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Cause(limit))) {
 			err = fmt.Errorf("%w: %w", errLate, context.Cause(limit))
 			if errors.Is(context.Cause(limit), errLate) {
 				err = context.Cause(limit)

@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -129,6 +130,17 @@ func TestCheckSaysWhatToDo(t *testing.T) {
 				t.Errorf("steps %q, error %q, advice %q; want %q, %q, %q", steps, said, got.Advice, tt.steps, tt.said, tt.advice)
 			}
 		})
+	}
+}
+
+// TestCheckEndsWithTheLimitOfAll: the limit of a diagnosis is shorter than that of a command. The
+// operator reads the same advice.
+func TestCheckEndsWithTheLimitOfAll(t *testing.T) {
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 200*time.Millisecond, errors.New("the check has ended"))
+	defer cancel()
+	got := new(Set).Check(ctx, "up", Config{Command: []string{"sleep", "100"}}, Options{Log: authtest.Log(t)})
+	if got.Err == nil || got.Err.Error() != "no answer: the check has ended" || !strings.HasPrefix(got.Advice, "run the command by hand") {
+		t.Errorf("error %v, advice %q", got.Err, got.Advice)
 	}
 }
 

@@ -20,6 +20,9 @@ import (
 	"junction/cmd/junction/prose"
 )
 
+// noticeAfter is how long doctor is silent.
+const noticeAfter = 3 * time.Second
+
 // doctorCommand is `junction doctor`.
 func doctorCommand(stdout io.Writer, version string, file *string) *cobra.Command {
 	var admin, output string
@@ -41,6 +44,12 @@ may have problems.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := cmp.Or(CheckOutput(output), checkAdmin(cmd, admin)); err != nil {
 				return err
+			}
+			if output != "json" {
+				notice := time.AfterFunc(noticeAfter, func() {
+					fmt.Fprintf(cmd.ErrOrStderr(), "Still checking. The check takes %v at most.\n", diagnose.Limit)
+				})
+				defer notice.Stop()
 			}
 			d, err := consult(cmd.Context(), version, admin, *file, args)
 			if err != nil {
