@@ -92,6 +92,7 @@ func TestPackFirstExample(t *testing.T) {
 	if !found || !strings.Contains(manifest, "commits:") {
 		t.Fatalf("the README begins with another example: %s%s", manifest, command)
 	}
+	harness.PackBinary(t) // which is built from the sources here
 	t.Chdir(t.TempDir())
 	if err := os.MkdirAll("packs/dev", 0o700); err != nil {
 		t.Fatal(err)
