@@ -29,10 +29,8 @@ func LoadServing(file string, getenv func(string) (string, bool), running bool) 
 func (c *Config) block(d *decoder, problems Problems, running bool) bool {
 	reasons := map[string][]string{}
 	for _, p := range problems {
-		name, within := strings.CutPrefix(entry(p.Path), "upstreams.")
-		if _, there := c.Upstreams[name]; !within || !there ||
-			strings.Contains(p.Text, plaintextKey) || running && !d.unresolved[p.Path] &&
-			!strings.HasPrefix(p.Path, "upstreams."+name+".headers") {
+		name, one := c.blockedBy(p)
+		if !one || running && !d.unresolved[p.Path] && !strings.HasPrefix(p.Path, "upstreams."+name+".headers") {
 			return false
 		}
 		reasons[name] = append(reasons[name], p.String())
@@ -47,6 +45,25 @@ func (c *Config) block(d *decoder, problems Problems, running bool) bool {
 		c.Upstreams[name] = u
 	}
 	return true
+}
+
+// blockedBy returns the upstream that a mistake blocks when the program starts. ok is false if the
+// mistake rejects the whole file.
+func (c *Config) blockedBy(p Problem) (name string, ok bool) {
+	name, within := strings.CutPrefix(entry(p.Path), "upstreams.")
+	_, there := c.Upstreams[name]
+	return name, within && there && !strings.Contains(p.Text, plaintextKey)
+}
+
+// Rejecting returns the mistakes that reject the whole file when the program starts. The others
+// block one upstream each.
+func (c *Config) Rejecting(problems Problems) (rejecting Problems) {
+	for _, p := range problems {
+		if _, one := c.blockedBy(p); !one {
+			rejecting = append(rejecting, p)
+		}
+	}
+	return rejecting
 }
 
 // disabled reports whether n is the entry of a disabled upstream, whose references are not

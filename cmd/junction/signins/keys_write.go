@@ -22,55 +22,73 @@ import (
 
 // keyFile is a configuration file whose keys a command changes.
 type keyFile struct {
-	path   string
-	text   []byte
-	config *config.Config
-	keys   []keyJSON
+	path     string
+	text     []byte
+	config   *config.Config // the readable part
+	problems config.Problems
+	keys     []keyJSON
 }
 
-// readKeyFile reads a file without mistakes. what is the command, for messages.
+// readKeyFile reads a file. Mistakes in the file are not errors. what is the command, for messages.
 func readKeyFile(what, path string) (*keyFile, error) {
 	if path == "" {
 		return nil, cli.Usagef("%s needs --config FILE", what)
 	}
-	f := &keyFile{path: path}
-	var err error
-	if f.text, err = clients.ReadFile(path); err != nil {
+	text, err := clients.ReadFile(path)
+	if err != nil {
 		return nil, &clients.FileError{File: path, Err: err}
 	}
-	if f.config, f.keys, err = parseKeys(path, f.text); err != nil {
+	return parseKeys(path, text)
+}
+
+// readSoundKeyFile is readKeyFile for a command that needs to know all keys: it rejects a file with
+// a mistake outside the entries of upstreams.
+func readSoundKeyFile(what, path string) (*keyFile, error) {
+	f, err := readKeyFile(what, path)
+	if err != nil {
 		return nil, err
+	}
+	if wrong := f.config.Rejecting(f.problems); len(wrong) > 0 {
+		return nil, config.Unusable(path, wrong)
 	}
 	return f, nil
 }
 
-func parseKeys(path string, text []byte) (*config.Config, []keyJSON, error) {
+func parseKeys(path string, text []byte) (*keyFile, error) {
 	c, err := config.Parse(path, text, os.LookupEnv)
-	if problems, ok := errors.AsType[config.Problems](err); ok {
-		return nil, nil, config.Unusable(path, problems)
+	problems, ok := errors.AsType[config.Problems](err)
+	if err != nil && !ok {
+		return nil, err
 	}
-	if err != nil {
-		return nil, nil, err
-	}
-	var keys []keyJSON
+	f := &keyFile{path: path, text: text, config: c, problems: problems}
 	for _, k := range c.Auth.APIKeys {
-		keys = append(keys, keyJSON{Name: k.Name, Hash: k.Hash.String()})
+		f.keys = append(f.keys, keyJSON{Name: k.Name, Hash: k.Hash.String()})
 	}
-	return c, keys, nil
+	return f, nil
 }
 
-// replace writes the new text, if its keys are the wanted ones and nothing else has changed. It
+// replace writes the new text, if its keys are the wanted ones and nothing else has changed. Of the
+// old mistakes, only those that block one upstream may remain, and there must be no new ones. It
 // returns the path of the backup.
 func (f *keyFile) replace(text []byte, want []keyJSON) (backup string, err error) {
-	c, keys, err := parseKeys(f.path, text)
+	is, err := parseKeys(f.path, text)
 	if err != nil {
-		return "", fmt.Errorf("%s was not changed: %w", f.path, err)
+		return "", err
+	}
+	if was := f.config.Rejecting(f.problems); len(was) > 0 && len(is.config.Rejecting(is.problems)) > 0 {
+		return "", fmt.Errorf("nothing was changed: %w", config.Unusable(f.path, was))
+	}
+	for _, p := range is.problems {
+		known := func(old config.Problem) bool { return old.Path == p.Path && old.Text == p.Text }
+		if !slices.ContainsFunc(f.problems, known) {
+			return "", fmt.Errorf("%s was not changed: %s", f.path, strings.TrimPrefix(p.Path+": "+p.Text, ": "))
+		}
 	}
 	inOrder := func(a, b keyJSON) int { return strings.Compare(a.Name+" "+a.Hash, b.Name+" "+b.Hash) }
-	same := slices.EqualFunc(slices.SortedFunc(slices.Values(keys), inOrder),
+	same := slices.EqualFunc(slices.SortedFunc(slices.Values(is.keys), inOrder),
 		slices.SortedFunc(slices.Values(want), inOrder),
 		func(a, b keyJSON) bool { return a.Name == b.Name && a.Hash == b.Hash })
-	if !same || !reflect.DeepEqual(withoutKeys(f.config), withoutKeys(c)) {
+	if !same || !reflect.DeepEqual(withoutKeys(f.config), withoutKeys(is.config)) {
 		return "", fmt.Errorf("%s was not changed: the change would affect more than the key; edit the file by "+
 			"hand", f.path)
 	}
@@ -159,7 +177,7 @@ If several keys have the same NAME, choose one with --hash, or delete them with 
 			return nil
 		},
 		RunE: func(_ *cobra.Command, args []string) error {
-			f, err := readKeyFile("keys revoke", *file)
+			f, err := readSoundKeyFile("keys revoke", *file)
 			if err != nil {
 				return err
 			}
