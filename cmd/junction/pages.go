@@ -94,7 +94,7 @@ func (p *program) asSeen() *diagnose.Proxy {
 	}
 	return &diagnose.Proxy{
 		Open: p.admin != nil && !loopback(p.admin.Addr()), Parts: p.health.States,
-		Replicas: p.memberList,
+		Replicas: p.memberList, Tried: &p.tried,
 		Server:   p.server, Set: &p.set, Providers: p.providers, File: p.file, Version: version(), Users: users,
 		Lacks: p.lacks, Callback: pages.CallbackPattern, Metrics: p.telemetry.Handler(),
 		Process: p.process(),

@@ -85,6 +85,7 @@ type program struct {
 
 	storage atomic.Pointer[store.Store] // that of the vault; nil if no vault is open
 
+	tried   atomic.Bool   // see diagnose.Proxy
 	refresh chan struct{} // 1-buffered: a shared catalog has changed
 	recheck chan struct{} // 1-buffered: the catalog of a user's own upstream has changed
 	events  chan struct{} // 1-buffered: this process has stored an event

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -254,5 +256,28 @@ func mustRename(t testing.TB, from, to string) {
 	t.Helper()
 	if err := os.Rename(from, to); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestReadyzKeepsReadyWithASlowUpstream: once every upstream was tried, one that a changed file adds
+// does not make the program unready while it starts.
+func TestReadyzKeepsReadyWithASlowUpstream(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // takes connections and says nothing
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	_, url := upstreamtest.Start(t, upstreamtest.Script{})
+	good := "upstreams:\n  a: { url: " + url + " }\n"
+	r := mustServe(t, good)
+	r.stderr.mustSay(t, "upstream ready", 1)
+	if status, rep := r.mustReport(t); status != http.StatusOK {
+		t.Fatalf("/readyz gave %d, %q, want 200", status, rep.Status)
+	}
+	mustWrite(t, r.file, addresses+good+"  slow: { url: http://"+silent.Addr().String()+"/mcp }\n")
+	r.stderr.mustSay(t, reloaded, 1)
+	if status, rep := r.mustReport(t); status != http.StatusOK || rep.Status != "ready" || len(rep.Upstreams) != 2 ||
+		rep.Upstreams[1].State != "starting" {
+		t.Errorf("/readyz gave %d, %+v, want 200, ready, and slow as starting", status, rep)
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -39,6 +40,7 @@ type Proxy struct {
 	Parts     func() []health.State    // returns the state of what Junction depends on
 	Replicas  func() []replicas.Status // returns the processes over one database; none if there is one
 	Open      bool                     // other machines can reach the admin address
+	Tried     *atomic.Bool             // every upstream was tried since the start; set by Report
 	// Users returns the users with an e-mail address who have signed in; nil without auth.oauth.
 	Users func(ctx context.Context, email string) ([]authserver.KnownUser, error)
 	Page  http.Handler // answers requests for other paths; nil answers 404
@@ -209,8 +211,10 @@ func (p *Proxy) Report(stopping context.Context) Report {
 		r.Status = "starting"
 	case slices.ContainsFunc(r.Parts, func(s health.State) bool { return !s.Ready }):
 		r.Status = "unavailable"
-	case starting(statuses):
+	case !p.Tried.Load() && starting(statuses): // a new upstream is like one that is down
 		r.Status = "starting"
+	default:
+		p.Tried.Store(true)
 	}
 	for _, n := range offered {
 		r.Tools += n
