@@ -95,7 +95,7 @@ func (p *program) asSeen() *diagnose.Proxy {
 	return &diagnose.Proxy{
 		Open: p.admin != nil && !loopback(p.admin.Addr()), Parts: p.health.States,
 		Replicas: p.memberList, Tried: &p.tried,
-		Server:   p.server, Set: &p.set, Providers: p.providers, File: p.file, Version: version(), Users: users,
+		Server: p.server, Set: &p.set, Providers: p.providers, File: p.file, Version: version(), Users: users,
 		Lacks: p.lacks, Callback: pages.CallbackPattern, Metrics: p.telemetry.Handler(),
 		Process: p.process(),
 		Config:  func() *config.Config { return p.reach.Load().config },

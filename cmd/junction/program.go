@@ -128,6 +128,7 @@ func open(o options) (_ *program, err error) {
 	}
 	c.Listen = cmp.Or(o.listen, c.Listen)
 	p.config, p.log = c, record.NewLog(o.stderr, c.Log)
+	p.audit.Log = p.log
 	for _, w := range warnings {
 		p.log.Warn(w.Text, "file", w.File, "line", w.Line, "key", w.Path)
 	}

@@ -220,6 +220,32 @@ func TestSafety8ReadyzTellsWhoHasItsShare(t *testing.T) {
 	r.stderr.mustSay(t, `principal="local (greedy/1.0)" limit=limits.streams used=1 others=0 of=2`, 1)
 }
 
+// TestLogOfRejectedRequests: three requests with keys that do not exist have one line, without the
+// key, although there is no audit.
+func TestLogOfRejectedRequests(t *testing.T) {
+	r := mustServe(t, "auth: { api_keys: [{ name: ann, hash: \"sha256:"+strings.Repeat("ab", 32)+
+		"\" }] }\nupstreams: { demo: { command: [junction, demo], enabled: false } }\n")
+	for range 3 {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url(), strings.NewReader("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer jct_key_nobody_has_it")
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusUnauthorized {
+			t.Fatalf("got %s, want 401", resp.Status)
+		}
+	}
+	r.stderr.mustSay(t, `msg="request rejected" address=127.0.0.1 path=/mcp status=401 error=invalid_token request_id=`, 1)
+	if log := r.stderr.String(); strings.Count(log, "request rejected") != 1 || strings.Contains(log, "nobody_has_it") {
+		t.Errorf("the log is\n%s", log)
+	}
+}
+
 // TestGraceIsOver: a call that takes longer than we give it when we stop gets an answer that says
 // so, and does not keep us.
 func TestGraceIsOver(t *testing.T) {

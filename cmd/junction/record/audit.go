@@ -423,7 +423,8 @@ type Sink interface {
 
 // A Trail holds the audit in force, which a reload may replace. Its zero value writes nothing.
 type Trail struct {
-	Second Sink // for configurations with OTLP; nil if there is none. Set it before Next
+	Second Sink         // for configurations with OTLP; nil if there is none. Set it before Next
+	Log    *slog.Logger // gets rejected requests, too; nil for none. Set it before Refused is called
 
 	current  atomic.Pointer[Audit] // nil without an audit
 	refusals refusalLog

@@ -10,17 +10,20 @@ import (
 	"junction/upstream/raw"
 )
 
-// This file writes the audit of rejected requests.
+// This file writes rejected requests to the log and to the audit.
 
-// Refused writes the line of a rejected request, if there is an audit and the source has had no
-// line within this minute.
+// Refused writes the line of a rejected request, if the source has had no line within this minute.
 func (t *Trail) Refused(r auth.Refusal) {
-	if !t.On() {
-		return
-	}
 	more, ok := t.refusals.line(r.Address, time.Now())
 	if !ok {
 		return
+	}
+	if t.Log != nil {
+		about := []any{"address", r.Address, "path", pathOf(&r), "status", r.Status, "error", r.Code}
+		if more > 0 {
+			about = append(about, "more", more)
+		}
+		t.Log.Info("request rejected", append(about, "request_id", r.RequestID)...)
 	}
 	t.add(func(b []byte, now time.Time) []byte { return appendRefusal(b, now, &r, more) })
 }
@@ -89,12 +92,17 @@ func appendRefusal(b []byte, now time.Time, r *auth.Refusal, more int) []byte {
 	if r.Address.IsValid() {
 		b = append(r.Address.AppendTo(append(b, `,"address":"`...)), '"')
 	}
-	path := auth.Redact(r.Path)
-	b = raw.AppendQuote(append(b, `,"path":`...), path[:min(len(path), auditText)])
+	b = raw.AppendQuote(append(b, `,"path":`...), pathOf(r))
 	b = strconv.AppendInt(append(b, `,"event":"request_refused","outcome":"denied","status":`...), int64(r.Status), 10)
 	b = raw.AppendQuote(append(b, `,"error":`...), r.Code)
 	if more > 0 {
 		b = strconv.AppendInt(append(b, `,"more":`...), int64(more), 10)
 	}
 	return append(b, "}\n"...)
+}
+
+// pathOf returns the path of a rejected request without secrets, and no longer than other texts.
+func pathOf(r *auth.Refusal) string {
+	path := auth.Redact(r.Path)
+	return path[:min(len(path), auditText)]
 }

@@ -40,7 +40,7 @@ func TestSecondReceiver(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c.File = config.AuditStderr
 				d, s := &disk{}, &sunk{}
-				trail := &Trail{Second: s}
+				trail := &Trail{Second: s, Log: authtest.Log(t)}
 				a, err := trail.Next(c, d, authtest.Log(t))
 				if err != nil {
 					t.Fatal(err)
