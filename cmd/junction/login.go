@@ -199,6 +199,8 @@ func openOperator(ctx context.Context, what, file, name string) (client *oauth.C
 	}
 	u, there := c.Upstreams[name]
 	switch all := c.OperatorSignIns(); {
+	case u.Blocked != "":
+		return nil, nil, errors.New(u.Blocked)
 	case all[name].Shared:
 	case !there:
 		said := fmt.Sprintf("there is no upstream %s in %s", prose.Quote(name), file)

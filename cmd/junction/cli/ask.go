@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"syscall"
 	"time"
@@ -54,20 +53,11 @@ func adminAddress(flag, file string) (string, error) {
 	if place, ok := runfile.Find(file); ok && place.Admin != "" {
 		return place.Admin, nil
 	}
-	c, err := addressesOf(file)
+	c, err := config.LoadForCommand(file)
 	if err != nil || strings.HasSuffix(*c.Admin, ":0") {
 		return "", err
 	}
 	return *c.Admin, nil
-}
-
-// addressesOf reads a file for its addresses. Mistakes in the entry of an upstream do not matter.
-func addressesOf(file string) (*config.Config, error) {
-	c, _, err := config.LoadServing(file, os.LookupEnv, false)
-	if problems, ok := errors.AsType[config.Problems](err); ok {
-		return nil, config.Unusable(file, problems)
-	}
-	return c, err
 }
 
 // AwaitReload waits until the running junction that serves a file has read it with its present

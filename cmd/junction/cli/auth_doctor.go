@@ -79,6 +79,10 @@ func authDoctor(ctx context.Context, stdout io.Writer, file string, asJSON bool)
 		there.Apply(personal)
 		for _, name := range there.Upstreams() {
 			d.begin("server " + name + ", which each person signs in to")
+			if blocked := c.Upstreams[name].Blocked; blocked != "" {
+				d.bad(blocked, "users cannot sign in there until this mistake is corrected")
+				continue
+			}
 			d.upstream(ctx, there, name, c.PublicURL, personal[name].ClientID)
 		}
 	}

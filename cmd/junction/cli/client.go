@@ -198,7 +198,7 @@ func EndpointOf(file string) (string, error) {
 	if place, ok := runfile.Find(file); ok {
 		return place.URL, nil
 	}
-	c, err := addressesOf(file)
+	c, err := config.LoadForCommand(file)
 	if err != nil {
 		return "", err
 	}

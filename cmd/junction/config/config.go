@@ -4,8 +4,8 @@
 // references to variables and files (reference.go), validates the values (validate.go) and warns
 // about the machine (check.go, check_sandbox.go). Every mistake has a line and a remedy
 // (problem.go, hint.go). places.go has the default paths. pack.go turns an upstream with the key
-// pack into a command. A running proxy blocks an upstream with a mistake instead of rejecting the
-// file (blocked.go).
+// pack into a command. A proxy, and most commands, block an upstream with a mistake instead of
+// rejecting the file (blocked.go).
 package config
 
 import (
@@ -237,10 +237,10 @@ func Parse(file string, text []byte, getenv func(string) (string, bool)) (*Confi
 	return c, d.err()
 }
 
-// LoadForCommand is Load for a command other than junction check. It replaces Problems by an error
-// that counts them.
+// LoadForCommand is LoadServing for a command: a mistake in the entry of one upstream blocks only
+// that upstream. It replaces Problems by an error that counts them.
 func LoadForCommand(file string) (*Config, error) {
-	c, _, err := Load(file, os.LookupEnv)
+	c, _, err := LoadServing(file, os.LookupEnv, false)
 	if problems, ok := errors.AsType[Problems](err); ok {
 		return nil, Unusable(file, problems)
 	}
@@ -255,7 +255,7 @@ func LoadKeys(file string) (*Config, []int, error) {
 		return nil, nil, err
 	}
 	c, d := parse(file, text, os.LookupEnv, false)
-	if len(d.problems) > 0 {
+	if len(c.Rejecting(d.problems)) > 0 {
 		return nil, nil, Unusable(file, d.problems)
 	}
 	lines := make([]int, len(c.Auth.APIKeys))

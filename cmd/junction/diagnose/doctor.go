@@ -323,7 +323,7 @@ func File(ctx context.Context, version, file string, c *config.Config, only []st
 			continue
 		}
 		known = append(known, name)
-		if u.Personal() {
+		if u.Personal() && u.Blocked == "" {
 			personal = append(personal, name)
 			continue
 		}
