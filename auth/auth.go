@@ -41,7 +41,8 @@ const (
 
 // Principal is the authenticated sender of a request. It is immutable once Authenticate or Verify
 // has returned it, may be kept, and refers to no memory of the request. Principals with equal IDs
-// are the same; whatever is bound to a principal is bound to its ID and its Grant.
+// are the same caller: sessions and parked calls are bound to the ID alone. Still also checks the
+// Grant, so a stream ends with the sign-in that it came from.
 type Principal struct {
 	Kind Kind
 	ID   string // "local", "key:<name>"; for users and services it contains the issuer
@@ -82,8 +83,8 @@ var Local = &Principal{Kind: KindLocal, ID: string(KindLocal), Address: netip.Ad
 var local6 = &Principal{Kind: KindLocal, ID: string(KindLocal), Address: netip.IPv6Loopback()}
 
 // ErrInvalidToken means that a token was checked and is not valid; other errors mean that it could
-// not be checked. Wrap it with a reason. The client sees the whole text of the error, so that it
-// must not contain anything that the sender of the token may not know.
+// not be checked. Wrap it with a reason. The client reads the whole text of the error: put in only
+// what the sender of the token may know.
 var ErrInvalidToken = errors.New("the token is not valid")
 
 // ScopeError means that a token is valid but lacks scopes. Scopes are all that are required.
@@ -117,11 +118,12 @@ type Guard struct {
 	TrustedProxies []netip.Prefix
 	// Log receives the reason if a token could not be checked; nil discards.
 	Log *slog.Logger
-	// Refused is called for each rejected request, except those without a token, which begin each
-	// sign-in. It must not block, and unauthenticated clients can cause it to be called at any
-	// rate. It may be nil.
+	// Refused is called for each rejected request, except those without a token, because each
+	// sign-in begins with one. Unauthenticated clients can cause many calls. It must not block, and
+	// may be nil.
 	Refused func(Refusal)
-	// Accepted is called for each authenticated request. It must not block, and may be nil.
+	// Accepted is called for each request whose token was accepted, so never without a Verifier. It
+	// must not block, and may be nil.
 	Accepted func(p *Principal, requestID string)
 	// Checked is called for each token that was checked, with the OAuth error code of its refusal,
 	// or "" if it was accepted. It must not block, and may be nil.

@@ -43,7 +43,7 @@
 //
 // Package view merges and renames the catalogs. Package search finds tools by words. Packages pins,
 // schema and redact check definitions, arguments and results. Package older changes results for
-// older versions. Package cache bounds the memory that a snapshot uses per principal, and package
+// older versions. Package upstream/bounded limits the memory of the caches of a snapshot, and package
 // budget everything that callers share. Package approval makes the form of an approval, and package
 // profile reads the capabilities of a client. Packages origin and headers check requests. Package
 // replay keeps the events of a stream, and package relay writes the response of another member.
@@ -71,7 +71,11 @@
 // If an owner ends, exactly one other member becomes the owner of each of its sessions, and
 // rebuilds the session from the ID. Requests wait for that. The session has lost what a restart
 // loses, and its next stream begins with list_changed. Parked calls fail with an error that names
-// this reason. A member that has lost its lease ends its sessions, because others may have them.
+// this reason.
+//
+// A member whose lease has expired serves no sessions, but keeps them in memory: it gets its ID back
+// if no other member has deleted its row. If its row was deleted, it joins with a new ID, and ends
+// its sessions, because other members may have them.
 //
 // All members together count the limits of policies, and accept each answer to an approval request
 // once. Each member for itself counts limits.parked and the shares of the budget, and remembers the
