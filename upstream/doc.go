@@ -1,12 +1,14 @@
 // Package upstream connects to MCP servers and calls them.
 //
-// It has four layers above the transports. Each layer uses only the next one:
+// Four layers are above the transports. Each layer uses those below it. Only a link also calls the
+// pool of its Upstream:
 //
 //	Set        all configured servers; keeps those whose Config did not change   set.go
 //	Upstream   one configured server: its links, its catalog                     upstream.go, pool.go, catalog.go
 //	link       keeps one conn alive; the state machine                           link.go, state.go
 //	conn       a transport whose era is known: can make MCP calls                conn.go, legacy.go, modern.go
-//	Transport  moves messages; knows nothing of MCP sessions                     package transport
+//	Transport  moves messages; of MCP it implements only the HTTP headers, with  package transport
+//	           those of version and session
 //
 // # A call, function by function
 //
@@ -26,12 +28,27 @@
 //	(*stdio).Call              transport    registers the request id
 //	(*stdio).write             transport    appends the message and a line feed to a buffer
 //	(*pipeWriter).try          transport    writes the buffer to the pipe, in one system call if it has room
+//	(*stdio).overflow          transport    if the pipe is full: another goroutine writes the rest
 //
 // The messages that the process writes to its standard output pass through these functions:
 //
 //	(*stdio).read              transport    parses each line, on a goroutine of its own
 //	(*stdio).settle            transport    a response wakes the Call that waits for its id
 //	(*base).receive            conn.go      anything else: progress, log messages, changes, server requests
+//
+// A server request passes through these functions to the client, and the answer back to the server:
+//
+//	(*base).deliver            conn.go            tells requests from notifications
+//	(*base).answer             conn.go            answers ping; rejects unknown methods
+//	(*base).serverRequest      server_request.go  rejects a request that no client can answer
+//	(*base).owner              server_request.go  finds the call that the request belongs to
+//	(*base).admit              server_request.go  limits the open requests; marks exclusive use
+//	(*base).relay              server_request.go  stops the clock of the call, on a goroutine of its own
+//	Peer.Ask                   package proxy      waits for the client's answer
+//	(*stdio).Send              transport          writes the answer
+//
+// Modern servers send no requests. Their questions are results of the type input_required, which
+// (*modernConn).call returns to package proxy.
 //
 // A link starts the process: (*link).connectAndServe (link.go) calls (*dialer).dial and
 // openTransport (probe.go), and these call OpenStdio and startProcess of package transport.
@@ -44,12 +61,13 @@
 // Connections: probe.go finds out the era and the transport of a server. alive.go pings a legacy
 // server while its calls are silent. key.go has the cases in which callers have connections or
 // catalogs of their own (isolation, questions: exact). turn.go opens a second connection while a
-// server request waits for a person. If each person signs in to a server, people.go has an Upstream
-// for each of these persons, and credentials.go gets their tokens.
+// server request waits for a user. If each user signs in to a server, people.go has an Upstream for
+// each of these users, and credentials.go gets their tokens.
 //
 // During a call: server_request.go passes the requests of a server to the Peer of the call that
-// they belong to. profile.go has the capabilities of clients that a server learns. task.go calls
-// tools that answer only by a task. observe.go tells the Observer about requests in both directions.
+// they belong to. profile.go has the client capabilities that Junction declares to a server.
+// task.go calls tools that answer only by a task. observe.go tells the Observer about requests in
+// both directions.
 //
 // Catalogs: catalog.go reads the lists. Package definition repairs or removes a definition that
 // would make clients reject a whole list, and reads which arguments go into headers. remember.go

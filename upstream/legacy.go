@@ -44,7 +44,7 @@ func (l *legacyConn) handshake(ctx context.Context, self []byte, p Profile) erro
 		return fmt.Errorf("%w to initialize: no protocolVersion", transport.ErrInvalid)
 	}
 	if !slices.Contains(mcp.LegacyProtocolVersions(), version) {
-		return fmt.Errorf("%w to initialize: the server wants protocol version %q, which we do not speak",
+		return fmt.Errorf("%w to initialize: the server chose protocol version %q, which Junction does not support",
 			transport.ErrInvalid, version)
 	}
 	l.info = serverInfo{era: EraLegacy, version: version}

@@ -20,7 +20,10 @@ import (
 //	start ► starting ─── listed ───► ready ── conn ended ─► retrying ──────────┘
 //	            │  └──── failed ───────────────────────────► retrying
 //	            ├─ a sign-in is missing (also when ready) ─► needs sign-in ── as from retrying ─► starting
-//	            └─ configuration is wrong (also when ready) ─► blocked ────── as from retrying ─► starting
+//	            └─ credentials rejected (also when ready),
+//	               or sandbox not available ───────────────► blocked ────── as from retrying ─► starting
+//	start ── configuration is wrong ──► blocked, until closed
+//	ready ── a call found the conn broken ──► starting
 //	any ── unconfigured, idle, or shutting down ──► closed
 type link struct {
 	pool  *pool
@@ -196,7 +199,8 @@ func (l *link) connectAndServe(ctx context.Context, cause Trace) (time.Duration,
 	return max(1, time.Since(ready)), err
 }
 
-// explain adds to the error of a second process that the server may support one process only.
+// explain marks the error of a second process, with the advice that the server may be able to run
+// only once.
 func (l *link) explain(err error) error {
 	if l.key.owner == "" || l.pool.hard.URL != "" || l.pool.Status().State != StateReady {
 		return err
@@ -248,7 +252,7 @@ func (l *link) serve(ctx context.Context, c conn, changed <-chan struct{}, broke
 		case err := <-broken:
 			return err
 		case <-changed:
-			// not at once, for servers that report a change after every list request
+			// after a pause, because some servers report a change after every list request
 			refresh.Reset(max(0, calm-time.Since(read)))
 		case <-refresh.C:
 			l.reread(ctx, c)
@@ -324,7 +328,8 @@ func (l *link) idleLimit() time.Duration {
 	return spareIdle
 }
 
-// idleLeft returns the remaining time until the link is idle. At 0 the link is closed to new calls.
+// idleLeft retires the link if it is idle, and returns 0. Otherwise it returns the time until the
+// next check.
 func (l *link) idleLeft() time.Duration {
 	l.mu.Lock()
 	left := time.Until(l.used.Add(l.idleLimit()))
@@ -357,7 +362,7 @@ func (l *link) current() conn {
 }
 
 // asking returns the conn of the link, and a channel that is closed when no call uses the conn
-// exclusively any more. The channel is nil if none does.
+// exclusively any more. The channel is nil if no call uses it exclusively.
 func (l *link) asking() (conn, <-chan struct{}) {
 	c := l.current()
 	if c == nil {

@@ -18,15 +18,15 @@ import (
 	"junction/upstream/transport"
 )
 
-// bothAnswers is how long the modern answer may come after the legacy one, where both questions
-// waited for the server to start.
+// bothAnswers is how long the modern answer may come after the legacy one, if both requests waited
+// for the server to start.
 const bothAnswers = 200 * time.Millisecond
 
 var errSilent = errors.New("no answer to server/discover")
 
-// dialer opens conns to one upstream, and finds out which era and which transport it speaks
-// (2026-07-28, basic/versioning). It remembers what it found out: the era is a property of the
-// server, so one odd answer does not change it. It is used by all links of the upstream.
+// dialer opens conns to one upstream, and detects the era and the transport of the server
+// (2026-07-28, basic/versioning). It remembers the result: the era is a property of the server, so
+// one odd answer does not change it. All links of the upstream use the same dialer.
 type dialer struct {
 	name    string // of the upstream
 	config  Config // with defaults
@@ -35,7 +35,7 @@ type dialer struct {
 	token   func(ctx context.Context, refused ...string) (string, error) // see HTTPOptions
 	log     *slog.Logger
 	known   knowledge
-	opened  func() // called when a transport was opened; may be nil
+	opened  func() // called after a transport was opened; may be nil
 }
 
 func newDialer(name string, config Config, o Options) *dialer {
@@ -53,21 +53,21 @@ func (d *dialer) closeIdle() {
 	}
 }
 
-// knowledge contains the era and the transport of an upstream, as earlier attempts have found them.
-// Its mutex guards the fields, and is held only while they are read or written.
+// knowledge contains the era and the transport of an upstream, as earlier attempts have detected
+// them. Its mutex guards the fields, and is held only while they are read or written.
 type knowledge struct {
 	sync.Mutex
 	era       Era
 	transport Transport // TransportSSE, or TransportAuto
-	against   int       // handshakes in a row that spoke against era
+	against   int       // consecutive handshakes that contradicted era
 }
 
-// stubborn is how often in a row a server must deny the era that it was known to speak before we
-// believe it.
+// stubborn is the number of consecutive handshakes that must contradict the known era until it is
+// forgotten.
 const stubborn = 2
 
-// probeTimeout is for the answer to server/discover of a server that may never give one; then the
-// legacy handshake is tried beside it.
+// probeTimeout is the time limit for the answer to server/discover. After it, the legacy handshake
+// is tried, too, because some servers never answer.
 const probeTimeout = 5 * time.Second
 
 // dial opens a conn for clients of the profile. It returns when the handshake is done.
@@ -90,8 +90,8 @@ func (d *dialer) dial(ctx context.Context, p Profile, h hooks) (conn, error) {
 	return d.dialAuto(ctx, guess, p, h)
 }
 
-// dialLegacy opens a legacy conn; where the configuration leaves the transport open, HTTP+SSE is
-// tried when Streamable HTTP is not there.
+// dialLegacy opens a legacy conn. If the configuration does not set the transport, and Streamable
+// HTTP fails, it tries HTTP+SSE.
 func (d *dialer) dialLegacy(ctx context.Context, remote Transport, p Profile, h hooks) (conn, error) {
 	c, err := d.legacy(ctx, remote, p, h)
 	if err == nil {
@@ -131,12 +131,11 @@ func (d *dialer) connect(ctx context.Context, remote Transport, b *base, handsha
 	return nil
 }
 
-// errNoAside means that a server that speaks both eras has no use for us in the legacy one.
+// errNoAside means that a server of both eras offers no useful legacy connection.
 var errNoAside = errors.New("the server offers no legacy session")
 
-// dialAside opens a legacy conn to a server that speaks both eras. Over HTTP it must have a
-// session: without one the server cannot ask anything, which is all that the legacy era is wanted
-// for.
+// dialAside opens a legacy conn to a server that supports both eras. Over HTTP it must have a
+// session. Without a session the server cannot send requests, and then the connection has no use.
 func (d *dialer) dialAside(ctx context.Context, p Profile, h hooks) (conn, error) {
 	c, err := d.legacy(ctx, TransportAuto, p, h)
 	switch {
@@ -161,10 +160,10 @@ func (d *dialer) dialModern(ctx context.Context, h hooks) (conn, error) {
 	return c, nil
 }
 
-// dialAuto connects to a server of unknown era: it sends server/discover first, and initialize on
-// the same transport if the answer is evidence of the legacy era. No answer within probeTimeout may
-// mean that the server never answers, or that it is still starting (npx takes long). Then both
-// requests stay open, and the first good answer counts.
+// dialAuto connects to a server of unknown era. It sends server/discover first. If the answer shows
+// that the server belongs to the legacy era, it sends initialize on the same transport. A server
+// that does not answer within probeTimeout may never answer, or may still be starting (npx takes
+// long). Then dialAuto sends initialize, too, and the first good answer counts.
 func (d *dialer) dialAuto(ctx context.Context, guess Era, p Profile, h hooks) (conn, error) {
 	b, err := d.openBoth(ctx, h)
 	if err != nil {
@@ -176,7 +175,7 @@ func (d *dialer) dialAuto(ctx context.Context, guess Era, p Profile, h hooks) (c
 	b.handshakes.Go(func() { b.discovered <- b.modern.handshake(ctx) })
 	probe := time.NewTimer(min(probeTimeout, d.config.ConnectTimeout/2))
 	defer probe.Stop()
-	denied := error(nil) // why the server does not speak the modern era
+	denied := error(nil) // the evidence that the server does not support the modern era; nil for none
 	select {
 	case err := <-b.discovered:
 		not, denies := errors.AsType[*notModernError](err)
@@ -212,19 +211,19 @@ func (d *dialer) dialAuto(ctx context.Context, guess Era, p Profile, h hooks) (c
 	return nil, err
 }
 
-// bothEras is one transport with a conn of each era, of which one will be used.
+// bothEras is one transport with a conn of each era. Only one of the conns will be used.
 type bothEras struct {
 	d          *dialer
 	transport  transport.Transport
 	modern     *modernConn
 	legacy     *legacyConn
-	speaker    atomic.Pointer[base] // receives the server's messages
+	speaker    atomic.Pointer[base] // the conn that receives the server's messages
 	handshakes sync.WaitGroup
 	// the results of the handshakes; each 1-buffered
 	discovered, initialized chan error
 }
 
-// openBoth opens the transport. The modern conn receives its messages.
+// openBoth opens the transport. At first, the modern conn receives its messages.
 func (d *dialer) openBoth(ctx context.Context, h hooks) (*bothEras, error) {
 	b := &bothEras{
 		d: d, modern: &modernConn{self: implementation(d.options.Version)}, legacy: new(legacyConn),
@@ -247,7 +246,7 @@ func (d *dialer) openBoth(ctx context.Context, h hooks) (*bothEras, error) {
 }
 
 // firstAnswer sends initialize and returns the conn of the first handshake that succeeds. denied is
-// nil while the modern handshake is still open.
+// the evidence against the modern era; nil if server/discover was not answered yet.
 func (b *bothEras) firstAnswer(ctx context.Context, denied error, p Profile) (conn, error) {
 	b.speaker.Store(&b.legacy.base)
 	b.handshakes.Go(func() { b.initialized <- b.legacy.handshake(ctx, implementation(b.d.options.Version), p) })
@@ -283,7 +282,7 @@ func (b *bothEras) firstAnswer(ctx context.Context, denied error, p Profile) (co
 	}
 }
 
-// useModern leaves the transport to the modern conn.
+// useModern gives the transport to the modern conn, and returns this conn.
 func (b *bothEras) useModern() conn {
 	b.speaker.Store(&b.modern.base)
 	b.legacy.abandon()
@@ -300,7 +299,7 @@ func (b *bothEras) fail(err error) error {
 	return asRPCError(err)
 }
 
-// mayBeSSE reports whether err of a failed initialize is a reason to try HTTP+SSE (2026-07-28,
+// mayBeSSE reports whether the error of initialize is a reason to try HTTP+SSE (2026-07-28,
 // streamable-http#httpsse-transport).
 func (d *dialer) mayBeSSE(err error) bool {
 	status, ok := errors.AsType[*transport.StatusError](err)
@@ -308,7 +307,7 @@ func (d *dialer) mayBeSSE(err error) bool {
 		(status.Status == 400 || status.Status == 404 || status.Status == 405)
 }
 
-// open opens the transport that the configuration names.
+// open opens the transport of the configuration, and calls d.opened.
 func (d *dialer) open(ctx context.Context, remote Transport, in transport.Receiver) (transport.Transport, error) {
 	w, err := d.openTransport(ctx, remote, in)
 	if err == nil && d.opened != nil {
@@ -337,7 +336,7 @@ func (d *dialer) openTransport(ctx context.Context, remote Transport, in transpo
 	return transport.OpenHTTP(o, in), nil
 }
 
-// dead returns why the transport ended, which says more than that a request on it failed.
+// dead returns the reason why the transport ended, or err if it has not ended.
 func dead(w transport.Transport, err error) error {
 	if w.Ended() {
 		if reason := w.Wait(); reason != nil {
@@ -347,9 +346,9 @@ func dead(w transport.Transport, err error) error {
 	return err
 }
 
-// probed returns a *notModernError when the answer to server/discover is evidence of a legacy
-// server (2026-07-28, basic/versioning), and err otherwise: 401, 403, 429, 5xx, redirects and
-// network failures say nothing about the era.
+// probed returns a *notModernError if the answer to server/discover shows that the server belongs
+// to the legacy era (2026-07-28, basic/versioning). Otherwise it returns err: 401, 403, 429, 5xx,
+// redirects and network failures are no evidence of an era.
 func probed(err error) error {
 	if status, ok := errors.AsType[*transport.StatusError](err); ok {
 		switch code := status.Status; {
@@ -383,7 +382,7 @@ const (
 	codeUnsupportedVersion = -32022
 )
 
-// supportedVersions returns the versions that a server says it supports, if it says any.
+// supportedVersions returns the versions that the error lists as supported; nil for none.
 func supportedVersions(e *jsonrpc.Error) (versions []string) {
 	v, _ := raw.Get(e.Data, "supported")
 	list, _ := raw.Elements(v)
@@ -395,16 +394,16 @@ func supportedVersions(e *jsonrpc.Error) (versions []string) {
 	return versions
 }
 
-// deniesLegacy reports whether the failed handshake is the word of a server that speaks the modern
-// era only.
+// deniesLegacy reports whether the handshake error shows that the server supports only the modern
+// era.
 func deniesLegacy(err error) bool {
 	said, ok := errors.AsType[*jsonrpc.Error](asRPCError(err))
 	return ok && (said.Code == codeUnsupportedVersion || said.Code == codeHeaderMismatch ||
 		said.Code == mcp.METHOD_NOT_FOUND)
 }
 
-// asRPCError returns the JSON-RPC error that came with an HTTP status, where the server's word
-// counts more than the status: not where the status is about us.
+// asRPCError returns the JSON-RPC error in the body of an HTTP error. It returns err itself for
+// 401, 403, 407 and an ended session.
 func asRPCError(err error) error {
 	status, ok := errors.AsType[*transport.StatusError](err)
 	if ok && status.Message != nil && status.Message.Error != nil &&
@@ -415,22 +414,23 @@ func asRPCError(err error) error {
 	return err
 }
 
-// recall returns the era and transport that the server was last known to speak; EraAuto when it is
-// not known.
+// recall returns the last known era and transport of the server. The era is EraAuto if it is
+// unknown.
 func (k *knowledge) recall() (Era, Transport) {
 	k.Lock()
 	defer k.Unlock()
 	return k.era, k.transport
 }
 
+// learn sets the era and the transport after a successful handshake.
 func (k *knowledge) learn(era Era, remote Transport) {
 	k.Lock()
 	defer k.Unlock()
 	k.era, k.transport, k.against = era, remote, 0
 }
 
-// doubt counts a handshake that spoke against the known era, and reports whether there were enough
-// of them to forget it.
+// doubt counts a handshake that contradicted the known era. After the last one of stubborn, it
+// forgets the era and returns true.
 func (k *knowledge) doubt() bool {
 	k.Lock()
 	defer k.Unlock()
@@ -441,7 +441,7 @@ func (k *knowledge) doubt() bool {
 	return true
 }
 
-// resolve replaces the program name "junction" by our own executable.
+// resolve replaces the program name "junction" in a command by Options.Self.
 func (o Options) resolve(command []string) []string {
 	if o.Self != "" && command[0] == "junction" {
 		return append([]string{o.Self}, command[1:]...)
@@ -449,7 +449,7 @@ func (o Options) resolve(command []string) []string {
 	return command
 }
 
-// confinement returns that of the entry; nil if it has none.
+// confinement returns the sandbox of the entry; nil if it has none.
 func (d *dialer) confinement() *transport.Confinement {
 	if d.config.Sandbox == nil {
 		return nil

@@ -79,7 +79,7 @@ var eraTests = []struct {
 		"Unsupported protocol version", "Unsupported protocol version"},
 	{upstreamtest.Script{Rules: []upstreamtest.Rule{upstreamtest.HeaderMismatch("server/discover")}}, "Header mismatch", "Header mismatch"},
 	{upstreamtest.Script{Era: "legacy", DiscoverFails: "32601", Rules: []upstreamtest.Rule{{Method: "initialize", Result: []byte(`{"protocolVersion":"2023-01-01"}`)}}},
-		`"2023-01-01", which we do not speak`, `"2023-01-01", which we do not speak`},
+		`"2023-01-01", which Junction does not support`, `"2023-01-01", which Junction does not support`},
 }
 
 func eraName(s upstreamtest.Script) string {

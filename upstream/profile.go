@@ -2,54 +2,53 @@ package upstream
 
 import "junction/upstream/raw"
 
-// Profile is what an upstream may learn about the client of a call: the capabilities that Junction
-// can bridge. Calls of equal profiles may share a legacy connection, which hears of its client
-// once, in initialize. The zero value is a client that can do nothing but call.
+// Profile is the part of a client's capabilities that an upstream may learn: those that Junction
+// can bridge. Calls with equal profiles may share a legacy connection, because initialize declares
+// the capabilities only once. The zero value is a client that can only call.
 type Profile struct {
 	Form, URL     bool // modes of elicitation
 	Sampling      bool
 	SamplingTools bool
 	Roots         bool
-	RootsChange   bool   // it tells of changes of its roots; legacy clients only
-	Tasks         bool   // the extension for tasks; modern clients only, and never said to a legacy server
+	RootsChange   bool   // it notifies about changes of its roots; legacy clients only
+	Tasks         bool   // the extension for tasks; modern clients only, and never declared to a legacy server
 	UI            string // the extension for MCP Apps: its settings, a JSON object; "" for none
 }
 
-// The extensions that we know how to carry (SEP-2133).
+// The extensions that Junction can bridge (SEP-2133).
 const (
 	ExtensionTasks = "io.modelcontextprotocol/tasks"
 	ExtensionUI    = "io.modelcontextprotocol/ui"
 )
 
-// everything is the profile of our own requests in the modern era, where each request has its own:
-// a server may offer more to a client that can do more.
+// everything is the profile of Junction's own requests in the modern era, where each request
+// declares capabilities. A server may list more items for a client with more capabilities.
 func everything() Profile {
 	p := routed()
 	p.Roots, p.Tasks = true, true
 	return p
 }
 
-// routed is the profile of a legacy connection that all clients share: what Junction can route to
-// the client of a call. Roots are not in it. A server asks for them once and keeps the answer,
-// which is different for each client.
+// routed is the profile of a legacy connection that all clients share: the capabilities whose
+// requests Junction can route to the client of a call. It has no roots: a server requests them once
+// and keeps the answer, but each client has other roots.
 func routed() Profile {
 	return Profile{Form: true, URL: true, Sampling: true, SamplingTools: true,
 		UI: `{"mimeTypes":["text/html;profile=mcp-app"]}`}
 }
 
-// Asks reports whether the client can be asked anything.
+// Asks reports whether the client can answer at least one kind of server request.
 func (p Profile) Asks() bool { return p.Form || p.URL || p.Sampling || p.Roots }
 
-// forLegacy is what a legacy server may hear: what it must not, does not make another connection
-// either.
+// forLegacy returns the profile without tasks, which legacy servers are not told. So tasks do not
+// need a connection of their own.
 func (p Profile) forLegacy() Profile {
 	p.Tasks = false
 	return p
 }
 
-// append appends the capabilities as a JSON object, in the words of the era. sampling.context is
-// never declared: includeContext would include all upstreams, and a server must not see the others
-// business.
+// append appends the capabilities as a JSON object, in the form of the era. sampling.context is
+// never declared: includeContext would show a server the data of all other upstreams.
 func (p Profile) append(b []byte, era Era) []byte {
 	if p == (Profile{}) {
 		return append(b, "{}"...)
@@ -93,6 +92,6 @@ func (p Profile) append(b []byte, era Era) []byte {
 	if len(b) == start {
 		return append(b, "{}"...)
 	}
-	b[start] = '{' // the first comma
+	b[start] = '{' // replaces the first comma
 	return append(b, '}')
 }

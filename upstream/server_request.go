@@ -16,34 +16,34 @@ import (
 )
 
 // This file attributes the messages of a server to the calls of clients, and passes server requests
-// on to the client.
+// to the client.
 
 // Peer is the client that made a call. It receives the notifications and the server requests of
 // that call.
 type Peer interface {
 	// Notify takes a notification that belongs to the call: progress with the client's own token,
-	// or a log message. It does not block, and nothing becomes of it once (*Upstream).Call has
-	// returned, but for notifications/elicitation/complete, which may come later.
+	// or a log message. It does not block. After (*Upstream).Call has returned, notifications are
+	// dropped, except notifications/elicitation/complete.
 	Notify(method string, params []byte)
 	// Ask sends a request of a legacy server to the client, waits, and returns the result. The time
-	// limits of the call pause meanwhile. A *jsonrpc.Error is the client's own error, or means that
-	// the client cannot be asked: the server gets this error. After any other error there is no
-	// answer. ctx ends with the call, and when the server cancels the request.
+	// limits of the call pause meanwhile. A *jsonrpc.Error is sent to the server: it is the
+	// client's own error, or the client cannot be asked. Any other error means that the client did
+	// not answer. ctx ends with the call, and when the server cancels the request.
 	Ask(ctx context.Context, q *ServerRequest) ([]byte, error)
 }
 
-// Memory is a Peer that is asked before a large answer takes memory. The error ends the call, and
-// is in the chain of the error that Call returns.
+// Memory is a Peer that approves the memory for a large response before it is allocated. Its error
+// ends the call, and is in the chain of the error that Call returns.
 type Memory = transport.Memory
 
 // ServerRequest is a request of the server to the client: elicitation/create,
 // sampling/createMessage or roots/list.
 type ServerRequest struct {
 	Method string
-	Params []byte // as the server wrote them; nil when there are none
+	Params []byte // as the server wrote them; nil for none
 	Trace  Trace  // of the request, from Options.Observer; nil for none
-	// Progress, unless it is nil, tells the server how far the client is with the answer. It takes
-	// the params of notifications/progress with the server's own token.
+	// Progress sends notifications/progress about the request to the server. Its argument is the
+	// params, with the server's own token. It may be nil.
 	Progress func(params []byte)
 }
 
@@ -61,16 +61,17 @@ type flight struct {
 	id        jsonrpc.ID
 	peer      Peer
 	principal string          // see Call
-	token     []byte          // the client's own progress token; nil when it wants no progress
+	token     []byte          // the client's own progress token; nil if it requested no progress
 	clock     *clock          // may be nil
 	ctx       context.Context // ends with the call
 	trace     Trace           // of the call
-	task      string          // of a legacy server that makes the call a task; guarded by base.mu
-	// it was the only call when the server sent a request that names no call; guarded by base.mu
+	task      string          // ID of the task that executes the call, for legacy servers; guarded by base.mu
+	// the call uses the conn exclusively, since a server request that names no call was attributed
+	// to it; guarded by base.mu
 	alone bool
 }
 
-// endedCall is the end of the last call of a principal. The zero value is no call.
+// endedCall is the time when the last call of a principal ended. The zero value means no call.
 type endedCall struct {
 	principal string
 	at        time.Time
@@ -112,8 +113,8 @@ func (b *base) noteAbandoned() {
 	b.mu.Unlock()
 }
 
-// abandonedGrace is how long a call may still log or ask something after it was abandoned, or
-// answered. A server does not report when it has finished with a call.
+// abandonedGrace is the time in which a server may still send messages about a call that was
+// abandoned or answered. Servers do not report when they have finished with a call.
 const abandonedGrace = time.Minute
 
 // crowded reports whether a call of another principal has ended within abandonedGrace. b.mu is
@@ -127,13 +128,11 @@ func (b *base) crowded(principal string) bool {
 	return false
 }
 
-// owner returns the one call that a message can belong to: own is the call whose response stream it
-// came on, nil when it came elsewhere. Then the message may name the task that it is about, and
-// otherwise it belongs to the only call in progress; with several in progress that is unknown, and
-// a server request must be bound to the client and the user who caused it (2025-11-25,
-// client/elicitation). A server may also log or ask after it has answered, so that a message is
-// dropped while it could belong to an earlier call of another principal. reason says why there is
-// none.
+// owner returns the only call that a message can belong to. own is the call on whose response
+// stream the message came; nil for other streams. A message may name its task. Without a task, it
+// belongs to the only call in flight. If several calls are in flight, or if an earlier call of
+// another principal may still send, owner returns nil and the reason. A server request must be
+// bound to the client and the user who caused it (2025-11-25, client/elicitation).
 func (b *base) owner(own *flight, m *jsonrpc.Message) (f *flight, reason string) {
 	if own != nil {
 		return own, ""
@@ -169,8 +168,8 @@ func (b *base) owner(own *flight, m *jsonrpc.Message) (f *flight, reason string)
 	return f, ""
 }
 
-// keyRelatedTask is the member of _meta by which 2025-11-25 ties a message to a task
-// (basic/utilities/tasks).
+// keyRelatedTask is the member of _meta that names the task of a message (2025-11-25,
+// basic/utilities/tasks).
 const keyRelatedTask = "io.modelcontextprotocol/related-task"
 
 // pendingRequest is a server request that the client has not answered yet.
@@ -178,10 +177,11 @@ type pendingRequest struct {
 	of     *flight
 	seen   *question
 	cancel context.CancelFunc
-	done   chan struct{} // closed when the client need not answer any more
+	done   chan struct{} // closed when relay has returned
 }
 
-// serverRequest has the client answer a server request, on a goroutine that close waits for.
+// serverRequest relays a server request to the client, on a goroutine that close waits for. It
+// rejects a request that belongs to no call.
 func (b *base) serverRequest(own *flight, m *jsonrpc.Message) {
 	f, reason := b.owner(own, m)
 	seen := b.observe(f, m)
@@ -210,12 +210,13 @@ func (b *base) serverRequest(own *flight, m *jsonrpc.Message) {
 	b.tasks.Go(func() { b.relay(ctx, a, id, q) })
 }
 
-// admit adds a server request of the call f to the pending ones, with a context that ends when the
-// client need not answer any more. If it may not be added, admit refuses it and returns nil.
+// admit adds a server request of the call f to the pending ones. The context ends when the answer
+// is no longer needed. If there are too many, or the call has ended, admit rejects the request and
+// returns nil.
 func (b *base) admit(own, f *flight, m *jsonrpc.Message, seen *question) (context.Context, *pendingRequest) {
 	ctx, cancel := context.WithCancel(f.ctx)
 	b.mu.Lock()
-	if b.flights[f.id] != f { // it has ended just now
+	if b.flights[f.id] != f { // the call has just ended
 		b.mu.Unlock()
 		cancel()
 		b.refuse(seen, m.ID, mcp.INVALID_PARAMS, m.Method+" rejected: its call is over")
@@ -249,16 +250,16 @@ func (b *base) relay(ctx context.Context, a *pendingRequest, id jsonrpc.ID, q *S
 	}
 	result, err := a.of.peer.Ask(ctx, q)
 	if clock != nil {
-		clock.release() // the server's time counts again, also that in which it takes the answer
+		clock.release() // the time limits count again, also while the answer is sent
 	}
 	b.mu.Lock()
 	wanted := b.pending[id] == a
 	b.mu.Unlock()
 	if !wanted {
 		a.seen.end(nil, KindCancelled)
-		return // the server has taken it back
+		return // the server has cancelled the request
 	}
-	defer func() { // until it is sent, so that maxServerRequests bounds these goroutines
+	defer func() { // after the answer was sent, so that maxServerRequests limits these goroutines
 		b.mu.Lock()
 		if b.pending[id] == a {
 			delete(b.pending, id)
@@ -288,19 +289,19 @@ func (b *base) declares() Profile {
 // sendPatience is the time limit for sending a notification or a response.
 const sendPatience = 30 * time.Second
 
-// asking is that of conn.
+// asking implements conn.
 func (b *base) asking() <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.shared
 }
 
-// methodElicitationComplete says that what a person was sent to a page for is done (2025-11-25,
+// methodElicitationComplete is the notification that a URL elicitation is complete (2025-11-25,
 // client/elicitation).
 const methodElicitationComplete = "notifications/elicitation/complete"
 
-// sent remembers the peer whose user was sent to a page, by a server request or by an error with
-// code -32042.
+// sent remembers the peer of a URL elicitation: a server request, or an item of an error with code
+// -32042.
 func (b *base) sent(p Peer, elicitation []byte) {
 	o, _ := raw.Parse(elicitation)
 	id, err := o.String("elicitationId")
@@ -312,7 +313,7 @@ func (b *base) sent(p Peer, elicitation []byte) {
 	bounded.Put(&b.browse, maxServerRequests, id, p, nil) // in practice there are fewer
 }
 
-// completed passes the notification on to the client whose user was sent to that page.
+// completed passes the notification to the client that received the URL elicitation.
 func (b *base) completed(m *jsonrpc.Message) {
 	id, err := m.Body.String("elicitationId")
 	if err != nil {
@@ -327,7 +328,7 @@ func (b *base) completed(m *jsonrpc.Message) {
 	}
 }
 
-// maxServerRequests bounds what a server can ask at once.
+// maxServerRequests is the most server requests that one connection may have open.
 const maxServerRequests = 64
 
 // unanswered returns the response to a server request that the client did not answer.
@@ -359,13 +360,13 @@ func (b *base) takeBack(m *jsonrpc.Message) {
 		return
 	}
 	a.cancel()
-	select { // so that the client hears of it before it hears the answer to its call, which may be next
+	select { // the client must get the cancellation before the response to its call, which may be next
 	case <-a.done:
 	case <-time.After(50 * time.Millisecond):
 	}
 }
 
-// refuse answers a request of the server with an error.
+// refuse rejects a request of the server with an error.
 func (b *base) refuse(seen *question, id jsonrpc.ID, code int64, text string) {
 	e := &jsonrpc.Error{Code: code, Message: text}
 	b.post(&jsonrpc.Message{ID: id, Error: e})

@@ -17,43 +17,42 @@ import (
 	"junction/upstream/transport"
 )
 
-// Options is what all upstreams of a Set share.
+// Options are the settings that all upstreams of a Set share.
 type Options struct {
 	Defaults     Defaults
 	MessageLimit Size          // of one message; 0 is 64 MiB
 	Depth        int           // of arrays and objects in one message; 0 is 256
-	Items        int           // that one upstream may list; 0 is 10000
-	Refresh      time.Duration // of catalogs that cannot tell of changes; 0 is 5m
-	Grace        time.Duration // for which the items of a lost upstream stay; 0 is 30s
-	Version      string        // ours, in handshakes
-	// our executable: what the program name "junction" in a command stands for; "" is no special
-	// name
+	Items        int           // the most that one upstream may list; 0 is 10000
+	Refresh      time.Duration // of catalogs whose changes are not announced; 0 is 5m
+	Grace        time.Duration // time until the items of a lost upstream disappear; 0 is 30s
+	Version      string        // of Junction, in handshakes
+	// the executable that replaces the program name "junction" in a command; "" replaces nothing
 	Self string
-	// the folder in which each command with a sandbox has one of its own; "" gives it one that ends
-	// with the process
+	// the folder with a private folder for each command with a sandbox; "" gives each process a
+	// private folder that is deleted when the process ends
 	Sandboxes   string
 	Log         *slog.Logger // nil discards
 	Hooks       Hooks
 	Observer    Observer    // nil observes nothing
-	Credentials Credentials // of people; nil has none
+	Credentials Credentials // of users; nil has none
 	Store       Store       // keeps the last catalog of each upstream for the next process; nil keeps none
 
-	watchdog *transport.Watchdog    // of the Set; nil lets each process have one of its own
-	kernel   func() sandbox.Support // what the kernel can enforce
+	watchdog *transport.Watchdog    // of the Set; nil starts one for each process
+	kernel   func() sandbox.Support // returns what the kernel can enforce
 }
 
-// Hooks report what happens. Each may be nil. They are called one at a time per upstream, must not
-// block, and must not call back into it.
+// Hooks are callbacks for changes. Each may be nil. They are called one at a time per upstream,
+// must not block, and must not call back into it.
 type Hooks struct {
-	// StateChanged is called when the link that reads the catalog changes its state. It is not called
-	// for upstreams that people sign in to themselves.
+	// StateChanged is called when the link that reads the catalog changes its state. It is not
+	// called for upstreams that each user signs in to.
 	StateChanged func(Change)
-	// CatalogChanged is called when Catalog returns something else than before.
+	// CatalogChanged is called when Catalog has changed.
 	CatalogChanged func(name string)
-	// ResourceUpdated is called when a resource that a client has subscribed to has changed, or a
-	// part of it, or may have while the upstream could not say so.
+	// ResourceUpdated is called when a resource with a subscription, or a part of it, has changed.
+	// It is also called after a time in which the upstream could not report changes.
 	ResourceUpdated func(Update)
-	// OwnChanged is called when the catalog of some callers has changed: that of a person's own
+	// OwnChanged is called when the catalog of some callers has changed: that of a user's own
 	// upstream, or of a connection of their own (isolation, questions: exact).
 	OwnChanged func(name string)
 }
@@ -63,23 +62,23 @@ type Change struct {
 	Name  string
 	State State
 	Err   error // why it is not ready; while starting, why the last attempt failed
-	Tools int   // that the server lists
+	Tools int   // number of tools that the server lists
 }
 
-// Update says that a resource may have changed.
+// Update is the notification that a resource may have changed.
 type Update struct {
 	Upstream string
-	Person   string // whose upstream it is, and the only one who may hear of it; "" is everybody's
-	URI      string // the upstream's own
-	Source   Source // the connection that it came over; the zero value is any
+	Person   string // the user that the upstream belongs to; only this user is notified; "" for shared upstreams
+	URI      string // as the upstream names it
+	Source   Source // the connection that delivered it; the zero value is any connection
 
 	of func(uri string) bool
 }
 
-// Of reports whether the update was sent for a subscription over that connection to this resource.
-// A server that holds several subscriptions sends an update for each one that it fits; a subscriber
-// hears of it once, by its own. Where the server does not name the subscription, the update is for
-// all over the connection.
+// Of reports whether the update was sent for a subscription to this resource over that connection.
+// If several subscriptions match, the server sends an update for each of them, and each subscriber
+// receives only the update of its own. An update without a subscription ID is for all subscriptions
+// of the connection.
 func (u Update) Of(from Source, uri string) bool {
 	return (u.Source == Source{} || u.Source == from) && (u.of == nil || u.of(uri))
 }
@@ -108,9 +107,9 @@ type Upstream struct {
 	slots  *pace.Slots
 }
 
-// start returns an upstream that connects in the background, with a catalog that is served until
-// the upstream has listed its own. person is the user whose upstream it is; "" if all users share
-// it. Close ends it.
+// start returns an upstream that connects in the background. The catalog before is served until the
+// upstream has listed its own. person is the user that the upstream belongs to; "" if all users
+// share it. Close ends it.
 func start(name, person string, c resolved, o Options, before *Catalog) *Upstream {
 	if person != "" {
 		o.Log = o.Log.With("person", person)
@@ -118,9 +117,9 @@ func start(name, person string, c resolved, o Options, before *Catalog) *Upstrea
 	return newUpstream(c, startPool(name, person, c.hard(), o, before))
 }
 
-// adapt returns an upstream with that configuration: u, or one with the same pool if only settings
-// for calls differ. Otherwise it starts another one, with the catalog of u: the server most likely
-// offers the same.
+// adapt returns an upstream with that configuration. This is u if nothing differs, and an upstream
+// with the same pool if only settings for calls differ. Otherwise adapt starts another one with the
+// catalog of u, because the server most likely offers the same items.
 func (u *Upstream) adapt(c resolved, o Options) *Upstream {
 	switch {
 	case u.serves(c, o) && reflect.DeepEqual(u.config, c.Config):
@@ -160,7 +159,7 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (Result, error) {
 	}
 	defer clock.slot.Free()
 	if waited {
-		clock.touch() // the wait is no silence of the server
+		clock.touch() // the wait does not count as silence of the server
 	}
 	for second := false; ; second = true {
 		l, cn, err := u.acquire(ctx, c)
@@ -190,8 +189,8 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (Result, error) {
 	}
 }
 
-// inTime returns the result of a call, unless its client can no longer be asked what it asks: the
-// result came when whole, the context of the request, had ended.
+// inTime returns the result of a call. An input_required result is an error if the client's request
+// (context whole) has ended, because the client cannot be asked any more.
 func (u *Upstream) inTime(whole context.Context, clock *clock, result Result) (Result, error) {
 	if result.Type != TypeInputRequired {
 		return result, nil
@@ -203,16 +202,16 @@ func (u *Upstream) inTime(whole context.Context, clock *clock, result Result) (R
 	return result, nil
 }
 
-// A failure is what follows from the error of a call that was sent, or was to be sent.
+// A failure is the decision about the error of a call.
 type failure struct {
 	err       error // for the caller
 	again     bool  // the server did not carry out the call: send it once more, instead of returning err
-	broken    error // the connection cannot be used for other calls, because of this
+	broken    error // why the connection cannot be used for other calls; nil if it can
 	stale     bool  // the definition of the tool has changed: read the catalog again
 	abandoned bool  // the server may still be busy with the call
 }
 
-// failureOf decides what follows from err. second means that the call was sent a second time.
+// failureOf decides how to handle err. second means that the call was sent a second time.
 func (u *Upstream) failureOf(ctx context.Context, err error, second bool) failure {
 	login, err := u.lacking(err)
 	rpcErr, said := errors.AsType[*jsonrpc.Error](err)
@@ -220,31 +219,31 @@ func (u *Upstream) failureOf(ctx context.Context, err error, second bool) failur
 	over, unsent := ctx.Err() != nil, errors.Is(err, transport.ErrNotSent)
 	switch {
 	case signIn:
-		u.signedOut() // before the client hears of it, who will look at the list
+		u.signedOut() // first, because the client may read the list when it gets the error
 		return failure{err: need, broken: err}
 	case login != nil && login.Lacks: // other calls work
 		return failure{err: &Error{u.name, KindUnavailable, err}}
 	case login != nil:
 		return failure{err: &Error{u.name, KindUnavailable, err}, broken: err}
 	case said && rpcErr.Code == codeHeaderMismatch && !second:
-		// our headers come from a definition that has changed (2026-07-28,
+		// the definition that our headers were made from has changed (2026-07-28,
 		// streamable-http#client-behavior)
 		return failure{again: true, stale: true}
 	case said && rpcErr.Code == codeUnsupportedVersion && !second:
 		return failure{again: true, broken: err}
 	case said:
 		return failure{err: rpcErr}
-	case over: // whatever else has happened: the connection may have ended with the call
+	case over: // the end of ctx is the reason, also if the connection has ended with the call
 		err = context.Cause(ctx)
 		return failure{err: &Error{u.name, kindOf(err), err}, abandoned: !unsent}
-	case unsent && errors.Is(err, transport.ErrOthers): // their connections work
+	case unsent && errors.Is(err, transport.ErrOthers): // the other connections work
 	case unsent:
 		return failure{err: &Error{u.name, kindOf(err), err}, again: !second, broken: err}
 	}
 	return failure{err: &Error{u.name, kindOf(err), err}}
 }
 
-// own returns the call with what the settings and the tool change; c itself if that is nothing.
+// own returns the call with the changes for the settings and the tool; c itself if there are none.
 func (u *Upstream) own(c *Call, tool *Tool) *Call {
 	silent := u.config.Questions == QuestionsOff
 	if !silent && (tool == nil || !tool.TaskOnly && len(tool.Params) == 0) {
@@ -257,13 +256,13 @@ func (u *Upstream) own(c *Call, tool *Tool) *Call {
 	if tool != nil {
 		own.asTask = tool.TaskOnly
 		arguments, _ := c.Params.Object("arguments")
-		// ours count, if both have one
+		// if the client has sent the same field, the one of the definition counts
 		own.Header = append(c.Header[:len(c.Header):len(c.Header)], definition.EncodeHeaders(tool.Params, arguments)...)
 	}
 	return &own
 }
 
-// limits returns the time that a call may take, and its tool, if the catalog has one.
+// limits returns the time limits of a call, and its tool; nil if the catalog has none.
 func (u *Upstream) limits(c *Call) (timeout, max time.Duration, tool *Tool) {
 	timeout, max = u.config.Timeout, u.config.MaxTimeout
 	if c.Method != string(mcp.MethodToolsCall) {
@@ -275,7 +274,7 @@ func (u *Upstream) limits(c *Call) (timeout, max time.Duration, tool *Tool) {
 	return timeout, max, u.CatalogFor(c.Profile, c.Session, c.Principal).Tool(c.Name)
 }
 
-// unavailable is the error of a call that got no connection.
+// unavailable returns the error of a call that got no connection.
 func (u *Upstream) unavailable(ctx context.Context, err error) error {
 	known, ours := errors.AsType[*Error](err)
 	need, signIn := errors.AsType[*SignInError](err)
@@ -290,7 +289,7 @@ func (u *Upstream) unavailable(ctx context.Context, err error) error {
 	return &Error{u.name, KindUnavailable, err}
 }
 
-// Ready is SignedIn within the time that a call may take.
+// Ready is SignedIn with the time limits of a call.
 func (u *Upstream) Ready(ctx context.Context) error {
 	ctx, clock := newClock(ctx, nil, u.config.Timeout, u.config.MaxTimeout)
 	defer clock.stop()
