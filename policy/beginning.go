@@ -71,7 +71,7 @@ type beginning struct {
 func newBeginning(it Item) beginning {
 	it.Kind = Resource
 	b := beginning{named: newNamed(&it)}
-	if b.make(); b.long {
+	if b.computeForms(); b.long {
 		return b
 	}
 	for _, uri := range it.Names {
@@ -86,7 +86,7 @@ func newBeginning(it Item) beginning {
 }
 
 // decides returns the possible verdicts of a layer, or of all enforced policies if enforcing, with
-// undecided if perhaps no rule applies. Enforced policies count as in the function decides.
+// undecided if perhaps no rule applies. Enforced policies count as in decideEnforced and decideLayer.
 func (b *beginning) decides(entries []*entry, enforcing bool) Verdicts {
 	all, outcomes := Verdicts(0), Verdicts(0).with(undecided)
 	for _, e := range entries {

@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -37,7 +36,7 @@ func (r *Rights) Bind(it Item) *Ruling {
 		}
 	}
 	if len(g.missing) == 0 {
-		g.scopes = r.lacks(it.Requires)
+		g.scopes = r.requiredScopes(it.Requires)
 	}
 	n := newNamed(&it)
 	for _, e := range r.entries {
@@ -66,19 +65,19 @@ func (r *Rights) Bind(it Item) *Ruling {
 	return g
 }
 
-// lacks returns all scopes that a token needs for capabilities, or "" if the subject's token has
-// them.
-func (r *Rights) lacks(capabilities []string) string {
+// requiredScopes returns all scopes that a token needs for capabilities, or "" if the subject's
+// token has them.
+func (r *Rights) requiredScopes(capabilities []string) string {
 	var all []string
-	lacks := false
+	missing := false
 	for _, c := range capabilities {
 		if scope := r.beyond[c]; scope != "" {
-			lacks, all = true, append(all, scope)
+			missing, all = true, append(all, scope)
 		} else if r.scope[c] != "" {
 			all = append(all, r.scope[c])
 		}
 	}
-	if !lacks {
+	if !missing {
 		return ""
 	}
 	slices.Sort(all)
@@ -94,8 +93,8 @@ type named struct {
 	*Item
 	odd   bool     // a URI is ambiguous; see odd
 	long  bool     // a URI is too long or complex to compare
-	forms []string // the URIs and all their meanings, made on demand
-	made  bool
+	forms []string // the URIs and all their meanings, by computeForms
+	made  bool     // computeForms was called
 }
 
 func newNamed(it *Item) named {
@@ -107,8 +106,8 @@ func newNamed(it *Item) named {
 	return n
 }
 
-// make computes the forms of the URIs, unless they are too long.
-func (n *named) make() {
+// computeForms computes the forms of the URIs, unless they are too long.
+func (n *named) computeForms() {
 	if n.made || n.long {
 		return
 	}
@@ -155,7 +154,7 @@ func (r *rule) selectsPlace(n *named) (Verdict, bool) {
 		return Allow, !n.odd && slices.ContainsFunc(r.resources,
 			func(p place) bool { return slices.ContainsFunc(n.Names, p.plain.match) })
 	}
-	n.make()
+	n.computeForms()
 	for i := range r.resources {
 		p := &r.resources[i]
 		if n.long && slices.ContainsFunc(n.Names, func(uri string) bool { return p.mayMean(beginningOf(uri)) }) {
@@ -182,29 +181,40 @@ func (g *Ruling) byLayer(yield func(layer, []bound) bool) {
 	}
 }
 
-// someAllowed reports whether some arguments are not denied.
+// someAllowed reports whether at least one call of the item could be allowed or asked about.
 func (g *Ruling) someAllowed() bool {
-	denied := func(b *bound, denies []bound) bool {
-		return slices.ContainsFunc(denies, func(d bound) bool { return d.verdict == Deny && d.covers(b.rule) })
-	}
 	for l, in := range g.byLayer {
 		if slices.ContainsFunc(in, bound.deniesAll) {
 			return false
 		}
-		var asks *entry // an enforced policy that asks about every call, so its allows do not count
-		for i := range in {
-			switch b := &in[i]; {
-			case b.verdict == Deny, b.entry == asks:
-			case b.onlyAsks():
-				if len(b.where) == 0 {
-					asks = b.entry
-				}
-			case !denied(b, g.rules[:g.ends[l]]) && !denied(b, g.enforced):
-				return true
-			}
+		if g.layerAllows(l, in) {
+			return true
 		}
 	}
-	return slices.ContainsFunc(g.enforced, func(b bound) bool { return b.onlyAsks() && !denied(&b, g.rules) })
+	return slices.ContainsFunc(g.enforced, func(b bound) bool { return b.onlyAsks() && !b.deniedBy(g.rules) })
+}
+
+// layerAllows reports whether a rule of a layer could allow a call or ask about it. The denies of
+// this layer, of earlier layers and of enforced policies count.
+func (g *Ruling) layerAllows(l layer, in []bound) bool {
+	var asks *entry // an enforced policy that asks about every call, so its allows do not count
+	for i := range in {
+		switch b := &in[i]; {
+		case b.verdict == Deny, b.entry == asks:
+		case b.onlyAsks():
+			if len(b.where) == 0 {
+				asks = b.entry
+			}
+		case !b.deniedBy(g.rules[:g.ends[l]]) && !b.deniedBy(g.enforced):
+			return true
+		}
+	}
+	return false
+}
+
+// deniedBy reports whether one of these rules denies every call to which b applies.
+func (b *bound) deniedBy(rules []bound) bool {
+	return slices.ContainsFunc(rules, func(d bound) bool { return d.verdict == Deny && d.covers(b.rule) })
 }
 
 // deniesAll reports whether the rule denies every call of the item.
@@ -264,37 +274,40 @@ func (g *Ruling) Unconditional() (Decision, bool) {
 		if slices.ContainsFunc(in, conditional) && !slices.ContainsFunc(in, bound.deniesAll) {
 			return Decision{}, false
 		}
-		if b, _ := decides(in, &reading{}, false); b != nil {
+		if b, _ := decideLayer(in, &reading{}); b != nil {
 			break
 		}
 	}
 	return certain()
 }
 
+// decide applies the enforced policies first: their deny decides. Then the first layer with an
+// applicable rule decides. An enforced ask replaces the allow of that layer, and decides alone if no
+// layer has an applicable rule. Without any rule the call is denied.
 func (g *Ruling) decide(arguments raw.Object) (Decision, error) {
 	a := reading{arguments: arguments}
-	held, err := decides(g.enforced, &a, true)
+	enforced, err := decideEnforced(g.enforced, &a)
 	switch {
 	case err != nil:
 		return Decision{}, err
-	case held != nil && held.verdict == Deny:
-		return g.decisionOf(held), nil
-	case held != nil && held.verdict == Allow:
-		held = nil
+	case enforced != nil && enforced.verdict == Deny:
+		return g.decisionOf(enforced), nil
+	case enforced != nil && enforced.verdict == Allow:
+		enforced = nil // it counts in its layer only
 	}
 	for _, in := range g.byLayer {
-		b, err := decides(in, &a, false)
+		b, err := decideLayer(in, &a)
 		switch {
 		case err != nil:
 			return Decision{}, err
-		case b != nil && b.verdict == Allow && held != nil:
-			return g.decisionOf(held), nil
+		case b != nil && b.verdict == Allow && enforced != nil:
+			return g.decisionOf(enforced), nil
 		case b != nil:
 			return g.decisionOf(b), nil
 		}
 	}
-	if held != nil {
-		return g.decisionOf(held), nil
+	if enforced != nil {
+		return g.decisionOf(enforced), nil
 	}
 	return Decision{}, nil
 }
@@ -308,22 +321,47 @@ func (g *Ruling) decisionOf(b *bound) Decision {
 	return d
 }
 
-// decides returns the deciding rule of a layer, or of all enforced policies if enforcing; nil if
-// none applies. In a layer, only the allows of enforced policies count: their denies were checked
-// before, and their asks take precedence over their later allows without deciding the layer.
-func decides(rules []bound, a *reading, enforcing bool) (*bound, error) {
+// decideEnforced returns the deciding one of all enforced rules, of every layer; nil if none
+// applies.
+func decideEnforced(rules []bound, a *reading) (*bound, error) {
+	every := func(*bound) bool { return true }
+	if b, err := firstDeny(rules, a, every); b != nil || err != nil {
+		return b, err
+	}
+	return firstOfEach(rules, a, every)
+}
+
+// decideLayer returns the deciding rule of a layer, after decideEnforced has returned no deny; nil
+// if none applies. An ask of an enforced policy decides no layer, but it hides the later allows of
+// its policy.
+func decideLayer(rules []bound, a *reading) (*bound, error) {
+	if b, err := firstDeny(rules, a, func(b *bound) bool { return !b.entry.enforced }); b != nil || err != nil {
+		return b, err
+	}
+	return firstOfEach(rules, a, func(b *bound) bool { return !b.onlyAsks() })
+}
+
+// firstDeny returns the first deny that counts and applies; nil if there is none. A deny without
+// conditions comes before the others, so that no arguments are read.
+func firstDeny(rules []bound, a *reading, counts func(*bound) bool) (*bound, error) {
 	for i := range rules {
-		if b := &rules[i]; b.deniesAll() {
-			return b, nil // without reading any arguments
+		if b := &rules[i]; b.deniesAll() && counts(b) {
+			return b, nil
 		}
 	}
 	for i := range rules {
-		if b := &rules[i]; b.verdict == Deny && (enforcing || !b.entry.enforced) {
+		if b := &rules[i]; b.verdict == Deny && counts(b) {
 			if ok, err := b.holds(a); ok || err != nil {
 				return b, err
 			}
 		}
 	}
+	return nil, nil
+}
+
+// firstOfEach takes the first applicable ask or allow of each policy, and returns the strictest of
+// those that count; nil if there is none. The rules of one policy follow each other.
+func firstOfEach(rules []bound, a *reading, counts func(*bound) bool) (*bound, error) {
 	var best *bound
 	var done *entry // the policy whose first applicable rule was found
 	for i := range rules {
@@ -339,7 +377,7 @@ func decides(rules []bound, a *reading, enforcing bool) (*bound, error) {
 			continue
 		}
 		done = b.entry
-		if (enforcing || !b.onlyAsks()) && (best == nil || b.verdict < best.verdict) {
+		if counts(b) && (best == nil || b.verdict < best.verdict) {
 			best = b
 		}
 	}
@@ -354,144 +392,4 @@ func (b *bound) holds(a *reading) (bool, error) {
 		}
 	}
 	return true, nil
-}
-
-// Reason is one line of an explanation: a missing capability, a rule that applies or could apply,
-// or, if Rule is "", a policy or layer without such a rule.
-type Reason struct {
-	Missing string // a missing capability; no other field is set
-	Scopes  string // required scopes, some missing; no other field is set
-	Layer   string // own, surface or global
-	Policy  string // "" for a layer without matching policies
-	Rule    string // such as rules[2]
-	// Enforced reports that the policy is enforced: its denies and asks count in every layer.
-	Enforced bool
-	Verdict  Verdict
-	Where    string // the conditions on the arguments; "" if there are none
-	Note     string // why the rule does not count, or counts differently
-}
-
-// The notes of a policy and of a layer that decide nothing.
-const (
-	NoRule   = "no rule applies"
-	NoPolicy = "no policy matches"
-)
-
-// Explain returns the reasons for the decisions: the missing capabilities, and then each layer in
-// order.
-func (g *Ruling) Explain() []Reason {
-	var all []Reason
-	for _, c := range g.missing {
-		all = append(all, Reason{Missing: c})
-	}
-	if g.scopes != "" {
-		all = append(all, Reason{Scopes: g.scopes})
-	}
-	x := newExplainer(g.rules)
-	decided := false
-	for l, in := range g.byLayer {
-		denied := slices.IndexFunc(in, bound.deniesAll)
-		before := len(all)
-		for _, e := range g.rights.entries {
-			if e.layer != l {
-				continue
-			}
-			some, first := false, ""
-			for i := range in {
-				b := &in[i]
-				if b.entry != e {
-					continue
-				}
-				r := Reason{Layer: l.String(), Policy: e.name, Rule: b.label, Enforced: e.enforced,
-					Verdict: b.verdict, Where: b.conditions()}
-				switch {
-				case b.label == "":
-					r.Note = "there are no policies"
-				case x.denies != nil && x.denies.rule != b.rule:
-					r.Note = fmt.Sprintf("%s of %s, which is enforced, always denies", x.denies.label,
-						x.denies.entry.name)
-				// These two count in every layer.
-				case e.enforced && b.verdict == Deny && b.rule.verdict == Deny, b.onlyAsks() && first == "":
-				case decided && !(e.enforced && b.verdict == Deny):
-					r.Note = "an earlier layer decides"
-				case denied >= 0 && i != denied:
-					r.Note = fmt.Sprintf("%s of %s always denies", in[denied].label, in[denied].entry.name)
-				case first != "" && b.verdict != Deny:
-					r.Note = first + " applies first"
-				case b.verdict == Allow && x.asks != nil:
-					r.Note = fmt.Sprintf("%s of %s, which is enforced, always asks", x.asks.label,
-						x.asks.entry.name)
-				case b.verdict != b.rule.verdict:
-					r.Note = "an ask, denied because the URI is ambiguous"
-				}
-				all = append(all, r)
-				if some = true; first == "" && b.verdict != Deny && len(b.where) == 0 {
-					first = b.label
-				}
-			}
-			if !some {
-				all = append(all, Reason{Layer: l.String(), Policy: e.name, Enforced: e.enforced,
-					Note: NoRule})
-			}
-		}
-		if len(all) == before {
-			all = append(all, Reason{Layer: l.String(), Note: NoPolicy})
-		}
-		decided = decided || slices.ContainsFunc(in, func(b bound) bool { return x.decides[b.entry] })
-	}
-	return all
-}
-
-// An explainer holds the rules that apply to every call.
-type explainer struct {
-	denies, asks *bound          // the first enforced deny and ask that apply to every call
-	decides      map[*entry]bool // policies that decide their layer on every call
-}
-
-func newExplainer(rules []bound) explainer {
-	x := explainer{decides: map[*entry]bool{}}
-	allowed, asked := map[*entry]bool{}, map[*entry]bool{} // by an earlier rule, on some calls
-	for i := range rules {
-		b, e := &rules[i], rules[i].entry
-		if len(b.where) == 0 {
-			x.decides[e] = x.decides[e] || b.verdict == Deny || !e.enforced || b.verdict == Allow && !asked[e]
-			switch {
-			case !e.enforced:
-			case b.verdict == Deny && x.denies == nil:
-				x.denies = b
-			case b.verdict == Ask && x.asks == nil && !allowed[e]:
-				x.asks = b
-			}
-		}
-		allowed[e], asked[e] = allowed[e] || b.verdict == Allow, asked[e] || b.verdict == Ask
-	}
-	return x
-}
-
-// conditions returns the where of a rule in one line, as in the file.
-func (r *rule) conditions() string {
-	var b strings.Builder
-	for i, c := range r.where {
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		b.WriteString(c.name + ": ")
-		var tests []string
-		for k, t := range c.any {
-			if k > 0 && t.re == nil && c.any[k-1].re == nil && t.text == c.any[k-1].text {
-				continue // the normalised form of a number
-			}
-			text := show(t.text)
-			if t.re != nil {
-				text = "{ re: " + show(t.re.String()) + " }"
-			}
-			tests = append(tests, text)
-		}
-		if len(tests) == 1 {
-			b.WriteString(tests[0])
-		} else {
-			b.WriteString("[" + strings.Join(tests, ", ") + "]")
-		}
-	}
-	return b.String()
 }

@@ -1,0 +1,167 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// This file explains the decisions of a Ruling to operators.
+
+// Reason is one line of an explanation: a missing capability, a rule that applies or could apply,
+// or, if Rule is "", a policy or layer without such a rule.
+type Reason struct {
+	Missing string // a missing capability; no other field is set
+	Scopes  string // required scopes, some missing; no other field is set
+	Layer   string // own, surface or global
+	Policy  string // "" for a layer without matching policies
+	Rule    string // such as rules[2]
+	// Enforced reports that the policy is enforced: its denies and asks count in every layer.
+	Enforced bool
+	Verdict  Verdict
+	Where    string // the conditions on the arguments; "" if there are none
+	Note     string // why the rule does not count, or counts differently
+}
+
+// The notes of a policy and of a layer that decide nothing.
+const (
+	NoRule   = "no rule applies"
+	NoPolicy = "no policy matches"
+)
+
+// Explain returns the reasons for the decisions: the missing capabilities, and then each layer in
+// order.
+func (g *Ruling) Explain() []Reason {
+	var all []Reason
+	for _, c := range g.missing {
+		all = append(all, Reason{Missing: c})
+	}
+	if g.scopes != "" {
+		all = append(all, Reason{Scopes: g.scopes})
+	}
+	x := newExplainer(g.rules)
+	decided := false
+	for l, in := range g.byLayer {
+		before := len(all)
+		for _, e := range g.rights.entries {
+			if e.layer == l {
+				all = append(all, x.policy(e, in, decided)...)
+			}
+		}
+		if len(all) == before {
+			all = append(all, Reason{Layer: l.String(), Note: NoPolicy})
+		}
+		decided = decided || slices.ContainsFunc(in, func(b bound) bool { return x.decides[b.entry] })
+	}
+	return all
+}
+
+// policy returns the reasons of one policy. in are the rules of its layer; decided reports that an
+// earlier layer decides every call.
+func (x *explainer) policy(e *entry, in []bound, decided bool) (all []Reason) {
+	at := position{decided: decided}
+	if i := slices.IndexFunc(in, bound.deniesAll); i >= 0 {
+		at.denies = &in[i]
+	}
+	for i := range in {
+		b := &in[i]
+		if b.entry != e {
+			continue
+		}
+		all = append(all, Reason{Layer: e.layer.String(), Policy: e.name, Rule: b.label, Enforced: e.enforced,
+			Verdict: b.verdict, Where: b.conditions(), Note: x.note(b, at)})
+		if at.first == "" && b.verdict != Deny && len(b.where) == 0 {
+			at.first = b.label
+		}
+	}
+	if len(all) == 0 {
+		all = []Reason{{Layer: e.layer.String(), Policy: e.name, Enforced: e.enforced, Note: NoRule}}
+	}
+	return all
+}
+
+// A position is what comes before a rule, or beside it in its layer.
+type position struct {
+	decided bool   // an earlier layer decides every call
+	denies  *bound // the first rule of the layer that denies every call; nil for none
+	first   string // the first ask or allow of the policy that applies to every call; "" for none
+}
+
+// note returns why a rule does not count, or counts differently; "" if it counts.
+func (x *explainer) note(b *bound, at position) string {
+	e := b.entry
+	switch {
+	case b.label == "":
+		return "there are no policies"
+	case x.denies != nil && x.denies.rule != b.rule:
+		return fmt.Sprintf("%s of %s, which is enforced, always denies", x.denies.label, x.denies.entry.name)
+	// These two count in every layer.
+	case e.enforced && b.verdict == Deny && b.rule.verdict == Deny, b.onlyAsks() && at.first == "":
+		return ""
+	case at.decided && !(e.enforced && b.verdict == Deny):
+		return "an earlier layer decides"
+	case at.denies != nil && at.denies != b:
+		return fmt.Sprintf("%s of %s always denies", at.denies.label, at.denies.entry.name)
+	case at.first != "" && b.verdict != Deny:
+		return at.first + " applies first"
+	case b.verdict == Allow && x.asks != nil:
+		return fmt.Sprintf("%s of %s, which is enforced, always asks", x.asks.label, x.asks.entry.name)
+	case b.verdict != b.rule.verdict:
+		return "an ask, denied because the URI is ambiguous"
+	}
+	return ""
+}
+
+// An explainer holds the rules that apply to every call.
+type explainer struct {
+	denies, asks *bound          // the first enforced deny and ask that apply to every call
+	decides      map[*entry]bool // policies that decide their layer on every call
+}
+
+func newExplainer(rules []bound) explainer {
+	x := explainer{decides: map[*entry]bool{}}
+	allowed, asked := map[*entry]bool{}, map[*entry]bool{} // by an earlier rule, on some calls
+	for i := range rules {
+		b, e := &rules[i], rules[i].entry
+		if len(b.where) == 0 {
+			x.decides[e] = x.decides[e] || b.verdict == Deny || !e.enforced || b.verdict == Allow && !asked[e]
+			switch {
+			case !e.enforced:
+			case b.verdict == Deny && x.denies == nil:
+				x.denies = b
+			case b.verdict == Ask && x.asks == nil && !allowed[e]:
+				x.asks = b
+			}
+		}
+		allowed[e], asked[e] = allowed[e] || b.verdict == Allow, asked[e] || b.verdict == Ask
+	}
+	return x
+}
+
+// conditions returns the where of a rule in one line, as in the file.
+func (r *rule) conditions() string {
+	var b strings.Builder
+	for i, c := range r.where {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(c.name + ": ")
+		var tests []string
+		for k, t := range c.any {
+			if k > 0 && t.re == nil && c.any[k-1].re == nil && t.text == c.any[k-1].text {
+				continue // the normalised form of a number
+			}
+			text := show(t.text)
+			if t.re != nil {
+				text = "{ re: " + show(t.re.String()) + " }"
+			}
+			tests = append(tests, text)
+		}
+		if len(tests) == 1 {
+			b.WriteString(tests[0])
+		} else {
+			b.WriteString("[" + strings.Join(tests, ", ") + "]")
+		}
+	}
+	return b.String()
+}
