@@ -15,25 +15,36 @@ import (
 // all of them. An API key in plain text always is such another mistake.
 //
 // While a proxy is running, only unresolved references and invalid headers block an upstream. Any
-// other mistake rejects the file, so that a misspelling does not end a working connection.
+// other mistake rejects the file, so that a misspelling does not end a working connection. Then the
+// error has only the mistakes that reject the file.
 func LoadServing(file string, getenv func(string) (string, bool), running bool) (*Config, Problems, error) {
 	c, d, warnings, err := load(file, getenv)
-	if problems, ok := errors.AsType[Problems](err); !ok || !c.block(d, problems, running) {
+	problems, ok := errors.AsType[Problems](err)
+	if !ok {
 		return c, warnings, err
 	}
-	return c, warnings, nil
+	switch rejecting := c.block(d, problems, running); {
+	case len(rejecting) == 0:
+		return c, warnings, nil
+	case running:
+		return c, warnings, rejecting
+	}
+	return c, warnings, err
 }
 
-// block blocks the upstreams with problems. It returns false if a problem must reject the whole
-// file.
-func (c *Config) block(d *decoder, problems Problems, running bool) bool {
+// block blocks the upstreams with problems. If problems reject the whole file, it returns these and
+// blocks nothing.
+func (c *Config) block(d *decoder, problems Problems, running bool) (rejecting Problems) {
 	reasons := map[string][]string{}
 	for _, p := range problems {
 		name, one := c.blockedBy(p)
 		if !one || running && !d.unresolved[p.Path] && !strings.HasPrefix(p.Path, "upstreams."+name+".headers") {
-			return false
+			rejecting = append(rejecting, p)
 		}
 		reasons[name] = append(reasons[name], p.String())
+	}
+	if len(rejecting) > 0 {
+		return rejecting
 	}
 	for name, list := range reasons {
 		u := c.Upstreams[name]
@@ -44,7 +55,7 @@ func (c *Config) block(d *decoder, problems Problems, running bool) bool {
 		}
 		c.Upstreams[name] = u
 	}
-	return true
+	return nil
 }
 
 // blockedBy returns the upstream that a mistake blocks when the program starts. ok is false if the
