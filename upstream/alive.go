@@ -27,10 +27,10 @@ type pings struct {
 // It is shorter for a call that ends sooner.
 const pingPause = time.Second
 
-// probe sends a ping, unless one is in flight. An answer touches the clocks of all calls on the
-// connection; an answer after until is useless. The timer of a call's clock calls probe, which does
-// not block and does not call the clock.
-func (l *legacyConn) probe(until time.Time) {
+// startPing sends a ping, unless one is in flight. An answer touches the clocks of all calls on the
+// connection; an answer after until is useless. The timer of a call's clock calls startPing, which
+// does not block and does not call the clock.
+func (l *legacyConn) startPing(until time.Time) {
 	l.pings.mu.Lock()
 	open := !l.pings.until.IsZero()
 	if !open && !l.pings.ended.IsZero() && time.Since(l.pings.ended) < min(pingPause, time.Until(until)/2) {
@@ -42,7 +42,7 @@ func (l *legacyConn) probe(until time.Time) {
 	}
 	l.pings.mu.Unlock()
 	if !open {
-		l.probes <- l.ping // there is room: one ping is open at most
+		l.pingTasks <- l.ping // there is room: one ping is open at most
 	}
 }
 

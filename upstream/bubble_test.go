@@ -143,11 +143,11 @@ func newRig(t *testing.T, script upstreamtest.Script, c Config, change ...func(*
 // startOver is Start over a pool.
 func startOver(rt *transport.Pool, c Config, o Options) *Upstream {
 	o = o.withDefaults()
-	hard := c.withDefaults(o.Defaults).hard()
-	p := &pool{name: "up", hard: hard, options: o, log: o.Log, links: map[linkKey]*link{}, subs: map[linkKey]*subscriptions{}, met: make(chan struct{})}
+	config := c.withDefaults(o.Defaults).connConfig()
+	p := &pool{name: "up", connConfig: config, options: o, log: o.Log, links: map[linkKey]*link{}, subs: map[linkKey]*subscriptions{}, met: make(chan struct{})}
 	p.catalog.Store(&Catalog{})
 	p.status = Status{Name: p.name, Since: time.Now()}
-	p.dialer = &dialer{config: hard, options: o, log: p.log, pool: rt}
+	p.dialer = &dialer{config: config, options: o, log: p.log, pool: rt}
 	p.mu.Lock()
 	p.links[p.reading()] = startLink(p, p.reading(), true, nil)
 	p.mu.Unlock()

@@ -67,7 +67,7 @@ func (u *Upstream) send(ctx context.Context, cn conn, c *Call, clock *clock) (Re
 	if o == nil {
 		return cn.call(ctx, c, clock)
 	}
-	s := Sent{u.name, c.Method, c.Name, cn.about().version, u.hard.URL, c.Trace}
+	s := Sent{u.name, c.Method, c.Name, cn.about().version, u.connConfig.URL, c.Trace}
 	var t Trace
 	t, c.carried = o.Begin(s)
 	if c.trace = t; t == nil {
@@ -226,13 +226,13 @@ type clock struct {
 	heard   atomic.Int64 // when the last bytes of the call's own response came, in nanoseconds after began; 0 is never
 	slot    pace.Slot    // of the call
 
-	mu    sync.Mutex
-	alive *legacyConn // is pinged during a silence; nil where the server cannot be
-	due   time.Time   // when the silence has lasted too long
-	end   time.Time
-	held  int       // open server requests, which wait for a person
-	since time.Time // held is not 0
-	over  bool      // the call has ended: the timer stays stopped
+	mu     sync.Mutex
+	pinger *legacyConn // is pinged during a silence; nil where the server cannot be
+	due    time.Time   // when the silence has lasted too long
+	end    time.Time
+	held   int       // open server requests, which wait for a person
+	since  time.Time // held is not 0
+	over   bool      // the call has ended: the timer stays stopped
 }
 
 // newClock returns a context that ends when the time of the call is over, with a *timeoutError as
@@ -275,16 +275,16 @@ func (c *clock) ring() {
 		c.timer.Reset(min(middle.Sub(now), c.end.Sub(now)))
 	default:
 		c.timer.Reset(min(c.due.Sub(now), c.end.Sub(now)))
-		if c.alive != nil {
-			c.alive.probe(c.due)
+		if c.pinger != nil {
+			c.pinger.startPing(c.due)
 		}
 	}
 }
 
-// probedBy sets the conn of the call, which can ping the server.
-func (c *clock) probedBy(l *legacyConn) {
+// setPinger sets the conn of the call, which can ping the server.
+func (c *clock) setPinger(l *legacyConn) {
 	c.mu.Lock()
-	c.alive = l
+	c.pinger = l
 	c.mu.Unlock()
 }
 

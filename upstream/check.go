@@ -46,7 +46,7 @@ type Step struct {
 // Check connects to the upstream once more, beside the connections that it has, and reads all that
 // it lists. It returns when nothing of that connection is left.
 func (u *Upstream) Check(ctx context.Context) Report {
-	return check(ctx, newDialer(u.name, u.hard, u.options))
+	return check(ctx, newDialer(u.name, u.connConfig, u.options))
 }
 
 // Check is that of an upstream that is not running. What it starts is the Set's, and has ended when
@@ -54,17 +54,17 @@ func (u *Upstream) Check(ctx context.Context) Report {
 func (s *Set) Check(ctx context.Context, name string, c Config, o Options) Report {
 	o = o.withDefaults()
 	o.watchdog = &s.watchdog
-	return check(ctx, newDialer(name, c.withDefaults(o.Defaults).hard(), o))
+	return check(ctx, newDialer(name, c.withDefaults(o.Defaults).connConfig(), o))
 }
 
 // check checks an upstream over a connection of the dialer, which nothing else uses.
 func check(ctx context.Context, d *dialer) (r Report) {
-	name, hard, o := d.name, d.config, d.options
-	p := &pool{name: name, hard: hard, options: o}
+	name, config, o := d.name, d.config, d.options
+	p := &pool{name: name, connConfig: config, options: o}
 	d.log = d.log.With("check", true)
 	defer d.closeIdle()
-	if hard.Sandbox != nil {
-		r.Sandbox = hard.Sandbox.Enforcement(o.kernel())
+	if config.Sandbox != nil {
+		r.Sandbox = config.Sandbox.Enforcement(o.kernel())
 	}
 	began := time.Now()
 	step := func(name string) {
@@ -73,7 +73,7 @@ func check(ctx context.Context, d *dialer) (r Report) {
 		began = now
 	}
 	next := "handshake"
-	if hard.URL == "" {
+	if config.URL == "" {
 		next = "start"
 		d.opened = func() {
 			if next == "start" {
@@ -82,8 +82,8 @@ func check(ctx context.Context, d *dialer) (r Report) {
 			}
 		}
 	}
-	limit, cancel := context.WithTimeoutCause(ctx, hard.ConnectTimeout, fmt.Errorf("%w within %v (connect_timeout)",
-		errLate, hard.ConnectTimeout))
+	limit, cancel := context.WithTimeoutCause(ctx, config.ConnectTimeout, fmt.Errorf("%w within %v (connect_timeout)",
+		errLate, config.ConnectTimeout))
 	defer cancel()
 	fail := func(err error) Report {
 		late := errors.Is(limit.Err(), context.DeadlineExceeded)
@@ -95,12 +95,12 @@ func check(ctx context.Context, d *dialer) (r Report) {
 		}
 		step(next)
 		_, err = p.lacking(err)
-		r.Err, r.Advice = p.shown(err), advice(err, name, &hard)
+		r.Err, r.Advice = p.shown(err), advice(err, name, &config)
 		return r
 	}
-	if hard.Blocked != "" {
+	if config.Blocked != "" {
 		next = "reading the entry"
-		return fail(errors.New(hard.Blocked))
+		return fail(errors.New(config.Blocked))
 	}
 	if err := p.signInFor(limit, d); err != nil {
 		return fail(err)
@@ -137,7 +137,7 @@ func check(ctx context.Context, d *dialer) (r Report) {
 
 // signInFor has a check use the operator's sign-in, if there is one.
 func (p *pool) signInFor(ctx context.Context, d *dialer) error {
-	if !p.hard.OperatorSignsIn() || p.options.Credentials == nil {
+	if !p.connConfig.OperatorSignsIn() || p.options.Credentials == nil {
 		return nil
 	}
 	d.token = p.token
@@ -149,7 +149,7 @@ func (p *pool) signInFor(ctx context.Context, d *dialer) error {
 func pingOnce(ctx context.Context, c conn) (err error) {
 	switch c := c.(type) {
 	case *legacyConn:
-		_, err = c.ask(ctx, string(mcp.MethodPing), nil, nil)
+		_, err = c.requestObserved(ctx, string(mcp.MethodPing), nil, nil)
 	case *modernConn: // which has no ping
 		_, err = c.request(ctx, string(mcp.MethodServerDiscover), nil)
 	}

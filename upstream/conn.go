@@ -35,10 +35,10 @@ type conn interface {
 	// added resources that the server accepted; the error is the reason for the others. The conn
 	// must watch.
 	follow(ctx context.Context, all func() []string, added, gone []string) ([]string, error)
-	// asking returns a channel while an in-flight call owns the conn exclusively: it received a
-	// server request on a stream that does not identify the call. The channel is closed when
-	// exclusive use ends. It is nil if no call owns the conn.
-	asking() <-chan struct{}
+	// exclusiveUse returns a channel while an in-flight call uses the conn exclusively: it received
+	// a server request on a stream that does not identify the call. The channel is closed when
+	// exclusive use ends. It is nil if no call uses the conn exclusively.
+	exclusiveUse() <-chan struct{}
 	// tell sends a client's notification, if the era has it. It does not wait for the server.
 	tell(method string)
 	// about returns the server's self-description and capabilities.
@@ -106,10 +106,10 @@ type base struct {
 	mu sync.Mutex
 	// in-flight client calls; the id is also the progress token sent to the server
 	flights map[jsonrpc.ID]*flight
-	pending map[jsonrpc.ID]*pendingRequest // server requests that are being answered
+	pending map[jsonrpc.ID]*serverQuestion // server requests that are being answered
 	// in-flight calls that use the conn exclusively, because they received a server request
-	alone  int
-	shared chan struct{} // closed when alone is 0 again; nil while it is 0
+	exclusive int
+	shared    chan struct{} // closed when exclusive is 0 again; nil while it is 0
 	// until then, server requests of an abandoned call may still arrive
 	abandonedUntil time.Time
 	// the principals of the calls that ended last, the latest one first
@@ -119,25 +119,25 @@ type base struct {
 
 	outbox chan *jsonrpc.Message // answers to the server's requests, sent by run; 256-buffered, never closed
 	// tasks that run starts; 1-buffered, never closed; nil in the modern era
-	probes chan func()
-	ctx    context.Context
-	stop   context.CancelFunc
-	tasks  sync.WaitGroup // run, and the goroutines of the era
+	pingTasks chan func()
+	ctx       context.Context
+	stop      context.CancelFunc
+	tasks     sync.WaitGroup // run, and the goroutines of the era
 }
 
 func (b *base) init(log *slog.Logger, h hooks, era Era) {
 	b.log, b.hooks, b.era = log, h, era
-	b.flights, b.pending = map[jsonrpc.ID]*flight{}, map[jsonrpc.ID]*pendingRequest{}
+	b.flights, b.pending = map[jsonrpc.ID]*flight{}, map[jsonrpc.ID]*serverQuestion{}
 	b.outbox = make(chan *jsonrpc.Message, 256)
 	if era == EraLegacy {
-		b.probes = make(chan func(), 1)
+		b.pingTasks = make(chan func(), 1)
 	}
 	b.ctx, b.stop = context.WithCancel(context.Background())
 }
 
 // start sets the transport after it was opened.
-func (b *base) start(w transport.Transport) {
-	b.transport = w
+func (b *base) start(t transport.Transport) {
+	b.transport = t
 	b.tasks.Go(b.run)
 }
 
@@ -154,7 +154,7 @@ func (b *base) run() {
 				b.log.Debug("cannot send a message to the server", "method", m.Method, "error", err)
 			}
 			cancel()
-		case task := <-b.probes:
+		case task := <-b.pingTasks:
 			b.tasks.Go(task) // close waits for run, and so for this task
 		}
 	}
@@ -209,7 +209,7 @@ func (b *base) deliver(own *flight, m *jsonrpc.Message) {
 	case m.Method == string(mcp.MethodNotificationProgress):
 		b.progress(m)
 	case m.Method == string(mcp.MethodNotificationMessage):
-		if f, reason := b.owner(own, m); f != nil && f.peer != nil {
+		if f, reason := b.callOf(own, m); f != nil && f.peer != nil {
 			if f.clock != nil {
 				f.clock.touch()
 			}
@@ -450,8 +450,8 @@ func resultOf(m *jsonrpc.Message) (raw.Object, error) {
 	return m.Body, nil
 }
 
-// exchange sends one of Junction's own requests and returns the result.
-func (b *base) exchange(ctx context.Context, method string, params []byte, header []HeaderField) (raw.Object, error) {
+// requestOwn sends one of Junction's own requests and returns the result.
+func (b *base) requestOwn(ctx context.Context, method string, params []byte, header []HeaderField) (raw.Object, error) {
 	m, err := b.transport.Call(ctx, &transport.Request{Message: jsonrpc.Message{ID: b.nextID(), Method: method,
 		Params: params}, Header: header},
 		func(m *jsonrpc.Message) { b.deliver(ownRequest, m) })

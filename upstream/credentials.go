@@ -76,7 +76,7 @@ func (e *LoginError) Command() string {
 func (p *pool) lacking(err error) (*LoginError, error) {
 	login, _ := errors.AsType[*LoginError](err)
 	status, ok := errors.AsType[*transport.StatusError](err)
-	if !ok || p.person != "" || !p.hard.OperatorSignsIn() {
+	if !ok || p.person != "" || !p.connConfig.OperatorSignsIn() {
 		return login, err
 	}
 	if scopes, lacks := status.Lacks(); lacks {
@@ -89,7 +89,7 @@ func (p *pool) lacking(err error) (*LoginError, error) {
 // token is what a request of the pool's person is authorized with; "" where the upstream is
 // everybody's.
 func (p *pool) token(ctx context.Context, refused ...string) (string, error) {
-	if p.person == "" && !p.hard.OperatorSignsIn() {
+	if p.person == "" && !p.connConfig.OperatorSignsIn() {
 		return "", nil
 	}
 	if p.options.Credentials == nil {

@@ -41,7 +41,7 @@
 //	(*base).deliver            conn.go            tells requests from notifications
 //	(*base).answer             conn.go            answers ping; rejects unknown methods
 //	(*base).serverRequest      server_request.go  rejects a request that no client can answer
-//	(*base).owner              server_request.go  finds the call that the request belongs to
+//	(*base).callOf             server_request.go  finds the call that the request belongs to
 //	(*base).admit              server_request.go  limits the open requests; marks exclusive use
 //	(*base).relay              server_request.go  stops the clock of the call, on a goroutine of its own
 //	Peer.Ask                   package proxy      waits for the client's answer
@@ -51,14 +51,14 @@
 // (*modernConn).call returns to package proxy.
 //
 // A link starts the process: (*link).connectAndServe (link.go) calls (*dialer).dial and
-// openTransport (probe.go), and these call OpenStdio and startProcess of package transport.
+// openTransport (dial.go), and these call OpenStdio and startProcess of package transport.
 //
 // Over HTTP, (*streamable).Call takes the place of (*stdio).Call: (*origin).do sends the request on
 // a connection of package http1 or net/http, and the goroutine of the caller reads the response.
 //
 // # Other files
 //
-// Connections: probe.go finds out the era and the transport of a server. alive.go pings a legacy
+// Connections: dial.go detects the era and the transport of a server. alive.go pings a legacy
 // server while its calls are silent. key.go has the cases in which callers have connections or
 // catalogs of their own (isolation, questions: exact). turn.go opens a second connection while a
 // server request waits for a user. If each user signs in to a server, people.go has an Upstream for

@@ -16,20 +16,20 @@ import (
 // linkKey identifies a link. Calls with the same key share it.
 type linkKey struct {
 	profile Profile
-	owner   string // the session or principal that owns the link; "" if all callers share it
-	user    string // the principal that owns the link, also if the owner is one of its sessions
+	holder  string // the session or principal that has the link for itself; "" if all callers share it
+	user    string // the principal of the holder; "" if all callers share the link
 	aside   bool   // a legacy connection to a server of both eras, for legacy clients
 	lane    int    // number of the link among several of the same kind: see turn.go
 }
 
-// lists reports whether the link with that key reads the catalog of its callers. Other links of the
-// same callers do not read it.
-func (k linkKey) lists() bool { return k.lane == 0 && !k.aside }
+// readsCatalog reports whether the link with that key reads the catalog of its callers. Other links
+// of the same callers do not read it.
+func (k linkKey) readsCatalog() bool { return k.lane == 0 && !k.aside }
 
 // reading returns the key of the link that reads the shared catalog. Callers that are not separated
 // use the same link for calls.
 func (p *pool) reading() linkKey {
-	switch p.hard.Questions {
+	switch p.connConfig.Questions {
 	case QuestionsOff:
 		return linkKey{}
 	case QuestionsExact:
@@ -38,19 +38,19 @@ func (p *pool) reading() linkKey {
 	return linkKey{profile: routed()}
 }
 
-// Separates reports whether callers may have connections of their own, so that CatalogFor may differ
-// from Catalog.
+// Separates reports whether callers may have connections of their own, so that CatalogFor may
+// differ from Catalog.
 func (p *pool) Separates() bool {
-	return p.hard.Questions == QuestionsExact || p.isolation(true) != IsolationShared
+	return p.connConfig.Questions == QuestionsExact || p.isolation(true) != IsolationShared
 }
 
 // isolation returns Config.Isolation or its default. legacy means that the connection is of the
 // legacy era: over HTTP, a modern connection keeps no state of its callers.
 func (p *pool) isolation(legacy bool) Isolation {
 	switch {
-	case p.hard.Isolation != IsolationUnset:
-		return p.hard.Isolation
-	case p.separate.Load() && p.person == "" && (legacy || p.hard.URL == ""):
+	case p.connConfig.Isolation != IsolationUnset:
+		return p.connConfig.Isolation
+	case p.separate.Load() && p.person == "" && (legacy || p.connConfig.URL == ""):
 		return IsolationPrincipal
 	}
 	return IsolationShared
@@ -62,21 +62,21 @@ func (p *pool) key(own Profile, session, principal string, aside bool) linkKey {
 	key := p.reading()
 	key.aside = aside
 	legacy := aside || p.Catalog().Era != EraModern // in the modern era each request has its own profile
-	if p.hard.Questions == QuestionsExact && legacy {
+	if p.connConfig.Questions == QuestionsExact && legacy {
 		key.profile = own.forLegacy()
 		// the server requests roots only once, so users must not share them
 		if own.Roots && principal != "" {
-			key.owner, key.user = "principal "+principal, principal
+			key.holder, key.user = "principal "+principal, principal
 		}
 	}
 	switch isolation := p.isolation(legacy); {
 	case isolation == IsolationSession && session != "":
-		key.owner, key.user = "session "+session, principal
-		if p.hard.Questions != QuestionsOff && legacy {
+		key.holder, key.user = "session "+session, principal
+		if p.connConfig.Questions != QuestionsOff && legacy {
 			key.profile = own.forLegacy() // the session has one client
 		}
 	case isolation != IsolationShared:
-		key.owner, key.user = "principal "+principal, principal
+		key.holder, key.user = "principal "+principal, principal
 	}
 	return key
 }
@@ -117,14 +117,15 @@ func (u *Upstream) prefersLegacy(c *Call) bool {
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return !u.alone
+	return !u.legacyUseless
 }
 
+// stayModern notes that the legacy side of the server has no use for legacy clients.
 func (u *Upstream) stayModern(err error) {
 	u.log.Info("legacy clients use the modern session of the server", "reason", err)
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.alone = true
+	u.legacyUseless = true
 }
 
 // maxOwn limits the catalogs of one upstream in addition to the shared one.
@@ -155,7 +156,7 @@ func (p *pool) catalogOf(key linkKey) *Catalog {
 // Prepare connects for a client whose catalog depends on its capabilities (questions: exact). It
 // waits until connecting has succeeded or failed, or ctx ends. It reports whether it had to wait.
 func (p *pool) Prepare(ctx context.Context, own Profile, session, principal string) bool {
-	if p.hard.Questions != QuestionsExact || p.Catalog().Era != EraLegacy {
+	if p.connConfig.Questions != QuestionsExact || p.Catalog().Era != EraLegacy {
 		return false
 	}
 	key := p.key(own, session, principal, false)
@@ -174,7 +175,7 @@ func (p *pool) Prepare(ctx context.Context, own Profile, session, principal stri
 // publishOwn stores the catalog of the callers of a link; p.mu is held.
 func (p *pool) publishOwn(key linkKey, cat *Catalog) {
 	old := p.own[key]
-	if p.hard.Questions != QuestionsExact && cat.equal(p.Catalog()) {
+	if p.connConfig.Questions != QuestionsExact && cat.equal(p.Catalog()) {
 		if old != nil {
 			delete(p.own, key)
 			p.tellOwn()
@@ -191,7 +192,7 @@ func (p *pool) publishOwn(key linkKey, cat *Catalog) {
 // forgetOwn drops the catalog of a link that has ended, unless the catalog depends only on the
 // client's capabilities.
 func (p *pool) forgetOwn(key linkKey) {
-	if p.hard.Questions == QuestionsExact && p.isolation(true) == IsolationShared {
+	if p.connConfig.Questions == QuestionsExact && p.isolation(true) == IsolationShared {
 		return
 	}
 	p.mu.Lock()

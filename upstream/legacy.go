@@ -35,7 +35,7 @@ func (l *legacyConn) handshake(ctx context.Context, self []byte, p Profile) erro
 	params := raw.AppendQuote([]byte(`{"protocolVersion":`), newestLegacy)
 	params = p.append(append(params, `,"capabilities":`...), EraLegacy)
 	params = append(append(append(params, `,"clientInfo":`...), self...), '}')
-	result, err := l.ask(ctx, string(mcp.MethodInitialize), params, nil)
+	result, err := l.requestObserved(ctx, string(mcp.MethodInitialize), params, nil)
 	if err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ func (l *legacyConn) call(ctx context.Context, c *Call, clock *clock) (Result, e
 		return Result{}, err
 	}
 	if clock != nil {
-		clock.probedBy(l)
+		clock.setPinger(l)
 	}
 	req := &transport.Request{Message: jsonrpc.Message{ID: id, Method: c.Method, Params: params}, Buffer: c.Buffer}
 	req.Header = c.carried.header(req.HeaderRoom[:0])
@@ -122,10 +122,10 @@ func (l *legacyConn) setLevel(ctx context.Context, c *Call) {
 	if wanted <= l.level || !has(l.info.capabilities, "logging") {
 		return
 	}
-	asking, cancel := context.WithTimeout(causedBy(ctx, c.trace), levelPatience)
+	limited, cancel := context.WithTimeout(causedBy(ctx, c.trace), levelPatience)
 	defer cancel()
 	params := append(raw.AppendQuote([]byte(`{"level":`), name), '}')
-	if _, err := l.ask(asking, string(mcp.MethodSetLogLevel), params, nil); err != nil {
+	if _, err := l.requestObserved(limited, string(mcp.MethodSetLogLevel), params, nil); err != nil {
 		l.log.Debug("the server rejects the log level", "level", name, "error", describe(err))
 		if ctx.Err() != nil {
 			return
@@ -142,5 +142,5 @@ func (l *legacyConn) list(ctx context.Context, method string, cursor []byte) (ra
 	if cursor != nil {
 		params = append(append([]byte(`{"cursor":`), cursor...), '}')
 	}
-	return l.ask(ctx, method, params, nil)
+	return l.requestObserved(ctx, method, params, nil)
 }

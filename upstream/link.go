@@ -26,11 +26,11 @@ import (
 //	ready ── a call found the conn broken ──► starting
 //	any ── unconfigured, idle, or shutting down ──► closed
 type link struct {
-	pool  *pool
-	key   linkKey
-	reads bool // it reads the catalog that all callers share
-	lists bool // it reads a catalog: the shared one, or that of its own callers
-	log   *slog.Logger
+	pool         *pool
+	key          linkKey
+	readsShared  bool // it reads the catalog that all callers share
+	readsCatalog bool // it reads a catalog: the shared one, or that of its own callers
+	log          *slog.Logger
 
 	stop context.CancelCauseFunc
 	done chan struct{} // closed when run has returned
@@ -61,10 +61,10 @@ var errIdle = errors.New("unused")
 
 // startLink starts the goroutine of a link, which runs until close. cause is the Trace of the call
 // that needs it; nil for none.
-func startLink(p *pool, key linkKey, reads bool, cause Trace) *link {
+func startLink(p *pool, key linkKey, readsShared bool, cause Trace) *link {
 	ctx, stop := context.WithCancelCause(context.Background())
-	l := &link{pool: p, key: key, reads: reads, lists: reads || key.lists(), log: p.log, stop: stop,
-		done: make(chan struct{}), wake: make(chan struct{}, 1)}
+	l := &link{pool: p, key: key, readsShared: readsShared, readsCatalog: readsShared || key.readsCatalog(),
+		log: p.log, stop: stop, done: make(chan struct{}), wake: make(chan struct{}, 1)}
 	l.changed, l.since, l.used = make(chan struct{}), time.Now(), time.Now()
 	go l.run(ctx, cause)
 	return l
@@ -73,10 +73,10 @@ func startLink(p *pool, key linkKey, reads bool, cause Trace) *link {
 // run is the only goroutine of a link, except for those of connectAndServe.
 func (l *link) run(ctx context.Context, cause Trace) {
 	defer close(l.done)
-	if l.reads && l.pool.person != "" {
+	if l.readsShared && l.pool.person != "" {
 		l.pool.recallLater()
 	}
-	if why := l.pool.hard.Blocked; why != "" {
+	if why := l.pool.connConfig.Blocked; why != "" {
 		err := errors.New(why)
 		l.update(func(s *linkState) bool { s.attempts++; s.state, s.err = StateBlocked, err; return true })
 		<-ctx.Done()
@@ -100,10 +100,10 @@ func (l *link) run(ctx context.Context, cause Trace) {
 		}
 		next := stateAfter(err)
 		if next != StateRetrying {
-			pause.Last = pace.Longest
+			pause.Begin(pace.Longest)
 		}
 		if signIn(err) {
-			pause.Last = lookEvery / 2
+			pause.Begin(lookEvery)
 		}
 		rest := pause.Next()
 		l.update(func(s *linkState) bool {
@@ -118,7 +118,7 @@ func (l *link) run(ctx context.Context, cause Trace) {
 			return true
 		})
 		pace.Wait(ctx, rest, l.wake)
-		if !l.reads && l.retire() { // no call waits for the link
+		if !l.readsShared && l.retire() { // no call waits for the link
 			l.stop(errIdle)
 		}
 	}
@@ -139,7 +139,7 @@ func (l *link) update(change func(*linkState) bool) bool {
 	close(l.changed)
 	l.changed = make(chan struct{})
 	l.mu.Unlock()
-	if l.reads {
+	if l.readsShared {
 		l.pool.linkChanged(l)
 	}
 	return true
@@ -150,12 +150,12 @@ func (l *link) update(change func(*linkState) bool) bool {
 const listenPatience = time.Second
 
 // connectAndServe connects and serves until the conn ends. It returns how long the conn lived, and
-// the reason of its end. A duration of 0 means that connecting failed. cause is the Trace of the call
-// that waits for it.
+// the reason of its end. A duration of 0 means that connecting failed. cause is the Trace of the
+// call that waits for it.
 func (l *link) connectAndServe(ctx context.Context, cause Trace) (time.Duration, error) {
 	changed := make(chan struct{}, 1)
-	opening, cancel := context.WithTimeoutCause(causedBy(ctx, cause), l.pool.hard.ConnectTimeout,
-		fmt.Errorf("no connection within %v (connect_timeout)", l.pool.hard.ConnectTimeout))
+	opening, cancel := context.WithTimeoutCause(causedBy(ctx, cause), l.pool.connConfig.ConnectTimeout,
+		fmt.Errorf("no connection within %v (connect_timeout)", l.pool.connConfig.ConnectTimeout))
 	defer cancel()
 	if _, err := l.pool.token(opening); err != nil {
 		return 0, err
@@ -176,9 +176,9 @@ func (l *link) connectAndServe(ctx context.Context, cause Trace) (time.Duration,
 	defer waiting.Wait()
 	defer c.close()
 	waiting.Go(func() { ended <- c.wait() })
-	if l.lists || l.key.profile.Asks() {
+	if l.readsCatalog || l.key.profile.Asks() {
 		listening := c.watch()
-		if l.lists {
+		if l.readsCatalog {
 			if err := l.pool.readCatalog(opening, l.key, c); err != nil {
 				return 0, err
 			}
@@ -191,7 +191,7 @@ func (l *link) connectAndServe(ctx context.Context, cause Trace) (time.Duration,
 	}
 	ready, broken := time.Now(), make(chan error, 1)
 	l.update(func(s *linkState) bool { s.state, s.conn, s.broken, s.err = StateReady, c, broken, nil; return true })
-	if l.lists {
+	if l.readsCatalog {
 		// the end of c ends this
 		waiting.Go(func() { l.pool.subscriptions(l.key).resubscribe(ctx, l, c) })
 	}
@@ -202,7 +202,7 @@ func (l *link) connectAndServe(ctx context.Context, cause Trace) (time.Duration,
 // explain marks the error of a second process, with the advice that the server may be able to run
 // only once.
 func (l *link) explain(err error) error {
-	if l.key.owner == "" || l.pool.hard.URL != "" || l.pool.Status().State != StateReady {
+	if l.key.holder == "" || l.pool.connConfig.URL != "" || l.pool.Status().State != StateReady {
 		return err
 	}
 	err = l.pool.shown(err)
@@ -216,8 +216,8 @@ func (l *link) hooks(changed chan<- struct{}) hooks {
 	h := hooks{changed: func() {
 		l.pool.announced.Add(1)
 		nudge(changed)
-	}, observed: observed{l.pool.options.Observer, l.pool.name, l.pool.hard.URL}}
-	if l.lists {
+	}, observed: observed{l.pool.options.Observer, l.pool.name, l.pool.connConfig.URL}}
+	if l.readsCatalog {
 		s := l.pool.subscriptions(l.key)
 		h.updated, h.missed = s.updated, s.missed
 	}
@@ -237,7 +237,7 @@ func (l *link) serve(ctx context.Context, c conn, changed <-chan struct{}, broke
 		look.Stop()
 	}
 	var stale <-chan struct{}
-	if l.lists {
+	if l.readsCatalog {
 		stale = l.pool.subscriptions(l.key).stale
 	}
 	for {
@@ -265,7 +265,7 @@ func (l *link) serve(ctx context.Context, c conn, changed <-chan struct{}, broke
 				return err
 			}
 		case <-idle.C:
-			left := l.idleLeft()
+			left := l.retireIfIdle()
 			if left <= 0 {
 				return errIdle
 			}
@@ -276,10 +276,10 @@ func (l *link) serve(ctx context.Context, c conn, changed <-chan struct{}, broke
 
 // reread reads the catalog again. If that fails, the last good one stays in use.
 func (l *link) reread(ctx context.Context, c conn) {
-	if !l.lists {
+	if !l.readsCatalog {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, l.pool.hard.ConnectTimeout)
+	ctx, cancel := context.WithTimeout(ctx, l.pool.connConfig.ConnectTimeout)
 	defer cancel()
 	if err := l.pool.readCatalog(ctx, l.key, c); err != nil && ctx.Err() == nil && !signIn(err) {
 		l.log.Warn("catalog not refreshed; the last one is served", "error", l.pool.shown(err))
@@ -296,7 +296,7 @@ func (l *link) refreshIn(c conn) time.Duration {
 	if ttl := l.pool.catalogOf(l.key).ttl(); ttl > 0 && (every == 0 || ttl < every) {
 		every = max(ttl, minRefresh)
 	}
-	if every == 0 || !l.lists {
+	if every == 0 || !l.readsCatalog {
 		return 365 * 24 * time.Hour
 	}
 	return every + rand.N(every/8+1)
@@ -316,21 +316,21 @@ const (
 )
 
 func (l *link) idleLimit() time.Duration {
-	limit := l.pool.hard.IdleStop
+	limit := l.pool.connConfig.IdleStop
 	switch {
 	case limit > 0:
 		return limit
-	case l.reads:
+	case l.readsShared:
 		return 365 * 24 * time.Hour
-	case l.key.owner != "" && l.key.lane == 0:
+	case l.key.holder != "" && l.key.lane == 0:
 		return ownIdle
 	}
 	return spareIdle
 }
 
-// idleLeft retires the link if it is idle, and returns 0. Otherwise it returns the time until the
-// next check.
-func (l *link) idleLeft() time.Duration {
+// retireIfIdle retires the link if it is idle, and returns 0. Otherwise it returns the time until
+// the next check.
+func (l *link) retireIfIdle() time.Duration {
 	l.mu.Lock()
 	left := time.Until(l.used.Add(l.idleLimit()))
 	if l.calls > 0 {
@@ -361,14 +361,14 @@ func (l *link) current() conn {
 	return l.conn
 }
 
-// asking returns the conn of the link, and a channel that is closed when no call uses the conn
-// exclusively any more. The channel is nil if no call uses it exclusively.
-func (l *link) asking() (conn, <-chan struct{}) {
+// exclusiveUse returns the conn of the link, and a channel that is closed when no call uses the
+// conn exclusively any more. The channel is nil if no call uses it exclusively.
+func (l *link) exclusiveUse() (conn, <-chan struct{}) {
 	c := l.current()
 	if c == nil {
 		return nil, nil
 	}
-	return c, c.asking()
+	return c, c.exclusiveUse()
 }
 
 // hold keeps the link in use until release, even before it is ready. Otherwise, calls that need
@@ -400,7 +400,7 @@ func (l *link) await(ctx context.Context) (conn, error) {
 			return nil, transport.ErrClosed
 		case l.attempts > attempts:
 			return nil, l.err
-		case l.state == StateBlocked && l.pool.hard.Blocked != "": // there is no further attempt
+		case l.state == StateBlocked && l.pool.connConfig.Blocked != "": // there is no further attempt
 			return nil, l.err
 		}
 		if l.state != StateStarting {
@@ -422,21 +422,21 @@ func (l *link) await(ctx context.Context) (conn, error) {
 	}
 }
 
-// keep holds the link for subscriptions, until letGo.
-func (l *link) keep() {
+// holdForSubscription holds the link for subscriptions, until releaseSubscription.
+func (l *link) holdForSubscription() {
 	l.mu.Lock()
 	l.kept++
 	l.mu.Unlock()
 	l.hold()
 }
 
-func (l *link) isKept() bool {
+func (l *link) heldForSubscription() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.kept > 0
 }
 
-func (l *link) letGo() {
+func (l *link) releaseSubscription() {
 	l.mu.Lock()
 	l.kept--
 	l.mu.Unlock()

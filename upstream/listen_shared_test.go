@@ -181,7 +181,7 @@ type told struct {
 func subscribers(t *testing.T, s *teller) *told {
 	s.lists, s.uris, s.open = map[jsonrpc.ID]bool{}, map[string]map[jsonrpc.ID]bool{}, map[jsonrpc.ID]chan struct{}{}
 	d := &told{teller: s, conn: &modernConn{self: []byte(`{"name":"junction","version":"1"}`)}}
-	p := &pool{hard: Config{ConnectTimeout: time.Minute}, log: authtest.Log(t), subs: map[linkKey]*subscriptions{}}
+	p := &pool{connConfig: Config{ConnectTimeout: time.Minute}, log: authtest.Log(t), subs: map[linkKey]*subscriptions{}}
 	d.subscriptions = p.subscriptions(p.reading())
 	p.options.Hooks.ResourceUpdated = func(u Update) {
 		d.mu.Lock()

@@ -44,7 +44,7 @@ func (e *notModernError) Unwrap() error { return e.cause }
 func (m *modernConn) handshake(ctx context.Context) error {
 	result, err := m.request(ctx, string(mcp.MethodServerDiscover), nil)
 	if err != nil {
-		return probed(err)
+		return classifyDiscoverError(err)
 	}
 	versions, err := result.Get("supportedVersions")
 	if err != nil {
@@ -93,7 +93,7 @@ func (m *modernConn) appendMeta(own []raw.Edit, c *Call) []raw.Edit {
 
 // request sends one of Junction's own requests; more are members of params in addition to _meta.
 func (m *modernConn) request(ctx context.Context, method string, more []byte) (raw.Object, error) {
-	return m.ask(ctx, method, m.params(everything(), more), appendHeader(nil, method, ""))
+	return m.requestObserved(ctx, method, m.params(everything(), more), appendHeader(nil, method, ""))
 }
 
 // appendHeader appends the headers that Streamable HTTP requires (2026-07-28,

@@ -12,8 +12,8 @@ import (
 
 // This file tells the Observer about the requests to and from a server.
 
-// Observer observes the requests to and from servers, for metrics and traces. Its methods are called
-// by many goroutines at once and must not block.
+// Observer observes the requests to and from servers, for metrics and traces. Its methods are
+// called by many goroutines at once and must not block.
 type Observer interface {
 	// Begin is called before a request is sent to a server. Waiting for a connection is over then.
 	// The Trace is passed to End; the TraceContext is sent to the server.
@@ -132,11 +132,13 @@ func (t *TraceContext) header(h []HeaderField) []HeaderField {
 	return h
 }
 
-// ask sends one of Junction's own requests and returns the result. It tells the Observer.
-func (b *base) ask(ctx context.Context, method string, params []byte, header []HeaderField) (raw.Object, error) {
+// requestObserved is requestOwn with calls of the Observer.
+func (b *base) requestObserved(
+	ctx context.Context, method string, params []byte, header []HeaderField,
+) (raw.Object, error) {
 	o := b.hooks.observed
 	if o.Observer == nil {
-		return b.exchange(ctx, method, params, header)
+		return b.requestOwn(ctx, method, params, header)
 	}
 	version := b.info.version
 	if version == "" { // this is the handshake
@@ -145,12 +147,13 @@ func (b *base) ask(ctx context.Context, method string, params []byte, header []H
 	s := Sent{o.upstream, method, "", version, o.url, ctx.Value(causeKey{})}
 	t, carried := o.Begin(s)
 	began := time.Now()
-	result, err := b.exchange(ctx, method, carried.Join(params), carried.header(header))
+	result, err := b.requestOwn(ctx, method, carried.Join(params), carried.header(header))
 	o.End(s, t, received(ctx, began, asRPCError(err)))
 	return result, err
 }
 
-// question is a request of the server that an Observer observes. A nil question is observed by none.
+// question is a request of the server that an Observer observes. A nil question is observed by
+// none.
 type question struct {
 	observer Observer
 	asked    Asked
@@ -158,7 +161,8 @@ type question struct {
 	began    time.Time
 }
 
-// observe tells the Observer about a request of the server that belongs to the call f; nil for none.
+// observe tells the Observer about a request of the server that belongs to the call f; nil for
+// none.
 func (b *base) observe(f *flight, m *jsonrpc.Message) *question {
 	o := b.hooks.observed
 	if o.Observer == nil {

@@ -19,19 +19,19 @@ import (
 // pool holds the links of an upstream by profile, and the catalog that one of them reads. A change
 // of the configuration that concerns only calls keeps the pool.
 type pool struct {
-	name     string
-	person   string // the user whom the pool belongs to; "" for the pool that all users share
-	hard     Config // the settings whose change requires another pool, with defaults
-	options  Options
-	log      *slog.Logger
-	odd      transport.LogLimit // of lines about definitions: a server can change them all the time
-	dialer   *dialer
-	catalog  atomic.Pointer[Catalog]
-	own      map[linkKey]*Catalog   // catalogs that differ from the shared one; guarded by mu
-	separate atomic.Bool            // see Config
-	given    atomic.Pointer[string] // the last access token for the server; nil before the first
-	started  time.Time
-	met      chan struct{} // closed when the first attempt to connect has succeeded or failed
+	name       string
+	person     string // the user whom the pool belongs to; "" for the pool that all users share
+	connConfig Config // see Config.connConfig; with defaults
+	options    Options
+	log        *slog.Logger
+	odd        transport.LogLimit // of lines about definitions: a server can change them all the time
+	dialer     *dialer
+	catalog    atomic.Pointer[Catalog]
+	own        map[linkKey]*Catalog   // catalogs that differ from the shared one; guarded by mu
+	separate   atomic.Bool            // see Config
+	given      atomic.Pointer[string] // the last access token for the server; nil before the first
+	started    time.Time
+	met        chan struct{} // closed when the first attempt to connect has succeeded or failed
 
 	mu      sync.Mutex
 	links   map[linkKey]*link
@@ -39,11 +39,11 @@ type pool struct {
 	flights int                        // calls in progress, including those that wait for a link
 	// closed when a link became idle or ended, or the last call ended; nil while no call waits for
 	// it
-	freed  chan struct{}
-	closed bool
-	alone  bool // the server supports both eras, and the legacy one has no advantage
-	single lone // the first connection, if the server allowed no second one beside it
-	ended  bool // another pool has replaced this one: its catalog is not stored any more
+	freed         chan struct{}
+	closed        bool
+	legacyUseless bool         // the server supports both eras, and the legacy one has no advantage
+	onlyConn      noSecondConn // the first connection, if the server allowed no second one beside it
+	ended         bool         // another pool has replaced this one: its catalog is not stored any more
 	// time until the catalog of a lost upstream is dropped; nil while the upstream is connected
 	grace *time.Timer
 	// announced is the number of announced changes of the lists, and of sign-ins
@@ -53,9 +53,9 @@ type pool struct {
 	status Status
 }
 
-// hard returns the settings that define the server and its connection, without those that concern
-// only calls and names.
-func (c Config) hard() Config {
+// connConfig returns the settings whose change requires another pool: those of the server and its
+// connections, without those that concern only calls and names.
+func (c Config) connConfig() Config {
 	c.Enabled, c.Prefix, c.Expose, c.Tools, c.Instructions = nil, nil, ExposeAll, nil, false
 	c.Concurrency, c.Timeout, c.MaxTimeout, c.Cache, c.Capabilities = 0, 0, 0, 0, nil
 	c.Separate = false // a second API key must not restart every server
@@ -64,13 +64,13 @@ func (c Config) hard() Config {
 
 // serves reports whether the pool fits the configuration.
 func (p *pool) serves(c resolved, o Options) bool {
-	return reflect.DeepEqual(p.hard, c.hard()) && p.options.MessageLimit == o.MessageLimit &&
+	return reflect.DeepEqual(p.connConfig, c.connConfig()) && p.options.MessageLimit == o.MessageLimit &&
 		p.options.Depth == o.Depth &&
 		p.options.Items == o.Items && p.options.Refresh == o.Refresh && p.options.Grace == o.Grace
 }
 
-func startPool(name, person string, hard Config, o Options, before *Catalog) *pool {
-	p := &pool{name: name, person: person, hard: hard, options: o, log: o.Log.With("upstream", name),
+func startPool(name, person string, config Config, o Options, before *Catalog) *pool {
+	p := &pool{name: name, person: person, connConfig: config, options: o, log: o.Log.With("upstream", name),
 		links: map[linkKey]*link{}, subs: map[linkKey]*subscriptions{},
 		started: time.Now(), met: make(chan struct{})}
 	if person == "" {
@@ -78,12 +78,12 @@ func startPool(name, person string, hard Config, o Options, before *Catalog) *po
 	}
 	p.catalog.Store(before)
 	p.status = Status{Name: name, Since: time.Now()}
-	p.dialer = newDialer(name, hard, o)
-	if names := hard.Withheld(); len(names) > 0 {
+	p.dialer = newDialer(name, config, o)
+	if names := config.Withheld(); len(names) > 0 {
 		p.log.Info("the command does not get variables that look like keys; name those it needs in env or inherit_env",
 			"variables", names)
 	}
-	if person != "" || hard.OperatorSignsIn() {
+	if person != "" || config.OperatorSignsIn() {
 		p.dialer.token = p.token
 	}
 	p.mu.Lock()
@@ -131,15 +131,15 @@ func (p *pool) Status() Status {
 		if c == nil || c.child() == nil {
 			continue
 		}
-		if s.Processes = append(s.Processes, c.child().PID()); l.reads {
+		if s.Processes = append(s.Processes, c.child().PID()); l.readsShared {
 			for _, r := range c.child().Reported() {
 				s.Reported = append(s.Reported, transport.Reported{At: r.At, Text: p.cleaned(r.Text)})
 			}
 		}
 	}
 	p.mu.Unlock()
-	if p.hard.Sandbox != nil {
-		s.Sandbox = p.hard.Sandbox.Enforcement(p.options.kernel())
+	if p.connConfig.Sandbox != nil {
+		s.Sandbox = p.connConfig.Sandbox.Enforcement(p.options.kernel())
 	}
 	c := p.Catalog()
 	s.Era, s.Version, s.Tools, s.Left, s.Stored = c.Era, c.Version, len(c.Tools), c.Left, c.Stored
@@ -160,7 +160,7 @@ func (p *pool) link(ctx context.Context, key linkKey, cause Trace) (*link, error
 			l.hold()
 			p.mu.Unlock()
 			return l, nil
-		case len(p.links) < p.hard.MaxLinks && !p.full(key) || key == p.reading():
+		case len(p.links) < p.connConfig.MaxLinks && !p.full(key) || key == p.reading():
 			l = startLink(p, key, key == p.reading(), cause)
 			l.hold()
 			p.links[key] = l
@@ -187,7 +187,7 @@ func (p *pool) noRoom(key linkKey) error {
 	if p.full(key) {
 		return fmt.Errorf("all %d connections that one user may have (half of max_links) are in use", p.share())
 	}
-	return fmt.Errorf("all %d connections (max_links) are in use", p.hard.MaxLinks)
+	return fmt.Errorf("all %d connections (max_links) are in use", p.connConfig.MaxLinks)
 }
 
 // full reports whether the principal of the key has its maximum number of links; p.mu is held.
@@ -205,7 +205,7 @@ func (p *pool) full(key linkKey) bool {
 }
 
 // share returns the maximum number of links of one principal.
-func (p *pool) share() int { return max(1, p.hard.MaxLinks/2) }
+func (p *pool) share() int { return max(1, p.connConfig.MaxLinks/2) }
 
 // hasIdle reports whether an idle link could make room for one with that key; p.mu is held.
 func (p *pool) hasIdle(key linkKey) bool {
@@ -215,7 +215,7 @@ func (p *pool) hasIdle(key linkKey) bool {
 			continue
 		}
 		l.mu.Lock()
-		idle := !l.reads && l.calls == 0
+		idle := !l.readsShared && l.calls == 0
 		l.mu.Unlock()
 		if idle {
 			return true
@@ -228,7 +228,7 @@ func (p *pool) hasIdle(key linkKey) bool {
 func (p *pool) tell(key linkKey, method string) {
 	var conns []conn
 	p.mu.Lock()
-	for ; key.lane < p.hard.MaxLinks; key.lane++ {
+	for ; key.lane < p.connConfig.MaxLinks; key.lane++ {
 		if l := p.links[key]; l != nil {
 			if c := l.current(); c != nil {
 				conns = append(conns, c)
@@ -253,7 +253,7 @@ func (p *pool) takeIdle(key linkKey) *link {
 			continue
 		}
 		l.mu.Lock()
-		if !l.reads && l.calls == 0 && l.state != StateClosed && (found == nil || l.used.Before(used)) {
+		if !l.readsShared && l.calls == 0 && l.state != StateClosed && (found == nil || l.used.Before(used)) {
 			found, used = l, l.used
 		}
 		l.mu.Unlock()
@@ -261,8 +261,9 @@ func (p *pool) takeIdle(key linkKey) *link {
 	if found == nil || !found.retire() {
 		return nil
 	}
-	if found.key.owner != "" {
-		p.log.Info("an unused connection of one user ends to make room for another one", "max_links", p.hard.MaxLinks)
+	if found.key.holder != "" {
+		p.log.Info("an unused connection of one user ends to make room for another one", "max_links",
+			p.connConfig.MaxLinks)
 	}
 	return found
 }
@@ -311,7 +312,7 @@ func (p *pool) linkChanged(l *link) {
 			p.grace = nil
 		}
 	case now.Failed():
-		p.status.Err, p.status.Advice = describe(err), advice(err, p.name, &p.hard)
+		p.status.Err, p.status.Advice = describe(err), advice(err, p.name, &p.connConfig)
 		if p.grace == nil && !p.closed {
 			p.grace = time.AfterFunc(p.options.Grace, p.giveUp)
 		}

@@ -48,7 +48,7 @@ func (p *pool) recall(before *Catalog) *Catalog {
 	if p.options.Store == nil || !before.Listed.IsZero() {
 		return before
 	}
-	text := p.options.Store.Load(p.hard.Entry(p.name), p.person)
+	text := p.options.Store.Load(p.connConfig.Entry(p.name), p.person)
 	if text == nil {
 		return before
 	}
@@ -84,9 +84,9 @@ func (p *pool) remember(c *Catalog) {
 	switch {
 	case p.options.Store == nil || p.closed || p.ended:
 	case c.SignIn:
-		p.options.Store.Delete(p.hard.Entry(p.name), p.person)
+		p.options.Store.Delete(p.connConfig.Entry(p.name), p.person)
 	case !c.Listed.IsZero() && !c.Stored:
-		p.options.Store.Save(p.hard.Entry(p.name), p.person, c.text)
+		p.options.Store.Save(p.connConfig.Entry(p.name), p.person, c.text)
 	}
 }
 

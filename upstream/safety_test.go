@@ -36,7 +36,7 @@ func TestSafety1EarlierCallsOfOthers(t *testing.T) {
 		}
 		ofTheOnlyCall := func(principal string) bool {
 			f := call("x", principal)
-			got, _ := b.owner(nil, question)
+			got, _ := b.callOf(nil, question)
 			delete(b.flights, f.id)
 			return got == f
 		}
@@ -181,7 +181,7 @@ func TestSafety1SecondKey(t *testing.T) {
 	two := one
 	two.Separate = true
 	o := Options{Log: authtest.Log(t)}.withDefaults()
-	p := &pool{name: "x", hard: one.withDefaults(o.Defaults).hard(), options: o}
+	p := &pool{name: "x", connConfig: one.withDefaults(o.Defaults).connConfig(), options: o}
 	p.catalog.Store(&Catalog{})
 	if newUpstream(one.resolve(o.Defaults), p); p.key(Profile{}, "", "a", false) != p.reading() {
 		t.Error("the only user does not have the shared connection")
@@ -275,10 +275,10 @@ func (r reporting) Reported() []transport.Reported { return []transport.Reported
 // reason of a failed connection.
 func TestSafety3WordsOfARunningServer(t *testing.T) {
 	const secret = "printed-by-the-command"
-	p := &pool{hard: Config{Command: []string{"x"}, Env: map[string]string{"UP_API_KEY": secret}}}
+	p := &pool{connConfig: Config{Command: []string{"x"}, Env: map[string]string{"UP_API_KEY": secret}}}
 	p.catalog.Store(&Catalog{})
 	c := &legacyConn{base: base{transport: reporting{text: "the key\x1b[31m " + secret + " is wrong " + strings.Repeat("x", 4<<10)}}}
-	p.links = map[linkKey]*link{{}: {reads: true, linkState: linkState{conn: c}}}
+	p.links = map[linkKey]*link{{}: {readsShared: true, linkState: linkState{conn: c}}}
 	got := p.Status().Reported[0].Text
 	if want := "the key[31m … is wrong x"; !strings.HasPrefix(got, want) || utf8.RuneCountInString(got) > mostShown+1 {
 		t.Errorf("the status has %d characters, %.100q, want %q and at most %d", utf8.RuneCountInString(got), got, want, mostShown)

@@ -68,7 +68,7 @@ type flight struct {
 	task      string          // ID of the task that executes the call, for legacy servers; guarded by base.mu
 	// the call uses the conn exclusively, since a server request that names no call was attributed
 	// to it; guarded by base.mu
-	alone bool
+	exclusive bool
 }
 
 // endedCall is the time when the last call of a principal ended. The zero value means no call.
@@ -91,8 +91,8 @@ func (b *base) untrack(f *flight) {
 		b.recent[1] = b.recent[0]
 	}
 	b.recent[0] = endedCall{f.principal, time.Now()}
-	if f.alone {
-		if b.alone--; b.alone == 0 {
+	if f.exclusive {
+		if b.exclusive--; b.exclusive == 0 {
 			close(b.shared)
 			b.shared = nil
 		}
@@ -128,12 +128,12 @@ func (b *base) crowded(principal string) bool {
 	return false
 }
 
-// owner returns the only call that a message can belong to. own is the call on whose response
+// callOf returns the only call that a message can belong to. own is the call on whose response
 // stream the message came; nil for other streams. A message may name its task. Without a task, it
 // belongs to the only call in flight. If several calls are in flight, or if an earlier call of
-// another principal may still send, owner returns nil and the reason. A server request must be
+// another principal may still send, callOf returns nil and the reason. A server request must be
 // bound to the client and the user who caused it (2025-11-25, client/elicitation).
-func (b *base) owner(own *flight, m *jsonrpc.Message) (f *flight, reason string) {
+func (b *base) callOf(own *flight, m *jsonrpc.Message) (f *flight, reason string) {
 	if own != nil {
 		return own, ""
 	}
@@ -172,8 +172,8 @@ func (b *base) owner(own *flight, m *jsonrpc.Message) (f *flight, reason string)
 // basic/utilities/tasks).
 const keyRelatedTask = "io.modelcontextprotocol/related-task"
 
-// pendingRequest is a server request that the client has not answered yet.
-type pendingRequest struct {
+// serverQuestion is a server request that the client has not answered yet.
+type serverQuestion struct {
 	of     *flight
 	seen   *question
 	cancel context.CancelFunc
@@ -183,7 +183,7 @@ type pendingRequest struct {
 // serverRequest relays a server request to the client, on a goroutine that close waits for. It
 // rejects a request that belongs to no call.
 func (b *base) serverRequest(own *flight, m *jsonrpc.Message) {
-	f, reason := b.owner(own, m)
+	f, reason := b.callOf(own, m)
 	seen := b.observe(f, m)
 	if f == nil && m.Method == string(mcp.MethodListRoots) && !b.declares().Roots {
 		b.log.Debug("rejected roots/list: roots were not declared", "reason", reason)
@@ -213,7 +213,7 @@ func (b *base) serverRequest(own *flight, m *jsonrpc.Message) {
 // admit adds a server request of the call f to the pending ones. The context ends when the answer
 // is no longer needed. If there are too many, or the call has ended, admit rejects the request and
 // returns nil.
-func (b *base) admit(own, f *flight, m *jsonrpc.Message, seen *question) (context.Context, *pendingRequest) {
+func (b *base) admit(own, f *flight, m *jsonrpc.Message, seen *question) (context.Context, *serverQuestion) {
 	ctx, cancel := context.WithCancel(f.ctx)
 	b.mu.Lock()
 	if b.flights[f.id] != f { // the call has just ended
@@ -228,11 +228,11 @@ func (b *base) admit(own, f *flight, m *jsonrpc.Message, seen *question) (contex
 		b.refuse(seen, m.ID, mcp.INVALID_REQUEST, "too many requests of the server are open, or one with this id is")
 		return nil, nil
 	}
-	a := &pendingRequest{f, seen, cancel, make(chan struct{})}
+	a := &serverQuestion{f, seen, cancel, make(chan struct{})}
 	b.pending[m.ID] = a
-	if own == nil && !f.alone {
-		f.alone = true
-		if b.alone++; b.alone == 1 {
+	if own == nil && !f.exclusive {
+		f.exclusive = true
+		if b.exclusive++; b.exclusive == 1 {
 			b.shared = make(chan struct{})
 		}
 	}
@@ -241,7 +241,7 @@ func (b *base) admit(own, f *flight, m *jsonrpc.Message, seen *question) (contex
 }
 
 // relay asks the client and sends its answer to the server.
-func (b *base) relay(ctx context.Context, a *pendingRequest, id jsonrpc.ID, q *ServerRequest) {
+func (b *base) relay(ctx context.Context, a *serverQuestion, id jsonrpc.ID, q *ServerRequest) {
 	defer close(a.done)
 	defer a.cancel()
 	clock := a.of.clock
@@ -289,8 +289,8 @@ func (b *base) declares() Profile {
 // sendPatience is the time limit for sending a notification or a response.
 const sendPatience = 30 * time.Second
 
-// asking implements conn.
-func (b *base) asking() <-chan struct{} {
+// exclusiveUse implements conn.
+func (b *base) exclusiveUse() <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.shared

@@ -22,17 +22,17 @@ func TestQuestionOfACallThatWasGivenUp(t *testing.T) {
 	next := &flight{id: "2"}
 	b.track(next)
 	question := &jsonrpc.Message{ID: "1", Method: "elicitation/create"}
-	if f, reason := b.owner(nil, question); f != next {
+	if f, reason := b.callOf(nil, question); f != next {
 		t.Fatalf("the question of the only call is nobody's: %s", reason)
 	}
 	b.noteAbandoned()
-	if f, _ := b.owner(nil, question); f != nil {
+	if f, _ := b.callOf(nil, question); f != nil {
 		t.Error("the question may be that of a call that was given up, and was taken for the next one's")
 	}
-	if f, _ := b.owner(next, question); f != next {
+	if f, _ := b.callOf(next, question); f != next {
 		t.Error("a question on the stream of its call is not its own any more")
 	}
-	if b.asking() != nil {
+	if b.exclusiveUse() != nil {
 		t.Error("the next call would get another connection, where a server has another state")
 	}
 }

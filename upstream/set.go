@@ -141,7 +141,7 @@ func (p *pool) reconnect() {
 	closed := p.closed
 	p.mu.Unlock()
 	for _, l := range links {
-		if !l.reads {
+		if !l.readsShared {
 			l.stop(transport.ErrClosed) // the next call opens another one
 		} else if c := l.current(); c != nil {
 			l.fail(c, errReconnect)

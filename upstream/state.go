@@ -128,12 +128,12 @@ const leastSecret = 8
 
 // secrets returns what the server was given to authenticate Junction, the longest ones first.
 func (p *pool) secrets() []string {
-	list := command.Secrets(p.hard.environment())
-	for _, value := range p.hard.Headers {
+	list := command.Secrets(p.connConfig.environment())
+	for _, value := range p.connConfig.Headers {
 		_, credentials, _ := strings.Cut(value, " ") // after the scheme, such as Bearer
 		list = append(list, value, credentials)
 	}
-	if u, err := url.Parse(p.hard.URL); err == nil {
+	if u, err := url.Parse(p.connConfig.URL); err == nil {
 		for _, values := range u.Query() {
 			list = append(list, values...)
 		}

@@ -106,27 +106,27 @@ func (p *pool) Subscribe(
 		return Source{}, nil, &Error{p.name, KindBusy,
 			fmt.Errorf("subscriptions of %d users are open (half of max_links)", p.share())}
 	}
-	defer l.letGo()
+	defer l.releaseSubscription()
 	s := p.subscriptions(key)
 	accepted, err := s.subscribe(ctx, l, c, uris)
 	return Source{s}, accepted, err
 }
 
 // claim keeps a link open for a subscription. It returns false if subscriptions already keep half
-// of max_links, because calls need links, too. After true, the caller must call letGo.
+// of max_links, because calls need links, too. After true, the caller must call releaseSubscription.
 func (p *pool) claim(l *link) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	others := 0
 	for _, other := range p.links {
-		if other != l && !other.reads && other.isKept() {
+		if other != l && !other.readsShared && other.heldForSubscription() {
 			others++
 		}
 	}
-	if others >= p.share() && !l.reads && !l.isKept() {
+	if others >= p.share() && !l.readsShared && !l.heldForSubscription() {
 		return false
 	}
-	l.keep()
+	l.holdForSubscription()
 	return true
 }
 
@@ -155,7 +155,7 @@ func (s *subscriptions) subscribe(ctx context.Context, l *link, c conn, uris []s
 // keep holds the link open if there are subscribers; mu is held.
 func (s *subscriptions) keep(l *link) {
 	if len(s.wanted) > 0 && s.held == nil {
-		l.keep()
+		l.holdForSubscription()
 		s.held = l
 	}
 }
@@ -183,7 +183,7 @@ func (s *subscriptions) unsubscribe(uris []string) {
 	}
 	s.mu.Unlock()
 	if held != nil {
-		held.letGo()
+		held.releaseSubscription()
 	}
 	nudge(s.stale)
 }
@@ -237,7 +237,7 @@ func (s *subscriptions) all(more []string) []string {
 // resubscribe makes a new conn follow the wanted resources. Updates were missed while there was no
 // conn, so it then reports all resources wanted before as possibly changed.
 func (s *subscriptions) resubscribe(ctx context.Context, l *link, c conn) {
-	ctx, cancel := context.WithTimeout(ctx, s.p.hard.ConnectTimeout)
+	ctx, cancel := context.WithTimeout(ctx, s.p.connConfig.ConnectTimeout)
 	defer cancel()
 	select {
 	case s.turn <- struct{}{}:
@@ -262,7 +262,7 @@ func (s *subscriptions) resubscribe(ctx context.Context, l *link, c conn) {
 // withdraw unsubscribes from resources without a subscriber. It does nothing while another
 // goroutine holds turn, because that goroutine's sync does the same.
 func (s *subscriptions) withdraw(ctx context.Context, c conn) {
-	ctx, cancel := context.WithTimeout(ctx, s.p.hard.ConnectTimeout)
+	ctx, cancel := context.WithTimeout(ctx, s.p.connConfig.ConnectTimeout)
 	defer cancel()
 	select {
 	case s.turn <- struct{}{}:
@@ -301,7 +301,7 @@ func (l *legacyConn) follow(ctx context.Context, _ func() []string, added, gone 
 	var accepted []string
 	var refused error
 	ask := func(method mcp.MCPMethod, uri string) error {
-		_, err := l.ask(ctx, string(method), append(raw.AppendQuote([]byte(`{"uri":`), uri), '}'), nil)
+		_, err := l.requestObserved(ctx, string(method), append(raw.AppendQuote([]byte(`{"uri":`), uri), '}'), nil)
 		if _, said := err.(*jsonrpc.Error); said {
 			refused = cmp.Or(refused, err)
 			return nil

@@ -23,7 +23,7 @@ func (follower) follow(_ context.Context, _ func() []string, added, _ []string) 
 func TestWhatANewConnMissed(t *testing.T) {
 	for _, early := range []bool{false, true} {
 		var told []string
-		p := &pool{hard: Config{ConnectTimeout: time.Minute}, log: authtest.Log(t), subs: map[linkKey]*subscriptions{}}
+		p := &pool{connConfig: Config{ConnectTimeout: time.Minute}, log: authtest.Log(t), subs: map[linkKey]*subscriptions{}}
 		subs, l := p.subscriptions(p.reading()), &link{pool: p}
 		p.options.Hooks.ResourceUpdated = func(u Update) { told = append(told, u.URI) }
 		subscribe := func(c conn, uri string) {

@@ -51,7 +51,7 @@ func (l *legacyConn) callAsTask(ctx context.Context, c *Call, clock *clock) (Res
 		f = &flight{id: id, principal: c.Principal, clock: clock}
 	}
 	if f.ctx = ctx; clock != nil {
-		clock.probedBy(l)
+		clock.setPinger(l)
 	}
 	l.track(f)
 	defer l.untrack(f)

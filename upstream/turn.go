@@ -18,18 +18,18 @@ import (
 const turnPatience = 20 * time.Second
 
 // takeTurn returns a ready conn for a call of that key: that of the first link, or of another link
-// while a call on the first one is asking. The caller must release the link. cause is the Trace of
-// the call.
+// while a call uses the first one exclusively. The caller must release the link. cause is the Trace
+// of the call.
 func (p *pool) takeTurn(ctx context.Context, key linkKey, cause Trace) (*link, conn, error) {
-	first, asking := p.asking(key)
-	if asking == nil { // nearly always the case
+	first, inUse := p.exclusiveUse(key)
+	if inUse == nil { // nearly always the case
 		return p.take(ctx, key, cause)
 	}
 	late, cancel := context.WithTimeout(ctx, turnPatience)
 	defer cancel()
-	for ; asking != nil; first, asking = p.asking(key) {
+	for ; inUse != nil; first, inUse = p.exclusiveUse(key) {
 		if other, ok := p.lane(key, first); ok {
-			l, c, err := p.takeUntil(late, other, asking, cause)
+			l, c, err := p.takeUntil(late, other, inUse, cause)
 			switch {
 			case err == nil, ctx.Err() != nil:
 				return l, c, err
@@ -38,15 +38,15 @@ func (p *pool) takeTurn(ctx context.Context, key linkKey, cause Trace) (*link, c
 			}
 		}
 		select {
-		case <-asking:
+		case <-inUse:
 			continue
 		case <-late.Done():
 		}
-		if ctx.Err() == nil {
-			break
+		if ctx.Err() != nil {
+			return nil, nil, &Error{p.name, KindBusy, errors.New("another call waits for the answer of a person, " +
+				"and the server runs only once")}
 		}
-		return nil, nil, &Error{p.name, KindBusy, errors.New("another call waits for the answer of a person, and " +
-			"the server runs only once")}
+		return p.take(ctx, key, cause) // turnPatience is over: share the connection
 	}
 	return p.take(ctx, key, cause)
 }
@@ -78,34 +78,34 @@ func (p *pool) takeUntil(
 	return l, c, err
 }
 
-// asking returns the conn of the link of that key, and a channel that is closed as soon as no call
-// on the conn waits for a person. The channel is nil if no call does.
-func (p *pool) asking(key linkKey) (conn, <-chan struct{}) {
+// exclusiveUse returns the conn of the link of that key, and a channel that is closed as soon as no
+// call on the conn waits for a person. The channel is nil if no call does.
+func (p *pool) exclusiveUse(key linkKey) (conn, <-chan struct{}) {
 	p.mu.Lock()
 	l := p.links[key]
 	p.mu.Unlock()
 	if l == nil || !key.profile.Asks() {
 		return nil, nil
 	}
-	return l.asking()
+	return l.exclusiveUse()
 }
 
-// lane returns the key of another link for the callers of key, on which no call is asking; key
+// lane returns the key of another link for the callers of key, which no call uses exclusively; key
 // itself if there is no room for another link. first is the conn of the link of key. It returns
 // false if the server cannot be started twice.
 func (p *pool) lane(key linkKey, first conn) (linkKey, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.single.first == first && time.Since(p.single.at) < stayOneFor {
+	if p.onlyConn.first == first && time.Since(p.onlyConn.at) < stayOneFor {
 		return key, false
 	}
-	for other := key; other.lane < p.hard.MaxLinks; other.lane++ {
+	for other := key; other.lane < p.connConfig.MaxLinks; other.lane++ {
 		l := p.links[other]
-		if l == nil && (len(p.links) < p.hard.MaxLinks && !p.full(key) || p.hasIdle(key)) {
+		if l == nil && (len(p.links) < p.connConfig.MaxLinks && !p.full(key) || p.hasIdle(key)) {
 			return other, true
 		}
 		if l != nil {
-			if _, asking := l.asking(); asking == nil {
+			if _, inUse := l.exclusiveUse(); inUse == nil {
 				return other, true
 			}
 		}
@@ -117,12 +117,13 @@ func (p *pool) lane(key linkKey, first conn) (linkKey, bool) {
 func (p *pool) stayOne(first conn, err error) {
 	p.log.Warn("cannot open a second connection; calls wait for each other while a person is asked", "error", err)
 	p.mu.Lock()
-	p.single = lone{first, time.Now()}
+	p.onlyConn = noSecondConn{first, time.Now()}
 	p.mu.Unlock()
 }
 
-// lone is a connection beside which no second one could be opened, and the time of the attempt.
-type lone struct {
+// noSecondConn is a connection beside which no second one could be opened, and the time of the
+// attempt.
+type noSecondConn struct {
 	first conn
 	at    time.Time
 }

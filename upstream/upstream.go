@@ -114,7 +114,7 @@ func start(name, person string, c resolved, o Options, before *Catalog) *Upstrea
 	if person != "" {
 		o.Log = o.Log.With("person", person)
 	}
-	return newUpstream(c, startPool(name, person, c.hard(), o, before))
+	return newUpstream(c, startPool(name, person, c.connConfig(), o, before))
 }
 
 // adapt returns an upstream with that configuration. This is u if nothing differs, and an upstream
@@ -175,7 +175,7 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (Result, error) {
 		if f.broken != nil {
 			l.fail(cn, f.broken)
 		}
-		if f.stale && l.lists && u.readCatalog(causedBy(ctx, c.Trace), l.key, cn) == nil {
+		if f.stale && l.readsCatalog && u.readCatalog(causedBy(ctx, c.Trace), l.key, cn) == nil {
 			_, _, tool = u.limits(c)
 		}
 		l.release()

@@ -10,7 +10,7 @@ import (
 // shortened by up to a quarter at random, so that many links do not try at the same moment. The
 // zero value is ready to use, by one goroutine.
 type Backoff struct {
-	Last time.Duration // the next pause is twice as long
+	last time.Duration // the next pause is twice as long
 }
 
 const (
@@ -23,12 +23,15 @@ const (
 )
 
 // Reset makes the next pause the shortest one again.
-func (b *Backoff) Reset() { b.Last = 0 }
+func (b *Backoff) Reset() { b.last = 0 }
+
+// Begin makes the next pause about d, within the limits of all pauses.
+func (b *Backoff) Begin(d time.Duration) { b.last = d / 2 }
 
 // Next returns the next pause. Pass it to Wait.
 func (b *Backoff) Next() time.Duration {
-	b.Last = min(max(2*b.Last, firstPause), Longest)
-	return b.Last - rand.N(b.Last/4)
+	b.last = min(max(2*b.last, firstPause), Longest)
+	return b.last - rand.N(b.last/4)
 }
 
 // Wait pauses. It returns early when ctx ends. If wake receives a value, it returns after Woken.

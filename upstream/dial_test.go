@@ -96,8 +96,8 @@ func TestEraHTTP(t *testing.T) {
 				d := testDialer(t, Config{URL: "http://server/mcp"}, rt)
 				start := time.Now()
 				mustDial(t, d, tt.http)
-				if took := time.Since(start); took > probeTimeout+bothAnswers {
-					t.Errorf("it took %v, want at most %v", took, probeTimeout+bothAnswers)
+				if took := time.Since(start); took > discoverTimeout+modernGrace {
+					t.Errorf("it took %v, want at most %v", took, discoverTimeout+modernGrace)
 				}
 				if known, _ := d.known.recall(); tt.http != isLegacy && tt.http != isModern && !strings.HasPrefix(tt.http, "legacy") && known != EraAuto {
 					t.Errorf("the era %q was learnt from a failure", known)
@@ -172,7 +172,7 @@ func TestEraKnown(t *testing.T) {
 	}
 }
 
-// One odd answer of a server whose era is known does not change it; stubborn in a row do.
+// One odd answer of a server whose era is known does not change it; denialsToForget in a row do.
 func TestEraFlaps(t *testing.T) {
 	denied := []byte(`{"code":-32601,"message":"Method not found"}`)
 	for _, tt := range []struct {
@@ -286,7 +286,7 @@ func TestProbeLate(t *testing.T) {
 		t.Cleanup(s.Close)
 		_, rt := newCable(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.Header.Get(headerMethod) != "" {
-				time.Sleep(probeTimeout + 3*time.Second)
+				time.Sleep(discoverTimeout + 3*time.Second)
 			}
 			s.Handler().ServeHTTP(w, r)
 		}))
@@ -298,18 +298,18 @@ func TestProbeLate(t *testing.T) {
 func TestProbedNeedsEvidence(t *testing.T) {
 	for _, code := range []int{301, 307, 401, 403, 407, 408, 429, 500, 502, 503, 504} {
 		var not *notModernError
-		if err := probed(&transport.StatusError{Status: code}); errors.As(err, &not) {
+		if err := classifyDiscoverError(&transport.StatusError{Status: code}); errors.As(err, &not) {
 			t.Errorf("%d is taken for evidence of the legacy era", code)
 		}
 	}
 	for _, code := range []int{400, 404, 405, 406, 410, 415} {
 		var not *notModernError
-		if err := probed(&transport.StatusError{Status: code}); !errors.As(err, &not) {
+		if err := classifyDiscoverError(&transport.StatusError{Status: code}); !errors.As(err, &not) {
 			t.Errorf("%d is not taken for evidence of the legacy era", code)
 		}
 	}
 	var not *notModernError
-	if err := probed(errors.New("no route to host")); errors.As(err, &not) {
+	if err := classifyDiscoverError(errors.New("no route to host")); errors.As(err, &not) {
 		t.Error("a network failure is taken for evidence of the legacy era")
 	}
 }

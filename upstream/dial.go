@@ -18,9 +18,9 @@ import (
 	"junction/upstream/transport"
 )
 
-// bothAnswers is how long the modern answer may come after the legacy one, if both requests waited
+// modernGrace is how long the modern answer may come after the legacy one, if both requests waited
 // for the server to start.
-const bothAnswers = 200 * time.Millisecond
+const modernGrace = 200 * time.Millisecond
 
 var errSilent = errors.New("no answer to server/discover")
 
@@ -62,13 +62,13 @@ type knowledge struct {
 	against   int       // consecutive handshakes that contradicted era
 }
 
-// stubborn is the number of consecutive handshakes that must contradict the known era until it is
-// forgotten.
-const stubborn = 2
+// denialsToForget is the number of consecutive handshakes that must contradict the known era until
+// it is forgotten.
+const denialsToForget = 2
 
-// probeTimeout is the time limit for the answer to server/discover. After it, the legacy handshake
-// is tried, too, because some servers never answer.
-const probeTimeout = 5 * time.Second
+// discoverTimeout is the time limit for the answer to server/discover. After it, the legacy
+// handshake is tried, too, because some servers never answer.
+const discoverTimeout = 5 * time.Second
 
 // dial opens a conn for clients of the profile. It returns when the handshake is done.
 func (d *dialer) dial(ctx context.Context, p Profile, h hooks) (conn, error) {
@@ -117,14 +117,14 @@ func (d *dialer) legacy(ctx context.Context, remote Transport, p Profile, h hook
 
 // connect opens the transport of a conn and does the handshake. After an error, the conn is closed.
 func (d *dialer) connect(ctx context.Context, remote Transport, b *base, handshake func() error) error {
-	w, err := d.open(ctx, remote, b.receive)
+	t, err := d.open(ctx, remote, b.receive)
 	if err != nil {
 		b.stop()
 		return err
 	}
-	b.start(w)
+	b.start(t)
 	if err := handshake(); err != nil {
-		err = dead(w, err)
+		err = dead(t, err)
 		b.close()
 		return asRPCError(err)
 	}
@@ -162,7 +162,7 @@ func (d *dialer) dialModern(ctx context.Context, h hooks) (conn, error) {
 
 // dialAuto connects to a server of unknown era. It sends server/discover first. If the answer shows
 // that the server belongs to the legacy era, it sends initialize on the same transport. A server
-// that does not answer within probeTimeout may never answer, or may still be starting (npx takes
+// that does not answer within discoverTimeout may never answer, or may still be starting (npx takes
 // long). Then dialAuto sends initialize, too, and the first good answer counts.
 func (d *dialer) dialAuto(ctx context.Context, guess Era, p Profile, h hooks) (conn, error) {
 	b, err := d.openBoth(ctx, h)
@@ -173,8 +173,8 @@ func (d *dialer) dialAuto(ctx context.Context, guess Era, p Profile, h hooks) (c
 	defer b.handshakes.Wait()
 	defer cancel()
 	b.handshakes.Go(func() { b.discovered <- b.modern.handshake(ctx) })
-	probe := time.NewTimer(min(probeTimeout, d.config.ConnectTimeout/2))
-	defer probe.Stop()
+	late := time.NewTimer(min(discoverTimeout, d.config.ConnectTimeout/2))
+	defer late.Stop()
 	denied := error(nil) // the evidence that the server does not support the modern era; nil for none
 	select {
 	case err := <-b.discovered:
@@ -195,7 +195,7 @@ func (d *dialer) dialAuto(ctx context.Context, guess Era, p Profile, h hooks) (c
 		if guess == EraModern && !d.known.doubt() {
 			return nil, b.fail(fmt.Errorf("the server spoke %s before and denies it now: %w", modernVersion, denied))
 		}
-	case <-probe.C:
+	case <-late.C:
 	}
 	c, err := b.firstAnswer(ctx, denied, p)
 	switch {
@@ -259,7 +259,7 @@ func (b *bothEras) firstAnswer(ctx context.Context, denied error, p Profile) (co
 				// first one second.
 				select {
 				case denied = <-b.discovered:
-				case <-time.After(bothAnswers):
+				case <-time.After(modernGrace):
 					denied = errSilent
 				}
 				if denied == nil {
@@ -309,11 +309,11 @@ func (d *dialer) mayBeSSE(err error) bool {
 
 // open opens the transport of the configuration, and calls d.opened.
 func (d *dialer) open(ctx context.Context, remote Transport, in transport.Receiver) (transport.Transport, error) {
-	w, err := d.openTransport(ctx, remote, in)
+	t, err := d.openTransport(ctx, remote, in)
 	if err == nil && d.opened != nil {
 		d.opened()
 	}
-	return w, err
+	return t, err
 }
 
 func (d *dialer) openTransport(ctx context.Context, remote Transport, in transport.Receiver) (
@@ -337,19 +337,19 @@ func (d *dialer) openTransport(ctx context.Context, remote Transport, in transpo
 }
 
 // dead returns the reason why the transport ended, or err if it has not ended.
-func dead(w transport.Transport, err error) error {
-	if w.Ended() {
-		if reason := w.Wait(); reason != nil {
+func dead(t transport.Transport, err error) error {
+	if t.Ended() {
+		if reason := t.Wait(); reason != nil {
 			return reason
 		}
 	}
 	return err
 }
 
-// probed returns a *notModernError if the answer to server/discover shows that the server belongs
-// to the legacy era (2026-07-28, basic/versioning). Otherwise it returns err: 401, 403, 429, 5xx,
-// redirects and network failures are no evidence of an era.
-func probed(err error) error {
+// classifyDiscoverError returns a *notModernError if the answer to server/discover shows that the
+// server belongs to the legacy era (2026-07-28, basic/versioning). Otherwise it returns err: 401,
+// 403, 429, 5xx, redirects and network failures are no evidence of an era.
+func classifyDiscoverError(err error) error {
 	if status, ok := errors.AsType[*transport.StatusError](err); ok {
 		switch code := status.Status; {
 		case code == 401, code == 403, code == 407, code == 408, code == 429, code >= 500, code < 400:
@@ -429,12 +429,12 @@ func (k *knowledge) learn(era Era, remote Transport) {
 	k.era, k.transport, k.against = era, remote, 0
 }
 
-// doubt counts a handshake that contradicted the known era. After the last one of stubborn, it
-// forgets the era and returns true.
+// doubt counts a handshake that contradicted the known era. After the last one of denialsToForget,
+// it forgets the era and returns true.
 func (k *knowledge) doubt() bool {
 	k.Lock()
 	defer k.Unlock()
-	if k.against++; k.against < stubborn {
+	if k.against++; k.against < denialsToForget {
 		return false
 	}
 	k.era, k.transport, k.against = EraAuto, TransportAuto, 0
