@@ -3,6 +3,7 @@ package upstreamtest
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -239,7 +240,7 @@ func newSession(out *stream) *session {
 
 func (s *Server) begin(out *stream) *session {
 	se := newSession(out)
-	se.id = "session-" + s.next()
+	se.id = "session-" + s.next() + "-" + rand.Text() // a later server at the address does not know it
 	s.state.Lock()
 	defer s.state.Unlock()
 	s.sessions[se.id], s.latest = se, se
