@@ -7,8 +7,8 @@
 // visible to the subject, and decides each call. So a call only has to compare its arguments
 // (pattern.go), and not even these if no rule reads them. uri.go finds the possible meanings of a
 // resource URI, reach.go answers questions before an item is known, beginning.go decides for URIs
-// with an unknown end, items.go decides for many items at once, and overridden.go warns about rules
-// that another policy lifts.
+// with an unknown end, items.go decides for many items at once, explain.go gives the reasons of a
+// decision, and overridden.go warns about rules that another policy lifts.
 //
 // There are three layers of policies: the caller's own, those of the surface, and the global ones.
 // The first layer in which a rule applies decides. If a deny of this layer applies, the verdict is

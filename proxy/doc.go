@@ -3,7 +3,9 @@
 //
 // # The path of a call
 //
-// A tools/call of a client passes through these functions:
+// The program passes each request on to Server.ServeHTTP that is not for one of its own pages
+// (publicHandler in cmd/junction/program.go). A tools/call of a client then passes through these
+// functions:
 //
 //	Server.ServeHTTP         server.go    loads the snapshot; the request keeps it to its end
 //	Server.checkOrigin       request.go   rejects foreign origins and hosts
@@ -11,17 +13,45 @@
 //	Server.forwardSession    owner.go     passes the request on if another process has the session
 //	Server.newExchange       exchange.go  one request until its answer
 //	Server.post              request.go   reads the body within its limits (package budget)
+//	Server.forwardParked     owner.go     passes the request on if another process has the parked call
 //	Server.frontFor          front.go     chooses the era of the message
 //	legacyFront.post         legacy.go    2025-11-25 and older: handshake, session, batch, GET stream
 //	modernFront.post         modern.go    2026-07-28: header and body must agree
 //	Server.serve             exchange.go  dispatches, answers, reports to log and audit
 //	Server.dispatch          dispatch.go  methods, call tools (package search), rate limits of policy
 //	Server.call              call.go      find, permit, validate, approve, call, filter, answer
+//	parkedCalls.begin        parked.go    if a modern client calls a legacy server: the call may be parked
+//	Server.make              call.go      calls the upstream, and keeps the result if it may be reused
 //	Server.answerResult      bridge.go    converts the result to the client's era
 //	reply.succeed            reply.go     one JSON document, or the last event of a stream
 //
-// Server.call calls (*upstream.Upstream).Call. The documentation of package upstream continues from
+// Server.make calls (*upstream.Upstream).Call. The documentation of package upstream continues from
 // there.
+//
+// # A server request to a modern client
+//
+// A legacy server sends requests during a call, and waits. A modern client gets such a request as
+// the result of its own request (input_required), and returns with another request. Meanwhile the
+// call is parked. The documentation of package upstream has the way of a server request to Peer.Ask.
+// It continues here:
+//
+//	parked.Ask               parked.go    is that Peer.Ask; waits for the answer of the client
+//	exchange.serverRequest   ask.go       converts the request for the client, or rejects it
+//	parkedCalls.admit        parked.go    lists the call as parked, within limits.parked of the user
+//	parked.wait              parked.go    runs in the client's request, which waits for Ask or the result
+//	parked.requests          parked.go    the result with all server requests that came within 20 ms
+//	Server.seal              state.go     requestState names the call, its process, its user and the request
+//
+// The client sends the same request again, with requestState and inputResponses. It passes through
+// the functions of the first table, with these differences:
+//
+//	Server.forwardParked     owner.go     opens requestState, and finds the process that has the call
+//	Server.call              call.go      runs find, permit and validate again
+//	Server.openState         state.go     checks that requestState is for this user and this request
+//	Server.approve           approve.go   does not ask again: the user's approval is in requestState
+//	parkedCalls.resume       parked.go    finds the parked call, instead of begin
+//	parked.deliver           parked.go    gives each answer to its Ask, and so to package upstream
+//	parked.wait              parked.go    waits again: for the result, or for the next server request
 //
 // # Other files
 //

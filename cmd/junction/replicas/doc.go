@@ -12,6 +12,13 @@
 //   - sweep.go: deletes expired rows
 //   - metrics.go: numbers for package telemetry
 //
+// # Trust
+//
+// All members have the key in sessions.key_file. The owner of a session authenticates a forwarded
+// request again, by its token. But it takes the address of the client from the member that forwards
+// the request (Junction-Hop), and applies auth.trusted_proxies to this address. So whoever has the
+// key can choose the address by which policies and keys decide.
+//
 // # Leases
 //
 // Each member has a row in the table members. The row expires by the clock of the database, and the
