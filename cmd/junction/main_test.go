@@ -58,7 +58,7 @@ func TestExitCodes(t *testing.T) {
 		{"help", 0, "Usage:", ""},
 		{"help tools", 0, "junction tools [GLOB]", ""},
 		{"check --config good.yaml", 0, "ok: 1 upstream\n", ""},
-		{"check --config bad.yaml", 1, "bad.yaml:1: upstreams: ", "junction: bad.yaml has 1 mistake\n"},
+		{"check --config bad.yaml", 1, "bad.yaml:1: upstreams: ", "junction: bad.yaml has 1 mistake; Junction does not start because of line 1\n"},
 		{"--config bad.yaml", 1, "", "junction: bad.yaml has 1 mistake; nothing was started\n"},
 		{"--config none.yaml", 1, "", "junction: read the configuration none.yaml: "},
 		{"--listen " + taken.Addr().String(), 1, "", "; stop that, or set --listen to another port"},

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -18,8 +19,8 @@ import (
 )
 
 // Check loads the file and writes all mistakes, warnings and notes to w, and then "ok: N
-// upstreams". The error is nil if the program could start with the file. If the file has mistakes,
-// the error only counts them.
+// upstreams". If the file has mistakes, the error counts them, and tells whether the program could
+// start with them.
 func Check(w io.Writer, file string, getenv func(string) (string, bool)) error {
 	r, err := Inspect(file, getenv)
 	if err != nil {
@@ -36,33 +37,54 @@ func Check(w io.Writer, file string, getenv func(string) (string, bool)) error {
 	return nil
 }
 
-// Report is what Inspect finds. The program could start with the file if there are no Mistakes.
+// Report is what Inspect finds.
 type Report struct {
 	File      string   `json:"file"`
-	Upstreams int      `json:"upstreams"`
+	Upstreams int      `json:"upstreams"` // 0 if there are mistakes
 	Mistakes  Problems `json:"mistakes"`
+	Rejecting Problems `json:"rejecting"` // the mistakes with which the program does not start
+	Blocked   []string `json:"blocked"`   // the upstreams that the other mistakes block
 	Warnings  Problems `json:"warnings"`
 	Notes     []string `json:"notes"`
 }
 
-// Err returns an error that counts the mistakes, or nil if there are none.
+// Err returns an error that counts the mistakes, and tells whether the program could start with
+// them. It returns nil if there are no mistakes.
 func (r *Report) Err() error {
 	if len(r.Mistakes) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%s has %s", r.File, prose.Count(len(r.Mistakes), "mistake"))
+	effect := "Junction starts without " + strings.Join(r.Blocked, ", ")
+	if len(r.Rejecting) > 0 {
+		var lines []string
+		for _, p := range r.Rejecting {
+			lines = append(lines, strconv.Itoa(p.Line))
+		}
+		effect = "Junction does not start because of line "
+		if lines = slices.Compact(lines); len(lines) > 1 {
+			effect = "Junction does not start because of lines "
+		}
+		effect += strings.Join(lines, ", ")
+	}
+	return fmt.Errorf("%s has %s; %s", r.File, prose.Count(len(r.Mistakes), "mistake"), effect)
 }
 
 // Inspect loads the file. The error means that the file could not be read.
 func Inspect(file string, getenv func(string) (string, bool)) (*Report, error) {
-	c, warnings, err := Load(file, getenv)
+	c, _, warnings, err := load(file, getenv)
 	problems, isProblems := errors.AsType[Problems](err)
 	if err != nil && !isProblems {
 		return nil, err
 	}
 	r := &Report{File: file, Mistakes: append(Problems{}, problems...), Warnings: append(Problems{}, warnings...),
-		Notes: []string{}}
+		Rejecting: Problems{}, Blocked: []string{}, Notes: []string{}}
 	if isProblems {
+		r.Rejecting = append(r.Rejecting, c.Rejecting(problems)...)
+		for _, p := range problems {
+			if name, one := c.blockedBy(p); one && !slices.Contains(r.Blocked, name) {
+				r.Blocked = append(r.Blocked, name)
+			}
+		}
 		return r, nil
 	}
 	r.Upstreams = len(c.Upstreams)

@@ -651,13 +651,13 @@ func TestCheck(t *testing.T) {
 			"FILE:1: lisen: unknown key; did you mean listen?\n" +
 				"FILE:4: upstreams.b.url: needs a scheme: https://a.example.com\n" +
 				"warning: FILE:3: upstreams.a.command: there is no program none; that upstream cannot start until it is installed\n",
-			"FILE has 2 mistakes"},
+			"FILE has 2 mistakes; Junction does not start because of line 1"},
 		{"listen: x\nlisten_to: y\nupstreams:\n  a: { url: a.example.com, endpoint: https://a.example.com }\n",
 			"FILE:1: listen: must be host:port, such as 127.0.0.1:8420 or [::1]:8420\n" +
 				"FILE:2: listen_to: unknown key; did you mean listen?\n" +
 				"FILE:4: upstreams.a.endpoint: unknown key; did you mean url?\n" +
 				"FILE:4: upstreams.a.url: needs a scheme: https://a.example.com\n",
-			"FILE has 4 mistakes"},
+			"FILE has 4 mistakes; Junction does not start because of lines 1, 2"},
 	} {
 		if err := os.WriteFile(file, []byte(tt.text), 0o600); err != nil {
 			t.Fatal(err)
