@@ -230,7 +230,7 @@ type clock struct {
 	pinger *legacyConn // is pinged during a silence; nil where the server cannot be
 	due    time.Time   // when the silence has lasted too long
 	end    time.Time
-	held   int       // open server requests, which wait for a person
+	held   int       // open server requests, which wait for a user
 	since  time.Time // held is not 0
 	over   bool      // the call has ended: the timer stays stopped
 }
@@ -336,7 +336,7 @@ func (c *clock) stop() {
 	}
 }
 
-// hold stops the clock while a server request waits for a person. The caller must call release.
+// hold stops the clock while a server request waits for a user. The caller must call release.
 // Several server requests may hold the clock at once.
 func (c *clock) hold() {
 	c.mu.Lock()

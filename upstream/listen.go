@@ -14,35 +14,35 @@ import (
 	"junction/upstream/transport"
 )
 
-// This file holds the subscriptions/listen of a modern server (2026-07-28,
-// basic/patterns/subscriptions). What it says cannot be changed while it is open. Over HTTP another
-// one is opened beside it, and takes its place when it was acknowledged: nothing is missed in
-// between. On stdio see listen_shared.go.
+// This file subscribes to the notifications of a modern server with subscriptions/listen
+// (2026-07-28, basic/patterns/subscriptions). An open subscription cannot be changed. So over HTTP
+// a second one is opened, and replaces the first one after the server has acknowledged it. No
+// notification is missed in between. For stdio see listen_shared.go.
 
-// listen is a subscription that is opened again whenever it ends, until stop.
+// listen is one subscription. It is opened again whenever it ends, until stop.
 type listen struct {
 	uris   []string
-	lists  bool     // it is about the lists, too
-	first  bool     // of its conn: there is none that it takes the place of
-	gap    bool     // none was open when it was opened
-	before []string // the resources of the one before it, of which something may have been missed in the gap
+	lists  bool     // it includes changes of the lists
+	first  bool     // keep repeats a failed first attempt; if false, the opener handles the error
+	gap    bool     // no subscription was open before it, so changes may have been missed
+	before []string // the resources of its predecessor; their updates may have been missed in the gap
 	ctx    context.Context
 	stop   context.CancelFunc
-	call   context.Context    // of the request on stdio, which outlives stop until the server has answered
+	call   context.Context    // of the request on stdio; it stays open after stop until the server has answered
 	drop   context.CancelFunc // ends call
 	once   sync.Once
-	ended  chan struct{} // closed when the server is done with it, or is not waited for
-	// closed when it was acknowledged for the first time, or will not be: accepted and err are set
+	ended  chan struct{} // closed when the server has ended it, or its end is not awaited
+	// closed when the first attempt was acknowledged or has failed; then accepted and err are set
 	settled chan struct{}
-	// accepted are the resources that the server said it would tell of.
+	// accepted lists the resources that the server has acknowledged.
 	accepted []string
 	err      error
 
-	id   jsonrpc.ID // of the open request; "" when none is open; guarded by modernConn.lmu
+	id   jsonrpc.ID // of the open request; "" if none is open; guarded by modernConn.lmu
 	over bool       // no client wants its updates; guarded by modernConn.lmu
 }
 
-// follow is a change of the resources whose updates are wanted.
+// follow is a change of the subscribed resources. Its fields are the arguments of conn.follow.
 type follow struct {
 	ctx         context.Context
 	all         func() []string
@@ -67,10 +67,11 @@ func (m *modernConn) init(log *slog.Logger, h hooks, era Era) {
 func (m *modernConn) watch() <-chan struct{} {
 	m.tasks.Go(m.watching)
 	ready := make(chan struct{})
-	close(ready) // a modern server asks in its answer to a request, so no stream is necessary
+	close(ready) // a modern server sends no requests on a stream, so calls need not wait for it
 	return ready
 }
 
+// watching is the goroutine of watch.
 func (m *modernConn) watching() {
 	w := watcher{m: m}
 	defer w.streams.Wait()
@@ -82,14 +83,14 @@ func (m *modernConn) watching() {
 	}
 }
 
-// watcher is the goroutine that opens the subscriptions of a conn.
+// watcher is the state of the goroutine that opens the subscriptions of a conn.
 type watcher struct {
 	m       *modernConn
 	any     bool // the server notifies of changes of its lists
 	streams sync.WaitGroup
 }
 
-// open opens a subscription, whose other fields must be set before.
+// open starts to open a subscription. The fields that it does not set must be set before.
 func (w *watcher) open(l *listen) *listen {
 	l.ended, l.settled = make(chan struct{}), make(chan struct{})
 	l.ctx, l.stop = context.WithCancel(w.m.ctx)
@@ -98,7 +99,8 @@ func (w *watcher) open(l *listen) *listen {
 	return l
 }
 
-// wait returns when the server has acknowledged the subscription; the error says why it did not.
+// wait waits for the first attempt to open the subscription. It returns nil after the
+// acknowledgement, and otherwise the reason of the failure.
 func (l *listen) wait(ctx context.Context) error {
 	select {
 	case <-l.settled:
@@ -139,7 +141,7 @@ func (w *watcher) replacing() {
 	}
 }
 
-// follow is that of conn.
+// follow implements conn.
 func (m *modernConn) follow(ctx context.Context, all func() []string, added, gone []string) ([]string, error) {
 	f := follow{ctx, all, added, gone, make(chan followed, 1)}
 	select {
@@ -157,7 +159,9 @@ func (m *modernConn) follow(ctx context.Context, all func() []string, added, gon
 	}
 }
 
-// keep opens the subscription, and opens it again.
+// keep opens the subscription, and opens it again whenever it ends. It returns after stop, and if
+// the server rejects the subscription. If first is false, it also returns if the first attempt
+// fails.
 func (m *modernConn) keep(l *listen) {
 	defer close(l.ended)
 	defer l.stop()
@@ -168,7 +172,7 @@ func (m *modernConn) keep(l *listen) {
 		opened := time.Now()
 		id := m.nextID()
 		m.lmu.Lock()
-		if l.ctx.Err() != nil { // who ends it saw no id
+		if l.ctx.Err() != nil { // (*shared).end found no id, and so sent no cancellation
 			m.lmu.Unlock()
 			break
 		}
@@ -176,7 +180,7 @@ func (m *modernConn) keep(l *listen) {
 		m.lmu.Unlock()
 		req := &transport.Request{Message: jsonrpc.Message{ID: id, Method: method,
 			Params: m.params(everything(), m.filter(l.lists, l.uris))}, Header: appendHeader(nil, method, "")}
-		ctx := l.call // on stdio, who ends the subscription tells the server
+		ctx := l.call // on stdio, (*shared).end cancels the request at the server
 		if m.transport.PerRequest() {
 			ctx = l.ctx
 		}
@@ -208,7 +212,8 @@ func (m *modernConn) keep(l *listen) {
 	l.settle(nil, transport.ErrClosed)
 }
 
-// settle says how the first attempt ended, and reports whether this is the first.
+// settle stores the result of the first attempt and returns true. Later calls do nothing and return
+// false.
 func (l *listen) settle(accepted []string, err error) bool {
 	first := false
 	l.once.Do(func() {
@@ -219,8 +224,8 @@ func (l *listen) settle(accepted []string, err error) bool {
 	return first
 }
 
-// acknowledged takes the first message of a subscription. Changes that happened before, while no
-// subscription was open, were not announced.
+// acknowledged handles the first message of a subscription. Changes before it were not announced if
+// no subscription was open, so acknowledged reports them to the hooks.
 func (m *modernConn) acknowledged(msg *jsonrpc.Message) {
 	var l *listen
 	meta, _ := msg.Body.Object("_meta")
@@ -245,10 +250,10 @@ func (m *modernConn) acknowledged(msg *jsonrpc.Message) {
 		}
 	}
 	gap, missed := l.gap, l.before
-	if isClosed(l.settled) { // it was opened again
+	if isClosed(l.settled) { // the subscription was opened again
 		gap, missed = true, l.uris
 	}
-	// Before it is settled, so that who subscribes just now hears of nothing that was before.
+	// This comes before settle, so that a client that subscribes just now gets no older updates.
 	if gap && l.lists && m.listed.Load() {
 		m.hooks.changed()
 	}
@@ -258,8 +263,8 @@ func (m *modernConn) acknowledged(msg *jsonrpc.Message) {
 	l.settle(accepted, nil)
 }
 
-// unsettled returns the only subscription that waits for its acknowledgement, for a server that
-// does not say which one it acknowledges; lmu is held. It is nil when there are several.
+// unsettled returns the only subscription that waits for its acknowledgement; nil if there are
+// several. It is for servers that acknowledge without a subscription ID. lmu is held.
 func (m *modernConn) unsettled() (found *listen) {
 	for _, l := range m.listens {
 		if isClosed(l.settled) && len(m.listens) > 1 {
@@ -273,8 +278,8 @@ func (m *modernConn) unsettled() (found *listen) {
 	return found
 }
 
-// aimed returns for which subscriptions an update was sent, and whether a client still wants any of
-// them.
+// aimed returns a function that reports whether an update was sent for the subscription to a
+// resource; nil means all subscriptions. wanted is false if no client is subscribed any more.
 func (m *modernConn) aimed(msg *jsonrpc.Message, uri string) (of func(string) bool, wanted bool) {
 	meta, _ := msg.Body.Object("_meta")
 	id, err := meta.Get(mcp.MetaKeySubscriptionID)
@@ -291,11 +296,11 @@ func (m *modernConn) aimed(msg *jsonrpc.Message, uri string) (of func(string) bo
 		m.lmu.Lock()
 		defer m.lmu.Unlock()
 		now := m.of[uri]
-		return now == nil || now == l // nil: over HTTP, and while one subscription takes the place of others
+		return now == nil || now == l // nil: over HTTP, and while one subscription replaces others
 	}, true
 }
 
-// concerns reports whether a client has subscribed to a resource or to a parent of it; lmu is held.
+// concerns reports whether a client is subscribed to a resource or to a parent of it. lmu is held.
 func (m *modernConn) concerns(uri string) bool {
 	if !m.unwanted[uri] {
 		return true
@@ -308,5 +313,5 @@ func (m *modernConn) concerns(uri string) bool {
 	return false
 }
 
-// wants reports whether a resource is followed on stdio, and wanted; lmu is held.
+// wants reports whether a client is subscribed to a resource on stdio. lmu is held.
 func (m *modernConn) wants(uri string) bool { return m.of[uri] != nil && !m.unwanted[uri] }

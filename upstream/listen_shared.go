@@ -13,35 +13,35 @@ import (
 	"junction/upstream/transport"
 )
 
-// This file keeps the subscriptions of a modern server on stdio, where all of them share one
-// connection. A change must not cost more the more there is subscribed to already. So a new
-// subscription is opened beside the others for the added resources alone, and a subscription is
-// ended some time after the last client unsubscribed from its resources. The specification lets a
-// connection have several subscriptions, and the client of the official Go SDK opens one for each
-// resource.
+// This file manages the subscriptions of a modern server on stdio, where all of them share one
+// connection. The cost of a change must not grow with the number of subscribed resources. So the
+// added resources get a subscription of their own. A subscription ends some time after the last
+// client has unsubscribed from its resources. The specification allows several subscriptions on one
+// connection, and the client of the official Go SDK opens one for each resource.
 //
-// A subscription that is still wanted is never ended without need: the Go SDK's server (1.8) notes
-// one subscription of a connection for each resource and each list. When a subscription ends, its
-// resources are forgotten, and all lists with them. So none takes the place of another, and after
-// the end of any the subscription to the lists is opened again.
+// The server of the Go SDK (1.8) stores only one subscription of a connection for each resource and
+// each list. When a subscription ends, the server forgets its resources and all lists. So a
+// subscription in use ends only if necessary, and subscriptions do not replace each other. After
+// the end of any subscription, the subscription to the lists is opened again.
 
 const (
-	listenEnd   = time.Second     // how long a server may take to answer the end of a subscription
+	listenEnd   = time.Second     // time limit for the answer to the end of a subscription
 	listenTidy  = 5 * time.Second // how long an unused subscription stays open
-	listenTries = 32              // refusals after which resources are not tried one by one
-	listenSlop  = 64              // unused resources that may stay followed beside the used ones
+	listenTries = 32              // rejections after which resources are not tried one by one
+	listenSlop  = 64              // unused resources that may stay subscribed
 )
 
-// shared is the subscriptions of one stdio connection. It belongs to the goroutine of watching.
+// shared manages the subscriptions of one stdio connection. It belongs to the goroutine of
+// watching.
 type shared struct {
 	*watcher
-	lists  *listen         // that tells of the lists; nil when the server tells of no changes to them
-	open   map[*listen]int // those to resources, with how many of them are wanted
-	proved int             // so many subscriptions were open at once
-	limit  int             // the server refuses more than so many; 0 is not known
+	lists  *listen         // the subscription to the lists; nil if the server does not announce their changes
+	open   map[*listen]int // subscriptions to resources, with the number of resources in use
+	proved int             // the most subscriptions that were open at once
+	limit  int             // the most subscriptions that the server accepts; 0 is unknown
 	mute   bool            // the server does not answer the end of a subscription
 	ended  bool            // a subscription has ended since the lists were subscribed to
-	look   bool            // there may be something to tidy
+	look   bool            // tidy may have something to do
 }
 
 // adding is the loop of watching on stdio.
@@ -71,7 +71,7 @@ func (w *watcher) adding() {
 	}
 }
 
-// withLists adds the subscription to the lists, if there is one and it is not about resources, too.
+// withLists appends the subscription to the lists, if there is one and it includes no resources.
 func (s *shared) withLists(to []*listen) []*listen {
 	if _, both := s.open[s.lists]; s.lists != nil && !both {
 		to = append(to, s.lists)
@@ -79,10 +79,10 @@ func (s *shared) withLists(to []*listen) []*listen {
 	return to
 }
 
-// count is how many subscriptions are open.
+// count returns the number of open subscriptions.
 func (s *shared) count() int { return len(s.open) + len(s.withLists(nil)) }
 
-// unused returns the subscriptions of which no client wants any resource.
+// unused returns the subscriptions without a resource that a client uses.
 func (s *shared) unused() (list []*listen) {
 	for l, wanted := range s.open {
 		if wanted == 0 && l != s.lists {
@@ -92,7 +92,7 @@ func (s *shared) unused() (list []*listen) {
 	return list
 }
 
-// add has the server follow more resources. It returns those that it accepted.
+// add subscribes to more resources. It returns those that the server accepted.
 func (s *shared) add(ctx context.Context, uris []string) (accepted []string, err error) {
 	var rest []string
 	for _, uri := range uris {
@@ -105,7 +105,7 @@ func (s *shared) add(ctx context.Context, uris []string) (accepted []string, err
 	if len(rest) == 0 {
 		return accepted, nil
 	}
-	refusals, room := 0, false // there was room for another subscription after a refusal
+	refusals, room := 0, false // room: a subscription was accepted after a rejection
 	for parts := [][]string{rest}; len(parts) > 0; {
 		part := parts[len(parts)-1]
 		parts = parts[:len(parts)-1]
@@ -126,8 +126,8 @@ func (s *shared) add(ctx context.Context, uris []string) (accepted []string, err
 	return accepted, err
 }
 
-// addTogether has the server follow more resources by one more subscription. room says that a
-// refusal is not about the number of subscriptions.
+// addTogether subscribes to more resources with one more subscription. room means that a rejection
+// is not about the number of subscriptions.
 func (s *shared) addTogether(ctx context.Context, uris []string, room bool) ([]string, error) {
 	if s.limit > 0 && s.count() >= s.limit {
 		return s.merge(ctx, uris)
@@ -139,7 +139,7 @@ func (s *shared) addTogether(ctx context.Context, uris []string, room bool) ([]s
 		return l.accepted, nil
 	}
 	s.end(l)
-	limit := s.count() // it may be that one more is too many, and it may be the resource
+	limit := s.count() // the reason may be the number of subscriptions, or the resource
 	if _, refused := errors.AsType[*jsonrpc.Error](err); !refused || room || len(uris) > 1 || limit < s.proved ||
 		limit == 0 {
 		return nil, err
@@ -151,10 +151,10 @@ func (s *shared) addTogether(ctx context.Context, uris []string, room bool) ([]s
 	return accepted, err
 }
 
-// revive marks a resource as wanted again, if the server still follows it.
+// revive marks a resource as used again, if its subscription is still open.
 func (s *shared) revive(uri string) bool {
 	l := s.m.of[uri]
-	if l == nil || isClosed(l.ended) { // the server has refused to open it again
+	if l == nil || isClosed(l.ended) { // ended: the server has rejected it when it was opened again
 		return false
 	}
 	s.m.lmu.Lock()
@@ -167,7 +167,7 @@ func (s *shared) revive(uri string) bool {
 	return true
 }
 
-// withdraw marks resources as unwanted. The server hears it later, or never.
+// withdraw marks resources as unused. Their subscriptions end later, or never.
 func (s *shared) withdraw(uris []string) {
 	s.m.lmu.Lock()
 	defer s.m.lmu.Unlock()
@@ -180,7 +180,7 @@ func (s *shared) withdraw(uris []string) {
 	}
 }
 
-// adopt notes what the server has accepted of a subscription.
+// adopt stores the resources that the server has accepted of a subscription.
 func (s *shared) adopt(l *listen) {
 	asked := map[string]bool{}
 	for _, uri := range l.uris {
@@ -201,7 +201,7 @@ func (s *shared) adopt(l *listen) {
 		s.m.of[uri] = l
 		s.open[l]++
 	}
-	if s.open[l] == 0 && !l.lists { // a server may end what is about nothing at once, again and again
+	if s.open[l] == 0 && !l.lists { // a server may end an empty subscription at once, again and again
 		l.stop()
 		s.look = true
 	}
@@ -213,7 +213,7 @@ func (s *shared) untidy() bool {
 	return s.ended && s.any || len(s.unused()) > 0 || s.wasteful()
 }
 
-// wasteful reports whether the server follows much more than what is wanted.
+// wasteful reports whether many more resources are subscribed than used.
 func (s *shared) wasteful() bool {
 	s.m.lmu.Lock()
 	defer s.m.lmu.Unlock()
@@ -228,15 +228,15 @@ func (s *shared) tidy() {
 	s.ended = false
 	if s.wasteful() {
 		ctx, cancel := context.WithTimeout(s.m.ctx, sendPatience)
-		s.merge(ctx, nil) // an error is one of the conn, or in the log
+		s.merge(ctx, nil) // the error was logged, or ends the conn
 		cancel()
 	} else if s.any {
 		s.lists = s.watcher.open(&listen{lists: true, first: true, gap: true})
 	}
 }
 
-// drop ends subscriptions to resources, and the one to the lists, which the server may end with
-// them. It forgets those to resources.
+// drop ends subscriptions and forgets their resources. It also ends the subscription to the lists,
+// because the server may forget the lists.
 func (s *shared) drop(list []*listen) {
 	s.end(s.withLists(list)...)
 	s.m.lmu.Lock()
@@ -253,7 +253,7 @@ func (s *shared) drop(list []*listen) {
 }
 
 // merge replaces all subscriptions by one, and adds the resources more. The old ones end first, so
-// a change in between may be missed. If the server refuses the new resources, the subscription has
+// a change in between may be missed. If the server rejects the new resources, the subscription gets
 // the same resources as before.
 func (s *shared) merge(ctx context.Context, more []string) ([]string, error) {
 	var wanted []string
@@ -274,7 +274,7 @@ func (s *shared) merge(ctx context.Context, more []string) ([]string, error) {
 			return nil, err
 		}
 		l = s.watcher.open(&listen{uris: wanted, lists: s.any, first: true, gap: true, before: wanted})
-		l.wait(ctx) // where it fails, it is tried again
+		l.wait(ctx) // after a failure, keep tries again
 		more = nil
 	}
 	if s.any {
@@ -293,8 +293,8 @@ func (s *shared) merge(ctx context.Context, more []string) ([]string, error) {
 	return accepted, nil
 }
 
-// put notes a subscription that is kept whatever the server accepts of it: what was wanted before
-// stays wanted.
+// put stores the subscription of merge. If the server has not acknowledged it yet, all of its
+// resources count as used, because keep tries again.
 func (s *shared) put(l *listen) {
 	if isClosed(l.settled) && l.err == nil {
 		s.adopt(l)
@@ -308,12 +308,12 @@ func (s *shared) put(l *listen) {
 	}
 }
 
-// end ends subscriptions, and returns when the server is done with them. A server that does not
-// answer the end of one is not waited for again.
+// end ends subscriptions, and waits for the server's answers. After a server has not answered once,
+// end does not wait for it again.
 func (s *shared) end(list ...*listen) {
 	sending, cancel := context.WithTimeout(s.m.ctx, sendPatience)
 	defer cancel()
-	known := true // they were all acknowledged, so that the server was quick enough before
+	known := true // all were acknowledged, so a server without an answer is not just slow
 	for _, l := range list {
 		l.stop()
 		s.m.lmu.Lock()

@@ -9,7 +9,7 @@ import (
 	"junction/upstream/transport"
 )
 
-// This file is about a call that arrives while another call waits for the answer of a person. If a
+// This file is about a call that arrives while another call waits for the answer of a user. If a
 // server request does not name its call, that call must stay alone on its connection. So the new
 // call gets a second connection. If the server cannot be started twice, the calls take turns.
 
@@ -79,7 +79,7 @@ func (p *pool) takeUntil(
 }
 
 // exclusiveUse returns the conn of the link of that key, and a channel that is closed as soon as no
-// call on the conn waits for a person. The channel is nil if no call does.
+// call on the conn waits for a user. The channel is nil if no call does.
 func (p *pool) exclusiveUse(key linkKey) (conn, <-chan struct{}) {
 	p.mu.Lock()
 	l := p.links[key]
