@@ -99,11 +99,17 @@ func (e *ScopeError) Error() string {
 // sign in again with more scopes. Any other error means that the token could not be checked. Verify
 // may be called concurrently, and may block until ctx ends.
 //
-// A Verifier may also have the method Still(*Principal) bool. It reports, without blocking, whether
-// it would accept the principal again, even if its predecessor before a reload has verified the
-// principal. Principals of a Verifier without that method are not accepted again.
+// Principals of a Verifier that is no Rechecker are accepted for one request only: their streams end
+// at the next check.
 type Verifier interface {
 	Verify(ctx context.Context, token string, from netip.Addr) (*Principal, error)
+}
+
+// Rechecker is a Verifier that can check a principal again, without its token.
+type Rechecker interface {
+	// Still reports, without blocking, whether the Verifier would accept the principal again. The
+	// principal may come from the Verifier that was in use before a reload.
+	Still(*Principal) bool
 }
 
 // Guard authenticates requests. It is immutable, and may be used by several goroutines. A nil
@@ -226,8 +232,8 @@ func (g *Guard) Still(p *Principal) bool {
 
 // still calls the Still method of a Verifier, which may be nil.
 func still(v Verifier, p *Principal) bool {
-	keeper, ok := v.(interface{ Still(*Principal) bool })
-	return ok && keeper.Still(p)
+	checker, ok := v.(Rechecker)
+	return ok && checker.Still(p)
 }
 
 // local returns the Local principal for an address.
@@ -324,18 +330,18 @@ type rejection struct{ code, description string }
 
 // reject rejects a request, with the same reason in the header and in the body. If resources is not
 // nil, the header says where to sign in for the endpoint at the path.
-func reject(w http.ResponseWriter, status int, p rejection, resources *Resources, path string) {
-	w.Header().Set("WWW-Authenticate", challenge(p)+resources.challengeParams(path, nil))
-	if p.code == "" {
-		p.code = "unauthorized"
+func reject(w http.ResponseWriter, status int, why rejection, resources *Resources, path string) {
+	w.Header().Set("WWW-Authenticate", challenge(why)+resources.challengeParams(path, nil))
+	if why.code == "" {
+		why.code = "unauthorized"
 	}
-	write(w, status, p)
+	write(w, status, why)
 }
 
-func challenge(p rejection) string {
+func challenge(why rejection) string {
 	c := `Bearer realm="junction"`
-	if p.code != "" {
-		c += `, error="` + p.code + `", error_description="` + quotable(p.description) + `"`
+	if why.code != "" {
+		c += `, error="` + why.code + `", error_description="` + quotable(why.description) + `"`
 	}
 	return c
 }
@@ -352,12 +358,12 @@ func Deny(w http.ResponseWriter, description string) {
 	write(w, http.StatusForbidden, rejection{"access_denied", description})
 }
 
-func write(w http.ResponseWriter, status int, p rejection) {
+func write(w http.ResponseWriter, status int, why rejection) {
 	writeJSON(w, status, "no-store", struct {
 		Error       string `json:"error"`
 		Description string `json:"error_description"`
 		Request     string `json:"request_id,omitempty"`
-	}{p.code, p.description, RequestID(w)})
+	}{why.code, why.description, RequestID(w)})
 }
 
 // writeJSON answers with a document, which must be marshallable.

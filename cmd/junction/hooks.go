@@ -26,7 +26,7 @@ func (p *program) proxyHooks() proxy.Hooks {
 			p.audit.Call(c)
 			p.calls.Add(c)
 			if login, ok := errors.AsType[*upstream.LoginError](c.Err); ok && login.Lacks {
-				p.lacking.add(login)
+				p.missingScopes.add(login)
 			}
 			level := slog.LevelInfo
 			if c.Refused() && c.Outcome != proxy.Denied {

@@ -102,7 +102,7 @@ The configuration file is that of --config, or junction/config.yaml in the user'
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.stdout, o.stderr, o.getenv = stdout, stderr, os.LookupEnv
-			return serve(cmd.Context(), o)
+			return runProxy(cmd.Context(), o)
 		},
 	}
 	root.SetVersionTemplate("junction {{.Version}}\n")

@@ -106,7 +106,7 @@ func (p *program) asSeen() *diagnose.Proxy {
 			return ""
 		},
 		Unread: func() string {
-			if why := p.unread.Load(); why != nil {
+			if why := p.reloadError.Load(); why != nil {
 				return *why
 			}
 			return ""

@@ -57,8 +57,9 @@ type program struct {
 	config *config.Config // the configuration in force; owned by reloadLoop once serve has begun
 	hash   [32]byte
 	begun  time.Time
-	read   atomic.Pointer[[32]byte] // the hash of the file whose reload has ended last
-	pins   *pins.Pins               // the content of the pins file; nil without one. Owned by reloadLoop, like config
+	// the hash of the file whose reload has ended last
+	loadedHash atomic.Pointer[[32]byte]
+	pins       *pins.Pins // the content of the pins file; nil without one. Owned by reloadLoop, like config
 
 	public, admin net.Listener // admin may be nil
 	vault         *vault       // nil if no token is stored
@@ -73,14 +74,14 @@ type program struct {
 	sandboxes     string      // the parent of the sandbox folders of commands; "" if there is none
 	outages       outages
 	screen        *screen.Screen
-	lacking       lacking
+	missingScopes missingScopes
 	guard         atomic.Pointer[auth.Guard] // of the configuration in force
 	audit         record.Trail
 	telemetry     *telemetry.Telemetry // nil if nothing is measured
-	lines         *otlp.Lines          // the second receiver of the audit; nil if the environment names none
+	auditExport   *otlp.Lines          // the second receiver of the audit; nil if the environment names none
 	health        *health.Monitor
 	members       *replicas.Member       // nil if there is one process
-	unread        atomic.Pointer[string] // why the last reload of the file failed; nil after a successful reload
+	reloadError   atomic.Pointer[string] // why the last reload of the file failed; nil after a successful reload
 	reach         atomic.Pointer[reach]  // of the configuration in force
 
 	storage atomic.Pointer[store.Store] // that of the vault; nil if no vault is open
@@ -91,8 +92,8 @@ type program struct {
 	events  chan struct{} // 1-buffered: this process has stored an event
 }
 
-// serve runs a proxy until ctx ends or a listener fails.
-func serve(ctx context.Context, o options) error {
+// runProxy opens a program and serves until ctx ends or a listener fails.
+func runProxy(ctx context.Context, o options) error {
 	hideEnvironment()
 	// The rest is for the kernel's buffers and for commands, which are in the same container.
 	// GOMEMLIMIT takes precedence.
@@ -153,7 +154,7 @@ func open(o options) (_ *program, err error) {
 	if p.pins, err = loadPins(c); err != nil {
 		return nil, err
 	}
-	if err := p.openLines(c.Audit.OTLP); err != nil {
+	if err := p.openAuditExport(c.Audit.OTLP); err != nil {
 		return nil, err
 	}
 	audit, err := p.audit.Next(c.Audit, p.stderr, p.log)
@@ -167,7 +168,10 @@ func open(o options) (_ *program, err error) {
 	}
 	p.openCatalogs(secret, dir)
 	p.sandboxes = config.Sandboxes(dir, p.file)
-	if err := cmp.Or(p.openTelemetry(c), p.openSignIn(c)); err != nil {
+	if err := p.openTelemetry(c); err != nil {
+		return nil, err
+	}
+	if err := p.openSignIn(c); err != nil {
 		return nil, err
 	}
 	if err := p.openMembers(c, secret); err != nil {
@@ -220,16 +224,16 @@ func (p *program) apply(c *config.Config) {
 	guard.Log, guard.Refused, guard.Accepted = p.log, p.audit.Refused, p.audit.Authenticated
 	guard.Checked = p.telemetry.Checked
 	p.guard.Store(guard)
-	world := proxy.SnapshotConfig{Guard: guard, Policy: p.policy(c).WithScopes(c.Auth.ScopeCapabilities), Pins: p.pins,
+	next := proxy.SnapshotConfig{Guard: guard, Policy: p.policy(c).WithScopes(c.Auth.ScopeCapabilities), Pins: p.pins,
 		FirstWait: c.Catalog.FirstWait, Endpoints: c.Endpoints, Names: c.Names, BehindProxy: c.Auth.None,
 		AllowedOrigins: append(ownOrigins(p.public.Addr()), c.AllowedOrigins...), AllowedHosts: c.AllowedHosts}
 	if u, err := url.Parse(c.PublicURL); c.PublicURL != "" && err == nil {
-		world.AllowedOrigins = append(world.AllowedOrigins, c.PublicURL)
+		next.AllowedOrigins = append(next.AllowedOrigins, c.PublicURL)
 		// The name with any port: a reverse proxy may pass Host without the port of public_url.
-		world.AllowedHosts = append(slices.Clip(world.AllowedHosts), u.Hostname())
+		next.AllowedHosts = append(slices.Clip(next.AllowedHosts), u.Hostname())
 	}
 	if p.signIn != nil && len(c.Personal()) > 0 {
-		world.People = p.signIn
+		next.People = p.signIn
 	}
 	o := upstream.Options{
 		Defaults: c.Defaults, MessageLimit: limits.Message, Depth: limits.Nesting, Items: limits.Items,
@@ -240,9 +244,9 @@ func (p *program) apply(c *config.Config) {
 	if p.catalogs != nil {
 		o.Store = p.catalogs
 	}
-	p.set.Apply(c.Upstreams, o, func(running []*upstream.Upstream) { p.server.Apply(world, running) })
+	p.set.Apply(c.Upstreams, o, func(running []*upstream.Upstream) { p.server.Apply(next, running) })
 	p.cleanCatalogs(c)
-	p.reach.Store(&reach{world.Policy, c})
+	p.reach.Store(&reach{next.Policy, c})
 	p.config = c
 }
 
@@ -302,7 +306,7 @@ func (p *program) serve(stopping context.Context) error {
 	}
 	grace := p.config.ShutdownGrace // no reload changes it
 	group, ctx := errgroup.WithContext(ctx)
-	serve := func(s interface{ Serve(net.Listener) error }, l net.Listener) {
+	serveOn := func(s interface{ Serve(net.Listener) error }, l net.Listener) {
 		group.Go(func() error {
 			if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 				return fmt.Errorf("serve %s: %w", l.Addr(), err)
@@ -310,14 +314,14 @@ func (p *program) serve(stopping context.Context) error {
 			return nil
 		})
 	}
-	url, keys := p.url(), len(p.config.Auth.APIKeys) > 0 && !p.config.Auth.SignsIn()
-	where := []any{"url", url}
+	endpoint, keys := p.url(), len(p.config.Auth.APIKeys) > 0 && !p.config.Auth.SignsIn()
+	where := []any{"url", endpoint}
 	if p.config.PublicURL != "" {
-		url = p.config.PublicURL + "/mcp"
+		endpoint = p.config.PublicURL + "/mcp"
 	}
-	serve(public, p.public)
+	serveOn(public, p.public)
 	if p.admin != nil {
-		serve(admin, p.admin)
+		serveOn(admin, p.admin)
 		where = append(where, "admin", "http://"+adminHere(p.admin.Addr()))
 	}
 	defer p.announce()()
@@ -328,7 +332,7 @@ func (p *program) serve(stopping context.Context) error {
 	group.Go(func() error { return p.eventLoop(ctx) })
 	group.Go(func() error { p.health.Run(ctx); return nil })
 	group.Go(func() error { return p.reloadLoop(ctx) })
-	group.Go(func() error { return p.welcome(ctx, url, keys) })
+	group.Go(func() error { return p.welcome(ctx, endpoint, keys) })
 	endMembers := p.serveMembers(ctx, group)
 	group.Go(func() error {
 		<-ctx.Done()
@@ -429,13 +433,13 @@ func (p *program) close() {
 	p.ended.close()
 	p.closeTelemetry()
 	p.audit.Use(nil)
-	p.closeLines()
+	p.closeAuditExport()
 	record.FlushLog(p.log)
 }
 
 // welcome prints the first screen, until all upstreams have been tried.
-func (p *program) welcome(ctx context.Context, url string, keys bool) error {
-	t := screen.Text{URL: url, Keys: keys, Demo: p.file == ""}
+func (p *program) welcome(ctx context.Context, endpoint string, keys bool) error {
+	t := screen.Text{URL: endpoint, Keys: keys, Demo: p.file == ""}
 	if p.admin != nil {
 		t.Status = "http://" + p.admin.Addr().String() + "/"
 	}
@@ -458,7 +462,7 @@ const idleTimeout = 2 * time.Minute
 // users' own upstreams. It also closes users' idle upstream connections. It runs in one goroutine
 // until ctx ends.
 func (p *program) recheckLoop(ctx context.Context) error {
-	tick := time.NewTicker(recheck)
+	tick := time.NewTicker(recheckEvery)
 	defer tick.Stop()
 	for {
 		select {
@@ -478,8 +482,8 @@ func (p *program) recheckLoop(ctx context.Context) error {
 // restAfter is how long a user's upstream connections stay open without requests.
 const restAfter = 15 * time.Minute
 
-// recheck is half of the time for which a stream may outlive its sign-in.
-const recheck = 5 * time.Second
+// recheckEvery is half of the time for which a stream may outlive its sign-in.
+const recheckEvery = 5 * time.Second
 
 // refreshLoop puts changed catalogs in force. It runs in one goroutine until ctx ends.
 func (p *program) refreshLoop(ctx context.Context) error {

@@ -101,7 +101,7 @@ func (p *program) reload(asked bool) {
 		return
 	}
 	p.hash = hash
-	defer p.read.Store(&hash) // last, when unread is up to date
+	defer p.loadedHash.Store(&hash) // last, when reloadError is up to date
 	c, warnings, err := config.LoadServing(p.file, p.getenv, true)
 	detail := "" // for /readyz, where the log has one line for each mistake
 	if problems, ok := errors.AsType[config.Problems](err); ok {
@@ -131,7 +131,7 @@ func (p *program) reload(asked bool) {
 			p.log.Error("cannot compare the configuration with that of the other replicas", "error", err)
 		}
 	}
-	p.unread.Store(nil)
+	p.reloadError.Store(nil)
 	p.log.Info("configuration reloaded", append([]any{"upstreams", len(c.Upstreams)}, changes...)...)
 	p.record("configuration_reloaded", fingerprint(p.file, hash), proxy.OK)
 }
@@ -188,7 +188,7 @@ func changesOf(old, next map[string]upstream.Config) (attrs []any) {
 // for /readyz; "" means err.
 func (p *program) notReloaded(err error, detail string) {
 	detail = cmp.Or(detail, err.Error())
-	p.unread.Store(&detail)
+	p.reloadError.Store(&detail)
 	p.log.Error("configuration not reloaded; the last good one stays in force", "error", err)
 	p.record("configuration_rejected", detail, proxy.Invalid)
 }

@@ -86,7 +86,7 @@ func (p *program) announce() (forget func()) {
 // readFile notes at the start which content the configuration file had.
 func (p *program) readFile(hash [32]byte) {
 	p.hash, p.begun = hash, time.Now()
-	p.read.Store(&hash)
+	p.loadedHash.Store(&hash)
 }
 
 // process describes this process for junction status.
@@ -94,7 +94,7 @@ func (p *program) process() diagnose.Process {
 	return diagnose.Process{
 		URL: runfile.URL(p.public.Addr().String()), Started: p.begun, LastCall: p.calls.LastOf,
 		Read: func() string {
-			if hash := p.read.Load(); hash != nil && p.file != "" {
+			if hash := p.loadedHash.Load(); hash != nil && p.file != "" {
 				return hex.EncodeToString(hash[:])
 			}
 			return ""

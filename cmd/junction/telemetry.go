@@ -23,11 +23,11 @@ func (p *program) telemetryOptions(metrics bool) telemetry.Options {
 	return telemetry.Options{Metrics: metrics, Getenv: p.getenv, Version: version(), Log: p.log}
 }
 
-// openLines prepares the second receiver of the audit, if the environment names one. A reload may
+// openAuditExport prepares the second receiver of the audit, if the environment names one. A reload may
 // begin to use it. Without use, a wrong variable is no error: the other signals have reported it.
-func (p *program) openLines(use bool) (err error) {
-	if p.lines, err = telemetry.NewLines(p.telemetryOptions(false), "junction.audit"); p.lines != nil {
-		p.audit.Second = p.lines
+func (p *program) openAuditExport(use bool) (err error) {
+	if p.auditExport, err = telemetry.NewLines(p.telemetryOptions(false), "junction.audit"); p.auditExport != nil {
+		p.audit.Second = p.auditExport
 	}
 	if err != nil && use {
 		return fmt.Errorf("audit.otlp: %w", err)
@@ -35,9 +35,9 @@ func (p *program) openLines(use bool) (err error) {
 	return nil
 }
 
-func (p *program) closeLines() {
-	if p.lines != nil {
-		p.closeExport(p.lines.Close, "the last lines of the audit were not sent; its file has them")
+func (p *program) closeAuditExport() {
+	if p.auditExport != nil {
+		p.closeExport(p.auditExport.Close, "the last lines of the audit were not sent; its file has them")
 	}
 }
 
@@ -57,7 +57,7 @@ func (p *program) closeExport(end func(context.Context) error, problem string) {
 // watch measures the state of the proxy, which exists by now.
 func (p *program) watch() error {
 	return p.telemetry.Watch(telemetry.Source{Server: p.server, Upstreams: p.set.All,
-		Stale: func() bool { return p.unread.Load() != nil }, Replicas: p.memberFigures()})
+		Stale: func() bool { return p.reloadError.Load() != nil }, Replicas: p.memberFigures()})
 }
 
 // lastExport limits how long sending the last measurements may delay the end of the program.

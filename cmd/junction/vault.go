@@ -95,17 +95,17 @@ func (p *program) Token(ctx context.Context, name, person string, refused ...str
 	return token, err
 }
 
-// lacking are the scopes that calls needed and the operator's sign-ins do not have, by upstream.
-type lacking struct {
+// missingScopes are the scopes that calls needed and the operator's sign-ins do not have, by upstream.
+type missingScopes struct {
 	mu     sync.Mutex
 	scopes map[string][]string // guarded by mu
 }
 
-// mostLacking bounds the scopes of one upstream, which its server chooses.
-const mostLacking = 20
+// mostMissing bounds the scopes of one upstream, which its server chooses.
+const mostMissing = 20
 
 // add adds the scopes of a failed call.
-func (l *lacking) add(e *upstream.LoginError) {
+func (l *missingScopes) add(e *upstream.LoginError) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.scopes == nil {
@@ -114,14 +114,14 @@ func (l *lacking) add(e *upstream.LoginError) {
 	all := append(l.scopes[e.Upstream], e.Scopes...)
 	slices.Sort(all)
 	all = slices.Compact(all)
-	l.scopes[e.Upstream] = all[:min(len(all), mostLacking)]
+	l.scopes[e.Upstream] = all[:min(len(all), mostMissing)]
 }
 
 // lacks returns the scopes that the operator's sign-in at an upstream lacks for some calls.
 func (p *program) lacks(name string) []string {
-	p.lacking.mu.Lock()
-	scopes := slices.Clone(p.lacking.scopes[name])
-	p.lacking.mu.Unlock()
+	p.missingScopes.mu.Lock()
+	scopes := slices.Clone(p.missingScopes.scopes[name])
+	p.missingScopes.mu.Unlock()
 	if len(scopes) == 0 || p.vault == nil {
 		return nil
 	}

@@ -48,6 +48,8 @@ type Tool struct {
 	Source    *manifest.Tool
 	Operation *openapi.Operation // nil for others
 
+	// run makes a call with checked arguments: it runs a command, sends a request (see requests), or
+	// asks the model of the client. Call checks the arguments and calls it.
 	run       func(ctx context.Context, c call) (*mcp.CallToolResult, error)
 	arguments schema.Validator
 	text      []byte        // the definition, for arguments
@@ -120,6 +122,7 @@ func (p *Pack) api(ctx context.Context, m *manifest.Manifest, a *manifest.API, r
 		t := &Tool{File: m.File, Limits: a.Limits, Operation: o}
 		t.Definition = definition(o.Name, o.Title, o.Description, o.InputSchema, o.Annotations)
 		results := newResults(&manifest.Tool{Name: o.Name})
+		// t.Call calls run. Then o.Request makes the HTTP request from the arguments, and r sends it.
 		t.run = requests(r, t, results, o.Request)
 		p.Tools = append(p.Tools, t.ready())
 	}
@@ -187,7 +190,8 @@ func newTool(m *manifest.Manifest, source *manifest.Tool, r Runners) *Tool {
 	return t.ready()
 }
 
-// requests returns the function that calls a tool by sending a request.
+// requests returns the run of a tool that sends an HTTP request. build makes the request from the
+// arguments of each call; r sends it, and results converts the response.
 func requests(r Runners, t *Tool, results *results, build func(map[string]any) (*web.Request, error)) func(
 	context.Context, call) (*mcp.CallToolResult, error) {
 	return func(ctx context.Context, c call) (*mcp.CallToolResult, error) {
