@@ -12,19 +12,19 @@ import (
 	"junction/upstream/transport"
 )
 
-// This file asks a legacy server whether it is alive while calls on its connection are silent
-// (2025-11-25, basic/utilities/ping). Progress is optional, so that silence alone does not mean
-// that a server has stopped working on a call. The modern era has no ping.
+// This file pings a legacy server while calls on its connection are silent (2025-11-25,
+// basic/utilities/ping). Progress is optional, so a silent server may still work on a call. The
+// modern era has no ping.
 
-// pings is the one ping that a connection may have open at a time, for all calls on it.
+// pings is the state of the only ping that a connection may have open, for all its calls.
 type pings struct {
 	mu    sync.Mutex
-	until time.Time // when the open ping is given up; zero while no ping is open
+	until time.Time // when the open ping times out; zero while no ping is open
 	ended time.Time // when the last ping was answered or refused
 }
 
-// pingPause is how long the outcome of a ping counts for all calls, whose clocks may ring together.
-// It is shorter for a call that ends sooner.
+// pingPause is how long the outcome of a ping counts for all calls, because their clocks may ring
+// together. It is shorter for a call that ends sooner.
 const pingPause = time.Second
 
 // startPing sends a ping, unless one is in flight. An answer touches the clocks of all calls on the
@@ -46,8 +46,8 @@ func (l *legacyConn) startPing(until time.Time) {
 	}
 }
 
-// ping asks the server, and touches the clocks of all calls on the connection when it answers.
-// An error of the server's is an answer too: a server that does not know the method is alive.
+// ping sends a ping, and touches the clocks of all calls on the connection if the server answers.
+// An error response is an answer, too: a server that does not know the method is alive.
 func (l *legacyConn) ping() {
 	ctx, cancel := context.WithCancel(l.ctx)
 	defer cancel()
@@ -63,8 +63,8 @@ func (l *legacyConn) ping() {
 		}
 	})
 	l.pings.mu.Unlock()
-	// The ping stays open until the clocks were touched: one that rings in between must not ask
-	// again.
+	// The ping stays open until the clocks were touched: a clock that rings in between must not
+	// start another ping.
 	defer func() {
 		l.pings.mu.Lock()
 		l.pings.until, l.pings.ended = time.Time{}, time.Now()

@@ -21,9 +21,9 @@ import (
 type Call struct {
 	// Method is the MCP method, such as tools/call.
 	Method string
-	// Name is the upstream's own name of the tool or prompt, or the URI of the resource. It replaces
-	// the member of params that Member names: one name, or two if the second one is a member of an
-	// object; nil means name.
+	// Name is the upstream's own name of the tool or prompt, or the URI of the resource. It
+	// replaces the member of params that Member names: one name, or two if the second one is a
+	// member of an object; nil means name.
 	Name   string
 	Member []string
 	// Params are those of the client, as it sent them. The upstream replaces only the name, and the
@@ -34,8 +34,8 @@ type Call struct {
 	Header []HeaderField
 	// Era is that of the client.
 	Era Era
-	// LogLevel is the lowest level of log messages that the client requested for this call; "" if it
-	// requested none.
+	// LogLevel is the lowest level of log messages that the client requested for this call; "" if
+	// it requested none.
 	LogLevel string
 	// Profile, Session and Principal decide which connection the call may use.
 	Profile   Profile
@@ -95,15 +95,15 @@ func (r Result) Failed() bool {
 	return err == nil && string(v) == "true"
 }
 
-// The types of result that we know (2026-07-28, basic/index#resulttype). Others are invalid, and
-// never returned.
+// The known types of results (2026-07-28, basic/index#resulttype). A result of another type is an
+// error of KindInvalid.
 const (
 	TypeComplete      = "complete"
 	TypeInputRequired = "input_required" // only of tools/call, prompts/get and resources/read
 	TypeTask          = "task"           // only if the profile has Tasks, of tools/call
 )
 
-// rename is the edit of the params that puts the upstream's own name in.
+// rename returns the edit of the params that inserts the upstream's own name.
 func (c *Call) rename() (raw.Edit, error) {
 	name := raw.Quote(c.Name)
 	switch len(c.Member) {
@@ -140,10 +140,10 @@ const (
 	KindTimeout     Kind = "timeout"     // no answer in time; the upstream was told to cancel
 	// the connection broke during the call, which may or may not have been carried out
 	KindLost       Kind = "lost"
-	KindInvalid    Kind = "invalid"    // the upstream answered something that is no answer
+	KindInvalid    Kind = "invalid"    // the upstream sent an invalid response
 	KindBusy       Kind = "busy"       // too many calls or connections are in use
 	KindCancelled  Kind = "cancelled"  // the client gave up
-	KindUnanswered Kind = "unanswered" // the client did not answer what the upstream asked
+	KindUnanswered Kind = "unanswered" // the client did not answer a server request
 )
 
 // Error is a failure of Junction or of the connection. An error that the server returned is a
@@ -156,8 +156,8 @@ type Error struct {
 
 func (e *Error) Error() string { return fmt.Sprintf("upstream %s: %v", e.Upstream, e.Err) }
 
-// Public returns the text for the client. It leaves out what a child process wrote to stderr before
-// it ended; the log and the table of upstreams have that.
+// Public returns the text for the client. It does not contain the last output of a child process;
+// the log and the table of upstreams show that output.
 func (e *Error) Public() string {
 	if own, ok := errors.AsType[*ownError](e.Err); ok {
 		return (&Error{e.Upstream, e.Kind, own.err}).Public() + "; " + own.hint()
@@ -170,8 +170,8 @@ func (e *Error) Public() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// ownError is why one principal or session could not get a process of its own, while the server's
-// first process runs.
+// ownError is the error of a second process, for one principal or session, while the server's first
+// process runs.
 type ownError struct{ err error }
 
 func (e *ownError) hint() string {
@@ -223,11 +223,11 @@ type clock struct {
 	timeout time.Duration
 	max     time.Duration
 	began   time.Time
-	heard   atomic.Int64 // when the last bytes of the call's own response came, in nanoseconds after began; 0 is never
+	heard   atomic.Int64 // time of the last bytes of the call's own response, in ns after began; 0 is never
 	slot    pace.Slot    // of the call
 
 	mu     sync.Mutex
-	pinger *legacyConn // is pinged during a silence; nil where the server cannot be
+	pinger *legacyConn // is pinged during a silence; nil if the server cannot be pinged
 	due    time.Time   // when the silence has lasted too long
 	end    time.Time
 	held   int       // open server requests, which wait for a user
@@ -288,7 +288,7 @@ func (c *clock) setPinger(l *legacyConn) {
 	c.mu.Unlock()
 }
 
-// Late and Settled are about the slot of a call that was given up.
+// Late and Settled implement transport.Observer for the slot of an abandoned call.
 func (c *clock) Late()         { c.slot.Late() }
 func (c *clock) Settled() bool { return c.slot.Over() }
 

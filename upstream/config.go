@@ -141,7 +141,7 @@ type Auth struct {
 	ClientSecret string `yaml:"client_secret"`
 }
 
-// asks reports whether anything is said about a sign-in beyond its mode.
+// asks reports whether the section has more keys of a sign-in than its mode.
 func (a *Auth) asks() bool { return len(a.Scopes) > 0 || a.ClientID != "" || a.ClientSecret != "" }
 
 // AuthMode is a word of the file.
@@ -162,8 +162,7 @@ func (m *AuthMode) UnmarshalYAML(n *yaml.Node) error {
 	return nil
 }
 
-// Personal reports whether each person has connections of their own, made with what they themselves
-// were given.
+// Personal reports whether each user has connections of their own, with the user's own tokens.
 func (c Config) Personal() bool { return c.Auth.Mode == AuthOAuthUser }
 
 // OperatorSignsIn reports whether all callers use the tokens that the operator got by signing in.
@@ -177,8 +176,7 @@ func (c Config) SharedByUsers() bool {
 // Off reports whether the file keeps the entry and leaves the server out.
 func (c Config) Off() bool { return c.Enabled != nil && !*c.Enabled }
 
-// PrefixOr returns what stands before the names of its items: Prefix, or by default the upstream's
-// name.
+// PrefixOr returns the prefix of the names of the items: Prefix, or by default the upstream's name.
 func (c Config) PrefixOr(name string) string {
 	if c.Prefix != nil {
 		return *c.Prefix
@@ -186,8 +184,8 @@ func (c Config) PrefixOr(name string) string {
 	return name
 }
 
-// Offers reports whether clients are to see the tool of that name, the upstream's own, and returns
-// the rule for it, the zero one where there is none.
+// Offers reports whether the tool with that name, the upstream's own, is offered to clients. It
+// returns the rule for the tool; the zero value if there is none.
 func (c Config) Offers(tool string) (rule Rule, offered bool) {
 	rule, ruled := c.Tools.Match(tool)
 	return rule, !rule.Off() && (ruled || c.Expose != ExposeListed)

@@ -9,25 +9,24 @@ import (
 	"junction/upstream/transport"
 )
 
-// Credentials has what each person was given at the upstreams that they sign in to themselves
-// (AuthOAuthUser). What we are sent by our own clients is never among it.
+// Credentials returns the access tokens for upstreams that users or the operator sign in to. It
+// never contains credentials that clients send to Junction.
 type Credentials interface {
-	// Token returns the access token for a person's requests to an upstream. refused are the tokens
-	// that the upstream has answered 401 to in the course of one request: with one of them another
-	// token is wanted, which may have to be got first; with two the person has to sign in again.
-	// For an upstream of AuthOAuth person is "", which means the operator. The error is a
-	// *SignInError if the person has to do something, or a *LoginError if the operator has to; with
-	// any other one it could not be found out, and nothing has changed. It may be called by several
-	// goroutines at once, and blocks.
+	// Token returns the access token for a user's requests to an upstream. refused lists the tokens
+	// that the upstream has rejected with 401 during one request. After one of them, Token returns
+	// another token, and may request a new one. After two, the user has to sign in again. For an
+	// upstream of AuthOAuth, person is "", which means the operator. The error is a *SignInError if
+	// the user has to sign in, and a *LoginError if the operator has to. After any other error the
+	// sign-in is unchanged. Token blocks, and may be called by several goroutines at once.
 	Token(ctx context.Context, upstream, person string, refused ...string) (string, error)
 }
 
-// SignInError means that a person has to sign in at an upstream before it can be called. Nothing
-// was called.
+// SignInError means that a user has to sign in to an upstream before it can be called. Nothing was
+// called.
 type SignInError struct {
 	Upstream string
-	URL      string // of the page of ours where they do that; it is of use to that person alone
-	Again    bool   // they had done so, and it is not taken any more
+	URL      string // of Junction's page for the sign-in; it works only for this user
+	Again    bool   // the upstream does not accept the earlier sign-in any more
 }
 
 func (e *SignInError) Error() string {
@@ -37,13 +36,13 @@ func (e *SignInError) Error() string {
 	return e.Upstream + " is not connected by the person"
 }
 
-// LoginError means that the operator has to sign in at an upstream (AuthOAuth) before it can be
+// LoginError means that the operator has to sign in to an upstream (AuthOAuth) before it can be
 // called. Nothing was called.
 type LoginError struct {
 	Upstream string
 	Again    bool // the earlier sign-in ended, or was revoked
-	// The sign-in works, but lacks a scope that this request needs: one of Scopes, which are empty if
-	// the server does not name them.
+	// The sign-in works, but lacks a scope that this request needs: one of Scopes, which are empty
+	// if the server does not name them.
 	Lacks  bool
 	Scopes []string
 }
@@ -71,8 +70,8 @@ func (e *LoginError) Command() string {
 	return text
 }
 
-// lacking returns err as a LoginError if the server rejected a request because the operator's sign-in
-// lacks a scope. The LoginError is nil if err is none.
+// lacking returns err as a LoginError if the server rejected a request because the operator's
+// sign-in lacks a scope. The LoginError is nil if err is another error.
 func (p *pool) lacking(err error) (*LoginError, error) {
 	login, _ := errors.AsType[*LoginError](err)
 	status, ok := errors.AsType[*transport.StatusError](err)
@@ -86,8 +85,7 @@ func (p *pool) lacking(err error) (*LoginError, error) {
 	return login, err
 }
 
-// token is what a request of the pool's person is authorized with; "" where the upstream is
-// everybody's.
+// token returns the access token for requests of the pool; "" if the upstream needs no sign-in.
 func (p *pool) token(ctx context.Context, refused ...string) (string, error) {
 	if p.person == "" && !p.connConfig.OperatorSignsIn() {
 		return "", nil

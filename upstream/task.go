@@ -13,9 +13,9 @@ import (
 	"junction/upstream/transport"
 )
 
-// This file calls tools of legacy servers that answer by a task only (2025-11-25,
-// basic/utilities/tasks; experimental, and gone with 2026-07-28). No client of ours sees the task:
-// it gets the result, like that of every other call.
+// This file calls tools of legacy servers that answer only by a task (2025-11-25,
+// basic/utilities/tasks; experimental, and removed in 2026-07-28). Clients do not see the task: they
+// get the result, as for any other call.
 
 const (
 	methodTasksGet    = "tasks/get"
@@ -26,7 +26,7 @@ const (
 	mostPoll  = 5 * time.Second
 )
 
-// taskOnly reports whether a tool's definition says that a plain call is refused.
+// taskOnly reports whether the definition of a tool requires calls as a task.
 func taskOnly(definition raw.Object) bool {
 	execution, err := definition.Object("execution")
 	if err != nil {
@@ -36,8 +36,8 @@ func taskOnly(definition raw.Object) bool {
 	return support == "required"
 }
 
-// callAsTask makes the call as a task, waits for the end of it, and fetches the result. Each look
-// at the task is a sign of life.
+// callAsTask makes the call as a task, polls the task until it has ended, and requests the result.
+// Each answer to a poll counts as a sign of life.
 func (l *legacyConn) callAsTask(ctx context.Context, c *Call, clock *clock) (Result, error) {
 	id := l.nextID()
 	params, f, err := l.prepare(id, c, clock, nil)
@@ -62,7 +62,7 @@ func (l *legacyConn) callAsTask(ctx context.Context, c *Call, clock *clock) (Res
 	}
 	task, err := created.Object("task")
 	if err != nil {
-		return Result{created, TypeComplete}, nil // it has answered at once after all
+		return Result{created, TypeComplete}, nil // the server has answered without a task
 	}
 	name, err := task.Get("taskId")
 	text, bad := raw.String(name)
@@ -80,20 +80,20 @@ func (l *legacyConn) callAsTask(ctx context.Context, c *Call, clock *clock) (Res
 			l.post(&jsonrpc.Message{ID: l.nextID(), Method: methodTasksCancel, Params: about})
 		}
 		if _, said := err.(*jsonrpc.Error); !said && ctx.Err() == nil && errors.Is(err, transport.ErrNotSent) {
-			// %v: the call was received, and must not be made again
+			// %v hides ErrNotSent: the server has received the call, so it must not be sent again
 			err = fmt.Errorf("the connection broke while the task was in progress: %v", err)
 		}
 		return Result{}, err
 	}
-	// that is between us and the server
+	// the task concerns only Junction and the server
 	if own, err := raw.Set(result.Text(), nil, "_meta", keyRelatedTask); err == nil {
 		result, _ = raw.Parse(own)
 	}
 	return Result{result, TypeComplete}, nil
 }
 
-// await looks at the task until it needs us or has ended, and then waits for its result, on whose
-// stream a server asks its questions.
+// await polls the task until it has ended or needs input. Then it requests the result. The server
+// may send requests on the stream of that response.
 func (l *legacyConn) await(ctx context.Context, f *flight, task raw.Object, about []byte) (raw.Object, error) {
 	for {
 		switch status, _ := task.String("status"); status {
@@ -121,7 +121,8 @@ func (l *legacyConn) await(ctx context.Context, f *flight, task raw.Object, abou
 	}
 }
 
-// within makes a request that is part of a call in progress, whose stream is the call's.
+// within sends a request that is part of the call f. Messages on the stream of the response belong to
+// that call.
 func (l *legacyConn) within(
 	ctx context.Context, f *flight, m jsonrpc.Message, header ...HeaderField,
 ) (raw.Object, error) {
