@@ -63,8 +63,8 @@ func (m *Member) Drain(grace time.Duration) {
 const (
 	// refuseTime is how long this process answers "not handled" to requests after it has left. If
 	// it closed its connections at once, another member could not know whether a request that it
-	// has just sent was handled.
-	refuseTime = 250 * time.Millisecond
+	// has just sent was handled. On a loaded machine, others learn late that it has left.
+	refuseTime = time.Second
 	// shutdownTime limits the writing of responses after that.
 	shutdownTime = time.Second
 )
