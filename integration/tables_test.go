@@ -1,0 +1,78 @@
+package integration
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+)
+
+// TestDocumentsTables checks that the methods exist which the tables of package documentation list,
+// in the file or the package that the table names.
+func TestDocumentsTables(t *testing.T) {
+	found := 0
+	for _, doc := range []string{"proxy/doc.go", "upstream/doc.go"} {
+		rows, problems := checkTables(t, os.DirFS(".."), doc)
+		for _, problem := range problems {
+			t.Error(problem)
+		}
+		found += rows
+	}
+	if found < 40 {
+		t.Errorf("the tables have %d methods, want at least 40", found)
+	}
+}
+
+// TestDocumentsTablesRules renames a method, moves one, and leaves two where they are.
+func TestDocumentsTablesRules(t *testing.T) {
+	root := fstest.MapFS{
+		"p/doc.go": {Data: []byte("//\tA.kept  a.go  text\n//\t(*A).below  q  text\n//\tA.renamed  a.go  text\n" +
+			"//\t(*A).moved  a.go  text\n//\ta.go  a file\npackage p\n")},
+		"p/a.go":   {Data: []byte("package p\nfunc (a *A) kept() {}\nfunc (a *A) named() {}\n")},
+		"p/b.go":   {Data: []byte("package p\nfunc (a A) moved() {}\n")},
+		"p/q/a.go": {Data: []byte("package q\nfunc (a *A) below() {}\n")},
+	}
+	rows, got := checkTables(t, root, "p/doc.go")
+	want := []string{"p/doc.go: A.renamed is not in p/a.go", "p/doc.go: A.moved is not in p/a.go"}
+	if rows != 4 || !slices.Equal(got, want) {
+		t.Errorf("of %d methods, the problems are %q; want 4, and %q", rows, got, want)
+	}
+}
+
+// tableRow matches a row that begins with a method and its place: (*base).owner  conn.go
+var tableRow = regexp.MustCompile(`(?m)^//\t\(?\*?(\w+)\)?\.(\w+)(?:, \w+)? +(\w+(?:\.go)?) `)
+
+// checkTables returns the number of methods in the tables of a file, and those that do not exist.
+func checkTables(t *testing.T, root fs.FS, doc string) (rows int, problems []string) {
+	t.Helper()
+	text, err := fs.ReadFile(root, doc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range tableRow.FindAllStringSubmatch(string(text), -1) {
+		receiver, method, place := row[1], row[2], path.Join(path.Dir(doc), row[3])
+		if method == "go" || receiver == "Peer" {
+			continue // a file, and an interface
+		}
+		rows++
+		files := []string{place}
+		if path.Ext(place) == "" {
+			if files, err = fs.Glob(root, place+"/*.go"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		declared := regexp.MustCompile(`(?m)^func \(\w+ \*?` + receiver + `\) ` + method + `\(`)
+		if !slices.ContainsFunc(files, func(name string) bool {
+			source, _ := fs.ReadFile(root, name) // a missing file has no method
+			return declared.Match(source)
+		}) {
+			problems = append(problems, fmt.Sprintf("%s: %s is not in %s", doc, strings.Join(row[1:3], "."), place))
+		}
+	}
+	return rows, problems
+}
