@@ -263,6 +263,10 @@ func (c *call) pause(ctx context.Context, a arguments) bool {
 	if a.Gate != "" {
 		select {
 		case <-c.s.gate(a.Gate):
+			if ctx.Err() != nil { // the call was abandoned first, and the permit is for another one
+				c.s.Release(a.Gate)
+				return false
+			}
 		case <-ctx.Done():
 			return false
 		}

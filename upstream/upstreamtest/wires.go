@@ -247,11 +247,12 @@ func (x *exchange) run(c *call, answer func(context.Context)) {
 	recorded := make(chan struct{})
 	stop := context.AfterFunc(r.Context(), func() {
 		defer close(recorded)
-		if !c.out.done() {
-			s.add(Record{Verb: "CLOSE", Header: r.Header.Clone(), Body: c.m.Append(nil), PID: os.Getpid()})
-		}
-		if c.modern {
+		done := c.out.done()
+		if c.modern { // before the record, after which tests release gates for other calls
 			cancel()
+		}
+		if !done {
+			s.add(Record{Verb: "CLOSE", Header: r.Header.Clone(), Body: c.m.Append(nil), PID: os.Getpid()})
 		}
 	})
 	answer(c.register(ctx))
