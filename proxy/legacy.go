@@ -139,8 +139,9 @@ func (f legacyFront) handshake(x *exchange) (result, error) {
 	if err != nil {
 		return result{}, invalidParams("Invalid params: no protocolVersion")
 	}
+	const alone = "this process has no connection to the others"
 	if f.members != nil && f.members.Self() == "" {
-		return result{}, unavailable("this process has no connection to the others")
+		return result{}, unavailable(alone)
 	}
 	if _, err := f.meter(x.request.Context(), x); err != nil {
 		return result{}, err
@@ -152,6 +153,9 @@ func (f legacyFront) handshake(x *exchange) (result, error) {
 	x.client = clientName(x.params, "clientInfo")
 	declared, _ := x.params.Object("capabilities") // without them, the client has none
 	id, s := f.sessions.create(version, x.client, x.held.Account, profile.Of(declared, version))
+	if s == nil {
+		return result{}, unavailable(alone)
+	}
 	x.reply.w.Header()["Mcp-Session-Id"] = []string{id}
 	b := fmt.Appendf(nil, `{"protocolVersion":"%s","capabilities":`, version)
 	b = x.subject.Sight().Offers.AppendCapabilities(b, x.era)

@@ -2,7 +2,10 @@ package proxy
 
 import (
 	"context"
+	"io"
 	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -52,4 +55,45 @@ func BenchmarkForward(b *testing.B) {
 			}
 		}
 	})
+}
+
+// leavingMembers is a member for the next calls of Self.
+type leavingMembers struct {
+	elsewhereMembers
+	next *int
+}
+
+func (l leavingMembers) Self() string {
+	if *l.next--; *l.next < 0 {
+		return ""
+	}
+	return "this"
+}
+
+// TestInitializeWhileTheLeaseEnds: a process that loses its lease, at whatever moment of initialize,
+// has no session to give, and says so.
+func TestInitializeWhileTheLeaseEnds(t *testing.T) {
+	s := mustServer(t, cannedBackend(t, 1, 1))
+	l := leavingMembers{next: new(int)}
+	s.members, s.sessions.self = l, l.Self
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost/mcp", nil)
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Accept", "application/json, text/event-stream")
+	for next := 0; ; next++ {
+		*l.next = next
+		w := httptest.NewRecorder()
+		r.Body = io.NopCloser(strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":` +
+			`{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`))
+		s.ServeHTTP(w, r)
+		body := w.Body.String()
+		if *l.next >= 0 {
+			if w.Code != http.StatusOK || next < 3 {
+				t.Errorf("with a lease: %d, %s, after %d questions", w.Code, body, next)
+			}
+			return
+		}
+		if w.Code != http.StatusServiceUnavailable || !strings.Contains(body, "no connection to the others") {
+			t.Errorf("the lease ends after %d questions: %d, %s", next, w.Code, body)
+		}
+	}
 }

@@ -143,7 +143,8 @@ func newSessions(box *seal.Box, max int, c Sessions) *sessions {
 		deleted: map[[16]byte]time.Time{}}
 }
 
-// create begins a session of the account's principal and returns its id.
+// create begins a session of the account's principal and returns its id. The session is nil if this
+// process has just lost its place among the members.
 func (ss *sessions) create(version, client string, a budget.Account, p upstream.Profile) (string, *session) {
 	sealed := sealedSession{version, client, p, time.Now().Unix(), rand.Text(), a.Principal, ss.process()}
 	text, _ := json.Marshal(sealed) // cannot fail: strings and a number
@@ -152,8 +153,9 @@ func (ss *sessions) create(version, client string, a budget.Account, p upstream.
 	return id, s
 }
 
-// find returns the session of an ID if it is in memory, else nil. The error is errUnknownSession if
-// the session has expired or is another principal's.
+// find returns the session of an ID. It is nil if the session is not in memory, or if this process
+// is not its owner now. The error is errUnknownSession if the session has expired, which also ends
+// its streams, or if the session is another principal's.
 func (ss *sessions) find(id string, a budget.Account) (*session, error) {
 	now := time.Now()
 	ss.mu.Lock()
@@ -167,6 +169,7 @@ func (ss *sessions) find(id string, a budget.Account) (*session, error) {
 	}
 	if now.After(e.s.ends(ss.maxAge)) {
 		ss.drop(e)
+		e.s.expire()
 		return nil, errUnknownSession
 	}
 	ss.use(e, now)
@@ -190,7 +193,7 @@ func (ss *sessions) open(id string, a budget.Account) (sealed sealedSession, err
 	return sealed, nil
 }
 
-// load puts a session into memory, which is new or rebuilt from its ID. sealed.Member is
+// load puts a new session, or one rebuilt from its ID, into memory. sealed.Member is
 // the ID of this process as the caller knows it. The error is errMoved if that has changed.
 func (ss *sessions) load(id string, sealed sealedSession, a budget.Account) (*session, error) {
 	now := time.Now()
@@ -217,9 +220,9 @@ func (ss *sessions) process() string {
 	return ss.self()
 }
 
-// confirmOwner reports whether this process is the owner of the sessions in memory. If it is no
-// member at the moment, it is not, but the sessions stay: it may get its ID back. If it has a new
-// ID, confirmOwner ends the sessions, because other members may have them. ss.mu must be held.
+// confirmOwner reports whether this process is the owner of the sessions in memory. While it is no
+// member, the result is false and the sessions stay, because the process may get its ID back. If it
+// has a new ID, confirmOwner ends the sessions, because other members may have them. ss.mu is held.
 func (ss *sessions) confirmOwner() bool {
 	member := ss.process()
 	if member == "" {
@@ -291,7 +294,7 @@ func (ss *sessions) trim(now time.Time) {
 	}
 }
 
-// drop evicts a session; ss.mu is held.
+// drop removes a session from memory; ss.mu is held.
 func (ss *sessions) drop(e *entry) {
 	ss.order.Remove(e.all)
 	delete(ss.byID, e.id)
@@ -401,6 +404,16 @@ func (s *session) over() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.gone != nil
+}
+
+// expire ends the session's streams. Its calls still get their answers.
+func (s *session) expire() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.gone = errUnknownSession
+	for _, end := range s.streams {
+		end()
+	}
 }
 
 // close ends the session's calls and streams. why is errUnknownSession or errMoved.

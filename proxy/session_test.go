@@ -1,7 +1,10 @@
 package proxy
 
 import (
+	"context"
+	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unsafe"
 
@@ -33,4 +36,34 @@ func TestSessionKeepsNoHeader(t *testing.T) {
 			t.Error("the header is kept")
 		}
 	}
+}
+
+// TestSessionExpires: the first request after max_age ends the streams of the session, which would
+// otherwise stay open without any message. A call in progress goes on.
+func TestSessionExpires(t *testing.T) {
+	key, err := seal.NewKey(seal.NewSecret())
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		ann := budget.Account{Principal: "ann"}
+		all := newSessions(key.Box("test"), 10, Sessions{Idle: time.Hour, MaxAge: time.Hour})
+		id, s := all.create("2025-11-25", "a", ann, upstream.Profile{})
+		call, cancel := context.WithCancelCause(t.Context())
+		defer cancel(nil)
+		stream, end := context.WithCancel(t.Context())
+		if err := errors.Join(s.register("1", cancel), s.join(new(listener), end)); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := all.find(id, ann); got != s || err != nil {
+			t.Fatalf("before max_age: %v, %v", got, err)
+		}
+		time.Sleep(time.Hour + time.Second)
+		if got, err := all.find(id, ann); got != nil || err != errUnknownSession {
+			t.Errorf("after max_age: %v, %v", got, err)
+		}
+		if stream.Err() == nil || call.Err() != nil {
+			t.Errorf("the stream has ended: %v, the call has ended: %v", stream.Err(), call.Err())
+		}
+	})
 }
