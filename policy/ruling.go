@@ -16,7 +16,7 @@ type Ruling struct {
 	enforced []bound  // the rules of enforced policies
 	decision Decision // if fixed
 	visible  bool
-	fixed    bool           // no rule reads arguments: the decision is constant
+	fixed    bool           // the decision does not depend on arguments
 	ends     [layers]uint32 // of each layer in rules
 }
 
@@ -91,7 +91,7 @@ func (g *Ruling) Scopes() string { return g.scopes }
 // named is an item during the comparison of its names.
 type named struct {
 	*Item
-	odd   bool     // a URI is ambiguous; see odd
+	odd   bool     // a URI is ambiguous (see odd), or long
 	long  bool     // a URI is too long or complex to compare
 	forms []string // the URIs and all their meanings, by computeForms
 	made  bool     // computeForms was called

@@ -184,7 +184,7 @@ func (x *exchange) closeElicitations() {
 // fails (2026-07-28, basic/patterns/mrtr has no slot for an error).
 func (x *exchange) askAll(ctx context.Context, requests raw.Object) ([]byte, error) {
 	if requests.Len() > maxPending {
-		return nil, x.invalid("it asks too many questions at once")
+		return nil, x.invalid(fmt.Sprintf("it sent more than %d requests at once", maxPending))
 	}
 	answers := []byte{'{'}
 	for i, m := range requests.Members() {

@@ -81,7 +81,7 @@ const maxRounds = 10
 // into the params of the next call.
 func (n *rounds) next(ctx context.Context, x *exchange, c *upstream.Call, r upstream.Result) error {
 	if n.count == maxRounds {
-		return x.invalid("it asks again and again")
+		return x.invalid(fmt.Sprintf("it returned input_required more than %d times", maxRounds))
 	}
 	n.count++
 	x.asked.Store(true)
@@ -228,11 +228,11 @@ func (s *Server) legacyError(x *exchange, peer *jsonrpc.Error) (result, error) {
 	}
 	if mcp.MCPMethod(x.msg.Method) != mcp.MethodToolsCall {
 		return result{}, &upstream.Error{Upstream: x.target.Backend.Name(), Kind: upstream.KindUnanswered,
-			Err: errors.New("it wants a page to be opened in a browser, which this client does not do")}
+			Err: errors.New("it requires a page in a browser, and this client does not support URL elicitation")}
 	}
 	x.info.Outcome = Unanswered
 	text := "The server " + x.target.Backend.Name() +
-		" wants a page to be opened in a browser before it goes on, which this client does not offer."
+		" requires a page in a browser before it continues, and this client cannot open it. Open it yourself:"
 	for _, u := range urls(peer) {
 		text += "\n" + u.message + " " + u.url
 	}
@@ -270,7 +270,7 @@ func (s *Server) openURLs(x *exchange, e *jsonrpc.Error) (result, error) {
 	list := urls(e)
 	switch {
 	case mcp.MCPMethod(x.msg.Method) == mcp.MethodCompletionComplete || len(list) == 0:
-		return result{}, x.invalid("it wants a page to be opened, and does not say which")
+		return result{}, x.invalid("it requires a page in a browser, and sent no URL")
 	case !x.who.profile.URL:
 		return result{}, &refusal{status: http.StatusBadRequest, code: codeMissingCapability, text: e.Message,
 			data: []byte(`{"requiredCapabilities":{"elicitation":{"url":{}}}}`), outcome: Unanswered}

@@ -44,12 +44,13 @@ func callTarget(find finder) handler {
 //	approve   the user of the client agrees, if the decision is ask (approve.go)
 //	call      a kept result is the answer (package answers), or the upstream answers (package
 //	          upstream); the call may be parked (parked.go)
-//	filter    the policy's redactions are removed from the answer
+//	filter    what the policy redacts is removed from the answer
 //	answer    the result or error is converted to the client's era (bridge.go)
 //
 // A modern upstream may answer a legacy client's call with requests to the client. Junction sends
-// the client's answers back with another call, and runs find, permit and approve again first. The
-// target and the arguments do not change, so the upstream gets exactly the call that was permitted.
+// the client's answers back with another call. If the snapshot has changed meanwhile, permitAgain
+// checks the call again first. The target and the arguments do not change, so the upstream gets
+// exactly the call that was permitted.
 // A modern client sends a new request for each round, and each request runs all steps.
 //
 // permit stores the policy decision in x.decision. Its error is sent to the client.

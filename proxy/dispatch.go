@@ -27,7 +27,7 @@ type method struct {
 	member string       // of params, which the header Mcp-Name repeats; "" for none
 }
 
-// methods returns the only list of methods; all other methods are unknown to clients.
+// methods returns the methods that clients may call, except initialize (legacy.go).
 func methods() map[mcp.MCPMethod]method {
 	callTool, getPrompt := callTarget(findNamed(upstream.PartTools)), callTarget(findNamed(upstream.PartPrompts))
 	task := method{handle: aboutTask, era: upstream.EraModern, calls: true, member: "taskId"}
@@ -79,8 +79,8 @@ func (s *Server) dispatch(ctx context.Context, x *exchange) (result, error) {
 }
 
 // unwrap replaces a call of a call tool by the inner call, so that every later step sees the call
-// as if the client had named the tool itself. It reports whether the call is one of search_tools
-// instead.
+// as if the client had named the tool itself. For a call of search_tools it changes nothing and
+// returns true.
 func (x *exchange) unwrap() (own bool, err error) {
 	name, err := x.stringParam("name")
 	if err != nil || !search.Own(name) {

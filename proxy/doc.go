@@ -7,7 +7,7 @@
 // (publicHandler in cmd/junction/program.go). A tools/call of a client then passes through these
 // functions:
 //
-//	Server.ServeHTTP         server.go    loads the snapshot; the request keeps it to its end
+//	Server.ServeHTTP         server.go    loads the snapshot; the request keeps it, except after a wait
 //	Server.checkOrigin       request.go   rejects foreign origins and hosts
 //	Server.at                request.go   finds the caller, its endpoint and its subject view
 //	Server.forwardSession    owner.go     passes the request on if another process has the session
@@ -68,7 +68,7 @@
 //	session.go        sessions of legacy clients
 //	owner.go          the process that answers a request, if several serve the endpoints
 //	listen.go         streams of notifications; subscriptions.go: their resources
-//	errors.go         every error that a client reads, with its HTTP status
+//	errors.go         the errors that several files return, with their HTTP status
 //	report.go         data for the log, the audit and operators; the interface for metrics and traces
 //
 // Package view merges and renames the catalogs. Package search finds tools by words. Packages pins,

@@ -30,7 +30,7 @@ func (s *Server) list(x *exchange, p upstream.Part) (result, error) {
 	r, next := x.endpoint.page(seen, p, k, offset, s.limits.Page)
 	r.tail = []byte{']'}
 	if next > 0 {
-		sealed := s.cursors.Seal(cursor{x.subject.print(p, k), uint32(next)}.encode(x.owner()))
+		sealed := s.cursors.Seal(cursor{x.subject.print(p, k), uint32(next)}.encode(x.cursorScope()))
 		r.tail = raw.AppendQuote(append(r.tail, `,"nextCursor":`...), sealed)
 	}
 	if x.era == upstream.EraModern {
@@ -80,15 +80,15 @@ func (s *Server) readCursor(x *exchange, p upstream.Part, k view.ListKind) (int,
 	if err != nil {
 		return 0, invalidParams("Invalid cursor")
 	}
-	c, owner, ok := decodeCursor(plain)
-	if !ok || owner != x.owner() || c.print != x.subject.print(p, k) {
+	c, scope, ok := decodeCursor(plain)
+	if !ok || scope != x.cursorScope() || c.print != x.subject.print(p, k) {
 		return 0, invalidParams("Invalid cursor: the list has changed; start again")
 	}
 	return int(c.offset), nil
 }
 
-// owner identifies the endpoint and the principal of a cursor. Elsewhere the cursor is invalid.
-func (x *exchange) owner() string { return x.endpoint.name + "\x00" + x.principal.ID }
+// cursorScope identifies the endpoint and the principal of a cursor. Elsewhere the cursor is invalid.
+func (x *exchange) cursorScope() string { return x.endpoint.name + "\x00" + x.principal.ID }
 
 // pages caches the prepared pages of one endpoint.
 type pages struct {

@@ -140,8 +140,8 @@ func (s *Server) BaseContext(net.Listener) context.Context {
 // baseKey is the context key of the Server whose BaseContext a context descends from.
 type baseKey struct{}
 
-// ServeHTTP answers a request from the current snapshot. The request keeps that snapshot to its
-// end.
+// ServeHTTP answers a request from the current snapshot. The request keeps that snapshot, unless it
+// waits for the client's answers: permitAgain then checks the call with the newest one.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	current := s.snapshot.Load()
 	// the usual case; a router would copy the request to store the matched path

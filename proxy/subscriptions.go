@@ -32,9 +32,11 @@ type subscriber struct {
 	held      budget.Grant // for resources
 }
 
-type resourceKey struct{ upstream, uri string } // the upstream's own
+// resourceKey identifies a resource by its upstream and by the URI that the upstream uses.
+type resourceKey struct{ upstream, uri string }
 
-type subscription struct { // as in the client's subscription
+// subscription is a resource that a client subscribed to.
+type subscription struct {
 	exposed string // as the client has subscribed to it
 	backend view.Backend
 	from    upstream.Source
@@ -175,7 +177,8 @@ func (ls *listeners) forget(s *session) {
 // subscribePatience is the time for an upstream to accept a subscription.
 const subscribePatience = 10 * time.Second
 
-// maxSubscriptions bounds the subscriptions of one legacy session or one modern stream.
+// maxSubscriptions bounds the subscriptions of one modern stream, or of one legacy session at an
+// endpoint.
 const maxSubscriptions = 1000
 
 var errTooMany = invalidParams("a client may subscribe to %d resources", maxSubscriptions)

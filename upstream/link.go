@@ -59,8 +59,8 @@ type linkState struct {
 
 var errIdle = errors.New("unused")
 
-// startLink starts the goroutine of a link, which runs until close. cause is the Trace of the call
-// that needs it; nil for none.
+// startLink starts the goroutine of a link, which runs until close, or until the link is idle. cause
+// is the Trace of the call that needs it; nil for none.
 func startLink(p *pool, key linkKey, readsShared bool, cause Trace) *link {
 	ctx, stop := context.WithCancelCause(context.Background())
 	l := &link{pool: p, key: key, readsShared: readsShared, readsCatalog: readsShared || key.readsCatalog(),

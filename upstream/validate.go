@@ -98,8 +98,8 @@ func (c *Config) validateRemote(bad func(path, format string, args ...any)) {
 	}
 	if c.Personal() || c.OperatorSignsIn() {
 		if u != nil && u.Scheme == "http" && !loopback(u.Hostname()) {
-			bad("auth.mode", "wants an https url: what people are given there would cross the network for all to "+
-				"read; http is for loopback alone")
+			bad("auth.mode", "needs an https url, because http would expose the access tokens of users; http is "+
+				"allowed only for loopback")
 		}
 		for k := range c.Headers {
 			if strings.EqualFold(k, "authorization") {
@@ -107,11 +107,11 @@ func (c *Config) validateRemote(bad func(path, format string, args ...any)) {
 			}
 		}
 	} else if c.Auth.asks() {
-		bad("auth", "says nothing without a mode; write mode: oauth to sign in with junction login, or mode: "+
+		bad("auth", "has no effect without a mode; write mode: oauth to sign in with junction login, or mode: "+
 			"oauth_user if each person signs in there themselves")
 	}
 	if c.Auth.ClientSecret != "" && c.Auth.ClientID == "" {
-		bad("auth.client_secret", "is one of a client_id, which is missing")
+		bad("auth.client_secret", "has no client_id; add client_id")
 	}
 	for _, key := range []struct {
 		name string

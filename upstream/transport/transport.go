@@ -22,7 +22,7 @@ type Transport interface {
 	//
 	// When ctx ends, Call returns context.Cause(ctx) at once and drops a late response. HTTP
 	// transports close the request's stream; the others send nothing to the server. If the request
-	// provably did not reach the server, the error is ErrNotSent.
+	// provably did not reach the server, ErrNotSent is in the chain of the error.
 	Call(ctx context.Context, req *Request, on func(*jsonrpc.Message)) (*jsonrpc.Message, error)
 	// Send sends a notification, or a response to a server request. It does not wait for the server
 	// to process it.
