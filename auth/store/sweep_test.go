@@ -142,7 +142,7 @@ func TestSweepAtOnce(t *testing.T) {
 			}
 			err := both[0].WithTx(ctx, func(tx context.Context) error {
 				if mine, err := both[0].mineToSweep(tx); err != nil || !mine {
-					t.Fatalf("nobody sweeps, and nobody may: %v", err)
+					t.Fatalf("no process sweeps, and none may: %v", err)
 				}
 				if sweep(both[1]) {
 					t.Error("a replica sweeps too")

@@ -16,8 +16,8 @@
 //
 // All members have the key in sessions.key_file. The owner of a session authenticates a forwarded
 // request again, by its token. But it takes the address of the client from the member that forwards
-// the request (Junction-Hop), and applies auth.trusted_proxies to this address. So whoever has the
-// key can choose the address by which policies and keys decide.
+// the request (Junction-Hop), and applies auth.trusted_proxies to this address. A process that has
+// the key can therefore choose the address by which policies and keys decide.
 //
 // # Leases
 //
