@@ -13,6 +13,7 @@ import (
 	"junction/auth"
 	"junction/policy"
 	"junction/proxy/answers"
+	"junction/proxy/budget"
 	"junction/proxy/headers"
 	"junction/proxy/schema"
 	"junction/proxy/search"
@@ -69,7 +70,7 @@ func (s *Server) call(ctx context.Context, x *exchange, find finder, permit func
 	}
 	c := x.upstreamCall(t)
 	c.Buffer = x.buffer
-	if rejected, err := s.validate(x, c); rejected != nil || err != nil {
+	if rejected, err := s.validate(ctx, x, c); rejected != nil || err != nil {
 		return resultOf(rejected), err
 	}
 	x.reply.begin()
@@ -330,7 +331,7 @@ func (x *exchange) named(p upstream.Part, name string) *view.Target {
 
 // validate checks a tool call against the tool's definition. It returns nil if the call may be
 // made, else the result for the client.
-func (s *Server) validate(x *exchange, c *upstream.Call) (_ *result, err error) {
+func (s *Server) validate(ctx context.Context, x *exchange, c *upstream.Call) (_ *result, err error) {
 	if x.target.Tool == nil {
 		return nil, nil
 	}
@@ -345,27 +346,58 @@ func (s *Server) validate(x *exchange, c *upstream.Call) (_ *result, err error) 
 	if !x.subject.Guards.Validate {
 		return nil, nil
 	}
-	problems, err := s.checkArguments(x, x.target)
-	if len(problems) == 0 || err != nil {
+	text, outcome, err := s.checkArguments(ctx, x)
+	if text == "" || err != nil {
 		return nil, err
 	}
-	x.info.Outcome = Invalid
-	return new(s.toolText(x, schema.Invalid(x.target.Exposed, problems), isError)), nil
+	x.info.Outcome = outcome
+	return new(s.toolText(x, text, isError)), nil
 }
 
-// checkArguments checks the arguments of a call against the tool's schema. It returns no problems if
-// the schema is unusable.
-func (s *Server) checkArguments(x *exchange, t *view.Target) ([]string, error) {
+// checkArguments checks the arguments of a call against the tool's schema. It returns "" if they
+// fit, else the text for the model. A call whose arguments cannot be checked is not made.
+func (s *Server) checkArguments(ctx context.Context, x *exchange) (text string, o Outcome, err error) {
 	arguments, err := x.arguments()
 	if err != nil {
+		return "", "", err
+	}
+	t := x.target
+	problems, err := s.schemas.Check(ctx, t.Item.Definition.Text(), arguments, checkCost{s, x})
+	if unusable, ok := errors.AsType[*schema.UnusableError](err); ok {
+		if unusable.First {
+			s.log.Warn("calls of a tool are refused where the policy says validate: its schema cannot be used",
+				"upstream", t.Backend.Name(), "name", t.Name, "error", err)
+		}
+		return "The tool " + t.Exposed + " was not called: the policy requires checked arguments (validate), and " +
+			err.Error() + ".", Denied, nil
+	}
+	if limit, ok := errors.AsType[*schema.LimitError](err); ok {
+		return "The tool " + t.Exposed + " was not called: the policy requires checked arguments (validate), and " +
+			"the check would exceed a limit: " + limit.Error() + ". Send less in one call.", Limited, nil
+	}
+	if err != nil || len(problems) == 0 {
+		return "", "", overuseError(err)
+	}
+	return schema.Invalid(t.Exposed, problems), Invalid, nil
+}
+
+// checkCost has the caller of x pay for a check.
+type checkCost struct {
+	s *Server
+	x *exchange
+}
+
+// Hold implements schema.Cost.
+func (c checkCost) Hold(n int64) (release func(), err error) {
+	if err := c.x.held.Reserve(budget.Bytes, n); err != nil {
 		return nil, err
 	}
-	problems, err := s.schemas.Check(t.Item.Definition.Text(), arguments)
-	if e, ok := errors.AsType[*schema.UnusableError](err); ok && e.First {
-		s.log.Warn("the arguments of a tool are not checked: its schema cannot be used", "upstream", t.Backend.Name(),
-			"name", t.Name, "error", err)
-	}
-	return problems, nil
+	return func() { c.x.held.Give(budget.Bytes, n) }, nil
+}
+
+// Turn implements schema.Cost.
+func (c checkCost) Turn(ctx context.Context) (end func(), err error) {
+	return c.s.turns.Turn(ctx, c.x.held.Account)
 }
 
 // findResource returns the target of the request's uri. The caller may use the target, perhaps only

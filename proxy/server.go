@@ -78,6 +78,7 @@ type Server struct {
 	approvals approval.Memory
 	meters    budget.Meters
 	schemas   schema.Validator
+	turns     budget.Turns // for long checks of arguments
 	answers   *answers.Cache
 	listeners listeners
 	methods   map[mcp.MCPMethod]method

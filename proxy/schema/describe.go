@@ -1,220 +1,171 @@
 package schema
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
-	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 
 	"junction/proxy/visible"
+	"junction/upstream/raw"
 )
 
-// describe appends the problems of a validation error. It omits the values: they may be secret, and
-// the caller has them.
-func (s *inputSchema) describe(e *jsonschema.ValidationError, list []string) []string {
-	at := place(e.InstanceLocation)
-	add := func(format string, args ...any) { list = append(list, at+": "+fmt.Sprintf(format, args...)) }
-	switch k := e.ErrorKind.(type) {
-	case *kind.Required:
-		for _, name := range k.Missing {
-			list = append(list, place(append(slices.Clone(e.InstanceLocation), name))+": missing"+s.wanted(e.SchemaURL,
-				name))
-		}
-	case *kind.AdditionalProperties:
-		known := s.known(e.SchemaURL)
-		for _, name := range k.Properties {
-			list = append(list, place(append(slices.Clone(e.InstanceLocation),
-				name))+": unknown argument"+known)
-		}
-	case *kind.Type:
-		add("must be %s, got %s", strings.Join(k.Want, " or "), k.Got)
-	case *kind.Enum:
-		add("must be one of %s", words(k.Want))
-	case *kind.Const:
-		add("must be %s", words([]any{k.Want}))
-	case *kind.Minimum:
-		add("must be at least %s", k.Want.RatString())
-	case *kind.Maximum:
-		add("must be at most %s", k.Want.RatString())
-	case *kind.ExclusiveMinimum:
-		add("must be more than %s", k.Want.RatString())
-	case *kind.ExclusiveMaximum:
-		add("must be less than %s", k.Want.RatString())
-	case *kind.MultipleOf:
-		add("must be a multiple of %s", k.Want.RatString())
-	case *kind.MinLength:
-		add("must have at least %d characters, got %d", k.Want, k.Got)
-	case *kind.MaxLength:
-		add("must have at most %d characters, got %d", k.Want, k.Got)
-	case *kind.MinItems:
-		add("must have at least %d items, got %d", k.Want, k.Got)
-	case *kind.MaxItems:
-		add("must have at most %d items, got %d", k.Want, k.Got)
-	case *kind.MinProperties:
-		add("must have at least %d members, got %d", k.Want, k.Got)
-	case *kind.MaxProperties:
-		add("must have at most %d members, got %d", k.Want, k.Got)
-	case *kind.UniqueItems:
-		add("items %d and %d are the same", k.Duplicates[0], k.Duplicates[1])
-	case *kind.Pattern:
-		add("must match %s", short(k.Want, maxShownWords))
-	case *kind.PropertyNames:
-		add("%s is no name for a member", short(k.Property, maxShownName))
-	case *kind.Dependency:
-		add("%s needs %s as well", short(k.Prop, maxShownName), short(strings.Join(k.Missing, ", "), maxShownWords))
-	case *kind.DependentRequired:
-		add("%s needs %s as well", short(k.Prop, maxShownName), short(strings.Join(k.Missing, ", "), maxShownWords))
-	case *kind.FalseSchema:
-		add("no value is allowed here")
-	case *kind.Not:
-		add("this value is not allowed")
-	case *kind.AnyOf:
-		return s.nearest(e, list)
-	case *kind.OneOf:
-		if len(k.Subschemas) > 0 {
-			add("fits two of the forms that exclude each other")
-			return list
-		}
-		return s.nearest(e, list)
-	default:
-		if len(e.Causes) > 0 { // a group, a reference, allOf
-			for _, c := range e.Causes {
-				list = s.describe(c, list)
-			}
-			return list
-		}
-		if path := e.ErrorKind.KeywordPath(); len(path) > 0 {
-			add("does not fit %s of the schema", short(strings.Join(path, "/"), maxShownName))
-		} else {
-			add("does not fit the schema")
-		}
-	}
-	return list
+const (
+	maxProblems   = 10
+	maxForms      = 32 // of anyOf or oneOf that nearest compares
+	maxShownName  = 60
+	maxShownWords = 120
+)
+
+// problems are the first problems of the arguments. They omit the values: a value may be secret, and
+// the caller has it. The nil value collects nothing.
+type problems struct {
+	list []problem
+	more bool // there are others
 }
 
-// nearest describes a value that matches none of several forms. It lists all types if the value has
-// another type, else the problems with the nearest form.
-func (s *inputSchema) nearest(e *jsonschema.ValidationError, list []string) []string {
-	at := place(e.InstanceLocation)
-	var types []string
-	var best []string
-	got := ""
-	for _, c := range e.Causes {
-		leaf := c
-		for len(leaf.Causes) == 1 {
-			leaf = leaf.Causes[0]
+type problem struct {
+	text string
+	at   int32
+	want []string // the types, if the value has another type
+}
+
+// open reports whether more problems are looked for.
+func (p *problems) open() bool { return p != nil && !p.more }
+
+// add adds a problem of a value. It returns false, the result of the check that found it.
+func (p *problems) add(c *check, at int32, format string, args ...any) bool {
+	return p.put(c, problem{at: at}, func() string {
+		return c.args.place(at) + ": " + fmt.Sprintf(format, args...)
+	})
+}
+
+// put adds a problem unless there are too many.
+func (p *problems) put(c *check, one problem, text func() string) bool {
+	switch {
+	case p == nil || !c.spend(100):
+	case len(p.list) == maxProblems:
+		p.more = true
+	default:
+		one.text = text()
+		p.list = append(p.list, one)
+	}
+	return false
+}
+
+func (p *problems) wrongType(c *check, at int32, want []string) bool {
+	return p.put(c, problem{at: at, want: want}, func() string {
+		return c.args.place(at) + ": must be " + strings.Join(want, " or ") + ", got " + c.args.nodes[at].kind.String()
+	})
+}
+
+// missing adds that an object lacks a member.
+func (p *problems) missing(c *check, s *jsonschema.Schema, at int32, name string) bool {
+	return p.put(c, problem{at: at}, func() string {
+		at := c.args.under(at, name)
+		property := s.Properties[name]
+		switch {
+		case property == nil:
+		case property.Types != nil && !property.Types.IsEmpty():
+			return at + ": missing; must be " + strings.Join(property.Types.ToStrings(), " or ")
+		case property.Enum != nil:
+			return at + ": missing; must be one of " + words(property.Enum.Values)
 		}
-		if k, ok := leaf.ErrorKind.(*kind.Type); ok && len(leaf.InstanceLocation) == len(e.InstanceLocation) {
-			types, got = append(types, k.Want...), k.Got
+		return at + ": missing"
+	})
+}
+
+// unknown adds that a schema has no such member.
+func (p *problems) unknown(c *check, s *jsonschema.Schema, at int32) bool {
+	return p.put(c, problem{at: at}, func() string {
+		text := c.args.place(at) + ": unknown argument"
+		if len(s.Properties) > 0 && c.spend(8*len(s.Properties)) {
+			text += "; there are " + short(strings.Join(slices.Sorted(maps.Keys(s.Properties)), ", "), maxShownWords)
+		}
+		return text
+	})
+}
+
+// nearest adds the problems of a value that fits none of several forms. It lists all types if the
+// value has another type, else the problems with the nearest form.
+func (p *problems) nearest(c *check, forms []*jsonschema.Schema, at int32) bool {
+	if p == nil || c.err != nil {
+		return false
+	}
+	var types []string
+	var best *problems
+	for _, form := range forms[:min(len(forms), maxForms)] {
+		own := &problems{}
+		if c.fits(form, at, own, nil); c.err != nil {
+			return false
+		}
+		if len(own.list) == 1 && own.list[0].want != nil && own.list[0].at == at {
+			types = append(types, own.list[0].want...)
 			continue // a form of another type
 		}
-		if form := s.describe(c, nil); best == nil || len(form) < len(best) {
-			best = form
+		if best == nil || len(own.list) < len(best.list) {
+			best = own
 		}
 	}
 	switch {
-	case best != nil && len(e.Causes) > 1:
-		for _, problem := range best {
-			list = append(list, problem+" (in the nearest of several forms)")
-		}
-		return list
 	case best != nil:
-		return append(list, best...)
-	case len(types) > 0:
-		return append(list, fmt.Sprintf("%s: must be %s, got %s", at, strings.Join(slices.Compact(types), " or "), got))
-	}
-	return append(list, at+": has none of the forms that are allowed")
-}
-
-// place formats a path, such as options.list[3].name.
-func place(path []string) string {
-	if len(path) == 0 {
-		return "the arguments"
-	}
-	var b strings.Builder
-	for i, p := range path {
-		if _, err := strconv.ParseUint(p, 10, 32); err == nil && i > 0 {
-			b.WriteString("[" + p + "]")
-			continue
-		}
-		if i > 0 {
-			b.WriteByte('.')
-		}
-		b.WriteString(short(p, maxShownName))
-	}
-	return short(b.String(), 3*maxShownName)
-}
-
-// wanted returns text about the type of a member; "" if the schema at the location has none.
-func (s *inputSchema) wanted(location, name string) string {
-	properties, _ := s.at(location)["properties"].(map[string]any)
-	property, _ := properties[name].(map[string]any)
-	switch t := property["type"].(type) {
-	case string:
-		return "; must be " + short(t, maxShownName)
-	case []any:
-		return "; must be " + words(t)
-	}
-	if list, ok := property["enum"].([]any); ok {
-		return "; must be one of " + words(list)
-	}
-	return ""
-}
-
-// known returns text that lists the properties of the schema at a location.
-func (s *inputSchema) known(location string) string {
-	properties, _ := s.at(location)["properties"].(map[string]any)
-	if len(properties) == 0 {
-		return ""
-	}
-	names := slices.Sorted(maps.Keys(properties))
-	return "; there are " + short(strings.Join(names, ", "), maxShownWords)
-}
-
-// at returns the schema at a location, which is a URL with a JSON pointer; nil if the location is
-// outside this document.
-func (s *inputSchema) at(location string) map[string]any {
-	pointer, ok := strings.CutPrefix(location, schemaURL+"#")
-	if !ok {
-		return nil
-	}
-	here := s.doc
-	for _, token := range strings.Split(pointer, "/")[1:] {
-		token = strings.ReplaceAll(strings.ReplaceAll(token, "~1", "/"), "~0", "~")
-		switch v := here.(type) {
-		case map[string]any:
-			here = v[token]
-		case []any:
-			i, err := strconv.Atoi(token)
-			if err != nil || i < 0 || i >= len(v) {
-				return nil
+		for _, one := range best.list {
+			if len(forms) > 1 {
+				one.text += " (in the nearest of several forms)"
 			}
-			here = v[i]
-		default:
-			return nil
+			p.put(c, problem{at: one.at}, func() string { return one.text })
 		}
+		return false
+	case len(types) > 0:
+		return p.wrongType(c, at, slices.Compact(types))
 	}
-	object, _ := here.(map[string]any)
-	return object
+	return p.add(c, at, "has none of the forms that are allowed")
+}
+
+// lines returns the problems, one line each.
+func (p *problems) lines() []string {
+	var lines []string
+	for _, one := range p.list {
+		lines = append(lines, one.text)
+	}
+	slices.Sort(lines)
+	lines = slices.Compact(lines)
+	switch {
+	case len(lines) == 0:
+		return []string{"the arguments: do not fit the schema"}
+	case p.more:
+		lines = append(lines, "and more")
+	}
+	return lines
 }
 
 // words formats values of a schema and cuts a long list.
 func words(list []any) string {
-	var all []string
-	for _, v := range list {
-		text, err := json.Marshal(v)
-		if err != nil {
-			continue
+	var b strings.Builder
+	for i, v := range list {
+		if b.Len() > maxShownWords {
+			break
 		}
-		all = append(all, string(text))
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		switch v := v.(type) {
+		case []any:
+			b.WriteString("[…]")
+		case map[string]any:
+			b.WriteString("{…}")
+		case string:
+			b.Write(raw.Quote(v[:min(len(v), 2*maxShownWords)]))
+		case nil:
+			b.WriteString("null")
+		default: // a bool or a number
+			fmt.Fprint(&b, v)
+		}
 	}
-	return short(strings.Join(all, ", "), maxShownWords)
+	return short(b.String(), maxShownWords)
 }
 
 // short cuts an untrusted text and makes invisible characters visible.

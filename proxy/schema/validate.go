@@ -1,14 +1,21 @@
 // Package schema checks the arguments of tool calls against the input schemas of the tools. The
-// schemas come from upstreams, so the package bounds their size and the work of each check.
+// schemas come from upstreams and the arguments from clients, so the package bounds the size of both
+// and the work of each check.
+//
+// A library compiles the schemas (compile.go, pattern.go). Its own validation has no bounds: it makes
+// an error for each item before it returns, and neither a context nor a limit can stop it. No Go
+// validator was found that has. So check.go, inside.go and equal.go compare the arguments with the
+// compiled schema, count each step, and stop at the first problems (describe.go). The arguments are
+// not decoded: value.go keeps the places of the values in the text.
 package schema
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -24,34 +31,34 @@ import (
 // schema at the first call and caches it. The zero value is ready for use. A Validator is safe for
 // concurrent use.
 //
-// Upstreams are not trusted, so the Validator limits their schemas: it loads no external
-// references, bounds the size of a schema, uses RE2 for patterns and bounds the steps of a check.
+// Formats and contents of strings (format, contentEncoding, contentMediaType) are annotations, as in
+// 2020-12, also for older drafts: servers are lenient there.
 type Validator struct {
 	mu      sync.Mutex
 	schemas map[string]*inputSchema // by definition
+	bytes   int                     // of the definitions
 }
 
 const (
 	mostSchemas     = 4096
-	maxSchema       = 1 << 20
-	maxSubschemas   = 5000 // or other objects; the library's compile time grows with the square
-	maxSteps        = 100000
-	maxProblems     = 10
-	maxShownName    = 60
-	maxShownWords   = 120
-	schemaURL       = "https://schema.invalid/input"
-	stepsVocabulary = "https://schema.invalid/steps"
+	mostSchemaBytes = 32 << 20 // of definitions; the compiled schemas need about ten times as much
 )
 
 // inputSchema is the compiled schema of one tool.
 type inputSchema struct {
-	compile sync.Once
-	using   sync.Mutex // held while steps counts
-	schema  *jsonschema.Schema
-	doc     any
-	err     error // why the schema cannot be used
-	told    sync.Once
-	steps   int // remaining steps
+	mu       sync.Mutex
+	compiled bool
+	schema   *jsonschema.Schema
+	err      error // why the schema cannot be used
+	told     bool
+}
+
+// Cost accounts for the checks of one caller.
+type Cost interface {
+	// Hold takes n bytes until the check has ended.
+	Hold(n int64) (release func(), err error)
+	// Turn waits until the caller may use a processor for up to a second. The caller must call end.
+	Turn(context.Context) (end func(), err error)
 }
 
 // An UnusableError says why the schema of a definition cannot be used.
@@ -65,25 +72,56 @@ func (e *UnusableError) Error() string { return e.Err.Error() }
 func (e *UnusableError) Unwrap() error { return e.Err }
 
 // Check returns the problems of the arguments, one line each; nil if they are valid. The arguments
-// may be absent. An UnusableError means that the schema cannot be used, so that the arguments were
-// not checked.
-func (v *Validator) Check(definition []byte, arguments raw.Object) (problems []string, err error) {
+// may be absent. cost may be nil.
+//
+// With an error the arguments were not checked: an *UnusableError means that the schema cannot be
+// used, and a *LimitError that the arguments exceed a limit. Other errors are those of ctx and cost.
+func (v *Validator) Check(ctx context.Context, definition []byte, arguments raw.Object, cost Cost) (
+	problems []string, err error) {
 	s := v.schema(definition)
-	s.compile.Do(func() { s.schema, s.doc, s.err = s.compiled(definition) })
-	if s.err != nil {
-		unusable := &UnusableError{Err: s.err}
-		s.told.Do(func() { unusable.First = true })
-		return nil, unusable
+	if err := s.compile(ctx, definition, cost); err != nil {
+		return nil, err
 	}
 	text := arguments.Text()
 	if !arguments.Present() {
 		text = []byte("{}")
 	}
-	value, err := DecodeOnce(text)
-	if err != nil {
+	if cost != nil {
+		release, err := cost.Hold(int64(mostValues(text)) * nodeBytes)
+		if err != nil {
+			return nil, err
+		}
+		defer release()
+	}
+	args, err := parse(text)
+	if limit, over := errors.AsType[*LimitError](err); over {
+		return nil, limit
+	} else if err != nil {
 		return []string{"the arguments: " + err.Error()}, nil
 	}
-	return s.check(value), nil
+	return s.check(ctx, args, cost)
+}
+
+// check looks for the problems only after a check that stops at the first one has failed: alternatives
+// that do not fit are then no problems.
+func (s *inputSchema) check(ctx context.Context, args *values, cost Cost) ([]string, error) {
+	c := &check{ctx: ctx, cost: cost, args: args}
+	defer c.end()
+	if c.fits(s.schema, 0, nil, nil) {
+		return nil, nil
+	}
+	if c.err != nil {
+		return nil, c.err
+	}
+	found := &problems{}
+	c.steps = min(c.steps, maxSteps/2)
+	c.fits(s.schema, 0, found, nil)
+	if _, over := errors.AsType[*LimitError](c.err); c.err != nil && !over {
+		return nil, c.err
+	} else if over { // the verdict is known, and perhaps a part of the reasons
+		found.more = true
+	}
+	return found.lines(), nil
 }
 
 // Invalid returns the text for a call with invalid arguments, so that the model can correct them.
@@ -97,136 +135,55 @@ func (v *Validator) schema(definition []byte) *inputSchema {
 	defer v.mu.Unlock()
 	s := v.schemas[string(definition)]
 	if s == nil {
+		if v.bytes += len(definition); v.bytes > mostSchemaBytes {
+			v.schemas, v.bytes = nil, len(definition)
+		}
 		s = &inputSchema{}
 		bounded.Put(&v.schemas, mostSchemas, string(definition), s, nil)
 	}
 	return s
 }
 
-// noLoader rejects external references of a schema.
-type noLoader struct{}
-
-func (noLoader) Load(string) (any, error) { return nil, errors.New("it refers to a schema elsewhere") }
-
-// formats are the formats that the library implements. They are annotations only, as in 2020-12,
-// also for older drafts, because servers are lenient there.
-var formats = []string{"date", "date-time", "duration", "email", "hostname", "idn-email", "idn-hostname", "ipv4",
-	"ipv6", "iri", "iri-reference", "json-pointer", "period",
-	"relative-json-pointer", "semver", "time", "uri", "uri-reference", "uri-template", "uuid"}
-
-// compiled compiles the input schema in the definition of a tool.
-func (s *inputSchema) compiled(definition []byte) (schema *jsonschema.Schema, doc any, err error) {
-	text, err := raw.Get(definition, "inputSchema")
-	switch {
-	case err != nil:
-		return nil, nil, fmt.Errorf("its inputSchema: %w", err)
-	case len(text) > maxSchema || bytes.Count(text, []byte("{")) > maxSubschemas:
-		return nil, nil, errors.New("its inputSchema is too large")
-	}
-	defer func() {
-		if r := recover(); r != nil { // a panic of the library must not affect the call
-			schema, doc, err = nil, nil, errors.New("its inputSchema cannot be compiled")
+// compile compiles the schema if that was not done before. The error is an *UnusableError, or that of
+// cost.
+func (s *inputSchema) compile(ctx context.Context, definition []byte, cost Cost) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.compiled {
+		if cost != nil && len(definition) > lightDefinition {
+			s.mu.Unlock()
+			end, err := cost.Turn(ctx)
+			s.mu.Lock()
+			if err != nil {
+				return err
+			}
+			defer end()
 		}
-	}()
-	if doc, err = DecodeOnce(text); err != nil {
-		return nil, nil, fmt.Errorf("its inputSchema: %w", err)
-	}
-	s.steps = 100 * maxSteps // the library validates the schema against its meta-schema
-	c := jsonschema.NewCompiler()
-	c.DefaultDraft(jsonschema.Draft2020)
-	c.UseLoader(noLoader{})
-	for _, f := range formats {
-		c.RegisterFormat(&jsonschema.Format{Name: f, Validate: func(any) error { return nil }})
-	}
-	c.RegisterVocabulary(&jsonschema.Vocabulary{URL: stepsVocabulary, Compile: func(_ *jsonschema.CompilerContext,
-		object map[string]any) (jsonschema.SchemaExt, error) {
-		return step{s, cost(object)}, nil
-	}})
-	c.AssertVocabs()
-	if err = c.AddResource(schemaURL, doc); err == nil {
-		schema, err = c.Compile(schemaURL)
-	}
-	if err != nil {
-		return nil, nil, fmt.Errorf("its inputSchema cannot be compiled: %w", shortened(err))
-	}
-	return schema, doc, nil
-}
-
-// shortened returns a short error on one line.
-func shortened(err error) error {
-	lines := strings.Fields(err.Error())
-	return errors.New(short(strings.Join(lines, " "), 300))
-}
-
-// step is part of every compiled schema and counts the steps of a check. A schema of a few lines
-// may need exponentially many.
-type step struct {
-	of   *inputSchema
-	cost int
-}
-
-// cost returns the approximate number of subschemas of an object.
-func cost(object map[string]any) int {
-	n := 1
-	for _, v := range object {
-		switch v := v.(type) {
-		case []any:
-			n += len(v)
-		case map[string]any:
-			n += len(v)
+		if !s.compiled {
+			s.schema, s.err = compile(definition)
+			s.compiled = true
 		}
 	}
-	return n
-}
-
-// outOfSteps is the panic that stops a check after too many steps; check recovers it.
-type outOfSteps struct{}
-
-// Validate implements jsonschema.SchemaExt.
-func (s step) Validate(*jsonschema.ValidatorContext, any) {
-	if s.of.steps -= s.cost; s.of.steps < 0 {
-		panic(outOfSteps{})
-	}
-}
-
-// check returns the problems of the arguments.
-func (s *inputSchema) check(value any) (problems []string) {
-	s.using.Lock()
-	defer s.using.Unlock()
-	defer func() {
-		switch r := recover(); r.(type) {
-		case nil:
-		case outOfSteps:
-			problems = []string{"the arguments are too many, or too deeply nested, " +
-				"to be compared with the tool's input schema"}
-		default:
-			problems = []string{"the arguments cannot be compared with the tool's input schema"}
-		}
-	}()
-	s.steps = maxSteps
-	err := s.schema.Validate(value)
-	if err == nil {
+	if s.err == nil {
 		return nil
 	}
-	invalid, ok := errors.AsType[*jsonschema.ValidationError](err)
-	if !ok {
-		return []string{"the arguments cannot be compared with the tool's input schema"}
-	}
-	problems = s.describe(invalid, nil)
-	slices.Sort(problems) // the library iterates over maps
-	problems = slices.Compact(problems)
-	if n := len(problems) - maxProblems; n > 0 {
-		problems = append(problems[:maxProblems], fmt.Sprintf("and %d more", n))
-	}
-	return problems
+	first := !s.told
+	s.told = true
+	return &UnusableError{Err: s.err, First: first}
 }
+
+// lightDefinition is the size up to which a definition is compiled at once, in about a millisecond.
+const lightDefinition = 8 << 10
 
 // DecodeOnce decodes a JSON text and rejects duplicate members. With duplicates, the tool might
 // read another value than the checked one.
-func DecodeOnce(text []byte) (any, error) {
-	d := json.NewDecoder(bytes.NewReader(text))
+func DecodeOnce(text []byte) (any, error) { return decodeWithin(text, len(text), maxArgumentDepth) }
+
+// decodeWithin is DecodeOnce for at most most values, nested at most depth deep.
+func decodeWithin(text []byte, most, depth int) (any, error) {
+	d := decoder{json.NewDecoder(bytes.NewReader(text)), most}
 	d.UseNumber()
-	v, err := decodeValue(d)
+	v, err := d.value(depth)
 	if err == nil {
 		if _, err = d.Token(); err == io.EOF {
 			return v, nil
@@ -236,32 +193,29 @@ func DecodeOnce(text []byte) (any, error) {
 	return nil, err
 }
 
-func decodeValue(d *json.Decoder) (any, error) {
+type decoder struct {
+	*json.Decoder
+	rest int // values that may follow
+}
+
+func (d *decoder) value(depth int) (any, error) {
+	if d.rest--; d.rest < 0 {
+		return nil, errors.New("it has too many values")
+	}
+	if depth < 0 {
+		return nil, errors.New("it is nested too deeply")
+	}
 	token, err := d.Token()
 	if err != nil {
 		return nil, err
 	}
 	switch token {
 	case json.Delim('{'):
-		object := map[string]any{}
-		for d.More() {
-			name, err := d.Token()
-			if err != nil {
-				return nil, err
-			}
-			if _, twice := object[name.(string)]; twice {
-				return nil, fmt.Errorf("%s occurs twice", short(name.(string), maxShownName))
-			}
-			if object[name.(string)], err = decodeValue(d); err != nil {
-				return nil, err
-			}
-		}
-		_, err = d.Token()
-		return object, err
+		return d.object(depth)
 	case json.Delim('['):
 		list := []any{}
 		for d.More() {
-			v, err := decodeValue(d)
+			v, err := d.value(depth - 1)
 			if err != nil {
 				return nil, err
 			}
@@ -277,8 +231,27 @@ func decodeValue(d *json.Decoder) (any, error) {
 	return token, nil
 }
 
-// moderate reports whether a number is cheap to compare. The library computes exactly, and 1e999999
-// takes it a tenth of a second.
+func (d *decoder) object(depth int) (any, error) {
+	object := map[string]any{}
+	for d.More() {
+		token, err := d.Token()
+		if err != nil {
+			return nil, err
+		}
+		name, _ := token.(string)
+		if _, twice := object[name]; twice {
+			return nil, fmt.Errorf("%s occurs twice", short(name, maxShownName))
+		}
+		if object[name], err = d.value(depth - 1); err != nil {
+			return nil, err
+		}
+	}
+	_, err := d.Token()
+	return object, err
+}
+
+// moderate reports whether a number is cheap to compare. Numbers are compared exactly, and 1e999999
+// takes a tenth of a second.
 func moderate(n string) bool {
 	_, exponent, _ := strings.Cut(strings.ToLower(n), "e")
 	if exponent == "" {

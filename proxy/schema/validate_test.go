@@ -2,6 +2,7 @@ package schema
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -78,7 +79,7 @@ func TestArguments(t *testing.T) {
 		{`{"type":"object"}`, `{"whatever":[1,{"a":null}]}`, nil},
 		{`{"type":"object","properties":{"s":{"type":"string","pattern":"x{1000}"}}}`, `{"s":"` + githubToken + `"}`, []string{"s: must match x{1000}"}},
 	} {
-		got, err := (&Validator{}).Check(definitionOf(row.schema), mustArguments(t, row.arguments))
+		got, err := (&Validator{}).Check(t.Context(), definitionOf(row.schema), mustArguments(t, row.arguments), nil)
 		if err != nil || !slices.Equal(got, row.want) {
 			t.Errorf("%s\n\t got %q, %v\n\twant %q", row.arguments, got, err, row.want)
 		}
@@ -103,9 +104,9 @@ func TestArgumentsAreNotShown(t *testing.T) {
 		}
 		members = append(members, quoted(name)+":"+value)
 	}
-	got, err := (&Validator{}).Check(definitionOf(schema), mustArguments(t, "{"+strings.Join(members, ",")+"}"))
+	got, err := (&Validator{}).Check(t.Context(), definitionOf(schema), mustArguments(t, "{"+strings.Join(members, ",")+"}"), nil)
 	text := Invalid("t", got)
-	if err != nil || len(got) != maxProblems+1 || got[maxProblems] != "and 2 more" || strings.Contains(text, "canary-s3cret") || strings.Contains(text, "777") {
+	if err != nil || len(got) != maxProblems+1 || got[maxProblems] != "and more" || strings.Contains(text, "canary-s3cret") || strings.Contains(text, "777") {
 		t.Errorf("%q, %v", got, err)
 	}
 }
@@ -129,7 +130,7 @@ func TestArgumentsUnchecked(t *testing.T) {
 		"a relative reference":       `{"type":"object","properties":{"a":{"$ref":"other.json"}}}`,
 		"a dialect of the web":       `{"$schema":"` + server.URL + `","type":"object"}`,
 		"a reference into the void":  `{"type":"object","properties":{"a":{"$ref":"#/$defs/a"}}}`,
-		"a pattern that is not RE2":  `{"type":"object","properties":{"a":{"pattern":"^(?!x)"}}}`,
+		"a pattern that is not RE2":  `{"type":"object","properties":{"a":{"pattern":"(a)\\1"}}}`,
 		"a pattern that is too long": `{"type":"object","properties":{"a":{"pattern":"((x{100}){100}){100}"}}}`,
 		"no schema":                  `{"type":"object","properties":{"a":{"type":"text"}}}`,
 		"a large one":                `{"type":"object","description":"` + strings.Repeat("x", maxSchema) + `"}`,
@@ -137,13 +138,13 @@ func TestArgumentsUnchecked(t *testing.T) {
 		"a member twice":             `{"type":"object","type":"object"}`,
 	} {
 		definition := definitionOf(schema)
-		problems, err := v.Check(definition, mustArguments(t, `{"a":1}`))
+		problems, err := v.Check(t.Context(), definition, mustArguments(t, `{"a":1}`), nil)
 		if e, ok := errors.AsType[*UnusableError](err); !ok || !e.First || problems != nil {
 			t.Errorf("%s: %q, %v; want a first error", name, problems, err)
 		} else if strings.Contains(err.Error(), "\n") || len(err.Error()) > 400 {
 			t.Errorf("%s: %v", name, err)
 		}
-		problems, err = v.Check(definition, mustArguments(t, `{"a":1}`))
+		problems, err = v.Check(t.Context(), definition, mustArguments(t, `{"a":1}`), nil)
 		if e, ok := errors.AsType[*UnusableError](err); !ok || e.First || problems != nil {
 			t.Errorf("%s, again: %q, %v; want the error, not as the first one", name, problems, err)
 		}
@@ -151,30 +152,99 @@ func TestArgumentsUnchecked(t *testing.T) {
 	if asked {
 		t.Error("a schema was fetched")
 	}
-	if _, err := v.Check([]byte(`{"name":"t"}`), raw.Object{}); err == nil {
+	if _, err := v.Check(t.Context(), []byte(`{"name":"t"}`), raw.Object{}, nil); err == nil {
 		t.Error("a definition without a schema has no error")
 	}
 }
 
-// TestArgumentsAreBounded has schemas whose comparison would not end while anybody waits.
-func TestArgumentsAreBounded(t *testing.T) {
+// TestCheckIsBounded has schemas and arguments of a few kilobytes whose comparison would take hours.
+// Each check ends at a limit, and the error names the limit.
+func TestCheckIsBounded(t *testing.T) {
 	var doubling strings.Builder
 	for i := range 100 {
 		fmt.Fprintf(&doubling, `"d%d":{"allOf":[{"$ref":"#/$defs/d%d"},{"$ref":"#/$defs/d%d"}]},`, i, i+1, i+1)
 	}
-	for name, row := range map[string]struct{ schema, arguments string }{
-		"doubling":  {`{"type":"object","$ref":"#/$defs/d0","$defs":{` + doubling.String() + `"d100":{}}}`, `{}`},
-		"draft 7":   {`{"$schema":"http://json-schema.org/draft-07/schema#","type":"object","allOf":[{"$ref":"#/$defs/d0"}],"$defs":{` + doubling.String() + `"d100":{"type":"object"}}}`, `{}`},
-		"recursion": {`{"type":"object","allOf":[{"properties":{"a":{"$ref":"#"}}},{"properties":{"a":{"$ref":"#"}}}]}`, strings.Repeat(`{"a":`, 200) + `{}` + strings.Repeat(`}`, 200)},
-		"in not":    {`{"type":"object","not":{"$ref":"#/$defs/d0"},"$defs":{` + doubling.String() + `"d100":{"minProperties":1}}}`, `{}`},
+	for name, row := range map[string]struct{ schema, arguments, limit string }{
+		"doubling":     {`{"type":"object","$ref":"#/$defs/d0","$defs":{` + doubling.String() + `"d100":{}}}`, `{}`, "steps of the check"},
+		"draft 7":      {`{"$schema":"http://json-schema.org/draft-07/schema#","type":"object","allOf":[{"$ref":"#/$defs/d0"}],"$defs":{` + doubling.String() + `"d100":{"type":"object"}}}`, `{}`, "steps of the check"},
+		"recursion":    {`{"type":"object","allOf":[{"properties":{"a":{"$ref":"#"}}},{"properties":{"a":{"$ref":"#"}}}]}`, strings.Repeat(`{"a":`, 200) + `{}` + strings.Repeat(`}`, 200), "steps of the check"},
+		"in not":       {`{"type":"object","not":{"$ref":"#/$defs/d0"},"$defs":{` + doubling.String() + `"d100":{"minProperties":0}}}`, `{}`, "steps of the check"},
+		"a circle":     {`{"$ref":"#"}`, `{}`, "nested subschemas"},
+		"a pattern":    {`{"properties":{"a":{"pattern":"^([a-z]+[0-9]?){1,90}!$"}}}`, `{"a":"` + strings.Repeat("a", 100_000) + `"}`, "steps of the check"},
+		"names":        {`{"patternProperties":{"([a-z]+x?){1,90}!":true}}`, `{"` + strings.Repeat("a", 100_000) + `":1}`, "steps of the check"},
+		"an enum":      {`{"items":{"enum":[` + strings.Repeat(`"ab",`, 2000) + `"x"]},"properties":{"a":{"items":{"enum":[` + strings.Repeat(`"ab",`, 2000) + `"x"]}}}}`, `{"a":[` + strings.Repeat(`"x",`, 50_000) + `"x"]}`, "steps of the check"},
+		"unevaluated":  {`{"properties":{"a":{"unevaluatedItems":false,"anyOf":[` + strings.Repeat(`{"contains":{"const":1}},`, 500) + `true]}}}`, `{"a":[` + strings.Repeat(`1,`, 90_000) + `1]}`, "steps of the check"},
+		"many values":  {`{}`, `{"a":[` + strings.Repeat(`0,`, maxValues) + `0]}`, "values"},
+		"many members": {`{}`, `{"a":[` + strings.Repeat(`{"":0},`, maxValues/2) + `0]}`, "values"},
+		"deep":         {`{}`, `{"a":` + strings.Repeat(`[`, 2*maxArgumentDepth) + strings.Repeat(`]`, 2*maxArgumentDepth) + `}`, "levels of arrays and objects"},
 	} {
-		began := time.Now()
-		problems, err := (&Validator{}).Check(definitionOf(row.schema), mustArguments(t, row.arguments))
-		if took := time.Since(began); took > time.Minute { // a machine that is slow, and not one that counts to 2^100
-			t.Errorf("%s took %v", name, took)
+		definition, arguments := definitionOf(row.schema), mustArguments(t, row.arguments)
+		s, err := compile(definition)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
 		}
-		if name != "in not" && (err != nil || len(problems) != 1 || !strings.Contains(problems[0], "too many")) {
-			t.Errorf("%s: %q, %v", name, problems, err)
+		if args, err := parse(arguments.Text()); err == nil {
+			c := &check{ctx: t.Context(), args: args}
+			if c.fits(s, 0, nil, nil); c.steps > 2*maxSteps { // the last addend is what would have been done next
+				t.Logf("%s: stopped before %d steps", name, c.steps)
+			}
+		} else if len(args.nodes) > maxValues {
+			t.Errorf("%s: %d values are kept", name, len(args.nodes))
+		}
+		problems, err := new(Validator).Check(t.Context(), definition, arguments, nil)
+		if e, ok := errors.AsType[*LimitError](err); !ok || e.Limit != row.limit || problems != nil {
+			t.Errorf("%s: %q, %v; want the limit %q", name, problems, err, row.limit)
+		}
+	}
+}
+
+// TestFirstProblemsOnly has a hundred thousand wrong items. The check makes text for the first ones
+// and stops: a library that collects makes a gigabyte of it.
+func TestFirstProblemsOnly(t *testing.T) {
+	definition := definitionOf(`{"properties":{"tags":{"items":{"enum":["a","b"]}}}}`)
+	arguments := mustArguments(t, `{"tags":[`+strings.Repeat(`"x",`, maxValues-10)+`"x"]}`)
+	var v Validator
+	var problems []string
+	var err error
+	measured := testing.Benchmark(func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			problems, err = v.Check(t.Context(), definition, arguments, nil)
+		}
+	})
+	if err != nil || len(problems) != maxProblems+1 || problems[0] != `tags[0]: must be one of "a", "b"` || problems[maxProblems] != "and more" {
+		t.Errorf("%q, %v", problems, err)
+	}
+	if n := measured.AllocedBytesPerOp(); n > maxValues*nodeBytes+100_000 {
+		t.Errorf("a check allocates %d bytes", n)
+	}
+}
+
+// TestSchemaIsBounded has schemas that would cost much to compile. Each is refused before, with its
+// limit.
+func TestSchemaIsBounded(t *testing.T) {
+	var far, ids strings.Builder
+	for i := range maxFarTargets + 1 {
+		fmt.Fprintf(&far, `{"$ref":"#/x/%d"},`, i)
+		fmt.Fprintf(&ids, `{"$id":"https://a.invalid/%d","$dynamicRef":"#x"},`, i)
+	}
+	for name, row := range map[string]struct{ schema, reason string }{
+		"bytes":              {`{"description":"` + strings.Repeat("x", maxSchema) + `"}`, "more than 1048576 bytes"},
+		"booleans":           {`{"allOf":[` + strings.Repeat("true,", 60_000) + `true]}`, "too many values"},
+		"fewer booleans":     {`{"allOf":[` + strings.Repeat("true,", maxSubschemas) + `true]}`, "more than 5000 subschemas"},
+		"objects":            {`{"allOf":[` + strings.Repeat("{},", maxSubschemas) + `{}]}`, "more than 5000 subschemas"},
+		"depth":              {strings.Repeat(`{"not":`, maxSchemaDepth+1) + `{}` + strings.Repeat(`}`, maxSchemaDepth+1), "nested too deeply"},
+		"a short pattern":    {`{"pattern":"` + strings.Repeat("(a{999})", 10) + `"}`, "more than 4000 instructions"},
+		"nested repetitions": {`{"pattern":"((((ab){10}){10}c){10})(((abc){10}){10}c){10}"}`, "more than 4000 instructions"},
+		"a long pattern":     {`{"pattern":"` + strings.Repeat("[a]", maxPattern) + `"}`, "more than 8192 bytes"},
+		"many patterns":      {`{"allOf":[` + manyPatterns() + `true]}`, "more than 20000 instructions"},
+		"far references":     {`{"anyOf":[` + far.String() + `true],"x":{}}`, "references to places that are no $defs"},
+		"dynamic references": {`{"anyOf":[` + ids.String() + `true]}`, "$dynamicRef"},
+		"the meta-schema":    {`{"properties":{"a":{"$ref":"https://json-schema.org/draft/2020-12/schema"}}}`, "refers to a schema elsewhere"},
+	} {
+		_, err := new(Validator).Check(t.Context(), definitionOf(row.schema), mustArguments(t, `{}`), nil)
+		if e, ok := errors.AsType[*UnusableError](err); !ok || !strings.Contains(e.Error(), row.reason) {
+			t.Errorf("%s: %v; want an unusable schema with %q", name, err, row.reason)
 		}
 	}
 	v := &Validator{}
@@ -183,6 +253,128 @@ func TestArgumentsAreBounded(t *testing.T) {
 	}
 	if len(v.schemas) > mostSchemas {
 		t.Errorf("%d schemas are kept", len(v.schemas))
+	}
+	for i := range 100 {
+		v.schema(append(bytes.Repeat([]byte{' '}, maxSchema), byte(i)))
+	}
+	if len(v.schemas) > mostSchemaBytes/maxSchema {
+		t.Errorf("%d large schemas are kept", len(v.schemas))
+	}
+}
+
+func manyPatterns() string {
+	var b strings.Builder
+	for i := range 30 {
+		fmt.Fprintf(&b, `{"pattern":"x{0,%d}"},`, 900+i)
+	}
+	return b.String()
+}
+
+// TestPatternsOfOtherEngines has patterns of ECMA-262 that Go does not have.
+func TestPatternsOfOtherEngines(t *testing.T) {
+	for _, row := range []struct {
+		pattern  string
+		yes, no  []string
+		unusable bool
+	}{
+		// generated for addresses by a common library
+		{`^(?!\.)(?!.*\.\.)([A-Za-z0-9_'+\-\.]*)[A-Za-z0-9_+-]@([A-Za-z0-9][A-Za-z0-9\-]*\.)+[A-Za-z]{2,}$`,
+			[]string{"a@b.cd", "a.b@c.de"}, []string{".a@b.cd", "a..b@c.de", "a@b", ""}, false},
+		{`^(?=.*[A-Z])(?=.*\d).{8,}$`, []string{"Passw0rd"}, []string{"password", "Passw0r"}, false},
+		{`^(?!a|b)c?`, []string{"c", "", "xa"}, []string{"a", "b"}, false},
+		{`^(?!x)(y|z)$`, []string{"y", "z"}, []string{"x"}, false},
+		{`^\u0041\u{42}$`, []string{"AB"}, []string{"u0041"}, false},
+		{`^(?!x)y|z`, nil, nil, true}, // the lookahead belongs to the first alternative
+		{`a(?!x)`, nil, nil, true},
+		{`(?<!a)b`, nil, nil, true},
+		{`^(?![(]|[^)])x`, nil, []string{"x", "(x"}, false},
+	} {
+		definition := definitionOf(`{"properties":{"s":{"pattern":"` + row.pattern + `"}}}`)
+		var v Validator
+		definition = bytes.ReplaceAll(definition, []byte("\\"), []byte("\\\\"))
+		try := func(s string) ([]string, error) {
+			return v.Check(t.Context(), definition, mustArguments(t, `{"s":`+quoted(s)+`}`), nil)
+		}
+		if _, err := try(""); (err != nil) != row.unusable {
+			t.Errorf("%s: %v, want unusable %t", row.pattern, err, row.unusable)
+		}
+		for _, s := range row.yes {
+			if p, err := try(s); p != nil || err != nil {
+				t.Errorf("%s does not match %q: %q, %v", row.pattern, s, p, err)
+			}
+		}
+		for _, s := range row.no {
+			if p, err := try(s); len(p) != 1 || err != nil {
+				t.Errorf("%s matches %q: %q, %v", row.pattern, s, p, err)
+			}
+		}
+	}
+}
+
+// A ledger is a Cost that counts.
+type ledger struct {
+	held, most, free int64
+	turns, ended     int
+	refuse           error // by Turn
+}
+
+func (l *ledger) Hold(n int64) (func(), error) {
+	if l.held+n > l.free {
+		return nil, errNoRoom
+	}
+	l.held += n
+	l.most = max(l.most, l.held)
+	return func() { l.held -= n }, nil
+}
+
+func (l *ledger) Turn(context.Context) (func(), error) {
+	if l.turns++; l.refuse != nil {
+		return nil, l.refuse
+	}
+	return func() { l.ended++ }, nil
+}
+
+var errNoRoom = errors.New("no room")
+
+// TestCheckCountsForTheCaller: the memory of a check is taken from the caller before the check, and a
+// check that needs long waits for a turn of the caller. Small checks need neither a turn nor much
+// memory.
+func TestCheckCountsForTheCaller(t *testing.T) {
+	definition := definitionOf(`{"properties":{"tags":{"items":{"type":"string"}}}}`)
+	var v Validator
+	small, large := mustArguments(t, `{"tags":["a"]}`), mustArguments(t, `{"tags":[`+strings.Repeat(`"x",`, 50_000)+`"x"]}`)
+	l := &ledger{free: 4096}
+	if p, err := v.Check(t.Context(), definition, small, l); p != nil || err != nil || l.turns != 0 || l.held != 0 || l.most == 0 {
+		t.Errorf("a small check: %q, %v, %+v", p, err, *l)
+	}
+	if _, err := v.Check(t.Context(), definition, large, l); err != errNoRoom || l.turns != 0 {
+		t.Errorf("a check without room: %v, %+v", err, *l)
+	}
+	l = &ledger{free: 4 << 20}
+	if p, err := v.Check(t.Context(), definition, large, l); p != nil || err != nil || l.turns != 1 || l.ended != 1 || l.held != 0 || l.most < 50_000*nodeBytes {
+		t.Errorf("a large check: %q, %v, %+v", p, err, *l)
+	}
+	l.refuse = context.Canceled
+	if p, err := v.Check(t.Context(), definition, large, l); err != context.Canceled || l.ended != 1 || l.held != 0 {
+		t.Errorf("a check whose turn never comes: %q, %v, %+v", p, err, *l)
+	}
+}
+
+// TestCheckEndsWithItsCaller: when the client has left, the check stops within a thousand steps.
+func TestCheckEndsWithItsCaller(t *testing.T) {
+	s, err := compile(definitionOf(`{"properties":{"tags":{"items":{"type":"string"}}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	args, err := parse([]byte(`{"tags":[` + strings.Repeat(`"x",`, 50_000) + `"x"]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	c := &check{ctx: ctx, args: args}
+	if c.fits(s, 0, nil, nil) || c.err != context.Canceled || c.steps > 2048 {
+		t.Errorf("%v after %d steps", c.err, c.steps)
 	}
 }
 
@@ -194,10 +386,10 @@ func TestArgumentsAtOnce(t *testing.T) {
 	for range 8 {
 		all.Go(func() {
 			for range 50 {
-				if p, err := v.Check(bytes.Clone(definition), good); p != nil || err != nil {
+				if p, err := v.Check(t.Context(), bytes.Clone(definition), good, nil); p != nil || err != nil {
 					t.Errorf("%q, %v", p, err)
 				}
-				if p, err := v.Check(definition, bad); len(p) != 1 || err != nil {
+				if p, err := v.Check(t.Context(), definition, bad, nil); len(p) != 1 || err != nil {
 					t.Errorf("%q, %v", p, err)
 				}
 			}
@@ -223,7 +415,7 @@ func BenchmarkValidate(b *testing.B) {
 	arguments := mustArguments(b, `{"query":"abc","limit":3,"tags":["a","b","c"]}`)
 	b.ReportAllocs()
 	for b.Loop() {
-		if p, err := v.Check(definition, arguments); p != nil || err != nil {
+		if p, err := v.Check(b.Context(), definition, arguments, nil); p != nil || err != nil {
 			b.Fatal(p, err)
 		}
 	}
@@ -237,16 +429,16 @@ func TestArgumentsWithEnormousNumbers(t *testing.T) {
 	for _, schema := range []string{`{"items":{"type":"integer"}}`, `{"items":{"minimum":1}}`, `{"items":{"enum":[1]}}`, `{"uniqueItems":true}`} {
 		definition := definitionOf(`{"properties":{"a":` + schema + `}}`)
 		for _, n := range []string{"1e999999", "1E-999999", "1e+999999", "1e99999999999999999999", "1" + strings.Repeat("0", 1<<14), "0." + strings.Repeat("0", 1<<14) + "1"} {
-			problems, err := v.Check(definition, mustArguments(t, `{"a":[`+strings.Repeat(n+",", 20)+n+`]}`))
+			problems, err := v.Check(t.Context(), definition, mustArguments(t, `{"a":[`+strings.Repeat(n+",", 20)+n+`]}`), nil)
 			if err != nil || len(problems) != 1 || !strings.Contains(problems[0], "to be compared") {
 				t.Errorf("%.20s in %s: %.200q, %v", n, schema, problems, err)
 			}
 		}
-		if problems, err := v.Check(definition, mustArguments(t, `{"a":[1.7976931348623157e308]}`)); err != nil || len(problems) == 1 && strings.Contains(problems[0], "to be compared") {
+		if problems, err := v.Check(t.Context(), definition, mustArguments(t, `{"a":[1.7976931348623157e308]}`), nil); err != nil || len(problems) == 1 && strings.Contains(problems[0], "to be compared") {
 			t.Errorf("the largest number that all readers know in %s: %q, %v", schema, problems, err)
 		}
 	}
-	if _, err := v.Check(definitionOf(`{"properties":{"a":{"minimum":1e999999}}}`), mustArguments(t, `{"a":1}`)); err == nil {
+	if _, err := v.Check(t.Context(), definitionOf(`{"properties":{"a":{"minimum":1e999999}}}`), mustArguments(t, `{"a":1}`), nil); err == nil {
 		t.Error("a schema with such a number is used")
 	}
 	if took := time.Since(began); took > time.Minute {

@@ -2,6 +2,7 @@ package manifest
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"maps"
 	"os"
@@ -93,7 +94,7 @@ func (d *decoder) schema(path string, s []byte) {
 		return
 	}
 	var v schema.Validator
-	if _, err := v.Check(fmt.Appendf(nil, `{"inputSchema":{"properties":{"x":%s}}}`, s), raw.Object{}); err != nil {
+	if _, err := v.Check(context.Background(), fmt.Appendf(nil, `{"inputSchema":{"properties":{"x":%s}}}`, s), raw.Object{}, nil); err != nil {
 		said := strings.TrimPrefix(err.Error(), "its inputSchema ")
 		d.bad(path, "is no JSON Schema (%s); correct it", said)
 	}

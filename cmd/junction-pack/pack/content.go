@@ -2,6 +2,7 @@ package pack
 
 import (
 	"bytes"
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -112,7 +113,12 @@ func (r *results) structured(data []byte) (*mcp.CallToolResult, error) {
 		if err != nil {
 			return nil, fmt.Errorf("the output of %s cannot be used: %v", r.tool.Name, err)
 		}
-		if problems, err := r.validator.Check(r.text, object); err != nil || len(problems) > 0 {
+		// the steps of the check are bounded, so it needs no context
+		problems, err := r.validator.Check(context.Background(), r.text, object, nil)
+		if err != nil {
+			return nil, fmt.Errorf("the output of %s cannot be checked: %w", r.tool.Name, err)
+		}
+		if len(problems) > 0 {
 			return nil, fmt.Errorf("the output of %s does not fit its output_schema:\n- %s",
 				r.tool.Name, strings.Join(problems, "\n- "))
 		}

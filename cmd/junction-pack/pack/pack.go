@@ -9,6 +9,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -230,8 +231,14 @@ func (t *Tool) Call(ctx context.Context, arguments json.RawMessage,
 	if err != nil {
 		return mcp.NewToolResultErrorf("the arguments of %s are no JSON object: %v", t.Definition.Name, err), nil
 	}
-	problems, err := t.arguments.Check(t.text, object)
-	if err != nil && t.Operation == nil { // impossible: it was compiled when the manifest was checked
+	problems, err := t.arguments.Check(ctx, t.text, object, nil)
+	_, unusable := errors.AsType[*schema.UnusableError](err)
+	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case err != nil && !unusable:
+		return mcp.NewToolResultErrorf("the arguments of %s cannot be checked: %v", t.Definition.Name, err), nil
+	case unusable && t.Operation == nil: // impossible: it was compiled when the manifest was checked
 		return mcp.NewToolResultErrorf("the parameters of %s cannot be used: %v", t.Definition.Name, err), nil
 	}
 	if len(problems) > 0 {
