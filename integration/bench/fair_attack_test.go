@@ -42,6 +42,7 @@ func attackKinds() map[string]struct {
 		"sessions": {50, (*attack).sessions},
 		"bodies":   {60, (*attack).bodies},
 		"unread":   {200, (*attack).unread},
+		"checks":   {40, (*attack).checks},
 	}
 }
 
@@ -157,13 +158,17 @@ func (a *attack) streams(i int) {
 
 // callFor returns a call of the tool echo.
 func (c *rawClient) callFor(size, ms int) []byte {
+	return c.callOf(fmt.Sprintf(`"size":%d,"ms":%d`, size, ms))
+}
+
+// callOf returns a call of the tool echo with these arguments.
+func (c *rawClient) callOf(arguments string) []byte {
 	meta := ""
 	if c.era == harness.ModernEra {
 		meta = "," + harness.ModernMeta
 	}
 	return c.post("tools/call", "echo",
-		fmt.Sprintf(`%s,"method":"tools/call","params":{"name":"echo","arguments":{"size":%d,"ms":%d}%s}`, firstID, size, ms,
-			meta))
+		fmt.Sprintf(`%s,"method":"tools/call","params":{"name":"echo","arguments":{%s}%s}`, firstID, arguments, meta))
 }
 
 // slow makes calls that take 20 seconds.
@@ -264,6 +269,27 @@ func (a *attack) unread(i int) {
 	h, err := c.open(c.callFor(8<<20, 0))
 	if a.note("unread", h.status, err); err == nil && h.status == 200 {
 		time.Sleep(20 * time.Second)
+	}
+}
+
+// checks makes calls with arguments that take long to check: a list of a hundred thousand words that
+// fit the schema, one of as many that do not, and one of millions.
+func (a *attack) checks(i int) {
+	c, ok := a.client("check", i)
+	if !ok {
+		return
+	}
+	defer c.Close()
+	var calls [][]byte
+	for _, filter := range []string{strings.Repeat(`"all",`, 99_000) + `"all"`, strings.Repeat(`"x",`, 99_000) + `"x"`,
+		strings.Repeat(`"x",`, 1_000_000) + `"x"`} {
+		calls = append(calls, c.callOf(`"size":100,"filter":[`+filter+`]`))
+	}
+	for n := i; ; n++ {
+		status, err := c.do(calls[n%len(calls)])
+		if a.note("check", status, err); err != nil {
+			return
+		}
 	}
 }
 

@@ -37,7 +37,7 @@ func BenchmarkFairness(b *testing.B) {
 		b.Fatalf("BENCH_SECONDS is a number above 0: %v", err)
 	}
 	program := builder(b)
-	attacks := []string{"none", "streams", "slow", "abandon", "quick", "sessions", "bodies", "unread", "all"}
+	attacks := []string{"none", "streams", "slow", "abandon", "quick", "sessions", "bodies", "unread", "checks", "all"}
 	fmt.Printf("\n%-10s %-8s %-6s %22s %22s %22s %10s %10s %8s %8s   %s\n", "attack", "client", "call",
 		"before p50/p90 µs", "other proxy p50/p90 µs", "attacked p50/p90 µs",
 		"2x before", "2x other", "peak MB", "calls", "how the attacker was answered")
@@ -77,8 +77,8 @@ func startFairProxy(b *testing.B, program, era string) *fairProxy {
 	p := &fairProxy{echo: startEcho(b, 20)}
 	bad, badEntry := mustKey(b, "bad")
 	good, goodEntry := mustKey(b, "good")
-	p.benchEndpoint = launchJunctionWith(b, program,
-		"log: { level: warn }\nauth: { api_keys: ["+badEntry+", "+goodEntry+"] }\n", overHTTP(p.echo, era))
+	p.benchEndpoint = launchJunctionWith(b, program, "log: { level: warn }\nauth: { api_keys: ["+badEntry+", "+
+		goodEntry+"] }\npolicies: [{ name: all, validate: true, rules: [{ allow: { upstreams: '*' } }] }]\n", overHTTP(p.echo, era))
 	p.token, p.bad = good, bad
 	waitTools(b, p.benchEndpoint, era, 20)
 	p.c = newRawClient(p.addr, era, good)

@@ -30,17 +30,17 @@ func (t *Turns) Turn(ctx context.Context, a Account) (end func(), err error) {
 		t.leave(a, q)
 		return nil, err
 	}
-	end = func() {
+	next := func() {
 		<-q.first
 		t.leave(a, q)
 	}
 	if err := take(ctx, t.free); err != nil {
-		end()
+		next()
 		return nil, err
 	}
 	return func() {
 		<-t.free
-		end()
+		next()
 	}, nil
 }
 

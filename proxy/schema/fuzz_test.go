@@ -47,7 +47,7 @@ func compare(t *testing.T, schema string, compiled *jsonschema.Schema, arguments
 	if err != nil {
 		t.Fatal(err)
 	}
-	problems, err := (&inputSchema{schema: compiled}).check(t.Context(), args, nil)
+	problems, err := (&check{ctx: t.Context(), args: args}).problems(compiled)
 	if _, over := errors.AsType[*LimitError](err); over {
 		return // a schema that contains itself
 	}
@@ -221,7 +221,7 @@ func FuzzBounds(f *testing.F) {
 		if before := c.steps; c.err == nil && before > maxSteps {
 			t.Errorf("%d steps without an error", before)
 		}
-		problems, err := (&inputSchema{schema: s}).check(t.Context(), args, nil)
+		problems, err := (&check{ctx: t.Context(), args: args}).problems(s)
 		if err != nil && problems != nil || len(problems) > maxProblems+1 || len(strings.Join(problems, "")) > (maxProblems+1)*4096 {
 			t.Errorf("%d problems, %v", len(problems), err)
 		}

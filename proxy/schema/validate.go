@@ -93,21 +93,25 @@ func (v *Validator) Check(ctx context.Context, definition []byte, arguments raw.
 		}
 		defer release()
 	}
+	c := &check{ctx: ctx, cost: cost}
+	defer c.end()
+	if !c.spend(len(text) / 4) { // to parse them
+		return nil, c.err
+	}
 	args, err := parse(text)
 	if limit, over := errors.AsType[*LimitError](err); over {
 		return nil, limit
 	} else if err != nil {
 		return []string{"the arguments: " + err.Error()}, nil
 	}
-	return s.check(ctx, args, cost)
+	c.args = args
+	return c.problems(s.schema)
 }
 
-// check looks for the problems only after a check that stops at the first one has failed: alternatives
-// that do not fit are then no problems.
-func (s *inputSchema) check(ctx context.Context, args *values, cost Cost) ([]string, error) {
-	c := &check{ctx: ctx, cost: cost, args: args}
-	defer c.end()
-	if c.fits(s.schema, 0, nil, nil) {
+// problems returns the problems of the arguments. It looks for them only after a check that stops at
+// the first one has failed: alternatives that do not fit are then no problems.
+func (c *check) problems(s *jsonschema.Schema) ([]string, error) {
+	if c.fits(s, 0, nil, nil) {
 		return nil, nil
 	}
 	if c.err != nil {
@@ -115,7 +119,7 @@ func (s *inputSchema) check(ctx context.Context, args *values, cost Cost) ([]str
 	}
 	found := &problems{}
 	c.steps = min(c.steps, maxSteps/2)
-	c.fits(s.schema, 0, found, nil)
+	c.fits(s, 0, found, nil)
 	if _, over := errors.AsType[*LimitError](c.err); c.err != nil && !over {
 		return nil, c.err
 	} else if over { // the verdict is known, and perhaps a part of the reasons
