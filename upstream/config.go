@@ -407,13 +407,13 @@ func (c *Config) Unconfined() string {
 	return c.Sandbox.Missing(sandbox.Kernel())
 }
 
-// Absent returns the paths of the entry's sandbox that do not exist, by the keys in the section,
-// such as write[0], each with what to do.
+// Absent returns the paths of the entry's sandbox that do not exist or cannot be used on this
+// kernel, by the keys in the section, such as write[0], each with what to do.
 func (c *Config) Absent() map[string]string {
 	if c.Sandbox == nil {
 		return nil
 	}
-	return c.Sandbox.Absent()
+	return c.Sandbox.Absent(sandbox.Kernel())
 }
 
 // WideDir returns the working directory of the entry if its sandbox does not make it readable

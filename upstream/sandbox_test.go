@@ -20,8 +20,8 @@ import (
 // mustEnforce skips a test of what the kernel enforces where it does not.
 func mustEnforce(t *testing.T) {
 	t.Helper()
-	if s := sandbox.Kernel(); s.Missing(true) != "" {
-		t.Skip("NOT TESTED: " + s.Missing(true))
+	if s := sandbox.Kernel(); s.Missing(&sandbox.Rules{}) != "" {
+		t.Skip("NOT TESTED: " + s.Missing(&sandbox.Rules{}))
 	}
 }
 
@@ -38,7 +38,8 @@ func allPorts() (p command.Ports) {
 func TestSafety3KernelsThatLack(t *testing.T) {
 	const ran3 = "exited with status 3"
 	ports, required, none := allPorts(), command.Sandbox{Require: true}, sandbox.Support{Why: "none here"}
-	abi := func(n int) sandbox.Support { return sandbox.Support{ABI: n} }
+	abi := func(n int) sandbox.Support { return sandbox.Support{ABI: n, Filter: true} }
+	unfiltered := sandbox.Support{ABI: 4, FilterWhy: "no filter here"}
 	for _, row := range []struct {
 		name    string
 		sandbox command.Sandbox
@@ -54,6 +55,13 @@ func TestSafety3KernelsThatLack(t *testing.T) {
 		{"no TCP, required", required, abi(3), StateBlocked, "enforced in part: ", "does not restrict TCP"},
 		{"no TCP, not needed", command.Sandbox{Require: true, TCP: ports}, abi(3), StateRetrying, command.Enforced, ran3},
 		{"no TCP", command.Sandbox{}, abi(3), StateRetrying, "enforced in part: ", ran3},
+		{"no UNIX sockets", command.Sandbox{TCP: ports}, abi(8), StateRetrying,
+			"enforced in part: Landlock of this kernel (ABI 8) does not restrict UNIX sockets; set require: true", ran3},
+		{"no UNIX sockets, required", required, abi(4), StateRetrying, command.Enforced, ran3}, // it can create none
+		{"no filter", command.Sandbox{}, unfiltered, StateRetrying, "enforced in part: ", ran3},
+		{"no filter, required", required, unfiltered, StateBlocked,
+			"enforced in part: TCP Fast Open, protocols other than TCP and io_uring are not restricted: no filter here",
+			"no filter here"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			if row.kernel.Enforces() && row.state == StateRetrying {

@@ -24,6 +24,7 @@ func main() {
 	if len(os.Args) > 1 && os.Args[1] == sandbox.Word {
 		os.Exit(sandbox.Main())
 	}
+	sandbox.HideEnvironment() // it may have the credentials of a pack
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once
 	code := cli.Run(ctx, rootCommand(), os.Args[1:], os.Stdout, os.Stderr)

@@ -19,6 +19,7 @@ import (
 	"junction/cmd/junction/entries"
 	"junction/cmd/junction/prose"
 	"junction/upstream"
+	"junction/upstream/sandbox"
 )
 
 // connector is one run of `junction connect` or `junction disconnect`.
@@ -331,5 +332,7 @@ func (c *connector) print(done *clients.Done, said string) error {
 func runClient(ctx context.Context, name string, args ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	return exec.CommandContext(ctx, name, args...).Run()
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Env = sandbox.ForOthers(os.Environ())
+	return cmd.Run()
 }

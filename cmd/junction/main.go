@@ -48,6 +48,7 @@ func main() {
 	if len(os.Args) > 1 && os.Args[1] == sandbox.Word {
 		os.Exit(sandbox.Main())
 	}
+	sandbox.HideEnvironment() // any command may have an API key
 	os.Exit(run(untilSignal(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 

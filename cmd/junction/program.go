@@ -94,7 +94,6 @@ type program struct {
 
 // runProxy opens a program and serves until ctx ends or a listener fails.
 func runProxy(ctx context.Context, o options) error {
-	hideEnvironment()
 	// The rest is for the kernel's buffers and for commands, which are in the same container.
 	// GOMEMLIMIT takes precedence.
 	_, limitErr := memlimit.Set(memlimit.WithRatio(0.8))

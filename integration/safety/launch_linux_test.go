@@ -11,10 +11,12 @@ import (
 )
 
 // Roles of the test binary that become the program of their arguments, in a process that is less
-// than ours: with another user, or on a kernel without Landlock.
+// than ours: with another user, on a kernel without Landlock, or where no further filter of system
+// calls can be installed.
 const (
 	asNobody        = "as-nobody"
 	withoutLandlock = "without-landlock"
+	withoutFilters  = "without-filters"
 )
 
 // nobody is the user id of asNobody.
@@ -32,6 +34,7 @@ func launchRoles() map[string]func(args []string) error {
 	return map[string]func(args []string) error{
 		asNobody:        func(args []string) error { return launch(asNobody, args) },
 		withoutLandlock: func(args []string) error { return launch(withoutLandlock, args) },
+		withoutFilters:  func(args []string) error { return launch(withoutFilters, args) },
 	}
 }
 
@@ -48,7 +51,9 @@ func launch(role string, args []string) (err error) {
 			}
 		}
 	case withoutLandlock:
-		err = hideLandlock()
+		err = refuse(unix.SYS_LANDLOCK_CREATE_RULESET, unix.ENOSYS) // as a kernel that has none
+	case withoutFilters:
+		err = refuse(unix.SYS_SECCOMP, unix.EPERM)
 	}
 	if err != nil {
 		return err
@@ -57,23 +62,23 @@ func launch(role string, args []string) (err error) {
 	return fmt.Errorf("exec %s: %w", args[0], syscall.Exec(args[0], args, os.Environ()))
 }
 
-// hideLandlock has the kernel answer the first call of Landlock as one does that has none. All
-// threads and what they start keep that.
-func hideLandlock() error {
+// refuse has the kernel answer a system call with an error. All threads and what they start keep
+// that.
+func refuse(call uint32, errno unix.Errno) error {
 	filter := []unix.SockFilter{
 		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 0}, // the number of the call
-		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.SYS_LANDLOCK_CREATE_RULESET, Jf: 1},
-		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)},
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: call, Jf: 1},
+		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(errno)},
 		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
 	}
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return err
 	}
 	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
-	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC,
+	_, _, failed := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC,
 		uintptr(unsafe.Pointer(&program)))
-	if errno != 0 {
-		return fmt.Errorf("seccomp: %w", errno)
+	if failed != 0 {
+		return fmt.Errorf("seccomp: %w", failed)
 	}
 	return nil
 }

@@ -15,7 +15,7 @@ import (
 // Sandbox is the sandbox section of a command. It lists the files and TCP ports that the command
 // may use in addition to those that every program needs (System and Programs of package sandbox).
 // Without the section, a command has the same access as Junction's user. Linux enforces it with
-// Landlock.
+// Landlock and a filter of system calls.
 type Sandbox struct {
 	// Read lists files and folders that the command may read and run: absolute paths.
 	Read []string `yaml:"read" example:"[/srv/notes]"`
@@ -23,11 +23,12 @@ type Sandbox struct {
 	// files in these folders.
 	Write []string `yaml:"write" example:"[/srv/notes]"`
 	// TCP lists the ports that it may connect to, on any host, or is the word all. Only all allows
-	// listening. Default: none. Landlock restricts neither UDP nor multipath TCP.
+	// listening. Default: none. UDP is not restricted.
 	TCP Ports `yaml:"tcp"`
 	// Require prevents the start of the command if the kernel cannot enforce the whole section.
-	// Default: the command starts with the restrictions that the kernel can enforce, perhaps none,
-	// and the log and /readyz show the reason.
+	// Where the kernel cannot restrict UNIX sockets, it also prevents their creation. Default: the
+	// command starts with the restrictions that the kernel can enforce, perhaps none, and the log
+	// and /readyz show the reason.
 	Require bool `yaml:"require"`
 }
 
@@ -104,8 +105,21 @@ func (s *Sandbox) Validate(bad func(path, format string, args ...any)) {
 	}
 }
 
+// rules returns the rules of the section. With require, a command has no UNIX sockets that the
+// kernel cannot restrict.
+func (s *Sandbox) rules() sandbox.Rules {
+	r := sandbox.Rules{Read: s.Read, Write: s.Write, AnyTCP: s.TCP.All(), AnyUnix: !s.Require}
+	for _, p := range s.TCP.List {
+		r.TCP = append(r.TCP, uint16(p))
+	}
+	return r
+}
+
 // Missing returns the part of the sandbox that a kernel does not enforce; "" if it enforces all.
-func (s *Sandbox) Missing(k sandbox.Support) string { return k.Missing(!s.TCP.All()) }
+func (s *Sandbox) Missing(k sandbox.Support) string {
+	r := s.rules()
+	return k.Missing(&r)
+}
 
 // Enforcement describes in one line, for display, how far the kernel enforces the sandbox.
 func (s *Sandbox) Enforcement(k sandbox.Support) string {
@@ -122,13 +136,13 @@ func (s *Sandbox) Enforcement(k sandbox.Support) string {
 // Enforced is the value of upstream.Status.Sandbox if the kernel enforces the whole section.
 const Enforced = "enforced"
 
-// Absent returns the paths of the sandbox that do not exist. The keys are those in the section,
-// such as write[0]; each value has a solution.
-func (s *Sandbox) Absent() map[string]string {
-	absent := map[string]string{}
+// Absent returns the paths of the sandbox that do not exist, or that the kernel does not let the
+// command use. The keys are those in the section, such as write[0]; each value has a solution.
+func (s *Sandbox) Absent(k sandbox.Support) map[string]string {
+	absent, r := map[string]string{}, s.rules()
 	for key, list := range map[string][]string{"read": s.Read, "write": s.Write} {
 		for i, p := range list {
-			if problem := sandbox.PathProblem(key, p); problem != "" {
+			if problem := k.PathProblem(&r, key, p); problem != "" {
 				absent[fmt.Sprintf("%s[%d]", key, i)] = problem
 			}
 		}
@@ -139,10 +153,5 @@ func (s *Sandbox) Absent() map[string]string {
 // Confinement returns the sandbox for a process. name is the upstream's name. private is the folder
 // for files that the command keeps; "" for none.
 func (s *Sandbox) Confinement(name, private string, kernel sandbox.Support) *transport.Confinement {
-	c := &transport.Confinement{Name: name, Require: s.Require, Support: kernel, Private: private,
-		Rules: sandbox.Rules{Read: s.Read, Write: s.Write, AnyTCP: s.TCP.All()}}
-	for _, p := range s.TCP.List {
-		c.TCP = append(c.TCP, uint16(p))
-	}
-	return c
+	return &transport.Confinement{Name: name, Require: s.Require, Support: kernel, Private: private, Rules: s.rules()}
 }

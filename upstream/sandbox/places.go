@@ -216,11 +216,14 @@ func interpreter(path string) string {
 	return words[0]
 }
 
-// PathProblem returns why a path of the list called key cannot be used, with a solution; "" if it
-// can.
-func PathProblem(key, path string) string {
-	_, err := os.Stat(path)
+// PathProblem returns why a path of the list called key cannot be used under the rules, with a
+// solution; "" if it can.
+func (s Support) PathProblem(r *Rules, key, path string) string {
+	info, err := os.Stat(path)
 	switch {
+	case err == nil && key == "write" && info.Mode().Type() == fs.ModeSocket && s.Enforces() && !s.permitsUnix(r):
+		return fmt.Sprintf("%s is a UNIX socket, and with Landlock of this kernel (ABI %d) require: true permits "+
+			"none; use Linux 7.1 or newer, or remove require", path, s.ABI)
 	case err == nil:
 		return ""
 	case !errors.Is(err, fs.ErrNotExist):

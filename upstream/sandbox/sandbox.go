@@ -1,11 +1,12 @@
 // Package sandbox starts a command that may use only some files and TCP ports. Linux enforces the
-// rules with Landlock, which restricts a whole process and its descendants and cannot be undone.
-// Junction must therefore not restrict itself. It starts its own program again as a small wrapper
-// (Main). The wrapper reads the rules from a socket, restricts itself and then executes the
-// command. Process id, group, session, standard streams and exit status stay the same, so the
-// caller sees only the command.
+// rules with Landlock, and with a filter of system calls (seccomp) for the ways around Landlock.
+// Both restrict a whole process and its descendants and cannot be undone. Junction must therefore
+// not restrict itself. It starts its own program again as a small wrapper (Main). The wrapper reads
+// the rules from a socket, restricts itself and then executes the command. Process id, group,
+// session, standard streams and exit status stay the same, so the caller sees only the command.
 //
-// places.go lists the files that every command may read. sandbox_linux.go contains the wrapper.
+// places.go lists the files that every command may read. sandbox_linux.go contains the wrapper, and
+// filter_linux.go the filter. hide_linux.go hides the environment of Junction's own processes.
 package sandbox
 
 import (
@@ -29,12 +30,16 @@ type Rules struct {
 	Devices []string `json:"devices"` // device files to read and write; missing ones are skipped
 	TCP     []uint16 `json:"tcp"`     // ports to connect to
 	AnyTCP  bool     `json:"any_tcp"` // TCP is not restricted at all
+	// UNIX sockets are permitted even if the kernel cannot restrict them to those in Write
+	AnyUnix bool `json:"any_unix"`
 }
 
 // Support describes the restrictions that the kernel can enforce.
 type Support struct {
-	ABI int    // version of Landlock's interface; 0 without Landlock
-	Why string // for ABI 0: the reason and a solution
+	ABI       int    // version of Landlock's interface; 0 without Landlock
+	Why       string // for ABI 0: the reason and a solution
+	Filter    bool   // system calls can be filtered
+	FilterWhy string // without Filter: the reason and a solution
 }
 
 // Versions of Landlock's interface that add restrictions which Rules needs.
@@ -42,6 +47,7 @@ const (
 	abiMove     = 2 // files can be moved between folders, as package managers do
 	abiTruncate = 3 // truncating a file counts as writing
 	abiTCP      = 4
+	abiUnix     = 9 // UNIX sockets can be restricted to those in Write
 	abiNewest   = 9 // the newest whose restrictions are used; later ones restrict UDP
 )
 
@@ -49,34 +55,57 @@ const (
 func (s Support) Enforces() bool { return s.ABI >= abiMove }
 
 // Missing returns the part of the rules that the kernel cannot enforce, with a solution; "" if it
-// enforces all. tcp reports whether the rules restrict TCP.
-func (s Support) Missing(tcp bool) string {
-	const newer = "use Linux 6.7 or newer"
+// enforces all.
+func (s Support) Missing(r *Rules) string {
 	switch {
 	case s.ABI <= 0:
 		return s.Why
 	case s.ABI < abiMove:
-		return "Landlock of this kernel (ABI 1) does not let programs move files between folders; " + newer
-	case s.ABI < abiTruncate && tcp:
-		return fmt.Sprintf("Landlock of this kernel (ABI %d) restricts neither truncating files nor TCP; %s",
-			s.ABI, newer)
-	case s.ABI < abiTruncate:
-		return fmt.Sprintf("Landlock of this kernel (ABI %d) does not restrict truncating files; "+
-			"use Linux 6.2 or newer", s.ABI)
-	case s.ABI < abiTCP && tcp:
-		return fmt.Sprintf("Landlock of this kernel (ABI %d) does not restrict TCP; %s, or set tcp: all",
-			s.ABI, newer)
+		return "Landlock of this kernel (ABI 1) does not let programs move files between folders; " +
+			"use Linux 6.7 or newer"
 	}
-	return ""
+	var lacks []string
+	remedy := ""
+	for _, part := range []struct {
+		missing      bool
+		what, remedy string
+	}{
+		{s.ABI < abiTruncate, "truncating files", "use Linux 6.2 or newer"},
+		{s.ABI < abiTCP && !r.AnyTCP, "TCP", "use Linux 6.7 or newer, or set tcp: all"},
+		{s.ABI < abiUnix && r.AnyUnix, "UNIX sockets",
+			"set require: true, which permits none, or use Linux 7.1 or newer"},
+	} {
+		if part.missing {
+			lacks, remedy = append(lacks, part.what), part.remedy
+		}
+	}
+	if len(lacks) > 1 { // one remedy for all of it
+		remedy = "use Linux 6.7 or newer"
+		if r.AnyUnix {
+			remedy = "use Linux 7.1 or newer"
+		}
+	}
+	var list []string
+	if len(lacks) > 0 {
+		list = append(list, fmt.Sprintf("Landlock of this kernel (ABI %d) does not restrict %s; %s",
+			s.ABI, strings.Join(lacks, " and "), remedy))
+	}
+	if !s.Filter {
+		list = append(list, "TCP Fast Open, protocols other than TCP and io_uring are not restricted: "+s.FilterWhy)
+	}
+	return strings.Join(list, "; ")
 }
+
+// permitsUnix reports whether a command may create UNIX sockets.
+func (s Support) permitsUnix(r *Rules) bool { return r.AnyUnix || s.ABI >= abiUnix }
 
 // order contains the instructions for the wrapper.
 type order struct {
-	Rules Rules    `json:"rules"`
-	ABI   int      `json:"abi"`
-	Path  string   `json:"path"`
-	Args  []string `json:"args"`
-	Env   []string `json:"env"`
+	Rules   Rules    `json:"rules"`
+	Support Support  `json:"support"`
+	Path    string   `json:"path"`
+	Args    []string `json:"args"`
+	Env     []string `json:"env"`
 
 	Parent int `json:"parent"` // the process that waits for the wrapper
 	Signal int `json:"signal"` // signal that the kernel sends when the parent ends; 0 for none

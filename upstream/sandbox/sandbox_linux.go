@@ -19,6 +19,13 @@ import (
 
 // Kernel returns the restrictions that the running kernel can enforce.
 func Kernel() Support {
+	s := landlockSupport()
+	s.FilterWhy = filterProblem()
+	s.Filter = s.FilterWhy == ""
+	return s
+}
+
+func landlockSupport() Support {
 	const allow = "a seccomp filter forbids Landlock; " +
 		"allow landlock_create_ruleset, landlock_add_rule and landlock_restrict_self"
 	abi, err := landlocksyscall.LandlockGetABIVersion()
@@ -55,7 +62,7 @@ func Wrap(cmd *exec.Cmd, r Rules, s Support) (*Handover, error) {
 	}
 	unix.SetNonblock(fds[0], true) // needed for deadlines on our end
 	h := &Handover{
-		order:  order{Rules: r, ABI: s.ABI, Path: cmd.Path, Args: cmd.Args, Env: cmd.Env, Parent: os.Getpid()},
+		order:  order{Rules: r, Support: s, Path: cmd.Path, Args: cmd.Args, Env: cmd.Env, Parent: os.Getpid()},
 		ours:   os.NewFile(uintptr(fds[0]), "|sandbox"),
 		theirs: os.NewFile(uintptr(fds[1]), "|sandbox"),
 	}
@@ -120,9 +127,16 @@ func Main() int {
 		return 2
 	}
 	f := failure{}
-	err := confine(&o.Rules, o.ABI)
+	runtime.LockOSThread() // the kernel keeps some of the settings per thread
+	err := confine(&o.Rules, o.Support.ABI)
 	if err == nil {
 		err = dieWithParent(&o)
+	}
+	if err == nil {
+		err = dropCapabilities()
+	}
+	if err == nil && o.Support.Filter {
+		err = machines()[runtime.GOARCH].program(o.Rules.AnyTCP, o.Support.permitsUnix(&o.Rules)).install()
 	}
 	if err == nil { // the command could use inherited open files despite the rules
 		err = unix.CloseRange(orderFD+1, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
@@ -140,7 +154,6 @@ func Main() int {
 // the setting per thread and drops it if another thread executes the command, so the caller must
 // stay on its thread.
 func dieWithParent(o *order) error {
-	runtime.LockOSThread()
 	if o.Signal == 0 {
 		return nil
 	}

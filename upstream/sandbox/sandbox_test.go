@@ -11,30 +11,38 @@ import (
 // TestSafety3WhatAKernelLacks: each promise that a version of Landlock cannot keep is named, with
 // what to do about it, and no other.
 func TestSafety3WhatAKernelLacks(t *testing.T) {
+	filtered := func(abi int) Support { return Support{ABI: abi, Why: "none here", Filter: true} }
+	unfiltered := Support{ABI: 9, FilterWhy: "no filter here"}
+	everything := Rules{AnyTCP: true, AnyUnix: true}
 	for _, row := range []struct {
-		abi      int
-		tcp      bool
+		kernel   Support
+		rules    Rules
 		enforces bool
 		want     []string // parts of the text; none is no text
 	}{
-		{0, false, false, []string{"none here"}},
-		{1, false, false, []string{"ABI 1", "move files", "Linux 6.7"}},
-		{2, false, true, []string{"ABI 2", "truncating", "Linux 6.2"}},
-		{2, true, true, []string{"ABI 2", "truncating", "TCP", "Linux 6.7"}},
-		{3, false, true, nil},
-		{3, true, true, []string{"ABI 3", "TCP", "Linux 6.7", "tcp: all"}},
-		{4, true, true, nil},
-		{9, true, true, nil},
-		{99, true, true, nil},
+		{filtered(0), everything, false, []string{"none here"}},
+		{filtered(1), everything, false, []string{"ABI 1", "move files", "Linux 6.7"}},
+		{filtered(2), Rules{AnyTCP: true}, true, []string{"ABI 2", "not restrict truncating files; use Linux 6.2"}},
+		{filtered(2), Rules{}, true, []string{"ABI 2", "truncating files and TCP", "Linux 6.7"}},
+		{filtered(3), Rules{AnyTCP: true}, true, nil},
+		{filtered(3), Rules{}, true, []string{"ABI 3", "TCP", "Linux 6.7", "tcp: all"}},
+		{filtered(3), Rules{AnyUnix: true}, true, []string{"ABI 3", "TCP and UNIX sockets; use Linux 7.1"}},
+		{filtered(4), Rules{}, true, nil}, // which has no UNIX sockets
+		{filtered(8), everything, true, []string{"ABI 8", "UNIX sockets", "require: true", "Linux 7.1"}},
+		{filtered(9), everything, true, nil},
+		{filtered(9), Rules{}, true, nil},
+		{filtered(99), Rules{}, true, nil},
+		{unfiltered, everything, true, []string{"TCP Fast Open", "other than TCP", "io_uring", "no filter here"}},
+		{Support{ABI: 3, FilterWhy: "no filter here"}, Rules{}, true,
+			[]string{"ABI 3", "tcp: all; TCP Fast Open", "no filter here"}},
 	} {
-		s := Support{ABI: row.abi, Why: "none here"}
-		got := s.Missing(row.tcp)
-		if s.Enforces() != row.enforces || (got == "") != (len(row.want) == 0) {
-			t.Errorf("ABI %d, TCP restricted %v: enforces %v, lacks %q", row.abi, row.tcp, s.Enforces(), got)
+		got := row.kernel.Missing(&row.rules)
+		if row.kernel.Enforces() != row.enforces || (got == "") != (len(row.want) == 0) {
+			t.Errorf("%+v, %+v: enforces %v, lacks %q", row.kernel, row.rules, row.kernel.Enforces(), got)
 		}
 		for _, part := range row.want {
 			if !strings.Contains(got, part) {
-				t.Errorf("ABI %d, TCP restricted %v: %q does not name %s", row.abi, row.tcp, got, part)
+				t.Errorf("%+v, %+v: %q does not name %s", row.kernel, row.rules, got, part)
 			}
 		}
 	}

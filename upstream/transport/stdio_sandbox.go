@@ -37,7 +37,7 @@ func (c *Confinement) open() (_ *cell, err error) {
 	if c == nil {
 		return nil, nil
 	}
-	if missing := c.Support.Missing(!c.AnyTCP); missing != "" && c.Require {
+	if missing := c.Support.Missing(&c.Rules); missing != "" && c.Require {
 		return nil, &SandboxError{"not started without its whole sandbox (sandbox.require): " + missing, true}
 	}
 	for _, list := range []struct {
@@ -45,7 +45,7 @@ func (c *Confinement) open() (_ *cell, err error) {
 		paths []string
 	}{{"read", c.Read}, {"write", c.Write}} {
 		for _, p := range list.paths {
-			if problem := sandbox.PathProblem(list.key, p); problem != "" {
+			if problem := c.Support.PathProblem(&c.Rules, list.key, p); problem != "" {
 				return nil, &SandboxError{"sandbox." + list.key + ": " + problem, false}
 			}
 		}

@@ -5,6 +5,8 @@ package transport
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -33,8 +35,8 @@ func confinedTest(paths ...string) *Confinement {
 // mustEnforce skips a test of what the kernel enforces where it does not.
 func mustEnforce(t *testing.T) {
 	t.Helper()
-	if s := sandbox.Kernel(); s.Missing(true) != "" {
-		t.Skip("NOT TESTED: " + s.Missing(true))
+	if s := sandbox.Kernel(); s.Missing(&sandbox.Rules{}) != "" {
+		t.Skip("NOT TESTED: " + s.Missing(&sandbox.Rules{}))
 	}
 }
 
@@ -168,6 +170,36 @@ func TestSafety3PathsThatAreNotThere(t *testing.T) {
 			if err == nil || err.Error() != row.want || errors.As(err, &confined) && confined.Permanent {
 				t.Errorf("the error is %v, want %s", err, row.want)
 			}
+		}
+	}
+}
+
+// TestSafety3SocketsThatNoKernelLimits: where the kernel cannot restrict UNIX sockets, a command that
+// requires its sandbox has none, and it does not start if its entry names one.
+func TestSafety3SocketsThatNoKernelLimits(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	kernel := func(abi int) sandbox.Support { return sandbox.Support{ABI: abi, Filter: true} }
+	want := "sandbox.write: " + socket + " is a UNIX socket, and with Landlock of this kernel (ABI 8) " +
+		"require: true permits none; use Linux 7.1 or newer, or remove require"
+	for name, row := range map[string]struct {
+		c    Confinement
+		want string
+	}{
+		"required":        {Confinement{Rules: sandbox.Rules{Write: []string{socket}}, Support: kernel(8)}, want},
+		"restricted":      {Confinement{Rules: sandbox.Rules{Write: []string{socket}}, Support: kernel(9)}, ""},
+		"not required":    {Confinement{Rules: sandbox.Rules{Write: []string{socket}, AnyUnix: true}, Support: kernel(8)}, ""},
+		"only to be read": {Confinement{Rules: sandbox.Rules{Read: []string{socket}}, Support: kernel(8)}, ""},
+	} {
+		row.c.Name = "up"
+		x, err := row.c.open()
+		x.close()
+		if got := fmt.Sprint(err); row.want != "" && got != row.want || row.want == "" && err != nil {
+			t.Errorf("%s: %s, want %q", name, got, row.want)
 		}
 	}
 }

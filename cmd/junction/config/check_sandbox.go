@@ -24,8 +24,8 @@ func (c *Config) warnSandbox(at string, u *upstream.Config, d *decoder, warn fun
 	case u.Sandbox.Require:
 		warn(at+".require", "this machine cannot enforce the sandbox, and that upstream shows as blocked: %s", missing)
 	default:
-		warn(at, "this machine does not enforce all of it, and the command starts all the same: %s; "+
-			"require: true prevents that", missing)
+		warn(at, "this machine does not enforce all of it, and the command starts all the same, "+
+			"because require is not true: %s", missing)
 	}
 	absent := u.Absent()
 	for _, key := range slices.Sorted(maps.Keys(absent)) {

@@ -163,7 +163,7 @@ func (d *Diagnosis) add(names view.Names, e *examinee, r *upstream.Report, taken
 	}
 	if u.Sandbox = r.Sandbox; u.Sandbox != "" && u.Sandbox != command.Enforced && !e.config.Sandbox.Require {
 		find(Finding{Grave: true, Text: "the sandbox is " + u.Sandbox,
-			Advice: "set sandbox.require: true to keep the command from starting without it"})
+			Advice: "set sandbox.require: true; the command then starts only with its whole sandbox"})
 	}
 	switch {
 	case r.Err != nil:

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/mark3labs/mcp-go/client/transport"
+
+	"junction/upstream/sandbox"
 )
 
 const callbackPath = "/callback"
@@ -183,6 +185,7 @@ func OpenBrowser(where string) error {
 		}
 		cmd = exec.Command("xdg-open", where)
 	}
+	cmd.Env = sandbox.ForOthers(os.Environ())
 	if err := cmd.Start(); err != nil {
 		return err
 	}

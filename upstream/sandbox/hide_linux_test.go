@@ -1,4 +1,4 @@
-package main
+package sandbox
 
 import (
 	"testing"
@@ -13,7 +13,7 @@ func TestSafety3OurEnvironmentIsHidden(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Prctl(unix.PR_SET_DUMPABLE, uintptr(before), 0, 0, 0)
-	hideEnvironment()
+	HideEnvironment()
 	if got, err := unix.PrctlRetInt(unix.PR_GET_DUMPABLE, 0, 0, 0, 0); got != 0 || err != nil {
 		t.Errorf("the process is dumpable: %d, %v", got, err)
 	}

@@ -1,6 +1,0 @@
-//go:build !linux
-
-package main
-
-// hideEnvironment does nothing: only Linux has PR_SET_DUMPABLE.
-func hideEnvironment() {}
