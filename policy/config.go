@@ -36,7 +36,8 @@ type Entry struct {
 	// Redact removes text from results: the word secrets stands for known forms of secrets, and {
 	// name: …, re: … } for matches of an RE2 expression.
 	Redact []Redact `yaml:"redact" example:"[secrets]"`
-	// Validate: true rejects calls whose arguments do not match the tool's schema.
+	// Validate: true rejects calls whose arguments do not match the tool's schema, or cannot be
+	// checked: the schema cannot be used, or a limit of package proxy/schema is exceeded.
 	Validate bool `yaml:"validate"`
 	// Pinned: true hides every tool whose current definition no operator has accepted.
 	Pinned bool `yaml:"pinned"`

@@ -88,8 +88,9 @@ const (
 	ToolError Outcome = "tool_error" // the upstream's result has isError
 	// the upstream answered with an error, or with something that is no valid answer; also an
 	// internal error of Junction
-	Error       Outcome = "error"
-	Denied      Outcome = "denied"      // policy hides the target, or the caller's token lacks a scope
+	Error Outcome = "error"
+	// policy hides the target or cannot check its arguments, or the caller's token lacks a scope
+	Denied      Outcome = "denied"
 	Declined    Outcome = "declined"    // the user at the client did not approve the call
 	Unanswered  Outcome = "unanswered"  // a question that the call depends on was not answered
 	Limited     Outcome = "limited"     // the caller, the proxy or the upstream has too much to do

@@ -219,7 +219,7 @@ func (v *values) member(object int32, name string) int32 {
 				if n.unclear {
 					return strings.Compare(v.nameOf(m), name)
 				}
-				return strings.Compare(string(v.text[n.name+1:n.nameEnd-1]), name) // copies up to 32 bytes, to the stack
+				return strings.Compare(string(v.text[n.name+1:n.nameEnd-1]), name)
 			})
 		if !found {
 			return 0

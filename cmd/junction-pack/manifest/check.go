@@ -94,7 +94,8 @@ func (d *decoder) schema(path string, s []byte) {
 		return
 	}
 	var v schema.Validator
-	if _, err := v.Check(context.Background(), fmt.Appendf(nil, `{"inputSchema":{"properties":{"x":%s}}}`, s), raw.Object{}, nil); err != nil {
+	definition := fmt.Appendf(nil, `{"inputSchema":{"properties":{"x":%s}}}`, s)
+	if _, err := v.Check(context.Background(), definition, raw.Object{}, nil); err != nil {
 		said := strings.TrimPrefix(err.Error(), "its inputSchema ")
 		d.bad(path, "is no JSON Schema (%s); correct it", said)
 	}
