@@ -115,8 +115,9 @@ var arrows = map[string][]string{
 		"cmd/junction-pack/prompt", "cmd/junction-pack/web", "upstream/files", "proxy/origin", "proxy/schema", "upstream/raw"},
 	"cmd/junction-pack/openapi": {"cmd/junction-pack/manifest", "cmd/junction-pack/template", "cmd/junction-pack/web",
 		"upstream/files"},
-	"cmd/junction-pack/prompt":  {"cmd/junction-pack/manifest"},
-	"cmd/junction-pack/web":     {"cmd/junction-pack/manifest", "cmd/junction-pack/template"},
+	"cmd/junction-pack/prompt": {"cmd/junction-pack/manifest"},
+	// a fetched document may not lead to a private network, as the documents of strangers may not
+	"cmd/junction-pack/web":     {"cmd/junction-pack/manifest", "cmd/junction-pack/template", "auth/fetch"},
 	"cmd/junction-pack/command": {"cmd/junction-pack/manifest", "cmd/junction-pack/template", "upstream/sandbox", "upstream/transport"},
 	"cmd/junction-pack/manifest": {"cmd/junction-pack/template", "upstream/files", "cmd/junction/prose", "cmd/junction/yamlread", "proxy/schema",
 		"upstream/command", "upstream/raw"},

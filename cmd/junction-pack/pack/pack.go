@@ -118,12 +118,16 @@ func (p *Pack) api(ctx context.Context, m *manifest.Manifest, a *manifest.API, r
 	for _, w := range api.Warnings {
 		p.Warnings = append(p.Warnings, m.At(a.Path(), "%s", w))
 	}
+	client := r.Web
+	if !api.Reach.Any {
+		client = web.NewGuarded(api.Reach)
+	}
 	for _, o := range api.Operations {
 		t := &Tool{File: m.File, Limits: a.Limits, Operation: o}
 		t.Definition = definition(o.Name, o.Title, o.Description, o.InputSchema, o.Annotations)
 		results := newResults(&manifest.Tool{Name: o.Name})
-		// t.Call calls run. Then o.Request makes the HTTP request from the arguments, and r sends it.
-		t.run = requests(r, t, results, o.Request)
+		// t.Call calls run. Then o.Request makes the HTTP request from the arguments, and client sends it.
+		t.run = requests(client, t, results, o.Request)
 		p.Tools = append(p.Tools, t.ready())
 	}
 	return nil
@@ -168,7 +172,7 @@ func newTool(m *manifest.Manifest, source *manifest.Tool, r Runners) *Tool {
 	t.Definition.RawOutputSchema = results.definition
 	switch {
 	case source.HTTP != nil:
-		t.run = requests(r, t, results, func(arguments map[string]any) (*web.Request, error) {
+		t.run = requests(r.Web, t, results, func(arguments map[string]any) (*web.Request, error) {
 			return web.Build(source.HTTP, source.Parameters.WithDefaults(arguments))
 		})
 	case source.Prompt != nil:
@@ -191,15 +195,15 @@ func newTool(m *manifest.Manifest, source *manifest.Tool, r Runners) *Tool {
 }
 
 // requests returns the run of a tool that sends an HTTP request. build makes the request from the
-// arguments of each call; r sends it, and results converts the response.
-func requests(r Runners, t *Tool, results *results, build func(map[string]any) (*web.Request, error)) func(
+// arguments of each call; client sends it, and results converts the response.
+func requests(client *web.Client, t *Tool, results *results, build func(map[string]any) (*web.Request, error)) func(
 	context.Context, call) (*mcp.CallToolResult, error) {
 	return func(ctx context.Context, c call) (*mcp.CallToolResult, error) {
 		request, err := build(c.arguments)
 		if err != nil {
 			return nil, err
 		}
-		response, err := r.Web.Send(ctx, t.Definition.Name, request, t.Limits)
+		response, err := client.Send(ctx, t.Definition.Name, request, t.Limits)
 		if err != nil {
 			return nil, err
 		}
