@@ -1,7 +1,7 @@
 // Package openapi makes tools of the operations of an OpenAPI document (3.0 and later).
 //
 // load.go reads the document and what it refers to, within limits, and fetch.go fetches them.
-// operation.go chooses operations and makes their tools, server.go their servers, schema.go and
+// nesting.go and references.go refuse what would take the library too long. operation.go chooses operations and makes their tools, server.go their servers, schema.go and
 // body.go the schemas of their arguments, and request.go and auth.go their requests and credentials.
 package openapi
 
@@ -39,6 +39,7 @@ type reader struct {
 	first *url.URL // the document itself
 	count int
 	left  int64
+	graph graph
 }
 
 // read returns a document that is the first one, or that another one refers to. Local documents
@@ -59,6 +60,9 @@ func (r *reader) read(l *openapi3.Loader, at *url.URL) ([]byte, error) {
 	}
 	if err := nesting(text); err != nil {
 		return nil, fmt.Errorf("%s: %w", path.Base(at.Path), err)
+	}
+	if err := r.graph.add(at.String(), text); err != nil {
+		return nil, err
 	}
 	return text, nil
 }

@@ -35,8 +35,16 @@ type Pack struct {
 	Prompts   []*manifest.Prompt
 	Resources []*manifest.Resource
 
+	APIs     []API             // in the order of the manifests, those that are turned off are left out
 	Files    []string          // that the manifests name
 	Warnings manifest.Problems // about items that cannot work
+}
+
+// API is an OpenAPI document of a pack.
+type API struct {
+	Manifest *manifest.Manifest
+	Source   *manifest.API
+	Loaded   *openapi.API // nil if Preview did not read the document
 }
 
 // Tool is a tool as clients see it, and how it is called.
@@ -76,6 +84,19 @@ func NewRunners(log *slog.Logger) Runners {
 // New makes a pack of manifests, and reads the OpenAPI documents that they name. It leaves out
 // items with enabled: false. Mistakes in documents are manifest.Problems.
 func New(ctx context.Context, p *manifest.Pack, r Runners) (*Pack, error) {
+	return build(ctx, p, r, false)
+}
+
+// Preview makes a pack of manifests as New does, to be shown: its tools cannot be called. It fetches
+// nothing. A document with a URL is not read, and neither is one whose name depends on a variable.
+func Preview(ctx context.Context, p *manifest.Pack) (*Pack, error) {
+	return build(ctx, p, Runners{}, true)
+}
+
+// maxAPIs limits the documents of a pack. A hostile one can take a minute.
+const maxAPIs = 32
+
+func build(ctx context.Context, p *manifest.Pack, r Runners, preview bool) (*Pack, error) {
 	first := p.Manifests[0]
 	pack := &Pack{Name: first.Name, Title: first.Title, Version: first.Version, Warnings: p.Warnings}
 	var instructions []string
@@ -93,9 +114,22 @@ func New(ctx context.Context, p *manifest.Pack, r Runners) (*Pack, error) {
 		pack.Prompts = append(pack.Prompts, m.Prompts...)
 		pack.Resources = append(pack.Resources, m.Resources...)
 		for _, a := range m.OpenAPI {
-			if !a.Off() {
-				problems = append(problems, pack.api(ctx, m, a, r)...)
+			if a.Off() {
+				continue
 			}
+			if len(pack.APIs) >= maxAPIs {
+				problems = append(problems, m.At(a.Path(), "is one of more than %d OpenAPI documents; make another pack",
+					maxAPIs))
+				continue
+			}
+			if err := context.Cause(ctx); err != nil {
+				return nil, err
+			}
+			if preview && (a.Spec.Open() || manifest.IsURL(a.Spec.Value())) {
+				pack.APIs = append(pack.APIs, API{Manifest: m, Source: a})
+				continue
+			}
+			problems = append(problems, pack.api(ctx, m, a, r)...)
 		}
 	}
 	pack.Instructions = strings.Join(instructions, "\n\n")
@@ -112,6 +146,7 @@ func New(ctx context.Context, p *manifest.Pack, r Runners) (*Pack, error) {
 func (p *Pack) api(ctx context.Context, m *manifest.Manifest, a *manifest.API, r Runners) manifest.Problems {
 	api, err := openapi.Load(ctx, a)
 	p.Files = append(p.Files, api.Files...)
+	p.APIs = append(p.APIs, API{m, a, api})
 	if err != nil {
 		return manifest.Problems{m.At(a.Path()+".spec", "cannot use the document %s: %v", a.Spec.Source, err)}
 	}
