@@ -48,7 +48,9 @@ var arrows = map[string][]string{
 		"cmd/junction/runfile", "upstream/files"},
 	"cmd/junction/packs/fetch": {"cmd/junction-pack/tree", "cmd/junction/prose", "upstream/pace"},
 	"cmd/junction/packs/lock":  {"cmd/junction-pack/tree", "upstream/files"},
-	"cmd/junction/packs/plan":  {"cmd/junction-pack/manifest", "cmd/junction/prose", "upstream/command", "upstream/files"},
+	// a plan is made by the loader that serves the pack
+	"cmd/junction/packs/plan": {"cmd/junction-pack/manifest", "cmd/junction-pack/pack", "cmd/junction-pack/web", "cmd/junction/prose",
+		"upstream/command"},
 	"cmd/junction/screen": {"cmd/junction/cli", "cmd/junction/diagnose", "cmd/junction/prose",
 		"upstream", "upstream/pace"}, // the words of states
 	// it measures what they do, so that they need no library for it

@@ -54,7 +54,7 @@ func (r *run) fetch(ctx context.Context, s fetch.Source, name string) (_ *fetche
 		return nil, err
 	}
 	f.Commit, f.notes = got.Commit, got.Notes
-	if f.plan, err = plan.Of(f.dir()); err != nil {
+	if f.plan, err = plan.Of(ctx, f.dir()); err != nil {
 		text := strings.ReplaceAll(err.Error(), f.dir()+string(filepath.Separator), "")
 		return nil, fmt.Errorf("%s is no pack that can be used: %s", s,
 			strings.ReplaceAll(text, "folder "+f.dir(), "repository"))

@@ -2,6 +2,7 @@ package packs
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -68,6 +69,14 @@ func (r *run) find(name string) (*shownPack, error) {
 	return nil, fmt.Errorf("%s is an upstream without a pack; junction packs list shows those with one", name)
 }
 
+// planned returns what the pack would do.
+func (s *shownPack) planned(ctx context.Context) (*plan.Plan, error) {
+	if s.Commit != "" {
+		return plan.Of(ctx, s.Folder)
+	}
+	return plan.OfOwn(ctx, s.Folder)
+}
+
 // from returns where a pack comes from, for people.
 func (s *shownPack) from() string {
 	if s.Commit == "" {
@@ -113,12 +122,12 @@ func (r *run) list() error {
 	return nil
 }
 
-func (r *run) show(_ *cobra.Command, name string) error {
+func (r *run) show(cmd *cobra.Command, name string) error {
 	s, err := r.find(name)
 	if err != nil {
 		return err
 	}
-	if s.Plan, err = plan.Of(s.Folder); err != nil {
+	if s.Plan, err = s.planned(cmd.Context()); err != nil {
 		return err
 	}
 	if r.json {
@@ -152,7 +161,7 @@ func (r *run) enable(cmd *cobra.Command, name string) error {
 	if len(s.Mistakes) > 0 {
 		return fmt.Errorf("%s cannot be enabled: %s", name, strings.Join(s.Mistakes, "; "))
 	}
-	if s.Plan, err = plan.Of(s.Folder); err != nil {
+	if s.Plan, err = s.planned(cmd.Context()); err != nil {
 		return err
 	}
 	if r.edit.More = s; !r.json && !s.Enabled {
@@ -236,7 +245,7 @@ func (r *run) update(cmd *cobra.Command, name, to string, yes bool) error {
 	if f.Commit == before {
 		return r.current(name, before)
 	}
-	old, err := plan.Of(s.Folder)
+	old, err := plan.Of(cmd.Context(), s.Folder)
 	if err != nil {
 		old = &plan.Plan{} // everything is new
 	}
