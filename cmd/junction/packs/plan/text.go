@@ -20,6 +20,13 @@ func (p *Plan) Text() string {
 		fmt.Fprintf(&b, "  %-14s %s\n", f.Kind, f.Detail)
 	}
 	b.WriteByte('\n')
+	b.WriteString(p.Summary())
+	return b.String()
+}
+
+// Summary returns the programs, hosts, variables and files of a plan for display.
+func (p *Plan) Summary() string {
+	var b bytes.Buffer
 	for _, l := range []struct {
 		what string
 		list []string
