@@ -85,7 +85,8 @@ func (e *expander) resolve(body string) (value string, left bool, problem string
 	case hasFallback && value == "":
 		return fallback, false, ""
 	case !ok:
-		return "", false, fmt.Sprintf("the environment variable %s is not set; set it, or write ${%s:-default}", name, name)
+		return "", false, fmt.Sprintf("the environment variable %s is not set; set it, or write ${%s:-default}", name,
+			name)
 	}
 	return value, false, ""
 }

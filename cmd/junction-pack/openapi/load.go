@@ -1,8 +1,9 @@
 // Package openapi makes tools of the operations of an OpenAPI document (3.0 and later).
 //
 // load.go reads the document and what it refers to, within limits, and fetch.go fetches them.
-// nesting.go and references.go refuse what would take the library too long. operation.go chooses operations and makes their tools, server.go their servers, schema.go and
-// body.go the schemas of their arguments, and request.go and auth.go their requests and credentials.
+// nesting.go and references.go refuse what would take the library too long. operation.go chooses
+// operations and makes their tools, server.go their servers, schema.go and body.go the schemas of
+// their arguments, and request.go and auth.go their requests and credentials.
 package openapi
 
 import (

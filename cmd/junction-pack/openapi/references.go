@@ -137,9 +137,9 @@ func (v *value) member(name string) *value {
 // The fields of OpenAPI that lead to a schema or another object. After a field with names, a name or
 // an index follows.
 var (
-	withNames = []string{"schemas", "responses", "parameters", "examples", "requestBodies", "headers", "securitySchemes",
-		"links", "callbacks", "paths", "webhooks", "content", "encoding", "properties", "patternProperties",
-		"dependentSchemas", "$defs", "allOf", "anyOf", "oneOf", "prefixItems"}
+	withNames = []string{"schemas", "responses", "parameters", "examples", "requestBodies", "headers",
+		"securitySchemes", "links", "callbacks", "paths", "webhooks", "content", "encoding", "properties",
+		"patternProperties", "dependentSchemas", "$defs", "allOf", "anyOf", "oneOf", "prefixItems"}
 	withoutNames = []string{"components", "get", "put", "post", "delete", "options", "head", "patch", "trace",
 		"requestBody", "schema", "items", "additionalProperties", "not", "if", "then", "else", "contains",
 		"propertyNames"}

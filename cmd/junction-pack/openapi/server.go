@@ -47,8 +47,8 @@ func (c *collector) base(item *openapi3.PathItem, op *openapi3.Operation) (strin
 		return "", err
 	}
 	if !c.out.Reach.Names(to) {
-		return "", fmt.Errorf("its server is %s, whose address is not public, and a fetched document may not name such "+
-			"an address; add base_url: %s", to.Host, text)
+		return "", fmt.Errorf("its server is %s, whose address is not public, and a fetched document may not name "+
+			"such an address; add base_url: %s", to.Host, text)
 	}
 	// Otherwise, the host of the document could have the credentials sent anywhere.
 	if len(c.api.Auth)+len(c.api.Headers) > 0 && isFetched && !strings.EqualFold(to.Host, spec.Host) {

@@ -118,8 +118,8 @@ func build(ctx context.Context, p *manifest.Pack, r Runners, preview bool) (*Pac
 				continue
 			}
 			if len(pack.APIs) >= maxAPIs {
-				problems = append(problems, m.At(a.Path(), "is one of more than %d OpenAPI documents; make another pack",
-					maxAPIs))
+				problems = append(problems, m.At(a.Path(), "is one of more than %d OpenAPI documents; "+
+					"make another pack", maxAPIs))
 				continue
 			}
 			if err := context.Cause(ctx); err != nil {

@@ -148,8 +148,8 @@ type installOptions struct {
 // would have happened, such as installed.
 func confirm(cmd *cobra.Command, yes bool, question, done string) error {
 	if !yes && !cli.CanAsk(cmd) {
-		return fmt.Errorf("nothing was %s: the question needs a terminal; read what the pack would do, and run the command "+
-			"again with --yes", done)
+		return fmt.Errorf("nothing was %s: the question needs a terminal; read what the pack would do, and run the "+
+			"command again with --yes", done)
 	}
 	return cli.Confirm(cmd, yes, question)
 }

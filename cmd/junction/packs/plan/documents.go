@@ -22,8 +22,9 @@ func inFolder(m *manifest.Pack) error {
 			switch spec := a.Spec.Value(); {
 			case a.Off(), fetchedFrom(a) != "":
 			case a.Spec.Open() && a.BaseURL.Source == "":
-				return unclear("%s", one.At(a.Path()+".spec", "depends on a reference that is not resolved before the pack runs, so "+
-					"that the hosts of the document cannot be shown; write the path or the URL, or add base_url"))
+				return unclear("%s", one.At(a.Path()+".spec", "depends on a reference that is not resolved before the "+
+					"pack runs, so that the hosts of the document cannot be shown; write the path or the URL, or add "+
+					"base_url"))
 			case a.Spec.Open():
 			default:
 				if _, err := manifest.Inside(a.Dir, spec); err != nil {

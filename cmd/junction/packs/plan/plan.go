@@ -101,7 +101,8 @@ func of(ctx context.Context, dir string, installed bool) (*Plan, error) {
 		return nil, unclear("its plan has more than %d lines or %d KiB, too much to read; make several packs", maxFacts,
 			maxText>>10)
 	case len(p.URLs) > maxHosts:
-		return nil, unclear("it sends requests to more than %d hosts; choose operations, or make several packs", maxHosts)
+		return nil, unclear("it sends requests to more than %d hosts; choose operations, or make several packs",
+			maxHosts)
 	}
 	return p, nil
 }
@@ -176,8 +177,8 @@ func (p *Plan) tool(t *manifest.Tool) error {
 	case len(t.Command) > 0:
 		p.command(subject, t)
 	default:
-		return unclear("cannot show what the tool %s does: it has neither command, http nor prompt, which are the kinds "+
-			"of tools that this version of junction knows; update junction", prose.Quote(t.Name))
+		return unclear("cannot show what the tool %s does: it has neither command, http nor prompt, which are the "+
+			"kinds of tools that this version of junction knows; update junction", prose.Quote(t.Name))
 	}
 	for _, parameter := range t.Parameters {
 		if parameter.Within != "" {

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -17,6 +15,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"junction/auth/authtest"
 	"junction/cmd/junction-pack/manifest"
 	"junction/cmd/junction-pack/pack"
 	"junction/cmd/junction-pack/web"
@@ -262,12 +261,12 @@ openapi: { "EVIL": { spec: api.yaml, headers: { A: "EVIL" } } }
 }
 
 // serve loads a pack as junction-pack does to serve it.
-func serve(t *testing.T, dir string) (*pack.Pack, error) {
+func serve(t testing.TB, dir string) (*pack.Pack, error) {
 	m, err := manifest.Load(dir, manifest.Options{})
 	if err != nil {
 		return nil, err
 	}
-	return pack.New(t.Context(), m, pack.NewRunners(slog.New(slog.NewTextHandler(io.Discard, nil))))
+	return pack.New(t.Context(), m, pack.NewRunners(authtest.Log(t)))
 }
 
 // shows reports whether a plan has the host of a request.
