@@ -48,7 +48,9 @@ var arrows = map[string][]string{
 		"cmd/junction/runfile", "upstream/files"},
 	"cmd/junction/packs/fetch": {"cmd/junction-pack/tree", "cmd/junction/prose", "upstream/pace"},
 	"cmd/junction/packs/lock":  {"cmd/junction-pack/tree", "upstream/files"},
-	"cmd/junction/packs/plan":  {"cmd/junction-pack/manifest", "cmd/junction/prose", "upstream/command", "upstream/files"},
+	// a plan is made by the loader that serves the pack
+	"cmd/junction/packs/plan": {"cmd/junction-pack/manifest", "cmd/junction-pack/pack", "cmd/junction-pack/web", "cmd/junction/prose",
+		"upstream/command"},
 	"cmd/junction/screen": {"cmd/junction/cli", "cmd/junction/diagnose", "cmd/junction/prose",
 		"upstream", "upstream/pace"}, // the words of states
 	// it measures what they do, so that they need no library for it
@@ -115,8 +117,9 @@ var arrows = map[string][]string{
 		"cmd/junction-pack/prompt", "cmd/junction-pack/web", "upstream/files", "proxy/origin", "proxy/schema", "upstream/raw"},
 	"cmd/junction-pack/openapi": {"cmd/junction-pack/manifest", "cmd/junction-pack/template", "cmd/junction-pack/web",
 		"upstream/files"},
-	"cmd/junction-pack/prompt":  {"cmd/junction-pack/manifest"},
-	"cmd/junction-pack/web":     {"cmd/junction-pack/manifest", "cmd/junction-pack/template"},
+	"cmd/junction-pack/prompt": {"cmd/junction-pack/manifest"},
+	// a fetched document may not lead to a private network, as the documents of strangers may not
+	"cmd/junction-pack/web":     {"cmd/junction-pack/manifest", "cmd/junction-pack/template", "auth/fetch"},
 	"cmd/junction-pack/command": {"cmd/junction-pack/manifest", "cmd/junction-pack/template", "upstream/sandbox", "upstream/transport"},
 	"cmd/junction-pack/manifest": {"cmd/junction-pack/template", "upstream/files", "cmd/junction/prose", "cmd/junction/yamlread", "proxy/schema",
 		"upstream/command", "upstream/raw"},

@@ -191,6 +191,17 @@ func (f *Fetcher) control(network, address string, c syscall.RawConn) error {
 	return nil
 }
 
+// Public returns an error if an address is not public: one of this machine, of a private or a
+// link-local network, or of another special range (IANA). An IPv4-mapped IPv6 address counts as its
+// IPv4 address. A caller that dials must check the address of the connection, not that of a lookup
+// before it.
+func Public(address netip.Addr) error {
+	if err := ssrf.New(ssrf.WithAnyPort()).SafeAddr(address.Unmap()); err != nil {
+		return fmt.Errorf("%w: %w", errPrivate, err)
+	}
+	return nil
+}
+
 // controlPrivate rejects all addresses outside of AllowPrivate.
 func (f *Fetcher) controlPrivate(_, address string, _ syscall.RawConn) error {
 	if to, err := netip.ParseAddrPort(address); err == nil {

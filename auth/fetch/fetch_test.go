@@ -5,7 +5,6 @@ import (
 	"compress/gzip"
 	"context"
 	"crypto/x509"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -20,6 +19,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"junction/auth/authtest"
 )
 
 // site is a server on loopback that counts connections.
@@ -143,7 +144,7 @@ func errorOf(err error) *Error {
 func TestAuthT52Rebinding(t *testing.T) {
 	s := mustServe(t, true, func(http.ResponseWriter, *http.Request) {})
 	var lookups atomic.Int32
-	f := &Fetcher{ports: []uint16{s.port}, resolver: resolverOf(func(string) []netip.Addr {
+	f := &Fetcher{ports: []uint16{s.port}, resolver: authtest.Resolver(func(string) []netip.Addr {
 		if lookups.Add(1) <= 2 { // one for each kind of address
 			return []netip.Addr{netip.MustParseAddr("93.184.215.14")}
 		}
@@ -360,61 +361,5 @@ func TestProxyOfTheEnvironment(t *testing.T) {
 
 // resolver resolves names to fixed addresses.
 func resolver(names map[string][]netip.Addr) *net.Resolver {
-	return resolverOf(func(name string) []netip.Addr { return names[name] })
-}
-
-// resolverOf resolves names with a function.
-func resolverOf(addresses func(name string) []netip.Addr) *net.Resolver {
-	return &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
-		near, far := net.Pipe()
-		go func() {
-			defer far.Close()
-			for {
-				var size [2]byte
-				if _, err := io.ReadFull(far, size[:]); err != nil {
-					return
-				}
-				query := make([]byte, binary.BigEndian.Uint16(size[:]))
-				if _, err := io.ReadFull(far, query); err != nil {
-					return
-				}
-				answer := answer(query, addresses)
-				if _, err := far.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(answer))),
-					answer...)); err != nil {
-					return
-				}
-			}
-		}()
-		return near, nil
-	}}
-}
-
-// answer is a DNS answer to a query with one question (RFC 1035, section 4).
-func answer(query []byte, addresses func(name string) []netip.Addr) []byte {
-	end, name := 12, ""
-	for query[end] != 0 {
-		n := int(query[end])
-		name += string(query[end+1:end+1+n]) + "."
-		end += 1 + n
-	}
-	kind := binary.BigEndian.Uint16(query[end+1:])
-	question := query[12 : end+5]
-	var records []byte
-	count := 0
-	found := addresses(name)
-	for _, ip := range found {
-		if (kind == 1) != ip.Is4() || kind != 1 && kind != 28 {
-			continue
-		}
-		raw := ip.AsSlice()
-		records = append(records, 0xc0, 12, byte(kind>>8), byte(kind), 0, 1, 0, 0, 0, 0, 0, byte(len(raw)))
-		records = append(records, raw...)
-		count++
-	}
-	code := byte(0)
-	if found == nil {
-		code = 3
-	}
-	head := []byte{query[0], query[1], 0x81, 0x80 | code, 0, 1, 0, byte(count), 0, 0, 0, 0}
-	return append(append(head, question...), records...)
+	return authtest.Resolver(func(name string) []netip.Addr { return names[name] })
 }

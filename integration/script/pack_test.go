@@ -35,6 +35,7 @@ import (
 //	a changed or broken manifest                        pack, pack_upstream, TestPackReload
 //	install, list, show, enable, disable, update,
 //	remove; pinned, checked against the lock file       packs, pack_clients
+//	the hosts that a fetched document may name          pack_fetched
 //	doctor                                              pack_clients
 //	what an install refuses                             packs_refused
 

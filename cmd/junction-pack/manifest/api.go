@@ -61,10 +61,10 @@ func (d *decoder) api(a *API) {
 	switch {
 	case a.Spec.Source == "" && d.lines[at+".spec"] == 0:
 		d.bad(at, "has no spec; add spec: openapi.yaml, or a URL")
-	case IsURL(a.Spec.Value()) && AddressProblem(a.Spec.Value()) != "":
+	case !a.Spec.open && IsURL(a.Spec.Value()) && AddressProblem(a.Spec.Value()) != "":
 		d.bad(at+".spec", "%s", AddressProblem(a.Spec.Value()))
 	}
-	if problem := AddressProblem(a.BaseURL.Value()); a.BaseURL.Source != "" && problem != "" && !d.refs.Unresolved {
+	if problem := AddressProblem(a.BaseURL.Value()); a.BaseURL.Source != "" && problem != "" && !a.BaseURL.open {
 		d.bad(at+".base_url", "%s", problem)
 	}
 	if !namePrefix.MatchString(a.Prefix) {

@@ -108,7 +108,7 @@ func (d *decoder) parameter(path string, p *Parameter) {
 	case p.Name == OutputFile:
 		d.bad(path, "is the name of the file for the output of a command; choose another name")
 	}
-	if p.Within != "" {
+	if p.Within != "" && !p.open {
 		d.folder(path+".within", p.Within)
 	}
 }
@@ -184,7 +184,9 @@ func (d *decoder) runs(path string, t *Tool) {
 	case !t.Shell:
 		d.program(at, t, program)
 	}
-	d.folder(path+".dir", t.WorkDir)
+	if !t.Dir.open {
+		d.folder(path+".dir", t.WorkDir)
+	}
 }
 
 // references replaces the references in the arguments, but not in a script: ${NAME} is for the
@@ -227,7 +229,7 @@ func (d *decoder) program(path string, t *Tool, program string) {
 	if strings.ContainsRune(program, filepath.Separator) {
 		program = inside(t.WorkDir, program)
 	}
-	if _, err := exec.LookPath(program); err != nil && t.Env["PATH"].Source == "" {
+	if _, err := exec.LookPath(program); err != nil && t.Env["PATH"].Source == "" && !t.Command[0].Text.open {
 		d.warn(path+"[0]", "the program %s is not found here; install it, or calls of the tool fail",
 			prose.Quote(program))
 	}
@@ -259,16 +261,18 @@ func (d *decoder) surroundings(path string, env Variables, inherit command.Inher
 	if box == nil {
 		return
 	}
+	open := false
 	for key, list := range map[string][]string{"read": box.Read, "write": box.Write} {
 		for i := range list {
-			out, wrong := d.refs.expand(list[i])
+			out, left, wrong := d.refs.expand(list[i])
+			open = open || left
 			for _, w := range wrong {
 				d.bad(fmt.Sprintf("%s.sandbox.%s[%d]", path, key, i), "%s", w)
 			}
 			list[i] = out
 		}
 	}
-	if !d.refs.Unresolved {
+	if !open {
 		box.Validate(bad)
 	}
 }

@@ -29,7 +29,11 @@ type decoder struct {
 	warnings Problems
 	lines    yamlread.Lines // of keys and list elements, by path
 	values   int            // nodes visited so far
+	size     int            // bytes of their texts, and of the paths in lines
 }
+
+// maxTexts limits the texts of a manifest when its aliases are followed, and the paths of its keys.
+const maxTexts = 16 * maxFile
 
 // maxDepth limits the values in values whose depth no type limits.
 const maxDepth = 64
@@ -69,9 +73,10 @@ func (d *decoder) decode(text []byte, m *Manifest) bool {
 		d.at(max(second.Line, 1), "", "has a second document after ---; keep one document in a file")
 	}
 	d.read("", doc.Content[0], m)
-	if d.values > yamlread.MaxValues {
+	if d.values > yamlread.MaxValues || d.size > maxTexts {
 		d.problems = nil
-		d.at(1, "", "has more than %d values when its aliases are followed; use fewer aliases", yamlread.MaxValues)
+		d.at(1, "", "has more than %d values, or %d MiB of keys and texts, when its aliases are followed; "+
+			"use fewer aliases", yamlread.MaxValues, maxTexts>>20)
 		return false
 	}
 	return true
@@ -95,7 +100,17 @@ func (d *decoder) enter(n *yaml.Node) *yaml.Node {
 	if d.values++; d.values > yamlread.MaxValues {
 		return nil
 	}
+	if d.size += len(n.Value); d.size > maxTexts {
+		return nil
+	}
 	return n
+}
+
+// line records the line of a key or a list element.
+func (d *decoder) line(path string, n *yaml.Node) {
+	if d.size += len(path); d.size <= maxTexts { // a long key is a part of many paths
+		d.lines[path] = n.Line
+	}
 }
 
 // read reads a value into what into points to.
@@ -192,7 +207,7 @@ func (d *decoder) list(path string, n *yaml.Node, v reflect.Value) {
 	s := reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content))
 	for i, e := range n.Content {
 		at := fmt.Sprintf("%s[%d]", path, i)
-		d.lines[at] = e.Line
+		d.line(at, e)
 		d.value(at, e, s.Index(i))
 	}
 	v.Set(s)
@@ -241,7 +256,7 @@ func (d *decoder) pairs(path string, n *yaml.Node) (ps []pair) {
 	seen := map[string]bool{}
 	take := func(k, v *yaml.Node) {
 		seen[k.Value] = true
-		d.lines[yamlread.Join(path, k.Value)] = k.Line
+		d.line(yamlread.Join(path, k.Value), k)
 		ps = append(ps, pair{k.Value, v})
 	}
 	var merged []*yaml.Node

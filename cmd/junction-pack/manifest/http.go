@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
@@ -63,6 +64,37 @@ func (d *decoder) templates(path string, n *yaml.Node, depth int) (v any) {
 	}
 	if err := n.Decode(&v); err != nil {
 		d.bad(path, "cannot be read (%v); put quotes around it", err)
+	}
+	return v
+}
+
+// Source returns the value as JSON, with the texts as the file has them.
+func (j *JSON) Source() string {
+	var b strings.Builder
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(sources(j.value)); err != nil { // such as .nan
+		return fmt.Sprint(sources(j.value))
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+func sources(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		object := map[string]any{}
+		for name, member := range v {
+			object[name] = sources(member)
+		}
+		return object
+	case []any:
+		list := make([]any, len(v))
+		for i := range v {
+			list[i] = sources(v[i])
+		}
+		return list
+	case Text:
+		return v.Source
 	}
 	return v
 }
@@ -176,7 +208,7 @@ func (d *decoder) address(path string, t Text) {
 	if _, query, _ := strings.Cut(t.Source, "?"); strings.Contains(query, "{{") {
 		d.bad(path, "has a placeholder after the question mark; put it into query: { name: \"{{name}}\" }")
 	}
-	if d.refs.Unresolved {
+	if t.open {
 		return
 	}
 	if problem := AddressProblem(t.Text(nil, nil)); problem != "" {

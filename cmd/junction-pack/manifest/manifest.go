@@ -78,6 +78,8 @@ type Options struct {
 	// Unresolved leaves references as they are. Such a manifest can be shown, but its tools must
 	// not be called.
 	Unresolved bool
+	// PackFiles resolves the references to files in the folder of the manifest nevertheless.
+	PackFiles bool
 }
 
 // Pack is all manifests of a file or folder.
@@ -122,6 +124,7 @@ func Load(path string, o Options) (*Pack, error) {
 	var pack Pack
 	var problems Problems
 	names := map[string]string{}
+	left := int64(maxFiles)
 	unique := func(d *decoder, path, name, is, format string) {
 		if other, twice := names[name]; twice {
 			d.bad(path, format, other)
@@ -133,7 +136,7 @@ func Load(path string, o Options) (*Pack, error) {
 		if err != nil {
 			return nil, fmt.Errorf("cannot read the manifest %s: %w", file, err)
 		}
-		m, d := parse(file, text, o)
+		m, d := parse(file, text, o, &left)
 		for _, t := range m.Tools {
 			unique(d, "tools."+t.Name, "tool "+t.Name, file, "is also a tool of %s; rename one of them")
 		}
@@ -192,9 +195,11 @@ func IsManifest(name string) bool {
 }
 
 // parse reads the text of a manifest. The problems of the decoder are not sorted.
-func parse(file string, text []byte, o Options) (*Manifest, *decoder) {
+// left are the bytes that the files which it names may have.
+func parse(file string, text []byte, o Options, left *int64) (*Manifest, *decoder) {
 	m := &Manifest{File: file}
 	d := newDecoder(file, o)
+	d.refs.left = left
 	m.Dir = d.refs.dir
 	if d.decode(text, m) {
 		d.complete(m) // checks also what tools inherit

@@ -72,7 +72,7 @@ func (d *decoder) companion(name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return files.Read(full, maxFile)
+	return d.refs.read(full, maxFile)
 }
 
 // Inside returns the real path of a file that is in the folder, through links as well.

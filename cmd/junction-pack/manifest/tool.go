@@ -87,7 +87,7 @@ func (a *Args) decode(d *decoder, path string, n *yaml.Node) {
 	}
 	for i, e := range n.Content {
 		at := fmt.Sprintf("%s[%d]", path, i)
-		d.lines[at] = e.Line
+		d.line(at, e)
 		var arg Arg
 		if e = d.enter(e); e == nil {
 			return
@@ -247,6 +247,7 @@ type Parameter struct {
 	LeadingDash bool
 	// Within is the folder that the value, a path, must be inside; "" if the value is no path.
 	Within string
+	open   bool // Within has references that were left as they are
 }
 
 // Named returns the parameter with the name, or nil.
@@ -291,7 +292,7 @@ func (p *Parameter) decode(d *decoder, path string, n *yaml.Node) {
 		case e.key == "within":
 			var r Ref
 			d.read(at, e.value, &r)
-			p.Within = inside(d.refs.dir, r.text)
+			p.Within, p.open = inside(d.refs.dir, r.text), r.open
 		case !slices.Contains(keywords, e.key) && !strings.HasPrefix(e.key, "x-"):
 			d.unknown(at, e.key, append([]string{"leading_dash", "required", "within"}, keywords...))
 		default:

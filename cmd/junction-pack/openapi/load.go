@@ -1,16 +1,15 @@
 // Package openapi makes tools of the operations of an OpenAPI document (3.0 and later).
 //
-// load.go reads the document and what it refers to, within limits. operation.go chooses operations
-// and makes their tools, schema.go and body.go the schemas of their arguments, and request.go and
-// auth.go their requests and credentials.
+// load.go reads the document and what it refers to, within limits, and fetch.go fetches them.
+// nesting.go and references.go refuse what would take the library too long. operation.go chooses
+// operations and makes their tools, server.go their servers, schema.go and body.go the schemas of
+// their arguments, and request.go and auth.go their requests and credentials.
 package openapi
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"net/url"
 	"path"
 	"path/filepath"
@@ -21,6 +20,7 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 
 	"junction/cmd/junction-pack/manifest"
+	"junction/cmd/junction-pack/web"
 	"junction/upstream/files"
 )
 
@@ -34,11 +34,13 @@ const (
 
 // reader reads documents and counts them.
 type reader struct {
+	fetch func(ctx context.Context, url string) ([]byte, error)
 	files []string // local ones that were read
 	root  string   // the folder that local references must be in
 	first *url.URL // the document itself
 	count int
 	left  int64
+	graph graph
 }
 
 // read returns a document that is the first one, or that another one refers to. Local documents
@@ -60,6 +62,9 @@ func (r *reader) read(l *openapi3.Loader, at *url.URL) ([]byte, error) {
 	if err := nesting(text); err != nil {
 		return nil, fmt.Errorf("%s: %w", path.Base(at.Path), err)
 	}
+	if err := r.graph.add(at.String(), text); err != nil {
+		return nil, err
+	}
 	return text, nil
 }
 
@@ -70,7 +75,7 @@ func (r *reader) open(ctx context.Context, at *url.URL) ([]byte, error) {
 		if r.first.Scheme != at.Scheme || r.first.Host != at.Host {
 			return nil, fmt.Errorf("it refers to another host, %s; keep a copy beside it", at.Host)
 		}
-		return fetch(ctx, at.String())
+		return r.fetch(ctx, at.String())
 	}
 	if at.Scheme != "" && at.Scheme != "file" || r.first.Scheme == "http" || r.first.Scheme == "https" {
 		return nil, fmt.Errorf("it refers to %q, which is neither a file beside it nor a URL", at.Redacted())
@@ -93,63 +98,38 @@ func (r *reader) open(ctx context.Context, at *url.URL) ([]byte, error) {
 	return text, nil
 }
 
-func fetch(ctx context.Context, at string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, fetchTime)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
-	if err != nil {
-		return nil, err
-	}
-	client := http.Client{CheckRedirect: func(to *http.Request, _ []*http.Request) error {
-		if to.URL.Scheme != req.URL.Scheme || to.URL.Host != req.URL.Host {
-			return fmt.Errorf("it redirects to another host, %s; name its URL there", to.URL.Host)
-		}
-		return nil
-	}}
-	response, err := client.Do(req)
-	if e, ok := errors.AsType[*url.Error](err); ok {
-		err = e.Err // without the URL, which may have a secret
-	}
-	if err != nil {
-		return nil, fmt.Errorf("cannot fetch it: %w", err)
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("cannot fetch it: the server answered %s", response.Status)
-	}
-	text, err := io.ReadAll(io.LimitReader(response.Body, maxDocument+1))
-	if err == nil && len(text) > maxDocument {
-		err = fmt.Errorf("it has more than %d MiB", maxDocument>>20)
-	}
-	return text, err
-}
-
-// document reads the document of an API, with everything that it refers to.
-func document(ctx context.Context, a *manifest.API) (doc *openapi3.T, files []string, err error) {
+// document reads the document of an API, with everything that it refers to. reach is the addresses
+// that its requests may reach.
+func document(ctx context.Context, a *manifest.API) (doc *openapi3.T, reach web.Reach, files []string, err error) {
 	at := &url.URL{Path: filepath.ToSlash(a.Spec.Value())}
 	if manifest.IsURL(a.Spec.Value()) {
 		if at, err = url.Parse(a.Spec.Value()); err != nil {
-			return nil, nil, errors.New("its URL cannot be parsed")
+			return nil, reach, nil, errors.New("its URL cannot be parsed")
 		}
 	} else if !filepath.IsAbs(a.Spec.Value()) {
 		at.Path = filepath.ToSlash(filepath.Join(a.Dir, a.Spec.Value()))
 	}
 	root, err := filepath.EvalSymlinks(a.Dir)
 	if err != nil {
-		return nil, nil, err
+		return nil, reach, nil, err
 	}
-	r := &reader{root: root, first: at, left: maxTotal}
+	f := newFetcher()
+	defer f.close()
+	r := &reader{fetch: f.get, root: root, first: at, left: maxTotal}
 	defer func() { files = r.files }()
 	defer survive(&err)
 	l := &openapi3.Loader{Context: ctx, IsExternalRefsAllowed: true, ReadFromURIFunc: r.read}
 	if doc, err = l.LoadFromURI(at); err != nil {
-		return nil, nil, unreadable(err)
+		return nil, reach, nil, unreadable(err)
 	}
 	if !strings.HasPrefix(doc.OpenAPI, "3.") {
-		return nil, nil, fmt.Errorf("it is no OpenAPI 3 document (openapi is %q); name one", doc.OpenAPI)
+		return nil, reach, nil, fmt.Errorf("it is no OpenAPI 3 document (openapi is %q); name one", doc.OpenAPI)
 	}
 	doc.InternalizeRefs(ctx, names(at.Path).of)
-	return doc, nil, nil
+	if reach = (web.Reach{Any: true}); at.Host != "" && a.BaseURL.Source == "" {
+		reach = f.reach(at)
+	}
+	return doc, reach, nil, nil
 }
 
 // another is what the library says about a value of another type than OpenAPI has there.

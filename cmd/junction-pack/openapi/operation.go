@@ -5,9 +5,9 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
-	"net/url"
 	"path"
 	"slices"
 	"strings"
@@ -23,6 +23,7 @@ type API struct {
 	Operations []*Operation // by path and method
 	Files      []string     // that were read
 	Warnings   []string     // operations that are left out, or that cannot work
+	Reach      web.Reach    // of the requests of the operations
 }
 
 // Operation is one operation as a tool.
@@ -50,8 +51,8 @@ const (
 // Load reads the document of an API and makes tools of the operations that it chooses. Errors name
 // what is wrong with the document, and the remedy.
 func Load(ctx context.Context, a *manifest.API) (api *API, err error) {
-	doc, files, err := document(ctx, a)
-	api = &API{Files: files}
+	doc, reach, files, err := document(ctx, a)
+	api = &API{Files: files, Reach: reach}
 	defer survive(&err)
 	if err != nil {
 		return api, err
@@ -186,6 +187,9 @@ func (c *collector) add(at, method string, item *openapi3.PathItem, op *openapi3
 	o.Title = cmp.Or(change.Title, op.Summary)
 	o.Description = cmp.Or(change.Description, describe(at, method, op))
 	o.Annotations = change.Annotations.Or(web.Annotations(method))
+	if !strings.HasPrefix(at, "/") { // it would become a part of the host
+		return errors.New("its path does not begin with /")
+	}
 	var err error
 	if o.base, err = c.base(item, op); err != nil {
 		return err
@@ -299,51 +303,4 @@ func (c *collector) ignored(p *openapi3.Parameter, o *Operation) bool {
 		isHeader := p.In == openapi3.ParameterInHeader
 		return k.in == p.In && (k.name == p.Name || isHeader && strings.EqualFold(k.name, p.Name))
 	})
-}
-
-// base returns the URL before the path: of the manifest, or of the first server.
-func (c *collector) base(item *openapi3.PathItem, op *openapi3.Operation) (string, error) {
-	if c.api.BaseURL.Source != "" {
-		return strings.TrimSuffix(c.api.BaseURL.Value(), "/"), nil
-	}
-	servers := c.doc.Servers
-	if op.Servers != nil && len(*op.Servers) > 0 {
-		servers = *op.Servers
-	} else if len(item.Servers) > 0 {
-		servers = item.Servers
-	}
-	const remedy = "add base_url: https://api.example.com"
-	if len(servers) == 0 || servers[0] == nil {
-		return "", fmt.Errorf("the document has no servers; %s", remedy)
-	}
-	text := servers[0].URL
-	for name, v := range servers[0].Variables {
-		if v != nil {
-			text = strings.ReplaceAll(text, "{"+name+"}", v.Default)
-		}
-	}
-	if strings.HasPrefix(text, "/") && manifest.IsURL(c.api.Spec.Value()) {
-		scheme, rest, _ := strings.Cut(c.api.Spec.Value(), "://")
-		host, _, _ := strings.Cut(rest, "/")
-		text = scheme + "://" + host + text
-	}
-	if problem := manifest.AddressProblem(text); problem != "" {
-		return "", fmt.Errorf("its server %q %s; %s", text, problem, remedy)
-	}
-	// Otherwise, the host of the document could have the credentials sent anywhere.
-	spec := c.api.Spec.Value()
-	if len(c.api.Auth)+len(c.api.Headers) > 0 && manifest.IsURL(spec) && hostOf(text) != hostOf(spec) {
-		return "", fmt.Errorf("its server is %s, and credentials go only to hosts that the manifest names; "+
-			"add base_url: %s", hostOf(text), text)
-	}
-	return strings.TrimSuffix(text, "/"), nil
-}
-
-// hostOf returns the host and port of a URL that was checked.
-func hostOf(text string) string {
-	u, err := url.Parse(text)
-	if err != nil {
-		return ""
-	}
-	return strings.ToLower(u.Host)
 }

@@ -36,8 +36,16 @@ type Pack struct {
 	Prompts   []*manifest.Prompt
 	Resources []*manifest.Resource
 
+	APIs     []API             // in the order of the manifests, those that are turned off are left out
 	Files    []string          // that the manifests name
 	Warnings manifest.Problems // about items that cannot work
+}
+
+// API is an OpenAPI document of a pack.
+type API struct {
+	Manifest *manifest.Manifest
+	Source   *manifest.API
+	Loaded   *openapi.API // nil if Preview did not read the document
 }
 
 // Tool is a tool as clients see it, and how it is called.
@@ -77,6 +85,19 @@ func NewRunners(log *slog.Logger) Runners {
 // New makes a pack of manifests, and reads the OpenAPI documents that they name. It leaves out
 // items with enabled: false. Mistakes in documents are manifest.Problems.
 func New(ctx context.Context, p *manifest.Pack, r Runners) (*Pack, error) {
+	return build(ctx, p, r, false)
+}
+
+// Preview makes a pack of manifests as New does, to be shown: its tools cannot be called. It fetches
+// nothing. A document with a URL is not read, and neither is one whose name depends on a variable.
+func Preview(ctx context.Context, p *manifest.Pack) (*Pack, error) {
+	return build(ctx, p, Runners{}, true)
+}
+
+// maxAPIs limits the documents of a pack. A hostile one can take a minute.
+const maxAPIs = 32
+
+func build(ctx context.Context, p *manifest.Pack, r Runners, preview bool) (*Pack, error) {
 	first := p.Manifests[0]
 	pack := &Pack{Name: first.Name, Title: first.Title, Version: first.Version, Warnings: p.Warnings}
 	var instructions []string
@@ -94,9 +115,22 @@ func New(ctx context.Context, p *manifest.Pack, r Runners) (*Pack, error) {
 		pack.Prompts = append(pack.Prompts, m.Prompts...)
 		pack.Resources = append(pack.Resources, m.Resources...)
 		for _, a := range m.OpenAPI {
-			if !a.Off() {
-				problems = append(problems, pack.api(ctx, m, a, r)...)
+			if a.Off() {
+				continue
 			}
+			if len(pack.APIs) >= maxAPIs {
+				problems = append(problems, m.At(a.Path(), "is one of more than %d OpenAPI documents; "+
+					"make another pack", maxAPIs))
+				continue
+			}
+			if err := context.Cause(ctx); err != nil {
+				return nil, err
+			}
+			if preview && (a.Spec.Open() || manifest.IsURL(a.Spec.Value())) {
+				pack.APIs = append(pack.APIs, API{Manifest: m, Source: a})
+				continue
+			}
+			problems = append(problems, pack.api(ctx, m, a, r)...)
 		}
 	}
 	pack.Instructions = strings.Join(instructions, "\n\n")
@@ -113,18 +147,23 @@ func New(ctx context.Context, p *manifest.Pack, r Runners) (*Pack, error) {
 func (p *Pack) api(ctx context.Context, m *manifest.Manifest, a *manifest.API, r Runners) manifest.Problems {
 	api, err := openapi.Load(ctx, a)
 	p.Files = append(p.Files, api.Files...)
+	p.APIs = append(p.APIs, API{m, a, api})
 	if err != nil {
 		return manifest.Problems{m.At(a.Path()+".spec", "cannot use the document %s: %v", a.Spec.Source, err)}
 	}
 	for _, w := range api.Warnings {
 		p.Warnings = append(p.Warnings, m.At(a.Path(), "%s", w))
 	}
+	client := r.Web
+	if !api.Reach.Any {
+		client = web.NewGuarded(api.Reach)
+	}
 	for _, o := range api.Operations {
 		t := &Tool{File: m.File, Limits: a.Limits, Operation: o}
 		t.Definition = definition(o.Name, o.Title, o.Description, o.InputSchema, o.Annotations)
 		results := newResults(&manifest.Tool{Name: o.Name})
-		// t.Call calls run. Then o.Request makes the HTTP request from the arguments, and r sends it.
-		t.run = requests(r, t, results, o.Request)
+		// t.Call calls run. Then o.Request makes the HTTP request from the arguments, and client sends it.
+		t.run = requests(client, t, results, o.Request)
 		p.Tools = append(p.Tools, t.ready())
 	}
 	return nil
@@ -169,7 +208,7 @@ func newTool(m *manifest.Manifest, source *manifest.Tool, r Runners) *Tool {
 	t.Definition.RawOutputSchema = results.definition
 	switch {
 	case source.HTTP != nil:
-		t.run = requests(r, t, results, func(arguments map[string]any) (*web.Request, error) {
+		t.run = requests(r.Web, t, results, func(arguments map[string]any) (*web.Request, error) {
 			return web.Build(source.HTTP, source.Parameters.WithDefaults(arguments))
 		})
 	case source.Prompt != nil:
@@ -192,15 +231,15 @@ func newTool(m *manifest.Manifest, source *manifest.Tool, r Runners) *Tool {
 }
 
 // requests returns the run of a tool that sends an HTTP request. build makes the request from the
-// arguments of each call; r sends it, and results converts the response.
-func requests(r Runners, t *Tool, results *results, build func(map[string]any) (*web.Request, error)) func(
+// arguments of each call; client sends it, and results converts the response.
+func requests(client *web.Client, t *Tool, results *results, build func(map[string]any) (*web.Request, error)) func(
 	context.Context, call) (*mcp.CallToolResult, error) {
 	return func(ctx context.Context, c call) (*mcp.CallToolResult, error) {
 		request, err := build(c.arguments)
 		if err != nil {
 			return nil, err
 		}
-		response, err := r.Web.Send(ctx, t.Definition.Name, request, t.Limits)
+		response, err := client.Send(ctx, t.Definition.Name, request, t.Limits)
 		if err != nil {
 			return nil, err
 		}

@@ -34,6 +34,9 @@ var placeholder = regexp.MustCompile(`\\?\{\{\s*([A-Za-z_][A-Za-z0-9_-]*)(\.\.\.
 // Parse parses a template. Every text is a valid template.
 func Parse(s string) Template {
 	var t Template
+	if s != "" && !strings.Contains(s, "{{") { // the pattern takes long for a large text
+		return Template{[]part{{text: s}}}
+	}
 	end := 0
 	text := func(s string) {
 		if n := len(t.parts); n > 0 && t.parts[n-1].name == "" {

@@ -2,7 +2,8 @@
 // redirects only within the origin of the request, and returns a response that is no success as an
 // error for the model.
 //
-// request.go makes the request of an http tool from its template.
+// request.go makes the request of an http tool from its template. reach.go keeps the requests of a
+// fetched document away from addresses that are not public.
 package web
 
 import (
@@ -26,11 +27,18 @@ type Client struct{ http http.Client }
 // maxRedirects limits the redirects of one request.
 const maxRedirects = 5
 
-// NewClient returns a client. Idle connections are kept for later calls.
-func NewClient() *Client {
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.MaxResponseHeaderBytes = 256 << 10
-	return &Client{http.Client{Transport: transport, CheckRedirect: sameOrigin}}
+// NewClient returns a client for the hosts that a manifest names. Idle connections are kept for
+// later calls.
+func NewClient() *Client { return newClient(transport()) }
+
+func newClient(t *http.Transport) *Client {
+	return &Client{http.Client{Transport: t, CheckRedirect: sameOrigin}}
+}
+
+func transport() *http.Transport {
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.MaxResponseHeaderBytes = 256 << 10
+	return t
 }
 
 var errOrigin = errors.New("the API redirects to another host, which does not get the request; correct the URL")
@@ -107,6 +115,9 @@ func failed(ctx context.Context, name string, err error, limits manifest.Limits)
 		return fmt.Errorf("the API of %s did not answer within the timeout of %v", name, limits.Timeout)
 	case cause != nil:
 		return cause
+	}
+	if errors.Is(err, errSpecial) {
+		return fmt.Errorf("the API of %s cannot be reached: %w", name, errSpecial)
 	}
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		err = e.Err

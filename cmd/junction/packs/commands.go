@@ -40,8 +40,8 @@ func Command(stdout io.Writer, file *string) *cobra.Command {
 An upstream with the key pack serves it, by the program junction-pack.
 
 install fetches a pack from a git repository into the folder packs beside the configuration file. It
-pins the commit, writes commit and checksum to packs.lock, shows what the pack would run, and adds a
-disabled upstream. It runs nothing of the pack. A pack whose files differ from packs.lock is refused.`,
+pins the commit, shows what the pack would run, asks, writes commit and checksum to packs.lock, and adds
+a disabled upstream. It runs nothing of the pack. A pack whose files differ from packs.lock is refused.`,
 		Example: `  junction packs install acme/tools@v1.2.0
   junction packs enable tools
   junction packs update tools
@@ -74,7 +74,7 @@ disabled upstream. It runs nothing of the pack. A pack whose files differ from p
 				return r.list()
 			}},
 		named("show", "Show where a pack comes from and what it would run", "", (*run).show),
-		named("enable", "Show what a pack would run, and enable its upstream", "", (*run).enable),
+		enableCommand(named),
 		named("disable", "Disable the upstream of a pack", "", (*run).disable),
 		updateCommand(named),
 		named("remove", "Remove a pack, its upstream and its files",
@@ -114,7 +114,10 @@ func installCommand(begin func(create bool) (*run, error)) *cobra.Command {
 is a branch, a tag or a full commit (default: the default branch). Nothing of the pack runs, also no
 hooks, filters or submodules. Credentials for private repositories come from git credential.
 
-Without an argument, install restores the packs of packs.lock whose folder is missing or changed.`,
+install shows what the pack would run, and asks. Without a terminal it needs --yes.
+
+Without an argument, install restores the packs of packs.lock whose folder is missing or changed. It
+shows each of them, and asks.`,
 		Example: `  junction packs install acme/tools@v1.2.0
   junction packs install https://git.example.com/team/tools.git@main --name team --env TEAM_TOKEN
   junction packs install`,
@@ -131,14 +134,25 @@ Without an argument, install restores the packs of packs.lock whose folder is mi
 				return err
 			}
 			if len(args) == 0 {
-				return r.restore(cmd.Context())
+				return r.restore(cmd, o.yes)
 			}
-			return r.install(cmd.Context(), args[0], o)
+			return r.install(cmd, args[0], o)
 		},
 	}
 	cmd.Flags().StringVar(&o.name, "name", "", "`name` of the pack and its upstream (default: that of the repository)")
 	cmd.Flags().StringArrayVarP(&o.env, "env", "e", nil,
 		"an environment variable of the pack, `NAME=VALUE`, or NAME for that of Junction; may be repeated")
+	cli.YesFlag(cmd, &o.yes)
+	return cmd
+}
+
+func enableCommand(named func(use, short, long string, do func(*run, *cobra.Command, string) error) *cobra.Command,
+) *cobra.Command {
+	var yes bool
+	cmd := named("enable", "Show what a pack would run, and enable its upstream",
+		"Show what a pack would run, ask, and enable its upstream. A running junction starts the pack.",
+		func(r *run, cmd *cobra.Command, name string) error { return r.enable(cmd, name, yes) })
+	cli.YesFlag(cmd, &yes)
 	return cmd
 }
 

@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"junction/cmd/junction-pack/tree"
 	"junction/cmd/junction/cli"
 	"junction/cmd/junction/clients"
@@ -54,7 +56,7 @@ func (r *run) fetch(ctx context.Context, s fetch.Source, name string) (_ *fetche
 		return nil, err
 	}
 	f.Commit, f.notes = got.Commit, got.Notes
-	if f.plan, err = plan.Of(f.dir()); err != nil {
+	if f.plan, err = plan.Of(ctx, f.dir()); err != nil {
 		text := strings.ReplaceAll(err.Error(), f.dir()+string(filepath.Separator), "")
 		return nil, fmt.Errorf("%s is no pack that can be used: %s", s,
 			strings.ReplaceAll(text, "folder "+f.dir(), "repository"))
@@ -139,13 +141,25 @@ func discard(dir string) error {
 type installOptions struct {
 	name string
 	env  []string
+	yes  bool
+}
+
+// confirm asks whether to do what was shown. Without a terminal, --yes is required. done is what
+// would have happened, such as installed.
+func confirm(cmd *cobra.Command, yes bool, question, done string) error {
+	if !yes && !cli.CanAsk(cmd) {
+		return fmt.Errorf("nothing was %s: the question needs a terminal; read what the pack would do, and run the "+
+			"command again with --yes", done)
+	}
+	return cli.Confirm(cmd, yes, question)
 }
 
 // packName is the form of the names of packs, which are names of upstreams, too.
 var packName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_-]{0,31}$`)
 
 // install fetches a pack and adds a disabled upstream.
-func (r *run) install(ctx context.Context, text string, o installOptions) error {
+func (r *run) install(cmd *cobra.Command, text string, o installOptions) error {
+	ctx := cmd.Context()
 	s, err := fetch.Parse(text)
 	if err != nil {
 		return cli.Usagef("%w", err)
@@ -171,6 +185,10 @@ func (r *run) install(ctx context.Context, text string, o installOptions) error 
 			return err
 		}
 	}
+	r.look(f, s)
+	if err := confirm(cmd, o.yes, "Install "+name+"?", "installed"); err != nil {
+		return err
+	}
 	undo, err := r.keep(f)
 	if err != nil {
 		return err
@@ -178,7 +196,7 @@ func (r *run) install(ctx context.Context, text string, o installOptions) error 
 	given.Pack = lock.Dir(name, f.Commit)
 	entry, err := r.edit.Entry(given)
 	if err == nil {
-		err = r.installed(ctx, f, s, entry)
+		err = r.installed(ctx, f, entry)
 	}
 	if err != nil {
 		undo()
@@ -186,12 +204,17 @@ func (r *run) install(ctx context.Context, text string, o installOptions) error 
 	return err
 }
 
-// installed shows the pack, and adds the upstream.
-func (r *run) installed(ctx context.Context, f *fetched, s fetch.Source, entry *clients.Entry) error {
-	if r.edit.More = r.shown(f.name, f.Pack, f.plan); !r.json {
+// look shows what a fetched pack would do.
+func (r *run) look(f *fetched, s fetch.Source) {
+	if !r.json {
 		fmt.Fprintf(r.stdout, "%s is the commit %s. Nothing of it has run. Once enabled, it would do this:\n\n%s\n",
 			s, f.Commit, f.plan.Text())
 	}
+}
+
+// installed adds the upstream of a pack.
+func (r *run) installed(ctx context.Context, f *fetched, entry *clients.Entry) error {
+	r.edit.More = r.shown(f.name, f.Pack, f.plan)
 	notes := f.notes
 	var lacks []string
 	for _, v := range f.plan.Variables {
@@ -222,14 +245,14 @@ func agree(name string, old, now lock.Pack) error {
 }
 
 // restore fetches the packs of the lock file whose folder is missing or differs.
-func (r *run) restore(ctx context.Context) error {
+func (r *run) restore(cmd *cobra.Command, yes bool) error {
 	var restored, failed []string
 	for _, name := range slices.Sorted(maps.Keys(r.lock.Packs)) {
 		p := r.lock.Packs[name]
 		if sum, err := tree.Sum(r.path(lock.Dir(name, p.Commit))); err == nil && sum == p.Checksum {
 			continue
 		}
-		if err := r.restoreOne(ctx, name, p); err != nil {
+		if err := r.restoreOne(cmd, name, p, yes); err != nil {
 			failed = append(failed, err.Error())
 			continue
 		}
@@ -263,17 +286,24 @@ func (r *run) restored(names []string) error {
 	return err
 }
 
-func (r *run) restoreOne(ctx context.Context, name string, p lock.Pack) error {
+// restoreOne asks before it keeps a pack, because the file with the lock may be another person's, and a
+// running junction starts the pack if it is enabled.
+func (r *run) restoreOne(cmd *cobra.Command, name string, p lock.Pack, yes bool) error {
 	if !packName.MatchString(name) {
 		return fmt.Errorf("packs.lock has a pack with the name %q, which is no name; remove it there", name)
 	}
-	f, err := r.fetch(ctx, fetch.Source{URL: p.Source, Ref: p.Commit}, name)
+	s := fetch.Source{URL: p.Source, Ref: p.Commit}
+	f, err := r.fetch(cmd.Context(), s, name)
 	if err != nil {
 		return err
 	}
 	defer f.close()
 	if err := agree(name, p, f.Pack); err != nil {
 		return err
+	}
+	r.look(f, s)
+	if err := confirm(cmd, yes, "Restore "+name+"?", "restored"); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
 	}
 	f.Ref = p.Ref
 	_, err = r.keep(f)

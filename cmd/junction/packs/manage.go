@@ -2,6 +2,7 @@ package packs
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -68,6 +69,14 @@ func (r *run) find(name string) (*shownPack, error) {
 	return nil, fmt.Errorf("%s is an upstream without a pack; junction packs list shows those with one", name)
 }
 
+// planned returns what the pack would do.
+func (s *shownPack) planned(ctx context.Context) (*plan.Plan, error) {
+	if s.Commit != "" {
+		return plan.Of(ctx, s.Folder)
+	}
+	return plan.OfOwn(ctx, s.Folder)
+}
+
 // from returns where a pack comes from, for people.
 func (s *shownPack) from() string {
 	if s.Commit == "" {
@@ -113,12 +122,12 @@ func (r *run) list() error {
 	return nil
 }
 
-func (r *run) show(_ *cobra.Command, name string) error {
+func (r *run) show(cmd *cobra.Command, name string) error {
 	s, err := r.find(name)
 	if err != nil {
 		return err
 	}
-	if s.Plan, err = plan.Of(s.Folder); err != nil {
+	if s.Plan, err = s.planned(cmd.Context()); err != nil {
 		return err
 	}
 	if r.json {
@@ -144,7 +153,7 @@ func (r *run) show(_ *cobra.Command, name string) error {
 }
 
 // enable shows what the pack would run, and enables its upstream.
-func (r *run) enable(cmd *cobra.Command, name string) error {
+func (r *run) enable(cmd *cobra.Command, name string, yes bool) error {
 	s, err := r.find(name)
 	if err != nil {
 		return err
@@ -152,11 +161,17 @@ func (r *run) enable(cmd *cobra.Command, name string) error {
 	if len(s.Mistakes) > 0 {
 		return fmt.Errorf("%s cannot be enabled: %s", name, strings.Join(s.Mistakes, "; "))
 	}
-	if s.Plan, err = plan.Of(s.Folder); err != nil {
+	if s.Plan, err = s.planned(cmd.Context()); err != nil {
 		return err
 	}
-	if r.edit.More = s; !r.json && !s.Enabled {
-		fmt.Fprintf(r.stdout, "%s\n", s.Plan.Text())
+	r.edit.More = s
+	if !s.Enabled {
+		if !r.json {
+			fmt.Fprintf(r.stdout, "%s\n", s.Plan.Text())
+		}
+		if err := confirm(cmd, yes, "Enable "+name+"?", "enabled"); err != nil {
+			return err
+		}
 	}
 	s.Enabled = true
 	return r.edit.Switch(cmd.Context(), name, true)
@@ -236,19 +251,15 @@ func (r *run) update(cmd *cobra.Command, name, to string, yes bool) error {
 	if f.Commit == before {
 		return r.current(name, before)
 	}
-	old, err := plan.Of(s.Folder)
+	old, err := plan.Of(cmd.Context(), s.Folder)
 	if err != nil {
 		old = &plan.Plan{} // everything is new
 	}
 	d := &difference{name, before, f.Commit, append([]plan.Change{}, old.Diff(f.plan)...), tree.Diff(s.Folder, f.dir())}
 	if !r.json {
-		r.printDifference(d)
+		r.printDifference(d, f.plan)
 	}
-	if !yes && !cli.CanAsk(cmd) {
-		return fmt.Errorf("nothing was changed: the question needs a terminal; run: junction packs update %s --yes",
-			name)
-	}
-	if err := cli.Confirm(cmd, yes, "Update "+name+"?"); err != nil {
+	if err := confirm(cmd, yes, "Update "+name+"?", "changed"); err != nil {
 		return err
 	}
 	undo, err := r.keep(f)
@@ -272,7 +283,7 @@ func (r *run) current(name, commit string) error {
 	return err
 }
 
-func (r *run) printDifference(d *difference) {
+func (r *run) printDifference(d *difference, next *plan.Plan) {
 	fmt.Fprintf(r.stdout, "%s changes from the commit %s to %s.\n\n", d.Name, d.Before, d.Commit)
 	if len(d.Changes) == 0 {
 		fmt.Fprintln(r.stdout, "The manifests run the same as before.")
@@ -281,5 +292,5 @@ func (r *run) printDifference(d *difference) {
 	for _, f := range d.Files {
 		fmt.Fprintf(r.stdout, "file %s\n", prose.OneLine(f))
 	}
-	fmt.Fprintln(r.stdout)
+	fmt.Fprintf(r.stdout, "\n%s\n", next.Summary())
 }

@@ -65,6 +65,11 @@ func OneLine(s string) string {
 	if r := []rune(s); len(r) > most {
 		s = string(r[:most]) + "…"
 	}
+	return Escaped(s)
+}
+
+// Escaped escapes line breaks and control characters in s, so that nothing of s is hidden.
+func Escaped(s string) string {
 	if !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return s
 	}

@@ -1,24 +1,26 @@
-// Package plan lists everything that a pack would run, without running it: programs, requests,
-// variables of the environment, files and sandboxes. It reads the manifests and the OpenAPI
-// documents beside them, and fetches nothing.
+// Package plan lists everything that a pack would do, without doing it: programs, requests, variables
+// of the environment, files and sandboxes. The loader of junction-pack reads the pack, as it does to
+// serve it, so that a plan has what the loader would use, and a pack that the loader refuses has no
+// plan. Nothing is fetched: a document with a URL is in the plan as unknown.
+//
+// plan.go has the tools of the manifests, documents.go those of OpenAPI documents, and text.go shows
+// and compares plans.
 package plan
 
 import (
-	"bytes"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"maps"
-	"path"
 	"slices"
 	"strings"
-
-	"gopkg.in/yaml.v3"
+	"time"
 
 	"junction/cmd/junction-pack/manifest"
+	"junction/cmd/junction-pack/pack"
 	"junction/cmd/junction/prose"
 	"junction/upstream/command"
-	"junction/upstream/files"
 )
 
 // A Fact is one thing that a pack does or needs.
@@ -28,76 +30,187 @@ type Fact struct {
 	Detail  string `json:"detail"`
 }
 
-// Plan lists everything that a pack would do.
+// Plan lists everything that a pack would do. All texts are in one line, and their control characters
+// are escaped.
 type Plan struct {
 	Facts     []Fact   `json:"facts"`
 	Programs  []string `json:"programs"`
-	URLs      []string `json:"urls"`
+	URLs      []string `json:"urls"`      // scheme and host; also words for hosts that are not known
 	Variables []string `json:"variables"` // of the environment that the pack reads
 	Files     []string `json:"files"`     // whose content the pack uses, through ${file:…}
+
+	dir  string // of the manifest that is read
+	size int
 }
 
-// Of returns the plan of the pack in a folder.
-func Of(dir string) (*Plan, error) {
-	m, err := manifest.Load(dir, manifest.Options{Unresolved: true})
+// The limits of a plan. A longer one could not be read before it is accepted.
+const (
+	maxFacts = 5000
+	maxHosts = 100
+	maxText  = 1 << 20
+	maxTime  = 2 * time.Minute
+)
+
+// UnclearError means that a pack has no plan although the loader would accept the pack: it does
+// something that cannot be shown.
+type UnclearError struct{ reason string }
+
+func (e *UnclearError) Error() string { return e.reason }
+
+func unclear(format string, args ...any) error { return &UnclearError{fmt.Sprintf(format, args...)} }
+
+// Of returns the plan of the pack in a folder that somebody else made and that a checksum protects.
+// Everything that decides about a host must be in the folder.
+func Of(ctx context.Context, dir string) (*Plan, error) { return of(ctx, dir, true) }
+
+// OfOwn returns the plan of a pack of this machine. Its documents may be outside of its folder, or
+// named by a variable. Its files may have secrets, so that their content does not appear.
+func OfOwn(ctx context.Context, dir string) (*Plan, error) { return of(ctx, dir, false) }
+
+func of(ctx context.Context, dir string, installed bool) (*Plan, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, maxTime, errTime)
+	defer cancel()
+	m, err := manifest.Load(dir, manifest.Options{Unresolved: true, PackFiles: installed})
+	if err != nil {
+		return nil, err
+	}
+	if installed {
+		if err := inFolder(m); err != nil {
+			return nil, err
+		}
+	}
+	served, err := pack.Preview(ctx, m)
 	if err != nil {
 		return nil, err
 	}
 	p := &Plan{Facts: []Fact{}, Programs: []string{}, URLs: []string{}, Variables: []string{}, Files: []string{}}
 	for _, one := range m.Manifests {
-		for _, t := range one.Tools {
-			p.tool(t)
-		}
-		for _, a := range one.OpenAPI {
-			p.api(a)
-		}
-		for _, r := range one.Resources {
-			p.add("resource "+r.Name, "offers", r.File)
-		}
-		for _, want := range one.Wants() {
-			if file, ok := strings.CutPrefix(want, "file:"); ok {
-				p.Files = append(p.Files, file)
-			} else {
-				p.Variables = append(p.Variables, want)
-			}
+		if err := p.manifest(one, served); err != nil {
+			return nil, err
 		}
 	}
 	for _, list := range []*[]string{&p.Programs, &p.URLs, &p.Variables, &p.Files} {
 		slices.Sort(*list)
 		*list = slices.Compact(*list)
+		for _, text := range *list {
+			p.size += len(text)
+		}
+	}
+	switch {
+	case len(p.Facts) > maxFacts || p.size > maxText:
+		return nil, unclear("its plan has more than %d lines or %d KiB, too much to read; make several packs", maxFacts,
+			maxText>>10)
+	case len(p.URLs) > maxHosts:
+		return nil, unclear("it sends requests to more than %d hosts; choose operations, or make several packs",
+			maxHosts)
 	}
 	return p, nil
 }
 
-// add adds a fact; text that comes from the pack stays in one line.
-func (p *Plan) add(subject, kind, detail string) {
-	p.Facts = append(p.Facts, Fact{prose.Flat(subject), kind, strings.TrimSpace(prose.Flat(detail))})
+var errTime = errors.New("its documents take more than two minutes to read; choose smaller ones")
+
+func (p *Plan) manifest(m *manifest.Manifest, served *pack.Pack) error {
+	p.dir = m.Dir
+	for _, t := range m.Tools {
+		if err := p.tool(t); err != nil {
+			return err
+		}
+	}
+	for _, a := range m.OpenAPI {
+		i := slices.IndexFunc(served.APIs, func(s pack.API) bool { return s.Source == a })
+		switch {
+		case i >= 0:
+			p.api(served.APIs[i])
+		case a.Off():
+			p.add("api "+a.Name+" (turned off)", "document", a.Spec.Source)
+		default: // impossible: the loader has all others
+			return unclear("cannot show the OpenAPI document %s", a.Name)
+		}
+	}
+	for _, prompt := range m.Prompts {
+		p.add("prompt "+prompt.Name, "offers", cmp.Or(prompt.File, prompt.Text.Source))
+	}
+	for _, r := range m.Resources {
+		p.add("resource "+r.Name, "offers", r.File)
+	}
+	for _, want := range m.Wants() {
+		if file, ok := strings.CutPrefix(want, "file:"); ok {
+			p.Files = append(p.Files, prose.Escaped(file))
+		} else {
+			p.Variables = append(p.Variables, prose.Escaped(want))
+		}
+	}
+	return nil
 }
 
-func (p *Plan) tool(t *manifest.Tool) {
+// add adds a fact; text that comes from the pack stays in one line.
+func (p *Plan) add(subject, kind, detail string) {
+	if len(p.Facts) > maxFacts || p.size > maxText {
+		return
+	}
+	f := Fact{prose.Escaped(subject), kind, strings.TrimSpace(prose.Escaped(detail))}
+	p.Facts = append(p.Facts, f)
+	p.size += len(f.Subject) + len(f.Kind) + len(f.Detail)
+}
+
+// here returns a path with the folder of the manifest as ${PACK_DIR}. The pack may still move.
+func (p *Plan) here(path string) string {
+	if len(p.dir) < 2 {
+		return path
+	}
+	return strings.ReplaceAll(path, p.dir, "${PACK_DIR}")
+}
+
+func (p *Plan) tool(t *manifest.Tool) error {
 	subject := "tool " + t.Name
 	if t.Off() {
 		subject += " (turned off)"
 	}
 	switch {
 	case t.HTTP != nil:
-		p.add(subject, "sends", t.HTTP.Method+" "+t.HTTP.URL.Source)
-		p.URLs = append(p.URLs, hostOf(t.HTTP.URL.Source))
-		p.texts(subject, "header", t.HTTP.Headers)
-		p.texts(subject, "query", t.HTTP.Query)
-		return
+		p.request(subject, t.HTTP)
 	case t.Prompt != nil:
 		p.add(subject, "asks the model", cmp.Or(t.Prompt.File, t.Prompt.Text.Source))
-		return
+		if t.Prompt.System.Source != "" {
+			p.add(subject, "tells the model", t.Prompt.System.Source)
+		}
+	case len(t.Command) > 0:
+		p.command(subject, t)
+	default:
+		return unclear("cannot show what the tool %s does: it has neither command, http nor prompt, which are the "+
+			"kinds of tools that this version of junction knows; update junction", prose.Quote(t.Name))
 	}
-	p.Programs = append(p.Programs, program(t))
+	for _, parameter := range t.Parameters {
+		if parameter.Within != "" {
+			p.add(subject, "takes paths", parameter.Name+" inside "+p.here(parameter.Within))
+		}
+	}
+	return nil
+}
+
+func (p *Plan) request(subject string, h *manifest.HTTP) {
+	p.add(subject, "sends", h.Method+" "+h.URL.Source)
+	p.host(h.URL.Text(nil, nil))
+	p.texts(subject, "header", h.Headers)
+	p.texts(subject, "query", h.Query)
+	p.texts(subject, "form", h.Form)
+	if h.JSON != nil {
+		p.add(subject, "body", h.JSON.Source())
+	}
+	if h.Text.Source != "" {
+		p.add(subject, "body", h.Text.Source)
+	}
+}
+
+func (p *Plan) command(subject string, t *manifest.Tool) {
+	p.Programs = append(p.Programs, p.program(t))
 	if t.Shell {
 		p.add(subject, "runs a script", t.Command.String())
 	} else {
 		p.add(subject, "runs", t.Command.String())
 	}
 	if t.Dir.Source != "" {
-		p.add(subject, "in", t.Dir.Source)
+		p.add(subject, "in", p.here(t.Dir.Value()))
 	}
 	if t.Stdin.Source != "" {
 		p.add(subject, "gives it", t.Stdin.Source)
@@ -105,17 +218,19 @@ func (p *Plan) tool(t *manifest.Tool) {
 	p.texts(subject, "variable", t.Env)
 	if len(t.InheritEnv) > 0 {
 		p.add(subject, "passes on", strings.Join(t.InheritEnv, ", "))
-		p.Variables = append(p.Variables, t.InheritEnv...)
+		for _, name := range t.InheritEnv {
+			p.Variables = append(p.Variables, prose.Escaped(name))
+		}
 	}
-	p.add(subject, "sandbox", box(t.Sandbox))
+	p.add(subject, "sandbox", p.here(box(t.Sandbox)))
 }
 
 // program returns the program of a command.
-func program(t *manifest.Tool) string {
+func (p *Plan) program(t *manifest.Tool) string {
 	if t.Shell {
 		return "/bin/sh"
 	}
-	return prose.Flat(t.Command[0].Text.Source)
+	return prose.Escaped(p.here(t.Command[0].Text.Text(nil, nil)))
 }
 
 func (p *Plan) texts(subject, kind string, texts manifest.Variables) {
@@ -148,224 +263,4 @@ func paths(list []string) string {
 		return "nothing more"
 	}
 	return strings.Join(list, " and ")
-}
-
-func (p *Plan) api(a *manifest.API) {
-	subject := "api " + a.Name
-	if a.Off() {
-		subject += " (turned off)"
-	}
-	document := a.Spec.Source
-	if manifest.IsURL(document) {
-		p.URLs = append(p.URLs, hostOf(document))
-		document += " (fetched at each start; its content may change)"
-	}
-	p.add(subject, "document", document)
-	operations := "all"
-	if len(a.Operations) > 0 {
-		operations = strings.Join(a.Operations, ", ")
-	}
-	if len(a.Exclude) > 0 {
-		operations += " except " + strings.Join(a.Exclude, ", ")
-	}
-	p.add(subject, "operations", operations)
-	servers := []string{a.BaseURL.Source}
-	if a.BaseURL.Source == "" {
-		servers = serversOf(a)
-	}
-	for _, s := range servers {
-		p.add(subject, "sends to", s)
-		p.URLs = append(p.URLs, hostOf(s))
-	}
-	for _, name := range slices.Sorted(maps.Keys(a.Headers)) {
-		p.add(subject, "header", name+"="+a.Headers[name].Source)
-	}
-	for _, name := range slices.Sorted(maps.Keys(a.Auth)) {
-		p.add(subject, "credential", name+"="+a.Auth[name].Source)
-	}
-}
-
-// maxDocument bounds the size of a document that is read for its servers.
-const maxDocument = 16 << 20
-
-// serversOf returns all servers that a document beside the manifest names, and the documents to
-// which it refers: a path or an operation may have servers of its own.
-func serversOf(a *manifest.API) []string {
-	const unknown = "the servers of the document"
-	if manifest.IsURL(a.Spec.Source) || strings.Contains(a.Spec.Source, "${") {
-		return []string{unknown}
-	}
-	d := documents{dir: a.Dir, read: map[string]bool{}, servers: map[string]bool{}}
-	if d.add(a.Spec.Source) != nil || len(d.servers) == 0 {
-		return []string{unknown}
-	}
-	return slices.Sorted(maps.Keys(d.servers))
-}
-
-// documents collects the servers of OpenAPI documents.
-type documents struct {
-	dir     string
-	read    map[string]bool // by the path of the file
-	servers map[string]bool
-}
-
-// maxDocuments is the number of documents that junction-pack reads.
-const maxDocuments = 64
-
-// add reads a file, relative to the folder of the manifest.
-func (d *documents) add(name string) error {
-	full, err := manifest.Inside(d.dir, name)
-	if err != nil || d.read[full] {
-		return err
-	}
-	if d.read[full] = true; len(d.read) > maxDocuments {
-		return errors.New("there are too many documents")
-	}
-	text, err := files.Read(full, maxDocument)
-	if err != nil {
-		return err
-	}
-	var document any
-	if err := yaml.NewDecoder(bytes.NewReader(text)).Decode(&document); err != nil {
-		return err
-	}
-	return d.walk(path.Dir(name), document)
-}
-
-// walk looks for servers, and for references to other files, which are relative to the folder.
-func (d *documents) walk(folder string, v any) (err error) {
-	switch v := v.(type) {
-	case []any:
-		for _, e := range v {
-			err = errors.Join(err, d.walk(folder, e))
-		}
-	case map[string]any:
-		for key, e := range v {
-			ref, isText := e.(string)
-			switch list, isList := e.([]any); {
-			case isList && strings.EqualFold(key, "servers"): // encoding/json ignores case
-				for _, s := range list {
-					d.server(s)
-				}
-			case isText && key == "$ref":
-				if file, _, _ := strings.Cut(ref, "#"); file != "" {
-					err = errors.Join(err, d.add(path.Join(folder, file)))
-				}
-			}
-			err = errors.Join(err, d.walk(folder, e))
-		}
-	}
-	return err
-}
-
-// server adds the URL of a server, with the defaults of its variables.
-func (d *documents) server(v any) {
-	variables := map[string]any{}
-	for _, all := range members(v, "variables") {
-		object, _ := all.(map[string]any)
-		maps.Copy(variables, object)
-	}
-	for _, u := range members(v, "url") {
-		url, _ := u.(string)
-		for name, v := range variables {
-			for _, value := range members(v, "default") {
-				url = strings.ReplaceAll(url, "{"+name+"}", fmt.Sprint(value))
-			}
-		}
-		d.servers[url] = true
-	}
-}
-
-// members returns the members of an object that have a name in any letter case. Readers of JSON
-// differ in which of them they use, so the plan shows all.
-func members(v any, name string) (all []any) {
-	object, _ := v.(map[string]any)
-	for key, value := range object {
-		if strings.EqualFold(key, name) {
-			all = append(all, value)
-		}
-	}
-	return all
-}
-
-// hostOf returns scheme and host of a URL.
-func hostOf(url string) string {
-	if scheme, rest, ok := strings.Cut(url, "://"); ok {
-		host, _, _ := strings.Cut(rest, "/")
-		return prose.Flat(scheme + "://" + host)
-	}
-	return prose.Flat(url)
-}
-
-// Text returns the plan for display.
-func (p *Plan) Text() string {
-	var b bytes.Buffer
-	subject := ""
-	for _, f := range p.Facts {
-		if f.Subject != subject {
-			subject = f.Subject
-			fmt.Fprintln(&b, subject)
-		}
-		fmt.Fprintf(&b, "  %-14s %s\n", f.Kind, f.Detail)
-	}
-	b.WriteByte('\n')
-	for _, l := range []struct {
-		what string
-		list []string
-	}{{"Programs", p.Programs}, {"URLs", p.URLs}, {"Variables of the environment", p.Variables},
-		{"Content of files", p.Files}} {
-		text := "none"
-		if len(l.list) > 0 {
-			text = strings.Join(l.list, ", ")
-		}
-		fmt.Fprintf(&b, "%s: %s\n", l.what, prose.Flat(text))
-	}
-	return b.String()
-}
-
-// Change is a difference between two plans.
-type Change struct {
-	Now bool `json:"now"` // the fact is one of the new plan
-	Fact
-}
-
-// Diff returns the facts of p that next lacks, and the facts of next that p lacks.
-func (p *Plan) Diff(next *Plan) (changes []Change) {
-	for _, f := range p.all() {
-		if !slices.Contains(next.all(), f) {
-			changes = append(changes, Change{false, f})
-		}
-	}
-	for _, f := range next.all() {
-		if !slices.Contains(p.all(), f) {
-			changes = append(changes, Change{true, f})
-		}
-	}
-	slices.SortStableFunc(changes, func(a, b Change) int { return cmp.Compare(a.Subject, b.Subject) })
-	return changes
-}
-
-// all returns the facts, and the variables and files as facts.
-func (p *Plan) all() []Fact {
-	all := slices.Clone(p.Facts)
-	for _, v := range p.Variables {
-		all = append(all, Fact{"environment", "reads", v})
-	}
-	for _, v := range p.Files {
-		all = append(all, Fact{"files", "reads", v})
-	}
-	return all
-}
-
-// Print returns changes for display, one in a line.
-func Print(changes []Change) string {
-	var b strings.Builder
-	for _, c := range changes {
-		sign := "-"
-		if c.Now {
-			sign = "+"
-		}
-		fmt.Fprintf(&b, "%s %s %s: %s\n", sign, c.Subject, c.Kind, c.Detail)
-	}
-	return b.String()
 }
