@@ -269,7 +269,7 @@ func TestCheck(t *testing.T) {
 		s := mustOpen(t, d, nil)
 		_, err := s.exec(t.Context(), `INSERT INTO upstream_clients (id, upstream, issuer, redirect_uri, client_id,
 			secret_enc, auth_method, created_at) VALUES ('x', 'u', 'i', 'r', 'c', $1, 'm', 0)`,
-			s.stored((&UpstreamClient{ClientID: "other", Secret: "secret"}).secrets()[0].value))
+			s.stored((&UpstreamClient{ClientID: "other", Secret: "canary-secret"}).secrets()[0].value))
 		want(t, "INSERT", err, nil)
 		r, err := Check(t.Context(), d.config(t))
 		if err != nil || len(r.Problems) != 1 || !strings.Contains(r.Problems[0], "(row x)") || r.Secrets != 2 {

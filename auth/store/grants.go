@@ -180,7 +180,8 @@ func (s *Store) revoke(ctx context.Context, where string, args []any, why string
 			}{
 				{`UPDATE grants SET revoked_at = $2, revoke_reason = $3, mac = $4 WHERE id = $1`,
 					[]any{id, seconds(now), why, code}},
-				{`UPDATE oauth_tokens SET state = 'revoked', replay_enc = NULL, mac = NULL WHERE grant_id = $1`, []any{id}},
+				{`UPDATE oauth_tokens SET state = 'revoked', replay_enc = NULL, mac = NULL WHERE grant_id = $1`,
+					[]any{id}},
 				{`UPDATE oauth_codes SET active = 0, mac = NULL WHERE grant_id = $1`, []any{id}},
 			} {
 				if _, err := s.exec(ctx, statement.text, statement.args...); err != nil {

@@ -33,7 +33,8 @@ type AuthRequest struct {
 func (a *AuthRequest) table() string { return "auth_requests" }
 
 func (a *AuthRequest) fields() []field {
-	return []field{{"id_hash", &a.id}, {"binding_hash", &a.binding}, {"idp_state_hash", optional{&a.state}}, {"purpose", &a.Purpose}, {"client_id", &a.ClientID},
+	return []field{{"id_hash", &a.id}, {"binding_hash", &a.binding}, {"idp_state_hash", optional{&a.state}},
+		{"purpose", &a.Purpose}, {"client_id", &a.ClientID},
 		{"redirect_uri", &a.RedirectURI}, {"client_state", &a.State}, {"scope", &a.Scope}, {"resource", &a.Resource},
 		{"code_challenge", &a.CodeChallenge}, {"request", &a.Request}, {"detail", &a.Detail},
 		{"created_at", &a.Created}, {"expires_at", &a.Expires}, {"idp", &a.IDP}, {"nonce", &a.Nonce},
@@ -173,7 +174,8 @@ func (s *Store) consume(ctx context.Context, which string, args []any, check fun
 			return err
 		}
 		a.Consumed = s.now()
-		_, err = s.exec(ctx, `UPDATE auth_requests SET consumed_at = $2, pkce_enc = NULL, mac = NULL WHERE id_hash = $1`,
+		_, err = s.exec(ctx,
+			`UPDATE auth_requests SET consumed_at = $2, pkce_enc = NULL, mac = NULL WHERE id_hash = $1`,
 			a.id, seconds(a.Consumed))
 		return err
 	})

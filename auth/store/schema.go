@@ -158,12 +158,15 @@ SELECT 'table ' || t.name, 'plain' FROM t
 UNION ALL
 SELECT 'column ' || c.name || ' of table ' || t.name,
 	CASE c.type WHEN 'BLOB' THEN 'bytea' ELSE lower(c.type) END ||
-	CASE WHEN c."notnull" OR c.pk > 0 THEN ' NOT NULL' ELSE '' END || coalesce(' DEFAULT ' || trim(c.dflt_value, ''''), '')
+	CASE WHEN c."notnull" OR c.pk > 0 THEN ' NOT NULL' ELSE '' END ||
+	coalesce(' DEFAULT ' || trim(c.dflt_value, ''''), '')
 FROM t JOIN pragma_table_xinfo(t.name) AS c
 UNION ALL
 SELECT CASE WHEN x."unique" THEN 'unique ' ELSE '' END || 'index on ' || t.name || ' (' ||
-	(SELECT group_concat(name, ', ') FROM (SELECT i.name FROM pragma_index_info(x.name) AS i ORDER BY i.seqno)) || ')' ||
-	CASE WHEN x.partial THEN (SELECT substr(sql, instr(sql, ' WHERE ')) FROM sqlite_schema WHERE name = x.name) ELSE '' END,
+	(SELECT group_concat(name, ', ') FROM (
+		SELECT i.name FROM pragma_index_info(x.name) AS i ORDER BY i.seqno)) || ')' ||
+	CASE WHEN x.partial THEN (
+		SELECT substr(sql, instr(sql, ' WHERE ')) FROM sqlite_schema WHERE name = x.name) ELSE '' END,
 	''
 FROM t JOIN pragma_index_list(t.name) AS x
 UNION ALL
@@ -221,4 +224,5 @@ SELECT 'rule ' || w.rulename || ' on table ' || t.relname, '' FROM t JOIN pg_rew
 UNION ALL
 SELECT 'policy ' || p.polname || ' on table ' || t.relname, '' FROM t JOIN pg_policy p ON p.polrelid = t.oid
 UNION ALL
-SELECT 'parent or child of table ' || t.relname, '' FROM t JOIN pg_inherits h ON h.inhrelid = t.oid OR h.inhparent = t.oid`
+SELECT 'parent or child of table ' || t.relname, '' FROM t
+JOIN pg_inherits h ON h.inhrelid = t.oid OR h.inhparent = t.oid`

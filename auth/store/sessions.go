@@ -162,7 +162,8 @@ type WebSession struct {
 func (w *WebSession) table() string { return "web_sessions" }
 
 func (w *WebSession) fields() []field {
-	return []field{{"id_hash", &w.id}, {"user_id", &w.User}, {"idp_session_id", &w.IDPSession}, {"created_at", &w.Created},
+	return []field{{"id_hash", &w.id}, {"user_id", &w.User}, {"idp_session_id", &w.IDPSession},
+		{"created_at", &w.Created},
 		{"expires_at", &w.Expires}}
 }
 

@@ -200,8 +200,8 @@ func (s *Store) Access(ctx context.Context, signature string) (a Access, err err
 		JOIN users ON users.id = grants.user_id
 		WHERE oauth_tokens.signature = $1 AND oauth_tokens.kind = 'at'`, signature)
 	if err == nil {
-		err = sameRow("oauth_tokens", a.Token.Signature, signature, a.Token.Kind, AccessToken, a.Token.Grant, a.Grant.ID,
-			a.Grant.User, a.User.ID)
+		err = sameRow("oauth_tokens", a.Token.Signature, signature, a.Token.Kind, AccessToken, a.Token.Grant,
+			a.Grant.ID, a.Grant.User, a.User.ID)
 	}
 	if err != nil {
 		return a, err
