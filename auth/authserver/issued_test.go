@@ -91,6 +91,30 @@ func (i issued) sql(t *testing.T, text string) {
 	}
 }
 
+// setChallenge replaces the form in the record of a code's challenge.
+func (i issued) setChallenge(t *testing.T, code, form string) {
+	t.Helper()
+	signature, ok := i.minter.signature(i.had[code], codePrefix)
+	if !ok {
+		t.Fatalf("%s is no code", code)
+	}
+	text, err := i.store.TakePKCE(t.Context(), signature)
+	var rec map[string]json.RawMessage
+	if err == nil {
+		err = json.Unmarshal(text, &rec)
+	}
+	if err == nil {
+		rec["form"] = json.RawMessage(form)
+		text, err = json.Marshal(rec)
+	}
+	if err == nil {
+		err = i.store.AddPKCE(t.Context(), signature, text, i.now().Add(time.Minute))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // ask calls the token endpoint; a parameter without a value is left out.
 func (i issued) ask(t *testing.T, parameters ...string) (int, map[string]any) {
 	t.Helper()

@@ -91,7 +91,7 @@ func TestTokensPlainIsRefused(t *testing.T) {
 			challenge := challengeOf(i.had["verifier"])
 			values := strings.NewReplacer("VERIFIER", i.had["verifier"], "CHALLENGE", challenge, "PART", challenge[:42])
 			form = values.Replace(form)
-			i.sql(t, `UPDATE oauth_pkce SET request = CAST(json_set(request, '$.form', json('`+form+`')) AS BLOB)`)
+			i.setChallenge(t, "pending", form)
 			if status, m := i.redeem(t, "pending"); status == http.StatusOK || m["access_token"] != nil {
 				t.Errorf("%d %v", status, m)
 			}

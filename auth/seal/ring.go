@@ -1,6 +1,8 @@
 package seal
 
 import (
+	"crypto/hmac"
+	"crypto/sha256"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -124,6 +126,55 @@ func (r *Ring) Secrets(purpose string) (all [][]byte) {
 	return all
 }
 
+// MAC makes and checks message authentication codes (HMAC-SHA-256) of texts. It is immutable, and
+// may be used by several goroutines.
+type MAC struct {
+	ids     []string
+	secrets [][]byte
+}
+
+// MAC returns the MAC for a purpose. Keep it, since making it takes time.
+func (r *Ring) MAC(purpose string) *MAC { return &MAC{r.ids, r.Secrets(purpose)} }
+
+// macFormat is the first byte of a code. The length of the key id, the id and the HMAC follow.
+const macFormat = 3
+
+// Sum returns the code of a text, made with the first key.
+func (m *MAC) Sum(text []byte) []byte {
+	head := append([]byte{macFormat, byte(len(m.ids[0]))}, m.ids[0]...)
+	return append(head, sum(m.secrets[0], head, text)...)
+}
+
+func sum(secret, head, text []byte) []byte {
+	h := hmac.New(sha256.New, secret)
+	h.Write(head)
+	h.Write(text)
+	return h.Sum(nil)
+}
+
+// Verify returns nil if any of the keys made the code for the text. The error wraps ErrInvalid; it
+// names the key id if that is not in the ring.
+func (m *MAC) Verify(code, text []byte) error {
+	id, head, ok := madeWith(macFormat, code)
+	if !ok {
+		return ErrInvalid
+	}
+	i := slices.Index(m.ids, id)
+	if i < 0 {
+		return fmt.Errorf("%w: the ring has no master key %q", ErrInvalid, id)
+	}
+	if !hmac.Equal(code[head:], sum(m.secrets[i], code[:head], text)) {
+		return ErrInvalid
+	}
+	return nil
+}
+
+// Current reports whether a code is made with the first key.
+func (m *MAC) Current(code []byte) bool {
+	id, _, ok := madeWith(macFormat, code)
+	return ok && id == m.ids[0]
+}
+
 // Vault seals values for a place; in another place they do not open. It is immutable, and may be
 // used by several goroutines.
 type Vault struct {
@@ -154,7 +205,7 @@ func (v *Vault) Seal(plain []byte, place string) []byte {
 // Open opens a value that was sealed for the place with any of the keys. The error wraps
 // ErrInvalid; it names the key id if that is not in the ring.
 func (v *Vault) Open(sealed []byte, place string) ([]byte, error) {
-	id, head, ok := sealedWith(sealed)
+	id, head, ok := madeWith(ringFormat, sealed)
 	if !ok {
 		return nil, ErrInvalid
 	}
@@ -171,20 +222,21 @@ func (v *Vault) Open(sealed []byte, place string) ([]byte, error) {
 
 // Current reports whether a value is sealed with the first key.
 func (v *Vault) Current(sealed []byte) bool {
-	id, _, ok := sealedWith(sealed)
+	id, _, ok := madeWith(ringFormat, sealed)
 	return ok && id == v.ids[0]
 }
 
-// sealedWith returns the key id of a sealed value, and the length of the head that contains it.
-func sealedWith(sealed []byte) (id string, head int, ok bool) {
-	if len(sealed) < 2 || sealed[0] != ringFormat {
+// madeWith returns the key id of a value that a Vault or a MAC has made, and the length of the head
+// that contains it.
+func madeWith(format byte, value []byte) (id string, head int, ok bool) {
+	if len(value) < 2 || value[0] != format {
 		return "", 0, false
 	}
-	head = 2 + int(sealed[1])
-	if len(sealed) < head || !isID(string(sealed[2:head])) {
+	head = 2 + int(value[1])
+	if len(value) < head || !isID(string(value[2:head])) {
 		return "", 0, false
 	}
-	return string(sealed[2:head]), head, true
+	return string(value[2:head]), head, true
 }
 
 // RingOf returns a ring of one key made of random bytes that the caller keeps. The id must be one of

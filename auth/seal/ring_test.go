@@ -157,3 +157,41 @@ func FuzzVault(f *testing.F) {
 		v.Current(sealed)
 	})
 }
+
+// TestMAC: a code is that of one text, one purpose and one ring, and any key of the ring verifies it.
+func TestMAC(t *testing.T) {
+	old := mustRing(t, keyA).MAC("rows")
+	both := mustRing(t, keyB+","+keyA).MAC("rows")
+	code := old.Sum([]byte("text"))
+	for name, m := range map[string]*MAC{"the key": old, "a ring that has the key": both} {
+		if err := m.Verify(code, []byte("text")); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if !old.Current(code) || both.Current(code) || !both.Current(both.Sum(nil)) {
+		t.Error("Current does not tell the first key from the others")
+	}
+	otherKey := mustRing(t, keyB).MAC("rows")
+	for name, err := range map[string]error{
+		"another text":    old.Verify(code, []byte("texts")),
+		"no text":         old.Verify(code, nil),
+		"another purpose": mustRing(t, keyA).MAC("columns").Verify(code, []byte("text")),
+		"another key":     otherKey.Verify(code, []byte("text")),
+		"no code":         old.Verify(nil, []byte("text")),
+		"a sealed value":  old.Verify(mustRing(t, keyA).Vault("rows").Seal([]byte("text"), ""), []byte("text")),
+	} {
+		if !errors.Is(err, ErrInvalid) {
+			t.Errorf("%s: %v, want %v", name, err, ErrInvalid)
+		}
+	}
+	for i := range code {
+		changed := bytes.Clone(code)
+		changed[i] ^= 1
+		if err := old.Verify(changed, []byte("text")); !errors.Is(err, ErrInvalid) {
+			t.Errorf("byte %d changed: %v, want %v", i, err, ErrInvalid)
+		}
+		if err := old.Verify(code[:i], []byte("text")); !errors.Is(err, ErrInvalid) {
+			t.Errorf("cut after %d bytes: %v, want %v", i, err, ErrInvalid)
+		}
+	}
+}

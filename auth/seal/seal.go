@@ -1,5 +1,5 @@
 // Package seal encrypts and authenticates values: session ids, cursors and other strings that
-// clients carry (Key, Box), and secrets in the store (Ring, Vault).
+// clients carry (Key, Box), and secrets and rows in the store (Ring, Vault, MAC).
 package seal
 
 import (

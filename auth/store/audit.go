@@ -50,7 +50,8 @@ func (s *Store) Audit(ctx context.Context, e Event) error {
 	return err
 }
 
-// FiledEvent is an event for an audit file, with its user, who is the zero User if there is none.
+// FiledEvent is an event for an audit file, with its user, who is the zero User if there is none, or
+// if another program has changed the user's row.
 type FiledEvent struct {
 	Event
 	User User
@@ -101,7 +102,8 @@ func (s *Store) unfiled(ctx context.Context) (all []FiledEvent, err error) {
 	for _, e := range events {
 		var u User
 		if e.Principal != "" {
-			if u, err = s.unlocked(ctx, e.Principal); err != nil && !errors.Is(err, ErrNotFound) {
+			u, err = s.unlocked(ctx, e.Principal)
+			if err != nil && !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrChanged) {
 				return nil, err
 			}
 		}

@@ -23,7 +23,8 @@ type Report struct {
 	Latest  int            `json:"latest"` // version that this program needs
 	Rows    map[string]int `json:"rows"`   // by table
 	Secrets int            `json:"secrets"`
-	// Problems are damages of the file, and secrets that the master keys do not open.
+	// Problems are damages of the file, what another program has added to the schema or removed from
+	// it, secrets that the master keys do not open, and rows that another program has changed.
 	Problems []string `json:"problems"`
 }
 
@@ -42,20 +43,19 @@ func Check(ctx context.Context, c Config) (Report, error) {
 	}
 	defer s.Close()
 	r := Report{Latest: Latest(), Rows: map[string]int{}, Problems: []string{}}
-	if !s.postgres {
-		if r.Problems, err = s.integrity(ctx); err != nil || len(r.Problems) > 0 {
-			return r, err
+	// The schema comes first, since the check of the file evaluates conditions that are in it.
+	err = s.checkVersion(ctx, &r)
+	if !s.postgres && len(r.Problems) == 0 && !errors.Is(err, ErrNewer) && !errors.Is(err, ErrSchema) {
+		damages, failed := s.integrity(ctx)
+		if r.Problems = append(r.Problems, damages...); failed != nil && err == nil {
+			err = failed
+		}
+		if len(damages) > 0 {
+			err = nil // the damages are the reason
 		}
 	}
-	if r.Schema, err = s.version(ctx); err != nil {
+	if err != nil || len(r.Problems) > 0 {
 		return r, err
-	}
-	switch {
-	case r.Schema == 0:
-		return r, fmt.Errorf("%w: it is no store of this program, or an empty one", ErrBackup)
-	case r.Schema > r.Latest:
-		return r, fmt.Errorf("%w: its schema is %d, this program knows %d; upgrade the program", ErrNewer, r.Schema,
-			r.Latest)
 	}
 	if _, err := s.checkKeys(ctx); err != nil {
 		return r, err
@@ -70,8 +70,27 @@ func Check(ctx context.Context, c Config) (Report, error) {
 		}
 		r.Rows[table] = n
 	}
-	return r, s.unsealAll(ctx, &r)
+	return r, s.verifyAll(ctx, &r)
 }
+
+// checkVersion sets the version of the schema, and adds the differences of the schema to the problems.
+func (s *Store) checkVersion(ctx context.Context, r *Report) (err error) {
+	if r.Schema, err = s.version(ctx); err != nil {
+		return err
+	}
+	switch {
+	case r.Schema == 0:
+		return fmt.Errorf("%w: it is no store of this program, or an empty one", ErrBackup)
+	case r.Schema > r.Latest:
+		return fmt.Errorf("%w: its schema is %d, this program knows %d; upgrade the program", ErrNewer, r.Schema,
+			r.Latest)
+	}
+	all, err := s.differences(ctx, r.Schema)
+	r.Problems = append(r.Problems, all[:min(len(all), maxProblems)]...)
+	return err
+}
+
+const maxProblems = 20 // of a Report
 
 // unknown reports whether a version of the schema lacks a table.
 func unknown(table string, schema int) bool {
@@ -95,7 +114,7 @@ func openToRead(ctx context.Context, c Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	query := url.Values{"_pragma": {"busy_timeout(10000)", "query_only(1)"}}
+	query := url.Values{"_pragma": {"busy_timeout(10000)", "query_only(1)", "trusted_schema(0)"}}
 	if s.read, err = sql.Open("sqlite", sqliteURL(file, query)); err != nil {
 		return nil, err
 	}
@@ -112,17 +131,28 @@ func (s *Store) integrity(ctx context.Context) (problems []string, err error) {
 	return problems, err
 }
 
-// unsealAll opens every secret of the store, and adds to r those that do not open.
-func (s *Store) unsealAll(ctx context.Context, r *Report) error {
-	for _, c := range sealedColumns {
-		if unknown(c.table, r.Schema) {
-			continue
-		}
-		err := s.eachSealed(ctx, c, func(row string, sealed []byte) {
-			r.Secrets++
-			if _, err := s.open(c, row, sealed); err != nil && len(r.Problems) < 20 {
-				r.Problems = append(r.Problems, fmt.Sprintf("%v (row %s)", err, row))
+// boundSince is the version of the schema since which rows have codes. The migration to it deletes
+// the rows of older versions.
+const boundSince = 7
+
+// verifyAll opens every secret of the store and verifies every row that has a code, and adds to r
+// those that another program has changed.
+func (s *Store) verifyAll(ctx context.Context, r *Report) error {
+	r.Secrets = 1 // the canary
+	if r.Schema < boundSince {
+		return nil
+	}
+	for _, t := range boundRows {
+		err := s.eachBound(ctx, t.key, t.blank, func(row boundRow) error {
+			for _, p := range row.secrets {
+				if len(p.sealed) > 0 {
+					r.Secrets++
+				}
 			}
+			if row.err != nil && len(r.Problems) < maxProblems {
+				r.Problems = append(r.Problems, fmt.Sprintf("%v (row %s)", row.err, row.key))
+			}
+			return nil
 		})
 		if err != nil {
 			return err
@@ -154,10 +184,7 @@ func Backup(ctx context.Context, c Config, file string) (r Report, err error) {
 		if err := copyStore(ctx, temp, c.DSN); err != nil {
 			return err
 		}
-		c.DSN = temp
-		if r, err = Check(ctx, c); err == nil && len(r.Problems) > 0 {
-			err = fmt.Errorf("%w: the copy is damaged: %s", ErrBackup, r.Problems[0])
-		}
+		r, err = c.whole(ctx, temp)
 		return err
 	}, nil)
 	return r, err
@@ -195,7 +222,8 @@ func mayReplace(ctx context.Context, c Config, file string) error {
 // copyStore writes a store to an empty file, with what is not in its main file yet.
 func copyStore(ctx context.Context, to, from string) error {
 	// not through query_only, which forbids VACUUM
-	db, err := sql.Open("sqlite", sqliteURL(mustAbs(from), url.Values{"_pragma": {"busy_timeout(10000)"}}))
+	db, err := sql.Open("sqlite", sqliteURL(mustAbs(from), url.Values{"_pragma": {"busy_timeout(10000)",
+		"trusted_schema(0)"}}))
 	if err != nil {
 		return err
 	}
@@ -214,12 +242,7 @@ func Restore(ctx context.Context, c Config, file string) (r Report, before strin
 	if c.Driver == Postgres {
 		return r, "", fmt.Errorf("%w: the storage is Postgres, which has tools of its own", ErrBackup)
 	}
-	from := c
-	from.DSN = file
-	if r, err = Check(ctx, from); err == nil && len(r.Problems) > 0 {
-		err = fmt.Errorf("%w: the file is damaged: %s", ErrBackup, r.Problems[0])
-	}
-	if err != nil {
+	if r, err = c.whole(ctx, file); err != nil {
 		return r, "", fmt.Errorf("%s: %w", file, err)
 	}
 	place := mustAbs(c.DSN)
@@ -231,11 +254,27 @@ func Restore(ctx context.Context, c Config, file string) (r Report, before strin
 		return r, "", err
 	}
 	defer func() { err = errors.Join(err, l.give()) }()
-	err = replaceWith(place, func(temp string) error { return copyStore(ctx, temp, file) }, func() (err error) {
+	err = replaceWith(place, func(temp string) error {
+		if err := copyStore(ctx, temp, file); err != nil {
+			return err
+		}
+		r, err = c.whole(ctx, temp) // the file may have changed since the first check
+		return err
+	}, func() (err error) {
 		before, err = setAside(place, c.now())
 		return err
 	})
 	return r, before, err
+}
+
+// whole returns the report of a file that can take the place of the store, or ErrBackup.
+func (c Config) whole(ctx context.Context, file string) (Report, error) {
+	c.DSN = file
+	r, err := Check(ctx, c)
+	if err == nil && len(r.Problems) > 0 {
+		err = fmt.Errorf("%w: the file is damaged, or another program has changed it: %s", ErrBackup, r.Problems[0])
+	}
+	return r, err
 }
 
 func (c Config) now() time.Time {

@@ -22,21 +22,34 @@ func (d *Document) fields() []field {
 		{"fresh_until", &d.FreshUntil}}
 }
 
+func (d *Document) free() []string { return nil }
+
+func (d *Document) ended() bool { return false }
+
 // PutDocument stores a document by its URL. Beyond the limit, documents of clients that no user has
 // allowed are deleted first.
 func (s *Store) PutDocument(ctx context.Context, d Document) error {
 	statement, args := s.insertion(&d, field{"etag", ""})
 	_, err := s.exec(ctx, statement+` ON CONFLICT (url) DO UPDATE SET document = excluded.document,
-		failure = excluded.failure, fetched_at = excluded.fetched_at, fresh_until = excluded.fresh_until`, args...)
+		failure = excluded.failure, fetched_at = excluded.fetched_at, fresh_until = excluded.fresh_until,
+		mac = excluded.mac`, args...)
 	if err == nil {
 		err = s.trimDocuments(ctx)
 	}
 	return err
 }
 
-// Document returns the document of a URL, even if it has expired.
+// Document returns the document of a URL, even if it has expired. A document that another program
+// has changed is ErrNotFound, so that it is fetched again.
 func (s *Store) Document(ctx context.Context, url string) (d Document, err error) {
 	err = s.find(ctx, into{&d}, `WHERE url = $1`, url)
+	if err == nil {
+		err = sameRow("cimd_cache", d.URL, url)
+	}
+	if errors.Is(err, ErrChanged) {
+		s.log.Warn("the stored document of an app is ignored", "error", err)
+		return Document{}, ErrNotFound
+	}
 	return d, err
 }
 

@@ -32,8 +32,7 @@ const (
 	connectionBroken = "needs_reconnect"
 )
 
-// row is the primary key of a connection, for which its tokens are sealed. Names of upstreams
-// contain no slash.
+// row is the primary key of a connection. Names of upstreams contain no slash.
 func (c *Connection) row() string { return c.Upstream + "/" + c.User }
 
 func (c *Connection) table() string { return "upstream_tokens" }
@@ -46,8 +45,13 @@ func (c *Connection) fields() []field {
 }
 
 func (c *Connection) secrets() []field {
-	return []field{sealedField(upstreamAccess, c.row, &c.Access), sealedField(upstreamRefresh, c.row, &c.Refresh)}
+	return []field{sealedField("access_enc", c, &c.Access), sealedField("refresh_enc", c, &c.Refresh)}
 }
+
+// free: the version and the claim only order the renewals of replicas.
+func (c *Connection) free() []string { return []string{"version"} }
+
+func (c *Connection) ended() bool { return false }
 
 // brokenState is Connection.Broken, stored as a state.
 type brokenState struct{ broken *bool }
@@ -83,7 +87,7 @@ func (s *Store) PutConnection(ctx context.Context, c Connection) error {
 		statement, args := s.insertion(&c, field{"id", c.row()}, field{"claimed_until", 0})
 		_, err := s.exec(ctx, statement+` ON CONFLICT (id) DO UPDATE SET principal = excluded.principal,
 			access_enc = excluded.access_enc, refresh_enc = excluded.refresh_enc, scope = excluded.scope,
-			issuer = excluded.issuer, resource = excluded.resource, client_id = excluded.client_id,
+			issuer = excluded.issuer, resource = excluded.resource, client_id = excluded.client_id, mac = excluded.mac,
 			expires_at = excluded.expires_at, state = excluded.state, version = upstream_tokens.version + 1,
 			claimed_until = 0, created_at = excluded.created_at, updated_at = excluded.updated_at`, args...)
 		return err
@@ -93,9 +97,19 @@ func (s *Store) PutConnection(ctx context.Context, c Connection) error {
 // Connection returns the connection of a principal to an upstream, which may be Broken. ErrNotFound
 // means that there is none, or that the user is disabled.
 func (s *Store) Connection(ctx context.Context, upstream, principal string) (c Connection, err error) {
-	err = s.find(ctx, into{&c}, `JOIN users ON users.id = owner
-		WHERE principal = $1 AND upstream = $2 AND disabled_at = 0`, principal, upstream)
-	return c, err
+	var u User
+	err = s.find(ctx, into{&c, &u}, `JOIN users ON users.id = owner WHERE principal = $1 AND upstream = $2`, principal,
+		upstream)
+	if err == nil {
+		err = sameRow("upstream_tokens", c.Principal, principal, c.Upstream, upstream, c.User, u.ID)
+	}
+	switch {
+	case err != nil:
+		return Connection{}, err
+	case !u.Disabled.IsZero():
+		return Connection{}, ErrNotFound
+	}
+	return c, nil
 }
 
 // Connections returns a user's connections by upstream, without the tokens.
@@ -127,12 +141,13 @@ func (s *Store) ClaimConnection(ctx context.Context, c Connection, d time.Durati
 // claim. ErrNotFound means that the user has disconnected or reconnected in the meantime; that
 // stays.
 func (s *Store) RenewConnection(ctx context.Context, c Connection) error {
+	c.Broken, c.Given = false, s.now()
+	secrets := c.secrets()
 	return s.only(ctx,
 		`UPDATE upstream_tokens SET access_enc = $3, refresh_enc = $4, scope = $5, expires_at = $6,
-			version = version + 1, claimed_until = 0, updated_at = $7
-		WHERE id = $1 AND version = $2`, c.row(), c.version,
-		s.seal(upstreamAccess, c.row(), c.Access), s.seal(upstreamRefresh, c.row(), c.Refresh), c.Scope,
-		seconds(c.Expires), seconds(s.now()))
+			version = version + 1, claimed_until = 0, updated_at = $7, mac = $8
+		WHERE id = $1 AND version = $2`, c.row(), c.version, s.stored(secrets[0].value), s.stored(secrets[1].value),
+		c.Scope, seconds(c.Expires), seconds(c.Given), s.sign(&c))
 }
 
 // ReleaseConnection releases a claim without a change.
@@ -145,9 +160,10 @@ func (s *Store) ReleaseConnection(ctx context.Context, c Connection) error {
 // BreakConnection marks c as broken and deletes its tokens, unless they have changed in the
 // meantime.
 func (s *Store) BreakConnection(ctx context.Context, c Connection) error {
+	c.Broken, c.Given, c.Access, c.Refresh = true, s.now(), "", ""
 	_, err := s.exec(ctx, `UPDATE upstream_tokens SET state = '`+connectionBroken+
-		`', access_enc = NULL, refresh_enc = NULL, version = version + 1, claimed_until = 0, updated_at = $3
-		WHERE id = $1 AND version = $2`, c.row(), c.version, seconds(s.now()))
+		`', access_enc = NULL, refresh_enc = NULL, version = version + 1, claimed_until = 0, updated_at = $3, mac = $4
+		WHERE id = $1 AND version = $2`, c.row(), c.version, seconds(c.Given), s.sign(&c))
 	return err
 }
 
@@ -156,6 +172,9 @@ func (s *Store) BreakConnection(ctx context.Context, c Connection) error {
 func (s *Store) DeleteConnection(ctx context.Context, upstream, user string) (c Connection, err error) {
 	of := Connection{Upstream: upstream, User: user}
 	err = s.change(ctx, &c, `DELETE FROM upstream_tokens WHERE id = $1`, of.row())
+	if err == nil {
+		err = sameRow("upstream_tokens", c.Upstream, upstream, c.User, user)
+	}
 	return c, err
 }
 
@@ -179,8 +198,12 @@ func (c *UpstreamClient) fields() []field {
 }
 
 func (c *UpstreamClient) secrets() []field {
-	return []field{sealedField(upstreamSecret, c.row, &c.Secret)}
+	return []field{sealedField("secret_enc", c, &c.Secret)}
 }
+
+func (c *UpstreamClient) free() []string { return nil }
+
+func (c *UpstreamClient) ended() bool { return false }
 
 // AddUpstreamClient stores a registration unless there is one. It returns the stored one.
 func (s *Store) AddUpstreamClient(ctx context.Context, c UpstreamClient) (UpstreamClient, error) {
@@ -196,6 +219,9 @@ func (s *Store) AddUpstreamClient(ctx context.Context, c UpstreamClient) (Upstre
 func (s *Store) UpstreamClient(ctx context.Context, upstream, issuer, redirect string) (UpstreamClient, error) {
 	c := UpstreamClient{Upstream: upstream, Issuer: issuer, RedirectURI: redirect}
 	err := s.find(ctx, into{&c}, `WHERE id = $1`, c.row())
+	if err == nil {
+		err = sameRow("upstream_clients", c.Upstream, upstream, c.Issuer, issuer, c.RedirectURI, redirect)
+	}
 	return c, err
 }
 

@@ -2,6 +2,8 @@ package store
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 )
 
@@ -26,6 +28,10 @@ func (g *Grant) fields() []field {
 		{"resource", &g.Resource}, {"scope", &g.Scope}, {"detail", &g.Detail}, {"created_at", &g.Created},
 		{"last_used_at", &g.Used}, {"expires_at", &g.Expires}, {"revoked_at", &g.Revoked}, {"revoke_reason", &g.Reason}}
 }
+
+func (g *Grant) free() []string { return []string{"last_used_at"} }
+
+func (g *Grant) ended() bool { return !g.Revoked.IsZero() }
 
 // over returns why a grant no longer stands, or nil.
 func (g *Grant) over(now time.Time) error {
@@ -52,6 +58,9 @@ func (s *Store) AddGrant(ctx context.Context, g Grant) (Grant, error) {
 // row is locked. Lock order: a grant before its codes and tokens.
 func (s *Store) Grant(ctx context.Context, id string) (g Grant, err error) {
 	if err = s.find(ctx, into{&g}, `WHERE id = $1`+s.lock(ctx), id); err == nil {
+		err = sameRow("grants", g.ID, id)
+	}
+	if err == nil {
 		err = g.over(s.now())
 	}
 	return g, err
@@ -84,8 +93,7 @@ func (s *Store) Grants(ctx context.Context, f GrantFilter) ([]Grant, error) {
 // ClientAllowed reports whether a user has ever allowed a client, as far as is still known: ended
 // grants are kept for a while. Without one, nothing that the client can show is good.
 func (s *Store) ClientAllowed(ctx context.Context, client string) (allowed bool, err error) {
-	err = s.get(ctx, []any{&allowed}, `SELECT EXISTS (SELECT 1 FROM grants WHERE client_id = $1)`, client)
-	return allowed, err
+	return s.anyGrant(ctx, client, "")
 }
 
 // RedirectAllowed reports whether a user allows a client now that returns them to a host, as it is
@@ -95,11 +103,38 @@ func (s *Store) RedirectAllowed(ctx context.Context, client, host string, anyPor
 	if anyPort {
 		ports = host + ":%"
 	}
-	err = s.get(ctx, []any{&allowed},
-		`SELECT EXISTS (SELECT 1 FROM grants WHERE client_id = $1 AND revoked_at = 0 AND expires_at > $2
-		AND (redirect_host = $3 OR $4 <> '' AND redirect_host LIKE $4))`, client, seconds(s.now()), host, ports)
-	return allowed, err
+	return s.anyGrant(ctx, client, ` AND revoked_at = 0 AND expires_at > $2
+		AND (redirect_host = $3 OR $4 <> '' AND redirect_host LIKE $4)`, seconds(s.now()), host, ports)
 }
+
+// maxLook is how many grants anyGrant reads.
+const maxLook = 100
+
+// anyGrant reports whether a client has a grant that meets more conditions. It usually reads one row:
+// a row that another program has changed or added does not count.
+func (s *Store) anyGrant(ctx context.Context, client, more string, args ...any) (found bool, err error) {
+	places := append([]any{client}, args...)
+	columns, _ := into{&Grant{}}.columns(true)
+	err = s.all(ctx, func(scan func(places ...any) error) error {
+		var g Grant
+		_, places := into{&g}.columns(true)
+		c := places[len(places)-1].(*code)
+		err := scan(append(places[:len(places)-1], &c.stored)...)
+		if err == nil && g.ClientID == client && s.verify(c) == nil {
+			found = true
+			return errFound
+		}
+		return err
+	}, fmt.Sprintf(`SELECT %s FROM grants WHERE client_id = $1%s ORDER BY id LIMIT %d`, columns, more, maxLook),
+		places...)
+	if found {
+		err = nil
+	}
+	return found, err
+}
+
+// errFound ends the search of anyGrant.
+var errFound = errors.New("found")
 
 // TouchGrant notes that a grant is used, at most once a minute.
 func (s *Store) TouchGrant(ctx context.Context, id string) error {
@@ -127,18 +162,31 @@ func (s *Store) revoke(ctx context.Context, where string, args []any, why string
 		if err != nil {
 			return err
 		}
-		now := seconds(s.now())
+		now := s.now()
 		for _, id := range ids {
-			if _, err := s.exec(ctx, `UPDATE grants SET revoked_at = $2, revoke_reason = $3 WHERE id = $1`, id, now,
-				why); err != nil {
+			var g Grant
+			var code any // NULL for a grant that another program has changed
+			err := s.find(ctx, into{&g}, `WHERE id = $1`, id)
+			switch {
+			case err == nil:
+				g.Revoked, g.Reason = now, why
+				code = s.sign(&g)
+			case !errors.Is(err, ErrChanged):
 				return err
 			}
-			if _, err := s.exec(ctx, `UPDATE oauth_tokens SET state = 'revoked', replay_enc = NULL WHERE grant_id = $1`,
-				id); err != nil {
-				return err
-			}
-			if _, err := s.exec(ctx, `UPDATE oauth_codes SET active = 0 WHERE grant_id = $1`, id); err != nil {
-				return err
+			for _, statement := range []struct {
+				text string
+				args []any
+			}{
+				{`UPDATE grants SET revoked_at = $2, revoke_reason = $3, mac = $4 WHERE id = $1`,
+					[]any{id, seconds(now), why, code}},
+				{`UPDATE oauth_tokens SET state = 'revoked', replay_enc = NULL, mac = NULL WHERE grant_id = $1`,
+					[]any{id}},
+				{`UPDATE oauth_codes SET active = 0, mac = NULL WHERE grant_id = $1`, []any{id}},
+			} {
+				if _, err := s.exec(ctx, statement.text, statement.args...); err != nil {
+					return err
+				}
 			}
 		}
 		return nil

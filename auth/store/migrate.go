@@ -23,8 +23,8 @@ const (
 	sweeping  = 0x6a756e63 << 32 // and the id of a table, of 32 bits
 )
 
-// migrate checks the keys and migrates the schema, in one transaction, in one process at a time. If
-// apply is false, it only checks both.
+// migrate checks the keys and the schema, and migrates the schema, in one transaction, in one process
+// at a time. If apply is false, it only checks both.
 func (s *Store) migrate(ctx context.Context, apply bool) error {
 	steps := steps()
 	return s.WithTx(ctx, func(ctx context.Context) error {
@@ -45,6 +45,9 @@ func (s *Store) migrate(ctx context.Context, apply bool) error {
 			return fmt.Errorf("the store's schema is %d, but this program needs %d; start the server first, which "+
 				"migrates it", done,
 				len(steps))
+		}
+		if err := s.checkSchema(ctx, done); err != nil {
+			return err
 		}
 		sealed := false
 		if done > 0 {
@@ -75,13 +78,19 @@ func steps() []string {
 
 // version returns how many steps the schema has.
 func (s *Store) version(ctx context.Context) (n int, err error) {
-	catalog := `SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'schema_migrations'`
+	// Anything else of this name must not even be read: it may be a view, or a table with code.
+	catalog := `SELECT count(*), coalesce(sum(type = 'table' AND sql = '` + migrationsTable + `'), 0)
+		FROM sqlite_schema WHERE name = 'schema_migrations'`
 	if s.postgres {
-		catalog = `SELECT count(*) FROM information_schema.tables WHERE table_schema = current_schema()
-			AND table_name = 'schema_migrations'`
+		catalog = `SELECT count(*), count(*) FILTER (WHERE table_type = 'BASE TABLE') FROM information_schema.tables
+			WHERE table_schema = current_schema() AND table_name = 'schema_migrations'`
 	}
-	if err := s.get(ctx, []any{&n}, catalog); err != nil || n == 0 {
+	plain := 0
+	if err := s.get(ctx, []any{&n, &plain}, catalog); err != nil || n == 0 {
 		return 0, err
+	}
+	if n != plain {
+		return 0, fmt.Errorf("%w: schema_migrations is not the table that Junction has made", ErrSchema)
 	}
 	var last sql.NullInt64
 	err = s.get(ctx, []any{&n, &last}, `SELECT count(*), max(version) FROM schema_migrations`)
@@ -102,7 +111,7 @@ func (s *Store) step(ctx context.Context, name string, version int) error {
 	}
 	statements := string(text)
 	if version == 1 {
-		statements = "CREATE TABLE schema_migrations (version BIGINT PRIMARY KEY, at BIGINT NOT NULL);\n" + statements
+		statements = migrationsTable + ";\n" + statements
 	}
 	if s.postgres {
 		statements = strings.ReplaceAll(statements, " BLOB", " BYTEA")

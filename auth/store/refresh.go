@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"junction/auth/seal"
@@ -76,7 +77,7 @@ func (s *Store) Refresh(
 				return err
 			}
 			response = next.Response
-			return s.rotated(ctx, p, next)
+			return s.rotated(ctx, p, t, next)
 		case errors.Is(stale, ErrUsed):
 			response, err = s.replay(ctx, p, t)
 			return err
@@ -90,15 +91,16 @@ func (s *Store) Refresh(
 }
 
 // rotated stores the successor of a token, and the sealed answer for replays.
-func (s *Store) rotated(ctx context.Context, p Presented, next Successor) error {
+func (s *Store) rotated(ctx context.Context, p Presented, t Token, next Successor) error {
 	var replay any
+	t.Rotated, t.Successor = s.now(), next.Signature
 	if p.Interval > 0 {
-		replay = replayVault(p.Token).Seal(next.Response, replayPlace(p.Signature))
+		replay = replayVault(p.Token).Seal(next.Response, replayPlace(t))
 	}
 	n, err := s.exec(ctx,
-		`UPDATE oauth_tokens SET state = 'rotated', rotated_at = $2, successor = $3, replay_enc = $4
+		`UPDATE oauth_tokens SET state = 'rotated', rotated_at = $2, successor = $3, replay_enc = $4, mac = NULL
 			WHERE signature = $1 AND state = 'active'`,
-		p.Signature, seconds(s.now()), next.Signature, replay)
+		p.Signature, seconds(t.Rotated), t.Successor, replay)
 	if err == nil && n == 0 {
 		err = errors.New("the token was revoked during the exchange")
 	}
@@ -109,14 +111,20 @@ func (s *Store) rotated(ctx context.Context, p Presented, next Successor) error 
 // grant.
 func (s *Store) replay(ctx context.Context, p Presented, t Token) ([]byte, error) {
 	var sealed []byte
-	err := s.get(ctx, []any{&sealed},
-		`SELECT old.replay_enc FROM oauth_tokens AS old JOIN oauth_tokens AS next ON next.signature = old.successor
-		WHERE old.signature = $1 AND old.replay_enc IS NOT NULL AND next.state = 'active'`, t.Signature)
-	fresh := s.now().Before(t.Rotated.Add(p.Interval))
+	next, err := s.Token(ctx, RefreshToken, t.Successor)
+	if err == nil {
+		err = s.get(ctx, []any{&sealed}, `SELECT replay_enc FROM oauth_tokens WHERE signature = $1`, t.Signature)
+	}
+	fresh := s.now().Before(t.Rotated.Add(p.Interval)) && len(sealed) > 0 && next.Grant == t.Grant
 	switch {
 	case err == nil && fresh:
-		return replayVault(p.Token).Open(sealed, replayPlace(t.Signature))
-	case err != nil && !errors.Is(err, ErrNotFound):
+		answer, err := replayVault(p.Token).Open(sealed, replayPlace(t))
+		if err != nil {
+			return nil, fmt.Errorf("unseal replay_enc of table oauth_tokens: %w: %w", ErrChanged, err)
+		}
+		return answer, nil
+	case err != nil && !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrUsed) && !errors.Is(err, ErrRevoked) &&
+		!errors.Is(err, ErrExpired):
 		return nil, err
 	}
 	if _, err := s.RevokeGrant(ctx, t.Grant, "refresh_reuse"); err != nil {
@@ -136,4 +144,12 @@ func replayVault(token string) *seal.Vault {
 	return seal.RingOf("token", sha256.Sum256([]byte(token))).Vault("replay")
 }
 
-func replayPlace(signature string) string { return "oauth_tokens|" + signature + "|replay_enc" }
+// replayPlace returns the additional data of the answer of a rotated token. They are what decides
+// whether the answer is given.
+func replayPlace(t Token) string {
+	text := appendPart(nil, []byte("oauth_tokens"))
+	for _, part := range []string{t.Signature, t.Grant, t.Successor} {
+		text = appendPart(text, []byte(part))
+	}
+	return string(strconv.AppendInt(text, seconds(t.Rotated), 10))
+}

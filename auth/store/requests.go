@@ -2,6 +2,8 @@ package store
 
 import (
 	"context"
+	"database/sql"
+	"database/sql/driver"
 	"time"
 )
 
@@ -25,13 +27,14 @@ type AuthRequest struct {
 	Approved time.Time
 	Consumed time.Time
 
-	id string // hash of the secret id
+	id, binding, state string // hashes of the secrets that find it; state is "" without a provider
 }
 
 func (a *AuthRequest) table() string { return "auth_requests" }
 
 func (a *AuthRequest) fields() []field {
-	return []field{{"id_hash", &a.id}, {"purpose", &a.Purpose}, {"client_id", &a.ClientID},
+	return []field{{"id_hash", &a.id}, {"binding_hash", &a.binding}, {"idp_state_hash", optional{&a.state}},
+		{"purpose", &a.Purpose}, {"client_id", &a.ClientID},
 		{"redirect_uri", &a.RedirectURI}, {"client_state", &a.State}, {"scope", &a.Scope}, {"resource", &a.Resource},
 		{"code_challenge", &a.CodeChallenge}, {"request", &a.Request}, {"detail", &a.Detail},
 		{"created_at", &a.Created}, {"expires_at", &a.Expires}, {"idp", &a.IDP}, {"nonce", &a.Nonce},
@@ -39,14 +42,37 @@ func (a *AuthRequest) fields() []field {
 }
 
 func (a *AuthRequest) secrets() []field {
-	return []field{sealedField(authPKCE, func() string { return a.id }, &a.Verifier)}
+	return []field{sealedField("pkce_enc", a, &a.Verifier)}
+}
+
+func (a *AuthRequest) free() []string { return []string{"consumed_at"} }
+
+func (a *AuthRequest) ended() bool { return !a.Consumed.IsZero() }
+
+// optional is a text that is stored as NULL if it is "".
+type optional struct{ text *string }
+
+// Scan implements sql.Scanner.
+func (o optional) Scan(value any) error {
+	var text sql.NullString
+	err := text.Scan(value)
+	*o.text = text.String
+	return err
+}
+
+// Value implements driver.Valuer.
+func (o optional) Value() (driver.Value, error) {
+	if *o.text == "" {
+		return nil, nil
+	}
+	return *o.text, nil
 }
 
 // AddAuthRequest stores a request under the secret id, bound to the browser that has the secret
 // binding. It ignores Created. Beyond the limit of its network, the oldest requests are deleted.
 func (s *Store) AddAuthRequest(ctx context.Context, id, binding string, a AuthRequest) error {
-	a.id, a.Created = hash(id), s.now()
-	err := s.insert(ctx, &a, field{"binding_hash", hash(binding)})
+	a.id, a.binding, a.state, a.Created = hash(id), hash(binding), "", s.now()
+	err := s.insert(ctx, &a)
 	if err == nil {
 		err = s.trimRequests(ctx, a.Network, a.id, false)
 	}
@@ -57,16 +83,21 @@ func (s *Store) AddAuthRequest(ctx context.Context, id, binding string, a AuthRe
 }
 
 // AuthRequest returns the request with an id, for the browser that it is bound to; other browsers
-// get ErrNotFound. ErrExpired and ErrUsed (consumed) come with the request.
+// get ErrNotFound. ErrExpired and ErrUsed (consumed) come with the request. In a transaction the row
+// is locked.
 func (s *Store) AuthRequest(ctx context.Context, id, binding string) (a AuthRequest, err error) {
-	err = s.find(ctx, into{&a}, `WHERE id_hash = $1 AND binding_hash = $2`, hash(id), hash(binding))
+	err = s.find(ctx, into{&a}, `WHERE id_hash = $1 AND binding_hash = $2`+s.lock(ctx), hash(id), hash(binding))
 	if err == nil {
-		err = a.state(s.now())
+		err = sameRow("auth_requests", a.id, hash(id), a.binding, hash(binding))
+	}
+	if err == nil {
+		err = a.over(s.now())
 	}
 	return a, err
 }
 
-func (a *AuthRequest) state(now time.Time) error {
+// over returns why a request cannot go on, or nil.
+func (a *AuthRequest) over(now time.Time) error {
 	switch {
 	case !a.Consumed.IsZero():
 		return ErrUsed
@@ -87,24 +118,24 @@ type Approval struct {
 func (s *Store) ApproveAuthRequest(
 	ctx context.Context, id, binding string, approval Approval,
 ) (a AuthRequest, err error) {
-	var state any
-	if approval.State != "" {
-		state = hash(approval.State)
-	}
-	now := seconds(s.now())
-	err = s.change(ctx, &a,
-		`UPDATE auth_requests SET approved_at = $3, idp = $4, idp_state_hash = $5, nonce = $6, pkce_enc = $7,
-			detail = COALESCE($8, detail)
-		WHERE id_hash = $1 AND binding_hash = $2 AND approved_at = 0 AND consumed_at = 0 AND expires_at > $3`,
-		hash(id), hash(binding), now, approval.IDP, state, approval.Nonce,
-		s.seal(authPKCE, hash(id), approval.Verifier), approval.Detail)
-	switch err {
-	case nil:
-		err = s.trimRequests(ctx, a.Network, a.id, true)
-	case ErrNotFound:
-		if a, err = s.AuthRequest(ctx, id, binding); err == nil {
-			err = ErrUsed
+	err = s.WithTx(ctx, func(ctx context.Context) error {
+		if a, err = s.AuthRequest(ctx, id, binding); err != nil {
+			return err
 		}
+		if !a.Approved.IsZero() {
+			return ErrUsed
+		}
+		if a.Approved, a.IDP, a.Nonce, a.Verifier = s.now(), approval.IDP, approval.Nonce,
+			approval.Verifier; approval.State != "" {
+			a.state = hash(approval.State)
+		}
+		if approval.Detail != nil {
+			a.Detail = approval.Detail
+		}
+		return s.put(ctx, &a, "id_hash", a.id)
+	})
+	if err == nil {
+		err = s.trimRequests(ctx, a.Network, a.id, true)
 	}
 	return a, err
 }
@@ -112,26 +143,41 @@ func (s *Store) ApproveAuthRequest(
 // ConsumeAuthRequest returns the approved request for a provider's state, once. ErrNotFound also
 // means another browser or another provider, and then does not consume it.
 func (s *Store) ConsumeAuthRequest(ctx context.Context, idp, state, binding string) (AuthRequest, error) {
-	return s.consume(ctx, `idp_state_hash = $1 AND idp = $2 AND binding_hash = $3`, hash(state), idp, hash(binding))
+	return s.consume(ctx, `WHERE idp_state_hash = $1 AND idp = $2 AND binding_hash = $3`,
+		[]any{hash(state), idp, hash(binding)}, func(a AuthRequest) error {
+			return sameRow(a.table(), a.state, hash(state), a.IDP, idp, a.binding, hash(binding))
+		})
 }
 
 // ConsumeApproved returns the approved request with an id, once. It is for a user who was already
 // signed in, so that no provider was involved.
 func (s *Store) ConsumeApproved(ctx context.Context, id, binding string) (AuthRequest, error) {
-	return s.consume(ctx, `id_hash = $1 AND idp = $2 AND idp_state_hash IS NULL AND binding_hash = $3`, hash(id), "",
-		hash(binding))
+	return s.consume(ctx, `WHERE id_hash = $1 AND idp = '' AND idp_state_hash IS NULL AND binding_hash = $2`,
+		[]any{hash(id), hash(binding)}, func(a AuthRequest) error {
+			return sameRow(a.table(), a.id, hash(id), a.IDP, "", a.state, "", a.binding, hash(binding))
+		})
 }
 
-func (s *Store) consume(ctx context.Context, which, key, idp, binding string) (a AuthRequest, err error) {
-	err = s.change(ctx, &a, `UPDATE auth_requests SET consumed_at = $4 WHERE `+which+
-		` AND approved_at > 0 AND consumed_at = 0 AND expires_at > $4`, key, idp, binding, seconds(s.now()))
-	if err == ErrNotFound {
-		err = s.find(ctx, into{&a}, `WHERE `+which+` AND approved_at > 0`, key, idp, binding)
+// consume returns the approved request that a query finds, and marks it as consumed. check returns
+// nil if it is the one that was asked for.
+func (s *Store) consume(ctx context.Context, which string, args []any, check func(AuthRequest) error) (
+	a AuthRequest, err error) {
+	err = s.WithTx(ctx, func(ctx context.Context) error {
+		err := s.find(ctx, into{&a}, which+` AND approved_at > 0`+s.lock(ctx), args...)
 		if err == nil {
-			if err = a.state(s.now()); err == nil {
-				err = ErrUsed // another call consumes it now
-			}
+			err = check(a)
 		}
-	}
+		if err == nil {
+			err = a.over(s.now())
+		}
+		if err != nil {
+			return err
+		}
+		a.Consumed = s.now()
+		_, err = s.exec(ctx,
+			`UPDATE auth_requests SET consumed_at = $2, pkce_enc = NULL, mac = NULL WHERE id_hash = $1`,
+			a.id, seconds(a.Consumed))
+		return err
+	})
 	return a, err
 }

@@ -29,14 +29,30 @@ type field struct {
 // into are the records of one row, which joins their tables.
 type into []record
 
+// columnsOf returns the fields of a record, its secrets and its code.
+func columnsOf(r record) []field {
+	all := append(r.fields(), secretsOf(r)...)
+	if b, ok := r.(bound); ok {
+		all = append(all, field{macColumn, &code{of: b}})
+	}
+	return all
+}
+
+func secretsOf(r record) []field {
+	if with, ok := r.(sealer); ok {
+		return with.secrets()
+	}
+	return nil
+}
+
 // columns returns the columns of the records for a SELECT or RETURNING, and the places to scan
-// them into.
-func (rs into) columns(sealed bool) (columns string, places []any) {
+// them into. Without whole, secrets and codes are left out: then nothing verifies the rows.
+func (rs into) columns(whole bool) (columns string, places []any) {
 	var list strings.Builder
 	for _, r := range rs {
 		all, table := r.fields(), r.table()
-		if with, ok := r.(sealer); ok && sealed {
-			all = append(all, with.secrets()...)
+		if whole {
+			all = columnsOf(r)
 		}
 		for _, f := range all {
 			if list.Len() > 0 {
@@ -52,21 +68,31 @@ func (rs into) columns(sealed bool) (columns string, places []any) {
 }
 
 // find reads one row into the records; tail follows the name of the first table in the SELECT. It
-// returns ErrNotFound if there is none.
+// returns ErrNotFound if there is none, and ErrChanged if a row is not as Junction wrote it. The
+// caller compares what it has asked for with what it got (sameRow).
 func (s *Store) find(ctx context.Context, rs into, tail string, args ...any) error {
 	columns, places := rs.columns(true)
-	return s.get(ctx, places, `SELECT `+columns+` FROM `+rs[0].table()+` `+tail, args...)
+	err := s.get(ctx, places, `SELECT `+columns+` FROM `+rs[0].table()+` `+tail, args...)
+	if errors.Is(err, ErrChanged) {
+		rs.clear()
+	}
+	return err
 }
 
 // change runs a statement that changes one row, and reads the row into the record. It returns
-// ErrNotFound if there is none.
+// ErrNotFound if there is none, and ErrChanged as find does, after the change.
 func (s *Store) change(ctx context.Context, r record, statement string, args ...any) error {
 	columns, places := into{r}.columns(true)
-	return s.changeValues(ctx, places, statement+` RETURNING `+columns, args...)
+	err := s.changeValues(ctx, places, statement+` RETURNING `+columns, args...)
+	if errors.Is(err, ErrChanged) {
+		into{r}.clear()
+	}
+	return err
 }
 
-// list returns the rows of a table without their sealed columns; tail follows the name of the table
-// in the SELECT.
+// list returns the rows of a table without their sealed columns, for people to read. Nothing
+// verifies the rows, so that one changed row does not hide the others. tail follows the name of the
+// table in the SELECT.
 func list[T any, R interface {
 	*T
 	record
@@ -96,10 +122,7 @@ func (s *Store) texts(ctx context.Context, query string, args ...any) (all []str
 // insertion returns the statement that adds a record, and its arguments. more are columns that the
 // record does not have, with their values.
 func (s *Store) insertion(r record, more ...field) (statement string, args []any) {
-	all := append(r.fields(), more...)
-	if with, ok := r.(sealer); ok {
-		all = append(all, with.secrets()...)
-	}
+	all := append(columnsOf(r), more...)
 	var names, numbers []string
 	for i, f := range all {
 		names, numbers = append(names, f.column), append(numbers, "$"+strconv.Itoa(i+1))
@@ -128,7 +151,9 @@ func (s *Store) stored(value any) any {
 	case *time.Time:
 		return seconds(*v)
 	case *secret:
-		return s.seal(v.column, v.row(), *v.text)
+		return s.seal(v)
+	case *code:
+		return s.sign(v.of)
 	}
 	return value
 }
@@ -142,16 +167,23 @@ func (s *Store) scan(row interface{ Scan(dest ...any) error }, places []any) err
 			targets[i] = moment{p}
 		case *secret:
 			targets[i] = &p.sealed
+		case *code:
+			targets[i] = &p.stored
 		default:
 			targets[i] = place
 		}
 	}
 	err := row.Scan(targets...)
+	var secrets []*secret
 	for _, place := range places {
-		if p, ok := place.(*secret); ok && err == nil {
-			var plain []byte
-			plain, err = s.open(p.column, p.row(), p.sealed)
-			*p.text = string(plain)
+		switch p := place.(type) {
+		case *secret:
+			secrets = append(secrets, p)
+		case *code: // it follows the secrets of its row
+			if err == nil {
+				err = s.settle(secrets, p)
+			}
+			secrets = nil
 		}
 	}
 	return err

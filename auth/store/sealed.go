@@ -4,65 +4,103 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"junction/auth/seal"
 )
 
-// column is a sealed column. A value opens only in its own table, row and column, so that write
-// access to the database does not allow to move one user's secret to another.
-type column struct{ table, key, name string }
-
-var (
-	canarySecret    = column{"canary", "id", "secret_enc"}
-	idpRefreshToken = column{"idp_sessions", "id", "refresh_token_enc"}
-	authPKCE        = column{"auth_requests", "id_hash", "pkce_enc"}
-	upstreamSecret  = column{"upstream_clients", "id", "secret_enc"}
-	upstreamAccess  = column{"upstream_tokens", "id", "access_enc"}
-	upstreamRefresh = column{"upstream_tokens", "id", "refresh_enc"}
-)
-
-// sealedColumns are sealed with the master keys. oauth_tokens.replay_enc is sealed with the token
-// instead.
-var sealedColumns = []column{canarySecret, idpRefreshToken, authPKCE, upstreamSecret, upstreamAccess, upstreamRefresh}
+// This file and bound.go keep a program that can write to the database, but has no master key, from
+// using what is stored in another place than Junction stored it.
+//
+// # Sealed columns
+//
+// A sealed value is encrypted with the master keys. Its additional data are the name of the column
+// and the binding of its row: the name of the table and all bound columns below. The value opens in
+// this column of this row only, and only while no bound column has changed.
+//
+//	column                           bound to
+//	canary.secret_enc                its table, row and column
+//	idp_sessions.refresh_token_enc   all bound columns of idp_sessions: user, provider, claims, times
+//	auth_requests.pkce_enc           all bound columns of auth_requests: browser, client, provider, state
+//	upstream_clients.secret_enc      all bound columns of upstream_clients: upstream, issuer, client_id
+//	upstream_tokens.access_enc       all bound columns of upstream_tokens: upstream, user, principal,
+//	upstream_tokens.refresh_enc      issuer, resource, client_id, scope, expiry
+//	oauth_tokens.replay_enc          the token itself, which is its key; token, grant, successor, time
+//
+// The token endpoint is in no row: Junction takes it from the metadata of the bound issuer. The
+// files of upstream/stored are sealed for their entry and user. The tables of cmd/junction/replicas
+// have no sealed column, and the key between replicas is in a file.
+//
+// # Bound rows
+//
+// The column mac of a row has a code (HMAC-SHA-256, with a key that is derived from the master key)
+// of the binding of the row, and of which sealed columns have a value. A row without the right code
+// is ErrChanged.
+//
+//	table             bound columns                           not bound
+//	users             all others                              last_seen_at
+//	idp_sessions      all others                              claimed_until
+//	web_sessions      all
+//	auth_requests     all others, until it is consumed        consumed_at
+//	grants            all others                              last_used_at
+//	oauth_codes       all, until the code is used
+//	oauth_pkce        all
+//	oauth_tokens      all others, while the token is active   replay_enc
+//	cimd_cache        all others                              etag
+//	upstream_clients  all others; id follows from them        created_at
+//	upstream_tokens   all others; id follows from them        version, claimed_until
+//
+// A row that permits nothing any more has no code: a session that has ended, a request that was
+// consumed, and a code or token that was used or revoked. So it cannot be made valid again without
+// the earlier code. The rows of audit, client_blocks, assertion_jtis, leases, schema_migrations and
+// of the tables of cmd/junction/replicas have no codes.
+//
+// A program that kept an earlier copy of a row can put this copy back, and any program that can
+// write can delete rows. policy/README.md says what follows from this.
 
 // secret is the place of the value of a sealed column, in memory.
 type secret struct {
-	column
-	row    func() string // key of its row, known once the other columns are
+	column string
+	of     bound
 	text   *string
 	sealed []byte // as it is stored; set by scan
 }
 
-func sealedField(c column, row func() string, text *string) field {
-	return field{c.name, &secret{column: c, row: row, text: text}}
+func sealedField(column string, of bound, text *string) field {
+	return field{column, &secret{column: column, of: of, text: text}}
 }
 
-func (c column) place(row string) string { return c.table + "|" + row + "|" + c.name }
+// place returns the additional data of a sealed value.
+func (p *secret) place() string {
+	return string(appendPart(binding(p.of), []byte(p.column)))
+}
 
 // seal returns the stored form of a secret: NULL for "".
-func (s *Store) seal(c column, row, secret string) any {
-	if secret == "" {
+func (s *Store) seal(p *secret) any {
+	if *p.text == "" {
 		return nil
 	}
-	return s.vault.Seal([]byte(secret), c.place(row))
+	return s.vault.Seal([]byte(*p.text), p.place())
 }
 
-// open returns the secret in a sealed value, nil for NULL.
-func (s *Store) open(c column, row string, sealed []byte) ([]byte, error) {
-	if len(sealed) == 0 {
+// open returns the secret in a sealed value, nil for NULL. The other columns of the row must have
+// been read.
+func (s *Store) open(p *secret) ([]byte, error) {
+	if len(p.sealed) == 0 {
 		return nil, nil
 	}
-	plain, err := s.vault.Open(sealed, c.place(row))
+	plain, err := s.vault.Open(p.sealed, p.place())
 	if err != nil {
-		return nil, fmt.Errorf("unseal %s of table %s: %w", c.name, c.table, err)
+		return nil, fmt.Errorf("unseal %s of table %s: %w: %w", p.column, p.of.table(), ErrChanged, err)
 	}
 	return plain, nil
 }
 
-// The row of the table canary, and its text.
+// The row of the table canary, the place for which its text is sealed, and the text.
 const (
-	canaryRow  = "canary"
-	canaryText = "the keys are right"
+	canaryRow   = "canary"
+	canaryPlace = "canary|canary|secret_enc"
+	canaryText  = "the keys are right"
 )
 
 // checkKeys returns ErrKeys if the store was sealed with other keys. sealed reports whether it has
@@ -76,7 +114,7 @@ func (s *Store) checkKeys(ctx context.Context) (sealed bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	plain, err := s.open(canarySecret, canaryRow, text)
+	plain, err := s.vault.Open(text, canaryPlace)
 	switch {
 	case errors.Is(err, seal.ErrInvalid):
 		return true, fmt.Errorf("%w, and nothing was changed: %w; start with the earlier keys", ErrKeys, err)
@@ -89,51 +127,78 @@ func (s *Store) checkKeys(ctx context.Context) (sealed bool, err error) {
 // addCanary adds the canary to a new store.
 func (s *Store) addCanary(ctx context.Context) error {
 	_, err := s.exec(ctx, `INSERT INTO canary (id, secret_enc) VALUES ($1, $2) ON CONFLICT (id) DO NOTHING`, canaryRow,
-		s.seal(canarySecret, canaryRow, canaryText))
+		s.vault.Seal([]byte(canaryText), canaryPlace))
 	return err
 }
 
-// Reencrypt reseals all values with the first master key, and returns how many it changed. It may
-// run while the store is in use, and again after an interruption. Afterwards the other keys can be
-// removed, provided that every replica has the first key.
-func (s *Store) Reencrypt(ctx context.Context) (n int, err error) {
-	for _, c := range sealedColumns {
-		old := map[string][]byte{} // by row
-		err := s.eachSealed(ctx, c, func(row string, sealed []byte) {
-			if !s.vault.Current(sealed) {
-				old[row] = sealed
-			}
-		})
-		if err != nil {
-			return n, err
-		}
-		for row, sealed := range old {
-			plain, err := s.open(c, row, sealed)
-			if err != nil {
-				return n, err
-			}
-			// A row that was written in the meantime is already sealed with the first key.
-			changed, err := s.exec(ctx,
-				`UPDATE `+c.table+` SET `+c.name+` = $3 WHERE `+c.key+` = $1 AND `+c.name+` = $2`,
-				row, sealed, s.vault.Seal(plain, c.place(row)))
-			if err != nil {
-				return n, err
-			}
-			n += int(changed)
-		}
-	}
-	return n, nil
+// Reencrypted is the result of Reencrypt.
+type Reencrypted struct {
+	Values  int // sealed values that were made anew
+	Rows    int // rows whose code was made anew
+	Changed int // rows that another program has changed; they stay unusable
 }
 
-// eachSealed calls use for each value of a column that is not NULL.
-func (s *Store) eachSealed(ctx context.Context, c column, use func(row string, sealed []byte)) error {
-	return s.all(ctx, func(scan func(places ...any) error) error {
-		var row string
-		var sealed []byte
-		err := scan(&row, &sealed)
-		if err == nil {
-			use(row, sealed)
+// Reencrypt reseals all values and signs all rows with the first master key. It may run while the
+// store is in use, and again after an interruption. Afterwards the other keys can be removed,
+// provided that every replica has the first key.
+func (s *Store) Reencrypt(ctx context.Context) (r Reencrypted, err error) {
+	if err := s.reencryptCanary(ctx, &r); err != nil {
+		return r, err
+	}
+	for _, t := range boundRows {
+		err := s.eachBound(ctx, t.key, t.blank, func(row boundRow) error { return s.reencryptRow(ctx, t.key, row, &r) })
+		if err != nil {
+			return r, err
 		}
+	}
+	return r, nil
+}
+
+func (s *Store) reencryptCanary(ctx context.Context, r *Reencrypted) error {
+	var sealed []byte
+	err := s.get(ctx, []any{&sealed}, `SELECT secret_enc FROM canary WHERE id = $1`, canaryRow)
+	if err != nil || s.vault.Current(sealed) {
 		return err
-	}, `SELECT `+c.key+`, `+c.name+` FROM `+c.table+` WHERE `+c.name+` IS NOT NULL`)
+	}
+	plain, err := s.vault.Open(sealed, canaryPlace)
+	if err != nil {
+		return fmt.Errorf("unseal the canary: %w", err)
+	}
+	n, err := s.exec(ctx, `UPDATE canary SET secret_enc = $3 WHERE id = $1 AND secret_enc = $2`, canaryRow, sealed,
+		s.vault.Seal(plain, canaryPlace))
+	r.Values += int(n)
+	return err
+}
+
+// reencryptRow reseals and signs a row, unless it is new enough or has no code.
+func (s *Store) reencryptRow(ctx context.Context, key string, row boundRow, r *Reencrypted) error {
+	if row.err != nil {
+		r.Changed++
+		return nil
+	}
+	old := row.code.stored
+	if len(old) == 0 {
+		return nil // it permits nothing any more, and has no secrets
+	}
+	set, args, values, codes := []string{}, []any{row.key, old}, 0, 0
+	if !s.codes.Current(old) {
+		args = append(args, s.sign(row.bound))
+		set, codes = append(set, macColumn+" = $3"), 1
+	}
+	for _, p := range row.secrets {
+		if len(p.sealed) == 0 || s.vault.Current(p.sealed) {
+			continue
+		}
+		args, values = append(args, s.seal(p)), values+1
+		set = append(set, fmt.Sprintf("%s = $%d", p.column, len(args)))
+	}
+	if len(set) == 0 {
+		return nil
+	}
+	// A row that was written in the meantime has another code. It is already sealed with the first key.
+	n, err := s.exec(ctx, `UPDATE `+row.table()+` SET `+strings.Join(set, ", ")+` WHERE `+key+` = $1 AND `+macColumn+
+		` = $2`, args...)
+	r.Values += int(n) * values
+	r.Rows += int(n) * codes
+	return err
 }

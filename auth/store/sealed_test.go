@@ -161,11 +161,11 @@ func TestAuthT113KeyRotation(t *testing.T) {
 		want(t, "a new key in front", err, nil)
 		bob := mustGrant(t, s, "bob")
 		n, err := s.Reencrypt(t.Context())
-		if err != nil || n != 2 {
-			t.Errorf("Reencrypt = %d, %v; want 2, her token and the canary", n, err)
+		if err != nil || n != (Reencrypted{Values: 2, Rows: 3}) {
+			t.Errorf("Reencrypt = %+v, %v; want her token and the canary, and three rows", n, err)
 		}
-		if n, err := s.Reencrypt(t.Context()); err != nil || n != 0 {
-			t.Errorf("Reencrypt again = %d, %v; want 0", n, err)
+		if n, err := s.Reencrypt(t.Context()); err != nil || n != (Reencrypted{}) {
+			t.Errorf("Reencrypt again = %+v, %v; want nothing", n, err)
 		}
 		want(t, "Close", s.Close(), nil)
 
@@ -175,8 +175,12 @@ func TestAuthT113KeyRotation(t *testing.T) {
 		want(t, "the new key alone", err, nil)
 		for id, token := range map[string]string{ann.IDPSession: "refresh token of ann",
 			bob.IDPSession: "refresh token of bob"} {
-			if i, err := s.IDPSession(t.Context(), id); err != nil || i.RefreshToken != token {
+			i, err := s.IDPSession(t.Context(), id)
+			if err != nil || i.RefreshToken != token {
 				t.Errorf("IDPSession = %q, %v; want %q", i.RefreshToken, err, token)
+			}
+			if _, err := s.User(t.Context(), i.User); err != nil {
+				t.Errorf("User = %v", err)
 			}
 		}
 	})

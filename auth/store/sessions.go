@@ -26,8 +26,12 @@ func (i *IDPSession) fields() []field {
 }
 
 func (i *IDPSession) secrets() []field {
-	return []field{sealedField(idpRefreshToken, func() string { return i.ID }, &i.RefreshToken)}
+	return []field{sealedField("refresh_token_enc", i, &i.RefreshToken)}
 }
+
+func (i *IDPSession) free() []string { return nil }
+
+func (i *IDPSession) ended() bool { return !i.Ended.IsZero() }
 
 // AddIDPSession stores a session and returns it with its ID. It ignores Created and Ended.
 func (s *Store) AddIDPSession(ctx context.Context, i IDPSession) (IDPSession, error) {
@@ -42,6 +46,9 @@ func (s *Store) AddIDPSession(ctx context.Context, i IDPSession) (IDPSession, er
 // a transaction the row is locked.
 func (s *Store) IDPSession(ctx context.Context, id string) (i IDPSession, err error) {
 	err = s.find(ctx, into{&i}, `WHERE id = $1`+s.lock(ctx), id)
+	if err == nil {
+		err = sameRow("idp_sessions", i.ID, id)
+	}
 	if err == nil && !i.Ended.IsZero() {
 		err = ErrRevoked
 	}
@@ -57,6 +64,9 @@ func (s *Store) ClaimIDPSession(ctx context.Context, id string, d time.Duration)
 	err = s.change(ctx, &i,
 		`UPDATE idp_sessions SET claimed_until = $2 WHERE id = $1 AND ended_at = 0 AND claimed_until <= $3`,
 		id, seconds(now.Add(d)), seconds(now))
+	if err == nil {
+		err = sameRow("idp_sessions", i.ID, id)
+	}
 	if err != ErrNotFound {
 		return i, err
 	}
@@ -69,12 +79,13 @@ func (s *Store) ClaimIDPSession(ctx context.Context, id string, d time.Duration)
 }
 
 // UpdateIDPSession stores RefreshToken, Claims, Checked and OKUntil of a standing session, and
-// releases the claim.
+// releases the claim. i must come from this store.
 func (s *Store) UpdateIDPSession(ctx context.Context, i IDPSession) error {
+	i.Ended = time.Time{}
 	return s.only(ctx,
-		`UPDATE idp_sessions SET refresh_token_enc = $2, claims = $3, checked_at = $4, ok_until = $5,
+		`UPDATE idp_sessions SET refresh_token_enc = $2, claims = $3, checked_at = $4, ok_until = $5, mac = $6,
 			claimed_until = 0 WHERE id = $1 AND ended_at = 0`,
-		i.ID, s.seal(idpRefreshToken, i.ID, i.RefreshToken), i.Claims, seconds(i.Checked), seconds(i.OKUntil))
+		i.ID, s.stored(i.secrets()[0].value), i.Claims, seconds(i.Checked), seconds(i.OKUntil), s.sign(&i))
 }
 
 // EndIDPSession ends a session, its grants and its web sessions. It returns the ids of the grants
@@ -89,8 +100,8 @@ func (s *Store) EndIDPSession(ctx context.Context, id, why string) (grants []str
 			return err
 		}
 		if _, err := s.exec(ctx,
-			`UPDATE idp_sessions SET ended_at = $2, refresh_token_enc = NULL WHERE id = $1 AND ended_at = 0`, id,
-			seconds(s.now())); err != nil {
+			`UPDATE idp_sessions SET ended_at = $2, refresh_token_enc = NULL, mac = NULL
+				WHERE id = $1 AND ended_at = 0`, id, seconds(s.now())); err != nil {
 			return err
 		}
 		// A transaction that had locked the session may have added a grant in the meantime. No more
@@ -144,25 +155,35 @@ func (s *Store) SignOut(ctx context.Context, user, why string) (ended Ended, err
 type WebSession struct {
 	User, IDPSession string // their ids
 	Created, Expires time.Time
+
+	id string // hash of the secret
 }
 
 func (w *WebSession) table() string { return "web_sessions" }
 
 func (w *WebSession) fields() []field {
-	return []field{{"user_id", &w.User}, {"idp_session_id", &w.IDPSession}, {"created_at", &w.Created},
+	return []field{{"id_hash", &w.id}, {"user_id", &w.User}, {"idp_session_id", &w.IDPSession},
+		{"created_at", &w.Created},
 		{"expires_at", &w.Expires}}
 }
 
+func (w *WebSession) free() []string { return nil }
+
+func (w *WebSession) ended() bool { return false }
+
 // AddWebSession stores a session under the hash of its secret. It ignores Created.
 func (s *Store) AddWebSession(ctx context.Context, secret string, w WebSession) error {
-	w.Created = s.now()
-	return s.insert(ctx, &w, field{"id_hash", hash(secret)})
+	w.id, w.Created = hash(secret), s.now()
+	return s.insert(ctx, &w)
 }
 
 // WebSession returns the session with a secret, and its user. It returns ErrExpired if the session
 // has expired, and ErrRevoked if the user is disabled.
 func (s *Store) WebSession(ctx context.Context, secret string) (w WebSession, u User, err error) {
 	err = s.find(ctx, into{&w, &u}, `JOIN users ON users.id = web_sessions.user_id WHERE id_hash = $1`, hash(secret))
+	if err == nil {
+		err = sameRow("web_sessions", w.id, hash(secret), w.User, u.ID)
+	}
 	switch {
 	case err != nil:
 	case !u.Disabled.IsZero():

@@ -14,7 +14,9 @@
 //   - connections.go: Connection, a user's sign-in at an upstream; UpstreamClient
 //   - clients.go: Document, a cached client metadata document; Block; UseAssertion
 //   - audit.go: Event; time.go: how times are stored, and how long operations take
-//   - sealed.go: sealed columns, Reencrypt, and the detection of wrong keys
+//   - sealed.go: what sealed columns and rows are bound to; Reencrypt, and the detection of wrong keys
+//   - bound.go: rows with a code (MAC), which no other program can change or move
+//   - schema.go: compares the schema of a database with that of this program
 //   - backup.go: Backup, Restore and Check, of a store that another process may use
 //   - database.go: Database, for tables with queries in another package
 //   - migrate.go, lease.go, sweep.go, bounds.go: the schema, one process per SQLite file, deletion
@@ -65,6 +67,8 @@ var (
 	ErrText = errors.New("a text is not UTF-8, or contains a zero byte")
 	// ErrKeys means that the store was sealed with other master keys.
 	ErrKeys = errors.New("the master keys are not those of this store")
+	// ErrSchema means that the schema has something that this program has not made, or lacks something.
+	ErrSchema = errors.New("the schema of the store is not that of this program")
 	// ErrInUse means that another process uses the file.
 	ErrInUse = errors.New("another process uses this file")
 	// ErrNewer means that the schema is of a newer version of the program.
@@ -96,7 +100,8 @@ type Store struct {
 	forUpdate string
 	postgres  bool
 	patience  time.Duration // limits statements and transactions; 0 for no limit
-	vault     *seal.Vault
+	vault     *seal.Vault   // of sealed columns
+	codes     *seal.MAC     // of rows
 	log       *slog.Logger
 	now       func() time.Time
 	audited   func()                      // may be nil
@@ -147,7 +152,7 @@ func blank(c Config) (*Store, error) {
 		return nil, errors.New("cannot open the store without master keys")
 	}
 	return &Store{log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)), now: c.now, audited: c.Audited, measured: c.Took,
-		bounds: defaultBounds(), vault: c.Keys.Vault("vault")}, nil
+		bounds: defaultBounds(), vault: c.Keys.Vault("vault"), codes: c.Keys.MAC("rows")}, nil
 }
 
 // connect returns a Store whose schema and keys are not checked yet.
@@ -205,7 +210,8 @@ func (s *Store) openSQLite(ctx context.Context, c Config) error {
 	// Commits are synchronous: a rotated token that comes back after a power cut would end its
 	// user's sign-in.
 	pragmas := url.Values{"_txlock": {"immediate"},
-		"_pragma": {"busy_timeout(10000)", "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(1)"}}
+		"_pragma": {"busy_timeout(10000)", "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(1)",
+			"trusted_schema(0)"}}
 	if s.write, err = sql.Open("sqlite", sqliteURL(file, pragmas)); err != nil {
 		return err
 	}
@@ -213,7 +219,7 @@ func (s *Store) openSQLite(ctx context.Context, c Config) error {
 	if err := s.write.PingContext(ctx); err != nil {
 		return fmt.Errorf("open %s: %w", file, err)
 	}
-	pragmas = url.Values{"_pragma": {"busy_timeout(10000)", "query_only(1)"}}
+	pragmas = url.Values{"_pragma": {"busy_timeout(10000)", "query_only(1)", "trusted_schema(0)"}}
 	if s.read, err = sql.Open("sqlite", sqliteURL(file, pragmas)); err != nil {
 		return err
 	}

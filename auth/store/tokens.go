@@ -22,6 +22,10 @@ func (c *Code) fields() []field {
 		{"request", &c.Request}, {"active", &c.active}, {"expires_at", &c.Expires}}
 }
 
+func (c *Code) free() []string { return nil }
+
+func (c *Code) ended() bool { return c.active == 0 }
+
 // AddCode stores a new code.
 func (s *Store) AddCode(ctx context.Context, c Code) error {
 	c.active = 1
@@ -35,6 +39,9 @@ func (s *Store) Code(ctx context.Context, signature string) (c Code, err error) 
 		return c, err
 	}
 	err = s.find(ctx, into{&c}, `WHERE signature = $1`+s.lock(ctx), signature)
+	if err == nil {
+		err = sameRow("oauth_codes", c.Signature, signature)
+	}
 	switch {
 	case err != nil:
 	case c.active == 0:
@@ -47,26 +54,48 @@ func (s *Store) Code(ctx context.Context, signature string) (c Code, err error) 
 
 // UseCode marks a code as used. Exactly one call succeeds; the others get ErrUsed.
 func (s *Store) UseCode(ctx context.Context, signature string) error {
-	n, err := s.exec(ctx, `UPDATE oauth_codes SET active = 0 WHERE signature = $1 AND active = 1`, signature)
+	n, err := s.exec(ctx, `UPDATE oauth_codes SET active = 0, mac = NULL WHERE signature = $1 AND active = 1`,
+		signature)
 	if err == nil && n == 0 {
 		err = ErrUsed
 	}
 	return err
 }
 
+// pkce is the PKCE challenge of a code.
+type pkce struct {
+	signature string // Code.Signature
+	request   []byte // record of package authserver
+	expires   time.Time
+}
+
+func (p *pkce) table() string { return "oauth_pkce" }
+
+func (p *pkce) fields() []field {
+	return []field{{"signature", &p.signature}, {"request", &p.request}, {"expires_at", &p.expires}}
+}
+
+func (p *pkce) free() []string { return nil }
+
+func (p *pkce) ended() bool { return false }
+
 // AddPKCE stores the PKCE challenge of a code, by the code's signature.
 func (s *Store) AddPKCE(ctx context.Context, signature string, request []byte, expires time.Time) error {
-	_, err := s.exec(ctx, `INSERT INTO oauth_pkce (signature, request, expires_at) VALUES ($1, $2, $3)`, signature,
-		request, seconds(expires))
-	return err
+	return s.insert(ctx, &pkce{signature, request, expires})
 }
 
 // TakePKCE returns and deletes the challenge of a code. Exactly one call succeeds; the others get
 // ErrNotFound.
 func (s *Store) TakePKCE(ctx context.Context, signature string) (request []byte, err error) {
-	err = s.changeValues(ctx, []any{&request}, `DELETE FROM oauth_pkce WHERE signature = $1 RETURNING request`,
-		signature)
-	return request, err
+	var p pkce
+	err = s.change(ctx, &p, `DELETE FROM oauth_pkce WHERE signature = $1`, signature)
+	if err == nil {
+		err = sameRow("oauth_pkce", p.signature, signature)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return p.request, nil
 }
 
 // The kinds of a Token.
@@ -104,6 +133,10 @@ func (t *Token) fields() []field {
 		{"successor", &t.Successor}, {"expires_at", &t.Expires}}
 }
 
+func (t *Token) free() []string { return nil }
+
+func (t *Token) ended() bool { return t.State != Active }
+
 // over returns why a token is no longer valid, or nil.
 func (t *Token) over(now time.Time) error {
 	switch {
@@ -130,6 +163,9 @@ func (s *Store) Token(ctx context.Context, kind, signature string) (t Token, err
 		return t, err
 	}
 	err = s.find(ctx, into{&t}, `WHERE signature = $1 AND kind = $2`+s.lock(ctx), signature, kind)
+	if err == nil {
+		err = sameRow("oauth_tokens", t.Signature, signature, t.Kind, kind)
+	}
 	if err == nil {
 		err = t.over(s.now())
 	}
@@ -163,6 +199,10 @@ func (s *Store) Access(ctx context.Context, signature string) (a Access, err err
 	err = s.find(ctx, into{&a.Token, &a.Grant, &a.User}, `JOIN grants ON grants.id = oauth_tokens.grant_id
 		JOIN users ON users.id = grants.user_id
 		WHERE oauth_tokens.signature = $1 AND oauth_tokens.kind = 'at'`, signature)
+	if err == nil {
+		err = sameRow("oauth_tokens", a.Token.Signature, signature, a.Token.Kind, AccessToken, a.Token.Grant,
+			a.Grant.ID, a.Grant.User, a.User.ID)
+	}
 	if err != nil {
 		return a, err
 	}

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -23,14 +24,46 @@ func (u *User) fields() []field {
 		{"disabled_at", &u.Disabled}}
 }
 
+func (u *User) free() []string { return []string{"last_seen_at"} }
+
+func (u *User) ended() bool { return false }
+
 // PutUser inserts or updates a user who has signed in, by Issuer and Subject, and returns the row.
 // It ignores ID, Created and Disabled.
 func (s *Store) PutUser(ctx context.Context, u User) (User, error) {
 	now := s.now()
 	u.ID, u.Created, u.Seen, u.Disabled = NewID(), now, now, time.Time{}
 	statement, args := s.insertion(&u)
-	err := s.change(ctx, &u, statement+` ON CONFLICT (issuer, subject) DO UPDATE SET email = excluded.email,
-		display = excluded.display, claims = excluded.claims, last_seen_at = excluded.last_seen_at`, args...)
+	err := s.WithTx(ctx, func(ctx context.Context) error {
+		n, err := s.exec(ctx, statement+` ON CONFLICT (issuer, subject) DO NOTHING`, args...)
+		if err != nil || n > 0 {
+			return err
+		}
+		known, err := s.userToChange(ctx, `WHERE issuer = $1 AND subject = $2`, u.Issuer, u.Subject)
+		if err == nil {
+			err = sameRow("users", known.Issuer, u.Issuer, known.Subject, u.Subject)
+		}
+		if err != nil {
+			return err
+		}
+		known.Email, known.Display, known.Claims, known.Seen = u.Email, u.Display, u.Claims, u.Seen
+		u = known
+		return s.put(ctx, &u, "id", u.ID)
+	})
+	if err != nil {
+		return User{}, err
+	}
+	return u, nil
+}
+
+// userToChange returns a user whose row the transaction will change. The lock is as weak as that of
+// an UPDATE: other transactions may add rows that refer to the user.
+func (s *Store) userToChange(ctx context.Context, where string, args ...any) (u User, err error) {
+	lock := ""
+	if s.postgres {
+		lock = " FOR NO KEY UPDATE"
+	}
+	err = s.find(ctx, into{&u}, where+lock, args...)
 	return u, err
 }
 
@@ -46,12 +79,18 @@ func (s *Store) Operator(ctx context.Context) (User, error) {
 // User returns the user with an id. In a transaction the row is locked.
 func (s *Store) User(ctx context.Context, id string) (u User, err error) {
 	err = s.find(ctx, into{&u}, `WHERE id = $1`+s.lock(ctx), id)
+	if err == nil {
+		err = sameRow("users", u.ID, id)
+	}
 	return u, err
 }
 
 // unlocked is User without a lock.
 func (s *Store) unlocked(ctx context.Context, id string) (u User, err error) {
 	err = s.find(ctx, into{&u}, `WHERE id = $1`, id)
+	if err == nil {
+		err = sameRow("users", u.ID, id)
+	}
 	return u, err
 }
 
@@ -66,9 +105,14 @@ func (s *Store) Users(ctx context.Context, email string) ([]User, error) {
 // For a disabled user it ends what is left. ErrNotFound means that there is no such user.
 func (s *Store) DisableUser(ctx context.Context, id, why string) (ended Ended, err error) {
 	err = s.WithTx(ctx, func(ctx context.Context) error {
-		err := s.only(ctx,
-			`UPDATE users SET disabled_at = CASE WHEN disabled_at = 0 THEN CAST($2 AS BIGINT) ELSE disabled_at END
-				WHERE id = $1`, id, seconds(s.now()))
+		u, err := s.userToChange(ctx, `WHERE id = $1`, id)
+		switch {
+		case errors.Is(err, ErrChanged): // it stays unusable, and shows people that it is disabled
+			err = s.only(ctx, `UPDATE users SET disabled_at = $2, mac = NULL WHERE id = $1`, id, seconds(s.now()))
+		case err == nil && u.Disabled.IsZero():
+			u.Disabled = s.now()
+			err = s.put(ctx, &u, "id", id)
+		}
 		if err != nil {
 			return err
 		}
@@ -84,5 +128,15 @@ func (s *Store) DisableUser(ctx context.Context, id, why string) (ended Ended, e
 // EnableUser allows a disabled user to sign in again. ErrNotFound means that the user was not
 // disabled.
 func (s *Store) EnableUser(ctx context.Context, id string) error {
-	return s.only(ctx, `UPDATE users SET disabled_at = 0 WHERE id = $1 AND disabled_at > 0`, id)
+	return s.WithTx(ctx, func(ctx context.Context) error {
+		u, err := s.userToChange(ctx, `WHERE id = $1`, id)
+		if err == nil && u.Disabled.IsZero() {
+			err = ErrNotFound
+		}
+		if err != nil {
+			return err
+		}
+		u.Disabled = time.Time{}
+		return s.put(ctx, &u, "id", id)
+	})
 }

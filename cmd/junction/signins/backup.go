@@ -169,8 +169,9 @@ For Postgres, use its own tool:
 
 func checkCommand(stdout io.Writer, file *string) *cobra.Command {
 	return keptCommand("storage check", "check", "Check that the stored sign-ins are whole and readable",
-		`Check that the stored sign-ins are whole, that the master keys open every secret, and that this version of the
-program knows the schema. The command changes nothing, and the proxy may run.
+		`Check the stored sign-ins: the file is whole, the schema has nothing that this program has not made, such as a
+trigger, the master keys open every secret, and they confirm every signed row. The command changes nothing, and the
+proxy may run.
 
 The exit code is 1 if there is a problem.`, "  junction storage check --config config.yaml", 0, stdout, file,
 		func(ctx context.Context, k kept, _ []string) (any, string, error) {
@@ -197,7 +198,8 @@ func checked(r store.Report) string {
 		}
 		return b.String()
 	}
-	text := fmt.Sprintf("The storage is whole: %s. The master keys open every secret.\n", contents(r))
+	text := fmt.Sprintf("The storage is whole: %s. The schema is Junction's. The master keys open every "+
+		"secret, and confirm every signed row.\n", contents(r))
 	if r.Schema < r.Latest {
 		text += fmt.Sprintf("Its schema is %d. The proxy migrates it to %d when it starts.\n", r.Schema, r.Latest)
 	}

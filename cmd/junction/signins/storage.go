@@ -269,14 +269,19 @@ func reseal(ctx context.Context, w io.Writer, s *store.Store, ring *seal.Ring, f
 		fmt.Fprintf(w, "Ended: %s and %s.\n", prose.Count(ended.Sessions, "session"),
 			prose.Count(len(ended.Grants), "grant"))
 	}
-	n, err := s.Reencrypt(ctx)
+	made, err := s.Reencrypt(ctx)
 	if err == nil {
 		err = s.Audit(ctx, store.Event{Event: "master_key_rotated", Detail: fmt.Appendf(nil, `{"key":%q}`, first)})
 	}
 	if err != nil {
 		return again(err)
 	}
-	fmt.Fprintf(w, "Sealed anew with %s: %s.\n", first, prose.Count(n, "value"))
+	fmt.Fprintf(w, "Sealed anew with %s: %s. Signed anew: %s.\n", first, prose.Count(made.Values, "value"),
+		prose.Count(made.Rows, "row"))
+	if made.Changed > 0 {
+		fmt.Fprintf(w, "Left as they are, because another program has changed them: %s. Nothing uses these rows; "+
+			"junction storage check lists them.\n", prose.Count(made.Changed, "row"))
+	}
 	left := strings.Join(ring.IDs()[1:], ", ")
 	switch {
 	case text != nil && revokeAll:

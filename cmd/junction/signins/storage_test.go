@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"junction/auth/seal"
+	"junction/auth/store"
 	"junction/cmd/junction/config"
 	"junction/upstream/files"
 )
@@ -28,8 +29,8 @@ func (o *office) wantReadable(sessions ...string) {
 			o.t.Errorf("the session says %q, %v", i.RefreshToken, err)
 		}
 	}
-	if n, err := s.Reencrypt(o.t.Context()); err != nil || n != 0 {
-		o.t.Errorf("%d values are not sealed with the first key, %v", n, err)
+	if n, err := s.Reencrypt(o.t.Context()); err != nil || n != (store.Reencrypted{}) {
+		o.t.Errorf("%+v are not of the first key, %v", n, err)
 	}
 }
 

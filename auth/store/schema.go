@@ -1,0 +1,228 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// This file compares the schema of a database with the schema that the migrations make. A trigger, a
+// rule, a view or a default of another program could change or redirect what Junction stores.
+//
+// SQLite: the whole catalog of the file must be equal, each text of SQL included. So the comparison
+// covers tables, virtual tables, generated columns, defaults, checks, indexes, triggers and views.
+//
+// Postgres: the tables of Junction must be equal, with columns, indexes and references, and must
+// have no triggers, rules, policies, checks, parents or children. Other tables, views and functions
+// of the schema are not compared: no statement of Junction names them.
+
+// The table schema_migrations as SQLite keeps it.
+const migrationsTable = `CREATE TABLE schema_migrations (version BIGINT PRIMARY KEY, at BIGINT NOT NULL)`
+
+// checkSchema returns ErrSchema if the schema is not that of a version of this program.
+func (s *Store) checkSchema(ctx context.Context, version int) error {
+	all, err := s.differences(ctx, version)
+	if err != nil || len(all) == 0 {
+		return err
+	}
+	more := ""
+	if len(all) > 1 {
+		more = fmt.Sprintf(" (and %d more)", len(all)-1)
+	}
+	return fmt.Errorf("%w: %s%s; remove what another program has added, or restore a backup", ErrSchema, all[0], more)
+}
+
+// differences returns what the schema has and a version of this program has not, and the reverse.
+func (s *Store) differences(ctx context.Context, version int) ([]string, error) {
+	made, err := inMemory(ctx, version)
+	if err != nil {
+		return nil, fmt.Errorf("make the schema %d: %w", version, err)
+	}
+	defer made.Close()
+	if s.postgres {
+		return s.differencesPostgres(ctx, made)
+	}
+	wanted, err := made.catalog(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found, err := s.catalog(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return compare(wanted, found), nil
+}
+
+// inMemory returns a SQLite store in memory with the schema of a version.
+func inMemory(ctx context.Context, version int) (*Store, error) {
+	db, err := sql.Open("sqlite", ":memory:")
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(1) // each connection is a database of its own
+	s := &Store{write: db, read: db, now: time.Now}
+	for i, name := range steps()[:version] {
+		if err := s.step(ctx, name, i+1); err != nil {
+			_ = db.Close()
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// object is an object of a schema.
+type object struct{ name, text string }
+
+// catalog returns the objects of a SQLite file. SQLite's own tables of statistics do not count.
+func (s *Store) catalog(ctx context.Context) (all []object, err error) {
+	err = s.all(ctx, func(scan func(places ...any) error) error {
+		var kind, name, table string
+		var text sql.NullString
+		err := scan(&kind, &name, &table, &text)
+		if text.String == "CREATE TABLE sqlite_stat1(tbl,idx,stat)" && kind == "table" && name == "sqlite_stat1" ||
+			text.String == "CREATE TABLE sqlite_stat4(tbl,idx,neq,nlt,ndlt,sample)" && kind == "table" &&
+				name == "sqlite_stat4" {
+			return err
+		}
+		o := object{kind + " " + name, strings.Join(strings.Fields(text.String), " ")}
+		if table != name {
+			o.name += " on " + table
+		}
+		all = append(all, o)
+		return err
+	}, `SELECT type, name, tbl_name, sql FROM sqlite_schema`)
+	return all, err
+}
+
+// compare returns the differences of two schemas.
+func compare(wanted, found []object) (all []string) {
+	texts := map[string]string{}
+	for _, o := range wanted {
+		texts[o.name] = o.text
+	}
+	seen := map[string]bool{}
+	for _, o := range found {
+		switch text, known := texts[o.name]; {
+		case !known || seen[o.name]:
+			all = append(all, "it has the "+o.name+", which Junction has not made")
+		case text != o.text:
+			all = append(all, "the "+o.name+" is not as Junction has made it")
+		}
+		seen[o.name] = true
+	}
+	for _, o := range wanted {
+		if !seen[o.name] {
+			all = append(all, "the "+o.name+" is missing")
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// differencesPostgres is differences for Postgres. The migrations are one text for both databases, so
+// the tables of SQLite tell what those of Postgres must have.
+func (s *Store) differencesPostgres(ctx context.Context, made *Store) ([]string, error) {
+	tables, err := made.texts(ctx, `SELECT name FROM sqlite_schema WHERE type = 'table'`)
+	if err != nil || len(tables) == 0 {
+		return nil, err
+	}
+	wanted, err := made.objects(ctx, wantedObjects)
+	if err != nil {
+		return nil, err
+	}
+	found, err := s.objects(ctx, strings.ReplaceAll(foundObjects, "TABLES", `'`+strings.Join(tables, `', '`)+`'`))
+	if err != nil {
+		return nil, err
+	}
+	return compare(wanted, found), nil
+}
+
+// objects returns the rows of a query with two columns.
+func (s *Store) objects(ctx context.Context, query string) (all []object, err error) {
+	err = s.all(ctx, func(scan func(places ...any) error) error {
+		var o object
+		err := scan(&o.name, &o.text)
+		all = append(all, o)
+		return err
+	}, query)
+	return all, err
+}
+
+// wantedObjects asks SQLite for the objects that Postgres must have.
+const wantedObjects = `
+WITH t AS (SELECT name FROM sqlite_schema WHERE type = 'table')
+SELECT 'table ' || t.name, 'plain' FROM t
+UNION ALL
+SELECT 'column ' || c.name || ' of table ' || t.name,
+	CASE c.type WHEN 'BLOB' THEN 'bytea' ELSE lower(c.type) END ||
+	CASE WHEN c."notnull" OR c.pk > 0 THEN ' NOT NULL' ELSE '' END ||
+	coalesce(' DEFAULT ' || trim(c.dflt_value, ''''), '')
+FROM t JOIN pragma_table_xinfo(t.name) AS c
+UNION ALL
+SELECT CASE WHEN x."unique" THEN 'unique ' ELSE '' END || 'index on ' || t.name || ' (' ||
+	(SELECT group_concat(name, ', ') FROM (
+		SELECT i.name FROM pragma_index_info(x.name) AS i ORDER BY i.seqno)) || ')' ||
+	CASE WHEN x.partial THEN (
+		SELECT substr(sql, instr(sql, ' WHERE ')) FROM sqlite_schema WHERE name = x.name) ELSE '' END,
+	''
+FROM t JOIN pragma_index_list(t.name) AS x
+UNION ALL
+SELECT 'unique index on ' || t.name || ' (' || c.name || ')', ''
+FROM t JOIN pragma_table_info(t.name) AS c
+WHERE c.pk = 1 AND NOT EXISTS (SELECT 1 FROM pragma_index_list(t.name) AS x WHERE x.origin = 'pk')
+UNION ALL
+SELECT 'reference ' || f."from" || ' of table ' || t.name, f."table" || '(' || f."to" || ')'
+FROM t JOIN pragma_foreign_key_list(t.name) AS f`
+
+// foundObjects asks Postgres for the objects of the same tables. An object that no table of Junction
+// has gets a name that wantedObjects never makes.
+const foundObjects = `
+WITH t AS (
+	SELECT c.* FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+	WHERE n.nspname = current_schema() AND c.relname IN (TABLES) AND c.relkind NOT IN ('i', 'I')
+)
+SELECT 'table ' || t.relname, CASE
+	WHEN t.relkind = 'r' AND t.relpersistence = 'p' AND NOT t.relrowsecurity THEN 'plain' ELSE 'other' END FROM t
+UNION ALL
+SELECT 'column ' || a.attname || ' of table ' || t.relname,
+	format_type(a.atttypid, a.atttypmod) || CASE WHEN a.attnotnull THEN ' NOT NULL' ELSE '' END ||
+	coalesce(' DEFAULT ' || trim(both '''' from regexp_replace(pg_get_expr(d.adbin, d.adrelid), '::\w+$', '')), '') ||
+	CASE WHEN a.attgenerated <> '' OR a.attidentity <> '' THEN ' GENERATED' ELSE '' END ||
+	CASE WHEN a.attcollation <> y.typcollation THEN ' COLLATE' ELSE '' END
+FROM t JOIN pg_attribute a ON a.attrelid = t.oid AND a.attnum > 0 AND NOT a.attisdropped
+JOIN pg_type y ON y.oid = a.atttypid LEFT JOIN pg_attrdef d ON d.adrelid = t.oid AND d.adnum = a.attnum
+UNION ALL
+SELECT CASE WHEN x.indexprs IS NOT NULL OR NOT x.indisvalid THEN 'other ' ELSE '' END ||
+	CASE WHEN x.indisunique THEN 'unique ' ELSE '' END || 'index on ' || t.relname || ' (' ||
+	coalesce((SELECT string_agg(a.attname, ', ' ORDER BY k.place)
+		FROM unnest(x.indkey::int[]) WITH ORDINALITY AS k (number, place)
+		JOIN pg_attribute a ON a.attrelid = t.oid AND a.attnum = k.number), '') || ')' ||
+	coalesce(' WHERE ' || trim(both '()' from pg_get_expr(x.indpred, x.indrelid)), ''), ''
+FROM t JOIN pg_index x ON x.indrelid = t.oid
+UNION ALL
+SELECT 'reference ' || coalesce((SELECT string_agg(a.attname, ', ') FROM pg_attribute a
+		WHERE a.attrelid = t.oid AND a.attnum = ANY (k.conkey)), '') || ' of table ' || t.relname,
+	r.relname || '(' || coalesce((SELECT string_agg(a.attname, ', ') FROM pg_attribute a
+		WHERE a.attrelid = r.oid AND a.attnum = ANY (k.confkey)), '') || ')' ||
+	CASE WHEN k.confupdtype <> 'a' OR k.confdeltype <> 'a' THEN ' with an action' ELSE '' END ||
+	CASE WHEN r.relnamespace <> t.relnamespace THEN ' of another schema' ELSE '' END
+FROM t JOIN pg_constraint k ON k.conrelid = t.oid AND k.contype = 'f' JOIN pg_class r ON r.oid = k.confrelid
+UNION ALL
+SELECT 'constraint ' || k.conname || ' on table ' || t.relname, '' FROM t JOIN pg_constraint k ON k.conrelid = t.oid
+WHERE k.contype IN ('c', 't', 'x')
+UNION ALL
+SELECT 'reference from another table to table ' || t.relname, '' FROM t JOIN pg_constraint k ON k.confrelid = t.oid
+WHERE k.contype = 'f' AND k.conrelid NOT IN (SELECT oid FROM t)
+UNION ALL
+SELECT 'trigger ' || g.tgname || ' on table ' || t.relname, '' FROM t JOIN pg_trigger g ON g.tgrelid = t.oid
+WHERE NOT g.tgisinternal
+UNION ALL
+SELECT 'rule ' || w.rulename || ' on table ' || t.relname, '' FROM t JOIN pg_rewrite w ON w.ev_class = t.oid
+UNION ALL
+SELECT 'policy ' || p.polname || ' on table ' || t.relname, '' FROM t JOIN pg_policy p ON p.polrelid = t.oid
+UNION ALL
+SELECT 'parent or child of table ' || t.relname, '' FROM t
+JOIN pg_inherits h ON h.inhrelid = t.oid OR h.inhparent = t.oid`
