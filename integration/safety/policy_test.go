@@ -361,7 +361,7 @@ func TestGuardsOnContent(t *testing.T) {
 		}
 		got := string(guarded.Succeed(t, "up__echo", said))
 		for _, want := range []string{`see [redacted: ticket] and [redacted: GitHub token]`, `"data":"TCK4711AAAA"`,
-			`{"TCK-1":"[redacted: ticket]"}`} {
+			`{"[redacted: ticket]":"[redacted: ticket]"}`} {
 			if !strings.Contains(got, want) {
 				t.Errorf("the result is %s, without %s", got, want)
 			}
