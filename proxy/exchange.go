@@ -50,6 +50,7 @@ type exchange struct {
 	target    *view.Target    // of a call
 	decision  policy.Decision // about the call
 	approved  bool            // the user has approved the call
+	shown     []byte          // approvalDigest of the approved call, if an earlier request made it; else nil
 	listeners *listeners
 	opening   sync.Mutex             // guards opened: a legacy upstream may send several requests at once
 	opened    []string               // elicitation IDs of Junction; see newElicitationID

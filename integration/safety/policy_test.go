@@ -221,7 +221,7 @@ func TestApprovalIsAskedFor(t *testing.T) {
 			t.Fatalf("after %d questions %s, want one and the result", len(asked), m.Append(nil))
 		}
 		message := harness.Text(t, asked[0].Params, "message")
-		for _, want := range []string{"Server: up\n", "Tool: echo\n", `Arguments: {"text":"\u202egnp.exe","n":1.0}`} {
+		for _, want := range []string{"Server: up\n", "Tool: echo\n", "Arguments:\n  n: 1.0\n" + `  text: "\u202egnp.exe"`} {
 			if !strings.Contains(message, want) {
 				t.Errorf("the person reads %q, which has no %q", message, want)
 			}
