@@ -19,10 +19,10 @@ import (
 )
 
 // This file implements policy's "ask": the user sees the exact call in an elicitation and approves
-// it before it is made. A legacy client gets the elicitation on the stream of the call. A modern
-// client gets input_required and returns. An approval is valid for the principal and the values of
-// the request (digest): another value needs a new approval, another spelling of the same value does
-// not.
+// it before it is made. A call that the form cannot show in full is refused. A legacy client gets the
+// elicitation on the stream of the call. A modern client gets input_required and returns. An approval
+// is valid for the principal and the values of the request and its _meta (approvalDigest): another
+// value needs a new approval, another spelling of the same value does not.
 
 // The values of CallInfo.Approval.
 const (
@@ -205,8 +205,8 @@ func (x *exchange) cannotShow(why error) string {
 // allowing tells the operator which rule allows the call without an approval.
 func (x *exchange) allowing() string {
 	item := x.target.PolicyItem()
-	return fmt.Sprintf("in policy %s, before %s, add allow: { %ss: %q }.", x.decision.Policy, x.decision.Rule, item.Kind,
-		item.Names[0])
+	return fmt.Sprintf("in policy %s, before %s, add allow: { %ss: %q }.", x.decision.Policy, x.decision.Rule,
+		item.Kind, item.Names[0])
 }
 
 // unapproved answers a call that was not approved, and stores how: a tool call with a result for the

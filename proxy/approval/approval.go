@@ -63,7 +63,9 @@ func Form(c Call) ([]byte, error) {
 		title, what string
 		text        []byte
 	}{
-		{"Arguments", "arguments", c.Arguments}, {"Other parameters", "parameters", c.Others}, {"_meta", "_meta", c.Meta},
+		{"Arguments", "arguments", c.Arguments},
+		{"Other parameters", "parameters", c.Others},
+		{"_meta", "_meta", c.Meta},
 	} {
 		if part.text == nil {
 			continue
