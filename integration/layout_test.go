@@ -91,7 +91,7 @@ var arrows = map[string][]string{
 	"proxy/schema":   {"proxy/visible", "upstream/bounded", "upstream/raw"},
 	"proxy/answers":  {"proxy/canon", "upstream/bounded", "upstream/raw"},
 	"proxy/search":   {"upstream/raw"},
-	"proxy/approval": {"proxy/visible", "upstream/bounded", "upstream/raw"},
+	"proxy/approval": {"proxy/canon", "proxy/visible", "upstream/bounded", "upstream/raw"},
 	"proxy/view":     {"proxy/pins", "proxy/search", "upstream", "policy", "upstream/jsonrpc", "upstream/raw"},
 	"upstream": {"upstream/bounded", "upstream/command", "upstream/definition", "upstream/http1", "upstream/jsonrpc", "upstream/pace",
 		"upstream/raw", "upstream/remedy", "upstream/sandbox", "upstream/transport"},

@@ -33,8 +33,8 @@ type Entry struct {
 	// Rules are tried in order, and the first that applies counts; but a deny that applies always
 	// wins.
 	Rules []Rule `yaml:"rules"`
-	// Redact removes text from results: the word secrets stands for known forms of secrets, and {
-	// name: …, re: … } for matches of an RE2 expression.
+	// Redact removes text from all messages of servers: the word secrets stands for known forms of
+	// secrets, and { name: …, re: … } for matches of an RE2 expression.
 	Redact []Redact `yaml:"redact" example:"[secrets]"`
 	// Validate: true rejects calls whose arguments do not match the tool's schema, or cannot be
 	// checked: the schema cannot be used, or a limit of package proxy/schema is exceeded.

@@ -1,7 +1,9 @@
 package proxy
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -17,10 +19,10 @@ import (
 )
 
 // This file implements policy's "ask": the user sees the exact call in an elicitation and approves
-// it before it is made. A legacy client gets the elicitation on the stream of the call. A modern
-// client gets input_required and returns. An approval is valid for the principal and the values of
-// the request (digest): another value needs a new approval, another spelling of the same value does
-// not.
+// it before it is made. A call that the form cannot show in full is refused. A legacy client gets the
+// elicitation on the stream of the call. A modern client gets input_required and returns. An approval
+// is valid for the principal and the values of the request and its _meta (approvalDigest): another
+// value needs a new approval, another spelling of the same value does not.
 
 // The values of CallInfo.Approval.
 const (
@@ -55,15 +57,20 @@ func (s *Server) approve(ctx context.Context, x *exchange, st state) (*result, e
 
 // approveLegacy requests approval from a legacy client on the stream of the call.
 func (s *Server) approveLegacy(ctx context.Context, x *exchange) (*result, error) {
-	if x.session.approves(string(x.digest())) {
+	request := string(x.approvalDigest())
+	if x.session.approves(request) {
 		x.info.Approval, x.approved = approvalRemembered, true
 		return nil, nil
 	}
 	if !x.who.profile.Form || !x.reply.stream {
 		return s.unapproved(x, approvalImpossible, x.cannotAsk())
 	}
+	form, err := x.approvalForm()
+	if err != nil {
+		return s.unapproved(x, approvalImpossible, x.cannotShow(err))
+	}
 	x.info.Approval = approvalUnanswered
-	answer, err := x.send(ctx, question.Question{Method: string(mcp.MethodElicitationCreate)}, x.approvalForm(), nil)
+	answer, err := x.send(ctx, question.Question{Method: string(mcp.MethodElicitationCreate)}, form, nil)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
@@ -79,7 +86,7 @@ func (s *Server) approveLegacy(ctx context.Context, x *exchange) (*result, error
 		return nil, err
 	}
 	if choice == approval.Remember {
-		x.session.approve(string(x.digest()))
+		x.session.approve(request)
 	}
 	x.info.Approval, x.approved = approvalGiven, true
 	return nil, nil
@@ -88,7 +95,8 @@ func (s *Server) approveLegacy(ctx context.Context, x *exchange) (*result, error
 // approveModern requests approval from a modern client, or reads its answer. st is the state that
 // the client returned.
 func (s *Server) approveModern(ctx context.Context, x *exchange, st state) (*result, error) {
-	if st.Approved {
+	request := x.approvalDigest()
+	if st.Approved && (st.Kind == stateParked || bytes.Equal(st.Shown, request)) {
 		// A parked call is made once, however often the client polls it. With any other state, each
 		// request is a call.
 		unused := st.Kind == stateParked
@@ -99,12 +107,12 @@ func (s *Server) approveModern(ctx context.Context, x *exchange, st state) (*res
 			}
 		}
 		if unused {
-			x.info.Approval, x.approved = approvalGiven, true // in an earlier request about the same call
+			// in an earlier request about the same call
+			x.info.Approval, x.approved, x.shown = approvalGiven, true, st.Shown
 			return nil, nil
 		}
 	}
-	request := string(x.digest())
-	if s.approvals.Has(x.principal.ID, request) {
+	if s.approvals.Has(x.principal.ID, string(request)) {
 		x.info.Approval, x.approved = approvalRemembered, true
 		return nil, nil
 	}
@@ -114,7 +122,7 @@ func (s *Server) approveModern(ctx context.Context, x *exchange, st state) (*res
 	if !x.who.profile.Form {
 		return s.unapproved(x, approvalImpossible, x.cannotAsk())
 	}
-	if st.Kind == stateApproval {
+	if st.Kind == stateApproval && bytes.Equal(st.Shown, request) { // else the user was shown another _meta
 		answers, err := x.params.Object("inputResponses")
 		if err != nil && err != raw.ErrAbsent {
 			return nil, err
@@ -131,7 +139,7 @@ func (s *Server) approveModern(ctx context.Context, x *exchange, st state) (*res
 			}
 			switch approval.Chosen(answer) {
 			case approval.Remember:
-				s.approvals.Give(x.principal.ID, request)
+				s.approvals.Give(x.principal.ID, string(request))
 			case approval.Once:
 			default:
 				return s.unapproved(x, approvalDeclined, "The person at the client did not approve this call.")
@@ -140,30 +148,65 @@ func (s *Server) approveModern(ctx context.Context, x *exchange, st state) (*res
 			return nil, nil
 		}
 	}
+	form, err := x.approvalForm()
+	if err != nil {
+		return s.unapproved(x, approvalImpossible, x.cannotShow(err))
+	}
 	x.info.Approval = approvalAsked
-	form := fmt.Appendf(nil, `"%s":{"method":"elicitation/create","params":%s}`, approvalKey, x.approvalForm())
-	return new(s.inputRequired(x, [][]byte{form}, state{Kind: stateApproval,
+	ask := fmt.Appendf(nil, `"%s":{"method":"elicitation/create","params":%s}`, approvalKey, form)
+	return new(s.inputRequired(x, [][]byte{ask}, state{Kind: stateApproval,
 		Asked: x.asking("", string(mcp.MethodElicitationCreate))})), nil
 }
 
-// approvalForm returns the elicitation that shows the call (package approval).
-func (x *exchange) approvalForm() []byte {
-	var arguments []byte // a resource has none
-	if x.target.Part != upstream.PartResources {
+// approvalForm returns the elicitation that shows the call (package approval). The error says why the
+// form cannot show all of it.
+func (x *exchange) approvalForm() ([]byte, error) {
+	c := approval.Call{Server: x.target.Backend.Name(), Kind: x.target.PolicyItem().Kind.String(), Name: x.target.Name}
+	own := []raw.Edit{{Name: "_meta"}, {Name: "inputResponses"}, {Name: "requestState"}}
+	if x.era == upstream.EraLegacy {
+		own = append(own, raw.Edit{Name: "task"}) // see openState
+	}
+	if x.target.Part == upstream.PartResources { // without arguments
+		own = append(own, raw.Edit{Name: "uri"})
+	} else {
+		own = append(own, raw.Edit{Name: "name"}, raw.Edit{Name: "arguments"})
 		var err error
-		if arguments, err = x.params.Get("arguments"); err != nil {
-			arguments = []byte("{}")
+		if c.Arguments, err = x.params.Get("arguments"); err != nil {
+			c.Arguments = []byte("{}")
 		}
 	}
-	return approval.Form(x.target.Backend.Name(), x.target.PolicyItem().Kind.String(), x.target.Name, arguments)
+	others, err := x.params.With(own...)
+	if err != nil {
+		return nil, errors.New("a parameter occurs twice, or in another letter case")
+	}
+	if others.Len() > 0 {
+		c.Others = others.Text()
+	}
+	var ok bool
+	if c.Meta, ok = x.approvedMeta(); !ok {
+		return nil, errors.New("a member of _meta occurs twice, or in another letter case")
+	}
+	return approval.Form(c)
 }
 
 // cannotAsk returns the text for a client that does not support elicitation: how to allow the call.
 func (x *exchange) cannotAsk() string {
+	return "This call needs the approval of a person, and this client cannot ask for it: it has not declared " +
+		"elicitation. Use a client that has, or have the operator allow it: " + x.allowing()
+}
+
+// cannotShow returns the text for a call that a form cannot show in full. A user must not approve what
+// the form hides.
+func (x *exchange) cannotShow(why error) string {
+	return fmt.Sprintf("This call needs the approval of a person, and the form cannot show all of it (%v). "+
+		"Make a smaller or clearer call, or have the operator allow it: %s", why, x.allowing())
+}
+
+// allowing tells the operator which rule allows the call without an approval.
+func (x *exchange) allowing() string {
 	item := x.target.PolicyItem()
-	return fmt.Sprintf("This call needs the approval of a person, and this client cannot ask for it: "+
-		"it has not declared elicitation. Use a client that has, or have the operator allow it: in policy %s, before "+
-		"%s, add allow: { %ss: %q }.", x.decision.Policy, x.decision.Rule, item.Kind, item.Names[0])
+	return fmt.Sprintf("in policy %s, before %s, add allow: { %ss: %q }.", x.decision.Policy, x.decision.Rule,
+		item.Kind, item.Names[0])
 }
 
 // unapproved answers a call that was not approved, and stores how: a tool call with a result for the

@@ -13,6 +13,7 @@ import (
 
 	"junction/proxy/older"
 	"junction/proxy/question"
+	"junction/proxy/redact"
 	"junction/upstream"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/pace"
@@ -231,7 +232,7 @@ func (x *exchange) serverRequest(from, method string, params []byte, meta bool) 
 	if params == nil {
 		params = []byte("{}")
 	}
-	params, _, err := x.subject.redact.Text(params)
+	params, _, err := x.subject.redact.Text(params, redact.MetaToken)
 	if err != nil {
 		return nil, rejected("Invalid params of %s: %v", method, err)
 	}

@@ -15,6 +15,7 @@ import (
 	"junction/proxy/answers"
 	"junction/proxy/budget"
 	"junction/proxy/headers"
+	"junction/proxy/redact"
 	"junction/proxy/schema"
 	"junction/proxy/search"
 	"junction/proxy/view"
@@ -297,16 +298,28 @@ func (x *exchange) filter(r upstream.Result, err error) (upstream.Result, error)
 	if x.subject.redact == nil {
 		return r, err
 	}
-	if peer, ok := err.(*jsonrpc.Error); ok { // other errors are Junction's own
-		clean, _ := x.subject.redact.Error(peer)
-		return r, clean
+	if err != nil {
+		return r, x.filterError(err)
 	}
-	if err == nil {
-		if r.Object, _, err = x.subject.redact.Result(r.Object); err != nil {
-			err = x.invalid(err.Error())
-		}
+	kept := redact.Nothing
+	switch {
+	case r.Type == upstream.TypeInputRequired:
+		kept = redact.RequestState
+	case r.Type == upstream.TypeTask, x.method.member == "taskId":
+		kept = redact.TaskID
+	}
+	if r.Object, _, err = x.subject.redact.Result(r.Object, kept); err != nil {
+		err = x.invalid(err.Error())
 	}
 	return r, err
+}
+
+// filterError redacts an upstream's error. Other errors are Junction's own (see fail).
+func (x *exchange) filterError(err error) error {
+	if peer, ok := err.(*jsonrpc.Error); ok {
+		err, _ = x.subject.redact.Error(peer)
+	}
+	return err
 }
 
 // named returns the tool or prompt with this name; nil if the caller has none. If policy denies the

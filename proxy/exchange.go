@@ -16,6 +16,7 @@ import (
 	"junction/policy"
 	"junction/proxy/answers"
 	"junction/proxy/budget"
+	"junction/proxy/redact"
 	"junction/proxy/search"
 	"junction/proxy/view"
 	"junction/upstream"
@@ -49,6 +50,7 @@ type exchange struct {
 	target    *view.Target    // of a call
 	decision  policy.Decision // about the call
 	approved  bool            // the user has approved the call
+	shown     []byte          // approvalDigest of the approved call, if an earlier request made it; else nil
 	listeners *listeners
 	opening   sync.Mutex             // guards opened: a legacy upstream may send several requests at once
 	opened    []string               // elicitation IDs of Junction; see newElicitationID
@@ -94,11 +96,13 @@ func (x *exchange) Notify(method string, params []byte) {
 	if method == string(mcp.MethodNotificationMessage) && !x.wantsLog(params) {
 		return
 	}
-	if x.subject.redact != nil {
-		var err error
-		if params, _, err = x.subject.redact.Text(params); err != nil {
-			return // a text that cannot be searched is not sent
-		}
+	kept := redact.Nothing
+	if method == string(mcp.MethodNotificationProgress) {
+		kept = redact.ProgressToken // the client's own
+	}
+	params, _, err := x.subject.redact.Text(params, kept)
+	if err != nil {
+		return // a text that cannot be searched is not sent
 	}
 	if method == methodElicitationComplete && x.session != nil {
 		// The notification may come long after the call. Then it is sent on another stream of the
@@ -164,11 +168,15 @@ func (e *redactedError) Unwrap() error { return e.error }
 func (x *exchange) fail(err error) (reported error) {
 	e, status := rpcError(err, x.info.Upstream)
 	reported = err
+	clean, n := e, 0
 	if _, ours := errors.AsType[*upstream.Error](err); ours { // the text may contain text of the upstream
-		clean, n := x.subject.redact.Error(e)
-		if e = clean; n > 0 {
-			reported = &redactedError{err, e.Message}
-		}
+		clean, n = x.subject.redact.Error(&jsonrpc.Error{Code: e.Code, Message: e.Message})
+		clean = clean.WithData(e.Data) // of Junction
+	} else if _, peer := errors.AsType[*jsonrpc.Error](err); peer { // most were redacted before
+		clean, n = x.subject.redact.Error(e)
+	}
+	if n > 0 {
+		e, reported = clean, &redactedError{err, clean.Message}
 	}
 	x.info.Code = e.Code
 	if own, ok := errors.AsType[*refusal](err); ok && own.challenge != "" {

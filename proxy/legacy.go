@@ -159,7 +159,7 @@ func (f legacyFront) handshake(x *exchange) (result, error) {
 	x.reply.w.Header()["Mcp-Session-Id"] = []string{id}
 	b := fmt.Appendf(nil, `{"protocolVersion":"%s","capabilities":`, version)
 	b = x.subject.Sight().Offers.AppendCapabilities(b, x.era)
-	b = x.subject.Sight().AppendInstructions(fmt.Appendf(b, `,"serverInfo":%s`, f.serverInfo))
+	b = x.subject.appendInstructions(fmt.Appendf(b, `,"serverInfo":%s`, f.serverInfo))
 	x.info.Version, x.info.Client, x.info.Session = version, x.client, s.Key
 	return result{body: append(b, '}')}, nil
 }

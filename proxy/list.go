@@ -11,6 +11,7 @@ import (
 	"time"
 	"unique"
 
+	"junction/proxy/redact"
 	"junction/proxy/search"
 	"junction/proxy/view"
 	"junction/upstream"
@@ -27,7 +28,14 @@ func (s *Server) list(x *exchange, p upstream.Part) (result, error) {
 		return result{}, err
 	}
 	searched := x.subject.search && p == upstream.PartTools
-	r, next := x.endpoint.page(seen, p, k, offset, s.limits.Page)
+	r, next, left := x.endpoint.page(seen, p, k, offset, s.limits.Page, x.subject.redact)
+	if left > 0 {
+		x.subject.unnamed[p].Do(func() {
+			s.log.Warn("items are not listed, because a policy redacts their name or URI; to hide them from calls, "+
+				"too, deny them", "list", p.Member(), "items", left, "endpoint", x.endpoint.name,
+				"principal", x.principal.ID)
+		})
+	}
 	r.tail = []byte{']'}
 	if next > 0 {
 		sealed := s.cursors.Seal(cursor{x.subject.print(p, k), uint32(next)}.encode(x.cursorScope()))
@@ -105,6 +113,7 @@ type pageKey struct {
 	kind   view.ListKind
 	offset int
 	count  int
+	redact *redact.Redactor
 }
 
 // prepared is the text of a page, and the offset of the next page; 0 if there is none.
@@ -126,21 +135,28 @@ func (a *wanted) again(key pageKey) bool {
 // made of definitions that all subjects share. A page that is requested again is prepared: its
 // definitions are joined once for all subjects with the same sight. While the room for pages is
 // full, most pages are not prepared, because a page that is evicted before its next use costs more
-// than it saves.
-func (e *endpoint) page(seen *view.Sight, p upstream.Part, k view.ListKind, offset, n int) (r result, next int) {
-	key := pageKey{seen.View, seen.Seen, p, k, offset, n}
+// than it saves. clean redacts the items. left is the number of items that it has left out, because no
+// client could name them; 0 for a prepared page.
+func (e *endpoint) page(seen *view.Sight, p upstream.Part, k view.ListKind, offset, n int, clean *redact.Redactor) (
+	r result, next, left int) {
+	key := pageKey{seen.View, seen.Seen, p, k, offset, n, clean}
 	if known, ok := e.pages.of.Get(key); ok {
-		return result{body: known.text}, known.next
+		return result{body: known.text}, known.next, 0
 	}
 	list, next := seen.Page(p, k, offset, n)
+	if clean != nil {
+		left = len(list.List)
+		list = list.Each(func(text []byte) ([]byte, bool) { return clean.Item(text, p.Key()) })
+		left -= len(list.List)
+	}
 	bytes := 200 + len(seen.Seen.Value()) + list.Size
 	if list.Size == 0 || list.Size > maxPages/4 || !e.pages.wanted.again(key) ||
 		!e.pages.of.Fits(bytes) && e.pages.refused.Add(1)%pagesRefused != 0 {
-		return result{items: list}, next
+		return result{items: list}, next, left
 	}
 	text := list.AppendTo(make([]byte, 0, list.Size))
 	e.pages.of.Put(key, prepared{text, next}, bytes)
-	return result{body: text}, next
+	return result{body: text}, next, left
 }
 
 // pagesRefused: one in so many pages may evict others while the room is full.
@@ -192,7 +208,8 @@ func searchTools(ctx context.Context, s *Server, x *exchange) (result, error) {
 	s.awaitLists(ctx, x)
 	seen := x.subject.Sight()
 	k := seen.View.Kind(upstream.PartTools, x.era, x.who.profile)
-	return s.toolText(x, seen.SearchAnswer(k, q), ""), nil
+	clean := func(text []byte) ([]byte, bool) { return x.subject.redact.Item(text, upstream.PartTools.Key()) }
+	return s.toolText(x, seen.SearchAnswer(k, q, clean), ""), nil
 }
 
 // awaitLists waits briefly for starting upstreams, so that a client's first tools/list contains

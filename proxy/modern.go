@@ -103,7 +103,7 @@ const discovered = time.Minute
 func discover(_ context.Context, s *Server, x *exchange) (result, error) {
 	b := fmt.Appendf(nil, `{"supportedVersions":%s,"capabilities":`, s.supported)
 	b = x.subject.Sight().Offers.AppendCapabilities(b, x.era)
-	b = x.subject.Sight().AppendInstructions(b)
+	b = x.subject.appendInstructions(b)
 	b = appendFreshness(b, discovered, !x.subject.private())
 	return result{body: fmt.Appendf(b, `,"resultType":"complete","_meta":%s}`, s.modernMeta)}, nil
 }

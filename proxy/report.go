@@ -64,7 +64,7 @@ type CallInfo struct {
 	Verdict, Policy, Rule, Missing string
 	// Approval is "" unless the verdict is ask. Otherwise it is asked, given, remembered, declined,
 	// unanswered, late (the call was denied when the answer came) or impossible (the client cannot
-	// ask).
+	// ask, or the form cannot show the call).
 	Approval string
 	// Arguments is the JSON text of the call's arguments; nil if there are none. If the member is
 	// ambiguous (duplicate, or in another letter case), it is the text of all params. It is valid

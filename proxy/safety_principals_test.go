@@ -163,7 +163,7 @@ func TestSafety10OneToolMakesADifference(t *testing.T) {
 		k := slices.IndexFunc(configs, func(c SnapshotConfig) bool { return c.Policy == w.config.Policy })
 		text := ""
 		for offset := 0; ; {
-			r, next := e.page(share.Sight(), upstream.PartTools, view.LegacyKind, offset, page)
+			r, next, _ := e.page(share.Sight(), upstream.PartTools, view.LegacyKind, offset, page, nil)
 			text += string(r.items.AppendTo(slices.Clone(r.body)))
 			if offset = next; next == 0 {
 				break

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -34,8 +35,9 @@ type state struct {
 	Asked *question.Kept `json:"q,omitempty"` // for the Observer
 
 	Principal string `json:"w"`
-	Request   []byte `json:"r"` // the digest of the request
-	Expires   int64  `json:"e"` // Unix seconds
+	Request   []byte `json:"r"`           // the digest of the request
+	Shown     []byte `json:"s,omitempty"` // with Approval: approvalDigest of the request
+	Expires   int64  `json:"e"`           // Unix seconds
 }
 
 type stateKind string
@@ -53,7 +55,10 @@ const (
 // seal returns a sealed requestState for the request.
 func (s *Server) seal(x *exchange, st state) string {
 	if st.Kind == stateApproval || x.approved {
-		st.Approval = rand.Text()
+		st.Approval, st.Shown = rand.Text(), x.shown
+		if x.shown == nil {
+			st.Shown = x.approvalDigest()
+		}
 	}
 	st.Principal, st.Request, st.Approved, st.Expires = x.principal.ID, x.digest(), x.approved,
 		time.Now().Add(s.limits.Patience).Unix()
@@ -134,6 +139,40 @@ func (x *exchange) digest() []byte {
 		h.Write(part)
 	}
 	return h.Sum(nil)[:16]
+}
+
+// approvalDigest is the digest of what an approval covers: the request with its _meta, except the
+// members that the protocol puts there for each request.
+func (x *exchange) approvalDigest() []byte {
+	meta, ok := x.approvedMeta()
+	if !ok {
+		meta = x.meta.Text()
+	}
+	form, ok := canon.Value(meta)
+	kind := byte('v')
+	if !ok {
+		form, kind = meta, 'b'
+	}
+	h := sha256.New()
+	h.Write(append(x.digest(), kind))
+	h.Write(form)
+	return h.Sum(nil)[:16]
+}
+
+// approvedMeta returns the members of _meta that an approval covers; nil for none. It returns false if
+// _meta is ambiguous.
+func (x *exchange) approvedMeta() (text []byte, ok bool) {
+	if !x.meta.Present() {
+		text, err := x.params.Get("_meta") // not an object
+		return text, err == nil || err == raw.ErrAbsent
+	}
+	return canon.Without(x.meta, func(name string) bool {
+		switch name {
+		case "progressToken", "traceparent", "tracestate", "baggage":
+			return true
+		}
+		return strings.HasPrefix(name, "io.modelcontextprotocol/")
+	})
 }
 
 // taskID is the sealed content of a task ID.

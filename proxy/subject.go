@@ -13,6 +13,7 @@ import (
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/bounded"
+	"junction/upstream/raw"
 )
 
 // This file keeps what each subject may use; package view decides it (view/subject.go). A denied item
@@ -30,6 +31,8 @@ type subjectView struct {
 	always  policy.Globs // see search
 	listing sync.Once
 	kept    *view.Sight // of always
+
+	unnamed [upstream.Parts]sync.Once // lists whose items without a name were logged
 
 	room  *bounded.Room // nil if the view is not cached
 	likes alikeKey
@@ -158,6 +161,15 @@ func (s *subjectView) listed() *view.Sight {
 		s.looked(s.kept)
 	})
 	return s.kept
+}
+
+// appendInstructions appends a comma and the member instructions, if there are any.
+func (s *subjectView) appendInstructions(b []byte) []byte {
+	text := s.redact.String(s.Sight().Instructions())
+	if text == "" {
+		return b
+	}
+	return raw.AppendQuote(append(b, `,"instructions":`...), text)
 }
 
 // print returns a hash that identifies a list, including Junction's own tools.

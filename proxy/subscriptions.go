@@ -70,6 +70,7 @@ func (ls *listeners) updated(u upstream.Update) {
 	defer ls.mu.Unlock()
 	type found struct {
 		h       *subscriber
+		known   bool // the client has subscribed to this very URI
 		exposed string
 	}
 	var certain, others []found
@@ -77,7 +78,7 @@ func (ls *listeners) updated(u upstream.Update) {
 		if u.Person != "" && u.Person != h.principal.ID {
 			continue
 		}
-		sure, exposed := false, view.ExposeURI(name, uri)
+		sure, known, exposed := false, false, view.ExposeURI(name, uri)
 		if h.endpoint.view.Bare {
 			exposed = uri
 		}
@@ -88,7 +89,7 @@ func (ls *listeners) updated(u upstream.Update) {
 			}
 			b = sub.backend
 			if key.uri == uri {
-				exposed, sure = sub.exposed, true
+				exposed, sure, known = sub.exposed, true, true
 			} else if isPart(uri, key.uri) {
 				sure = true
 			}
@@ -97,15 +98,18 @@ func (ls *listeners) updated(u upstream.Update) {
 			continue
 		}
 		if sure {
-			certain = append(certain, found{h, exposed})
+			certain = append(certain, found{h, known, exposed})
 		} else {
-			others = append(others, found{h, exposed})
+			others = append(others, found{h, known, exposed})
 		}
 	}
 	if len(certain) == 0 {
 		certain = others
 	}
 	for _, f := range certain {
+		if !f.known {
+			f.exposed = f.h.subject.redact.URI(f.exposed)
+		}
 		ls.deliver(f.h, note{method: mcp.MethodNotificationResourceUpdated, uri: f.exposed})
 	}
 }
@@ -347,7 +351,8 @@ func subscribeResource(ctx context.Context, s *Server, x *exchange) (result, err
 			err = invalidParams("The upstream %s does not notify about changes of this resource", t.Backend.Name())
 		}
 		if peer, ok := err.(*jsonrpc.Error); ok {
-			err = t.RenameError(peer)
+			clean, _ := x.subject.redact.Error(peer)
+			err = t.RenameError(clean)
 		}
 		return result{}, err
 	}
@@ -399,7 +404,7 @@ func (s *Server) subscribeAll(ctx context.Context, x *exchange, h *subscriber, u
 		}
 	}
 	accepted, err := s.subscribeTo(ctx, h, targets)
-	if err != nil {
+	if err = x.filterError(err); err != nil {
 		s.log.Debug("not all subscriptions were accepted", "error", err)
 	}
 	var list []string

@@ -130,12 +130,16 @@ func TestForeignRespelledRequestIsAnswered(t *testing.T) {
 		c.converse(harness.Called("up__echo", `{"n":1,"m":"x"}`), approval("Allow and remember for this exact call"))
 		for arguments, want := range map[string]int{
 			`{"m":"\u0078","n":1.0}`: 0, `{ "n" : 10e-1 , "m" : "x" }`: 0,
-			`{"n":"1","m":"x"}`: 1, `{"n":2,"m":"x"}`: 1, `{"n":1}`: 1, `{"n":1,"m":"x","m":"x"}`: 1, `{"n":1,"m":"X"}`: 1,
+			`{"n":"1","m":"x"}`: 1, `{"n":2,"m":"x"}`: 1, `{"n":1}`: 1, `{"n":1,"m":"X"}`: 1,
 		} {
 			if m, asked := c.Talker.Converse(t, harness.Called("up__echo", arguments), approval("Do not allow")); len(asked) < want ||
 				len(asked) > max(want, forgotten(p)) {
 				t.Errorf("%s: %d questions, want %d; %s", arguments, len(asked), want, m.Append(nil))
 			}
+		}
+		if m, asked := c.Talker.Converse(t, harness.Called("up__echo", `{"n":1,"m":"x","m":"x"}`),
+			approval("Allow once")); len(asked) > 0 || !strings.Contains(string(m.Result), "a name occurs twice") {
+			t.Errorf("a key twice: %d questions, %s", len(asked), m.Append(nil))
 		}
 	})
 }

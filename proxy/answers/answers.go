@@ -98,7 +98,7 @@ func params(o raw.Object) ([]byte, bool) {
 	edits := []raw.Edit{{Name: "name"}}
 	meta, err := o.Object("_meta")
 	if err == nil {
-		text, ok := withoutHop(meta)
+		text, ok := canon.Without(meta, ofHop)
 		if !ok {
 			return nil, false
 		}
@@ -113,28 +113,14 @@ func params(o raw.Object) ([]byte, bool) {
 	return canon.Value(text)
 }
 
-// withoutHop returns _meta without the members that concern one request or one hop; nil if nothing
-// is left.
-func withoutHop(meta raw.Object) ([]byte, bool) {
-	var edits []raw.Edit
-	left := meta.Len()
-	for m := range meta.All() {
-		name, err := m.Name()
-		if err != nil {
-			return nil, false
-		}
-		switch name {
-		case "progressToken", "traceparent", "tracestate", "baggage", mcp.MetaKeyProtocolVersion,
-			mcp.MetaKeyClientCapabilities, mcp.MetaKeyClientInfo, mcp.MetaKeyLogLevel:
-			edits = append(edits, raw.Edit{Name: name})
-			left--
-		}
+// ofHop reports whether a member of _meta concerns one request or one hop.
+func ofHop(name string) bool {
+	switch name {
+	case "progressToken", "traceparent", "tracestate", "baggage", mcp.MetaKeyProtocolVersion,
+		mcp.MetaKeyClientCapabilities, mcp.MetaKeyClientInfo, mcp.MetaKeyLogLevel:
+		return true
 	}
-	if left == 0 {
-		return nil, true
-	}
-	text, err := meta.Splice(edits...)
-	return text, err == nil
+	return false
 }
 
 // Get returns the result of a key; false if there is none. The text must not be modified.

@@ -3,10 +3,12 @@
 package approval
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"unicode/utf8"
 
+	"junction/proxy/canon"
 	"junction/proxy/visible"
 	"junction/upstream/raw"
 )
@@ -30,61 +32,118 @@ func Chosen(answer []byte) string {
 	return text
 }
 
-// Form returns the params of the elicitation that shows a call: the server, the kind of the target
-// (tool, prompt or resource), its own name there, and the JSON of the arguments. nil arguments are
-// not mentioned. The text is Junction's own; texts of upstreams begin with the upstream's name in
-// brackets.
-func Form(server, kind, name string, arguments []byte) []byte {
-	message := fmt.Sprintf("This call needs your approval.\nServer: %s\n%s: %s", server,
-		strings.ToUpper(kind[:1])+kind[1:], shown(name, maxShown))
-	if arguments != nil {
-		message += "\nArguments: " + shownArguments(arguments)
-	}
-	b := raw.AppendQuote([]byte(`{"message":`), message)
-	b = append(b, `,"requestedSchema":{"type":"object","properties":{"answer":{"type":"string",`+
-		`"title":"Allow this call?","enum":["`+Once+`","`+Remember+`","`+No+`"]}},"required":["answer"]}}`...)
-	return b
-}
-
-// maxShown bounds the arguments in an approval form, in bytes. The form reports omitted arguments
-// and bytes. Each argument may have at least leastShown bytes.
+// Bounds of a form. A call beyond them cannot be approved, because its user could not see all of it.
 const (
-	maxShown   = 2000
-	leastShown = 60
+	MaxShown = 8 << 10 // bytes of the whole text, with the escapes
+	maxNames = 100     // arguments, other parameters and members of _meta
+	maxDepth = 16      // of nested lists and objects
 )
 
-// shownArguments formats the arguments of a call for the user. It cuts each long argument
-// separately, so that none hides another.
-func shownArguments(text []byte) string {
-	o, err := raw.Parse(text)
-	if err != nil || len(text) <= maxShown {
-		return shown(string(text), maxShown)
-	}
-	var b strings.Builder
-	b.WriteByte('{')
-	i, each := 0, max(leastShown, maxShown/max(1, o.Len()))
-	for m := range o.All() {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		if b.Len() > 2*maxShown {
-			fmt.Fprintf(&b, " … (%d more arguments are not shown)", o.Len()-i)
-			break
-		}
-		b.WriteString(shown(string(m.Key), leastShown) + ":" + shown(string(m.Value), each))
-		i++
-	}
-	return b.String() + "}"
+// Call is what a user approves: everything of a request that reaches the server.
+type Call struct {
+	Server    string
+	Kind      string // of the target: tool, prompt or resource
+	Name      string // its own name at the server, or its URI
+	Arguments []byte // JSON; nil for none
+	Others    []byte // JSON object of the other params; nil for none
+	Meta      []byte // JSON of _meta without the members that the protocol puts there; nil for none
 }
 
-// shown formats a text for a user's decision. It makes invisible characters visible and reports the
-// number of omitted bytes.
-func shown(text string, limit int) string {
-	if len(text) <= limit {
-		return visible.Text(text)
+// Form returns the params of the elicitation that shows a call. The text is Junction's own; texts of
+// upstreams begin with the upstream's name in brackets. The text shows everything of the call, with
+// escapes for characters that the user would not see. The error says why it cannot.
+func Form(c Call) ([]byte, error) {
+	if !utf8.ValidString(c.Name) {
+		return nil, fmt.Errorf("the name of the %s is not UTF-8", c.Kind)
 	}
-	for limit > 0 && !utf8.RuneStart(text[limit]) {
-		limit--
+	f := form{left: maxNames}
+	fmt.Fprintf(&f.text, "This call needs your approval.\nServer: %s\n%s: %s", c.Server,
+		strings.ToUpper(c.Kind[:1])+c.Kind[1:], plain(c.Name))
+	for _, part := range []struct {
+		title, what string
+		text        []byte
+	}{
+		{"Arguments", "arguments", c.Arguments},
+		{"Other parameters", "parameters", c.Others},
+		{"_meta", "_meta", c.Meta},
+	} {
+		if part.text == nil {
+			continue
+		}
+		if err := f.show(part.title, part.text); err != nil {
+			return nil, fmt.Errorf("%s: %w", part.what, err)
+		}
 	}
-	return visible.Text(text[:limit]) + fmt.Sprintf(" … (%d more bytes are not shown)", len(text)-limit)
+	if f.text.Len() > MaxShown {
+		return nil, errLong
+	}
+	b := raw.AppendQuote([]byte(`{"message":`), f.text.String())
+	return append(b, `,"requestedSchema":{"type":"object","properties":{"answer":{"type":"string",`+
+		`"title":"Allow this call?","enum":["`+Once+`","`+Remember+`","`+No+`"]}},"required":["answer"]}}`...), nil
+}
+
+var (
+	errLong = fmt.Errorf("it takes more than the %d bytes that a form shows", MaxShown)
+	errMany = fmt.Errorf("there are more than the %d names that a form shows", maxNames)
+	errDeep = fmt.Errorf("it is nested deeper than the %d levels that a form shows", maxDepth)
+	// a program that reads the first of two equal names would execute another call than was shown
+	errUnclear = errors.New("a name occurs twice, or a text is not valid Unicode, so that programs may read it " +
+		"in different ways")
+)
+
+// form is the text of a form.
+type form struct {
+	text strings.Builder
+	left int // names that it may still show
+}
+
+// show appends a part: each member in a line of its own, so that the direction of a text changes the
+// display of no other member. Lines cannot be forged, because line breaks in values are escaped.
+func (f *form) show(title string, text []byte) error {
+	if len(text) > 8*MaxShown { // before it is read: escapes and white space may be shorter when shown
+		return errLong
+	}
+	switch _, err := raw.Scan(text, maxDepth); {
+	case errors.Is(err, raw.ErrDepth):
+		return errDeep
+	case err != nil:
+		return err
+	}
+	if _, ok := canon.Value(text); !ok {
+		return errUnclear
+	}
+	text, err := canon.Text(text)
+	if err != nil {
+		return err
+	}
+	o, err := raw.Parse(text)
+	if err != nil || o.Len() == 0 { // null, {}, or no object
+		fmt.Fprintf(&f.text, "\n%s: %s", title, visible.Text(string(text)))
+		return nil
+	}
+	if f.left -= o.Len(); f.left < 0 {
+		return errMany
+	}
+	fmt.Fprintf(&f.text, "\n%s:", title)
+	for m := range o.All() {
+		name, err := m.Name()
+		if err != nil {
+			return errUnclear
+		}
+		shown := plain(name)
+		if strings.Contains(name, ":") {
+			shown = visible.Text(string(m.Key))
+		}
+		fmt.Fprintf(&f.text, "\n  %s: %s", shown, visible.Text(string(m.Value)))
+	}
+	return nil
+}
+
+// plain returns a name as it is if no reader can mistake it, and else as JSON with escapes.
+func plain(name string) string {
+	if quoted := visible.Text(string(raw.Quote(name))); quoted != `"`+name+`"` || name == "" ||
+		strings.Contains(name, " ") {
+		return quoted
+	}
+	return name
 }

@@ -47,6 +47,26 @@ func Text(text []byte) ([]byte, error) {
 	return form, nil
 }
 
+// Without returns an object without the members whose name drop reports; nil if no member is left. ok
+// is false if a name is ambiguous.
+func Without(o raw.Object, drop func(name string) bool) (text []byte, ok bool) {
+	var edits []raw.Edit
+	for m := range o.All() {
+		name, err := m.Name()
+		if err != nil {
+			return nil, false
+		}
+		if drop(name) {
+			edits = append(edits, raw.Edit{Name: name})
+		}
+	}
+	if len(edits) == o.Len() {
+		return nil, true
+	}
+	text, err := o.Splice(edits...)
+	return text, err == nil
+}
+
 // style is one of the two forms.
 type style bool
 

@@ -134,6 +134,8 @@ func beginsWord(text []byte, i int) bool {
 type span struct {
 	start, end int
 	rule       string
+	as         markForm
+	suffix     string // if it is not "": what the name of a member gets at its end instead of a mark
 }
 
 // secrets appends the tokens in text to found.
@@ -146,7 +148,7 @@ func secrets(text []byte, found []span) []span {
 				continue
 			}
 			if end, ok := s.match(text, i+len(s.prefix), &known); ok {
-				found, next = append(found, span{i, end, s.name}), end
+				found, next = append(found, span{start: i, end: end, rule: s.name}), end
 				break
 			}
 		}

@@ -16,6 +16,16 @@ func (d *Definitions) add(text []byte) {
 	d.Size += len(text)
 }
 
+// Each returns the items that f returns for these items, without those for which ok is false.
+func (d *Definitions) Each(f func(text []byte) (now []byte, ok bool)) (all Definitions) {
+	for _, text := range d.List {
+		if now, ok := f(text); ok {
+			all.add(now)
+		}
+	}
+	return all
+}
+
 // AppendTo appends the items with commas to b.
 func (d *Definitions) AppendTo(b []byte) []byte {
 	for i, text := range d.List {

@@ -64,12 +64,16 @@ func (s *Sight) Only(tools policy.Globs) *Sight {
 	return newSight(s.View, places, func(i int) bool { return reached.has(i) })
 }
 
-// SearchAnswer returns the text of the result of search_tools for clients with a list of kind k.
-func (s *Sight) SearchAnswer(k ListKind, q search.Query) string {
+// SearchAnswer returns the text of the result of search_tools for clients with a list of kind k. clean
+// returns the definition that the client may read; if ok is false, the tool does not count.
+func (s *Sight) SearchAnswer(k ListKind, q search.Query, clean func([]byte) (now []byte, ok bool)) string {
 	found, total := s.Search(k, q.Text, q.Limit)
 	var answer search.Answer
 	for _, t := range found {
-		if !answer.Add(search.ClassOf(t.Item.Definition), t.Listed(k)) {
+		definition, ok := clean(t.Listed(k))
+		if !ok {
+			total--
+		} else if !answer.Add(search.ClassOf(t.Item.Definition), definition) {
 			break
 		}
 	}

@@ -11,7 +11,6 @@ import (
 	"unique"
 
 	"junction/upstream"
-	"junction/upstream/raw"
 )
 
 // bitset is a set of small numbers.
@@ -194,19 +193,15 @@ func (s *Sight) Freshness(p upstream.Part, now time.Time) (ttl time.Duration, pu
 	return ttl, public
 }
 
-// AppendInstructions appends a comma and the member instructions, if there are any.
-func (s *Sight) AppendInstructions(b []byte) []byte {
-	text := ""
+// Instructions returns the instructions of the upstreams; "" if there are none.
+func (s *Sight) Instructions() (text string) {
 	for st := range s.Stocks() {
 		if text != "" && st.instructions != "" {
 			text += "\n\n"
 		}
 		text += st.instructions
 	}
-	if text == "" {
-		return b
-	}
-	return raw.AppendQuote(append(b, `,"instructions":`...), text)
+	return text
 }
 
 // Bytes returns the approximate memory of the sight, in bytes.

@@ -98,8 +98,8 @@ func (c *call) serve(ctx context.Context) {
 	case method == "ping" && !c.modern:
 		c.result("")
 	case method == "server/discover" && c.modern:
-		c.result(`"supportedVersions":%s,"capabilities":%s,%s`, mustJSON(c.s.script.Versions),
-			c.s.script.capabilities(true), c.caching())
+		c.result(`"supportedVersions":%s,"capabilities":%s,%s%s`, mustJSON(c.s.script.Versions),
+			c.s.script.capabilities(true), c.caching(), c.instructions())
 	case method == "subscriptions/listen" && c.modern:
 		c.listen(ctx)
 	case !c.s.has(method, c.modern):
@@ -202,8 +202,16 @@ func (c *call) initialize() {
 		c.se.clientInfo = bytes.Clone(info)
 	}
 	c.se.mu.Unlock()
-	c.result(`"protocolVersion":%s,"capabilities":%s,"serverInfo":%s`, raw.Quote(offered),
-		c.s.script.capabilities(false), c.identity())
+	c.result(`"protocolVersion":%s,"capabilities":%s,"serverInfo":%s%s`, raw.Quote(offered),
+		c.s.script.capabilities(false), c.identity(), c.instructions())
+}
+
+// instructions returns the member with a comma before it; "" for none.
+func (c *call) instructions() string {
+	if c.s.script.Instructions == "" {
+		return ""
+	}
+	return `,"instructions":` + string(raw.Quote(c.s.script.Instructions))
 }
 
 func (c *call) identity() string {

@@ -38,6 +38,7 @@ type Script struct {
 	Era          string            // legacy, modern or both; "" is both
 	Versions     []string          // offered; nil: every version of the era
 	Name         string            // serverInfo.name; "" is upstreamtest
+	Instructions string            // "" is none
 	Capabilities json.RawMessage   `json:",omitempty"` // instead of those that follow from the rest of the script
 	Tools        []json.RawMessage // listed verbatim; nil: one for each behaviour
 	PageSize     int               // of every list; 0: one page
