@@ -19,6 +19,7 @@ import (
 	"junction/cmd/junction/entries"
 	"junction/cmd/junction/prose"
 	"junction/upstream"
+	"junction/upstream/shell"
 )
 
 // connector is one run of `junction connect` or `junction disconnect`.
@@ -228,8 +229,11 @@ func (k *keptServers) notes() (notes []string) {
 		}
 	}
 	add(k.unknown, "the configuration does not have them", "junction import --write adds them.")
-	enable := "Run: junction enable " + strings.Join(k.disabled, "; junction enable ")
-	add(k.disabled, "they are disabled in Junction", enable)
+	var enable []string
+	for _, name := range k.disabled {
+		enable = append(enable, shell.Join("junction", "enable", name))
+	}
+	add(k.disabled, "they are disabled in Junction", "Run: "+strings.Join(enable, "; "))
 	add(k.broken, "they do not work in Junction now", "See: junction status")
 	add(k.skipped, "Junction cannot replace them", "")
 	if k.untested {

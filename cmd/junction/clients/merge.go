@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"junction/upstream/shell"
 )
 
 // Known is a server by which program or URL it is, with all references replaced.
@@ -109,7 +111,7 @@ func (m *Merge) Plan(servers []*Server) []Outcome {
 			o.Result, o.Name = Present, present
 			if differs {
 				o.Notes = append(o.Notes, "differs from the client's; the configuration keeps its own; "+
-					"to import it again, run first: junction remove "+present)
+					"to import it again, run first: "+shell.Join("junction", "remove", present))
 			}
 		case same >= 0:
 			first := &out[news[same].at]

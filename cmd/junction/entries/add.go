@@ -16,6 +16,7 @@ import (
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/prose"
 	"junction/cmd/junction/yamledit"
+	"junction/upstream/shell"
 )
 
 // adder is one run of `junction add`.
@@ -110,7 +111,7 @@ func (a *adder) run(ctx context.Context, args []string, dash int) error {
 		about = strings.Join(entry.CommandLine(), " ")
 	}
 	if entry.OAuth {
-		next = "Sign in with: junction login " + name
+		next = "Sign in with: " + shell.Join("junction", "login", name)
 	}
 	return e.Add(ctx, name, entry, about, notes, next)
 }
@@ -143,7 +144,7 @@ func (a *adder) arguments(args []string, dash int) (name string, err error) {
 		}
 	case len(args) > 1:
 		return "", cli.Usagef("%s is no URL; a command stands after --: junction add %s -- %s",
-			prose.Quote(args[1]), args[0], prose.OneLine(strings.Join(args[1:], " ")))
+			prose.Quote(args[1]), shell.Quote(args[0]), shell.Join(args[1:]...))
 	default:
 		return "", cli.Usagef("%s", usage)
 	}
@@ -168,8 +169,8 @@ func packPath(path string, f *file) (string, error) {
 		return "", err
 	}
 	if _, err := os.Stat(full); err != nil {
-		return "", fmt.Errorf("there is no pack at %s; make one with: junction-pack init %s", prose.OneLine(path),
-			prose.OneLine(path))
+		return "", fmt.Errorf("there is no pack at %s; make one with: %s", prose.OneLine(path),
+			shell.Join("junction-pack", "init", path))
 	}
 	own, err := filepath.Abs(filepath.Dir(f.path))
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"junction/cmd/junction/clients"
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/yamledit"
+	"junction/upstream/shell"
 )
 
 // Editor changes the upstreams of one configuration file.
@@ -97,8 +98,8 @@ func (e *Editor) Packs() (all []PackEntry) {
 // Free returns an error if the file has an upstream of that name.
 func (e *Editor) Free(name string) error {
 	if _, taken := e.config.Upstreams[name]; taken {
-		return fmt.Errorf("%s has an upstream %s already; choose another name, or run first: junction remove %s",
-			e.Short(), name, name)
+		return fmt.Errorf("%s has an upstream %s already; choose another name, or run first: %s",
+			e.Short(), name, shell.Join("junction", "remove", name))
 	}
 	return nil
 }
@@ -142,8 +143,8 @@ func (e *Editor) Remove(ctx context.Context, name string) error {
 		return err
 	}
 	if len(e.config.Upstreams) == 1 {
-		return fmt.Errorf("%s is the only upstream of %s, which needs at least one; run: junction disable %s",
-			name, e.Short(), name)
+		return fmt.Errorf("%s is the only upstream of %s, which needs at least one; run: %s",
+			name, e.Short(), shell.Join("junction", "disable", name))
 	}
 	text, err := yamledit.Remove(e.text, section, name)
 	if err != nil {

@@ -21,6 +21,7 @@ import (
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/prose"
 	"junction/cmd/junction/runfile"
+	"junction/upstream/shell"
 )
 
 // section is the key of the upstreams in the file.
@@ -120,8 +121,8 @@ func (o *outcome) print(ctx context.Context, w io.Writer, f *file, asJSON bool, 
 		lines = append(lines, SetVariables(o.Variables))
 	}
 	if o.Mistakes > 0 {
-		lines = append(lines, fmt.Sprintf("The file has %s elsewhere: junction check --config %s.",
-			prose.Count(o.Mistakes, "mistake"), f.path))
+		lines = append(lines, fmt.Sprintf("The file has %s elsewhere: %s.",
+			prose.Count(o.Mistakes, "mistake"), shell.Join("junction", "check", "--config", f.path)))
 	}
 	if o.Next != "" {
 		lines = append(lines, o.Next)

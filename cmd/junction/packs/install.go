@@ -23,6 +23,7 @@ import (
 	"junction/cmd/junction/packs/plan"
 	"junction/cmd/junction/runfile"
 	"junction/upstream/files"
+	"junction/upstream/shell"
 )
 
 // fetched is a pack that was fetched into a temporary folder.
@@ -203,7 +204,7 @@ func (r *run) installed(ctx context.Context, f *fetched, s fetch.Source, entry *
 		notes = append(notes, fmt.Sprintf("The pack reads variables that it does not get yet: %s. "+
 			"Add those that it needs to env of the upstream.", strings.Join(lacks, ", ")))
 	}
-	return r.edit.Add(ctx, f.name, entry, "pack "+entry.Pack, notes, "Enable it with: junction packs enable "+f.name)
+	return r.edit.Add(ctx, f.name, entry, "pack "+entry.Pack, notes, "Enable it with: "+shell.Join("junction", "packs", "enable", f.name))
 }
 
 // agree returns an error if the fetched pack differs from the one in the lock file.
