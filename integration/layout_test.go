@@ -40,7 +40,7 @@ var arrows = map[string][]string{
 	// it connects the processes over one database for proxy, and forwards requests among them
 	"cmd/junction/replicas": {"auth", "auth/seal", "auth/store", "policy", "proxy/budget", "proxy/members",
 		"upstream/bounded", "upstream/http1", "upstream/pace"},
-	"cmd/junction/clients": {"upstream/files", "upstream/shell"},
+	"cmd/junction/clients": {"cmd/junction/prose", "upstream/files", "upstream/shell"}, // a person looks at entries
 	"cmd/junction/demo":    {},
 	"cmd/junction/health":  {"upstream/pace"},
 	"cmd/junction/signon":  {"upstream/files"},

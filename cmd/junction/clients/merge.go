@@ -56,6 +56,7 @@ const (
 	Same    Result = "same"    // it is another server that was found
 	Present Result = "present" // the configuration has it
 	Skipped Result = "skipped" // Junction cannot have it, or it is Junction
+	Held    Result = "held"    // a project has it, and no project was named
 )
 
 // An Outcome is a server that was found, and what becomes of it.

@@ -2,10 +2,13 @@ package entries
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"strings"
+
+	"github.com/spf13/cobra"
 
 	"junction/cmd/junction/cli"
 	"junction/cmd/junction/clients"
@@ -211,6 +214,25 @@ func UseEnv(g *clients.Given, pairs []string) error {
 		g.Env[name] = value
 	}
 	return nil
+}
+
+// Review shows a person what would run, and asks the question, unless yes is true. Without a terminal
+// and without yes it returns an error. Together with JSON, the text goes to standard error.
+func Review(cmd *cobra.Command, stdout io.Writer, asJSON, yes bool, text, question string) error {
+	out := stdout
+	if asJSON || !yes && cli.CanAsk(cmd) && !cli.IsTerminal(stdout) { // the person has to see it
+		out = cmd.ErrOrStderr()
+	}
+	if !asJSON || !yes && cli.CanAsk(cmd) {
+		if _, err := io.WriteString(out, text); err != nil {
+			return err
+		}
+	}
+	if !yes && !cli.CanAsk(cmd) {
+		return errors.New("nothing was written: the question needs a terminal; look at what would run, and give --yes " +
+			"to the same command")
+	}
+	return cli.Confirm(cmd, yes, question)
 }
 
 // Entry returns an entry for the values that a user has given.
