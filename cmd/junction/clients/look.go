@@ -174,7 +174,9 @@ func (l *Look) Text() string {
 	row("connects to", l.URL)
 	row("header", l.Headers...)
 	row("variable", l.Env...)
-	row("published", strings.Join(l.Published, ", "))
+	if len(l.Published) > 0 {
+		row("publisher", "sets "+strings.Join(l.Published, ", "))
+	}
 	row("reads", strings.Join(l.Environment, ", "))
 	row("reads file", l.Files...)
 	row("note", l.Notes...)

@@ -22,7 +22,8 @@ type Editor struct {
 	*file
 	Stdout io.Writer
 	JSON   bool
-	More   any // further output of --json
+	More   any           // the pack, for the output of --json
+	Look   *clients.Look // what the upstream would do, for the output of --json
 }
 
 // Edit reads the configuration file of a command. flag is the value of --config. With create, the
@@ -196,7 +197,7 @@ func (e *Editor) changed(ctx context.Context, name string, text []byte, said str
 }
 
 func (e *Editor) print(ctx context.Context, o *outcome, said string) error {
-	o.Pack = e.More
+	o.Pack, o.Look = e.More, e.Look
 	return o.print(ctx, e.Stdout, e.file, e.JSON, said)
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"junction/cmd/junction/cli"
+	"junction/cmd/junction/clients"
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/prose"
 	"junction/cmd/junction/runfile"
@@ -47,6 +48,8 @@ type outcome struct {
 	Reload    string   `json:"reload,omitempty"`   // why it has not applied the change
 	Next      string   `json:"next,omitempty"`     // the next step for the user
 	Pack      any      `json:"pack,omitempty"`
+
+	Look *clients.Look `json:"look,omitempty"` // what a new upstream would do
 }
 
 // reloadLimit is how long a command waits for the running junction, which usually needs a tenth of
