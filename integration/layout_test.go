@@ -61,7 +61,7 @@ var arrows = map[string][]string{
 		"proxy", "proxy/pins", "proxy/search", "proxy/visible", "upstream", "upstream/oauth", "cmd/junction/signon", "upstream/shell"},
 	"cmd/junction/registry": {"cmd/junction/clients", "cmd/junction/config", "cmd/junction/prose"},
 	"cmd/junction/entries": {"cmd/junction/cli", "cmd/junction/clients", "cmd/junction/config", "cmd/junction/prose",
-		"cmd/junction/packs/plan", "cmd/junction/registry", "cmd/junction/runfile", "cmd/junction/yamledit", "upstream/shell"},
+		"cmd/junction/packs/lock", "cmd/junction/packs/plan", "cmd/junction/registry", "cmd/junction/runfile", "cmd/junction/yamledit", "upstream/shell"},
 	"cmd/junction/audit": {"cmd/junction/cli", "cmd/junction/config", "upstream/files", "cmd/junction/prose",
 		"cmd/junction/record", "proxy", "proxy/visible", "upstream/pace"},
 	"cmd/junction/signins": {"cmd/junction/cli", "cmd/junction/clients", "cmd/junction/config", "cmd/junction/yamledit",

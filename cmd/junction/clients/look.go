@@ -72,8 +72,8 @@ func (e *Entry) Look(name, from string) (*Look, error) {
 	}
 	l.Environment, l.Files = quoted(l.Environment), quoted(l.Files)
 	if n := l.size(); n > maxLook {
-		return l, fmt.Errorf("its command, URL and values have %d bytes, and Junction shows at most %d for a question; "+
-			"add it by hand", n, maxLook)
+		return l, fmt.Errorf("its command, URL and values have %d bytes, and Junction shows at most %d for a "+
+			"question; add it by hand", n, maxLook)
 	}
 	return l, nil
 }

@@ -178,7 +178,8 @@ func (p *Proxy) explain(ctx context.Context, q WhyQuery, now time.Time) (WhyRepo
 	if !known {
 		for _, e := range endpoints(q.Endpoint) {
 			if p.Config().Upstreams[e].Off() {
-				return WhyReport{}, fmt.Errorf("the upstream %s is disabled; run: %s", e, shell.Join("junction", "enable", e))
+				return WhyReport{}, fmt.Errorf("the upstream %s is disabled; run: %s", e,
+					shell.Join("junction", "enable", e))
 			}
 		}
 		return WhyReport{}, fmt.Errorf("there is no endpoint %s; there is /mcp, /mcp/UPSTREAM for each upstream, and "+
@@ -354,7 +355,8 @@ func (p *Proxy) itemOf(x *view.Explanation, s upstream.Status, who policy.Subjec
 			advise("if a client does not show it, the client has an old list or hides tools: reconnect the client")
 		}
 	default:
-		advise("%s", cmp.Or(s.Advice, "the upstream is not connected; run: "+shell.Join("junction", "doctor", x.Upstream)))
+		advise("%s", cmp.Or(s.Advice,
+			"the upstream is not connected; run: "+shell.Join("junction", "doctor", x.Upstream)))
 	}
 	return a
 }

@@ -136,14 +136,14 @@ func (a *adder) review(cmd *cobra.Command, name string, entry *clients.Entry, e 
 			return fmt.Errorf("cannot add %s: %w", name, err)
 		}
 		e.Look, text = look, clients.Looks([]*clients.Look{look})
-	case entry.Pack != "" && !entry.Off: // junction packs enable shows it otherwise
+	case entry.Pack != "":
 		folder := entry.Pack
 		if !filepath.IsAbs(folder) {
 			folder = filepath.Join(filepath.Dir(e.Path()), folder)
 		}
 		p, err := plan.Of(folder)
 		if err != nil {
-			return fmt.Errorf("cannot show what the pack would run: %w; correct the pack, or add it with --disabled", err)
+			return fmt.Errorf("cannot show what the pack would run: %w", err)
 		}
 		e.More, text = p, p.Text()
 	default:

@@ -230,8 +230,8 @@ func Review(cmd *cobra.Command, stdout io.Writer, asJSON, yes bool, text, questi
 		}
 	}
 	if !yes && !cli.CanAsk(cmd) {
-		return errors.New("nothing was written: the question needs a terminal; look at what would run, and give --yes " +
-			"to the same command")
+		return errors.New("nothing was written: the question needs a terminal; look at what would run, and give " +
+			"--yes to the same command")
 	}
 	return cli.Confirm(cmd, yes, question)
 }

@@ -74,7 +74,7 @@ disabled upstream. It runs nothing of the pack. A pack whose files differ from p
 				return r.list()
 			}},
 		named("show", "Show where a pack comes from and what it would run", "", (*run).show),
-		named("enable", "Show what a pack would run, and enable its upstream", "", (*run).enable),
+		enableCommand(named),
 		named("disable", "Disable the upstream of a pack", "", (*run).disable),
 		updateCommand(named),
 		named("remove", "Remove a pack, its upstream and its files",
@@ -139,6 +139,16 @@ Without an argument, install restores the packs of packs.lock whose folder is mi
 	cmd.Flags().StringVar(&o.name, "name", "", "`name` of the pack and its upstream (default: that of the repository)")
 	cmd.Flags().StringArrayVarP(&o.env, "env", "e", nil,
 		"an environment variable of the pack, `NAME=VALUE`, or NAME for that of Junction; may be repeated")
+	return cmd
+}
+
+func enableCommand(named func(use, short, long string, do func(*run, *cobra.Command, string) error) *cobra.Command,
+) *cobra.Command {
+	var yes bool
+	cmd := named("enable", "Show what a pack would run, and enable its upstream",
+		"Show what a pack would run, ask, and enable its upstream. A running junction starts the pack.",
+		func(r *run, cmd *cobra.Command, name string) error { return r.enable(cmd, name, yes) })
+	cli.YesFlag(cmd, &yes)
 	return cmd
 }
 

@@ -204,7 +204,8 @@ func (r *run) installed(ctx context.Context, f *fetched, s fetch.Source, entry *
 		notes = append(notes, fmt.Sprintf("The pack reads variables that it does not get yet: %s. "+
 			"Add those that it needs to env of the upstream.", strings.Join(lacks, ", ")))
 	}
-	return r.edit.Add(ctx, f.name, entry, "pack "+entry.Pack, notes, "Enable it with: "+shell.Join("junction", "packs", "enable", f.name))
+	next := "Enable it with: " + shell.Join("junction", "packs", "enable", f.name)
+	return r.edit.Add(ctx, f.name, entry, "pack "+entry.Pack, notes, next)
 }
 
 // agree returns an error if the fetched pack differs from the one in the lock file.

@@ -143,8 +143,8 @@ func (r *run) show(_ *cobra.Command, name string) error {
 	return err
 }
 
-// enable shows what the pack would run, and enables its upstream.
-func (r *run) enable(cmd *cobra.Command, name string) error {
+// enable shows what the pack would run, asks, and enables its upstream.
+func (r *run) enable(cmd *cobra.Command, name string, yes bool) error {
 	s, err := r.find(name)
 	if err != nil {
 		return err
@@ -155,8 +155,15 @@ func (r *run) enable(cmd *cobra.Command, name string) error {
 	if s.Plan, err = plan.Of(s.Folder); err != nil {
 		return err
 	}
-	if r.edit.More = s; !r.json && !s.Enabled {
-		fmt.Fprintf(r.stdout, "%s\n", s.Plan.Text())
+	if r.edit.More = s; !s.Enabled {
+		if r.json && !yes && !cli.CanAsk(cmd) { // the output says what would run
+			if err := cli.PrintValue(r.stdout, s); err != nil {
+				return err
+			}
+		}
+		if err := entries.Review(cmd, r.stdout, r.json, yes, s.Plan.Text()+"\n", "Enable "+name+"?"); err != nil {
+			return err
+		}
 	}
 	s.Enabled = true
 	return r.edit.Switch(cmd.Context(), name, true)

@@ -124,9 +124,10 @@ func (t *translator) local(e *clients.Entry, p *Package) {
 			prose.Quote(p.Identifier), prose.Quote(p.Version), prose.Quote(p.BaseURL))
 		return
 	}
-	if isDigest := strings.Contains(pkg[0], "@sha256:"); !isDigest && !exact[p.RegistryType].MatchString(version) {
-		t.refuse("the registry names no exact version of %s, but %s, so that its publisher could replace what you have "+
-			"looked at; if you accept that, add the server by its command", prose.Quote(p.Identifier), prose.Quote(version))
+	if !strings.Contains(pkg[0], "@sha256:") && !exact[p.RegistryType].MatchString(version) {
+		t.refuse("the registry names no exact version of %s, but %s, so that its publisher could replace what you "+
+			"have looked at; if you accept that, add the server by its command", prose.Quote(p.Identifier),
+			prose.Quote(version))
 	}
 	e.Command = literals(begin)
 	e.Command = append(e.Command, t.runtime(p)...)
