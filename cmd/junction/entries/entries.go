@@ -3,7 +3,8 @@
 //
 // file.go changes the file as text, so that comments and order stay. It checks the new text before
 // it writes it, and keeps a backup of the old file. Mistakes elsewhere in the file do not prevent a
-// change. change.go offers these changes to the commands of other packages.
+// change. change.go offers these changes to the commands of other packages. Its Review shows a
+// person what would run, and asks, before an entry that others have written is added or enabled.
 package entries
 
 import (
