@@ -28,49 +28,50 @@ var arrows = map[string][]string{
 	"cmd/junction/prose":   {},
 	"upstream/bounded":     {},
 	"upstream/files":       {},
+	"upstream/shell":       {},
 	"cmd/junction/runfile": {"cmd/junction/config", "upstream/files"},
 	"cmd/junction/record": {"cmd/junction/config", "upstream/files", "auth", "proxy", "upstream/bounded", "upstream/pace",
 		"upstream/raw"},
 	"cmd/junction/diagnose": {"cmd/junction/config", "cmd/junction/health", "cmd/junction/prose",
 		"cmd/junction/replicas", "auth",
-		"auth/authserver", "policy", "proxy", "proxy/view", "upstream", "upstream/command"}, // why asks for the last known groups of a user
+		"auth/authserver", "policy", "proxy", "proxy/view", "upstream", "upstream/command", "upstream/shell"}, // why asks for the last known groups of a user
 	"cmd/junction/bridge": {"cmd/junction/prose", "upstream/definition", "upstream/http1", "upstream/jsonrpc", "upstream/raw",
 		"upstream/transport"}, // a client of the endpoint, as the proxy is one of its servers
 	// it connects the processes over one database for proxy, and forwards requests among them
 	"cmd/junction/replicas": {"auth", "auth/seal", "auth/store", "policy", "proxy/budget", "proxy/members",
 		"upstream/bounded", "upstream/http1", "upstream/pace"},
-	"cmd/junction/clients": {"upstream/files"},
+	"cmd/junction/clients": {"cmd/junction/prose", "upstream/files", "upstream/shell"}, // a person looks at entries
 	"cmd/junction/demo":    {},
 	"cmd/junction/health":  {"upstream/pace"},
 	"cmd/junction/signon":  {"upstream/files", "upstream/sandbox"}, // no key goes to the browser's environment
 	"cmd/junction/packs": {"cmd/junction-pack/manifest", "cmd/junction-pack/tree", "cmd/junction/cli", "cmd/junction/clients",
 		"cmd/junction/entries", "cmd/junction/packs/fetch", "cmd/junction/packs/lock", "cmd/junction/packs/plan", "cmd/junction/prose",
-		"cmd/junction/runfile", "upstream/files"},
+		"cmd/junction/runfile", "upstream/files", "upstream/shell"},
 	"cmd/junction/packs/fetch": {"cmd/junction-pack/tree", "cmd/junction/prose", "upstream/pace"},
-	"cmd/junction/packs/lock":  {"cmd/junction-pack/tree", "upstream/files"},
+	"cmd/junction/packs/lock":  {"cmd/junction-pack/tree", "upstream/files", "upstream/shell"},
 	// a plan is made by the loader that serves the pack
 	"cmd/junction/packs/plan": {"cmd/junction-pack/manifest", "cmd/junction-pack/pack", "cmd/junction-pack/web", "cmd/junction/prose",
 		"upstream/command"},
 	"cmd/junction/screen": {"cmd/junction/cli", "cmd/junction/diagnose", "cmd/junction/prose",
-		"upstream", "upstream/pace"}, // the words of states
+		"upstream", "upstream/pace", "upstream/shell"}, // the words of states
 	// it measures what they do, so that they need no library for it
 	"cmd/junction/telemetry":      {"cmd/junction/telemetry/otlp", "proxy", "proxy/budget", "proxy/question", "upstream", "upstream/raw"},
 	"cmd/junction/telemetry/otlp": {"upstream/pace"},
 	"cmd/junction/pages": {"cmd/junction/clients", "cmd/junction/diagnose", "cmd/junction/prose", "proxy",
 		"upstream"}, // the words of states
 	"cmd/junction/cli": {"cmd/junction/config", "cmd/junction/diagnose", "cmd/junction/prose", "cmd/junction/runfile", "auth", "policy",
-		"proxy", "proxy/pins", "proxy/search", "proxy/visible", "upstream", "upstream/oauth", "cmd/junction/signon"},
+		"proxy", "proxy/pins", "proxy/search", "proxy/visible", "upstream", "upstream/oauth", "cmd/junction/signon", "upstream/shell"},
 	"cmd/junction/registry": {"cmd/junction/clients", "cmd/junction/config", "cmd/junction/prose"},
 	"cmd/junction/entries": {"cmd/junction/cli", "cmd/junction/clients", "cmd/junction/config", "cmd/junction/prose",
-		"cmd/junction/registry", "cmd/junction/runfile", "cmd/junction/yamledit"},
+		"cmd/junction/packs/lock", "cmd/junction/packs/plan", "cmd/junction/registry", "cmd/junction/runfile", "cmd/junction/yamledit", "upstream/shell"},
 	"cmd/junction/audit": {"cmd/junction/cli", "cmd/junction/config", "upstream/files", "cmd/junction/prose",
 		"cmd/junction/record", "proxy", "proxy/visible", "upstream/pace"},
 	"cmd/junction/signins": {"cmd/junction/cli", "cmd/junction/clients", "cmd/junction/config", "cmd/junction/yamledit",
-		"cmd/junction/prose", "upstream/files", "auth", "auth/authserver", "auth/seal", "auth/store", "proxy/visible"},
+		"cmd/junction/prose", "upstream/files", "auth", "auth/authserver", "auth/seal", "auth/store", "proxy/visible", "upstream/shell"},
 	"cmd/junction/yamlread": {"cmd/junction/prose"},
 	"cmd/junction/config": {"cmd/junction-pack/manifest", "upstream/files", "cmd/junction/packs/lock", "cmd/junction/prose", "cmd/junction/yamlread", "auth", "auth/authserver",
 		"auth/fetch", "auth/store", "policy", "proxy", "proxy/search", "proxy/view", "upstream", "upstream/command", "upstream/oauth",
-		"upstream/sandbox"}, // names of Junction's own tools
+		"upstream/sandbox", "upstream/shell"}, // names of Junction's own tools
 	"proxy": {
 		"proxy/answers", "proxy/approval", "proxy/budget", "proxy/canon", "proxy/headers", "proxy/members", "proxy/older",
 		"proxy/origin", "proxy/pins", "proxy/profile", "proxy/question", "proxy/redact", "proxy/relay", "proxy/replay", "proxy/schema", "proxy/search", "proxy/view", "proxy/visible",
@@ -87,14 +88,15 @@ var arrows = map[string][]string{
 	"proxy/profile":  {"upstream", "upstream/raw"},
 	"proxy/budget":   {"auth", "policy"},                // names of accounts are redacted; policies limit rates
 	"proxy/canon":    {"proxy/visible", "upstream/raw"}, // differences are shown to a person
-	"proxy/pins":     {"upstream/files", "proxy/canon", "proxy/visible"},
+	"proxy/pins":     {"upstream/files", "upstream/shell", "proxy/canon", "proxy/visible"},
+	"proxy/visible":  {"upstream/shell"},
 	"proxy/schema":   {"proxy/visible", "upstream/bounded", "upstream/raw"},
 	"proxy/answers":  {"proxy/canon", "upstream/bounded", "upstream/raw"},
 	"proxy/search":   {"upstream/raw"},
 	"proxy/approval": {"proxy/canon", "proxy/visible", "upstream/bounded", "upstream/raw"},
 	"proxy/view":     {"proxy/pins", "proxy/search", "upstream", "policy", "upstream/jsonrpc", "upstream/raw"},
 	"upstream": {"upstream/bounded", "upstream/command", "upstream/definition", "upstream/http1", "upstream/jsonrpc", "upstream/pace",
-		"upstream/raw", "upstream/remedy", "upstream/sandbox", "upstream/transport"},
+		"upstream/raw", "upstream/remedy", "upstream/sandbox", "upstream/transport", "upstream/shell"},
 	"upstream/command":    {"upstream/sandbox", "upstream/transport"},               // they start what a section describes
 	"upstream/definition": {"upstream/http1", "upstream/raw", "upstream/transport"}, // names of headers; text in one line
 	// it moves messages, and the process at the other end of one is confined by sandbox
@@ -104,6 +106,7 @@ var arrows = map[string][]string{
 	// same case, none of them twice
 	"policy":           {"upstream/raw"},
 	"upstream/oauth":   {"auth/fetch", "auth/store", "upstream/pace"},
+	"upstream/remedy":  {"upstream/shell"},              // it names commands with names of servers
 	"upstream/stored":  {"auth/seal", "upstream/files"}, // what is on the disk is sealed like session ids
 	"auth/authserver":  {"auth", "auth/store", "auth/seal", "auth/fetch", "upstream/bounded"},
 	"auth/store":       {"auth/seal"},
@@ -112,7 +115,7 @@ var arrows = map[string][]string{
 
 	// A pack runs commands as upstream does, and checks arguments as proxy does.
 	"cmd/junction-pack":     {"cmd/junction-pack/cli", "cmd/junction/build", "upstream/sandbox"},
-	"cmd/junction-pack/cli": {"cmd/junction-pack/tree", "cmd/junction/packs/lock", "cmd/junction-pack/manifest", "cmd/junction-pack/pack", "cmd/junction/prose"},
+	"cmd/junction-pack/cli": {"cmd/junction-pack/tree", "cmd/junction/packs/lock", "cmd/junction-pack/manifest", "cmd/junction-pack/pack", "cmd/junction/prose", "upstream/shell"},
 	"cmd/junction-pack/pack": {"cmd/junction-pack/command", "cmd/junction-pack/manifest", "cmd/junction-pack/openapi",
 		"cmd/junction-pack/prompt", "cmd/junction-pack/web", "upstream/files", "proxy/origin", "proxy/schema", "upstream/raw"},
 	"cmd/junction-pack/openapi": {"cmd/junction-pack/manifest", "cmd/junction-pack/template", "cmd/junction-pack/web",
@@ -122,7 +125,7 @@ var arrows = map[string][]string{
 	"cmd/junction-pack/web":     {"cmd/junction-pack/manifest", "cmd/junction-pack/template", "auth/fetch"},
 	"cmd/junction-pack/command": {"cmd/junction-pack/manifest", "cmd/junction-pack/template", "upstream/sandbox", "upstream/transport"},
 	"cmd/junction-pack/manifest": {"cmd/junction-pack/template", "upstream/files", "cmd/junction/prose", "cmd/junction/yamlread", "proxy/schema",
-		"upstream/command", "upstream/raw"},
+		"upstream/command", "upstream/raw", "upstream/shell"},
 }
 
 // forTests are packages of test support: they import what they like, and only tests import them.

@@ -18,6 +18,7 @@ import (
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
 	"junction/upstream/remedy"
+	"junction/upstream/shell"
 	"junction/upstream/transport"
 )
 
@@ -241,9 +242,11 @@ func adviceOfStatus(status *transport.StatusError, upstream string, c *Config) s
 	}
 	switch code := status.Status; {
 	case status.WantsOAuth() && c.Auth.Mode == AuthNone:
-		return "the server asks for an OAuth sign-in: set auth: { mode: oauth }, then run: junction login " + upstream
+		return "the server asks for an OAuth sign-in: set auth: { mode: oauth }, then run: " +
+			shell.Join("junction", "login", upstream)
 	case code == 401 && c.OperatorSignsIn():
-		return "run: junction login " + upstream + "; without a running proxy, no sign-in is used for the check"
+		return "run: " + shell.Join("junction", "login", upstream) +
+			"; without a running proxy, no sign-in is used for the check"
 	case code == 403 && len(scopes) > 0:
 		return "the token lacks a scope of " + strings.Join(scopes, ", ") + ": set headers to a token that has it"
 	case (code == 401 || code == 403) && set:

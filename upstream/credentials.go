@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"junction/upstream/shell"
 	"junction/upstream/transport"
 )
 
@@ -56,18 +57,18 @@ func (e *LoginError) Error() string {
 		return "the sign-in lacks " + scope + "; run: " + e.Command()
 	}
 	if e.Again {
-		return "the sign-in has ended; run: junction login " + e.Upstream
+		return "the sign-in has ended; run: " + shell.Join("junction", "login", e.Upstream)
 	}
-	return "sign-in needed; run: junction login " + e.Upstream
+	return "sign-in needed; run: " + shell.Join("junction", "login", e.Upstream)
 }
 
 // Command returns the command that signs in, with the scopes that are missing.
 func (e *LoginError) Command() string {
-	text := "junction login " + e.Upstream
-	for _, scope := range e.Scopes {
-		text += " --scope " + scope
+	words := []string{"junction", "login", e.Upstream}
+	for _, scope := range e.Scopes { // the server has chosen them
+		words = append(words, "--scope", scope)
 	}
-	return text
+	return shell.Join(words...)
 }
 
 // lacking returns err as a LoginError if the server rejected a request because the operator's

@@ -27,6 +27,8 @@ func (c *Config) Validate(name string) []Problem {
 	bad := func(path, format string, args ...any) { ps = append(ps, Problem{path, fmt.Sprintf(format, args...)}) }
 	if !validName(name) {
 		bad("", "the name of an upstream has 1 to 32 of A-Z, a-z, 0-9, _ and -, and does not begin with -")
+	} else if Reserved(name) {
+		bad("", "MCP reserves the URL /mcp/%s for a document about the server; choose another name", name)
 	}
 	switch {
 	case len(c.Command) == 0 && c.URL == "":
@@ -187,6 +189,12 @@ const nameBytes = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz012345678
 
 func validName(s string) bool {
 	return s != "" && len(s) <= 32 && s[0] != '-' && strings.Trim(s, nameBytes) == ""
+}
+
+// Reserved reports whether MCP, or a draft of it, gives a path of this name below the URL of a server
+// a meaning of its own: the server card (SEP-2127), and the catalog that names it.
+func Reserved(name string) bool {
+	return strings.EqualFold(name, "server-card") || strings.EqualFold(name, "ai-catalog")
 }
 
 func validCapability(s string) bool {

@@ -20,6 +20,7 @@ import (
 	"junction/cmd/junction/prose"
 	"junction/upstream"
 	"junction/upstream/sandbox"
+	"junction/upstream/shell"
 )
 
 // connector is one run of `junction connect` or `junction disconnect`.
@@ -221,16 +222,23 @@ func (c *connector) replaceable(ctx context.Context) (remove []string, kept kept
 	return remove, kept, nil
 }
 
-// notes returns a sentence for each reason.
-func (k *keptServers) notes() (notes []string) {
+// notes returns a sentence for each reason. project is the folder of --project, or "".
+func (k *keptServers) notes(project string) (notes []string) {
 	add := func(names []string, why, then string) {
 		if len(names) > 0 {
 			notes = append(notes, "Kept, because "+why+": "+strings.Join(names, ", ")+". "+then)
 		}
 	}
-	add(k.unknown, "the configuration does not have them", "junction import --write adds them.")
-	enable := "Run: junction enable " + strings.Join(k.disabled, "; junction enable ")
-	add(k.disabled, "they are disabled in Junction", enable)
+	imports := []string{"junction", "import", "--write"}
+	if project != "" {
+		imports = append(imports, "--project", project)
+	}
+	add(k.unknown, "the configuration does not have them", shell.Join(imports...)+" adds them.")
+	var enable []string
+	for _, name := range k.disabled {
+		enable = append(enable, shell.Join("junction", "enable", name))
+	}
+	add(k.disabled, "they are disabled in Junction", "Run: "+strings.Join(enable, "; "))
 	add(k.broken, "they do not work in Junction now", "See: junction status")
 	add(k.skipped, "Junction cannot replace them", "")
 	if k.untested {
@@ -261,7 +269,7 @@ func (c *connector) connect(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	done.Notes = append(done.Notes, kept.notes()...)
+	done.Notes = append(done.Notes, kept.notes(c.project)...)
 	switch {
 	case !c.target.Key, c.target.KeyFile != "":
 	case c.client.StartsCommands():

@@ -1,7 +1,7 @@
 package main
 
 import (
-	"context"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -30,28 +30,33 @@ func importCommand(stdout, stderr io.Writer, file *string) *cobra.Command {
 		Long: `Import servers from the configuration files of Claude Code, Claude Desktop, Cursor, VS Code, Codex,
 Gemini CLI, Copilot CLI, opencode, Windsurf and Zed.
 
-The command lists each server, the place where it was found, and the result. With --write it adds
-the new servers to the configuration file, which keeps its comments and order, and makes a backup of the
-old file. Secrets go to files in the folder secrets beside the configuration file. The files of the
-clients stay as they are.
+The command lists each server, the place where it was found, and the result. Then it shows what each
+new server would run, send and read. With --write it asks, and adds the new servers to the
+configuration file, which keeps its comments and order. The old file becomes a backup. Secrets go to
+files in the folder secrets beside the configuration file. The files of the clients stay as they are.
+
+Servers in the files of a project, such as .mcp.json of a cloned repository, are imported only with
+--project FOLDER: others may have written them. Without it, those of the current folder are listed.
 
 Without --config, the file is junction/config.yaml in the user's folder for configurations.`,
 		Example: `  junction import
   junction import --write
   junction import --from cursor --from vscode
+  junction import --project . --write
   junction import --from team/mcp.json`,
 		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			i.file = *file
-			return i.run(cmd.Context())
+			return i.run(cmd)
 		},
 	}
 	flags := cmd.Flags()
 	flags.StringArrayVar(&i.from, "from", nil,
 		"a `client` or a file; may be given several times (default: all clients)")
-	flags.StringVar(&i.project, "project", "", "the `folder` whose project files are read (default: the current one)")
+	flags.StringVar(&i.project, "project", "", "import the servers of the project in this `folder`, too")
 	flags.BoolVar(&i.add, "write", false, "add the new servers to the configuration file")
 	flags.BoolVar(&i.json, "json", false, "print JSON")
+	cli.YesFlag(cmd, &i.yes)
 	return cmd
 }
 
@@ -62,11 +67,14 @@ type importer struct {
 	project        string
 	json           bool
 	add            bool
+	yes            bool   // do not ask
 	file           string // the configuration file
 
 	home     clients.Home
+	here     clients.Home    // home with a project: that of --project, or the current folder
 	editor   *entries.Editor // of file
 	outcomes []clients.Outcome
+	looks    map[*clients.Server]*clients.Look // of the new servers
 	others   []otherProject
 	failures []error // for single files
 	written  bool
@@ -74,21 +82,46 @@ type importer struct {
 	next     string // the next step for the user
 }
 
-func (i *importer) run(ctx context.Context) error {
+func (i *importer) run(cmd *cobra.Command) error {
 	var err error
 	if i.home, err = clients.HomeOf(i.project); err != nil {
+		return err
+	}
+	if i.here, err = clients.HomeOf(cmp.Or(i.project, ".")); err != nil {
 		return err
 	}
 	if i.editor, err = entries.Read(i.stdout, i.file, i.json); err != nil {
 		return err
 	}
 	i.file = i.editor.Path()
-	places, err := i.places()
+	places, held, err := i.places()
 	if err != nil {
 		return err
 	}
+	i.plan(places, held)
+	if !i.json {
+		if err := i.print(); err != nil {
+			return err
+		}
+	}
+	if err = i.confirm(cmd); err == nil && i.add {
+		err = i.write(cmd.Context())
+	}
+	if i.json {
+		err = errors.Join(err, i.printJSON())
+	} else if err == nil {
+		_, err = io.WriteString(i.stdout, i.summary())
+	}
+	if len(i.from) > 0 && len(i.failures) > 0 {
+		return errors.Join(err, fmt.Errorf("%s could not be read", prose.Count(len(i.failures), "file")))
+	}
+	return err
+}
+
+// plan reads the files, and decides what becomes of each server. The servers of held places are not
+// imported, and decide nothing about the others.
+func (i *importer) plan(places, held []clients.Place) {
 	servers, failures := i.home.Read(places)
-	i.failures = failures
 	c := i.editor.Config()
 	merge := clients.Merge{Existing: knownOf(c), Own: ownURLs(c), Getenv: entries.Lookup, Origin: i.origin}
 	comments := i.editor.Comments()
@@ -96,54 +129,71 @@ func (i *importer) run(ctx context.Context) error {
 		merge.Existing[n].From = comments[merge.Existing[n].Name]
 	}
 	i.outcomes = merge.Plan(servers)
-	i.others = i.elsewhere(merge, places)
-	if i.add {
-		if err := i.write(); err != nil {
-			return err
+	i.looks = map[*clients.Server]*clients.Look{}
+	for n := range i.outcomes {
+		o := &i.outcomes[n]
+		if o.Result != clients.New {
+			continue
 		}
-		if i.written {
-			s := entries.Follow(ctx, i.file)
-			if i.next = s.Next; s.Reload != "" {
-				i.next = s.Refused()
+		look, err := o.Server.Entry.Look(o.Name, i.place(o.Server))
+		if err != nil {
+			o.Result, o.Notes = clients.Skipped, []string{err.Error()}
+			continue
+		}
+		i.looks[o.Server] = look
+	}
+	theirs, more := i.here.Read(held)
+	again, _ := i.home.Read(places) // a plan changes the entries of its servers
+	for _, o := range merge.Plan(append(again, theirs...))[len(again):] {
+		if o.Result == clients.New {
+			o.Result, o.Name = clients.Held, ""
+		}
+		i.outcomes = append(i.outcomes, o)
+	}
+	i.failures = append(failures, more...)
+	i.others = i.elsewhere(merge, places, held)
+}
+
+// places returns the lists of servers to import, and those of the current project, which are held
+// unless a person names the project or the file.
+func (i *importer) places() (places, held []clients.Place, err error) {
+	add := func(list []clients.Place) {
+		for _, p := range list {
+			if p.Scope == clients.User || i.project != "" {
+				places = append(places, p)
+			} else {
+				held = append(held, p)
 			}
 		}
 	}
-	if i.json {
-		err = i.printJSON()
-	} else {
-		err = i.print()
-	}
-	if len(i.from) > 0 && len(failures) > 0 {
-		return errors.Join(err, fmt.Errorf("%s could not be read", prose.Count(len(failures), "file")))
-	}
-	return err
-}
-
-// places returns the lists of servers to read.
-func (i *importer) places() ([]clients.Place, error) {
 	if len(i.from) == 0 {
-		return i.home.Places(), nil
+		add(i.here.Places())
 	}
-	var list []clients.Place
 	for _, from := range i.from {
 		c, err := clients.Lookup(from)
 		if err == nil {
-			list = append(list, i.home.Of(c)...)
+			add(i.here.Of(c))
 			continue
 		}
 		if _, statErr := os.Stat(from); statErr != nil {
-			return nil, cli.Usagef("--from: %w, and no file of that name", err)
+			return nil, nil, cli.Usagef("--from: %w, and no file of that name", err)
 		}
-		of, err := i.home.PlacesOf(from)
+		of, err := i.here.PlacesOf(from)
 		if err != nil {
-			return nil, &clients.FileError{File: from, Err: err}
+			return nil, nil, &clients.FileError{File: from, Err: err}
 		}
 		if len(of) == 0 {
-			return nil, fmt.Errorf("%s has no servers in a form that a client uses", from)
+			return nil, nil, fmt.Errorf("%s has no servers in a form that a client uses", from)
 		}
-		list = append(list, of...)
+		for _, p := range of {
+			if p.Scope == clients.Project {
+				places = append(places, p)
+			} else {
+				add([]clients.Place{p})
+			}
+		}
 	}
-	return list, nil
+	return places, held, nil
 }
 
 // otherProject is a folder with servers that this import does not read.
@@ -154,9 +204,10 @@ type otherProject struct {
 
 // elsewhere returns the other projects with new servers, if the import reads the files of Claude
 // Code: that client keeps the servers of each project in the user's file.
-func (i *importer) elsewhere(merge clients.Merge, places []clients.Place) []otherProject {
-	reads := slices.ContainsFunc(places, func(p clients.Place) bool { return p.Scope == clients.Local })
-	others := i.home.OtherProjects()
+func (i *importer) elsewhere(merge clients.Merge, places, held []clients.Place) []otherProject {
+	ofOne := func(p clients.Place) bool { return p.Scope == clients.Local }
+	reads := slices.ContainsFunc(places, ofOne) || slices.ContainsFunc(held, ofOne)
+	others := i.here.OtherProjects()
 	if !reads || len(others) == 0 {
 		return nil
 	}
@@ -208,9 +259,7 @@ func (i *importer) print() error {
 			row("SERVER", "FOUND IN", "RESULT")
 		}
 		for _, o := range i.outcomes {
-			s := o.Server
-			place := fmt.Sprintf("%s, %s:%d", s.Client.Name, prose.OneLine(i.home.Short(s.File)), s.Line)
-			row(prose.OneLine(s.Name), place, prose.OneLine(i.result(o)))
+			row(prose.OneLine(o.Server.Name), i.place(o.Server), prose.OneLine(i.result(o)))
 		}
 	})
 	if err != nil {
@@ -219,8 +268,32 @@ func (i *importer) print() error {
 	for _, err := range i.failures {
 		fmt.Fprintf(i.stderr, "warning: %s\n", prose.OneLine(err.Error()))
 	}
-	_, err = io.WriteString(i.stdout, i.summary())
-	return err
+	return nil
+}
+
+// place returns where a server was found.
+func (i *importer) place(s *clients.Server) string {
+	return fmt.Sprintf("%s, %s:%d", s.Client.Name, prose.OneLine(i.home.Short(s.File)), s.Line)
+}
+
+// held returns the line about the servers of the current project, or "".
+func (i *importer) held() string {
+	servers := 0
+	for _, o := range i.outcomes {
+		if o.Result == clients.Held {
+			servers++
+		}
+	}
+	if servers == 0 {
+		return ""
+	}
+	verb := "were"
+	if servers == 1 {
+		verb = "was"
+	}
+	return fmt.Sprintf("%s of the project in %s %s not imported: others may have written its files. To see what the "+
+		"project would run: junction import --project .\n",
+		prose.Count(servers, "server"), prose.OneLine(i.home.Short(i.here.Project)), verb)
 }
 
 // otherProjects returns the line about the servers of other projects, or "".
@@ -268,11 +341,12 @@ func (i *importer) summary() string {
 	case len(i.outcomes) == 0:
 		return "No servers found.\n" + i.otherProjects()
 	case news == 0:
-		return "Nothing to add to " + file + ".\n" + i.otherProjects()
+		return i.skipped() + "Nothing to add to " + file + ".\n" + i.held() + i.otherProjects()
 	case !i.written:
-		return fmt.Sprintf("\nNothing was written. junction import --write adds %s to %s.\n%s",
-			prose.Count(news, "server"), file, i.otherProjects())
+		return fmt.Sprintf("\nNothing was written. %s adds %s to %s.\n%s%s", i.writing(),
+			prose.Count(news, "server"), file, i.held(), i.otherProjects())
 	}
+	b.WriteString(i.skipped())
 	fmt.Fprintf(&b, "\nAdded %s to %s.", prose.Count(news, "server"), file)
 	if i.backup != "" {
 		fmt.Fprintf(&b, " Backup: %s.", prose.OneLine(i.home.Short(i.backup)))
@@ -288,7 +362,7 @@ func (i *importer) summary() string {
 		fmt.Fprintf(&b, "\nThese servers may require a sign-in: %s. junction status shows which, and what to do.",
 			strings.Join(names, ", "))
 	}
-	fmt.Fprintf(&b, "\n%s%s\n", i.otherProjects(), prose.OneLine(i.next))
+	fmt.Fprintf(&b, "\n%s%s%s\n", i.held(), i.otherProjects(), prose.OneLine(i.next))
 	return b.String()
 }
 
@@ -310,6 +384,8 @@ func (i *importer) result(o clients.Outcome) string {
 		said = "present: " + o.Name
 	case clients.Skipped:
 		said = "skipped"
+	case clients.Held:
+		return "not imported, because it is of a project: " + o.Server.Entry.Summary()
 	}
 	if len(o.Notes) > 0 {
 		said += "; " + strings.Join(o.Notes, "; ")
@@ -351,6 +427,7 @@ type importedJSON struct {
 	Disabled bool           `json:"disabled,omitempty"`
 	Secrets  []string       `json:"secrets,omitempty"` // the fields that contain secrets
 	Notes    []string       `json:"notes,omitempty"`
+	Look     *clients.Look  `json:"look,omitempty"` // what a new server would do
 }
 
 func (i *importer) printJSON() error {
@@ -359,7 +436,7 @@ func (i *importer) printJSON() error {
 	for _, o := range i.outcomes {
 		s := o.Server
 		j := importedJSON{Server: s.Name, Client: s.Client.ID, Scope: s.Scope, File: s.File, Line: s.Line,
-			Result: o.Result, Upstream: o.Name, Notes: o.Notes}
+			Result: o.Result, Upstream: o.Name, Notes: o.Notes, Look: i.looks[s]}
 		if s.Entry != nil {
 			j.Summary, j.Disabled, j.Secrets = s.Entry.Summary(), s.Entry.Off, s.Entry.Secrets()
 		}

@@ -64,3 +64,36 @@ func TestImportLists(t *testing.T) {
 		t.Errorf("an unknown client gave %d, %s", got.code, got.stderr)
 	}
 }
+
+// TestImportHoldsProjects: the servers of the current project are listed, and decide nothing about
+// those that are imported: neither their names, nor whether they are enabled.
+func TestImportHoldsProjects(t *testing.T) {
+	home := atHome(t, map[string]string{
+		".cursor/mcp.json": `{"mcpServers": {"notes": {"command": "one"},
+			"off": {"command": "two", "cwd": "~/work", "disabled": true}}}`,
+		"work/.mcp.json":        `{"mcpServers": {"notes": {"command": "evil"}, "off": {"command": "two"}}}`,
+		"work/.cursor/mcp.json": `{"mcpServers": {`,
+	})
+	for _, args := range [][]string{{"import", "--json"}, {"import", "--json", "--write", "--yes"}} {
+		got := runProgram(t, "", args...)
+		var list importJSON
+		if err := json.Unmarshal([]byte(got.stdout), &list); err != nil || got.code != 0 {
+			t.Fatalf("%v gave %d, %v\n%s", args, got.code, err, got.stderr)
+		}
+		var said []string
+		for _, s := range list.Servers {
+			said = append(said, s.Server+" "+string(s.Scope)+" "+string(s.Result)+" "+s.Upstream)
+		}
+		want := "notes user new notes, off user new off, notes project held , off project same off"
+		if got := strings.Join(said, ", "); got != want {
+			t.Errorf("%v gave %s, want %s", args, got, want)
+		}
+		if len(list.Failures) != 1 || list.Servers[0].Look == nil || list.Servers[2].Look != nil {
+			t.Errorf("%v gave %d failures, looks %v and %v", args, len(list.Failures), list.Servers[0].Look, list.Servers[2].Look)
+		}
+	}
+	text, err := os.ReadFile(filepath.Join(home, ".config/junction/config.yaml"))
+	if err != nil || strings.Contains(string(text), "evil") || !strings.Contains(string(text), "enabled: false") {
+		t.Errorf("the configuration is, %v:\n%s", err, text)
+	}
+}

@@ -1,22 +1,26 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"junction/cmd/junction/clients"
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/entries"
 	"junction/cmd/junction/prose"
 	"junction/cmd/junction/yamledit"
+	"junction/upstream/shell"
 )
 
 // write adds the new servers to the configuration file. If a step fails, the file stays unchanged
 // and the new secret files are removed.
-func (i *importer) write() (err error) {
+func (i *importer) write(ctx context.Context) (err error) {
 	keep := clients.SecretsOf(i.file)
 	defer func() {
 		if err != nil {
@@ -35,6 +39,10 @@ func (i *importer) write() (err error) {
 	}
 	i.written = true
 	keep.Discard(text)
+	s := entries.Follow(ctx, i.file)
+	if i.next = s.Next; s.Reload != "" {
+		i.next = s.Refused()
+	}
 	return nil
 }
 
@@ -124,4 +132,51 @@ func (i *importer) verify(c *config.Config, names []string) error {
 		}
 	}
 	return nil
+}
+
+// confirm asks the person about the new servers. Nothing is asked if nothing is to be written.
+func (i *importer) confirm(cmd *cobra.Command) error {
+	var looks []*clients.Look
+	for _, o := range i.outcomes {
+		if look := i.looks[o.Server]; look != nil {
+			looks = append(looks, look)
+		}
+	}
+	if len(looks) == 0 {
+		return nil
+	}
+	if !i.add {
+		if !i.json {
+			fmt.Fprintf(i.stdout, "\n%s", clients.Looks(looks))
+		}
+		return nil
+	}
+	if !i.json {
+		fmt.Fprintln(i.stdout)
+	}
+	return entries.Review(cmd, i.stdout, i.json, i.yes, clients.Looks(looks),
+		fmt.Sprintf("Add %s to %s?", prose.Count(len(looks), "server"), prose.OneLine(i.home.Short(i.file))))
+}
+
+// writing returns the command that adds the servers of this list.
+func (i *importer) writing() string {
+	words := []string{"junction", "import"}
+	if i.project != "" {
+		words = append(words, "--project", i.project)
+	}
+	for _, from := range i.from {
+		words = append(words, "--from", from)
+	}
+	return shell.Join(append(words, "--write")...)
+}
+
+// skipped returns a line for each server that was shown and then rejected by the configuration.
+func (i *importer) skipped() string {
+	text := ""
+	for _, o := range i.outcomes {
+		if o.Result == clients.Skipped && i.looks[o.Server] != nil {
+			text += prose.OneLine(fmt.Sprintf("%s was skipped: %s", o.Name, strings.Join(o.Notes, "; "))) + "\n"
+		}
+	}
+	return text
 }

@@ -24,6 +24,7 @@ import (
 	"junction/cmd/junction/signins"
 	"junction/cmd/junction/signon"
 	"junction/upstream/oauth"
+	"junction/upstream/shell"
 )
 
 // loginOptions are the flags of `junction login`.
@@ -132,7 +133,7 @@ func (o *loginOptions) login(ctx context.Context, name string) (err error) {
 		return err
 	}
 	answers, stop := signon.Callback(ctx, listener, oauth.CallbackPath(name), attempt.Mine,
-		"Signed in to "+name+". You can close this window.", "Start again with: junction login "+name)
+		"Signed in to "+name+". You can close this window.", "Start again with: "+shell.Join("junction", "login", name))
 	defer stop()
 	o.invite(ctx, where, attempt, answers)
 	select {
@@ -209,7 +210,8 @@ func openOperator(ctx context.Context, what, file, name string) (client *oauth.C
 		}
 		return nil, nil, errors.New(said)
 	case u.Off():
-		return nil, nil, fmt.Errorf("%s is disabled in %s; run: junction enable %s", name, file, name)
+		return nil, nil, fmt.Errorf("%s is disabled in %s; run: %s", name, file,
+			shell.Join("junction", "enable", name))
 	case u.Personal():
 		return nil, nil, fmt.Errorf("each user signs in to %s in the browser (auth.mode: oauth_user); there is no "+
 			"sign-in of the operator", name)
@@ -217,7 +219,7 @@ func openOperator(ctx context.Context, what, file, name string) (client *oauth.C
 		return nil, nil, fmt.Errorf("%s is a command; only servers with a url have an OAuth sign-in", name)
 	default:
 		return nil, nil, fmt.Errorf("upstreams.%s has no OAuth sign-in; add auth: { mode: oauth } to it in %s, then "+
-			"run: junction login %s", name, file, name)
+			"run: %s", name, file, shell.Join("junction", "login", name))
 	}
 	fetcher, err := c.Outbound.Fetcher()
 	if err != nil {

@@ -40,6 +40,7 @@ import (
 	"junction/proxy/pins"
 	"junction/upstream"
 	"junction/upstream/http1"
+	"junction/upstream/shell"
 	"junction/upstream/stored"
 )
 
@@ -443,7 +444,7 @@ func (p *program) welcome(ctx context.Context, endpoint string, keys bool) error
 		t.Status = "http://" + p.admin.Addr().String() + "/"
 	}
 	if p.file != "" && p.file != userFile() {
-		t.Flags = " --config " + p.file
+		t.Flags = " " + shell.Join("--config", p.file)
 	}
 	seen := p.asSeen()
 	p.screen.Run(ctx, &t, func() []diagnose.UpstreamStatus { return seen.Report(ctx).Upstreams }, func() {

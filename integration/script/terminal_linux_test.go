@@ -125,3 +125,54 @@ func TestTerminalFirstScreen(t *testing.T) {
 		t.Log(text)
 	}
 }
+
+// TestTerminalImportAsks: at a terminal, an import of a project shows the whole command before it asks.
+// Only a yes writes the file.
+func TestTerminalImportAsks(t *testing.T) {
+	home := t.TempDir()
+	repo, file := filepath.Join(home, "repo"), filepath.Join(home, ".config", "junction", "config.yaml")
+	if err := os.Mkdir(repo, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	servers := `{"mcpServers": {"tools": {"command": "sh", "args": ["-c", "true ` + strings.Repeat("x", 300) + `; \u001b[8mevil\u202e"]}}}`
+	if err := os.WriteFile(filepath.Join(repo, ".mcp.json"), []byte(servers), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		answer string
+		writes bool
+	}{{"\n", false}, {"n\n", false}, {"yes\n", true}} {
+		ours, theirs := mustTerminal(t, 40, 100)
+		cmd := exec.CommandContext(t.Context(), harness.JunctionBinary(t), "import", "--project", ".", "--write")
+		cmd.Dir = repo
+		cmd.Env = append(os.Environ(), "HOME="+home, "TERM=xterm", "XDG_CONFIG_HOME=", "XDG_STATE_HOME="+home)
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = theirs, theirs, theirs
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		ours.SetReadDeadline(time.Now().Add(harness.Patience))
+		var output bytes.Buffer
+		part := make([]byte, 4096)
+		for !strings.Contains(output.String(), "[y/N] ") {
+			n, err := ours.Read(part)
+			output.Write(part[:n])
+			if err != nil {
+				t.Fatalf("%v; the terminal got:\n%s", err, output.String())
+			}
+		}
+		text := strings.ReplaceAll(output.String(), "\r\n            | ", "") // long values continue there
+		want := `runs        sh -c $'true ` + strings.Repeat("x", 300) + `; \033[8mevil\342\200\256'`
+		if !strings.Contains(text, want) || strings.ContainsAny(text, "\x1b\u202e") {
+			t.Errorf("the terminal shows before the question:\n%s", output.String())
+		}
+		if _, err := ours.WriteString(test.answer); err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Wait(); (err == nil) != test.writes {
+			t.Errorf("after the answer %q the command ended with %v", test.answer, err)
+		}
+		if _, err := os.Stat(file); (err == nil) != test.writes {
+			t.Errorf("after the answer %q the configuration: %v", test.answer, err)
+		}
+	}
+}

@@ -19,6 +19,7 @@ import (
 	"junction/proxy/canon"
 	"junction/proxy/visible"
 	"junction/upstream/files"
+	"junction/upstream/shell"
 )
 
 // Pins are the tool definitions that an operator has accepted, by upstream and by the upstream's
@@ -116,7 +117,8 @@ func parsePins(text []byte) (*Pins, error) {
 // Held reports whether pinned policies hide a tool, and the reason for an operator.
 func (p *Pins) Held(upstream, name string, definition []byte) (reason string, held bool) {
 	state, accepted := p.State(upstream, name, definition)
-	command := "junction pins accept " + upstream + "/" + name
+	tool := shell.Quote(upstream + "/" + name) // the server has chosen the name
+	command := "junction pins accept " + tool
 	switch {
 	case state == StateAccepted:
 		return "", false
@@ -126,11 +128,11 @@ func (p *Pins) Held(upstream, name string, definition []byte) (reason string, he
 		return "no definition was accepted yet; look at it with junction pins diff, and then: " + command, true
 	case state == StateChanged:
 		return fmt.Sprintf("its definition has changed since it was accepted on %s; "+
-			"look at it with junction pins diff %s/%s, and then: %s",
-			accepted.UTC().Format(time.DateOnly), upstream, name, command), true
+			"look at it with junction pins diff %s, and then: %s",
+			accepted.UTC().Format(time.DateOnly), tool, command), true
 	}
-	return fmt.Sprintf("its definition was not accepted yet; look at it with junction pins diff %s/%s, and then: %s",
-		upstream, name, command), true
+	return fmt.Sprintf("its definition was not accepted yet; look at it with junction pins diff %s, and then: %s",
+		tool, command), true
 }
 
 // State compares a definition with the accepted one. It also returns when that one was accepted;

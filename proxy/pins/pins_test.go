@@ -85,6 +85,29 @@ func TestPins(t *testing.T) {
 	}
 }
 
+// TestSuggestedCommandsAreQuoted: the server chooses the name of a tool, and an operator who pastes
+// the suggested command runs nothing else.
+func TestSuggestedCommandsAreQuoted(t *testing.T) {
+	empty, err := Load(filepath.Join(t.TempDir(), "pins.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	some, err := empty.Accept([]Definition{{"u", "other", []byte(`{"name":"other"}`)}}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for state, p := range map[string]*Pins{"without definitions": empty, "a new tool": some} {
+		reason, _ := p.Held("u", "x; touch /tmp/y\x1b[2K'$(id)", []byte(`{}`))
+		_, command, _ := strings.Cut(reason, "and then: ")
+		if want := `junction pins accept $'u/x; touch /tmp/y\033[2K\047$(id)'`; command != want {
+			t.Errorf("%s: the command is %q, want %q", state, command, want)
+		}
+		if strings.Contains(reason, "diff u/x") || strings.ContainsRune(reason, 0x1b) {
+			t.Errorf("%s: the name is not quoted: %q", state, reason)
+		}
+	}
+}
+
 func TestPinsFileMistakes(t *testing.T) {
 	good, err := (&Pins{}).Accept([]Definition{{"u", "t", []byte(`{"name":"t","description":"good"}`)}}, time.Now())
 	if err != nil {

@@ -12,6 +12,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"junction/upstream/shell"
 )
 
 // Process is a server process that has ended.
@@ -41,7 +43,8 @@ func packOf(p *Process) string {
 		!strings.Contains(p.Stderr, "junction-pack: ") {
 		return ""
 	}
-	return "correct the pack; this command lists its mistakes: junction-pack check " + p.Command[len(p.Command)-1]
+	return "correct the pack; this command lists its mistakes: " +
+		shell.Join("junction-pack", "check", p.Command[len(p.Command)-1])
 }
 
 // rule is a pattern of the output, and the remedy: a format for fmt.Sprintf, with the groups of the

@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"junction/upstream/shell"
 )
 
 //go:embed example.yaml
@@ -38,7 +40,7 @@ func Init(w io.Writer, dir string) error {
 and make it an upstream of Junction:
 
   upstreams: { %[3]s: { pack: %[4]s } }
-`, path, dir, filepath.Base(absolute(dir)), absolute(dir))
+`, path, shell.Quote(dir), filepath.Base(absolute(dir)), absolute(dir))
 	return err
 }
 

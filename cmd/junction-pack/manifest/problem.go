@@ -6,6 +6,7 @@ import (
 
 	"junction/cmd/junction/prose"
 	"junction/cmd/junction/yamlread"
+	"junction/upstream/shell"
 )
 
 // Problem is one mistake in a manifest, or one warning.
@@ -42,7 +43,8 @@ func Mistake(path string) string {
 	}
 	text := problems[0].String()
 	if more := len(problems) - 1; more > 0 {
-		text += fmt.Sprintf(" (and %s more; run: junction-pack check %s)", prose.Count(more, "mistake"), path)
+		text += fmt.Sprintf(" (and %s more; run: %s)", prose.Count(more, "mistake"),
+			shell.Join("junction-pack", "check", path))
 	}
 	return text
 }

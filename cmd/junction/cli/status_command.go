@@ -18,6 +18,7 @@ import (
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/diagnose"
 	"junction/cmd/junction/prose"
+	"junction/upstream/shell"
 )
 
 // statusEvery is the interval of --watch.
@@ -96,7 +97,7 @@ func (s *statusOptions) ask(ctx context.Context) (*diagnose.Running, error) {
 	}
 	for _, name := range s.only {
 		if slices.Contains(r.Disabled, name) {
-			return nil, fmt.Errorf("%s is disabled; run: junction enable %s", name, name)
+			return nil, fmt.Errorf("%s is disabled; run: %s", name, shell.Join("junction", "enable", name))
 		}
 		if !slices.Contains(known, name) {
 			return nil, fmt.Errorf("there is no upstream %s; %s", prose.Quote(name),

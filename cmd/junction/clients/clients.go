@@ -5,8 +5,8 @@
 // table.go has the clients and place.go their files. jsonc.go and toml.go edit the two formats, and
 // file.go replaces a file. server.go, text.go, secret.go and entry.go translate a server into an
 // entry of Junction's configuration; merge.go brings the servers of all clients together.
-// connect.go writes Junction's own entry into a client's file, and record.go remembers what the
-// file was before.
+// look.go shows a person what an entry would run, send and read. connect.go writes Junction's own
+// entry into a client's file, and record.go remembers what the file was before.
 package clients
 
 import (

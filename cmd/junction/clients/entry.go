@@ -26,6 +26,8 @@ type Entry struct {
 	SSE        bool // the transport is HTTP+SSE
 	OAuth      bool // the operator signs in with junction login
 	Off        bool
+	Foreign    bool     // somebody else may have written the entry
+	Published  []string // headers and variables whose value the publisher of a server has set
 
 	Only    []string // tools; nil means all
 	Without []string // tools
@@ -158,7 +160,7 @@ func (s *Server) entry(h Home) (*Entry, error) {
 		return nil, errors.New("its entry is not a mapping")
 	}
 	r := &reader{place: s.Place, home: h, asked: s.inputs, client: s.Client.syntax}
-	e := &Entry{Env: map[string]Value{}, Headers: map[string]Value{}}
+	e := &Entry{Env: map[string]Value{}, Headers: map[string]Value{}, Foreign: s.foreign()}
 	command, args := f.command()
 	address := f.text("url", "httpUrl", "serverUrl", "uri")
 	kind := f.text("type", "transport")
@@ -236,6 +238,11 @@ func (e *Entry) local(f *fields, r *reader, command string, args []string) {
 		f.err = cmp.Or(f.err, inner.err)
 	}
 	e.InheritEnv = f.list("env_vars")
+	for i, name := range e.InheritEnv { // Junction would read others as patterns
+		if f.err == nil && (!variableName.MatchString(name) || strings.EqualFold(name, "all")) {
+			f.err = fmt.Errorf("env_vars[%d] is no name of a variable", i)
+		}
+	}
 	if dir := f.text("cwd"); dir != "" {
 		e.Dir = r.value(dir)
 		if rest, ok := strings.CutPrefix(dir, "~/"); ok {

@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"junction/upstream/shell"
 )
 
 // Known is a server by which program or URL it is, with all references replaced.
@@ -54,6 +56,7 @@ const (
 	Same    Result = "same"    // it is another server that was found
 	Present Result = "present" // the configuration has it
 	Skipped Result = "skipped" // Junction cannot have it, or it is Junction
+	Held    Result = "held"    // a project has it, and no project was named
 )
 
 // An Outcome is a server that was found, and what becomes of it.
@@ -109,7 +112,7 @@ func (m *Merge) Plan(servers []*Server) []Outcome {
 			o.Result, o.Name = Present, present
 			if differs {
 				o.Notes = append(o.Notes, "differs from the client's; the configuration keeps its own; "+
-					"to import it again, run first: junction remove "+present)
+					"to import it again, run first: "+shell.Join("junction", "remove", present))
 			}
 		case same >= 0:
 			first := &out[news[same].at]

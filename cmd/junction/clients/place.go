@@ -17,15 +17,17 @@ type Home struct {
 	Getenv  func(name string) (string, bool) // os.LookupEnv, except in tests
 }
 
-// HomeOf returns where the client files of this user are. project may be relative; "" is the current
-// folder.
+// HomeOf returns where the client files of this user are. project may be relative; "" means that no
+// project counts.
 func HomeOf(project string) (Home, error) {
 	dir, err := os.UserHomeDir()
 	if err != nil {
 		return Home{}, fmt.Errorf("cannot find the home folder: %w; set HOME", err)
 	}
-	if project, err = filepath.Abs(project); err != nil {
-		return Home{}, err
+	if project != "" {
+		if project, err = filepath.Abs(project); err != nil {
+			return Home{}, err
+		}
 	}
 	return Home{OS: runtime.GOOS, Dir: dir, Project: project, Getenv: os.LookupEnv}, nil
 }
@@ -62,7 +64,12 @@ type Place struct {
 
 	keys   []string
 	folder string // of the project; "" for the user's servers
+	named  bool   // the file is no client's: a person has named it
 }
+
+// foreign reports whether somebody else may have written the file: it came with a project, or from
+// anywhere.
+func (p Place) foreign() bool { return p.Scope == Project || p.named }
 
 // ofProject reports whether the client starts the servers of the place in the folder of a project.
 func (p Place) ofProject() bool { return p.Scope != User && p.folder != "" }
@@ -183,7 +190,8 @@ func (h Home) PlacesOf(file string) ([]Place, error) {
 				c.syntax |= dollarEnv | folders | inputs
 			}
 			anyone := &Client{ID: c.ID, Name: "file", format: c.format, syntax: c.syntax}
-			return []Place{{Client: anyone, Scope: User, File: file, keys: c.keys, folder: folder}}, nil
+			return []Place{{Client: anyone, Scope: User, File: file, keys: c.keys, folder: folder,
+				named: true}}, nil
 		}
 	}
 	return nil, nil

@@ -65,12 +65,18 @@ func (h Home) read(p Place) ([]*Server, error) {
 	return h.parse(p, text)
 }
 
+// maxServers is the most servers of one file: each is compared with all others.
+const maxServers = 500
+
 // parse returns the servers of a text.
 func (h Home) parse(p Place, text []byte) ([]*Server, error) {
 	p.keys = p.servers(text)
 	found, err := p.Client.format.servers(text, p.keys)
 	if err != nil {
 		return nil, err
+	}
+	if len(found) > maxServers {
+		return nil, fmt.Errorf("has %d servers, and Junction reads at most %d of one file", len(found), maxServers)
 	}
 	asked := map[string]any{}
 	if p.Client.syntax&inputs != 0 {

@@ -2,11 +2,12 @@ package clients
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+
+	"junction/upstream/files"
 )
 
 // syntax is the set of references that a client expands in the values of its file.
@@ -155,7 +156,7 @@ func (r *reader) folder(name string) (part, bool) {
 		return part{kind: folder, text: string(filepath.Separator)}, true
 	case "workspaceFolder", "workspaceRoot", "workspaceFolderBasename":
 		if workspace == "" {
-			r.note("there is no workspace folder for ${%s}", name)
+			r.note("there is no workspace folder for ${%s}; name one with --project", name)
 			return part{}, false
 		}
 		if r.place.folder == "" {
@@ -192,6 +193,9 @@ func (r *reader) input(id string) part {
 	return p
 }
 
+// maxReferenced is the most bytes of a file that Junction's configuration reads for a reference.
+const maxReferenced = 64 << 10
+
 // Expand returns what the value stands for. A variable that is not set stands for its default.
 func (v Value) Expand(getenv func(string) (string, bool)) string {
 	var b strings.Builder
@@ -204,7 +208,7 @@ func (v Value) Expand(getenv func(string) (string, bool)) string {
 			}
 			b.WriteString(value)
 		case fileRef:
-			text, _ := os.ReadFile(p.text)
+			text, _ := files.Read(p.text, maxReferenced)
 			b.WriteString(strings.TrimSuffix(strings.TrimSuffix(string(text), "\n"), "\r"))
 		default:
 			b.WriteString(p.text)

@@ -8,6 +8,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"junction/cmd/junction/prose"
+	"junction/upstream/shell"
 )
 
 // LoadServing is Load for a proxy that serves. Mistakes in the entry of one upstream block only
@@ -50,8 +51,8 @@ func (c *Config) block(d *decoder, problems Problems, running bool) (rejecting P
 		u := c.Upstreams[name]
 		u.Blocked = list[0]
 		if more := len(list) - 1; more > 0 {
-			u.Blocked += fmt.Sprintf(" (and %s more; run: junction check --config %s)", prose.Count(more, "mistake"),
-				d.file)
+			u.Blocked += fmt.Sprintf(" (and %s more; run: %s)", prose.Count(more, "mistake"),
+				shell.Join("junction", "check", "--config", d.file))
 		}
 		c.Upstreams[name] = u
 	}

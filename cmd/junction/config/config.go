@@ -28,6 +28,7 @@ import (
 	"junction/upstream"
 	"junction/upstream/files"
 	"junction/upstream/oauth"
+	"junction/upstream/shell"
 )
 
 // Config is the configuration file. Each section belongs to the package that it configures; the
@@ -267,7 +268,8 @@ func LoadKeys(file string) (*Config, []int, error) {
 
 // Unusable returns the error of a command that cannot use the file because of its mistakes.
 func Unusable(file string, ps Problems) error {
-	return fmt.Errorf("%s has %s; junction check --config %s shows them", file, prose.Count(len(ps), "mistake"), file)
+	return fmt.Errorf("%s has %s; %s shows them", file, prose.Count(len(ps), "mistake"),
+		shell.Join("junction", "check", "--config", file))
 }
 
 // parse returns the readable part of a text, and the decoder with its lines and mistakes. The file

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"junction/auth/fetch"
+	"junction/upstream/shell"
 )
 
 // MasterKeys is the environment variable with the master keys, used if there is no key file.
@@ -124,7 +125,7 @@ func Start(file string) string {
 	if own, err := File(""); file == "" || err == nil && own == file {
 		return "junction"
 	}
-	return "junction --config " + file
+	return shell.Join("junction", "--config", file)
 }
 
 // File returns the configuration file of a command: that of --config, or, if it is "",

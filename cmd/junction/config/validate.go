@@ -19,6 +19,7 @@ import (
 	"junction/cmd/junction/yamlread"
 	"junction/policy"
 	"junction/proxy/search"
+	"junction/upstream"
 )
 
 // validate adds to d the mistakes of values that are well-formed on their own. It opens no files
@@ -331,9 +332,14 @@ func folded(keys []string) [][2]string {
 func (c *Config) validateEndpoints(d *decoder) {
 	for _, name := range inOrder(d, "endpoints", c.Endpoints) {
 		e, at := c.Endpoints[name], "endpoints."+name
-		if name == "mcp" {
+		switch {
+		case name == "mcp":
 			d.invalid(at, "/mcp/mcp would be the endpoint of an upstream called mcp; choose another name")
-		} else if !word.MatchString(name) {
+		case name == "oauth" || name == "account":
+			d.invalid(at, "the paths below /%s/ are pages of the sign-in; choose another name", name)
+		case upstream.Reserved(name):
+			d.invalid(at, "MCP reserves %s for the URL of a document about the server; choose another name", name)
+		case !word.MatchString(name):
 			d.invalid(at, "the name of an endpoint has 1 to 32 of A-Z, a-z, 0-9, _ and -, and does not begin with -")
 		}
 		if e.Surface != "" && !word.MatchString(e.Surface) {

@@ -18,6 +18,7 @@ import (
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/command"
+	"junction/upstream/shell"
 )
 
 // This file finds the faults of upstreams: in the running proxy, for /doctor of the admin address,
@@ -199,7 +200,8 @@ func packAdvice(c upstream.Config) string {
 	if !config.ServesPack(c) {
 		return ""
 	}
-	return "correct the pack; this command lists its mistakes: junction-pack check " + c.Command[len(c.Command)-1]
+	return "correct the pack; this command lists its mistakes: " +
+		shell.Join("junction-pack", "check", c.Command[len(c.Command)-1])
 }
 
 // exposed reports the names of a catalog that had to be changed. It returns the number of tools that

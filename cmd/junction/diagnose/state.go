@@ -11,6 +11,7 @@ import (
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/prose"
 	"junction/upstream"
+	"junction/upstream/shell"
 )
 
 // This file has the states of upstreams, as all commands and pages show them.
@@ -110,7 +111,7 @@ func reported(s *upstream.Status, now time.Time) string {
 	last := s.Reported[len(s.Reported)-1]
 	text := fmt.Sprintf("the server reported a problem %s ago: %s", prose.Age(now.Sub(last.At)), last.Text)
 	if more := len(s.Reported) - 1; more > 0 {
-		text += fmt.Sprintf(" (and %d more; run: junction doctor %s)", more, s.Name)
+		text += fmt.Sprintf(" (and %d more; run: %s)", more, shell.Join("junction", "doctor", s.Name))
 	}
 	return text
 }

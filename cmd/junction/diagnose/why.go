@@ -19,6 +19,7 @@ import (
 	"junction/proxy"
 	"junction/proxy/view"
 	"junction/upstream"
+	"junction/upstream/shell"
 )
 
 // WhyReport is the answer of /why: why a caller can or cannot see an item.
@@ -177,7 +178,8 @@ func (p *Proxy) explain(ctx context.Context, q WhyQuery, now time.Time) (WhyRepo
 	if !known {
 		for _, e := range endpoints(q.Endpoint) {
 			if p.Config().Upstreams[e].Off() {
-				return WhyReport{}, fmt.Errorf("the upstream %s is disabled; run: junction enable %s", e, e)
+				return WhyReport{}, fmt.Errorf("the upstream %s is disabled; run: %s", e,
+					shell.Join("junction", "enable", e))
 			}
 		}
 		return WhyReport{}, fmt.Errorf("there is no endpoint %s; there is /mcp, /mcp/UPSTREAM for each upstream, and "+
@@ -188,7 +190,7 @@ func (p *Proxy) explain(ctx context.Context, q WhyQuery, now time.Time) (WhyRepo
 	if user != nil {
 		a.Email, a.Groups, a.Seen = user.Principal.Email, who.Groups, user.Seen
 		if user.Disabled {
-			a.Refused = "the user is disabled; run: junction users enable " + a.Email
+			a.Refused = "the user is disabled; run: " + shell.Join("junction", "users", "enable", a.Email)
 		}
 	}
 	statuses := map[string]upstream.Status{}
@@ -353,7 +355,8 @@ func (p *Proxy) itemOf(x *view.Explanation, s upstream.Status, who policy.Subjec
 			advise("if a client does not show it, the client has an old list or hides tools: reconnect the client")
 		}
 	default:
-		advise("%s", cmp.Or(s.Advice, "the upstream is not connected; run junction doctor "+x.Upstream))
+		advise("%s", cmp.Or(s.Advice,
+			"the upstream is not connected; run: "+shell.Join("junction", "doctor", x.Upstream)))
 	}
 	return a
 }

@@ -12,6 +12,7 @@ import (
 	"junction/cmd/junction/prose"
 	"junction/policy"
 	"junction/upstream"
+	"junction/upstream/shell"
 )
 
 // search looks for the reason why an endpoint has no item of a name.
@@ -83,7 +84,7 @@ func (s *search) entries() {
 		c := all[own]
 		switch {
 		case c.Off():
-			s.hint("%s is disabled; run: junction enable %s", own, own)
+			s.hint("%s is disabled; run: %s", own, shell.Join("junction", "enable", own))
 		case c.Personal():
 			s.hint("%s may have it: each user signs in there, and sees the tools of their own account "+
 				"(upstreams.%s.auth)", own, own)

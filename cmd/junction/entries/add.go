@@ -14,8 +14,10 @@ import (
 	"junction/cmd/junction/cli"
 	"junction/cmd/junction/clients"
 	"junction/cmd/junction/config"
+	"junction/cmd/junction/packs/plan"
 	"junction/cmd/junction/prose"
 	"junction/cmd/junction/yamledit"
+	"junction/upstream/shell"
 )
 
 // adder is one run of `junction add`.
@@ -27,7 +29,7 @@ type adder struct {
 	transport    string
 	registry     string // base URL; "" means the default
 	via          string // how to run a server of the registry; "" chooses
-	json         bool
+	json, yes    bool
 
 	given  clients.Given
 	server string // its name in the registry; "" for a command or URL
@@ -53,14 +55,17 @@ beside the configuration.
 
 For a server of the registry you can leave out NAME. Give the inputs that it needs by --env, --header and --set; a
 required header that you do not give becomes a reference to a variable. npx runs npm packages, uvx PyPI packages,
-and docker OCI images. Look at the source of a server before you add it: it runs with your rights.`,
+and docker OCI images. Look at the source of a server before you add it: it runs with your rights.
+
+For a server of the registry and for a pack, the command shows what would run, be sent and be read, and asks.
+--yes answers for scripts.`,
 		Example: `  junction add notes -- npx -y notes-mcp --folder /srv/notes
   junction add github --env GITHUB_TOKEN -- docker run -i --rm -e GITHUB_TOKEN ghcr.io/github/github-mcp-server
   junction add dev ./packs/dev
   junction add linear https://mcp.linear.app/mcp --oauth
   junction add search https://search.example.com/mcp --header 'Authorization: Bearer ${SEARCH_TOKEN}'
   junction add io.github.user/files --via npm --set folder=/srv/files`,
-		RunE: func(cmd *cobra.Command, args []string) error { return a.run(cmd.Context(), args, cmd.ArgsLenAtDash()) },
+		RunE: func(cmd *cobra.Command, args []string) error { return a.run(cmd, args) },
 	}
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
 		return cli.Usagef("%w; the flags of a command stand after --: junction add NAME -- COMMAND", err)
@@ -79,12 +84,14 @@ and docker OCI images. Look at the source of a server before you add it: it runs
 		"the first that is possible)")
 	flags.StringVar(&a.registry, "registry", "", registryUsage)
 	flags.BoolVar(&a.json, "json", false, "print JSON")
+	flags.BoolVar(&a.yes, "yes", false, "do not ask") // -y belongs to npx, and would hide a missing --
 	return cmd
 }
 
 // run adds the server to the file. If that fails, no file stays behind.
-func (a *adder) run(ctx context.Context, args []string, dash int) error {
-	name, err := a.arguments(args, dash)
+func (a *adder) run(cmd *cobra.Command, args []string) error {
+	ctx := cmd.Context()
+	name, err := a.arguments(args, cmd.ArgsLenAtDash())
 	if err != nil {
 		return err
 	}
@@ -107,12 +114,49 @@ func (a *adder) run(ctx context.Context, args []string, dash int) error {
 		about = "pack " + entry.Pack
 	}
 	if a.server != "" && len(entry.Command) > 0 { // the author of the server has chosen the command
-		about = strings.Join(entry.CommandLine(), " ")
+		about = shell.Join(entry.CommandLine()...)
+	}
+	if err := a.review(cmd, name, entry, e); err != nil {
+		return err
 	}
 	if entry.OAuth {
-		next = "Sign in with: junction login " + name
+		next = "Sign in with: " + shell.Join("junction", "login", name)
 	}
 	return e.Add(ctx, name, entry, about, notes, next)
+}
+
+// review shows what a server of the registry, or a pack, would run, and asks. What a person has typed
+// is added without a question.
+func (a *adder) review(cmd *cobra.Command, name string, entry *clients.Entry, e *Editor) error {
+	text := ""
+	switch {
+	case a.server != "":
+		look, err := entry.Look(name, a.server+" of the registry")
+		if err != nil {
+			return fmt.Errorf("cannot add %s: %w", name, err)
+		}
+		e.Look, text = look, clients.Looks([]*clients.Look{look})
+	case entry.Pack != "":
+		folder := entry.Pack
+		if !filepath.IsAbs(folder) {
+			folder = filepath.Join(filepath.Dir(e.Path()), folder)
+		}
+		p, err := plan.OfOwn(cmd.Context(), folder)
+		if err != nil {
+			return fmt.Errorf("cannot show what the pack would run: %w", err)
+		}
+		e.More, text = p, p.Text()
+	default:
+		return nil
+	}
+	if a.json && !a.yes && !cli.CanAsk(cmd) { // the output says what would run
+		o := outcome{Config: e.Path(), Upstreams: []string{name}, Pack: e.More, Look: e.Look}
+		if err := cli.PrintValue(a.stdout, o); err != nil {
+			return err
+		}
+	}
+	question := fmt.Sprintf("Add %s to %s?", name, prose.OneLine(e.Short()))
+	return Review(cmd, a.stdout, a.json, a.yes, text, question)
 }
 
 // arguments reads the name of the upstream, and its command, URL or name in the registry.
@@ -143,7 +187,7 @@ func (a *adder) arguments(args []string, dash int) (name string, err error) {
 		}
 	case len(args) > 1:
 		return "", cli.Usagef("%s is no URL; a command stands after --: junction add %s -- %s",
-			prose.Quote(args[1]), args[0], prose.OneLine(strings.Join(args[1:], " ")))
+			prose.Quote(args[1]), shell.Quote(args[0]), shell.Join(args[1:]...))
 	default:
 		return "", cli.Usagef("%s", usage)
 	}
@@ -168,8 +212,8 @@ func packPath(path string, f *file) (string, error) {
 		return "", err
 	}
 	if _, err := os.Stat(full); err != nil {
-		return "", fmt.Errorf("there is no pack at %s; make one with: junction-pack init %s", prose.OneLine(path),
-			prose.OneLine(path))
+		return "", fmt.Errorf("there is no pack at %s; make one with: %s", prose.OneLine(path),
+			shell.Join("junction-pack", "init", path))
 	}
 	own, err := filepath.Abs(filepath.Dir(f.path))
 	if err != nil {

@@ -2,15 +2,19 @@ package entries
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"junction/cmd/junction/cli"
 	"junction/cmd/junction/clients"
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/yamledit"
+	"junction/upstream/shell"
 )
 
 // Editor changes the upstreams of one configuration file.
@@ -18,7 +22,8 @@ type Editor struct {
 	*file
 	Stdout io.Writer
 	JSON   bool
-	More   any // further output of --json
+	More   any           // the pack, for the output of --json
+	Look   *clients.Look // what the upstream would do, for the output of --json
 }
 
 // Edit reads the configuration file of a command. flag is the value of --config. With create, the
@@ -97,8 +102,8 @@ func (e *Editor) Packs() (all []PackEntry) {
 // Free returns an error if the file has an upstream of that name.
 func (e *Editor) Free(name string) error {
 	if _, taken := e.config.Upstreams[name]; taken {
-		return fmt.Errorf("%s has an upstream %s already; choose another name, or run first: junction remove %s",
-			e.Short(), name, name)
+		return fmt.Errorf("%s has an upstream %s already; choose another name, or run first: %s",
+			e.Short(), name, shell.Join("junction", "remove", name))
 	}
 	return nil
 }
@@ -142,8 +147,8 @@ func (e *Editor) Remove(ctx context.Context, name string) error {
 		return err
 	}
 	if len(e.config.Upstreams) == 1 {
-		return fmt.Errorf("%s is the only upstream of %s, which needs at least one; run: junction disable %s",
-			name, e.Short(), name)
+		return fmt.Errorf("%s is the only upstream of %s, which needs at least one; run: %s",
+			name, e.Short(), shell.Join("junction", "disable", name))
 	}
 	text, err := yamledit.Remove(e.text, section, name)
 	if err != nil {
@@ -192,7 +197,7 @@ func (e *Editor) changed(ctx context.Context, name string, text []byte, said str
 }
 
 func (e *Editor) print(ctx context.Context, o *outcome, said string) error {
-	o.Pack = e.More
+	o.Pack, o.Look = e.More, e.Look
 	return o.print(ctx, e.Stdout, e.file, e.JSON, said)
 }
 
@@ -210,6 +215,30 @@ func UseEnv(g *clients.Given, pairs []string) error {
 		g.Env[name] = value
 	}
 	return nil
+}
+
+// Review shows a person what would run, and asks the question, unless yes is true. Without a terminal
+// and without yes it returns an error. Together with JSON, the text goes to standard error.
+func Review(cmd *cobra.Command, stdout io.Writer, asJSON, yes bool, text, question string) error {
+	out := stdout
+	if asJSON || !yes && cli.CanAsk(cmd) && !cli.IsTerminal(stdout) { // the person has to see it
+		out = cmd.ErrOrStderr()
+	}
+	if !asJSON || !yes && cli.CanAsk(cmd) {
+		if _, err := io.WriteString(out, text); err != nil {
+			return err
+		}
+	}
+	return Confirm(cmd, yes, question)
+}
+
+// Confirm asks whether to do what was shown. Without a terminal and without yes it returns an error.
+func Confirm(cmd *cobra.Command, yes bool, question string) error {
+	if !yes && !cli.CanAsk(cmd) {
+		return errors.New("nothing was written: the question needs a terminal; look at what would run, and give " +
+			"--yes to the same command")
+	}
+	return cli.Confirm(cmd, yes, question)
 }
 
 // Entry returns an entry for the values that a user has given.

@@ -3,7 +3,8 @@
 //
 // file.go changes the file as text, so that comments and order stay. It checks the new text before
 // it writes it, and keeps a backup of the old file. Mistakes elsewhere in the file do not prevent a
-// change. change.go offers these changes to the commands of other packages.
+// change. change.go offers these changes to the commands of other packages. Its Review shows a
+// person what would run, and asks, before an entry that others have written is added or enabled.
 package entries
 
 import (
@@ -18,9 +19,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"junction/cmd/junction/cli"
+	"junction/cmd/junction/clients"
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/prose"
 	"junction/cmd/junction/runfile"
+	"junction/upstream/shell"
 )
 
 // section is the key of the upstreams in the file.
@@ -46,6 +49,8 @@ type outcome struct {
 	Reload    string   `json:"reload,omitempty"`   // why it has not applied the change
 	Next      string   `json:"next,omitempty"`     // the next step for the user
 	Pack      any      `json:"pack,omitempty"`
+
+	Look *clients.Look `json:"look,omitempty"` // what a new upstream would do
 }
 
 // reloadLimit is how long a command waits for the running junction, which usually needs a tenth of
@@ -120,8 +125,8 @@ func (o *outcome) print(ctx context.Context, w io.Writer, f *file, asJSON bool, 
 		lines = append(lines, SetVariables(o.Variables))
 	}
 	if o.Mistakes > 0 {
-		lines = append(lines, fmt.Sprintf("The file has %s elsewhere: junction check --config %s.",
-			prose.Count(o.Mistakes, "mistake"), f.path))
+		lines = append(lines, fmt.Sprintf("The file has %s elsewhere: %s.",
+			prose.Count(o.Mistakes, "mistake"), shell.Join("junction", "check", "--config", f.path)))
 	}
 	if o.Next != "" {
 		lines = append(lines, o.Next)

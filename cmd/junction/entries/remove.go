@@ -2,12 +2,15 @@ package entries
 
 import (
 	"context"
+	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
 
 	"junction/cmd/junction/cli"
+	"junction/cmd/junction/packs/lock"
 	"junction/cmd/junction/yamledit"
+	"junction/upstream/shell"
 )
 
 // oneName accepts the name of one upstream.
@@ -32,7 +35,7 @@ func changeCommands(stdout io.Writer, file *string) (all []*cobra.Command) {
 		{"enable", "", "Enable a disabled upstream",
 			"Enable a disabled upstream in the configuration file. The old file becomes a backup. A running junction " +
 				"starts the upstream when it reloads the file.",
-			func(e *Editor, ctx context.Context, name string) error { return e.Switch(ctx, name, true) }},
+			(*Editor).enable},
 		{"disable", "", "Disable an upstream and keep its entry",
 			"Disable an upstream in the configuration file, which keeps its entry. The old file becomes a backup. " +
 				"A running junction ends the upstream when it reloads the file.",
@@ -57,6 +60,15 @@ func changeCommands(stdout io.Writer, file *string) (all []*cobra.Command) {
 		all = append(all, cmd)
 	}
 	return all
+}
+
+// enable enables an upstream whose entry a person has seen.
+func (e *Editor) enable(ctx context.Context, name string) error {
+	if _, _, installed := lock.Split(e.config.Packs[name]); installed && e.config.Upstreams[name].Off() {
+		return fmt.Errorf("%s is an installed pack; to see what it would run, and to enable it, run: %s", name,
+			shell.Join("junction", "packs", "enable", name))
+	}
+	return e.Switch(ctx, name, true)
 }
 
 // switched returns the text of the file with an upstream enabled or disabled. enabled: false is

@@ -20,6 +20,7 @@ import (
 	"junction/cmd/junction/clients"
 	"junction/cmd/junction/prose"
 	"junction/cmd/junction/registry"
+	"junction/upstream/shell"
 )
 
 // registryVariable is the environment variable with the URL of another registry.
@@ -151,8 +152,8 @@ func (a *adder) fromRegistry(ctx context.Context, name string, h clients.Home) (
 	}
 	s, err := c.Get(ctx, a.server)
 	if errors.Is(err, registry.ErrNotFound) {
-		return nil, nil, fmt.Errorf("the registry has no server %s; look for it with: junction search %s", a.server,
-			nameOf(a.server))
+		return nil, nil, fmt.Errorf("the registry has no server %s; look for it with: %s", a.server,
+			shell.Join("junction", "search", nameOf(a.server)))
 	}
 	if err != nil {
 		return nil, nil, err

@@ -25,6 +25,7 @@ import (
 	"junction/cmd/junction/packs/plan"
 	"junction/cmd/junction/runfile"
 	"junction/upstream/files"
+	"junction/upstream/shell"
 )
 
 // fetched is a pack that was fetched into a temporary folder.
@@ -144,16 +145,6 @@ type installOptions struct {
 	yes  bool
 }
 
-// confirm asks whether to do what was shown. Without a terminal, --yes is required. done is what
-// would have happened, such as installed.
-func confirm(cmd *cobra.Command, yes bool, question, done string) error {
-	if !yes && !cli.CanAsk(cmd) {
-		return fmt.Errorf("nothing was %s: the question needs a terminal; read what the pack would do, and run the "+
-			"command again with --yes", done)
-	}
-	return cli.Confirm(cmd, yes, question)
-}
-
 // packName is the form of the names of packs, which are names of upstreams, too.
 var packName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_-]{0,31}$`)
 
@@ -186,7 +177,7 @@ func (r *run) install(cmd *cobra.Command, text string, o installOptions) error {
 		}
 	}
 	r.look(f, s)
-	if err := confirm(cmd, o.yes, "Install "+name+"?", "installed"); err != nil {
+	if err := entries.Confirm(cmd, o.yes, "Install "+name+"?"); err != nil {
 		return err
 	}
 	undo, err := r.keep(f)
@@ -226,7 +217,8 @@ func (r *run) installed(ctx context.Context, f *fetched, entry *clients.Entry) e
 		notes = append(notes, fmt.Sprintf("The pack reads variables that it does not get yet: %s. "+
 			"Add those that it needs to env of the upstream.", strings.Join(lacks, ", ")))
 	}
-	return r.edit.Add(ctx, f.name, entry, "pack "+entry.Pack, notes, "Enable it with: junction packs enable "+f.name)
+	next := "Enable it with: " + shell.Join("junction", "packs", "enable", f.name)
+	return r.edit.Add(ctx, f.name, entry, "pack "+entry.Pack, notes, next)
 }
 
 // agree returns an error if the fetched pack differs from the one in the lock file.
@@ -302,7 +294,7 @@ func (r *run) restoreOne(cmd *cobra.Command, name string, p lock.Pack, yes bool)
 		return err
 	}
 	r.look(f, s)
-	if err := confirm(cmd, yes, "Restore "+name+"?", "restored"); err != nil {
+	if err := entries.Confirm(cmd, yes, "Restore "+name+"?"); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	f.Ref = p.Ref

@@ -152,7 +152,7 @@ func (r *run) show(cmd *cobra.Command, name string) error {
 	return err
 }
 
-// enable shows what the pack would run, and enables its upstream.
+// enable shows what the pack would run, asks, and enables its upstream.
 func (r *run) enable(cmd *cobra.Command, name string, yes bool) error {
 	s, err := r.find(name)
 	if err != nil {
@@ -164,12 +164,13 @@ func (r *run) enable(cmd *cobra.Command, name string, yes bool) error {
 	if s.Plan, err = s.planned(cmd.Context()); err != nil {
 		return err
 	}
-	r.edit.More = s
-	if !s.Enabled {
-		if !r.json {
-			fmt.Fprintf(r.stdout, "%s\n", s.Plan.Text())
+	if r.edit.More = s; !s.Enabled {
+		if r.json && !yes && !cli.CanAsk(cmd) { // the output says what would run
+			if err := cli.PrintValue(r.stdout, s); err != nil {
+				return err
+			}
 		}
-		if err := confirm(cmd, yes, "Enable "+name+"?", "enabled"); err != nil {
+		if err := entries.Review(cmd, r.stdout, r.json, yes, s.Plan.Text()+"\n", "Enable "+name+"?"); err != nil {
 			return err
 		}
 	}
@@ -259,7 +260,7 @@ func (r *run) update(cmd *cobra.Command, name, to string, yes bool) error {
 	if !r.json {
 		r.printDifference(d, f.plan)
 	}
-	if err := confirm(cmd, yes, "Update "+name+"?", "changed"); err != nil {
+	if err := entries.Confirm(cmd, yes, "Update "+name+"?"); err != nil {
 		return err
 	}
 	undo, err := r.keep(f)

@@ -73,6 +73,9 @@ func (t *translator) remote(e *clients.Entry, r *Remote) {
 		}
 		if v := t.field(f, given, ok); v != nil {
 			e.Headers[f.Name] = v
+			if !ok {
+				e.Published = append(e.Published, f.Name)
+			}
 		}
 	}
 	t.extra(e.Headers, t.given.Headers)
@@ -91,7 +94,13 @@ var (
 	npmName  = regexp.MustCompile(`^(@[a-z0-9~][a-z0-9._~-]*/)?[a-z0-9~][a-z0-9._~-]*$`)
 	pypiName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$`)
 	ociName  = regexp.MustCompile(`^[a-z0-9][a-zA-Z0-9._/:-]*(@sha256:[a-f0-9]{64})?$`)
-	exact    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.+_-]*$`)
+	// exact are versions that name one release: others, such as next, ^1.2 and 1, name another one
+	// tomorrow. A tag of an image has at least a number; only a digest names one image for ever.
+	exact = map[string]*regexp.Regexp{
+		NPM:  regexp.MustCompile(`^[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`),
+		PyPI: regexp.MustCompile(`^([0-9]+!)?[0-9]+(\.[0-9]+)*([._-]?[A-Za-z]+[._-]?[0-9]*)*(\+[0-9A-Za-z._-]+)?$`),
+		OCI:  regexp.MustCompile(`^v?[0-9][A-Za-z0-9._-]*$`),
+	}
 	// pythonVersion is a version, or a range of versions.
 	pythonVersion = regexp.MustCompile(`^[<>=~!]*[0-9][0-9.,*<>=~!]*$`)
 )
@@ -100,29 +109,25 @@ var (
 // and the arguments of the server.
 func (t *translator) local(e *clients.Entry, p *Package) {
 	var begin, pkg []string
-	isExact := p.Version == "" || exact.MatchString(p.Version) && p.Version != "latest"
+	version := p.Version
 	switch {
-	case p.RegistryType == NPM && npmName.MatchString(p.Identifier) && isExact &&
-		from(p.BaseURL, "https://registry.npmjs.org"):
-		begin, pkg = []string{"npx", "-y"}, []string{at(p, "@")}
-	case p.RegistryType == PyPI && pypiName.MatchString(p.Identifier) && isExact && from(p.BaseURL, "https://pypi.org"):
-		begin, pkg = []string{"uvx"}, []string{at(p, "==")}
-	case p.RegistryType == OCI && isExact:
-		image := p.Identifier
-		if host, _, _ := strings.Cut(image, "/"); !strings.ContainsAny(host, ".:") && p.BaseURL != "" {
-			image = strings.TrimPrefix(strings.TrimSuffix(p.BaseURL, "/"), "https://") + "/" + image
-		}
-		if last := image[strings.LastIndex(image, "/")+1:]; p.Version != "" && !strings.ContainsAny(last, ":@") {
-			image += ":" + p.Version
-		}
+	case p.RegistryType == NPM && npmName.MatchString(p.Identifier) && from(p.BaseURL, "https://registry.npmjs.org"):
+		begin, pkg = []string{"npx", "-y"}, []string{p.Identifier + "@" + version}
+	case p.RegistryType == PyPI && pypiName.MatchString(p.Identifier) && from(p.BaseURL, "https://pypi.org"):
+		begin, pkg = []string{"uvx"}, []string{p.Identifier + "==" + version}
+	case p.RegistryType == OCI:
+		var image string
+		image, version = t.image(e, p)
 		begin, pkg = []string{"docker", "run", "-i", "--rm"}, []string{image}
-		if !ociName.MatchString(image) {
-			t.refuse("the image %s has no valid name", prose.Quote(image))
-		}
 	default:
 		t.refuse("the package %s %s of %s cannot be used; add the server by its command",
 			prose.Quote(p.Identifier), prose.Quote(p.Version), prose.Quote(p.BaseURL))
 		return
+	}
+	if !strings.Contains(pkg[0], "@sha256:") && !exact[p.RegistryType].MatchString(version) {
+		t.refuse("the registry names no exact version of %s, but %s, so that its publisher could replace what you "+
+			"have looked at; if you accept that, add the server by its command", prose.Quote(p.Identifier),
+			prose.Quote(version))
 	}
 	e.Command = literals(begin)
 	e.Command = append(e.Command, t.runtime(p)...)
@@ -141,6 +146,9 @@ func (t *translator) local(e *clients.Entry, p *Package) {
 		}
 		if v := t.field(f, given, ok); v != nil {
 			e.Env[f.Name] = v
+			if !ok {
+				e.Published = append(e.Published, f.Name)
+			}
 		}
 	}
 	t.extra(e.Env, t.given.Env)
@@ -161,12 +169,26 @@ func (t *translator) local(e *clients.Entry, p *Package) {
 // from reports whether a package comes from the registry that its program uses.
 func from(base, usual string) bool { return base == "" || strings.TrimSuffix(base, "/") == usual }
 
-// at returns a package with its version.
-func at(p *Package, sign string) string {
-	if p.Version == "" {
-		return p.Identifier
+// image returns the name of an image with its tag or digest. version is the tag, or "" if there is
+// none or a digest makes it irrelevant.
+func (t *translator) image(e *clients.Entry, p *Package) (image, version string) {
+	image = p.Identifier
+	if host, _, _ := strings.Cut(image, "/"); !strings.ContainsAny(host, ".:") && p.BaseURL != "" {
+		image = strings.TrimPrefix(strings.TrimSuffix(p.BaseURL, "/"), "https://") + "/" + image
 	}
-	return p.Identifier + sign + p.Version
+	last := image[strings.LastIndex(image, "/")+1:]
+	if p.Version != "" && !strings.ContainsAny(last, ":@") {
+		image, last = image+":"+p.Version, last+":"+p.Version
+	}
+	if !ociName.MatchString(image) {
+		t.refuse("the image %s has no valid name", prose.Quote(image))
+	}
+	if strings.Contains(last, "@") {
+		return image, ""
+	}
+	_, version, _ = strings.Cut(last, ":")
+	e.Notes = append(e.Notes, "the publisher can replace the image of this tag; only a digest (@sha256:…) is exact")
+	return image, version
 }
 
 func literals(words []string) []clients.Value {

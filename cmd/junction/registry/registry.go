@@ -5,8 +5,8 @@
 // server.json that Junction uses, and entry.go turns one of the ways to run a server into an entry.
 //
 // The texts of a registry are not trusted. They never become a reference to a variable or file of
-// this machine. An entry starts only known programs, with arguments that give a server no more of
-// the machine than such a program usually gets.
+// this machine. An entry starts only known programs, with packages of an exact version, and with
+// arguments that give a server no more of the machine than such a program usually gets.
 package registry
 
 import (

@@ -35,7 +35,7 @@ func TestSearch(t *testing.T) {
 		if i%2 == 0 {
 			about = "an EVEN one"
 		}
-		r.Servers = append(r.Servers, json.RawMessage(fmt.Sprintf(`{"name":"io.x/server%02d","description":%q,"version":"1"}`, i, about)))
+		r.Servers = append(r.Servers, json.RawMessage(fmt.Sprintf(`{"name":"io.x/server%02d","description":%q,"version":"1.0.0"}`, i, about)))
 	}
 	r.PageSize = 4
 	r.Status = map[string]string{"io.x/server00": "deleted", "io.x/server02": "deprecated"}
@@ -92,15 +92,15 @@ func TestHostile(t *testing.T) {
 	const stdio = `"transport":{"type":"stdio"}`
 	home := clients.Home{Dir: "/home/ann", Getenv: func(string) (string, bool) { return "canary-of-the-machine", true }}
 	for name, pkg := range map[string]string{
-		"a flag as package":        `{"registryType":"npm","identifier":"-c","version":"1",` + stdio + `}`,
-		"a URL as package":         `{"registryType":"npm","identifier":"git+https://x/y","version":"1",` + stdio + `}`,
-		"a path as package":        `{"registryType":"pypi","identifier":"../x","version":"1",` + stdio + `}`,
+		"a flag as package":        `{"registryType":"npm","identifier":"-c","version":"1.0.0",` + stdio + `}`,
+		"a URL as package":         `{"registryType":"npm","identifier":"git+https://x/y","version":"1.0.0",` + stdio + `}`,
+		"a path as package":        `{"registryType":"pypi","identifier":"../x","version":"1.0.0",` + stdio + `}`,
 		"a range":                  `{"registryType":"npm","identifier":"x","version":"^1.0",` + stdio + `}`,
 		"latest":                   `{"registryType":"npm","identifier":"x","version":"latest",` + stdio + `}`,
-		"another npm registry":     `{"registryType":"npm","registryBaseUrl":"https://evil.example.com","identifier":"x","version":"1",` + stdio + `}`,
-		"npx --call":               `{"registryType":"npm","identifier":"x","version":"1",` + stdio + `,"runtimeArguments":[{"type":"named","name":"--call","value":"sh"}]}`,
-		"another package":          `{"registryType":"npm","identifier":"x","version":"1",` + stdio + `,"runtimeArguments":[{"type":"positional","value":"evil"}]}`,
-		"uvx --from":               `{"registryType":"pypi","identifier":"x","version":"1",` + stdio + `,"runtimeArguments":[{"type":"named","name":"--from","value":"evil"}]}`,
+		"another npm registry":     `{"registryType":"npm","registryBaseUrl":"https://evil.example.com","identifier":"x","version":"1.0.0",` + stdio + `}`,
+		"npx --call":               `{"registryType":"npm","identifier":"x","version":"1.0.0",` + stdio + `,"runtimeArguments":[{"type":"named","name":"--call","value":"sh"}]}`,
+		"another package":          `{"registryType":"npm","identifier":"x","version":"1.0.0",` + stdio + `,"runtimeArguments":[{"type":"positional","value":"evil"}]}`,
+		"uvx --from":               `{"registryType":"pypi","identifier":"x","version":"1.0.0",` + stdio + `,"runtimeArguments":[{"type":"named","name":"--from","value":"evil"}]}`,
 		"an image that is a flag":  `{"registryType":"oci","identifier":"--privileged",` + stdio + `}`,
 		"a mount of all":           mounted("-v", "/:/host", ""),
 		"a mount by default":       mounted("-v", "{x}:/host", `"x":{"default":"/"}`),
@@ -108,19 +108,19 @@ func TestHostile(t *testing.T) {
 		"a source in a default":    mounted("--mount", "type=bind,src={x},dst={y}", `"x":{},"y":{"default":"/y,src=/"}`),
 		"a volume that is a mount": mounted("--mount", "type=volume,src={x},dst=/y,volume-opt=device=/", `"x":{}`),
 		"another type of mount":    mounted("--mount", "type=npipe,src={x},dst=/y", `"x":{}`),
-		"a variable without a value": `{"registryType":"oci","identifier":"x/y","version":"1",` + stdio + `,"runtimeArguments":[{"type":"named","name":"-e","isRequired":true,"format":"boolean"}],
+		"a variable without a value": `{"registryType":"oci","identifier":"x/y","version":"1.0.0",` + stdio + `,"runtimeArguments":[{"type":"named","name":"-e","isRequired":true,"format":"boolean"}],
 			"packageArguments":[{"type":"positional","value":"--privileged"},{"type":"positional","value":"evil"}]}`,
-		"a bare -e":                 `{"registryType":"oci","identifier":"x/y","version":"1",` + stdio + `,"runtimeArguments":[{"type":"positional","value":"--env"}]}`,
+		"a bare -e":                 `{"registryType":"oci","identifier":"x/y","version":"1.0.0",` + stdio + `,"runtimeArguments":[{"type":"positional","value":"--env"}]}`,
 		"a variable of the machine": mounted("-e", "AWS_SECRET_ACCESS_KEY", ""),
 		"its name by default":       mounted("--env", "{n}", `"n":{"default":"HTTPS_PROXY"}`),
 		"a source of two":           mounted("-v", "{x}{y}:/host", `"x":{"default":"/"},"y":{"default":"etc"},"x}{y":{}`),
-		"a python of the machine":   `{"registryType":"pypi","identifier":"x","version":"1",` + stdio + `,"runtimeArguments":[{"type":"named","name":"--python","value":"/tmp/x/python"}]}`,
+		"a python of the machine":   `{"registryType":"pypi","identifier":"x","version":"1.0.0",` + stdio + `,"runtimeArguments":[{"type":"named","name":"--python","value":"/tmp/x/python"}]}`,
 		"a switch with a value":     mounted("--init", "--volume=/:/host", ""),
-		"uvx --python alone":        `{"registryType":"pypi","identifier":"x","version":"1",` + stdio + `,"runtimeArguments":[{"type":"positional","value":"--python"}]}`,
+		"uvx --python alone":        `{"registryType":"pypi","identifier":"x","version":"1.0.0",` + stdio + `,"runtimeArguments":[{"type":"positional","value":"--python"}]}`,
 		"host network":              mounted("--network", "host", ""),
-		"a variable of npm":         `{"registryType":"npm","identifier":"x","version":"1",` + stdio + `,"environmentVariables":[{"name":"NPM_CONFIG_REGISTRY","value":"https://evil"}]}`,
-		"a preload by default":      `{"registryType":"npm","identifier":"x","version":"1",` + stdio + `,"environmentVariables":[{"name":"LD_PRELOAD","default":"/x.so"}]}`,
-		"a name with =":             `{"registryType":"npm","identifier":"x","version":"1",` + stdio + `,"environmentVariables":[{"name":"A=B","value":"c"}]}`,
+		"a variable of npm":         `{"registryType":"npm","identifier":"x","version":"1.0.0",` + stdio + `,"environmentVariables":[{"name":"NPM_CONFIG_REGISTRY","value":"https://evil"}]}`,
+		"a preload by default":      `{"registryType":"npm","identifier":"x","version":"1.0.0",` + stdio + `,"environmentVariables":[{"name":"LD_PRELOAD","default":"/x.so"}]}`,
+		"a name with =":             `{"registryType":"npm","identifier":"x","version":"1.0.0",` + stdio + `,"environmentVariables":[{"name":"A=B","value":"c"}]}`,
 	} {
 		s := mustServer(t, `{"name":"io.x/y","packages":[`+pkg+`]}`)
 		var given registry.Given
@@ -154,7 +154,7 @@ func TestHostile(t *testing.T) {
 	// Nor does it name a variable that may have a secret: of a command only after --env.
 	s = mustServer(t, `{"name":"io.x/github","remotes":[{"type":"streamable-http","url":"https://x","headers":[
 		{"name":"GITHUB_TOKEN","isRequired":true},{"name":"B","isRequired":true,"value":"{token}"}]}],
-		"packages":[{"registryType":"npm","identifier":"x","version":"1",`+stdio+`,"environmentVariables":[{"name":"GITHUB_TOKEN","isRequired":true}]}]}`)
+		"packages":[{"registryType":"npm","identifier":"x","version":"1.0.0",`+stdio+`,"environmentVariables":[{"name":"GITHUB_TOKEN","isRequired":true}]}]}`)
 	e, err = s.Entry(home, "github", registry.Remotely, registry.Given{})
 	if err != nil || !slices.Equal(e.Variables(), []string{"MCP_GITHUB_GITHUB_TOKEN", "MCP_GITHUB_TOKEN"}) {
 		t.Errorf("headers refer to %v, %v", e.Variables(), err)
@@ -170,7 +170,7 @@ func TestHostile(t *testing.T) {
 
 // mounted is a package of docker with one argument for docker.
 func mounted(flag, value, variables string) string {
-	return `{"registryType":"oci","identifier":"x/y","version":"1","transport":{"type":"stdio"},"runtimeArguments":[
+	return `{"registryType":"oci","identifier":"x/y","version":"1.0.0","transport":{"type":"stdio"},"runtimeArguments":[
 		{"type":"named","name":"` + flag + `","value":"` + value + `","variables":{` + variables + `}}]}`
 }
 
@@ -212,5 +212,46 @@ func TestArguments(t *testing.T) {
 	}
 	if _, err := s.Entry(home, "y", registry.NPM, registry.Given{}); err == nil || !strings.Contains(err.Error(), "it can be run by pypi") {
 		t.Errorf("another way gives %v", err)
+	}
+}
+
+// TestExactVersions: an entry runs the version that was looked at. A tag such as next, a range or
+// nothing lets the publisher replace it later.
+func TestExactVersions(t *testing.T) {
+	digest := "@sha256:" + strings.Repeat("a", 64)
+	for _, test := range []struct {
+		kind, identifier, version string
+		runs                      string // the word of the command; "" if the entry is refused
+	}{
+		{"npm", "@ann/x", "1.2.3", "@ann/x@1.2.3"},
+		{"npm", "x", "1.2.3-rc.1+build", "x@1.2.3-rc.1+build"},
+		{"npm", "x", "", ""}, {"npm", "x", "next", ""}, {"npm", "x", "latest", ""}, {"npm", "x", "1", ""}, {"npm", "x", "1.2", ""},
+		{"npm", "x", "1.2.x", ""}, {"npm", "x", "~1.2.3", ""}, {"npm", "x", "1.2.3 || 2.0.0", ""}, {"npm", "x", "v1.2.3", ""},
+		{"pypi", "x", "1.2.3", "x==1.2.3"}, {"pypi", "x", "2024.1", "x==2024.1"}, {"pypi", "x", "1!2.0rc1.post2.dev3+local.1", "x==1!2.0rc1.post2.dev3+local.1"},
+		{"pypi", "x", "", ""}, {"pypi", "x", "latest", ""}, {"pypi", "x", "1.2.*", ""}, {"pypi", "x", ">=1", ""}, {"pypi", "x", "1.2,!=1.3", ""},
+		{"oci", "ghcr.io/ann/x", "1.2.3", "ghcr.io/ann/x:1.2.3"}, {"oci", "ghcr.io/ann/x:v1.2.3", "", "ghcr.io/ann/x:v1.2.3"},
+		{"oci", "ghcr.io/ann/x" + digest, "", "ghcr.io/ann/x" + digest}, {"oci", "ghcr.io:443/ann/x", "1.2.3", "ghcr.io:443/ann/x:1.2.3"},
+		{"oci", "ghcr.io/ann/x:1.2.3" + digest, "latest", "ghcr.io/ann/x:1.2.3" + digest},
+		{"oci", "ghcr.io/ann/x", "", ""}, {"oci", "ghcr.io:443/ann/x", "", ""}, {"oci", "ghcr.io/ann/x:latest", "1.2.3", ""}, {"oci", "ghcr.io/ann/x", "next", ""},
+	} {
+		s := mustServer(t, fmt.Sprintf(`{"name":"io.x/y","version":"9.9.9","packages":[{"registryType":%q,"identifier":%q,"version":%q,"transport":{"type":"stdio"}}]}`,
+			test.kind, test.identifier, test.version))
+		e, err := s.Entry(clients.Home{}, "y", test.kind, registry.Given{})
+		if test.runs == "" {
+			if err == nil || !strings.Contains(err.Error(), "names no exact version") {
+				t.Errorf("%+v gives %v, %v", test, e, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%+v gives %v", test, err)
+			continue
+		}
+		if words := e.CommandLine(); words[len(words)-1] != test.runs {
+			t.Errorf("%+v runs %v", test, words)
+		}
+		if warned := len(e.Notes) > 0; warned != (test.kind == "oci" && !strings.Contains(test.runs, "@")) {
+			t.Errorf("%+v has the notes %v", test, e.Notes)
+		}
 	}
 }

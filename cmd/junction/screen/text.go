@@ -14,6 +14,7 @@ import (
 	"junction/cmd/junction/diagnose"
 	"junction/cmd/junction/prose"
 	"junction/upstream"
+	"junction/upstream/shell"
 )
 
 // Text contains what the first screen shows about a proxy, beside the upstreams.
@@ -78,7 +79,7 @@ func (t *Text) next(list []diagnose.UpstreamStatus) string {
 	}
 	var parts []string
 	if len(signIn) > 0 {
-		parts = append(parts, "sign in with junction login "+signIn[0]+t.Flags)
+		parts = append(parts, "sign in with "+shell.Join("junction", "login", signIn[0])+t.Flags)
 		if len(signIn) > 1 {
 			parts[0] += " (then " + strings.Join(signIn[1:], ", ") + ")"
 		}

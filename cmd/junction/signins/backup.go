@@ -16,6 +16,7 @@ import (
 	"junction/cmd/junction/cli"
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/prose"
+	"junction/upstream/shell"
 )
 
 // This file has the commands that copy the storage of sign-ins, and check it.
@@ -107,7 +108,7 @@ For Postgres, use its own tool:
 			if k.Driver == store.Postgres {
 				return nil, "", fmt.Errorf("the storage is Postgres; back it up with: pg_dump --format=custom "+
 					"--file=%s DSN",
-					args[0])
+					shell.Quote(args[0]))
 			}
 			if _, err := existingPlace(k.storage); err != nil {
 				return nil, "", err
@@ -141,7 +142,7 @@ For Postgres, use its own tool:
 		func(ctx context.Context, k kept, args []string) (any, string, error) {
 			if k.Driver == store.Postgres {
 				return nil, "", fmt.Errorf("the storage is Postgres; restore it with: "+
-					"pg_restore --clean --if-exists --dbname=DSN %s", args[0])
+					"pg_restore --clean --if-exists --dbname=DSN %s", shell.Quote(args[0]))
 			}
 			if err := os.MkdirAll(filepath.Dir(k.DSN), 0o700); err != nil {
 				return nil, "", fmt.Errorf("storage.dsn: %w", err)

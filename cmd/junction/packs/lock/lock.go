@@ -18,6 +18,7 @@ import (
 
 	"junction/cmd/junction-pack/tree"
 	"junction/upstream/files"
+	"junction/upstream/shell"
 )
 
 // Folder is the name of the folder of installed packs.
@@ -119,8 +120,8 @@ func Check(config, path string) (checksum string, err error) {
 		return "", fmt.Errorf("has the commit %s, and %s has %s; correct the file that is wrong",
 			commit, filepath.Base(Path(config)), p.Commit)
 	case !strings.HasPrefix(p.Checksum, "sha256:"):
-		return "", fmt.Errorf("has no checksum in %s; run: junction packs remove %s, and install it again",
-			filepath.Base(Path(config)), name)
+		return "", fmt.Errorf("has no checksum in %s; run: %s, and install it again",
+			filepath.Base(Path(config)), shell.Join("junction", "packs", "remove", name))
 	}
 	sum, err := tree.Sum(path)
 	if errors.Is(err, fs.ErrNotExist) {

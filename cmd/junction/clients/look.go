@@ -1,0 +1,242 @@
+package clients
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"junction/cmd/junction/prose"
+	"junction/upstream/shell"
+)
+
+// A Look is everything that an upstream would run, send and read, for the person who decides about
+// an entry that somebody else may have written. Its texts are whole, and have no hidden characters.
+type Look struct {
+	Name        string   `json:"name"`
+	From        string   `json:"from,omitempty"` // where the entry was found
+	Disabled    bool     `json:"disabled,omitempty"`
+	Command     string   `json:"command,omitempty"` // as a shell reads it
+	Dir         string   `json:"dir,omitempty"`
+	URL         string   `json:"url,omitempty"`
+	Headers     []string `json:"headers,omitempty"`     // NAME: VALUE
+	Env         []string `json:"env,omitempty"`         // NAME=VALUE
+	Published   []string `json:"published,omitempty"`   // names of headers and variables with a value of the publisher
+	Environment []string `json:"environment,omitempty"` // variables of Junction that are read
+	Files       []string `json:"files,omitempty"`       // whose content is read
+	Notes       []string `json:"notes,omitempty"`
+}
+
+// maxLook is the number of bytes of a Look that a person can be expected to read.
+const maxLook = 8 << 10
+
+// Look returns what an entry would do as the upstream of a name. The error says that the entry is too
+// long to be looked at.
+func (e *Entry) Look(name, from string) (*Look, error) {
+	l := &Look{Name: name, From: from, Disabled: e.Off, Published: quoted(e.Published)}
+	for _, note := range e.Notes {
+		l.Notes = append(l.Notes, visible(note))
+	}
+	if len(e.Command) > 0 {
+		var words []string
+		for _, v := range e.Command {
+			words = append(words, v.shown(e.Foreign))
+		}
+		l.Command = shell.Join(words...)
+	} else {
+		l.URL = visible(e.address())
+	}
+	if dir := e.Dir.shown(true); dir != "" {
+		l.Dir = shell.Quote(dir)
+	}
+	for _, name := range slices.Sorted(maps.Keys(e.Headers)) {
+		l.Headers = append(l.Headers, shell.Quote(name)+": "+e.field(name, e.Headers[name]))
+	}
+	for _, name := range slices.Sorted(maps.Keys(e.Env)) {
+		l.Env = append(l.Env, shell.Quote(name)+"="+e.field(name, e.Env[name]))
+	}
+	l.Environment = slices.Clone(e.InheritEnv)
+	for _, v := range e.values() {
+		for _, p := range v {
+			switch p.kind {
+			case variable:
+				l.Environment = append(l.Environment, p.text)
+			case fileRef:
+				l.Files = append(l.Files, p.text)
+			}
+		}
+	}
+	l.Environment, l.Files = quoted(l.Environment), quoted(l.Files)
+	if n := l.size(); n > maxLook {
+		return l, fmt.Errorf("its command, URL and values have %d bytes, and Junction shows at most %d for a "+
+			"question; add it by hand", n, maxLook)
+	}
+	return l, nil
+}
+
+// quoted returns a sorted list of texts without hidden characters.
+func quoted(list []string) []string {
+	var out []string
+	for _, s := range list {
+		out = append(out, shell.Quote(s))
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// visible returns a text with escapes for all characters beyond ASCII, so that no letter of a host
+// looks like another one.
+func visible(s string) string {
+	q := strconv.QuoteToASCII(s)
+	return strings.NewReplacer(`\"`, `"`, `\u2026`, "…").Replace(q[1 : len(q)-1])
+}
+
+// shown returns the value with the names of references. Secrets become … unless whole is true.
+func (v Value) shown(whole bool) string {
+	var b strings.Builder
+	for _, p := range v {
+		switch {
+		case p.kind == secret && !whole:
+			b.WriteString("…")
+		case p.kind == variable && p.fallback != "":
+			b.WriteString("${" + p.text + ":-" + p.fallback + "}")
+		case p.kind == variable:
+			b.WriteString("${" + p.text + "}")
+		case p.kind == fileRef:
+			b.WriteString("${file:" + p.text + "}")
+		default:
+			b.WriteString(p.text)
+		}
+	}
+	return b.String()
+}
+
+// oneWord is a text that no shell takes apart.
+var oneWord = regexp.MustCompile(`^[A-Za-z0-9_.~+/=:-]*$`)
+
+// field returns a header or a variable of a command. If somebody else has written the entry, only one
+// word in a field with the name of a secret counts as a secret: other text could be what runs.
+func (e *Entry) field(name string, v Value) string {
+	isWord := func(p part) bool { return p.kind == secret && oneWord.MatchString(p.text) }
+	text := v.shown(e.Foreign && !(secretName(name) && slices.ContainsFunc(v, isWord)))
+	if text == "…" {
+		return text
+	}
+	return shell.Quote(text)
+}
+
+// address returns the URL. If somebody else has written the entry, the host is shown whole: a word in
+// the path or the query does not change where requests go.
+func (e *Entry) address() string {
+	text := ""
+	for i, p := range e.URL {
+		_, rest, _ := strings.Cut(text, "://")
+		whole := e.Foreign && (!strings.ContainsAny(rest, "/?#") || !oneWord.MatchString(p.text))
+		text += e.URL[i : i+1].shown(whole)
+	}
+	return text
+}
+
+func (l *Look) size() (n int) {
+	for _, list := range [][]string{{l.Command, l.Dir, l.URL}, l.Headers, l.Env, l.Environment, l.Files} {
+		for _, s := range list {
+			n += len(s)
+		}
+	}
+	return n
+}
+
+// Text returns the look for a terminal. It cuts nothing off: a long value continues in lines that
+// begin with a bar.
+func (l *Look) Text() string {
+	var b bytes.Buffer
+	b.WriteString(l.Name)
+	if l.Disabled {
+		b.WriteString(", disabled")
+	}
+	if l.From != "" {
+		b.WriteString(", from " + l.From)
+	}
+	b.WriteByte('\n')
+	row := func(label string, values ...string) {
+		for _, v := range values {
+			if v != "" {
+				breakLine(&b, fmt.Sprintf("  %-11s ", label), "            | ", v)
+			}
+		}
+	}
+	row("runs", l.Command)
+	row("in", l.Dir)
+	row("connects to", l.URL)
+	row("header", l.Headers...)
+	row("variable", l.Env...)
+	if len(l.Published) > 0 {
+		row("publisher", "sets "+strings.Join(l.Published, ", "))
+	}
+	row("reads", strings.Join(l.Environment, ", "))
+	row("reads file", l.Files...)
+	row("note", l.Notes...)
+	return b.String()
+}
+
+// breakLine writes a text in lines of at most prose.Width characters, with all its spaces.
+func breakLine(b *bytes.Buffer, first, others, text string) {
+	prefix := first
+	for {
+		room := prose.Width - utf8.RuneCountInString(prefix)
+		r := []rune(text)
+		if len(r) <= room {
+			b.WriteString(prefix + text + "\n")
+			return
+		}
+		at := room
+		for i := room; i > room/2; i-- {
+			if r[i-1] == ' ' {
+				at = i
+				break
+			}
+		}
+		b.WriteString(prefix + string(r[:at]) + "\n")
+		text, prefix = string(r[at:]), others
+	}
+}
+
+// Looks returns several looks for a terminal, and a last paragraph with all that would be read: the
+// person reads it next to the question.
+func Looks(list []*Look) string {
+	var b bytes.Buffer
+	var commands, urls int
+	var variables, files []string
+	for _, l := range list {
+		b.WriteString(l.Text() + "\n")
+		if l.Command != "" {
+			commands++
+		} else {
+			urls++
+		}
+		variables, files = append(variables, l.Environment...), append(files, l.Files...)
+	}
+	var said []string
+	if commands > 0 {
+		verb := "would run with your rights"
+		said = append(said, prose.Count(commands, "command")+" "+verb)
+	}
+	if urls > 0 {
+		said = append(said, prose.Count(urls, "URL")+" would get requests")
+	}
+	text := strings.Join(said, ", and ") + "."
+	for _, l := range []struct {
+		what string
+		list []string
+	}{{"Variables of Junction's environment that would be read", variables}, {"Files that would be read", files}} {
+		if slices.Sort(l.list); len(l.list) > 0 {
+			text += " " + l.what + ": " + strings.Join(slices.Compact(l.list), ", ") + "."
+		}
+	}
+	breakLine(&b, "", "", text)
+	return b.String()
+}
