@@ -61,7 +61,7 @@ func (p *program) serveMembers(ctx context.Context, group *errgroup.Group) (end 
 	served, released := make(chan struct{}), make(chan struct{})
 	group.Go(func() error {
 		defer close(served)
-		return p.members.Serve(serving, p.publicHandler(), p.server.BaseContext)
+		return p.members.Serve(serving, p.guarded(p.publicHandler()), p.server.BaseContext)
 	})
 	group.Go(func() error {
 		defer close(released)

@@ -289,7 +289,7 @@ func (p *program) serve(stopping context.Context) error {
 	defer served()
 	limits := p.config.Limits.WithDefaults()
 	public := &http1.Server{HTTP: &http.Server{
-		Handler: p.publicHandler(), BaseContext: p.server.BaseContext, ReadTimeout: limits.ReadTimeout,
+		Handler: p.guarded(p.publicHandler()), BaseContext: p.server.BaseContext, ReadTimeout: limits.ReadTimeout,
 		IdleTimeout: idleTimeout, MaxHeaderBytes: int(limits.Header),
 		WriteTimeout: limits.WriteTimeout, // calls and streams extend the deadline before they write
 		ErrorLog:     slog.NewLogLogger(p.log.Handler(), slog.LevelDebug),
@@ -300,7 +300,7 @@ func (p *program) serve(stopping context.Context) error {
 		return err
 	}
 	admin := &http.Server{
-		Handler: seen.Handler(stopping), ReadTimeout: limits.ReadTimeout, WriteTimeout: limits.WriteTimeout,
+		Handler: p.guarded(seen.Handler(stopping)), ReadTimeout: limits.ReadTimeout, WriteTimeout: limits.WriteTimeout,
 		IdleTimeout:    idleTimeout,
 		MaxHeaderBytes: int(limits.Header), ErrorLog: public.HTTP.ErrorLog,
 	}
