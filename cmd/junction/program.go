@@ -239,7 +239,7 @@ func (p *program) apply(c *config.Config) {
 		Defaults: c.Defaults, MessageLimit: limits.Message, Depth: limits.Nesting, Items: limits.Items,
 		Refresh: c.Catalog.Refresh, Grace: c.Catalog.Grace,
 		Version: version(), Self: executable, Sandboxes: p.sandboxes, Log: p.log, Hooks: p.upstreamHooks(),
-		Observer: p.telemetry.Calls(), Credentials: p.credentials(c),
+		Observer: p.telemetry.Calls(), Credentials: p.credentials(c), Memory: p.server.UpstreamMemory,
 	}
 	if p.catalogs != nil {
 		o.Store = p.catalogs
