@@ -148,8 +148,10 @@ func (d *EventReader) Next() (Event, error) {
 // release frees the consumed part of buf. It must be called only between events, because the data
 // of a one-line event is a slice of buf.
 func (d *EventReader) release() {
-	if d.from == len(d.buf) && d.free != nil && cap(d.buf) > mostKept {
+	if left := d.buf[d.from:]; d.free != nil && cap(d.buf) > mostKept && len(left) <= uncharged {
+		left = bytes.Clone(left)
 		d.Close()
+		d.buf = left
 	} else if d.from == len(d.buf) {
 		d.buf, d.from = d.buf[:0], 0
 	} else if d.from > 0 && d.from > len(d.buf)/2 {
