@@ -178,7 +178,7 @@ func (s *Server) send(w http.ResponseWriter, p *auth.Principal, body string, hea
 // postAs has a request answered as one of the caller's.
 func (s *Server) postAs(w http.ResponseWriter, r *http.Request, c caller) {
 	x := s.newExchange(w, r, c)
-	defer x.held.Release()
+	defer s.release(x)
 	if err := s.post(x); err != nil {
 		s.reject(x, "", err)
 	}

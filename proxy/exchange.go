@@ -35,6 +35,7 @@ type exchange struct {
 	request  *http.Request
 	reply    reply
 	info     CallInfo                // for CallDone
+	body     *[]byte                 // of the request; nil until it was read
 	size     int                     // of the body, in bytes
 	held     budget.Grant            // for the request, its body and a large answer
 	reserved int64                   // part of held for the answer, in bytes
@@ -62,8 +63,8 @@ type exchange struct {
 	outlived  bool                   // a call uses the params after the request was answered
 }
 
-// newExchange returns the exchange of a request whose message was not read yet. Its held must be
-// released.
+// newExchange returns the exchange of a request whose message was not read yet. Call
+// release at its end.
 func (s *Server) newExchange(w http.ResponseWriter, r *http.Request, c caller) *exchange {
 	x := &exchange{caller: c, request: r, held: s.grant(c, r)}
 	x.reply.init(w, r, &s.limits)

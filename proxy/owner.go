@@ -78,9 +78,10 @@ const (
 )
 
 // forwardSession forwards a request if another member has its session, and answers it with that
-// member's response or an error. It returns false if this process must answer. It does not read the
-// body.
-func (s *Server) forwardSession(w http.ResponseWriter, r *http.Request, c caller) bool {
+// member's response or an error. It returns false if this process must answer. Then it may have
+// read the body (x.body).
+func (s *Server) forwardSession(x *exchange) bool {
+	w, r := x.reply.w, x.request
 	id := header(r.Header, "Mcp-Session-Id")
 	if id == "" || r.Method == http.MethodPost && header(r.Header, "Mcp-Protocol-Version") == modernVersion {
 		return false
@@ -91,32 +92,83 @@ func (s *Server) forwardSession(w http.ResponseWriter, r *http.Request, c caller
 		defer context.AfterFunc(s.ending, cancel)()
 		r = r.WithContext(ctx)
 	}
+	reserved := false
 	deadline := time.Now().Add(takeover)
 	for {
-		_, err := s.session(r.Context(), id, c.account(r))
+		_, err := s.session(r.Context(), id, x.held.Account)
 		at, other := errors.AsType[*elsewhere](err)
 		switch {
 		case err == nil, err == errUnknownSession:
+			if x.body == nil {
+				x.held.Release() // the front reserves what it needs
+			}
 			return false
 		case !other, members.Forwarded(r.Context()):
-			s.reject(s.newExchange(w, r, c), "", sessionError(err))
+			s.reject(x, "", sessionError(err))
 			return true
 		}
-		if err = s.members.Forward(relay.New(w, r, s.limits.WriteTimeout), r, nil, at.member); err == nil {
+		if !reserved {
+			reserved = true
+			if err := s.reserveForward(x); err != nil {
+				s.reject(x, "", err)
+				return true
+			}
+		}
+		var body []byte
+		if x.body != nil {
+			body = *x.body
+		}
+		if err = s.members.Forward(relay.New(w, r, s.limits.WriteTimeout), r, body, at.member); err == nil {
 			return true
 		}
 		if r.Context().Err() != nil {
 			return true // the client has gone
 		}
 		if !errors.Is(err, members.ErrGone) {
-			s.reject(s.newExchange(w, r, c), "", errForward())
+			s.reject(x, "", errForward())
 			return true
 		}
 		if time.Now().After(deadline) || !pace.Sleep(r.Context(), takeoverCheck, nil) {
-			s.reject(s.newExchange(w, r, c), "", sessionError(err))
+			s.reject(x, "", sessionError(err))
 			return true
 		}
 	}
+}
+
+const (
+	// forwardBuffer is the size of the buffer for the answer to a forwarded request, and of the one
+	// for a body that is not read before it is sent.
+	forwardBuffer = 32 << 10
+	// maxKept is the size up to which a body of known length is read before it is sent, so that it
+	// can be sent again to another member.
+	maxKept = 64 << 10
+)
+
+// reserveForward reserves what a request costs this process while another member answers it: a
+// request or a stream, its buffers, and its body. It reads a small body, and a body of unknown
+// length, into x.body. Forward passes on a larger one as it arrives.
+func (s *Server) reserveForward(x *exchange) error {
+	r := x.request
+	switch {
+	case r.Method == http.MethodGet:
+		return overuseError(x.held.ReserveAll([budget.Quotas]int64{budget.Streams: 1, budget.Bytes: forwardBuffer}))
+	case r.Body == nil || r.ContentLength == 0:
+		return overuseError(x.held.ReserveAll([budget.Quotas]int64{budget.Requests: 1, budget.Bytes: forwardBuffer}))
+	case r.ContentLength > int64(s.limits.Body):
+		return tooLarge(x.reply.w, int64(s.limits.Body))
+	case r.ContentLength > maxKept:
+		err := x.held.ReserveAll([budget.Quotas]int64{budget.Requests: 1, budget.Bytes: 2 * forwardBuffer})
+		if err != nil {
+			return tooMuch(x.reply.w, err)
+		}
+		return nil
+	}
+	if err := x.held.Reserve(budget.Bytes, forwardBuffer); err != nil {
+		return tooMuch(x.reply.w, err)
+	}
+	var err error
+	x.body, err = s.readBody(x)
+	return err
 }
 
 // forwardParked forwards the request of a modern client that returns to a parked call of another
@@ -136,7 +188,10 @@ func (s *Server) forwardParked(x *exchange, body []byte) bool {
 	if !ok || st.Kind != stateParked || st.Member == s.members.Self() || !s.members.Alive(st.Member) {
 		return false
 	}
-	x.outlived = true // the connection to the member may still read the body
+	if err := x.held.Reserve(budget.Bytes, forwardBuffer); err != nil {
+		s.reject(x, x.msg.ID, overuseError(err))
+		return true
+	}
 	switch err := s.members.Forward(relay.New(w, r, s.limits.WriteTimeout), r, body, st.Member); {
 	case errors.Is(err, members.ErrGone):
 		return false

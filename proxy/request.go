@@ -42,11 +42,11 @@ func (s *Server) at(w *snapshot, name func(*http.Request) string) http.HandlerFu
 			s.noEndpoint(rw, c, at)
 			return
 		}
-		if s.members != nil && s.forwardSession(rw, r, c) {
+		x := s.newExchange(rw, r, c)
+		defer s.release(x)
+		if s.members != nil && s.forwardSession(x) {
 			return
 		}
-		x := s.newExchange(rw, r, c)
-		defer x.held.Release()
 		var err error
 		switch r.Method {
 		case http.MethodPost:
@@ -62,6 +62,14 @@ func (s *Server) at(w *snapshot, name func(*http.Request) string) http.HandlerFu
 		if err != nil {
 			s.reject(x, "", err)
 		}
+	}
+}
+
+// release returns what the request holds, when it is answered.
+func (s *Server) release(x *exchange) {
+	x.held.Release()
+	if x.body != nil && !x.outlived {
+		s.bodies.put(x.body)
 	}
 }
 
@@ -173,15 +181,13 @@ func (s *Server) post(x *exchange) error {
 	if !headers.JSON(x.request.Header["Content-Type"]) {
 		return refuse(http.StatusUnsupportedMediaType, mcp.INVALID_REQUEST, "Content-Type must be application/json")
 	}
-	body, err := s.readBody(x)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if !x.outlived {
-			s.bodies.put(body)
+	if x.body == nil {
+		var err error
+		if x.body, err = s.readBody(x); err != nil {
+			return err
 		}
-	}()
+	}
+	body := x.body
 	x.size = len(*body)
 	m, err := jsonrpc.Parse(*body, s.limits.Nesting)
 	if err != nil {
@@ -209,8 +215,7 @@ func (s *Server) reject(x *exchange, id jsonrpc.ID, err error) {
 
 // readBody reserves a request in progress and reads the body, of at most limits.body bytes. It
 // reserves the bytes before it allocates them. The ReadTimeout of the http.Server applies until the
-// body was read; a call may take longer. The buffer returns to s.bodies when the request is
-// answered.
+// body was read; a call may take longer. The buffer returns to s.bodies with release.
 func (s *Server) readBody(x *exchange) (*[]byte, error) {
 	rw, r, held := x.reply.w, x.request, &x.held
 	limit := int64(s.limits.Body)

@@ -3,6 +3,7 @@ package proxy
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -253,3 +254,35 @@ func (s *Server) Kill() {
 
 // Names returns the current names section of the configuration.
 func (s *Server) Names() view.Names { return s.snapshot.Load().config.Names }
+
+// upstreamMemory is the memory of one upstream in the budget. It implements upstream.Account.
+type upstreamMemory struct {
+	mu   sync.Mutex
+	held budget.Grant
+}
+
+// UpstreamMemory returns the account of an upstream for what belongs to no caller: its handshakes and
+// lists. It shares limits.bodies with the callers and the other upstreams.
+func (s *Server) UpstreamMemory(name string) upstream.Account {
+	return &upstreamMemory{held: s.budget.Grant(budget.Account{Upstream: name}, "")}
+}
+
+// Reserve implements upstream.Account.
+func (m *upstreamMemory) Reserve(n int64) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	err := m.held.Reserve(budget.Bytes, n)
+	if e, ok := errors.AsType[*budget.Exceeded](err); ok {
+		return fmt.Errorf("the server needs %s more for its answers than it may have now: it uses %s, callers and "+
+			"other servers use %s of %s (%s)", bytesText(n), bytesText(e.Own), bytesText(e.Others), bytesText(e.Total),
+			e.Quota.Limit())
+	}
+	return err
+}
+
+// Release implements upstream.Account.
+func (m *upstreamMemory) Release(n int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.held.Give(budget.Bytes, n)
+}

@@ -70,8 +70,10 @@ func (l *legacyConn) ping() {
 		l.pings.until, l.pings.ended = time.Time{}, time.Now()
 		l.pings.mu.Unlock()
 	}()
+	lease := transport.NewLease(l.account)
 	_, err := l.transport.Call(ctx, &transport.Request{Message: jsonrpc.Message{ID: l.nextID(),
-		Method: string(mcp.MethodPing)}}, nil)
+		Method: string(mcp.MethodPing)}, Memory: lease}, nil)
+	lease.Release()
 	late.Stop()
 	if _, said := errors.AsType[*jsonrpc.Error](asRPCError(err)); err != nil && !said {
 		l.log.Debug("the upstream does not answer a ping", "error", err)

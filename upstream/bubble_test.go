@@ -148,6 +148,9 @@ func startOver(rt *transport.Pool, c Config, o Options) *Upstream {
 	p.catalog.Store(&Catalog{})
 	p.status = Status{Name: p.name, Since: time.Now()}
 	p.dialer = &dialer{config: config, options: o, log: p.log, pool: rt}
+	if o.Memory != nil {
+		p.dialer.account = o.Memory(p.name)
+	}
 	p.mu.Lock()
 	p.links[p.reading()] = startLink(p, p.reading(), true, nil)
 	p.mu.Unlock()

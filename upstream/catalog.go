@@ -3,9 +3,11 @@ package upstream
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -82,6 +84,7 @@ type Catalog struct {
 	SignIn bool      // a person has to sign in before there is anything to list
 	Stored bool      // an earlier process has listed it, and this one has not yet
 
+	held    *leases               // for the definitions; nil if this process has not listed them
 	index   [Parts]map[string]int // by name, into the four lists
 	mirrors bool                  // arguments go into headers on their way to it
 }
@@ -182,6 +185,25 @@ func (c *Catalog) equal(o *Catalog) bool {
 	return true
 }
 
+// free returns the memory of the definitions to the account of the upstream. It must be called when
+// the catalog is replaced.
+func (c *Catalog) free() {
+	if c.held == nil {
+		return
+	}
+	c.held.once.Do(func() {
+		for _, lease := range c.held.of {
+			lease.Release()
+		}
+	})
+}
+
+// leases hold the memory of the definitions of a catalog.
+type leases struct {
+	of   [Parts]*transport.Lease
+	once sync.Once // releases them
+}
+
 // ttl is the shortest time for which a list is fresh; 0 when the upstream says that of none.
 func (c *Catalog) ttl() time.Duration {
 	least := time.Duration(0)
@@ -207,10 +229,11 @@ const (
 func (p *pool) listAll(ctx context.Context, c conn, last *Catalog) (*Catalog, error) {
 	info := c.about()
 	cat := &Catalog{Era: info.era, Version: info.version, Both: info.both, Capabilities: info.capabilities,
-		Instructions: info.instructions, Listed: time.Now(), mirrors: info.mirrors}
+		Instructions: info.instructions, Listed: time.Now(), mirrors: info.mirrors, held: new(leases)}
 	// there are old servers that do not declare their tools
 	if info.era == EraLegacy || has(info.capabilities, "tools") {
-		if err := cat.read(ctx, c, PartTools, p.options.Items); err != nil {
+		if err := p.readPart(ctx, cat, c, PartTools); err != nil {
+			cat.free()
 			return nil, fmt.Errorf("%s: %w", PartTools.Method(), err)
 		}
 	}
@@ -225,31 +248,44 @@ func (p *pool) listAll(ctx context.Context, c conn, last *Catalog) (*Catalog, er
 			continue
 		}
 		left := len(cat.Left)
-		err := cat.read(others, c, part, p.options.Items)
+		err := p.readPart(others, cat, c, part)
 		if err == nil {
 			continue
 		}
 		late := others.Err() != nil && ctx.Err() == nil
-		if !late && !errors.As(err, new(*jsonrpc.Error)) && !errors.Is(err, transport.ErrInvalid) {
+		if !late && !errors.As(err, new(*jsonrpc.Error)) && !errors.Is(err, transport.ErrInvalid) &&
+			!errors.As(err, new(*transport.MemoryError)) {
+			cat.free()
 			return nil, fmt.Errorf("%s: %w", part.Method(), err)
 		}
 		if late {
 			err = errors.New("no answer in time")
 		}
 		*cat.list(part), cat.index[part], cat.Fresh[part] = *last.list(part), last.index[part], last.Fresh[part]
+		cat.held.of[part].Release()
+		if cat.held.of[part] = nil; last.held != nil {
+			cat.held.of[part] = last.held.of[part].Share()
+		}
 		cat.Left = append(cat.Left[:left], LeftOut{part, "", part.Method() + ": " + describe(p.shown(err))})
 	}
 	return cat, nil
+}
+
+// readPart reads one list of a server into the catalog.
+func (p *pool) readPart(ctx context.Context, cat *Catalog, c conn, part Part) error {
+	cat.held.of[part] = transport.NewLease(p.dialer.account).Limit(int64(p.options.MessageLimit),
+		"its pages together have more than %s (limits.message)")
+	return cat.read(ctx, c, part, p.options.Items)
 }
 
 // read reads all pages of one list.
 func (c *Catalog) read(ctx context.Context, from conn, p Part, maxItems int) error {
 	c.index[p] = map[string]int{}
 	left := len(c.Left)
-	seen := map[string]bool{}
+	seen := map[[sha256.Size]byte]bool{} // a cursor may be long
 	var cursor []byte
 	for page := 1; ; page++ {
-		result, err := from.list(ctx, p.Method(), cursor)
+		result, err := from.list(ctx, p.Method(), cursor, c.held.of[p])
 		if err != nil {
 			said, ok := errors.AsType[*jsonrpc.Error](err)
 			if page == 1 && ok && said.Code == mcp.METHOD_NOT_FOUND {
@@ -261,16 +297,15 @@ func (c *Catalog) read(ctx context.Context, from conn, p Part, maxItems int) err
 		if err != nil {
 			return fmt.Errorf("%w: no %s on page %d", transport.ErrInvalid, p.Member(), page)
 		}
-		items, err := raw.Elements(list)
-		if err != nil {
+		items, err := raw.ElementsWithin(list, max(0, maxItems-c.Items(p)-(len(c.Left)-left)))
+		if err == raw.ErrMany {
+			return fmt.Errorf("%w: more than %d items (limits.items)", transport.ErrInvalid, maxItems)
+		} else if err != nil {
 			return fmt.Errorf("%w: %s are no array on page %d", transport.ErrInvalid, p.Member(), page)
 		}
 		c.Fresh[p].take(result, page == 1)
 		for _, item := range items {
 			c.add(p, item)
-		}
-		if c.Items(p)+len(c.Left)-left > maxItems {
-			return fmt.Errorf("%w: more than %d items (limits.items)", transport.ErrInvalid, maxItems)
 		}
 		if cursor, err = result.Get("nextCursor"); err == raw.ErrAbsent || err == nil && string(cursor) == "null" {
 			return nil
@@ -280,14 +315,14 @@ func (c *Catalog) read(ctx context.Context, from conn, p Part, maxItems int) err
 		if _, err := raw.String(cursor); err != nil {
 			return fmt.Errorf("%w: nextCursor is no string", transport.ErrInvalid)
 		}
-		if seen[string(cursor)] {
+		if seen[sha256.Sum256(cursor)] {
 			return fmt.Errorf("%w: the list never ends, page %d has the cursor of an earlier one", transport.ErrInvalid,
 				page)
 		}
 		if page == maxPages {
 			return fmt.Errorf("%w: more than %d pages", transport.ErrInvalid, maxPages)
 		}
-		seen[string(cursor)] = true
+		seen[sha256.Sum256(cursor)] = true
 	}
 }
 

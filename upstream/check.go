@@ -61,7 +61,7 @@ func (s *Set) Check(ctx context.Context, name string, c Config, o Options) Repor
 // check checks an upstream over a connection of the dialer, which nothing else uses.
 func check(ctx context.Context, d *dialer) (r Report) {
 	name, config, o := d.name, d.config, d.options
-	p := &pool{name: name, connConfig: config, options: o}
+	p := &pool{name: name, connConfig: config, options: o, dialer: d}
 	d.log = d.log.With("check", true)
 	defer d.closeIdle()
 	if config.Sandbox != nil {
@@ -121,6 +121,7 @@ func check(ctx context.Context, d *dialer) (r Report) {
 		return fail(err)
 	}
 	step(next)
+	defer catalog.free() // the report stays for a short time
 	r.Catalog = catalog
 	for i := range catalog.Tools {
 		r.Bytes += len(catalog.Tools[i].Definition.Text())
@@ -150,9 +151,9 @@ func (p *pool) signInFor(ctx context.Context, d *dialer) error {
 func pingOnce(ctx context.Context, c conn) (err error) {
 	switch c := c.(type) {
 	case *legacyConn:
-		_, err = c.requestObserved(ctx, string(mcp.MethodPing), nil, nil)
+		_, err = c.requestObserved(ctx, string(mcp.MethodPing), nil, nil, nil)
 	case *modernConn: // which has no ping
-		_, err = c.request(ctx, string(mcp.MethodServerDiscover), nil)
+		_, err = c.request(ctx, string(mcp.MethodServerDiscover), nil, nil)
 	}
 	if _, answered := errors.AsType[*jsonrpc.Error](asRPCError(err)); answered {
 		return nil

@@ -25,7 +25,8 @@ type conn interface {
 	// returned an error response.
 	call(ctx context.Context, c *Call, clock *clock) (Result, error)
 	// list asks for one page of a list; cursor is JSON, nil for the first page.
-	list(ctx context.Context, method string, cursor []byte) (raw.Object, error)
+	// lease is for the memory of the page.
+	list(ctx context.Context, method string, cursor []byte, lease *transport.Lease) (raw.Object, error)
 	// watch starts listening to the server's notifications; list changes go to the hooks that the
 	// conn was opened with. It does not block. The channel is closed when no later notification can
 	// be missed, or when the server sends none.
@@ -92,6 +93,8 @@ type base struct {
 	era       Era
 	odd       transport.LogLimit // limits log lines about messages that violate the protocol
 	info      serverInfo         // written by the handshake, read only after it
+	account   transport.Account  // of the upstream; may be nil
+	kept      *transport.Lease   // for info; set by start
 	// declared holds the client capabilities that the handshake sent to the server. It is the zero
 	// value in the modern era. Guarded by mu.
 	declared Profile
@@ -132,12 +135,18 @@ func (b *base) init(log *slog.Logger, h hooks, era Era) {
 	if era == EraLegacy {
 		b.pingTasks = make(chan func(), 1)
 	}
-	b.ctx, b.stop = context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.Background())
+	b.ctx, b.stop = ctx, func() { cancel(); b.kept.Release() }
 }
+
+// maxHandshake limits the answer to initialize or server/discover, which stays in memory as long as
+// its connection.
+const maxHandshake = 1 << 20
 
 // start sets the transport after it was opened.
 func (b *base) start(t transport.Transport) {
-	b.transport = t
+	b.transport, b.kept = t, transport.NewLease(b.account)
+	b.kept.Limit(maxHandshake, "the handshake has more than %s")
 	b.tasks.Go(b.run)
 }
 
@@ -446,23 +455,6 @@ func resultOf(m *jsonrpc.Message) (raw.Object, error) {
 		return raw.Object{}, m.Error
 	case !m.Body.Present():
 		return raw.Object{}, fmt.Errorf("%w: the result is no object", transport.ErrInvalid)
-	}
-	return m.Body, nil
-}
-
-// requestOwn sends one of Junction's own requests and returns the result.
-func (b *base) requestOwn(ctx context.Context, method string, params []byte, header []HeaderField) (raw.Object, error) {
-	m, err := b.transport.Call(ctx, &transport.Request{Message: jsonrpc.Message{ID: b.nextID(), Method: method,
-		Params: params}, Header: header},
-		func(m *jsonrpc.Message) { b.deliver(ownRequest, m) })
-	if err != nil {
-		return raw.Object{}, err
-	}
-	if m.Error != nil {
-		return raw.Object{}, m.Error
-	}
-	if !m.Body.Present() {
-		return raw.Object{}, fmt.Errorf("%w to %s: the result is no object", transport.ErrInvalid, method)
 	}
 	return m.Body, nil
 }

@@ -31,6 +31,7 @@ type dialer struct {
 	name    string // of the upstream
 	config  Config // with defaults
 	options Options
+	account transport.Account                                            // may be nil
 	pool    *transport.Pool                                              // nil for a command
 	token   func(ctx context.Context, refused ...string) (string, error) // see HTTPOptions
 	log     *slog.Logger
@@ -40,6 +41,9 @@ type dialer struct {
 
 func newDialer(name string, config Config, o Options) *dialer {
 	d := &dialer{name: name, config: config, options: o, log: o.Log.With("upstream", name)}
+	if o.Memory != nil {
+		d.account = o.Memory(name)
+	}
 	if config.URL != "" {
 		d.pool = transport.NewPool(config.URL)
 	}
@@ -110,6 +114,7 @@ func (d *dialer) dialLegacy(ctx context.Context, remote Transport, p Profile, h 
 func (d *dialer) legacy(ctx context.Context, remote Transport, p Profile, h hooks) (*legacyConn, error) {
 	c := new(legacyConn)
 	c.init(d.log, h, EraLegacy)
+	c.account = d.account
 	return c, d.connect(ctx, remote, &c.base, func() error {
 		return c.handshake(ctx, implementation(d.options.Version), p)
 	})
@@ -153,6 +158,7 @@ func (d *dialer) dialAside(ctx context.Context, p Profile, h hooks) (conn, error
 func (d *dialer) dialModern(ctx context.Context, h hooks) (conn, error) {
 	c := &modernConn{self: implementation(d.options.Version)}
 	c.init(d.log, h, EraModern)
+	c.account = d.account
 	if err := d.connect(ctx, TransportAuto, &c.base, func() error { return c.handshake(ctx) }); err != nil {
 		return nil, err
 	}
@@ -231,6 +237,7 @@ func (d *dialer) openBoth(ctx context.Context, h hooks) (*bothEras, error) {
 	}
 	b.modern.init(d.log, h, EraModern)
 	b.legacy.init(d.log, h, EraLegacy)
+	b.modern.account, b.legacy.account = d.account, d.account
 	b.legacy.ids.Store(1 << 20) // other ids than those of the modern conn on the same transport
 	b.speaker.Store(&b.modern.base)
 	t, err := d.open(ctx, TransportAuto, func(m *jsonrpc.Message) { b.speaker.Load().receive(m) })
@@ -324,11 +331,13 @@ func (d *dialer) openTransport(ctx context.Context, remote Transport, in transpo
 			Command: d.options.resolve(d.config.Command), Env: d.config.environment(), Dir: d.config.Dir,
 			Confine:      d.confinement(),
 			MessageLimit: int(d.options.MessageLimit), Depth: d.options.Depth, Watchdog: d.options.watchdog, Log: d.log,
+			Account: d.account,
 		}, in)
 	}
 	o := transport.HTTPOptions{
 		URL: d.config.URL, Headers: d.config.Headers, Pool: d.pool, Token: d.token,
 		MessageLimit: int(d.options.MessageLimit), Depth: d.options.Depth, Log: d.log,
+		Account: d.account,
 	}
 	if remote == TransportSSE {
 		return transport.OpenSSE(ctx, o, in)

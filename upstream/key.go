@@ -176,17 +176,47 @@ func (p *pool) Prepare(ctx context.Context, own Profile, session, principal stri
 func (p *pool) publishOwn(key linkKey, cat *Catalog) {
 	old := p.own[key]
 	if p.connConfig.Questions != QuestionsExact && cat.equal(p.Catalog()) {
+		cat.free()
 		if old != nil {
-			delete(p.own, key)
+			p.drop(key)
 			p.tellOwn()
 		}
 		return
 	}
 	if old != nil && old.equal(cat) {
+		cat.free()
 		return
 	}
-	bounded.Put(&p.own, maxOwn, key, cat, nil) // callers of a removed one get the shared one until it is read again
+	p.drop(key)
+	for other := range p.own {
+		if len(p.own) < maxOwn {
+			break
+		}
+		p.drop(other) // its callers get the shared catalog until theirs is read again
+	}
+	bounded.Put(&p.own, maxOwn, key, cat, nil)
 	p.tellOwn()
+}
+
+// drop removes the catalog of the callers of a link, if there is one; p.mu is held.
+func (p *pool) drop(key linkKey) {
+	if c := p.own[key]; c != nil {
+		delete(p.own, key)
+		c.free()
+	}
+}
+
+// freeCatalogs returns the memory of all catalogs of a pool that has ended. Callers may still read
+// them, and another pool may have the shared one until it has read its own.
+func (p *pool) freeCatalogs() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.own {
+		c.free()
+	}
+	if c := p.Catalog(); c != nil {
+		c.free()
+	}
 }
 
 // forgetOwn drops the catalog of a link that has ended, unless the catalog depends only on the
@@ -198,7 +228,7 @@ func (p *pool) forgetOwn(key linkKey) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.own[key] != nil {
-		delete(p.own, key)
+		p.drop(key)
 		p.tellOwn()
 	}
 }

@@ -35,7 +35,7 @@ func (l *legacyConn) handshake(ctx context.Context, self []byte, p Profile) erro
 	params := raw.AppendQuote([]byte(`{"protocolVersion":`), newestLegacy)
 	params = p.append(append(params, `,"capabilities":`...), EraLegacy)
 	params = append(append(append(params, `,"clientInfo":`...), self...), '}')
-	result, err := l.requestObserved(ctx, string(mcp.MethodInitialize), params, nil)
+	result, err := l.requestObserved(ctx, string(mcp.MethodInitialize), params, nil, l.kept)
 	if err != nil {
 		return err
 	}
@@ -125,7 +125,7 @@ func (l *legacyConn) setLevel(ctx context.Context, c *Call) {
 	limited, cancel := context.WithTimeout(causedBy(ctx, c.trace), levelPatience)
 	defer cancel()
 	params := append(raw.AppendQuote([]byte(`{"level":`), name), '}')
-	if _, err := l.requestObserved(limited, string(mcp.MethodSetLogLevel), params, nil); err != nil {
+	if _, err := l.requestObserved(limited, string(mcp.MethodSetLogLevel), params, nil, nil); err != nil {
 		l.log.Debug("the server rejects the log level", "level", name, "error", describe(err))
 		if ctx.Err() != nil {
 			return
@@ -137,10 +137,12 @@ func (l *legacyConn) setLevel(ctx context.Context, c *Call) {
 // tell implements conn.
 func (l *legacyConn) tell(method string) { l.post(&jsonrpc.Message{Method: method}) }
 
-func (l *legacyConn) list(ctx context.Context, method string, cursor []byte) (raw.Object, error) {
+func (l *legacyConn) list(
+	ctx context.Context, method string, cursor []byte, lease *transport.Lease,
+) (raw.Object, error) {
 	var params []byte
 	if cursor != nil {
 		params = append(append([]byte(`{"cursor":`), cursor...), '}')
 	}
-	return l.requestObserved(ctx, method, params, nil)
+	return l.requestObserved(ctx, method, params, nil, lease)
 }

@@ -42,7 +42,7 @@ func (e *notModernError) Unwrap() error { return e.cause }
 // handshake sends server/discover. The error is a *notModernError if the response shows that the
 // server belongs to the legacy era.
 func (m *modernConn) handshake(ctx context.Context) error {
-	result, err := m.request(ctx, string(mcp.MethodServerDiscover), nil)
+	result, err := m.request(ctx, string(mcp.MethodServerDiscover), nil, m.kept)
 	if err != nil {
 		return classifyDiscoverError(err)
 	}
@@ -50,7 +50,7 @@ func (m *modernConn) handshake(ctx context.Context) error {
 	if err != nil {
 		return &notModernError{fmt.Errorf("%w to server/discover: no supportedVersions", transport.ErrInvalid)}
 	}
-	offered, err := raw.Elements(versions)
+	offered, err := raw.ElementsWithin(versions, maxVersions)
 	if err != nil || !slices.ContainsFunc(offered, func(v []byte) bool { return string(v) == `"`+modernVersion+`"` }) {
 		return &notModernError{fmt.Errorf("the server offers %.200s", versions)}
 	}
@@ -66,6 +66,9 @@ func (m *modernConn) handshake(ctx context.Context) error {
 	}
 	return nil
 }
+
+// maxVersions limits the versions that a server may list.
+const maxVersions = 1000
 
 // params builds the params of Junction's own requests; more are members in addition to _meta.
 func (m *modernConn) params(p Profile, more []byte) []byte {
@@ -92,8 +95,11 @@ func (m *modernConn) appendMeta(own []raw.Edit, c *Call) []raw.Edit {
 }
 
 // request sends one of Junction's own requests; more are members of params in addition to _meta.
-func (m *modernConn) request(ctx context.Context, method string, more []byte) (raw.Object, error) {
-	return m.requestObserved(ctx, method, m.params(everything(), more), appendHeader(nil, method, ""))
+// lease is that of requestOwn.
+func (m *modernConn) request(
+	ctx context.Context, method string, more []byte, lease *transport.Lease,
+) (raw.Object, error) {
+	return m.requestObserved(ctx, method, m.params(everything(), more), appendHeader(nil, method, ""), lease)
 }
 
 // appendHeader appends the headers that Streamable HTTP requires (2026-07-28,
@@ -168,13 +174,15 @@ func mayRequireInput(method string) bool {
 // tell implements conn. This era has no client notifications.
 func (m *modernConn) tell(string) {}
 
-func (m *modernConn) list(ctx context.Context, method string, cursor []byte) (raw.Object, error) {
+func (m *modernConn) list(
+	ctx context.Context, method string, cursor []byte, lease *transport.Lease,
+) (raw.Object, error) {
 	var more []byte
 	if cursor != nil {
 		more = append([]byte(`"cursor":`), cursor...)
 	}
 	m.listed.Store(true)
-	o, err := m.request(ctx, method, more)
+	o, err := m.request(ctx, method, more, lease)
 	if err != nil {
 		return o, asRPCError(err)
 	}

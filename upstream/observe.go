@@ -1,13 +1,16 @@
 package upstream
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
+	"junction/upstream/transport"
 )
 
 // This file tells the Observer about the requests to and from a server.
@@ -132,13 +135,40 @@ func (t *TraceContext) header(h []HeaderField) []HeaderField {
 	return h
 }
 
+// requestOwn sends one of Junction's own requests and returns the result. lease is for the memory of
+// the result; with nil, the result does not count after requestOwn has returned.
+func (b *base) requestOwn(
+	ctx context.Context, method string, params []byte, header []HeaderField, lease *transport.Lease,
+) (raw.Object, error) {
+	if lease == nil {
+		lease = transport.NewLease(b.account)
+		defer lease.Release()
+	}
+	m, err := b.transport.Call(ctx, &transport.Request{Message: jsonrpc.Message{ID: b.nextID(), Method: method,
+		Params: params}, Header: header, Memory: lease},
+		func(m *jsonrpc.Message) { b.deliver(ownRequest, m) })
+	switch {
+	case err != nil:
+		return raw.Object{}, err
+	case m.Error != nil:
+		return raw.Object{}, m.Error
+	case !m.Body.Present():
+		return raw.Object{}, fmt.Errorf("%w to %s: the result is no object", transport.ErrInvalid, method)
+	}
+	if err := lease.Keep(int64(len(m.Result))); err != nil {
+		return raw.Object{}, err
+	}
+	// without the rest of the message, which would stay in memory with the result
+	return raw.Parse(bytes.Clone(m.Result))
+}
+
 // requestObserved is requestOwn with calls of the Observer.
 func (b *base) requestObserved(
-	ctx context.Context, method string, params []byte, header []HeaderField,
+	ctx context.Context, method string, params []byte, header []HeaderField, lease *transport.Lease,
 ) (raw.Object, error) {
 	o := b.hooks.observed
 	if o.Observer == nil {
-		return b.requestOwn(ctx, method, params, header)
+		return b.requestOwn(ctx, method, params, header, lease)
 	}
 	version := b.info.version
 	if version == "" { // this is the handshake
@@ -147,7 +177,7 @@ func (b *base) requestObserved(
 	s := Sent{o.upstream, method, "", version, o.url, ctx.Value(causeKey{})}
 	t, carried := o.Begin(s)
 	began := time.Now()
-	result, err := b.requestOwn(ctx, method, carried.Join(params), carried.header(header))
+	result, err := b.requestOwn(ctx, method, carried.Join(params), carried.header(header), lease)
 	o.End(s, t, received(ctx, began, asRPCError(err)))
 	return result, err
 }

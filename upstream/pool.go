@@ -378,6 +378,9 @@ func (p *pool) readCatalog(ctx context.Context, key linkKey, c conn) error {
 // publish replaces the catalog by cat; p.mu is held.
 func (p *pool) publish(cat *Catalog) {
 	old := p.catalog.Swap(cat)
+	if old != cat {
+		defer old.free()
+	}
 	if old.SignIn != cat.SignIn {
 		p.announced.Add(1)
 	}
@@ -478,5 +481,6 @@ func (p *pool) Close() {
 		wg.Go(l.close)
 	}
 	wg.Wait()
+	p.freeCatalogs()
 	p.dialer.closeIdle()
 }

@@ -36,6 +36,9 @@ type Peer interface {
 // ends the call, and is in the chain of the error that Call returns.
 type Memory = transport.Memory
 
+// Account is the memory of an upstream for what belongs to no call: see Options.Memory.
+type Account = transport.Account
+
 // ServerRequest is a request of the server to the client: elicitation/create,
 // sampling/createMessage or roots/list.
 type ServerRequest struct {

@@ -301,7 +301,7 @@ func (l *legacyConn) follow(ctx context.Context, _ func() []string, added, gone 
 	var accepted []string
 	var refused error
 	ask := func(method mcp.MCPMethod, uri string) error {
-		_, err := l.requestObserved(ctx, string(method), append(raw.AppendQuote([]byte(`{"uri":`), uri), '}'), nil)
+		_, err := l.requestObserved(ctx, string(method), append(raw.AppendQuote([]byte(`{"uri":`), uri), '}'), nil, nil)
 		if _, said := err.(*jsonrpc.Error); said {
 			refused = cmp.Or(refused, err)
 			return nil

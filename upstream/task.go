@@ -127,6 +127,7 @@ func (l *legacyConn) within(
 	ctx context.Context, f *flight, m jsonrpc.Message, header ...HeaderField,
 ) (raw.Object, error) {
 	req := &transport.Request{Message: m, Header: header}
+	req.Memory, _ = f.peer.(Memory)
 	if f.clock != nil {
 		req.Observer = f.clock
 	}

@@ -36,6 +36,8 @@ type Options struct {
 	Observer    Observer    // nil observes nothing
 	Credentials Credentials // of users; nil has none
 	Store       Store       // keeps the last catalog of each upstream for the next process; nil keeps none
+	// Memory returns the account of an upstream for its handshakes and lists; nil does not limit them.
+	Memory func(upstream string) Account
 
 	watchdog *transport.Watchdog    // of the Set; nil starts one for each process
 	kernel   func() sandbox.Support // returns what the kernel can enforce

@@ -32,7 +32,7 @@ func (p *program) openMembers(c *config.Config, key *seal.Key) error {
 		DSN: c.Storage.DSN, DB: p.vault.store.Database(), Key: key, Listener: l, Advertise: c.Replicas.Advertise,
 		Shared: c.Shared, Version: version(), Changed: func() { p.server.MemberChanged() }, Log: p.log,
 		ReadTimeout: limits.ReadTimeout, WriteTimeout: limits.WriteTimeout, IdleTimeout: idleTimeout,
-		MaxHeader: int(limits.Header), MaxBody: int64(limits.Body),
+		MaxHeader: int(limits.Header),
 	})
 	if err != nil {
 		l.Close()
@@ -61,7 +61,7 @@ func (p *program) serveMembers(ctx context.Context, group *errgroup.Group) (end 
 	served, released := make(chan struct{}), make(chan struct{})
 	group.Go(func() error {
 		defer close(served)
-		return p.members.Serve(serving, p.publicHandler(), p.server.BaseContext)
+		return p.members.Serve(serving, p.guarded(p.publicHandler()), p.server.BaseContext)
 	})
 	group.Go(func() error {
 		defer close(released)

@@ -239,7 +239,7 @@ func (p *program) apply(c *config.Config) {
 		Defaults: c.Defaults, MessageLimit: limits.Message, Depth: limits.Nesting, Items: limits.Items,
 		Refresh: c.Catalog.Refresh, Grace: c.Catalog.Grace,
 		Version: version(), Self: executable, Sandboxes: p.sandboxes, Log: p.log, Hooks: p.upstreamHooks(),
-		Observer: p.telemetry.Calls(), Credentials: p.credentials(c),
+		Observer: p.telemetry.Calls(), Credentials: p.credentials(c), Memory: p.server.UpstreamMemory,
 	}
 	if p.catalogs != nil {
 		o.Store = p.catalogs
@@ -289,7 +289,7 @@ func (p *program) serve(stopping context.Context) error {
 	defer served()
 	limits := p.config.Limits.WithDefaults()
 	public := &http1.Server{HTTP: &http.Server{
-		Handler: p.publicHandler(), BaseContext: p.server.BaseContext, ReadTimeout: limits.ReadTimeout,
+		Handler: p.guarded(p.publicHandler()), BaseContext: p.server.BaseContext, ReadTimeout: limits.ReadTimeout,
 		IdleTimeout: idleTimeout, MaxHeaderBytes: int(limits.Header),
 		WriteTimeout: limits.WriteTimeout, // calls and streams extend the deadline before they write
 		ErrorLog:     slog.NewLogLogger(p.log.Handler(), slog.LevelDebug),
@@ -300,7 +300,7 @@ func (p *program) serve(stopping context.Context) error {
 		return err
 	}
 	admin := &http.Server{
-		Handler: seen.Handler(stopping), ReadTimeout: limits.ReadTimeout, WriteTimeout: limits.WriteTimeout,
+		Handler: p.guarded(seen.Handler(stopping)), ReadTimeout: limits.ReadTimeout, WriteTimeout: limits.WriteTimeout,
 		IdleTimeout:    idleTimeout,
 		MaxHeaderBytes: int(limits.Header), ErrorLog: public.HTTP.ErrorLog,
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -141,5 +142,41 @@ func TestWhyNeverDeniesMore(t *testing.T) {
 		"everything that no rule allows is", "denied")
 	if strings.Contains(out, "no rule allows it") {
 		t.Errorf("it asks for a rule:\n%s", out)
+	}
+}
+
+// TestWhyInTheExampleOfTheTeam: why answers for a tool that no rule allows, with the policies of the
+// example in the README, of which one has no match.
+func TestWhyInTheExampleOfTheTeam(t *testing.T) {
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, team, _ := strings.Cut(string(readme), "A team with API keys")
+	_, policies, _ := strings.Cut(team, "\npolicies:\n")
+	policies, _, _ = strings.Cut(policies, "```")
+	_, github := upstreamtest.Start(t, upstreamtest.Script{Tools: fine("get_issue", "delete_repository")})
+	hash := strings.Repeat("0", 63)
+	r := mustServe(t, fmt.Sprintf(`
+auth:
+  api_keys:
+    - { name: ann, hash: "sha256:%[1]s1" }
+    - { name: ci, hash: "sha256:%[1]s2" }
+upstreams:
+  github: { url: %[2]s }
+policies:
+%[3]s`, hash, github, policies))
+	r.stderr.mustSay(t, "state=ready", 1)
+	admin := r.admin.Addr().String()
+	out, _ := mustRun(t, 1, "why", "--admin", admin, "--as", "ci", "github__delete_repository")
+	mustContain(t, out, "key:ci does not see the tool github__delete_repository at /mcp.", "→ no rule allows it")
+	if strings.Contains(out, "cidr") {
+		t.Errorf("no policy has a cidr:\n%s", out)
+	}
+	mustRun(t, 0, "why", "--admin", admin, "--as", "ci", "github__get_issue")
+	out, _ = mustRun(t, 0, "why", "--admin", admin, "--as", "ann", "github__delete_repository")
+	mustContain(t, out, "allowed after approval by the user")
+	if said := r.stderr.String(); strings.Contains(said, "level=ERROR") {
+		t.Errorf("the log has an error:\n%s", said)
 	}
 }

@@ -1,12 +1,14 @@
 package bench
 
 import (
+	"cmp"
 	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
 	"net"
 	"os"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -19,6 +21,7 @@ import (
 // attack is one principal that sends all that it may, on many connections at once.
 type attack struct {
 	addr, token string
+	owner       string // address of another process, which sessions begin at; "" if there is none
 
 	mu       sync.Mutex
 	statuses map[string]int // answers by status; "cut" is a connection that was closed
@@ -34,15 +37,16 @@ func attackKinds() map[string]struct {
 		f func(*attack, int)
 	}
 	return map[string]kind{
-		"none":     {0, nil},
-		"streams":  {1200, (*attack).streams},
-		"slow":     {1200, (*attack).slow},
-		"abandon":  {100, (*attack).abandon},
-		"quick":    {300, (*attack).quick},
-		"sessions": {50, (*attack).sessions},
-		"bodies":   {60, (*attack).bodies},
-		"unread":   {200, (*attack).unread},
-		"checks":   {40, (*attack).checks},
+		"none":      {0, nil},
+		"streams":   {1200, (*attack).streams},
+		"slow":      {1200, (*attack).slow},
+		"abandon":   {100, (*attack).abandon},
+		"quick":     {300, (*attack).quick},
+		"sessions":  {50, (*attack).sessions},
+		"bodies":    {60, (*attack).bodies},
+		"unread":    {200, (*attack).unread},
+		"forwarded": {120, (*attack).forwarded},
+		"checks":    {40, (*attack).checks},
 	}
 }
 
@@ -51,13 +55,14 @@ func attackKinds() map[string]struct {
 func attackers(args []string) error {
 	fs := flag.NewFlagSet("bench-attack", flag.ContinueOnError)
 	addr := fs.String("addr", "", "HOST:PORT of the MCP server")
+	owner := fs.String("owner", "", "HOST:PORT of another process of the server, which sessions begin at")
 	token := fs.String("token", "", "the key of the attacker")
 	kinds := fs.String("kinds", "", "what to do, with commas")
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
 	harness.YieldCPU() // it stands for another machine, and has no right to the time of those that it attacks
-	a := &attack{addr: *addr, token: *token, statuses: map[string]int{}}
+	a := &attack{addr: *addr, owner: *owner, token: *token, statuses: map[string]int{}}
 	for _, name := range strings.Split(*kinds, ",") {
 		kind, ok := attackKinds()[name]
 		if !ok {
@@ -98,11 +103,16 @@ func (a *attack) note(kind string, status int, err error) {
 
 // client is a connection in the era of its number; false means that it gets no session.
 func (a *attack) client(kind string, i int) (*rawClient, bool) {
-	c := newRawClient(a.addr, benchEras[i%2], a.token)
+	c := newRawClient(cmp.Or(a.owner, a.addr), benchEras[i%2], a.token)
 	c.buf = make([]byte, 4<<10)
 	err := c.connect()
 	if err == nil {
 		err = c.start()
+	}
+	if err == nil && c.addr != a.addr {
+		c.Close()
+		c.addr = a.addr
+		err = c.connect()
 	}
 	if err != nil {
 		c.Close()
@@ -254,6 +264,34 @@ func (a *attack) bodies(i int) {
 		status = h.status
 	}
 	a.note("body", status, err)
+}
+
+// forwarded sends most of the largest body in a session of another process, in chunks or with its
+// length, and then nothing more for a while. Without other processes it sends it to the only one.
+func (a *attack) forwarded(i int) {
+	c, ok := a.client("forwarded", 2*i+slices.Index(benchEras, harness.LegacyEra))
+	if !ok {
+		return
+	}
+	defer c.Close()
+	const size, chunk = 16 << 20, 1 << 20
+	head, _, _ := strings.Cut(string(c.callFor(100, 0)), "Content-Length")
+	c.conn.SetDeadline(time.Now().Add(20 * time.Second))
+	var err error
+	if i%2 == 0 {
+		_, err = fmt.Fprintf(c.conn, "%sTransfer-Encoding: chunked\r\n\r\n", head)
+		for n := 0; n < size-chunk && err == nil; n += chunk {
+			_, err = fmt.Fprintf(c.conn, "%x\r\n%s\r\n", chunk, strings.Repeat(" ", chunk))
+		}
+	} else {
+		_, err = fmt.Fprintf(c.conn, "%sContent-Length: %d\r\n\r\n%s", head, size, strings.Repeat(" ", size-chunk))
+	}
+	status := 0
+	if err == nil {
+		h, _ := c.readHeader()
+		status = h.status
+	}
+	a.note("forwarded", status, err)
 }
 
 // unread asks for a large answer and does not read it.

@@ -2,7 +2,7 @@ package bench
 
 // BenchmarkFairness is the story of two principals: one sends all that it may, the other one calls
 // a tool, one call after the other. Reported is how many of the calls take no more than twice the
-// median of an idle proxy, and the most memory that the proxy ever had. The idle proxy is the same
+// median of an idle proxy, and the most memory that one of its processes ever had. The idle proxy is the same
 // one before the attack, and another one that is called in turns during the attack: what it needs
 // more than before is what the attack takes from the machine, and not from the proxy. That no call
 // of the other principal fails is required.
@@ -37,19 +37,38 @@ func BenchmarkFairness(b *testing.B) {
 		b.Fatalf("BENCH_SECONDS is a number above 0: %v", err)
 	}
 	program := builder(b)
-	attacks := []string{"none", "streams", "slow", "abandon", "quick", "sessions", "bodies", "unread", "checks", "all"}
 	fmt.Printf("\n%-10s %-8s %-6s %22s %22s %22s %10s %10s %8s %8s   %s\n", "attack", "client", "call",
 		"before p50/p90 µs", "other proxy p50/p90 µs", "attacked p50/p90 µs",
 		"2x before", "2x other", "peak MB", "calls", "how the attacker was answered")
-	for _, kind := range attacks {
-		if !benchChosen("BENCH_ATTACKS", kind) {
+	for _, row := range fairRows() {
+		switch {
+		case !benchChosen("BENCH_ATTACKS", row.kind):
+			continue
+		case row.replicas && os.Getenv("JUNCTION_TEST_POSTGRES") == "":
+			fmt.Printf("%-10s not measured: JUNCTION_TEST_POSTGRES names no Postgres\n", row.kind)
 			continue
 		}
 		for _, era := range benchEras {
-			fairness(b, program(b), era, kind, time.Duration(seconds*float64(time.Second)))
+			fairness(b, program(b), era, row, time.Duration(seconds*float64(time.Second)))
 		}
 	}
 	b.ReportMetric(0, "ns/op") // it means nothing here
+}
+
+// fairRow is an attack, and what the proxies of its measurement need for it.
+type fairRow struct {
+	kind     string // of attackKinds, or all
+	sections string // further sections of the file
+	replicas bool   // a second process has all sessions, so that the measured one forwards their requests
+}
+
+// checkedPolicies has the arguments of all calls checked.
+const checkedPolicies = "policies: [{ name: all, validate: true, rules: [{ allow: { upstreams: '*' } }] }]\n"
+
+func fairRows() []fairRow {
+	return []fairRow{{kind: "none"}, {kind: "streams"}, {kind: "slow"}, {kind: "abandon"}, {kind: "quick"},
+		{kind: "sessions"}, {kind: "bodies"}, {kind: "unread"}, {kind: "forwarded", replicas: true},
+		{kind: "checks", sections: checkedPolicies}, {kind: "all", sections: checkedPolicies}}
 }
 
 // mustKey makes a key and its entry of the file.
@@ -72,32 +91,41 @@ type fairProxy struct {
 	c    *rawClient
 }
 
-func startFairProxy(b *testing.B, program, era string) *fairProxy {
+func startFairProxy(b *testing.B, program, era string, row fairRow) *fairProxy {
 	b.Helper()
 	p := &fairProxy{echo: startEcho(b, 20)}
 	bad, badEntry := mustKey(b, "bad")
 	good, goodEntry := mustKey(b, "good")
-	p.benchEndpoint = launchJunctionWith(b, program, "log: { level: warn }\nauth: { api_keys: ["+badEntry+", "+
-		goodEntry+"] }\npolicies: [{ name: all, validate: true, rules: [{ allow: { upstreams: '*' } }] }]\n", overHTTP(p.echo, era))
+	sections := "log: { level: warn }\nauth: { api_keys: [" + badEntry + ", " + goodEntry + "] }\n" + row.sections
+	if row.replicas {
+		p.benchEndpoint = startReplicasWith(b, program, era, sections, good, overHTTP(p.echo, era))
+	} else {
+		p.benchEndpoint = launchJunctionWith(b, program, sections, overHTTP(p.echo, era))
+	}
 	p.token, p.bad = good, bad
 	waitTools(b, p.benchEndpoint, era, 20)
-	p.c = newRawClient(p.addr, era, good)
+	p.c = newRawClient(cmp.Or(p.owner, p.addr), era, good)
 	if err := p.c.start(); err != nil {
 		p.proc.fatal(b, "open a session: %v", err)
 	}
+	p.c.Close()
+	p.c.addr = p.addr
 	return p
 }
 
 func (p *fairProxy) stop() {
 	p.c.Close()
 	p.proc.stop()
+	for _, other := range p.others {
+		other.stop()
+	}
 	p.echo.proc.stop()
 }
 
 // fairness measures one kind of attack.
-func fairness(b *testing.B, program, era, kind string, each time.Duration) {
+func fairness(b *testing.B, program, era string, row fairRow, each time.Duration) {
 	b.Helper()
-	attacked, other := startFairProxy(b, program, era), startFairProxy(b, program, era)
+	attacked, other := startFairProxy(b, program, era, row), startFairProxy(b, program, era, row)
 	defer attacked.stop()
 	defer other.stop()
 	both := []*fairProxy{attacked, other}
@@ -107,15 +135,16 @@ func fairness(b *testing.B, program, era, kind string, each time.Duration) {
 		inTurns(b, both, ms, each/10)
 		before = append(before, inTurns(b, both, ms, each)[0])
 	}
-	kinds := kind
-	if kind == "all" {
+	kinds := row.kind
+	if kinds == "all" {
 		var list []string
 		for name := range attackKinds() {
 			list = append(list, name)
 		}
 		kinds = strings.Join(list, ",")
 	}
-	attacker, in, out := startRole(b, "bench-attack", "-addr", attacked.addr, "-token", attacked.bad, "-kinds", kinds)
+	attacker, in, out := startRole(b, "bench-attack", "-addr", attacked.addr, "-owner", attacked.owner, "-token", attacked.bad,
+		"-kinds", kinds)
 	defer attacker.stop()
 	select { // until it is under way
 	case <-time.After(each):
@@ -126,7 +155,11 @@ func fairness(b *testing.B, program, era, kind string, each time.Duration) {
 	for i, ms := range delays {
 		during[i] = inTurns(b, both, ms, each)
 	}
-	peak, _ := harness.PeakMemory(attacked.pids[0])
+	var peak int64 // of the process that has most
+	for _, pid := range attacked.pids {
+		most, _ := harness.PeakMemory(pid)
+		peak = max(peak, most)
+	}
 	in.(io.Closer).Close()
 	statuses := map[string]int{}
 	if err := json.NewDecoder(out).Decode(&statuses); err != nil {
@@ -135,7 +168,7 @@ func fairness(b *testing.B, program, era, kind string, each time.Duration) {
 	answered := summary(statuses)
 	for i, ms := range delays {
 		its, others := during[i][0], during[i][1]
-		fmt.Printf("%-10s %-8s %3d ms %22s %22s %22s %9.1f%% %9.1f%% %8.0f %8d   %s\n", kind, era, ms, before[i], others, its,
+		fmt.Printf("%-10s %-8s %3d ms %22s %22s %22s %9.1f%% %9.1f%% %8.0f %8d   %s\n", row.kind, era, ms, before[i], others, its,
 			its.within(2*before[i].quantile(0.5))*100,
 			its.within(2*others.quantile(0.5))*100, float64(peak)/1e6, len(its), answered)
 		answered = ""

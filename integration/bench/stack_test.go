@@ -109,6 +109,8 @@ type benchEndpoint struct {
 
 	token string // that it wants; "" where everybody is let in
 	owner string // address of another process, which sessions begin at; "" if there is none
+
+	others []*benchChild // further processes of the program under test
 }
 
 func startServer(b *testing.B, role string, args ...string) benchEndpoint {
@@ -282,18 +284,31 @@ func launchJunctionWith(b *testing.B, program, sections string, upstreams ...ups
 // one of them. If forwarded is set, calls go to the other one.
 func startReplicas(b *testing.B, program, era string, forwarded bool, upstreams ...upstreamEntry) benchEndpoint {
 	b.Helper()
+	ep := startReplicasWith(b, program, era, "", "", upstreams...)
+	if !forwarded {
+		ep.addr = ep.owner
+	}
+	return ep
+}
+
+// startReplicasWith is startReplicas with further sections of the file, and a token that they allow.
+// Calls go to the process that does not have the sessions.
+func startReplicasWith(b *testing.B, program, era, sections, token string, upstreams ...upstreamEntry) benchEndpoint {
+	b.Helper()
 	dir := b.TempDir()
-	sections := fmt.Sprintf("replicas: { listen: 127.0.0.1:0, advertise: 127.0.0.1:0 }\nsessions: { key_file: %q }\n"+
+	sections += fmt.Sprintf("replicas: { listen: 127.0.0.1:0, advertise: 127.0.0.1:0 }\nsessions: { key_file: %q }\n"+
 		"storage: { driver: postgres, dsn: %q, key_file: %q }\n", filepath.Join(dir, "key"), authtest.Schema(b),
 		filepath.Join(dir, "master.key"))
-	owner := launchJunctionWith(b, program, sections, upstreams...)
-	waitTools(b, owner, era, 1)
-	ep := launchJunctionWith(b, program, sections, upstreams...)
-	waitTools(b, ep, era, 1)
-	if !forwarded {
-		ep.addr = owner.addr
+	start := func() benchEndpoint {
+		ep := launchJunctionWith(b, program, sections, upstreams...)
+		ep.token = token
+		waitTools(b, ep, era, 1)
+		return ep
 	}
+	owner := start()
+	ep := start()
 	ep.owner, ep.pids = owner.addr, append(ep.pids, owner.pids...)
+	ep.others = append(ep.others, owner.proc)
 	return ep
 }
 

@@ -91,7 +91,7 @@ func Start(t *testing.T, p Pair, w Setup) *Junction {
 			default:
 			}
 		},
-	}, Store: w.Store, Observer: w.Calls}
+	}, Store: w.Store, Observer: w.Calls, Memory: j.Server.UpstreamMemory}
 	ctx, cancel := context.WithCancel(context.Background())
 	var refreshing sync.WaitGroup
 	refreshing.Go(func() {

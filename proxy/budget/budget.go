@@ -43,11 +43,12 @@ func (q Quota) least() int64 {
 // leastBytes is enough for a small call.
 const leastBytes = 64 << 10
 
-// Account identifies the caller that a use counts for, by its principal. Without authentication all
+// Account identifies the caller that a use counts for, by its principal, or the upstream. Without authentication all
 // callers have the same principal. Then Program tells local programs apart, and From tells clients
 // behind an authenticating proxy apart.
 type Account struct {
 	Principal string
+	Upstream  string     // in place of Principal: the server that the use is for; "" for a caller
 	Program   uint64     // hash of the User-Agent; 0 for none
 	From      netip.Addr // the first address of the network; the zero Addr for none
 }
@@ -82,11 +83,12 @@ type Budget struct {
 
 // balance is the use of one account. It is guarded by Budget.mu.
 type balance struct {
-	name    string // shown to operators
-	used    [Quotas]int64
-	refused [Quotas]int       // since the last log line
-	last    [Quotas]time.Time // time of the last refusal
-	gone    bool              // dropped from Budget.of
+	name     string // shown to operators
+	upstream bool   // or it is a caller
+	used     [Quotas]int64
+	refused  [Quotas]int       // since the last log line
+	last     [Quotas]time.Time // time of the last refusal
+	gone     bool              // dropped from Budget.of
 }
 
 // Grant is the share of a budget that one request holds. It is not safe for concurrent use.
@@ -206,7 +208,7 @@ func (b *Budget) balance(g *Grant) *balance {
 		}
 		b.many = max(fewBalances, 2*len(b.of))
 	}
-	account := &balance{name: g.newName()}
+	account := &balance{name: g.newName(), upstream: g.Account.Upstream != ""}
 	b.of[g.Account] = account
 	return account
 }
@@ -235,6 +237,8 @@ const maxAgent = 64
 func (g *Grant) newName() string {
 	name := g.Account.Principal
 	switch {
+	case g.Account.Upstream != "":
+		return "upstream " + g.Account.Upstream
 	case g.Account.Program != 0:
 		name += " (" + strings.ToValidUTF8(auth.Redact(g.agent[:min(len(g.agent), maxAgent)]), "") + ")"
 	case g.Account.From.IsValid():
@@ -268,7 +272,11 @@ func (b *Budget) refuse(account *balance, q Quota) {
 			}
 		}
 	}
-	b.log.Warn("requests refused: a caller uses all that it may have now", "principal", most.name, "limit", at.Limit(),
+	text := "requests refused: a caller uses all that it may have now"
+	if most.upstream {
+		text = "answers of an upstream refused: it uses all memory that it may have now"
+	}
+	b.log.Warn(text, "principal", most.name, "limit", at.Limit(),
 		"used", most.used[at],
 		"others", b.used[at]-most.used[at], "of", b.total[at], "refused", most.refused[at], "refused_others",
 		b.refused-most.refused[at])

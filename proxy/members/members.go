@@ -47,10 +47,10 @@ type Members interface {
 	Alive(id string) bool
 
 	// Forward sends the request to a member and copies its response to w as it arrives. body is the
-	// request's body if it has been read, else nil. w limits the time of each write (package relay).
-	// After an error nothing was written to w.
-	// ErrGone means in addition that the member did not handle the request, and that the body of r
-	// can be read again.
+	// request's body if it has been read, else nil: then the request has a Content-Length, and its
+	// body is sent as it arrives. w limits the time of each write (package relay). After an error
+	// nothing was written to w. ErrGone means in addition that the member did not handle the request,
+	// and that the body can be sent again. Forward does not use body after it has returned.
 	Forward(w http.ResponseWriter, r *http.Request, body []byte, to string) error
 
 	// DeleteSession records for all members that the client has deleted a session.

@@ -36,6 +36,8 @@ type EventReader struct {
 
 	memory *[]byte             // see Use
 	charge func(n int64) error // see Charge; may be nil
+	free   func(n int64)       // see Free; may be nil
+	held   int64               // bytes that charge has accepted, and free did not get back
 }
 
 const leastBuffer = 4 << 10
@@ -56,8 +58,25 @@ func (d *EventReader) Use(memory *[]byte) { d.memory = memory }
 // An error of f ends the stream. Charge must be called before the first Next.
 func (d *EventReader) Charge(f func(n int64) error) { d.charge = f }
 
-// uncharged is the memory that a reader allocates without calling f of Charge.
-const uncharged = 64 << 10
+// Free makes d call f for memory of Charge that it does not use any more: when the buffer of a large
+// event is dropped, and at Close. Free must be called before the first Next.
+func (d *EventReader) Free(f func(n int64)) { d.free = f }
+
+// Close drops the buffer. It must be called if Free was called.
+func (d *EventReader) Close() {
+	d.buf, d.from = nil, 0
+	if d.free != nil && d.held > 0 {
+		d.free(d.held)
+		d.held = 0
+	}
+}
+
+const (
+	// uncharged is the memory that a reader allocates without calling f of Charge.
+	uncharged = 64 << 10
+	// mostKept is the largest buffer that is kept for the next event, if Free was called.
+	mostKept = 1 << 20
+)
 
 // Next returns the next event that has data, a retry time or an id. Data is empty if the event has
 // none. At the end of the stream Next returns io.EOF; within an event it returns
@@ -129,7 +148,11 @@ func (d *EventReader) Next() (Event, error) {
 // release frees the consumed part of buf. It must be called only between events, because the data
 // of a one-line event is a slice of buf.
 func (d *EventReader) release() {
-	if d.from == len(d.buf) {
+	if left := d.buf[d.from:]; d.free != nil && cap(d.buf) > mostKept && len(left) <= uncharged {
+		left = bytes.Clone(left)
+		d.Close()
+		d.buf = left
+	} else if d.from == len(d.buf) {
 		d.buf, d.from = d.buf[:0], 0
 	} else if d.from > 0 && d.from > len(d.buf)/2 {
 		d.buf, d.from = d.buf[:copy(d.buf, d.buf[d.from:])], 0
@@ -201,9 +224,11 @@ func (d *EventReader) fill() error {
 	case len(d.buf) == cap(d.buf):
 		size := max(2*cap(d.buf), leastBuffer)
 		if d.charge != nil && size > uncharged {
-			if err := d.charge(int64(size - cap(d.buf))); err != nil {
+			n := int64(size - cap(d.buf))
+			if err := d.charge(n); err != nil {
 				return err
 			}
+			d.held += n
 		}
 		grown := make([]byte, len(d.buf), size)
 		copy(grown, d.buf)

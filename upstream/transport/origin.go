@@ -33,6 +33,7 @@ type HTTPOptions struct {
 	MessageLimit  int // maximum size of one message from the server, in bytes
 	Depth         int // maximum nesting of one message from the server
 	Log           *slog.Logger
+	Account       Account // for what belongs to no caller; nil does not limit it
 	// connection pool shared by the transports of an upstream, which do not close it; if it is nil,
 	// the transport has its own pool
 	Pool *Pool
@@ -65,11 +66,12 @@ type origin struct {
 	token     func(ctx context.Context, refused ...string) (string, error) // see HTTPOptions
 	tokenless bool                                                         // TokenOptional
 	// the token of the latest request; nil before the first
-	last  atomic.Pointer[string]
-	limit int
-	depth int
-	log   *slog.Logger
-	odd   LogLimit // limits log lines about protocol violations
+	last    atomic.Pointer[string]
+	limit   int
+	depth   int
+	account Account // may be nil
+	log     *slog.Logger
+	odd     LogLimit // limits log lines about protocol violations
 
 	ctx      context.Context // ends with the transport; every request's context is derived from it
 	cancel   context.CancelCauseFunc
@@ -89,7 +91,7 @@ func (o *origin) init(opts HTTPOptions) {
 	if o.pool = opts.Pool; o.pool == nil {
 		o.pool, o.own = NewPool(opts.URL), true
 	}
-	o.token, o.tokenless = opts.Token, opts.TokenOptional
+	o.token, o.tokenless, o.account = opts.Token, opts.TokenOptional, opts.Account
 	o.header = http.Header{"User-Agent": {"junction"}}
 	for name, value := range opts.Headers {
 		o.header[textproto.CanonicalMIMEHeaderKey(name)] = []string{value}

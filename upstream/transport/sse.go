@@ -59,6 +59,7 @@ func (w *sse) open(ctx context.Context) error {
 		return err
 	}
 	events := jsonrpc.NewEventReader(t, w.limit)
+	w.charge(events)
 	switch {
 	case t.StatusCode/100 != 2 || !isEvents(t.media()):
 		err = w.status(t, "")
@@ -69,6 +70,7 @@ func (w *sse) open(ctx context.Context) error {
 		err = context.Cause(ctx)
 	}
 	if err != nil {
+		events.Close()
 		t.close()
 		w.work.Done()
 		return err
@@ -110,6 +112,7 @@ func (w *sse) named(t *trip, events *jsonrpc.EventReader) (*url.URL, error) {
 // reading receives the server's messages until the stream ends; then the transport ends.
 func (w *sse) reading(events *jsonrpc.EventReader) {
 	defer w.stream.close()
+	defer events.Close()
 	for {
 		e, err := events.Next()
 		if err != nil {

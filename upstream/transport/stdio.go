@@ -30,6 +30,7 @@ type StdioOptions struct {
 	LastWords    time.Duration // default lastWords, see there
 	// time without progress on a full input pipe after which the server counts as hung. Default 30s
 	WriteStall time.Duration
+	Account    Account      // for lines that are being read; nil does not limit them
 	Watchdog   *Watchdog    // watches the new group; nil means a watchdog of its own
 	Log        *slog.Logger // already has the upstream's name; nil discards
 

@@ -15,7 +15,8 @@ import (
 // read handles the server's messages until its output ends or is closed.
 func (w *stdio) read() {
 	defer close(w.drained)
-	lines := lineReader{r: w.process.stdout, limit: w.o.MessageLimit, spare: &w.spare}
+	lines := lineReader{r: w.process.stdout, limit: w.o.MessageLimit, spare: &w.spare, account: w.o.Account}
+	defer lines.release()
 	var odd LogLimit
 	for {
 		line, long, err := lines.next()
@@ -23,9 +24,12 @@ func (w *stdio) read() {
 			return // why finds a more exact reason
 		}
 		var m jsonrpc.Message
-		if long == nil {
+		switch {
+		case long == nil:
 			m, err = jsonrpc.Parse(line, w.o.Depth)
-		} else {
+		case lines.refused != nil:
+			err = &MemoryError{fmt.Errorf("the answer is dropped: %w", lines.refused)}
+		default:
 			err = tooLarge(w.o.MessageLimit)
 		}
 		switch {
@@ -44,13 +48,15 @@ func (w *stdio) read() {
 				long = new(outline)
 				long.add(line)
 			}
-			if !errors.Is(err, ErrInvalid) {
+			if !errors.Is(err, ErrInvalid) && lines.refused == nil {
 				err = fmt.Errorf("%w: %w", ErrInvalid, err)
 			}
 			if w.settle(long.answers(), answer{err: err}) {
 				continue // the caller has the error
 			}
-			if show, before := odd.allow(time.Now()); show {
+			if show, before := odd.allow(time.Now()); show && lines.refused != nil {
+				w.o.Log.Warn("a message of the server was dropped", "error", err, "size", long.size, "not_shown", before)
+			} else if show {
 				w.o.Log.Warn("server printed a non-JSON line on stdout (ignored)", "error", err, "size", long.size,
 					"line", clean(long.start), "not_shown", before)
 			}
@@ -98,12 +104,19 @@ type lineReader struct {
 	large    int    // the size of the last large line, a good guess for the next
 	gone     []byte // the reusable buffer of the returned line; nil if it has none
 	err      error
+
+	account Account // of large buffers; may be nil
+	held    int64   // bytes of account
+	refused error   // of account: why the line whose outline next returned was dropped
 }
 
 // next returns the next line that is not empty, without its end; the line belongs to the caller.
 // For a line above the limit it returns the outline instead. The last line needs no end.
 func (l *lineReader) next() ([]byte, *outline, error) {
-	l.gone = nil
+	l.gone, l.refused = nil, nil
+	if l.rest == nil {
+		l.release() // of the line before, which belongs to the caller
+	}
 	seen := 0 // bytes of the line that were searched for its end
 	for {
 		if i := bytes.IndexByte(l.buf[l.from+seen:l.to], '\n'); i >= 0 {
@@ -123,8 +136,38 @@ func (l *lineReader) next() ([]byte, *outline, error) {
 		if seen > l.limit {
 			return nil, l.skip(), nil
 		}
-		l.fill()
+		if l.fill(); l.refused != nil {
+			return nil, l.skip(), nil
+		}
 	}
+}
+
+// release returns the memory of the account.
+func (l *lineReader) release() {
+	if l.held > 0 {
+		l.account.Release(l.held)
+		l.held = 0
+	}
+}
+
+// reserve accounts for a large buffer of at least least bytes, and returns its size. It sets refused
+// if there is no memory for it.
+func (l *lineReader) reserve(least int) int {
+	size := l.size(least)
+	for l.account != nil && size > uncharged {
+		more := int64(size) - l.held
+		if more <= 0 {
+			break
+		}
+		if l.refused = l.account.Reserve(more); l.refused == nil {
+			l.held += more
+		} else if size > least { // the guess was too large
+			size = least
+			continue
+		}
+		break
+	}
+	return size
 }
 
 // take removes n bytes and a line end of the given length from the buffer.
@@ -176,7 +219,8 @@ func (l *lineReader) shrink() {
 // One byte above the limit detects a line that is too long, another one is for the line end.
 func (l *lineReader) size(least int) int { return min(max(least, l.large+l.large/8), l.limit+2) }
 
-// fill reads more. The buffer is full only if it contains one line.
+// fill reads more. The buffer is full only if it contains one line. If there is no memory for a larger
+// buffer, it sets refused and reads nothing.
 func (l *lineReader) fill() {
 	if l.from > 0 {
 		l.from, l.to = 0, copy(l.buf, l.buf[l.from:l.to])
@@ -186,11 +230,19 @@ func (l *lineReader) fill() {
 		l.buf = make([]byte, lineBuffer)
 	case l.to == len(l.buf):
 		if l.rest == nil {
+			size := l.reserve(min(4*len(l.buf), l.limit+2))
+			if l.refused != nil {
+				return
+			}
 			l.rest = l.buf
-			l.buf = l.spare.take(l.size(4 * len(l.buf)))
+			l.buf = l.spare.take(size)
 			copy(l.buf, l.rest)
 		} else {
-			large := l.spare.take(l.size(2 * len(l.buf)))
+			size := l.reserve(min(2*len(l.buf), l.limit+2))
+			if l.refused != nil {
+				return
+			}
+			large := l.spare.take(size)
 			copy(large, l.buf)
 			l.spare.give(l.buf)
 			l.buf = large

@@ -79,6 +79,9 @@ func (o *origin) read(t *trip, p *position, id jsonrpc.ID, buffer *[]byte, take 
 	events.Use(buffer)
 	if t.memory != nil {
 		events.Charge(t.reserve)
+	} else {
+		o.charge(events)
+		defer events.Close()
 	}
 	for {
 		e, err := events.Next()
@@ -108,6 +111,21 @@ func (o *origin) read(t *trip, p *position, id jsonrpc.ID, buffer *[]byte, take 
 				"error", err)
 		}
 	}
+}
+
+// charge accounts for the buffer of a stream that belongs to no caller. The caller must close the
+// reader.
+func (o *origin) charge(events *jsonrpc.EventReader) {
+	if o.account == nil {
+		return
+	}
+	events.Free(o.account.Release)
+	events.Charge(func(n int64) error {
+		if err := o.account.Reserve(n); err != nil {
+			return &MemoryError{err}
+		}
+		return nil
+	})
 }
 
 // keep returns a copy of a request or notification that does not alias its event.

@@ -110,13 +110,6 @@ type Observer interface {
 	Settled() bool
 }
 
-// Memory limits the memory of large responses. Its error ends the request and is in the chain of
-// the error of Call.
-type Memory interface {
-	// Reserve accounts for n more bytes. It is called by the goroutine that has called Call.
-	Reserve(n int64) error
-}
-
 // Duplex is embedded by transports that send all messages over one connection.
 type Duplex struct{}
 
@@ -156,11 +149,6 @@ type TokenError struct{ Err error }
 
 func (e *TokenError) Error() string { return e.Err.Error() }
 func (e *TokenError) Unwrap() error { return e.Err }
-
-// MemoryError wraps an error of Memory.
-type MemoryError struct{ error }
-
-func (e *MemoryError) Unwrap() error { return e.error }
 
 // SandboxError means that a command was not started, because its sandbox could not be set up.
 type SandboxError struct {

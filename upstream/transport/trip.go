@@ -41,9 +41,6 @@ func (t *trip) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// uncharged is the memory that a response may use without Reserve.
-const uncharged = 64 << 10
-
 // reserve accounts for n bytes of memory.
 func (t *trip) reserve(n int64) error {
 	if t.memory == nil {

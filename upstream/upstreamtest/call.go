@@ -282,8 +282,14 @@ func (c *call) result(format string, args ...any) {
 	c.answer([]byte("{" + members + "}"))
 }
 
-// answer sends a result verbatim.
-func (c *call) answer(result []byte) { c.send(c.response(result)) }
+// answer sends a result verbatim, except for the pad of the script.
+func (c *call) answer(result []byte) {
+	if n := c.s.script.Pad[c.m.Method]; n > 0 {
+		padded := append(append([]byte(`{"pad":"`), bytes.Repeat([]byte{'x'}, n)...), `",`...)
+		result = append(padded, result[1:]...)
+	}
+	c.send(c.response(result))
+}
 
 func (c *call) response(result []byte) []byte {
 	return append(append(jsonrpc.ResponseHead(nil, c.m.ID), result...), '}')

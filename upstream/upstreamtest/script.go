@@ -42,6 +42,7 @@ type Script struct {
 	Capabilities json.RawMessage   `json:",omitempty"` // instead of those that follow from the rest of the script
 	Tools        []json.RawMessage // listed verbatim; nil: one for each behaviour
 	PageSize     int               // of every list; 0: one page
+	Pad          map[string]int    // by method: bytes that each result has more, in the member pad
 	LoopCursor   bool              // every page names the same next cursor
 	EmptyCursor  bool              // the cursor of the second page is ""
 

@@ -81,10 +81,9 @@ func shownTools(t *testing.T, file string, f filter) string {
 // whole lines are shown.
 func TestChainGoesOn(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "audit.jsonl")
-	mustWrite(t, file, `{"time":"2026-01-01T00:00:00Z","name":"old"}`+"\n") // of an older version
 	mustRecord(t, file, "a", "b")
 	mustWrite(t, file, mustRead(t, file)+`{"time":"20`) // killed
-	if r := mustVerify(t, file); len(r.Problems) > 0 || len(r.Notes) != 1 || !strings.HasSuffix(r.Notes[0], ":4: the last line is incomplete (11 bytes)") {
+	if r := mustVerify(t, file); len(r.Problems) > 0 || len(r.Notes) != 1 || !strings.HasSuffix(r.Notes[0], ":3: the last line is incomplete (11 bytes)") {
 		t.Errorf("a torn last line: %+v", r)
 	}
 	if log := mustRecord(t, file, "c"); !strings.Contains(log, "the last line of the audit is incomplete") {
@@ -105,10 +104,10 @@ func TestChainGoesOn(t *testing.T) {
 	mustWrite(t, file+"-20260101.gz", packed.String())
 	mustRecord(t, file, "f")
 	r := mustVerify(t, file)
-	if len(r.Problems) > 0 || r.Lines != 6 || r.Unchained != 1 || r.First != 1 || len(r.Files) != 3 {
-		t.Errorf("the report is %+v, want six lines in three files, and one that cannot be checked", r)
+	if len(r.Problems) > 0 || r.Lines != 6 || r.First != 1 || len(r.Files) != 3 {
+		t.Errorf("the report is %+v, want six lines in three files", r)
 	}
-	if got := shownTools(t, file, filter{}); got != "old a b c d e f" {
+	if got := shownTools(t, file, filter{}); got != "a b c d e f" {
 		t.Errorf("shown are %q", got)
 	}
 }
@@ -219,11 +218,13 @@ func TestVerifyFindsChanges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	second := record.Link{Number: 1}.Next([]byte(lines[1]))
 	rechained := func() string { // all hashes are computed again
 		forged := filepath.Join(t.TempDir(), "audit.jsonl")
 		mustRecord(t, forged, "a", "harmless", "c", "d")
 		return mustRead(t, forged)
 	}
+	forged := strings.SplitAfter(rechained(), "\n")
 	for _, tt := range []struct {
 		name, text string
 		known      record.Link
@@ -240,7 +241,21 @@ func TestVerifyFindsChanges(t *testing.T) {
 		{"the end is gone, and the log is there", lines[0] + lines[1], known, "ends before number 4"},
 		{"everything anew", rechained(), record.Link{}, ""},
 		{"everything anew, and the log is there", rechained(), known, "number 4 is not the line that --known names"},
-		{"everything is gone", "", known, "ends before number 4"},
+		{"everything is gone", "", record.Link{}, "no line with a number"},
+		{"everything is gone, and the log is there", "", known, "no line with a number"},
+		{"the beginning is gone", lines[2] + lines[3], record.Link{}, ":1: the first line is number 3: the lines before it are in no file here"},
+		{"the beginning is gone, and the log is there", lines[2] + lines[3], known, ""},
+		{"the beginning is gone, and the log has the line before", lines[2] + lines[3], second, ""},
+		{"the beginning is gone, and the log has an earlier line", lines[3], second, ":1: numbers 3 to 3 are missing after the line that --known names"},
+		{"another beginning", forged[2] + forged[3], second, ":1: the first line, number 3, does not follow the line that --known names"},
+		{"another beginning, and the log has the end", forged[2] + forged[3], known, "number 4 is not the line that --known names"},
+		{"an added first line", `{"name":"x"}` + "\n" + whole, known, ":1: the line has no number"},
+		{"an added last line", whole + `{"time":"2026","name":"x"}` + "\n", known, ":5: the line has no number"},
+		{"an added line with a wrong number", lines[0] + `{"time":"2026","name":"x","number":"2"}` + "\n" + lines[1], record.Link{}, ":2: the line is none of an audit"},
+		{"an added text", lines[0] + "x\n" + lines[1], record.Link{}, ":2: the line is none of an audit"},
+		{"a line that became an incomplete one", lines[0] + lines[1][:20] + "\n" + lines[2], record.Link{}, ":3: numbers 2 to 2 are missing"},
+		{"an incomplete line", lines[0] + lines[1][:20] + "\n" + lines[1], record.Link{}, ""},
+		{"zeros of a crash", lines[0] + `{"ti` + "\x00\x00\n" + lines[1], record.Link{}, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			mustWrite(t, file, tt.text)
@@ -249,6 +264,70 @@ func TestVerifyFindsChanges(t *testing.T) {
 				t.Errorf("the problems are %q, want %q", r.Problems, tt.want)
 			}
 		})
+	}
+}
+
+// TestVerifyReadsAllFiles: the files of a rotation are read in the order of their numbers, whatever
+// their names and times are. A file that is gone, or there twice, is a problem, also if it is the
+// first one, and so is an audit without files.
+func TestVerifyReadsAllFiles(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "audit.jsonl")
+	if r := mustVerify(t, file); len(r.Problems) != 1 || !strings.Contains(r.Problems[0], "no line with a number") {
+		t.Errorf("without a file, the report is %+v", r)
+	}
+	var texts []string
+	for _, name := range []string{"-z", "-m", "-a", ""} { // not in the order of names
+		mustRecord(t, file, "one", "two")
+		texts = append(texts, mustRead(t, file))
+		if name != "" {
+			if err := os.Rename(file, file+name); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	mustWrite(t, file+"-empty", "")
+	if r := mustVerify(t, file); len(r.Problems) > 0 || r.Lines != 8 || len(r.Files) != 5 {
+		t.Errorf("the report is %+v, want eight lines in five files", r)
+	}
+	if r := mustVerify(t, file+"-m"); len(r.Problems) != 1 || !strings.Contains(r.Problems[0], ":1: the first line is number 3: ") {
+		t.Errorf("of one file in the middle, the report is %+v", r)
+	}
+	for _, tt := range []struct{ name, changed, text, want string }{
+		{"the first file is gone", "-z", "", "-m:1: the first line is number 3: "},
+		{"a file is gone", "-m", "", "-a:1: numbers 3 to 4 are missing"},
+		{"a file is there twice", "-copy", texts[1], ":1: number 3 comes after number 4"},
+		{"a file of another process", "-other", texts[0], ":1: the numbers begin again"},
+		{"lines without a number are in a file of their own", "-old", `{"time":"2026-01-01T00:00:00Z","name":"x"}` + "\n", "-old:1: the line has no number"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			before, err := os.ReadFile(file + tt.changed)
+			mustWrite(t, file+tt.changed, tt.text)
+			r := mustVerify(t, file)
+			if len(r.Problems) == 0 || !strings.Contains(r.Problems[0], tt.want) {
+				t.Errorf("the problems are %q, want %q", r.Problems, tt.want)
+			}
+			if err == nil {
+				mustWrite(t, file+tt.changed, string(before))
+			} else if err := os.Remove(file + tt.changed); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+// TestVerifyCountsLostLines: the audit itself tells of lines that a full disk has cost. They are
+// neither a problem nor left out of the report.
+func TestVerifyCountsLostLines(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "audit.jsonl")
+	mustRecord(t, file, "a")
+	text := strings.TrimSuffix(mustRead(t, file), "\n")
+	last := record.Link{}.Next([]byte(text))
+	mustWrite(t, file, text+"\n"+fmt.Sprintf(`{"time":"2026-01-01T00:00:00.000000Z","dropped":7,"number":2,"after":%q}`, last.Hash)+"\n")
+	var out bytes.Buffer
+	r := mustVerify(t, file)
+	if err := r.print(&out, false); err != nil || len(r.Problems) > 0 || r.Dropped != 7 || !strings.Contains(out.String(), "7 lines could not be written") {
+		t.Errorf("the report is %+v:\n%s", r, out.String())
 	}
 }
 

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -28,7 +29,10 @@ the file can compute all hashes again, or cut off the end. So the proxy writes t
 line to its log once an hour, and when it stops (msg=audit last=NUMBER:HASH). Keep the log where the user of
 the proxy cannot change it, and pass such a line with --known: then every line up to that one is unchanged.
 
-The exit code is 1 if lines were changed or are missing.`,
+If the lines of the beginning are in no file any more, pass a line with --known, too: that of the last line before,
+or of any later one. Without it, a first line with another number than 1 is a problem.
+
+The exit code is 1 if lines were changed, added or are missing, or if there is no line.`,
 		Example: `  junction audit verify --config config.yaml
   junction audit verify audit.jsonl --known 812:3c8d91797a1b7c2489620aac86db8ef4b69971dbb13b49ce58b67c558fe45671`,
 		Args: oneFile,
@@ -74,14 +78,13 @@ func parseKnown(text string) (record.Link, error) {
 
 // Report is the result of a verification.
 type Report struct {
-	Files     []string `json:"files"`     // in the order in which they were written
-	Lines     int      `json:"lines"`     // with a number
-	First     uint64   `json:"first"`     // number of the first line; 0 without any
-	Last      string   `json:"last"`      // NUMBER:HASH of the last line; "" without any
-	Unchained int      `json:"unchained"` // lines of an older version, which have no number
-	Dropped   int      `json:"dropped"`   // lines that the program could not write, by its own account
-	Notes     []string `json:"notes"`     // irregular lines that are no sign of an attack
-	Problems  []string `json:"problems"`
+	Files    []string `json:"files"`   // in the order in which they were written
+	Lines    int      `json:"lines"`   // with a number
+	First    uint64   `json:"first"`   // number of the first line; 0 without any
+	Last     string   `json:"last"`    // NUMBER:HASH of the last line; "" without any
+	Dropped  int      `json:"dropped"` // lines that the program could not write, by its own account
+	Notes    []string `json:"notes"`   // irregular lines that are no sign of an attack
+	Problems []string `json:"problems"`
 }
 
 // verifier checks one line after the other.
@@ -139,6 +142,10 @@ func verify(ctx context.Context, file string, known record.Link) (Report, error)
 	if v.last.Number > 0 {
 		v.Last = v.last.String()
 	}
+	if v.Lines == 0 {
+		v.name, v.at = file, 1
+		v.problem("the audit has no line with a number, so that nothing was checked")
+	}
 	if !v.proven {
 		v.problem("the audit ends before number %d, which --known names", known.Number)
 	}
@@ -149,11 +156,11 @@ func verify(ctx context.Context, file string, known record.Link) (Report, error)
 func (v *verifier) line(text []byte) {
 	c, ok := record.ParseLink(text)
 	switch {
-	case !ok:
+	case !ok && torn(text):
 		v.note("an incomplete line (%s), such as after a full disk or a crash", prose.Count(len(text), "byte"))
 		return
-	case c.Number == 0 && v.last.Number == 0:
-		v.Unchained++
+	case !ok:
+		v.problem("the line is none of an audit: it was added or changed after number %d", v.last.Number)
 		return
 	case c.Number == 0:
 		v.problem("the line has no number: it was added or changed after number %d", v.last.Number)
@@ -175,13 +182,44 @@ func (v *verifier) line(text []byte) {
 	}
 }
 
+// torn reports whether a text can be the beginning of a line that was not written to its end. A crash
+// may leave zeros in place of the rest.
+func torn(text []byte) bool {
+	const begin = `{"time":"`
+	text = bytes.TrimRight(text, "\x00")
+	n := min(len(text), len(begin))
+	return string(text[:n]) == begin[:n] && !json.Valid(text)
+}
+
+// begins checks that the first line is the beginning, or that --known proves the line before it.
+func (v *verifier) begins(c record.Chained) {
+	before := c.Number - 1
+	switch {
+	case before == 0 && c.After != "":
+		v.problem("the first line names a line before it")
+	case before == 0:
+	case before == v.known.Number:
+		if v.proven = true; c.After == v.known.Hash {
+			v.note("the first line is number %d, and follows the one that --known names", c.Number)
+		} else {
+			v.problem("the first line, number %d, does not follow the line that --known names", c.Number)
+		}
+	case before < v.known.Number: // without that line, or with another one there, there will be a problem
+		v.note("the first line is number %d; the lines before it are in no file here", c.Number)
+	case v.known.Number > 0:
+		v.proven = true
+		v.problem("numbers %d to %d are missing after the line that --known names", v.known.Number+1, before)
+	default:
+		v.problem("the first line is number %d: the lines before it are in no file here; name the file that the proxy "+
+			"writes, so that those of a rotation are found, or pass a line of the log with --known", c.Number)
+	}
+}
+
 // follows checks that a line follows the last one.
 func (v *verifier) follows(c record.Chained) {
 	switch last := v.last; {
-	case last.Number == 0 && c.Number > 1:
-		v.note("the first line is number %d; the lines before it are in no file here", c.Number)
-	case last.Number == 0 && c.After != "":
-		v.problem("the first line names a line before it")
+	case last.Number == 0:
+		v.begins(c)
 	case c.Number == last.Number+1 && c.After == last.Hash:
 	case c.Number == last.Number+1:
 		v.problem("number %d does not follow: number %d was changed", c.Number, last.Number)
@@ -205,9 +243,6 @@ func (r *Report) print(w io.Writer, asJSON bool) error {
 	}
 	for _, p := range r.Problems {
 		fmt.Fprintf(w, "problem  %s\n", p)
-	}
-	if r.Unchained > 0 {
-		fmt.Fprintf(w, "%s of an older version at the beginning cannot be checked.\n", prose.Count(r.Unchained, "line"))
 	}
 	if r.Dropped > 0 {
 		fmt.Fprintf(w, "%s could not be written; the audit has a line about that.\n", prose.Count(r.Dropped, "line"))

@@ -341,7 +341,7 @@ func (p *Proxy) itemOf(x *view.Explanation, s upstream.Status, who policy.Subjec
 		}
 		advise("no rule allows it: add one to a policy that matches %s, such as allow: { %s: %q }", who.ID, kind,
 			x.Exposed)
-		byAddress := func(e policy.Entry) bool { return len(e.Match.CIDR) > 0 }
+		byAddress := func(e policy.Entry) bool { return e.Match != nil && len(e.Match.CIDR) > 0 }
 		if !who.Address.IsValid() && slices.ContainsFunc(p.Config().Policies, byAddress) {
 			advise("Policies with a cidr were not checked; give the caller's address with --from")
 		}

@@ -42,7 +42,7 @@ func (l Link) String() string { return strconv.FormatUint(l.Number, 10) + ":" + 
 
 // Chained is the part of a line that links it to the line before.
 type Chained struct {
-	Number uint64 `json:"number"` // 0 in lines of versions without a chain
+	Number uint64 `json:"number"` // 0 in lines that the program has not written
 	After  string `json:"after"`  // the hash of the line before; "" in the first line
 }
 

@@ -101,6 +101,9 @@ func (m *Member) dial(ctx context.Context, network, address string) (net.Conn, e
 // errLost means that the member, or the connection to it, ended before the response began.
 var errLost = errors.New("the process that had the request ended before it answered")
 
+// errLength means that the body of a request was not read, although its length is unknown.
+var errLength = errors.New("a body of unknown length was not read before it is forwarded")
+
 // Forward implements members.Members.
 func (m *Member) Forward(w http.ResponseWriter, r *http.Request, body []byte, to string) error {
 	p := m.living(to)
@@ -121,9 +124,8 @@ func (m *Member) Forward(w http.ResponseWriter, r *http.Request, body []byte, to
 }
 
 func (m *Member) forward(w http.ResponseWriter, r *http.Request, body []byte, p *otherMember) (outcome, error) {
-	body, err := m.readable(r, body)
-	if err != nil {
-		return failed, err
+	if body == nil && r.ContentLength < 0 {
+		return failed, errLength
 	}
 	q, fields := m.request(r, body, p.id)
 	x := new(http1.Exchange)
@@ -152,27 +154,6 @@ func (m *Member) forward(w http.ResponseWriter, r *http.Request, body []byte, p 
 		return gone, members.ErrGone
 	}
 	return m.copyAnswer(w, r, resp, x)
-}
-
-// maxBuffered is the size up to which a body is read before it is sent, so that it can be sent
-// again to another member.
-const maxBuffered = 64 << 10
-
-// readable reads and returns the body of a request if it is small or of unknown length; otherwise
-// it returns nil. It replaces r.Body, so that the caller can read the body again if the request was
-// not sent.
-func (m *Member) readable(r *http.Request, body []byte) (_ []byte, err error) {
-	switch {
-	case body != nil || r.Body == nil || r.ContentLength == 0 || r.ContentLength > maxBuffered:
-		return body, nil
-	case r.ContentLength > 0:
-		body = make([]byte, r.ContentLength)
-		_, err = io.ReadFull(r.Body, body)
-	default:
-		body, err = io.ReadAll(http.MaxBytesReader(nil, r.Body, m.o.MaxBody))
-	}
-	r.Body = io.NopCloser(bytes.NewReader(body))
-	return body, err
 }
 
 // request returns the request to send, and the header fields to replace.

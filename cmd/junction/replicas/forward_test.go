@@ -41,7 +41,11 @@ func mustPair(t *testing.T, handler http.HandlerFunc) *pair {
 	}
 	s := &http1.Server{HTTP: &http.Server{ReadTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Request-Id", "of the other")
-		err := p.other.Forward(w, r, nil, id)
+		var body []byte
+		if r.ContentLength < 0 { // as the proxy does, within its budget
+			body, _ = io.ReadAll(r.Body)
+		}
+		err := p.other.Forward(w, r, body, id)
 		if p.errors <- err; err != nil {
 			w.WriteHeader(http.StatusBadGateway)
 		}
@@ -217,11 +221,9 @@ func TestNotTheOwner(t *testing.T) {
 	p := mustPair(t, func(http.ResponseWriter, *http.Request) { t.Error("the request was handled") })
 	id := p.owner.Self()
 	p.owner.lease.Store(&lease{id: "another", until: time.Now().Add(time.Hour)})
-	r := httptest.NewRequest(http.MethodPost, "/mcp", strings.NewReader("body"))
-	err := p.other.Forward(httptest.NewRecorder(), r, nil, id)
-	body, _ := io.ReadAll(r.Body)
-	if !errors.Is(err, members.ErrGone) || string(body) != "body" {
-		t.Errorf("Forward = %v; the body is %q", err, body)
+	r, body := httptest.NewRequest(http.MethodPost, "/mcp", http.NoBody), []byte("body")
+	if err := p.other.Forward(httptest.NewRecorder(), r, body, id); !errors.Is(err, members.ErrGone) {
+		t.Errorf("Forward = %v", err)
 	}
 	p.owner.lease.Store(nil)
 	if err := p.other.Forward(httptest.NewRecorder(), r, body, id); !errors.Is(err, members.ErrGone) {

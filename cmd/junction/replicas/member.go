@@ -37,7 +37,6 @@ type Options struct {
 	// Limits of forwarded requests, as those of the listener for clients.
 	ReadTimeout, WriteTimeout, IdleTimeout time.Duration
 	MaxHeader                              int
-	MaxBody                                int64
 	// TTL is how long a lease lasts. Default 15s.
 	TTL time.Duration
 }

@@ -56,7 +56,7 @@ func (w *world) options() Options {
 	}
 	return Options{DSN: w.dsn, DB: w.store.Database(), Key: key, Listener: l, Advertise: "127.0.0.1:0", Version: "test",
 		Shared:  func([]byte) (string, error) { return "schema=6 auth=00", nil },
-		Changed: func() {}, Log: authtest.Log(w.t), TTL: w.ttl, MaxHeader: 64 << 10, MaxBody: 1 << 20, WriteTimeout: time.Minute}
+		Changed: func() {}, Log: authtest.Log(w.t), TTL: w.ttl, MaxHeader: 64 << 10, WriteTimeout: time.Minute}
 }
 
 // mustStart starts a member that answers forwarded requests with handler.

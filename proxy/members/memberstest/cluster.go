@@ -131,8 +131,8 @@ func (m *Member) Forward(w http.ResponseWriter, r *http.Request, body []byte, to
 	}
 	m.Forwarded.Add(1)
 	out := r.Clone(r.Context())
-	if body != nil {
-		out.Body, out.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	if body != nil { // cloned, because the transport may read it after the answer has begun
+		out.Body, out.ContentLength = io.NopCloser(bytes.NewReader(bytes.Clone(body))), int64(len(body))
 	}
 	out.Header.Set(hopHeader, r.RemoteAddr)
 	err := pass(m.transport, w, out, target.url)

@@ -1,0 +1,91 @@
+package failure
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"junction/integration/harness"
+	"junction/proxy"
+	"junction/upstream"
+	"junction/upstream/upstreamtest"
+)
+
+// servers runs f for servers of each era over each wire.
+func servers(t *testing.T, f func(*testing.T, harness.Pair)) {
+	for _, up := range harness.Eras {
+		harness.EachTransport(t, up, up, f)
+	}
+}
+
+// TestServersOfLargeAnswers: the answers of a server to Junction's own requests count for this server
+// in limits.bodies, before they are in memory. A server beyond its share is not connected, its status
+// and the limits in /readyz tell why, and another server has its own share.
+func TestServersOfLargeAnswers(t *testing.T) {
+	harness.InMemory(t, "reads the budget")
+	const mib = 1 << 20
+	for _, tt := range []struct {
+		name  string
+		pad   map[string]int
+		wants []string // one of them is in the error; none if the server is ready
+	}{
+		{"a list", map[string]int{"tools/list": 6 * mib}, []string{"limits.bodies"}},
+		{"a list within the share", map[string]int{"tools/list": 1 * mib}, nil},
+		{"a handshake", map[string]int{"initialize": 6 * mib, "server/discover": 6 * mib},
+			[]string{"limits.bodies", "the handshake has more than 1 MiB"}},
+		{"a handshake within the share", map[string]int{"initialize": 1100 << 10, "server/discover": 1100 << 10},
+			[]string{"the handshake has more than 1 MiB"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			servers(t, func(t *testing.T, p harness.Pair) {
+				large := p.Serve(t, upstreamtest.Script{Pad: tt.pad})
+				small := p.Serve(t, upstreamtest.Script{})
+				large.Config.Era, small.Config.Era = p.Upstream, p.Upstream
+				j := harness.Start(t, p, harness.Setup{Members: 1, Limits: proxy.Limits{Body: mib, Bodies: 8 * mib},
+					Upstreams: map[string]upstream.Config{"large": large.Config, "small": small.Config}})
+				j.Offers(t, "small")
+				j.Until(t, "the large server to be tried", func() bool {
+					s := j.Status("large")
+					return s.State == upstream.StateReady || s.Err != ""
+				})
+				s := j.Status("large")
+				told := slices.ContainsFunc(tt.wants, func(want string) bool { return strings.Contains(s.Err, want) })
+				if tt.wants == nil && s.State != upstream.StateReady || tt.wants != nil && (s.State != upstream.StateRetrying || !told) {
+					t.Errorf("the large server is %s: %q; want one of %q", s.State, s.Err, tt.wants)
+				}
+				overused := fmt.Sprint(j.Server.Overused())
+				if shown := strings.Contains(overused, "{upstream large limits.bodies"); shown != strings.Contains(s.Err, "limits.bodies") ||
+					strings.Contains(overused, "small") {
+					t.Errorf("overused are %s, and the error is %q", overused, s.Err)
+				}
+				j.Talk(t).Succeed(t, "small__echo", `{}`)
+			})
+		})
+	}
+}
+
+// TestStdioAnswerBeyondTheShare: a command's answer to a call is read before it is known whose it is.
+// Beyond the share of the command it is dropped, the caller gets the reason, and the connection stays.
+func TestStdioAnswerBeyondTheShare(t *testing.T) {
+	harness.InMemory(t, "has limits of its own")
+	const mib = 1 << 20
+	for _, up := range harness.Eras {
+		harness.RunPair(t, up, up, "stdio", func(t *testing.T, p harness.Pair) {
+			s := p.Serve(t, upstreamtest.Script{})
+			j := harness.Start(t, p, harness.Setup{Members: 1, Limits: proxy.Limits{Body: mib, Bodies: 8 * mib},
+				Upstreams: map[string]upstream.Config{"up": s.Config}})
+			j.Offers(t, "up")
+			c := j.Talk(t)
+			m := c.Call(t, "up__big", `{"n":6000000}`)
+			if m.Error == nil || !strings.Contains(m.Error.Message, "the answer is dropped: the server needs") ||
+				!strings.Contains(m.Error.Message, "limits.bodies") {
+				t.Errorf("the call is answered %.300s", m.Append(nil))
+			}
+			c.Succeed(t, "up__echo", `{}`)
+			if st := j.Status("up"); st.State != upstream.StateReady || st.Err != "" {
+				t.Errorf("the connection did not stay: %+v", st)
+			}
+		})
+	}
+}

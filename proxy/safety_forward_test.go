@@ -1,0 +1,221 @@
+package proxy
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"junction/proxy/budget"
+	"junction/proxy/members"
+	"junction/upstream"
+)
+
+// slowMembers has every session at another member, which reads a request, and answers when the gate
+// opens.
+type slowMembers struct {
+	elsewhereMembers
+	gate chan struct{}
+	got  chan int // the bytes of each body
+}
+
+// Forward implements members.Members.
+func (m slowMembers) Forward(w http.ResponseWriter, r *http.Request, body []byte, _ string) error {
+	if body == nil && r.Body != nil {
+		n, err := io.Copy(io.Discard, r.Body)
+		if err != nil {
+			return err
+		}
+		m.got <- int(n)
+	} else {
+		m.got <- len(body)
+	}
+	<-m.gate
+	_, err := w.Write([]byte(`{"result":{}}`))
+	return err
+}
+
+// forwarding is a town whose sessions another member has.
+func newForwarding(t *testing.T, limits Limits) (*town, slowMembers) {
+	w, m := newTown(t, limits, 10, nil, nil), slowMembers{gate: make(chan struct{}), got: make(chan int, 1000)}
+	w.members, w.sessions.self = m, m.Self
+	return w, m
+}
+
+// moved connects a client of the legacy era, and has another member get its session.
+func (w *town) moved(who string) *visitor {
+	v := w.visitor(upstream.EraLegacy, who)
+	w.sessions.mu.Lock()
+	defer w.sessions.mu.Unlock()
+	w.sessions.drop(w.sessions.byID[v.header.Get("Mcp-Session-Id")])
+	return v
+}
+
+// sendBody sends a body in a session, and says how long it is if length is not negative.
+func (v *visitor) sendBody(body io.Reader, length int64) *httptest.ResponseRecorder {
+	r := httptest.NewRequestWithContext(v.t.Context(), http.MethodPost, "http://127.0.0.1/mcp", body)
+	r.ContentLength, r.Header, r.RemoteAddr = length, v.header.Clone(), "127.0.0.1:1000"
+	a := httptest.NewRecorder()
+	v.ServeHTTP(a, r)
+	return a
+}
+
+// TestForwardedBodiesAreShared: a principal sends bodies in sessions of another member. What this
+// member keeps of them counts for the principal, before it is read, and another principal gets its
+// own share.
+func TestForwardedBodiesAreShared(t *testing.T) {
+	const mib = 1 << 20
+	for name, test := range map[string]struct {
+		length   int64 // that the request names
+		arrives  int   // of the body; the rest never does
+		requests int
+		most     int // in progress
+		held     int64
+	}{
+		"of unknown length":            {-1, mib - 1000, 50, 7, 7 * (2*mib + forwardBuffer)},
+		"of unknown length, the start": {-1, mib / 2, 50, 7, 7 * (2*mib + forwardBuffer)},
+		"small":                        {1000, 900, 300, 248, 248 * (1001 + forwardBuffer)},
+		"large":                        {mib, mib / 2, 300, 128, 128 * 2 * forwardBuffer},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w, m := newForwarding(t, Limits{Body: 2 * mib, Bodies: 16 * mib})
+				hog, other := w.moved("user0"), w.moved("user1")
+				gone := make(chan struct{})
+				now, later := several(test.requests, func() *httptest.ResponseRecorder {
+					return hog.sendBody(&stalled{test.arrives, gone}, test.length)
+				})
+				for _, a := range now {
+					refused(t, a, http.StatusTooManyRequests, "limits.bodies")
+				}
+				used := w.budget.Used()
+				if inProgress := test.requests - len(now); inProgress > test.most || inProgress == 0 ||
+					used[budget.Bytes] > 8*mib || used[budget.Requests] != int64(inProgress) ||
+					used[budget.Bytes] > test.held || used[budget.Bytes] < int64(inProgress)*forwardBuffer {
+					t.Errorf("%d of %d bodies are in progress, and %d bytes are in use, for %d requests; want at most %d, and %d bytes",
+						inProgress, test.requests, used[budget.Bytes], used[budget.Requests], test.most, test.held)
+				}
+				close(m.gate)
+				body := `{"jsonrpc":"2.0","id":1,"method":"ping"}` + strings.Repeat(" ", mib)
+				succeeded(t, "the body of another", other.sendBody(strings.NewReader(body), -1))
+				if n := <-m.got; n != len(body) {
+					t.Errorf("the other member got %d bytes of %d", n, len(body))
+				}
+				close(gone)
+				later()
+				w.unused()
+			})
+		})
+	}
+}
+
+// TestForwardedBodyBeyondTheLimit: this member reads no more of a body than limits.body, also for
+// another one, and answers as the other one would.
+func TestForwardedBodyBeyondTheLimit(t *testing.T) {
+	for _, length := range []int64{-1, 2<<20 + 1} {
+		w, m := newForwarding(t, Limits{Body: 2 << 20})
+		read := &counted32{}
+		a := w.moved("user0").sendBody(read, length)
+		if a.Code != http.StatusRequestEntityTooLarge || !strings.Contains(a.Body.String(), "limits.body") || read.n > 2<<20+1 || len(m.got) != 0 {
+			t.Errorf("a body of %d bytes is answered %d %s after %d bytes were read", length, a.Code, a.Body, read.n)
+		}
+	}
+}
+
+// counted32 is an endless body that counts what is read.
+type counted32 struct{ n int }
+
+func (c *counted32) Read(p []byte) (int, error) {
+	c.n += len(p)
+	return len(p), nil
+}
+
+// TestForwardedRequestsAndStreams: what another member answers counts for its principal here, too:
+// requests as requests, and streams as streams.
+func TestForwardedRequestsAndStreams(t *testing.T) {
+	for limit, request := range map[string]func(*visitor) *httptest.ResponseRecorder{
+		"limits.requests": func(v *visitor) *httptest.ResponseRecorder { return v.call(v.t.Context(), 1) },
+		"limits.streams":  func(v *visitor) *httptest.ResponseRecorder { return v.listen(v.t.Context()) },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w, m := newForwarding(t, Limits{Requests: 8, Streams: 8})
+			hog, other := w.moved("user0"), w.moved("user1")
+			hog.t, other.t = t, t
+			now, later := several(10, func() *httptest.ResponseRecorder { return request(hog) })
+			if len(now) != 6 {
+				t.Errorf("%d of 10 are in progress with %s: 8, want half of it", 10-len(now), limit)
+			}
+			for _, a := range now {
+				refused(t, a, http.StatusTooManyRequests, limit)
+			}
+			close(m.gate)
+			if a := request(other); a.Code != http.StatusOK {
+				t.Errorf("that of another principal is answered %d %s", a.Code, a.Body)
+			}
+			later()
+			w.unused()
+		})
+	}
+}
+
+// TestForwardedReturnsAreShared: a modern client returns to calls of another member with large
+// bodies. They count for its principal until the other member has answered.
+func TestForwardedReturnsAreShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, m := newForwarding(t, Limits{Body: 1 << 20, Bodies: 16 << 20})
+		hog, other := w.visitor(upstream.EraModern, "user0"), w.visitor(upstream.EraModern, "user1")
+		st, err := json.Marshal(state{Kind: stateParked, Member: "other", Principal: "key:user0",
+			Expires: time.Now().Add(time.Hour).Unix()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		params := fmt.Sprintf(`"name":"up__tool1","arguments":{},"requestState":%q,"pad":%q`, w.states.Seal(st), strings.Repeat("x", 1<<19))
+		now, later := several(50, func() *httptest.ResponseRecorder { return hog.ask(t.Context(), "tools/call", params) })
+		for _, a := range now {
+			refused(t, a, http.StatusTooManyRequests, "limits.bodies")
+		}
+		if used := w.budget.Used()[budget.Bytes]; used > 8<<20 || used < 7<<20 || len(m.got) != 50-len(now) || len(m.got) > 15 {
+			t.Errorf("%d bytes are in use for %d of 50 bodies", used, len(m.got))
+		}
+		succeeded(t, "a call of another", other.call(t.Context(), 1))
+		close(m.gate)
+		for _, a := range later() {
+			succeeded(t, "a return", a)
+		}
+		w.unused()
+	})
+}
+
+// TestReceivedBodiesAreShared: bodies that other members forward to this one count for their
+// principal as those of its own clients, before they are read.
+func TestReceivedBodiesAreShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newTown(t, Limits{Body: 1 << 20, Bodies: 16 << 20}, 10, nil, nil)
+		hog, other := w.visitor(upstream.EraLegacy, "user0"), w.visitor(upstream.EraLegacy, "user1")
+		gone := make(chan struct{})
+		now, later := several(50, func() *httptest.ResponseRecorder {
+			r := httptest.NewRequestWithContext(members.WithForwarded(t.Context()), http.MethodPost, "http://127.0.0.1/mcp",
+				&stalled{1 << 19, gone})
+			r.ContentLength, r.Header = 1<<20, hog.header.Clone()
+			a := httptest.NewRecorder()
+			w.ServeHTTP(a, r)
+			return a
+		})
+		for _, a := range now {
+			refused(t, a, http.StatusTooManyRequests, "limits.bodies")
+		}
+		if used := w.budget.Used()[budget.Bytes]; used > 8<<20 || used < 7<<20 || len(now) < 40 {
+			t.Errorf("%d bytes are in use for %d of 50 bodies", used, 50-len(now))
+		}
+		succeeded(t, "a call of another", other.call(context.Background(), 1))
+		close(gone)
+		later()
+		w.unused()
+	})
+}
