@@ -35,13 +35,15 @@ type Endpoint struct {
 // is an IPv4 address or an IPv6 /64 network.
 type Limits struct {
 	Body upstream.Size `yaml:"body"` // one request's body. Default 16MiB.
-	// bytes held for all callers: request bodies and answers in progress. Default 256MiB, or a quarter
-	// of the Go runtime's memory limit (GOMEMLIMIT) if that is less; at least twice body.
+	// bytes held for all callers and upstreams: request bodies and answers in progress, and large
+	// handshakes and lists of upstreams. Default 256MiB, or a quarter of the Go runtime's memory limit
+	// (GOMEMLIMIT) if that is less; at least twice body.
 	Bodies upstream.Size `yaml:"bodies"`
 	Header upstream.Size `yaml:"header"` // one request's header. Default 64KiB.
 	// depth of arrays and objects in one message, of clients and upstreams. Default 256.
-	Nesting int           `yaml:"nesting"`
-	Message upstream.Size `yaml:"message"` // one message from an upstream. Default 64MiB.
+	Nesting int `yaml:"nesting"`
+	// one message from an upstream, and all pages of one of its lists together. Default 64MiB.
+	Message upstream.Size `yaml:"message"`
 	// legacy sessions in memory; beyond its share, a caller loses its longest idle session. Default
 	// 10000.
 	Sessions int `yaml:"sessions"`

@@ -10,8 +10,8 @@
 //	Server.ServeHTTP         server.go    loads the snapshot; the request keeps it, except after a wait
 //	Server.checkOrigin       request.go   rejects foreign origins and hosts
 //	Server.at                request.go   finds the caller, its endpoint and its subject view
-//	Server.forwardSession    owner.go     passes the request on if another process has the session
 //	Server.newExchange       exchange.go  one request until its answer
+//	Server.forwardSession    owner.go     passes the request on if another process has the session
 //	Server.post              request.go   reads the body within its limits (package budget)
 //	Server.forwardParked     owner.go     passes the request on if another process has the parked call
 //	Server.frontFor          front.go     chooses the era of the message

@@ -226,6 +226,8 @@ func advice(err error, upstream string, c *Config) string {
 		errors.As(err, new(x509.CertificateInvalidError)):
 		return "this machine does not trust the server's certificate: check the host in url, or install its CA " +
 			"(SSL_CERT_FILE names a file of them)"
+	case errors.As(err, new(*transport.MemoryError)) && !errors.Is(err, transport.ErrInvalid):
+		return "have the server list less, or raise limits.bodies"
 	case errors.As(err, new(*jsonrpc.Error)):
 		return "this is an error of the server: read its log or documentation"
 	case errors.Is(err, transport.ErrInvalid):

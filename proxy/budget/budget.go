@@ -26,7 +26,7 @@ type Quota int
 const (
 	Requests Quota = iota // in progress
 	Streams               // open
-	Bytes                 // of request bodies and other memory held for a caller
+	Bytes                 // of request bodies and other memory held for an account
 	Quotas
 )
 

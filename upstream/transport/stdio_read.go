@@ -55,7 +55,8 @@ func (w *stdio) read() {
 				continue // the caller has the error
 			}
 			if show, before := odd.allow(time.Now()); show && lines.refused != nil {
-				w.o.Log.Warn("a message of the server was dropped", "error", err, "size", long.size, "not_shown", before)
+				w.o.Log.Warn("a message of the server was dropped", "error", err, "size", long.size,
+					"not_shown", before)
 			} else if show {
 				w.o.Log.Warn("server printed a non-JSON line on stdout (ignored)", "error", err, "size", long.size,
 					"line", clean(long.start), "not_shown", before)
