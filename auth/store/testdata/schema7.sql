@@ -1,0 +1,115 @@
+-- A store of schema 7 as SQLite dumps it, sealed with the key a of the tests on 2026-11-21 at 12:00 UTC.
+CREATE TABLE assertion_jtis (issuer TEXT NOT NULL, jti_hash TEXT NOT NULL, expires_at BIGINT NOT NULL, PRIMARY KEY (issuer, jti_hash));
+CREATE TABLE audit (
+	id TEXT PRIMARY KEY, at BIGINT NOT NULL, event TEXT NOT NULL, principal TEXT NOT NULL, client_id TEXT NOT NULL, ip TEXT NOT NULL, request_id TEXT NOT NULL,
+	detail BLOB
+, filed_at BIGINT NOT NULL DEFAULT 1);
+INSERT INTO audit VALUES('18a1-x',1795262400,'signed_in','ojk5ZxhjL-F5QWA_8S3quA','client','203.0.113.9','abcdefgh-1',NULL,0);
+INSERT INTO audit VALUES('18a0-x',1795262400,'older','ojk5ZxhjL-F5QWA_8S3quA','client','203.0.113.9','abcdefgh-0',NULL,1);
+CREATE TABLE auth_requests (
+	id_hash TEXT PRIMARY KEY, binding_hash TEXT NOT NULL, purpose TEXT NOT NULL, client_id TEXT NOT NULL, redirect_uri TEXT NOT NULL, client_state BLOB,
+	scope TEXT NOT NULL, resource TEXT NOT NULL, code_challenge TEXT NOT NULL, request BLOB, detail BLOB,
+	idp TEXT NOT NULL, idp_state_hash TEXT UNIQUE, nonce TEXT NOT NULL, pkce_enc BLOB,
+	created_at BIGINT NOT NULL, approved_at BIGINT NOT NULL, consumed_at BIGINT NOT NULL, expires_at BIGINT NOT NULL
+, network TEXT NOT NULL DEFAULT '');
+INSERT INTO auth_requests VALUES('H1i5FFsk0QjXrDiIcziz6jIpgzucHkGCUDQ_kHv9EEc','gPcK_u88qldkb9IK-5W-nD8sA9OOCRkG3jGDiBPcwi4','authorize','client','',NULL,'','','',NULL,NULL,'idp','S6aXNcpTdl7WpwnttWxuoja3GTo7KaazkMNG8PQ0Dk4','nonce',X'0201614f233291606243f02ec2a26df005c25af2efa359b25ee07b7c9c447e17991d1594fc6b3f',1795262400,1795262400,0,1795263000,'203.0.113.9/32');
+CREATE TABLE canary (id TEXT PRIMARY KEY, secret_enc BLOB NOT NULL);
+INSERT INTO canary VALUES('canary',X'020161d2a7fe692f2b3293eab3b33f5a60a38246eba5df341f4f198e6a47ade8e7ddc74a05946b07fd967d327c16f8ea9a');
+CREATE TABLE cimd_cache (
+	url TEXT PRIMARY KEY, document BLOB, failure TEXT NOT NULL, etag TEXT NOT NULL, fetched_at BIGINT NOT NULL, fresh_until BIGINT NOT NULL
+);
+CREATE TABLE client_blocks (client_hash TEXT PRIMARY KEY, reason TEXT NOT NULL, at BIGINT NOT NULL, client_id TEXT NOT NULL DEFAULT '', client_name TEXT NOT NULL DEFAULT '');
+INSERT INTO client_blocks VALUES('TjiKsysQ3I28figUT1UoMK3HR4fB4sCCQDIHinnyJ_s','phishing',1795262400,'spam','Spam');
+CREATE TABLE grants (
+	id TEXT PRIMARY KEY, user_id TEXT NOT NULL REFERENCES users (id), idp_session_id TEXT NOT NULL REFERENCES idp_sessions (id),
+	client_id TEXT NOT NULL, client_kind TEXT NOT NULL, client_name TEXT NOT NULL, redirect_host TEXT NOT NULL, resource TEXT NOT NULL, scope TEXT NOT NULL,
+	detail BLOB, created_at BIGINT NOT NULL, last_used_at BIGINT NOT NULL, expires_at BIGINT NOT NULL, revoked_at BIGINT NOT NULL, revoke_reason TEXT NOT NULL
+);
+INSERT INTO grants VALUES('iOFu1fnB0Pu7GlNoEA0Keg','ojk5ZxhjL-F5QWA_8S3quA','gf_ruh9WneO5Hf-4FGPU9Q','client','','','','','',NULL,1795262400,1795262400,1803038400,0,'');
+CREATE TABLE idp_sessions (
+	id TEXT PRIMARY KEY, user_id TEXT NOT NULL REFERENCES users (id), idp TEXT NOT NULL, refresh_token_enc BLOB, claims BLOB,
+	created_at BIGINT NOT NULL, checked_at BIGINT NOT NULL, ok_until BIGINT NOT NULL, claimed_until BIGINT NOT NULL, ended_at BIGINT NOT NULL
+);
+INSERT INTO idp_sessions VALUES('gf_ruh9WneO5Hf-4FGPU9Q','ojk5ZxhjL-F5QWA_8S3quA','idp',X'020161adeac0bd8ef2fcee0e6bee47056ab92a00fa76ae5985d392d3e94bc96dad009428e846b358ca2e5d4b71d616cd191248',NULL,1795262400,1795262400,1795266000,0,0);
+CREATE TABLE leases (id TEXT PRIMARY KEY, holder TEXT NOT NULL, since BIGINT NOT NULL);
+CREATE TABLE oauth_codes (
+	signature TEXT PRIMARY KEY, grant_id TEXT NOT NULL REFERENCES grants (id), request_id TEXT NOT NULL, request BLOB, active BIGINT NOT NULL, expires_at BIGINT NOT NULL
+);
+CREATE TABLE oauth_pkce (signature TEXT PRIMARY KEY, request BLOB, expires_at BIGINT NOT NULL);
+CREATE TABLE oauth_tokens (
+	signature TEXT PRIMARY KEY, kind TEXT NOT NULL, grant_id TEXT NOT NULL REFERENCES grants (id), request_id TEXT NOT NULL, request BLOB, state TEXT NOT NULL,
+	created_at BIGINT NOT NULL, rotated_at BIGINT NOT NULL, successor TEXT NOT NULL, replay_enc BLOB, expires_at BIGINT NOT NULL
+);
+INSERT INTO oauth_tokens VALUES('sig-rt0','rt','iOFu1fnB0Pu7GlNoEA0Keg','request',NULL,'rotated',1795262400,1795262400,'sig-rt1',X'0205746f6b656e60b8ec47d0267784f3b5734649bb85268cef833940a20d88e0798710b323e8e2fbbabeb67950f44cb1a549',1797854400);
+INSERT INTO oauth_tokens VALUES('sig-at-rt0','at','iOFu1fnB0Pu7GlNoEA0Keg','request',NULL,'active',1795262400,0,'',NULL,1797854400);
+INSERT INTO oauth_tokens VALUES('sig-rt1','rt','iOFu1fnB0Pu7GlNoEA0Keg','request',NULL,'active',1795262400,0,'',NULL,1797854400);
+INSERT INTO oauth_tokens VALUES('sig-at-rt1','at','iOFu1fnB0Pu7GlNoEA0Keg','request',NULL,'active',1795262400,0,'',NULL,1797854400);
+CREATE TABLE schema_migrations (version BIGINT PRIMARY KEY, at BIGINT NOT NULL);
+INSERT INTO schema_migrations VALUES(1,1795262400);
+INSERT INTO schema_migrations VALUES(2,1795262400);
+INSERT INTO schema_migrations VALUES(3,1795262400);
+INSERT INTO schema_migrations VALUES(4,1795262400);
+INSERT INTO schema_migrations VALUES(5,1795262400);
+INSERT INTO schema_migrations VALUES(6,1795262400);
+INSERT INTO schema_migrations VALUES(7,1795262400);
+CREATE TABLE users (
+	id TEXT PRIMARY KEY, issuer TEXT NOT NULL, subject TEXT NOT NULL, email TEXT NOT NULL, display TEXT NOT NULL, claims BLOB,
+	created_at BIGINT NOT NULL, last_seen_at BIGINT NOT NULL, disabled_at BIGINT NOT NULL,
+	UNIQUE (issuer, subject)
+);
+INSERT INTO users VALUES('ojk5ZxhjL-F5QWA_8S3quA','https://idp.example','ann','ann@example.com','',NULL,1795262400,1795262400,0);
+CREATE TABLE web_sessions (
+	id_hash TEXT PRIMARY KEY, user_id TEXT NOT NULL REFERENCES users (id), idp_session_id TEXT NOT NULL REFERENCES idp_sessions (id),
+	created_at BIGINT NOT NULL, expires_at BIGINT NOT NULL
+);
+CREATE TABLE upstream_clients (
+	id TEXT PRIMARY KEY, upstream TEXT NOT NULL, issuer TEXT NOT NULL, redirect_uri TEXT NOT NULL, client_id TEXT NOT NULL, secret_enc BLOB, auth_method TEXT NOT NULL,
+	created_at BIGINT NOT NULL
+);
+INSERT INTO upstream_clients VALUES('F8S_-6m6b2xFdNRhH6lOYLdh9U6u0yByOfuVJHqxCfE','linear','https://as.example','https://us/cb','us',X'02016187023ce2c51ba5f68e6398c7d32daf66b64fe58329043adb5e5544645e83311ee9a6','none',1795262400);
+CREATE TABLE upstream_tokens (
+	id TEXT PRIMARY KEY, upstream TEXT NOT NULL, owner TEXT NOT NULL REFERENCES users (id), principal TEXT NOT NULL, access_enc BLOB, refresh_enc BLOB,
+	scope TEXT NOT NULL, issuer TEXT NOT NULL, resource TEXT NOT NULL, client_id TEXT NOT NULL, expires_at BIGINT NOT NULL, state TEXT NOT NULL, version BIGINT NOT NULL,
+	claimed_until BIGINT NOT NULL, created_at BIGINT NOT NULL, updated_at BIGINT NOT NULL
+, token_endpoint TEXT NOT NULL DEFAULT '');
+INSERT INTO upstream_tokens VALUES('linear/ojk5ZxhjL-F5QWA_8S3quA','linear','ojk5ZxhjL-F5QWA_8S3quA','user:ann',X'020161e392a531244fcd93fd729ac6f82375ffc848904551de29fe8d4dc370ae53fe3e7a8868cd4086ead434',X'0201617205e0bbcd0e1ecd5892662abd972ccf32ddad74ee92c8c25d9537ab127f5f00db2d3a74394a5f3c61c4','','https://as.example','https://linear.example/mcp','us',0,'ok',1795262400000000000,0,1795262400,1795262400,'https://as.example/token');
+CREATE TABLE members (
+	id TEXT PRIMARY KEY, address TEXT NOT NULL, fingerprint TEXT NOT NULL, digest TEXT NOT NULL, version TEXT NOT NULL, begun_at BIGINT NOT NULL, expires_at BIGINT NOT NULL
+);
+INSERT INTO members VALUES('m1','10.0.0.1:8422','fp','schema=7','v1',1795262400000000,1795262415000000);
+CREATE TABLE session_owners (session_hash TEXT PRIMARY KEY, owner TEXT NOT NULL, expires_at BIGINT NOT NULL);
+INSERT INTO session_owners VALUES('s1','m1',1797854400000000);
+CREATE TABLE deleted_sessions (session_hash TEXT PRIMARY KEY, expires_at BIGINT NOT NULL);
+INSERT INTO deleted_sessions VALUES('s2',1797854400000000);
+CREATE TABLE used_ids (id_hash TEXT PRIMARY KEY, expires_at BIGINT NOT NULL);
+INSERT INTO used_ids VALUES('u1',1797854400000000);
+CREATE TABLE rates (rate_hash TEXT PRIMARY KEY, full_at BIGINT NOT NULL);
+INSERT INTO rates VALUES('r1',1795262400000000);
+CREATE TABLE calls_in_flight (principal_hash TEXT PRIMARY KEY, calls TEXT NOT NULL, changed_at BIGINT NOT NULL);
+INSERT INTO calls_in_flight VALUES('p1','{"m1":1}',1795262400000000);
+CREATE INDEX idp_sessions_user ON idp_sessions (user_id);
+CREATE INDEX web_sessions_user ON web_sessions (user_id);
+CREATE INDEX web_sessions_idp_session ON web_sessions (idp_session_id);
+CREATE INDEX web_sessions_expires ON web_sessions (expires_at);
+CREATE INDEX auth_requests_expires ON auth_requests (expires_at);
+CREATE INDEX auth_requests_network ON auth_requests (network, created_at);
+CREATE INDEX grants_user ON grants (user_id);
+CREATE INDEX grants_idp_session ON grants (idp_session_id);
+CREATE INDEX grants_client ON grants (client_id);
+CREATE INDEX grants_revoked ON grants (revoked_at);
+CREATE INDEX oauth_codes_grant ON oauth_codes (grant_id);
+CREATE INDEX oauth_codes_expires ON oauth_codes (expires_at);
+CREATE INDEX oauth_pkce_expires ON oauth_pkce (expires_at);
+CREATE INDEX oauth_tokens_grant ON oauth_tokens (grant_id);
+CREATE INDEX oauth_tokens_request ON oauth_tokens (request_id);
+CREATE INDEX oauth_tokens_expires ON oauth_tokens (expires_at);
+CREATE INDEX assertion_jtis_expires ON assertion_jtis (expires_at);
+CREATE INDEX audit_at ON audit (at);
+CREATE INDEX upstream_tokens_owner ON upstream_tokens (owner);
+CREATE INDEX upstream_tokens_principal ON upstream_tokens (principal, upstream);
+CREATE INDEX audit_unfiled ON audit (id) WHERE filed_at = 0;
+CREATE INDEX session_owners_expires ON session_owners (expires_at);
+CREATE INDEX deleted_sessions_expires ON deleted_sessions (expires_at);
+CREATE INDEX used_ids_expires ON used_ids (expires_at);
+CREATE INDEX rates_full ON rates (full_at);
+CREATE INDEX calls_in_flight_changed ON calls_in_flight (changed_at);
