@@ -42,7 +42,7 @@ var arrows = map[string][]string{
 	"cmd/junction/clients": {"upstream/files"},
 	"cmd/junction/demo":    {},
 	"cmd/junction/health":  {"upstream/pace"},
-	"cmd/junction/signon":  {"upstream/files"},
+	"cmd/junction/signon":  {"upstream/files", "upstream/oauth"}, // one decision about mix-up attacks
 	"cmd/junction/packs": {"cmd/junction-pack/manifest", "cmd/junction-pack/tree", "cmd/junction/cli", "cmd/junction/clients",
 		"cmd/junction/entries", "cmd/junction/packs/fetch", "cmd/junction/packs/lock", "cmd/junction/packs/plan", "cmd/junction/prose",
 		"cmd/junction/runfile", "upstream/files"},
