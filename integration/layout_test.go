@@ -43,7 +43,8 @@ var arrows = map[string][]string{
 	"cmd/junction/clients": {"cmd/junction/prose", "upstream/files", "upstream/shell"}, // a person looks at entries
 	"cmd/junction/demo":    {},
 	"cmd/junction/health":  {"upstream/pace"},
-	"cmd/junction/signon":  {"upstream/files", "upstream/sandbox"}, // no key goes to the browser's environment
+	// no key goes to the browser's environment; one decision about mix-up attacks
+	"cmd/junction/signon": {"upstream/files", "upstream/oauth", "upstream/sandbox"},
 	"cmd/junction/packs": {"cmd/junction-pack/manifest", "cmd/junction-pack/tree", "cmd/junction/cli", "cmd/junction/clients",
 		"cmd/junction/entries", "cmd/junction/packs/fetch", "cmd/junction/packs/lock", "cmd/junction/packs/plan", "cmd/junction/prose",
 		"cmd/junction/runfile", "upstream/files", "upstream/shell"},

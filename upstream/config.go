@@ -135,14 +135,25 @@ type Auth struct {
 	Mode AuthMode `yaml:"mode"`
 	// Scopes are the scopes to request there. Default: those that the server names.
 	Scopes []string `yaml:"scopes"`
-	// ClientID and ClientSecret are those of Junction at the authorization server. Default:
-	// Junction identifies itself by its client metadata document, or registers.
+	// ClientID and ClientSecret are those of Junction at Issuer, and are sent to no other
+	// authorization server. Default: Junction identifies itself by its client metadata document, or
+	// registers.
 	ClientID     string `yaml:"client_id"`
 	ClientSecret string `yaml:"client_secret"`
+	// Issuer is the only authorization server to use. Default: the one that the server names.
+	Issuer string `yaml:"issuer"`
+	// AuthorizationEndpoint and TokenEndpoint are the only endpoints to use. They are needed if the
+	// two have different origins and the answers of the authorization server do not name it (RFC
+	// 9207). Default: those of its metadata, with one origin.
+	AuthorizationEndpoint string `yaml:"authorization_endpoint"`
+	TokenEndpoint         string `yaml:"token_endpoint"`
 }
 
 // asks reports whether the section has more keys of a sign-in than its mode.
-func (a *Auth) asks() bool { return len(a.Scopes) > 0 || a.ClientID != "" || a.ClientSecret != "" }
+func (a *Auth) asks() bool {
+	return len(a.Scopes) > 0 || a.ClientID != "" || a.ClientSecret != "" || a.Issuer != "" ||
+		a.AuthorizationEndpoint != "" || a.TokenEndpoint != ""
+}
 
 // AuthMode is a word of the file.
 type AuthMode string

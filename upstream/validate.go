@@ -112,9 +112,7 @@ func (c *Config) validateRemote(bad func(path, format string, args ...any)) {
 		bad("auth", "has no effect without a mode; write mode: oauth to sign in with junction login, or mode: "+
 			"oauth_user if each person signs in there themselves")
 	}
-	if c.Auth.ClientSecret != "" && c.Auth.ClientID == "" {
-		bad("auth.client_secret", "has no client_id; add client_id")
-	}
+	c.Auth.validate(bad)
 	for _, key := range []struct {
 		name string
 		set  bool
@@ -122,6 +120,34 @@ func (c *Config) validateRemote(bad func(path, format string, args ...any)) {
 		{"sandbox", c.Sandbox != nil}} {
 		if key.set {
 			bad(key.name, "is only for a command")
+		}
+	}
+}
+
+// validate looks at the keys of a sign-in.
+func (a *Auth) validate(bad func(path, format string, args ...any)) {
+	if a.ClientSecret != "" && a.ClientID == "" {
+		bad("auth.client_secret", "has no client_id; add client_id")
+	}
+	if a.ClientID != "" && a.Issuer == "" {
+		bad("auth.client_id", "has no issuer: add the issuer of the authorization server at which it is registered, "+
+			"since another one must not get the client_secret, nor codes for this client. Without client_id, "+
+			"junction auth doctor shows the issuer")
+	}
+	if (a.AuthorizationEndpoint == "") != (a.TokenEndpoint == "") {
+		bad("auth", "has one of authorization_endpoint and token_endpoint; name both, because the two are permitted "+
+			"together")
+	}
+	for _, u := range []struct{ key, text string }{{"issuer", a.Issuer},
+		{"authorization_endpoint", a.AuthorizationEndpoint}, {"token_endpoint", a.TokenEndpoint}} {
+		at, err := url.Parse(u.text)
+		switch {
+		case u.text == "":
+		case err != nil || at.Host == "" || at.Scheme != "https" && at.Scheme != "http":
+			bad("auth."+u.key, "is no URL; write it like https://login.example.com/…, as the metadata of the "+
+				"authorization server have it")
+		case at.Scheme == "http" && !loopback(at.Hostname()):
+			bad("auth."+u.key, "needs https: http is allowed only for loopback")
 		}
 	}
 }

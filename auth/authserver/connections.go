@@ -24,10 +24,12 @@ import (
 type Connector interface {
 	// Upstreams returns the names of the upstreams that users connect.
 	Upstreams() []string
-	// Describe returns the host where a user will sign in, and the scopes that will be requested.
-	Describe(ctx context.Context, upstream string) (at string, scopes []string, err error)
-	// Begin returns the URL to send the browser to, and the state that Finish needs.
-	Begin(ctx context.Context, upstream, state, verifier string) (where string, kept []byte, err error)
+	// Describe returns the hosts of a sign-in: where the user signs in, which one gets the code and
+	// returns the tokens, and which one then gets the access token. scopes will be requested.
+	Describe(ctx context.Context, upstream string) (hosts [3]string, scopes []string, err error)
+	// Begin returns the URL to send the browser to, and the state that Finish needs. It fails if
+	// the hosts differ from those that the user has seen.
+	Begin(ctx context.Context, upstream, state, verifier string, seen [3]string) (where string, kept []byte, err error)
 	// Finish takes the answer that the browser brought back, and stores the user's tokens.
 	// principal is the ID of the same user.
 	Finish(ctx context.Context, upstream string, kept []byte, verifier string, answer url.Values, user,
@@ -122,17 +124,14 @@ func (srv *Server) connectPage(w http.ResponseWriter, r *http.Request, name stri
 	if err := srv.mayConnect(s, name); err != nil {
 		return err
 	}
-	at, scopes, err := srv.connector.Describe(r.Context(), name)
+	hosts, scopes, err := srv.connector.Describe(r.Context(), name)
 	if err != nil {
 		return srv.notConnected(w, r, name, err)
 	}
-	d := pageData{Title: "Connect " + name + "?", Upstream: name, User: s.label(), Target: at,
-		Scopes: strings.Join(scopes, ", "), CSRF: srv.connectCSRF(name, s, srv.binding(w, r))}
+	d := pageData{Title: "Connect " + name + "?", Upstream: name, User: s.label(), Target: hosts[0], Tokens: hosts[1],
+		UsedAt: hosts[2], Seen: strings.Join(hosts[:], " "), Scopes: strings.Join(scopes, ", ")}
+	d.CSRF = srv.derive("csrf", purposeConnect, name, s.user.ID, srv.binding(w, r), d.Seen)
 	return srv.page(w, http.StatusOK, "upstream", d)
-}
-
-func (srv *Server) connectCSRF(name string, s session, binding string) string {
-	return srv.derive("csrf", purposeConnect, name, s.user.ID, binding)
 }
 
 // mayConnect returns an error unless policies let the user use the upstream.
@@ -157,7 +156,7 @@ func (srv *Server) connectUpstream(w http.ResponseWriter, r *http.Request, name 
 	}
 	binding := cookie(r, bindingCookie)
 	if err != nil || binding == "" ||
-		!srv.derived(r.PostForm.Get("csrf"), "csrf", purposeConnect, name, s.user.ID, binding) {
+		!srv.derived(r.PostForm.Get("csrf"), "csrf", purposeConnect, name, s.user.ID, binding, r.PostForm.Get("seen")) {
 		return stop(http.StatusForbidden, pageData{Title: "This page has expired",
 			Text: "Nothing was connected. Open it again.", Next: srv.url + "/connect/" + url.PathEscape(name)})
 	}
@@ -165,7 +164,9 @@ func (srv *Server) connectUpstream(w http.ResponseWriter, r *http.Request, name 
 		return err
 	}
 	id, state, verifier := secret(), secret(), secret()
-	where, kept, err := srv.connector.Begin(r.Context(), name, state, verifier)
+	var seen [3]string
+	copy(seen[:], strings.Split(r.PostForm.Get("seen"), " ")) // as connectPage wrote it: the CSRF token covers it
+	where, kept, err := srv.connector.Begin(r.Context(), name, state, verifier, seen)
 	if err != nil {
 		return srv.notConnected(w, r, name, err)
 	}

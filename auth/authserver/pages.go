@@ -48,6 +48,9 @@ type pageData struct {
 	Next, Label  string // link to go on, and its text
 	Grants       []grantRow
 	Upstream     string // that the user connects
+	Tokens       string // the host that gets the code of the sign-in there
+	UsedAt       string // the host that gets the access token
+	Seen         string // all three hosts, as the page shows them
 	Upstreams    []upstreamRow
 }
 

@@ -17,6 +17,7 @@ type Connection struct {
 	Access, Refresh string
 	Scope           string
 	Issuer          string    // authorization server that issued the tokens
+	TokenEndpoint   string    // that issued them; they are sent to no other origin
 	Resource        string    // audience of the tokens
 	ClientID        string    // client that they were issued to
 	Expires         time.Time // of Access; zero if unknown
@@ -39,7 +40,8 @@ func (c *Connection) table() string { return "upstream_tokens" }
 
 func (c *Connection) fields() []field {
 	return []field{{"upstream", &c.Upstream}, {"owner", &c.User}, {"principal", &c.Principal}, {"scope", &c.Scope},
-		{"issuer", &c.Issuer}, {"resource", &c.Resource}, {"client_id", &c.ClientID}, {"expires_at", &c.Expires},
+		{"issuer", &c.Issuer}, {"token_endpoint", &c.TokenEndpoint}, {"resource", &c.Resource},
+		{"client_id", &c.ClientID}, {"expires_at", &c.Expires},
 		{"state", brokenState{&c.Broken}}, {"version", &c.version}, {"created_at", &c.Created},
 		{"updated_at", &c.Given}}
 }
@@ -87,7 +89,8 @@ func (s *Store) PutConnection(ctx context.Context, c Connection) error {
 		statement, args := s.insertion(&c, field{"id", c.row()}, field{"claimed_until", 0})
 		_, err := s.exec(ctx, statement+` ON CONFLICT (id) DO UPDATE SET principal = excluded.principal,
 			access_enc = excluded.access_enc, refresh_enc = excluded.refresh_enc, scope = excluded.scope,
-			issuer = excluded.issuer, resource = excluded.resource, client_id = excluded.client_id, mac = excluded.mac,
+			issuer = excluded.issuer, token_endpoint = excluded.token_endpoint, resource = excluded.resource,
+			client_id = excluded.client_id, mac = excluded.mac,
 			expires_at = excluded.expires_at, state = excluded.state, version = upstream_tokens.version + 1,
 			claimed_until = 0, created_at = excluded.created_at, updated_at = excluded.updated_at`, args...)
 		return err

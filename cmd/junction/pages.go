@@ -99,6 +99,12 @@ func (p *program) asSeen() *diagnose.Proxy {
 		Lacks: p.lacks, Callback: pages.CallbackPattern, Metrics: p.telemetry.Handler(),
 		Process: p.process(),
 		Config:  func() *config.Config { return p.reach.Load().config },
+		Refused: func(upstream string) string {
+			if p.vault == nil {
+				return ""
+			}
+			return p.vault.oauth.Refused(upstream)
+		},
 		Trouble: func(upstream string) string {
 			if pack := p.reach.Load().config.Packs[upstream]; pack != "" {
 				return packs.Trouble(pack)

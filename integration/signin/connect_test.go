@@ -313,7 +313,7 @@ func TestAuthT102PrivateAuthorizationServer(t *testing.T) {
 func TestAuthT103WhoWeAre(t *testing.T) {
 	defer harness.Computes(t)()
 	l := mustLinear(t)
-	c := mustLinearCompany(t, l, ", client_id: us, client_secret: canary-secret", "")
+	c := mustLinearCompany(t, l, ", client_id: us, client_secret: canary-secret, issuer: \""+l.issuer+"\"", "")
 	mustWorker(t, c, "ann").mustConnect(t)
 	if l.count("register") != 0 || l.count("authorize us") != 1 {
 		t.Errorf("with an id of the operator's the authorization server was asked %q", l.asked)
@@ -639,7 +639,7 @@ func TestConnectionIsForOneServer(t *testing.T) {
 func TestOperatorsSeeWhatPeopleConnect(t *testing.T) {
 	defer harness.Computes(t)()
 	l := mustLinear(t)
-	c := mustLinearCompany(t, l, ", client_id: us", "")
+	c := mustLinearCompany(t, l, ", client_id: us, issuer: \""+l.issuer+"\"", "")
 	junction := func(args ...string) string {
 		stdout, stderr, _ := harness.RunJunction(t, nil, args...) // how it ends is another test's
 		return strings.Join(strings.Fields(stdout+stderr), " ")

@@ -17,6 +17,22 @@ import (
 	"junction/upstream/upstreamtest"
 )
 
+// stdioEnvironment is that of a person without a browser.
+func stdioEnvironment(state string) []string {
+	return []string{"PATH=" + os.Getenv("PATH"), "HOME=" + state, "XDG_STATE_HOME=" + state}
+}
+
+// mustStdio starts junction stdio for an endpoint.
+func mustStdio(t *testing.T, state, url string) *harness.NodeScript {
+	t.Helper()
+	return harness.MustTalk(t, "junction stdio", func(ctx context.Context) *exec.Cmd {
+		cmd := exec.CommandContext(ctx, harness.JunctionBinary(t), "stdio", "--url", url)
+		cmd.Env = stdioEnvironment(state)
+		cmd.SysProcAttr = harness.ChildAttr(syscall.SIGKILL)
+		return cmd
+	})
+}
+
 // TestStdioSignIn has junction stdio sign a person in, whose other commands then use that sign-in, and
 // sign in again after it was revoked.
 func TestStdioSignIn(t *testing.T) {
@@ -24,15 +40,8 @@ func TestStdioSignIn(t *testing.T) {
 	_, up := upstreamtest.Start(t, upstreamtest.Script{})
 	c := mustCompany(t, up, "", "")
 	state := t.TempDir()
-	environment := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + state, "XDG_STATE_HOME=" + state}
-	start := func() *harness.NodeScript {
-		return harness.MustTalk(t, "junction stdio", func(ctx context.Context) *exec.Cmd {
-			cmd := exec.CommandContext(ctx, harness.JunctionBinary(t), "stdio", "--url", c.origin+"/mcp")
-			cmd.Env = environment // without a browser
-			cmd.SysProcAttr = harness.ChildAttr(syscall.SIGKILL)
-			return cmd
-		})
-	}
+	environment := stdioEnvironment(state)
+	start := func() *harness.NodeScript { return mustStdio(t, state, c.origin+"/mcp") }
 	const hello = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},` +
 		`"clientInfo":{"name":"test","version":"1"}}}`
 	call := func(s *harness.NodeScript, want string) {

@@ -139,9 +139,22 @@ func (t *token) put(k *store.Connection, now time.Time) {
 // errOtherClient means that a token was issued to another client_id than the current one.
 var errOtherClient = errors.New("the token was issued to another client_id")
 
+// errMoved means that the token endpoint has another origin than the one that issued a token.
+var errMoved = errors.New("the token endpoint is not at the origin that issued the token")
+
+// serverOf returns the authorization server of a connection. The error is errMoved if its tokens
+// must not be sent there: the metadata may have changed since they were issued, also on purpose.
+func (c *Client) serverOf(ctx context.Context, u Upstream, k store.Connection) (*serverMetadata, error) {
+	s, err := c.discoverServer(ctx, u, k.Issuer)
+	if err == nil && !SameOrigin(s.TokenEndpoint, k.TokenEndpoint) {
+		return nil, errMoved
+	}
+	return s, err
+}
+
 // exchange requests tokens for the resource of k at its issuer, as its client.
 func (c *Client) exchange(ctx context.Context, u Upstream, k store.Connection, form url.Values) (*token, error) {
-	s, err := c.discoverServer(ctx, u, k.Issuer)
+	s, err := c.serverOf(ctx, u, k)
 	if err != nil {
 		return nil, err
 	}

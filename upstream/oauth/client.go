@@ -90,7 +90,7 @@ func (c *Client) identify(
 ) (store.UpstreamClient, error) {
 	who := store.UpstreamClient{Upstream: name, Issuer: s.Issuer, RedirectURI: c.redirect(name), AuthMethod: methodNone}
 	if u.ClientID != "" {
-		return c.configured(who, u, s), nil
+		return c.configured(who, u, s)
 	}
 	if id := c.documentURL(); s.Documents && id != "" {
 		who.ClientID = id
@@ -105,7 +105,7 @@ func (c *Client) identify(
 	}
 	if s.RegistrationEndpoint == "" {
 		return who, userError(nil, "%s accepts only registered clients; the operator of this server must "+
-			"register one there and set auth.client_id", host(s.Issuer))
+			"register one there and set auth.client_id, and auth.issuer: %s", host(s.Issuer), s.Issuer)
 	}
 	v, err, _ := c.flights.Do("register "+name+" "+s.Issuer, func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
@@ -124,8 +124,12 @@ func (c *Client) identify(
 	return v.(store.UpstreamClient), nil
 }
 
-// configured returns the client with the configured id and secret.
-func (c *Client) configured(who store.UpstreamClient, u Upstream, s *serverMetadata) store.UpstreamClient {
+// configured returns the client with the configured id and secret. They are for the configured
+// issuer only: the upstream could name another one, which would get the secret.
+func (c *Client) configured(who store.UpstreamClient, u Upstream, s *serverMetadata) (store.UpstreamClient, error) {
+	if u.Issuer == "" || s.Issuer != u.Issuer {
+		return who, userError(errOtherClient, "the configuration has no client_id for %s", host(s.Issuer))
+	}
 	who.ClientID, who.Secret, who.AuthMethod = u.ClientID, u.ClientSecret, methodNone
 	if u.ClientSecret != "" {
 		who.AuthMethod = methodBasic
@@ -133,7 +137,7 @@ func (c *Client) configured(who store.UpstreamClient, u Upstream, s *serverMetad
 			who.AuthMethod = methodPost
 		}
 	}
-	return who
+	return who, nil
 }
 
 // register registers this server (RFC 7591), and fills in the result.
@@ -190,7 +194,10 @@ func (c *Client) clientOf(
 		ClientID: k.ClientID, AuthMethod: methodNone}
 	switch {
 	case u.ClientID != "":
-		who = c.configured(who, u, s)
+		var err error
+		if who, err = c.configured(who, u, s); err != nil {
+			return who, err
+		}
 	case k.ClientID != "" && k.ClientID == c.documentURL():
 		return who, nil
 	default:

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/url"
 	"slices"
 	"strings"
@@ -19,16 +20,29 @@ type attempt struct {
 	ClientID string   `json:"client_id"`
 	Resource string   `json:"resource"`
 	Scopes   []string `json:"scopes"`
+	// The endpoints of the authorization server when the user was sent there. Later metadata do not
+	// change where the code goes.
+	Endpoints
 }
 
-// Describe returns the host where a user will sign in for an upstream, and the scopes to request.
-// The error is a *UserError if it has a text for the user.
-func (c *Client) Describe(ctx context.Context, name string) (at string, scopes []string, err error) {
-	_, s, a, err := c.prepare(ctx, name)
+// Route returns the hosts of a sign-in at an upstream, the issuer, and the scopes to request. The
+// error is a *UserError if it has a text for the user.
+func (c *Client) Route(ctx context.Context, name string) (r Route, issuer string, scopes []string, err error) {
+	u, _, a, err := c.prepare(ctx, name)
 	if err != nil {
-		return "", nil, err
+		return Route{}, "", nil, err
 	}
-	return host(s.AuthorizationEndpoint), a.Scopes, nil
+	return a.route(u), a.Issuer, a.Scopes, nil
+}
+
+func (a attempt) route(u Upstream) Route {
+	return Route{host(a.Authorization), host(a.Token), host(u.URL)}
+}
+
+// Describe returns what Route returns, with the hosts in their order.
+func (c *Client) Describe(ctx context.Context, name string) (hosts [3]string, scopes []string, err error) {
+	r, _, scopes, err := c.Route(ctx, name)
+	return r.hosts(), scopes, err
 }
 
 // prepare returns the authorization server of an upstream, and what to request there.
@@ -41,10 +55,17 @@ func (c *Client) prepare(ctx context.Context, name string) (u Upstream, s *serve
 	if err != nil {
 		return u, nil, a, err
 	}
-	if s, err = c.discoverServer(ctx, u, p.Issuers[0]); err != nil {
+	issuer, err := p.issuerOf(name, u)
+	if err != nil {
 		return u, nil, a, err
 	}
-	a = attempt{Issuer: s.Issuer, Resource: p.Resource, Scopes: p.Scopes}
+	if s, err = c.discoverServer(ctx, u, issuer); err != nil {
+		return u, nil, a, err
+	}
+	if err := c.check(name, u, s); err != nil {
+		return u, nil, a, err
+	}
+	a = attempt{Issuer: s.Issuer, Resource: p.Resource, Scopes: p.Scopes, Endpoints: s.endpoints()}
 	switch {
 	case len(u.Scopes) > 0:
 		a.Scopes = u.Scopes
@@ -57,22 +78,45 @@ func (c *Client) prepare(ctx context.Context, name string) (u Upstream, s *serve
 	return u, s, a, nil
 }
 
+// check returns an error that wraps a *PairError if the endpoints of a server must not be used
+// together, and keeps the reason for Refused.
+func (c *Client) check(name string, u Upstream, s *serverMetadata) error {
+	err := s.endpoints().Check(u.Permitted)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.refused, name)
+	if pair, refused := errors.AsType[*PairError](err); refused {
+		err = pair.remedy(name, u)
+		c.refused[name] = err.Error()
+		if !u.Shared {
+			err = pair.forUser(name, u)
+		}
+	}
+	return err
+}
+
 const scopeOffline = "offline_access"
 
 // Begin returns the authorization URL for a user's browser, and the state that Finish needs. The
-// caller makes state and verifier, binds them to the browser, and uses them once. The error is a
-// *UserError if it has a text for the user.
-func (c *Client) Begin(ctx context.Context, name, state, verifier string) (where string, kept []byte, err error) {
+// caller makes state and verifier, binds them to the browser, and uses them once. seen are the hosts
+// of Describe that the user has confirmed. The error is a *UserError if it has a text for the user.
+func (c *Client) Begin(ctx context.Context, name, state, verifier string, seen [3]string) (
+	where string, kept []byte, err error,
+) {
 	u, s, a, err := c.prepare(ctx, name)
 	if err != nil {
 		return "", nil, err
+	}
+	if now := a.route(u).hosts(); now != seen {
+		return "", nil, userError(fmt.Errorf("they were %q, and are %q", seen, now),
+			"the servers of this sign-in have changed since you saw them; open the page again")
 	}
 	who, err := c.identify(ctx, name, u, s)
 	if err != nil {
 		return "", nil, err
 	}
 	a.ClientID = who.ClientID
-	to, err := a.location(s, c.redirect(name), state, verifier)
+	to, err := a.location(c.redirect(name), state, verifier)
 	if err != nil {
 		return "", nil, err
 	}
@@ -81,8 +125,8 @@ func (c *Client) Begin(ctx context.Context, name, state, verifier string) (where
 }
 
 // location returns the URL at which the user signs in. The browser returns to redirect.
-func (a attempt) location(s *serverMetadata, redirect, state, verifier string) (string, error) {
-	to, err := url.Parse(s.AuthorizationEndpoint)
+func (a attempt) location(redirect, state, verifier string) (string, error) {
+	to, err := url.Parse(a.Authorization)
 	if err != nil {
 		return "", err
 	}
@@ -107,7 +151,7 @@ func (a attempt) location(s *serverMetadata, redirect, state, verifier string) (
 }
 
 // code returns the code in the answer of an authorization server. The error is a *UserError.
-func (a attempt) code(s *serverMetadata, answer url.Values) (string, error) {
+func (a attempt) code(answer url.Values) (string, error) {
 	for _, member := range []string{"iss", "code", "error"} {
 		if len(answer[member]) > 1 {
 			return "", userError(nil, "the answer of %s contains a duplicate parameter", host(a.Issuer))
@@ -118,7 +162,7 @@ func (a attempt) code(s *serverMetadata, answer url.Values) (string, error) {
 	switch _, given := answer["iss"]; {
 	case given && answer.Get("iss") != a.Issuer:
 		return "", userError(nil, "the answer does not come from %s, so it was rejected", host(a.Issuer))
-	case !given && s.IssParameter:
+	case !given && a.NamesIssuer:
 		return "", userError(nil, "the answer does not name its issuer %s, so it was rejected", host(a.Issuer))
 	case answer.Get("error") != "":
 		return "", userError(nil, "%s answered: %s", host(a.Issuer), safeText(answer.Get("error")))
@@ -138,16 +182,20 @@ func (c *Client) Finish(
 	if err := json.Unmarshal(kept, &a); err != nil || !ok || !covers(a.Resource, u.URL) {
 		return userError(err, "the configuration of %s has changed; connect it again", name)
 	}
+	code, err := a.code(answer)
+	if err != nil {
+		return err
+	}
 	s, err := c.discoverServer(ctx, u, a.Issuer)
 	if err != nil {
 		return err
 	}
-	code, err := a.code(s, answer)
-	if err != nil {
-		return err
+	if s.TokenEndpoint != a.Token {
+		return userError(fmt.Errorf("its token endpoint was %q, and is %q", a.Token, s.TokenEndpoint),
+			"%s has changed during the sign-in; connect %s again", host(a.Issuer), name)
 	}
 	k := store.Connection{Upstream: name, User: user, Principal: principal, Issuer: a.Issuer, Resource: a.Resource,
-		ClientID: a.ClientID, Scope: strings.Join(a.Scopes, " ")}
+		ClientID: a.ClientID, Scope: strings.Join(a.Scopes, " "), TokenEndpoint: a.Token}
 	t, err := c.exchange(ctx, u, k, url.Values{
 		"grant_type": {"authorization_code"}, "code": {code}, "redirect_uri": {c.redirect(name)},
 		"code_verifier": {verifier},
@@ -201,7 +249,7 @@ func (c *Client) revoke(ctx context.Context, u Upstream, k store.Connection) err
 	if form.Get("token") == "" {
 		return nil
 	}
-	s, err := c.discoverServer(ctx, u, k.Issuer)
+	s, err := c.serverOf(ctx, u, k)
 	if err != nil || s.RevocationEndpoint == "" {
 		return err
 	}

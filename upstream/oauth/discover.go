@@ -1,6 +1,7 @@
 package oauth
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -149,7 +150,7 @@ func (c *Client) fetchResource(ctx context.Context, name string, u Upstream) (*r
 // OpenID Connect Discovery, section 4).
 func (c *Client) fetchServer(ctx context.Context, u Upstream, issuer string) (*serverMetadata, error) {
 	at, err := url.Parse(issuer)
-	if err != nil || at.Host == "" || at.User != nil || at.RawQuery != "" || at.Fragment != "" ||
+	if err != nil || !plainURI(issuer) || at.Host == "" || at.User != nil || at.RawQuery != "" || at.Fragment != "" ||
 		at.Scheme != "https" && at.Scheme != "http" {
 		return nil, userError(fmt.Errorf("the issuer is %.200q", issuer), "the server names an invalid "+
 			"authorization server")
@@ -184,19 +185,31 @@ func (c *Client) fetchServer(ctx context.Context, u Upstream, issuer string) (*s
 				"the authorization server %s has an invalid endpoint", at.Host)
 		}
 	}
+	// They make a client for the token endpoint, and get its tokens and the client secret.
 	for _, optional := range []*string{&s.RegistrationEndpoint, &s.RevocationEndpoint} {
-		if !endpointOf(at, *optional) {
+		if !endpointOf(at, *optional) || !SameOrigin(*optional, s.TokenEndpoint) {
 			*optional = ""
 		}
 	}
 	return s, nil
 }
 
+// maxURI is the longest URL of an authorization server in bytes: it is stored, and is in errors.
+const maxURI = 512
+
+// plainURI reports whether a URL has only characters of RFC 3986. Errors show it as a line of the
+// configuration, where ${NAME} would be a variable.
+func plainURI(s string) bool {
+	return len(s) <= maxURI && !strings.ContainsFunc(s, func(r rune) bool {
+		return r <= ' ' || r > '~' || strings.ContainsRune("\"<>\\^`{|}", r)
+	})
+}
+
 // endpointOf reports whether a URL may be an endpoint of an issuer: on the same origin, or https
 // with a host name. Addresses are checked when they are dialled.
 func endpointOf(issuer *url.URL, where string) bool {
 	e, err := url.Parse(where)
-	if err != nil || e.Host == "" || e.Opaque != "" || e.User != nil || e.Fragment != "" {
+	if err != nil || !plainURI(where) || e.Host == "" || e.Opaque != "" || e.User != nil || e.Fragment != "" {
 		return false
 	}
 	if sameOrigin(issuer, e) {
@@ -204,6 +217,21 @@ func endpointOf(issuer *url.URL, where string) bool {
 	}
 	_, err = netip.ParseAddr(e.Hostname())
 	return e.Scheme == "https" && err != nil && strings.Contains(e.Hostname(), ".")
+}
+
+// endpoints returns what decides about a sign-in.
+func (s *serverMetadata) endpoints() Endpoints {
+	return Endpoints{Authorization: s.AuthorizationEndpoint, Token: s.TokenEndpoint, NamesIssuer: s.IssParameter}
+}
+
+// issuerOf returns the authorization server to use, of those that an upstream names. The error is a
+// *UserError.
+func (p *resourceMetadata) issuerOf(name string, u Upstream) (string, error) {
+	if u.Issuer == "" || slices.Contains(p.Issuers, u.Issuer) {
+		return cmp.Or(u.Issuer, p.Issuers[0]), nil
+	}
+	err := fmt.Errorf("it names %.200q, and upstreams.%s.auth.issuer is %q", p.Issuers[0], name, u.Issuer)
+	return "", userError(err, "%s names another authorization server than the configuration", name)
 }
 
 // covers reports whether a resource is the URL of an upstream, or a parent of it.

@@ -60,10 +60,12 @@ func (c *Client) Login(ctx context.Context, name, redirect string, more ...strin
 	who := store.UpstreamClient{Upstream: name, Issuer: s.Issuer, RedirectURI: redirect, AuthMethod: methodNone}
 	switch {
 	case u.ClientID != "":
-		who = c.configured(who, u, s)
+		if who, err = c.configured(who, u, s); err != nil {
+			return nil, err
+		}
 	case s.RegistrationEndpoint == "":
 		return nil, userError(nil, "%s accepts only registered clients; register one there with the redirect URI "+
-			"%s and set auth.client_id", host(s.Issuer), redirect)
+			"%s and set auth.client_id, and auth.issuer: %s", host(s.Issuer), redirect, s.Issuer)
 	default:
 		if err := c.register(ctx, u, s, &who); err != nil {
 			return nil, userError(err, "%s rejected the registration of this client", host(s.Issuer))
@@ -79,8 +81,11 @@ func (c *Client) Login(ctx context.Context, name, redirect string, more ...strin
 
 // URL returns the address at which the operator signs in.
 func (l *Login) URL() (string, error) {
-	return l.attempt.location(l.server, l.redirect, l.state, l.verifier)
+	return l.attempt.location(l.redirect, l.state, l.verifier)
 }
+
+// About names the hosts that take part, in sentences for the operator.
+func (l *Login) About() string { return l.attempt.route(l.upstream).String() }
 
 // Mine reports whether an answer belongs to this sign-in.
 func (l *Login) Mine(answer url.Values) bool {
@@ -95,7 +100,7 @@ func (l *Login) Finish(ctx context.Context, answer url.Values) error {
 	if !l.Mine(answer) {
 		return userError(nil, "the answer does not belong to this sign-in; start the sign-in again")
 	}
-	code, err := l.attempt.code(l.server, answer)
+	code, err := l.attempt.code(answer)
 	if err != nil {
 		return err
 	}
@@ -116,6 +121,7 @@ func (l *Login) Finish(ctx context.Context, answer url.Values) error {
 	k := store.Connection{
 		Upstream: l.name, User: operator.ID, Principal: Operator, Issuer: l.attempt.Issuer,
 		Resource: l.attempt.Resource, ClientID: l.who.ClientID, Scope: strings.Join(l.attempt.Scopes, " "),
+		TokenEndpoint: l.attempt.Token,
 	}
 	t.put(&k, c.Now())
 	err = c.Store.WithTx(ctx, func(ctx context.Context) error {

@@ -2,6 +2,7 @@
 // renews their tokens. The operator can also sign in for all users (Upstream.Shared).
 //
 //   - discover.go finds the authorization server of an upstream.
+//   - endpoints.go decides which of its endpoints may be used together.
 //   - client.go gets the client_id of this server there.
 //   - connect.go sends a user there, redeems the answer, and disconnects.
 //   - login.go signs the operator in.
@@ -37,7 +38,9 @@ import (
 type Upstream struct {
 	URL                    string
 	Scopes                 []string // to request; if empty, those that the upstream names
-	ClientID, ClientSecret string   // at its authorization server; if "", this server registers itself
+	ClientID, ClientSecret string   // at Issuer; if "", this server registers itself
+	Issuer                 string   // the only authorization server to use; "" is the one that the upstream names
+	Permitted              Pair     // the only endpoints to use; see Endpoints.Check
 	Shared                 bool     // the operator signs in for everyone, with Login
 }
 
@@ -67,6 +70,7 @@ type Client struct {
 
 	mu        sync.Mutex
 	upstreams map[string]Upstream       // replaced by Apply; guarded by mu
+	refused   map[string]string         // why the last sign-in was refused, by upstream; guarded by mu
 	cache     map[string]cachedMetadata // metadata by upstream and issuer; guarded by mu
 }
 
@@ -78,7 +82,7 @@ const (
 
 // New returns a Client without upstreams.
 func New(o Options) *Client {
-	c := &Client{Options: o, cache: map[string]cachedMetadata{}}
+	c := &Client{Options: o, cache: map[string]cachedMetadata{}, refused: map[string]string{}}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
@@ -105,6 +109,15 @@ func (c *Client) Apply(upstreams map[string]Upstream) {
 		c.cache = map[string]cachedMetadata{}
 	}
 	c.upstreams = upstreams
+	clear(c.refused) // the configuration may permit it now
+}
+
+// Refused returns why the last sign-in at an upstream was refused: the two hosts, and the line of
+// the configuration that permits them. It is "" if the last sign-in was not refused.
+func (c *Client) Refused(name string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.refused[name]
 }
 
 // Upstreams returns the sorted names of the upstreams that users sign in to.
@@ -252,7 +265,7 @@ func (c *Client) refresh(ctx context.Context, u Upstream, k store.Connection) (s
 	t, err := c.exchange(ctx, u, k, url.Values{"grant_type": {"refresh_token"}, "refresh_token": {k.Refresh}})
 	no, refused := errors.AsType[*errorAnswer](err)
 	switch {
-	case errors.Is(err, errOtherClient), refused && no.code == "invalid_grant":
+	case errors.Is(err, errOtherClient), errors.Is(err, errMoved), refused && no.code == "invalid_grant":
 		c.Log.Info("a user must connect an upstream again", "upstream", k.Upstream, "principal", k.Principal,
 			"error", err)
 		return "", c.breakOff(keep, k)

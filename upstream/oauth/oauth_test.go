@@ -1,6 +1,7 @@
 package oauth
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -98,6 +99,15 @@ func mustServers(t *testing.T, more map[string]any) (at string, asked map[string
 	return s.URL + "/mcp", asked
 }
 
+// begin sends a user who has seen the hosts of a sign-in at linear there.
+func begin(c *Client, state, verifier string) (where string, kept []byte, err error) {
+	seen, _, err := c.Describe(context.Background(), "linear")
+	if err != nil {
+		return "", nil, err
+	}
+	return c.Begin(context.Background(), "linear", state, verifier, seen)
+}
+
 // TestRegistrationOrderT103: the client_id by the abilities of the authorization server and the
 // configuration.
 func TestRegistrationOrderT103(t *testing.T) {
@@ -122,8 +132,11 @@ func TestRegistrationOrderT103(t *testing.T) {
 			c := mustClient(t, test.us)
 			at, asked := mustServers(t, test.says)
 			test.u.URL = at
+			if test.u.ClientID != "" {
+				test.u.Issuer = strings.TrimSuffix(at, "/mcp")
+			}
 			c.Apply(map[string]Upstream{"linear": test.u})
-			where, kept, err := c.Begin(t.Context(), "linear", "the state", strings.Repeat("v", 43))
+			where, kept, err := begin(c, "the state", strings.Repeat("v", 43))
 			if test.want == "" {
 				if err == nil || !strings.Contains(err.Error(), "auth.client_id") {
 					t.Errorf("Begin = %s, %v; want what the operator has to do", where, err)
@@ -148,7 +161,7 @@ func TestRegistrationOrderT103(t *testing.T) {
 			if strings.Contains(string(kept), "vvv") {
 				t.Errorf("what is kept beside it holds the verifier: %s", kept)
 			}
-			if _, _, err := c.Begin(t.Context(), "linear", "another", strings.Repeat("w", 43)); err != nil ||
+			if _, _, err := begin(c, "another", strings.Repeat("w", 43)); err != nil ||
 				asked["/register"] != test.registered || asked["/mcp"] != 1 {
 				t.Errorf("once more: %v; it was asked %v", err, asked)
 			}
@@ -161,7 +174,8 @@ func TestTokensAreRenewedBeforeTheyEnd(t *testing.T) {
 	c, k := mustClientWithClock(t, "https://mcp.acme.example")
 	status := 200
 	at, asked := mustServers(t, map[string]any{"registration_endpoint": "", "token": &status})
-	c.Apply(map[string]Upstream{"linear": {URL: at, ClientID: "us", ClientSecret: "canary-s"}})
+	issuer := strings.TrimSuffix(at, "/mcp")
+	c.Apply(map[string]Upstream{"linear": {URL: at, Issuer: issuer, ClientID: "us", ClientSecret: "canary-s"}})
 	user, err := c.Store.PutUser(t.Context(), store.User{Issuer: "https://idp.example", Subject: "ann"})
 	if err != nil {
 		t.Fatal(err)
@@ -169,9 +183,8 @@ func TestTokensAreRenewedBeforeTheyEnd(t *testing.T) {
 	put := func(client string, expires time.Time) {
 		t.Helper()
 		if err := c.Store.PutConnection(t.Context(), store.Connection{Upstream: "linear", User: user.ID,
-			Principal: "user:ann", Access: "canary-access-0", Refresh: "canary-refresh", Issuer: strings.TrimSuffix(at,
-				"/mcp"),
-			Resource: at, ClientID: client, Expires: expires}); err != nil {
+			Principal: "user:ann", Access: "canary-access-0", Refresh: "canary-refresh", Issuer: issuer,
+			TokenEndpoint: issuer + "/token", Resource: at, ClientID: client, Expires: expires}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -243,14 +256,15 @@ func TestScopes(t *testing.T) {
 	at, _ := mustServers(t, map[string]any{"registration_endpoint": "", "scopes_supported": []string{"offline_access"}})
 	c := mustClient(t, "https://mcp.acme.example")
 	c.Apply(map[string]Upstream{"linear": {URL: at, Scopes: []string{"one"}}})
-	where, _, err := c.Begin(t.Context(), "linear", "s", "v")
+	where, _, err := begin(c, "s", "v")
 	to, _ := url.Parse(where)
 	if err != nil || to.Query().Get("scope") != "one offline_access" || to.Query().Get("prompt") != "consent" {
 		t.Errorf("Begin = %s, %v", where, err)
 	}
-	if host, scopes, err := c.Describe(t.Context(), "linear"); err != nil || "http://"+host+"/mcp" != at ||
+	host := strings.TrimSuffix(strings.TrimPrefix(at, "http://"), "/mcp")
+	if hosts, scopes, err := c.Describe(t.Context(), "linear"); err != nil || hosts != [3]string{host, host, host} ||
 		!slices.Equal(scopes, []string{"one", "offline_access"}) {
-		t.Errorf("Describe = %q, %q, %v", host, scopes, err)
+		t.Errorf("Describe = %q, %q, %v", hosts, scopes, err)
 	}
 }
 

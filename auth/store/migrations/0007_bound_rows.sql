@@ -22,3 +22,5 @@ ALTER TABLE oauth_tokens ADD COLUMN mac BLOB;
 ALTER TABLE cimd_cache ADD COLUMN mac BLOB;
 ALTER TABLE upstream_clients ADD COLUMN mac BLOB;
 ALTER TABLE upstream_tokens ADD COLUMN mac BLOB;
+-- The token endpoint that issued the tokens of a connection. They are renewed only at its origin.
+ALTER TABLE upstream_tokens ADD COLUMN token_endpoint TEXT NOT NULL DEFAULT '';

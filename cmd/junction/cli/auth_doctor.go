@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -55,9 +56,10 @@ func authDoctor(ctx context.Context, stdout io.Writer, file string, asJSON bool)
 	if err != nil {
 		return err
 	}
-	if !c.Auth.SignsIn() && c.Auth.OAuth == nil && !asJSON {
+	shared := c.OperatorSignIns()
+	if !c.Auth.SignsIn() && c.Auth.OAuth == nil && len(shared) == 0 && !asJSON {
 		_, err := fmt.Fprintln(stdout, "No sign-in is configured: the file has none of auth.oauth, auth.jwt and "+
-			"auth.introspection.")
+			"auth.introspection, and no upstream with a sign-in.")
 		return err
 	}
 	fetcher, err := c.Outbound.Fetcher()
@@ -74,17 +76,24 @@ func authDoctor(ctx context.Context, stdout io.Writer, file string, asJSON bool)
 			d.provider(ctx, p.Issuer, p.Scopes)
 		}
 	}
-	if personal := c.Personal(); c.Auth.OAuth != nil && len(personal) > 0 {
-		there := oauth.New(oauth.Options{URL: c.PublicURL, Fetch: fetcher, HTTP: transport})
-		there.Apply(personal)
-		for _, name := range there.Upstreams() {
-			d.begin("server " + name + ", which each person signs in to")
-			if blocked := c.Upstreams[name].Blocked; blocked != "" {
-				d.bad(blocked, "users cannot sign in there until this mistake is corrected")
-				continue
-			}
-			d.upstream(ctx, there, name, c.PublicURL, personal[name].ClientID)
+	all := map[string]oauth.Upstream{}
+	if c.Auth.OAuth != nil {
+		all = c.Personal()
+	}
+	maps.Copy(all, shared)
+	there := oauth.New(oauth.Options{URL: c.PublicURL, Fetch: fetcher, HTTP: transport})
+	there.Apply(all)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		who := "which each person signs in to"
+		if all[name].Shared {
+			who = "which the operator signs in to"
 		}
+		d.begin("server " + name + ", " + who)
+		if blocked := c.Upstreams[name].Blocked; blocked != "" {
+			d.bad(blocked, "users cannot sign in there until this mistake is corrected")
+			continue
+		}
+		d.upstream(ctx, there, name, c.PublicURL, all[name])
 	}
 	for _, i := range c.Auth.JWT {
 		d.begin("issuer of tokens " + i.Issuer)
@@ -151,16 +160,23 @@ func (d *signInDoctor) bad(text, remedy string) {
 }
 
 // upstream asks an upstream for its authorization server and scopes.
-func (d *signInDoctor) upstream(ctx context.Context, there *oauth.Client, name, us, clientID string) {
-	at, scopes, err := there.Describe(ctx, name)
+func (d *signInDoctor) upstream(ctx context.Context, there *oauth.Client, name, us string, u oauth.Upstream) {
+	hosts, issuer, scopes, err := there.Route(ctx, name)
+	if refused, ok := errors.AsType[*oauth.PairError](err); ok {
+		d.bad(prose.Flat(refused.Error()), "if both belong to one service, permit the pair: "+refused.Line(name, u))
+		return
+	}
 	if err != nil {
 		d.bad(prose.Flat(err.Error()), "see that url is right (upstreams."+name+
 			".url) and reached from here; what it names may be in a private network only with outbound.allow_private")
 		return
 	}
-	d.good("people sign in at " + at + ", and are asked for: " + cmp.Or(strings.Join(scopes, " "), "nothing by name"))
-	if clientID != "" {
-		d.good("register there as redirect URI of " + clientID + ": " + us + "/connect/" + name + "/callback")
+	d.good("people sign in at " + hosts.SignIn + ", and are asked for: " +
+		cmp.Or(strings.Join(scopes, " "), "nothing by name"))
+	d.good("its issuer is " + prose.Flat(issuer) + "; Junction gets the tokens from " + hosts.Token +
+		", and sends the access token to " + hosts.Server)
+	if u.ClientID != "" && !u.Shared {
+		d.good("register there as redirect URI of " + u.ClientID + ": " + us + "/connect/" + name + "/callback")
 	}
 }
 

@@ -321,6 +321,8 @@ func (c *Config) signIns(such func(upstream.Config) bool) map[string]oauth.Upstr
 		if such(u) && !u.Off() {
 			all[name] = oauth.Upstream{
 				URL: u.URL, Scopes: u.Auth.Scopes, ClientID: u.Auth.ClientID, ClientSecret: u.Auth.ClientSecret,
+				Issuer: u.Auth.Issuer, Permitted: oauth.Pair{Authorization: u.Auth.AuthorizationEndpoint,
+					Token: u.Auth.TokenEndpoint},
 				Shared: u.OperatorSignsIn(),
 			}
 		}

@@ -49,6 +49,8 @@ type Proxy struct {
 	Callback string
 	// Lacks returns the scopes that the sign-in of an upstream lacks for some calls.
 	Lacks func(upstream string) []string
+	// Refused returns why the last sign-in at an upstream was refused; "" if it was not.
+	Refused func(upstream string) string
 	// Trouble returns why the pack of an upstream was not reloaded; "" if it was, or is no pack.
 	Trouble func(upstream string) string
 }
@@ -226,7 +228,7 @@ func (p *Proxy) Report(stopping context.Context) Report {
 		}
 	}
 	for _, name := range p.personal() {
-		r.Upstreams = append(r.Upstreams, UpstreamStatus{Name: name, State: PerUser})
+		r.Upstreams = append(r.Upstreams, UpstreamStatus{Name: name, State: PerUser, Error: p.refusal(name)})
 	}
 	r.Reload = p.Unread()
 	for _, s := range p.Providers.Status() {

@@ -268,6 +268,11 @@ func (p *Proxy) diagnose(ctx context.Context, only []string) (Diagnosis, error) 
 	p.Server.Settle()
 	d := examine(ctx, p.Version, p.Server.Names(), all, p.Server.ToolsByUpstream())
 	d.leave(personal, only)
+	for _, name := range append(known, personal...) {
+		if why := p.refusal(name); why != "" && (len(only) == 0 || slices.Contains(only, name)) {
+			d.Findings = append(d.Findings, Finding{Grave: true, Upstream: name, Text: why})
+		}
+	}
 	d.Running, d.Config = true, p.File
 	for _, problem := range p.Server.Problems() {
 		same := func(f Finding) bool {

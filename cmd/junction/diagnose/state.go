@@ -120,9 +120,21 @@ func reported(s *upstream.Status, now time.Time) string {
 func (p *Proxy) Statuses() []upstream.Status {
 	var list []upstream.Status
 	for _, u := range p.Set.All() {
-		list = append(list, u.Status())
+		s := u.Status()
+		if why := p.refusal(s.Name); why != "" && s.State == upstream.StateSignIn {
+			s.Err = why
+		}
+		list = append(list, s)
 	}
 	return list
+}
+
+// refusal returns why the last sign-in at an upstream was refused, in a sentence; "" if it was not.
+func (p *Proxy) refusal(name string) string {
+	if why := p.Refused(name); why != "" {
+		return "the last sign-in was refused: " + why
+	}
+	return ""
 }
 
 // patient is the time after which a silent upstream no longer keeps the proxy from being ready.

@@ -88,6 +88,9 @@ func (s *search) entries() {
 		case c.Personal():
 			s.hint("%s may have it: each user signs in there, and sees the tools of their own account "+
 				"(upstreams.%s.auth)", own, own)
+			if why := s.proxy.refusal(own); why != "" {
+				s.hint("%s", why)
+			}
 			if s.who.Kind != string(auth.KindUser) {
 				s.hint("%s is not a user who can sign in there", s.who.ID)
 			}

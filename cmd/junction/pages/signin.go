@@ -17,6 +17,7 @@ import (
 // SignIn is one sign-in of the operator at an upstream.
 type SignIn interface {
 	URL() (string, error)                           // where the person signs in
+	About() string                                  // names the hosts that take part, for the person
 	Mine(answer url.Values) bool                    // reports whether an answer belongs to the sign-in
 	Finish(ctx context.Context, a url.Values) error // stores what an answer that is Mine brings
 }
@@ -99,8 +100,8 @@ func (s *Status) signIn(w http.ResponseWriter, r *http.Request) {
 	}
 	s.Log.Info("a sign-in was started on the status page", "upstream", name)
 	s.signInPage.serve(w, s.Log, http.StatusOK, signInPage{Title: "Sign in to " + name,
-		Text: "You sign in at " + host + ". Everyone who may use " +
-			name + " here then acts with your sign-in.", Link: where, Label: "Continue at " + host, Again: true})
+		Text: in.About() + " Everyone who may use " + name + " here then acts with your sign-in.",
+		Link: where, Label: "Continue at " + host, Again: true})
 }
 
 // callbackHost returns the host that answers come back to: that of the page, as an address, which

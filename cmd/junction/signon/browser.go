@@ -16,6 +16,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/client/transport"
 
+	"junction/upstream/oauth"
 	"junction/upstream/sandbox"
 )
 
@@ -31,6 +32,10 @@ func (s *SignOn) signIn(ctx context.Context, refused []string) (string, error) {
 	defer listener.Close()
 	store := transport.NewMemoryTokenStore()
 	h := s.handler(store, "", "", "http://"+listener.Addr().String()+callbackPath)
+	server, err := authorizationServer(ctx, h)
+	if err != nil {
+		return "", err
+	}
 	if err := h.RegisterClient(ctx, "Junction command line"); err != nil {
 		return "", fmt.Errorf("register at the authorization server: %w", err)
 	}
@@ -55,7 +60,7 @@ func (s *SignOn) signIn(ctx context.Context, refused []string) (string, error) {
 	for {
 		select {
 		case answer := <-answers:
-			token, err := s.redeem(ctx, h, store, answer.Values, state, verifier)
+			token, err := s.redeem(ctx, h, server, store, answer.Values, state, verifier)
 			if answer.Result <- err; err != nil {
 				return "", fmt.Errorf("the sign-in failed: %w", err)
 			}
@@ -70,6 +75,32 @@ func (s *SignOn) signIn(ctx context.Context, refused []string) (string, error) {
 	}
 }
 
+// authorizationServer returns the metadata of the authorization server of the endpoint, which the
+// handler goes on to use. The endpoint names it, and could name the page of another server to get a
+// code of that. So all of it must have one origin; then an answer of another server that names its
+// issuer is noticed, too.
+func authorizationServer(ctx context.Context, h *transport.OAuthHandler) (*transport.AuthServerMetadata, error) {
+	m, err := h.GetServerMetadata(ctx)
+	if err != nil {
+		return nil, err
+	}
+	err = oauth.Endpoints{Authorization: m.AuthorizationEndpoint, Token: m.TokenEndpoint}.Check(oauth.Pair{})
+	for _, other := range []string{m.Issuer, m.RegistrationEndpoint} {
+		if err == nil && other != "" && !oauth.SameOrigin(other, m.TokenEndpoint) {
+			err = fmt.Errorf("its authorization server has %q, and the token endpoint %q is at another host", other,
+				m.TokenEndpoint)
+		}
+	}
+	if err == nil && m.Issuer == "" {
+		err = errors.New("its authorization server does not name its issuer")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the sign-in was refused: %w; use an API key if the endpoint has them, or add the "+
+			"server as an upstream of Junction", err)
+	}
+	return m, nil
+}
+
 // invite starts the browser, and writes the URL for users whose browser does not open.
 func (s *SignOn) invite(where string) {
 	if s.Open != nil && s.Open(where) == nil {
@@ -80,16 +111,12 @@ func (s *SignOn) invite(where string) {
 }
 
 // redeem exchanges the answer for tokens, and stores them.
-func (s *SignOn) redeem(ctx context.Context, h *transport.OAuthHandler, store transport.TokenStore, answer url.Values,
-	state, verifier string) (string, error) {
+func (s *SignOn) redeem(ctx context.Context, h *transport.OAuthHandler, server *transport.AuthServerMetadata,
+	store transport.TokenStore, answer url.Values, state, verifier string) (string, error) {
 	if code := answer.Get("error"); code != "" {
 		return "", fmt.Errorf("%q", code+" "+answer.Get("error_description"))
 	}
-	metadata, err := h.GetServerMetadata(ctx)
-	if err != nil {
-		return "", err
-	}
-	if iss := answer.Get("iss"); iss != "" && iss != metadata.Issuer { // RFC 9207
+	if iss, given := answer["iss"]; given && (len(iss) != 1 || iss[0] != server.Issuer) { // RFC 9207
 		return "", errors.New("the answer is from another authorization server")
 	}
 	if err := h.ProcessAuthorizationResponse(ctx, answer.Get("code"), state, verifier); err != nil {
@@ -105,7 +132,7 @@ func (s *SignOn) redeem(ctx context.Context, h *transport.OAuthHandler, store tr
 	}
 	defer unlock()
 	return token.AccessToken, s.write(&kept{URL: s.URL, Client: h.GetClientID(), Secret: h.GetClientSecret(),
-		Token: token})
+		Token: token, TokenEndpoint: server.TokenEndpoint})
 }
 
 // An Answer is the query with which an authorization server sends the browser back. The receiver

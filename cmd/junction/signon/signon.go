@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"junction/upstream/files"
+	"junction/upstream/oauth"
 
 	"github.com/mark3labs/mcp-go/client/transport"
 )
@@ -72,6 +73,8 @@ type kept struct {
 	Client string           `json:"client_id"`
 	Secret string           `json:"client_secret,omitempty"`
 	Token  *transport.Token `json:"token"`
+	// TokenEndpoint issued the tokens. They are renewed only at its origin.
+	TokenEndpoint string `json:"token_endpoint"`
 }
 
 // New returns the sign-in at an endpoint. It reads and sends nothing.
@@ -167,8 +170,15 @@ func (s *SignOn) stored(ctx context.Context, refused []string) (string, error) {
 	if k.Token.RefreshToken == "" {
 		return "", nil
 	}
-	token, err := s.handler(transport.NewMemoryTokenStore(), k.Client, k.Secret, "").RefreshToken(ctx,
-		k.Token.RefreshToken)
+	h := s.handler(transport.NewMemoryTokenStore(), k.Client, k.Secret, "")
+	m, err := h.GetServerMetadata(ctx)
+	if err != nil {
+		return "", fmt.Errorf("renew the sign-in: %w", err)
+	}
+	if !oauth.SameOrigin(m.TokenEndpoint, k.TokenEndpoint) {
+		return "", nil // the endpoint may have changed it on purpose, to get the refresh token
+	}
+	token, err := h.RefreshToken(ctx, k.Token.RefreshToken)
 	if errors.As(err, new(transport.OAuthError)) {
 		return "", nil // the sign-in has ended
 	}

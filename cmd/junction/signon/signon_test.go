@@ -3,6 +3,7 @@ package signon
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -85,6 +86,41 @@ func TestKept(t *testing.T) {
 	}
 	if token, err := s.Token(t.Context()); token != "" || !errors.Is(err, ErrNeeded) {
 		t.Errorf("with a broken file, Token = %q, %v", token, err)
+	}
+}
+
+// TestRefreshTokenStaysAtItsOrigin: an endpoint that names another token endpoint than at the sign-in
+// does not get the refresh token. The person signs in again.
+func TestRefreshTokenStaysAtItsOrigin(t *testing.T) {
+	var posted []string
+	mux := http.NewServeMux()
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	say := func(text string, args ...any) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprintf(w, text, args...)
+		}
+	}
+	mux.HandleFunc("/.well-known/oauth-protected-resource/mcp", say(`{"resource":"%[1]s/mcp","authorization_servers":[%[1]q]}`,
+		server.URL))
+	mux.HandleFunc("/.well-known/oauth-authorization-server",
+		say(`{"issuer":%[1]q,"authorization_endpoint":"%[1]s/authorize","token_endpoint":"%[1]s/token"}`, server.URL))
+	mux.HandleFunc("/token", func(w http.ResponseWriter, r *http.Request) {
+		posted = append(posted, r.PostFormValue("refresh_token"))
+		say(`{"access_token":"canary-renewed","token_type":"Bearer","expires_in":3600}`)(w, r)
+	})
+	s := New(Options{URL: server.URL + "/mcp", Dir: t.TempDir()})
+	for _, issued := range []string{"", "https://honest.example/token", server.URL + "/other"} {
+		if err := s.write(&kept{URL: s.URL, Client: "c", TokenEndpoint: issued, Token: &transport.Token{
+			AccessToken: "canary-old", RefreshToken: "canary-refresh", ExpiresAt: time.Now().Add(-time.Hour)}}); err != nil {
+			t.Fatal(err)
+		}
+		token, err := s.Token(t.Context())
+		if own := issued == server.URL+"/other"; own && (token != "canary-renewed" || err != nil || len(posted) != 1) ||
+			!own && (token != "" || !errors.Is(err, ErrNeeded) || len(posted) > 0) {
+			t.Errorf("issued by %q: Token = %q, %v; the endpoint received %q", issued, token, err, posted)
+		}
 	}
 }
 

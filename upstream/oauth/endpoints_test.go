@@ -1,0 +1,300 @@
+package oauth
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+
+	"junction/auth/authtest"
+	"junction/auth/store"
+)
+
+// TestCodeGoesOnlyWhereTheUserSignedIn: a token endpoint at another origin gets a code only if the
+// answers name their issuer, or if the operator permits exactly these two endpoints.
+func TestCodeGoesOnlyWhereTheUserSignedIn(t *testing.T) {
+	const page, token, other = "https://login.example/authorize", "https://login.example/token", "https://evil.example/token"
+	for _, test := range []struct {
+		name        string
+		page, token string
+		namesIssuer bool
+		permitted   Pair
+		want        bool
+	}{
+		{"one origin", page, token, false, Pair{}, true},
+		{"one origin, written otherwise", page, "https://LOGIN.example:443/token", false, Pair{}, true},
+		{"one origin, with a query", page + "?tenant=1", token, false, Pair{}, true},
+		{"another host", page, other, false, Pair{}, false},
+		{"another port", page, "https://login.example:8443/token", false, Pair{}, false},
+		{"another scheme", page, "http://login.example/token", false, Pair{}, false},
+		{"a host below", page, "https://api.login.example/token", false, Pair{}, false},
+		{"nothing", "", "", false, Pair{}, false},
+		{"another host, and answers name the issuer", page, other, true, Pair{}, true},
+		{"a request object", page + "?request_uri=https://evil.example/x", other, true, Pair{}, false},
+		{"a query of another kind", page + "?x", other, true, Pair{}, false},
+		{"an empty query", page + "?", other, true, Pair{}, false},
+		{"permitted", page, other, false, Pair{page, other}, true},
+		{"permitted is another page", page, other, false, Pair{page + "2", other}, false},
+		{"permitted is another token endpoint", page, other, false, Pair{page, token}, false},
+		{"one origin, and others are permitted", page, token, true, Pair{page, other}, false},
+	} {
+		err := Endpoints{test.page, test.token, test.namesIssuer}.Check(test.permitted)
+		if refused, ok := errors.AsType[*PairError](err); ok == test.want || !ok && err != nil {
+			t.Errorf("%s: %v", test.name, err)
+		} else if !test.want && refused.Line("linear", Upstream{Shared: true}) != fmt.Sprintf(
+			"upstreams.linear.auth: { mode: oauth, authorization_endpoint: %q, token_endpoint: %q }", test.page, test.token) {
+			t.Errorf("%s: the line is %s", test.name, refused.Line("linear", Upstream{Shared: true}))
+		}
+	}
+}
+
+// internet answers requests to hosts that do not exist.
+type internet map[string]http.HandlerFunc
+
+func (i internet) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer, there := i[r.URL.Host]
+	if !there {
+		return nil, fmt.Errorf("no host %s", r.URL.Host)
+	}
+	w := httptest.NewRecorder()
+	answer(w, r)
+	return w.Result(), nil
+}
+
+const honest, evil = "login.honest.example", "mcp.evil.example"
+
+// twoParties is an honest authorization server, and an MCP server of an attacker, whose
+// authorization server names the endpoints of the first or its own.
+type twoParties struct {
+	metadata  map[string]any // of the attacker's authorization server
+	issuers   []string       // that the attacker's MCP server names
+	posted    map[string][]url.Values
+	passwords map[string][]string // of client authentication, by host
+	client    *Client
+	clock     *clock
+}
+
+func mustTwoParties(t *testing.T, u Upstream) *twoParties {
+	t.Helper()
+	p := &twoParties{posted: map[string][]url.Values{}, passwords: map[string][]string{}}
+	p.metadata = map[string]any{"issuer": "https://" + evil, "authorization_endpoint": "https://" + honest + "/authorize",
+		"token_endpoint": "https://" + honest + "/token", "revocation_endpoint": "https://" + honest + "/revoke",
+		"registration_endpoint": "https://" + honest + "/register", "code_challenge_methods_supported": []string{"S256"},
+		"token_endpoint_auth_methods_supported": []string{"none", "client_secret_basic"}}
+	p.issuers = []string{"https://" + evil}
+	forms := func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if r.URL.Path == "/register" {
+			fmt.Fprint(w, `{"client_id":"us"}`)
+			return
+		}
+		r.ParseForm()
+		p.posted[r.URL.Host] = append(p.posted[r.URL.Host], r.PostForm)
+		if _, password, given := r.BasicAuth(); given {
+			p.passwords[r.URL.Host] = append(p.passwords[r.URL.Host], password)
+		}
+		fmt.Fprint(w, `{"access_token":"canary-access","refresh_token":"canary-refresh","expires_in":3600}`)
+	}
+	net := internet{honest: forms, evil: func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		switch r.URL.Path {
+		case "/mcp":
+			w.WriteHeader(http.StatusUnauthorized)
+		case "/.well-known/oauth-protected-resource/mcp":
+			json.NewEncoder(w).Encode(map[string]any{"resource": "https://" + evil + "/mcp", "authorization_servers": p.issuers})
+		case "/.well-known/oauth-authorization-server":
+			json.NewEncoder(w).Encode(p.metadata)
+		default:
+			forms(w, r)
+		}
+	}}
+	p.client, p.clock = mustClientWithClock(t, "https://junction.example")
+	p.client.guarded, p.client.direct = &http.Client{Transport: net}, &http.Client{Transport: net}
+	u.URL = "https://" + evil + "/mcp"
+	p.client.Apply(map[string]Upstream{"linear": u})
+	return p
+}
+
+// signIn has a user sign in, and returns what Finish returns. between runs while the user is away.
+func (p *twoParties) signIn(t *testing.T, between func(answer url.Values)) error {
+	t.Helper()
+	user, err := p.client.Store.PutUser(t.Context(), store.User{Issuer: "https://idp.example", Subject: "ann"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, kept, err := begin(p.client, "state", strings.Repeat("v", 43))
+	if err != nil {
+		return err
+	}
+	answer := url.Values{"state": {"state"}, "code": {"canary-code"}}
+	between(answer)
+	return p.client.Finish(t.Context(), "linear", kept, strings.Repeat("v", 43), answer, user.ID, "user:ann")
+}
+
+// TestMetadataThatChangeDuringASignIn: an attacker sends the user to an honest server, whose token
+// endpoint they name, too, and then change the metadata. The code of the honest server is not sent
+// to the attacker.
+func TestMetadataThatChangeDuringASignIn(t *testing.T) {
+	p := mustTwoParties(t, Upstream{})
+	err := p.signIn(t, func(url.Values) {
+		p.clock.Add(int64(metadataTTL.Seconds()) + 1)
+		p.metadata["authorization_endpoint"] = "https://" + evil + "/authorize"
+		p.metadata["token_endpoint"] = "https://" + evil + "/token"
+	})
+	if err == nil || !strings.Contains(err.Error(), "has changed during the sign-in") {
+		t.Errorf("Finish = %v", err)
+	}
+	if len(p.posted[evil]) > 0 {
+		t.Errorf("the attacker received %v", p.posted[evil])
+	}
+	// The promise to name the issuer cannot be taken back, either.
+	p = mustTwoParties(t, Upstream{})
+	p.metadata["authorization_response_iss_parameter_supported"] = true
+	p.metadata["token_endpoint"] = "https://" + evil + "/token"
+	p.metadata["registration_endpoint"] = "https://" + evil + "/register"
+	err = p.signIn(t, func(url.Values) {
+		p.clock.Add(int64(metadataTTL.Seconds()) + 1)
+		delete(p.metadata, "authorization_response_iss_parameter_supported")
+	})
+	if err == nil || !strings.Contains(err.Error(), "does not name its issuer") || len(p.posted[evil]) > 0 {
+		t.Errorf("Finish = %v; the attacker received %v", err, p.posted[evil])
+	}
+}
+
+// TestHostsThatChangeAfterThePage: a user is sent only to the hosts that the page has shown.
+func TestHostsThatChangeAfterThePage(t *testing.T) {
+	p := mustTwoParties(t, Upstream{})
+	seen, _, err := p.client.Describe(t.Context(), "linear")
+	if want := [3]string{honest, honest, evil}; err != nil || seen != want {
+		t.Fatalf("Describe = %q, %v", seen, err)
+	}
+	p.clock.Add(int64(metadataTTL.Seconds()) + 1)
+	p.metadata["authorization_response_iss_parameter_supported"] = true
+	p.metadata["token_endpoint"] = "https://" + evil + "/token"
+	if where, _, err := p.client.Begin(t.Context(), "linear", "s", "v", seen); err == nil ||
+		!strings.Contains(err.Error(), "have changed since you saw them") {
+		t.Errorf("Begin = %s, %v", where, err)
+	}
+}
+
+// TestRefreshTokenStaysAtItsOrigin: after a sign-in at an honest server, the attacker names
+// endpoints of their own for the renewal and the revocation. They get neither the refresh token nor
+// the access token.
+func TestRefreshTokenStaysAtItsOrigin(t *testing.T) {
+	for what, change := range map[string]func(p *twoParties){
+		"the token endpoint": func(p *twoParties) { p.metadata["token_endpoint"] = "https://" + evil + "/token" },
+		"all endpoints": func(p *twoParties) {
+			for _, name := range []string{"authorization", "token", "revocation"} {
+				p.metadata[name+"_endpoint"] = "https://" + evil + "/" + name
+			}
+		},
+		"the revocation endpoint": func(p *twoParties) { p.metadata["revocation_endpoint"] = "https://" + evil + "/revoke" },
+	} {
+		p := mustTwoParties(t, Upstream{})
+		if err := p.signIn(t, func(url.Values) {}); err != nil {
+			t.Fatal(err)
+		}
+		k, err := p.client.Store.Connection(t.Context(), "linear", "user:ann")
+		if err != nil || k.TokenEndpoint != "https://"+honest+"/token" {
+			t.Fatalf("the connection is %+v, %v", k, err)
+		}
+		p.clock.Add(7200)
+		change(p)
+		_, err = p.client.Token(t.Context(), "linear", "user:ann")
+		if moved := what != "the revocation endpoint"; errors.Is(err, ErrBroken) != moved {
+			t.Errorf("%s moved: Token = %v", what, err)
+		}
+		if err := p.client.Disconnect(t.Context(), "linear", k.User); err != nil {
+			t.Errorf("%s moved: Disconnect = %v", what, err)
+		}
+		if len(p.posted[evil]) > 0 {
+			t.Errorf("%s moved: the attacker received %v", what, p.posted[evil])
+		}
+	}
+}
+
+// TestClientSecretStaysAtItsIssuer: the secret of the configuration is for one authorization
+// server. An MCP server that names another one does not get it, also not in a renewal.
+func TestClientSecretStaysAtItsIssuer(t *testing.T) {
+	authtest.Secret("a client secret", "canary-secret")
+	const ours = "https://" + honest
+	for _, u := range []Upstream{{ClientID: "us", ClientSecret: "canary-secret", Issuer: ours},
+		{ClientID: "us", ClientSecret: "canary-secret"}} {
+		p := mustTwoParties(t, u)
+		for _, name := range []string{"authorization", "token", "revocation"} {
+			p.metadata[name+"_endpoint"] = "https://" + evil + "/" + name
+		}
+		if err := p.signIn(t, func(url.Values) {}); err == nil {
+			t.Errorf("with the issuer %q a sign-in at another one succeeds", u.Issuer)
+		}
+		user, err := p.client.Store.PutUser(t.Context(), store.User{Issuer: "https://idp.example", Subject: "bob"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		// A connection of an earlier configuration, without the issuer.
+		if err := p.client.Store.PutConnection(t.Context(), store.Connection{Upstream: "linear", User: user.ID,
+			Principal: "user:bob", Access: "canary-access", Refresh: "canary-refresh", Issuer: "https://" + evil,
+			TokenEndpoint: "https://" + evil + "/token", Resource: "https://" + evil + "/mcp", ClientID: "us",
+			Expires: p.clock.now()}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.client.Token(t.Context(), "linear", "user:bob"); !errors.Is(err, ErrBroken) {
+			t.Errorf("with the issuer %q a renewal at another one: %v", u.Issuer, err)
+		}
+		if len(p.passwords[evil])+len(p.posted[evil]) > 0 {
+			t.Errorf("with the issuer %q the attacker received %q, %v", u.Issuer, p.passwords[evil], p.posted[evil])
+		}
+	}
+}
+
+// TestRegistrationStaysAtTheTokenEndpoint: the server that makes our client is the one that its
+// secret goes to.
+func TestRegistrationStaysAtTheTokenEndpoint(t *testing.T) {
+	p := mustTwoParties(t, Upstream{Shared: true})
+	p.metadata["registration_endpoint"] = "https://" + evil + "/register"
+	_, err := p.client.Login(t.Context(), "linear", "http://127.0.0.1:1"+CallbackPath("linear"))
+	if err == nil || !strings.Contains(err.Error(), "accepts only registered clients") ||
+		!strings.Contains(err.Error(), "auth.issuer: https://"+evil) {
+		t.Errorf("Login = %v", err)
+	}
+}
+
+// TestRefusedSignInHasItsReason: Refused has the hosts and the line of the configuration until the
+// configuration permits the pair.
+func TestRefusedSignInHasItsReason(t *testing.T) {
+	p := mustTwoParties(t, Upstream{Shared: true})
+	p.metadata["token_endpoint"] = "https://" + evil + "/token"
+	_, err := p.client.Login(t.Context(), "linear", "http://127.0.0.1:1"+CallbackPath("linear"))
+	line := `upstreams.linear.auth: { mode: oauth, authorization_endpoint: "https://login.honest.example/authorize", ` +
+		`token_endpoint: "https://mcp.evil.example/token" }`
+	if err == nil || !strings.Contains(err.Error(), line) || !strings.Contains(p.client.Refused("linear"), line) {
+		t.Errorf("Login = %v; Refused = %q", err, p.client.Refused("linear"))
+	}
+	p.client.Apply(map[string]Upstream{"linear": {URL: "https://" + evil + "/mcp", Shared: true, Issuer: "https://" + evil,
+		ClientID: "us", Permitted: Pair{"https://" + honest + "/authorize", "https://" + evil + "/token"}}})
+	if why := p.client.Refused("linear"); why != "" {
+		t.Errorf("after a reload: %q", why)
+	}
+	l, err := p.client.Login(t.Context(), "linear", "http://127.0.0.1:1"+CallbackPath("linear"))
+	if err != nil || l.About() != "You sign in at login.honest.example. Junction then gets an access token from "+
+		"mcp.evil.example, and sends it to mcp.evil.example with each call." {
+		t.Errorf("Login = %v, %v", l, err)
+	}
+}
+
+// TestEndpointsAreSafeToShow: the error of a refused pair is a line to copy into the configuration,
+// where ${NAME} is a variable.
+func TestEndpointsAreSafeToShow(t *testing.T) {
+	for _, endpoint := range []string{"https://evil.example/${AWS_SECRET_ACCESS_KEY}", `https://evil.example/"`,
+		"https://evil.example/" + strings.Repeat("x", maxURI), "https://evil.example/\x1b[2J", "https://evil.example/é"} {
+		p := mustTwoParties(t, Upstream{})
+		p.metadata["token_endpoint"] = endpoint
+		if err := p.signIn(t, func(url.Values) {}); err == nil || !strings.Contains(err.Error(), "has an invalid endpoint") {
+			t.Errorf("%.60q: %.200v", endpoint, err)
+		}
+	}
+}
