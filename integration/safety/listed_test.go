@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"junction/auth/authtest"
 	"junction/integration/harness"
 	"junction/upstream"
 	"junction/upstream/raw"
@@ -18,7 +17,6 @@ import (
 func guardedJunction(t *testing.T, p harness.Pair, s *harness.Served, rules string) (*harness.Junction,
 	map[string]string) {
 	t.Helper()
-	authtest.Secret("the canary of the probes", canary)
 	guard, keys := harness.Keyring(t, "guarded", "free")
 	j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Guard: guard,
 		Policy: harness.MustPolicy(t, rules)})
@@ -136,27 +134,25 @@ func TestSubscriptionsDoNotLeak(t *testing.T) {
 			}
 		}
 	})
-	for _, transport := range harness.Transports(upstream.EraLegacy) {
-		harness.RunPair(t, upstream.EraLegacy, upstream.EraLegacy, transport, func(t *testing.T, p harness.Pair) {
-			script := harness.Library("up")
-			script.Rules = []upstreamtest.Rule{{Method: "resources/subscribe",
-				Error: []byte(withCanary(`{"code":7,"message":"no CANARY","data":{"uri":"x:CANARY"}}`))}}
-			j, keys := guardedJunction(t, p, p.Serve(t, script), guardedRules)
-			for key, want := range map[string]bool{"free": true, "guarded": false} {
-				m := j.As(t, keys[key]).Ask(t, "resources/subscribe", `"uri":"mcp://up/file:///dir"`)
-				if m.Error == nil || leaks(string(m.Append(nil))) != want {
-					t.Errorf("%s is answered %s", key, m.Append(nil))
-				}
+	harness.EachTransport(t, upstream.EraLegacy, upstream.EraLegacy, func(t *testing.T, p harness.Pair) {
+		script := harness.Library("up")
+		script.Rules = []upstreamtest.Rule{{Method: "resources/subscribe",
+			Error: []byte(withCanary(`{"code":7,"message":"no CANARY","data":{"uri":"x:CANARY"}}`))}}
+		j, keys := guardedJunction(t, p, p.Serve(t, script), guardedRules)
+		for key, want := range map[string]bool{"free": true, "guarded": false} {
+			m := j.As(t, keys[key]).Ask(t, "resources/subscribe", `"uri":"mcp://up/file:///dir"`)
+			if m.Error == nil || leaks(string(m.Append(nil))) != want {
+				t.Errorf("%s is answered %s", key, m.Append(nil))
 			}
-		})
-	}
+		}
+	})
 }
 
 // TestTasksDoNotLeak has a task end with a result, an error and a question that the client must not
 // read. Its id, which Junction seals, is not redacted.
 func TestTasksDoNotLeak(t *testing.T) {
 	harness.EachTransport(t, upstream.EraModern, upstream.EraModern, func(t *testing.T, p harness.Pair) {
-		rules := strings.Replace(guardedRules, "canary-[a-z]+-[0-9a-z]+", "canary-[a-z]+-[0-9a-z]+|task/[0-9a-zA-Z]+", 1)
+		rules := strings.Replace(guardedRules, "leaked-[a-z]+-[0-9a-z]+", "leaked-[a-z]+-[0-9a-z]+|task/[0-9a-zA-Z]+", 1)
 		j, keys := guardedJunction(t, p, p.Serve(t, upstreamtest.Script{Tasks: true}), rules)
 		for _, outcome := range []string{
 			`"result":{"content":[{"type":"resource_link","uri":"x:CANARY","name":"r"}],"requestState":"CANARY","taskId":"CANARY"}`,

@@ -4,10 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
-	"junction/auth/authtest"
 	"junction/integration/harness"
 	"junction/upstream"
 	"junction/upstream/jsonrpc"
@@ -15,14 +15,15 @@ import (
 	"junction/upstream/upstreamtest"
 )
 
-// The canary of the probes, and the policy that redacts it. A number is found as it is written.
+// The canary of the probes, and the policy that redacts it. A number is found as it is written. The
+// canary is no secret of the harness, because the log has it for the caller without redaction.
 const (
-	canary       = "canary-probe-7f3a"
+	canary       = "leaked-probe-7f3a"
 	canaryNumber = "4111111111111111"
 	guardedRules = `
 - { name: all, rules: [ { allow: { upstreams: "*" } } ] }
 - { name: guarded, match: { key: guarded },
-    redact: [ { name: canary, re: "canary-[a-z]+-[0-9a-z]+" }, { name: card, re: "[0-9]{16}" } ] }
+    redact: [ { name: canary, re: "leaked-[a-z]+-[0-9a-z]+" }, { name: card, re: "[0-9]{16}" } ] }
 `
 )
 
@@ -33,7 +34,7 @@ type probe struct{ place, method, params, meta string }
 // results are places in the result of a tool call, verbatim.
 var results = map[string]string{
 	"text":                        `"content":[{"type":"text","text":"a CANARY b"}]`,
-	"escaped text":                `"content":[{"type":"text","text":"\u0063ANARY"}]`,
+	"escaped text":                `"content":[{"type":"text","text":"\u0043ANARY"}]`,
 	"JSON in a text":              `"content":[{"type":"text","text":"{\"a\":\"CANARY\"}"}]`,
 	"type of a block":             `"content":[{"type":"CANARY","text":"x"}]`,
 	"unknown member of a block":   `"content":[{"type":"text","text":"x","CANARY":1}]`,
@@ -184,17 +185,24 @@ func leaky() upstreamtest.Script {
 }
 
 func withCanary(text string) string {
-	return strings.NewReplacer("CANARY", canary, `\u0063ANARY`, `\u0063`+canary[1:], "NUMBER", canaryNumber).Replace(text)
+	return strings.NewReplacer("CANARY", canary, `\u0043ANARY`, `\u006c`+canary[1:], "NUMBER", canaryNumber).Replace(text)
 }
 
 // TestNoPlaceOfAMessageLeaks sends a secret to the client at each place where a server can put a text.
 // A caller without redaction reads it, so that the probe shows something; a guarded one never does.
 func TestNoPlaceOfAMessageLeaks(t *testing.T) {
-	authtest.Secret("the canary of the probes", canary)
 	all, shown := probes(), map[string]bool{}
 	if len(all) < 100 {
 		t.Fatalf("%d probes", len(all))
 	}
+	var mu sync.Mutex // of shown: pairs may run at once
+	t.Cleanup(func() {
+		for _, probe := range all {
+			if len(shown) > 0 && !shown[probe.place] && !t.Failed() { // else the pairs were skipped
+				t.Errorf("the probe of %q shows nothing: without redaction no client reads it", probe.place)
+			}
+		}
+	})
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, leaky())
 		s.Config.Cache = time.Hour
@@ -213,15 +221,14 @@ func TestNoPlaceOfAMessageLeaks(t *testing.T) {
 				}
 			}
 			for _, text := range heard(t, free, q) {
-				shown[probe.place] = shown[probe.place] || leaks(text)
+				if leaks(text) {
+					mu.Lock()
+					shown[probe.place] = true
+					mu.Unlock()
+				}
 			}
 		}
 	})
-	for _, probe := range all {
-		if !shown[probe.place] && !t.Failed() {
-			t.Errorf("the probe of %q shows nothing: without redaction no client reads it", probe.place)
-		}
-	}
 }
 
 // heard makes a request, answers what the server asks, and returns each message that the client reads.
