@@ -136,8 +136,8 @@ func (s *Server) forwardSession(x *exchange) bool {
 }
 
 const (
-	// forwardBuffer is the size of the buffer for the answer to a forwarded request, and of the one
-	// for a body that is not read before it is sent.
+	// forwardBuffer is the size of the buffer for the answer to a forwarded request. That of a request
+	// with a larger body counts as part of the body.
 	forwardBuffer = 32 << 10
 	// maxKept is the size up to which a body of known length is read before it is sent, so that it
 	// can be sent again to another member.
@@ -145,8 +145,9 @@ const (
 )
 
 // reserveForward reserves what a request costs this process while another member answers it: a
-// request or a stream, its buffers, and its body. It reads a small body, and a body of unknown
-// length, into x.body. Forward passes on a larger one as it arrives.
+// request or a stream, its buffer, and its body. It reads a small body, and a body of unknown length,
+// into x.body. Forward passes on a larger one as it arrives; it counts all the same, because it takes
+// as much work.
 func (s *Server) reserveForward(x *exchange) error {
 	r := x.request
 	switch {
@@ -157,18 +158,25 @@ func (s *Server) reserveForward(x *exchange) error {
 	case r.ContentLength > int64(s.limits.Body):
 		return tooLarge(x.reply.w, int64(s.limits.Body))
 	case r.ContentLength > maxKept:
-		err := x.held.ReserveAll([budget.Quotas]int64{budget.Requests: 1, budget.Bytes: 2 * forwardBuffer})
+		err := x.held.ReserveAll([budget.Quotas]int64{budget.Requests: 1, budget.Bytes: r.ContentLength})
 		if err != nil {
 			return tooMuch(x.reply.w, err)
 		}
 		return nil
 	}
-	if err := x.held.Reserve(budget.Bytes, forwardBuffer); err != nil {
-		return tooMuch(x.reply.w, err)
-	}
 	var err error
-	x.body, err = s.readBody(x)
-	return err
+	if x.body, err = s.readBody(x); err != nil {
+		return err
+	}
+	return x.reserveAnswer()
+}
+
+// reserveAnswer reserves the buffer for the answer of another member, after the body was read.
+func (x *exchange) reserveAnswer() error {
+	if len(*x.body) >= forwardBuffer {
+		return nil
+	}
+	return overuseError(x.held.Reserve(budget.Bytes, forwardBuffer))
 }
 
 // forwardParked forwards the request of a modern client that returns to a parked call of another
@@ -188,8 +196,8 @@ func (s *Server) forwardParked(x *exchange, body []byte) bool {
 	if !ok || st.Kind != stateParked || st.Member == s.members.Self() || !s.members.Alive(st.Member) {
 		return false
 	}
-	if err := x.held.Reserve(budget.Bytes, forwardBuffer); err != nil {
-		s.reject(x, x.msg.ID, overuseError(err))
+	if err := x.reserveAnswer(); err != nil {
+		s.reject(x, x.msg.ID, err)
 		return true
 	}
 	switch err := s.members.Forward(relay.New(w, r, s.limits.WriteTimeout), r, body, st.Member); {
