@@ -268,6 +268,7 @@ func TestMovedTokensAreNotUsed(t *testing.T) {
 			{"principal", "user:mallory", "linear", "user:mallory"},
 			{"upstream", "mallory", "mallory", "user:ann"},
 			{"issuer", "https://mallory.example", "linear", "user:ann"},
+			{"token_endpoint", "https://mallory.example/token", "linear", "user:ann"},
 			{"resource", "https://mallory.example/mcp", "linear", "user:ann"},
 			{"client_id", "mallory", "linear", "user:ann"},
 			{"scope", "everything", "linear", "user:ann"},
