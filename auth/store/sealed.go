@@ -24,12 +24,11 @@ import (
 //	auth_requests.pkce_enc           all bound columns of auth_requests: browser, client, provider, state
 //	upstream_clients.secret_enc      all bound columns of upstream_clients: upstream, issuer, client_id
 //	upstream_tokens.access_enc       all bound columns of upstream_tokens: upstream, user, principal,
-//	upstream_tokens.refresh_enc      issuer, resource, client_id, scope, expiry
+//	upstream_tokens.refresh_enc      issuer, token_endpoint, resource, client_id, scope, expiry
 //	oauth_tokens.replay_enc          the token itself, which is its key; token, grant, successor, time
 //
-// The token endpoint is in no row: Junction takes it from the metadata of the bound issuer. The
-// files of upstream/stored are sealed for their entry and user. The tables of cmd/junction/replicas
-// have no sealed column, and the key between replicas is in a file.
+// The files of upstream/stored are sealed for their entry and user. The tables of
+// cmd/junction/replicas have no sealed column, and the key between replicas is in a file.
 //
 // # Bound rows
 //

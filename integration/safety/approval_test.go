@@ -100,7 +100,7 @@ func TestAnswerIsForTheMetaThatWasShown(t *testing.T) {
 // TestNothingIsApprovedBlind: a call of which the form cannot show a part is refused with the reason.
 // Nobody is asked about it, and no server gets it.
 func TestNothingIsApprovedBlind(t *testing.T) {
-	long := strings.Repeat("x", 9000)
+	long := strings.Repeat("x", 33_000)
 	many, _ := json.Marshal(make([]int, 40))
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, harness.Library("up"))
@@ -117,16 +117,16 @@ func TestNothingIsApprovedBlind(t *testing.T) {
 			q   harness.Query
 			why string
 		}{
-			{call(`{"note":"`+long+`","command":"rm -rf /"}`, ""), "more than the 8192 bytes"},
-			{call(`{"note":"`+strings.Repeat(`\u202e`, 2000)+`"}`, ""), "more than the 8192 bytes"},
+			{call(`{"note":"`+long+`","command":"rm -rf /"}`, ""), "more than the 32768 bytes"},
+			{call(`{"note":"`+strings.Repeat(`\u202e`, 8000)+`"}`, ""), "more than the 32768 bytes"},
 			{call(`{"a":`+strings.Repeat("[", 20)+strings.Repeat("]", 20)+`}`, ""), "deeper than the 16 levels"},
 			{call(`{`+strings.Repeat(`"a":1,`, 2)+`"b":1}`, ""), "a name occurs twice"},
 			{call(`{"a":{"b":1,"b":2}}`, ""), "a name occurs twice"},
 			{call(`{"a":"\ud800"}`, ""), "not valid Unicode"},
-			{call(`{}`, `"note":"`+long+`"`), "more than the 8192 bytes"},
+			{call(`{}`, `"note":"`+long+`"`), "more than the 32768 bytes"},
 			{call(`{}`, `"a":1,"a":2`), "a name occurs twice"},
-			{harness.Query{Method: "tools/call", Params: `"name":"up__echo","arguments":{},"other":"` + long + `"`}, "more than the 8192 bytes"},
-			{harness.Query{Method: "prompts/get", Params: `"name":"up__p","arguments":{"a":"` + long + `"}`}, "more than the 8192 bytes"},
+			{harness.Query{Method: "tools/call", Params: `"name":"up__echo","arguments":{},"other":"` + long + `"`}, "more than the 32768 bytes"},
+			{harness.Query{Method: "prompts/get", Params: `"name":"up__p","arguments":{"a":"` + long + `"}`}, "more than the 32768 bytes"},
 		} {
 			m, asked := c.Converse(t, row.q, approval("Allow and remember for this exact call"))
 			got := string(m.Append(nil))
@@ -135,9 +135,9 @@ func TestNothingIsApprovedBlind(t *testing.T) {
 				t.Errorf("%.100s %.100s: after %d questions %.300s, want a refusal: %s", row.q.Params, row.q.Meta, len(asked), got, row.why)
 			}
 		}
-		shown := call(`{"text":"`+strings.Repeat("x", 7000)+`","n":`+string(many)+`}`, "")
+		shown := call(`{"text":"`+strings.Repeat("x", 30_000)+`","n":`+string(many)+`}`, "")
 		m, asked := c.Converse(t, shown, approval("Allow once"))
-		if m.Error != nil || len(asked) != 1 || !strings.Contains(string(asked[0].Params), strings.Repeat("x", 7000)) {
+		if m.Error != nil || len(asked) != 1 || !strings.Contains(string(asked[0].Params), strings.Repeat("x", 30_000)) {
 			t.Errorf("after %d questions %.300s", len(asked), m.Append(nil))
 		}
 		if n := len(harness.CallsOf(t, s.Journal, 1)); n != 1 {
