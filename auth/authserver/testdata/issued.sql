@@ -75,7 +75,7 @@ CREATE TABLE upstream_tokens (
 	id TEXT PRIMARY KEY, upstream TEXT NOT NULL, owner TEXT NOT NULL REFERENCES users (id), principal TEXT NOT NULL, access_enc BLOB, refresh_enc BLOB,
 	scope TEXT NOT NULL, issuer TEXT NOT NULL, resource TEXT NOT NULL, client_id TEXT NOT NULL, expires_at BIGINT NOT NULL, state TEXT NOT NULL, version BIGINT NOT NULL,
 	claimed_until BIGINT NOT NULL, created_at BIGINT NOT NULL, updated_at BIGINT NOT NULL
-, mac BLOB);
+, mac BLOB, token_endpoint TEXT NOT NULL DEFAULT '');
 CREATE TABLE users (
 	id TEXT PRIMARY KEY, issuer TEXT NOT NULL, subject TEXT NOT NULL, email TEXT NOT NULL, display TEXT NOT NULL, claims BLOB,
 	created_at BIGINT NOT NULL, last_seen_at BIGINT NOT NULL, disabled_at BIGINT NOT NULL, mac BLOB,
