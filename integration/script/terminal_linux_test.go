@@ -85,7 +85,7 @@ func shown(output string, columns int) []string {
 func TestTerminalFirstScreen(t *testing.T) {
 	const columns, servers = 110, 4
 	binary := harness.JunctionBinary(t)
-	config := "listen: 127.0.0.1:0\nupstreams:\n"
+	config := "listen: 127.0.0.1:0\nadmin: 127.0.0.1:0\nupstreams:\n"
 	for i := range servers {
 		config += fmt.Sprintf("  server%d: { command: [sh, -c, 'sleep 0.%d; exec \"$1\" demo', sh, %q] }\n", i, 2*i, binary)
 	}
@@ -101,6 +101,7 @@ func TestTerminalFirstScreen(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	theirs.Close() // so that the end of the program ends the reading
 	t.Cleanup(func() {
 		cmd.Process.Signal(unix.SIGTERM)
 		cmd.Wait()
@@ -108,14 +109,17 @@ func TestTerminalFirstScreen(t *testing.T) {
 	ours.SetReadDeadline(time.Now().Add(harness.Patience))
 	var output bytes.Buffer
 	part := make([]byte, 4096)
-	for !strings.Contains(output.String(), "--transport http junction") || strings.Count(output.String(), "upstream ready") < servers {
+	text := ""
+	// the screen is drawn in parts: a read may end before the table is there again
+	for strings.Count(output.String(), "upstream ready") < servers || !strings.Contains(text, "UPSTREAM ") ||
+		!strings.Contains(text, "--transport http junction") {
 		n, err := ours.Read(part)
 		output.Write(part[:n])
 		if err != nil {
 			t.Fatalf("%v; the terminal got:\n%s", err, output.String())
 		}
+		text = strings.Join(shown(output.String(), columns), "\n")
 	}
-	text := strings.Join(shown(output.String(), columns), "\n")
 	for what, want := range map[string]int{"Junction serves ": 1, "UPSTREAM ": 1, "upstream ready": servers} {
 		if got := strings.Count(text, what); got != want {
 			t.Errorf("the terminal shows %q %d times, want %d", what, got, want)
