@@ -223,8 +223,8 @@ func (s *Store) boundAfter(ctx context.Context, key, after string, blank func() 
 			rows = append(rows, row)
 		}
 		return err
-	}, `SELECT `+key+`, `+strings.Join(names, ", ")+` FROM `+table+` WHERE `+key+` > $1 ORDER BY `+key+` LIMIT $2`, after,
-		boundBatch)
+	}, `SELECT `+key+`, `+strings.Join(names, ", ")+` FROM `+table+` WHERE `+key+` > $1 ORDER BY `+key+` LIMIT $2`,
+		after, boundBatch)
 	return rows, err
 }
 

@@ -110,7 +110,7 @@ type Store struct {
 	measured  func(string, time.Duration) // may be nil
 	lease     *lease                      // nil if there is none
 	steps     []step                      // of the schema
-	has       map[string]bool             // columns of an older schema, as table.column; nil if the schema is the latest
+	has       map[string]bool             // columns of an older schema, as table.column; nil for the latest
 	bounds    bounds
 	added     atomic.Int64 // requests, by this process
 
