@@ -22,16 +22,16 @@ import (
 	"junction/auth/store"
 )
 
-// issued is a Server over a copy of testdata/issued.sql, which the authorization server on
-// ory/fosite wrote. had contains the codes and tokens that it issued, by their names in
-// issued.json. The clock stands five seconds later.
+// issued is a Server over a copy of testdata/issued.sql, a store of schema 1. had contains the codes
+// and tokens that its server issued, by their names in issued.json. The clock stands five seconds
+// later.
 type issued struct {
 	*Server
 	had  map[string]string
 	file string // of the store
 }
 
-// mustIssued opens the store of the old code. keys, if any, precede the key of that store.
+// mustIssued opens the store. keys, if any, precede the key of that store.
 func mustIssued(t *testing.T, keys ...string) issued {
 	t.Helper()
 	i := issued{file: filepath.Join(t.TempDir(), "junction.db")}
@@ -44,7 +44,7 @@ func mustIssued(t *testing.T, keys ...string) issued {
 	}
 	for name, value := range i.had {
 		if name != "now" && name != "keys" {
-			authtest.Secret("issued by the old code: "+name, value)
+			authtest.Secret("issued earlier: "+name, value)
 		}
 	}
 	if text, err = os.ReadFile("testdata/issued.sql"); err != nil {
@@ -91,24 +91,16 @@ func (i issued) sql(t *testing.T, text string) {
 	}
 }
 
-// setChallenge replaces the form in the record of a code's challenge.
-func (i issued) setChallenge(t *testing.T, code, form string) {
+// setChallenge replaces the challenge of a code.
+func (i issued) setChallenge(t *testing.T, code, challenge string) {
 	t.Helper()
 	signature, ok := i.minter.signature(i.had[code], codePrefix)
 	if !ok {
 		t.Fatalf("%s is no code", code)
 	}
-	text, err := i.store.TakePKCE(t.Context(), signature)
-	var rec map[string]json.RawMessage
+	_, err := i.store.TakePKCE(t.Context(), signature)
 	if err == nil {
-		err = json.Unmarshal(text, &rec)
-	}
-	if err == nil {
-		rec["form"] = json.RawMessage(form)
-		text, err = json.Marshal(rec)
-	}
-	if err == nil {
-		err = i.store.AddPKCE(t.Context(), signature, text, i.now().Add(time.Minute))
+		err = i.store.AddPKCE(t.Context(), signature, []byte(challenge), i.now().Add(time.Minute))
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -180,9 +172,8 @@ func challengeOf(verifier string) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// TestTokensOfTheOldCode uses the codes and tokens of the old code, with its key and after a
-// rotation.
-func TestTokensOfTheOldCode(t *testing.T) {
+// TestTokensOfAnEarlierVersion uses stored codes and tokens, with their key and after a rotation.
+func TestTokensOfAnEarlierVersion(t *testing.T) {
 	newer := "k2:" + base64.StdEncoding.EncodeToString(seal.NewSecret())
 	for name, keys := range map[string][]string{"one key": nil, "rotated": {newer}} {
 		t.Run(name, func(t *testing.T) {
@@ -198,7 +189,7 @@ func TestTokensOfTheOldCode(t *testing.T) {
 			}
 			if status, m = i.refresh(t, i.had["rotated"]); status != http.StatusOK ||
 				m["refresh_token"] != i.had["successor"] {
-				t.Errorf("a client that did not get the answer of the old code gets %d %v", status, m)
+				t.Errorf("a client that did not get the answer gets %d %v", status, m)
 			}
 			if status, m = i.redeem(t, "pending"); status != http.StatusOK || m["scope"] != "mcp offline_access" {
 				t.Fatal(status, m)
@@ -211,9 +202,8 @@ func TestTokensOfTheOldCode(t *testing.T) {
 	}
 }
 
-// TestTokensOfTheOldCodeReused presents used codes and tokens of the old code again: their grants
-// end.
-func TestTokensOfTheOldCodeReused(t *testing.T) {
+// TestTokensOfAnEarlierVersionReused presents used codes and tokens again: their grants end.
+func TestTokensOfAnEarlierVersionReused(t *testing.T) {
 	i := mustIssued(t)
 	i.mustVerify(t, i.had["access"])
 	status, m := i.redeem(t, "used")
@@ -230,7 +220,7 @@ func TestTokensOfTheOldCodeReused(t *testing.T) {
 	}
 }
 
-// TestTokensWithoutTheKey opens the store of the old code with another secret for tokens.
+// TestTokensWithoutTheKey opens the store with another secret for tokens.
 func TestTokensWithoutTheKey(t *testing.T) {
 	i := mustIssued(t)
 	i.minter = minter{[][]byte{seal.NewSecret()}}
@@ -241,7 +231,7 @@ func TestTokensWithoutTheKey(t *testing.T) {
 	refused(t, "a code", status, m, "invalid_grant")
 }
 
-// TestTokensRowsKeepTheirForm compares rows of the old code with rows that are written now.
+// TestTokensRowsKeepTheirForm compares rows of an earlier version with rows that are written now.
 func TestTokensRowsKeepTheirForm(t *testing.T) {
 	i := mustIssued(t)
 	before := i.forms(t)
@@ -290,19 +280,9 @@ func (i issued) forms(t *testing.T) map[string]string {
 		if err := rows.Scan(&kind, &signature, &text); err != nil {
 			t.Fatal(err)
 		}
-		var m map[string]json.RawMessage
-		if err := json.Unmarshal(text, &m); err != nil {
-			t.Fatal(err)
-		}
-		var expires map[string]time.Time
-		if err := json.Unmarshal(m["expires"], &expires); err != nil {
-			t.Fatal(err)
-		}
-		delete(m, "expires")
-		delete(m, "at")
-		form := fmt.Sprint(len(signature), slices.Sorted(maps.Keys(expires)))
-		for _, name := range slices.Sorted(maps.Keys(m)) {
-			form += " " + name + string(m[name])
+		form := fmt.Sprint(len(signature), " ", len(text))
+		if kind != "pkce" { // the challenge as it is
+			form = fmt.Sprint(len(signature), " ", string(text))
 		}
 		if kind == "at" || kind == "rt" { // those of a refresh are those of a code
 			if old := forms[kind]; old != "" && old != form {

@@ -10,7 +10,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"maps"
 	"net/url"
 	"regexp"
 	"slices"
@@ -78,16 +77,12 @@ func sign(secret, random []byte) []byte {
 	return h.Sum(nil)
 }
 
-// record is the JSON column of a code or token row. It contains no secret. Rows of releases that
-// used ory/fosite have the same members.
+// record is the JSON column of a code or token row. It contains no secret.
 type record struct {
-	Client    string               `json:"client"`
-	At        time.Time            `json:"at"`
-	Requested []string             `json:"requested"`
-	Granted   []string             `json:"granted"`
-	Audience  []string             `json:"audience"`
-	Form      url.Values           `json:"form,omitempty"`
-	Expires   map[string]time.Time `json:"expires"` // by kind; the columns of the store decide
+	Client      string   `json:"client"`
+	Resource    string   `json:"resource"`
+	Scopes      []string `json:"scopes"`
+	RedirectURI string   `json:"redirect_uri,omitempty"` // that the token request must repeat
 }
 
 // readRecord returns the record of a code or token of a grant.
@@ -96,7 +91,7 @@ func readRecord(text []byte, g store.Grant) (record, error) {
 	if err := json.Unmarshal(text, &rec); err != nil {
 		return record{}, errors.Join(errInconsistent, err)
 	}
-	if rec.Client != g.ClientID || !slices.Equal(rec.Audience, []string{g.Resource}) {
+	if rec.Client != g.ClientID || rec.Resource != g.Resource {
 		return record{}, errInconsistent
 	}
 	return rec, nil
@@ -126,72 +121,57 @@ func (srv *Server) issueCode(ctx context.Context, row store.AuthRequest, g store
 
 // addCode stores a new code of a grant with its PKCE challenge.
 func (srv *Server) addCode(ctx context.Context, row store.AuthRequest, g store.Grant) (code string, err error) {
-	scope, now := strings.Fields(g.Scope), srv.now().UTC()
-	if !subset(scope, srv.scopes) {
+	rec := record{Client: g.ClientID, Resource: g.Resource, Scopes: strings.Fields(g.Scope)}
+	if !subset(rec.Scopes, srv.scopes) {
 		return "", errors.New("the approved request has a scope that this server no longer has")
 	}
-	expires := now.Add(codeTTL)
-	rec := record{
-		Client: g.ClientID, At: now, Requested: scope, Granted: scope, Audience: []string{g.Resource},
-		Expires: map[string]time.Time{"authorize_code": expires},
-	}
 	if len(row.Request) > 0 { // see explicitRedirect
-		rec.Form = url.Values{"redirect_uri": {row.RedirectURI}}
+		rec.RedirectURI = row.RedirectURI
 	}
 	text, err := json.Marshal(rec)
 	if err != nil {
 		return "", err
 	}
 	code, signature := srv.minter.mint(codePrefix)
+	expires := srv.now().Add(codeTTL)
 	c := store.Code{Signature: signature, Grant: g.ID, RequestID: g.ID, Request: text, Expires: expires}
 	if err := srv.store.AddCode(ctx, c); err != nil {
 		return "", err
 	}
-	rec.Form = url.Values{"code_challenge": {row.CodeChallenge}, "code_challenge_method": {"S256"}}
-	if text, err = json.Marshal(rec); err != nil {
-		return "", err
-	}
-	return code, srv.store.AddPKCE(ctx, signature, text, expires)
+	return code, srv.store.AddPKCE(ctx, signature, []byte(row.CodeChallenge), expires)
 }
 
 // checkVerifier compares a PKCE verifier with the challenge of a code, and deletes the challenge:
 // each code has one try. The error is an *oauthError if the verifier is wrong.
 func (srv *Server) checkVerifier(ctx context.Context, code, verifier string) error {
-	text, err := srv.store.TakePKCE(ctx, code)
+	challenge, err := srv.store.TakePKCE(ctx, code)
 	switch {
 	case errors.Is(err, store.ErrNotFound) && verifier == "":
-		return bad("invalid_request",
-			"Clients must include a code_challenge when performing the authorize code flow, but it is missing.")
+		return bad("invalid_request", "code_verifier is missing, and the code was already tried")
 	case errors.Is(err, store.ErrNotFound):
-		return bad("invalid_grant", "Unable to find initial PKCE data tied to this request")
+		return bad("invalid_grant", "the code was already tried; begin the authorization again")
 	case err != nil:
 		return err
 	}
-	var rec record
-	if err := json.Unmarshal(text, &rec); err != nil {
-		return errors.Join(errInconsistent, err)
-	}
-	return matchVerifier(verifier, rec.Form.Get("code_challenge"), rec.Form.Get("code_challenge_method"))
+	return matchVerifier(verifier, challenge)
 }
 
 var verifierForm = regexp.MustCompile(`^[A-Za-z0-9._~-]+$`)
 
 // matchVerifier returns nil if a verifier matches a challenge of the method S256 (RFC 7636, section
 // 4.6).
-func matchVerifier(verifier, challenge, method string) error {
+func matchVerifier(verifier string, challenge []byte) error {
 	sum := sha256.Sum256([]byte(verifier))
 	met := base64.RawURLEncoding.EncodeToString(sum[:])
 	switch {
-	case method != "S256":
-		return bad("invalid_request", "code_challenge_method must be S256")
 	case len(verifier) < 43:
-		return bad("invalid_grant", "The PKCE code verifier must be at least 43 characters.")
+		return bad("invalid_grant", "code_verifier must have at least 43 characters")
 	case len(verifier) > 128:
-		return bad("invalid_grant", "The PKCE code verifier can not be longer than 128 characters.")
+		return bad("invalid_grant", "code_verifier must have at most 128 characters")
 	case !verifierForm.MatchString(verifier):
-		return bad("invalid_grant", "The PKCE code verifier must only contain [a-Z], [0-9], '-', '.', '_', '~'.")
-	case subtle.ConstantTimeCompare([]byte(met), []byte(challenge)) != 1:
-		return bad("invalid_grant", "The PKCE code challenge did not match the code verifier.")
+		return bad("invalid_grant", "code_verifier may contain only A-Z, a-z, 0-9 and - . _ ~")
+	case subtle.ConstantTimeCompare([]byte(met), challenge) != 1:
+		return bad("invalid_grant", "code_verifier does not match the code_challenge of the authorization request")
 	}
 	return nil
 }
@@ -202,18 +182,13 @@ func matchVerifier(verifier, challenge, method string) error {
 // Neither token outlives the grant.
 func (srv *Server) addTokens(ctx context.Context, g store.Grant, rec record, narrow []string) (
 	made store.Successor, err error) {
-	now := srv.now().UTC()
+	now := srv.now()
 	left := g.Expires.Sub(now)
 	access, refresh := min(srv.tokens.AccessTTL, left), min(srv.tokens.RefreshTTL, left)
-	rec.At, rec.Form, rec.Expires = now, nil, maps.Clone(rec.Expires)
-	if rec.Expires == nil {
-		rec.Expires = map[string]time.Time{}
-	}
-	rec.Expires["access_token"] = now.Add(access).Round(time.Second)
-	rec.Expires["refresh_token"] = now.Add(refresh).Round(time.Second)
+	rec.RedirectURI = ""
 	narrowed := rec
 	if narrow != nil {
-		narrowed.Granted = narrow
+		narrowed.Scopes = narrow
 	}
 	accessToken, signature := srv.minter.mint(accessPrefix)
 	if err := srv.addToken(ctx, store.AccessToken, signature, g, narrowed, now.Add(access)); err != nil {
@@ -227,7 +202,7 @@ func (srv *Server) addTokens(ctx context.Context, g store.Grant, rec record, nar
 	made.Response, err = json.Marshal(tokenResponse{
 		AccessToken: accessToken, TokenType: "Bearer", ExpiresIn: int64(access / time.Second),
 		RefreshToken: refreshToken,
-		Scope:        strings.Join(narrowed.Granted, " "),
+		Scope:        strings.Join(narrowed.Scopes, " "),
 	})
 	return made, err
 }

@@ -61,10 +61,9 @@ func (srv *Server) refresh(r *http.Request, c *client, q url.Values) ([]byte, er
 		if err != nil {
 			return store.Successor{}, err
 		}
-		for _, scope := range rec.Granted {
+		for _, scope := range rec.Scopes {
 			if !slices.Contains(srv.scopes, scope) {
-				return store.Successor{}, bad("invalid_scope", "The OAuth 2.0 Client is not allowed to request "+
-					"scope '%s'.", scope)
+				return store.Successor{}, bad("invalid_scope", "this server no longer has the scope %s", scope)
 			}
 		}
 		return srv.addTokens(ctx, g, rec, narrow)

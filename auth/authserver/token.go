@@ -180,9 +180,8 @@ func (srv *Server) exchangeCode(ctx context.Context, code store.Code, g store.Gr
 	if err != nil {
 		return nil, err
 	}
-	if redirect := rec.Form.Get("redirect_uri"); redirect != "" && redirect != q.Get("redirect_uri") {
-		return nil, bad("invalid_grant",
-			`The "redirect_uri" from this request does not match the one from the authorize request.`)
+	if rec.RedirectURI != "" && rec.RedirectURI != q.Get("redirect_uri") {
+		return nil, bad("invalid_grant", "redirect_uri is not that of the authorization request")
 	}
 	if err := srv.checkVerifier(ctx, code.Signature, q.Get("code_verifier")); err != nil {
 		return nil, err

@@ -12,15 +12,14 @@ import (
 	"testing"
 )
 
-// TestTokensVerifiers redeems a code with wrong verifiers. The client has one try, and the error
-// texts stay as they were.
+// TestTokensVerifiers redeems a code with wrong verifiers. The client has one try.
 func TestTokensVerifiers(t *testing.T) {
 	const (
-		tooShort      = "The PKCE code verifier must be at least 43 characters."
-		tooLong       = "The PKCE code verifier can not be longer than 128 characters."
-		badText       = "The PKCE code verifier must only contain [a-Z], [0-9], '-', '.', '_', '~'."
-		mismatch      = "The PKCE code challenge did not match the code verifier."
-		otherRedirect = `The "redirect_uri" from this request does not match the one from the authorize request.`
+		tooShort      = "code_verifier must have at least 43 characters"
+		tooLong       = "code_verifier must have at most 128 characters"
+		badText       = "code_verifier may contain only A-Z, a-z, 0-9 and - . _ ~"
+		mismatch      = "code_verifier does not match the code_challenge of the authorization request"
+		otherRedirect = "redirect_uri is not that of the authorization request"
 	)
 	right := mustIssued(t).had["verifier"]
 	for name, row := range map[string]struct {
@@ -65,7 +64,7 @@ func TestTokensVerifiers(t *testing.T) {
 				return
 			}
 			refused(t, "the right verifier after that", status, m, "invalid_grant")
-			if m["error_description"] != "Unable to find initial PKCE data tied to this request" {
+			if m["error_description"] != "the code was already tried; begin the authorization again" {
 				t.Errorf("after that it is told %q", m["error_description"])
 			}
 			status, m = i.redeem(t, "pending", "code_verifier", "")
@@ -76,22 +75,14 @@ func TestTokensVerifiers(t *testing.T) {
 
 // TestTokensPlainIsRefused alters stored challenges: only the method S256 is accepted.
 func TestTokensPlainIsRefused(t *testing.T) {
-	for name, form := range map[string]string{
-		"plain":        `{"code_challenge":["VERIFIER"],"code_challenge_method":["plain"]}`,
-		"no method":    `{"code_challenge":["VERIFIER"]}`,
-		"other case":   `{"code_challenge":["CHALLENGE"],"code_challenge_method":["s256"]}`,
-		"unknown":      `{"code_challenge":["VERIFIER"],"code_challenge_method":["S512"]}`,
-		"no challenge": `{"code_challenge_method":["S256"]}`,
-		"no form":      `{}`,
-		"with padding": `{"code_challenge":["CHALLENGE="],"code_challenge_method":["S256"]}`,
-		"a part":       `{"code_challenge":["PART"],"code_challenge_method":["S256"]}`,
+	for name, challenge := range map[string]string{
+		"plain": "VERIFIER", "empty": "", "with padding": "CHALLENGE=", "a part": "PART", "lower case": "LOWER",
 	} {
 		t.Run(name, func(t *testing.T) {
 			i := mustIssued(t)
-			challenge := challengeOf(i.had["verifier"])
-			values := strings.NewReplacer("VERIFIER", i.had["verifier"], "CHALLENGE", challenge, "PART", challenge[:42])
-			form = values.Replace(form)
-			i.setChallenge(t, "pending", form)
+			right := challengeOf(i.had["verifier"])
+			i.setChallenge(t, "pending", strings.NewReplacer("VERIFIER", i.had["verifier"], "CHALLENGE", right,
+				"PART", right[:42], "LOWER", strings.ToLower(right)).Replace(challenge))
 			if status, m := i.redeem(t, "pending"); status == http.StatusOK || m["access_token"] != nil {
 				t.Errorf("%d %v", status, m)
 			}
@@ -99,7 +90,7 @@ func TestTokensPlainIsRefused(t *testing.T) {
 	}
 }
 
-// TestTokensOneRedemptionWins redeems one code of the old code twenty times at once. One call gets
+// TestTokensOneRedemptionWins redeems one code twenty times at once. One call gets
 // tokens, and the others revoke them.
 func TestTokensOneRedemptionWins(t *testing.T) {
 	i := mustIssued(t)
@@ -184,7 +175,7 @@ func (i issued) states(t *testing.T) map[string]int {
 	return all
 }
 
-// TestTokensAltered presents tokens of the old code with a change in each part, and in other
+// TestTokensAltered presents tokens with a change in each part, and in other
 // encodings of the same bytes: a token has one encoding.
 func TestTokensAltered(t *testing.T) {
 	i := mustIssued(t)
@@ -194,7 +185,7 @@ func TestTokensAltered(t *testing.T) {
 	otherRandom, otherMAC, _ := strings.Cut(strings.TrimPrefix(other, "jct_rt_"), ".")
 	raw, err := base64.RawURLEncoding.DecodeString(random)
 	if err != nil || len(raw) != 32 || len(mac) != 43 {
-		t.Fatalf("the old code has made %s: %v", whole, err)
+		t.Fatalf("the token is %s: %v", whole, err)
 	}
 	rows := map[string]string{
 		"nothing":                            "",
@@ -267,7 +258,7 @@ func TestTokensRefreshOfAScopeThatIsGone(t *testing.T) {
 	i.scopes = []string{scopeMCP}
 	status, m := i.refresh(t, i.had["refresh"])
 	refused(t, "a refresh", status, m, "invalid_scope")
-	if m["error_description"] != "The OAuth 2.0 Client is not allowed to request scope 'offline_access'." {
+	if m["error_description"] != "this server no longer has the scope offline_access" {
 		t.Errorf("it is told %q", m["error_description"])
 	}
 	i.scopes = scopes
@@ -312,7 +303,7 @@ func TestTokensComparedInConstantTime(t *testing.T) {
 // they give no tokens.
 func TestTokensRowsOfAnotherGrant(t *testing.T) {
 	for name, value := range map[string]string{"client": "'other'",
-		"audience": `json('["https://junction.example/web/mcp"]')`} {
+		"resource": "'https://junction.example/web/mcp'"} {
 		t.Run(name, func(t *testing.T) {
 			i := mustIssued(t)
 			for _, table := range []string{"oauth_codes", "oauth_tokens"} {

@@ -89,7 +89,7 @@ func (srv *Server) introspect(ctx context.Context, token string) (a store.Access
 	if err := json.Unmarshal(a.Token.Request, &r); err != nil {
 		return a, nil, fmt.Errorf("read a token's row: %w", err)
 	}
-	return a, r.Granted, nil
+	return a, r.Scopes, nil
 }
 
 func (srv *Server) cacheToken(hash auth.Hash, v *knownToken) {

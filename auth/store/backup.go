@@ -42,7 +42,7 @@ func Check(ctx context.Context, c Config) (Report, error) {
 		return Report{}, err
 	}
 	defer s.Close()
-	r := Report{Latest: Latest(), Rows: map[string]int{}, Problems: []string{}}
+	r := Report{Latest: len(s.steps), Rows: map[string]int{}, Problems: []string{}}
 	// The schema comes first, since the check of the file evaluates conditions that are in it.
 	err = s.checkVersion(ctx, &r)
 	if !s.postgres && len(r.Problems) == 0 && !errors.Is(err, ErrNewer) && !errors.Is(err, ErrSchema) {
@@ -60,9 +60,14 @@ func Check(ctx context.Context, c Config) (Report, error) {
 	if _, err := s.checkKeys(ctx); err != nil {
 		return r, err
 	}
+	if r.Schema < r.Latest {
+		if s.has, err = columnsAfter(ctx, s.steps[:r.Schema]); err != nil {
+			return r, err
+		}
+	}
 	for _, table := range checkedTables {
 		n := 0
-		if unknown(table, r.Schema) {
+		if !s.hasColumn(table, "id") && !s.hasColumn(table, "signature") {
 			continue
 		}
 		if err := s.get(ctx, []any{&n}, `SELECT count(*) FROM `+table); err != nil {
@@ -91,11 +96,6 @@ func (s *Store) checkVersion(ctx context.Context, r *Report) (err error) {
 }
 
 const maxProblems = 20 // of a Report
-
-// unknown reports whether a version of the schema lacks a table.
-func unknown(table string, schema int) bool {
-	return schema < 2 && strings.HasPrefix(table, "upstream_")
-}
 
 // openToRead opens the store for reading only.
 func openToRead(ctx context.Context, c Config) (*Store, error) {
@@ -131,18 +131,14 @@ func (s *Store) integrity(ctx context.Context) (problems []string, err error) {
 	return problems, err
 }
 
-// boundSince is the version of the schema since which rows have codes. The migration to it deletes
-// the rows of older versions.
-const boundSince = 7
-
 // verifyAll opens every secret of the store and verifies every row that has a code, and adds to r
 // those that another program has changed.
 func (s *Store) verifyAll(ctx context.Context, r *Report) error {
 	r.Secrets = 1 // the canary
-	if r.Schema < boundSince {
-		return nil
-	}
 	for _, t := range boundRows {
+		if !s.hasColumn(t.blank().table(), t.key) {
+			continue
+		}
 		err := s.eachBound(ctx, t.key, t.blank, func(row boundRow) error {
 			for _, p := range row.secrets {
 				if len(p.sealed) > 0 {

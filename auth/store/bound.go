@@ -182,10 +182,28 @@ func (s *Store) eachBound(ctx context.Context, key string, blank func() bound,
 	}
 }
 
+// expression returns what reads a column of a row: if an older schema lacks the column, the empty
+// value, which a migration gives to existing rows.
+func (s *Store) expression(table string, f field) string {
+	if s.hasColumn(table, f.column) {
+		return f.column
+	}
+	switch f.value.(type) {
+	case *string:
+		return "''"
+	case *int64, *time.Time:
+		return "0"
+	}
+	return "NULL"
+}
+
 // boundAfter reads the next rows after a key.
 func (s *Store) boundAfter(ctx context.Context, key, after string, blank func() bound) (rows []boundRow, err error) {
-	names, _ := into{blank()}.columns(true)
 	table := blank().table()
+	var names []string
+	for _, f := range columnsOf(blank()) {
+		names = append(names, s.expression(table, f))
+	}
 	err = s.all(ctx, func(scan func(places ...any) error) error {
 		row := boundRow{bound: blank()}
 		_, places := into{row.bound}.columns(true)
@@ -199,18 +217,14 @@ func (s *Store) boundAfter(ctx context.Context, key, after string, blank func() 
 				places[i] = &p.stored
 			}
 		}
-		switch err := scan(append([]any{&row.key}, places...)...); {
-		case err == nil:
+		err := scan(append([]any{&row.key}, places...)...)
+		if err == nil {
 			row.err = s.settle(row.secrets, row.code)
-		case errors.Is(err, ErrChanged):
-			row.err = fmt.Errorf("table %s: %w", table, err)
-		default:
-			return err
+			rows = append(rows, row)
 		}
-		rows = append(rows, row)
-		return nil
-	}, `SELECT `+table+`.`+key+`, `+names+` FROM `+table+` WHERE `+key+` > $1 ORDER BY `+key+` LIMIT $2`, after,
-		boundBatch)
+		return err
+	}, `SELECT `+key+`, `+strings.Join(names, ", ")+` FROM `+table+` WHERE `+key+` > $1 ORDER BY `+key+` LIMIT $2`,
+		after, boundBatch)
 	return rows, err
 }
 

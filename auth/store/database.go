@@ -2,7 +2,7 @@ package store
 
 import "database/sql"
 
-// Database returns the connections to Postgres, for the tables of migration 0006: their queries,
+// Database returns the connections to Postgres, for the tables of the replicas: their queries,
 // and the deletion of their expired rows, are in cmd/junction/replicas. The result is nil for
 // SQLite, and is closed with the store.
 func (s *Store) Database() *sql.DB {

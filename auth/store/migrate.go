@@ -7,15 +7,19 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path"
 	"strconv"
 	"strings"
 )
 
-// migrations are the steps of the schema: 0001_….sql, 0002_….sql and so on. Each runs once, and
-// must not change after a release.
+// migrations has the steps of the schema: migrations/0001_….sql, 0002_….sql and so on. Each runs
+// once, and must not change after a release.
 //
 //go:embed migrations/*.sql
 var migrations embed.FS
+
+// step is one migration, for both databases. Its name begins with its number.
+type step struct{ name, text string }
 
 // Keys of Postgres advisory locks. They must not change.
 const (
@@ -26,7 +30,7 @@ const (
 // migrate checks the keys and the schema, and migrates the schema, in one transaction, in one process
 // at a time. If apply is false, it only checks both.
 func (s *Store) migrate(ctx context.Context, apply bool) error {
-	steps := steps()
+	steps := s.steps
 	return s.WithTx(ctx, func(ctx context.Context) error {
 		if s.postgres && apply {
 			if _, err := s.exec(ctx, `SELECT pg_advisory_xact_lock($1)`, int64(migrating)); err != nil {
@@ -59,8 +63,8 @@ func (s *Store) migrate(ctx context.Context, apply bool) error {
 			return nil
 		}
 		for i := done; i < len(steps); i++ {
-			if err := s.step(ctx, steps[i], i+1); err != nil {
-				return fmt.Errorf("%s: %w", steps[i], err)
+			if err := s.apply(ctx, steps[i], i+1); err != nil {
+				return fmt.Errorf("migrate the schema: %s, and nothing was changed: %w", steps[i].name, err)
 			}
 		}
 		if !sealed {
@@ -70,10 +74,14 @@ func (s *Store) migrate(ctx context.Context, apply bool) error {
 	})
 }
 
-// steps returns the files of migrations in order.
-func steps() []string {
+// steps returns the migrations of this program in order.
+func steps() (all []step) {
 	names, _ := fs.Glob(migrations, "migrations/*.sql") // the pattern is valid
-	return names
+	for _, name := range names {
+		text, _ := migrations.ReadFile(name) // an embedded file is always readable
+		all = append(all, step{path.Base(name), string(text)})
+	}
+	return all
 }
 
 // version returns how many steps the schema has.
@@ -100,16 +108,12 @@ func (s *Store) version(ctx context.Context) (n int, err error) {
 	return n, err
 }
 
-func (s *Store) step(ctx context.Context, name string, version int) error {
-	text, err := migrations.ReadFile(name)
-	if err != nil {
-		return err
-	}
-	if number, _, _ := strings.Cut(strings.TrimPrefix(name, "migrations/"), "_"); number != fmt.Sprintf("%04d",
-		version) {
+// apply runs the step that makes a version of the schema.
+func (s *Store) apply(ctx context.Context, m step, version int) error {
+	if number, _, _ := strings.Cut(m.name, "_"); number != fmt.Sprintf("%04d", version) {
 		return errors.New("it is step " + strconv.Itoa(version))
 	}
-	statements := string(text)
+	statements := m.text
 	if version == 1 {
 		statements = migrationsTable + ";\n" + statements
 	}
@@ -124,6 +128,6 @@ func (s *Store) step(ctx context.Context, name string, version int) error {
 			return err
 		}
 	}
-	_, err = s.exec(ctx, `INSERT INTO schema_migrations (version, at) VALUES ($1, $2)`, version, seconds(s.now()))
+	_, err := s.exec(ctx, `INSERT INTO schema_migrations (version, at) VALUES ($1, $2)`, version, seconds(s.now()))
 	return err
 }

@@ -23,7 +23,10 @@ import (
 const child = "JUNCTION_STORE_TEST_CHILD"
 
 // order is the task of a child process.
-type order struct{ Driver, DSN, Keys string }
+type order struct {
+	Driver, DSN, Keys string
+	Invented          bool // the process migrates by inventedStep, and hangs in the middle
+}
 
 func TestMain(m *testing.M) {
 	if text := os.Getenv(child); text != "" {
@@ -48,7 +51,11 @@ func serve(text string) error {
 		return err
 	}
 	ctx := context.Background()
-	s, err := Open(ctx, Config{Driver: o.Driver, DSN: o.DSN, Keys: keys, Log: authtest.Log(nil, os.Stderr)})
+	c := Config{Driver: o.Driver, DSN: o.DSN, Keys: keys, Log: authtest.Log(nil, os.Stderr)}
+	if o.Invented {
+		c.steps, c.Now = inventedSteps(), hang
+	}
+	s, err := Open(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -74,7 +81,12 @@ type process struct {
 
 func mustStart(t *testing.T, d database) *process {
 	t.Helper()
-	text, err := json.Marshal(order{d.driver, d.dsn, ringText("a")})
+	return mustObey(t, order{Driver: d.driver, DSN: d.dsn, Keys: ringText("a")})
+}
+
+func mustObey(t *testing.T, o order) *process {
+	t.Helper()
+	text, err := json.Marshal(o)
 	if err != nil {
 		t.Fatal(err)
 	}

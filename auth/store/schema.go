@@ -37,7 +37,7 @@ func (s *Store) checkSchema(ctx context.Context, version int) error {
 
 // differences returns what the schema has and a version of this program has not, and the reverse.
 func (s *Store) differences(ctx context.Context, version int) ([]string, error) {
-	made, err := inMemory(ctx, version)
+	made, err := inMemory(ctx, s.steps[:version])
 	if err != nil {
 		return nil, fmt.Errorf("make the schema %d: %w", version, err)
 	}
@@ -56,22 +56,41 @@ func (s *Store) differences(ctx context.Context, version int) ([]string, error) 
 	return compare(wanted, found), nil
 }
 
-// inMemory returns a SQLite store in memory with the schema of a version.
-func inMemory(ctx context.Context, version int) (*Store, error) {
+// inMemory returns a SQLite store in memory with the schema that the steps make.
+func inMemory(ctx context.Context, steps []step) (*Store, error) {
 	db, err := sql.Open("sqlite", ":memory:")
 	if err != nil {
 		return nil, err
 	}
 	db.SetMaxOpenConns(1) // each connection is a database of its own
 	s := &Store{write: db, read: db, now: time.Now}
-	for i, name := range steps()[:version] {
-		if err := s.step(ctx, name, i+1); err != nil {
+	for i, m := range steps {
+		if err := s.apply(ctx, m, i+1); err != nil {
 			_ = db.Close()
 			return nil, err
 		}
 	}
 	return s, nil
 }
+
+// columnsAfter returns the columns of the schema that the steps make, as table.column.
+func columnsAfter(ctx context.Context, steps []step) (map[string]bool, error) {
+	made, err := inMemory(ctx, steps)
+	if err != nil {
+		return nil, err
+	}
+	defer made.Close()
+	names, err := made.texts(ctx, `SELECT m.name || '.' || c.name FROM sqlite_schema m
+		JOIN pragma_table_info(m.name) c WHERE m.type = 'table'`)
+	all := map[string]bool{}
+	for _, name := range names {
+		all[name] = true
+	}
+	return all, err
+}
+
+// hasColumn reports whether the schema of the store has a column of this program.
+func (s *Store) hasColumn(table, column string) bool { return s.has == nil || s.has[table+"."+column] }
 
 // object is an object of a schema.
 type object struct{ name, text string }

@@ -89,6 +89,8 @@ type Config struct {
 	Audited func()
 	// Took is called for each Read, Write and Commit. It must not block, and may be nil.
 	Took func(operation string, took time.Duration)
+
+	steps []step // of the schema; nil are those of this program, and tests have others
 }
 
 // Store is an open store. Close it.
@@ -107,6 +109,8 @@ type Store struct {
 	audited   func()                      // may be nil
 	measured  func(string, time.Duration) // may be nil
 	lease     *lease                      // nil if there is none
+	steps     []step                      // of the schema
+	has       map[string]bool             // columns of an older schema, as table.column; nil for the latest
 	bounds    bounds
 	added     atomic.Int64 // requests, by this process
 
@@ -148,11 +152,14 @@ func open(ctx context.Context, c Config) (*Store, error) {
 
 // blank returns a Store without a database.
 func blank(c Config) (*Store, error) {
+	if c.steps == nil {
+		c.steps = steps()
+	}
 	if c.Keys == nil {
 		return nil, errors.New("cannot open the store without master keys")
 	}
 	return &Store{log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)), now: c.now, audited: c.Audited, measured: c.Took,
-		bounds: defaultBounds(), vault: c.Keys.Vault("vault"), codes: c.Keys.MAC("rows")}, nil
+		steps: c.steps, bounds: defaultBounds(), vault: c.Keys.Vault("vault"), codes: c.Keys.MAC("rows")}, nil
 }
 
 // connect returns a Store whose schema and keys are not checked yet.

@@ -55,7 +55,7 @@ func (w *world) options() Options {
 		w.t.Fatal(err)
 	}
 	return Options{DSN: w.dsn, DB: w.store.Database(), Key: key, Listener: l, Advertise: "127.0.0.1:0", Version: "test",
-		Shared:  func([]byte) (string, error) { return "schema=6 auth=00", nil },
+		Shared:  func([]byte) (string, error) { return "schema=1 auth=00", nil },
 		Changed: func() {}, Log: authtest.Log(w.t), TTL: w.ttl, MaxHeader: 64 << 10, WriteTimeout: time.Minute}
 }
 
@@ -139,7 +139,7 @@ func TestRefused(t *testing.T) {
 		"key": {func(w *world, o *Options) { o.Key, _ = seal.NewKey(append([]byte{1}, w.key[1:]...)) },
 			[]string{"fingerprint of sessions.key_file"}},
 		"configuration": {func(_ *world, o *Options) {
-			o.Shared = func([]byte) (string, error) { return "schema=6 auth=11 names=22", nil }
+			o.Shared = func([]byte) (string, error) { return "schema=1 auth=11 names=22", nil }
 		}, []string{"auth (11 here, 00 there), names (22 here, none there)"}},
 		"address": {func(w *world, o *Options) { o.Advertise = w.mustAddress() },
 			[]string{errAddress.Error()}},
@@ -189,7 +189,7 @@ func TestSameAddress(t *testing.T) {
 	w := mustWorld(t)
 	w.ttl = time.Hour
 	o := w.options()
-	if _, err := w.store.Database().Exec(`INSERT INTO members VALUES ('dead', $1, $2, 'schema=6 auth=00', 'test', 0, `+now+` + 3600000000)`,
+	if _, err := w.store.Database().Exec(`INSERT INTO members VALUES ('dead', $1, $2, 'schema=1 auth=00', 'test', 0, `+now+` + 3600000000)`,
 		o.Listener.Addr().String(), mustFingerprint(t, o.Key)); err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,240 @@
+package store
+
+import (
+	"bufio"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// inventedSteps are the steps of an invented next version: the first one lacks a column and a table of
+// this program, and the second one adds them.
+func inventedSteps() []step {
+	const table = `CREATE TABLE upstream_clients \([^;]*;\n`
+	first := steps()[0]
+	added := regexp.MustCompile(table).FindString(first.text)
+	first.text = strings.Replace(first.text, added, "", 1)
+	first.text = strings.Replace(first.text, "\tredirect_host TEXT NOT NULL,\n", "", 1)
+	return []step{first, {"0002_invented.sql", `-- A column with an empty default, and tables.
+ALTER TABLE grants ADD COLUMN redirect_host TEXT NOT NULL DEFAULT '';
+` + added + `CREATE TABLE invented (id TEXT PRIMARY KEY, body BLOB, at BIGINT NOT NULL DEFAULT 0);
+CREATE INDEX invented_new ON invented (id) WHERE at = 0;
+`}}
+}
+
+// mustLoadOlder returns a store with the schema of the first of inventedSteps, with sign-ins.
+func mustLoadOlder(t *testing.T, driver string) database {
+	t.Helper()
+	load, name := mustLoad, "sqlite"
+	if driver == Postgres {
+		load, name = mustLoadPostgres, "pgx"
+	}
+	d := load(t, 1)
+	db, err := sql.Open(name, d.dsn)
+	want(t, "Open", err, nil)
+	_, err = db.Exec(`ALTER TABLE grants DROP COLUMN redirect_host; DROP TABLE upstream_clients`)
+	want(t, "Exec", errors.Join(err, db.Close()), nil)
+	return d
+}
+
+// invented is the configuration of a program whose schema the steps make.
+func (d database) invented(t *testing.T, steps []step) Config {
+	c := d.config(t)
+	c.steps, c.Now = steps, later
+	return c
+}
+
+// later is a time at which the sign-ins of the dumps are valid.
+func later() time.Time { return newClock().now().Add(30 * time.Second) }
+
+// eachDriver runs a test with a store of the older schema in each database.
+func eachDriver(t *testing.T, f func(t *testing.T, d database)) {
+	for _, driver := range []string{SQLite, Postgres} {
+		t.Run(driver, func(t *testing.T) { f(t, mustLoadOlder(t, driver)) })
+	}
+}
+
+// TestDumpsOfEachSchema opens stores that each released schema has written, and continues their
+// sign-ins. A new schema needs a new dump, including the latest one for the future.
+func TestDumpsOfEachSchema(t *testing.T) {
+	for schema := 1; schema <= Latest(); schema++ {
+		on := func(driver string, load func(t *testing.T, schema int) database) {
+			t.Run(fmt.Sprint(schema, " ", driver), func(t *testing.T) {
+				continueSignIns(t, mustOpen(t, load(t, schema), later))
+			})
+		}
+		on(SQLite, mustLoad)
+		on(Postgres, mustLoadPostgres)
+	}
+}
+
+// TestMigrationKeepsSignIns: a store of an older schema can be checked as it is. Commands leave it
+// alone. The server migrates it, the sign-ins continue, and the older program refuses the result.
+func TestMigrationKeepsSignIns(t *testing.T) {
+	eachDriver(t, func(t *testing.T, d database) {
+		ctx, c := t.Context(), d.invented(t, inventedSteps())
+		mustBeAt(t, c, 1)
+		attached := c
+		attached.Attach = true
+		if _, err := Open(ctx, attached); err == nil || !strings.Contains(err.Error(), "start the server first") {
+			t.Errorf("a command opens the store: %v", err)
+		}
+		mustBeAt(t, c, 1)
+
+		s, err := Open(ctx, c)
+		want(t, "Open", err, nil)
+		continueSignIns(t, s)
+		want(t, "Close", s.Close(), nil)
+		mustBeAt(t, c, 2)
+		_, err = Open(ctx, d.invented(t, inventedSteps()[:1]))
+		want(t, "Open by the older program", err, ErrNewer)
+		s, err = Open(ctx, attached)
+		want(t, "Open by a command", err, nil)
+		want(t, "Close", s.Close(), nil)
+	})
+}
+
+// TestBackupOfAnOlderSchema: such a backup can be made, restored and migrated. A changed row is found
+// before the migration.
+func TestBackupOfAnOlderSchema(t *testing.T) {
+	ctx, d := t.Context(), mustLoadOlder(t, SQLite)
+	c, file := d.invented(t, inventedSteps()), filepath.Join(t.TempDir(), "backup.db")
+	r, err := Backup(ctx, c, file)
+	if err != nil || r.Schema != 1 || r.Rows["users"] != 1 || r.Rows["upstream_tokens"] != 1 {
+		t.Fatalf("Backup = %+v, %v", r, err)
+	}
+	c.DSN = filepath.Join(t.TempDir(), "junction.db")
+	_, _, err = Restore(ctx, c, file)
+	want(t, "Restore", err, nil)
+	mustBeAt(t, c, 1)
+	s, err := Open(ctx, c)
+	want(t, "Open", err, nil)
+	continueSignIns(t, s)
+	want(t, "Close", s.Close(), nil)
+	mustBeAt(t, c, 2)
+
+	db, err := sql.Open("sqlite", file)
+	want(t, "Open", err, nil)
+	_, err = db.Exec(`UPDATE upstream_tokens SET principal = 'user:mallory'`)
+	want(t, "UPDATE", errors.Join(err, db.Close()), nil)
+	_, _, err = Restore(ctx, c, file)
+	want(t, "Restore of a changed backup", err, ErrBackup)
+}
+
+// TestFailedMigrationChangesNothing: the error of a later statement undoes the earlier statements
+// and steps.
+func TestFailedMigrationChangesNothing(t *testing.T) {
+	eachDriver(t, func(t *testing.T, d database) {
+		good := inventedSteps()
+		for name, bad := range map[string]step{
+			"a statement fails": {"0003_bad.sql", "CREATE TABLE third (id TEXT);\nDROP TABLE nothing;\n"},
+			"a wrong number":    {"0004_bad.sql", "CREATE TABLE third (id TEXT);\n"},
+		} {
+			_, err := Open(t.Context(), d.invented(t, append(inventedSteps(), bad)))
+			if err == nil || !strings.Contains(err.Error(), bad.name) {
+				t.Errorf("%s: Open = %v, want an error that names %s", name, err, bad.name)
+			}
+			mustBeAt(t, d.invented(t, good), 1)
+		}
+		continueSignIns(t, mustOpenConfig(t, d.invented(t, good)))
+	})
+}
+
+// TestKilledMigrationChangesNothing kills a process that has run the statements of a step.
+func TestKilledMigrationChangesNothing(t *testing.T) {
+	eachDriver(t, func(t *testing.T, d database) {
+		p := mustObey(t, order{Driver: d.driver, DSN: d.dsn, Keys: ringText("a"), Invented: true})
+		p.mustSay(t, "migrating")
+		want(t, "Kill", p.Process.Kill(), nil)
+		_ = p.Wait()
+		mustBeAt(t, d.invented(t, inventedSteps()), 1)
+		continueSignIns(t, mustOpenConfig(t, d.invented(t, inventedSteps())))
+	})
+}
+
+// hang is the clock of a process that a test kills: migrate asks for the time when the statements of
+// a step have run.
+func hang() time.Time {
+	fmt.Println("migrating")
+	_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
+	return time.Now()
+}
+
+// TestReplicasMigrateOnce starts several replicas over one database of an older schema.
+func TestReplicasMigrateOnce(t *testing.T) {
+	d := mustLoadOlder(t, Postgres)
+	if n := parallel(t, 5, nil, func(int) error {
+		s, err := Open(t.Context(), d.invented(t, inventedSteps()))
+		if err == nil {
+			err = s.Close()
+		}
+		return err
+	}); n != 5 {
+		t.Errorf("%d of 5 opened", n)
+	}
+	mustBeAt(t, d.invented(t, inventedSteps()), 2)
+}
+
+func mustOpenConfig(t *testing.T, c Config) *Store {
+	t.Helper()
+	s, err := Open(t.Context(), c)
+	want(t, "Open", err, nil)
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// mustBeAt checks a store with its sign-ins, and the version of its schema.
+func mustBeAt(t *testing.T, c Config, version int) {
+	t.Helper()
+	r, err := Check(t.Context(), c)
+	if err != nil || r.Schema != version || r.Latest != len(c.steps) || len(r.Problems) > 0 ||
+		r.Rows["users"] != 1 || r.Rows["upstream_tokens"] != 1 {
+		t.Fatalf("Check = %+v, %v; want the schema %d", r, err, version)
+	}
+}
+
+// continueSignIns uses the sign-ins of a dump.
+func continueSignIns(t *testing.T, s *Store) {
+	t.Helper()
+	ctx := t.Context()
+	if all, err := s.Blocks(ctx); err != nil || len(all) != 1 || all[0].ClientID != "spam" ||
+		all[0].ClientName != "Spam" || all[0].Reason != "phishing" {
+		t.Errorf("Blocks = %+v, %v", all, err)
+	}
+	var filed []FiledEvent
+	done, err := s.FileEvents(ctx, func(e FiledEvent) { filed = append(filed, e) })
+	if err != nil || !done || len(filed) != 1 || filed[0].ID != "18a1-x" || filed[0].User.Email == "" {
+		t.Errorf("FileEvents = %v, %v, %+v", done, err, filed)
+	}
+	if answer, err := exchange(ctx, s, "client", "rt0", "x"); err != nil || answer != "answer with rt1" {
+		t.Errorf("a token that was exchanged before: %q, %v; want the same answer", answer, err)
+	}
+	_, err = exchange(ctx, s, "client", "rt1", "rt2")
+	want(t, "its successor", err, nil)
+	a, err := s.Access(ctx, "sig-at-rt1")
+	want(t, "Access", err, nil)
+	if i, err := s.IDPSession(ctx, a.Grant.IDPSession); err != nil || i.RefreshToken != "refresh token of ann" {
+		t.Errorf("IDPSession = %q, %v", i.RefreshToken, err)
+	}
+	if r, err := s.ConsumeAuthRequest(ctx, "idp", "state", "binding"); err != nil || r.Verifier != "verifier" {
+		t.Errorf("ConsumeAuthRequest = %+v, %v", r, err)
+	}
+	if r, err := s.ConsumeAuthRequest(ctx, "idp", "state", "binding"); !errors.Is(err, ErrUsed) ||
+		r.Network != "203.0.113.9/32" {
+		t.Errorf("the request is %+v, %v", r, err)
+	}
+	if c, err := s.Connection(ctx, "linear", "user:ann"); err != nil || c.Access != "access of ann" ||
+		c.Refresh != "refresh of ann" {
+		t.Errorf("Connection = %+v, %v", c, err)
+	}
+	if c, err := s.UpstreamClient(ctx, "linear", "https://as.example", "https://us/cb"); err == nil &&
+		c.Secret != "secret" || err != nil && !errors.Is(err, ErrNotFound) { // the older schema has no such table
+		t.Errorf("UpstreamClient = %+v, %v", c, err)
+	}
+}
