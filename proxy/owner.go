@@ -91,6 +91,7 @@ func (s *Server) forwardSession(x *exchange) bool {
 		defer cancel()
 		defer context.AfterFunc(s.ending, cancel)()
 		r = r.WithContext(ctx)
+		r.Body, r.ContentLength = http.NoBody, 0 // a body of a stream means nothing, and would not count
 	}
 	reserved := false
 	deadline := time.Now().Add(takeover)

@@ -128,6 +128,23 @@ func TestForwardedBodyBeyondTheLimit(t *testing.T) {
 	}
 }
 
+// TestForwardedStreamsHaveNoBody: the body of a GET means nothing and counts for nobody, so it is not
+// passed on.
+func TestForwardedStreamsHaveNoBody(t *testing.T) {
+	for _, length := range []int64{-1, 1 << 30} {
+		w, m := newForwarding(t, Limits{})
+		v, read := w.moved("user0"), &counted32{}
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1/mcp", io.LimitReader(read, 1<<30))
+		r.ContentLength, r.Header, r.RemoteAddr = length, v.header.Clone(), "127.0.0.1:1000"
+		r.Header.Set("Accept", "text/event-stream")
+		close(m.gate)
+		a := httptest.NewRecorder()
+		if v.ServeHTTP(a, r); a.Code != http.StatusOK || read.n > 0 || <-m.got > 0 {
+			t.Errorf("a GET with a body of %d bytes is answered %d after %d bytes were read", length, a.Code, read.n)
+		}
+	}
+}
+
 // counted32 is an endless body that counts what is read.
 type counted32 struct{ n int }
 

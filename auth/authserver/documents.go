@@ -97,7 +97,7 @@ func documentURL(id string) (*url.URL, error) {
 		return nil, errors.New("it has a port")
 	case u.Path == "" || u.Path == "/":
 		return nil, errors.New("it has no path")
-	case len(id) > 1024 || !printable(id) || u.Host != strings.ToLower(u.Host):
+	case len(id) > 1024 || !printable(id) || !printable(u.Host) || u.Host != strings.ToLower(u.Host):
 		return nil, errors.New("it is longer than 1024 bytes, or contains upper case in the host or characters " +
 			"that are not ASCII")
 	}

@@ -196,7 +196,7 @@ func TestAuthT51T54DocumentsThatAreNoGood(t *testing.T) {
 		"https://client.example/", "https://client.example/a/../c.json",
 		"https://client.example/a/%2e%2E/c.json", "https://client.example/./c.json", "https://u@client.example/c.json",
 		"https://client.example/c.json#x", "https://CLIENT.example/c.json",
-		"https:client.example/c.json", "https:///c.json",
+		"https:client.example/c.json", "https:///c.json", "https://client%D0%B5.example/c.json",
 	} {
 		before := n.asked.Load()
 		p := b.once(http.MethodGet, app{s, id, strings.Repeat("v", 43), clientAt}.asks(), nil)

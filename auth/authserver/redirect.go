@@ -62,6 +62,9 @@ func checkRedirect(uri string, schemes []string) error {
 // checkHost returns why the host of an https URL is neither public nor loopback, or nil.
 func checkHost(u *url.URL) error {
 	name := u.Hostname()
+	if !printable(name) { // %D0%BE; pages would show a letter of another script, and browsers show xn--
+		return errors.New("its host has an escape; write it in ASCII (xn--)")
+	}
 	if ip, err := netip.ParseAddr(name); err == nil {
 		if ip = ip.Unmap(); ip.IsLoopback() && ip.String() == name || ip.IsGlobalUnicast() && !ip.IsPrivate() {
 			return nil

@@ -37,6 +37,8 @@ func TestAuthT45RedirectsThatMayBeRegistered(t *testing.T) {
 		"https://a.example/c b":                          "not allowed in a URI",
 		"https://a.example/\r\nLocation: x":              "not allowed in a URI",
 		"https://bücher.example/cb":                      "not allowed in a URI",
+		"https://b%C3%BCcher.example/cb":                 "write it in ASCII",
+		"https://g%D0%BE%D0%BEgle.example/cb":            "write it in ASCII",
 		"https:a.example/cb":                             "not a public name",
 		"https:///cb":                                    "not a public name",
 		"https://intranet/cb":                            "not a public name",

@@ -217,12 +217,16 @@ func (s *Store) boundAfter(ctx context.Context, key, after string, blank func() 
 				places[i] = &p.stored
 			}
 		}
-		err := scan(append([]any{&row.key}, places...)...)
-		if err == nil {
+		switch err := scan(append([]any{&row.key}, places...)...); {
+		case err == nil:
 			row.err = s.settle(row.secrets, row.code)
-			rows = append(rows, row)
+		case errors.Is(err, ErrChanged):
+			row.err = fmt.Errorf("table %s: %w", table, err)
+		default:
+			return err
 		}
-		return err
+		rows = append(rows, row)
+		return nil
 	}, `SELECT `+key+`, `+strings.Join(names, ", ")+` FROM `+table+` WHERE `+key+` > $1 ORDER BY `+key+` LIMIT $2`,
 		after, boundBatch)
 	return rows, err

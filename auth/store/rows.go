@@ -102,6 +102,9 @@ func list[T any, R interface {
 		var one T
 		_, places := into{R(&one)}.columns(false)
 		err := scan(places...)
+		if errors.Is(err, ErrChanged) {
+			err = nil
+		}
 		all = append(all, one)
 		return err
 	}, `SELECT `+columns+` FROM `+R(new(T)).table()+` `+tail, args...)
@@ -158,13 +161,16 @@ func (s *Store) stored(value any) any {
 	return value
 }
 
-// scan reads the columns of a row into their places.
+// scan reads the columns of a row into their places. If the error is ErrChanged, it has read all of
+// them.
 func (s *Store) scan(row interface{ Scan(dest ...any) error }, places []any) error {
-	targets := make([]any, len(places))
+	targets, odd := make([]any, len(places)), error(nil)
 	for i, place := range places {
 		switch p := place.(type) {
 		case *time.Time:
-			targets[i] = moment{p}
+			targets[i] = moment{p, &odd}
+		case *int64:
+			targets[i] = number{p, &odd}
 		case *secret:
 			targets[i] = &p.sealed
 		case *code:
@@ -174,6 +180,9 @@ func (s *Store) scan(row interface{ Scan(dest ...any) error }, places []any) err
 		}
 	}
 	err := row.Scan(targets...)
+	if err == nil {
+		err = odd
+	}
 	var secrets []*secret
 	for _, place := range places {
 		switch p := place.(type) {

@@ -27,19 +27,34 @@ func seconds(t time.Time) int64 {
 	return t.Unix()
 }
 
-// moment scans a stored time; 0 is the zero time.
-type moment struct{ *time.Time }
+// number scans a stored number. SQLite stores a value of any type in a column of numbers: another one
+// sets odd, and the other columns of the row are read all the same.
+type number struct {
+	to  *int64
+	odd *error // wraps ErrChanged
+}
+
+// Scan implements sql.Scanner.
+func (n number) Scan(value any) error {
+	got, ok := value.(int64)
+	if *n.to = got; !ok {
+		*n.odd = fmt.Errorf("a number is a %T: %w", value, ErrChanged)
+	}
+	return nil
+}
+
+// moment scans a stored time like a number; 0 is the zero time.
+type moment struct {
+	to  *time.Time
+	odd *error
+}
 
 // Scan implements sql.Scanner.
 func (m moment) Scan(value any) error {
-	n, ok := value.(int64)
-	switch {
-	case !ok:
-		return fmt.Errorf("a time is a %T", value)
-	case n == 0:
-		*m.Time = time.Time{}
-	default:
-		*m.Time = time.Unix(n, 0).UTC()
+	var n int64
+	err := number{&n, m.odd}.Scan(value)
+	if *m.to = (time.Time{}); n != 0 {
+		*m.to = time.Unix(n, 0).UTC()
 	}
-	return nil
+	return err
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"io"
 	"net"
 	"net/http"
@@ -17,8 +16,8 @@ import (
 // sentence, over either server, or the end of the connection if the answer has begun. A handler that
 // breaks the connection on purpose gets no line.
 func TestPanicsAreAnswered(t *testing.T) {
-	var log bytes.Buffer
-	p := &program{log: authtest.Log(t, &log)}
+	log := newTranscript()
+	p := &program{log: authtest.Log(t, log)}
 	h := p.guarded(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/fine":
@@ -51,7 +50,7 @@ func TestPanicsAreAnswered(t *testing.T) {
 			whole  bool // the answer comes to its end
 			logged bool
 		}{{"/fine", 200, true, false}, {"/fault", 500, true, true}, {"/begun", 200, false, true}, {"/abort", 0, false, false}} {
-			log.Reset()
+			before := len(log.String())
 			status, whole, text := 0, false, ""
 			if resp, err := http.Get(url + tt.path + "?secret=canary-query"); err == nil {
 				body, err := io.ReadAll(resp.Body)
@@ -61,7 +60,7 @@ func TestPanicsAreAnswered(t *testing.T) {
 			if status != tt.status || whole != tt.whole || tt.status == 500 && !strings.Contains(text, "Junction has a fault") {
 				t.Errorf("%s%s is answered %d, whole %t, %q", name, tt.path, status, whole, text)
 			}
-			said := log.String()
+			said := log.String()[before:]
 			if logged := strings.Contains(said, "level=ERROR") && strings.Contains(said, "path="+tt.path) &&
 				strings.Contains(said, "nil pointer"); logged != tt.logged || strings.Contains(said, "canary-query") {
 				t.Errorf("%s%s: the log has %q", name, tt.path, said)

@@ -106,7 +106,7 @@ func TestMovedRowsSendNoToken(t *testing.T) {
 			}
 			l, mallory := mustLinear(t), mustCollect(t)
 			authtest.Secret("our secret at linear", "canary-secret")
-			c := mustLinearCompany(t, l, ", client_id: us, client_secret: canary-secret", storage)
+			c := mustLinearCompany(t, l, ", client_id: us, client_secret: canary-secret, issuer: \""+l.issuer+"\"", storage)
 			if dsn == "" {
 				dsn = "file:" + filepath.Join(c.Dir, "junction", "junction.db") + "?_pragma=busy_timeout(10000)"
 			}

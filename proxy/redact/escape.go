@@ -30,7 +30,8 @@ func unescape(out, in []byte) []byte {
 // and to are places in the unescaped text.
 func advance(in []byte, at, seen, to int) (int, int) {
 	for seen < to && at < len(in) {
-		if n := bytes.IndexByte(in[at:], '\\'); n < 0 || n >= to-seen {
+		// not beyond the place, so that the cuts of one string search each byte once
+		if n := bytes.IndexByte(in[at:min(len(in), at+to-seen)], '\\'); n < 0 {
 			return at + to - seen, to
 		} else if at, seen = at+n, seen+n; seen < to {
 			r, size := escape(in[at:])

@@ -64,13 +64,27 @@ func (c *check) end() {
 	}
 }
 
-// marks are the values of an array or object that some subschema has evaluated, by position, for
-// unevaluatedItems and unevaluatedProperties.
-type marks []bool
+// marks are the values of an array or object that some subschema has evaluated, one bit for each
+// position, for unevaluatedItems and unevaluatedProperties.
+type marks []uint64
+
+// mark returns marks for the values of an array or object; nil if the check has to stop. There may be
+// marks for each level of subschemas, so that their memory counts in steps.
+func (c *check) mark(at int32) marks {
+	n := int(c.args.nodes[at].children)
+	if !c.spend(n / 4) {
+		return nil
+	}
+	return make(marks, n/64+1)
+}
+
+func (m marks) set(i int) { m[i/64] |= 1 << (i % 64) }
+
+func (m marks) has(i int) bool { return m[i/64]&(1<<(i%64)) != 0 }
 
 func (m marks) add(other marks) {
-	for i, set := range other {
-		m[i] = m[i] || set
+	for i, bits := range other {
+		m[i] |= bits
 	}
 }
 
@@ -94,9 +108,11 @@ func (c *check) fits(s *jsonschema.Schema, at int32, found *problems, seen marks
 	if s.Ref != nil && s.DraftVersion < 2019 {
 		return c.fits(s.Ref, at, found, seen)
 	}
-	own := seen
-	if s.UnevaluatedProperties != nil || s.UnevaluatedItems != nil {
-		own = make(marks, c.args.nodes[at].children)
+	own, rest := seen, c.rest(s, at)
+	if rest != nil {
+		if own = c.mark(at); own == nil {
+			return false
+		}
 	}
 	ok := c.referred(s, at, found, own)
 	if ok || found.open() {
@@ -114,8 +130,8 @@ func (c *check) fits(s *jsonschema.Schema, at int32, found *problems, seen marks
 	if ok || found.open() {
 		ok = c.combined(s, at, found, own) && ok
 	}
-	if (ok || found.open()) && (s.UnevaluatedProperties != nil || s.UnevaluatedItems != nil) {
-		ok = c.unevaluated(s, at, found, own) && ok
+	if (ok || found.open()) && rest != nil {
+		ok = c.unevaluated(rest, at, found, own) && ok
 		if seen != nil && ok {
 			seen.add(own)
 		}
@@ -205,6 +221,22 @@ func (c *check) text(s *jsonschema.Schema, at int32, found *problems) bool {
 		ok = found.add(c, at, "must match %s", short(s.Pattern.String(), maxShownWords))
 	}
 	return ok
+}
+
+// nameOf returns the name of a member.
+func (c *check) nameOf(at int32) string {
+	if !c.spend(len(c.args.quotedName(at)) / 16) {
+		return ""
+	}
+	return c.args.nameOf(at)
+}
+
+// member returns the member of an object; 0 if there is none.
+func (c *check) member(at int32, name string) int32 {
+	if !c.spend((1 + min(int(c.args.nodes[at].children), fewMembers)) * (1 + len(name)/16)) {
+		return 0
+	}
+	return c.args.member(at, name)
 }
 
 // matches matches a pattern: bytes times instructions, of which about four take a step.

@@ -1,9 +1,11 @@
 package schema
 
 import (
+	"cmp"
 	"fmt"
 	"hash/maphash"
 	"math/big"
+	"slices"
 )
 
 // equal compares a value with a value of the schema.
@@ -42,7 +44,7 @@ func (c *check) equal(at int32, want any) bool {
 			return false
 		}
 		for member := range c.args.each(at) {
-			v, ok := want[c.args.nameOf(member)]
+			v, ok := want[c.nameOf(member)]
 			if !ok || !c.equal(member, v) {
 				return false
 			}
@@ -56,29 +58,35 @@ func (c *check) equal(at int32, want any) bool {
 	return ok && c.rat(at).Cmp(other) == 0
 }
 
-// same returns the positions of two equal items of an array.
+// same returns the positions of two equal items of an array: the first item that has an equal one
+// before it.
 func (c *check) same(array int32) (first, second int, found bool) {
+	type hashed struct {
+		hash     uint64
+		at       int32
+		position int32
+	}
 	seed := maphash.MakeSeed()
-	seen := map[uint64][]int32{}
-	where := map[int32]int{}
-	i := 0
+	list := make([]hashed, 0, c.args.nodes[array].children)
 	for item := range c.args.each(array) {
 		var h maphash.Hash
 		h.SetSeed(seed)
-		c.hash(&h, item)
-		if c.err != nil {
+		if c.hash(&h, item); c.err != nil {
 			return 0, 0, false
 		}
-		key := h.Sum64()
-		for _, other := range seen[key] {
-			if c.alike(item, other) {
-				return where[other], i, true
+		list = append(list, hashed{h.Sum64(), item, int32(len(list))})
+	}
+	slices.SortFunc(list, func(a, b hashed) int {
+		return cmp.Or(cmp.Compare(a.hash, b.hash), cmp.Compare(a.position, b.position))
+	})
+	for i, one := range list {
+		for j := i - 1; j >= 0 && list[j].hash == one.hash && !(found && second <= int(one.position)); j-- {
+			if c.alike(one.at, list[j].at) {
+				first, second, found = int(list[j].position), int(one.position), true
 			}
 		}
-		seen[key], where[item] = append(seen[key], item), i
-		i++
 	}
-	return 0, 0, false
+	return first, second, found && c.err == nil
 }
 
 // hash writes a form of a value that is equal for equal values.
@@ -106,7 +114,7 @@ func (c *check) hash(h *maphash.Hash, at int32) {
 		for member := range c.args.each(at) {
 			var one maphash.Hash
 			one.SetSeed(h.Seed())
-			one.WriteString(c.args.nameOf(member))
+			one.WriteString(c.nameOf(member))
 			c.hash(&one, member)
 			sum += one.Sum64()
 		}
@@ -137,7 +145,7 @@ func (c *check) alike(a, b int32) bool {
 		}
 	case objectKind:
 		for member := range c.args.each(a) {
-			other := c.args.member(b, c.args.nameOf(member))
+			other := c.args.member(b, c.nameOf(member))
 			if other == 0 || !c.alike(member, other) {
 				return false
 			}

@@ -18,10 +18,10 @@ func (c *check) object(s *jsonschema.Schema, at int32, found *problems, seen mar
 		ok = found.add(c, at, "must have at most %d members, got %d", *s.MaxProperties, n)
 	}
 	for _, name := range s.Required {
-		if !ok && !found.open() || !c.spend(1+min(n, fewMembers)) {
+		if !ok && !found.open() {
 			return false
 		}
-		if c.args.member(at, name) == 0 {
+		if c.member(at, name) == 0 {
 			ok = found.missing(c, s, at, name)
 		}
 	}
@@ -42,7 +42,7 @@ func (c *check) members(s *jsonschema.Schema, at int32, found *problems, seen ma
 		if !ok && !found.open() || !c.spend(1) {
 			return false
 		}
-		name, known := c.args.nameOf(m), false
+		name, known := c.nameOf(m), false
 		if property := s.Properties[name]; property != nil {
 			known = true
 			ok = c.fits(property, m, found, nil) && ok
@@ -62,7 +62,7 @@ func (c *check) members(s *jsonschema.Schema, at int32, found *problems, seen ma
 			}
 		}
 		if known && seen != nil {
-			seen[i] = true
+			seen.set(i)
 		}
 	}
 	return ok
@@ -82,7 +82,7 @@ func (c *check) names(s *jsonschema.Schema, at int32, found *problems) bool {
 		fits := c.fits(s, m, nil, nil)
 		*n = value
 		if !fits && c.err == nil {
-			ok = found.add(c, at, "%s is no name for a member", short(c.args.nameOf(m), maxShownName))
+			ok = found.add(c, at, "%s is no name for a member", c.args.shownName(m))
 		}
 	}
 	return ok
@@ -98,7 +98,7 @@ func (c *check) dependent(s *jsonschema.Schema, at int32, found *problems, seen 
 	need := func(name string, list []string) {
 		var absent []string
 		for _, other := range list {
-			if c.spend(1+fewMembers) && c.args.member(at, other) == 0 {
+			if c.member(at, other) == 0 {
 				absent = append(absent, other)
 			}
 		}
@@ -108,7 +108,7 @@ func (c *check) dependent(s *jsonschema.Schema, at int32, found *problems, seen 
 		}
 	}
 	present := func(name string) bool {
-		return (ok || found.open()) && c.spend(1+fewMembers) && c.args.member(at, name) != 0
+		return (ok || found.open()) && c.member(at, name) != 0
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Dependencies)) {
 		if !present(name) {
@@ -184,7 +184,7 @@ func (c *check) items(s *jsonschema.Schema, at int32, found *problems, seen mark
 			return ok
 		}
 		if seen != nil {
-			seen[i] = true
+			seen.set(i)
 		}
 		i++
 	}
@@ -201,7 +201,7 @@ func (c *check) contains(s *jsonschema.Schema, at int32, found *problems, seen m
 		if c.spend(1) && c.fits(s.Contains, item, nil, nil) {
 			n++
 			if seen != nil && s.DraftVersion >= 2020 {
-				seen[i] = true
+				seen.set(i)
 			}
 		}
 		if c.err != nil {
@@ -220,27 +220,27 @@ func (c *check) contains(s *jsonschema.Schema, at int32, found *problems, seen m
 	return true
 }
 
-// unevaluated checks the values that no other keyword has evaluated.
-func (c *check) unevaluated(s *jsonschema.Schema, at int32, found *problems, seen marks) bool {
-	rest := s.UnevaluatedProperties
+// rest returns the subschema for values that no other keyword has evaluated; nil if there is none.
+func (c *check) rest(s *jsonschema.Schema, at int32) *jsonschema.Schema {
 	switch c.args.nodes[at].kind {
 	case objectKind:
+		return s.UnevaluatedProperties
 	case arrayKind:
-		rest = s.UnevaluatedItems
-	default:
-		return true
+		return s.UnevaluatedItems
 	}
-	if rest == nil {
-		return true
-	}
+	return nil
+}
+
+// unevaluated checks the values that no other keyword has evaluated.
+func (c *check) unevaluated(rest *jsonschema.Schema, at int32, found *problems, seen marks) bool {
 	ok, i := true, 0
 	for child := range c.args.each(at) {
 		if !ok && !found.open() || !c.spend(1) {
 			return false
 		}
-		if !seen[i] {
+		if !seen.has(i) {
 			ok = c.fits(rest, child, found, nil) && ok
-			seen[i] = true
+			seen.set(i)
 		}
 		i++
 	}
@@ -279,10 +279,9 @@ func (c *check) combined(s *jsonschema.Schema, at int32, found *problems, seen m
 func (c *check) try(s *jsonschema.Schema, at int32, seen marks) bool {
 	var own marks
 	if seen != nil {
-		if !c.spend(len(seen) / 8) {
+		if own = c.mark(at); own == nil {
 			return false
 		}
-		own = make(marks, len(seen))
 	}
 	ok := c.fits(s, at, nil, own)
 	if ok {

@@ -36,13 +36,28 @@ import (
 type Validator struct {
 	mu      sync.Mutex
 	schemas map[string]*inputSchema // by definition
-	bytes   int                     // of the definitions
+	bytes   int                     // their memory, as memoryOf estimates it
 }
 
 const (
 	mostSchemas     = 4096
-	mostSchemaBytes = 32 << 20 // of definitions; the compiled schemas need about ten times as much
+	mostSchemaBytes = 256 << 20 // of memory
 )
+
+// memoryOf estimates the memory of a definition and its compiled schema from above. Most of it is for
+// subschemas, of which {} is one.
+func memoryOf(definition []byte) int {
+	return 10*len(definition) + 1024*mostSubschemas(definition)
+}
+
+// mostSubschemas bounds the subschemas in a definition from above.
+func mostSubschemas(definition []byte) int {
+	n := 0
+	for _, start := range []string{"{", "true", "false"} {
+		n += bytes.Count(definition, []byte(start))
+	}
+	return min(n, maxSubschemas)
+}
 
 // inputSchema is the compiled schema of one tool.
 type inputSchema struct {
@@ -139,8 +154,9 @@ func (v *Validator) schema(definition []byte) *inputSchema {
 	defer v.mu.Unlock()
 	s := v.schemas[string(definition)]
 	if s == nil {
-		if v.bytes += len(definition); v.bytes > mostSchemaBytes {
-			v.schemas, v.bytes = nil, len(definition)
+		n := memoryOf(definition)
+		if v.bytes += n; v.bytes > mostSchemaBytes {
+			v.schemas, v.bytes = nil, n
 		}
 		s = &inputSchema{}
 		bounded.Put(&v.schemas, mostSchemas, string(definition), s, nil)
@@ -154,7 +170,7 @@ func (s *inputSchema) compile(ctx context.Context, definition []byte, cost Cost)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.compiled {
-		if cost != nil && len(definition) > lightDefinition {
+		if cost != nil && (len(definition) > lightDefinition || mostSubschemas(definition) > lightSubschemas) {
 			s.mu.Unlock()
 			end, err := cost.Turn(ctx)
 			s.mu.Lock()
@@ -176,8 +192,11 @@ func (s *inputSchema) compile(ctx context.Context, definition []byte, cost Cost)
 	return &UnusableError{Err: s.err, First: first}
 }
 
-// lightDefinition is the size up to which a definition is compiled at once, in about a millisecond.
-const lightDefinition = 8 << 10
+// The size up to which a definition is compiled at once, in a few milliseconds.
+const (
+	lightDefinition = 8 << 10 // bytes
+	lightSubschemas = 256
+)
 
 // DecodeOnce decodes a JSON text and rejects duplicate members. With duplicates, the tool might
 // read another value than the checked one.

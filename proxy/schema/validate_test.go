@@ -164,6 +164,10 @@ func TestCheckIsBounded(t *testing.T) {
 	for i := range 100 {
 		fmt.Fprintf(&doubling, `"d%d":{"allOf":[{"$ref":"#/$defs/d%d"},{"$ref":"#/$defs/d%d"}]},`, i, i+1, i+1)
 	}
+	var marking []string // each keeps marks of the array while the next one is checked
+	for i := range 1000 {
+		marking = append(marking, fmt.Sprintf(`"d%d":{"unevaluatedItems":true,"$ref":"#/$defs/d%d"}`, i, i+1))
+	}
 	for name, row := range map[string]struct{ schema, arguments, limit string }{
 		"doubling":     {`{"type":"object","$ref":"#/$defs/d0","$defs":{` + doubling.String() + `"d100":{}}}`, `{}`, "steps of the check"},
 		"draft 7":      {`{"$schema":"http://json-schema.org/draft-07/schema#","type":"object","allOf":[{"$ref":"#/$defs/d0"}],"$defs":{` + doubling.String() + `"d100":{"type":"object"}}}`, `{}`, "steps of the check"},
@@ -177,6 +181,8 @@ func TestCheckIsBounded(t *testing.T) {
 		"many values":  {`{}`, `{"a":[` + strings.Repeat(`0,`, maxValues) + `0]}`, "values"},
 		"many members": {`{}`, `{"a":[` + strings.Repeat(`{"":0},`, maxValues/2) + `0]}`, "values"},
 		"deep":         {`{}`, `{"a":` + strings.Repeat(`[`, 2*maxArgumentDepth) + strings.Repeat(`]`, 2*maxArgumentDepth) + `}`, "levels of arrays and objects"},
+		"a long name":  {`{"$ref":"#/$defs/d86","$defs":{` + doubling.String() + `"d100":{"properties":{"a":true}}}}`, `{"` + strings.Repeat(`a\u0062`, 150_000) + `":1}`, "steps of the check"},
+		"marks":        {`{"properties":{"a":{"$ref":"#/$defs/d0"}},"$defs":{` + strings.Join(marking, ",") + `,"d1000":true}}`, `{"a":[` + strings.Repeat(`0,`, 90_000) + `0]}`, "steps of the check"},
 	} {
 		definition, arguments := definitionOf(row.schema), mustArguments(t, row.arguments)
 		s, err := compile(definition)
@@ -191,7 +197,9 @@ func TestCheckIsBounded(t *testing.T) {
 		} else if len(args.nodes) > maxValues {
 			t.Errorf("%s: %d values are kept", name, len(args.nodes))
 		}
-		problems, err := new(Validator).Check(t.Context(), definition, arguments, nil)
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		problems, err := new(Validator).Check(ctx, definition, arguments, nil)
+		cancel()
 		if e, ok := errors.AsType[*LimitError](err); !ok || e.Limit != row.limit || problems != nil {
 			t.Errorf("%s: %q, %v; want the limit %q", name, problems, err, row.limit)
 		}

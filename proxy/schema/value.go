@@ -24,8 +24,9 @@ type node struct {
 	escaped, unclear bool // the string, or the name, has escapes or is not ASCII
 }
 
-// nodeBytes is the memory of a node. The index of a large object needs 4 bytes more.
-const nodeBytes = 36 + 4
+// nodeBytes is the memory of a node. The index of a large object needs 4 bytes more, and a search for
+// equal items 16.
+const nodeBytes = 36 + 4 + 16
 
 type kindOf byte
 
@@ -193,7 +194,7 @@ func (v *values) unique(object int32) error {
 }
 
 func (v *values) twice(member int32) error {
-	return fmt.Errorf("%s occurs twice", short(v.nameOf(member), maxShownName))
+	return fmt.Errorf("%s occurs twice", v.shownName(member))
 }
 
 // each returns the values of an array or an object, in their order.
@@ -213,14 +214,7 @@ func (v *values) each(at int32) func(yield func(int32) bool) {
 // member returns the member of an object; 0 if there is none.
 func (v *values) member(object int32, name string) int32 {
 	if list, ok := v.sorted[object]; ok {
-		i, found := slices.BinarySearchFunc(list, name,
-			func(m int32, name string) int {
-				n := &v.nodes[m]
-				if n.unclear {
-					return strings.Compare(v.nameOf(m), name)
-				}
-				return strings.Compare(string(v.text[n.name+1:n.nameEnd-1]), name)
-			})
+		i, found := slices.BinarySearchFunc(list, name, v.compareName)
 		if !found {
 			return 0
 		}
@@ -232,37 +226,6 @@ func (v *values) member(object int32, name string) int32 {
 		}
 	}
 	return 0
-}
-
-// nameOf returns the name of a member.
-func (v *values) nameOf(at int32) string {
-	n := &v.nodes[at]
-	return unquote(v.text[n.name:n.nameEnd], n.unclear)
-}
-
-// named reports whether a member has a name.
-func (v *values) named(at int32, name string) bool {
-	n := &v.nodes[at]
-	if n.unclear {
-		return v.nameOf(at) == name
-	}
-	return string(v.text[n.name+1:n.nameEnd-1]) == name
-}
-
-func (v *values) sameName(a, b int32) bool {
-	x, y := &v.nodes[a], &v.nodes[b]
-	if x.unclear || y.unclear {
-		return v.nameOf(a) == v.nameOf(b)
-	}
-	return bytes.Equal(v.text[x.name:x.nameEnd], v.text[y.name:y.nameEnd])
-}
-
-func (v *values) compareNames(a, b int32) int {
-	x, y := &v.nodes[a], &v.nodes[b]
-	if x.unclear || y.unclear {
-		return strings.Compare(v.nameOf(a), v.nameOf(b))
-	}
-	return bytes.Compare(v.text[x.name+1:x.nameEnd-1], v.text[y.name+1:y.nameEnd-1])
 }
 
 // bytes returns the text of a value.
@@ -332,7 +295,7 @@ func (v *values) path(at int32) string {
 		if i > 0 {
 			b.WriteByte('.')
 		}
-		b.WriteString(short(v.nameOf(step), maxShownName))
+		b.WriteString(v.shownName(step))
 	}
 	return b.String()
 }

@@ -150,7 +150,7 @@ func (c *Client) fetchResource(ctx context.Context, name string, u Upstream) (*r
 // OpenID Connect Discovery, section 4).
 func (c *Client) fetchServer(ctx context.Context, u Upstream, issuer string) (*serverMetadata, error) {
 	at, err := url.Parse(issuer)
-	if err != nil || !plainURI(issuer) || at.Host == "" || at.User != nil || at.RawQuery != "" || at.Fragment != "" ||
+	if err != nil || !plainURI(issuer) || !plainHost(at) || at.User != nil || at.RawQuery != "" || at.Fragment != "" ||
 		at.Scheme != "https" && at.Scheme != "http" {
 		return nil, userError(fmt.Errorf("the issuer is %.200q", issuer), "the server names an invalid "+
 			"authorization server")
@@ -205,11 +205,17 @@ func plainURI(s string) bool {
 	})
 }
 
+// plainHost reports whether a URL has a host that users can read: only ASCII, as browsers show it
+// (xn--). An escaped host (%D0%BE) would be shown in the letters of another script.
+func plainHost(u *url.URL) bool {
+	return u.Host != "" && !strings.ContainsFunc(u.Host, func(r rune) bool { return r <= ' ' || r > '~' })
+}
+
 // endpointOf reports whether a URL may be an endpoint of an issuer: on the same origin, or https
 // with a host name. Addresses are checked when they are dialled.
 func endpointOf(issuer *url.URL, where string) bool {
 	e, err := url.Parse(where)
-	if err != nil || !plainURI(where) || e.Host == "" || e.Opaque != "" || e.User != nil || e.Fragment != "" {
+	if err != nil || !plainURI(where) || !plainHost(e) || e.Opaque != "" || e.User != nil || e.Fragment != "" {
 		return false
 	}
 	if sameOrigin(issuer, e) {

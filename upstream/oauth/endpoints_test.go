@@ -290,7 +290,7 @@ func TestRefusedSignInHasItsReason(t *testing.T) {
 // where ${NAME} is a variable.
 func TestEndpointsAreSafeToShow(t *testing.T) {
 	for _, endpoint := range []string{"https://evil.example/${AWS_SECRET_ACCESS_KEY}", `https://evil.example/"`,
-		"https://evil.example/" + strings.Repeat("x", maxURI), "https://evil.example/\x1b[2J", "https://evil.example/é"} {
+		"https://evil.example/" + strings.Repeat("x", maxURI), "https://evil.example/\x1b[2J", "https://evil.example/é", "https://%D0%B5vil.example/"} {
 		p := mustTwoParties(t, Upstream{})
 		p.metadata["token_endpoint"] = endpoint
 		if err := p.signIn(t, func(url.Values) {}); err == nil || !strings.Contains(err.Error(), "has an invalid endpoint") {

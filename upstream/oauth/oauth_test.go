@@ -316,6 +316,10 @@ func TestEndpointsOfAnIssuer(t *testing.T) {
 		{secure, "https://localhost/token", false},
 		{secure, "https://user@other.example/token", false},
 		{secure, "https://other.example/token#x", false},
+		{secure, "https://xn--othr-o2a.example/token", true},
+		{secure, "https://oth%D0%B5r.example/token", false}, // shown as other.example, with a letter of another script
+		{secure, "https://other.example%EF%BC%8F.evil.example/token", false},
+		{&url.URL{Scheme: "https", Host: "oth\u0435r.example"}, "https://oth%D0%B5r.example/token", false},
 		{secure, "javascript:alert(1)", false},
 		{secure, "data:text/html,x", false},
 		{secure, "//other.example/token", false},
