@@ -13,15 +13,17 @@ import (
 	"time"
 )
 
-// inventedSteps are the steps of an invented next version: the first one lacks a column and a table of
-// this program, and the second one adds them.
+// inventedSteps are the steps of an invented next version: the first one lacks columns of each type and
+// a table of this program, and the second one adds them.
 func inventedSteps() []step {
 	const table = `CREATE TABLE upstream_clients \([^;]*;\n`
 	first := steps()[0]
 	added := regexp.MustCompile(table).FindString(first.text)
-	first.text = strings.Replace(first.text, added, "", 1)
-	first.text = strings.Replace(first.text, "\tredirect_host TEXT NOT NULL,\n", "", 1)
-	return []step{first, {"0002_invented.sql", `-- A column with an empty default, and tables.
+	first.text = strings.NewReplacer(added, "", "\tredirect_host TEXT NOT NULL,\n", "",
+		"\tdisabled_at BIGINT NOT NULL,\n", "", "\tclient_state BLOB,\n", "").Replace(first.text)
+	return []step{first, {"0002_invented.sql", `-- Columns with an empty default, and tables.
+ALTER TABLE users ADD COLUMN disabled_at BIGINT NOT NULL DEFAULT 0;
+ALTER TABLE auth_requests ADD COLUMN client_state BLOB;
 ALTER TABLE grants ADD COLUMN redirect_host TEXT NOT NULL DEFAULT '';
 ` + added + `CREATE TABLE invented (id TEXT PRIMARY KEY, body BLOB, at BIGINT NOT NULL DEFAULT 0);
 CREATE INDEX invented_new ON invented (id) WHERE at = 0;
@@ -38,7 +40,8 @@ func mustLoadOlder(t *testing.T, driver string) database {
 	d := load(t, 1)
 	db, err := sql.Open(name, d.dsn)
 	want(t, "Open", err, nil)
-	_, err = db.Exec(`ALTER TABLE grants DROP COLUMN redirect_host; DROP TABLE upstream_clients`)
+	_, err = db.Exec(`ALTER TABLE grants DROP COLUMN redirect_host; ALTER TABLE users DROP COLUMN disabled_at;
+		ALTER TABLE auth_requests DROP COLUMN client_state; DROP TABLE upstream_clients`)
 	want(t, "Exec", errors.Join(err, db.Close()), nil)
 	return d
 }
