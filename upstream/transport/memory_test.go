@@ -54,6 +54,19 @@ func TestLinesCountWhileTheyAreRead(t *testing.T) {
 	}
 }
 
+// TestGuessOfALine: the size of the line before is a guess. If it has no room, the line gets what it
+// needs.
+func TestGuessOfALine(t *testing.T) {
+	p := &purse{size: 300 << 10}
+	line := strings.Repeat("x", 200<<10)
+	l := lineReader{r: strings.NewReader(line + "\n" + line + "\n"), limit: 4 << 20, spare: new(lineBuffers), account: p, large: 2 << 20}
+	for range 2 {
+		if got, _, err := l.next(); err != nil || string(got) != line || l.refused != nil {
+			t.Errorf("the line is %d bytes, %v, %v", len(got), err, l.refused)
+		}
+	}
+}
+
 // TestEventsCountWhileTheyAreRead: the buffer of a stream that belongs to no caller counts, and is
 // dropped after a large event.
 func TestEventsCountWhileTheyAreRead(t *testing.T) {

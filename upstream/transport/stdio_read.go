@@ -154,21 +154,17 @@ func (l *lineReader) release() {
 // reserve accounts for a large buffer of at least least bytes, and returns its size. It sets refused
 // if there is no memory for it.
 func (l *lineReader) reserve(least int) int {
-	size := l.size(least)
-	for l.account != nil && size > uncharged {
+	for _, size := range []int{l.size(least), least} { // the guess may be too large
 		more := int64(size) - l.held
-		if more <= 0 {
-			break
+		if l.refused = nil; l.account == nil || size <= uncharged || more <= 0 {
+			return size
 		}
 		if l.refused = l.account.Reserve(more); l.refused == nil {
 			l.held += more
-		} else if size > least { // the guess was too large
-			size = least
-			continue
+			return size
 		}
-		break
 	}
-	return size
+	return least
 }
 
 // take removes n bytes and a line end of the given length from the buffer.
