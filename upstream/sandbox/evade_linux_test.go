@@ -53,6 +53,13 @@ func evade(what, a string) error {
 			return errno
 		}
 		return unix.Close(int(fd))
+	case "limits": // of another process: with those that it has
+		pid, _ := strconv.Atoi(a)
+		var limit unix.Rlimit
+		if err := unix.Prlimit(pid, unix.RLIMIT_CPU, nil, &limit); err != nil {
+			return err
+		}
+		return unix.Prlimit(pid, unix.RLIMIT_CPU, &limit, nil)
 	case "device":
 		return unix.Mknod(a, unix.S_IFCHR|0o600, int(unix.Mkdev(1, 3)))
 	}
@@ -166,11 +173,13 @@ func TestSafety3WaysAroundLandlock(t *testing.T) {
 		{socket(unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_TCP), "EACCES", "EACCES", "", true},
 		{socket(unix.AF_PACKET, unix.SOCK_RAW, 0), "EACCES", "EACCES", "", true},
 		{"device " + path("device"), "EPERM", "EPERM", "", true},
+		{"limits " + strconv.Itoa(os.Getpid()), "EPERM", "EPERM", "", false},
 		{"unix " + path("socket"), "EACCES", "ok", "", false},
 		{"unix " + abstract.Addr().String(), "EACCES", "EPERM", "", false},
 		// what servers need
 		{"socketpair", "ok", "ok", "", false},
 		{"addresses", "ok", "ok", "", false},
+		{"limits 0", "ok", "ok", "", false},
 		{socket(unix.AF_INET, unix.SOCK_DGRAM, 0), "ok", "ok", "", false},
 		{socket(unix.AF_INET6, unix.SOCK_DGRAM, unix.IPPROTO_UDP), "ok", "ok", "", false},
 	}

@@ -15,16 +15,16 @@ type machine struct {
 	audit uint32 // AUDIT_ARCH_* of its own system calls; those of other ABIs have another value
 	x32   bool   // numbers with x32Bit belong to another ABI with the same audit value
 	// the numbers of system calls; io_uring's are those of all machines
-	socket, socketpair, listen, setsockopt, sendto, sendmsg, sendmmsg uint32
+	socket, socketpair, listen, setsockopt, sendto, sendmsg, sendmmsg, prlimit uint32
 }
 
 // machines returns the known machines by GOARCH. All of them are little-endian.
 func machines() map[string]machine {
 	return map[string]machine{
 		"amd64": {audit: unix.AUDIT_ARCH_X86_64, x32: true, socket: 41, socketpair: 53, listen: 50,
-			setsockopt: 54, sendto: 44, sendmsg: 46, sendmmsg: 307},
+			setsockopt: 54, sendto: 44, sendmsg: 46, sendmmsg: 307, prlimit: 302},
 		"arm64": {audit: unix.AUDIT_ARCH_AARCH64, socket: 198, socketpair: 199, listen: 201,
-			setsockopt: 208, sendto: 206, sendmsg: 211, sendmmsg: 269},
+			setsockopt: 208, sendto: 206, sendmsg: 211, sendmmsg: 269, prlimit: 261},
 	}
 }
 
@@ -40,6 +40,7 @@ const (
 	protocolMPTCP = unix.IPPROTO_MPTCP
 	unixProtocol  = unix.AF_UNIX // the same as 0
 	routeProtocol = unix.NETLINK_ROUTE
+	ownProcess    = 0   // the process id by which a process names itself
 	socketKind    = 0xf // the bits of a socket's type without its flags
 )
 
@@ -93,6 +94,10 @@ func (m machine) program(anyTCP, unixSockets bool) filter {
 	f = f.on(m.socket, socketRule(permitted(anyTCP, unixSockets)))
 	f = f.on(m.socketpair, filter{
 		load(argument(0)), skip(unix.BPF_JEQ, unix.AF_UNIX, 0, 1), allow(), deny(unix.EACCES),
+	})
+	// A limit of processor time or of the size of files would end another process, as a signal does.
+	f = f.on(m.prlimit, filter{
+		load(argument(0)), skip(unix.BPF_JEQ, ownProcess, 0, 1), allow(), deny(unix.EPERM),
 	})
 	if !anyTCP {
 		f = f.on(m.listen, filter{deny(unix.EACCES)}) // the kernel binds an unbound socket without Landlock

@@ -66,6 +66,7 @@ func TestSafety3TheFilterOfEachMachine(t *testing.T) {
 		kill    = uint32(unix.SECCOMP_RET_KILL_PROCESS)
 		unknown = unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)
 		denied  = unix.SECCOMP_RET_ERRNO | uint32(unix.EACCES)
+		refused = unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)
 		without = unix.SECCOMP_RET_ERRNO | uint32(unix.EOPNOTSUPP)
 	)
 	foreign := map[string][]uint32{
@@ -118,6 +119,8 @@ func TestSafety3TheFilterOfEachMachine(t *testing.T) {
 				{"a raw UNIX socket", socket(unix.AF_UNIX, unix.SOCK_RAW, 0), denied, denied},
 				{"a pair", call{m.socketpair, m.audit, [6]uint64{unix.AF_UNIX, unix.SOCK_STREAM}}, yes, yes},
 				{"a pair of TIPC", call{m.socketpair, m.audit, [6]uint64{unix.AF_TIPC, unix.SOCK_STREAM}}, denied, denied},
+				{"limits of its own", at(m.prlimit, 0, 0), yes, yes},
+				{"limits of another process", at(m.prlimit, 0, 4711), refused, refused},
 				{"listen", call{m.listen, m.audit, [6]uint64{3, 1}}, denied, yes},
 				{"no delay", option(unix.IPPROTO_TCP, unix.TCP_NODELAY), yes, yes},
 				{"the same number at another level", option(unix.SOL_SOCKET, unix.TCP_FASTOPEN_CONNECT), yes, yes},
@@ -160,10 +163,10 @@ func TestSafety3NumbersOfThisMachine(t *testing.T) {
 	if !ok {
 		t.Skip("NOT TESTED: there is no filter for this machine")
 	}
-	got := []any{m.socket, m.socketpair, m.listen, m.setsockopt, m.sendto, m.sendmsg, m.sendmmsg,
+	got := []any{m.socket, m.socketpair, m.listen, m.setsockopt, m.sendto, m.sendmsg, m.sendmmsg, m.prlimit,
 		ioUringFirst, ioUringLast}
 	want := []any{unix.SYS_SOCKET, unix.SYS_SOCKETPAIR, unix.SYS_LISTEN, unix.SYS_SETSOCKOPT, unix.SYS_SENDTO,
-		unix.SYS_SENDMSG, unix.SYS_SENDMMSG, unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_REGISTER}
+		unix.SYS_SENDMSG, unix.SYS_SENDMMSG, unix.SYS_PRLIMIT64, unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_REGISTER}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("the numbers are %v, want %v", got, want)
 	}
