@@ -139,7 +139,7 @@ func (s *Server) relayRequests(x *exchange, o raw.Object) (result, error) {
 		}
 		edits = append(edits, raw.Edit{Name: "inputRequests", Value: text})
 	}
-	if upstreamState != nil {
+	if upstreamState != nil || x.approved { // the approval is in the state
 		sealed := s.seal(x, state{Kind: stateRelayed, Upstream: upstreamState,
 			Asked: x.asking(x.target.Backend.Name(), methods...)})
 		edits = append(edits, raw.Edit{Name: "requestState", Value: raw.Quote(sealed)})

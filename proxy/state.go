@@ -11,6 +11,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"junction/policy"
 	"junction/proxy/canon"
 	"junction/proxy/question"
 	"junction/proxy/view"
@@ -81,7 +82,8 @@ func errState() error {
 }
 
 // openState reads the requestState of a modern client's request. It removes the hop's members from
-// the call's params: the state, and answers that no upstream waits for (legacy upstreams never do).
+// the call's params: the state, and answers that no upstream waits for. Legacy upstreams never do, nor
+// does a call that needs an approval and has no state.
 func (s *Server) openState(x *exchange, c *upstream.Call) (state, error) {
 	if x.era == upstream.EraLegacy {
 		// Junction does not declare tasks, so the member is ignored (2025-11-25,
@@ -93,7 +95,8 @@ func (s *Server) openState(x *exchange, c *upstream.Call) (state, error) {
 	}
 	v, err := c.Params.Get("requestState")
 	if err == raw.ErrAbsent {
-		if _, err := c.Params.Get("inputResponses"); err == nil && (x.legacyTarget() || x.target.Connects) {
+		if _, err := c.Params.Get("inputResponses"); err == nil &&
+			(x.legacyTarget() || x.target.Connects || x.decision.Verdict == policy.Ask) {
 			return state{}, spliceParams(c, raw.Edit{Name: "inputResponses"})
 		}
 		return state{}, nil

@@ -227,6 +227,7 @@ func (l *link) hooks(changed chan<- struct{}) hooks {
 // serve maintains a conn until it ends, and returns the reason of its end.
 func (l *link) serve(ctx context.Context, c conn, changed <-chan struct{}, broken, ended <-chan error) error {
 	var read time.Time // when the catalog was last reread
+	often := pace.Burst{Most: maxRereads, Every: minRefresh}
 	refresh := time.NewTimer(l.refreshIn(c))
 	defer refresh.Stop()
 	idle := time.NewTimer(l.idleLimit())
@@ -253,10 +254,11 @@ func (l *link) serve(ctx context.Context, c conn, changed <-chan struct{}, broke
 			return err
 		case <-changed:
 			// after a pause, because some servers report a change after every list request
-			refresh.Reset(max(0, calm-time.Since(read)))
+			refresh.Reset(max(0, often.Pause(calm)-time.Since(read)))
 		case <-refresh.C:
 			l.reread(ctx, c)
 			read = time.Now()
+			often.Took(read)
 			refresh.Reset(l.refreshIn(c))
 		case <-stale:
 			l.pool.subscriptions(l.key).withdraw(ctx, c)
@@ -302,11 +304,14 @@ func (l *link) refreshIn(c conn) time.Duration {
 	return every + rand.N(every/8+1)
 }
 
-// calm is the minimum time between two readings of a catalog after change notifications.
-const calm = 250 * time.Millisecond
-
-// minRefresh is the minimum refresh interval, for servers with a short TTL.
-const minRefresh = 10 * time.Second
+// The minimum time between two readings of a catalog: calm after change notifications, and minRefresh
+// for servers with a short TTL, or after maxRereads readings. Each change of a list ends the paging of
+// all clients that read it, also for the items of other servers.
+const (
+	calm       = 250 * time.Millisecond
+	minRefresh = 10 * time.Second
+	maxRereads = 20
+)
 
 // Time after which unused links are closed, except for the link that reads the shared catalog.
 // ownIdle applies to the link of one principal or session, which may have state at the server.

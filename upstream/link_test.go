@@ -529,3 +529,29 @@ func TestStateAfter(t *testing.T) {
 		t.Errorf("stateAfter goes by the text of an error: %v", got)
 	}
 }
+
+// TestListsThatAlwaysChange: a server whose list changes all the time changes the catalog only now and
+// then, because each change ends the paging of all clients. A server that has calmed down is read at
+// once again.
+func TestListsThatAlwaysChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, legacyScript, Config{})
+		settle(time.Second)
+		for i := range 6000 {
+			r.server.SetTools(tools(fmt.Sprint("t", i)))
+			settle(100 * time.Millisecond)
+		}
+		r.hear.Lock()
+		many := r.catalogs
+		r.hear.Unlock()
+		if many > 100 || many < 60 {
+			t.Errorf("the catalog has changed %d times in ten minutes, want about 20, and one in 10s", many)
+		}
+		settle(10 * time.Minute)
+		r.server.SetTools(tools("last"))
+		settle(time.Second)
+		if r.Catalog().Tool("last") == nil {
+			t.Errorf("after ten minutes of rest, a change is not read at once")
+		}
+	})
+}

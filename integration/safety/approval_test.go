@@ -145,3 +145,30 @@ func TestNothingIsApprovedBlind(t *testing.T) {
 		}
 	})
 }
+
+// TestApprovalCoversAnswersToTheServer: a server without a state asks the user something during an
+// approved call. The call goes on with the answer, and the approval holds for no answer that the server
+// has not asked for.
+func TestApprovalCoversAnswersToTheServer(t *testing.T) {
+	harness.RunPair(t, upstream.EraModern, upstream.EraModern, "http", func(t *testing.T, p harness.Pair) {
+		s := p.Serve(t, upstreamtest.Script{})
+		j := harness.Start(t, p,
+			harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Policy: harness.MustPolicy(t, approving)})
+		j.Offers(t, "up")
+		c := j.Talk(t)
+		q := harness.Called("up__ask", `{"state":"none","questions":[`+harness.AskForm+`]}`)
+		for _, choice := range []string{"Allow once", "Allow and remember for this exact call"} {
+			m, asked := c.Converse(t, q, approval(choice))
+			if m.Error != nil || harness.Member(m.Result, "resultType") != `"complete"` || len(asked) != 2 {
+				t.Errorf("%s: after %d questions %s", choice, len(asked), m.Append(nil))
+			}
+		}
+		q.Params += `,"inputResponses":{"q1":` + strings.TrimPrefix(harness.Accepted, `"result":`) + `}`
+		harness.Requested(t, c.Begin(t, q).Answer(t))
+		for _, r := range harness.CallsOf(t, s.Journal, 5)[4:] {
+			if got := harness.Member(r.Message.Params, "inputResponses"); got != "" {
+				t.Errorf("the server got the answer %s, which it has not asked for", got)
+			}
+		}
+	})
+}

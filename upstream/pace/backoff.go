@@ -63,3 +63,27 @@ func Wake(c chan<- struct{}) {
 	default:
 	}
 }
+
+// Burst tells whether something happens too often: more than Most times, less one for each Every that
+// has passed. It may be used by one goroutine.
+type Burst struct {
+	Most  float64
+	Every time.Duration
+
+	recent float64 // since last
+	last   time.Time
+}
+
+// Took notes that it happens.
+func (b *Burst) Took(now time.Time) {
+	b.recent = max(0, b.recent-float64(now.Sub(b.last))/float64(b.Every)) + 1
+	b.last = now
+}
+
+// Pause returns how long to wait after the last time: usual, or Every if it happens too often.
+func (b *Burst) Pause(usual time.Duration) time.Duration {
+	if b.recent > b.Most {
+		return b.Every
+	}
+	return usual
+}
