@@ -129,13 +129,13 @@ func (e *Entry) field(name string, v Value) string {
 	return shell.Quote(text)
 }
 
-// address returns the URL. If somebody else has written the entry, the host is shown whole: a word in
-// the path or the query does not change where requests go.
+// address returns the URL. The host is shown whole. Behind it, a word that looks like a secret does not
+// change where requests go.
 func (e *Entry) address() string {
 	text := ""
 	for i, p := range e.URL {
 		_, rest, _ := strings.Cut(text, "://")
-		whole := e.Foreign && (!strings.ContainsAny(rest, "/?#") || !oneWord.MatchString(p.text))
+		whole := !strings.ContainsAny(rest, "/?#") || e.Foreign && !oneWord.MatchString(p.text)
 		text += e.URL[i : i+1].shown(whole)
 	}
 	return text

@@ -114,6 +114,22 @@ func TestLookKeepsSecrets(t *testing.T) {
 	}
 }
 
+// TestLookShowsEachHost: a host that looks like a secret is shown, also in the user's own files.
+func TestLookShowsEachHost(t *testing.T) {
+	const host = "api.example.com.a1b2c3d4e5f6a7b8c9d0e1f2a3b4c5d6e7f8.evil.example"
+	h := mustHome(t, "linux", map[string]string{".claude.json": `{"mcpServers": {"s": {"type": "http", "url": "https://me:canary-look-5@` + host + `/m?token=canary-look-6"}}}`})
+	claude, _ := Lookup("claude-code")
+	place, _ := h.Place(claude, User)
+	servers, errs := h.Read([]Place{place})
+	if len(servers) != 1 || len(errs) > 0 || servers[0].Entry == nil {
+		t.Fatalf("Read gives %d servers, %v", len(servers), errs)
+	}
+	l, err := servers[0].Entry.Look("s", "")
+	if err != nil || !strings.Contains(l.URL, "https://"+host+"/m?token=…") || strings.Contains(l.Text(), "canary") {
+		t.Errorf("%v: the look is\n%s", err, l.Text())
+	}
+}
+
 // TestTooManyServers: a file with more servers than anybody has is refused before they are compared.
 func TestTooManyServers(t *testing.T) {
 	var all []string
