@@ -75,8 +75,15 @@ func (c *Client) prepare(ctx context.Context, name string) (u Upstream, s *serve
 	if slices.Contains(s.Scopes, scopeOffline) && !slices.Contains(a.Scopes, scopeOffline) {
 		a.Scopes = append(slices.Clone(a.Scopes), scopeOffline) // for a refresh token
 	}
+	if n := len(strings.Join(a.Scopes, " ")); n > maxScopes {
+		return u, nil, a, userError(fmt.Errorf("they have %d bytes, and at most %d are possible", n, maxScopes),
+			"%s names too many scopes; the operator of this server can set auth.scopes", name)
+	}
 	return u, s, a, nil
 }
+
+// maxScopes limits the scopes of a sign-in, in bytes: they are stored, and shown on a page.
+const maxScopes = 4 << 10
 
 // check returns an error that wraps a *PairError if the endpoints of a server must not be used
 // together, and keeps the reason for Refused.

@@ -71,6 +71,7 @@ const honest, evil = "login.honest.example", "mcp.evil.example"
 // authorization server names the endpoints of the first or its own.
 type twoParties struct {
 	metadata  map[string]any // of the attacker's authorization server
+	scopes    []string       // that the attacker's MCP server names
 	issuers   []string       // that the attacker's MCP server names
 	posted    map[string][]url.Values
 	passwords map[string][]string // of client authentication, by host
@@ -105,7 +106,8 @@ func mustTwoParties(t *testing.T, u Upstream) *twoParties {
 		case "/mcp":
 			w.WriteHeader(http.StatusUnauthorized)
 		case "/.well-known/oauth-protected-resource/mcp":
-			json.NewEncoder(w).Encode(map[string]any{"resource": "https://" + evil + "/mcp", "authorization_servers": p.issuers})
+			json.NewEncoder(w).Encode(map[string]any{"resource": "https://" + evil + "/mcp", "authorization_servers": p.issuers,
+				"scopes_supported": p.scopes})
 		case "/.well-known/oauth-authorization-server":
 			json.NewEncoder(w).Encode(p.metadata)
 		default:
@@ -296,5 +298,15 @@ func TestEndpointsAreSafeToShow(t *testing.T) {
 		if err := p.signIn(t, func(url.Values) {}); err == nil || !strings.Contains(err.Error(), "has an invalid endpoint") {
 			t.Errorf("%.60q: %.200v", endpoint, err)
 		}
+	}
+}
+
+// TestScopesAreBounded: the scopes of a sign-in are stored, and shown, so a server cannot name any number
+// of them.
+func TestScopesAreBounded(t *testing.T) {
+	p := mustTwoParties(t, Upstream{})
+	p.scopes = []string{strings.Repeat("x", maxScopes+1)}
+	if err := p.signIn(t, func(url.Values) {}); err == nil || !strings.Contains(err.Error(), "names too many scopes") {
+		t.Errorf("a sign-in with scopes of %d bytes = %.200v", maxScopes+1, err)
 	}
 }

@@ -117,6 +117,7 @@ func FolderOf(file string) string {
 func Trusting(f *fetch.Fetcher) *http.Transport {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.TLSClientConfig = &tls.Config{RootCAs: f.RootCAs}
+	t.MaxResponseHeaderBytes = 64 << 10 // a challenge is kept, and its scopes are stored
 	return t
 }
 
