@@ -64,10 +64,10 @@ func mustHide(t *testing.T, pid int, secret string) {
 	}
 }
 
-// TestSafety3ServeHidesItsEnvironment: another process of the same user, who is not root, reads the
+// TestServeHidesItsEnvironment: another process of the same user, who is not root, reads the
 // environment of processes of that user, and not that of junction. The program starts confined
 // commands all the same, although its own /proc is closed to it, too.
-func TestSafety3ServeHidesItsEnvironment(t *testing.T) {
+func TestServeHidesItsEnvironment(t *testing.T) {
 	defer harness.Computes(t)()
 	p := harness.NewProgram(t)
 	require := sandbox.Kernel().Missing(&sandbox.Rules{}) == ""
@@ -105,8 +105,8 @@ func TestSafety3ServeHidesItsEnvironment(t *testing.T) {
 const initialize = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25",` +
 	`"capabilities":{},"clientInfo":{"name":"test","version":"1"}}}` + "\n"
 
-// TestSafety3PacksHideTheirEnvironment: nor does it read the credentials of a pack.
-func TestSafety3PacksHideTheirEnvironment(t *testing.T) {
+// TestPacksHideTheirEnvironment: nor does it read the credentials of a pack.
+func TestPacksHideTheirEnvironment(t *testing.T) {
 	dir := t.TempDir()
 	manifest := []byte("tools: { today: { description: The date., command: [date] } }\n")
 	if err := os.WriteFile(filepath.Join(dir, "pack.yaml"), manifest, 0o644); err != nil {
@@ -136,10 +136,10 @@ func TestSafety3PacksHideTheirEnvironment(t *testing.T) {
 	mustHide(t, cmd.Process.Pid, "canary-of-a-pack")
 }
 
-// TestSafety3CommandsHideTheirEnvironment: nor does that process read the key of a command that asks
+// TestCommandsHideTheirEnvironment: nor does that process read the key of a command that asks
 // an endpoint, or of one that connects a client to it. The endpoint answers nothing until the test
 // has looked.
-func TestSafety3CommandsHideTheirEnvironment(t *testing.T) {
+func TestCommandsHideTheirEnvironment(t *testing.T) {
 	defer harness.Computes(t)()
 	for _, args := range [][]string{
 		{"stdio"}, {"tools"}, {"call", "demo__echo", "text=hello"}, {"doctor"},

@@ -213,10 +213,10 @@ upstreams:
 	}
 }
 
-// TestSafety3WithoutFilters runs the program where Landlock works and no filter of system calls can
+// TestSandboxWithoutFilters runs the program where Landlock works and no filter of system calls can
 // be installed: a command that requires its sandbox does not start, and every other place names
 // what is not restricted.
-func TestSafety3WithoutFilters(t *testing.T) {
+func TestSandboxWithoutFilters(t *testing.T) {
 	defer harness.Computes(t)()
 	mustEnforce(t)
 	const reason = "TCP Fast Open, protocols other than TCP and io_uring are not restricted: " +

@@ -135,9 +135,9 @@ func mustServe(t *testing.T) string {
 	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
 }
 
-// TestSafety3WaysAroundLandlock tries what Landlock permits, although the rules do not: first
+// TestSandboxWaysAroundLandlock tries what Landlock permits, although the rules do not: first
 // without a sandbox, where each deed must work, or the test would prove nothing.
-func TestSafety3WaysAroundLandlock(t *testing.T) {
+func TestSandboxWaysAroundLandlock(t *testing.T) {
 	enforced(t, abiTCP)
 	denied, dir := mustServe(t), t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name) }

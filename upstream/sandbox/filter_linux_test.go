@@ -57,9 +57,9 @@ func (f filter) mustDecide(t *testing.T, c call) uint32 {
 	return 0
 }
 
-// TestSafety3TheFilterOfEachMachine has an interpreter decide, so that the filters of all machines
+// TestSandboxFilterOfEachMachine has an interpreter decide, so that the filters of all machines
 // are tested on each.
-func TestSafety3TheFilterOfEachMachine(t *testing.T) {
+func TestSandboxFilterOfEachMachine(t *testing.T) {
 	const high = 0xffffffff << 32 // which the kernel ignores
 	const (
 		yes     = uint32(unix.SECCOMP_RET_ALLOW)
@@ -157,8 +157,8 @@ func TestSafety3TheFilterOfEachMachine(t *testing.T) {
 	}
 }
 
-// TestSafety3NumbersOfThisMachine compares the numbers of the filter with those of the system.
-func TestSafety3NumbersOfThisMachine(t *testing.T) {
+// TestSandboxNumbersOfThisMachine compares the numbers of the filter with those of the system.
+func TestSandboxNumbersOfThisMachine(t *testing.T) {
 	m, ok := machines()[runtime.GOARCH]
 	if !ok {
 		t.Skip("NOT TESTED: there is no filter for this machine")

@@ -174,9 +174,9 @@ func TestSafety3PathsThatAreNotThere(t *testing.T) {
 	}
 }
 
-// TestSafety3SocketsThatNoKernelLimits: where the kernel cannot restrict UNIX sockets, a command that
+// TestSandboxSocketsThatNoKernelLimits: where the kernel cannot restrict UNIX sockets, a command that
 // requires its sandbox has none, and it does not start if its entry names one.
-func TestSafety3SocketsThatNoKernelLimits(t *testing.T) {
+func TestSandboxSocketsThatNoKernelLimits(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s")
 	l, err := net.Listen("unix", socket)
 	if err != nil {
