@@ -41,7 +41,7 @@ type Validator struct {
 
 const (
 	mostSchemas     = 4096
-	mostSchemaBytes = 256 << 20 // of memory
+	mostSchemaBytes = 128 << 20 // of memory
 )
 
 // memoryOf estimates the memory of a definition and its compiled schema from above. Most of it is for
