@@ -114,8 +114,9 @@ func instructions(re *syntax.Regexp) int {
 	return n
 }
 
-// lookahead splits ^(?!inner)after and ^(?=inner)after. ok is false for all other expressions, and
-// if after has an alternative, to which the lookahead would not belong.
+// lookahead splits ^(?!inner)after and ^(?=inner)after. ok is false for all other expressions, if
+// after has an alternative, to which the lookahead would not belong, and if after begins with a
+// repetition of the lookahead.
 func lookahead(expression string) (inner string, negative bool, after string, ok bool) {
 	rest, ok := strings.CutPrefix(expression, "^(?")
 	if !ok || rest == "" || rest[0] != '!' && rest[0] != '=' {
@@ -130,7 +131,7 @@ func lookahead(expression string) (inner string, negative bool, after string, ok
 			alternative = true
 		}
 	})
-	if err != nil || end < 0 || alternative {
+	if err != nil || end < 0 || alternative || end+1 < len(rest) && strings.IndexByte("*+?{", rest[end+1]) >= 0 {
 		return "", false, "", false
 	}
 	return rest[1:end], rest[0] == '!', rest[end+1:], true
