@@ -232,8 +232,11 @@ func resultOf(r *result) result {
 }
 
 // spend marks the approval request of a state as answered, for all members. It returns false if the
-// request was answered before.
+// request was answered before, or may have been: a process that is alone forgets that when it ends.
 func (s *Server) spend(ctx context.Context, x *exchange, st state) (bool, error) {
+	if st.Maker != s.maker {
+		return false, nil
+	}
 	until := time.Unix(st.Expires, 0)
 	if s.members == nil {
 		return s.approvals.Spend(x.principal.ID, st.Approval, until), nil

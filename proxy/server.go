@@ -3,6 +3,7 @@ package proxy
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -70,6 +71,7 @@ type Server struct {
 	hooks     Hooks
 	observer  Observer        // may be nil
 	members   members.Members // nil if the process is alone
+	maker     string          // identifies a process that is alone; else ""
 	log       *slog.Logger
 	sessions  *sessions
 	cursors   *seal.Box
@@ -106,6 +108,9 @@ type Server struct {
 func New(o Options) *Server {
 	s := &Server{limits: o.Limits.WithDefaults(), hooks: o.Hooks, observer: o.Observer, members: o.Members, log: o.Log}
 	s.answers, s.methods = answers.New(), methods()
+	if s.members == nil {
+		s.maker = rand.Text()
+	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}

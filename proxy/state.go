@@ -32,6 +32,7 @@ type state struct {
 	// more call
 	Approval string `json:"a,omitempty"`
 	Approved bool   `json:"y,omitempty"` // the user has approved the request, if policy requires it
+	Maker    string `json:"i,omitempty"` // with Approval: Server.maker
 
 	Asked *question.Kept `json:"q,omitempty"` // for the Observer
 
@@ -56,7 +57,7 @@ const (
 // seal returns a sealed requestState for the request.
 func (s *Server) seal(x *exchange, st state) string {
 	if st.Kind == stateApproval || x.approved {
-		st.Approval, st.Shown = rand.Text(), x.shown
+		st.Approval, st.Shown, st.Maker = rand.Text(), x.shown, s.maker
 		if x.shown == nil {
 			st.Shown = x.approvalDigest()
 		}
