@@ -14,6 +14,7 @@ import (
 // TestApprovalCoversMeta has a user approve a call for good. It holds for a call with the same _meta,
 // and for no other, except for the members that the protocol puts there for each request.
 func TestApprovalCoversMeta(t *testing.T) {
+	harness.InMemory(t, "a remembered approval of a modern client holds in one process")
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, upstreamtest.Script{})
 		j := harness.Start(t, p,
@@ -150,6 +151,7 @@ func TestNothingIsApprovedBlind(t *testing.T) {
 // approved call. The call goes on with the answer, and the approval holds for no answer that the server
 // has not asked for.
 func TestApprovalCoversAnswersToTheServer(t *testing.T) {
+	harness.InMemory(t, "a remembered approval of a modern client holds in one process")
 	harness.RunPair(t, upstream.EraModern, upstream.EraModern, "http", func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, upstreamtest.Script{})
 		j := harness.Start(t, p,

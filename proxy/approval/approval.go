@@ -35,8 +35,8 @@ func Chosen(answer []byte) string {
 // Bounds of a form. A call beyond them cannot be approved, because its user could not see all of it.
 const (
 	MaxShown = 32 << 10 // bytes of the whole text, with the escapes
-	maxNames = 100     // arguments, other parameters and members of _meta
-	maxDepth = 16      // of nested lists and objects
+	maxNames = 100      // arguments, other parameters and members of _meta
+	maxDepth = 16       // of nested lists and objects
 )
 
 // Call is what a user approves: everything of a request that reaches the server.

@@ -293,7 +293,7 @@ func TestPatternsOfOtherEngines(t *testing.T) {
 		{`^(?!x)(y|z)$`, []string{"y", "z"}, []string{"x"}, false},
 		{`^\u0041\u{42}$`, []string{"AB"}, []string{"u0041"}, false},
 		{`^(?!x)y|z`, nil, nil, true}, // the lookahead belongs to the first alternative
-		{`^(?!x)*y`, nil, nil, true}, // the lookahead is repeated
+		{`^(?!x)*y`, nil, nil, true},  // the lookahead is repeated
 		{`^(?=x){2}y`, nil, nil, true},
 		{`a(?!x)`, nil, nil, true},
 		{`(?<!a)b`, nil, nil, true},
