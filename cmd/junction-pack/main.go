@@ -15,8 +15,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"junction/cmd/build"
 	"junction/cmd/junction-pack/cli"
-	"junction/cmd/junction/build"
 	"junction/upstream/sandbox"
 )
 
