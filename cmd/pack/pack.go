@@ -3,6 +3,12 @@
 // pack.go has the tools of a pack and a call of one; content.go makes results. offers.go has its
 // prompts and resources. server.go serves all of them with mcp-go, in both eras, over stdio and
 // Streamable HTTP (http.go). watch.go reads changed files again.
+//
+// Package manifest reads the manifest, and package template the placeholders in it. Package command
+// runs commands, package web sends requests, package openapi makes tools of OpenAPI documents, and
+// package prompt asks the model of the client. Package plan lists what a pack will run and send,
+// for a person. Package tree computes the checksum of a pack, and package lock keeps the checksums
+// of installed packs.
 package pack
 
 import (
