@@ -28,7 +28,6 @@ var small = map[string]string{
 	"cmd/pack/tree":        "the checksum of the folder of a pack",
 	"integration/agents":   "only tests",
 	"proxy/members":        "what a member of several processes can do, without a database",
-	"cmd/pack/prompt":      "goes into package pack",
 	"proxy/headers":        "cut by another branch",
 	"proxy/origin":         "cut by another branch",
 	"proxy/profile":        "cut by another branch",

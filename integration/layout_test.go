@@ -118,10 +118,9 @@ var arrows = map[string][]string{
 	"cmd/junction-pack":     {"cmd/junction-pack/cli", "cmd/build", "upstream/sandbox"},
 	"cmd/junction-pack/cli": {"cmd/pack/tree", "cmd/pack/lock", "cmd/pack/manifest", "cmd/pack", "cmd/prose", "upstream/shell"},
 	"cmd/pack": {"cmd/pack/command", "cmd/pack/manifest", "cmd/pack/openapi",
-		"cmd/pack/prompt", "cmd/pack/web", "upstream/files", "proxy/origin", "proxy/schema", "upstream/raw"},
+		"cmd/pack/web", "upstream/files", "proxy/origin", "proxy/schema", "upstream/raw"},
 	"cmd/pack/openapi": {"cmd/pack/manifest", "cmd/pack/template", "cmd/pack/web",
 		"upstream/files"},
-	"cmd/pack/prompt": {"cmd/pack/manifest"},
 	// a fetched document may not lead to a private network, as the documents of strangers may not
 	"cmd/pack/web":     {"cmd/pack/manifest", "cmd/pack/template", "auth/fetch"},
 	"cmd/pack/command": {"cmd/pack/manifest", "cmd/pack/template", "upstream/sandbox", "upstream/transport"},

@@ -1,14 +1,14 @@
 // Package pack makes an MCP server of the manifests of a pack.
 //
-// pack.go has the tools of a pack and a call of one; content.go makes results. offers.go has its
-// prompts and resources. server.go serves all of them with mcp-go, in both eras, over stdio and
-// Streamable HTTP (http.go). watch.go reads changed files again.
+// pack.go has the tools of a pack and a call of one; content.go makes results. sampling.go asks the
+// model of the client. offers.go has the prompts and resources of a pack. server.go serves all of
+// them with mcp-go, in both eras, over stdio and Streamable HTTP (http.go). watch.go reads changed
+// files again.
 //
 // Package manifest reads the manifest, and package template the placeholders in it. Package command
-// runs commands, package web sends requests, package openapi makes tools of OpenAPI documents, and
-// package prompt asks the model of the client. Package plan lists what a pack will run and send,
-// for a person. Package tree computes the checksum of a pack, and package lock keeps the checksums
-// of installed packs.
+// runs commands, package web sends requests, and package openapi makes tools of OpenAPI documents.
+// Package plan lists what a pack will run and send, for a person. Package tree computes the checksum
+// of a pack, and package lock keeps the checksums of installed packs.
 package pack
 
 import (
@@ -27,7 +27,6 @@ import (
 	"junction/cmd/pack/command"
 	"junction/cmd/pack/manifest"
 	"junction/cmd/pack/openapi"
-	"junction/cmd/pack/prompt"
 	"junction/cmd/pack/web"
 	"junction/proxy/schema"
 	"junction/upstream/raw"
@@ -219,7 +218,7 @@ func newTool(m *manifest.Manifest, source *manifest.Tool, r Runners) *Tool {
 		})
 	case source.Prompt != nil:
 		t.run = func(ctx context.Context, c call) (*mcp.CallToolResult, error) {
-			return prompt.Run(ctx, source, source.Parameters.WithDefaults(c.arguments), c.answers,
+			return runPrompt(ctx, source, source.Parameters.WithDefaults(c.arguments), c.answers,
 				func(answer string) (*mcp.CallToolResult, error) {
 					return results.of([]byte(answer), string(source.Output))
 				})

@@ -1,7 +1,4 @@
-// Package prompt asks the model of the client, by MCP sampling, and checks its answer. It keeps no
-// state between the rounds of a call, so that it works in both eras: mcp-go sends the requests to a
-// client of the legacy era, and one of the modern era repeats the call with the answers.
-package prompt
+package pack
 
 import (
 	"context"
@@ -16,41 +13,44 @@ import (
 
 // The ids of the two requests of a call.
 const (
-	first  = "answer"
-	second = "corrected"
+	firstAnswer  = "answer"
+	secondAnswer = "corrected"
 )
 
-// Run asks the model, or checks the answers that the client has sent. check returns the result for
-// an answer, or an error if the answer does not fit. Run then asks the model once more, with that
-// error. The error of Run is for the model that calls the tool.
-func Run(ctx context.Context, t *manifest.Tool, values map[string]any, responses mcp.InputResponses,
+// runPrompt asks the model of the client, by MCP sampling, or checks the answers that the client has
+// sent. It keeps no state between the rounds of a call, so that it works in both eras: mcp-go sends
+// the requests to a client of the legacy era, and one of the modern era repeats the call with the
+// answers. check returns the result for an answer, or an error if the answer does not fit. runPrompt
+// then asks the model once more, with that error. The error of runPrompt is for the model that calls
+// the tool.
+func runPrompt(ctx context.Context, t *manifest.Tool, values map[string]any, responses mcp.InputResponses,
 	check func(answer string) (*mcp.CallToolResult, error)) (*mcp.CallToolResult, error) {
 	if !canSample(ctx) {
 		return nil, fmt.Errorf("%s asks the model of the client by MCP sampling, which this client does not offer; "+
 			"use a client that does", t.Name)
 	}
-	question := message(mcp.RoleUser, t.Prompt.Text.Text(values, nil)+instruction(t))
-	if r := server.SamplingResponse(responses, second); r != nil {
-		result, err := check(answer(r))
+	question := samplingMessage(mcp.RoleUser, t.Prompt.Text.Text(values, nil)+instruction(t))
+	if r := server.SamplingResponse(responses, secondAnswer); r != nil {
+		result, err := check(answerOf(r))
 		if err != nil {
 			return nil, fmt.Errorf("the model of the client gave no valid answer twice: %w", err)
 		}
 		return result, nil
 	}
-	r := server.SamplingResponse(responses, first)
+	r := server.SamplingResponse(responses, firstAnswer)
 	if r == nil {
-		return ask(t, values, first, question), nil
+		return askModel(t, values, firstAnswer, question), nil
 	}
-	result, err := check(answer(r))
+	result, err := check(answerOf(r))
 	if err == nil {
 		return result, nil
 	}
-	return ask(t, values, second, question, message(mcp.RoleAssistant, answer(r)),
-		message(mcp.RoleUser, fmt.Sprintf("This answer cannot be used: %v\nAnswer again.", err))), nil
+	return askModel(t, values, secondAnswer, question, samplingMessage(mcp.RoleAssistant, answerOf(r)),
+		samplingMessage(mcp.RoleUser, fmt.Sprintf("This answer cannot be used: %v\nAnswer again.", err))), nil
 }
 
-// ask returns the result that makes the client ask its model.
-func ask(t *manifest.Tool, values map[string]any, id string, messages ...mcp.SamplingMessage) *mcp.CallToolResult {
+// askModel returns the result that makes the client ask its model.
+func askModel(t *manifest.Tool, values map[string]any, id string, messages ...mcp.SamplingMessage) *mcp.CallToolResult {
 	p := mcp.CreateMessageParams{Messages: messages, SystemPrompt: t.Prompt.System.Text(values, nil),
 		MaxTokens: t.Prompt.MaxTokens}
 	if t.Prompt.Model != "" {
@@ -59,7 +59,7 @@ func ask(t *manifest.Tool, values map[string]any, id string, messages ...mcp.Sam
 	return server.NewInputRequestBuilder("").Sample(id, p).ToolResult()
 }
 
-func message(role mcp.Role, text string) mcp.SamplingMessage {
+func samplingMessage(role mcp.Role, text string) mcp.SamplingMessage {
 	return mcp.SamplingMessage{Role: role, Content: mcp.NewTextContent(text)}
 }
 
@@ -75,9 +75,9 @@ func instruction(t *manifest.Tool) string {
 	return ""
 }
 
-// answer returns the text of an answer. Models put JSON into a fenced block, even if told not to.
-func answer(r *mcp.CreateMessageResult) string {
-	text := strings.TrimSpace(textOf(r.Content))
+// answerOf returns the text of an answer. Models put JSON into a fenced block, even if told not to.
+func answerOf(r *mcp.CreateMessageResult) string {
+	text := strings.TrimSpace(textOfContent(r.Content))
 	inner, fenced := strings.CutPrefix(text, "```json\n")
 	if !fenced {
 		inner, fenced = strings.CutPrefix(text, "```\n")
@@ -88,7 +88,7 @@ func answer(r *mcp.CreateMessageResult) string {
 	return text
 }
 
-func textOf(content any) string {
+func textOfContent(content any) string {
 	switch c := content.(type) {
 	case mcp.TextContent:
 		return c.Text
@@ -97,7 +97,7 @@ func textOf(content any) string {
 	case []mcp.Content:
 		var all []string
 		for _, one := range c {
-			if text := textOf(one); text != "" {
+			if text := textOfContent(one); text != "" {
 				all = append(all, text)
 			}
 		}
@@ -105,7 +105,7 @@ func textOf(content any) string {
 	case []any:
 		var all []string
 		for _, one := range c {
-			all = append(all, textOf(one))
+			all = append(all, textOfContent(one))
 		}
 		return strings.Join(all, "\n")
 	case map[string]any: // as it was decoded
