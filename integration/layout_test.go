@@ -25,53 +25,53 @@ import (
 // here may make none. An arrow more is a line here and a sentence of reason in the commit.
 var arrows = map[string][]string{
 	"cmd/junction":         {"*"},
-	"cmd/junction/prose":   {},
+	"cmd/prose":            {},
 	"upstream/bounded":     {},
 	"upstream/files":       {},
 	"upstream/shell":       {},
 	"cmd/junction/runfile": {"cmd/junction/config", "upstream/files"},
 	"cmd/junction/record": {"cmd/junction/config", "upstream/files", "auth", "proxy", "upstream/bounded", "upstream/pace",
 		"upstream/raw"},
-	"cmd/junction/diagnose": {"cmd/junction/config", "cmd/junction/health", "cmd/junction/prose",
+	"cmd/junction/diagnose": {"cmd/junction/config", "cmd/junction/health", "cmd/prose",
 		"cmd/junction/replicas", "auth",
 		"auth/authserver", "policy", "proxy", "proxy/view", "upstream", "upstream/command", "upstream/shell"}, // why asks for the last known groups of a user
-	"cmd/junction/bridge": {"cmd/junction/prose", "upstream/definition", "upstream/http1", "upstream/jsonrpc", "upstream/raw",
+	"cmd/junction/bridge": {"cmd/prose", "upstream/definition", "upstream/http1", "upstream/jsonrpc", "upstream/raw",
 		"upstream/transport"}, // a client of the endpoint, as the proxy is one of its servers
 	// it connects the processes over one database for proxy, and forwards requests among them
 	"cmd/junction/replicas": {"auth", "auth/seal", "auth/store", "policy", "proxy/budget", "proxy/members",
 		"upstream/bounded", "upstream/http1", "upstream/pace"},
-	"cmd/junction/clients": {"cmd/junction/prose", "upstream/files", "upstream/shell"}, // a person looks at entries
+	"cmd/junction/clients": {"cmd/prose", "upstream/files", "upstream/shell"}, // a person looks at entries
 	"cmd/junction/demo":    {},
 	"cmd/junction/health":  {"upstream/pace"},
 	// no key goes to the browser's environment; one decision about mix-up attacks
-	"cmd/junction/signon": {"upstream/files", "upstream/oauth", "upstream/sandbox"},
-	"cmd/junction/packs": {"cmd/junction-pack/manifest", "cmd/junction-pack/tree", "cmd/junction/cli", "cmd/junction/clients",
-		"cmd/junction/entries", "cmd/junction/packs/fetch", "cmd/junction/packs/lock", "cmd/junction/packs/plan", "cmd/junction/prose",
+	"cmd/junction/signon": {"upstream/files", "auth/oauth", "upstream/sandbox"},
+	"cmd/junction/packs": {"cmd/pack/manifest", "cmd/pack/tree", "cmd/junction/cli", "cmd/junction/clients",
+		"cmd/junction/entries", "cmd/junction/packs/fetch", "cmd/pack/lock", "cmd/pack/plan", "cmd/prose",
 		"cmd/junction/runfile", "upstream/files", "upstream/shell"},
-	"cmd/junction/packs/fetch": {"cmd/junction-pack/tree", "cmd/junction/prose", "upstream/pace"},
-	"cmd/junction/packs/lock":  {"cmd/junction-pack/tree", "upstream/files", "upstream/shell"},
+	"cmd/junction/packs/fetch": {"cmd/pack/tree", "cmd/prose", "upstream/pace"},
+	"cmd/pack/lock":            {"cmd/pack/tree", "upstream/files", "upstream/shell"},
 	// a plan is made by the loader that serves the pack
-	"cmd/junction/packs/plan": {"cmd/junction-pack/manifest", "cmd/junction-pack/pack", "cmd/junction-pack/web", "cmd/junction/prose",
+	"cmd/pack/plan": {"cmd/pack/manifest", "cmd/pack", "cmd/pack/web", "cmd/prose",
 		"upstream/command"},
-	"cmd/junction/screen": {"cmd/junction/cli", "cmd/junction/diagnose", "cmd/junction/prose",
+	"cmd/junction/screen": {"cmd/junction/cli", "cmd/junction/diagnose", "cmd/prose",
 		"upstream", "upstream/pace", "upstream/shell"}, // the words of states
 	// it measures what they do, so that they need no library for it
 	"cmd/junction/telemetry":      {"cmd/junction/telemetry/otlp", "proxy", "proxy/budget", "proxy/question", "upstream", "upstream/raw"},
 	"cmd/junction/telemetry/otlp": {"upstream/pace"},
-	"cmd/junction/pages": {"cmd/junction/clients", "cmd/junction/diagnose", "cmd/junction/prose", "proxy",
+	"cmd/junction/pages": {"cmd/junction/clients", "cmd/junction/diagnose", "cmd/prose", "proxy",
 		"upstream"}, // the words of states
-	"cmd/junction/cli": {"cmd/junction/config", "cmd/junction/diagnose", "cmd/junction/prose", "cmd/junction/runfile", "auth", "policy",
-		"proxy", "proxy/pins", "proxy/search", "proxy/visible", "upstream", "upstream/oauth", "cmd/junction/signon", "upstream/shell"},
-	"cmd/junction/registry": {"cmd/junction/clients", "cmd/junction/config", "cmd/junction/prose"},
-	"cmd/junction/entries": {"cmd/junction/cli", "cmd/junction/clients", "cmd/junction/config", "cmd/junction/prose",
-		"cmd/junction/packs/lock", "cmd/junction/packs/plan", "cmd/junction/registry", "cmd/junction/runfile", "cmd/junction/yamledit", "upstream/shell"},
-	"cmd/junction/audit": {"cmd/junction/cli", "cmd/junction/config", "upstream/files", "cmd/junction/prose",
+	"cmd/junction/cli": {"cmd/junction/config", "cmd/junction/diagnose", "cmd/prose", "cmd/junction/runfile", "auth", "policy",
+		"proxy", "proxy/pins", "proxy/search", "proxy/visible", "upstream", "auth/oauth", "cmd/junction/signon", "upstream/shell"},
+	"cmd/junction/registry": {"cmd/junction/clients", "cmd/junction/config", "cmd/prose"},
+	"cmd/junction/entries": {"cmd/junction/cli", "cmd/junction/clients", "cmd/junction/config", "cmd/prose",
+		"cmd/pack/lock", "cmd/pack/plan", "cmd/junction/registry", "cmd/junction/runfile", "cmd/junction/yamledit", "upstream/shell"},
+	"cmd/junction/audit": {"cmd/junction/cli", "cmd/junction/config", "upstream/files", "cmd/prose",
 		"cmd/junction/record", "proxy", "proxy/visible", "upstream/pace"},
 	"cmd/junction/signins": {"cmd/junction/cli", "cmd/junction/clients", "cmd/junction/config", "cmd/junction/yamledit",
-		"cmd/junction/prose", "upstream/files", "auth", "auth/authserver", "auth/seal", "auth/store", "proxy/visible", "upstream/shell"},
-	"cmd/junction/yamlread": {"cmd/junction/prose"},
-	"cmd/junction/config": {"cmd/junction-pack/manifest", "upstream/files", "cmd/junction/packs/lock", "cmd/junction/prose", "cmd/junction/yamlread", "auth", "auth/authserver",
-		"auth/fetch", "auth/store", "policy", "proxy", "proxy/search", "proxy/view", "upstream", "upstream/command", "upstream/oauth",
+		"cmd/prose", "upstream/files", "auth", "auth/authserver", "auth/seal", "auth/store", "proxy/visible", "upstream/shell"},
+	"cmd/yamlread": {"cmd/prose"},
+	"cmd/junction/config": {"cmd/pack/manifest", "upstream/files", "cmd/pack/lock", "cmd/prose", "cmd/yamlread", "auth", "auth/authserver",
+		"auth/fetch", "auth/store", "policy", "proxy", "proxy/search", "proxy/view", "upstream", "upstream/command", "auth/oauth",
 		"upstream/sandbox", "upstream/shell"}, // names of Junction's own tools
 	"proxy": {
 		"proxy/answers", "proxy/approval", "proxy/budget", "proxy/canon", "proxy/headers", "proxy/members", "proxy/older",
@@ -105,27 +105,26 @@ var arrows = map[string][]string{
 	"upstream/sandbox":   {"upstream/files"}, // the reason of an error about a file
 	// what a rule reads of the arguments must be what everybody else reads: the same names in the
 	// same case, none of them twice
-	"policy":           {"upstream/raw"},
-	"upstream/oauth":   {"auth/fetch", "auth/store", "upstream/pace"},
-	"upstream/remedy":  {"upstream/shell"},              // it names commands with names of servers
-	"upstream/stored":  {"auth/seal", "upstream/files"}, // what is on the disk is sealed like session ids
-	"auth/authserver":  {"auth", "auth/store", "auth/seal", "auth/fetch", "upstream/bounded"},
-	"auth/store":       {"auth/seal"},
-	"auth":             {"auth/seal", "upstream/bounded"},
-	"upstream/jsonrpc": {"upstream/raw"},
+	"policy":              {"upstream/raw"},
+	"auth/oauth":          {"auth/fetch", "auth/store", "upstream/pace"},
+	"upstream/remedy":     {"upstream/shell"},              // it names commands with names of servers
+	"cmd/junction/stored": {"auth/seal", "upstream/files"}, // what is on the disk is sealed like session ids
+	"auth/authserver":     {"auth", "auth/store", "auth/seal", "auth/fetch", "upstream/bounded"},
+	"auth/store":          {"auth/seal"},
+	"auth":                {"auth/seal", "upstream/bounded"},
+	"upstream/jsonrpc":    {"upstream/raw"},
 
 	// A pack runs commands as upstream does, and checks arguments as proxy does.
-	"cmd/junction-pack":     {"cmd/junction-pack/cli", "cmd/junction/build", "upstream/sandbox"},
-	"cmd/junction-pack/cli": {"cmd/junction-pack/tree", "cmd/junction/packs/lock", "cmd/junction-pack/manifest", "cmd/junction-pack/pack", "cmd/junction/prose", "upstream/shell"},
-	"cmd/junction-pack/pack": {"cmd/junction-pack/command", "cmd/junction-pack/manifest", "cmd/junction-pack/openapi",
-		"cmd/junction-pack/prompt", "cmd/junction-pack/web", "upstream/files", "proxy/origin", "proxy/schema", "upstream/raw"},
-	"cmd/junction-pack/openapi": {"cmd/junction-pack/manifest", "cmd/junction-pack/template", "cmd/junction-pack/web",
+	"cmd/junction-pack":     {"cmd/junction-pack/cli", "cmd/build", "upstream/sandbox"},
+	"cmd/junction-pack/cli": {"cmd/pack/tree", "cmd/pack/lock", "cmd/pack/manifest", "cmd/pack", "cmd/prose", "upstream/shell"},
+	"cmd/pack": {"cmd/pack/command", "cmd/pack/manifest", "cmd/pack/openapi",
+		"cmd/pack/web", "upstream/files", "proxy/origin", "proxy/schema", "upstream/raw"},
+	"cmd/pack/openapi": {"cmd/pack/manifest", "cmd/pack/template", "cmd/pack/web",
 		"upstream/files"},
-	"cmd/junction-pack/prompt": {"cmd/junction-pack/manifest"},
 	// a fetched document may not lead to a private network, as the documents of strangers may not
-	"cmd/junction-pack/web":     {"cmd/junction-pack/manifest", "cmd/junction-pack/template", "auth/fetch"},
-	"cmd/junction-pack/command": {"cmd/junction-pack/manifest", "cmd/junction-pack/template", "upstream/sandbox", "upstream/transport"},
-	"cmd/junction-pack/manifest": {"cmd/junction-pack/template", "upstream/files", "cmd/junction/prose", "cmd/junction/yamlread", "proxy/schema",
+	"cmd/pack/web":     {"cmd/pack/manifest", "cmd/pack/template", "auth/fetch"},
+	"cmd/pack/command": {"cmd/pack/manifest", "cmd/pack/template", "upstream/sandbox", "upstream/transport"},
+	"cmd/pack/manifest": {"cmd/pack/template", "upstream/files", "cmd/prose", "cmd/yamlread", "proxy/schema",
 		"upstream/command", "upstream/raw", "upstream/shell"},
 }
 

@@ -17,7 +17,7 @@ import (
 	"junction/cmd/junction/clients"
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/entries"
-	"junction/cmd/junction/prose"
+	"junction/cmd/prose"
 	"junction/upstream"
 	"junction/upstream/sandbox"
 	"junction/upstream/shell"

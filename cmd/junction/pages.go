@@ -10,13 +10,13 @@ import (
 
 	"junction/auth"
 	"junction/auth/authserver"
+	"junction/auth/oauth"
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/diagnose"
 	"junction/cmd/junction/packs"
 	"junction/cmd/junction/pages"
-	"junction/cmd/junction/prose"
+	"junction/cmd/prose"
 	"junction/proxy"
-	"junction/upstream/oauth"
 )
 
 // access returns how clients connect. Without public_url, the URL has the host that the request was

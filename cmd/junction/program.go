@@ -29,19 +29,19 @@ import (
 	"junction/cmd/junction/diagnose"
 	"junction/cmd/junction/health"
 	"junction/cmd/junction/pages"
-	"junction/cmd/junction/prose"
 	"junction/cmd/junction/record"
 	"junction/cmd/junction/replicas"
 	"junction/cmd/junction/screen"
+	"junction/cmd/junction/stored"
 	"junction/cmd/junction/telemetry"
 	"junction/cmd/junction/telemetry/otlp"
+	"junction/cmd/prose"
 	"junction/policy"
 	"junction/proxy"
 	"junction/proxy/pins"
 	"junction/upstream"
 	"junction/upstream/http1"
 	"junction/upstream/shell"
-	"junction/upstream/stored"
 )
 
 // options are the inputs of a program: the command line and the standard streams of the process.

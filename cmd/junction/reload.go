@@ -19,8 +19,8 @@ import (
 	"github.com/fsnotify/fsnotify"
 
 	"junction/cmd/junction/config"
-	"junction/cmd/junction/prose"
 	"junction/cmd/junction/record"
+	"junction/cmd/prose"
 	"junction/proxy"
 	"junction/proxy/pins"
 	"junction/upstream"

@@ -13,11 +13,11 @@ import (
 	"sync"
 	"time"
 
+	"junction/auth/oauth"
 	"junction/auth/seal"
 	"junction/auth/store"
 	"junction/cmd/junction/config"
 	"junction/upstream"
-	"junction/upstream/oauth"
 )
 
 // vault holds the tokens of the upstreams that Junction signs in to: the operator's (auth.mode

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 
 	"junction/cmd/junction/diagnose"
-	"junction/cmd/junction/prose"
+	"junction/cmd/prose"
 	"junction/upstream/upstreamtest"
 )
 

@@ -19,8 +19,8 @@ import (
 
 	"junction/cmd/junction/cli"
 	"junction/cmd/junction/config"
-	"junction/cmd/junction/prose"
 	"junction/cmd/junction/record"
+	"junction/cmd/prose"
 	"junction/proxy"
 	"junction/proxy/visible"
 	"junction/upstream/files"

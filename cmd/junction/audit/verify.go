@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"junction/cmd/junction/cli"
-	"junction/cmd/junction/prose"
 	"junction/cmd/junction/record"
+	"junction/cmd/prose"
 	"junction/upstream/files"
 )
 

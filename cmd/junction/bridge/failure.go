@@ -10,7 +10,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"junction/cmd/junction/prose"
+	"junction/cmd/prose"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
 	"junction/upstream/transport"

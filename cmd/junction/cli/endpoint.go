@@ -21,7 +21,7 @@ import (
 	"github.com/mark3labs/mcp-go/client/transport"
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"junction/cmd/junction/prose"
+	"junction/cmd/prose"
 	"junction/proxy/search"
 )
 

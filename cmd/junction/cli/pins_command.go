@@ -12,7 +12,7 @@ import (
 
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/diagnose"
-	"junction/cmd/junction/prose"
+	"junction/cmd/prose"
 	"junction/proxy/pins"
 	"junction/proxy/visible"
 )

@@ -14,7 +14,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"junction/cmd/junction/prose"
+	"junction/cmd/prose"
 	"junction/proxy/visible"
 )
 

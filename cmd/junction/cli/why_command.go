@@ -14,7 +14,7 @@ import (
 
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/diagnose"
-	"junction/cmd/junction/prose"
+	"junction/cmd/prose"
 	"junction/policy"
 	"junction/proxy/search"
 	"junction/upstream"

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"junction/cmd/junction/prose"
+	"junction/cmd/prose"
 	"junction/upstream/shell"
 )
 

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"junction/cmd/junction/prose"
+	"junction/cmd/prose"
 	"junction/policy"
 	"junction/upstream"
 )

@@ -21,7 +21,7 @@ import (
 
 	"junction/auth"
 	"junction/auth/authtest"
-	"junction/cmd/junction/yamlread"
+	"junction/cmd/yamlread"
 	"junction/policy"
 	"junction/upstream"
 )

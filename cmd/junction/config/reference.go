@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"junction/cmd/junction/prose"
-	"junction/cmd/junction/yamlread"
+	"junction/cmd/prose"
+	"junction/cmd/yamlread"
 	"junction/upstream/files"
 )
 

@@ -14,8 +14,8 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"junction/auth"
-	"junction/cmd/junction/prose"
-	"junction/cmd/junction/yamlread"
+	"junction/cmd/prose"
+	"junction/cmd/yamlread"
 	"junction/policy"
 	"junction/upstream"
 	"junction/upstream/command"

@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"junction/auth/store"
-	"junction/cmd/junction/prose"
-	"junction/cmd/junction/yamlread"
+	"junction/cmd/prose"
+	"junction/cmd/yamlread"
 	"junction/policy"
 	"junction/proxy/search"
 	"junction/upstream"

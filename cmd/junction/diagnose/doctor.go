@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"junction/cmd/junction/config"
-	"junction/cmd/junction/prose"
+	"junction/cmd/prose"
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/command"

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"junction/cmd/junction/config"
-	"junction/cmd/junction/prose"
+	"junction/cmd/prose"
 	"junction/upstream"
 	"junction/upstream/shell"
 )

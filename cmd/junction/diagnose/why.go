@@ -14,7 +14,7 @@ import (
 
 	"junction/auth"
 	"junction/auth/authserver"
-	"junction/cmd/junction/prose"
+	"junction/cmd/prose"
 	"junction/policy"
 	"junction/proxy"
 	"junction/proxy/view"

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"junction/auth"
-	"junction/cmd/junction/prose"
+	"junction/cmd/prose"
 	"junction/policy"
 	"junction/upstream"
 	"junction/upstream/shell"

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"junction/cmd/junction/diagnose"
-	"junction/cmd/junction/prose"
+	"junction/cmd/prose"
 	"junction/proxy"
 )
 

@@ -21,7 +21,7 @@ import (
 	"time"
 
 	"junction/cmd/junction/config"
-	"junction/cmd/junction/prose"
+	"junction/cmd/prose"
 )
 
 // Official is the base URL of the official registry.

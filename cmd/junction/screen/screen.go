@@ -20,7 +20,7 @@ import (
 
 	"junction/cmd/junction/cli"
 	"junction/cmd/junction/diagnose"
-	"junction/cmd/junction/prose"
+	"junction/cmd/prose"
 	"junction/upstream/pace"
 )
 

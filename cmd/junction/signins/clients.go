@@ -19,7 +19,7 @@ import (
 	"junction/auth/store"
 	"junction/cmd/junction/cli"
 	"junction/cmd/junction/config"
-	"junction/cmd/junction/prose"
+	"junction/cmd/prose"
 	"junction/proxy/visible"
 )
 

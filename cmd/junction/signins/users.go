@@ -11,7 +11,7 @@ import (
 
 	"junction/auth/store"
 	"junction/cmd/junction/cli"
-	"junction/cmd/junction/prose"
+	"junction/cmd/prose"
 	"junction/proxy/visible"
 )
 

@@ -16,7 +16,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/client/transport"
 
-	"junction/upstream/oauth"
+	"junction/auth/oauth"
 	"junction/upstream/sandbox"
 )
 

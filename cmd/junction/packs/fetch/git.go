@@ -15,8 +15,8 @@ import (
 	"strings"
 	"time"
 
-	"junction/cmd/junction-pack/tree"
-	"junction/cmd/junction/prose"
+	"junction/cmd/pack/tree"
+	"junction/cmd/prose"
 	"junction/upstream/pace"
 )
 
