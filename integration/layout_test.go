@@ -108,7 +108,7 @@ var arrows = map[string][]string{
 	"policy":              {"upstream/raw"},
 	"auth/oauth":          {"auth/fetch", "auth/store", "upstream/pace"},
 	"upstream/remedy":     {"upstream/shell"},              // it names commands with names of servers
-	"cmd/junction/stored": {"auth/seal", "upstream/files"}, // what is on the disk is sealed like session ids
+	"cmd/junction/stored": {"auth/seal", "upstream/files", "upstream/pace"}, // what is on the disk is sealed like session ids
 	"auth/authserver":     {"auth", "auth/store", "auth/seal", "auth/fetch", "upstream/bounded"},
 	"auth/store":          {"auth/seal"},
 	"auth":                {"auth/seal", "upstream/bounded"},
