@@ -35,6 +35,7 @@ var small = map[string]string{
 	"proxy/relay":          "cut by another branch",
 	"proxy/replay":         "cut by another branch",
 	"proxy/visible":        "cut by another branch",
+	"upstream/loopback":    "whether a host is this machine: many trust plain http there",
 	"upstream/shell":       "words of a command, quoted for a shell",
 }
 

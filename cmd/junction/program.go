@@ -41,6 +41,7 @@ import (
 	"junction/proxy/pins"
 	"junction/upstream"
 	"junction/upstream/http1"
+	"junction/upstream/loopback"
 	"junction/upstream/shell"
 )
 
@@ -260,7 +261,7 @@ func ownOrigins(listener net.Addr) []string {
 	var list []string
 	for _, name := range []string{"localhost", "127.0.0.1", "::1", host} {
 		origin := "http://" + strings.TrimSuffix(net.JoinHostPort(name, port), ":80")
-		if !slices.Contains(list, origin) && config.Loopback(name) {
+		if !slices.Contains(list, origin) && loopback.Host(name) {
 			list = append(list, origin)
 		}
 	}
