@@ -25,7 +25,7 @@ import (
 // here may make none. An arrow more is a line here and a sentence of reason in the commit.
 var arrows = map[string][]string{
 	"cmd/junction":         {"*"},
-	"cmd/prose":            {},
+	"upstream/prose":       {},
 	"upstream/bounded":     {},
 	"upstream/files":       {},
 	"upstream/loopback":    {},
@@ -33,48 +33,48 @@ var arrows = map[string][]string{
 	"cmd/junction/runfile": {"cmd/junction/config", "upstream/files"},
 	"cmd/junction/record": {"cmd/junction/config", "upstream/files", "auth", "proxy", "upstream/bounded", "upstream/pace",
 		"upstream/raw"},
-	"cmd/junction/diagnose": {"cmd/junction/config", "cmd/junction/health", "cmd/prose",
+	"cmd/junction/diagnose": {"cmd/junction/config", "cmd/junction/health", "upstream/prose",
 		"cmd/junction/replicas", "auth",
 		"auth/authserver", "policy", "proxy", "proxy/view", "upstream", "upstream/command", "upstream/shell",
 		"upstream/loopback"}, // why asks for the last known groups of a user
-	"cmd/junction/bridge": {"cmd/prose", "upstream/definition", "upstream/http1", "upstream/jsonrpc", "upstream/raw",
+	"cmd/junction/bridge": {"upstream/prose", "upstream/definition", "upstream/http1", "upstream/jsonrpc", "upstream/raw",
 		"upstream/transport"}, // a client of the endpoint, as the proxy is one of its servers
 	// it connects the processes over one database for proxy, and forwards requests among them
 	"cmd/junction/replicas": {"auth", "auth/seal", "auth/store", "policy", "proxy/budget", "proxy/members",
 		"upstream/bounded", "upstream/http1", "upstream/pace"},
-	"cmd/junction/clients": {"cmd/prose", "upstream/files", "upstream/shell", "upstream/loopback"}, // a person looks at entries
+	"cmd/junction/clients": {"upstream/prose", "upstream/files", "upstream/shell", "upstream/loopback"}, // a person looks at entries
 	"cmd/junction/demo":    {},
 	"cmd/junction/health":  {"upstream/pace"},
 	// no key goes to the browser's environment; one decision about mix-up attacks
 	"cmd/junction/signon": {"upstream/files", "auth/oauth", "upstream/sandbox"},
 	"cmd/junction/packs": {"cmd/pack/manifest", "cmd/pack/tree", "cmd/junction/cli", "cmd/junction/clients",
-		"cmd/junction/entries", "cmd/junction/packs/fetch", "cmd/pack/lock", "cmd/pack/plan", "cmd/prose",
+		"cmd/junction/entries", "cmd/junction/packs/fetch", "cmd/pack/lock", "cmd/pack/plan", "upstream/prose",
 		"cmd/junction/runfile", "upstream/files", "upstream/shell"},
-	"cmd/junction/packs/fetch": {"cmd/pack/tree", "cmd/prose", "upstream/pace"},
+	"cmd/junction/packs/fetch": {"cmd/pack/tree", "upstream/prose", "upstream/pace"},
 	"cmd/pack/lock":            {"cmd/pack/tree", "upstream/files", "upstream/shell"},
 	// a plan is made by the loader that serves the pack
-	"cmd/pack/plan": {"cmd/pack/manifest", "cmd/pack", "cmd/pack/web", "cmd/prose",
+	"cmd/pack/plan": {"cmd/pack/manifest", "cmd/pack", "cmd/pack/web", "upstream/prose",
 		"upstream/command"},
-	"cmd/junction/screen": {"cmd/junction/cli", "cmd/junction/diagnose", "cmd/prose",
+	"cmd/junction/screen": {"cmd/junction/cli", "cmd/junction/diagnose", "upstream/prose",
 		"upstream", "upstream/pace", "upstream/shell"}, // the words of states
 	// it measures what they do, so that they need no library for it
 	"cmd/junction/telemetry":      {"cmd/junction/telemetry/otlp", "proxy", "proxy/budget", "proxy/question", "upstream", "upstream/raw"},
 	"cmd/junction/telemetry/otlp": {"upstream/pace"},
-	"cmd/junction/pages": {"cmd/junction/clients", "cmd/junction/diagnose", "cmd/prose", "proxy",
+	"cmd/junction/pages": {"cmd/junction/clients", "cmd/junction/diagnose", "upstream/prose", "proxy",
 		"upstream"}, // the words of states
-	"cmd/junction/cli": {"cmd/junction/config", "cmd/junction/diagnose", "cmd/prose", "cmd/junction/runfile", "auth", "policy",
+	"cmd/junction/cli": {"cmd/junction/config", "cmd/junction/diagnose", "upstream/prose", "cmd/junction/runfile", "auth", "policy",
 		"proxy/pins", "proxy/search", "proxy/visible", "upstream", "auth/oauth", "cmd/junction/signon", "upstream/shell",
 		"upstream/loopback"},
-	"cmd/junction/registry": {"cmd/junction/clients", "cmd/prose", "upstream/loopback"},
-	"cmd/junction/entries": {"cmd/junction/cli", "cmd/junction/clients", "cmd/junction/config", "cmd/prose",
+	"cmd/junction/registry": {"cmd/junction/clients", "upstream/prose", "upstream/loopback"},
+	"cmd/junction/entries": {"cmd/junction/cli", "cmd/junction/clients", "cmd/junction/config", "upstream/prose",
 		"cmd/pack/lock", "cmd/pack/plan", "cmd/junction/registry", "cmd/junction/runfile", "cmd/junction/yamledit", "upstream/shell"},
-	"cmd/junction/audit": {"cmd/junction/cli", "cmd/junction/config", "upstream/files", "cmd/prose",
+	"cmd/junction/audit": {"cmd/junction/cli", "cmd/junction/config", "upstream/files", "upstream/prose",
 		"cmd/junction/record", "proxy", "proxy/visible", "upstream/pace"},
 	"cmd/junction/signins": {"cmd/junction/cli", "cmd/junction/clients", "cmd/junction/config", "cmd/junction/yamledit",
-		"cmd/prose", "upstream/files", "auth", "auth/authserver", "auth/seal", "auth/store", "proxy/visible", "upstream/shell",
+		"upstream/prose", "upstream/files", "auth", "auth/authserver", "auth/seal", "auth/store", "proxy/visible", "upstream/shell",
 		"upstream/loopback"},
-	"cmd/yamlread": {"cmd/prose"},
-	"cmd/junction/config": {"cmd/pack/manifest", "upstream/files", "cmd/pack/lock", "cmd/prose", "cmd/yamlread", "auth", "auth/authserver",
+	"upstream/yamlread": {"upstream/prose"},
+	"cmd/junction/config": {"cmd/pack/manifest", "upstream/files", "cmd/pack/lock", "upstream/prose", "upstream/yamlread", "auth", "auth/authserver",
 		"auth/fetch", "auth/store", "policy", "proxy", "proxy/search", "proxy/view", "upstream", "upstream/command", "auth/oauth",
 		"upstream/sandbox", "upstream/shell", "upstream/loopback"}, // names of Junction's own tools
 	"proxy": {
@@ -121,7 +121,7 @@ var arrows = map[string][]string{
 
 	// A pack runs commands as upstream does, and checks arguments as proxy does.
 	"cmd/junction-pack":     {"cmd/junction-pack/cli", "cmd/build", "upstream/sandbox"},
-	"cmd/junction-pack/cli": {"cmd/pack/tree", "cmd/pack/lock", "cmd/pack/manifest", "cmd/pack", "cmd/prose", "upstream/shell"},
+	"cmd/junction-pack/cli": {"cmd/pack/tree", "cmd/pack/lock", "cmd/pack/manifest", "cmd/pack", "upstream/prose", "upstream/shell"},
 	"cmd/pack": {"cmd/pack/command", "cmd/pack/manifest", "cmd/pack/openapi",
 		"cmd/pack/web", "upstream/files", "proxy/origin", "proxy/schema", "upstream/raw"},
 	"cmd/pack/openapi": {"cmd/pack/manifest", "cmd/pack/template", "cmd/pack/web",
@@ -129,7 +129,7 @@ var arrows = map[string][]string{
 	// a fetched document may not lead to a private network, as the documents of strangers may not
 	"cmd/pack/web":     {"cmd/pack/manifest", "cmd/pack/template", "auth/fetch", "upstream/loopback"},
 	"cmd/pack/command": {"cmd/pack/manifest", "cmd/pack/template", "upstream/sandbox", "upstream/transport"},
-	"cmd/pack/manifest": {"cmd/pack/template", "upstream/files", "cmd/prose", "cmd/yamlread", "proxy/schema",
+	"cmd/pack/manifest": {"cmd/pack/template", "upstream/files", "upstream/prose", "upstream/yamlread", "proxy/schema",
 		"upstream/command", "upstream/raw", "upstream/shell", "upstream/loopback"},
 }
 

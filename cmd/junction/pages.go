@@ -15,9 +15,9 @@ import (
 	"junction/cmd/junction/diagnose"
 	"junction/cmd/junction/packs"
 	"junction/cmd/junction/pages"
-	"junction/cmd/prose"
 	"junction/proxy"
 	"junction/upstream/loopback"
+	"junction/upstream/prose"
 )
 
 // access returns how clients connect. Without public_url, the URL has the host that the request was

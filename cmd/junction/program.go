@@ -35,13 +35,13 @@ import (
 	"junction/cmd/junction/stored"
 	"junction/cmd/junction/telemetry"
 	"junction/cmd/junction/telemetry/otlp"
-	"junction/cmd/prose"
 	"junction/policy"
 	"junction/proxy"
 	"junction/proxy/pins"
 	"junction/upstream"
 	"junction/upstream/http1"
 	"junction/upstream/loopback"
+	"junction/upstream/prose"
 	"junction/upstream/shell"
 )
 

@@ -15,12 +15,12 @@ import (
 	"time"
 
 	"junction/auth/store"
-	"junction/cmd/prose"
-	"junction/cmd/yamlread"
 	"junction/policy"
 	"junction/proxy/search"
 	"junction/upstream"
 	"junction/upstream/loopback"
+	"junction/upstream/prose"
+	"junction/upstream/yamlread"
 )
 
 // validate adds to d the mistakes of values that are well-formed on their own. It opens no files

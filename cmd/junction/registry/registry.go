@@ -20,8 +20,8 @@ import (
 	"strings"
 	"time"
 
-	"junction/cmd/prose"
 	"junction/upstream/loopback"
+	"junction/upstream/prose"
 )
 
 // Official is the base URL of the official registry.

@@ -18,9 +18,9 @@ import (
 	"junction/auth/authserver"
 	"junction/auth/store"
 	"junction/cmd/junction/cli"
-	"junction/cmd/prose"
 	"junction/proxy/visible"
 	"junction/upstream/loopback"
+	"junction/upstream/prose"
 )
 
 // app is a client that has grants or is blocked.

@@ -10,8 +10,8 @@ import (
 	"slices"
 	"strings"
 
-	"junction/cmd/yamlread"
 	"junction/upstream/loopback"
+	"junction/upstream/yamlread"
 
 	"gopkg.in/yaml.v3"
 )
