@@ -18,7 +18,7 @@ import (
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/entries"
 	"junction/cmd/junction/runfile"
-	"junction/cmd/prose"
+	"junction/upstream/prose"
 )
 
 // importCommand is `junction import`, which reads the servers in the files of other clients.

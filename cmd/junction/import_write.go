@@ -14,7 +14,7 @@ import (
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/entries"
 	"junction/cmd/junction/yamledit"
-	"junction/cmd/prose"
+	"junction/upstream/prose"
 	"junction/upstream/shell"
 )
 

@@ -23,7 +23,7 @@ import (
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/signins"
 	"junction/cmd/junction/signon"
-	"junction/cmd/prose"
+	"junction/upstream/prose"
 	"junction/upstream/shell"
 )
 

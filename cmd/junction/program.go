@@ -35,12 +35,13 @@ import (
 	"junction/cmd/junction/stored"
 	"junction/cmd/junction/telemetry"
 	"junction/cmd/junction/telemetry/otlp"
-	"junction/cmd/prose"
 	"junction/policy"
 	"junction/proxy"
 	"junction/proxy/pins"
 	"junction/upstream"
 	"junction/upstream/http1"
+	"junction/upstream/loopback"
+	"junction/upstream/prose"
 	"junction/upstream/shell"
 )
 
@@ -260,7 +261,7 @@ func ownOrigins(listener net.Addr) []string {
 	var list []string
 	for _, name := range []string{"localhost", "127.0.0.1", "::1", host} {
 		origin := "http://" + strings.TrimSuffix(net.JoinHostPort(name, port), ":80")
-		if !slices.Contains(list, origin) && config.Loopback(name) {
+		if !slices.Contains(list, origin) && loopback.Host(name) {
 			list = append(list, origin)
 		}
 	}

@@ -20,10 +20,10 @@ import (
 
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/record"
-	"junction/cmd/prose"
 	"junction/proxy"
 	"junction/proxy/pins"
 	"junction/upstream"
+	"junction/upstream/prose"
 )
 
 // settle is how long the file must be unchanged before it is read. Editors write in several steps.

@@ -14,7 +14,7 @@ import (
 
 	"junction/cmd/pack"
 	"junction/cmd/pack/manifest"
-	"junction/cmd/prose"
+	"junction/upstream/prose"
 )
 
 // errTool means that the tool reported an error, which was printed.

@@ -16,7 +16,7 @@ import (
 
 	"junction/cmd/pack"
 	"junction/cmd/pack/manifest"
-	"junction/cmd/prose"
+	"junction/upstream/prose"
 )
 
 // load reads a pack to show it. References such as ${NAME} stay as they are written.

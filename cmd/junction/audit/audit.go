@@ -20,11 +20,11 @@ import (
 	"junction/cmd/junction/cli"
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/record"
-	"junction/cmd/prose"
 	"junction/proxy"
 	"junction/proxy/visible"
 	"junction/upstream/files"
 	"junction/upstream/pace"
+	"junction/upstream/prose"
 )
 
 // Command returns the command audit. file points to the value of --config.

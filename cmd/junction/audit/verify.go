@@ -14,8 +14,8 @@ import (
 
 	"junction/cmd/junction/cli"
 	"junction/cmd/junction/record"
-	"junction/cmd/prose"
 	"junction/upstream/files"
+	"junction/upstream/prose"
 )
 
 func verifyCommand(stdout io.Writer, file *string) *cobra.Command {

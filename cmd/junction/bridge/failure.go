@@ -10,8 +10,8 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"junction/cmd/prose"
 	"junction/upstream/jsonrpc"
+	"junction/upstream/prose"
 	"junction/upstream/raw"
 	"junction/upstream/transport"
 )

@@ -19,7 +19,7 @@ import (
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/diagnose"
 	"junction/cmd/junction/runfile"
-	"junction/cmd/prose"
+	"junction/upstream/prose"
 )
 
 // errNotRunning means that no process listens on the admin address.

@@ -18,7 +18,7 @@ import (
 
 	"junction/auth/oauth"
 	"junction/cmd/junction/config"
-	"junction/cmd/prose"
+	"junction/upstream/prose"
 )
 
 // authCommand is `junction auth`.

@@ -21,8 +21,8 @@ import (
 	"github.com/mark3labs/mcp-go/client/transport"
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"junction/cmd/prose"
 	"junction/proxy/search"
+	"junction/upstream/prose"
 )
 
 // endpoint is a connection to a Streamable HTTP endpoint of either era. mcp-go's client opens and

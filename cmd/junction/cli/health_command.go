@@ -15,7 +15,7 @@ import (
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/diagnose"
 	"junction/cmd/junction/runfile"
-	"junction/cmd/prose"
+	"junction/upstream/prose"
 )
 
 // healthCommand is `junction health`.

@@ -11,7 +11,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"junction/cmd/prose"
+	"junction/upstream/prose"
 )
 
 // listWidth limits the width of a list of tools, in characters.

@@ -7,7 +7,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
-	"junction/cmd/prose"
+	"junction/upstream/prose"
 	"junction/upstream/shell"
 )
 

@@ -22,12 +22,12 @@ import (
 	"junction/auth"
 	"junction/auth/authserver"
 	"junction/auth/oauth"
-	"junction/cmd/prose"
 	"junction/policy"
 	"junction/proxy"
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/files"
+	"junction/upstream/prose"
 	"junction/upstream/shell"
 )
 

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"junction/auth"
-	"junction/cmd/yamlread"
+	"junction/upstream/yamlread"
 )
 
 // Problem is one mistake of the file, or one warning.

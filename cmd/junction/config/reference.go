@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"junction/cmd/prose"
-	"junction/cmd/yamlread"
 	"junction/upstream/files"
+	"junction/upstream/prose"
+	"junction/upstream/yamlread"
 )
 
 // An expander replaces the references in the values of one file:

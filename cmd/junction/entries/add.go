@@ -16,7 +16,7 @@ import (
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/yamledit"
 	"junction/cmd/pack/plan"
-	"junction/cmd/prose"
+	"junction/upstream/prose"
 	"junction/upstream/shell"
 )
 

@@ -22,7 +22,7 @@ import (
 	"junction/cmd/junction/clients"
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/runfile"
-	"junction/cmd/prose"
+	"junction/upstream/prose"
 	"junction/upstream/shell"
 )
 

@@ -14,7 +14,7 @@ import (
 	"junction/cmd/junction/clients"
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/yamledit"
-	"junction/cmd/prose"
+	"junction/upstream/prose"
 )
 
 // newFile is the first lines of a configuration file that add creates.

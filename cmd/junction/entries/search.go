@@ -19,7 +19,7 @@ import (
 	"junction/cmd/junction/cli"
 	"junction/cmd/junction/clients"
 	"junction/cmd/junction/registry"
-	"junction/cmd/prose"
+	"junction/upstream/prose"
 	"junction/upstream/shell"
 )
 

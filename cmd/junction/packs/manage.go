@@ -19,7 +19,7 @@ import (
 	"junction/cmd/pack/lock"
 	"junction/cmd/pack/plan"
 	"junction/cmd/pack/tree"
-	"junction/cmd/prose"
+	"junction/upstream/prose"
 )
 
 // shownPack is a pack in the output of --json.

@@ -17,7 +17,7 @@ import (
 	"junction/cmd/junction/clients"
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/yamledit"
-	"junction/cmd/prose"
+	"junction/upstream/prose"
 )
 
 // keyFile is a configuration file whose keys a command changes.

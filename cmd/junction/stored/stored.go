@@ -23,6 +23,7 @@ import (
 
 	"junction/auth/seal"
 	"junction/upstream/files"
+	"junction/upstream/pace"
 )
 
 // key identifies a text.
@@ -121,10 +122,7 @@ func (d *Dir) Save(entry, person string, text func() []byte) {
 	d.mu.Lock()
 	d.pending[key{entry, person}] = text
 	d.mu.Unlock()
-	select {
-	case d.wake <- struct{}{}:
-	default:
-	}
+	pace.Wake(d.wake)
 }
 
 // Delete removes a text. It does not block.

@@ -13,12 +13,12 @@ import (
 	"strconv"
 	"strings"
 
-	"junction/cmd/prose"
-	"junction/cmd/yamlread"
 	"junction/proxy/schema"
 	"junction/upstream/command"
 	"junction/upstream/files"
+	"junction/upstream/prose"
 	"junction/upstream/raw"
+	"junction/upstream/yamlread"
 )
 
 var (

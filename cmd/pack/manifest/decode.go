@@ -16,8 +16,8 @@ import (
 
 	"gopkg.in/yaml.v3"
 
-	"junction/cmd/prose"
-	"junction/cmd/yamlread"
+	"junction/upstream/prose"
+	"junction/upstream/yamlread"
 )
 
 // A decoder reads one file. It walks the nodes of yaml.v3 itself, so that unknown keys are

@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"regexp"
 	"slices"
 	"strings"
 
-	"junction/cmd/yamlread"
+	"junction/upstream/loopback"
+	"junction/upstream/yamlread"
 
 	"gopkg.in/yaml.v3"
 )
@@ -235,8 +235,7 @@ func AddressProblem(text string) string {
 	case u.Scheme != "http":
 		return "must be a URL that begins with https://"
 	}
-	host := u.Hostname()
-	if ip, err := netip.ParseAddr(host); err == nil && ip.IsLoopback() || host == "localhost" {
+	if loopback.Host(u.Hostname()) {
 		return ""
 	}
 	return "begins with http://, so that others could read the request; write https://"

@@ -3,8 +3,8 @@ package manifest
 import (
 	"encoding/json"
 
-	"junction/cmd/yamlread"
 	"junction/upstream/raw"
+	"junction/upstream/yamlread"
 
 	"gopkg.in/yaml.v3"
 )

@@ -15,9 +15,9 @@ import (
 	"strings"
 	"time"
 
-	"junction/cmd/yamlread"
 	"junction/upstream/command"
 	"junction/upstream/files"
+	"junction/upstream/yamlread"
 )
 
 // Manifest is one file.

@@ -4,9 +4,9 @@ import (
 	"errors"
 	"fmt"
 
-	"junction/cmd/prose"
-	"junction/cmd/yamlread"
+	"junction/upstream/prose"
 	"junction/upstream/shell"
+	"junction/upstream/yamlread"
 )
 
 // Problem is one mistake in a manifest, or one warning.

@@ -10,8 +10,8 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"junction/cmd/pack/template"
-	"junction/cmd/yamlread"
 	"junction/upstream/files"
+	"junction/upstream/yamlread"
 )
 
 // An expander replaces the references of one file:

@@ -12,9 +12,9 @@ import (
 
 	"gopkg.in/yaml.v3"
 
-	"junction/cmd/prose"
-	"junction/cmd/yamlread"
 	"junction/upstream/command"
+	"junction/upstream/prose"
+	"junction/upstream/yamlread"
 )
 
 // Tool is one tool. It has exactly one of the keys command, http and prompt.

@@ -19,8 +19,8 @@ import (
 
 	"junction/cmd/pack"
 	"junction/cmd/pack/manifest"
-	"junction/cmd/prose"
 	"junction/upstream/command"
+	"junction/upstream/prose"
 )
 
 // A Fact is one thing that a pack does or needs.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"junction/auth/fetch"
+	"junction/upstream/loopback"
 )
 
 // Reach is the addresses that the requests of one document may reach. The zero value reaches public
@@ -42,8 +43,7 @@ func ReachOf(document *url.URL, from netip.Addr) Reach {
 // that only resolves to such an address does not count.
 func OnThisMachine(u *url.URL) bool {
 	host := strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
-	ip, err := netip.ParseAddr(host)
-	return err == nil && ip.Unmap().IsLoopback() || host == "localhost" || strings.HasSuffix(host, ".localhost")
+	return loopback.Host(host) || strings.HasSuffix(host, ".localhost")
 }
 
 // Names reports whether a document may name a URL, as far as its text shows the address. The

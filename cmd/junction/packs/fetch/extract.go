@@ -15,7 +15,7 @@ import (
 	"strings"
 
 	"junction/cmd/pack/tree"
-	"junction/cmd/prose"
+	"junction/upstream/prose"
 )
 
 // The modes of files in git.

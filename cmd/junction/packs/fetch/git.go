@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"junction/cmd/pack/tree"
-	"junction/cmd/prose"
 	"junction/upstream/pace"
+	"junction/upstream/prose"
 )
 
 const (

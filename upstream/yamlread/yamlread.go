@@ -16,7 +16,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
-	"junction/cmd/prose"
+	"junction/upstream/prose"
 )
 
 // MaxValues limits the nodes of one file, because aliases can make a small file expand to a large
