@@ -61,7 +61,9 @@ var arrows = map[string][]string{
 	"cmd/junction/pages": {"cmd/junction/clients", "cmd/junction/diagnose", "cmd/junction/prose", "proxy",
 		"upstream"}, // the words of states
 	"cmd/junction/cli": {"cmd/junction/config", "cmd/junction/diagnose", "cmd/junction/prose", "cmd/junction/runfile", "auth", "policy",
-		"proxy", "proxy/pins", "proxy/search", "proxy/visible", "upstream", "upstream/oauth", "cmd/junction/signon", "upstream/shell"},
+		"proxy", "proxy/pins", "proxy/search", "proxy/visible", "upstream", "upstream/oauth", "cmd/junction/signon", "upstream/shell",
+		// junction tools and junction call are calls of package upstream, with raw results
+		"upstream/definition", "upstream/jsonrpc", "upstream/raw", "upstream/transport"},
 	"cmd/junction/registry": {"cmd/junction/clients", "cmd/junction/config", "cmd/junction/prose"},
 	"cmd/junction/entries": {"cmd/junction/cli", "cmd/junction/clients", "cmd/junction/config", "cmd/junction/prose",
 		"cmd/junction/packs/lock", "cmd/junction/packs/plan", "cmd/junction/registry", "cmd/junction/runfile", "cmd/junction/yamledit", "upstream/shell"},
