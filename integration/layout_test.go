@@ -64,7 +64,9 @@ var arrows = map[string][]string{
 		"upstream"}, // the words of states
 	"cmd/junction/cli": {"cmd/junction/config", "cmd/junction/diagnose", "upstream/prose", "cmd/junction/runfile", "auth", "policy",
 		"proxy/pins", "proxy/search", "proxy/visible", "upstream", "auth/oauth", "cmd/junction/signon", "upstream/shell",
-		"upstream/loopback"},
+		"upstream/loopback",
+		// junction tools and junction call are calls of package upstream, with raw results
+		"upstream/definition", "upstream/jsonrpc", "upstream/raw", "upstream/transport"},
 	"cmd/junction/registry": {"cmd/junction/clients", "upstream/prose", "upstream/loopback"},
 	"cmd/junction/entries": {"cmd/junction/cli", "cmd/junction/clients", "cmd/junction/config", "upstream/prose",
 		"cmd/pack/lock", "cmd/pack/plan", "cmd/junction/registry", "cmd/junction/runfile", "cmd/junction/yamledit", "upstream/shell"},

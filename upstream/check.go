@@ -330,3 +330,65 @@ func (c *Catalog) findings() []Finding {
 	}
 	return list
 }
+
+// ConnectOptions say how Connect reaches a server. URL is required.
+type ConnectOptions struct {
+	URL    string            // of a Streamable HTTP server
+	Header map[string]string // sent with every request
+	// Token returns the credential of a request, as in transport.HTTPOptions. "" means that the
+	// request has none. Nil means that no request has one.
+	Token   func(ctx context.Context, refused ...string) (string, error)
+	Client  []byte  // clientInfo, JSON
+	Profile Profile // of the calls
+}
+
+// Connection is one connection to a server, for a program that makes the calls itself: the command
+// line. It has no catalog and no time limits, and it does not reconnect.
+type Connection struct {
+	conn    conn
+	profile Profile
+	dialer  *dialer
+}
+
+// Connect connects to a server of either era. Close ends the connection. The errors are those of
+// Call.
+func Connect(ctx context.Context, o ConnectOptions) (*Connection, error) {
+	config := Config{URL: o.URL, Headers: o.Header, Transport: TransportHTTP}.withDefaults(Defaults{}).connConfig()
+	d := newDialer("", config, Options{}.withDefaults())
+	d.token, d.tokenOptional, d.self = o.Token, true, o.Client
+	c, err := d.dial(ctx, o.Profile, hooks{changed: func() {}})
+	if err != nil {
+		d.closeIdle()
+		return nil, connectionError(err)
+	}
+	return &Connection{c, o.Profile, d}, nil
+}
+
+// Era returns the era of the server.
+func (c *Connection) Era() Era { return c.conn.about().era }
+
+// Call sends a request. It sets the era and the profile of the call. The error is a *jsonrpc.Error
+// if the server returned it, and an *Error otherwise.
+func (c *Connection) Call(ctx context.Context, call Call) (Result, error) {
+	call.Era, call.Profile = c.Era(), c.profile
+	result, err := c.conn.call(ctx, &call, nil)
+	if err != nil {
+		return Result{}, connectionError(err)
+	}
+	return result, nil
+}
+
+// connectionError adds the kind to an error that is not that of the server.
+func connectionError(err error) error {
+	if said, ok := errors.AsType[*jsonrpc.Error](err); ok {
+		return said
+	}
+	return &Error{Kind: kindOf(err), Err: err}
+}
+
+// Close ends the connection, and the session of a legacy server. It waits at most a second for the
+// server.
+func (c *Connection) Close() {
+	_ = c.conn.close() // a server may reject the end of its session
+	c.dialer.closeIdle()
+}

@@ -34,9 +34,12 @@ type dialer struct {
 	account transport.Account                                            // may be nil
 	pool    *transport.Pool                                              // nil for a command
 	token   func(ctx context.Context, refused ...string) (string, error) // see HTTPOptions
-	log     *slog.Logger
-	known   knowledge
-	opened  func() // called after a transport was opened; may be nil
+	// token may return "", for a request without a token
+	tokenOptional bool
+	self          []byte // clientInfo, JSON; nil is that of Junction
+	log           *slog.Logger
+	known         knowledge
+	opened        func() // called after a transport was opened; may be nil
 }
 
 func newDialer(name string, config Config, o Options) *dialer {
@@ -55,6 +58,14 @@ func (d *dialer) closeIdle() {
 	if d.pool != nil {
 		d.pool.CloseIdleConnections()
 	}
+}
+
+// clientInfo returns the name that handshakes and modern requests have.
+func (d *dialer) clientInfo() []byte {
+	if d.self != nil {
+		return d.self
+	}
+	return implementation(d.options.Version)
 }
 
 // knowledge contains the era and the transport of an upstream, as earlier attempts have detected
@@ -116,7 +127,7 @@ func (d *dialer) legacy(ctx context.Context, remote Transport, p Profile, h hook
 	c.init(d.log, h, EraLegacy)
 	c.account = d.account
 	return c, d.connect(ctx, remote, &c.base, func() error {
-		return c.handshake(ctx, implementation(d.options.Version), p)
+		return c.handshake(ctx, d.clientInfo(), p)
 	})
 }
 
@@ -156,7 +167,7 @@ func (d *dialer) dialAside(ctx context.Context, p Profile, h hooks) (conn, error
 }
 
 func (d *dialer) dialModern(ctx context.Context, h hooks) (conn, error) {
-	c := &modernConn{self: implementation(d.options.Version)}
+	c := &modernConn{self: d.clientInfo()}
 	c.init(d.log, h, EraModern)
 	c.account = d.account
 	if err := d.connect(ctx, TransportAuto, &c.base, func() error { return c.handshake(ctx) }); err != nil {
@@ -232,7 +243,7 @@ type bothEras struct {
 // openBoth opens the transport. At first, the modern conn receives its messages.
 func (d *dialer) openBoth(ctx context.Context, h hooks) (*bothEras, error) {
 	b := &bothEras{
-		d: d, modern: &modernConn{self: implementation(d.options.Version)}, legacy: new(legacyConn),
+		d: d, modern: &modernConn{self: d.clientInfo()}, legacy: new(legacyConn),
 		discovered: make(chan error, 1), initialized: make(chan error, 1),
 	}
 	b.modern.init(d.log, h, EraModern)
@@ -256,7 +267,7 @@ func (d *dialer) openBoth(ctx context.Context, h hooks) (*bothEras, error) {
 // the evidence against the modern era; nil if server/discover was not answered yet.
 func (b *bothEras) firstAnswer(ctx context.Context, denied error, p Profile) (conn, error) {
 	b.speaker.Store(&b.legacy.base)
-	b.handshakes.Go(func() { b.initialized <- b.legacy.handshake(ctx, implementation(b.d.options.Version), p) })
+	b.handshakes.Go(func() { b.initialized <- b.legacy.handshake(ctx, b.d.clientInfo(), p) })
 	var err error
 	for pending := 2; ; {
 		select {
@@ -335,7 +346,7 @@ func (d *dialer) openTransport(ctx context.Context, remote Transport, in transpo
 		}, in)
 	}
 	o := transport.HTTPOptions{
-		URL: d.config.URL, Headers: d.config.Headers, Pool: d.pool, Token: d.token,
+		URL: d.config.URL, Headers: d.config.Headers, Pool: d.pool, Token: d.token, TokenOptional: d.tokenOptional,
 		MessageLimit: int(d.options.MessageLimit), Depth: d.options.Depth, Log: d.log,
 		Account: d.account,
 	}

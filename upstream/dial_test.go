@@ -285,7 +285,7 @@ func TestProbeLate(t *testing.T) {
 		s := upstreamtest.New(upstreamtest.Script{Rules: []upstreamtest.Rule{{Method: "initialize", Hang: true}}})
 		t.Cleanup(s.Close)
 		_, rt := newCable(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.Header.Get(headerMethod) != "" {
+			if r.Header.Get(transport.HeaderMethod) != "" {
 				time.Sleep(discoverTimeout + 3*time.Second)
 			}
 			s.Handler().ServeHTTP(w, r)

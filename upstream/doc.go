@@ -75,7 +75,7 @@
 // subscribed to; listen.go and listen_shared.go subscribe to them at a modern server.
 //
 // Configuration: config.go is one entry of the file, validate.go checks it; package command has
-// parts of it. check.go examines a server for the operator.
+// parts of it. check.go examines a server for the operator, and connects the command line.
 //
 // Messages are those of package jsonrpc, with the bytes that their sender wrote; package raw reads
 // and changes them.

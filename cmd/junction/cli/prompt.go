@@ -185,23 +185,6 @@ func (f *field) value(line string) (value json.RawMessage, wanted string) {
 	return value, ""
 }
 
-// Elicit implements client.ElicitationHandler for legacy endpoints.
-func (p *prompter) Elicit(ctx context.Context, request mcp.ElicitationRequest) (*mcp.ElicitationResult, error) {
-	params, err := json.Marshal(request.Params)
-	if err != nil {
-		return nil, err
-	}
-	a, err := p.ask(ctx, params)
-	if err != nil {
-		return nil, err
-	}
-	r := &mcp.ElicitationResult{}
-	if r.Action = mcp.ElicitationResponseAction(a.Action); a.Content != nil {
-		r.Content = a.Content
-	}
-	return r, nil
-}
-
 // maxRounds limits how often one call may ask.
 const maxRounds = 20
 

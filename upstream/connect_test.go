@@ -1,0 +1,79 @@
+package upstream_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+
+	"junction/upstream"
+	"junction/upstream/jsonrpc"
+	"junction/upstream/raw"
+	"junction/upstream/upstreamtest"
+)
+
+// terminal answers questions, and counts what it gets.
+type terminal struct {
+	mu              sync.Mutex
+	notified, asked int
+}
+
+func (t *terminal) Notify(string, []byte) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.notified++
+}
+
+func (t *terminal) Ask(context.Context, *upstream.ServerRequest) ([]byte, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.asked++
+	return []byte(`{"action":"decline"}`), nil
+}
+
+// TestConnect: a program that makes its own calls gets results, progress, questions and errors, in
+// both eras.
+func TestConnect(t *testing.T) {
+	for _, era := range []string{"legacy", "modern"} {
+		t.Run(era, func(t *testing.T) {
+			_, url := upstreamtest.Start(t, upstreamtest.Script{Era: era})
+			c, err := upstream.Connect(t.Context(), upstream.ConnectOptions{URL: url, Client: []byte(`{"name":"x","version":"1"}`),
+				Profile: upstream.Profile{Form: true}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			if string(c.Era()) != era {
+				t.Errorf("the era is %s", c.Era())
+			}
+			person := &terminal{}
+			call := func(name, params string) (upstream.Result, error) {
+				o, err := raw.Parse([]byte(params))
+				if err != nil {
+					t.Fatal(err)
+				}
+				return c.Call(t.Context(), upstream.Call{Method: "tools/call", Name: name, Params: o, Peer: person})
+			}
+			got, err := call("echo", `{"name":"echo","arguments":{"result":{"content":[],"n":12345678901234567890}}}`)
+			if err != nil || !strings.Contains(string(got.Text()), `"n":12345678901234567890`) {
+				t.Errorf("echo gives %s, %v", got.Text(), err)
+			}
+			if _, err = call("progress", `{"name":"progress","arguments":{"n":2},"_meta":{"progressToken":"p"}}`); err != nil || person.notified != 2 {
+				t.Errorf("progress gives %d notifications, %v", person.notified, err)
+			}
+			got, err = call("ask", `{"name":"ask","arguments":{"method":"elicitation/create","params":{"message":"?","requestedSchema":{}}}}`)
+			if err != nil || (person.asked == 1) != (era == "legacy") || (got.Type == upstream.TypeInputRequired) != (era == "modern") {
+				t.Errorf("ask gives %s, and the person was asked %d times, %v", got.Text(), person.asked, err)
+			}
+			var said *jsonrpc.Error
+			if _, err = call("fail", `{"name":"fail","arguments":{"error":{"code":-32050,"message":"m"}}}`); !errors.As(err, &said) || said.Code != -32050 {
+				t.Errorf("fail gives %v", err)
+			}
+			var own *upstream.Error
+			if _, err = call("die", `{"name":"die"}`); !errors.As(err, &own) || own.Kind != upstream.KindLost {
+				t.Errorf("die gives %v", err)
+			}
+		})
+	}
+}
