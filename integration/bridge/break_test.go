@@ -13,8 +13,7 @@ import (
 	"junction/upstream/upstreamtest"
 )
 
-// The assertions of protocol.md §6.3 and §6.4 about what breaks: upstreams that die, clients that
-// leave.
+// What breaks: upstreams die, and clients leave.
 
 func TestProtocolT57ProcessDiesInACall(t *testing.T) {
 	for _, client := range harness.Eras {
@@ -230,7 +229,7 @@ func TestProtocolT89LegacyConversationHasNoModernMeta(t *testing.T) {
 	}
 }
 
-// The assertions of protocol.md §6.5 that concern tools.
+// Subscriptions to the list of tools.
 
 // tagged fails unless the notification is of the subscription.
 func tagged(t *testing.T, a *harness.Answering, id string) {
