@@ -60,7 +60,8 @@ func NewStatus(o StatusOptions) (*Status, error) {
 
 // Register adds the routes of the page.
 func (s *Status) Register(r chi.Router) {
-	for path, answer := range map[string]http.HandlerFunc{"/": s.show, "/events": s.events, CallbackPattern: s.callback} {
+	pages := map[string]http.HandlerFunc{"/": s.show, "/events": s.events, CallbackPattern: s.callback}
+	for path, answer := range pages {
 		r.Get(path, answer)
 		r.Head(path, answer)
 	}
