@@ -36,7 +36,7 @@ var arrows = map[string][]string{
 	"cmd/junction/diagnose": {"cmd/junction/config", "cmd/junction/health", "upstream/prose",
 		"cmd/junction/replicas", "auth",
 		"auth/authserver", "policy", "proxy", "proxy/view", "upstream", "upstream/command", "upstream/shell",
-		"upstream/loopback"}, // why asks for the last known groups of a user
+		"upstream/loopback", "proxy/budget"}, // why asks for the last known groups of a user
 	"cmd/junction/bridge": {"upstream/prose", "upstream/definition", "upstream/http1", "upstream/jsonrpc", "upstream/raw",
 		"upstream/transport"}, // a client of the endpoint, as the proxy is one of its servers
 	// it connects the processes over one database for proxy, and forwards requests among them
