@@ -162,7 +162,7 @@ func (c *Catalog) list(p Part) *[]Item {
 
 // Offers reports whether the server has declared the capability at the path: an object, or true.
 func (c *Catalog) Offers(path ...string) bool {
-	return has(c.Capabilities, path...) || isTrue(c.Capabilities, path...)
+	return c.Capabilities.HasObject(path...) || c.Capabilities.IsTrue(path...)
 }
 
 // equal reports whether both offer the same.
@@ -231,7 +231,7 @@ func (p *pool) listAll(ctx context.Context, c conn, last *Catalog) (*Catalog, er
 	cat := &Catalog{Era: info.era, Version: info.version, Both: info.both, Capabilities: info.capabilities,
 		Instructions: info.instructions, Listed: time.Now(), mirrors: info.mirrors, held: new(leases)}
 	// there are old servers that do not declare their tools
-	if info.era == EraLegacy || has(info.capabilities, "tools") {
+	if info.era == EraLegacy || info.capabilities.HasObject("tools") {
 		if err := p.readPart(ctx, cat, c, PartTools); err != nil {
 			cat.free()
 			return nil, fmt.Errorf("%s: %w", PartTools.Method(), err)
@@ -244,7 +244,7 @@ func (p *pool) listAll(ctx context.Context, c conn, last *Catalog) (*Catalog, er
 	others, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for part := PartPrompts; part < Parts; part++ {
-		if !has(info.capabilities, part.capability()) {
+		if !info.capabilities.HasObject(part.capability()) {
 			continue
 		}
 		left := len(cat.Left)

@@ -66,9 +66,9 @@ type serverInfo struct {
 func (i *serverInfo) tells() (parts [Parts]bool, any, all bool) {
 	all = true
 	for p := range Parts {
-		parts[p] = isTrue(i.capabilities, p.capability(), "listChanged")
+		parts[p] = i.capabilities.IsTrue(p.capability(), "listChanged")
 		any = any || parts[p]
-		all = all && (parts[p] || !has(i.capabilities, p.capability()))
+		all = all && (parts[p] || !i.capabilities.HasObject(p.capability()))
 	}
 	return parts, any, any && all
 }
@@ -457,18 +457,6 @@ func resultOf(m *jsonrpc.Message) (raw.Object, error) {
 		return raw.Object{}, fmt.Errorf("%w: the result is no object", transport.ErrInvalid)
 	}
 	return m.Body, nil
-}
-
-// has reports whether the value at the path is an object, such as a capability.
-func has(o raw.Object, path ...string) bool {
-	v, err := raw.Get(o.Text(), path...)
-	return o.Present() && err == nil && v[0] == '{'
-}
-
-// isTrue reports whether the value at the path is true.
-func isTrue(o raw.Object, path ...string) bool {
-	v, err := raw.Get(o.Text(), path...)
-	return o.Present() && err == nil && string(v) == "true"
 }
 
 // implementation returns the clientInfo (JSON) that Junction sends in handshakes.

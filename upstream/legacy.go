@@ -75,7 +75,7 @@ func (l *legacyConn) call(ctx context.Context, c *Call, clock *clock) (Result, e
 	if c.LogLevel != "" {
 		l.setLevel(ctx, c)
 	}
-	if c.asTask && has(l.info.capabilities, "tasks", "requests", "tools", "call") {
+	if c.asTask && l.info.capabilities.HasObject("tasks", "requests", "tools", "call") {
 		return l.callAsTask(ctx, c, clock)
 	}
 	id := l.nextID()
@@ -119,14 +119,14 @@ func (l *legacyConn) setLevel(ctx context.Context, c *Call) {
 	name, wanted := c.LogLevel, Level(c.LogLevel)
 	l.leveling.Lock()
 	defer l.leveling.Unlock()
-	if wanted <= l.level || !has(l.info.capabilities, "logging") {
+	if wanted <= l.level || !l.info.capabilities.HasObject("logging") {
 		return
 	}
 	limited, cancel := context.WithTimeout(causedBy(ctx, c.trace), levelPatience)
 	defer cancel()
 	params := append(raw.AppendQuote([]byte(`{"level":`), name), '}')
 	if _, err := l.requestObserved(limited, string(mcp.MethodSetLogLevel), params, nil, nil); err != nil {
-		l.log.Debug("the server rejects the log level", "level", name, "error", describe(err))
+		l.log.Debug("the server rejects the log level", "level", name, "error", transport.OneLine(err.Error()))
 		if ctx.Err() != nil {
 			return
 		}

@@ -215,7 +215,7 @@ func (l *link) explain(err error) error {
 func (l *link) hooks(changed chan<- struct{}) hooks {
 	h := hooks{changed: func() {
 		l.pool.announced.Add(1)
-		nudge(changed)
+		pace.Wake(changed)
 	}, observed: observed{l.pool.options.Observer, l.pool.name, l.pool.connConfig.URL}}
 	if l.readsCatalog {
 		s := l.pool.subscriptions(l.key)
@@ -409,7 +409,7 @@ func (l *link) await(ctx context.Context) (conn, error) {
 			return nil, l.err
 		}
 		if l.state != StateStarting {
-			nudge(l.wake)
+			pace.Wake(l.wake)
 		}
 		changed := l.changed
 		l.mu.Unlock()
@@ -475,22 +475,4 @@ func (l *link) fail(c conn, err error) {
 func (l *link) close() {
 	l.stop(transport.ErrClosed)
 	<-l.done
-}
-
-// isClosed reports whether a channel that is only ever closed is closed.
-func isClosed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
-}
-
-// nudge sends to a 1-buffered channel without waiting.
-func nudge(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }

@@ -194,7 +194,7 @@ func (m *modernConn) keep(l *listen) {
 			err = answer.Error
 		}
 		if _, refused := err.(*jsonrpc.Error); refused && l.ctx.Err() == nil {
-			m.log.Warn("the server announces changes but rejects the subscription", "error", describe(err))
+			m.log.Warn("the server announces changes but rejects the subscription", "error", transport.OneLine(err.Error()))
 			l.settle(nil, err)
 			return
 		}
@@ -250,7 +250,7 @@ func (m *modernConn) acknowledged(msg *jsonrpc.Message) {
 		}
 	}
 	gap, missed := l.gap, l.before
-	if isClosed(l.settled) { // the subscription was opened again
+	if pace.IsClosed(l.settled) { // the subscription was opened again
 		gap, missed = true, l.uris
 	}
 	// This comes before settle, so that a client that subscribes just now gets no older updates.
@@ -267,7 +267,7 @@ func (m *modernConn) acknowledged(msg *jsonrpc.Message) {
 // several. It is for servers that acknowledge without a subscription ID. lmu is held.
 func (m *modernConn) unsettled() (found *listen) {
 	for _, l := range m.listens {
-		if isClosed(l.settled) && len(m.listens) > 1 {
+		if pace.IsClosed(l.settled) && len(m.listens) > 1 {
 			continue
 		}
 		if found != nil {

@@ -100,7 +100,7 @@ func (p *pool) Met() <-chan struct{} { return p.met }
 
 // Tried reports whether the first attempt to connect has ended.
 func (p *pool) Tried() bool {
-	return isClosed(p.met)
+	return pace.IsClosed(p.met)
 }
 
 // meeting is how long the first request of a user waits for the user's own upstreams.
@@ -395,13 +395,13 @@ func (p *pool) publish(cat *Catalog) {
 		return
 	}
 	for _, left := range cat.Left {
-		p.odd.Warn(p.log, "left out", "kind", left.Part.String(), "name", oneLine(left.Name), "reason",
-			oneLine(left.Reason))
+		p.odd.Warn(p.log, "left out", "kind", left.Part.String(), "name", transport.OneLine(left.Name), "reason",
+			transport.OneLine(left.Reason))
 	}
 	if n := len(cat.Mended); n > 0 { // some servers repeat one mistake in thousands of definitions
 		first := cat.Mended[0]
 		p.odd.Warn(p.log, "definitions changed, because clients would reject the whole list", "count", n, "kind",
-			first.Part.String(), "name", oneLine(first.Name), "changes", oneLine(first.Changes))
+			first.Part.String(), "name", transport.OneLine(first.Name), "changes", transport.OneLine(first.Changes))
 	}
 	p.tellCatalog()
 }

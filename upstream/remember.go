@@ -135,7 +135,7 @@ func parseCatalog(text []byte, depth, maxItems int) (*Catalog, error) {
 	if v, err := o.Get("v"); err != nil || string(v) != storedVersion {
 		return nil, errors.New("another version of Junction has written it")
 	}
-	c := &Catalog{Stored: true, Both: isTrue(o, "both"), mirrors: isTrue(o, "mirrors")}
+	c := &Catalog{Stored: true, Both: o.IsTrue("both"), mirrors: o.IsTrue("mirrors")}
 	era, _ := o.String("era")
 	c.Era = Era(era)
 	c.Version, _ = o.String("protocol")
@@ -148,8 +148,8 @@ func parseCatalog(text []byte, depth, maxItems int) (*Catalog, error) {
 	c.Listed = time.Unix(listed, 0)
 	for p := range Parts {
 		ttl, _ := number(o, "ttl"+strconv.Itoa(int(p)))
-		c.Fresh[p] = Freshness{isTrue(o, "has"+strconv.Itoa(int(p))), time.Duration(ttl) * time.Millisecond,
-			isTrue(o, "public"+strconv.Itoa(int(p)))}
+		c.Fresh[p] = Freshness{o.IsTrue("has"+strconv.Itoa(int(p))), time.Duration(ttl) * time.Millisecond,
+			o.IsTrue("public"+strconv.Itoa(int(p)))}
 		items, err := o.Elements(p.Method())
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", p.Method(), err)

@@ -21,6 +21,9 @@ import (
 	"junction/upstream/upstreamtest"
 )
 
+// mostOfAnError is the most characters of an error that transport.OneLine returns.
+const mostOfAnError = 1000
+
 func user(name string) func(*Call) { return func(c *Call) { c.Principal = name } }
 
 // TestSafety1EarlierCallsOfOthers: a message that names no call belongs to the only call in
@@ -245,7 +248,7 @@ func TestSafety3WordsOfAHostileServer(t *testing.T) {
 			}
 			for what, text := range map[string]string{"the hook": told.Load().Err.Error(), "the status": u.Status().Err,
 				"a client": own.Public(), "a check": u.Check(t.Context()).Err.Error()} {
-				if n := utf8.RuneCountInString(text); n == 0 || n > mostShown+100 {
+				if n := utf8.RuneCountInString(text); n == 0 || n > mostOfAnError+100 {
 					t.Errorf("%s has a text of %d characters", what, n)
 				}
 				if i := strings.IndexFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }); i >= 0 {
@@ -280,8 +283,8 @@ func TestSafety3WordsOfARunningServer(t *testing.T) {
 	c := &legacyConn{base: base{transport: reporting{text: "the key\x1b[31m " + secret + " is wrong " + strings.Repeat("x", 4<<10)}}}
 	p.links = map[linkKey]*link{{}: {readsShared: true, linkState: linkState{conn: c}}}
 	got := p.Status().Reported[0].Text
-	if want := "the key[31m … is wrong x"; !strings.HasPrefix(got, want) || utf8.RuneCountInString(got) > mostShown+1 {
-		t.Errorf("the status has %d characters, %.100q, want %q and at most %d", utf8.RuneCountInString(got), got, want, mostShown)
+	if want := "the key[31m … is wrong x"; !strings.HasPrefix(got, want) || utf8.RuneCountInString(got) > mostOfAnError+1 {
+		t.Errorf("the status has %d characters, %.100q, want %q and at most %d", utf8.RuneCountInString(got), got, want, mostOfAnError)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"junction/auth/authtest"
 	"junction/upstream/jsonrpc"
+	"junction/upstream/pace"
 	"junction/upstream/raw"
 )
 
@@ -71,7 +72,7 @@ func TestTaskIsBegunOnce(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	listed := make(chan struct{}, 1)
-	u := Start("x", Config{URL: server.URL, Era: EraLegacy}, Options{Log: authtest.Log(t), Hooks: Hooks{CatalogChanged: func(string) { nudge(listed) }}})
+	u := Start("x", Config{URL: server.URL, Era: EraLegacy}, Options{Log: authtest.Log(t), Hooks: Hooks{CatalogChanged: func(string) { pace.Wake(listed) }}})
 	t.Cleanup(u.Close)
 	<-listed
 	params, err := raw.Parse([]byte(`{"name":"pay"}`))

@@ -81,20 +81,13 @@ type Status struct {
 	Sandbox string
 }
 
-// mostShown is the most characters of an error that are logged and displayed.
-const mostShown = 1000
-
 // describe makes one line of an error, for logs and for the table of upstreams. The server may have
 // written a part of it, of any length.
 func describe(err error) string {
 	if err == nil {
 		return ""
 	}
-	return oneLine(err.Error())
-}
-
-func oneLine(text string) string {
-	return transport.Shorten(strings.Join(strings.Fields(text[:min(len(text), 8*mostShown)]), " "), mostShown)
+	return transport.OneLine(err.Error())
 }
 
 // shownError is an error whose text may be logged and displayed.
@@ -120,7 +113,7 @@ func (p *pool) cleaned(words string) string {
 	for _, secret := range p.secrets() {
 		words = strings.ReplaceAll(words, secret, "…")
 	}
-	return oneLine(words)
+	return transport.OneLine(words)
 }
 
 // leastSecret is the least length of a secret: shorter values may be part of other words.

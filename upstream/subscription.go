@@ -12,6 +12,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"junction/upstream/jsonrpc"
+	"junction/upstream/pace"
 	"junction/upstream/raw"
 )
 
@@ -99,7 +100,7 @@ func (p *pool) Subscribe(
 		return Source{}, nil, &Error{p.name, KindUnavailable, err}
 	}
 	defer l.release()
-	if !isTrue(c.about().capabilities, "resources", "subscribe") {
+	if !c.about().capabilities.IsTrue("resources", "subscribe") {
 		return Source{}, nil, errNoSubscriptions
 	}
 	if !p.claim(l) {
@@ -185,7 +186,7 @@ func (s *subscriptions) unsubscribe(uris []string) {
 	if held != nil {
 		held.releaseSubscription()
 	}
-	nudge(s.stale)
+	pace.Wake(s.stale)
 }
 
 // sync makes c follow the wanted resources and those in more, and no others. Only the changes are
