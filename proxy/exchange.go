@@ -132,9 +132,11 @@ func (x *exchange) wantsLog(params []byte) bool {
 
 // upstreamCall returns the call of the upstream for a request about target.
 func (x *exchange) upstreamCall(target *view.Target) *upstream.Call {
-	c := &upstream.Call{Method: x.msg.Method, Name: target.Name, Member: target.Member, Params: x.params,
-		Principal: x.user(), Account: x.held.Name(), Peer: x,
-		Era: x.era, Profile: x.who.profile, LogLevel: x.logLevel, End: x.end, Trace: x.trace}
+	c := &upstream.Call{
+		ClientCall: upstream.ClientCall{Method: x.msg.Method, Name: target.Name, Member: target.Member, Params: x.params,
+			Principal: x.user(), Peer: x, Profile: x.who.profile, LogLevel: x.logLevel, Trace: x.trace},
+		Account: x.held.Name(), Era: x.era, End: x.end,
+	}
 	if x.session != nil {
 		c.Session = x.session.Key
 	}

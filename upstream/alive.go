@@ -42,13 +42,13 @@ func (l *legacyConn) startPing(until time.Time) {
 	}
 	l.pings.mu.Unlock()
 	if !open {
-		l.pingTasks <- l.ping // there is room: one ping is open at most
+		l.pingTasks <- l.probe // there is room: one ping is open at most
 	}
 }
 
-// ping sends a ping, and touches the clocks of all calls on the connection if the server answers.
+// probe sends a ping, and touches the clocks of all calls on the connection if the server answers.
 // An error response is an answer, too: a server that does not know the method is alive.
-func (l *legacyConn) ping() {
+func (l *legacyConn) probe() {
 	ctx, cancel := context.WithCancel(l.ctx)
 	defer cancel()
 	var late *time.Timer

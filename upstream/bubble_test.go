@@ -105,6 +105,7 @@ type rig struct {
 	*Upstream
 	*cable
 	server *upstreamtest.Server
+	conns  *transport.Pool
 	t      *testing.T
 
 	hear     sync.Mutex
@@ -117,8 +118,7 @@ type rig struct {
 func newRig(t *testing.T, script upstreamtest.Script, c Config, change ...func(*Options)) *rig {
 	r := &rig{server: upstreamtest.New(script), t: t}
 	t.Cleanup(r.server.Close)
-	var rt *transport.Pool
-	r.cable, rt = newCable(t, r.server.Handler())
+	r.cable, r.conns = newCable(t, r.server.Handler())
 	c.URL = "http://server/mcp"
 	o := Options{Version: "0", Log: authtest.Log(t), Hooks: Hooks{
 		StateChanged: func(c Change) {
@@ -135,7 +135,7 @@ func newRig(t *testing.T, script upstreamtest.Script, c Config, change ...func(*
 	for _, f := range change {
 		f(&o)
 	}
-	r.Upstream = startOver(rt, c, o)
+	r.Upstream = startOver(r.conns, c, o)
 	t.Cleanup(r.Upstream.Close)
 	return r
 }
@@ -147,10 +147,9 @@ func startOver(rt *transport.Pool, c Config, o Options) *Upstream {
 	p := &pool{name: "up", connConfig: config, options: o, log: o.Log, links: map[linkKey]*link{}, subs: map[linkKey]*subscriptions{}, met: make(chan struct{})}
 	p.catalog.Store(&Catalog{})
 	p.status = Status{Name: p.name, Since: time.Now()}
-	p.dialer = &dialer{config: config, options: o, log: p.log, pool: rt}
-	if o.Memory != nil {
-		p.dialer.account = o.Memory(p.name)
-	}
+	dialing := p.dialOptions()
+	dialing.Pool = rt
+	p.dialer = newDialer(dialing)
 	p.mu.Lock()
 	p.links[p.reading()] = startLink(p, p.reading(), true, nil)
 	p.mu.Unlock()
@@ -199,7 +198,7 @@ func toolCall(name, args string, change ...func(*Call)) *Call {
 		panic(err)
 	}
 	// so that it shares the link that reads the catalog
-	c := &Call{Method: "tools/call", Name: name, Params: params, Profile: everything()}
+	c := &Call{ClientCall: ClientCall{Method: "tools/call", Name: name, Params: params, Profile: Everything()}}
 	for _, f := range change {
 		f(c)
 	}

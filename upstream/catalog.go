@@ -273,7 +273,7 @@ func (p *pool) listAll(ctx context.Context, c conn, last *Catalog) (*Catalog, er
 
 // readPart reads one list of a server into the catalog.
 func (p *pool) readPart(ctx context.Context, cat *Catalog, c conn, part Part) error {
-	cat.held.of[part] = transport.NewLease(p.dialer.account).Limit(int64(p.options.MessageLimit),
+	cat.held.of[part] = transport.NewLease(p.account).Limit(int64(p.options.MessageLimit),
 		"its pages together have more than %s (limits.message)")
 	return cat.read(ctx, c, part, p.options.Items)
 }
@@ -384,4 +384,14 @@ func (c *Catalog) add(p Part, text []byte) {
 	}
 	t.Item = Item{name, o}
 	c.Tools = append(c.Tools, t)
+}
+
+// taskOnly reports whether the definition of a tool requires calls as a task.
+func taskOnly(definition raw.Object) bool {
+	execution, err := definition.Object("execution")
+	if err != nil {
+		return false
+	}
+	support, _ := execution.String("taskSupport")
+	return support == "required"
 }

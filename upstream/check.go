@@ -12,8 +12,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/mark3labs/mcp-go/mcp"
-
 	"junction/upstream/definition"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
@@ -47,7 +45,7 @@ type Step struct {
 // Check connects to the upstream once more, beside the connections that it has, and reads all that
 // it lists. It returns when nothing of that connection is left.
 func (u *Upstream) Check(ctx context.Context) Report {
-	return check(ctx, newDialer(u.name, u.connConfig, u.options))
+	return check(ctx, u.name, u.connConfig, u.options, nil)
 }
 
 // Check is that of an upstream that is not running. What it starts is the Set's, and has ended when
@@ -55,15 +53,18 @@ func (u *Upstream) Check(ctx context.Context) Report {
 func (s *Set) Check(ctx context.Context, name string, c Config, o Options) Report {
 	o = o.withDefaults()
 	o.watchdog = &s.watchdog
-	return check(ctx, newDialer(name, c.withDefaults(o.Defaults).connConfig(), o))
+	return check(ctx, name, c.withDefaults(o.Defaults).connConfig(), o, nil)
 }
 
-// check checks an upstream over a connection of the dialer, which nothing else uses.
-func check(ctx context.Context, d *dialer) (r Report) {
-	name, config, o := d.name, d.config, d.options
-	p := &pool{name: name, connConfig: config, options: o, dialer: d}
-	d.log = d.log.With("check", true)
-	defer d.closeIdle()
+// check checks an upstream over a connection of its own. conns has the HTTP connections; nil makes a
+// pool.
+func check(ctx context.Context, name string, config Config, o Options, conns *transport.Pool) (r Report) {
+	p := &pool{name: name, connConfig: config, options: o, log: o.Log.With("upstream", name, "check", true)}
+	dialing := p.dialOptions()
+	dialing.Pool = conns
+	if o.Credentials == nil {
+		dialing.Token = nil
+	}
 	if config.Sandbox != nil {
 		r.Sandbox = config.Sandbox.Enforcement(o.kernel())
 	}
@@ -76,7 +77,7 @@ func check(ctx context.Context, d *dialer) (r Report) {
 	next := "handshake"
 	if config.URL == "" {
 		next = "start"
-		d.opened = func() {
+		dialing.Opened = func() {
 			if next == "start" {
 				step(next)
 				next = "handshake"
@@ -103,9 +104,13 @@ func check(ctx context.Context, d *dialer) (r Report) {
 		next = "reading the entry"
 		return fail(errors.New(config.Blocked))
 	}
-	if err := p.signInFor(limit, d); err != nil {
-		return fail(err)
+	if o.Credentials != nil {
+		if _, err := p.token(limit); err != nil {
+			return fail(err)
+		}
 	}
+	d := newDialer(dialing)
+	defer d.closeIdle()
 	c, err := d.dial(limit, p.reading().profile, hooks{changed: func() {}})
 	if err != nil {
 		return fail(err)
@@ -129,36 +134,12 @@ func check(ctx context.Context, d *dialer) (r Report) {
 	r.Findings = catalog.findings()
 
 	next = "ping"
-	if err := pingOnce(limit, c); err != nil {
+	if err := c.ping(limit); err != nil {
 		return fail(err)
 	}
 	step(next)
 	r.Latency = r.Steps[len(r.Steps)-1].Took
 	return r
-}
-
-// signInFor has a check use the operator's sign-in, if there is one.
-func (p *pool) signInFor(ctx context.Context, d *dialer) error {
-	if !p.connConfig.OperatorSignsIn() || p.options.Credentials == nil {
-		return nil
-	}
-	d.token = p.token
-	_, err := p.token(ctx)
-	return err
-}
-
-// pingOnce sends a request that every server answers. An error response counts as an answer.
-func pingOnce(ctx context.Context, c conn) (err error) {
-	switch c := c.(type) {
-	case *legacyConn:
-		_, err = c.requestObserved(ctx, string(mcp.MethodPing), nil, nil, nil)
-	case *modernConn: // which has no ping
-		_, err = c.request(ctx, string(mcp.MethodServerDiscover), nil, nil)
-	}
-	if _, answered := errors.AsType[*jsonrpc.Error](asRPCError(err)); answered {
-		return nil
-	}
-	return err
 }
 
 // errLate is why a check ends that takes as long as connecting may take.

@@ -26,7 +26,7 @@ func (r *Report) stepNames() (names []string) {
 
 // check is Check over the rig's own network.
 func (r *rig) check(ctx context.Context) Report {
-	return check(ctx, &dialer{name: r.name, config: r.connConfig, options: r.options, log: r.log, pool: r.dialer.pool})
+	return check(ctx, r.name, r.connConfig, r.options, r.conns)
 }
 
 // TestCheckOfAServer: a check goes through everything on a connection of its own, and leaves

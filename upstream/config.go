@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"cmp"
 	"fmt"
 	"log/slog"
 	"net/url"
@@ -352,35 +351,6 @@ func (s *Size) UnmarshalYAML(n *yaml.Node) error {
 	return nil
 }
 
-// resolved is the configuration of one upstream: the entry with its defaults, and the entry itself.
-type resolved struct {
-	Config
-	given Config
-}
-
-// resolve is called once for each entry and each state of the file.
-func (c Config) resolve(d Defaults) resolved { return resolved{c.withDefaults(d), c} }
-
-// withDefaults fills in what the entry leaves out, from the file's defaults and then from the
-// figures in the comments above.
-func (c Config) withDefaults(d Defaults) Config {
-	c.Timeout = cmp.Or(c.Timeout, d.Timeout, time.Minute)
-	c.MaxTimeout = cmp.Or(c.MaxTimeout, d.MaxTimeout, 10*time.Minute)
-	connect := 20 * time.Second
-	if len(c.Command) > 0 {
-		// npx may have to install it first, and an installation that is broken off stays broken
-		connect = 2 * time.Minute
-	}
-	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, d.ConnectTimeout, connect)
-	c.Concurrency = cmp.Or(c.Concurrency, d.Concurrency, 32)
-	links := 8
-	if c.URL != "" {
-		links = 256 // a session of a remote server costs less than a process
-	}
-	c.MaxLinks = cmp.Or(c.MaxLinks, links)
-	return c
-}
-
 // LogValue shows where the upstream is and hides what may be secret: the environment, the headers
 // and the query of the URL.
 func (c Config) LogValue() slog.Value {
@@ -392,11 +362,6 @@ func (c Config) LogValue() slog.Value {
 		return slog.StringValue("url")
 	}
 	return slog.StringValue(u.Scheme + "://" + u.Host + u.Path)
-}
-
-// environment returns which variables of ours a command of the entry gets, and which of its own.
-func (c *Config) environment() transport.Environment {
-	return transport.Environment{Own: c.Env, Inherit: c.InheritEnv, Reserved: c.Reserved}
 }
 
 // Withheld returns the names of the variables of our environment that a command of the entry does

@@ -23,7 +23,7 @@ import (
 type conn interface {
 	// call sends a client's call; clock may be nil. The error is a *jsonrpc.Error if the server
 	// returned an error response.
-	call(ctx context.Context, c *Call, clock *clock) (Result, error)
+	call(ctx context.Context, c *ClientCall, clock *clock) (Result, error)
 	// list asks for one page of a list; cursor is JSON, nil for the first page.
 	// lease is for the memory of the page.
 	list(ctx context.Context, method string, cursor []byte, lease *transport.Lease) (raw.Object, error)
@@ -46,7 +46,11 @@ type conn interface {
 	about() *serverInfo
 	// child returns the process of a command; nil for a URL.
 	child() transport.Child
+	// ping sends a request that every server answers, and waits. An error response is an answer, too.
+	ping(ctx context.Context) error
+	// wait waits until the conn has ended, and returns the reason.
 	wait() error
+	// close ends the conn, and waits until nothing of it is left.
 	close() error
 }
 
@@ -61,16 +65,22 @@ type serverInfo struct {
 	instructions string // for the model; "" if the server sent none
 }
 
-// tells returns the lists for which the server announces change notifications (listChanged). all is
-// false if the server has a list without them.
-func (i *serverInfo) tells() (parts [Parts]bool, any, all bool) {
+// listings are the capabilities of a server that has lists. Resource templates belong to resources.
+var listings = [...]string{"tools", "prompts", "resources"}
+
+// announces reports whether the server announces changes of the lists of a capability (listChanged).
+func (i *serverInfo) announces(listing string) bool {
+	return i.capabilities.IsTrue(listing, "listChanged")
+}
+
+// tells reports whether the server announces changes of any of its lists, and whether of all.
+func (i *serverInfo) tells() (any, all bool) {
 	all = true
-	for p := range Parts {
-		parts[p] = i.capabilities.IsTrue(p.capability(), "listChanged")
-		any = any || parts[p]
-		all = all && (parts[p] || !i.capabilities.HasObject(p.capability()))
+	for _, listing := range listings {
+		any = any || i.announces(listing)
+		all = all && (i.announces(listing) || !i.capabilities.HasObject(listing))
 	}
-	return parts, any, any && all
+	return any, any && all
 }
 
 // hooks are the callbacks through which a conn reports to its link. They are called on the
@@ -81,8 +91,7 @@ type hooks struct {
 	updated func(uri string, of func(string) bool) // see Update; nil if no client subscribes
 	// these resources may have changed while nothing listened; nil URIs mean all. A nil hook is not
 	// called.
-	missed   func([]string)
-	observed observed
+	missed func([]string)
 }
 
 // base is shared by both eras: ids, progress tokens, and responses to server requests.
@@ -90,6 +99,7 @@ type base struct {
 	transport transport.Transport
 	log       *slog.Logger
 	hooks     hooks
+	observed  observed
 	era       Era
 	odd       transport.LogLimit // limits log lines about messages that violate the protocol
 	info      serverInfo         // written by the handshake, read only after it
@@ -314,7 +324,7 @@ func reservedName(m raw.Member) string {
 
 // prepare builds the params of a call: the client's params with the upstream's own name of the
 // tool, and with _meta for this hop. The flight is nil if the call has no peer.
-func (b *base) prepare(id jsonrpc.ID, c *Call, clock *clock, own []raw.Edit) ([]byte, *flight, error) {
+func (b *base) prepare(id jsonrpc.ID, c *ClientCall, clock *clock, own []raw.Edit) ([]byte, *flight, error) {
 	var edits [2]raw.Edit
 	n := 0
 	if c.Name != "" {

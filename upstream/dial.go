@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -24,36 +23,61 @@ const modernGrace = 200 * time.Millisecond
 
 var errSilent = errors.New("no answer to server/discover")
 
-// dialer opens conns to one upstream, and detects the era and the transport of the server
-// (2026-07-28, basic/versioning). It remembers the result: the era is a property of the server, so
-// one odd answer does not change it. All links of the upstream use the same dialer.
-type dialer struct {
-	name    string // of the upstream
-	config  Config // with defaults
-	options Options
-	account transport.Account                                            // may be nil
-	pool    *transport.Pool                                              // nil for a command
-	token   func(ctx context.Context, refused ...string) (string, error) // see HTTPOptions
-	log     *slog.Logger
-	known   knowledge
-	opened  func() // called after a transport was opened; may be nil
+// ClientOptions tell how to connect to one server. Either Command or URL is set, never both.
+type ClientOptions struct {
+	// Name is that of the upstream, for the Observer.
+	Name string
+	// Command starts the server as a child process: the program, then its arguments. Env, Dir and
+	// Confine are the environment, the working directory and the sandbox of the process; a nil
+	// Confine does not confine it. A nil Watchdog starts one for each process.
+	Command  []string
+	Env      transport.Environment
+	Dir      string
+	Confine  *transport.Confinement
+	Watchdog *transport.Watchdog
+	// URL is the address of a remote server. Headers are sent with each request to its origin, and
+	// the token that Token returns; nil for none (see transport.HTTPOptions). Pool has the HTTP
+	// connections; nil makes a pool.
+	URL     string
+	Headers map[string]string
+	Token   func(ctx context.Context, refused ...string) (string, error)
+	Pool    *transport.Pool
+	// Transport and Era are the only ones to try; their zero values detect them.
+	Transport Transport
+	Era       Era
+	// ConnectTimeout is the time limit of the caller for Dial. Half of it is the most time that a
+	// server has to answer server/discover before initialize is sent, too.
+	ConnectTimeout time.Duration
+	// Version is Junction's, for handshakes.
+	Version string
+	// MessageLimit is the most bytes of one message, and Depth that of its arrays and objects.
+	MessageLimit, Depth int
+	Account             transport.Account // of the memory for handshakes and lists; nil does not limit it
+	Observer            Observer          // nil observes nothing
+	Log                 *slog.Logger
+	Opened              func() // called after a transport was opened; may be nil
 }
 
-func newDialer(name string, config Config, o Options) *dialer {
-	d := &dialer{name: name, config: config, options: o, log: o.Log.With("upstream", name)}
-	if o.Memory != nil {
-		d.account = o.Memory(name)
+// dialer opens conns to one server, and detects the era and the transport of the server
+// (2026-07-28, basic/versioning). It remembers the result: the era is a property of the server, so
+// one odd answer does not change it. All conns to a server should come from one dialer.
+type dialer struct {
+	options ClientOptions
+	known   knowledge
+}
+
+// newDialer returns a dialer that knows nothing of the server yet.
+func newDialer(o ClientOptions) *dialer {
+	if o.URL != "" && o.Pool == nil {
+		o.Pool = transport.NewPool(o.URL)
 	}
-	if config.URL != "" {
-		d.pool = transport.NewPool(config.URL)
-	}
-	return d
+	return &dialer{options: o}
 }
 
 // closeIdle closes the HTTP connections that no conn uses.
 func (d *dialer) closeIdle() {
-	if d.pool != nil {
-		d.pool.CloseIdleConnections()
+	if d.options.Pool != nil {
+		d.options.Pool.CloseIdleConnections()
 	}
 }
 
@@ -77,13 +101,13 @@ const discoverTimeout = 5 * time.Second
 // dial opens a conn for clients of the profile. It returns when the handshake is done.
 func (d *dialer) dial(ctx context.Context, p Profile, h hooks) (conn, error) {
 	guess, remote := d.known.recall()
-	if d.config.Transport == TransportSSE {
+	if d.options.Transport == TransportSSE {
 		remote = TransportSSE
 	}
 	switch {
-	case d.config.Transport == TransportSSE || d.config.Era == EraLegacy:
+	case d.options.Transport == TransportSSE || d.options.Era == EraLegacy:
 		return d.dialLegacy(ctx, remote, p, h)
-	case d.config.Era == EraModern:
+	case d.options.Era == EraModern:
 		return d.dialModern(ctx, h)
 	case guess == EraLegacy:
 		c, err := d.dialLegacy(ctx, remote, p, h)
@@ -113,11 +137,17 @@ func (d *dialer) dialLegacy(ctx context.Context, remote Transport, p Profile, h 
 // legacy opens a transport and initializes a session on it.
 func (d *dialer) legacy(ctx context.Context, remote Transport, p Profile, h hooks) (*legacyConn, error) {
 	c := new(legacyConn)
-	c.init(d.log, h, EraLegacy)
-	c.account = d.account
+	c.init(d.options.Log, h, EraLegacy)
+	d.share(&c.base)
 	return c, d.connect(ctx, remote, &c.base, func() error {
 		return c.handshake(ctx, implementation(d.options.Version), p)
 	})
+}
+
+// share gives a conn what all conns of the dialer have in common.
+func (d *dialer) share(b *base) {
+	b.account = d.options.Account
+	b.observed = observed{d.options.Observer, d.options.Name, d.options.URL}
 }
 
 // connect opens the transport of a conn and does the handshake. After an error, the conn is closed.
@@ -157,8 +187,8 @@ func (d *dialer) dialAside(ctx context.Context, p Profile, h hooks) (conn, error
 
 func (d *dialer) dialModern(ctx context.Context, h hooks) (conn, error) {
 	c := &modernConn{self: implementation(d.options.Version)}
-	c.init(d.log, h, EraModern)
-	c.account = d.account
+	c.init(d.options.Log, h, EraModern)
+	d.share(&c.base)
 	if err := d.connect(ctx, TransportAuto, &c.base, func() error { return c.handshake(ctx) }); err != nil {
 		return nil, err
 	}
@@ -179,7 +209,7 @@ func (d *dialer) dialAuto(ctx context.Context, guess Era, p Profile, h hooks) (c
 	defer b.handshakes.Wait()
 	defer cancel()
 	b.handshakes.Go(func() { b.discovered <- b.modern.handshake(ctx) })
-	late := time.NewTimer(min(discoverTimeout, d.config.ConnectTimeout/2))
+	late := time.NewTimer(min(discoverTimeout, d.options.ConnectTimeout/2))
 	defer late.Stop()
 	denied := error(nil) // the evidence that the server does not support the modern era; nil for none
 	select {
@@ -190,7 +220,7 @@ func (d *dialer) dialAuto(ctx context.Context, guess Era, p Profile, h hooks) (c
 			return b.useModern(), nil
 		case denies:
 			denied = not.cause
-		case d.config.URL == "" && (b.transport.Ended() || errors.As(err, new(*transport.ExitError))):
+		case d.options.URL == "" && (b.transport.Ended() || errors.As(err, new(*transport.ExitError))):
 			// Some legacy servers exit when they receive an unknown request: start the server again
 			// and initialize it.
 			b.fail(err)
@@ -235,9 +265,10 @@ func (d *dialer) openBoth(ctx context.Context, h hooks) (*bothEras, error) {
 		d: d, modern: &modernConn{self: implementation(d.options.Version)}, legacy: new(legacyConn),
 		discovered: make(chan error, 1), initialized: make(chan error, 1),
 	}
-	b.modern.init(d.log, h, EraModern)
-	b.legacy.init(d.log, h, EraLegacy)
-	b.modern.account, b.legacy.account = d.account, d.account
+	b.modern.init(d.options.Log, h, EraModern)
+	b.legacy.init(d.options.Log, h, EraLegacy)
+	d.share(&b.modern.base)
+	d.share(&b.legacy.base)
 	b.legacy.ids.Store(1 << 20) // other ids than those of the modern conn on the same transport
 	b.speaker.Store(&b.modern.base)
 	t, err := d.open(ctx, TransportAuto, func(m *jsonrpc.Message) { b.speaker.Load().receive(m) })
@@ -310,15 +341,15 @@ func (b *bothEras) fail(err error) error {
 // streamable-http#httpsse-transport).
 func (d *dialer) mayBeSSE(err error) bool {
 	status, ok := errors.AsType[*transport.StatusError](err)
-	return d.config.Transport == TransportAuto && d.config.URL != "" && ok && status.Message == nil &&
+	return d.options.Transport == TransportAuto && d.options.URL != "" && ok && status.Message == nil &&
 		(status.Status == 400 || status.Status == 404 || status.Status == 405)
 }
 
-// open opens the transport of the configuration, and calls d.opened.
+// open opens the transport, and calls Opened.
 func (d *dialer) open(ctx context.Context, remote Transport, in transport.Receiver) (transport.Transport, error) {
 	t, err := d.openTransport(ctx, remote, in)
-	if err == nil && d.opened != nil {
-		d.opened()
+	if err == nil && d.options.Opened != nil {
+		d.options.Opened()
 	}
 	return t, err
 }
@@ -326,23 +357,21 @@ func (d *dialer) open(ctx context.Context, remote Transport, in transport.Receiv
 func (d *dialer) openTransport(ctx context.Context, remote Transport, in transport.Receiver) (
 	transport.Transport, error,
 ) {
-	if d.config.URL == "" {
+	o := &d.options
+	if o.URL == "" {
 		return transport.OpenStdio(transport.StdioOptions{
-			Command: d.options.resolve(d.config.Command), Env: d.config.environment(), Dir: d.config.Dir,
-			Confine:      d.confinement(),
-			MessageLimit: int(d.options.MessageLimit), Depth: d.options.Depth, Watchdog: d.options.watchdog, Log: d.log,
-			Account: d.account,
+			Command: o.Command, Env: o.Env, Dir: o.Dir, Confine: o.Confine, MessageLimit: o.MessageLimit, Depth: o.Depth,
+			Watchdog: o.Watchdog, Log: o.Log, Account: o.Account,
 		}, in)
 	}
-	o := transport.HTTPOptions{
-		URL: d.config.URL, Headers: d.config.Headers, Pool: d.pool, Token: d.token,
-		MessageLimit: int(d.options.MessageLimit), Depth: d.options.Depth, Log: d.log,
-		Account: d.account,
+	h := transport.HTTPOptions{
+		URL: o.URL, Headers: o.Headers, Pool: o.Pool, Token: o.Token, MessageLimit: o.MessageLimit, Depth: o.Depth,
+		Log: o.Log, Account: o.Account,
 	}
 	if remote == TransportSSE {
-		return transport.OpenSSE(ctx, o, in)
+		return transport.OpenSSE(ctx, h, in)
 	}
-	return transport.OpenHTTP(o, in), nil
+	return transport.OpenHTTP(h, in), nil
 }
 
 // dead returns the reason why the transport ended, or err if it has not ended.
@@ -373,9 +402,9 @@ func classifyDiscoverError(err error) error {
 		return err
 	}
 	switch rpcErr.Code {
-	case codeHeaderMismatch, codeMissingCapability:
+	case mcp.HEADER_MISMATCH, mcp.MISSING_REQUIRED_CLIENT_CAPABILITY:
 		return err
-	case codeUnsupportedVersion:
+	case mcp.UNSUPPORTED_PROTOCOL_VERSION:
 		if list := supportedVersions(rpcErr); len(list) > 0 && !slices.ContainsFunc(list, mcp.IsModernProtocol) {
 			return &notModernError{err}
 		}
@@ -383,13 +412,6 @@ func classifyDiscoverError(err error) error {
 	}
 	return &notModernError{err}
 }
-
-// Codes of 2026-07-28, basic/index#error-codes.
-const (
-	codeHeaderMismatch     = -32020
-	codeMissingCapability  = -32021
-	codeUnsupportedVersion = -32022
-)
 
 // supportedVersions returns the versions that the error lists as supported; nil for none.
 func supportedVersions(e *jsonrpc.Error) (versions []string) {
@@ -407,7 +429,7 @@ func supportedVersions(e *jsonrpc.Error) (versions []string) {
 // era.
 func deniesLegacy(err error) bool {
 	said, ok := errors.AsType[*jsonrpc.Error](asRPCError(err))
-	return ok && (said.Code == codeUnsupportedVersion || said.Code == codeHeaderMismatch ||
+	return ok && (said.Code == mcp.UNSUPPORTED_PROTOCOL_VERSION || said.Code == mcp.HEADER_MISMATCH ||
 		said.Code == mcp.METHOD_NOT_FOUND)
 }
 
@@ -419,6 +441,15 @@ func asRPCError(err error) error {
 		status.Status != 401 && status.Status != 403 && status.Status != 407 &&
 		!errors.Is(err, transport.ErrSessionGone) {
 		return status.Message.Error
+	}
+	return err
+}
+
+// unlessAnswered returns the error of a request whose answer is not of interest; nil if the server
+// has answered with an error.
+func unlessAnswered(err error) error {
+	if _, answered := errors.AsType[*jsonrpc.Error](asRPCError(err)); answered {
+		return nil
 	}
 	return err
 }
@@ -448,24 +479,4 @@ func (k *knowledge) doubt() bool {
 	}
 	k.era, k.transport, k.against = EraAuto, TransportAuto, 0
 	return true
-}
-
-// resolve replaces the program name "junction" in a command by Options.Self.
-func (o Options) resolve(command []string) []string {
-	if o.Self != "" && command[0] == "junction" {
-		return append([]string{o.Self}, command[1:]...)
-	}
-	return command
-}
-
-// confinement returns the sandbox of the entry; nil if it has none.
-func (d *dialer) confinement() *transport.Confinement {
-	if d.config.Sandbox == nil {
-		return nil
-	}
-	private := ""
-	if d.options.Sandboxes != "" {
-		private = filepath.Join(d.options.Sandboxes, d.name)
-	}
-	return d.config.Sandbox.Confinement(d.name, private, d.options.kernel())
 }

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"junction/auth/authtest"
+	"junction/upstream/raw"
 	"junction/upstream/transport"
 	"junction/upstream/upstreamtest"
 )
@@ -19,9 +21,10 @@ import (
 // The child of the stdio tests of this file is package upstreamtest's server.
 var scripted = role("scripted", upstreamtest.RunIfChild)
 
-func testDialer(t testing.TB, c Config, rt *transport.Pool) *dialer {
-	o := Options{Version: "0", Log: authtest.Log(t)}.withDefaults()
-	return &dialer{config: c.withDefaults(o.Defaults), options: o, pool: rt, log: o.Log}
+func testDialer(t testing.TB, o ClientOptions, rt *transport.Pool) *dialer {
+	o.Version, o.Log, o.Pool, o.MessageLimit, o.Depth = "0", authtest.Log(t), rt, 1<<20, raw.DefaultDepth
+	o.ConnectTimeout = cmp.Or(o.ConnectTimeout, 20*time.Second)
+	return newDialer(o)
 }
 
 // dialed opens a conn, closes it, and returns its era or the error in short.
@@ -93,7 +96,7 @@ func TestEraHTTP(t *testing.T) {
 				s := upstreamtest.New(tt.script)
 				t.Cleanup(s.Close)
 				_, rt := newCable(t, s.Handler())
-				d := testDialer(t, Config{URL: "http://server/mcp"}, rt)
+				d := testDialer(t, ClientOptions{URL: "http://server/mcp"}, rt)
 				start := time.Now()
 				mustDial(t, d, tt.http)
 				if took := time.Since(start); took > discoverTimeout+modernGrace {
@@ -113,7 +116,7 @@ func TestEraStdio(t *testing.T) {
 			t.Parallel()
 			child := upstreamtest.Command(t, tt.script)
 			child.Env[roleEnv] = scripted
-			c := Config{Command: child.Command, Env: child.Env}
+			c := ClientOptions{Command: child.Command, Env: transport.Environment{Own: child.Env}}
 			if tt.script.DiscoverFails == "silence" {
 				c.ConnectTimeout = 200 * time.Millisecond // half of it is for the question
 			}
@@ -143,17 +146,17 @@ func TestEraStdio(t *testing.T) {
 func TestEraKnown(t *testing.T) {
 	for _, tt := range []struct {
 		script  upstreamtest.Script
-		config  Config
+		config  ClientOptions
 		want    string
 		methods []string // of two connections
 	}{
-		{upstreamtest.Script{Era: "legacy"}, Config{}, isLegacy,
+		{upstreamtest.Script{Era: "legacy"}, ClientOptions{}, isLegacy,
 			[]string{"server/discover", "initialize", "notifications/initialized", "initialize", "notifications/initialized"}},
-		{upstreamtest.Script{Era: "modern"}, Config{}, isModern, []string{"server/discover", "server/discover"}},
-		{upstreamtest.Script{}, Config{Era: EraLegacy}, isLegacy, []string{"initialize", "notifications/initialized", "initialize", "notifications/initialized"}},
-		{upstreamtest.Script{}, Config{Era: EraModern}, isModern, []string{"server/discover", "server/discover"}},
-		{upstreamtest.Script{Era: "legacy"}, Config{Era: EraModern}, "the server does not speak 2026-07-28", []string{"server/discover", "server/discover"}},
-		{upstreamtest.Script{Era: "modern"}, Config{Era: EraLegacy}, "Unsupported protocol version", []string{"initialize", "initialize"}},
+		{upstreamtest.Script{Era: "modern"}, ClientOptions{}, isModern, []string{"server/discover", "server/discover"}},
+		{upstreamtest.Script{}, ClientOptions{Era: EraLegacy}, isLegacy, []string{"initialize", "notifications/initialized", "initialize", "notifications/initialized"}},
+		{upstreamtest.Script{}, ClientOptions{Era: EraModern}, isModern, []string{"server/discover", "server/discover"}},
+		{upstreamtest.Script{Era: "legacy"}, ClientOptions{Era: EraModern}, "the server does not speak 2026-07-28", []string{"server/discover", "server/discover"}},
+		{upstreamtest.Script{Era: "modern"}, ClientOptions{Era: EraLegacy}, "Unsupported protocol version", []string{"initialize", "initialize"}},
 	} {
 		t.Run(fmt.Sprintf("%s server, %q configured", tt.script.Era, tt.config.Era), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -200,7 +203,7 @@ func TestEraFlaps(t *testing.T) {
 				s := upstreamtest.New(tt.script)
 				t.Cleanup(s.Close)
 				_, rt := newCable(t, s.Handler())
-				d := testDialer(t, Config{URL: "http://server/mcp"}, rt)
+				d := testDialer(t, ClientOptions{URL: "http://server/mcp"}, rt)
 				for _, want := range tt.want {
 					mustDial(t, d, want)
 				}
@@ -213,19 +216,19 @@ func TestEraFlaps(t *testing.T) {
 func TestOlderTransport(t *testing.T) {
 	for _, tt := range []struct {
 		status int
-		config Config
+		config ClientOptions
 		want   string
 	}{
-		{400, Config{}, isLegacy},
-		{404, Config{}, isLegacy},
-		{405, Config{}, isLegacy},
-		{405, Config{Era: EraLegacy}, isLegacy},
-		{405, Config{Transport: TransportSSE}, isLegacy},
-		{405, Config{Transport: TransportHTTP}, "405 Method Not Allowed"},
-		{401, Config{}, "401"},
-		{403, Config{}, "403"},
-		{410, Config{}, "410"},
-		{500, Config{}, "500"},
+		{400, ClientOptions{}, isLegacy},
+		{404, ClientOptions{}, isLegacy},
+		{405, ClientOptions{}, isLegacy},
+		{405, ClientOptions{Era: EraLegacy}, isLegacy},
+		{405, ClientOptions{Transport: TransportSSE}, isLegacy},
+		{405, ClientOptions{Transport: TransportHTTP}, "405 Method Not Allowed"},
+		{401, ClientOptions{}, "401"},
+		{403, ClientOptions{}, "403"},
+		{410, ClientOptions{}, "410"},
+		{500, ClientOptions{}, "500"},
 	} {
 		t.Run(fmt.Sprintf("%d %q %q", tt.status, tt.config.Transport, tt.config.Era), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -266,7 +269,7 @@ func TestProbeSilence(t *testing.T) {
 		s := upstreamtest.New(upstreamtest.Script{Rules: []upstreamtest.Rule{{Method: "*", Hang: true}}})
 		t.Cleanup(s.Close)
 		_, rt := newCable(t, s.Handler())
-		d := testDialer(t, Config{URL: "http://server/mcp"}, rt)
+		d := testDialer(t, ClientOptions{URL: "http://server/mcp"}, rt)
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
 		start := time.Now()
@@ -290,7 +293,7 @@ func TestProbeLate(t *testing.T) {
 			}
 			s.Handler().ServeHTTP(w, r)
 		}))
-		d := testDialer(t, Config{URL: "http://server/mcp"}, rt)
+		d := testDialer(t, ClientOptions{URL: "http://server/mcp"}, rt)
 		mustDial(t, d, isModern)
 	})
 }

@@ -33,9 +33,25 @@ func (p *pool) reading() linkKey {
 	case QuestionsOff:
 		return linkKey{}
 	case QuestionsExact:
-		return linkKey{profile: everything().forLegacy()}
+		return linkKey{profile: withoutTasks(Everything())}
 	}
 	return linkKey{profile: routed()}
+}
+
+// routed is the profile of a legacy connection that all clients share: the capabilities whose
+// requests Junction can route to the client of a call. It has no roots: a server requests them once
+// and keeps the answer, but each client has other roots.
+func routed() Profile {
+	p := Everything()
+	p.Roots, p.Tasks = false, false
+	return p
+}
+
+// withoutTasks returns the profile without tasks, which legacy servers are not told. So tasks do not
+// need a connection of their own.
+func withoutTasks(p Profile) Profile {
+	p.Tasks = false
+	return p
 }
 
 // Separates reports whether callers may have connections of their own, so that CatalogFor may
@@ -63,7 +79,7 @@ func (p *pool) key(own Profile, session, principal string, aside bool) linkKey {
 	key.aside = aside
 	legacy := aside || p.Catalog().Era != EraModern // in the modern era each request has its own profile
 	if p.connConfig.Questions == QuestionsExact && legacy {
-		key.profile = own.forLegacy()
+		key.profile = withoutTasks(own)
 		// the server requests roots only once, so users must not share them
 		if own.Roots && principal != "" {
 			key.holder, key.user = "principal "+principal, principal
@@ -73,7 +89,7 @@ func (p *pool) key(own Profile, session, principal string, aside bool) linkKey {
 	case isolation == IsolationSession && session != "":
 		key.holder, key.user = "session "+session, principal
 		if p.connConfig.Questions != QuestionsOff && legacy {
-			key.profile = own.forLegacy() // the session has one client
+			key.profile = withoutTasks(own) // the session has one client
 		}
 	case isolation != IsolationShared:
 		key.holder, key.user = "principal "+principal, principal

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -60,7 +61,7 @@ func (l *legacyConn) handshake(ctx context.Context, self []byte, p Profile) erro
 // watch opens the GET stream of an HTTP server. On other transports the server sends notifications
 // without it.
 func (l *legacyConn) watch() <-chan struct{} {
-	_, lists, _ := l.info.tells()
+	lists, _ := l.info.tells()
 	return l.transport.Listen(func() {
 		if l.hooks.missed != nil {
 			l.hooks.missed(nil)
@@ -71,11 +72,16 @@ func (l *legacyConn) watch() <-chan struct{} {
 	})
 }
 
-func (l *legacyConn) call(ctx context.Context, c *Call, clock *clock) (Result, error) {
+// call implements conn.
+func (l *legacyConn) call(ctx context.Context, c *ClientCall, clock *clock) (Result, error) {
+	return l.observeCall(ctx, c, clock, l.send)
+}
+
+func (l *legacyConn) send(ctx context.Context, c *ClientCall, clock *clock) (Result, error) {
 	if c.LogLevel != "" {
 		l.setLevel(ctx, c)
 	}
-	if c.asTask && l.info.capabilities.HasObject("tasks", "requests", "tools", "call") {
+	if c.AsTask && l.info.capabilities.HasObject("tasks", "requests", "tools", "call") {
 		return l.callAsTask(ctx, c, clock)
 	}
 	id := l.nextID()
@@ -115,7 +121,7 @@ const levelPatience = 2 * time.Second
 
 // setLevel makes the server send log messages from the level of the call on. The level applies to the whole
 // connection, so it is never lowered again; the relaying code applies the clients' own levels.
-func (l *legacyConn) setLevel(ctx context.Context, c *Call) {
+func (l *legacyConn) setLevel(ctx context.Context, c *ClientCall) {
 	name, wanted := c.LogLevel, Level(c.LogLevel)
 	l.leveling.Lock()
 	defer l.leveling.Unlock()
@@ -134,6 +140,12 @@ func (l *legacyConn) setLevel(ctx context.Context, c *Call) {
 	l.level = wanted // a server that rejects the level is not asked again
 }
 
+// ping implements conn.
+func (l *legacyConn) ping(ctx context.Context) error {
+	_, err := l.requestObserved(ctx, string(mcp.MethodPing), nil, nil, nil)
+	return unlessAnswered(err)
+}
+
 // tell implements conn.
 func (l *legacyConn) tell(method string) { l.post(&jsonrpc.Message{Method: method}) }
 
@@ -145,4 +157,33 @@ func (l *legacyConn) list(
 		params = append(append([]byte(`{"cursor":`), cursor...), '}')
 	}
 	return l.requestObserved(ctx, method, params, nil, lease)
+}
+
+// follow implements conn: it sends one request per resource.
+func (l *legacyConn) follow(ctx context.Context, _ func() []string, added, gone []string) ([]string, error) {
+	var accepted []string
+	var refused error
+	ask := func(method mcp.MCPMethod, uri string) error {
+		_, err := l.requestObserved(ctx, string(method), append(raw.AppendQuote([]byte(`{"uri":`), uri), '}'), nil, nil)
+		if _, said := err.(*jsonrpc.Error); said {
+			refused = cmp.Or(refused, err)
+			return nil
+		}
+		if err == nil && method == mcp.MethodResourcesSubscribe {
+			accepted = append(accepted, uri)
+		}
+		return err
+	}
+	for _, uri := range gone {
+		if err := ask(mcp.MethodResourcesUnsubscribe, uri); err != nil {
+			return accepted, fmt.Errorf("%s: %w", mcp.MethodResourcesUnsubscribe, err)
+		}
+	}
+	refused = nil
+	for _, uri := range added {
+		if err := ask(mcp.MethodResourcesSubscribe, uri); err != nil {
+			return accepted, fmt.Errorf("%s: %w", mcp.MethodResourcesSubscribe, err)
+		}
+	}
+	return accepted, refused
 }

@@ -216,7 +216,7 @@ func (l *link) hooks(changed chan<- struct{}) hooks {
 	h := hooks{changed: func() {
 		l.pool.announced.Add(1)
 		pace.Wake(changed)
-	}, observed: observed{l.pool.options.Observer, l.pool.name, l.pool.connConfig.URL}}
+	}}
 	if l.readsCatalog {
 		s := l.pool.subscriptions(l.key)
 		h.updated, h.missed = s.updated, s.missed
@@ -234,7 +234,7 @@ func (l *link) serve(ctx context.Context, c conn, changed <-chan struct{}, broke
 	defer idle.Stop()
 	look := time.NewTicker(lookEvery)
 	defer look.Stop()
-	if l.pool.dialer.token == nil {
+	if !l.pool.signsIn() {
 		look.Stop()
 	}
 	var stale <-chan struct{}
@@ -292,7 +292,7 @@ func (l *link) reread(ctx context.Context, c conn) {
 // and every Options.Refresh if the server does not announce all changes.
 func (l *link) refreshIn(c conn) time.Duration {
 	every := time.Duration(0)
-	if _, _, all := c.about().tells(); !all {
+	if _, all := c.about().tells(); !all {
 		every = l.pool.options.Refresh
 	}
 	if ttl := l.pool.catalogOf(l.key).ttl(); ttl > 0 && (every == 0 || ttl < every) {

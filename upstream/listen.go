@@ -75,7 +75,7 @@ func (m *modernConn) watch() <-chan struct{} {
 func (m *modernConn) watching() {
 	w := watcher{m: m}
 	defer w.streams.Wait()
-	_, w.any, _ = m.info.tells()
+	w.any, _ = m.info.tells()
 	if m.transport.PerRequest() {
 		w.replacing()
 	} else {
@@ -179,7 +179,7 @@ func (m *modernConn) keep(l *listen) {
 		m.listens[id], l.id = l, id
 		m.lmu.Unlock()
 		req := &transport.Request{Message: jsonrpc.Message{ID: id, Method: method,
-			Params: m.params(everything(), m.filter(l.lists, l.uris))}, Header: appendHeader(nil, method, "")}
+			Params: m.params(Everything(), m.filter(l.lists, l.uris))}, Header: appendHeader(nil, method, "")}
 		ctx := l.call // on stdio, (*shared).end cancels the request at the server
 		if m.transport.PerRequest() {
 			ctx = l.ctx

@@ -82,7 +82,7 @@ func (m *modernConn) params(p Profile, more []byte) []byte {
 }
 
 // appendMeta appends the members for this hop to the _meta of a client's call.
-func (m *modernConn) appendMeta(own []raw.Edit, c *Call) []raw.Edit {
+func (m *modernConn) appendMeta(own []raw.Edit, c *ClientCall) []raw.Edit {
 	own = append(own,
 		raw.Edit{Name: mcp.MetaKeyProtocolVersion, Value: quotedVersion},
 		raw.Edit{Name: mcp.MetaKeyClientInfo, Value: m.self},
@@ -99,7 +99,7 @@ func (m *modernConn) appendMeta(own []raw.Edit, c *Call) []raw.Edit {
 func (m *modernConn) request(
 	ctx context.Context, method string, more []byte, lease *transport.Lease,
 ) (raw.Object, error) {
-	return m.requestObserved(ctx, method, m.params(everything(), more), appendHeader(nil, method, ""), lease)
+	return m.requestObserved(ctx, method, m.params(Everything(), more), appendHeader(nil, method, ""), lease)
 }
 
 // appendHeader appends the headers that Streamable HTTP requires (2026-07-28,
@@ -119,7 +119,12 @@ const (
 	headerName   = "Mcp-Name"
 )
 
-func (m *modernConn) call(ctx context.Context, c *Call, clock *clock) (Result, error) {
+// call implements conn.
+func (m *modernConn) call(ctx context.Context, c *ClientCall, clock *clock) (Result, error) {
+	return m.observeCall(ctx, c, clock, m.send)
+}
+
+func (m *modernConn) send(ctx context.Context, c *ClientCall, clock *clock) (Result, error) {
 	id := m.nextID()
 	var few [7]raw.Edit
 	params, f, err := m.prepare(id, c, clock, m.appendMeta(few[:0], c))
@@ -171,6 +176,12 @@ func mayRequireInput(method string) bool {
 	return false
 }
 
+// ping implements conn. This era has no ping.
+func (m *modernConn) ping(ctx context.Context) error {
+	_, err := m.request(ctx, string(mcp.MethodServerDiscover), nil, nil)
+	return unlessAnswered(err)
+}
+
 // tell implements conn. This era has no client notifications.
 func (m *modernConn) tell(string) {}
 
@@ -192,12 +203,10 @@ func (m *modernConn) list(
 // filter builds the filter in the params of subscriptions/listen: the resources, and, if lists is
 // true, the lists whose changes the server announces.
 func (m *modernConn) filter(lists bool, uris []string) []byte {
-	parts, _, _ := m.info.tells()
 	var wanted []string
-	// resourcesListChanged also covers templates
-	for p, name := range []string{"toolsListChanged", "promptsListChanged", "resourcesListChanged"} {
-		if lists && parts[p] {
-			wanted = append(wanted, `"`+name+`":true`)
+	for _, listing := range listings {
+		if lists && m.info.announces(listing) {
+			wanted = append(wanted, `"`+listing+`ListChanged":true`)
 		}
 	}
 	if len(uris) > 0 {

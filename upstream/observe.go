@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mark3labs/mcp-go/mcp"
+
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
 	"junction/upstream/transport"
@@ -135,6 +137,28 @@ func (t *TraceContext) header(h []HeaderField) []HeaderField {
 	return h
 }
 
+// observeCall makes a call with send, and tells the Observer.
+func (b *base) observeCall(
+	ctx context.Context, c *ClientCall, clock *clock, send func(context.Context, *ClientCall, *clock) (Result, error),
+) (Result, error) {
+	o := b.observed
+	if o.Observer == nil {
+		return send(ctx, c, clock)
+	}
+	s := Sent{o.upstream, c.Method, c.Name, b.info.version, o.url, c.Trace}
+	var t Trace
+	t, c.carried = o.Begin(s)
+	if c.trace = t; t == nil {
+		c.trace = c.Trace
+	}
+	began := time.Now()
+	result, err := send(ctx, c, clock)
+	r := received(ctx, began, err)
+	r.ToolError = err == nil && c.Method == string(mcp.MethodToolsCall) && result.Failed()
+	o.End(s, t, r)
+	return result, err
+}
+
 // requestOwn sends one of Junction's own requests and returns the result. lease is for the memory of
 // the result; with nil, the result does not count after requestOwn has returned.
 func (b *base) requestOwn(
@@ -166,7 +190,7 @@ func (b *base) requestOwn(
 func (b *base) requestObserved(
 	ctx context.Context, method string, params []byte, header []HeaderField, lease *transport.Lease,
 ) (raw.Object, error) {
-	o := b.hooks.observed
+	o := b.observed
 	if o.Observer == nil {
 		return b.requestOwn(ctx, method, params, header, lease)
 	}
@@ -194,7 +218,7 @@ type question struct {
 // observe tells the Observer about a request of the server that belongs to the call f; nil for
 // none.
 func (b *base) observe(f *flight, m *jsonrpc.Message) *question {
-	o := b.hooks.observed
+	o := b.observed
 	if o.Observer == nil {
 		return nil
 	}

@@ -52,7 +52,7 @@ func TestPeopleHaveTheirOwn(t *testing.T) {
 			t.Errorf("%s: %v, and its catalog is %+v", u.Name(), err, u.Catalog())
 		}
 	}
-	if _, err := hers[1].Call(t.Context(), &Call{Method: "tools/call", Name: "x"}); !signIn(err) {
+	if _, err := hers[1].Call(t.Context(), &Call{ClientCall: ClientCall{Method: "tools/call", Name: "x"}}); !signIn(err) {
 		t.Errorf("Call = %v", err)
 	}
 	<-changed

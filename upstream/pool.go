@@ -26,6 +26,7 @@ type pool struct {
 	log        *slog.Logger
 	odd        transport.LogLimit // of lines about definitions: a server can change them all the time
 	dialer     *dialer
+	account    transport.Account // of the memory for handshakes and lists; may be nil
 	catalog    atomic.Pointer[Catalog]
 	own        map[linkKey]*Catalog   // catalogs that differ from the shared one; guarded by mu
 	separate   atomic.Bool            // see Config
@@ -53,15 +54,6 @@ type pool struct {
 	status Status
 }
 
-// connConfig returns the settings whose change requires another pool: those of the server and its
-// connections, without those that concern only calls and names.
-func (c Config) connConfig() Config {
-	c.Enabled, c.Prefix, c.Expose, c.Tools, c.Instructions = nil, nil, ExposeAll, nil, false
-	c.Concurrency, c.Timeout, c.MaxTimeout, c.Cache, c.Capabilities = 0, 0, 0, 0, nil
-	c.Separate = false // a second API key must not restart every server
-	return c
-}
-
 // serves reports whether the pool fits the configuration.
 func (p *pool) serves(c resolved, o Options) bool {
 	return reflect.DeepEqual(p.connConfig, c.connConfig()) && p.options.MessageLimit == o.MessageLimit &&
@@ -78,14 +70,11 @@ func startPool(name, person string, config Config, o Options, before *Catalog) *
 	}
 	p.catalog.Store(before)
 	p.status = Status{Name: name, Since: time.Now()}
-	p.dialer = newDialer(name, config, o)
 	if names := config.Withheld(); len(names) > 0 {
 		p.log.Info("the command does not get variables that look like keys; name those it needs in env or inherit_env",
 			"variables", names)
 	}
-	if person != "" || config.OperatorSignsIn() {
-		p.dialer.token = p.token
-	}
+	p.dialer = newDialer(p.dialOptions())
 	p.mu.Lock()
 	p.links[p.reading()] = startLink(p, p.reading(), true, nil)
 	p.mu.Unlock()

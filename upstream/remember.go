@@ -148,8 +148,8 @@ func parseCatalog(text []byte, depth, maxItems int) (*Catalog, error) {
 	c.Listed = time.Unix(listed, 0)
 	for p := range Parts {
 		ttl, _ := number(o, "ttl"+strconv.Itoa(int(p)))
-		c.Fresh[p] = Freshness{o.IsTrue("has"+strconv.Itoa(int(p))), time.Duration(ttl) * time.Millisecond,
-			o.IsTrue("public"+strconv.Itoa(int(p)))}
+		c.Fresh[p] = Freshness{o.IsTrue("has" + strconv.Itoa(int(p))), time.Duration(ttl) * time.Millisecond,
+			o.IsTrue("public" + strconv.Itoa(int(p)))}
 		items, err := o.Elements(p.Method())
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", p.Method(), err)

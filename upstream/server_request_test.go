@@ -79,7 +79,7 @@ func TestTaskIsBegunOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r, err := u.Call(context.Background(), &Call{Method: "tools/call", Name: "pay", Params: params, Era: EraLegacy}); err == nil {
+	if r, err := u.Call(context.Background(), &Call{ClientCall: ClientCall{Method: "tools/call", Name: "pay", Params: params}, Era: EraLegacy}); err == nil {
 		t.Errorf("the call succeeded with %s", r.Text())
 	}
 	if n := begun.Load(); n != 1 {

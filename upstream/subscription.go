@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,11 +8,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/mark3labs/mcp-go/mcp"
-
-	"junction/upstream/jsonrpc"
 	"junction/upstream/pace"
-	"junction/upstream/raw"
 )
 
 // This file implements subscriptions to the resources of an upstream. Subscribers are counted:
@@ -295,33 +290,4 @@ func (s *subscriptions) updated(uri string, of func(string) bool) {
 	if tell := s.p.options.Hooks.ResourceUpdated; tell != nil {
 		tell(Update{Upstream: s.p.name, Person: s.p.person, URI: uri, Source: Source{s}, of: of})
 	}
-}
-
-// follow implements conn: it sends one request per resource.
-func (l *legacyConn) follow(ctx context.Context, _ func() []string, added, gone []string) ([]string, error) {
-	var accepted []string
-	var refused error
-	ask := func(method mcp.MCPMethod, uri string) error {
-		_, err := l.requestObserved(ctx, string(method), append(raw.AppendQuote([]byte(`{"uri":`), uri), '}'), nil, nil)
-		if _, said := err.(*jsonrpc.Error); said {
-			refused = cmp.Or(refused, err)
-			return nil
-		}
-		if err == nil && method == mcp.MethodResourcesSubscribe {
-			accepted = append(accepted, uri)
-		}
-		return err
-	}
-	for _, uri := range gone {
-		if err := ask(mcp.MethodResourcesUnsubscribe, uri); err != nil {
-			return accepted, fmt.Errorf("%s: %w", mcp.MethodResourcesUnsubscribe, err)
-		}
-	}
-	refused = nil
-	for _, uri := range added {
-		if err := ask(mcp.MethodResourcesSubscribe, uri); err != nil {
-			return accepted, fmt.Errorf("%s: %w", mcp.MethodResourcesSubscribe, err)
-		}
-	}
-	return accepted, refused
 }

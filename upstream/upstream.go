@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"reflect"
 	"time"
@@ -145,6 +146,23 @@ func (u *Upstream) Config() Config { return u.given }
 // Load returns the numbers of calls in progress and of calls that wait for a slot (concurrency).
 func (u *Upstream) Load() (calls, waiting int) { return u.slots.Load() }
 
+// Call is one client's request on its way to an upstream. It belongs to the caller again when
+// (*Upstream).Call returns.
+type Call struct {
+	// ClientCall is the request. Its Profile and its Principal, and Session, decide which connection
+	// the call may use. (*Upstream).Call sets AsTask.
+	ClientCall
+	// Era is that of the client.
+	Era     Era
+	Session string
+	// Account is the caller that the call counts for in the concurrency of the upstream: Principal,
+	// or what distinguishes callers without authentication.
+	Account string
+	// End ends the context of the call. If it is nil, the call creates a context of its own, and
+	// ends it when the time of the call is over.
+	End context.CancelCauseFunc
+}
+
 // Call makes the call of a client and returns the result. The error is a *jsonrpc.Error if the
 // server returned one, a *SignInError if the user has to sign in first, and an *Error otherwise.
 // The call is sent again only if the server certainly did not carry it out.
@@ -168,7 +186,7 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (Result, error) {
 		if err != nil {
 			return Result{}, u.unavailable(ctx, err)
 		}
-		result, err := u.send(ctx, cn, u.own(c, tool), clock)
+		result, err := cn.call(ctx, u.own(&c.ClientCall, tool), clock)
 		if err == nil {
 			l.release()
 			return u.inTime(whole, clock, result)
@@ -227,11 +245,11 @@ func (u *Upstream) failureOf(ctx context.Context, err error, second bool) failur
 		return failure{err: &Error{u.name, KindUnavailable, err}}
 	case login != nil:
 		return failure{err: &Error{u.name, KindUnavailable, err}, broken: err}
-	case said && rpcErr.Code == codeHeaderMismatch && !second:
+	case said && rpcErr.Code == mcp.HEADER_MISMATCH && !second:
 		// the definition that our headers were made from has changed (2026-07-28,
 		// streamable-http#client-behavior)
 		return failure{again: true, stale: true}
-	case said && rpcErr.Code == codeUnsupportedVersion && !second:
+	case said && rpcErr.Code == mcp.UNSUPPORTED_PROTOCOL_VERSION && !second:
 		return failure{again: true, broken: err}
 	case said:
 		return failure{err: rpcErr}
@@ -246,7 +264,7 @@ func (u *Upstream) failureOf(ctx context.Context, err error, second bool) failur
 }
 
 // own returns the call with the changes for the settings and the tool; c itself if there are none.
-func (u *Upstream) own(c *Call, tool *Tool) *Call {
+func (u *Upstream) own(c *ClientCall, tool *Tool) *ClientCall {
 	silent := u.config.Questions == QuestionsOff
 	if !silent && (tool == nil || !tool.TaskOnly && len(tool.Params) == 0) {
 		return c
@@ -256,7 +274,7 @@ func (u *Upstream) own(c *Call, tool *Tool) *Call {
 		own.Profile = Profile{}
 	}
 	if tool != nil {
-		own.asTask = tool.TaskOnly
+		own.AsTask = tool.TaskOnly
 		arguments, _ := c.Params.Object("arguments")
 		// if the client has sent the same field, the one of the definition counts
 		own.Header = append(c.Header[:len(c.Header):len(c.Header)], definition.EncodeHeaders(tool.Params, arguments)...)
@@ -310,3 +328,40 @@ func (u *Upstream) SignedIn(ctx context.Context) error {
 	l.release()
 	return nil
 }
+
+// Error is a failure of Junction or of the connection. An error that the server returned is a
+// *jsonrpc.Error instead.
+type Error struct {
+	Upstream string
+	Kind     Kind
+	Err      error
+}
+
+func (e *Error) Error() string { return fmt.Sprintf("upstream %s: %v", e.Upstream, e.Err) }
+
+// Public returns the text for the client. It does not contain the last output of a child process;
+// the log and the table of upstreams show that output.
+func (e *Error) Public() string {
+	if own, ok := errors.AsType[*ownError](e.Err); ok {
+		return (&Error{e.Upstream, e.Kind, own.err}).Public() + "; " + own.hint()
+	}
+	if exit, ok := errors.AsType[*transport.ExitError](e.Err); ok {
+		return fmt.Sprintf("upstream %s: %s", e.Upstream, exit.How)
+	}
+	return e.Error()
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// ownError is the error of a second process, for one principal or session, while the server's first
+// process runs.
+type ownError struct{ err error }
+
+func (e *ownError) hint() string {
+	return "this was a second process of the server, for this user alone; a server that can run only once needs " +
+		"isolation: shared"
+}
+
+func (e *ownError) Error() string { return e.err.Error() + "; " + e.hint() }
+
+func (e *ownError) Unwrap() error { return e.err }

@@ -16,7 +16,7 @@ import (
 func measured(t *Telemetry) func() {
 	requests, calls := t.Requests(), t.Calls()
 	params, _ := raw.Parse([]byte(`{"name":"a__echo"}`))
-	call := &upstream.Call{Method: "tools/call", Name: "echo", Params: params}
+	call := &upstream.ClientCall{Method: "tools/call", Name: "echo", Params: params}
 	info := &proxy.CallInfo{Method: "tools/call", Name: "a__echo", Own: "echo", Upstream: "a", Version: "2025-11-25"}
 	sent := upstream.Sent{Upstream: "a", Method: call.Method, Name: call.Name, Version: "2025-11-25"}
 	return func() {
