@@ -79,7 +79,7 @@ func (l *legacyConn) probe() {
 		l.log.Debug("the upstream does not answer a ping", "error", err)
 		return
 	}
-	var clocks []*clock
+	var clocks []*Clock
 	l.mu.Lock()
 	for _, f := range l.flights {
 		if f.clock != nil {
@@ -88,6 +88,6 @@ func (l *legacyConn) probe() {
 	}
 	l.mu.Unlock()
 	for _, c := range clocks {
-		c.touch()
+		c.Touch()
 	}
 }

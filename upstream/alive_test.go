@@ -2,10 +2,8 @@ package upstream
 
 import (
 	"context"
-	"errors"
 	"io"
 	"net/http"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -174,7 +172,7 @@ func TestForeignBytesOfTheResponseAreSignsOfLife(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				server := upstreamtest.New(upstreamtest.Script{Era: "modern"})
 				t.Cleanup(server.Close)
-				_, rt := newCable(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				_, rt := upstreamtest.NewCable(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					if r.Header.Get("Mcp-Method") != "tools/call" {
 						server.Handler().ServeHTTP(w, r)
 						return
@@ -208,32 +206,4 @@ func TestForeignBytesOfTheResponseAreSignsOfLife(t *testing.T) {
 			})
 		})
 	}
-}
-
-// TestForeignLogMessagesAreSignsOfLife has a call's own log messages come, as progress would, on a
-// stream that belongs to no call.
-func TestForeignLogMessagesAreSignsOfLife(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := new(modernConn)
-		m.init(authtest.Log(t), hooks{}, EraModern)
-		ctx, clock := newClock(t.Context(), nil, time.Minute, time.Hour)
-		defer clock.stop()
-		client := new(quietClient)
-		m.track(&flight{id: "1", peer: client, clock: clock, ctx: ctx})
-		log, err := jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}`), 10)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for range 5 {
-			settle(50 * time.Second)
-			m.receive(&log)
-		}
-		if err := context.Cause(ctx); err != nil {
-			t.Errorf("the call has ended: %v", err)
-		}
-		settle(time.Minute)
-		if late, ok := errors.AsType[*timeoutError](context.Cause(ctx)); !ok || !strings.Contains(late.Error(), "for 1m0s") || client.log.Load() != 5 {
-			t.Errorf("the call ended with %v after %d log messages, want that it was silent for a minute after 5", context.Cause(ctx), client.log.Load())
-		}
-	})
 }

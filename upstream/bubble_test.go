@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
-	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -20,90 +18,10 @@ import (
 	"junction/upstream/upstreamtest"
 )
 
-// cable is a network of one server inside a synctest bubble, where time is the test's own: a
-// connection is a net.Pipe.
-type cable struct {
-	conns chan net.Conn
-	down  chan struct{} // closed at the end
-	end   sync.Once
-
-	mu  sync.Mutex
-	all []net.Conn
-	off bool
-}
-
-func (c *cable) dial(ctx context.Context, _, _ string) (net.Conn, error) {
-	c.mu.Lock()
-	off := c.off
-	c.mu.Unlock()
-	if off {
-		return nil, errors.New("the cable is unplugged")
-	}
-	ours, theirs := net.Pipe()
-	select {
-	case c.conns <- theirs:
-	case <-c.down:
-		return nil, net.ErrClosed
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.all = append(c.all, ours)
-	return ours, nil
-}
-
-// plug connects the network; unplugging breaks all connections.
-func (c *cable) plug(in bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.off = !in; c.off {
-		for _, conn := range c.all {
-			conn.Close()
-		}
-		c.all = nil
-	}
-}
-
-func (c *cable) Accept() (net.Conn, error) {
-	select {
-	case conn := <-c.conns:
-		return conn, nil
-	case <-c.down:
-		return nil, net.ErrClosed
-	}
-}
-
-func (c *cable) Close() error {
-	c.end.Do(func() { close(c.down) })
-	return nil
-}
-
-func (c *cable) Addr() net.Addr { return &net.UnixAddr{} }
-
-// newCable serves h until the end of the bubble.
-func newCable(t *testing.T, h http.Handler) (*cable, *transport.Pool) {
-	c := &cable{conns: make(chan net.Conn), down: make(chan struct{})}
-	srv := &http.Server{Handler: h}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		srv.Serve(c)
-	}()
-	rt := transport.NewPool("https://server/mcp") // net/http notices that a pipe was closed
-	rt.Dial = c.dial
-	t.Cleanup(func() {
-		rt.CloseIdleConnections()
-		srv.Close()
-		<-done
-	})
-	return c, rt
-}
-
 // rig is an upstream in a bubble, and its server.
 type rig struct {
 	*Upstream
-	*cable
+	*upstreamtest.Cable
 	server *upstreamtest.Server
 	conns  *transport.Pool
 	t      *testing.T
@@ -118,7 +36,7 @@ type rig struct {
 func newRig(t *testing.T, script upstreamtest.Script, c Config, change ...func(*Options)) *rig {
 	r := &rig{server: upstreamtest.New(script), t: t}
 	t.Cleanup(r.server.Close)
-	r.cable, r.conns = newCable(t, r.server.Handler())
+	r.Cable, r.conns = upstreamtest.NewCable(t, r.server.Handler())
 	c.URL = "http://server/mcp"
 	o := Options{Version: "0", Log: authtest.Log(t), Hooks: Hooks{
 		StateChanged: func(c Change) {
@@ -149,7 +67,7 @@ func startOver(rt *transport.Pool, c Config, o Options) *Upstream {
 	p.status = Status{Name: p.name, Since: time.Now()}
 	dialing := p.dialOptions()
 	dialing.Pool = rt
-	p.dialer = newDialer(dialing)
+	p.dialer = NewDialer(dialing)
 	p.mu.Lock()
 	p.links[p.reading()] = startLink(p, p.reading(), true, nil)
 	p.mu.Unlock()

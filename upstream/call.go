@@ -116,8 +116,8 @@ const (
 // something first. The call was not made.
 var ErrNoToken = errors.New("there is no access token")
 
-// kindOf returns the kind of the error of a call that had a connection.
-func kindOf(err error) Kind {
+// KindOf returns the kind of the error of a call that had a connection.
+func KindOf(err error) Kind {
 	switch {
 	case errors.As(err, new(*timeoutError)):
 		return KindTimeout

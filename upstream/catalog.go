@@ -226,12 +226,12 @@ const (
 // listAll reads all pages of all lists that the server has. A list that cannot be read to its end
 // is never a shorter list: where it is the tools, or where the connection fails, that is the error,
 // and of the other lists the one that last has stays, with the reason in Left.
-func (p *pool) listAll(ctx context.Context, c conn, last *Catalog) (*Catalog, error) {
-	info := c.about()
-	cat := &Catalog{Era: info.era, Version: info.version, Both: info.both, Capabilities: info.capabilities,
-		Instructions: info.instructions, Listed: time.Now(), mirrors: info.mirrors, held: new(leases)}
+func (p *pool) listAll(ctx context.Context, c Conn, last *Catalog) (*Catalog, error) {
+	info := c.Info()
+	cat := &Catalog{Era: info.Era, Version: info.Version, Both: info.Both, Capabilities: info.Capabilities,
+		Instructions: info.Instructions, Listed: time.Now(), mirrors: info.Mirrors, held: new(leases)}
 	// there are old servers that do not declare their tools
-	if info.era == EraLegacy || info.capabilities.HasObject("tools") {
+	if info.Era == EraLegacy || info.Capabilities.HasObject("tools") {
 		if err := p.readPart(ctx, cat, c, PartTools); err != nil {
 			cat.free()
 			return nil, fmt.Errorf("%s: %w", PartTools.Method(), err)
@@ -244,7 +244,7 @@ func (p *pool) listAll(ctx context.Context, c conn, last *Catalog) (*Catalog, er
 	others, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for part := PartPrompts; part < Parts; part++ {
-		if !info.capabilities.HasObject(part.capability()) {
+		if !info.Capabilities.HasObject(part.capability()) {
 			continue
 		}
 		left := len(cat.Left)
@@ -272,20 +272,20 @@ func (p *pool) listAll(ctx context.Context, c conn, last *Catalog) (*Catalog, er
 }
 
 // readPart reads one list of a server into the catalog.
-func (p *pool) readPart(ctx context.Context, cat *Catalog, c conn, part Part) error {
+func (p *pool) readPart(ctx context.Context, cat *Catalog, c Conn, part Part) error {
 	cat.held.of[part] = transport.NewLease(p.account).Limit(int64(p.options.MessageLimit),
 		"its pages together have more than %s (limits.message)")
 	return cat.read(ctx, c, part, p.options.Items)
 }
 
 // read reads all pages of one list.
-func (c *Catalog) read(ctx context.Context, from conn, p Part, maxItems int) error {
+func (c *Catalog) read(ctx context.Context, from Conn, p Part, maxItems int) error {
 	c.index[p] = map[string]int{}
 	left := len(c.Left)
 	seen := map[[sha256.Size]byte]bool{} // a cursor may be long
 	var cursor []byte
 	for page := 1; ; page++ {
-		result, err := from.list(ctx, p.Method(), cursor, c.held.of[p])
+		result, err := from.List(ctx, p.Method(), cursor, c.held.of[p])
 		if err != nil {
 			said, ok := errors.AsType[*jsonrpc.Error](err)
 			if page == 1 && ok && said.Code == mcp.METHOD_NOT_FOUND {

@@ -109,16 +109,16 @@ func check(ctx context.Context, name string, config Config, o Options, conns *tr
 			return fail(err)
 		}
 	}
-	d := newDialer(dialing)
-	defer d.closeIdle()
-	c, err := d.dial(limit, p.reading().profile, hooks{changed: func() {}})
+	d := NewDialer(dialing)
+	defer d.CloseIdle()
+	c, err := d.Dial(limit, p.reading().profile, ClientHooks{Changed: func() {}})
 	if err != nil {
 		return fail(err)
 	}
-	defer c.close()
+	defer c.Close()
 	step(next)
-	info := c.about()
-	r.Era, r.Version, r.Server = info.era, info.version, calledItself(info.serverInfo)
+	info := c.Info()
+	r.Era, r.Version, r.Server = info.Era, info.Version, calledItself(info.Server)
 
 	next = "list"
 	catalog, err := p.listAll(limit, c, &Catalog{})
@@ -134,7 +134,7 @@ func check(ctx context.Context, name string, config Config, o Options, conns *tr
 	r.Findings = catalog.findings()
 
 	next = "ping"
-	if err := c.ping(limit); err != nil {
+	if err := c.Ping(limit); err != nil {
 		return fail(err)
 	}
 	step(next)

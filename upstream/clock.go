@@ -23,9 +23,9 @@ func (e *timeoutError) Error() string {
 	return fmt.Sprintf("no answer within %v", e.after)
 }
 
-// clock ends a call after too long a silence of the server, and after max in any case. During a
+// Clock ends a call after too long a silence of the server, and after max in any case. During a
 // silence its timer fires twice: in the middle, when the conn may ping the server, and at the end.
-type clock struct {
+type Clock struct {
 	expire  context.CancelCauseFunc
 	owned   bool // expire is only called by the clock
 	timer   *time.Timer
@@ -33,7 +33,7 @@ type clock struct {
 	max     time.Duration
 	began   time.Time
 	heard   atomic.Int64 // time of the last bytes of the call's own response, in ns after began; 0 is never
-	slot    pace.Slot    // of the call
+	Slot    pace.Slot    // of the call
 
 	mu     sync.Mutex
 	pinger *legacyConn // is pinged during a silence; nil if the server cannot be pinged
@@ -44,12 +44,12 @@ type clock struct {
 	over   bool      // the call has ended: the timer stays stopped
 }
 
-// newClock returns a context that ends when the time of the call is over, with a *timeoutError as
+// NewClock returns a context that ends when the time of the call is over, with a *timeoutError as
 // cause. If end is not nil, it must end ctx, and the context is ctx. The caller must call stop.
-func newClock(ctx context.Context, end context.CancelCauseFunc, timeout, max time.Duration) (context.Context, *clock) {
+func NewClock(ctx context.Context, end context.CancelCauseFunc, timeout, max time.Duration) (context.Context, *Clock) {
 	timeout = min(timeout, max)
 	now := time.Now()
-	c := &clock{expire: end, timeout: timeout, max: max, began: now, due: now.Add(timeout), end: now.Add(max)}
+	c := &Clock{expire: end, timeout: timeout, max: max, began: now, due: now.Add(timeout), end: now.Add(max)}
 	if end == nil {
 		ctx, c.expire = context.WithCancelCause(ctx)
 		c.owned = true
@@ -61,7 +61,7 @@ func newClock(ctx context.Context, end context.CancelCauseFunc, timeout, max tim
 }
 
 // ring is called by the timer.
-func (c *clock) ring() {
+func (c *Clock) ring() {
 	c.mu.Lock()
 	defer c.mu.Unlock()       // after expire, so that stop waits for it
 	if c.held > 0 || c.over { // a server request has just arrived, or the answer
@@ -91,22 +91,22 @@ func (c *clock) ring() {
 }
 
 // setPinger sets the conn of the call, which can ping the server.
-func (c *clock) setPinger(l *legacyConn) {
+func (c *Clock) setPinger(l *legacyConn) {
 	c.mu.Lock()
 	c.pinger = l
 	c.mu.Unlock()
 }
 
 // Late and Settled implement transport.Observer for the slot of an abandoned call.
-func (c *clock) Late()         { c.slot.Late() }
-func (c *clock) Settled() bool { return c.slot.Over() }
+func (c *Clock) Late()         { c.Slot.Late() }
+func (c *Clock) Settled() bool { return c.Slot.Over() }
 
 // Heard notes that bytes of the response have arrived. It is cheap: the timer reads the note when
 // it fires.
-func (c *clock) Heard() { c.heard.Store(int64(time.Since(c.began))) }
+func (c *Clock) Heard() { c.heard.Store(int64(time.Since(c.began))) }
 
-// touch notes that the server has sent something, and begins a new silence.
-func (c *clock) touch() {
+// Touch notes that the server has sent something, and begins a new silence.
+func (c *Clock) Touch() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.held == 0 && !c.over {
@@ -115,14 +115,14 @@ func (c *clock) touch() {
 }
 
 // restart begins a new silence; mu is held.
-func (c *clock) restart() {
+func (c *Clock) restart() {
 	now := time.Now()
 	c.due = now.Add(c.timeout)
 	c.timer.Reset(min(c.timeout/2, c.end.Sub(now)))
 }
 
-// left returns how much time the call has.
-func (c *clock) left() time.Duration {
+// Left returns how much time the call has.
+func (c *Clock) Left() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.held > 0 {
@@ -135,7 +135,7 @@ func (c *clock) left() time.Duration {
 	return time.Until(due)
 }
 
-func (c *clock) stop() {
+func (c *Clock) Stop() {
 	c.mu.Lock()
 	c.over = true
 	c.timer.Stop()
@@ -147,7 +147,7 @@ func (c *clock) stop() {
 
 // hold stops the clock while a server request waits for a user. The caller must call release.
 // Several server requests may hold the clock at once.
-func (c *clock) hold() {
+func (c *Clock) hold() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.held++; c.held == 1 {
@@ -156,7 +156,7 @@ func (c *clock) hold() {
 	}
 }
 
-func (c *clock) release() {
+func (c *Clock) release() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.held--; c.held == 0 && !c.over {

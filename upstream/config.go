@@ -275,25 +275,14 @@ func (r *Rules) UnmarshalYAML(n *yaml.Node) error {
 	return nil
 }
 
-// Transport, Era, Isolation, Questions and Expose are words of the file; the zero value is the
-// default of each.
+// Isolation, Questions and Expose are words of the file; the zero value is the default of each.
 type (
-	Transport string
-	Era       string
 	Isolation string
 	Questions string
 	Expose    string
 )
 
 const (
-	TransportAuto Transport = ""
-	TransportHTTP Transport = "http"
-	TransportSSE  Transport = "sse"
-
-	EraAuto   Era = ""
-	EraLegacy Era = "legacy"
-	EraModern Era = "modern"
-
 	IsolationUnset     Isolation = "" // see Config.Isolation
 	IsolationShared    Isolation = "shared"
 	IsolationSession   Isolation = "session"
@@ -307,8 +296,6 @@ const (
 	ExposeListed Expose = "listed"
 )
 
-func (t *Transport) UnmarshalYAML(n *yaml.Node) error { return oneOf(n, t, "auto", "http", "sse") }
-func (e *Era) UnmarshalYAML(n *yaml.Node) error       { return oneOf(n, e, "auto", "legacy", "modern") }
 func (i *Isolation) UnmarshalYAML(n *yaml.Node) error {
 	return oneOf(n, i, "", "shared", "session", "principal")
 }

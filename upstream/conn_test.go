@@ -23,7 +23,7 @@ func TestRequestsFillNoLog(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var log bytes.Buffer
 			b := new(base)
-			b.init(authtest.Log(t, &log), hooks{}, sent.era)
+			b.init(authtest.Log(t, &log), ClientHooks{}, sent.era)
 			for range many {
 				b.receive(&jsonrpc.Message{ID: "1", Method: sent.method})
 			}

@@ -58,24 +58,24 @@ type ClientOptions struct {
 	Opened              func() // called after a transport was opened; may be nil
 }
 
-// dialer opens conns to one server, and detects the era and the transport of the server
+// Dialer opens conns to one server, and detects the era and the transport of the server
 // (2026-07-28, basic/versioning). It remembers the result: the era is a property of the server, so
 // one odd answer does not change it. All conns to a server should come from one dialer.
-type dialer struct {
+type Dialer struct {
 	options ClientOptions
 	known   knowledge
 }
 
-// newDialer returns a dialer that knows nothing of the server yet.
-func newDialer(o ClientOptions) *dialer {
+// NewDialer returns a dialer that knows nothing of the server yet.
+func NewDialer(o ClientOptions) *Dialer {
 	if o.URL != "" && o.Pool == nil {
 		o.Pool = transport.NewPool(o.URL)
 	}
-	return &dialer{options: o}
+	return &Dialer{options: o}
 }
 
-// closeIdle closes the HTTP connections that no conn uses.
-func (d *dialer) closeIdle() {
+// CloseIdle closes the HTTP connections that no conn uses.
+func (d *Dialer) CloseIdle() {
 	if d.options.Pool != nil {
 		d.options.Pool.CloseIdleConnections()
 	}
@@ -98,8 +98,8 @@ const denialsToForget = 2
 // handshake is tried, too, because some servers never answer.
 const discoverTimeout = 5 * time.Second
 
-// dial opens a conn for clients of the profile. It returns when the handshake is done.
-func (d *dialer) dial(ctx context.Context, p Profile, h hooks) (conn, error) {
+// Dial opens a conn for clients of the profile. It returns when the handshake is done.
+func (d *Dialer) Dial(ctx context.Context, p Profile, h ClientHooks) (Conn, error) {
 	guess, remote := d.known.recall()
 	if d.options.Transport == TransportSSE {
 		remote = TransportSSE
@@ -120,7 +120,7 @@ func (d *dialer) dial(ctx context.Context, p Profile, h hooks) (conn, error) {
 
 // dialLegacy opens a legacy conn. If the configuration does not set the transport, and Streamable
 // HTTP fails, it tries HTTP+SSE.
-func (d *dialer) dialLegacy(ctx context.Context, remote Transport, p Profile, h hooks) (conn, error) {
+func (d *Dialer) dialLegacy(ctx context.Context, remote Transport, p Profile, h ClientHooks) (Conn, error) {
 	c, err := d.legacy(ctx, remote, p, h)
 	if err == nil {
 		d.known.learn(EraLegacy, remote)
@@ -135,7 +135,7 @@ func (d *dialer) dialLegacy(ctx context.Context, remote Transport, p Profile, h 
 }
 
 // legacy opens a transport and initializes a session on it.
-func (d *dialer) legacy(ctx context.Context, remote Transport, p Profile, h hooks) (*legacyConn, error) {
+func (d *Dialer) legacy(ctx context.Context, remote Transport, p Profile, h ClientHooks) (*legacyConn, error) {
 	c := new(legacyConn)
 	c.init(d.options.Log, h, EraLegacy)
 	d.share(&c.base)
@@ -145,13 +145,13 @@ func (d *dialer) legacy(ctx context.Context, remote Transport, p Profile, h hook
 }
 
 // share gives a conn what all conns of the dialer have in common.
-func (d *dialer) share(b *base) {
+func (d *Dialer) share(b *base) {
 	b.account = d.options.Account
 	b.observed = observed{d.options.Observer, d.options.Name, d.options.URL}
 }
 
 // connect opens the transport of a conn and does the handshake. After an error, the conn is closed.
-func (d *dialer) connect(ctx context.Context, remote Transport, b *base, handshake func() error) error {
+func (d *Dialer) connect(ctx context.Context, remote Transport, b *base, handshake func() error) error {
 	t, err := d.open(ctx, remote, b.receive)
 	if err != nil {
 		b.stop()
@@ -160,32 +160,32 @@ func (d *dialer) connect(ctx context.Context, remote Transport, b *base, handsha
 	b.start(t)
 	if err := handshake(); err != nil {
 		err = dead(t, err)
-		b.close()
+		b.Close()
 		return asRPCError(err)
 	}
 	return nil
 }
 
-// errNoAside means that a server of both eras offers no useful legacy connection.
-var errNoAside = errors.New("the server offers no legacy session")
+// ErrNoLegacySession means that a server of both eras offers no useful legacy connection.
+var ErrNoLegacySession = errors.New("the server offers no legacy session")
 
-// dialAside opens a legacy conn to a server that supports both eras. Over HTTP it must have a
+// DialLegacySession opens a legacy conn to a server that supports both eras. Over HTTP it must have a
 // session. Without a session the server cannot send requests, and then the connection has no use.
-func (d *dialer) dialAside(ctx context.Context, p Profile, h hooks) (conn, error) {
+func (d *Dialer) DialLegacySession(ctx context.Context, p Profile, h ClientHooks) (Conn, error) {
 	c, err := d.legacy(ctx, TransportAuto, p, h)
 	switch {
 	case err == nil && c.transport.HasSession():
 		return c, nil
 	case err == nil:
-		c.close()
-		err = errNoAside
+		c.Close()
+		err = ErrNoLegacySession
 	case c.transport != nil && ctx.Err() == nil: // the server was reached
-		err = fmt.Errorf("%w: %w", errNoAside, err)
+		err = fmt.Errorf("%w: %w", ErrNoLegacySession, err)
 	}
 	return nil, err
 }
 
-func (d *dialer) dialModern(ctx context.Context, h hooks) (conn, error) {
+func (d *Dialer) dialModern(ctx context.Context, h ClientHooks) (Conn, error) {
 	c := &modernConn{self: implementation(d.options.Version)}
 	c.init(d.options.Log, h, EraModern)
 	d.share(&c.base)
@@ -200,7 +200,7 @@ func (d *dialer) dialModern(ctx context.Context, h hooks) (conn, error) {
 // that the server belongs to the legacy era, it sends initialize on the same transport. A server
 // that does not answer within discoverTimeout may never answer, or may still be starting (npx takes
 // long). Then dialAuto sends initialize, too, and the first good answer counts.
-func (d *dialer) dialAuto(ctx context.Context, guess Era, p Profile, h hooks) (conn, error) {
+func (d *Dialer) dialAuto(ctx context.Context, guess Era, p Profile, h ClientHooks) (Conn, error) {
 	b, err := d.openBoth(ctx, h)
 	if err != nil {
 		return nil, err
@@ -249,7 +249,7 @@ func (d *dialer) dialAuto(ctx context.Context, guess Era, p Profile, h hooks) (c
 
 // bothEras is one transport with a conn of each era. Only one of the conns will be used.
 type bothEras struct {
-	d          *dialer
+	d          *Dialer
 	transport  transport.Transport
 	modern     *modernConn
 	legacy     *legacyConn
@@ -260,7 +260,7 @@ type bothEras struct {
 }
 
 // openBoth opens the transport. At first, the modern conn receives its messages.
-func (d *dialer) openBoth(ctx context.Context, h hooks) (*bothEras, error) {
+func (d *Dialer) openBoth(ctx context.Context, h ClientHooks) (*bothEras, error) {
 	b := &bothEras{
 		d: d, modern: &modernConn{self: implementation(d.options.Version)}, legacy: new(legacyConn),
 		discovered: make(chan error, 1), initialized: make(chan error, 1),
@@ -285,7 +285,7 @@ func (d *dialer) openBoth(ctx context.Context, h hooks) (*bothEras, error) {
 
 // firstAnswer sends initialize and returns the conn of the first handshake that succeeds. denied is
 // the evidence against the modern era; nil if server/discover was not answered yet.
-func (b *bothEras) firstAnswer(ctx context.Context, denied error, p Profile) (conn, error) {
+func (b *bothEras) firstAnswer(ctx context.Context, denied error, p Profile) (Conn, error) {
 	b.speaker.Store(&b.legacy.base)
 	b.handshakes.Go(func() { b.initialized <- b.legacy.handshake(ctx, implementation(b.d.options.Version), p) })
 	var err error
@@ -321,7 +321,7 @@ func (b *bothEras) firstAnswer(ctx context.Context, denied error, p Profile) (co
 }
 
 // useModern gives the transport to the modern conn, and returns this conn.
-func (b *bothEras) useModern() conn {
+func (b *bothEras) useModern() Conn {
 	b.speaker.Store(&b.modern.base)
 	b.legacy.abandon()
 	b.d.known.learn(EraModern, TransportAuto)
@@ -332,21 +332,21 @@ func (b *bothEras) useModern() conn {
 func (b *bothEras) fail(err error) error {
 	err = dead(b.transport, err)
 	b.modern.stop()
-	b.legacy.close()
+	b.legacy.Close()
 	b.modern.tasks.Wait()
 	return asRPCError(err)
 }
 
 // mayBeSSE reports whether the error of initialize is a reason to try HTTP+SSE (2026-07-28,
 // streamable-http#httpsse-transport).
-func (d *dialer) mayBeSSE(err error) bool {
+func (d *Dialer) mayBeSSE(err error) bool {
 	status, ok := errors.AsType[*transport.StatusError](err)
 	return d.options.Transport == TransportAuto && d.options.URL != "" && ok && status.Message == nil &&
 		(status.Status == 400 || status.Status == 404 || status.Status == 405)
 }
 
 // open opens the transport, and calls Opened.
-func (d *dialer) open(ctx context.Context, remote Transport, in transport.Receiver) (transport.Transport, error) {
+func (d *Dialer) open(ctx context.Context, remote Transport, in transport.Receiver) (transport.Transport, error) {
 	t, err := d.openTransport(ctx, remote, in)
 	if err == nil && d.options.Opened != nil {
 		d.options.Opened()
@@ -354,7 +354,7 @@ func (d *dialer) open(ctx context.Context, remote Transport, in transport.Receiv
 	return t, err
 }
 
-func (d *dialer) openTransport(ctx context.Context, remote Transport, in transport.Receiver) (
+func (d *Dialer) openTransport(ctx context.Context, remote Transport, in transport.Receiver) (
 	transport.Transport, error,
 ) {
 	o := &d.options

@@ -18,28 +18,25 @@ import (
 	"junction/upstream/upstreamtest"
 )
 
-// The child of the stdio tests of this file is package upstreamtest's server.
-var scripted = role("scripted", upstreamtest.RunIfChild)
-
-func testDialer(t testing.TB, o ClientOptions, rt *transport.Pool) *dialer {
+func testDialer(t testing.TB, o ClientOptions, rt *transport.Pool) *Dialer {
 	o.Version, o.Log, o.Pool, o.MessageLimit, o.Depth = "0", authtest.Log(t), rt, 1<<20, raw.DefaultDepth
 	o.ConnectTimeout = cmp.Or(o.ConnectTimeout, 20*time.Second)
-	return newDialer(o)
+	return NewDialer(o)
 }
 
 // dialed opens a conn, closes it, and returns its era or the error in short.
-func dialed(ctx context.Context, d *dialer) (string, error) {
-	c, err := d.dial(ctx, Profile{}, hooks{changed: func() {}})
+func dialed(ctx context.Context, d *Dialer) (string, error) {
+	c, err := d.Dial(ctx, Profile{}, ClientHooks{Changed: func() {}})
 	if err != nil {
 		return "", err
 	}
-	info := c.about()
-	got := string(info.era) + " " + info.version
-	return got, c.close()
+	info := c.Info()
+	got := string(info.Era) + " " + info.Version
+	return got, c.Close()
 }
 
 // mustDial is dialed where either an era, or an error with this text, is wanted.
-func mustDial(t *testing.T, d *dialer, want string) {
+func mustDial(t *testing.T, d *Dialer, want string) {
 	t.Helper()
 	got, err := dialed(t.Context(), d)
 	if err != nil {
@@ -95,7 +92,7 @@ func TestEraHTTP(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := upstreamtest.New(tt.script)
 				t.Cleanup(s.Close)
-				_, rt := newCable(t, s.Handler())
+				_, rt := upstreamtest.NewCable(t, s.Handler())
 				d := testDialer(t, ClientOptions{URL: "http://server/mcp"}, rt)
 				start := time.Now()
 				mustDial(t, d, tt.http)
@@ -115,7 +112,7 @@ func TestEraStdio(t *testing.T) {
 		t.Run(eraName(tt.script), func(t *testing.T) {
 			t.Parallel()
 			child := upstreamtest.Command(t, tt.script)
-			child.Env[roleEnv] = scripted
+			child.Env[roleEnv] = "scripted"
 			c := ClientOptions{Command: child.Command, Env: transport.Environment{Own: child.Env}}
 			if tt.script.DiscoverFails == "silence" {
 				c.ConnectTimeout = 200 * time.Millisecond // half of it is for the question
@@ -162,7 +159,7 @@ func TestEraKnown(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := upstreamtest.New(tt.script)
 				t.Cleanup(s.Close)
-				_, rt := newCable(t, s.Handler())
+				_, rt := upstreamtest.NewCable(t, s.Handler())
 				tt.config.URL = "http://server/mcp"
 				d := testDialer(t, tt.config, rt)
 				mustDial(t, d, tt.want)
@@ -193,7 +190,7 @@ func TestEraFlaps(t *testing.T) {
 		{"legacy, denied twice", upstreamtest.Script{Rules: []upstreamtest.Rule{
 			{Method: "server/discover", Times: 1, Error: denied}, {Method: "initialize", Skip: 1, Error: denied}}},
 			[]string{isLegacy, "Method not found", isModern, isModern}},
-		{"legacy, away", upstreamtest.Script{DiscoverFails: "32601", Rules: []upstreamtest.Rule{status("initialize", 503, 0)}}, []string{"503", "503", "503"}},
+		{"legacy, away", upstreamtest.Script{DiscoverFails: "32601", Rules: []upstreamtest.Rule{{Method: "initialize", Status: 503, Body: "Service Unavailable"}}}, []string{"503", "503", "503"}},
 		{"modern, away and refused", upstreamtest.Script{Rules: []upstreamtest.Rule{
 			{Method: "server/discover", Skip: 1, Times: 2, Status: 503}, {Method: "server/discover", Skip: 1, Times: 2, Status: 401}}},
 			[]string{isModern, "503", "503", "401", "401", isModern}},
@@ -202,7 +199,7 @@ func TestEraFlaps(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := upstreamtest.New(tt.script)
 				t.Cleanup(s.Close)
-				_, rt := newCable(t, s.Handler())
+				_, rt := upstreamtest.NewCable(t, s.Handler())
 				d := testDialer(t, ClientOptions{URL: "http://server/mcp"}, rt)
 				for _, want := range tt.want {
 					mustDial(t, d, want)
@@ -236,7 +233,7 @@ func TestOlderTransport(t *testing.T) {
 				t.Cleanup(s.Close)
 				refused, gets := 0, 0
 				sse := s.SSEHandler()
-				_, rt := newCable(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				_, rt := upstreamtest.NewCable(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					switch {
 					case r.Method == "POST" && r.URL.Path == "/sse":
 						refused++
@@ -268,7 +265,7 @@ func TestProbeSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := upstreamtest.New(upstreamtest.Script{Rules: []upstreamtest.Rule{{Method: "*", Hang: true}}})
 		t.Cleanup(s.Close)
-		_, rt := newCable(t, s.Handler())
+		_, rt := upstreamtest.NewCable(t, s.Handler())
 		d := testDialer(t, ClientOptions{URL: "http://server/mcp"}, rt)
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
@@ -287,7 +284,7 @@ func TestProbeLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := upstreamtest.New(upstreamtest.Script{Rules: []upstreamtest.Rule{{Method: "initialize", Hang: true}}})
 		t.Cleanup(s.Close)
-		_, rt := newCable(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, rt := upstreamtest.NewCable(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.Header.Get(headerMethod) != "" {
 				time.Sleep(discoverTimeout + 3*time.Second)
 			}

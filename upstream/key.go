@@ -108,10 +108,10 @@ func (u *Upstream) RootsChanged(p Profile, session, principal string) {
 }
 
 // acquire returns a ready conn of the link for the call. The caller must release the link.
-func (u *Upstream) acquire(ctx context.Context, c *Call) (*link, conn, error) {
+func (u *Upstream) acquire(ctx context.Context, c *Call) (*link, Conn, error) {
 	if u.prefersLegacy(c) {
 		l, cn, err := u.takeTurn(ctx, u.key(c.Profile, c.Session, c.Principal, true), c.Trace)
-		if !errors.Is(err, errNoAside) {
+		if !errors.Is(err, ErrNoLegacySession) {
 			return l, cn, err
 		}
 		u.stayModern(err)

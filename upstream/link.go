@@ -47,7 +47,7 @@ type linkState struct {
 	since    time.Time
 	err      error      // why the link is not ready; while starting, why the last attempt failed
 	retry    time.Time  // see Status
-	conn     conn       // set only while the link is ready
+	conn     Conn       // set only while the link is ready
 	broken   chan error // 1-buffered, of conn: receives when a call finds it broken
 	attempts int        // failed attempts to connect
 	calls    int        // calls that hold the link: in flight, or waiting for a conn
@@ -154,15 +154,15 @@ const listenPatience = time.Second
 // call that waits for it.
 func (l *link) connectAndServe(ctx context.Context, cause Trace) (time.Duration, error) {
 	changed := make(chan struct{}, 1)
-	opening, cancel := context.WithTimeoutCause(causedBy(ctx, cause), l.pool.connConfig.ConnectTimeout,
+	opening, cancel := context.WithTimeoutCause(CausedBy(ctx, cause), l.pool.connConfig.ConnectTimeout,
 		fmt.Errorf("no connection within %v (connect_timeout)", l.pool.connConfig.ConnectTimeout))
 	defer cancel()
 	if _, err := l.pool.token(opening); err != nil {
 		return 0, err
 	}
-	dial := l.pool.dialer.dial
+	dial := l.pool.dialer.Dial
 	if l.key.aside {
-		dial = l.pool.dialer.dialAside
+		dial = l.pool.dialer.DialLegacySession
 	}
 	c, err := dial(opening, l.key.profile, l.hooks(changed))
 	if err != nil {
@@ -174,10 +174,10 @@ func (l *link) connectAndServe(ctx context.Context, cause Trace) (time.Duration,
 	ended := make(chan error, 1)
 	var waiting sync.WaitGroup
 	defer waiting.Wait()
-	defer c.close()
-	waiting.Go(func() { ended <- c.wait() })
+	defer c.Close()
+	waiting.Go(func() { ended <- c.Wait() })
 	if l.readsCatalog || l.key.profile.Asks() {
-		listening := c.watch()
+		listening := c.Watch()
 		if l.readsCatalog {
 			if err := l.pool.readCatalog(opening, l.key, c); err != nil {
 				return 0, err
@@ -212,20 +212,20 @@ func (l *link) explain(err error) error {
 }
 
 // hooks returns the hooks for the link's conn.
-func (l *link) hooks(changed chan<- struct{}) hooks {
-	h := hooks{changed: func() {
+func (l *link) hooks(changed chan<- struct{}) ClientHooks {
+	h := ClientHooks{Changed: func() {
 		l.pool.announced.Add(1)
 		pace.Wake(changed)
 	}}
 	if l.readsCatalog {
 		s := l.pool.subscriptions(l.key)
-		h.updated, h.missed = s.updated, s.missed
+		h.Updated, h.Missed = s.updated, s.missed
 	}
 	return h
 }
 
 // serve maintains a conn until it ends, and returns the reason of its end.
-func (l *link) serve(ctx context.Context, c conn, changed <-chan struct{}, broken, ended <-chan error) error {
+func (l *link) serve(ctx context.Context, c Conn, changed <-chan struct{}, broken, ended <-chan error) error {
 	var read time.Time // when the catalog was last reread
 	often := pace.Burst{Most: maxRereads, Every: minRefresh}
 	refresh := time.NewTimer(l.refreshIn(c))
@@ -277,7 +277,7 @@ func (l *link) serve(ctx context.Context, c conn, changed <-chan struct{}, broke
 }
 
 // reread reads the catalog again. If that fails, the last good one stays in use.
-func (l *link) reread(ctx context.Context, c conn) {
+func (l *link) reread(ctx context.Context, c Conn) {
 	if !l.readsCatalog {
 		return
 	}
@@ -290,9 +290,9 @@ func (l *link) reread(ctx context.Context, c conn) {
 
 // refreshIn returns the time until the next unprompted reading of the catalog: when its TTL ends,
 // and every Options.Refresh if the server does not announce all changes.
-func (l *link) refreshIn(c conn) time.Duration {
+func (l *link) refreshIn(c Conn) time.Duration {
 	every := time.Duration(0)
-	if _, all := c.about().tells(); !all {
+	if _, all := c.Info().Announces(); !all {
 		every = l.pool.options.Refresh
 	}
 	if ttl := l.pool.catalogOf(l.key).ttl(); ttl > 0 && (every == 0 || ttl < every) {
@@ -360,7 +360,7 @@ func (l *link) retire() bool {
 }
 
 // current returns the conn of the link; nil if the link is not ready.
-func (l *link) current() conn {
+func (l *link) current() Conn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.conn
@@ -368,12 +368,12 @@ func (l *link) current() conn {
 
 // exclusiveUse returns the conn of the link, and a channel that is closed when no call uses the
 // conn exclusively any more. The channel is nil if no call uses it exclusively.
-func (l *link) exclusiveUse() (conn, <-chan struct{}) {
+func (l *link) exclusiveUse() (Conn, <-chan struct{}) {
 	c := l.current()
 	if c == nil {
 		return nil, nil
 	}
-	return c, c.exclusiveUse()
+	return c, c.ExclusiveUse()
 }
 
 // hold keeps the link in use until release, even before it is ready. Otherwise, calls that need
@@ -386,7 +386,7 @@ func (l *link) hold() {
 
 // acquire waits for a ready conn; the caller holds the link. If the current attempt to connect
 // fails, acquire returns its error and releases the link.
-func (l *link) acquire(ctx context.Context) (conn, error) {
+func (l *link) acquire(ctx context.Context) (Conn, error) {
 	c, err := l.await(ctx)
 	if err != nil {
 		l.release()
@@ -394,7 +394,7 @@ func (l *link) acquire(ctx context.Context) (conn, error) {
 	return c, err
 }
 
-func (l *link) await(ctx context.Context) (conn, error) {
+func (l *link) await(ctx context.Context) (Conn, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for attempts := l.attempts; ; {
@@ -460,7 +460,7 @@ func (l *link) release() {
 }
 
 // fail reports that a call found c broken, and why. Later calls wait for the next conn.
-func (l *link) fail(c conn, err error) {
+func (l *link) fail(c Conn, err error) {
 	l.update(func(s *linkState) bool {
 		if s.state != StateReady || s.conn != c {
 			return false

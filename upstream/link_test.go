@@ -85,14 +85,14 @@ func TestCallWakesLink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, legacyScript, Config{Era: EraLegacy})
 		settle(time.Second)
-		r.plug(false)
+		r.Plug(false)
 		settle(20 * time.Minute)
 		if got := mustFail(t, <-begun(r.Upstream, toolCall("echo", `{}`)), KindUnavailable); !strings.Contains(got, "unplugged") {
 			t.Errorf("Call = %q, want the reason of the attempt that it waited for", got)
 		}
 		settle(time.Hour)
 		r.heard()
-		r.plug(true)
+		r.Plug(true)
 		res := <-begun(r.Upstream, toolCall("echo", `{"result":{"content":[],"n":1}}`))
 		if res.err != nil || res.text != `{"content":[],"n":1}` {
 			t.Errorf("Call = %s, %v", res.text, res.err)
@@ -362,7 +362,7 @@ func TestMaxLinksTurns(t *testing.T) {
 			time.Sleep(50 * time.Millisecond)
 			s.Handler().ServeHTTP(w, r)
 		})
-		_, rt := newCable(t, slow)
+		_, rt := upstreamtest.NewCable(t, slow)
 		u := startOver(rt, Config{URL: "http://server/mcp", Era: EraLegacy, Isolation: IsolationSession, MaxLinks: 2}, Options{Log: authtest.Log(t)})
 		t.Cleanup(u.Close)
 		settle(time.Second)
@@ -471,7 +471,7 @@ func TestLostItemsStayForGrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, upstreamtest.Script{Era: "legacy", Tools: tools("a")}, Config{}, func(o *Options) { o.Grace = time.Minute })
 		settle(time.Second)
-		r.plug(false)
+		r.Plug(false)
 		mustFail(t, <-begun(r.Upstream, toolCall("a", `{}`)), KindUnavailable)
 		settle(45 * time.Second)
 		if n := len(r.Catalog().Tools); n != 1 {
@@ -481,7 +481,7 @@ func TestLostItemsStayForGrace(t *testing.T) {
 		if n := len(r.Catalog().Tools); n != 0 || r.Catalog().Era != EraLegacy {
 			t.Errorf("%d tools after the grace, want none, and the era still known", n)
 		}
-		r.plug(true)
+		r.Plug(true)
 		settle(2 * time.Minute)
 		if n := len(r.Catalog().Tools); n != 1 || r.catalogs != 3 {
 			t.Errorf("%d tools, %d changes; want 1 and 3", n, r.catalogs)

@@ -55,16 +55,16 @@ type followed struct {
 	err      error
 }
 
-func (m *modernConn) init(log *slog.Logger, h hooks, era Era) {
+func (m *modernConn) init(log *slog.Logger, h ClientHooks, era Era) {
 	m.base.init(log, h, era)
 	m.follows, m.listens = make(chan follow), map[jsonrpc.ID]*listen{}
 	m.of, m.unwanted = map[string]*listen{}, map[string]bool{}
 	m.acked, m.aim = m.acknowledged, m.aimed
 }
 
-// watch keeps a subscriptions/listen open as long as the conn lives, if the server announces
+// Watch keeps a subscriptions/listen open as long as the conn lives, if the server announces
 // changes of its lists, or once a client subscribes to a resource.
-func (m *modernConn) watch() <-chan struct{} {
+func (m *modernConn) Watch() <-chan struct{} {
 	m.tasks.Go(m.watching)
 	ready := make(chan struct{})
 	close(ready) // a modern server sends no requests on a stream, so calls need not wait for it
@@ -75,7 +75,7 @@ func (m *modernConn) watch() <-chan struct{} {
 func (m *modernConn) watching() {
 	w := watcher{m: m}
 	defer w.streams.Wait()
-	w.any, _ = m.info.tells()
+	w.any, _ = m.info.Announces()
 	if m.transport.PerRequest() {
 		w.replacing()
 	} else {
@@ -141,8 +141,8 @@ func (w *watcher) replacing() {
 	}
 }
 
-// follow implements conn.
-func (m *modernConn) follow(ctx context.Context, all func() []string, added, gone []string) ([]string, error) {
+// Follow implements conn.
+func (m *modernConn) Follow(ctx context.Context, all func() []string, added, gone []string) ([]string, error) {
 	f := follow{ctx, all, added, gone, make(chan followed, 1)}
 	select {
 	case m.follows <- f:
@@ -255,10 +255,10 @@ func (m *modernConn) acknowledged(msg *jsonrpc.Message) {
 	}
 	// This comes before settle, so that a client that subscribes just now gets no older updates.
 	if gap && l.lists && m.listed.Load() {
-		m.hooks.changed()
+		m.hooks.Changed()
 	}
-	if gap && m.hooks.missed != nil && len(missed) > 0 {
-		m.hooks.missed(missed)
+	if gap && m.hooks.Missed != nil && len(missed) > 0 {
+		m.hooks.Missed(missed)
 	}
 	l.settle(accepted, nil)
 }

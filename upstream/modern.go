@@ -54,15 +54,15 @@ func (m *modernConn) handshake(ctx context.Context) error {
 	if err != nil || !slices.ContainsFunc(offered, func(v []byte) bool { return string(v) == `"`+modernVersion+`"` }) {
 		return &notModernError{fmt.Errorf("the server offers %.200s", versions)}
 	}
-	m.info = serverInfo{era: EraModern, version: modernVersion}
-	m.info.mirrors = m.transport.PerRequest()
-	m.info.both = slices.ContainsFunc(offered, func(v []byte) bool { return string(v) == `"`+newestLegacy+`"` })
-	m.info.capabilities, _ = result.Object("capabilities")
-	m.info.instructions, _ = result.String("instructions")
+	m.info = Info{Era: EraModern, Version: modernVersion}
+	m.info.Mirrors = m.transport.PerRequest()
+	m.info.Both = slices.ContainsFunc(offered, func(v []byte) bool { return string(v) == `"`+newestLegacy+`"` })
+	m.info.Capabilities, _ = result.Object("capabilities")
+	m.info.Instructions, _ = result.String("instructions")
 	if v, err := raw.Get(result.Text(), "_meta", mcp.MetaKeyServerInfo); err == nil {
-		m.info.serverInfo = v
+		m.info.Server = v
 	} else {
-		m.info.serverInfo, _ = result.Get("serverInfo")
+		m.info.Server, _ = result.Get("serverInfo")
 	}
 	return nil
 }
@@ -119,12 +119,12 @@ const (
 	headerName   = "Mcp-Name"
 )
 
-// call implements conn.
-func (m *modernConn) call(ctx context.Context, c *ClientCall, clock *clock) (Result, error) {
+// Call implements conn.
+func (m *modernConn) Call(ctx context.Context, c *ClientCall, clock *Clock) (Result, error) {
 	return m.observeCall(ctx, c, clock, m.send)
 }
 
-func (m *modernConn) send(ctx context.Context, c *ClientCall, clock *clock) (Result, error) {
+func (m *modernConn) send(ctx context.Context, c *ClientCall, clock *Clock) (Result, error) {
 	id := m.nextID()
 	var few [7]raw.Edit
 	params, f, err := m.prepare(id, c, clock, m.appendMeta(few[:0], c))
@@ -176,16 +176,16 @@ func mayRequireInput(method string) bool {
 	return false
 }
 
-// ping implements conn. This era has no ping.
-func (m *modernConn) ping(ctx context.Context) error {
+// Ping implements conn. This era has no ping.
+func (m *modernConn) Ping(ctx context.Context) error {
 	_, err := m.request(ctx, string(mcp.MethodServerDiscover), nil, nil)
 	return unlessAnswered(err)
 }
 
 // tell implements conn. This era has no client notifications.
-func (m *modernConn) tell(string) {}
+func (m *modernConn) Notify(string) {}
 
-func (m *modernConn) list(
+func (m *modernConn) List(
 	ctx context.Context, method string, cursor []byte, lease *transport.Lease,
 ) (raw.Object, error) {
 	var more []byte
@@ -205,7 +205,7 @@ func (m *modernConn) list(
 func (m *modernConn) filter(lists bool, uris []string) []byte {
 	var wanted []string
 	for _, listing := range listings {
-		if lists && m.info.announces(listing) {
+		if lists && m.info.announcesList(listing) {
 			wanted = append(wanted, `"`+listing+`ListChanged":true`)
 		}
 	}

@@ -139,13 +139,13 @@ func (t *TraceContext) header(h []HeaderField) []HeaderField {
 
 // observeCall makes a call with send, and tells the Observer.
 func (b *base) observeCall(
-	ctx context.Context, c *ClientCall, clock *clock, send func(context.Context, *ClientCall, *clock) (Result, error),
+	ctx context.Context, c *ClientCall, clock *Clock, send func(context.Context, *ClientCall, *Clock) (Result, error),
 ) (Result, error) {
 	o := b.observed
 	if o.Observer == nil {
 		return send(ctx, c, clock)
 	}
-	s := Sent{o.upstream, c.Method, c.Name, b.info.version, o.url, c.Trace}
+	s := Sent{o.upstream, c.Method, c.Name, b.info.Version, o.url, c.Trace}
 	var t Trace
 	t, c.carried = o.Begin(s)
 	if c.trace = t; t == nil {
@@ -194,7 +194,7 @@ func (b *base) requestObserved(
 	if o.Observer == nil {
 		return b.requestOwn(ctx, method, params, header, lease)
 	}
-	version := b.info.version
+	version := b.info.Version
 	if version == "" { // this is the handshake
 		version = map[Era]string{EraLegacy: newestLegacy, EraModern: modernVersion}[b.era]
 	}
@@ -225,7 +225,7 @@ func (b *base) observe(f *flight, m *jsonrpc.Message) *question {
 	q := &question{observer: o.Observer, began: time.Now(), asked: Asked{Upstream: o.upstream, Method: m.Method,
 		ID: strings.Clone(string(m.ID)), Params: m.Params, URL: o.url}}
 	if f != nil && f != ownRequest {
-		q.asked.Version, q.asked.Of = b.info.version, f.trace
+		q.asked.Version, q.asked.Of = b.info.Version, f.trace
 	}
 	q.trace = o.Asked(q.asked)
 	q.asked.Params = nil
@@ -256,8 +256,8 @@ func (q *question) end(err error, failed Kind) {
 // causeKey is the key of the Trace of the request that caused the work of a context.
 type causeKey struct{}
 
-// causedBy returns a context whose own requests belong to the trace; ctx if t is nil.
-func causedBy(ctx context.Context, t Trace) context.Context {
+// CausedBy returns a context whose own requests belong to the trace; ctx if t is nil.
+func CausedBy(ctx context.Context, t Trace) context.Context {
 	if t == nil {
 		return ctx
 	}
@@ -273,9 +273,9 @@ func received(ctx context.Context, began time.Time, err error) Received {
 	if said, ok := errors.AsType[*jsonrpc.Error](err); ok {
 		r.Code = said.Code
 	} else if ctx.Err() != nil {
-		r.Kind = kindOf(context.Cause(ctx))
+		r.Kind = KindOf(context.Cause(ctx))
 	} else {
-		r.Kind = kindOf(err)
+		r.Kind = KindOf(err)
 	}
 	return r
 }

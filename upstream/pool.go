@@ -25,7 +25,7 @@ type pool struct {
 	options    Options
 	log        *slog.Logger
 	odd        transport.LogLimit // of lines about definitions: a server can change them all the time
-	dialer     *dialer
+	dialer     *Dialer
 	account    transport.Account // of the memory for handshakes and lists; may be nil
 	catalog    atomic.Pointer[Catalog]
 	own        map[linkKey]*Catalog   // catalogs that differ from the shared one; guarded by mu
@@ -74,7 +74,7 @@ func startPool(name, person string, config Config, o Options, before *Catalog) *
 		p.log.Info("the command does not get variables that look like keys; name those it needs in env or inherit_env",
 			"variables", names)
 	}
-	p.dialer = newDialer(p.dialOptions())
+	p.dialer = NewDialer(p.dialOptions())
 	p.mu.Lock()
 	p.links[p.reading()] = startLink(p, p.reading(), true, nil)
 	p.mu.Unlock()
@@ -117,11 +117,11 @@ func (p *pool) Status() Status {
 	s.Links = len(p.links)
 	for _, l := range p.links {
 		c := l.current()
-		if c == nil || c.child() == nil {
+		if c == nil || c.Child() == nil {
 			continue
 		}
-		if s.Processes = append(s.Processes, c.child().PID()); l.readsShared {
-			for _, r := range c.child().Reported() {
+		if s.Processes = append(s.Processes, c.Child().PID()); l.readsShared {
+			for _, r := range c.Child().Reported() {
 				s.Reported = append(s.Reported, transport.Reported{At: r.At, Text: p.cleaned(r.Text)})
 			}
 		}
@@ -215,7 +215,7 @@ func (p *pool) hasIdle(key linkKey) bool {
 
 // tell sends a notification over the ready links with that key, in every lane.
 func (p *pool) tell(key linkKey, method string) {
-	var conns []conn
+	var conns []Conn
 	p.mu.Lock()
 	for ; key.lane < p.connConfig.MaxLinks; key.lane++ {
 		if l := p.links[key]; l != nil {
@@ -226,7 +226,7 @@ func (p *pool) tell(key linkKey, method string) {
 	}
 	p.mu.Unlock()
 	for _, c := range conns {
-		c.tell(method)
+		c.Notify(method)
 	}
 }
 
@@ -349,7 +349,7 @@ func (p *pool) giveUp() {
 }
 
 // readCatalog reads the catalog over c, the conn of the link with that key, and publishes it.
-func (p *pool) readCatalog(ctx context.Context, key linkKey, c conn) error {
+func (p *pool) readCatalog(ctx context.Context, key linkKey, c Conn) error {
 	cat, err := p.listAll(ctx, c, p.catalogOf(key))
 	if err != nil {
 		return err
@@ -471,5 +471,5 @@ func (p *pool) Close() {
 	}
 	wg.Wait()
 	p.freeCatalogs()
-	p.dialer.closeIdle()
+	p.dialer.CloseIdle()
 }

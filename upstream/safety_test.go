@@ -15,7 +15,6 @@ import (
 	"unicode/utf8"
 
 	"junction/auth/authtest"
-	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
 	"junction/upstream/transport"
 	"junction/upstream/upstreamtest"
@@ -25,44 +24,6 @@ import (
 const mostOfAnError = 1000
 
 func user(name string) func(*Call) { return func(c *Call) { c.Principal = name } }
-
-// TestSafety1EarlierCallsOfOthers: a message that names no call belongs to the only call in
-// progress, unless a call of another principal has ended within the grace.
-func TestSafety1EarlierCallsOfOthers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := &base{flights: map[jsonrpc.ID]*flight{}}
-		question := &jsonrpc.Message{ID: "1", Method: "elicitation/create"}
-		call := func(id jsonrpc.ID, principal string) *flight {
-			f := &flight{id: id, principal: principal}
-			b.track(f)
-			return f
-		}
-		ofTheOnlyCall := func(principal string) bool {
-			f := call("x", principal)
-			got, _ := b.callOf(nil, question)
-			delete(b.flights, f.id)
-			return got == f
-		}
-		b.untrack(call("1", "one"))
-		if !ofTheOnlyCall("one") {
-			t.Error("a question is not passed to the user of the earlier call")
-		}
-		if ofTheOnlyCall("two") {
-			t.Error("a question that the call of one may have caused was passed to two")
-		}
-		b.untrack(call("2", "two"))
-		b.untrack(call("3", "two")) // the call of one is still remembered
-		if ofTheOnlyCall("two") || ofTheOnlyCall("one") || ofTheOnlyCall("three") {
-			t.Error("a question was passed to a user although a call of another one has just ended")
-		}
-		time.Sleep(abandonedGrace)
-		for _, principal := range []string{"one", "two", "three"} {
-			if !ofTheOnlyCall(principal) {
-				t.Errorf("after the grace a question is not passed to %s", principal)
-			}
-		}
-	})
-}
 
 // TestSafety1OneUserLeavesRoom: a principal has at most half of max_links, however many sessions it
 // has, and makes room for itself. Others keep their connections.
@@ -264,11 +225,13 @@ func TestSafety3WordsOfAHostileServer(t *testing.T) {
 	}
 }
 
-// reporting is the transport to a process that has reported a problem.
+// reporting is the conn to a process that has reported a problem.
 type reporting struct {
-	transport.Transport
+	Conn
 	text string
 }
+
+func (r reporting) Child() transport.Child { return r }
 
 func (reporting) PID() int { return 1 }
 
@@ -280,7 +243,7 @@ func TestSafety3WordsOfARunningServer(t *testing.T) {
 	const secret = "printed-by-the-command"
 	p := &pool{connConfig: Config{Command: []string{"x"}, Env: map[string]string{"UP_API_KEY": secret}}}
 	p.catalog.Store(&Catalog{})
-	c := &legacyConn{base: base{transport: reporting{text: "the key\x1b[31m " + secret + " is wrong " + strings.Repeat("x", 4<<10)}}}
+	c := reporting{text: "the key\x1b[31m " + secret + " is wrong " + strings.Repeat("x", 4<<10)}
 	p.links = map[linkKey]*link{{}: {readsShared: true, linkState: linkState{conn: c}}}
 	got := p.Status().Reported[0].Text
 	if want := "the key[31m … is wrong x"; !strings.HasPrefix(got, want) || utf8.RuneCountInString(got) > mostOfAnError+1 {

@@ -1,18 +1,11 @@
 package upstream
 
 import (
-	"context"
-	"encoding/json"
-	"fmt"
-	"net/http"
-	"net/http/httptest"
-	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
-	"junction/auth/authtest"
 	"junction/upstream/jsonrpc"
-	"junction/upstream/pace"
-	"junction/upstream/raw"
 )
 
 // TestQuestionOfACallThatWasGivenUp holds that the next caller is not asked what the one before was
@@ -33,56 +26,45 @@ func TestQuestionOfACallThatWasGivenUp(t *testing.T) {
 	if f, _ := b.callOf(next, question); f != next {
 		t.Error("a question on the stream of its call is not its own any more")
 	}
-	if b.exclusiveUse() != nil {
+	if b.ExclusiveUse() != nil {
 		t.Error("the next call would get another connection, where a server has another state")
 	}
 }
 
-// TestTaskIsBegunOnce has the session end while a task is in progress: the call was received, and
-// is not made again.
-func TestTaskIsBegunOnce(t *testing.T) {
-	var begun atomic.Int64
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var m struct {
-			ID     json.RawMessage
-			Method string
+// TestSafety1EarlierCallsOfOthers: a message that names no call belongs to the only call in
+// progress, unless a call of another principal has ended within the grace.
+func TestSafety1EarlierCallsOfOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &base{flights: map[jsonrpc.ID]*flight{}}
+		question := &jsonrpc.Message{ID: "1", Method: "elicitation/create"}
+		call := func(id jsonrpc.ID, principal string) *flight {
+			f := &flight{id: id, principal: principal}
+			b.track(f)
+			return f
 		}
-		if r.Method != http.MethodPost || json.NewDecoder(r.Body).Decode(&m) != nil {
-			w.WriteHeader(http.StatusMethodNotAllowed)
-			return
+		ofTheOnlyCall := func(principal string) bool {
+			f := call("x", principal)
+			got, _ := b.callOf(nil, question)
+			delete(b.flights, f.id)
+			return got == f
 		}
-		result := ""
-		switch m.Method {
-		case "initialize":
-			w.Header().Set("Mcp-Session-Id", "s")
-			result = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"tasks":{"requests":{"tools":{"call":{}}}}},"serverInfo":{"name":"x","version":"1"}}`
-		case "tools/list":
-			result = `{"tools":[{"name":"pay","inputSchema":{"type":"object"},"execution":{"taskSupport":"required"}}]}`
-		case "tools/call":
-			result = fmt.Sprintf(`{"task":{"taskId":"t%d","status":"working"}}`, begun.Add(1))
-		case "tasks/get":
-			w.WriteHeader(http.StatusNotFound)
-			return
-		default:
-			w.WriteHeader(http.StatusAccepted)
-			return
+		b.untrack(call("1", "one"))
+		if !ofTheOnlyCall("one") {
+			t.Error("a question is not passed to the user of the earlier call")
 		}
-		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, result)
-	}))
-	t.Cleanup(server.Close)
-	listed := make(chan struct{}, 1)
-	u := Start("x", Config{URL: server.URL, Era: EraLegacy}, Options{Log: authtest.Log(t), Hooks: Hooks{CatalogChanged: func(string) { pace.Wake(listed) }}})
-	t.Cleanup(u.Close)
-	<-listed
-	params, err := raw.Parse([]byte(`{"name":"pay"}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if r, err := u.Call(context.Background(), &Call{ClientCall: ClientCall{Method: "tools/call", Name: "pay", Params: params}, Era: EraLegacy}); err == nil {
-		t.Errorf("the call succeeded with %s", r.Text())
-	}
-	if n := begun.Load(); n != 1 {
-		t.Errorf("%d tasks were begun, want 1", n)
-	}
+		if ofTheOnlyCall("two") {
+			t.Error("a question that the call of one may have caused was passed to two")
+		}
+		b.untrack(call("2", "two"))
+		b.untrack(call("3", "two")) // the call of one is still remembered
+		if ofTheOnlyCall("two") || ofTheOnlyCall("one") || ofTheOnlyCall("three") {
+			t.Error("a question was passed to a user although a call of another one has just ended")
+		}
+		time.Sleep(abandonedGrace)
+		for _, principal := range []string{"one", "two", "three"} {
+			if !ofTheOnlyCall(principal) {
+				t.Errorf("after the grace a question is not passed to %s", principal)
+			}
+		}
+	})
 }

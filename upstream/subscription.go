@@ -31,7 +31,7 @@ type subscriptions struct {
 	wanted map[string]int // number of subscribers, by URI
 	// the link that is kept open while there are subscribers; otherwise nil
 	held     *link
-	conn     conn            // the conn that the state below belongs to
+	conn     Conn            // the conn that the state below belongs to
 	followed map[string]bool // resources that conn follows; changed only by the holder of turn
 	lacking  map[string]bool // resources that are wanted and not followed
 	idle     map[string]bool // resources that are followed and not wanted
@@ -69,7 +69,7 @@ func (p *pool) unlink(l *link) {
 }
 
 // begin resets the state for a new conn, which follows nothing yet; mu is held.
-func (s *subscriptions) begin(c conn) {
+func (s *subscriptions) begin(c Conn) {
 	s.conn, s.followed, s.lacking, s.idle = c, map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for uri := range s.wanted {
 		s.lacking[uri] = true
@@ -95,7 +95,7 @@ func (p *pool) Subscribe(
 		return Source{}, nil, &Error{p.name, KindUnavailable, err}
 	}
 	defer l.release()
-	if !c.about().capabilities.IsTrue("resources", "subscribe") {
+	if !c.Info().Capabilities.IsTrue("resources", "subscribe") {
 		return Source{}, nil, errNoSubscriptions
 	}
 	if !p.claim(l) {
@@ -126,7 +126,7 @@ func (p *pool) claim(l *link) bool {
 	return true
 }
 
-func (s *subscriptions) subscribe(ctx context.Context, l *link, c conn, uris []string) ([]string, error) {
+func (s *subscriptions) subscribe(ctx context.Context, l *link, c Conn, uris []string) ([]string, error) {
 	select {
 	case s.turn <- struct{}{}:
 		defer func() { <-s.turn }()
@@ -186,7 +186,7 @@ func (s *subscriptions) unsubscribe(uris []string) {
 
 // sync makes c follow the wanted resources and those in more, and no others. Only the changes are
 // sent to the server. The caller holds turn.
-func (s *subscriptions) sync(ctx context.Context, c conn, more []string) error {
+func (s *subscriptions) sync(ctx context.Context, c Conn, more []string) error {
 	s.mu.Lock()
 	if s.conn != c {
 		s.begin(c)
@@ -209,7 +209,7 @@ func (s *subscriptions) sync(ctx context.Context, c conn, more []string) error {
 	}
 	slices.Sort(added)
 	added = slices.Compact(added)
-	accepted, err := c.follow(ctx, func() []string { return s.all(more) }, added, gone)
+	accepted, err := c.Follow(ctx, func() []string { return s.all(more) }, added, gone)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, uri := range accepted {
@@ -232,7 +232,7 @@ func (s *subscriptions) all(more []string) []string {
 
 // resubscribe makes a new conn follow the wanted resources. Updates were missed while there was no
 // conn, so it then reports all resources wanted before as possibly changed.
-func (s *subscriptions) resubscribe(ctx context.Context, l *link, c conn) {
+func (s *subscriptions) resubscribe(ctx context.Context, l *link, c Conn) {
 	ctx, cancel := context.WithTimeout(ctx, s.p.connConfig.ConnectTimeout)
 	defer cancel()
 	select {
@@ -257,7 +257,7 @@ func (s *subscriptions) resubscribe(ctx context.Context, l *link, c conn) {
 
 // withdraw unsubscribes from resources without a subscriber. It does nothing while another
 // goroutine holds turn, because that goroutine's sync does the same.
-func (s *subscriptions) withdraw(ctx context.Context, c conn) {
+func (s *subscriptions) withdraw(ctx context.Context, c Conn) {
 	ctx, cancel := context.WithTimeout(ctx, s.p.connConfig.ConnectTimeout)
 	defer cancel()
 	select {

@@ -28,7 +28,7 @@ const (
 
 // callAsTask makes the call as a task, polls the task until it has ended, and requests the result.
 // Each answer to a poll counts as a sign of life.
-func (l *legacyConn) callAsTask(ctx context.Context, c *ClientCall, clock *clock) (Result, error) {
+func (l *legacyConn) callAsTask(ctx context.Context, c *ClientCall, clock *Clock) (Result, error) {
 	id := l.nextID()
 	params, f, err := l.prepare(id, c, clock, nil)
 	if err != nil {
@@ -92,7 +92,7 @@ func (l *legacyConn) await(ctx context.Context, f *flight, task raw.Object, abou
 			return l.within(ctx, f, jsonrpc.Message{ID: l.nextID(), Method: methodTasksResult, Params: about})
 		}
 		if f.clock != nil {
-			f.clock.touch()
+			f.clock.Touch()
 		}
 		every := leastPoll
 		if v, err := task.Get("pollInterval"); err == nil {

@@ -20,7 +20,7 @@ const turnPatience = 20 * time.Second
 // takeTurn returns a ready conn for a call of that key: that of the first link, or of another link
 // while a call uses the first one exclusively. The caller must release the link. cause is the Trace
 // of the call.
-func (p *pool) takeTurn(ctx context.Context, key linkKey, cause Trace) (*link, conn, error) {
+func (p *pool) takeTurn(ctx context.Context, key linkKey, cause Trace) (*link, Conn, error) {
 	first, inUse := p.exclusiveUse(key)
 	if inUse == nil { // nearly always the case
 		return p.take(ctx, key, cause)
@@ -59,7 +59,7 @@ var errFreed = errors.New("the first connection is free again")
 // is errFreed.
 func (p *pool) takeUntil(
 	ctx context.Context, other linkKey, freed <-chan struct{}, cause Trace,
-) (*link, conn, error) {
+) (*link, Conn, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var waiting sync.WaitGroup
 	defer waiting.Wait()
@@ -80,7 +80,7 @@ func (p *pool) takeUntil(
 
 // exclusiveUse returns the conn of the link of that key, and a channel that is closed as soon as no
 // call on the conn waits for a user. The channel is nil if no call does.
-func (p *pool) exclusiveUse(key linkKey) (conn, <-chan struct{}) {
+func (p *pool) exclusiveUse(key linkKey) (Conn, <-chan struct{}) {
 	p.mu.Lock()
 	l := p.links[key]
 	p.mu.Unlock()
@@ -93,7 +93,7 @@ func (p *pool) exclusiveUse(key linkKey) (conn, <-chan struct{}) {
 // lane returns the key of another link for the callers of key, which no call uses exclusively; key
 // itself if there is no room for another link. first is the conn of the link of key. It returns
 // false if the server cannot be started twice.
-func (p *pool) lane(key linkKey, first conn) (linkKey, bool) {
+func (p *pool) lane(key linkKey, first Conn) (linkKey, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.onlyConn.first == first && time.Since(p.onlyConn.at) < stayOneFor {
@@ -114,7 +114,7 @@ func (p *pool) lane(key linkKey, first conn) (linkKey, bool) {
 }
 
 // stayOne notes that no second connection can be made beside first.
-func (p *pool) stayOne(first conn, err error) {
+func (p *pool) stayOne(first Conn, err error) {
 	p.log.Warn("cannot open a second connection; calls wait for each other while a person is asked", "error", err)
 	p.mu.Lock()
 	p.onlyConn = noSecondConn{first, time.Now()}
@@ -124,7 +124,7 @@ func (p *pool) stayOne(first conn, err error) {
 // noSecondConn is a connection beside which no second one could be opened, and the time of the
 // attempt.
 type noSecondConn struct {
-	first conn
+	first Conn
 	at    time.Time
 }
 
@@ -133,7 +133,7 @@ const stayOneFor = time.Minute
 
 // take returns a ready conn of the link of that key. The caller must release the link. cause is the
 // Trace of the call that a new link is for; nil for none.
-func (p *pool) take(ctx context.Context, key linkKey, cause Trace) (*link, conn, error) {
+func (p *pool) take(ctx context.Context, key linkKey, cause Trace) (*link, Conn, error) {
 	for {
 		l, err := p.link(ctx, key, cause)
 		if err != nil {

@@ -171,22 +171,22 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (Result, error) {
 	defer u.end()
 	timeout, max, tool := u.limits(c)
 	whole := ctx
-	ctx, clock := newClock(ctx, c.End, timeout, max)
-	defer clock.stop()
-	waited, err := u.slots.Take(ctx, c.Account, u.config.Separate && c.Principal != "" && u.person == "", &clock.slot)
+	ctx, clock := NewClock(ctx, c.End, timeout, max)
+	defer clock.Stop()
+	waited, err := u.slots.Take(ctx, c.Account, u.config.Separate && c.Principal != "" && u.person == "", &clock.Slot)
 	if err != nil {
 		return Result{}, u.unavailable(ctx, &Error{u.name, KindBusy, err})
 	}
-	defer clock.slot.Free()
+	defer clock.Slot.Free()
 	if waited {
-		clock.touch() // the wait does not count as silence of the server
+		clock.Touch() // the wait does not count as silence of the server
 	}
 	for second := false; ; second = true {
 		l, cn, err := u.acquire(ctx, c)
 		if err != nil {
 			return Result{}, u.unavailable(ctx, err)
 		}
-		result, err := cn.call(ctx, u.own(&c.ClientCall, tool), clock)
+		result, err := cn.Call(ctx, u.own(&c.ClientCall, tool), clock)
 		if err == nil {
 			l.release()
 			return u.inTime(whole, clock, result)
@@ -195,7 +195,7 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (Result, error) {
 		if f.broken != nil {
 			l.fail(cn, f.broken)
 		}
-		if f.stale && l.readsCatalog && u.readCatalog(causedBy(ctx, c.Trace), l.key, cn) == nil {
+		if f.stale && l.readsCatalog && u.readCatalog(CausedBy(ctx, c.Trace), l.key, cn) == nil {
 			_, _, tool = u.limits(c)
 		}
 		l.release()
@@ -203,7 +203,7 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (Result, error) {
 			continue
 		}
 		if f.abandoned {
-			clock.slot.Abandon(clock.left())
+			clock.Slot.Abandon(clock.Left())
 		}
 		return Result{}, f.err
 	}
@@ -211,13 +211,13 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (Result, error) {
 
 // inTime returns the result of a call. An input_required result is an error if the client's request
 // (context whole) has ended, because the client cannot be asked any more.
-func (u *Upstream) inTime(whole context.Context, clock *clock, result Result) (Result, error) {
+func (u *Upstream) inTime(whole context.Context, clock *Clock, result Result) (Result, error) {
 	if result.Type != TypeInputRequired {
 		return result, nil
 	}
-	if clock.stop(); whole.Err() != nil {
+	if clock.Stop(); whole.Err() != nil {
 		err := context.Cause(whole)
-		return Result{}, &Error{u.name, kindOf(err), err}
+		return Result{}, &Error{u.name, KindOf(err), err}
 	}
 	return result, nil
 }
@@ -255,12 +255,12 @@ func (u *Upstream) failureOf(ctx context.Context, err error, second bool) failur
 		return failure{err: rpcErr}
 	case over: // the end of ctx is the reason, also if the connection has ended with the call
 		err = context.Cause(ctx)
-		return failure{err: &Error{u.name, kindOf(err), err}, abandoned: !unsent}
+		return failure{err: &Error{u.name, KindOf(err), err}, abandoned: !unsent}
 	case unsent && errors.Is(err, transport.ErrOthers): // the other connections work
 	case unsent:
-		return failure{err: &Error{u.name, kindOf(err), err}, again: !second, broken: err}
+		return failure{err: &Error{u.name, KindOf(err), err}, again: !second, broken: err}
 	}
-	return failure{err: &Error{u.name, kindOf(err), err}}
+	return failure{err: &Error{u.name, KindOf(err), err}}
 }
 
 // own returns the call with the changes for the settings and the tool; c itself if there are none.
@@ -311,8 +311,8 @@ func (u *Upstream) unavailable(ctx context.Context, err error) error {
 
 // Ready is SignedIn with the time limits of a call.
 func (u *Upstream) Ready(ctx context.Context) error {
-	ctx, clock := newClock(ctx, nil, u.config.Timeout, u.config.MaxTimeout)
-	defer clock.stop()
+	ctx, clock := NewClock(ctx, nil, u.config.Timeout, u.config.MaxTimeout)
+	defer clock.Stop()
 	return u.SignedIn(ctx)
 }
 
