@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"junction/auth/authtest"
+	"junction/upstream/client"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/upstreamtest"
 )
@@ -22,7 +23,7 @@ type quietClient struct {
 
 func (q *quietClient) Notify(string, []byte) { q.log.Add(1) }
 
-func (q *quietClient) Ask(ctx context.Context, _ *ServerRequest) ([]byte, error) {
+func (q *quietClient) Ask(ctx context.Context, _ *client.ServerRequest) ([]byte, error) {
 	select {
 	case <-time.After(q.thinks):
 		return []byte(`{"action":"decline"}`), nil
@@ -94,7 +95,7 @@ func TestForeignSilenceEndsACall(t *testing.T) {
 				r := newRig(t, upstreamtest.Script{Era: test.era, Rules: test.rules, JSONAnswers: true}, Config{})
 				settle(time.Second)
 				a := <-begun(r.Upstream, quietCall("hang", `{}`))
-				mustFail(t, a, KindTimeout)
+				mustFail(t, a, client.KindTimeout)
 				if a.took != test.after {
 					t.Errorf("the call took %v, want %v: %v", a.took, test.after, a.err)
 				}
@@ -114,7 +115,7 @@ func TestForeignSilenceEndsACall(t *testing.T) {
 func TestForeignBusyServerGetsOnePingAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		late := upstreamtest.Rule{Method: "ping", Hang: true, Times: 1}
-		r := newRig(t, upstreamtest.Script{Era: "legacy", Rules: []upstreamtest.Rule{late}}, Config{Era: EraLegacy})
+		r := newRig(t, upstreamtest.Script{Era: "legacy", Rules: []upstreamtest.Rule{late}}, Config{Era: client.EraLegacy})
 		settle(time.Second)
 		first := begun(r.Upstream, quietCall("hang", `{}`))
 		settle(20 * time.Second)
@@ -123,12 +124,12 @@ func TestForeignBusyServerGetsOnePingAtATime(t *testing.T) {
 		if n := r.count("ping"); n != 1 {
 			t.Errorf("the server received %d pings while one is open, want 1", n)
 		}
-		mustFail(t, <-first, KindTimeout)
+		mustFail(t, <-first, client.KindTimeout)
 		if n := r.count("ping"); n != 1 {
 			t.Errorf("the server received %d pings while the second call can use the first one, want 1", n)
 		}
 		a := <-second
-		mustFail(t, a, KindTimeout)
+		mustFail(t, a, client.KindTimeout)
 		if a.took != time.Minute {
 			t.Errorf("the second call took %v, want 1m", a.took)
 		}
@@ -196,7 +197,7 @@ func TestForeignBytesOfTheResponseAreSignsOfLife(t *testing.T) {
 				settle(time.Second)
 				a := <-begun(u, quietCall("echo", `{}`))
 				if test.dies {
-					mustFail(t, a, KindTimeout)
+					mustFail(t, a, client.KindTimeout)
 				} else if a.err != nil {
 					t.Errorf("Call = %v, want the answer", a.err)
 				}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"junction/auth/authtest"
+	"junction/upstream/client"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
 	"junction/upstream/transport"
@@ -67,7 +68,7 @@ func startOver(rt *transport.Pool, c Config, o Options) *Upstream {
 	p.status = Status{Name: p.name, Since: time.Now()}
 	dialing := p.dialOptions()
 	dialing.Pool = rt
-	p.dialer = NewDialer(dialing)
+	p.dialer = client.NewDialer(dialing)
 	p.mu.Lock()
 	p.links[p.reading()] = startLink(p, p.reading(), true, nil)
 	p.mu.Unlock()
@@ -116,7 +117,7 @@ func toolCall(name, args string, change ...func(*Call)) *Call {
 		panic(err)
 	}
 	// so that it shares the link that reads the catalog
-	c := &Call{ClientCall: ClientCall{Method: "tools/call", Name: name, Params: params, Profile: Everything()}}
+	c := &Call{Call: client.Call{Method: "tools/call", Name: name, Params: params, Profile: client.Everything()}}
 	for _, f := range change {
 		f(c)
 	}
@@ -153,7 +154,7 @@ func mustCall(t *testing.T, u *Upstream, c *Call) string {
 }
 
 // mustFail checks which kind of failure a call ended with, and returns its text.
-func mustFail(t *testing.T, r result, want Kind) string {
+func mustFail(t *testing.T, r result, want client.Kind) string {
 	t.Helper()
 	var e *Error
 	if !errors.As(r.err, &e) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"junction/auth/authtest"
+	"junction/upstream/client"
 	"junction/upstream/upstreamtest"
 )
 
@@ -34,8 +35,8 @@ func TestAQuestionAtTheVeryEnd(t *testing.T) {
 			c.End = end
 			a, err := u.Call(ctx, c)
 			switch e, ours := errors.AsType[*Error](err); {
-			case err == nil && a.Type == TypeInputRequired && ctx.Err() == nil:
-			case ours && e.Kind == KindTimeout:
+			case err == nil && a.Type == client.TypeInputRequired && ctx.Err() == nil:
+			case ours && e.Kind == client.KindTimeout:
 				late++
 			default:
 				t.Fatalf("Call = %s, %v; and its context ended with %v", a.Type, err, context.Cause(ctx))

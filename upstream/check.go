@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"junction/upstream/client"
 	"junction/upstream/definition"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
@@ -26,7 +27,7 @@ type Report struct {
 	Err    error  // why the last step failed; nil when none has
 	Advice string // what to do about Err; "" when there is nothing to say
 
-	Era      Era
+	Era      client.Era
 	Version  string // of the protocol
 	Server   string // what it calls itself, and its version; "" when it does not say
 	Latency  time.Duration
@@ -104,14 +105,12 @@ func check(ctx context.Context, name string, config Config, o Options, conns *tr
 		next = "reading the entry"
 		return fail(errors.New(config.Blocked))
 	}
-	if o.Credentials != nil {
-		if _, err := p.token(limit); err != nil {
-			return fail(err)
-		}
+	if err := p.mayDial(limit); err != nil {
+		return fail(err)
 	}
-	d := NewDialer(dialing)
+	d := client.NewDialer(dialing)
 	defer d.CloseIdle()
-	c, err := d.Dial(limit, p.reading().profile, ClientHooks{Changed: func() {}})
+	c, err := d.Dial(limit, p.reading().profile, client.Hooks{Changed: func() {}})
 	if err != nil {
 		return fail(err)
 	}
@@ -127,11 +126,7 @@ func check(ctx context.Context, name string, config Config, o Options, conns *tr
 	}
 	step(next)
 	defer catalog.free() // the report stays for a short time
-	r.Catalog = catalog
-	for i := range catalog.Tools {
-		r.Bytes += len(catalog.Tools[i].Definition.Text())
-	}
-	r.Findings = catalog.findings()
+	r.look(catalog)
 
 	next = "ping"
 	if err := c.Ping(limit); err != nil {
@@ -140,6 +135,23 @@ func check(ctx context.Context, name string, config Config, o Options, conns *tr
 	step(next)
 	r.Latency = r.Steps[len(r.Steps)-1].Took
 	return r
+}
+
+// look fills in what there is to report about a catalog.
+func (r *Report) look(c *Catalog) {
+	r.Catalog, r.Findings = c, c.findings()
+	for i := range c.Tools {
+		r.Bytes += len(c.Tools[i].Definition.Text())
+	}
+}
+
+// mayDial returns an error if the operator has to sign in first.
+func (p *pool) mayDial(ctx context.Context) error {
+	if p.options.Credentials == nil {
+		return nil
+	}
+	_, err := p.token(ctx)
+	return err
 }
 
 // errLate is why a check ends that takes as long as connecting may take.

@@ -13,6 +13,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"junction/upstream/client"
 	"junction/upstream/command"
 	"junction/upstream/sandbox"
 	"junction/upstream/transport"
@@ -48,11 +49,11 @@ type Config struct {
 	Auth Auth `yaml:"auth"`
 	// Transport of a remote server: auto (the default) finds out, http is Streamable HTTP, sse is
 	// HTTP+SSE of 2024-11-05.
-	Transport Transport `yaml:"transport"`
+	Transport client.Transport `yaml:"transport"`
 
 	// Era is the protocol era to speak: auto (the default) asks the server, legacy is 2025-11-25
 	// and older, modern is 2026-07-28.
-	Era Era `yaml:"era"`
+	Era client.Era `yaml:"era"`
 	// Enabled false keeps the entry in the file and the server out of the catalog. Default true.
 	Enabled *bool `yaml:"enabled"`
 	// Prefix stands before the names of this upstream's items on the merged endpoint. Default: the

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"junction/upstream/client"
 	"junction/upstream/shell"
 	"junction/upstream/transport"
 )
@@ -49,7 +50,7 @@ type LoginError struct {
 }
 
 // Is reports whether target is ErrNoToken.
-func (e *LoginError) Is(target error) bool { return target == ErrNoToken }
+func (e *LoginError) Is(target error) bool { return target == client.ErrNoToken }
 
 func (e *LoginError) Error() string {
 	if e.Lacks {

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"junction/upstream/client"
 	"junction/upstream/pace"
 	"junction/upstream/transport"
 )
@@ -45,12 +46,12 @@ type link struct {
 type linkState struct {
 	state    State
 	since    time.Time
-	err      error      // why the link is not ready; while starting, why the last attempt failed
-	retry    time.Time  // see Status
-	conn     Conn       // set only while the link is ready
-	broken   chan error // 1-buffered, of conn: receives when a call finds it broken
-	attempts int        // failed attempts to connect
-	calls    int        // calls that hold the link: in flight, or waiting for a conn
+	err      error       // why the link is not ready; while starting, why the last attempt failed
+	retry    time.Time   // see Status
+	conn     client.Conn // set only while the link is ready
+	broken   chan error  // 1-buffered, of conn: receives when a call finds it broken
+	attempts int         // failed attempts to connect
+	calls    int         // calls that hold the link: in flight, or waiting for a conn
 	// subscriptions over the link and attempts to subscribe; they also count in calls
 	kept    int
 	used    time.Time
@@ -61,7 +62,7 @@ var errIdle = errors.New("unused")
 
 // startLink starts the goroutine of a link, which runs until close, or until the link is idle. cause
 // is the Trace of the call that needs it; nil for none.
-func startLink(p *pool, key linkKey, readsShared bool, cause Trace) *link {
+func startLink(p *pool, key linkKey, readsShared bool, cause client.Trace) *link {
 	ctx, stop := context.WithCancelCause(context.Background())
 	l := &link{pool: p, key: key, readsShared: readsShared, readsCatalog: readsShared || key.readsCatalog(),
 		log: p.log, stop: stop, done: make(chan struct{}), wake: make(chan struct{}, 1)}
@@ -71,7 +72,7 @@ func startLink(p *pool, key linkKey, readsShared bool, cause Trace) *link {
 }
 
 // run is the only goroutine of a link, except for those of connectAndServe.
-func (l *link) run(ctx context.Context, cause Trace) {
+func (l *link) run(ctx context.Context, cause client.Trace) {
 	defer close(l.done)
 	if l.readsShared && l.pool.person != "" {
 		l.pool.recallLater()
@@ -152,9 +153,9 @@ const listenPatience = time.Second
 // connectAndServe connects and serves until the conn ends. It returns how long the conn lived, and
 // the reason of its end. A duration of 0 means that connecting failed. cause is the Trace of the
 // call that waits for it.
-func (l *link) connectAndServe(ctx context.Context, cause Trace) (time.Duration, error) {
+func (l *link) connectAndServe(ctx context.Context, cause client.Trace) (time.Duration, error) {
 	changed := make(chan struct{}, 1)
-	opening, cancel := context.WithTimeoutCause(CausedBy(ctx, cause), l.pool.connConfig.ConnectTimeout,
+	opening, cancel := context.WithTimeoutCause(client.CausedBy(ctx, cause), l.pool.connConfig.ConnectTimeout,
 		fmt.Errorf("no connection within %v (connect_timeout)", l.pool.connConfig.ConnectTimeout))
 	defer cancel()
 	if _, err := l.pool.token(opening); err != nil {
@@ -212,8 +213,8 @@ func (l *link) explain(err error) error {
 }
 
 // hooks returns the hooks for the link's conn.
-func (l *link) hooks(changed chan<- struct{}) ClientHooks {
-	h := ClientHooks{Changed: func() {
+func (l *link) hooks(changed chan<- struct{}) client.Hooks {
+	h := client.Hooks{Changed: func() {
 		l.pool.announced.Add(1)
 		pace.Wake(changed)
 	}}
@@ -225,7 +226,7 @@ func (l *link) hooks(changed chan<- struct{}) ClientHooks {
 }
 
 // serve maintains a conn until it ends, and returns the reason of its end.
-func (l *link) serve(ctx context.Context, c Conn, changed <-chan struct{}, broken, ended <-chan error) error {
+func (l *link) serve(ctx context.Context, c client.Conn, changed <-chan struct{}, broken, ended <-chan error) error {
 	var read time.Time // when the catalog was last reread
 	often := pace.Burst{Most: maxRereads, Every: minRefresh}
 	refresh := time.NewTimer(l.refreshIn(c))
@@ -277,7 +278,7 @@ func (l *link) serve(ctx context.Context, c Conn, changed <-chan struct{}, broke
 }
 
 // reread reads the catalog again. If that fails, the last good one stays in use.
-func (l *link) reread(ctx context.Context, c Conn) {
+func (l *link) reread(ctx context.Context, c client.Conn) {
 	if !l.readsCatalog {
 		return
 	}
@@ -290,7 +291,7 @@ func (l *link) reread(ctx context.Context, c Conn) {
 
 // refreshIn returns the time until the next unprompted reading of the catalog: when its TTL ends,
 // and every Options.Refresh if the server does not announce all changes.
-func (l *link) refreshIn(c Conn) time.Duration {
+func (l *link) refreshIn(c client.Conn) time.Duration {
 	every := time.Duration(0)
 	if _, all := c.Info().Announces(); !all {
 		every = l.pool.options.Refresh
@@ -360,7 +361,7 @@ func (l *link) retire() bool {
 }
 
 // current returns the conn of the link; nil if the link is not ready.
-func (l *link) current() Conn {
+func (l *link) current() client.Conn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.conn
@@ -368,7 +369,7 @@ func (l *link) current() Conn {
 
 // exclusiveUse returns the conn of the link, and a channel that is closed when no call uses the
 // conn exclusively any more. The channel is nil if no call uses it exclusively.
-func (l *link) exclusiveUse() (Conn, <-chan struct{}) {
+func (l *link) exclusiveUse() (client.Conn, <-chan struct{}) {
 	c := l.current()
 	if c == nil {
 		return nil, nil
@@ -386,7 +387,7 @@ func (l *link) hold() {
 
 // acquire waits for a ready conn; the caller holds the link. If the current attempt to connect
 // fails, acquire returns its error and releases the link.
-func (l *link) acquire(ctx context.Context) (Conn, error) {
+func (l *link) acquire(ctx context.Context) (client.Conn, error) {
 	c, err := l.await(ctx)
 	if err != nil {
 		l.release()
@@ -394,7 +395,7 @@ func (l *link) acquire(ctx context.Context) (Conn, error) {
 	return c, err
 }
 
-func (l *link) await(ctx context.Context) (Conn, error) {
+func (l *link) await(ctx context.Context) (client.Conn, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for attempts := l.attempts; ; {
@@ -460,7 +461,7 @@ func (l *link) release() {
 }
 
 // fail reports that a call found c broken, and why. Later calls wait for the next conn.
-func (l *link) fail(c Conn, err error) {
+func (l *link) fail(c client.Conn, err error) {
 	l.update(func(s *linkState) bool {
 		if s.state != StateReady || s.conn != c {
 			return false

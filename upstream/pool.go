@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"junction/upstream/client"
 	"junction/upstream/pace"
 	"junction/upstream/transport"
 )
@@ -25,7 +26,7 @@ type pool struct {
 	options    Options
 	log        *slog.Logger
 	odd        transport.LogLimit // of lines about definitions: a server can change them all the time
-	dialer     *Dialer
+	dialer     *client.Dialer
 	account    transport.Account // of the memory for handshakes and lists; may be nil
 	catalog    atomic.Pointer[Catalog]
 	own        map[linkKey]*Catalog   // catalogs that differ from the shared one; guarded by mu
@@ -74,7 +75,7 @@ func startPool(name, person string, config Config, o Options, before *Catalog) *
 		p.log.Info("the command does not get variables that look like keys; name those it needs in env or inherit_env",
 			"variables", names)
 	}
-	p.dialer = NewDialer(p.dialOptions())
+	p.dialer = client.NewDialer(p.dialOptions())
 	p.mu.Lock()
 	p.links[p.reading()] = startLink(p, p.reading(), true, nil)
 	p.mu.Unlock()
@@ -137,7 +138,7 @@ func (p *pool) Status() Status {
 
 // link returns the link with that key and holds it for the caller. If there is none, it starts one
 // as soon as there is room. cause is that of startLink.
-func (p *pool) link(ctx context.Context, key linkKey, cause Trace) (*link, error) {
+func (p *pool) link(ctx context.Context, key linkKey, cause client.Trace) (*link, error) {
 	for {
 		p.mu.Lock()
 		l := p.links[key]
@@ -164,7 +165,7 @@ func (p *pool) link(ctx context.Context, key linkKey, cause Trace) (*link, error
 		select {
 		case <-freed:
 		case <-ctx.Done():
-			return nil, &Error{p.name, KindBusy, p.noRoom(key)}
+			return nil, &Error{p.name, client.KindBusy, p.noRoom(key)}
 		}
 	}
 }
@@ -215,7 +216,7 @@ func (p *pool) hasIdle(key linkKey) bool {
 
 // tell sends a notification over the ready links with that key, in every lane.
 func (p *pool) tell(key linkKey, method string) {
-	var conns []Conn
+	var conns []client.Conn
 	p.mu.Lock()
 	for ; key.lane < p.connConfig.MaxLinks; key.lane++ {
 		if l := p.links[key]; l != nil {
@@ -349,7 +350,7 @@ func (p *pool) giveUp() {
 }
 
 // readCatalog reads the catalog over c, the conn of the link with that key, and publishes it.
-func (p *pool) readCatalog(ctx context.Context, key linkKey, c Conn) error {
+func (p *pool) readCatalog(ctx context.Context, key linkKey, c client.Conn) error {
 	cat, err := p.listAll(ctx, c, p.catalogOf(key))
 	if err != nil {
 		return err

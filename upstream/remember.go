@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"junction/upstream/client"
 	"junction/upstream/command"
 	"junction/upstream/raw"
 )
@@ -34,8 +35,8 @@ func (c Config) Entry(name string) string {
 		Dir, URL  string
 		Headers   map[string]string
 		Auth      Auth
-		Transport Transport
-		Era       Era
+		Transport client.Transport
+		Era       client.Era
 		Questions Questions
 		Inherit   command.Inherit `json:",omitempty"`
 		// strings only: this cannot fail
@@ -137,12 +138,12 @@ func parseCatalog(text []byte, depth, maxItems int) (*Catalog, error) {
 	}
 	c := &Catalog{Stored: true, Both: o.IsTrue("both"), mirrors: o.IsTrue("mirrors")}
 	era, _ := o.String("era")
-	c.Era = Era(era)
+	c.Era = client.Era(era)
 	c.Version, _ = o.String("protocol")
 	c.Instructions, _ = o.String("instructions")
 	c.Capabilities, _ = o.Object("capabilities")
 	listed, err := number(o, "listed")
-	if c.Era != EraLegacy && c.Era != EraModern || err != nil {
+	if c.Era != client.EraLegacy && c.Era != client.EraModern || err != nil {
 		return nil, errors.New("it is not complete")
 	}
 	c.Listed = time.Unix(listed, 0)

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"junction/upstream/client"
 	"junction/upstream/transport"
 )
 
@@ -52,12 +53,12 @@ func (c *Config) environment() transport.Environment {
 }
 
 // dialOptions returns the options for the connections of the pool, and sets its account.
-func (p *pool) dialOptions() ClientOptions {
+func (p *pool) dialOptions() client.Options {
 	c, o := &p.connConfig, &p.options
 	if o.Memory != nil {
 		p.account = o.Memory(p.name)
 	}
-	d := ClientOptions{
+	d := client.Options{
 		Name: p.name, Command: o.resolve(c.Command), Env: c.environment(), Dir: c.Dir, Confine: p.confinement(),
 		Watchdog: o.watchdog, URL: c.URL, Headers: c.Headers, Transport: c.Transport, Era: c.Era,
 		ConnectTimeout: c.ConnectTimeout, Version: o.Version, MessageLimit: int(o.MessageLimit), Depth: o.Depth,

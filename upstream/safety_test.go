@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"junction/auth/authtest"
+	"junction/upstream/client"
 	"junction/upstream/raw"
 	"junction/upstream/transport"
 	"junction/upstream/upstreamtest"
@@ -51,7 +52,7 @@ func TestSafety1OneUserLeavesRoom(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		_, err := r.Call(ctx, toolCall("echo", `{}`, session("6"), user("one")))
-		if got := mustFail(t, result{err: err}, KindBusy); !strings.Contains(got, "one user") {
+		if got := mustFail(t, result{err: err}, client.KindBusy); !strings.Contains(got, "one user") {
 			t.Errorf("Call = %q, want the share of one user named", got)
 		}
 		sessionOf(t, r.Upstream, session("new"), user("three"))
@@ -77,7 +78,7 @@ func TestSafety8SubscriptionsLeaveRoom(t *testing.T) {
 			err  error
 		}
 		subscribe := func(user string) outcome {
-			from, _, err := r.Subscribe(t.Context(), Profile{}, user, user, []string{"file:///a"})
+			from, _, err := r.Subscribe(t.Context(), client.Profile{}, user, user, []string{"file:///a"})
 			return outcome{user, from, err}
 		}
 		all := make(chan outcome, len(users))
@@ -93,7 +94,7 @@ func TestSafety8SubscriptionsLeaveRoom(t *testing.T) {
 				continue
 			}
 			refused = o.user
-			if got := mustFail(t, result{err: o.err}, KindBusy); !strings.Contains(got, "half of max_links") {
+			if got := mustFail(t, result{err: o.err}, client.KindBusy); !strings.Contains(got, "half of max_links") {
 				t.Errorf("Subscribe = %q, want max_links named", got)
 			}
 		}
@@ -147,14 +148,14 @@ func TestSafety1SecondKey(t *testing.T) {
 	o := Options{Log: authtest.Log(t)}.withDefaults()
 	p := &pool{name: "x", connConfig: one.withDefaults(o.Defaults).connConfig(), options: o}
 	p.catalog.Store(&Catalog{})
-	if newUpstream(one.resolve(o.Defaults), p); p.key(Profile{}, "", "a", false) != p.reading() {
+	if newUpstream(one.resolve(o.Defaults), p); p.key(client.Profile{}, "", "a", false) != p.reading() {
 		t.Error("the only user does not have the shared connection")
 	}
 	if !p.serves(two.resolve(o.Defaults), o) {
 		t.Error("a second key restarts the server")
 	}
 	newUpstream(two.resolve(o.Defaults), p)
-	if a, b := p.key(Profile{}, "", "a", false), p.key(Profile{}, "", "b", false); a == b || a == p.reading() || b == p.reading() {
+	if a, b := p.key(client.Profile{}, "", "a", false), p.key(client.Profile{}, "", "b", false); a == b || a == p.reading() || b == p.reading() {
 		t.Error("users share a connection")
 	}
 }
@@ -175,7 +176,7 @@ func TestSafety3WordsOfAHostileServer(t *testing.T) {
 		rules  []upstreamtest.Rule
 	}{
 		{"handshake", Config{}, []upstreamtest.Rule{{Method: "*", Error: rejection}}},
-		{"version", Config{Era: EraLegacy}, []upstreamtest.Rule{{Method: "initialize",
+		{"version", Config{Era: client.EraLegacy}, []upstreamtest.Rule{{Method: "initialize",
 			Result: fmt.Appendf(nil, `{"protocolVersion":%s,"capabilities":{}}`, raw.Quote(long))}}},
 		{"list", Config{}, []upstreamtest.Rule{{Method: "tools/list", Error: rejection}}},
 		{"redirect", Config{}, []upstreamtest.Rule{{Method: "*", Status: 302,
@@ -227,7 +228,7 @@ func TestSafety3WordsOfAHostileServer(t *testing.T) {
 
 // reporting is the conn to a process that has reported a problem.
 type reporting struct {
-	Conn
+	client.Conn
 	text string
 }
 

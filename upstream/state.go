@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"junction/upstream/client"
 	"junction/upstream/command"
 	"junction/upstream/transport"
 )
@@ -66,7 +67,7 @@ type Status struct {
 	Since   time.Time // when State began
 	Retry   time.Time // when the next attempt is due; zero if it is in progress, or none is due
 	Err     string    // why it is not ready, in one line; "" when it is
-	Era     Era
+	Era     client.Era
 	Version string // of the protocol
 	Tools   int    // listed now
 	Stored  bool   // the tools are those that an earlier process has listed

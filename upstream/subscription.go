@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 
+	"junction/upstream/client"
 	"junction/upstream/pace"
 )
 
@@ -31,7 +32,7 @@ type subscriptions struct {
 	wanted map[string]int // number of subscribers, by URI
 	// the link that is kept open while there are subscribers; otherwise nil
 	held     *link
-	conn     Conn            // the conn that the state below belongs to
+	conn     client.Conn     // the conn that the state below belongs to
 	followed map[string]bool // resources that conn follows; changed only by the holder of turn
 	lacking  map[string]bool // resources that are wanted and not followed
 	idle     map[string]bool // resources that are followed and not wanted
@@ -69,7 +70,7 @@ func (p *pool) unlink(l *link) {
 }
 
 // begin resets the state for a new conn, which follows nothing yet; mu is held.
-func (s *subscriptions) begin(c Conn) {
+func (s *subscriptions) begin(c client.Conn) {
 	s.conn, s.followed, s.lacking, s.idle = c, map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for uri := range s.wanted {
 		s.lacking[uri] = true
@@ -84,7 +85,7 @@ var errNoSubscriptions = errors.New("the server takes no subscriptions to resour
 // the same Source. The error is the reason for the others: a *jsonrpc.Error if the server returned
 // it.
 func (p *pool) Subscribe(
-	ctx context.Context, own Profile, session, principal string, uris []string,
+	ctx context.Context, own client.Profile, session, principal string, uris []string,
 ) (Source, []string, error) {
 	if c := p.Catalog(); !c.Listed.IsZero() && !c.Offers("resources", "subscribe") {
 		return Source{}, nil, errNoSubscriptions
@@ -92,14 +93,14 @@ func (p *pool) Subscribe(
 	key := p.key(own, session, principal, false)
 	l, c, err := p.take(ctx, key, nil)
 	if err != nil {
-		return Source{}, nil, &Error{p.name, KindUnavailable, err}
+		return Source{}, nil, &Error{p.name, client.KindUnavailable, err}
 	}
 	defer l.release()
 	if !c.Info().Capabilities.IsTrue("resources", "subscribe") {
 		return Source{}, nil, errNoSubscriptions
 	}
 	if !p.claim(l) {
-		return Source{}, nil, &Error{p.name, KindBusy,
+		return Source{}, nil, &Error{p.name, client.KindBusy,
 			fmt.Errorf("subscriptions of %d users are open (half of max_links)", p.share())}
 	}
 	defer l.releaseSubscription()
@@ -126,12 +127,12 @@ func (p *pool) claim(l *link) bool {
 	return true
 }
 
-func (s *subscriptions) subscribe(ctx context.Context, l *link, c Conn, uris []string) ([]string, error) {
+func (s *subscriptions) subscribe(ctx context.Context, l *link, c client.Conn, uris []string) ([]string, error) {
 	select {
 	case s.turn <- struct{}{}:
 		defer func() { <-s.turn }()
 	case <-ctx.Done():
-		return nil, &Error{s.p.name, KindTimeout, context.Cause(ctx)}
+		return nil, &Error{s.p.name, client.KindTimeout, context.Cause(ctx)}
 	}
 	err := s.sync(ctx, c, uris)
 	s.mu.Lock()
@@ -186,7 +187,7 @@ func (s *subscriptions) unsubscribe(uris []string) {
 
 // sync makes c follow the wanted resources and those in more, and no others. Only the changes are
 // sent to the server. The caller holds turn.
-func (s *subscriptions) sync(ctx context.Context, c Conn, more []string) error {
+func (s *subscriptions) sync(ctx context.Context, c client.Conn, more []string) error {
 	s.mu.Lock()
 	if s.conn != c {
 		s.begin(c)
@@ -232,7 +233,7 @@ func (s *subscriptions) all(more []string) []string {
 
 // resubscribe makes a new conn follow the wanted resources. Updates were missed while there was no
 // conn, so it then reports all resources wanted before as possibly changed.
-func (s *subscriptions) resubscribe(ctx context.Context, l *link, c Conn) {
+func (s *subscriptions) resubscribe(ctx context.Context, l *link, c client.Conn) {
 	ctx, cancel := context.WithTimeout(ctx, s.p.connConfig.ConnectTimeout)
 	defer cancel()
 	select {
@@ -257,7 +258,7 @@ func (s *subscriptions) resubscribe(ctx context.Context, l *link, c Conn) {
 
 // withdraw unsubscribes from resources without a subscriber. It does nothing while another
 // goroutine holds turn, because that goroutine's sync does the same.
-func (s *subscriptions) withdraw(ctx context.Context, c Conn) {
+func (s *subscriptions) withdraw(ctx context.Context, c client.Conn) {
 	ctx, cancel := context.WithTimeout(ctx, s.p.connConfig.ConnectTimeout)
 	defer cancel()
 	select {

@@ -7,10 +7,11 @@ import (
 	"time"
 
 	"junction/auth/authtest"
+	"junction/upstream/client"
 )
 
 // follower is a conn that follows what it is asked to.
-type follower struct{ Conn }
+type follower struct{ client.Conn }
 
 func (follower) Follow(_ context.Context, _ func() []string, added, _ []string) ([]string, error) {
 	return added, nil
@@ -24,7 +25,7 @@ func TestWhatANewConnMissed(t *testing.T) {
 		p := &pool{connConfig: Config{ConnectTimeout: time.Minute}, log: authtest.Log(t), subs: map[linkKey]*subscriptions{}}
 		subs, l := p.subscriptions(p.reading()), &link{pool: p}
 		p.options.Hooks.ResourceUpdated = func(u Update) { told = append(told, u.URI) }
-		subscribe := func(c Conn, uri string) {
+		subscribe := func(c client.Conn, uri string) {
 			if err := subs.sync(t.Context(), c, []string{uri}); err != nil || !subs.followed[uri] {
 				t.Fatalf("%s is not followed: %v", uri, err)
 			}

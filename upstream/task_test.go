@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"junction/auth/authtest"
+	"junction/upstream/client"
 	"junction/upstream/pace"
 	"junction/upstream/raw"
 )
@@ -48,14 +49,14 @@ func TestTaskIsBegunOnce(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	listed := make(chan struct{}, 1)
-	u := Start("x", Config{URL: server.URL, Era: EraLegacy}, Options{Log: authtest.Log(t), Hooks: Hooks{CatalogChanged: func(string) { pace.Wake(listed) }}})
+	u := Start("x", Config{URL: server.URL, Era: client.EraLegacy}, Options{Log: authtest.Log(t), Hooks: Hooks{CatalogChanged: func(string) { pace.Wake(listed) }}})
 	t.Cleanup(u.Close)
 	<-listed
 	params, err := raw.Parse([]byte(`{"name":"pay"}`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r, err := u.Call(context.Background(), &Call{ClientCall: ClientCall{Method: "tools/call", Name: "pay", Params: params}, Era: EraLegacy}); err == nil {
+	if r, err := u.Call(context.Background(), &Call{Call: client.Call{Method: "tools/call", Name: "pay", Params: params}, Era: client.EraLegacy}); err == nil {
 		t.Errorf("the call succeeded with %s", r.Text())
 	}
 	if n := begun.Load(); n != 1 {

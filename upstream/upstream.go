@@ -11,6 +11,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"junction/upstream/client"
 	"junction/upstream/definition"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/pace"
@@ -34,11 +35,11 @@ type Options struct {
 	Sandboxes   string
 	Log         *slog.Logger // nil discards
 	Hooks       Hooks
-	Observer    Observer    // nil observes nothing
-	Credentials Credentials // of users; nil has none
-	Store       Store       // keeps the last catalog of each upstream for the next process; nil keeps none
+	Observer    client.Observer // nil observes nothing
+	Credentials Credentials     // of users; nil has none
+	Store       Store           // keeps the last catalog of each upstream for the next process; nil keeps none
 	// Memory returns the account of an upstream for its handshakes and lists; nil does not limit them.
-	Memory func(upstream string) Account
+	Memory func(upstream string) client.Account
 
 	watchdog *transport.Watchdog    // of the Set; nil starts one for each process
 	kernel   func() sandbox.Support // returns what the kernel can enforce
@@ -151,9 +152,9 @@ func (u *Upstream) Load() (calls, waiting int) { return u.slots.Load() }
 type Call struct {
 	// ClientCall is the request. Its Profile and its Principal, and Session, decide which connection
 	// the call may use. (*Upstream).Call sets AsTask.
-	ClientCall
+	client.Call
 	// Era is that of the client.
-	Era     Era
+	Era     client.Era
 	Session string
 	// Account is the caller that the call counts for in the concurrency of the upstream: Principal,
 	// or what distinguishes callers without authentication.
@@ -166,16 +167,16 @@ type Call struct {
 // Call makes the call of a client and returns the result. The error is a *jsonrpc.Error if the
 // server returned one, a *SignInError if the user has to sign in first, and an *Error otherwise.
 // The call is sent again only if the server certainly did not carry it out.
-func (u *Upstream) Call(ctx context.Context, c *Call) (Result, error) {
+func (u *Upstream) Call(ctx context.Context, c *Call) (client.Result, error) {
 	u.begin()
 	defer u.end()
 	timeout, max, tool := u.limits(c)
 	whole := ctx
-	ctx, clock := NewClock(ctx, c.End, timeout, max)
+	ctx, clock := client.NewClock(ctx, c.End, timeout, max)
 	defer clock.Stop()
 	waited, err := u.slots.Take(ctx, c.Account, u.config.Separate && c.Principal != "" && u.person == "", &clock.Slot)
 	if err != nil {
-		return Result{}, u.unavailable(ctx, &Error{u.name, KindBusy, err})
+		return client.Result{}, u.unavailable(ctx, &Error{u.name, client.KindBusy, err})
 	}
 	defer clock.Slot.Free()
 	if waited {
@@ -184,9 +185,9 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (Result, error) {
 	for second := false; ; second = true {
 		l, cn, err := u.acquire(ctx, c)
 		if err != nil {
-			return Result{}, u.unavailable(ctx, err)
+			return client.Result{}, u.unavailable(ctx, err)
 		}
-		result, err := cn.Call(ctx, u.own(&c.ClientCall, tool), clock)
+		result, err := cn.Call(ctx, u.own(&c.Call, tool), clock)
 		if err == nil {
 			l.release()
 			return u.inTime(whole, clock, result)
@@ -195,7 +196,7 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (Result, error) {
 		if f.broken != nil {
 			l.fail(cn, f.broken)
 		}
-		if f.stale && l.readsCatalog && u.readCatalog(CausedBy(ctx, c.Trace), l.key, cn) == nil {
+		if f.stale && l.readsCatalog && u.readCatalog(client.CausedBy(ctx, c.Trace), l.key, cn) == nil {
 			_, _, tool = u.limits(c)
 		}
 		l.release()
@@ -205,19 +206,19 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (Result, error) {
 		if f.abandoned {
 			clock.Slot.Abandon(clock.Left())
 		}
-		return Result{}, f.err
+		return client.Result{}, f.err
 	}
 }
 
 // inTime returns the result of a call. An input_required result is an error if the client's request
 // (context whole) has ended, because the client cannot be asked any more.
-func (u *Upstream) inTime(whole context.Context, clock *Clock, result Result) (Result, error) {
-	if result.Type != TypeInputRequired {
+func (u *Upstream) inTime(whole context.Context, clock *client.Clock, result client.Result) (client.Result, error) {
+	if result.Type != client.TypeInputRequired {
 		return result, nil
 	}
 	if clock.Stop(); whole.Err() != nil {
 		err := context.Cause(whole)
-		return Result{}, &Error{u.name, KindOf(err), err}
+		return client.Result{}, &Error{u.name, client.KindOf(err), err}
 	}
 	return result, nil
 }
@@ -242,9 +243,9 @@ func (u *Upstream) failureOf(ctx context.Context, err error, second bool) failur
 		u.signedOut() // first, because the client may read the list when it gets the error
 		return failure{err: need, broken: err}
 	case login != nil && login.Lacks: // other calls work
-		return failure{err: &Error{u.name, KindUnavailable, err}}
+		return failure{err: &Error{u.name, client.KindUnavailable, err}}
 	case login != nil:
-		return failure{err: &Error{u.name, KindUnavailable, err}, broken: err}
+		return failure{err: &Error{u.name, client.KindUnavailable, err}, broken: err}
 	case said && rpcErr.Code == mcp.HEADER_MISMATCH && !second:
 		// the definition that our headers were made from has changed (2026-07-28,
 		// streamable-http#client-behavior)
@@ -255,23 +256,23 @@ func (u *Upstream) failureOf(ctx context.Context, err error, second bool) failur
 		return failure{err: rpcErr}
 	case over: // the end of ctx is the reason, also if the connection has ended with the call
 		err = context.Cause(ctx)
-		return failure{err: &Error{u.name, KindOf(err), err}, abandoned: !unsent}
+		return failure{err: &Error{u.name, client.KindOf(err), err}, abandoned: !unsent}
 	case unsent && errors.Is(err, transport.ErrOthers): // the other connections work
 	case unsent:
-		return failure{err: &Error{u.name, KindOf(err), err}, again: !second, broken: err}
+		return failure{err: &Error{u.name, client.KindOf(err), err}, again: !second, broken: err}
 	}
-	return failure{err: &Error{u.name, KindOf(err), err}}
+	return failure{err: &Error{u.name, client.KindOf(err), err}}
 }
 
 // own returns the call with the changes for the settings and the tool; c itself if there are none.
-func (u *Upstream) own(c *ClientCall, tool *Tool) *ClientCall {
+func (u *Upstream) own(c *client.Call, tool *Tool) *client.Call {
 	silent := u.config.Questions == QuestionsOff
 	if !silent && (tool == nil || !tool.TaskOnly && len(tool.Params) == 0) {
 		return c
 	}
 	own := *c
 	if silent {
-		own.Profile = Profile{}
+		own.Profile = client.Profile{}
 	}
 	if tool != nil {
 		own.AsTask = tool.TaskOnly
@@ -302,16 +303,16 @@ func (u *Upstream) unavailable(ctx context.Context, err error) error {
 	case signIn:
 		return need
 	case errors.Is(context.Cause(ctx), context.Canceled):
-		return &Error{u.name, KindCancelled, context.Cause(ctx)}
+		return &Error{u.name, client.KindCancelled, context.Cause(ctx)}
 	case ours:
 		return known
 	}
-	return &Error{u.name, KindUnavailable, err}
+	return &Error{u.name, client.KindUnavailable, err}
 }
 
 // Ready is SignedIn with the time limits of a call.
 func (u *Upstream) Ready(ctx context.Context) error {
-	ctx, clock := NewClock(ctx, nil, u.config.Timeout, u.config.MaxTimeout)
+	ctx, clock := client.NewClock(ctx, nil, u.config.Timeout, u.config.MaxTimeout)
 	defer clock.Stop()
 	return u.SignedIn(ctx)
 }
@@ -333,7 +334,7 @@ func (u *Upstream) SignedIn(ctx context.Context) error {
 // *jsonrpc.Error instead.
 type Error struct {
 	Upstream string
-	Kind     Kind
+	Kind     client.Kind
 	Err      error
 }
 

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"junction/upstream/client"
 	"junction/upstream/http1"
 )
 
@@ -47,7 +48,7 @@ func (c *Config) Validate(name string) []Problem {
 		if len(c.Headers) > 0 {
 			bad("headers", "are only for a url")
 		}
-		if c.Transport != TransportAuto {
+		if c.Transport != client.TransportAuto {
 			bad("transport", "is only for a url")
 		}
 	}
@@ -60,7 +61,7 @@ func (c *Config) Validate(name string) []Problem {
 			bad("headers."+k, "has a line break in its value")
 		}
 	}
-	if c.Transport == TransportSSE && c.Era == EraModern {
+	if c.Transport == client.TransportSSE && c.Era == client.EraModern {
 		bad("era", "the sse transport is of 2024-11-05 and has no modern era; remove one of the two")
 	}
 	if c.Prefix != nil && *c.Prefix != "" && !validName(*c.Prefix) {

@@ -1,4 +1,4 @@
-package upstream
+package client
 
 import (
 	"context"
@@ -97,8 +97,10 @@ func (c *Clock) setPinger(l *legacyConn) {
 	c.mu.Unlock()
 }
 
-// Late and Settled implement transport.Observer for the slot of an abandoned call.
-func (c *Clock) Late()         { c.Slot.Late() }
+// Late implements transport.Observer for the slot of an abandoned call.
+func (c *Clock) Late() { c.Slot.Late() }
+
+// Settled implements transport.Observer for the slot of an abandoned call.
 func (c *Clock) Settled() bool { return c.Slot.Over() }
 
 // Heard notes that bytes of the response have arrived. It is cheap: the timer reads the note when
@@ -135,6 +137,7 @@ func (c *Clock) Left() time.Duration {
 	return time.Until(due)
 }
 
+// Stop ends the clock. It must be called when the call has ended.
 func (c *Clock) Stop() {
 	c.mu.Lock()
 	c.over = true

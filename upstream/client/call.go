@@ -1,4 +1,4 @@
-package upstream
+package client
 
 import (
 	"context"
@@ -9,8 +9,8 @@ import (
 	"junction/upstream/transport"
 )
 
-// ClientCall is one call of a client. It belongs to the caller again when Call returns.
-type ClientCall struct {
+// Call is one call of a client. It belongs to the caller again when Call returns.
+type Call struct {
 	// Method is the MCP method, such as tools/call.
 	Method string
 	// Name is the server's own name of the tool or prompt, or the URI of the resource. It
@@ -70,7 +70,7 @@ const (
 )
 
 // rename returns the edit of the params that inserts the upstream's own name.
-func (c *ClientCall) rename() (raw.Edit, error) {
+func (c *Call) rename() (raw.Edit, error) {
 	name := raw.Quote(c.Name)
 	switch len(c.Member) {
 	case 0:
@@ -88,7 +88,7 @@ func (c *ClientCall) rename() (raw.Edit, error) {
 
 // headerName returns the header Mcp-Name: the name, if it is a direct member of params (2026-07-28,
 // streamable-http#standard-headers).
-func (c *ClientCall) headerName() string {
+func (c *Call) headerName() string {
 	if len(c.Member) > 1 {
 		return ""
 	}

@@ -1,4 +1,4 @@
-package upstream
+package client
 
 import (
 	"context"
@@ -27,7 +27,7 @@ func (q *quietPeer) Ask(context.Context, *ServerRequest) ([]byte, error) {
 func TestForeignLogMessagesAreSignsOfLife(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := new(modernConn)
-		m.init(authtest.Log(t), ClientHooks{}, EraModern)
+		m.init(authtest.Log(t), Hooks{}, EraModern)
 		ctx, clock := NewClock(t.Context(), nil, time.Minute, time.Hour)
 		defer clock.Stop()
 		client := new(quietPeer)

@@ -1,4 +1,4 @@
-package upstream
+package client
 
 import (
 	"cmp"
@@ -73,11 +73,11 @@ func (l *legacyConn) Watch() <-chan struct{} {
 }
 
 // Call implements conn.
-func (l *legacyConn) Call(ctx context.Context, c *ClientCall, clock *Clock) (Result, error) {
+func (l *legacyConn) Call(ctx context.Context, c *Call, clock *Clock) (Result, error) {
 	return l.observeCall(ctx, c, clock, l.send)
 }
 
-func (l *legacyConn) send(ctx context.Context, c *ClientCall, clock *Clock) (Result, error) {
+func (l *legacyConn) send(ctx context.Context, c *Call, clock *Clock) (Result, error) {
 	if c.LogLevel != "" {
 		l.setLevel(ctx, c)
 	}
@@ -121,7 +121,7 @@ const levelPatience = 2 * time.Second
 
 // setLevel makes the server send log messages from the level of the call on. The level applies to the whole
 // connection, so it is never lowered again; the relaying code applies the clients' own levels.
-func (l *legacyConn) setLevel(ctx context.Context, c *ClientCall) {
+func (l *legacyConn) setLevel(ctx context.Context, c *Call) {
 	name, wanted := c.LogLevel, Level(c.LogLevel)
 	l.leveling.Lock()
 	defer l.leveling.Unlock()
@@ -146,7 +146,7 @@ func (l *legacyConn) Ping(ctx context.Context) error {
 	return unlessAnswered(err)
 }
 
-// tell implements conn.
+// Notify implements conn.
 func (l *legacyConn) Notify(method string) { l.post(&jsonrpc.Message{Method: method}) }
 
 func (l *legacyConn) List(

@@ -1,4 +1,4 @@
-package upstream
+package client
 
 import (
 	"context"
@@ -28,7 +28,7 @@ const (
 
 // callAsTask makes the call as a task, polls the task until it has ended, and requests the result.
 // Each answer to a poll counts as a sign of life.
-func (l *legacyConn) callAsTask(ctx context.Context, c *ClientCall, clock *Clock) (Result, error) {
+func (l *legacyConn) callAsTask(ctx context.Context, c *Call, clock *Clock) (Result, error) {
 	id := l.nextID()
 	params, f, err := l.prepare(id, c, clock, nil)
 	if err != nil {

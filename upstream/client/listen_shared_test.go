@@ -1,4 +1,4 @@
-package upstream
+package client
 
 import (
 	"context"
@@ -197,7 +197,7 @@ func subscribers(t *testing.T, s *teller) *told {
 			}
 		}
 	}
-	d.conn.init(authtest.Log(t), ClientHooks{Missed: missed, Updated: updated, Changed: func() {
+	d.conn.init(authtest.Log(t), Hooks{Missed: missed, Updated: updated, Changed: func() {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		d.changes++

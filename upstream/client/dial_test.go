@@ -1,4 +1,4 @@
-package upstream
+package client
 
 import (
 	"cmp"
@@ -18,15 +18,25 @@ import (
 	"junction/upstream/upstreamtest"
 )
 
-func testDialer(t testing.TB, o ClientOptions, rt *transport.Pool) *Dialer {
-	o.Version, o.Log, o.Pool, o.MessageLimit, o.Depth = "0", authtest.Log(t), rt, 1<<20, raw.DefaultDepth
-	o.ConnectTimeout = cmp.Or(o.ConnectTimeout, 20*time.Second)
-	return NewDialer(o)
+// target is the server that a test dials, and how.
+type target struct {
+	URL            string
+	Command        []string
+	Env            transport.Environment
+	Transport      Transport
+	Era            Era
+	ConnectTimeout time.Duration
+}
+
+func testDialer(t testing.TB, to target, rt *transport.Pool) *Dialer {
+	return NewDialer(Options{URL: to.URL, Command: to.Command, Env: to.Env, Pool: rt, Transport: to.Transport,
+		Era: to.Era, ConnectTimeout: cmp.Or(to.ConnectTimeout, 20*time.Second), Version: "0", MessageLimit: 1 << 20,
+		Depth: raw.DefaultDepth, Log: authtest.Log(t)})
 }
 
 // dialed opens a conn, closes it, and returns its era or the error in short.
 func dialed(ctx context.Context, d *Dialer) (string, error) {
-	c, err := d.Dial(ctx, Profile{}, ClientHooks{Changed: func() {}})
+	c, err := d.Dial(ctx, Profile{}, Hooks{Changed: func() {}})
 	if err != nil {
 		return "", err
 	}
@@ -93,7 +103,7 @@ func TestEraHTTP(t *testing.T) {
 				s := upstreamtest.New(tt.script)
 				t.Cleanup(s.Close)
 				_, rt := upstreamtest.NewCable(t, s.Handler())
-				d := testDialer(t, ClientOptions{URL: "http://server/mcp"}, rt)
+				d := testDialer(t, target{URL: "http://server/mcp"}, rt)
 				start := time.Now()
 				mustDial(t, d, tt.http)
 				if took := time.Since(start); took > discoverTimeout+modernGrace {
@@ -113,7 +123,7 @@ func TestEraStdio(t *testing.T) {
 			t.Parallel()
 			child := upstreamtest.Command(t, tt.script)
 			child.Env[roleEnv] = "scripted"
-			c := ClientOptions{Command: child.Command, Env: transport.Environment{Own: child.Env}}
+			c := target{Command: child.Command, Env: transport.Environment{Own: child.Env}}
 			if tt.script.DiscoverFails == "silence" {
 				c.ConnectTimeout = 200 * time.Millisecond // half of it is for the question
 			}
@@ -143,17 +153,17 @@ func TestEraStdio(t *testing.T) {
 func TestEraKnown(t *testing.T) {
 	for _, tt := range []struct {
 		script  upstreamtest.Script
-		config  ClientOptions
+		config  target
 		want    string
 		methods []string // of two connections
 	}{
-		{upstreamtest.Script{Era: "legacy"}, ClientOptions{}, isLegacy,
+		{upstreamtest.Script{Era: "legacy"}, target{}, isLegacy,
 			[]string{"server/discover", "initialize", "notifications/initialized", "initialize", "notifications/initialized"}},
-		{upstreamtest.Script{Era: "modern"}, ClientOptions{}, isModern, []string{"server/discover", "server/discover"}},
-		{upstreamtest.Script{}, ClientOptions{Era: EraLegacy}, isLegacy, []string{"initialize", "notifications/initialized", "initialize", "notifications/initialized"}},
-		{upstreamtest.Script{}, ClientOptions{Era: EraModern}, isModern, []string{"server/discover", "server/discover"}},
-		{upstreamtest.Script{Era: "legacy"}, ClientOptions{Era: EraModern}, "the server does not speak 2026-07-28", []string{"server/discover", "server/discover"}},
-		{upstreamtest.Script{Era: "modern"}, ClientOptions{Era: EraLegacy}, "Unsupported protocol version", []string{"initialize", "initialize"}},
+		{upstreamtest.Script{Era: "modern"}, target{}, isModern, []string{"server/discover", "server/discover"}},
+		{upstreamtest.Script{}, target{Era: EraLegacy}, isLegacy, []string{"initialize", "notifications/initialized", "initialize", "notifications/initialized"}},
+		{upstreamtest.Script{}, target{Era: EraModern}, isModern, []string{"server/discover", "server/discover"}},
+		{upstreamtest.Script{Era: "legacy"}, target{Era: EraModern}, "the server does not speak 2026-07-28", []string{"server/discover", "server/discover"}},
+		{upstreamtest.Script{Era: "modern"}, target{Era: EraLegacy}, "Unsupported protocol version", []string{"initialize", "initialize"}},
 	} {
 		t.Run(fmt.Sprintf("%s server, %q configured", tt.script.Era, tt.config.Era), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -200,7 +210,7 @@ func TestEraFlaps(t *testing.T) {
 				s := upstreamtest.New(tt.script)
 				t.Cleanup(s.Close)
 				_, rt := upstreamtest.NewCable(t, s.Handler())
-				d := testDialer(t, ClientOptions{URL: "http://server/mcp"}, rt)
+				d := testDialer(t, target{URL: "http://server/mcp"}, rt)
 				for _, want := range tt.want {
 					mustDial(t, d, want)
 				}
@@ -213,19 +223,19 @@ func TestEraFlaps(t *testing.T) {
 func TestOlderTransport(t *testing.T) {
 	for _, tt := range []struct {
 		status int
-		config ClientOptions
+		config target
 		want   string
 	}{
-		{400, ClientOptions{}, isLegacy},
-		{404, ClientOptions{}, isLegacy},
-		{405, ClientOptions{}, isLegacy},
-		{405, ClientOptions{Era: EraLegacy}, isLegacy},
-		{405, ClientOptions{Transport: TransportSSE}, isLegacy},
-		{405, ClientOptions{Transport: TransportHTTP}, "405 Method Not Allowed"},
-		{401, ClientOptions{}, "401"},
-		{403, ClientOptions{}, "403"},
-		{410, ClientOptions{}, "410"},
-		{500, ClientOptions{}, "500"},
+		{400, target{}, isLegacy},
+		{404, target{}, isLegacy},
+		{405, target{}, isLegacy},
+		{405, target{Era: EraLegacy}, isLegacy},
+		{405, target{Transport: TransportSSE}, isLegacy},
+		{405, target{Transport: TransportHTTP}, "405 Method Not Allowed"},
+		{401, target{}, "401"},
+		{403, target{}, "403"},
+		{410, target{}, "410"},
+		{500, target{}, "500"},
 	} {
 		t.Run(fmt.Sprintf("%d %q %q", tt.status, tt.config.Transport, tt.config.Era), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -266,7 +276,7 @@ func TestProbeSilence(t *testing.T) {
 		s := upstreamtest.New(upstreamtest.Script{Rules: []upstreamtest.Rule{{Method: "*", Hang: true}}})
 		t.Cleanup(s.Close)
 		_, rt := upstreamtest.NewCable(t, s.Handler())
-		d := testDialer(t, ClientOptions{URL: "http://server/mcp"}, rt)
+		d := testDialer(t, target{URL: "http://server/mcp"}, rt)
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
 		start := time.Now()
@@ -290,7 +300,7 @@ func TestProbeLate(t *testing.T) {
 			}
 			s.Handler().ServeHTTP(w, r)
 		}))
-		d := testDialer(t, ClientOptions{URL: "http://server/mcp"}, rt)
+		d := testDialer(t, target{URL: "http://server/mcp"}, rt)
 		mustDial(t, d, isModern)
 	})
 }

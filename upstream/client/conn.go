@@ -1,4 +1,4 @@
-package upstream
+package client
 
 import (
 	"bytes"
@@ -23,7 +23,7 @@ import (
 type Conn interface {
 	// Call sends a client's call; clock may be nil. The error is a *jsonrpc.Error if the server
 	// returned an error response.
-	Call(ctx context.Context, c *ClientCall, clock *Clock) (Result, error)
+	Call(ctx context.Context, c *Call, clock *Clock) (Result, error)
 	// List asks for one page of a list; cursor is JSON, nil for the first page.
 	// lease is for the memory of the page.
 	List(ctx context.Context, method string, cursor []byte, lease *transport.Lease) (raw.Object, error)
@@ -32,7 +32,7 @@ type Conn interface {
 	// be missed, or when the server sends none.
 	Watch() <-chan struct{}
 	// Follow subscribes to the resources in added and unsubscribes from those in gone. all returns
-	// the complete set; a conn that needs only the changes does not call it. follow returns the
+	// the complete set; a conn that needs only the changes does not call it. Follow returns the
 	// added resources that the server accepted; the error is the reason for the others. The conn
 	// must watch.
 	Follow(ctx context.Context, all func() []string, added, gone []string) ([]string, error)
@@ -40,9 +40,9 @@ type Conn interface {
 	// a server request on a stream that does not identify the call. The channel is closed when
 	// exclusive use ends. It is nil if no call uses the conn exclusively.
 	ExclusiveUse() <-chan struct{}
-	// tell sends a client's notification, if the era has it. It does not wait for the server.
+	// Notify sends a client's notification, if the era has it. It does not wait for the server.
 	Notify(method string)
-	// about returns the server's self-description and capabilities.
+	// Info returns the server's self-description and capabilities.
 	Info() *Info
 	// Child returns the process of a command; nil for a URL.
 	Child() transport.Child
@@ -68,12 +68,12 @@ type Info struct {
 // listings are the capabilities of a server that has lists. Resource templates belong to resources.
 var listings = [...]string{"tools", "prompts", "resources"}
 
-// announces reports whether the server announces changes of the lists of a capability (listChanged).
+// announcesList reports whether the server announces changes of the lists of a capability (listChanged).
 func (i *Info) announcesList(listing string) bool {
 	return i.Capabilities.IsTrue(listing, "listChanged")
 }
 
-// tells reports whether the server announces changes of any of its lists, and whether of all.
+// Announces reports whether the server announces changes of any of its lists, and whether of all.
 func (i *Info) Announces() (any, all bool) {
 	all = true
 	for _, listing := range listings {
@@ -83,9 +83,9 @@ func (i *Info) Announces() (any, all bool) {
 	return any, any && all
 }
 
-// hooks are the callbacks through which a conn reports to its link. They are called on the
+// Hooks are the callbacks through which a conn reports to its owner. They are called on the
 // transport's reading goroutine and must not block.
-type ClientHooks struct {
+type Hooks struct {
 	// the server's lists have changed, or may have changed while nothing listened
 	Changed func()
 	Updated func(uri string, of func(string) bool) // see Update; nil if no client subscribes
@@ -98,7 +98,7 @@ type ClientHooks struct {
 type base struct {
 	transport transport.Transport
 	log       *slog.Logger
-	hooks     ClientHooks
+	hooks     Hooks
 	observed  observed
 	era       Era
 	odd       transport.LogLimit // limits log lines about messages that violate the protocol
@@ -138,7 +138,7 @@ type base struct {
 	tasks     sync.WaitGroup // run, and the goroutines of the era
 }
 
-func (b *base) init(log *slog.Logger, h ClientHooks, era Era) {
+func (b *base) init(log *slog.Logger, h Hooks, era Era) {
 	b.log, b.hooks, b.era = log, h, era
 	b.flights, b.pending = map[jsonrpc.ID]*flight{}, map[jsonrpc.ID]*serverQuestion{}
 	b.outbox = make(chan *jsonrpc.Message, 256)
@@ -324,7 +324,7 @@ func reservedName(m raw.Member) string {
 
 // prepare builds the params of a call: the client's params with the upstream's own name of the
 // tool, and with _meta for this hop. The flight is nil if the call has no peer.
-func (b *base) prepare(id jsonrpc.ID, c *ClientCall, clock *Clock, own []raw.Edit) ([]byte, *flight, error) {
+func (b *base) prepare(id jsonrpc.ID, c *Call, clock *Clock, own []raw.Edit) ([]byte, *flight, error) {
 	var edits [2]raw.Edit
 	n := 0
 	if c.Name != "" {

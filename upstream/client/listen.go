@@ -1,4 +1,4 @@
-package upstream
+package client
 
 import (
 	"context"
@@ -55,7 +55,7 @@ type followed struct {
 	err      error
 }
 
-func (m *modernConn) init(log *slog.Logger, h ClientHooks, era Era) {
+func (m *modernConn) init(log *slog.Logger, h Hooks, era Era) {
 	m.base.init(log, h, era)
 	m.follows, m.listens = make(chan follow), map[jsonrpc.ID]*listen{}
 	m.of, m.unwanted = map[string]*listen{}, map[string]bool{}
@@ -194,7 +194,8 @@ func (m *modernConn) keep(l *listen) {
 			err = answer.Error
 		}
 		if _, refused := err.(*jsonrpc.Error); refused && l.ctx.Err() == nil {
-			m.log.Warn("the server announces changes but rejects the subscription", "error", transport.OneLine(err.Error()))
+			m.log.Warn("the server announces changes but rejects the subscription", "error",
+				transport.OneLine(err.Error()))
 			l.settle(nil, err)
 			return
 		}

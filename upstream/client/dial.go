@@ -1,4 +1,4 @@
-package upstream
+package client
 
 import (
 	"context"
@@ -23,8 +23,8 @@ const modernGrace = 200 * time.Millisecond
 
 var errSilent = errors.New("no answer to server/discover")
 
-// ClientOptions tell how to connect to one server. Either Command or URL is set, never both.
-type ClientOptions struct {
+// Options tell how to connect to one server. Either Command or URL is set, never both.
+type Options struct {
 	// Name is that of the upstream, for the Observer.
 	Name string
 	// Command starts the server as a child process: the program, then its arguments. Env, Dir and
@@ -62,12 +62,12 @@ type ClientOptions struct {
 // (2026-07-28, basic/versioning). It remembers the result: the era is a property of the server, so
 // one odd answer does not change it. All conns to a server should come from one dialer.
 type Dialer struct {
-	options ClientOptions
+	options Options
 	known   knowledge
 }
 
 // NewDialer returns a dialer that knows nothing of the server yet.
-func NewDialer(o ClientOptions) *Dialer {
+func NewDialer(o Options) *Dialer {
 	if o.URL != "" && o.Pool == nil {
 		o.Pool = transport.NewPool(o.URL)
 	}
@@ -99,7 +99,7 @@ const denialsToForget = 2
 const discoverTimeout = 5 * time.Second
 
 // Dial opens a conn for clients of the profile. It returns when the handshake is done.
-func (d *Dialer) Dial(ctx context.Context, p Profile, h ClientHooks) (Conn, error) {
+func (d *Dialer) Dial(ctx context.Context, p Profile, h Hooks) (Conn, error) {
 	guess, remote := d.known.recall()
 	if d.options.Transport == TransportSSE {
 		remote = TransportSSE
@@ -120,7 +120,7 @@ func (d *Dialer) Dial(ctx context.Context, p Profile, h ClientHooks) (Conn, erro
 
 // dialLegacy opens a legacy conn. If the configuration does not set the transport, and Streamable
 // HTTP fails, it tries HTTP+SSE.
-func (d *Dialer) dialLegacy(ctx context.Context, remote Transport, p Profile, h ClientHooks) (Conn, error) {
+func (d *Dialer) dialLegacy(ctx context.Context, remote Transport, p Profile, h Hooks) (Conn, error) {
 	c, err := d.legacy(ctx, remote, p, h)
 	if err == nil {
 		d.known.learn(EraLegacy, remote)
@@ -135,7 +135,7 @@ func (d *Dialer) dialLegacy(ctx context.Context, remote Transport, p Profile, h 
 }
 
 // legacy opens a transport and initializes a session on it.
-func (d *Dialer) legacy(ctx context.Context, remote Transport, p Profile, h ClientHooks) (*legacyConn, error) {
+func (d *Dialer) legacy(ctx context.Context, remote Transport, p Profile, h Hooks) (*legacyConn, error) {
 	c := new(legacyConn)
 	c.init(d.options.Log, h, EraLegacy)
 	d.share(&c.base)
@@ -171,7 +171,7 @@ var ErrNoLegacySession = errors.New("the server offers no legacy session")
 
 // DialLegacySession opens a legacy conn to a server that supports both eras. Over HTTP it must have a
 // session. Without a session the server cannot send requests, and then the connection has no use.
-func (d *Dialer) DialLegacySession(ctx context.Context, p Profile, h ClientHooks) (Conn, error) {
+func (d *Dialer) DialLegacySession(ctx context.Context, p Profile, h Hooks) (Conn, error) {
 	c, err := d.legacy(ctx, TransportAuto, p, h)
 	switch {
 	case err == nil && c.transport.HasSession():
@@ -185,7 +185,7 @@ func (d *Dialer) DialLegacySession(ctx context.Context, p Profile, h ClientHooks
 	return nil, err
 }
 
-func (d *Dialer) dialModern(ctx context.Context, h ClientHooks) (Conn, error) {
+func (d *Dialer) dialModern(ctx context.Context, h Hooks) (Conn, error) {
 	c := &modernConn{self: implementation(d.options.Version)}
 	c.init(d.options.Log, h, EraModern)
 	d.share(&c.base)
@@ -200,7 +200,7 @@ func (d *Dialer) dialModern(ctx context.Context, h ClientHooks) (Conn, error) {
 // that the server belongs to the legacy era, it sends initialize on the same transport. A server
 // that does not answer within discoverTimeout may never answer, or may still be starting (npx takes
 // long). Then dialAuto sends initialize, too, and the first good answer counts.
-func (d *Dialer) dialAuto(ctx context.Context, guess Era, p Profile, h ClientHooks) (Conn, error) {
+func (d *Dialer) dialAuto(ctx context.Context, guess Era, p Profile, h Hooks) (Conn, error) {
 	b, err := d.openBoth(ctx, h)
 	if err != nil {
 		return nil, err
@@ -260,7 +260,7 @@ type bothEras struct {
 }
 
 // openBoth opens the transport. At first, the modern conn receives its messages.
-func (d *Dialer) openBoth(ctx context.Context, h ClientHooks) (*bothEras, error) {
+func (d *Dialer) openBoth(ctx context.Context, h Hooks) (*bothEras, error) {
 	b := &bothEras{
 		d: d, modern: &modernConn{self: implementation(d.options.Version)}, legacy: new(legacyConn),
 		discovered: make(chan error, 1), initialized: make(chan error, 1),
@@ -360,8 +360,8 @@ func (d *Dialer) openTransport(ctx context.Context, remote Transport, in transpo
 	o := &d.options
 	if o.URL == "" {
 		return transport.OpenStdio(transport.StdioOptions{
-			Command: o.Command, Env: o.Env, Dir: o.Dir, Confine: o.Confine, MessageLimit: o.MessageLimit, Depth: o.Depth,
-			Watchdog: o.Watchdog, Log: o.Log, Account: o.Account,
+			Command: o.Command, Env: o.Env, Dir: o.Dir, Confine: o.Confine, Watchdog: o.Watchdog,
+			MessageLimit: o.MessageLimit, Depth: o.Depth, Log: o.Log, Account: o.Account,
 		}, in)
 	}
 	h := transport.HTTPOptions{

@@ -1,4 +1,4 @@
-package upstream
+package client
 
 import (
 	"bytes"
@@ -82,7 +82,7 @@ func (m *modernConn) params(p Profile, more []byte) []byte {
 }
 
 // appendMeta appends the members for this hop to the _meta of a client's call.
-func (m *modernConn) appendMeta(own []raw.Edit, c *ClientCall) []raw.Edit {
+func (m *modernConn) appendMeta(own []raw.Edit, c *Call) []raw.Edit {
 	own = append(own,
 		raw.Edit{Name: mcp.MetaKeyProtocolVersion, Value: quotedVersion},
 		raw.Edit{Name: mcp.MetaKeyClientInfo, Value: m.self},
@@ -120,11 +120,11 @@ const (
 )
 
 // Call implements conn.
-func (m *modernConn) Call(ctx context.Context, c *ClientCall, clock *Clock) (Result, error) {
+func (m *modernConn) Call(ctx context.Context, c *Call, clock *Clock) (Result, error) {
 	return m.observeCall(ctx, c, clock, m.send)
 }
 
-func (m *modernConn) send(ctx context.Context, c *ClientCall, clock *Clock) (Result, error) {
+func (m *modernConn) send(ctx context.Context, c *Call, clock *Clock) (Result, error) {
 	id := m.nextID()
 	var few [7]raw.Edit
 	params, f, err := m.prepare(id, c, clock, m.appendMeta(few[:0], c))
@@ -182,7 +182,7 @@ func (m *modernConn) Ping(ctx context.Context) error {
 	return unlessAnswered(err)
 }
 
-// tell implements conn. This era has no client notifications.
+// Notify implements conn. This era has no client notifications.
 func (m *modernConn) Notify(string) {}
 
 func (m *modernConn) List(

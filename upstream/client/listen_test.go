@@ -1,4 +1,4 @@
-package upstream
+package client
 
 import (
 	"slices"
@@ -14,7 +14,7 @@ import (
 func TestWhatAGapMissed(t *testing.T) {
 	m, l := &modernConn{}, &listen{uris: []string{"one", "two"}, gap: true, before: []string{"one"}, settled: make(chan struct{})}
 	var told []string
-	m.init(authtest.Log(t), ClientHooks{Missed: func(uris []string) {
+	m.init(authtest.Log(t), Hooks{Missed: func(uris []string) {
 		select {
 		case <-l.settled:
 			told = append(told, "to all")

@@ -1,4 +1,4 @@
-package upstream
+package client
 
 import (
 	"bytes"
@@ -139,7 +139,7 @@ func (t *TraceContext) header(h []HeaderField) []HeaderField {
 
 // observeCall makes a call with send, and tells the Observer.
 func (b *base) observeCall(
-	ctx context.Context, c *ClientCall, clock *Clock, send func(context.Context, *ClientCall, *Clock) (Result, error),
+	ctx context.Context, c *Call, clock *Clock, send func(context.Context, *Call, *Clock) (Result, error),
 ) (Result, error) {
 	o := b.observed
 	if o.Observer == nil {
