@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -16,12 +15,6 @@ import (
 	"junction/upstream/raw"
 	"junction/upstream/transport"
 )
-
-// modernGrace is how long the modern answer may come after the legacy one, if both requests waited
-// for the server to start.
-const modernGrace = 200 * time.Millisecond
-
-var errSilent = errors.New("no answer to server/discover")
 
 // Options tell how to connect to one server. Either Command or URL is set, never both.
 type Options struct {
@@ -93,10 +86,6 @@ type knowledge struct {
 // denialsToForget is the number of consecutive handshakes that must contradict the known era until
 // it is forgotten.
 const denialsToForget = 2
-
-// discoverTimeout is the time limit for the answer to server/discover. After it, the legacy
-// handshake is tried, too, because some servers never answer.
-const discoverTimeout = 5 * time.Second
 
 // Dial opens a conn for clients of the profile. It returns when the handshake is done.
 func (d *Dialer) Dial(ctx context.Context, p Profile, h Hooks) (Conn, error) {
@@ -194,147 +183,6 @@ func (d *Dialer) dialModern(ctx context.Context, h Hooks) (Conn, error) {
 	}
 	d.known.learn(EraModern, TransportAuto)
 	return c, nil
-}
-
-// dialAuto connects to a server of unknown era. It sends server/discover first. If the answer shows
-// that the server belongs to the legacy era, it sends initialize on the same transport. A server
-// that does not answer within discoverTimeout may never answer, or may still be starting (npx takes
-// long). Then dialAuto sends initialize, too, and the first good answer counts.
-func (d *Dialer) dialAuto(ctx context.Context, guess Era, p Profile, h Hooks) (Conn, error) {
-	b, err := d.openBoth(ctx, h)
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer b.handshakes.Wait()
-	defer cancel()
-	b.handshakes.Go(func() { b.discovered <- b.modern.handshake(ctx) })
-	late := time.NewTimer(min(discoverTimeout, d.options.ConnectTimeout/2))
-	defer late.Stop()
-	denied := error(nil) // the evidence that the server does not support the modern era; nil for none
-	select {
-	case err := <-b.discovered:
-		not, denies := errors.AsType[*notModernError](err)
-		switch {
-		case err == nil:
-			return b.useModern(), nil
-		case denies:
-			denied = not.cause
-		case d.options.URL == "" && (b.transport.Ended() || errors.As(err, new(*transport.ExitError))):
-			// Some legacy servers exit when they receive an unknown request: start the server again
-			// and initialize it.
-			b.fail(err)
-			return d.dialLegacy(ctx, TransportAuto, p, h)
-		default:
-			return nil, b.fail(err)
-		}
-		if guess == EraModern && !d.known.doubt() {
-			return nil, b.fail(fmt.Errorf("the server spoke %s before and denies it now: %w", modernVersion, denied))
-		}
-	case <-late.C:
-	}
-	c, err := b.firstAnswer(ctx, denied, p)
-	switch {
-	case err == nil:
-		return c, nil
-	case !d.mayBeSSE(err):
-		return nil, b.fail(err)
-	}
-	b.fail(err)
-	if c, second := d.dialLegacy(ctx, TransportSSE, p, h); second == nil {
-		return c, nil
-	}
-	return nil, err
-}
-
-// bothEras is one transport with a conn of each era. Only one of the conns will be used.
-type bothEras struct {
-	d          *Dialer
-	transport  transport.Transport
-	modern     *modernConn
-	legacy     *legacyConn
-	speaker    atomic.Pointer[base] // the conn that receives the server's messages
-	handshakes sync.WaitGroup
-	// the results of the handshakes; each 1-buffered
-	discovered, initialized chan error
-}
-
-// openBoth opens the transport. At first, the modern conn receives its messages.
-func (d *Dialer) openBoth(ctx context.Context, h Hooks) (*bothEras, error) {
-	b := &bothEras{
-		d: d, modern: &modernConn{self: implementation(d.options.Version)}, legacy: new(legacyConn),
-		discovered: make(chan error, 1), initialized: make(chan error, 1),
-	}
-	b.modern.init(d.options.Log, h, EraModern)
-	b.legacy.init(d.options.Log, h, EraLegacy)
-	d.share(&b.modern.base)
-	d.share(&b.legacy.base)
-	b.legacy.ids.Store(1 << 20) // other ids than those of the modern conn on the same transport
-	b.speaker.Store(&b.modern.base)
-	t, err := d.open(ctx, TransportAuto, func(m *jsonrpc.Message) { b.speaker.Load().receive(m) })
-	if err != nil {
-		b.modern.stop()
-		b.legacy.stop()
-		return nil, err
-	}
-	b.transport = t
-	b.modern.start(t)
-	b.legacy.start(t)
-	return b, nil
-}
-
-// firstAnswer sends initialize and returns the conn of the first handshake that succeeds. denied is
-// the evidence against the modern era; nil if server/discover was not answered yet.
-func (b *bothEras) firstAnswer(ctx context.Context, denied error, p Profile) (Conn, error) {
-	b.speaker.Store(&b.legacy.base)
-	b.handshakes.Go(func() { b.initialized <- b.legacy.handshake(ctx, implementation(b.d.options.Version), p) })
-	var err error
-	for pending := 2; ; {
-		select {
-		case err = <-b.initialized:
-			if err == nil && denied == nil && pending == 2 {
-				// A server that was only slow to start answers both requests, and may answer the
-				// first one second.
-				select {
-				case denied = <-b.discovered:
-				case <-time.After(modernGrace):
-					denied = errSilent
-				}
-				if denied == nil {
-					return b.useModern(), nil
-				}
-			}
-			if err == nil {
-				b.modern.abandon()
-				b.d.known.learn(EraLegacy, TransportAuto)
-				return b.legacy, nil
-			}
-		case late := <-b.discovered:
-			if late == nil {
-				return b.useModern(), nil
-			}
-		}
-		if pending--; pending == 0 || denied != nil {
-			return nil, err
-		}
-	}
-}
-
-// useModern gives the transport to the modern conn, and returns this conn.
-func (b *bothEras) useModern() Conn {
-	b.speaker.Store(&b.modern.base)
-	b.legacy.abandon()
-	b.d.known.learn(EraModern, TransportAuto)
-	return b.modern
-}
-
-// fail closes the transport and both conns, and returns the error to report.
-func (b *bothEras) fail(err error) error {
-	err = dead(b.transport, err)
-	b.modern.stop()
-	b.legacy.Close()
-	b.modern.tasks.Wait()
-	return asRPCError(err)
 }
 
 // mayBeSSE reports whether the error of initialize is a reason to try HTTP+SSE (2026-07-28,

@@ -323,3 +323,43 @@ func TestProbedNeedsEvidence(t *testing.T) {
 		t.Error("a network failure is taken for evidence of the legacy era")
 	}
 }
+
+// TestRaceOfTheEras has a server of both eras answer both handshakes late. The modern era counts if
+// its answer comes within modernGrace after the legacy one.
+func TestRaceOfTheEras(t *testing.T) {
+	for _, tt := range []struct {
+		name                 string
+		discover, initialize time.Duration // until the answer
+		want                 string
+		took                 time.Duration
+	}{
+		{"modern in time", discoverTimeout - time.Second, 0, isModern, discoverTimeout - time.Second},
+		{"modern first", discoverTimeout + time.Second, 2 * time.Second, isModern, discoverTimeout + time.Second},
+		{"modern soon after legacy", discoverTimeout + time.Second, time.Second - modernGrace/2, isModern, discoverTimeout + time.Second},
+		{"modern long after legacy", discoverTimeout + time.Second, 0, isLegacy, discoverTimeout + modernGrace},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := upstreamtest.New(upstreamtest.Script{})
+				t.Cleanup(s.Close)
+				_, rt := upstreamtest.NewCable(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					wait := time.Duration(0)
+					switch {
+					case r.Header.Get(headerMethod) == "server/discover":
+						wait = tt.discover
+					case r.Method == http.MethodPost && r.Header.Get("Mcp-Session-Id") == "":
+						wait = tt.initialize
+					}
+					time.Sleep(wait)
+					s.Handler().ServeHTTP(w, r)
+				}))
+				began := time.Now()
+				mustDial(t, testDialer(t, target{URL: "http://server/mcp"}, rt), tt.want)
+				if took := time.Since(began); took != tt.took {
+					t.Errorf("it took %v, want %v", took, tt.took)
+				}
+				settle(time.Minute) // the handler ends
+			})
+		})
+	}
+}
