@@ -78,46 +78,22 @@ func (l *link) run(ctx context.Context, cause client.Trace) {
 		l.pool.recallLater()
 	}
 	if why := l.pool.connConfig.Blocked; why != "" {
-		err := errors.New(why)
-		l.update(func(s *linkState) bool { s.attempts++; s.state, s.err = StateBlocked, err; return true })
+		l.update(outcome{state: StateBlocked, err: errors.New(why), failed: true}.apply)
 		<-ctx.Done()
 	}
 	var pause pace.Backoff
 	for ctx.Err() == nil {
 		l.update(func(s *linkState) bool { s.state, s.retry = StateStarting, time.Time{}; return true })
 		lived, err := l.connectAndServe(ctx, cause)
-		cause = nil
-		_, err = l.pool.lacking(err)
+		cause = nil // the next attempt is not for that call
+		if errors.Is(err, errIdle) {
+			l.stop(errIdle)
+		}
 		if ctx.Err() != nil {
 			break
 		}
-		if errors.Is(err, errIdle) {
-			l.stop(errIdle)
-			break
-		}
-		err = l.pool.shown(err)
-		if lived > 30*time.Second {
-			pause.Reset()
-		}
-		next := stateAfter(err)
-		if next != StateRetrying {
-			pause.Begin(pace.Longest)
-		}
-		if signIn(err) {
-			pause.Begin(lookEvery)
-		}
-		rest := pause.Next()
-		l.update(func(s *linkState) bool {
-			if lived == 0 {
-				// the end of a working conn is no failed attempt: calls wait for the next one
-				s.attempts++
-			}
-			s.state, s.conn, s.err = next, nil, err
-			if s.retry = time.Now().Add(rest); signIn(err) { // only the sign-in is looked for
-				s.retry = time.Time{}
-			}
-			return true
-		})
+		o, rest := l.outcomeOf(lived, err, &pause)
+		l.update(o.apply)
 		pace.Wait(ctx, rest, l.wake)
 		if !l.readsShared && l.retire() { // no call waits for the link
 			l.stop(errIdle)

@@ -277,56 +277,6 @@ func (p *pool) linkIdle() {
 	p.mu.Unlock()
 }
 
-// linkChanged updates the status after a state change of the link that reads the catalog.
-// Concurrent calls see the same, latest state.
-func (p *pool) linkChanged(l *link) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	l.mu.Lock()
-	before, now, err := p.last, l.state, l.err
-	p.last, p.status.Retry = now, l.retry
-	// an attempt after a failure does not hide the failure
-	if shown := p.status.State; shown != now && !(now == StateStarting && shown.Failed()) {
-		p.status.State, p.status.Since = now, l.since
-	}
-	l.mu.Unlock()
-	_, signIn := errors.AsType[*SignInError](err)
-	switch {
-	case signIn && now == StateSignIn: // the catalog belonged to the user who signed out
-		p.status.Err = describe(err)
-		p.publish(signedOut)
-	case now == StateReady:
-		p.status.Err, p.status.Advice = "", ""
-		if p.grace != nil {
-			p.grace.Stop()
-			p.grace = nil
-		}
-	case now.Failed():
-		p.status.Err, p.status.Advice = describe(err), advice(err, p.name, &p.connConfig)
-		if p.grace == nil && !p.closed {
-			p.grace = time.AfterFunc(p.options.Grace, p.giveUp)
-		}
-	}
-	// after the other changes: waiting callers read them at once
-	if now != StateStarting && !p.Tried() {
-		close(p.met)
-		if p.person != "" && !p.closed {
-			p.tellCatalog()
-		}
-	}
-	// StateChanged is not called for pools of one user; a missing sign-in is not logged
-	if p.person != "" && before != now && !signIn && now != StateStarting && !p.closed {
-		level := slog.LevelInfo
-		if now.Failed() {
-			level = slog.LevelWarn
-		}
-		p.log.Log(context.Background(), level, "upstream "+now.String(), "error", p.status.Err)
-	}
-	if p.options.Hooks.StateChanged != nil && before != now && !p.closed && p.person == "" {
-		p.options.Hooks.StateChanged(Change{p.name, now, err, len(p.Catalog().Tools)})
-	}
-}
-
 // signedOut is the catalog of an upstream whose user has to sign in.
 var signedOut = &Catalog{SignIn: true}
 
