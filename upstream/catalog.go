@@ -12,6 +12,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"junction/upstream/client"
 	"junction/upstream/definition"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
@@ -63,9 +64,9 @@ func (p Part) capability() string { return partTable[p].capability }
 
 // Catalog is what one upstream offers, verbatim. It is never modified.
 type Catalog struct {
-	Era     Era    // EraAuto before the upstream was listed for the first time
-	Both    bool   // a server of the modern era that speaks the legacy one as well
-	Version string // of the protocol, as negotiated
+	Era     client.Era // EraAuto before the upstream was listed for the first time
+	Both    bool       // a server of the modern era that speaks the legacy one as well
+	Version string     // of the protocol, as negotiated
 	// Capabilities and Instructions are what the server said in its handshake; absent and "" before
 	// the first one.
 	Capabilities raw.Object
@@ -162,7 +163,7 @@ func (c *Catalog) list(p Part) *[]Item {
 
 // Offers reports whether the server has declared the capability at the path: an object, or true.
 func (c *Catalog) Offers(path ...string) bool {
-	return has(c.Capabilities, path...) || isTrue(c.Capabilities, path...)
+	return c.Capabilities.HasObject(path...) || c.Capabilities.IsTrue(path...)
 }
 
 // equal reports whether both offer the same.
@@ -226,12 +227,12 @@ const (
 // listAll reads all pages of all lists that the server has. A list that cannot be read to its end
 // is never a shorter list: where it is the tools, or where the connection fails, that is the error,
 // and of the other lists the one that last has stays, with the reason in Left.
-func (p *pool) listAll(ctx context.Context, c conn, last *Catalog) (*Catalog, error) {
-	info := c.about()
-	cat := &Catalog{Era: info.era, Version: info.version, Both: info.both, Capabilities: info.capabilities,
-		Instructions: info.instructions, Listed: time.Now(), mirrors: info.mirrors, held: new(leases)}
+func (p *pool) listAll(ctx context.Context, c client.Conn, last *Catalog) (*Catalog, error) {
+	info := c.Info()
+	cat := &Catalog{Era: info.Era, Version: info.Version, Both: info.Both, Capabilities: info.Capabilities,
+		Instructions: info.Instructions, Listed: time.Now(), mirrors: info.Mirrors, held: new(leases)}
 	// there are old servers that do not declare their tools
-	if info.era == EraLegacy || has(info.capabilities, "tools") {
+	if info.Era == client.EraLegacy || info.Capabilities.HasObject("tools") {
 		if err := p.readPart(ctx, cat, c, PartTools); err != nil {
 			cat.free()
 			return nil, fmt.Errorf("%s: %w", PartTools.Method(), err)
@@ -244,7 +245,7 @@ func (p *pool) listAll(ctx context.Context, c conn, last *Catalog) (*Catalog, er
 	others, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for part := PartPrompts; part < Parts; part++ {
-		if !has(info.capabilities, part.capability()) {
+		if !info.Capabilities.HasObject(part.capability()) {
 			continue
 		}
 		left := len(cat.Left)
@@ -272,20 +273,20 @@ func (p *pool) listAll(ctx context.Context, c conn, last *Catalog) (*Catalog, er
 }
 
 // readPart reads one list of a server into the catalog.
-func (p *pool) readPart(ctx context.Context, cat *Catalog, c conn, part Part) error {
-	cat.held.of[part] = transport.NewLease(p.dialer.account).Limit(int64(p.options.MessageLimit),
+func (p *pool) readPart(ctx context.Context, cat *Catalog, c client.Conn, part Part) error {
+	cat.held.of[part] = transport.NewLease(p.account).Limit(int64(p.options.MessageLimit),
 		"its pages together have more than %s (limits.message)")
 	return cat.read(ctx, c, part, p.options.Items)
 }
 
 // read reads all pages of one list.
-func (c *Catalog) read(ctx context.Context, from conn, p Part, maxItems int) error {
+func (c *Catalog) read(ctx context.Context, from client.Conn, p Part, maxItems int) error {
 	c.index[p] = map[string]int{}
 	left := len(c.Left)
 	seen := map[[sha256.Size]byte]bool{} // a cursor may be long
 	var cursor []byte
 	for page := 1; ; page++ {
-		result, err := from.list(ctx, p.Method(), cursor, c.held.of[p])
+		result, err := from.List(ctx, p.Method(), cursor, c.held.of[p])
 		if err != nil {
 			said, ok := errors.AsType[*jsonrpc.Error](err)
 			if page == 1 && ok && said.Code == mcp.METHOD_NOT_FOUND {
@@ -365,8 +366,8 @@ func (c *Catalog) add(p Part, text []byte) {
 		} else if err != nil {
 			t.Params, t.HeaderProblem = nil, err.Error() // clients of the legacy era may call it, without headers
 		}
-		t.TaskOnly = c.Era == EraLegacy && taskOnly(o)
-		t.Older, changes = definition.Older(o, changes, c.Era == EraLegacy)
+		t.TaskOnly = c.Era == client.EraLegacy && taskOnly(o)
+		t.Older, changes = definition.Older(o, changes, c.Era == client.EraLegacy)
 	}
 	o = o.Forget()
 	if reason != "" {
@@ -384,4 +385,14 @@ func (c *Catalog) add(p Part, text []byte) {
 	}
 	t.Item = Item{name, o}
 	c.Tools = append(c.Tools, t)
+}
+
+// taskOnly reports whether the definition of a tool requires calls as a task.
+func taskOnly(definition raw.Object) bool {
+	execution, err := definition.Object("execution")
+	if err != nil {
+		return false
+	}
+	support, _ := execution.String("taskSupport")
+	return support == "required"
 }

@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"cmp"
 	"fmt"
 	"log/slog"
 	"net/url"
@@ -14,6 +13,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"junction/upstream/client"
 	"junction/upstream/command"
 	"junction/upstream/sandbox"
 	"junction/upstream/transport"
@@ -49,11 +49,11 @@ type Config struct {
 	Auth Auth `yaml:"auth"`
 	// Transport of a remote server: auto (the default) finds out, http is Streamable HTTP, sse is
 	// HTTP+SSE of 2024-11-05.
-	Transport Transport `yaml:"transport"`
+	Transport client.Transport `yaml:"transport"`
 
 	// Era is the protocol era to speak: auto (the default) asks the server, legacy is 2025-11-25
 	// and older, modern is 2026-07-28.
-	Era Era `yaml:"era"`
+	Era client.Era `yaml:"era"`
 	// Enabled false keeps the entry in the file and the server out of the catalog. Default true.
 	Enabled *bool `yaml:"enabled"`
 	// Prefix stands before the names of this upstream's items on the merged endpoint. Default: the
@@ -276,25 +276,14 @@ func (r *Rules) UnmarshalYAML(n *yaml.Node) error {
 	return nil
 }
 
-// Transport, Era, Isolation, Questions and Expose are words of the file; the zero value is the
-// default of each.
+// Isolation, Questions and Expose are words of the file; the zero value is the default of each.
 type (
-	Transport string
-	Era       string
 	Isolation string
 	Questions string
 	Expose    string
 )
 
 const (
-	TransportAuto Transport = ""
-	TransportHTTP Transport = "http"
-	TransportSSE  Transport = "sse"
-
-	EraAuto   Era = ""
-	EraLegacy Era = "legacy"
-	EraModern Era = "modern"
-
 	IsolationUnset     Isolation = "" // see Config.Isolation
 	IsolationShared    Isolation = "shared"
 	IsolationSession   Isolation = "session"
@@ -308,8 +297,6 @@ const (
 	ExposeListed Expose = "listed"
 )
 
-func (t *Transport) UnmarshalYAML(n *yaml.Node) error { return oneOf(n, t, "auto", "http", "sse") }
-func (e *Era) UnmarshalYAML(n *yaml.Node) error       { return oneOf(n, e, "auto", "legacy", "modern") }
 func (i *Isolation) UnmarshalYAML(n *yaml.Node) error {
 	return oneOf(n, i, "", "shared", "session", "principal")
 }
@@ -352,35 +339,6 @@ func (s *Size) UnmarshalYAML(n *yaml.Node) error {
 	return nil
 }
 
-// resolved is the configuration of one upstream: the entry with its defaults, and the entry itself.
-type resolved struct {
-	Config
-	given Config
-}
-
-// resolve is called once for each entry and each state of the file.
-func (c Config) resolve(d Defaults) resolved { return resolved{c.withDefaults(d), c} }
-
-// withDefaults fills in what the entry leaves out, from the file's defaults and then from the
-// figures in the comments above.
-func (c Config) withDefaults(d Defaults) Config {
-	c.Timeout = cmp.Or(c.Timeout, d.Timeout, time.Minute)
-	c.MaxTimeout = cmp.Or(c.MaxTimeout, d.MaxTimeout, 10*time.Minute)
-	connect := 20 * time.Second
-	if len(c.Command) > 0 {
-		// npx may have to install it first, and an installation that is broken off stays broken
-		connect = 2 * time.Minute
-	}
-	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, d.ConnectTimeout, connect)
-	c.Concurrency = cmp.Or(c.Concurrency, d.Concurrency, 32)
-	links := 8
-	if c.URL != "" {
-		links = 256 // a session of a remote server costs less than a process
-	}
-	c.MaxLinks = cmp.Or(c.MaxLinks, links)
-	return c
-}
-
 // LogValue shows where the upstream is and hides what may be secret: the environment, the headers
 // and the query of the URL.
 func (c Config) LogValue() slog.Value {
@@ -392,11 +350,6 @@ func (c Config) LogValue() slog.Value {
 		return slog.StringValue("url")
 	}
 	return slog.StringValue(u.Scheme + "://" + u.Host + u.Path)
-}
-
-// environment returns which variables of ours a command of the entry gets, and which of its own.
-func (c *Config) environment() transport.Environment {
-	return transport.Environment{Own: c.Env, Inherit: c.InheritEnv, Reserved: c.Reserved}
 }
 
 // Withheld returns the names of the variables of our environment that a command of the entry does

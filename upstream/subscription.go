@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,10 +8,8 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/mark3labs/mcp-go/mcp"
-
-	"junction/upstream/jsonrpc"
-	"junction/upstream/raw"
+	"junction/upstream/client"
+	"junction/upstream/pace"
 )
 
 // This file implements subscriptions to the resources of an upstream. Subscribers are counted:
@@ -35,7 +32,7 @@ type subscriptions struct {
 	wanted map[string]int // number of subscribers, by URI
 	// the link that is kept open while there are subscribers; otherwise nil
 	held     *link
-	conn     conn            // the conn that the state below belongs to
+	conn     client.Conn     // the conn that the state below belongs to
 	followed map[string]bool // resources that conn follows; changed only by the holder of turn
 	lacking  map[string]bool // resources that are wanted and not followed
 	idle     map[string]bool // resources that are followed and not wanted
@@ -73,7 +70,7 @@ func (p *pool) unlink(l *link) {
 }
 
 // begin resets the state for a new conn, which follows nothing yet; mu is held.
-func (s *subscriptions) begin(c conn) {
+func (s *subscriptions) begin(c client.Conn) {
 	s.conn, s.followed, s.lacking, s.idle = c, map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for uri := range s.wanted {
 		s.lacking[uri] = true
@@ -88,7 +85,7 @@ var errNoSubscriptions = errors.New("the server takes no subscriptions to resour
 // the same Source. The error is the reason for the others: a *jsonrpc.Error if the server returned
 // it.
 func (p *pool) Subscribe(
-	ctx context.Context, own Profile, session, principal string, uris []string,
+	ctx context.Context, own client.Profile, session, principal string, uris []string,
 ) (Source, []string, error) {
 	if c := p.Catalog(); !c.Listed.IsZero() && !c.Offers("resources", "subscribe") {
 		return Source{}, nil, errNoSubscriptions
@@ -96,14 +93,14 @@ func (p *pool) Subscribe(
 	key := p.key(own, session, principal, false)
 	l, c, err := p.take(ctx, key, nil)
 	if err != nil {
-		return Source{}, nil, &Error{p.name, KindUnavailable, err}
+		return Source{}, nil, &Error{p.name, client.KindUnavailable, err}
 	}
 	defer l.release()
-	if !isTrue(c.about().capabilities, "resources", "subscribe") {
+	if !c.Info().Capabilities.IsTrue("resources", "subscribe") {
 		return Source{}, nil, errNoSubscriptions
 	}
 	if !p.claim(l) {
-		return Source{}, nil, &Error{p.name, KindBusy,
+		return Source{}, nil, &Error{p.name, client.KindBusy,
 			fmt.Errorf("subscriptions of %d users are open (half of max_links)", p.share())}
 	}
 	defer l.releaseSubscription()
@@ -130,12 +127,12 @@ func (p *pool) claim(l *link) bool {
 	return true
 }
 
-func (s *subscriptions) subscribe(ctx context.Context, l *link, c conn, uris []string) ([]string, error) {
+func (s *subscriptions) subscribe(ctx context.Context, l *link, c client.Conn, uris []string) ([]string, error) {
 	select {
 	case s.turn <- struct{}{}:
 		defer func() { <-s.turn }()
 	case <-ctx.Done():
-		return nil, &Error{s.p.name, KindTimeout, context.Cause(ctx)}
+		return nil, &Error{s.p.name, client.KindTimeout, context.Cause(ctx)}
 	}
 	err := s.sync(ctx, c, uris)
 	s.mu.Lock()
@@ -185,12 +182,12 @@ func (s *subscriptions) unsubscribe(uris []string) {
 	if held != nil {
 		held.releaseSubscription()
 	}
-	nudge(s.stale)
+	pace.Wake(s.stale)
 }
 
 // sync makes c follow the wanted resources and those in more, and no others. Only the changes are
 // sent to the server. The caller holds turn.
-func (s *subscriptions) sync(ctx context.Context, c conn, more []string) error {
+func (s *subscriptions) sync(ctx context.Context, c client.Conn, more []string) error {
 	s.mu.Lock()
 	if s.conn != c {
 		s.begin(c)
@@ -213,7 +210,7 @@ func (s *subscriptions) sync(ctx context.Context, c conn, more []string) error {
 	}
 	slices.Sort(added)
 	added = slices.Compact(added)
-	accepted, err := c.follow(ctx, func() []string { return s.all(more) }, added, gone)
+	accepted, err := c.Follow(ctx, func() []string { return s.all(more) }, added, gone)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, uri := range accepted {
@@ -236,7 +233,7 @@ func (s *subscriptions) all(more []string) []string {
 
 // resubscribe makes a new conn follow the wanted resources. Updates were missed while there was no
 // conn, so it then reports all resources wanted before as possibly changed.
-func (s *subscriptions) resubscribe(ctx context.Context, l *link, c conn) {
+func (s *subscriptions) resubscribe(ctx context.Context, l *link, c client.Conn) {
 	ctx, cancel := context.WithTimeout(ctx, s.p.connConfig.ConnectTimeout)
 	defer cancel()
 	select {
@@ -261,7 +258,7 @@ func (s *subscriptions) resubscribe(ctx context.Context, l *link, c conn) {
 
 // withdraw unsubscribes from resources without a subscriber. It does nothing while another
 // goroutine holds turn, because that goroutine's sync does the same.
-func (s *subscriptions) withdraw(ctx context.Context, c conn) {
+func (s *subscriptions) withdraw(ctx context.Context, c client.Conn) {
 	ctx, cancel := context.WithTimeout(ctx, s.p.connConfig.ConnectTimeout)
 	defer cancel()
 	select {
@@ -294,33 +291,4 @@ func (s *subscriptions) updated(uri string, of func(string) bool) {
 	if tell := s.p.options.Hooks.ResourceUpdated; tell != nil {
 		tell(Update{Upstream: s.p.name, Person: s.p.person, URI: uri, Source: Source{s}, of: of})
 	}
-}
-
-// follow implements conn: it sends one request per resource.
-func (l *legacyConn) follow(ctx context.Context, _ func() []string, added, gone []string) ([]string, error) {
-	var accepted []string
-	var refused error
-	ask := func(method mcp.MCPMethod, uri string) error {
-		_, err := l.requestObserved(ctx, string(method), append(raw.AppendQuote([]byte(`{"uri":`), uri), '}'), nil, nil)
-		if _, said := err.(*jsonrpc.Error); said {
-			refused = cmp.Or(refused, err)
-			return nil
-		}
-		if err == nil && method == mcp.MethodResourcesSubscribe {
-			accepted = append(accepted, uri)
-		}
-		return err
-	}
-	for _, uri := range gone {
-		if err := ask(mcp.MethodResourcesUnsubscribe, uri); err != nil {
-			return accepted, fmt.Errorf("%s: %w", mcp.MethodResourcesUnsubscribe, err)
-		}
-	}
-	refused = nil
-	for _, uri := range added {
-		if err := ask(mcp.MethodResourcesSubscribe, uri); err != nil {
-			return accepted, fmt.Errorf("%s: %w", mcp.MethodResourcesSubscribe, err)
-		}
-	}
-	return accepted, refused
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"junction/upstream/client"
 	"junction/upstream/http1"
 	"junction/upstream/loopback"
 	"junction/upstream/yamlread"
@@ -44,7 +45,7 @@ func (c *Config) Validate(name string) []yamlread.Problem {
 		if len(c.Headers) > 0 {
 			bad("headers", "are only for a url")
 		}
-		if c.Transport != TransportAuto {
+		if c.Transport != client.TransportAuto {
 			bad("transport", "is only for a url")
 		}
 	}
@@ -57,7 +58,7 @@ func (c *Config) Validate(name string) []yamlread.Problem {
 			bad("headers."+k, "has a line break in its value")
 		}
 	}
-	if c.Transport == TransportSSE && c.Era == EraModern {
+	if c.Transport == client.TransportSSE && c.Era == client.EraModern {
 		bad("era", "the sse transport is of 2024-11-05 and has no modern era; remove one of the two")
 	}
 	if c.Prefix != nil && *c.Prefix != "" && !validName(*c.Prefix) {

@@ -1,4 +1,4 @@
-package upstream
+package client
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"junction/upstream/jsonrpc"
+	"junction/upstream/pace"
 	"junction/upstream/transport"
 )
 
@@ -154,7 +155,7 @@ func (s *shared) addTogether(ctx context.Context, uris []string, room bool) ([]s
 // revive marks a resource as used again, if its subscription is still open.
 func (s *shared) revive(uri string) bool {
 	l := s.m.of[uri]
-	if l == nil || isClosed(l.ended) { // ended: the server has rejected it when it was opened again
+	if l == nil || pace.IsClosed(l.ended) { // ended: the server has rejected it when it was opened again
 		return false
 	}
 	s.m.lmu.Lock()
@@ -296,7 +297,7 @@ func (s *shared) merge(ctx context.Context, more []string) ([]string, error) {
 // put stores the subscription of merge. If the server has not acknowledged it yet, all of its
 // resources count as used, because keep tries again.
 func (s *shared) put(l *listen) {
-	if isClosed(l.settled) && l.err == nil {
+	if pace.IsClosed(l.settled) && l.err == nil {
 		s.adopt(l)
 		return
 	}
@@ -320,7 +321,7 @@ func (s *shared) end(list ...*listen) {
 		id := l.id
 		l.over = true
 		s.m.lmu.Unlock()
-		known = known && isClosed(l.settled) && l.err == nil
+		known = known && pace.IsClosed(l.settled) && l.err == nil
 		if id == "" {
 			continue
 		}

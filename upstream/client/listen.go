@@ -1,4 +1,4 @@
-package upstream
+package client
 
 import (
 	"context"
@@ -55,16 +55,16 @@ type followed struct {
 	err      error
 }
 
-func (m *modernConn) init(log *slog.Logger, h hooks, era Era) {
+func (m *modernConn) init(log *slog.Logger, h Hooks, era Era) {
 	m.base.init(log, h, era)
 	m.follows, m.listens = make(chan follow), map[jsonrpc.ID]*listen{}
 	m.of, m.unwanted = map[string]*listen{}, map[string]bool{}
 	m.acked, m.aim = m.acknowledged, m.aimed
 }
 
-// watch keeps a subscriptions/listen open as long as the conn lives, if the server announces
+// Watch keeps a subscriptions/listen open as long as the conn lives, if the server announces
 // changes of its lists, or once a client subscribes to a resource.
-func (m *modernConn) watch() <-chan struct{} {
+func (m *modernConn) Watch() <-chan struct{} {
 	m.tasks.Go(m.watching)
 	ready := make(chan struct{})
 	close(ready) // a modern server sends no requests on a stream, so calls need not wait for it
@@ -75,7 +75,7 @@ func (m *modernConn) watch() <-chan struct{} {
 func (m *modernConn) watching() {
 	w := watcher{m: m}
 	defer w.streams.Wait()
-	_, w.any, _ = m.info.tells()
+	w.any, _ = m.info.Announces()
 	if m.transport.PerRequest() {
 		w.replacing()
 	} else {
@@ -141,8 +141,8 @@ func (w *watcher) replacing() {
 	}
 }
 
-// follow implements conn.
-func (m *modernConn) follow(ctx context.Context, all func() []string, added, gone []string) ([]string, error) {
+// Follow implements conn.
+func (m *modernConn) Follow(ctx context.Context, all func() []string, added, gone []string) ([]string, error) {
 	f := follow{ctx, all, added, gone, make(chan followed, 1)}
 	select {
 	case m.follows <- f:
@@ -179,7 +179,7 @@ func (m *modernConn) keep(l *listen) {
 		m.listens[id], l.id = l, id
 		m.lmu.Unlock()
 		req := &transport.Request{Message: jsonrpc.Message{ID: id, Method: method,
-			Params: m.params(everything(), m.filter(l.lists, l.uris))}, Header: ownHeader(method)}
+			Params: m.params(Everything(), m.filter(l.lists, l.uris))}, Header: ownHeader(method)}
 		ctx := l.call // on stdio, (*shared).end cancels the request at the server
 		if m.transport.PerRequest() {
 			ctx = l.ctx
@@ -194,7 +194,8 @@ func (m *modernConn) keep(l *listen) {
 			err = answer.Error
 		}
 		if _, refused := err.(*jsonrpc.Error); refused && l.ctx.Err() == nil {
-			m.log.Warn("the server announces changes but rejects the subscription", "error", describe(err))
+			m.log.Warn("the server announces changes but rejects the subscription", "error",
+				transport.OneLine(err.Error()))
 			l.settle(nil, err)
 			return
 		}
@@ -250,15 +251,15 @@ func (m *modernConn) acknowledged(msg *jsonrpc.Message) {
 		}
 	}
 	gap, missed := l.gap, l.before
-	if isClosed(l.settled) { // the subscription was opened again
+	if pace.IsClosed(l.settled) { // the subscription was opened again
 		gap, missed = true, l.uris
 	}
 	// This comes before settle, so that a client that subscribes just now gets no older updates.
 	if gap && l.lists && m.listed.Load() {
-		m.hooks.changed()
+		m.hooks.Changed()
 	}
-	if gap && m.hooks.missed != nil && len(missed) > 0 {
-		m.hooks.missed(missed)
+	if gap && m.hooks.Missed != nil && len(missed) > 0 {
+		m.hooks.Missed(missed)
 	}
 	l.settle(accepted, nil)
 }
@@ -267,7 +268,7 @@ func (m *modernConn) acknowledged(msg *jsonrpc.Message) {
 // several. It is for servers that acknowledge without a subscription ID. lmu is held.
 func (m *modernConn) unsettled() (found *listen) {
 	for _, l := range m.listens {
-		if isClosed(l.settled) && len(m.listens) > 1 {
+		if pace.IsClosed(l.settled) && len(m.listens) > 1 {
 			continue
 		}
 		if found != nil {

@@ -1,4 +1,4 @@
-package upstream
+package client
 
 import (
 	"bytes"
@@ -65,7 +65,7 @@ type flight struct {
 	peer      Peer
 	principal string          // see Call
 	token     []byte          // the client's own progress token; nil if it requested no progress
-	clock     *clock          // may be nil
+	clock     *Clock          // may be nil
 	ctx       context.Context // ends with the call
 	trace     Trace           // of the call
 	task      string          // ID of the task that executes the call, for legacy servers; guarded by base.mu
@@ -292,8 +292,8 @@ func (b *base) declares() Profile {
 // sendPatience is the time limit for sending a notification or a response.
 const sendPatience = 30 * time.Second
 
-// exclusiveUse implements conn.
-func (b *base) exclusiveUse() <-chan struct{} {
+// ExclusiveUse implements conn.
+func (b *base) ExclusiveUse() <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.shared
