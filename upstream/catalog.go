@@ -85,7 +85,7 @@ type Catalog struct {
 	SignIn bool      // a person has to sign in before there is anything to list
 	Stored bool      // an earlier process has listed it, and this one has not yet
 
-	held    *leases               // for the definitions; nil if this process has not listed them
+	leases  *leases               // for the definitions; nil if this process has not listed them
 	index   [Parts]map[string]int // by name, into the four lists
 	mirrors bool                  // arguments go into headers on their way to it
 }
@@ -148,7 +148,7 @@ func (c *Catalog) Items(p Part) int {
 	return len(*c.list(p))
 }
 
-// Item returns an item of the part by its place in the list.
+// Item returns an item of the part by its index in the list.
 func (c *Catalog) Item(p Part, i int) *Item {
 	if p == PartTools {
 		return &c.Tools[i].Item
@@ -189,11 +189,11 @@ func (c *Catalog) equal(o *Catalog) bool {
 // free returns the memory of the definitions to the account of the upstream. It must be called when
 // the catalog is replaced.
 func (c *Catalog) free() {
-	if c.held == nil {
+	if c.leases == nil {
 		return
 	}
-	c.held.once.Do(func() {
-		for _, lease := range c.held.of {
+	c.leases.once.Do(func() {
+		for _, lease := range c.leases.lists {
 			lease.Release()
 		}
 	})
@@ -201,8 +201,8 @@ func (c *Catalog) free() {
 
 // leases hold the memory of the definitions of a catalog.
 type leases struct {
-	of   [Parts]*transport.Lease
-	once sync.Once // releases them
+	lists [Parts]*transport.Lease
+	once  sync.Once // releases them
 }
 
 // ttl is the shortest time for which a list is fresh; 0 when the upstream says that of none.
@@ -230,7 +230,7 @@ const (
 func (p *pool) listAll(ctx context.Context, c client.Conn, last *Catalog) (*Catalog, error) {
 	info := c.Info()
 	cat := &Catalog{Era: info.Era, Version: info.Version, Both: info.Both, Capabilities: info.Capabilities,
-		Instructions: info.Instructions, Listed: time.Now(), mirrors: info.Mirrors, held: new(leases)}
+		Instructions: info.Instructions, Listed: time.Now(), mirrors: info.Mirrors, leases: new(leases)}
 	// there are old servers that do not declare their tools
 	if info.Era == client.EraLegacy || info.Capabilities.HasObject("tools") {
 		if err := p.readPart(ctx, cat, c, PartTools); err != nil {
@@ -263,9 +263,9 @@ func (p *pool) listAll(ctx context.Context, c client.Conn, last *Catalog) (*Cata
 			err = errors.New("no answer in time")
 		}
 		*cat.list(part), cat.index[part], cat.Fresh[part] = *last.list(part), last.index[part], last.Fresh[part]
-		cat.held.of[part].Release()
-		if cat.held.of[part] = nil; last.held != nil {
-			cat.held.of[part] = last.held.of[part].Share()
+		cat.leases.lists[part].Release()
+		if cat.leases.lists[part] = nil; last.leases != nil {
+			cat.leases.lists[part] = last.leases.lists[part].Share()
 		}
 		cat.Left = append(cat.Left[:left], LeftOut{part, "", part.Method() + ": " + describe(p.shown(err))})
 	}
@@ -274,7 +274,7 @@ func (p *pool) listAll(ctx context.Context, c client.Conn, last *Catalog) (*Cata
 
 // readPart reads one list of a server into the catalog.
 func (p *pool) readPart(ctx context.Context, cat *Catalog, c client.Conn, part Part) error {
-	cat.held.of[part] = transport.NewLease(p.account).Limit(int64(p.options.MessageLimit),
+	cat.leases.lists[part] = transport.NewLease(p.account).Limit(int64(p.options.MessageLimit),
 		"its pages together have more than %s (limits.message)")
 	return cat.read(ctx, c, part, p.options.Items)
 }
@@ -286,7 +286,7 @@ func (c *Catalog) read(ctx context.Context, from client.Conn, p Part, maxItems i
 	seen := map[[sha256.Size]byte]bool{} // a cursor may be long
 	var cursor []byte
 	for page := 1; ; page++ {
-		result, err := from.List(ctx, p.Method(), cursor, c.held.of[p])
+		result, err := from.List(ctx, p.Method(), cursor, c.leases.lists[p])
 		if err != nil {
 			said, ok := errors.AsType[*jsonrpc.Error](err)
 			if page == 1 && ok && said.Code == mcp.METHOD_NOT_FOUND {

@@ -233,7 +233,7 @@ func (b *base) observe(f *flight, m *jsonrpc.Message) *question {
 }
 
 // of returns the Trace of the question.
-func (q *question) of() Trace {
+func (q *question) traceOrNil() Trace {
 	if q == nil {
 		return nil
 	}
