@@ -335,13 +335,13 @@ func (p *pool) publish(cat *Catalog) {
 		return
 	}
 	for _, left := range cat.Left {
-		p.definitionLog.Warn(p.log, "left out", "kind", left.Part.String(), "name", transport.OneLine(left.Name), "reason",
-			transport.OneLine(left.Reason))
+		p.definitionLog.Warn(p.log, "left out", "kind", left.Part.String(), "name", transport.OneLine(left.Name),
+			"reason", transport.OneLine(left.Reason))
 	}
 	if n := len(cat.Mended); n > 0 { // some servers repeat one mistake in thousands of definitions
 		first := cat.Mended[0]
-		p.definitionLog.Warn(p.log, "definitions changed, because clients would reject the whole list", "count", n, "kind",
-			first.Part.String(), "name", transport.OneLine(first.Name), "changes", transport.OneLine(first.Changes))
+		p.definitionLog.Warn(p.log, "definitions changed, because clients would reject the whole list", "count", n,
+			"kind", first.Part.String(), "name", transport.OneLine(first.Name), "changes", transport.OneLine(first.Changes))
 	}
 	p.tellCatalog()
 }

@@ -25,9 +25,9 @@ func (c Config) LogValue() slog.Value {
 	return slog.StringValue(u.Scheme + "://" + u.Host + u.Path)
 }
 
-// Withheld returns the names of the variables of our environment that a command of the entry does
-// not get, and that servers often need: those that look like keys. Junction's own are not among
-// them.
+// Withheld returns the names of the variables in Junction's environment that look like keys, and that
+// a command of the entry does not get although servers often need them. It does not return the
+// variables of Junction itself.
 func (c *Config) Withheld() []string {
 	if len(c.Command) == 0 {
 		return nil

@@ -206,7 +206,8 @@ func (b *base) serverRequest(own *flight, m *jsonrpc.Message) {
 	if m.Method == string(mcp.MethodElicitationCreate) {
 		b.sent(f.peer, m.Params)
 	}
-	id, q := jsonrpc.ID(string(m.ID)), &ServerRequest{Method: m.Method, Params: bytes.Clone(m.Params), Trace: seen.traceOrNil()}
+	id := jsonrpc.ID(string(m.ID))
+	q := &ServerRequest{Method: m.Method, Params: bytes.Clone(m.Params), Trace: seen.traceOrNil()}
 	q.Progress = func(params []byte) {
 		b.post(&jsonrpc.Message{Method: string(mcp.MethodNotificationProgress), Params: params})
 	}
