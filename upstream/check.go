@@ -21,17 +21,17 @@ import (
 	"junction/upstream/transport"
 )
 
-// Report is what a check has found out about an upstream.
+// Report is the result of a check of an upstream.
 type Report struct {
-	Steps  []Step // that were taken, in order
-	Err    error  // why the last step failed; nil when none has
-	Advice string // what to do about Err; "" when there is nothing to say
+	Steps  []Step // the steps that were made, in order
+	Err    error  // why the last step failed; nil if all steps succeeded
+	Advice string // what to do about Err; "" if that is not known
 
 	Era      client.Era
 	Version  string // of the protocol
-	Server   string // what it calls itself, and its version; "" when it does not say
+	Server   string // the name and the version that the server states; "" if it states none
 	Latency  time.Duration
-	Catalog  *Catalog // nil when it could not be read
+	Catalog  *Catalog // nil if it could not be read
 	Bytes    int      // of the definitions of its tools
 	Sandbox  string   // as in Status
 	Findings []Finding
@@ -43,14 +43,14 @@ type Step struct {
 	Took time.Duration
 }
 
-// Check connects to the upstream once more, beside the connections that it has, and reads all that
-// it lists. It returns when nothing of that connection is left.
+// Check opens another connection to the upstream and reads all its lists. It returns after that
+// connection is closed.
 func (u *Upstream) Check(ctx context.Context) Report {
 	return check(ctx, u.name, u.connConfig, u.options, nil)
 }
 
-// Check is that of an upstream that is not running. What it starts is the Set's, and has ended when
-// it returns.
+// Check checks an entry whose upstream does not run. It opens a connection with the resources of the
+// Set, and returns after that connection is closed.
 func (s *Set) Check(ctx context.Context, name string, c Config, o Options) Report {
 	o = o.withDefaults()
 	o.watchdog = &s.watchdog
@@ -154,10 +154,10 @@ func (p *pool) mayDial(ctx context.Context) error {
 	return err
 }
 
-// errLate is why a check ends that takes as long as connecting may take.
+// errLate is the error of a check that exceeds connect_timeout.
 var errLate = errors.New("no answer")
 
-// calledItself returns what a server says it is.
+// calledItself returns the name and the version in the serverInfo of a server.
 func calledItself(implementation []byte) string {
 	o, err := raw.Parse(implementation)
 	if err != nil {
@@ -278,7 +278,7 @@ type Finding struct {
 	definition.Finding
 }
 
-// findings looks through all definitions, as a person would who had the time.
+// findings examines all definitions for mistakes that a person should know.
 func (c *Catalog) findings() []Finding {
 	var list []Finding
 	for _, left := range c.Left {

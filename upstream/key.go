@@ -16,16 +16,16 @@ import (
 
 // linkKey identifies a link. Calls with the same key share it.
 type linkKey struct {
-	profile client.Profile
-	holder  string // the session or principal that has the link for itself; "" if all callers share it
-	user    string // the principal of the holder; "" if all callers share the link
-	aside   bool   // a legacy connection to a server of both eras, for legacy clients
-	lane    int    // number of the link among several of the same kind: see turn.go
+	profile    client.Profile
+	holder     string // the session or principal that has the link for itself; "" if all callers share it
+	user       string // the principal of the holder; "" if all callers share the link
+	legacySide bool   // a legacy connection to a server of both eras, for legacy clients
+	number     int    // number of the link among several of the same kind: see turn.go
 }
 
 // readsCatalog reports whether the link with that key reads the catalog of its callers. Other links
 // of the same callers do not read it.
-func (k linkKey) readsCatalog() bool { return k.lane == 0 && !k.aside }
+func (k linkKey) readsCatalog() bool { return k.number == 0 && !k.legacySide }
 
 // reading returns the key of the link that reads the shared catalog. Callers that are not separated
 // use the same link for calls.
@@ -73,12 +73,12 @@ func (p *pool) isolation(legacy bool) Isolation {
 	return IsolationShared
 }
 
-// key returns the key of the link for a client's calls. aside selects the legacy side of a server
-// that supports both eras.
-func (p *pool) key(own client.Profile, session, principal string, aside bool) linkKey {
+// key returns the key of the link for a client's calls. legacySide selects the legacy side of a
+// server that supports both eras.
+func (p *pool) key(own client.Profile, session, principal string, legacySide bool) linkKey {
 	key := p.reading()
-	key.aside = aside
-	legacy := aside || p.Catalog().Era != client.EraModern // in the modern era each request has its own profile
+	key.legacySide = legacySide
+	legacy := legacySide || p.Catalog().Era != client.EraModern // in the modern era each request has its own profile
 	if p.connConfig.Questions == QuestionsExact && legacy {
 		key.profile = withoutTasks(own)
 		// the server requests roots only once, so users must not share them
@@ -101,8 +101,8 @@ func (p *pool) key(own client.Profile, session, principal string, aside bool) li
 // RootsChanged notifies the servers that received the roots of a client. In the modern era a server
 // requests the roots whenever it needs them.
 func (u *Upstream) RootsChanged(p client.Profile, session, principal string) {
-	for _, aside := range []bool{false, true} {
-		if key := u.key(p, session, principal, aside); key.profile.RootsChange {
+	for _, legacySide := range []bool{false, true} {
+		if key := u.key(p, session, principal, legacySide); key.profile.RootsChange {
 			u.tell(key, string(mcp.MethodNotificationRootsListChanged))
 		}
 	}

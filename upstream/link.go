@@ -41,8 +41,8 @@ type link struct {
 	linkState
 }
 
-// linkState is the mutable state of a link. It is guarded by link.mu. Except for calls, kept and
-// used, it is changed only by update.
+// linkState is the mutable state of a link. It is guarded by link.mu. Except for calls,
+// subscribers and used, it is changed only by update.
 type linkState struct {
 	state    State
 	since    time.Time
@@ -53,9 +53,9 @@ type linkState struct {
 	attempts int         // failed attempts to connect
 	calls    int         // calls that hold the link: in flight, or waiting for a conn
 	// subscriptions over the link and attempts to subscribe; they also count in calls
-	kept    int
-	used    time.Time
-	changed chan struct{} // closed and replaced whenever state changes
+	subscribers int
+	used        time.Time
+	changed     chan struct{} // closed and replaced whenever state changes
 }
 
 var errIdle = errors.New("unused")
@@ -103,7 +103,7 @@ func (l *link) run(ctx context.Context, cause client.Trace) {
 	l.pool.forget(l)
 }
 
-// update changes the state; apart from calls, kept and used there is no other way. change modifies
+// update changes the state; apart from calls, subscribers and used there is no other way. change modifies
 // the state and reports whether it did, and update then wakes the waiting calls. A closed link
 // stays closed.
 func (l *link) update(change func(*linkState) bool) bool {
@@ -138,7 +138,7 @@ func (l *link) connectAndServe(ctx context.Context, cause client.Trace) (time.Du
 		return 0, err
 	}
 	dial := l.pool.dialer.Dial
-	if l.key.aside {
+	if l.key.legacySide {
 		dial = l.pool.dialer.DialLegacySession
 	}
 	c, err := dial(opening, l.key.profile, l.hooks(changed))
@@ -304,7 +304,7 @@ func (l *link) idleLimit() time.Duration {
 		return limit
 	case l.readsShared:
 		return 365 * 24 * time.Hour
-	case l.key.holder != "" && l.key.lane == 0:
+	case l.key.holder != "" && l.key.number == 0:
 		return ownIdle
 	}
 	return spareIdle
@@ -407,7 +407,7 @@ func (l *link) await(ctx context.Context) (client.Conn, error) {
 // holdForSubscription holds the link for subscriptions, until releaseSubscription.
 func (l *link) holdForSubscription() {
 	l.mu.Lock()
-	l.kept++
+	l.subscribers++
 	l.mu.Unlock()
 	l.hold()
 }
@@ -415,12 +415,12 @@ func (l *link) holdForSubscription() {
 func (l *link) heldForSubscription() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.kept > 0
+	return l.subscribers > 0
 }
 
 func (l *link) releaseSubscription() {
 	l.mu.Lock()
-	l.kept--
+	l.subscribers--
 	l.mu.Unlock()
 	l.release()
 }

@@ -20,20 +20,20 @@ import (
 // pool holds the links of an upstream by profile, and the catalog that one of them reads. A change
 // of the configuration that concerns only calls keeps the pool.
 type pool struct {
-	name       string
-	person     string // the user whom the pool belongs to; "" for the pool that all users share
-	connConfig Config // see Config.connConfig; with defaults
-	options    Options
-	log        *slog.Logger
-	odd        transport.LogLimit // of lines about definitions: a server can change them all the time
-	dialer     *client.Dialer
-	account    transport.Account // of the memory for handshakes and lists; may be nil
-	catalog    atomic.Pointer[Catalog]
-	own        map[linkKey]*Catalog   // catalogs that differ from the shared one; guarded by mu
-	separate   atomic.Bool            // see Config
-	given      atomic.Pointer[string] // the last access token for the server; nil before the first
-	started    time.Time
-	met        chan struct{} // closed when the first attempt to connect has succeeded or failed
+	name          string
+	person        string // the user whom the pool belongs to; "" for the pool that all users share
+	connConfig    Config // see Config.connConfig; with defaults
+	options       Options
+	log           *slog.Logger
+	definitionLog transport.LogLimit // of lines about definitions: a server can change them all the time
+	dialer        *client.Dialer
+	account       transport.Account // of the memory for handshakes and lists; may be nil
+	catalog       atomic.Pointer[Catalog]
+	own           map[linkKey]*Catalog   // catalogs that differ from the shared one; guarded by mu
+	separate      atomic.Bool            // see Config
+	given         atomic.Pointer[string] // the last access token for the server; nil before the first
+	started       time.Time
+	met           chan struct{} // closed when the first attempt to connect has succeeded or failed
 
 	mu      sync.Mutex
 	links   map[linkKey]*link
@@ -214,11 +214,11 @@ func (p *pool) hasIdle(key linkKey) bool {
 	return false
 }
 
-// tell sends a notification over the ready links with that key, in every lane.
+// tell sends a notification over the ready links of callers: those with that key and any number.
 func (p *pool) tell(key linkKey, method string) {
 	var conns []client.Conn
 	p.mu.Lock()
-	for ; key.lane < p.connConfig.MaxLinks; key.lane++ {
+	for ; key.number < p.connConfig.MaxLinks; key.number++ {
 		if l := p.links[key]; l != nil {
 			if c := l.current(); c != nil {
 				conns = append(conns, c)
@@ -335,13 +335,13 @@ func (p *pool) publish(cat *Catalog) {
 		return
 	}
 	for _, left := range cat.Left {
-		p.odd.Warn(p.log, "left out", "kind", left.Part.String(), "name", transport.OneLine(left.Name), "reason",
-			transport.OneLine(left.Reason))
+		p.definitionLog.Warn(p.log, "left out", "kind", left.Part.String(), "name", transport.OneLine(left.Name),
+			"reason", transport.OneLine(left.Reason))
 	}
 	if n := len(cat.Mended); n > 0 { // some servers repeat one mistake in thousands of definitions
 		first := cat.Mended[0]
-		p.odd.Warn(p.log, "definitions changed, because clients would reject the whole list", "count", n, "kind",
-			first.Part.String(), "name", transport.OneLine(first.Name), "changes", transport.OneLine(first.Changes))
+		p.definitionLog.Warn(p.log, "definitions changed, because clients would reject the whole list", "count", n,
+			"kind", first.Part.String(), "name", transport.OneLine(first.Name), "changes", transport.OneLine(first.Changes))
 	}
 	p.tellCatalog()
 }

@@ -18,14 +18,14 @@ type resolved struct {
 // resolve is called once for each entry and each state of the file.
 func (c Config) resolve(d Defaults) resolved { return resolved{c.withDefaults(d), c} }
 
-// withDefaults fills in what the entry leaves out, from the file's defaults and then from the
-// figures in the comments above.
+// withDefaults fills in the keys that the entry omits: from the defaults of the file, and then from
+// those in the comments of Config.
 func (c Config) withDefaults(d Defaults) Config {
 	c.Timeout = cmp.Or(c.Timeout, d.Timeout, time.Minute)
 	c.MaxTimeout = cmp.Or(c.MaxTimeout, d.MaxTimeout, 10*time.Minute)
 	connect := 20 * time.Second
 	if len(c.Command) > 0 {
-		// npx may have to install it first, and an installation that is broken off stays broken
+		// npx may install the package first, and an aborted installation stays broken
 		connect = 2 * time.Minute
 	}
 	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, d.ConnectTimeout, connect)
@@ -47,7 +47,7 @@ func (c Config) connConfig() Config {
 	return c
 }
 
-// environment returns which variables of ours a command of the entry gets, and which of its own.
+// environment returns the environment of a command of the entry.
 func (c *Config) environment() transport.Environment {
 	return transport.Environment{Own: c.Env, Inherit: c.InheritEnv, Reserved: c.Reserved}
 }

@@ -24,16 +24,16 @@ type Source struct{ *subscriptions }
 // subscriptions holds the resource subscriptions over one link.
 type subscriptions struct {
 	p    *pool
-	turn chan struct{} // 1-buffered; full while a goroutine subscribes or unsubscribes at the server
+	busy chan struct{} // 1-buffered; full while a goroutine subscribes or unsubscribes at the server
 	// 1-buffered; receives when the server follows resources without a subscriber
 	stale chan struct{}
 
 	mu     sync.Mutex
 	wanted map[string]int // number of subscribers, by URI
 	// the link that is kept open while there are subscribers; otherwise nil
-	held     *link
+	openLink *link
 	conn     client.Conn     // the conn that the state below belongs to
-	followed map[string]bool // resources that conn follows; changed only by the holder of turn
+	followed map[string]bool // resources that conn follows; changed only by the holder of busy
 	lacking  map[string]bool // resources that are wanted and not followed
 	idle     map[string]bool // resources that are followed and not wanted
 	before   []string        // the resources that were wanted when conn replaced another one
@@ -45,7 +45,7 @@ func (p *pool) subscriptions(key linkKey) *subscriptions {
 	defer p.mu.Unlock()
 	s := p.subs[key]
 	if s == nil {
-		s = &subscriptions{p: p, turn: make(chan struct{}, 1), stale: make(chan struct{}, 1), wanted: map[string]int{}}
+		s = &subscriptions{p: p, busy: make(chan struct{}, 1), stale: make(chan struct{}, 1), wanted: map[string]int{}}
 		s.begin(nil)
 		p.subs[key] = s
 	}
@@ -61,8 +61,8 @@ func (p *pool) unlink(l *link) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.held == l {
-		s.held = nil
+	if s.openLink == l {
+		s.openLink = nil
 	}
 	if len(s.wanted) == 0 && l.key != p.reading() {
 		delete(p.subs, l.key)
@@ -129,8 +129,8 @@ func (p *pool) claim(l *link) bool {
 
 func (s *subscriptions) subscribe(ctx context.Context, l *link, c client.Conn, uris []string) ([]string, error) {
 	select {
-	case s.turn <- struct{}{}:
-		defer func() { <-s.turn }()
+	case s.busy <- struct{}{}:
+		defer func() { <-s.busy }()
 	case <-ctx.Done():
 		return nil, &Error{s.p.name, client.KindTimeout, context.Cause(ctx)}
 	}
@@ -151,9 +151,9 @@ func (s *subscriptions) subscribe(ctx context.Context, l *link, c client.Conn, u
 
 // keep holds the link open if there are subscribers; mu is held.
 func (s *subscriptions) keep(l *link) {
-	if len(s.wanted) > 0 && s.held == nil {
+	if len(s.wanted) > 0 && s.openLink == nil {
 		l.holdForSubscription()
-		s.held = l
+		s.openLink = l
 	}
 }
 
@@ -174,19 +174,19 @@ func (s *subscriptions) unsubscribe(uris []string) {
 			}
 		}
 	}
-	var held *link
+	var unused *link
 	if len(s.wanted) == 0 {
-		held, s.held = s.held, nil
+		unused, s.openLink = s.openLink, nil
 	}
 	s.mu.Unlock()
-	if held != nil {
-		held.releaseSubscription()
+	if unused != nil {
+		unused.releaseSubscription()
 	}
 	pace.Wake(s.stale)
 }
 
 // sync makes c follow the wanted resources and those in more, and no others. Only the changes are
-// sent to the server. The caller holds turn.
+// sent to the server. The caller holds busy.
 func (s *subscriptions) sync(ctx context.Context, c client.Conn, more []string) error {
 	s.mu.Lock()
 	if s.conn != c {
@@ -237,7 +237,7 @@ func (s *subscriptions) resubscribe(ctx context.Context, l *link, c client.Conn)
 	ctx, cancel := context.WithTimeout(ctx, s.p.connConfig.ConnectTimeout)
 	defer cancel()
 	select {
-	case s.turn <- struct{}{}:
+	case s.busy <- struct{}{}:
 	case <-ctx.Done():
 		return
 	}
@@ -247,7 +247,7 @@ func (s *subscriptions) resubscribe(ctx context.Context, l *link, c client.Conn)
 	s.before = nil
 	s.keep(l)
 	s.mu.Unlock()
-	<-s.turn
+	<-s.busy
 	if err != nil && ctx.Err() == nil {
 		s.p.log.Warn("the server no longer follows all subscribed resources", "error", s.p.shown(err))
 	}
@@ -257,13 +257,13 @@ func (s *subscriptions) resubscribe(ctx context.Context, l *link, c client.Conn)
 }
 
 // withdraw unsubscribes from resources without a subscriber. It does nothing while another
-// goroutine holds turn, because that goroutine's sync does the same.
+// goroutine holds busy, because that goroutine's sync does the same.
 func (s *subscriptions) withdraw(ctx context.Context, c client.Conn) {
 	ctx, cancel := context.WithTimeout(ctx, s.p.connConfig.ConnectTimeout)
 	defer cancel()
 	select {
-	case s.turn <- struct{}{}:
-		defer func() { <-s.turn }()
+	case s.busy <- struct{}{}:
+		defer func() { <-s.busy }()
 		if err := s.sync(ctx, c, nil); err != nil {
 			s.p.log.Debug("cannot unsubscribe from unused resources", "error", err)
 		}
@@ -287,8 +287,8 @@ func (s *subscriptions) missed(uris []string) {
 }
 
 // updated relays an update of a resource to the hook.
-func (s *subscriptions) updated(uri string, of func(string) bool) {
+func (s *subscriptions) updated(uri string, matches func(string) bool) {
 	if tell := s.p.options.Hooks.ResourceUpdated; tell != nil {
-		tell(Update{Upstream: s.p.name, Person: s.p.person, URI: uri, Source: Source{s}, of: of})
+		tell(Update{Upstream: s.p.name, Person: s.p.person, URI: uri, Source: Source{s}, matches: matches})
 	}
 }

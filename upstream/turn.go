@@ -29,7 +29,7 @@ func (p *pool) takeTurn(ctx context.Context, key linkKey, cause client.Trace) (*
 	late, cancel := context.WithTimeout(ctx, turnPatience)
 	defer cancel()
 	for ; inUse != nil; first, inUse = p.exclusiveUse(key) {
-		if other, ok := p.lane(key, first); ok {
+		if other, ok := p.otherKey(key, first); ok {
 			l, c, err := p.takeUntil(late, other, inUse, cause)
 			switch {
 			case err == nil, ctx.Err() != nil:
@@ -91,16 +91,16 @@ func (p *pool) exclusiveUse(key linkKey) (client.Conn, <-chan struct{}) {
 	return l.exclusiveUse()
 }
 
-// lane returns the key of another link for the callers of key, which no call uses exclusively; key
+// otherKey returns the key of another link for the callers of key, which no call uses exclusively; key
 // itself if there is no room for another link. first is the conn of the link of key. It returns
 // false if the server cannot be started twice.
-func (p *pool) lane(key linkKey, first client.Conn) (linkKey, bool) {
+func (p *pool) otherKey(key linkKey, first client.Conn) (linkKey, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.onlyConn.first == first && time.Since(p.onlyConn.at) < stayOneFor {
 		return key, false
 	}
-	for other := key; other.lane < p.connConfig.MaxLinks; other.lane++ {
+	for other := key; other.number < p.connConfig.MaxLinks; other.number++ {
 		l := p.links[other]
 		if l == nil && (len(p.links) < p.connConfig.MaxLinks && !p.full(key) || p.hasIdle(key)) {
 			return other, true

@@ -76,7 +76,7 @@ type Update struct {
 	URI      string // as the upstream names it
 	Source   Source // the connection that delivered it; the zero value is any connection
 
-	of func(uri string) bool
+	matches func(uri string) bool // reports whether it was sent for that subscription; nil for all
 }
 
 // Of reports whether the update was sent for a subscription to this resource over that connection.
@@ -84,7 +84,7 @@ type Update struct {
 // receives only the update of its own. An update without a subscription ID is for all subscriptions
 // of the connection.
 func (u Update) Of(from Source, uri string) bool {
-	return (u.Source == Source{} || u.Source == from) && (u.of == nil || u.of(uri))
+	return (u.Source == Source{} || u.Source == from) && (u.matches == nil || u.matches(uri))
 }
 
 func (o Options) withDefaults() Options {
@@ -237,7 +237,7 @@ func (u *Upstream) failureOf(ctx context.Context, err error, second bool) failur
 	login, err := u.lacking(err)
 	rpcErr, said := errors.AsType[*jsonrpc.Error](err)
 	need, signIn := errors.AsType[*SignInError](err)
-	over, unsent := ctx.Err() != nil, errors.Is(err, transport.ErrNotSent)
+	ended, unsent := ctx.Err() != nil, errors.Is(err, transport.ErrNotSent)
 	switch {
 	case signIn:
 		u.signedOut() // first, because the client may read the list when it gets the error
@@ -254,7 +254,7 @@ func (u *Upstream) failureOf(ctx context.Context, err error, second bool) failur
 		return failure{again: true, broken: err}
 	case said:
 		return failure{err: rpcErr}
-	case over: // the end of ctx is the reason, also if the connection has ended with the call
+	case ended: // the end of ctx is the reason, also if the connection has ended with the call
 		err = context.Cause(ctx)
 		return failure{err: &Error{u.name, client.KindOf(err), err}, abandoned: !unsent}
 	case unsent && errors.Is(err, transport.ErrOthers): // the other connections work

@@ -35,13 +35,13 @@ type Clock struct {
 	heard   atomic.Int64 // time of the last bytes of the call's own response, in ns after began; 0 is never
 	Slot    pace.Slot    // of the call
 
-	mu     sync.Mutex
-	pinger *legacyConn // is pinged during a silence; nil if the server cannot be pinged
-	due    time.Time   // when the silence has lasted too long
-	end    time.Time
-	held   int       // open server requests, which wait for a user
-	since  time.Time // held is not 0
-	over   bool      // the call has ended: the timer stays stopped
+	mu           sync.Mutex
+	pinger       *legacyConn // is pinged during a silence; nil if the server cannot be pinged
+	due          time.Time   // when the silence has lasted too long
+	end          time.Time
+	waiting      int       // open server requests, which wait for a user
+	waitingSince time.Time // waiting is not 0
+	ended        bool      // the call has ended: the timer stays stopped
 }
 
 // NewClock returns a context that ends when the time of the call is over, with a *timeoutError as
@@ -63,8 +63,8 @@ func NewClock(ctx context.Context, end context.CancelCauseFunc, timeout, max tim
 // ring is called by the timer.
 func (c *Clock) ring() {
 	c.mu.Lock()
-	defer c.mu.Unlock()       // after expire, so that stop waits for it
-	if c.held > 0 || c.over { // a server request has just arrived, or the answer
+	defer c.mu.Unlock()           // after expire, so that stop waits for it
+	if c.waiting > 0 || c.ended { // a server request has just arrived, or the answer
 		return
 	}
 	now := time.Now()
@@ -75,10 +75,10 @@ func (c *Clock) ring() {
 	}
 	switch middle := c.due.Add(-c.timeout / 2); {
 	case !now.Before(c.end):
-		c.over = true
+		c.ended = true
 		c.expire(&timeoutError{after: c.max})
 	case !now.Before(c.due):
-		c.over = true
+		c.ended = true
 		c.expire(&timeoutError{after: c.timeout, silent: true})
 	case now.Before(middle): // the server has sent something meanwhile
 		c.timer.Reset(min(middle.Sub(now), c.end.Sub(now)))
@@ -111,7 +111,7 @@ func (c *Clock) Heard() { c.heard.Store(int64(time.Since(c.began))) }
 func (c *Clock) Touch() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.held == 0 && !c.over {
+	if c.waiting == 0 && !c.ended {
 		c.restart()
 	}
 }
@@ -127,7 +127,7 @@ func (c *Clock) restart() {
 func (c *Clock) Left() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.held > 0 {
+	if c.waiting > 0 {
 		return c.timeout
 	}
 	due := c.due
@@ -140,7 +140,7 @@ func (c *Clock) Left() time.Duration {
 // Stop ends the clock. It must be called when the call has ended.
 func (c *Clock) Stop() {
 	c.mu.Lock()
-	c.over = true
+	c.ended = true
 	c.timer.Stop()
 	c.mu.Unlock()
 	if c.owned {
@@ -153,17 +153,17 @@ func (c *Clock) Stop() {
 func (c *Clock) hold() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.held++; c.held == 1 {
+	if c.waiting++; c.waiting == 1 {
 		c.timer.Stop()
-		c.since = time.Now()
+		c.waitingSince = time.Now()
 	}
 }
 
 func (c *Clock) release() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.held--; c.held == 0 && !c.over {
-		c.end = c.end.Add(time.Since(c.since))
+	if c.waiting--; c.waiting == 0 && !c.ended {
+		c.end = c.end.Add(time.Since(c.waitingSince))
 		c.restart()
 	}
 }

@@ -88,7 +88,9 @@ func (i *Info) Announces() (any, all bool) {
 type Hooks struct {
 	// the server's lists have changed, or may have changed while nothing listened
 	Changed func()
-	Updated func(uri string, of func(string) bool) // see Update; nil if no client subscribes
+	// matches reports whether the update was sent for the subscription to a resource; nil means all
+	// subscriptions of the conn. Updated is nil if no client subscribes.
+	Updated func(uri string, matches func(string) bool)
 	// these resources may have changed while nothing listened; nil URIs mean all. A nil hook is not
 	// called.
 	Missed func([]string)
@@ -96,15 +98,15 @@ type Hooks struct {
 
 // base is shared by both eras: ids, progress tokens, and responses to server requests.
 type base struct {
-	transport transport.Transport
-	log       *slog.Logger
-	hooks     Hooks
-	observed  observed
-	era       Era
-	odd       transport.LogLimit // limits log lines about messages that violate the protocol
-	info      Info               // written by the handshake, read only after it
-	account   transport.Account  // of the upstream; may be nil
-	kept      *transport.Lease   // for info; set by start
+	transport      transport.Transport
+	log            *slog.Logger
+	hooks          Hooks
+	observed       observed
+	era            Era
+	violationLog   transport.LogLimit // limits log lines about messages that violate the protocol
+	info           Info               // written by the handshake, read only after it
+	account        transport.Account  // of the upstream; may be nil
+	handshakeLease *transport.Lease   // for info; set by start
 	// declared holds the client capabilities that the handshake sent to the server. It is the zero
 	// value in the modern era. Guarded by mu.
 	declared Profile
@@ -112,8 +114,8 @@ type base struct {
 	ids atomic.Uint64
 	// handles the acknowledgement of a subscription; nil in the legacy era
 	acked func(*jsonrpc.Message)
-	// selects the subscribers of a resource update, see Update; nil in the legacy era
-	aim    func(*jsonrpc.Message, string) (of func(string) bool, wanted bool)
+	// selects the subscriptions of a resource update, see Hooks; nil in the legacy era
+	aim    func(*jsonrpc.Message, string) (matches func(string) bool, wanted bool)
 	listed atomic.Bool // at least one list was requested
 
 	mu sync.Mutex
@@ -146,7 +148,7 @@ func (b *base) init(log *slog.Logger, h Hooks, era Era) {
 		b.pingTasks = make(chan func(), 1)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	b.ctx, b.stop = ctx, func() { cancel(); b.kept.Release() }
+	b.ctx, b.stop = ctx, func() { cancel(); b.handshakeLease.Release() }
 }
 
 // maxHandshake limits the answer to initialize or server/discover, which stays in memory as long as
@@ -155,8 +157,8 @@ const maxHandshake = 1 << 20
 
 // start sets the transport after it was opened.
 func (b *base) start(t transport.Transport) {
-	b.transport, b.kept = t, transport.NewLease(b.account)
-	b.kept.Limit(maxHandshake, "the handshake has more than %s")
+	b.transport, b.handshakeLease = t, transport.NewLease(b.account)
+	b.handshakeLease.Limit(maxHandshake, "the handshake has more than %s")
 	b.tasks.Go(b.run)
 }
 
@@ -248,14 +250,14 @@ func (b *base) deliver(own *flight, m *jsonrpc.Message) {
 		if err != nil || b.hooks.Updated == nil {
 			return
 		}
-		var of func(string) bool
+		var matches func(string) bool
 		if b.aim != nil {
 			var wanted bool
-			if of, wanted = b.aim(m, uri); !wanted {
+			if matches, wanted = b.aim(m, uri); !wanted {
 				return
 			}
 		}
-		b.hooks.Updated(uri, of)
+		b.hooks.Updated(uri, matches)
 	case m.Method == notificationAcknowledged && b.acked != nil:
 		b.acked(m)
 	default:
@@ -268,7 +270,7 @@ func (b *base) deliver(own *flight, m *jsonrpc.Message) {
 func (b *base) answer(own *flight, m *jsonrpc.Message) {
 	switch {
 	case b.era == EraModern:
-		b.odd.Warn(b.log, "ignored a request: modern servers send none", "method", m.Method)
+		b.violationLog.Warn(b.log, "ignored a request: modern servers send none", "method", m.Method)
 	case m.Method == string(mcp.MethodPing):
 		q := b.observe(own, m)
 		b.post(&jsonrpc.Message{ID: m.ID, Result: []byte("{}")})
@@ -392,11 +394,11 @@ func emptyMeta() raw.Object {
 func rewriteMeta(b []byte, meta raw.Object, f *flight, own []raw.Edit) ([]byte, error) {
 	var few [8]raw.Edit
 	edits := few[:0]
-	kept := 0
+	relayed := 0
 	for m := range meta.All() {
 		name := reservedName(m)
 		if name == "" {
-			kept++
+			relayed++
 			continue
 		}
 		edits = append(edits, raw.Edit{Name: name})
@@ -418,7 +420,7 @@ func rewriteMeta(b []byte, meta raw.Object, f *flight, own []raw.Edit) ([]byte, 
 			edits = append(edits, o)
 		}
 	}
-	if kept == 0 && len(own) == 0 {
+	if relayed == 0 && len(own) == 0 {
 		return nil, nil
 	}
 	return meta.AppendSplice(b, edits...)

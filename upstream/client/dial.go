@@ -57,7 +57,7 @@ type Options struct {
 
 // Dialer opens conns to one server, and detects the era and the transport of the server
 // (2026-07-28, basic/versioning). It remembers the result: the era is a property of the server, so
-// one odd answer does not change it. All conns to a server should come from one dialer.
+// one contradicting answer does not change it. All conns to a server should come from one dialer.
 type Dialer struct {
 	options Options
 	known   knowledge

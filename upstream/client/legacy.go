@@ -36,7 +36,7 @@ func (l *legacyConn) handshake(ctx context.Context, self []byte, p Profile) erro
 	params := raw.AppendQuote([]byte(`{"protocolVersion":`), newestLegacy)
 	params = p.append(append(params, `,"capabilities":`...), EraLegacy)
 	params = append(append(append(params, `,"clientInfo":`...), self...), '}')
-	result, err := l.requestObserved(ctx, string(mcp.MethodInitialize), params, nil, l.kept)
+	result, err := l.requestObserved(ctx, string(mcp.MethodInitialize), params, nil, l.handshakeLease)
 	if err != nil {
 		return err
 	}

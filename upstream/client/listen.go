@@ -38,8 +38,8 @@ type listen struct {
 	accepted []string
 	err      error
 
-	id   jsonrpc.ID // of the open request; "" if none is open; guarded by modernConn.lmu
-	over bool       // no client wants its updates; guarded by modernConn.lmu
+	id     jsonrpc.ID // of the open request; "" if none is open; guarded by modernConn.lmu
+	unused bool       // no client wants its updates; guarded by modernConn.lmu
 }
 
 // follow is a change of the subscribed resources. Its fields are the arguments of conn.follow.
@@ -58,7 +58,7 @@ type followed struct {
 func (m *modernConn) init(log *slog.Logger, h Hooks, era Era) {
 	m.base.init(log, h, era)
 	m.follows, m.listens = make(chan follow), map[jsonrpc.ID]*listen{}
-	m.of, m.unwanted = map[string]*listen{}, map[string]bool{}
+	m.byURI, m.unwanted = map[string]*listen{}, map[string]bool{}
 	m.acked, m.aim = m.acknowledged, m.aimed
 }
 
@@ -281,7 +281,7 @@ func (m *modernConn) unsettled() (found *listen) {
 
 // aimed returns a function that reports whether an update was sent for the subscription to a
 // resource; nil means all subscriptions. wanted is false if no client is subscribed any more.
-func (m *modernConn) aimed(msg *jsonrpc.Message, uri string) (of func(string) bool, wanted bool) {
+func (m *modernConn) aimed(msg *jsonrpc.Message, uri string) (matches func(string) bool, wanted bool) {
 	meta, _ := msg.Body.Object("_meta")
 	id, err := meta.Get(mcp.MetaKeySubscriptionID)
 	m.lmu.Lock()
@@ -290,13 +290,13 @@ func (m *modernConn) aimed(msg *jsonrpc.Message, uri string) (of func(string) bo
 	if err != nil || l == nil {
 		return nil, m.concerns(uri)
 	}
-	if l.over || !m.concerns(uri) {
+	if l.unused || !m.concerns(uri) {
 		return nil, false
 	}
 	return func(uri string) bool {
 		m.lmu.Lock()
 		defer m.lmu.Unlock()
-		now := m.of[uri]
+		now := m.byURI[uri]
 		return now == nil || now == l // nil: over HTTP, and while one subscription replaces others
 	}, true
 }
@@ -315,4 +315,4 @@ func (m *modernConn) concerns(uri string) bool {
 }
 
 // wants reports whether a client is subscribed to a resource on stdio. lmu is held.
-func (m *modernConn) wants(uri string) bool { return m.of[uri] != nil && !m.unwanted[uri] }
+func (m *modernConn) wants(uri string) bool { return m.byURI[uri] != nil && !m.unwanted[uri] }

@@ -24,7 +24,7 @@ type modernConn struct {
 	lmu     sync.Mutex
 	listens map[jsonrpc.ID]*listen // subscriptions whose request is open
 	// on stdio, by resource that the server follows; changed by watching with lmu held
-	of       map[string]*listen
+	byURI    map[string]*listen
 	unwanted map[string]bool // resources without a subscriber; guarded by lmu
 	self     []byte          // Junction's clientInfo
 }
@@ -42,7 +42,7 @@ func (e *notModernError) Unwrap() error { return e.cause }
 // handshake sends server/discover. The error is a *notModernError if the response shows that the
 // server belongs to the legacy era.
 func (m *modernConn) handshake(ctx context.Context) error {
-	result, err := m.request(ctx, string(mcp.MethodServerDiscover), nil, m.kept)
+	result, err := m.request(ctx, string(mcp.MethodServerDiscover), nil, m.handshakeLease)
 	if err != nil {
 		return classifyDiscoverError(err)
 	}

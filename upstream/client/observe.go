@@ -232,8 +232,8 @@ func (b *base) observe(f *flight, m *jsonrpc.Message) *question {
 	return q
 }
 
-// of returns the Trace of the question.
-func (q *question) of() Trace {
+// traceOrNil returns the Trace of the question; nil if no Observer observes it.
+func (q *question) traceOrNil() Trace {
 	if q == nil {
 		return nil
 	}
