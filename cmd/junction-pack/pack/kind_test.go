@@ -4,13 +4,14 @@ import (
 	"errors"
 	"testing"
 
+	"junction/auth/authtest"
 	"junction/cmd/junction-pack/manifest"
 )
 
 // TestUnknownKindIsNotRun calls a tool that is neither a command, a request nor a prompt, in a pack
 // and in its preview, which has no runners.
 func TestUnknownKindIsNotRun(t *testing.T) {
-	for name, runners := range map[string]Runners{"pack": NewRunners(nil), "preview": {}} {
+	for name, runners := range map[string]Runners{"pack": NewRunners(authtest.Log(t)), "preview": {}} {
 		source := &manifest.Tool{Name: "new", Shell: true}
 		tool := newTool(&manifest.Manifest{}, source, runners)
 		if result, err := tool.run(t.Context(), call{}); !errors.Is(err, errKind) {
