@@ -14,8 +14,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mark3labs/mcp-go/client/transport"
-
 	"junction/auth/oauth"
 	"junction/upstream/sandbox"
 )
@@ -30,29 +28,21 @@ func (s *SignOn) signIn(ctx context.Context, refused []string) (string, error) {
 		return "", fmt.Errorf("cannot wait for the browser: %w", err)
 	}
 	defer listener.Close()
-	store := transport.NewMemoryTokenStore()
-	h := s.handler(store, "", "", "http://"+listener.Addr().String()+callbackPath)
-	server, err := authorizationServer(ctx, h)
+	flow, err := s.client.Start(ctx, endpoint, "http://"+listener.Addr().String()+callbackPath)
+	// The endpoint names the authorization server, and could name the page of another server to get
+	// a code of that. The user has confirmed no hosts, so all of it must have one origin.
+	if err == nil && !flow.OneOrigin() {
+		err = errors.New("the URLs of its authorization server are at several hosts")
+	}
+	if err != nil {
+		return "", fmt.Errorf("the sign-in was refused: %w; use an API key if the endpoint has them, or add the "+
+			"server as an upstream of Junction", err)
+	}
+	where, err := flow.URL()
 	if err != nil {
 		return "", err
 	}
-	if err := h.RegisterClient(ctx, "Junction command line"); err != nil {
-		return "", fmt.Errorf("register at the authorization server: %w", err)
-	}
-	verifier, err := transport.GenerateCodeVerifier()
-	if err != nil {
-		return "", err
-	}
-	state, err := transport.GenerateState()
-	if err != nil {
-		return "", err
-	}
-	where, err := h.GetAuthorizationURL(ctx, state, transport.GenerateCodeChallenge(verifier))
-	if err != nil {
-		return "", err
-	}
-	mine := func(q url.Values) bool { return q.Get("state") == state }
-	answers, stop := Callback(ctx, listener, callbackPath, mine, "You can close this window.", "Start it again.")
+	answers, stop := Callback(ctx, listener, callbackPath, flow.Mine, "You can close this window.", "Start it again.")
 	defer stop()
 	s.invite(where)
 	others := time.NewTicker(time.Second)
@@ -60,45 +50,19 @@ func (s *SignOn) signIn(ctx context.Context, refused []string) (string, error) {
 	for {
 		select {
 		case answer := <-answers:
-			token, err := s.redeem(ctx, h, server, store, answer.Values, state, verifier)
+			token, err := s.redeem(ctx, flow, answer.Values)
 			if answer.Result <- err; err != nil {
 				return "", fmt.Errorf("the sign-in failed: %w", err)
 			}
 			return token, nil
 		case <-others.C: // the user may have signed in for another process
 			if k, err := s.read(); err == nil && k.usable(refused) {
-				return k.Token.AccessToken, nil
+				return k.Access, nil
 			}
 		case <-ctx.Done():
 			return "", context.Cause(ctx)
 		}
 	}
-}
-
-// authorizationServer returns the metadata of the authorization server of the endpoint, which the
-// handler goes on to use. The endpoint names it, and could name the page of another server to get a
-// code of that. So all of it must have one origin; then an answer of another server that names its
-// issuer is noticed, too.
-func authorizationServer(ctx context.Context, h *transport.OAuthHandler) (*transport.AuthServerMetadata, error) {
-	m, err := h.GetServerMetadata(ctx)
-	if err != nil {
-		return nil, err
-	}
-	err = oauth.Endpoints{Authorization: m.AuthorizationEndpoint, Token: m.TokenEndpoint}.Check(oauth.Pair{})
-	for _, other := range []string{m.Issuer, m.RegistrationEndpoint} {
-		if err == nil && other != "" && !oauth.SameOrigin(other, m.TokenEndpoint) {
-			err = fmt.Errorf("its authorization server has %q, and the token endpoint %q is at another host", other,
-				m.TokenEndpoint)
-		}
-	}
-	if err == nil && m.Issuer == "" {
-		err = errors.New("its authorization server does not name its issuer")
-	}
-	if err != nil {
-		return nil, fmt.Errorf("the sign-in was refused: %w; use an API key if the endpoint has them, or add the "+
-			"server as an upstream of Junction", err)
-	}
-	return m, nil
 }
 
 // invite starts the browser, and writes the URL for users whose browser does not open.
@@ -111,18 +75,8 @@ func (s *SignOn) invite(where string) {
 }
 
 // redeem exchanges the answer for tokens, and stores them.
-func (s *SignOn) redeem(ctx context.Context, h *transport.OAuthHandler, server *transport.AuthServerMetadata,
-	store transport.TokenStore, answer url.Values, state, verifier string) (string, error) {
-	if code := answer.Get("error"); code != "" {
-		return "", fmt.Errorf("%q", code+" "+answer.Get("error_description"))
-	}
-	if iss, given := answer["iss"]; given && (len(iss) != 1 || iss[0] != server.Issuer) { // RFC 9207
-		return "", errors.New("the answer is from another authorization server")
-	}
-	if err := h.ProcessAuthorizationResponse(ctx, answer.Get("code"), state, verifier); err != nil {
-		return "", err
-	}
-	token, err := store.GetToken(ctx)
+func (s *SignOn) redeem(ctx context.Context, flow *oauth.Flow, answer url.Values) (string, error) {
+	g, err := flow.Redeem(ctx, answer)
 	if err != nil {
 		return "", err
 	}
@@ -131,8 +85,7 @@ func (s *SignOn) redeem(ctx context.Context, h *transport.OAuthHandler, server *
 		return "", err
 	}
 	defer unlock()
-	return token.AccessToken, s.write(&kept{URL: s.URL, Client: h.GetClientID(), Secret: h.GetClientSecret(),
-		Token: token, TokenEndpoint: server.TokenEndpoint})
+	return g.Access, s.write(&kept{s.URL, g})
 }
 
 // An Answer is the query with which an authorization server sends the browser back. The receiver
