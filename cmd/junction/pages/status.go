@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"junction/cmd/junction/diagnose"
+	"junction/cmd/junction/pages/frame"
 	"junction/proxy"
 	"junction/upstream"
 )
@@ -40,7 +41,7 @@ type StatusOptions struct {
 // site sent the request.
 type Status struct {
 	StatusOptions
-	page, signInPage *page
+	page, signInPage *frame.Page
 	signIns          signIns
 	mux              *http.ServeMux
 	token            string // that each form has
@@ -56,7 +57,7 @@ func NewStatus(o StatusOptions) (*Status, error) {
 	in, err := newPage("signin", "form-action 'none'")
 	s := &Status{StatusOptions: o, page: p, signInPage: in, mux: http.NewServeMux(), token: rand.Text()}
 	s.mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
-		s.page.serve(w, s.Log, http.StatusOK, s.data())
+		s.page.Serve(w, s.Log, http.StatusOK, s.data())
 	})
 	s.mux.HandleFunc("GET /events", s.events)
 	s.mux.HandleFunc("POST /reconnect", s.reconnect)
@@ -138,7 +139,7 @@ func (s *Status) events(w http.ResponseWriter, r *http.Request) {
 		s.Log.Error("cannot open the event stream of the status page", "error", err)
 		return
 	}
-	secure(w.Header())
+	frame.Secure(w.Header())
 	w.Header().Set("Content-Type", "text/event-stream")
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -175,7 +176,7 @@ func (s *Status) events(w http.ResponseWriter, r *http.Request) {
 // render returns the part of the page that changes, as a JSON string.
 func (s *Status) render() ([]byte, error) {
 	var b bytes.Buffer
-	if err := s.page.template.ExecuteTemplate(&b, "live", s.data()); err != nil {
+	if err := s.page.Render(&b, "live", s.data()); err != nil {
 		return nil, err
 	}
 	return json.Marshal(b.String())
@@ -184,7 +185,7 @@ func (s *Status) render() ([]byte, error) {
 // checkForm returns the upstream of a form. Its origin must be the page, and it must have the token,
 // which only a reader of the page knows. Otherwise checkForm has answered.
 func (s *Status) checkForm(w http.ResponseWriter, r *http.Request) (upstream string, ok bool) {
-	secure(w.Header())
+	frame.Secure(w.Header())
 	if origin := r.Header["Origin"]; len(origin) != 1 || origin[0] != "http://"+r.Host {
 		http.Error(w, "Only the status page may send this request (Origin).", http.StatusForbidden)
 		return "", false

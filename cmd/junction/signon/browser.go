@@ -2,9 +2,10 @@ package signon
 
 import (
 	"context"
+	"embed"
 	"errors"
 	"fmt"
-	"html"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"junction/auth/oauth"
+	"junction/cmd/junction/pages/frame"
 	"junction/upstream/sandbox"
 )
 
@@ -42,7 +44,11 @@ func (s *SignOn) signIn(ctx context.Context, refused []string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	answers, stop := Callback(ctx, listener, callbackPath, flow.Mine, "You can close this window.", "Start it again.")
+	answers, stop, err := Callback(ctx, listener, callbackPath, flow.Mine, "You can close this window.",
+		"Start it again.")
+	if err != nil {
+		return "", err
+	}
 	defer stop()
 	s.invite(where)
 	others := time.NewTicker(time.Second)
@@ -100,30 +106,37 @@ type Answer struct {
 // continues. done and again are sentences for the user: what to do after the sign-in, and how to
 // begin another one.
 func Callback(ctx context.Context, l net.Listener, path string, mine func(url.Values) bool, done, again string) (
-	answers chan Answer, stop func()) {
+	answers chan Answer, stop func(), err error) {
+	page, err := frame.New(outcomePage, "outcome", "form-action 'none'")
+	if err != nil {
+		return nil, nil, err
+	}
+	failed := func(w http.ResponseWriter, status int, text string) {
+		page.Serve(w, slog.Default(), status, outcome{"Not signed in", text, true})
+	}
 	answers = make(chan Answer)
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
 		a := Answer{r.URL.Query(), make(chan error, 1)}
 		if r.Host != l.Addr().String() || !mine(a.Values) {
-			Page(w, http.StatusBadRequest, "This answer does not belong to the sign-in that is in progress. "+again)
+			failed(w, http.StatusBadRequest, "This answer does not belong to the sign-in that is in progress. "+again)
 			return
 		}
 		select {
 		case answers <- a:
 		case <-ctx.Done():
-			Page(w, http.StatusGone, "The sign-in is over. "+again)
+			failed(w, http.StatusGone, "The sign-in is over. "+again)
 			return
 		}
 		select {
 		case err := <-a.Result:
 			if err != nil {
-				Page(w, http.StatusBadGateway, "The sign-in failed: "+err.Error())
+				failed(w, http.StatusBadGateway, "The sign-in failed: "+err.Error())
 				return
 			}
-			Page(w, http.StatusOK, done)
+			page.Serve(w, slog.Default(), http.StatusOK, outcome{"Signed in", done, false})
 		case <-ctx.Done():
-			Page(w, http.StatusGatewayTimeout, "The sign-in took too long. "+again)
+			failed(w, http.StatusGatewayTimeout, "The sign-in took too long. "+again)
 		}
 	})
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
@@ -134,21 +147,16 @@ func Callback(ctx context.Context, l net.Listener, path string, mine func(url.Va
 		defer cancel()
 		_ = server.Shutdown(ending) // lets the last page be written
 		serving.Wait()
-	}
+	}, nil
 }
 
-// Page writes a page with one sentence.
-func Page(w http.ResponseWriter, status int, text string) {
-	h := w.Header()
-	h.Set("Content-Type", "text/html; charset=utf-8")
-	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
-	h.Set("Referrer-Policy", "no-referrer")
-	h.Set("Cache-Control", "no-store")
-	w.WriteHeader(status)
-	fmt.Fprintf(w, "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" "+
-		"content=\"width=device-width\">"+
-		"<meta name=\"color-scheme\" content=\"light dark\"><title>Junction</title><p>%s</p></html>\n",
-		html.EscapeString(text))
+//go:embed outcome.html
+var outcomePage embed.FS
+
+// outcome is the data of the page that ends a sign-in.
+type outcome struct {
+	Title, Text string
+	Failed      bool
 }
 
 // OpenBrowser starts the browser of this machine.
