@@ -46,7 +46,7 @@ var arrows = map[string][]string{
 	"cmd/junction/demo":    {},
 	"cmd/junction/health":  {"upstream/pace"},
 	// no key goes to the browser's environment; one decision about mix-up attacks
-	"cmd/junction/signon": {"upstream/files", "auth/oauth", "upstream/sandbox"},
+	"cmd/junction/signon": {"upstream/files", "auth/oauth", "upstream/sandbox", "auth/fetch", "cmd/junction/pages/frame"},
 	"cmd/junction/packs": {"cmd/pack/manifest", "cmd/pack/tree", "cmd/junction/cli", "cmd/junction/clients",
 		"cmd/junction/entries", "cmd/junction/packs/fetch", "cmd/pack/lock", "cmd/pack/plan", "upstream/prose",
 		"cmd/junction/runfile", "upstream/files", "upstream/shell"},
@@ -61,7 +61,7 @@ var arrows = map[string][]string{
 	"cmd/junction/telemetry":      {"cmd/junction/telemetry/otlp", "proxy", "proxy/budget", "proxy/question", "upstream", "upstream/client", "upstream/raw"},
 	"cmd/junction/telemetry/otlp": {"upstream/pace"},
 	"cmd/junction/pages": {"cmd/junction/clients", "cmd/junction/diagnose", "upstream/prose", "proxy",
-		"upstream"}, // the words of states
+		"upstream", "cmd/junction/pages/frame"}, // the words of states
 	"cmd/junction/cli": {"cmd/junction/config", "cmd/junction/diagnose", "upstream/prose", "cmd/junction/runfile", "auth", "policy",
 		"proxy/pins", "proxy/search", "proxy/visible", "upstream", "auth/oauth", "cmd/junction/signon", "upstream/shell",
 		"upstream/loopback",

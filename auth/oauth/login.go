@@ -2,13 +2,9 @@ package oauth
 
 import (
 	"context"
-	"crypto/subtle"
-	"errors"
 	"net/url"
 	"slices"
 	"strings"
-
-	"golang.org/x/oauth2"
 
 	"junction/auth/store"
 )
@@ -19,16 +15,7 @@ const Operator = "operator"
 
 // Login is one sign-in of the operator at an upstream, from the browser's first address to the
 // stored tokens. Nothing is stored before Finish succeeds.
-type Login struct {
-	client          *Client
-	name            string
-	upstream        Upstream
-	server          *serverMetadata
-	attempt         attempt
-	who             store.UpstreamClient // as it will be stored
-	redirect        string
-	state, verifier string
-}
+type Login struct{ *Flow }
 
 // sharedRedirect is the redirect URI under which the operator's registration is stored. The URI in
 // use has the port of the program that waits for the answer (RFC 8252, section 7.3).
@@ -57,39 +44,11 @@ func (c *Client) Login(ctx context.Context, name, redirect string, more ...strin
 			a.Scopes = append(a.Scopes, scope)
 		}
 	}
-	who := store.UpstreamClient{Upstream: name, Issuer: s.Issuer, RedirectURI: redirect, AuthMethod: methodNone}
-	switch {
-	case u.ClientID != "":
-		if who, err = c.configured(who, u, s); err != nil {
-			return nil, err
-		}
-	case s.RegistrationEndpoint == "":
-		return nil, userError(nil, "%s accepts only registered clients; register one there with the redirect URI "+
-			"%s and set auth.client_id, and auth.issuer: %s", host(s.Issuer), redirect, s.Issuer)
-	default:
-		if err := c.register(ctx, u, s, &who); err != nil {
-			return nil, userError(err, "%s rejected the registration of this client", host(s.Issuer))
-		}
+	f, err := c.flow(ctx, name, u, s, a, redirect)
+	if err != nil {
+		return nil, err
 	}
-	who.RedirectURI = sharedRedirect(name)
-	a.ClientID = who.ClientID
-	return &Login{
-		client: c, name: name, upstream: u, server: s, attempt: a, who: who, redirect: redirect,
-		state: store.NewID(), verifier: oauth2.GenerateVerifier(),
-	}, nil
-}
-
-// URL returns the address at which the operator signs in.
-func (l *Login) URL() (string, error) {
-	return l.attempt.location(l.redirect, l.state, l.verifier)
-}
-
-// About names the hosts that take part, in sentences for the operator.
-func (l *Login) About() string { return l.attempt.route(l.upstream).String() }
-
-// Mine reports whether an answer belongs to this sign-in.
-func (l *Login) Mine(answer url.Values) bool {
-	return len(answer["state"]) == 1 && subtle.ConstantTimeCompare([]byte(answer.Get("state")), []byte(l.state)) == 1
+	return &Login{f}, nil
 }
 
 // Finish redeems the answer with which the browser returned, and replaces the stored tokens. It
@@ -97,22 +56,9 @@ func (l *Login) Mine(answer url.Values) bool {
 // operator can do something about it.
 func (l *Login) Finish(ctx context.Context, answer url.Values) error {
 	c := l.client
-	if !l.Mine(answer) {
-		return userError(nil, "the answer does not belong to this sign-in; start the sign-in again")
-	}
-	code, err := l.attempt.code(answer)
+	t, err := l.redeem(ctx, answer)
 	if err != nil {
 		return err
-	}
-	t, err := c.exchangeAs(ctx, l.upstream, l.server, l.who, l.attempt.Resource, url.Values{
-		"grant_type": {"authorization_code"}, "code": {code}, "redirect_uri": {l.redirect},
-		"code_verifier": {l.verifier},
-	})
-	if no, refused := errors.AsType[*errorAnswer](err); refused {
-		return userError(err, "%s rejected the sign-in (%s); start it again", host(l.server.Issuer), no.code)
-	}
-	if err != nil {
-		return userError(err, "%s returned no usable token; try again later", host(l.server.Issuer))
 	}
 	operator, err := c.Store.Operator(ctx)
 	if err != nil {
@@ -126,7 +72,9 @@ func (l *Login) Finish(ctx context.Context, answer url.Values) error {
 	t.put(&k, c.Now())
 	err = c.Store.WithTx(ctx, func(ctx context.Context) error {
 		if l.upstream.ClientID == "" {
-			if err := c.Store.ReplaceUpstreamClient(ctx, l.who); err != nil {
+			who := l.who
+			who.RedirectURI = sharedRedirect(l.name)
+			if err := c.Store.ReplaceUpstreamClient(ctx, who); err != nil {
 				return err
 			}
 		}

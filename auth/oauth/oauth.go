@@ -5,7 +5,8 @@
 //   - endpoints.go decides which of its endpoints may be used together.
 //   - client.go gets the client_id of this server there.
 //   - connect.go sends a user there, redeems the answer, and disconnects.
-//   - login.go signs the operator in.
+//   - flow.go signs in a person whose browser returns to a program on the same machine.
+//   - login.go signs the operator in with a Flow, and stores the tokens.
 //   - oauth.go returns the token for each call, and renews it.
 //   - ask.go sends the requests.
 //
@@ -44,7 +45,8 @@ type Upstream struct {
 	Shared                 bool     // the operator signs in for everyone, with Login
 }
 
-// Options configures New. Store, URL, Fetch and HTTP are required.
+// Options configures New. Fetch and HTTP are required, and for everything except Flow and Renew also
+// Store and URL.
 type Options struct {
 	Store *store.Store // New does not take ownership
 	URL   string       // of this server, without a path

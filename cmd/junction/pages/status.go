@@ -18,6 +18,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"junction/cmd/junction/diagnose"
+	"junction/cmd/junction/pages/frame"
 	"junction/proxy"
 	"junction/upstream"
 )
@@ -42,7 +43,7 @@ type StatusOptions struct {
 // site sent the request.
 type Status struct {
 	StatusOptions
-	page, signInPage *page
+	page, signInPage *frame.Page
 	signIns          signIns
 	token            string // that each form has
 	streams          atomic.Int64
@@ -70,7 +71,7 @@ func (s *Status) Register(r chi.Router) {
 }
 
 func (s *Status) show(w http.ResponseWriter, _ *http.Request) {
-	s.page.serve(w, s.Log, http.StatusOK, s.data())
+	s.page.Serve(w, s.Log, http.StatusOK, s.data())
 }
 
 // statusData is the data of the page.
@@ -143,7 +144,7 @@ func (s *Status) events(w http.ResponseWriter, r *http.Request) {
 		s.Log.Error("cannot open the event stream of the status page", "error", err)
 		return
 	}
-	secure(w.Header())
+	frame.Secure(w.Header())
 	w.Header().Set("Content-Type", "text/event-stream")
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -180,7 +181,7 @@ func (s *Status) events(w http.ResponseWriter, r *http.Request) {
 // render returns the part of the page that changes, as a JSON string.
 func (s *Status) render() ([]byte, error) {
 	var b bytes.Buffer
-	if err := s.page.template.ExecuteTemplate(&b, "live", s.data()); err != nil {
+	if err := s.page.Render(&b, "live", s.data()); err != nil {
 		return nil, err
 	}
 	return json.Marshal(b.String())
@@ -189,7 +190,7 @@ func (s *Status) render() ([]byte, error) {
 // checkForm returns the upstream of a form. Its origin must be the page, and it must have the token,
 // which only a reader of the page knows. Otherwise checkForm has answered.
 func (s *Status) checkForm(w http.ResponseWriter, r *http.Request) (upstream string, ok bool) {
-	secure(w.Header())
+	frame.Secure(w.Header())
 	if origin := r.Header["Origin"]; len(origin) != 1 || origin[0] != "http://"+r.Host {
 		http.Error(w, "Only the status page may send this request (Origin).", http.StatusForbidden)
 		return "", false
