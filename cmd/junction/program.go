@@ -295,10 +295,11 @@ func (p *program) serve(stopping context.Context) error {
 		ErrorLog:     slog.NewLogLogger(p.log.Handler(), slog.LevelDebug),
 	}}
 	seen := p.asSeen()
-	var err error
-	if seen.Page, err = p.statusPage(stopping, ctx); err != nil {
+	page, err := p.statusPage(stopping, ctx)
+	if err != nil {
 		return err
 	}
+	seen.Page = page.Register
 	admin := &http.Server{
 		Handler: p.guarded(seen.Handler(stopping)), ReadTimeout: limits.ReadTimeout, WriteTimeout: limits.WriteTimeout,
 		IdleTimeout:    idleTimeout,

@@ -20,9 +20,12 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/go-chi/chi/v5"
 )
 
 // Proxy is a running proxy, for the handlers of the admin listener. All fields except Page, Users
@@ -43,9 +46,8 @@ type Proxy struct {
 	Tried     *atomic.Bool             // every upstream was tried since the start; set by Report
 	// Users returns the users with an e-mail address who have signed in; nil without auth.oauth.
 	Users func(ctx context.Context, email string) ([]authserver.KnownUser, error)
-	Page  http.Handler // answers requests for other paths; nil answers 404
-	// Callback is the pattern of the requests for Page that may come from another site; "" if there
-	// are none.
+	Page  func(chi.Router) // adds the routes of the status page; nil adds none
+	// Callback is the route of Page whose requests may come from another site; "" if there is none.
 	Callback string
 	// Lacks returns the scopes that the sign-in of an upstream lacks for some calls.
 	Lacks func(upstream string) []string
@@ -67,25 +69,25 @@ func (p *Proxy) personal() []string { return slices.Sorted(maps.Keys(p.Config().
 // If the address is open, other machines get /healthz, /metrics, and a short answer of /readyz, the
 // last two only with a Host that no web page can have.
 func (p *Proxy) Handler(stopping context.Context) http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok\n") })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+	routes := chi.NewRouter()
+	routes.MethodNotAllowed(notAllowed(routes))
+	get := func(path string, answer http.HandlerFunc) {
+		routes.Get(path, answer)
+		routes.Head(path, answer)
+	}
+	get("/healthz", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok\n") })
+	get("/readyz", func(w http.ResponseWriter, _ *http.Request) {
 		r := p.Report(stopping)
 		writeJSON(w, r.code(), r)
 	})
 	if p.Page != nil {
-		for _, pattern := range []string{"GET /{$}", "GET /events", "POST /reconnect", "POST /signin"} {
-			mux.Handle(pattern, p.Page) // "/" would answer POST /readyz with 404 instead of 405
-		}
+		p.Page(routes)
 	}
-	if p.Callback != "" {
-		mux.Handle(p.Callback, p.Page)
-	}
-	mux.Handle("GET /metrics", p.Metrics)
-	mux.HandleFunc("GET /status", p.serveStatus(stopping))
-	mux.HandleFunc("GET /pins", p.servePins)
-	mux.HandleFunc("GET /why", p.serveWhy)
-	mux.HandleFunc("GET /doctor", p.serveDoctor(new(sync.Mutex)))
+	get("/metrics", p.Metrics.ServeHTTP)
+	get("/status", p.serveStatus(stopping))
+	get("/pins", p.servePins)
+	get("/why", p.serveWhy)
+	get("/doctor", p.serveDoctor(new(sync.Mutex)))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		here := local(r.Host) && (!p.Open || fromHere(r))
 		if !here && !(p.Open && probes[r.URL.Path]) {
@@ -96,7 +98,7 @@ func (p *Proxy) Handler(stopping context.Context) http.Handler {
 			http.Error(w, probeHostText(r.Host), http.StatusForbidden)
 			return
 		}
-		if r.URL.Path != "/healthz" && crossSite(r) && !p.returns(mux, r) {
+		if r.URL.Path != "/healthz" && crossSite(r) && !p.returns(routes, r) {
 			http.Error(w, "A web page of another site has sent this request (Sec-Fetch-Site, Origin). "+
 				"Open this address in a new tab, or use curl.", http.StatusForbidden)
 			return
@@ -105,16 +107,35 @@ func (p *Proxy) Handler(stopping context.Context) http.Handler {
 			p.serveProbe(w, p.Report(stopping))
 			return
 		}
-		mux.ServeHTTP(w, r)
+		routes.ServeHTTP(w, r)
 	})
+}
+
+// notAllowed returns the handler of requests with a method that the path does not have.
+func notAllowed(routes chi.Routes) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		var allowed []string
+		for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost} {
+			if routes.Match(chi.NewRouteContext(), method, r.URL.Path) {
+				allowed = append(allowed, method)
+			}
+		}
+		if allowed == nil { // a method that HTTP does not define
+			http.NotFound(w, r)
+			return
+		}
+		w.Header().Set("Allow", strings.Join(allowed, ", "))
+		http.Error(w, http.StatusText(http.StatusMethodNotAllowed), http.StatusMethodNotAllowed)
+	}
 }
 
 // returns reports whether a request is that of a browser that returns from an authorization server,
 // and shows the response as a page of its own.
-func (p *Proxy) returns(mux *http.ServeMux, r *http.Request) bool {
-	_, pattern := mux.Handler(r)
-	return p.Callback != "" && pattern == p.Callback && r.Header.Get("Sec-Fetch-Mode") == "navigate" &&
-		r.Header.Get("Sec-Fetch-Dest") == "document" && r.Header["Origin"] == nil
+func (p *Proxy) returns(routes chi.Routes, r *http.Request) bool {
+	found := chi.NewRouteContext()
+	return p.Callback != "" && routes.Match(found, r.Method, r.URL.Path) && found.RoutePattern() == p.Callback &&
+		r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document" &&
+		r.Header["Origin"] == nil
 }
 
 // probes are the paths that other machines get without credentials.

@@ -64,9 +64,9 @@ func (s *signIns) take(upstream string, answer url.Values) SignIn {
 	return in
 }
 
-// CallbackPattern is the pattern of the requests that bring answers of authorization servers. They
-// come from another site.
-const CallbackPattern = "GET /connect/{upstream}/callback"
+// CallbackPattern is the route of the requests that bring answers of authorization servers. They come
+// from another site.
+const CallbackPattern = "/connect/{upstream}/callback"
 
 // signInPage is the data of the pages during a sign-in.
 type signInPage struct {

@@ -15,6 +15,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/go-chi/chi/v5"
+
 	"junction/cmd/junction/diagnose"
 	"junction/proxy"
 	"junction/upstream"
@@ -42,7 +44,6 @@ type Status struct {
 	StatusOptions
 	page, signInPage *page
 	signIns          signIns
-	mux              *http.ServeMux
 	token            string // that each form has
 	streams          atomic.Int64
 }
@@ -54,19 +55,25 @@ func NewStatus(o StatusOptions) (*Status, error) {
 		return nil, err
 	}
 	in, err := newPage("signin", "form-action 'none'")
-	s := &Status{StatusOptions: o, page: p, signInPage: in, mux: http.NewServeMux(), token: rand.Text()}
-	s.mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
-		s.page.serve(w, s.Log, http.StatusOK, s.data())
-	})
-	s.mux.HandleFunc("GET /events", s.events)
-	s.mux.HandleFunc("POST /reconnect", s.reconnect)
-	s.mux.HandleFunc("POST /signin", s.signIn)
-	s.mux.HandleFunc(CallbackPattern, s.callback)
-	return s, err
+	return &Status{StatusOptions: o, page: p, signInPage: in, token: rand.Text()}, err
 }
 
-// ServeHTTP answers a request.
-func (s *Status) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
+// Register adds the routes of the page.
+func (s *Status) Register(r chi.Router) {
+	get := func(path string, answer http.HandlerFunc) {
+		r.Get(path, answer)
+		r.Head(path, answer)
+	}
+	get("/", s.show)
+	get("/events", s.events)
+	get(CallbackPattern, s.callback)
+	r.Post("/reconnect", s.reconnect)
+	r.Post("/signin", s.signIn)
+}
+
+func (s *Status) show(w http.ResponseWriter, _ *http.Request) {
+	s.page.serve(w, s.Log, http.StatusOK, s.data())
+}
 
 // statusData is the data of the page.
 type statusData struct {

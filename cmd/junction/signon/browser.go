@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-chi/chi/v5"
 	"github.com/mark3labs/mcp-go/client/transport"
 
 	"junction/upstream/oauth"
@@ -149,8 +150,8 @@ type Answer struct {
 func Callback(ctx context.Context, l net.Listener, path string, mine func(url.Values) bool, done, again string) (
 	answers chan Answer, stop func()) {
 	answers = make(chan Answer)
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
+	routes := chi.NewRouter()
+	routes.Get(path, func(w http.ResponseWriter, r *http.Request) {
 		a := Answer{r.URL.Query(), make(chan error, 1)}
 		if r.Host != l.Addr().String() || !mine(a.Values) {
 			Page(w, http.StatusBadRequest, "This answer does not belong to the sign-in that is in progress. "+again)
@@ -173,7 +174,7 @@ func Callback(ctx context.Context, l net.Listener, path string, mine func(url.Va
 			Page(w, http.StatusGatewayTimeout, "The sign-in took too long. "+again)
 		}
 	})
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	server := &http.Server{Handler: routes, ReadHeaderTimeout: 10 * time.Second}
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = server.Serve(l) }) // until Shutdown
 	return answers, func() {
