@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
+
+	"junction/upstream/loopback"
 )
 
 // Config is the auth section of the file.
@@ -336,15 +338,10 @@ func RemoteProblem(s string) string {
 	case err != nil || u.Host == "" || u.Hostname() == "" || u.Scheme != "https" && u.Scheme != "http" ||
 		u.User != nil || u.Fragment != "":
 		return "must be a URL, such as https://login.example.com"
-	case u.Scheme == "http" && !loopbackHost(u.Hostname()):
+	case u.Scheme == "http" && !loopback.Host(u.Hostname()):
 		return "must be https, or http on loopback: over plain http an attacker could sign in as anyone"
 	}
 	return ""
-}
-
-func loopbackHost(name string) bool {
-	a, err := netip.ParseAddr(name)
-	return strings.EqualFold(name, "localhost") || err == nil && a.Unmap().IsLoopback()
 }
 
 // validScope reports whether s can be one scope (RFC 6749, section 3.3).

@@ -370,6 +370,11 @@ func (s *Server) validate(ctx context.Context, x *exchange, c *upstream.Call) (_
 // checkArguments checks the arguments of a call against the tool's schema. It returns "" if they
 // fit, else the text for the model. A call whose arguments cannot be checked is not made.
 func (s *Server) checkArguments(ctx context.Context, x *exchange) (text string, o Outcome, err error) {
+	end, err := s.turn(ctx, x)
+	if err != nil {
+		return "", "", err
+	}
+	defer end()
 	arguments, err := x.arguments()
 	if err != nil {
 		return "", "", err
@@ -410,6 +415,9 @@ func (c checkCost) Hold(n int64) (release func(), err error) {
 
 // Turn implements schema.Cost.
 func (c checkCost) Turn(ctx context.Context) (end func(), err error) {
+	if c.x.size >= largeMessage { // checkArguments has it
+		return func() {}, nil
+	}
 	return c.s.turns.Turn(ctx, c.x.held.Account)
 }
 

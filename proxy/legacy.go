@@ -241,7 +241,13 @@ func (f legacyFront) batch(all *exchange, body []byte) error {
 		return refuse(http.StatusBadRequest, mcp.INVALID_REQUEST,
 			"Invalid Request: only a session of 2025-03-26 may send batches")
 	}
-	if _, err := raw.Scan(body, f.limits.Nesting); err != nil {
+	end, err := f.turn(all.request.Context(), all)
+	if err != nil {
+		return err
+	}
+	_, err = raw.Scan(body, f.limits.Nesting)
+	end()
+	if err != nil {
 		return malformed(err)
 	}
 	items, err := raw.ElementsWithin(body, maxBatch) // bounded: the index can be much larger than the body

@@ -3,6 +3,7 @@ package proxy
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -189,7 +190,12 @@ func (s *Server) post(x *exchange) error {
 	}
 	body := x.body
 	x.size = len(*body)
+	end, err := s.turn(x.request.Context(), x)
+	if err != nil {
+		return err
+	}
 	m, err := jsonrpc.Parse(*body, s.limits.Nesting)
+	end()
 	if err != nil {
 		if errors.Is(err, jsonrpc.ErrInvalid) && bytes.HasPrefix(bytes.TrimLeft(*body, " \t\r\n"), []byte{'['}) {
 			return legacyFront{s}.batch(x, *body)
@@ -203,6 +209,20 @@ func (s *Server) post(x *exchange) error {
 		s.frontFor(x).post(x)
 	}
 	return nil
+}
+
+// largeMessage is the size in bytes from which on messages are read and checked in turns (package
+// budget): without, many of them would keep the processors from everything else for some
+// milliseconds each.
+const largeMessage = 64 << 10
+
+// turn waits until it is the caller's turn to read or check a large message. The caller of turn must
+// call end before it waits for anything. For other messages turn does nothing.
+func (s *Server) turn(ctx context.Context, x *exchange) (end func(), err error) {
+	if x.size < largeMessage {
+		return func() {}, nil
+	}
+	return s.turns.Turn(ctx, x.held.Account)
 }
 
 // reject answers a message that is not dispatched with an error. id is "" if it is unknown.

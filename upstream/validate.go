@@ -3,7 +3,6 @@ package upstream
 import (
 	"fmt"
 	"maps"
-	"net/netip"
 	"net/url"
 	"path"
 	"slices"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"junction/upstream/http1"
+	"junction/upstream/loopback"
 )
 
 // Problem is one mistake of a configuration: where in it, and what would be right.
@@ -99,7 +99,7 @@ func (c *Config) validateRemote(bad func(path, format string, args ...any)) {
 		bad("url", "has a fragment (#…), which is never sent; remove it")
 	}
 	if c.Personal() || c.OperatorSignsIn() {
-		if u != nil && u.Scheme == "http" && !loopback(u.Hostname()) {
+		if u != nil && u.Scheme == "http" && !loopback.Host(u.Hostname()) {
 			bad("auth.mode", "needs an https url, because http would expose the access tokens of users; http is "+
 				"allowed only for loopback")
 		}
@@ -146,7 +146,7 @@ func (a *Auth) validate(bad func(path, format string, args ...any)) {
 		case err != nil || at.Host == "" || at.Scheme != "https" && at.Scheme != "http":
 			bad("auth."+u.key, "is no URL; write it like https://login.example.com/…, as the metadata of the "+
 				"authorization server have it")
-		case at.Scheme == "http" && !loopback(at.Hostname()):
+		case at.Scheme == "http" && !loopback.Host(at.Hostname()):
 			bad("auth."+u.key, "needs https: http is allowed only for loopback")
 		}
 	}
@@ -195,12 +195,6 @@ func validateCapabilities(at string, list []string, bad func(path, format string
 			bad(fmt.Sprintf("%s[%d]", at, i), "a capability has 1 to 64 of A-Z, a-z, 0-9, ., _, :, / and -")
 		}
 	}
-}
-
-// loopback reports whether the host of a URL is this machine.
-func loopback(host string) bool {
-	ip, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
 }
 
 // hopByHop are the headers that the transport writes itself.

@@ -17,8 +17,8 @@ import (
 	"junction/cmd/junction/clients"
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/entries"
-	"junction/cmd/junction/prose"
 	"junction/cmd/junction/runfile"
+	"junction/upstream/prose"
 )
 
 // importCommand is `junction import`, which reads the servers in the files of other clients.

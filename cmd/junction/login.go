@@ -17,13 +17,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"junction/auth/oauth"
 	"junction/auth/store"
 	"junction/cmd/junction/cli"
 	"junction/cmd/junction/config"
-	"junction/cmd/junction/prose"
 	"junction/cmd/junction/signins"
 	"junction/cmd/junction/signon"
-	"junction/upstream/oauth"
+	"junction/upstream/prose"
 	"junction/upstream/shell"
 )
 

@@ -29,10 +29,10 @@ import (
 	"junction/cmd/junction/diagnose"
 	"junction/cmd/junction/health"
 	"junction/cmd/junction/pages"
-	"junction/cmd/junction/prose"
 	"junction/cmd/junction/record"
 	"junction/cmd/junction/replicas"
 	"junction/cmd/junction/screen"
+	"junction/cmd/junction/stored"
 	"junction/cmd/junction/telemetry"
 	"junction/cmd/junction/telemetry/otlp"
 	"junction/policy"
@@ -40,8 +40,9 @@ import (
 	"junction/proxy/pins"
 	"junction/upstream"
 	"junction/upstream/http1"
+	"junction/upstream/loopback"
+	"junction/upstream/prose"
 	"junction/upstream/shell"
-	"junction/upstream/stored"
 )
 
 // options are the inputs of a program: the command line and the standard streams of the process.
@@ -260,7 +261,7 @@ func ownOrigins(listener net.Addr) []string {
 	var list []string
 	for _, name := range []string{"localhost", "127.0.0.1", "::1", host} {
 		origin := "http://" + strings.TrimSuffix(net.JoinHostPort(name, port), ":80")
-		if !slices.Contains(list, origin) && config.Loopback(name) {
+		if !slices.Contains(list, origin) && loopback.Host(name) {
 			list = append(list, origin)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"junction/proxy"
 	"junction/proxy/view"
 	"junction/upstream"
+	"junction/upstream/pace"
 )
 
 // EachClientEra runs f for both eras of clients, where it does not matter what is behind the proxy.
@@ -76,10 +77,7 @@ func MustProxy(t testing.TB, configs map[string]upstream.Config, options ...Opti
 	}
 	up.Hooks.ResourceUpdated = func(u upstream.Update) { e.Server.Updated(u) }
 	up.Hooks.CatalogChanged = func(string) {
-		select {
-		case refresh <- struct{}{}:
-		default:
-		}
+		pace.Wake(refresh)
 	}
 	loop.Go(func() {
 		for {

@@ -20,6 +20,7 @@ import (
 	"junction/proxy/question"
 	"junction/proxy/view"
 	"junction/upstream"
+	"junction/upstream/pace"
 	"junction/upstream/raw"
 	"junction/upstream/upstreamtest"
 )
@@ -80,16 +81,10 @@ func Start(t *testing.T, p Pair, w Setup) *Junction {
 		StateChanged:    func(upstream.Change) { j.changed() },
 		ResourceUpdated: func(u upstream.Update) { j.Each(func(s *proxy.Server) { s.Updated(u) }) },
 		CatalogChanged: func(string) {
-			select {
-			case j.refresh <- struct{}{}:
-			default:
-			}
+			pace.Wake(j.refresh)
 		},
 		OwnChanged: func(string) {
-			select {
-			case j.recheck <- struct{}{}:
-			default:
-			}
+			pace.Wake(j.recheck)
 		},
 	}, Store: w.Store, Observer: w.Calls, Memory: j.Server.UpstreamMemory}
 	ctx, cancel := context.WithCancel(context.Background())

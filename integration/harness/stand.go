@@ -17,6 +17,7 @@ import (
 	"junction/policy"
 	"junction/proxy"
 	"junction/upstream"
+	"junction/upstream/pace"
 )
 
 // Stand is the proxy in this process, wired as the program wires it, so that a test can see its
@@ -61,10 +62,7 @@ func MustStand(t testing.TB, limits proxy.Limits, configs map[string]upstream.Co
 	s.options.Hooks = upstream.Hooks{
 		StateChanged: s.record,
 		CatalogChanged: func(string) {
-			select {
-			case refresh <- struct{}{}:
-			default:
-			}
+			pace.Wake(refresh)
 		},
 	}
 	over := make(chan struct{})

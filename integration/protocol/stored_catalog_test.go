@@ -13,9 +13,9 @@ import (
 
 	"junction/auth/authtest"
 	"junction/auth/seal"
+	"junction/cmd/junction/stored"
 	"junction/integration/harness"
 	"junction/upstream"
-	"junction/upstream/stored"
 	"junction/upstream/upstreamtest"
 )
 

@@ -19,12 +19,12 @@ import (
 
 	"junction/cmd/junction/cli"
 	"junction/cmd/junction/config"
-	"junction/cmd/junction/prose"
 	"junction/cmd/junction/record"
 	"junction/proxy"
 	"junction/proxy/visible"
 	"junction/upstream/files"
 	"junction/upstream/pace"
+	"junction/upstream/prose"
 )
 
 // Command returns the command audit. file points to the value of --config.

@@ -20,6 +20,7 @@ import (
 	"junction/cmd/junction/runfile"
 	"junction/cmd/junction/signon"
 	"junction/upstream"
+	"junction/upstream/loopback"
 	"junction/upstream/transport"
 )
 
@@ -289,7 +290,7 @@ func CheckURL(text string, hasKey bool) error {
 	switch {
 	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
 		return Usagef("--url %q is no endpoint; write it like http://127.0.0.1:8420/mcp", text)
-	case hasKey && u.Scheme == "http" && !config.Loopback(u.Hostname()):
+	case hasKey && u.Scheme == "http" && !loopback.Host(u.Hostname()):
 		return Usagef("--url %q is not https: the key would cross the network in plain text; use an https URL", text)
 	}
 	return nil

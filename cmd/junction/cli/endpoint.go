@@ -16,11 +16,11 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"junction/cmd/junction/prose"
 	"junction/proxy/search"
 	"junction/upstream"
 	"junction/upstream/definition"
 	"junction/upstream/jsonrpc"
+	"junction/upstream/prose"
 	"junction/upstream/raw"
 	"junction/upstream/transport"
 )

@@ -12,9 +12,9 @@ import (
 
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/diagnose"
-	"junction/cmd/junction/prose"
 	"junction/proxy/pins"
 	"junction/proxy/visible"
+	"junction/upstream/prose"
 )
 
 // pinsCommand is `junction pins`.

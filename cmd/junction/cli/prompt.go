@@ -14,8 +14,8 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"junction/cmd/junction/prose"
 	"junction/proxy/visible"
+	"junction/upstream/prose"
 )
 
 // prompter puts the questions of a server to the person at the terminal. Text of the server is shown

@@ -21,13 +21,13 @@ import (
 
 	"junction/auth"
 	"junction/auth/authserver"
-	"junction/cmd/junction/prose"
+	"junction/auth/oauth"
 	"junction/policy"
 	"junction/proxy"
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/files"
-	"junction/upstream/oauth"
+	"junction/upstream/prose"
 	"junction/upstream/shell"
 )
 

@@ -21,9 +21,9 @@ import (
 
 	"junction/auth"
 	"junction/auth/authtest"
-	"junction/cmd/junction/yamlread"
 	"junction/policy"
 	"junction/upstream"
+	"junction/upstream/yamlread"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files under testdata")

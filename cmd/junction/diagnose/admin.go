@@ -16,9 +16,9 @@ import (
 	"junction/cmd/junction/replicas"
 	"junction/proxy"
 	"junction/upstream"
+	"junction/upstream/loopback"
 	"maps"
 	"net/http"
-	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -160,8 +160,7 @@ func fromHere(r *http.Request) bool {
 			return false
 		}
 	}
-	from, err := netip.ParseAddrPort(r.RemoteAddr)
-	return err == nil && from.Addr().Unmap().IsLoopback()
+	return loopback.Address(r.RemoteAddr)
 }
 
 // crossSite reports whether the headers of a browser name a page of another site, or of another

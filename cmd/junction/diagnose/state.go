@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"junction/cmd/junction/config"
-	"junction/cmd/junction/prose"
 	"junction/upstream"
+	"junction/upstream/prose"
 	"junction/upstream/shell"
 )
 

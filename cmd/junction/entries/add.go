@@ -14,9 +14,9 @@ import (
 	"junction/cmd/junction/cli"
 	"junction/cmd/junction/clients"
 	"junction/cmd/junction/config"
-	"junction/cmd/junction/packs/plan"
-	"junction/cmd/junction/prose"
 	"junction/cmd/junction/yamledit"
+	"junction/cmd/pack/plan"
+	"junction/upstream/prose"
 	"junction/upstream/shell"
 )
 

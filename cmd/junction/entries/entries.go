@@ -21,8 +21,8 @@ import (
 	"junction/cmd/junction/cli"
 	"junction/cmd/junction/clients"
 	"junction/cmd/junction/config"
-	"junction/cmd/junction/prose"
 	"junction/cmd/junction/runfile"
+	"junction/upstream/prose"
 	"junction/upstream/shell"
 )
 

@@ -18,8 +18,8 @@ import (
 
 	"junction/cmd/junction/cli"
 	"junction/cmd/junction/clients"
-	"junction/cmd/junction/prose"
 	"junction/cmd/junction/registry"
+	"junction/upstream/prose"
 	"junction/upstream/shell"
 )
 

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"junction/cmd/junction/prose"
+	"junction/upstream/prose"
 )
 
 // SignIn is one sign-in of the operator at an upstream.

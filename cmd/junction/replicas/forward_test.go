@@ -17,6 +17,7 @@ import (
 
 	"junction/proxy/members"
 	"junction/upstream/http1"
+	"junction/upstream/pace"
 )
 
 // pair is a member that has everything, and another one that forwards to it. front is where clients
@@ -200,7 +201,7 @@ func TestOwnerDies(t *testing.T) {
 	if _, err := p.store.Database().Exec(`DELETE FROM members WHERE id = $1`, p.owner.Self()); err != nil {
 		t.Fatal(err)
 	}
-	signal(p.other.wake)
+	pace.Wake(p.other.wake)
 	if _, err := io.ReadAll(resp.Body); err == nil {
 		t.Error("the end of a stream that was cut off is a proper one")
 	}

@@ -20,8 +20,8 @@ import (
 	"junction/auth"
 	"junction/auth/store"
 	"junction/cmd/junction/cli"
-	"junction/cmd/junction/prose"
 	"junction/proxy/visible"
+	"junction/upstream/prose"
 )
 
 const (

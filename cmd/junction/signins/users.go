@@ -11,8 +11,8 @@ import (
 
 	"junction/auth/store"
 	"junction/cmd/junction/cli"
-	"junction/cmd/junction/prose"
 	"junction/proxy/visible"
+	"junction/upstream/prose"
 )
 
 const whoIs = "WHO is an e-mail address, a subject, or an id of the list or the beginning of an id."

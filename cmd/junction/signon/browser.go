@@ -17,7 +17,7 @@ import (
 	"github.com/go-chi/chi/v5"
 	"github.com/mark3labs/mcp-go/client/transport"
 
-	"junction/upstream/oauth"
+	"junction/auth/oauth"
 	"junction/upstream/sandbox"
 )
 

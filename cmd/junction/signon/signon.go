@@ -21,8 +21,8 @@ import (
 	"sync"
 	"time"
 
+	"junction/auth/oauth"
 	"junction/upstream/files"
-	"junction/upstream/oauth"
 
 	"github.com/mark3labs/mcp-go/client/transport"
 )
