@@ -89,8 +89,8 @@ type compared struct {
 type side struct {
 	*rule
 	selector *Selector
-	patterns [Resource + 1][]*pattern // by kind
-	at       []bool                   // by upstream: whether the rule applies to it
+	patterns [kinds][]*pattern // by kind
+	at       []bool            // by upstream: whether the rule applies to it
 }
 
 type patternKey struct {
@@ -114,7 +114,8 @@ func newComparison(c Config, upstreams []Known) *comparison {
 		all := compared{entry: e}
 		for k := range e.rules {
 			s := side{rule: &e.rules[k], selector: c[i].Rules[k].selectors()[0].Selector}
-			lists := [...]List{Tool: s.selector.Tools, Prompt: s.selector.Prompts, Resource: s.selector.Resources}
+			// one of each kind: else it does not compile
+			var lists [kinds]List = [...]List{s.selector.Tools, s.selector.Prompts, s.selector.Resources}
 			for kind, list := range lists {
 				s.patterns[kind] = x.patternsOf(Kind(kind), list, s.rule)
 			}
@@ -221,7 +222,7 @@ func (x *comparison) lifts(j, i, k int) (lifting, bool) {
 		if d.verdict == Ask {
 			shields = append(shields, x.entries[i].before(k, a.rule)...)
 		}
-		for kind := Tool; kind <= Resource; kind++ {
+		for kind := range kinds {
 			for _, p := range d.patterns[kind] {
 				for _, q := range a.patterns[kind] {
 					if x.lifted(kind, both{d, p}, both{a, q}, shields) {

@@ -201,6 +201,9 @@ func (t *Tool) ready() *Tool {
 	return t
 }
 
+// errKind is the error of a call of a tool that has no kind that this program knows.
+var errKind = errors.New("the tool has neither command, http nor prompt; write one of them in its manifest")
+
 func newTool(m *manifest.Manifest, source *manifest.Tool, r Runners) *Tool {
 	t := &Tool{Source: source, File: m.File, Limits: source.Limits}
 	hints := source.Annotations
@@ -223,7 +226,7 @@ func newTool(m *manifest.Manifest, source *manifest.Tool, r Runners) *Tool {
 					return results.of([]byte(answer), string(source.Output))
 				})
 		}
-	default:
+	case len(source.Command) > 0:
 		t.run = func(ctx context.Context, c call) (*mcp.CallToolResult, error) {
 			out, err := r.Command.Run(ctx, source, c.arguments)
 			if err != nil {
@@ -231,6 +234,8 @@ func newTool(m *manifest.Manifest, source *manifest.Tool, r Runners) *Tool {
 			}
 			return results.of(out, string(source.Output))
 		}
+	default: // the decoder has refused it
+		t.run = func(context.Context, call) (*mcp.CallToolResult, error) { return nil, errKind }
 	}
 	return t.ready()
 }

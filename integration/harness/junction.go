@@ -226,6 +226,20 @@ func (j *Junction) Status(name string) upstream.Status {
 // Talk returns a new client of the pair's era, of the merged endpoint.
 func (j *Junction) Talk(t *testing.T) *Talker { t.Helper(); return Talk(t, j.URL, j.pair.Client) }
 
+// TalkToEach returns a new client of the pair's era for each process, whose requests that process
+// gets.
+func (j *Junction) TalkToEach(t *testing.T) []*Talker {
+	t.Helper()
+	if j.cluster == nil {
+		return []*Talker{j.Talk(t)}
+	}
+	var all []*Talker
+	for _, p := range j.cluster.members {
+		all = append(all, Talk(t, cmp.Or(p.own, p.URL), j.pair.Client))
+	}
+	return all
+}
+
 // TalkTo is Talk for the endpoint at a path below the merged one.
 func (j *Junction) TalkTo(t *testing.T, path string) *Talker {
 	t.Helper()

@@ -40,8 +40,6 @@ type httpSession struct {
 const (
 	headerSession   = "Mcp-Session-Id"
 	HeaderVersion   = "Mcp-Protocol-Version"
-	HeaderMethod    = "Mcp-Method"
-	headerName      = "Mcp-Name"
 	headerLastEvent = "Last-Event-Id"
 	maxSession      = 1 << 10
 	deleteTime      = time.Second
@@ -260,9 +258,15 @@ func what(m *jsonrpc.Message) string {
 // errStreamEnded means that a response stream broke off. The server may have carried out the
 // request.
 var errStreamEnded = errors.New("the stream ended before the answer")
+// Headers that mirror a modern request, beside HeaderVersion (2026-07-28,
+// streamable-http#standard-headers).
+const (
+	HeaderMethod = "Mcp-Method"
+	headerName   = "Mcp-Name"
+)
 
-// AppendMirror appends the headers that mirror a modern request (2026-07-28,
-// streamable-http#standard-headers), without its name. version and method must be VisibleASCII.
+// AppendMirror appends the headers that every modern request has. version and method must be
+// VisibleASCII.
 func AppendMirror(h []http1.Field, version, method string) []http1.Field {
 	return append(h, http1.Field{Name: HeaderVersion, Value: version}, http1.Field{Name: HeaderMethod, Value: method})
 }

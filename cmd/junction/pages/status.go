@@ -60,13 +60,11 @@ func NewStatus(o StatusOptions) (*Status, error) {
 
 // Register adds the routes of the page.
 func (s *Status) Register(r chi.Router) {
-	get := func(path string, answer http.HandlerFunc) {
+	pages := map[string]http.HandlerFunc{"/": s.show, "/events": s.events, CallbackPattern: s.callback}
+	for path, answer := range pages {
 		r.Get(path, answer)
 		r.Head(path, answer)
 	}
-	get("/", s.show)
-	get("/events", s.events)
-	get(CallbackPattern, s.callback)
 	r.Post("/reconnect", s.reconnect)
 	r.Post("/signin", s.signIn)
 }
