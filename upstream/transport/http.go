@@ -258,6 +258,7 @@ func what(m *jsonrpc.Message) string {
 // errStreamEnded means that a response stream broke off. The server may have carried out the
 // request.
 var errStreamEnded = errors.New("the stream ended before the answer")
+
 // Headers that mirror a modern request, beside HeaderVersion (2026-07-28,
 // streamable-http#standard-headers).
 const (
