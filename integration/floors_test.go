@@ -91,11 +91,11 @@ func TestFloorsAreFound(t *testing.T) {
 		}, []string{"the folders of auth form a circle: its own files, store (auth/a.go:2 imports auth/store/x, " +
 			"auth/store/y/a.go:2 imports auth)"}},
 		{"top level in a circle", map[string]string{
-			"auth/a.go": code("upstream/bounded"), "upstream/bounded/a.go": code(), "upstream/oauth/a.go": code("auth/store"),
+			"auth/a.go": code("upstream/bounded"), "upstream/bounded/a.go": code(), "upstream/people/a.go": code("auth/store"),
 			"auth/store/a.go": code(),
 		}, []string{"the folders of the module form a circle: auth, upstream (auth/a.go:2 imports upstream/bounded, " +
-			"upstream/oauth/a.go:2 imports auth/store)",
-			"upstream/oauth/a.go:2: upstream imports auth, a higher floor"}},
+			"upstream/people/a.go:2 imports auth/store)",
+			"upstream/people/a.go:2: upstream imports auth, a higher floor"}},
 		{"higher floor", map[string]string{
 			"policy/a.go": code("proxy/view"), "proxy/view/a.go": code(),
 		}, []string{"policy/a.go:2: policy imports proxy, a higher floor"}},

@@ -36,7 +36,7 @@ var arrows = map[string][]string{
 	"cmd/junction/diagnose": {"cmd/junction/config", "cmd/junction/health", "upstream/prose",
 		"cmd/junction/replicas", "auth",
 		"auth/authserver", "policy", "proxy", "proxy/view", "upstream", "upstream/command", "upstream/shell",
-		"upstream/loopback"}, // why asks for the last known groups of a user
+		"upstream/loopback", "proxy/budget"}, // why asks for the last known groups of a user
 	"cmd/junction/bridge": {"upstream/prose", "upstream/definition", "upstream/http1", "upstream/jsonrpc", "upstream/raw",
 		"upstream/transport"}, // a client of the endpoint, as the proxy is one of its servers
 	// it connects the processes over one database for proxy, and forwards requests among them
@@ -104,7 +104,7 @@ var arrows = map[string][]string{
 	"proxy/view":     {"proxy/pins", "proxy/search", "upstream", "policy", "upstream/jsonrpc", "upstream/raw"},
 	"upstream": {"upstream/bounded", "upstream/command", "upstream/definition", "upstream/http1", "upstream/jsonrpc", "upstream/pace",
 		"upstream/raw", "upstream/remedy", "upstream/sandbox", "upstream/transport", "upstream/shell",
-		"upstream/loopback"},
+		"upstream/loopback", "upstream/yamlread"},
 	"upstream/command":    {"upstream/sandbox", "upstream/transport"},               // they start what a section describes
 	"upstream/definition": {"upstream/http1", "upstream/raw", "upstream/transport"}, // names of headers; text in one line
 	// it moves messages, and the process at the other end of one is confined by sandbox
@@ -112,13 +112,13 @@ var arrows = map[string][]string{
 	"upstream/sandbox":   {"upstream/files"}, // the reason of an error about a file
 	// what a rule reads of the arguments must be what everybody else reads: the same names in the
 	// same case, none of them twice
-	"policy":              {"upstream/raw"},
+	"policy":              {"upstream/raw", "upstream/yamlread"},
 	"auth/oauth":          {"auth/fetch", "auth/store", "upstream/pace"},
 	"upstream/remedy":     {"upstream/shell"},                               // it names commands with names of servers
 	"cmd/junction/stored": {"auth/seal", "upstream/files", "upstream/pace"}, // what is on the disk is sealed like session ids
-	"auth/authserver":     {"auth", "auth/store", "auth/seal", "auth/fetch", "upstream/bounded"},
+	"auth/authserver":     {"auth", "auth/store", "auth/seal", "auth/fetch", "upstream/bounded", "upstream/yamlread"},
 	"auth/store":          {"auth/seal"},
-	"auth":                {"upstream/bounded", "upstream/loopback"},
+	"auth":                {"upstream/bounded", "upstream/loopback", "upstream/yamlread"},
 	"upstream/jsonrpc":    {"upstream/raw"},
 
 	// A pack runs commands as upstream does, and checks arguments as proxy does.

@@ -165,11 +165,11 @@ func (p *Policy) WithScopes(scopes map[string][]string) *Policy {
 	return &Policy{p.entries, scopes}
 }
 
-// Compile makes a Policy of a section. The error is the first Problem. An empty section denies
+// Compile makes a Policy of a section. The error is the first mistake. An empty section denies
 // everything.
 func Compile(c Config) (*Policy, error) {
 	if problems := c.Validate(); len(problems) > 0 {
-		return nil, problems[0]
+		return nil, fmt.Errorf("policies%s: %s", problems[0].Path, problems[0].Text)
 	}
 	p := &Policy{}
 	for i := range c {

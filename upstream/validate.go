@@ -11,20 +11,17 @@ import (
 
 	"junction/upstream/http1"
 	"junction/upstream/loopback"
+	"junction/upstream/yamlread"
 )
-
-// Problem is one mistake of a configuration: where in it, and what would be right.
-type Problem struct {
-	Path string // of keys below the section, such as tools.delete_*.timeout; empty for the section itself
-	Text string
-}
 
 // Validate returns every mistake that the entry of the upstream called name contains, in the order
 // of the fields. It opens and looks up nothing. Numbers are not negative: the reader of the file
 // rejects those.
-func (c *Config) Validate(name string) []Problem {
-	var ps []Problem
-	bad := func(path, format string, args ...any) { ps = append(ps, Problem{path, fmt.Sprintf(format, args...)}) }
+func (c *Config) Validate(name string) []yamlread.Problem {
+	var ps []yamlread.Problem
+	bad := func(path, format string, args ...any) {
+		ps = append(ps, yamlread.Problem{Path: path, Text: fmt.Sprintf(format, args...)})
+	}
 	if !validName(name) {
 		bad("", "the name of an upstream has 1 to 32 of A-Z, a-z, 0-9, _ and -, and does not begin with -")
 	} else if Reserved(name) {

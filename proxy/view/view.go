@@ -75,11 +75,13 @@ type part struct {
 	rivals map[string][]*Target // the offered targets of own names whose byOwn is nil
 }
 
-// Problem is a hidden item of an endpoint, and the reason.
+// Problem is a hidden item of an endpoint, and the reason. Its JSON is that of /readyz.
 type Problem struct {
-	Endpoint, Upstream string
-	Part               upstream.Part
-	Name, Reason       string
+	Endpoint string        `json:"-"`
+	Upstream string        `json:"upstream"`
+	Part     upstream.Part `json:"-"`
+	Name     string        `json:"name"`
+	Reason   string        `json:"reason"`
 }
 
 // Compile builds the view of an endpoint. The stocks are in the order of their upstreams' names. If

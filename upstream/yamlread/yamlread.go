@@ -24,7 +24,8 @@ import (
 const MaxValues = 100_000
 
 // Problem is one mistake in a file, or one warning: its place, and in Text the mistake and the
-// remedy. Text may quote the file, but never the value of a reference.
+// remedy. Text may quote the file, but never the value of a reference. The validators of a section,
+// such as policies, leave File and Line empty: their Path is below the section.
 type Problem struct {
 	File string `json:"file"`
 	Line int    `json:"line"`           // 1 is the first

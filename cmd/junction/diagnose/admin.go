@@ -15,6 +15,8 @@ import (
 	"junction/cmd/junction/health"
 	"junction/cmd/junction/replicas"
 	"junction/proxy"
+	"junction/proxy/budget"
+	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/loopback"
 	"maps"
@@ -23,7 +25,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/go-chi/chi/v5"
 )
@@ -177,14 +178,14 @@ type Report struct {
 	Status    string           `json:"status"` // ready, starting, unavailable or stopping
 	Tools     int              `json:"tools"`  // on the merged endpoint
 	Upstreams []UpstreamStatus `json:"upstreams"`
-	Problems  []Problem        `json:"problems"`
+	Problems  []view.Problem   `json:"problems"`
 	Parts     []health.State   `json:"parts,omitempty"` // what Junction depends on
 	// the processes over one database, the oldest first; none if there is one process
-	Replicas []replicas.Status `json:"replicas,omitempty"`
-	Issuers  []IssuerStatus    `json:"issuers,omitempty"` // issuers of accepted tokens
-	Reload   string            `json:"reload,omitempty"`  // why a changed file is not in force
+	Replicas []replicas.Status     `json:"replicas,omitempty"`
+	Issuers  []auth.ProviderStatus `json:"issuers,omitempty"` // issuers of accepted tokens
+	Reload   string                `json:"reload,omitempty"`  // why a changed file is not in force
 	// callers that exceeded a limit within the last minute, the latest first
-	Overuse []Overuse `json:"overuse,omitempty"`
+	Overuse []budget.Overuse `json:"overuse,omitempty"`
 }
 
 // code returns the HTTP status for the report.
@@ -195,36 +196,12 @@ func (r *Report) code() int {
 	return http.StatusServiceUnavailable
 }
 
-// Overuse is a caller that recently exceeded a limit.
-type Overuse struct {
-	Principal string    `json:"principal"` // without authentication, includes the program or address
-	Limit     string    `json:"limit"`
-	Used      int64     `json:"used"`   // by the caller, at present
-	Others    int64     `json:"others"` // by all others, at present
-	Of        int64     `json:"of"`
-	Last      time.Time `json:"last"` // time of the last refusal
-}
-
-// IssuerStatus is the state of an issuer of tokens.
-type IssuerStatus struct {
-	Issuer string `json:"issuer"`
-	Usable bool   `json:"usable"` // its tokens can be verified; false also if none was needed yet
-	Error  string `json:"error,omitempty"`
-}
-
-// Problem is an item that is not offered.
-type Problem struct {
-	Upstream string `json:"upstream"`
-	Name     string `json:"name"`
-	Reason   string `json:"reason"`
-}
-
 // Report returns what /readyz answers. stopping ends when the program begins to shut down.
 func (p *Proxy) Report(stopping context.Context) Report {
 	statuses := p.Statuses()
 	p.Server.Settle() // the tools of every upstream that is reported as ready are listed
 	offered := p.Server.ToolsByUpstream()
-	r := Report{Status: "ready", Upstreams: []UpstreamStatus{}, Problems: []Problem{}, Parts: p.Parts(),
+	r := Report{Status: "ready", Upstreams: []UpstreamStatus{}, Problems: []view.Problem{}, Parts: p.Parts(),
 		Replicas: p.Replicas()}
 	switch {
 	case stopping.Err() != nil:
@@ -244,22 +221,16 @@ func (p *Proxy) Report(stopping context.Context) Report {
 	for _, s := range statuses {
 		r.Upstreams = append(r.Upstreams, p.statusOf(&s, offered[s.Name]))
 		for _, left := range s.Left {
-			r.Problems = append(r.Problems, Problem{s.Name, left.Name, left.Reason})
+			r.Problems = append(r.Problems, view.Problem{Upstream: s.Name, Name: left.Name, Reason: left.Reason})
 		}
 	}
 	for _, name := range p.personal() {
 		r.Upstreams = append(r.Upstreams, UpstreamStatus{Name: name, State: PerUser, Error: p.refusal(name)})
 	}
 	r.Reload = p.Unread()
-	for _, s := range p.Providers.Status() {
-		r.Issuers = append(r.Issuers, IssuerStatus{s.Issuer, s.Usable, s.Err})
-	}
-	for _, problem := range p.Server.Problems() {
-		r.Problems = append(r.Problems, Problem{problem.Upstream, problem.Name, problem.Reason})
-	}
-	for _, o := range p.Server.Overused() {
-		r.Overuse = append(r.Overuse, Overuse(o))
-	}
+	r.Issuers = p.Providers.Status()
+	r.Problems = append(r.Problems, p.Server.Problems()...)
+	r.Overuse = p.Server.Overused()
 	return r
 }
 

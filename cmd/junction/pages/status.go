@@ -113,7 +113,7 @@ func (s *Status) data() statusData {
 	d := statusData{Report: s.Report(), Title: "Status", Version: s.Version, Token: s.token, Calls: s.Calls.Last()}
 	d.Fine = len(d.Problems)+len(d.Overuse) == 0
 	for _, issuer := range d.Issuers {
-		d.Fine = d.Fine && issuer.Error == ""
+		d.Fine = d.Fine && issuer.Err == ""
 	}
 	now := time.Now()
 	for _, u := range d.Report.Upstreams {
