@@ -35,7 +35,7 @@ var arrows = map[string][]string{
 		"upstream/raw"},
 	"cmd/junction/diagnose": {"cmd/junction/config", "cmd/junction/health", "upstream/prose",
 		"cmd/junction/replicas", "auth",
-		"auth/authserver", "policy", "proxy", "proxy/view", "upstream", "upstream/command", "upstream/shell",
+		"auth/authserver", "policy", "proxy", "proxy/view", "upstream", "upstream/client", "upstream/command", "upstream/shell",
 		"upstream/loopback", "proxy/budget"}, // why asks for the last known groups of a user
 	"cmd/junction/bridge": {"upstream/prose", "upstream/definition", "upstream/http1", "upstream/jsonrpc", "upstream/raw",
 		"upstream/transport"}, // a client of the endpoint, as the proxy is one of its servers
@@ -58,15 +58,15 @@ var arrows = map[string][]string{
 	"cmd/junction/screen": {"cmd/junction/cli", "cmd/junction/diagnose", "upstream/prose",
 		"upstream", "upstream/pace", "upstream/shell"}, // the words of states
 	// it measures what they do, so that they need no library for it
-	"cmd/junction/telemetry":      {"cmd/junction/telemetry/otlp", "proxy", "proxy/budget", "proxy/question", "upstream", "upstream/raw"},
+	"cmd/junction/telemetry":      {"cmd/junction/telemetry/otlp", "proxy", "proxy/budget", "proxy/question", "upstream", "upstream/client", "upstream/raw"},
 	"cmd/junction/telemetry/otlp": {"upstream/pace"},
 	"cmd/junction/pages": {"cmd/junction/clients", "cmd/junction/diagnose", "upstream/prose", "proxy",
 		"upstream"}, // the words of states
 	"cmd/junction/cli": {"cmd/junction/config", "cmd/junction/diagnose", "upstream/prose", "cmd/junction/runfile", "auth", "policy",
 		"proxy/pins", "proxy/search", "proxy/visible", "upstream", "auth/oauth", "cmd/junction/signon", "upstream/shell",
 		"upstream/loopback",
-		// junction tools and junction call are calls of package upstream, with raw results
-		"upstream/definition", "upstream/jsonrpc", "upstream/raw", "upstream/transport"},
+		// junction tools and junction call are calls of an upstream, with raw results
+		"upstream/client", "upstream/definition", "upstream/jsonrpc", "upstream/raw", "upstream/transport"},
 	"cmd/junction/registry": {"cmd/junction/clients", "upstream/prose", "upstream/loopback"},
 	"cmd/junction/entries": {"cmd/junction/cli", "cmd/junction/clients", "cmd/junction/config", "upstream/prose",
 		"cmd/pack/lock", "cmd/pack/plan", "cmd/junction/registry", "cmd/junction/runfile", "cmd/junction/yamledit", "upstream/shell"},
@@ -82,17 +82,17 @@ var arrows = map[string][]string{
 	"proxy": {
 		"proxy/answers", "proxy/approval", "proxy/budget", "proxy/canon", "proxy/headers", "proxy/members", "proxy/older",
 		"proxy/origin", "proxy/pins", "proxy/profile", "proxy/question", "proxy/redact", "proxy/relay", "proxy/replay", "proxy/schema", "proxy/search", "proxy/view", "proxy/visible",
-		"upstream", "policy", "auth", "auth/seal", "upstream/bounded", "upstream/jsonrpc", "upstream/raw", "upstream/pace",
+		"upstream", "upstream/client", "policy", "auth", "auth/seal", "upstream/bounded", "upstream/jsonrpc", "upstream/raw", "upstream/pace",
 	},
 	"proxy/origin":   {"upstream/loopback"},
 	"proxy/members":  {"policy"},
 	"proxy/older":    {"upstream/raw"},
-	"proxy/question": {"upstream", "upstream/jsonrpc", "upstream/raw"},
+	"proxy/question": {"upstream/client", "upstream/jsonrpc", "upstream/raw"},
 	"proxy/redact":   {"policy", "upstream/jsonrpc", "upstream/raw"}, // its rules are those of policies
 	"proxy/relay":    {},
 	"proxy/replay":   {"proxy/budget", "upstream/jsonrpc"},
-	"proxy/headers":  {"upstream", "upstream/raw"},
-	"proxy/profile":  {"upstream", "upstream/raw"},
+	"proxy/headers":  {"upstream", "upstream/client", "upstream/raw"},
+	"proxy/profile":  {"upstream/client", "upstream/raw"},
 	"proxy/budget":   {"auth", "policy"},                // names of accounts are redacted; policies limit rates
 	"proxy/canon":    {"proxy/visible", "upstream/raw"}, // differences are shown to a person
 	"proxy/pins":     {"upstream/files", "upstream/shell", "proxy/canon", "proxy/visible"},
@@ -101,8 +101,11 @@ var arrows = map[string][]string{
 	"proxy/answers":  {"proxy/canon", "upstream/bounded", "upstream/raw"},
 	"proxy/search":   {"upstream/raw"},
 	"proxy/approval": {"proxy/canon", "proxy/visible", "upstream/bounded", "upstream/raw"},
-	"proxy/view":     {"proxy/pins", "proxy/search", "upstream", "policy", "upstream/jsonrpc", "upstream/raw"},
-	"upstream": {"upstream/bounded", "upstream/command", "upstream/definition", "upstream/http1", "upstream/jsonrpc", "upstream/pace",
+	"proxy/view":     {"proxy/pins", "proxy/search", "upstream", "upstream/client", "policy", "upstream/jsonrpc", "upstream/raw"},
+	// one connection; it knows no pool, no link and no configuration file
+	"upstream/client": {"upstream/bounded", "upstream/definition", "upstream/http1", "upstream/jsonrpc", "upstream/pace",
+		"upstream/raw", "upstream/transport"},
+	"upstream": {"upstream/bounded", "upstream/client", "upstream/command", "upstream/definition", "upstream/http1", "upstream/jsonrpc", "upstream/pace",
 		"upstream/raw", "upstream/remedy", "upstream/sandbox", "upstream/transport", "upstream/shell",
 		"upstream/loopback", "upstream/yamlread"},
 	"upstream/command":    {"upstream/sandbox", "upstream/transport"},               // they start what a section describes
@@ -150,7 +153,7 @@ const (
 // and words for everything that another package can name.
 func TestLayout(t *testing.T) {
 	tree := mustParseTree(t, os.DirFS(".."))
-	for _, dir := range []string{"cmd/junction", "proxy", "upstream", "upstream/jsonrpc", "upstream/raw", "policy",
+	for _, dir := range []string{"cmd/junction", "proxy", "upstream", "upstream/client", "upstream/jsonrpc", "upstream/raw", "policy",
 		"auth/seal", "integration"} {
 		if tree[dir] == nil {
 			t.Errorf("there is no package %s: the tree was not read, or the tables of this test are out of date", dir)
@@ -334,7 +337,7 @@ func (tree sourceTree) problems() []string {
 			all = append(all, p.inits(file)...)
 			all = append(all, p.state(file)...)
 			all = append(all, p.misnamed(file)...)
-			if dir == "proxy" || dir == "upstream" {
+			if dir == "proxy" || dir == "upstream" || dir == "upstream/client" {
 				all = append(all, p.undocumented(file)...)
 			}
 		}

@@ -15,6 +15,7 @@ import (
 	"junction/proxy/question"
 	"junction/upstream"
 	"junction/upstream/bounded"
+	"junction/upstream/client"
 	"junction/upstream/raw"
 )
 
@@ -49,7 +50,7 @@ func (s *Server) approve(ctx context.Context, x *exchange, st state) (*result, e
 		return nil, nil
 	case x.decision.Verdict != policy.Ask:
 		return nil, x.unknown()
-	case x.era == upstream.EraLegacy:
+	case x.era == client.EraLegacy:
 		return s.approveLegacy(ctx, x)
 	}
 	return s.approveModern(ctx, x, st)
@@ -163,7 +164,7 @@ func (s *Server) approveModern(ctx context.Context, x *exchange, st state) (*res
 func (x *exchange) approvalForm() ([]byte, error) {
 	c := approval.Call{Server: x.target.Backend.Name(), Kind: x.target.PolicyItem().Kind.String(), Name: x.target.Name}
 	own := []raw.Edit{{Name: "_meta"}, {Name: "inputResponses"}, {Name: "requestState"}}
-	if x.era == upstream.EraLegacy {
+	if x.era == client.EraLegacy {
 		own = append(own, raw.Edit{Name: "task"}) // see openState
 	}
 	if x.target.Part == upstream.PartResources { // without arguments

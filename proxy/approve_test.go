@@ -9,13 +9,14 @@ import (
 	"junction/policy"
 	"junction/proxy/view"
 	"junction/upstream"
+	"junction/upstream/client"
 )
 
 // TestUndecidedCallsAreDenied has the pipeline reach approval without a decision of policy: in no era
 // is the call made.
 func TestUndecidedCallsAreDenied(t *testing.T) {
 	s := mustServer(t)
-	for _, era := range []upstream.Era{upstream.EraLegacy, upstream.EraModern} {
+	for _, era := range []client.Era{client.EraLegacy, client.EraModern} {
 		for verdict, want := range map[policy.Verdict]string{policy.Deny: "Unknown tool: x", policy.Allow: ""} {
 			x := &exchange{era: era, target: &view.Target{Part: upstream.PartTools}, decision: policy.Decision{Verdict: verdict}}
 			x.info.Name, x.approved = "x", true
@@ -47,7 +48,7 @@ func TestApprovalIsGoodOnceAcrossARestart(t *testing.T) {
 	start := func() *visitor {
 		w := newTown(t, Limits{}, 10, nil, func(c *SnapshotConfig) { c.Policy = p })
 		w.states = key.Box("state")
-		return w.visitor(upstream.EraModern, "user0")
+		return w.visitor(client.EraModern, "user0")
 	}
 	call := func(v *visitor, more string) *httptest.ResponseRecorder {
 		meta := strings.Replace(modernMeta, `Capabilities":{}`, `Capabilities":{"elicitation":{"form":{}}}`, 1)

@@ -15,6 +15,7 @@ import (
 	"junction/proxy/question"
 	"junction/proxy/redact"
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/pace"
 	"junction/upstream/raw"
@@ -35,8 +36,8 @@ var (
 	errShutdown = errors.New("the proxy is shutting down")
 )
 
-// Ask implements upstream.Peer for a legacy client.
-func (x *exchange) Ask(ctx context.Context, q *upstream.ServerRequest) ([]byte, error) {
+// Ask implements client.Peer for a legacy client.
+func (x *exchange) Ask(ctx context.Context, q *client.ServerRequest) ([]byte, error) {
 	x.asked.Store(true)
 	params, err := x.serverRequest(x.target.Backend.Name(), q.Method, q.Params, true)
 	if err != nil {
@@ -194,7 +195,7 @@ func (x *exchange) askAll(ctx context.Context, requests raw.Object) ([]byte, err
 			return nil, x.invalid(err.Error())
 		}
 		unanswered := func(err error) error {
-			return &upstream.Error{Upstream: x.target.Backend.Name(), Kind: upstream.KindUnanswered,
+			return &upstream.Error{Upstream: x.target.Backend.Name(), Kind: client.KindUnanswered,
 				Err: fmt.Errorf("%s was not answered: %w", method, err)}
 		}
 		if params, err = x.serverRequest(x.target.Backend.Name(), method, params, true); err != nil {
@@ -245,7 +246,7 @@ func (x *exchange) serverRequest(from, method string, params []byte, meta bool) 
 	if !meta {
 		edits = append(edits, raw.Edit{Name: "_meta"})
 	} else if own, err := raw.Get(params, "_meta"); err == nil {
-		// The related task is between Junction and the server: see upstream/task.go.
+		// The related task is between Junction and the server: see upstream/client/task.go.
 		if _, err := raw.Get(own, "io.modelcontextprotocol/related-task"); err == nil {
 			if own, err = raw.Set(own, nil, "io.modelcontextprotocol/related-task"); err == nil {
 				if rest, err := raw.Parse(own); err == nil && rest.Len() == 0 {
@@ -309,7 +310,7 @@ func (x *exchange) elicitation(from string, o raw.Object) ([]raw.Edit, error) {
 	} else if err != nil {
 		return nil, rejected("Invalid params: mode")
 	}
-	modern := x.era == upstream.EraModern
+	modern := x.era == client.EraModern
 	switch {
 	case mode == "form" && !x.who.profile.Form, mode == "url" && !x.who.profile.URL:
 		x.lack(`{"elicitation":{"` + mode + `":{}}}`)

@@ -17,6 +17,7 @@ import (
 	"junction/proxy/budget"
 	"junction/proxy/view"
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/raw"
 )
 
@@ -34,22 +35,22 @@ func (c *canned) Name() string               { return c.name }
 func (c *canned) Config() upstream.Config    { return c.config }
 func (c *canned) Tried() bool                { return true }
 func (c *canned) Catalog() *upstream.Catalog { return c.catalog }
-func (c *canned) Call(context.Context, *upstream.Call) (upstream.Result, error) {
+func (c *canned) Call(context.Context, *upstream.Call) (client.Result, error) {
 	o, err := raw.Parse(c.answer)
-	return upstream.Result{Object: o, Type: upstream.TypeComplete}, err
+	return client.Result{Object: o, Type: client.TypeComplete}, err
 }
-func (c *canned) Subscribe(context.Context, upstream.Profile, string, string, []string) (upstream.Source, []string, error) {
+func (c *canned) Subscribe(context.Context, client.Profile, string, string, []string) (upstream.Source, []string, error) {
 	return upstream.Source{}, nil, nil
 }
-func (c *canned) Unsubscribe(upstream.Source, []string)                          {}
-func (c *canned) Announced() uint64                                              { return 0 }
-func (c *canned) RootsChanged(upstream.Profile, string, string)                  {}
-func (c *canned) SignedIn(context.Context) error                                 { return nil }
-func (c *canned) Met() <-chan struct{}                                           { return nil }
-func (c *canned) Ready(context.Context) error                                    { return nil }
-func (c *canned) Separates() bool                                                { return false }
-func (c *canned) Prepare(context.Context, upstream.Profile, string, string) bool { return false }
-func (c *canned) CatalogFor(upstream.Profile, string, string) *upstream.Catalog  { return c.catalog }
+func (c *canned) Unsubscribe(upstream.Source, []string)                        {}
+func (c *canned) Announced() uint64                                            { return 0 }
+func (c *canned) RootsChanged(client.Profile, string, string)                  {}
+func (c *canned) SignedIn(context.Context) error                               { return nil }
+func (c *canned) Met() <-chan struct{}                                         { return nil }
+func (c *canned) Ready(context.Context) error                                  { return nil }
+func (c *canned) Separates() bool                                              { return false }
+func (c *canned) Prepare(context.Context, client.Profile, string, string) bool { return false }
+func (c *canned) CatalogFor(client.Profile, string, string) *upstream.Catalog  { return c.catalog }
 
 // nowhere is a ResponseWriter that counts.
 type nowhere struct {
@@ -76,7 +77,7 @@ func mustServer(tb testing.TB, backends ...view.Backend) *Server {
 
 func cannedBackend(tb testing.TB, tools, size int) *canned {
 	tb.Helper()
-	catalog := &upstream.Catalog{Era: upstream.EraLegacy, Listed: time.Now()}
+	catalog := &upstream.Catalog{Era: client.EraLegacy, Listed: time.Now()}
 	for i := range tools {
 		definition, err := raw.Parse(fmt.Appendf(nil, `{"name":"tool%d","description":"%0200d","inputSchema":{"type":"object","properties":{"text":{"type":"string"}}}}`, i, i))
 		if err != nil {
@@ -124,7 +125,7 @@ func BenchmarkCall(b *testing.B) {
 	for _, size := range []int{100, 10_000, 1_000_000} {
 		s := mustServer(b, cannedBackend(b, 10, size))
 		b.Run(fmt.Sprintf("legacy/%d", size), func(b *testing.B) {
-			id, _ := s.sessions.create("2025-11-25", "bench", budget.Account{Principal: "local"}, upstream.Profile{})
+			id, _ := s.sessions.create("2025-11-25", "bench", budget.Account{Principal: "local"}, client.Profile{})
 			repeat(b, s, http.Header{"Mcp-Session-Id": {id}, "Mcp-Protocol-Version": {"2025-11-25"}},
 				`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"up__tool3","arguments":{"text":"hello"}}}`)
 		})
@@ -137,7 +138,7 @@ func BenchmarkCall(b *testing.B) {
 
 func BenchmarkList(b *testing.B) {
 	s := mustServer(b, cannedBackend(b, 1000, 100))
-	id, _ := s.sessions.create("2025-11-25", "bench", budget.Account{Principal: "local"}, upstream.Profile{})
+	id, _ := s.sessions.create("2025-11-25", "bench", budget.Account{Principal: "local"}, client.Profile{})
 	b.Run("legacy", func(b *testing.B) {
 		repeat(b, s, http.Header{"Mcp-Session-Id": {id}}, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
 	})
@@ -152,6 +153,6 @@ func BenchmarkSession(b *testing.B) {
 	s.sessions.max = 1 << 30
 	b.ReportAllocs()
 	for b.Loop() {
-		s.sessions.create("2025-11-25", "a client with a name", budget.Account{Principal: "local"}, upstream.Profile{})
+		s.sessions.create("2025-11-25", "a client with a name", budget.Account{Principal: "local"}, client.Profile{})
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"junction/proxy/question"
 	"junction/proxy/view"
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
 )
@@ -26,12 +27,12 @@ import (
 //	modern   legacy    the call is parked; the client gets input_required and returns (parked.go)
 
 // answerResult converts an upstream's result to the client's era.
-func (s *Server) answerResult(x *exchange, r upstream.Result) (result, error) {
+func (s *Server) answerResult(x *exchange, r client.Result) (result, error) {
 	switch {
-	case r.Type == upstream.TypeComplete:
-	case x.era == upstream.EraLegacy:
+	case r.Type == client.TypeComplete:
+	case x.era == client.EraLegacy:
 		return result{}, x.invalid("a result of type " + r.Type)
-	case r.Type == upstream.TypeInputRequired:
+	case r.Type == client.TypeInputRequired:
 		return s.relayRequests(x, r.Object)
 	default:
 		return s.wrapTask(x, r.Object)
@@ -44,7 +45,7 @@ func (s *Server) answerResult(x *exchange, r upstream.Result) (result, error) {
 	if r.Object, err = x.target.RenameResult(x.msg.Method, r.Object); err != nil {
 		return result{}, x.invalid(err.Error())
 	}
-	if x.era == upstream.EraModern {
+	if x.era == client.EraModern {
 		return s.modernResult(x.msg.Method, r.Object, x.target)
 	}
 	return s.legacyResult(x, r)
@@ -59,14 +60,14 @@ func (s *Server) answerError(x *exchange, err error) (result, error) {
 	switch {
 	case !ok:
 		return result{}, err
-	case x.era == upstream.EraModern:
+	case x.era == client.EraModern:
 		return s.modernError(x, peer)
 	}
 	return s.legacyError(x, peer)
 }
 
 // legacyTarget reports whether the target's upstream is of the legacy era.
-func (x *exchange) legacyTarget() bool { return x.target.Backend.Catalog().Era == upstream.EraLegacy }
+func (x *exchange) legacyTarget() bool { return x.target.Backend.Catalog().Era == client.EraLegacy }
 
 // rounds counts the rounds of one call of a modern upstream for a legacy client.
 type rounds struct {
@@ -79,7 +80,7 @@ const maxRounds = 10
 
 // next sends the requests of an input_required result to a legacy client, and puts the responses
 // into the params of the next call.
-func (n *rounds) next(ctx context.Context, x *exchange, c *upstream.Call, r upstream.Result) error {
+func (n *rounds) next(ctx context.Context, x *exchange, c *upstream.Call, r client.Result) error {
 	if n.count == maxRounds {
 		return x.invalid(fmt.Sprintf("it returned input_required more than %d times", maxRounds))
 	}
@@ -186,7 +187,7 @@ func (x *exchange) inputRequest(v []byte) (text []byte, method string, err error
 
 // invalid returns the error for an invalid answer of the upstream.
 func (x *exchange) invalid(text string) error {
-	return &upstream.Error{Upstream: x.target.Backend.Name(), Kind: upstream.KindInvalid, Err: errors.New(text)}
+	return &upstream.Error{Upstream: x.target.Backend.Name(), Kind: client.KindInvalid, Err: errors.New(text)}
 }
 
 // spliceParams changes the params of a call.
@@ -227,7 +228,7 @@ func (s *Server) legacyError(x *exchange, peer *jsonrpc.Error) (result, error) {
 		return result{}, x.target.RenameError(peer)
 	}
 	if mcp.MCPMethod(x.msg.Method) != mcp.MethodToolsCall {
-		return result{}, &upstream.Error{Upstream: x.target.Backend.Name(), Kind: upstream.KindUnanswered,
+		return result{}, &upstream.Error{Upstream: x.target.Backend.Name(), Kind: client.KindUnanswered,
 			Err: errors.New("it requires a page in a browser, and this client does not support URL elicitation")}
 	}
 	x.info.Outcome = Unanswered
@@ -310,7 +311,7 @@ func (s *Server) modernResult(method string, o raw.Object, t *view.Target) (resu
 	case err == nil:
 		if _, err := meta.Get(mcp.MetaKeyServerInfo); err == raw.ErrAbsent {
 			if body, err = raw.Set(body, s.serverInfo, "_meta", mcp.MetaKeyServerInfo); err != nil {
-				return result{}, &upstream.Error{Upstream: t.Backend.Name(), Kind: upstream.KindInvalid, Err: err}
+				return result{}, &upstream.Error{Upstream: t.Backend.Name(), Kind: client.KindInvalid, Err: err}
 			}
 		}
 	case err == raw.ErrAbsent:
@@ -330,7 +331,7 @@ func (s *Server) modernResult(method string, o raw.Object, t *view.Target) (resu
 
 // legacyResult converts a result for a legacy client. It changes only what the client's version
 // does not have.
-func (s *Server) legacyResult(x *exchange, r upstream.Result) (result, error) {
+func (s *Server) legacyResult(x *exchange, r client.Result) (result, error) {
 	var edits []raw.Edit
 	content := "content" // the member with content blocks
 	switch mcp.MCPMethod(x.msg.Method) {
@@ -338,7 +339,7 @@ func (s *Server) legacyResult(x *exchange, r upstream.Result) (result, error) {
 		structured, err := r.Get("structuredContent")
 		// Before 2026-07-28 only objects are allowed (SEP-2106). Other values of a legacy server
 		// stay if its outputSchema has stayed.
-		if err == nil && structured[0] != '{' && (x.target.Backend.Catalog().Era == upstream.EraModern ||
+		if err == nil && structured[0] != '{' && (x.target.Backend.Catalog().Era == client.EraModern ||
 			x.target.WithoutOutput()) {
 			edits = append(edits, raw.Edit{Name: "structuredContent"})
 			if text := older.WithText(r.Object, structured); text != nil {

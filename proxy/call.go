@@ -20,6 +20,7 @@ import (
 	"junction/proxy/search"
 	"junction/proxy/view"
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
 )
@@ -94,14 +95,14 @@ func (s *Server) call(ctx context.Context, x *exchange, find finder, permit func
 		switch {
 		case st.Kind == stateParked:
 			return s.parked.resume(ctx, s, x, st)
-		case x.era == upstream.EraModern && x.legacyTarget() && x.who.profile.Asks():
+		case x.era == client.EraModern && x.legacyTarget() && x.who.profile.Asks():
 			return s.parked.begin(ctx, s, x, c)
 		}
 		r, err := x.filter(s.make(ctx, x, c))
 		if err != nil {
 			return s.answerError(x, err)
 		}
-		if x.era == upstream.EraModern || r.Type != upstream.TypeInputRequired {
+		if x.era == client.EraModern || r.Type != client.TypeInputRequired {
 			return s.answerResult(x, r)
 		}
 		if err := asked.next(ctx, x, c, r); err != nil {
@@ -115,25 +116,25 @@ func (s *Server) call(ctx context.Context, x *exchange, find finder, permit func
 
 // reusable returns the kept result of an equal call of the same caller, if there is one. If there
 // is none, but the result of this call may be kept, it sets x.reuse.
-func (s *Server) reusable(x *exchange, c *upstream.Call) (r upstream.Result, ok bool) {
+func (s *Server) reusable(x *exchange, c *upstream.Call) (r client.Result, ok bool) {
 	t := x.target
 	// behind an authenticating proxy (auth.none), several users may be one principal
 	unknown := x.principal.Kind == auth.KindLocal && !x.snapshot.direct
 	if t.Reuse <= 0 || unknown || len(c.Header) > 0 || x.asked.Load() {
 		return r, false
 	}
-	client := fmt.Sprintf("%s %+v", c.Era, c.Profile)
+	kind := fmt.Sprintf("%s %+v", c.Era, c.Profile)
 	if t.Backend.Config().Isolation == upstream.IsolationSession {
-		client += c.Session
+		kind += c.Session
 	}
 	key, ok := s.answers.Key(answers.Call{Account: x.held.Account, Source: t.Backend, Announced: t.Backend.Announced(),
-		Tool: t.Name, Definition: t.Item.Definition.Text(), Client: client, Params: c.Params})
+		Tool: t.Name, Definition: t.Item.Definition.Text(), Client: kind, Params: c.Params})
 	if !ok {
 		return r, false
 	}
 	if text, known := s.answers.Get(key); known {
 		var err error
-		r.Type = upstream.TypeComplete
+		r.Type = client.TypeComplete
 		r.Object, err = raw.Parse(text)
 		x.info.Cached = err == nil // always true: the text was parsed before it was kept
 		return r, x.info.Cached
@@ -144,9 +145,9 @@ func (s *Server) reusable(x *exchange, c *upstream.Call) (r upstream.Result, ok 
 
 // make makes the call, and keeps the result if it may be reused: a success during which the
 // upstream has sent no server request.
-func (s *Server) make(ctx context.Context, x *exchange, c *upstream.Call) (upstream.Result, error) {
+func (s *Server) make(ctx context.Context, x *exchange, c *upstream.Call) (client.Result, error) {
 	r, err := x.target.Backend.Call(ctx, c)
-	if x.reuse != (answers.Key{}) && err == nil && r.Type == upstream.TypeComplete && !r.Failed() && !x.asked.Load() {
+	if x.reuse != (answers.Key{}) && err == nil && r.Type == client.TypeComplete && !r.Failed() && !x.asked.Load() {
 		s.answers.Put(x.reuse, r.Text(), x.target.Reuse)
 	}
 	return r, err
@@ -170,7 +171,7 @@ func findNamed(p upstream.Part) finder {
 				return nil, err
 			}
 		}
-		if t == nil || t.Tool != nil && t.Tool.HeaderProblem != "" && x.era == upstream.EraModern {
+		if t == nil || t.Tool != nil && t.Tool.HeaderProblem != "" && x.era == client.EraModern {
 			return nil, unknownNamed(p, name)
 		}
 		return t, nil
@@ -294,7 +295,7 @@ func (x *exchange) stepUp(scopes string) error {
 }
 
 // filter removes the parts of an upstream's answer that policy hides from the caller.
-func (x *exchange) filter(r upstream.Result, err error) (upstream.Result, error) {
+func (x *exchange) filter(r client.Result, err error) (client.Result, error) {
 	if x.subject.redact == nil {
 		return r, err
 	}
@@ -303,9 +304,9 @@ func (x *exchange) filter(r upstream.Result, err error) (upstream.Result, error)
 	}
 	kept := redact.Nothing
 	switch {
-	case r.Type == upstream.TypeInputRequired:
+	case r.Type == client.TypeInputRequired:
 		kept = redact.RequestState
-	case r.Type == upstream.TypeTask, x.method.member == "taskId":
+	case r.Type == client.TypeTask, x.method.member == "taskId":
 		kept = redact.TaskID
 	}
 	if r.Object, _, err = x.subject.redact.Result(r.Object, kept); err != nil {
@@ -351,7 +352,7 @@ func (s *Server) validate(ctx context.Context, x *exchange, c *upstream.Call) (_
 	if rejected := s.wrongClass(x); rejected != nil {
 		return rejected, nil
 	}
-	if x.era == upstream.EraModern && x.class == search.NoClass { // the header of a call tool is not that of the tool
+	if x.era == client.EraModern && x.class == search.NoClass { // the header of a call tool is not that of the tool
 		if c.Header, err = headers.Params(x.request.Header, x.params, x.target.Tool); err != nil {
 			return nil, err
 		}
@@ -433,7 +434,7 @@ func findResource(_ context.Context, _ *Server, x *exchange) (*view.Target, erro
 
 // resource returns the target of a URI. The error is in the form of the given era. If policy denies
 // the resource, x.info gets the denying policy and rule for the audit.
-func (x *exchange) resource(era upstream.Era, uri string) (*view.Target, error) {
+func (x *exchange) resource(era client.Era, uri string) (*view.Target, error) {
 	x.info.Name = uri
 	t, err := x.subject.Resource(uri)
 	if err != nil {

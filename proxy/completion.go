@@ -12,6 +12,7 @@ import (
 	"junction/policy"
 	"junction/proxy/view"
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
 )
@@ -78,7 +79,7 @@ func findReference(_ context.Context, _ *Server, x *exchange) (*view.Target, err
 	var found *view.Target
 	if key == "uri" {
 		// in both eras the URI is a parameter of the request
-		if found, err = x.resource(upstream.EraModern, x.info.Name); err != nil {
+		if found, err = x.resource(client.EraModern, x.info.Name); err != nil {
 			return nil, err
 		}
 	} else if found = x.named(upstream.PartPrompts, x.info.Name); found == nil {

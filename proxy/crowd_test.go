@@ -17,6 +17,7 @@ import (
 	"junction/policy"
 	"junction/proxy/view"
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/raw"
 )
 
@@ -110,7 +111,7 @@ func toolOf(tb testing.TB, definition string) upstream.Tool {
 func (c *crowd) backends(tb testing.TB) (list []view.Backend) {
 	const definition = `{"name":"%s_tool%d","description":"%0500d","inputSchema":{"type":"object","properties":{}}}`
 	for u := range c.upstreams {
-		catalog := &upstream.Catalog{Era: upstream.EraLegacy, Listed: time.Now()}
+		catalog := &upstream.Catalog{Era: client.EraLegacy, Listed: time.Now()}
 		for i := range c.tools {
 			verb := []string{"read", "write", "delete", "query", "drop"}[i%5]
 			catalog.Tools = append(catalog.Tools, toolOf(tb, fmt.Sprintf(definition, verb, i, i)))

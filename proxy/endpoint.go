@@ -14,6 +14,7 @@ import (
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/bounded"
+	"junction/upstream/client"
 )
 
 // endpoint is one URL. The name of the merged endpoint is "". The name of an upstream's endpoint is
@@ -181,7 +182,7 @@ func (w *snapshot) awaitPersonal(ctx context.Context, p *auth.Principal) {
 
 // identity distinguishes clients for upstreams with separate catalogs.
 type identity struct {
-	profile upstream.Profile
+	profile client.Profile
 	session string // the key of a legacy session; "" in the modern era
 }
 

@@ -18,6 +18,7 @@ import (
 	"junction/proxy/headers"
 	"junction/proxy/view"
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
 )
@@ -67,7 +68,7 @@ func malformed(err error) *refusal {
 // unknownMethod returns the error for a method that the caller's era does not have.
 func (x *exchange) unknownMethod() *refusal {
 	status := http.StatusOK
-	if x.era == upstream.EraModern {
+	if x.era == client.EraModern {
 		status = http.StatusNotFound // 2026-07-28, streamable-http#protocol-version-header
 	}
 	return refuse(status, mcp.METHOD_NOT_FOUND, "Method not found: %.100s", x.msg.Method)
@@ -89,9 +90,9 @@ func unknownNamed(p upstream.Part, name string) *refusal {
 
 // unknownResource returns the error for a URI that belongs to no upstream (2026-07-28,
 // server/resources#error-handling, and 2025-11-25).
-func unknownResource(era upstream.Era, uri string) *refusal {
+func unknownResource(era client.Era, uri string) *refusal {
 	e := invalidParams("Resource not found")
-	if era == upstream.EraLegacy {
+	if era == client.EraLegacy {
 		e.code = mcp.RESOURCE_NOT_FOUND
 	}
 	e.data = view.URIData(uri)
@@ -100,7 +101,7 @@ func unknownResource(era upstream.Era, uri string) *refusal {
 
 // noResource returns the error for a client of that era if SubjectView.Resource finds no upstream
 // for a URI, or several.
-func noResource(era upstream.Era, uri string, err error) *refusal {
+func noResource(era client.Era, uri string, err error) *refusal {
 	ambiguous, ok := errors.AsType[*view.AmbiguousError](err)
 	if !ok {
 		return unknownResource(era, uri)
@@ -157,9 +158,9 @@ func rpcError(err error, upstreamName string) (*jsonrpc.Error, int) {
 		r := malformed(err)
 		return &jsonrpc.Error{Code: r.code, Message: r.text}, r.status
 	case errors.As(err, &cut):
-		return failure(upstreamName, string(upstream.KindCancelled), cut.Error()), http.StatusOK
+		return failure(upstreamName, string(client.KindCancelled), cut.Error()), http.StatusOK
 	case errors.Is(err, context.Canceled):
-		return failure(upstreamName, string(upstream.KindCancelled), "the request was cancelled"), http.StatusOK
+		return failure(upstreamName, string(client.KindCancelled), "the request was cancelled"), http.StatusOK
 	}
 	return &jsonrpc.Error{Code: mcp.INTERNAL_ERROR, Message: "Internal error"}, http.StatusInternalServerError
 }
@@ -242,27 +243,27 @@ func sessionError(err error) *refusal {
 // unavailable returns the error for a request that needs the other members while this process
 // cannot reach them. Nothing was executed.
 func unavailable(why string) *refusal {
-	r := memberError(http.StatusServiceUnavailable, upstream.KindUnavailable, why+"; send the request again")
+	r := memberError(http.StatusServiceUnavailable, client.KindUnavailable, why+"; send the request again")
 	r.retry = "1"
 	return r
 }
 
 // memberError returns the error for a request that another member cannot answer. kind is that of
 // calls of upstreams with the same outcome.
-func memberError(status int, kind upstream.Kind, text string) *refusal {
+func memberError(status int, kind client.Kind, text string) *refusal {
 	return &refusal{status: status, code: mcp.INTERNAL_ERROR, text: text,
 		data: fmt.Appendf(nil, `{"junction":{"kind":"%s"}}`, kind), outcome: outcomeOf[kind]}
 }
 
 // errForward returns the error for a request that was sent to its owner, which has not answered.
 func errForward() *refusal {
-	return memberError(http.StatusBadGateway, upstream.KindLost, "the process that has the session has ended, "+
+	return memberError(http.StatusBadGateway, client.KindLost, "the process that has the session has ended, "+
 		"or has broken the connection, before it answered; the call may have been executed")
 }
 
 // errParkedGone returns the error for a parked call of a process that has ended.
 func errParkedGone() *refusal {
-	return memberError(http.StatusOK, upstream.KindLost, "the process that made this call has ended, and the call "+
+	return memberError(http.StatusOK, client.KindLost, "the process that made this call has ended, and the call "+
 		"with it; the call may have been executed. To make it again, send the request without requestState and "+
 		"inputResponses")
 }

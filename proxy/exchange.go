@@ -20,6 +20,7 @@ import (
 	"junction/proxy/search"
 	"junction/proxy/view"
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
 )
@@ -27,7 +28,7 @@ import (
 // exchange is one client request until its answer. It belongs to the goroutine of its HTTP request.
 type exchange struct {
 	caller
-	era      upstream.Era
+	era      client.Era
 	msg      jsonrpc.Message
 	method   method     // the zero method if it is unknown
 	params   raw.Object // absent if there are none
@@ -59,7 +60,7 @@ type exchange struct {
 	reuse     answers.Key            // of the call; the zero Key if its result must not be kept
 	asked     atomic.Bool            // the upstream has sent a request to the client
 	observer  Observer               // nil observes nothing
-	trace     upstream.Trace         // of the observer; nil for none
+	trace     client.Trace           // of the observer; nil for none
 	outlived  bool                   // a call uses the params after the request was answered
 }
 
@@ -92,7 +93,7 @@ func (s *Server) read(x *exchange, m jsonrpc.Message) error {
 	return nil
 }
 
-// Notify implements upstream.Peer.
+// Notify implements client.Peer.
 func (x *exchange) Notify(method string, params []byte) {
 	if method == string(mcp.MethodNotificationMessage) && !x.wantsLog(params) {
 		return
@@ -120,21 +121,23 @@ func (x *exchange) Notify(method string, params []byte) {
 // messages without a known level do not pass.
 func (x *exchange) wantsLog(params []byte) bool {
 	if x.logLevel == "" {
-		return x.era == upstream.EraLegacy
+		return x.era == client.EraLegacy
 	}
 	v, err := raw.Get(params, "level")
 	if err != nil {
 		return false
 	}
 	level, err := raw.String(v)
-	return err == nil && upstream.Level(level) > 0 && upstream.Level(level) <= upstream.Level(x.logLevel)
+	return err == nil && client.Level(level) > 0 && client.Level(level) <= client.Level(x.logLevel)
 }
 
 // upstreamCall returns the call of the upstream for a request about target.
 func (x *exchange) upstreamCall(target *view.Target) *upstream.Call {
-	c := &upstream.Call{Method: x.msg.Method, Name: target.Name, Member: target.Member, Params: x.params,
-		Principal: x.user(), Account: x.held.Name(), Peer: x,
-		Era: x.era, Profile: x.who.profile, LogLevel: x.logLevel, End: x.end, Trace: x.trace}
+	c := &upstream.Call{
+		Call: client.Call{Method: x.msg.Method, Name: target.Name, Member: target.Member, Params: x.params,
+			Principal: x.user(), Peer: x, Profile: x.who.profile, LogLevel: x.logLevel, Trace: x.trace},
+		Account: x.held.Name(), Era: x.era, End: x.end,
+	}
 	if x.session != nil {
 		c.Session = x.session.Key
 	}
@@ -287,7 +290,7 @@ func (s *Server) inputRequired(x *exchange, requests [][]byte, st state) result 
 
 // ownResult returns a result of Junction's own: members, and the members that the era requires.
 func (s *Server) ownResult(x *exchange, members string) result {
-	if x.era == upstream.EraLegacy {
+	if x.era == client.EraLegacy {
 		return result{body: []byte("{" + members + "}")}
 	}
 	return result{body: append(append([]byte("{"+members+`,"resultType":"complete","_meta":`), s.modernMeta...), '}')}

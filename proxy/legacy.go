@@ -16,6 +16,7 @@ import (
 	"junction/proxy/headers"
 	"junction/proxy/profile"
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
 )
@@ -24,7 +25,7 @@ import (
 type legacyFront struct{ *Server }
 
 func (f legacyFront) post(x *exchange) {
-	x.era = upstream.EraLegacy
+	x.era = client.EraLegacy
 	if v := x.request.Header["Mcp-Protocol-Version"]; len(v) > 0 && !legacyVersion(strings.TrimSpace(v[0])) {
 		f.refuse(x, refuse(http.StatusBadRequest, mcp.INVALID_REQUEST,
 			"Bad Request: unsupported MCP-Protocol-Version %.100q", v[0]))
@@ -236,7 +237,7 @@ func (f legacyFront) delete(x *exchange) error {
 // and in one document. Other versions, and requests without a session, have no batches. Each
 // message counts as a request.
 func (f legacyFront) batch(all *exchange, body []byte) error {
-	all.era = upstream.EraLegacy
+	all.era = client.EraLegacy
 	if err := f.enter(all); err != nil || all.session.Version != mcp.ProtocolVersion20250326 {
 		return refuse(http.StatusBadRequest, mcp.INVALID_REQUEST,
 			"Invalid Request: only a session of 2025-03-26 may send batches")

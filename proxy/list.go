@@ -16,6 +16,7 @@ import (
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/bounded"
+	"junction/upstream/client"
 	"junction/upstream/raw"
 )
 
@@ -41,7 +42,7 @@ func (s *Server) list(x *exchange, p upstream.Part) (result, error) {
 		sealed := s.cursors.Seal(cursor{x.subject.print(p, k), uint32(next)}.encode(x.cursorScope()))
 		r.tail = raw.AppendQuote(append(r.tail, `,"nextCursor":`...), sealed)
 	}
-	if x.era == upstream.EraModern {
+	if x.era == client.EraModern {
 		ttl, public := seen.Freshness(p, time.Now())
 		if searched && len(x.subject.always) == 0 {
 			ttl, public = discovered, true

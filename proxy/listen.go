@@ -15,6 +15,7 @@ import (
 	"junction/proxy/relay"
 	"junction/proxy/view"
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/pace"
 	"junction/upstream/raw"
@@ -182,7 +183,7 @@ func (c caller) sameList(now caller, p upstream.Part) bool {
 		return true
 	}
 	print := func(of caller) uint64 {
-		return of.subject.print(p, of.subject.View.Kind(p, upstream.EraLegacy, of.who.profile))
+		return of.subject.print(p, of.subject.View.Kind(p, client.EraLegacy, of.who.profile))
 	}
 	return print(c) == print(now)
 }

@@ -10,7 +10,7 @@ import (
 
 	"junction/proxy/headers"
 	"junction/proxy/profile"
-	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/raw"
 )
 
@@ -19,7 +19,7 @@ import (
 type modernFront struct{ *Server }
 
 func (f modernFront) post(x *exchange) {
-	x.era = upstream.EraModern
+	x.era = client.EraModern
 	switch {
 	case x.msg.IsNotification():
 		x.reply.w.WriteHeader(http.StatusAccepted) // no client notification has a meaning on HTTP, and none is an error
@@ -87,7 +87,7 @@ func (f modernFront) check(x *exchange) error {
 	x.caller = x.snapshot.forClient(x.caller)
 	switch x.logLevel, err = x.meta.String(mcp.MetaKeyLogLevel); {
 	case err == raw.ErrAbsent:
-	case err != nil || upstream.Level(x.logLevel) == 0:
+	case err != nil || client.Level(x.logLevel) == 0:
 		// 2026-07-28, server/utilities/logging
 		return invalidParams("Invalid params: %s in _meta is no level of log messages", mcp.MetaKeyLogLevel)
 	}

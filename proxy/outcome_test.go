@@ -16,6 +16,7 @@ import (
 	"junction/proxy/budget"
 	"junction/proxy/view"
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
 )
@@ -27,12 +28,12 @@ type scripted struct {
 	err    error
 }
 
-func (c *scripted) Call(context.Context, *upstream.Call) (upstream.Result, error) {
+func (c *scripted) Call(context.Context, *upstream.Call) (client.Result, error) {
 	if c.err != nil {
-		return upstream.Result{}, c.err
+		return client.Result{}, c.err
 	}
 	o, err := raw.Parse([]byte(c.answer))
-	return upstream.Result{Object: o, Type: upstream.TypeComplete}, err
+	return client.Result{Object: o, Type: client.TypeComplete}, err
 }
 
 const outcomePolicies = `
@@ -47,7 +48,7 @@ const outcomePolicies = `
 // TestOutcomes ends calls in every way that there is, in both eras: the audit has the right word for
 // each, and none is called ok that was not made.
 func TestOutcomes(t *testing.T) {
-	kind := func(k upstream.Kind) error { return &upstream.Error{Upstream: "up", Kind: k, Err: errors.New("so")} }
+	kind := func(k client.Kind) error { return &upstream.Error{Upstream: "up", Kind: k, Err: errors.New("so")} }
 	const fine = `{"content":[{"type":"text","text":"x"}]}`
 	for _, tt := range []struct {
 		name, tool, arguments string
@@ -58,26 +59,26 @@ func TestOutcomes(t *testing.T) {
 		{"isError", "up__tool3", `{}`, scripted{answer: `{"content":[],"isError":true}`}, ToolError},
 		{"isError that is false", "up__tool3", `{}`, scripted{answer: `{"content":[],"isError":false}`}, OK},
 		{"an error of the upstream", "up__tool3", `{}`, scripted{err: &jsonrpc.Error{Code: -32000, Message: "no"}}, Error},
-		{"no MCP", "up__tool3", `{}`, scripted{err: kind(upstream.KindInvalid)}, Error},
+		{"no MCP", "up__tool3", `{}`, scripted{err: kind(client.KindInvalid)}, Error},
 		{"a bug", "up__tool3", `{}`, scripted{err: errors.New("x")}, Error},
 		{"a denied tool", "up__tool1", `{}`, scripted{answer: fine}, Denied},
 		{"nobody to ask", "up__tool2", `{}`, scripted{answer: fine}, Unanswered},
-		{"an unanswered question", "up__tool3", `{}`, scripted{err: kind(upstream.KindUnanswered)}, Unanswered},
+		{"an unanswered question", "up__tool3", `{}`, scripted{err: kind(client.KindUnanswered)}, Unanswered},
 		{"a page to open", "up__tool3", `{}`, scripted{err: &jsonrpc.Error{Code: -32042, Message: "open",
 			Data: []byte(`{"elicitations":[{"url":"https://x.example/","message":"m"}]}`)}}, Unanswered},
-		{"too much to do", "up__tool3", `{}`, scripted{err: kind(upstream.KindBusy)}, Limited},
+		{"too much to do", "up__tool3", `{}`, scripted{err: kind(client.KindBusy)}, Limited},
 		{"an unknown tool", "up__nothing", `{}`, scripted{answer: fine}, Invalid},
 		{"wrong arguments", "up__tool3", `{"text":1}`, scripted{answer: fine}, Invalid},
 		{"arguments that are none", "up__tool3", `[]`, scripted{answer: fine}, Invalid},
-		{"no connection", "up__tool3", `{}`, scripted{err: kind(upstream.KindUnavailable)}, Unavailable},
+		{"no connection", "up__tool3", `{}`, scripted{err: kind(client.KindUnavailable)}, Unavailable},
 		{"a sign-in", "up__tool3", `{}`, scripted{err: &upstream.SignInError{Upstream: "up", URL: "https://x.example/"}}, Unavailable},
-		{"no answer in time", "up__tool3", `{}`, scripted{err: kind(upstream.KindTimeout)}, Timeout},
-		{"a crash", "up__tool3", `{}`, scripted{err: kind(upstream.KindLost)}, Lost},
-		{"a cancelled call", "up__tool3", `{}`, scripted{err: kind(upstream.KindCancelled)}, Cancelled},
+		{"no answer in time", "up__tool3", `{}`, scripted{err: kind(client.KindTimeout)}, Timeout},
+		{"a crash", "up__tool3", `{}`, scripted{err: kind(client.KindLost)}, Lost},
+		{"a cancelled call", "up__tool3", `{}`, scripted{err: kind(client.KindCancelled)}, Cancelled},
 		{"a client that is gone", "up__tool3", `{}`, scripted{err: context.Canceled}, Cancelled},
 		{"the end of the proxy", "up__tool3", `{}`, scripted{err: cutOff{}}, Cancelled},
 	} {
-		for _, era := range []upstream.Era{upstream.EraLegacy, upstream.EraModern} {
+		for _, era := range []client.Era{client.EraLegacy, client.EraModern} {
 			t.Run(tt.name+"/"+string(era), func(t *testing.T) {
 				up := tt.up
 				up.canned = cannedBackend(t, 4, 10)
@@ -125,7 +126,7 @@ func TestDecideOutcome(t *testing.T) {
 }
 
 // outcomeOfCall calls a tool as a client that answers no questions.
-func outcomeOfCall(t *testing.T, up view.Backend, era upstream.Era, tool, arguments string) Outcome {
+func outcomeOfCall(t *testing.T, up view.Backend, era client.Era, tool, arguments string) Outcome {
 	t.Helper()
 	var c policy.Config
 	if err := yaml.Unmarshal([]byte(outcomePolicies), &c); err != nil {
@@ -140,8 +141,8 @@ func outcomeOfCall(t *testing.T, up view.Backend, era upstream.Era, tool, argume
 	var got []Outcome
 	s.hooks.CallDone = func(c *CallInfo) { got = append(got, c.Outcome) }
 	header, meta := modernHeader("tools/call", tool), ","+modernMeta
-	if era == upstream.EraLegacy {
-		id, _ := s.sessions.create("2025-11-25", "test", budget.Account{Principal: "local"}, upstream.Profile{})
+	if era == client.EraLegacy {
+		id, _ := s.sessions.create("2025-11-25", "test", budget.Account{Principal: "local"}, client.Profile{})
 		header, meta = http.Header{"Mcp-Session-Id": {id}, "Mcp-Protocol-Version": {"2025-11-25"}}, ""
 	}
 	header.Set("Content-Type", "application/json")

@@ -12,7 +12,7 @@ import (
 	"junction/policy"
 	"junction/proxy/budget"
 	"junction/proxy/members"
-	"junction/upstream"
+	"junction/upstream/client"
 )
 
 // elsewhereMembers has every session at another member, which answers at once.
@@ -41,7 +41,7 @@ var _ members.Members = elsewhereMembers{}
 func BenchmarkForward(b *testing.B) {
 	s := mustServer(b, cannedBackend(b, 10, 100))
 	s.members = elsewhereMembers{}
-	id, _ := s.sessions.create("2025-11-25", "bench", budget.Account{Principal: "local"}, upstream.Profile{})
+	id, _ := s.sessions.create("2025-11-25", "bench", budget.Account{Principal: "local"}, client.Profile{})
 	s.sessions.mu.Lock()
 	s.sessions.drop(s.sessions.byID[id])
 	s.sessions.mu.Unlock()

@@ -18,6 +18,7 @@ import (
 	"junction/proxy/question"
 	"junction/proxy/view"
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
 )
@@ -151,9 +152,9 @@ func decideOutcome(info *CallInfo, err error) {
 
 // outcomeOf has the outcomes of calls that failed between Junction and the upstream. Others are
 // Error, also upstream.KindInvalid: the answer is invalid, not the request.
-var outcomeOf = map[upstream.Kind]Outcome{upstream.KindUnavailable: Unavailable, upstream.KindTimeout: Timeout,
-	upstream.KindLost: Lost, upstream.KindBusy: Limited, upstream.KindCancelled: Cancelled,
-	upstream.KindUnanswered: Unanswered}
+var outcomeOf = map[client.Kind]Outcome{client.KindUnavailable: Unavailable, client.KindTimeout: Timeout,
+	client.KindLost: Lost, client.KindBusy: Limited, client.KindCancelled: Cancelled,
+	client.KindUnanswered: Unanswered}
 
 // Explain returns explanations of the items that the name may mean on an endpoint. It returns false
 // if the endpoint does not exist.
@@ -226,10 +227,10 @@ type Observer interface {
 	// Begin is called before a request is dispatched. info has the facts about the caller and the
 	// method. meta is params._meta. The Trace is passed to the calls of upstreams for the request,
 	// and to End.
-	Begin(info *CallInfo, meta raw.Object, header http.Header) upstream.Trace
+	Begin(info *CallInfo, meta raw.Object, header http.Header) client.Trace
 	// End is called once for each Begin, after the answer was written, with the complete info
 	// except Arguments. It must not keep the CallInfo.
-	End(info *CallInfo, t upstream.Trace)
+	End(info *CallInfo, t client.Trace)
 	question.Observer
 	// Refused is called for each request that is refused before Begin. reason is a fixed word, or ""
 	// if the HTTP status and the code of the JSON-RPC error say it.
@@ -237,7 +238,7 @@ type Observer interface {
 }
 
 // asks returns a question of the upstream of the call. of is that of its request, nil for none.
-func (x *exchange) asks(method string, of upstream.Trace) question.Question {
+func (x *exchange) asks(method string, of client.Trace) question.Question {
 	return question.Question{Upstream: x.target.Backend.Name(), Method: method, Of: of}
 }
 

@@ -16,7 +16,7 @@ import (
 	"junction/policy"
 	"junction/proxy/budget"
 	"junction/proxy/view"
-	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/raw"
 )
 
@@ -52,7 +52,7 @@ const largeBody = 16 << 20
 // possible. A body itself takes up to 24 MiB while it grows.
 func TestSafety7MemoryBySmallMembers(t *testing.T) {
 	s := mustServer(t, cannedBackend(t, 1, 10))
-	id, _ := s.sessions.create(mcp.ProtocolVersion20250326, "test", budget.Account{Principal: "key:many"}, upstream.Profile{})
+	id, _ := s.sessions.create(mcp.ProtocolVersion20250326, "test", budget.Account{Principal: "key:many"}, client.Profile{})
 	fill := func(before, member, after string) string {
 		n := (largeBody - len(before) - len(member) - len(after)) / (len(member) + 1)
 		return before + strings.Repeat(member+",", n) + member + after
@@ -91,7 +91,7 @@ func TestSafety7ArgumentsThatPolicyReads(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.apply(SnapshotConfig{Guard: &auth.Guard{}, Policy: p}, []view.Backend{cannedBackend(t, 1, 10)})
-	id, _ := s.sessions.create(mcp.ProtocolVersion20250326, "test", budget.Account{Principal: "key:many"}, upstream.Profile{})
+	id, _ := s.sessions.create(mcp.ProtocolVersion20250326, "test", budget.Account{Principal: "key:many"}, client.Profile{})
 	for _, arguments := range []string{
 		`{` + strings.Repeat(`"":0,`, 3_000_000) + `"a":0}`, `{"a":[` + strings.Repeat("0,", 7_000_000) + `0]}`, `{"a":[{` + strings.Repeat(`"":0,`, 3_000_000) + `"":0}]}`,
 	} {

@@ -15,6 +15,7 @@ import (
 	"junction/proxy/budget"
 	"junction/proxy/view"
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/raw"
 )
 
@@ -25,7 +26,7 @@ type apart struct {
 }
 
 func (a *apart) Separates() bool { return true }
-func (a *apart) CatalogFor(_ upstream.Profile, session, _ string) *upstream.Catalog {
+func (a *apart) CatalogFor(_ client.Profile, session, _ string) *upstream.Catalog {
 	if c := a.of[session]; c != nil {
 		return c
 	}
@@ -39,7 +40,7 @@ func clientsApart(t *testing.T, clients int) (s *Server, own *apart) {
 	own = &apart{cannedBackend(t, 3, 10), map[string]*upstream.Catalog{}}
 	own.name = "own"
 	for i := range clients {
-		catalog := &upstream.Catalog{Era: upstream.EraLegacy, Listed: time.Now()}
+		catalog := &upstream.Catalog{Era: client.EraLegacy, Listed: time.Now()}
 		for _, name := range []string{fmt.Sprint("of", i), "tool1", "delete"} {
 			catalog.Tools = append(catalog.Tools, toolOf(t, `{"name":"`+name+`"}`))
 		}
@@ -202,8 +203,8 @@ func TestSafety10PagesAreWrittenAlike(t *testing.T) {
 		b.catalog.Tools = append(b.catalog.Tools, app, headers, older)
 		s := mustServer(t, b)
 		s.limits.Page = 5000
-		plainID, _ := s.sessions.create("2025-11-25", "test", budget.Account{Principal: "local"}, upstream.Profile{})
-		appsID, _ := s.sessions.create("2025-11-25", "test", budget.Account{Principal: "local"}, upstream.Profile{UI: "1"})
+		plainID, _ := s.sessions.create("2025-11-25", "test", budget.Account{Principal: "local"}, client.Profile{})
+		appsID, _ := s.sessions.create("2025-11-25", "test", budget.Account{Principal: "local"}, client.Profile{UI: "1"})
 		lists := map[string]bool{}
 		for i, client := range []struct {
 			name, body   string

@@ -12,6 +12,7 @@ import (
 	"junction/policy"
 	"junction/proxy/view"
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
 )
@@ -50,7 +51,7 @@ func (s *Server) connect(ctx context.Context, x *exchange) (result, error) {
 	x.info.Upstream, x.info.Own, x.info.Verdict = t.Backend.Name(), t.Name, policy.Allow.String()
 	x.reply.begin()
 	var st state
-	if x.era == upstream.EraModern {
+	if x.era == client.EraModern {
 		var err error
 		if st, err = s.openState(x, x.upstreamCall(t)); err != nil {
 			return result{}, err
@@ -84,13 +85,13 @@ func needsSignIn(err error) *upstream.SignInError {
 func (s *Server) offer(x *exchange, need *upstream.SignInError) (result, error) {
 	x.info.Outcome = Unavailable
 	message := signInMessage(need)
-	if need.URL != "" && x.who.profile.URL && (x.era == upstream.EraModern &&
+	if need.URL != "" && x.who.profile.URL && (x.era == client.EraModern &&
 		mcp.MCPMethod(x.msg.Method) != mcp.MethodCompletionComplete ||
-		x.era == upstream.EraLegacy && x.session.Version >= mcp.ProtocolVersion20251125) {
+		x.era == client.EraLegacy && x.session.Version >= mcp.ProtocolVersion20251125) {
 		data := fmt.Appendf(nil,
 			`{"elicitations":[{"mode":"url","elicitationId":"junction-%s","url":%s,"message":%s}]}`,
 			rand.Text(), raw.Quote(need.URL), raw.Quote(message))
-		if x.era == upstream.EraModern {
+		if x.era == client.EraModern {
 			return s.openURLs(x, &jsonrpc.Error{Code: mcp.URL_ELICITATION_REQUIRED, Message: message, Data: data})
 		}
 		return result{}, &refusal{status: http.StatusOK, code: mcp.URL_ELICITATION_REQUIRED, text: message, data: data,

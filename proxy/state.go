@@ -16,6 +16,7 @@ import (
 	"junction/proxy/question"
 	"junction/proxy/view"
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/raw"
 )
 
@@ -86,7 +87,7 @@ func errState() error {
 // the call's params: the state, and answers that no upstream waits for. Legacy upstreams never do, nor
 // does a call that needs an approval and has no state.
 func (s *Server) openState(x *exchange, c *upstream.Call) (state, error) {
-	if x.era == upstream.EraLegacy {
+	if x.era == client.EraLegacy {
 		// Junction does not declare tasks, so the member is ignored (2025-11-25,
 		// basic/utilities/tasks)
 		if _, err := c.Params.Get("task"); err == nil {
@@ -202,7 +203,7 @@ func (s *Server) wrapTask(x *exchange, o raw.Object) (result, error) {
 	}
 	// strings: this cannot fail
 	text, _ := json.Marshal(taskID{x.target.Backend.Name(), id, x.target.Exposed, x.endpoint.name, x.principal.ID})
-	return s.taskResult(x, o, s.tasks.Seal(text), upstream.TypeTask)
+	return s.taskResult(x, o, s.tasks.Seal(text), client.TypeTask)
 }
 
 // aboutTask passes tasks/get, tasks/update or tasks/cancel on to the upstream that has the task. An
@@ -213,8 +214,8 @@ func aboutTask(ctx context.Context, s *Server, x *exchange) (result, error) {
 	}
 	if !x.who.profile.Tasks {
 		return result{}, &refusal{status: http.StatusBadRequest, code: codeMissingCapability,
-			text: "Missing required client capability: " + upstream.ExtensionTasks,
-			data: []byte(`{"requiredCapabilities":{"extensions":{"` + upstream.ExtensionTasks + `":{}}}}`)}
+			text: "Missing required client capability: " + client.ExtensionTasks,
+			data: []byte(`{"requiredCapabilities":{"extensions":{"` + client.ExtensionTasks + `":{}}}}`)}
 	}
 	sealed, err := x.params.String("taskId")
 	if err != nil && err != raw.ErrAbsent {
@@ -237,7 +238,7 @@ func aboutTask(ctx context.Context, s *Server, x *exchange) (result, error) {
 	}
 	for st := range x.subject.Sight().Stocks() {
 		b := st.Backend
-		if b.Name() != id.Upstream || st.Catalog.Era == upstream.EraLegacy {
+		if b.Name() != id.Upstream || st.Catalog.Era == client.EraLegacy {
 			continue
 		}
 		x.info.Upstream = b.Name()
@@ -248,7 +249,7 @@ func aboutTask(ctx context.Context, s *Server, x *exchange) (result, error) {
 		if err != nil {
 			return s.answerError(x, err)
 		}
-		return s.taskResult(x, r.Object, sealed, upstream.TypeComplete)
+		return s.taskResult(x, r.Object, sealed, client.TypeComplete)
 	}
 	return result{}, unknownTask()
 }

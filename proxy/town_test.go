@@ -23,6 +23,7 @@ import (
 	"junction/proxy/replay"
 	"junction/proxy/view"
 	"junction/upstream"
+	"junction/upstream/client"
 )
 
 // gated is a backend whose tool0 answers when the gate opens; the others answer at once.
@@ -31,12 +32,12 @@ type gated struct {
 	gate chan struct{}
 }
 
-func (g *gated) Call(ctx context.Context, c *upstream.Call) (upstream.Result, error) {
+func (g *gated) Call(ctx context.Context, c *upstream.Call) (client.Result, error) {
 	if c.Name == "tool0" {
 		select {
 		case <-g.gate:
 		case <-ctx.Done():
-			return upstream.Result{}, context.Cause(ctx)
+			return client.Result{}, context.Cause(ctx)
 		}
 	}
 	return g.canned.Call(ctx, c)
@@ -73,12 +74,12 @@ func newTown(t *testing.T, limits Limits, size int, guard *auth.Guard, change fu
 // visitor is a client of a town.
 type visitor struct {
 	*town
-	era    upstream.Era
+	era    client.Era
 	header http.Header
 }
 
 // visitor connects a client: who is a user, or a User-Agent where there is no authentication.
-func (w *town) visitor(era upstream.Era, who string) *visitor {
+func (w *town) visitor(era client.Era, who string) *visitor {
 	w.t.Helper()
 	v := &visitor{w, era, http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}}
 	if w.snapshot.Load().open() {
@@ -86,7 +87,7 @@ func (w *town) visitor(era upstream.Era, who string) *visitor {
 	} else {
 		v.header.Set("Authorization", "Bearer token"+who)
 	}
-	if era == upstream.EraLegacy {
+	if era == client.EraLegacy {
 		v.begin(mcp.ProtocolVersion20251125)
 	}
 	return v
@@ -123,7 +124,7 @@ func requestID() string { return strconv.FormatUint(rand.Uint64()>>12, 10) }
 // ask sends a request of a method; params are members.
 func (v *visitor) ask(ctx context.Context, method, params string) *httptest.ResponseRecorder {
 	header := http.Header{}
-	if v.era == upstream.EraModern {
+	if v.era == client.EraModern {
 		name := ""
 		if i := strings.Index(params, `"name":"`); i >= 0 {
 			name, _, _ = strings.Cut(params[i+8:], `"`)
@@ -144,7 +145,7 @@ func (v *visitor) call(ctx context.Context, tool int) *httptest.ResponseRecorder
 
 // listen opens a stream, which ends with ctx.
 func (v *visitor) listen(ctx context.Context) *httptest.ResponseRecorder {
-	if v.era == upstream.EraLegacy {
+	if v.era == client.EraLegacy {
 		return v.send(ctx, http.MethodGet, "", http.Header{"Accept": {"text/event-stream"}})
 	}
 	return v.ask(ctx, "subscriptions/listen", `"notifications":{"toolsListChanged":true}`)
@@ -187,8 +188,8 @@ func succeeded(t *testing.T, what string, a *httptest.ResponseRecorder) {
 }
 
 // eachFairEra runs a test in a bubble, in either era.
-func eachFairEra(t *testing.T, f func(t *testing.T, era upstream.Era)) {
-	for _, era := range []upstream.Era{upstream.EraLegacy, upstream.EraModern} {
+func eachFairEra(t *testing.T, f func(t *testing.T, era client.Era)) {
+	for _, era := range []client.Era{client.EraLegacy, client.EraModern} {
 		t.Run(string(era), func(t *testing.T) { synctest.Test(t, func(t *testing.T) { f(t, era) }) })
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"junction/proxy/budget"
-	"junction/upstream"
+	"junction/upstream/client"
 )
 
 // busyTurns takes all turns, as long checks of other callers do.
@@ -35,7 +35,7 @@ func busyTurns(t *testing.T, s *Server) (end func()) {
 // TestLargeMessagesAreReadInTurns: a large message is not scanned while others use the turns; a small
 // one of the same caller is not affected, and a client that hangs up ends its wait.
 func TestLargeMessagesAreReadInTurns(t *testing.T) {
-	eachFairEra(t, func(t *testing.T, era upstream.Era) {
+	eachFairEra(t, func(t *testing.T, era client.Era) {
 		w := newTown(t, Limits{}, 10, nil, nil)
 		v := w.visitor(era, "user0")
 		large := func(ctx context.Context) func() *httptest.ResponseRecorder {
@@ -67,7 +67,7 @@ func TestLargeMessagesAreReadInTurns(t *testing.T) {
 func TestLargeBatchesAreReadInTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newTown(t, Limits{}, 10, nil, nil)
-		v := w.visitor(upstream.EraLegacy, "user0")
+		v := w.visitor(client.EraLegacy, "user0")
 		v.begin(mcp.ProtocolVersion20250326)
 		var list []string
 		for range 40 {

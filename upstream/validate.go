@@ -9,14 +9,15 @@ import (
 	"strings"
 	"time"
 
+	"junction/upstream/client"
 	"junction/upstream/http1"
 	"junction/upstream/loopback"
 	"junction/upstream/yamlread"
 )
 
-// Validate returns every mistake that the entry of the upstream called name contains, in the order
-// of the fields. It opens and looks up nothing. Numbers are not negative: the reader of the file
-// rejects those.
+// Validate returns all mistakes in the entry of the upstream called name, in the order of the fields.
+// It opens no files and no connections. It does not check for negative numbers, which the reader of
+// the file rejects.
 func (c *Config) Validate(name string) []yamlread.Problem {
 	var ps []yamlread.Problem
 	bad := func(path, format string, args ...any) {
@@ -44,7 +45,7 @@ func (c *Config) Validate(name string) []yamlread.Problem {
 		if len(c.Headers) > 0 {
 			bad("headers", "are only for a url")
 		}
-		if c.Transport != TransportAuto {
+		if c.Transport != client.TransportAuto {
 			bad("transport", "is only for a url")
 		}
 	}
@@ -57,7 +58,7 @@ func (c *Config) Validate(name string) []yamlread.Problem {
 			bad("headers."+k, "has a line break in its value")
 		}
 	}
-	if c.Transport == TransportSSE && c.Era == EraModern {
+	if c.Transport == client.TransportSSE && c.Era == client.EraModern {
 		bad("era", "the sse transport is of 2024-11-05 and has no modern era; remove one of the two")
 	}
 	if c.Prefix != nil && *c.Prefix != "" && !validName(*c.Prefix) {
@@ -73,12 +74,12 @@ func (c *Config) Validate(name string) []yamlread.Problem {
 	return ps
 }
 
-// validateRemote looks at what only an upstream with a url has.
+// validateRemote checks the keys that only an upstream with a url has.
 func (c *Config) validateRemote(bad func(path, format string, args ...any)) {
 	u, err := url.Parse(c.URL)
 	before, rest, found := strings.Cut(c.URL, "://")
 	switch {
-	case !found || strings.ContainsAny(before, "/?#"): // what follows is part of a path or of a query
+	case !found || strings.ContainsAny(before, "/?#"): // the "://" is in the path or in the query
 		scheme := "https://"
 		if host, _, _ := strings.Cut(c.URL, ":"); host == "localhost" || strings.HasPrefix(host, "127.") {
 			scheme = "http://"
@@ -121,7 +122,7 @@ func (c *Config) validateRemote(bad func(path, format string, args ...any)) {
 	}
 }
 
-// validate looks at the keys of a sign-in.
+// validate checks the keys of a sign-in.
 func (a *Auth) validate(bad func(path, format string, args ...any)) {
 	if a.ClientSecret != "" && a.ClientID == "" {
 		bad("auth.client_secret", "has no client_id; add client_id")
@@ -149,7 +150,7 @@ func (a *Auth) validate(bad func(path, format string, args ...any)) {
 	}
 }
 
-// validate looks at the rules of an upstream's tools.
+// validate checks the rules for the tools of an upstream.
 func (r Rules) validate(bad func(path, format string, args ...any)) {
 	as := map[string]string{}
 	for _, rule := range r {
@@ -177,7 +178,7 @@ func (r Rules) validate(bad func(path, format string, args ...any)) {
 	}
 }
 
-// maxCache bounds the time for which a result is reused.
+// maxCache limits the time for which a result is reused.
 const maxCache = 24 * time.Hour
 
 func validateCache(at string, d time.Duration, bad func(path, format string, args ...any)) {
@@ -208,8 +209,8 @@ func validName(s string) bool {
 	return s != "" && len(s) <= 32 && s[0] != '-' && strings.Trim(s, nameBytes) == ""
 }
 
-// Reserved reports whether MCP, or a draft of it, gives a path of this name below the URL of a server
-// a meaning of its own: the server card (SEP-2127), and the catalog that names it.
+// Reserved reports whether MCP or a draft of MCP reserves the path of this name below the URL of a
+// server: the server card (SEP-2127), and the catalog that names it.
 func Reserved(name string) bool {
 	return strings.EqualFold(name, "server-card") || strings.EqualFold(name, "ai-catalog")
 }

@@ -17,11 +17,12 @@ import (
 	"junction/proxy"
 	"junction/proxy/view"
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/pace"
 )
 
 // EachClientEra runs f for both eras of clients, where it does not matter what is behind the proxy.
-func EachClientEra(t *testing.T, f func(t *testing.T, era upstream.Era)) {
+func EachClientEra(t *testing.T, f func(t *testing.T, era client.Era)) {
 	t.Helper()
 	for _, era := range Eras {
 		t.Run(string(era), func(t *testing.T) { f(t, era) })

@@ -20,6 +20,7 @@ import (
 	"junction/proxy/question"
 	"junction/proxy/view"
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/pace"
 	"junction/upstream/raw"
 	"junction/upstream/upstreamtest"
@@ -34,12 +35,12 @@ type Setup struct {
 	Guard     *auth.Guard    // nil lets everybody in
 	Policy    *policy.Policy // nil allows everything that requires nothing
 	Endpoints map[string]proxy.Endpoint
-	Store     upstream.Store    // nil keeps no catalogs
-	Requests  proxy.Observer    // nil observes nothing; see Unobserved
-	Calls     upstream.Observer // nil observes nothing
-	Crowded   bool              // another junction of the same test lives on when this one ends
-	origins   []string          // that may send requests, beside the own ones
-	Members   int               // processes behind the address; 0 is memberstest.Wanted
+	Store     upstream.Store  // nil keeps no catalogs
+	Requests  proxy.Observer  // nil observes nothing; see Unobserved
+	Calls     client.Observer // nil observes nothing
+	Crowded   bool            // another junction of the same test lives on when this one ends
+	origins   []string        // that may send requests, beside the own ones
+	Members   int             // processes behind the address; 0 is memberstest.Wanted
 }
 
 // Junction is the proxy in the test's own process.
@@ -267,11 +268,11 @@ func Exact(c upstream.Config) upstream.Config { Exactly(&c); return c }
 // Unobserved is a proxy.Observer that observes nothing, for the observers of tests to embed.
 type Unobserved struct{}
 
-func (Unobserved) Begin(*proxy.CallInfo, raw.Object, http.Header) upstream.Trace { return nil }
-func (Unobserved) End(*proxy.CallInfo, upstream.Trace)                           {}
-func (Unobserved) Refused(string, int, int64)                                    {}
-func (Unobserved) Saved(upstream.Trace) string                                   { return "" }
-func (Unobserved) Asked(question.Question) (t upstream.Trace, c upstream.TraceContext) {
+func (Unobserved) Begin(*proxy.CallInfo, raw.Object, http.Header) client.Trace { return nil }
+func (Unobserved) End(*proxy.CallInfo, client.Trace)                           {}
+func (Unobserved) Refused(string, int, int64)                                  {}
+func (Unobserved) Saved(client.Trace) string                                   { return "" }
+func (Unobserved) Asked(question.Question) (t client.Trace, c client.TraceContext) {
 	return t, c
 }
-func (Unobserved) Answered(question.Question, upstream.Trace, upstream.Received) {}
+func (Unobserved) Answered(question.Question, client.Trace, client.Received) {}

@@ -8,6 +8,7 @@ import (
 	"junction/integration/harness"
 	"junction/proxy"
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/raw"
 	"junction/upstream/upstreamtest"
 )
@@ -129,7 +130,7 @@ func TestKinds(t *testing.T) {
 		c2 := *c
 		c2.URL += "/a"
 		c = &c2
-		if m.Client == upstream.EraLegacy {
+		if m.Client == client.EraLegacy {
 			c.MustInitialize(t, "2025-11-25")
 		}
 		want("resources/read", `{"uri":"file:///x"}`,

@@ -10,6 +10,7 @@ import (
 	"junction/integration/harness"
 	"junction/proxy"
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/upstreamtest"
 )
@@ -68,7 +69,7 @@ func TestProtocolT26OtherDefinitionsAreKeptByteForByte(t *testing.T) {
 			for _, result := range results {
 				hints := harness.Member(result, "ttlMs") + harness.Member(result, "cacheScope") +
 					harness.Member(result, "resultType")
-				if want := map[upstream.Era]string{upstream.EraModern: `0"private""complete"`}[p.Client]; hints != want {
+				if want := map[client.Era]string{client.EraModern: `0"private""complete"`}[p.Client]; hints != want {
 					t.Errorf("%s has the hints %s, want %s", l.method, hints, want)
 				}
 			}
@@ -164,7 +165,7 @@ func TestProtocolT89OtherMethodsHaveNoModernMeta(t *testing.T) {
 			"completion/complete": `"ref":{"type":"ref/prompt","name":"up__a"},"argument":{"name":"x","value":""}`,
 		} {
 			q := harness.Query{Method: method, Params: params, Meta: kept + `,` + trace}
-			if p.Client == upstream.EraModern {
+			if p.Client == client.EraModern {
 				q.Meta += `,"io.modelcontextprotocol/logLevel":"info"`
 			}
 			if m := c.Begin(t, q).Answer(t); m.Error != nil {
@@ -175,12 +176,12 @@ func TestProtocolT89OtherMethodsHaveNoModernMeta(t *testing.T) {
 				t.Errorf("%s reached the upstream as %s, want the keys of others in _meta", method, got)
 			}
 			if version := harness.Member(got, "_meta",
-				"io.modelcontextprotocol/protocolVersion"); (version != "") != (p.Upstream == upstream.EraModern) {
+				"io.modelcontextprotocol/protocolVersion"); (version != "") != (p.Upstream == client.EraModern) {
 				t.Errorf("%s reached the %s upstream with the version %q in _meta", method, p.Upstream, version)
 			}
 		}
 		for _, r := range s.Received() {
-			if p.Upstream == upstream.EraLegacy && strings.Contains(string(r.Body), `"_meta"`) &&
+			if p.Upstream == client.EraLegacy && strings.Contains(string(r.Body), `"_meta"`) &&
 				strings.Contains(string(r.Body), "io.modelcontextprotocol/") {
 				t.Errorf("the upstream got %s", r.Body)
 			}

@@ -16,7 +16,7 @@ import (
 
 	"junction/auth/authtest"
 	"junction/integration/harness"
-	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/raw"
 	"junction/upstream/upstreamtest"
 )
@@ -68,10 +68,10 @@ func claimed(s *authtest.Server, change map[string]any) map[string]any {
 }
 
 // showing is a client that shows a token, on an endpoint of the program.
-func showing(t *testing.T, p *harness.Program, era upstream.Era, token, path string) *harness.Client {
+func showing(t *testing.T, p *harness.Program, era client.Era, token, path string) *harness.Client {
 	t.Helper()
 	c := harness.NewClient(t, &harness.Endpoint{URL: strings.TrimSuffix(p.URL, "/mcp") + path}, era)
-	if c.Key = token; token != "" && era == upstream.EraLegacy {
+	if c.Key = token; token != "" && era == client.EraLegacy {
 		c.MustInitialize(t, "2025-11-25")
 	}
 	return c
@@ -89,7 +89,7 @@ func wantTokenIn(t *testing.T, p *harness.Program, token string) {
 func wantTokenOut(t *testing.T, p *harness.Program, journal *upstreamtest.Journal, token string, status int,
 	challenge string) {
 	t.Helper()
-	c := showing(t, p, upstream.EraModern, "", "/mcp")
+	c := showing(t, p, client.EraModern, "", "/mcp")
 	c.Key = token
 	before := callsIn(journal)
 	for _, verb := range []string{http.MethodPost, http.MethodGet, http.MethodDelete} {
@@ -159,7 +159,7 @@ func TestAuthT08TokensDoNotCross(t *testing.T) {
 				", "), 1)+
 			"endpoints: { web: {} }\n")
 	paths := []string{"/mcp", "/web/mcp", "/mcp/up"}
-	harness.EachClientEra(t, func(t *testing.T, era upstream.Era) {
+	harness.EachClientEra(t, func(t *testing.T, era client.Era) {
 		for _, at := range paths {
 			token := s.Token(t, claimed(s, map[string]any{"aud": publicOrigin + at}))
 			for _, path := range paths {
@@ -169,7 +169,7 @@ func TestAuthT08TokensDoNotCross(t *testing.T) {
 					}
 					continue
 				}
-				c := showing(t, p, upstream.EraModern, "", path)
+				c := showing(t, p, client.EraModern, "", path)
 				c.Key = token
 				a := refusedTo(t, c, "POST")
 				got := a.Header.Get("WWW-Authenticate")
@@ -205,7 +205,7 @@ func TestAuthT19TokenInTheWrongPlace(t *testing.T) {
 		"two headers":      {"", harness.With("Authorization", "Bearer "+token, "Bearer "+token), 400},
 		"malformed":        {"", harness.With("Authorization", "Bearer "+token+" x"), 400},
 	} {
-		c := harness.NewClient(t, &harness.Endpoint{URL: p.URL + row.query}, upstream.EraModern)
+		c := harness.NewClient(t, &harness.Endpoint{URL: p.URL + row.query}, client.EraModern)
 		if a := refusedTo(t, c, "POST", row.change); a.Status != row.status {
 			t.Errorf("%s: %s, want %d", name, a, row.status)
 		}
@@ -301,7 +301,7 @@ func TestAuthT30UnknownKeysMakeFewRequests(t *testing.T) {
 	s := authtest.Start(t)
 	p, _ := guarded(t, trusting(s))
 	key := authtest.NewKey(t, "", jose.ES256)
-	c := showing(t, p, upstream.EraModern, "", "/mcp")
+	c := showing(t, p, client.EraModern, "", "/mcp")
 	for i := range 1000 {
 		key.ID = fmt.Sprint("unknown-", i)
 		c.Key = key.Token(t, claimed(s, nil))
@@ -333,7 +333,7 @@ func TestAuthT32IssuerDownAtTheStart(t *testing.T) {
 		t.Errorf("/readyz says %s", got)
 	}
 	s.SetDown(false)
-	c := showing(t, p, upstream.EraModern, "", "/mcp")
+	c := showing(t, p, client.EraModern, "", "/mcp")
 	c.Key = token
 	for began := time.Now(); ; {
 		a := c.Call(t, "tools/list", "")
@@ -454,7 +454,7 @@ func TestAuthT41RevocationIsSeen(t *testing.T) {
 	s := authtest.Start(t)
 	p, _ := guarded(t, inquiring(s))
 	s.Opaque("taken-back", s.Claims(publicMCP, nil))
-	c := showing(t, p, upstream.EraModern, "taken-back", "/mcp")
+	c := showing(t, p, client.EraModern, "taken-back", "/mcp")
 	stream := c.MustOpen(t)
 	s.Opaque("taken-back", nil)
 	began := time.Now()
@@ -491,7 +491,7 @@ func TestAuthT80TokenEnds(t *testing.T) {
 	harness.Waits(t)
 	s := authtest.Start(t)
 	p, journal := guarded(t, trusting(s, "clock_skew: 1s"))
-	harness.EachClientEra(t, func(t *testing.T, era upstream.Era) {
+	harness.EachClientEra(t, func(t *testing.T, era client.Era) {
 		for life := 6 * time.Second; ; life *= 2 { // a slow machine may need longer to open the stream
 			end := time.Now().Add(life).Truncate(time.Second)
 			token := s.Token(t, claimed(s, map[string]any{"exp": end.Unix()}))
@@ -515,7 +515,7 @@ func TestAuthT80SubscriptionsOutliveAToken(t *testing.T) {
 	harness.Waits(t)
 	s := authtest.Start(t)
 	server, url := upstreamtest.Start(t,
-		upstreamtest.Script{Era: string(upstream.EraLegacy),
+		upstreamtest.Script{Era: string(client.EraLegacy),
 			Resources: []json.RawMessage{[]byte(`{"uri":"file:///a","name":"a"}`)}})
 	config := trusting(s, "clock_skew: 1s") + "upstreams: { up: { url: " + url + " } }\n"
 	p := harness.MustProgram(t, config)
@@ -529,7 +529,7 @@ func TestAuthT80SubscriptionsOutliveAToken(t *testing.T) {
 	next := func(life time.Duration) string {
 		return s.Token(t, claimed(s, map[string]any{"exp": time.Now().Add(life).Unix(), "jti": fmt.Sprint(life)}))
 	}
-	c := showing(t, p, upstream.EraLegacy, next(15*time.Second), "/mcp")
+	c := showing(t, p, client.EraLegacy, next(15*time.Second), "/mcp")
 	stream := c.MustOpen(t)
 	if a := c.Call(t, "resources/subscribe", `{"uri":"mcp://up/file:///a"}`); string(a.Message.Result) != "{}" {
 		t.Fatalf("subscribe: %s", a)
@@ -615,7 +615,7 @@ func TestProtocolT100BadTokensReachNobody(t *testing.T) {
 	s, other := authtest.Start(t), authtest.Start(t)
 	p, journal := guarded(t, trusting(s))
 	before := callsIn(journal)
-	harness.EachClientEra(t, func(t *testing.T, era upstream.Era) {
+	harness.EachClientEra(t, func(t *testing.T, era client.Era) {
 		for name, token := range map[string]string{
 			"expired":  s.Token(t, claimed(s, map[string]any{"exp": time.Now().Unix() - 90})),
 			"audience": s.Token(t, claimed(s, map[string]any{"aud": "https://other.example.com"})),
@@ -645,7 +645,7 @@ func TestProtocolT100BadTokensReachNobody(t *testing.T) {
 func TestProtocolT102NothingOfTheClientGoesOn(t *testing.T) {
 	s := authtest.Start(t)
 	p, journal := guarded(t, trusting(s))
-	harness.EachClientEra(t, func(t *testing.T, era upstream.Era) {
+	harness.EachClientEra(t, func(t *testing.T, era client.Era) {
 		token := s.Token(t, claimed(s, nil))
 		c := showing(t, p, era, token, "/mcp")
 		harness.WantEcho(t, c.Tool(t, "up__echo", `{}`, harness.With("Cookie", "a=b")))

@@ -10,6 +10,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/raw"
 )
 
@@ -47,8 +48,8 @@ func Repeats(h http.Header, name, want string, encoded bool) error {
 // Params compares the Mcp-Param headers with the arguments that they repeat (2026-07-28,
 // streamable-http#server-validation). It returns the headers without a declared argument.
 // The error is a Mismatch, or that of params.
-func Params(h http.Header, params raw.Object, tool *upstream.Tool) ([]upstream.HeaderField, error) {
-	var extra []upstream.HeaderField
+func Params(h http.Header, params raw.Object, tool *upstream.Tool) ([]client.HeaderField, error) {
+	var extra []client.HeaderField
 	const prefix = "Mcp-Param-"
 	for name, values := range h {
 		if !strings.HasPrefix(name, prefix) {
@@ -60,7 +61,7 @@ func Params(h http.Header, params raw.Object, tool *upstream.Tool) ([]upstream.H
 		}
 		if !declared {
 			for _, v := range values {
-				extra = append(extra, upstream.HeaderField{Name: name, Value: v})
+				extra = append(extra, client.HeaderField{Name: name, Value: v})
 			}
 		}
 	}

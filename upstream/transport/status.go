@@ -158,6 +158,15 @@ func Line(text []byte) string {
 	return Shorten(string(first), 200)
 }
 
+// OneLine returns a text that the server may have written, of any length, as one line of at most
+// mostShown characters, for logs and tables.
+func OneLine(text string) string {
+	return Shorten(strings.Join(strings.Fields(text[:min(len(text), 8*mostShown)]), " "), mostShown)
+}
+
+// mostShown is the most characters of an error that are logged and displayed.
+const mostShown = 1000
+
 // Shorten returns at most most characters of a text of a server, for display: unprintable
 // characters are left out, and … marks a cut.
 func Shorten(text string, most int) string {

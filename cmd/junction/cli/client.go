@@ -19,7 +19,7 @@ import (
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/runfile"
 	"junction/cmd/junction/signon"
-	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/loopback"
 	"junction/upstream/transport"
 )
@@ -244,10 +244,10 @@ func (f *clientFlags) connect(ctx context.Context, report io.Writer, use func(co
 
 // dial connects with the key, or with the sign-in of the person if the endpoint requires one.
 func (f *clientFlags) dial(ctx context.Context, key string, report io.Writer) (*endpoint, error) {
-	o := upstream.ConnectOptions{URL: f.url}
+	o := client.Options{URL: f.url}
 	switch {
 	case key != "":
-		o.Header = map[string]string{"Authorization": "Bearer " + key}
+		o.Headers = map[string]string{"Authorization": "Bearer " + key}
 	case CheckURL(f.url, true) == nil:
 		var err error
 		if o.Token, err = PersonalToken(f.url, f.signIn != nil, f.signIn); err != nil {

@@ -7,17 +7,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"slices"
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"junction/proxy/search"
-	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/definition"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/prose"
@@ -28,7 +30,9 @@ import (
 // endpoint is a connection to a Streamable HTTP endpoint of either era. It is the Peer of its calls.
 type endpoint struct {
 	url     string
-	conn    *upstream.Connection
+	dialer  *client.Dialer
+	conn    client.Conn
+	profile client.Profile
 	prompts *prompter  // answers elicitations; nil without a terminal
 	asking  sync.Mutex // held while the person answers
 
@@ -36,26 +40,33 @@ type endpoint struct {
 	report    io.Writer // gets a line for each progress notification; guarded by reporting; nil discards
 }
 
-// dial connects to an endpoint. report and prompts may be nil.
-func dial(ctx context.Context, o upstream.ConnectOptions, report io.Writer, prompts *prompter) (*endpoint, error) {
+// dial connects to an endpoint, with the URL and the credential of o. report and prompts may be nil.
+func dial(ctx context.Context, o client.Options, report io.Writer, prompts *prompter) (*endpoint, error) {
 	o.Client = []byte(`{"name":"junction-cli","title":"Junction command line","version":"1.0.0"}`)
+	o.Transport, o.TokenOptional = client.TransportHTTP, true
+	o.ConnectTimeout, o.MessageLimit, o.Depth = 20*time.Second, 64<<20, 256
+	o.Log = slog.New(slog.DiscardHandler)
+	e := &endpoint{url: o.URL, dialer: client.NewDialer(o), report: report, prompts: prompts}
 	if prompts != nil {
-		o.Profile = upstream.Profile{Form: true, URL: true}
+		e.profile = client.Profile{Form: true, URL: true}
 	}
-	e := &endpoint{url: o.URL, report: report, prompts: prompts}
 	var err error
-	if e.conn, err = upstream.Connect(ctx, o); err != nil {
+	if e.conn, err = e.dialer.Dial(ctx, e.profile, client.Hooks{Changed: func() {}}); err != nil {
+		e.dialer.CloseIdle()
 		return nil, e.explain(ctx, err)
 	}
 	return e, nil
 }
 
-// close ends the session, if there is one.
-func (e *endpoint) close() { e.conn.Close() }
+// close ends the session, if there is one. It waits at most a second for the server.
+func (e *endpoint) close() {
+	_ = e.conn.Close() // a server may reject the end of its session
+	e.dialer.CloseIdle()
+}
 
 // request sends one request and returns its result. name is that of the tool, if it calls one.
 func (e *endpoint) request(ctx context.Context, method mcp.MCPMethod, name string, params map[string]any,
-	header []upstream.HeaderField) (json.RawMessage, error) {
+	header []client.HeaderField) (json.RawMessage, error) {
 	body, err := json.Marshal(params)
 	if err != nil {
 		return nil, fmt.Errorf("writing %s: %w", method, err)
@@ -64,8 +75,8 @@ func (e *endpoint) request(ctx context.Context, method mcp.MCPMethod, name strin
 	if err != nil {
 		return nil, fmt.Errorf("writing %s: %w", method, err)
 	}
-	result, err := e.conn.Call(ctx, upstream.Call{Method: string(method), Name: name, Params: object, Header: header,
-		Peer: e})
+	result, err := e.conn.Call(ctx, &client.Call{Method: string(method), Name: name, Params: object, Header: header,
+		Profile: e.profile, Peer: e}, nil)
 	if said, ok := errors.AsType[*jsonrpc.Error](err); ok && ctx.Err() == nil {
 		return nil, fmt.Errorf("%s: %s (code %d)", method, said.Message, said.Code)
 	} else if err != nil {
@@ -74,7 +85,7 @@ func (e *endpoint) request(ctx context.Context, method mcp.MCPMethod, name strin
 	return result.Text(), nil
 }
 
-// Notify implements upstream.Peer. It writes progress notifications as lines.
+// Notify implements client.Peer. It writes progress notifications as lines.
 func (e *endpoint) Notify(method string, params []byte) {
 	var p struct {
 		Progress, Total json.RawMessage
@@ -92,8 +103,8 @@ func (e *endpoint) Notify(method string, params []byte) {
 	fmt.Fprintln(e.report, prose.Flat(strings.TrimSpace(line+" "+p.Message)))
 }
 
-// Ask implements upstream.Peer, for the questions of a legacy endpoint.
-func (e *endpoint) Ask(ctx context.Context, q *upstream.ServerRequest) ([]byte, error) {
+// Ask implements client.Peer, for the questions of a legacy endpoint.
+func (e *endpoint) Ask(ctx context.Context, q *client.ServerRequest) ([]byte, error) {
 	if e.prompts == nil || q.Method != string(mcp.MethodElicitationCreate) {
 		return nil, &jsonrpc.Error{Code: mcp.METHOD_NOT_FOUND, Message: "this command cannot answer " + q.Method}
 	}
@@ -191,7 +202,7 @@ func (e *endpoint) searched(ctx context.Context, name string) (listedTool, error
 // proxies may close a silent connection.
 func (e *endpoint) callTool(ctx context.Context, t listedTool, arguments json.RawMessage) (json.RawMessage, error) {
 	params := map[string]any{"name": t.name, "arguments": arguments, "_meta": map[string]any{"progressToken": "call"}}
-	var header []upstream.HeaderField
+	var header []client.HeaderField
 	if given, err := raw.Parse(arguments); err == nil {
 		if declared, err := definition.Headers(t.schema); err == nil {
 			header = definition.EncodeHeaders(declared, given)
@@ -224,7 +235,6 @@ func (e *endpoint) explain(ctx context.Context, err error) error {
 		said   *jsonrpc.Error
 		status *transport.StatusError
 		token  *transport.TokenError
-		own    *upstream.Error
 		dialed *net.OpError
 	)
 	switch {
@@ -240,10 +250,8 @@ func (e *endpoint) explain(ctx context.Context, err error) error {
 			reason = errno
 		}
 		return fmt.Errorf("no endpoint at %s: %w; is junction running?", e.url, reason)
-	case errors.As(err, &own) && own.Kind == upstream.KindLost:
+	case client.KindOf(err) == client.KindLost:
 		return fmt.Errorf("the connection to %s broke before the answer; is junction still running?", e.url)
-	case own != nil:
-		err = own.Err
 	}
 	return fmt.Errorf("no MCP endpoint at %s: %w", e.url, err)
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/jsonrpc"
 )
 
@@ -71,13 +71,13 @@ func TestPromptShowsNoControls(t *testing.T) {
 func TestPromptLegacy(t *testing.T) {
 	p, _ := typed("Anna")
 	e := &endpoint{prompts: p}
-	got, err := e.Ask(t.Context(), &upstream.ServerRequest{Method: "elicitation/create",
+	got, err := e.Ask(t.Context(), &client.ServerRequest{Method: "elicitation/create",
 		Params: []byte(`{"message":"?","requestedSchema":{"properties":{"name":{"type":"string"}}}}`)})
 	if err != nil || string(got) != `{"action":"accept","content":{"name":"Anna"}}` {
 		t.Errorf("the result is %s, %v", got, err)
 	}
 	var refused *jsonrpc.Error
-	if got, err = e.Ask(t.Context(), &upstream.ServerRequest{Method: "roots/list"}); !errors.As(err, &refused) {
+	if got, err = e.Ask(t.Context(), &client.ServerRequest{Method: "roots/list"}); !errors.As(err, &refused) {
 		t.Errorf("roots/list gets %s, %v", got, err)
 	}
 }

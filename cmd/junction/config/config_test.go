@@ -23,6 +23,7 @@ import (
 	"junction/auth/authtest"
 	"junction/policy"
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/yamlread"
 )
 
@@ -282,7 +283,7 @@ upstreams:
 		Listen: "[::]:0", PublicURL: "https://mcp.example.com", Admin: &admin, ShutdownGrace: 3 * time.Second, Log: Log{slog.LevelDebug, LogJSON},
 		AllowedOrigins: []string{"https://app.example.com", "vscode-webview://panel"}, AllowedHosts: []string{"mcp.example.com", "mcp.example.com:8443"},
 		Upstreams: map[string]upstream.Config{"one": one, "two": two, "three": {
-			URL: "https://x.example.com/mcp?k=${N}: [x]", Transport: upstream.TransportSSE, Era: upstream.EraLegacy, Expose: upstream.ExposeListed,
+			URL: "https://x.example.com/mcp?k=${N}: [x]", Transport: client.TransportSSE, Era: client.EraLegacy, Expose: upstream.ExposeListed,
 			Headers: map[string]string{"A": "B ${N}: [x]"},
 		}},
 	}

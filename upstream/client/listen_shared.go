@@ -1,4 +1,4 @@
-package upstream
+package client
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"junction/upstream/jsonrpc"
+	"junction/upstream/pace"
 	"junction/upstream/transport"
 )
 
@@ -105,14 +106,15 @@ func (s *shared) add(ctx context.Context, uris []string) (accepted []string, err
 	if len(rest) == 0 {
 		return accepted, nil
 	}
-	refusals, room := 0, false // room: a subscription was accepted after a rejection
+	refusals := 0
+	accepting := false // a subscription was accepted after a rejection: there is room for more
 	for parts := [][]string{rest}; len(parts) > 0; {
 		part := parts[len(parts)-1]
 		parts = parts[:len(parts)-1]
-		more, failed := s.addTogether(ctx, part, room)
+		more, failed := s.addTogether(ctx, part, accepting)
 		accepted = append(accepted, more...)
 		if failed == nil {
-			room = refusals > 0
+			accepting = refusals > 0
 			continue
 		}
 		err = failed
@@ -126,9 +128,9 @@ func (s *shared) add(ctx context.Context, uris []string) (accepted []string, err
 	return accepted, err
 }
 
-// addTogether subscribes to more resources with one more subscription. room means that a rejection
-// is not about the number of subscriptions.
-func (s *shared) addTogether(ctx context.Context, uris []string, room bool) ([]string, error) {
+// addTogether subscribes to more resources with one more subscription. accepting means that a
+// rejection is not about the number of subscriptions.
+func (s *shared) addTogether(ctx context.Context, uris []string, accepting bool) ([]string, error) {
 	if s.limit > 0 && s.count() >= s.limit {
 		return s.merge(ctx, uris)
 	}
@@ -140,7 +142,7 @@ func (s *shared) addTogether(ctx context.Context, uris []string, room bool) ([]s
 	}
 	s.end(l)
 	limit := s.count() // the reason may be the number of subscriptions, or the resource
-	if _, refused := errors.AsType[*jsonrpc.Error](err); !refused || room || len(uris) > 1 || limit < s.proved ||
+	if _, refused := errors.AsType[*jsonrpc.Error](err); !refused || accepting || len(uris) > 1 || limit < s.proved ||
 		limit == 0 {
 		return nil, err
 	}
@@ -153,8 +155,8 @@ func (s *shared) addTogether(ctx context.Context, uris []string, room bool) ([]s
 
 // revive marks a resource as used again, if its subscription is still open.
 func (s *shared) revive(uri string) bool {
-	l := s.m.of[uri]
-	if l == nil || isClosed(l.ended) { // ended: the server has rejected it when it was opened again
+	l := s.m.byURI[uri]
+	if l == nil || pace.IsClosed(l.ended) { // ended: the server has rejected it when it was opened again
 		return false
 	}
 	s.m.lmu.Lock()
@@ -162,7 +164,7 @@ func (s *shared) revive(uri string) bool {
 	if s.m.unwanted[uri] {
 		delete(s.m.unwanted, uri)
 		s.open[l]++
-		l.over = false
+		l.unused = false
 	}
 	return true
 }
@@ -172,10 +174,10 @@ func (s *shared) withdraw(uris []string) {
 	s.m.lmu.Lock()
 	defer s.m.lmu.Unlock()
 	for _, uri := range uris {
-		if l := s.m.of[uri]; l != nil && !s.m.unwanted[uri] {
+		if l := s.m.byURI[uri]; l != nil && !s.m.unwanted[uri] {
 			s.m.unwanted[uri] = true
 			s.open[l]--
-			l.over, s.look = s.open[l] == 0, true
+			l.unused, s.look = s.open[l] == 0, true
 		}
 	}
 }
@@ -190,15 +192,15 @@ func (s *shared) adopt(l *listen) {
 	s.m.lmu.Lock()
 	defer s.m.lmu.Unlock()
 	for _, uri := range l.accepted {
-		if !asked[uri] || s.m.of[uri] == l {
+		if !asked[uri] || s.m.byURI[uri] == l {
 			continue
 		}
-		if old := s.m.of[uri]; old != nil && !s.m.unwanted[uri] {
+		if old := s.m.byURI[uri]; old != nil && !s.m.unwanted[uri] {
 			s.open[old]--
 			s.look = true
 		}
 		delete(s.m.unwanted, uri)
-		s.m.of[uri] = l
+		s.m.byURI[uri] = l
 		s.open[l]++
 	}
 	if s.open[l] == 0 && !l.lists { // a server may end an empty subscription at once, again and again
@@ -218,7 +220,7 @@ func (s *shared) wasteful() bool {
 	s.m.lmu.Lock()
 	defer s.m.lmu.Unlock()
 	unwanted := len(s.m.unwanted)
-	return unwanted > listenSlop && unwanted > len(s.m.of)/2
+	return unwanted > listenSlop && unwanted > len(s.m.byURI)/2
 }
 
 // tidy ends the unused subscriptions. Then it opens the subscription to the lists again, because
@@ -244,8 +246,8 @@ func (s *shared) drop(list []*listen) {
 	for _, l := range list {
 		delete(s.open, l)
 		for _, uri := range l.uris {
-			if s.m.of[uri] == l {
-				delete(s.m.of, uri)
+			if s.m.byURI[uri] == l {
+				delete(s.m.byURI, uri)
 				delete(s.m.unwanted, uri)
 			}
 		}
@@ -258,7 +260,7 @@ func (s *shared) drop(list []*listen) {
 func (s *shared) merge(ctx context.Context, more []string) ([]string, error) {
 	var wanted []string
 	s.m.lmu.Lock()
-	for uri := range s.m.of {
+	for uri := range s.m.byURI {
 		if !s.m.unwanted[uri] {
 			wanted = append(wanted, uri)
 		}
@@ -286,7 +288,7 @@ func (s *shared) merge(ctx context.Context, more []string) ([]string, error) {
 	}
 	var accepted []string
 	for _, uri := range more {
-		if s.m.of[uri] == l {
+		if s.m.byURI[uri] == l {
 			accepted = append(accepted, uri)
 		}
 	}
@@ -296,7 +298,7 @@ func (s *shared) merge(ctx context.Context, more []string) ([]string, error) {
 // put stores the subscription of merge. If the server has not acknowledged it yet, all of its
 // resources count as used, because keep tries again.
 func (s *shared) put(l *listen) {
-	if isClosed(l.settled) && l.err == nil {
+	if pace.IsClosed(l.settled) && l.err == nil {
 		s.adopt(l)
 		return
 	}
@@ -304,7 +306,7 @@ func (s *shared) put(l *listen) {
 	s.m.lmu.Lock()
 	defer s.m.lmu.Unlock()
 	for _, uri := range l.uris {
-		s.m.of[uri] = l
+		s.m.byURI[uri] = l
 	}
 }
 
@@ -318,9 +320,9 @@ func (s *shared) end(list ...*listen) {
 		l.stop()
 		s.m.lmu.Lock()
 		id := l.id
-		l.over = true
+		l.unused = true
 		s.m.lmu.Unlock()
-		known = known && isClosed(l.settled) && l.err == nil
+		known = known && pace.IsClosed(l.settled) && l.err == nil
 		if id == "" {
 			continue
 		}

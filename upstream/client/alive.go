@@ -1,4 +1,4 @@
-package upstream
+package client
 
 import (
 	"context"
@@ -42,13 +42,13 @@ func (l *legacyConn) startPing(until time.Time) {
 	}
 	l.pings.mu.Unlock()
 	if !open {
-		l.pingTasks <- l.ping // there is room: one ping is open at most
+		l.pingTasks <- l.probe // there is room: one ping is open at most
 	}
 }
 
-// ping sends a ping, and touches the clocks of all calls on the connection if the server answers.
+// probe sends a ping, and touches the clocks of all calls on the connection if the server answers.
 // An error response is an answer, too: a server that does not know the method is alive.
-func (l *legacyConn) ping() {
+func (l *legacyConn) probe() {
 	ctx, cancel := context.WithCancel(l.ctx)
 	defer cancel()
 	var late *time.Timer
@@ -79,7 +79,7 @@ func (l *legacyConn) ping() {
 		l.log.Debug("the upstream does not answer a ping", "error", err)
 		return
 	}
-	var clocks []*clock
+	var clocks []*Clock
 	l.mu.Lock()
 	for _, f := range l.flights {
 		if f.clock != nil {
@@ -88,6 +88,6 @@ func (l *legacyConn) ping() {
 	}
 	l.mu.Unlock()
 	for _, c := range clocks {
-		c.touch()
+		c.Touch()
 	}
 }

@@ -1,6 +1,6 @@
 //go:build unix
 
-package upstream
+package client
 
 import (
 	"context"
@@ -30,12 +30,12 @@ func TestSafety8LateAnswersOverStdio(t *testing.T) {
 	defer w.Close()
 	s := pace.New(16)
 	giveUp := errors.New("the client hung up")
-	var abandoned []*clock
+	var abandoned []*Clock
 	for i := range 3 {
 		ctx, cancel := context.WithCancelCause(t.Context())
-		_, c := newClock(ctx, cancel, time.Hour, time.Hour)
-		defer c.stop()
-		if _, err := s.Take(ctx, "hog", true, &c.slot); err != nil {
+		_, c := NewClock(ctx, cancel, time.Hour, time.Hour)
+		defer c.Stop()
+		if _, err := s.Take(ctx, "hog", true, &c.Slot); err != nil {
 			t.Fatal(err)
 		}
 		req := &transport.Request{Message: jsonrpc.Message{ID: jsonrpc.ID(fmt.Sprint(i + 5)), Method: "wait"}, Observer: c}
@@ -49,8 +49,8 @@ func TestSafety8LateAnswersOverStdio(t *testing.T) {
 		if err := <-done; err != giveUp {
 			t.Fatalf("Call = %v, want %v", err, giveUp)
 		}
-		c.slot.Abandon(time.Hour)
-		c.slot.Free()
+		c.Slot.Abandon(time.Hour)
+		c.Slot.Free()
 		abandoned = append(abandoned, c)
 	}
 	left := func() (n int) {

@@ -1,4 +1,4 @@
-package upstream
+package client
 
 import (
 	"context"
@@ -26,19 +26,9 @@ const (
 	mostPoll  = 5 * time.Second
 )
 
-// taskOnly reports whether the definition of a tool requires calls as a task.
-func taskOnly(definition raw.Object) bool {
-	execution, err := definition.Object("execution")
-	if err != nil {
-		return false
-	}
-	support, _ := execution.String("taskSupport")
-	return support == "required"
-}
-
 // callAsTask makes the call as a task, polls the task until it has ended, and requests the result.
 // Each answer to a poll counts as a sign of life.
-func (l *legacyConn) callAsTask(ctx context.Context, c *Call, clock *clock) (Result, error) {
+func (l *legacyConn) callAsTask(ctx context.Context, c *Call, clock *Clock) (Result, error) {
 	id := l.nextID()
 	params, f, err := l.prepare(id, c, clock, nil)
 	if err != nil {
@@ -102,7 +92,7 @@ func (l *legacyConn) await(ctx context.Context, f *flight, task raw.Object, abou
 			return l.within(ctx, f, jsonrpc.Message{ID: l.nextID(), Method: methodTasksResult, Params: about})
 		}
 		if f.clock != nil {
-			f.clock.touch()
+			f.clock.Touch()
 		}
 		every := leastPoll
 		if v, err := task.Get("pollInterval"); err == nil {

@@ -1,4 +1,4 @@
-package upstream
+package client
 
 import (
 	"bytes"
@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
 
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
@@ -135,6 +137,28 @@ func (t *TraceContext) header(h []HeaderField) []HeaderField {
 	return h
 }
 
+// observeCall makes a call with send, and tells the Observer.
+func (b *base) observeCall(
+	ctx context.Context, c *Call, clock *Clock, send func(context.Context, *Call, *Clock) (Result, error),
+) (Result, error) {
+	o := b.observed
+	if o.Observer == nil {
+		return send(ctx, c, clock)
+	}
+	s := Sent{o.upstream, c.Method, c.Name, b.info.Version, o.url, c.Trace}
+	var t Trace
+	t, c.carried = o.Begin(s)
+	if c.trace = t; t == nil {
+		c.trace = c.Trace
+	}
+	began := time.Now()
+	result, err := send(ctx, c, clock)
+	r := received(ctx, began, err)
+	r.ToolError = err == nil && c.Method == string(mcp.MethodToolsCall) && result.Failed()
+	o.End(s, t, r)
+	return result, err
+}
+
 // requestOwn sends one of Junction's own requests and returns the result. lease is for the memory of
 // the result; with nil, the result does not count after requestOwn has returned.
 func (b *base) requestOwn(
@@ -166,11 +190,11 @@ func (b *base) requestOwn(
 func (b *base) requestObserved(
 	ctx context.Context, method string, params []byte, header []HeaderField, lease *transport.Lease,
 ) (raw.Object, error) {
-	o := b.hooks.observed
+	o := b.observed
 	if o.Observer == nil {
 		return b.requestOwn(ctx, method, params, header, lease)
 	}
-	version := b.info.version
+	version := b.info.Version
 	if version == "" { // this is the handshake
 		version = map[Era]string{EraLegacy: newestLegacy, EraModern: modernVersion}[b.era]
 	}
@@ -194,22 +218,22 @@ type question struct {
 // observe tells the Observer about a request of the server that belongs to the call f; nil for
 // none.
 func (b *base) observe(f *flight, m *jsonrpc.Message) *question {
-	o := b.hooks.observed
+	o := b.observed
 	if o.Observer == nil {
 		return nil
 	}
 	q := &question{observer: o.Observer, began: time.Now(), asked: Asked{Upstream: o.upstream, Method: m.Method,
 		ID: strings.Clone(string(m.ID)), Params: m.Params, URL: o.url}}
 	if f != nil && f != ownRequest {
-		q.asked.Version, q.asked.Of = b.info.version, f.trace
+		q.asked.Version, q.asked.Of = b.info.Version, f.trace
 	}
 	q.trace = o.Asked(q.asked)
 	q.asked.Params = nil
 	return q
 }
 
-// of returns the Trace of the question.
-func (q *question) of() Trace {
+// traceOrNil returns the Trace of the question; nil if no Observer observes it.
+func (q *question) traceOrNil() Trace {
 	if q == nil {
 		return nil
 	}
@@ -232,8 +256,8 @@ func (q *question) end(err error, failed Kind) {
 // causeKey is the key of the Trace of the request that caused the work of a context.
 type causeKey struct{}
 
-// causedBy returns a context whose own requests belong to the trace; ctx if t is nil.
-func causedBy(ctx context.Context, t Trace) context.Context {
+// CausedBy returns a context whose own requests belong to the trace; ctx if t is nil.
+func CausedBy(ctx context.Context, t Trace) context.Context {
 	if t == nil {
 		return ctx
 	}
@@ -249,9 +273,9 @@ func received(ctx context.Context, began time.Time, err error) Received {
 	if said, ok := errors.AsType[*jsonrpc.Error](err); ok {
 		r.Code = said.Code
 	} else if ctx.Err() != nil {
-		r.Kind = kindOf(context.Cause(ctx))
+		r.Kind = KindOf(context.Cause(ctx))
 	} else {
-		r.Kind = kindOf(err)
+		r.Kind = KindOf(err)
 	}
 	return r
 }

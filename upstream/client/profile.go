@@ -1,4 +1,4 @@
-package upstream
+package client
 
 import "junction/upstream/raw"
 
@@ -21,31 +21,15 @@ const (
 	ExtensionUI    = "io.modelcontextprotocol/ui"
 )
 
-// everything is the profile of Junction's own requests in the modern era, where each request
+// Everything is the profile of Junction's own requests in the modern era, where each request
 // declares capabilities. A server may list more items for a client with more capabilities.
-func everything() Profile {
-	p := routed()
-	p.Roots, p.Tasks = true, true
-	return p
-}
-
-// routed is the profile of a legacy connection that all clients share: the capabilities whose
-// requests Junction can route to the client of a call. It has no roots: a server requests them once
-// and keeps the answer, but each client has other roots.
-func routed() Profile {
-	return Profile{Form: true, URL: true, Sampling: true, SamplingTools: true,
+func Everything() Profile {
+	return Profile{Form: true, URL: true, Sampling: true, SamplingTools: true, Roots: true, Tasks: true,
 		UI: `{"mimeTypes":["text/html;profile=mcp-app"]}`}
 }
 
 // Asks reports whether the client can answer at least one kind of server request.
 func (p Profile) Asks() bool { return p.Form || p.URL || p.Sampling || p.Roots }
-
-// forLegacy returns the profile without tasks, which legacy servers are not told. So tasks do not
-// need a connection of their own.
-func (p Profile) forLegacy() Profile {
-	p.Tasks = false
-	return p
-}
 
 // append appends the capabilities as a JSON object, in the form of the era. sampling.context is
 // never declared: includeContext would show a server the data of all other upstreams.

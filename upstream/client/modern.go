@@ -1,4 +1,4 @@
-package upstream
+package client
 
 import (
 	"bytes"
@@ -24,7 +24,7 @@ type modernConn struct {
 	lmu     sync.Mutex
 	listens map[jsonrpc.ID]*listen // subscriptions whose request is open
 	// on stdio, by resource that the server follows; changed by watching with lmu held
-	of       map[string]*listen
+	byURI    map[string]*listen
 	unwanted map[string]bool // resources without a subscriber; guarded by lmu
 	self     []byte          // Junction's clientInfo
 }
@@ -42,7 +42,7 @@ func (e *notModernError) Unwrap() error { return e.cause }
 // handshake sends server/discover. The error is a *notModernError if the response shows that the
 // server belongs to the legacy era.
 func (m *modernConn) handshake(ctx context.Context) error {
-	result, err := m.request(ctx, string(mcp.MethodServerDiscover), nil, m.kept)
+	result, err := m.request(ctx, string(mcp.MethodServerDiscover), nil, m.handshakeLease)
 	if err != nil {
 		return classifyDiscoverError(err)
 	}
@@ -54,15 +54,15 @@ func (m *modernConn) handshake(ctx context.Context) error {
 	if err != nil || !slices.ContainsFunc(offered, func(v []byte) bool { return string(v) == `"`+modernVersion+`"` }) {
 		return &notModernError{fmt.Errorf("the server offers %.200s", versions)}
 	}
-	m.info = serverInfo{era: EraModern, version: modernVersion}
-	m.info.mirrors = m.transport.PerRequest()
-	m.info.both = slices.ContainsFunc(offered, func(v []byte) bool { return string(v) == `"`+newestLegacy+`"` })
-	m.info.capabilities, _ = result.Object("capabilities")
-	m.info.instructions, _ = result.String("instructions")
+	m.info = Info{Era: EraModern, Version: modernVersion}
+	m.info.Mirrors = m.transport.PerRequest()
+	m.info.Both = slices.ContainsFunc(offered, func(v []byte) bool { return string(v) == `"`+newestLegacy+`"` })
+	m.info.Capabilities, _ = result.Object("capabilities")
+	m.info.Instructions, _ = result.String("instructions")
 	if v, err := raw.Get(result.Text(), "_meta", mcp.MetaKeyServerInfo); err == nil {
-		m.info.serverInfo = v
+		m.info.Server = v
 	} else {
-		m.info.serverInfo, _ = result.Get("serverInfo")
+		m.info.Server, _ = result.Get("serverInfo")
 	}
 	return nil
 }
@@ -99,7 +99,7 @@ func (m *modernConn) appendMeta(own []raw.Edit, c *Call) []raw.Edit {
 func (m *modernConn) request(
 	ctx context.Context, method string, more []byte, lease *transport.Lease,
 ) (raw.Object, error) {
-	return m.requestObserved(ctx, method, m.params(everything(), more), ownHeader(method), lease)
+	return m.requestObserved(ctx, method, m.params(Everything(), more), ownHeader(method), lease)
 }
 
 // ownHeader returns the headers of one of Junction's own requests.
@@ -107,7 +107,12 @@ func ownHeader(method string) []HeaderField {
 	return transport.AppendMirror(nil, modernVersion, method)
 }
 
-func (m *modernConn) call(ctx context.Context, c *Call, clock *clock) (Result, error) {
+// Call implements conn.
+func (m *modernConn) Call(ctx context.Context, c *Call, clock *Clock) (Result, error) {
+	return m.observeCall(ctx, c, clock, m.send)
+}
+
+func (m *modernConn) send(ctx context.Context, c *Call, clock *Clock) (Result, error) {
 	id := m.nextID()
 	var few [7]raw.Edit
 	params, f, err := m.prepare(id, c, clock, m.appendMeta(few[:0], c))
@@ -163,10 +168,16 @@ func mayRequireInput(method string) bool {
 	return false
 }
 
-// tell implements conn. This era has no client notifications.
-func (m *modernConn) tell(string) {}
+// Ping implements conn. This era has no ping.
+func (m *modernConn) Ping(ctx context.Context) error {
+	_, err := m.request(ctx, string(mcp.MethodServerDiscover), nil, nil)
+	return unlessAnswered(err)
+}
 
-func (m *modernConn) list(
+// Notify implements conn. This era has no client notifications.
+func (m *modernConn) Notify(string) {}
+
+func (m *modernConn) List(
 	ctx context.Context, method string, cursor []byte, lease *transport.Lease,
 ) (raw.Object, error) {
 	var more []byte
@@ -184,12 +195,10 @@ func (m *modernConn) list(
 // filter builds the filter in the params of subscriptions/listen: the resources, and, if lists is
 // true, the lists whose changes the server announces.
 func (m *modernConn) filter(lists bool, uris []string) []byte {
-	parts, _, _ := m.info.tells()
 	var wanted []string
-	// resourcesListChanged also covers templates
-	for p, name := range []string{"toolsListChanged", "promptsListChanged", "resourcesListChanged"} {
-		if lists && parts[p] {
-			wanted = append(wanted, `"`+name+`":true`)
+	for _, listing := range listings {
+		if lists && m.info.announcesList(listing) {
+			wanted = append(wanted, `"`+listing+`ListChanged":true`)
 		}
 	}
 	if len(uris) > 0 {

@@ -10,32 +10,10 @@ import (
 	"testing"
 
 	"junction/auth/authtest"
-	"junction/upstream/jsonrpc"
+	"junction/upstream/client"
+	"junction/upstream/pace"
 	"junction/upstream/raw"
 )
-
-// TestQuestionOfACallThatWasGivenUp holds that the next caller is not asked what the one before was
-// meant to be: where questions do not say whose they are, nobody knows when a server is done with a
-// call that was cancelled.
-func TestQuestionOfACallThatWasGivenUp(t *testing.T) {
-	b := &base{flights: map[jsonrpc.ID]*flight{}}
-	next := &flight{id: "2"}
-	b.track(next)
-	question := &jsonrpc.Message{ID: "1", Method: "elicitation/create"}
-	if f, reason := b.callOf(nil, question); f != next {
-		t.Fatalf("the question of the only call is nobody's: %s", reason)
-	}
-	b.noteAbandoned()
-	if f, _ := b.callOf(nil, question); f != nil {
-		t.Error("the question may be that of a call that was given up, and was taken for the next one's")
-	}
-	if f, _ := b.callOf(next, question); f != next {
-		t.Error("a question on the stream of its call is not its own any more")
-	}
-	if b.exclusiveUse() != nil {
-		t.Error("the next call would get another connection, where a server has another state")
-	}
-}
 
 // TestTaskIsBegunOnce has the session end while a task is in progress: the call was received, and
 // is not made again.
@@ -71,14 +49,14 @@ func TestTaskIsBegunOnce(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	listed := make(chan struct{}, 1)
-	u := Start("x", Config{URL: server.URL, Era: EraLegacy}, Options{Log: authtest.Log(t), Hooks: Hooks{CatalogChanged: func(string) { nudge(listed) }}})
+	u := Start("x", Config{URL: server.URL, Era: client.EraLegacy}, Options{Log: authtest.Log(t), Hooks: Hooks{CatalogChanged: func(string) { pace.Wake(listed) }}})
 	t.Cleanup(u.Close)
 	<-listed
 	params, err := raw.Parse([]byte(`{"name":"pay"}`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r, err := u.Call(context.Background(), &Call{Method: "tools/call", Name: "pay", Params: params, Era: EraLegacy}); err == nil {
+	if r, err := u.Call(context.Background(), &Call{Call: client.Call{Method: "tools/call", Name: "pay", Params: params}, Era: client.EraLegacy}); err == nil {
 		t.Errorf("the call succeeded with %s", r.Text())
 	}
 	if n := begun.Load(); n != 1 {

@@ -1,4 +1,4 @@
-package upstream
+package client
 
 import (
 	"bytes"
@@ -23,7 +23,7 @@ func TestRequestsFillNoLog(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var log bytes.Buffer
 			b := new(base)
-			b.init(authtest.Log(t, &log), hooks{}, sent.era)
+			b.init(authtest.Log(t, &log), Hooks{}, sent.era)
 			for range many {
 				b.receive(&jsonrpc.Message{ID: "1", Method: sent.method})
 			}

@@ -1,8 +1,9 @@
-package upstream
+package client
 
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"testing"
@@ -169,10 +170,10 @@ func (s *teller) cost() (messages, bytes int) {
 
 // told is subscribers, and what they are told.
 type told struct {
-	*subscriptions
 	*teller
+	wanted  map[string]int // subscribers by resource
 	conn    *modernConn
-	mu      sync.Mutex
+	mu      sync.Mutex // held while wanted changes
 	updates []string
 	changes int // of the lists
 }
@@ -180,15 +181,23 @@ type told struct {
 // subscribers connects subscribers with a server.
 func subscribers(t *testing.T, s *teller) *told {
 	s.lists, s.uris, s.open = map[jsonrpc.ID]bool{}, map[string]map[jsonrpc.ID]bool{}, map[jsonrpc.ID]chan struct{}{}
-	d := &told{teller: s, conn: &modernConn{self: []byte(`{"name":"junction","version":"1"}`)}}
-	p := &pool{connConfig: Config{ConnectTimeout: time.Minute}, log: authtest.Log(t), subs: map[linkKey]*subscriptions{}}
-	d.subscriptions = p.subscriptions(p.reading())
-	p.options.Hooks.ResourceUpdated = func(u Update) {
+	d := &told{teller: s, wanted: map[string]int{}, conn: &modernConn{self: []byte(`{"name":"junction","version":"1"}`)}}
+	updated := func(uri string, _ func(string) bool) {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		d.updates = append(d.updates, u.URI)
+		d.updates = append(d.updates, uri)
 	}
-	d.conn.init(authtest.Log(t), hooks{missed: d.missed, updated: d.subscriptions.updated, changed: func() {
+	missed := func(uris []string) {
+		for _, uri := range uris {
+			d.mu.Lock()
+			wanted := d.wanted[uri] > 0
+			d.mu.Unlock()
+			if wanted {
+				updated(uri, nil)
+			}
+		}
+	}
+	d.conn.init(authtest.Log(t), Hooks{Missed: missed, Updated: updated, Changed: func() {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		d.changes++
@@ -197,36 +206,61 @@ func subscribers(t *testing.T, s *teller) *told {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.conn.info.capabilities = capabilities
+	d.conn.info.Capabilities = capabilities
 	s.in = d.conn.receive
 	d.conn.start(s)
-	d.conn.watch()
+	d.conn.Watch()
 	synctest.Wait()
 	d.conn.listed.Store(true)
 	s.cost()
-	t.Cleanup(func() { d.conn.close() })
+	t.Cleanup(func() { d.conn.Close() })
 	return d
 }
 
-// subscribe is what Subscribe does, without a link.
+// all returns the resources with subscribers.
+func (d *told) all() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Sorted(maps.Keys(d.wanted))
+}
+
+// subscribe adds a subscriber to each of the resources.
 func (d *told) subscribe(t *testing.T, uris ...string) {
 	t.Helper()
-	err := d.subscriptions.sync(t.Context(), d.conn, uris)
-	synctest.Wait()
-	for _, uri := range uris {
-		if !d.subscriptions.followed[uri] {
-			t.Fatalf("%s is not followed: %v", uri, err)
+	added := slices.DeleteFunc(slices.Clone(uris), func(uri string) bool { return d.wanted[uri] > 0 })
+	if len(added) > 0 {
+		accepted, err := d.conn.Follow(t.Context(), func() []string { return append(d.all(), added...) }, added, nil)
+		for _, uri := range added {
+			if !slices.Contains(accepted, uri) {
+				t.Fatalf("%s is not followed: %v", uri, err)
+			}
 		}
-		d.subscriptions.wanted[uri]++
-		delete(d.subscriptions.idle, uri)
+	}
+	synctest.Wait()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, uri := range uris {
+		d.wanted[uri]++
 	}
 }
 
-// leave is what Unsubscribe and the link do.
+// leave removes a subscriber from each of the resources.
 func (d *told) leave(t *testing.T, uris ...string) {
 	t.Helper()
-	d.unsubscribe(uris)
-	d.withdraw(t.Context(), d.conn)
+	var gone []string
+	d.mu.Lock()
+	for _, uri := range uris {
+		if d.wanted[uri]--; d.wanted[uri] == 0 {
+			delete(d.wanted, uri)
+			gone = append(gone, uri)
+		}
+	}
+	d.mu.Unlock()
+	if len(gone) > 0 {
+		if _, err := d.conn.Follow(t.Context(), d.all, nil, gone); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // hears has the server tell of a resource and of its lists, and wants this alone to be told.
@@ -371,11 +405,12 @@ func TestForeignRefusedResource(t *testing.T) {
 			for i := range 20 {
 				uris = append(uris, fmt.Sprintf("file:///%d", i))
 			}
-			if err := d.subscriptions.sync(t.Context(), d.conn, uris); err == nil {
+			accepted, err := d.conn.Follow(t.Context(), func() []string { return append(d.all(), uris...) }, uris, nil)
+			if err == nil {
 				t.Error("the server has refused one, and that is not reported")
 			}
 			for _, uri := range uris {
-				if followed := d.subscriptions.followed[uri]; followed != (uri != "file:///bad") {
+				if followed := slices.Contains(accepted, uri); followed != (uri != "file:///bad") {
 					t.Errorf("%s is followed: %v", uri, followed)
 				}
 			}

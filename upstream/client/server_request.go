@@ -1,4 +1,4 @@
-package upstream
+package client
 
 import (
 	"bytes"
@@ -65,7 +65,7 @@ type flight struct {
 	peer      Peer
 	principal string          // see Call
 	token     []byte          // the client's own progress token; nil if it requested no progress
-	clock     *clock          // may be nil
+	clock     *Clock          // may be nil
 	ctx       context.Context // ends with the call
 	trace     Trace           // of the call
 	task      string          // ID of the task that executes the call, for legacy servers; guarded by base.mu
@@ -101,7 +101,7 @@ func (b *base) untrack(f *flight) {
 		}
 	}
 	for _, a := range b.pending {
-		if a.of == f {
+		if a.call == f {
 			a.cancel()
 		}
 	}
@@ -177,7 +177,7 @@ const keyRelatedTask = "io.modelcontextprotocol/related-task"
 
 // serverQuestion is a server request that the client has not answered yet.
 type serverQuestion struct {
-	of     *flight
+	call   *flight
 	seen   *question
 	cancel context.CancelFunc
 	done   chan struct{} // closed when relay has returned
@@ -195,7 +195,7 @@ func (b *base) serverRequest(own *flight, m *jsonrpc.Message) {
 		return
 	}
 	if f == nil || f.peer == nil {
-		b.odd.Warn(b.log, "server request rejected", "method", m.Method, "reason", reason)
+		b.violationLog.Warn(b.log, "server request rejected", "method", m.Method, "reason", reason)
 		b.refuse(seen, m.ID, mcp.INVALID_PARAMS, m.Method+" rejected: "+reason)
 		return
 	}
@@ -206,7 +206,8 @@ func (b *base) serverRequest(own *flight, m *jsonrpc.Message) {
 	if m.Method == string(mcp.MethodElicitationCreate) {
 		b.sent(f.peer, m.Params)
 	}
-	id, q := jsonrpc.ID(string(m.ID)), &ServerRequest{Method: m.Method, Params: bytes.Clone(m.Params), Trace: seen.of()}
+	id := jsonrpc.ID(string(m.ID))
+	q := &ServerRequest{Method: m.Method, Params: bytes.Clone(m.Params), Trace: seen.traceOrNil()}
 	q.Progress = func(params []byte) {
 		b.post(&jsonrpc.Message{Method: string(mcp.MethodNotificationProgress), Params: params})
 	}
@@ -247,11 +248,11 @@ func (b *base) admit(own, f *flight, m *jsonrpc.Message, seen *question) (contex
 func (b *base) relay(ctx context.Context, a *serverQuestion, id jsonrpc.ID, q *ServerRequest) {
 	defer close(a.done)
 	defer a.cancel()
-	clock := a.of.clock
+	clock := a.call.clock
 	if clock != nil {
 		clock.hold()
 	}
-	result, err := a.of.peer.Ask(ctx, q)
+	result, err := a.call.peer.Ask(ctx, q)
 	if clock != nil {
 		clock.release() // the time limits count again, also while the answer is sent
 	}
@@ -292,8 +293,8 @@ func (b *base) declares() Profile {
 // sendPatience is the time limit for sending a notification or a response.
 const sendPatience = 30 * time.Second
 
-// exclusiveUse implements conn.
-func (b *base) exclusiveUse() <-chan struct{} {
+// ExclusiveUse implements conn.
+func (b *base) ExclusiveUse() <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.shared

@@ -1,4 +1,4 @@
-package upstream
+package client
 
 import (
 	"bytes"
@@ -18,83 +18,95 @@ import (
 	"junction/upstream/transport"
 )
 
-// conn makes MCP calls over a transport whose era is known. The implementations are legacyConn and
+// Conn makes MCP calls over a transport whose era is known. The implementations are legacyConn and
 // modernConn.
-type conn interface {
-	// call sends a client's call; clock may be nil. The error is a *jsonrpc.Error if the server
+type Conn interface {
+	// Call sends a client's call; clock may be nil. The error is a *jsonrpc.Error if the server
 	// returned an error response.
-	call(ctx context.Context, c *Call, clock *clock) (Result, error)
-	// list asks for one page of a list; cursor is JSON, nil for the first page.
+	Call(ctx context.Context, c *Call, clock *Clock) (Result, error)
+	// List asks for one page of a list; cursor is JSON, nil for the first page.
 	// lease is for the memory of the page.
-	list(ctx context.Context, method string, cursor []byte, lease *transport.Lease) (raw.Object, error)
-	// watch starts listening to the server's notifications; list changes go to the hooks that the
+	List(ctx context.Context, method string, cursor []byte, lease *transport.Lease) (raw.Object, error)
+	// Watch starts listening to the server's notifications; list changes go to the hooks that the
 	// conn was opened with. It does not block. The channel is closed when no later notification can
 	// be missed, or when the server sends none.
-	watch() <-chan struct{}
-	// follow subscribes to the resources in added and unsubscribes from those in gone. all returns
-	// the complete set; a conn that needs only the changes does not call it. follow returns the
+	Watch() <-chan struct{}
+	// Follow subscribes to the resources in added and unsubscribes from those in gone. all returns
+	// the complete set; a conn that needs only the changes does not call it. Follow returns the
 	// added resources that the server accepted; the error is the reason for the others. The conn
 	// must watch.
-	follow(ctx context.Context, all func() []string, added, gone []string) ([]string, error)
-	// exclusiveUse returns a channel while an in-flight call uses the conn exclusively: it received
+	Follow(ctx context.Context, all func() []string, added, gone []string) ([]string, error)
+	// ExclusiveUse returns a channel while an in-flight call uses the conn exclusively: it received
 	// a server request on a stream that does not identify the call. The channel is closed when
 	// exclusive use ends. It is nil if no call uses the conn exclusively.
-	exclusiveUse() <-chan struct{}
-	// tell sends a client's notification, if the era has it. It does not wait for the server.
-	tell(method string)
-	// about returns the server's self-description and capabilities.
-	about() *serverInfo
-	// child returns the process of a command; nil for a URL.
-	child() transport.Child
-	wait() error
-	close() error
+	ExclusiveUse() <-chan struct{}
+	// Notify sends a client's notification, if the era has it. It does not wait for the server.
+	Notify(method string)
+	// Info returns the server's self-description and capabilities.
+	Info() *Info
+	// Child returns the process of a command; nil for a URL.
+	Child() transport.Child
+	// Ping sends a request that every server answers, and waits. An error response is an answer, too.
+	Ping(ctx context.Context) error
+	// Wait waits until the conn has ended, and returns the reason.
+	Wait() error
+	// Close ends the conn, and waits until nothing of it is left.
+	Close() error
 }
 
-// serverInfo is the server's self-description from the handshake.
-type serverInfo struct {
-	era          Era
-	both         bool // the server also supports the newest version of the legacy era
-	mirrors      bool // call arguments are mirrored in headers
-	version      string
-	capabilities raw.Object
-	serverInfo   []byte // JSON; nil if the server sent none
-	instructions string // for the model; "" if the server sent none
+// Info is the server's self-description from the handshake.
+type Info struct {
+	Era          Era
+	Both         bool // the server also supports the newest version of the legacy era
+	Mirrors      bool // call arguments are mirrored in headers
+	Version      string
+	Capabilities raw.Object
+	Server       []byte // JSON; nil if the server sent none
+	Instructions string // for the model; "" if the server sent none
 }
 
-// tells returns the lists for which the server announces change notifications (listChanged). all is
-// false if the server has a list without them.
-func (i *serverInfo) tells() (parts [Parts]bool, any, all bool) {
+// listings are the capabilities of a server that has lists. Resource templates belong to resources.
+var listings = [...]string{"tools", "prompts", "resources"}
+
+// announcesList reports whether the server announces changes of the lists of a capability (listChanged).
+func (i *Info) announcesList(listing string) bool {
+	return i.Capabilities.IsTrue(listing, "listChanged")
+}
+
+// Announces reports whether the server announces changes of any of its lists, and whether of all.
+func (i *Info) Announces() (any, all bool) {
 	all = true
-	for p := range Parts {
-		parts[p] = isTrue(i.capabilities, p.capability(), "listChanged")
-		any = any || parts[p]
-		all = all && (parts[p] || !has(i.capabilities, p.capability()))
+	for _, listing := range listings {
+		any = any || i.announcesList(listing)
+		all = all && (i.announcesList(listing) || !i.Capabilities.HasObject(listing))
 	}
-	return parts, any, any && all
+	return any, any && all
 }
 
-// hooks are the callbacks through which a conn reports to its link. They are called on the
+// Hooks are the callbacks through which a conn reports to its owner. They are called on the
 // transport's reading goroutine and must not block.
-type hooks struct {
+type Hooks struct {
 	// the server's lists have changed, or may have changed while nothing listened
-	changed func()
-	updated func(uri string, of func(string) bool) // see Update; nil if no client subscribes
+	Changed func()
+	// matches reports whether the update was sent for the subscription to a resource; nil means all
+	// subscriptions of the conn. Updated is nil if no client subscribes.
+	Updated func(uri string, matches func(string) bool)
 	// these resources may have changed while nothing listened; nil URIs mean all. A nil hook is not
 	// called.
-	missed   func([]string)
-	observed observed
+	Missed func([]string)
 }
 
 // base is shared by both eras: ids, progress tokens, and responses to server requests.
 type base struct {
-	transport transport.Transport
-	log       *slog.Logger
-	hooks     hooks
-	era       Era
-	odd       transport.LogLimit // limits log lines about messages that violate the protocol
-	info      serverInfo         // written by the handshake, read only after it
-	account   transport.Account  // of the upstream; may be nil
-	kept      *transport.Lease   // for info; set by start
+	transport      transport.Transport
+	log            *slog.Logger
+	hooks          Hooks
+	observed       observed
+	era            Era
+	violationLog   transport.LogLimit // limits log lines about messages that violate the protocol
+	info           Info               // written by the handshake, read only after it
+	account        transport.Account  // of the upstream; may be nil
+	handshakeLease *transport.Lease   // for info; set by start
 	// declared holds the client capabilities that the handshake sent to the server. It is the zero
 	// value in the modern era. Guarded by mu.
 	declared Profile
@@ -102,8 +114,8 @@ type base struct {
 	ids atomic.Uint64
 	// handles the acknowledgement of a subscription; nil in the legacy era
 	acked func(*jsonrpc.Message)
-	// selects the subscribers of a resource update, see Update; nil in the legacy era
-	aim    func(*jsonrpc.Message, string) (of func(string) bool, wanted bool)
+	// selects the subscriptions of a resource update, see Hooks; nil in the legacy era
+	aim    func(*jsonrpc.Message, string) (matches func(string) bool, wanted bool)
 	listed atomic.Bool // at least one list was requested
 
 	mu sync.Mutex
@@ -128,7 +140,7 @@ type base struct {
 	tasks     sync.WaitGroup // run, and the goroutines of the era
 }
 
-func (b *base) init(log *slog.Logger, h hooks, era Era) {
+func (b *base) init(log *slog.Logger, h Hooks, era Era) {
 	b.log, b.hooks, b.era = log, h, era
 	b.flights, b.pending = map[jsonrpc.ID]*flight{}, map[jsonrpc.ID]*serverQuestion{}
 	b.outbox = make(chan *jsonrpc.Message, 256)
@@ -136,7 +148,7 @@ func (b *base) init(log *slog.Logger, h hooks, era Era) {
 		b.pingTasks = make(chan func(), 1)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	b.ctx, b.stop = ctx, func() { cancel(); b.kept.Release() }
+	b.ctx, b.stop = ctx, func() { cancel(); b.handshakeLease.Release() }
 }
 
 // maxHandshake limits the answer to initialize or server/discover, which stays in memory as long as
@@ -145,8 +157,8 @@ const maxHandshake = 1 << 20
 
 // start sets the transport after it was opened.
 func (b *base) start(t transport.Transport) {
-	b.transport, b.kept = t, transport.NewLease(b.account)
-	b.kept.Limit(maxHandshake, "the handshake has more than %s")
+	b.transport, b.handshakeLease = t, transport.NewLease(b.account)
+	b.handshakeLease.Limit(maxHandshake, "the handshake has more than %s")
 	b.tasks.Go(b.run)
 }
 
@@ -178,16 +190,16 @@ func (b *base) post(m *jsonrpc.Message) {
 	}
 }
 
-func (b *base) about() *serverInfo { return &b.info }
+func (b *base) Info() *Info { return &b.info }
 
-func (b *base) child() transport.Child {
+func (b *base) Child() transport.Child {
 	c, _ := b.transport.(transport.Child)
 	return c
 }
 
-func (b *base) wait() error { return b.transport.Wait() }
+func (b *base) Wait() error { return b.transport.Wait() }
 
-func (b *base) close() error {
+func (b *base) Close() error {
 	b.stop()
 	err := b.transport.Close()
 	b.tasks.Wait()
@@ -220,7 +232,7 @@ func (b *base) deliver(own *flight, m *jsonrpc.Message) {
 	case m.Method == string(mcp.MethodNotificationMessage):
 		if f, reason := b.callOf(own, m); f != nil && f.peer != nil {
 			if f.clock != nil {
-				f.clock.touch()
+				f.clock.Touch()
 			}
 			f.peer.Notify(m.Method, m.Params)
 		} else {
@@ -228,24 +240,24 @@ func (b *base) deliver(own *flight, m *jsonrpc.Message) {
 		}
 	case m.Method == mcp.MethodNotificationToolsListChanged, m.Method == mcp.MethodNotificationPromptsListChanged,
 		m.Method == mcp.MethodNotificationResourcesListChanged:
-		b.hooks.changed()
+		b.hooks.Changed()
 	case m.Method == methodElicitationComplete && b.era == EraLegacy:
 		b.completed(m)
 	case m.Method == string(mcp.MethodNotificationCancelled) && b.era == EraLegacy:
 		b.takeBack(m)
 	case m.Method == mcp.MethodNotificationResourceUpdated:
 		uri, err := m.Body.String("uri")
-		if err != nil || b.hooks.updated == nil {
+		if err != nil || b.hooks.Updated == nil {
 			return
 		}
-		var of func(string) bool
+		var matches func(string) bool
 		if b.aim != nil {
 			var wanted bool
-			if of, wanted = b.aim(m, uri); !wanted {
+			if matches, wanted = b.aim(m, uri); !wanted {
 				return
 			}
 		}
-		b.hooks.updated(uri, of)
+		b.hooks.Updated(uri, matches)
 	case m.Method == notificationAcknowledged && b.acked != nil:
 		b.acked(m)
 	default:
@@ -258,7 +270,7 @@ func (b *base) deliver(own *flight, m *jsonrpc.Message) {
 func (b *base) answer(own *flight, m *jsonrpc.Message) {
 	switch {
 	case b.era == EraModern:
-		b.odd.Warn(b.log, "ignored a request: modern servers send none", "method", m.Method)
+		b.violationLog.Warn(b.log, "ignored a request: modern servers send none", "method", m.Method)
 	case m.Method == string(mcp.MethodPing):
 		q := b.observe(own, m)
 		b.post(&jsonrpc.Message{ID: m.ID, Result: []byte("{}")})
@@ -285,7 +297,7 @@ func (b *base) progress(m *jsonrpc.Message) {
 		return
 	}
 	if f.clock != nil {
-		f.clock.touch()
+		f.clock.Touch()
 	}
 	if relayed, err := params.Splice(raw.Edit{Name: "progressToken", Value: f.token}); err == nil {
 		f.peer.Notify(m.Method, relayed)
@@ -314,7 +326,7 @@ func reservedName(m raw.Member) string {
 
 // prepare builds the params of a call: the client's params with the upstream's own name of the
 // tool, and with _meta for this hop. The flight is nil if the call has no peer.
-func (b *base) prepare(id jsonrpc.ID, c *Call, clock *clock, own []raw.Edit) ([]byte, *flight, error) {
+func (b *base) prepare(id jsonrpc.ID, c *Call, clock *Clock, own []raw.Edit) ([]byte, *flight, error) {
 	var edits [2]raw.Edit
 	n := 0
 	if c.Name != "" {
@@ -382,11 +394,11 @@ func emptyMeta() raw.Object {
 func rewriteMeta(b []byte, meta raw.Object, f *flight, own []raw.Edit) ([]byte, error) {
 	var few [8]raw.Edit
 	edits := few[:0]
-	kept := 0
+	relayed := 0
 	for m := range meta.All() {
 		name := reservedName(m)
 		if name == "" {
-			kept++
+			relayed++
 			continue
 		}
 		edits = append(edits, raw.Edit{Name: name})
@@ -408,7 +420,7 @@ func rewriteMeta(b []byte, meta raw.Object, f *flight, own []raw.Edit) ([]byte, 
 			edits = append(edits, o)
 		}
 	}
-	if kept == 0 && len(own) == 0 {
+	if relayed == 0 && len(own) == 0 {
 		return nil, nil
 	}
 	return meta.AppendSplice(b, edits...)
@@ -457,18 +469,6 @@ func resultOf(m *jsonrpc.Message) (raw.Object, error) {
 		return raw.Object{}, fmt.Errorf("%w: the result is no object", transport.ErrInvalid)
 	}
 	return m.Body, nil
-}
-
-// has reports whether the value at the path is an object, such as a capability.
-func has(o raw.Object, path ...string) bool {
-	v, err := raw.Get(o.Text(), path...)
-	return o.Present() && err == nil && v[0] == '{'
-}
-
-// isTrue reports whether the value at the path is true.
-func isTrue(o raw.Object, path ...string) bool {
-	v, err := raw.Get(o.Text(), path...)
-	return o.Present() && err == nil && string(v) == "true"
 }
 
 // implementation returns the clientInfo (JSON) that Junction sends in handshakes.

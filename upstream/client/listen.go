@@ -1,4 +1,4 @@
-package upstream
+package client
 
 import (
 	"context"
@@ -38,8 +38,8 @@ type listen struct {
 	accepted []string
 	err      error
 
-	id   jsonrpc.ID // of the open request; "" if none is open; guarded by modernConn.lmu
-	over bool       // no client wants its updates; guarded by modernConn.lmu
+	id     jsonrpc.ID // of the open request; "" if none is open; guarded by modernConn.lmu
+	unused bool       // no client wants its updates; guarded by modernConn.lmu
 }
 
 // follow is a change of the subscribed resources. Its fields are the arguments of conn.follow.
@@ -55,16 +55,16 @@ type followed struct {
 	err      error
 }
 
-func (m *modernConn) init(log *slog.Logger, h hooks, era Era) {
+func (m *modernConn) init(log *slog.Logger, h Hooks, era Era) {
 	m.base.init(log, h, era)
 	m.follows, m.listens = make(chan follow), map[jsonrpc.ID]*listen{}
-	m.of, m.unwanted = map[string]*listen{}, map[string]bool{}
+	m.byURI, m.unwanted = map[string]*listen{}, map[string]bool{}
 	m.acked, m.aim = m.acknowledged, m.aimed
 }
 
-// watch keeps a subscriptions/listen open as long as the conn lives, if the server announces
+// Watch keeps a subscriptions/listen open as long as the conn lives, if the server announces
 // changes of its lists, or once a client subscribes to a resource.
-func (m *modernConn) watch() <-chan struct{} {
+func (m *modernConn) Watch() <-chan struct{} {
 	m.tasks.Go(m.watching)
 	ready := make(chan struct{})
 	close(ready) // a modern server sends no requests on a stream, so calls need not wait for it
@@ -75,7 +75,7 @@ func (m *modernConn) watch() <-chan struct{} {
 func (m *modernConn) watching() {
 	w := watcher{m: m}
 	defer w.streams.Wait()
-	_, w.any, _ = m.info.tells()
+	w.any, _ = m.info.Announces()
 	if m.transport.PerRequest() {
 		w.replacing()
 	} else {
@@ -141,8 +141,8 @@ func (w *watcher) replacing() {
 	}
 }
 
-// follow implements conn.
-func (m *modernConn) follow(ctx context.Context, all func() []string, added, gone []string) ([]string, error) {
+// Follow implements conn.
+func (m *modernConn) Follow(ctx context.Context, all func() []string, added, gone []string) ([]string, error) {
 	f := follow{ctx, all, added, gone, make(chan followed, 1)}
 	select {
 	case m.follows <- f:
@@ -179,7 +179,7 @@ func (m *modernConn) keep(l *listen) {
 		m.listens[id], l.id = l, id
 		m.lmu.Unlock()
 		req := &transport.Request{Message: jsonrpc.Message{ID: id, Method: method,
-			Params: m.params(everything(), m.filter(l.lists, l.uris))}, Header: ownHeader(method)}
+			Params: m.params(Everything(), m.filter(l.lists, l.uris))}, Header: ownHeader(method)}
 		ctx := l.call // on stdio, (*shared).end cancels the request at the server
 		if m.transport.PerRequest() {
 			ctx = l.ctx
@@ -194,7 +194,8 @@ func (m *modernConn) keep(l *listen) {
 			err = answer.Error
 		}
 		if _, refused := err.(*jsonrpc.Error); refused && l.ctx.Err() == nil {
-			m.log.Warn("the server announces changes but rejects the subscription", "error", describe(err))
+			m.log.Warn("the server announces changes but rejects the subscription", "error",
+				transport.OneLine(err.Error()))
 			l.settle(nil, err)
 			return
 		}
@@ -250,15 +251,15 @@ func (m *modernConn) acknowledged(msg *jsonrpc.Message) {
 		}
 	}
 	gap, missed := l.gap, l.before
-	if isClosed(l.settled) { // the subscription was opened again
+	if pace.IsClosed(l.settled) { // the subscription was opened again
 		gap, missed = true, l.uris
 	}
 	// This comes before settle, so that a client that subscribes just now gets no older updates.
 	if gap && l.lists && m.listed.Load() {
-		m.hooks.changed()
+		m.hooks.Changed()
 	}
-	if gap && m.hooks.missed != nil && len(missed) > 0 {
-		m.hooks.missed(missed)
+	if gap && m.hooks.Missed != nil && len(missed) > 0 {
+		m.hooks.Missed(missed)
 	}
 	l.settle(accepted, nil)
 }
@@ -267,7 +268,7 @@ func (m *modernConn) acknowledged(msg *jsonrpc.Message) {
 // several. It is for servers that acknowledge without a subscription ID. lmu is held.
 func (m *modernConn) unsettled() (found *listen) {
 	for _, l := range m.listens {
-		if isClosed(l.settled) && len(m.listens) > 1 {
+		if pace.IsClosed(l.settled) && len(m.listens) > 1 {
 			continue
 		}
 		if found != nil {
@@ -280,7 +281,7 @@ func (m *modernConn) unsettled() (found *listen) {
 
 // aimed returns a function that reports whether an update was sent for the subscription to a
 // resource; nil means all subscriptions. wanted is false if no client is subscribed any more.
-func (m *modernConn) aimed(msg *jsonrpc.Message, uri string) (of func(string) bool, wanted bool) {
+func (m *modernConn) aimed(msg *jsonrpc.Message, uri string) (matches func(string) bool, wanted bool) {
 	meta, _ := msg.Body.Object("_meta")
 	id, err := meta.Get(mcp.MetaKeySubscriptionID)
 	m.lmu.Lock()
@@ -289,13 +290,13 @@ func (m *modernConn) aimed(msg *jsonrpc.Message, uri string) (of func(string) bo
 	if err != nil || l == nil {
 		return nil, m.concerns(uri)
 	}
-	if l.over || !m.concerns(uri) {
+	if l.unused || !m.concerns(uri) {
 		return nil, false
 	}
 	return func(uri string) bool {
 		m.lmu.Lock()
 		defer m.lmu.Unlock()
-		now := m.of[uri]
+		now := m.byURI[uri]
 		return now == nil || now == l // nil: over HTTP, and while one subscription replaces others
 	}, true
 }
@@ -314,4 +315,4 @@ func (m *modernConn) concerns(uri string) bool {
 }
 
 // wants reports whether a client is subscribed to a resource on stdio. lmu is held.
-func (m *modernConn) wants(uri string) bool { return m.of[uri] != nil && !m.unwanted[uri] }
+func (m *modernConn) wants(uri string) bool { return m.byURI[uri] != nil && !m.unwanted[uri] }

@@ -1,6 +1,7 @@
-package upstream
+package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,31 +13,40 @@ import (
 	"time"
 
 	"junction/auth/authtest"
+	"junction/upstream/raw"
 	"junction/upstream/transport"
 	"junction/upstream/upstreamtest"
 )
 
-// The child of the stdio tests of this file is package upstreamtest's server.
-var scripted = role("scripted", upstreamtest.RunIfChild)
+// target is the server that a test dials, and how.
+type target struct {
+	URL            string
+	Command        []string
+	Env            transport.Environment
+	Transport      Transport
+	Era            Era
+	ConnectTimeout time.Duration
+}
 
-func testDialer(t testing.TB, c Config, rt *transport.Pool) *dialer {
-	o := Options{Version: "0", Log: authtest.Log(t)}.withDefaults()
-	return &dialer{config: c.withDefaults(o.Defaults), options: o, pool: rt, log: o.Log}
+func testDialer(t testing.TB, to target, rt *transport.Pool) *Dialer {
+	return NewDialer(Options{URL: to.URL, Command: to.Command, Env: to.Env, Pool: rt, Transport: to.Transport,
+		Era: to.Era, ConnectTimeout: cmp.Or(to.ConnectTimeout, 20*time.Second), Version: "0", MessageLimit: 1 << 20,
+		Depth: raw.DefaultDepth, Log: authtest.Log(t)})
 }
 
 // dialed opens a conn, closes it, and returns its era or the error in short.
-func dialed(ctx context.Context, d *dialer) (string, error) {
-	c, err := d.dial(ctx, Profile{}, hooks{changed: func() {}})
+func dialed(ctx context.Context, d *Dialer) (string, error) {
+	c, err := d.Dial(ctx, Profile{}, Hooks{Changed: func() {}})
 	if err != nil {
 		return "", err
 	}
-	info := c.about()
-	got := string(info.era) + " " + info.version
-	return got, c.close()
+	info := c.Info()
+	got := string(info.Era) + " " + info.Version
+	return got, c.Close()
 }
 
 // mustDial is dialed where either an era, or an error with this text, is wanted.
-func mustDial(t *testing.T, d *dialer, want string) {
+func mustDial(t *testing.T, d *Dialer, want string) {
 	t.Helper()
 	got, err := dialed(t.Context(), d)
 	if err != nil {
@@ -92,8 +102,8 @@ func TestEraHTTP(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := upstreamtest.New(tt.script)
 				t.Cleanup(s.Close)
-				_, rt := newCable(t, s.Handler())
-				d := testDialer(t, Config{URL: "http://server/mcp"}, rt)
+				_, rt := upstreamtest.NewCable(t, s.Handler())
+				d := testDialer(t, target{URL: "http://server/mcp"}, rt)
 				start := time.Now()
 				mustDial(t, d, tt.http)
 				if took := time.Since(start); took > discoverTimeout+modernGrace {
@@ -112,8 +122,8 @@ func TestEraStdio(t *testing.T) {
 		t.Run(eraName(tt.script), func(t *testing.T) {
 			t.Parallel()
 			child := upstreamtest.Command(t, tt.script)
-			child.Env[roleEnv] = scripted
-			c := Config{Command: child.Command, Env: child.Env}
+			child.Env[roleEnv] = "scripted"
+			c := target{Command: child.Command, Env: transport.Environment{Own: child.Env}}
 			if tt.script.DiscoverFails == "silence" {
 				c.ConnectTimeout = 200 * time.Millisecond // half of it is for the question
 			}
@@ -143,23 +153,23 @@ func TestEraStdio(t *testing.T) {
 func TestEraKnown(t *testing.T) {
 	for _, tt := range []struct {
 		script  upstreamtest.Script
-		config  Config
+		config  target
 		want    string
 		methods []string // of two connections
 	}{
-		{upstreamtest.Script{Era: "legacy"}, Config{}, isLegacy,
+		{upstreamtest.Script{Era: "legacy"}, target{}, isLegacy,
 			[]string{"server/discover", "initialize", "notifications/initialized", "initialize", "notifications/initialized"}},
-		{upstreamtest.Script{Era: "modern"}, Config{}, isModern, []string{"server/discover", "server/discover"}},
-		{upstreamtest.Script{}, Config{Era: EraLegacy}, isLegacy, []string{"initialize", "notifications/initialized", "initialize", "notifications/initialized"}},
-		{upstreamtest.Script{}, Config{Era: EraModern}, isModern, []string{"server/discover", "server/discover"}},
-		{upstreamtest.Script{Era: "legacy"}, Config{Era: EraModern}, "the server does not speak 2026-07-28", []string{"server/discover", "server/discover"}},
-		{upstreamtest.Script{Era: "modern"}, Config{Era: EraLegacy}, "Unsupported protocol version", []string{"initialize", "initialize"}},
+		{upstreamtest.Script{Era: "modern"}, target{}, isModern, []string{"server/discover", "server/discover"}},
+		{upstreamtest.Script{}, target{Era: EraLegacy}, isLegacy, []string{"initialize", "notifications/initialized", "initialize", "notifications/initialized"}},
+		{upstreamtest.Script{}, target{Era: EraModern}, isModern, []string{"server/discover", "server/discover"}},
+		{upstreamtest.Script{Era: "legacy"}, target{Era: EraModern}, "the server does not speak 2026-07-28", []string{"server/discover", "server/discover"}},
+		{upstreamtest.Script{Era: "modern"}, target{Era: EraLegacy}, "Unsupported protocol version", []string{"initialize", "initialize"}},
 	} {
 		t.Run(fmt.Sprintf("%s server, %q configured", tt.script.Era, tt.config.Era), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := upstreamtest.New(tt.script)
 				t.Cleanup(s.Close)
-				_, rt := newCable(t, s.Handler())
+				_, rt := upstreamtest.NewCable(t, s.Handler())
 				tt.config.URL = "http://server/mcp"
 				d := testDialer(t, tt.config, rt)
 				mustDial(t, d, tt.want)
@@ -190,7 +200,7 @@ func TestEraFlaps(t *testing.T) {
 		{"legacy, denied twice", upstreamtest.Script{Rules: []upstreamtest.Rule{
 			{Method: "server/discover", Times: 1, Error: denied}, {Method: "initialize", Skip: 1, Error: denied}}},
 			[]string{isLegacy, "Method not found", isModern, isModern}},
-		{"legacy, away", upstreamtest.Script{DiscoverFails: "32601", Rules: []upstreamtest.Rule{status("initialize", 503, 0)}}, []string{"503", "503", "503"}},
+		{"legacy, away", upstreamtest.Script{DiscoverFails: "32601", Rules: []upstreamtest.Rule{{Method: "initialize", Status: 503, Body: "Service Unavailable"}}}, []string{"503", "503", "503"}},
 		{"modern, away and refused", upstreamtest.Script{Rules: []upstreamtest.Rule{
 			{Method: "server/discover", Skip: 1, Times: 2, Status: 503}, {Method: "server/discover", Skip: 1, Times: 2, Status: 401}}},
 			[]string{isModern, "503", "503", "401", "401", isModern}},
@@ -199,8 +209,8 @@ func TestEraFlaps(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := upstreamtest.New(tt.script)
 				t.Cleanup(s.Close)
-				_, rt := newCable(t, s.Handler())
-				d := testDialer(t, Config{URL: "http://server/mcp"}, rt)
+				_, rt := upstreamtest.NewCable(t, s.Handler())
+				d := testDialer(t, target{URL: "http://server/mcp"}, rt)
 				for _, want := range tt.want {
 					mustDial(t, d, want)
 				}
@@ -213,19 +223,19 @@ func TestEraFlaps(t *testing.T) {
 func TestOlderTransport(t *testing.T) {
 	for _, tt := range []struct {
 		status int
-		config Config
+		config target
 		want   string
 	}{
-		{400, Config{}, isLegacy},
-		{404, Config{}, isLegacy},
-		{405, Config{}, isLegacy},
-		{405, Config{Era: EraLegacy}, isLegacy},
-		{405, Config{Transport: TransportSSE}, isLegacy},
-		{405, Config{Transport: TransportHTTP}, "405 Method Not Allowed"},
-		{401, Config{}, "401"},
-		{403, Config{}, "403"},
-		{410, Config{}, "410"},
-		{500, Config{}, "500"},
+		{400, target{}, isLegacy},
+		{404, target{}, isLegacy},
+		{405, target{}, isLegacy},
+		{405, target{Era: EraLegacy}, isLegacy},
+		{405, target{Transport: TransportSSE}, isLegacy},
+		{405, target{Transport: TransportHTTP}, "405 Method Not Allowed"},
+		{401, target{}, "401"},
+		{403, target{}, "403"},
+		{410, target{}, "410"},
+		{500, target{}, "500"},
 	} {
 		t.Run(fmt.Sprintf("%d %q %q", tt.status, tt.config.Transport, tt.config.Era), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -233,7 +243,7 @@ func TestOlderTransport(t *testing.T) {
 				t.Cleanup(s.Close)
 				refused, gets := 0, 0
 				sse := s.SSEHandler()
-				_, rt := newCable(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				_, rt := upstreamtest.NewCable(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					switch {
 					case r.Method == "POST" && r.URL.Path == "/sse":
 						refused++
@@ -265,8 +275,8 @@ func TestProbeSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := upstreamtest.New(upstreamtest.Script{Rules: []upstreamtest.Rule{{Method: "*", Hang: true}}})
 		t.Cleanup(s.Close)
-		_, rt := newCable(t, s.Handler())
-		d := testDialer(t, Config{URL: "http://server/mcp"}, rt)
+		_, rt := upstreamtest.NewCable(t, s.Handler())
+		d := testDialer(t, target{URL: "http://server/mcp"}, rt)
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
 		start := time.Now()
@@ -284,13 +294,13 @@ func TestProbeLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := upstreamtest.New(upstreamtest.Script{Rules: []upstreamtest.Rule{{Method: "initialize", Hang: true}}})
 		t.Cleanup(s.Close)
-		_, rt := newCable(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, rt := upstreamtest.NewCable(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.Header.Get(transport.HeaderMethod) != "" {
 				time.Sleep(discoverTimeout + 3*time.Second)
 			}
 			s.Handler().ServeHTTP(w, r)
 		}))
-		d := testDialer(t, Config{URL: "http://server/mcp"}, rt)
+		d := testDialer(t, target{URL: "http://server/mcp"}, rt)
 		mustDial(t, d, isModern)
 	})
 }
@@ -311,5 +321,45 @@ func TestProbedNeedsEvidence(t *testing.T) {
 	var not *notModernError
 	if err := classifyDiscoverError(errors.New("no route to host")); errors.As(err, &not) {
 		t.Error("a network failure is taken for evidence of the legacy era")
+	}
+}
+
+// TestRaceOfTheEras has a server of both eras answer both handshakes late. The modern era counts if
+// its answer comes within modernGrace after the legacy one.
+func TestRaceOfTheEras(t *testing.T) {
+	for _, tt := range []struct {
+		name                 string
+		discover, initialize time.Duration // until the answer
+		want                 string
+		took                 time.Duration
+	}{
+		{"modern in time", discoverTimeout - time.Second, 0, isModern, discoverTimeout - time.Second},
+		{"modern first", discoverTimeout + time.Second, 2 * time.Second, isModern, discoverTimeout + time.Second},
+		{"modern soon after legacy", discoverTimeout + time.Second, time.Second - modernGrace/2, isModern, discoverTimeout + time.Second},
+		{"modern long after legacy", discoverTimeout + time.Second, 0, isLegacy, discoverTimeout + modernGrace},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := upstreamtest.New(upstreamtest.Script{})
+				t.Cleanup(s.Close)
+				_, rt := upstreamtest.NewCable(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					wait := time.Duration(0)
+					switch {
+					case r.Header.Get(transport.HeaderMethod) == "server/discover":
+						wait = tt.discover
+					case r.Method == http.MethodPost && r.Header.Get("Mcp-Session-Id") == "":
+						wait = tt.initialize
+					}
+					time.Sleep(wait)
+					s.Handler().ServeHTTP(w, r)
+				}))
+				began := time.Now()
+				mustDial(t, testDialer(t, target{URL: "http://server/mcp"}, rt), tt.want)
+				if took := time.Since(began); took != tt.took {
+					t.Errorf("it took %v, want %v", took, tt.took)
+				}
+				settle(time.Minute) // the handler ends
+			})
+		})
 	}
 }

@@ -1,6 +1,7 @@
-package upstream
+package client
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -35,7 +36,7 @@ func (l *legacyConn) handshake(ctx context.Context, self []byte, p Profile) erro
 	params := raw.AppendQuote([]byte(`{"protocolVersion":`), newestLegacy)
 	params = p.append(append(params, `,"capabilities":`...), EraLegacy)
 	params = append(append(append(params, `,"clientInfo":`...), self...), '}')
-	result, err := l.requestObserved(ctx, string(mcp.MethodInitialize), params, nil, l.kept)
+	result, err := l.requestObserved(ctx, string(mcp.MethodInitialize), params, nil, l.handshakeLease)
 	if err != nil {
 		return err
 	}
@@ -47,35 +48,40 @@ func (l *legacyConn) handshake(ctx context.Context, self []byte, p Profile) erro
 		return fmt.Errorf("%w to initialize: the server chose protocol version %q, which Junction does not support",
 			transport.ErrInvalid, version)
 	}
-	l.info = serverInfo{era: EraLegacy, version: version}
-	l.info.capabilities, _ = result.Object("capabilities")
-	l.info.serverInfo, _ = result.Get("serverInfo")
-	l.info.instructions, _ = result.String("instructions")
+	l.info = Info{Era: EraLegacy, Version: version}
+	l.info.Capabilities, _ = result.Object("capabilities")
+	l.info.Server, _ = result.Get("serverInfo")
+	l.info.Instructions, _ = result.String("instructions")
 	if version >= mcp.ProtocolVersion20250618 {
 		l.transport.SetVersion(version)
 	}
 	return l.transport.Send(ctx, &transport.Request{Message: jsonrpc.Message{Method: "notifications/initialized"}})
 }
 
-// watch opens the GET stream of an HTTP server. On other transports the server sends notifications
+// Watch opens the GET stream of an HTTP server. On other transports the server sends notifications
 // without it.
-func (l *legacyConn) watch() <-chan struct{} {
-	_, lists, _ := l.info.tells()
+func (l *legacyConn) Watch() <-chan struct{} {
+	lists, _ := l.info.Announces()
 	return l.transport.Listen(func() {
-		if l.hooks.missed != nil {
-			l.hooks.missed(nil)
+		if l.hooks.Missed != nil {
+			l.hooks.Missed(nil)
 		}
 		if lists {
-			l.hooks.changed()
+			l.hooks.Changed()
 		}
 	})
 }
 
-func (l *legacyConn) call(ctx context.Context, c *Call, clock *clock) (Result, error) {
+// Call implements conn.
+func (l *legacyConn) Call(ctx context.Context, c *Call, clock *Clock) (Result, error) {
+	return l.observeCall(ctx, c, clock, l.send)
+}
+
+func (l *legacyConn) send(ctx context.Context, c *Call, clock *Clock) (Result, error) {
 	if c.LogLevel != "" {
 		l.setLevel(ctx, c)
 	}
-	if c.asTask && has(l.info.capabilities, "tasks", "requests", "tools", "call") {
+	if c.AsTask && l.info.Capabilities.HasObject("tasks", "requests", "tools", "call") {
 		return l.callAsTask(ctx, c, clock)
 	}
 	id := l.nextID()
@@ -119,14 +125,14 @@ func (l *legacyConn) setLevel(ctx context.Context, c *Call) {
 	name, wanted := c.LogLevel, Level(c.LogLevel)
 	l.leveling.Lock()
 	defer l.leveling.Unlock()
-	if wanted <= l.level || !has(l.info.capabilities, "logging") {
+	if wanted <= l.level || !l.info.Capabilities.HasObject("logging") {
 		return
 	}
-	limited, cancel := context.WithTimeout(causedBy(ctx, c.trace), levelPatience)
+	limited, cancel := context.WithTimeout(CausedBy(ctx, c.trace), levelPatience)
 	defer cancel()
 	params := append(raw.AppendQuote([]byte(`{"level":`), name), '}')
 	if _, err := l.requestObserved(limited, string(mcp.MethodSetLogLevel), params, nil, nil); err != nil {
-		l.log.Debug("the server rejects the log level", "level", name, "error", describe(err))
+		l.log.Debug("the server rejects the log level", "level", name, "error", transport.OneLine(err.Error()))
 		if ctx.Err() != nil {
 			return
 		}
@@ -134,10 +140,16 @@ func (l *legacyConn) setLevel(ctx context.Context, c *Call) {
 	l.level = wanted // a server that rejects the level is not asked again
 }
 
-// tell implements conn.
-func (l *legacyConn) tell(method string) { l.post(&jsonrpc.Message{Method: method}) }
+// Ping implements conn.
+func (l *legacyConn) Ping(ctx context.Context) error {
+	_, err := l.requestObserved(ctx, string(mcp.MethodPing), nil, nil, nil)
+	return unlessAnswered(err)
+}
 
-func (l *legacyConn) list(
+// Notify implements conn.
+func (l *legacyConn) Notify(method string) { l.post(&jsonrpc.Message{Method: method}) }
+
+func (l *legacyConn) List(
 	ctx context.Context, method string, cursor []byte, lease *transport.Lease,
 ) (raw.Object, error) {
 	var params []byte
@@ -145,4 +157,33 @@ func (l *legacyConn) list(
 		params = append(append([]byte(`{"cursor":`), cursor...), '}')
 	}
 	return l.requestObserved(ctx, method, params, nil, lease)
+}
+
+// Follow implements conn: it sends one request per resource.
+func (l *legacyConn) Follow(ctx context.Context, _ func() []string, added, gone []string) ([]string, error) {
+	var accepted []string
+	var refused error
+	ask := func(method mcp.MCPMethod, uri string) error {
+		_, err := l.requestObserved(ctx, string(method), append(raw.AppendQuote([]byte(`{"uri":`), uri), '}'), nil, nil)
+		if _, said := err.(*jsonrpc.Error); said {
+			refused = cmp.Or(refused, err)
+			return nil
+		}
+		if err == nil && method == mcp.MethodResourcesSubscribe {
+			accepted = append(accepted, uri)
+		}
+		return err
+	}
+	for _, uri := range gone {
+		if err := ask(mcp.MethodResourcesUnsubscribe, uri); err != nil {
+			return accepted, fmt.Errorf("%s: %w", mcp.MethodResourcesUnsubscribe, err)
+		}
+	}
+	refused = nil
+	for _, uri := range added {
+		if err := ask(mcp.MethodResourcesSubscribe, uri); err != nil {
+			return accepted, fmt.Errorf("%s: %w", mcp.MethodResourcesSubscribe, err)
+		}
+	}
+	return accepted, refused
 }
