@@ -64,7 +64,8 @@ var arrows = map[string][]string{
 		"proxy", "proxy/pins", "proxy/search", "proxy/visible", "upstream", "auth/oauth", "cmd/junction/signon", "upstream/shell"},
 	"cmd/junction/registry": {"cmd/junction/clients", "cmd/junction/config", "cmd/prose"},
 	"cmd/junction/entries": {"cmd/junction/cli", "cmd/junction/clients", "cmd/junction/config", "cmd/prose",
-		"cmd/pack/lock", "cmd/pack/plan", "cmd/junction/registry", "cmd/junction/runfile", "cmd/junction/yamledit", "upstream/shell"},
+		"cmd/pack/lock", "cmd/pack/plan", "cmd/junction/registry", "cmd/junction/runfile", "cmd/junction/yamledit",
+		"upstream", "upstream/shell", "upstream/transport"}, // a new URL is asked once; the answer is read as a connection reads it
 	"cmd/junction/audit": {"cmd/junction/cli", "cmd/junction/config", "upstream/files", "cmd/prose",
 		"cmd/junction/record", "proxy", "proxy/visible", "upstream/pace"},
 	"cmd/junction/signins": {"cmd/junction/cli", "cmd/junction/clients", "cmd/junction/config", "cmd/junction/yamledit",

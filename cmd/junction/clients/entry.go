@@ -24,8 +24,8 @@ type Entry struct {
 	URL        Value
 	Pack       string // a path, instead of a command or a URL
 	Headers    map[string]Value
-	SSE        bool // the transport is HTTP+SSE
-	OAuth      bool // the operator signs in with junction login
+	SSE        bool   // the transport is HTTP+SSE
+	Auth       string // auth.mode: oauth or oauth_user; "" sends only headers
 	Off        bool
 	Foreign    bool     // somebody else may have written the entry
 	Published  []string // headers and variables whose value the publisher of a server has set
