@@ -398,14 +398,21 @@ func (i *importer) result(o clients.Outcome) string {
 // leaves a question.
 func (i *importer) signIns() []string {
 	var added []*entries.New
-	var lines []string
+	var lines, unknown []string
 	for _, n := range i.asked {
 		if i.isNew(n) {
+			if !n.Asked && !n.Entry.Off && n.Entry.Anonymous() { // its URL has a reference
+				unknown = append(unknown, n.Name)
+			}
 			added = append(added, n)
 			if n.Note != "" {
 				lines = append(lines, n.Note+".")
 			}
 		}
+	}
+	if len(unknown) > 0 {
+		lines = append(lines, fmt.Sprintf("These servers may require a sign-in: %s. junction status shows which, and "+
+			"what to do.", strings.Join(unknown, ", ")))
 	}
 	return append(entries.SignIns(added), lines...)
 }

@@ -29,6 +29,7 @@ const (
 type New struct {
 	Name  string
 	Entry *clients.Entry
+	Asked bool   // a request was sent
 	Note  string // for a person; "" if there is nothing to say
 }
 
@@ -78,14 +79,15 @@ func sameServer(r *http.Request, via []*http.Request) error {
 
 // ask sets Auth and Note by the answer of the server. mode is that for a sign-in.
 func (n *New) ask(ctx context.Context, client *http.Client, mode upstream.AuthMode) {
+	n.Asked = true
 	status, err := answerOf(ctx, client, n.Entry)
 	switch {
 	case err != nil:
-		n.Note = fmt.Sprintf("%s could not be asked whether it needs a sign-in, because %s; junction status shows it later",
-			n.Name, reason(err))
+		n.Note = fmt.Sprintf("%s could not be asked whether it needs a sign-in, because %s; junction status shows it "+
+			"later", n.Name, reason(err))
 	case status.WantsOAuth() && mode == upstream.AuthNone:
-		n.Note = fmt.Sprintf("%s asks for a sign-in; users do not sign in to this Junction (auth.oauth), so all callers "+
-			"would act with your account: if they may, set auth: { mode: oauth }", n.Name)
+		n.Note = fmt.Sprintf("%s asks for a sign-in; users do not sign in to this Junction (auth.oauth), so all "+
+			"callers would act with your account: if they may, set auth: { mode: oauth }", n.Name)
 	case status.WantsOAuth() && !n.secure():
 		n.Note = fmt.Sprintf("%s asks for a sign-in, which needs an https URL", n.Name)
 	case status.WantsOAuth():
@@ -153,7 +155,8 @@ func answerOf(ctx context.Context, client *http.Client, e *clients.Entry) (*tran
 			return nil, err
 		}
 		_ = response.Body.Close()
-		return &transport.StatusError{Status: response.StatusCode, Challenge: response.Header.Values("WWW-Authenticate")}, nil
+		challenge := response.Header.Values("WWW-Authenticate")
+		return &transport.StatusError{Status: response.StatusCode, Challenge: challenge}, nil
 	}
 	if e.SSE {
 		return send(http.MethodGet, "")
