@@ -5,26 +5,8 @@ import (
 	"runtime/debug"
 	"time"
 
-	"junction/policy"
 	"junction/upstream"
 )
-
-// Endpoint is an entry of the endpoints section: the URL /NAME/mcp with its own upstreams, merged,
-// and its own policies.
-type Endpoint struct {
-	// Upstreams are the names of the endpoint's upstreams. Default: all.
-	Upstreams []string `yaml:"upstreams"`
-	// Surface is the value that policies match, such as cli, web or chat. Default: the endpoint's
-	// name.
-	Surface string `yaml:"surface"`
-	// Catalog is full (the default) or search. With search, tools/list has only the tools of
-	// Always, search_tools, and a call tool for each class of tools. All allowed tools can still be
-	// called by their names. Use search for clients that cannot handle hundreds of tools and do not
-	// search by themselves.
-	Catalog policy.Catalog `yaml:"catalog"`
-	// Always are globs for the tools that stay listed with catalog: search, as in policies.
-	Always policy.List `yaml:"always"`
-}
 
 // Limits is the limits section: the resources that one client, or all clients together, may use.
 // Beyond a limit, Junction rejects the request or ends the stream.

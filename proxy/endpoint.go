@@ -2,15 +2,12 @@ package proxy
 
 import (
 	"context"
-	"errors"
 	"hash/maphash"
-	"net/http"
 	"slices"
 	"strings"
 
 	"junction/auth"
 	"junction/policy"
-	"junction/proxy/budget"
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/bounded"
@@ -61,8 +58,6 @@ func (e *endpoint) end() {
 	defer e.pages.of.Room.Mu.Unlock()
 	e.pages.of.End()
 }
-
-var errNoEndpoint = errors.New("there is no such endpoint for the caller")
 
 // caller is the principal of a request, with its endpoint and its subject view.
 type caller struct {
@@ -244,19 +239,46 @@ func (w *snapshot) clientEndpoint(e *endpoint, own []*upstream.Catalog) *endpoin
 	return f.made // another endpoint had the same hash
 }
 
-// account returns the account of a request.
-func (c caller) account(r *http.Request) budget.Account {
-	a := budget.Account{Principal: c.principal.ID}
-	switch {
-	case c.principal.Kind != auth.KindLocal:
-	case c.snapshot.direct:
-		if agent := header(r.Header, "User-Agent"); agent != "" {
-			a.Program = maphash.String(programs, agent)
-		}
-	default:
-		a.From = budget.Network(c.principal.Address)
+// enter finds the endpoint and the subject view of the caller, if the endpoint exists. It returns the
+// rights of the caller there: also if it does not, so that the answer does not reveal which endpoints
+// exist.
+func (c *caller) enter(at string) *policy.Rights {
+	if c.endpoint = c.snapshot.endpoint(at, c.principal); c.endpoint != nil {
+		c.subject = c.snapshot.subjectView(c.endpoint, c.principal)
+		return c.subject.Rights
 	}
-	return a
+	surface, named := strings.CutSuffix(at, "/")
+	if !named {
+		surface = ""
+	}
+	return c.snapshot.config.Policy.For(Subject(c.principal, surface))
 }
 
-var programs = maphash.MakeSeed()
+// adopt returns the caller in this snapshot. Its subject is nil if the caller is rejected or may
+// use nothing.
+func (w *snapshot) adopt(c caller) caller {
+	n := caller{snapshot: w, endpoint: w.endpoint(c.endpoint.name, c.principal), principal: c.principal, who: c.who}
+	if n.endpoint == nil || !w.config.Guard.Still(n.principal) {
+		return n
+	}
+	n.subject = w.subjectView(n.endpoint, n.principal)
+	if n = w.forClient(n); n.subject.Rights.None() || n.hidden() {
+		n.subject = nil
+	}
+	return n
+}
+
+// sameList reports whether the caller's list of a part is unchanged. It compares rights and stocks
+// first, because computing the list takes longer.
+func (c caller) sameList(now caller, p upstream.Part) bool {
+	if c.subject == now.subject || !c.subject.search && !now.subject.search &&
+		c.snapshot.making == now.snapshot.making &&
+		c.snapshot.config.Policy == now.snapshot.config.Policy &&
+		c.subject.View.SamePart(now.subject.View, p) && c.subject.Rights.Equal(now.subject.Rights) {
+		return true
+	}
+	print := func(of caller) uint64 {
+		return of.subject.print(p, of.subject.View.Kind(p, upstream.EraLegacy, of.who.profile))
+	}
+	return print(c) == print(now)
+}

@@ -4,18 +4,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"hash/maphash"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
-	"unique"
 
-	"junction/proxy/redact"
 	"junction/proxy/search"
 	"junction/proxy/view"
 	"junction/upstream"
-	"junction/upstream/bounded"
 	"junction/upstream/raw"
 )
 
@@ -28,7 +23,8 @@ func (s *Server) list(x *exchange, p upstream.Part) (result, error) {
 		return result{}, err
 	}
 	searched := x.subject.search && p == upstream.PartTools
-	r, next, left := x.endpoint.page(seen, p, k, offset, s.limits.Page, x.subject.redact)
+	text, items, next, left := x.endpoint.page(seen, p, k, offset, s.limits.Page, x.subject.redact)
+	r := result{body: text, items: items}
 	if left > 0 {
 		x.subject.unnamed[p].Do(func() {
 			s.log.Warn("items are not listed, because a policy redacts their name or URI; to hide them from calls, "+
@@ -97,70 +93,6 @@ func (s *Server) readCursor(x *exchange, p upstream.Part, k view.ListKind) (int,
 
 // cursorScope identifies the endpoint and the principal of a cursor. Elsewhere the cursor is invalid.
 func (x *exchange) cursorScope() string { return x.endpoint.name + "\x00" + x.principal.ID }
-
-// pages caches the prepared pages of one endpoint.
-type pages struct {
-	of      bounded.Cache[pageKey, prepared]
-	wanted  *wanted
-	refused atomic.Uint32
-}
-
-// pageKey identifies a page of a list for all subjects with the same sight.
-type pageKey struct {
-	view   *view.View
-	seen   unique.Handle[string]
-	part   upstream.Part
-	kind   view.ListKind
-	offset int
-	count  int
-	redact *redact.Redactor
-}
-
-// prepared is the text of a page, and the offset of the next page; 0 if there is none.
-type prepared struct {
-	text []byte
-	next int
-}
-
-// wanted holds the hashes of the latest requested pages. Each hash has one place.
-type wanted [1 << 12]atomic.Uint64
-
-// again reports whether a page was requested before, and stores the request. It may be wrong.
-func (a *wanted) again(key pageKey) bool {
-	hash := maphash.Comparable(claimSeed, key)
-	return a[hash%uint64(len(a))].Swap(hash) == hash
-}
-
-// page returns a page of a list, and the offset of the next page; 0 if there is none. The page is
-// made of definitions that all subjects share. A page that is requested again is prepared: its
-// definitions are joined once for all subjects with the same sight. While the room for pages is
-// full, most pages are not prepared, because a page that is evicted before its next use costs more
-// than it saves. clean redacts the items. left is the number of items that it has left out, because no
-// client could name them; 0 for a prepared page.
-func (e *endpoint) page(seen *view.Sight, p upstream.Part, k view.ListKind, offset, n int, clean *redact.Redactor) (
-	r result, next, left int) {
-	key := pageKey{seen.View, seen.Seen, p, k, offset, n, clean}
-	if known, ok := e.pages.of.Get(key); ok {
-		return result{body: known.text}, known.next, 0
-	}
-	list, next := seen.Page(p, k, offset, n)
-	if clean != nil {
-		left = len(list.List)
-		list = list.Each(func(text []byte) ([]byte, bool) { return clean.Item(text, p.Key()) })
-		left -= len(list.List)
-	}
-	bytes := 200 + len(seen.Seen.Value()) + list.Size
-	if list.Size == 0 || list.Size > maxPages/4 || !e.pages.wanted.again(key) ||
-		!e.pages.of.Fits(bytes) && e.pages.refused.Add(1)%pagesRefused != 0 {
-		return result{items: list}, next, left
-	}
-	text := list.AppendTo(make([]byte, 0, list.Size))
-	e.pages.of.Put(key, prepared{text, next}, bytes)
-	return result{body: text}, next, left
-}
-
-// pagesRefused: one in so many pages may evict others while the room is full.
-const pagesRefused = 16
 
 // cursor is the content of a cursor: the print of the list, and the offset. A changed list has
 // another print.

@@ -137,7 +137,7 @@ func (ls *listeners) move(l *listener, now caller, told map[listNote]bool) {
 	}
 	old := l.caller
 	l.caller = now
-	l.pending = now.still(l.pending)
+	l.pending = still(now, l.pending)
 	for p, method := range listChanged {
 		about := listNote{l.session, method}
 		if !l.wants[p] || old.sameList(now, upstream.Part(p)) || l.session != nil && told[about] {
@@ -154,7 +154,7 @@ func (h *subscriber) move(w *snapshot, now caller) (gone []resourceKey) {
 	if now.subject == nil && now.endpoint != nil && h.lapsed() {
 		// otherwise the old snapshot would stay in memory as long as the session
 		now.subject = w.subjectView(now.endpoint, now.principal)
-		h.caller, h.waiting = now, now.still(h.waiting)
+		h.caller, h.waiting = now, still(now, h.waiting)
 		return nil
 	}
 	for key, sub := range h.resources {
@@ -168,23 +168,8 @@ func (h *subscriber) move(w *snapshot, now caller) (gone []resourceKey) {
 	if now.subject != nil {
 		h.caller = now
 	}
-	h.waiting = now.still(h.waiting)
+	h.waiting = still(now, h.waiting)
 	return gone
-}
-
-// sameList reports whether the caller's list of a part is unchanged. It compares rights and stocks
-// first, because computing the list takes longer.
-func (c caller) sameList(now caller, p upstream.Part) bool {
-	if c.subject == now.subject || !c.subject.search && !now.subject.search &&
-		c.snapshot.making == now.snapshot.making &&
-		c.snapshot.config.Policy == now.snapshot.config.Policy &&
-		c.subject.View.SamePart(now.subject.View, p) && c.subject.Rights.Equal(now.subject.Rights) {
-		return true
-	}
-	print := func(of caller) uint64 {
-		return of.subject.print(p, of.subject.View.Kind(p, upstream.EraLegacy, of.who.profile))
-	}
-	return print(c) == print(now)
 }
 
 // lapsed reports whether the token of a session has expired. Its subscriptions then wait for the
@@ -195,7 +180,7 @@ func (h *subscriber) lapsed() bool {
 }
 
 // still returns the notes without those about resources that the caller may no longer use.
-func (c caller) still(list []note) []note {
+func still(c caller, list []note) []note {
 	return slices.DeleteFunc(list, func(n note) bool {
 		if n.uri == "" {
 			return false
@@ -213,20 +198,6 @@ func (s *Server) catchUp(began *snapshot) {
 	if w := s.snapshot.Load(); w != began {
 		s.renew(w)
 	}
-}
-
-// adopt returns the caller in this snapshot. Its subject is nil if the caller is rejected or may
-// use nothing.
-func (w *snapshot) adopt(c caller) caller {
-	n := caller{snapshot: w, endpoint: w.endpoint(c.endpoint.name, c.principal), principal: c.principal, who: c.who}
-	if n.endpoint == nil || !w.config.Guard.Still(n.principal) {
-		return n
-	}
-	n.subject = w.subjectView(n.endpoint, n.principal)
-	if n = w.forClient(n); n.subject.Rights.None() || n.hidden() {
-		n.subject = nil
-	}
-	return n
 }
 
 // listChanged are the notifications of list changes; resources and templates share one.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"net/http"
 	"net/netip"
-	"slices"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -207,14 +206,6 @@ func (s *Server) ToolsByUpstream() map[string]int {
 		n[t.Backend.Name()]++
 	}
 	return n
-}
-
-func (w *snapshot) problems() []view.Problem {
-	all := slices.Clip(w.endpoints[""].view.Problems)
-	for _, b := range w.backends {
-		all = view.Problems(all, w.endpoints[b.Name()].view.Problems)
-	}
-	return view.Problems(all, w.shadowed)
 }
 
 // Overused returns the callers that were refused within the last minute, latest first.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"errors"
+	"hash/maphash"
 	"io"
 	"net"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/go-chi/chi/v5"
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"junction/auth"
@@ -23,11 +25,27 @@ import (
 	"junction/upstream/jsonrpc"
 )
 
+// route makes the handlers of the endpoints.
+func (s *Server) route() {
+	r := chi.NewRouter()
+	r.Use(s.checkOrigin)
+	r.NotFound(func(rw http.ResponseWriter, _ *http.Request) {
+		http.Error(rw, "Nothing is here; the MCP endpoint is /mcp.", http.StatusNotFound)
+	})
+	merged := s.at(func(*http.Request) string { return "" })
+	r.Handle("/mcp", merged)
+	r.Handle("/mcp/{upstream}", s.at(func(r *http.Request) string { return chi.URLParam(r, "upstream") }))
+	r.Handle("/{endpoint}/mcp", s.at(func(r *http.Request) string { return chi.URLParam(r, "endpoint") + "/" }))
+	s.routes = http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) { r.ServeHTTP(rw, withoutSlash(req)) })
+	s.merged = s.checkOrigin(merged)
+}
+
 // at returns a handler for the endpoint that name returns for a request. Unauthenticated clients
 // learn nothing, not even which endpoints exist. An endpoint does not exist for callers that may
 // use none of its items.
-func (s *Server) at(w *snapshot, name func(*http.Request) string) http.HandlerFunc {
+func (s *Server) at(name func(*http.Request) string) http.HandlerFunc {
 	return func(rw http.ResponseWriter, r *http.Request) {
+		w := s.snapshot.Load()
 		c := caller{snapshot: w, principal: w.config.Guard.Authenticate(rw, r)}
 		if c.principal == nil {
 			return
@@ -73,21 +91,6 @@ func (s *Server) release(x *exchange) {
 	}
 }
 
-// enter finds the endpoint and the subject view of the caller, if the endpoint exists. It returns the
-// rights of the caller there: also if it does not, so that the answer does not reveal which endpoints
-// exist.
-func (c *caller) enter(at string) *policy.Rights {
-	if c.endpoint = c.snapshot.endpoint(at, c.principal); c.endpoint != nil {
-		c.subject = c.snapshot.subjectView(c.endpoint, c.principal)
-		return c.subject.Rights
-	}
-	surface, named := strings.CutSuffix(at, "/")
-	if !named {
-		surface = ""
-	}
-	return c.snapshot.config.Policy.For(Subject(c.principal, surface))
-}
-
 // forbid answers a caller to whom no policy grants anything. The request is not parsed. The answer is
 // an HTTP error, as for an invalid token, and not an MCP error.
 func (s *Server) forbid(rw http.ResponseWriter, c caller, at string) {
@@ -130,9 +133,10 @@ func identityText(p *auth.Principal) string {
 // request, because DNS rebinding can point a page's host name at this server (2026-07-28,
 // streamable-http#security--endpoint). Comparing Origin with Host is no protection, because the
 // attacker controls both.
-func (s *Server) checkOrigin(w *snapshot, next http.Handler) http.Handler {
+func (s *Server) checkOrigin(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		if given := r.Header["Origin"]; len(given) > 1 || len(given) == 1 && !w.originAllowed(given[0]) {
+		w := s.snapshot.Load()
+		if given := r.Header["Origin"]; len(given) > 1 || len(given) == 1 && !originAllowed(w, given[0]) {
 			s.deny(rw, "origin", origin.Text(given))
 			return
 		}
@@ -142,7 +146,7 @@ func (s *Server) checkOrigin(w *snapshot, next http.Handler) http.Handler {
 				return
 			}
 		}
-		if !w.hostAllowed(r.Host) {
+		if !s.hostAllowed(w, r.Host) {
 			s.deny(rw, "host", origin.HostText(r.Host))
 			return
 		}
@@ -156,22 +160,29 @@ func (s *Server) checkOrigin(w *snapshot, next http.Handler) http.Handler {
 // CheckHost reports whether the Host header of a request is allowed (allowed_hosts). If not, it has
 // answered the request. Other handlers on the same address need this check against DNS rebinding.
 func (s *Server) CheckHost(rw http.ResponseWriter, r *http.Request) bool {
-	if w := s.snapshot.Load(); w != nil && w.hostAllowed(r.Host) {
+	if w := s.snapshot.Load(); w != nil && s.hostAllowed(w, r.Host) {
 		return true
 	}
 	s.deny(rw, "host", origin.HostText(r.Host))
 	return false
 }
 
-func (w *snapshot) hostAllowed(host string) bool {
-	if last := w.host.Load(); last != nil && *last == host {
+// allowedHost is a host that a snapshot with these AllowedHosts allows.
+type allowedHost struct {
+	host  string
+	hosts []string
+}
+
+func (s *Server) hostAllowed(w *snapshot, host string) bool {
+	hosts := w.config.AllowedHosts
+	if last := s.host.Load(); last != nil && last.host == host && slices.Equal(last.hosts, hosts) {
 		return true
 	}
-	if !origin.HostIn(strings.ToLower(host), w.config.AllowedHosts) {
+	if !origin.HostIn(strings.ToLower(host), hosts) {
 		return false
 	}
-	last := strings.Clone(host) // a substring would keep the header with its tokens in memory
-	w.host.Store(&last)
+	// a substring would keep the header with its tokens in memory
+	s.host.Store(&allowedHost{strings.Clone(host), hosts})
 	return true
 }
 
@@ -303,13 +314,10 @@ func (p *buffers) put(b *[]byte) {
 	}
 }
 
-// open reports whether the Guard accepts requests without a key or a token.
-func (w *snapshot) open() bool { return w.config.Guard != nil && w.config.Guard.Verifier == nil }
-
 // originAllowed reports whether pages of the origin may send requests. With authentication, all
 // loopback origins are allowed, because a page does not have the key. Without, only AllowedOrigins
 // are.
-func (w *snapshot) originAllowed(from string) bool {
+func originAllowed(w *snapshot, from string) bool {
 	if slices.Contains(w.config.AllowedOrigins, from) {
 		return true
 	}
@@ -318,9 +326,28 @@ func (w *snapshot) originAllowed(from string) bool {
 
 // grant returns an empty grant for a request.
 func (s *Server) grant(c caller, r *http.Request) budget.Grant {
-	a, agent := c.account(r), ""
+	a, agent := accountOf(c, r), ""
 	if a.Program != 0 {
 		agent = header(r.Header, "User-Agent")
 	}
 	return s.budget.Grant(a, agent)
 }
+
+// accountOf returns the account of a request.
+func accountOf(c caller, r *http.Request) budget.Account {
+	a := budget.Account{Principal: c.principal.ID}
+	switch {
+	case c.principal.Kind != auth.KindLocal:
+	case c.snapshot.direct:
+		if agent := header(r.Header, "User-Agent"); agent != "" {
+			a.Program = maphash.String(programs, agent)
+		}
+	default:
+		a.From = budget.Network(c.principal.Address)
+	}
+	return a
+}
+
+var programs = maphash.MakeSeed()
+
+var errNoEndpoint = errors.New("there is no such endpoint for the caller")

@@ -304,7 +304,7 @@ func TestSafety8Programs(t *testing.T) {
 			r.RemoteAddr = address
 			r.Header.Set("User-Agent", agent)
 			world := w.snapshot.Load()
-			return caller{snapshot: world, principal: world.config.Guard.Authenticate(httptest.NewRecorder(), r)}.account(r)
+			return accountOf(caller{snapshot: world, principal: world.config.Guard.Authenticate(httptest.NewRecorder(), r)}, r)
 		}
 		if from("192.0.2.1:1", "a") != from("192.0.2.1:2", "b") || from("192.0.2.1:1", "a") == from("192.0.2.2:1", "a") {
 			t.Error("IPv4 addresses are not what is shared by")

@@ -163,8 +163,8 @@ func TestSafety10OneToolMakesADifference(t *testing.T) {
 		k := slices.IndexFunc(configs, func(c SnapshotConfig) bool { return c.Policy == w.config.Policy })
 		text := ""
 		for offset := 0; ; {
-			r, next, _ := e.page(share.Sight(), upstream.PartTools, view.LegacyKind, offset, page, nil)
-			text += string(r.items.AppendTo(slices.Clone(r.body)))
+			body, items, next, _ := e.page(share.Sight(), upstream.PartTools, view.LegacyKind, offset, page, nil)
+			text += string(items.AppendTo(slices.Clone(body)))
 			if offset = next; next == 0 {
 				break
 			}

@@ -18,14 +18,11 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"junction/auth"
 	"junction/auth/seal"
-	"junction/policy"
 	"junction/proxy/answers"
 	"junction/proxy/approval"
 	"junction/proxy/budget"
 	"junction/proxy/members"
-	"junction/proxy/pins"
 	"junction/proxy/schema"
 	"junction/proxy/view"
 	"junction/upstream"
@@ -47,20 +44,6 @@ type Options struct {
 	// DeletedSessions are the hashes from earlier calls of Hooks.SessionDeleted. The Server does
 	// not change the map.
 	DeletedSessions map[[16]byte]time.Time
-}
-
-// SnapshotConfig is the part of the configuration that a reload can change.
-type SnapshotConfig struct {
-	Names          view.Names
-	Endpoints      map[string]Endpoint
-	Guard          *auth.Guard    // nil rejects every request
-	Policy         *policy.Policy // nil allows nothing
-	Pins           *pins.Pins     // for pinned policies; nil hides all their tools
-	People         People         // nil: no user signs in to an upstream
-	FirstWait      time.Duration  // of tools/list for servers that are starting; 0 is 1s
-	AllowedOrigins []string       // in addition to loopback origins, which are allowed if the Guard has a Verifier
-	AllowedHosts   []string       // in addition to loopback hosts
-	BehindProxy    bool           // accepts headers of a proxy although the Guard has no Verifier
 }
 
 // Server is an http.Handler that answers MCP clients from the upstreams. Shutdown ends it. Its
@@ -93,6 +76,10 @@ type Server struct {
 	serverInfo []byte // JSON
 	modernMeta []byte // _meta of Junction's own results
 	supported  []byte // versions, a JSON array
+
+	routes http.Handler
+	merged http.Handler                // the handler of routes for /mcp
+	host   atomic.Pointer[allowedHost] // the latest allowed host: usually the next one is the same
 
 	snapshot atomic.Pointer[snapshot]
 	stocked  atomic.Uint64 // number of stocks made
@@ -134,7 +121,8 @@ func New(o Options) *Server {
 	s.supported = fmt.Appendf(nil, `["%s"]`, strings.Join(versions(), `","`))
 	s.ending, s.end = context.WithCancel(context.Background())
 	s.killing, s.kill = context.WithCancelCause(context.Background())
-	s.snapshot.Store(s.newSnapshot(SnapshotConfig{}, nil, nil))
+	s.snapshot.Store(newSnapshot(SnapshotConfig{}, nil, nil, &s.stocked))
+	s.route()
 	return s
 }
 
@@ -150,13 +138,12 @@ type baseKey struct{}
 // ServeHTTP answers a request from the current snapshot. The request keeps that snapshot, unless it
 // waits for the client's answers: permitAgain then checks the call with the newest one.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	current := s.snapshot.Load()
 	// the usual case; a router would copy the request to store the matched path
 	if r.URL.Path == "/mcp" && r.URL.RawPath == "" {
-		current.merged.ServeHTTP(w, r)
+		s.merged.ServeHTTP(w, r)
 		return
 	}
-	current.routes.ServeHTTP(w, r)
+	s.routes.ServeHTTP(w, r)
 }
 
 // withoutSlash returns the request with the trailing slash of its path removed: /mcp/ is /mcp, for
@@ -187,7 +174,7 @@ func (s *Server) apply(c SnapshotConfig, backends []view.Backend) {
 	c.Names, c.FirstWait = c.Names.WithDefaults(), cmp.Or(c.FirstWait, time.Second)
 	s.changing.Lock()
 	defer s.changing.Unlock()
-	s.swap(s.newSnapshot(c, backends, s.snapshot.Load()))
+	s.swap(newSnapshot(c, backends, s.snapshot.Load(), &s.stocked))
 	s.answers.Clear()
 }
 
@@ -196,7 +183,7 @@ func (s *Server) Refresh() {
 	s.changing.Lock()
 	defer s.changing.Unlock()
 	old := s.snapshot.Load()
-	s.swap(s.newSnapshot(old.config, old.backends, old))
+	s.swap(newSnapshot(old.config, old.backends, old, &s.stocked))
 }
 
 // Recheck ends the streams of principals that the Guard rejects now, and notifies users whose own
@@ -217,18 +204,8 @@ func (s *Server) Settle() {
 	s.changing.Lock()
 	defer s.changing.Unlock()
 	if old := s.snapshot.Load(); !old.settled() { // many requests may wait for one server
-		s.swap(s.newSnapshot(old.config, old.backends, old))
+		s.swap(newSnapshot(old.config, old.backends, old, &s.stocked))
 	}
-}
-
-// settled reports whether the snapshot has the current catalogs.
-func (w *snapshot) settled() bool {
-	for b, st := range w.stocks {
-		if b.Catalog() != st.Catalog {
-			return false
-		}
-	}
-	return true
 }
 
 // swap stores the snapshot and notifies the listeners of changes; s.changing is held.

@@ -3,11 +3,8 @@ package proxy
 import (
 	"cmp"
 	"maps"
-	"net/http"
 	"slices"
 	"sync/atomic"
-
-	"github.com/go-chi/chi/v5"
 
 	"junction/proxy/view"
 	"junction/upstream"
@@ -20,8 +17,6 @@ type snapshot struct {
 	config    SnapshotConfig
 	backends  []view.Backend
 	endpoints map[string]*endpoint
-	routes    http.Handler
-	merged    http.Handler // the handler of routes for /mcp
 	making    view.Making
 	shadowed  []view.Problem               // tools with the name of a tool of Junction
 	stocks    map[view.Backend]*view.Stock // of backends
@@ -32,8 +27,7 @@ type snapshot struct {
 	rulings           *view.Rulings
 	personalEndpoints bounded.Cache[personalKey, *personalEndpoint]
 
-	direct bool                   // there is no authentication, so requests through a proxy are rejected
-	host   atomic.Pointer[string] // the latest allowed host: usually the next one is the same
+	direct bool // there is no authentication, so requests through a proxy are rejected
 }
 
 // close empties the caches of a replaced snapshot.
@@ -43,10 +37,11 @@ func (w *snapshot) close() {
 	w.rulings.Close()
 }
 
-// newSnapshot builds a snapshot. Items keep the names that they have in old, which may be nil.
-func (s *Server) newSnapshot(c SnapshotConfig, backends []view.Backend, old *snapshot) *snapshot {
+// newSnapshot builds a snapshot. Items keep the names that they have in old, which may be nil. count
+// counts the stocks that are made.
+func newSnapshot(c SnapshotConfig, backends []view.Backend, old *snapshot, count *atomic.Uint64) *snapshot {
 	w := &snapshot{config: c, backends: backends, endpoints: map[string]*endpoint{}}
-	w.making = view.Making{Names: c.Names, Pinned: c.Policy.Pins(), Pins: c.Pins, Count: &s.stocked}
+	w.making = view.Making{Names: c.Names, Pinned: c.Policy.Pins(), Pins: c.Pins, Count: count}
 	w.subjects.Max, w.pages.Max, w.rulings = maxSubjects, maxPages, new(view.Rulings)
 	w.personalEndpoints = bounded.Cache[personalKey, *personalEndpoint]{Room: &w.subjects,
 		Left: func(e *personalEndpoint) { e.endpoint.end() }}
@@ -76,17 +71,6 @@ func (s *Server) newSnapshot(c SnapshotConfig, backends []view.Backend, old *sna
 			w.shadowed = append(w.shadowed, e.view.Shadowed(name)...)
 		}
 	}
-	r := chi.NewRouter()
-	r.Use(func(next http.Handler) http.Handler { return s.checkOrigin(w, next) })
-	r.NotFound(func(rw http.ResponseWriter, _ *http.Request) {
-		http.Error(rw, "Nothing is here; the MCP endpoint is /mcp.", http.StatusNotFound)
-	})
-	merged := s.at(w, func(*http.Request) string { return "" })
-	r.Handle("/mcp", merged)
-	r.Handle("/mcp/{upstream}", s.at(w, func(r *http.Request) string { return chi.URLParam(r, "upstream") }))
-	r.Handle("/{endpoint}/mcp", s.at(w, func(r *http.Request) string { return chi.URLParam(r, "endpoint") + "/" }))
-	w.routes = http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) { r.ServeHTTP(rw, withoutSlash(req)) })
-	w.merged = s.checkOrigin(w, merged)
 	return w
 }
 
@@ -116,3 +100,24 @@ const (
 	maxSubjects = 33 << 20 // subject views, and the endpoints of users and clients
 	maxPages    = 16 << 20
 )
+
+// open reports whether the Guard accepts requests without a key or a token.
+func (w *snapshot) open() bool { return w.config.Guard != nil && w.config.Guard.Verifier == nil }
+
+func (w *snapshot) problems() []view.Problem {
+	all := slices.Clip(w.endpoints[""].view.Problems)
+	for _, b := range w.backends {
+		all = view.Problems(all, w.endpoints[b.Name()].view.Problems)
+	}
+	return view.Problems(all, w.shadowed)
+}
+
+// settled reports whether the snapshot has the current catalogs.
+func (w *snapshot) settled() bool {
+	for b, st := range w.stocks {
+		if b.Catalog() != st.Catalog {
+			return false
+		}
+	}
+	return true
+}
