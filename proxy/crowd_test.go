@@ -1,15 +1,10 @@
 package proxy
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
-	"io"
-	"net/http"
-	"net/url"
 	"runtime"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -17,7 +12,6 @@ import (
 	"junction/policy"
 	"junction/proxy/view"
 	"junction/upstream"
-	"junction/upstream/raw"
 )
 
 // crowd is an endpoint of many tools, and the policies of many principals.
@@ -92,20 +86,6 @@ func usersOfGroups(users, groups, upstreams, perUpstream int) crowd {
 	return c
 }
 
-// toolOf is a tool with that definition.
-func toolOf(tb testing.TB, definition string) upstream.Tool {
-	tb.Helper()
-	o, err := raw.Parse([]byte(definition))
-	if err != nil {
-		tb.Fatal(err)
-	}
-	name, err := o.String("name")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return upstream.Tool{Item: upstream.Item{Name: name, Definition: o}}
-}
-
 // backends are the upstreams of the crowd.
 func (c *crowd) backends(tb testing.TB) (list []view.Backend) {
 	const definition = `{"name":"%s_tool%d","description":"%0500d","inputSchema":{"type":"object","properties":{}}}`
@@ -121,13 +101,6 @@ func (c *crowd) backends(tb testing.TB) (list []view.Backend) {
 	return list
 }
 
-// server has the upstreams and the policies of the crowd.
-func (c *crowd) server(tb testing.TB) *Server {
-	s := mustServer(tb)
-	s.apply(SnapshotConfig{Guard: &auth.Guard{}, Policy: compiledPolicy(tb, c.policies)}, c.backends(tb))
-	return s
-}
-
 func compiledPolicy(tb testing.TB, c policy.Config) *policy.Policy {
 	tb.Helper()
 	p, err := policy.Compile(c)
@@ -135,64 +108,6 @@ func compiledPolicy(tb testing.TB, c policy.Config) *policy.Policy {
 		tb.Fatal(err)
 	}
 	return p
-}
-
-// listTools sends a request of the modern era for a page of the tools, the first one if cursor is
-// "".
-func (s *Server) listTools(w http.ResponseWriter, p *auth.Principal, cursor string) {
-	params := modernMeta
-	if cursor != "" {
-		params += `,"cursor":"` + cursor + `"`
-	}
-	body := `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{` + params + `}}`
-	s.send(w, p, body, modernHeader("tools/list", ""))
-}
-
-// listAll lists the tools of the merged endpoint, all pages.
-func (s *Server) listAll(tb testing.TB, p *auth.Principal) {
-	for cursor := ""; ; {
-		w := &ending{nowhere: nowhere{header: http.Header{}}}
-		s.listTools(w, p, cursor)
-		if w.n < 50 || bytes.Contains(w.end, []byte(`"error"`)) {
-			tb.Fatalf("a list is answered %s", w.end)
-		}
-		_, rest, more := strings.Cut(string(w.end), `"nextCursor":"`)
-		if !more {
-			return
-		}
-		cursor, _, _ = strings.Cut(rest, `"`)
-	}
-}
-
-// send has a request answered as one of the principal's at the merged endpoint.
-func (s *Server) send(w http.ResponseWriter, p *auth.Principal, body string, header http.Header) {
-	header["Content-Type"] = []string{"application/json"}
-	header["Accept"] = []string{"application/json, text/event-stream"}
-	r := &http.Request{Method: "POST", URL: &url.URL{Path: "/mcp"}, Host: "127.0.0.1:8420", Header: header}
-	r.Body, r.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
-	now := s.snapshot.Load()
-	e := now.endpoint("", p)
-	s.postAs(w, r, caller{snapshot: now, endpoint: e, principal: p, subject: now.subjectView(e, p)})
-}
-
-// postAs has a request answered as one of the caller's.
-func (s *Server) postAs(w http.ResponseWriter, r *http.Request, c caller) {
-	x := s.newExchange(w, r, c)
-	defer s.release(x)
-	if err := s.post(x); err != nil {
-		s.reject(x, "", err)
-	}
-}
-
-// ending is a ResponseWriter that keeps the end of an answer.
-type ending struct {
-	nowhere
-	end []byte
-}
-
-func (w *ending) Write(b []byte) (int, error) {
-	w.end = append(w.end[:0], b[max(0, len(b)-1000):]...)
-	return w.nowhere.Write(b)
 }
 
 // held returns how many bytes of memory are in use.

@@ -59,6 +59,25 @@ func (e *endpoint) end() {
 	e.pages.of.End()
 }
 
+// Cached are the numbers of entries in the caches of an endpoint.
+type Cached struct {
+	Subjects int // principals
+	Rights   int // different subject views of them
+	Pages    int
+	Clients  int // endpoints of clients with catalogs of their own
+}
+
+// cached returns how much the caches hold.
+func (e *endpoint) cached() (n Cached) {
+	e.subjects.of.Room.Mu.Lock()
+	n.Subjects, n.Rights, n.Clients = len(e.subjects.of.Of), len(e.subjects.alike), len(e.clientEndpoints.Of)
+	e.subjects.of.Room.Mu.Unlock()
+	e.pages.of.Room.Mu.Lock()
+	n.Pages = len(e.pages.of.Of)
+	e.pages.of.Room.Mu.Unlock()
+	return n
+}
+
 // caller is the principal of a request, with its endpoint and its subject view.
 type caller struct {
 	snapshot  *snapshot

@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"fmt"
-	"maps"
 	"net/http"
 	"runtime"
 	"slices"
@@ -17,69 +16,14 @@ import (
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/bounded"
-	"junction/upstream/raw"
 )
-
-// recorded is a ResponseWriter that keeps the answer.
-type recorded struct {
-	nowhere
-	text []byte
-}
-
-func newAnswer() *recorded { return &recorded{nowhere: nowhere{header: http.Header{}}} }
-
-func (w *recorded) Write(b []byte) (int, error) {
-	w.text = append(w.text, b...)
-	return len(b), nil
-}
-
-// listed returns the names of the tools that a principal lists, page by page from the cursor on,
-// and the cursors on the way.
-func (s *Server) listed(tb testing.TB, p *auth.Principal, cursor string) (names, cursors []string) {
-	tb.Helper()
-	for {
-		w := newAnswer()
-		s.listTools(w, p, cursor)
-		o, err := raw.Parse(w.text)
-		if err == nil {
-			o, err = o.Object("result")
-		}
-		var page [][]byte
-		if err == nil {
-			page, err = o.Elements("tools")
-		}
-		if err != nil {
-			tb.Fatalf("the list of %s is answered %.300s", p.ID, w.text)
-		}
-		for _, definition := range page {
-			names = append(names, toolOf(tb, string(definition)).Name)
-		}
-		if cursor, err = o.String("nextCursor"); err != nil {
-			return names, cursors
-		}
-		cursors = append(cursors, cursor)
-	}
-}
-
-// mayList returns the names of the tools that policy makes visible for a principal, found out one
-// by one.
-func (s *Server) mayList(p *auth.Principal) (names []string) {
-	w := s.snapshot.Load()
-	rights := w.config.Policy.For(Subject(p, ""))
-	for t := range w.endpoints[""].view.All(upstream.PartTools) {
-		if rights.Bind(t.PolicyItem()).Visible() {
-			names = append(names, t.Exposed)
-		}
-	}
-	return names
-}
 
 // TestSafety10BytesOfAPrincipal has principals with a policy each list 10,500 tools. Each of them
 // keeps at most 4 KB, of which the caches count as much. Before, it was 10.5 MB.
 func TestSafety10BytesOfAPrincipal(t *testing.T) {
 	const some, keys = 20, 220
 	c := keysOfOnePolicy(keys, 50, 210)
-	s := c.server(t)
+	s := serverOf(t, &c)
 	list := func(principals []*auth.Principal) {
 		for _, p := range principals {
 			s.listTools(&nowhere{header: http.Header{}}, p, "")
@@ -97,7 +41,7 @@ func TestSafety10BytesOfAPrincipal(t *testing.T) {
 	if int(each) > eachCounted*5/4 {
 		t.Errorf("a principal keeps %d bytes, and %d are counted", each, eachCounted)
 	}
-	if n := len(w.endpoints[""].subjects.of.Of); n != keys {
+	if n := w.endpoints[""].cached().Subjects; n != keys {
 		t.Errorf("%d principals are remembered, want all %d", n, keys)
 	}
 	runtime.KeepAlive(s)
@@ -111,18 +55,18 @@ func TestSafety10PrincipalsWhoSeeTheSame(t *testing.T) {
 	for i := range c.policies {
 		c.policies[i].Rules = []policy.Rule{allow(tools("up1__*", fmt.Sprint("none", i)))}
 	}
-	s := c.server(t)
+	s := serverOf(t, &c)
 	e := s.snapshot.Load().endpoints[""]
 	for i, p := range c.principals {
 		want := s.mayList(p)
 		if names, _ := s.listed(t, p, ""); !slices.Equal(names, want) || len(names) != 50 {
 			t.Errorf("%s lists %v, want %v", p.ID, names, want)
 		}
-		if n, want := len(e.pages.of.Of), min(i, 1); n != want {
+		if n, want := e.cached().Pages, min(i, 1); n != want {
 			t.Errorf("after %d lists there are %d prepared pages, want %d", i+1, n, want)
 		}
 	}
-	if n := len(e.subjects.alike); n != 3 {
+	if n := e.cached().Rights; n != 3 {
 		t.Errorf("there are %d shares, want 3", n)
 	}
 }
@@ -203,7 +147,7 @@ func TestSafety10BudgetHolds(t *testing.T) {
 		n = 2000
 	}
 	c := usersOfGroups(n, 500, 5, 20)
-	s := c.server(t)
+	s := serverOf(t, &c)
 	s.limits.Page = 60
 	w := s.snapshot.Load()
 	w.subjects.Max, w.pages.Max = budget, budget
@@ -230,7 +174,7 @@ func TestSafety10BudgetHolds(t *testing.T) {
 				i+1, w.subjects.Used, w.pages.Used, budget)
 		}
 	}
-	grown, remembered := held()-before, len(w.endpoints[""].subjects.of.Of)
+	grown, remembered := held()-before, w.endpoints[""].cached().Subjects
 	t.Logf("%d principals take %d KiB; %d of them are remembered", n, grown>>10, remembered)
 	if limit := int64(2*budget + view.MaxRulings + 1<<20); grown > limit {
 		t.Errorf("%d principals take %d KiB, want at most %d", n, grown>>10, limit>>10)
@@ -249,7 +193,7 @@ func TestSafety10BudgetHolds(t *testing.T) {
 // goes on.
 func TestSafety10CursorsOutliveEviction(t *testing.T) {
 	c := keysOfOnePolicy(2, 3, 20)
-	s := c.server(t)
+	s := serverOf(t, &c)
 	s.limits.Page = 10
 	w := s.snapshot.Load()
 	for i, p := range c.principals {
@@ -281,7 +225,7 @@ func TestSafety10ChangeIsLazy(t *testing.T) {
 	c := keysOfOnePolicy(50, 3, 20)
 	c.policies = append(c.policies, policy.Entry{Name: "local", Match: &policy.Match{Kind: policy.List{"local"}},
 		Rules: []policy.Rule{allow(policy.Selector{Tools: policy.List{"up*"}, Prompts: policy.List{"*"}})}})
-	s := c.server(t)
+	s := serverOf(t, &c)
 	for _, p := range c.principals {
 		s.listAll(t, p)
 		s.listAll(t, p)
@@ -298,9 +242,11 @@ func TestSafety10ChangeIsLazy(t *testing.T) {
 	hearer := &subscriber{caller: lapsed, session: new(session)}
 	s.listeners.subscribers[hearer] = struct{}{}
 	lapsed = caller{}
-	prepared := slices.Collect(maps.Values(e.pages.of.Of))
-	old, page := weak.Make(e.view), weak.Make(&prepared[0].Value.text[0])
-	prepared = nil
+	seen := began.subjectView(e, c.principals[0]).Sight()
+	prepared, _, _, _ := e.page(seen, upstream.PartTools, seen.View.Kind(upstream.PartTools, upstream.EraModern, upstream.Profile{}), 0,
+		s.limits.Page, nil)
+	old, page := weak.Make(e.view), weak.Make(&prepared[0])
+	seen, prepared = nil, nil
 
 	up := began.backends[1].(*canned)
 	catalog := *up.catalog
@@ -310,15 +256,14 @@ func TestSafety10ChangeIsLazy(t *testing.T) {
 	if n := s.stocked.Load(); n != 4 {
 		t.Errorf("after the change of one of 3 catalogs %d stocks were made, want 4", n)
 	}
-	known := func() map[subjectKey]*bounded.Entry[subjectKey, *subjectView] {
-		return s.snapshot.Load().endpoints[""].subjects.of.Of
+	now := s.snapshot.Load()
+	if n := now.endpoints[""].cached().Subjects; n != 2 {
+		t.Fatalf("after a change %d principals are remembered, want the two that wait", n)
 	}
-	local := subjectKey{principal: auth.Local.ID}
-	if len(known()) != 2 || known()[local] == nil {
-		t.Fatalf("after a change %d principals are remembered, want the two that wait", len(known()))
-	}
+	// local returns what the stream's principal sees now; nil if that was not found out
+	local := func() *view.Sight { return stream.subject.Found }
 	told := note{method: listChanged[upstream.PartPrompts]}
-	if known()[local].Value.Found == nil || !slices.Equal(stream.pending, []note{told}) {
+	if local() == nil || !slices.Equal(stream.pending, []note{told}) {
 		t.Errorf("the stream is told %v, want that prompts have changed", stream.pending)
 	}
 	n := began.subjects.Used + began.pages.Used + int(began.rulings.Bytes.Load())
@@ -329,10 +274,10 @@ func TestSafety10ChangeIsLazy(t *testing.T) {
 		t.Error("a page of the world before is still in memory")
 	}
 	share := began.subjectView(e, c.principals[7]) // of a request in progress
-	if n := len(slices.Collect(share.Sight().All(upstream.PartTools))); n == 0 || len(e.subjects.of.Of) != 0 {
-		t.Errorf("a request in the world before sees %d tools, and %d principals are kept", n, len(e.subjects.of.Of))
+	if n := len(slices.Collect(share.Sight().All(upstream.PartTools))); n == 0 || e.cached().Subjects != 0 {
+		t.Errorf("a request in the world before sees %d tools, and %d principals are kept", n, e.cached().Subjects)
 	}
-	if s.Refresh(); known()[local].Value.Found != nil {
+	if s.Refresh(); local() != nil {
 		t.Error("what the stream's principal sees was found out, although nothing has changed")
 	}
 	if hearer.snapshot != s.snapshot.Load() || len(hearer.waiting) > 0 {

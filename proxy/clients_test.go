@@ -2,20 +2,17 @@ package proxy
 
 import (
 	"fmt"
-	"net/http"
 	"runtime"
 	"slices"
-	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 	"weak"
 
 	"junction/auth"
 	"junction/policy"
-	"junction/proxy/budget"
 	"junction/proxy/view"
 	"junction/upstream"
-	"junction/upstream/raw"
 )
 
 // apart is a backend that has catalogs for single sessions.
@@ -32,9 +29,9 @@ func (a *apart) CatalogFor(_ upstream.Profile, session, _ string) *upstream.Cata
 	return a.catalog
 }
 
-// clientsApart is a server of 2,000 tools, and an upstream that has a catalog of its own for each
-// client.
-func clientsApart(t *testing.T, clients int) (s *Server, own *apart) {
+// clientsApart is a snapshot of 2,000 tools, and an upstream that has a catalog of its own for each
+// client. stocked counts the stocks that are made.
+func clientsApart(t *testing.T, clients int, stocked *atomic.Uint64) (w *snapshot, own *apart) {
 	c := crowd{upstreams: 10, tools: 200}
 	own = &apart{cannedBackend(t, 3, 10), map[string]*upstream.Catalog{}}
 	own.name = "own"
@@ -46,16 +43,14 @@ func clientsApart(t *testing.T, clients int) (s *Server, own *apart) {
 		own.of[fmt.Sprint(i)] = catalog
 	}
 	p := compiledPolicy(t, policy.Config{{Name: "all", Rules: []policy.Rule{deny(tools("*delete*")), allow(all())}}})
-	s = mustServer(t)
-	s.apply(SnapshotConfig{Guard: &auth.Guard{}, Policy: p}, append([]view.Backend{own}, c.backends(t)...))
-	return s, own
+	w = newSnapshot(SnapshotConfig{Names: view.Names{}.WithDefaults(), Guard: &auth.Guard{}, Policy: p}, append([]view.Backend{own}, c.backends(t)...), nil, stocked)
+	return w, own
 }
 
 // seesItsOwn returns the endpoint of a client of clientsApart, which sees its own tools and those
 // of all.
-func seesItsOwn(t *testing.T, s *Server, own *apart, i int) *endpoint {
+func seesItsOwn(t *testing.T, w *snapshot, own *apart, i int) *endpoint {
 	t.Helper()
-	w := s.snapshot.Load()
 	key := &auth.Principal{Kind: auth.KindKey, ID: "key:a", Key: "a"}
 	c := caller{snapshot: w, endpoint: w.endpoints[""], principal: key, subject: w.subjectView(w.endpoints[""], key)}
 	c.who.session = fmt.Sprint(i)
@@ -88,13 +83,13 @@ func seesItsOwn(t *testing.T, s *Server, own *apart, i int) *endpoint {
 // kept.
 func TestSafety10ClientsWithTheirOwnCatalogs(t *testing.T) {
 	const clients = 300
-	s, own := clientsApart(t, clients)
-	w := s.snapshot.Load()
-	seesItsOwn(t, s, own, 0)
-	before, counted, stocked := held(), w.subjects.Used, s.stocked.Load()
+	var made atomic.Uint64
+	w, own := clientsApart(t, clients, &made)
+	seesItsOwn(t, w, own, 0)
+	before, counted, stocked := held(), w.subjects.Used, made.Load()
 	var first []*endpoint
 	for i := range clients {
-		first = append(first, seesItsOwn(t, s, own, i))
+		first = append(first, seesItsOwn(t, w, own, i))
 	}
 	each, eachCounted := (held()-before)/clients, (w.subjects.Used-counted)/clients
 	t.Logf("a client with a catalog of its own takes %d bytes; %d are counted", each, eachCounted)
@@ -102,11 +97,11 @@ func TestSafety10ClientsWithTheirOwnCatalogs(t *testing.T) {
 		t.Errorf("a client with its own catalog takes %d bytes, of which %d are counted", each, eachCounted)
 	}
 	for i := range clients {
-		if seesItsOwn(t, s, own, i) != first[i] {
+		if seesItsOwn(t, w, own, i) != first[i] {
 			t.Fatalf("the endpoint of client %d is made again", i)
 		}
 	}
-	if n := s.stocked.Load() - stocked; n != clients-1 {
+	if n := made.Load() - stocked; n != clients-1 {
 		t.Errorf("%d catalogs were compiled, want %d", n, clients-1)
 	}
 	one := first[3]
@@ -127,7 +122,7 @@ func TestSafety10ClientsWithTheirOwnCatalogs(t *testing.T) {
 	for range 3 {
 		for i := range clients {
 			if i != clients/2 {
-				seesItsOwn(t, s, own, i)
+				seesItsOwn(t, w, own, i)
 			}
 			if w.subjects.Used > w.subjects.Max {
 				t.Fatalf("%d bytes are in use, want at most %d", w.subjects.Used, w.subjects.Max)
@@ -137,7 +132,7 @@ func TestSafety10ClientsWithTheirOwnCatalogs(t *testing.T) {
 	if runtime.GC(); gone.Value() != nil {
 		t.Error("the view of a client that has not asked for long is still in memory")
 	}
-	seesItsOwn(t, s, own, clients/2)
+	seesItsOwn(t, w, own, clients/2)
 	if n := len(w.endpoints[""].clientEndpoints.Of); n == 0 || n > clients/2 {
 		t.Errorf("%d endpoints are kept", n)
 	}
@@ -154,8 +149,7 @@ func TestSafety10RulingsAreBounded(t *testing.T) {
 			c.policies[i].Rules = append(c.policies[i].Rules, rule)
 		}
 	}
-	s := c.server(t)
-	w := s.snapshot.Load()
+	w := newSnapshot(SnapshotConfig{Names: view.Names{}.WithDefaults(), Guard: &auth.Guard{}, Policy: compiledPolicy(t, c.policies)}, c.backends(t), nil, new(atomic.Uint64))
 	e := w.endpoints[""]
 	for _, p := range c.principals {
 		share := w.subjectView(e, p)
@@ -184,68 +178,5 @@ func TestSafety10RulingsAreBounded(t *testing.T) {
 	}
 	if counted := w.rulings.Bytes.Load(); sum != counted || sum < view.MaxRulings/2 {
 		t.Errorf("the rulings take %d bytes, and %d are counted", sum, counted)
-	}
-}
-
-// TestSafety10PagesAreWrittenAlike: a page that is written from the definitions and one that is
-// prepared are the same bytes, whatever their size, in both eras and for clients with and without
-// MCP Apps.
-func TestSafety10PagesAreWrittenAlike(t *testing.T) {
-	const body = `{"jsonrpc":"2.0","id":1,"method":"tools/list"`
-	const ui = `"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["text/html;profile=mcp-app"]}}`
-	apps := strings.Replace(modernMeta, `clientCapabilities":{`, `clientCapabilities":{`+ui, 1)
-	for _, n := range []int{1, 7, 1000} {
-		b := cannedBackend(t, n, 10)
-		headers, older := toolOf(t, `{"name":"headers"}`), toolOf(t, `{"name":"older","outputSchema":{"type":"array"}}`)
-		headers.HeaderProblem, older.Older = "wrong", []raw.Edit{{Name: "outputSchema"}}
-		app := toolOf(t, `{"name":"app","_meta":{"ui":{"visibility":["app"]}}}`)
-		b.catalog.Tools = append(b.catalog.Tools, app, headers, older)
-		s := mustServer(t, b)
-		s.limits.Page = 5000
-		plainID, _ := s.sessions.create("2025-11-25", "test", budget.Account{Principal: "local"}, upstream.Profile{})
-		appsID, _ := s.sessions.create("2025-11-25", "test", budget.Account{Principal: "local"}, upstream.Profile{UI: "1"})
-		lists := map[string]bool{}
-		for i, client := range []struct {
-			name, body   string
-			header       http.Header
-			legacy, apps bool
-		}{
-			{"legacy", body + "}", http.Header{"Mcp-Session-Id": {plainID}}, true, false},
-			{"legacy with apps", body + "}", http.Header{"Mcp-Session-Id": {appsID}}, true, true},
-			{"modern", body + `,"params":{` + modernMeta + "}}", modernHeader("tools/list", ""), false, false},
-			{"modern with apps", body + `,"params":{` + apps + "}}", modernHeader("tools/list", ""), false, true},
-		} {
-			t.Run(fmt.Sprintf("%d tools, %s", n, client.name), func(t *testing.T) {
-				text := ""
-				for round := range 3 {
-					w := newAnswer()
-					s.send(w, auth.Local, client.body, client.header)
-					if _, err := raw.Parse(w.text); err != nil {
-						t.Fatalf("%v: %.300s", err, w.text)
-					}
-					if round > 0 && string(w.text) != text {
-						t.Errorf("the list number %d differs from the first", round+1)
-					}
-					text = string(w.text)
-					if length := w.header.Get("Content-Length"); length != "" && length != fmt.Sprint(len(text)) {
-						t.Errorf("list number %d has %d bytes, and Content-Length is %s", round+1, len(text), length)
-					}
-				}
-				if got := len(s.snapshot.Load().endpoints[""].pages.of.Of); got != i+1 {
-					t.Errorf("%d pages are prepared, want %d", got, i+1)
-				}
-				has := map[string]bool{"up__tool0": true, "up__app": client.apps, "up__headers": client.legacy,
-					"up__older": true, "outputSchema": !client.legacy}
-				for name, want := range has {
-					if strings.Contains(text, `"`+name+`"`) != want {
-						t.Errorf("%s is in the list: %t", name, !want)
-					}
-				}
-				lists[text[strings.Index(text, `"tools"`):strings.LastIndex(text, "]")]] = true
-			})
-		}
-		if len(lists) != 4 {
-			t.Errorf("there are %d different lists, want 4", len(lists))
-		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"gopkg.in/yaml.v3"
@@ -30,9 +31,7 @@ func TestSharesAreSharedByThoseWhoMayDoTheSame(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := mustServer(t)
-	s.apply(SnapshotConfig{Guard: &auth.Guard{}, Policy: p}, []view.Backend{cannedBackend(t, 3, 10)})
-	w := s.snapshot.Load()
+	w := newSnapshot(SnapshotConfig{Names: view.Names{}.WithDefaults(), Guard: &auth.Guard{}, Policy: p}, []view.Backend{cannedBackend(t, 3, 10)}, nil, new(atomic.Uint64))
 	var all sync.WaitGroup
 	for i := range 2000 {
 		all.Go(func() {
