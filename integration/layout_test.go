@@ -34,7 +34,7 @@ var arrows = map[string][]string{
 		"upstream/raw"},
 	"cmd/junction/diagnose": {"cmd/junction/config", "cmd/junction/health", "cmd/junction/prose",
 		"cmd/junction/replicas", "auth",
-		"auth/authserver", "policy", "proxy", "proxy/view", "upstream", "upstream/command", "upstream/shell"}, // why asks for the last known groups of a user
+		"auth/authserver", "policy", "proxy", "proxy/scope", "proxy/view", "upstream", "upstream/command", "upstream/shell"}, // why asks for the last known groups of a user
 	"cmd/junction/bridge": {"cmd/junction/prose", "upstream/definition", "upstream/http1", "upstream/jsonrpc", "upstream/raw",
 		"upstream/transport"}, // a client of the endpoint, as the proxy is one of its servers
 	// it connects the processes over one database for proxy, and forwards requests among them
@@ -71,13 +71,15 @@ var arrows = map[string][]string{
 		"cmd/junction/prose", "upstream/files", "auth", "auth/authserver", "auth/seal", "auth/store", "proxy/visible", "upstream/shell"},
 	"cmd/junction/yamlread": {"cmd/junction/prose"},
 	"cmd/junction/config": {"cmd/junction-pack/manifest", "upstream/files", "cmd/junction/packs/lock", "cmd/junction/prose", "cmd/junction/yamlread", "auth", "auth/authserver",
-		"auth/fetch", "auth/store", "policy", "proxy", "proxy/search", "proxy/view", "upstream", "upstream/command", "upstream/oauth",
+		"auth/fetch", "auth/store", "policy", "proxy", "proxy/scope", "proxy/search", "proxy/view", "upstream", "upstream/command", "upstream/oauth",
 		"upstream/sandbox", "upstream/shell"}, // names of Junction's own tools
 	"proxy": {
 		"proxy/answers", "proxy/approval", "proxy/budget", "proxy/canon", "proxy/headers", "proxy/members", "proxy/older",
-		"proxy/origin", "proxy/pins", "proxy/profile", "proxy/question", "proxy/redact", "proxy/relay", "proxy/replay", "proxy/schema", "proxy/search", "proxy/view", "proxy/visible",
+		"proxy/origin", "proxy/pins", "proxy/profile", "proxy/question", "proxy/redact", "proxy/relay", "proxy/replay", "proxy/schema",
+		"proxy/scope", "proxy/search", "proxy/view", "proxy/visible",
 		"upstream", "policy", "auth", "auth/seal", "upstream/bounded", "upstream/jsonrpc", "upstream/raw", "upstream/pace",
 	},
+	"proxy/scope":    {"auth", "policy", "proxy/pins", "proxy/redact", "proxy/view", "upstream", "upstream/bounded", "upstream/raw"},
 	"proxy/origin":   {},
 	"proxy/members":  {"policy"},
 	"proxy/older":    {"upstream/raw"},
@@ -130,7 +132,7 @@ var arrows = map[string][]string{
 }
 
 // forTests are packages of test support: they import what they like, and only tests import them.
-var forTests = []string{"upstream/upstreamtest", "auth/authtest", "proxy/members/memberstest", "cmd/junction/registry/registrytest",
+var forTests = []string{"upstream/upstreamtest", "auth/authtest", "proxy/members/memberstest", "proxy/proxytest", "cmd/junction/registry/registrytest",
 	"integration", "integration/harness", "integration/harness/settings", "integration/load"}
 
 const (

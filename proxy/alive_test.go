@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"junction/proxy/budget"
+	"junction/proxy/proxytest"
 	"junction/upstream"
 )
 
@@ -50,13 +51,13 @@ func (w *paper) take() string {
 
 // late is a backend that takes its time.
 type late struct {
-	canned
+	proxytest.Backend
 	after time.Duration
 }
 
 func (b *late) Call(ctx context.Context, c *upstream.Call) (upstream.Result, error) {
 	time.Sleep(b.after)
-	return b.canned.Call(ctx, c)
+	return b.Backend.Call(ctx, c)
 }
 
 // open makes a request, which goes on until end is called.
@@ -128,7 +129,7 @@ func TestProtocolT90CallThatTakesLong(t *testing.T) {
 	for _, era := range []string{"legacy", "modern"} {
 		t.Run(era, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := mustServer(t, &late{*cannedBackend(t, 1, 1), 3*quiet + time.Second})
+				s := mustServer(t, &late{*proxytest.NewBackend(t, 1, 1), 3*quiet + time.Second})
 				defer s.Kill()
 				header, meta := map[string]string{"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "up__tool0"}, ","+modernMeta
 				if era == "legacy" {

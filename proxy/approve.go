@@ -62,7 +62,7 @@ func (s *Server) approveLegacy(ctx context.Context, x *exchange) (*result, error
 		x.info.Approval, x.approved = approvalRemembered, true
 		return nil, nil
 	}
-	if !x.who.profile.Form || !x.reply.stream {
+	if !x.Who.Profile.Form || !x.reply.stream {
 		return s.unapproved(x, approvalImpossible, x.cannotAsk())
 	}
 	form, err := x.approvalForm()
@@ -112,14 +112,14 @@ func (s *Server) approveModern(ctx context.Context, x *exchange, st state) (*res
 			return nil, nil
 		}
 	}
-	if s.approvals.Has(x.principal.ID, string(request)) {
+	if s.approvals.Has(x.Principal.ID, string(request)) {
 		x.info.Approval, x.approved = approvalRemembered, true
 		return nil, nil
 	}
 	if st.Kind != stateNone && st.Kind != stateApproval {
 		return nil, errState() // the request began before policy required approval
 	}
-	if !x.who.profile.Form {
+	if !x.Who.Profile.Form {
 		return s.unapproved(x, approvalImpossible, x.cannotAsk())
 	}
 	if st.Kind == stateApproval && bytes.Equal(st.Shown, request) { // else the user was shown another _meta
@@ -139,7 +139,7 @@ func (s *Server) approveModern(ctx context.Context, x *exchange, st state) (*res
 			}
 			switch approval.Chosen(answer) {
 			case approval.Remember:
-				s.approvals.Give(x.principal.ID, string(request))
+				s.approvals.Give(x.Principal.ID, string(request))
 			case approval.Once:
 			default:
 				return s.unapproved(x, approvalDeclined, "The person at the client did not approve this call.")
@@ -239,7 +239,7 @@ func (s *Server) spend(ctx context.Context, x *exchange, st state) (bool, error)
 	}
 	until := time.Unix(st.Expires, 0)
 	if s.members == nil {
-		return s.approvals.Spend(x.principal.ID, st.Approval, until), nil
+		return s.approvals.Spend(x.Principal.ID, st.Approval, until), nil
 	}
 	first, err := s.members.Once(ctx, st.Approval, until)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"junction/auth/seal"
 	"junction/policy"
+	"junction/proxy/scope"
 	"junction/proxy/view"
 	"junction/upstream"
 )
@@ -45,7 +46,7 @@ func TestApprovalIsGoodOnceAcrossARestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	start := func() *visitor {
-		w := newTown(t, Limits{}, 10, nil, func(c *SnapshotConfig) { c.Policy = p })
+		w := newTown(t, Limits{}, 10, nil, func(c *scope.Config) { c.Policy = p })
 		w.states = key.Box("state")
 		return w.visitor(upstream.EraModern, "user0")
 	}

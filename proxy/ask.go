@@ -232,7 +232,7 @@ func (x *exchange) serverRequest(from, method string, params []byte, meta bool) 
 	if params == nil {
 		params = []byte("{}")
 	}
-	params, _, err := x.subject.redact.Text(params, redact.MetaToken)
+	params, _, err := x.Subject.Redact.Text(params, redact.MetaToken)
 	if err != nil {
 		return nil, rejected("Invalid params of %s: %v", method, err)
 	}
@@ -266,10 +266,10 @@ func (x *exchange) serverRequest(from, method string, params []byte, meta bool) 
 		_, tools := o.Get("tools")
 		_, choice := o.Get("toolChoice")
 		switch {
-		case !x.who.profile.Sampling:
+		case !x.Who.Profile.Sampling:
 			x.lack(`{"sampling":{}}`)
 			return nil, rejected("the client has not declared sampling")
-		case (tools != raw.ErrAbsent || choice != raw.ErrAbsent) && !x.who.profile.SamplingTools:
+		case (tools != raw.ErrAbsent || choice != raw.ErrAbsent) && !x.Who.Profile.SamplingTools:
 			x.lack(`{"sampling":{"tools":{}}}`)
 			return nil, rejected("the client has not declared sampling.tools")
 		}
@@ -277,7 +277,7 @@ func (x *exchange) serverRequest(from, method string, params []byte, meta bool) 
 		// another upstream's context.
 		edits = append(edits, raw.Edit{Name: "includeContext"})
 	case mcp.MethodListRoots:
-		if !x.who.profile.Roots {
+		if !x.Who.Profile.Roots {
 			x.lack(`{"roots":{}}`)
 			return nil, &jsonrpc.Error{Code: mcp.METHOD_NOT_FOUND, Message: "the client has not declared roots"}
 		}
@@ -311,7 +311,7 @@ func (x *exchange) elicitation(from string, o raw.Object) ([]raw.Edit, error) {
 	}
 	modern := x.era == upstream.EraModern
 	switch {
-	case mode == "form" && !x.who.profile.Form, mode == "url" && !x.who.profile.URL:
+	case mode == "form" && !x.Who.Profile.Form, mode == "url" && !x.Who.Profile.URL:
 		x.lack(`{"elicitation":{"` + mode + `":{}}}`)
 		return nil, rejected("the client has not declared elicitation in mode %s", mode)
 	case mode != "form" && mode != "url":

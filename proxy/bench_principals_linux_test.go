@@ -10,6 +10,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"junction/auth"
+	"junction/proxy/proxytest"
 )
 
 // spent returns how much time the processors have spent on the process.
@@ -28,18 +29,18 @@ func spent(tb testing.TB) time.Duration {
 func BenchmarkPrincipals(b *testing.B) {
 	for _, test := range []struct {
 		name string
-		crowd
+		proxytest.Crowd
 	}{
-		{"300Keys", keysOfOnePolicy(300, 50, 210)}, // the case of issue 13
-		{"10000Users", usersOfGroups(10_000, 500, 50, 200)},
+		{"300Keys", proxytest.KeysOfOnePolicy(300, 50, 210)}, // the case of issue 13
+		{"10000Users", proxytest.UsersOfGroups(10_000, 500, 50, 200)},
 	} {
 		b.Run(test.name, func(b *testing.B) {
-			s := serverOf(b, &test.crowd)
+			s := serverOf(b, &test.Crowd)
 			const name = "up1__read_tool0"
 			call := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"` + name + `",` + modernMeta + `}}`
 			each := func(from, to int, f func(p *auth.Principal)) (ms float64) {
 				began := spent(b)
-				for _, p := range test.principals[from:to] {
+				for _, p := range test.Principals[from:to] {
 					f(p)
 				}
 				return float64(spent(b)-began) / 1e6 / float64(to-from)
@@ -50,19 +51,19 @@ func BenchmarkPrincipals(b *testing.B) {
 			}
 			for b.Loop() {
 				s.Refresh()
-				few, many := 100, len(test.principals)
-				none := held()
+				few, many := 100, len(test.Principals)
+				none := proxytest.MemoryInUse()
 				b.ReportMetric(each(0, 1, list), "ms/very-first-list")
 				b.ReportMetric(each(1, few, list), "ms/first-list")
-				some := held()
+				some := proxytest.MemoryInUse()
 				b.ReportMetric(each(few, many, list), "ms/first-list")
-				most := held()
+				most := proxytest.MemoryInUse()
 				perPrincipal := float64(most-some) / float64(many-few)
 				b.ReportMetric(perPrincipal/1e3, "KB/principal")
 				b.ReportMetric(each(many-200, many, list), "ms/second-list")
 				b.ReportMetric(each(many-200, many, list), "ms/later-list")
 				b.ReportMetric(1000*each(many-200, many, callOne), "µs/call")
-				all := held() - none
+				all := proxytest.MemoryInUse() - none
 				b.ReportMetric(float64(none)/1e6, "MB-before")
 				b.ReportMetric(float64(all)/1e6, "MB-of-all")
 				if perPrincipal > 4000 || all > 64<<20 {
@@ -71,7 +72,7 @@ func BenchmarkPrincipals(b *testing.B) {
 			}
 			b.ReportMetric(0, "ns/op")
 			runtime.KeepAlive(s)
-			runtime.KeepAlive(test.policies)
+			runtime.KeepAlive(test.Policies)
 		})
 	}
 }

@@ -15,6 +15,8 @@ import (
 	"junction/auth/seal"
 	"junction/policy"
 	"junction/proxy/budget"
+	"junction/proxy/proxytest"
+	"junction/proxy/scope"
 	"junction/proxy/view"
 	"junction/upstream"
 )
@@ -40,7 +42,7 @@ func mustServer(tb testing.TB, backends ...view.Backend) *Server {
 		tb.Fatal(err)
 	}
 	s := New(Options{Key: key, Version: "test", Log: authtest.Log(tb)})
-	s.apply(SnapshotConfig{Guard: &auth.Guard{}, Policy: policy.Open()}, backends)
+	s.apply(scope.Config{Guard: &auth.Guard{}, Policy: policy.Open()}, backends)
 	return s
 }
 
@@ -78,7 +80,7 @@ func modernHeader(method, name string) http.Header {
 
 func BenchmarkCall(b *testing.B) {
 	for _, size := range []int{100, 10_000, 1_000_000} {
-		s := mustServer(b, cannedBackend(b, 10, size))
+		s := mustServer(b, proxytest.NewBackend(b, 10, size))
 		b.Run(fmt.Sprintf("legacy/%d", size), func(b *testing.B) {
 			id, _ := s.sessions.create("2025-11-25", "bench", budget.Account{Principal: "local"}, upstream.Profile{})
 			repeat(b, s, http.Header{"Mcp-Session-Id": {id}, "Mcp-Protocol-Version": {"2025-11-25"}},
@@ -92,7 +94,7 @@ func BenchmarkCall(b *testing.B) {
 }
 
 func BenchmarkList(b *testing.B) {
-	s := mustServer(b, cannedBackend(b, 1000, 100))
+	s := mustServer(b, proxytest.NewBackend(b, 1000, 100))
 	id, _ := s.sessions.create("2025-11-25", "bench", budget.Account{Principal: "local"}, upstream.Profile{})
 	b.Run("legacy", func(b *testing.B) {
 		repeat(b, s, http.Header{"Mcp-Session-Id": {id}}, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)

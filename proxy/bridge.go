@@ -223,7 +223,7 @@ func (s *Server) modernError(x *exchange, peer *jsonrpc.Error) (result, error) {
 // legacyError converts an upstream's error for a legacy client. -32042 exists since 2025-11-25, and
 // a client that cannot open URLs cannot use it.
 func (s *Server) legacyError(x *exchange, peer *jsonrpc.Error) (result, error) {
-	if peer.Code != mcp.URL_ELICITATION_REQUIRED || x.who.profile.URL {
+	if peer.Code != mcp.URL_ELICITATION_REQUIRED || x.Who.Profile.URL {
 		return result{}, x.target.RenameError(peer)
 	}
 	if mcp.MCPMethod(x.msg.Method) != mcp.MethodToolsCall {
@@ -271,7 +271,7 @@ func (s *Server) openURLs(x *exchange, e *jsonrpc.Error) (result, error) {
 	switch {
 	case mcp.MCPMethod(x.msg.Method) == mcp.MethodCompletionComplete || len(list) == 0:
 		return result{}, x.invalid("it requires a page in a browser, and sent no URL")
-	case !x.who.profile.URL:
+	case !x.Who.Profile.URL:
 		return result{}, &refusal{status: http.StatusBadRequest, code: codeMissingCapability, text: e.Message,
 			data: []byte(`{"requiredCapabilities":{"elicitation":{"url":{}}}}`), outcome: Unanswered}
 	}

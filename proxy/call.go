@@ -94,7 +94,7 @@ func (s *Server) call(ctx context.Context, x *exchange, find finder, permit func
 		switch {
 		case st.Kind == stateParked:
 			return s.parked.resume(ctx, s, x, st)
-		case x.era == upstream.EraModern && x.legacyTarget() && x.who.profile.Asks():
+		case x.era == upstream.EraModern && x.legacyTarget() && x.Who.Profile.Asks():
 			return s.parked.begin(ctx, s, x, c)
 		}
 		r, err := x.filter(s.make(ctx, x, c))
@@ -118,7 +118,7 @@ func (s *Server) call(ctx context.Context, x *exchange, find finder, permit func
 func (s *Server) reusable(x *exchange, c *upstream.Call) (r upstream.Result, ok bool) {
 	t := x.target
 	// behind an authenticating proxy (auth.none), several users may be one principal
-	unknown := x.principal.Kind == auth.KindLocal && !x.snapshot.direct
+	unknown := x.Principal.Kind == auth.KindLocal && !x.Snapshot.Direct
 	if t.Reuse <= 0 || unknown || len(c.Header) > 0 || x.asked.Load() {
 		return r, false
 	}
@@ -204,7 +204,7 @@ func (x *exchange) permit(t *view.Target) error {
 // decide stores the policy decision about a call of the target in x.decision and in x.info.
 func (x *exchange) decide(t *view.Target) error {
 	x.info.Upstream, x.info.Own = t.Backend.Name(), t.Name
-	g := x.subject.Ruling(t)
+	g := x.Subject.Ruling(t)
 	var arguments raw.Object
 	if g.Reads() {
 		var err error
@@ -230,24 +230,24 @@ func (x *exchange) decide(t *view.Target) error {
 // changed while the user was answering. x.target and x.info do not change.
 func (s *Server) permitAgain(x *exchange, permit func(*exchange, *view.Target) error) error {
 	w := s.snapshot.Load()
-	if w == x.snapshot {
+	if w == x.Snapshot {
 		return nil
 	}
 	denied := x.unknown()
-	now := w.adopt(x.caller)
-	if now.subject == nil {
+	now := w.Adopt(x.Caller)
+	if now.Subject == nil {
 		return denied
 	}
 	var t *view.Target
 	if x.target.Part == upstream.PartResources {
-		t, _ = now.subject.Resource(x.target.Exposed)
+		t, _ = now.Subject.Resource(x.target.Exposed)
 	} else {
-		t = now.subject.Named(x.target.Part, x.target.Exposed)
+		t = now.Subject.Named(x.target.Part, x.target.Exposed)
 	}
 	if t == nil || t.Backend.Name() != x.target.Backend.Name() || t.Name != x.target.Name {
 		return denied
 	}
-	x.caller = now
+	x.Caller = now
 	defer func(first CallInfo) { x.info = first }(x.info)
 	return permit(x, t)
 }
@@ -278,7 +278,7 @@ func (x *exchange) arguments() (raw.Object, error) {
 // scoped replaces permit for requests without arguments that policy reads. The error lists the
 // scopes that the caller's token lacks.
 func (x *exchange) scoped(t *view.Target) error {
-	if scopes := x.subject.Ruling(t).Scopes(); scopes != "" {
+	if scopes := x.Subject.Ruling(t).Scopes(); scopes != "" {
 		return x.stepUp(scopes)
 	}
 	return nil
@@ -289,13 +289,13 @@ func (x *exchange) scoped(t *view.Target) error {
 func (x *exchange) stepUp(scopes string) error {
 	e := refuse(http.StatusForbidden, mcp.INVALID_REQUEST, "The token lacks a scope; needed are: %s", scopes)
 	e.outcome = Denied
-	e.challenge = x.snapshot.config.Guard.Resources.StepUp(x.request.URL.Path, strings.Fields(scopes))
+	e.challenge = x.Snapshot.Config.Guard.Resources.StepUp(x.request.URL.Path, strings.Fields(scopes))
 	return e
 }
 
 // filter removes the parts of an upstream's answer that policy hides from the caller.
 func (x *exchange) filter(r upstream.Result, err error) (upstream.Result, error) {
-	if x.subject.redact == nil {
+	if x.Subject.Redact == nil {
 		return r, err
 	}
 	if err != nil {
@@ -308,7 +308,7 @@ func (x *exchange) filter(r upstream.Result, err error) (upstream.Result, error)
 	case r.Type == upstream.TypeTask, x.method.member == "taskId":
 		kept = redact.TaskID
 	}
-	if r.Object, _, err = x.subject.redact.Result(r.Object, kept); err != nil {
+	if r.Object, _, err = x.Subject.Redact.Result(r.Object, kept); err != nil {
 		err = x.invalid(err.Error())
 	}
 	return r, err
@@ -317,7 +317,7 @@ func (x *exchange) filter(r upstream.Result, err error) (upstream.Result, error)
 // filterError redacts an upstream's error. Other errors are Junction's own (see fail).
 func (x *exchange) filterError(err error) error {
 	if peer, ok := err.(*jsonrpc.Error); ok {
-		err, _ = x.subject.redact.Error(peer)
+		err, _ = x.Subject.Redact.Error(peer)
 	}
 	return err
 }
@@ -326,16 +326,16 @@ func (x *exchange) filterError(err error) error {
 // item, x.info gets the denying policy and rule for the audit.
 func (x *exchange) named(p upstream.Part, name string) *view.Target {
 	x.info.Name = name
-	if t := x.subject.Named(p, name); t != nil {
-		if t.ForApps && x.who.profile.UI == "" {
+	if t := x.Subject.Named(p, name); t != nil {
+		if t.ForApps && x.Who.Profile.UI == "" {
 			return nil
 		}
 		return t
 	}
-	if t := x.endpoint.view.Named(p, name); t != nil {
+	if t := x.Endpoint.View.Named(p, name); t != nil {
 		x.decide(t) // an error would concern the arguments, and this call is not made
 		x.info.Verdict = policy.Deny.String()
-		if t.Held != "" && x.subject.Guards.Pinned {
+		if t.Held != "" && x.Subject.Guards.Pinned {
 			x.info.Rule = "pinned"
 		}
 	}
@@ -356,7 +356,7 @@ func (s *Server) validate(ctx context.Context, x *exchange, c *upstream.Call) (_
 			return nil, err
 		}
 	}
-	if !x.subject.Guards.Validate {
+	if !x.Subject.Guards.Validate {
 		return nil, nil
 	}
 	text, outcome, err := s.checkArguments(ctx, x)
@@ -427,9 +427,9 @@ func findResource(_ context.Context, _ *Server, x *exchange) (*view.Target, erro
 // the resource, x.info gets the denying policy and rule for the audit.
 func (x *exchange) resource(era upstream.Era, uri string) (*view.Target, error) {
 	x.info.Name = uri
-	t, err := x.subject.Resource(uri)
+	t, err := x.Subject.Resource(uri)
 	if err != nil {
-		if denied, other := view.Everything(x.endpoint.view).Resource(uri); other == nil {
+		if denied, other := view.Everything(x.Endpoint.View).Resource(uri); other == nil {
 			x.decide(denied)
 			x.info.Verdict = policy.Deny.String()
 		}

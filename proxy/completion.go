@@ -20,7 +20,7 @@ import (
 // as policy allows. For an upstream without completions it returns an empty completion, because
 // Junction has declared the capability.
 func complete(ctx context.Context, s *Server, x *exchange) (result, error) {
-	if !x.subject.Sight().Offers.Completions {
+	if !x.Subject.Sight().Offers.Completions {
 		return result{}, x.unknownMethod()
 	}
 	var values *view.Completion
@@ -97,7 +97,7 @@ const mostCompleted = 100
 // them.
 func (x *exchange) completes(t *view.Target) (*view.Completion, error) {
 	template, ok := view.ParseTemplate(t.Name)
-	values := &view.Completion{Rights: x.subject.Rights, Target: t, Template: template}
+	values := &view.Completion{Rights: x.Subject.Rights, Target: t, Template: template}
 	head := ""
 	if ok {
 		head, _, _ = template.Expand(nil, "")
@@ -134,7 +134,7 @@ func (x *exchange) completes(t *view.Target) (*view.Completion, error) {
 
 // completesPrompt returns an error unless policy allows the prompt with any arguments.
 func (x *exchange) completesPrompt(t *view.Target) error {
-	d, sure := x.subject.Ruling(t).Unconditional()
+	d, sure := x.Subject.Ruling(t).Unconditional()
 	if !sure {
 		x.info.Verdict = policy.Deny.String()
 		return uncompleted(t, "policy decides by the prompt's arguments, which are not known yet")

@@ -59,7 +59,7 @@ func (s *Server) dispatch(ctx context.Context, x *exchange) (result, error) {
 	if handle == nil || x.method.era != "" && x.method.era != x.era {
 		return result{}, x.unknownMethod()
 	}
-	if x.subject.search && mcp.MCPMethod(x.msg.Method) == mcp.MethodToolsCall {
+	if x.Subject.Search && mcp.MCPMethod(x.msg.Method) == mcp.MethodToolsCall {
 		own, err := x.unwrap()
 		if err != nil {
 			return result{}, err
@@ -128,7 +128,7 @@ func ping(context.Context, *Server, *exchange) (result, error) {
 // setLevel answers logging/setLevel of a legacy client. It stores the level in the session; each
 // call passes it to the upstream.
 func setLevel(_ context.Context, _ *Server, x *exchange) (result, error) {
-	if !x.subject.Sight().Offers.Logging {
+	if !x.Subject.Sight().Offers.Logging {
 		return result{}, x.unknownMethod()
 	}
 	level, err := x.params.String("level")
@@ -174,7 +174,7 @@ func (s *Server) meter(ctx context.Context, x *exchange) (done func(), err error
 // count counts a request against the limits of its principal, at all members together. other and
 // done are as for Members.Enter; done is nil if there are no limits.
 func (s *Server) count(ctx context.Context, x *exchange, other bool) (done func(), _ *refusal) {
-	limits := x.subject.limits
+	limits := x.Subject.Limits
 	if limits.Rate <= 0 && (other || limits.Concurrent <= 0) {
 		return nil, nil
 	}
@@ -182,7 +182,7 @@ func (s *Server) count(ctx context.Context, x *exchange, other bool) (done func(
 	if s.members != nil {
 		enter = s.members.Enter
 	}
-	done, wait, err := enter(ctx, x.principal.ID, limits, other)
+	done, wait, err := enter(ctx, x.Principal.ID, limits, other)
 	switch {
 	case err == nil:
 		return done, nil

@@ -55,9 +55,6 @@
 //
 // # Other files
 //
-//	snapshot.go       configuration, policy and catalogs of a request; replaced as a whole
-//	endpoint.go       the endpoints: merged, per upstream, named, per user, per client
-//	subject.go        the part of an endpoint that one subject may use
 //	list.go           the lists, page by page; waiting for upstreams that are starting
 //	completion.go     completion/complete, with the values that policy allows
 //	approve.go        policy's ask: the user sees the exact call in the client
@@ -71,7 +68,10 @@
 //	errors.go         the errors that several files return, with their HTTP status
 //	report.go         data for the log, the audit and operators; the interface for metrics and traces
 //
-// Package view merges and renames the catalogs. Package search finds tools by words. Packages pins,
+// Package scope has what one caller sees: the snapshot of the configuration, policy and catalogs that
+// is replaced as a whole, the endpoints (merged, per upstream, named, per user, per client), and the
+// part of an endpoint that one subject may use. Package view merges and renames the catalogs. Package
+// search finds tools by words. Packages pins,
 // schema and redact check definitions, arguments and results. Package older changes results for
 // older versions. Package upstream/bounded limits the memory of the caches of a snapshot, and package
 // budget everything that callers share. Package approval makes the form of an approval, and package

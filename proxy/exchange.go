@@ -17,6 +17,7 @@ import (
 	"junction/proxy/answers"
 	"junction/proxy/budget"
 	"junction/proxy/redact"
+	"junction/proxy/scope"
 	"junction/proxy/search"
 	"junction/proxy/view"
 	"junction/upstream"
@@ -26,7 +27,7 @@ import (
 
 // exchange is one client request until its answer. It belongs to the goroutine of its HTTP request.
 type exchange struct {
-	caller
+	scope.Caller
 	era      upstream.Era
 	msg      jsonrpc.Message
 	method   method     // the zero method if it is unknown
@@ -65,8 +66,8 @@ type exchange struct {
 
 // newExchange returns the exchange of a request whose message was not read yet. Call
 // release at its end.
-func (s *Server) newExchange(w http.ResponseWriter, r *http.Request, c caller) *exchange {
-	x := &exchange{caller: c, request: r, held: s.grant(c, r)}
+func (s *Server) newExchange(w http.ResponseWriter, r *http.Request, c scope.Caller) *exchange {
+	x := &exchange{Caller: c, request: r, held: s.grant(c, r)}
 	x.reply.init(w, r, &s.limits)
 	return x
 }
@@ -101,7 +102,7 @@ func (x *exchange) Notify(method string, params []byte) {
 	if method == string(mcp.MethodNotificationProgress) {
 		kept = redact.ProgressToken // the client's own
 	}
-	params, _, err := x.subject.redact.Text(params, kept)
+	params, _, err := x.Subject.Redact.Text(params, kept)
 	if err != nil {
 		return // a text that cannot be searched is not sent
 	}
@@ -109,7 +110,7 @@ func (x *exchange) Notify(method string, params []byte) {
 		// The notification may come long after the call. Then it is sent on another stream of the
 		// session.
 		if !x.reply.send(jsonrpc.AppendRequest(nil, "", method, params)) {
-			x.listeners.tellSession(x.session, x.endpoint.name, note{method: method, params: string(params)})
+			x.listeners.tellSession(x.session, x.Endpoint.Name, note{method: method, params: string(params)})
 		}
 		return
 	}
@@ -133,8 +134,8 @@ func (x *exchange) wantsLog(params []byte) bool {
 // upstreamCall returns the call of the upstream for a request about target.
 func (x *exchange) upstreamCall(target *view.Target) *upstream.Call {
 	c := &upstream.Call{Method: x.msg.Method, Name: target.Name, Member: target.Member, Params: x.params,
-		Principal: x.user(), Account: x.held.Name(), Peer: x,
-		Era: x.era, Profile: x.who.profile, LogLevel: x.logLevel, End: x.end, Trace: x.trace}
+		Principal: x.User(), Account: x.held.Name(), Peer: x,
+		Era: x.era, Profile: x.Who.Profile, LogLevel: x.logLevel, End: x.end, Trace: x.trace}
 	if x.session != nil {
 		c.Session = x.session.Key
 	}
@@ -144,9 +145,9 @@ func (x *exchange) upstreamCall(target *view.Target) *upstream.Call {
 // start begins the record of the request, for log, audit and metrics.
 func (x *exchange) start() *CallInfo {
 	info := &x.info
-	*info = CallInfo{RequestID: auth.RequestID(x.reply.w), Client: x.client, Principal: x.principal.ID,
-		Person: x.principal.Name, Email: x.principal.Email, Kind: string(x.principal.Kind),
-		Address: x.principal.Address, Era: string(x.era), Endpoint: x.endpoint.name, Surface: x.endpoint.surface,
+	*info = CallInfo{RequestID: auth.RequestID(x.reply.w), Client: x.client, Principal: x.Principal.ID,
+		Person: x.Principal.Name, Email: x.Principal.Email, Kind: string(x.Principal.Kind),
+		Address: x.Principal.Address, Era: string(x.era), Endpoint: x.Endpoint.Name, Surface: x.Endpoint.Surface,
 		Method: x.msg.Method, Request: string(x.msg.ID),
 		Sent: x.size}
 	info.Version = modernVersion
@@ -171,10 +172,10 @@ func (x *exchange) fail(err error) (reported error) {
 	reported = err
 	clean, n := e, 0
 	if _, ours := errors.AsType[*upstream.Error](err); ours { // the text may contain text of the upstream
-		clean, n = x.subject.redact.Error(&jsonrpc.Error{Code: e.Code, Message: e.Message})
+		clean, n = x.Subject.Redact.Error(&jsonrpc.Error{Code: e.Code, Message: e.Message})
 		clean = clean.WithData(e.Data) // of Junction
 	} else if _, peer := errors.AsType[*jsonrpc.Error](err); peer { // most were redacted before
-		clean, n = x.subject.redact.Error(e)
+		clean, n = x.Subject.Redact.Error(e)
 	}
 	if n > 0 {
 		e, reported = clean, &redactedError{err, clean.Message}

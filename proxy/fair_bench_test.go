@@ -14,6 +14,8 @@ import (
 	"junction/auth"
 	"junction/auth/authtest"
 	"junction/policy"
+	"junction/proxy/proxytest"
+	"junction/proxy/scope"
 	"junction/proxy/view"
 )
 
@@ -40,7 +42,7 @@ func (m many) Verify(_ context.Context, token string, _ netip.Addr) (*auth.Princ
 func BenchmarkCallOfMany(b *testing.B) {
 	const principals = 1000
 	s := mustServer(b)
-	s.apply(SnapshotConfig{Guard: &auth.Guard{Verifier: newMany(principals), Log: authtest.Log(b)}, Policy: policy.Open()}, []view.Backend{cannedBackend(b, 10, 100)})
+	s.apply(scope.Config{Guard: &auth.Guard{Verifier: newMany(principals), Log: authtest.Log(b)}, Policy: policy.Open()}, []view.Backend{proxytest.NewBackend(b, 10, 100)})
 	body := []byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"up__tool3","arguments":{"text":"hello"},` + modernMeta + `}}`)
 	headers := make([]http.Header, principals)
 	for i := range headers {

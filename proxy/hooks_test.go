@@ -14,6 +14,8 @@ import (
 
 	"junction/auth"
 	"junction/policy"
+	"junction/proxy/proxytest"
+	"junction/proxy/scope"
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/raw"
@@ -22,9 +24,9 @@ import (
 // TestCallInfoOfRefusals has calls refused before they get to a tool: each is reported, with what
 // it was about, and with no more of the client's text than a line has room for.
 func TestCallInfoOfRefusals(t *testing.T) {
-	b := cannedBackend(t, 1, 10)
+	b := proxytest.NewBackend(t, 1, 10)
 	var err error
-	if b.catalog.Capabilities, err = raw.Parse([]byte(`{"resources":{}}`)); err != nil {
+	if b.Lists.Capabilities, err = raw.Parse([]byte(`{"resources":{}}`)); err != nil {
 		t.Fatal(err)
 	}
 	s := mustServer(t, b)
@@ -42,7 +44,7 @@ func TestCallInfoOfRefusals(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.apply(SnapshotConfig{Guard: &auth.Guard{}, Policy: p}, []view.Backend{b})
+		s.apply(scope.Config{Guard: &auth.Guard{}, Policy: p}, []view.Backend{b})
 	}
 	post := func(method, name, id, params string) CallInfo {
 		calls = nil
@@ -81,9 +83,9 @@ func TestCallInfoOfRefusals(t *testing.T) {
 // TestCallInfoOfSubscriptions has a modern client subscribe to two resources, one of which it is
 // denied: each is reported as a call.
 func TestCallInfoOfSubscriptions(t *testing.T) {
-	b := cannedBackend(t, 1, 10)
+	b := proxytest.NewBackend(t, 1, 10)
 	var err error
-	if b.catalog.Capabilities, err = raw.Parse([]byte(`{"resources":{"subscribe":true}}`)); err != nil {
+	if b.Lists.Capabilities, err = raw.Parse([]byte(`{"resources":{"subscribe":true}}`)); err != nil {
 		t.Fatal(err)
 	}
 	s := mustServer(t, b)
@@ -91,7 +93,7 @@ func TestCallInfoOfSubscriptions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.apply(SnapshotConfig{Guard: &auth.Guard{}, Policy: p}, []view.Backend{b})
+	s.apply(scope.Config{Guard: &auth.Guard{}, Policy: p}, []view.Backend{b})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var got []string
@@ -112,7 +114,7 @@ func TestCallInfoOfSubscriptions(t *testing.T) {
 }
 
 // accepting accepts every subscription.
-type accepting struct{ *canned }
+type accepting struct{ *proxytest.Backend }
 
 func (accepting) Subscribe(_ context.Context, _ upstream.Profile, _, _ string, uris []string) (upstream.Source, []string, error) {
 	return upstream.Source{}, uris, nil
@@ -121,13 +123,13 @@ func (accepting) Subscribe(_ context.Context, _ upstream.Profile, _, _ string, u
 // TestSubscriptionsOfOneRequest has a modern client ask for more subscriptions in one request than it
 // may have, one of them twice: it gets as many as it may.
 func TestSubscriptionsOfOneRequest(t *testing.T) {
-	b := accepting{cannedBackend(t, 1, 10)}
+	b := accepting{proxytest.NewBackend(t, 1, 10)}
 	var err error
-	if b.catalog.Capabilities, err = raw.Parse([]byte(`{"resources":{"subscribe":true}}`)); err != nil {
+	if b.Lists.Capabilities, err = raw.Parse([]byte(`{"resources":{"subscribe":true}}`)); err != nil {
 		t.Fatal(err)
 	}
 	s := mustServer(t)
-	s.apply(SnapshotConfig{Guard: &auth.Guard{}, Policy: policy.Open()}, []view.Backend{b})
+	s.apply(scope.Config{Guard: &auth.Guard{}, Policy: policy.Open()}, []view.Backend{b})
 	uris := []string{`"mcp://up/x:0"`}
 	for i := range maxSubscriptions + 10 {
 		uris = append(uris, fmt.Sprintf(`"mcp://up/x:%d"`, i))
@@ -157,7 +159,7 @@ func (w *firstWrite) Write(b []byte) (int, error) {
 
 // failing answers each call with an error in words of the server.
 type failing struct {
-	*canned
+	*proxytest.Backend
 	words string
 }
 
@@ -169,8 +171,8 @@ func (f failing) Call(context.Context, *upstream.Call) (upstream.Result, error) 
 // audit get them as the client does, and still know the kind of the error.
 func TestCallInfoOfRedactedErrors(t *testing.T) {
 	const token = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
-	b := failing{cannedBackend(t, 1, 10), "cannot log in with " + token}
-	s := mustServer(t, b.canned)
+	b := failing{proxytest.NewBackend(t, 1, 10), "cannot log in with " + token}
+	s := mustServer(t, b.Backend)
 	var p policy.Config
 	if err := yaml.Unmarshal([]byte(`[ { name: all, rules: [ { allow: { upstreams: "*" } } ], redact: [ secrets ] } ]`), &p); err != nil {
 		t.Fatal(err)
@@ -179,7 +181,7 @@ func TestCallInfoOfRedactedErrors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.apply(SnapshotConfig{Guard: &auth.Guard{}, Policy: rules}, []view.Backend{b})
+	s.apply(scope.Config{Guard: &auth.Guard{}, Policy: rules}, []view.Backend{b})
 	var got error
 	s.hooks.CallDone = func(c *CallInfo) { got = c.Err }
 	r := httptest.NewRequest("POST", "http://127.0.0.1/mcp",

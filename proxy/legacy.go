@@ -15,6 +15,7 @@ import (
 	"junction/proxy/budget"
 	"junction/proxy/headers"
 	"junction/proxy/profile"
+	"junction/proxy/scope"
 	"junction/upstream"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
@@ -69,8 +70,8 @@ func (f legacyFront) enter(x *exchange) error {
 		return sessionError(err)
 	}
 	x.session, x.client, x.listeners = s, s.Client, &f.listeners
-	x.who = identity{s.Profile, s.Key}
-	x.caller = x.snapshot.forClient(x.caller)
+	x.Who = scope.Identity{Profile: s.Profile, Session: s.Key}
+	x.Caller = x.Snapshot.ForClient(x.Caller)
 	return nil
 }
 
@@ -108,8 +109,8 @@ func (f legacyFront) accept(x *exchange) {
 	case mcp.MethodNotificationProgress:
 		x.session.progress(x.params)
 	case mcp.MethodNotificationRootsListChanged:
-		for _, b := range x.snapshot.backends {
-			b.RootsChanged(x.who.profile, x.session.Key, x.user())
+		for _, b := range x.Snapshot.Backends {
+			b.RootsChanged(x.Who.Profile, x.session.Key, x.User())
 		}
 	}
 }
@@ -158,8 +159,8 @@ func (f legacyFront) handshake(x *exchange) (result, error) {
 	}
 	x.reply.w.Header()["Mcp-Session-Id"] = []string{id}
 	b := fmt.Appendf(nil, `{"protocolVersion":"%s","capabilities":`, version)
-	b = x.subject.Sight().Offers.AppendCapabilities(b, x.era)
-	b = x.subject.appendInstructions(fmt.Appendf(b, `,"serverInfo":%s`, f.serverInfo))
+	b = x.Subject.Sight().Offers.AppendCapabilities(b, x.era)
+	b = x.Subject.AppendInstructions(fmt.Appendf(b, `,"serverInfo":%s`, f.serverInfo))
 	x.info.Version, x.info.Client, x.info.Session = version, x.client, s.Key
 	return result{body: append(b, '}')}, nil
 }
@@ -190,7 +191,7 @@ func (f legacyFront) get(x *exchange) error {
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	l := &listener{caller: x.caller, session: x.session, changed: make(chan struct{}, 1), wants: everyList(),
+	l := &listener{Caller: x.Caller, session: x.session, changed: make(chan struct{}, 1), wants: everyList(),
 		first: []byte("retry: 2000\n\n")}
 	if err := x.session.join(l, cancel); err != nil {
 		return sessionError(err)
@@ -279,7 +280,7 @@ const maxBatch = 64
 // member answers one message of a batch, and returns the grant of the answer. text is nil if the
 // message has no answer.
 func (f legacyFront) member(all *exchange, item []byte) (text []byte, held budget.Grant) {
-	x := &exchange{caller: all.caller, era: all.era, session: all.session, client: all.client, request: all.request,
+	x := &exchange{Caller: all.Caller, era: all.era, session: all.session, client: all.client, request: all.request,
 		size: len(item), listeners: all.listeners, held: all.held.Empty()}
 	m, err := jsonrpc.Parse(item, f.limits.Nesting)
 	if err != nil {

@@ -16,33 +16,33 @@ import (
 
 // list answers with a page of a part.
 func (s *Server) list(x *exchange, p upstream.Part) (result, error) {
-	seen := x.subject.listed()
-	k := seen.View.Kind(p, x.era, x.who.profile)
+	seen := x.Subject.Listed()
+	k := seen.View.Kind(p, x.era, x.Who.Profile)
 	offset, err := s.readCursor(x, p, k)
 	if err != nil {
 		return result{}, err
 	}
-	searched := x.subject.search && p == upstream.PartTools
-	text, items, next, left := x.endpoint.page(seen, p, k, offset, s.limits.Page, x.subject.redact)
+	searched := x.Subject.Search && p == upstream.PartTools
+	text, items, next, left := x.Endpoint.Page(seen, p, k, offset, s.limits.Page, x.Subject.Redact)
 	r := result{body: text, items: items}
 	if left > 0 {
-		x.subject.unnamed[p].Do(func() {
+		x.Subject.Unnamed[p].Do(func() {
 			s.log.Warn("items are not listed, because a policy redacts their name or URI; to hide them from calls, "+
-				"too, deny them", "list", p.Member(), "items", left, "endpoint", x.endpoint.name,
-				"principal", x.principal.ID)
+				"too, deny them", "list", p.Member(), "items", left, "endpoint", x.Endpoint.Name,
+				"principal", x.Principal.ID)
 		})
 	}
 	r.tail = []byte{']'}
 	if next > 0 {
-		sealed := s.cursors.Seal(cursor{x.subject.print(p, k), uint32(next)}.encode(x.cursorScope()))
+		sealed := s.cursors.Seal(cursor{x.Subject.Print(p, k), uint32(next)}.encode(x.cursorScope()))
 		r.tail = raw.AppendQuote(append(r.tail, `,"nextCursor":`...), sealed)
 	}
 	if x.era == upstream.EraModern {
 		ttl, public := seen.Freshness(p, time.Now())
-		if searched && len(x.subject.always) == 0 {
+		if searched && len(x.Subject.Always) == 0 {
 			ttl, public = discovered, true
 		}
-		r.tail = appendFreshness(r.tail, ttl, public && !x.subject.private())
+		r.tail = appendFreshness(r.tail, ttl, public && !x.Subject.Private())
 		r.tail = append(append(r.tail, `,"resultType":"complete","_meta":`...), s.modernMeta...)
 	}
 	r.head, r.tail = []byte(`{"`+p.Member()+`":[`), append(r.tail, '}')
@@ -85,14 +85,14 @@ func (s *Server) readCursor(x *exchange, p upstream.Part, k view.ListKind) (int,
 		return 0, invalidParams("Invalid cursor")
 	}
 	c, scope, ok := decodeCursor(plain)
-	if !ok || scope != x.cursorScope() || c.print != x.subject.print(p, k) {
+	if !ok || scope != x.cursorScope() || c.print != x.Subject.Print(p, k) {
 		return 0, invalidParams("Invalid cursor: the list has changed; start again")
 	}
 	return int(c.offset), nil
 }
 
 // cursorScope identifies the endpoint and the principal of a cursor. Elsewhere the cursor is invalid.
-func (x *exchange) cursorScope() string { return x.endpoint.name + "\x00" + x.principal.ID }
+func (x *exchange) cursorScope() string { return x.Endpoint.Name + "\x00" + x.Principal.ID }
 
 // cursor is the content of a cursor: the print of the list, and the offset. A changed list has
 // another print.
@@ -120,7 +120,7 @@ func listOf(p upstream.Part) handler {
 }
 
 func listTools(ctx context.Context, s *Server, x *exchange) (result, error) {
-	if !x.subject.search || len(x.subject.always) > 0 {
+	if !x.Subject.Search || len(x.Subject.Always) > 0 {
 		s.awaitLists(ctx, x)
 	}
 	return s.list(x, upstream.PartTools)
@@ -138,20 +138,20 @@ func searchTools(ctx context.Context, s *Server, x *exchange) (result, error) {
 		return result{}, invalidParams("Invalid params: %s", err)
 	}
 	s.awaitLists(ctx, x)
-	seen := x.subject.Sight()
-	k := seen.View.Kind(upstream.PartTools, x.era, x.who.profile)
-	clean := func(text []byte) ([]byte, bool) { return x.subject.redact.Item(text, upstream.PartTools.Key()) }
+	seen := x.Subject.Sight()
+	k := seen.View.Kind(upstream.PartTools, x.era, x.Who.Profile)
+	clean := func(text []byte) ([]byte, bool) { return x.Subject.Redact.Item(text, upstream.PartTools.Key()) }
 	return s.toolText(x, seen.SearchAnswer(k, q, clean), ""), nil
 }
 
 // awaitLists waits briefly for starting upstreams, so that a client's first tools/list contains
 // their tools. It does not wait for upstreams with a known catalog.
 func (s *Server) awaitLists(ctx context.Context, x *exchange) {
-	seen, waited := x.subject.Sight(), false
+	seen, waited := x.Subject.Sight(), false
 	if seen.Settled && !seen.Separates {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, x.snapshot.config.FirstWait)
+	ctx, cancel := context.WithTimeout(ctx, x.Snapshot.Config.FirstWait)
 	defer cancel()
 	for st := range seen.Stocks() {
 		b := st.Backend
@@ -162,7 +162,7 @@ func (s *Server) awaitLists(ctx context.Context, x *exchange) {
 			case <-ctx.Done():
 			}
 		}
-		waited = b.Prepare(ctx, x.who.profile, x.who.session, x.user()) || waited
+		waited = b.Prepare(ctx, x.Who.Profile, x.Who.Session, x.User()) || waited
 	}
 	if waited {
 		s.lookAgain(x)
@@ -173,8 +173,8 @@ func (s *Server) awaitLists(ctx context.Context, x *exchange) {
 // the request keeps the old snapshot.
 func (s *Server) lookAgain(x *exchange) {
 	s.Settle()
-	if now := s.snapshot.Load().adopt(x.caller); now.subject != nil {
-		x.caller = now
+	if now := s.snapshot.Load().Adopt(x.Caller); now.Subject != nil {
+		x.Caller = now
 	}
 }
 
@@ -200,10 +200,10 @@ func (s *Server) awaitNamed(ctx context.Context, x *exchange, p upstream.Part, n
 // some of its items; nil otherwise.
 func (x *exchange) unlisted(name string) (found view.Backend) {
 	longest := -1
-	for st := range x.subject.Sight().Stocks() {
+	for st := range x.Subject.Sight().Stocks() {
 		b, begin := st.Backend, ""
-		if !x.subject.View.Bare {
-			begin = x.snapshot.config.Names.Full(view.PrefixOf(b), "")
+		if !x.Subject.View.Bare {
+			begin = x.Snapshot.Config.Names.Full(view.PrefixOf(b), "")
 		}
 		if strings.HasPrefix(name, begin) && len(begin) > longest {
 			found, longest = b, len(begin)

@@ -13,6 +13,7 @@ import (
 
 	"junction/proxy/budget"
 	"junction/proxy/relay"
+	"junction/proxy/scope"
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/jsonrpc"
@@ -25,15 +26,15 @@ import (
 
 // listener is one stream of notifications.
 type listener struct {
-	caller                       // updated with the snapshot; guarded by listeners.mu
-	session *session             // of the legacy era, whose streams share the notifications; nil otherwise
-	first   []byte               // written first, so that the client sees the open stream
-	meta    []byte               // _meta of each notification; nil for none
-	last    []byte               // written when Junction ends the stream; nil for none
-	wants   [upstream.Parts]bool // the lists whose changes to send; templates like resources
-	pending []note               // waiting notifications; guarded by listeners.mu
-	changed chan struct{}        // 1-buffered: pending has grown
-	end     context.CancelFunc   // ends the stream
+	scope.Caller                      // updated with the snapshot; guarded by listeners.mu
+	session      *session             // of the legacy era, whose streams share the notifications; nil otherwise
+	first        []byte               // written first, so that the client sees the open stream
+	meta         []byte               // _meta of each notification; nil for none
+	last         []byte               // written when Junction ends the stream; nil for none
+	wants        [upstream.Parts]bool // the lists whose changes to send; templates like resources
+	pending      []note               // waiting notifications; guarded by listeners.mu
+	changed      chan struct{}        // 1-buffered: pending has grown
+	end          context.CancelFunc   // ends the stream
 }
 
 // note is a notification. Equal waiting notes merge.
@@ -56,10 +57,10 @@ func (ls *listeners) add(l *listener) {
 	defer ls.mu.Unlock()
 	ls.open[l] = struct{}{}
 	for h := range ls.subscribers {
-		if l.session == nil || h.session != l.session || h.endpoint.name != l.endpoint.name {
+		if l.session == nil || h.session != l.session || h.Endpoint.Name != l.Endpoint.Name {
 			continue
 		}
-		h.caller = l.caller // the client may have a new token
+		h.Caller = l.Caller // the client may have a new token
 		if len(h.waiting) > 0 {
 			l.pending, h.waiting = append(l.pending, h.waiting...), nil
 			pace.Wake(l.changed)
@@ -76,7 +77,7 @@ func (ls *listeners) remove(l *listener) {
 // renew moves the streams and subscriptions to a new snapshot and notifies those whose lists
 // changed. It ends streams of removed endpoints or rejected principals, and subscriptions to denied
 // resources.
-func (s *Server) renew(w *snapshot) {
+func (s *Server) renew(w *scope.Snapshot) {
 	ls := &s.listeners
 	next := ls.adopted(w)
 	ls.mu.Lock()
@@ -84,19 +85,19 @@ func (s *Server) renew(w *snapshot) {
 	if s.snapshot.Load() != w {
 		return // a newer snapshot renews the streams
 	}
-	move := func(c caller) caller {
+	move := func(c scope.Caller) scope.Caller {
 		n, ok := next[c]
 		if !ok { // added meanwhile
-			n = w.adopt(c)
+			n = w.Adopt(c)
 		}
 		return n
 	}
 	told := map[listNote]bool{}
 	for l := range ls.open {
-		ls.move(l, move(l.caller), told)
+		ls.move(l, move(l.Caller), told)
 	}
 	for h := range ls.subscribers {
-		if gone := h.move(w, move(h.caller)); len(gone) > 0 {
+		if gone := h.move(w, move(h.Caller)); len(gone) > 0 {
 			defer s.moving.Go(func() { ls.release(h, func(k resourceKey) bool { return !slices.Contains(gone, k) }) })
 		}
 	}
@@ -104,20 +105,20 @@ func (s *Server) renew(w *snapshot) {
 
 // adopted returns the callers of all streams and subscriptions in the snapshot. Their subject views
 // are made without the lock, because that takes long.
-func (ls *listeners) adopted(w *snapshot) map[caller]caller {
-	var callers []caller
+func (ls *listeners) adopted(w *scope.Snapshot) map[scope.Caller]scope.Caller {
+	var callers []scope.Caller
 	ls.mu.Lock()
 	for l := range ls.open {
-		callers = append(callers, l.caller)
+		callers = append(callers, l.Caller)
 	}
 	for h := range ls.subscribers {
-		callers = append(callers, h.caller)
+		callers = append(callers, h.Caller)
 	}
 	ls.mu.Unlock()
-	next := map[caller]caller{}
+	next := map[scope.Caller]scope.Caller{}
 	for _, c := range callers {
 		if _, done := next[c]; !done {
-			next[c] = w.adopt(c)
+			next[c] = w.Adopt(c)
 		}
 	}
 	return next
@@ -130,17 +131,17 @@ type listNote struct {
 }
 
 // move gives a stream its caller of a new snapshot and notifies it of changed lists; ls.mu is held.
-func (ls *listeners) move(l *listener, now caller, told map[listNote]bool) {
-	if now.subject == nil {
+func (ls *listeners) move(l *listener, now scope.Caller, told map[listNote]bool) {
+	if now.Subject == nil {
 		l.end()
 		return
 	}
-	old := l.caller
-	l.caller = now
+	old := l.Caller
+	l.Caller = now
 	l.pending = still(now, l.pending)
 	for p, method := range listChanged {
 		about := listNote{l.session, method}
-		if !l.wants[p] || old.sameList(now, upstream.Part(p)) || l.session != nil && told[about] {
+		if !l.wants[p] || old.SameList(now, upstream.Part(p)) || l.session != nil && told[about] {
 			continue
 		}
 		told[about] = true
@@ -150,23 +151,23 @@ func (ls *listeners) move(l *listener, now caller, told map[listNote]bool) {
 
 // move gives a subscriber its caller of a new snapshot. It returns the resources that the caller may
 // not follow any more; the mu of listeners is held.
-func (h *subscriber) move(w *snapshot, now caller) (gone []resourceKey) {
-	if now.subject == nil && now.endpoint != nil && h.lapsed() {
+func (h *subscriber) move(w *scope.Snapshot, now scope.Caller) (gone []resourceKey) {
+	if now.Subject == nil && now.Endpoint != nil && h.lapsed() {
 		// otherwise the old snapshot would stay in memory as long as the session
-		now.subject = w.subjectView(now.endpoint, now.principal)
-		h.caller, h.waiting = now, still(now, h.waiting)
+		now.Subject = w.SubjectViewFor(now.Endpoint, now.Principal)
+		h.Caller, h.waiting = now, still(now, h.waiting)
 		return nil
 	}
 	for key, sub := range h.resources {
-		if now.subject == nil {
+		if now.Subject == nil {
 			gone = append(gone, key)
-		} else if g := now.subject.Ruling(view.NewResource(sub.backend, key.uri, sub.exposed,
+		} else if g := now.Subject.Ruling(view.NewResource(sub.backend, key.uri, sub.exposed,
 			false)); !g.Visible() || g.Scopes() != "" {
 			gone = append(gone, key)
 		}
 	}
-	if now.subject != nil {
-		h.caller = now
+	if now.Subject != nil {
+		h.Caller = now
 	}
 	h.waiting = still(now, h.waiting)
 	return gone
@@ -175,26 +176,26 @@ func (h *subscriber) move(w *snapshot, now caller) (gone []resourceKey) {
 // lapsed reports whether the token of a session has expired. Its subscriptions then wait for the
 // client to return with a new token, without notifications.
 func (h *subscriber) lapsed() bool {
-	ends := h.principal.Expires
+	ends := h.Principal.Expires
 	return h.session != nil && !ends.IsZero() && !time.Now().Before(ends)
 }
 
 // still returns the notes without those about resources that the caller may no longer use.
-func still(c caller, list []note) []note {
+func still(c scope.Caller, list []note) []note {
 	return slices.DeleteFunc(list, func(n note) bool {
 		if n.uri == "" {
 			return false
 		}
-		if c.subject == nil {
+		if c.Subject == nil {
 			return true
 		}
-		_, err := c.subject.Resource(n.uri)
+		_, err := c.Subject.Resource(n.uri)
 		return err != nil
 	})
 }
 
 // catchUp renews the streams if the snapshot was replaced while a stream was added.
-func (s *Server) catchUp(began *snapshot) {
+func (s *Server) catchUp(began *scope.Snapshot) {
 	if w := s.snapshot.Load(); w != began {
 		s.renew(w)
 	}
@@ -233,7 +234,7 @@ func (ls *listeners) tell(l *listener, n note) {
 // streamOf returns a stream of a session on an endpoint; nil for none.
 func (ls *listeners) streamOf(s *session, endpoint string) *listener {
 	for l := range ls.open {
-		if l.session == s && l.endpoint.name == endpoint {
+		if l.session == s && l.Endpoint.Name == endpoint {
 			return l
 		}
 	}
@@ -245,7 +246,7 @@ func (ls *listeners) streamOf(s *session, endpoint string) *listener {
 func (ls *listeners) deliver(h *subscriber, n note) {
 	l := h.stream
 	if l == nil {
-		l = ls.streamOf(h.session, h.endpoint.name)
+		l = ls.streamOf(h.session, h.Endpoint.Name)
 	}
 	if l == nil {
 		h.waiting = ls.push(h.waiting, n)
@@ -275,9 +276,9 @@ func (ls *listeners) drain(l *listener) []note {
 // listen keeps the stream open until ctx ends, the client deletes its session, or Junction shuts
 // down. The stream must have its share of limits.streams.
 func (s *Server) listen(ctx context.Context, x *exchange, l *listener) {
-	ctx, l.end = x.untilExpiry(ctx)
+	ctx, l.end = x.UntilExpiry(ctx)
 	defer l.end()
-	began := l.snapshot
+	began := l.Snapshot
 	s.listeners.add(l)
 	defer s.listeners.remove(l)
 	s.catchUp(began)
@@ -360,7 +361,7 @@ func subscribe(ctx context.Context, s *Server, x *exchange) (result, error) {
 		return result{}, refuse(http.StatusNotAcceptable, mcp.INVALID_REQUEST,
 			"a subscription is answered by text/event-stream, which this request does not accept")
 	}
-	l := &listener{caller: x.caller, changed: make(chan struct{}, 1)}
+	l := &listener{Caller: x.Caller, changed: make(chan struct{}, 1)}
 	var honoured []string
 	for p, name := range []string{"toolsListChanged", "promptsListChanged", "resourcesListChanged"} {
 		v, err := wanted.Get(name)
@@ -382,7 +383,7 @@ func subscribe(ctx context.Context, s *Server, x *exchange) (result, error) {
 	if err != nil && err != raw.ErrAbsent {
 		return result{}, err
 	}
-	if x.subject.Sight().Offers.Subscribe && len(uris) > 0 {
+	if x.Subject.Sight().Offers.Subscribe && len(uris) > 0 {
 		list, err := s.subscribeAll(ctx, x, h, uris)
 		if err != nil {
 			return result{}, err

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"junction/auth"
+	"junction/proxy/proxytest"
+	"junction/proxy/scope"
 	"junction/upstream"
 	"junction/upstream/raw"
 )
@@ -47,12 +49,12 @@ func (s *Server) send(w http.ResponseWriter, p *auth.Principal, body string, hea
 	r := &http.Request{Method: "POST", URL: &url.URL{Path: "/mcp"}, Host: "127.0.0.1:8420", Header: header}
 	r.Body, r.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
 	now := s.snapshot.Load()
-	e := now.endpoint("", p)
-	s.postAs(w, r, caller{snapshot: now, endpoint: e, principal: p, subject: now.subjectView(e, p)})
+	e := now.EndpointFor("", p)
+	s.postAs(w, r, scope.Caller{Snapshot: now, Endpoint: e, Principal: p, Subject: now.SubjectViewFor(e, p)})
 }
 
 // postAs has a request answered as one of the caller's.
-func (s *Server) postAs(w http.ResponseWriter, r *http.Request, c caller) {
+func (s *Server) postAs(w http.ResponseWriter, r *http.Request, c scope.Caller) {
 	x := s.newExchange(w, r, c)
 	defer s.release(x)
 	if err := s.post(x); err != nil {
@@ -72,9 +74,9 @@ func (w *ending) Write(b []byte) (int, error) {
 }
 
 // serverOf returns a server with the upstreams and the policies of the crowd.
-func serverOf(tb testing.TB, c *crowd) *Server {
+func serverOf(tb testing.TB, c *proxytest.Crowd) *Server {
 	s := mustServer(tb)
-	s.apply(SnapshotConfig{Guard: &auth.Guard{}, Policy: compiledPolicy(tb, c.policies)}, c.backends(tb))
+	s.apply(scope.Config{Guard: &auth.Guard{}, Policy: proxytest.MustPolicy(tb, c.Policies)}, c.Backends(tb))
 	return s
 }
 
@@ -110,7 +112,7 @@ func (s *Server) listed(tb testing.TB, p *auth.Principal, cursor string) (names,
 			tb.Fatalf("the list of %s is answered %.300s", p.ID, w.text)
 		}
 		for _, definition := range page {
-			names = append(names, toolOf(tb, string(definition)).Name)
+			names = append(names, proxytest.MustTool(tb, string(definition)).Name)
 		}
 		if cursor, err = o.String("nextCursor"); err != nil {
 			return names, cursors
@@ -123,8 +125,8 @@ func (s *Server) listed(tb testing.TB, p *auth.Principal, cursor string) (names,
 // by one.
 func (s *Server) mayList(p *auth.Principal) (names []string) {
 	w := s.snapshot.Load()
-	rights := w.config.Policy.For(Subject(p, ""))
-	for t := range w.endpoints[""].view.All(upstream.PartTools) {
+	rights := w.Config.Policy.For(scope.Subject(p, ""))
+	for t := range w.Endpoints[""].View.All(upstream.PartTools) {
 		if rights.Bind(t.PolicyItem()).Visible() {
 			names = append(names, t.Exposed)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"junction/proxy/headers"
 	"junction/proxy/profile"
+	"junction/proxy/scope"
 	"junction/upstream"
 	"junction/upstream/raw"
 )
@@ -83,8 +84,8 @@ func (f modernFront) check(x *exchange) error {
 		e.data = fmt.Appendf(nil, `{"supported":%s,"requested":%s}`, f.supported, raw.Quote(version))
 		return e
 	}
-	x.who = identity{profile: profile.Of(declared, version)}
-	x.caller = x.snapshot.forClient(x.caller)
+	x.Who = scope.Identity{Profile: profile.Of(declared, version)}
+	x.Caller = x.Snapshot.ForClient(x.Caller)
 	switch x.logLevel, err = x.meta.String(mcp.MetaKeyLogLevel); {
 	case err == raw.ErrAbsent:
 	case err != nil || upstream.Level(x.logLevel) == 0:
@@ -102,8 +103,8 @@ const discovered = time.Minute
 // discover answers server/discover.
 func discover(_ context.Context, s *Server, x *exchange) (result, error) {
 	b := fmt.Appendf(nil, `{"supportedVersions":%s,"capabilities":`, s.supported)
-	b = x.subject.Sight().Offers.AppendCapabilities(b, x.era)
-	b = x.subject.appendInstructions(b)
-	b = appendFreshness(b, discovered, !x.subject.private())
+	b = x.Subject.Sight().Offers.AppendCapabilities(b, x.era)
+	b = x.Subject.AppendInstructions(b)
+	b = appendFreshness(b, discovered, !x.Subject.Private())
 	return result{body: fmt.Appendf(b, `,"resultType":"complete","_meta":%s}`, s.modernMeta)}, nil
 }

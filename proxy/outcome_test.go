@@ -14,6 +14,8 @@ import (
 	"junction/auth"
 	"junction/policy"
 	"junction/proxy/budget"
+	"junction/proxy/proxytest"
+	"junction/proxy/scope"
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/jsonrpc"
@@ -22,7 +24,7 @@ import (
 
 // scripted is a backend with the next answer of a call.
 type scripted struct {
-	*canned
+	*proxytest.Backend
 	answer string
 	err    error
 }
@@ -80,8 +82,8 @@ func TestOutcomes(t *testing.T) {
 		for _, era := range []upstream.Era{upstream.EraLegacy, upstream.EraModern} {
 			t.Run(tt.name+"/"+string(era), func(t *testing.T) {
 				up := tt.up
-				up.canned = cannedBackend(t, 4, 10)
-				up.catalog.Era = era
+				up.Backend = proxytest.NewBackend(t, 4, 10)
+				up.Lists.Era = era
 				if got := outcomeOfCall(t, &up, era, tt.tool, tt.arguments); got != tt.want {
 					t.Errorf("the outcome is %s, want %s", got, tt.want)
 				}
@@ -136,7 +138,7 @@ func outcomeOfCall(t *testing.T, up view.Backend, era upstream.Era, tool, argume
 		t.Fatal(err)
 	}
 	s := mustServer(t, up)
-	s.apply(SnapshotConfig{Guard: &auth.Guard{}, Policy: p}, []view.Backend{up})
+	s.apply(scope.Config{Guard: &auth.Guard{}, Policy: p}, []view.Backend{up})
 	var got []Outcome
 	s.hooks.CallDone = func(c *CallInfo) { got = append(got, c.Outcome) }
 	header, meta := modernHeader("tools/call", tool), ","+modernMeta

@@ -12,6 +12,7 @@ import (
 	"junction/policy"
 	"junction/proxy/budget"
 	"junction/proxy/members"
+	"junction/proxy/proxytest"
 	"junction/upstream"
 )
 
@@ -39,7 +40,7 @@ var _ members.Members = elsewhereMembers{}
 // BenchmarkForward is what a member does for a request before and after the connection to the owner:
 // to authenticate it, and to open the ID of its session.
 func BenchmarkForward(b *testing.B) {
-	s := mustServer(b, cannedBackend(b, 10, 100))
+	s := mustServer(b, proxytest.NewBackend(b, 10, 100))
 	s.members = elsewhereMembers{}
 	id, _ := s.sessions.create("2025-11-25", "bench", budget.Account{Principal: "local"}, upstream.Profile{})
 	s.sessions.mu.Lock()
@@ -73,7 +74,7 @@ func (l leavingMembers) Self() string {
 // TestInitializeWhileTheLeaseEnds: a process that loses its lease, at whatever moment of initialize,
 // has no session to give, and says so.
 func TestInitializeWhileTheLeaseEnds(t *testing.T) {
-	s := mustServer(t, cannedBackend(t, 1, 1))
+	s := mustServer(t, proxytest.NewBackend(t, 1, 1))
 	l := leavingMembers{next: new(int)}
 	s.members, s.sessions.self = l, l.Self
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost/mcp", nil)

@@ -8,6 +8,7 @@ import (
 
 	"junction/auth"
 	"junction/proxy/budget"
+	"junction/proxy/proxytest"
 	"junction/upstream"
 	"junction/upstream/raw"
 )
@@ -20,11 +21,11 @@ func TestSafety10PagesAreWrittenAlike(t *testing.T) {
 	const ui = `"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["text/html;profile=mcp-app"]}}`
 	apps := strings.Replace(modernMeta, `clientCapabilities":{`, `clientCapabilities":{`+ui, 1)
 	for _, n := range []int{1, 7, 1000} {
-		b := cannedBackend(t, n, 10)
-		headers, older := toolOf(t, `{"name":"headers"}`), toolOf(t, `{"name":"older","outputSchema":{"type":"array"}}`)
+		b := proxytest.NewBackend(t, n, 10)
+		headers, older := proxytest.MustTool(t, `{"name":"headers"}`), proxytest.MustTool(t, `{"name":"older","outputSchema":{"type":"array"}}`)
 		headers.HeaderProblem, older.Older = "wrong", []raw.Edit{{Name: "outputSchema"}}
-		app := toolOf(t, `{"name":"app","_meta":{"ui":{"visibility":["app"]}}}`)
-		b.catalog.Tools = append(b.catalog.Tools, app, headers, older)
+		app := proxytest.MustTool(t, `{"name":"app","_meta":{"ui":{"visibility":["app"]}}}`)
+		b.Lists.Tools = append(b.Lists.Tools, app, headers, older)
 		s := mustServer(t, b)
 		s.limits.Page = 5000
 		plainID, _ := s.sessions.create("2025-11-25", "test", budget.Account{Principal: "local"}, upstream.Profile{})
@@ -56,7 +57,7 @@ func TestSafety10PagesAreWrittenAlike(t *testing.T) {
 						t.Errorf("list number %d has %d bytes, and Content-Length is %s", round+1, len(text), length)
 					}
 				}
-				if got := s.snapshot.Load().endpoints[""].cached().Pages; got != i+1 {
+				if got := s.snapshot.Load().Endpoints[""].Cached().Pages; got != i+1 {
 					t.Errorf("%d pages are prepared, want %d", got, i+1)
 				}
 				has := map[string]bool{"up__tool0": true, "up__app": client.apps, "up__headers": client.legacy,

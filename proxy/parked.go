@@ -309,7 +309,7 @@ func (l *parkedCalls) start(call func()) bool {
 func (l *parkedCalls) admit(p *parked) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch who := p.origin.principal.ID; {
+	switch who := p.origin.Principal.ID; {
 	case l.closed, p.over:
 		return false
 	case p.listed:
@@ -332,8 +332,8 @@ func (l *parkedCalls) remove(p *parked) {
 	}
 	p.listed = false
 	delete(l.calls, p.id)
-	if l.of[p.origin.principal.ID]--; l.of[p.origin.principal.ID] == 0 {
-		delete(l.of, p.origin.principal.ID)
+	if l.of[p.origin.Principal.ID]--; l.of[p.origin.Principal.ID] == 0 {
+		delete(l.of, p.origin.Principal.ID)
 	}
 }
 

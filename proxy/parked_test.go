@@ -8,13 +8,14 @@ import (
 
 	"junction/auth"
 	"junction/proxy/budget"
+	"junction/proxy/scope"
 )
 
 // TestLateQuestionKeepsNoPlace has a question come when its call is over: the call does not go back
 // to where others wait for a place.
 func TestLateQuestionKeepsNoPlace(t *testing.T) {
 	l := &parkedCalls{max: 1, patience: time.Minute, calls: map[string]*parked{}, of: map[string]int{}}
-	origin := &exchange{caller: caller{principal: auth.Local}}
+	origin := &exchange{Caller: scope.Caller{Principal: auth.Local}}
 	over, next := &parked{calls: l, id: "over", origin: origin}, &parked{calls: l, id: "next", origin: origin}
 	l.remove(over)
 	if l.admit(over) {

@@ -332,15 +332,15 @@ func (s *session) recorded(id string) (*replay.Record, int) {
 // replay writes the remaining events of an interrupted stream, and its future events, as long as
 // the caller has access.
 func (f legacyFront) replay(ctx context.Context, x *exchange, rec *replay.Record, n int) {
-	ctx, cancel := x.untilExpiry(ctx)
+	ctx, cancel := x.UntilExpiry(ctx)
 	defer cancel()
 	relay.ClearReadDeadline(x.reply.w)
 	beginStream(x.reply.w)
 	alive := time.NewTicker(quiet)
 	defer alive.Stop()
 	for {
-		if now := f.snapshot.Load(); now != x.snapshot {
-			if x.caller = now.adopt(x.caller); x.subject == nil {
+		if now := f.snapshot.Load(); now != x.Snapshot {
+			if x.Caller = now.Adopt(x.Caller); x.Subject == nil {
 				return
 			}
 		}

@@ -158,24 +158,24 @@ var outcomeOf = map[upstream.Kind]Outcome{upstream.KindUnavailable: Unavailable,
 // if the endpoint does not exist.
 func (s *Server) Explain(who policy.Subject, endpoint, name string) ([]view.Explanation, bool) {
 	w := s.snapshot.Load()
-	e := w.endpoints[endpoint]
+	e := w.Endpoints[endpoint]
 	if e == nil {
 		return nil, false
 	}
-	who.Surface = e.surface
-	rights := w.config.Policy.For(who)
+	who.Surface = e.Surface
+	rights := w.Config.Policy.For(who)
 	guards := rights.Guards()
 	listed := func(t *view.Target) bool {
-		return t.Tool == nil || !e.search && !guards.Search || e.always.Match(t.Names) || guards.Always.Match(t.Names)
+		return t.Tool == nil || !e.Search && !guards.Search || e.Always.Match(t.Names) || guards.Always.Match(t.Names)
 	}
-	return e.view.Explain(rights, name, listed), true
+	return e.View.Explain(rights, name, listed), true
 }
 
 // Definitions returns the definitions of all tools except those that the configuration hides, in
 // the order of upstreams and of their lists. The definitions alias the catalogs.
 func (s *Server) Definitions() []pins.Definition {
 	var list []pins.Definition
-	for _, b := range s.snapshot.Load().backends {
+	for _, b := range s.snapshot.Load().Backends {
 		catalog, config := b.Catalog(), b.Config()
 		for i := range catalog.Tools {
 			t := &catalog.Tools[i]
@@ -188,7 +188,7 @@ func (s *Server) Definitions() []pins.Definition {
 }
 
 // Problems returns the hidden items and their reasons.
-func (s *Server) Problems() []view.Problem { return s.snapshot.Load().problems() }
+func (s *Server) Problems() []view.Problem { return s.snapshot.Load().Problems() }
 
 // Tools returns the number of tools on the merged endpoint.
 func (s *Server) Tools() int {
@@ -202,7 +202,7 @@ func (s *Server) Tools() int {
 // ToolsByUpstream returns how many tools each upstream has on the merged endpoint.
 func (s *Server) ToolsByUpstream() map[string]int {
 	n := map[string]int{}
-	for t := range s.snapshot.Load().endpoints[""].view.All(upstream.PartTools) {
+	for t := range s.snapshot.Load().Endpoints[""].View.All(upstream.PartTools) {
 		n[t.Backend.Name()]++
 	}
 	return n

@@ -22,6 +22,7 @@ import (
 	"junction/proxy/headers"
 	"junction/proxy/origin"
 	"junction/proxy/relay"
+	"junction/proxy/scope"
 	"junction/upstream/jsonrpc"
 )
 
@@ -46,17 +47,17 @@ func (s *Server) route() {
 func (s *Server) at(name func(*http.Request) string) http.HandlerFunc {
 	return func(rw http.ResponseWriter, r *http.Request) {
 		w := s.snapshot.Load()
-		c := caller{snapshot: w, principal: w.config.Guard.Authenticate(rw, r)}
-		if c.principal == nil {
+		c := scope.Caller{Snapshot: w, Principal: w.Config.Guard.Authenticate(rw, r)}
+		if c.Principal == nil {
 			return
 		}
 		at := name(r)
-		w.awaitPersonal(r.Context(), c.principal)
-		switch rights := c.enter(at); {
+		w.AwaitPersonal(r.Context(), c.Principal)
+		switch rights := c.Enter(at); {
 		case rights.None():
 			s.forbid(rw, c, at)
 			return
-		case c.endpoint == nil, c.hidden():
+		case c.Endpoint == nil, c.Hidden():
 			s.noEndpoint(rw, c, at)
 			return
 		}
@@ -93,17 +94,17 @@ func (s *Server) release(x *exchange) {
 
 // forbid answers a caller to whom no policy grants anything. The request is not parsed. The answer is
 // an HTTP error, as for an invalid token, and not an MCP error.
-func (s *Server) forbid(rw http.ResponseWriter, c caller, at string) {
-	err := refuse(http.StatusForbidden, 0, "%s; no policy grants access (policies)", identityText(c.principal))
+func (s *Server) forbid(rw http.ResponseWriter, c scope.Caller, at string) {
+	err := refuse(http.StatusForbidden, 0, "%s; no policy grants access (policies)", identityText(c.Principal))
 	auth.Deny(rw, err.text)
 	s.refused("policy", http.StatusForbidden, 0)
 	s.reportRefused(rw, c, CallInfo{Endpoint: at, Verdict: policy.Deny.String(), Outcome: Denied, Err: err})
 }
 
 // noEndpoint answers a request for an endpoint that does not exist, or that the caller cannot see.
-func (s *Server) noEndpoint(rw http.ResponseWriter, c caller, at string) {
+func (s *Server) noEndpoint(rw http.ResponseWriter, c scope.Caller, at string) {
 	outcome := Invalid
-	if c.endpoint != nil {
+	if c.Endpoint != nil {
 		outcome = Denied
 	}
 	s.refused("endpoint", http.StatusNotFound, 0)
@@ -112,12 +113,12 @@ func (s *Server) noEndpoint(rw http.ResponseWriter, c caller, at string) {
 }
 
 // reportRefused reports a request that was refused before its body was read.
-func (s *Server) reportRefused(rw http.ResponseWriter, c caller, info CallInfo) {
+func (s *Server) reportRefused(rw http.ResponseWriter, c scope.Caller, info CallInfo) {
 	if s.hooks.CallDone == nil {
 		return
 	}
-	info.RequestID, info.Principal, info.Person = auth.RequestID(rw), c.principal.ID, c.principal.Name
-	info.Email, info.Kind, info.Address = c.principal.Email, string(c.principal.Kind), c.principal.Address
+	info.RequestID, info.Principal, info.Person = auth.RequestID(rw), c.Principal.ID, c.Principal.Name
+	info.Email, info.Kind, info.Address = c.Principal.Email, string(c.Principal.Kind), c.Principal.Address
 	s.report(&info)
 }
 
@@ -140,7 +141,7 @@ func (s *Server) checkOrigin(next http.Handler) http.Handler {
 			s.deny(rw, "origin", origin.Text(given))
 			return
 		}
-		if w.direct {
+		if w.Direct {
 			if name := origin.Forwarded(r.Header); name != "" {
 				s.deny(rw, "proxy", origin.ForwardedText(name))
 				return
@@ -173,8 +174,8 @@ type allowedHost struct {
 	hosts []string
 }
 
-func (s *Server) hostAllowed(w *snapshot, host string) bool {
-	hosts := w.config.AllowedHosts
+func (s *Server) hostAllowed(w *scope.Snapshot, host string) bool {
+	hosts := w.Config.AllowedHosts
 	if last := s.host.Load(); last != nil && last.host == host && slices.Equal(last.hosts, hosts) {
 		return true
 	}
@@ -317,15 +318,15 @@ func (p *buffers) put(b *[]byte) {
 // originAllowed reports whether pages of the origin may send requests. With authentication, all
 // loopback origins are allowed, because a page does not have the key. Without, only AllowedOrigins
 // are.
-func originAllowed(w *snapshot, from string) bool {
-	if slices.Contains(w.config.AllowedOrigins, from) {
+func originAllowed(w *scope.Snapshot, from string) bool {
+	if slices.Contains(w.Config.AllowedOrigins, from) {
 		return true
 	}
-	return !w.open() && origin.Loopback(from)
+	return !w.Open() && origin.Loopback(from)
 }
 
 // grant returns an empty grant for a request.
-func (s *Server) grant(c caller, r *http.Request) budget.Grant {
+func (s *Server) grant(c scope.Caller, r *http.Request) budget.Grant {
 	a, agent := accountOf(c, r), ""
 	if a.Program != 0 {
 		agent = header(r.Header, "User-Agent")
@@ -334,16 +335,16 @@ func (s *Server) grant(c caller, r *http.Request) budget.Grant {
 }
 
 // accountOf returns the account of a request.
-func accountOf(c caller, r *http.Request) budget.Account {
-	a := budget.Account{Principal: c.principal.ID}
+func accountOf(c scope.Caller, r *http.Request) budget.Account {
+	a := budget.Account{Principal: c.Principal.ID}
 	switch {
-	case c.principal.Kind != auth.KindLocal:
-	case c.snapshot.direct:
+	case c.Principal.Kind != auth.KindLocal:
+	case c.Snapshot.Direct:
 		if agent := header(r.Header, "User-Agent"); agent != "" {
 			a.Program = maphash.String(programs, agent)
 		}
 	default:
-		a.From = budget.Network(c.principal.Address)
+		a.From = budget.Network(c.Principal.Address)
 	}
 	return a
 }

@@ -12,7 +12,9 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"junction/proxy/budget"
+	"junction/proxy/proxytest"
 	"junction/proxy/replay"
+	"junction/proxy/scope"
 	"junction/upstream"
 )
 
@@ -98,8 +100,8 @@ func TestSafety8EventsThatAreKept(t *testing.T) {
 func TestSafety8SubscriptionsTakeMemory(t *testing.T) {
 	b := budgetOf(t, [budget.Quotas]int64{budget.Bytes: 1 << 20})
 	ls := &listeners{open: map[*listener]struct{}{}, subscribers: map[*subscriber]struct{}{}}
-	backend := cannedBackend(t, 1, 10)
-	x := &exchange{caller: caller{endpoint: &endpoint{}}, held: b.Grant(budget.Account{Principal: "hog"}, "")}
+	backend := proxytest.NewBackend(t, 1, 10)
+	x := &exchange{Caller: scope.Caller{Endpoint: &scope.Endpoint{}}, held: b.Grant(budget.Account{Principal: "hog"}, "")}
 	var hearers []*subscriber
 	uri, n := "file:///"+strings.Repeat("x", 1000), 0
 	for range 1000 {

@@ -15,6 +15,7 @@ import (
 	"junction/auth"
 	"junction/policy"
 	"junction/proxy/budget"
+	"junction/proxy/scope"
 	"junction/upstream"
 )
 
@@ -230,7 +231,7 @@ func TestSafety8Metering(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w := newTown(t, Limits{}, 10, nil, func(c *SnapshotConfig) { c.Policy = limited })
+		w := newTown(t, Limits{}, 10, nil, func(c *scope.Config) { c.Policy = limited })
 		ctx, end := context.WithCancel(t.Context())
 		end() // a stream opens and ends
 		idle := "ping"
@@ -298,13 +299,13 @@ func TestSafety8Programs(t *testing.T) {
 		w.unused()
 	})
 	synctest.Test(t, func(t *testing.T) {
-		w := newTown(t, Limits{}, 10, &auth.Guard{}, func(c *SnapshotConfig) { c.BehindProxy = true })
+		w := newTown(t, Limits{}, 10, &auth.Guard{}, func(c *scope.Config) { c.BehindProxy = true })
 		from := func(address, agent string) budget.Account {
 			r := httptest.NewRequest(http.MethodPost, "/mcp", nil)
 			r.RemoteAddr = address
 			r.Header.Set("User-Agent", agent)
 			world := w.snapshot.Load()
-			return accountOf(caller{snapshot: world, principal: world.config.Guard.Authenticate(httptest.NewRecorder(), r)}, r)
+			return accountOf(scope.Caller{Snapshot: world, Principal: world.Config.Guard.Authenticate(httptest.NewRecorder(), r)}, r)
 		}
 		if from("192.0.2.1:1", "a") != from("192.0.2.1:2", "b") || from("192.0.2.1:1", "a") == from("192.0.2.2:1", "a") {
 			t.Error("IPv4 addresses are not what is shared by")

@@ -15,6 +15,8 @@ import (
 	"junction/auth"
 	"junction/policy"
 	"junction/proxy/budget"
+	"junction/proxy/proxytest"
+	"junction/proxy/scope"
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/raw"
@@ -30,9 +32,9 @@ func (s *Server) as(name string, body io.Reader, length int64, header ...string)
 	}
 	world := s.snapshot.Load()
 	p := &auth.Principal{Kind: auth.KindKey, ID: name, Key: name}
-	e := world.endpoint("", p)
+	e := world.EndpointFor("", p)
 	w := httptest.NewRecorder()
-	s.postAs(w, r, caller{snapshot: world, endpoint: e, principal: p, subject: world.subjectView(e, p)})
+	s.postAs(w, r, scope.Caller{Snapshot: world, Endpoint: e, Principal: p, Subject: world.SubjectViewFor(e, p)})
 	return w
 }
 
@@ -51,7 +53,7 @@ const largeBody = 16 << 20
 // TestSafety7MemoryBySmallMembers sends bodies of the full size that have as many members as
 // possible. A body itself takes up to 24 MiB while it grows.
 func TestSafety7MemoryBySmallMembers(t *testing.T) {
-	s := mustServer(t, cannedBackend(t, 1, 10))
+	s := mustServer(t, proxytest.NewBackend(t, 1, 10))
 	id, _ := s.sessions.create(mcp.ProtocolVersion20250326, "test", budget.Account{Principal: "key:many"}, upstream.Profile{})
 	fill := func(before, member, after string) string {
 		n := (largeBody - len(before) - len(member) - len(after)) / (len(member) + 1)
@@ -83,14 +85,14 @@ func TestSafety7MemoryBySmallMembers(t *testing.T) {
 // TestSafety7ArgumentsThatPolicyReads has a rule look into arguments of many members, which no rule
 // would look into otherwise.
 func TestSafety7ArgumentsThatPolicyReads(t *testing.T) {
-	s := mustServer(t, cannedBackend(t, 1, 10))
+	s := mustServer(t, proxytest.NewBackend(t, 1, 10))
 	all := policy.List{"*"}
 	p, err := policy.Compile(policy.Config{{Name: "all", Rules: []policy.Rule{
 		{Deny: &policy.Selector{Where: policy.Where{"/a/*/b": {{Glob: "x"}}}}}, {Allow: &policy.Selector{Upstreams: all}}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.apply(SnapshotConfig{Guard: &auth.Guard{}, Policy: p}, []view.Backend{cannedBackend(t, 1, 10)})
+	s.apply(scope.Config{Guard: &auth.Guard{}, Policy: p}, []view.Backend{proxytest.NewBackend(t, 1, 10)})
 	id, _ := s.sessions.create(mcp.ProtocolVersion20250326, "test", budget.Account{Principal: "key:many"}, upstream.Profile{})
 	for _, arguments := range []string{
 		`{` + strings.Repeat(`"":0,`, 3_000_000) + `"a":0}`, `{"a":[` + strings.Repeat("0,", 7_000_000) + `0]}`, `{"a":[{` + strings.Repeat(`"":0,`, 3_000_000) + `"":0}]}`,

@@ -13,6 +13,8 @@ import (
 
 	"junction/auth"
 	"junction/policy"
+	"junction/proxy/proxytest"
+	"junction/proxy/scope"
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/bounded"
@@ -22,18 +24,18 @@ import (
 // keeps at most 4 KB, of which the caches count as much. Before, it was 10.5 MB.
 func TestSafety10BytesOfAPrincipal(t *testing.T) {
 	const some, keys = 20, 220
-	c := keysOfOnePolicy(keys, 50, 210)
+	c := proxytest.KeysOfOnePolicy(keys, 50, 210)
 	s := serverOf(t, &c)
 	list := func(principals []*auth.Principal) {
 		for _, p := range principals {
 			s.listTools(&nowhere{header: http.Header{}}, p, "")
 		}
 	}
-	list(c.principals[:some]) // for buffers and the like
+	list(c.Principals[:some]) // for buffers and the like
 	w := s.snapshot.Load()
-	before, counted := held(), w.subjects.Used
-	list(c.principals[some:])
-	each, eachCounted := (held()-before)/(keys-some), (w.subjects.Used-counted)/(keys-some)
+	before, counted := proxytest.MemoryInUse(), w.Subjects.Used
+	list(c.Principals[some:])
+	each, eachCounted := (proxytest.MemoryInUse()-before)/(keys-some), (w.Subjects.Used-counted)/(keys-some)
 	t.Logf("a principal that has listed %d tools keeps %d bytes; %d are counted", 50*210, each, eachCounted)
 	if each > 4000 {
 		t.Errorf("a principal that has listed %d tools keeps %d bytes, want at most 4000", 50*210, each)
@@ -41,7 +43,7 @@ func TestSafety10BytesOfAPrincipal(t *testing.T) {
 	if int(each) > eachCounted*5/4 {
 		t.Errorf("a principal keeps %d bytes, and %d are counted", each, eachCounted)
 	}
-	if n := w.endpoints[""].cached().Subjects; n != keys {
+	if n := w.Endpoints[""].Cached().Subjects; n != keys {
 		t.Errorf("%d principals are remembered, want all %d", n, keys)
 	}
 	runtime.KeepAlive(s)
@@ -51,22 +53,22 @@ func TestSafety10BytesOfAPrincipal(t *testing.T) {
 // TestSafety10PrincipalsWhoSeeTheSame have different policies. A page is prepared for all of them
 // together.
 func TestSafety10PrincipalsWhoSeeTheSame(t *testing.T) {
-	c := keysOfOnePolicy(3, 4, 50)
-	for i := range c.policies {
-		c.policies[i].Rules = []policy.Rule{allow(tools("up1__*", fmt.Sprint("none", i)))}
+	c := proxytest.KeysOfOnePolicy(3, 4, 50)
+	for i := range c.Policies {
+		c.Policies[i].Rules = []policy.Rule{proxytest.Allow(proxytest.Tools("up1__*", fmt.Sprint("none", i)))}
 	}
 	s := serverOf(t, &c)
-	e := s.snapshot.Load().endpoints[""]
-	for i, p := range c.principals {
+	e := s.snapshot.Load().Endpoints[""]
+	for i, p := range c.Principals {
 		want := s.mayList(p)
 		if names, _ := s.listed(t, p, ""); !slices.Equal(names, want) || len(names) != 50 {
 			t.Errorf("%s lists %v, want %v", p.ID, names, want)
 		}
-		if n, want := e.cached().Pages, min(i, 1); n != want {
+		if n, want := e.Cached().Pages, min(i, 1); n != want {
 			t.Errorf("after %d lists there are %d prepared pages, want %d", i+1, n, want)
 		}
 	}
-	if n := e.cached().Rights; n != 3 {
+	if n := e.Cached().Rights; n != 3 {
 		t.Errorf("there are %d shares, want 3", n)
 	}
 }
@@ -76,15 +78,15 @@ func TestSafety10PrincipalsWhoSeeTheSame(t *testing.T) {
 // gets a page with its tool, a page that lacks another tool, or the tool by its name.
 func TestSafety10OneToolMakesADifference(t *testing.T) {
 	const keys, perUpstream, page = 12, 40, 7
-	c := keysOfOnePolicy(keys, 1, perUpstream)
-	configs := make([]SnapshotConfig, 3)
+	c := proxytest.KeysOfOnePolicy(keys, 1, perUpstream)
+	configs := make([]scope.Config, 3)
 	for k := range configs {
-		for i := range c.policies {
-			c.policies[i].Rules = []policy.Rule{deny(tools(fmt.Sprintf("*_tool%d", i+10*k))), allow(all())}
+		for i := range c.Policies {
+			c.Policies[i].Rules = []policy.Rule{proxytest.Deny(proxytest.Tools(fmt.Sprintf("*_tool%d", i+10*k))), proxytest.Allow(proxytest.All())}
 		}
-		configs[k] = SnapshotConfig{Guard: &auth.Guard{}, Policy: compiledPolicy(t, c.policies)}
+		configs[k] = scope.Config{Guard: &auth.Guard{}, Policy: proxytest.MustPolicy(t, c.Policies)}
 	}
-	s, backends := mustServer(t), c.backends(t)
+	s, backends := mustServer(t), c.Backends(t)
 	s.apply(configs[0], backends)
 	done := make(chan struct{})
 	var loads, lists sync.WaitGroup
@@ -102,12 +104,12 @@ func TestSafety10OneToolMakesADifference(t *testing.T) {
 	verbs := []string{"read", "write", "delete", "query", "drop"}
 	look := func(i int, p *auth.Principal) {
 		w := s.snapshot.Load()
-		e := w.endpoint("", p)
-		share := w.subjectView(e, p)
-		k := slices.IndexFunc(configs, func(c SnapshotConfig) bool { return c.Policy == w.config.Policy })
+		e := w.EndpointFor("", p)
+		share := w.SubjectViewFor(e, p)
+		k := slices.IndexFunc(configs, func(c scope.Config) bool { return c.Policy == w.Config.Policy })
 		text := ""
 		for offset := 0; ; {
-			body, items, next, _ := e.page(share.Sight(), upstream.PartTools, view.LegacyKind, offset, page, nil)
+			body, items, next, _ := e.Page(share.Sight(), upstream.PartTools, view.LegacyKind, offset, page, nil)
 			text += string(items.AppendTo(slices.Clone(body)))
 			if offset = next; next == 0 {
 				break
@@ -124,7 +126,7 @@ func TestSafety10OneToolMakesADifference(t *testing.T) {
 			}
 		}
 	}
-	for i, p := range c.principals {
+	for i, p := range c.Principals {
 		lists.Go(func() {
 			for range 60 {
 				look(i, p)
@@ -146,15 +148,15 @@ func TestSafety10BudgetHolds(t *testing.T) {
 		t.Attr("short", "true") // CI runs it again without -short
 		n = 2000
 	}
-	c := usersOfGroups(n, 500, 5, 20)
+	c := proxytest.UsersOfGroups(n, 500, 5, 20)
 	s := serverOf(t, &c)
 	s.limits.Page = 60
 	w := s.snapshot.Load()
-	w.subjects.Max, w.pages.Max = budget, budget
+	w.Subjects.Max, w.Pages.Max = budget, budget
 	var often []*auth.Principal // who list now and then
 	want := map[string][]string{}
 	for i := 0; i < n; i += n / 10 {
-		p := c.principals[i]
+		p := c.Principals[i]
 		often, want[p.ID] = append(often, p), s.mayList(p)
 	}
 	check := func(p *auth.Principal) {
@@ -163,18 +165,18 @@ func TestSafety10BudgetHolds(t *testing.T) {
 			t.Fatalf("%s lists %v, want %v", p.ID, names, want[p.ID])
 		}
 	}
-	before := held()
-	for i, p := range c.principals {
+	before := proxytest.MemoryInUse()
+	for i, p := range c.Principals {
 		if s.listAll(t, p); i%100 == 0 {
 			check(often[i/100%len(often)])
 			check(often[i/100%len(often)])
 		}
-		if w.subjects.Used > budget || w.pages.Used > budget {
+		if w.Subjects.Used > budget || w.Pages.Used > budget {
 			t.Fatalf("after %d principals %d bytes of subjects and %d of pages are in use, want at most %d",
-				i+1, w.subjects.Used, w.pages.Used, budget)
+				i+1, w.Subjects.Used, w.Pages.Used, budget)
 		}
 	}
-	grown, remembered := held()-before, w.endpoints[""].cached().Subjects
+	grown, remembered := proxytest.MemoryInUse()-before, w.Endpoints[""].Cached().Subjects
 	t.Logf("%d principals take %d KiB; %d of them are remembered", n, grown>>10, remembered)
 	if limit := int64(2*budget + view.MaxRulings + 1<<20); grown > limit {
 		t.Errorf("%d principals take %d KiB, want at most %d", n, grown>>10, limit>>10)
@@ -192,17 +194,17 @@ func TestSafety10BudgetHolds(t *testing.T) {
 // TestSafety10CursorsOutliveEviction takes a cursor, has everything leave the caches that can, and
 // goes on.
 func TestSafety10CursorsOutliveEviction(t *testing.T) {
-	c := keysOfOnePolicy(2, 3, 20)
+	c := proxytest.KeysOfOnePolicy(2, 3, 20)
 	s := serverOf(t, &c)
 	s.limits.Page = 10
 	w := s.snapshot.Load()
-	for i, p := range c.principals {
+	for i, p := range c.Principals {
 		names, cursors := s.listed(t, p, "")
 		if len(cursors) < 2 {
 			t.Fatalf("%s lists %d tools with %d cursors", p.ID, len(names), len(cursors))
 		}
 		for k, cursor := range cursors {
-			for _, r := range []*bounded.Room{&w.subjects, &w.pages} {
+			for _, r := range []*bounded.Room{&w.Subjects, &w.Pages} {
 				most := r.Max
 				r.Close()
 				r.Max = most
@@ -211,7 +213,7 @@ func TestSafety10CursorsOutliveEviction(t *testing.T) {
 				t.Errorf("from page %d on %s lists %v, want %v", k+2, p.ID, rest, names[10*(k+1):])
 			}
 		}
-		w, other := newAnswer(), c.principals[1-i]
+		w, other := newAnswer(), c.Principals[1-i]
 		if s.listTools(w, other, cursors[0]); !strings.Contains(string(w.text), "Invalid cursor") {
 			t.Errorf("%s's cursor is answered %.200s for %s", p.ID, w.text, other.ID)
 		}
@@ -222,65 +224,65 @@ func TestSafety10CursorsOutliveEviction(t *testing.T) {
 // that ask for nothing. What the worlds before have kept is gone, also for a session whose token
 // has expired.
 func TestSafety10ChangeIsLazy(t *testing.T) {
-	c := keysOfOnePolicy(50, 3, 20)
-	c.policies = append(c.policies, policy.Entry{Name: "local", Match: &policy.Match{Kind: policy.List{"local"}},
-		Rules: []policy.Rule{allow(policy.Selector{Tools: policy.List{"up*"}, Prompts: policy.List{"*"}})}})
+	c := proxytest.KeysOfOnePolicy(50, 3, 20)
+	c.Policies = append(c.Policies, policy.Entry{Name: "local", Match: &policy.Match{Kind: policy.List{"local"}},
+		Rules: []policy.Rule{proxytest.Allow(policy.Selector{Tools: policy.List{"up*"}, Prompts: policy.List{"*"}})}})
 	s := serverOf(t, &c)
-	for _, p := range c.principals {
+	for _, p := range c.Principals {
 		s.listAll(t, p)
 		s.listAll(t, p)
 	}
 	began := s.snapshot.Load()
-	e := began.endpoints[""]
+	e := began.Endpoints[""]
 	stream := &listener{changed: make(chan struct{}, 1), wants: everyList(), end: func() {}}
-	stream.caller = caller{snapshot: began, endpoint: e, principal: auth.Local, subject: began.subjectView(e, auth.Local)}
+	stream.Caller = scope.Caller{Snapshot: began, Endpoint: e, Principal: auth.Local, Subject: began.SubjectViewFor(e, auth.Local)}
 	s.listeners.open[stream] = struct{}{}
 	defer s.listeners.remove(stream)
-	expired := *c.principals[1]
+	expired := *c.Principals[1]
 	expired.Expires = time.Unix(1, 0)
-	lapsed := caller{snapshot: began, endpoint: e, principal: &expired, subject: began.subjectView(e, &expired)}
-	hearer := &subscriber{caller: lapsed, session: new(session)}
+	lapsed := scope.Caller{Snapshot: began, Endpoint: e, Principal: &expired, Subject: began.SubjectViewFor(e, &expired)}
+	hearer := &subscriber{Caller: lapsed, session: new(session)}
 	s.listeners.subscribers[hearer] = struct{}{}
-	lapsed = caller{}
-	seen := began.subjectView(e, c.principals[0]).Sight()
-	prepared, _, _, _ := e.page(seen, upstream.PartTools, seen.View.Kind(upstream.PartTools, upstream.EraModern, upstream.Profile{}), 0,
+	lapsed = scope.Caller{}
+	seen := began.SubjectViewFor(e, c.Principals[0]).Sight()
+	prepared, _, _, _ := e.Page(seen, upstream.PartTools, seen.View.Kind(upstream.PartTools, upstream.EraModern, upstream.Profile{}), 0,
 		s.limits.Page, nil)
-	old, page := weak.Make(e.view), weak.Make(&prepared[0])
+	old, page := weak.Make(e.View), weak.Make(&prepared[0])
 	seen, prepared = nil, nil
 
-	up := began.backends[1].(*canned)
-	catalog := *up.catalog
-	catalog.Prompts = append(catalog.Prompts, toolOf(t, `{"name":"new"}`).Item)
-	up.catalog = &catalog
+	up := began.Backends[1].(*proxytest.Backend)
+	catalog := *up.Lists
+	catalog.Prompts = append(catalog.Prompts, proxytest.MustTool(t, `{"name":"new"}`).Item)
+	up.Lists = &catalog
 	s.Refresh()
 	if n := s.stocked.Load(); n != 4 {
 		t.Errorf("after the change of one of 3 catalogs %d stocks were made, want 4", n)
 	}
 	now := s.snapshot.Load()
-	if n := now.endpoints[""].cached().Subjects; n != 2 {
+	if n := now.Endpoints[""].Cached().Subjects; n != 2 {
 		t.Fatalf("after a change %d principals are remembered, want the two that wait", n)
 	}
 	// local returns what the stream's principal sees now; nil if that was not found out
-	local := func() *view.Sight { return stream.subject.Found }
+	local := func() *view.Sight { return stream.Subject.Found }
 	told := note{method: listChanged[upstream.PartPrompts]}
 	if local() == nil || !slices.Equal(stream.pending, []note{told}) {
 		t.Errorf("the stream is told %v, want that prompts have changed", stream.pending)
 	}
-	n := began.subjects.Used + began.pages.Used + int(began.rulings.Bytes.Load())
-	if n != 0 || began.subjects.Len() > 0 {
+	n := began.Subjects.Used + began.Pages.Used + int(began.Rulings.Bytes.Load())
+	if n != 0 || began.Subjects.Len() > 0 {
 		t.Errorf("%d bytes stay in the caches of the world before", n)
 	}
 	if runtime.GC(); page.Value() != nil {
 		t.Error("a page of the world before is still in memory")
 	}
-	share := began.subjectView(e, c.principals[7]) // of a request in progress
-	if n := len(slices.Collect(share.Sight().All(upstream.PartTools))); n == 0 || e.cached().Subjects != 0 {
-		t.Errorf("a request in the world before sees %d tools, and %d principals are kept", n, e.cached().Subjects)
+	share := began.SubjectViewFor(e, c.Principals[7]) // of a request in progress
+	if n := len(slices.Collect(share.Sight().All(upstream.PartTools))); n == 0 || e.Cached().Subjects != 0 {
+		t.Errorf("a request in the world before sees %d tools, and %d principals are kept", n, e.Cached().Subjects)
 	}
 	if s.Refresh(); local() != nil {
 		t.Error("what the stream's principal sees was found out, although nothing has changed")
 	}
-	if hearer.snapshot != s.snapshot.Load() || len(hearer.waiting) > 0 {
+	if hearer.Snapshot != s.snapshot.Load() || len(hearer.waiting) > 0 {
 		t.Error("a session whose token has expired stays in the world before")
 	}
 	began, e, share = nil, nil, nil

@@ -24,6 +24,7 @@ import (
 	"junction/proxy/budget"
 	"junction/proxy/members"
 	"junction/proxy/schema"
+	"junction/proxy/scope"
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/raw"
@@ -81,7 +82,7 @@ type Server struct {
 	merged http.Handler                // the handler of routes for /mcp
 	host   atomic.Pointer[allowedHost] // the latest allowed host: usually the next one is the same
 
-	snapshot atomic.Pointer[snapshot]
+	snapshot atomic.Pointer[scope.Snapshot]
 	stocked  atomic.Uint64 // number of stocks made
 	changing sync.Mutex    // held while the next snapshot is built
 
@@ -121,7 +122,7 @@ func New(o Options) *Server {
 	s.supported = fmt.Appendf(nil, `["%s"]`, strings.Join(versions(), `","`))
 	s.ending, s.end = context.WithCancel(context.Background())
 	s.killing, s.kill = context.WithCancelCause(context.Background())
-	s.snapshot.Store(newSnapshot(SnapshotConfig{}, nil, nil, &s.stocked))
+	s.snapshot.Store(scope.New(scope.Config{}, nil, nil, &s.stocked))
 	s.route()
 	return s
 }
@@ -162,7 +163,7 @@ func withoutSlash(r *http.Request) *http.Request {
 
 // Apply replaces the snapshot: new requests use these upstreams, which must be sorted by name.
 // In-flight requests keep the old snapshot.
-func (s *Server) Apply(c SnapshotConfig, upstreams []*upstream.Upstream) {
+func (s *Server) Apply(c scope.Config, upstreams []*upstream.Upstream) {
 	backends := make([]view.Backend, len(upstreams))
 	for i, u := range upstreams {
 		backends[i] = u
@@ -170,11 +171,11 @@ func (s *Server) Apply(c SnapshotConfig, upstreams []*upstream.Upstream) {
 	s.apply(c, backends)
 }
 
-func (s *Server) apply(c SnapshotConfig, backends []view.Backend) {
+func (s *Server) apply(c scope.Config, backends []view.Backend) {
 	c.Names, c.FirstWait = c.Names.WithDefaults(), cmp.Or(c.FirstWait, time.Second)
 	s.changing.Lock()
 	defer s.changing.Unlock()
-	s.swap(newSnapshot(c, backends, s.snapshot.Load(), &s.stocked))
+	s.swap(scope.New(c, backends, s.snapshot.Load(), &s.stocked))
 	s.answers.Clear()
 }
 
@@ -183,7 +184,7 @@ func (s *Server) Refresh() {
 	s.changing.Lock()
 	defer s.changing.Unlock()
 	old := s.snapshot.Load()
-	s.swap(newSnapshot(old.config, old.backends, old, &s.stocked))
+	s.swap(scope.New(old.Config, old.Backends, old, &s.stocked))
 }
 
 // Recheck ends the streams of principals that the Guard rejects now, and notifies users whose own
@@ -198,23 +199,23 @@ func (s *Server) Recheck() {
 
 // Settle adopts changed catalogs like Refresh, if there are any.
 func (s *Server) Settle() {
-	if s.snapshot.Load().settled() {
+	if s.snapshot.Load().Settled() {
 		return
 	}
 	s.changing.Lock()
 	defer s.changing.Unlock()
-	if old := s.snapshot.Load(); !old.settled() { // many requests may wait for one server
-		s.swap(newSnapshot(old.config, old.backends, old, &s.stocked))
+	if old := s.snapshot.Load(); !old.Settled() { // many requests may wait for one server
+		s.swap(scope.New(old.Config, old.Backends, old, &s.stocked))
 	}
 }
 
 // swap stores the snapshot and notifies the listeners of changes; s.changing is held.
-func (s *Server) swap(w *snapshot) {
+func (s *Server) swap(w *scope.Snapshot) {
 	old := s.snapshot.Swap(w)
 	s.renew(w)
 	s.follow()
-	old.close()
-	if problems := w.problems(); s.hooks.Problems != nil && !slices.Equal(problems, old.problems()) {
+	old.Close()
+	if problems := w.Problems(); s.hooks.Problems != nil && !slices.Equal(problems, old.Problems()) {
 		s.hooks.Problems(problems)
 	}
 }
@@ -235,7 +236,7 @@ func (s *Server) Kill() {
 }
 
 // Names returns the current names section of the configuration.
-func (s *Server) Names() view.Names { return s.snapshot.Load().config.Names }
+func (s *Server) Names() view.Names { return s.snapshot.Load().Config.Names }
 
 // upstreamMemory is the memory of one upstream in the budget. It implements upstream.Account.
 type upstreamMemory struct {

@@ -26,13 +26,13 @@ func (x *exchange) connecting(t *view.Target, name string) *view.Target {
 		}
 		return nil
 	}
-	bare := x.subject.View.Bare
-	for st := range x.subject.Sight().Stocks() {
+	bare := x.Subject.View.Bare
+	for st := range x.Subject.Sight().Stocks() {
 		c := st.Connect(bare)
 		if c == nil {
 			continue
 		}
-		begin := x.snapshot.config.Names.Full(view.PrefixOf(c.Backend), "")
+		begin := x.Snapshot.Config.Names.Full(view.PrefixOf(c.Backend), "")
 		if c.Exposed == name || c.Backend.Catalog().SignIn && (bare || begin != "" && strings.HasPrefix(name, begin)) {
 			return c
 		}
@@ -84,7 +84,7 @@ func needsSignIn(err error) *upstream.SignInError {
 func (s *Server) offer(x *exchange, need *upstream.SignInError) (result, error) {
 	x.info.Outcome = Unavailable
 	message := signInMessage(need)
-	if need.URL != "" && x.who.profile.URL && (x.era == upstream.EraModern &&
+	if need.URL != "" && x.Who.Profile.URL && (x.era == upstream.EraModern &&
 		mcp.MCPMethod(x.msg.Method) != mcp.MethodCompletionComplete ||
 		x.era == upstream.EraLegacy && x.session.Version >= mcp.ProtocolVersion20251125) {
 		data := fmt.Appendf(nil,

@@ -62,7 +62,7 @@ func (s *Server) seal(x *exchange, st state) string {
 			st.Shown = x.approvalDigest()
 		}
 	}
-	st.Principal, st.Request, st.Approved, st.Expires = x.principal.ID, x.digest(), x.approved,
+	st.Principal, st.Request, st.Approved, st.Expires = x.Principal.ID, x.digest(), x.approved,
 		time.Now().Add(s.limits.Patience).Unix()
 	text, _ := json.Marshal(st) // cannot fail: the upstream's state was parsed before
 	return s.states.Seal(text)
@@ -71,7 +71,7 @@ func (s *Server) seal(x *exchange, st state) string {
 // unseal returns the content of a requestState, if the principal of x got it and it has not expired.
 func (s *Server) unseal(x *exchange, sealed string) (st state, ok bool) {
 	text, err := s.states.Open(sealed)
-	ok = err == nil && json.Unmarshal(text, &st) == nil && st.Principal == x.principal.ID &&
+	ok = err == nil && json.Unmarshal(text, &st) == nil && st.Principal == x.Principal.ID &&
 		time.Now().Unix() <= st.Expires
 	return st, ok
 }
@@ -138,7 +138,7 @@ func (x *exchange) digest() []byte {
 		form, kind = text, 'b'
 	}
 	h := sha256.New()
-	for _, part := range [][]byte{[]byte(x.endpoint.name), {0}, []byte(x.msg.Method), {0},
+	for _, part := range [][]byte{[]byte(x.Endpoint.Name), {0}, []byte(x.msg.Method), {0},
 		[]byte(x.target.Backend.Name()), {0}, []byte(x.target.Name), {0, kind}, form} {
 		h.Write(part)
 	}
@@ -201,17 +201,17 @@ func (s *Server) wrapTask(x *exchange, o raw.Object) (result, error) {
 		return result{}, x.invalid("a task without taskId")
 	}
 	// strings: this cannot fail
-	text, _ := json.Marshal(taskID{x.target.Backend.Name(), id, x.target.Exposed, x.endpoint.name, x.principal.ID})
+	text, _ := json.Marshal(taskID{x.target.Backend.Name(), id, x.target.Exposed, x.Endpoint.Name, x.Principal.ID})
 	return s.taskResult(x, o, s.tasks.Seal(text), upstream.TypeTask)
 }
 
 // aboutTask passes tasks/get, tasks/update or tasks/cancel on to the upstream that has the task. An
 // ID that was not issued for this user and endpoint is unknown.
 func aboutTask(ctx context.Context, s *Server, x *exchange) (result, error) {
-	if !x.subject.Sight().Offers.Tasks {
+	if !x.Subject.Sight().Offers.Tasks {
 		return result{}, x.unknownMethod()
 	}
-	if !x.who.profile.Tasks {
+	if !x.Who.Profile.Tasks {
 		return result{}, &refusal{status: http.StatusBadRequest, code: codeMissingCapability,
 			text: "Missing required client capability: " + upstream.ExtensionTasks,
 			data: []byte(`{"requiredCapabilities":{"extensions":{"` + upstream.ExtensionTasks + `":{}}}}`)}
@@ -222,27 +222,27 @@ func aboutTask(ctx context.Context, s *Server, x *exchange) (result, error) {
 	}
 	var id taskID
 	text, err := s.tasks.Open(sealed)
-	if err != nil || json.Unmarshal(text, &id) != nil || id.Endpoint != x.endpoint.name ||
-		id.Principal != x.principal.ID {
+	if err != nil || json.Unmarshal(text, &id) != nil || id.Endpoint != x.Endpoint.Name ||
+		id.Principal != x.Principal.ID {
 		return result{}, unknownTask()
 	}
 	x.info.Name = id.Tool
-	switch t := x.subject.Named(upstream.PartTools, id.Tool); {
-	case t == nil && x.endpoint.view.Named(upstream.PartTools, id.Tool) != nil:
+	switch t := x.Subject.Named(upstream.PartTools, id.Tool); {
+	case t == nil && x.Endpoint.View.Named(upstream.PartTools, id.Tool) != nil:
 		return result{}, unknownTask() // policy denies the tool now
 	case t != nil:
 		if err := x.scoped(t); err != nil {
 			return result{}, err
 		}
 	}
-	for st := range x.subject.Sight().Stocks() {
+	for st := range x.Subject.Sight().Stocks() {
 		b := st.Backend
 		if b.Name() != id.Upstream || st.Catalog.Era == upstream.EraLegacy {
 			continue
 		}
 		x.info.Upstream = b.Name()
 		x.target = &view.Target{Backend: b, Part: upstream.PartTools, Name: id.ID, Exposed: sealed,
-			Member: []string{"taskId"}, Bare: x.subject.View.Bare}
+			Member: []string{"taskId"}, Bare: x.Subject.View.Bare}
 		x.reply.begin()
 		r, err := x.filter(b.Call(ctx, x.upstreamCall(x.target)))
 		if err != nil {

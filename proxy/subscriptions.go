@@ -12,6 +12,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"junction/proxy/budget"
+	"junction/proxy/scope"
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/jsonrpc"
@@ -24,12 +25,12 @@ import (
 // subscriber is a subscriptions/listen or a legacy session with subscriptions on an endpoint. A
 // session may have no stream. Guarded by listeners.mu.
 type subscriber struct {
-	caller              // updated with the snapshot
-	stream    *listener // of a subscriptions/listen; nil for a session
-	session   *session
-	resources map[resourceKey]subscription
-	waiting   []note       // for a session without a stream
-	held      budget.Grant // for resources
+	scope.Caller           // updated with the snapshot
+	stream       *listener // of a subscriptions/listen; nil for a session
+	session      *session
+	resources    map[resourceKey]subscription
+	waiting      []note       // for a session without a stream
+	held         budget.Grant // for resources
 }
 
 // resourceKey identifies a resource by its upstream and by the URI that the upstream uses.
@@ -75,11 +76,11 @@ func (ls *listeners) updated(u upstream.Update) {
 	}
 	var certain, others []found
 	for h := range ls.subscribers {
-		if u.Person != "" && u.Person != h.principal.ID {
+		if u.Person != "" && u.Person != h.Principal.ID {
 			continue
 		}
 		sure, known, exposed := false, false, view.ExposeURI(name, uri)
-		if h.endpoint.view.Bare {
+		if h.Endpoint.View.Bare {
 			exposed = uri
 		}
 		var b view.Backend
@@ -94,7 +95,7 @@ func (ls *listeners) updated(u upstream.Update) {
 				sure = true
 			}
 		}
-		if b == nil || !h.subject.Ruling(view.NewResource(b, uri, exposed, false)).Visible() {
+		if b == nil || !h.Subject.Ruling(view.NewResource(b, uri, exposed, false)).Visible() {
 			continue
 		}
 		if sure {
@@ -108,7 +109,7 @@ func (ls *listeners) updated(u upstream.Update) {
 	}
 	for _, f := range certain {
 		if !f.known {
-			f.exposed = f.h.subject.redact.URI(f.exposed)
+			f.exposed = f.h.Subject.Redact.URI(f.exposed)
 		}
 		ls.deliver(f.h, note{method: mcp.MethodNotificationResourceUpdated, uri: f.exposed})
 	}
@@ -122,15 +123,15 @@ func isPart(uri, of string) bool {
 
 // subscriber adds a subscriber, or returns the session's existing one on the endpoint.
 func (ls *listeners) subscriber(x *exchange, stream *listener, session *session) *subscriber {
-	c := x.caller
+	c := x.Caller
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	for h := range ls.subscribers {
-		if session != nil && h.session == session && h.endpoint.name == c.endpoint.name {
+		if session != nil && h.session == session && h.Endpoint.Name == c.Endpoint.Name {
 			return h
 		}
 	}
-	h := &subscriber{caller: c, stream: stream, session: session, resources: map[resourceKey]subscription{},
+	h := &subscriber{Caller: c, stream: stream, session: session, resources: map[resourceKey]subscription{},
 		held: x.held.Empty()}
 	ls.subscribers[h] = struct{}{}
 	return h
@@ -195,13 +196,13 @@ func (s *Server) subscribeTo(ctx context.Context, h *subscriber, targets []*view
 	defer cancel()
 	ls := &s.listeners
 	ls.mu.Lock()
-	c, began := h.caller, h.snapshot
+	c, began := h.Caller, h.Snapshot
 	missing, failed := h.missing(targets)
 	ls.mu.Unlock()
 	var all sync.WaitGroup
 	for b, uris := range missing {
 		all.Go(func() {
-			from, got, err := b.Subscribe(ctx, c.who.profile, c.who.session, c.user(), slices.Collect(maps.Keys(uris)))
+			from, got, err := b.Subscribe(ctx, c.Who.Profile, c.Who.Session, c.User(), slices.Collect(maps.Keys(uris)))
 			ls.mu.Lock()
 			surplus, refused := ls.record(h, b, from, uris, got)
 			failed = cmp.Or(refused, err, failed)
@@ -281,7 +282,7 @@ func (s *Server) follow() {
 	type moved struct {
 		h        *subscriber
 		key      resourceKey
-		caller   caller
+		caller   scope.Caller
 		old, now view.Backend
 	}
 	var list []moved
@@ -289,10 +290,10 @@ func (s *Server) follow() {
 	ls.mu.Lock()
 	for h := range ls.subscribers {
 		for key, sub := range h.resources {
-			for _, st := range h.endpoint.view.Stocks {
+			for _, st := range h.Endpoint.View.Stocks {
 				b := st.Backend
 				if b.Name() == key.upstream && b != sub.backend {
-					list = append(list, moved{h, key, h.caller, sub.backend, b})
+					list = append(list, moved{h, key, h.Caller, sub.backend, b})
 				}
 			}
 		}
@@ -304,7 +305,7 @@ func (s *Server) follow() {
 	s.moving.Go(func() {
 		for _, m := range list {
 			ctx, cancel := context.WithTimeout(s.ending, subscribePatience)
-			from, got, err := m.now.Subscribe(ctx, m.caller.who.profile, m.caller.who.session, m.caller.user(),
+			from, got, err := m.now.Subscribe(ctx, m.caller.Who.Profile, m.caller.Who.Session, m.caller.User(),
 				[]string{m.key.uri})
 			cancel()
 			if err != nil {
@@ -333,7 +334,7 @@ func (s *Server) follow() {
 
 // subscribeResource answers resources/subscribe of a legacy session.
 func subscribeResource(ctx context.Context, s *Server, x *exchange) (result, error) {
-	if !x.subject.Sight().Offers.Subscribe {
+	if !x.Subject.Sight().Offers.Subscribe {
 		return result{}, x.unknownMethod()
 	}
 	t, err := findResource(ctx, s, x)
@@ -351,7 +352,7 @@ func subscribeResource(ctx context.Context, s *Server, x *exchange) (result, err
 			err = invalidParams("The upstream %s does not notify about changes of this resource", t.Backend.Name())
 		}
 		if peer, ok := err.(*jsonrpc.Error); ok {
-			clean, _ := x.subject.redact.Error(peer)
+			clean, _ := x.Subject.Redact.Error(peer)
 			err = t.RenameError(clean)
 		}
 		return result{}, err
@@ -365,7 +366,7 @@ func subscribeResource(ctx context.Context, s *Server, x *exchange) (result, err
 // unsubscribeResource answers resources/unsubscribe of a legacy session. Without a subscription it
 // succeeds too.
 func unsubscribeResource(ctx context.Context, s *Server, x *exchange) (result, error) {
-	if !x.subject.Sight().Offers.Subscribe {
+	if !x.Subject.Sight().Offers.Subscribe {
 		return result{}, x.unknownMethod()
 	}
 	t, err := findResource(ctx, s, x)

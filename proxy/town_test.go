@@ -20,14 +20,16 @@ import (
 	"junction/auth/seal"
 	"junction/policy"
 	"junction/proxy/budget"
+	"junction/proxy/proxytest"
 	"junction/proxy/replay"
+	"junction/proxy/scope"
 	"junction/proxy/view"
 	"junction/upstream"
 )
 
 // gated is a backend whose tool0 answers when the gate opens; the others answer at once.
 type gated struct {
-	*canned
+	*proxytest.Backend
 	gate chan struct{}
 }
 
@@ -39,7 +41,7 @@ func (g *gated) Call(ctx context.Context, c *upstream.Call) (upstream.Result, er
 			return upstream.Result{}, context.Cause(ctx)
 		}
 	}
-	return g.canned.Call(ctx, c)
+	return g.Backend.Call(ctx, c)
 }
 
 // town is a server with principals, in a bubble: the clients are user0, user1 and so on.
@@ -51,7 +53,7 @@ type town struct {
 }
 
 // newTown makes one; size is of an answer.
-func newTown(t *testing.T, limits Limits, size int, guard *auth.Guard, change func(*SnapshotConfig)) *town {
+func newTown(t *testing.T, limits Limits, size int, guard *auth.Guard, change func(*scope.Config)) *town {
 	t.Helper()
 	key, err := seal.NewKey(seal.NewSecret())
 	if err != nil {
@@ -59,14 +61,14 @@ func newTown(t *testing.T, limits Limits, size int, guard *auth.Guard, change fu
 	}
 	w := &town{t: t, gate: make(chan struct{}), log: &bytes.Buffer{}}
 	w.Server = New(Options{Key: key, Version: "test", Limits: limits, Log: authtest.Log(t, w.log)})
-	c := SnapshotConfig{Guard: guard, Policy: policy.Open()}
+	c := scope.Config{Guard: guard, Policy: policy.Open()}
 	if guard == nil {
 		c.Guard = &auth.Guard{Verifier: newMany(20), Log: authtest.Log(t)}
 	}
 	if change != nil {
 		change(&c)
 	}
-	w.apply(c, []view.Backend{&gated{cannedBackend(t, 2, size), w.gate}})
+	w.apply(c, []view.Backend{&gated{proxytest.NewBackend(t, 2, size), w.gate}})
 	return w
 }
 
@@ -81,7 +83,7 @@ type visitor struct {
 func (w *town) visitor(era upstream.Era, who string) *visitor {
 	w.t.Helper()
 	v := &visitor{w, era, http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}}
-	if w.snapshot.Load().open() {
+	if w.snapshot.Load().Open() {
 		v.header.Set("User-Agent", who)
 	} else {
 		v.header.Set("Authorization", "Bearer token"+who)

@@ -10,6 +10,7 @@ import (
 
 	"junction/auth"
 	"junction/policy"
+	"junction/proxy/scope"
 )
 
 // TestTheShortWayIsTheRoute: what is not routed because nearly all requests want it is answered as
@@ -54,13 +55,13 @@ func TestHostsAreRemembered(t *testing.T) {
 			}
 		}
 	}
-	s.apply(SnapshotConfig{Guard: &auth.Guard{}, Policy: policy.Open(), AllowedHosts: []string{"a.example", "b.example:8420"}}, nil)
+	s.apply(scope.Config{Guard: &auth.Guard{}, Policy: policy.Open(), AllowedHosts: []string{"a.example", "b.example:8420"}}, nil)
 	allows("A.example:1234", true)
 	allows("b.example:8421", false)
 	allows("b.example:8420", true)
 	allows("b.example", false)
 	allows("a.example", true)
-	s.apply(SnapshotConfig{Guard: &auth.Guard{}, Policy: policy.Open(), AllowedHosts: []string{"b.example"}}, nil)
+	s.apply(scope.Config{Guard: &auth.Guard{}, Policy: policy.Open(), AllowedHosts: []string{"b.example"}}, nil)
 	allows("a.example", false)
 	allows("A.example:1234", false)
 	allows("b.example", true)

@@ -38,6 +38,7 @@ import (
 	"junction/policy"
 	"junction/proxy"
 	"junction/proxy/pins"
+	"junction/proxy/scope"
 	"junction/upstream"
 	"junction/upstream/http1"
 	"junction/upstream/shell"
@@ -224,7 +225,7 @@ func (p *program) apply(c *config.Config) {
 	guard.Log, guard.Refused, guard.Accepted = p.log, p.audit.Refused, p.audit.Authenticated
 	guard.Checked = p.telemetry.Checked
 	p.guard.Store(guard)
-	next := proxy.SnapshotConfig{Guard: guard, Policy: p.policy(c).WithScopes(c.Auth.ScopeCapabilities), Pins: p.pins,
+	next := scope.Config{Guard: guard, Policy: p.policy(c).WithScopes(c.Auth.ScopeCapabilities), Pins: p.pins,
 		FirstWait: c.Catalog.FirstWait, Endpoints: c.Endpoints, Names: c.Names, BehindProxy: c.Auth.None,
 		AllowedOrigins: append(ownOrigins(p.public.Addr()), c.AllowedOrigins...), AllowedHosts: c.AllowedHosts}
 	if u, err := url.Parse(c.PublicURL); c.PublicURL != "" && err == nil {

@@ -18,6 +18,7 @@ import (
 	"junction/proxy"
 	"junction/proxy/members/memberstest"
 	"junction/proxy/question"
+	"junction/proxy/scope"
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/raw"
@@ -32,7 +33,7 @@ type Setup struct {
 	Log       io.Writer      // where its log also goes; nil is nowhere
 	Guard     *auth.Guard    // nil lets everybody in
 	Policy    *policy.Policy // nil allows everything that requires nothing
-	Endpoints map[string]proxy.Endpoint
+	Endpoints map[string]scope.EndpointConfig
 	Store     upstream.Store    // nil keeps no catalogs
 	Requests  proxy.Observer    // nil observes nothing; see Unobserved
 	Calls     upstream.Observer // nil observes nothing
@@ -152,7 +153,7 @@ func (j *Junction) Apply(w Setup) {
 	}
 	j.Set.Apply(w.Upstreams, j.options, func(us []*upstream.Upstream) {
 		j.Each(func(s *proxy.Server) {
-			s.Apply(proxy.SnapshotConfig{Names: w.Names, Endpoints: w.Endpoints,
+			s.Apply(scope.Config{Names: w.Names, Endpoints: w.Endpoints,
 				Guard:  cmp.Or(w.Guard, &auth.Guard{}),
 				Policy: cmp.Or(w.Policy, policy.Open())}, us)
 		})

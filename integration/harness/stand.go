@@ -16,6 +16,7 @@ import (
 	"junction/auth/seal"
 	"junction/policy"
 	"junction/proxy"
+	"junction/proxy/scope"
 	"junction/upstream"
 )
 
@@ -27,7 +28,7 @@ type Stand struct {
 	URL    string // of the merged endpoint
 
 	options upstream.Options
-	names   proxy.SnapshotConfig
+	names   scope.Config
 
 	mu      sync.Mutex
 	events  []stateEvent
@@ -54,7 +55,7 @@ func MustStand(t testing.TB, limits proxy.Limits, configs map[string]upstream.Co
 	}
 	log := authtest.Log(t)
 	s := &Stand{closed: map[string]bool{}, changed: make(chan struct{}),
-		names: proxy.SnapshotConfig{Guard: &auth.Guard{}, Policy: policy.Open()}}
+		names: scope.Config{Guard: &auth.Guard{}, Policy: policy.Open()}}
 	s.Server = proxy.New(proxy.Options{Limits: limits, Key: key, Log: log})
 	refresh := make(chan struct{}, 1)
 	s.options.Log, s.options.MessageLimit = log, limits.Message

@@ -7,6 +7,7 @@ import (
 
 	"junction/integration/harness"
 	"junction/proxy"
+	"junction/proxy/scope"
 	"junction/upstream"
 	"junction/upstream/raw"
 	"junction/upstream/upstreamtest"
@@ -54,7 +55,7 @@ func TestKinds(t *testing.T) {
 			configs[name], journals[name] = m.Start(t, kinds(name))
 		}
 		e := harness.MustProxy(t, configs,
-			func(_ *proxy.Options, w *proxy.SnapshotConfig, _ *upstream.Options) { w.Names.AppTools = new(false) })
+			func(_ *proxy.Options, w *scope.Config, _ *upstream.Options) { w.Names.AppTools = new(false) })
 		c := harness.MustClient(t, e, m.Client)
 		// want expects the answer to begin with the result, and returns it.
 		want := func(method, params, result string) {

@@ -1,4 +1,4 @@
-package proxy
+package scope
 
 import (
 	"hash/maphash"
@@ -44,13 +44,13 @@ func (a *wanted) again(key pageKey) bool {
 	return a[hash%uint64(len(a))].Swap(hash) == hash
 }
 
-// page returns a page of a list, and the offset of the next page; 0 if there is none. The page is
+// Page returns a Page of a list, and the offset of the next Page; 0 if there is none. The Page is
 // made of definitions that all subjects share: text has them joined, or items has them. A page that
 // is requested again is prepared: its definitions are joined once for all subjects with the same
 // sight. While the room for pages is full, most pages are not prepared, because a page that is
 // evicted before its next use costs more than it saves. clean redacts the items. left is the number
 // of items that it has left out, because no client could name them; 0 for a prepared page.
-func (e *endpoint) page(seen *view.Sight, p upstream.Part, k view.ListKind, offset, n int, clean *redact.Redactor) (
+func (e *Endpoint) Page(seen *view.Sight, p upstream.Part, k view.ListKind, offset, n int, clean *redact.Redactor) (
 	text []byte, items view.Definitions, next, left int) {
 	key := pageKey{seen.View, seen.Seen, p, k, offset, n, clean}
 	if known, ok := e.pages.of.Get(key); ok {

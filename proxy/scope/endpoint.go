@@ -1,4 +1,4 @@
-package proxy
+package scope
 
 import (
 	"context"
@@ -13,14 +13,14 @@ import (
 	"junction/upstream/bounded"
 )
 
-// endpoint is one URL. The name of the merged endpoint is "". The name of an upstream's endpoint is
+// Endpoint is one URL. The name of the merged Endpoint is "". The name of an upstream's Endpoint is
 // the upstream's name. The name of a configured endpoint ends in a slash.
-type endpoint struct {
-	name    string
-	surface string // for policy; "" for none
-	view    *view.View
-	search  bool         // tools are found by search
-	always  policy.Globs // the tools that are listed nevertheless
+type Endpoint struct {
+	Name    string
+	Surface string // for policy; "" for none
+	View    *view.View
+	Search  bool         // tools are found by search
+	Always  policy.Globs // the tools that are listed nevertheless
 
 	// The caches end with the endpoint of a user or a client.
 	subjects        subjectViews
@@ -29,29 +29,29 @@ type endpoint struct {
 }
 
 // newEndpoint makes an endpoint of the snapshot.
-func (w *snapshot) newEndpoint(name, surface string, v *view.View) *endpoint {
-	e := &endpoint{name: name, surface: surface, view: v}
+func (w *Snapshot) newEndpoint(name, surface string, v *view.View) *Endpoint {
+	e := &Endpoint{Name: name, Surface: surface, View: v}
 	if key, configured := strings.CutSuffix(name, "/"); configured {
-		c := w.config.Endpoints[key]
-		e.search, e.always = c.Catalog == policy.CatalogSearch, policy.CompileGlobs(c.Always)
+		c := w.Config.Endpoints[key]
+		e.Search, e.Always = c.Catalog == policy.CatalogSearch, policy.CompileGlobs(c.Always)
 	}
-	e.subjects.begin(&w.subjects)
-	e.pages.of.Room, e.pages.wanted = &w.pages, &w.wanted
-	e.clientEndpoints = bounded.Cache[uint64, *clientEndpoint]{Room: &w.subjects,
+	e.subjects.begin(&w.Subjects)
+	e.pages.of.Room, e.pages.wanted = &w.Pages, &w.wanted
+	e.clientEndpoints = bounded.Cache[uint64, *clientEndpoint]{Room: &w.Subjects,
 		Left: func(f *clientEndpoint) { f.made.end() }}
 	return e
 }
 
 // bytes returns the approximate memory of the endpoint of a user or a client, in bytes.
-func (e *endpoint) bytes() int {
-	if e.view.Base == nil { // it has only the user's own upstream
-		return 4000 + e.view.Stocks[0].Bytes()
+func (e *Endpoint) bytes() int {
+	if e.View.Base == nil { // it has only the user's own upstream
+		return 4000 + e.View.Stocks[0].Bytes()
 	}
-	return 2000 + e.view.Bytes()
+	return 2000 + e.View.Bytes()
 }
 
 // end empties the caches of the endpoint of a user or a client; w.subjects is locked.
-func (e *endpoint) end() {
+func (e *Endpoint) end() {
 	e.subjects.of.End()
 	e.clientEndpoints.End()
 	e.pages.of.Room.Mu.Lock()
@@ -67,8 +67,8 @@ type Cached struct {
 	Clients  int // endpoints of clients with catalogs of their own
 }
 
-// cached returns how much the caches hold.
-func (e *endpoint) cached() (n Cached) {
+// Cached returns how much the caches hold.
+func (e *Endpoint) Cached() (n Cached) {
 	e.subjects.of.Room.Mu.Lock()
 	n.Subjects, n.Rights, n.Clients = len(e.subjects.of.Of), len(e.subjects.alike), len(e.clientEndpoints.Of)
 	e.subjects.of.Room.Mu.Unlock()
@@ -78,36 +78,36 @@ func (e *endpoint) cached() (n Cached) {
 	return n
 }
 
-// caller is the principal of a request, with its endpoint and its subject view.
-type caller struct {
-	snapshot  *snapshot
-	endpoint  *endpoint
-	principal *auth.Principal
-	subject   *subjectView
-	who       identity
+// Caller is the principal of a request, with its endpoint and its subject view.
+type Caller struct {
+	Snapshot  *Snapshot
+	Endpoint  *Endpoint
+	Principal *auth.Principal
+	Subject   *subjectView
+	Who       Identity
 }
 
-// user identifies the user to pools of connections. It is "" without authentication, where there is
+// User identifies the User to pools of connections. It is "" without authentication, where there is
 // one user.
-func (c caller) user() string {
-	if c.principal.Kind == auth.KindLocal {
+func (c Caller) User() string {
+	if c.Principal.Kind == auth.KindLocal {
 		return ""
 	}
-	return c.principal.ID
+	return c.Principal.ID
 }
 
-// untilExpiry returns a context that ends with the caller's token, if the token expires.
-func (c caller) untilExpiry(ctx context.Context) (context.Context, context.CancelFunc) {
-	if ends := c.principal.Expires; !ends.IsZero() {
+// UntilExpiry returns a context that ends with the caller's token, if the token expires.
+func (c Caller) UntilExpiry(ctx context.Context) (context.Context, context.CancelFunc) {
+	if ends := c.Principal.Expires; !ends.IsZero() {
 		return context.WithDeadline(ctx, ends)
 	}
 	return context.WithCancel(ctx)
 }
 
-// hidden reports whether the endpoint does not exist for the caller, because the caller may use
+// Hidden reports whether the endpoint does not exist for the caller, because the caller may use
 // none of its items.
-func (c caller) hidden() bool {
-	return c.endpoint.name != "" && len(c.endpoint.view.Stocks) > 0 && c.subject.Sight().None()
+func (c Caller) Hidden() bool {
+	return c.Endpoint.Name != "" && len(c.Endpoint.View.Stocks) > 0 && c.Subject.Sight().None()
 }
 
 // People finds the upstreams that each user signs in to.
@@ -125,20 +125,20 @@ type personalKey struct{ principal, endpoint string }
 type personalEndpoint struct {
 	own      []*upstream.Upstream
 	sources  []*upstream.Catalog // of own
-	endpoint *endpoint
+	endpoint *Endpoint
 }
 
 // personal returns the upstreams that only the principal has.
-func (w *snapshot) personal(p *auth.Principal) []*upstream.Upstream {
-	if w.config.People == nil {
+func (w *Snapshot) personal(p *auth.Principal) []*upstream.Upstream {
+	if w.Config.People == nil {
 		return nil
 	}
-	return w.config.People.Of(p)
+	return w.Config.People.Of(p)
 }
 
-// endpoint returns the endpoint of that name as the principal sees it; nil if there is none.
-func (w *snapshot) endpoint(name string, p *auth.Principal) *endpoint {
-	shared, own := w.endpoints[name], w.personal(p)
+// EndpointFor returns the EndpointFor of that name as the principal sees it; nil if there is none.
+func (w *Snapshot) EndpointFor(name string, p *auth.Principal) *Endpoint {
+	shared, own := w.Endpoints[name], w.personal(p)
 	if len(own) == 0 {
 		return shared
 	}
@@ -155,13 +155,13 @@ func (w *snapshot) endpoint(name string, p *auth.Principal) *endpoint {
 	if personal.endpoint = w.withOwn(name, shared, personal); personal.endpoint == shared {
 		return shared // the number of unknown names is unbounded, so they are not cached
 	}
-	key.principal, key.endpoint = strings.Clone(p.ID), personal.endpoint.name
+	key.principal, key.endpoint = strings.Clone(p.ID), personal.endpoint.Name
 	w.personalEndpoints.Put(key, personal, personal.endpoint.bytes())
 	return personal.endpoint
 }
 
 // withOwn adds the upstreams of a user to the shared endpoint, which may be nil.
-func (w *snapshot) withOwn(name string, shared *endpoint, personal *personalEndpoint) *endpoint {
+func (w *Snapshot) withOwn(name string, shared *Endpoint, personal *personalEndpoint) *Endpoint {
 	if i := slices.IndexFunc(personal.own, func(u *upstream.Upstream) bool { return u.Name() == name }); i >= 0 {
 		alone := view.NewStock(personal.own[i], personal.sources[i], w.making)
 		return w.newEndpoint(alone.Backend.Name(), "", view.Compile(name, []*view.Stock{alone}, true, nil))
@@ -169,53 +169,53 @@ func (w *snapshot) withOwn(name string, shared *endpoint, personal *personalEndp
 	if shared == nil || name != "" && !strings.HasSuffix(name, "/") {
 		return shared
 	}
-	stocks := slices.Clone(shared.view.Stocks)
-	only := w.config.Endpoints[strings.TrimSuffix(name, "/")].Upstreams
+	stocks := slices.Clone(shared.View.Stocks)
+	only := w.Config.Endpoints[strings.TrimSuffix(name, "/")].Upstreams
 	for i, u := range personal.own {
 		if len(only) == 0 || slices.Contains(only, u.Name()) {
 			stocks = append(stocks, view.NewStock(u, personal.sources[i], w.making))
 		}
 	}
-	if len(stocks) == len(shared.view.Stocks) {
+	if len(stocks) == len(shared.View.Stocks) {
 		return shared
 	}
 	slices.SortStableFunc(stocks, func(a, b *view.Stock) int {
 		return strings.Compare(a.Backend.Name(), b.Backend.Name())
 	})
-	return w.newEndpoint(shared.name, shared.surface, shared.view.Derive(name, stocks))
+	return w.newEndpoint(shared.Name, shared.Surface, shared.View.Derive(name, stocks))
 }
 
-// awaitPersonal waits briefly for upstreams of the principal that were just started, so that a
+// AwaitPersonal waits briefly for upstreams of the principal that were just started, so that a
 // client's first tools/list contains their tools.
-func (w *snapshot) awaitPersonal(ctx context.Context, p *auth.Principal) {
+func (w *Snapshot) AwaitPersonal(ctx context.Context, p *auth.Principal) {
 	for _, u := range w.personal(p) {
 		u.Meet(ctx)
 	}
 }
 
-// identity distinguishes clients for upstreams with separate catalogs.
-type identity struct {
-	profile upstream.Profile
-	session string // the key of a legacy session; "" in the modern era
+// Identity distinguishes clients for upstreams with separate catalogs.
+type Identity struct {
+	Profile upstream.Profile
+	Session string // the key of a legacy session; "" in the modern era
 }
 
 // clientEndpoint is an endpoint with other catalogs for some of its upstreams. A nil catalog leaves
 // that of the view.
 type clientEndpoint struct {
 	own  []*upstream.Catalog
-	made *endpoint
+	made *Endpoint
 }
 
-// forClient returns the caller with its client's endpoint. c.who must be set, and c.endpoint must
+// ForClient returns the caller with its client's endpoint. c.who must be set, and c.endpoint must
 // be the endpoint that all clients of the principal share.
-func (w *snapshot) forClient(c caller) caller {
-	v := c.endpoint.view
+func (w *Snapshot) ForClient(c Caller) Caller {
+	v := c.Endpoint.View
 	if !v.Separates {
 		return c
 	}
 	var own []*upstream.Catalog
 	for i, st := range v.Stocks {
-		if catalog := st.Backend.CatalogFor(c.who.profile, c.who.session, c.user()); catalog != st.Backend.Catalog() {
+		if catalog := st.Backend.CatalogFor(c.Who.Profile, c.Who.Session, c.User()); catalog != st.Backend.Catalog() {
 			if own == nil {
 				own = make([]*upstream.Catalog, len(v.Stocks))
 			}
@@ -223,8 +223,8 @@ func (w *snapshot) forClient(c caller) caller {
 		}
 	}
 	if own != nil {
-		c.endpoint = w.clientEndpoint(c.endpoint, own)
-		c.subject = w.subjectView(c.endpoint, c.principal)
+		c.Endpoint = w.clientEndpoint(c.Endpoint, own)
+		c.Subject = w.SubjectViewFor(c.Endpoint, c.Principal)
 	}
 	return c
 }
@@ -233,7 +233,7 @@ var fittingSeed = maphash.MakeSeed()
 
 // clientEndpoint returns the endpoint e with other catalogs. It makes the endpoint at the first
 // use, and again after its eviction.
-func (w *snapshot) clientEndpoint(e *endpoint, own []*upstream.Catalog) *endpoint {
+func (w *Snapshot) clientEndpoint(e *Endpoint, own []*upstream.Catalog) *Endpoint {
 	var h maphash.Hash
 	h.SetSeed(fittingSeed)
 	for _, catalog := range own {
@@ -243,13 +243,13 @@ func (w *snapshot) clientEndpoint(e *endpoint, own []*upstream.Catalog) *endpoin
 	if known, ok := e.clientEndpoints.Get(key); ok && slices.Equal(known.own, own) {
 		return known.made
 	}
-	stocks := slices.Clone(e.view.Stocks)
+	stocks := slices.Clone(e.View.Stocks)
 	for i, catalog := range own {
 		if catalog != nil {
 			stocks[i] = view.NewStock(stocks[i].Backend, catalog, w.making)
 		}
 	}
-	f := &clientEndpoint{own, w.newEndpoint(e.name, e.surface, e.view.Derive(e.name, stocks))}
+	f := &clientEndpoint{own, w.newEndpoint(e.Name, e.Surface, e.View.Derive(e.Name, stocks))}
 	bytes := f.made.bytes()
 	known := e.clientEndpoints.Keep(key, func() (*clientEndpoint, int) { return f, bytes })
 	if slices.Equal(known.own, own) {
@@ -258,46 +258,46 @@ func (w *snapshot) clientEndpoint(e *endpoint, own []*upstream.Catalog) *endpoin
 	return f.made // another endpoint had the same hash
 }
 
-// enter finds the endpoint and the subject view of the caller, if the endpoint exists. It returns the
+// Enter finds the endpoint and the subject view of the caller, if the endpoint exists. It returns the
 // rights of the caller there: also if it does not, so that the answer does not reveal which endpoints
 // exist.
-func (c *caller) enter(at string) *policy.Rights {
-	if c.endpoint = c.snapshot.endpoint(at, c.principal); c.endpoint != nil {
-		c.subject = c.snapshot.subjectView(c.endpoint, c.principal)
-		return c.subject.Rights
+func (c *Caller) Enter(at string) *policy.Rights {
+	if c.Endpoint = c.Snapshot.EndpointFor(at, c.Principal); c.Endpoint != nil {
+		c.Subject = c.Snapshot.SubjectViewFor(c.Endpoint, c.Principal)
+		return c.Subject.Rights
 	}
 	surface, named := strings.CutSuffix(at, "/")
 	if !named {
 		surface = ""
 	}
-	return c.snapshot.config.Policy.For(Subject(c.principal, surface))
+	return c.Snapshot.Config.Policy.For(Subject(c.Principal, surface))
 }
 
-// adopt returns the caller in this snapshot. Its subject is nil if the caller is rejected or may
+// Adopt returns the caller in this snapshot. Its subject is nil if the caller is rejected or may
 // use nothing.
-func (w *snapshot) adopt(c caller) caller {
-	n := caller{snapshot: w, endpoint: w.endpoint(c.endpoint.name, c.principal), principal: c.principal, who: c.who}
-	if n.endpoint == nil || !w.config.Guard.Still(n.principal) {
+func (w *Snapshot) Adopt(c Caller) Caller {
+	n := Caller{Snapshot: w, Endpoint: w.EndpointFor(c.Endpoint.Name, c.Principal), Principal: c.Principal, Who: c.Who}
+	if n.Endpoint == nil || !w.Config.Guard.Still(n.Principal) {
 		return n
 	}
-	n.subject = w.subjectView(n.endpoint, n.principal)
-	if n = w.forClient(n); n.subject.Rights.None() || n.hidden() {
-		n.subject = nil
+	n.Subject = w.SubjectViewFor(n.Endpoint, n.Principal)
+	if n = w.ForClient(n); n.Subject.Rights.None() || n.Hidden() {
+		n.Subject = nil
 	}
 	return n
 }
 
-// sameList reports whether the caller's list of a part is unchanged. It compares rights and stocks
+// SameList reports whether the caller's list of a part is unchanged. It compares rights and stocks
 // first, because computing the list takes longer.
-func (c caller) sameList(now caller, p upstream.Part) bool {
-	if c.subject == now.subject || !c.subject.search && !now.subject.search &&
-		c.snapshot.making == now.snapshot.making &&
-		c.snapshot.config.Policy == now.snapshot.config.Policy &&
-		c.subject.View.SamePart(now.subject.View, p) && c.subject.Rights.Equal(now.subject.Rights) {
+func (c Caller) SameList(now Caller, p upstream.Part) bool {
+	if c.Subject == now.Subject || !c.Subject.Search && !now.Subject.Search &&
+		c.Snapshot.making == now.Snapshot.making &&
+		c.Snapshot.Config.Policy == now.Snapshot.Config.Policy &&
+		c.Subject.View.SamePart(now.Subject.View, p) && c.Subject.Rights.Equal(now.Subject.Rights) {
 		return true
 	}
-	print := func(of caller) uint64 {
-		return of.subject.print(p, of.subject.View.Kind(p, upstream.EraLegacy, of.who.profile))
+	print := func(of Caller) uint64 {
+		return of.Subject.Print(p, of.Subject.View.Kind(p, upstream.EraLegacy, of.Who.Profile))
 	}
 	return print(c) == print(now)
 }

@@ -1,4 +1,4 @@
-package proxy
+package scope
 
 import (
 	"time"
@@ -9,10 +9,10 @@ import (
 	"junction/proxy/view"
 )
 
-// SnapshotConfig is the part of the configuration that a reload can change.
-type SnapshotConfig struct {
+// Config is the part of the configuration that a reload can change.
+type Config struct {
 	Names          view.Names
-	Endpoints      map[string]Endpoint
+	Endpoints      map[string]EndpointConfig
 	Guard          *auth.Guard    // nil rejects every request
 	Policy         *policy.Policy // nil allows nothing
 	Pins           *pins.Pins     // for pinned policies; nil hides all their tools
@@ -23,9 +23,9 @@ type SnapshotConfig struct {
 	BehindProxy    bool           // accepts headers of a proxy although the Guard has no Verifier
 }
 
-// Endpoint is an entry of the endpoints section: the URL /NAME/mcp with its own upstreams, merged,
+// EndpointConfig is an entry of the endpoints section: the URL /NAME/mcp with its own upstreams, merged,
 // and its own policies.
-type Endpoint struct {
+type EndpointConfig struct {
 	// Upstreams are the names of the endpoint's upstreams. Default: all.
 	Upstreams []string `yaml:"upstreams"`
 	// Surface is the value that policies match, such as cli, web or chat. Default: the endpoint's

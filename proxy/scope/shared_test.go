@@ -1,4 +1,4 @@
-package proxy
+package scope
 
 import (
 	"fmt"
@@ -11,6 +11,7 @@ import (
 
 	"junction/auth"
 	"junction/policy"
+	"junction/proxy/proxytest"
 	"junction/proxy/view"
 	"junction/upstream"
 )
@@ -31,26 +32,26 @@ func TestSharesAreSharedByThoseWhoMayDoTheSame(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := newSnapshot(SnapshotConfig{Names: view.Names{}.WithDefaults(), Guard: &auth.Guard{}, Policy: p}, []view.Backend{cannedBackend(t, 3, 10)}, nil, new(atomic.Uint64))
+	w := New(Config{Names: view.Names{}.WithDefaults(), Guard: &auth.Guard{}, Policy: p}, []view.Backend{proxytest.NewBackend(t, 3, 10)}, nil, new(atomic.Uint64))
 	var all sync.WaitGroup
 	for i := range 2000 {
 		all.Go(func() {
 			groups := []string{"a", "b", "c"}[i%3]
-			got := w.subjectView(w.endpoints[""], &auth.Principal{Kind: auth.KindUser, ID: fmt.Sprint("user ", i), Groups: []string{groups}})
+			got := w.SubjectViewFor(w.Endpoints[""], &auth.Principal{Kind: auth.KindUser, ID: fmt.Sprint("user ", i), Groups: []string{groups}})
 			if n, want := len(slices.Collect(got.Sight().All(upstream.PartTools))), map[string]int{"a": 2, "b": 3, "c": 3}[groups]; n != want {
 				t.Errorf("one of %s sees %d tools, want %d", groups, n, want)
 			}
-			if n, want := got.limits.Concurrent, map[string]int{"b": 1}[groups]; n != want || !got.private() {
+			if n, want := got.Limits.Concurrent, map[string]int{"b": 1}[groups]; n != want || !got.Private() {
 				t.Errorf("one of %s may make %d calls at once, want %d", groups, n, want)
 			}
 		})
 	}
 	all.Wait()
-	if local := w.subjectView(w.endpoints[""], auth.Local); local.private() {
+	if local := w.SubjectViewFor(w.Endpoints[""], auth.Local); local.Private() {
 		t.Error("the lists of everybody are private")
 	}
 	different := map[*subjectView]bool{}
-	of := w.endpoints[""].subjects.of.Of
+	of := w.Endpoints[""].subjects.of.Of
 	for _, s := range of {
 		different[s.Value] = true
 	}

@@ -1,4 +1,4 @@
-package proxy
+package scope
 
 import (
 	"hash/maphash"
@@ -23,16 +23,16 @@ import (
 // share a subjectView.
 type subjectView struct {
 	*view.SubjectView
-	limits policy.Limits
+	Limits policy.Limits
 	local  bool             // for the single principal without authentication
-	redact *redact.Redactor // nil if there are no redactions
+	Redact *redact.Redactor // nil if there are no redactions
 
-	search  bool         // lists have only the tools of always, and those of Junction
-	always  policy.Globs // see search
+	Search  bool         // lists have only the tools of always, and those of Junction
+	Always  policy.Globs // see search
 	listing sync.Once
 	kept    *view.Sight // of always
 
-	unnamed [upstream.Parts]sync.Once // lists whose items without a name were logged
+	Unnamed [upstream.Parts]sync.Once // lists whose items without a name were logged
 
 	room  *bounded.Room // nil if the view is not cached
 	likes alikeKey
@@ -85,16 +85,16 @@ func (all *subjectViews) left(s *subjectView) {
 	}
 }
 
-// subjectView returns the part of an endpoint that a principal may use.
-func (w *snapshot) subjectView(e *endpoint, p *auth.Principal) *subjectView {
+// SubjectViewFor returns the part of an endpoint that a principal may use.
+func (w *Snapshot) SubjectViewFor(e *Endpoint, p *auth.Principal) *subjectView {
 	key := subjectKey{principal: p.ID, claims: claims(p)}
-	if w.config.Policy.MatchesAddress() {
+	if w.Config.Policy.MatchesAddress() {
 		key.address = p.Address
 	}
 	if s, known := e.subjects.of.Get(key); known {
 		return s
 	}
-	rights := w.config.Policy.For(Subject(p, e.surface))
+	rights := w.Config.Policy.For(Subject(p, e.Surface))
 	likes := alikeKey{p.Kind == auth.KindLocal, rights.Hash(claimSeed)}
 	key.principal = strings.Clone(p.ID) // it may be a substring of a long text
 	return e.subjects.of.Keep(key, func() (*subjectView, int) {
@@ -128,11 +128,11 @@ func claims(p *auth.Principal) uint64 {
 	return h.Sum64()
 }
 
-func (w *snapshot) newSubjectView(e *endpoint, rights *policy.Rights, likes alikeKey) *subjectView {
-	s := &subjectView{local: likes.local, room: e.subjects.of.Room, likes: likes, limits: rights.Limits()}
-	s.SubjectView = view.NewSubjectView(e.view, rights, w.rulings, s.looked)
-	s.redact = redact.New(s.Guards.Redactions, s.Guards.Secrets)
-	s.search, s.always = e.search || s.Guards.Search, slices.Concat(e.always, s.Guards.Always)
+func (w *Snapshot) newSubjectView(e *Endpoint, rights *policy.Rights, likes alikeKey) *subjectView {
+	s := &subjectView{local: likes.local, room: e.subjects.of.Room, likes: likes, Limits: rights.Limits()}
+	s.SubjectView = view.NewSubjectView(e.View, rights, w.Rulings, s.looked)
+	s.Redact = redact.New(s.Guards.Redactions, s.Guards.Secrets)
+	s.Search, s.Always = e.Search || s.Guards.Search, slices.Concat(e.Always, s.Guards.Always)
 	s.bytes = 300 + rights.Size() + 100*len(s.Guards.Redactions)
 	return s
 }
@@ -150,39 +150,39 @@ func (s *subjectView) looked(made *view.Sight) {
 	}
 }
 
-// listed returns the items of lists: all that the subject sees, or with search only the tools of
+// Listed returns the items of lists: all that the subject sees, or with search only the tools of
 // always.
-func (s *subjectView) listed() *view.Sight {
-	if !s.search {
+func (s *subjectView) Listed() *view.Sight {
+	if !s.Search {
 		return s.Sight()
 	}
 	s.listing.Do(func() {
-		s.kept = s.Sight().Only(s.always)
+		s.kept = s.Sight().Only(s.Always)
 		s.looked(s.kept)
 	})
 	return s.kept
 }
 
-// appendInstructions appends a comma and the member instructions, if there are any.
-func (s *subjectView) appendInstructions(b []byte) []byte {
-	text := s.redact.String(s.Sight().Instructions())
+// AppendInstructions appends a comma and the member instructions, if there are any.
+func (s *subjectView) AppendInstructions(b []byte) []byte {
+	text := s.Redact.String(s.Sight().Instructions())
 	if text == "" {
 		return b
 	}
 	return raw.AppendQuote(append(b, `,"instructions":`...), text)
 }
 
-// print returns a hash that identifies a list, including Junction's own tools.
-func (s *subjectView) print(p upstream.Part, k view.ListKind) uint64 {
-	print := s.listed().Print(p, k)
-	if s.search && p == upstream.PartTools {
+// Print returns a hash that identifies a list, including Junction's own tools.
+func (s *subjectView) Print(p upstream.Part, k view.ListKind) uint64 {
+	print := s.Listed().Print(p, k)
+	if s.Search && p == upstream.PartTools {
 		print = ^print
 	}
 	return print
 }
 
-// private reports whether the lists of this subject may differ from those of others.
-func (s *subjectView) private() bool { return !s.local || !s.Sight().Whole }
+// Private reports whether the lists of this subject may differ from those of others.
+func (s *subjectView) Private() bool { return !s.local || !s.Sight().Whole }
 
 // Subject converts a principal for policy. It contains no unverified data of the client.
 func Subject(p *auth.Principal, surface string) policy.Subject {
