@@ -77,8 +77,7 @@
 // budget everything that callers share. Package approval makes the form of an approval, and package
 // profile reads the capabilities of a client. Packages origin and headers check requests. Package
 // replay keeps the events of a stream, and package relay writes the response of another member.
-// Package question observes what clients are asked. Package canon compares JSON values, and package
-// visible shows control characters in text that users read. Package answers keeps results of calls
+// Package question observes what clients are asked. Package canon compares JSON values. Package answers keeps results of calls
 // that may be reused (cache).
 //
 // # Sessions
