@@ -56,7 +56,7 @@ var arrows = map[string][]string{
 	"cmd/junction/screen": {"cmd/junction/cli", "cmd/junction/diagnose", "cmd/junction/prose",
 		"upstream", "upstream/pace", "upstream/shell"}, // the words of states
 	// it measures what they do, so that they need no library for it
-	"cmd/junction/telemetry":      {"cmd/junction/telemetry/otlp", "proxy", "proxy/budget", "proxy/question", "upstream", "upstream/raw"},
+	"cmd/junction/telemetry":      {"cmd/junction/telemetry/otlp", "proxy", "proxy/budget", "upstream", "upstream/raw"},
 	"cmd/junction/telemetry/otlp": {"upstream/pace"},
 	"cmd/junction/pages": {"cmd/junction/clients", "cmd/junction/diagnose", "cmd/junction/prose", "proxy",
 		"upstream"}, // the words of states
@@ -74,22 +74,20 @@ var arrows = map[string][]string{
 		"auth/fetch", "auth/store", "policy", "proxy", "proxy/scope", "proxy/search", "proxy/view", "upstream", "upstream/command", "upstream/oauth",
 		"upstream/sandbox", "upstream/shell"}, // names of Junction's own tools
 	"proxy": {
-		"proxy/answers", "proxy/approval", "proxy/budget", "proxy/canon", "proxy/headers", "proxy/members", "proxy/older",
-		"proxy/origin", "proxy/pins", "proxy/profile", "proxy/question", "proxy/redact", "proxy/relay", "proxy/replay", "proxy/schema",
+		"proxy/answers", "proxy/approval", "proxy/budget", "proxy/canon", "proxy/headers", "proxy/members",
+		"proxy/origin", "proxy/pins", "proxy/profile", "proxy/redact", "proxy/relay", "proxy/replay", "proxy/schema",
 		"proxy/scope", "proxy/search", "proxy/view", "upstream/shell",
 		"upstream", "policy", "auth", "auth/seal", "upstream/bounded", "upstream/jsonrpc", "upstream/raw", "upstream/pace",
 	},
 	"proxy/scope":    {"auth", "policy", "proxy/pins", "proxy/redact", "proxy/view", "upstream", "upstream/bounded", "upstream/raw"},
 	"proxy/origin":   {},
 	"proxy/members":  {"policy"},
-	"proxy/older":    {"upstream/raw"},
-	"proxy/question": {"upstream", "upstream/jsonrpc", "upstream/raw"},
 	"proxy/redact":   {"policy", "upstream/jsonrpc", "upstream/raw"}, // its rules are those of policies
 	"proxy/relay":    {},
 	"proxy/replay":   {"proxy/budget", "upstream/jsonrpc"},
 	"proxy/headers":  {"upstream", "upstream/raw"},
 	"proxy/profile":  {"upstream", "upstream/raw"},
-	"proxy/budget":   {"auth", "policy"},                // names of accounts are redacted; policies limit rates
+	"proxy/budget":   {"auth", "policy"},                 // names of accounts are redacted; policies limit rates
 	"proxy/canon":    {"upstream/shell", "upstream/raw"}, // differences are shown to a person
 	"proxy/pins":     {"upstream/files", "upstream/shell", "proxy/canon"},
 	"proxy/schema":   {"upstream/shell", "upstream/bounded", "upstream/raw"},

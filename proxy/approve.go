@@ -12,7 +12,6 @@ import (
 
 	"junction/policy"
 	"junction/proxy/approval"
-	"junction/proxy/question"
 	"junction/upstream"
 	"junction/upstream/bounded"
 	"junction/upstream/raw"
@@ -70,7 +69,7 @@ func (s *Server) approveLegacy(ctx context.Context, x *exchange) (*result, error
 		return s.unapproved(x, approvalImpossible, x.cannotShow(err))
 	}
 	x.info.Approval = approvalUnanswered
-	answer, err := x.send(ctx, question.Question{Method: string(mcp.MethodElicitationCreate)}, form, nil)
+	answer, err := x.send(ctx, Question{Method: string(mcp.MethodElicitationCreate)}, form, nil)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)

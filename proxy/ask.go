@@ -11,8 +11,6 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"junction/proxy/older"
-	"junction/proxy/question"
 	"junction/proxy/redact"
 	"junction/upstream"
 	"junction/upstream/jsonrpc"
@@ -47,7 +45,7 @@ func (x *exchange) Ask(ctx context.Context, q *upstream.ServerRequest) ([]byte, 
 
 // send sends a request to a legacy client and waits for the response.
 func (x *exchange) send(
-	ctx context.Context, q question.Question, params []byte, progress func([]byte),
+	ctx context.Context, q Question, params []byte, progress func([]byte),
 ) ([]byte, error) {
 	if x.session == nil || !x.reply.stream {
 		return nil, rejected("the client cannot be asked: it takes no event stream")
@@ -189,7 +187,7 @@ func (x *exchange) askAll(ctx context.Context, requests raw.Object) ([]byte, err
 	}
 	answers := []byte{'{'}
 	for i, m := range requests.Members() {
-		method, params, err := question.Parse(m.Value)
+		method, params, err := parseInputRequest(m.Value)
 		if err != nil {
 			return nil, x.invalid(err.Error())
 		}
@@ -323,7 +321,7 @@ func (x *exchange) elicitation(from string, o raw.Object) ([]raw.Edit, error) {
 			edits = append(edits, raw.Edit{Name: "elicitationId", Value: raw.Quote(x.newElicitationID())})
 		}
 	case !modern && x.session.Version < mcp.ProtocolVersion20251125:
-		schema, err := older.Schema(o)
+		schema, err := olderSchema(o)
 		if err != nil {
 			return nil, rejected("the client speaks %s, which has no form for this: %v", x.session.Version, err)
 		}

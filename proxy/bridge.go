@@ -8,8 +8,6 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"junction/proxy/older"
-	"junction/proxy/question"
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/jsonrpc"
@@ -173,7 +171,7 @@ func (x *exchange) inputRequests(requests raw.Object) (text []byte, methods []st
 
 // inputRequest returns one entry of inputRequests in the form for the client, and its method.
 func (x *exchange) inputRequest(v []byte) (text []byte, method string, err error) {
-	method, params, err := question.Parse(v)
+	method, params, err := parseInputRequest(v)
 	if err != nil {
 		return nil, "", x.invalid(err.Error())
 	}
@@ -341,7 +339,7 @@ func (s *Server) legacyResult(x *exchange, r upstream.Result) (result, error) {
 		if err == nil && structured[0] != '{' && (x.target.Backend.Catalog().Era == upstream.EraModern ||
 			x.target.WithoutOutput()) {
 			edits = append(edits, raw.Edit{Name: "structuredContent"})
-			if text := older.WithText(r.Object, structured); text != nil {
+			if text := olderText(r.Object, structured); text != nil {
 				edits = append(edits, raw.Edit{Name: "content", Value: text})
 			}
 		}
@@ -353,7 +351,7 @@ func (s *Server) legacyResult(x *exchange, r upstream.Result) (result, error) {
 	if x.session.Version < mcp.ProtocolVersion20250618 && len(edits) < 2 {
 		blocks, err := r.Elements(content)
 		if err == nil {
-			if text := older.Blocks(blocks, content == "messages", x.session.Version); text != nil {
+			if text := olderBlocks(blocks, content == "messages", x.session.Version); text != nil {
 				edits = append(edits, raw.Edit{Name: content, Value: text})
 			}
 		}

@@ -65,20 +65,20 @@
 //	session.go        sessions of legacy clients
 //	owner.go          the process that answers a request, if several serve the endpoints
 //	listen.go         streams of notifications; subscriptions.go: their resources
+//	older.go          results and forms for protocol versions that lack their features
+//	question.go       what clients are asked, for metrics and traces
 //	errors.go         the errors that several files return, with their HTTP status
 //	report.go         data for the log, the audit and operators; the interface for metrics and traces
 //
 // Package scope has what one caller sees: the snapshot of the configuration, policy and catalogs that
 // is replaced as a whole, the endpoints (merged, per upstream, named, per user, per client), and the
 // part of an endpoint that one subject may use. Package view merges and renames the catalogs. Package
-// search finds tools by words. Packages pins,
-// schema and redact check definitions, arguments and results. Package older changes results for
-// older versions. Package upstream/bounded limits the memory of the caches of a snapshot, and package
-// budget everything that callers share. Package approval makes the form of an approval, and package
-// profile reads the capabilities of a client. Packages origin and headers check requests. Package
-// replay keeps the events of a stream, and package relay writes the response of another member.
-// Package question observes what clients are asked. Package canon compares JSON values. Package answers keeps results of calls
-// that may be reused (cache).
+// search finds tools by words. Packages pins, schema and redact check definitions, arguments and
+// results. Package budget limits everything that callers share. Package approval makes the form of an
+// approval, and package profile reads the capabilities of a client. Packages origin and headers check
+// requests. Package replay keeps the events of a stream, and package relay writes the response of
+// another member. Package canon compares JSON values. Package answers keeps results of calls that may
+// be reused (cache).
 //
 // # Sessions
 //

@@ -14,7 +14,6 @@ import (
 	"junction/proxy/budget"
 	"junction/proxy/headers"
 	"junction/proxy/pins"
-	"junction/proxy/question"
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/jsonrpc"
@@ -221,32 +220,32 @@ type Observer interface {
 	// End is called once for each Begin, after the answer was written, with the complete info
 	// except Arguments. It must not keep the CallInfo.
 	End(info *CallInfo, t upstream.Trace)
-	question.Observer
+	QuestionObserver
 	// Refused is called for each request that is refused before Begin. reason is a fixed word, or ""
 	// if the HTTP status and the code of the JSON-RPC error say it.
 	Refused(reason string, status int, code int64)
 }
 
 // asks returns a question of the upstream of the call. of is that of its request, nil for none.
-func (x *exchange) asks(method string, of upstream.Trace) question.Question {
-	return question.Question{Upstream: x.target.Backend.Name(), Method: method, Of: of}
+func (x *exchange) asks(method string, of upstream.Trace) Question {
+	return Question{Upstream: x.target.Backend.Name(), Method: method, Of: of}
 }
 
 // question tells the Observer about a question that is sent to the client.
-func (x *exchange) question(q question.Question) *question.Put {
+func (x *exchange) question(q Question) *sentQuestion {
 	if q.Version = x.info.Version; q.Of == nil {
 		q.Of = x.trace
 	}
-	return question.Ask(x.observer, q)
+	return observeQuestion(x.observer, q)
 }
 
 // asking returns the questions that an answer contains, for the next request.
-func (x *exchange) asking(from string, methods ...string) *question.Kept {
-	return question.Keep(x.observer, x.trace, from, methods[:min(len(methods), maxPending)])
+func (x *exchange) asking(from string, methods ...string) *keptQuestions {
+	return keepQuestions(x.observer, x.trace, from, methods[:min(len(methods), maxPending)])
 }
 
 // returned tells the Observer about the questions that the client returns from.
-func (x *exchange) returned(k *question.Kept) {
+func (x *exchange) returned(k *keptQuestions) {
 	var err error
 	if answers, bad := x.params.Object("inputResponses"); bad != nil || answers.Len() == 0 {
 		err = errNoAnswer

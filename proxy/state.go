@@ -13,7 +13,6 @@ import (
 
 	"junction/policy"
 	"junction/proxy/canon"
-	"junction/proxy/question"
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/raw"
@@ -34,7 +33,7 @@ type state struct {
 	Approved bool   `json:"y,omitempty"` // the user has approved the request, if policy requires it
 	Maker    string `json:"i,omitempty"` // with Approval: Server.maker
 
-	Asked *question.Kept `json:"q,omitempty"` // for the Observer
+	Asked *keptQuestions `json:"q,omitempty"` // for the Observer
 
 	Principal string `json:"w"`
 	Request   []byte `json:"r"`           // the digest of the request

@@ -17,7 +17,6 @@ import (
 	"junction/policy"
 	"junction/proxy"
 	"junction/proxy/members/memberstest"
-	"junction/proxy/question"
 	"junction/proxy/scope"
 	"junction/proxy/view"
 	"junction/upstream"
@@ -263,7 +262,7 @@ func (Unobserved) Begin(*proxy.CallInfo, raw.Object, http.Header) upstream.Trace
 func (Unobserved) End(*proxy.CallInfo, upstream.Trace)                           {}
 func (Unobserved) Refused(string, int, int64)                                    {}
 func (Unobserved) Saved(upstream.Trace) string                                   { return "" }
-func (Unobserved) Asked(question.Question) (t upstream.Trace, c upstream.TraceContext) {
+func (Unobserved) Asked(proxy.Question) (t upstream.Trace, c upstream.TraceContext) {
 	return t, c
 }
-func (Unobserved) Answered(question.Question, upstream.Trace, upstream.Received) {}
+func (Unobserved) Answered(proxy.Question, upstream.Trace, upstream.Received) {}

@@ -8,7 +8,6 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"junction/proxy"
-	"junction/proxy/question"
 	"junction/upstream"
 	"junction/upstream/raw"
 )
@@ -76,7 +75,7 @@ func (r requests) End(info *proxy.CallInfo, t upstream.Trace) {
 }
 
 // Asked starts the span of a question to a client.
-func (r requests) Asked(q question.Question) (upstream.Trace, upstream.TraceContext) {
+func (r requests) Asked(q proxy.Question) (upstream.Trace, upstream.TraceContext) {
 	if r.tracer == nil {
 		return nil, upstream.TraceContext{}
 	}
@@ -90,7 +89,7 @@ func (r requests) Asked(q question.Question) (upstream.Trace, upstream.TraceCont
 }
 
 // Answered records how long the client took to answer, and ends the span.
-func (r requests) Answered(q question.Question, t upstream.Trace, got upstream.Received) {
+func (r requests) Answered(q proxy.Question, t upstream.Trace, got upstream.Received) {
 	k := key{method: methodOf(q.Method), upstream: q.Upstream, version: q.Version, outcome: outcomeOf(got),
 		code: got.Code}
 	if r.callTime != nil {

@@ -1,6 +1,4 @@
-// Package older converts results and forms for protocol versions that lack their features: content
-// blocks, structured content and form fields that a legacy client would reject.
-package older
+package proxy
 
 import (
 	"bytes"
@@ -13,9 +11,12 @@ import (
 	"junction/upstream/raw"
 )
 
-// WithText returns the content of a result with its structured content as text, for legacy clients.
-// It returns nil if the content has that text already.
-func WithText(o raw.Object, structured []byte) []byte {
+// This file converts results and forms for protocol versions that lack their features: content
+// blocks, structured content and form fields that a legacy client would reject.
+
+// olderText returns the content of a result with its structured content as text, for legacy
+// clients. It returns nil if the content has that text already.
+func olderText(o raw.Object, structured []byte) []byte {
 	blocks, err := o.Elements("content")
 	if err != nil && err != raw.ErrAbsent {
 		return nil
@@ -27,7 +28,7 @@ func WithText(o raw.Object, structured []byte) []byte {
 			}
 		}
 	}
-	return array(append(slices.Clip(blocks), textBlock(string(structured))))
+	return jsonArray(append(slices.Clip(blocks), textBlock(string(structured))))
 }
 
 func textBlock(text string) []byte {
@@ -49,9 +50,10 @@ func blockType(block []byte) (string, raw.Object) {
 	return kind, o
 }
 
-// Blocks converts an array of content blocks, or of messages with one block each, for a version. A
-// link becomes text, and audio an embedded resource. Blocks returns nil if there is no change.
-func Blocks(items [][]byte, messages bool, version string) []byte {
+// olderBlocks converts an array of content blocks, or of messages with one block each, for a
+// version. A link becomes text, and audio an embedded resource. olderBlocks returns nil if there is
+// no change.
+func olderBlocks(items [][]byte, messages bool, version string) []byte {
 	changed := false
 	items = slices.Clone(items)
 	for i, item := range items {
@@ -59,7 +61,7 @@ func Blocks(items [][]byte, messages bool, version string) []byte {
 		if messages {
 			block, _ = raw.Get(item, "content")
 		}
-		text := oneBlock(block, version)
+		text := olderBlock(block, version)
 		if text == nil {
 			continue
 		}
@@ -71,13 +73,15 @@ func Blocks(items [][]byte, messages bool, version string) []byte {
 	if !changed {
 		return nil
 	}
-	return array(items)
+	return jsonArray(items)
 }
 
-func array(items [][]byte) []byte { return fmt.Appendf(nil, "[%s]", bytes.Join(items, []byte{','})) }
+func jsonArray(items [][]byte) []byte {
+	return fmt.Appendf(nil, "[%s]", bytes.Join(items, []byte{','}))
+}
 
-// oneBlock converts a block for a version; nil if the version knows the block's type.
-func oneBlock(block []byte, version string) []byte {
+// olderBlock converts a block for a version; nil if the version knows the block's type.
+func olderBlock(block []byte, version string) []byte {
 	switch kind, o := blockType(block); {
 	case kind == "resource_link":
 		uri, _ := o.String("uri")
@@ -98,10 +102,10 @@ func oneBlock(block []byte, version string) []byte {
 	return nil
 }
 
-// Schema converts requestedSchema for versions before 2025-11-25: a choice with titles becomes enum
-// and enumNames instead of oneOf. It returns nil if there is no change. Older versions have no
+// olderSchema converts requestedSchema for versions before 2025-11-25: a choice with titles becomes
+// enum and enumNames instead of oneOf. It returns nil if there is no change. Older versions have no
 // choice of several values.
-func Schema(params raw.Object) ([]byte, error) {
+func olderSchema(params raw.Object) ([]byte, error) {
 	schema, _ := params.Object("requestedSchema")
 	properties, err := schema.Object("properties")
 	if err != nil {
@@ -167,5 +171,5 @@ func constants(choices []byte) (values, titles []byte, err error) {
 		}
 		all, names = append(all, value), append(names, title)
 	}
-	return array(all), array(names), nil
+	return jsonArray(all), jsonArray(names), nil
 }

@@ -1,7 +1,4 @@
-// Package question observes the questions to clients: requests of upstreams, approvals, and sign-ins
-// to upstreams. A legacy client answers a question on its session. A modern client answers it in
-// another request; package proxy keeps the question in its sealed state until then.
-package question
+package proxy
 
 import (
 	"errors"
@@ -13,9 +10,13 @@ import (
 	"junction/upstream/raw"
 )
 
-// Observer observes questions, for metrics and traces. Its methods are called by many goroutines at
-// once and must not block.
-type Observer interface {
+// This file observes the questions to clients: requests of upstreams, approvals, and sign-ins to
+// upstreams. A legacy client answers a question on its session. A modern client answers it in
+// another request; the sealed state keeps the question until then.
+
+// QuestionObserver observes questions, for metrics and traces. Its methods are called by many
+// goroutines at once and must not block.
+type QuestionObserver interface {
 	// Asked is called when a question is sent to a client. The Trace is passed to Answered, and the
 	// TraceContext is sent to a legacy client.
 	Asked(q Question) (upstream.Trace, upstream.TraceContext)
@@ -37,21 +38,23 @@ type Question struct {
 	Since time.Time // zero for a question that is sent now
 }
 
-// Put is a question that was sent and is observed. A nil Put is observed by nothing.
-type Put struct {
+// sentQuestion is a question that was sent and is observed. A nil sentQuestion is observed by
+// nothing.
+type sentQuestion struct {
 	Question
-	observer Observer
+	observer QuestionObserver
 	trace    upstream.Trace
 	carried  upstream.TraceContext
 	began    time.Time
 }
 
-// Ask tells the Observer about a question. It returns nil if o is nil. End must follow.
-func Ask(o Observer, q Question) *Put {
+// observeQuestion tells the QuestionObserver about a question. It returns nil if o is nil. End must
+// follow.
+func observeQuestion(o QuestionObserver, q Question) *sentQuestion {
 	if o == nil {
 		return nil
 	}
-	p := &Put{Question: q, observer: o, began: q.Since}
+	p := &sentQuestion{Question: q, observer: o, began: q.Since}
 	if p.began.IsZero() {
 		p.began = time.Now()
 	}
@@ -60,16 +63,16 @@ func Ask(o Observer, q Question) *Put {
 }
 
 // Join returns the params of the question with its trace.
-func (p *Put) Join(params []byte) []byte {
+func (p *sentQuestion) Join(params []byte) []byte {
 	if p == nil {
 		return params
 	}
 	return p.carried.Join(params)
 }
 
-// End tells the Observer about the answer, or the reason why there is none: a *jsonrpc.Error if the
-// client has answered with it.
-func (p *Put) End(err error) {
+// End tells the QuestionObserver about the answer, or the reason why there is none: a
+// *jsonrpc.Error if the client has answered with it.
+func (p *sentQuestion) End(err error) {
 	if p == nil {
 		return
 	}
@@ -82,25 +85,25 @@ func (p *Put) End(err error) {
 	p.observer.Answered(p.Question, p.trace, r)
 }
 
-// Kept are the questions of one answer to a modern client, until the client returns.
-type Kept struct {
+// keptQuestions are the questions of one answer to a modern client, until the client returns.
+type keptQuestions struct {
 	At       int64    `json:"t"` // Unix milliseconds
 	Upstream string   `json:"u,omitempty"`
 	Methods  []string `json:"m"`
-	Trace    string   `json:"c,omitempty"` // see Observer.Saved
+	Trace    string   `json:"c,omitempty"` // see QuestionObserver.Saved
 }
 
-// Keep returns questions of an upstream, or of Junction ("") in an answer to a request with that
-// trace. It returns nil if there are none, or if o is nil.
-func Keep(o Observer, of upstream.Trace, from string, methods []string) *Kept {
+// keepQuestions returns questions of an upstream, or of Junction ("") in an answer to a request
+// with that trace. It returns nil if there are none, or if o is nil.
+func keepQuestions(o QuestionObserver, of upstream.Trace, from string, methods []string) *keptQuestions {
 	if o == nil || len(methods) == 0 {
 		return nil
 	}
-	return &Kept{time.Now().UnixMilli(), from, methods, o.Saved(of)}
+	return &keptQuestions{time.Now().UnixMilli(), from, methods, o.Saved(of)}
 }
 
-// All returns the questions. A nil Kept has none.
-func (k *Kept) All() iter.Seq[Question] {
+// All returns the questions. A nil keptQuestions has none.
+func (k *keptQuestions) All() iter.Seq[Question] {
 	return func(yield func(Question) bool) {
 		if k == nil {
 			return
@@ -114,8 +117,9 @@ func (k *Kept) All() iter.Seq[Question] {
 	}
 }
 
-// Parse parses one request of an input_required result. params is nil if there are none.
-func Parse(v []byte) (method string, params []byte, err error) {
+// parseInputRequest parses one request of an input_required result. params is nil if there are
+// none.
+func parseInputRequest(v []byte) (method string, params []byte, err error) {
 	o, err := raw.Parse(v)
 	if err == nil {
 		method, err = o.String("method")
