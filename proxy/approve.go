@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -13,7 +12,6 @@ import (
 	"junction/policy"
 	"junction/proxy/approval"
 	"junction/upstream"
-	"junction/upstream/bounded"
 	"junction/upstream/raw"
 )
 
@@ -37,12 +35,9 @@ const (
 // approvalKey is the key of Junction's elicitation in inputRequests.
 const approvalKey = "junction_approval"
 
-// maxRemarked bounds the remembered approvals of a legacy session.
-const maxRemarked = 256
-
 // approve requests the user's approval if the decision is ask. It returns nil if the call may be
 // made, else the result for the client. A call without a decision is denied.
-func (s *Server) approve(ctx context.Context, x *exchange, st state) (*result, error) {
+func (s *Core) approve(ctx context.Context, x *exchange, st state) (*result, error) {
 	switch {
 	case x.decision.Verdict == policy.Allow, x.decision.Verdict == policy.Ask && x.approved:
 		return nil, nil
@@ -55,13 +50,13 @@ func (s *Server) approve(ctx context.Context, x *exchange, st state) (*result, e
 }
 
 // approveLegacy requests approval from a legacy client on the stream of the call.
-func (s *Server) approveLegacy(ctx context.Context, x *exchange) (*result, error) {
+func (s *Core) approveLegacy(ctx context.Context, x *exchange) (*result, error) {
 	request := string(x.approvalDigest())
 	if x.session.approves(request) {
 		x.info.Approval, x.approved = approvalRemembered, true
 		return nil, nil
 	}
-	if !x.Who.Profile.Form || !x.reply.stream {
+	if !x.Who.Profile.Form || !x.front.Hears() {
 		return s.unapproved(x, approvalImpossible, x.cannotAsk())
 	}
 	form, err := x.approvalForm()
@@ -93,7 +88,7 @@ func (s *Server) approveLegacy(ctx context.Context, x *exchange) (*result, error
 
 // approveModern requests approval from a modern client, or reads its answer. st is the state that
 // the client returned.
-func (s *Server) approveModern(ctx context.Context, x *exchange, st state) (*result, error) {
+func (s *Core) approveModern(ctx context.Context, x *exchange, st state) (*result, error) {
 	request := x.approvalDigest()
 	if st.Approved && (st.Kind == stateParked || bytes.Equal(st.Shown, request)) {
 		// A parked call is made once, however often the client polls it. With any other state, each
@@ -210,11 +205,11 @@ func (x *exchange) allowing() string {
 
 // unapproved answers a call that was not approved, and stores how: a tool call with a result for the
 // model, others with an error.
-func (s *Server) unapproved(x *exchange, how, text string) (*result, error) {
+func (s *Core) unapproved(x *exchange, how, text string) (*result, error) {
 	x.info.Approval = how
 	if mcp.MCPMethod(x.msg.Method) != mcp.MethodToolsCall {
 		e := failure(x.target.Backend.Name(), kindApproval, text)
-		return nil, &refusal{status: http.StatusOK, code: e.Code, text: e.Message, data: e.Data}
+		return nil, &refusal{code: e.Code, text: e.Message, data: e.Data}
 	}
 	return new(s.toolText(x, text, isError)), nil
 }
@@ -232,7 +227,7 @@ func resultOf(r *result) result {
 
 // spend marks the approval request of a state as answered, for all members. It returns false if the
 // request was answered before, or may have been: a process that is alone forgets that when it ends.
-func (s *Server) spend(ctx context.Context, x *exchange, st state) (bool, error) {
+func (s *Core) spend(ctx context.Context, x *exchange, st state) (bool, error) {
 	if st.Maker != s.maker {
 		return false, nil
 	}
@@ -245,17 +240,4 @@ func (s *Server) spend(ctx context.Context, x *exchange, st state) (bool, error)
 		return false, unavailable("the approval cannot be checked now: the database cannot be reached")
 	}
 	return first, nil
-}
-
-// approves reports whether the user approved the request for the rest of the session.
-func (s *session) approves(request string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.approved[request]
-}
-
-func (s *session) approve(request string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	bounded.Put(&s.approved, maxRemarked, request, true, nil)
 }

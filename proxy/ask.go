@@ -1,12 +1,10 @@
 package proxy
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -21,15 +19,9 @@ import (
 // This file sends server requests to clients. A legacy client gets a server request on the stream
 // of its call, and responds with a POST.
 
-// pendingRequest is a server request to a legacy client without a response yet.
-type pendingRequest struct {
-	answer   chan *jsonrpc.Message // 1-buffered: the first response counts
-	token    []byte                // the upstream's progress token; nil for none
-	progress func(params []byte)   // may be nil
-}
-
 var (
-	errNoAnswer = errors.New("the client did not answer")
+	// ErrNoAnswer means that the client did not answer a request.
+	ErrNoAnswer = errors.New("the client did not answer")
 	errShutdown = errors.New("the proxy is shutting down")
 )
 
@@ -47,112 +39,17 @@ func (x *exchange) Ask(ctx context.Context, q *upstream.ServerRequest) ([]byte, 
 func (x *exchange) send(
 	ctx context.Context, q Question, params []byte, progress func([]byte),
 ) ([]byte, error) {
-	if x.session == nil || !x.reply.stream {
+	if x.session == nil || !x.front.Hears() {
 		return nil, rejected("the client cannot be asked: it takes no event stream")
 	}
 	asked := x.question(q)
-	answer, err := x.await(ctx, q.Method, asked.Join(params), progress)
+	answer, err := x.front.Ask(ctx, q.Method, asked.Join(params), progress)
 	asked.End(err)
 	return answer, err
 }
 
-// await is send for a client that can be asked.
-func (x *exchange) await(ctx context.Context, method string, params []byte, progress func([]byte)) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, x.reply.limits.Patience)
-	defer cancel()
-	id := jsonrpc.ID(`"junction-` + strconv.FormatUint(x.session.numbers.Add(1), 10) + `"`)
-	a := &pendingRequest{answer: make(chan *jsonrpc.Message, 1), progress: progress}
-	params, err := a.replaceToken(params, id)
-	if err != nil {
-		return nil, rejected("Invalid params: _meta")
-	}
-	if !x.session.await(id, a) {
-		return nil, errNoAnswer
-	}
-	defer x.session.forget(id)
-	if !x.reply.send(jsonrpc.AppendRequest(nil, id, method, params)) {
-		return nil, errNoAnswer
-	}
-	select {
-	case m := <-a.answer:
-		if m.Error != nil {
-			return nil, m.Error
-		}
-		return m.Result, nil
-	case <-ctx.Done():
-		x.reply.notify(string(mcp.MethodNotificationCancelled), append(append([]byte(`{"requestId":`), id...), '}'))
-		return nil, errNoAnswer
-	}
-}
-
-// replaceToken replaces the upstream's progress token by the id of the request, because tokens of
-// two upstreams may be equal.
-func (a *pendingRequest) replaceToken(params []byte, id jsonrpc.ID) ([]byte, error) {
-	token, err := raw.Get(params, "_meta", "progressToken")
-	if err == raw.ErrAbsent {
-		return params, nil
-	} else if err != nil {
-		return nil, err
-	}
-	a.token = bytes.Clone(token)
-	return raw.Set(params, []byte(id), "_meta", "progressToken")
-}
-
-// await adds a pending request. False means that the session has ended or has too many.
-func (s *session) await(id jsonrpc.ID, a *pendingRequest) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.gone != nil || len(s.pending) >= maxPending {
-		return false
-	}
-	if s.pending == nil {
-		s.pending = map[jsonrpc.ID]*pendingRequest{}
-	}
-	s.pending[id] = a
-	return true
-}
-
-// maxPending bounds the pending server requests of one session.
-const maxPending = 64
-
-func (s *session) forget(id jsonrpc.ID) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.pending, id)
-}
-
-// respond delivers the client's response to a pending request. A response without a request is
-// ignored. The message is copied.
-func (s *session) respond(m *jsonrpc.Message) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	a := s.pending[m.ID]
-	if a == nil {
-		return
-	}
-	own := &jsonrpc.Message{ID: m.ID, Result: bytes.Clone(m.Result), Error: m.Error.Clone()}
-	select {
-	case a.answer <- own:
-	default:
-	}
-}
-
-// progress passes the client's progress on a pending request on to the upstream.
-func (s *session) progress(params raw.Object) {
-	token, err := params.Get("progressToken")
-	if err != nil {
-		return
-	}
-	s.mu.Lock()
-	a := s.pending[jsonrpc.ID(token)]
-	s.mu.Unlock()
-	if a == nil || a.token == nil || a.progress == nil {
-		return
-	}
-	if text, err := params.Splice(raw.Edit{Name: "progressToken", Value: a.token}); err == nil {
-		a.progress(text)
-	}
-}
+// MaxPending bounds the pending server requests of one session, and those of one answer of an upstream.
+const MaxPending = 64
 
 // methodElicitationComplete is the notification that a URL elicitation is complete (2025-11-25,
 // client/elicitation).
@@ -173,7 +70,7 @@ func (x *exchange) closeElicitations() {
 	x.opening.Lock()
 	defer x.opening.Unlock()
 	for _, id := range x.opened {
-		x.reply.notify(methodElicitationComplete, append(raw.AppendQuote([]byte(`{"elicitationId":`), id), '}'))
+		x.front.Notify(methodElicitationComplete, append(raw.AppendQuote([]byte(`{"elicitationId":`), id), '}'))
 	}
 }
 
@@ -182,8 +79,8 @@ func (x *exchange) closeElicitations() {
 // every other failure the protocol has no response that the upstream would understand, so the call
 // fails (2026-07-28, basic/patterns/mrtr has no slot for an error).
 func (x *exchange) askAll(ctx context.Context, requests raw.Object) ([]byte, error) {
-	if requests.Len() > maxPending {
-		return nil, x.invalid(fmt.Sprintf("it sent more than %d requests at once", maxPending))
+	if requests.Len() > MaxPending {
+		return nil, x.invalid(fmt.Sprintf("it sent more than %d requests at once", MaxPending))
 	}
 	answers := []byte{'{'}
 	for i, m := range requests.Members() {

@@ -35,7 +35,7 @@ func BenchmarkPrincipals(b *testing.B) {
 		{"10000Users", proxytest.UsersOfGroups(10_000, 500, 50, 200)},
 	} {
 		b.Run(test.name, func(b *testing.B) {
-			s := serverOf(b, &test.Crowd)
+			s := serverOf(b, &test.Crowd, Limits{})
 			const name = "up1__read_tool0"
 			call := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"` + name + `",` + modernMeta + `}}`
 			each := func(from, to int, f func(p *auth.Principal)) (ms float64) {

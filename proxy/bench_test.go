@@ -37,11 +37,18 @@ func (w *nowhere) SetWriteDeadline(t time.Time) error { return nil }
 
 func mustServer(tb testing.TB, backends ...view.Backend) *Server {
 	tb.Helper()
+	return serverWith(tb, ServerOptions{}, backends...)
+}
+
+// serverWith is a server with options, which need no key.
+func serverWith(tb testing.TB, o ServerOptions, backends ...view.Backend) *Server {
+	tb.Helper()
 	key, err := seal.NewKey(seal.NewSecret())
 	if err != nil {
 		tb.Fatal(err)
 	}
-	s := New(Options{Key: key, Version: "test", Log: authtest.Log(tb)})
+	o.Key, o.Version, o.Log = key, "test", authtest.Log(tb)
+	s := New(o)
 	s.apply(scope.Config{Guard: &auth.Guard{}, Policy: policy.Open()}, backends)
 	return s
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -24,7 +23,7 @@ import (
 //	modern   legacy    the call is parked; the client gets input_required and returns (parked.go)
 
 // answerResult converts an upstream's result to the client's era.
-func (s *Server) answerResult(x *exchange, r upstream.Result) (result, error) {
+func (s *Core) answerResult(x *exchange, r upstream.Result) (result, error) {
 	switch {
 	case r.Type == upstream.TypeComplete:
 	case x.era == upstream.EraLegacy:
@@ -49,7 +48,7 @@ func (s *Server) answerResult(x *exchange, r upstream.Result) (result, error) {
 }
 
 // answerError converts an upstream's error to the client's era.
-func (s *Server) answerError(x *exchange, err error) (result, error) {
+func (s *Core) answerError(x *exchange, err error) (result, error) {
 	if need := needsSignIn(err); need != nil {
 		return s.offer(x, need)
 	}
@@ -123,7 +122,7 @@ func (x *exchange) inputRequired(o raw.Object) (requests raw.Object, state []byt
 
 // relayRequests passes the requests of a modern upstream on to a modern client. A request that the
 // client does not support is the upstream's error: the upstream has the client's capabilities.
-func (s *Server) relayRequests(x *exchange, o raw.Object) (result, error) {
+func (s *Core) relayRequests(x *exchange, o raw.Object) (result, error) {
 	requests, upstreamState, err := x.inputRequired(o)
 	if err != nil {
 		return result{}, err
@@ -199,11 +198,11 @@ func spliceParams(c *upstream.Call, edits ...raw.Edit) error {
 }
 
 // modernError converts an upstream's error for a modern client.
-func (s *Server) modernError(x *exchange, peer *jsonrpc.Error) (result, error) {
+func (s *Core) modernError(x *exchange, peer *jsonrpc.Error) (result, error) {
 	peer = x.target.RenameError(peer)
 	// a modern server would have rejected the call (2026-07-28, basic/index#error-codes)
 	if lacks := x.lacks.Load(); lacks != nil {
-		return result{}, &refusal{status: http.StatusBadRequest, code: codeMissingCapability, text: peer.Message,
+		return result{}, &refusal{reason: ReasonRequest, code: codeMissingCapability, text: peer.Message,
 			data: []byte(`{"requiredCapabilities":` + *lacks + `}`), outcome: Unanswered}
 	}
 	switch peer.Code {
@@ -212,7 +211,7 @@ func (s *Server) modernError(x *exchange, peer *jsonrpc.Error) (result, error) {
 	case mcp.URL_ELICITATION_REQUIRED:
 		return s.openURLs(x, peer)
 	case codeMissingCapability:
-		return result{}, &refusal{status: http.StatusBadRequest, code: peer.Code, text: peer.Message, data: peer.Data,
+		return result{}, &refusal{reason: ReasonRequest, code: peer.Code, text: peer.Message, data: peer.Data,
 			outcome: Unanswered}
 	}
 	return result{}, peer
@@ -220,7 +219,7 @@ func (s *Server) modernError(x *exchange, peer *jsonrpc.Error) (result, error) {
 
 // legacyError converts an upstream's error for a legacy client. -32042 exists since 2025-11-25, and
 // a client that cannot open URLs cannot use it.
-func (s *Server) legacyError(x *exchange, peer *jsonrpc.Error) (result, error) {
+func (s *Core) legacyError(x *exchange, peer *jsonrpc.Error) (result, error) {
 	if peer.Code != mcp.URL_ELICITATION_REQUIRED || x.Who.Profile.URL {
 		return result{}, x.target.RenameError(peer)
 	}
@@ -264,13 +263,13 @@ func urls(e *jsonrpc.Error) []elicitation {
 
 // openURLs converts -32042 into input_required. The upstream did not carry out the call, so the
 // call is made again when the client returns.
-func (s *Server) openURLs(x *exchange, e *jsonrpc.Error) (result, error) {
+func (s *Core) openURLs(x *exchange, e *jsonrpc.Error) (result, error) {
 	list := urls(e)
 	switch {
 	case mcp.MCPMethod(x.msg.Method) == mcp.MethodCompletionComplete || len(list) == 0:
 		return result{}, x.invalid("it requires a page in a browser, and sent no URL")
 	case !x.Who.Profile.URL:
-		return result{}, &refusal{status: http.StatusBadRequest, code: codeMissingCapability, text: e.Message,
+		return result{}, &refusal{reason: ReasonRequest, code: codeMissingCapability, text: e.Message,
 			data: []byte(`{"requiredCapabilities":{"elicitation":{"url":{}}}}`), outcome: Unanswered}
 	}
 	var requests [][]byte
@@ -290,7 +289,7 @@ func (s *Server) openURLs(x *exchange, e *jsonrpc.Error) (result, error) {
 
 // modernResult adds the members that 2026-07-28 requires of a result, if the upstream did not send
 // them: resultType, the server info, and the freshness of a resource.
-func (s *Server) modernResult(method string, o raw.Object, t *view.Target) (result, error) {
+func (s *Core) modernResult(method string, o raw.Object, t *view.Target) (result, error) {
 	body := o.Text()
 	tail := make([]byte, 0, len(s.modernMeta)+48) // for the members that most results lack
 	if _, err := o.Get("resultType"); err == raw.ErrAbsent {
@@ -328,7 +327,7 @@ func (s *Server) modernResult(method string, o raw.Object, t *view.Target) (resu
 
 // legacyResult converts a result for a legacy client. It changes only what the client's version
 // does not have.
-func (s *Server) legacyResult(x *exchange, r upstream.Result) (result, error) {
+func (s *Core) legacyResult(x *exchange, r upstream.Result) (result, error) {
 	var edits []raw.Edit
 	content := "content" // the member with content blocks
 	switch mcp.MCPMethod(x.msg.Method) {

@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
-	"strings"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -14,7 +12,6 @@ import (
 	"junction/policy"
 	"junction/proxy/answers"
 	"junction/proxy/budget"
-	"junction/proxy/headers"
 	"junction/proxy/redact"
 	"junction/proxy/schema"
 	"junction/proxy/search"
@@ -29,11 +26,11 @@ import (
 
 // A finder returns the target that a request names. The error is sent to the client if the caller
 // has no such target.
-type finder func(context.Context, *Server, *exchange) (*view.Target, error)
+type finder func(context.Context, *Core, *exchange) (*view.Target, error)
 
 // callTarget returns the handler of requests whose target find returns.
 func callTarget(find finder) handler {
-	return func(ctx context.Context, s *Server, x *exchange) (result, error) {
+	return func(ctx context.Context, s *Core, x *exchange) (result, error) {
 		return s.call(ctx, x, find, (*exchange).permit)
 	}
 }
@@ -56,7 +53,7 @@ func callTarget(find finder) handler {
 // A modern client sends a new request for each round, and each request runs all steps.
 //
 // permit stores the policy decision in x.decision. Its error is sent to the client.
-func (s *Server) call(ctx context.Context, x *exchange, find finder, permit func(*exchange, *view.Target) error) (
+func (s *Core) call(ctx context.Context, x *exchange, find finder, permit func(*exchange, *view.Target) error) (
 	result, error) {
 	t, err := find(ctx, s, x)
 	if err != nil {
@@ -74,7 +71,7 @@ func (s *Server) call(ctx context.Context, x *exchange, find finder, permit func
 	if rejected, err := s.validate(ctx, x, c); rejected != nil || err != nil {
 		return resultOf(rejected), err
 	}
-	x.reply.begin()
+	x.front.Begin()
 	st, err := s.openState(x, c)
 	if err != nil {
 		return result{}, err
@@ -115,7 +112,7 @@ func (s *Server) call(ctx context.Context, x *exchange, find finder, permit func
 
 // reusable returns the kept result of an equal call of the same caller, if there is one. If there
 // is none, but the result of this call may be kept, it sets x.reuse.
-func (s *Server) reusable(x *exchange, c *upstream.Call) (r upstream.Result, ok bool) {
+func (s *Core) reusable(x *exchange, c *upstream.Call) (r upstream.Result, ok bool) {
 	t := x.target
 	// behind an authenticating proxy (auth.none), several users may be one principal
 	unknown := x.Principal.Kind == auth.KindLocal && !x.Snapshot.Direct
@@ -144,7 +141,7 @@ func (s *Server) reusable(x *exchange, c *upstream.Call) (r upstream.Result, ok 
 
 // make makes the call, and keeps the result if it may be reused: a success during which the
 // upstream has sent no server request.
-func (s *Server) make(ctx context.Context, x *exchange, c *upstream.Call) (upstream.Result, error) {
+func (s *Core) make(ctx context.Context, x *exchange, c *upstream.Call) (upstream.Result, error) {
 	r, err := x.target.Backend.Call(ctx, c)
 	if x.reuse != (answers.Key{}) && err == nil && r.Type == upstream.TypeComplete && !r.Failed() && !x.asked.Load() {
 		s.answers.Put(x.reuse, r.Text(), x.target.Reuse)
@@ -154,7 +151,7 @@ func (s *Server) make(ctx context.Context, x *exchange, c *upstream.Call) (upstr
 
 // findNamed returns the finder of tools or prompts. It finds the connect tool of an upstream, too.
 func findNamed(p upstream.Part) finder {
-	return func(ctx context.Context, s *Server, x *exchange) (*view.Target, error) {
+	return func(ctx context.Context, s *Core, x *exchange) (*view.Target, error) {
 		name, err := x.stringParam("name")
 		if err != nil {
 			return nil, err
@@ -228,7 +225,7 @@ func (x *exchange) decide(t *view.Target) error {
 
 // permitAgain finds and permits the target of x again in the current snapshot. The policy may have
 // changed while the user was answering. x.target and x.info do not change.
-func (s *Server) permitAgain(x *exchange, permit func(*exchange, *view.Target) error) error {
+func (s *Core) permitAgain(x *exchange, permit func(*exchange, *view.Target) error) error {
 	w := s.snapshot.Load()
 	if w == x.Snapshot {
 		return nil
@@ -287,9 +284,9 @@ func (x *exchange) scoped(t *view.Target) error {
 // stepUp returns the error for a token that lacks scopes. Its challenge tells the client to ask the
 // user for a token with these scopes.
 func (x *exchange) stepUp(scopes string) error {
-	e := refuse(http.StatusForbidden, mcp.INVALID_REQUEST, "The token lacks a scope; needed are: %s", scopes)
+	e := refuse(ReasonScope, mcp.INVALID_REQUEST, "The token lacks a scope; needed are: %s", scopes)
 	e.outcome = Denied
-	e.challenge = x.Snapshot.Config.Guard.Resources.StepUp(x.request.URL.Path, strings.Fields(scopes))
+	e.scopes = scopes
 	return e
 }
 
@@ -344,7 +341,7 @@ func (x *exchange) named(p upstream.Part, name string) *view.Target {
 
 // validate checks a tool call against the tool's definition. It returns nil if the call may be
 // made, else the result for the client.
-func (s *Server) validate(ctx context.Context, x *exchange, c *upstream.Call) (_ *result, err error) {
+func (s *Core) validate(ctx context.Context, x *exchange, c *upstream.Call) (_ *result, err error) {
 	if x.target.Tool == nil {
 		return nil, nil
 	}
@@ -352,7 +349,7 @@ func (s *Server) validate(ctx context.Context, x *exchange, c *upstream.Call) (_
 		return rejected, nil
 	}
 	if x.era == upstream.EraModern && x.class == search.NoClass { // the header of a call tool is not that of the tool
-		if c.Header, err = headers.Params(x.request.Header, x.params, x.target.Tool); err != nil {
+		if c.Header, err = x.front.Headers(x.params, x.target.Tool); err != nil {
 			return nil, err
 		}
 	}
@@ -369,7 +366,7 @@ func (s *Server) validate(ctx context.Context, x *exchange, c *upstream.Call) (_
 
 // checkArguments checks the arguments of a call against the tool's schema. It returns "" if they
 // fit, else the text for the model. A call whose arguments cannot be checked is not made.
-func (s *Server) checkArguments(ctx context.Context, x *exchange) (text string, o Outcome, err error) {
+func (s *Core) checkArguments(ctx context.Context, x *exchange) (text string, o Outcome, err error) {
 	arguments, err := x.arguments()
 	if err != nil {
 		return "", "", err
@@ -396,7 +393,7 @@ func (s *Server) checkArguments(ctx context.Context, x *exchange) (text string, 
 
 // checkCost has the caller of x pay for a check.
 type checkCost struct {
-	s *Server
+	s *Core
 	x *exchange
 }
 
@@ -415,7 +412,7 @@ func (c checkCost) Turn(ctx context.Context) (end func(), err error) {
 
 // findResource returns the target of the request's uri. The caller may use the target, perhaps only
 // after an approval.
-func findResource(_ context.Context, _ *Server, x *exchange) (*view.Target, error) {
+func findResource(_ context.Context, _ *Core, x *exchange) (*view.Target, error) {
 	uri, err := x.stringParam("uri")
 	if err != nil {
 		return nil, err

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -19,7 +18,7 @@ import (
 // complete answers completion/complete for a prompt or a resource template by its upstream, as far
 // as policy allows. For an upstream without completions it returns an empty completion, because
 // Junction has declared the capability.
-func complete(ctx context.Context, s *Server, x *exchange) (result, error) {
+func complete(ctx context.Context, s *Core, x *exchange) (result, error) {
 	if !x.Subject.Sight().Offers.Completions {
 		return result{}, x.unknownMethod()
 	}
@@ -60,7 +59,7 @@ func (x *exchange) permitCompletion(t *view.Target) (values *view.Completion, er
 }
 
 // findReference returns the prompt or resource of the request's ref.
-func findReference(_ context.Context, _ *Server, x *exchange) (*view.Target, error) {
+func findReference(_ context.Context, _ *Core, x *exchange) (*view.Target, error) {
 	ref, err := x.params.Object("ref")
 	if err != nil && err != raw.ErrAbsent {
 		return nil, err
@@ -152,13 +151,13 @@ func (x *exchange) completesPrompt(t *view.Target) error {
 // uncompleted returns the error for a completion that policy does not allow.
 func uncompleted(t *view.Target, why string) error {
 	e := failure(t.Backend.Name(), kindApproval, "no completion: "+why)
-	return &refusal{status: http.StatusOK, code: e.Code, text: e.Message, data: e.Data}
+	return &refusal{code: e.Code, text: e.Message, data: e.Data}
 }
 
 // filterCompletion returns the result without the values that the caller may not read. It drops
 // total, hasMore and all other members of the completion in any case: they would count the hidden
 // values or reveal them.
-func (s *Server) filterCompletion(x *exchange, allowed *view.Completion, r result) (result, error) {
+func (s *Core) filterCompletion(x *exchange, allowed *view.Completion, r result) (result, error) {
 	o, err := raw.Parse(bytes.Join([][]byte{r.head, r.body, r.tail}, nil))
 	if err != nil {
 		return result{}, x.invalid(err.Error())

@@ -3,6 +3,8 @@ package proxy
 import (
 	"context"
 	"errors"
+	"fmt"
+	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -14,7 +16,7 @@ import (
 )
 
 // handler answers one request and completes x.info for the log.
-type handler func(ctx context.Context, s *Server, x *exchange) (result, error)
+type handler func(ctx context.Context, s *Core, x *exchange) (result, error)
 
 // errAnswered means that the handler has written the answer.
 var errAnswered = errors.New("answered")
@@ -54,7 +56,7 @@ func methods() map[mcp.MCPMethod]method {
 	}
 }
 
-func (s *Server) dispatch(ctx context.Context, x *exchange) (result, error) {
+func (s *Core) dispatch(ctx context.Context, x *exchange) (result, error) {
 	handle := x.method.handle
 	if handle == nil || x.method.era != "" && x.method.era != x.era {
 		return result{}, x.unknownMethod()
@@ -109,7 +111,7 @@ func (x *exchange) unwrap() (own bool, err error) {
 
 // wrongClass returns the answer if the client has called a tool with the call tool of another
 // class; nil otherwise.
-func (s *Server) wrongClass(x *exchange) *result {
+func (s *Core) wrongClass(x *exchange) *result {
 	if x.class == search.NoClass {
 		return nil
 	}
@@ -121,13 +123,13 @@ func (s *Server) wrongClass(x *exchange) *result {
 	return new(s.toolText(x, search.Rejection(x.info.Name, is, x.class), isError))
 }
 
-func ping(context.Context, *Server, *exchange) (result, error) {
+func ping(context.Context, *Core, *exchange) (result, error) {
 	return result{body: []byte("{}")}, nil
 }
 
 // setLevel answers logging/setLevel of a legacy client. It stores the level in the session; each
 // call passes it to the upstream.
-func setLevel(_ context.Context, _ *Server, x *exchange) (result, error) {
+func setLevel(_ context.Context, _ *Core, x *exchange) (result, error) {
 	if !x.Subject.Sight().Offers.Logging {
 		return result{}, x.unknownMethod()
 	}
@@ -136,22 +138,13 @@ func setLevel(_ context.Context, _ *Server, x *exchange) (result, error) {
 		return result{}, invalidParams("Invalid params: level is none of debug, info, notice, warning, " +
 			"error, critical, alert, emergency")
 	}
-	x.session.mu.Lock()
-	x.session.level = level
-	x.session.mu.Unlock()
+	x.session.setLevel(level)
 	return result{body: []byte("{}")}, nil
-}
-
-// logLevel returns the level that the client has set; "" for none.
-func (s *session) logLevel() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.level
 }
 
 // meter counts a request against the rate limits of the caller's policy. done must be called when
 // the request has ended; it may be nil. The error is for the client.
-func (s *Server) meter(ctx context.Context, x *exchange) (done func(), err error) {
+func (s *Core) meter(ctx context.Context, x *exchange) (done func(), err error) {
 	if mcp.MCPMethod(x.msg.Method) == mcp.MethodResourcesUnsubscribe { // it releases a subscription
 		return nil, nil
 	}
@@ -173,7 +166,7 @@ func (s *Server) meter(ctx context.Context, x *exchange) (done func(), err error
 
 // count counts a request against the limits of its principal, at all members together. other and
 // done are as for Members.Enter; done is nil if there are no limits.
-func (s *Server) count(ctx context.Context, x *exchange, other bool) (done func(), _ *refusal) {
+func (s *Core) count(ctx context.Context, x *exchange, other bool) (done func(), _ *refusal) {
 	limits := x.Subject.Limits
 	if limits.Rate <= 0 && (other || limits.Concurrent <= 0) {
 		return nil, nil
@@ -190,4 +183,24 @@ func (s *Server) count(ctx context.Context, x *exchange, other bool) (done func(
 		return nil, limited(err, wait)
 	}
 	return nil, unavailable("the limits of your policy cannot be checked now: the database cannot be reached")
+}
+
+// discover answers server/discover.
+func discover(_ context.Context, s *Core, x *exchange) (result, error) {
+	b := fmt.Appendf(nil, `{"supportedVersions":%s,"capabilities":`, s.supported)
+	b = x.Subject.Sight().Offers.AppendCapabilities(b, x.era)
+	b = x.Subject.AppendInstructions(b)
+	b = appendFreshness(b, discovered, !x.Subject.Private())
+	return result{body: fmt.Appendf(b, `,"resultType":"complete","_meta":%s}`, s.modernMeta)}, nil
+}
+
+// discovered is the freshness of server/discover. Upstreams that start or stop can change the
+// answer.
+const discovered = time.Minute
+
+const modernVersion = mcp.ProtocolVersion20260728
+
+// versions returns the supported versions, newest first.
+func versions() []string {
+	return append([]string{modernVersion}, mcp.LegacyProtocolVersions()...)
 }

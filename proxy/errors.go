@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,39 +14,46 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"junction/proxy/budget"
-	"junction/proxy/headers"
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
 )
 
-// Only this file converts an error into the JSON-RPC error and the HTTP status that a client gets.
+// Only this file converts an error into the JSON-RPC error that a client gets.
 
-// refusal is Junction's own error for a request. status applies only if the response has not begun.
+// refusal is Junction's own error for a request.
 type refusal struct {
-	status int
-	code   int64
-	text   string
-	data   []byte
-	// challenge is the WWW-Authenticate header, and retry the Retry-After header; "" for none.
-	challenge, retry string
-	outcome          Outcome // of the call; "" is Invalid, or Denied if the verdict is deny
+	reason  Reason
+	code    int64
+	text    string
+	data    []byte
+	scopes  string  // that the caller's token lacks, separated by spaces; "" for none
+	retry   string  // seconds after which the client may try again; "" if unknown
+	outcome Outcome // of the call; "" is Invalid, or Denied if the verdict is deny
 }
+
+// Reason tells a front why there is an error, so that it can choose the status of its transport.
+type Reason int
+
+// The reasons of errors.
+const (
+	ReasonNone    Reason = iota // an answer as any other
+	ReasonRequest               // the request is invalid
+	ReasonSize                  // the request is too large
+	ReasonStream                // the answer would be a stream, which the client does not accept
+	ReasonScope                 // the caller's token lacks a scope
+	ReasonMethod                // a client of the modern era uses a method that does not exist
+	ReasonShare                 // the caller has used its share
+	ReasonBusy                  // Junction has no capacity, or cannot reach the other members
+	ReasonInternal
+	Reasons // number of reasons
+)
 
 func (e *refusal) Error() string { return e.text }
 
-// Codes of 2026-07-28 (basic/index#error-codes).
-const (
-	codeHeaderMismatch     = -32020
-	codeMissingCapability  = -32021
-	codeUnsupportedVersion = -32022
-	// codeSessionNotFound is the legacy code for an unknown session; clients use the status.
-	codeSessionNotFound = -32001
-)
-
-func refuse(status int, code int64, format string, args ...any) *refusal {
-	return &refusal{status: status, code: code, text: fmt.Sprintf(format, args...)}
+func refuse(reason Reason, code int64, format string, args ...any) *refusal {
+	return &refusal{reason: reason, code: code, text: fmt.Sprintf(format, args...)}
 }
 
 // malformed returns the error for an invalid body. err comes from jsonrpc.Parse or from package
@@ -56,25 +62,25 @@ func malformed(err error) *refusal {
 	var syntax *raw.SyntaxError
 	switch {
 	case errors.As(err, &syntax):
-		return refuse(http.StatusBadRequest, mcp.PARSE_ERROR, "Parse error: %v", err)
+		return refuse(ReasonRequest, mcp.PARSE_ERROR, "Parse error: %v", err)
 	case errors.Is(err, raw.ErrAmbiguous):
-		return refuse(http.StatusBadRequest, mcp.INVALID_REQUEST,
+		return refuse(ReasonRequest, mcp.INVALID_REQUEST,
 			"Invalid Request: a member occurs twice, or in another letter case: %v", err)
 	}
-	return refuse(http.StatusBadRequest, mcp.INVALID_REQUEST, "Invalid Request: %v", err)
+	return refuse(ReasonRequest, mcp.INVALID_REQUEST, "Invalid Request: %v", err)
 }
 
 // unknownMethod returns the error for a method that the caller's era does not have.
 func (x *exchange) unknownMethod() *refusal {
-	status := http.StatusOK
+	reason := ReasonNone
 	if x.era == upstream.EraModern {
-		status = http.StatusNotFound // 2026-07-28, streamable-http#protocol-version-header
+		reason = ReasonMethod // 2026-07-28, streamable-http#protocol-version-header
 	}
-	return refuse(status, mcp.METHOD_NOT_FOUND, "Method not found: %.100s", x.msg.Method)
+	return refuse(reason, mcp.METHOD_NOT_FOUND, "Method not found: %.100s", x.msg.Method)
 }
 
 func invalidParams(format string, args ...any) *refusal {
-	return refuse(http.StatusOK, mcp.INVALID_PARAMS, format, args...)
+	return refuse(ReasonNone, mcp.INVALID_PARAMS, format, args...)
 }
 
 // unknownNamed returns the error for a tool or prompt that does not exist, or that policy hides from
@@ -115,53 +121,51 @@ func noResource(era upstream.Era, uri string, err error) *refusal {
 	return e
 }
 
-// cutOff is the cancellation cause of in-flight calls that Junction ends itself: when Kill is called
+// CutOff is the cancellation cause of in-flight calls that Junction ends itself: when Kill is called
 // (the zero value), or when another member may have the session. Upstreams see a cancelled call;
 // the client gets this error.
-type cutOff struct{ why string }
+type CutOff struct{ Why string }
 
-func (e cutOff) Error() string {
-	return cmp.Or(e.why, "the proxy was shut down before the answer came")
+func (e CutOff) Error() string {
+	return cmp.Or(e.Why, "the proxy was shut down before the answer came")
 }
 
-// Is makes errors.Is treat cutOff as context.Canceled.
-func (cutOff) Is(target error) bool { return target == context.Canceled }
+// Is makes errors.Is treat CutOff as context.Canceled.
+func (CutOff) Is(target error) bool { return target == context.Canceled }
 
-// rpcError returns the JSON-RPC error for err, and the status if the response has not begun. An
+// rpcError returns the JSON-RPC error for err, and the reason for the status. An
 // upstream's error is passed on, unless it concerns the connection between Junction and the
 // upstream.
-func rpcError(err error, upstreamName string) (*jsonrpc.Error, int) {
+func rpcError(err error, upstreamName string) (*jsonrpc.Error, Reason) {
 	var (
 		own  *refusal
 		peer *jsonrpc.Error
 		ours *upstream.Error
-		cut  cutOff
+		cut  CutOff
 	)
 	if need := needsSignIn(err); need != nil {
-		return failure(need.Upstream, signInKind(need), signInMessage(need)), http.StatusOK
+		return failure(need.Upstream, signInKind(need), signInMessage(need)), ReasonNone
 	}
 	switch {
 	case errors.As(err, &own):
-		return &jsonrpc.Error{Code: own.code, Message: own.text, Data: own.data}, own.status
+		return &jsonrpc.Error{Code: own.code, Message: own.text, Data: own.data}, own.reason
 	case errors.As(err, &ours): // its chain may contain an upstream's error from the handshake
-		return failure(ours.Upstream, string(ours.Kind), ours.Public()), http.StatusOK
+		return failure(ours.Upstream, string(ours.Kind), ours.Public()), ReasonNone
 	case errors.As(err, &peer):
 		if !aboutHop(peer.Code) {
-			return peer, http.StatusOK
+			return peer, ReasonNone
 		}
 		return failure(upstreamName, "protocol", "upstream "+upstreamName+" refused our request: "+peer.Message),
-			http.StatusOK
-	case errors.As(err, new(headers.Mismatch)):
-		return &jsonrpc.Error{Code: codeHeaderMismatch, Message: err.Error()}, http.StatusBadRequest
+			ReasonNone
 	case errors.Is(err, raw.ErrAmbiguous), errors.Is(err, raw.ErrMany):
 		r := malformed(err)
-		return &jsonrpc.Error{Code: r.code, Message: r.text}, r.status
+		return &jsonrpc.Error{Code: r.code, Message: r.text}, r.reason
 	case errors.As(err, &cut):
-		return failure(upstreamName, string(upstream.KindCancelled), cut.Error()), http.StatusOK
+		return failure(upstreamName, string(upstream.KindCancelled), cut.Error()), ReasonNone
 	case errors.Is(err, context.Canceled):
-		return failure(upstreamName, string(upstream.KindCancelled), "the request was cancelled"), http.StatusOK
+		return failure(upstreamName, string(upstream.KindCancelled), "the request was cancelled"), ReasonNone
 	}
-	return &jsonrpc.Error{Code: mcp.INTERNAL_ERROR, Message: "Internal error"}, http.StatusInternalServerError
+	return &jsonrpc.Error{Code: mcp.INTERNAL_ERROR, Message: "Internal error"}, ReasonInternal
 }
 
 // aboutHop reports whether a code concerns the connection to the upstream, which is not the
@@ -188,10 +192,10 @@ func overuseRefusal(e *budget.Exceeded) *refusal {
 	}
 	var r *refusal
 	if e.Own > 0 && e.Own+e.Others < e.Total {
-		r = refuse(http.StatusTooManyRequests, mcp.INTERNAL_ERROR,
+		r = refuse(ReasonShare, mcp.INTERNAL_ERROR,
 			"too many %s for you: %d, and your share of %s is no more now; %s", things, e.Own, e.Quota.Limit(), remedy)
 	} else {
-		r = refuse(http.StatusServiceUnavailable, mcp.INTERNAL_ERROR,
+		r = refuse(ReasonBusy, mcp.INTERNAL_ERROR,
 			"too many %s: %d for you and %d for others (%s); try again later", things, e.Own, e.Others, e.Quota.Limit())
 	}
 	r.retry, r.outcome = wait, Limited
@@ -204,13 +208,6 @@ func overuseError(err error) error {
 		return overuseRefusal(e)
 	}
 	return err
-}
-
-// retry sets Retry-After if the refusal has a time.
-func retry(w http.ResponseWriter, err error) {
-	if own, ok := errors.AsType[*refusal](err); ok && own.retry != "" {
-		w.Header().Set("Retry-After", own.retry)
-	}
 }
 
 // limited returns the error for a caller over a limit of its policy, with the time to wait if it is
@@ -226,43 +223,43 @@ func limited(err error, wait time.Duration) *refusal {
 		data = fmt.Sprintf(`{"junction":{"kind":"limited","retryAfterMs":%d}}`, wait.Milliseconds()+1)
 		again = strconv.Itoa(seconds)
 	}
-	return &refusal{status: http.StatusOK, code: mcp.INTERNAL_ERROR, text: text, data: []byte(data),
+	return &refusal{code: mcp.INTERNAL_ERROR, text: text, data: []byte(data),
 		retry: again, outcome: Limited}
-}
-
-// sessionError returns the error for a session that this process cannot serve: it is unknown, or
-// another member has it.
-func sessionError(err error) *refusal {
-	if err == errUnknownSession {
-		return refuse(http.StatusNotFound, codeSessionNotFound, "Session not found")
-	}
-	return unavailable("this process cannot reach the process that has the session")
 }
 
 // unavailable returns the error for a request that needs the other members while this process
 // cannot reach them. Nothing was executed.
 func unavailable(why string) *refusal {
-	r := memberError(http.StatusServiceUnavailable, upstream.KindUnavailable, why+"; send the request again")
+	r := memberError(ReasonBusy, upstream.KindUnavailable, why+"; send the request again")
 	r.retry = "1"
 	return r
 }
 
 // memberError returns the error for a request that another member cannot answer. kind is that of
 // calls of upstreams with the same outcome.
-func memberError(status int, kind upstream.Kind, text string) *refusal {
-	return &refusal{status: status, code: mcp.INTERNAL_ERROR, text: text,
+func memberError(reason Reason, kind upstream.Kind, text string) *refusal {
+	return &refusal{reason: reason, code: mcp.INTERNAL_ERROR, text: text,
 		data: fmt.Appendf(nil, `{"junction":{"kind":"%s"}}`, kind), outcome: outcomeOf[kind]}
-}
-
-// errForward returns the error for a request that was sent to its owner, which has not answered.
-func errForward() *refusal {
-	return memberError(http.StatusBadGateway, upstream.KindLost, "the process that has the session has ended, "+
-		"or has broken the connection, before it answered; the call may have been executed")
 }
 
 // errParkedGone returns the error for a parked call of a process that has ended.
 func errParkedGone() *refusal {
-	return memberError(http.StatusOK, upstream.KindLost, "the process that made this call has ended, and the call "+
+	return memberError(ReasonNone, upstream.KindLost, "the process that made this call has ended, and the call "+
 		"with it; the call may have been executed. To make it again, send the request without requestState and "+
 		"inputResponses")
+}
+
+// Codes of 2026-07-28 (basic/index#error-codes).
+const (
+	codeHeaderMismatch     = -32020
+	codeMissingCapability  = -32021
+	codeUnsupportedVersion = -32022
+)
+
+// bytesText returns a number of bytes as text.
+func bytesText(n int64) string {
+	if n%(1<<20) == 0 {
+		return strconv.FormatInt(n>>20, 10) + " MiB"
+	}
+	return strconv.FormatInt(n, 10) + " bytes"
 }

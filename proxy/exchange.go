@@ -5,14 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"junction/auth"
 	"junction/policy"
 	"junction/proxy/answers"
 	"junction/proxy/budget"
@@ -21,22 +19,48 @@ import (
 	"junction/proxy/search"
 	"junction/proxy/view"
 	"junction/upstream"
+	"junction/upstream/bounded"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
 )
 
-// exchange is one client request until its answer. It belongs to the goroutine of its HTTP request.
+// Front is the side of the client of one exchange: what the core needs of a front.
+type Front interface {
+	// Begin lets the answer begin as a stream if it takes long.
+	Begin()
+	// Hears reports whether the client gets messages before the answer.
+	Hears() bool
+	// Notify sends a notification of the request to the client. It does not block. It returns false if
+	// it dropped the notification.
+	Notify(method string, params []byte) bool
+	// Ask sends a request to a client of the legacy era that hears, and waits for the answer. The error
+	// is the client's, or ErrNoAnswer. progress gets the client's progress; it may be nil.
+	Ask(ctx context.Context, method string, params []byte, progress func([]byte)) ([]byte, error)
+	// Headers compares the headers of a tool call with the arguments that they repeat, for a client of
+	// the modern era. It returns the headers that repeat no argument.
+	Headers(params raw.Object, tool *upstream.Tool) ([]upstream.HeaderField, error)
+	// Listen answers with a stream of notifications. It returns when the stream has ended.
+	Listen(ctx context.Context, l *listener)
+	// Succeed answers the request with a result.
+	Succeed(r result)
+	// Fail answers the request with an error. cause is the error that e was made of.
+	Fail(e *jsonrpc.Error, reason Reason, cause error)
+}
+
+// exchange is one client request until its answer. It belongs to the goroutine of its front.
 type exchange struct {
 	scope.Caller
-	era      upstream.Era
-	msg      jsonrpc.Message
-	method   method     // the zero method if it is unknown
-	params   raw.Object // absent if there are none
-	meta     raw.Object // params._meta
-	request  *http.Request
-	reply    reply
+	core      *Core
+	front     Front
+	era       upstream.Era
+	msg       jsonrpc.Message
+	method    method     // the zero method if it is unknown
+	params    raw.Object // absent if there are none
+	meta      raw.Object // params._meta
+	requestID string     // X-Request-Id; "" for none
+	// the headers of the request, for the Observer
+	header   map[string][]string
 	info     CallInfo                // for CallDone
-	body     *[]byte                 // of the request; nil until it was read
 	size     int                     // of the body, in bytes
 	held     budget.Grant            // for the request, its body and a large answer
 	reserved int64                   // part of held for the answer, in bytes
@@ -44,42 +68,75 @@ type exchange struct {
 	end      context.CancelCauseFunc // cancels the context of the request
 
 	client  string   // the client's name for itself (unverified)
-	session *session // legacy only
+	session *Session // legacy only
 	// minimum level of log messages for the client; "" means no messages in the modern era, and the
 	// upstream's default in the legacy era
-	logLevel  string
-	class     search.Class    // of the call tool that the client has called; NoClass for none
-	target    *view.Target    // of a call
-	decision  policy.Decision // about the call
-	approved  bool            // the user has approved the call
-	shown     []byte          // approvalDigest of the approved call, if an earlier request made it; else nil
-	listeners *listeners
-	opening   sync.Mutex             // guards opened: a legacy upstream may send several requests at once
-	opened    []string               // elicitation IDs of Junction; see newElicitationID
-	lacks     atomic.Pointer[string] // JSON of missing client capabilities that the upstream requested; nil for none
-	reuse     answers.Key            // of the call; the zero Key if its result must not be kept
-	asked     atomic.Bool            // the upstream has sent a request to the client
-	observer  Observer               // nil observes nothing
-	trace     upstream.Trace         // of the observer; nil for none
-	outlived  bool                   // a call uses the params after the request was answered
+	logLevel string
+	class    search.Class           // of the call tool that the client has called; NoClass for none
+	target   *view.Target           // of a call
+	decision policy.Decision        // about the call
+	approved bool                   // the user has approved the call
+	shown    []byte                 // approvalDigest of the approved call, if an earlier request made it; else nil
+	opening  sync.Mutex             // guards opened: a legacy upstream may send several requests at once
+	opened   []string               // elicitation IDs of Junction; see newElicitationID
+	lacks    atomic.Pointer[string] // JSON of missing client capabilities that the upstream requested; nil for none
+	reuse    answers.Key            // of the call; the zero Key if its result must not be kept
+	asked    atomic.Bool            // the upstream has sent a request to the client
+	trace    upstream.Trace         // of the observer; nil for none
+	outlived bool                   // a call uses the params after the request was answered
 }
 
-// newExchange returns the exchange of a request whose message was not read yet. Call
-// release at its end.
-func (s *Server) newExchange(w http.ResponseWriter, r *http.Request, c scope.Caller) *exchange {
-	x := &exchange{Caller: c, request: r, held: s.grant(c, r)}
-	x.reply.init(w, r, &s.limits)
-	return x
+// Session is what the core keeps of a legacy session between its requests.
+type Session struct {
+	Version string // of the protocol
+	Key     string // identifies the session for upstreams
+
+	mu       sync.Mutex
+	level    string          // the log level that the client has set; "" for none
+	approved map[string]bool // digests of requests with a remembered approval
+	over     bool            // the session has ended
+}
+
+// Level returns the log level that the client has set; "" for none.
+func (s *Session) Level() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.level
+}
+
+func (s *Session) setLevel(level string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.level = level
+}
+
+// End records that the session has ended. Later subscriptions of its requests end at once.
+func (s *Session) End() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.over = true
+}
+
+func (s *Session) ended() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.over
+}
+
+// begin makes a zero exchange that of a request whose message was not read yet. The grant belongs to
+// the exchange.
+func (s *Core) begin(x *exchange, f Front, c scope.Caller, held budget.Grant) {
+	x.core, x.front, x.Caller, x.held = s, f, c, held
 }
 
 // read sets the message of the exchange and parses its params. The error is a *refusal.
-func (s *Server) read(x *exchange, m jsonrpc.Message) error {
+func (s *Core) read(x *exchange, m jsonrpc.Message) error {
 	x.msg, x.method = m, s.methods[mcp.MCPMethod(m.Method)]
 	if m.Params == nil {
 		return nil
 	}
 	if x.params = m.Body; !x.params.Present() {
-		return refuse(http.StatusBadRequest, -32600, "Invalid Request: params must be an object")
+		return refuse(ReasonRequest, mcp.INVALID_REQUEST, "Invalid Request: params must be an object")
 	}
 	var err error
 	if x.meta, err = x.params.Object("_meta"); err != nil && err != raw.ErrAbsent {
@@ -92,6 +149,9 @@ func (s *Server) read(x *exchange, m jsonrpc.Message) error {
 	}
 	return nil
 }
+
+// NamedBy returns the member of params that names the target; "" if the method has none.
+func (x *exchange) NamedBy() string { return x.method.member }
 
 // Notify implements upstream.Peer.
 func (x *exchange) Notify(method string, params []byte) {
@@ -109,12 +169,12 @@ func (x *exchange) Notify(method string, params []byte) {
 	if method == methodElicitationComplete && x.session != nil {
 		// The notification may come long after the call. Then it is sent on another stream of the
 		// session.
-		if !x.reply.send(jsonrpc.AppendRequest(nil, "", method, params)) {
-			x.listeners.tellSession(x.session, x.Endpoint.Name, note{method: method, params: string(params)})
+		if !x.front.Notify(method, params) {
+			x.core.listeners.tellSession(x.session, x.Endpoint.Name, note{method: method, params: string(params)})
 		}
 		return
 	}
-	x.reply.notify(method, params)
+	x.front.Notify(method, params)
 }
 
 // wantsLog reports whether a log message passes the client's level. If the client chose a level,
@@ -145,7 +205,7 @@ func (x *exchange) upstreamCall(target *view.Target) *upstream.Call {
 // start begins the record of the request, for log, audit and metrics.
 func (x *exchange) start() *CallInfo {
 	info := &x.info
-	*info = CallInfo{RequestID: auth.RequestID(x.reply.w), Client: x.client, Principal: x.Principal.ID,
+	*info = CallInfo{RequestID: x.requestID, Client: x.client, Principal: x.Principal.ID,
 		Person: x.Principal.Name, Email: x.Principal.Email, Kind: string(x.Principal.Kind),
 		Address: x.Principal.Address, Era: string(x.era), Endpoint: x.Endpoint.Name, Surface: x.Endpoint.Surface,
 		Method: x.msg.Method, Request: string(x.msg.ID),
@@ -168,7 +228,7 @@ func (e *redactedError) Unwrap() error { return e.error }
 
 // fail answers with an error, and returns the error to report.
 func (x *exchange) fail(err error) (reported error) {
-	e, status := rpcError(err, x.info.Upstream)
+	e, reason := rpcError(err, x.info.Upstream)
 	reported = err
 	clean, n := e, 0
 	if _, ours := errors.AsType[*upstream.Error](err); ours { // the text may contain text of the upstream
@@ -181,25 +241,17 @@ func (x *exchange) fail(err error) (reported error) {
 		e, reported = clean, &redactedError{err, clean.Message}
 	}
 	x.info.Code = e.Code
-	if own, ok := errors.AsType[*refusal](err); ok && own.challenge != "" {
-		x.reply.w.Header().Set("WWW-Authenticate", own.challenge)
-	}
-	retry(x.reply.w, err)
-	x.reply.fail(x.msg.ID, e, status)
+	x.front.Fail(e, reason, err)
 	return reported
 }
 
 // serve dispatches the request and writes exactly one answer.
-func (s *Server) serve(ctx context.Context, x *exchange) {
+func (s *Core) serve(ctx context.Context, x *exchange) {
 	began := time.Now()
 	x.buffer = s.results.get()
 	defer s.results.put(x.buffer)
-	defer x.reply.finish() // in any case, so that no goroutine writes to a finished request
 	info := x.start()
-	if s.observer != nil {
-		x.observer, x.trace = s.observer, s.observer.Begin(info, x.meta, x.request.Header)
-		defer func() { s.observer.End(info, x.trace) }()
-	}
+	defer s.observe(x)()
 	result, err := s.dispatch(ctx, x)
 	if err == errAnswered {
 		info.Outcome, info.Took = OK, time.Since(began)
@@ -212,7 +264,7 @@ func (s *Server) serve(ctx context.Context, x *exchange) {
 	if err != nil {
 		reported = x.fail(err)
 	} else {
-		x.reply.succeed(x.msg.ID, result)
+		x.front.Succeed(result)
 	}
 	info.Took, info.Received, info.Err = time.Since(began), result.size(), reported
 	decideOutcome(info, err)
@@ -223,6 +275,32 @@ func (s *Server) serve(ctx context.Context, x *exchange) {
 		}
 		s.report(info)
 	}
+}
+
+// Handshake answers a request of a client whose version is not negotiated yet, by a function of the
+// front, and tells the Observer.
+func (s *Core) Handshake(x *exchange, shake func() (result, error)) {
+	began, info := time.Now(), x.start()
+	info.Version = "" // not negotiated yet
+	defer s.observe(x)()
+	r, err := shake()
+	if err != nil {
+		x.fail(err)
+	} else {
+		x.front.Succeed(r)
+	}
+	info.Took, info.Received, info.Err = time.Since(began), r.size(), err
+	decideOutcome(info, err)
+}
+
+// observe tells the Observer about a request, whose record has begun. It returns a function that
+// tells the end of the request.
+func (s *Core) observe(x *exchange) (end func()) {
+	if s.observer == nil {
+		return func() {}
+	}
+	x.trace = s.observer.Begin(&x.info, x.meta, x.header)
+	return func() { s.observer.End(&x.info, x.trace) }
 }
 
 // Reserve implements upstream.Memory. A large answer counts for the caller until the request is
@@ -251,7 +329,10 @@ func (x *exchange) hold(r result) error {
 }
 
 // report passes a call to the CallDone hook.
-func (s *Server) report(info *CallInfo) {
+func (s *Core) report(info *CallInfo) {
+	if s.hooks.CallDone == nil {
+		return
+	}
 	for _, text := range [...]*string{&info.Method, &info.Name, &info.Own, &info.Request, &info.Endpoint} {
 		*text = (*text)[:min(len(*text), maxLogged)]
 	}
@@ -271,7 +352,7 @@ func (r result) size() int { return len(r.head) + len(r.body) + r.items.Size + l
 
 // toolText returns a result of a tool call that has a text of Junction's own. more are further
 // members of the result, each after a comma.
-func (s *Server) toolText(x *exchange, text, more string) result {
+func (s *Core) toolText(x *exchange, text, more string) result {
 	return s.ownResult(x, fmt.Sprintf(`"content":[{"type":"text","text":%s}]%s`, raw.Quote(text), more))
 }
 
@@ -280,16 +361,53 @@ const isError = `,"isError":true`
 
 // inputRequired returns the answer that puts requests to a modern client. Each is a member of
 // inputRequests.
-func (s *Server) inputRequired(x *exchange, requests [][]byte, st state) result {
+func (s *Core) inputRequired(x *exchange, requests [][]byte, st state) result {
 	return result{body: fmt.Appendf(nil,
 		`{"resultType":"input_required","inputRequests":{%s},"requestState":%s,"_meta":%s}`,
 		bytes.Join(requests, []byte{','}), raw.Quote(s.seal(x, st)), s.modernMeta)}
 }
 
 // ownResult returns a result of Junction's own: members, and the members that the era requires.
-func (s *Server) ownResult(x *exchange, members string) result {
+func (s *Core) ownResult(x *exchange, members string) result {
 	if x.era == upstream.EraLegacy {
 		return result{body: []byte("{" + members + "}")}
 	}
 	return result{body: append(append([]byte("{"+members+`,"resultType":"complete","_meta":`), s.modernMeta...), '}')}
 }
+
+// approves reports whether the user approved the request for the rest of the session.
+func (s *Session) approves(request string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.approved[request]
+}
+
+func (s *Session) approve(request string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	bounded.Put(&s.approved, maxRemarked, request, true, nil)
+}
+
+// maxRemarked bounds the remembered approvals of a legacy session.
+const maxRemarked = 256
+
+// buffers is a pool of buffers for messages.
+type buffers struct{ pool sync.Pool }
+
+func (p *buffers) get() *[]byte {
+	if b, ok := p.pool.Get().(*[]byte); ok {
+		return b
+	}
+	return new([]byte)
+}
+
+// put returns a buffer to the pool; a very large buffer is dropped.
+func (p *buffers) put(b *[]byte) {
+	if cap(*b) <= 4<<20 {
+		p.pool.Put(b)
+	}
+}
+
+// oneWrite is the largest answer that is copied into one buffer, in bytes. Beyond it, copying costs
+// more than additional system calls.
+const oneWrite = 64 << 10

@@ -9,16 +9,16 @@ import (
 	"junction/upstream/raw"
 )
 
-// front handles messages of one era: legacyFront or modernFront.
-type front interface {
+// eraFront handles messages of one era: legacyFront or modernFront.
+type eraFront interface {
 	// post validates a message by the rules of the era and serves it.
-	post(x *exchange)
+	post(x *request)
 }
 
 // frontFor chooses the era of a message (2026-07-28, basic/versioning). It is the modern era if
 // _meta has a protocol version or if the version header is modernVersion. Otherwise it is the
 // legacy era.
-func (s *Server) frontFor(x *exchange) front {
+func (s *Server) frontFor(x *request) eraFront {
 	if _, err := x.meta.Get(mcp.MetaKeyProtocolVersion); err != raw.ErrAbsent {
 		return modernFront{s}
 	}
@@ -28,8 +28,6 @@ func (s *Server) frontFor(x *exchange) front {
 	return legacyFront{s}
 }
 
-const modernVersion = mcp.ProtocolVersion20260728
-
 // maxClient bounds the client's name in session IDs and in the log, in bytes.
 const maxClient = 64
 
@@ -38,11 +36,6 @@ func clientName(o raw.Object, member string) string {
 	info, _ := o.Object(member)
 	name, _ := info.String("name")
 	return name[:min(len(name), maxClient)]
-}
-
-// versions returns the supported versions, newest first.
-func versions() []string {
-	return append([]string{modernVersion}, mcp.LegacyProtocolVersions()...)
 }
 
 // header returns the first value of a header without surrounding white space; "" if there is none.

@@ -29,12 +29,11 @@ func TestCallInfoOfRefusals(t *testing.T) {
 	if b.Lists.Capabilities, err = raw.Parse([]byte(`{"resources":{}}`)); err != nil {
 		t.Fatal(err)
 	}
-	s := mustServer(t, b)
 	var calls []CallInfo
-	s.hooks.CallDone = func(c *CallInfo) {
+	s := serverWith(t, ServerOptions{Hooks: Hooks{CallDone: func(c *CallInfo) {
 		c.Arguments = append([]byte(nil), c.Arguments...)
 		calls = append(calls, *c)
-	}
+	}}}, b)
 	apply := func(text string) {
 		var c policy.Config
 		if err := yaml.Unmarshal([]byte(text), &c); err != nil {
@@ -63,7 +62,7 @@ func TestCallInfoOfRefusals(t *testing.T) {
 	if want := `{"name":"up__tool0","arguments":{"a":1},"Arguments":{"a":2},`; !strings.HasPrefix(string(c.Arguments), want) {
 		t.Errorf("the arguments that a tool may read in two ways are reported as %q", c.Arguments)
 	}
-	if len(c.Request) > 2*maxLogged {
+	if len(c.Request) > 2*200 {
 		t.Errorf("%d bytes of the request's id are reported", len(c.Request))
 	}
 	if c = post("tools/call", "up__tool0", "1", `"name":"up__tool0"`); c.Name != "up__tool0" || c.Rule != "limits.rate" || c.Verdict != "deny" {
@@ -71,7 +70,7 @@ func TestCallInfoOfRefusals(t *testing.T) {
 	}
 	apply(`[ { name: all, rules: [ { allow: { upstreams: "*" } } ] } ]`)
 	long := "mcp://up/file:///" + strings.Repeat("x", 1<<20)
-	if c = post("resources/read", long, "1", `"uri":"`+long+`"`); len(c.Own) > 2*maxLogged || len(c.Name) > 2*maxLogged || c.Own == "" {
+	if c = post("resources/read", long, "1", `"uri":"`+long+`"`); len(c.Own) > 2*200 || len(c.Name) > 2*200 || c.Own == "" {
 		t.Errorf("%d and %d bytes of a URI are reported", len(c.Name), len(c.Own))
 	}
 	apply(`[ { name: nobody, match: { key: nobody }, rules: [ { allow: { upstreams: "*" } } ] } ]`)
@@ -88,20 +87,19 @@ func TestCallInfoOfSubscriptions(t *testing.T) {
 	if b.Lists.Capabilities, err = raw.Parse([]byte(`{"resources":{"subscribe":true}}`)); err != nil {
 		t.Fatal(err)
 	}
-	s := mustServer(t, b)
 	p, err := policy.Compile(policy.Config{{Name: "all", Rules: []policy.Rule{{Deny: &policy.Selector{Resources: policy.List{"x:*"}}}, {Allow: &policy.Selector{Upstreams: policy.List{"*"}}}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.apply(scope.Config{Guard: &auth.Guard{}, Policy: p}, []view.Backend{b})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var got []string
-	s.hooks.CallDone = func(c *CallInfo) {
+	s := serverWith(t, ServerOptions{Hooks: Hooks{CallDone: func(c *CallInfo) {
 		if got = append(got, strings.Join([]string{c.Principal, c.Method, c.Name, c.Upstream, c.Verdict, c.Policy, string(c.Outcome)}, " ")); len(got) == 2 {
 			cancel()
 		}
-	}
+	}}})
+	s.apply(scope.Config{Guard: &auth.Guard{}, Policy: p}, []view.Backend{b})
 	r := httptest.NewRequestWithContext(ctx, "POST", "http://127.0.0.1/mcp", strings.NewReader(
 		`{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{"notifications":{"resourceSubscriptions":["mcp://up/x:1","mcp://up/y:1"]},`+modernMeta+`}}`))
 	r.RemoteAddr = "127.0.0.1:1"
@@ -131,7 +129,7 @@ func TestSubscriptionsOfOneRequest(t *testing.T) {
 	s := mustServer(t)
 	s.apply(scope.Config{Guard: &auth.Guard{}, Policy: policy.Open()}, []view.Backend{b})
 	uris := []string{`"mcp://up/x:0"`}
-	for i := range maxSubscriptions + 10 {
+	for i := range 1000 + 10 {
 		uris = append(uris, fmt.Sprintf(`"mcp://up/x:%d"`, i))
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -141,8 +139,8 @@ func TestSubscriptionsOfOneRequest(t *testing.T) {
 	r.RemoteAddr = "127.0.0.1:1"
 	r.Header = http.Header{"Content-Type": {"application/json"}, "Mcp-Protocol-Version": {"2026-07-28"}, "Mcp-Method": {"subscriptions/listen"}}
 	s.ServeHTTP(w, r)
-	if n := strings.Count(w.Body.String(), `"mcp://up/x:`); n != maxSubscriptions+1 { // the first one is in the list twice
-		t.Errorf("%d subscriptions are acknowledged, want %d", n, maxSubscriptions+1)
+	if n := strings.Count(w.Body.String(), `"mcp://up/x:`); n != 1000+1 { // the first one is in the list twice
+		t.Errorf("%d subscriptions are acknowledged, want %d", n, 1000+1)
 	}
 }
 
@@ -172,7 +170,8 @@ func (f failing) Call(context.Context, *upstream.Call) (upstream.Result, error) 
 func TestCallInfoOfRedactedErrors(t *testing.T) {
 	const token = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
 	b := failing{proxytest.NewBackend(t, 1, 10), "cannot log in with " + token}
-	s := mustServer(t, b.Backend)
+	var got error
+	s := serverWith(t, ServerOptions{Hooks: Hooks{CallDone: func(c *CallInfo) { got = c.Err }}})
 	var p policy.Config
 	if err := yaml.Unmarshal([]byte(`[ { name: all, rules: [ { allow: { upstreams: "*" } } ], redact: [ secrets ] } ]`), &p); err != nil {
 		t.Fatal(err)
@@ -182,8 +181,6 @@ func TestCallInfoOfRedactedErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.apply(scope.Config{Guard: &auth.Guard{}, Policy: rules}, []view.Backend{b})
-	var got error
-	s.hooks.CallDone = func(c *CallInfo) { got = c.Err }
 	r := httptest.NewRequest("POST", "http://127.0.0.1/mcp",
 		strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"up__tool0",`+modernMeta+`}}`))
 	r.RemoteAddr = "127.0.0.1:1"

@@ -24,10 +24,10 @@ import (
 // legacyFront serves 2025-11-25 and older: a handshake, a session, and a GET stream.
 type legacyFront struct{ *Server }
 
-func (f legacyFront) post(x *exchange) {
+func (f legacyFront) post(x *request) {
 	x.era = upstream.EraLegacy
 	if v := x.request.Header["Mcp-Protocol-Version"]; len(v) > 0 && !legacyVersion(strings.TrimSpace(v[0])) {
-		f.refuse(x, refuse(http.StatusBadRequest, mcp.INVALID_REQUEST,
+		f.refuse(x, refuseHTTP(http.StatusBadRequest, mcp.INVALID_REQUEST,
 			"Bad Request: unsupported MCP-Protocol-Version %.100q", v[0]))
 		return
 	}
@@ -51,7 +51,7 @@ func (f legacyFront) post(x *exchange) {
 func legacyVersion(v string) bool { return !mcp.IsModernProtocol(v) && mcp.IsValidProtocolVersion(v) }
 
 // refuse answers with an error. For notifications and responses, the error has no id.
-func (f legacyFront) refuse(x *exchange, err error) {
+func (f legacyFront) refuse(x *request, err error) {
 	id := x.msg.ID
 	if !x.msg.IsRequest() {
 		id = ""
@@ -60,16 +60,16 @@ func (f legacyFront) refuse(x *exchange, err error) {
 }
 
 // enter finds the session of a request.
-func (f legacyFront) enter(x *exchange) error {
+func (f legacyFront) enter(x *request) error {
 	id := header(x.request.Header, "Mcp-Session-Id")
 	if id == "" {
-		return refuse(http.StatusBadRequest, mcp.INVALID_REQUEST, "Bad Request: no Mcp-Session-Id; initialize first")
+		return refuseHTTP(http.StatusBadRequest, mcp.INVALID_REQUEST, "Bad Request: no Mcp-Session-Id; initialize first")
 	}
 	s, err := f.session(x.request.Context(), id, x.held.Account)
 	if err != nil {
 		return sessionError(err)
 	}
-	x.session, x.client, x.listeners = s, s.Client, &f.listeners
+	x.session, x.exchange.session, x.client = s, &s.kept, s.Client
 	x.Who = scope.Identity{Profile: s.Profile, Session: s.Key}
 	x.Caller = x.Snapshot.ForClient(x.Caller)
 	return nil
@@ -77,12 +77,12 @@ func (f legacyFront) enter(x *exchange) error {
 
 // run serves a request of a session. A closed connection does not cancel the request (2025-11-25,
 // basic/transports); only a notification does.
-func (f legacyFront) run(x *exchange) {
-	ctx, end := context.WithCancelCause(f.killing)
+func (f legacyFront) run(x *request) {
+	ctx, end := context.WithCancelCause(f.Killing())
 	defer end(nil)
 	x.end = end
 	if err := x.session.register(x.msg.ID, end); err == errInUse {
-		f.refuse(x, refuse(http.StatusBadRequest, mcp.INVALID_REQUEST,
+		f.refuse(x, refuseHTTP(http.StatusBadRequest, mcp.INVALID_REQUEST,
 			"Invalid Request: another request of this session has the id %.100s", x.msg.ID))
 		return
 	} else if err != nil {
@@ -90,13 +90,13 @@ func (f legacyFront) run(x *exchange) {
 		return
 	}
 	defer x.session.unregister(x.msg.ID)
-	x.logLevel, x.reply.caller, x.reply.held = x.session.logLevel(), x.session, &x.held
-	f.serve(ctx, x)
+	x.logLevel, x.reply.caller, x.reply.held = x.session.kept.Level(), x.session, &x.held
+	f.answer(ctx, x)
 }
 
 // accept handles a notification or a response of the client. Other notifications, such as
 // initialized, are ignored.
-func (f legacyFront) accept(x *exchange) {
+func (f legacyFront) accept(x *request) {
 	if x.msg.IsResponse() {
 		x.session.respond(&x.msg)
 		return
@@ -115,27 +115,14 @@ func (f legacyFront) accept(x *exchange) {
 	}
 }
 
-// initialize answers the handshake, and tells the Observer.
-func (f legacyFront) initialize(x *exchange) {
-	began, info := time.Now(), x.start()
-	info.Version = "" // not negotiated yet
-	if f.observer != nil {
-		x.trace = f.observer.Begin(info, x.meta, x.request.Header)
-		defer func() { f.observer.End(info, x.trace) }()
-	}
-	r, err := f.handshake(x)
-	if err != nil {
-		x.fail(err)
-	} else {
-		x.reply.succeed(x.msg.ID, r)
-	}
-	info.Took, info.Received, info.Err = time.Since(began), r.size(), err
-	decideOutcome(info, err)
+// initialize answers the handshake.
+func (f legacyFront) initialize(x *request) {
+	f.Handshake(&x.exchange, func() (result, error) { return f.handshake(x) })
 }
 
 // handshake begins a session in the client's version, or else in the newest legacy version
 // (2025-11-25, basic/lifecycle).
-func (f legacyFront) handshake(x *exchange) (result, error) {
+func (f legacyFront) handshake(x *request) (result, error) {
 	asked, err := x.params.String("protocolVersion")
 	if err != nil {
 		return result{}, invalidParams("Invalid params: no protocolVersion")
@@ -144,7 +131,7 @@ func (f legacyFront) handshake(x *exchange) (result, error) {
 	if f.members != nil && f.members.Self() == "" {
 		return result{}, unavailable(alone)
 	}
-	if _, err := f.meter(x.request.Context(), x); err != nil {
+	if _, err := f.meter(x.request.Context(), &x.exchange); err != nil {
 		return result{}, err
 	}
 	version := asked
@@ -160,13 +147,13 @@ func (f legacyFront) handshake(x *exchange) (result, error) {
 	x.reply.w.Header()["Mcp-Session-Id"] = []string{id}
 	b := fmt.Appendf(nil, `{"protocolVersion":"%s","capabilities":`, version)
 	b = x.Subject.Sight().Offers.AppendCapabilities(b, x.era)
-	b = x.Subject.AppendInstructions(fmt.Appendf(b, `,"serverInfo":%s`, f.serverInfo))
+	b = x.Subject.AppendInstructions(fmt.Appendf(b, `,"serverInfo":%s`, f.ServerInfo()))
 	x.info.Version, x.info.Client, x.info.Session = version, x.client, s.Key
 	return result{body: append(b, '}')}, nil
 }
 
 // get opens the GET stream of a session. After an error nothing was written.
-func (f legacyFront) get(x *exchange) error {
+func (f legacyFront) get(x *request) error {
 	w, r := x.reply.w, x.request
 	if header(r.Header, "Mcp-Session-Id") == "" {
 		w.Header().Set("Allow", "POST")
@@ -180,9 +167,9 @@ func (f legacyFront) get(x *exchange) error {
 		http.Error(w, "The stream is text/event-stream, which this request does not accept.", http.StatusNotAcceptable)
 		return nil
 	}
-	if _, err := f.count(r.Context(), x, true); err != nil {
+	if _, err := f.count(r.Context(), &x.exchange, true); err != nil {
 		if err.outcome == Limited {
-			err.status = http.StatusTooManyRequests
+			return &httpError{err, http.StatusTooManyRequests}
 		}
 		return err
 	}
@@ -191,8 +178,7 @@ func (f legacyFront) get(x *exchange) error {
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	l := &listener{Caller: x.Caller, session: x.session, changed: make(chan struct{}, 1), wants: everyList(),
-		first: []byte("retry: 2000\n\n")}
+	l := newListener(x.Caller, &x.session.kept)
 	if err := x.session.join(l, cancel); err != nil {
 		return sessionError(err)
 	}
@@ -202,22 +188,14 @@ func (f legacyFront) get(x *exchange) error {
 		return nil
 	}
 	if x.session.wasMoved() {
-		f.listeners.missed(l)
+		f.missed(l)
 	}
-	f.listen(ctx, x, l)
+	f.listen(ctx, x, l, []byte("retry: 2000\n\n"))
 	return nil
 }
 
-// everyList returns all lists: legacy clients cannot choose.
-func everyList() (all [upstream.Parts]bool) {
-	for p := range all {
-		all[p] = true
-	}
-	return all
-}
-
 // delete ends a session.
-func (f legacyFront) delete(x *exchange) error {
+func (f legacyFront) delete(x *request) error {
 	if err := f.enter(x); err != nil {
 		return err
 	}
@@ -236,10 +214,10 @@ func (f legacyFront) delete(x *exchange) error {
 // batch answers an array of messages, which only 2025-03-26 has (basic/index#batching), in parallel
 // and in one document. Other versions, and requests without a session, have no batches. Each
 // message counts as a request.
-func (f legacyFront) batch(all *exchange, body []byte) error {
+func (f legacyFront) batch(all *request, body []byte) error {
 	all.era = upstream.EraLegacy
 	if err := f.enter(all); err != nil || all.session.Version != mcp.ProtocolVersion20250326 {
-		return refuse(http.StatusBadRequest, mcp.INVALID_REQUEST,
+		return refuseHTTP(http.StatusBadRequest, mcp.INVALID_REQUEST,
 			"Invalid Request: only a session of 2025-03-26 may send batches")
 	}
 	if _, err := raw.Scan(body, f.limits.Nesting); err != nil {
@@ -247,7 +225,7 @@ func (f legacyFront) batch(all *exchange, body []byte) error {
 	}
 	items, err := raw.ElementsWithin(body, maxBatch) // bounded: the index can be much larger than the body
 	if err != nil || len(items) == 0 {
-		return refuse(http.StatusBadRequest, mcp.INVALID_REQUEST, "Invalid Request: a batch has 1 to %d messages",
+		return refuseHTTP(http.StatusBadRequest, mcp.INVALID_REQUEST, "Invalid Request: a batch has 1 to %d messages",
 			maxBatch)
 	}
 	if err := all.held.Reserve(budget.Requests, int64(len(items)-1)); err != nil {
@@ -279,14 +257,16 @@ const maxBatch = 64
 
 // member answers one message of a batch, and returns the grant of the answer. text is nil if the
 // message has no answer.
-func (f legacyFront) member(all *exchange, item []byte) (text []byte, held budget.Grant) {
-	x := &exchange{Caller: all.Caller, era: all.era, session: all.session, client: all.client, request: all.request,
-		size: len(item), listeners: all.listeners, held: all.held.Empty()}
+func (f legacyFront) member(all *request, item []byte) (text []byte, held budget.Grant) {
+	x := &request{server: all.server, request: all.request, session: all.session}
+	f.begin(&x.exchange, x, all.Caller, all.held.Empty())
+	x.era, x.exchange.session, x.client, x.size = all.era, all.exchange.session, all.client, len(item)
+	x.header = all.header
 	m, err := jsonrpc.Parse(item, f.limits.Nesting)
 	if err != nil {
 		err = malformed(err)
 	} else {
-		err = f.read(x, m)
+		err = f.read(&x.exchange, m)
 	}
 	if err != nil {
 		problem, _ := rpcError(err, "")

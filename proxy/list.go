@@ -15,7 +15,7 @@ import (
 )
 
 // list answers with a page of a part.
-func (s *Server) list(x *exchange, p upstream.Part) (result, error) {
+func (s *Core) list(x *exchange, p upstream.Part) (result, error) {
 	seen := x.Subject.Listed()
 	k := seen.View.Kind(p, x.era, x.Who.Profile)
 	offset, err := s.readCursor(x, p, k)
@@ -66,7 +66,7 @@ func appendFreshness(b []byte, ttl time.Duration, public bool) []byte {
 
 // readCursor returns the offset of the request's cursor. The error is for an unknown cursor, or for
 // a cursor of a list that has changed.
-func (s *Server) readCursor(x *exchange, p upstream.Part, k view.ListKind) (int, error) {
+func (s *Core) readCursor(x *exchange, p upstream.Part, k view.ListKind) (int, error) {
 	if !x.params.Present() {
 		return 0, nil
 	}
@@ -116,10 +116,10 @@ func decodeCursor(b []byte) (c cursor, owner string, ok bool) {
 
 // listOf returns the handler for the list of a part other than tools.
 func listOf(p upstream.Part) handler {
-	return func(_ context.Context, s *Server, x *exchange) (result, error) { return s.list(x, p) }
+	return func(_ context.Context, s *Core, x *exchange) (result, error) { return s.list(x, p) }
 }
 
-func listTools(ctx context.Context, s *Server, x *exchange) (result, error) {
+func listTools(ctx context.Context, s *Core, x *exchange) (result, error) {
 	if !x.Subject.Search || len(x.Subject.Always) > 0 {
 		s.awaitLists(ctx, x)
 	}
@@ -127,7 +127,7 @@ func listTools(ctx context.Context, s *Server, x *exchange) (result, error) {
 }
 
 // searchTools answers a call of search_tools (package search).
-func searchTools(ctx context.Context, s *Server, x *exchange) (result, error) {
+func searchTools(ctx context.Context, s *Core, x *exchange) (result, error) {
 	x.info.Name = search.ToolName
 	arguments, err := x.arguments()
 	if err != nil {
@@ -146,7 +146,7 @@ func searchTools(ctx context.Context, s *Server, x *exchange) (result, error) {
 
 // awaitLists waits briefly for starting upstreams, so that a client's first tools/list contains
 // their tools. It does not wait for upstreams with a known catalog.
-func (s *Server) awaitLists(ctx context.Context, x *exchange) {
+func (s *Core) awaitLists(ctx context.Context, x *exchange) {
 	seen, waited := x.Subject.Sight(), false
 	if seen.Settled && !seen.Separates {
 		return
@@ -171,7 +171,7 @@ func (s *Server) awaitLists(ctx context.Context, x *exchange) {
 
 // lookAgain moves the request to the current snapshot. If the caller has lost its rights meanwhile,
 // the request keeps the old snapshot.
-func (s *Server) lookAgain(x *exchange) {
+func (s *Core) lookAgain(x *exchange) {
 	s.Settle()
 	if now := s.snapshot.Load().Adopt(x.Caller); now.Subject != nil {
 		x.Caller = now
@@ -181,13 +181,13 @@ func (s *Server) lookAgain(x *exchange) {
 // awaitNamed finds a tool or prompt that may belong to an upstream without a catalog yet, by the
 // prefix of its name. It waits for the upstream like calls of known tools. The target is nil if the
 // tool does not exist. The error is the reason why the upstream is not available.
-func (s *Server) awaitNamed(ctx context.Context, x *exchange, p upstream.Part, name string) (*view.Target, error) {
+func (s *Core) awaitNamed(ctx context.Context, x *exchange, p upstream.Part, name string) (*view.Target, error) {
 	b := x.unlisted(name)
 	if b == nil {
 		return nil, nil
 	}
 	x.info.Upstream = b.Name()
-	x.reply.begin()
+	x.front.Begin()
 	err := b.Ready(ctx)
 	s.lookAgain(x)
 	if t := x.named(p, name); t != nil || err == nil || !b.Catalog().Listed.IsZero() {

@@ -3,7 +3,6 @@ package proxy
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -12,7 +11,6 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"junction/proxy/budget"
-	"junction/proxy/relay"
 	"junction/proxy/scope"
 	"junction/proxy/view"
 	"junction/upstream"
@@ -21,16 +19,16 @@ import (
 	"junction/upstream/raw"
 )
 
-// This file holds the notification streams: legacy GET streams and modern subscriptions/listen.
-// Each listener runs in the goroutine of its HTTP request.
+// This file decides what the notification streams get: legacy GET streams and modern
+// subscriptions/listen. A front writes each stream in the goroutine of its request.
 
 // listener is one stream of notifications.
 type listener struct {
 	scope.Caller                      // updated with the snapshot; guarded by listeners.mu
-	session      *session             // of the legacy era, whose streams share the notifications; nil otherwise
-	first        []byte               // written first, so that the client sees the open stream
+	session      *Session             // of the legacy era, whose streams share the notifications; nil otherwise
+	first        []byte               // message that is written first, so that the client sees the stream; nil for none
 	meta         []byte               // _meta of each notification; nil for none
-	last         []byte               // written when Junction ends the stream; nil for none
+	last         []byte               // message that is written when Junction ends the stream; nil for none
 	wants        [upstream.Parts]bool // the lists whose changes to send; templates like resources
 	pending      []note               // waiting notifications; guarded by listeners.mu
 	changed      chan struct{}        // 1-buffered: pending has grown
@@ -77,7 +75,7 @@ func (ls *listeners) remove(l *listener) {
 // renew moves the streams and subscriptions to a new snapshot and notifies those whose lists
 // changed. It ends streams of removed endpoints or rejected principals, and subscriptions to denied
 // resources.
-func (s *Server) renew(w *scope.Snapshot) {
+func (s *Core) renew(w *scope.Snapshot) {
 	ls := &s.listeners
 	next := ls.adopted(w)
 	ls.mu.Lock()
@@ -126,7 +124,7 @@ func (ls *listeners) adopted(w *scope.Snapshot) map[scope.Caller]scope.Caller {
 
 // listNote is a notification of a changed list, which a session gets on one of its streams.
 type listNote struct {
-	session *session
+	session *Session
 	method  string
 }
 
@@ -195,7 +193,7 @@ func still(c scope.Caller, list []note) []note {
 }
 
 // catchUp renews the streams if the snapshot was replaced while a stream was added.
-func (s *Server) catchUp(began *scope.Snapshot) {
+func (s *Core) catchUp(began *scope.Snapshot) {
 	if w := s.snapshot.Load(); w != began {
 		s.renew(w)
 	}
@@ -218,10 +216,10 @@ func (ls *listeners) push(list []note, n note) []note {
 }
 
 // missed queues a notification of each list. It is for the first stream of a session that another
-// member had: the client has missed what changed in between.
-func (ls *listeners) missed(l *listener) {
+// member had: the client has missed what changed in between. The stream has not joined yet.
+func (s *Core) missed(l *listener) {
 	for _, method := range listChanged[:upstream.PartTemplates] {
-		ls.tell(l, note{method: method})
+		s.listeners.tell(l, note{method: method})
 	}
 }
 
@@ -232,7 +230,7 @@ func (ls *listeners) tell(l *listener, n note) {
 }
 
 // streamOf returns a stream of a session on an endpoint; nil for none.
-func (ls *listeners) streamOf(s *session, endpoint string) *listener {
+func (ls *listeners) streamOf(s *Session, endpoint string) *listener {
 	for l := range ls.open {
 		if l.session == s && l.Endpoint.Name == endpoint {
 			return l
@@ -256,7 +254,7 @@ func (ls *listeners) deliver(h *subscriber, n note) {
 }
 
 // tellSession queues a note for one stream of a session. Without a stream the note is dropped.
-func (ls *listeners) tellSession(s *session, endpoint string, n note) {
+func (ls *listeners) tellSession(s *Session, endpoint string, n note) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	if l := ls.streamOf(s, endpoint); l != nil {
@@ -264,66 +262,39 @@ func (ls *listeners) tellSession(s *session, endpoint string, n note) {
 	}
 }
 
-// drain returns and removes the waiting notes of a stream.
-func (ls *listeners) drain(l *listener) []note {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
+// drain returns the waiting notifications of a stream, and removes them.
+func (s *Core) drain(l *listener) (messages [][]byte) {
+	s.listeners.mu.Lock()
 	list := l.pending
 	l.pending = nil
-	return list
+	s.listeners.mu.Unlock()
+	for _, n := range list {
+		messages = append(messages, l.message(n))
+	}
+	return messages
 }
 
-// listen keeps the stream open until ctx ends, the client deletes its session, or Junction shuts
-// down. The stream must have its share of limits.streams.
-func (s *Server) listen(ctx context.Context, x *exchange, l *listener) {
-	ctx, l.end = x.UntilExpiry(ctx)
-	defer l.end()
+// newListener returns the stream of a session, which gets the changes of all lists.
+func newListener(c scope.Caller, s *Session) *listener {
+	l := &listener{Caller: c, session: s, changed: make(chan struct{}, 1)}
+	for p := range l.wants {
+		l.wants[p] = true // legacy clients cannot choose
+	}
+	return l
+}
+
+// join adds a stream, whose notifications drain returns after a signal on l.changed. end ends the
+// stream, when its caller has lost access. The front must call leave at the end of the stream.
+func (s *Core) join(l *listener, end context.CancelFunc) (leave func()) {
+	l.end = end
 	began := l.Snapshot
 	s.listeners.add(l)
-	defer s.listeners.remove(l)
 	s.catchUp(began)
-	relay.ClearReadDeadline(x.reply.w)
-	beginStream(x.reply.w)
-	if !x.reply.flush(l.first) {
-		return
-	}
-	alive := time.NewTicker(quiet)
-	defer alive.Stop()
-	for {
-		var event []byte
-		select {
-		case <-ctx.Done():
-			return
-		case <-s.ending.Done():
-			if l.last != nil {
-				x.reply.flush(l.last)
-			}
-			return
-		case <-l.changed:
-			if s.members != nil && l.session == nil && !pace.Sleep(ctx, spread, nil) {
-				return
-			}
-			for _, n := range s.listeners.drain(l) {
-				event = l.appendEvent(event, n)
-			}
-			if len(event) == 0 {
-				continue
-			}
-		case <-alive.C:
-			event = []byte(":\n\n")
-		}
-		if !x.reply.flush(event) {
-			return
-		}
-	}
+	return func() { s.listeners.remove(l) }
 }
 
-// spread is the time for which members wait before they notify modern clients of a change, because
-// the client's next list may come from a member that adopts the change a moment later.
-const spread = 200 * time.Millisecond
-
-// appendEvent appends a note as an event.
-func (l *listener) appendEvent(b []byte, n note) []byte {
+// message returns a note as a message.
+func (l *listener) message(n note) []byte {
 	params := n.params
 	if params == "" {
 		var members []string
@@ -337,7 +308,7 @@ func (l *listener) appendEvent(b []byte, n note) []byte {
 			params = "{" + strings.Join(members, ",") + "}"
 		}
 	}
-	return jsonrpc.AppendEvent(b, "", jsonrpc.AppendRequest(nil, "", n.method, []byte(params)))
+	return jsonrpc.AppendRequest(nil, "", n.method, []byte(params))
 }
 
 // maxSubscribe bounds the request of a subscriptions/listen in bytes, because it stays in memory as
@@ -346,19 +317,19 @@ const maxSubscribe = 64 << 10
 
 // subscribe answers subscriptions/listen (2026-07-28, basic/patterns/subscriptions). It
 // acknowledges the accepted subscriptions.
-func subscribe(ctx context.Context, s *Server, x *exchange) (result, error) {
+func subscribe(ctx context.Context, s *Core, x *exchange) (result, error) {
 	wanted, err := x.params.Object("notifications")
 	if err == raw.ErrAbsent {
-		return result{}, refuse(http.StatusBadRequest, mcp.INVALID_PARAMS, "Invalid params: no notifications")
+		return result{}, refuse(ReasonRequest, mcp.INVALID_PARAMS, "Invalid params: no notifications")
 	} else if err != nil {
 		return result{}, err
 	}
 	if x.size > maxSubscribe {
-		return result{}, refuse(http.StatusRequestEntityTooLarge, mcp.INVALID_REQUEST,
+		return result{}, refuse(ReasonSize, mcp.INVALID_REQUEST,
 			"a subscription has at most %d bytes", maxSubscribe)
 	}
-	if !x.reply.stream {
-		return result{}, refuse(http.StatusNotAcceptable, mcp.INVALID_REQUEST,
+	if !x.front.Hears() {
+		return result{}, refuse(ReasonStream, mcp.INVALID_REQUEST,
 			"a subscription is answered by text/event-stream, which this request does not accept")
 	}
 	l := &listener{Caller: x.Caller, changed: make(chan struct{}, 1)}
@@ -392,12 +363,10 @@ func subscribe(ctx context.Context, s *Server, x *exchange) (result, error) {
 			honoured = append(honoured, `"resourceSubscriptions":[`+strings.Join(list, ",")+`]`)
 		}
 	}
-	l.first = jsonrpc.AppendEvent(nil, "", jsonrpc.AppendRequest(nil, "", "notifications/subscriptions/acknowledged",
-		fmt.Appendf(nil, `{"notifications":{%s},"_meta":%s}`, strings.Join(honoured, ","), l.meta)))
-	l.last = jsonrpc.AppendEvent(nil, "", fmt.Appendf(jsonrpc.ResponseHead(nil, x.msg.ID),
-		`{"resultType":"complete","_meta":%s}}`, l.meta))
-	x.reply.finish()
+	l.first = jsonrpc.AppendRequest(nil, "", "notifications/subscriptions/acknowledged",
+		fmt.Appendf(nil, `{"notifications":{%s},"_meta":%s}`, strings.Join(honoured, ","), l.meta))
+	l.last = fmt.Appendf(jsonrpc.ResponseHead(nil, x.msg.ID), `{"resultType":"complete","_meta":%s}}`, l.meta)
 	x.held.Give(budget.Requests, 1) // a stream counts as one, and no longer as a request
-	s.listen(ctx, x, l)
+	x.front.Listen(ctx, l)
 	return result{}, errAnswered
 }

@@ -48,14 +48,14 @@ func (s *Server) send(w http.ResponseWriter, p *auth.Principal, body string, hea
 	header["Accept"] = []string{"application/json, text/event-stream"}
 	r := &http.Request{Method: "POST", URL: &url.URL{Path: "/mcp"}, Host: "127.0.0.1:8420", Header: header}
 	r.Body, r.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
-	now := s.snapshot.Load()
+	now := s.Snapshot()
 	e := now.EndpointFor("", p)
 	s.postAs(w, r, scope.Caller{Snapshot: now, Endpoint: e, Principal: p, Subject: now.SubjectViewFor(e, p)})
 }
 
 // postAs has a request answered as one of the caller's.
 func (s *Server) postAs(w http.ResponseWriter, r *http.Request, c scope.Caller) {
-	x := s.newExchange(w, r, c)
+	x := s.newRequest(w, r, c)
 	defer s.release(x)
 	if err := s.post(x); err != nil {
 		s.reject(x, "", err)
@@ -74,8 +74,8 @@ func (w *ending) Write(b []byte) (int, error) {
 }
 
 // serverOf returns a server with the upstreams and the policies of the crowd.
-func serverOf(tb testing.TB, c *proxytest.Crowd) *Server {
-	s := mustServer(tb)
+func serverOf(tb testing.TB, c *proxytest.Crowd, limits Limits) *Server {
+	s := serverWith(tb, ServerOptions{Limits: limits})
 	s.apply(scope.Config{Guard: &auth.Guard{}, Policy: proxytest.MustPolicy(tb, c.Policies)}, c.Backends(tb))
 	return s
 }
@@ -124,7 +124,7 @@ func (s *Server) listed(tb testing.TB, p *auth.Principal, cursor string) (names,
 // mayList returns the names of the tools that policy makes visible for a principal, found out one
 // by one.
 func (s *Server) mayList(p *auth.Principal) (names []string) {
-	w := s.snapshot.Load()
+	w := s.Snapshot()
 	rights := w.Config.Policy.For(scope.Subject(p, ""))
 	for t := range w.Endpoints[""].View.All(upstream.PartTools) {
 		if rights.Bind(t.PolicyItem()).Visible() {

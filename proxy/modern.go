@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -19,14 +18,14 @@ import (
 // headers. The era has no sessions.
 type modernFront struct{ *Server }
 
-func (f modernFront) post(x *exchange) {
+func (f modernFront) post(x *request) {
 	x.era = upstream.EraModern
 	switch {
 	case x.msg.IsNotification():
 		x.reply.w.WriteHeader(http.StatusAccepted) // no client notification has a meaning on HTTP, and none is an error
 		return
 	case x.msg.IsResponse():
-		f.reject(x, x.msg.ID, refuse(http.StatusBadRequest, mcp.INVALID_REQUEST,
+		f.reject(x, x.msg.ID, refuseHTTP(http.StatusBadRequest, mcp.INVALID_REQUEST,
 			"Invalid Request: a client of %s sends no responses", modernVersion))
 		return
 	}
@@ -39,22 +38,22 @@ func (f modernFront) post(x *exchange) {
 	cancel := func() { end(nil) }
 	defer cancel()
 	if ctx.Value(baseKey{}) != f.Server {
-		defer context.AfterFunc(f.killing, func() { end(cutOff{}) })()
+		defer context.AfterFunc(f.Killing(), func() { end(CutOff{}) })()
 	}
 	x.end, x.reply.broken = end, cancel
-	f.serve(ctx, x)
+	f.answer(ctx, x)
 }
 
 // check compares headers and body, and reads the required members of _meta (2026-07-28,
 // streamable-http#server-validation and basic/index#_meta).
-func (f modernFront) check(x *exchange) error {
+func (f modernFront) check(x *request) error {
 	version, err := x.meta.String(mcp.MetaKeyProtocolVersion)
 	switch {
 	case err == raw.ErrAbsent && len(x.request.Header["Mcp-Protocol-Version"]) > 0:
-		return refuse(http.StatusBadRequest, mcp.INVALID_PARAMS, "Invalid params: _meta has no %s",
+		return refuseHTTP(http.StatusBadRequest, mcp.INVALID_PARAMS, "Invalid params: _meta has no %s",
 			mcp.MetaKeyProtocolVersion)
 	case err != nil:
-		return refuse(http.StatusBadRequest, mcp.INVALID_PARAMS, "Invalid params: %s in _meta is no certain string",
+		return refuseHTTP(http.StatusBadRequest, mcp.INVALID_PARAMS, "Invalid params: %s in _meta is no certain string",
 			mcp.MetaKeyProtocolVersion)
 	}
 	if err := headers.Repeats(x.request.Header, "Mcp-Protocol-Version", version, false); err != nil {
@@ -63,7 +62,7 @@ func (f modernFront) check(x *exchange) error {
 	if err := headers.Repeats(x.request.Header, "Mcp-Method", x.msg.Method, false); err != nil {
 		return err
 	}
-	if member := x.method.member; member != "" {
+	if member := x.NamedBy(); member != "" {
 		name, err := x.params.String(member)
 		if err != nil && err != raw.ErrAbsent {
 			return malformed(err)
@@ -74,14 +73,14 @@ func (f modernFront) check(x *exchange) error {
 	}
 	declared, err := x.meta.Object(mcp.MetaKeyClientCapabilities)
 	if err == raw.ErrAbsent {
-		return refuse(http.StatusBadRequest, mcp.INVALID_PARAMS, "Invalid params: _meta has no object %s",
+		return refuseHTTP(http.StatusBadRequest, mcp.INVALID_PARAMS, "Invalid params: _meta has no object %s",
 			mcp.MetaKeyClientCapabilities)
 	} else if err != nil {
 		return malformed(err)
 	}
 	if version != modernVersion {
-		e := refuse(http.StatusBadRequest, codeUnsupportedVersion, "Unsupported protocol version: %.100s", version)
-		e.data = fmt.Appendf(nil, `{"supported":%s,"requested":%s}`, f.supported, raw.Quote(version))
+		e := refuseHTTP(http.StatusBadRequest, codeUnsupportedVersion, "Unsupported protocol version: %.100s", version)
+		e.data = fmt.Appendf(nil, `{"supported":%s,"requested":%s}`, f.Supported(), raw.Quote(version))
 		return e
 	}
 	x.Who = scope.Identity{Profile: profile.Of(declared, version)}
@@ -94,17 +93,4 @@ func (f modernFront) check(x *exchange) error {
 	}
 	x.client = clientName(x.meta, mcp.MetaKeyClientInfo)
 	return nil
-}
-
-// discovered is the freshness of server/discover. Upstreams that start or stop can change the
-// answer.
-const discovered = time.Minute
-
-// discover answers server/discover.
-func discover(_ context.Context, s *Server, x *exchange) (result, error) {
-	b := fmt.Appendf(nil, `{"supportedVersions":%s,"capabilities":`, s.supported)
-	b = x.Subject.Sight().Offers.AppendCapabilities(b, x.era)
-	b = x.Subject.AppendInstructions(b)
-	b = appendFreshness(b, discovered, !x.Subject.Private())
-	return result{body: fmt.Appendf(b, `,"resultType":"complete","_meta":%s}`, s.modernMeta)}, nil
 }

@@ -80,7 +80,7 @@ const (
 // forwardSession forwards a request if another member has its session, and answers it with that
 // member's response or an error. It returns false if this process must answer. Then it may have
 // read the body (x.body).
-func (s *Server) forwardSession(x *exchange) bool {
+func (s *Server) forwardSession(x *request) bool {
 	w, r := x.reply.w, x.request
 	id := header(r.Header, "Mcp-Session-Id")
 	if id == "" || r.Method == http.MethodPost && header(r.Header, "Mcp-Protocol-Version") == modernVersion {
@@ -89,7 +89,7 @@ func (s *Server) forwardSession(x *exchange) bool {
 	if r.Method == http.MethodGet { // a stream must not delay the end of this process
 		ctx, cancel := context.WithCancel(r.Context())
 		defer cancel()
-		defer context.AfterFunc(s.ending, cancel)()
+		defer context.AfterFunc(s.Ending(), cancel)()
 		r = r.WithContext(ctx)
 		r.Body, r.ContentLength = http.NoBody, 0 // a body of a stream means nothing, and would not count
 	}
@@ -149,7 +149,7 @@ const (
 // request or a stream, its buffer, and its body. It reads a small body, and a body of unknown length,
 // into x.body. Forward passes on a larger one as it arrives; it counts all the same, because it takes
 // as much work.
-func (s *Server) reserveForward(x *exchange) error {
+func (s *Server) reserveForward(x *request) error {
 	r := x.request
 	switch {
 	case r.Method == http.MethodGet:
@@ -173,7 +173,7 @@ func (s *Server) reserveForward(x *exchange) error {
 }
 
 // reserveAnswer reserves the buffer for the answer of another member, after the body was read.
-func (x *exchange) reserveAnswer() error {
+func (x *request) reserveAnswer() error {
 	if len(*x.body) >= forwardBuffer {
 		return nil
 	}
@@ -184,24 +184,20 @@ func (x *exchange) reserveAnswer() error {
 // member. It returns false if this process must answer. If the other member has ended, the call has
 // failed, and this process answers with the error. The owner opens the state again, and checks that
 // the state is for this request.
-func (s *Server) forwardParked(x *exchange, body []byte) bool {
+func (s *Server) forwardParked(x *request, body []byte) bool {
 	w, r := x.reply.w, x.request
 	if header(r.Header, "Mcp-Protocol-Version") != modernVersion || members.Forwarded(r.Context()) {
 		return false
 	}
-	sealed, err := x.params.String("requestState")
-	if err != nil {
-		return false
-	}
-	st, ok := s.unseal(x, sealed)
-	if !ok || st.Kind != stateParked || st.Member == s.members.Self() || !s.members.Alive(st.Member) {
+	owner, ok := s.ParkedAt(&x.exchange)
+	if !ok || owner == s.members.Self() || !s.members.Alive(owner) {
 		return false
 	}
 	if err := x.reserveAnswer(); err != nil {
 		s.reject(x, x.msg.ID, err)
 		return true
 	}
-	switch err := s.members.Forward(relay.New(w, r, s.limits.WriteTimeout), r, body, st.Member); {
+	switch err := s.members.Forward(relay.New(w, r, s.limits.WriteTimeout), r, body, owner); {
 	case errors.Is(err, members.ErrGone):
 		return false
 	case err != nil && r.Context().Err() == nil:

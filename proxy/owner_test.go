@@ -40,8 +40,7 @@ var _ members.Members = elsewhereMembers{}
 // BenchmarkForward is what a member does for a request before and after the connection to the owner:
 // to authenticate it, and to open the ID of its session.
 func BenchmarkForward(b *testing.B) {
-	s := mustServer(b, proxytest.NewBackend(b, 10, 100))
-	s.members = elsewhereMembers{}
+	s := serverWith(b, ServerOptions{Members: elsewhereMembers{}}, proxytest.NewBackend(b, 10, 100))
 	id, _ := s.sessions.create("2025-11-25", "bench", budget.Account{Principal: "local"}, upstream.Profile{})
 	s.sessions.mu.Lock()
 	s.sessions.drop(s.sessions.byID[id])
@@ -74,9 +73,8 @@ func (l leavingMembers) Self() string {
 // TestInitializeWhileTheLeaseEnds: a process that loses its lease, at whatever moment of initialize,
 // has no session to give, and says so.
 func TestInitializeWhileTheLeaseEnds(t *testing.T) {
-	s := mustServer(t, proxytest.NewBackend(t, 1, 1))
 	l := leavingMembers{next: new(int)}
-	s.members, s.sessions.self = l, l.Self
+	s := serverWith(t, ServerOptions{Members: l}, proxytest.NewBackend(t, 1, 1))
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost/mcp", nil)
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Accept", "application/json, text/event-stream")

@@ -26,8 +26,7 @@ func TestSafety10PagesAreWrittenAlike(t *testing.T) {
 		headers.HeaderProblem, older.Older = "wrong", []raw.Edit{{Name: "outputSchema"}}
 		app := proxytest.MustTool(t, `{"name":"app","_meta":{"ui":{"visibility":["app"]}}}`)
 		b.Lists.Tools = append(b.Lists.Tools, app, headers, older)
-		s := mustServer(t, b)
-		s.limits.Page = 5000
+		s := serverWith(t, ServerOptions{Limits: Limits{Page: 5000}}, b)
 		plainID, _ := s.sessions.create("2025-11-25", "test", budget.Account{Principal: "local"}, upstream.Profile{})
 		appsID, _ := s.sessions.create("2025-11-25", "test", budget.Account{Principal: "local"}, upstream.Profile{UI: "1"})
 		lists := map[string]bool{}
@@ -57,7 +56,7 @@ func TestSafety10PagesAreWrittenAlike(t *testing.T) {
 						t.Errorf("list number %d has %d bytes, and Content-Length is %s", round+1, len(text), length)
 					}
 				}
-				if got := s.snapshot.Load().Endpoints[""].Cached().Pages; got != i+1 {
+				if got := s.Snapshot().Endpoints[""].Cached().Pages; got != i+1 {
 					t.Errorf("%d pages are prepared, want %d", got, i+1)
 				}
 				has := map[string]bool{"up__tool0": true, "up__app": client.apps, "up__headers": client.legacy,

@@ -69,7 +69,7 @@ type openRequest struct {
 
 // begin makes a call that may be parked. It answers the client's request when there is a result or
 // a server request.
-func (l *parkedCalls) begin(ctx context.Context, s *Server, x *exchange, c *upstream.Call) (result, error) {
+func (l *parkedCalls) begin(ctx context.Context, s *Core, x *exchange, c *upstream.Call) (result, error) {
 	p := &parked{calls: l, id: rand.Text(), origin: x, present: x, changed: make(chan struct{}, 1)}
 	x.outlived = true
 	p.held = x.held.Part(budget.Bytes) // in use until the call is over
@@ -92,11 +92,11 @@ func (l *parkedCalls) begin(ctx context.Context, s *Server, x *exchange, c *upst
 }
 
 // resume passes the client's responses to the parked call of the state, and then waits like begin.
-func (l *parkedCalls) resume(ctx context.Context, s *Server, x *exchange, st state) (result, error) {
+func (l *parkedCalls) resume(ctx context.Context, s *Core, x *exchange, st state) (result, error) {
 	l.mu.Lock()
 	p := l.calls[st.Parked]
 	l.mu.Unlock()
-	if p == nil && st.Member != s.sessions.process() {
+	if p == nil && st.Member != s.process() {
 		return result{}, errParkedGone()
 	} else if p == nil {
 		return result{}, errState()
@@ -162,7 +162,7 @@ func answersQuestion(method string, v []byte) bool {
 
 // wait answers a request about the call with the call's result or with the open server requests. If
 // the client ends its request, the call is cancelled.
-func (p *parked) wait(ctx context.Context, s *Server, x *exchange) (result, error) {
+func (p *parked) wait(ctx context.Context, s *Core, x *exchange) (result, error) {
 	p.mu.Lock()
 	p.present = x
 	if p.away != nil {
@@ -211,14 +211,14 @@ func (p *parked) wait(ctx context.Context, s *Server, x *exchange) (result, erro
 const together = 20 * time.Millisecond
 
 // requests returns the input_required result with the open requests; p.mu is held.
-func (p *parked) requests(s *Server, x *exchange) result {
+func (p *parked) requests(s *Core, x *exchange) result {
 	var requests [][]byte
 	for _, q := range p.open {
 		// params is {} even if empty: some clients require the member
 		requests = append(requests,
 			fmt.Appendf(nil, `"%s":{"method":%s,"params":%s}`, q.key, raw.Quote(q.method), q.params))
 	}
-	return s.inputRequired(x, requests, state{Kind: stateParked, Parked: p.id, Member: s.sessions.process()})
+	return s.inputRequired(x, requests, state{Kind: stateParked, Parked: p.id, Member: s.process()})
 }
 
 // giveUp ends the call of a client that does not return. The open server requests fail, and the
@@ -285,11 +285,11 @@ func (p *parked) Ask(ctx context.Context, q *upstream.ServerRequest) ([]byte, er
 		asked.End(nil)
 		return answer, nil
 	case <-ctx.Done():
-		asked.End(errNoAnswer)
+		asked.End(ErrNoAnswer)
 		p.mu.Lock()
 		p.open = slices.DeleteFunc(p.open, func(other *openRequest) bool { return other == o })
 		p.mu.Unlock()
-		return nil, errNoAnswer
+		return nil, ErrNoAnswer
 	}
 }
 

@@ -38,9 +38,6 @@ type reply struct {
 	timer   *time.Timer    // begins the stream of a slow call
 }
 
-// quiet is the time without events after which a comment shows that the stream is alive.
-const quiet = 15 * time.Second
-
 // init prepares a zero reply for a request.
 func (p *reply) init(w http.ResponseWriter, r *http.Request, limits *Limits) {
 	p.w, p.limits, p.stream = w, limits, headers.Accepts(r, "text/event-stream")
@@ -59,13 +56,8 @@ func (p *reply) begin() {
 	}
 }
 
-// notify queues a notification of the request. It does not block: if the queue is full, it drops
-// the notification.
-func (p *reply) notify(method string, params []byte) {
-	p.send(jsonrpc.AppendRequest(nil, "", method, params))
-}
-
-// send queues a message of the request. It returns false if it dropped the message.
+// send queues a message of the request. It does not block. It returns false if it dropped the message,
+// because the queue is full or the client accepts no stream.
 func (p *reply) send(message []byte) bool {
 	if !p.stream {
 		return false
@@ -214,10 +206,6 @@ func (p *reply) last(text []byte) {
 	p.flush(event)
 }
 
-// oneWrite is the largest answer that is copied into one buffer, in bytes. Beyond it, copying costs
-// more than additional system calls.
-const oneWrite = 64 << 10
-
 // large writes a result without copying it, and the items of a list a buffer at a time.
 func (p *reply) large(id jsonrpc.ID, r result) {
 	head := append(jsonrpc.ResponseHead(nil, id), r.head...)
@@ -266,15 +254,6 @@ func writeJSON(w http.ResponseWriter, status int, text []byte) {
 	}
 	w.WriteHeader(status)
 	w.Write(text)
-}
-
-// beginStream writes the header of an event stream, and tells proxies not to buffer it.
-func beginStream(w http.ResponseWriter) {
-	h := w.Header()
-	h.Set("Content-Type", "text/event-stream")
-	h.Set("Cache-Control", "no-cache, no-transform")
-	h.Set("X-Accel-Buffering", "no")
-	w.WriteHeader(http.StatusOK)
 }
 
 // maxRecords bounds the streams that the client of one session can resume.
@@ -331,7 +310,7 @@ func (s *session) recorded(id string) (*replay.Record, int) {
 
 // replay writes the remaining events of an interrupted stream, and its future events, as long as
 // the caller has access.
-func (f legacyFront) replay(ctx context.Context, x *exchange, rec *replay.Record, n int) {
+func (f legacyFront) replay(ctx context.Context, x *request, rec *replay.Record, n int) {
 	ctx, cancel := x.UntilExpiry(ctx)
 	defer cancel()
 	relay.ClearReadDeadline(x.reply.w)
@@ -339,7 +318,7 @@ func (f legacyFront) replay(ctx context.Context, x *exchange, rec *replay.Record
 	alive := time.NewTicker(quiet)
 	defer alive.Stop()
 	for {
-		if now := f.snapshot.Load(); now != x.Snapshot {
+		if now := f.Snapshot(); now != x.Snapshot {
 			if x.Caller = now.Adopt(x.Caller); x.Subject == nil {
 				return
 			}
@@ -357,7 +336,7 @@ func (f legacyFront) replay(ctx context.Context, x *exchange, rec *replay.Record
 			}
 		case <-ctx.Done():
 			return
-		case <-f.ending.Done():
+		case <-f.Ending().Done():
 			return
 		}
 	}

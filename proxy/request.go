@@ -3,15 +3,14 @@ package proxy
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"errors"
 	"hash/maphash"
 	"io"
 	"net"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/go-chi/chi/v5"
 	"github.com/mark3labs/mcp-go/mcp"
@@ -23,7 +22,9 @@ import (
 	"junction/proxy/origin"
 	"junction/proxy/relay"
 	"junction/proxy/scope"
+	"junction/upstream"
 	"junction/upstream/jsonrpc"
+	"junction/upstream/raw"
 )
 
 // route makes the handlers of the endpoints.
@@ -41,12 +42,60 @@ func (s *Server) route() {
 	s.merged = s.checkOrigin(merged)
 }
 
+// request is one HTTP request until its answer. It is the Front of its exchange.
+type request struct {
+	exchange
+	server  *Server
+	request *http.Request
+	reply   reply
+	body    *[]byte  // nil until it was read
+	session *session // legacy only
+}
+
+// newRequest returns a request whose message was not read yet. Call release at its end.
+func (s *Server) newRequest(w http.ResponseWriter, r *http.Request, c scope.Caller) *request {
+	x := &request{server: s, request: r}
+	s.begin(&x.exchange, x, c, s.grant(c, r))
+	x.requestID, x.header = auth.RequestID(w), r.Header
+	x.reply.init(w, r, &s.limits)
+	return x
+}
+
+// Begin implements Front.
+func (x *request) Begin() { x.reply.begin() }
+
+// Hears implements Front.
+func (x *request) Hears() bool { return x.reply.stream }
+
+// Notify implements Front.
+func (x *request) Notify(method string, params []byte) bool {
+	return x.reply.send(jsonrpc.AppendRequest(nil, "", method, params))
+}
+
+// Headers implements Front.
+func (x *request) Headers(params raw.Object, tool *upstream.Tool) ([]upstream.HeaderField, error) {
+	return headers.Params(x.request.Header, params, tool)
+}
+
+// Succeed implements Front.
+func (x *request) Succeed(r result) { x.reply.succeed(x.msg.ID, r) }
+
+// Fail implements Front.
+func (x *request) Fail(e *jsonrpc.Error, reason Reason, cause error) {
+	if own, ok := errors.AsType[*refusal](cause); ok && own.scopes != "" {
+		challenge := x.Snapshot.Config.Guard.Resources.StepUp(x.request.URL.Path, strings.Fields(own.scopes))
+		x.reply.w.Header().Set("WWW-Authenticate", challenge)
+	}
+	retry(x.reply.w, cause)
+	x.reply.fail(x.msg.ID, e, statusOf(cause, reason))
+}
+
 // at returns a handler for the endpoint that name returns for a request. Unauthenticated clients
 // learn nothing, not even which endpoints exist. An endpoint does not exist for callers that may
 // use none of its items.
 func (s *Server) at(name func(*http.Request) string) http.HandlerFunc {
 	return func(rw http.ResponseWriter, r *http.Request) {
-		w := s.snapshot.Load()
+		w := s.Snapshot()
 		c := scope.Caller{Snapshot: w, Principal: w.Config.Guard.Authenticate(rw, r)}
 		if c.Principal == nil {
 			return
@@ -61,7 +110,7 @@ func (s *Server) at(name func(*http.Request) string) http.HandlerFunc {
 			s.noEndpoint(rw, c, at)
 			return
 		}
-		x := s.newExchange(rw, r, c)
+		x := s.newRequest(rw, r, c)
 		defer s.release(x)
 		if s.members != nil && s.forwardSession(x) {
 			return
@@ -84,8 +133,14 @@ func (s *Server) at(name func(*http.Request) string) http.HandlerFunc {
 	}
 }
 
+// answer serves a request.
+func (s *Server) answer(ctx context.Context, x *request) {
+	defer x.reply.finish() // in any case, so that no goroutine writes to a finished request
+	s.serve(ctx, &x.exchange)
+}
+
 // release returns what the request holds, when it is answered.
-func (s *Server) release(x *exchange) {
+func (s *Server) release(x *request) {
 	x.held.Release()
 	if x.body != nil && !x.outlived {
 		s.bodies.put(x.body)
@@ -95,8 +150,8 @@ func (s *Server) release(x *exchange) {
 // forbid answers a caller to whom no policy grants anything. The request is not parsed. The answer is
 // an HTTP error, as for an invalid token, and not an MCP error.
 func (s *Server) forbid(rw http.ResponseWriter, c scope.Caller, at string) {
-	err := refuse(http.StatusForbidden, 0, "%s; no policy grants access (policies)", identityText(c.Principal))
-	auth.Deny(rw, err.text)
+	err := refuseHTTP(http.StatusForbidden, 0, "%s; no policy grants access (policies)", identityText(c.Principal))
+	auth.Deny(rw, err.Error())
 	s.refused("policy", http.StatusForbidden, 0)
 	s.reportRefused(rw, c, CallInfo{Endpoint: at, Verdict: policy.Deny.String(), Outcome: Denied, Err: err})
 }
@@ -114,9 +169,6 @@ func (s *Server) noEndpoint(rw http.ResponseWriter, c scope.Caller, at string) {
 
 // reportRefused reports a request that was refused before its body was read.
 func (s *Server) reportRefused(rw http.ResponseWriter, c scope.Caller, info CallInfo) {
-	if s.hooks.CallDone == nil {
-		return
-	}
 	info.RequestID, info.Principal, info.Person = auth.RequestID(rw), c.Principal.ID, c.Principal.Name
 	info.Email, info.Kind, info.Address = c.Principal.Email, string(c.Principal.Kind), c.Principal.Address
 	s.report(&info)
@@ -136,7 +188,7 @@ func identityText(p *auth.Principal) string {
 // attacker controls both.
 func (s *Server) checkOrigin(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		w := s.snapshot.Load()
+		w := s.Snapshot()
 		if given := r.Header["Origin"]; len(given) > 1 || len(given) == 1 && !originAllowed(w, given[0]) {
 			s.deny(rw, "origin", origin.Text(given))
 			return
@@ -161,7 +213,7 @@ func (s *Server) checkOrigin(next http.Handler) http.Handler {
 // CheckHost reports whether the Host header of a request is allowed (allowed_hosts). If not, it has
 // answered the request. Other handlers on the same address need this check against DNS rebinding.
 func (s *Server) CheckHost(rw http.ResponseWriter, r *http.Request) bool {
-	if w := s.snapshot.Load(); w != nil && s.hostAllowed(w, r.Host) {
+	if w := s.Snapshot(); w != nil && s.hostAllowed(w, r.Host) {
 		return true
 	}
 	s.deny(rw, "host", origin.HostText(r.Host))
@@ -189,9 +241,9 @@ func (s *Server) hostAllowed(w *scope.Snapshot, host string) bool {
 
 // post reads the message of a request and passes it to the front of its era. The error is for a
 // request without a message.
-func (s *Server) post(x *exchange) error {
+func (s *Server) post(x *request) error {
 	if !headers.JSON(x.request.Header["Content-Type"]) {
-		return refuse(http.StatusUnsupportedMediaType, mcp.INVALID_REQUEST, "Content-Type must be application/json")
+		return refuseHTTP(http.StatusUnsupportedMediaType, mcp.INVALID_REQUEST, "Content-Type must be application/json")
 	}
 	if x.body == nil {
 		var err error
@@ -209,7 +261,7 @@ func (s *Server) post(x *exchange) error {
 		s.reject(x, m.ID, malformed(err))
 		return nil
 	}
-	if err := s.read(x, m); err != nil {
+	if err := s.read(&x.exchange, m); err != nil {
 		s.reject(x, m.ID, err)
 	} else if s.members == nil || !s.forwardParked(x, *body) {
 		s.frontFor(x).post(x)
@@ -218,8 +270,9 @@ func (s *Server) post(x *exchange) error {
 }
 
 // reject answers a message that is not dispatched with an error. id is "" if it is unknown.
-func (s *Server) reject(x *exchange, id jsonrpc.ID, err error) {
-	e, status := rpcError(err, "")
+func (s *Server) reject(x *request, id jsonrpc.ID, err error) {
+	e, reason := rpcError(err, "")
+	status := statusOf(err, reason)
 	s.refused("", status, e.Code)
 	retry(x.reply.w, err)
 	x.reply.fail(id, e, status)
@@ -228,7 +281,7 @@ func (s *Server) reject(x *exchange, id jsonrpc.ID, err error) {
 // readBody reserves a request in progress and reads the body, of at most limits.body bytes. It
 // reserves the bytes before it allocates them. The ReadTimeout of the http.Server applies until the
 // body was read; a call may take longer. The buffer returns to s.bodies with release.
-func (s *Server) readBody(x *exchange) (*[]byte, error) {
+func (s *Server) readBody(x *request) (*[]byte, error) {
 	rw, r, held := x.reply.w, x.request, &x.held
 	limit := int64(s.limits.Body)
 	if r.ContentLength > limit {
@@ -270,17 +323,17 @@ func (s *Server) readBody(x *exchange) (*[]byte, error) {
 		if err != nil {
 			var timeout net.Error
 			if errors.As(err, &timeout) && timeout.Timeout() {
-				return nil, refuse(http.StatusRequestTimeout, mcp.INVALID_REQUEST,
+				return nil, refuseHTTP(http.StatusRequestTimeout, mcp.INVALID_REQUEST,
 					"the body did not arrive in time (limits.read_timeout)")
 			}
-			return nil, refuse(http.StatusBadRequest, mcp.INVALID_REQUEST, "the body did not arrive whole")
+			return nil, refuseHTTP(http.StatusBadRequest, mcp.INVALID_REQUEST, "the body did not arrive whole")
 		}
 	}
 }
 
 func tooLarge(rw http.ResponseWriter, limit int64) error {
 	rw.Header().Set("Connection", "close")
-	return refuse(http.StatusRequestEntityTooLarge, mcp.INVALID_REQUEST, "the body is larger than %s (limits.body)",
+	return refuseHTTP(http.StatusRequestEntityTooLarge, mcp.INVALID_REQUEST, "the body is larger than %s (limits.body)",
 		bytesText(limit))
 }
 
@@ -289,30 +342,6 @@ func tooLarge(rw http.ResponseWriter, limit int64) error {
 func tooMuch(rw http.ResponseWriter, err error) error {
 	rw.Header().Set("Connection", "close")
 	return overuseError(err)
-}
-
-func bytesText(n int64) string {
-	if n%(1<<20) == 0 {
-		return strconv.FormatInt(n>>20, 10) + " MiB"
-	}
-	return strconv.FormatInt(n, 10) + " bytes"
-}
-
-// buffers is a pool of buffers for messages.
-type buffers struct{ pool sync.Pool }
-
-func (p *buffers) get() *[]byte {
-	if b, ok := p.pool.Get().(*[]byte); ok {
-		return b
-	}
-	return new([]byte)
-}
-
-// put returns a buffer to the pool; a very large buffer is dropped.
-func (p *buffers) put(b *[]byte) {
-	if cap(*b) <= 4<<20 {
-		p.pool.Put(b)
-	}
 }
 
 // originAllowed reports whether pages of the origin may send requests. With authentication, all
@@ -331,7 +360,7 @@ func (s *Server) grant(c scope.Caller, r *http.Request) budget.Grant {
 	if a.Program != 0 {
 		agent = header(r.Header, "User-Agent")
 	}
-	return s.budget.Grant(a, agent)
+	return s.Grant(a, agent)
 }
 
 // accountOf returns the account of a request.

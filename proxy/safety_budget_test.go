@@ -14,7 +14,6 @@ import (
 	"junction/proxy/budget"
 	"junction/proxy/proxytest"
 	"junction/proxy/replay"
-	"junction/proxy/scope"
 	"junction/upstream"
 )
 
@@ -52,7 +51,7 @@ func TestSafety8AnswersThatNobodyReads(t *testing.T) {
 			hog.ServeHTTP(a, r)
 			return a.ResponseRecorder
 		})
-		if held := w.budget.Used()[budget.Bytes]; len(now) != 0 || held > 8<<20 || held < 7<<20 {
+		if held := w.Used()[budget.Bytes]; len(now) != 0 || held > 8<<20 || held < 7<<20 {
 			t.Errorf("50 answers of 1 MiB that nobody reads take %d bytes, want at most half of 16 MiB", held)
 		}
 		succeeded(t, "the call of another", other.call(t.Context(), 1))
@@ -66,7 +65,7 @@ func TestSafety8AnswersThatNobodyReads(t *testing.T) {
 // until they are given up, which they are where their account has its share.
 func TestSafety8EventsThatAreKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := budgetOf(t, [budget.Quotas]int64{budget.Bytes: 1 << 20})
+		b := proxytest.NewBudget(t, [budget.Quotas]int64{budget.Bytes: 1 << 20})
 		g := b.Grant(budget.Account{Principal: "hog"}, "")
 		s := &session{sealedSession: sealedSession{Version: mcp.ProtocolVersion20250326}}
 		message := []byte(`"` + strings.Repeat("x", 10_000) + `"`)
@@ -94,30 +93,4 @@ func TestSafety8EventsThatAreKept(t *testing.T) {
 			t.Errorf("%v is used by %d streams that ended two minutes ago", b.Used(), len(s.records))
 		}
 	})
-}
-
-// TestSafety8SubscriptionsTakeMemory: what a session subscribes to counts until it unsubscribes.
-func TestSafety8SubscriptionsTakeMemory(t *testing.T) {
-	b := budgetOf(t, [budget.Quotas]int64{budget.Bytes: 1 << 20})
-	ls := &listeners{open: map[*listener]struct{}{}, subscribers: map[*subscriber]struct{}{}}
-	backend := proxytest.NewBackend(t, 1, 10)
-	x := &exchange{Caller: scope.Caller{Endpoint: &scope.Endpoint{}}, held: b.Grant(budget.Account{Principal: "hog"}, "")}
-	var hearers []*subscriber
-	uri, n := "file:///"+strings.Repeat("x", 1000), 0
-	for range 1000 {
-		h := ls.subscriber(x, nil, &session{})
-		if err := h.subscribed(resourceKey{"up", uri}, subscription{exposed: uri, backend: backend}); err == nil {
-			n++
-		}
-		hearers = append(hearers, h)
-	}
-	if want := 1 << 19 / 2216; n != want {
-		t.Errorf("%d of 1000 sessions have subscribed, want %d", n, want)
-	}
-	for _, h := range hearers {
-		ls.release(h, nothing)
-	}
-	if b.Used() != [budget.Quotas]int64{} {
-		t.Errorf("%v is used when nobody has subscribed", b.Used())
-	}
 }

@@ -102,10 +102,10 @@ func TestSafety8Streams(t *testing.T) {
 		if _, open := several(1, func() *httptest.ResponseRecorder { return other.listen(ctx) }); true {
 			defer open()
 		}
-		if n := w.budget.Used()[budget.Streams]; n != 5 {
+		if n := w.Used()[budget.Streams]; n != 5 {
 			t.Errorf("%d streams are open, want 4 of one principal and 1 of another", n)
 		}
-		if n := w.budget.Used()[budget.Requests]; n != 0 {
+		if n := w.Used()[budget.Requests]; n != 0 {
 			t.Errorf("%d open streams count as requests in progress", n)
 		}
 		succeeded(t, "a call beside open streams", hog.call(t.Context(), 1))
@@ -304,7 +304,7 @@ func TestSafety8Programs(t *testing.T) {
 			r := httptest.NewRequest(http.MethodPost, "/mcp", nil)
 			r.RemoteAddr = address
 			r.Header.Set("User-Agent", agent)
-			world := w.snapshot.Load()
+			world := w.Snapshot()
 			return accountOf(scope.Caller{Snapshot: world, Principal: world.Config.Guard.Authenticate(httptest.NewRecorder(), r)}, r)
 		}
 		if from("192.0.2.1:1", "a") != from("192.0.2.1:2", "b") || from("192.0.2.1:1", "a") == from("192.0.2.2:1", "a") {

@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -43,9 +42,8 @@ func (m slowMembers) Forward(w http.ResponseWriter, r *http.Request, body []byte
 
 // forwarding is a town whose sessions another member has.
 func newForwarding(t *testing.T, limits Limits) (*town, slowMembers) {
-	w, m := newTown(t, limits, 10, nil, nil), slowMembers{gate: make(chan struct{}), got: make(chan int, 1000)}
-	w.members, w.sessions.self = m, m.Self
-	return w, m
+	m := slowMembers{gate: make(chan struct{}), got: make(chan int, 1000)}
+	return newTownWith(t, ServerOptions{Limits: limits, Members: m}, 10, nil, nil), m
 }
 
 // moved connects a client of the legacy era, and has another member get its session.
@@ -94,7 +92,7 @@ func TestForwardedBodiesAreShared(t *testing.T) {
 				for _, a := range now {
 					refused(t, a, http.StatusTooManyRequests, "limits.bodies")
 				}
-				used := w.budget.Used()
+				used := w.Used()
 				if inProgress := test.requests - len(now); inProgress > test.most || inProgress == 0 ||
 					used[budget.Bytes] > 8*mib || used[budget.Requests] != int64(inProgress) ||
 					used[budget.Bytes] > test.held || used[budget.Bytes] < test.held*7/8 {
@@ -187,17 +185,13 @@ func TestForwardedReturnsAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, m := newForwarding(t, Limits{Body: 1 << 20, Bodies: 16 << 20})
 		hog, other := w.visitor(upstream.EraModern, "user0"), w.visitor(upstream.EraModern, "user1")
-		st, err := json.Marshal(state{Kind: stateParked, Member: "other", Principal: "key:user0",
-			Expires: time.Now().Add(time.Hour).Unix()})
-		if err != nil {
-			t.Fatal(err)
-		}
-		params := fmt.Sprintf(`"name":"up__tool1","arguments":{},"requestState":%q,"pad":%q`, w.states.Seal(st), strings.Repeat("x", 1<<19))
+		st := fmt.Appendf(nil, `{"k":"parked","m":"other","w":"key:user0","e":%d}`, time.Now().Add(time.Hour).Unix())
+		params := fmt.Sprintf(`"name":"up__tool1","arguments":{},"requestState":%q,"pad":%q`, w.key.Box("state").Seal(st), strings.Repeat("x", 1<<19))
 		now, later := several(50, func() *httptest.ResponseRecorder { return hog.ask(t.Context(), "tools/call", params) })
 		for _, a := range now {
 			refused(t, a, http.StatusTooManyRequests, "limits.bodies")
 		}
-		if used := w.budget.Used()[budget.Bytes]; used > 8<<20 || used < 7<<20 || len(m.got) != 50-len(now) || len(m.got) > 15 {
+		if used := w.Used()[budget.Bytes]; used > 8<<20 || used < 7<<20 || len(m.got) != 50-len(now) || len(m.got) > 15 {
 			t.Errorf("%d bytes are in use for %d of 50 bodies", used, len(m.got))
 		}
 		succeeded(t, "a call of another", other.call(t.Context(), 1))
@@ -227,7 +221,7 @@ func TestReceivedBodiesAreShared(t *testing.T) {
 		for _, a := range now {
 			refused(t, a, http.StatusTooManyRequests, "limits.bodies")
 		}
-		if used := w.budget.Used()[budget.Bytes]; used > 8<<20 || used < 7<<20 || len(now) < 40 {
+		if used := w.Used()[budget.Bytes]; used > 8<<20 || used < 7<<20 || len(now) < 40 {
 			t.Errorf("%d bytes are in use for %d of 50 bodies", used, 50-len(now))
 		}
 		succeeded(t, "a call of another", other.call(context.Background(), 1))

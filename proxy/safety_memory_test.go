@@ -30,7 +30,7 @@ func (s *Server) as(name string, body io.Reader, length int64, header ...string)
 	for i := 0; i < len(header); i += 2 {
 		r.Header.Set(header[i], header[i+1])
 	}
-	world := s.snapshot.Load()
+	world := s.Snapshot()
 	p := &auth.Principal{Kind: auth.KindKey, ID: name, Key: name}
 	e := world.EndpointFor("", p)
 	w := httptest.NewRecorder()
@@ -159,8 +159,8 @@ func TestSafety7StalledBodies(t *testing.T) {
 		for range 100 - refused {
 			<-answers
 		}
-		if s.budget.Used() != [budget.Quotas]int64{} {
-			t.Errorf("%v is in use when all requests are over, want nothing", s.budget.Used())
+		if s.Used() != [budget.Quotas]int64{} {
+			t.Errorf("%v is in use when all requests are over, want nothing", s.Used())
 		}
 	})
 }

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
-	"weak"
 
 	"junction/auth"
 	"junction/policy"
@@ -25,14 +23,14 @@ import (
 func TestSafety10BytesOfAPrincipal(t *testing.T) {
 	const some, keys = 20, 220
 	c := proxytest.KeysOfOnePolicy(keys, 50, 210)
-	s := serverOf(t, &c)
+	s := serverOf(t, &c, Limits{})
 	list := func(principals []*auth.Principal) {
 		for _, p := range principals {
 			s.listTools(&nowhere{header: http.Header{}}, p, "")
 		}
 	}
 	list(c.Principals[:some]) // for buffers and the like
-	w := s.snapshot.Load()
+	w := s.Snapshot()
 	before, counted := proxytest.MemoryInUse(), w.Subjects.Used
 	list(c.Principals[some:])
 	each, eachCounted := (proxytest.MemoryInUse()-before)/(keys-some), (w.Subjects.Used-counted)/(keys-some)
@@ -57,8 +55,8 @@ func TestSafety10PrincipalsWhoSeeTheSame(t *testing.T) {
 	for i := range c.Policies {
 		c.Policies[i].Rules = []policy.Rule{proxytest.Allow(proxytest.Tools("up1__*", fmt.Sprint("none", i)))}
 	}
-	s := serverOf(t, &c)
-	e := s.snapshot.Load().Endpoints[""]
+	s := serverOf(t, &c, Limits{})
+	e := s.Snapshot().Endpoints[""]
 	for i, p := range c.Principals {
 		want := s.mayList(p)
 		if names, _ := s.listed(t, p, ""); !slices.Equal(names, want) || len(names) != 50 {
@@ -103,7 +101,7 @@ func TestSafety10OneToolMakesADifference(t *testing.T) {
 	})
 	verbs := []string{"read", "write", "delete", "query", "drop"}
 	look := func(i int, p *auth.Principal) {
-		w := s.snapshot.Load()
+		w := s.Snapshot()
 		e := w.EndpointFor("", p)
 		share := w.SubjectViewFor(e, p)
 		k := slices.IndexFunc(configs, func(c scope.Config) bool { return c.Policy == w.Config.Policy })
@@ -149,9 +147,8 @@ func TestSafety10BudgetHolds(t *testing.T) {
 		n = 2000
 	}
 	c := proxytest.UsersOfGroups(n, 500, 5, 20)
-	s := serverOf(t, &c)
-	s.limits.Page = 60
-	w := s.snapshot.Load()
+	s := serverOf(t, &c, Limits{Page: 60})
+	w := s.Snapshot()
 	w.Subjects.Max, w.Pages.Max = budget, budget
 	var often []*auth.Principal // who list now and then
 	want := map[string][]string{}
@@ -195,9 +192,8 @@ func TestSafety10BudgetHolds(t *testing.T) {
 // goes on.
 func TestSafety10CursorsOutliveEviction(t *testing.T) {
 	c := proxytest.KeysOfOnePolicy(2, 3, 20)
-	s := serverOf(t, &c)
-	s.limits.Page = 10
-	w := s.snapshot.Load()
+	s := serverOf(t, &c, Limits{Page: 10})
+	w := s.Snapshot()
 	for i, p := range c.Principals {
 		names, cursors := s.listed(t, p, "")
 		if len(cursors) < 2 {
@@ -217,80 +213,5 @@ func TestSafety10CursorsOutliveEviction(t *testing.T) {
 		if s.listTools(w, other, cursors[0]); !strings.Contains(string(w.text), "Invalid cursor") {
 			t.Errorf("%s's cursor is answered %.200s for %s", p.ID, w.text, other.ID)
 		}
-	}
-}
-
-// TestSafety10ChangeIsLazy: neither a changed catalog nor a reload makes anything for principals
-// that ask for nothing. What the worlds before have kept is gone, also for a session whose token
-// has expired.
-func TestSafety10ChangeIsLazy(t *testing.T) {
-	c := proxytest.KeysOfOnePolicy(50, 3, 20)
-	c.Policies = append(c.Policies, policy.Entry{Name: "local", Match: &policy.Match{Kind: policy.List{"local"}},
-		Rules: []policy.Rule{proxytest.Allow(policy.Selector{Tools: policy.List{"up*"}, Prompts: policy.List{"*"}})}})
-	s := serverOf(t, &c)
-	for _, p := range c.Principals {
-		s.listAll(t, p)
-		s.listAll(t, p)
-	}
-	began := s.snapshot.Load()
-	e := began.Endpoints[""]
-	stream := &listener{changed: make(chan struct{}, 1), wants: everyList(), end: func() {}}
-	stream.Caller = scope.Caller{Snapshot: began, Endpoint: e, Principal: auth.Local, Subject: began.SubjectViewFor(e, auth.Local)}
-	s.listeners.open[stream] = struct{}{}
-	defer s.listeners.remove(stream)
-	expired := *c.Principals[1]
-	expired.Expires = time.Unix(1, 0)
-	lapsed := scope.Caller{Snapshot: began, Endpoint: e, Principal: &expired, Subject: began.SubjectViewFor(e, &expired)}
-	hearer := &subscriber{Caller: lapsed, session: new(session)}
-	s.listeners.subscribers[hearer] = struct{}{}
-	lapsed = scope.Caller{}
-	seen := began.SubjectViewFor(e, c.Principals[0]).Sight()
-	prepared, _, _, _ := e.Page(seen, upstream.PartTools, seen.View.Kind(upstream.PartTools, upstream.EraModern, upstream.Profile{}), 0,
-		s.limits.Page, nil)
-	old, page := weak.Make(e.View), weak.Make(&prepared[0])
-	seen, prepared = nil, nil
-
-	up := began.Backends[1].(*proxytest.Backend)
-	catalog := *up.Lists
-	catalog.Prompts = append(catalog.Prompts, proxytest.MustTool(t, `{"name":"new"}`).Item)
-	up.Lists = &catalog
-	s.Refresh()
-	if n := s.stocked.Load(); n != 4 {
-		t.Errorf("after the change of one of 3 catalogs %d stocks were made, want 4", n)
-	}
-	now := s.snapshot.Load()
-	if n := now.Endpoints[""].Cached().Subjects; n != 2 {
-		t.Fatalf("after a change %d principals are remembered, want the two that wait", n)
-	}
-	// local returns what the stream's principal sees now; nil if that was not found out
-	local := func() *view.Sight { return stream.Subject.Found }
-	told := note{method: listChanged[upstream.PartPrompts]}
-	if local() == nil || !slices.Equal(stream.pending, []note{told}) {
-		t.Errorf("the stream is told %v, want that prompts have changed", stream.pending)
-	}
-	n := began.Subjects.Used + began.Pages.Used + int(began.Rulings.Bytes.Load())
-	if n != 0 || began.Subjects.Len() > 0 {
-		t.Errorf("%d bytes stay in the caches of the world before", n)
-	}
-	if runtime.GC(); page.Value() != nil {
-		t.Error("a page of the world before is still in memory")
-	}
-	share := began.SubjectViewFor(e, c.Principals[7]) // of a request in progress
-	if n := len(slices.Collect(share.Sight().All(upstream.PartTools))); n == 0 || e.Cached().Subjects != 0 {
-		t.Errorf("a request in the world before sees %d tools, and %d principals are kept", n, e.Cached().Subjects)
-	}
-	if s.Refresh(); local() != nil {
-		t.Error("what the stream's principal sees was found out, although nothing has changed")
-	}
-	if hearer.Snapshot != s.snapshot.Load() || len(hearer.waiting) > 0 {
-		t.Error("a session whose token has expired stays in the world before")
-	}
-	began, e, share = nil, nil, nil
-	for range 3 {
-		s.Refresh()
-		runtime.GC()
-	}
-	if old.Value() != nil {
-		t.Error("the view of a world before is still in memory")
 	}
 }

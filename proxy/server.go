@@ -7,9 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
-	"net"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -19,10 +16,10 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"junction/auth/seal"
+	"junction/policy"
 	"junction/proxy/answers"
 	"junction/proxy/approval"
 	"junction/proxy/budget"
-	"junction/proxy/members"
 	"junction/proxy/schema"
 	"junction/proxy/scope"
 	"junction/proxy/view"
@@ -30,34 +27,35 @@ import (
 	"junction/upstream/raw"
 )
 
-// Options are the settings of a Server that do not change.
+// Options are the settings of a Core that do not change.
 type Options struct {
 	Limits   Limits
-	Sessions Sessions
-	Key      *seal.Key    // seals session IDs and cursors; required
+	Key      *seal.Key    // seals cursors, task IDs and the state of calls; required
 	Version  string       // Junction's version, as clients see it
 	Log      *slog.Logger // nil discards
 	Hooks    Hooks
 	Observer Observer // nil observes nothing
 	// Members are the processes over one database. With nil the process is alone.
-	Members members.Members
-
-	// DeletedSessions are the hashes from earlier calls of Hooks.SessionDeleted. The Server does
-	// not change the map.
-	DeletedSessions map[[16]byte]time.Time
+	Members Members
 }
 
-// Server is an http.Handler that answers MCP clients from the upstreams. Shutdown ends it. Its
-// http.Server should have limits.read_timeout as ReadTimeout, which the handler clears after
-// reading a request. Its WriteTimeout applies only until the handler sets a deadline for a write.
-type Server struct {
+// Members are the processes over one database, as far as the core needs them (package members).
+type Members interface {
+	Self() string
+	Once(ctx context.Context, id string, until time.Time) (first bool, err error)
+	Enter(ctx context.Context, principal string, l policy.Limits, other bool) (leave func(), wait time.Duration,
+		err error)
+}
+
+// Core answers the requests of clients from the upstreams. Fronts read the requests and write the
+// answers (package front). Shutdown ends it.
+type Core struct {
 	limits    Limits
 	hooks     Hooks
-	observer  Observer        // may be nil
-	members   members.Members // nil if the process is alone
-	maker     string          // identifies a process that is alone; else ""
+	observer  Observer // may be nil
+	members   Members  // nil if the process is alone
+	maker     string   // identifies a process that is alone; else ""
 	log       *slog.Logger
-	sessions  *sessions
 	cursors   *seal.Box
 	states    *seal.Box // requestState
 	tasks     *seal.Box // task IDs
@@ -70,7 +68,6 @@ type Server struct {
 	listeners listeners
 	methods   map[mcp.MCPMethod]method
 	moving    sync.WaitGroup // goroutines of follow
-	bodies    buffers        // of request bodies
 	budget    budget.Budget  // shared by all callers
 	results   buffers        // for upstreams' answers
 
@@ -78,23 +75,19 @@ type Server struct {
 	modernMeta []byte // _meta of Junction's own results
 	supported  []byte // versions, a JSON array
 
-	routes http.Handler
-	merged http.Handler                // the handler of routes for /mcp
-	host   atomic.Pointer[allowedHost] // the latest allowed host: usually the next one is the same
-
 	snapshot atomic.Pointer[scope.Snapshot]
 	stocked  atomic.Uint64 // number of stocks made
 	changing sync.Mutex    // held while the next snapshot is built
 
 	ending  context.Context // ends when Shutdown is called
 	end     context.CancelFunc
-	killing context.Context // ends when Kill is called, with a cutOff as cause
+	killing context.Context // ends when Kill is called, with a CutOff as cause
 	kill    context.CancelCauseFunc
 }
 
-// New returns a Server without upstreams; call Apply next.
-func New(o Options) *Server {
-	s := &Server{limits: o.Limits.WithDefaults(), hooks: o.Hooks, observer: o.Observer, members: o.Members, log: o.Log}
+// NewCore returns a Core without upstreams; call Apply next.
+func NewCore(o Options) *Core {
+	s := &Core{limits: o.Limits.WithDefaults(), hooks: o.Hooks, observer: o.Observer, members: o.Members, log: o.Log}
 	s.answers, s.methods = answers.New(), methods()
 	if s.members == nil {
 		s.maker = rand.Text()
@@ -104,18 +97,11 @@ func New(o Options) *Server {
 	}
 	s.budget.Init([budget.Quotas]int64{budget.Requests: int64(s.limits.Requests),
 		budget.Streams: int64(s.limits.Streams), budget.Bytes: int64(s.limits.Bodies)}, s.log)
-	s.sessions = newSessions(o.Key.Box("session"), s.limits.Sessions, o.Sessions.withDefaults())
-	maps.Copy(s.sessions.deleted, o.DeletedSessions)
-	s.sessions.tell = o.Hooks.SessionDeleted
-	if s.members != nil {
-		s.sessions.self = s.members.Self
-	}
 	s.cursors, s.tasks, s.states = o.Key.Box("cursor"), o.Key.Box("task"), o.Key.Box("state")
 	s.parked = &parkedCalls{max: s.limits.Parked, patience: s.limits.Patience, calls: map[string]*parked{},
 		of: map[string]int{}}
 	s.listeners.open, s.listeners.subscribers, s.listeners.queue = map[*listener]struct{}{},
 		map[*subscriber]struct{}{}, s.limits.Queue
-	s.sessions.forget = s.listeners.forget
 	s.serverInfo = fmt.Appendf(nil, `{"name":"junction","title":"Junction","version":%s}`,
 		raw.Quote(cmp.Or(o.Version, "devel")))
 	s.modernMeta = fmt.Appendf(nil, `{"io.modelcontextprotocol/serverInfo":%s}`, s.serverInfo)
@@ -123,47 +109,42 @@ func New(o Options) *Server {
 	s.ending, s.end = context.WithCancel(context.Background())
 	s.killing, s.kill = context.WithCancelCause(context.Background())
 	s.snapshot.Store(scope.New(scope.Config{}, nil, nil, &s.stocked))
-	s.route()
 	return s
 }
 
-// BaseContext is the BaseContext of the http.Server: its requests end when Kill is called. Without
-// it, each call watches for Kill itself, which costs more.
-func (s *Server) BaseContext(net.Listener) context.Context {
-	return context.WithValue(s.killing, baseKey{}, s)
-}
-
-// baseKey is the context key of the Server whose BaseContext a context descends from.
-type baseKey struct{}
-
-// ServeHTTP answers a request from the current snapshot. The request keeps that snapshot, unless it
-// waits for the client's answers: permitAgain then checks the call with the newest one.
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	// the usual case; a router would copy the request to store the matched path
-	if r.URL.Path == "/mcp" && r.URL.RawPath == "" {
-		s.merged.ServeHTTP(w, r)
-		return
+// process returns the ID of this process among the members; "" if it is alone.
+func (s *Core) process() string {
+	if s.members == nil {
+		return ""
 	}
-	s.routes.ServeHTTP(w, r)
+	return s.members.Self()
 }
 
-// withoutSlash returns the request with the trailing slash of its path removed: /mcp/ is /mcp, for
-// the routes and for the guard. It does not change r.
-func withoutSlash(r *http.Request) *http.Request {
-	path, slash := strings.CutSuffix(r.URL.Path, "/")
-	rawPath, rawSlash := strings.CutSuffix(r.URL.RawPath, "/")
-	if !slash || path == "" || r.URL.RawPath != "" && !rawSlash { // %2F is part of a name
-		return r
-	}
-	changed, u := *r, *r.URL
-	u.Path, u.RawPath = path, rawPath
-	changed.URL = &u
-	return &changed
-}
+// Snapshot returns the current snapshot.
+func (s *Core) Snapshot() *scope.Snapshot { return s.snapshot.Load() }
+
+// Limits returns the limits with their defaults.
+func (s *Core) Limits() Limits { return s.limits }
+
+// Ending ends when Shutdown is called.
+func (s *Core) Ending() context.Context { return s.ending }
+
+// Killing ends when Kill is called. The cause is the error for the client.
+func (s *Core) Killing() context.Context { return s.killing }
+
+// ServerInfo returns Junction's name and version, as JSON.
+func (s *Core) ServerInfo() []byte { return s.serverInfo }
+
+// Supported returns the supported versions of the protocol, as a JSON array.
+func (s *Core) Supported() []byte { return s.supported }
+
+// Grant returns an empty grant for a request of an account. agent is the User-Agent of a local
+// program.
+func (s *Core) Grant(a budget.Account, agent string) budget.Grant { return s.budget.Grant(a, agent) }
 
 // Apply replaces the snapshot: new requests use these upstreams, which must be sorted by name.
 // In-flight requests keep the old snapshot.
-func (s *Server) Apply(c scope.Config, upstreams []*upstream.Upstream) {
+func (s *Core) Apply(c scope.Config, upstreams []*upstream.Upstream) {
 	backends := make([]view.Backend, len(upstreams))
 	for i, u := range upstreams {
 		backends[i] = u
@@ -171,7 +152,7 @@ func (s *Server) Apply(c scope.Config, upstreams []*upstream.Upstream) {
 	s.apply(c, backends)
 }
 
-func (s *Server) apply(c scope.Config, backends []view.Backend) {
+func (s *Core) apply(c scope.Config, backends []view.Backend) {
 	c.Names, c.FirstWait = c.Names.WithDefaults(), cmp.Or(c.FirstWait, time.Second)
 	s.changing.Lock()
 	defer s.changing.Unlock()
@@ -180,7 +161,7 @@ func (s *Server) apply(c scope.Config, backends []view.Backend) {
 }
 
 // Refresh adopts changed catalogs and notifies the listeners of each endpoint whose list changed.
-func (s *Server) Refresh() {
+func (s *Core) Refresh() {
 	s.changing.Lock()
 	defer s.changing.Unlock()
 	old := s.snapshot.Load()
@@ -190,7 +171,7 @@ func (s *Server) Refresh() {
 // Recheck ends the streams of principals that the Guard rejects now, and notifies users whose own
 // upstreams changed. The Guard finds out about revoked tokens itself; Recheck does not
 // report them.
-func (s *Server) Recheck() {
+func (s *Core) Recheck() {
 	s.changing.Lock()
 	defer s.changing.Unlock()
 	s.renew(s.snapshot.Load())
@@ -198,7 +179,7 @@ func (s *Server) Recheck() {
 }
 
 // Settle adopts changed catalogs like Refresh, if there are any.
-func (s *Server) Settle() {
+func (s *Core) Settle() {
 	if s.snapshot.Load().Settled() {
 		return
 	}
@@ -210,7 +191,7 @@ func (s *Server) Settle() {
 }
 
 // swap stores the snapshot and notifies the listeners of changes; s.changing is held.
-func (s *Server) swap(w *scope.Snapshot) {
+func (s *Core) swap(w *scope.Snapshot) {
 	old := s.snapshot.Swap(w)
 	s.renew(w)
 	s.follow()
@@ -222,21 +203,21 @@ func (s *Server) swap(w *scope.Snapshot) {
 
 // Shutdown ends the streams: each modern subscription gets its result. In-flight calls go on, and
 // the http.Server waits for them. Parked calls without a present client end.
-func (s *Server) Shutdown() {
+func (s *Core) Shutdown() {
 	s.end()
 	s.parked.close()
 }
 
 // Kill ends the remaining in-flight calls. Call it after Shutdown and a grace period. It blocks
 // until all calls without a request have ended.
-func (s *Server) Kill() {
-	s.kill(cutOff{})
+func (s *Core) Kill() {
+	s.kill(CutOff{})
 	s.parked.running.Wait()
 	s.moving.Wait()
 }
 
 // Names returns the current names section of the configuration.
-func (s *Server) Names() view.Names { return s.snapshot.Load().Config.Names }
+func (s *Core) Names() view.Names { return s.snapshot.Load().Config.Names }
 
 // upstreamMemory is the memory of one upstream in the budget. It implements upstream.Account.
 type upstreamMemory struct {
@@ -246,7 +227,7 @@ type upstreamMemory struct {
 
 // UpstreamMemory returns the account of an upstream for what belongs to no caller: its handshakes and
 // lists. It shares limits.bodies with the callers and the other upstreams.
-func (s *Server) UpstreamMemory(name string) upstream.Account {
+func (s *Core) UpstreamMemory(name string) upstream.Account {
 	return &upstreamMemory{held: s.budget.Grant(budget.Account{Upstream: name}, "")}
 }
 

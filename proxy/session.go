@@ -26,18 +26,17 @@ import (
 // clients never recover from a 404.
 type session struct {
 	sealedSession
+	kept    Session       // what the core keeps
 	numbers atomic.Uint64 // of server requests
 
 	mu      sync.Mutex
 	calls   map[jsonrpc.ID]context.CancelCauseFunc // in flight; nil before the first
 	streams map[*listener]context.CancelFunc       // open; nil when there are none
 	pending map[jsonrpc.ID]*pendingRequest         // server requests without a response; nil before the first
-	level   string                                 // the log level that the client has set; "" for none
 	records []*replay.Record                       // of streams that the client can resume
 	gone    error                                  // why the session has ended here; nil while it has not
 	moved   bool                                   // another member had the session, and no stream was opened since
 
-	approved map[string]bool // digests of requests with a remembered approval
 }
 
 // sealedSession is the content of a session ID.
@@ -116,27 +115,6 @@ var (
 	errMoved          = errors.New("another member may have the session") // see members.Members
 )
 
-// SessionStatus describes a legacy session.
-type SessionStatus struct {
-	Principal string // owner
-	Client    string // the client's name for itself (unverified)
-	Version   string // of the protocol
-	Used      time.Time
-}
-
-// Sessions returns the latest used sessions, latest first and at most 20, and the number of
-// sessions in memory.
-func (s *Server) Sessions() (latest []SessionStatus, total int) {
-	const most = 20
-	s.sessions.mu.Lock()
-	defer s.sessions.mu.Unlock()
-	for e := s.sessions.order.Front(); e != nil && len(latest) < most; e = e.Next() {
-		of := e.Value.(*entry)
-		latest = append(latest, SessionStatus{of.s.Principal, of.s.Client, of.s.Version, of.used})
-	}
-	return latest, s.sessions.order.Len()
-}
-
 func newSessions(box *seal.Box, max int, c Sessions) *sessions {
 	return &sessions{box: box, max: max, idle: c.Idle, maxAge: c.MaxAge,
 		byID: map[string]*entry{}, order: list.New(), holders: map[budget.Account]*holder{},
@@ -197,7 +175,7 @@ func (ss *sessions) open(id string, a budget.Account) (sealed sealedSession, err
 // the ID of this process as the caller knows it. The error is errMoved if that has changed.
 func (ss *sessions) load(id string, sealed sealedSession, a budget.Account) (*session, error) {
 	now := time.Now()
-	s := &session{sealedSession: sealed}
+	s := &session{sealedSession: sealed, kept: Session{Version: sealed.Version, Key: sealed.Key}}
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	if !ss.confirmOwner() || ss.member != sealed.Member {
@@ -399,18 +377,12 @@ func (s *session) leave(l *listener) {
 	}
 }
 
-// over reports whether the session has ended.
-func (s *session) over() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.gone != nil
-}
-
 // expire ends the session's streams. Its calls still get their answers.
 func (s *session) expire() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.gone = errUnknownSession
+	s.kept.End()
 	for _, end := range s.streams {
 		end()
 	}
@@ -421,9 +393,10 @@ func (s *session) close(why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.gone = why
+	s.kept.End()
 	var cause error
 	if why == errMoved {
-		cause = cutOff{"this process has lost its connection to the others before the answer came; " +
+		cause = CutOff{"this process has lost its connection to the others before the answer came; " +
 			"the call may have been executed"}
 	}
 	for _, cancel := range s.calls {

@@ -3,6 +3,8 @@ package proxy
 import (
 	"context"
 	"errors"
+	"math"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,6 +12,7 @@ import (
 
 	"junction/auth/seal"
 	"junction/proxy/budget"
+	"junction/proxy/proxytest"
 	"junction/upstream"
 )
 
@@ -66,4 +69,19 @@ func TestSessionExpires(t *testing.T) {
 			t.Errorf("the stream has ended: %v, the call has ended: %v", stream.Err(), call.Err())
 		}
 	})
+}
+
+func TestReplayOfAnIDOutOfRange(t *testing.T) {
+	s := &session{sealedSession: sealedSession{Version: "2025-11-25"}}
+	r := s.record(proxytest.NewBudget(t, [budget.Quotas]int64{budget.Bytes: 1 << 20}).Grant(budget.Account{}, ""))
+	r.Add([]byte(`{}`))
+	for _, n := range []int{1, 2, math.MaxInt} {
+		rec, number := s.recorded(r.Name + "-" + strconv.Itoa(n))
+		if rec != r {
+			t.Fatalf("the id with the number %d is of no record", n)
+		}
+		if events, ended, _ := rec.After(number); len(events) > 0 || ended {
+			t.Errorf("after the number %d there are %q, ended: %t; want nothing yet", n, events, ended)
+		}
+	}
 }

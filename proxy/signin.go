@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"net/http"
 	"strings"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -45,10 +44,10 @@ func (x *exchange) connecting(t *view.Target, name string) *view.Target {
 const connectRounds = 18
 
 // connect answers a call of the connect tool, which is x.target.
-func (s *Server) connect(ctx context.Context, x *exchange) (result, error) {
+func (s *Core) connect(ctx context.Context, x *exchange) (result, error) {
 	t := x.target
 	x.info.Upstream, x.info.Own, x.info.Verdict = t.Backend.Name(), t.Name, policy.Allow.String()
-	x.reply.begin()
+	x.front.Begin()
 	var st state
 	if x.era == upstream.EraModern {
 		var err error
@@ -81,7 +80,7 @@ func needsSignIn(err error) *upstream.SignInError {
 
 // offer answers a call that needs the user's sign-in to an upstream, in the best form that the
 // client supports: a URL to open, or text.
-func (s *Server) offer(x *exchange, need *upstream.SignInError) (result, error) {
+func (s *Core) offer(x *exchange, need *upstream.SignInError) (result, error) {
 	x.info.Outcome = Unavailable
 	message := signInMessage(need)
 	if need.URL != "" && x.Who.Profile.URL && (x.era == upstream.EraModern &&
@@ -93,7 +92,7 @@ func (s *Server) offer(x *exchange, need *upstream.SignInError) (result, error) 
 		if x.era == upstream.EraModern {
 			return s.openURLs(x, &jsonrpc.Error{Code: mcp.URL_ELICITATION_REQUIRED, Message: message, Data: data})
 		}
-		return result{}, &refusal{status: http.StatusOK, code: mcp.URL_ELICITATION_REQUIRED, text: message, data: data,
+		return result{}, &refusal{code: mcp.URL_ELICITATION_REQUIRED, text: message, data: data,
 			outcome: Unavailable}
 	}
 	if need.URL != "" {
@@ -101,7 +100,7 @@ func (s *Server) offer(x *exchange, need *upstream.SignInError) (result, error) 
 	}
 	if mcp.MCPMethod(x.msg.Method) != mcp.MethodToolsCall {
 		e := failure(need.Upstream, signInKind(need), message)
-		return result{}, &refusal{status: http.StatusOK, code: e.Code, text: e.Message, data: e.Data,
+		return result{}, &refusal{code: e.Code, text: e.Message, data: e.Data,
 			outcome: Unavailable}
 	}
 	more := isError + `,"structuredContent":{"code":"` + signInKind(need) + `"`

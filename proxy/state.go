@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/json"
-	"net/http"
 	"strings"
 	"time"
 
@@ -54,7 +53,7 @@ const (
 )
 
 // seal returns a sealed requestState for the request.
-func (s *Server) seal(x *exchange, st state) string {
+func (s *Core) seal(x *exchange, st state) string {
 	if st.Kind == stateApproval || x.approved {
 		st.Approval, st.Shown, st.Maker = rand.Text(), x.shown, s.maker
 		if x.shown == nil {
@@ -68,11 +67,22 @@ func (s *Server) seal(x *exchange, st state) string {
 }
 
 // unseal returns the content of a requestState, if the principal of x got it and it has not expired.
-func (s *Server) unseal(x *exchange, sealed string) (st state, ok bool) {
+func (s *Core) unseal(x *exchange, sealed string) (st state, ok bool) {
 	text, err := s.states.Open(sealed)
 	ok = err == nil && json.Unmarshal(text, &st) == nil && st.Principal == x.Principal.ID &&
 		time.Now().Unix() <= st.Expires
 	return st, ok
+}
+
+// ParkedAt returns the member that has the parked call to which the client returns; false if the
+// request is about no parked call.
+func (s *Core) ParkedAt(x *exchange) (member string, ok bool) {
+	sealed, err := x.params.String("requestState")
+	if err != nil {
+		return "", false
+	}
+	st, ok := s.unseal(x, sealed)
+	return st.Member, ok && st.Kind == stateParked
 }
 
 // errState returns the error for any requestState that is invalid for the request, whatever the
@@ -84,7 +94,7 @@ func errState() error {
 // openState reads the requestState of a modern client's request. It removes the hop's members from
 // the call's params: the state, and answers that no upstream waits for. Legacy upstreams never do, nor
 // does a call that needs an approval and has no state.
-func (s *Server) openState(x *exchange, c *upstream.Call) (state, error) {
+func (s *Core) openState(x *exchange, c *upstream.Call) (state, error) {
 	if x.era == upstream.EraLegacy {
 		// Junction does not declare tasks, so the member is ignored (2025-11-25,
 		// basic/utilities/tasks)
@@ -194,7 +204,7 @@ const (
 )
 
 // wrapTask replaces the task ID in a result by a sealed ID for the client.
-func (s *Server) wrapTask(x *exchange, o raw.Object) (result, error) {
+func (s *Core) wrapTask(x *exchange, o raw.Object) (result, error) {
 	id, err := o.String("taskId")
 	if err != nil || id == "" {
 		return result{}, x.invalid("a task without taskId")
@@ -206,12 +216,12 @@ func (s *Server) wrapTask(x *exchange, o raw.Object) (result, error) {
 
 // aboutTask passes tasks/get, tasks/update or tasks/cancel on to the upstream that has the task. An
 // ID that was not issued for this user and endpoint is unknown.
-func aboutTask(ctx context.Context, s *Server, x *exchange) (result, error) {
+func aboutTask(ctx context.Context, s *Core, x *exchange) (result, error) {
 	if !x.Subject.Sight().Offers.Tasks {
 		return result{}, x.unknownMethod()
 	}
 	if !x.Who.Profile.Tasks {
-		return result{}, &refusal{status: http.StatusBadRequest, code: codeMissingCapability,
+		return result{}, &refusal{reason: ReasonRequest, code: codeMissingCapability,
 			text: "Missing required client capability: " + upstream.ExtensionTasks,
 			data: []byte(`{"requiredCapabilities":{"extensions":{"` + upstream.ExtensionTasks + `":{}}}}`)}
 	}
@@ -242,7 +252,7 @@ func aboutTask(ctx context.Context, s *Server, x *exchange) (result, error) {
 		x.info.Upstream = b.Name()
 		x.target = &view.Target{Backend: b, Part: upstream.PartTools, Name: id.ID, Exposed: sealed,
 			Member: []string{"taskId"}, Bare: x.Subject.View.Bare}
-		x.reply.begin()
+		x.front.Begin()
 		r, err := x.filter(b.Call(ctx, x.upstreamCall(x.target)))
 		if err != nil {
 			return s.answerError(x, err)
@@ -256,7 +266,7 @@ func unknownTask() error { return invalidParams("Invalid params: unknown taskId"
 
 // taskResult returns a result about a task with the client's task ID. It converts the inner result
 // and the requests as for a call.
-func (s *Server) taskResult(x *exchange, o raw.Object, id, kind string) (result, error) {
+func (s *Core) taskResult(x *exchange, o raw.Object, id, kind string) (result, error) {
 	edits := []raw.Edit{{Name: "resultType", Value: raw.Quote(kind)}}
 	if _, err := o.Get("taskId"); err != raw.ErrAbsent {
 		edits = append(edits, raw.Edit{Name: "taskId", Value: raw.Quote(id)})

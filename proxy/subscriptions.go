@@ -27,7 +27,7 @@ import (
 type subscriber struct {
 	scope.Caller           // updated with the snapshot
 	stream       *listener // of a subscriptions/listen; nil for a session
-	session      *session
+	session      *Session
 	resources    map[resourceKey]subscription
 	waiting      []note       // for a session without a stream
 	held         budget.Grant // for resources
@@ -122,7 +122,7 @@ func isPart(uri, of string) bool {
 }
 
 // subscriber adds a subscriber, or returns the session's existing one on the endpoint.
-func (ls *listeners) subscriber(x *exchange, stream *listener, session *session) *subscriber {
+func (ls *listeners) subscriber(x *exchange, stream *listener, session *Session) *subscriber {
 	c := x.Caller
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -164,8 +164,10 @@ func (ls *listeners) release(h *subscriber, keep func(resourceKey) bool) {
 
 func nothing(resourceKey) bool { return false }
 
-// forget ends the subscriptions of a session that has ended.
-func (ls *listeners) forget(s *session) {
+// Forget ends the subscriptions of a session that has ended, or has left the memory.
+func (s *Core) Forget(ended *Session) { s.listeners.forget(ended) }
+
+func (ls *listeners) forget(s *Session) {
 	ls.mu.Lock()
 	var ended []*subscriber
 	for h := range ls.subscribers {
@@ -190,7 +192,7 @@ var errTooMany = invalidParams("a client may subscribe to %d resources", maxSubs
 
 // subscribeTo subscribes h to resources at their upstreams, and returns the accepted ones. The
 // error is the reason why one was not accepted.
-func (s *Server) subscribeTo(ctx context.Context, h *subscriber, targets []*view.Target) (map[*view.Target]bool,
+func (s *Core) subscribeTo(ctx context.Context, h *subscriber, targets []*view.Target) (map[*view.Target]bool,
 	error) {
 	ctx, cancel := context.WithTimeout(ctx, subscribePatience)
 	defer cancel()
@@ -274,11 +276,11 @@ func (ls *listeners) record(h *subscriber, b view.Backend, from upstream.Source,
 }
 
 // Updated notifies the subscribers that a resource may have changed. It does not block.
-func (s *Server) Updated(u upstream.Update) { s.listeners.updated(u) }
+func (s *Core) Updated(u upstream.Update) { s.listeners.updated(u) }
 
 // follow moves subscriptions of replaced upstreams to their new upstreams, in the background. The
 // subscribers must have been renewed.
-func (s *Server) follow() {
+func (s *Core) follow() {
 	type moved struct {
 		h        *subscriber
 		key      resourceKey
@@ -333,7 +335,7 @@ func (s *Server) follow() {
 }
 
 // subscribeResource answers resources/subscribe of a legacy session.
-func subscribeResource(ctx context.Context, s *Server, x *exchange) (result, error) {
+func subscribeResource(ctx context.Context, s *Core, x *exchange) (result, error) {
 	if !x.Subject.Sight().Offers.Subscribe {
 		return result{}, x.unknownMethod()
 	}
@@ -357,7 +359,7 @@ func subscribeResource(ctx context.Context, s *Server, x *exchange) (result, err
 		}
 		return result{}, err
 	}
-	if x.session.over() {
+	if x.session.ended() {
 		s.listeners.forget(x.session)
 	}
 	return result{body: []byte("{}")}, nil
@@ -365,7 +367,7 @@ func subscribeResource(ctx context.Context, s *Server, x *exchange) (result, err
 
 // unsubscribeResource answers resources/unsubscribe of a legacy session. Without a subscription it
 // succeeds too.
-func unsubscribeResource(ctx context.Context, s *Server, x *exchange) (result, error) {
+func unsubscribeResource(ctx context.Context, s *Core, x *exchange) (result, error) {
 	if !x.Subject.Sight().Offers.Subscribe {
 		return result{}, x.unknownMethod()
 	}
@@ -380,7 +382,7 @@ func unsubscribeResource(ctx context.Context, s *Server, x *exchange) (result, e
 
 // subscribeAll subscribes to the resources of a subscriptions/listen, and returns the accepted ones
 // as JSON. Each resource is reported as a call of its own.
-func (s *Server) subscribeAll(ctx context.Context, x *exchange, h *subscriber, uris [][]byte) ([]string, error) {
+func (s *Core) subscribeAll(ctx context.Context, x *exchange, h *subscriber, uris [][]byte) ([]string, error) {
 	began, info := time.Now(), x.info
 	defer func() { x.info = info }()
 	var targets []*view.Target

@@ -50,17 +50,29 @@ type town struct {
 	t    *testing.T
 	gate chan struct{}
 	log  *bytes.Buffer
+	key  *seal.Key
 }
 
 // newTown makes one; size is of an answer.
 func newTown(t *testing.T, limits Limits, size int, guard *auth.Guard, change func(*scope.Config)) *town {
 	t.Helper()
-	key, err := seal.NewKey(seal.NewSecret())
-	if err != nil {
-		t.Fatal(err)
+	return newTownWith(t, ServerOptions{Limits: limits}, size, guard, change)
+}
+
+// newTownWith makes one with options, which need no key.
+func newTownWith(t *testing.T, o ServerOptions, size int, guard *auth.Guard, change func(*scope.Config)) *town {
+	t.Helper()
+	if o.Key == nil {
+		key, err := seal.NewKey(seal.NewSecret())
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Key = key
 	}
 	w := &town{t: t, gate: make(chan struct{}), log: &bytes.Buffer{}}
-	w.Server = New(Options{Key: key, Version: "test", Limits: limits, Log: authtest.Log(t, w.log)})
+	w.key = o.Key
+	o.Version, o.Log = "test", authtest.Log(t, w.log)
+	w.Server = New(o)
 	c := scope.Config{Guard: guard, Policy: policy.Open()}
 	if guard == nil {
 		c.Guard = &auth.Guard{Verifier: newMany(20), Log: authtest.Log(t)}
@@ -83,7 +95,7 @@ type visitor struct {
 func (w *town) visitor(era upstream.Era, who string) *visitor {
 	w.t.Helper()
 	v := &visitor{w, era, http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}}
-	if w.snapshot.Load().Open() {
+	if w.Snapshot().Open() {
 		v.header.Set("User-Agent", who)
 	} else {
 		v.header.Set("Authorization", "Bearer token"+who)
@@ -200,14 +212,7 @@ func (w *town) unused() {
 	w.t.Helper()
 	time.Sleep(2 * replay.Kept)
 	synctest.Wait() // events that a client could come back for
-	if w.budget.Used() != [budget.Quotas]int64{} {
-		w.t.Errorf("%v is in use when all requests are over, want nothing", w.budget.Used())
+	if w.Used() != [budget.Quotas]int64{} {
+		w.t.Errorf("%v is in use when all requests are over, want nothing", w.Used())
 	}
-}
-
-// budgetOf is a budget with these totals.
-func budgetOf(t testing.TB, total [budget.Quotas]int64) *budget.Budget {
-	b := new(budget.Budget)
-	b.Init(total, authtest.Log(t))
-	return b
 }

@@ -50,7 +50,7 @@ func TestHostsAreRemembered(t *testing.T) {
 	allows := func(host string, want bool) {
 		t.Helper()
 		for range 2 {
-			if got := s.hostAllowed(s.snapshot.Load(), host); got != want {
+			if got := s.hostAllowed(s.Snapshot(), host); got != want {
 				t.Errorf("%s is allowed: %v", host, got)
 			}
 		}
@@ -65,7 +65,7 @@ func TestHostsAreRemembered(t *testing.T) {
 	allows("a.example", false)
 	allows("A.example:1234", false)
 	allows("b.example", true)
-	w := s.snapshot.Load()
+	w := s.Snapshot()
 	if n := testing.AllocsPerRun(100, func() { s.hostAllowed(w, "b.example") }); n > 0 {
 		t.Errorf("a host that was allowed before takes %v pieces of memory", n)
 	}

@@ -182,15 +182,15 @@ func open(o options) (_ *program, err error) {
 	if p.connect, err = pages.NewConnect(p.access, p.log); err != nil {
 		return nil, err
 	}
-	hooks := p.proxyHooks()
-	var deleted map[[16]byte]time.Time
-	if p.ended, deleted = openEnded(dir, c.Limits.WithDefaults().Sessions, p.log); p.ended != nil {
-		hooks.SessionDeleted = p.ended.add
+	options := proxy.ServerOptions{
+		Limits: c.Limits, Sessions: c.Sessions, Key: secret, Version: version(), Log: p.log, Hooks: p.proxyHooks(),
+		Observer: p.telemetry.Requests(), Members: p.proxyMembers(),
 	}
-	p.server = proxy.New(proxy.Options{
-		Limits: c.Limits, Sessions: c.Sessions, Key: secret, Version: version(), Log: p.log, Hooks: hooks,
-		Observer: p.telemetry.Requests(), DeletedSessions: deleted, Members: p.proxyMembers(),
-	})
+	p.ended, options.DeletedSessions = openEnded(dir, c.Limits.WithDefaults().Sessions, p.log)
+	if p.ended != nil {
+		options.SessionDeleted = p.ended.add
+	}
+	p.server = proxy.New(options)
 	p.apply(c)
 	return p, p.watch()
 }

@@ -36,7 +36,7 @@ type Endpoint struct {
 }
 
 // Option changes how MustProxy sets up.
-type Option func(*proxy.Options, *scope.Config, *upstream.Options)
+type Option func(*proxy.ServerOptions, *scope.Config, *upstream.Options)
 
 // MustProxy starts a proxy over the upstreams, until the test ends. It returns when each of them is
 // ready and the proxy offers what it has. With JUNCTION_TEST_PROCESSES, the proxy is processes of the
@@ -49,7 +49,7 @@ func MustProxy(t testing.TB, configs map[string]upstream.Config, options ...Opti
 	}
 	e := &Endpoint{}
 	log := authtest.Log(t)
-	server, world, up := proxy.Options{Key: key, Log: log}, scope.Config{}, upstream.Options{Log: log}
+	server, world, up := proxy.ServerOptions{Key: key, Log: log}, scope.Config{}, upstream.Options{Log: log}
 	for _, o := range options {
 		o(&server, &world, &up)
 	}
@@ -120,7 +120,7 @@ func MustProxy(t testing.TB, configs map[string]upstream.Config, options ...Opti
 }
 
 // overProcesses is MustProxy with processes of the program.
-func overProcesses(t testing.TB, n int, configs map[string]upstream.Config, server proxy.Options,
+func overProcesses(t testing.TB, n int, configs map[string]upstream.Config, server proxy.ServerOptions,
 	world scope.Config, up upstream.Options,
 ) *Endpoint {
 	t.Helper()

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"slices"
 	"sync"
@@ -33,12 +32,12 @@ type Setup struct {
 	Guard     *auth.Guard    // nil lets everybody in
 	Policy    *policy.Policy // nil allows everything that requires nothing
 	Endpoints map[string]scope.EndpointConfig
-	Store     upstream.Store    // nil keeps no catalogs
-	Requests  proxy.Observer    // nil observes nothing; see Unobserved
-	Calls     upstream.Observer // nil observes nothing
-	Crowded   bool              // another junction of the same test lives on when this one ends
-	origins   []string          // that may send requests, beside the own ones
-	Members   int               // processes behind the address; 0 is memberstest.Wanted
+	Store     upstream.Store       // nil keeps no catalogs
+	Requests  proxy.ServerObserver // nil observes nothing; see Unobserved
+	Calls     upstream.Observer    // nil observes nothing
+	Crowded   bool                 // another junction of the same test lives on when this one ends
+	origins   []string             // that may send requests, beside the own ones
+	Members   int                  // processes behind the address; 0 is memberstest.Wanted
 }
 
 // Junction is the proxy in the test's own process.
@@ -73,7 +72,7 @@ func Start(t *testing.T, p Pair, w Setup) *Junction {
 	log := authtest.Log(t, cmp.Or(w.Log, io.Discard))
 	j := &Junction{pair: p, Set: new(upstream.Set), refresh: make(chan struct{}, 1), recheck: make(chan struct{}, 1),
 		more: make(chan struct{})}
-	j.Prepare(t, cmp.Or(w.Members, memberstest.Wanted()), proxy.Options{Limits: w.Limits, Key: key, Version: "test",
+	j.Prepare(t, cmp.Or(w.Members, memberstest.Wanted()), proxy.ServerOptions{Limits: w.Limits, Key: key, Version: "test",
 		Log: log, Observer: w.Requests})
 	j.Server = j.All[0]
 	j.options = upstream.Options{Version: "test", Log: log, Hooks: upstream.Hooks{
@@ -255,13 +254,13 @@ func Exactly(c *upstream.Config) { c.Questions = upstream.QuestionsExact }
 // Exact returns the configuration after Exactly.
 func Exact(c upstream.Config) upstream.Config { Exactly(&c); return c }
 
-// Unobserved is a proxy.Observer that observes nothing, for the observers of tests to embed.
+// Unobserved is a proxy.ServerObserver that observes nothing, for the observers of tests to embed.
 type Unobserved struct{}
 
-func (Unobserved) Begin(*proxy.CallInfo, raw.Object, http.Header) upstream.Trace { return nil }
-func (Unobserved) End(*proxy.CallInfo, upstream.Trace)                           {}
-func (Unobserved) Refused(string, int, int64)                                    {}
-func (Unobserved) Saved(upstream.Trace) string                                   { return "" }
+func (Unobserved) Begin(*proxy.CallInfo, raw.Object, map[string][]string) upstream.Trace { return nil }
+func (Unobserved) End(*proxy.CallInfo, upstream.Trace)                                   {}
+func (Unobserved) Refused(string, int, int64)                                            {}
+func (Unobserved) Saved(upstream.Trace) string                                           { return "" }
 func (Unobserved) Asked(proxy.Question) (t upstream.Trace, c upstream.TraceContext) {
 	return t, c
 }

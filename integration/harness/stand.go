@@ -56,7 +56,7 @@ func MustStand(t testing.TB, limits proxy.Limits, configs map[string]upstream.Co
 	log := authtest.Log(t)
 	s := &Stand{closed: map[string]bool{}, changed: make(chan struct{}),
 		names: scope.Config{Guard: &auth.Guard{}, Policy: policy.Open()}}
-	s.Server = proxy.New(proxy.Options{Limits: limits, Key: key, Log: log})
+	s.Server = proxy.New(proxy.ServerOptions{Limits: limits, Key: key, Log: log})
 	refresh := make(chan struct{}, 1)
 	s.options.Log, s.options.MessageLimit = log, limits.Message
 	s.options.Hooks = upstream.Hooks{

@@ -261,7 +261,7 @@ type eachCall struct {
 	begun, ended atomic.Int64
 }
 
-func (e *eachCall) Begin(*proxy.CallInfo, raw.Object, http.Header) upstream.Trace {
+func (e *eachCall) Begin(*proxy.CallInfo, raw.Object, map[string][]string) upstream.Trace {
 	e.begun.Add(1)
 	return nil
 }

@@ -258,7 +258,7 @@ func TestSafetyCacheNeedsKnownUsers(t *testing.T) {
 	for _, era := range harness.Eras {
 		s, url := upstreamtest.Start(t, upstreamtest.Script{Tools: repeatable()})
 		e := harness.MustProxy(t, map[string]upstream.Config{"up": {URL: url, Cache: time.Hour}},
-			func(_ *proxy.Options, w *scope.Config, _ *upstream.Options) { w.BehindProxy = true })
+			func(_ *proxy.ServerOptions, w *scope.Config, _ *upstream.Options) { w.BehindProxy = true })
 		c := harness.MustClient(t, e, era)
 		for range 2 {
 			harness.WantEcho(t, c.Tool(t, "up__echo", `{}`))

@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"junction/auth"
+	"junction/auth/authtest"
 	"junction/policy"
+	"junction/proxy/budget"
 	"junction/proxy/view"
 	"junction/upstream"
 )
@@ -117,4 +119,11 @@ func MemoryInUse() int64 {
 	runtime.GC()
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
+}
+
+// NewBudget returns a budget with these totals.
+func NewBudget(tb testing.TB, total [budget.Quotas]int64) *budget.Budget {
+	b := new(budget.Budget)
+	b.Init(total, authtest.Log(tb))
+	return b
 }

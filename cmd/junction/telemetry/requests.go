@@ -2,7 +2,6 @@ package telemetry
 
 import (
 	"context"
-	"net/http"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
@@ -12,11 +11,11 @@ import (
 	"junction/upstream/raw"
 )
 
-// requests implements proxy.Observer.
+// requests implements proxy.ServerObserver.
 type requests struct{ *Telemetry }
 
 // Begin starts the span of a request, if it is sampled. Its final name is known at the end.
-func (r requests) Begin(info *proxy.CallInfo, meta raw.Object, header http.Header) upstream.Trace {
+func (r requests) Begin(info *proxy.CallInfo, meta raw.Object, header map[string][]string) upstream.Trace {
 	if r.tracer == nil {
 		return nil
 	}

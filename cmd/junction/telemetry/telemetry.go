@@ -87,7 +87,7 @@ func (t *Telemetry) instruments(m metric.Meter) error {
 }
 
 // Requests returns the observer of clients' requests; nil if nothing is measured.
-func (t *Telemetry) Requests() proxy.Observer {
+func (t *Telemetry) Requests() proxy.ServerObserver {
 	if t == nil {
 		return nil
 	}

@@ -34,7 +34,7 @@ type Servers struct {
 }
 
 // Prepare makes n servers, which have the key in common.
-func (c *Servers) Prepare(t testing.TB, n int, o proxy.Options) {
+func (c *Servers) Prepare(t testing.TB, n int, o proxy.ServerOptions) {
 	t.Helper()
 	c.down = map[int]bool{}
 	cluster := NewCluster()
