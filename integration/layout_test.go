@@ -56,9 +56,9 @@ var arrows = map[string][]string{
 	"cmd/junction/screen": {"cmd/junction/cli", "cmd/junction/diagnose", "cmd/junction/prose",
 		"upstream", "upstream/pace", "upstream/shell"}, // the words of states
 	// it measures what they do, so that they need no library for it
-	"cmd/junction/telemetry":      {"cmd/junction/telemetry/otlp", "proxy", "proxy/budget", "upstream", "upstream/raw"},
+	"cmd/junction/telemetry":      {"cmd/junction/telemetry/otlp", "proxy", "proxy/front", "proxy/budget", "upstream", "upstream/raw"},
 	"cmd/junction/telemetry/otlp": {"upstream/pace"},
-	"cmd/junction/pages": {"cmd/junction/clients", "cmd/junction/diagnose", "cmd/junction/prose", "proxy",
+	"cmd/junction/pages": {"cmd/junction/clients", "cmd/junction/diagnose", "cmd/junction/prose", "proxy", "proxy/front",
 		"upstream"}, // the words of states
 	"cmd/junction/cli": {"cmd/junction/config", "cmd/junction/diagnose", "cmd/junction/prose", "cmd/junction/runfile", "auth", "policy",
 		"proxy", "proxy/pins", "proxy/search", "upstream", "upstream/oauth", "cmd/junction/signon", "upstream/shell"},
@@ -71,24 +71,21 @@ var arrows = map[string][]string{
 		"cmd/junction/prose", "upstream/files", "auth", "auth/authserver", "auth/seal", "auth/store", "upstream/shell"},
 	"cmd/junction/yamlread": {"cmd/junction/prose"},
 	"cmd/junction/config": {"cmd/junction-pack/manifest", "upstream/files", "cmd/junction/packs/lock", "cmd/junction/prose", "cmd/junction/yamlread", "auth", "auth/authserver",
-		"auth/fetch", "auth/store", "policy", "proxy", "proxy/scope", "proxy/search", "proxy/view", "upstream", "upstream/command", "upstream/oauth",
+		"auth/fetch", "auth/store", "policy", "proxy", "proxy/front", "proxy/scope", "proxy/search", "proxy/view", "upstream", "upstream/command", "upstream/oauth",
 		"upstream/sandbox", "upstream/shell"}, // names of Junction's own tools
-	"proxy": {
-		"proxy/answers", "proxy/approval", "proxy/budget", "proxy/canon", "proxy/headers", "proxy/members",
-		"proxy/origin", "proxy/pins", "proxy/profile", "proxy/redact", "proxy/relay", "proxy/replay", "proxy/schema",
-		"proxy/scope", "proxy/search", "proxy/view", "upstream/shell",
+	"proxy": { // the core: it answers one caller, and knows no HTTP (see noHTTP)
+		"proxy/answers", "proxy/approval", "proxy/budget", "proxy/canon", "proxy/pins", "proxy/redact", "proxy/schema",
+		"proxy/scope", "proxy/search", "proxy/view",
 		"upstream", "policy", "auth", "auth/seal", "upstream/bounded", "upstream/jsonrpc", "upstream/raw", "upstream/pace",
 	},
+	"proxy/front": {"proxy", "proxy/budget", "proxy/members", "proxy/origin", "proxy/scope",
+		"upstream", "policy", "auth", "auth/seal", "upstream/bounded", "upstream/jsonrpc", "upstream/raw", "upstream/pace"},
 	"proxy/scope":    {"auth", "policy", "proxy/pins", "proxy/redact", "proxy/view", "upstream", "upstream/bounded", "upstream/raw"},
 	"proxy/origin":   {},
 	"proxy/members":  {"policy"},
 	"proxy/redact":   {"policy", "upstream/jsonrpc", "upstream/raw"}, // its rules are those of policies
-	"proxy/relay":    {},
-	"proxy/replay":   {"proxy/budget", "upstream/jsonrpc"},
-	"proxy/headers":  {"upstream", "upstream/raw"},
-	"proxy/profile":  {"upstream", "upstream/raw"},
-	"proxy/budget":   {"auth", "policy"},                 // names of accounts are redacted; policies limit rates
-	"proxy/canon":    {"upstream/shell", "upstream/raw"}, // differences are shown to a person
+	"proxy/budget":   {"auth", "policy"},                             // names of accounts are redacted; policies limit rates
+	"proxy/canon":    {"upstream/shell", "upstream/raw"},             // differences are shown to a person
 	"proxy/pins":     {"upstream/files", "upstream/shell", "proxy/canon"},
 	"proxy/schema":   {"upstream/shell", "upstream/bounded", "upstream/raw"},
 	"proxy/answers":  {"proxy/canon", "upstream/bounded", "upstream/raw"},
@@ -131,6 +128,9 @@ var arrows = map[string][]string{
 // forTests are packages of test support: they import what they like, and only tests import them.
 var forTests = []string{"upstream/upstreamtest", "auth/authtest", "proxy/members/memberstest", "proxy/proxytest", "cmd/junction/registry/registrytest",
 	"integration", "integration/harness", "integration/harness/settings", "integration/load"}
+
+// noHTTP are packages that answer requests of any transport.
+var noHTTP = []string{"proxy", "proxy/scope", "proxy/view"}
 
 const (
 	modulePrefix = "junction/"
@@ -185,6 +185,9 @@ func TestLayoutRules(t *testing.T) {
 		{"test support", map[string]string{
 			"upstream/a.go": "// Package upstream is here.\npackage upstream\nimport _ \"junction/upstream/upstreamtest\"\n",
 		}, []string{"upstream/a.go:3: upstream imports upstream/upstreamtest: only tests do"}},
+		{"core", map[string]string{
+			"proxy/a.go": proxyDoc + "package proxy\nimport _ \"net/http\"\n",
+		}, []string{"proxy/a.go:3: proxy imports net/http: it is in proxy/front"}},
 		{"libraries", map[string]string{
 			"proxy/a.go": proxyDoc + "package proxy\nimport _ \"" + mcpGo + "server\"\nimport _ \"" + goSDK + "/mcp\"\n",
 		}, []string{
@@ -209,19 +212,19 @@ func TestLayoutRules(t *testing.T) {
 		{"init", map[string]string{"proxy/a.go": proxyDoc + "package proxy\nfunc init() {}\n"},
 			[]string{"proxy/a.go:3: there is an init function"}},
 		{"written variables", map[string]string{
-			"proxy/a.go": proxyDoc + "package proxy\nvar a, b, c, d, e, f, g, h = 1, 2, 3, 4, 5, 6, 7, 8\n",
-			"proxy/b.go": "package proxy\nimport \"net/http\"\nfunc x() {\na = 2\nb++\nc.d[1].e = 3\n_ = &d\ndelete(e, " +
+			"auth/a.go": "// Package auth is here.\npackage auth\nvar a, b, c, d, e, f, g, h = 1, 2, 3, 4, 5, 6, 7, 8\n",
+			"auth/b.go": "package auth\nimport \"net/http\"\nfunc x() {\na = 2\nb++\nc.d[1].e = 3\n_ = &d\ndelete(e, " +
 				"1)\nfor f = range 3 {}\n*g += 1\n" +
 				"h := 1\nh = 2\nhttp.DefaultClient = nil\n_, h = &h, 3\n}\n",
 		}, []string{
-			"proxy/b.go:4: a is a variable of the package, and is written",
-			"proxy/b.go:5: b is a variable of the package, and is written",
-			"proxy/b.go:6: c is a variable of the package, and is written",
-			"proxy/b.go:7: d is a variable of the package, and its address is taken",
-			"proxy/b.go:8: e is a variable of the package, and is written",
-			"proxy/b.go:9: f is a variable of the package, and is written",
-			"proxy/b.go:10: g is a variable of the package, and is written",
-			"proxy/b.go:13: http.DefaultClient is a variable of another package, and is written",
+			"auth/b.go:4: a is a variable of the package, and is written",
+			"auth/b.go:5: b is a variable of the package, and is written",
+			"auth/b.go:6: c is a variable of the package, and is written",
+			"auth/b.go:7: d is a variable of the package, and its address is taken",
+			"auth/b.go:8: e is a variable of the package, and is written",
+			"auth/b.go:9: f is a variable of the package, and is written",
+			"auth/b.go:10: g is a variable of the package, and is written",
+			"auth/b.go:13: http.DefaultClient is a variable of another package, and is written",
 		}},
 		{"state", map[string]string{
 			"proxy/a.go": proxyDoc +
@@ -417,6 +420,8 @@ func (p *sourcePackage) imports(dir string, file *ast.File) (problems []string) 
 		}
 		own, isOwn := strings.CutPrefix(to, modulePrefix)
 		switch {
+		case to == "net/http" && slices.Contains(noHTTP, dir):
+			bad("it is in proxy/front")
 		case isOwn && slices.Contains(forTests, own), strings.HasPrefix(to, goSDK):
 			bad("only tests do")
 		case isOwn && !slices.Contains(arrows[dir], own) && !slices.Contains(arrows[dir], "*"):

@@ -14,11 +14,11 @@ func TestUndecidedCallsAreDenied(t *testing.T) {
 	s := mustCore(t)
 	for _, era := range []upstream.Era{upstream.EraLegacy, upstream.EraModern} {
 		for verdict, want := range map[policy.Verdict]string{policy.Deny: "Unknown tool: x", policy.Allow: ""} {
-			x := &exchange{era: era, target: &view.Target{Part: upstream.PartTools}, decision: policy.Decision{Verdict: verdict}}
-			x.info.Name, x.approved = "x", true
+			x := &Exchange{Era: era, target: &view.Target{Part: upstream.PartTools}, decision: policy.Decision{Verdict: verdict}}
+			x.Info.Name, x.approved = "x", true
 			got := ""
 			if r, err := s.approve(t.Context(), x, state{Approved: true}); r != nil {
-				t.Errorf("%s: approve answered %s", era, r.body)
+				t.Errorf("%s: approve answered %s", era, r.Body)
 			} else if err != nil {
 				got = err.Error()
 			}

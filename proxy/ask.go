@@ -26,7 +26,7 @@ var (
 )
 
 // Ask implements upstream.Peer for a legacy client.
-func (x *exchange) Ask(ctx context.Context, q *upstream.ServerRequest) ([]byte, error) {
+func (x *Exchange) Ask(ctx context.Context, q *upstream.ServerRequest) ([]byte, error) {
 	x.asked.Store(true)
 	params, err := x.serverRequest(x.target.Backend.Name(), q.Method, q.Params, true)
 	if err != nil {
@@ -36,10 +36,10 @@ func (x *exchange) Ask(ctx context.Context, q *upstream.ServerRequest) ([]byte, 
 }
 
 // send sends a request to a legacy client and waits for the response.
-func (x *exchange) send(
+func (x *Exchange) send(
 	ctx context.Context, q Question, params []byte, progress func([]byte),
 ) ([]byte, error) {
-	if x.session == nil || !x.front.Hears() {
+	if x.Session == nil || !x.front.Hears() {
 		return nil, rejected("the client cannot be asked: it takes no event stream")
 	}
 	asked := x.question(q)
@@ -57,7 +57,7 @@ const methodElicitationComplete = "notifications/elicitation/complete"
 
 // newElicitationID returns a new ID for a URL elicitation of a modern upstream. Modern elicitations
 // have no ID, and legacy clients need one.
-func (x *exchange) newElicitationID() string {
+func (x *Exchange) newElicitationID() string {
 	x.opening.Lock()
 	defer x.opening.Unlock()
 	x.opened = append(x.opened, "junction-"+rand.Text())
@@ -66,7 +66,7 @@ func (x *exchange) newElicitationID() string {
 
 // closeElicitations notifies the client that the opened elicitations are done, because the upstream
 // has answered.
-func (x *exchange) closeElicitations() {
+func (x *Exchange) closeElicitations() {
 	x.opening.Lock()
 	defer x.opening.Unlock()
 	for _, id := range x.opened {
@@ -78,7 +78,7 @@ func (x *exchange) closeElicitations() {
 // returns the responses as the params of the next call. A rejected form counts as cancelled. For
 // every other failure the protocol has no response that the upstream would understand, so the call
 // fails (2026-07-28, basic/patterns/mrtr has no slot for an error).
-func (x *exchange) askAll(ctx context.Context, requests raw.Object) ([]byte, error) {
+func (x *Exchange) askAll(ctx context.Context, requests raw.Object) ([]byte, error) {
 	if requests.Len() > MaxPending {
 		return nil, x.invalid(fmt.Sprintf("it sent more than %d requests at once", MaxPending))
 	}
@@ -123,7 +123,7 @@ func pause(ctx context.Context, round int) error {
 // serverRequest converts the params of a server request for the client: to the client's version,
 // and with the upstream's name in the message. If meta is set, the params keep their _meta. The
 // error is a *jsonrpc.Error for the upstream.
-func (x *exchange) serverRequest(from, method string, params []byte, meta bool) ([]byte, error) {
+func (x *Exchange) serverRequest(from, method string, params []byte, meta bool) ([]byte, error) {
 	if params == nil {
 		params = []byte("{}")
 	}
@@ -192,11 +192,11 @@ func rejected(format string, args ...any) error {
 }
 
 // lack stores the client capability that a server request needs.
-func (x *exchange) lack(capabilities string) { x.lacks.Store(&capabilities) }
+func (x *Exchange) lack(capabilities string) { x.lacks.Store(&capabilities) }
 
 // elicitation returns the edits of an elicitation. The modern era has no elicitationId. A legacy
 // client gets the upstream's ID or a new one.
-func (x *exchange) elicitation(from string, o raw.Object) ([]raw.Edit, error) {
+func (x *Exchange) elicitation(from string, o raw.Object) ([]raw.Edit, error) {
 	var edits []raw.Edit
 	mode, err := o.String("mode")
 	if err == raw.ErrAbsent {
@@ -204,7 +204,7 @@ func (x *exchange) elicitation(from string, o raw.Object) ([]raw.Edit, error) {
 	} else if err != nil {
 		return nil, rejected("Invalid params: mode")
 	}
-	modern := x.era == upstream.EraModern
+	modern := x.Era == upstream.EraModern
 	switch {
 	case mode == "form" && !x.Who.Profile.Form, mode == "url" && !x.Who.Profile.URL:
 		x.lack(`{"elicitation":{"` + mode + `":{}}}`)
@@ -217,10 +217,10 @@ func (x *exchange) elicitation(from string, o raw.Object) ([]raw.Edit, error) {
 		if _, err := o.Get("elicitationId"); err == raw.ErrAbsent {
 			edits = append(edits, raw.Edit{Name: "elicitationId", Value: raw.Quote(x.newElicitationID())})
 		}
-	case !modern && x.session.Version < mcp.ProtocolVersion20251125:
+	case !modern && x.Session.Version < mcp.ProtocolVersion20251125:
 		schema, err := olderSchema(o)
 		if err != nil {
-			return nil, rejected("the client speaks %s, which has no form for this: %v", x.session.Version, err)
+			return nil, rejected("the client speaks %s, which has no form for this: %v", x.Session.Version, err)
 		}
 		edits = append(edits, raw.Edit{Name: "mode"})
 		if schema != nil {

@@ -20,7 +20,7 @@ import (
 
 // direct is a front without a transport. It keeps the answer.
 type direct struct {
-	exchange
+	Exchange
 	answer []byte
 	err    *jsonrpc.Error
 }
@@ -32,9 +32,9 @@ func (d *direct) Ask(context.Context, string, []byte, func([]byte)) ([]byte, err
 	return nil, ErrNoAnswer
 }
 func (d *direct) Headers(raw.Object, *upstream.Tool) ([]upstream.HeaderField, error) { return nil, nil }
-func (d *direct) Listen(context.Context, *listener)                                  {}
-func (d *direct) Succeed(r result) {
-	d.answer = append(r.items.AppendTo(slices.Concat(r.head, r.body)), r.tail...)
+func (d *direct) Listen(context.Context, *Listener)                                  {}
+func (d *direct) Succeed(r Result) {
+	d.answer = append(r.Items.AppendTo(slices.Concat(r.Head, r.Body)), r.Tail...)
 }
 func (d *direct) Fail(e *jsonrpc.Error, _ Reason, _ error) { d.err = e }
 
@@ -45,8 +45,8 @@ func mustCore(tb testing.TB, backends ...view.Backend) *Core {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	s := NewCore(Options{Key: key, Version: "test", Log: authtest.Log(tb)})
-	s.apply(scope.Config{Guard: &auth.Guard{}, Policy: policy.Open()}, backends)
+	s := New(Options{Key: key, Version: "test", Log: authtest.Log(tb)})
+	s.ApplyBackends(scope.Config{Guard: &auth.Guard{}, Policy: policy.Open()}, backends)
 	return s
 }
 
@@ -60,13 +60,13 @@ func (s *Core) answerAs(tb testing.TB, p *auth.Principal, method, params string)
 	w, d := s.Snapshot(), &direct{}
 	e := w.EndpointFor("", p)
 	c := scope.Caller{Snapshot: w, Endpoint: e, Principal: p, Subject: w.SubjectViewFor(e, p)}
-	s.begin(&d.exchange, d, c, s.Grant(budget.Account{Principal: p.ID}, ""))
-	defer d.held.Release()
-	if err := s.read(&d.exchange, m); err != nil {
+	s.Prepare(&d.Exchange, d, c, s.Grant(budget.Account{Principal: p.ID}, ""))
+	defer d.Held.Release()
+	if err := s.Read(&d.Exchange, m); err != nil {
 		tb.Fatal(err)
 	}
-	d.era = upstream.EraModern
-	s.serve(tb.Context(), &d.exchange)
+	d.Era = upstream.EraModern
+	s.Serve(tb.Context(), &d.Exchange)
 	return d
 }
 
@@ -82,6 +82,6 @@ func (s *Core) listAs(tb testing.TB, p *auth.Principal) {
 func coreOf(tb testing.TB, c *proxytest.Crowd) *Core {
 	tb.Helper()
 	s := mustCore(tb)
-	s.apply(scope.Config{Guard: &auth.Guard{}, Policy: proxytest.MustPolicy(tb, c.Policies)}, c.Backends(tb))
+	s.ApplyBackends(scope.Config{Guard: &auth.Guard{}, Policy: proxytest.MustPolicy(tb, c.Policies)}, c.Backends(tb))
 	return s
 }

@@ -22,15 +22,15 @@ import (
 
 // Only this file converts an error into the JSON-RPC error that a client gets.
 
-// refusal is Junction's own error for a request.
-type refusal struct {
+// Refusal is Junction's own error for a request.
+type Refusal struct {
 	reason  Reason
 	code    int64
 	text    string
-	data    []byte
-	scopes  string  // that the caller's token lacks, separated by spaces; "" for none
-	retry   string  // seconds after which the client may try again; "" if unknown
-	outcome Outcome // of the call; "" is Invalid, or Denied if the verdict is deny
+	Data    []byte
+	Scopes  string  // that the caller's token lacks, separated by spaces; "" for none
+	Retry   string  // seconds after which the client may try again; "" if unknown
+	Outcome Outcome // of the call; "" is Invalid, or Denied if the verdict is deny
 }
 
 // Reason tells a front why there is an error, so that it can choose the status of its transport.
@@ -50,63 +50,65 @@ const (
 	Reasons // number of reasons
 )
 
-func (e *refusal) Error() string { return e.text }
+func (e *Refusal) Error() string { return e.text }
 
-func refuse(reason Reason, code int64, format string, args ...any) *refusal {
-	return &refusal{reason: reason, code: code, text: fmt.Sprintf(format, args...)}
+// Refuse returns a refusal with a formatted text.
+func Refuse(reason Reason, code int64, format string, args ...any) *Refusal {
+	return &Refusal{reason: reason, code: code, text: fmt.Sprintf(format, args...)}
 }
 
-// malformed returns the error for an invalid body. err comes from jsonrpc.Parse or from package
+// Malformed returns the error for an invalid body. err comes from jsonrpc.Parse or from package
 // raw.
-func malformed(err error) *refusal {
+func Malformed(err error) *Refusal {
 	var syntax *raw.SyntaxError
 	switch {
 	case errors.As(err, &syntax):
-		return refuse(ReasonRequest, mcp.PARSE_ERROR, "Parse error: %v", err)
+		return Refuse(ReasonRequest, mcp.PARSE_ERROR, "Parse error: %v", err)
 	case errors.Is(err, raw.ErrAmbiguous):
-		return refuse(ReasonRequest, mcp.INVALID_REQUEST,
+		return Refuse(ReasonRequest, mcp.INVALID_REQUEST,
 			"Invalid Request: a member occurs twice, or in another letter case: %v", err)
 	}
-	return refuse(ReasonRequest, mcp.INVALID_REQUEST, "Invalid Request: %v", err)
+	return Refuse(ReasonRequest, mcp.INVALID_REQUEST, "Invalid Request: %v", err)
 }
 
 // unknownMethod returns the error for a method that the caller's era does not have.
-func (x *exchange) unknownMethod() *refusal {
+func (x *Exchange) unknownMethod() *Refusal {
 	reason := ReasonNone
-	if x.era == upstream.EraModern {
+	if x.Era == upstream.EraModern {
 		reason = ReasonMethod // 2026-07-28, streamable-http#protocol-version-header
 	}
-	return refuse(reason, mcp.METHOD_NOT_FOUND, "Method not found: %.100s", x.msg.Method)
+	return Refuse(reason, mcp.METHOD_NOT_FOUND, "Method not found: %.100s", x.Msg.Method)
 }
 
-func invalidParams(format string, args ...any) *refusal {
-	return refuse(ReasonNone, mcp.INVALID_PARAMS, format, args...)
+// InvalidParams returns the error for params that are wrong.
+func InvalidParams(format string, args ...any) *Refusal {
+	return Refuse(ReasonNone, mcp.INVALID_PARAMS, format, args...)
 }
 
 // unknownNamed returns the error for a tool or prompt that does not exist, or that policy hides from
 // the client.
-func unknownNamed(p upstream.Part, name string) *refusal {
+func unknownNamed(p upstream.Part, name string) *Refusal {
 	kind := "tool"
 	if p == upstream.PartPrompts {
 		kind = "prompt"
 	}
-	return invalidParams("Unknown %s: %.200s", kind, name)
+	return InvalidParams("Unknown %s: %.200s", kind, name)
 }
 
 // unknownResource returns the error for a URI that belongs to no upstream (2026-07-28,
 // server/resources#error-handling, and 2025-11-25).
-func unknownResource(era upstream.Era, uri string) *refusal {
-	e := invalidParams("Resource not found")
+func unknownResource(era upstream.Era, uri string) *Refusal {
+	e := InvalidParams("Resource not found")
 	if era == upstream.EraLegacy {
 		e.code = mcp.RESOURCE_NOT_FOUND
 	}
-	e.data = view.URIData(uri)
+	e.Data = view.URIData(uri)
 	return e
 }
 
 // noResource returns the error for a client of that era if SubjectView.Resource finds no upstream
 // for a URI, or several.
-func noResource(era upstream.Era, uri string, err error) *refusal {
+func noResource(era upstream.Era, uri string, err error) *Refusal {
 	ambiguous, ok := errors.AsType[*view.AmbiguousError](err)
 	if !ok {
 		return unknownResource(era, uri)
@@ -115,9 +117,9 @@ func noResource(era upstream.Era, uri string, err error) *refusal {
 	if len(first) > 3 {
 		first, more = first[:3], fmt.Sprintf(" and %d more", len(first)-3)
 	}
-	e := invalidParams("The URI could belong to %s%s. "+
+	e := InvalidParams("The URI could belong to %s%s. "+
 		"Read it at /mcp/<upstream>, or by the URI that resources/list has for it", strings.Join(first, ", "), more)
-	e.data = view.URIData(uri)
+	e.Data = view.URIData(uri)
 	return e
 }
 
@@ -133,12 +135,12 @@ func (e CutOff) Error() string {
 // Is makes errors.Is treat CutOff as context.Canceled.
 func (CutOff) Is(target error) bool { return target == context.Canceled }
 
-// rpcError returns the JSON-RPC error for err, and the reason for the status. An
+// RPCError returns the JSON-RPC error for err, and the reason for the status. An
 // upstream's error is passed on, unless it concerns the connection between Junction and the
 // upstream.
-func rpcError(err error, upstreamName string) (*jsonrpc.Error, Reason) {
+func RPCError(err error, upstreamName string) (*jsonrpc.Error, Reason) {
 	var (
-		own  *refusal
+		own  *Refusal
 		peer *jsonrpc.Error
 		ours *upstream.Error
 		cut  CutOff
@@ -148,7 +150,7 @@ func rpcError(err error, upstreamName string) (*jsonrpc.Error, Reason) {
 	}
 	switch {
 	case errors.As(err, &own):
-		return &jsonrpc.Error{Code: own.code, Message: own.text, Data: own.data}, own.reason
+		return &jsonrpc.Error{Code: own.code, Message: own.text, Data: own.Data}, own.reason
 	case errors.As(err, &ours): // its chain may contain an upstream's error from the handshake
 		return failure(ours.Upstream, string(ours.Kind), ours.Public()), ReasonNone
 	case errors.As(err, &peer):
@@ -158,7 +160,7 @@ func rpcError(err error, upstreamName string) (*jsonrpc.Error, Reason) {
 		return failure(upstreamName, "protocol", "upstream "+upstreamName+" refused our request: "+peer.Message),
 			ReasonNone
 	case errors.Is(err, raw.ErrAmbiguous), errors.Is(err, raw.ErrMany):
-		r := malformed(err)
+		r := Malformed(err)
 		return &jsonrpc.Error{Code: r.code, Message: r.text}, r.reason
 	case errors.As(err, &cut):
 		return failure(upstreamName, string(upstream.KindCancelled), cut.Error()), ReasonNone
@@ -171,8 +173,8 @@ func rpcError(err error, upstreamName string) (*jsonrpc.Error, Reason) {
 // aboutHop reports whether a code concerns the connection to the upstream, which is not the
 // client's connection.
 func aboutHop(code int64) bool {
-	return slices.Contains([]int64{mcp.PARSE_ERROR, mcp.INVALID_REQUEST, mcp.METHOD_NOT_FOUND, codeHeaderMismatch,
-		codeUnsupportedVersion}, code)
+	return slices.Contains([]int64{mcp.PARSE_ERROR, mcp.INVALID_REQUEST, mcp.METHOD_NOT_FOUND, CodeHeaderMismatch,
+		CodeUnsupportedVersion}, code)
 }
 
 // failure returns an error of Junction's own; data.junction marks it.
@@ -184,26 +186,26 @@ func failure(upstreamName, kind, text string) *jsonrpc.Error {
 // overuseRefusal returns the error for a request beyond its account's limit. The status is 429 if
 // the account has used its share. With 503, a proxy in front might treat Junction as broken and
 // stop sending other callers' requests.
-func overuseRefusal(e *budget.Exceeded) *refusal {
+func overuseRefusal(e *budget.Exceeded) *Refusal {
 	things := [budget.Quotas]string{"requests are in progress", "streams are open", "bytes are held"}[e.Quota]
 	wait, remedy := "1", "wait until a request of yours is over"
 	if e.Quota == budget.Streams {
 		wait, remedy = "30", "close a stream"
 	}
-	var r *refusal
+	var r *Refusal
 	if e.Own > 0 && e.Own+e.Others < e.Total {
-		r = refuse(ReasonShare, mcp.INTERNAL_ERROR,
+		r = Refuse(ReasonShare, mcp.INTERNAL_ERROR,
 			"too many %s for you: %d, and your share of %s is no more now; %s", things, e.Own, e.Quota.Limit(), remedy)
 	} else {
-		r = refuse(ReasonBusy, mcp.INTERNAL_ERROR,
+		r = Refuse(ReasonBusy, mcp.INTERNAL_ERROR,
 			"too many %s: %d for you and %d for others (%s); try again later", things, e.Own, e.Others, e.Quota.Limit())
 	}
-	r.retry, r.outcome = wait, Limited
+	r.Retry, r.Outcome = wait, Limited
 	return r
 }
 
-// overuseError converts a *budget.Exceeded into a refusal.
-func overuseError(err error) error {
+// OveruseError converts a *budget.Exceeded into a refusal.
+func OveruseError(err error) error {
 	if e, ok := errors.AsType[*budget.Exceeded](err); ok {
 		return overuseRefusal(e)
 	}
@@ -213,7 +215,7 @@ func overuseError(err error) error {
 // limited returns the error for a caller over a limit of its policy, with the time to wait if it is
 // known. The status stays 200, because some clients treat any other status as the end of the
 // connection.
-func limited(err error, wait time.Duration) *refusal {
+func limited(err error, wait time.Duration) *Refusal {
 	data := `{"junction":{"kind":"limited"}}`
 	text := "too many of your calls are in progress (limits.concurrent of your policy); wait for one of them"
 	again := ""
@@ -223,41 +225,41 @@ func limited(err error, wait time.Duration) *refusal {
 		data = fmt.Sprintf(`{"junction":{"kind":"limited","retryAfterMs":%d}}`, wait.Milliseconds()+1)
 		again = strconv.Itoa(seconds)
 	}
-	return &refusal{code: mcp.INTERNAL_ERROR, text: text, data: []byte(data),
-		retry: again, outcome: Limited}
+	return &Refusal{code: mcp.INTERNAL_ERROR, text: text, Data: []byte(data),
+		Retry: again, Outcome: Limited}
 }
 
-// unavailable returns the error for a request that needs the other members while this process
+// UnavailableError returns the error for a request that needs the other members while this process
 // cannot reach them. Nothing was executed.
-func unavailable(why string) *refusal {
-	r := memberError(ReasonBusy, upstream.KindUnavailable, why+"; send the request again")
-	r.retry = "1"
+func UnavailableError(why string) *Refusal {
+	r := MemberError(ReasonBusy, upstream.KindUnavailable, why+"; send the request again")
+	r.Retry = "1"
 	return r
 }
 
-// memberError returns the error for a request that another member cannot answer. kind is that of
+// MemberError returns the error for a request that another member cannot answer. kind is that of
 // calls of upstreams with the same outcome.
-func memberError(reason Reason, kind upstream.Kind, text string) *refusal {
-	return &refusal{reason: reason, code: mcp.INTERNAL_ERROR, text: text,
-		data: fmt.Appendf(nil, `{"junction":{"kind":"%s"}}`, kind), outcome: outcomeOf[kind]}
+func MemberError(reason Reason, kind upstream.Kind, text string) *Refusal {
+	return &Refusal{reason: reason, code: mcp.INTERNAL_ERROR, text: text,
+		Data: fmt.Appendf(nil, `{"junction":{"kind":"%s"}}`, kind), Outcome: outcomeOf[kind]}
 }
 
 // errParkedGone returns the error for a parked call of a process that has ended.
-func errParkedGone() *refusal {
-	return memberError(ReasonNone, upstream.KindLost, "the process that made this call has ended, and the call "+
+func errParkedGone() *Refusal {
+	return MemberError(ReasonNone, upstream.KindLost, "the process that made this call has ended, and the call "+
 		"with it; the call may have been executed. To make it again, send the request without requestState and "+
 		"inputResponses")
 }
 
 // Codes of 2026-07-28 (basic/index#error-codes).
 const (
-	codeHeaderMismatch     = -32020
+	CodeHeaderMismatch     = -32020
 	codeMissingCapability  = -32021
-	codeUnsupportedVersion = -32022
+	CodeUnsupportedVersion = -32022
 )
 
-// bytesText returns a number of bytes as text.
-func bytesText(n int64) string {
+// BytesText returns a number of bytes as text.
+func BytesText(n int64) string {
 	if n%(1<<20) == 0 {
 		return strconv.FormatInt(n>>20, 10) + " MiB"
 	}

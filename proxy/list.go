@@ -15,16 +15,16 @@ import (
 )
 
 // list answers with a page of a part.
-func (s *Core) list(x *exchange, p upstream.Part) (result, error) {
+func (s *Core) list(x *Exchange, p upstream.Part) (Result, error) {
 	seen := x.Subject.Listed()
-	k := seen.View.Kind(p, x.era, x.Who.Profile)
+	k := seen.View.Kind(p, x.Era, x.Who.Profile)
 	offset, err := s.readCursor(x, p, k)
 	if err != nil {
-		return result{}, err
+		return Result{}, err
 	}
 	searched := x.Subject.Search && p == upstream.PartTools
 	text, items, next, left := x.Endpoint.Page(seen, p, k, offset, s.limits.Page, x.Subject.Redact)
-	r := result{body: text, items: items}
+	r := Result{Body: text, Items: items}
 	if left > 0 {
 		x.Subject.Unnamed[p].Do(func() {
 			s.log.Warn("items are not listed, because a policy redacts their name or URI; to hide them from calls, "+
@@ -32,24 +32,24 @@ func (s *Core) list(x *exchange, p upstream.Part) (result, error) {
 				"principal", x.Principal.ID)
 		})
 	}
-	r.tail = []byte{']'}
+	r.Tail = []byte{']'}
 	if next > 0 {
 		sealed := s.cursors.Seal(cursor{x.Subject.Print(p, k), uint32(next)}.encode(x.cursorScope()))
-		r.tail = raw.AppendQuote(append(r.tail, `,"nextCursor":`...), sealed)
+		r.Tail = raw.AppendQuote(append(r.Tail, `,"nextCursor":`...), sealed)
 	}
-	if x.era == upstream.EraModern {
+	if x.Era == upstream.EraModern {
 		ttl, public := seen.Freshness(p, time.Now())
 		if searched && len(x.Subject.Always) == 0 {
 			ttl, public = discovered, true
 		}
-		r.tail = appendFreshness(r.tail, ttl, public && !x.Subject.Private())
-		r.tail = append(append(r.tail, `,"resultType":"complete","_meta":`...), s.modernMeta...)
+		r.Tail = appendFreshness(r.Tail, ttl, public && !x.Subject.Private())
+		r.Tail = append(append(r.Tail, `,"resultType":"complete","_meta":`...), s.modernMeta...)
 	}
-	r.head, r.tail = []byte(`{"`+p.Member()+`":[`), append(r.tail, '}')
+	r.Head, r.Tail = []byte(`{"`+p.Member()+`":[`), append(r.Tail, '}')
 	if searched && offset == 0 {
-		r.head = append(r.head, bytes.Join(search.Definitions(), []byte{','})...)
-		if r.items.Size+len(r.body) > 0 {
-			r.head = append(r.head, ',')
+		r.Head = append(r.Head, bytes.Join(search.Definitions(), []byte{','})...)
+		if r.Items.Size+len(r.Body) > 0 {
+			r.Head = append(r.Head, ',')
 		}
 	}
 	return r, nil
@@ -66,11 +66,11 @@ func appendFreshness(b []byte, ttl time.Duration, public bool) []byte {
 
 // readCursor returns the offset of the request's cursor. The error is for an unknown cursor, or for
 // a cursor of a list that has changed.
-func (s *Core) readCursor(x *exchange, p upstream.Part, k view.ListKind) (int, error) {
-	if !x.params.Present() {
+func (s *Core) readCursor(x *Exchange, p upstream.Part, k view.ListKind) (int, error) {
+	if !x.Params.Present() {
 		return 0, nil
 	}
-	v, err := x.params.Get("cursor")
+	v, err := x.Params.Get("cursor")
 	if err == raw.ErrAbsent || err == nil && string(v) == "null" {
 		return 0, nil
 	} else if err != nil {
@@ -78,21 +78,21 @@ func (s *Core) readCursor(x *exchange, p upstream.Part, k view.ListKind) (int, e
 	}
 	sealed, err := raw.String(v)
 	if err != nil {
-		return 0, invalidParams("Invalid cursor")
+		return 0, InvalidParams("Invalid cursor")
 	}
 	plain, err := s.cursors.Open(sealed)
 	if err != nil {
-		return 0, invalidParams("Invalid cursor")
+		return 0, InvalidParams("Invalid cursor")
 	}
 	c, scope, ok := decodeCursor(plain)
 	if !ok || scope != x.cursorScope() || c.print != x.Subject.Print(p, k) {
-		return 0, invalidParams("Invalid cursor: the list has changed; start again")
+		return 0, InvalidParams("Invalid cursor: the list has changed; start again")
 	}
 	return int(c.offset), nil
 }
 
 // cursorScope identifies the endpoint and the principal of a cursor. Elsewhere the cursor is invalid.
-func (x *exchange) cursorScope() string { return x.Endpoint.Name + "\x00" + x.Principal.ID }
+func (x *Exchange) cursorScope() string { return x.Endpoint.Name + "\x00" + x.Principal.ID }
 
 // cursor is the content of a cursor: the print of the list, and the offset. A changed list has
 // another print.
@@ -116,10 +116,10 @@ func decodeCursor(b []byte) (c cursor, owner string, ok bool) {
 
 // listOf returns the handler for the list of a part other than tools.
 func listOf(p upstream.Part) handler {
-	return func(_ context.Context, s *Core, x *exchange) (result, error) { return s.list(x, p) }
+	return func(_ context.Context, s *Core, x *Exchange) (Result, error) { return s.list(x, p) }
 }
 
-func listTools(ctx context.Context, s *Core, x *exchange) (result, error) {
+func listTools(ctx context.Context, s *Core, x *Exchange) (Result, error) {
 	if !x.Subject.Search || len(x.Subject.Always) > 0 {
 		s.awaitLists(ctx, x)
 	}
@@ -127,26 +127,26 @@ func listTools(ctx context.Context, s *Core, x *exchange) (result, error) {
 }
 
 // searchTools answers a call of search_tools (package search).
-func searchTools(ctx context.Context, s *Core, x *exchange) (result, error) {
-	x.info.Name = search.ToolName
+func searchTools(ctx context.Context, s *Core, x *Exchange) (Result, error) {
+	x.Info.Name = search.ToolName
 	arguments, err := x.arguments()
 	if err != nil {
-		return result{}, err
+		return Result{}, err
 	}
 	q, err := search.ParseQuery(arguments)
 	if err != nil {
-		return result{}, invalidParams("Invalid params: %s", err)
+		return Result{}, InvalidParams("Invalid params: %s", err)
 	}
 	s.awaitLists(ctx, x)
 	seen := x.Subject.Sight()
-	k := seen.View.Kind(upstream.PartTools, x.era, x.Who.Profile)
+	k := seen.View.Kind(upstream.PartTools, x.Era, x.Who.Profile)
 	clean := func(text []byte) ([]byte, bool) { return x.Subject.Redact.Item(text, upstream.PartTools.Key()) }
 	return s.toolText(x, seen.SearchAnswer(k, q, clean), ""), nil
 }
 
 // awaitLists waits briefly for starting upstreams, so that a client's first tools/list contains
 // their tools. It does not wait for upstreams with a known catalog.
-func (s *Core) awaitLists(ctx context.Context, x *exchange) {
+func (s *Core) awaitLists(ctx context.Context, x *Exchange) {
 	seen, waited := x.Subject.Sight(), false
 	if seen.Settled && !seen.Separates {
 		return
@@ -171,7 +171,7 @@ func (s *Core) awaitLists(ctx context.Context, x *exchange) {
 
 // lookAgain moves the request to the current snapshot. If the caller has lost its rights meanwhile,
 // the request keeps the old snapshot.
-func (s *Core) lookAgain(x *exchange) {
+func (s *Core) lookAgain(x *Exchange) {
 	s.Settle()
 	if now := s.snapshot.Load().Adopt(x.Caller); now.Subject != nil {
 		x.Caller = now
@@ -181,12 +181,12 @@ func (s *Core) lookAgain(x *exchange) {
 // awaitNamed finds a tool or prompt that may belong to an upstream without a catalog yet, by the
 // prefix of its name. It waits for the upstream like calls of known tools. The target is nil if the
 // tool does not exist. The error is the reason why the upstream is not available.
-func (s *Core) awaitNamed(ctx context.Context, x *exchange, p upstream.Part, name string) (*view.Target, error) {
+func (s *Core) awaitNamed(ctx context.Context, x *Exchange, p upstream.Part, name string) (*view.Target, error) {
 	b := x.unlisted(name)
 	if b == nil {
 		return nil, nil
 	}
-	x.info.Upstream = b.Name()
+	x.Info.Upstream = b.Name()
 	x.front.Begin()
 	err := b.Ready(ctx)
 	s.lookAgain(x)
@@ -198,7 +198,7 @@ func (s *Core) awaitNamed(ctx context.Context, x *exchange, p upstream.Part, nam
 
 // unlisted returns the upstream of a name if the upstream has no catalog yet and the caller may use
 // some of its items; nil otherwise.
-func (x *exchange) unlisted(name string) (found view.Backend) {
+func (x *Exchange) unlisted(name string) (found view.Backend) {
 	longest := -1
 	for st := range x.Subject.Sight().Stocks() {
 		b, begin := st.Backend, ""

@@ -22,16 +22,16 @@ import (
 // This file decides what the notification streams get: legacy GET streams and modern
 // subscriptions/listen. A front writes each stream in the goroutine of its request.
 
-// listener is one stream of notifications.
-type listener struct {
+// Listener is one stream of notifications.
+type Listener struct {
 	scope.Caller                      // updated with the snapshot; guarded by listeners.mu
-	session      *Session             // of the legacy era, whose streams share the notifications; nil otherwise
-	first        []byte               // message that is written first, so that the client sees the stream; nil for none
+	Session      *Session             // of the legacy era, whose streams share the notifications; nil otherwise
+	First        []byte               // message that is written first, so that the client sees the stream; nil for none
 	meta         []byte               // _meta of each notification; nil for none
-	last         []byte               // message that is written when Junction ends the stream; nil for none
+	Last         []byte               // message that is written when Junction ends the stream; nil for none
 	wants        [upstream.Parts]bool // the lists whose changes to send; templates like resources
 	pending      []note               // waiting notifications; guarded by listeners.mu
-	changed      chan struct{}        // 1-buffered: pending has grown
+	Changed      chan struct{}        // 1-buffered: pending has grown
 	end          context.CancelFunc   // ends the stream
 }
 
@@ -46,27 +46,27 @@ type note struct {
 type listeners struct {
 	mu          sync.Mutex
 	queue       int // maximum of waiting notes per client
-	open        map[*listener]struct{}
+	open        map[*Listener]struct{}
 	subscribers map[*subscriber]struct{}
 }
 
-func (ls *listeners) add(l *listener) {
+func (ls *listeners) add(l *Listener) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	ls.open[l] = struct{}{}
 	for h := range ls.subscribers {
-		if l.session == nil || h.session != l.session || h.Endpoint.Name != l.Endpoint.Name {
+		if l.Session == nil || h.session != l.Session || h.Endpoint.Name != l.Endpoint.Name {
 			continue
 		}
 		h.Caller = l.Caller // the client may have a new token
 		if len(h.waiting) > 0 {
 			l.pending, h.waiting = append(l.pending, h.waiting...), nil
-			pace.Wake(l.changed)
+			pace.Wake(l.Changed)
 		}
 	}
 }
 
-func (ls *listeners) remove(l *listener) {
+func (ls *listeners) remove(l *Listener) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	delete(ls.open, l)
@@ -129,7 +129,7 @@ type listNote struct {
 }
 
 // move gives a stream its caller of a new snapshot and notifies it of changed lists; ls.mu is held.
-func (ls *listeners) move(l *listener, now scope.Caller, told map[listNote]bool) {
+func (ls *listeners) move(l *Listener, now scope.Caller, told map[listNote]bool) {
 	if now.Subject == nil {
 		l.end()
 		return
@@ -138,8 +138,8 @@ func (ls *listeners) move(l *listener, now scope.Caller, told map[listNote]bool)
 	l.Caller = now
 	l.pending = still(now, l.pending)
 	for p, method := range listChanged {
-		about := listNote{l.session, method}
-		if !l.wants[p] || old.SameList(now, upstream.Part(p)) || l.session != nil && told[about] {
+		about := listNote{l.Session, method}
+		if !l.wants[p] || old.SameList(now, upstream.Part(p)) || l.Session != nil && told[about] {
 			continue
 		}
 		told[about] = true
@@ -215,24 +215,24 @@ func (ls *listeners) push(list []note, n note) []note {
 	return append(list, n)
 }
 
-// missed queues a notification of each list. It is for the first stream of a session that another
+// Missed queues a notification of each list. It is for the first stream of a session that another
 // member had: the client has missed what changed in between. The stream has not joined yet.
-func (s *Core) missed(l *listener) {
+func (s *Core) Missed(l *Listener) {
 	for _, method := range listChanged[:upstream.PartTemplates] {
 		s.listeners.tell(l, note{method: method})
 	}
 }
 
 // tell queues a note for a stream.
-func (ls *listeners) tell(l *listener, n note) {
+func (ls *listeners) tell(l *Listener, n note) {
 	l.pending = ls.push(l.pending, n)
-	pace.Wake(l.changed)
+	pace.Wake(l.Changed)
 }
 
 // streamOf returns a stream of a session on an endpoint; nil for none.
-func (ls *listeners) streamOf(s *Session, endpoint string) *listener {
+func (ls *listeners) streamOf(s *Session, endpoint string) *Listener {
 	for l := range ls.open {
-		if l.session == s && l.Endpoint.Name == endpoint {
+		if l.Session == s && l.Endpoint.Name == endpoint {
 			return l
 		}
 	}
@@ -262,8 +262,8 @@ func (ls *listeners) tellSession(s *Session, endpoint string, n note) {
 	}
 }
 
-// drain returns the waiting notifications of a stream, and removes them.
-func (s *Core) drain(l *listener) (messages [][]byte) {
+// Drain returns the waiting notifications of a stream, and removes them.
+func (s *Core) Drain(l *Listener) (messages [][]byte) {
 	s.listeners.mu.Lock()
 	list := l.pending
 	l.pending = nil
@@ -274,18 +274,18 @@ func (s *Core) drain(l *listener) (messages [][]byte) {
 	return messages
 }
 
-// newListener returns the stream of a session, which gets the changes of all lists.
-func newListener(c scope.Caller, s *Session) *listener {
-	l := &listener{Caller: c, session: s, changed: make(chan struct{}, 1)}
+// NewListener returns the stream of a session, which gets the changes of all lists.
+func NewListener(c scope.Caller, s *Session) *Listener {
+	l := &Listener{Caller: c, Session: s, Changed: make(chan struct{}, 1)}
 	for p := range l.wants {
 		l.wants[p] = true // legacy clients cannot choose
 	}
 	return l
 }
 
-// join adds a stream, whose notifications drain returns after a signal on l.changed. end ends the
+// Join adds a stream, whose notifications drain returns after a signal on l.changed. end ends the
 // stream, when its caller has lost access. The front must call leave at the end of the stream.
-func (s *Core) join(l *listener, end context.CancelFunc) (leave func()) {
+func (s *Core) Join(l *Listener, end context.CancelFunc) (leave func()) {
 	l.end = end
 	began := l.Snapshot
 	s.listeners.add(l)
@@ -294,7 +294,7 @@ func (s *Core) join(l *listener, end context.CancelFunc) (leave func()) {
 }
 
 // message returns a note as a message.
-func (l *listener) message(n note) []byte {
+func (l *Listener) message(n note) []byte {
 	params := n.params
 	if params == "" {
 		var members []string
@@ -317,56 +317,56 @@ const maxSubscribe = 64 << 10
 
 // subscribe answers subscriptions/listen (2026-07-28, basic/patterns/subscriptions). It
 // acknowledges the accepted subscriptions.
-func subscribe(ctx context.Context, s *Core, x *exchange) (result, error) {
-	wanted, err := x.params.Object("notifications")
+func subscribe(ctx context.Context, s *Core, x *Exchange) (Result, error) {
+	wanted, err := x.Params.Object("notifications")
 	if err == raw.ErrAbsent {
-		return result{}, refuse(ReasonRequest, mcp.INVALID_PARAMS, "Invalid params: no notifications")
+		return Result{}, Refuse(ReasonRequest, mcp.INVALID_PARAMS, "Invalid params: no notifications")
 	} else if err != nil {
-		return result{}, err
+		return Result{}, err
 	}
-	if x.size > maxSubscribe {
-		return result{}, refuse(ReasonSize, mcp.INVALID_REQUEST,
+	if x.Size > maxSubscribe {
+		return Result{}, Refuse(ReasonSize, mcp.INVALID_REQUEST,
 			"a subscription has at most %d bytes", maxSubscribe)
 	}
 	if !x.front.Hears() {
-		return result{}, refuse(ReasonStream, mcp.INVALID_REQUEST,
+		return Result{}, Refuse(ReasonStream, mcp.INVALID_REQUEST,
 			"a subscription is answered by text/event-stream, which this request does not accept")
 	}
-	l := &listener{Caller: x.Caller, changed: make(chan struct{}, 1)}
+	l := &Listener{Caller: x.Caller, Changed: make(chan struct{}, 1)}
 	var honoured []string
 	for p, name := range []string{"toolsListChanged", "promptsListChanged", "resourcesListChanged"} {
 		v, err := wanted.Get(name)
 		if err != nil && err != raw.ErrAbsent {
-			return result{}, err
+			return Result{}, err
 		}
 		if l.wants[p] = string(v) == "true"; l.wants[p] {
 			honoured = append(honoured, `"`+name+`":true`)
 		}
 	}
 	l.wants[upstream.PartTemplates] = l.wants[upstream.PartResources]
-	l.meta = fmt.Appendf(nil, `{"%s":%s}`, mcp.MetaKeySubscriptionID, x.msg.ID)
-	if err := x.held.Reserve(budget.Streams, 1); err != nil {
-		return result{}, overuseError(err)
+	l.meta = fmt.Appendf(nil, `{"%s":%s}`, mcp.MetaKeySubscriptionID, x.Msg.ID)
+	if err := x.Held.Reserve(budget.Streams, 1); err != nil {
+		return Result{}, OveruseError(err)
 	}
 	h := s.listeners.subscriber(x, l, nil)
 	defer s.listeners.release(h, nothing)
 	uris, err := wanted.Elements("resourceSubscriptions")
 	if err != nil && err != raw.ErrAbsent {
-		return result{}, err
+		return Result{}, err
 	}
 	if x.Subject.Sight().Offers.Subscribe && len(uris) > 0 {
 		list, err := s.subscribeAll(ctx, x, h, uris)
 		if err != nil {
-			return result{}, err
+			return Result{}, err
 		}
 		if len(list) > 0 {
 			honoured = append(honoured, `"resourceSubscriptions":[`+strings.Join(list, ",")+`]`)
 		}
 	}
-	l.first = jsonrpc.AppendRequest(nil, "", "notifications/subscriptions/acknowledged",
+	l.First = jsonrpc.AppendRequest(nil, "", "notifications/subscriptions/acknowledged",
 		fmt.Appendf(nil, `{"notifications":{%s},"_meta":%s}`, strings.Join(honoured, ","), l.meta))
-	l.last = fmt.Appendf(jsonrpc.ResponseHead(nil, x.msg.ID), `{"resultType":"complete","_meta":%s}}`, l.meta)
-	x.held.Give(budget.Requests, 1) // a stream counts as one, and no longer as a request
+	l.Last = fmt.Appendf(jsonrpc.ResponseHead(nil, x.Msg.ID), `{"resultType":"complete","_meta":%s}}`, l.meta)
+	x.Held.Give(budget.Requests, 1) // a stream counts as one, and no longer as a request
 	x.front.Listen(ctx, l)
-	return result{}, errAnswered
+	return Result{}, errAnswered
 }

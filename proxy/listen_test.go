@@ -29,7 +29,7 @@ func TestSafety10ChangeIsLazy(t *testing.T) {
 	}
 	began := s.Snapshot()
 	e := began.Endpoints[""]
-	stream := newListener(scope.Caller{}, nil)
+	stream := NewListener(scope.Caller{}, nil)
 	stream.end = func() {}
 	stream.Caller = scope.Caller{Snapshot: began, Endpoint: e, Principal: auth.Local, Subject: began.SubjectViewFor(e, auth.Local)}
 	s.listeners.open[stream] = struct{}{}

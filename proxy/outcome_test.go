@@ -28,7 +28,7 @@ func TestDecideOutcome(t *testing.T) {
 		{"approved, and failed", CallInfo{Approval: approvalGiven, Outcome: ToolError}, nil, ToolError},
 		{"a rate limit", CallInfo{Verdict: "deny"}, limited, Limited},
 		{"an answer that is too large", CallInfo{Outcome: ToolError, Verdict: "allow"}, limited, Limited},
-		{"a token without a scope", CallInfo{Verdict: "allow"}, &refusal{outcome: Denied}, Denied},
+		{"a token without a scope", CallInfo{Verdict: "allow"}, &Refusal{Outcome: Denied}, Denied},
 	} {
 		info := tt.info
 		if decideOutcome(&info, tt.err); info.Outcome != tt.want {

@@ -43,13 +43,13 @@ type parked struct {
 	id     string
 	held   *budget.Grant // for the params and a large answer; used by the goroutine of the call
 	large  int64         // part of held for the answer, in bytes
-	origin *exchange     // exchange of the first request
+	origin *Exchange     // exchange of the first request
 	cancel context.CancelCauseFunc
 	listed bool // guarded by parkedCalls.mu
 	over   bool // the call has ended and is no longer listed; guarded by parkedCalls.mu
 
 	mu      sync.Mutex
-	present *exchange      // request that waits for the call; nil while the client is away
+	present *Exchange      // request that waits for the call; nil while the client is away
 	open    []*openRequest // without a response yet, in the order of arrival
 	numbers int
 	done    bool // result and err are set
@@ -69,10 +69,10 @@ type openRequest struct {
 
 // begin makes a call that may be parked. It answers the client's request when there is a result or
 // a server request.
-func (l *parkedCalls) begin(ctx context.Context, s *Core, x *exchange, c *upstream.Call) (result, error) {
+func (l *parkedCalls) begin(ctx context.Context, s *Core, x *Exchange, c *upstream.Call) (Result, error) {
 	p := &parked{calls: l, id: rand.Text(), origin: x, present: x, changed: make(chan struct{}, 1)}
-	x.outlived = true
-	p.held = x.held.Part(budget.Bytes) // in use until the call is over
+	x.Outlived = true
+	p.held = x.Held.Part(budget.Bytes) // in use until the call is over
 	own := *c
 	own.Peer, own.Buffer = p, nil
 	var calling context.Context
@@ -85,36 +85,36 @@ func (l *parkedCalls) begin(ctx context.Context, s *Core, x *exchange, c *upstre
 	}) {
 		p.cancel(nil)
 		p.held.Release()
-		return result{}, &upstream.Error{Upstream: x.target.Backend.Name(), Kind: upstream.KindUnavailable,
+		return Result{}, &upstream.Error{Upstream: x.target.Backend.Name(), Kind: upstream.KindUnavailable,
 			Err: errShutdown}
 	}
 	return p.wait(ctx, s, x)
 }
 
 // resume passes the client's responses to the parked call of the state, and then waits like begin.
-func (l *parkedCalls) resume(ctx context.Context, s *Core, x *exchange, st state) (result, error) {
+func (l *parkedCalls) resume(ctx context.Context, s *Core, x *Exchange, st state) (Result, error) {
 	l.mu.Lock()
 	p := l.calls[st.Parked]
 	l.mu.Unlock()
 	if p == nil && st.Member != s.process() {
-		return result{}, errParkedGone()
+		return Result{}, errParkedGone()
 	} else if p == nil {
-		return result{}, errState()
+		return Result{}, errState()
 	}
-	answers, err := x.params.Object("inputResponses")
-	if _, absent := x.params.Get("inputResponses"); err == raw.ErrAbsent && absent == nil {
-		return result{}, invalidParams("Invalid params: inputResponses is no object")
+	answers, err := x.Params.Object("inputResponses")
+	if _, absent := x.Params.Get("inputResponses"); err == raw.ErrAbsent && absent == nil {
+		return Result{}, InvalidParams("Invalid params: inputResponses is no object")
 	} else if err != nil && err != raw.ErrAbsent {
-		return result{}, err
+		return Result{}, err
 	}
 	p.mu.Lock()
 	if p.present != nil {
 		p.mu.Unlock()
-		return result{}, errState() // another request waits for the call
+		return Result{}, errState() // another request waits for the call
 	}
 	if err := p.deliver(answers); err != nil {
 		p.mu.Unlock()
-		return result{}, err
+		return Result{}, err
 	}
 	p.present = x // before another request can set it
 	p.mu.Unlock()
@@ -135,7 +135,7 @@ func (p *parked) deliver(answers raw.Object) error {
 		case err != nil:
 			return err
 		case !answersQuestion(q.method, v):
-			return invalidParams("Invalid params: inputResponses.%s is no answer to %s", q.key, q.method)
+			return InvalidParams("Invalid params: inputResponses.%s is no answer to %s", q.key, q.method)
 		default:
 			all = append(all, given{q, bytes.Clone(v)})
 		}
@@ -162,7 +162,7 @@ func answersQuestion(method string, v []byte) bool {
 
 // wait answers a request about the call with the call's result or with the open server requests. If
 // the client ends its request, the call is cancelled.
-func (p *parked) wait(ctx context.Context, s *Core, x *exchange) (result, error) {
+func (p *parked) wait(ctx context.Context, s *Core, x *Exchange) (Result, error) {
 	p.mu.Lock()
 	p.present = x
 	if p.away != nil {
@@ -202,7 +202,7 @@ func (p *parked) wait(ctx context.Context, s *Core, x *exchange) (result, error)
 			p.present = nil // its body is reused for another request
 			p.mu.Unlock()
 			p.giveUp()
-			return result{}, context.Cause(ctx)
+			return Result{}, context.Cause(ctx)
 		}
 	}
 }
@@ -211,7 +211,7 @@ func (p *parked) wait(ctx context.Context, s *Core, x *exchange) (result, error)
 const together = 20 * time.Millisecond
 
 // requests returns the input_required result with the open requests; p.mu is held.
-func (p *parked) requests(s *Core, x *exchange) result {
+func (p *parked) requests(s *Core, x *Exchange) Result {
 	var requests [][]byte
 	for _, q := range p.open {
 		// params is {} even if empty: some clients require the member
@@ -247,7 +247,7 @@ func (p *parked) Notify(method string, params []byte) {
 		return
 	}
 	if method == string(mcp.MethodNotificationProgress) && x != p.origin {
-		token, err := x.meta.Get("progressToken")
+		token, err := x.Meta.Get("progressToken")
 		if err != nil {
 			return
 		}

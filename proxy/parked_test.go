@@ -12,7 +12,7 @@ import (
 // to where others wait for a place.
 func TestLateQuestionKeepsNoPlace(t *testing.T) {
 	l := &parkedCalls{max: 1, patience: time.Minute, calls: map[string]*parked{}, of: map[string]int{}}
-	origin := &exchange{Caller: scope.Caller{Principal: auth.Local}}
+	origin := &Exchange{Caller: scope.Caller{Principal: auth.Local}}
 	over, next := &parked{calls: l, id: "over", origin: origin}, &parked{calls: l, id: "next", origin: origin}
 	l.remove(over)
 	if l.admit(over) {

@@ -109,7 +109,7 @@ func (c *CallInfo) Refused() bool {
 // A step that ends the call with a result has set info.Outcome before, if the result is no success.
 func decideOutcome(info *CallInfo, err error) {
 	var (
-		own  *refusal
+		own  *Refusal
 		peer *jsonrpc.Error
 		ours *upstream.Error
 	)
@@ -127,8 +127,8 @@ func decideOutcome(info *CallInfo, err error) {
 		info.Outcome = Unavailable
 	case errors.As(err, &peer) && peer.Code == mcp.URL_ELICITATION_REQUIRED && ours == nil:
 		info.Outcome = Unanswered
-	case errors.As(err, &own) && own.outcome != "":
-		info.Outcome = own.outcome
+	case errors.As(err, &own) && own.Outcome != "":
+		info.Outcome = own.Outcome
 	case own != nil && info.Verdict == policy.Deny.String():
 		info.Outcome = Denied
 	case own != nil, errors.Is(err, raw.ErrAmbiguous), errors.Is(err, raw.ErrMany):
@@ -207,8 +207,8 @@ func (s *Core) Overused() []budget.Overuse { return s.budget.Overused() }
 // goroutines at once and must not block.
 type Observer interface {
 	// Begin is called before a request is dispatched. info has the facts about the caller and the
-	// method. meta is params._meta, and header has the headers of the transport. The Trace is passed to the calls of upstreams for the request,
-	// and to End.
+	// method. meta is params._meta, and header has the headers of the transport. The Trace is passed to
+	// the calls of upstreams for the request, and to End.
 	Begin(info *CallInfo, meta raw.Object, header map[string][]string) upstream.Trace
 	// End is called once for each Begin, after the answer was written, with the complete info
 	// except Arguments. It must not keep the CallInfo.
@@ -217,27 +217,27 @@ type Observer interface {
 }
 
 // asks returns a question of the upstream of the call. of is that of its request, nil for none.
-func (x *exchange) asks(method string, of upstream.Trace) Question {
+func (x *Exchange) asks(method string, of upstream.Trace) Question {
 	return Question{Upstream: x.target.Backend.Name(), Method: method, Of: of}
 }
 
 // question tells the Observer about a question that is sent to the client.
-func (x *exchange) question(q Question) *sentQuestion {
-	if q.Version = x.info.Version; q.Of == nil {
+func (x *Exchange) question(q Question) *sentQuestion {
+	if q.Version = x.Info.Version; q.Of == nil {
 		q.Of = x.trace
 	}
 	return observeQuestion(x.core.observer, q)
 }
 
 // asking returns the questions that an answer contains, for the next request.
-func (x *exchange) asking(from string, methods ...string) *keptQuestions {
+func (x *Exchange) asking(from string, methods ...string) *keptQuestions {
 	return keepQuestions(x.core.observer, x.trace, from, methods[:min(len(methods), MaxPending)])
 }
 
 // returned tells the Observer about the questions that the client returns from.
-func (x *exchange) returned(k *keptQuestions) {
+func (x *Exchange) returned(k *keptQuestions) {
 	var err error
-	if answers, bad := x.params.Object("inputResponses"); bad != nil || answers.Len() == 0 {
+	if answers, bad := x.Params.Object("inputResponses"); bad != nil || answers.Len() == 0 {
 		err = ErrNoAnswer
 	}
 	for q := range k.All() {

@@ -69,7 +69,7 @@ type Core struct {
 	methods   map[mcp.MCPMethod]method
 	moving    sync.WaitGroup // goroutines of follow
 	budget    budget.Budget  // shared by all callers
-	results   buffers        // for upstreams' answers
+	results   Buffers        // for upstreams' answers
 
 	serverInfo []byte // JSON
 	modernMeta []byte // _meta of Junction's own results
@@ -85,8 +85,8 @@ type Core struct {
 	kill    context.CancelCauseFunc
 }
 
-// NewCore returns a Core without upstreams; call Apply next.
-func NewCore(o Options) *Core {
+// New returns a Core without upstreams; call Apply next.
+func New(o Options) *Core {
 	s := &Core{limits: o.Limits.WithDefaults(), hooks: o.Hooks, observer: o.Observer, members: o.Members, log: o.Log}
 	s.answers, s.methods = answers.New(), methods()
 	if s.members == nil {
@@ -100,7 +100,7 @@ func NewCore(o Options) *Core {
 	s.cursors, s.tasks, s.states = o.Key.Box("cursor"), o.Key.Box("task"), o.Key.Box("state")
 	s.parked = &parkedCalls{max: s.limits.Parked, patience: s.limits.Patience, calls: map[string]*parked{},
 		of: map[string]int{}}
-	s.listeners.open, s.listeners.subscribers, s.listeners.queue = map[*listener]struct{}{},
+	s.listeners.open, s.listeners.subscribers, s.listeners.queue = map[*Listener]struct{}{},
 		map[*subscriber]struct{}{}, s.limits.Queue
 	s.serverInfo = fmt.Appendf(nil, `{"name":"junction","title":"Junction","version":%s}`,
 		raw.Quote(cmp.Or(o.Version, "devel")))
@@ -149,10 +149,11 @@ func (s *Core) Apply(c scope.Config, upstreams []*upstream.Upstream) {
 	for i, u := range upstreams {
 		backends[i] = u
 	}
-	s.apply(c, backends)
+	s.ApplyBackends(c, backends)
 }
 
-func (s *Core) apply(c scope.Config, backends []view.Backend) {
+// ApplyBackends is Apply for anything that answers as an upstream does.
+func (s *Core) ApplyBackends(c scope.Config, backends []view.Backend) {
 	c.Names, c.FirstWait = c.Names.WithDefaults(), cmp.Or(c.FirstWait, time.Second)
 	s.changing.Lock()
 	defer s.changing.Unlock()
@@ -238,7 +239,7 @@ func (m *upstreamMemory) Reserve(n int64) error {
 	err := m.held.Reserve(budget.Bytes, n)
 	if e, ok := errors.AsType[*budget.Exceeded](err); ok {
 		return fmt.Errorf("the server needs %s more for its answers than it may have now: it uses %s, callers and "+
-			"other servers use %s of %s (%s)", bytesText(n), bytesText(e.Own), bytesText(e.Others), bytesText(e.Total),
+			"other servers use %s of %s (%s)", BytesText(n), BytesText(e.Own), BytesText(e.Others), BytesText(e.Total),
 			e.Quota.Limit())
 	}
 	return err

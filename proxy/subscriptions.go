@@ -26,7 +26,7 @@ import (
 // session may have no stream. Guarded by listeners.mu.
 type subscriber struct {
 	scope.Caller           // updated with the snapshot
-	stream       *listener // of a subscriptions/listen; nil for a session
+	stream       *Listener // of a subscriptions/listen; nil for a session
 	session      *Session
 	resources    map[resourceKey]subscription
 	waiting      []note       // for a session without a stream
@@ -122,7 +122,7 @@ func isPart(uri, of string) bool {
 }
 
 // subscriber adds a subscriber, or returns the session's existing one on the endpoint.
-func (ls *listeners) subscriber(x *exchange, stream *listener, session *Session) *subscriber {
+func (ls *listeners) subscriber(x *Exchange, stream *Listener, session *Session) *subscriber {
 	c := x.Caller
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -132,7 +132,7 @@ func (ls *listeners) subscriber(x *exchange, stream *listener, session *Session)
 		}
 	}
 	h := &subscriber{Caller: c, stream: stream, session: session, resources: map[resourceKey]subscription{},
-		held: x.held.Empty()}
+		held: x.Held.Empty()}
 	ls.subscribers[h] = struct{}{}
 	return h
 }
@@ -188,7 +188,7 @@ const subscribePatience = 10 * time.Second
 // endpoint.
 const maxSubscriptions = 1000
 
-var errTooMany = invalidParams("a client may subscribe to %d resources", maxSubscriptions)
+var errTooMany = InvalidParams("a client may subscribe to %d resources", maxSubscriptions)
 
 // subscribeTo subscribes h to resources at their upstreams, and returns the accepted ones. The
 // error is the reason why one was not accepted.
@@ -238,7 +238,7 @@ func (h *subscriber) missing(targets []*view.Target) (map[view.Backend]map[strin
 		}
 		switch {
 		case len(t.Name) > view.MaxLookedUp:
-			err = invalidParams("the URI of a subscription has at most %d bytes", view.MaxLookedUp)
+			err = InvalidParams("the URI of a subscription has at most %d bytes", view.MaxLookedUp)
 			continue
 		case len(h.resources)+queued >= maxSubscriptions:
 			err = errTooMany
@@ -268,7 +268,7 @@ func (ls *listeners) record(h *subscriber, b view.Backend, from upstream.Source,
 			surplus, err = append(surplus, uri), errTooMany
 		default:
 			if exceeded := h.subscribed(key, subscription{exposed[uri], b, from}); exceeded != nil {
-				surplus, err = append(surplus, uri), overuseError(exceeded)
+				surplus, err = append(surplus, uri), OveruseError(exceeded)
 			}
 		}
 	}
@@ -335,75 +335,75 @@ func (s *Core) follow() {
 }
 
 // subscribeResource answers resources/subscribe of a legacy session.
-func subscribeResource(ctx context.Context, s *Core, x *exchange) (result, error) {
+func subscribeResource(ctx context.Context, s *Core, x *Exchange) (Result, error) {
 	if !x.Subject.Sight().Offers.Subscribe {
-		return result{}, x.unknownMethod()
+		return Result{}, x.unknownMethod()
 	}
 	t, err := findResource(ctx, s, x)
 	if err != nil {
-		return result{}, err
+		return Result{}, err
 	}
 	if err := x.scoped(t); err != nil {
-		return result{}, err
+		return Result{}, err
 	}
-	h := s.listeners.subscriber(x, nil, x.session)
+	h := s.listeners.subscriber(x, nil, x.Session)
 	accepted, err := s.subscribeTo(ctx, h, []*view.Target{t})
 	if !accepted[t] {
 		s.listeners.release(h, func(resourceKey) bool { return true })
 		if err == nil {
-			err = invalidParams("The upstream %s does not notify about changes of this resource", t.Backend.Name())
+			err = InvalidParams("The upstream %s does not notify about changes of this resource", t.Backend.Name())
 		}
 		if peer, ok := err.(*jsonrpc.Error); ok {
 			clean, _ := x.Subject.Redact.Error(peer)
 			err = t.RenameError(clean)
 		}
-		return result{}, err
+		return Result{}, err
 	}
-	if x.session.ended() {
-		s.listeners.forget(x.session)
+	if x.Session.ended() {
+		s.listeners.forget(x.Session)
 	}
-	return result{body: []byte("{}")}, nil
+	return Result{Body: []byte("{}")}, nil
 }
 
 // unsubscribeResource answers resources/unsubscribe of a legacy session. Without a subscription it
 // succeeds too.
-func unsubscribeResource(ctx context.Context, s *Core, x *exchange) (result, error) {
+func unsubscribeResource(ctx context.Context, s *Core, x *Exchange) (Result, error) {
 	if !x.Subject.Sight().Offers.Subscribe {
-		return result{}, x.unknownMethod()
+		return Result{}, x.unknownMethod()
 	}
 	t, err := findResource(ctx, s, x)
 	if err != nil {
-		return result{}, err
+		return Result{}, err
 	}
 	gone := resourceKey{t.Backend.Name(), t.Name}
-	s.listeners.release(s.listeners.subscriber(x, nil, x.session), func(k resourceKey) bool { return k != gone })
-	return result{body: []byte("{}")}, nil
+	s.listeners.release(s.listeners.subscriber(x, nil, x.Session), func(k resourceKey) bool { return k != gone })
+	return Result{Body: []byte("{}")}, nil
 }
 
 // subscribeAll subscribes to the resources of a subscriptions/listen, and returns the accepted ones
 // as JSON. Each resource is reported as a call of its own.
-func (s *Core) subscribeAll(ctx context.Context, x *exchange, h *subscriber, uris [][]byte) ([]string, error) {
-	began, info := time.Now(), x.info
-	defer func() { x.info = info }()
+func (s *Core) subscribeAll(ctx context.Context, x *Exchange, h *subscriber, uris [][]byte) ([]string, error) {
+	began, info := time.Now(), x.Info
+	defer func() { x.Info = info }()
 	var targets []*view.Target
 	for _, v := range uris {
 		uri, err := raw.String(v)
 		if err == raw.ErrAbsent {
-			return nil, invalidParams("Invalid params: a resource in resourceSubscriptions is no string")
+			return nil, InvalidParams("Invalid params: a resource in resourceSubscriptions is no string")
 		} else if err != nil {
 			return nil, err
 		}
-		x.info = info
-		t, err := x.resource(x.era, uri)
+		x.Info = info
+		t, err := x.resource(x.Era, uri)
 		if err == nil {
 			err = x.scoped(t)
 		}
 		if err == nil {
 			targets = append(targets, t)
 		} else if s.hooks.CallDone != nil { // an unknown or denied resource is not acknowledged
-			x.info.Took, x.info.Err = time.Since(began), err
-			decideOutcome(&x.info, err)
-			s.report(&x.info)
+			x.Info.Took, x.Info.Err = time.Since(began), err
+			decideOutcome(&x.Info, err)
+			s.Report(&x.Info)
 		}
 	}
 	accepted, err := s.subscribeTo(ctx, h, targets)
@@ -417,7 +417,7 @@ func (s *Core) subscribeAll(ctx context.Context, x *exchange, h *subscriber, uri
 			if one.Outcome = OK; !accepted[t] {
 				one.Outcome, one.Err = Error, err
 			}
-			s.report(&one)
+			s.Report(&one)
 		}
 		if accepted[t] {
 			list = append(list, string(raw.Quote(t.Exposed)))

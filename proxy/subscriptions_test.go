@@ -12,9 +12,9 @@ import (
 // TestSafety8SubscriptionsTakeMemory: what a session subscribes to counts until it unsubscribes.
 func TestSafety8SubscriptionsTakeMemory(t *testing.T) {
 	b := proxytest.NewBudget(t, [budget.Quotas]int64{budget.Bytes: 1 << 20})
-	ls := &listeners{open: map[*listener]struct{}{}, subscribers: map[*subscriber]struct{}{}}
+	ls := &listeners{open: map[*Listener]struct{}{}, subscribers: map[*subscriber]struct{}{}}
 	backend := proxytest.NewBackend(t, 1, 10)
-	x := &exchange{Caller: scope.Caller{Endpoint: &scope.Endpoint{}}, held: b.Grant(budget.Account{Principal: "hog"}, "")}
+	x := &Exchange{Caller: scope.Caller{Endpoint: &scope.Endpoint{}}, Held: b.Grant(budget.Account{Principal: "hog"}, "")}
 	var hearers []*subscriber
 	uri, n := "file:///"+strings.Repeat("x", 1000), 0
 	for range 1000 {

@@ -37,6 +37,7 @@ import (
 	"junction/cmd/junction/telemetry/otlp"
 	"junction/policy"
 	"junction/proxy"
+	"junction/proxy/front"
 	"junction/proxy/pins"
 	"junction/proxy/scope"
 	"junction/upstream"
@@ -69,7 +70,7 @@ type program struct {
 	providers     *auth.Providers
 	connect       *pages.Connect
 	calls         pages.Calls
-	server        *proxy.Server
+	server        *front.Server
 	ended         *endedSessions // nil if deleted sessions are not stored
 	set           upstream.Set
 	catalogs      *stored.Dir // nil if there is no folder for catalogs
@@ -182,7 +183,7 @@ func open(o options) (_ *program, err error) {
 	if p.connect, err = pages.NewConnect(p.access, p.log); err != nil {
 		return nil, err
 	}
-	options := proxy.ServerOptions{
+	options := front.Options{
 		Limits: c.Limits, Sessions: c.Sessions, Key: secret, Version: version(), Log: p.log, Hooks: p.proxyHooks(),
 		Observer: p.telemetry.Requests(), Members: p.proxyMembers(),
 	}
@@ -190,7 +191,7 @@ func open(o options) (_ *program, err error) {
 	if p.ended != nil {
 		options.SessionDeleted = p.ended.add
 	}
-	p.server = proxy.New(options)
+	p.server = front.New(options)
 	p.apply(c)
 	return p, p.watch()
 }

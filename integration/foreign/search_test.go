@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"junction/integration/harness"
-	"junction/proxy"
+	"junction/proxy/front"
 	"junction/proxy/scope"
 	"junction/upstream"
 	"junction/upstream/upstreamtest"
@@ -26,7 +26,7 @@ func TestForeignClientsSearch(t *testing.T) {
 				[]byte(`{"name":"echo","description":"Says it again","inputSchema":{"type":"object"},` +
 					`"annotations":{"readOnlyHint":true}}`)}})
 			e := harness.MustProxy(t, map[string]upstream.Config{"up": {URL: url}},
-				func(_ *proxy.ServerOptions, w *scope.Config, _ *upstream.Options) {
+				func(_ *front.Options, w *scope.Config, _ *upstream.Options) {
 					w.Endpoints = map[string]scope.EndpointConfig{"few": {Catalog: "search"}}
 				})
 			few := strings.TrimSuffix(e.URL, "/mcp") + "/few/mcp"

@@ -15,6 +15,7 @@ import (
 	"junction/auth/seal"
 	"junction/policy"
 	"junction/proxy"
+	"junction/proxy/front"
 	"junction/proxy/scope"
 	"junction/proxy/view"
 	"junction/upstream"
@@ -31,12 +32,12 @@ func EachClientEra(t *testing.T, f func(t *testing.T, era upstream.Era)) {
 // Endpoint is a proxy in this process.
 type Endpoint struct {
 	URL    string // of the merged endpoint
-	Server *proxy.Server
+	Server *front.Server
 	Set    upstream.Set
 }
 
 // Option changes how MustProxy sets up.
-type Option func(*proxy.ServerOptions, *scope.Config, *upstream.Options)
+type Option func(*front.Options, *scope.Config, *upstream.Options)
 
 // MustProxy starts a proxy over the upstreams, until the test ends. It returns when each of them is
 // ready and the proxy offers what it has. With JUNCTION_TEST_PROCESSES, the proxy is processes of the
@@ -49,7 +50,7 @@ func MustProxy(t testing.TB, configs map[string]upstream.Config, options ...Opti
 	}
 	e := &Endpoint{}
 	log := authtest.Log(t)
-	server, world, up := proxy.ServerOptions{Key: key, Log: log}, scope.Config{}, upstream.Options{Log: log}
+	server, world, up := front.Options{Key: key, Log: log}, scope.Config{}, upstream.Options{Log: log}
 	for _, o := range options {
 		o(&server, &world, &up)
 	}
@@ -59,7 +60,7 @@ func MustProxy(t testing.TB, configs map[string]upstream.Config, options ...Opti
 	if world.Guard == nil {
 		world.Guard, world.Policy = &auth.Guard{}, policy.Open()
 	}
-	e.Server = proxy.New(server)
+	e.Server = front.New(server)
 	var (
 		refresh = make(chan struct{}, 1)
 		ready   = make(chan string, 1000)
@@ -120,7 +121,7 @@ func MustProxy(t testing.TB, configs map[string]upstream.Config, options ...Opti
 }
 
 // overProcesses is MustProxy with processes of the program.
-func overProcesses(t testing.TB, n int, configs map[string]upstream.Config, server proxy.ServerOptions,
+func overProcesses(t testing.TB, n int, configs map[string]upstream.Config, server front.Options,
 	world scope.Config, up upstream.Options,
 ) *Endpoint {
 	t.Helper()

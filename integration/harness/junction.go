@@ -15,6 +15,7 @@ import (
 	"junction/auth/seal"
 	"junction/policy"
 	"junction/proxy"
+	"junction/proxy/front"
 	"junction/proxy/members/memberstest"
 	"junction/proxy/scope"
 	"junction/proxy/view"
@@ -32,19 +33,19 @@ type Setup struct {
 	Guard     *auth.Guard    // nil lets everybody in
 	Policy    *policy.Policy // nil allows everything that requires nothing
 	Endpoints map[string]scope.EndpointConfig
-	Store     upstream.Store       // nil keeps no catalogs
-	Requests  proxy.ServerObserver // nil observes nothing; see Unobserved
-	Calls     upstream.Observer    // nil observes nothing
-	Crowded   bool                 // another junction of the same test lives on when this one ends
-	origins   []string             // that may send requests, beside the own ones
-	Members   int                  // processes behind the address; 0 is memberstest.Wanted
+	Store     upstream.Store    // nil keeps no catalogs
+	Requests  front.Observer    // nil observes nothing; see Unobserved
+	Calls     upstream.Observer // nil observes nothing
+	Crowded   bool              // another junction of the same test lives on when this one ends
+	origins   []string          // that may send requests, beside the own ones
+	Members   int               // processes behind the address; 0 is memberstest.Wanted
 }
 
 // Junction is the proxy in the test's own process.
 type Junction struct {
 	pair   Pair
 	URL    string
-	Server *proxy.Server // the first
+	Server *front.Server // the first
 	Set    *upstream.Set
 	memberstest.Servers
 	options upstream.Options
@@ -72,12 +73,12 @@ func Start(t *testing.T, p Pair, w Setup) *Junction {
 	log := authtest.Log(t, cmp.Or(w.Log, io.Discard))
 	j := &Junction{pair: p, Set: new(upstream.Set), refresh: make(chan struct{}, 1), recheck: make(chan struct{}, 1),
 		more: make(chan struct{})}
-	j.Prepare(t, cmp.Or(w.Members, memberstest.Wanted()), proxy.ServerOptions{Limits: w.Limits, Key: key, Version: "test",
+	j.Prepare(t, cmp.Or(w.Members, memberstest.Wanted()), front.Options{Limits: w.Limits, Key: key, Version: "test",
 		Log: log, Observer: w.Requests})
 	j.Server = j.All[0]
 	j.options = upstream.Options{Version: "test", Log: log, Hooks: upstream.Hooks{
 		StateChanged:    func(upstream.Change) { j.changed() },
-		ResourceUpdated: func(u upstream.Update) { j.Each(func(s *proxy.Server) { s.Updated(u) }) },
+		ResourceUpdated: func(u upstream.Update) { j.Each(func(s *front.Server) { s.Updated(u) }) },
 		CatalogChanged: func(string) {
 			select {
 			case j.refresh <- struct{}{}:
@@ -99,10 +100,10 @@ func Start(t *testing.T, p Pair, w Setup) *Junction {
 			case <-ctx.Done():
 				return
 			case <-j.refresh:
-				j.Each((*proxy.Server).Refresh)
+				j.Each((*front.Server).Refresh)
 				j.changed()
 			case <-j.recheck:
-				j.Each((*proxy.Server).Recheck)
+				j.Each((*front.Server).Recheck)
 				j.changed()
 			}
 		}
@@ -110,8 +111,8 @@ func Start(t *testing.T, p Pair, w Setup) *Junction {
 	j.Apply(w)
 	j.URL = j.Listen() + "/mcp"
 	t.Cleanup(func() {
-		j.Each((*proxy.Server).Shutdown)
-		j.Each((*proxy.Server).Kill)
+		j.Each((*front.Server).Shutdown)
+		j.Each((*front.Server).Kill)
 		j.Close()
 		j.Set.Close()
 		cancel()
@@ -150,7 +151,7 @@ func (j *Junction) Apply(w Setup) {
 		return
 	}
 	j.Set.Apply(w.Upstreams, j.options, func(us []*upstream.Upstream) {
-		j.Each(func(s *proxy.Server) {
+		j.Each(func(s *front.Server) {
 			s.Apply(scope.Config{Names: w.Names, Endpoints: w.Endpoints,
 				Guard:  cmp.Or(w.Guard, &auth.Guard{}),
 				Policy: cmp.Or(w.Policy, policy.Open())}, us)
@@ -203,7 +204,7 @@ func (j *Junction) Offers(t *testing.T, names ...string) {
 		return !slices.ContainsFunc(names,
 			func(name string) bool { return j.Status(name).State != upstream.StateReady })
 	})
-	j.Each((*proxy.Server).Refresh)
+	j.Each((*front.Server).Refresh)
 }
 
 // Problems returns the items that the first process does not offer.
@@ -254,7 +255,7 @@ func Exactly(c *upstream.Config) { c.Questions = upstream.QuestionsExact }
 // Exact returns the configuration after Exactly.
 func Exact(c upstream.Config) upstream.Config { Exactly(&c); return c }
 
-// Unobserved is a proxy.ServerObserver that observes nothing, for the observers of tests to embed.
+// Unobserved is a front.Observer that observes nothing, for the observers of tests to embed.
 type Unobserved struct{}
 
 func (Unobserved) Begin(*proxy.CallInfo, raw.Object, map[string][]string) upstream.Trace { return nil }

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"junction/integration/harness"
-	"junction/proxy"
+	"junction/proxy/front"
 	"junction/proxy/scope"
 	"junction/upstream"
 	"junction/upstream/upstreamtest"
@@ -171,7 +171,7 @@ func TestForeignTooLargeAnswers(t *testing.T) {
 			}
 			s := p.Serve(t, upstreamtest.Script{})
 			e := harness.MustProxy(t, map[string]upstream.Config{"up": s.Config},
-				func(_ *proxy.ServerOptions, _ *scope.Config, o *upstream.Options) { o.MessageLimit = 64 << 10 })
+				func(_ *front.Options, _ *scope.Config, o *upstream.Options) { o.MessageLimit = 64 << 10 })
 			c := harness.MustClient(t, e, p.Client)
 			a := c.Tool(t, "up__echo", `{"text":"`+strings.Repeat("x", 70<<10)+`"}`)
 			harness.WantOwnError(t, a.Message, "up", upstream.KindInvalid)

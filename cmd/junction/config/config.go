@@ -24,6 +24,7 @@ import (
 	"junction/cmd/junction/prose"
 	"junction/policy"
 	"junction/proxy"
+	"junction/proxy/front"
 	"junction/proxy/scope"
 	"junction/proxy/view"
 	"junction/upstream"
@@ -73,7 +74,7 @@ type Config struct {
 	Audit     Audit                           `yaml:"audit"`
 	Names     view.Names                      `yaml:"names"`
 	Limits    proxy.Limits                    `yaml:"limits"`
-	Sessions  proxy.Sessions                  `yaml:"sessions"`
+	Sessions  front.Sessions                  `yaml:"sessions"`
 	Catalog   proxy.CatalogConfig             `yaml:"catalog"`
 	Defaults  upstream.Defaults               `yaml:"defaults"`
 	Upstreams map[string]upstream.Config      `yaml:"upstreams"`

@@ -9,13 +9,6 @@ import (
 	"context"
 	"encoding/json"
 	"io"
-	"junction/auth"
-	"junction/auth/authserver"
-	"junction/cmd/junction/config"
-	"junction/cmd/junction/health"
-	"junction/cmd/junction/replicas"
-	"junction/proxy"
-	"junction/upstream"
 	"maps"
 	"net/http"
 	"net/netip"
@@ -23,12 +16,20 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"junction/auth"
+	"junction/auth/authserver"
+	"junction/cmd/junction/config"
+	"junction/cmd/junction/health"
+	"junction/cmd/junction/replicas"
+	"junction/proxy"
+	"junction/upstream"
 )
 
 // Proxy is a running proxy, for the handlers of the admin listener. All fields except Page, Users
 // and Callback must be set.
 type Proxy struct {
-	Server    *proxy.Server
+	Server    *proxy.Core
 	Set       *upstream.Set
 	Providers *auth.Providers
 	File      string                   // the configuration file; "" without one

@@ -11,7 +11,7 @@ import (
 	"junction/upstream/raw"
 )
 
-// requests implements proxy.ServerObserver.
+// requests implements front.Observer.
 type requests struct{ *Telemetry }
 
 // Begin starts the span of a request, if it is sampled. Its final name is known at the end.
