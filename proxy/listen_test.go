@@ -51,7 +51,7 @@ func TestSafety10ChangeIsLazy(t *testing.T) {
 	catalog.Prompts = append(catalog.Prompts, proxytest.MustTool(t, `{"name":"new"}`).Item)
 	up.Lists = &catalog
 	s.Refresh()
-	if n := s.stocked.Load(); n != 4 {
+	if n := s.made.Stocks.Load(); n != 4 {
 		t.Errorf("after the change of one of 3 catalogs %d stocks were made, want 4", n)
 	}
 	now := s.Snapshot()

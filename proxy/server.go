@@ -76,8 +76,8 @@ type Core struct {
 	supported  []byte // versions, a JSON array
 
 	snapshot atomic.Pointer[scope.Snapshot]
-	stocked  atomic.Uint64 // number of stocks made
-	changing sync.Mutex    // held while the next snapshot is built
+	made     scope.Made
+	changing sync.Mutex // held while the next snapshot is built
 
 	ending  context.Context // ends when Shutdown is called
 	end     context.CancelFunc
@@ -108,7 +108,7 @@ func New(o Options) *Core {
 	s.supported = fmt.Appendf(nil, `["%s"]`, strings.Join(versions(), `","`))
 	s.ending, s.end = context.WithCancel(context.Background())
 	s.killing, s.kill = context.WithCancelCause(context.Background())
-	s.snapshot.Store(scope.New(scope.Config{}, nil, nil, &s.stocked))
+	s.snapshot.Store(scope.New(scope.Config{}, nil, nil, &s.made))
 	return s
 }
 
@@ -157,7 +157,7 @@ func (s *Core) ApplyBackends(c scope.Config, backends []view.Backend) {
 	c.Names, c.FirstWait = c.Names.WithDefaults(), cmp.Or(c.FirstWait, time.Second)
 	s.changing.Lock()
 	defer s.changing.Unlock()
-	s.swap(scope.New(c, backends, s.snapshot.Load(), &s.stocked))
+	s.swap(scope.New(c, backends, s.snapshot.Load(), &s.made))
 	s.answers.Clear()
 }
 
@@ -166,7 +166,7 @@ func (s *Core) Refresh() {
 	s.changing.Lock()
 	defer s.changing.Unlock()
 	old := s.snapshot.Load()
-	s.swap(scope.New(old.Config, old.Backends, old, &s.stocked))
+	s.swap(scope.New(old.Config, old.Backends, old, &s.made))
 }
 
 // Recheck ends the streams of principals that the Guard rejects now, and notifies users whose own
@@ -187,7 +187,7 @@ func (s *Core) Settle() {
 	s.changing.Lock()
 	defer s.changing.Unlock()
 	if old := s.snapshot.Load(); !old.Settled() { // many requests may wait for one server
-		s.swap(scope.New(old.Config, old.Backends, old, &s.stocked))
+		s.swap(scope.New(old.Config, old.Backends, old, &s.made))
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
-	"sync/atomic"
 	"testing"
 	"time"
 	"weak"
@@ -31,8 +30,8 @@ func (a *apart) CatalogFor(_ upstream.Profile, session, _ string) *upstream.Cata
 }
 
 // clientsApart is a snapshot of 2,000 tools, and an upstream that has a catalog of its own for each
-// client. stocked counts the stocks that are made.
-func clientsApart(t *testing.T, clients int, stocked *atomic.Uint64) (w *Snapshot, own *apart) {
+// client.
+func clientsApart(t *testing.T, clients int, made *Made) (w *Snapshot, own *apart) {
 	c := proxytest.Crowd{Upstreams: 10, Tools: 200}
 	own = &apart{proxytest.NewBackend(t, 3, 10), map[string]*upstream.Catalog{}}
 	own.Named = "own"
@@ -44,7 +43,7 @@ func clientsApart(t *testing.T, clients int, stocked *atomic.Uint64) (w *Snapsho
 		own.of[fmt.Sprint(i)] = catalog
 	}
 	p := proxytest.MustPolicy(t, policy.Config{{Name: "all", Rules: []policy.Rule{proxytest.Deny(proxytest.Tools("*delete*")), proxytest.Allow(proxytest.All())}}})
-	w = New(Config{Names: view.Names{}.WithDefaults(), Guard: &auth.Guard{}, Policy: p}, append([]view.Backend{own}, c.Backends(t)...), nil, stocked)
+	w = New(Config{Names: view.Names{}.WithDefaults(), Guard: &auth.Guard{}, Policy: p}, append([]view.Backend{own}, c.Backends(t)...), nil, made)
 	return w, own
 }
 
@@ -84,10 +83,10 @@ func seesItsOwn(t *testing.T, w *Snapshot, own *apart, i int) *Endpoint {
 // kept.
 func TestSafety10ClientsWithTheirOwnCatalogs(t *testing.T) {
 	const clients = 300
-	var made atomic.Uint64
+	var made Made
 	w, own := clientsApart(t, clients, &made)
 	seesItsOwn(t, w, own, 0)
-	before, counted, stocked := proxytest.MemoryInUse(), w.Subjects.Used, made.Load()
+	before, counted, stocked := proxytest.MemoryInUse(), w.Subjects.Used, made.Stocks.Load()
 	var first []*Endpoint
 	for i := range clients {
 		first = append(first, seesItsOwn(t, w, own, i))
@@ -102,7 +101,7 @@ func TestSafety10ClientsWithTheirOwnCatalogs(t *testing.T) {
 			t.Fatalf("the endpoint of client %d is made again", i)
 		}
 	}
-	if n := made.Load() - stocked; n != clients-1 {
+	if n := made.Stocks.Load() - stocked; n != clients-1 {
 		t.Errorf("%d catalogs were compiled, want %d", n, clients-1)
 	}
 	one := first[3]
@@ -150,7 +149,7 @@ func TestSafety10RulingsAreBounded(t *testing.T) {
 			c.Policies[i].Rules = append(c.Policies[i].Rules, rule)
 		}
 	}
-	w := New(Config{Names: view.Names{}.WithDefaults(), Guard: &auth.Guard{}, Policy: proxytest.MustPolicy(t, c.Policies)}, c.Backends(t), nil, new(atomic.Uint64))
+	w := New(Config{Names: view.Names{}.WithDefaults(), Guard: &auth.Guard{}, Policy: proxytest.MustPolicy(t, c.Policies)}, c.Backends(t), nil, new(Made))
 	e := w.Endpoints[""]
 	for _, p := range c.Principals {
 		share := w.SubjectViewFor(e, p)

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 
 	"gopkg.in/yaml.v3"
@@ -32,7 +31,7 @@ func TestSharesAreSharedByThoseWhoMayDoTheSame(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := New(Config{Names: view.Names{}.WithDefaults(), Guard: &auth.Guard{}, Policy: p}, []view.Backend{proxytest.NewBackend(t, 3, 10)}, nil, new(atomic.Uint64))
+	w := New(Config{Names: view.Names{}.WithDefaults(), Guard: &auth.Guard{}, Policy: p}, []view.Backend{proxytest.NewBackend(t, 3, 10)}, nil, new(Made))
 	var all sync.WaitGroup
 	for i := range 2000 {
 		all.Go(func() {

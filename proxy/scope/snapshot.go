@@ -41,22 +41,33 @@ func (w *Snapshot) Close() {
 	w.Rulings.Close()
 }
 
-// New builds a snapshot. Items keep the names that they have in old, which may be nil. count
-// counts the stocks that are made.
-func New(c Config, backends []view.Backend, old *Snapshot, count *atomic.Uint64) *Snapshot {
+// Made counts what snapshots have made of catalogs. The rest they have taken from the snapshot before.
+type Made struct {
+	Stocks atomic.Uint64
+	Views  atomic.Uint64 // of endpoints that callers share
+}
+
+// New builds a snapshot. Items keep the names that they have in old, which may be nil. If the
+// configuration is that of old, New compiles only the endpoints with an upstream whose catalog has
+// changed. made counts them.
+func New(c Config, backends []view.Backend, old *Snapshot, made *Made) *Snapshot {
 	w := &Snapshot{Config: c, Backends: backends, Endpoints: map[string]*Endpoint{}}
-	w.making = view.Making{Names: c.Names, Pinned: c.Policy.Pins(), Pins: c.Pins, Count: count}
+	w.making = view.Making{Names: c.Names, Pinned: c.Policy.Pins(), Pins: c.Pins, Count: &made.Stocks}
 	w.Subjects.Max, w.Pages.Max, w.Rulings = maxSubjects, maxPages, new(view.Rulings)
 	w.personalEndpoints = bounded.Cache[personalKey, *personalEndpoint]{Room: &w.Subjects,
 		Left: func(e *personalEndpoint) { e.endpoint.end() }}
 	all := w.stockUp(old)
 	w.Direct = w.Open() && !c.BehindProxy
 	add := func(name, surface string, stocks []*view.Stock, bare bool) {
-		var before *view.View
+		var v *view.View
 		if old != nil && old.Endpoints[name] != nil {
-			before = old.Endpoints[name].View
+			v = old.Endpoints[name].View
 		}
-		w.Endpoints[name] = w.newEndpoint(name, surface, view.Compile(name, stocks, bare, before))
+		if v == nil || v.Bare != bare || !v.Current(stocks) {
+			v = view.Compile(name, stocks, bare, v)
+			made.Views.Add(1)
+		}
+		w.Endpoints[name] = w.newEndpoint(name, surface, v)
 	}
 	add("", "", all, false)
 	for i, b := range backends {
@@ -108,6 +119,7 @@ const (
 // Open reports whether the Guard accepts requests without a key or a token.
 func (w *Snapshot) Open() bool { return w.Config.Guard != nil && w.Config.Guard.Verifier == nil }
 
+// Problems returns the hidden items and their reasons.
 func (w *Snapshot) Problems() []view.Problem {
 	all := slices.Clip(w.Endpoints[""].View.Problems)
 	for _, b := range w.Backends {
