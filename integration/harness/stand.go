@@ -16,6 +16,8 @@ import (
 	"junction/auth/seal"
 	"junction/policy"
 	"junction/proxy"
+	"junction/proxy/front"
+	"junction/proxy/scope"
 	"junction/upstream"
 	"junction/upstream/pace"
 )
@@ -24,11 +26,11 @@ import (
 // goroutines, its memory and the states of its upstreams.
 type Stand struct {
 	Set    upstream.Set
-	Server *proxy.Server
+	Server *front.Server
 	URL    string // of the merged endpoint
 
 	options upstream.Options
-	names   proxy.SnapshotConfig
+	names   scope.Config
 
 	mu      sync.Mutex
 	events  []stateEvent
@@ -55,8 +57,8 @@ func MustStand(t testing.TB, limits proxy.Limits, configs map[string]upstream.Co
 	}
 	log := authtest.Log(t)
 	s := &Stand{closed: map[string]bool{}, changed: make(chan struct{}),
-		names: proxy.SnapshotConfig{Guard: &auth.Guard{}, Policy: policy.Open()}}
-	s.Server = proxy.New(proxy.Options{Limits: limits, Key: key, Log: log})
+		names: scope.Config{Guard: &auth.Guard{}, Policy: policy.Open()}}
+	s.Server = front.New(front.Options{Limits: limits, Key: key, Log: log})
 	refresh := make(chan struct{}, 1)
 	s.options.Log, s.options.MessageLimit = log, limits.Message
 	s.options.Hooks = upstream.Hooks{

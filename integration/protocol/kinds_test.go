@@ -6,7 +6,8 @@ import (
 	"testing"
 
 	"junction/integration/harness"
-	"junction/proxy"
+	"junction/proxy/front"
+	"junction/proxy/scope"
 	"junction/upstream"
 	"junction/upstream/client"
 	"junction/upstream/raw"
@@ -55,7 +56,7 @@ func TestKinds(t *testing.T) {
 			configs[name], journals[name] = m.Start(t, kinds(name))
 		}
 		e := harness.MustProxy(t, configs,
-			func(_ *proxy.Options, w *proxy.SnapshotConfig, _ *upstream.Options) { w.Names.AppTools = new(false) })
+			func(_ *front.Options, w *scope.Config, _ *upstream.Options) { w.Names.AppTools = new(false) })
 		c := harness.MustClient(t, e, m.Client)
 		// want expects the answer to begin with the result, and returns it.
 		want := func(method, params, result string) {

@@ -104,6 +104,12 @@ func Compile(endpoint string, stocks []*Stock, bare bool, old *View) *View {
 	return v
 }
 
+// Current reports whether Compile would make the same view of these stocks again, with v as old.
+func (v *View) Current(stocks []*Stock) bool {
+	separates := slices.ContainsFunc(stocks, func(st *Stock) bool { return st.Backend.Separates() })
+	return v.settled && v.Base == nil && v.Separates == separates && slices.Equal(v.Stocks, stocks)
+}
+
 // Derive returns the view of the same endpoint with other stocks. Stocks that v also has offer the
 // same items as in v; the items of the other stocks are added. Names of v do not change.
 func (v *View) Derive(endpoint string, stocks []*Stock) *View {

@@ -24,6 +24,8 @@ import (
 	"junction/auth/oauth"
 	"junction/policy"
 	"junction/proxy"
+	"junction/proxy/front"
+	"junction/proxy/scope"
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/files"
@@ -64,20 +66,20 @@ type Config struct {
 	// 503, so that load balancers can take it out first. Default 0.
 	DrainDelay time.Duration `yaml:"drain_delay"`
 
-	Auth      Auth                       `yaml:"auth"`
-	Storage   Storage                    `yaml:"storage"`
-	Replicas  Replicas                   `yaml:"replicas"`
-	Outbound  Outbound                   `yaml:"outbound"`
-	Log       Log                        `yaml:"log"`
-	Audit     Audit                      `yaml:"audit"`
-	Names     view.Names                 `yaml:"names"`
-	Limits    proxy.Limits               `yaml:"limits"`
-	Sessions  proxy.Sessions             `yaml:"sessions"`
-	Catalog   proxy.CatalogConfig        `yaml:"catalog"`
-	Defaults  upstream.Defaults          `yaml:"defaults"`
-	Upstreams map[string]upstream.Config `yaml:"upstreams"`
-	Endpoints map[string]proxy.Endpoint  `yaml:"endpoints"`
-	Policies  policy.Config              `yaml:"policies"`
+	Auth      Auth                            `yaml:"auth"`
+	Storage   Storage                         `yaml:"storage"`
+	Replicas  Replicas                        `yaml:"replicas"`
+	Outbound  Outbound                        `yaml:"outbound"`
+	Log       Log                             `yaml:"log"`
+	Audit     Audit                           `yaml:"audit"`
+	Names     view.Names                      `yaml:"names"`
+	Limits    proxy.Limits                    `yaml:"limits"`
+	Sessions  front.Sessions                  `yaml:"sessions"`
+	Catalog   proxy.CatalogConfig             `yaml:"catalog"`
+	Defaults  upstream.Defaults               `yaml:"defaults"`
+	Upstreams map[string]upstream.Config      `yaml:"upstreams"`
+	Endpoints map[string]scope.EndpointConfig `yaml:"endpoints"`
+	Policies  policy.Config                   `yaml:"policies"`
 	// Pins is the file of the tool definitions that an operator has accepted with junction pins, an
 	// absolute path. Pinned policies hide tools that are not in it.
 	Pins string `yaml:"pins"`

@@ -9,6 +9,15 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/go-chi/chi/v5"
+
 	"junction/auth"
 	"junction/auth/authserver"
 	"junction/cmd/junction/config"
@@ -19,20 +28,12 @@ import (
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/loopback"
-	"maps"
-	"net/http"
-	"slices"
-	"strings"
-	"sync"
-	"sync/atomic"
-
-	"github.com/go-chi/chi/v5"
 )
 
 // Proxy is a running proxy, for the handlers of the admin listener. All fields except Page, Users
 // and Callback must be set.
 type Proxy struct {
-	Server    *proxy.Server
+	Server    *proxy.Core
 	Set       *upstream.Set
 	Providers *auth.Providers
 	File      string                   // the configuration file; "" without one

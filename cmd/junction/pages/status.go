@@ -19,14 +19,14 @@ import (
 
 	"junction/cmd/junction/diagnose"
 	"junction/cmd/junction/pages/frame"
-	"junction/proxy"
+	"junction/proxy/front"
 	"junction/upstream"
 )
 
 // StatusOptions are what the status page shows and does. All fields must be set.
 type StatusOptions struct {
 	Report    func() diagnose.Report
-	Sessions  func() (latest []proxy.SessionStatus, total int)
+	Sessions  func() (latest []front.SessionStatus, total int)
 	Calls     *Calls
 	Reconnect func(upstream string) bool // returns false if there is no such upstream; does not block
 	// SignIn prepares a sign-in of the operator, whose answer comes back to the origin. The error is
@@ -80,7 +80,7 @@ type statusData struct {
 	Title, Version, Token string
 	Upstreams             []upstreamData
 	Calls                 []Call
-	Latest                []proxy.SessionStatus
+	Latest                []front.SessionStatus
 	Sessions              int
 	Fine                  bool // there are no problems
 }
