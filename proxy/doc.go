@@ -69,6 +69,24 @@
 //	parked.deliver           parked.go           gives each answer to its Ask, and so to package upstream
 //	parked.wait              parked.go           waits again: for the result, or for the next server request
 //
+// # A change of a catalog
+//
+// A server sends list_changed, or its list was read again. The new tools reach the clients in these
+// steps. Only the endpoints with this server are compiled again, and only callers with a stream or a
+// subscription cost anything; the others find the new list when they ask for it.
+//
+//	Core.Refresh             server.go           builds the next snapshot; changes wait for each other only here
+//	Snapshot.stockUp         scope/snapshot.go   keeps the stocks of all catalogs that have not changed
+//	View.Current             view/view.go        whether an endpoint keeps its view; else it is compiled again
+//	Core.renew               listen.go           moves streams and subscriptions to the new snapshot
+//	listeners.undecided      listen.go           the callers that have streams and subscriptions
+//	Snapshot.Adopt           scope/endpoint.go   the caller in the new snapshot, without a lock
+//	Caller.SameList          scope/endpoint.go   compares rights and stocks, or else the prints of both lists
+//	listeners.move           listen.go           queues one list_changed for each stream whose list has changed
+//	Core.Drain               listen.go           its messages, for the front
+//	Server.listen            front/streams.go    writes them; with several members, modern clients wait 200 ms
+//	Core.follow              subscriptions.go    moves subscriptions of replaced upstreams, in the background
+//
 // # Other files
 //
 //	server.go         the Core; replaces the snapshot of the configuration, policy and catalogs
