@@ -25,12 +25,12 @@
 //	Core.dispatch            dispatch.go         methods, call tools (package search), rate limits of policy
 //	Core.call                call.go             find, permit, validate, approve, call, filter, answer
 //	parkedCalls.begin        parked.go           if a modern client calls a legacy server: the call may be parked
-//	Core.make                call.go             calls the upstream, and keeps the result if it may be reused
+//	Core.callUpstream        call.go             calls the upstream, and keeps the result if it may be reused
 //	Core.answerResult        bridge.go           converts the result to the client's era
 //	request.Succeed          front/request.go    is Front.Succeed
 //	reply.succeed            front/reply.go      one JSON document, or the last event of a stream
 //
-// Core.make calls (*upstream.Upstream).Call. The documentation of package upstream continues from
+// Core.callUpstream calls (*upstream.Upstream).Call. The documentation of package upstream continues from
 // there.
 //
 // # A server request to a legacy client
