@@ -65,7 +65,7 @@ var arrows = map[string][]string{
 	"cmd/junction/cli": {"cmd/junction/config", "cmd/junction/diagnose", "upstream/prose", "cmd/junction/runfile", "auth", "policy",
 		"proxy/pins", "proxy/search", "proxy/visible", "upstream", "auth/oauth", "cmd/junction/signon", "upstream/shell",
 		"upstream/loopback",
-		// junction tools and junction call are calls of an upstream, with raw results
+		// junction tools and junction call are calls over a connection, with raw results
 		"upstream/client", "upstream/definition", "upstream/jsonrpc", "upstream/raw", "upstream/transport"},
 	"cmd/junction/registry": {"cmd/junction/clients", "upstream/prose", "upstream/loopback"},
 	"cmd/junction/entries": {"cmd/junction/cli", "cmd/junction/clients", "cmd/junction/config", "upstream/prose",
