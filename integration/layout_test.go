@@ -69,7 +69,8 @@ var arrows = map[string][]string{
 		"upstream/client", "upstream/definition", "upstream/jsonrpc", "upstream/raw", "upstream/transport"},
 	"cmd/junction/registry": {"cmd/junction/clients", "upstream/prose", "upstream/loopback"},
 	"cmd/junction/entries": {"cmd/junction/cli", "cmd/junction/clients", "cmd/junction/config", "upstream/prose",
-		"cmd/pack/lock", "cmd/pack/plan", "cmd/junction/registry", "cmd/junction/runfile", "cmd/junction/yamledit", "upstream/shell"},
+		"cmd/pack/lock", "cmd/pack/plan", "cmd/junction/registry", "cmd/junction/runfile", "cmd/junction/yamledit", "upstream/shell",
+		"upstream", "upstream/transport"}, // a new URL is asked once; the answer is read as a connection reads it
 	"cmd/junction/audit": {"cmd/junction/cli", "cmd/junction/config", "upstream/files", "upstream/prose",
 		"cmd/junction/record", "proxy", "proxy/visible", "upstream/pace"},
 	"cmd/junction/signins": {"cmd/junction/cli", "cmd/junction/clients", "cmd/junction/config", "cmd/junction/yamledit",

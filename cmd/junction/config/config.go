@@ -103,6 +103,19 @@ func (c *Auth) several() bool {
 	return c.SignsIn() || slices.ContainsFunc(c.APIKeys, other)
 }
 
+// SignInMode returns the mode of auth for a new upstream that requires a sign-in. It is AuthNone if
+// there is more than one principal, and users cannot sign in here: then only the operator can decide
+// whether all callers may act with one account.
+func (c *Auth) SignInMode() upstream.AuthMode {
+	switch {
+	case !c.several():
+		return upstream.AuthOAuth
+	case c.OAuth != nil:
+		return upstream.AuthOAuthUser
+	}
+	return upstream.AuthNone
+}
+
 // separate sets for each upstream whether there can be more than one principal.
 func (c *Config) separate() {
 	for name, u := range c.Upstreams {
