@@ -123,7 +123,7 @@ var arrows = map[string][]string{
 	"cmd/junction-pack":     {"cmd/junction-pack/cli", "cmd/build", "upstream/sandbox"},
 	"cmd/junction-pack/cli": {"cmd/pack/tree", "cmd/pack/lock", "cmd/pack/manifest", "cmd/pack", "upstream/prose", "upstream/shell"},
 	"cmd/pack": {"cmd/pack/command", "cmd/pack/manifest", "cmd/pack/openapi",
-		"cmd/pack/web", "upstream/files", "proxy/origin", "proxy/schema", "upstream/raw"},
+		"cmd/pack/web", "upstream/files", "proxy/origin", "proxy/schema", "upstream/raw", "cmd/watch"},
 	"cmd/pack/openapi": {"cmd/pack/manifest", "cmd/pack/template", "cmd/pack/web",
 		"upstream/files"},
 	// a fetched document may not lead to a private network, as the documents of strangers may not
@@ -131,6 +131,7 @@ var arrows = map[string][]string{
 	"cmd/pack/command": {"cmd/pack/manifest", "cmd/pack/template", "upstream/sandbox", "upstream/transport"},
 	"cmd/pack/manifest": {"cmd/pack/template", "upstream/files", "upstream/prose", "upstream/yamlread", "proxy/schema",
 		"upstream/command", "upstream/raw", "upstream/shell", "upstream/loopback"},
+	"cmd/watch": {"upstream/pace"},
 }
 
 // forTests are packages of test support: they import what they like, and only tests import them.
