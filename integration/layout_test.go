@@ -126,10 +126,11 @@ var arrows = map[string][]string{
 	"upstream/jsonrpc":    {"upstream/raw"},
 
 	// A pack runs commands as upstream does, and checks arguments as proxy does.
-	"cmd/junction-pack":     {"cmd/junction-pack/cli", "cmd/build", "upstream/sandbox"},
-	"cmd/junction-pack/cli": {"cmd/pack/tree", "cmd/pack/lock", "cmd/pack/manifest", "cmd/pack", "upstream/prose", "upstream/shell"},
+	"cmd/junction-pack": {"cmd/junction-pack/cli", "cmd/build", "upstream/sandbox"},
+	"cmd/junction-pack/cli": {"cmd/pack/tree", "cmd/pack/lock", "cmd/pack/manifest", "cmd/pack", "upstream/prose", "upstream/shell",
+		"cmd/junction-pack/serve"},
 	"cmd/pack": {"cmd/pack/command", "cmd/pack/manifest", "cmd/pack/openapi",
-		"cmd/pack/web", "upstream/files", "proxy/origin", "proxy/schema", "upstream/raw"},
+		"cmd/pack/web", "proxy/schema", "upstream/raw"},
 	"cmd/pack/openapi": {"cmd/pack/manifest", "cmd/pack/template", "cmd/pack/web",
 		"upstream/files"},
 	// a fetched document may not lead to a private network, as the documents of strangers may not
@@ -137,6 +138,8 @@ var arrows = map[string][]string{
 	"cmd/pack/command": {"cmd/pack/manifest", "cmd/pack/template", "upstream/sandbox", "upstream/transport"},
 	"cmd/pack/manifest": {"cmd/pack/template", "upstream/files", "upstream/prose", "upstream/yamlread", "proxy/schema",
 		"upstream/command", "upstream/raw", "upstream/shell", "upstream/loopback"},
+	"cmd/watch":               {"upstream/pace"},
+	"cmd/junction-pack/serve": {"cmd/pack", "cmd/pack/manifest", "cmd/watch", "proxy/origin", "upstream/files"},
 }
 
 // forTests are packages of test support: they import what they like, and only tests import them.
