@@ -18,8 +18,12 @@ func TestFlowWithQuotesAndComments(t *testing.T) {
 	}
 }
 
-// TestUnsetKeepsWhatIsNotItsOwn: no edit leaves an entry empty, and no edit reaches through an alias.
+// TestUnsetKeepsWhatIsNotItsOwn: comments stay, no edit leaves an entry empty, and no edit reaches through an alias.
 func TestUnsetKeepsWhatIsNotItsOwn(t *testing.T) {
+	const text, want = "u:\n  a:\n    c: 1\n    # a comment\n    on: 1\n", "u:\n  a:\n    c: 1\n    # a comment\n"
+	if got, err := Unset([]byte(text), "u", "a", "on"); err != nil || string(got) != want {
+		t.Errorf("Unset(%q) = %q, %v; want %q", text, got, err, want)
+	}
 	for _, text := range []string{"", "u:\n  a:\n    on: 1\n", "u: { a: { on: 1 } }\n", "u: { a: 1 }\n", "u:\n  a: { x: 1 }\n",
 		"x: &x { on: 1, c: 1 }\nu: { a: *x }\n", "u: [ a ]\n", "u:\n  a: {\n"} {
 		if out, err := Unset([]byte(text), "u", "a", "on"); err == nil {
