@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
 )
@@ -16,38 +17,38 @@ const openPage = `{"elicitations":[{"mode":"url","elicitationId":"e","url":"http
 
 // TestErrorsBetweenEras converts errors of an upstream.
 func TestErrorsBetweenEras(t *testing.T) {
-	browser := upstream.Profile{URL: true}
+	browser := client.Profile{URL: true}
 	for _, row := range []struct {
 		name    string
-		client  upstream.Era
-		profile upstream.Profile
+		client  client.Era
+		profile client.Profile
 		method  string
 		err     error
 		want    string // of the result, or code, HTTP status and text of the error
 	}{
-		{"an error stays", upstream.EraModern, browser, "tools/call", &jsonrpc.Error{Code: 7, Message: "no"}, "7 0 no"},
-		{"an error stays, legacy", upstream.EraLegacy, browser, "tools/call", &jsonrpc.Error{Code: 7, Message: "no"}, "7 0 no"},
-		{"a missing capability has a status", upstream.EraModern, browser, "tools/call",
+		{"an error stays", client.EraModern, browser, "tools/call", &jsonrpc.Error{Code: 7, Message: "no"}, "7 0 no"},
+		{"an error stays, legacy", client.EraLegacy, browser, "tools/call", &jsonrpc.Error{Code: 7, Message: "no"}, "7 0 no"},
+		{"a missing capability has a status", client.EraModern, browser, "tools/call",
 			&jsonrpc.Error{Code: -32021, Message: "m", Data: []byte(`{"x":1}`)}, "-32021 400 m"},
-		{"a page becomes a question", upstream.EraModern, browser, "tools/call",
+		{"a page becomes a question", client.EraModern, browser, "tools/call",
 			&jsonrpc.Error{Code: -32042, Data: []byte(openPage)}, `"message":"[up] Sign in","url":"https://x.org/in"`},
-		{"a page without the capability", upstream.EraModern, upstream.Profile{}, "tools/call",
+		{"a page without the capability", client.EraModern, client.Profile{}, "tools/call",
 			&jsonrpc.Error{Code: -32042, Message: "m", Data: []byte(openPage)}, "-32021 400 m"},
-		{"a page without a URL", upstream.EraModern, browser, "tools/call", &jsonrpc.Error{Code: -32042},
+		{"a page without a URL", client.EraModern, browser, "tools/call", &jsonrpc.Error{Code: -32042},
 			"it requires a page in a browser, and sent no URL"},
-		{"a page for a completion", upstream.EraModern, browser, "completion/complete",
+		{"a page for a completion", client.EraModern, browser, "completion/complete",
 			&jsonrpc.Error{Code: -32042, Data: []byte(openPage)}, "it requires a page in a browser, and sent no URL"},
-		{"a page, legacy", upstream.EraLegacy, browser, "tools/call",
+		{"a page, legacy", client.EraLegacy, browser, "tools/call",
 			&jsonrpc.Error{Code: -32042, Message: "m", Data: []byte(openPage)}, "-32042 0 m"},
-		{"a page, legacy without the capability", upstream.EraLegacy, upstream.Profile{}, "tools/call",
+		{"a page, legacy without the capability", client.EraLegacy, client.Profile{}, "tools/call",
 			&jsonrpc.Error{Code: -32042, Data: []byte(openPage)}, `Open it yourself:\nSign in https://x.org/in`},
-		{"a page of a read, legacy without the capability", upstream.EraLegacy, upstream.Profile{}, "resources/read",
+		{"a page of a read, legacy without the capability", client.EraLegacy, client.Profile{}, "resources/read",
 			&jsonrpc.Error{Code: -32042, Data: []byte(openPage)}, "this client does not support URL elicitation"},
-		{"an error of the connection", upstream.EraModern, browser, "tools/call",
-			&upstream.Error{Upstream: "up", Kind: upstream.KindTimeout, Err: errors.New("too late")}, "too late"},
+		{"an error of the connection", client.EraModern, browser, "tools/call",
+			&upstream.Error{Upstream: "up", Kind: client.KindTimeout, Err: errors.New("too late")}, "too late"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			s, x := between(t, row.client, upstream.EraLegacy, "2025-11-25", row.profile)
+			s, x := between(t, row.client, client.EraLegacy, "2025-11-25", row.profile)
 			x.msg.Method = row.method
 			got, err := s.answerError(x, row.err)
 			text := got.text()
@@ -69,7 +70,7 @@ func TestErrorsBetweenEras(t *testing.T) {
 // TestLackOfACapabilityReplacesTheError: a legacy server that asked what the client cannot do fails as a
 // modern server would have.
 func TestLackOfACapabilityReplacesTheError(t *testing.T) {
-	s, x := between(t, upstream.EraModern, upstream.EraLegacy, "", upstream.Profile{})
+	s, x := between(t, client.EraModern, client.EraLegacy, "", client.Profile{})
 	x.lack(`{"sampling":{}}`)
 	_, err := s.answerError(x, &jsonrpc.Error{Code: 7, Message: "I could not ask"})
 	e, ok := err.(*refusal)
@@ -81,7 +82,7 @@ func TestLackOfACapabilityReplacesTheError(t *testing.T) {
 
 // TestManyPagesAreBounded: the questions of one result have the keys url-a to url-z.
 func TestManyPagesAreBounded(t *testing.T) {
-	s, x := between(t, upstream.EraModern, upstream.EraLegacy, "", upstream.Profile{URL: true})
+	s, x := between(t, client.EraModern, client.EraLegacy, "", client.Profile{URL: true})
 	one := `{"url":"https://x.org/","message":"m"}`
 	data := `{"elicitations":[` + strings.Repeat(one+",", 99) + one + `]}`
 	got, err := s.answerError(x, &jsonrpc.Error{Code: -32042, Data: []byte(data)})

@@ -7,13 +7,14 @@ import (
 	"junction/policy"
 	"junction/proxy/view"
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
 )
 
 // between returns a server with one upstream, up, of an era, and the exchange of a call of its tool by
 // a client of an era. version is that of a legacy client.
-func between(t *testing.T, client, up upstream.Era, version string, p upstream.Profile) (*Server, *exchange) {
+func between(t *testing.T, client, up client.Era, version string, p client.Profile) (*Server, *exchange) {
 	t.Helper()
 	b := cannedBackend(t, 1, 10)
 	b.catalog.Era = up

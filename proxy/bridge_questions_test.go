@@ -7,52 +7,53 @@ import (
 	"testing"
 
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
 )
 
 // TestServerRequestsForTheClient converts the params of server requests, or rejects the request.
 func TestServerRequestsForTheClient(t *testing.T) {
-	all := upstream.Profile{Form: true, URL: true, Sampling: true, SamplingTools: true, Roots: true}
+	all := client.Profile{Form: true, URL: true, Sampling: true, SamplingTools: true, Roots: true}
 	for _, row := range []struct {
 		name    string
-		client  upstream.Era
+		client  client.Era
 		version string
-		profile upstream.Profile
+		profile client.Profile
 		method  string
 		params  string
 		want    string // of the params, or the code and the text of the error
 		lacks   string
 	}{
-		{"a form names the server", upstream.EraModern, "", all, "elicitation/create",
+		{"a form names the server", client.EraModern, "", all, "elicitation/create",
 			`{"message":"Name?","requestedSchema":{}}`, `{"message":"[up] Name?","requestedSchema":{}}`, ""},
-		{"a page has no id in the modern era", upstream.EraModern, "", all, "elicitation/create",
+		{"a page has no id in the modern era", client.EraModern, "", all, "elicitation/create",
 			`{"mode":"url","message":"m","url":"u","elicitationId":"e"}`, `{"mode":"url","message":"[up] m","url":"u"}`, ""},
-		{"a page keeps its id", upstream.EraLegacy, "2025-11-25", all, "elicitation/create",
+		{"a page keeps its id", client.EraLegacy, "2025-11-25", all, "elicitation/create",
 			`{"mode":"url","message":"m","url":"u","elicitationId":"e"}`,
 			`{"mode":"url","message":"[up] m","url":"u","elicitationId":"e"}`, ""},
-		{"a form has no mode before 2025-11-25", upstream.EraLegacy, "2025-06-18", all, "elicitation/create",
+		{"a form has no mode before 2025-11-25", client.EraLegacy, "2025-06-18", all, "elicitation/create",
 			`{"mode":"form","message":"m","requestedSchema":{"type":"object","properties":{}}}`,
 			`{"message":"[up] m","requestedSchema":{"type":"object","properties":{}}}`, ""},
-		{"a form without the capability", upstream.EraModern, "", upstream.Profile{URL: true}, "elicitation/create",
+		{"a form without the capability", client.EraModern, "", client.Profile{URL: true}, "elicitation/create",
 			`{"message":"m"}`, "-32602 the client has not declared elicitation in mode form", `{"elicitation":{"form":{}}}`},
-		{"an unknown mode", upstream.EraModern, "", all, "elicitation/create", `{"mode":"dance"}`,
+		{"an unknown mode", client.EraModern, "", all, "elicitation/create", `{"mode":"dance"}`,
 			"-32602 Invalid params: no elicitation has the mode \"dance\"", ""},
-		{"sampling has no context of others", upstream.EraModern, "", all, "sampling/createMessage",
+		{"sampling has no context of others", client.EraModern, "", all, "sampling/createMessage",
 			`{"messages":[],"includeContext":"allServers","_meta":{"a":1}}`, `{"messages":[]}`, ""},
-		{"sampling without the capability", upstream.EraModern, "", upstream.Profile{}, "sampling/createMessage",
+		{"sampling without the capability", client.EraModern, "", client.Profile{}, "sampling/createMessage",
 			`{"messages":[]}`, "-32602 the client has not declared sampling", `{"sampling":{}}`},
-		{"tools in sampling without the capability", upstream.EraModern, "", upstream.Profile{Sampling: true},
+		{"tools in sampling without the capability", client.EraModern, "", client.Profile{Sampling: true},
 			"sampling/createMessage", `{"messages":[],"tools":[]}`, "-32602 the client has not declared sampling.tools",
 			`{"sampling":{"tools":{}}}`},
-		{"roots without the capability", upstream.EraModern, "", upstream.Profile{}, "roots/list", `{}`,
+		{"roots without the capability", client.EraModern, "", client.Profile{}, "roots/list", `{}`,
 			"-32601 the client has not declared roots", `{"roots":{}}`},
-		{"another method", upstream.EraModern, "", all, "tools/list", `{}`, "-32601 Method not found: tools/list", ""},
-		{"a member twice", upstream.EraModern, "", all, "sampling/createMessage",
+		{"another method", client.EraModern, "", all, "tools/list", `{}`, "-32601 Method not found: tools/list", ""},
+		{"a member twice", client.EraModern, "", all, "sampling/createMessage",
 			`{"messages":[],"includeContext":"none","IncludeContext":"allServers"}`, "-32602 Invalid params", ""},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			_, x := between(t, row.client, upstream.EraLegacy, row.version, row.profile)
+			_, x := between(t, row.client, client.EraLegacy, row.version, row.profile)
 			got, err := x.serverRequest("up", row.method, []byte(row.params), false)
 			text := string(got)
 			if e, ok := err.(*jsonrpc.Error); ok {
@@ -77,10 +78,10 @@ func TestServerRequestsForTheClient(t *testing.T) {
 // TestInputRequiredForAModernClient relays questions of a modern server: each names the server, and its
 // state is sealed.
 func TestInputRequiredForAModernClient(t *testing.T) {
-	s, x := between(t, upstream.EraModern, upstream.EraModern, "", upstream.Profile{Form: true})
+	s, x := between(t, client.EraModern, client.EraModern, "", client.Profile{Form: true})
 	asks := `{"resultType":"input_required","inputRequests":{"q":{"method":"elicitation/create","params":{"message":"m"}}},` +
 		`"requestState":"secret of the server"}`
-	got, err := s.answerResult(x, upstream.Result{Object: object(t, asks), Type: upstream.TypeInputRequired})
+	got, err := s.answerResult(x, client.Result{Object: object(t, asks), Type: client.TypeInputRequired})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,9 +98,9 @@ func TestInvalidInputRequired(t *testing.T) {
 		`{"inputRequests":{"q":{}}}`, `{"inputRequests":{"q":{"method":"tools/call","params":{}}}}`,
 		`{"inputRequests":{"q":{"method":"sampling/createMessage","params":{}}}}`, // which the client cannot
 	} {
-		s, x := between(t, upstream.EraModern, upstream.EraModern, "", upstream.Profile{Form: true})
-		got, err := s.answerResult(x, upstream.Result{Object: object(t, text), Type: upstream.TypeInputRequired})
-		if own, ok := errors.AsType[*upstream.Error](err); !ok || own.Kind != upstream.KindInvalid {
+		s, x := between(t, client.EraModern, client.EraModern, "", client.Profile{Form: true})
+		got, err := s.answerResult(x, client.Result{Object: object(t, text), Type: client.TypeInputRequired})
+		if own, ok := errors.AsType[*upstream.Error](err); !ok || own.Kind != client.KindInvalid {
 			t.Errorf("%s becomes %s, %v; want an invalid answer", text, got.text(), err)
 		}
 	}
@@ -107,9 +108,9 @@ func TestInvalidInputRequired(t *testing.T) {
 
 // TestRoundsEnd: a modern server that asks again and again is given up.
 func TestRoundsEnd(t *testing.T) {
-	_, x := between(t, upstream.EraLegacy, upstream.EraModern, "2025-11-25", upstream.Profile{})
+	_, x := between(t, client.EraLegacy, client.EraModern, "2025-11-25", client.Profile{})
 	n, c := rounds{count: maxRounds}, &upstream.Call{}
-	r := upstream.Result{Object: object(t, `{"requestState":"s"}`), Type: upstream.TypeInputRequired}
+	r := client.Result{Object: object(t, `{"requestState":"s"}`), Type: client.TypeInputRequired}
 	if err := n.next(t.Context(), x, c, r); err == nil || !strings.Contains(err.Error(), "more than 10 times") {
 		t.Errorf("after %d rounds: %v", maxRounds, err)
 	}

@@ -6,15 +6,16 @@ import (
 	"testing"
 
 	"junction/upstream"
+	"junction/upstream/client"
 )
 
 // TestResultsBetweenEras converts results of tools and of reads. <meta> is the server info that a modern
 // client gets.
 func TestResultsBetweenEras(t *testing.T) {
-	const modern, legacy = upstream.EraModern, upstream.EraLegacy
+	const modern, legacy = client.EraModern, client.EraLegacy
 	for _, row := range []struct {
 		name            string
-		client, up      upstream.Era
+		client, up      client.Era
 		version, method string
 		result, want    string
 	}{
@@ -36,9 +37,9 @@ func TestResultsBetweenEras(t *testing.T) {
 			`{"content":[{"type":"resource_link","uri":"https://x.org/a","name":"n"}]}`},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			s, x := between(t, row.client, row.up, row.version, upstream.Profile{})
+			s, x := between(t, row.client, row.up, row.version, client.Profile{})
 			x.msg.Method = row.method
-			got, err := s.answerResult(x, upstream.Result{Object: object(t, row.result), Type: upstream.TypeComplete})
+			got, err := s.answerResult(x, client.Result{Object: object(t, row.result), Type: client.TypeComplete})
 			want := strings.ReplaceAll(row.want, "<meta>", string(s.modernMeta))
 			if err != nil || got.text() != want {
 				t.Errorf("%s becomes\n%s, %v; want\n%s", row.result, got.text(), err, want)
@@ -49,9 +50,9 @@ func TestResultsBetweenEras(t *testing.T) {
 
 // TestLinksBecomeText: 2025-03-26 has no links in results.
 func TestLinksBecomeText(t *testing.T) {
-	s, x := between(t, upstream.EraLegacy, upstream.EraModern, "2025-03-26", upstream.Profile{})
+	s, x := between(t, client.EraLegacy, client.EraModern, "2025-03-26", client.Profile{})
 	link := `{"content":[{"type":"resource_link","uri":"https://x.org/a","name":"the name"}]}`
-	got, err := s.answerResult(x, upstream.Result{Object: object(t, link), Type: upstream.TypeComplete})
+	got, err := s.answerResult(x, client.Result{Object: object(t, link), Type: client.TypeComplete})
 	if text := got.text(); err != nil || strings.Contains(text, "resource_link") || !strings.Contains(text, `"type":"text"`) ||
 		!strings.Contains(text, "https://x.org/a") || !strings.Contains(text, "the name") {
 		t.Errorf("the link becomes %s, %v; want a text with its name and its URI", text, err)
@@ -60,10 +61,10 @@ func TestLinksBecomeText(t *testing.T) {
 
 // TestUnfinishedResultIsInvalidForLegacyClients: no legacy client may get a result of another type.
 func TestUnfinishedResultIsInvalidForLegacyClients(t *testing.T) {
-	for _, kind := range []string{upstream.TypeInputRequired, "task", "new"} {
-		s, x := between(t, upstream.EraLegacy, upstream.EraModern, "2025-11-25", upstream.Profile{})
-		got, err := s.answerResult(x, upstream.Result{Object: object(t, `{"requestState":"s","taskId":"t","status":"working"}`), Type: kind})
-		if own, ok := errors.AsType[*upstream.Error](err); !ok || own.Kind != upstream.KindInvalid {
+	for _, kind := range []string{client.TypeInputRequired, "task", "new"} {
+		s, x := between(t, client.EraLegacy, client.EraModern, "2025-11-25", client.Profile{})
+		got, err := s.answerResult(x, client.Result{Object: object(t, `{"requestState":"s","taskId":"t","status":"working"}`), Type: kind})
+		if own, ok := errors.AsType[*upstream.Error](err); !ok || own.Kind != client.KindInvalid {
 			t.Errorf("a result of type %s becomes %s, %v; want an invalid answer", kind, got.text(), err)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"junction/auth"
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/raw"
 )
 
@@ -33,7 +34,7 @@ func TestRequestStateIsForOneRequest(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s, x := between(t, upstream.EraModern, upstream.EraModern, "", upstream.Profile{})
+				s, x := between(t, client.EraModern, client.EraModern, "", client.Profile{})
 				defer s.Kill()
 				sealed := s.seal(x, state{Kind: stateRelayed, Upstream: json.RawMessage(`"of the server"`)})
 				if row.change != nil {
@@ -41,7 +42,7 @@ func TestRequestStateIsForOneRequest(t *testing.T) {
 				}
 				time.Sleep(row.wait)
 				x.params = object(t, row.params)
-				c := &upstream.Call{Params: object(t, row.params)}
+				c := &upstream.Call{Call: client.Call{Params: object(t, row.params)}}
 				if err := spliceParams(c, raw.Edit{Name: "requestState", Value: raw.Quote(sealed)}); err != nil {
 					t.Fatal(err)
 				}
@@ -60,11 +61,11 @@ func TestRequestStateIsForOneRequest(t *testing.T) {
 
 // TestRequestStateMustBeSealed: what Junction has not sealed is no state.
 func TestRequestStateMustBeSealed(t *testing.T) {
-	s, x := between(t, upstream.EraModern, upstream.EraModern, "", upstream.Profile{})
+	s, x := between(t, client.EraModern, client.EraModern, "", client.Profile{})
 	sealed := s.seal(x, state{Kind: stateRelayed, Upstream: json.RawMessage(`"u"`)})
 	for _, text := range []string{`""`, `7`, `null`, `{}`, `"made up"`, string(raw.Quote(sealed[:len(sealed)-2])),
 		string(raw.Quote("A" + sealed))} {
-		c := &upstream.Call{Params: object(t, `{"requestState":`+text+`}`)}
+		c := &upstream.Call{Call: client.Call{Params: object(t, `{"requestState":`+text+`}`)}}
 		if st, err := s.openState(x, c); err == nil {
 			t.Errorf("the state %s is opened as %+v", text, st)
 		}
@@ -75,15 +76,15 @@ func TestRequestStateMustBeSealed(t *testing.T) {
 func TestHopMembersAreRemoved(t *testing.T) {
 	const params = `{"name":"t","inputResponses":{"q":{}},"task":{"ttl":1}}`
 	for _, row := range []struct {
-		client, up upstream.Era
+		client, up client.Era
 		want       string
 	}{
-		{upstream.EraModern, upstream.EraLegacy, `{"name":"t","task":{"ttl":1}}`},
-		{upstream.EraModern, upstream.EraModern, params},
-		{upstream.EraLegacy, upstream.EraModern, `{"name":"t","inputResponses":{"q":{}}}`},
+		{client.EraModern, client.EraLegacy, `{"name":"t","task":{"ttl":1}}`},
+		{client.EraModern, client.EraModern, params},
+		{client.EraLegacy, client.EraModern, `{"name":"t","inputResponses":{"q":{}}}`},
 	} {
-		s, x := between(t, row.client, row.up, "2025-11-25", upstream.Profile{})
-		c := &upstream.Call{Params: object(t, params)}
+		s, x := between(t, row.client, row.up, "2025-11-25", client.Profile{})
+		c := &upstream.Call{Call: client.Call{Params: object(t, params)}}
 		if _, err := s.openState(x, c); err != nil || string(c.Params.Text()) != row.want {
 			t.Errorf("from %s to %s: %s, %v; want %s", row.client, row.up, c.Params.Text(), err, row.want)
 		}
