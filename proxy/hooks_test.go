@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"gopkg.in/yaml.v3"
@@ -143,6 +144,54 @@ func TestSubscriptionsOfOneRequest(t *testing.T) {
 	if n := strings.Count(w.Body.String(), `"mcp://up/x:`); n != maxSubscriptions+1 { // the first one is in the list twice
 		t.Errorf("%d subscriptions are acknowledged, want %d", n, maxSubscriptions+1)
 	}
+}
+
+// slow takes subscribePatience for each subscription.
+type slow struct {
+	accepting
+	name string
+	took chan time.Time // receives when a subscription is accepted
+}
+
+func (b slow) Name() string { return b.name }
+
+func (b slow) Subscribe(ctx context.Context, _ client.Profile, _, _ string, uris []string) (upstream.Source, []string, error) {
+	<-ctx.Done()
+	b.took <- time.Now()
+	return upstream.Source{}, uris, nil
+}
+
+// TestSubscriptionsMoveSideBySide replaces two upstreams that are slow to subscribe: neither waits for
+// the other, and mostMoving subscriptions of one upstream move at once.
+func TestSubscriptionsMoveSideBySide(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const each = 2 * mostMoving
+		s := mustServer(t)
+		took := make(chan time.Time, 2*each)
+		var next []view.Backend
+		h := &subscriber{resources: map[resourceKey]subscription{}}
+		for _, name := range []string{"a", "b"} {
+			old := slow{accepting{cannedBackend(t, 1, 10)}, name, took}
+			for i := range each {
+				key := resourceKey{name, fmt.Sprint("x:", i)}
+				h.resources[key] = subscription{"mcp://" + name + "/" + key.uri, old, upstream.Source{}}
+			}
+			next = append(next, slow{accepting{cannedBackend(t, 1, 10)}, name, took})
+		}
+		s.apply(SnapshotConfig{Guard: &auth.Guard{}, Policy: policy.Open()}, next)
+		h.endpoint, h.principal = s.snapshot.Load().endpoints[""], &auth.Principal{Kind: auth.KindLocal}
+		s.listeners.mu.Lock()
+		s.listeners.subscribers = map[*subscriber]struct{}{h: {}}
+		s.listeners.mu.Unlock()
+		began := time.Now()
+		s.follow()
+		for range 2 * each {
+			<-took
+		}
+		if d := time.Since(began); d != 2*subscribePatience {
+			t.Errorf("they moved in %v, want %v", d, 2*subscribePatience)
+		}
+	})
 }
 
 // firstWrite calls written after the first write of an answer's body.
