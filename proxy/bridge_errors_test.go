@@ -3,7 +3,6 @@ package proxy
 import (
 	"errors"
 	"fmt"
-	"net/http"
 	"strings"
 	"testing"
 
@@ -24,16 +23,16 @@ func TestErrorsBetweenEras(t *testing.T) {
 		profile client.Profile
 		method  string
 		err     error
-		want    string // of the result, or code, HTTP status and text of the error
+		want    string // of the result, or code, Reason and text of the error
 	}{
 		{"an error stays", client.EraModern, browser, "tools/call", &jsonrpc.Error{Code: 7, Message: "no"}, "7 0 no"},
 		{"an error stays, legacy", client.EraLegacy, browser, "tools/call", &jsonrpc.Error{Code: 7, Message: "no"}, "7 0 no"},
 		{"a missing capability has a status", client.EraModern, browser, "tools/call",
-			&jsonrpc.Error{Code: -32021, Message: "m", Data: []byte(`{"x":1}`)}, "-32021 400 m"},
+			&jsonrpc.Error{Code: -32021, Message: "m", Data: []byte(`{"x":1}`)}, "-32021 1 m"},
 		{"a page becomes a question", client.EraModern, browser, "tools/call",
 			&jsonrpc.Error{Code: -32042, Data: []byte(openPage)}, `"message":"[up] Sign in","url":"https://x.org/in"`},
 		{"a page without the capability", client.EraModern, client.Profile{}, "tools/call",
-			&jsonrpc.Error{Code: -32042, Message: "m", Data: []byte(openPage)}, "-32021 400 m"},
+			&jsonrpc.Error{Code: -32042, Message: "m", Data: []byte(openPage)}, "-32021 1 m"},
 		{"a page without a URL", client.EraModern, browser, "tools/call", &jsonrpc.Error{Code: -32042},
 			"it requires a page in a browser, and sent no URL"},
 		{"a page for a completion", client.EraModern, browser, "completion/complete",
@@ -49,14 +48,14 @@ func TestErrorsBetweenEras(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			s, x := between(t, row.client, client.EraLegacy, "2025-11-25", row.profile)
-			x.msg.Method = row.method
+			x.Msg.Method = row.method
 			got, err := s.answerError(x, row.err)
 			text := got.text()
 			switch e := err.(type) {
 			case *jsonrpc.Error:
 				text = fmt.Sprint(e.Code, 0, " ", e.Message)
-			case *refusal:
-				text = fmt.Sprint(e.code, e.status, " ", e.text)
+			case *Refusal:
+				text = fmt.Sprint(e.code, int(e.reason), " ", e.text)
 			case error:
 				text = e.Error()
 			}
@@ -73,9 +72,9 @@ func TestLackOfACapabilityReplacesTheError(t *testing.T) {
 	s, x := between(t, client.EraModern, client.EraLegacy, "", client.Profile{})
 	x.lack(`{"sampling":{}}`)
 	_, err := s.answerError(x, &jsonrpc.Error{Code: 7, Message: "I could not ask"})
-	e, ok := err.(*refusal)
-	if !ok || e.status != http.StatusBadRequest || e.code != -32021 ||
-		string(e.data) != `{"requiredCapabilities":{"sampling":{}}}` {
+	e, ok := err.(*Refusal)
+	if !ok || e.reason != ReasonRequest || e.code != -32021 ||
+		string(e.Data) != `{"requiredCapabilities":{"sampling":{}}}` {
 		t.Errorf("the error is %+v (%v), want -32021 with the capability", e, err)
 	}
 }

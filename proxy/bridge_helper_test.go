@@ -5,6 +5,9 @@ import (
 
 	"junction/auth"
 	"junction/policy"
+	"junction/proxy/budget"
+	"junction/proxy/proxytest"
+	"junction/proxy/scope"
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/client"
@@ -12,21 +15,21 @@ import (
 	"junction/upstream/raw"
 )
 
-// between returns a server with one upstream, up, of an era, and the exchange of a call of its tool by
-// a client of an era. version is that of a legacy client.
-func between(t *testing.T, client, up client.Era, version string, p client.Profile) (*Server, *exchange) {
+// between returns a core with one upstream, up, of an era, and the exchange of a call of its tool by a
+// client of an era. version is that of a legacy client.
+func between(t *testing.T, caller, up client.Era, version string, p client.Profile) (*Core, *Exchange) {
 	t.Helper()
-	b := cannedBackend(t, 1, 10)
-	b.catalog.Era = up
-	s := mustServer(t, b)
-	w := s.snapshot.Load()
-	e := w.endpoint("", auth.Local)
-	x := &exchange{caller: caller{snapshot: w, endpoint: e, principal: auth.Local, subject: w.subjectView(e, auth.Local)},
-		era: client, msg: jsonrpc.Message{Method: "tools/call"}, target: toolTarget(t, e.view),
-		decision: policy.Decision{Verdict: policy.Allow}}
-	x.who.profile = p
-	x.session = &session{sealedSession: sealedSession{Version: version}}
-	x.params = object(t, `{"name":"up__tool0","arguments":{"a":1}}`)
+	b := proxytest.NewBackend(t, 1, 10)
+	b.Lists.Era = up
+	s := mustCore(t, b)
+	w := s.Snapshot()
+	e := w.EndpointFor("", auth.Local)
+	x := &Exchange{Era: caller, Msg: jsonrpc.Message{Method: "tools/call"}, target: toolTarget(t, e.View),
+		decision: policy.Decision{Verdict: policy.Allow}, Session: &Session{Version: version}}
+	s.Prepare(x, &direct{}, scope.Caller{Snapshot: w, Endpoint: e, Principal: auth.Local, Subject: w.SubjectViewFor(e, auth.Local)},
+		s.Grant(budget.Account{Principal: auth.Local.ID}, ""))
+	x.Who.Profile = p
+	x.Params = object(t, `{"name":"up__tool0","arguments":{"a":1}}`)
 	return s, x
 }
 
@@ -49,4 +52,4 @@ func object(t *testing.T, text string) raw.Object {
 }
 
 // text returns a result as one text.
-func (r result) text() string { return string(r.head) + string(r.body) + string(r.tail) }
+func (r Result) text() string { return string(r.Head) + string(r.Body) + string(r.Tail) }

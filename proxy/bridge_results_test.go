@@ -38,7 +38,7 @@ func TestResultsBetweenEras(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			s, x := between(t, row.client, row.up, row.version, client.Profile{})
-			x.msg.Method = row.method
+			x.Msg.Method = row.method
 			got, err := s.answerResult(x, client.Result{Object: object(t, row.result), Type: client.TypeComplete})
 			want := strings.ReplaceAll(row.want, "<meta>", string(s.modernMeta))
 			if err != nil || got.text() != want {

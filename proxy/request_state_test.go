@@ -18,7 +18,7 @@ func TestRequestStateIsForOneRequest(t *testing.T) {
 	for _, row := range []struct {
 		name   string
 		params string // of the second request, without the state
-		change func(x *exchange)
+		change func(x *Exchange)
 		wait   time.Duration
 		ok     bool
 	}{
@@ -28,8 +28,8 @@ func TestRequestStateIsForOneRequest(t *testing.T) {
 		{"other arguments", `{"name":"up__tool0","arguments":{"a":2}}`, nil, 0, false},
 		{"more members", `{"name":"up__tool0","arguments":{"a":1},"task":{}}`, nil, 0, false},
 		{"another user", `{"name":"up__tool0","arguments":{"a":1}}`,
-			func(x *exchange) { x.principal = &auth.Principal{Kind: auth.KindKey, ID: "key:b"} }, 0, false},
-		{"another method", `{"name":"up__tool0","arguments":{"a":1}}`, func(x *exchange) { x.msg.Method = "prompts/get" }, 0, false},
+			func(x *Exchange) { x.Principal = &auth.Principal{Kind: auth.KindKey, ID: "key:b"} }, 0, false},
+		{"another method", `{"name":"up__tool0","arguments":{"a":1}}`, func(x *Exchange) { x.Msg.Method = "prompts/get" }, 0, false},
 		{"too late", `{"name":"up__tool0","arguments":{"a":1}}`, nil, 24 * time.Hour, false},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -41,7 +41,7 @@ func TestRequestStateIsForOneRequest(t *testing.T) {
 					row.change(x)
 				}
 				time.Sleep(row.wait)
-				x.params = object(t, row.params)
+				x.Params = object(t, row.params)
 				c := &upstream.Call{Call: client.Call{Params: object(t, row.params)}}
 				if err := spliceParams(c, raw.Edit{Name: "requestState", Value: raw.Quote(sealed)}); err != nil {
 					t.Fatal(err)

@@ -1,12 +1,21 @@
 package proxy
 
 import (
+	"context"
+	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"junction/auth"
+	"junction/policy"
 	"junction/proxy/budget"
 	"junction/proxy/proxytest"
 	"junction/proxy/scope"
+	"junction/proxy/view"
+	"junction/upstream"
+	"junction/upstream/client"
 )
 
 // TestSafety8SubscriptionsTakeMemory: what a session subscribes to counts until it unsubscribes.
@@ -33,4 +42,55 @@ func TestSafety8SubscriptionsTakeMemory(t *testing.T) {
 	if b.Used() != [budget.Quotas]int64{} {
 		t.Errorf("%v is used when nobody has subscribed", b.Used())
 	}
+}
+
+// slow takes subscribePatience for each subscription.
+type slow struct {
+	*proxytest.Backend
+	took chan time.Time // receives when a subscription is accepted
+}
+
+func (b slow) Subscribe(ctx context.Context, _ client.Profile, _, _ string, uris []string) (upstream.Source, []string, error) {
+	<-ctx.Done()
+	b.took <- time.Now()
+	return upstream.Source{}, uris, nil
+}
+
+// TestSubscriptionsMoveSideBySide replaces two upstreams that are slow to subscribe: neither waits for
+// the other, and mostMoving subscriptions of one upstream move at once.
+func TestSubscriptionsMoveSideBySide(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const each = 2 * mostMoving
+		s := mustCore(t)
+		took := make(chan time.Time, 2*each)
+		var next []view.Backend
+		h := &subscriber{resources: map[resourceKey]subscription{}}
+		for _, name := range []string{"a", "b"} {
+			backend := func() slow {
+				b := proxytest.NewBackend(t, 1, 10)
+				b.Named = name
+				return slow{b, took}
+			}
+			old := backend()
+			for i := range each {
+				key := resourceKey{name, fmt.Sprint("x:", i)}
+				h.resources[key] = subscription{"mcp://" + name + "/" + key.uri, old, upstream.Source{}}
+			}
+			next = append(next, backend())
+		}
+		s.ApplyBackends(scope.Config{Guard: &auth.Guard{}, Policy: policy.Open()}, next)
+		w := s.Snapshot()
+		h.Caller = scope.Caller{Snapshot: w, Endpoint: w.EndpointFor("", auth.Local), Principal: auth.Local}
+		s.listeners.mu.Lock()
+		s.listeners.subscribers = map[*subscriber]struct{}{h: {}}
+		s.listeners.mu.Unlock()
+		began := time.Now()
+		s.follow()
+		for range 2 * each {
+			<-took
+		}
+		if d := time.Since(began); d != 2*subscribePatience {
+			t.Errorf("they moved in %v, want %v", d, 2*subscribePatience)
+		}
+	})
 }
