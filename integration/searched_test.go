@@ -25,7 +25,7 @@ var unsearched = []string{"cmd/junction/record/log_test.go", "auth/authtest/secr
 // searched, too.
 func TestAuthT116EveryLogIsSearched(t *testing.T) {
 	tree := mustParseTree(t, os.DirFS(".."))
-	if talkers := tree.talkers(); !talkers["proxy.Options"] || !talkers["upstream.Options"] ||
+	if talkers := tree.talkers(); !talkers["proxy/front.Options"] || !talkers["upstream.Options"] ||
 		!talkers["auth/store.Config"] || tree.listeners()["NewServer"] != 1 {
 		t.Errorf("what has a log is %v and %v: the tree was not read, or this test is out of date", talkers, tree.listeners())
 	}

@@ -5,16 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"junction/policy"
 	"junction/proxy/approval"
-	"junction/proxy/question"
 	"junction/upstream"
-	"junction/upstream/bounded"
 	"junction/upstream/client"
 	"junction/upstream/raw"
 )
@@ -39,39 +36,36 @@ const (
 // approvalKey is the key of Junction's elicitation in inputRequests.
 const approvalKey = "junction_approval"
 
-// maxRemarked bounds the remembered approvals of a legacy session.
-const maxRemarked = 256
-
 // approve requests the user's approval if the decision is ask. It returns nil if the call may be
 // made, else the result for the client. A call without a decision is denied.
-func (s *Server) approve(ctx context.Context, x *exchange, st state) (*result, error) {
+func (s *Core) approve(ctx context.Context, x *Exchange, st state) (*Result, error) {
 	switch {
 	case x.decision.Verdict == policy.Allow, x.decision.Verdict == policy.Ask && x.approved:
 		return nil, nil
 	case x.decision.Verdict != policy.Ask:
 		return nil, x.unknown()
-	case x.era == client.EraLegacy:
+	case x.Era == client.EraLegacy:
 		return s.approveLegacy(ctx, x)
 	}
 	return s.approveModern(ctx, x, st)
 }
 
 // approveLegacy requests approval from a legacy client on the stream of the call.
-func (s *Server) approveLegacy(ctx context.Context, x *exchange) (*result, error) {
+func (s *Core) approveLegacy(ctx context.Context, x *Exchange) (*Result, error) {
 	request := string(x.approvalDigest())
-	if x.session.approves(request) {
-		x.info.Approval, x.approved = approvalRemembered, true
+	if x.Session.approves(request) {
+		x.Info.Approval, x.approved = approvalRemembered, true
 		return nil, nil
 	}
-	if !x.who.profile.Form || !x.reply.stream {
+	if !x.Who.Profile.Form || !x.front.Hears() {
 		return s.unapproved(x, approvalImpossible, x.cannotAsk())
 	}
 	form, err := x.approvalForm()
 	if err != nil {
 		return s.unapproved(x, approvalImpossible, x.cannotShow(err))
 	}
-	x.info.Approval = approvalUnanswered
-	answer, err := x.send(ctx, question.Question{Method: string(mcp.MethodElicitationCreate)}, form, nil)
+	x.Info.Approval = approvalUnanswered
+	answer, err := x.send(ctx, Question{Method: string(mcp.MethodElicitationCreate)}, form, nil)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
@@ -82,20 +76,20 @@ func (s *Server) approveLegacy(ctx context.Context, x *exchange) (*result, error
 	if choice != approval.Once && choice != approval.Remember {
 		return s.unapproved(x, approvalDeclined, "The person at the client did not approve this call.")
 	}
-	if err := s.permitAgain(x, (*exchange).permit); err != nil {
-		x.info.Approval = approvalLate
+	if err := s.permitAgain(x, (*Exchange).permit); err != nil {
+		x.Info.Approval = approvalLate
 		return nil, err
 	}
 	if choice == approval.Remember {
-		x.session.approve(request)
+		x.Session.approve(request)
 	}
-	x.info.Approval, x.approved = approvalGiven, true
+	x.Info.Approval, x.approved = approvalGiven, true
 	return nil, nil
 }
 
 // approveModern requests approval from a modern client, or reads its answer. st is the state that
 // the client returned.
-func (s *Server) approveModern(ctx context.Context, x *exchange, st state) (*result, error) {
+func (s *Core) approveModern(ctx context.Context, x *Exchange, st state) (*Result, error) {
 	request := x.approvalDigest()
 	if st.Approved && (st.Kind == stateParked || bytes.Equal(st.Shown, request)) {
 		// A parked call is made once, however often the client polls it. With any other state, each
@@ -109,22 +103,22 @@ func (s *Server) approveModern(ctx context.Context, x *exchange, st state) (*res
 		}
 		if unused {
 			// in an earlier request about the same call
-			x.info.Approval, x.approved, x.shown = approvalGiven, true, st.Shown
+			x.Info.Approval, x.approved, x.shown = approvalGiven, true, st.Shown
 			return nil, nil
 		}
 	}
-	if s.approvals.Has(x.principal.ID, string(request)) {
-		x.info.Approval, x.approved = approvalRemembered, true
+	if s.approvals.Has(x.Principal.ID, string(request)) {
+		x.Info.Approval, x.approved = approvalRemembered, true
 		return nil, nil
 	}
 	if st.Kind != stateNone && st.Kind != stateApproval {
 		return nil, errState() // the request began before policy required approval
 	}
-	if !x.who.profile.Form {
+	if !x.Who.Profile.Form {
 		return s.unapproved(x, approvalImpossible, x.cannotAsk())
 	}
 	if st.Kind == stateApproval && bytes.Equal(st.Shown, request) { // else the user was shown another _meta
-		answers, err := x.params.Object("inputResponses")
+		answers, err := x.Params.Object("inputResponses")
 		if err != nil && err != raw.ErrAbsent {
 			return nil, err
 		}
@@ -140,12 +134,12 @@ func (s *Server) approveModern(ctx context.Context, x *exchange, st state) (*res
 			}
 			switch approval.Chosen(answer) {
 			case approval.Remember:
-				s.approvals.Give(x.principal.ID, string(request))
+				s.approvals.Give(x.Principal.ID, string(request))
 			case approval.Once:
 			default:
 				return s.unapproved(x, approvalDeclined, "The person at the client did not approve this call.")
 			}
-			x.info.Approval, x.approved = approvalGiven, true
+			x.Info.Approval, x.approved = approvalGiven, true
 			return nil, nil
 		}
 	}
@@ -153,7 +147,7 @@ func (s *Server) approveModern(ctx context.Context, x *exchange, st state) (*res
 	if err != nil {
 		return s.unapproved(x, approvalImpossible, x.cannotShow(err))
 	}
-	x.info.Approval = approvalAsked
+	x.Info.Approval = approvalAsked
 	ask := fmt.Appendf(nil, `"%s":{"method":"elicitation/create","params":%s}`, approvalKey, form)
 	return new(s.inputRequired(x, [][]byte{ask}, state{Kind: stateApproval,
 		Asked: x.asking("", string(mcp.MethodElicitationCreate))})), nil
@@ -161,10 +155,10 @@ func (s *Server) approveModern(ctx context.Context, x *exchange, st state) (*res
 
 // approvalForm returns the elicitation that shows the call (package approval). The error says why the
 // form cannot show all of it.
-func (x *exchange) approvalForm() ([]byte, error) {
+func (x *Exchange) approvalForm() ([]byte, error) {
 	c := approval.Call{Server: x.target.Backend.Name(), Kind: x.target.PolicyItem().Kind.String(), Name: x.target.Name}
 	own := []raw.Edit{{Name: "_meta"}, {Name: "inputResponses"}, {Name: "requestState"}}
-	if x.era == client.EraLegacy {
+	if x.Era == client.EraLegacy {
 		own = append(own, raw.Edit{Name: "task"}) // see openState
 	}
 	if x.target.Part == upstream.PartResources { // without arguments
@@ -172,11 +166,11 @@ func (x *exchange) approvalForm() ([]byte, error) {
 	} else {
 		own = append(own, raw.Edit{Name: "name"}, raw.Edit{Name: "arguments"})
 		var err error
-		if c.Arguments, err = x.params.Get("arguments"); err != nil {
+		if c.Arguments, err = x.Params.Get("arguments"); err != nil {
 			c.Arguments = []byte("{}")
 		}
 	}
-	others, err := x.params.With(own...)
+	others, err := x.Params.With(own...)
 	if err != nil {
 		return nil, errors.New("a parameter occurs twice, or in another letter case")
 	}
@@ -191,20 +185,20 @@ func (x *exchange) approvalForm() ([]byte, error) {
 }
 
 // cannotAsk returns the text for a client that does not support elicitation: how to allow the call.
-func (x *exchange) cannotAsk() string {
+func (x *Exchange) cannotAsk() string {
 	return "This call needs the approval of a person, and this client cannot ask for it: it has not declared " +
 		"elicitation. Use a client that has, or have the operator allow it: " + x.allowing()
 }
 
 // cannotShow returns the text for a call that a form cannot show in full. A user must not approve what
 // the form hides.
-func (x *exchange) cannotShow(why error) string {
+func (x *Exchange) cannotShow(why error) string {
 	return fmt.Sprintf("This call needs the approval of a person, and the form cannot show all of it (%v). "+
 		"Make a smaller or clearer call, or have the operator allow it: %s", why, x.allowing())
 }
 
 // allowing tells the operator which rule allows the call without an approval.
-func (x *exchange) allowing() string {
+func (x *Exchange) allowing() string {
 	item := x.target.PolicyItem()
 	return fmt.Sprintf("in policy %s, before %s, add allow: { %ss: %q }.", x.decision.Policy, x.decision.Rule,
 		item.Kind, item.Names[0])
@@ -212,11 +206,11 @@ func (x *exchange) allowing() string {
 
 // unapproved answers a call that was not approved, and stores how: a tool call with a result for the
 // model, others with an error.
-func (s *Server) unapproved(x *exchange, how, text string) (*result, error) {
-	x.info.Approval = how
-	if mcp.MCPMethod(x.msg.Method) != mcp.MethodToolsCall {
+func (s *Core) unapproved(x *Exchange, how, text string) (*Result, error) {
+	x.Info.Approval = how
+	if mcp.MCPMethod(x.Msg.Method) != mcp.MethodToolsCall {
 		e := failure(x.target.Backend.Name(), kindApproval, text)
-		return nil, &refusal{status: http.StatusOK, code: e.Code, text: e.Message, data: e.Data}
+		return nil, &Refusal{code: e.Code, text: e.Message, Data: e.Data}
 	}
 	return new(s.toolText(x, text, isError)), nil
 }
@@ -225,39 +219,26 @@ func (s *Server) unapproved(x *exchange, how, text string) (*result, error) {
 const kindApproval = "approval"
 
 // resultOf returns *r, or the zero result if r is nil.
-func resultOf(r *result) result {
+func resultOf(r *Result) Result {
 	if r == nil {
-		return result{}
+		return Result{}
 	}
 	return *r
 }
 
 // spend marks the approval request of a state as answered, for all members. It returns false if the
 // request was answered before, or may have been: a process that is alone forgets that when it ends.
-func (s *Server) spend(ctx context.Context, x *exchange, st state) (bool, error) {
+func (s *Core) spend(ctx context.Context, x *Exchange, st state) (bool, error) {
 	if st.Maker != s.maker {
 		return false, nil
 	}
 	until := time.Unix(st.Expires, 0)
 	if s.members == nil {
-		return s.approvals.Spend(x.principal.ID, st.Approval, until), nil
+		return s.approvals.Spend(x.Principal.ID, st.Approval, until), nil
 	}
 	first, err := s.members.Once(ctx, st.Approval, until)
 	if err != nil {
-		return false, unavailable("the approval cannot be checked now: the database cannot be reached")
+		return false, UnavailableError("the approval cannot be checked now: the database cannot be reached")
 	}
 	return first, nil
-}
-
-// approves reports whether the user approved the request for the rest of the session.
-func (s *session) approves(request string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.approved[request]
-}
-
-func (s *session) approve(request string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	bounded.Put(&s.approved, maxRemarked, request, true, nil)
 }

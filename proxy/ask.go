@@ -1,18 +1,14 @@
 package proxy
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"junction/proxy/older"
-	"junction/proxy/question"
 	"junction/proxy/redact"
 	"junction/upstream"
 	"junction/upstream/client"
@@ -24,20 +20,14 @@ import (
 // This file sends server requests to clients. A legacy client gets a server request on the stream
 // of its call, and responds with a POST.
 
-// pendingRequest is a server request to a legacy client without a response yet.
-type pendingRequest struct {
-	answer   chan *jsonrpc.Message // 1-buffered: the first response counts
-	token    []byte                // the upstream's progress token; nil for none
-	progress func(params []byte)   // may be nil
-}
-
 var (
-	errNoAnswer = errors.New("the client did not answer")
+	// ErrNoAnswer means that the client did not answer a request.
+	ErrNoAnswer = errors.New("the client did not answer")
 	errShutdown = errors.New("the proxy is shutting down")
 )
 
 // Ask implements client.Peer for a legacy client.
-func (x *exchange) Ask(ctx context.Context, q *client.ServerRequest) ([]byte, error) {
+func (x *Exchange) Ask(ctx context.Context, q *client.ServerRequest) ([]byte, error) {
 	x.asked.Store(true)
 	params, err := x.serverRequest(x.target.Backend.Name(), q.Method, q.Params, true)
 	if err != nil {
@@ -47,115 +37,20 @@ func (x *exchange) Ask(ctx context.Context, q *client.ServerRequest) ([]byte, er
 }
 
 // send sends a request to a legacy client and waits for the response.
-func (x *exchange) send(
-	ctx context.Context, q question.Question, params []byte, progress func([]byte),
+func (x *Exchange) send(
+	ctx context.Context, q Question, params []byte, progress func([]byte),
 ) ([]byte, error) {
-	if x.session == nil || !x.reply.stream {
+	if x.Session == nil || !x.front.Hears() {
 		return nil, rejected("the client cannot be asked: it takes no event stream")
 	}
 	asked := x.question(q)
-	answer, err := x.await(ctx, q.Method, asked.Join(params), progress)
+	answer, err := x.front.Ask(ctx, q.Method, asked.Join(params), progress)
 	asked.End(err)
 	return answer, err
 }
 
-// await is send for a client that can be asked.
-func (x *exchange) await(ctx context.Context, method string, params []byte, progress func([]byte)) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, x.reply.limits.Patience)
-	defer cancel()
-	id := jsonrpc.ID(`"junction-` + strconv.FormatUint(x.session.numbers.Add(1), 10) + `"`)
-	a := &pendingRequest{answer: make(chan *jsonrpc.Message, 1), progress: progress}
-	params, err := a.replaceToken(params, id)
-	if err != nil {
-		return nil, rejected("Invalid params: _meta")
-	}
-	if !x.session.await(id, a) {
-		return nil, errNoAnswer
-	}
-	defer x.session.forget(id)
-	if !x.reply.send(jsonrpc.AppendRequest(nil, id, method, params)) {
-		return nil, errNoAnswer
-	}
-	select {
-	case m := <-a.answer:
-		if m.Error != nil {
-			return nil, m.Error
-		}
-		return m.Result, nil
-	case <-ctx.Done():
-		x.reply.notify(string(mcp.MethodNotificationCancelled), append(append([]byte(`{"requestId":`), id...), '}'))
-		return nil, errNoAnswer
-	}
-}
-
-// replaceToken replaces the upstream's progress token by the id of the request, because tokens of
-// two upstreams may be equal.
-func (a *pendingRequest) replaceToken(params []byte, id jsonrpc.ID) ([]byte, error) {
-	token, err := raw.Get(params, "_meta", "progressToken")
-	if err == raw.ErrAbsent {
-		return params, nil
-	} else if err != nil {
-		return nil, err
-	}
-	a.token = bytes.Clone(token)
-	return raw.Set(params, []byte(id), "_meta", "progressToken")
-}
-
-// await adds a pending request. False means that the session has ended or has too many.
-func (s *session) await(id jsonrpc.ID, a *pendingRequest) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.gone != nil || len(s.pending) >= maxPending {
-		return false
-	}
-	if s.pending == nil {
-		s.pending = map[jsonrpc.ID]*pendingRequest{}
-	}
-	s.pending[id] = a
-	return true
-}
-
-// maxPending bounds the pending server requests of one session.
-const maxPending = 64
-
-func (s *session) forget(id jsonrpc.ID) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.pending, id)
-}
-
-// respond delivers the client's response to a pending request. A response without a request is
-// ignored. The message is copied.
-func (s *session) respond(m *jsonrpc.Message) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	a := s.pending[m.ID]
-	if a == nil {
-		return
-	}
-	own := &jsonrpc.Message{ID: m.ID, Result: bytes.Clone(m.Result), Error: m.Error.Clone()}
-	select {
-	case a.answer <- own:
-	default:
-	}
-}
-
-// progress passes the client's progress on a pending request on to the upstream.
-func (s *session) progress(params raw.Object) {
-	token, err := params.Get("progressToken")
-	if err != nil {
-		return
-	}
-	s.mu.Lock()
-	a := s.pending[jsonrpc.ID(token)]
-	s.mu.Unlock()
-	if a == nil || a.token == nil || a.progress == nil {
-		return
-	}
-	if text, err := params.Splice(raw.Edit{Name: "progressToken", Value: a.token}); err == nil {
-		a.progress(text)
-	}
-}
+// MaxPending bounds the pending server requests of one session, and those of one answer of an upstream.
+const MaxPending = 64
 
 // methodElicitationComplete is the notification that a URL elicitation is complete (2025-11-25,
 // client/elicitation).
@@ -163,7 +58,7 @@ const methodElicitationComplete = "notifications/elicitation/complete"
 
 // newElicitationID returns a new ID for a URL elicitation of a modern upstream. Modern elicitations
 // have no ID, and legacy clients need one.
-func (x *exchange) newElicitationID() string {
+func (x *Exchange) newElicitationID() string {
 	x.opening.Lock()
 	defer x.opening.Unlock()
 	x.opened = append(x.opened, "junction-"+rand.Text())
@@ -172,11 +67,11 @@ func (x *exchange) newElicitationID() string {
 
 // closeElicitations notifies the client that the opened elicitations are done, because the upstream
 // has answered.
-func (x *exchange) closeElicitations() {
+func (x *Exchange) closeElicitations() {
 	x.opening.Lock()
 	defer x.opening.Unlock()
 	for _, id := range x.opened {
-		x.reply.notify(methodElicitationComplete, append(raw.AppendQuote([]byte(`{"elicitationId":`), id), '}'))
+		x.front.Notify(methodElicitationComplete, append(raw.AppendQuote([]byte(`{"elicitationId":`), id), '}'))
 	}
 }
 
@@ -184,13 +79,13 @@ func (x *exchange) closeElicitations() {
 // returns the responses as the params of the next call. A rejected form counts as cancelled. For
 // every other failure the protocol has no response that the upstream would understand, so the call
 // fails (2026-07-28, basic/patterns/mrtr has no slot for an error).
-func (x *exchange) askAll(ctx context.Context, requests raw.Object) ([]byte, error) {
-	if requests.Len() > maxPending {
-		return nil, x.invalid(fmt.Sprintf("it sent more than %d requests at once", maxPending))
+func (x *Exchange) askAll(ctx context.Context, requests raw.Object) ([]byte, error) {
+	if requests.Len() > MaxPending {
+		return nil, x.invalid(fmt.Sprintf("it sent more than %d requests at once", MaxPending))
 	}
 	answers := []byte{'{'}
 	for i, m := range requests.Members() {
-		method, params, err := question.Parse(m.Value)
+		method, params, err := parseInputRequest(m.Value)
 		if err != nil {
 			return nil, x.invalid(err.Error())
 		}
@@ -229,11 +124,11 @@ func pause(ctx context.Context, round int) error {
 // serverRequest converts the params of a server request for the client: to the client's version,
 // and with the upstream's name in the message. If meta is set, the params keep their _meta. The
 // error is a *jsonrpc.Error for the upstream.
-func (x *exchange) serverRequest(from, method string, params []byte, meta bool) ([]byte, error) {
+func (x *Exchange) serverRequest(from, method string, params []byte, meta bool) ([]byte, error) {
 	if params == nil {
 		params = []byte("{}")
 	}
-	params, _, err := x.subject.redact.Text(params, redact.MetaToken)
+	params, _, err := x.Subject.Redact.Text(params, redact.MetaToken)
 	if err != nil {
 		return nil, rejected("Invalid params of %s: %v", method, err)
 	}
@@ -267,10 +162,10 @@ func (x *exchange) serverRequest(from, method string, params []byte, meta bool) 
 		_, tools := o.Get("tools")
 		_, choice := o.Get("toolChoice")
 		switch {
-		case !x.who.profile.Sampling:
+		case !x.Who.Profile.Sampling:
 			x.lack(`{"sampling":{}}`)
 			return nil, rejected("the client has not declared sampling")
-		case (tools != raw.ErrAbsent || choice != raw.ErrAbsent) && !x.who.profile.SamplingTools:
+		case (tools != raw.ErrAbsent || choice != raw.ErrAbsent) && !x.Who.Profile.SamplingTools:
 			x.lack(`{"sampling":{"tools":{}}}`)
 			return nil, rejected("the client has not declared sampling.tools")
 		}
@@ -278,7 +173,7 @@ func (x *exchange) serverRequest(from, method string, params []byte, meta bool) 
 		// another upstream's context.
 		edits = append(edits, raw.Edit{Name: "includeContext"})
 	case mcp.MethodListRoots:
-		if !x.who.profile.Roots {
+		if !x.Who.Profile.Roots {
 			x.lack(`{"roots":{}}`)
 			return nil, &jsonrpc.Error{Code: mcp.METHOD_NOT_FOUND, Message: "the client has not declared roots"}
 		}
@@ -298,11 +193,11 @@ func rejected(format string, args ...any) error {
 }
 
 // lack stores the client capability that a server request needs.
-func (x *exchange) lack(capabilities string) { x.lacks.Store(&capabilities) }
+func (x *Exchange) lack(capabilities string) { x.lacks.Store(&capabilities) }
 
 // elicitation returns the edits of an elicitation. The modern era has no elicitationId. A legacy
 // client gets the upstream's ID or a new one.
-func (x *exchange) elicitation(from string, o raw.Object) ([]raw.Edit, error) {
+func (x *Exchange) elicitation(from string, o raw.Object) ([]raw.Edit, error) {
 	var edits []raw.Edit
 	mode, err := o.String("mode")
 	if err == raw.ErrAbsent {
@@ -310,9 +205,9 @@ func (x *exchange) elicitation(from string, o raw.Object) ([]raw.Edit, error) {
 	} else if err != nil {
 		return nil, rejected("Invalid params: mode")
 	}
-	modern := x.era == client.EraModern
+	modern := x.Era == client.EraModern
 	switch {
-	case mode == "form" && !x.who.profile.Form, mode == "url" && !x.who.profile.URL:
+	case mode == "form" && !x.Who.Profile.Form, mode == "url" && !x.Who.Profile.URL:
 		x.lack(`{"elicitation":{"` + mode + `":{}}}`)
 		return nil, rejected("the client has not declared elicitation in mode %s", mode)
 	case mode != "form" && mode != "url":
@@ -323,10 +218,10 @@ func (x *exchange) elicitation(from string, o raw.Object) ([]raw.Edit, error) {
 		if _, err := o.Get("elicitationId"); err == raw.ErrAbsent {
 			edits = append(edits, raw.Edit{Name: "elicitationId", Value: raw.Quote(x.newElicitationID())})
 		}
-	case !modern && x.session.Version < mcp.ProtocolVersion20251125:
-		schema, err := older.Schema(o)
+	case !modern && x.Session.Version < mcp.ProtocolVersion20251125:
+		schema, err := olderSchema(o)
 		if err != nil {
-			return nil, rejected("the client speaks %s, which has no form for this: %v", x.session.Version, err)
+			return nil, rejected("the client speaks %s, which has no form for this: %v", x.Session.Version, err)
 		}
 		edits = append(edits, raw.Edit{Name: "mode"})
 		if schema != nil {

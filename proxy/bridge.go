@@ -4,12 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"junction/proxy/older"
-	"junction/proxy/question"
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/client"
@@ -27,47 +24,47 @@ import (
 //	modern   legacy    the call is parked; the client gets input_required and returns (parked.go)
 
 // answerResult converts an upstream's result to the client's era.
-func (s *Server) answerResult(x *exchange, r client.Result) (result, error) {
+func (s *Core) answerResult(x *Exchange, r client.Result) (Result, error) {
 	switch {
 	case r.Type == client.TypeComplete:
-	case x.era == client.EraLegacy:
-		return result{}, x.invalid("a result of type " + r.Type)
+	case x.Era == client.EraLegacy:
+		return Result{}, x.invalid("a result of type " + r.Type)
 	case r.Type == client.TypeInputRequired:
 		return s.relayRequests(x, r.Object)
 	default:
 		return s.wrapTask(x, r.Object)
 	}
 	x.closeElicitations()
-	if mcp.MCPMethod(x.msg.Method) == mcp.MethodToolsCall && r.Failed() {
-		x.info.Outcome = ToolError
+	if mcp.MCPMethod(x.Msg.Method) == mcp.MethodToolsCall && r.Failed() {
+		x.Info.Outcome = ToolError
 	}
 	var err error
-	if r.Object, err = x.target.RenameResult(x.msg.Method, r.Object); err != nil {
-		return result{}, x.invalid(err.Error())
+	if r.Object, err = x.target.RenameResult(x.Msg.Method, r.Object); err != nil {
+		return Result{}, x.invalid(err.Error())
 	}
-	if x.era == client.EraModern {
-		return s.modernResult(x.msg.Method, r.Object, x.target)
+	if x.Era == client.EraModern {
+		return s.modernResult(x.Msg.Method, r.Object, x.target)
 	}
 	return s.legacyResult(x, r)
 }
 
 // answerError converts an upstream's error to the client's era.
-func (s *Server) answerError(x *exchange, err error) (result, error) {
+func (s *Core) answerError(x *Exchange, err error) (Result, error) {
 	if need := needsSignIn(err); need != nil {
 		return s.offer(x, need)
 	}
 	peer, ok := err.(*jsonrpc.Error) // errors inside an *upstream.Error concern the connection to the upstream
 	switch {
 	case !ok:
-		return result{}, err
-	case x.era == client.EraModern:
+		return Result{}, err
+	case x.Era == client.EraModern:
 		return s.modernError(x, peer)
 	}
 	return s.legacyError(x, peer)
 }
 
 // legacyTarget reports whether the target's upstream is of the legacy era.
-func (x *exchange) legacyTarget() bool { return x.target.Backend.Catalog().Era == client.EraLegacy }
+func (x *Exchange) legacyTarget() bool { return x.target.Backend.Catalog().Era == client.EraLegacy }
 
 // rounds counts the rounds of one call of a modern upstream for a legacy client.
 type rounds struct {
@@ -80,7 +77,7 @@ const maxRounds = 10
 
 // next sends the requests of an input_required result to a legacy client, and puts the responses
 // into the params of the next call.
-func (n *rounds) next(ctx context.Context, x *exchange, c *upstream.Call, r client.Result) error {
+func (n *rounds) next(ctx context.Context, x *Exchange, c *upstream.Call, r client.Result) error {
 	if n.count == maxRounds {
 		return x.invalid(fmt.Sprintf("it returned input_required more than %d times", maxRounds))
 	}
@@ -109,7 +106,7 @@ func (n *rounds) next(ctx context.Context, x *exchange, c *upstream.Call, r clie
 
 // inputRequired returns the requests and the state of an input_required result; absent and nil if it
 // has none.
-func (x *exchange) inputRequired(o raw.Object) (requests raw.Object, state []byte, err error) {
+func (x *Exchange) inputRequired(o raw.Object) (requests raw.Object, state []byte, err error) {
 	if requests, err = o.Object("inputRequests"); err != nil && err != raw.ErrAbsent {
 		return requests, nil, x.invalid("inputRequests: " + err.Error())
 	}
@@ -126,17 +123,17 @@ func (x *exchange) inputRequired(o raw.Object) (requests raw.Object, state []byt
 
 // relayRequests passes the requests of a modern upstream on to a modern client. A request that the
 // client does not support is the upstream's error: the upstream has the client's capabilities.
-func (s *Server) relayRequests(x *exchange, o raw.Object) (result, error) {
+func (s *Core) relayRequests(x *Exchange, o raw.Object) (Result, error) {
 	requests, upstreamState, err := x.inputRequired(o)
 	if err != nil {
-		return result{}, err
+		return Result{}, err
 	}
 	var edits []raw.Edit
 	var methods []string
 	if requests.Present() {
 		var text []byte
 		if text, methods, err = x.inputRequests(requests); err != nil {
-			return result{}, err
+			return Result{}, err
 		}
 		edits = append(edits, raw.Edit{Name: "inputRequests", Value: text})
 	}
@@ -146,14 +143,14 @@ func (s *Server) relayRequests(x *exchange, o raw.Object) (result, error) {
 		edits = append(edits, raw.Edit{Name: "requestState", Value: raw.Quote(sealed)})
 	}
 	if o, err = o.With(edits...); err != nil {
-		return result{}, x.invalid(err.Error())
+		return Result{}, x.invalid(err.Error())
 	}
 	return s.modernResult("", o, x.target)
 }
 
 // inputRequests returns the requests of a modern upstream in the form for a modern client, and their
 // methods.
-func (x *exchange) inputRequests(requests raw.Object) (text []byte, methods []string, err error) {
+func (x *Exchange) inputRequests(requests raw.Object) (text []byte, methods []string, err error) {
 	var edits []raw.Edit
 	for m := range requests.All() {
 		name, err := m.Name()
@@ -173,8 +170,8 @@ func (x *exchange) inputRequests(requests raw.Object) (text []byte, methods []st
 }
 
 // inputRequest returns one entry of inputRequests in the form for the client, and its method.
-func (x *exchange) inputRequest(v []byte) (text []byte, method string, err error) {
-	method, params, err := question.Parse(v)
+func (x *Exchange) inputRequest(v []byte) (text []byte, method string, err error) {
+	method, params, err := parseInputRequest(v)
 	if err != nil {
 		return nil, "", x.invalid(err.Error())
 	}
@@ -186,7 +183,7 @@ func (x *exchange) inputRequest(v []byte) (text []byte, method string, err error
 }
 
 // invalid returns the error for an invalid answer of the upstream.
-func (x *exchange) invalid(text string) error {
+func (x *Exchange) invalid(text string) error {
 	return &upstream.Error{Upstream: x.target.Backend.Name(), Kind: client.KindInvalid, Err: errors.New(text)}
 }
 
@@ -202,36 +199,36 @@ func spliceParams(c *upstream.Call, edits ...raw.Edit) error {
 }
 
 // modernError converts an upstream's error for a modern client.
-func (s *Server) modernError(x *exchange, peer *jsonrpc.Error) (result, error) {
+func (s *Core) modernError(x *Exchange, peer *jsonrpc.Error) (Result, error) {
 	peer = x.target.RenameError(peer)
 	// a modern server would have rejected the call (2026-07-28, basic/index#error-codes)
 	if lacks := x.lacks.Load(); lacks != nil {
-		return result{}, &refusal{status: http.StatusBadRequest, code: codeMissingCapability, text: peer.Message,
-			data: []byte(`{"requiredCapabilities":` + *lacks + `}`), outcome: Unanswered}
+		return Result{}, &Refusal{reason: ReasonRequest, code: codeMissingCapability, text: peer.Message,
+			Data: []byte(`{"requiredCapabilities":` + *lacks + `}`), Outcome: Unanswered}
 	}
 	switch peer.Code {
 	case mcp.RESOURCE_NOT_FOUND: // 2026-07-28, server/resources#error-handling: this code must not be sent any more
-		return result{}, x.target.NotFound(peer)
+		return Result{}, x.target.NotFound(peer)
 	case mcp.URL_ELICITATION_REQUIRED:
 		return s.openURLs(x, peer)
 	case codeMissingCapability:
-		return result{}, &refusal{status: http.StatusBadRequest, code: peer.Code, text: peer.Message, data: peer.Data,
-			outcome: Unanswered}
+		return Result{}, &Refusal{reason: ReasonRequest, code: peer.Code, text: peer.Message, Data: peer.Data,
+			Outcome: Unanswered}
 	}
-	return result{}, peer
+	return Result{}, peer
 }
 
 // legacyError converts an upstream's error for a legacy client. -32042 exists since 2025-11-25, and
 // a client that cannot open URLs cannot use it.
-func (s *Server) legacyError(x *exchange, peer *jsonrpc.Error) (result, error) {
-	if peer.Code != mcp.URL_ELICITATION_REQUIRED || x.who.profile.URL {
-		return result{}, x.target.RenameError(peer)
+func (s *Core) legacyError(x *Exchange, peer *jsonrpc.Error) (Result, error) {
+	if peer.Code != mcp.URL_ELICITATION_REQUIRED || x.Who.Profile.URL {
+		return Result{}, x.target.RenameError(peer)
 	}
-	if mcp.MCPMethod(x.msg.Method) != mcp.MethodToolsCall {
-		return result{}, &upstream.Error{Upstream: x.target.Backend.Name(), Kind: client.KindUnanswered,
+	if mcp.MCPMethod(x.Msg.Method) != mcp.MethodToolsCall {
+		return Result{}, &upstream.Error{Upstream: x.target.Backend.Name(), Kind: client.KindUnanswered,
 			Err: errors.New("it requires a page in a browser, and this client does not support URL elicitation")}
 	}
-	x.info.Outcome = Unanswered
+	x.Info.Outcome = Unanswered
 	text := "The server " + x.target.Backend.Name() +
 		" requires a page in a browser before it continues, and this client cannot open it. Open it yourself:"
 	for _, u := range urls(peer) {
@@ -267,14 +264,14 @@ func urls(e *jsonrpc.Error) []elicitation {
 
 // openURLs converts -32042 into input_required. The upstream did not carry out the call, so the
 // call is made again when the client returns.
-func (s *Server) openURLs(x *exchange, e *jsonrpc.Error) (result, error) {
+func (s *Core) openURLs(x *Exchange, e *jsonrpc.Error) (Result, error) {
 	list := urls(e)
 	switch {
-	case mcp.MCPMethod(x.msg.Method) == mcp.MethodCompletionComplete || len(list) == 0:
-		return result{}, x.invalid("it requires a page in a browser, and sent no URL")
-	case !x.who.profile.URL:
-		return result{}, &refusal{status: http.StatusBadRequest, code: codeMissingCapability, text: e.Message,
-			data: []byte(`{"requiredCapabilities":{"elicitation":{"url":{}}}}`), outcome: Unanswered}
+	case mcp.MCPMethod(x.Msg.Method) == mcp.MethodCompletionComplete || len(list) == 0:
+		return Result{}, x.invalid("it requires a page in a browser, and sent no URL")
+	case !x.Who.Profile.URL:
+		return Result{}, &Refusal{reason: ReasonRequest, code: codeMissingCapability, text: e.Message,
+			Data: []byte(`{"requiredCapabilities":{"elicitation":{"url":{}}}}`), Outcome: Unanswered}
 	}
 	var requests [][]byte
 	var methods []string
@@ -293,7 +290,7 @@ func (s *Server) openURLs(x *exchange, e *jsonrpc.Error) (result, error) {
 
 // modernResult adds the members that 2026-07-28 requires of a result, if the upstream did not send
 // them: resultType, the server info, and the freshness of a resource.
-func (s *Server) modernResult(method string, o raw.Object, t *view.Target) (result, error) {
+func (s *Core) modernResult(method string, o raw.Object, t *view.Target) (Result, error) {
 	body := o.Text()
 	tail := make([]byte, 0, len(s.modernMeta)+48) // for the members that most results lack
 	if _, err := o.Get("resultType"); err == raw.ErrAbsent {
@@ -311,7 +308,7 @@ func (s *Server) modernResult(method string, o raw.Object, t *view.Target) (resu
 	case err == nil:
 		if _, err := meta.Get(mcp.MetaKeyServerInfo); err == raw.ErrAbsent {
 			if body, err = raw.Set(body, s.serverInfo, "_meta", mcp.MetaKeyServerInfo); err != nil {
-				return result{}, &upstream.Error{Upstream: t.Backend.Name(), Kind: client.KindInvalid, Err: err}
+				return Result{}, &upstream.Error{Upstream: t.Backend.Name(), Kind: client.KindInvalid, Err: err}
 			}
 		}
 	case err == raw.ErrAbsent:
@@ -320,21 +317,21 @@ func (s *Server) modernResult(method string, o raw.Object, t *view.Target) (resu
 		}
 	}
 	if len(tail) == 0 {
-		return result{body: body}, nil
+		return Result{Body: body}, nil
 	}
 	if o.Len() == 0 {
 		tail = tail[1:]
 	}
 	end := len(body) - 1 // of the closing brace: body has no white space around it
-	return result{body: body[:end], tail: append(tail, '}')}, nil
+	return Result{Body: body[:end], Tail: append(tail, '}')}, nil
 }
 
 // legacyResult converts a result for a legacy client. It changes only what the client's version
 // does not have.
-func (s *Server) legacyResult(x *exchange, r client.Result) (result, error) {
+func (s *Core) legacyResult(x *Exchange, r client.Result) (Result, error) {
 	var edits []raw.Edit
 	content := "content" // the member with content blocks
-	switch mcp.MCPMethod(x.msg.Method) {
+	switch mcp.MCPMethod(x.Msg.Method) {
 	case mcp.MethodToolsCall:
 		structured, err := r.Get("structuredContent")
 		// Before 2026-07-28 only objects are allowed (SEP-2106). Other values of a legacy server
@@ -342,29 +339,29 @@ func (s *Server) legacyResult(x *exchange, r client.Result) (result, error) {
 		if err == nil && structured[0] != '{' && (x.target.Backend.Catalog().Era == client.EraModern ||
 			x.target.WithoutOutput()) {
 			edits = append(edits, raw.Edit{Name: "structuredContent"})
-			if text := older.WithText(r.Object, structured); text != nil {
+			if text := olderText(r.Object, structured); text != nil {
 				edits = append(edits, raw.Edit{Name: "content", Value: text})
 			}
 		}
 	case mcp.MethodPromptsGet:
 		content = "messages"
 	default:
-		return result{body: r.Text()}, nil
+		return Result{Body: r.Text()}, nil
 	}
-	if x.session.Version < mcp.ProtocolVersion20250618 && len(edits) < 2 {
+	if x.Session.Version < mcp.ProtocolVersion20250618 && len(edits) < 2 {
 		blocks, err := r.Elements(content)
 		if err == nil {
-			if text := older.Blocks(blocks, content == "messages", x.session.Version); text != nil {
+			if text := olderBlocks(blocks, content == "messages", x.Session.Version); text != nil {
 				edits = append(edits, raw.Edit{Name: content, Value: text})
 			}
 		}
 	}
 	if len(edits) == 0 {
-		return result{body: r.Text()}, nil
+		return Result{Body: r.Text()}, nil
 	}
 	text, err := r.Splice(edits...)
 	if err != nil {
-		return result{}, x.invalid(err.Error())
+		return Result{}, x.invalid(err.Error())
 	}
-	return result{body: text}, nil
+	return Result{Body: text}, nil
 }

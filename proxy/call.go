@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
-	"strings"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -14,7 +12,6 @@ import (
 	"junction/policy"
 	"junction/proxy/answers"
 	"junction/proxy/budget"
-	"junction/proxy/headers"
 	"junction/proxy/redact"
 	"junction/proxy/schema"
 	"junction/proxy/search"
@@ -30,12 +27,12 @@ import (
 
 // A finder returns the target that a request names. The error is sent to the client if the caller
 // has no such target.
-type finder func(context.Context, *Server, *exchange) (*view.Target, error)
+type finder func(context.Context, *Core, *Exchange) (*view.Target, error)
 
 // callTarget returns the handler of requests whose target find returns.
 func callTarget(find finder) handler {
-	return func(ctx context.Context, s *Server, x *exchange) (result, error) {
-		return s.call(ctx, x, find, (*exchange).permit)
+	return func(ctx context.Context, s *Core, x *Exchange) (Result, error) {
+		return s.call(ctx, x, find, (*Exchange).permit)
 	}
 }
 
@@ -57,28 +54,28 @@ func callTarget(find finder) handler {
 // A modern client sends a new request for each round, and each request runs all steps.
 //
 // permit stores the policy decision in x.decision. Its error is sent to the client.
-func (s *Server) call(ctx context.Context, x *exchange, find finder, permit func(*exchange, *view.Target) error) (
-	result, error) {
+func (s *Core) call(ctx context.Context, x *Exchange, find finder, permit func(*Exchange, *view.Target) error) (
+	Result, error) {
 	t, err := find(ctx, s, x)
 	if err != nil {
-		return result{}, err
+		return Result{}, err
 	}
 	x.target = t
 	if t.Connects {
 		return s.connect(ctx, x)
 	}
 	if err := permit(x, t); err != nil {
-		return result{}, err
+		return Result{}, err
 	}
 	c := x.upstreamCall(t)
 	c.Buffer = x.buffer
 	if rejected, err := s.validate(ctx, x, c); rejected != nil || err != nil {
 		return resultOf(rejected), err
 	}
-	x.reply.begin()
+	x.front.Begin()
 	st, err := s.openState(x, c)
 	if err != nil {
-		return result{}, err
+		return Result{}, err
 	}
 	var asked rounds
 	for {
@@ -95,31 +92,31 @@ func (s *Server) call(ctx context.Context, x *exchange, find finder, permit func
 		switch {
 		case st.Kind == stateParked:
 			return s.parked.resume(ctx, s, x, st)
-		case x.era == client.EraModern && x.legacyTarget() && x.who.profile.Asks():
+		case x.Era == client.EraModern && x.legacyTarget() && x.Who.Profile.Asks():
 			return s.parked.begin(ctx, s, x, c)
 		}
 		r, err := x.filter(s.make(ctx, x, c))
 		if err != nil {
 			return s.answerError(x, err)
 		}
-		if x.era == client.EraModern || r.Type != client.TypeInputRequired {
+		if x.Era == client.EraModern || r.Type != client.TypeInputRequired {
 			return s.answerResult(x, r)
 		}
 		if err := asked.next(ctx, x, c, r); err != nil {
-			return result{}, err
+			return Result{}, err
 		}
 		if err := s.permitAgain(x, permit); err != nil {
-			return result{}, err
+			return Result{}, err
 		}
 	}
 }
 
 // reusable returns the kept result of an equal call of the same caller, if there is one. If there
 // is none, but the result of this call may be kept, it sets x.reuse.
-func (s *Server) reusable(x *exchange, c *upstream.Call) (r client.Result, ok bool) {
+func (s *Core) reusable(x *Exchange, c *upstream.Call) (r client.Result, ok bool) {
 	t := x.target
 	// behind an authenticating proxy (auth.none), several users may be one principal
-	unknown := x.principal.Kind == auth.KindLocal && !x.snapshot.direct
+	unknown := x.Principal.Kind == auth.KindLocal && !x.Snapshot.Direct
 	if t.Reuse <= 0 || unknown || len(c.Header) > 0 || x.asked.Load() {
 		return r, false
 	}
@@ -127,7 +124,7 @@ func (s *Server) reusable(x *exchange, c *upstream.Call) (r client.Result, ok bo
 	if t.Backend.Config().Isolation == upstream.IsolationSession {
 		kind += c.Session
 	}
-	key, ok := s.answers.Key(answers.Call{Account: x.held.Account, Source: t.Backend, Announced: t.Backend.Announced(),
+	key, ok := s.answers.Key(answers.Call{Account: x.Held.Account, Source: t.Backend, Announced: t.Backend.Announced(),
 		Tool: t.Name, Definition: t.Item.Definition.Text(), Client: kind, Params: c.Params})
 	if !ok {
 		return r, false
@@ -136,8 +133,8 @@ func (s *Server) reusable(x *exchange, c *upstream.Call) (r client.Result, ok bo
 		var err error
 		r.Type = client.TypeComplete
 		r.Object, err = raw.Parse(text)
-		x.info.Cached = err == nil // always true: the text was parsed before it was kept
-		return r, x.info.Cached
+		x.Info.Cached = err == nil // always true: the text was parsed before it was kept
+		return r, x.Info.Cached
 	}
 	x.reuse = key
 	return r, false
@@ -145,7 +142,7 @@ func (s *Server) reusable(x *exchange, c *upstream.Call) (r client.Result, ok bo
 
 // make makes the call, and keeps the result if it may be reused: a success during which the
 // upstream has sent no server request.
-func (s *Server) make(ctx context.Context, x *exchange, c *upstream.Call) (client.Result, error) {
+func (s *Core) make(ctx context.Context, x *Exchange, c *upstream.Call) (client.Result, error) {
 	r, err := x.target.Backend.Call(ctx, c)
 	if x.reuse != (answers.Key{}) && err == nil && r.Type == client.TypeComplete && !r.Failed() && !x.asked.Load() {
 		s.answers.Put(x.reuse, r.Text(), x.target.Reuse)
@@ -155,7 +152,7 @@ func (s *Server) make(ctx context.Context, x *exchange, c *upstream.Call) (clien
 
 // findNamed returns the finder of tools or prompts. It finds the connect tool of an upstream, too.
 func findNamed(p upstream.Part) finder {
-	return func(ctx context.Context, s *Server, x *exchange) (*view.Target, error) {
+	return func(ctx context.Context, s *Core, x *Exchange) (*view.Target, error) {
 		name, err := x.stringParam("name")
 		if err != nil {
 			return nil, err
@@ -171,7 +168,7 @@ func findNamed(p upstream.Part) finder {
 				return nil, err
 			}
 		}
-		if t == nil || t.Tool != nil && t.Tool.HeaderProblem != "" && x.era == client.EraModern {
+		if t == nil || t.Tool != nil && t.Tool.HeaderProblem != "" && x.Era == client.EraModern {
 			return nil, unknownNamed(p, name)
 		}
 		return t, nil
@@ -179,17 +176,17 @@ func findNamed(p upstream.Part) finder {
 }
 
 // stringParam returns a member of the params that the method requires.
-func (x *exchange) stringParam(name string) (string, error) {
-	text, err := x.params.String(name)
+func (x *Exchange) stringParam(name string) (string, error) {
+	text, err := x.Params.String(name)
 	if err == raw.ErrAbsent {
-		return "", invalidParams("Invalid params: no %s", name)
+		return "", InvalidParams("Invalid params: no %s", name)
 	}
 	return text, err
 }
 
 // permit decides about a call of the target. A denied target does not exist for the client. The
 // error may also be about the request itself: an ambiguous argument, or a missing scope.
-func (x *exchange) permit(t *view.Target) error {
+func (x *Exchange) permit(t *view.Target) error {
 	if err := x.decide(t); err != nil {
 		return err
 	}
@@ -203,9 +200,9 @@ func (x *exchange) permit(t *view.Target) error {
 }
 
 // decide stores the policy decision about a call of the target in x.decision and in x.info.
-func (x *exchange) decide(t *view.Target) error {
-	x.info.Upstream, x.info.Own = t.Backend.Name(), t.Name
-	g := x.subject.Ruling(t)
+func (x *Exchange) decide(t *view.Target) error {
+	x.Info.Upstream, x.Info.Own = t.Backend.Name(), t.Name
+	g := x.Subject.Ruling(t)
 	var arguments raw.Object
 	if g.Reads() {
 		var err error
@@ -218,8 +215,8 @@ func (x *exchange) decide(t *view.Target) error {
 		return err
 	}
 	x.decision = d
-	x.info.Verdict, x.info.Policy, x.info.Rule = d.Verdict.String(), d.Policy, d.Rule
-	x.info.Missing = cmp.Or(d.Missing, d.Scopes)
+	x.Info.Verdict, x.Info.Policy, x.Info.Rule = d.Verdict.String(), d.Policy, d.Rule
+	x.Info.Missing = cmp.Or(d.Missing, d.Scopes)
 	// the user reads the arguments, so they must not be ambiguous
 	if d.Verdict == policy.Ask {
 		_, err = x.arguments()
@@ -229,57 +226,57 @@ func (x *exchange) decide(t *view.Target) error {
 
 // permitAgain finds and permits the target of x again in the current snapshot. The policy may have
 // changed while the user was answering. x.target and x.info do not change.
-func (s *Server) permitAgain(x *exchange, permit func(*exchange, *view.Target) error) error {
+func (s *Core) permitAgain(x *Exchange, permit func(*Exchange, *view.Target) error) error {
 	w := s.snapshot.Load()
-	if w == x.snapshot {
+	if w == x.Snapshot {
 		return nil
 	}
 	denied := x.unknown()
-	now := w.adopt(x.caller)
-	if now.subject == nil {
+	now := w.Adopt(x.Caller)
+	if now.Subject == nil {
 		return denied
 	}
 	var t *view.Target
 	if x.target.Part == upstream.PartResources {
-		t, _ = now.subject.Resource(x.target.Exposed)
+		t, _ = now.Subject.Resource(x.target.Exposed)
 	} else {
-		t = now.subject.Named(x.target.Part, x.target.Exposed)
+		t = now.Subject.Named(x.target.Part, x.target.Exposed)
 	}
 	if t == nil || t.Backend.Name() != x.target.Backend.Name() || t.Name != x.target.Name {
 		return denied
 	}
-	x.caller = now
-	defer func(first CallInfo) { x.info = first }(x.info)
+	x.Caller = now
+	defer func(first CallInfo) { x.Info = first }(x.Info)
 	return permit(x, t)
 }
 
 // unknown returns the error for a target that does not exist.
-func (x *exchange) unknown() error {
+func (x *Exchange) unknown() error {
 	if x.target.Part == upstream.PartResources {
-		return unknownResource(x.era, x.target.Exposed)
+		return unknownResource(x.Era, x.target.Exposed)
 	}
-	return unknownNamed(x.target.Part, x.info.Name)
+	return unknownNamed(x.target.Part, x.Info.Name)
 }
 
 // arguments returns the arguments of the call; absent if the call has none. Arguments that are not
 // an object are rejected: policy cannot judge them, and an upstream might still accept them.
-func (x *exchange) arguments() (raw.Object, error) {
-	v, err := x.params.Get("arguments")
+func (x *Exchange) arguments() (raw.Object, error) {
+	v, err := x.Params.Get("arguments")
 	switch {
 	case err == raw.ErrAbsent, err == nil && string(v) == "null":
 		return raw.Object{}, nil
 	case err != nil:
 		return raw.Object{}, err
 	case v[0] != '{':
-		return raw.Object{}, invalidParams("Invalid params: arguments is no object")
+		return raw.Object{}, InvalidParams("Invalid params: arguments is no object")
 	}
-	return x.params.Object("arguments")
+	return x.Params.Object("arguments")
 }
 
 // scoped replaces permit for requests without arguments that policy reads. The error lists the
 // scopes that the caller's token lacks.
-func (x *exchange) scoped(t *view.Target) error {
-	if scopes := x.subject.Ruling(t).Scopes(); scopes != "" {
+func (x *Exchange) scoped(t *view.Target) error {
+	if scopes := x.Subject.Ruling(t).Scopes(); scopes != "" {
 		return x.stepUp(scopes)
 	}
 	return nil
@@ -287,16 +284,16 @@ func (x *exchange) scoped(t *view.Target) error {
 
 // stepUp returns the error for a token that lacks scopes. Its challenge tells the client to ask the
 // user for a token with these scopes.
-func (x *exchange) stepUp(scopes string) error {
-	e := refuse(http.StatusForbidden, mcp.INVALID_REQUEST, "The token lacks a scope; needed are: %s", scopes)
-	e.outcome = Denied
-	e.challenge = x.snapshot.config.Guard.Resources.StepUp(x.request.URL.Path, strings.Fields(scopes))
+func (x *Exchange) stepUp(scopes string) error {
+	e := Refuse(ReasonScope, mcp.INVALID_REQUEST, "The token lacks a scope; needed are: %s", scopes)
+	e.Outcome = Denied
+	e.Scopes = scopes
 	return e
 }
 
 // filter removes the parts of an upstream's answer that policy hides from the caller.
-func (x *exchange) filter(r client.Result, err error) (client.Result, error) {
-	if x.subject.redact == nil {
+func (x *Exchange) filter(r client.Result, err error) (client.Result, error) {
+	if x.Subject.Redact == nil {
 		return r, err
 	}
 	if err != nil {
@@ -309,35 +306,35 @@ func (x *exchange) filter(r client.Result, err error) (client.Result, error) {
 	case r.Type == client.TypeTask, x.method.member == "taskId":
 		kept = redact.TaskID
 	}
-	if r.Object, _, err = x.subject.redact.Result(r.Object, kept); err != nil {
+	if r.Object, _, err = x.Subject.Redact.Result(r.Object, kept); err != nil {
 		err = x.invalid(err.Error())
 	}
 	return r, err
 }
 
 // filterError redacts an upstream's error. Other errors are Junction's own (see fail).
-func (x *exchange) filterError(err error) error {
+func (x *Exchange) filterError(err error) error {
 	if peer, ok := err.(*jsonrpc.Error); ok {
-		err, _ = x.subject.redact.Error(peer)
+		err, _ = x.Subject.Redact.Error(peer)
 	}
 	return err
 }
 
 // named returns the tool or prompt with this name; nil if the caller has none. If policy denies the
 // item, x.info gets the denying policy and rule for the audit.
-func (x *exchange) named(p upstream.Part, name string) *view.Target {
-	x.info.Name = name
-	if t := x.subject.Named(p, name); t != nil {
-		if t.ForApps && x.who.profile.UI == "" {
+func (x *Exchange) named(p upstream.Part, name string) *view.Target {
+	x.Info.Name = name
+	if t := x.Subject.Named(p, name); t != nil {
+		if t.ForApps && x.Who.Profile.UI == "" {
 			return nil
 		}
 		return t
 	}
-	if t := x.endpoint.view.Named(p, name); t != nil {
+	if t := x.Endpoint.View.Named(p, name); t != nil {
 		x.decide(t) // an error would concern the arguments, and this call is not made
-		x.info.Verdict = policy.Deny.String()
-		if t.Held != "" && x.subject.Guards.Pinned {
-			x.info.Rule = "pinned"
+		x.Info.Verdict = policy.Deny.String()
+		if t.Held != "" && x.Subject.Guards.Pinned {
+			x.Info.Rule = "pinned"
 		}
 	}
 	return nil
@@ -345,32 +342,37 @@ func (x *exchange) named(p upstream.Part, name string) *view.Target {
 
 // validate checks a tool call against the tool's definition. It returns nil if the call may be
 // made, else the result for the client.
-func (s *Server) validate(ctx context.Context, x *exchange, c *upstream.Call) (_ *result, err error) {
+func (s *Core) validate(ctx context.Context, x *Exchange, c *upstream.Call) (_ *Result, err error) {
 	if x.target.Tool == nil {
 		return nil, nil
 	}
 	if rejected := s.wrongClass(x); rejected != nil {
 		return rejected, nil
 	}
-	if x.era == client.EraModern && x.class == search.NoClass { // the header of a call tool is not that of the tool
-		if c.Header, err = headers.Params(x.request.Header, x.params, x.target.Tool); err != nil {
+	if x.Era == client.EraModern && x.class == search.NoClass { // the header of a call tool is not that of the tool
+		if c.Header, err = x.front.Headers(x.Params, x.target.Tool); err != nil {
 			return nil, err
 		}
 	}
-	if !x.subject.Guards.Validate {
+	if !x.Subject.Guards.Validate {
 		return nil, nil
 	}
 	text, outcome, err := s.checkArguments(ctx, x)
 	if text == "" || err != nil {
 		return nil, err
 	}
-	x.info.Outcome = outcome
+	x.Info.Outcome = outcome
 	return new(s.toolText(x, text, isError)), nil
 }
 
 // checkArguments checks the arguments of a call against the tool's schema. It returns "" if they
 // fit, else the text for the model. A call whose arguments cannot be checked is not made.
-func (s *Server) checkArguments(ctx context.Context, x *exchange) (text string, o Outcome, err error) {
+func (s *Core) checkArguments(ctx context.Context, x *Exchange) (text string, o Outcome, err error) {
+	end, err := s.Turn(ctx, x)
+	if err != nil {
+		return "", "", err
+	}
+	defer end()
 	arguments, err := x.arguments()
 	if err != nil {
 		return "", "", err
@@ -390,52 +392,69 @@ func (s *Server) checkArguments(ctx context.Context, x *exchange) (text string, 
 			"the check would exceed a limit: " + limit.Error() + ". Send less in one call.", Limited, nil
 	}
 	if err != nil || len(problems) == 0 {
-		return "", "", overuseError(err)
+		return "", "", OveruseError(err)
 	}
 	return schema.Invalid(t.Exposed, problems), Invalid, nil
 }
 
+// largeMessage is the size in bytes from which on messages are read and checked in turns (package
+// budget): without, many of them would keep the processors from everything else for some
+// milliseconds each.
+const largeMessage = 64 << 10
+
+// Turn waits until it is the caller's turn to read or check a large message. x must have its Size. The
+// caller of Turn must call end before it waits for anything. For other messages Turn does nothing.
+func (s *Core) Turn(ctx context.Context, x *Exchange) (end func(), err error) {
+	if x.Size < largeMessage {
+		return func() {}, nil
+	}
+	return s.turns.Turn(ctx, x.Held.Account)
+}
+
 // checkCost has the caller of x pay for a check.
 type checkCost struct {
-	s *Server
-	x *exchange
+	s *Core
+	x *Exchange
 }
 
 // Hold implements schema.Cost.
 func (c checkCost) Hold(n int64) (release func(), err error) {
-	if err := c.x.held.Reserve(budget.Bytes, n); err != nil {
+	if err := c.x.Held.Reserve(budget.Bytes, n); err != nil {
 		return nil, err
 	}
-	return func() { c.x.held.Give(budget.Bytes, n) }, nil
+	return func() { c.x.Held.Give(budget.Bytes, n) }, nil
 }
 
 // Turn implements schema.Cost.
 func (c checkCost) Turn(ctx context.Context) (end func(), err error) {
-	return c.s.turns.Turn(ctx, c.x.held.Account)
+	if c.x.Size >= largeMessage { // checkArguments has it
+		return func() {}, nil
+	}
+	return c.s.turns.Turn(ctx, c.x.Held.Account)
 }
 
 // findResource returns the target of the request's uri. The caller may use the target, perhaps only
 // after an approval.
-func findResource(_ context.Context, _ *Server, x *exchange) (*view.Target, error) {
+func findResource(_ context.Context, _ *Core, x *Exchange) (*view.Target, error) {
 	uri, err := x.stringParam("uri")
 	if err != nil {
 		return nil, err
 	}
-	return x.resource(x.era, uri)
+	return x.resource(x.Era, uri)
 }
 
 // resource returns the target of a URI. The error is in the form of the given era. If policy denies
 // the resource, x.info gets the denying policy and rule for the audit.
-func (x *exchange) resource(era client.Era, uri string) (*view.Target, error) {
-	x.info.Name = uri
-	t, err := x.subject.Resource(uri)
+func (x *Exchange) resource(era client.Era, uri string) (*view.Target, error) {
+	x.Info.Name = uri
+	t, err := x.Subject.Resource(uri)
 	if err != nil {
-		if denied, other := view.Everything(x.endpoint.view).Resource(uri); other == nil {
+		if denied, other := view.Everything(x.Endpoint.View).Resource(uri); other == nil {
 			x.decide(denied)
-			x.info.Verdict = policy.Deny.String()
+			x.Info.Verdict = policy.Deny.String()
 		}
 		return nil, noResource(era, uri, err)
 	}
-	x.info.Upstream, x.info.Own = t.Backend.Name(), t.Name
+	x.Info.Upstream, x.Info.Own = t.Backend.Name(), t.Name
 	return t, nil
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -20,12 +19,12 @@ import (
 // complete answers completion/complete for a prompt or a resource template by its upstream, as far
 // as policy allows. For an upstream without completions it returns an empty completion, because
 // Junction has declared the capability.
-func complete(ctx context.Context, s *Server, x *exchange) (result, error) {
-	if !x.subject.Sight().Offers.Completions {
-		return result{}, x.unknownMethod()
+func complete(ctx context.Context, s *Core, x *Exchange) (Result, error) {
+	if !x.Subject.Sight().Offers.Completions {
+		return Result{}, x.unknownMethod()
 	}
 	var values *view.Completion
-	r, err := s.call(ctx, x, findReference, func(x *exchange, t *view.Target) (err error) {
+	r, err := s.call(ctx, x, findReference, func(x *Exchange, t *view.Target) (err error) {
 		values, err = x.permitCompletion(t)
 		return err
 	})
@@ -44,7 +43,7 @@ var errNoValues = errors.New("no values")
 
 // permitCompletion decides about a completion. If the call is allowed, it returns the filter of the
 // values; nil if the caller may read all values.
-func (x *exchange) permitCompletion(t *view.Target) (values *view.Completion, err error) {
+func (x *Exchange) permitCompletion(t *view.Target) (values *view.Completion, err error) {
 	if err = x.scoped(t); err != nil {
 		return nil, err
 	}
@@ -61,8 +60,8 @@ func (x *exchange) permitCompletion(t *view.Target) (values *view.Completion, er
 }
 
 // findReference returns the prompt or resource of the request's ref.
-func findReference(_ context.Context, _ *Server, x *exchange) (*view.Target, error) {
-	ref, err := x.params.Object("ref")
+func findReference(_ context.Context, _ *Core, x *Exchange) (*view.Target, error) {
+	ref, err := x.Params.Object("ref")
 	if err != nil && err != raw.ErrAbsent {
 		return nil, err
 	}
@@ -71,23 +70,23 @@ func findReference(_ context.Context, _ *Server, x *exchange) (*view.Target, err
 		return nil, err
 	}
 	key := map[string]string{"ref/prompt": "name", "ref/resource": "uri"}[kind]
-	if x.info.Name, err = ref.String(key); err == raw.ErrAbsent {
-		return nil, invalidParams("Invalid params: ref is neither a prompt with a name nor a resource with a uri")
+	if x.Info.Name, err = ref.String(key); err == raw.ErrAbsent {
+		return nil, InvalidParams("Invalid params: ref is neither a prompt with a name nor a resource with a uri")
 	} else if err != nil {
 		return nil, err
 	}
 	var found *view.Target
 	if key == "uri" {
 		// in both eras the URI is a parameter of the request
-		if found, err = x.resource(client.EraModern, x.info.Name); err != nil {
+		if found, err = x.resource(client.EraModern, x.Info.Name); err != nil {
 			return nil, err
 		}
-	} else if found = x.named(upstream.PartPrompts, x.info.Name); found == nil {
-		return nil, unknownNamed(upstream.PartPrompts, x.info.Name)
+	} else if found = x.named(upstream.PartPrompts, x.Info.Name); found == nil {
+		return nil, unknownNamed(upstream.PartPrompts, x.Info.Name)
 	}
 	t := *found
 	t.Member = []string{"ref", key}
-	x.info.Upstream = t.Backend.Name()
+	x.Info.Upstream = t.Backend.Name()
 	return &t, nil
 }
 
@@ -96,9 +95,9 @@ const mostCompleted = 100
 
 // completes returns the filter of the values for a resource template; nil if policy allows all of
 // them.
-func (x *exchange) completes(t *view.Target) (*view.Completion, error) {
+func (x *Exchange) completes(t *view.Target) (*view.Completion, error) {
 	template, ok := view.ParseTemplate(t.Name)
-	values := &view.Completion{Rights: x.subject.Rights, Target: t, Template: template}
+	values := &view.Completion{Rights: x.Subject.Rights, Target: t, Template: template}
 	head := ""
 	if ok {
 		head, _, _ = template.Expand(nil, "")
@@ -110,10 +109,10 @@ func (x *exchange) completes(t *view.Target) (*view.Completion, error) {
 		return nil, uncompleted(t, "policy cannot judge the values, "+
 			"because the URI is not a resource template that the server lists")
 	}
-	if missing, err := values.Read(x.params); err != nil {
+	if missing, err := values.Read(x.Params); err != nil {
 		return nil, err
 	} else if missing != "" {
-		return nil, invalidParams("Invalid params: no %s", missing)
+		return nil, InvalidParams("Invalid params: no %s", missing)
 	}
 	if !template.Has(values.Argument) {
 		return nil, uncompleted(t, "policy cannot judge the values, because the template has no such variable")
@@ -121,10 +120,10 @@ func (x *exchange) completes(t *view.Target) (*view.Completion, error) {
 	text, _, reached := template.Expand(values.Values, values.Argument)
 	switch possible := values.Beginning(text); {
 	case possible.Only(policy.Deny):
-		x.info.Verdict = policy.Deny.String()
+		x.Info.Verdict = policy.Deny.String()
 		return nil, errNoValues
 	case possible.Only(policy.Ask):
-		x.info.Verdict = policy.Ask.String()
+		x.Info.Verdict = policy.Ask.String()
 		return nil, uncompleted(t, "reading these resources needs the approval of a person")
 	case !reached && !possible.Only(policy.Allow):
 		return nil, uncompleted(t, "policy cannot judge the values without the other variables; "+
@@ -134,18 +133,18 @@ func (x *exchange) completes(t *view.Target) (*view.Completion, error) {
 }
 
 // completesPrompt returns an error unless policy allows the prompt with any arguments.
-func (x *exchange) completesPrompt(t *view.Target) error {
-	d, sure := x.subject.Ruling(t).Unconditional()
+func (x *Exchange) completesPrompt(t *view.Target) error {
+	d, sure := x.Subject.Ruling(t).Unconditional()
 	if !sure {
-		x.info.Verdict = policy.Deny.String()
+		x.Info.Verdict = policy.Deny.String()
 		return uncompleted(t, "policy decides by the prompt's arguments, which are not known yet")
 	}
-	x.info.Verdict, x.info.Policy, x.info.Rule, x.info.Missing = d.Verdict.String(), d.Policy, d.Rule, d.Missing
+	x.Info.Verdict, x.Info.Policy, x.Info.Rule, x.Info.Missing = d.Verdict.String(), d.Policy, d.Rule, d.Missing
 	switch d.Verdict {
 	case policy.Ask:
 		return uncompleted(t, "getting the prompt needs the approval of a person")
 	case policy.Deny:
-		return unknownNamed(t.Part, x.info.Name)
+		return unknownNamed(t.Part, x.Info.Name)
 	}
 	return nil
 }
@@ -153,16 +152,16 @@ func (x *exchange) completesPrompt(t *view.Target) error {
 // uncompleted returns the error for a completion that policy does not allow.
 func uncompleted(t *view.Target, why string) error {
 	e := failure(t.Backend.Name(), kindApproval, "no completion: "+why)
-	return &refusal{status: http.StatusOK, code: e.Code, text: e.Message, data: e.Data}
+	return &Refusal{code: e.Code, text: e.Message, Data: e.Data}
 }
 
 // filterCompletion returns the result without the values that the caller may not read. It drops
 // total, hasMore and all other members of the completion in any case: they would count the hidden
 // values or reveal them.
-func (s *Server) filterCompletion(x *exchange, allowed *view.Completion, r result) (result, error) {
-	o, err := raw.Parse(bytes.Join([][]byte{r.head, r.body, r.tail}, nil))
+func (s *Core) filterCompletion(x *Exchange, allowed *view.Completion, r Result) (Result, error) {
+	o, err := raw.Parse(bytes.Join([][]byte{r.Head, r.Body, r.Tail}, nil))
 	if err != nil {
-		return result{}, x.invalid(err.Error())
+		return Result{}, x.invalid(err.Error())
 	}
 	completion, err := o.Object("completion")
 	if err == raw.ErrAbsent {
@@ -171,11 +170,11 @@ func (s *Server) filterCompletion(x *exchange, allowed *view.Completion, r resul
 		}
 		return s.ownResult(x, `"completion":{"values":[]}`), nil
 	} else if err != nil {
-		return result{}, x.invalid(err.Error())
+		return Result{}, x.invalid(err.Error())
 	}
 	values, err := completion.Elements("values")
 	if err != nil && err != raw.ErrAbsent {
-		return result{}, x.invalid(err.Error())
+		return Result{}, x.invalid(err.Error())
 	}
 	var kept [][]byte
 	for _, v := range values[:min(len(values), mostCompleted)] {
@@ -186,7 +185,7 @@ func (s *Server) filterCompletion(x *exchange, allowed *view.Completion, r resul
 	list := fmt.Appendf(nil, `{"values":[%s]}`, bytes.Join(kept, []byte{','}))
 	text, err := o.Splice(raw.Edit{Name: "completion", Value: list})
 	if err != nil {
-		return result{}, x.invalid(fmt.Sprintf("completion: %v", err))
+		return Result{}, x.invalid(fmt.Sprintf("completion: %v", err))
 	}
-	return result{body: text}, nil
+	return Result{Body: text}, nil
 }

@@ -5,26 +5,8 @@ import (
 	"runtime/debug"
 	"time"
 
-	"junction/policy"
 	"junction/upstream"
 )
-
-// Endpoint is an entry of the endpoints section: the URL /NAME/mcp with its own upstreams, merged,
-// and its own policies.
-type Endpoint struct {
-	// Upstreams are the names of the endpoint's upstreams. Default: all.
-	Upstreams []string `yaml:"upstreams"`
-	// Surface is the value that policies match, such as cli, web or chat. Default: the endpoint's
-	// name.
-	Surface string `yaml:"surface"`
-	// Catalog is full (the default) or search. With search, tools/list has only the tools of
-	// Always, search_tools, and a call tool for each class of tools. All allowed tools can still be
-	// called by their names. Use search for clients that cannot handle hundreds of tools and do not
-	// search by themselves.
-	Catalog policy.Catalog `yaml:"catalog"`
-	// Always are globs for the tools that stay listed with catalog: search, as in policies.
-	Always policy.List `yaml:"always"`
-}
 
 // Limits is the limits section: the resources that one client, or all clients together, may use.
 // Beyond a limit, Junction rejects the request or ends the stream.
@@ -61,20 +43,6 @@ type Limits struct {
 	WriteTimeout time.Duration `yaml:"write_timeout"` // time for a client to read each write. Default 30s.
 }
 
-// Sessions is the sessions section, for legacy clients. A session ID contains the negotiated state,
-// sealed, so a session survives a restart.
-type Sessions struct {
-	// KeyFile holds the key that seals session IDs and cursors. A missing file is created. Replicas
-	// share one file. Default: junction/key in the user's state directory. If the directory is not
-	// writable, Junction warns and uses a key that lasts until it exits.
-	KeyFile string `yaml:"key_file"`
-	// Idle is the time after which a session without requests or streams leaves memory. The session
-	// resumes when its client returns. Default 30m.
-	Idle time.Duration `yaml:"idle"`
-	// MaxAge is the time after which a session ends permanently. Default 720h.
-	MaxAge time.Duration `yaml:"max_age"`
-}
-
 // CatalogConfig is the catalog section.
 type CatalogConfig struct {
 	// Grace keeps the items of a vanished upstream listed while it reconnects. Default 30s.
@@ -107,10 +75,4 @@ func (l Limits) WithDefaults() Limits {
 	l.ReadTimeout = cmp.Or(l.ReadTimeout, 30*time.Second)
 	l.WriteTimeout = cmp.Or(l.WriteTimeout, 30*time.Second)
 	return l
-}
-
-func (c Sessions) withDefaults() Sessions {
-	c.Idle = cmp.Or(c.Idle, 30*time.Minute)
-	c.MaxAge = cmp.Or(c.MaxAge, 720*time.Hour)
-	return c
 }

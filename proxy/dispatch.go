@@ -3,6 +3,8 @@ package proxy
 import (
 	"context"
 	"errors"
+	"fmt"
+	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -15,7 +17,7 @@ import (
 )
 
 // handler answers one request and completes x.info for the log.
-type handler func(ctx context.Context, s *Server, x *exchange) (result, error)
+type handler func(ctx context.Context, s *Core, x *Exchange) (Result, error)
 
 // errAnswered means that the handler has written the answer.
 var errAnswered = errors.New("answered")
@@ -55,23 +57,23 @@ func methods() map[mcp.MCPMethod]method {
 	}
 }
 
-func (s *Server) dispatch(ctx context.Context, x *exchange) (result, error) {
+func (s *Core) dispatch(ctx context.Context, x *Exchange) (Result, error) {
 	handle := x.method.handle
-	if handle == nil || x.method.era != "" && x.method.era != x.era {
-		return result{}, x.unknownMethod()
+	if handle == nil || x.method.era != "" && x.method.era != x.Era {
+		return Result{}, x.unknownMethod()
 	}
-	if x.subject.search && mcp.MCPMethod(x.msg.Method) == mcp.MethodToolsCall {
+	if x.Subject.Search && mcp.MCPMethod(x.Msg.Method) == mcp.MethodToolsCall {
 		own, err := x.unwrap()
 		if err != nil {
-			return result{}, err
+			return Result{}, err
 		}
 		if own {
 			handle = searchTools
 		}
 	}
-	done, err := s.meter(ctx, x)
+	done, err := s.Meter(ctx, x)
 	if err != nil {
-		return result{}, err
+		return Result{}, err
 	}
 	if done != nil {
 		defer done()
@@ -82,12 +84,12 @@ func (s *Server) dispatch(ctx context.Context, x *exchange) (result, error) {
 // unwrap replaces a call of a call tool by the inner call, so that every later step sees the call
 // as if the client had named the tool itself. For a call of search_tools it changes nothing and
 // returns true.
-func (x *exchange) unwrap() (own bool, err error) {
+func (x *Exchange) unwrap() (own bool, err error) {
 	name, err := x.stringParam("name")
 	if err != nil || !search.Own(name) {
 		return false, err
 	}
-	x.info.Name = name
+	x.Info.Name = name
 	if name == search.ToolName {
 		return true, nil
 	}
@@ -98,19 +100,19 @@ func (x *exchange) unwrap() (own bool, err error) {
 	class := search.Named(name)
 	inner, arguments, err := search.Inner(class, outer)
 	if err != nil {
-		return false, invalidParams("Invalid params: %s", err)
+		return false, InvalidParams("Invalid params: %s", err)
 	}
 	x.class = class
-	x.params, err = x.params.With(raw.Edit{Name: "name", Value: inner}, raw.Edit{Name: "arguments", Value: arguments})
+	x.Params, err = x.Params.With(raw.Edit{Name: "name", Value: inner}, raw.Edit{Name: "arguments", Value: arguments})
 	if err != nil {
 		return false, err
 	}
-	return false, overuseError(x.held.Reserve(budget.Bytes, int64(len(x.params.Text()))))
+	return false, OveruseError(x.Held.Reserve(budget.Bytes, int64(len(x.Params.Text()))))
 }
 
 // wrongClass returns the answer if the client has called a tool with the call tool of another
 // class; nil otherwise.
-func (s *Server) wrongClass(x *exchange) *result {
+func (s *Core) wrongClass(x *Exchange) *Result {
 	if x.class == search.NoClass {
 		return nil
 	}
@@ -118,64 +120,55 @@ func (s *Server) wrongClass(x *exchange) *result {
 	if is == x.class {
 		return nil
 	}
-	x.info.Outcome = Invalid
-	return new(s.toolText(x, search.Rejection(x.info.Name, is, x.class), isError))
+	x.Info.Outcome = Invalid
+	return new(s.toolText(x, search.Rejection(x.Info.Name, is, x.class), isError))
 }
 
-func ping(context.Context, *Server, *exchange) (result, error) {
-	return result{body: []byte("{}")}, nil
+func ping(context.Context, *Core, *Exchange) (Result, error) {
+	return Result{Body: []byte("{}")}, nil
 }
 
 // setLevel answers logging/setLevel of a legacy client. It stores the level in the session; each
 // call passes it to the upstream.
-func setLevel(_ context.Context, _ *Server, x *exchange) (result, error) {
-	if !x.subject.Sight().Offers.Logging {
-		return result{}, x.unknownMethod()
+func setLevel(_ context.Context, _ *Core, x *Exchange) (Result, error) {
+	if !x.Subject.Sight().Offers.Logging {
+		return Result{}, x.unknownMethod()
 	}
-	level, err := x.params.String("level")
+	level, err := x.Params.String("level")
 	if err != nil || client.Level(level) == 0 {
-		return result{}, invalidParams("Invalid params: level is none of debug, info, notice, warning, " +
+		return Result{}, InvalidParams("Invalid params: level is none of debug, info, notice, warning, " +
 			"error, critical, alert, emergency")
 	}
-	x.session.mu.Lock()
-	x.session.level = level
-	x.session.mu.Unlock()
-	return result{body: []byte("{}")}, nil
+	x.Session.setLevel(level)
+	return Result{Body: []byte("{}")}, nil
 }
 
-// logLevel returns the level that the client has set; "" for none.
-func (s *session) logLevel() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.level
-}
-
-// meter counts a request against the rate limits of the caller's policy. done must be called when
+// Meter counts a request against the rate limits of the caller's policy. done must be called when
 // the request has ended; it may be nil. The error is for the client.
-func (s *Server) meter(ctx context.Context, x *exchange) (done func(), err error) {
-	if mcp.MCPMethod(x.msg.Method) == mcp.MethodResourcesUnsubscribe { // it releases a subscription
+func (s *Core) Meter(ctx context.Context, x *Exchange) (done func(), err error) {
+	if mcp.MCPMethod(x.Msg.Method) == mcp.MethodResourcesUnsubscribe { // it releases a subscription
 		return nil, nil
 	}
-	done, refused := s.count(ctx, x, !x.method.calls)
+	done, refused := s.Count(ctx, x, !x.method.calls)
 	if refused == nil {
 		return done, nil
 	}
 	if x.method.member != "" {
-		x.info.Name, _ = x.params.String(x.method.member)
+		x.Info.Name, _ = x.Params.String(x.method.member)
 	}
-	if refused.outcome == Limited {
-		x.info.Verdict, x.info.Rule = policy.Deny.String(), "limits.concurrent"
-		if refused.retry != "" {
-			x.info.Rule = "limits.rate"
+	if refused.Outcome == Limited {
+		x.Info.Verdict, x.Info.Rule = policy.Deny.String(), "limits.concurrent"
+		if refused.Retry != "" {
+			x.Info.Rule = "limits.rate"
 		}
 	}
 	return nil, refused
 }
 
-// count counts a request against the limits of its principal, at all members together. other and
+// Count counts a request against the limits of its principal, at all members together. other and
 // done are as for Members.Enter; done is nil if there are no limits.
-func (s *Server) count(ctx context.Context, x *exchange, other bool) (done func(), _ *refusal) {
-	limits := x.subject.limits
+func (s *Core) Count(ctx context.Context, x *Exchange, other bool) (done func(), _ *Refusal) {
+	limits := x.Subject.Limits
 	if limits.Rate <= 0 && (other || limits.Concurrent <= 0) {
 		return nil, nil
 	}
@@ -183,12 +176,33 @@ func (s *Server) count(ctx context.Context, x *exchange, other bool) (done func(
 	if s.members != nil {
 		enter = s.members.Enter
 	}
-	done, wait, err := enter(ctx, x.principal.ID, limits, other)
+	done, wait, err := enter(ctx, x.Principal.ID, limits, other)
 	switch {
 	case err == nil:
 		return done, nil
 	case errors.Is(err, budget.ErrTooFast), errors.Is(err, budget.ErrTooMany):
 		return nil, limited(err, wait)
 	}
-	return nil, unavailable("the limits of your policy cannot be checked now: the database cannot be reached")
+	return nil, UnavailableError("the limits of your policy cannot be checked now: the database cannot be reached")
+}
+
+// discover answers server/discover.
+func discover(_ context.Context, s *Core, x *Exchange) (Result, error) {
+	b := fmt.Appendf(nil, `{"supportedVersions":%s,"capabilities":`, s.supported)
+	b = x.Subject.Sight().Offers.AppendCapabilities(b, x.Era)
+	b = x.Subject.AppendInstructions(b)
+	b = appendFreshness(b, discovered, !x.Subject.Private())
+	return Result{Body: fmt.Appendf(b, `,"resultType":"complete","_meta":%s}`, s.modernMeta)}, nil
+}
+
+// discovered is the freshness of server/discover. Upstreams that start or stop can change the
+// answer.
+const discovered = time.Minute
+
+// ModernVersion is the version of the modern era.
+const ModernVersion = mcp.ProtocolVersion20260728
+
+// versions returns the supported versions, newest first.
+func versions() []string {
+	return append([]string{ModernVersion}, mcp.LegacyProtocolVersions()...)
 }

@@ -1,5 +1,8 @@
 // Package proxy answers MCP clients from the catalogs and calls of upstreams, in both eras of the
-// protocol.
+// protocol. It is the core: it answers a request for one caller (an Exchange), and knows no HTTP.
+// Package front is the HTTP side: it reads requests, chooses the era, keeps the sessions, and writes
+// answers and streams. The interface Front (exchange.go) is what the core needs of it. Package scope,
+// beneath both, is what one caller sees.
 //
 // # The path of a call
 //
@@ -7,79 +10,86 @@
 // (publicHandler in cmd/junction/program.go). A tools/call of a client then passes through these
 // functions:
 //
-//	Server.ServeHTTP         server.go    loads the snapshot; the request keeps it, except after a wait
-//	Server.checkOrigin       request.go   rejects foreign origins and hosts
-//	Server.at                request.go   finds the caller, its endpoint and its subject view
-//	Server.newExchange       exchange.go  one request until its answer
-//	Server.forwardSession    owner.go     passes the request on if another process has the session
-//	Server.post              request.go   reads the body within its limits (package budget)
-//	Server.forwardParked     owner.go     passes the request on if another process has the parked call
-//	Server.frontFor          front.go     chooses the era of the message
-//	legacyFront.post         legacy.go    2025-11-25 and older: handshake, session, batch, GET stream
-//	modernFront.post         modern.go    2026-07-28: header and body must agree
-//	Server.serve             exchange.go  dispatches, answers, reports to log and audit
-//	Server.dispatch          dispatch.go  methods, call tools (package search), rate limits of policy
-//	Server.call              call.go      find, permit, validate, approve, call, filter, answer
-//	parkedCalls.begin        parked.go    if a modern client calls a legacy server: the call may be parked
-//	Server.make              call.go      calls the upstream, and keeps the result if it may be reused
-//	Server.answerResult      bridge.go    converts the result to the client's era
-//	reply.succeed            reply.go     one JSON document, or the last event of a stream
+//	Server.ServeHTTP         front/server.go     routes
+//	Server.checkOrigin       front/request.go    rejects foreign origins and hosts
+//	Server.at                front/request.go    loads the snapshot, which the request keeps, except after
+//	                                             a wait; finds the caller, its endpoint and its subject view
+//	Server.newRequest        front/request.go    one HTTP request, with its Exchange
+//	Server.forwardSession    front/owner.go      passes the request on if another process has the session
+//	Server.post              front/request.go    reads the body within its limits (package budget)
+//	Server.forwardParked     front/owner.go      passes the request on if another process has the parked call
+//	Server.frontFor          front/front.go      chooses the era of the message
+//	legacyFront.post         front/legacy.go     2025-11-25 and older: handshake, session, batch, GET stream
+//	modernFront.post         front/modern.go     2026-07-28: header and body must agree
+//	Core.Serve               exchange.go         dispatches, has the front answer, reports to log and audit
+//	Core.dispatch            dispatch.go         methods, call tools (package search), rate limits of policy
+//	Core.call                call.go             find, permit, validate, approve, call, filter, answer
+//	parkedCalls.begin        parked.go           if a modern client calls a legacy server: the call may be parked
+//	Core.make                call.go             calls the upstream, and keeps the result if it may be reused
+//	Core.answerResult        bridge.go           converts the result to the client's era
+//	request.Succeed          front/request.go    is Front.Succeed
+//	reply.succeed            front/reply.go      one JSON document, or the last event of a stream
 //
-// Server.make calls (*upstream.Upstream).Call. The documentation of package upstream continues from
+// Core.make calls (*upstream.Upstream).Call. The documentation of package upstream continues from
 // there.
+//
+// # A server request to a legacy client
+//
+// A legacy server sends requests during a call, and waits. The documentation of package upstream has
+// the way of a server request to Peer.Ask. It continues here:
+//
+//	Exchange.Ask             ask.go              is that Peer.Ask
+//	Exchange.serverRequest   ask.go              converts the request for the client, or rejects it
+//	request.Ask              front/pending.go    is Front.Ask; waits for the response to the request
+//	reply.send               front/reply.go      an event on the stream of the call
+//	legacyFront.accept       front/legacy.go     the client sends the response with a POST
+//	session.respond          front/pending.go    wakes request.Ask
 //
 // # A server request to a modern client
 //
-// A legacy server sends requests during a call, and waits. A modern client gets such a request as
-// the result of its own request (input_required), and returns with another request. Meanwhile the
-// call is parked. The documentation of package upstream has the way of a server request to Peer.Ask.
-// It continues here:
+// A modern client gets a server request as the result of its own request (input_required), and returns
+// with another request. Meanwhile the call is parked:
 //
-//	parked.Ask               parked.go    is that Peer.Ask; waits for the answer of the client
-//	exchange.serverRequest   ask.go       converts the request for the client, or rejects it
-//	parkedCalls.admit        parked.go    lists the call as parked, within limits.parked of the user
-//	parked.wait              parked.go    runs in the client's request, which waits for Ask or the result
-//	parked.requests          parked.go    the result with all server requests that came within 20 ms
-//	Server.seal              state.go     requestState names the call, its process, its user and the request
+//	parked.Ask               parked.go           is that Peer.Ask; waits for the answer of the client
+//	Exchange.serverRequest   ask.go              converts the request for the client, or rejects it
+//	parkedCalls.admit        parked.go           lists the call as parked, within limits.parked of the user
+//	parked.wait              parked.go           runs in the client's request, which waits for Ask or the result
+//	parked.requests          parked.go           the result with all server requests that came within 20 ms
+//	Core.seal                state.go            requestState names the call, its process, its user and the request
 //
 // The client sends the same request again, with requestState and inputResponses. It passes through
 // the functions of the first table, with these differences:
 //
-//	Server.forwardParked     owner.go     opens requestState, and finds the process that has the call
-//	Server.call              call.go      runs find, permit and validate again
-//	Server.openState         state.go     checks that requestState is for this user and this request
-//	Server.approve           approve.go   does not ask again: the user's approval is in requestState
-//	parkedCalls.resume       parked.go    finds the parked call, instead of begin
-//	parked.deliver           parked.go    gives each answer to its Ask, and so to package upstream
-//	parked.wait              parked.go    waits again: for the result, or for the next server request
+//	Server.forwardParked     front/owner.go      finds the process that has the call
+//	Core.ParkedAt            state.go            opens requestState for forwardParked
+//	Core.call                call.go             runs find, permit and validate again
+//	Core.openState           state.go            checks that requestState is for this user and this request
+//	Core.approve             approve.go          does not ask again: the user's approval is in requestState
+//	parkedCalls.resume       parked.go           finds the parked call, instead of begin
+//	parked.deliver           parked.go           gives each answer to its Ask, and so to package upstream
+//	parked.wait              parked.go           waits again: for the result, or for the next server request
 //
 // # Other files
 //
-//	snapshot.go       configuration, policy and catalogs of a request; replaced as a whole
-//	endpoint.go       the endpoints: merged, per upstream, named, per user, per client
-//	subject.go        the part of an endpoint that one subject may use
+//	server.go         the Core; replaces the snapshot of the configuration, policy and catalogs
 //	list.go           the lists, page by page; waiting for upstreams that are starting
 //	completion.go     completion/complete, with the values that policy allows
 //	approve.go        policy's ask: the user sees the exact call in the client
-//	ask.go            server requests, and their delivery to a legacy client
+//	ask.go            server requests for a client
 //	parked.go         calls that wait in an upstream until a modern client returns with answers
 //	state.go          the sealed requestState of a modern client, and task IDs
 //	signin.go         the connect tool of an upstream that each user signs in to
-//	session.go        sessions of legacy clients
-//	owner.go          the process that answers a request, if several serve the endpoints
-//	listen.go         streams of notifications; subscriptions.go: their resources
-//	errors.go         the errors that several files return, with their HTTP status
+//	listen.go         what streams of notifications get; subscriptions.go: their resources
+//	older.go          results and forms for protocol versions that lack their features
+//	question.go       what clients are asked, for metrics and traces
+//	errors.go         the errors that several files return, and the reasons that fronts make statuses of
 //	report.go         data for the log, the audit and operators; the interface for metrics and traces
 //
 // Package view merges and renames the catalogs. Package search finds tools by words. Packages pins,
-// schema and redact check definitions, arguments and results. Package older changes results for
-// older versions. Package upstream/bounded limits the memory of the caches of a snapshot, and package
-// budget everything that callers share. Package approval makes the form of an approval, and package
-// profile reads the capabilities of a client. Packages origin and headers check requests. Package
-// replay keeps the events of a stream, and package relay writes the response of another member.
-// Package question observes what clients are asked. Package canon compares JSON values, and package
-// visible shows control characters in text that users read. Package answers keeps results of calls
-// that may be reused (cache).
+// schema and redact check definitions, arguments and results. Package budget limits everything that
+// callers share. Package approval makes the form of an approval. Package origin checks where a request
+// comes from. Package canon compares JSON values. Package answers keeps results of calls that may be
+// reused (cache). Package proxytest has servers and callers for tests.
 //
 // # Sessions
 //
@@ -93,10 +103,12 @@
 //
 // Several processes can serve the same endpoints over one database (package members). A session is
 // in the memory of its owner, and so is a parked call. The sealed session ID and the sealed
-// requestState name the owner. Each other member forwards a request to it: after authentication,
-// before the body is read, and once. The owner authenticates the request again, counts it against
-// the budget and the limits, and writes the only audit line. All other requests are answered by the
-// member that gets them.
+// requestState name the owner. Each other member authenticates a request and forwards it to the
+// owner. If the body has at most 64 KiB or an unknown length, the member reads the body first, and
+// can send the request to another member if the owner has just ended. It passes a larger body on as
+// it arrives, once. The owner authenticates the request again, counts it against the budget and the
+// limits, and writes the only audit line. All other requests are answered by the member that gets
+// them.
 //
 // If an owner ends, exactly one other member becomes the owner of each of its sessions, and
 // rebuilds the session from the ID. Requests wait for that. The session has lost what a restart

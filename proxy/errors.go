@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,7 +14,6 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"junction/proxy/budget"
-	"junction/proxy/headers"
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/client"
@@ -23,85 +21,95 @@ import (
 	"junction/upstream/raw"
 )
 
-// Only this file converts an error into the JSON-RPC error and the HTTP status that a client gets.
+// Only this file converts an error into the JSON-RPC error that a client gets.
 
-// refusal is Junction's own error for a request. status applies only if the response has not begun.
-type refusal struct {
-	status int
-	code   int64
-	text   string
-	data   []byte
-	// challenge is the WWW-Authenticate header, and retry the Retry-After header; "" for none.
-	challenge, retry string
-	outcome          Outcome // of the call; "" is Invalid, or Denied if the verdict is deny
+// Refusal is Junction's own error for a request.
+type Refusal struct {
+	reason  Reason
+	code    int64
+	text    string
+	Data    []byte
+	Scopes  string  // that the caller's token lacks, separated by spaces; "" for none
+	Retry   string  // seconds after which the client may try again; "" if unknown
+	Outcome Outcome // of the call; "" is Invalid, or Denied if the verdict is deny
 }
 
-func (e *refusal) Error() string { return e.text }
+// Reason tells a front why there is an error, so that it can choose the status of its transport.
+type Reason int
 
-// Codes of 2026-07-28 (basic/index#error-codes).
+// The reasons of errors.
 const (
-	codeHeaderMismatch     = -32020
-	codeMissingCapability  = -32021
-	codeUnsupportedVersion = -32022
-	// codeSessionNotFound is the legacy code for an unknown session; clients use the status.
-	codeSessionNotFound = -32001
+	ReasonNone    Reason = iota // an answer as any other
+	ReasonRequest               // the request is invalid
+	ReasonSize                  // the request is too large
+	ReasonStream                // the answer would be a stream, which the client does not accept
+	ReasonScope                 // the caller's token lacks a scope
+	ReasonMethod                // a client of the modern era uses a method that does not exist
+	ReasonShare                 // the caller has used its share
+	ReasonBusy                  // Junction has no capacity, or cannot reach the other members
+	ReasonInternal
+	Reasons // number of reasons
 )
 
-func refuse(status int, code int64, format string, args ...any) *refusal {
-	return &refusal{status: status, code: code, text: fmt.Sprintf(format, args...)}
+func (e *Refusal) Error() string { return e.text }
+
+// Refuse returns a refusal with a formatted text.
+func Refuse(reason Reason, code int64, format string, args ...any) *Refusal {
+	return &Refusal{reason: reason, code: code, text: fmt.Sprintf(format, args...)}
 }
 
-// malformed returns the error for an invalid body. err comes from jsonrpc.Parse or from package
+// Malformed returns the error for an invalid body. err comes from jsonrpc.Parse or from package
 // raw.
-func malformed(err error) *refusal {
+func Malformed(err error) *Refusal {
 	var syntax *raw.SyntaxError
 	switch {
 	case errors.As(err, &syntax):
-		return refuse(http.StatusBadRequest, mcp.PARSE_ERROR, "Parse error: %v", err)
+		return Refuse(ReasonRequest, mcp.PARSE_ERROR, "Parse error: %v", err)
 	case errors.Is(err, raw.ErrAmbiguous):
-		return refuse(http.StatusBadRequest, mcp.INVALID_REQUEST,
+		return Refuse(ReasonRequest, mcp.INVALID_REQUEST,
 			"Invalid Request: a member occurs twice, or in another letter case: %v", err)
 	}
-	return refuse(http.StatusBadRequest, mcp.INVALID_REQUEST, "Invalid Request: %v", err)
+	return Refuse(ReasonRequest, mcp.INVALID_REQUEST, "Invalid Request: %v", err)
 }
 
 // unknownMethod returns the error for a method that the caller's era does not have.
-func (x *exchange) unknownMethod() *refusal {
-	status := http.StatusOK
-	if x.era == client.EraModern {
-		status = http.StatusNotFound // 2026-07-28, streamable-http#protocol-version-header
+func (x *Exchange) unknownMethod() *Refusal {
+	reason := ReasonNone
+	if x.Era == client.EraModern {
+		reason = ReasonMethod // 2026-07-28, streamable-http#protocol-version-header
 	}
-	return refuse(status, mcp.METHOD_NOT_FOUND, "Method not found: %.100s", x.msg.Method)
+	return Refuse(reason, mcp.METHOD_NOT_FOUND, "Method not found: %.100s", x.Msg.Method)
 }
 
-func invalidParams(format string, args ...any) *refusal {
-	return refuse(http.StatusOK, mcp.INVALID_PARAMS, format, args...)
+// InvalidParams returns the error for params that are wrong.
+func InvalidParams(format string, args ...any) *Refusal {
+	return Refuse(ReasonNone, mcp.INVALID_PARAMS, format, args...)
 }
 
 // unknownNamed returns the error for a tool or prompt that does not exist, or that policy hides from
 // the client.
-func unknownNamed(p upstream.Part, name string) *refusal {
+func unknownNamed(p upstream.Part, name string) *Refusal {
 	kind := "tool"
 	if p == upstream.PartPrompts {
 		kind = "prompt"
 	}
-	return invalidParams("Unknown %s: %.200s", kind, name)
+	return InvalidParams("Unknown %s: %.200s", kind, name)
 }
 
 // unknownResource returns the error for a URI that belongs to no upstream (2026-07-28,
 // server/resources#error-handling, and 2025-11-25).
-func unknownResource(era client.Era, uri string) *refusal {
-	e := invalidParams("Resource not found")
+func unknownResource(era client.Era, uri string) *Refusal {
+	e := InvalidParams("Resource not found")
 	if era == client.EraLegacy {
 		e.code = mcp.RESOURCE_NOT_FOUND
 	}
-	e.data = view.URIData(uri)
+	e.Data = view.URIData(uri)
 	return e
 }
 
 // noResource returns the error for a client of that era if SubjectView.Resource finds no upstream
 // for a URI, or several.
-func noResource(era client.Era, uri string, err error) *refusal {
+func noResource(era client.Era, uri string, err error) *Refusal {
 	ambiguous, ok := errors.AsType[*view.AmbiguousError](err)
 	if !ok {
 		return unknownResource(era, uri)
@@ -110,66 +118,64 @@ func noResource(era client.Era, uri string, err error) *refusal {
 	if len(first) > 3 {
 		first, more = first[:3], fmt.Sprintf(" and %d more", len(first)-3)
 	}
-	e := invalidParams("The URI could belong to %s%s. "+
+	e := InvalidParams("The URI could belong to %s%s. "+
 		"Read it at /mcp/<upstream>, or by the URI that resources/list has for it", strings.Join(first, ", "), more)
-	e.data = view.URIData(uri)
+	e.Data = view.URIData(uri)
 	return e
 }
 
-// cutOff is the cancellation cause of in-flight calls that Junction ends itself: when Kill is called
+// CutOff is the cancellation cause of in-flight calls that Junction ends itself: when Kill is called
 // (the zero value), or when another member may have the session. Upstreams see a cancelled call;
 // the client gets this error.
-type cutOff struct{ why string }
+type CutOff struct{ Why string }
 
-func (e cutOff) Error() string {
-	return cmp.Or(e.why, "the proxy was shut down before the answer came")
+func (e CutOff) Error() string {
+	return cmp.Or(e.Why, "the proxy was shut down before the answer came")
 }
 
-// Is makes errors.Is treat cutOff as context.Canceled.
-func (cutOff) Is(target error) bool { return target == context.Canceled }
+// Is makes errors.Is treat CutOff as context.Canceled.
+func (CutOff) Is(target error) bool { return target == context.Canceled }
 
-// rpcError returns the JSON-RPC error for err, and the status if the response has not begun. An
+// RPCError returns the JSON-RPC error for err, and the reason for the status. An
 // upstream's error is passed on, unless it concerns the connection between Junction and the
 // upstream.
-func rpcError(err error, upstreamName string) (*jsonrpc.Error, int) {
+func RPCError(err error, upstreamName string) (*jsonrpc.Error, Reason) {
 	var (
-		own  *refusal
+		own  *Refusal
 		peer *jsonrpc.Error
 		ours *upstream.Error
-		cut  cutOff
+		cut  CutOff
 	)
 	if need := needsSignIn(err); need != nil {
-		return failure(need.Upstream, signInKind(need), signInMessage(need)), http.StatusOK
+		return failure(need.Upstream, signInKind(need), signInMessage(need)), ReasonNone
 	}
 	switch {
 	case errors.As(err, &own):
-		return &jsonrpc.Error{Code: own.code, Message: own.text, Data: own.data}, own.status
+		return &jsonrpc.Error{Code: own.code, Message: own.text, Data: own.Data}, own.reason
 	case errors.As(err, &ours): // its chain may contain an upstream's error from the handshake
-		return failure(ours.Upstream, string(ours.Kind), ours.Public()), http.StatusOK
+		return failure(ours.Upstream, string(ours.Kind), ours.Public()), ReasonNone
 	case errors.As(err, &peer):
 		if !aboutHop(peer.Code) {
-			return peer, http.StatusOK
+			return peer, ReasonNone
 		}
 		return failure(upstreamName, "protocol", "upstream "+upstreamName+" refused our request: "+peer.Message),
-			http.StatusOK
-	case errors.As(err, new(headers.Mismatch)):
-		return &jsonrpc.Error{Code: codeHeaderMismatch, Message: err.Error()}, http.StatusBadRequest
+			ReasonNone
 	case errors.Is(err, raw.ErrAmbiguous), errors.Is(err, raw.ErrMany):
-		r := malformed(err)
-		return &jsonrpc.Error{Code: r.code, Message: r.text}, r.status
+		r := Malformed(err)
+		return &jsonrpc.Error{Code: r.code, Message: r.text}, r.reason
 	case errors.As(err, &cut):
-		return failure(upstreamName, string(client.KindCancelled), cut.Error()), http.StatusOK
+		return failure(upstreamName, string(client.KindCancelled), cut.Error()), ReasonNone
 	case errors.Is(err, context.Canceled):
-		return failure(upstreamName, string(client.KindCancelled), "the request was cancelled"), http.StatusOK
+		return failure(upstreamName, string(client.KindCancelled), "the request was cancelled"), ReasonNone
 	}
-	return &jsonrpc.Error{Code: mcp.INTERNAL_ERROR, Message: "Internal error"}, http.StatusInternalServerError
+	return &jsonrpc.Error{Code: mcp.INTERNAL_ERROR, Message: "Internal error"}, ReasonInternal
 }
 
 // aboutHop reports whether a code concerns the connection to the upstream, which is not the
 // client's connection.
 func aboutHop(code int64) bool {
-	return slices.Contains([]int64{mcp.PARSE_ERROR, mcp.INVALID_REQUEST, mcp.METHOD_NOT_FOUND, codeHeaderMismatch,
-		codeUnsupportedVersion}, code)
+	return slices.Contains([]int64{mcp.PARSE_ERROR, mcp.INVALID_REQUEST, mcp.METHOD_NOT_FOUND, CodeHeaderMismatch,
+		CodeUnsupportedVersion}, code)
 }
 
 // failure returns an error of Junction's own; data.junction marks it.
@@ -181,43 +187,36 @@ func failure(upstreamName, kind, text string) *jsonrpc.Error {
 // overuseRefusal returns the error for a request beyond its account's limit. The status is 429 if
 // the account has used its share. With 503, a proxy in front might treat Junction as broken and
 // stop sending other callers' requests.
-func overuseRefusal(e *budget.Exceeded) *refusal {
+func overuseRefusal(e *budget.Exceeded) *Refusal {
 	things := [budget.Quotas]string{"requests are in progress", "streams are open", "bytes are held"}[e.Quota]
 	wait, remedy := "1", "wait until a request of yours is over"
 	if e.Quota == budget.Streams {
 		wait, remedy = "30", "close a stream"
 	}
-	var r *refusal
+	var r *Refusal
 	if e.Own > 0 && e.Own+e.Others < e.Total {
-		r = refuse(http.StatusTooManyRequests, mcp.INTERNAL_ERROR,
+		r = Refuse(ReasonShare, mcp.INTERNAL_ERROR,
 			"too many %s for you: %d, and your share of %s is no more now; %s", things, e.Own, e.Quota.Limit(), remedy)
 	} else {
-		r = refuse(http.StatusServiceUnavailable, mcp.INTERNAL_ERROR,
+		r = Refuse(ReasonBusy, mcp.INTERNAL_ERROR,
 			"too many %s: %d for you and %d for others (%s); try again later", things, e.Own, e.Others, e.Quota.Limit())
 	}
-	r.retry, r.outcome = wait, Limited
+	r.Retry, r.Outcome = wait, Limited
 	return r
 }
 
-// overuseError converts a *budget.Exceeded into a refusal.
-func overuseError(err error) error {
+// OveruseError converts a *budget.Exceeded into a refusal.
+func OveruseError(err error) error {
 	if e, ok := errors.AsType[*budget.Exceeded](err); ok {
 		return overuseRefusal(e)
 	}
 	return err
 }
 
-// retry sets Retry-After if the refusal has a time.
-func retry(w http.ResponseWriter, err error) {
-	if own, ok := errors.AsType[*refusal](err); ok && own.retry != "" {
-		w.Header().Set("Retry-After", own.retry)
-	}
-}
-
 // limited returns the error for a caller over a limit of its policy, with the time to wait if it is
 // known. The status stays 200, because some clients treat any other status as the end of the
 // connection.
-func limited(err error, wait time.Duration) *refusal {
+func limited(err error, wait time.Duration) *Refusal {
 	data := `{"junction":{"kind":"limited"}}`
 	text := "too many of your calls are in progress (limits.concurrent of your policy); wait for one of them"
 	again := ""
@@ -227,43 +226,43 @@ func limited(err error, wait time.Duration) *refusal {
 		data = fmt.Sprintf(`{"junction":{"kind":"limited","retryAfterMs":%d}}`, wait.Milliseconds()+1)
 		again = strconv.Itoa(seconds)
 	}
-	return &refusal{status: http.StatusOK, code: mcp.INTERNAL_ERROR, text: text, data: []byte(data),
-		retry: again, outcome: Limited}
+	return &Refusal{code: mcp.INTERNAL_ERROR, text: text, Data: []byte(data),
+		Retry: again, Outcome: Limited}
 }
 
-// sessionError returns the error for a session that this process cannot serve: it is unknown, or
-// another member has it.
-func sessionError(err error) *refusal {
-	if err == errUnknownSession {
-		return refuse(http.StatusNotFound, codeSessionNotFound, "Session not found")
-	}
-	return unavailable("this process cannot reach the process that has the session")
-}
-
-// unavailable returns the error for a request that needs the other members while this process
+// UnavailableError returns the error for a request that needs the other members while this process
 // cannot reach them. Nothing was executed.
-func unavailable(why string) *refusal {
-	r := memberError(http.StatusServiceUnavailable, client.KindUnavailable, why+"; send the request again")
-	r.retry = "1"
+func UnavailableError(why string) *Refusal {
+	r := MemberError(ReasonBusy, client.KindUnavailable, why+"; send the request again")
+	r.Retry = "1"
 	return r
 }
 
-// memberError returns the error for a request that another member cannot answer. kind is that of
+// MemberError returns the error for a request that another member cannot answer. kind is that of
 // calls of upstreams with the same outcome.
-func memberError(status int, kind client.Kind, text string) *refusal {
-	return &refusal{status: status, code: mcp.INTERNAL_ERROR, text: text,
-		data: fmt.Appendf(nil, `{"junction":{"kind":"%s"}}`, kind), outcome: outcomeOf[kind]}
-}
-
-// errForward returns the error for a request that was sent to its owner, which has not answered.
-func errForward() *refusal {
-	return memberError(http.StatusBadGateway, client.KindLost, "the process that has the session has ended, "+
-		"or has broken the connection, before it answered; the call may have been executed")
+func MemberError(reason Reason, kind client.Kind, text string) *Refusal {
+	return &Refusal{reason: reason, code: mcp.INTERNAL_ERROR, text: text,
+		Data: fmt.Appendf(nil, `{"junction":{"kind":"%s"}}`, kind), Outcome: outcomeOf[kind]}
 }
 
 // errParkedGone returns the error for a parked call of a process that has ended.
-func errParkedGone() *refusal {
-	return memberError(http.StatusOK, client.KindLost, "the process that made this call has ended, and the call "+
+func errParkedGone() *Refusal {
+	return MemberError(ReasonNone, client.KindLost, "the process that made this call has ended, and the call "+
 		"with it; the call may have been executed. To make it again, send the request without requestState and "+
 		"inputResponses")
+}
+
+// Codes of 2026-07-28 (basic/index#error-codes).
+const (
+	CodeHeaderMismatch     = -32020
+	codeMissingCapability  = -32021
+	CodeUnsupportedVersion = -32022
+)
+
+// BytesText returns a number of bytes as text.
+func BytesText(n int64) string {
+	if n%(1<<20) == 0 {
+		return strconv.FormatInt(n>>20, 10) + " MiB"
+	}
+	return strconv.FormatInt(n, 10) + " bytes"
 }

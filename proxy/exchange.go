@@ -5,96 +5,157 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"junction/auth"
 	"junction/policy"
 	"junction/proxy/answers"
 	"junction/proxy/budget"
 	"junction/proxy/redact"
+	"junction/proxy/scope"
 	"junction/proxy/search"
 	"junction/proxy/view"
 	"junction/upstream"
+	"junction/upstream/bounded"
 	"junction/upstream/client"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
 )
 
-// exchange is one client request until its answer. It belongs to the goroutine of its HTTP request.
-type exchange struct {
-	caller
-	era      client.Era
-	msg      jsonrpc.Message
-	method   method     // the zero method if it is unknown
-	params   raw.Object // absent if there are none
-	meta     raw.Object // params._meta
-	request  *http.Request
-	reply    reply
-	info     CallInfo                // for CallDone
-	body     *[]byte                 // of the request; nil until it was read
-	size     int                     // of the body, in bytes
-	held     budget.Grant            // for the request, its body and a large answer
+// Front is the side of the client of one exchange: what the core needs of a front.
+type Front interface {
+	// Begin lets the answer begin as a stream if it takes long.
+	Begin()
+	// Hears reports whether the client gets messages before the answer.
+	Hears() bool
+	// Notify sends a notification of the request to the client. It does not block. It returns false if
+	// it dropped the notification.
+	Notify(method string, params []byte) bool
+	// Ask sends a request to a client of the legacy era that hears, and waits for the answer. The error
+	// is the client's, or ErrNoAnswer. progress gets the client's progress; it may be nil.
+	Ask(ctx context.Context, method string, params []byte, progress func([]byte)) ([]byte, error)
+	// Headers compares the headers of a tool call with the arguments that they repeat, for a client of
+	// the modern era. It returns the headers that repeat no argument.
+	Headers(params raw.Object, tool *upstream.Tool) ([]client.HeaderField, error)
+	// Listen answers with a stream of notifications. It returns when the stream has ended.
+	Listen(ctx context.Context, l *Listener)
+	// Succeed answers the request with a result.
+	Succeed(r Result)
+	// Fail answers the request with an error. cause is the error that e was made of.
+	Fail(e *jsonrpc.Error, reason Reason, cause error)
+}
+
+// Exchange is one client request until its answer. It belongs to the goroutine of its front.
+type Exchange struct {
+	scope.Caller
+	core      *Core
+	front     Front
+	Era       client.Era
+	Msg       jsonrpc.Message
+	method    method     // the zero method if it is unknown
+	Params    raw.Object // absent if there are none
+	Meta      raw.Object // params._meta
+	RequestID string     // X-Request-Id; "" for none
+	// the headers of the request, for the Observer
+	Header   map[string][]string
+	Info     CallInfo                // for CallDone
+	Size     int                     // of the body, in bytes
+	Held     budget.Grant            // for the request, its body and a large answer
 	reserved int64                   // part of held for the answer, in bytes
 	buffer   *[]byte                 // for the upstream's answer; nil for none
-	end      context.CancelCauseFunc // cancels the context of the request
+	End      context.CancelCauseFunc // cancels the context of the request
 
-	client  string   // the client's name for itself (unverified)
-	session *session // legacy only
+	Client  string   // the client's name for itself (unverified)
+	Session *Session // legacy only
 	// minimum level of log messages for the client; "" means no messages in the modern era, and the
 	// upstream's default in the legacy era
-	logLevel  string
-	class     search.Class    // of the call tool that the client has called; NoClass for none
-	target    *view.Target    // of a call
-	decision  policy.Decision // about the call
-	approved  bool            // the user has approved the call
-	shown     []byte          // approvalDigest of the approved call, if an earlier request made it; else nil
-	listeners *listeners
-	opening   sync.Mutex             // guards opened: a legacy upstream may send several requests at once
-	opened    []string               // elicitation IDs of Junction; see newElicitationID
-	lacks     atomic.Pointer[string] // JSON of missing client capabilities that the upstream requested; nil for none
-	reuse     answers.Key            // of the call; the zero Key if its result must not be kept
-	asked     atomic.Bool            // the upstream has sent a request to the client
-	observer  Observer               // nil observes nothing
-	trace     client.Trace           // of the observer; nil for none
-	outlived  bool                   // a call uses the params after the request was answered
+	LogLevel string
+	class    search.Class           // of the call tool that the client has called; NoClass for none
+	target   *view.Target           // of a call
+	decision policy.Decision        // about the call
+	approved bool                   // the user has approved the call
+	shown    []byte                 // approvalDigest of the approved call, if an earlier request made it; else nil
+	opening  sync.Mutex             // guards opened: a legacy upstream may send several requests at once
+	opened   []string               // elicitation IDs of Junction; see newElicitationID
+	lacks    atomic.Pointer[string] // JSON of missing client capabilities that the upstream requested; nil for none
+	reuse    answers.Key            // of the call; the zero Key if its result must not be kept
+	asked    atomic.Bool            // the upstream has sent a request to the client
+	trace    client.Trace           // of the observer; nil for none
+	Outlived bool                   // a call uses the params after the request was answered
 }
 
-// newExchange returns the exchange of a request whose message was not read yet. Call
-// release at its end.
-func (s *Server) newExchange(w http.ResponseWriter, r *http.Request, c caller) *exchange {
-	x := &exchange{caller: c, request: r, held: s.grant(c, r)}
-	x.reply.init(w, r, &s.limits)
-	return x
+// Session is what the core keeps of a legacy session between its requests.
+type Session struct {
+	Version string // of the protocol
+	Key     string // identifies the session for upstreams
+
+	mu       sync.Mutex
+	level    string          // the log level that the client has set; "" for none
+	approved map[string]bool // digests of requests with a remembered approval
+	over     bool            // the session has ended
 }
 
-// read sets the message of the exchange and parses its params. The error is a *refusal.
-func (s *Server) read(x *exchange, m jsonrpc.Message) error {
-	x.msg, x.method = m, s.methods[mcp.MCPMethod(m.Method)]
+// Level returns the log level that the client has set; "" for none.
+func (s *Session) Level() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.level
+}
+
+func (s *Session) setLevel(level string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.level = level
+}
+
+// End records that the session has ended. Later subscriptions of its requests end at once.
+func (s *Session) End() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.over = true
+}
+
+func (s *Session) ended() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.over
+}
+
+// Prepare makes a zero exchange that of a request whose message was not read yet. The grant belongs to
+// the exchange.
+func (s *Core) Prepare(x *Exchange, f Front, c scope.Caller, held budget.Grant) {
+	x.core, x.front, x.Caller, x.Held = s, f, c, held
+}
+
+// Read sets the message of the exchange and parses its params. The error is a *refusal.
+func (s *Core) Read(x *Exchange, m jsonrpc.Message) error {
+	x.Msg, x.method = m, s.methods[mcp.MCPMethod(m.Method)]
 	if m.Params == nil {
 		return nil
 	}
-	if x.params = m.Body; !x.params.Present() {
-		return refuse(http.StatusBadRequest, -32600, "Invalid Request: params must be an object")
+	if x.Params = m.Body; !x.Params.Present() {
+		return Refuse(ReasonRequest, mcp.INVALID_REQUEST, "Invalid Request: params must be an object")
 	}
 	var err error
-	if x.meta, err = x.params.Object("_meta"); err != nil && err != raw.ErrAbsent {
-		return malformed(err)
+	if x.Meta, err = x.Params.Object("_meta"); err != nil && err != raw.ErrAbsent {
+		return Malformed(err)
 	}
 	// Members for the hop are removed by exact name, so reject a name that another parser would
 	// treat as the same.
-	if _, err := x.meta.Get("progressToken"); err != nil && err != raw.ErrAbsent {
-		return malformed(err)
+	if _, err := x.Meta.Get("progressToken"); err != nil && err != raw.ErrAbsent {
+		return Malformed(err)
 	}
 	return nil
 }
 
+// NamedBy returns the member of params that names the target; "" if the method has none.
+func (x *Exchange) NamedBy() string { return x.method.member }
+
 // Notify implements client.Peer.
-func (x *exchange) Notify(method string, params []byte) {
+func (x *Exchange) Notify(method string, params []byte) {
 	if method == string(mcp.MethodNotificationMessage) && !x.wantsLog(params) {
 		return
 	}
@@ -102,59 +163,59 @@ func (x *exchange) Notify(method string, params []byte) {
 	if method == string(mcp.MethodNotificationProgress) {
 		kept = redact.ProgressToken // the client's own
 	}
-	params, _, err := x.subject.redact.Text(params, kept)
+	params, _, err := x.Subject.Redact.Text(params, kept)
 	if err != nil {
 		return // a text that cannot be searched is not sent
 	}
-	if method == methodElicitationComplete && x.session != nil {
+	if method == methodElicitationComplete && x.Session != nil {
 		// The notification may come long after the call. Then it is sent on another stream of the
 		// session.
-		if !x.reply.send(jsonrpc.AppendRequest(nil, "", method, params)) {
-			x.listeners.tellSession(x.session, x.endpoint.name, note{method: method, params: string(params)})
+		if !x.front.Notify(method, params) {
+			x.core.listeners.tellSession(x.Session, x.Endpoint.Name, note{method: method, params: string(params)})
 		}
 		return
 	}
-	x.reply.notify(method, params)
+	x.front.Notify(method, params)
 }
 
 // wantsLog reports whether a log message passes the client's level. If the client chose a level,
 // messages without a known level do not pass.
-func (x *exchange) wantsLog(params []byte) bool {
-	if x.logLevel == "" {
-		return x.era == client.EraLegacy
+func (x *Exchange) wantsLog(params []byte) bool {
+	if x.LogLevel == "" {
+		return x.Era == client.EraLegacy
 	}
 	v, err := raw.Get(params, "level")
 	if err != nil {
 		return false
 	}
 	level, err := raw.String(v)
-	return err == nil && client.Level(level) > 0 && client.Level(level) <= client.Level(x.logLevel)
+	return err == nil && client.Level(level) > 0 && client.Level(level) <= client.Level(x.LogLevel)
 }
 
 // upstreamCall returns the call of the upstream for a request about target.
-func (x *exchange) upstreamCall(target *view.Target) *upstream.Call {
+func (x *Exchange) upstreamCall(target *view.Target) *upstream.Call {
 	c := &upstream.Call{
-		Call: client.Call{Method: x.msg.Method, Name: target.Name, Member: target.Member, Params: x.params,
-			Principal: x.user(), Peer: x, Profile: x.who.profile, LogLevel: x.logLevel, Trace: x.trace},
-		Account: x.held.Name(), Era: x.era, End: x.end,
+		Call: client.Call{Method: x.Msg.Method, Name: target.Name, Member: target.Member, Params: x.Params,
+			Principal: x.User(), Peer: x, Profile: x.Who.Profile, LogLevel: x.LogLevel, Trace: x.trace},
+		Account: x.Held.Name(), Era: x.Era, End: x.End,
 	}
-	if x.session != nil {
-		c.Session = x.session.Key
+	if x.Session != nil {
+		c.Session = x.Session.Key
 	}
 	return c
 }
 
 // start begins the record of the request, for log, audit and metrics.
-func (x *exchange) start() *CallInfo {
-	info := &x.info
-	*info = CallInfo{RequestID: auth.RequestID(x.reply.w), Client: x.client, Principal: x.principal.ID,
-		Person: x.principal.Name, Email: x.principal.Email, Kind: string(x.principal.Kind),
-		Address: x.principal.Address, Era: string(x.era), Endpoint: x.endpoint.name, Surface: x.endpoint.surface,
-		Method: x.msg.Method, Request: string(x.msg.ID),
-		Sent: x.size}
-	info.Version = modernVersion
-	if x.session != nil {
-		info.Session, info.Version = x.session.Key, x.session.Version
+func (x *Exchange) start() *CallInfo {
+	info := &x.Info
+	*info = CallInfo{RequestID: x.RequestID, Client: x.Client, Principal: x.Principal.ID,
+		Person: x.Principal.Name, Email: x.Principal.Email, Kind: string(x.Principal.Kind),
+		Address: x.Principal.Address, Era: string(x.Era), Endpoint: x.Endpoint.Name, Surface: x.Endpoint.Surface,
+		Method: x.Msg.Method, Request: string(x.Msg.ID),
+		Sent: x.Size}
+	info.Version = ModernVersion
+	if x.Session != nil {
+		info.Session, info.Version = x.Session.Key, x.Session.Version
 	}
 	return info
 }
@@ -169,39 +230,31 @@ func (e *redactedError) Error() string { return e.text }
 func (e *redactedError) Unwrap() error { return e.error }
 
 // fail answers with an error, and returns the error to report.
-func (x *exchange) fail(err error) (reported error) {
-	e, status := rpcError(err, x.info.Upstream)
+func (x *Exchange) fail(err error) (reported error) {
+	e, reason := RPCError(err, x.Info.Upstream)
 	reported = err
 	clean, n := e, 0
 	if _, ours := errors.AsType[*upstream.Error](err); ours { // the text may contain text of the upstream
-		clean, n = x.subject.redact.Error(&jsonrpc.Error{Code: e.Code, Message: e.Message})
+		clean, n = x.Subject.Redact.Error(&jsonrpc.Error{Code: e.Code, Message: e.Message})
 		clean = clean.WithData(e.Data) // of Junction
 	} else if _, peer := errors.AsType[*jsonrpc.Error](err); peer { // most were redacted before
-		clean, n = x.subject.redact.Error(e)
+		clean, n = x.Subject.Redact.Error(e)
 	}
 	if n > 0 {
 		e, reported = clean, &redactedError{err, clean.Message}
 	}
-	x.info.Code = e.Code
-	if own, ok := errors.AsType[*refusal](err); ok && own.challenge != "" {
-		x.reply.w.Header().Set("WWW-Authenticate", own.challenge)
-	}
-	retry(x.reply.w, err)
-	x.reply.fail(x.msg.ID, e, status)
+	x.Info.Code = e.Code
+	x.front.Fail(e, reason, err)
 	return reported
 }
 
-// serve dispatches the request and writes exactly one answer.
-func (s *Server) serve(ctx context.Context, x *exchange) {
+// Serve dispatches the request and writes exactly one answer.
+func (s *Core) Serve(ctx context.Context, x *Exchange) {
 	began := time.Now()
-	x.buffer = s.results.get()
-	defer s.results.put(x.buffer)
-	defer x.reply.finish() // in any case, so that no goroutine writes to a finished request
+	x.buffer = s.results.Get()
+	defer s.results.Put(x.buffer)
 	info := x.start()
-	if s.observer != nil {
-		x.observer, x.trace = s.observer, s.observer.Begin(info, x.meta, x.request.Header)
-		defer func() { s.observer.End(info, x.trace) }()
-	}
+	defer s.observe(x)()
 	result, err := s.dispatch(ctx, x)
 	if err == errAnswered {
 		info.Outcome, info.Took = OK, time.Since(began)
@@ -214,29 +267,55 @@ func (s *Server) serve(ctx context.Context, x *exchange) {
 	if err != nil {
 		reported = x.fail(err)
 	} else {
-		x.reply.succeed(x.msg.ID, result)
+		x.front.Succeed(result)
 	}
-	info.Took, info.Received, info.Err = time.Since(began), result.size(), reported
+	info.Took, info.Received, info.Err = time.Since(began), result.Size(), reported
 	decideOutcome(info, err)
 	if s.hooks.CallDone != nil && (info.Upstream != "" || err != nil) {
 		var unclear error
-		if info.Arguments, unclear = x.params.Get("arguments"); errors.Is(unclear, raw.ErrAmbiguous) {
-			info.Arguments = x.params.Text()
+		if info.Arguments, unclear = x.Params.Get("arguments"); errors.Is(unclear, raw.ErrAmbiguous) {
+			info.Arguments = x.Params.Text()
 		}
-		s.report(info)
+		s.Report(info)
 	}
+}
+
+// Handshake answers a request of a client whose version is not negotiated yet, by a function of the
+// front, and tells the Observer.
+func (s *Core) Handshake(x *Exchange, shake func() (Result, error)) {
+	began, info := time.Now(), x.start()
+	info.Version = "" // not negotiated yet
+	defer s.observe(x)()
+	r, err := shake()
+	if err != nil {
+		x.fail(err)
+	} else {
+		x.front.Succeed(r)
+	}
+	info.Took, info.Received, info.Err = time.Since(began), r.Size(), err
+	decideOutcome(info, err)
+}
+
+// observe tells the Observer about a request, whose record has begun. It returns a function that
+// tells the end of the request.
+func (s *Core) observe(x *Exchange) (end func()) {
+	if s.observer == nil {
+		return func() {}
+	}
+	x.trace = s.observer.Begin(&x.Info, x.Meta, x.Header)
+	return func() { s.observer.End(&x.Info, x.trace) }
 }
 
 // Reserve implements upstream.Memory. A large answer counts for the caller until the request is
 // over, because a slow client keeps it in memory.
-func (x *exchange) Reserve(n int64) error { return reserve(&x.held, &x.reserved, n) }
+func (x *Exchange) Reserve(n int64) error { return reserve(&x.Held, &x.reserved, n) }
 
 // reserve takes the bytes of an answer from the budget.
 func reserve(held *budget.Grant, reserved *int64, n int64) error {
 	err := held.Reserve(budget.Bytes, n)
 	if e, ok := errors.AsType[*budget.Exceeded](err); ok {
 		own := overuseRefusal(e)
-		own.text = "the call was made, and its answer of " + bytesText(*reserved+n) + " or more is dropped: " + own.text
+		own.text = "the call was made, and its answer of " + BytesText(*reserved+n) + " or more is dropped: " + own.text
 		return own
 	}
 	*reserved += n
@@ -245,15 +324,18 @@ func reserve(held *budget.Grant, reserved *int64, n int64) error {
 
 // hold reserves the part of an answer that is not reserved yet: some transports cannot attribute an
 // answer before it was read.
-func (x *exchange) hold(r result) error {
-	if n := int64(r.size()) - x.reserved; n > oneWrite {
+func (x *Exchange) hold(r Result) error {
+	if n := int64(r.Size()) - x.reserved; n > OneWrite {
 		return x.Reserve(n)
 	}
 	return nil
 }
 
-// report passes a call to the CallDone hook.
-func (s *Server) report(info *CallInfo) {
+// Report passes a call to the CallDone hook.
+func (s *Core) Report(info *CallInfo) {
+	if s.hooks.CallDone == nil {
+		return
+	}
 	for _, text := range [...]*string{&info.Method, &info.Name, &info.Own, &info.Request, &info.Endpoint} {
 		*text = (*text)[:min(len(*text), maxLogged)]
 	}
@@ -263,17 +345,18 @@ func (s *Server) report(info *CallInfo) {
 // maxLogged bounds texts of the client in the log, in bytes.
 const maxLogged = 200
 
-// result is a result in parts, so that a large result is not copied.
-type result struct {
-	head, body, tail []byte
-	items            view.Definitions // between body and tail
+// Result is a Result in parts, so that a large Result is not copied.
+type Result struct {
+	Head, Body, Tail []byte
+	Items            view.Definitions // between body and tail
 }
 
-func (r result) size() int { return len(r.head) + len(r.body) + r.items.Size + len(r.tail) }
+// Size returns the length of the result, in bytes.
+func (r Result) Size() int { return len(r.Head) + len(r.Body) + r.Items.Size + len(r.Tail) }
 
 // toolText returns a result of a tool call that has a text of Junction's own. more are further
 // members of the result, each after a comma.
-func (s *Server) toolText(x *exchange, text, more string) result {
+func (s *Core) toolText(x *Exchange, text, more string) Result {
 	return s.ownResult(x, fmt.Sprintf(`"content":[{"type":"text","text":%s}]%s`, raw.Quote(text), more))
 }
 
@@ -282,16 +365,54 @@ const isError = `,"isError":true`
 
 // inputRequired returns the answer that puts requests to a modern client. Each is a member of
 // inputRequests.
-func (s *Server) inputRequired(x *exchange, requests [][]byte, st state) result {
-	return result{body: fmt.Appendf(nil,
+func (s *Core) inputRequired(x *Exchange, requests [][]byte, st state) Result {
+	return Result{Body: fmt.Appendf(nil,
 		`{"resultType":"input_required","inputRequests":{%s},"requestState":%s,"_meta":%s}`,
 		bytes.Join(requests, []byte{','}), raw.Quote(s.seal(x, st)), s.modernMeta)}
 }
 
 // ownResult returns a result of Junction's own: members, and the members that the era requires.
-func (s *Server) ownResult(x *exchange, members string) result {
-	if x.era == client.EraLegacy {
-		return result{body: []byte("{" + members + "}")}
+func (s *Core) ownResult(x *Exchange, members string) Result {
+	if x.Era == client.EraLegacy {
+		return Result{Body: []byte("{" + members + "}")}
 	}
-	return result{body: append(append([]byte("{"+members+`,"resultType":"complete","_meta":`), s.modernMeta...), '}')}
+	return Result{Body: append(append([]byte("{"+members+`,"resultType":"complete","_meta":`), s.modernMeta...), '}')}
 }
+
+// approves reports whether the user approved the request for the rest of the session.
+func (s *Session) approves(request string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.approved[request]
+}
+
+func (s *Session) approve(request string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	bounded.Put(&s.approved, maxRemarked, request, true, nil)
+}
+
+// maxRemarked bounds the remembered approvals of a legacy session.
+const maxRemarked = 256
+
+// Buffers is a pool of Buffers for messages.
+type Buffers struct{ pool sync.Pool }
+
+// Get returns a buffer of the pool, or a new one.
+func (p *Buffers) Get() *[]byte {
+	if b, ok := p.pool.Get().(*[]byte); ok {
+		return b
+	}
+	return new([]byte)
+}
+
+// Put returns a buffer to the pool; a very large buffer is dropped.
+func (p *Buffers) Put(b *[]byte) {
+	if cap(*b) <= 4<<20 {
+		p.pool.Put(b)
+	}
+}
+
+// OneWrite is the largest answer that is copied into one buffer, in bytes. Beyond it, copying costs
+// more than additional system calls.
+const OneWrite = 64 << 10

@@ -4,57 +4,53 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"hash/maphash"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
-	"unique"
 
-	"junction/proxy/redact"
 	"junction/proxy/search"
 	"junction/proxy/view"
 	"junction/upstream"
-	"junction/upstream/bounded"
 	"junction/upstream/client"
 	"junction/upstream/raw"
 )
 
 // list answers with a page of a part.
-func (s *Server) list(x *exchange, p upstream.Part) (result, error) {
-	seen := x.subject.listed()
-	k := seen.View.Kind(p, x.era, x.who.profile)
+func (s *Core) list(x *Exchange, p upstream.Part) (Result, error) {
+	seen := x.Subject.Listed()
+	k := seen.View.Kind(p, x.Era, x.Who.Profile)
 	offset, err := s.readCursor(x, p, k)
 	if err != nil {
-		return result{}, err
+		return Result{}, err
 	}
-	searched := x.subject.search && p == upstream.PartTools
-	r, next, left := x.endpoint.page(seen, p, k, offset, s.limits.Page, x.subject.redact)
+	searched := x.Subject.Search && p == upstream.PartTools
+	text, items, next, left := x.Endpoint.Page(seen, p, k, offset, s.limits.Page, x.Subject.Redact)
+	r := Result{Body: text, Items: items}
 	if left > 0 {
-		x.subject.unnamed[p].Do(func() {
+		x.Subject.Unnamed[p].Do(func() {
 			s.log.Warn("items are not listed, because a policy redacts their name or URI; to hide them from calls, "+
-				"too, deny them", "list", p.Member(), "items", left, "endpoint", x.endpoint.name,
-				"principal", x.principal.ID)
+				"too, deny them", "list", p.Member(), "items", left, "endpoint", x.Endpoint.Name,
+				"principal", x.Principal.ID)
 		})
 	}
-	r.tail = []byte{']'}
+	r.Tail = []byte{']'}
 	if next > 0 {
-		sealed := s.cursors.Seal(cursor{x.subject.print(p, k), uint32(next)}.encode(x.cursorScope()))
-		r.tail = raw.AppendQuote(append(r.tail, `,"nextCursor":`...), sealed)
+		sealed := s.cursors.Seal(cursor{x.Subject.Print(p, k), uint32(next)}.encode(x.cursorScope()))
+		r.Tail = raw.AppendQuote(append(r.Tail, `,"nextCursor":`...), sealed)
 	}
-	if x.era == client.EraModern {
+	if x.Era == client.EraModern {
 		ttl, public := seen.Freshness(p, time.Now())
-		if searched && len(x.subject.always) == 0 {
+		if searched && len(x.Subject.Always) == 0 {
 			ttl, public = discovered, true
 		}
-		r.tail = appendFreshness(r.tail, ttl, public && !x.subject.private())
-		r.tail = append(append(r.tail, `,"resultType":"complete","_meta":`...), s.modernMeta...)
+		r.Tail = appendFreshness(r.Tail, ttl, public && !x.Subject.Private())
+		r.Tail = append(append(r.Tail, `,"resultType":"complete","_meta":`...), s.modernMeta...)
 	}
-	r.head, r.tail = []byte(`{"`+p.Member()+`":[`), append(r.tail, '}')
+	r.Head, r.Tail = []byte(`{"`+p.Member()+`":[`), append(r.Tail, '}')
 	if searched && offset == 0 {
-		r.head = append(r.head, bytes.Join(search.Definitions(), []byte{','})...)
-		if r.items.Size+len(r.body) > 0 {
-			r.head = append(r.head, ',')
+		r.Head = append(r.Head, bytes.Join(search.Definitions(), []byte{','})...)
+		if r.Items.Size+len(r.Body) > 0 {
+			r.Head = append(r.Head, ',')
 		}
 	}
 	return r, nil
@@ -71,11 +67,11 @@ func appendFreshness(b []byte, ttl time.Duration, public bool) []byte {
 
 // readCursor returns the offset of the request's cursor. The error is for an unknown cursor, or for
 // a cursor of a list that has changed.
-func (s *Server) readCursor(x *exchange, p upstream.Part, k view.ListKind) (int, error) {
-	if !x.params.Present() {
+func (s *Core) readCursor(x *Exchange, p upstream.Part, k view.ListKind) (int, error) {
+	if !x.Params.Present() {
 		return 0, nil
 	}
-	v, err := x.params.Get("cursor")
+	v, err := x.Params.Get("cursor")
 	if err == raw.ErrAbsent || err == nil && string(v) == "null" {
 		return 0, nil
 	} else if err != nil {
@@ -83,85 +79,21 @@ func (s *Server) readCursor(x *exchange, p upstream.Part, k view.ListKind) (int,
 	}
 	sealed, err := raw.String(v)
 	if err != nil {
-		return 0, invalidParams("Invalid cursor")
+		return 0, InvalidParams("Invalid cursor")
 	}
 	plain, err := s.cursors.Open(sealed)
 	if err != nil {
-		return 0, invalidParams("Invalid cursor")
+		return 0, InvalidParams("Invalid cursor")
 	}
 	c, scope, ok := decodeCursor(plain)
-	if !ok || scope != x.cursorScope() || c.print != x.subject.print(p, k) {
-		return 0, invalidParams("Invalid cursor: the list has changed; start again")
+	if !ok || scope != x.cursorScope() || c.print != x.Subject.Print(p, k) {
+		return 0, InvalidParams("Invalid cursor: the list has changed; start again")
 	}
 	return int(c.offset), nil
 }
 
 // cursorScope identifies the endpoint and the principal of a cursor. Elsewhere the cursor is invalid.
-func (x *exchange) cursorScope() string { return x.endpoint.name + "\x00" + x.principal.ID }
-
-// pages caches the prepared pages of one endpoint.
-type pages struct {
-	of      bounded.Cache[pageKey, prepared]
-	wanted  *wanted
-	refused atomic.Uint32
-}
-
-// pageKey identifies a page of a list for all subjects with the same sight.
-type pageKey struct {
-	view   *view.View
-	seen   unique.Handle[string]
-	part   upstream.Part
-	kind   view.ListKind
-	offset int
-	count  int
-	redact *redact.Redactor
-}
-
-// prepared is the text of a page, and the offset of the next page; 0 if there is none.
-type prepared struct {
-	text []byte
-	next int
-}
-
-// wanted holds the hashes of the latest requested pages. Each hash has one place.
-type wanted [1 << 12]atomic.Uint64
-
-// again reports whether a page was requested before, and stores the request. It may be wrong.
-func (a *wanted) again(key pageKey) bool {
-	hash := maphash.Comparable(claimSeed, key)
-	return a[hash%uint64(len(a))].Swap(hash) == hash
-}
-
-// page returns a page of a list, and the offset of the next page; 0 if there is none. The page is
-// made of definitions that all subjects share. A page that is requested again is prepared: its
-// definitions are joined once for all subjects with the same sight. While the room for pages is
-// full, most pages are not prepared, because a page that is evicted before its next use costs more
-// than it saves. clean redacts the items. left is the number of items that it has left out, because no
-// client could name them; 0 for a prepared page.
-func (e *endpoint) page(seen *view.Sight, p upstream.Part, k view.ListKind, offset, n int, clean *redact.Redactor) (
-	r result, next, left int) {
-	key := pageKey{seen.View, seen.Seen, p, k, offset, n, clean}
-	if known, ok := e.pages.of.Get(key); ok {
-		return result{body: known.text}, known.next, 0
-	}
-	list, next := seen.Page(p, k, offset, n)
-	if clean != nil {
-		left = len(list.List)
-		list = list.Each(func(text []byte) ([]byte, bool) { return clean.Item(text, p.Key()) })
-		left -= len(list.List)
-	}
-	bytes := 200 + len(seen.Seen.Value()) + list.Size
-	if list.Size == 0 || list.Size > maxPages/4 || !e.pages.wanted.again(key) ||
-		!e.pages.of.Fits(bytes) && e.pages.refused.Add(1)%pagesRefused != 0 {
-		return result{items: list}, next, left
-	}
-	text := list.AppendTo(make([]byte, 0, list.Size))
-	e.pages.of.Put(key, prepared{text, next}, bytes)
-	return result{body: text}, next, left
-}
-
-// pagesRefused: one in so many pages may evict others while the room is full.
-const pagesRefused = 16
+func (x *Exchange) cursorScope() string { return x.Endpoint.Name + "\x00" + x.Principal.ID }
 
 // cursor is the content of a cursor: the print of the list, and the offset. A changed list has
 // another print.
@@ -185,42 +117,42 @@ func decodeCursor(b []byte) (c cursor, owner string, ok bool) {
 
 // listOf returns the handler for the list of a part other than tools.
 func listOf(p upstream.Part) handler {
-	return func(_ context.Context, s *Server, x *exchange) (result, error) { return s.list(x, p) }
+	return func(_ context.Context, s *Core, x *Exchange) (Result, error) { return s.list(x, p) }
 }
 
-func listTools(ctx context.Context, s *Server, x *exchange) (result, error) {
-	if !x.subject.search || len(x.subject.always) > 0 {
+func listTools(ctx context.Context, s *Core, x *Exchange) (Result, error) {
+	if !x.Subject.Search || len(x.Subject.Always) > 0 {
 		s.awaitLists(ctx, x)
 	}
 	return s.list(x, upstream.PartTools)
 }
 
 // searchTools answers a call of search_tools (package search).
-func searchTools(ctx context.Context, s *Server, x *exchange) (result, error) {
-	x.info.Name = search.ToolName
+func searchTools(ctx context.Context, s *Core, x *Exchange) (Result, error) {
+	x.Info.Name = search.ToolName
 	arguments, err := x.arguments()
 	if err != nil {
-		return result{}, err
+		return Result{}, err
 	}
 	q, err := search.ParseQuery(arguments)
 	if err != nil {
-		return result{}, invalidParams("Invalid params: %s", err)
+		return Result{}, InvalidParams("Invalid params: %s", err)
 	}
 	s.awaitLists(ctx, x)
-	seen := x.subject.Sight()
-	k := seen.View.Kind(upstream.PartTools, x.era, x.who.profile)
-	clean := func(text []byte) ([]byte, bool) { return x.subject.redact.Item(text, upstream.PartTools.Key()) }
+	seen := x.Subject.Sight()
+	k := seen.View.Kind(upstream.PartTools, x.Era, x.Who.Profile)
+	clean := func(text []byte) ([]byte, bool) { return x.Subject.Redact.Item(text, upstream.PartTools.Key()) }
 	return s.toolText(x, seen.SearchAnswer(k, q, clean), ""), nil
 }
 
 // awaitLists waits briefly for starting upstreams, so that a client's first tools/list contains
 // their tools. It does not wait for upstreams with a known catalog.
-func (s *Server) awaitLists(ctx context.Context, x *exchange) {
-	seen, waited := x.subject.Sight(), false
+func (s *Core) awaitLists(ctx context.Context, x *Exchange) {
+	seen, waited := x.Subject.Sight(), false
 	if seen.Settled && !seen.Separates {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, x.snapshot.config.FirstWait)
+	ctx, cancel := context.WithTimeout(ctx, x.Snapshot.Config.FirstWait)
 	defer cancel()
 	for st := range seen.Stocks() {
 		b := st.Backend
@@ -231,7 +163,7 @@ func (s *Server) awaitLists(ctx context.Context, x *exchange) {
 			case <-ctx.Done():
 			}
 		}
-		waited = b.Prepare(ctx, x.who.profile, x.who.session, x.user()) || waited
+		waited = b.Prepare(ctx, x.Who.Profile, x.Who.Session, x.User()) || waited
 	}
 	if waited {
 		s.lookAgain(x)
@@ -240,23 +172,23 @@ func (s *Server) awaitLists(ctx context.Context, x *exchange) {
 
 // lookAgain moves the request to the current snapshot. If the caller has lost its rights meanwhile,
 // the request keeps the old snapshot.
-func (s *Server) lookAgain(x *exchange) {
+func (s *Core) lookAgain(x *Exchange) {
 	s.Settle()
-	if now := s.snapshot.Load().adopt(x.caller); now.subject != nil {
-		x.caller = now
+	if now := s.snapshot.Load().Adopt(x.Caller); now.Subject != nil {
+		x.Caller = now
 	}
 }
 
 // awaitNamed finds a tool or prompt that may belong to an upstream without a catalog yet, by the
 // prefix of its name. It waits for the upstream like calls of known tools. The target is nil if the
 // tool does not exist. The error is the reason why the upstream is not available.
-func (s *Server) awaitNamed(ctx context.Context, x *exchange, p upstream.Part, name string) (*view.Target, error) {
+func (s *Core) awaitNamed(ctx context.Context, x *Exchange, p upstream.Part, name string) (*view.Target, error) {
 	b := x.unlisted(name)
 	if b == nil {
 		return nil, nil
 	}
-	x.info.Upstream = b.Name()
-	x.reply.begin()
+	x.Info.Upstream = b.Name()
+	x.front.Begin()
 	err := b.Ready(ctx)
 	s.lookAgain(x)
 	if t := x.named(p, name); t != nil || err == nil || !b.Catalog().Listed.IsZero() {
@@ -267,12 +199,12 @@ func (s *Server) awaitNamed(ctx context.Context, x *exchange, p upstream.Part, n
 
 // unlisted returns the upstream of a name if the upstream has no catalog yet and the caller may use
 // some of its items; nil otherwise.
-func (x *exchange) unlisted(name string) (found view.Backend) {
+func (x *Exchange) unlisted(name string) (found view.Backend) {
 	longest := -1
-	for st := range x.subject.Sight().Stocks() {
+	for st := range x.Subject.Sight().Stocks() {
 		b, begin := st.Backend, ""
-		if !x.subject.View.Bare {
-			begin = x.snapshot.config.Names.Full(view.PrefixOf(b), "")
+		if !x.Subject.View.Bare {
+			begin = x.Snapshot.Config.Names.Full(view.PrefixOf(b), "")
 		}
 		if strings.HasPrefix(name, begin) && len(begin) > longest {
 			found, longest = b, len(begin)

@@ -3,7 +3,6 @@ package proxy
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -12,29 +11,28 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"junction/proxy/budget"
-	"junction/proxy/relay"
+	"junction/proxy/scope"
 	"junction/proxy/view"
 	"junction/upstream"
-	"junction/upstream/client"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/pace"
 	"junction/upstream/raw"
 )
 
-// This file holds the notification streams: legacy GET streams and modern subscriptions/listen.
-// Each listener runs in the goroutine of its HTTP request.
+// This file decides what the notification streams get: legacy GET streams and modern
+// subscriptions/listen. A front writes each stream in the goroutine of its request.
 
-// listener is one stream of notifications.
-type listener struct {
-	caller                       // updated with the snapshot; guarded by listeners.mu
-	session *session             // of the legacy era, whose streams share the notifications; nil otherwise
-	first   []byte               // written first, so that the client sees the open stream
-	meta    []byte               // _meta of each notification; nil for none
-	last    []byte               // written when Junction ends the stream; nil for none
-	wants   [upstream.Parts]bool // the lists whose changes to send; templates like resources
-	pending []note               // waiting notifications; guarded by listeners.mu
-	changed chan struct{}        // 1-buffered: pending has grown
-	end     context.CancelFunc   // ends the stream
+// Listener is one stream of notifications.
+type Listener struct {
+	scope.Caller                      // updated with the snapshot; guarded by listeners.mu
+	Session      *Session             // of the legacy era, whose streams share the notifications; nil otherwise
+	First        []byte               // message that is written first, so that the client sees the stream; nil for none
+	meta         []byte               // _meta of each notification; nil for none
+	Last         []byte               // message that is written when Junction ends the stream; nil for none
+	wants        [upstream.Parts]bool // the lists whose changes to send; templates like resources
+	pending      []note               // waiting notifications; guarded by listeners.mu
+	Changed      chan struct{}        // 1-buffered: pending has grown
+	end          context.CancelFunc   // ends the stream
 }
 
 // note is a notification. Equal waiting notes merge.
@@ -48,27 +46,27 @@ type note struct {
 type listeners struct {
 	mu          sync.Mutex
 	queue       int // maximum of waiting notes per client
-	open        map[*listener]struct{}
+	open        map[*Listener]struct{}
 	subscribers map[*subscriber]struct{}
 }
 
-func (ls *listeners) add(l *listener) {
+func (ls *listeners) add(l *Listener) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	ls.open[l] = struct{}{}
 	for h := range ls.subscribers {
-		if l.session == nil || h.session != l.session || h.endpoint.name != l.endpoint.name {
+		if l.Session == nil || h.session != l.Session || h.Endpoint.Name != l.Endpoint.Name {
 			continue
 		}
-		h.caller = l.caller // the client may have a new token
+		h.Caller = l.Caller // the client may have a new token
 		if len(h.waiting) > 0 {
 			l.pending, h.waiting = append(l.pending, h.waiting...), nil
-			pace.Wake(l.changed)
+			pace.Wake(l.Changed)
 		}
 	}
 }
 
-func (ls *listeners) remove(l *listener) {
+func (ls *listeners) remove(l *Listener) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	delete(ls.open, l)
@@ -77,7 +75,7 @@ func (ls *listeners) remove(l *listener) {
 // renew moves the streams and subscriptions to a new snapshot and notifies those whose lists
 // changed. It ends streams of removed endpoints or rejected principals, and subscriptions to denied
 // resources.
-func (s *Server) renew(w *snapshot) {
+func (s *Core) renew(w *scope.Snapshot) {
 	ls := &s.listeners
 	next := ls.adopted(w)
 	ls.mu.Lock()
@@ -85,19 +83,19 @@ func (s *Server) renew(w *snapshot) {
 	if s.snapshot.Load() != w {
 		return // a newer snapshot renews the streams
 	}
-	move := func(c caller) caller {
+	move := func(c scope.Caller) scope.Caller {
 		n, ok := next[c]
 		if !ok { // added meanwhile
-			n = w.adopt(c)
+			n = w.Adopt(c)
 		}
 		return n
 	}
 	told := map[listNote]bool{}
 	for l := range ls.open {
-		ls.move(l, move(l.caller), told)
+		ls.move(l, move(l.Caller), told)
 	}
 	for h := range ls.subscribers {
-		if gone := h.move(w, move(h.caller)); len(gone) > 0 {
+		if gone := h.move(w, move(h.Caller)); len(gone) > 0 {
 			defer s.moving.Go(func() { ls.release(h, func(k resourceKey) bool { return !slices.Contains(gone, k) }) })
 		}
 	}
@@ -105,20 +103,20 @@ func (s *Server) renew(w *snapshot) {
 
 // adopted returns the callers of all streams and subscriptions in the snapshot. Their subject views
 // are made without the lock, because that takes long.
-func (ls *listeners) adopted(w *snapshot) map[caller]caller {
-	var callers []caller
+func (ls *listeners) adopted(w *scope.Snapshot) map[scope.Caller]scope.Caller {
+	var callers []scope.Caller
 	ls.mu.Lock()
 	for l := range ls.open {
-		callers = append(callers, l.caller)
+		callers = append(callers, l.Caller)
 	}
 	for h := range ls.subscribers {
-		callers = append(callers, h.caller)
+		callers = append(callers, h.Caller)
 	}
 	ls.mu.Unlock()
-	next := map[caller]caller{}
+	next := map[scope.Caller]scope.Caller{}
 	for _, c := range callers {
 		if _, done := next[c]; !done {
-			next[c] = w.adopt(c)
+			next[c] = w.Adopt(c)
 		}
 	}
 	return next
@@ -126,22 +124,22 @@ func (ls *listeners) adopted(w *snapshot) map[caller]caller {
 
 // listNote is a notification of a changed list, which a session gets on one of its streams.
 type listNote struct {
-	session *session
+	session *Session
 	method  string
 }
 
 // move gives a stream its caller of a new snapshot and notifies it of changed lists; ls.mu is held.
-func (ls *listeners) move(l *listener, now caller, told map[listNote]bool) {
-	if now.subject == nil {
+func (ls *listeners) move(l *Listener, now scope.Caller, told map[listNote]bool) {
+	if now.Subject == nil {
 		l.end()
 		return
 	}
-	old := l.caller
-	l.caller = now
-	l.pending = now.still(l.pending)
+	old := l.Caller
+	l.Caller = now
+	l.pending = still(now, l.pending)
 	for p, method := range listChanged {
-		about := listNote{l.session, method}
-		if !l.wants[p] || old.sameList(now, upstream.Part(p)) || l.session != nil && told[about] {
+		about := listNote{l.Session, method}
+		if !l.wants[p] || old.SameList(now, upstream.Part(p)) || l.Session != nil && told[about] {
 			continue
 		}
 		told[about] = true
@@ -151,83 +149,54 @@ func (ls *listeners) move(l *listener, now caller, told map[listNote]bool) {
 
 // move gives a subscriber its caller of a new snapshot. It returns the resources that the caller may
 // not follow any more; the mu of listeners is held.
-func (h *subscriber) move(w *snapshot, now caller) (gone []resourceKey) {
-	if now.subject == nil && now.endpoint != nil && h.lapsed() {
+func (h *subscriber) move(w *scope.Snapshot, now scope.Caller) (gone []resourceKey) {
+	if now.Subject == nil && now.Endpoint != nil && h.lapsed() {
 		// otherwise the old snapshot would stay in memory as long as the session
-		now.subject = w.subjectView(now.endpoint, now.principal)
-		h.caller, h.waiting = now, now.still(h.waiting)
+		now.Subject = w.SubjectViewFor(now.Endpoint, now.Principal)
+		h.Caller, h.waiting = now, still(now, h.waiting)
 		return nil
 	}
 	for key, sub := range h.resources {
-		if now.subject == nil {
+		if now.Subject == nil {
 			gone = append(gone, key)
-		} else if g := now.subject.Ruling(view.NewResource(sub.backend, key.uri, sub.exposed,
+		} else if g := now.Subject.Ruling(view.NewResource(sub.backend, key.uri, sub.exposed,
 			false)); !g.Visible() || g.Scopes() != "" {
 			gone = append(gone, key)
 		}
 	}
-	if now.subject != nil {
-		h.caller = now
+	if now.Subject != nil {
+		h.Caller = now
 	}
-	h.waiting = now.still(h.waiting)
+	h.waiting = still(now, h.waiting)
 	return gone
-}
-
-// sameList reports whether the caller's list of a part is unchanged. It compares rights and stocks
-// first, because computing the list takes longer.
-func (c caller) sameList(now caller, p upstream.Part) bool {
-	if c.subject == now.subject || !c.subject.search && !now.subject.search &&
-		c.snapshot.making == now.snapshot.making &&
-		c.snapshot.config.Policy == now.snapshot.config.Policy &&
-		c.subject.View.SamePart(now.subject.View, p) && c.subject.Rights.Equal(now.subject.Rights) {
-		return true
-	}
-	print := func(of caller) uint64 {
-		return of.subject.print(p, of.subject.View.Kind(p, client.EraLegacy, of.who.profile))
-	}
-	return print(c) == print(now)
 }
 
 // lapsed reports whether the token of a session has expired. Its subscriptions then wait for the
 // client to return with a new token, without notifications.
 func (h *subscriber) lapsed() bool {
-	ends := h.principal.Expires
+	ends := h.Principal.Expires
 	return h.session != nil && !ends.IsZero() && !time.Now().Before(ends)
 }
 
 // still returns the notes without those about resources that the caller may no longer use.
-func (c caller) still(list []note) []note {
+func still(c scope.Caller, list []note) []note {
 	return slices.DeleteFunc(list, func(n note) bool {
 		if n.uri == "" {
 			return false
 		}
-		if c.subject == nil {
+		if c.Subject == nil {
 			return true
 		}
-		_, err := c.subject.Resource(n.uri)
+		_, err := c.Subject.Resource(n.uri)
 		return err != nil
 	})
 }
 
 // catchUp renews the streams if the snapshot was replaced while a stream was added.
-func (s *Server) catchUp(began *snapshot) {
+func (s *Core) catchUp(began *scope.Snapshot) {
 	if w := s.snapshot.Load(); w != began {
 		s.renew(w)
 	}
-}
-
-// adopt returns the caller in this snapshot. Its subject is nil if the caller is rejected or may
-// use nothing.
-func (w *snapshot) adopt(c caller) caller {
-	n := caller{snapshot: w, endpoint: w.endpoint(c.endpoint.name, c.principal), principal: c.principal, who: c.who}
-	if n.endpoint == nil || !w.config.Guard.Still(n.principal) {
-		return n
-	}
-	n.subject = w.subjectView(n.endpoint, n.principal)
-	if n = w.forClient(n); n.subject.Rights.None() || n.hidden() {
-		n.subject = nil
-	}
-	return n
 }
 
 // listChanged are the notifications of list changes; resources and templates share one.
@@ -246,24 +215,24 @@ func (ls *listeners) push(list []note, n note) []note {
 	return append(list, n)
 }
 
-// missed queues a notification of each list. It is for the first stream of a session that another
-// member had: the client has missed what changed in between.
-func (ls *listeners) missed(l *listener) {
+// Missed queues a notification of each list. It is for the first stream of a session that another
+// member had: the client has missed what changed in between. The stream has not joined yet.
+func (s *Core) Missed(l *Listener) {
 	for _, method := range listChanged[:upstream.PartTemplates] {
-		ls.tell(l, note{method: method})
+		s.listeners.tell(l, note{method: method})
 	}
 }
 
 // tell queues a note for a stream.
-func (ls *listeners) tell(l *listener, n note) {
+func (ls *listeners) tell(l *Listener, n note) {
 	l.pending = ls.push(l.pending, n)
-	pace.Wake(l.changed)
+	pace.Wake(l.Changed)
 }
 
 // streamOf returns a stream of a session on an endpoint; nil for none.
-func (ls *listeners) streamOf(s *session, endpoint string) *listener {
+func (ls *listeners) streamOf(s *Session, endpoint string) *Listener {
 	for l := range ls.open {
-		if l.session == s && l.endpoint.name == endpoint {
+		if l.Session == s && l.Endpoint.Name == endpoint {
 			return l
 		}
 	}
@@ -275,7 +244,7 @@ func (ls *listeners) streamOf(s *session, endpoint string) *listener {
 func (ls *listeners) deliver(h *subscriber, n note) {
 	l := h.stream
 	if l == nil {
-		l = ls.streamOf(h.session, h.endpoint.name)
+		l = ls.streamOf(h.session, h.Endpoint.Name)
 	}
 	if l == nil {
 		h.waiting = ls.push(h.waiting, n)
@@ -285,7 +254,7 @@ func (ls *listeners) deliver(h *subscriber, n note) {
 }
 
 // tellSession queues a note for one stream of a session. Without a stream the note is dropped.
-func (ls *listeners) tellSession(s *session, endpoint string, n note) {
+func (ls *listeners) tellSession(s *Session, endpoint string, n note) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	if l := ls.streamOf(s, endpoint); l != nil {
@@ -293,66 +262,39 @@ func (ls *listeners) tellSession(s *session, endpoint string, n note) {
 	}
 }
 
-// drain returns and removes the waiting notes of a stream.
-func (ls *listeners) drain(l *listener) []note {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
+// Drain returns the waiting notifications of a stream, and removes them.
+func (s *Core) Drain(l *Listener) (messages [][]byte) {
+	s.listeners.mu.Lock()
 	list := l.pending
 	l.pending = nil
-	return list
+	s.listeners.mu.Unlock()
+	for _, n := range list {
+		messages = append(messages, l.message(n))
+	}
+	return messages
 }
 
-// listen keeps the stream open until ctx ends, the client deletes its session, or Junction shuts
-// down. The stream must have its share of limits.streams.
-func (s *Server) listen(ctx context.Context, x *exchange, l *listener) {
-	ctx, l.end = x.untilExpiry(ctx)
-	defer l.end()
-	began := l.snapshot
+// NewListener returns the stream of a session, which gets the changes of all lists.
+func NewListener(c scope.Caller, s *Session) *Listener {
+	l := &Listener{Caller: c, Session: s, Changed: make(chan struct{}, 1)}
+	for p := range l.wants {
+		l.wants[p] = true // legacy clients cannot choose
+	}
+	return l
+}
+
+// Join adds a stream, whose notifications drain returns after a signal on l.changed. end ends the
+// stream, when its caller has lost access. The front must call leave at the end of the stream.
+func (s *Core) Join(l *Listener, end context.CancelFunc) (leave func()) {
+	l.end = end
+	began := l.Snapshot
 	s.listeners.add(l)
-	defer s.listeners.remove(l)
 	s.catchUp(began)
-	relay.ClearReadDeadline(x.reply.w)
-	beginStream(x.reply.w)
-	if !x.reply.flush(l.first) {
-		return
-	}
-	alive := time.NewTicker(quiet)
-	defer alive.Stop()
-	for {
-		var event []byte
-		select {
-		case <-ctx.Done():
-			return
-		case <-s.ending.Done():
-			if l.last != nil {
-				x.reply.flush(l.last)
-			}
-			return
-		case <-l.changed:
-			if s.members != nil && l.session == nil && !pace.Sleep(ctx, spread, nil) {
-				return
-			}
-			for _, n := range s.listeners.drain(l) {
-				event = l.appendEvent(event, n)
-			}
-			if len(event) == 0 {
-				continue
-			}
-		case <-alive.C:
-			event = []byte(":\n\n")
-		}
-		if !x.reply.flush(event) {
-			return
-		}
-	}
+	return func() { s.listeners.remove(l) }
 }
 
-// spread is the time for which members wait before they notify modern clients of a change, because
-// the client's next list may come from a member that adopts the change a moment later.
-const spread = 200 * time.Millisecond
-
-// appendEvent appends a note as an event.
-func (l *listener) appendEvent(b []byte, n note) []byte {
+// message returns a note as a message.
+func (l *Listener) message(n note) []byte {
 	params := n.params
 	if params == "" {
 		var members []string
@@ -366,7 +308,7 @@ func (l *listener) appendEvent(b []byte, n note) []byte {
 			params = "{" + strings.Join(members, ",") + "}"
 		}
 	}
-	return jsonrpc.AppendEvent(b, "", jsonrpc.AppendRequest(nil, "", n.method, []byte(params)))
+	return jsonrpc.AppendRequest(nil, "", n.method, []byte(params))
 }
 
 // maxSubscribe bounds the request of a subscriptions/listen in bytes, because it stays in memory as
@@ -375,58 +317,56 @@ const maxSubscribe = 64 << 10
 
 // subscribe answers subscriptions/listen (2026-07-28, basic/patterns/subscriptions). It
 // acknowledges the accepted subscriptions.
-func subscribe(ctx context.Context, s *Server, x *exchange) (result, error) {
-	wanted, err := x.params.Object("notifications")
+func subscribe(ctx context.Context, s *Core, x *Exchange) (Result, error) {
+	wanted, err := x.Params.Object("notifications")
 	if err == raw.ErrAbsent {
-		return result{}, refuse(http.StatusBadRequest, mcp.INVALID_PARAMS, "Invalid params: no notifications")
+		return Result{}, Refuse(ReasonRequest, mcp.INVALID_PARAMS, "Invalid params: no notifications")
 	} else if err != nil {
-		return result{}, err
+		return Result{}, err
 	}
-	if x.size > maxSubscribe {
-		return result{}, refuse(http.StatusRequestEntityTooLarge, mcp.INVALID_REQUEST,
+	if x.Size > maxSubscribe {
+		return Result{}, Refuse(ReasonSize, mcp.INVALID_REQUEST,
 			"a subscription has at most %d bytes", maxSubscribe)
 	}
-	if !x.reply.stream {
-		return result{}, refuse(http.StatusNotAcceptable, mcp.INVALID_REQUEST,
+	if !x.front.Hears() {
+		return Result{}, Refuse(ReasonStream, mcp.INVALID_REQUEST,
 			"a subscription is answered by text/event-stream, which this request does not accept")
 	}
-	l := &listener{caller: x.caller, changed: make(chan struct{}, 1)}
+	l := &Listener{Caller: x.Caller, Changed: make(chan struct{}, 1)}
 	var honoured []string
 	for p, name := range []string{"toolsListChanged", "promptsListChanged", "resourcesListChanged"} {
 		v, err := wanted.Get(name)
 		if err != nil && err != raw.ErrAbsent {
-			return result{}, err
+			return Result{}, err
 		}
 		if l.wants[p] = string(v) == "true"; l.wants[p] {
 			honoured = append(honoured, `"`+name+`":true`)
 		}
 	}
 	l.wants[upstream.PartTemplates] = l.wants[upstream.PartResources]
-	l.meta = fmt.Appendf(nil, `{"%s":%s}`, mcp.MetaKeySubscriptionID, x.msg.ID)
-	if err := x.held.Reserve(budget.Streams, 1); err != nil {
-		return result{}, overuseError(err)
+	l.meta = fmt.Appendf(nil, `{"%s":%s}`, mcp.MetaKeySubscriptionID, x.Msg.ID)
+	if err := x.Held.Reserve(budget.Streams, 1); err != nil {
+		return Result{}, OveruseError(err)
 	}
 	h := s.listeners.subscriber(x, l, nil)
 	defer s.listeners.release(h, nothing)
 	uris, err := wanted.Elements("resourceSubscriptions")
 	if err != nil && err != raw.ErrAbsent {
-		return result{}, err
+		return Result{}, err
 	}
-	if x.subject.Sight().Offers.Subscribe && len(uris) > 0 {
+	if x.Subject.Sight().Offers.Subscribe && len(uris) > 0 {
 		list, err := s.subscribeAll(ctx, x, h, uris)
 		if err != nil {
-			return result{}, err
+			return Result{}, err
 		}
 		if len(list) > 0 {
 			honoured = append(honoured, `"resourceSubscriptions":[`+strings.Join(list, ",")+`]`)
 		}
 	}
-	l.first = jsonrpc.AppendEvent(nil, "", jsonrpc.AppendRequest(nil, "", "notifications/subscriptions/acknowledged",
-		fmt.Appendf(nil, `{"notifications":{%s},"_meta":%s}`, strings.Join(honoured, ","), l.meta)))
-	l.last = jsonrpc.AppendEvent(nil, "", fmt.Appendf(jsonrpc.ResponseHead(nil, x.msg.ID),
-		`{"resultType":"complete","_meta":%s}}`, l.meta))
-	x.reply.finish()
-	x.held.Give(budget.Requests, 1) // a stream counts as one, and no longer as a request
-	s.listen(ctx, x, l)
-	return result{}, errAnswered
+	l.First = jsonrpc.AppendRequest(nil, "", "notifications/subscriptions/acknowledged",
+		fmt.Appendf(nil, `{"notifications":{%s},"_meta":%s}`, strings.Join(honoured, ","), l.meta))
+	l.Last = fmt.Appendf(jsonrpc.ResponseHead(nil, x.Msg.ID), `{"resultType":"complete","_meta":%s}}`, l.meta)
+	x.Held.Give(budget.Requests, 1) // a stream counts as one, and no longer as a request
+	x.front.Listen(ctx, l)
+	return Result{}, errAnswered
 }

@@ -44,13 +44,13 @@ type parked struct {
 	id     string
 	held   *budget.Grant // for the params and a large answer; used by the goroutine of the call
 	large  int64         // part of held for the answer, in bytes
-	origin *exchange     // exchange of the first request
+	origin *Exchange     // exchange of the first request
 	cancel context.CancelCauseFunc
 	listed bool // guarded by parkedCalls.mu
 	over   bool // the call has ended and is no longer listed; guarded by parkedCalls.mu
 
 	mu      sync.Mutex
-	present *exchange      // request that waits for the call; nil while the client is away
+	present *Exchange      // request that waits for the call; nil while the client is away
 	open    []*openRequest // without a response yet, in the order of arrival
 	numbers int
 	done    bool // result and err are set
@@ -70,10 +70,10 @@ type openRequest struct {
 
 // begin makes a call that may be parked. It answers the client's request when there is a result or
 // a server request.
-func (l *parkedCalls) begin(ctx context.Context, s *Server, x *exchange, c *upstream.Call) (result, error) {
+func (l *parkedCalls) begin(ctx context.Context, s *Core, x *Exchange, c *upstream.Call) (Result, error) {
 	p := &parked{calls: l, id: rand.Text(), origin: x, present: x, changed: make(chan struct{}, 1)}
-	x.outlived = true
-	p.held = x.held.Part(budget.Bytes) // in use until the call is over
+	x.Outlived = true
+	p.held = x.Held.Part(budget.Bytes) // in use until the call is over
 	own := *c
 	own.Peer, own.Buffer = p, nil
 	var calling context.Context
@@ -86,36 +86,36 @@ func (l *parkedCalls) begin(ctx context.Context, s *Server, x *exchange, c *upst
 	}) {
 		p.cancel(nil)
 		p.held.Release()
-		return result{}, &upstream.Error{Upstream: x.target.Backend.Name(), Kind: client.KindUnavailable,
+		return Result{}, &upstream.Error{Upstream: x.target.Backend.Name(), Kind: client.KindUnavailable,
 			Err: errShutdown}
 	}
 	return p.wait(ctx, s, x)
 }
 
 // resume passes the client's responses to the parked call of the state, and then waits like begin.
-func (l *parkedCalls) resume(ctx context.Context, s *Server, x *exchange, st state) (result, error) {
+func (l *parkedCalls) resume(ctx context.Context, s *Core, x *Exchange, st state) (Result, error) {
 	l.mu.Lock()
 	p := l.calls[st.Parked]
 	l.mu.Unlock()
-	if p == nil && st.Member != s.sessions.process() {
-		return result{}, errParkedGone()
+	if p == nil && st.Member != s.process() {
+		return Result{}, errParkedGone()
 	} else if p == nil {
-		return result{}, errState()
+		return Result{}, errState()
 	}
-	answers, err := x.params.Object("inputResponses")
-	if _, absent := x.params.Get("inputResponses"); err == raw.ErrAbsent && absent == nil {
-		return result{}, invalidParams("Invalid params: inputResponses is no object")
+	answers, err := x.Params.Object("inputResponses")
+	if _, absent := x.Params.Get("inputResponses"); err == raw.ErrAbsent && absent == nil {
+		return Result{}, InvalidParams("Invalid params: inputResponses is no object")
 	} else if err != nil && err != raw.ErrAbsent {
-		return result{}, err
+		return Result{}, err
 	}
 	p.mu.Lock()
 	if p.present != nil {
 		p.mu.Unlock()
-		return result{}, errState() // another request waits for the call
+		return Result{}, errState() // another request waits for the call
 	}
 	if err := p.deliver(answers); err != nil {
 		p.mu.Unlock()
-		return result{}, err
+		return Result{}, err
 	}
 	p.present = x // before another request can set it
 	p.mu.Unlock()
@@ -136,7 +136,7 @@ func (p *parked) deliver(answers raw.Object) error {
 		case err != nil:
 			return err
 		case !answersQuestion(q.method, v):
-			return invalidParams("Invalid params: inputResponses.%s is no answer to %s", q.key, q.method)
+			return InvalidParams("Invalid params: inputResponses.%s is no answer to %s", q.key, q.method)
 		default:
 			all = append(all, given{q, bytes.Clone(v)})
 		}
@@ -163,7 +163,7 @@ func answersQuestion(method string, v []byte) bool {
 
 // wait answers a request about the call with the call's result or with the open server requests. If
 // the client ends its request, the call is cancelled.
-func (p *parked) wait(ctx context.Context, s *Server, x *exchange) (result, error) {
+func (p *parked) wait(ctx context.Context, s *Core, x *Exchange) (Result, error) {
 	p.mu.Lock()
 	p.present = x
 	if p.away != nil {
@@ -203,7 +203,7 @@ func (p *parked) wait(ctx context.Context, s *Server, x *exchange) (result, erro
 			p.present = nil // its body is reused for another request
 			p.mu.Unlock()
 			p.giveUp()
-			return result{}, context.Cause(ctx)
+			return Result{}, context.Cause(ctx)
 		}
 	}
 }
@@ -212,14 +212,14 @@ func (p *parked) wait(ctx context.Context, s *Server, x *exchange) (result, erro
 const together = 20 * time.Millisecond
 
 // requests returns the input_required result with the open requests; p.mu is held.
-func (p *parked) requests(s *Server, x *exchange) result {
+func (p *parked) requests(s *Core, x *Exchange) Result {
 	var requests [][]byte
 	for _, q := range p.open {
 		// params is {} even if empty: some clients require the member
 		requests = append(requests,
 			fmt.Appendf(nil, `"%s":{"method":%s,"params":%s}`, q.key, raw.Quote(q.method), q.params))
 	}
-	return s.inputRequired(x, requests, state{Kind: stateParked, Parked: p.id, Member: s.sessions.process()})
+	return s.inputRequired(x, requests, state{Kind: stateParked, Parked: p.id, Member: s.process()})
 }
 
 // giveUp ends the call of a client that does not return. The open server requests fail, and the
@@ -248,7 +248,7 @@ func (p *parked) Notify(method string, params []byte) {
 		return
 	}
 	if method == string(mcp.MethodNotificationProgress) && x != p.origin {
-		token, err := x.meta.Get("progressToken")
+		token, err := x.Meta.Get("progressToken")
 		if err != nil {
 			return
 		}
@@ -286,11 +286,11 @@ func (p *parked) Ask(ctx context.Context, q *client.ServerRequest) ([]byte, erro
 		asked.End(nil)
 		return answer, nil
 	case <-ctx.Done():
-		asked.End(errNoAnswer)
+		asked.End(ErrNoAnswer)
 		p.mu.Lock()
 		p.open = slices.DeleteFunc(p.open, func(other *openRequest) bool { return other == o })
 		p.mu.Unlock()
-		return nil, errNoAnswer
+		return nil, ErrNoAnswer
 	}
 }
 
@@ -310,7 +310,7 @@ func (l *parkedCalls) start(call func()) bool {
 func (l *parkedCalls) admit(p *parked) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch who := p.origin.principal.ID; {
+	switch who := p.origin.Principal.ID; {
 	case l.closed, p.over:
 		return false
 	case p.listed:
@@ -333,8 +333,8 @@ func (l *parkedCalls) remove(p *parked) {
 	}
 	p.listed = false
 	delete(l.calls, p.id)
-	if l.of[p.origin.principal.ID]--; l.of[p.origin.principal.ID] == 0 {
-		delete(l.of, p.origin.principal.ID)
+	if l.of[p.origin.Principal.ID]--; l.of[p.origin.Principal.ID] == 0 {
+		delete(l.of, p.origin.Principal.ID)
 	}
 }
 

@@ -1,20 +1,18 @@
 package proxy
 
 import (
-	"math"
-	"strconv"
 	"testing"
 	"time"
 
 	"junction/auth"
-	"junction/proxy/budget"
+	"junction/proxy/scope"
 )
 
 // TestLateQuestionKeepsNoPlace has a question come when its call is over: the call does not go back
 // to where others wait for a place.
 func TestLateQuestionKeepsNoPlace(t *testing.T) {
 	l := &parkedCalls{max: 1, patience: time.Minute, calls: map[string]*parked{}, of: map[string]int{}}
-	origin := &exchange{caller: caller{principal: auth.Local}}
+	origin := &Exchange{Caller: scope.Caller{Principal: auth.Local}}
 	over, next := &parked{calls: l, id: "over", origin: origin}, &parked{calls: l, id: "next", origin: origin}
 	l.remove(over)
 	if l.admit(over) {
@@ -26,20 +24,5 @@ func TestLateQuestionKeepsNoPlace(t *testing.T) {
 	l.remove(next)
 	if len(l.calls)+len(l.of) > 0 {
 		t.Errorf("%d calls of %d users are left", len(l.calls), len(l.of))
-	}
-}
-
-func TestReplayOfAnIDOutOfRange(t *testing.T) {
-	s := &session{sealedSession: sealedSession{Version: "2025-11-25"}}
-	r := s.record(budgetOf(t, [budget.Quotas]int64{budget.Bytes: 1 << 20}).Grant(budget.Account{}, ""))
-	r.Add([]byte(`{}`))
-	for _, n := range []int{1, 2, math.MaxInt} {
-		rec, number := s.recorded(r.Name + "-" + strconv.Itoa(n))
-		if rec != r {
-			t.Fatalf("the id with the number %d is of no record", n)
-		}
-		if events, ended, _ := rec.After(number); len(events) > 0 || ended {
-			t.Errorf("after the number %d there are %q, ended: %t; want nothing yet", n, events, ended)
-		}
 	}
 }

@@ -4,18 +4,14 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"net/http"
 	"net/netip"
-	"slices"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"junction/policy"
 	"junction/proxy/budget"
-	"junction/proxy/headers"
 	"junction/proxy/pins"
-	"junction/proxy/question"
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/client"
@@ -31,10 +27,6 @@ type Hooks struct {
 	CallDone func(*CallInfo)
 	// Problems is called with all hidden items and their reasons when a new view changes that list.
 	Problems func([]view.Problem)
-	// SessionDeleted is called when a legacy client has deleted its session. hash is of the session
-	// ID; until is the time when the ID expires. Pass the hashes to a later Server with the same
-	// key as Options.DeletedSessions.
-	SessionDeleted func(hash [16]byte, until time.Time)
 }
 
 // CallInfo describes a call for the log and the audit. Only Arguments may contain secrets. An
@@ -118,7 +110,7 @@ func (c *CallInfo) Refused() bool {
 // A step that ends the call with a result has set info.Outcome before, if the result is no success.
 func decideOutcome(info *CallInfo, err error) {
 	var (
-		own  *refusal
+		own  *Refusal
 		peer *jsonrpc.Error
 		ours *upstream.Error
 	)
@@ -136,12 +128,11 @@ func decideOutcome(info *CallInfo, err error) {
 		info.Outcome = Unavailable
 	case errors.As(err, &peer) && peer.Code == mcp.URL_ELICITATION_REQUIRED && ours == nil:
 		info.Outcome = Unanswered
-	case errors.As(err, &own) && own.outcome != "":
-		info.Outcome = own.outcome
+	case errors.As(err, &own) && own.Outcome != "":
+		info.Outcome = own.Outcome
 	case own != nil && info.Verdict == policy.Deny.String():
 		info.Outcome = Denied
-	case own != nil, errors.Is(err, raw.ErrAmbiguous), errors.Is(err, raw.ErrMany),
-		errors.As(err, new(headers.Mismatch)):
+	case own != nil, errors.Is(err, raw.ErrAmbiguous), errors.Is(err, raw.ErrMany):
 		info.Outcome = Invalid
 	case errors.As(err, &ours):
 		info.Outcome = cmp.Or(outcomeOf[ours.Kind], Error)
@@ -158,26 +149,26 @@ var outcomeOf = map[client.Kind]Outcome{client.KindUnavailable: Unavailable, cli
 
 // Explain returns explanations of the items that the name may mean on an endpoint. It returns false
 // if the endpoint does not exist.
-func (s *Server) Explain(who policy.Subject, endpoint, name string) ([]view.Explanation, bool) {
+func (s *Core) Explain(who policy.Subject, endpoint, name string) ([]view.Explanation, bool) {
 	w := s.snapshot.Load()
-	e := w.endpoints[endpoint]
+	e := w.Endpoints[endpoint]
 	if e == nil {
 		return nil, false
 	}
-	who.Surface = e.surface
-	rights := w.config.Policy.For(who)
+	who.Surface = e.Surface
+	rights := w.Config.Policy.For(who)
 	guards := rights.Guards()
 	listed := func(t *view.Target) bool {
-		return t.Tool == nil || !e.search && !guards.Search || e.always.Match(t.Names) || guards.Always.Match(t.Names)
+		return t.Tool == nil || !e.Search && !guards.Search || e.Always.Match(t.Names) || guards.Always.Match(t.Names)
 	}
-	return e.view.Explain(rights, name, listed), true
+	return e.View.Explain(rights, name, listed), true
 }
 
 // Definitions returns the definitions of all tools except those that the configuration hides, in
 // the order of upstreams and of their lists. The definitions alias the catalogs.
-func (s *Server) Definitions() []pins.Definition {
+func (s *Core) Definitions() []pins.Definition {
 	var list []pins.Definition
-	for _, b := range s.snapshot.Load().backends {
+	for _, b := range s.snapshot.Load().Backends {
 		catalog, config := b.Catalog(), b.Config()
 		for i := range catalog.Tools {
 			t := &catalog.Tools[i]
@@ -190,10 +181,10 @@ func (s *Server) Definitions() []pins.Definition {
 }
 
 // Problems returns the hidden items and their reasons.
-func (s *Server) Problems() []view.Problem { return s.snapshot.Load().problems() }
+func (s *Core) Problems() []view.Problem { return s.snapshot.Load().Problems() }
 
 // Tools returns the number of tools on the merged endpoint.
-func (s *Server) Tools() int {
+func (s *Core) Tools() int {
 	n := 0
 	for _, more := range s.ToolsByUpstream() {
 		n += more
@@ -202,87 +193,64 @@ func (s *Server) Tools() int {
 }
 
 // ToolsByUpstream returns how many tools each upstream has on the merged endpoint.
-func (s *Server) ToolsByUpstream() map[string]int {
+func (s *Core) ToolsByUpstream() map[string]int {
 	n := map[string]int{}
-	for t := range s.snapshot.Load().endpoints[""].view.All(upstream.PartTools) {
+	for t := range s.snapshot.Load().Endpoints[""].View.All(upstream.PartTools) {
 		n[t.Backend.Name()]++
 	}
 	return n
 }
 
-func (w *snapshot) problems() []view.Problem {
-	all := slices.Clip(w.endpoints[""].view.Problems)
-	for _, b := range w.backends {
-		all = view.Problems(all, w.endpoints[b.Name()].view.Problems)
-	}
-	return view.Problems(all, w.shadowed)
-}
-
 // Overused returns the callers that were refused within the last minute, latest first.
-func (s *Server) Overused() []budget.Overuse { return s.budget.Overused() }
+func (s *Core) Overused() []budget.Overuse { return s.budget.Overused() }
 
 // Observer observes the requests of clients, for metrics and traces. Its methods are called by many
 // goroutines at once and must not block.
 type Observer interface {
 	// Begin is called before a request is dispatched. info has the facts about the caller and the
-	// method. meta is params._meta. The Trace is passed to the calls of upstreams for the request,
-	// and to End.
-	Begin(info *CallInfo, meta raw.Object, header http.Header) client.Trace
+	// method. meta is params._meta, and header has the headers of the transport. The Trace is passed to
+	// the calls of upstreams for the request, and to End.
+	Begin(info *CallInfo, meta raw.Object, header map[string][]string) client.Trace
 	// End is called once for each Begin, after the answer was written, with the complete info
 	// except Arguments. It must not keep the CallInfo.
 	End(info *CallInfo, t client.Trace)
-	question.Observer
-	// Refused is called for each request that is refused before Begin. reason is a fixed word, or ""
-	// if the HTTP status and the code of the JSON-RPC error say it.
-	Refused(reason string, status int, code int64)
+	QuestionObserver
 }
 
 // asks returns a question of the upstream of the call. of is that of its request, nil for none.
-func (x *exchange) asks(method string, of client.Trace) question.Question {
-	return question.Question{Upstream: x.target.Backend.Name(), Method: method, Of: of}
+func (x *Exchange) asks(method string, of client.Trace) Question {
+	return Question{Upstream: x.target.Backend.Name(), Method: method, Of: of}
 }
 
 // question tells the Observer about a question that is sent to the client.
-func (x *exchange) question(q question.Question) *question.Put {
-	if q.Version = x.info.Version; q.Of == nil {
+func (x *Exchange) question(q Question) *sentQuestion {
+	if q.Version = x.Info.Version; q.Of == nil {
 		q.Of = x.trace
 	}
-	return question.Ask(x.observer, q)
+	return observeQuestion(x.core.observer, q)
 }
 
 // asking returns the questions that an answer contains, for the next request.
-func (x *exchange) asking(from string, methods ...string) *question.Kept {
-	return question.Keep(x.observer, x.trace, from, methods[:min(len(methods), maxPending)])
+func (x *Exchange) asking(from string, methods ...string) *keptQuestions {
+	return keepQuestions(x.core.observer, x.trace, from, methods[:min(len(methods), MaxPending)])
 }
 
 // returned tells the Observer about the questions that the client returns from.
-func (x *exchange) returned(k *question.Kept) {
+func (x *Exchange) returned(k *keptQuestions) {
 	var err error
-	if answers, bad := x.params.Object("inputResponses"); bad != nil || answers.Len() == 0 {
-		err = errNoAnswer
+	if answers, bad := x.Params.Object("inputResponses"); bad != nil || answers.Len() == 0 {
+		err = ErrNoAnswer
 	}
 	for q := range k.All() {
 		x.question(q).End(err)
 	}
 }
 
-func (s *Server) refused(reason string, status int, code int64) {
-	if s.observer != nil {
-		s.observer.Refused(reason, status, code)
-	}
-}
-
-// deny answers 403.
-func (s *Server) deny(rw http.ResponseWriter, reason, text string) {
-	s.refused(reason, http.StatusForbidden, 0)
-	http.Error(rw, text, http.StatusForbidden)
-}
-
 // Used returns what callers use at present of each resource that they share.
-func (s *Server) Used() [budget.Quotas]int64 { return s.budget.Used() }
+func (s *Core) Used() [budget.Quotas]int64 { return s.budget.Used() }
 
 // Parked returns the number of calls that wait for a modern client to return with answers.
-func (s *Server) Parked() int {
+func (s *Core) Parked() int {
 	s.parked.mu.Lock()
 	defer s.parked.mu.Unlock()
 	return len(s.parked.calls)

@@ -7,9 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
-	"net"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -18,63 +15,48 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"junction/auth"
 	"junction/auth/seal"
 	"junction/policy"
 	"junction/proxy/answers"
 	"junction/proxy/approval"
 	"junction/proxy/budget"
-	"junction/proxy/members"
-	"junction/proxy/pins"
 	"junction/proxy/schema"
+	"junction/proxy/scope"
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/client"
 	"junction/upstream/raw"
 )
 
-// Options are the settings of a Server that do not change.
+// Options are the settings of a Core that do not change.
 type Options struct {
 	Limits   Limits
-	Sessions Sessions
-	Key      *seal.Key    // seals session IDs and cursors; required
+	Key      *seal.Key    // seals cursors, task IDs and the state of calls; required
 	Version  string       // Junction's version, as clients see it
 	Log      *slog.Logger // nil discards
 	Hooks    Hooks
 	Observer Observer // nil observes nothing
 	// Members are the processes over one database. With nil the process is alone.
-	Members members.Members
-
-	// DeletedSessions are the hashes from earlier calls of Hooks.SessionDeleted. The Server does
-	// not change the map.
-	DeletedSessions map[[16]byte]time.Time
+	Members Members
 }
 
-// SnapshotConfig is the part of the configuration that a reload can change.
-type SnapshotConfig struct {
-	Names          view.Names
-	Endpoints      map[string]Endpoint
-	Guard          *auth.Guard    // nil rejects every request
-	Policy         *policy.Policy // nil allows nothing
-	Pins           *pins.Pins     // for pinned policies; nil hides all their tools
-	People         People         // nil: no user signs in to an upstream
-	FirstWait      time.Duration  // of tools/list for servers that are starting; 0 is 1s
-	AllowedOrigins []string       // in addition to loopback origins, which are allowed if the Guard has a Verifier
-	AllowedHosts   []string       // in addition to loopback hosts
-	BehindProxy    bool           // accepts headers of a proxy although the Guard has no Verifier
+// Members are the processes over one database, as far as the core needs them (package members).
+type Members interface {
+	Self() string
+	Once(ctx context.Context, id string, until time.Time) (first bool, err error)
+	Enter(ctx context.Context, principal string, l policy.Limits, other bool) (leave func(), wait time.Duration,
+		err error)
 }
 
-// Server is an http.Handler that answers MCP clients from the upstreams. Shutdown ends it. Its
-// http.Server should have limits.read_timeout as ReadTimeout, which the handler clears after
-// reading a request. Its WriteTimeout applies only until the handler sets a deadline for a write.
-type Server struct {
+// Core answers the requests of clients from the upstreams. Fronts read the requests and write the
+// answers (package front). Shutdown ends it.
+type Core struct {
 	limits    Limits
 	hooks     Hooks
-	observer  Observer        // may be nil
-	members   members.Members // nil if the process is alone
-	maker     string          // identifies a process that is alone; else ""
+	observer  Observer // may be nil
+	members   Members  // nil if the process is alone
+	maker     string   // identifies a process that is alone; else ""
 	log       *slog.Logger
-	sessions  *sessions
 	cursors   *seal.Box
 	states    *seal.Box // requestState
 	tasks     *seal.Box // task IDs
@@ -87,27 +69,26 @@ type Server struct {
 	listeners listeners
 	methods   map[mcp.MCPMethod]method
 	moving    sync.WaitGroup // goroutines of follow
-	bodies    buffers        // of request bodies
 	budget    budget.Budget  // shared by all callers
-	results   buffers        // for upstreams' answers
+	results   Buffers        // for upstreams' answers
 
 	serverInfo []byte // JSON
 	modernMeta []byte // _meta of Junction's own results
 	supported  []byte // versions, a JSON array
 
-	snapshot atomic.Pointer[snapshot]
-	stocked  atomic.Uint64 // number of stocks made
-	changing sync.Mutex    // held while the next snapshot is built
+	snapshot atomic.Pointer[scope.Snapshot]
+	made     scope.Made
+	changing sync.Mutex // held while the next snapshot is built
 
 	ending  context.Context // ends when Shutdown is called
 	end     context.CancelFunc
-	killing context.Context // ends when Kill is called, with a cutOff as cause
+	killing context.Context // ends when Kill is called, with a CutOff as cause
 	kill    context.CancelCauseFunc
 }
 
-// New returns a Server without upstreams; call Apply next.
-func New(o Options) *Server {
-	s := &Server{limits: o.Limits.WithDefaults(), hooks: o.Hooks, observer: o.Observer, members: o.Members, log: o.Log}
+// New returns a Core without upstreams; call Apply next.
+func New(o Options) *Core {
+	s := &Core{limits: o.Limits.WithDefaults(), hooks: o.Hooks, observer: o.Observer, members: o.Members, log: o.Log}
 	s.answers, s.methods = answers.New(), methods()
 	if s.members == nil {
 		s.maker = rand.Text()
@@ -117,93 +98,82 @@ func New(o Options) *Server {
 	}
 	s.budget.Init([budget.Quotas]int64{budget.Requests: int64(s.limits.Requests),
 		budget.Streams: int64(s.limits.Streams), budget.Bytes: int64(s.limits.Bodies)}, s.log)
-	s.sessions = newSessions(o.Key.Box("session"), s.limits.Sessions, o.Sessions.withDefaults())
-	maps.Copy(s.sessions.deleted, o.DeletedSessions)
-	s.sessions.tell = o.Hooks.SessionDeleted
-	if s.members != nil {
-		s.sessions.self = s.members.Self
-	}
 	s.cursors, s.tasks, s.states = o.Key.Box("cursor"), o.Key.Box("task"), o.Key.Box("state")
 	s.parked = &parkedCalls{max: s.limits.Parked, patience: s.limits.Patience, calls: map[string]*parked{},
 		of: map[string]int{}}
-	s.listeners.open, s.listeners.subscribers, s.listeners.queue = map[*listener]struct{}{},
+	s.listeners.open, s.listeners.subscribers, s.listeners.queue = map[*Listener]struct{}{},
 		map[*subscriber]struct{}{}, s.limits.Queue
-	s.sessions.forget = s.listeners.forget
 	s.serverInfo = fmt.Appendf(nil, `{"name":"junction","title":"Junction","version":%s}`,
 		raw.Quote(cmp.Or(o.Version, "devel")))
 	s.modernMeta = fmt.Appendf(nil, `{"io.modelcontextprotocol/serverInfo":%s}`, s.serverInfo)
 	s.supported = fmt.Appendf(nil, `["%s"]`, strings.Join(versions(), `","`))
 	s.ending, s.end = context.WithCancel(context.Background())
 	s.killing, s.kill = context.WithCancelCause(context.Background())
-	s.snapshot.Store(s.newSnapshot(SnapshotConfig{}, nil, nil))
+	s.snapshot.Store(scope.New(scope.Config{}, nil, nil, &s.made))
 	return s
 }
 
-// BaseContext is the BaseContext of the http.Server: its requests end when Kill is called. Without
-// it, each call watches for Kill itself, which costs more.
-func (s *Server) BaseContext(net.Listener) context.Context {
-	return context.WithValue(s.killing, baseKey{}, s)
-}
-
-// baseKey is the context key of the Server whose BaseContext a context descends from.
-type baseKey struct{}
-
-// ServeHTTP answers a request from the current snapshot. The request keeps that snapshot, unless it
-// waits for the client's answers: permitAgain then checks the call with the newest one.
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	current := s.snapshot.Load()
-	// the usual case; a router would copy the request to store the matched path
-	if r.URL.Path == "/mcp" && r.URL.RawPath == "" {
-		current.merged.ServeHTTP(w, r)
-		return
+// process returns the ID of this process among the members; "" if it is alone.
+func (s *Core) process() string {
+	if s.members == nil {
+		return ""
 	}
-	current.routes.ServeHTTP(w, r)
+	return s.members.Self()
 }
 
-// withoutSlash returns the request with the trailing slash of its path removed: /mcp/ is /mcp, for
-// the routes and for the guard. It does not change r.
-func withoutSlash(r *http.Request) *http.Request {
-	path, slash := strings.CutSuffix(r.URL.Path, "/")
-	rawPath, rawSlash := strings.CutSuffix(r.URL.RawPath, "/")
-	if !slash || path == "" || r.URL.RawPath != "" && !rawSlash { // %2F is part of a name
-		return r
-	}
-	changed, u := *r, *r.URL
-	u.Path, u.RawPath = path, rawPath
-	changed.URL = &u
-	return &changed
-}
+// Snapshot returns the current snapshot.
+func (s *Core) Snapshot() *scope.Snapshot { return s.snapshot.Load() }
+
+// Limits returns the limits with their defaults.
+func (s *Core) Limits() Limits { return s.limits }
+
+// Ending ends when Shutdown is called.
+func (s *Core) Ending() context.Context { return s.ending }
+
+// Killing ends when Kill is called. The cause is the error for the client.
+func (s *Core) Killing() context.Context { return s.killing }
+
+// ServerInfo returns Junction's name and version, as JSON.
+func (s *Core) ServerInfo() []byte { return s.serverInfo }
+
+// Supported returns the supported versions of the protocol, as a JSON array.
+func (s *Core) Supported() []byte { return s.supported }
+
+// Grant returns an empty grant for a request of an account. agent is the User-Agent of a local
+// program.
+func (s *Core) Grant(a budget.Account, agent string) budget.Grant { return s.budget.Grant(a, agent) }
 
 // Apply replaces the snapshot: new requests use these upstreams, which must be sorted by name.
 // In-flight requests keep the old snapshot.
-func (s *Server) Apply(c SnapshotConfig, upstreams []*upstream.Upstream) {
+func (s *Core) Apply(c scope.Config, upstreams []*upstream.Upstream) {
 	backends := make([]view.Backend, len(upstreams))
 	for i, u := range upstreams {
 		backends[i] = u
 	}
-	s.apply(c, backends)
+	s.ApplyBackends(c, backends)
 }
 
-func (s *Server) apply(c SnapshotConfig, backends []view.Backend) {
+// ApplyBackends is Apply for anything that answers as an upstream does.
+func (s *Core) ApplyBackends(c scope.Config, backends []view.Backend) {
 	c.Names, c.FirstWait = c.Names.WithDefaults(), cmp.Or(c.FirstWait, time.Second)
 	s.changing.Lock()
 	defer s.changing.Unlock()
-	s.swap(s.newSnapshot(c, backends, s.snapshot.Load()))
+	s.swap(scope.New(c, backends, s.snapshot.Load(), &s.made))
 	s.answers.Clear()
 }
 
 // Refresh adopts changed catalogs and notifies the listeners of each endpoint whose list changed.
-func (s *Server) Refresh() {
+func (s *Core) Refresh() {
 	s.changing.Lock()
 	defer s.changing.Unlock()
 	old := s.snapshot.Load()
-	s.swap(s.newSnapshot(old.config, old.backends, old))
+	s.swap(scope.New(old.Config, old.Backends, old, &s.made))
 }
 
 // Recheck ends the streams of principals that the Guard rejects now, and notifies users whose own
 // upstreams changed. The Guard finds out about revoked tokens itself; Recheck does not
 // report them.
-func (s *Server) Recheck() {
+func (s *Core) Recheck() {
 	s.changing.Lock()
 	defer s.changing.Unlock()
 	s.renew(s.snapshot.Load())
@@ -211,55 +181,45 @@ func (s *Server) Recheck() {
 }
 
 // Settle adopts changed catalogs like Refresh, if there are any.
-func (s *Server) Settle() {
-	if s.snapshot.Load().settled() {
+func (s *Core) Settle() {
+	if s.snapshot.Load().Settled() {
 		return
 	}
 	s.changing.Lock()
 	defer s.changing.Unlock()
-	if old := s.snapshot.Load(); !old.settled() { // many requests may wait for one server
-		s.swap(s.newSnapshot(old.config, old.backends, old))
+	if old := s.snapshot.Load(); !old.Settled() { // many requests may wait for one server
+		s.swap(scope.New(old.Config, old.Backends, old, &s.made))
 	}
-}
-
-// settled reports whether the snapshot has the current catalogs.
-func (w *snapshot) settled() bool {
-	for b, st := range w.stocks {
-		if b.Catalog() != st.Catalog {
-			return false
-		}
-	}
-	return true
 }
 
 // swap stores the snapshot and notifies the listeners of changes; s.changing is held.
-func (s *Server) swap(w *snapshot) {
+func (s *Core) swap(w *scope.Snapshot) {
 	old := s.snapshot.Swap(w)
 	s.renew(w)
 	s.follow()
-	old.close()
-	if problems := w.problems(); s.hooks.Problems != nil && !slices.Equal(problems, old.problems()) {
+	old.Close()
+	if problems := w.Problems(); s.hooks.Problems != nil && !slices.Equal(problems, old.Problems()) {
 		s.hooks.Problems(problems)
 	}
 }
 
 // Shutdown ends the streams: each modern subscription gets its result. In-flight calls go on, and
 // the http.Server waits for them. Parked calls without a present client end.
-func (s *Server) Shutdown() {
+func (s *Core) Shutdown() {
 	s.end()
 	s.parked.close()
 }
 
 // Kill ends the remaining in-flight calls. Call it after Shutdown and a grace period. It blocks
 // until all calls without a request have ended.
-func (s *Server) Kill() {
-	s.kill(cutOff{})
+func (s *Core) Kill() {
+	s.kill(CutOff{})
 	s.parked.running.Wait()
 	s.moving.Wait()
 }
 
 // Names returns the current names section of the configuration.
-func (s *Server) Names() view.Names { return s.snapshot.Load().config.Names }
+func (s *Core) Names() view.Names { return s.snapshot.Load().Config.Names }
 
 // upstreamMemory is the memory of one upstream in the budget. It implements upstream.Account.
 type upstreamMemory struct {
@@ -269,7 +229,7 @@ type upstreamMemory struct {
 
 // UpstreamMemory returns the account of an upstream for what belongs to no caller: its handshakes and
 // lists. It shares limits.bodies with the callers and the other upstreams.
-func (s *Server) UpstreamMemory(name string) client.Account {
+func (s *Core) UpstreamMemory(name string) client.Account {
 	return &upstreamMemory{held: s.budget.Grant(budget.Account{Upstream: name}, "")}
 }
 
@@ -280,7 +240,7 @@ func (m *upstreamMemory) Reserve(n int64) error {
 	err := m.held.Reserve(budget.Bytes, n)
 	if e, ok := errors.AsType[*budget.Exceeded](err); ok {
 		return fmt.Errorf("the server needs %s more for its answers than it may have now: it uses %s, callers and "+
-			"other servers use %s of %s (%s)", bytesText(n), bytesText(e.Own), bytesText(e.Others), bytesText(e.Total),
+			"other servers use %s of %s (%s)", BytesText(n), BytesText(e.Own), BytesText(e.Others), BytesText(e.Total),
 			e.Quota.Limit())
 	}
 	return err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"net/http"
 	"strings"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -20,20 +19,20 @@ import (
 // connecting returns the connect tool if a call of name should offer the sign-in to the upstream;
 // nil otherwise. t is the tool of that name, nil for none. The names of tools that an upstream had
 // before its user was signed out also return the connect tool.
-func (x *exchange) connecting(t *view.Target, name string) *view.Target {
+func (x *Exchange) connecting(t *view.Target, name string) *view.Target {
 	if t != nil {
 		if t.Connects {
 			return t
 		}
 		return nil
 	}
-	bare := x.subject.View.Bare
-	for st := range x.subject.Sight().Stocks() {
+	bare := x.Subject.View.Bare
+	for st := range x.Subject.Sight().Stocks() {
 		c := st.Connect(bare)
 		if c == nil {
 			continue
 		}
-		begin := x.snapshot.config.Names.Full(view.PrefixOf(c.Backend), "")
+		begin := x.Snapshot.Config.Names.Full(view.PrefixOf(c.Backend), "")
 		if c.Exposed == name || c.Backend.Catalog().SignIn && (bare || begin != "" && strings.HasPrefix(name, begin)) {
 			return c
 		}
@@ -46,21 +45,21 @@ func (x *exchange) connecting(t *view.Target, name string) *view.Target {
 const connectRounds = 18
 
 // connect answers a call of the connect tool, which is x.target.
-func (s *Server) connect(ctx context.Context, x *exchange) (result, error) {
+func (s *Core) connect(ctx context.Context, x *Exchange) (Result, error) {
 	t := x.target
-	x.info.Upstream, x.info.Own, x.info.Verdict = t.Backend.Name(), t.Name, policy.Allow.String()
-	x.reply.begin()
+	x.Info.Upstream, x.Info.Own, x.Info.Verdict = t.Backend.Name(), t.Name, policy.Allow.String()
+	x.front.Begin()
 	var st state
-	if x.era == client.EraModern {
+	if x.Era == client.EraModern {
 		var err error
 		if st, err = s.openState(x, x.upstreamCall(t)); err != nil {
-			return result{}, err
+			return Result{}, err
 		}
 	}
 	err := t.Backend.SignedIn(ctx)
 	for round := 0; st.Kind == stateConnect && round < connectRounds && needsSignIn(err) != nil; round++ {
 		if err := pause(ctx, round); err != nil {
-			return result{}, err
+			return Result{}, err
 		}
 		err = t.Backend.SignedIn(ctx)
 	}
@@ -68,7 +67,7 @@ func (s *Server) connect(ctx context.Context, x *exchange) (result, error) {
 		return s.offer(x, need)
 	}
 	if err != nil {
-		return result{}, err
+		return Result{}, err
 	}
 	return s.toolText(x, t.Backend.Name()+" is connected. Its tools are in the list now.", ""), nil
 }
@@ -82,28 +81,28 @@ func needsSignIn(err error) *upstream.SignInError {
 
 // offer answers a call that needs the user's sign-in to an upstream, in the best form that the
 // client supports: a URL to open, or text.
-func (s *Server) offer(x *exchange, need *upstream.SignInError) (result, error) {
-	x.info.Outcome = Unavailable
+func (s *Core) offer(x *Exchange, need *upstream.SignInError) (Result, error) {
+	x.Info.Outcome = Unavailable
 	message := signInMessage(need)
-	if need.URL != "" && x.who.profile.URL && (x.era == client.EraModern &&
-		mcp.MCPMethod(x.msg.Method) != mcp.MethodCompletionComplete ||
-		x.era == client.EraLegacy && x.session.Version >= mcp.ProtocolVersion20251125) {
+	if need.URL != "" && x.Who.Profile.URL && (x.Era == client.EraModern &&
+		mcp.MCPMethod(x.Msg.Method) != mcp.MethodCompletionComplete ||
+		x.Era == client.EraLegacy && x.Session.Version >= mcp.ProtocolVersion20251125) {
 		data := fmt.Appendf(nil,
 			`{"elicitations":[{"mode":"url","elicitationId":"junction-%s","url":%s,"message":%s}]}`,
 			rand.Text(), raw.Quote(need.URL), raw.Quote(message))
-		if x.era == client.EraModern {
+		if x.Era == client.EraModern {
 			return s.openURLs(x, &jsonrpc.Error{Code: mcp.URL_ELICITATION_REQUIRED, Message: message, Data: data})
 		}
-		return result{}, &refusal{status: http.StatusOK, code: mcp.URL_ELICITATION_REQUIRED, text: message, data: data,
-			outcome: Unavailable}
+		return Result{}, &Refusal{code: mcp.URL_ELICITATION_REQUIRED, text: message, Data: data,
+			Outcome: Unavailable}
 	}
 	if need.URL != "" {
 		message += ": open " + need.URL + " in your browser, and then try again."
 	}
-	if mcp.MCPMethod(x.msg.Method) != mcp.MethodToolsCall {
+	if mcp.MCPMethod(x.Msg.Method) != mcp.MethodToolsCall {
 		e := failure(need.Upstream, signInKind(need), message)
-		return result{}, &refusal{status: http.StatusOK, code: e.Code, text: e.Message, data: e.Data,
-			outcome: Unavailable}
+		return Result{}, &Refusal{code: e.Code, text: e.Message, Data: e.Data,
+			Outcome: Unavailable}
 	}
 	more := isError + `,"structuredContent":{"code":"` + signInKind(need) + `"`
 	if need.URL != "" {

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/json"
-	"net/http"
 	"strings"
 	"time"
 
@@ -13,7 +12,6 @@ import (
 
 	"junction/policy"
 	"junction/proxy/canon"
-	"junction/proxy/question"
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/client"
@@ -35,7 +33,7 @@ type state struct {
 	Approved bool   `json:"y,omitempty"` // the user has approved the request, if policy requires it
 	Maker    string `json:"i,omitempty"` // with Approval: Server.maker
 
-	Asked *question.Kept `json:"q,omitempty"` // for the Observer
+	Asked *keptQuestions `json:"q,omitempty"` // for the Observer
 
 	Principal string `json:"w"`
 	Request   []byte `json:"r"`           // the digest of the request
@@ -56,38 +54,49 @@ const (
 )
 
 // seal returns a sealed requestState for the request.
-func (s *Server) seal(x *exchange, st state) string {
+func (s *Core) seal(x *Exchange, st state) string {
 	if st.Kind == stateApproval || x.approved {
 		st.Approval, st.Shown, st.Maker = rand.Text(), x.shown, s.maker
 		if x.shown == nil {
 			st.Shown = x.approvalDigest()
 		}
 	}
-	st.Principal, st.Request, st.Approved, st.Expires = x.principal.ID, x.digest(), x.approved,
+	st.Principal, st.Request, st.Approved, st.Expires = x.Principal.ID, x.digest(), x.approved,
 		time.Now().Add(s.limits.Patience).Unix()
 	text, _ := json.Marshal(st) // cannot fail: the upstream's state was parsed before
 	return s.states.Seal(text)
 }
 
 // unseal returns the content of a requestState, if the principal of x got it and it has not expired.
-func (s *Server) unseal(x *exchange, sealed string) (st state, ok bool) {
+func (s *Core) unseal(x *Exchange, sealed string) (st state, ok bool) {
 	text, err := s.states.Open(sealed)
-	ok = err == nil && json.Unmarshal(text, &st) == nil && st.Principal == x.principal.ID &&
+	ok = err == nil && json.Unmarshal(text, &st) == nil && st.Principal == x.Principal.ID &&
 		time.Now().Unix() <= st.Expires
 	return st, ok
+}
+
+// ParkedAt returns the member that has the parked call to which the client returns; false if the
+// request is about no parked call.
+func (s *Core) ParkedAt(x *Exchange) (member string, ok bool) {
+	sealed, err := x.Params.String("requestState")
+	if err != nil {
+		return "", false
+	}
+	st, ok := s.unseal(x, sealed)
+	return st.Member, ok && st.Kind == stateParked
 }
 
 // errState returns the error for any requestState that is invalid for the request, whatever the
 // reason.
 func errState() error {
-	return invalidParams("Invalid params: requestState is unknown, or has expired; make the request without it")
+	return InvalidParams("Invalid params: requestState is unknown, or has expired; make the request without it")
 }
 
 // openState reads the requestState of a modern client's request. It removes the hop's members from
 // the call's params: the state, and answers that no upstream waits for. Legacy upstreams never do, nor
 // does a call that needs an approval and has no state.
-func (s *Server) openState(x *exchange, c *upstream.Call) (state, error) {
-	if x.era == client.EraLegacy {
+func (s *Core) openState(x *Exchange, c *upstream.Call) (state, error) {
+	if x.Era == client.EraLegacy {
 		// Junction does not declare tasks, so the member is ignored (2025-11-25,
 		// basic/utilities/tasks)
 		if _, err := c.Params.Get("task"); err == nil {
@@ -127,11 +136,11 @@ func (s *Server) openState(x *exchange, c *upstream.Call) (state, error) {
 // params. Two spellings of the same params have the same digest. Members that change when a client
 // repeats a request do not count, unless one of their names is ambiguous. Params without a
 // canonical form count as bytes.
-func (x *exchange) digest() []byte {
-	text, err := x.params.Splice(raw.Edit{Name: "_meta"}, raw.Edit{Name: "inputResponses"},
+func (x *Exchange) digest() []byte {
+	text, err := x.Params.Splice(raw.Edit{Name: "_meta"}, raw.Edit{Name: "inputResponses"},
 		raw.Edit{Name: "requestState"})
 	if err != nil {
-		text = x.params.Text()
+		text = x.Params.Text()
 	}
 	form, ok := canon.Value(text)
 	kind := byte('v')
@@ -139,7 +148,7 @@ func (x *exchange) digest() []byte {
 		form, kind = text, 'b'
 	}
 	h := sha256.New()
-	for _, part := range [][]byte{[]byte(x.endpoint.name), {0}, []byte(x.msg.Method), {0},
+	for _, part := range [][]byte{[]byte(x.Endpoint.Name), {0}, []byte(x.Msg.Method), {0},
 		[]byte(x.target.Backend.Name()), {0}, []byte(x.target.Name), {0, kind}, form} {
 		h.Write(part)
 	}
@@ -148,10 +157,10 @@ func (x *exchange) digest() []byte {
 
 // approvalDigest is the digest of what an approval covers: the request with its _meta, except the
 // members that the protocol puts there for each request.
-func (x *exchange) approvalDigest() []byte {
+func (x *Exchange) approvalDigest() []byte {
 	meta, ok := x.approvedMeta()
 	if !ok {
-		meta = x.meta.Text()
+		meta = x.Meta.Text()
 	}
 	form, ok := canon.Value(meta)
 	kind := byte('v')
@@ -166,12 +175,12 @@ func (x *exchange) approvalDigest() []byte {
 
 // approvedMeta returns the members of _meta that an approval covers; nil for none. It returns false if
 // _meta is ambiguous.
-func (x *exchange) approvedMeta() (text []byte, ok bool) {
-	if !x.meta.Present() {
-		text, err := x.params.Get("_meta") // not an object
+func (x *Exchange) approvedMeta() (text []byte, ok bool) {
+	if !x.Meta.Present() {
+		text, err := x.Params.Get("_meta") // not an object
 		return text, err == nil || err == raw.ErrAbsent
 	}
-	return canon.Without(x.meta, func(name string) bool {
+	return canon.Without(x.Meta, func(name string) bool {
 		switch name {
 		case "progressToken", "traceparent", "tracestate", "baggage":
 			return true
@@ -196,69 +205,69 @@ const (
 )
 
 // wrapTask replaces the task ID in a result by a sealed ID for the client.
-func (s *Server) wrapTask(x *exchange, o raw.Object) (result, error) {
+func (s *Core) wrapTask(x *Exchange, o raw.Object) (Result, error) {
 	id, err := o.String("taskId")
 	if err != nil || id == "" {
-		return result{}, x.invalid("a task without taskId")
+		return Result{}, x.invalid("a task without taskId")
 	}
 	// strings: this cannot fail
-	text, _ := json.Marshal(taskID{x.target.Backend.Name(), id, x.target.Exposed, x.endpoint.name, x.principal.ID})
+	text, _ := json.Marshal(taskID{x.target.Backend.Name(), id, x.target.Exposed, x.Endpoint.Name, x.Principal.ID})
 	return s.taskResult(x, o, s.tasks.Seal(text), client.TypeTask)
 }
 
 // aboutTask passes tasks/get, tasks/update or tasks/cancel on to the upstream that has the task. An
 // ID that was not issued for this user and endpoint is unknown.
-func aboutTask(ctx context.Context, s *Server, x *exchange) (result, error) {
-	if !x.subject.Sight().Offers.Tasks {
-		return result{}, x.unknownMethod()
+func aboutTask(ctx context.Context, s *Core, x *Exchange) (Result, error) {
+	if !x.Subject.Sight().Offers.Tasks {
+		return Result{}, x.unknownMethod()
 	}
-	if !x.who.profile.Tasks {
-		return result{}, &refusal{status: http.StatusBadRequest, code: codeMissingCapability,
+	if !x.Who.Profile.Tasks {
+		return Result{}, &Refusal{reason: ReasonRequest, code: codeMissingCapability,
 			text: "Missing required client capability: " + client.ExtensionTasks,
-			data: []byte(`{"requiredCapabilities":{"extensions":{"` + client.ExtensionTasks + `":{}}}}`)}
+			Data: []byte(`{"requiredCapabilities":{"extensions":{"` + client.ExtensionTasks + `":{}}}}`)}
 	}
-	sealed, err := x.params.String("taskId")
+	sealed, err := x.Params.String("taskId")
 	if err != nil && err != raw.ErrAbsent {
-		return result{}, err
+		return Result{}, err
 	}
 	var id taskID
 	text, err := s.tasks.Open(sealed)
-	if err != nil || json.Unmarshal(text, &id) != nil || id.Endpoint != x.endpoint.name ||
-		id.Principal != x.principal.ID {
-		return result{}, unknownTask()
+	if err != nil || json.Unmarshal(text, &id) != nil || id.Endpoint != x.Endpoint.Name ||
+		id.Principal != x.Principal.ID {
+		return Result{}, unknownTask()
 	}
-	x.info.Name = id.Tool
-	switch t := x.subject.Named(upstream.PartTools, id.Tool); {
-	case t == nil && x.endpoint.view.Named(upstream.PartTools, id.Tool) != nil:
-		return result{}, unknownTask() // policy denies the tool now
+	x.Info.Name = id.Tool
+	switch t := x.Subject.Named(upstream.PartTools, id.Tool); {
+	case t == nil && x.Endpoint.View.Named(upstream.PartTools, id.Tool) != nil:
+		return Result{}, unknownTask() // policy denies the tool now
 	case t != nil:
 		if err := x.scoped(t); err != nil {
-			return result{}, err
+			return Result{}, err
 		}
 	}
-	for st := range x.subject.Sight().Stocks() {
+	for st := range x.Subject.Sight().Stocks() {
 		b := st.Backend
 		if b.Name() != id.Upstream || st.Catalog.Era == client.EraLegacy {
 			continue
 		}
-		x.info.Upstream = b.Name()
+		x.Info.Upstream = b.Name()
 		x.target = &view.Target{Backend: b, Part: upstream.PartTools, Name: id.ID, Exposed: sealed,
-			Member: []string{"taskId"}, Bare: x.subject.View.Bare}
-		x.reply.begin()
+			Member: []string{"taskId"}, Bare: x.Subject.View.Bare}
+		x.front.Begin()
 		r, err := x.filter(b.Call(ctx, x.upstreamCall(x.target)))
 		if err != nil {
 			return s.answerError(x, err)
 		}
 		return s.taskResult(x, r.Object, sealed, client.TypeComplete)
 	}
-	return result{}, unknownTask()
+	return Result{}, unknownTask()
 }
 
-func unknownTask() error { return invalidParams("Invalid params: unknown taskId") }
+func unknownTask() error { return InvalidParams("Invalid params: unknown taskId") }
 
 // taskResult returns a result about a task with the client's task ID. It converts the inner result
 // and the requests as for a call.
-func (s *Server) taskResult(x *exchange, o raw.Object, id, kind string) (result, error) {
+func (s *Core) taskResult(x *Exchange, o raw.Object, id, kind string) (Result, error) {
 	edits := []raw.Edit{{Name: "resultType", Value: raw.Quote(kind)}}
 	if _, err := o.Get("taskId"); err != raw.ErrAbsent {
 		edits = append(edits, raw.Edit{Name: "taskId", Value: raw.Quote(id)})
@@ -266,20 +275,20 @@ func (s *Server) taskResult(x *exchange, o raw.Object, id, kind string) (result,
 	if inner, err := o.Object("result"); err == nil {
 		renamed, err := x.target.RenameResult(string(mcp.MethodToolsCall), inner)
 		if err != nil {
-			return result{}, x.invalid(err.Error())
+			return Result{}, x.invalid(err.Error())
 		}
 		edits = append(edits, raw.Edit{Name: "result", Value: renamed.Text()})
 	}
 	if requests, err := o.Object("inputRequests"); err == nil {
 		text, _, err := x.inputRequests(requests)
 		if err != nil {
-			return result{}, err
+			return Result{}, err
 		}
 		edits = append(edits, raw.Edit{Name: "inputRequests", Value: text})
 	}
 	o, err := o.With(edits...)
 	if err != nil {
-		return result{}, x.invalid(err.Error())
+		return Result{}, x.invalid(err.Error())
 	}
-	return s.modernResult(x.msg.Method, o, x.target)
+	return s.modernResult(x.Msg.Method, o, x.target)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"junction/proxy/budget"
+	"junction/proxy/scope"
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/jsonrpc"
@@ -24,12 +25,12 @@ import (
 // subscriber is a subscriptions/listen or a legacy session with subscriptions on an endpoint. A
 // session may have no stream. Guarded by listeners.mu.
 type subscriber struct {
-	caller              // updated with the snapshot
-	stream    *listener // of a subscriptions/listen; nil for a session
-	session   *session
-	resources map[resourceKey]subscription
-	waiting   []note       // for a session without a stream
-	held      budget.Grant // for resources
+	scope.Caller           // updated with the snapshot
+	stream       *Listener // of a subscriptions/listen; nil for a session
+	session      *Session
+	resources    map[resourceKey]subscription
+	waiting      []note       // for a session without a stream
+	held         budget.Grant // for resources
 }
 
 // resourceKey identifies a resource by its upstream and by the URI that the upstream uses.
@@ -75,11 +76,11 @@ func (ls *listeners) updated(u upstream.Update) {
 	}
 	var certain, others []found
 	for h := range ls.subscribers {
-		if u.Person != "" && u.Person != h.principal.ID {
+		if u.Person != "" && u.Person != h.Principal.ID {
 			continue
 		}
 		sure, known, exposed := false, false, view.ExposeURI(name, uri)
-		if h.endpoint.view.Bare {
+		if h.Endpoint.View.Bare {
 			exposed = uri
 		}
 		var b view.Backend
@@ -94,7 +95,7 @@ func (ls *listeners) updated(u upstream.Update) {
 				sure = true
 			}
 		}
-		if b == nil || !h.subject.Ruling(view.NewResource(b, uri, exposed, false)).Visible() {
+		if b == nil || !h.Subject.Ruling(view.NewResource(b, uri, exposed, false)).Visible() {
 			continue
 		}
 		if sure {
@@ -108,7 +109,7 @@ func (ls *listeners) updated(u upstream.Update) {
 	}
 	for _, f := range certain {
 		if !f.known {
-			f.exposed = f.h.subject.redact.URI(f.exposed)
+			f.exposed = f.h.Subject.Redact.URI(f.exposed)
 		}
 		ls.deliver(f.h, note{method: mcp.MethodNotificationResourceUpdated, uri: f.exposed})
 	}
@@ -121,17 +122,17 @@ func isPart(uri, of string) bool {
 }
 
 // subscriber adds a subscriber, or returns the session's existing one on the endpoint.
-func (ls *listeners) subscriber(x *exchange, stream *listener, session *session) *subscriber {
-	c := x.caller
+func (ls *listeners) subscriber(x *Exchange, stream *Listener, session *Session) *subscriber {
+	c := x.Caller
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	for h := range ls.subscribers {
-		if session != nil && h.session == session && h.endpoint.name == c.endpoint.name {
+		if session != nil && h.session == session && h.Endpoint.Name == c.Endpoint.Name {
 			return h
 		}
 	}
-	h := &subscriber{caller: c, stream: stream, session: session, resources: map[resourceKey]subscription{},
-		held: x.held.Empty()}
+	h := &subscriber{Caller: c, stream: stream, session: session, resources: map[resourceKey]subscription{},
+		held: x.Held.Empty()}
 	ls.subscribers[h] = struct{}{}
 	return h
 }
@@ -163,8 +164,10 @@ func (ls *listeners) release(h *subscriber, keep func(resourceKey) bool) {
 
 func nothing(resourceKey) bool { return false }
 
-// forget ends the subscriptions of a session that has ended.
-func (ls *listeners) forget(s *session) {
+// Forget ends the subscriptions of a session that has ended, or has left the memory.
+func (s *Core) Forget(ended *Session) { s.listeners.forget(ended) }
+
+func (ls *listeners) forget(s *Session) {
 	ls.mu.Lock()
 	var ended []*subscriber
 	for h := range ls.subscribers {
@@ -185,23 +188,23 @@ const subscribePatience = 10 * time.Second
 // endpoint.
 const maxSubscriptions = 1000
 
-var errTooMany = invalidParams("a client may subscribe to %d resources", maxSubscriptions)
+var errTooMany = InvalidParams("a client may subscribe to %d resources", maxSubscriptions)
 
 // subscribeTo subscribes h to resources at their upstreams, and returns the accepted ones. The
 // error is the reason why one was not accepted.
-func (s *Server) subscribeTo(ctx context.Context, h *subscriber, targets []*view.Target) (map[*view.Target]bool,
+func (s *Core) subscribeTo(ctx context.Context, h *subscriber, targets []*view.Target) (map[*view.Target]bool,
 	error) {
 	ctx, cancel := context.WithTimeout(ctx, subscribePatience)
 	defer cancel()
 	ls := &s.listeners
 	ls.mu.Lock()
-	c, began := h.caller, h.snapshot
+	c, began := h.Caller, h.Snapshot
 	missing, failed := h.missing(targets)
 	ls.mu.Unlock()
 	var all sync.WaitGroup
 	for b, uris := range missing {
 		all.Go(func() {
-			from, got, err := b.Subscribe(ctx, c.who.profile, c.who.session, c.user(), slices.Collect(maps.Keys(uris)))
+			from, got, err := b.Subscribe(ctx, c.Who.Profile, c.Who.Session, c.User(), slices.Collect(maps.Keys(uris)))
 			ls.mu.Lock()
 			surplus, refused := ls.record(h, b, from, uris, got)
 			failed = cmp.Or(refused, err, failed)
@@ -235,7 +238,7 @@ func (h *subscriber) missing(targets []*view.Target) (map[view.Backend]map[strin
 		}
 		switch {
 		case len(t.Name) > view.MaxLookedUp:
-			err = invalidParams("the URI of a subscription has at most %d bytes", view.MaxLookedUp)
+			err = InvalidParams("the URI of a subscription has at most %d bytes", view.MaxLookedUp)
 			continue
 		case len(h.resources)+queued >= maxSubscriptions:
 			err = errTooMany
@@ -265,7 +268,7 @@ func (ls *listeners) record(h *subscriber, b view.Backend, from upstream.Source,
 			surplus, err = append(surplus, uri), errTooMany
 		default:
 			if exceeded := h.subscribed(key, subscription{exposed[uri], b, from}); exceeded != nil {
-				surplus, err = append(surplus, uri), overuseError(exceeded)
+				surplus, err = append(surplus, uri), OveruseError(exceeded)
 			}
 		}
 	}
@@ -273,7 +276,7 @@ func (ls *listeners) record(h *subscriber, b view.Backend, from upstream.Source,
 }
 
 // Updated notifies the subscribers that a resource may have changed. It does not block.
-func (s *Server) Updated(u upstream.Update) { s.listeners.updated(u) }
+func (s *Core) Updated(u upstream.Update) { s.listeners.updated(u) }
 
 // mostMoving limits the subscriptions to one upstream that move at the same time after a change of the
 // configuration. A higher limit would let them wait for each other at a slow server.
@@ -283,23 +286,23 @@ const mostMoving = 4
 type moved struct {
 	h        *subscriber
 	key      resourceKey
-	caller   caller
+	caller   scope.Caller
 	old, now view.Backend
 }
 
 // follow moves subscriptions of replaced upstreams to their new upstreams, in the background. Each may
 // take subscribePatience, so the upstreams do not wait for each other. The subscribers must have been
 // renewed.
-func (s *Server) follow() {
+func (s *Core) follow() {
 	lists := map[view.Backend][]moved{} // by new upstream
 	ls := &s.listeners
 	ls.mu.Lock()
 	for h := range ls.subscribers {
 		for key, sub := range h.resources {
-			for _, st := range h.endpoint.view.Stocks {
+			for _, st := range h.Endpoint.View.Stocks {
 				b := st.Backend
 				if b.Name() == key.upstream && b != sub.backend {
-					lists[b] = append(lists[b], moved{h, key, h.caller, sub.backend, b})
+					lists[b] = append(lists[b], moved{h, key, h.Caller, sub.backend, b})
 				}
 			}
 		}
@@ -326,10 +329,10 @@ func (s *Server) follow() {
 
 // move moves a subscription to the new upstream. If the new upstream does not accept it, the
 // subscription ends.
-func (s *Server) move(m moved) {
+func (s *Core) move(m moved) {
 	ls := &s.listeners
 	ctx, cancel := context.WithTimeout(s.ending, subscribePatience)
-	from, got, err := m.now.Subscribe(ctx, m.caller.who.profile, m.caller.who.session, m.caller.user(),
+	from, got, err := m.now.Subscribe(ctx, m.caller.Who.Profile, m.caller.Who.Session, m.caller.User(),
 		[]string{m.key.uri})
 	cancel()
 	if err != nil {
@@ -355,75 +358,75 @@ func (s *Server) move(m moved) {
 }
 
 // subscribeResource answers resources/subscribe of a legacy session.
-func subscribeResource(ctx context.Context, s *Server, x *exchange) (result, error) {
-	if !x.subject.Sight().Offers.Subscribe {
-		return result{}, x.unknownMethod()
+func subscribeResource(ctx context.Context, s *Core, x *Exchange) (Result, error) {
+	if !x.Subject.Sight().Offers.Subscribe {
+		return Result{}, x.unknownMethod()
 	}
 	t, err := findResource(ctx, s, x)
 	if err != nil {
-		return result{}, err
+		return Result{}, err
 	}
 	if err := x.scoped(t); err != nil {
-		return result{}, err
+		return Result{}, err
 	}
-	h := s.listeners.subscriber(x, nil, x.session)
+	h := s.listeners.subscriber(x, nil, x.Session)
 	accepted, err := s.subscribeTo(ctx, h, []*view.Target{t})
 	if !accepted[t] {
 		s.listeners.release(h, func(resourceKey) bool { return true })
 		if err == nil {
-			err = invalidParams("The upstream %s does not notify about changes of this resource", t.Backend.Name())
+			err = InvalidParams("The upstream %s does not notify about changes of this resource", t.Backend.Name())
 		}
 		if peer, ok := err.(*jsonrpc.Error); ok {
-			clean, _ := x.subject.redact.Error(peer)
+			clean, _ := x.Subject.Redact.Error(peer)
 			err = t.RenameError(clean)
 		}
-		return result{}, err
+		return Result{}, err
 	}
-	if x.session.over() {
-		s.listeners.forget(x.session)
+	if x.Session.ended() {
+		s.listeners.forget(x.Session)
 	}
-	return result{body: []byte("{}")}, nil
+	return Result{Body: []byte("{}")}, nil
 }
 
 // unsubscribeResource answers resources/unsubscribe of a legacy session. Without a subscription it
 // succeeds too.
-func unsubscribeResource(ctx context.Context, s *Server, x *exchange) (result, error) {
-	if !x.subject.Sight().Offers.Subscribe {
-		return result{}, x.unknownMethod()
+func unsubscribeResource(ctx context.Context, s *Core, x *Exchange) (Result, error) {
+	if !x.Subject.Sight().Offers.Subscribe {
+		return Result{}, x.unknownMethod()
 	}
 	t, err := findResource(ctx, s, x)
 	if err != nil {
-		return result{}, err
+		return Result{}, err
 	}
 	gone := resourceKey{t.Backend.Name(), t.Name}
-	s.listeners.release(s.listeners.subscriber(x, nil, x.session), func(k resourceKey) bool { return k != gone })
-	return result{body: []byte("{}")}, nil
+	s.listeners.release(s.listeners.subscriber(x, nil, x.Session), func(k resourceKey) bool { return k != gone })
+	return Result{Body: []byte("{}")}, nil
 }
 
 // subscribeAll subscribes to the resources of a subscriptions/listen, and returns the accepted ones
 // as JSON. Each resource is reported as a call of its own.
-func (s *Server) subscribeAll(ctx context.Context, x *exchange, h *subscriber, uris [][]byte) ([]string, error) {
-	began, info := time.Now(), x.info
-	defer func() { x.info = info }()
+func (s *Core) subscribeAll(ctx context.Context, x *Exchange, h *subscriber, uris [][]byte) ([]string, error) {
+	began, info := time.Now(), x.Info
+	defer func() { x.Info = info }()
 	var targets []*view.Target
 	for _, v := range uris {
 		uri, err := raw.String(v)
 		if err == raw.ErrAbsent {
-			return nil, invalidParams("Invalid params: a resource in resourceSubscriptions is no string")
+			return nil, InvalidParams("Invalid params: a resource in resourceSubscriptions is no string")
 		} else if err != nil {
 			return nil, err
 		}
-		x.info = info
-		t, err := x.resource(x.era, uri)
+		x.Info = info
+		t, err := x.resource(x.Era, uri)
 		if err == nil {
 			err = x.scoped(t)
 		}
 		if err == nil {
 			targets = append(targets, t)
 		} else if s.hooks.CallDone != nil { // an unknown or denied resource is not acknowledged
-			x.info.Took, x.info.Err = time.Since(began), err
-			decideOutcome(&x.info, err)
-			s.report(&x.info)
+			x.Info.Took, x.Info.Err = time.Since(began), err
+			decideOutcome(&x.Info, err)
+			s.Report(&x.Info)
 		}
 	}
 	accepted, err := s.subscribeTo(ctx, h, targets)
@@ -437,7 +440,7 @@ func (s *Server) subscribeAll(ctx context.Context, x *exchange, h *subscriber, u
 			if one.Outcome = OK; !accepted[t] {
 				one.Outcome, one.Err = Error, err
 			}
-			s.report(&one)
+			s.Report(&one)
 		}
 		if accepted[t] {
 			list = append(list, string(raw.Quote(t.Exposed)))

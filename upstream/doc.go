@@ -61,7 +61,6 @@
 // Messages are those of package jsonrpc, with the bytes that their sender wrote; package raw reads
 // and changes them.
 //
-// Package oauth signs in to servers. Package sandbox confines a command. Package remedy reads the
-// last output of a process that has ended. Package stored keeps catalogs on the disk, and package
-// files reads and replaces files. Package upstreamtest is a server for tests.
+// Package sandbox confines a command. Package remedy reads the last output of a process that has
+// ended. Package files reads and replaces files. Package upstreamtest is a server for tests.
 package upstream

@@ -341,8 +341,8 @@ func (p *pool) publish(cat *Catalog) {
 	if n := len(cat.Mended); n > 0 { // some servers repeat one mistake in thousands of definitions
 		first := cat.Mended[0]
 		p.definitionLog.Warn(p.log, "definitions changed, because clients would reject the whole list", "count", n,
-			"kind", first.Part.String(), "name", transport.OneLine(first.Name), "changes",
-			transport.OneLine(first.Changes))
+			"kind", first.Part.String(), "name", transport.OneLine(first.Name),
+			"changes", transport.OneLine(first.Changes))
 	}
 	p.tellCatalog()
 }

@@ -3,7 +3,6 @@ package upstream
 import (
 	"fmt"
 	"maps"
-	"net/netip"
 	"net/url"
 	"path"
 	"slices"
@@ -12,20 +11,18 @@ import (
 
 	"junction/upstream/client"
 	"junction/upstream/http1"
+	"junction/upstream/loopback"
+	"junction/upstream/yamlread"
 )
-
-// Problem is one mistake in an entry: its place and its remedy.
-type Problem struct {
-	Path string // of keys below the section, such as tools.delete_*.timeout; empty for the section itself
-	Text string
-}
 
 // Validate returns all mistakes in the entry of the upstream called name, in the order of the fields.
 // It opens no files and no connections. It does not check for negative numbers, which the reader of
 // the file rejects.
-func (c *Config) Validate(name string) []Problem {
-	var ps []Problem
-	bad := func(path, format string, args ...any) { ps = append(ps, Problem{path, fmt.Sprintf(format, args...)}) }
+func (c *Config) Validate(name string) []yamlread.Problem {
+	var ps []yamlread.Problem
+	bad := func(path, format string, args ...any) {
+		ps = append(ps, yamlread.Problem{Path: path, Text: fmt.Sprintf(format, args...)})
+	}
 	if !validName(name) {
 		bad("", "the name of an upstream has 1 to 32 of A-Z, a-z, 0-9, _ and -, and does not begin with -")
 	} else if Reserved(name) {
@@ -100,7 +97,7 @@ func (c *Config) validateRemote(bad func(path, format string, args ...any)) {
 		bad("url", "has a fragment (#…), which is never sent; remove it")
 	}
 	if c.Personal() || c.OperatorSignsIn() {
-		if u != nil && u.Scheme == "http" && !loopback(u.Hostname()) {
+		if u != nil && u.Scheme == "http" && !loopback.Host(u.Hostname()) {
 			bad("auth.mode", "needs an https url, because http would expose the access tokens of users; http is "+
 				"allowed only for loopback")
 		}
@@ -147,7 +144,7 @@ func (a *Auth) validate(bad func(path, format string, args ...any)) {
 		case err != nil || at.Host == "" || at.Scheme != "https" && at.Scheme != "http":
 			bad("auth."+u.key, "is no URL; write it like https://login.example.com/…, as the metadata of the "+
 				"authorization server have it")
-		case at.Scheme == "http" && !loopback(at.Hostname()):
+		case at.Scheme == "http" && !loopback.Host(at.Hostname()):
 			bad("auth."+u.key, "needs https: http is allowed only for loopback")
 		}
 	}
@@ -196,12 +193,6 @@ func validateCapabilities(at string, list []string, bad func(path, format string
 			bad(fmt.Sprintf("%s[%d]", at, i), "a capability has 1 to 64 of A-Z, a-z, 0-9, ., _, :, / and -")
 		}
 	}
-}
-
-// loopback reports whether the host of a URL is this machine.
-func loopback(host string) bool {
-	ip, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
 }
 
 // hopByHop are the headers that the transport writes itself.

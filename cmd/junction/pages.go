@@ -10,13 +10,15 @@ import (
 
 	"junction/auth"
 	"junction/auth/authserver"
+	"junction/auth/oauth"
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/diagnose"
 	"junction/cmd/junction/packs"
 	"junction/cmd/junction/pages"
-	"junction/cmd/junction/prose"
 	"junction/proxy"
-	"junction/upstream/oauth"
+	"junction/proxy/front"
+	"junction/upstream/loopback"
+	"junction/upstream/prose"
 )
 
 // access returns how clients connect. Without public_url, the URL has the host that the request was
@@ -78,7 +80,7 @@ func (p *program) signedIn(upstream string) {
 
 // sessions returns the latest legacy sessions, and how many there are. Names of clients are redacted
 // as in the log.
-func (p *program) sessions() ([]proxy.SessionStatus, int) {
+func (p *program) sessions() ([]front.SessionStatus, int) {
 	latest, total := p.server.Sessions()
 	for i := range latest {
 		latest[i].Client = prose.Flat(auth.Redact(latest[i].Client))
@@ -93,9 +95,9 @@ func (p *program) asSeen() *diagnose.Proxy {
 		users = p.signIn.Users
 	}
 	return &diagnose.Proxy{
-		Open: p.admin != nil && !loopback(p.admin.Addr()), Parts: p.health.States,
+		Open: p.admin != nil && !loopback.Address(p.admin.Addr().String()), Parts: p.health.States,
 		Replicas: p.memberList, Tried: &p.tried,
-		Server: p.server, Set: &p.set, Providers: p.providers, File: p.file, Version: version(), Users: users,
+		Server: p.server.Core, Set: &p.set, Providers: p.providers, File: p.file, Version: version(), Users: users,
 		Lacks: p.lacks, Callback: pages.CallbackPattern, Metrics: p.telemetry.Handler(),
 		Process: p.process(),
 		Config:  func() *config.Config { return p.reach.Load().config },

@@ -5,16 +5,16 @@ import (
 	"errors"
 
 	"junction/auth"
+	"junction/auth/oauth"
 	"junction/policy"
-	"junction/proxy"
+	"junction/proxy/scope"
 	"junction/upstream"
-	"junction/upstream/oauth"
 )
 
 // This file connects the parts of upstream sign-ins of users: the pages of the authorization
 // server, the OAuth client, the upstreams of each user, and the proxy.
 
-// Of implements proxy.People. A token of another issuer gets no upstreams of its own, because its
+// Of implements scope.People. A token of another issuer gets no upstreams of its own, because its
 // subject could not sign in to our pages as the same user.
 func (s *signIn) Of(who *auth.Principal) []*upstream.Upstream {
 	if who.Kind != auth.KindUser || !s.issuers[who.Issuer] {
@@ -50,4 +50,4 @@ func (r *reach) uses(p *auth.Principal, upstream string) bool {
 	})
 }
 
-var _ proxy.People = (*signIn)(nil)
+var _ scope.People = (*signIn)(nil)

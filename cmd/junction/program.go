@@ -29,19 +29,21 @@ import (
 	"junction/cmd/junction/diagnose"
 	"junction/cmd/junction/health"
 	"junction/cmd/junction/pages"
-	"junction/cmd/junction/prose"
 	"junction/cmd/junction/record"
 	"junction/cmd/junction/replicas"
 	"junction/cmd/junction/screen"
+	"junction/cmd/junction/stored"
 	"junction/cmd/junction/telemetry"
 	"junction/cmd/junction/telemetry/otlp"
 	"junction/policy"
 	"junction/proxy"
+	"junction/proxy/front"
 	"junction/proxy/pins"
+	"junction/proxy/scope"
 	"junction/upstream"
 	"junction/upstream/http1"
+	"junction/upstream/prose"
 	"junction/upstream/shell"
-	"junction/upstream/stored"
 )
 
 // options are the inputs of a program: the command line and the standard streams of the process.
@@ -68,7 +70,7 @@ type program struct {
 	providers     *auth.Providers
 	connect       *pages.Connect
 	calls         pages.Calls
-	server        *proxy.Server
+	server        *front.Server
 	ended         *endedSessions // nil if deleted sessions are not stored
 	set           upstream.Set
 	catalogs      *stored.Dir // nil if there is no folder for catalogs
@@ -181,15 +183,15 @@ func open(o options) (_ *program, err error) {
 	if p.connect, err = pages.NewConnect(p.access, p.log); err != nil {
 		return nil, err
 	}
-	hooks := p.proxyHooks()
-	var deleted map[[16]byte]time.Time
-	if p.ended, deleted = openEnded(dir, c.Limits.WithDefaults().Sessions, p.log); p.ended != nil {
-		hooks.SessionDeleted = p.ended.add
+	options := front.Options{
+		Limits: c.Limits, Sessions: c.Sessions, Key: secret, Version: version(), Log: p.log, Hooks: p.proxyHooks(),
+		Observer: p.telemetry.Requests(), Members: p.proxyMembers(),
 	}
-	p.server = proxy.New(proxy.Options{
-		Limits: c.Limits, Sessions: c.Sessions, Key: secret, Version: version(), Log: p.log, Hooks: hooks,
-		Observer: p.telemetry.Requests(), DeletedSessions: deleted, Members: p.proxyMembers(),
-	})
+	p.ended, options.DeletedSessions = openEnded(dir, c.Limits.WithDefaults().Sessions, p.log)
+	if p.ended != nil {
+		options.SessionDeleted = p.ended.add
+	}
+	p.server = front.New(options)
 	p.apply(c)
 	return p, p.watch()
 }
@@ -224,7 +226,7 @@ func (p *program) apply(c *config.Config) {
 	guard.Log, guard.Refused, guard.Accepted = p.log, p.audit.Refused, p.audit.Authenticated
 	guard.Checked = p.telemetry.Checked
 	p.guard.Store(guard)
-	next := proxy.SnapshotConfig{Guard: guard, Policy: p.policy(c).WithScopes(c.Auth.ScopeCapabilities), Pins: p.pins,
+	next := scope.Config{Guard: guard, Policy: p.policy(c).WithScopes(c.Auth.ScopeCapabilities), Pins: p.pins,
 		FirstWait: c.Catalog.FirstWait, Endpoints: c.Endpoints, Names: c.Names, BehindProxy: c.Auth.None,
 		AllowedOrigins: append(ownOrigins(p.public.Addr()), c.AllowedOrigins...), AllowedHosts: c.AllowedHosts}
 	if u, err := url.Parse(c.PublicURL); c.PublicURL != "" && err == nil {
@@ -248,23 +250,6 @@ func (p *program) apply(c *config.Config) {
 	p.cleanCatalogs(c)
 	p.reach.Store(&reach{next.Policy, c})
 	p.config = c
-}
-
-// ownOrigins returns the origins of pages on the listener's own address, as browsers write them:
-// one for each loopback name of this machine, without the default port.
-func ownOrigins(listener net.Addr) []string {
-	host, port, err := net.SplitHostPort(listener.String())
-	if err != nil {
-		return nil
-	}
-	var list []string
-	for _, name := range []string{"localhost", "127.0.0.1", "::1", host} {
-		origin := "http://" + strings.TrimSuffix(net.JoinHostPort(name, port), ":80")
-		if !slices.Contains(list, origin) && config.Loopback(name) {
-			list = append(list, origin)
-		}
-	}
-	return list
 }
 
 // policy compiles the policies of the file. Without the key policies, every principal may use
@@ -295,10 +280,11 @@ func (p *program) serve(stopping context.Context) error {
 		ErrorLog:     slog.NewLogLogger(p.log.Handler(), slog.LevelDebug),
 	}}
 	seen := p.asSeen()
-	var err error
-	if seen.Page, err = p.statusPage(stopping, ctx); err != nil {
+	page, err := p.statusPage(stopping, ctx)
+	if err != nil {
 		return err
 	}
+	seen.Page = page.Register
 	admin := &http.Server{
 		Handler: p.guarded(seen.Handler(stopping)), ReadTimeout: limits.ReadTimeout, WriteTimeout: limits.WriteTimeout,
 		IdleTimeout:    idleTimeout,

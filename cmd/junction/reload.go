@@ -19,11 +19,11 @@ import (
 	"github.com/fsnotify/fsnotify"
 
 	"junction/cmd/junction/config"
-	"junction/cmd/junction/prose"
 	"junction/cmd/junction/record"
 	"junction/proxy"
 	"junction/proxy/pins"
 	"junction/upstream"
+	"junction/upstream/prose"
 )
 
 // settle is how long the file must be unchanged before it is read. Editors write in several steps.

@@ -14,15 +14,15 @@ import (
 
 	"junction/auth"
 	"junction/auth/authserver"
+	"junction/auth/oauth"
 	"junction/auth/seal"
 	"junction/cmd/junction/config"
 	"junction/policy"
-	"junction/proxy"
-	"junction/upstream/oauth"
+	"junction/proxy/scope"
 )
 
 // signIn is the authorization server and the upstream sign-ins of its users. It implements
-// proxy.People and the user part of upstream.Credentials (people.go).
+// scope.People and the user part of upstream.Credentials (people.go).
 type signIn struct {
 	*authserver.Server
 	program *program
@@ -86,7 +86,7 @@ func (r *reach) any(p *auth.Principal) bool {
 
 // some reports whether the user's rights on some endpoint satisfy such.
 func (r *reach) some(p *auth.Principal, such func(*policy.Rights) bool) bool {
-	s := proxy.Subject(p, "")
+	s := scope.Subject(p, "")
 	s.Address = netip.Addr{} // the address of the client is unknown until it connects
 	if such(r.policy.For(s)) {
 		return true

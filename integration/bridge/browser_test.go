@@ -14,7 +14,7 @@ import (
 )
 
 // Steps that a person takes in a browser: the error -32042 of 2025-11-25, and elicitation by URL in
-// both eras (protocol.md §3.A row 10, §3.B row 8).
+// both eras.
 
 const signIn = `{"gate":"signed in"}`
 

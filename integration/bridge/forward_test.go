@@ -16,7 +16,7 @@ import (
 	"junction/upstream/upstreamtest"
 )
 
-// The assertions of protocol.md §6.3, and those of §6.4 about cancelling: how calls are passed on.
+// How calls are forwarded: arguments, results, headers, progress and time limits.
 
 func TestProtocolT42ArgumentsKeepTheirValues(t *testing.T) {
 	const arguments = `{"big":9007199254740993,"bigger":123456789012345678901234567890,"float":1.0,"exp":1E+2,"neg":-0,` +

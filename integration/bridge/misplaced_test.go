@@ -13,8 +13,8 @@ import (
 	"junction/upstream/upstreamtest"
 )
 
-// Questions that belong to nobody, or could belong to two (protocol.md §3.D): the upstream is
-// refused, and no person sees anything.
+// Server requests that belong to no call, or could belong to two: Junction rejects them, and no user
+// sees them.
 
 func TestProtocolT78NeverAnotherCallersScreen(t *testing.T) {
 	for _, clientEra := range harness.Eras {

@@ -12,8 +12,7 @@ import (
 	"junction/upstream/upstreamtest"
 )
 
-// What happens to a call of a modern client while it waits in a legacy upstream for an answer:
-// protocol.md §3.A rows 17, 18 and 26.
+// What happens to a call of a modern client while it waits in a legacy upstream for an answer.
 
 // parkedCall makes a call that asks, and returns the query that comes back with the answer.
 func parkedCall(t *testing.T, c *harness.Talker, q harness.Query) (retry harness.Query) {

@@ -17,9 +17,9 @@ import (
 	"junction/upstream/upstreamtest"
 )
 
-// The assertions of protocol.md §6.4 about what an upstream asks the person at the client, in every
-// pair of eras. That the state of a question is nobody else's is in state_test.go, and what
-// upstreams ask in the middle of nowhere in misplaced_test.go.
+// Questions of an upstream to the user of the client, in each pair of eras. state_test.go tests that
+// the state of a question is bound to its call, and misplaced_test.go tests server requests that
+// belong to no call.
 
 // wantQuestions compares what a client was asked, but for the name of the upstream in front of the
 // message.

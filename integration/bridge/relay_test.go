@@ -12,7 +12,7 @@ import (
 )
 
 // What goes beside a question: that it is taken back, how far the answer is, that roots have
-// changed (protocol.md §3.C); and answers of upstreams that are none.
+// changed; and answers of upstreams that are none.
 
 // TestProtocolRelayProgressOfAnAnswer has a client tell how far it is with an answer: an upstream
 // of its own era hears it under its own token.

@@ -12,8 +12,8 @@ import (
 	"junction/upstream/upstreamtest"
 )
 
-// Tasks: the extension io.modelcontextprotocol/tasks between modern peers (T109), and the tasks of
-// a legacy server, which we wait for (protocol.md §3.A row 23).
+// Tasks: the extension io.modelcontextprotocol/tasks between modern peers, and the tasks of a legacy
+// server, for whose end Junction waits.
 
 // tasking talks to a junction over one upstream with tasks, as a client that knows them.
 func tasking(t *testing.T, p harness.Pair, script upstreamtest.Script) (*harness.Served, *harness.Junction,

@@ -7,7 +7,8 @@ import (
 	"testing"
 
 	"junction/integration/harness"
-	"junction/proxy"
+	"junction/proxy/front"
+	"junction/proxy/scope"
 	"junction/upstream"
 	"junction/upstream/client"
 	"junction/upstream/upstreamtest"
@@ -26,8 +27,8 @@ func TestForeignClientsSearch(t *testing.T) {
 				[]byte(`{"name":"echo","description":"Says it again","inputSchema":{"type":"object"},` +
 					`"annotations":{"readOnlyHint":true}}`)}})
 			e := harness.MustProxy(t, map[string]upstream.Config{"up": {URL: url}},
-				func(_ *proxy.Options, w *proxy.SnapshotConfig, _ *upstream.Options) {
-					w.Endpoints = map[string]proxy.Endpoint{"few": {Catalog: "search"}}
+				func(_ *front.Options, w *scope.Config, _ *upstream.Options) {
+					w.Endpoints = map[string]scope.EndpointConfig{"few": {Catalog: "search"}}
 				})
 			few := strings.TrimSuffix(e.URL, "/mcp") + "/few/mcp"
 			want := []string{"search_tools", "call_read_tool", "call_write_tool", "call_destructive_tool"}

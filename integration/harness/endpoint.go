@@ -15,9 +15,12 @@ import (
 	"junction/auth/seal"
 	"junction/policy"
 	"junction/proxy"
+	"junction/proxy/front"
+	"junction/proxy/scope"
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/client"
+	"junction/upstream/pace"
 )
 
 // EachClientEra runs f for both eras of clients, where it does not matter what is behind the proxy.
@@ -31,12 +34,12 @@ func EachClientEra(t *testing.T, f func(t *testing.T, era client.Era)) {
 // Endpoint is a proxy in this process.
 type Endpoint struct {
 	URL    string // of the merged endpoint
-	Server *proxy.Server
+	Server *front.Server
 	Set    upstream.Set
 }
 
 // Option changes how MustProxy sets up.
-type Option func(*proxy.Options, *proxy.SnapshotConfig, *upstream.Options)
+type Option func(*front.Options, *scope.Config, *upstream.Options)
 
 // MustProxy starts a proxy over the upstreams, until the test ends. It returns when each of them is
 // ready and the proxy offers what it has. With JUNCTION_TEST_PROCESSES, the proxy is processes of the
@@ -49,7 +52,7 @@ func MustProxy(t testing.TB, configs map[string]upstream.Config, options ...Opti
 	}
 	e := &Endpoint{}
 	log := authtest.Log(t)
-	server, world, up := proxy.Options{Key: key, Log: log}, proxy.SnapshotConfig{}, upstream.Options{Log: log}
+	server, world, up := front.Options{Key: key, Log: log}, scope.Config{}, upstream.Options{Log: log}
 	for _, o := range options {
 		o(&server, &world, &up)
 	}
@@ -59,7 +62,7 @@ func MustProxy(t testing.TB, configs map[string]upstream.Config, options ...Opti
 	if world.Guard == nil {
 		world.Guard, world.Policy = &auth.Guard{}, policy.Open()
 	}
-	e.Server = proxy.New(server)
+	e.Server = front.New(server)
 	var (
 		refresh = make(chan struct{}, 1)
 		ready   = make(chan string, 1000)
@@ -77,10 +80,7 @@ func MustProxy(t testing.TB, configs map[string]upstream.Config, options ...Opti
 	}
 	up.Hooks.ResourceUpdated = func(u upstream.Update) { e.Server.Updated(u) }
 	up.Hooks.CatalogChanged = func(string) {
-		select {
-		case refresh <- struct{}{}:
-		default:
-		}
+		pace.Wake(refresh)
 	}
 	loop.Go(func() {
 		for {
@@ -120,8 +120,8 @@ func MustProxy(t testing.TB, configs map[string]upstream.Config, options ...Opti
 }
 
 // overProcesses is MustProxy with processes of the program.
-func overProcesses(t testing.TB, n int, configs map[string]upstream.Config, server proxy.Options,
-	world proxy.SnapshotConfig, up upstream.Options,
+func overProcesses(t testing.TB, n int, configs map[string]upstream.Config, server front.Options,
+	world scope.Config, up upstream.Options,
 ) *Endpoint {
 	t.Helper()
 	w := Setup{Upstreams: configs, Limits: server.Limits, Guard: world.Guard, Policy: world.Policy, Names: world.Names,

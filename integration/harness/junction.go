@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"slices"
 	"sync"
@@ -16,11 +15,13 @@ import (
 	"junction/auth/seal"
 	"junction/policy"
 	"junction/proxy"
+	"junction/proxy/front"
 	"junction/proxy/members/memberstest"
-	"junction/proxy/question"
+	"junction/proxy/scope"
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/client"
+	"junction/upstream/pace"
 	"junction/upstream/raw"
 	"junction/upstream/upstreamtest"
 )
@@ -33,9 +34,9 @@ type Setup struct {
 	Log       io.Writer      // where its log also goes; nil is nowhere
 	Guard     *auth.Guard    // nil lets everybody in
 	Policy    *policy.Policy // nil allows everything that requires nothing
-	Endpoints map[string]proxy.Endpoint
+	Endpoints map[string]scope.EndpointConfig
 	Store     upstream.Store  // nil keeps no catalogs
-	Requests  proxy.Observer  // nil observes nothing; see Unobserved
+	Requests  front.Observer  // nil observes nothing; see Unobserved
 	Calls     client.Observer // nil observes nothing
 	Crowded   bool            // another junction of the same test lives on when this one ends
 	origins   []string        // that may send requests, beside the own ones
@@ -46,7 +47,7 @@ type Setup struct {
 type Junction struct {
 	pair   Pair
 	URL    string
-	Server *proxy.Server // the first
+	Server *front.Server // the first
 	Set    *upstream.Set
 	memberstest.Servers
 	options upstream.Options
@@ -74,23 +75,17 @@ func Start(t *testing.T, p Pair, w Setup) *Junction {
 	log := authtest.Log(t, cmp.Or(w.Log, io.Discard))
 	j := &Junction{pair: p, Set: new(upstream.Set), refresh: make(chan struct{}, 1), recheck: make(chan struct{}, 1),
 		more: make(chan struct{})}
-	j.Prepare(t, cmp.Or(w.Members, memberstest.Wanted()), proxy.Options{Limits: w.Limits, Key: key, Version: "test",
+	j.Prepare(t, cmp.Or(w.Members, memberstest.Wanted()), front.Options{Limits: w.Limits, Key: key, Version: "test",
 		Log: log, Observer: w.Requests})
 	j.Server = j.All[0]
 	j.options = upstream.Options{Version: "test", Log: log, Hooks: upstream.Hooks{
 		StateChanged:    func(upstream.Change) { j.changed() },
-		ResourceUpdated: func(u upstream.Update) { j.Each(func(s *proxy.Server) { s.Updated(u) }) },
+		ResourceUpdated: func(u upstream.Update) { j.Each(func(s *front.Server) { s.Updated(u) }) },
 		CatalogChanged: func(string) {
-			select {
-			case j.refresh <- struct{}{}:
-			default:
-			}
+			pace.Wake(j.refresh)
 		},
 		OwnChanged: func(string) {
-			select {
-			case j.recheck <- struct{}{}:
-			default:
-			}
+			pace.Wake(j.recheck)
 		},
 	}, Store: w.Store, Observer: w.Calls, Memory: j.Server.UpstreamMemory}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -101,10 +96,10 @@ func Start(t *testing.T, p Pair, w Setup) *Junction {
 			case <-ctx.Done():
 				return
 			case <-j.refresh:
-				j.Each((*proxy.Server).Refresh)
+				j.Each((*front.Server).Refresh)
 				j.changed()
 			case <-j.recheck:
-				j.Each((*proxy.Server).Recheck)
+				j.Each((*front.Server).Recheck)
 				j.changed()
 			}
 		}
@@ -112,8 +107,8 @@ func Start(t *testing.T, p Pair, w Setup) *Junction {
 	j.Apply(w)
 	j.URL = j.Listen() + "/mcp"
 	t.Cleanup(func() {
-		j.Each((*proxy.Server).Shutdown)
-		j.Each((*proxy.Server).Kill)
+		j.Each((*front.Server).Shutdown)
+		j.Each((*front.Server).Kill)
 		j.Close()
 		j.Set.Close()
 		cancel()
@@ -152,8 +147,8 @@ func (j *Junction) Apply(w Setup) {
 		return
 	}
 	j.Set.Apply(w.Upstreams, j.options, func(us []*upstream.Upstream) {
-		j.Each(func(s *proxy.Server) {
-			s.Apply(proxy.SnapshotConfig{Names: w.Names, Endpoints: w.Endpoints,
+		j.Each(func(s *front.Server) {
+			s.Apply(scope.Config{Names: w.Names, Endpoints: w.Endpoints,
 				Guard:  cmp.Or(w.Guard, &auth.Guard{}),
 				Policy: cmp.Or(w.Policy, policy.Open())}, us)
 		})
@@ -205,7 +200,7 @@ func (j *Junction) Offers(t *testing.T, names ...string) {
 		return !slices.ContainsFunc(names,
 			func(name string) bool { return j.Status(name).State != upstream.StateReady })
 	})
-	j.Each((*proxy.Server).Refresh)
+	j.Each((*front.Server).Refresh)
 }
 
 // Problems returns the items that the first process does not offer.
@@ -232,6 +227,20 @@ func (j *Junction) Status(name string) upstream.Status {
 // Talk returns a new client of the pair's era, of the merged endpoint.
 func (j *Junction) Talk(t *testing.T) *Talker { t.Helper(); return Talk(t, j.URL, j.pair.Client) }
 
+// TalkToEach returns a new client of the pair's era for each process, whose requests that process
+// gets.
+func (j *Junction) TalkToEach(t *testing.T) []*Talker {
+	t.Helper()
+	if j.cluster == nil {
+		return []*Talker{j.Talk(t)}
+	}
+	var all []*Talker
+	for _, p := range j.cluster.members {
+		all = append(all, Talk(t, cmp.Or(p.own, p.URL), j.pair.Client))
+	}
+	return all
+}
+
 // TalkTo is Talk for the endpoint at a path below the merged one.
 func (j *Junction) TalkTo(t *testing.T, path string) *Talker {
 	t.Helper()
@@ -256,14 +265,14 @@ func Exactly(c *upstream.Config) { c.Questions = upstream.QuestionsExact }
 // Exact returns the configuration after Exactly.
 func Exact(c upstream.Config) upstream.Config { Exactly(&c); return c }
 
-// Unobserved is a proxy.Observer that observes nothing, for the observers of tests to embed.
+// Unobserved is a front.Observer that observes nothing, for the observers of tests to embed.
 type Unobserved struct{}
 
-func (Unobserved) Begin(*proxy.CallInfo, raw.Object, http.Header) client.Trace { return nil }
-func (Unobserved) End(*proxy.CallInfo, client.Trace)                           {}
-func (Unobserved) Refused(string, int, int64)                                  {}
-func (Unobserved) Saved(client.Trace) string                                   { return "" }
-func (Unobserved) Asked(question.Question) (t client.Trace, c client.TraceContext) {
+func (Unobserved) Begin(*proxy.CallInfo, raw.Object, map[string][]string) client.Trace { return nil }
+func (Unobserved) End(*proxy.CallInfo, client.Trace)                                   {}
+func (Unobserved) Refused(string, int, int64)                                          {}
+func (Unobserved) Saved(client.Trace) string                                           { return "" }
+func (Unobserved) Asked(proxy.Question) (t client.Trace, c client.TraceContext) {
 	return t, c
 }
-func (Unobserved) Answered(question.Question, client.Trace, client.Received) {}
+func (Unobserved) Answered(proxy.Question, client.Trace, client.Received) {}

@@ -9,7 +9,8 @@ import (
 
 	"junction/auth"
 	"junction/policy"
-	"junction/proxy"
+	"junction/proxy/front"
+	"junction/proxy/scope"
 	"junction/upstream"
 	"junction/upstream/jsonrpc"
 )
@@ -67,5 +68,5 @@ func WithoutName(m jsonrpc.Message, name string) string {
 
 // Allowing is an option of MustProxy: pages of these origins may send requests.
 func Allowing(origins []string) Option {
-	return func(_ *proxy.Options, w *proxy.SnapshotConfig, _ *upstream.Options) { w.AllowedOrigins = origins }
+	return func(_ *front.Options, w *scope.Config, _ *upstream.Options) { w.AllowedOrigins = origins }
 }

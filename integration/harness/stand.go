@@ -16,18 +16,21 @@ import (
 	"junction/auth/seal"
 	"junction/policy"
 	"junction/proxy"
+	"junction/proxy/front"
+	"junction/proxy/scope"
 	"junction/upstream"
+	"junction/upstream/pace"
 )
 
 // Stand is the proxy in this process, wired as the program wires it, so that a test can see its
 // goroutines, its memory and the states of its upstreams.
 type Stand struct {
 	Set    upstream.Set
-	Server *proxy.Server
+	Server *front.Server
 	URL    string // of the merged endpoint
 
 	options upstream.Options
-	names   proxy.SnapshotConfig
+	names   scope.Config
 
 	mu      sync.Mutex
 	events  []stateEvent
@@ -54,17 +57,14 @@ func MustStand(t testing.TB, limits proxy.Limits, configs map[string]upstream.Co
 	}
 	log := authtest.Log(t)
 	s := &Stand{closed: map[string]bool{}, changed: make(chan struct{}),
-		names: proxy.SnapshotConfig{Guard: &auth.Guard{}, Policy: policy.Open()}}
-	s.Server = proxy.New(proxy.Options{Limits: limits, Key: key, Log: log})
+		names: scope.Config{Guard: &auth.Guard{}, Policy: policy.Open()}}
+	s.Server = front.New(front.Options{Limits: limits, Key: key, Log: log})
 	refresh := make(chan struct{}, 1)
 	s.options.Log, s.options.MessageLimit = log, limits.Message
 	s.options.Hooks = upstream.Hooks{
 		StateChanged: s.record,
 		CatalogChanged: func(string) {
-			select {
-			case refresh <- struct{}{}:
-			default:
-			}
+			pace.Wake(refresh)
 		},
 	}
 	over := make(chan struct{})

@@ -19,7 +19,7 @@ import (
 	"junction/upstream/upstreamtest"
 )
 
-// The assertions of protocol.md §6.2: what clients are shown of the upstreams' lists.
+// The lists that clients get from the lists of the upstreams.
 
 func TestProtocolT24TwoUpstreamsOneName(t *testing.T) {
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {

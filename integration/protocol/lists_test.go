@@ -15,8 +15,7 @@ import (
 	"junction/upstream/upstreamtest"
 )
 
-// The assertions of protocol.md §6.2, and T44 and T89, for the lists and requests that are not of
-// tools.
+// The lists and requests that are not of tools; those of tools are in catalog_test.go.
 
 // otherLists are the lists but that of tools: method, member of the result, the member that clients
 // know an item by, and what stands before an item's own.
@@ -41,8 +40,8 @@ func five() (script upstreamtest.Script) {
 	return script
 }
 
-// TestProtocolT26OtherDefinitionsAreKeptByteForByte has also T29: all pages of the upstream, and
-// pages of our own.
+// TestProtocolT26OtherDefinitionsAreKeptByteForByte reads all pages of the upstream, and all
+// pages of Junction.
 func TestProtocolT26OtherDefinitionsAreKeptByteForByte(t *testing.T) {
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		script := five()
@@ -151,7 +150,7 @@ func TestProtocolT39ListThatFails(t *testing.T) {
 	}
 }
 
-// TestProtocolT89OtherMethodsHaveNoModernMeta is T89, with T44, for what is no call of a tool.
+// TestProtocolT89OtherMethodsHaveNoModernMeta sends the requests that are not calls of tools.
 func TestProtocolT89OtherMethodsHaveNoModernMeta(t *testing.T) {
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		script := five()

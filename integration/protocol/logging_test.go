@@ -10,7 +10,7 @@ import (
 	"junction/upstream/upstreamtest"
 )
 
-// The assertions of protocol.md §6.4 about log messages.
+// Log messages, and the levels that clients set.
 
 // logged returns the levels of the log messages among notifications; other notifications fail the
 // test.

@@ -12,8 +12,7 @@ import (
 	"junction/upstream/upstreamtest"
 )
 
-// What clients of older versions are spared, because they do not know it (protocol.md §3.B rows 7,
-// 8, 17 and 18).
+// What clients of older versions are spared, because they do not know it.
 
 func TestProtocolT88ResultsThatAreNoObjects(t *testing.T) {
 	const kept = `"outputSchema":{"type":"object","x":1.0}`

@@ -14,8 +14,7 @@ import (
 	"junction/upstream/upstreamtest"
 )
 
-// The assertions of protocol.md §6.3 about resources, templates and completion. The exact texts of
-// everything renamed are in kinds_test.go.
+// Resources, templates and completion. The exact texts of everything renamed are in kinds_test.go.
 
 // twins starts a junction over two upstreams, a and b, that serve scripts which differ in nothing
 // but who they are.

@@ -11,7 +11,8 @@ import (
 	"testing"
 
 	"junction/integration/harness"
-	"junction/proxy"
+	"junction/proxy/front"
+	"junction/proxy/scope"
 	"junction/upstream"
 	"junction/upstream/client"
 	"junction/upstream/upstreamtest"
@@ -88,7 +89,7 @@ func TestForeignSlashAtTheEnd(t *testing.T) {
 		s := p.Serve(t, upstreamtest.Script{})
 		j := harness.Start(t, p,
 			harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config},
-				Endpoints: map[string]proxy.Endpoint{"web": {Upstreams: []string{"up"}}}})
+				Endpoints: map[string]scope.EndpointConfig{"web": {Upstreams: []string{"up"}}}})
 		j.Offers(t, "up")
 		root := strings.TrimSuffix(j.URL, "/mcp")
 		for path, tool := range map[string]string{"/mcp/": "up__echo", "/mcp/up/": "echo", "/web/mcp/": "up__echo"} {
@@ -171,7 +172,7 @@ func TestForeignTooLargeAnswers(t *testing.T) {
 			}
 			s := p.Serve(t, upstreamtest.Script{})
 			e := harness.MustProxy(t, map[string]upstream.Config{"up": s.Config},
-				func(_ *proxy.Options, _ *proxy.SnapshotConfig, o *upstream.Options) { o.MessageLimit = 64 << 10 })
+				func(_ *front.Options, _ *scope.Config, o *upstream.Options) { o.MessageLimit = 64 << 10 })
 			c := harness.MustClient(t, e, p.Client)
 			a := c.Tool(t, "up__echo", `{"text":"`+strings.Repeat("x", 70<<10)+`"}`)
 			harness.WantOwnError(t, a.Message, "up", client.KindInvalid)

@@ -18,8 +18,7 @@ import (
 	"junction/upstream/upstreamtest"
 )
 
-// The assertions of protocol.md §6.5 about resources and the lists other than that of tools, and
-// about legacy clients.
+// Subscriptions to resources and to the lists other than that of tools, and those of legacy clients.
 
 // subscriptions counts what a legacy upstream was asked to subscribe to and to unsubscribe from, by
 // its own URI.

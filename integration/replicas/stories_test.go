@@ -262,7 +262,7 @@ type eachCall struct {
 	begun, ended atomic.Int64
 }
 
-func (e *eachCall) Begin(*proxy.CallInfo, raw.Object, http.Header) client.Trace {
+func (e *eachCall) Begin(*proxy.CallInfo, raw.Object, map[string][]string) client.Trace {
 	e.begun.Add(1)
 	return nil
 }

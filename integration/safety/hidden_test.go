@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"junction/integration/harness"
-	"junction/proxy"
+	"junction/proxy/scope"
 	"junction/upstream"
 	"junction/upstream/client"
 	"junction/upstream/upstreamtest"
@@ -26,7 +26,7 @@ func TestEndpointsOfOthersAreUnknown(t *testing.T) {
 		down := upstream.Config{URL: "http://127.0.0.1:1/mcp"}
 		j := harness.Start(t, p, harness.Setup{
 			Upstreams: map[string]upstream.Config{"open": full.Config, "full": full.Config, "empty": empty.Config, "down": down},
-			Guard:     guard, Endpoints: map[string]proxy.Endpoint{"web": {Upstreams: []string{"full"}}},
+			Guard:     guard, Endpoints: map[string]scope.EndpointConfig{"web": {Upstreams: []string{"full"}}},
 			Policy: harness.MustPolicy(t, `
 - { name: some, match: { key: some }, rules: [ { allow: { upstreams: open } } ] }
 - { name: glob, match: { key: glob }, rules: [ { allow: { tools: "open__*" } } ] }

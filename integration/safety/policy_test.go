@@ -16,8 +16,7 @@ import (
 	"junction/upstream/upstreamtest"
 )
 
-// Who may do what, as clients meet it: T37, T38 and T41 of protocol.md, and calls that a person has
-// to approve.
+// Policies as clients meet them: what is denied, and calls that a user has to approve.
 
 func TestProtocolT37DeniedIsUnknown(t *testing.T) {
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {

@@ -11,6 +11,8 @@ import (
 
 	"junction/integration/harness"
 	"junction/proxy"
+	"junction/proxy/front"
+	"junction/proxy/scope"
 	"junction/upstream"
 	"junction/upstream/client"
 	"junction/upstream/upstreamtest"
@@ -258,7 +260,7 @@ func TestSafetyCacheNeedsKnownUsers(t *testing.T) {
 	for _, era := range harness.Eras {
 		s, url := upstreamtest.Start(t, upstreamtest.Script{Tools: repeatable()})
 		e := harness.MustProxy(t, map[string]upstream.Config{"up": {URL: url, Cache: time.Hour}},
-			func(_ *proxy.Options, w *proxy.SnapshotConfig, _ *upstream.Options) { w.BehindProxy = true })
+			func(_ *front.Options, w *scope.Config, _ *upstream.Options) { w.BehindProxy = true })
 		c := harness.MustClient(t, e, era)
 		for range 2 {
 			harness.WantEcho(t, c.Tool(t, "up__echo", `{}`))

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"junction/integration/harness"
-	"junction/proxy"
+	"junction/proxy/scope"
 	"junction/upstream"
 	"junction/upstream/client"
 	"junction/upstream/jsonrpc"
@@ -85,7 +85,7 @@ func TestSearchFindsAndCalls(t *testing.T) {
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, upstreamtest.Script{Tools: definitions()})
 		j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config},
-			Endpoints: map[string]proxy.Endpoint{"few": {Catalog: "search", Always: []string{"*__ask"}}}})
+			Endpoints: map[string]scope.EndpointConfig{"few": {Catalog: "search", Always: []string{"*__ask"}}}})
 		j.Offers(t, "up")
 		full, _ := j.Talk(t).List(t, "")
 		c := harness.Talk(t, strings.TrimSuffix(j.URL, "/mcp")+"/few/mcp", p.Client)
@@ -367,7 +367,7 @@ func TestSearchShadowsNames(t *testing.T) {
 		bare := ""
 		s.Config.Prefix = &bare
 		j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config},
-			Endpoints: map[string]proxy.Endpoint{"few": {Catalog: "search"}}})
+			Endpoints: map[string]scope.EndpointConfig{"few": {Catalog: "search"}}})
 		j.Offers(t, "up")
 		c := harness.Talk(t, strings.TrimSuffix(j.URL, "/mcp")+"/few/mcp", p.Client)
 		if got := c.Names(t); !slices.Equal(got, own) {

@@ -216,8 +216,8 @@ func TestAuthT99TwoPeopleNeverCross(t *testing.T) {
 			t.Errorf("%q was called with %q", said, token)
 		}
 	}
-	// T97: what our own clients show goes nowhere. Nor does what the authorization server gave
-	// stand in the log (T116).
+	// The upstream gets no token of Junction's clients, and the log has none of the authorization
+	// server's.
 	for _, r := range l.Received() {
 		if text := fmt.Sprint(r.Header, string(r.Body)); strings.Contains(text, "jct_") {
 			t.Errorf("the upstream received %s", text)
@@ -402,7 +402,7 @@ func TestAuthT105T106T107Renewal(t *testing.T) {
 	// or its token runs out twice, which is the end of it
 	harness.Await(t, &l.Journal, "subscriptions/listen", upstreamtest.Method("subscriptions/listen"))
 
-	// T105: no new refresh token is no loss.
+	// A refresh may return no new refresh token.
 	var kept string
 	keep := func(form url.Values) (int, string) {
 		if token := form.Get("refresh_token"); kept == "" || token == kept {
@@ -424,7 +424,7 @@ func TestAuthT105T106T107Renewal(t *testing.T) {
 		t.Errorf("%d refreshes, want 2", n)
 	}
 
-	// T106: an outage is nobody's loss either; it is over when it is over.
+	// An outage of the authorization server ends no connection.
 	for _, status := range []int{500, 503, 429} {
 		l.expire()
 		l.change(func() { l.token = func(url.Values) (int, string) { return status, `{"error":"invalid_grant"}` } })
@@ -436,8 +436,7 @@ func TestAuthT105T106T107Renewal(t *testing.T) {
 		hers.Succeed(t, "linear__echo", `{}`)
 	}
 
-	// T107: a 401 with a token that was got just now is the end of it; the call is sent twice, and
-	// done never.
+	// A 401 for a new token ends the connection. The call is sent twice, and never made.
 	before, calls := l.count("401"), len(l.accounts())
 	l.change(func() { l.refused = func(string) bool { return true } })
 	connectURL(t, hers, "linear__echo")
@@ -463,7 +462,7 @@ func TestAuthT105T106T107Renewal(t *testing.T) {
 		t.Errorf("the call was made with %q", got)
 	}
 
-	// T106: invalid_grant is the end.
+	// invalid_grant ends the connection.
 	l.expire()
 	l.change(func() { clear(l.refresh) })
 	connectURL(t, hers, "linear__echo")

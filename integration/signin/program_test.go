@@ -107,8 +107,8 @@ func TestAuthT93T94StreamsEndWithTheSignIn(t *testing.T) {
 				if got := mcp.Call(t, "tools/list", ""); got.Status != 200 {
 					t.Fatalf("signed in: %s", got)
 				}
-				began := time.Now()
 				end(p)
+				began := time.Now()
 				mustClose(t, stream)
 				if took := time.Since(began); took > harness.Promptly {
 					t.Errorf("the stream went on for %v", took)

@@ -310,16 +310,16 @@ func TestAuthT36T37ClaimsMatchPolicies(t *testing.T) {
 		match  string
 		want   bool
 	}{
-		"T36 nested": {"[realm_access, roles]",
+		"nested": {"[realm_access, roles]",
 			map[string]any{"realm_access": map[string]any{"roles": []string{"dev"}}}, "group: dev", true},
-		"T36 dots and slashes": {`["https://acme.example/groups"]`,
+		"dots and slashes": {`["https://acme.example/groups"]`,
 			map[string]any{"https://acme.example/groups": []string{"dev"}}, "group: dev", true},
-		"T36 not there": {"[realm_access, roles]", map[string]any{"roles": []string{"dev"}}, "group: dev", false},
-		"T37 verified": {"[groups]", map[string]any{"email": "ann@acme.example", "email_verified": true},
+		"not there": {"[realm_access, roles]", map[string]any{"roles": []string{"dev"}}, "group: dev", false},
+		"verified": {"[groups]", map[string]any{"email": "ann@acme.example", "email_verified": true},
 			"email_domain: acme.example", true},
-		"T37 not verified": {"[groups]", map[string]any{"email": "ann@acme.example", "email_verified": false},
+		"not verified": {"[groups]", map[string]any{"email": "ann@acme.example", "email_verified": false},
 			"email_domain: acme.example", false},
-		"T37 nobody says": {"[groups]", map[string]any{"email": "ann@acme.example"}, "email: ann@acme.example", false},
+		"nobody says": {"[groups]", map[string]any{"email": "ann@acme.example"}, "email: ann@acme.example", false},
 		"user": {"[groups]", nil,
 			"{ user: ann, issuer: '" + s.URL + "', kind: user, oauth_client: app, scope: mcp }", true},
 		"user of another": {"[groups]", nil, "{ user: ann, issuer: 'https://other.example' }", false},

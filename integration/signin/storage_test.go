@@ -129,7 +129,7 @@ func TestAuthT75T82T83T90TwoReplicas(t *testing.T) {
 	for i := range replicas {
 		harness.WantEcho(t, showing(t, replicas[i], client.EraModern, first.AccessToken, "/mcp").Tool(t, "up__echo", `{}`))
 	}
-	// T82: all that refresh at once, here and there, get one pair.
+	// Concurrent refreshes at both replicas get one pair.
 	answers := make(chan issued)
 	for i := range 50 {
 		go func() {
@@ -146,8 +146,8 @@ func TestAuthT75T82T83T90TwoReplicas(t *testing.T) {
 			t.Errorf("two pairs: %+v and %+v", second, got)
 		}
 	}
-	// T83: what one replica has exchanged is used up at the other, and whoever shows it ends
-	// everything.
+	// A refresh token that one replica has exchanged is used up at the other: using it again ends
+	// the grant.
 	status, third := app.mustExchange(t, origin(0), refreshing(second.RefreshToken))
 	if status != 200 {
 		t.Fatalf("the successor: %d, %+v", status, third)
@@ -164,7 +164,7 @@ func TestAuthT75T82T83T90TwoReplicas(t *testing.T) {
 	for i := range replicas {
 		mustEndWithin(t, replicas[i], third.AccessToken, harness.Promptly)
 	}
-	// T75: a code is redeemed once, wherever.
+	// A code is redeemed once, at either replica.
 	code, redeemed := app.mustEnter(t, "bob"), make(chan int)
 	for i := range 20 {
 		go func() {

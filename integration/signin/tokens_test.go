@@ -215,8 +215,8 @@ func TestAuthT19TokenInTheWrongPlace(t *testing.T) {
 	}
 }
 
-// TestAuthT21T22T23T24T25T26T27T28T35SignedTokens: what a token must be. Package auth has many more
-// of these; here are those that have a number.
+// TestAuthT21T22T23T24T25T26T27T28T35SignedTokens: which tokens are valid. Package auth has many
+// more of these.
 func TestAuthT21T22T23T24T25T26T27T28T35SignedTokens(t *testing.T) {
 	s := authtest.Start(t)
 	rsa, ec, es384 := authtest.NewKey(t, "rsa", jose.RS256), authtest.NewKey(t, "ec", jose.ES256), authtest.NewKey(t,
@@ -227,16 +227,16 @@ func TestAuthT21T22T23T24T25T26T27T28T35SignedTokens(t *testing.T) {
 	sign := func(change map[string]any) string { return rsa.Token(t, claimed(s, change)) }
 	typed := func(typ any) string { return rsa.Token(t, claimed(s, nil), map[string]any{"typ": typ}) }
 	for name, token := range map[string]string{
-		"T21 RS256":          sign(nil),
-		"T21 ES256":          ec.Token(t, claimed(s, nil)),
-		"T22 ours in a list": sign(map[string]any{"aud": []string{"https://other.example.com", publicMCP}}),
-		"T24 exp 30 s ago":   sign(map[string]any{"exp": now - 30}),
-		"T24 nbf in 30 s":    sign(map[string]any{"nbf": now + 30}),
-		"T27 typ JWT":        typed("JWT"),
-		"T27 no typ":         typed(nil),
-		"T35 scope list":     sign(map[string]any{"scope": []string{"mcp"}}),
-		"T35 scp":            sign(map[string]any{"scope": nil, "scp": "a mcp"}),
-		"T35 scp list":       sign(map[string]any{"scope": nil, "scp": []string{"a", "mcp"}}),
+		"RS256":          sign(nil),
+		"ES256":          ec.Token(t, claimed(s, nil)),
+		"ours in a list": sign(map[string]any{"aud": []string{"https://other.example.com", publicMCP}}),
+		"exp 30 s ago":   sign(map[string]any{"exp": now - 30}),
+		"nbf in 30 s":    sign(map[string]any{"nbf": now + 30}),
+		"typ JWT":        typed("JWT"),
+		"no typ":         typed(nil),
+		"scope list":     sign(map[string]any{"scope": []string{"mcp"}}),
+		"scp":            sign(map[string]any{"scope": nil, "scp": "a mcp"}),
+		"scp list":       sign(map[string]any{"scope": nil, "scp": []string{"a", "mcp"}}),
 	} {
 		t.Run(name, func(t *testing.T) { wantTokenIn(t, p, token) })
 	}
@@ -258,29 +258,29 @@ func TestAuthT21T22T23T24T25T26T27T28T35SignedTokens(t *testing.T) {
 	good := strings.Split(sign(nil), ".")
 	const none = "eyJhbGciOiJub25lIn0" // {"alg":"none"}
 	for name, row := range map[string]struct{ token, reason string }{
-		"T22 no audience": {sign(map[string]any{"aud": nil}), "it has no audience"},
-		"T22 other audience": {sign(map[string]any{"aud": "https://other.example.com"}),
+		"no audience": {sign(map[string]any{"aud": nil}), "it has no audience"},
+		"other audience": {sign(map[string]any{"aud": "https://other.example.com"}),
 			"its audience is https://other.example.com; this server accepts " + publicMCP},
-		"T22 empty audience":  {sign(map[string]any{"aud": ""}), "its audience is "},
-		"T23 other issuer":    {sign(map[string]any{"iss": "https://evil.example"}), "its issuer is not configured"},
-		"T23 a slash":         {sign(map[string]any{"iss": s.URL + "/"}), "its issuer is not configured"},
-		"T24 exp 90 s ago":    {sign(map[string]any{"exp": now - 90}), "it is expired"},
-		"T24 nbf in 90 s":     {sign(map[string]any{"nbf": now + 90}), "it is not valid yet"},
-		"T25 none":            {none + "." + good[1] + ".", "its signature algorithm"},
-		"T25 HS256":           {hs256, "its signature algorithm"},
-		"T25 not in the list": {es384.Token(t, claimed(s, nil)), "its signature algorithm"},
-		"T25 crit": {rsa.Token(t, claimed(s, nil), map[string]any{"crit": []string{"x"}, "x": 1}),
+		"empty audience":  {sign(map[string]any{"aud": ""}), "its audience is "},
+		"other issuer":    {sign(map[string]any{"iss": "https://evil.example"}), "its issuer is not configured"},
+		"a slash":         {sign(map[string]any{"iss": s.URL + "/"}), "its issuer is not configured"},
+		"exp 90 s ago":    {sign(map[string]any{"exp": now - 90}), "it is expired"},
+		"nbf in 90 s":     {sign(map[string]any{"nbf": now + 90}), "it is not valid yet"},
+		"none":            {none + "." + good[1] + ".", "its signature algorithm"},
+		"HS256":           {hs256, "its signature algorithm"},
+		"not in the list": {es384.Token(t, claimed(s, nil)), "its signature algorithm"},
+		"crit": {rsa.Token(t, claimed(s, nil), map[string]any{"crit": []string{"x"}, "x": 1}),
 			"it has a critical header"},
-		"T26 ID token":         {sign(map[string]any{"nonce": "n", "at_hash": "h"}), "it is an ID token"},
-		"T27 logout+jwt":       {typed("logout+jwt"), "it is not an access token"},
-		"T27 oauth-id-jag+jwt": {typed("oauth-id-jag+jwt"), "it is not an access token"},
-		"T27 dpop+jwt":         {typed("dpop+jwt"), "it is not an access token"},
-		"T28 cnf": {sign(map[string]any{"cnf": map[string]any{"jkt": "x"}}),
+		"ID token":         {sign(map[string]any{"nonce": "n", "at_hash": "h"}), "it is an ID token"},
+		"logout+jwt":       {typed("logout+jwt"), "it is not an access token"},
+		"oauth-id-jag+jwt": {typed("oauth-id-jag+jwt"), "it is not an access token"},
+		"dpop+jwt":         {typed("dpop+jwt"), "it is not an access token"},
+		"cnf": {sign(map[string]any{"cnf": map[string]any{"jkt": "x"}}),
 			"sender-constrained tokens are not supported"},
 	} {
 		t.Run(name, func(t *testing.T) { wantTokenOut(t, p, journal, row.token, 401, refusedToken+row.reason) })
 	}
-	t.Run("T22 no scope", func(t *testing.T) {
+	t.Run("no scope", func(t *testing.T) {
 		wantTokenOut(t, p, journal, sign(map[string]any{"scope": "other"}), 403,
 			`Bearer realm="junction", error="insufficient_scope", error_description="the token lacks a scope; needed are: `+
 				`mcp", scope="mcp", resource_metadata="`+metadataURL)
@@ -416,7 +416,7 @@ func TestAuthT38T39T40T42Introspection(t *testing.T) {
 	p, journal := guarded(t, inquiring(s))
 	const canary = "opaque-canary-0123456789"
 	s.Opaque(canary, s.Claims(publicMCP, nil))
-	t.Run("T38", func(t *testing.T) {
+	t.Run("asked once", func(t *testing.T) {
 		wantTokenIn(t, p, canary)
 		wantTokenIn(t, p, canary)
 		if n := s.Asked(authtest.Introspect); n != 1 {
@@ -424,11 +424,11 @@ func TestAuthT38T39T40T42Introspection(t *testing.T) {
 		}
 		wantTokenOut(t, p, journal, "opaque-canary-inactive", 401, refusedToken+"its issuer says that it is not active")
 	})
-	t.Run("T39", func(t *testing.T) {
+	t.Run("other audience", func(t *testing.T) {
 		s.Opaque("opaque-canary-other", s.Claims("https://other.example.com", nil))
 		wantTokenOut(t, p, journal, "opaque-canary-other", 401, refusedToken+"its audience is https://other.example.com")
 	})
-	t.Run("T40", func(t *testing.T) {
+	t.Run("server down", func(t *testing.T) {
 		s.SetDown(true)
 		defer s.SetDown(false)
 		wantTokenIn(t, p, canary) // which is remembered
@@ -437,7 +437,7 @@ func TestAuthT38T39T40T42Introspection(t *testing.T) {
 			t.Errorf("/readyz says %s", got)
 		}
 	})
-	t.Run("T42", func(t *testing.T) {
+	t.Run("nothing shown", func(t *testing.T) {
 		authtest.Secret("a client's secret", authtest.ClientSecret)
 		if out := p.Stdout.String() + p.Stderr.String(); strings.Contains(out, "canary") {
 			t.Errorf("what the program writes shows a token:\n%s", out)
@@ -640,7 +640,8 @@ func TestProtocolT100BadTokensReachNobody(t *testing.T) {
 	}
 }
 
-// TestProtocolT102NothingOfTheClientGoesOn is T97 with what MCP adds: the session is ours as well.
+// TestProtocolT102NothingOfTheClientGoesOn checks cookies, and session IDs: an upstream has a
+// session of its own.
 func TestProtocolT102NothingOfTheClientGoesOn(t *testing.T) {
 	s := authtest.Start(t)
 	p, journal := guarded(t, trusting(s))

@@ -8,8 +8,8 @@ import (
 	"junction/auth/authtest"
 	"junction/cmd/junction/telemetry"
 	"junction/integration/harness"
-	"junction/proxy"
 	"junction/proxy/budget"
+	"junction/proxy/front"
 	"junction/upstream"
 	"junction/upstream/client"
 	"junction/upstream/upstreamtest"
@@ -30,7 +30,7 @@ type traced struct {
 	*harness.Served
 	*harness.Talker
 	measured *telemetry.Telemetry
-	server   *proxy.Server
+	server   *front.Server
 }
 
 func mustTrace(t *testing.T, p harness.Pair, script upstreamtest.Script, more map[string]string,

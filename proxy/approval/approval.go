@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 
 	"junction/proxy/canon"
-	"junction/proxy/visible"
 	"junction/upstream/raw"
+	"junction/upstream/shell"
 )
 
 // The answers that a user can choose. The form shows these texts, so that it is the same in every
@@ -118,7 +118,7 @@ func (f *form) show(title string, text []byte) error {
 	}
 	o, err := raw.Parse(text)
 	if err != nil || o.Len() == 0 { // null, {}, or no object
-		fmt.Fprintf(&f.text, "\n%s: %s", title, visible.Text(string(text)))
+		fmt.Fprintf(&f.text, "\n%s: %s", title, shell.Visible(string(text)))
 		return nil
 	}
 	if f.left -= o.Len(); f.left < 0 {
@@ -132,16 +132,16 @@ func (f *form) show(title string, text []byte) error {
 		}
 		shown := plain(name)
 		if strings.Contains(name, ":") {
-			shown = visible.Text(string(m.Key))
+			shown = shell.Visible(string(m.Key))
 		}
-		fmt.Fprintf(&f.text, "\n  %s: %s", shown, visible.Text(string(m.Value)))
+		fmt.Fprintf(&f.text, "\n  %s: %s", shown, shell.Visible(string(m.Value)))
 	}
 	return nil
 }
 
 // plain returns a name as it is if no reader can mistake it, and else as JSON with escapes.
 func plain(name string) string {
-	if quoted := visible.Text(string(raw.Quote(name))); quoted != `"`+name+`"` || name == "" ||
+	if quoted := shell.Visible(string(raw.Quote(name))); quoted != `"`+name+`"` || name == "" ||
 		strings.Contains(name, " ") {
 		return quoted
 	}

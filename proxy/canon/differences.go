@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"strings"
 
-	"junction/proxy/visible"
 	"junction/upstream/raw"
+	"junction/upstream/shell"
 )
 
 // This file shows the line differences of two definitions.
@@ -51,12 +51,12 @@ func Lines(lines []string, path string, text []byte) []string {
 		if parts := strings.SplitAfter(string(text[1:len(text)-1]), `\n`); len(parts) > 1 &&
 			!strings.Contains(string(text), `\\`) {
 			for _, part := range parts {
-				lines = append(lines, visible.Text(cmp.Or(path, "(all)"))+` | `+visible.Text(part))
+				lines = append(lines, shell.Visible(cmp.Or(path, "(all)"))+` | `+shell.Visible(part))
 			}
 			return lines
 		}
 	}
-	return append(lines, visible.Text(cmp.Or(path, "(all)"))+": "+visible.Text(string(text)))
+	return append(lines, shell.Visible(cmp.Or(path, "(all)"))+": "+shell.Visible(string(text)))
 }
 
 // maxDifferences bounds the work of comparing two definitions line by line. Longer definitions are

@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"junction/proxy/canon"
-	"junction/proxy/visible"
 	"junction/upstream/files"
 	"junction/upstream/shell"
 )
@@ -101,12 +100,12 @@ func parsePins(text []byte) (*Pins, error) {
 		for name, t := range tools {
 			var err error
 			if t.Definition, err = canon.Text(t.Definition); err != nil {
-				return nil, fmt.Errorf("the definition of %s of %s: %w", visible.Text(name), visible.Text(upstream),
+				return nil, fmt.Errorf("the definition of %s of %s: %w", shell.Visible(name), shell.Visible(upstream),
 					err)
 			}
 			if sum(t.Definition) != t.SHA256 {
 				return nil, fmt.Errorf("the definition of %s of %s is not the one that was accepted: "+
-					"its sha256 differs; take it out and accept it again", visible.Text(name), visible.Text(upstream))
+					"its sha256 differs; take it out and accept it again", shell.Visible(name), shell.Visible(upstream))
 			}
 			tools[name] = t
 		}
@@ -214,11 +213,11 @@ func (p *Pins) Write(file string) error {
 
 // Diff returns the difference between a definition and the accepted one, a line for each value or
 // line of a text: "- " accepted, "+ " current. Invisible characters are made visible
-// (visible.Text).
+// (shell.Visible).
 func (p *Pins) Diff(d Definition) []string {
 	now, err := canon.Text(d.Definition)
 	if err != nil {
-		return []string{"+ " + visible.Text(string(d.Definition))}
+		return []string{"+ " + shell.Visible(string(d.Definition))}
 	}
 	var old []string
 	if p != nil {

@@ -9,8 +9,8 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
-	"junction/proxy/visible"
 	"junction/upstream/raw"
+	"junction/upstream/shell"
 )
 
 const (
@@ -176,5 +176,5 @@ func short(s string, most int) string {
 		}
 		s = s[:most] + "…"
 	}
-	return visible.Text(s)
+	return shell.Visible(s)
 }

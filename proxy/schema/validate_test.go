@@ -16,8 +16,8 @@ import (
 	"testing"
 	"time"
 
-	"junction/proxy/visible"
 	"junction/upstream/raw"
+	"junction/upstream/shell"
 )
 
 // githubToken has the shape of a secret.
@@ -413,7 +413,7 @@ func TestVisible(t *testing.T) {
 		"plain, grüße 你好 😀": "plain, grüße 你好 😀", "a\nb\t": `a\u000ab\u0009`, "a\u202eb\u2066": `a\u202eb\u2066`, "zero\u200bwidth\ufeff": `zero\u200bwidth\ufeff`,
 		"tag\U000e0041": `tag\U000e0041`, "\u00a0\u3164\u2800": `\u00a0\u3164\u2800`, "\xff": `\ufffd`, "\x1b[31m": `\u001b[31m`, "\ufe0f": `\ufe0f`, "\u00ad": `\u00ad`,
 	} {
-		if got := visible.Text(in); got != want {
+		if got := shell.Visible(in); got != want {
 			t.Errorf("Visible(%q) = %q, want %q", in, got, want)
 		}
 	}

@@ -76,11 +76,13 @@ type part struct {
 	rivals map[string][]*Target // the offered targets of own names whose byOwn is nil
 }
 
-// Problem is a hidden item of an endpoint, and the reason.
+// Problem is a hidden item of an endpoint, and the reason. Its JSON is that of /readyz.
 type Problem struct {
-	Endpoint, Upstream string
-	Part               upstream.Part
-	Name, Reason       string
+	Endpoint string        `json:"-"`
+	Upstream string        `json:"upstream"`
+	Part     upstream.Part `json:"-"`
+	Name     string        `json:"name"`
+	Reason   string        `json:"reason"`
 }
 
 // Compile builds the view of an endpoint. The stocks are in the order of their upstreams' names. If
@@ -100,6 +102,12 @@ func Compile(endpoint string, stocks []*Stock, bare bool, old *View) *View {
 		v.last = old
 	}
 	return v
+}
+
+// Current reports whether Compile would make the same view of these stocks again, with v as old.
+func (v *View) Current(stocks []*Stock) bool {
+	separates := slices.ContainsFunc(stocks, func(st *Stock) bool { return st.Backend.Separates() })
+	return v.settled && v.Base == nil && v.Separates == separates && slices.Equal(v.Stocks, stocks)
 }
 
 // Derive returns the view of the same endpoint with other stocks. Stocks that v also has offer the

@@ -34,14 +34,18 @@ type Options struct {
 	URL     string
 	Headers map[string]string
 	Token   func(ctx context.Context, refused ...string) (string, error)
-	Pool    *transport.Pool
+	// TokenOptional means that Token may return "", for a request without a token.
+	TokenOptional bool
+	Pool          *transport.Pool
 	// Transport and Era are the only ones to try; their zero values detect them.
 	Transport Transport
 	Era       Era
 	// ConnectTimeout is the time limit of the caller for Dial. Half of it is the most time that a
 	// server has to answer server/discover before initialize is sent, too.
 	ConnectTimeout time.Duration
-	// Version is Junction's, for handshakes.
+	// Client is the clientInfo (JSON) of handshakes and of modern requests; nil is that of Junction,
+	// with Version.
+	Client  []byte
 	Version string
 	// MessageLimit is the most bytes of one message, and Depth that of its arrays and objects.
 	MessageLimit, Depth int
@@ -63,6 +67,9 @@ type Dialer struct {
 func NewDialer(o Options) *Dialer {
 	if o.URL != "" && o.Pool == nil {
 		o.Pool = transport.NewPool(o.URL)
+	}
+	if o.Client == nil {
+		o.Client = implementation(o.Version)
 	}
 	return &Dialer{options: o}
 }
@@ -129,7 +136,7 @@ func (d *Dialer) legacy(ctx context.Context, remote Transport, p Profile, h Hook
 	c.init(d.options.Log, h, EraLegacy)
 	d.share(&c.base)
 	return c, d.connect(ctx, remote, &c.base, func() error {
-		return c.handshake(ctx, implementation(d.options.Version), p)
+		return c.handshake(ctx, d.options.Client, p)
 	})
 }
 
@@ -175,7 +182,7 @@ func (d *Dialer) DialLegacySession(ctx context.Context, p Profile, h Hooks) (Con
 }
 
 func (d *Dialer) dialModern(ctx context.Context, h Hooks) (Conn, error) {
-	c := &modernConn{self: implementation(d.options.Version)}
+	c := &modernConn{self: d.options.Client}
 	c.init(d.options.Log, h, EraModern)
 	d.share(&c.base)
 	if err := d.connect(ctx, TransportAuto, &c.base, func() error { return c.handshake(ctx) }); err != nil {
@@ -213,8 +220,8 @@ func (d *Dialer) openTransport(ctx context.Context, remote Transport, in transpo
 		}, in)
 	}
 	h := transport.HTTPOptions{
-		URL: o.URL, Headers: o.Headers, Pool: o.Pool, Token: o.Token, MessageLimit: o.MessageLimit, Depth: o.Depth,
-		Log: o.Log, Account: o.Account,
+		URL: o.URL, Headers: o.Headers, Pool: o.Pool, Token: o.Token, TokenOptional: o.TokenOptional,
+		MessageLimit: o.MessageLimit, Depth: o.Depth, Log: o.Log, Account: o.Account,
 	}
 	if remote == TransportSSE {
 		return transport.OpenSSE(ctx, h, in)

@@ -295,7 +295,7 @@ func TestProbeLate(t *testing.T) {
 		s := upstreamtest.New(upstreamtest.Script{Rules: []upstreamtest.Rule{{Method: "initialize", Hang: true}}})
 		t.Cleanup(s.Close)
 		_, rt := upstreamtest.NewCable(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.Header.Get(headerMethod) != "" {
+			if r.Header.Get(transport.HeaderMethod) != "" {
 				time.Sleep(discoverTimeout + 3*time.Second)
 			}
 			s.Handler().ServeHTTP(w, r)
@@ -345,7 +345,7 @@ func TestRaceOfTheEras(t *testing.T) {
 				_, rt := upstreamtest.NewCable(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					wait := time.Duration(0)
 					switch {
-					case r.Header.Get(headerMethod) == "server/discover":
+					case r.Header.Get(transport.HeaderMethod) == "server/discover":
 						wait = tt.discover
 					case r.Method == http.MethodPost && r.Header.Get("Mcp-Session-Id") == "":
 						wait = tt.initialize

@@ -179,7 +179,7 @@ func (m *modernConn) keep(l *listen) {
 		m.listens[id], l.id = l, id
 		m.lmu.Unlock()
 		req := &transport.Request{Message: jsonrpc.Message{ID: id, Method: method,
-			Params: m.params(Everything(), m.filter(l.lists, l.uris))}, Header: appendHeader(nil, method, "")}
+			Params: m.params(Everything(), m.filter(l.lists, l.uris))}, Header: ownHeader(method)}
 		ctx := l.call // on stdio, (*shared).end cancels the request at the server
 		if m.transport.PerRequest() {
 			ctx = l.ctx

@@ -99,25 +99,13 @@ func (m *modernConn) appendMeta(own []raw.Edit, c *Call) []raw.Edit {
 func (m *modernConn) request(
 	ctx context.Context, method string, more []byte, lease *transport.Lease,
 ) (raw.Object, error) {
-	return m.requestObserved(ctx, method, m.params(Everything(), more), appendHeader(nil, method, ""), lease)
+	return m.requestObserved(ctx, method, m.params(Everything(), more), ownHeader(method), lease)
 }
 
-// appendHeader appends the headers that Streamable HTTP requires (2026-07-28,
-// basic/transports/streamable-http).
-func appendHeader(h []HeaderField, method, name string) []HeaderField {
-	h = append(h, HeaderField{Name: transport.HeaderVersion, Value: modernVersion},
-		HeaderField{Name: headerMethod, Value: method})
-	if name != "" {
-		value, _ := mcp.EncodeHeaderValue(name)
-		h = append(h, HeaderField{Name: headerName, Value: value})
-	}
-	return h
+// ownHeader returns the headers of one of Junction's own requests.
+func ownHeader(method string) []HeaderField {
+	return transport.AppendMirror(nil, modernVersion, method)
 }
-
-const (
-	headerMethod = "Mcp-Method"
-	headerName   = "Mcp-Name"
-)
 
 // Call implements conn.
 func (m *modernConn) Call(ctx context.Context, c *Call, clock *Clock) (Result, error) {
@@ -133,7 +121,11 @@ func (m *modernConn) send(ctx context.Context, c *Call, clock *Clock) (Result, e
 	}
 	req := &transport.Request{Message: jsonrpc.Message{ID: id, Method: c.Method, Params: params}, Buffer: c.Buffer}
 	if m.transport.PerRequest() {
-		req.Header = c.carried.header(append(appendHeader(req.HeaderRoom[:0], c.Method, c.headerName()), c.Header...))
+		mirror := transport.AppendMirror(req.HeaderRoom[:0], modernVersion, c.Method)
+		if name := c.headerName(); name != "" {
+			mirror = transport.AppendMirrorName(mirror, name)
+		}
+		req.Header = c.carried.header(append(mirror, c.Header...))
 	}
 	answer, err := m.roundTrip(ctx, req, f, !m.transport.PerRequest())
 	if err != nil {

@@ -68,7 +68,7 @@ type bothEras struct {
 // openBoth opens the transport. At first, the modern conn receives its messages.
 func (d *Dialer) openBoth(ctx context.Context, h Hooks) (*bothEras, error) {
 	b := &bothEras{
-		d: d, modern: &modernConn{self: implementation(d.options.Version)}, legacy: new(legacyConn),
+		d: d, modern: &modernConn{self: d.options.Client}, legacy: new(legacyConn),
 		discovered: make(chan error, 1), initialized: make(chan error, 1),
 	}
 	b.modern.init(d.options.Log, h, EraModern)
@@ -161,7 +161,7 @@ func (b *bothEras) initialize(ctx context.Context, p Profile) {
 	}
 	b.asked = true
 	b.receiver.Store(&b.legacy.base)
-	b.handshakes.Go(func() { b.initialized <- b.legacy.handshake(ctx, implementation(b.d.options.Version), p) })
+	b.handshakes.Go(func() { b.initialized <- b.legacy.handshake(ctx, b.d.options.Client, p) })
 }
 
 // use gives the transport to the conn that has won the race, and returns the conn.

@@ -1,5 +1,6 @@
 // Package shell writes command lines for people, who read them at a terminal and paste them into a
-// POSIX shell. The words may come from strangers.
+// POSIX shell. It also shows the hidden characters of texts that people read. The words and the texts
+// may come from strangers.
 package shell
 
 import (

@@ -10,10 +10,10 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"junction/cmd/junction-pack/manifest"
-	"junction/cmd/junction-pack/pack"
-	"junction/cmd/junction-pack/tree"
-	"junction/cmd/junction/packs/lock"
+	"junction/cmd/pack"
+	"junction/cmd/pack/lock"
+	"junction/cmd/pack/manifest"
+	"junction/cmd/pack/tree"
 )
 
 // ServeOptions configure Serve.

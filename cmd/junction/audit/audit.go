@@ -19,12 +19,12 @@ import (
 
 	"junction/cmd/junction/cli"
 	"junction/cmd/junction/config"
-	"junction/cmd/junction/prose"
 	"junction/cmd/junction/record"
 	"junction/proxy"
-	"junction/proxy/visible"
 	"junction/upstream/files"
 	"junction/upstream/pace"
+	"junction/upstream/prose"
+	"junction/upstream/shell"
 )
 
 // Command returns the command audit. file points to the value of --config.
@@ -366,7 +366,7 @@ func (p *printer) print(l *line, text []byte) error {
 }
 
 func (p *printer) row(at, who, what, outcome, detail string) error {
-	short := func(text string, width int) string { return prose.Cut(visible.Text(text), width) }
+	short := func(text string, width int) string { return prose.Cut(shell.Visible(text), width) }
 	text := fmt.Sprintf(row, at, short(who, 28), short(what, 36), short(outcome, 11), short(detail, 60))
 	_, err := fmt.Fprintln(p.w, strings.TrimRight(text, " "))
 	return err

@@ -12,9 +12,9 @@ import (
 
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/diagnose"
-	"junction/cmd/junction/prose"
 	"junction/proxy/pins"
-	"junction/proxy/visible"
+	"junction/upstream/prose"
+	"junction/upstream/shell"
 )
 
 // pinsCommand is `junction pins`.
@@ -138,7 +138,7 @@ func (p *pinning) named(names []string) ([]pins.Definition, error) {
 			if near := prose.DidYouMean(known, name, ""); near != "" {
 				wrong += "; " + near
 			}
-			return nil, errors.New(visible.Text(wrong))
+			return nil, errors.New(shell.Visible(wrong))
 		}
 	}
 	return list, nil
@@ -187,13 +187,13 @@ func (p *pinning) list([]string) error {
 		for _, d := range p.now {
 			offered[pinName(d)] = true
 			state, accepted := p.pins.State(d.Upstream, d.Name, d.Definition)
-			row(visible.Text(pinName(d)), state, when(accepted))
+			row(shell.Visible(pinName(d)), state, when(accepted))
 		}
 		for _, upstream := range p.pins.Names("") {
 			for _, name := range p.pins.Names(upstream) {
 				if d := (pins.Definition{Upstream: upstream, Name: name}); !offered[pinName(d)] {
 					_, accepted := p.pins.State(upstream, name, nil)
-					row(visible.Text(pinName(d)), "not offered", when(accepted))
+					row(shell.Visible(pinName(d)), "not offered", when(accepted))
 				}
 			}
 		}
@@ -235,7 +235,7 @@ func (p *pinning) show(list []pins.Definition) (n int) {
 			fmt.Fprintln(p.stdout)
 		}
 		n++
-		fmt.Fprintf(p.stdout, "%s: %s, %s\n", visible.Text(pinName(d)), state, when(accepted))
+		fmt.Fprintf(p.stdout, "%s: %s, %s\n", shell.Visible(pinName(d)), state, when(accepted))
 		for _, line := range p.pins.Diff(d) {
 			fmt.Fprintln(p.stdout, "  "+line)
 		}

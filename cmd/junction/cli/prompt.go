@@ -14,8 +14,8 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"junction/cmd/junction/prose"
-	"junction/proxy/visible"
+	"junction/upstream/prose"
+	"junction/upstream/shell"
 )
 
 // prompter puts the questions of a server to the person at the terminal. Text of the server is shown
@@ -89,10 +89,10 @@ func (p *prompter) ask(ctx context.Context, params json.RawMessage) (answer, err
 	}
 	fmt.Fprintln(p.out)
 	for line := range strings.Lines(q.Message) {
-		fmt.Fprintln(p.out, visible.Text(strings.TrimRight(line, "\r\n")))
+		fmt.Fprintln(p.out, shell.Visible(strings.TrimRight(line, "\r\n")))
 	}
 	if q.Mode == "url" {
-		fmt.Fprintf(p.out, "Open this page, and answer when you are done there:\n\n  %s\n\n", visible.Text(q.URL))
+		fmt.Fprintf(p.out, "Open this page, and answer when you are done there:\n\n  %s\n\n", shell.Visible(q.URL))
 	}
 	accepted := answer{Action: string(mcp.ElicitationResponseActionAccept)}
 	if len(q.Schema.Properties) == 0 {
@@ -123,16 +123,16 @@ func (p *prompter) field(ctx context.Context, name string, f field, required boo
 		f.OneOf = append(f.OneOf, choice{Const: e})
 	}
 	for i, c := range f.OneOf {
-		fmt.Fprintf(p.out, "  %d) %s\n", i+1, visible.Text(cmp.Or(c.Title, c.Const)))
+		fmt.Fprintf(p.out, "  %d) %s\n", i+1, shell.Visible(cmp.Or(c.Title, c.Const)))
 	}
 	hint := "Ctrl-D declines"
 	if len(f.Default) > 0 {
-		hint = "default " + visible.Text(string(f.Default)) + "; " + hint
+		hint = "default " + shell.Visible(string(f.Default)) + "; " + hint
 	} else if !required {
 		hint = "optional; " + hint
 	}
 	for {
-		fmt.Fprintf(p.out, "%s (%s): ", visible.Text(cmp.Or(f.Title, name)), hint)
+		fmt.Fprintf(p.out, "%s (%s): ", shell.Visible(cmp.Or(f.Title, name)), hint)
 		line, ok := p.read(ctx)
 		switch {
 		case !ok:
@@ -183,23 +183,6 @@ func (f *field) value(line string) (value json.RawMessage, wanted string) {
 		return nil, "a text"
 	}
 	return value, ""
-}
-
-// Elicit implements client.ElicitationHandler for legacy endpoints.
-func (p *prompter) Elicit(ctx context.Context, request mcp.ElicitationRequest) (*mcp.ElicitationResult, error) {
-	params, err := json.Marshal(request.Params)
-	if err != nil {
-		return nil, err
-	}
-	a, err := p.ask(ctx, params)
-	if err != nil {
-		return nil, err
-	}
-	r := &mcp.ElicitationResult{}
-	if r.Action = mcp.ElicitationResponseAction(a.Action); a.Content != nil {
-		r.Content = a.Content
-	}
-	return r, nil
 }
 
 // maxRounds limits how often one call may ask.

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"junction/upstream/loopback"
 	"junction/upstream/shell"
 )
 
@@ -192,7 +193,7 @@ func hostOf(address string) string {
 		return ""
 	}
 	host, port := strings.ToLower(u.Hostname()), u.Port()
-	if ip, err := netip.ParseAddr(host); err == nil && (ip.Unmap().IsLoopback() || ip.IsUnspecified()) {
+	if ip, err := netip.ParseAddr(host); loopback.Host(host) || err == nil && ip.IsUnspecified() {
 		host = "localhost"
 	}
 	if port == "" {

@@ -13,9 +13,9 @@ import (
 	"strings"
 	"time"
 
-	"junction/cmd/junction/prose"
 	"junction/policy"
 	"junction/upstream"
+	"junction/upstream/prose"
 )
 
 // Check loads the file and writes all mistakes, warnings and notes to w, and then "ok: N

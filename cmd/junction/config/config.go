@@ -21,13 +21,15 @@ import (
 
 	"junction/auth"
 	"junction/auth/authserver"
-	"junction/cmd/junction/prose"
+	"junction/auth/oauth"
 	"junction/policy"
 	"junction/proxy"
+	"junction/proxy/front"
+	"junction/proxy/scope"
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/files"
-	"junction/upstream/oauth"
+	"junction/upstream/prose"
 	"junction/upstream/shell"
 )
 
@@ -64,20 +66,20 @@ type Config struct {
 	// 503, so that load balancers can take it out first. Default 0.
 	DrainDelay time.Duration `yaml:"drain_delay"`
 
-	Auth      Auth                       `yaml:"auth"`
-	Storage   Storage                    `yaml:"storage"`
-	Replicas  Replicas                   `yaml:"replicas"`
-	Outbound  Outbound                   `yaml:"outbound"`
-	Log       Log                        `yaml:"log"`
-	Audit     Audit                      `yaml:"audit"`
-	Names     view.Names                 `yaml:"names"`
-	Limits    proxy.Limits               `yaml:"limits"`
-	Sessions  proxy.Sessions             `yaml:"sessions"`
-	Catalog   proxy.CatalogConfig        `yaml:"catalog"`
-	Defaults  upstream.Defaults          `yaml:"defaults"`
-	Upstreams map[string]upstream.Config `yaml:"upstreams"`
-	Endpoints map[string]proxy.Endpoint  `yaml:"endpoints"`
-	Policies  policy.Config              `yaml:"policies"`
+	Auth      Auth                            `yaml:"auth"`
+	Storage   Storage                         `yaml:"storage"`
+	Replicas  Replicas                        `yaml:"replicas"`
+	Outbound  Outbound                        `yaml:"outbound"`
+	Log       Log                             `yaml:"log"`
+	Audit     Audit                           `yaml:"audit"`
+	Names     view.Names                      `yaml:"names"`
+	Limits    proxy.Limits                    `yaml:"limits"`
+	Sessions  front.Sessions                  `yaml:"sessions"`
+	Catalog   proxy.CatalogConfig             `yaml:"catalog"`
+	Defaults  upstream.Defaults               `yaml:"defaults"`
+	Upstreams map[string]upstream.Config      `yaml:"upstreams"`
+	Endpoints map[string]scope.EndpointConfig `yaml:"endpoints"`
+	Policies  policy.Config                   `yaml:"policies"`
 	// Pins is the file of the tool definitions that an operator has accepted with junction pins, an
 	// absolute path. Pinned policies hide tools that are not in it.
 	Pins string `yaml:"pins"`
@@ -101,6 +103,19 @@ func (c *Auth) SignsIn() bool { return c.OAuth != nil || c.Config.SignsIn() }
 func (c *Auth) several() bool {
 	other := func(k auth.Key) bool { return k.Name != c.APIKeys[0].Name }
 	return c.SignsIn() || slices.ContainsFunc(c.APIKeys, other)
+}
+
+// SignInMode returns the mode of auth for a new upstream that requires a sign-in. It is AuthNone if
+// there is more than one principal, and users cannot sign in here: then only the operator can decide
+// whether all callers may act with one account.
+func (c *Auth) SignInMode() upstream.AuthMode {
+	switch {
+	case !c.several():
+		return upstream.AuthOAuth
+	case c.OAuth != nil:
+		return upstream.AuthOAuthUser
+	}
+	return upstream.AuthNone
 }
 
 // separate sets for each upstream whether there can be more than one principal.

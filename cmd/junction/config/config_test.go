@@ -21,10 +21,10 @@ import (
 
 	"junction/auth"
 	"junction/auth/authtest"
-	"junction/cmd/junction/yamlread"
 	"junction/policy"
 	"junction/upstream"
 	"junction/upstream/client"
+	"junction/upstream/yamlread"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files under testdata")

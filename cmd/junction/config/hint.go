@@ -14,9 +14,9 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"junction/auth"
-	"junction/cmd/junction/prose"
-	"junction/cmd/junction/yamlread"
 	"junction/policy"
+	"junction/upstream/prose"
+	"junction/upstream/yamlread"
 )
 
 // This file guesses the intention behind unknown keys and text that is not YAML.

@@ -10,8 +10,8 @@ import (
 
 	"gopkg.in/yaml.v3"
 
-	"junction/cmd/junction-pack/manifest"
-	"junction/cmd/junction/packs/lock"
+	"junction/cmd/pack/lock"
+	"junction/cmd/pack/manifest"
 	"junction/upstream"
 	"junction/upstream/files"
 )

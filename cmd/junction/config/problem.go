@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"junction/auth"
-	"junction/cmd/junction/yamlread"
+	"junction/upstream/yamlread"
 )
 
 // Problem is one mistake of the file, or one warning.

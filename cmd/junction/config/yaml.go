@@ -13,9 +13,9 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"junction/auth"
-	"junction/cmd/junction/prose"
-	"junction/cmd/junction/yamlread"
 	"junction/upstream"
+	"junction/upstream/prose"
+	"junction/upstream/yamlread"
 )
 
 // A decoder reads one file into a Config. yaml.v3 parses the text, but the decoder walks the nodes

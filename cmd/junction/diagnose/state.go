@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"junction/cmd/junction/config"
-	"junction/cmd/junction/prose"
 	"junction/upstream"
 	"junction/upstream/client"
+	"junction/upstream/prose"
 	"junction/upstream/shell"
 )
 

@@ -14,11 +14,11 @@ import (
 
 	"junction/auth"
 	"junction/auth/authserver"
-	"junction/cmd/junction/prose"
 	"junction/policy"
-	"junction/proxy"
+	"junction/proxy/scope"
 	"junction/proxy/view"
 	"junction/upstream"
+	"junction/upstream/prose"
 	"junction/upstream/shell"
 )
 
@@ -236,7 +236,7 @@ func (p *Proxy) subject(ctx context.Context, q *WhyQuery) (policy.Subject, *auth
 		return who, nil, fmt.Errorf("%d users have the address %s; choose one by --issuer, such as %s", len(all),
 			prose.Quote(q.As), all[0].Principal.Issuer)
 	}
-	found := proxy.Subject(all[0].Principal, "")
+	found := scope.Subject(all[0].Principal, "")
 	found.Address, found.Scopes, found.OAuthClient = who.Address, q.Scopes, q.OAuthClient
 	if len(q.Groups) > 0 {
 		found.Groups = q.Groups

@@ -70,7 +70,7 @@ const (
 )
 
 // Serve answers the requests that other members forward, by handler, until ctx ends. base is
-// proxy.Server.BaseContext.
+// front.Server.BaseContext.
 func (m *Member) Serve(ctx context.Context, handler http.Handler, base func(net.Listener) context.Context) error {
 	s := m.server(handler, base)
 	ended := make(chan error, 1)

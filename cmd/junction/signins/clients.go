@@ -18,9 +18,9 @@ import (
 	"junction/auth/authserver"
 	"junction/auth/store"
 	"junction/cmd/junction/cli"
-	"junction/cmd/junction/config"
-	"junction/cmd/junction/prose"
-	"junction/proxy/visible"
+	"junction/upstream/loopback"
+	"junction/upstream/prose"
+	"junction/upstream/shell"
 )
 
 // app is a client that has grants or is blocked.
@@ -100,7 +100,7 @@ func (s *storage) apps(ctx context.Context) (all []*app, err error) {
 
 // withoutPort removes the port of a loopback host, because such apps use a new port each time.
 func withoutPort(host string) string {
-	if name, _, err := net.SplitHostPort(host); err == nil && config.Loopback(strings.ToLower(name)) {
+	if name, _, err := net.SplitHostPort(host); err == nil && loopback.Host(name) {
 		return name
 	}
 	return host
@@ -116,7 +116,7 @@ func chooseApp(all []*app, word string) (*app, error) {
 	a, _, err := choose(all, word, "apps; give the id of one", func(a *app) (exactly, partly bool) {
 		return a.ClientID == word || a.id() == word, named && a.ClientName == word || listedAs(a.ClientID, word)
 	}, func(a *app) string {
-		about := visible.Text(a.label()) + ", " + knownBy(a.ClientID)
+		about := shell.Visible(a.label()) + ", " + knownBy(a.ClientID)
 		if len(a.hosts) > 0 {
 			about += ", returns to " + column(strings.Join(a.hosts, ", "))
 		}
@@ -132,7 +132,7 @@ const appsListed = "list the apps with junction clients list --ended"
 func noApp(names []string, word, of, then string) error {
 	names = slices.Compact(slices.Sorted(slices.Values(names)))
 	return fmt.Errorf("no app with the id or the name %s %s; %s", prose.Quote(word), of,
-		visible.Text(prose.DidYouMean(names, word, then)))
+		shell.Visible(prose.DidYouMean(names, word, then)))
 }
 
 func labels(apps []*app) (names []string) {
@@ -294,7 +294,7 @@ func (x *signIns) blockClients(ctx context.Context, s *storage, words []string, 
 
 // String returns the app as messages name it.
 func (a *app) String() string {
-	return fmt.Sprintf("%s (%s, %s)", visible.Text(prose.Cut(a.label(), shownText)), a.id()[:shown],
+	return fmt.Sprintf("%s (%s, %s)", shell.Visible(prose.Cut(a.label(), shownText)), a.id()[:shown],
 		knownBy(a.ClientID))
 }
 

@@ -20,8 +20,8 @@ import (
 	"junction/auth"
 	"junction/auth/store"
 	"junction/cmd/junction/cli"
-	"junction/cmd/junction/prose"
-	"junction/proxy/visible"
+	"junction/upstream/prose"
+	"junction/upstream/shell"
 )
 
 const (
@@ -192,7 +192,7 @@ func (s *storage) person(who string) (store.User, error) {
 			u.Email != "" && strings.EqualFold(u.Email, who) || u.Subject == who ||
 				len(who) >= shortest && strings.HasPrefix(u.ID, who)
 	}, func(u store.User) string {
-		return fmt.Sprintf("%s (%s at %s)", u.ID, visible.Text(u.Subject), visible.Text(u.Issuer))
+		return fmt.Sprintf("%s (%s at %s)", u.ID, shell.Visible(u.Subject), shell.Visible(u.Issuer))
 	})
 	if ok || err != nil {
 		return u, err
@@ -203,7 +203,7 @@ func (s *storage) person(who string) (store.User, error) {
 	}
 	slices.Sort(names)
 	return u, fmt.Errorf("no user %s has signed in; %s", prose.Quote(who),
-		visible.Text(prose.DidYouMean(slices.Compact(names), who, "list the users with junction users list")))
+		shell.Visible(prose.DidYouMean(slices.Compact(names), who, "list the users with junction users list")))
 }
 
 // chosen returns the id of the user of --user, or "".
@@ -237,4 +237,4 @@ func stamp(t time.Time) string {
 }
 
 // column shortens foreign text for a table and escapes control characters.
-func column(s string) string { return prose.Cut(visible.Text(s), shownText) }
+func column(s string) string { return prose.Cut(shell.Visible(s), shownText) }

@@ -11,7 +11,7 @@ import (
 
 	"junction/auth/store"
 	"junction/cmd/junction/cli"
-	"junction/proxy/visible"
+	"junction/upstream/shell"
 )
 
 // sessionsCommand is `junction sessions`.
@@ -145,14 +145,14 @@ func (x *signIns) revokeSessions(ctx context.Context, s *storage, ids []string, 
 		}
 		grants = slices.DeleteFunc(grants, func(g store.Grant) bool { return !stands(g) })
 		ended, err := s.end(ctx, grants)
-		return errors.Join(x.revoked(store.Ended{Grants: ended}, " of "+visible.Text(x.client)), err)
+		return errors.Join(x.revoked(store.Ended{Grants: ended}, " of "+shell.Visible(x.client)), err)
 	case x.user != "":
 		u, err := s.person(x.user)
 		if err != nil {
 			return err
 		}
 		ended, err := s.signOut(ctx, []store.User{u})
-		return errors.Join(x.revoked(ended, " of "+visible.Text(label(u))), err)
+		return errors.Join(x.revoked(ended, " of "+shell.Visible(label(u))), err)
 	case len(ids) > 0:
 		return x.revokeByID(ctx, s, ids)
 	case all:

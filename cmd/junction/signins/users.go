@@ -11,8 +11,8 @@ import (
 
 	"junction/auth/store"
 	"junction/cmd/junction/cli"
-	"junction/cmd/junction/prose"
-	"junction/proxy/visible"
+	"junction/upstream/prose"
+	"junction/upstream/shell"
 )
 
 const whoIs = "WHO is an e-mail address, a subject, or an id of the list or the beginning of an id."
@@ -101,9 +101,9 @@ func (x *signIns) disableUsers(ctx context.Context, s *storage, words []string) 
 		return disabledJSON{personOf(u), endedJSON{ended.Sessions, append([]string{}, ended.Grants...)}}, err
 	}, func(u store.User, d disabledJSON) string {
 		if d.Sessions == 0 && len(d.Grants) == 0 {
-			return fmt.Sprintf("Disabled: %s. There were no sessions and no grants.", visible.Text(label(u)))
+			return fmt.Sprintf("Disabled: %s. There were no sessions and no grants.", shell.Visible(label(u)))
 		}
-		return fmt.Sprintf("Disabled: %s. Ended: %s and %s. %s", visible.Text(label(u)),
+		return fmt.Sprintf("Disabled: %s. Ended: %s and %s. %s", shell.Visible(label(u)),
 			prose.Count(d.Sessions, "session"), prose.Count(len(d.Grants), "grant"), noticed)
 	})
 }
@@ -116,7 +116,7 @@ func (x *signIns) enableUsers(ctx context.Context, s *storage, words []string) e
 	}
 	for _, u := range chosen {
 		if u.Disabled.IsZero() {
-			return fmt.Errorf("%s is not disabled", visible.Text(label(u)))
+			return fmt.Errorf("%s is not disabled", shell.Visible(label(u)))
 		}
 	}
 	return each(x, "enabled", chosen, func(u store.User) (personJSON, error) {
@@ -126,6 +126,6 @@ func (x *signIns) enableUsers(ctx context.Context, s *storage, words []string) e
 		}
 		return personOf(u), err
 	}, func(u store.User, _ personJSON) string {
-		return fmt.Sprintf("Enabled: %s. The user has to sign in again.", visible.Text(label(u)))
+		return fmt.Sprintf("Enabled: %s. The user has to sign in again.", shell.Visible(label(u)))
 	})
 }

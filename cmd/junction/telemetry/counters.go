@@ -84,7 +84,7 @@ func (t *Telemetry) events(m metric.Meter) (err error) {
 // measures reports whether there are instruments.
 func (t *Telemetry) measures() bool { return t != nil && t.meters != nil }
 
-// Refused implements proxy.Observer.
+// Refused implements front.Observer.
 func (r requests) Refused(reason string, status int, code int64) {
 	if r.measures() {
 		r.refused.count(reasonOf(reason, status, code), 1)

@@ -2,22 +2,20 @@ package telemetry
 
 import (
 	"context"
-	"net/http"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 
 	"junction/proxy"
-	"junction/proxy/question"
 	"junction/upstream/client"
 	"junction/upstream/raw"
 )
 
-// requests implements proxy.Observer.
+// requests implements front.Observer.
 type requests struct{ *Telemetry }
 
 // Begin starts the span of a request, if it is sampled. Its final name is known at the end.
-func (r requests) Begin(info *proxy.CallInfo, meta raw.Object, header http.Header) client.Trace {
+func (r requests) Begin(info *proxy.CallInfo, meta raw.Object, header map[string][]string) client.Trace {
 	if r.tracer == nil {
 		return nil
 	}
@@ -76,7 +74,7 @@ func (r requests) End(info *proxy.CallInfo, t client.Trace) {
 }
 
 // Asked starts the span of a question to a client.
-func (r requests) Asked(q question.Question) (client.Trace, client.TraceContext) {
+func (r requests) Asked(q proxy.Question) (client.Trace, client.TraceContext) {
 	if r.tracer == nil {
 		return nil, client.TraceContext{}
 	}
@@ -90,7 +88,7 @@ func (r requests) Asked(q question.Question) (client.Trace, client.TraceContext)
 }
 
 // Answered records how long the client took to answer, and ends the span.
-func (r requests) Answered(q question.Question, t client.Trace, got client.Received) {
+func (r requests) Answered(q proxy.Question, t client.Trace, got client.Received) {
 	k := key{method: methodOf(q.Method), upstream: q.Upstream, version: q.Version, outcome: outcomeOf(got),
 		code: got.Code}
 	if r.callTime != nil {

@@ -7,14 +7,14 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
-	"junction/proxy"
 	"junction/proxy/budget"
+	"junction/proxy/front"
 	"junction/upstream"
 )
 
 // Source is the running proxy, whose state is read at each scrape and export.
 type Source struct {
-	Server    *proxy.Server
+	Server    *front.Server
 	Upstreams func() []*upstream.Upstream
 	Stale     func() bool     // the configuration file has changed, and is not in force
 	Replicas  func() Replicas // nil if there is one process

@@ -12,7 +12,7 @@ import (
 	spans "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
-	"junction/proxy"
+	"junction/proxy/front"
 	"junction/upstream/client"
 )
 
@@ -87,7 +87,7 @@ func (t *Telemetry) instruments(m metric.Meter) error {
 }
 
 // Requests returns the observer of clients' requests; nil if nothing is measured.
-func (t *Telemetry) Requests() proxy.Observer {
+func (t *Telemetry) Requests() front.Observer {
 	if t == nil {
 		return nil
 	}

@@ -11,6 +11,7 @@ import (
 	"junction/auth"
 	"junction/integration/harness/settings"
 	"junction/proxy"
+	"junction/proxy/scope"
 	"junction/upstream"
 	"junction/upstream/client"
 )
@@ -24,7 +25,7 @@ func TestSectionIsReadAsItWas(t *testing.T) {
 	}, "other": {URL: "http://x", Era: client.EraModern, Transport: client.TransportSSE}})
 	wants(t, proxy.Limits{Page: 2, Message: 64 << 10, Patience: 100 * time.Millisecond})
 	wants(t, auth.Config{APIKeys: []auth.Key{{Name: "one", Hash: auth.Hash{1, 2}}}})
-	wants(t, map[string]proxy.Endpoint{"web": {Upstreams: []string{"up"}}})
+	wants(t, map[string]scope.EndpointConfig{"web": {Upstreams: []string{"up"}}})
 }
 
 func wants[T any](t *testing.T, v T) {

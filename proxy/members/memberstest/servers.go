@@ -8,7 +8,7 @@ import (
 	"sync"
 	"testing"
 
-	"junction/proxy"
+	"junction/proxy/front"
 )
 
 // Wanted returns the number of processes behind the address of each junction in the test's
@@ -24,7 +24,7 @@ func Wanted() int {
 // Servers are the members of a junction: servers of the same endpoints, behind one address that
 // sends each request to the next one. A junction of one member is that server itself.
 type Servers struct {
-	All       []*proxy.Server
+	All       []*front.Server
 	Members   []*Member // nil for one server
 	listeners []*httptest.Server
 
@@ -34,7 +34,7 @@ type Servers struct {
 }
 
 // Prepare makes n servers, which have the key in common.
-func (c *Servers) Prepare(t testing.TB, n int, o proxy.Options) {
+func (c *Servers) Prepare(t testing.TB, n int, o front.Options) {
 	t.Helper()
 	c.down = map[int]bool{}
 	cluster := NewCluster()
@@ -43,7 +43,7 @@ func (c *Servers) Prepare(t testing.TB, n int, o proxy.Options) {
 			m := cluster.Member(t)
 			c.Members, o.Members = append(c.Members, m), m
 		}
-		c.All = append(c.All, proxy.New(o))
+		c.All = append(c.All, front.New(o))
 	}
 }
 
@@ -76,7 +76,7 @@ func (c *Servers) Listen() string {
 }
 
 // Each calls f for each server.
-func (c *Servers) Each(f func(*proxy.Server)) {
+func (c *Servers) Each(f func(*front.Server)) {
 	for _, s := range c.All {
 		f(s)
 	}
@@ -93,7 +93,7 @@ func (c *Servers) Close() {
 }
 
 // Shutdown shuts all servers down.
-func (c *Servers) Shutdown() { c.Each((*proxy.Server).Shutdown) }
+func (c *Servers) Shutdown() { c.Each((*front.Server).Shutdown) }
 
 // At returns the URL of one member.
 func (c *Servers) At(i int) string { return c.listeners[i].URL + "/mcp" }

@@ -1,0 +1,39 @@
+package front
+
+import (
+	"net/http"
+	"time"
+)
+
+// deny answers 403.
+func (s *Server) deny(rw http.ResponseWriter, reason, text string) {
+	s.refused(reason, http.StatusForbidden, 0)
+	http.Error(rw, text, http.StatusForbidden)
+}
+
+// SessionStatus describes a legacy session.
+type SessionStatus struct {
+	Principal string // owner
+	Client    string // the client's name for itself (unverified)
+	Version   string // of the protocol
+	Used      time.Time
+}
+
+// Sessions returns the latest used sessions, latest first and at most 20, and the number of
+// sessions in memory.
+func (s *Server) Sessions() (latest []SessionStatus, total int) {
+	const most = 20
+	s.sessions.mu.Lock()
+	defer s.sessions.mu.Unlock()
+	for e := s.sessions.order.Front(); e != nil && len(latest) < most; e = e.Next() {
+		of := e.Value.(*entry)
+		latest = append(latest, SessionStatus{of.s.Principal, of.s.Client, of.s.Version, of.used})
+	}
+	return latest, s.sessions.order.Len()
+}
+
+func (s *Server) refused(reason string, status int, code int64) {
+	if s.observer != nil {
+		s.observer.Refused(reason, status, code)
+	}
+}

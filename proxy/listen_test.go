@@ -1,0 +1,93 @@
+package proxy
+
+import (
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+	"weak"
+
+	"junction/auth"
+	"junction/policy"
+	"junction/proxy/proxytest"
+	"junction/proxy/scope"
+	"junction/proxy/view"
+	"junction/upstream"
+	"junction/upstream/client"
+)
+
+// TestSafety10ChangeIsLazy: neither a changed catalog nor a reload makes anything for principals
+// that ask for nothing. What the worlds before have kept is gone, also for a session whose token
+// has expired.
+func TestSafety10ChangeIsLazy(t *testing.T) {
+	c := proxytest.KeysOfOnePolicy(50, 3, 20)
+	c.Policies = append(c.Policies, policy.Entry{Name: "local", Match: &policy.Match{Kind: policy.List{"local"}},
+		Rules: []policy.Rule{proxytest.Allow(policy.Selector{Tools: policy.List{"up*"}, Prompts: policy.List{"*"}})}})
+	s := coreOf(t, &c)
+	for _, p := range c.Principals {
+		s.listAs(t, p)
+		s.listAs(t, p)
+	}
+	began := s.Snapshot()
+	e := began.Endpoints[""]
+	stream := NewListener(scope.Caller{}, nil)
+	stream.end = func() {}
+	stream.Caller = scope.Caller{Snapshot: began, Endpoint: e, Principal: auth.Local, Subject: began.SubjectViewFor(e, auth.Local)}
+	s.listeners.open[stream] = struct{}{}
+	defer s.listeners.remove(stream)
+	expired := *c.Principals[1]
+	expired.Expires = time.Unix(1, 0)
+	lapsed := scope.Caller{Snapshot: began, Endpoint: e, Principal: &expired, Subject: began.SubjectViewFor(e, &expired)}
+	hearer := &subscriber{Caller: lapsed, session: new(Session)}
+	s.listeners.subscribers[hearer] = struct{}{}
+	lapsed = scope.Caller{}
+	seen := began.SubjectViewFor(e, c.Principals[0]).Sight()
+	prepared, _, _, _ := e.Page(seen, upstream.PartTools, seen.View.Kind(upstream.PartTools, client.EraModern, client.Profile{}), 0,
+		s.limits.Page, nil)
+	old, page := weak.Make(e.View), weak.Make(&prepared[0])
+	seen, prepared = nil, nil
+
+	up := began.Backends[1].(*proxytest.Backend)
+	catalog := *up.Lists
+	catalog.Prompts = append(catalog.Prompts, proxytest.MustTool(t, `{"name":"new"}`).Item)
+	up.Lists = &catalog
+	s.Refresh()
+	if n := s.made.Stocks.Load(); n != 4 {
+		t.Errorf("after the change of one of 3 catalogs %d stocks were made, want 4", n)
+	}
+	now := s.Snapshot()
+	if n := now.Endpoints[""].Cached().Subjects; n != 2 {
+		t.Fatalf("after a change %d principals are remembered, want the two that wait", n)
+	}
+	// local returns what the stream's principal sees now; nil if that was not found out
+	local := func() *view.Sight { return stream.Subject.Found }
+	told := note{method: listChanged[upstream.PartPrompts]}
+	if local() == nil || !slices.Equal(stream.pending, []note{told}) {
+		t.Errorf("the stream is told %v, want that prompts have changed", stream.pending)
+	}
+	n := began.Subjects.Used + began.Pages.Used + int(began.Rulings.Bytes.Load())
+	if n != 0 || began.Subjects.Len() > 0 {
+		t.Errorf("%d bytes stay in the caches of the world before", n)
+	}
+	if runtime.GC(); page.Value() != nil {
+		t.Error("a page of the world before is still in memory")
+	}
+	share := began.SubjectViewFor(e, c.Principals[7]) // of a request in progress
+	if n := len(slices.Collect(share.Sight().All(upstream.PartTools))); n == 0 || e.Cached().Subjects != 0 {
+		t.Errorf("a request in the world before sees %d tools, and %d principals are kept", n, e.Cached().Subjects)
+	}
+	if s.Refresh(); local() != nil {
+		t.Error("what the stream's principal sees was found out, although nothing has changed")
+	}
+	if hearer.Snapshot != s.Snapshot() || len(hearer.waiting) > 0 {
+		t.Error("a session whose token has expired stays in the world before")
+	}
+	began, e, share = nil, nil, nil
+	for range 3 {
+		s.Refresh()
+		runtime.GC()
+	}
+	if old.Value() != nil {
+		t.Error("the view of a world before is still in memory")
+	}
+}

@@ -1,0 +1,41 @@
+package scope
+
+import (
+	"time"
+
+	"junction/auth"
+	"junction/policy"
+	"junction/proxy/pins"
+	"junction/proxy/view"
+)
+
+// Config is the part of the configuration that a reload can change.
+type Config struct {
+	Names          view.Names
+	Endpoints      map[string]EndpointConfig
+	Guard          *auth.Guard    // nil rejects every request
+	Policy         *policy.Policy // nil allows nothing
+	Pins           *pins.Pins     // for pinned policies; nil hides all their tools
+	People         People         // nil: no user signs in to an upstream
+	FirstWait      time.Duration  // of tools/list for servers that are starting; 0 is 1s
+	AllowedOrigins []string       // in addition to loopback origins, which are allowed if the Guard has a Verifier
+	AllowedHosts   []string       // in addition to loopback hosts
+	BehindProxy    bool           // accepts headers of a proxy although the Guard has no Verifier
+}
+
+// EndpointConfig is an entry of the endpoints section: the URL /NAME/mcp with its own upstreams, merged,
+// and its own policies.
+type EndpointConfig struct {
+	// Upstreams are the names of the endpoint's upstreams. Default: all.
+	Upstreams []string `yaml:"upstreams"`
+	// Surface is the value that policies match, such as cli, web or chat. Default: the endpoint's
+	// name.
+	Surface string `yaml:"surface"`
+	// Catalog is full (the default) or search. With search, tools/list has only the tools of
+	// Always, search_tools, and a call tool for each class of tools. All allowed tools can still be
+	// called by their names. Use search for clients that cannot handle hundreds of tools and do not
+	// search by themselves.
+	Catalog policy.Catalog `yaml:"catalog"`
+	// Always are globs for the tools that stay listed with catalog: search, as in policies.
+	Always policy.List `yaml:"always"`
+}
