@@ -26,6 +26,7 @@ var small = map[string]string{
 	"cmd/junction/pages/frame": "layout, style and headers of the pages that the proxy and the commands show",
 	"cmd/junction/runfile":     "how a command finds the running proxy",
 	"cmd/pack/lock":            "the lock file, which junction writes and both programs read",
+	"cmd/watch":                "when files have changed: the configuration and packs",
 	"cmd/pack/tree":            "the checksum of the folder of a pack",
 	"integration/agents":       "only tests",
 	"proxy/members":            "what a member of several processes can do, without a database",

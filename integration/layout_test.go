@@ -63,6 +63,7 @@ var arrows = map[string][]string{
 	"cmd/junction/pages": {"cmd/junction/clients", "cmd/junction/diagnose", "upstream/prose", "proxy", "upstream",
 		"cmd/junction/pages/frame", "proxy/front"}, // the words of states
 	// junction tools and junction call are calls of an upstream, with raw results
+	// junction tools and junction call are calls over a connection, with raw results
 	"cmd/junction/cli": {"cmd/junction/config", "cmd/junction/diagnose", "upstream/prose", "cmd/junction/runfile", "auth",
 		"policy", "proxy/pins", "proxy/search", "upstream", "auth/oauth", "cmd/junction/signon",
 		"upstream/shell", "upstream/loopback", "upstream/client", "upstream/definition", "upstream/jsonrpc",
@@ -125,10 +126,11 @@ var arrows = map[string][]string{
 	"upstream/jsonrpc":    {"upstream/raw"},
 
 	// A pack runs commands as upstream does, and checks arguments as proxy does.
-	"cmd/junction-pack":     {"cmd/junction-pack/cli", "cmd/build", "upstream/sandbox"},
-	"cmd/junction-pack/cli": {"cmd/pack/tree", "cmd/pack/lock", "cmd/pack/manifest", "cmd/pack", "upstream/prose", "upstream/shell"},
+	"cmd/junction-pack": {"cmd/junction-pack/cli", "cmd/build", "upstream/sandbox"},
+	"cmd/junction-pack/cli": {"cmd/pack/tree", "cmd/pack/lock", "cmd/pack/manifest", "cmd/pack", "upstream/prose", "upstream/shell",
+		"cmd/junction-pack/serve"},
 	"cmd/pack": {"cmd/pack/command", "cmd/pack/manifest", "cmd/pack/openapi",
-		"cmd/pack/web", "upstream/files", "proxy/origin", "proxy/schema", "upstream/raw"},
+		"cmd/pack/web", "proxy/schema", "upstream/raw"},
 	"cmd/pack/openapi": {"cmd/pack/manifest", "cmd/pack/template", "cmd/pack/web",
 		"upstream/files"},
 	// a fetched document may not lead to a private network, as the documents of strangers may not
@@ -136,6 +138,8 @@ var arrows = map[string][]string{
 	"cmd/pack/command": {"cmd/pack/manifest", "cmd/pack/template", "upstream/sandbox", "upstream/transport"},
 	"cmd/pack/manifest": {"cmd/pack/template", "upstream/files", "upstream/prose", "upstream/yamlread", "proxy/schema",
 		"upstream/command", "upstream/raw", "upstream/shell", "upstream/loopback"},
+	"cmd/watch":               {"upstream/pace"},
+	"cmd/junction-pack/serve": {"cmd/pack", "cmd/pack/manifest", "cmd/watch", "proxy/origin", "upstream/files"},
 }
 
 // forTests are packages of test support: they import what they like, and only tests import them.
@@ -206,6 +210,12 @@ func TestLayoutRules(t *testing.T) {
 		}, []string{
 			"proxy/a.go:3: proxy imports " + mcpGo + "server: of mcp-go only mcp, outside cmd and tests",
 			"proxy/a.go:4: proxy imports " + goSDK + "/mcp: only tests do",
+		}},
+		{"another client", map[string]string{
+			"cmd/junction/a.go":      "// Command junction is here.\npackage main\nimport _ \"" + mcpGo + "client/transport\"\n",
+			"cmd/junction/a_test.go": "package main\nimport _ \"" + mcpGo + "client\"\n",
+		}, []string{
+			"cmd/junction/a.go:3: cmd/junction imports " + mcpGo + "client/transport: upstream/client is the client of MCP; only tests use another",
 		}},
 		{"old names in comments", map[string]string{"policy/a.go": "// Package policy is here.\npackage policy\n" +
 			"// g does it.\nfunc f() {}\n// A T is one.\ntype T int\n// U is one.\ntype V int\n// W\n"},
@@ -441,6 +451,8 @@ func (p *sourcePackage) imports(dir string, file *ast.File) (problems []string) 
 			bad("arrows has no such arrow")
 		case strings.HasPrefix(to, mcpGo) && to != mcpGo+"mcp" && !strings.HasPrefix(dir, "cmd/"):
 			bad("of mcp-go only mcp, outside cmd and tests")
+		case strings.HasPrefix(to, mcpGo+"client"):
+			bad("upstream/client is the client of MCP; only tests use another")
 		}
 	}
 	return problems

@@ -48,9 +48,9 @@ func callTarget(find finder) handler {
 //	answer    the result or error is converted to the client's era (bridge.go)
 //
 // A modern upstream may answer a legacy client's call with requests to the client. Junction sends
-// the client's answers back with another call. If the snapshot has changed meanwhile, permitAgain
-// checks the call again first. The target and the arguments do not change, so the upstream gets
-// exactly the call that was permitted.
+// the client's answers back with another call (callInRounds). If the snapshot has changed meanwhile,
+// permitAgain checks the call again first. The target and the arguments do not change, so the upstream
+// gets exactly the call that was permitted.
 // A modern client sends a new request for each round, and each request runs all steps.
 //
 // permit stores the policy decision in x.decision. Its error is sent to the client.
@@ -77,30 +77,35 @@ func (s *Core) call(ctx context.Context, x *Exchange, find finder, permit func(*
 	if err != nil {
 		return Result{}, err
 	}
+	if declined, err := s.approve(ctx, x, st); declined != nil || err != nil {
+		return resultOf(declined), err
+	}
+	if r, ok := s.reusable(x, c); ok {
+		return s.filtered(x, r, nil)
+	}
+	switch {
+	case st.Kind == stateParked:
+		return s.parked.resume(ctx, s, x, st)
+	case x.Era == client.EraModern && x.legacyTarget() && x.Who.Profile.Asks():
+		return s.parked.begin(ctx, s, x, c)
+	}
+	r, err := s.callUpstream(ctx, x, c)
+	if x.Era == client.EraLegacy && err == nil && r.Type == client.TypeInputRequired {
+		return s.callInRounds(ctx, x, c, r, permit)
+	}
+	return s.filtered(x, r, err)
+}
+
+// callInRounds goes on with a legacy client's call, to which a modern upstream has returned requests
+// to the client (r). In each round the client gets the requests on its stream, and the upstream is
+// called again with the responses.
+func (s *Core) callInRounds(ctx context.Context, x *Exchange, c *upstream.Call, r client.Result,
+	permit func(*Exchange, *view.Target) error) (Result, error) {
 	var asked rounds
 	for {
-		if declined, err := s.approve(ctx, x, st); declined != nil || err != nil {
-			return resultOf(declined), err
-		}
-		if r, ok := s.reusable(x, c); ok {
-			r, err := x.filter(r, nil)
-			if err != nil {
-				return s.answerError(x, err)
-			}
-			return s.answerResult(x, r)
-		}
-		switch {
-		case st.Kind == stateParked:
-			return s.parked.resume(ctx, s, x, st)
-		case x.Era == client.EraModern && x.legacyTarget() && x.Who.Profile.Asks():
-			return s.parked.begin(ctx, s, x, c)
-		}
-		r, err := x.filter(s.make(ctx, x, c))
-		if err != nil {
+		var err error
+		if r, err = x.filter(r, nil); err != nil {
 			return s.answerError(x, err)
-		}
-		if x.Era == client.EraModern || r.Type != client.TypeInputRequired {
-			return s.answerResult(x, r)
 		}
 		if err := asked.next(ctx, x, c, r); err != nil {
 			return Result{}, err
@@ -108,7 +113,21 @@ func (s *Core) call(ctx context.Context, x *Exchange, find finder, permit func(*
 		if err := s.permitAgain(x, permit); err != nil {
 			return Result{}, err
 		}
+		if declined, err := s.approve(ctx, x, state{}); declined != nil || err != nil {
+			return resultOf(declined), err
+		}
+		if r, err = s.callUpstream(ctx, x, c); err != nil || r.Type != client.TypeInputRequired {
+			return s.filtered(x, r, err)
+		}
 	}
+}
+
+// filtered answers with an upstream's result or error, without the parts that policy hides.
+func (s *Core) filtered(x *Exchange, r client.Result, err error) (Result, error) {
+	if r, err = x.filter(r, err); err != nil {
+		return s.answerError(x, err)
+	}
+	return s.answerResult(x, r)
 }
 
 // reusable returns the kept result of an equal call of the same caller, if there is one. If there
@@ -140,9 +159,9 @@ func (s *Core) reusable(x *Exchange, c *upstream.Call) (r client.Result, ok bool
 	return r, false
 }
 
-// make makes the call, and keeps the result if it may be reused: a success during which the
+// callUpstream makes the call, and keeps the result if it may be reused: a success during which the
 // upstream has sent no server request.
-func (s *Core) make(ctx context.Context, x *Exchange, c *upstream.Call) (client.Result, error) {
+func (s *Core) callUpstream(ctx context.Context, x *Exchange, c *upstream.Call) (client.Result, error) {
 	r, err := x.target.Backend.Call(ctx, c)
 	if x.reuse != (answers.Key{}) && err == nil && r.Type == client.TypeComplete && !r.Failed() && !x.asked.Load() {
 		s.answers.Put(x.reuse, r.Text(), x.target.Reuse)

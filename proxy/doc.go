@@ -25,12 +25,12 @@
 //	Core.dispatch            dispatch.go         methods, call tools (package search), rate limits of policy
 //	Core.call                call.go             find, permit, validate, approve, call, filter, answer
 //	parkedCalls.begin        parked.go           if a modern client calls a legacy server: the call may be parked
-//	Core.make                call.go             calls the upstream, and keeps the result if it may be reused
+//	Core.callUpstream        call.go             calls the upstream, and keeps the result if it may be reused
 //	Core.answerResult        bridge.go           converts the result to the client's era
 //	request.Succeed          front/request.go    is Front.Succeed
 //	reply.succeed            front/reply.go      one JSON document, or the last event of a stream
 //
-// Core.make calls (*upstream.Upstream).Call. The documentation of package upstream continues from
+// Core.callUpstream calls (*upstream.Upstream).Call. The documentation of package upstream continues from
 // there.
 //
 // # A server request to a legacy client
@@ -68,6 +68,24 @@
 //	parkedCalls.resume       parked.go           finds the parked call, instead of begin
 //	parked.deliver           parked.go           gives each answer to its Ask, and so to package upstream
 //	parked.wait              parked.go           waits again: for the result, or for the next server request
+//
+// # A change of a catalog
+//
+// A server sends list_changed, or its list was read again. The new tools reach the clients in these
+// steps. Only the endpoints with this server are compiled again, and only callers with a stream or a
+// subscription cost anything; the others find the new list when they ask for it.
+//
+//	Core.Refresh             server.go           builds the next snapshot; changes wait for each other only here
+//	Snapshot.stockUp         scope/snapshot.go   keeps the stocks of all catalogs that have not changed
+//	View.Current             view/view.go        whether an endpoint keeps its view; else it is compiled again
+//	Core.renew               listen.go           moves streams and subscriptions to the new snapshot
+//	listeners.undecided      listen.go           the callers that have streams and subscriptions
+//	Snapshot.Adopt           scope/endpoint.go   the caller in the new snapshot, without a lock
+//	Caller.SameList          scope/endpoint.go   compares rights and stocks, or else the prints of both lists
+//	listeners.move           listen.go           queues one list_changed for each stream whose list has changed
+//	Core.Drain               listen.go           its messages, for the front
+//	Server.listen            front/streams.go    writes them; with several members, modern clients wait 200 ms
+//	Core.follow              subscriptions.go    moves subscriptions of replaced upstreams, in the background
 //
 // # Other files
 //

@@ -184,19 +184,19 @@ func failure(upstreamName, kind, text string) *jsonrpc.Error {
 		Data: fmt.Appendf(nil, `{"junction":{"upstream":%s,"kind":"%s"}}`, raw.Quote(upstreamName), kind)}
 }
 
-// overuseRefusal returns the error for a request beyond its account's limit. The status is 429 if
-// the account has used its share. With 503, a proxy in front might treat Junction as broken and
-// stop sending other callers' requests.
+// overuseRefusal returns the error for a request beyond its account's limit. If only the account has
+// used its share, the reason is ReasonShare and not ReasonBusy: a proxy in front might take Junction
+// for broken, and stop sending the requests of other callers.
 func overuseRefusal(e *budget.Exceeded) *Refusal {
 	things := [budget.Quotas]string{"requests are in progress", "streams are open", "bytes are held"}[e.Quota]
-	wait, remedy := "1", "wait until a request of yours is over"
+	wait, remedy := "1", "wait until one of your requests has ended"
 	if e.Quota == budget.Streams {
 		wait, remedy = "30", "close a stream"
 	}
 	var r *Refusal
 	if e.Own > 0 && e.Own+e.Others < e.Total {
 		r = Refuse(ReasonShare, mcp.INTERNAL_ERROR,
-			"too many %s for you: %d, and your share of %s is no more now; %s", things, e.Own, e.Quota.Limit(), remedy)
+			"too many %s for you: %d, and more would exceed your share of %s; %s", things, e.Own, e.Quota.Limit(), remedy)
 	} else {
 		r = Refuse(ReasonBusy, mcp.INTERNAL_ERROR,
 			"too many %s: %d for you and %d for others (%s); try again later", things, e.Own, e.Others, e.Quota.Limit())

@@ -1,6 +1,9 @@
 package proxy
 
 import (
+	"context"
+	"fmt"
+	"net/netip"
 	"runtime"
 	"slices"
 	"testing"
@@ -8,6 +11,7 @@ import (
 	"weak"
 
 	"junction/auth"
+	"junction/auth/authtest"
 	"junction/policy"
 	"junction/proxy/proxytest"
 	"junction/proxy/scope"
@@ -89,5 +93,90 @@ func TestSafety10ChangeIsLazy(t *testing.T) {
 	}
 	if old.Value() != nil {
 		t.Error("the view of a world before is still in memory")
+	}
+}
+
+// watchful is a backend that is asked while a sight is made. It counts how often the lock of the
+// listeners is held then.
+type watchful struct {
+	*proxytest.Backend
+	core          *Core
+	asked, locked int
+}
+
+func (b *watchful) Separates() bool {
+	if b.core == nil {
+		return false
+	}
+	b.asked++
+	if b.core.listeners.mu.TryLock() {
+		b.core.listeners.mu.Unlock()
+	} else {
+		b.locked++
+	}
+	return false
+}
+
+// known accepts every principal that was authenticated before.
+type known struct{}
+
+func (known) Verify(context.Context, string, netip.Addr) (*auth.Principal, error) {
+	return nil, auth.ErrInvalidToken
+}
+func (known) Still(*auth.Principal) bool { return true }
+
+// streamsOf opens a stream for each principal of a crowd.
+func streamsOf(s *Core, c *proxytest.Crowd) (all []*Listener) {
+	w := s.Snapshot()
+	for _, p := range c.Principals {
+		e := w.EndpointFor("", p)
+		l := NewListener(scope.Caller{Snapshot: w, Endpoint: e, Principal: p, Subject: w.SubjectViewFor(e, p)}, nil)
+		s.Join(l, func() {})
+		all = append(all, l)
+	}
+	return all
+}
+
+// TestListsAreComparedWithoutTheLock: after a change of a catalog, what each caller with a stream
+// sees is found out while other streams can come and go.
+func TestListsAreComparedWithoutTheLock(t *testing.T) {
+	c := proxytest.KeysOfOnePolicy(20, 2, 20)
+	s, backends := mustCore(t), c.Backends(t)
+	up := &watchful{Backend: backends[0].(*proxytest.Backend)}
+	backends[0] = up
+	s.ApplyBackends(scope.Config{Guard: &auth.Guard{Verifier: known{}, Log: authtest.Log(t)}, Policy: proxytest.MustPolicy(t, c.Policies)}, backends)
+	streams := streamsOf(s, &c)
+	changed := *up.Lists
+	changed.Tools = append(slices.Clone(changed.Tools), proxytest.MustTool(t, `{"name":"new"}`))
+	up.Lists, up.core = &changed, s
+	s.Refresh()
+	if up.asked < len(streams) || up.locked > 0 {
+		t.Errorf("%d times something was found out for %d streams, and %d times under the lock; want never",
+			up.asked, len(streams), up.locked)
+	}
+	for i, l := range streams {
+		if got := s.Drain(l); len(got) != 1 {
+			t.Errorf("stream %d is told %q, want that the tools have changed", i, got)
+		}
+	}
+}
+
+// BenchmarkListChanged changes a tool of a server with 2,000 tools, while 500 callers with policies of
+// their own have streams.
+func BenchmarkListChanged(b *testing.B) {
+	c := proxytest.KeysOfOnePolicy(500, 1, 2000)
+	s, backends := mustCore(b), c.Backends(b)
+	s.ApplyBackends(scope.Config{Guard: &auth.Guard{Verifier: known{}, Log: authtest.Log(b)}, Policy: proxytest.MustPolicy(b, c.Policies)}, backends)
+	streams := streamsOf(s, &c)
+	up := backends[0].(*proxytest.Backend)
+	for i := 0; b.Loop(); i++ {
+		changed := *up.Lists
+		changed.Tools = slices.Clone(changed.Tools)
+		changed.Tools[1] = proxytest.MustTool(b, fmt.Sprintf(`{"name":"write_tool1","title":"%d"}`, i))
+		up.Lists = &changed
+		s.Refresh()
+		for _, l := range streams {
+			s.Drain(l)
+		}
 	}
 }

@@ -82,7 +82,7 @@ func (l *parkedCalls) begin(ctx context.Context, s *Core, x *Exchange, c *upstre
 	if !l.start(func() {
 		defer p.cancel(nil)
 		defer p.held.Release()
-		p.finish(x.filter(s.make(calling, x, &own)))
+		p.finish(x.filter(s.callUpstream(calling, x, &own)))
 	}) {
 		p.cancel(nil)
 		p.held.Release()

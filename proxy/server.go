@@ -156,27 +156,20 @@ func (s *Core) Apply(c scope.Config, upstreams []*upstream.Upstream) {
 // ApplyBackends is Apply for anything that answers as an upstream does.
 func (s *Core) ApplyBackends(c scope.Config, backends []view.Backend) {
 	c.Names, c.FirstWait = c.Names.WithDefaults(), cmp.Or(c.FirstWait, time.Second)
-	s.changing.Lock()
-	defer s.changing.Unlock()
-	s.swap(scope.New(c, backends, s.snapshot.Load(), &s.made))
+	s.change(func(old *scope.Snapshot) *scope.Snapshot { return scope.New(c, backends, old, &s.made) })
 	s.answers.Clear()
 }
 
 // Refresh adopts changed catalogs and notifies the listeners of each endpoint whose list changed.
 func (s *Core) Refresh() {
-	s.changing.Lock()
-	defer s.changing.Unlock()
-	old := s.snapshot.Load()
-	s.swap(scope.New(old.Config, old.Backends, old, &s.made))
+	s.change(func(old *scope.Snapshot) *scope.Snapshot { return scope.New(old.Config, old.Backends, old, &s.made) })
 }
 
 // Recheck ends the streams of principals that the Guard rejects now, and notifies users whose own
 // upstreams changed. The Guard finds out about revoked tokens itself; Recheck does not
 // report them.
 func (s *Core) Recheck() {
-	s.changing.Lock()
-	defer s.changing.Unlock()
-	s.renew(s.snapshot.Load())
+	s.renew(s.snapshot.Load()) // a newer snapshot checks the principals itself
 	s.follow()
 }
 
@@ -185,22 +178,32 @@ func (s *Core) Settle() {
 	if s.snapshot.Load().Settled() {
 		return
 	}
-	s.changing.Lock()
-	defer s.changing.Unlock()
-	if old := s.snapshot.Load(); !old.Settled() { // many requests may wait for one server
-		s.swap(scope.New(old.Config, old.Backends, old, &s.made))
-	}
+	s.change(func(old *scope.Snapshot) *scope.Snapshot {
+		if old.Settled() { // many requests may wait for one server
+			return nil
+		}
+		return scope.New(old.Config, old.Backends, old, &s.made)
+	})
 }
 
-// swap stores the snapshot and notifies the listeners of changes; s.changing is held.
-func (s *Core) swap(w *scope.Snapshot) {
-	old := s.snapshot.Swap(w)
-	s.renew(w)
-	s.follow()
-	old.Close()
+// change replaces the snapshot by the one that build returns, unless that is nil. Then it notifies the
+// listeners of changes, without a lock, because that takes long.
+func (s *Core) change(build func(old *scope.Snapshot) *scope.Snapshot) {
+	s.changing.Lock()
+	old := s.snapshot.Load()
+	w := build(old)
+	if w == nil {
+		s.changing.Unlock()
+		return
+	}
+	s.snapshot.Store(w)
 	if problems := w.Problems(); s.hooks.Problems != nil && !slices.Equal(problems, old.Problems()) {
 		s.hooks.Problems(problems)
 	}
+	s.changing.Unlock()
+	s.renew(w)
+	s.follow()
+	old.Close()
 }
 
 // Shutdown ends the streams: each modern subscription gets its result. In-flight calls go on, and

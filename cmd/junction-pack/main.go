@@ -2,7 +2,7 @@
 // of the program junction, which runs it for an upstream with the key pack. Neither program imports
 // packages of the other: package pack and the packages below it have what both know about packs.
 //
-// Package cli has the commands.
+// Package cli has the commands, and package serve serves a pack.
 package main
 
 import (

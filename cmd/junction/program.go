@@ -106,6 +106,7 @@ func runProxy(ctx context.Context, o options) error {
 	}
 	defer p.close()
 	p.logMemory(limitErr)
+	p.logMissing()
 	defer runtime.KeepAlive(ballast())
 	return p.serve(ctx)
 }

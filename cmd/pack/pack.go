@@ -1,9 +1,8 @@
-// Package pack makes an MCP server of the manifests of a pack.
+// Package pack makes the tools, prompts and resources of a pack from its manifests, for the program
+// that serves them, and for the one that shows a person what they will do.
 //
 // pack.go has the tools of a pack and a call of one; content.go makes results. sampling.go asks the
-// model of the client. offers.go has the prompts and resources of a pack. server.go serves all of
-// them with mcp-go, in both eras, over stdio and Streamable HTTP (http.go). watch.go reads changed
-// files again.
+// model of the client.
 //
 // Package manifest reads the manifest, and package template the placeholders in it. Package command
 // runs commands, package web sends requests, and package openapi makes tools of OpenAPI documents.

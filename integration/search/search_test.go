@@ -222,6 +222,23 @@ func TestSearchCallIsCancelled(t *testing.T) {
 	})
 }
 
+// TestSearchFindsWholeNames: a word of a tool's own name finds it, also where clients see the name cut
+// off before the word.
+func TestSearchFindsWholeNames(t *testing.T) {
+	harness.EachEra(t, func(t *testing.T, p harness.Pair) {
+		name := "orgs_set-permissions-for-all-members-of-quarantined-repositories"
+		tool := json.RawMessage(`{"name":"` + name + `","inputSchema":{"type":"object"}}`)
+		s := p.Serve(t, upstreamtest.Script{Tools: append(definitions(), tool)})
+		j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config},
+			Policy: harness.MustPolicy(t, everywhere)})
+		j.Offers(t, "up")
+		f := search(t, j.Talk(t), `{"query":"quarantined things"}`)
+		if got := f.names(t); len(got) != 1 || strings.Contains(got[0], "quarantined") {
+			t.Errorf("found are %q, want the tool under a name that is cut off", got)
+		}
+	})
+}
+
 // TestSearchBadInput calls the tools with arguments that make no sense. The error says what to do,
 // and nothing reaches the upstream.
 func TestSearchBadInput(t *testing.T) {

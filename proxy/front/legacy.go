@@ -156,7 +156,8 @@ func (f legacyFront) get(x *request) error {
 	w, r := x.reply.w, x.request
 	if header(r.Header, "Mcp-Session-Id") == "" {
 		w.Header().Set("Allow", "POST")
-		http.Error(w, "There is no stream without a session (Mcp-Session-Id).", http.StatusMethodNotAllowed)
+		http.Error(w, "This is an MCP endpoint. Add this URL to an MCP client. "+
+			"(A GET needs the header Mcp-Session-Id of a session.)", http.StatusMethodNotAllowed)
 		return nil
 	}
 	if err := f.enter(x); err != nil {
@@ -242,11 +243,11 @@ func (f legacyFront) batch(all *request, body []byte) error {
 			grants[i].Release()
 		}
 	}()
-	var members sync.WaitGroup
+	var working sync.WaitGroup
 	for i, item := range items {
-		members.Go(func() { answers[i], grants[i] = f.member(all, item) })
+		working.Go(func() { answers[i], grants[i] = f.batchItem(all, item) })
 	}
-	members.Wait()
+	working.Wait()
 	answers = slices.DeleteFunc(answers, func(a []byte) bool { return a == nil })
 	if len(answers) == 0 {
 		all.reply.w.WriteHeader(http.StatusAccepted)
@@ -260,9 +261,9 @@ func (f legacyFront) batch(all *request, body []byte) error {
 // maxBatch bounds the messages of one batch.
 const maxBatch = 64
 
-// member answers one message of a batch, and returns the grant of the answer. text is nil if the
+// batchItem answers one message of a batch, and returns the grant of the answer. text is nil if the
 // message has no answer.
-func (f legacyFront) member(all *request, item []byte) (text []byte, held budget.Grant) {
+func (f legacyFront) batchItem(all *request, item []byte) (text []byte, held budget.Grant) {
 	x := &request{server: all.server, request: all.request, session: all.session}
 	f.Prepare(&x.Exchange, x, all.Caller, all.Held.Empty())
 	x.Era, x.Exchange.Session, x.Client, x.Size = all.Era, all.Exchange.Session, all.Client, len(item)
@@ -287,7 +288,7 @@ func (f legacyFront) member(all *request, item []byte) (text []byte, held budget
 	return answer.text, x.Held
 }
 
-// memory is a ResponseWriter that keeps the answer to a member of a batch.
+// memory is a ResponseWriter that keeps the answer to one message of a batch.
 type memory struct {
 	text   []byte
 	header http.Header

@@ -1,10 +1,10 @@
-// Package yamlread has the code that the readers of the configuration and of pack manifests share:
-// the list of mistakes with their lines, the paths of values, references such as ${VAR}, and
-// descriptions of yaml.v3 nodes.
+// Package yamlread reads YAML strictly: a file of the configuration, or the manifest of a pack. Every
+// mistake has its line, the path of its value, and a remedy.
 //
-// Each reader walks the nodes itself, because they differ at each node. The reader of the
-// configuration resolves references, keeps their values out of messages, and reads disabled
-// upstreams leniently. The reader of manifests has several forms for one value.
+// reader.go walks the nodes of yaml.v3 into the types of a decoder, which reads the single values:
+// the configuration resolves references, keeps their values out of messages, and reads disabled
+// upstreams leniently; manifests have several forms for one value. syntax.go finds the reason why a
+// text is not YAML.
 package yamlread
 
 import (
@@ -134,6 +134,8 @@ func Kind(n *yaml.Node) string {
 		return "a list"
 	}
 	switch n.ShortTag() {
+	case "!!null":
+		return "nothing"
 	case "!!int", "!!float":
 		return "a number"
 	case "!!bool":

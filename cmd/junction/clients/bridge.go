@@ -296,6 +296,8 @@ func (e *Entry) bridge(f *fields, r *reader, command string, args []string) bool
 		r.note("stays a command, because Junction has no equivalent for %s of %s", got.kept, b.name)
 		return false
 	}
+	e.command = &Entry{Env: map[string]Value{}}
+	e.command.local(f, r, command, args)
 	env := f.environment()
 	got.expand(env)
 	headers := map[string]any{}

@@ -100,6 +100,28 @@ func TestBridges(t *testing.T) {
 	}
 }
 
+// TestBridgePresent: a bridge that a person has added as a command is present.
+func TestBridgePresent(t *testing.T) {
+	h := mustHome(t, "linux", map[string]string{".cursor/mcp.json": `{"mcpServers": {
+		"command": {"command": "npx", "args": ["mcp-remote", "https://one.example.com/mcp"], "env": {"A": "b"}},
+		"url": {"command": "npx", "args": ["mcp-remote", "https://two.example.com/mcp"]},
+		"new": {"command": "npx", "args": ["mcp-remote", "https://three.example.com/mcp"]}}}`})
+	servers, errs := h.Read(h.Places())
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	m := Merge{Getenv: h.Getenv, Existing: []Known{
+		{Name: "mine", Command: []string{"npx", "mcp-remote", "https://one.example.com/mcp"}, Env: map[string]string{"A": "b"}},
+		{Name: "two", URL: "https://two.example.com/mcp"}}}
+	var got []string
+	for _, o := range m.Plan(servers) {
+		got = append(got, o.Server.Name+" "+string(o.Result)+" "+o.Name)
+	}
+	if got, want := strings.Join(got, ", "), "command present mine, url present two, new new new"; got != want {
+		t.Errorf("the plan is %s, want %s", got, want)
+	}
+}
+
 // TestBridgeTyped: a command that a person types stays a command.
 func TestBridgeTyped(t *testing.T) {
 	h := mustHome(t, "linux", nil)

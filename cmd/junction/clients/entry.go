@@ -37,6 +37,8 @@ type Entry struct {
 	ConnectTimeout time.Duration
 
 	Notes []string // what the entry lacks, and what is to be done
+
+	command *Entry // the same with the command of a bridge; nil without a bridge
 }
 
 // Secrets returns the labels of the secrets in the entry.

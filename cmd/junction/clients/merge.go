@@ -102,6 +102,11 @@ func (m *Merge) Plan(servers []*Server) []Outcome {
 		k.Name = NameOf(s.Name)
 		same := slices.IndexFunc(news, func(n added) bool { return n.known.equal(k) })
 		present, differs := m.present(k)
+		if present == "" && s.Entry.command != nil { // a person may have added the command
+			command := s.Entry.command.known(m.Getenv)
+			command.Name = k.Name
+			present, differs = m.present(command)
+		}
 		if present == "" && m.Origin != nil {
 			present = m.imported(k, m.Origin(s), servers)
 			differs = true

@@ -271,8 +271,8 @@ func LoadKeys(file string) (*Config, []int, error) {
 		return nil, nil, err
 	}
 	c, d := parse(file, text, os.LookupEnv, false)
-	if len(c.Rejecting(d.problems)) > 0 {
-		return nil, nil, Unusable(file, d.problems)
+	if len(c.Rejecting(d.Problems)) > 0 {
+		return nil, nil, Unusable(file, d.Problems)
 	}
 	lines := make([]int, len(c.Auth.APIKeys))
 	for i := range lines {
@@ -300,7 +300,7 @@ func parse(file string, text []byte, getenv func(string) (string, bool), all boo
 		c.separate()
 		c.validate(d)
 	}
-	d.problems.Sort()
+	d.Problems.Sort()
 	return c, d
 }
 

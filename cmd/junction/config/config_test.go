@@ -53,8 +53,8 @@ func testEnv() func(string) (string, bool) {
 // parseText is Load for a text, without the warnings.
 func parseText(file string, text []byte, getenv func(string) (string, bool)) (*Config, error) {
 	c, d := parse(file, text, getenv, false)
-	if len(d.problems) > 0 {
-		return nil, d.problems
+	if len(d.Problems) > 0 {
+		return nil, d.Problems
 	}
 	return c, nil
 }
@@ -180,13 +180,13 @@ func TestExampleMentionsEveryKey(t *testing.T) {
 	all := commented.ReplaceAll(text, []byte("$1$2"))
 	all = bytes.Replace(all, []byte("driver: sqlite"), []byte("driver: postgres"), 1) // which replicas need
 	c, d := parse("example", all, environment(map[string]string{"HOME": "/home/me", "GITHUB_TOKEN": "token"}), false)
-	if len(d.problems) > 0 {
-		t.Fatalf("with all keys uncommented:\n%v", d.problems)
+	if len(d.Problems) > 0 {
+		t.Fatalf("with all keys uncommented:\n%v", d.Problems)
 	}
 	// Upstreams, endpoints and globs are the only keys that a person invents.
 	given, element := map[string]bool{}, regexp.MustCompile(`\[\d+\]`)
 	verdict := regexp.MustCompile(`\.(ask|deny)\.`) // what they select has the same keys
-	for path := range d.lines {
+	for path := range d.Lines {
 		parts := strings.Split(path, ".")
 		if parts[0] == "endpoints" && len(parts) > 1 {
 			parts[1] = "*"

@@ -59,7 +59,7 @@ var namePrefix = regexp.MustCompile(`^[A-Za-z0-9_.-]{0,32}$`)
 func (d *decoder) api(a *API) {
 	at := a.Path()
 	switch {
-	case a.Spec.Source == "" && d.lines[at+".spec"] == 0:
+	case a.Spec.Source == "" && d.Lines[at+".spec"] == 0:
 		d.bad(at, "has no spec; add spec: openapi.yaml, or a URL")
 	case !a.Spec.open && IsURL(a.Spec.Value()) && AddressProblem(a.Spec.Value()) != "":
 		d.bad(at+".spec", "%s", AddressProblem(a.Spec.Value()))

@@ -31,7 +31,7 @@ const OutputFile = "output"
 
 // check validates the values that could be read.
 func (d *decoder) check(m *Manifest) {
-	if len(m.Tools)+len(m.OpenAPI)+len(m.Prompts)+len(m.Resources) == 0 && len(d.problems) == 0 {
+	if len(m.Tools)+len(m.OpenAPI)+len(m.Prompts)+len(m.Resources) == 0 && len(d.Problems) == 0 {
 		d.bad("", "has no tools; add tools: { name: { … } }, or openapi: { name: { spec: openapi.yaml } }")
 	}
 	for _, a := range m.OpenAPI {
@@ -129,13 +129,13 @@ var ofCommands = []string{"shell", "stdin", "dir", "env", "inherit_env", "sandbo
 func (d *decoder) kinds(path string, t *Tool) {
 	kinds := 0
 	for _, key := range []string{"command", "http", "prompt"} {
-		if d.lines[path+"."+key] > 0 {
+		if d.Lines[path+"."+key] > 0 {
 			kinds++
 		}
 	}
-	if kinds == 1 && d.lines[path+".command"] == 0 {
+	if kinds == 1 && d.Lines[path+".command"] == 0 {
 		for _, key := range ofCommands {
-			if d.lines[path+"."+key] > 0 {
+			if d.Lines[path+"."+key] > 0 {
 				d.bad(path+"."+key, "is for commands only; remove it")
 			}
 		}
@@ -143,7 +143,7 @@ func (d *decoder) kinds(path string, t *Tool) {
 	switch {
 	case kinds > 1:
 		d.bad(path, "has more than one of command, http and prompt; make a tool of each")
-	case d.lines[path+".command"] > 0:
+	case d.Lines[path+".command"] > 0:
 		d.runs(path, t)
 	case t.Prompt != nil:
 		if t.Output != "" && t.Output != OutputJSON && t.Output != OutputText {
@@ -158,7 +158,7 @@ func (d *decoder) kinds(path string, t *Tool) {
 			d.bad(path+".output", "must be text or json; the API says what else its answer is")
 		}
 		d.http(path+".http", t.HTTP)
-	case slices.ContainsFunc(d.problems, func(p Problem) bool { return strings.HasPrefix(p.Path, path+".") }):
+	case slices.ContainsFunc(d.Problems, func(p Problem) bool { return strings.HasPrefix(p.Path, path+".") }):
 		// The key is probably misspelled; the unknown key was reported.
 	default:
 		d.bad(path,

@@ -37,7 +37,7 @@ func (j *JSON) decode(d *decoder, path string, n *yaml.Node) { j.value = d.templ
 
 // templates reads a value of JSON.
 func (d *decoder) templates(path string, n *yaml.Node, depth int) (v any) {
-	if n = d.enter(n); n == nil {
+	if n = d.Enter(n); n == nil {
 		return nil
 	}
 	if depth > maxDepth {
@@ -48,7 +48,7 @@ func (d *decoder) templates(path string, n *yaml.Node, depth int) (v any) {
 	case n.Kind == yaml.MappingNode:
 		object := map[string]any{}
 		for _, p := range d.pairs(path, n) {
-			object[p.key] = d.templates(yamlread.Join(path, p.key), p.value, depth+1)
+			object[p.Key] = d.templates(yamlread.Join(path, p.Key), p.Value, depth+1)
 		}
 		return object
 	case n.Kind == yaml.SequenceNode:
@@ -174,7 +174,7 @@ func (d *decoder) http(path string, h *HTTP) {
 		d.bad(path+".method", "is none of %s", strings.Join(methods, ", "))
 	}
 	if h.URL.Source == "" {
-		if d.lines[path+".url"] == 0 {
+		if d.Lines[path+".url"] == 0 {
 			d.bad(path, "has no url; add url: https://api.example.com/items/{{id}}")
 		}
 		return

@@ -15,7 +15,7 @@ func (d *decoder) json(path string, n *yaml.Node) json.RawMessage {
 }
 
 func (d *decoder) appendJSON(b []byte, path string, n *yaml.Node, depth int) []byte {
-	if n = d.enter(n); n == nil || depth > maxDepth {
+	if n = d.Enter(n); n == nil || depth > maxDepth {
 		if depth > maxDepth {
 			d.bad(path, "is nested more than %d levels deep; flatten it", maxDepth)
 		}
@@ -28,8 +28,8 @@ func (d *decoder) appendJSON(b []byte, path string, n *yaml.Node, depth int) []b
 			if i > 0 {
 				b = append(b, ',')
 			}
-			b = append(raw.AppendQuote(b, p.key), ':')
-			b = d.appendJSON(b, yamlread.Join(path, p.key), p.value, depth+1)
+			b = append(raw.AppendQuote(b, p.Key), ':')
+			b = d.appendJSON(b, yamlread.Join(path, p.Key), p.Value, depth+1)
 		}
 		return append(b, '}')
 	case yaml.SequenceNode:

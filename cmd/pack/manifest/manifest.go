@@ -148,8 +148,8 @@ func Load(path string, o Options) (*Pack, error) {
 		}
 		pack.Manifests = append(pack.Manifests, m)
 		pack.Warnings = append(pack.Warnings, d.warnings...)
-		d.problems.Sort()
-		problems = append(problems, d.problems...)
+		d.Problems.Sort()
+		problems = append(problems, d.Problems...)
 	}
 	if len(problems) > 0 {
 		return nil, problems
@@ -205,14 +205,14 @@ func parse(file string, text []byte, o Options, left *int64) (*Manifest, *decode
 		d.complete(m) // checks also what tools inherit
 		d.check(m)
 	}
-	m.files, m.wants, m.lines = d.refs.files, d.refs.wants, d.lines
+	m.files, m.wants, m.lines = d.refs.files, d.refs.wants, d.Lines
 	return m, d
 }
 
 // complete fills in the defaults.
 func (d *decoder) complete(m *Manifest) {
 	if m.Name == "" {
-		base := filepath.Base(d.file)
+		base := filepath.Base(d.File)
 		if m.Name = strings.TrimSuffix(strings.TrimSuffix(base, filepath.Ext(base)), ".pack"); m.Name == "pack" {
 			m.Name = filepath.Base(m.Dir)
 		}

@@ -60,8 +60,8 @@ tools:
     command: ['echo ${HOME} "$1"', "{{text}}"]
     parameters: { text: { default: x } }
 `), Options{}, allFiles())
-	if len(d.problems) > 0 {
-		t.Fatal(d.problems)
+	if len(d.Problems) > 0 {
+		t.Fatal(d.Problems)
 	}
 	values := map[string]any{"text": "value"}
 	dir, _ := filepath.Abs("testdata")
@@ -164,13 +164,13 @@ func FuzzManifest(f *testing.F) {
 	f.Add("a: &a [*a]\ntools: *a")
 	f.Fuzz(func(t *testing.T, text string) {
 		m, d := parse("testdata/pack.yaml", []byte(text), Options{}, allFiles())
-		if len(d.problems) == 0 {
+		if len(d.Problems) == 0 {
 			for _, tool := range m.Tools {
 				tool.InputSchema()
 			}
 			return
 		}
-		for _, p := range d.problems {
+		for _, p := range d.Problems {
 			if lines := strings.Count(text, "\n") + 2; p.Line < 1 || p.Line > lines || p.Text == "" {
 				t.Errorf("%v of %d lines", p, lines)
 			}

@@ -16,17 +16,11 @@ type Problem = yamlread.Problem
 type Problems = yamlread.Problems
 
 // bad reports a mistake at path.
-func (d *decoder) bad(path, format string, args ...any) {
-	d.at(d.lines.At(path), path, format, args...)
-}
-
-func (d *decoder) at(line int, path, format string, args ...any) {
-	d.problems = append(d.problems, Problem{File: d.file, Line: line, Path: path, Text: fmt.Sprintf(format, args...)})
-}
+func (d *decoder) bad(path, format string, args ...any) { d.Bad(path, format, args...) }
 
 // warn reports a condition outside the file.
 func (d *decoder) warn(path, format string, args ...any) {
-	d.warnings = append(d.warnings, Problem{File: d.file, Line: d.lines.At(path), Path: path,
+	d.warnings = append(d.warnings, Problem{File: d.File, Line: d.Lines.At(path), Path: path,
 		Text: fmt.Sprintf(format, args...)})
 }
 

@@ -87,9 +87,9 @@ func (a *Args) decode(d *decoder, path string, n *yaml.Node) {
 	}
 	for i, e := range n.Content {
 		at := fmt.Sprintf("%s[%d]", path, i)
-		d.line(at, e)
+		d.Line(at, e)
 		var arg Arg
-		if e = d.enter(e); e == nil {
+		if e = d.Enter(e); e == nil {
 			return
 		}
 		switch e.Kind {
@@ -112,11 +112,11 @@ func (a *Arg) conditional(d *decoder, path string, n *yaml.Node) {
 		return
 	}
 	for _, p := range d.pairs(path, n) {
-		switch at := yamlread.Join(path, p.key); p.key {
+		switch at := yamlread.Join(path, p.Key); p.Key {
 		case "when":
-			a.When = p.value.Value
+			a.When = p.Value.Value
 		case "args":
-			a.Group.decode(d, at, p.value)
+			a.Group.decode(d, at, p.Value)
 		default:
 			d.bad(at, "unknown key; write { when: parameter, args: [--flag] }, "+
 				"or put quotes around a text that begins with {")
@@ -171,15 +171,15 @@ const ExitOK = "ok"
 func (c *ExitCodes) decode(d *decoder, path string, n *yaml.Node) {
 	*c = ExitCodes{}
 	for _, p := range d.pairs(path, n) {
-		at := yamlread.Join(path, p.key)
-		code, err := strconv.Atoi(p.key)
+		at := yamlread.Join(path, p.Key)
+		code, err := strconv.Atoi(p.Key)
 		switch {
 		case err != nil || code < 0 || code > 255:
 			d.bad(at, "is no exit status; write a number from 0 to 255, such as 1: ok")
-		case p.value.Kind != yaml.ScalarNode || p.value.Value == "":
-			d.bad(at, "must be ok, or a message for the model, not %s", kind(p.value))
+		case p.Value.Kind != yaml.ScalarNode || p.Value.Value == "":
+			d.bad(at, "must be ok, or a message for the model, not %s", kind(p.Value))
 		default:
-			(*c)[code] = p.value.Value
+			(*c)[code] = p.Value.Value
 		}
 	}
 }
@@ -283,22 +283,22 @@ func (p *Parameter) decode(d *decoder, path string, n *yaml.Node) {
 	schema := &yaml.Node{Kind: yaml.MappingNode, Line: n.Line}
 	typed := false
 	for _, e := range d.pairs(path, n) {
-		at := yamlread.Join(path, e.key)
+		at := yamlread.Join(path, e.Key)
 		switch {
-		case e.key == "required" && e.value.Kind == yaml.ScalarNode:
-			d.read(at, e.value, &p.Required)
-		case e.key == "leading_dash":
-			d.read(at, e.value, &p.LeadingDash)
-		case e.key == "within":
+		case e.Key == "required" && e.Value.Kind == yaml.ScalarNode:
+			d.read(at, e.Value, &p.Required)
+		case e.Key == "leading_dash":
+			d.read(at, e.Value, &p.LeadingDash)
+		case e.Key == "within":
 			var r Ref
-			d.read(at, e.value, &r)
+			d.read(at, e.Value, &r)
 			p.Within, p.open = inside(d.refs.dir, r.text), r.open
-		case !slices.Contains(keywords, e.key) && !strings.HasPrefix(e.key, "x-"):
-			d.unknown(at, e.key, append([]string{"leading_dash", "required", "within"}, keywords...))
+		case !slices.Contains(keywords, e.Key) && !strings.HasPrefix(e.Key, "x-"):
+			d.unknown(at, e.Key, append([]string{"leading_dash", "required", "within"}, keywords...))
 		default:
-			typed = typed || slices.Contains(typing, e.key)
-			schema.Content = append(schema.Content, &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: e.key},
-				e.value)
+			typed = typed || slices.Contains(typing, e.Key)
+			schema.Content = append(schema.Content, &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: e.Key},
+				e.Value)
 		}
 	}
 	if !typed {

@@ -1,4 +1,6 @@
-package pack
+// Package serve serves a pack with mcp-go, in both eras: its tools (server.go), prompts and resources
+// (offers.go), over stdio and Streamable HTTP (http.go). watch.go reads changed files again.
+package serve
 
 import (
 	"cmp"
@@ -12,6 +14,8 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
+
+	"junction/cmd/pack"
 )
 
 // Server serves a pack, which Use replaces.
@@ -23,7 +27,7 @@ type Server struct {
 }
 
 // NewServer returns a server for the pack. Its name and instructions stay those of the first pack.
-func NewServer(p *Pack, log *slog.Logger) *Server {
+func NewServer(p *pack.Pack, log *slog.Logger) *Server {
 	s := &Server{log: log, mcp: server.NewMCPServer(p.Name, cmp.Or(p.Version, "0"),
 		server.WithTitle(p.Title),
 		server.WithInstructions(p.Instructions),
@@ -46,7 +50,7 @@ func (q quiet) Enabled(ctx context.Context, l slog.Level) bool {
 
 // Use replaces the pack that the server offers, and notifies the clients. It must not be called
 // concurrently. Calls in progress end with the tools of the old pack.
-func (s *Server) Use(p *Pack) {
+func (s *Server) Use(p *pack.Pack) {
 	tools := make([]server.ServerTool, len(p.Tools))
 	for i, t := range p.Tools {
 		tools[i] = server.ServerTool{Tool: t.Definition,

@@ -1,4 +1,4 @@
-package pack
+package serve
 
 import (
 	"context"
@@ -6,49 +6,34 @@ import (
 	"log/slog"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/fsnotify/fsnotify"
 
 	"junction/cmd/pack/manifest"
+	"junction/cmd/watch"
 )
 
-// settle is how long files must be unchanged before they are read. Editors write in several steps.
-const settle = 100 * time.Millisecond
-
 // Watch calls changed after a change of a manifest, or of a file that one names, until ctx is done.
-// files returns the files to watch; their folders are watched, because editors replace files.
+// files returns the files to watch; it may be called by two goroutines at once.
 func Watch(ctx context.Context, path string, files func() []string, changed func(), log *slog.Logger) {
-	w, err := fsnotify.NewWatcher()
+	w, err := watch.New(func(e fsnotify.Event, _ bool) bool {
+		return !e.Has(fsnotify.Chmod) && concerns(e.Name, files())
+	})
 	if err != nil {
 		log.Warn("changed files are not noticed; restart the pack after a change", "error", err)
 		<-ctx.Done()
 		return
 	}
 	defer w.Close()
-	watched := map[string]bool{}
-	watch := func() {
-		for _, file := range append(files(), filepath.Join(path, "pack.yaml"), path) {
-			if dir := filepath.Dir(file); !watched[dir] && w.Add(dir) == nil {
-				watched[dir] = true
-			}
-		}
-	}
-	watch()
-	quiet := time.NewTimer(settle) // a file may have changed before it was watched
 	for {
+		for _, file := range append(files(), filepath.Join(path, "pack.yaml"), path) {
+			_ = w.Add(file) // a folder that is missing now may be there after the next change
+		}
 		select {
 		case <-ctx.Done():
 			return
-		case e := <-w.Events:
-			if !e.Has(fsnotify.Chmod) && concerns(e.Name, files()) {
-				quiet.Reset(settle)
-			}
-		case <-w.Errors: // events were lost
-			quiet.Reset(settle)
-		case <-quiet.C:
+		case <-w.Changed:
 			changed()
-			watch()
 		}
 	}
 }

@@ -1,6 +1,13 @@
 package main
 
-import "runtime/debug"
+import (
+	"log/slog"
+	"runtime/debug"
+
+	"junction/cmd/junction/config"
+	"junction/upstream/sandbox"
+	"junction/upstream/transport"
+)
 
 // ballast returns memory that is never touched and therefore takes no physical memory. It raises
 // the heap size at which the garbage collector runs. Without it the collector runs thirty times a
@@ -20,5 +27,27 @@ func (p *program) logMemory(err error) {
 		p.log.Warn("the memory limit of the container cannot be read; set GOMEMLIMIT if there is one", "error", err)
 	} else if limit := debug.SetMemoryLimit(-1); limit < 4*256<<20 {
 		p.log.Info("memory is limited", "limit", limit, "bodies", int64(p.config.Limits.WithDefaults().Bodies))
+	}
+}
+
+// logMissing logs which protections of this machine from commands are missing.
+func (p *program) logMissing() {
+	logMissing(p.log, p.config, transport.Unwatched(), sandbox.Kernel())
+}
+
+// logMissing logs nothing if c has no command. unwatched is the result of transport.Unwatched.
+func logMissing(log *slog.Logger, c *config.Config, unwatched string, kernel sandbox.Support) {
+	commands, confined := false, false
+	for _, u := range c.Upstreams {
+		if len(u.Command) > 0 && !u.Off() {
+			commands = true
+			confined = confined || u.Sandbox != nil
+		}
+	}
+	if commands && unwatched != "" {
+		log.Warn("there is no watchdog: commands may go on running if junction is killed", "reason", unwatched)
+	}
+	if commands && !kernel.Enforces() && !confined { // otherwise a warning names the upstream
+		log.Info("there is no sandbox on this system", "reason", kernel.Why)
 	}
 }

@@ -1,4 +1,4 @@
-package pack
+package serve
 
 import (
 	"context"
@@ -13,12 +13,13 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
 
+	"junction/cmd/pack"
 	"junction/cmd/pack/manifest"
 	"junction/upstream/files"
 )
 
 // promptsOf returns the prompts for mcp-go.
-func promptsOf(p *Pack) []server.ServerPrompt {
+func promptsOf(p *pack.Pack) []server.ServerPrompt {
 	all := make([]server.ServerPrompt, len(p.Prompts))
 	for i, one := range p.Prompts {
 		all[i].Prompt = mcp.Prompt{Name: one.Name, Title: one.Title, Description: one.Description}
@@ -51,7 +52,7 @@ func getPrompt(p *manifest.Prompt, arguments map[string]string) (*mcp.GetPromptR
 }
 
 // resourcesOf returns the resources for mcp-go.
-func resourcesOf(p *Pack) []server.ServerResource {
+func resourcesOf(p *pack.Pack) []server.ServerResource {
 	all := make([]server.ServerResource, len(p.Resources))
 	for i, r := range p.Resources {
 		all[i].Resource = mcp.Resource{URI: r.URI, Name: r.Name, Title: r.Title, Description: r.Description,
