@@ -3,13 +3,13 @@ package proxy
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"junction/auth"
-	"junction/policy"
 	"junction/proxy/budget"
 	"junction/proxy/proxytest"
 	"junction/proxy/scope"
@@ -47,12 +47,14 @@ func TestSafety8SubscriptionsTakeMemory(t *testing.T) {
 // slow takes subscribePatience for each subscription.
 type slow struct {
 	*proxytest.Backend
-	took chan time.Time // receives when a subscription is accepted
+	took chan<- struct{} // receives when a subscription is accepted
 }
 
-func (b slow) Subscribe(ctx context.Context, _ client.Profile, _, _ string, uris []string) (upstream.Source, []string, error) {
+func (b slow) Subscribe(
+	ctx context.Context, _ client.Profile, _, _ string, uris []string,
+) (upstream.Source, []string, error) {
 	<-ctx.Done()
-	b.took <- time.Now()
+	b.took <- struct{}{}
 	return upstream.Source{}, uris, nil
 }
 
@@ -61,26 +63,23 @@ func (b slow) Subscribe(ctx context.Context, _ client.Profile, _, _ string, uris
 func TestSubscriptionsMoveSideBySide(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const each = 2 * mostMoving
-		s := mustCore(t)
-		took := make(chan time.Time, 2*each)
-		var next []view.Backend
+		took := make(chan struct{}, 2*each)
+		named := func(name string) view.Backend {
+			b := proxytest.NewBackend(t, 1, 10)
+			b.Named = name
+			return slow{b, took}
+		}
 		h := &subscriber{resources: map[resourceKey]subscription{}}
 		for _, name := range []string{"a", "b"} {
-			backend := func() slow {
-				b := proxytest.NewBackend(t, 1, 10)
-				b.Named = name
-				return slow{b, took}
-			}
-			old := backend()
+			old := named(name)
 			for i := range each {
 				key := resourceKey{name, fmt.Sprint("x:", i)}
 				h.resources[key] = subscription{"mcp://" + name + "/" + key.uri, old, upstream.Source{}}
 			}
-			next = append(next, backend())
 		}
-		s.ApplyBackends(scope.Config{Guard: &auth.Guard{}, Policy: policy.Open()}, next)
-		w := s.Snapshot()
-		h.Caller = scope.Caller{Snapshot: w, Endpoint: w.EndpointFor("", auth.Local), Principal: auth.Local}
+		s := mustCore(t, named("a"), named("b"))
+		h.Principal = &auth.Principal{Kind: auth.KindLocal}
+		h.Endpoint = s.Snapshot().EndpointFor("", h.Principal)
 		s.listeners.mu.Lock()
 		s.listeners.subscribers = map[*subscriber]struct{}{h: {}}
 		s.listeners.mu.Unlock()
@@ -91,6 +90,14 @@ func TestSubscriptionsMoveSideBySide(t *testing.T) {
 		}
 		if d := time.Since(began); d != 2*subscribePatience {
 			t.Errorf("they moved in %v, want %v", d, 2*subscribePatience)
+		}
+		synctest.Wait()
+		s.listeners.mu.Lock()
+		defer s.listeners.mu.Unlock()
+		for key, sub := range h.resources {
+			if sub.backend == nil || !slices.ContainsFunc(h.Endpoint.View.Stocks, func(st *view.Stock) bool { return st.Backend == sub.backend }) {
+				t.Errorf("%v did not move", key)
+			}
 		}
 	})
 }
