@@ -5,12 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"junction/auth"
 	"junction/policy"
 	"junction/proxy/answers"
 	"junction/proxy/budget"
@@ -192,11 +194,23 @@ func (x *Exchange) wantsLog(params []byte) bool {
 	return err == nil && client.Level(level) > 0 && client.Level(level) <= client.Level(x.LogLevel)
 }
 
+// program identifies the session of a legacy client, or the program of a modern one; "" if several
+// users may be one principal (auth.none behind a proxy that authenticates).
+func (x *Exchange) program() string {
+	switch {
+	case x.Session != nil:
+		return x.Session.Key
+	case x.Principal.Kind == auth.KindLocal && !x.Snapshot.Direct:
+		return ""
+	}
+	return "modern " + strings.Join(x.Header["User-Agent"], " ") + " " + x.Client
+}
+
 // upstreamCall returns the call of the upstream for a request about target.
 func (x *Exchange) upstreamCall(target *view.Target) *upstream.Call {
 	c := &upstream.Call{
 		Call: client.Call{Method: x.Msg.Method, Name: target.Name, Member: target.Member, Params: x.Params,
-			Principal: x.User(), Peer: x, Profile: x.Who.Profile, LogLevel: x.LogLevel, Trace: x.trace},
+			Principal: x.User(), Caller: x.program(), Peer: x, Profile: x.Who.Profile, LogLevel: x.LogLevel, Trace: x.trace},
 		Account: x.Held.Name(), Era: x.Era, End: x.End,
 	}
 	if x.Session != nil {

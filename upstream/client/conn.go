@@ -3,6 +3,7 @@ package client
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -125,8 +126,11 @@ type base struct {
 	// in-flight calls that use the conn exclusively, because they received a server request
 	exclusive int
 	shared    chan struct{} // closed when exclusive is 0 again; nil while it is 0
-	// until then, server requests of an abandoned call may still arrive
-	abandonedUntil time.Time
+	tracked   uint64        // number of calls so far
+	// abandoned requests that the server may still send messages about; nil before the first
+	doubts map[jsonrpc.ID]doubt
+	// until then, there may be more of them
+	doubtful time.Time
 	// the principals of the calls that ended last, the latest one first
 	recent [2]endedCall
 	// clients that were sent to a URL, by elicitationId; nil before the first
@@ -225,6 +229,8 @@ var ownRequest = &flight{}
 // message came, ownRequest for one of Junction's own requests, and nil for any other stream.
 func (b *base) deliver(own *flight, m *jsonrpc.Message) {
 	switch {
+	case m.IsResponse():
+		b.answered(m.ID)
 	case m.IsRequest():
 		b.answer(own, m)
 	case m.Method == string(mcp.MethodNotificationProgress):
@@ -338,7 +344,8 @@ func (b *base) prepare(id jsonrpc.ID, c *Call, clock *Clock, own []raw.Edit) ([]
 	}
 	var f *flight
 	if c.Peer != nil {
-		f = &flight{id: id, peer: c.Peer, principal: c.Principal, clock: clock, trace: c.trace}
+		f = &flight{id: id, peer: c.Peer, owner: owner{c.Principal, c.Caller}, profile: c.Profile, clock: clock,
+			trace: c.trace}
 	}
 	own = c.carried.edits(own)
 	meta, err := c.Params.Object("_meta")
@@ -443,8 +450,8 @@ func (b *base) roundTrip(
 	on := func(m *jsonrpc.Message) { b.deliver(f, m) }
 	m, err := b.transport.Call(ctx, req, on)
 	if err != nil {
-		if f != nil && ctx.Err() != nil {
-			b.noteAbandoned()
+		if f != nil && ctx.Err() != nil && !errors.Is(err, transport.ErrNotSent) {
+			b.abandoned(f)
 		}
 		if ctx.Err() != nil && tellCancel {
 			reason := "the request was cancelled"

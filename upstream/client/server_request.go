@@ -61,17 +61,21 @@ func isServerRequest(method string) bool {
 
 // flight is an in-flight call of a client.
 type flight struct {
-	id        jsonrpc.ID
-	peer      Peer
-	principal string          // see Call
-	token     []byte          // the client's own progress token; nil if it requested no progress
-	clock     *Clock          // may be nil
-	ctx       context.Context // ends with the call
-	trace     Trace           // of the call
-	task      string          // ID of the task that executes the call, for legacy servers; guarded by base.mu
+	id   jsonrpc.ID
+	peer Peer
+	owner
+	profile Profile         // of the client
+	order   uint64          // a later call has a higher one; set by track
+	token   []byte          // the client's own progress token; nil if it requested no progress
+	clock   *Clock          // may be nil
+	ctx     context.Context // ends with the call
+	trace   Trace           // of the call
+	task    string          // ID of the task that executes the call, for legacy servers; guarded by base.mu
 	// the call uses the conn exclusively, since a server request that names no call was attributed
 	// to it; guarded by base.mu
 	exclusive bool
+	// the response arrived when nobody waited for it any more; guarded by base.mu
+	answered bool
 }
 
 // endedCall is the time when the last call of a principal ended. The zero value means no call.
@@ -83,6 +87,8 @@ type endedCall struct {
 // track registers an in-flight call, and untrack removes it.
 func (b *base) track(f *flight) {
 	b.mu.Lock()
+	b.tracked++
+	f.order = b.tracked
 	b.flights[f.id] = f
 	b.mu.Unlock()
 }
@@ -108,34 +114,11 @@ func (b *base) untrack(f *flight) {
 	b.mu.Unlock()
 }
 
-// noteAbandoned marks the connection so that a late server request of an abandoned call is not
-// attributed to the next call.
-func (b *base) noteAbandoned() {
-	b.mu.Lock()
-	b.abandonedUntil = time.Now().Add(abandonedGrace)
-	b.mu.Unlock()
-}
-
-// abandonedGrace is the time in which a server may still send messages about a call that was
-// abandoned or answered. Servers do not report when they have finished with a call.
-const abandonedGrace = time.Minute
-
-// crowded reports whether a call of another principal has ended within abandonedGrace. b.mu is
-// held.
-func (b *base) crowded(principal string) bool {
-	for _, l := range b.recent {
-		if l.principal != principal && !l.at.IsZero() && time.Since(l.at) < abandonedGrace {
-			return true
-		}
-	}
-	return false
-}
-
-// callOf returns the only call that a message can belong to. own is the call on whose response
-// stream the message came; nil for other streams. A message may name its task. Without a task, it
-// belongs to the only call in flight. If several calls are in flight, or if an earlier call of
-// another principal may still send, callOf returns nil and the reason. A server request must be
-// bound to the client and the user who caused it (2025-11-25, client/elicitation).
+// callOf returns the call that a message belongs to. own is the call on whose response stream the
+// message came; nil for other streams. A message may name its task. Without a task, it belongs to the
+// only call in flight. If several are in flight, or if some were abandoned, and all are of one
+// session of one user, it belongs to the newest one whose client can answer. Otherwise, and if an
+// earlier call of another principal may still send, callOf returns nil and the reason.
 func (b *base) callOf(own *flight, m *jsonrpc.Message) (f *flight, reason string) {
 	if own != nil {
 		return own, ""
@@ -155,18 +138,20 @@ func (b *base) callOf(own *flight, m *jsonrpc.Message) (f *flight, reason string
 		return nil, "no call in progress has that task"
 	case len(b.flights) == 0:
 		return nil, "no call of a client is in progress"
+	}
+	b.forgetDoubts()
+	f, alike := b.newest(m.Method)
+	doubtful := time.Now().Before(b.doubtful)
+	switch {
+	case b.crowded(f.principal):
+		return nil, "it could belong to an earlier call of another user on this connection (isolation: shared)"
+	case alike && !doubtful:
+		return f, ""
 	case len(b.flights) > 1:
 		return nil, "it could belong to any of the " + strconv.Itoa(len(b.flights)) +
-			" calls in progress on this connection"
-	}
-	if time.Now().Before(b.abandonedUntil) {
-		return nil, "it could belong to a call that was given up"
-	}
-	for _, only := range b.flights {
-		f = only
-	}
-	if b.crowded(f.principal) {
-		return nil, "it could belong to an earlier call of another user on this connection (isolation: shared)"
+			" calls in progress on this connection, which are not of one client"
+	case len(b.doubts) > 0 || doubtful:
+		return nil, "it could belong to a call of another client that was given up less than a minute ago"
 	}
 	return f, ""
 }

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,13 +14,13 @@ import (
 // call that was cancelled.
 func TestQuestionOfACallThatWasGivenUp(t *testing.T) {
 	b := &base{flights: map[jsonrpc.ID]*flight{}}
-	next := &flight{id: "2"}
+	next := &flight{id: "2", owner: owner{"one", "x"}}
 	b.track(next)
 	question := &jsonrpc.Message{ID: "1", Method: "elicitation/create"}
 	if f, reason := b.callOf(nil, question); f != next {
 		t.Fatalf("the question of the only call is nobody's: %s", reason)
 	}
-	b.noteAbandoned()
+	b.abandoned(&flight{id: "1", owner: owner{"one", "y"}})
 	if f, _ := b.callOf(nil, question); f != nil {
 		t.Error("the question may be that of a call that was given up, and was taken for the next one's")
 	}
@@ -38,7 +39,7 @@ func TestSafety1EarlierCallsOfOthers(t *testing.T) {
 		b := &base{flights: map[jsonrpc.ID]*flight{}}
 		question := &jsonrpc.Message{ID: "1", Method: "elicitation/create"}
 		call := func(id jsonrpc.ID, principal string) *flight {
-			f := &flight{id: id, principal: principal}
+			f := &flight{id: id, owner: owner{principal, "x"}}
 			b.track(f)
 			return f
 		}
@@ -65,6 +66,100 @@ func TestSafety1EarlierCallsOfOthers(t *testing.T) {
 			if !ofTheOnlyCall(principal) {
 				t.Errorf("after the grace a question is not passed to %s", principal)
 			}
+		}
+	})
+}
+
+// TestMessageOfSeveralCalls: a message that names no call belongs to the newest call whose client can
+// answer, if everything that could have caused it is of one session of one user, and to none
+// otherwise.
+func TestMessageOfSeveralCalls(t *testing.T) {
+	asks := Profile{Form: true}
+	type call struct {
+		owner
+		profile   Profile
+		abandoned bool
+	}
+	for name, row := range map[string]struct {
+		calls []call
+		want  int // the number of the call; -1 for none
+	}{
+		"four of one session":           {[]call{{owner{"a", "1"}, asks, false}, {owner{"a", "1"}, asks, false}, {owner{"a", "1"}, asks, false}, {owner{"a", "1"}, asks, false}}, 3},
+		"the newest cannot answer":      {[]call{{owner{"a", "1"}, asks, false}, {owner{"a", "1"}, Profile{Sampling: true}, false}}, 0},
+		"two sessions of one user":      {[]call{{owner{"a", "1"}, asks, false}, {owner{"a", "2"}, asks, false}}, -1},
+		"two users":                     {[]call{{owner{"a", "1"}, asks, false}, {owner{"b", "1"}, asks, false}}, -1},
+		"after one that was given up":   {[]call{{owner{"a", "1"}, asks, true}, {owner{"a", "1"}, asks, false}}, 1},
+		"given up in another session":   {[]call{{owner{"a", "2"}, asks, true}, {owner{"a", "1"}, asks, false}}, -1},
+		"given up by another user":      {[]call{{owner{"b", "1"}, asks, true}, {owner{"a", "1"}, asks, false}}, -1},
+		"of sessions that are unknown":  {[]call{{owner{"a", ""}, asks, false}, {owner{"a", ""}, asks, false}}, -1},
+		"the only one, unknown session": {[]call{{owner{"", ""}, asks, false}}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := &base{flights: map[jsonrpc.ID]*flight{}}
+			var flights []*flight
+			for i, c := range row.calls {
+				f := &flight{id: jsonrpc.NumberID(uint64(i)), owner: c.owner, profile: c.profile}
+				flights = append(flights, f)
+				b.track(f)
+			}
+			for i, c := range row.calls {
+				if c.abandoned {
+					b.abandoned(flights[i])
+					delete(b.flights, flights[i].id)
+				}
+			}
+			var want *flight
+			if row.want >= 0 {
+				want = flights[row.want]
+			}
+			if got, reason := b.callOf(nil, &jsonrpc.Message{ID: "1", Method: "elicitation/create"}); got != want {
+				t.Errorf("the call is %+v (%s), want that of %d", got, reason, row.want)
+			}
+		})
+	}
+}
+
+// TestAnswerEndsTheDoubt: an abandoned request is in doubt until the server answers it, or a minute
+// has passed. Answers that nobody waits for, of whatever id, end no other doubt.
+func TestAnswerEndsTheDoubt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &base{flights: map[jsonrpc.ID]*flight{}}
+		b.log = slog.New(slog.DiscardHandler)
+		clear := func() bool {
+			got, _ := b.callOf(nil, &jsonrpc.Message{ID: "1", Method: "elicitation/create"})
+			return got != nil
+		}
+		b.track(&flight{id: "9", owner: owner{"a", "1"}})
+		for _, id := range []jsonrpc.ID{"1", "2"} {
+			b.abandoned(&flight{id: id, owner: owner{"a", "2"}})
+		}
+		for _, id := range []jsonrpc.ID{"3", "1", "1"} {
+			b.receive(&jsonrpc.Message{ID: id, Result: []byte("{}")})
+			if clear() {
+				t.Fatalf("the answer to %s ends the doubt about 2", id)
+			}
+		}
+		b.receive(&jsonrpc.Message{ID: "2", Error: &jsonrpc.Error{Code: -32000}})
+		if !clear() {
+			t.Error("both requests were answered, and are in doubt")
+		}
+		early := &flight{id: "4", owner: owner{"a", "2"}}
+		b.track(early)
+		b.answered("4") // between the end of its context and its end
+		b.abandoned(early)
+		delete(b.flights, "4")
+		if !clear() {
+			t.Error("a request that was answered before it was given up is in doubt")
+		}
+		for i := range mostDoubts + 1 {
+			b.abandoned(&flight{id: jsonrpc.NumberID(uint64(100 + i)), owner: owner{"a", "1"}})
+		}
+		if len(b.doubts) != mostDoubts || clear() {
+			t.Errorf("%d doubts are kept, want %d, and what was not kept is in doubt", len(b.doubts), mostDoubts)
+		}
+		time.Sleep(abandonedGrace)
+		if !clear() || len(b.doubts) != 0 {
+			t.Errorf("%d requests are in doubt after the grace", len(b.doubts))
 		}
 	})
 }

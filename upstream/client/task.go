@@ -38,7 +38,7 @@ func (l *legacyConn) callAsTask(ctx context.Context, c *Call, clock *Clock) (Res
 		return Result{}, err
 	}
 	if f == nil {
-		f = &flight{id: id, principal: c.Principal, clock: clock}
+		f = &flight{id: id, owner: owner{c.Principal, c.Caller}, profile: c.Profile, clock: clock}
 	}
 	if f.ctx = ctx; clock != nil {
 		clock.setPinger(l)
@@ -66,7 +66,7 @@ func (l *legacyConn) callAsTask(ctx context.Context, c *Call, clock *Clock) (Res
 	result, err := l.await(ctx, f, task, about)
 	if err != nil {
 		if ctx.Err() != nil {
-			l.noteAbandoned()
+			l.abandoned(f)
 			l.post(&jsonrpc.Message{ID: l.nextID(), Method: methodTasksCancel, Params: about})
 		}
 		if _, said := err.(*jsonrpc.Error); !said && ctx.Err() == nil && errors.Is(err, transport.ErrNotSent) {

@@ -133,6 +133,7 @@ func (w *sse) reading(events *jsonrpc.EventReader) {
 			w.in(&m) // also if a request of Junction has the same id: each side has its own ids
 		case !w.deliver(m.ID, response{m: &m}):
 			w.log.Debug("dropped a response without a waiting request", "id", string(m.ID))
+			w.in(&m)
 		}
 	}
 }

@@ -36,6 +36,7 @@ func (w *stdio) read() {
 		case err == nil && m.IsResponse():
 			if !w.settle(m.ID, answer{m: &m, buffer: lines.gone}) {
 				w.o.Log.Debug("dropped a response without a waiting request", "id", m.ID)
+				w.in(&m)
 			}
 		case err == nil:
 			select {

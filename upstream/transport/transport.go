@@ -126,8 +126,8 @@ var closed = func() <-chan struct{} {
 }()
 
 // Receiver handles the server's messages that came on no request's own stream. On stdio and
-// HTTP+SSE these are all messages except responses; on Streamable HTTP, the messages on the
-// listening stream. It is called on the transport's reading goroutine, one message at a time. It
+// HTTP+SSE these are all messages except the responses that a Call waits for; on Streamable HTTP, the
+// messages on the listening stream. It is called on the transport's reading goroutine, one message at a time. It
 // must not block or call back into the transport.
 type Receiver func(m *jsonrpc.Message)
 

@@ -1,0 +1,122 @@
+package client
+
+import (
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"junction/upstream/jsonrpc"
+)
+
+// This file finds the calls that a message of the server can belong to. Without a task, nothing in a
+// message on a shared stream names its call. A server request must be bound to the client and the
+// user who caused it (2025-11-25, client/elicitation): Junction does not guess between two of them.
+// Where everything that could have caused the message is of one session of one user, there is nobody
+// else whom it could reach.
+
+// owner is the session of a user, or in the modern era their client. caller is "" if it is unknown:
+// then the owner is equal to no other.
+type owner struct{ principal, caller string }
+
+func (o owner) is(other owner) bool { return o.caller != "" && o == other }
+
+// abandonedGrace is the time in which a server may still send messages about a call that was
+// abandoned or answered. Servers need not report when they have finished with a call.
+const abandonedGrace = time.Minute
+
+// doubt is a request that was abandoned. The server may still send messages about it, until it
+// answers or the time is over.
+type doubt struct {
+	owner owner
+	until time.Time
+}
+
+// mostDoubts bounds the abandoned requests of a connection that are told apart.
+const mostDoubts = 256
+
+// abandoned records that a request of the call will not be waited for any more. b.mu is not held.
+func (b *base) abandoned(f *flight) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if f.answered {
+		return
+	}
+	until := time.Now().Add(abandonedGrace)
+	b.forgetDoubts()
+	if len(b.doubts) >= mostDoubts {
+		b.doubtful = until
+		return
+	}
+	if b.doubts == nil {
+		b.doubts = map[jsonrpc.ID]doubt{}
+	}
+	b.doubts[f.id] = doubt{f.owner, until}
+}
+
+// answered takes a response that no call waits for: the server has finished with that request.
+func (b *base) answered(id jsonrpc.ID) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.doubts, id)
+	if f := b.flights[id]; f != nil { // it is being abandoned
+		f.answered = true
+	}
+}
+
+// forgetDoubts removes doubts whose time is over. b.mu is held.
+func (b *base) forgetDoubts() {
+	now := time.Now()
+	for id, d := range b.doubts {
+		if !now.Before(d.until) {
+			delete(b.doubts, id)
+		}
+	}
+}
+
+// crowded reports whether a call of another principal has ended within abandonedGrace. b.mu is
+// held.
+func (b *base) crowded(principal string) bool {
+	for _, l := range b.recent {
+		if l.principal != principal && !l.at.IsZero() && time.Since(l.at) < abandonedGrace {
+			return true
+		}
+	}
+	return false
+}
+
+// newest returns the call that was sent last, if possible one whose client can answer a request of
+// the method. alike reports whether all calls in flight and all doubts are of one owner. b.mu is
+// held, and there is a call.
+func (b *base) newest(method string) (newest *flight, alike bool) {
+	able := false
+	for _, f := range b.flights {
+		can := f.profile.answers(method)
+		if newest == nil || can && !able || can == able && f.order > newest.order {
+			newest, able = f, can
+		}
+	}
+	for _, f := range b.flights {
+		if !f.owner.is(newest.owner) {
+			return newest, false
+		}
+	}
+	for _, d := range b.doubts {
+		if !d.owner.is(newest.owner) {
+			return newest, false
+		}
+	}
+	return newest, true
+}
+
+// answers reports whether a client with the profile answers requests of the method.
+func (p *Profile) answers(method string) bool {
+	switch mcp.MCPMethod(method) {
+	case mcp.MethodElicitationCreate:
+		return p.Form || p.URL
+	case mcp.MethodSamplingCreateMessage:
+		return p.Sampling
+	case mcp.MethodListRoots:
+		return p.Roots
+	}
+	return true
+}
