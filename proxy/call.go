@@ -142,7 +142,7 @@ func (s *Core) reusable(x *Exchange, c *upstream.Call) (r upstream.Result, ok bo
 	if t.Backend.Config().Isolation == upstream.IsolationSession {
 		client += c.Session
 	}
-	key, ok := s.answers.Key(answers.Call{Account: x.Held.Account, Source: t.Backend, Announced: t.Backend.Announced(),
+	key, ok := s.answers.Key(answers.Call{Account: x.Grant.Account, Source: t.Backend, Announced: t.Backend.Announced(),
 		Tool: t.Name, Definition: t.Item.Definition.Text(), Client: client, Params: c.Params})
 	if !ok {
 		return r, false
@@ -351,7 +351,7 @@ func (x *Exchange) named(p upstream.Part, name string) *view.Target {
 	if t := x.Endpoint.View.Named(p, name); t != nil {
 		x.decide(t) // an error would concern the arguments, and this call is not made
 		x.Info.Verdict = policy.Deny.String()
-		if t.Held != "" && x.Subject.Guards.Pinned {
+		if t.Withheld != "" && x.Subject.Safeguards.Pinned {
 			x.Info.Rule = "pinned"
 		}
 	}
@@ -372,7 +372,7 @@ func (s *Core) validate(ctx context.Context, x *Exchange, c *upstream.Call) (_ *
 			return nil, err
 		}
 	}
-	if !x.Subject.Guards.Validate {
+	if !x.Subject.Safeguards.Validate {
 		return nil, nil
 	}
 	text, outcome, err := s.checkArguments(ctx, x)
@@ -418,15 +418,15 @@ type checkCost struct {
 
 // Hold implements schema.Cost.
 func (c checkCost) Hold(n int64) (release func(), err error) {
-	if err := c.x.Held.Reserve(budget.Bytes, n); err != nil {
+	if err := c.x.Grant.Reserve(budget.Bytes, n); err != nil {
 		return nil, err
 	}
-	return func() { c.x.Held.Give(budget.Bytes, n) }, nil
+	return func() { c.x.Grant.Give(budget.Bytes, n) }, nil
 }
 
 // Turn implements schema.Cost.
 func (c checkCost) Turn(ctx context.Context) (end func(), err error) {
-	return c.s.turns.Turn(ctx, c.x.Held.Account)
+	return c.s.turns.Turn(ctx, c.x.Grant.Account)
 }
 
 // findResource returns the target of the request's uri. The caller may use the target, perhaps only

@@ -195,7 +195,8 @@ func overuseRefusal(e *budget.Exceeded) *Refusal {
 	var r *Refusal
 	if e.Own > 0 && e.Own+e.Others < e.Total {
 		r = Refuse(ReasonShare, mcp.INTERNAL_ERROR,
-			"too many %s for you: %d, and more would exceed your share of %s; %s", things, e.Own, e.Quota.Limit(), remedy)
+			"too many %s for you: %d, and more would exceed your share of %s; %s",
+			things, e.Own, e.Quota.Limit(), remedy)
 	} else {
 		r = Refuse(ReasonBusy, mcp.INTERNAL_ERROR,
 			"too many %s: %d for you and %d for others (%s); try again later", things, e.Own, e.Others, e.Quota.Limit())

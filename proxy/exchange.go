@@ -62,8 +62,8 @@ type Exchange struct {
 	Header   map[string][]string
 	Info     CallInfo                // for CallDone
 	Size     int                     // of the body, in bytes
-	Held     budget.Grant            // for the request, its body and a large answer
-	reserved int64                   // part of held for the answer, in bytes
+	Grant    budget.Grant            // for the request, its body and a large answer
+	reserved int64                   // part of Grant for the answer, in bytes
 	buffer   *[]byte                 // for the upstream's answer; nil for none
 	End      context.CancelCauseFunc // cancels the context of the request
 
@@ -94,7 +94,7 @@ type Session struct {
 	mu       sync.Mutex
 	level    string          // the log level that the client has set; "" for none
 	approved map[string]bool // digests of requests with a remembered approval
-	over     bool            // the session has ended
+	gone     bool            // the session has ended
 }
 
 // Level returns the log level that the client has set; "" for none.
@@ -114,19 +114,19 @@ func (s *Session) setLevel(level string) {
 func (s *Session) End() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.over = true
+	s.gone = true
 }
 
 func (s *Session) ended() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.over
+	return s.gone
 }
 
 // Prepare makes a zero exchange that of a request whose message was not read yet. The grant belongs to
 // the exchange.
 func (s *Core) Prepare(x *Exchange, f Front, c scope.Caller, held budget.Grant) {
-	x.core, x.front, x.Caller, x.Held = s, f, c, held
+	x.core, x.front, x.Caller, x.Grant = s, f, c, held
 }
 
 // Read sets the message of the exchange and parses its params. The error is a *refusal.
@@ -194,7 +194,7 @@ func (x *Exchange) wantsLog(params []byte) bool {
 // upstreamCall returns the call of the upstream for a request about target.
 func (x *Exchange) upstreamCall(target *view.Target) *upstream.Call {
 	c := &upstream.Call{Method: x.Msg.Method, Name: target.Name, Member: target.Member, Params: x.Params,
-		Principal: x.User(), Account: x.Held.Name(), Peer: x,
+		Principal: x.User(), Account: x.Grant.Name(), Peer: x,
 		Era: x.Era, Profile: x.Who.Profile, LogLevel: x.LogLevel, End: x.End, Trace: x.trace}
 	if x.Session != nil {
 		c.Session = x.Session.Key
@@ -305,7 +305,7 @@ func (s *Core) observe(x *Exchange) (end func()) {
 
 // Reserve implements upstream.Memory. A large answer counts for the caller until the request is
 // over, because a slow client keeps it in memory.
-func (x *Exchange) Reserve(n int64) error { return reserve(&x.Held, &x.reserved, n) }
+func (x *Exchange) Reserve(n int64) error { return reserve(&x.Grant, &x.reserved, n) }
 
 // reserve takes the bytes of an answer from the budget.
 func reserve(held *budget.Grant, reserved *int64, n int64) error {
