@@ -14,7 +14,7 @@ func TestUndecidedCallsAreDenied(t *testing.T) {
 	s := mustCore(t)
 	for _, era := range []upstream.Era{upstream.EraLegacy, upstream.EraModern} {
 		for verdict, want := range map[policy.Verdict]string{policy.Deny: "Unknown tool: x", policy.Allow: ""} {
-			x := &Exchange{Era: era, target: &view.Target{Part: upstream.PartTools}, decision: policy.Decision{Verdict: verdict}}
+			x := &Exchange{Era: era, judged: judged{target: &view.Target{Part: upstream.PartTools}, decision: policy.Decision{Verdict: verdict}}}
 			x.Info.Name, x.approved = "x", true
 			got := ""
 			if r, err := s.approve(t.Context(), x, state{Approved: true}); r != nil {

@@ -47,43 +47,56 @@ type Front interface {
 	Fail(e *jsonrpc.Error, reason Reason, cause error)
 }
 
-// Exchange is one client request until its answer. It belongs to the goroutine of its front.
+// Exchange is one client request until its answer. It belongs to the goroutine of its front, which
+// sets the exported fields before Serve.
 type Exchange struct {
 	scope.Caller
-	core      *Core
-	front     Front
+	core  *Core
+	front Front
+
 	Era       upstream.Era
 	Msg       jsonrpc.Message
-	method    method     // the zero method if it is unknown
-	Params    raw.Object // absent if there are none
-	Meta      raw.Object // params._meta
-	RequestID string     // X-Request-Id; "" for none
-	// the headers of the request, for the Observer
-	Header   map[string][]string
-	Info     CallInfo                // for CallDone
-	Size     int                     // of the body, in bytes
-	Grant    budget.Grant            // for the request, its body and a large answer
-	reserved int64                   // part of Grant for the answer, in bytes
-	buffer   *[]byte                 // for the upstream's answer; nil for none
-	End      context.CancelCauseFunc // cancels the context of the request
-
-	Client  string   // the client's name for itself (unverified)
-	Session *Session // legacy only
+	method    method              // the zero method if it is unknown
+	Params    raw.Object          // absent if there are none
+	Meta      raw.Object          // params._meta
+	RequestID string              // X-Request-Id; "" for none
+	Header    map[string][]string // of the transport, for the Observer
+	Size      int                 // of the body, in bytes
+	Client    string              // the client's name for itself (unverified)
+	Session   *Session            // legacy only
 	// minimum level of log messages for the client; "" means no messages in the modern era, and the
 	// upstream's default in the legacy era
 	LogLevel string
-	class    search.Class           // of the call tool that the client has called; NoClass for none
-	target   *view.Target           // of a call
-	decision policy.Decision        // about the call
-	approved bool                   // the user has approved the call
-	shown    []byte                 // approvalDigest of the approved call, if an earlier request made it; else nil
-	opening  sync.Mutex             // guards opened: a legacy upstream may send several requests at once
-	opened   []string               // elicitation IDs of Junction; see newElicitationID
-	lacks    atomic.Pointer[string] // JSON of missing client capabilities that the upstream requested; nil for none
-	reuse    answers.Key            // of the call; the zero Key if its result must not be kept
-	asked    atomic.Bool            // the upstream has sent a request to the client
-	trace    upstream.Trace         // of the observer; nil for none
-	Outlived bool                   // a call uses the params after the request was answered
+	End      context.CancelCauseFunc // cancels the context of the request
+
+	Info     CallInfo       // for CallDone
+	trace    upstream.Trace // of the Observer; nil for none
+	Grant    budget.Grant   // for the request, its body and a large answer
+	reserved int64          // part of Grant for the answer, in bytes
+	buffer   *[]byte        // for the upstream's answer; nil for none
+	Outlived bool           // a call uses the params after the request was answered
+
+	judged
+	questions
+}
+
+// judged is what Core.call has found out about the call of an exchange.
+type judged struct {
+	class    search.Class    // of the call tool that the client has called; NoClass for none
+	target   *view.Target    // of a call
+	decision policy.Decision // about the call
+	approved bool            // the user has approved the call
+	shown    []byte          // approvalDigest of the approved call, if an earlier request made it; else nil
+	reuse    answers.Key     // of the call; the zero Key if its result must not be kept
+}
+
+// questions are what an upstream has sent to the client during the call of an exchange. A legacy
+// upstream may send several requests at once.
+type questions struct {
+	asked   atomic.Bool            // the upstream has sent a request to the client
+	lacks   atomic.Pointer[string] // JSON of missing client capabilities that the upstream requested; nil for none
+	opening sync.Mutex             // guards opened
+	opened  []string               // elicitation IDs of Junction; see newElicitationID
 }
 
 // Session is what the core keeps of a legacy session between its requests.
