@@ -13,6 +13,10 @@
 //   - resource.go: tells clients where to sign in.
 //   - request.go: request ids.
 //   - config.go: the section auth of the file.
+//
+// The packages below it: authserver is our own authorization server, oauth signs in to those of
+// upstreams. Package store keeps what they know, sealed by package seal. Package fetch downloads
+// documents that strangers name.
 package auth
 
 import (

@@ -12,6 +12,9 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
+
+	"junction/upstream/loopback"
+	"junction/upstream/yamlread"
 )
 
 // Config is the auth section of the file.
@@ -183,14 +186,12 @@ func (m *Moment) UnmarshalText(text []byte) error {
 // String formats the moment as in the file.
 func (m Moment) String() string { return m.UTC().Format(time.RFC3339) }
 
-// Problem is one mistake in the section: its path, such as api_keys[0].name, and a text that says
-// what is wrong and how to fix it.
-type Problem struct{ Path, Text string }
-
 // Validate returns the mistakes of a decoded section.
-func (c *Config) Validate() []Problem {
-	var ps []Problem
-	add := func(path, format string, args ...any) { ps = append(ps, Problem{path, fmt.Sprintf(format, args...)}) }
+func (c *Config) Validate() []yamlread.Problem {
+	var ps []yamlread.Problem
+	add := func(path, format string, args ...any) {
+		ps = append(ps, yamlread.Problem{Path: path, Text: fmt.Sprintf(format, args...)})
+	}
 	if c.APIKeys != nil && len(c.APIKeys) == 0 { // removing the last key must not disable authentication
 		add("api_keys", "is empty, which would disable authentication; add a key with junction keys create, or "+
 			"remove the list")
@@ -336,15 +337,10 @@ func RemoteProblem(s string) string {
 	case err != nil || u.Host == "" || u.Hostname() == "" || u.Scheme != "https" && u.Scheme != "http" ||
 		u.User != nil || u.Fragment != "":
 		return "must be a URL, such as https://login.example.com"
-	case u.Scheme == "http" && !loopbackHost(u.Hostname()):
+	case u.Scheme == "http" && !loopback.Host(u.Hostname()):
 		return "must be https, or http on loopback: over plain http an attacker could sign in as anyone"
 	}
 	return ""
-}
-
-func loopbackHost(name string) bool {
-	a, err := netip.ParseAddr(name)
-	return strings.EqualFold(name, "localhost") || err == nil && a.Unmap().IsLoopback()
 }
 
 // validScope reports whether s can be one scope (RFC 6749, section 3.3).
@@ -358,16 +354,17 @@ func validScope(s string) bool {
 }
 
 // Warnings returns likely mistakes at a public URL.
-func (c *Config) Warnings(publicURL string) []Problem {
-	var ps []Problem
+func (c *Config) Warnings(publicURL string) []yamlread.Problem {
+	var ps []yamlread.Problem
 	ours := canonical(publicURL)
 	look := func(at string, audiences []string) {
 		for i, a := range audiences {
 			u, err := url.Parse(canonical(a))
 			if err == nil && u.Host != "" && endpointPath(u.Path) &&
 				(publicURL == "" || u.Scheme+"://"+u.Host != ours) {
-				ps = append(ps, Problem{fmt.Sprintf("%s.audiences[%d]", at, i), "is not an endpoint below " +
-					"public_url, so tokens with it are valid at all endpoints; check both values"})
+				ps = append(ps, yamlread.Problem{Path: fmt.Sprintf("%s.audiences[%d]", at, i),
+					Text: "is not an endpoint below public_url, so tokens with it are valid at all endpoints; " +
+						"check both values"})
 			}
 		}
 	}

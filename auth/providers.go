@@ -128,9 +128,11 @@ func fingerprint(entry any) string {
 
 // ProviderStatus is the state of an authorization server.
 type ProviderStatus struct {
-	Issuer string
-	Usable bool // its keys are known, or it answered the last introspection
-	Err    string
+	Issuer string `json:"issuer"`
+	// Usable means that its keys are known, or that it answered the last introspection. It is also
+	// false if nothing was needed of it yet.
+	Usable bool   `json:"usable"`
+	Err    string `json:"error,omitempty"`
 }
 
 // Status returns the state of each server, sorted by issuer. It does not block, but starts another

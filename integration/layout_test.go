@@ -25,75 +25,90 @@ import (
 // here may make none. An arrow more is a line here and a sentence of reason in the commit.
 var arrows = map[string][]string{
 	"cmd/junction":         {"*"},
-	"cmd/junction/prose":   {},
+	"upstream/prose":       {},
 	"upstream/bounded":     {},
 	"upstream/files":       {},
+	"upstream/loopback":    {},
 	"upstream/shell":       {},
 	"cmd/junction/runfile": {"cmd/junction/config", "upstream/files"},
 	"cmd/junction/record": {"cmd/junction/config", "upstream/files", "auth", "proxy", "upstream/bounded", "upstream/pace",
 		"upstream/raw"},
-	"cmd/junction/diagnose": {"cmd/junction/config", "cmd/junction/health", "cmd/junction/prose",
-		"cmd/junction/replicas", "auth",
-		"auth/authserver", "policy", "proxy", "proxy/scope", "proxy/view", "upstream", "upstream/command", "upstream/shell"}, // why asks for the last known groups of a user
-	"cmd/junction/bridge": {"cmd/junction/prose", "upstream/definition", "upstream/http1", "upstream/jsonrpc", "upstream/raw",
+	"cmd/junction/diagnose": {"cmd/junction/config", "cmd/junction/health", "upstream/prose", "cmd/junction/replicas", "auth",
+		"auth/authserver", "policy", "proxy", "proxy/view", "upstream", "upstream/client", "upstream/command",
+		"upstream/shell", "upstream/loopback", "proxy/budget", "proxy/scope"}, // why asks for the last known groups of a user
+	"cmd/junction/bridge": {"upstream/prose", "upstream/definition", "upstream/http1", "upstream/jsonrpc", "upstream/raw",
 		"upstream/transport"}, // a client of the endpoint, as the proxy is one of its servers
 	// it connects the processes over one database for proxy, and forwards requests among them
 	"cmd/junction/replicas": {"auth", "auth/seal", "auth/store", "policy", "proxy/budget", "proxy/members",
 		"upstream/bounded", "upstream/http1", "upstream/pace"},
-	"cmd/junction/clients": {"cmd/junction/prose", "upstream/files", "upstream/shell"}, // a person looks at entries
+	"cmd/junction/clients": {"upstream/prose", "upstream/files", "upstream/shell", "upstream/loopback"}, // a person looks at entries
 	"cmd/junction/demo":    {},
 	"cmd/junction/health":  {"upstream/pace"},
 	// no key goes to the browser's environment; one decision about mix-up attacks
-	"cmd/junction/signon": {"upstream/files", "upstream/oauth", "upstream/sandbox"},
-	"cmd/junction/packs": {"cmd/junction-pack/manifest", "cmd/junction-pack/tree", "cmd/junction/cli", "cmd/junction/clients",
-		"cmd/junction/entries", "cmd/junction/packs/fetch", "cmd/junction/packs/lock", "cmd/junction/packs/plan", "cmd/junction/prose",
+	"cmd/junction/signon": {"upstream/files", "auth/oauth", "upstream/sandbox", "auth/fetch", "cmd/junction/pages/frame"},
+	"cmd/junction/packs": {"cmd/pack/manifest", "cmd/pack/tree", "cmd/junction/cli", "cmd/junction/clients",
+		"cmd/junction/entries", "cmd/junction/packs/fetch", "cmd/pack/lock", "cmd/pack/plan", "upstream/prose",
 		"cmd/junction/runfile", "upstream/files", "upstream/shell"},
-	"cmd/junction/packs/fetch": {"cmd/junction-pack/tree", "cmd/junction/prose", "upstream/pace"},
-	"cmd/junction/packs/lock":  {"cmd/junction-pack/tree", "upstream/files", "upstream/shell"},
+	"cmd/junction/packs/fetch": {"cmd/pack/tree", "upstream/prose", "upstream/pace"},
+	"cmd/pack/lock":            {"cmd/pack/tree", "upstream/files", "upstream/shell"},
 	// a plan is made by the loader that serves the pack
-	"cmd/junction/packs/plan": {"cmd/junction-pack/manifest", "cmd/junction-pack/pack", "cmd/junction-pack/web", "cmd/junction/prose",
+	"cmd/pack/plan": {"cmd/pack/manifest", "cmd/pack", "cmd/pack/web", "upstream/prose",
 		"upstream/command"},
-	"cmd/junction/screen": {"cmd/junction/cli", "cmd/junction/diagnose", "cmd/junction/prose",
+	"cmd/junction/screen": {"cmd/junction/cli", "cmd/junction/diagnose", "upstream/prose",
 		"upstream", "upstream/pace", "upstream/shell"}, // the words of states
 	// it measures what they do, so that they need no library for it
-	"cmd/junction/telemetry":      {"cmd/junction/telemetry/otlp", "proxy", "proxy/front", "proxy/budget", "upstream", "upstream/raw"},
+	"cmd/junction/telemetry": {"cmd/junction/telemetry/otlp", "proxy", "proxy/budget", "upstream", "upstream/client", "upstream/raw",
+		"proxy/front"},
 	"cmd/junction/telemetry/otlp": {"upstream/pace"},
-	"cmd/junction/pages": {"cmd/junction/clients", "cmd/junction/diagnose", "cmd/junction/prose", "proxy", "proxy/front",
-		"upstream"}, // the words of states
-	"cmd/junction/cli": {"cmd/junction/config", "cmd/junction/diagnose", "cmd/junction/prose", "cmd/junction/runfile", "auth", "policy",
-		"proxy", "proxy/pins", "proxy/search", "upstream", "upstream/oauth", "cmd/junction/signon", "upstream/shell"},
-	"cmd/junction/registry": {"cmd/junction/clients", "cmd/junction/config", "cmd/junction/prose"},
-	"cmd/junction/entries": {"cmd/junction/cli", "cmd/junction/clients", "cmd/junction/config", "cmd/junction/prose",
-		"cmd/junction/packs/lock", "cmd/junction/packs/plan", "cmd/junction/registry", "cmd/junction/runfile", "cmd/junction/yamledit", "upstream/shell"},
-	"cmd/junction/audit": {"cmd/junction/cli", "cmd/junction/config", "upstream/files", "cmd/junction/prose",
+	"cmd/junction/pages": {"cmd/junction/clients", "cmd/junction/diagnose", "upstream/prose", "proxy", "upstream",
+		"cmd/junction/pages/frame", "proxy/front"}, // the words of states
+	// junction tools and junction call are calls of an upstream, with raw results
+	// junction tools and junction call are calls over a connection, with raw results
+	"cmd/junction/cli": {"cmd/junction/config", "cmd/junction/diagnose", "upstream/prose", "cmd/junction/runfile", "auth",
+		"policy", "proxy/pins", "proxy/search", "upstream", "auth/oauth", "cmd/junction/signon",
+		"upstream/shell", "upstream/loopback", "upstream/client", "upstream/definition", "upstream/jsonrpc",
+		"upstream/raw", "upstream/transport", "proxy"},
+	"cmd/junction/registry": {"cmd/junction/clients", "upstream/prose", "upstream/loopback", "cmd/junction/config"},
+	"cmd/junction/entries": {"cmd/junction/cli", "cmd/junction/clients", "cmd/junction/config", "upstream/prose",
+		"cmd/pack/lock", "cmd/pack/plan", "cmd/junction/registry", "cmd/junction/runfile", "cmd/junction/yamledit", "upstream/shell",
+		"upstream", "upstream/transport"}, // a new URL is asked once; the answer is read as a connection reads it
+	"cmd/junction/audit": {"cmd/junction/cli", "cmd/junction/config", "upstream/files", "upstream/prose",
 		"cmd/junction/record", "proxy", "upstream/shell", "upstream/pace"},
 	"cmd/junction/signins": {"cmd/junction/cli", "cmd/junction/clients", "cmd/junction/config", "cmd/junction/yamledit",
-		"cmd/junction/prose", "upstream/files", "auth", "auth/authserver", "auth/seal", "auth/store", "upstream/shell"},
-	"cmd/junction/yamlread": {"cmd/junction/prose"},
-	"cmd/junction/config": {"cmd/junction-pack/manifest", "upstream/files", "cmd/junction/packs/lock", "cmd/junction/prose", "cmd/junction/yamlread", "auth", "auth/authserver",
-		"auth/fetch", "auth/store", "policy", "proxy", "proxy/front", "proxy/scope", "proxy/search", "proxy/view", "upstream", "upstream/command", "upstream/oauth",
-		"upstream/sandbox", "upstream/shell"}, // names of Junction's own tools
-	"proxy": { // the core: it answers one caller, and knows no HTTP (see noHTTP)
-		"proxy/answers", "proxy/approval", "proxy/budget", "proxy/canon", "proxy/pins", "proxy/redact", "proxy/schema",
-		"proxy/scope", "proxy/search", "proxy/view",
-		"upstream", "policy", "auth", "auth/seal", "upstream/bounded", "upstream/jsonrpc", "upstream/raw", "upstream/pace",
-	},
-	"proxy/front": {"proxy", "proxy/budget", "proxy/members", "proxy/origin", "proxy/scope",
-		"upstream", "policy", "auth", "auth/seal", "upstream/bounded", "upstream/jsonrpc", "upstream/raw", "upstream/pace"},
-	"proxy/scope":    {"auth", "policy", "proxy/pins", "proxy/redact", "proxy/view", "upstream", "upstream/bounded", "upstream/raw"},
-	"proxy/origin":   {},
+		"upstream/prose", "upstream/files", "auth", "auth/authserver", "auth/seal", "auth/store",
+		"upstream/shell", "upstream/loopback"},
+	"upstream/yamlread": {"upstream/prose"},
+	"cmd/junction/config": {"cmd/pack/manifest", "upstream/files", "cmd/pack/lock", "upstream/prose", "upstream/yamlread", "auth",
+		"auth/authserver", "auth/fetch", "auth/store", "policy", "proxy", "proxy/search", "proxy/view",
+		"upstream", "upstream/command", "auth/oauth", "upstream/sandbox", "upstream/shell", "upstream/loopback",
+		"proxy/front", "proxy/scope"}, // names of Junction's own tools
+	// the core: it answers one caller, and knows no HTTP (see noHTTP)
+	"proxy": {"proxy/answers", "proxy/approval", "proxy/budget", "proxy/canon", "proxy/members", "proxy/origin",
+		"proxy/pins", "proxy/redact", "proxy/schema", "proxy/search", "proxy/view", "upstream",
+		"upstream/client", "policy", "auth", "auth/seal", "upstream/bounded", "upstream/jsonrpc",
+		"upstream/raw", "upstream/pace", "proxy/scope"},
+	"proxy/origin":   {"upstream/loopback"},
 	"proxy/members":  {"policy"},
 	"proxy/redact":   {"policy", "upstream/jsonrpc", "upstream/raw"}, // its rules are those of policies
 	"proxy/budget":   {"auth", "policy"},                             // names of accounts are redacted; policies limit rates
-	"proxy/canon":    {"upstream/shell", "upstream/raw"},             // differences are shown to a person
+	"proxy/canon":    {"upstream/raw", "upstream/shell"},             // differences are shown to a person
 	"proxy/pins":     {"upstream/files", "upstream/shell", "proxy/canon"},
-	"proxy/schema":   {"upstream/shell", "upstream/bounded", "upstream/raw"},
+	"proxy/schema":   {"upstream/bounded", "upstream/raw", "upstream/shell"},
 	"proxy/answers":  {"proxy/canon", "upstream/bounded", "upstream/raw"},
 	"proxy/search":   {"upstream/raw"},
-	"proxy/approval": {"proxy/canon", "upstream/shell", "upstream/bounded", "upstream/raw"},
-	"proxy/view":     {"proxy/pins", "proxy/search", "upstream", "policy", "upstream/jsonrpc", "upstream/raw"},
-	"upstream": {"upstream/bounded", "upstream/command", "upstream/definition", "upstream/http1", "upstream/jsonrpc", "upstream/pace",
-		"upstream/raw", "upstream/remedy", "upstream/sandbox", "upstream/transport", "upstream/shell"},
+	"proxy/approval": {"proxy/canon", "upstream/bounded", "upstream/raw", "upstream/shell"},
+	"proxy/view": {"proxy/pins", "proxy/search", "upstream", "upstream/client", "policy", "upstream/jsonrpc",
+		"upstream/raw"},
+	// one connection; it knows no pool, no link and no configuration file
+	"upstream/client": {"upstream/bounded", "upstream/definition", "upstream/http1", "upstream/jsonrpc", "upstream/pace",
+		"upstream/raw", "upstream/transport"},
+	"upstream": {"upstream/bounded", "upstream/client", "upstream/command", "upstream/definition", "upstream/http1",
+		"upstream/jsonrpc", "upstream/pace", "upstream/raw", "upstream/remedy", "upstream/sandbox",
+		"upstream/transport", "upstream/shell", "upstream/loopback", "upstream/yamlread"},
+	"proxy/front": {"upstream/client", "proxy", "proxy/budget", "proxy/members", "proxy/origin", "proxy/scope", "upstream", "policy", "auth",
+		"auth/seal", "upstream/bounded", "upstream/jsonrpc", "upstream/raw", "upstream/pace"},
+	"proxy/scope": {"upstream/client", "auth", "policy", "proxy/pins", "proxy/redact", "proxy/view", "upstream", "upstream/bounded",
+		"upstream/raw"},
 	"upstream/command":    {"upstream/sandbox", "upstream/transport"},               // they start what a section describes
 	"upstream/definition": {"upstream/http1", "upstream/raw", "upstream/transport"}, // names of headers; text in one line
 	// it moves messages, and the process at the other end of one is confined by sandbox
@@ -101,28 +116,30 @@ var arrows = map[string][]string{
 	"upstream/sandbox":   {"upstream/files"}, // the reason of an error about a file
 	// what a rule reads of the arguments must be what everybody else reads: the same names in the
 	// same case, none of them twice
-	"policy":           {"upstream/raw"},
-	"upstream/oauth":   {"auth/fetch", "auth/store", "upstream/pace"},
-	"upstream/remedy":  {"upstream/shell"},              // it names commands with names of servers
-	"upstream/stored":  {"auth/seal", "upstream/files"}, // what is on the disk is sealed like session ids
-	"auth/authserver":  {"auth", "auth/store", "auth/seal", "auth/fetch", "upstream/bounded"},
-	"auth/store":       {"auth/seal"},
-	"auth":             {"auth/seal", "upstream/bounded"},
-	"upstream/jsonrpc": {"upstream/raw"},
+	"policy":              {"upstream/raw", "upstream/yamlread"},
+	"auth/oauth":          {"auth/fetch", "auth/store", "upstream/pace"},
+	"upstream/remedy":     {"upstream/shell"},                               // it names commands with names of servers
+	"cmd/junction/stored": {"auth/seal", "upstream/files", "upstream/pace"}, // what is on the disk is sealed like session ids
+	"auth/authserver":     {"auth", "auth/store", "auth/seal", "auth/fetch", "upstream/bounded", "upstream/yamlread"},
+	"auth/store":          {"auth/seal"},
+	"auth":                {"upstream/bounded", "upstream/loopback", "upstream/yamlread"},
+	"upstream/jsonrpc":    {"upstream/raw"},
 
 	// A pack runs commands as upstream does, and checks arguments as proxy does.
-	"cmd/junction-pack":     {"cmd/junction-pack/cli", "cmd/junction/build", "upstream/sandbox"},
-	"cmd/junction-pack/cli": {"cmd/junction-pack/tree", "cmd/junction/packs/lock", "cmd/junction-pack/manifest", "cmd/junction-pack/pack", "cmd/junction/prose", "upstream/shell"},
-	"cmd/junction-pack/pack": {"cmd/junction-pack/command", "cmd/junction-pack/manifest", "cmd/junction-pack/openapi",
-		"cmd/junction-pack/prompt", "cmd/junction-pack/web", "upstream/files", "proxy/origin", "proxy/schema", "upstream/raw"},
-	"cmd/junction-pack/openapi": {"cmd/junction-pack/manifest", "cmd/junction-pack/template", "cmd/junction-pack/web",
+	"cmd/junction-pack": {"cmd/junction-pack/cli", "cmd/build", "upstream/sandbox"},
+	"cmd/junction-pack/cli": {"cmd/pack/tree", "cmd/pack/lock", "cmd/pack/manifest", "cmd/pack", "upstream/prose", "upstream/shell",
+		"cmd/junction-pack/serve"},
+	"cmd/pack": {"cmd/pack/command", "cmd/pack/manifest", "cmd/pack/openapi",
+		"cmd/pack/web", "proxy/schema", "upstream/raw"},
+	"cmd/pack/openapi": {"cmd/pack/manifest", "cmd/pack/template", "cmd/pack/web",
 		"upstream/files"},
-	"cmd/junction-pack/prompt": {"cmd/junction-pack/manifest"},
 	// a fetched document may not lead to a private network, as the documents of strangers may not
-	"cmd/junction-pack/web":     {"cmd/junction-pack/manifest", "cmd/junction-pack/template", "auth/fetch"},
-	"cmd/junction-pack/command": {"cmd/junction-pack/manifest", "cmd/junction-pack/template", "upstream/sandbox", "upstream/transport"},
-	"cmd/junction-pack/manifest": {"cmd/junction-pack/template", "upstream/files", "cmd/junction/prose", "cmd/junction/yamlread", "proxy/schema",
-		"upstream/command", "upstream/raw", "upstream/shell"},
+	"cmd/pack/web":     {"cmd/pack/manifest", "cmd/pack/template", "auth/fetch", "upstream/loopback"},
+	"cmd/pack/command": {"cmd/pack/manifest", "cmd/pack/template", "upstream/sandbox", "upstream/transport"},
+	"cmd/pack/manifest": {"cmd/pack/template", "upstream/files", "upstream/prose", "upstream/yamlread", "proxy/schema",
+		"upstream/command", "upstream/raw", "upstream/shell", "upstream/loopback"},
+	"cmd/watch":               {"upstream/pace"},
+	"cmd/junction-pack/serve": {"cmd/pack", "cmd/pack/manifest", "cmd/watch", "proxy/origin", "upstream/files"},
 }
 
 // forTests are packages of test support: they import what they like, and only tests import them.
@@ -143,7 +160,7 @@ const (
 // and words for everything that another package can name.
 func TestLayout(t *testing.T) {
 	tree := mustParseTree(t, os.DirFS(".."))
-	for _, dir := range []string{"cmd/junction", "proxy", "upstream", "upstream/jsonrpc", "upstream/raw", "policy",
+	for _, dir := range []string{"cmd/junction", "proxy", "upstream", "upstream/client", "upstream/jsonrpc", "upstream/raw", "policy",
 		"auth/seal", "integration"} {
 		if tree[dir] == nil {
 			t.Errorf("there is no package %s: the tree was not read, or the tables of this test are out of date", dir)
@@ -193,6 +210,12 @@ func TestLayoutRules(t *testing.T) {
 		}, []string{
 			"proxy/a.go:3: proxy imports " + mcpGo + "server: of mcp-go only mcp, outside cmd and tests",
 			"proxy/a.go:4: proxy imports " + goSDK + "/mcp: only tests do",
+		}},
+		{"another client", map[string]string{
+			"cmd/junction/a.go":      "// Command junction is here.\npackage main\nimport _ \"" + mcpGo + "client/transport\"\n",
+			"cmd/junction/a_test.go": "package main\nimport _ \"" + mcpGo + "client\"\n",
+		}, []string{
+			"cmd/junction/a.go:3: cmd/junction imports " + mcpGo + "client/transport: upstream/client is the client of MCP; only tests use another",
 		}},
 		{"old names in comments", map[string]string{"policy/a.go": "// Package policy is here.\npackage policy\n" +
 			"// g does it.\nfunc f() {}\n// A T is one.\ntype T int\n// U is one.\ntype V int\n// W\n"},
@@ -330,7 +353,7 @@ func (tree sourceTree) problems() []string {
 			all = append(all, p.inits(file)...)
 			all = append(all, p.state(file)...)
 			all = append(all, p.misnamed(file)...)
-			if dir == "proxy" || dir == "upstream" {
+			if dir == "proxy" || dir == "upstream" || dir == "upstream/client" {
 				all = append(all, p.undocumented(file)...)
 			}
 		}
@@ -428,6 +451,8 @@ func (p *sourcePackage) imports(dir string, file *ast.File) (problems []string) 
 			bad("arrows has no such arrow")
 		case strings.HasPrefix(to, mcpGo) && to != mcpGo+"mcp" && !strings.HasPrefix(dir, "cmd/"):
 			bad("of mcp-go only mcp, outside cmd and tests")
+		case strings.HasPrefix(to, mcpGo+"client"):
+			bad("upstream/client is the client of MCP; only tests use another")
 		}
 	}
 	return problems

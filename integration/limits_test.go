@@ -21,12 +21,21 @@ import (
 // of it.
 const (
 	packageLines = 6000
-	packageFiles = 28
+	packageFiles = 24
+	coreFiles    = 20 // of the packages proxy and upstream
 	fileLines    = 500
 	testLines    = 800 // of a file of tests
 	funcLines    = 80  // outside of tests
 	codeColumns  = 120 // outside of tests; a tab counts as four
 )
+
+// mostFiles returns how many files a package may have.
+func mostFiles(dir string) int {
+	if dir == "proxy" || dir == "upstream" {
+		return coreFiles
+	}
+	return packageFiles
+}
 
 // TestLayoutLimits holds packages, files and functions to the limits of their size.
 func TestLayoutLimits(t *testing.T) {
@@ -53,8 +62,11 @@ func TestLayoutLimitsAreFound(t *testing.T) {
 		add(fmt.Sprintf("code/f%02d.go", i), clause+lines(499)+map[int]string{0: "var _ = 1 // 1\n"}[i])
 		add(fmt.Sprintf("less/f%02d.go", i), clause+lines(499)+"// 1\n\n/* 2\n3 */\n")
 	}
-	many("files/more", 29)
-	many("files/most", 28)
+	many("files/more", 25)
+	many("files/most", 24)
+	many("integration/harness", 30) // test support
+	many("proxy", 21)
+	many("upstream", 20)
 	add("file/more.go", clause+strings.Repeat("\n", 500))
 	add("file/most.go", clause+strings.Repeat("\n", 499))
 	add("file/more_test.go", clause+lines(800))
@@ -73,7 +85,8 @@ func TestLayoutLimitsAreFound(t *testing.T) {
 	}
 	want := map[string]string{
 		"code: lines":       "6001 lines of code, at most 6000",
-		"files/more: files": "29 files, at most 28",
+		"files/more: files": "25 files, at most 24",
+		"proxy: files":      "21 files, at most 20",
 		"file/more.go":      "501 lines, at most 500",
 		"file/more_test.go": "801 lines, at most 800",
 		"columns/more.go:2": "121 columns, at most 120",
@@ -114,7 +127,9 @@ func (tree sourceTree) overLimits() map[string]string {
 			check(bytes.Count(text, []byte("\n")), testLines, "lines", "%s", name)
 		}
 		check(code, packageLines, "lines of code", "%s: lines", dir)
-		check(len(p.files), packageFiles, "files", "%s: files", dir)
+		if !slices.Contains(forTests, dir) {
+			check(len(p.files), mostFiles(dir), "files", "%s: files", dir)
+		}
 	}
 	return over
 }

@@ -16,7 +16,7 @@ import (
 // in the file or the package that the table names.
 func TestDocumentsTables(t *testing.T) {
 	found := 0
-	for _, doc := range []string{"proxy/doc.go", "upstream/doc.go"} {
+	for _, doc := range []string{"proxy/doc.go", "upstream/doc.go", "upstream/client/doc.go"} {
 		rows, problems := checkTables(t, os.DirFS(".."), doc)
 		for _, problem := range problems {
 			t.Error(problem)
@@ -62,8 +62,13 @@ func checkTables(t *testing.T, root fs.FS, doc string) (rows int, problems []str
 		rows++
 		files := []string{place}
 		if path.Ext(place) == "" {
-			if files, err = fs.Glob(root, place+"/*.go"); err != nil {
-				t.Fatal(err)
+			beside := path.Join(path.Dir(doc), "..", row[3]) // transport is beside client
+			for _, dir := range []string{place, beside} {
+				more, err := fs.Glob(root, dir+"/*.go")
+				if err != nil {
+					t.Fatal(err)
+				}
+				files = append(files, more...)
 			}
 		}
 		declared := regexp.MustCompile(`(?m)^func \(\w+ \*?` + receiver + `\) ` + method + `\(`)

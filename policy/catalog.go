@@ -3,6 +3,8 @@ package policy
 import (
 	"fmt"
 	"slices"
+
+	"junction/upstream/yamlread"
 )
 
 // Catalog is how tools are listed: full, which is the zero value, or search.
@@ -51,7 +53,7 @@ func (g Globs) matches(name string) bool {
 }
 
 // ValidateAlways returns the mistakes in the keys catalog and always of a mapping.
-func ValidateAlways(c Catalog, always List) []Problem {
+func ValidateAlways(c Catalog, always List) []yamlread.Problem {
 	v := &validator{}
 	v.always("", c, always)
 	return v.problems

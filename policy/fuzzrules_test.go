@@ -10,6 +10,7 @@ import (
 
 	"junction/policy"
 	"junction/upstream/raw"
+	"junction/upstream/yamlread"
 )
 
 // A script makes policies of a fuzzer's bytes; after the end it reads zeros.
@@ -295,7 +296,7 @@ func liftables(t *testing.T, c policy.Config) (all []liftable) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			warned := slices.ContainsFunc(warnings, func(p policy.Problem) bool { return p.Path == path })
+			warned := slices.ContainsFunc(warnings, func(p yamlread.Problem) bool { return p.Path == path })
 			all = append(all, liftable{path, warned, alone, fmt.Sprintf("rules[%d]", len(before)), others})
 		}
 	}

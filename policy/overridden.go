@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"junction/upstream/yamlread"
 )
 
 // Known is what the file says about an upstream.
@@ -18,21 +20,22 @@ type Known struct {
 //
 // A rule with the shortened name of a tool and a rule with its full name count as rules for two
 // tools.
-func (c Config) Warnings(upstreams []Known) []Problem {
+func (c Config) Warnings(upstreams []Known) []yamlread.Problem {
 	if len(c.Validate()) > 0 {
 		return nil
 	}
-	var ps []Problem
+	var ps []yamlread.Problem
 	for i := range c {
 		e, at := &c[i], fmt.Sprintf("[%d]", i)
 		if e.enforced() && !slices.ContainsFunc(e.Rules, func(r Rule) bool { return r.Allow == nil }) {
-			ps = append(ps, Problem{at + ".enforced",
-				"has no effect: only denies and asks are enforced, and this policy has none; " +
+			ps = append(ps, yamlread.Problem{Path: at + ".enforced",
+				Text: "has no effect: only denies and asks are enforced, and this policy has none; " +
 					"add one, or remove the key"})
 		}
 		for k, r := range e.Rules {
 			if r.Deny != nil && len(r.Deny.Where) > 1 {
-				ps = append(ps, Problem{fmt.Sprintf("%s.rules[%d].deny.where", at, k), r.Deny.separately()})
+				ps = append(ps, yamlread.Problem{Path: fmt.Sprintf("%s.rules[%d].deny.where", at, k),
+					Text: r.Deny.separately()})
 			}
 		}
 	}
@@ -89,8 +92,8 @@ type compared struct {
 type side struct {
 	*rule
 	selector *Selector
-	patterns [Resource + 1][]*pattern // by kind
-	at       []bool                   // by upstream: whether the rule applies to it
+	patterns [kinds][]*pattern // by kind
+	at       []bool            // by upstream: whether the rule applies to it
 }
 
 type patternKey struct {
@@ -114,7 +117,8 @@ func newComparison(c Config, upstreams []Known) *comparison {
 		all := compared{entry: e}
 		for k := range e.rules {
 			s := side{rule: &e.rules[k], selector: c[i].Rules[k].selectors()[0].Selector}
-			lists := [...]List{Tool: s.selector.Tools, Prompt: s.selector.Prompts, Resource: s.selector.Resources}
+			// one of each kind: else it does not compile
+			var lists [kinds]List = [...]List{s.selector.Tools, s.selector.Prompts, s.selector.Resources}
 			for kind, list := range lists {
 				s.patterns[kind] = x.patternsOf(Kind(kind), list, s.rule)
 			}
@@ -156,7 +160,7 @@ func (x *comparison) patternsOf(kind Kind, list List, r *rule) (all []*pattern) 
 
 // overridden returns the global denies and asks that a policy of another layer lifts, unless the
 // file sets enforced.
-func (x *comparison) overridden() (ps []Problem) {
+func (x *comparison) overridden() (ps []yamlread.Problem) {
 	for i, e := range x.entries {
 		if e.layer != global || x.config[i].Enforced != nil {
 			continue
@@ -177,7 +181,8 @@ func (x *comparison) overridden() (ps []Problem) {
 			}
 			if len(by) > 0 {
 				key := d.verdict.String()
-				ps = append(ps, Problem{fmt.Sprintf("[%d].rules[%d].%s", i, k, key), first.text(key, e.name, by)})
+				ps = append(ps, yamlread.Problem{Path: fmt.Sprintf("[%d].rules[%d].%s", i, k, key),
+					Text: first.text(key, e.name, by)})
 			}
 		}
 	}
@@ -221,7 +226,7 @@ func (x *comparison) lifts(j, i, k int) (lifting, bool) {
 		if d.verdict == Ask {
 			shields = append(shields, x.entries[i].before(k, a.rule)...)
 		}
-		for kind := Tool; kind <= Resource; kind++ {
+		for kind := range kinds {
 			for _, p := range d.patterns[kind] {
 				for _, q := range a.patterns[kind] {
 					if x.lifted(kind, both{d, p}, both{a, q}, shields) {

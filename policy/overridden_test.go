@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"junction/policy"
+	"junction/upstream/yamlread"
 )
 
 // upstreams are the upstreams of the tests below.
@@ -130,7 +131,7 @@ func TestSafety6OverriddenDenies(t *testing.T) {
 	}
 }
 
-func warningsOf(t *testing.T, text string) []policy.Problem {
+func warningsOf(t *testing.T, text string) []yamlread.Problem {
 	t.Helper()
 	return mustConfig(t, text).Warnings(upstreams)
 }
@@ -186,7 +187,7 @@ func TestSafety6WarningsSayWhatToDo(t *testing.T) {
 	} {
 		var got []string
 		for _, p := range warningsOf(t, test.text) {
-			got = append(got, p.Error())
+			got = append(got, "policies"+p.Path+": "+p.Text)
 		}
 		if !slices.Equal(got, test.want) {
 			t.Errorf("warnings of\n%s\t%s\nwant\n\t%s", test.text, strings.Join(got, "\n\t"), strings.Join(test.want,

@@ -58,10 +58,12 @@ const (
 	Tool Kind = iota
 	Prompt
 	Resource
+	kinds
 )
 
 func (k Kind) String() string {
-	return [...]string{Tool: "tool", Prompt: "prompt", Resource: "resource"}[k]
+	var words [kinds]string = [...]string{"tool", "prompt", "resource"} // all: else it does not compile
+	return words[k]
 }
 
 // Subject is the authenticated caller, its address, and the surface of the called endpoint. An
@@ -107,10 +109,13 @@ const (
 	own layer = iota
 	surface
 	global
-	layers = 3
+	layers
 )
 
-func (l layer) String() string { return [layers]string{"own", "surface", "global"}[l] }
+func (l layer) String() string {
+	var words [layers]string = [...]string{"own", "surface", "global"} // all: else it does not compile
+	return words[l]
+}
 
 // Policy is the compiled section. It is immutable. A nil Policy denies everything.
 type Policy struct {
@@ -160,11 +165,11 @@ func (p *Policy) WithScopes(scopes map[string][]string) *Policy {
 	return &Policy{p.entries, scopes}
 }
 
-// Compile makes a Policy of a section. The error is the first Problem. An empty section denies
+// Compile makes a Policy of a section. The error is the first mistake. An empty section denies
 // everything.
 func Compile(c Config) (*Policy, error) {
 	if problems := c.Validate(); len(problems) > 0 {
-		return nil, problems[0]
+		return nil, fmt.Errorf("policies%s: %s", problems[0].Path, problems[0].Text)
 	}
 	p := &Policy{}
 	for i := range c {

@@ -11,20 +11,12 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"junction/upstream/yamlread"
 )
 
-// Problem is one mistake of a configuration: its path, and a text that says what is wrong and how
-// to fix it.
-type Problem struct {
-	Path string // below the section, such as [0].rules[2].deny.where.command; "" for the section
-	Text string
-}
-
-// Error returns the path below the section and the text.
-func (p Problem) Error() string { return "policies" + p.Path + ": " + p.Text }
-
 // Validate returns all mistakes, in the order of the policies and of their keys.
-func (c Config) Validate() []Problem {
+func (c Config) Validate() []yamlread.Problem {
 	v := &validator{}
 	names := map[string]int{}
 	for i := range c {
@@ -69,14 +61,14 @@ func (e *Entry) idle() bool {
 
 // Unmatched returns the policy's globs over upstreams that match none of the names, which are most
 // likely typos: a deny with a typo denies nothing. The paths are below the policy.
-func (e *Entry) Unmatched(names []string) []Problem {
-	var ps []Problem
+func (e *Entry) Unmatched(names []string) []yamlread.Problem {
+	var ps []yamlread.Problem
 	for i, r := range e.Rules {
 		for _, s := range r.selectors() {
 			for k, g := range s.Upstreams {
 				if glob := compileGlob(g); !slices.ContainsFunc(names, glob.match) {
 					at := element(fmt.Sprintf(".rules[%d].%s.upstreams", i, s.verdict), k, len(s.Upstreams))
-					ps = append(ps, Problem{at, "matches no upstream of this file"})
+					ps = append(ps, yamlread.Problem{Path: at, Text: "matches no upstream of this file"})
 				}
 			}
 		}
@@ -86,12 +78,12 @@ func (e *Entry) Unmatched(names []string) []Problem {
 
 // A validator collects problems.
 type validator struct {
-	problems []Problem
+	problems []yamlread.Problem
 	n        int // problems of earlier policies
 }
 
 func (v *validator) bad(path, format string, args ...any) {
-	v.problems = append(v.problems, Problem{path, fmt.Sprintf(format, args...)})
+	v.problems = append(v.problems, yamlread.Problem{Path: path, Text: fmt.Sprintf(format, args...)})
 }
 
 func (v *validator) match(at string, m *Match) {

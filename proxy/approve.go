@@ -12,6 +12,7 @@ import (
 	"junction/policy"
 	"junction/proxy/approval"
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/raw"
 )
 
@@ -43,7 +44,7 @@ func (s *Core) approve(ctx context.Context, x *Exchange, st state) (*Result, err
 		return nil, nil
 	case x.decision.Verdict != policy.Ask:
 		return nil, x.unknown()
-	case x.Era == upstream.EraLegacy:
+	case x.Era == client.EraLegacy:
 		return s.approveLegacy(ctx, x)
 	}
 	return s.approveModern(ctx, x, st)
@@ -157,7 +158,7 @@ func (s *Core) approveModern(ctx context.Context, x *Exchange, st state) (*Resul
 func (x *Exchange) approvalForm() ([]byte, error) {
 	c := approval.Call{Server: x.target.Backend.Name(), Kind: x.target.PolicyItem().Kind.String(), Name: x.target.Name}
 	own := []raw.Edit{{Name: "_meta"}, {Name: "inputResponses"}, {Name: "requestState"}}
-	if x.Era == upstream.EraLegacy {
+	if x.Era == client.EraLegacy {
 		own = append(own, raw.Edit{Name: "task"}) // see openState
 	}
 	if x.target.Part == upstream.PartResources { // without arguments

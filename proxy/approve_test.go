@@ -6,13 +6,14 @@ import (
 	"junction/policy"
 	"junction/proxy/view"
 	"junction/upstream"
+	"junction/upstream/client"
 )
 
 // TestUndecidedCallsAreDenied has the pipeline reach approval without a decision of policy: in no era
 // is the call made.
 func TestUndecidedCallsAreDenied(t *testing.T) {
 	s := mustCore(t)
-	for _, era := range []upstream.Era{upstream.EraLegacy, upstream.EraModern} {
+	for _, era := range []client.Era{client.EraLegacy, client.EraModern} {
 		for verdict, want := range map[policy.Verdict]string{policy.Deny: "Unknown tool: x", policy.Allow: ""} {
 			x := &Exchange{Era: era, judged: judged{target: &view.Target{Part: upstream.PartTools}, decision: policy.Decision{Verdict: verdict}}}
 			x.Info.Name, x.approved = "x", true

@@ -11,6 +11,7 @@ import (
 
 	"junction/proxy/redact"
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/pace"
 	"junction/upstream/raw"
@@ -25,8 +26,8 @@ var (
 	errShutdown = errors.New("the proxy is shutting down")
 )
 
-// Ask implements upstream.Peer for a legacy client.
-func (x *Exchange) Ask(ctx context.Context, q *upstream.ServerRequest) ([]byte, error) {
+// Ask implements client.Peer for a legacy client.
+func (x *Exchange) Ask(ctx context.Context, q *client.ServerRequest) ([]byte, error) {
 	x.asked.Store(true)
 	params, err := x.serverRequest(x.target.Backend.Name(), q.Method, q.Params, true)
 	if err != nil {
@@ -89,7 +90,7 @@ func (x *Exchange) askAll(ctx context.Context, requests raw.Object) ([]byte, err
 			return nil, x.invalid(err.Error())
 		}
 		unanswered := func(err error) error {
-			return &upstream.Error{Upstream: x.target.Backend.Name(), Kind: upstream.KindUnanswered,
+			return &upstream.Error{Upstream: x.target.Backend.Name(), Kind: client.KindUnanswered,
 				Err: fmt.Errorf("%s was not answered: %w", method, err)}
 		}
 		if params, err = x.serverRequest(x.target.Backend.Name(), method, params, true); err != nil {
@@ -140,7 +141,7 @@ func (x *Exchange) serverRequest(from, method string, params []byte, meta bool) 
 	if !meta {
 		edits = append(edits, raw.Edit{Name: "_meta"})
 	} else if own, err := raw.Get(params, "_meta"); err == nil {
-		// The related task is between Junction and the server: see upstream/task.go.
+		// The related task is between Junction and the server: see upstream/client/task.go.
 		if _, err := raw.Get(own, "io.modelcontextprotocol/related-task"); err == nil {
 			if own, err = raw.Set(own, nil, "io.modelcontextprotocol/related-task"); err == nil {
 				if rest, err := raw.Parse(own); err == nil && rest.Len() == 0 {
@@ -204,7 +205,7 @@ func (x *Exchange) elicitation(from string, o raw.Object) ([]raw.Edit, error) {
 	} else if err != nil {
 		return nil, rejected("Invalid params: mode")
 	}
-	modern := x.Era == upstream.EraModern
+	modern := x.Era == client.EraModern
 	switch {
 	case mode == "form" && !x.Who.Profile.Form, mode == "url" && !x.Who.Profile.URL:
 		x.lack(`{"elicitation":{"` + mode + `":{}}}`)

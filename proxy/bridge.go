@@ -9,6 +9,7 @@ import (
 
 	"junction/proxy/view"
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
 )
@@ -23,12 +24,12 @@ import (
 //	modern   legacy    the call is parked; the client gets input_required and returns (parked.go)
 
 // answerResult converts an upstream's result to the client's era.
-func (s *Core) answerResult(x *Exchange, r upstream.Result) (Result, error) {
+func (s *Core) answerResult(x *Exchange, r client.Result) (Result, error) {
 	switch {
-	case r.Type == upstream.TypeComplete:
-	case x.Era == upstream.EraLegacy:
+	case r.Type == client.TypeComplete:
+	case x.Era == client.EraLegacy:
 		return Result{}, x.invalid("a result of type " + r.Type)
-	case r.Type == upstream.TypeInputRequired:
+	case r.Type == client.TypeInputRequired:
 		return s.relayRequests(x, r.Object)
 	default:
 		return s.wrapTask(x, r.Object)
@@ -41,7 +42,7 @@ func (s *Core) answerResult(x *Exchange, r upstream.Result) (Result, error) {
 	if r.Object, err = x.target.RenameResult(x.Msg.Method, r.Object); err != nil {
 		return Result{}, x.invalid(err.Error())
 	}
-	if x.Era == upstream.EraModern {
+	if x.Era == client.EraModern {
 		return s.modernResult(x.Msg.Method, r.Object, x.target)
 	}
 	return s.legacyResult(x, r)
@@ -56,14 +57,14 @@ func (s *Core) answerError(x *Exchange, err error) (Result, error) {
 	switch {
 	case !ok:
 		return Result{}, err
-	case x.Era == upstream.EraModern:
+	case x.Era == client.EraModern:
 		return s.modernError(x, peer)
 	}
 	return s.legacyError(x, peer)
 }
 
 // legacyTarget reports whether the target's upstream is of the legacy era.
-func (x *Exchange) legacyTarget() bool { return x.target.Backend.Catalog().Era == upstream.EraLegacy }
+func (x *Exchange) legacyTarget() bool { return x.target.Backend.Catalog().Era == client.EraLegacy }
 
 // rounds counts the rounds of one call of a modern upstream for a legacy client.
 type rounds struct {
@@ -76,7 +77,7 @@ const maxRounds = 10
 
 // next sends the requests of an input_required result to a legacy client, and puts the responses
 // into the params of the next call.
-func (n *rounds) next(ctx context.Context, x *Exchange, c *upstream.Call, r upstream.Result) error {
+func (n *rounds) next(ctx context.Context, x *Exchange, c *upstream.Call, r client.Result) error {
 	if n.count == maxRounds {
 		return x.invalid(fmt.Sprintf("it returned input_required more than %d times", maxRounds))
 	}
@@ -183,7 +184,7 @@ func (x *Exchange) inputRequest(v []byte) (text []byte, method string, err error
 
 // invalid returns the error for an invalid answer of the upstream.
 func (x *Exchange) invalid(text string) error {
-	return &upstream.Error{Upstream: x.target.Backend.Name(), Kind: upstream.KindInvalid, Err: errors.New(text)}
+	return &upstream.Error{Upstream: x.target.Backend.Name(), Kind: client.KindInvalid, Err: errors.New(text)}
 }
 
 // spliceParams changes the params of a call.
@@ -224,7 +225,7 @@ func (s *Core) legacyError(x *Exchange, peer *jsonrpc.Error) (Result, error) {
 		return Result{}, x.target.RenameError(peer)
 	}
 	if mcp.MCPMethod(x.Msg.Method) != mcp.MethodToolsCall {
-		return Result{}, &upstream.Error{Upstream: x.target.Backend.Name(), Kind: upstream.KindUnanswered,
+		return Result{}, &upstream.Error{Upstream: x.target.Backend.Name(), Kind: client.KindUnanswered,
 			Err: errors.New("it requires a page in a browser, and this client does not support URL elicitation")}
 	}
 	x.Info.Outcome = Unanswered
@@ -307,7 +308,7 @@ func (s *Core) modernResult(method string, o raw.Object, t *view.Target) (Result
 	case err == nil:
 		if _, err := meta.Get(mcp.MetaKeyServerInfo); err == raw.ErrAbsent {
 			if body, err = raw.Set(body, s.serverInfo, "_meta", mcp.MetaKeyServerInfo); err != nil {
-				return Result{}, &upstream.Error{Upstream: t.Backend.Name(), Kind: upstream.KindInvalid, Err: err}
+				return Result{}, &upstream.Error{Upstream: t.Backend.Name(), Kind: client.KindInvalid, Err: err}
 			}
 		}
 	case err == raw.ErrAbsent:
@@ -327,7 +328,7 @@ func (s *Core) modernResult(method string, o raw.Object, t *view.Target) (Result
 
 // legacyResult converts a result for a legacy client. It changes only what the client's version
 // does not have.
-func (s *Core) legacyResult(x *Exchange, r upstream.Result) (Result, error) {
+func (s *Core) legacyResult(x *Exchange, r client.Result) (Result, error) {
 	var edits []raw.Edit
 	content := "content" // the member with content blocks
 	switch mcp.MCPMethod(x.Msg.Method) {
@@ -335,7 +336,7 @@ func (s *Core) legacyResult(x *Exchange, r upstream.Result) (Result, error) {
 		structured, err := r.Get("structuredContent")
 		// Before 2026-07-28 only objects are allowed (SEP-2106). Other values of a legacy server
 		// stay if its outputSchema has stayed.
-		if err == nil && structured[0] != '{' && (x.target.Backend.Catalog().Era == upstream.EraModern ||
+		if err == nil && structured[0] != '{' && (x.target.Backend.Catalog().Era == client.EraModern ||
 			x.target.WithoutOutput()) {
 			edits = append(edits, raw.Edit{Name: "structuredContent"})
 			if text := olderText(r.Object, structured); text != nil {

@@ -17,6 +17,7 @@ import (
 	"junction/proxy/search"
 	"junction/proxy/view"
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
 )
@@ -85,11 +86,11 @@ func (s *Core) call(ctx context.Context, x *Exchange, find finder, permit func(*
 	switch {
 	case st.Kind == stateParked:
 		return s.parked.resume(ctx, s, x, st)
-	case x.Era == upstream.EraModern && x.legacyTarget() && x.Who.Profile.Asks():
+	case x.Era == client.EraModern && x.legacyTarget() && x.Who.Profile.Asks():
 		return s.parked.begin(ctx, s, x, c)
 	}
 	r, err := s.callUpstream(ctx, x, c)
-	if x.Era == upstream.EraLegacy && err == nil && r.Type == upstream.TypeInputRequired {
+	if x.Era == client.EraLegacy && err == nil && r.Type == client.TypeInputRequired {
 		return s.callInRounds(ctx, x, c, r, permit)
 	}
 	return s.filtered(x, r, err)
@@ -98,7 +99,7 @@ func (s *Core) call(ctx context.Context, x *Exchange, find finder, permit func(*
 // callInRounds goes on with a legacy client's call, to which a modern upstream has returned requests
 // to the client (r). In each round the client gets the requests on its stream, and the upstream is
 // called again with the responses.
-func (s *Core) callInRounds(ctx context.Context, x *Exchange, c *upstream.Call, r upstream.Result,
+func (s *Core) callInRounds(ctx context.Context, x *Exchange, c *upstream.Call, r client.Result,
 	permit func(*Exchange, *view.Target) error) (Result, error) {
 	var asked rounds
 	for {
@@ -115,14 +116,14 @@ func (s *Core) callInRounds(ctx context.Context, x *Exchange, c *upstream.Call, 
 		if declined, err := s.approve(ctx, x, state{}); declined != nil || err != nil {
 			return resultOf(declined), err
 		}
-		if r, err = s.callUpstream(ctx, x, c); err != nil || r.Type != upstream.TypeInputRequired {
+		if r, err = s.callUpstream(ctx, x, c); err != nil || r.Type != client.TypeInputRequired {
 			return s.filtered(x, r, err)
 		}
 	}
 }
 
 // filtered answers with an upstream's result or error, without the parts that policy hides.
-func (s *Core) filtered(x *Exchange, r upstream.Result, err error) (Result, error) {
+func (s *Core) filtered(x *Exchange, r client.Result, err error) (Result, error) {
 	if r, err = x.filter(r, err); err != nil {
 		return s.answerError(x, err)
 	}
@@ -131,25 +132,25 @@ func (s *Core) filtered(x *Exchange, r upstream.Result, err error) (Result, erro
 
 // reusable returns the kept result of an equal call of the same caller, if there is one. If there
 // is none, but the result of this call may be kept, it sets x.reuse.
-func (s *Core) reusable(x *Exchange, c *upstream.Call) (r upstream.Result, ok bool) {
+func (s *Core) reusable(x *Exchange, c *upstream.Call) (r client.Result, ok bool) {
 	t := x.target
 	// behind an authenticating proxy (auth.none), several users may be one principal
 	unknown := x.Principal.Kind == auth.KindLocal && !x.Snapshot.Direct
 	if t.Reuse <= 0 || unknown || len(c.Header) > 0 || x.asked.Load() {
 		return r, false
 	}
-	client := fmt.Sprintf("%s %+v", c.Era, c.Profile)
+	kind := fmt.Sprintf("%s %+v", c.Era, c.Profile)
 	if t.Backend.Config().Isolation == upstream.IsolationSession {
-		client += c.Session
+		kind += c.Session
 	}
 	key, ok := s.answers.Key(answers.Call{Account: x.Grant.Account, Source: t.Backend, Announced: t.Backend.Announced(),
-		Tool: t.Name, Definition: t.Item.Definition.Text(), Client: client, Params: c.Params})
+		Tool: t.Name, Definition: t.Item.Definition.Text(), Client: kind, Params: c.Params})
 	if !ok {
 		return r, false
 	}
 	if text, known := s.answers.Get(key); known {
 		var err error
-		r.Type = upstream.TypeComplete
+		r.Type = client.TypeComplete
 		r.Object, err = raw.Parse(text)
 		x.Info.Cached = err == nil // always true: the text was parsed before it was kept
 		return r, x.Info.Cached
@@ -160,9 +161,9 @@ func (s *Core) reusable(x *Exchange, c *upstream.Call) (r upstream.Result, ok bo
 
 // callUpstream makes the call, and keeps the result if it may be reused: a success during which the
 // upstream has sent no server request.
-func (s *Core) callUpstream(ctx context.Context, x *Exchange, c *upstream.Call) (upstream.Result, error) {
+func (s *Core) callUpstream(ctx context.Context, x *Exchange, c *upstream.Call) (client.Result, error) {
 	r, err := x.target.Backend.Call(ctx, c)
-	if x.reuse != (answers.Key{}) && err == nil && r.Type == upstream.TypeComplete && !r.Failed() && !x.asked.Load() {
+	if x.reuse != (answers.Key{}) && err == nil && r.Type == client.TypeComplete && !r.Failed() && !x.asked.Load() {
 		s.answers.Put(x.reuse, r.Text(), x.target.Reuse)
 	}
 	return r, err
@@ -186,7 +187,7 @@ func findNamed(p upstream.Part) finder {
 				return nil, err
 			}
 		}
-		if t == nil || t.Tool != nil && t.Tool.HeaderProblem != "" && x.Era == upstream.EraModern {
+		if t == nil || t.Tool != nil && t.Tool.HeaderProblem != "" && x.Era == client.EraModern {
 			return nil, unknownNamed(p, name)
 		}
 		return t, nil
@@ -310,7 +311,7 @@ func (x *Exchange) stepUp(scopes string) error {
 }
 
 // filter removes the parts of an upstream's answer that policy hides from the caller.
-func (x *Exchange) filter(r upstream.Result, err error) (upstream.Result, error) {
+func (x *Exchange) filter(r client.Result, err error) (client.Result, error) {
 	if x.Subject.Redact == nil {
 		return r, err
 	}
@@ -319,9 +320,9 @@ func (x *Exchange) filter(r upstream.Result, err error) (upstream.Result, error)
 	}
 	kept := redact.Nothing
 	switch {
-	case r.Type == upstream.TypeInputRequired:
+	case r.Type == client.TypeInputRequired:
 		kept = redact.RequestState
-	case r.Type == upstream.TypeTask, x.method.member == "taskId":
+	case r.Type == client.TypeTask, x.method.member == "taskId":
 		kept = redact.TaskID
 	}
 	if r.Object, _, err = x.Subject.Redact.Result(r.Object, kept); err != nil {
@@ -367,7 +368,7 @@ func (s *Core) validate(ctx context.Context, x *Exchange, c *upstream.Call) (_ *
 	if rejected := s.wrongClass(x); rejected != nil {
 		return rejected, nil
 	}
-	if x.Era == upstream.EraModern && x.class == search.NoClass { // the header of a call tool is not that of the tool
+	if x.Era == client.EraModern && x.class == search.NoClass { // the header of a call tool is not that of the tool
 		if c.Header, err = x.front.Headers(x.Params, x.target.Tool); err != nil {
 			return nil, err
 		}
@@ -386,6 +387,11 @@ func (s *Core) validate(ctx context.Context, x *Exchange, c *upstream.Call) (_ *
 // checkArguments checks the arguments of a call against the tool's schema. It returns "" if they
 // fit, else the text for the model. A call whose arguments cannot be checked is not made.
 func (s *Core) checkArguments(ctx context.Context, x *Exchange) (text string, o Outcome, err error) {
+	end, err := s.Turn(ctx, x)
+	if err != nil {
+		return "", "", err
+	}
+	defer end()
 	arguments, err := x.arguments()
 	if err != nil {
 		return "", "", err
@@ -410,6 +416,20 @@ func (s *Core) checkArguments(ctx context.Context, x *Exchange) (text string, o 
 	return schema.Invalid(t.Exposed, problems), Invalid, nil
 }
 
+// largeMessage is the size in bytes from which on messages are read and checked in turns (package
+// budget): without, many of them would keep the processors from everything else for some
+// milliseconds each.
+const largeMessage = 64 << 10
+
+// Turn waits until it is the caller's turn to read or check a large message. x must have its Size. The
+// caller of Turn must call end before it waits for anything. For other messages Turn does nothing.
+func (s *Core) Turn(ctx context.Context, x *Exchange) (end func(), err error) {
+	if x.Size < largeMessage {
+		return func() {}, nil
+	}
+	return s.turns.Turn(ctx, x.Grant.Account)
+}
+
 // checkCost has the caller of x pay for a check.
 type checkCost struct {
 	s *Core
@@ -426,6 +446,9 @@ func (c checkCost) Hold(n int64) (release func(), err error) {
 
 // Turn implements schema.Cost.
 func (c checkCost) Turn(ctx context.Context) (end func(), err error) {
+	if c.x.Size >= largeMessage { // checkArguments has it
+		return func() {}, nil
+	}
 	return c.s.turns.Turn(ctx, c.x.Grant.Account)
 }
 
@@ -441,7 +464,7 @@ func findResource(_ context.Context, _ *Core, x *Exchange) (*view.Target, error)
 
 // resource returns the target of a URI. The error is in the form of the given era. If policy denies
 // the resource, x.info gets the denying policy and rule for the audit.
-func (x *Exchange) resource(era upstream.Era, uri string) (*view.Target, error) {
+func (x *Exchange) resource(era client.Era, uri string) (*view.Target, error) {
 	x.Info.Name = uri
 	t, err := x.Subject.Resource(uri)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"junction/policy"
 	"junction/proxy/view"
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
 )
@@ -77,7 +78,7 @@ func findReference(_ context.Context, _ *Core, x *Exchange) (*view.Target, error
 	var found *view.Target
 	if key == "uri" {
 		// in both eras the URI is a parameter of the request
-		if found, err = x.resource(upstream.EraModern, x.Info.Name); err != nil {
+		if found, err = x.resource(client.EraModern, x.Info.Name); err != nil {
 			return nil, err
 		}
 	} else if found = x.named(upstream.PartPrompts, x.Info.Name); found == nil {

@@ -14,6 +14,7 @@ import (
 	"junction/proxy/scope"
 	"junction/proxy/view"
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
 )
@@ -31,8 +32,8 @@ func (d *direct) Notify(string, []byte) bool { return false }
 func (d *direct) Ask(context.Context, string, []byte, func([]byte)) ([]byte, error) {
 	return nil, ErrNoAnswer
 }
-func (d *direct) Headers(raw.Object, *upstream.Tool) ([]upstream.HeaderField, error) { return nil, nil }
-func (d *direct) Listen(context.Context, *Listener)                                  {}
+func (d *direct) Headers(raw.Object, *upstream.Tool) ([]client.HeaderField, error) { return nil, nil }
+func (d *direct) Listen(context.Context, *Listener)                                {}
 func (d *direct) Succeed(r Result) {
 	d.answer = append(r.Items.AppendTo(slices.Concat(r.Head, r.Body)), r.Tail...)
 }
@@ -65,7 +66,7 @@ func (s *Core) answerAs(tb testing.TB, p *auth.Principal, method, params string)
 	if err := s.Read(&d.Exchange, m); err != nil {
 		tb.Fatal(err)
 	}
-	d.Era = upstream.EraModern
+	d.Era = client.EraModern
 	s.Serve(tb.Context(), &d.Exchange)
 	return d
 }

@@ -12,6 +12,7 @@ import (
 	"junction/proxy/budget"
 	"junction/proxy/search"
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/raw"
 )
 
@@ -24,15 +25,15 @@ var errAnswered = errors.New("answered")
 // method is a method of the protocol that the proxy knows.
 type method struct {
 	handle handler
-	era    upstream.Era // that has the method; "" for both
-	calls  bool         // upstreams answer the requests
-	member string       // of params, which the header Mcp-Name repeats; "" for none
+	era    client.Era // that has the method; "" for both
+	calls  bool       // upstreams answer the requests
+	member string     // of params, which the header Mcp-Name repeats; "" for none
 }
 
 // methods returns the methods that clients may call, except initialize (legacy.go).
 func methods() map[mcp.MCPMethod]method {
 	callTool, getPrompt := callTarget(findNamed(upstream.PartTools)), callTarget(findNamed(upstream.PartPrompts))
-	task := method{handle: aboutTask, era: upstream.EraModern, calls: true, member: "taskId"}
+	task := method{handle: aboutTask, era: client.EraModern, calls: true, member: "taskId"}
 	return map[mcp.MCPMethod]method{
 		mcp.MethodToolsList:              {handle: listTools},
 		mcp.MethodToolsCall:              {handle: callTool, calls: true, member: "name"},
@@ -43,16 +44,16 @@ func methods() map[mcp.MCPMethod]method {
 		mcp.MethodResourcesRead:          {handle: callTarget(findResource), calls: true, member: "uri"},
 		mcp.MethodCompletionComplete:     {handle: complete, calls: true},
 
-		mcp.MethodServerDiscover:      {handle: discover, era: upstream.EraModern},
-		mcp.MethodSubscriptionsListen: {handle: subscribe, era: upstream.EraModern},
+		mcp.MethodServerDiscover:      {handle: discover, era: client.EraModern},
+		mcp.MethodSubscriptionsListen: {handle: subscribe, era: client.EraModern},
 		methodTasksGet:                task,
 		methodTasksUpdate:             task,
 		methodTasksCancel:             task,
 
-		mcp.MethodPing:                 {handle: ping, era: upstream.EraLegacy},
-		mcp.MethodResourcesSubscribe:   {handle: subscribeResource, era: upstream.EraLegacy, calls: true},
-		mcp.MethodResourcesUnsubscribe: {handle: unsubscribeResource, era: upstream.EraLegacy},
-		mcp.MethodSetLogLevel:          {handle: setLevel, era: upstream.EraLegacy},
+		mcp.MethodPing:                 {handle: ping, era: client.EraLegacy},
+		mcp.MethodResourcesSubscribe:   {handle: subscribeResource, era: client.EraLegacy, calls: true},
+		mcp.MethodResourcesUnsubscribe: {handle: unsubscribeResource, era: client.EraLegacy},
+		mcp.MethodSetLogLevel:          {handle: setLevel, era: client.EraLegacy},
 	}
 }
 
@@ -134,7 +135,7 @@ func setLevel(_ context.Context, _ *Core, x *Exchange) (Result, error) {
 		return Result{}, x.unknownMethod()
 	}
 	level, err := x.Params.String("level")
-	if err != nil || upstream.Level(level) == 0 {
+	if err != nil || client.Level(level) == 0 {
 		return Result{}, InvalidParams("Invalid params: level is none of debug, info, notice, warning, " +
 			"error, critical, alert, emergency")
 	}

@@ -16,6 +16,7 @@ import (
 	"junction/proxy/budget"
 	"junction/proxy/view"
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
 )
@@ -74,7 +75,7 @@ func Malformed(err error) *Refusal {
 // unknownMethod returns the error for a method that the caller's era does not have.
 func (x *Exchange) unknownMethod() *Refusal {
 	reason := ReasonNone
-	if x.Era == upstream.EraModern {
+	if x.Era == client.EraModern {
 		reason = ReasonMethod // 2026-07-28, streamable-http#protocol-version-header
 	}
 	return Refuse(reason, mcp.METHOD_NOT_FOUND, "Method not found: %.100s", x.Msg.Method)
@@ -97,9 +98,9 @@ func unknownNamed(p upstream.Part, name string) *Refusal {
 
 // unknownResource returns the error for a URI that belongs to no upstream (2026-07-28,
 // server/resources#error-handling, and 2025-11-25).
-func unknownResource(era upstream.Era, uri string) *Refusal {
+func unknownResource(era client.Era, uri string) *Refusal {
 	e := InvalidParams("Resource not found")
-	if era == upstream.EraLegacy {
+	if era == client.EraLegacy {
 		e.code = mcp.RESOURCE_NOT_FOUND
 	}
 	e.Data = view.URIData(uri)
@@ -108,7 +109,7 @@ func unknownResource(era upstream.Era, uri string) *Refusal {
 
 // noResource returns the error for a client of that era if SubjectView.Resource finds no upstream
 // for a URI, or several.
-func noResource(era upstream.Era, uri string, err error) *Refusal {
+func noResource(era client.Era, uri string, err error) *Refusal {
 	ambiguous, ok := errors.AsType[*view.AmbiguousError](err)
 	if !ok {
 		return unknownResource(era, uri)
@@ -163,9 +164,9 @@ func RPCError(err error, upstreamName string) (*jsonrpc.Error, Reason) {
 		r := Malformed(err)
 		return &jsonrpc.Error{Code: r.code, Message: r.text}, r.reason
 	case errors.As(err, &cut):
-		return failure(upstreamName, string(upstream.KindCancelled), cut.Error()), ReasonNone
+		return failure(upstreamName, string(client.KindCancelled), cut.Error()), ReasonNone
 	case errors.Is(err, context.Canceled):
-		return failure(upstreamName, string(upstream.KindCancelled), "the request was cancelled"), ReasonNone
+		return failure(upstreamName, string(client.KindCancelled), "the request was cancelled"), ReasonNone
 	}
 	return &jsonrpc.Error{Code: mcp.INTERNAL_ERROR, Message: "Internal error"}, ReasonInternal
 }
@@ -195,11 +196,12 @@ func overuseRefusal(e *budget.Exceeded) *Refusal {
 	var r *Refusal
 	if e.Own > 0 && e.Own+e.Others < e.Total {
 		r = Refuse(ReasonShare, mcp.INTERNAL_ERROR,
-			"too many %s for you: %d, and more would exceed your share of %s; %s",
-			things, e.Own, e.Quota.Limit(), remedy)
+			"too many %s for you: %d, and more would exceed your share of %s; %s", things, e.Own,
+			e.Quota.Limit(), remedy)
 	} else {
 		r = Refuse(ReasonBusy, mcp.INTERNAL_ERROR,
-			"too many %s: %d for you and %d for others (%s); try again later", things, e.Own, e.Others, e.Quota.Limit())
+			"too many %s: %d for you and %d for others (%s); try again later", things, e.Own, e.Others,
+			e.Quota.Limit())
 	}
 	r.Retry, r.Outcome = wait, Limited
 	return r
@@ -233,21 +235,21 @@ func limited(err error, wait time.Duration) *Refusal {
 // UnavailableError returns the error for a request that needs the other members while this process
 // cannot reach them. Nothing was executed.
 func UnavailableError(why string) *Refusal {
-	r := MemberError(ReasonBusy, upstream.KindUnavailable, why+"; send the request again")
+	r := MemberError(ReasonBusy, client.KindUnavailable, why+"; send the request again")
 	r.Retry = "1"
 	return r
 }
 
 // MemberError returns the error for a request that another member cannot answer. kind is that of
 // calls of upstreams with the same outcome.
-func MemberError(reason Reason, kind upstream.Kind, text string) *Refusal {
+func MemberError(reason Reason, kind client.Kind, text string) *Refusal {
 	return &Refusal{reason: reason, code: mcp.INTERNAL_ERROR, text: text,
 		Data: fmt.Appendf(nil, `{"junction":{"kind":"%s"}}`, kind), Outcome: outcomeOf[kind]}
 }
 
 // errParkedGone returns the error for a parked call of a process that has ended.
 func errParkedGone() *Refusal {
-	return MemberError(ReasonNone, upstream.KindLost, "the process that made this call has ended, and the call "+
+	return MemberError(ReasonNone, client.KindLost, "the process that made this call has ended, and the call "+
 		"with it; the call may have been executed. To make it again, send the request without requestState and "+
 		"inputResponses")
 }

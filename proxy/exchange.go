@@ -20,6 +20,7 @@ import (
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/bounded"
+	"junction/upstream/client"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
 )
@@ -38,7 +39,7 @@ type Front interface {
 	Ask(ctx context.Context, method string, params []byte, progress func([]byte)) ([]byte, error)
 	// Headers compares the headers of a tool call with the arguments that they repeat, for a client of
 	// the modern era. It returns the headers that repeat no argument.
-	Headers(params raw.Object, tool *upstream.Tool) ([]upstream.HeaderField, error)
+	Headers(params raw.Object, tool *upstream.Tool) ([]client.HeaderField, error)
 	// Listen answers with a stream of notifications. It returns when the stream has ended.
 	Listen(ctx context.Context, l *Listener)
 	// Succeed answers the request with a result.
@@ -54,7 +55,7 @@ type Exchange struct {
 	core  *Core
 	front Front
 
-	Era       upstream.Era
+	Era       client.Era
 	Msg       jsonrpc.Message
 	method    method              // the zero method if it is unknown
 	Params    raw.Object          // absent if there are none
@@ -69,12 +70,12 @@ type Exchange struct {
 	LogLevel string
 	End      context.CancelCauseFunc // cancels the context of the request
 
-	Info     CallInfo       // for CallDone
-	trace    upstream.Trace // of the Observer; nil for none
-	Grant    budget.Grant   // for the request, its body and a large answer
-	reserved int64          // part of Grant for the answer, in bytes
-	buffer   *[]byte        // for the upstream's answer; nil for none
-	Outlived bool           // a call uses the params after the request was answered
+	Info     CallInfo     // for CallDone
+	trace    client.Trace // of the Observer; nil for none
+	Grant    budget.Grant // for the request, its body and a large answer
+	reserved int64        // part of Grant for the answer, in bytes
+	buffer   *[]byte      // for the upstream's answer; nil for none
+	Outlived bool         // a call uses the params after the request was answered
 
 	judged
 	questions
@@ -166,7 +167,7 @@ func (s *Core) Read(x *Exchange, m jsonrpc.Message) error {
 // NamedBy returns the member of params that names the target; "" if the method has none.
 func (x *Exchange) NamedBy() string { return x.method.member }
 
-// Notify implements upstream.Peer.
+// Notify implements client.Peer.
 func (x *Exchange) Notify(method string, params []byte) {
 	if method == string(mcp.MethodNotificationMessage) && !x.wantsLog(params) {
 		return
@@ -194,21 +195,23 @@ func (x *Exchange) Notify(method string, params []byte) {
 // messages without a known level do not pass.
 func (x *Exchange) wantsLog(params []byte) bool {
 	if x.LogLevel == "" {
-		return x.Era == upstream.EraLegacy
+		return x.Era == client.EraLegacy
 	}
 	v, err := raw.Get(params, "level")
 	if err != nil {
 		return false
 	}
 	level, err := raw.String(v)
-	return err == nil && upstream.Level(level) > 0 && upstream.Level(level) <= upstream.Level(x.LogLevel)
+	return err == nil && client.Level(level) > 0 && client.Level(level) <= client.Level(x.LogLevel)
 }
 
 // upstreamCall returns the call of the upstream for a request about target.
 func (x *Exchange) upstreamCall(target *view.Target) *upstream.Call {
-	c := &upstream.Call{Method: x.Msg.Method, Name: target.Name, Member: target.Member, Params: x.Params,
-		Principal: x.User(), Account: x.Grant.Name(), Peer: x,
-		Era: x.Era, Profile: x.Who.Profile, LogLevel: x.LogLevel, End: x.End, Trace: x.trace}
+	c := &upstream.Call{
+		Call: client.Call{Method: x.Msg.Method, Name: target.Name, Member: target.Member, Params: x.Params,
+			Principal: x.User(), Peer: x, Profile: x.Who.Profile, LogLevel: x.LogLevel, Trace: x.trace},
+		Account: x.Grant.Name(), Era: x.Era, End: x.End,
+	}
 	if x.Session != nil {
 		c.Session = x.Session.Key
 	}
@@ -383,7 +386,7 @@ func (s *Core) inputRequired(x *Exchange, requests [][]byte, st state) Result {
 
 // ownResult returns a result of Junction's own: members, and the members that the era requires.
 func (s *Core) ownResult(x *Exchange, members string) Result {
-	if x.Era == upstream.EraLegacy {
+	if x.Era == client.EraLegacy {
 		return Result{Body: []byte("{" + members + "}")}
 	}
 	return Result{Body: append(append([]byte("{"+members+`,"resultType":"complete","_meta":`), s.modernMeta...), '}')}

@@ -11,6 +11,7 @@ import (
 	"junction/proxy/search"
 	"junction/proxy/view"
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/raw"
 )
 
@@ -37,7 +38,7 @@ func (s *Core) list(x *Exchange, p upstream.Part) (Result, error) {
 		sealed := s.cursors.Seal(cursor{x.Subject.Print(p, k), uint32(next)}.encode(x.cursorScope()))
 		r.Tail = raw.AppendQuote(append(r.Tail, `,"nextCursor":`...), sealed)
 	}
-	if x.Era == upstream.EraModern {
+	if x.Era == client.EraModern {
 		ttl, public := seen.Freshness(p, time.Now())
 		if searched && len(x.Subject.Always) == 0 {
 			ttl, public = discovered, true

@@ -17,6 +17,7 @@ import (
 	"junction/proxy/scope"
 	"junction/proxy/view"
 	"junction/upstream"
+	"junction/upstream/client"
 )
 
 // TestSafety10ChangeIsLazy: neither a changed catalog nor a reload makes anything for principals
@@ -45,7 +46,7 @@ func TestSafety10ChangeIsLazy(t *testing.T) {
 	s.listeners.subscribers[hearer] = struct{}{}
 	lapsed = scope.Caller{}
 	seen := began.SubjectViewFor(e, c.Principals[0]).Sight()
-	prepared, _, _, _ := e.Page(seen, upstream.PartTools, seen.View.Kind(upstream.PartTools, upstream.EraModern, upstream.Profile{}), 0,
+	prepared, _, _, _ := e.Page(seen, upstream.PartTools, seen.View.Kind(upstream.PartTools, client.EraModern, client.Profile{}), 0,
 		s.limits.Page, nil)
 	old, page := weak.Make(e.View), weak.Make(&prepared[0])
 	seen, prepared = nil, nil

@@ -14,6 +14,7 @@ import (
 
 	"junction/proxy/budget"
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/pace"
 	"junction/upstream/raw"
@@ -53,7 +54,7 @@ type parked struct {
 	open    []*openRequest // without a response yet, in the order of arrival
 	numbers int
 	done    bool // result and err are set
-	result  upstream.Result
+	result  client.Result
 	err     error
 	changed chan struct{} // 1-buffered: a server request came, or the call is done
 	away    *time.Timer   // ends the call if the client does not return; nil before its first absence
@@ -85,7 +86,7 @@ func (l *parkedCalls) begin(ctx context.Context, s *Core, x *Exchange, c *upstre
 	}) {
 		p.cancel(nil)
 		p.held.Release()
-		return Result{}, &upstream.Error{Upstream: x.target.Backend.Name(), Kind: upstream.KindUnavailable,
+		return Result{}, &upstream.Error{Upstream: x.target.Backend.Name(), Kind: client.KindUnavailable,
 			Err: errShutdown}
 	}
 	return p.wait(ctx, s, x)
@@ -229,7 +230,7 @@ func (p *parked) giveUp() {
 }
 
 // finish stores the outcome of the call until the client returns.
-func (p *parked) finish(r upstream.Result, err error) {
+func (p *parked) finish(r client.Result, err error) {
 	p.mu.Lock()
 	p.done, p.result, p.err = true, r, err
 	p.open = nil
@@ -237,7 +238,7 @@ func (p *parked) finish(r upstream.Result, err error) {
 	pace.Wake(p.changed)
 }
 
-// Notify implements upstream.Peer. It sends the notification to the present request, with that
+// Notify implements client.Peer. It sends the notification to the present request, with that
 // request's progress token. While the client is away, it drops notifications.
 func (p *parked) Notify(method string, params []byte) {
 	p.mu.Lock()
@@ -261,8 +262,8 @@ func (p *parked) Notify(method string, params []byte) {
 // Reserve implements upstream.Memory.
 func (p *parked) Reserve(n int64) error { return reserve(p.held, &p.large, n) }
 
-// Ask implements upstream.Peer.
-func (p *parked) Ask(ctx context.Context, q *upstream.ServerRequest) ([]byte, error) {
+// Ask implements client.Peer.
+func (p *parked) Ask(ctx context.Context, q *client.ServerRequest) ([]byte, error) {
 	p.origin.asked.Store(true)
 	params, err := p.origin.serverRequest(p.origin.target.Backend.Name(), q.Method, q.Params, false)
 	if err != nil {

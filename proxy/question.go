@@ -5,7 +5,7 @@ import (
 	"iter"
 	"time"
 
-	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
 )
@@ -19,19 +19,19 @@ import (
 type QuestionObserver interface {
 	// Asked is called when a question is sent to a client. The Trace is passed to Answered, and the
 	// TraceContext is sent to a legacy client.
-	Asked(q Question) (upstream.Trace, upstream.TraceContext)
+	Asked(q Question) (client.Trace, client.TraceContext)
 	// Answered is called once for each Asked.
-	Answered(q Question, t upstream.Trace, r upstream.Received)
+	Answered(q Question, t client.Trace, r client.Received)
 	// Saved returns the trace of a request as text, for Question.Saved; "" for none.
-	Saved(t upstream.Trace) string
+	Saved(t client.Trace) string
 }
 
 // Question is a question to a client.
 type Question struct {
 	Upstream string // that asks; "" for Junction
 	Method   string
-	Version  string         // of the protocol, as spoken with the client
-	Trace    upstream.Trace // of the upstream's request if it is of the legacy era, else of the client's
+	Version  string       // of the protocol, as spoken with the client
+	Trace    client.Trace // of the upstream's request if it is of the legacy era, else of the client's
 	// Saved is the trace of the client's request that was answered with the question, at Since. The
 	// client answers in another request, whose trace is Trace.
 	Saved string
@@ -43,8 +43,8 @@ type Question struct {
 type sentQuestion struct {
 	Question
 	observer QuestionObserver
-	trace    upstream.Trace
-	carried  upstream.TraceContext
+	trace    client.Trace
+	carried  client.TraceContext
 	began    time.Time
 }
 
@@ -76,11 +76,11 @@ func (p *sentQuestion) End(err error) {
 	if p == nil {
 		return
 	}
-	r := upstream.Received{Took: time.Since(p.began)}
+	r := client.Received{Took: time.Since(p.began)}
 	if peer, ok := errors.AsType[*jsonrpc.Error](err); ok {
 		r.Code = peer.Code
 	} else if err != nil {
-		r.Kind = upstream.KindUnanswered
+		r.Kind = client.KindUnanswered
 	}
 	p.observer.Answered(p.Question, p.trace, r)
 }
@@ -95,7 +95,7 @@ type keptQuestions struct {
 
 // keepQuestions returns questions of an upstream, or of Junction ("") in an answer to a request
 // with that trace. It returns nil if there are none, or if o is nil.
-func keepQuestions(o QuestionObserver, trace upstream.Trace, from string, methods []string) *keptQuestions {
+func keepQuestions(o QuestionObserver, trace client.Trace, from string, methods []string) *keptQuestions {
 	if o == nil || len(methods) == 0 {
 		return nil
 	}

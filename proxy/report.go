@@ -14,6 +14,7 @@ import (
 	"junction/proxy/pins"
 	"junction/proxy/view"
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
 )
@@ -142,9 +143,9 @@ func decideOutcome(info *CallInfo, err error) {
 
 // outcomeOf has the outcomes of calls that failed between Junction and the upstream. Others are
 // Error, also upstream.KindInvalid: the answer is invalid, not the request.
-var outcomeOf = map[upstream.Kind]Outcome{upstream.KindUnavailable: Unavailable, upstream.KindTimeout: Timeout,
-	upstream.KindLost: Lost, upstream.KindBusy: Limited, upstream.KindCancelled: Cancelled,
-	upstream.KindUnanswered: Unanswered}
+var outcomeOf = map[client.Kind]Outcome{client.KindUnavailable: Unavailable, client.KindTimeout: Timeout,
+	client.KindLost: Lost, client.KindBusy: Limited, client.KindCancelled: Cancelled,
+	client.KindUnanswered: Unanswered}
 
 // Explain returns explanations of the items that the name may mean on an endpoint. It returns false
 // if the endpoint does not exist.
@@ -209,15 +210,15 @@ type Observer interface {
 	// Begin is called before a request is dispatched. info has the facts about the caller and the
 	// method. meta is params._meta, and header has the headers of the transport. The Trace is passed to
 	// the calls of upstreams for the request, and to End.
-	Begin(info *CallInfo, meta raw.Object, header map[string][]string) upstream.Trace
+	Begin(info *CallInfo, meta raw.Object, header map[string][]string) client.Trace
 	// End is called once for each Begin, after the answer was written, with the complete info
 	// except Arguments. It must not keep the CallInfo.
-	End(info *CallInfo, t upstream.Trace)
+	End(info *CallInfo, t client.Trace)
 	QuestionObserver
 }
 
 // asks returns a question of the upstream of the call. trace is that of its request, nil for none.
-func (x *Exchange) asks(method string, trace upstream.Trace) Question {
+func (x *Exchange) asks(method string, trace client.Trace) Question {
 	return Question{Upstream: x.target.Backend.Name(), Method: method, Trace: trace}
 }
 

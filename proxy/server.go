@@ -24,6 +24,7 @@ import (
 	"junction/proxy/scope"
 	"junction/proxy/view"
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/raw"
 )
 
@@ -231,7 +232,7 @@ type upstreamMemory struct {
 
 // UpstreamMemory returns the account of an upstream for what belongs to no caller: its handshakes and
 // lists. It shares limits.bodies with the callers and the other upstreams.
-func (s *Core) UpstreamMemory(name string) upstream.Account {
+func (s *Core) UpstreamMemory(name string) client.Account {
 	return &upstreamMemory{held: s.budget.Grant(budget.Account{Upstream: name}, "")}
 }
 

@@ -11,6 +11,7 @@ import (
 	"junction/policy"
 	"junction/proxy/view"
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
 )
@@ -49,7 +50,7 @@ func (s *Core) connect(ctx context.Context, x *Exchange) (Result, error) {
 	x.Info.Upstream, x.Info.Own, x.Info.Verdict = t.Backend.Name(), t.Name, policy.Allow.String()
 	x.front.Begin()
 	var st state
-	if x.Era == upstream.EraModern {
+	if x.Era == client.EraModern {
 		var err error
 		if st, err = s.openState(x, x.upstreamCall(t)); err != nil {
 			return Result{}, err
@@ -83,13 +84,13 @@ func needsSignIn(err error) *upstream.SignInError {
 func (s *Core) offer(x *Exchange, need *upstream.SignInError) (Result, error) {
 	x.Info.Outcome = Unavailable
 	message := signInMessage(need)
-	if need.URL != "" && x.Who.Profile.URL && (x.Era == upstream.EraModern &&
+	if need.URL != "" && x.Who.Profile.URL && (x.Era == client.EraModern &&
 		mcp.MCPMethod(x.Msg.Method) != mcp.MethodCompletionComplete ||
-		x.Era == upstream.EraLegacy && x.Session.Version >= mcp.ProtocolVersion20251125) {
+		x.Era == client.EraLegacy && x.Session.Version >= mcp.ProtocolVersion20251125) {
 		data := fmt.Appendf(nil,
 			`{"elicitations":[{"mode":"url","elicitationId":"junction-%s","url":%s,"message":%s}]}`,
 			rand.Text(), raw.Quote(need.URL), raw.Quote(message))
-		if x.Era == upstream.EraModern {
+		if x.Era == client.EraModern {
 			return s.openURLs(x, &jsonrpc.Error{Code: mcp.URL_ELICITATION_REQUIRED, Message: message, Data: data})
 		}
 		return Result{}, &Refusal{code: mcp.URL_ELICITATION_REQUIRED, text: message, Data: data,

@@ -14,6 +14,7 @@ import (
 	"junction/proxy/canon"
 	"junction/proxy/view"
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/raw"
 )
 
@@ -95,7 +96,7 @@ func errState() error {
 // the call's params: the state, and answers that no upstream waits for. Legacy upstreams never do, nor
 // does a call that needs an approval and has no state.
 func (s *Core) openState(x *Exchange, c *upstream.Call) (state, error) {
-	if x.Era == upstream.EraLegacy {
+	if x.Era == client.EraLegacy {
 		// Junction does not declare tasks, so the member is ignored (2025-11-25,
 		// basic/utilities/tasks)
 		if _, err := c.Params.Get("task"); err == nil {
@@ -211,7 +212,7 @@ func (s *Core) wrapTask(x *Exchange, o raw.Object) (Result, error) {
 	}
 	// strings: this cannot fail
 	text, _ := json.Marshal(taskID{x.target.Backend.Name(), id, x.target.Exposed, x.Endpoint.Name, x.Principal.ID})
-	return s.taskResult(x, o, s.tasks.Seal(text), upstream.TypeTask)
+	return s.taskResult(x, o, s.tasks.Seal(text), client.TypeTask)
 }
 
 // aboutTask passes tasks/get, tasks/update or tasks/cancel on to the upstream that has the task. An
@@ -222,8 +223,8 @@ func aboutTask(ctx context.Context, s *Core, x *Exchange) (Result, error) {
 	}
 	if !x.Who.Profile.Tasks {
 		return Result{}, &Refusal{reason: ReasonRequest, code: codeMissingCapability,
-			text: "Missing required client capability: " + upstream.ExtensionTasks,
-			Data: []byte(`{"requiredCapabilities":{"extensions":{"` + upstream.ExtensionTasks + `":{}}}}`)}
+			text: "Missing required client capability: " + client.ExtensionTasks,
+			Data: []byte(`{"requiredCapabilities":{"extensions":{"` + client.ExtensionTasks + `":{}}}}`)}
 	}
 	sealed, err := x.Params.String("taskId")
 	if err != nil && err != raw.ErrAbsent {
@@ -246,7 +247,7 @@ func aboutTask(ctx context.Context, s *Core, x *Exchange) (Result, error) {
 	}
 	for st := range x.Subject.Sight().Stocks() {
 		b := st.Backend
-		if b.Name() != id.Upstream || st.Catalog.Era == upstream.EraLegacy {
+		if b.Name() != id.Upstream || st.Catalog.Era == client.EraLegacy {
 			continue
 		}
 		x.Info.Upstream = b.Name()
@@ -257,7 +258,7 @@ func aboutTask(ctx context.Context, s *Core, x *Exchange) (Result, error) {
 		if err != nil {
 			return s.answerError(x, err)
 		}
-		return s.taskResult(x, r.Object, sealed, upstream.TypeComplete)
+		return s.taskResult(x, r.Object, sealed, client.TypeComplete)
 	}
 	return Result{}, unknownTask()
 }

@@ -278,16 +278,23 @@ func (ls *listeners) record(h *subscriber, b view.Backend, from upstream.Source,
 // Updated notifies the subscribers that a resource may have changed. It does not block.
 func (s *Core) Updated(u upstream.Update) { s.listeners.updated(u) }
 
-// follow moves subscriptions of replaced upstreams to their new upstreams, in the background. The
-// subscribers must have been renewed.
+// mostMoving limits the subscriptions to one upstream that move at the same time after a change of the
+// configuration. A higher limit would let them wait for each other at a slow server.
+const mostMoving = 4
+
+// moved is a subscription whose upstream was replaced by another one.
+type moved struct {
+	h        *subscriber
+	key      resourceKey
+	caller   scope.Caller
+	old, now view.Backend
+}
+
+// follow moves subscriptions of replaced upstreams to their new upstreams, in the background. Each may
+// take subscribePatience, so the upstreams do not wait for each other. The subscribers must have been
+// renewed.
 func (s *Core) follow() {
-	type moved struct {
-		h        *subscriber
-		key      resourceKey
-		caller   scope.Caller
-		old, now view.Backend
-	}
-	var list []moved
+	lists := map[view.Backend][]moved{} // by new upstream
 	ls := &s.listeners
 	ls.mu.Lock()
 	for h := range ls.subscribers {
@@ -295,43 +302,59 @@ func (s *Core) follow() {
 			for _, st := range h.Endpoint.View.Stocks {
 				b := st.Backend
 				if b.Name() == key.upstream && b != sub.backend {
-					list = append(list, moved{h, key, h.Caller, sub.backend, b})
+					lists[b] = append(lists[b], moved{h, key, h.Caller, sub.backend, b})
 				}
 			}
 		}
 	}
 	ls.mu.Unlock()
-	if len(list) == 0 || s.ending.Err() != nil {
+	if s.ending.Err() != nil {
 		return
 	}
-	s.moving.Go(func() {
+	for _, list := range lists {
+		todo := make(chan moved, len(list))
 		for _, m := range list {
-			ctx, cancel := context.WithTimeout(s.ending, subscribePatience)
-			from, got, err := m.now.Subscribe(ctx, m.caller.Who.Profile, m.caller.Who.Session, m.caller.User(),
-				[]string{m.key.uri})
-			cancel()
-			if err != nil {
-				s.log.Warn("a subscription was lost with the configuration that it was made under", "upstream",
-					m.key.upstream, "error", err)
-			}
-			ls.mu.Lock()
-			sub, there := m.h.resources[m.key]
-			switch {
-			case !there || sub.backend != m.old: // unsubscribed meanwhile
-				ls.mu.Unlock()
-				m.now.Unsubscribe(from, got)
-				continue
-			case len(got) > 0:
-				m.h.resources[m.key] = subscription{sub.exposed, m.now, from}
-				// an update may have been missed
-				ls.deliver(m.h, note{method: mcp.MethodNotificationResourceUpdated, uri: sub.exposed})
-			default:
-				m.h.unsubscribed(m.key)
-			}
-			ls.mu.Unlock()
-			m.old.Unsubscribe(sub.from, []string{m.key.uri})
+			todo <- m
 		}
-	})
+		close(todo)
+		for range min(mostMoving, len(list)) {
+			s.moving.Go(func() {
+				for m := range todo {
+					s.move(m)
+				}
+			})
+		}
+	}
+}
+
+// move moves a subscription to the new upstream. If the new upstream does not accept it, the
+// subscription ends.
+func (s *Core) move(m moved) {
+	ls := &s.listeners
+	ctx, cancel := context.WithTimeout(s.ending, subscribePatience)
+	from, got, err := m.now.Subscribe(ctx, m.caller.Who.Profile, m.caller.Who.Session, m.caller.User(),
+		[]string{m.key.uri})
+	cancel()
+	if err != nil {
+		s.log.Warn("a subscription was lost with the configuration that it was made under", "upstream",
+			m.key.upstream, "error", err)
+	}
+	ls.mu.Lock()
+	sub, there := m.h.resources[m.key]
+	switch {
+	case !there || sub.backend != m.old: // unsubscribed meanwhile
+		ls.mu.Unlock()
+		m.now.Unsubscribe(from, got)
+		return
+	case len(got) > 0:
+		m.h.resources[m.key] = subscription{sub.exposed, m.now, from}
+		// an update may have been missed
+		ls.deliver(m.h, note{method: mcp.MethodNotificationResourceUpdated, uri: sub.exposed})
+	default:
+		m.h.unsubscribed(m.key)
+	}
+	ls.mu.Unlock()
+	m.old.Unsubscribe(sub.from, []string{m.key.uri})
 }
 
 // subscribeResource answers resources/subscribe of a legacy session.

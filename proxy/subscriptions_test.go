@@ -1,12 +1,21 @@
 package proxy
 
 import (
+	"context"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"junction/auth"
 	"junction/proxy/budget"
 	"junction/proxy/proxytest"
 	"junction/proxy/scope"
+	"junction/proxy/view"
+	"junction/upstream"
+	"junction/upstream/client"
 )
 
 // TestSafety8SubscriptionsTakeMemory: what a session subscribes to counts until it unsubscribes.
@@ -33,4 +42,62 @@ func TestSafety8SubscriptionsTakeMemory(t *testing.T) {
 	if b.Used() != [budget.Quotas]int64{} {
 		t.Errorf("%v is used when nobody has subscribed", b.Used())
 	}
+}
+
+// slow takes subscribePatience for each subscription.
+type slow struct {
+	*proxytest.Backend
+	took chan<- struct{} // receives when a subscription is accepted
+}
+
+func (b slow) Subscribe(
+	ctx context.Context, _ client.Profile, _, _ string, uris []string,
+) (upstream.Source, []string, error) {
+	<-ctx.Done()
+	b.took <- struct{}{}
+	return upstream.Source{}, uris, nil
+}
+
+// TestSubscriptionsMoveSideBySide replaces two upstreams that are slow to subscribe: neither waits for
+// the other, and mostMoving subscriptions of one upstream move at once.
+func TestSubscriptionsMoveSideBySide(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const each = 2 * mostMoving
+		took := make(chan struct{}, 2*each)
+		named := func(name string) view.Backend {
+			b := proxytest.NewBackend(t, 1, 10)
+			b.Named = name
+			return slow{b, took}
+		}
+		h := &subscriber{resources: map[resourceKey]subscription{}}
+		for _, name := range []string{"a", "b"} {
+			old := named(name)
+			for i := range each {
+				key := resourceKey{name, fmt.Sprint("x:", i)}
+				h.resources[key] = subscription{"mcp://" + name + "/" + key.uri, old, upstream.Source{}}
+			}
+		}
+		s := mustCore(t, named("a"), named("b"))
+		h.Principal = &auth.Principal{Kind: auth.KindLocal}
+		h.Endpoint = s.Snapshot().EndpointFor("", h.Principal)
+		s.listeners.mu.Lock()
+		s.listeners.subscribers = map[*subscriber]struct{}{h: {}}
+		s.listeners.mu.Unlock()
+		began := time.Now()
+		s.follow()
+		for range 2 * each {
+			<-took
+		}
+		if d := time.Since(began); d != 2*subscribePatience {
+			t.Errorf("they moved in %v, want %v", d, 2*subscribePatience)
+		}
+		synctest.Wait()
+		s.listeners.mu.Lock()
+		defer s.listeners.mu.Unlock()
+		for key, sub := range h.resources {
+			if sub.backend == nil || !slices.ContainsFunc(h.Endpoint.View.Stocks, func(st *view.Stock) bool { return st.Backend == sub.backend }) {
+				t.Errorf("%v did not move", key)
+			}
+		}
+	})
 }

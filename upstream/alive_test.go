@@ -2,16 +2,15 @@ package upstream
 
 import (
 	"context"
-	"errors"
 	"io"
 	"net/http"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"junction/auth/authtest"
+	"junction/upstream/client"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/upstreamtest"
 )
@@ -24,7 +23,7 @@ type quietClient struct {
 
 func (q *quietClient) Notify(string, []byte) { q.log.Add(1) }
 
-func (q *quietClient) Ask(ctx context.Context, _ *ServerRequest) ([]byte, error) {
+func (q *quietClient) Ask(ctx context.Context, _ *client.ServerRequest) ([]byte, error) {
 	select {
 	case <-time.After(q.thinks):
 		return []byte(`{"action":"decline"}`), nil
@@ -96,7 +95,7 @@ func TestForeignSilenceEndsACall(t *testing.T) {
 				r := newRig(t, upstreamtest.Script{Era: test.era, Rules: test.rules, JSONAnswers: true}, Config{})
 				settle(time.Second)
 				a := <-begun(r.Upstream, quietCall("hang", `{}`))
-				mustFail(t, a, KindTimeout)
+				mustFail(t, a, client.KindTimeout)
 				if a.took != test.after {
 					t.Errorf("the call took %v, want %v: %v", a.took, test.after, a.err)
 				}
@@ -116,7 +115,7 @@ func TestForeignSilenceEndsACall(t *testing.T) {
 func TestForeignBusyServerGetsOnePingAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		late := upstreamtest.Rule{Method: "ping", Hang: true, Times: 1}
-		r := newRig(t, upstreamtest.Script{Era: "legacy", Rules: []upstreamtest.Rule{late}}, Config{Era: EraLegacy})
+		r := newRig(t, upstreamtest.Script{Era: "legacy", Rules: []upstreamtest.Rule{late}}, Config{Era: client.EraLegacy})
 		settle(time.Second)
 		first := begun(r.Upstream, quietCall("hang", `{}`))
 		settle(20 * time.Second)
@@ -125,12 +124,12 @@ func TestForeignBusyServerGetsOnePingAtATime(t *testing.T) {
 		if n := r.count("ping"); n != 1 {
 			t.Errorf("the server received %d pings while one is open, want 1", n)
 		}
-		mustFail(t, <-first, KindTimeout)
+		mustFail(t, <-first, client.KindTimeout)
 		if n := r.count("ping"); n != 1 {
 			t.Errorf("the server received %d pings while the second call can use the first one, want 1", n)
 		}
 		a := <-second
-		mustFail(t, a, KindTimeout)
+		mustFail(t, a, client.KindTimeout)
 		if a.took != time.Minute {
 			t.Errorf("the second call took %v, want 1m", a.took)
 		}
@@ -174,7 +173,7 @@ func TestForeignBytesOfTheResponseAreSignsOfLife(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				server := upstreamtest.New(upstreamtest.Script{Era: "modern"})
 				t.Cleanup(server.Close)
-				_, rt := newCable(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				_, rt := upstreamtest.NewCable(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					if r.Header.Get("Mcp-Method") != "tools/call" {
 						server.Handler().ServeHTTP(w, r)
 						return
@@ -198,7 +197,7 @@ func TestForeignBytesOfTheResponseAreSignsOfLife(t *testing.T) {
 				settle(time.Second)
 				a := <-begun(u, quietCall("echo", `{}`))
 				if test.dies {
-					mustFail(t, a, KindTimeout)
+					mustFail(t, a, client.KindTimeout)
 				} else if a.err != nil {
 					t.Errorf("Call = %v, want the answer", a.err)
 				}
@@ -208,32 +207,4 @@ func TestForeignBytesOfTheResponseAreSignsOfLife(t *testing.T) {
 			})
 		})
 	}
-}
-
-// TestForeignLogMessagesAreSignsOfLife has a call's own log messages come, as progress would, on a
-// stream that belongs to no call.
-func TestForeignLogMessagesAreSignsOfLife(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := new(modernConn)
-		m.init(authtest.Log(t), hooks{}, EraModern)
-		ctx, clock := newClock(t.Context(), nil, time.Minute, time.Hour)
-		defer clock.stop()
-		client := new(quietClient)
-		m.track(&flight{id: "1", peer: client, clock: clock, ctx: ctx})
-		log, err := jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}`), 10)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for range 5 {
-			settle(50 * time.Second)
-			m.receive(&log)
-		}
-		if err := context.Cause(ctx); err != nil {
-			t.Errorf("the call has ended: %v", err)
-		}
-		settle(time.Minute)
-		if late, ok := errors.AsType[*timeoutError](context.Cause(ctx)); !ok || !strings.Contains(late.Error(), "for 1m0s") || client.log.Load() != 5 {
-			t.Errorf("the call ended with %v after %d log messages, want that it was silent for a minute after 5", context.Cause(ctx), client.log.Load())
-		}
-	})
 }

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
-	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -14,97 +12,19 @@ import (
 	"time"
 
 	"junction/auth/authtest"
+	"junction/upstream/client"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
 	"junction/upstream/transport"
 	"junction/upstream/upstreamtest"
 )
 
-// cable is a network of one server inside a synctest bubble, where time is the test's own: a
-// connection is a net.Pipe.
-type cable struct {
-	conns chan net.Conn
-	down  chan struct{} // closed at the end
-	end   sync.Once
-
-	mu  sync.Mutex
-	all []net.Conn
-	off bool
-}
-
-func (c *cable) dial(ctx context.Context, _, _ string) (net.Conn, error) {
-	c.mu.Lock()
-	off := c.off
-	c.mu.Unlock()
-	if off {
-		return nil, errors.New("the cable is unplugged")
-	}
-	ours, theirs := net.Pipe()
-	select {
-	case c.conns <- theirs:
-	case <-c.down:
-		return nil, net.ErrClosed
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.all = append(c.all, ours)
-	return ours, nil
-}
-
-// plug connects the network; unplugging breaks all connections.
-func (c *cable) plug(in bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.off = !in; c.off {
-		for _, conn := range c.all {
-			conn.Close()
-		}
-		c.all = nil
-	}
-}
-
-func (c *cable) Accept() (net.Conn, error) {
-	select {
-	case conn := <-c.conns:
-		return conn, nil
-	case <-c.down:
-		return nil, net.ErrClosed
-	}
-}
-
-func (c *cable) Close() error {
-	c.end.Do(func() { close(c.down) })
-	return nil
-}
-
-func (c *cable) Addr() net.Addr { return &net.UnixAddr{} }
-
-// newCable serves h until the end of the bubble.
-func newCable(t *testing.T, h http.Handler) (*cable, *transport.Pool) {
-	c := &cable{conns: make(chan net.Conn), down: make(chan struct{})}
-	srv := &http.Server{Handler: h}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		srv.Serve(c)
-	}()
-	rt := transport.NewPool("https://server/mcp") // net/http notices that a pipe was closed
-	rt.Dial = c.dial
-	t.Cleanup(func() {
-		rt.CloseIdleConnections()
-		srv.Close()
-		<-done
-	})
-	return c, rt
-}
-
 // rig is an upstream in a bubble, and its server.
 type rig struct {
 	*Upstream
-	*cable
+	*upstreamtest.Cable
 	server *upstreamtest.Server
+	conns  *transport.Pool
 	t      *testing.T
 
 	hear     sync.Mutex
@@ -117,8 +37,7 @@ type rig struct {
 func newRig(t *testing.T, script upstreamtest.Script, c Config, change ...func(*Options)) *rig {
 	r := &rig{server: upstreamtest.New(script), t: t}
 	t.Cleanup(r.server.Close)
-	var rt *transport.Pool
-	r.cable, rt = newCable(t, r.server.Handler())
+	r.Cable, r.conns = upstreamtest.NewCable(t, r.server.Handler())
 	c.URL = "http://server/mcp"
 	o := Options{Version: "0", Log: authtest.Log(t), Hooks: Hooks{
 		StateChanged: func(c Change) {
@@ -135,7 +54,7 @@ func newRig(t *testing.T, script upstreamtest.Script, c Config, change ...func(*
 	for _, f := range change {
 		f(&o)
 	}
-	r.Upstream = startOver(rt, c, o)
+	r.Upstream = startOver(r.conns, c, o)
 	t.Cleanup(r.Upstream.Close)
 	return r
 }
@@ -147,10 +66,9 @@ func startOver(rt *transport.Pool, c Config, o Options) *Upstream {
 	p := &pool{name: "up", connConfig: config, options: o, log: o.Log, links: map[linkKey]*link{}, subs: map[linkKey]*subscriptions{}, met: make(chan struct{})}
 	p.catalog.Store(&Catalog{})
 	p.status = Status{Name: p.name, Since: time.Now()}
-	p.dialer = &dialer{config: config, options: o, log: p.log, pool: rt}
-	if o.Memory != nil {
-		p.dialer.account = o.Memory(p.name)
-	}
+	dialing := p.dialOptions()
+	dialing.Pool = rt
+	p.dialer = client.NewDialer(dialing)
 	p.mu.Lock()
 	p.links[p.reading()] = startLink(p, p.reading(), true, nil)
 	p.mu.Unlock()
@@ -199,7 +117,7 @@ func toolCall(name, args string, change ...func(*Call)) *Call {
 		panic(err)
 	}
 	// so that it shares the link that reads the catalog
-	c := &Call{Method: "tools/call", Name: name, Params: params, Profile: everything()}
+	c := &Call{Call: client.Call{Method: "tools/call", Name: name, Params: params, Profile: client.Everything()}}
 	for _, f := range change {
 		f(c)
 	}
@@ -236,7 +154,7 @@ func mustCall(t *testing.T, u *Upstream, c *Call) string {
 }
 
 // mustFail checks which kind of failure a call ended with, and returns its text.
-func mustFail(t *testing.T, r result, want Kind) string {
+func mustFail(t *testing.T, r result, want client.Kind) string {
 	t.Helper()
 	var e *Error
 	if !errors.As(r.err, &e) {

@@ -3,14 +3,13 @@ package upstream
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"junction/auth/authtest"
-	"junction/upstream/transport"
+	"junction/upstream/client"
 	"junction/upstream/upstreamtest"
 )
 
@@ -20,7 +19,7 @@ func TestAQuestionAtTheVeryEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := upstreamtest.New(upstreamtest.Script{Era: "modern"})
 		t.Cleanup(server.Close)
-		_, rt := newCable(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, rt := upstreamtest.NewCable(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.Header.Get("Mcp-Method") == "tools/call" {
 				time.Sleep(time.Second)
 			}
@@ -36,8 +35,8 @@ func TestAQuestionAtTheVeryEnd(t *testing.T) {
 			c.End = end
 			a, err := u.Call(ctx, c)
 			switch e, ours := errors.AsType[*Error](err); {
-			case err == nil && a.Type == TypeInputRequired && ctx.Err() == nil:
-			case ours && e.Kind == KindTimeout:
+			case err == nil && a.Type == client.TypeInputRequired && ctx.Err() == nil:
+			case ours && e.Kind == client.KindTimeout:
 				late++
 			default:
 				t.Fatalf("Call = %s, %v; and its context ended with %v", a.Type, err, context.Cause(ctx))
@@ -47,12 +46,4 @@ func TestAQuestionAtTheVeryEnd(t *testing.T) {
 		}
 		t.Logf("%d of 1000 were late", late)
 	})
-}
-
-// TestKindOfTokens: a call for which there was no token was not made.
-func TestKindOfTokens(t *testing.T) {
-	err := fmt.Errorf("call: %w", &transport.TokenError{Err: errors.New("the store is away")})
-	if got := kindOf(err); got != KindUnavailable {
-		t.Errorf("kindOf(%v) = %s, want %s", err, got, KindUnavailable)
-	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"junction/upstream/client"
 	"junction/upstream/definition"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
@@ -34,7 +35,7 @@ const (
 	Parts
 )
 
-// partTable has the words of MCP for each part, and the rules of its definitions.
+// partTable has the names of MCP for each part, and the rules for its definitions.
 var partTable = [Parts]struct {
 	method, member, key, item, capability string
 	rules                                 definition.Rules
@@ -52,22 +53,23 @@ func (p Part) Method() string { return partTable[p].method }
 // Member is the member of that method's result which has the items.
 func (p Part) Member() string { return partTable[p].member }
 
-// Key is the member of an item that tells it from the others of its part.
+// Key is the member that identifies an item within its part.
 func (p Part) Key() string { return partTable[p].key }
 
 // String is the word for one item of the part.
 func (p Part) String() string { return partTable[p].item }
 
-// capability is the member of a server's capabilities that says that it has the part.
+// capability is the member of the server's capabilities that declares the part.
 func (p Part) capability() string { return partTable[p].capability }
 
-// Catalog is what one upstream offers, verbatim. It is never modified.
+// Catalog contains the tools, prompts and resources of one upstream, as it lists them. It is never
+// modified.
 type Catalog struct {
-	Era     Era    // EraAuto before the upstream was listed for the first time
-	Both    bool   // a server of the modern era that speaks the legacy one as well
-	Version string // of the protocol, as negotiated
-	// Capabilities and Instructions are what the server said in its handshake; absent and "" before
-	// the first one.
+	Era     client.Era // EraAuto before the upstream was listed for the first time
+	Both    bool       // the server is modern and also supports the legacy era
+	Version string     // of the protocol, as negotiated
+	// Capabilities and Instructions are those of the last handshake; absent and "" before the first
+	// handshake.
 	Capabilities raw.Object
 	Instructions string
 
@@ -76,45 +78,45 @@ type Catalog struct {
 	Resources []Item
 	Templates []Item
 	Fresh     [Parts]Freshness
-	// Left are the definitions that were left out, and the lists that could not be read, and why.
+	// Left lists the definitions that were left out, and the lists that could not be read.
 	Left []LeftOut
-	// Mended are the definitions that were changed so that typed clients accept the list.
+	// Mended lists the definitions that were changed so that typed clients accept the list.
 	Mended []Mended
 	Listed time.Time // zero before the first listing
-	SignIn bool      // a person has to sign in before there is anything to list
-	Stored bool      // an earlier process has listed it, and this one has not yet
+	SignIn bool      // the user has to sign in before the server can be listed
+	Stored bool      // an earlier process of Junction has listed it; this process has not listed it yet
 
-	held    *leases               // for the definitions; nil if this process has not listed them
+	leases  *leases               // for the definitions; nil if this process has not listed them
 	index   [Parts]map[string]int // by name, into the four lists
-	mirrors bool                  // arguments go into headers on their way to it
+	mirrors bool                  // call arguments are also sent in headers
 }
 
 // Item is one definition of a catalog.
 type Item struct {
 	Name       string     // or the URI of a resource, or the URI template
-	Definition raw.Object // as the upstream wrote it, unless Mended says otherwise
+	Definition raw.Object // as the upstream wrote it, or as it was changed (Mended)
 }
 
 // Tool is one tool of a catalog.
 type Tool struct {
 	Item
-	// Params are the arguments that go into HTTP headers as well. HeaderProblem says what is wrong
-	// with their declaration: clients of the modern era must not see such a tool (2026-07-28,
-	// streamable-http#schema-extension).
+	// Params are the arguments that are also sent in HTTP headers. HeaderProblem is the mistake in
+	// their declaration; "" for none. A client of the modern era must not see a tool with such a
+	// mistake (2026-07-28, streamable-http#schema-extension).
 	Params        []definition.ParamHeader
 	HeaderProblem string
-	// TaskOnly says that a legacy server answers a call of it by a task only. We make the task.
+	// TaskOnly means that a legacy server answers a call of the tool only by a task.
 	TaskOnly bool
-	// Older are the edits that make the definition one for clients of the legacy era; nil, as
-	// nearly always, if they read it as it is.
+	// Older are the edits that clients of the legacy era need in the definition; nil if they need
+	// none, which is nearly always the case.
 	Older []raw.Edit
 }
 
-// Freshness is what an upstream says of one of its lists. The zero value is a list that it does not
-// have.
+// Freshness is the caching information of one list. The zero value means that the upstream does not
+// have the list.
 type Freshness struct {
-	Has    bool          // it has the list, be it empty
-	TTL    time.Duration // for which the list is fresh; 0 when it does not say
+	Has    bool          // the upstream has the list, which may be empty
+	TTL    time.Duration // how long the list is fresh; 0 if the upstream does not state it
 	Public bool          // the list is the same for every user
 }
 
@@ -125,7 +127,7 @@ type LeftOut struct {
 	Name, Reason string
 }
 
-// Mended is a definition that was changed: Changes says what clients would have rejected.
+// Mended is a definition that was changed. Changes lists what clients would have rejected.
 type Mended struct {
 	Part          Part
 	Name, Changes string
@@ -147,7 +149,7 @@ func (c *Catalog) Items(p Part) int {
 	return len(*c.list(p))
 }
 
-// Item returns an item of the part by its place in the list.
+// Item returns an item of the part by its index in the list.
 func (c *Catalog) Item(p Part, i int) *Item {
 	if p == PartTools {
 		return &c.Tools[i].Item
@@ -162,7 +164,7 @@ func (c *Catalog) list(p Part) *[]Item {
 
 // Offers reports whether the server has declared the capability at the path: an object, or true.
 func (c *Catalog) Offers(path ...string) bool {
-	return has(c.Capabilities, path...) || isTrue(c.Capabilities, path...)
+	return c.Capabilities.HasObject(path...) || c.Capabilities.IsTrue(path...)
 }
 
 // equal reports whether both offer the same.
@@ -188,11 +190,11 @@ func (c *Catalog) equal(o *Catalog) bool {
 // free returns the memory of the definitions to the account of the upstream. It must be called when
 // the catalog is replaced.
 func (c *Catalog) free() {
-	if c.held == nil {
+	if c.leases == nil {
 		return
 	}
-	c.held.once.Do(func() {
-		for _, lease := range c.held.of {
+	c.leases.once.Do(func() {
+		for _, lease := range c.leases.lists {
 			lease.Release()
 		}
 	})
@@ -200,11 +202,11 @@ func (c *Catalog) free() {
 
 // leases hold the memory of the definitions of a catalog.
 type leases struct {
-	of   [Parts]*transport.Lease
-	once sync.Once // releases them
+	lists [Parts]*transport.Lease
+	once  sync.Once // releases them
 }
 
-// ttl is the shortest time for which a list is fresh; 0 when the upstream says that of none.
+// ttl is the shortest time for which a list is fresh; 0 if the upstream states none.
 func (c *Catalog) ttl() time.Duration {
 	least := time.Duration(0)
 	for _, f := range c.Fresh {
@@ -216,22 +218,22 @@ func (c *Catalog) ttl() time.Duration {
 }
 
 const (
-	// maxPages bounds a list whatever its cursors say.
+	// maxPages limits the pages of one list, because a server can return cursors without end.
 	maxPages = 1000
-	// otherLists is for all lists but the tools, together: a server that keeps us waiting there has
-	// its tools offered all the same.
+	// otherLists is the time limit for all lists except the tools, together. After it, the tools are
+	// offered without the lists that are missing.
 	otherLists = 10 * time.Second
 )
 
-// listAll reads all pages of all lists that the server has. A list that cannot be read to its end
-// is never a shorter list: where it is the tools, or where the connection fails, that is the error,
-// and of the other lists the one that last has stays, with the reason in Left.
-func (p *pool) listAll(ctx context.Context, c conn, last *Catalog) (*Catalog, error) {
-	info := c.about()
-	cat := &Catalog{Era: info.era, Version: info.version, Both: info.both, Capabilities: info.capabilities,
-		Instructions: info.instructions, Listed: time.Now(), mirrors: info.mirrors, held: new(leases)}
-	// there are old servers that do not declare their tools
-	if info.era == EraLegacy || has(info.capabilities, "tools") {
+// listAll reads all pages of all lists of the server. It never returns a part of a list. It fails if
+// the tools cannot be read, or if the connection breaks. If another list cannot be read, the catalog
+// gets the list of last, and Left gets the reason.
+func (p *pool) listAll(ctx context.Context, c client.Conn, last *Catalog) (*Catalog, error) {
+	info := c.Info()
+	cat := &Catalog{Era: info.Era, Version: info.Version, Both: info.Both, Capabilities: info.Capabilities,
+		Instructions: info.Instructions, Listed: time.Now(), mirrors: info.Mirrors, leases: new(leases)}
+	// some old servers do not declare their tools
+	if info.Era == client.EraLegacy || info.Capabilities.HasObject("tools") {
 		if err := p.readPart(ctx, cat, c, PartTools); err != nil {
 			cat.free()
 			return nil, fmt.Errorf("%s: %w", PartTools.Method(), err)
@@ -244,7 +246,7 @@ func (p *pool) listAll(ctx context.Context, c conn, last *Catalog) (*Catalog, er
 	others, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for part := PartPrompts; part < Parts; part++ {
-		if !has(info.capabilities, part.capability()) {
+		if !info.Capabilities.HasObject(part.capability()) {
 			continue
 		}
 		left := len(cat.Left)
@@ -262,9 +264,9 @@ func (p *pool) listAll(ctx context.Context, c conn, last *Catalog) (*Catalog, er
 			err = errors.New("no answer in time")
 		}
 		*cat.list(part), cat.index[part], cat.Fresh[part] = *last.list(part), last.index[part], last.Fresh[part]
-		cat.held.of[part].Release()
-		if cat.held.of[part] = nil; last.held != nil {
-			cat.held.of[part] = last.held.of[part].Share()
+		cat.leases.lists[part].Release()
+		if cat.leases.lists[part] = nil; last.leases != nil {
+			cat.leases.lists[part] = last.leases.lists[part].Share()
 		}
 		cat.Left = append(cat.Left[:left], LeftOut{part, "", part.Method() + ": " + describe(p.shown(err))})
 	}
@@ -272,24 +274,24 @@ func (p *pool) listAll(ctx context.Context, c conn, last *Catalog) (*Catalog, er
 }
 
 // readPart reads one list of a server into the catalog.
-func (p *pool) readPart(ctx context.Context, cat *Catalog, c conn, part Part) error {
-	cat.held.of[part] = transport.NewLease(p.dialer.account).Limit(int64(p.options.MessageLimit),
+func (p *pool) readPart(ctx context.Context, cat *Catalog, c client.Conn, part Part) error {
+	cat.leases.lists[part] = transport.NewLease(p.account).Limit(int64(p.options.MessageLimit),
 		"its pages together have more than %s (limits.message)")
 	return cat.read(ctx, c, part, p.options.Items)
 }
 
 // read reads all pages of one list.
-func (c *Catalog) read(ctx context.Context, from conn, p Part, maxItems int) error {
+func (c *Catalog) read(ctx context.Context, from client.Conn, p Part, maxItems int) error {
 	c.index[p] = map[string]int{}
 	left := len(c.Left)
 	seen := map[[sha256.Size]byte]bool{} // a cursor may be long
 	var cursor []byte
 	for page := 1; ; page++ {
-		result, err := from.list(ctx, p.Method(), cursor, c.held.of[p])
+		result, err := from.List(ctx, p.Method(), cursor, c.leases.lists[p])
 		if err != nil {
 			said, ok := errors.AsType[*jsonrpc.Error](err)
 			if page == 1 && ok && said.Code == mcp.METHOD_NOT_FOUND {
-				return nil // a server without them, whatever it declares
+				return nil // the server does not have the list, although it may declare it
 			}
 			return err
 		}
@@ -326,8 +328,8 @@ func (c *Catalog) read(ctx context.Context, from conn, p Part, maxItems int) err
 	}
 }
 
-// take takes the smallest time and the narrower scope of the pages (2026-07-28,
-// server/utilities/caching).
+// take adds the caching information of a page: the shortest time and the narrowest scope of all
+// pages count (2026-07-28, server/utilities/caching).
 func (f *Freshness) take(result raw.Object, first bool) {
 	ttl := time.Duration(0)
 	if v, err := result.Get("ttlMs"); err == nil {
@@ -343,8 +345,8 @@ func (f *Freshness) take(result raw.Object, first bool) {
 	f.TTL, f.Public = min(f.TTL, ttl), f.Public && scope == "public"
 }
 
-// add takes one definition, or leaves it out with the reason. What is wrong with one item must not
-// make a client refuse the whole list.
+// add adds one definition, or leaves it out and stores the reason. A mistake in one item must not
+// make a client reject the whole list.
 func (c *Catalog) add(p Part, text []byte) {
 	name, changes, reason := "", "", ""
 	o, err := definition.Parse(text)
@@ -361,12 +363,12 @@ func (c *Catalog) add(p Part, text []byte) {
 	if p == PartTools && reason == "" {
 		schema, _ := o.Get("inputSchema")
 		if t.Params, err = definition.Headers(schema); err != nil && c.mirrors {
-			reason = err.Error() // we are the client that must leave it out
+			reason = err.Error() // Junction is the client that must leave it out
 		} else if err != nil {
 			t.Params, t.HeaderProblem = nil, err.Error() // clients of the legacy era may call it, without headers
 		}
-		t.TaskOnly = c.Era == EraLegacy && taskOnly(o)
-		t.Older, changes = definition.Older(o, changes, c.Era == EraLegacy)
+		t.TaskOnly = c.Era == client.EraLegacy && taskOnly(o)
+		t.Older, changes = definition.Older(o, changes, c.Era == client.EraLegacy)
 	}
 	o = o.Forget()
 	if reason != "" {
@@ -384,4 +386,14 @@ func (c *Catalog) add(p Part, text []byte) {
 	}
 	t.Item = Item{name, o}
 	c.Tools = append(c.Tools, t)
+}
+
+// taskOnly reports whether the definition of a tool requires calls as a task.
+func taskOnly(definition raw.Object) bool {
+	execution, err := definition.Object("execution")
+	if err != nil {
+		return false
+	}
+	support, _ := execution.String("taskSupport")
+	return support == "required"
 }

@@ -12,8 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/mark3labs/mcp-go/mcp"
-
+	"junction/upstream/client"
 	"junction/upstream/definition"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
@@ -22,17 +21,17 @@ import (
 	"junction/upstream/transport"
 )
 
-// Report is what a check has found out about an upstream.
+// Report is the result of a check of an upstream.
 type Report struct {
-	Steps  []Step // that were taken, in order
-	Err    error  // why the last step failed; nil when none has
-	Advice string // what to do about Err; "" when there is nothing to say
+	Steps  []Step // the steps that were made, in order
+	Err    error  // why the last step failed; nil if all steps succeeded
+	Advice string // what to do about Err; "" if that is not known
 
-	Era      Era
+	Era      client.Era
 	Version  string // of the protocol
-	Server   string // what it calls itself, and its version; "" when it does not say
+	Server   string // the name and the version that the server states; "" if it states none
 	Latency  time.Duration
-	Catalog  *Catalog // nil when it could not be read
+	Catalog  *Catalog // nil if it could not be read
 	Bytes    int      // of the definitions of its tools
 	Sandbox  string   // as in Status
 	Findings []Finding
@@ -44,26 +43,29 @@ type Step struct {
 	Took time.Duration
 }
 
-// Check connects to the upstream once more, beside the connections that it has, and reads all that
-// it lists. It returns when nothing of that connection is left.
+// Check opens another connection to the upstream and reads all its lists. It returns after that
+// connection is closed.
 func (u *Upstream) Check(ctx context.Context) Report {
-	return check(ctx, newDialer(u.name, u.connConfig, u.options))
+	return check(ctx, u.name, u.connConfig, u.options, nil)
 }
 
-// Check is that of an upstream that is not running. What it starts is the Set's, and has ended when
-// it returns.
+// Check checks an entry whose upstream does not run. It opens a connection with the resources of the
+// Set, and returns after that connection is closed.
 func (s *Set) Check(ctx context.Context, name string, c Config, o Options) Report {
 	o = o.withDefaults()
 	o.watchdog = &s.watchdog
-	return check(ctx, newDialer(name, c.withDefaults(o.Defaults).connConfig(), o))
+	return check(ctx, name, c.withDefaults(o.Defaults).connConfig(), o, nil)
 }
 
-// check checks an upstream over a connection of the dialer, which nothing else uses.
-func check(ctx context.Context, d *dialer) (r Report) {
-	name, config, o := d.name, d.config, d.options
-	p := &pool{name: name, connConfig: config, options: o, dialer: d}
-	d.log = d.log.With("check", true)
-	defer d.closeIdle()
+// check checks an upstream over a connection of its own. conns has the HTTP connections; nil makes a
+// pool.
+func check(ctx context.Context, name string, config Config, o Options, conns *transport.Pool) (r Report) {
+	p := &pool{name: name, connConfig: config, options: o, log: o.Log.With("upstream", name, "check", true)}
+	dialing := p.dialOptions()
+	dialing.Pool = conns
+	if o.Credentials == nil {
+		dialing.Token = nil
+	}
 	if config.Sandbox != nil {
 		r.Sandbox = config.Sandbox.Enforcement(o.kernel())
 	}
@@ -76,7 +78,7 @@ func check(ctx context.Context, d *dialer) (r Report) {
 	next := "handshake"
 	if config.URL == "" {
 		next = "start"
-		d.opened = func() {
+		dialing.Opened = func() {
 			if next == "start" {
 				step(next)
 				next = "handshake"
@@ -103,17 +105,19 @@ func check(ctx context.Context, d *dialer) (r Report) {
 		next = "reading the entry"
 		return fail(errors.New(config.Blocked))
 	}
-	if err := p.signInFor(limit, d); err != nil {
+	if err := p.mayDial(limit); err != nil {
 		return fail(err)
 	}
-	c, err := d.dial(limit, p.reading().profile, hooks{changed: func() {}})
+	d := client.NewDialer(dialing)
+	defer d.CloseIdle()
+	c, err := d.Dial(limit, p.reading().profile, client.Hooks{Changed: func() {}})
 	if err != nil {
 		return fail(err)
 	}
-	defer c.close()
+	defer c.Close()
 	step(next)
-	info := c.about()
-	r.Era, r.Version, r.Server = info.era, info.version, calledItself(info.serverInfo)
+	info := c.Info()
+	r.Era, r.Version, r.Server = info.Era, info.Version, calledItself(info.Server)
 
 	next = "list"
 	catalog, err := p.listAll(limit, c, &Catalog{})
@@ -122,14 +126,10 @@ func check(ctx context.Context, d *dialer) (r Report) {
 	}
 	step(next)
 	defer catalog.free() // the report stays for a short time
-	r.Catalog = catalog
-	for i := range catalog.Tools {
-		r.Bytes += len(catalog.Tools[i].Definition.Text())
-	}
-	r.Findings = catalog.findings()
+	r.look(catalog)
 
 	next = "ping"
-	if err := pingOnce(limit, c); err != nil {
+	if err := c.Ping(limit); err != nil {
 		return fail(err)
 	}
 	step(next)
@@ -137,34 +137,27 @@ func check(ctx context.Context, d *dialer) (r Report) {
 	return r
 }
 
-// signInFor has a check use the operator's sign-in, if there is one.
-func (p *pool) signInFor(ctx context.Context, d *dialer) error {
-	if !p.connConfig.OperatorSignsIn() || p.options.Credentials == nil {
+// look fills in what there is to report about a catalog.
+func (r *Report) look(c *Catalog) {
+	r.Catalog, r.Findings = c, c.findings()
+	for i := range c.Tools {
+		r.Bytes += len(c.Tools[i].Definition.Text())
+	}
+}
+
+// mayDial returns an error if the operator has to sign in first.
+func (p *pool) mayDial(ctx context.Context) error {
+	if p.options.Credentials == nil {
 		return nil
 	}
-	d.token = p.token
 	_, err := p.token(ctx)
 	return err
 }
 
-// pingOnce sends a request that every server answers. An error response counts as an answer.
-func pingOnce(ctx context.Context, c conn) (err error) {
-	switch c := c.(type) {
-	case *legacyConn:
-		_, err = c.requestObserved(ctx, string(mcp.MethodPing), nil, nil, nil)
-	case *modernConn: // which has no ping
-		_, err = c.request(ctx, string(mcp.MethodServerDiscover), nil, nil)
-	}
-	if _, answered := errors.AsType[*jsonrpc.Error](asRPCError(err)); answered {
-		return nil
-	}
-	return err
-}
-
-// errLate is why a check ends that takes as long as connecting may take.
+// errLate is the error of a check that exceeds connect_timeout.
 var errLate = errors.New("no answer")
 
-// calledItself returns what a server says it is.
+// calledItself returns the name and the version in the serverInfo of a server.
 func calledItself(implementation []byte) string {
 	o, err := raw.Parse(implementation)
 	if err != nil {
@@ -285,7 +278,7 @@ type Finding struct {
 	definition.Finding
 }
 
-// findings looks through all definitions, as a person would who had the time.
+// findings examines all definitions for mistakes that a person should know.
 func (c *Catalog) findings() []Finding {
 	var list []Finding
 	for _, left := range c.Left {

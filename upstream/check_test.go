@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"junction/auth/authtest"
+	"junction/upstream/client"
 	"junction/upstream/upstreamtest"
 )
 
@@ -26,7 +27,7 @@ func (r *Report) stepNames() (names []string) {
 
 // check is Check over the rig's own network.
 func (r *rig) check(ctx context.Context) Report {
-	return check(ctx, &dialer{name: r.name, config: r.connConfig, options: r.options, log: r.log, pool: r.dialer.pool})
+	return check(ctx, r.name, r.connConfig, r.options, r.conns)
 }
 
 // TestCheckOfAServer: a check goes through everything on a connection of its own, and leaves
@@ -39,9 +40,9 @@ func TestCheckOfAServer(t *testing.T) {
 				settle(time.Second)
 				states, catalogs := len(r.states), r.catalogs
 				got := r.check(t.Context())
-				want := EraModern
+				want := client.EraModern
 				if era == "legacy" {
-					want = EraLegacy
+					want = client.EraLegacy
 				}
 				if got.Err != nil || got.Era != want || got.Version == "" || got.Catalog.Both != (era == "both") || !strings.HasPrefix(got.Server, "shop") {
 					t.Errorf("Check = %+v, want no error and the era %s", got, want)

@@ -1,12 +1,8 @@
 package upstream
 
 import (
-	"cmp"
 	"fmt"
-	"log/slog"
-	"net/url"
 	"path"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,8 +10,8 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"junction/upstream/client"
 	"junction/upstream/command"
-	"junction/upstream/sandbox"
 	"junction/upstream/transport"
 )
 
@@ -23,20 +19,21 @@ import (
 // set, never both.
 type Config struct {
 	// Command starts the server as a child process that speaks MCP over its standard input and
-	// output: the program, then its arguments. No shell is involved. A program that does not exist
-	// is no error of the file: the upstream is retrying, and shows that reason.
+	// output: the program, then its arguments. No shell is involved. If the program does not exist,
+	// the file is still valid: the upstream shows the reason and retries.
 	Command []string `yaml:"command" example:"[npx, -y, some-package]"`
-	// Env is added to the environment of the child process. Of ours it gets places and settings
-	// only: HOME, PATH, the language, proxies, certificates, caches (see environment.go).
+	// Env is added to the environment of the child process. From Junction's own environment, the
+	// process gets only variables such as HOME, PATH, the language, proxies, certificates and caches
+	// (see environment.go of package transport).
 	Env map[string]string `yaml:"env"`
-	// InheritEnv names further variables of our environment that the child process gets: names,
+	// InheritEnv lists more variables of Junction's environment that the child process gets: names,
 	// globs such as AWS_*, or the word all. JUNCTION_* and variables that the file uses elsewhere,
 	// as ${NAME}, must be named exactly.
 	InheritEnv command.Inherit `yaml:"inherit_env"`
 	// Reserved are the variables that the file uses elsewhere. The reader of the file sets them.
 	Reserved []string `yaml:"-"`
-	// Dir is the working directory of the child process; empty means ours, or a folder of its own
-	// with Sandbox.
+	// Dir is the working directory of the child process. Empty means that of Junction or, with
+	// Sandbox, a private folder.
 	Dir string `yaml:"dir"`
 	// Sandbox confines the child process; nil does not.
 	Sandbox *command.Sandbox `yaml:"sandbox"`
@@ -45,29 +42,29 @@ type Config struct {
 	URL string `yaml:"url"`
 	// Headers are sent with every HTTP request to URL, and to no other origin.
 	Headers map[string]string `yaml:"headers"`
-	// Auth says who signs in to a remote server, where that is more than a header.
+	// Auth configures a sign-in (OAuth) to a remote server.
 	Auth Auth `yaml:"auth"`
-	// Transport of a remote server: auto (the default) finds out, http is Streamable HTTP, sse is
+	// Transport of a remote server: auto (the default) detects it, http is Streamable HTTP, sse is
 	// HTTP+SSE of 2024-11-05.
-	Transport Transport `yaml:"transport"`
+	Transport client.Transport `yaml:"transport"`
 
-	// Era is the protocol era to speak: auto (the default) asks the server, legacy is 2025-11-25
-	// and older, modern is 2026-07-28.
-	Era Era `yaml:"era"`
-	// Enabled false keeps the entry in the file and the server out of the catalog. Default true.
+	// Era is the era of the protocol: auto (the default) detects it, legacy is 2025-11-25 and older,
+	// modern is 2026-07-28.
+	Era client.Era `yaml:"era"`
+	// Enabled false disables the server; the entry stays in the file. Default true.
 	Enabled *bool `yaml:"enabled"`
-	// Prefix stands before the names of this upstream's items on the merged endpoint. Default: the
-	// upstream's name. "" exposes bare names.
+	// Prefix is put before the names of this upstream's items. Default: the upstream's name. ""
+	// exposes the names without a prefix.
 	Prefix *string `yaml:"prefix"`
 
-	// Isolation says which callers share one connection (for a command: one process): shared,
+	// Isolation decides which callers share one connection (for a command: one process): shared,
 	// session or principal. Default: shared if there is one principal. If Separate is set, each
 	// principal has a process of a command, and a session of a legacy remote server, of its own,
 	// because such a server may show the state of one user to another.
 	Isolation Isolation `yaml:"isolation"`
 	// Separate states that there may be several principals. The reader of the file sets it.
 	Separate bool `yaml:"-"`
-	// Questions says which server requests (elicitation, sampling, roots) reach the client of a
+	// Questions decides which server requests (elicitation, sampling, roots) reach the client of a
 	// call. A legacy server learns the capabilities of its client only when it is connected. true,
 	// the default: one connection for all clients declares elicitation and sampling; if the client
 	// of a call cannot answer, the server gets an error. false: the connection declares neither.
@@ -78,28 +75,28 @@ type Config struct {
 	// catalog stays served and the next call starts it again. Default: 15m for a connection of one
 	// principal or session, never for the one that reads the catalog.
 	IdleStop time.Duration `yaml:"idle_stop"`
-	// MaxLinks bounds the connections (processes) of this upstream. One principal has at most half
+	// MaxLinks limits the connections (processes) of this upstream. One principal has at most half
 	// of them. Default 8 for a command, 256 for a url.
 	MaxLinks int `yaml:"max_links"`
-	// Concurrency bounds the calls in flight; others wait, and the callers take turns. Where there
-	// are several principals, one uses at most half of what the others leave. Default:
+	// Concurrency limits the calls in progress; others wait, and the callers take turns. If there are
+	// several principals, each uses at most half of the slots that the others leave. Default:
 	// defaults.concurrency.
 	Concurrency int `yaml:"concurrency"`
 	// Timeout ends a call after this much silence; progress resets it. Default: defaults.timeout.
 	Timeout time.Duration `yaml:"timeout"`
-	// MaxTimeout ends a call however much progress it reports. Default: defaults.max_timeout.
+	// MaxTimeout ends a call even if it reports progress. Default: defaults.max_timeout.
 	MaxTimeout time.Duration `yaml:"max_timeout"`
-	// ConnectTimeout bounds starting, connecting, handshake and first listing. Default:
+	// ConnectTimeout limits the start, the connection, the handshake and the first listing. Default:
 	// defaults.connect_timeout.
 	ConnectTimeout time.Duration `yaml:"connect_timeout"`
 
-	// Instructions true passes on what the server says to the model about itself, to every client,
-	// under the upstream's name and cut at 2 KiB. It is text that may end up in a system prompt, so
-	// it is for servers that you trust. Default false.
+	// Instructions true passes the server's instructions for the model to every client, with the
+	// upstream's name, at most 2 KiB. They may become a part of a system prompt, so enable them only
+	// for servers that you trust. Default false.
 	Instructions bool `yaml:"instructions"`
 
-	// Blocked says why the upstream cannot be used as it is configured. Such an upstream never
-	// starts, and shows the reason. The reader of the file sets it.
+	// Blocked is the reason why the upstream cannot be used as it is configured; "" if it can. Such
+	// an upstream never starts, and shows the reason. The reader of the file sets it.
 	Blocked string `yaml:"-"`
 
 	// Cache is how long the result of a tool call is reused for the same call of the same caller.
@@ -111,8 +108,8 @@ type Config struct {
 	// Policies grant them.
 	Capabilities []string `yaml:"capabilities"`
 
-	// Expose says which tools are offered: all (the default) that no rule disables, or listed: only
-	// those that a rule of Tools names.
+	// Expose decides which tools are offered: all (the default) offers those that no rule disables,
+	// listed offers only those that a rule of Tools names.
 	Expose Expose `yaml:"expose"`
 	// Tools are rules by glob over the upstream's own tool names, in the order of the file; the
 	// first match wins.
@@ -129,11 +126,12 @@ type Auth struct {
 	// Mode is none (the default), oauth or oauth_user.
 	//
 	// With oauth the operator signs in once, with junction login, and all callers use the tokens of
-	// the operator. With oauth_user each person signs in there themselves, in the browser, and has
-	// connections of their own; that needs auth.oauth, and callers who have not signed in here,
-	// such as API keys, do not see the upstream.
+	// the operator. With oauth_user each user signs in to the server in the browser, and has
+	// connections of their own. This needs auth.oauth. Callers who are no signed-in users, such as
+	// API keys, do not see the upstream.
 	Mode AuthMode `yaml:"mode"`
-	// Scopes are the scopes to request there. Default: those that the server names.
+	// Scopes are the scopes to request from the authorization server. Default: those that the server
+	// names.
 	Scopes []string `yaml:"scopes"`
 	// ClientID and ClientSecret are those of Junction at Issuer, and are sent to no other
 	// authorization server. Default: Junction identifies itself by its client metadata document, or
@@ -149,7 +147,7 @@ type Auth struct {
 	TokenEndpoint         string `yaml:"token_endpoint"`
 }
 
-// asks reports whether the section has more keys of a sign-in than its mode.
+// asks reports whether the section has keys of a sign-in other than its mode.
 func (a *Auth) asks() bool {
 	return len(a.Scopes) > 0 || a.ClientID != "" || a.ClientSecret != "" || a.Issuer != "" ||
 		a.AuthorizationEndpoint != "" || a.TokenEndpoint != ""
@@ -184,7 +182,7 @@ func (c Config) SharedByUsers() bool {
 	return c.Separate && c.Isolation == IsolationShared && !c.Personal()
 }
 
-// Off reports whether the file keeps the entry and leaves the server out.
+// Off reports whether the entry is disabled.
 func (c Config) Off() bool { return c.Enabled != nil && !*c.Enabled }
 
 // PrefixOr returns the prefix of the names of the items: Prefix, or by default the upstream's name.
@@ -210,7 +208,7 @@ func (c Config) CacheOf(tool string) time.Duration {
 	return c.Cache
 }
 
-// Defaults is the file's defaults section: what an upstream's entry leaves out.
+// Defaults is the section of the file with the values for keys that an upstream's entry omits.
 type Defaults struct {
 	Timeout    time.Duration `yaml:"timeout"`     // of silence in a call. Default 60s.
 	MaxTimeout time.Duration `yaml:"max_timeout"` // of a whole call. Default 10m.
@@ -219,13 +217,14 @@ type Defaults struct {
 	Concurrency    int           `yaml:"concurrency"` // calls in flight per upstream. Default 32.
 }
 
-// Rule is what one glob of an upstream's tools section says.
+// Rule contains the settings for the tools that match one glob.
 type Rule struct {
-	// Enabled false leaves the matching tools out. Default true.
+	// Enabled false hides the matching tools. Default true.
 	Enabled *bool `yaml:"enabled"`
 	// Capabilities are required for the matching tools, in addition to those of the upstream.
 	Capabilities []string `yaml:"capabilities"`
-	// As renames the one tool of this name (no glob), before the prefix is put in front.
+	// As renames the tool. The key must be the name of one tool, no glob. The prefix is put before
+	// the new name.
 	As string `yaml:"as"`
 	// Cache replaces that of the upstream for the matching tools; 0s turns it off.
 	Cache *time.Duration `yaml:"cache"`
@@ -276,25 +275,14 @@ func (r *Rules) UnmarshalYAML(n *yaml.Node) error {
 	return nil
 }
 
-// Transport, Era, Isolation, Questions and Expose are words of the file; the zero value is the
-// default of each.
+// Isolation, Questions and Expose are words of the file; the zero value is the default of each.
 type (
-	Transport string
-	Era       string
 	Isolation string
 	Questions string
 	Expose    string
 )
 
 const (
-	TransportAuto Transport = ""
-	TransportHTTP Transport = "http"
-	TransportSSE  Transport = "sse"
-
-	EraAuto   Era = ""
-	EraLegacy Era = "legacy"
-	EraModern Era = "modern"
-
 	IsolationUnset     Isolation = "" // see Config.Isolation
 	IsolationShared    Isolation = "shared"
 	IsolationSession   Isolation = "session"
@@ -308,8 +296,6 @@ const (
 	ExposeListed Expose = "listed"
 )
 
-func (t *Transport) UnmarshalYAML(n *yaml.Node) error { return oneOf(n, t, "auto", "http", "sse") }
-func (e *Era) UnmarshalYAML(n *yaml.Node) error       { return oneOf(n, e, "auto", "legacy", "modern") }
 func (i *Isolation) UnmarshalYAML(n *yaml.Node) error {
 	return oneOf(n, i, "", "shared", "session", "principal")
 }
@@ -350,89 +336,4 @@ func (s *Size) UnmarshalYAML(n *yaml.Node) error {
 	}
 	*s = Size(v * unit)
 	return nil
-}
-
-// resolved is the configuration of one upstream: the entry with its defaults, and the entry itself.
-type resolved struct {
-	Config
-	given Config
-}
-
-// resolve is called once for each entry and each state of the file.
-func (c Config) resolve(d Defaults) resolved { return resolved{c.withDefaults(d), c} }
-
-// withDefaults fills in what the entry leaves out, from the file's defaults and then from the
-// figures in the comments above.
-func (c Config) withDefaults(d Defaults) Config {
-	c.Timeout = cmp.Or(c.Timeout, d.Timeout, time.Minute)
-	c.MaxTimeout = cmp.Or(c.MaxTimeout, d.MaxTimeout, 10*time.Minute)
-	connect := 20 * time.Second
-	if len(c.Command) > 0 {
-		// npx may have to install it first, and an installation that is broken off stays broken
-		connect = 2 * time.Minute
-	}
-	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, d.ConnectTimeout, connect)
-	c.Concurrency = cmp.Or(c.Concurrency, d.Concurrency, 32)
-	links := 8
-	if c.URL != "" {
-		links = 256 // a session of a remote server costs less than a process
-	}
-	c.MaxLinks = cmp.Or(c.MaxLinks, links)
-	return c
-}
-
-// LogValue shows where the upstream is and hides what may be secret: the environment, the headers
-// and the query of the URL.
-func (c Config) LogValue() slog.Value {
-	if len(c.Command) > 0 {
-		return slog.StringValue(c.Command[0])
-	}
-	u, err := url.Parse(c.URL)
-	if err != nil {
-		return slog.StringValue("url")
-	}
-	return slog.StringValue(u.Scheme + "://" + u.Host + u.Path)
-}
-
-// environment returns which variables of ours a command of the entry gets, and which of its own.
-func (c *Config) environment() transport.Environment {
-	return transport.Environment{Own: c.Env, Inherit: c.InheritEnv, Reserved: c.Reserved}
-}
-
-// Withheld returns the names of the variables of our environment that a command of the entry does
-// not get, and that servers often need: those that look like keys. Junction's own are not among
-// them.
-func (c *Config) Withheld() []string {
-	if len(c.Command) == 0 {
-		return nil
-	}
-	return command.Withheld(c.environment())
-}
-
-// Unconfined returns which part of the entry's sandbox the kernel does not enforce, and what to do;
-// "" if it enforces all, or if the entry has no sandbox.
-func (c *Config) Unconfined() string {
-	if c.Sandbox == nil {
-		return ""
-	}
-	return c.Sandbox.Missing(sandbox.Kernel())
-}
-
-// Absent returns the paths of the entry's sandbox that do not exist or cannot be used on this
-// kernel, by the keys in the section, such as write[0], each with what to do.
-func (c *Config) Absent() map[string]string {
-	if c.Sandbox == nil {
-		return nil
-	}
-	return c.Sandbox.Absent(sandbox.Kernel())
-}
-
-// WideDir returns the working directory of the entry if its sandbox does not make it readable
-// because it contains the home folder.
-func (c *Config) WideDir() string {
-	if c.Sandbox == nil || c.Dir == "" || !sandbox.TooWide(c.Dir, []string{"HOME=" + c.Env["HOME"]}) ||
-		sandbox.Covers(append(slices.Clone(c.Sandbox.Read), c.Sandbox.Write...), filepath.Clean(c.Dir)) {
-		return ""
-	}
-	return c.Dir
 }

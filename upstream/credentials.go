@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"junction/upstream/client"
 	"junction/upstream/shell"
 	"junction/upstream/transport"
 )
@@ -48,6 +49,9 @@ type LoginError struct {
 	Scopes []string
 }
 
+// Is reports whether target is ErrNoToken.
+func (e *LoginError) Is(target error) bool { return target == client.ErrNoToken }
+
 func (e *LoginError) Error() string {
 	if e.Lacks {
 		scope := "a scope"
@@ -86,9 +90,12 @@ func (p *pool) lacking(err error) (*LoginError, error) {
 	return login, err
 }
 
+// signsIn reports whether requests of the pool need the token of a sign-in.
+func (p *pool) signsIn() bool { return p.person != "" || p.connConfig.OperatorSignsIn() }
+
 // token returns the access token for requests of the pool; "" if the upstream needs no sign-in.
 func (p *pool) token(ctx context.Context, refused ...string) (string, error) {
-	if p.person == "" && !p.connConfig.OperatorSignsIn() {
+	if !p.signsIn() {
 		return "", nil
 	}
 	if p.options.Credentials == nil {

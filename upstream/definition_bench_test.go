@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"junction/upstream/client"
 )
 
 // BenchmarkDefinitions reads a page of 10,000 tools as real servers define them.
@@ -20,7 +22,7 @@ func BenchmarkDefinitions(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		c := &Catalog{Era: EraLegacy}
+		c := &Catalog{Era: client.EraLegacy}
 		c.index[PartTools] = map[string]int{}
 		for _, t := range tools {
 			c.add(PartTools, t)

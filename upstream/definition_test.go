@@ -5,13 +5,14 @@ import (
 	"strings"
 	"testing"
 
+	"junction/upstream/client"
 	"junction/upstream/definition"
 	"junction/upstream/raw"
 )
 
 // listed returns the catalog of a server of the era that lists one definition, and what legacy
 // clients see of it.
-func listed(t *testing.T, era Era, p Part, text string) (c *Catalog, legacy string) {
+func listed(t *testing.T, era client.Era, p Part, text string) (c *Catalog, legacy string) {
 	t.Helper()
 	c = &Catalog{Era: era}
 	c.index[p] = map[string]int{}
@@ -117,7 +118,7 @@ func TestForeignDefinitionsAreMendedOrLeftOutAlone(t *testing.T) {
 			if legacy == same {
 				legacy = modern
 			}
-			c, older := listed(t, EraLegacy, tt.part, tt.in)
+			c, older := listed(t, client.EraLegacy, tt.part, tt.in)
 			if modern == "" {
 				if c.Items(tt.part) != 0 || len(c.Left) != 1 || c.Left[0].Reason != tt.changes {
 					t.Errorf("%d are listed, left out is %+v; want %q", c.Items(tt.part), c.Left, tt.changes)
@@ -142,7 +143,7 @@ func TestForeignDefinitionsAreMendedOrLeftOutAlone(t *testing.T) {
 			}
 			// A modern server may define what only legacy clients do not know, so that there is no
 			// change to report.
-			if c, again := listed(t, EraModern, tt.part, tt.in); again != legacy || (len(c.Mended) > 0) != (modern != tt.in) {
+			if c, again := listed(t, client.EraModern, tt.part, tt.in); again != legacy || (len(c.Mended) > 0) != (modern != tt.in) {
 				t.Errorf("of a modern server, legacy clients see %s, changes are %+v", again, c.Mended)
 			}
 		})
@@ -152,7 +153,7 @@ func TestForeignDefinitionsAreMendedOrLeftOutAlone(t *testing.T) {
 // TestForeignOddDefinitionKeepsTheLists lists each odd definition between good ones, which stay.
 func TestForeignOddDefinitionKeepsTheLists(t *testing.T) {
 	for p := range Parts {
-		c := &Catalog{Era: EraLegacy}
+		c := &Catalog{Era: client.EraLegacy}
 		c.index[p] = map[string]int{}
 		good := func(i int) string {
 			return fmt.Sprintf(`{%q:"good%d","name":"good%d","inputSchema":{"type":"object"}}`, p.Key(), i, i)
@@ -174,7 +175,7 @@ func TestForeignOddDefinitionKeepsTheLists(t *testing.T) {
 // checked, are given back.
 func TestForeignDefinitionsInMemory(t *testing.T) {
 	text := []byte(`{"name":"a","inputSchema":{"type":"object","properties":{"a":{"type":"string"}}}}`)
-	c, _ := listed(t, EraLegacy, PartTools, string(text))
+	c, _ := listed(t, client.EraLegacy, PartTools, string(text))
 	kept, err := definition.Parse(text)
 	if err != nil {
 		t.Fatal(err)

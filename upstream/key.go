@@ -7,6 +7,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"junction/upstream/bounded"
+	"junction/upstream/client"
 )
 
 // This file decides which connection a client's calls use. One connection serves all clients,
@@ -15,16 +16,16 @@ import (
 
 // linkKey identifies a link. Calls with the same key share it.
 type linkKey struct {
-	profile Profile
-	holder  string // the session or principal that has the link for itself; "" if all callers share it
-	user    string // the principal of the holder; "" if all callers share the link
-	aside   bool   // a legacy connection to a server of both eras, for legacy clients
-	lane    int    // number of the link among several of the same kind: see turn.go
+	profile    client.Profile
+	holder     string // the session or principal that has the link for itself; "" if all callers share it
+	user       string // the principal of the holder; "" if all callers share the link
+	legacySide bool   // a legacy connection to a server of both eras, for legacy clients
+	number     int    // number of the link among several of the same kind: see turn.go
 }
 
 // readsCatalog reports whether the link with that key reads the catalog of its callers. Other links
 // of the same callers do not read it.
-func (k linkKey) readsCatalog() bool { return k.lane == 0 && !k.aside }
+func (k linkKey) readsCatalog() bool { return k.number == 0 && !k.legacySide }
 
 // reading returns the key of the link that reads the shared catalog. Callers that are not separated
 // use the same link for calls.
@@ -33,9 +34,25 @@ func (p *pool) reading() linkKey {
 	case QuestionsOff:
 		return linkKey{}
 	case QuestionsExact:
-		return linkKey{profile: everything().forLegacy()}
+		return linkKey{profile: withoutTasks(client.Everything())}
 	}
 	return linkKey{profile: routed()}
+}
+
+// routed is the profile of a legacy connection that all clients share: the capabilities whose
+// requests Junction can route to the client of a call. It has no roots: a server requests them once
+// and keeps the answer, but each client has other roots.
+func routed() client.Profile {
+	p := client.Everything()
+	p.Roots, p.Tasks = false, false
+	return p
+}
+
+// withoutTasks returns the profile without tasks, which legacy servers are not told. So tasks do not
+// need a connection of their own.
+func withoutTasks(p client.Profile) client.Profile {
+	p.Tasks = false
+	return p
 }
 
 // Separates reports whether callers may have connections of their own, so that CatalogFor may
@@ -56,14 +73,14 @@ func (p *pool) isolation(legacy bool) Isolation {
 	return IsolationShared
 }
 
-// key returns the key of the link for a client's calls. aside selects the legacy side of a server
-// that supports both eras.
-func (p *pool) key(own Profile, session, principal string, aside bool) linkKey {
+// key returns the key of the link for a client's calls. legacySide selects the legacy side of a
+// server that supports both eras.
+func (p *pool) key(own client.Profile, session, principal string, legacySide bool) linkKey {
 	key := p.reading()
-	key.aside = aside
-	legacy := aside || p.Catalog().Era != EraModern // in the modern era each request has its own profile
+	key.legacySide = legacySide
+	legacy := legacySide || p.Catalog().Era != client.EraModern // in the modern era each request has its own profile
 	if p.connConfig.Questions == QuestionsExact && legacy {
-		key.profile = own.forLegacy()
+		key.profile = withoutTasks(own)
 		// the server requests roots only once, so users must not share them
 		if own.Roots && principal != "" {
 			key.holder, key.user = "principal "+principal, principal
@@ -73,7 +90,7 @@ func (p *pool) key(own Profile, session, principal string, aside bool) linkKey {
 	case isolation == IsolationSession && session != "":
 		key.holder, key.user = "session "+session, principal
 		if p.connConfig.Questions != QuestionsOff && legacy {
-			key.profile = own.forLegacy() // the session has one client
+			key.profile = withoutTasks(own) // the session has one client
 		}
 	case isolation != IsolationShared:
 		key.holder, key.user = "principal "+principal, principal
@@ -83,19 +100,19 @@ func (p *pool) key(own Profile, session, principal string, aside bool) linkKey {
 
 // RootsChanged notifies the servers that received the roots of a client. In the modern era a server
 // requests the roots whenever it needs them.
-func (u *Upstream) RootsChanged(p Profile, session, principal string) {
-	for _, aside := range []bool{false, true} {
-		if key := u.key(p, session, principal, aside); key.profile.RootsChange {
+func (u *Upstream) RootsChanged(p client.Profile, session, principal string) {
+	for _, legacySide := range []bool{false, true} {
+		if key := u.key(p, session, principal, legacySide); key.profile.RootsChange {
 			u.tell(key, string(mcp.MethodNotificationRootsListChanged))
 		}
 	}
 }
 
 // acquire returns a ready conn of the link for the call. The caller must release the link.
-func (u *Upstream) acquire(ctx context.Context, c *Call) (*link, conn, error) {
+func (u *Upstream) acquire(ctx context.Context, c *Call) (*link, client.Conn, error) {
 	if u.prefersLegacy(c) {
 		l, cn, err := u.takeTurn(ctx, u.key(c.Profile, c.Session, c.Principal, true), c.Trace)
-		if !errors.Is(err, errNoAside) {
+		if !errors.Is(err, client.ErrNoLegacySession) {
 			return l, cn, err
 		}
 		u.stayModern(err)
@@ -108,8 +125,8 @@ func (u *Upstream) acquire(ctx context.Context, c *Call) (*link, conn, error) {
 // tools that send them only there. It is false for commands, which would need a second process with
 // separate state.
 func (u *Upstream) prefersLegacy(c *Call) bool {
-	if c.Era != EraLegacy || !c.Profile.Asks() || u.config.Era == EraModern || u.config.Questions == QuestionsOff ||
-		!u.Catalog().Both {
+	if c.Era != client.EraLegacy || !c.Profile.Asks() || u.config.Era == client.EraModern ||
+		u.config.Questions == QuestionsOff || !u.Catalog().Both {
 		return false
 	}
 	if u.config.URL == "" && u.config.Questions != QuestionsExact {
@@ -133,7 +150,7 @@ const maxOwn = 256
 
 // CatalogFor returns the catalog for a client: that of its own connection if it differs from
 // Catalog. It is never nil.
-func (p *pool) CatalogFor(own Profile, session, principal string) *Catalog {
+func (p *pool) CatalogFor(own client.Profile, session, principal string) *Catalog {
 	if !p.Separates() { // needs no key
 		return p.Catalog()
 	}
@@ -155,8 +172,8 @@ func (p *pool) catalogOf(key linkKey) *Catalog {
 
 // Prepare connects for a client whose catalog depends on its capabilities (questions: exact). It
 // waits until connecting has succeeded or failed, or ctx ends. It reports whether it had to wait.
-func (p *pool) Prepare(ctx context.Context, own Profile, session, principal string) bool {
-	if p.connConfig.Questions != QuestionsExact || p.Catalog().Era != EraLegacy {
+func (p *pool) Prepare(ctx context.Context, own client.Profile, session, principal string) bool {
+	if p.connConfig.Questions != QuestionsExact || p.Catalog().Era != client.EraLegacy {
 		return false
 	}
 	key := p.key(own, session, principal, false)

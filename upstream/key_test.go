@@ -4,6 +4,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"junction/upstream/client"
 )
 
 // TestForeignOwnCatalogGoesWithItsConnection: the catalog of one user's connection is theirs alone,
@@ -14,15 +16,15 @@ func TestForeignOwnCatalogGoesWithItsConnection(t *testing.T) {
 		synctest.Wait()
 		mustCall(t, r.Upstream, toolCall("echo", `{}`, user("one")))
 		settle(time.Minute) // it has listed once more by then, since it listens
-		own := &Catalog{Era: EraLegacy, Listed: time.Now()}
+		own := &Catalog{Era: client.EraLegacy, Listed: time.Now()}
 		r.mu.Lock()
-		r.publishOwn(r.key(Profile{}, "", "one", false), own)
+		r.publishOwn(r.key(client.Profile{}, "", "one", false), own)
 		r.mu.Unlock()
-		if r.CatalogFor(Profile{}, "", "one") != own || r.CatalogFor(Profile{}, "", "two") != r.Catalog() {
+		if r.CatalogFor(client.Profile{}, "", "one") != own || r.CatalogFor(client.Profile{}, "", "two") != r.Catalog() {
 			t.Error("the catalog of one user is not theirs alone")
 		}
 		settle(ownIdle + time.Minute)
-		if r.CatalogFor(Profile{}, "", "one") != r.Catalog() {
+		if r.CatalogFor(client.Profile{}, "", "one") != r.Catalog() {
 			t.Error("the catalog has outlived its connection")
 		}
 	})

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"junction/upstream/client"
 	"junction/upstream/pace"
 	"junction/upstream/transport"
 )
@@ -40,28 +41,28 @@ type link struct {
 	linkState
 }
 
-// linkState is the mutable state of a link. It is guarded by link.mu. Except for calls, kept and
-// used, it is changed only by update.
+// linkState is the mutable state of a link. It is guarded by link.mu. Except for calls,
+// subscribers and used, it is changed only by update.
 type linkState struct {
 	state    State
 	since    time.Time
-	err      error      // why the link is not ready; while starting, why the last attempt failed
-	retry    time.Time  // see Status
-	conn     conn       // set only while the link is ready
-	broken   chan error // 1-buffered, of conn: receives when a call finds it broken
-	attempts int        // failed attempts to connect
-	calls    int        // calls that hold the link: in flight, or waiting for a conn
+	err      error       // why the link is not ready; while starting, why the last attempt failed
+	retry    time.Time   // see Status
+	conn     client.Conn // set only while the link is ready
+	broken   chan error  // 1-buffered, of conn: receives when a call finds it broken
+	attempts int         // failed attempts to connect
+	calls    int         // calls that hold the link: in flight, or waiting for a conn
 	// subscriptions over the link and attempts to subscribe; they also count in calls
-	kept    int
-	used    time.Time
-	changed chan struct{} // closed and replaced whenever state changes
+	subscribers int
+	used        time.Time
+	changed     chan struct{} // closed and replaced whenever state changes
 }
 
 var errIdle = errors.New("unused")
 
 // startLink starts the goroutine of a link, which runs until close, or until the link is idle. cause
 // is the Trace of the call that needs it; nil for none.
-func startLink(p *pool, key linkKey, readsShared bool, cause Trace) *link {
+func startLink(p *pool, key linkKey, readsShared bool, cause client.Trace) *link {
 	ctx, stop := context.WithCancelCause(context.Background())
 	l := &link{pool: p, key: key, readsShared: readsShared, readsCatalog: readsShared || key.readsCatalog(),
 		log: p.log, stop: stop, done: make(chan struct{}), wake: make(chan struct{}, 1)}
@@ -71,52 +72,28 @@ func startLink(p *pool, key linkKey, readsShared bool, cause Trace) *link {
 }
 
 // run is the only goroutine of a link, except for those of connectAndServe.
-func (l *link) run(ctx context.Context, cause Trace) {
+func (l *link) run(ctx context.Context, cause client.Trace) {
 	defer close(l.done)
 	if l.readsShared && l.pool.person != "" {
 		l.pool.recallLater()
 	}
 	if why := l.pool.connConfig.Blocked; why != "" {
-		err := errors.New(why)
-		l.update(func(s *linkState) bool { s.attempts++; s.state, s.err = StateBlocked, err; return true })
+		l.update(outcome{state: StateBlocked, err: errors.New(why), failed: true}.apply)
 		<-ctx.Done()
 	}
 	var pause pace.Backoff
 	for ctx.Err() == nil {
 		l.update(func(s *linkState) bool { s.state, s.retry = StateStarting, time.Time{}; return true })
 		lived, err := l.connectAndServe(ctx, cause)
-		cause = nil
-		_, err = l.pool.lacking(err)
+		cause = nil // the next attempt is not for that call
+		if errors.Is(err, errIdle) {
+			l.stop(errIdle)
+		}
 		if ctx.Err() != nil {
 			break
 		}
-		if errors.Is(err, errIdle) {
-			l.stop(errIdle)
-			break
-		}
-		err = l.pool.shown(err)
-		if lived > 30*time.Second {
-			pause.Reset()
-		}
-		next := stateAfter(err)
-		if next != StateRetrying {
-			pause.Begin(pace.Longest)
-		}
-		if signIn(err) {
-			pause.Begin(lookEvery)
-		}
-		rest := pause.Next()
-		l.update(func(s *linkState) bool {
-			if lived == 0 {
-				// the end of a working conn is no failed attempt: calls wait for the next one
-				s.attempts++
-			}
-			s.state, s.conn, s.err = next, nil, err
-			if s.retry = time.Now().Add(rest); signIn(err) { // only the sign-in is looked for
-				s.retry = time.Time{}
-			}
-			return true
-		})
+		o, rest := l.outcomeOf(lived, err, &pause)
+		l.update(o.apply)
 		pace.Wait(ctx, rest, l.wake)
 		if !l.readsShared && l.retire() { // no call waits for the link
 			l.stop(errIdle)
@@ -126,7 +103,7 @@ func (l *link) run(ctx context.Context, cause Trace) {
 	l.pool.forget(l)
 }
 
-// update changes the state; apart from calls, kept and used there is no other way. change modifies
+// update changes the state; apart from calls, subscribers and used there is no other way. change modifies
 // the state and reports whether it did, and update then wakes the waiting calls. A closed link
 // stays closed.
 func (l *link) update(change func(*linkState) bool) bool {
@@ -152,17 +129,17 @@ const listenPatience = time.Second
 // connectAndServe connects and serves until the conn ends. It returns how long the conn lived, and
 // the reason of its end. A duration of 0 means that connecting failed. cause is the Trace of the
 // call that waits for it.
-func (l *link) connectAndServe(ctx context.Context, cause Trace) (time.Duration, error) {
+func (l *link) connectAndServe(ctx context.Context, cause client.Trace) (time.Duration, error) {
 	changed := make(chan struct{}, 1)
-	opening, cancel := context.WithTimeoutCause(causedBy(ctx, cause), l.pool.connConfig.ConnectTimeout,
+	opening, cancel := context.WithTimeoutCause(client.CausedBy(ctx, cause), l.pool.connConfig.ConnectTimeout,
 		fmt.Errorf("no connection within %v (connect_timeout)", l.pool.connConfig.ConnectTimeout))
 	defer cancel()
 	if _, err := l.pool.token(opening); err != nil {
 		return 0, err
 	}
-	dial := l.pool.dialer.dial
-	if l.key.aside {
-		dial = l.pool.dialer.dialAside
+	dial := l.pool.dialer.Dial
+	if l.key.legacySide {
+		dial = l.pool.dialer.DialLegacySession
 	}
 	c, err := dial(opening, l.key.profile, l.hooks(changed))
 	if err != nil {
@@ -174,10 +151,10 @@ func (l *link) connectAndServe(ctx context.Context, cause Trace) (time.Duration,
 	ended := make(chan error, 1)
 	var waiting sync.WaitGroup
 	defer waiting.Wait()
-	defer c.close()
-	waiting.Go(func() { ended <- c.wait() })
+	defer c.Close()
+	waiting.Go(func() { ended <- c.Wait() })
 	if l.readsCatalog || l.key.profile.Asks() {
-		listening := c.watch()
+		listening := c.Watch()
 		if l.readsCatalog {
 			if err := l.pool.readCatalog(opening, l.key, c); err != nil {
 				return 0, err
@@ -212,20 +189,20 @@ func (l *link) explain(err error) error {
 }
 
 // hooks returns the hooks for the link's conn.
-func (l *link) hooks(changed chan<- struct{}) hooks {
-	h := hooks{changed: func() {
+func (l *link) hooks(changed chan<- struct{}) client.Hooks {
+	h := client.Hooks{Changed: func() {
 		l.pool.announced.Add(1)
-		nudge(changed)
-	}, observed: observed{l.pool.options.Observer, l.pool.name, l.pool.connConfig.URL}}
+		pace.Wake(changed)
+	}}
 	if l.readsCatalog {
 		s := l.pool.subscriptions(l.key)
-		h.updated, h.missed = s.updated, s.missed
+		h.Updated, h.Missed = s.updated, s.missed
 	}
 	return h
 }
 
 // serve maintains a conn until it ends, and returns the reason of its end.
-func (l *link) serve(ctx context.Context, c conn, changed <-chan struct{}, broken, ended <-chan error) error {
+func (l *link) serve(ctx context.Context, c client.Conn, changed <-chan struct{}, broken, ended <-chan error) error {
 	var read time.Time // when the catalog was last reread
 	often := pace.Burst{Most: maxRereads, Every: minRefresh}
 	refresh := time.NewTimer(l.refreshIn(c))
@@ -234,7 +211,7 @@ func (l *link) serve(ctx context.Context, c conn, changed <-chan struct{}, broke
 	defer idle.Stop()
 	look := time.NewTicker(lookEvery)
 	defer look.Stop()
-	if l.pool.dialer.token == nil {
+	if !l.pool.signsIn() {
 		look.Stop()
 	}
 	var stale <-chan struct{}
@@ -277,7 +254,7 @@ func (l *link) serve(ctx context.Context, c conn, changed <-chan struct{}, broke
 }
 
 // reread reads the catalog again. If that fails, the last good one stays in use.
-func (l *link) reread(ctx context.Context, c conn) {
+func (l *link) reread(ctx context.Context, c client.Conn) {
 	if !l.readsCatalog {
 		return
 	}
@@ -290,9 +267,9 @@ func (l *link) reread(ctx context.Context, c conn) {
 
 // refreshIn returns the time until the next unprompted reading of the catalog: when its TTL ends,
 // and every Options.Refresh if the server does not announce all changes.
-func (l *link) refreshIn(c conn) time.Duration {
+func (l *link) refreshIn(c client.Conn) time.Duration {
 	every := time.Duration(0)
-	if _, _, all := c.about().tells(); !all {
+	if _, all := c.Info().Announces(); !all {
 		every = l.pool.options.Refresh
 	}
 	if ttl := l.pool.catalogOf(l.key).ttl(); ttl > 0 && (every == 0 || ttl < every) {
@@ -327,7 +304,7 @@ func (l *link) idleLimit() time.Duration {
 		return limit
 	case l.readsShared:
 		return 365 * 24 * time.Hour
-	case l.key.holder != "" && l.key.lane == 0:
+	case l.key.holder != "" && l.key.number == 0:
 		return ownIdle
 	}
 	return spareIdle
@@ -360,7 +337,7 @@ func (l *link) retire() bool {
 }
 
 // current returns the conn of the link; nil if the link is not ready.
-func (l *link) current() conn {
+func (l *link) current() client.Conn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.conn
@@ -368,12 +345,12 @@ func (l *link) current() conn {
 
 // exclusiveUse returns the conn of the link, and a channel that is closed when no call uses the
 // conn exclusively any more. The channel is nil if no call uses it exclusively.
-func (l *link) exclusiveUse() (conn, <-chan struct{}) {
+func (l *link) exclusiveUse() (client.Conn, <-chan struct{}) {
 	c := l.current()
 	if c == nil {
 		return nil, nil
 	}
-	return c, c.exclusiveUse()
+	return c, c.ExclusiveUse()
 }
 
 // hold keeps the link in use until release, even before it is ready. Otherwise, calls that need
@@ -386,7 +363,7 @@ func (l *link) hold() {
 
 // acquire waits for a ready conn; the caller holds the link. If the current attempt to connect
 // fails, acquire returns its error and releases the link.
-func (l *link) acquire(ctx context.Context) (conn, error) {
+func (l *link) acquire(ctx context.Context) (client.Conn, error) {
 	c, err := l.await(ctx)
 	if err != nil {
 		l.release()
@@ -394,7 +371,7 @@ func (l *link) acquire(ctx context.Context) (conn, error) {
 	return c, err
 }
 
-func (l *link) await(ctx context.Context) (conn, error) {
+func (l *link) await(ctx context.Context) (client.Conn, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for attempts := l.attempts; ; {
@@ -409,7 +386,7 @@ func (l *link) await(ctx context.Context) (conn, error) {
 			return nil, l.err
 		}
 		if l.state != StateStarting {
-			nudge(l.wake)
+			pace.Wake(l.wake)
 		}
 		changed := l.changed
 		l.mu.Unlock()
@@ -430,7 +407,7 @@ func (l *link) await(ctx context.Context) (conn, error) {
 // holdForSubscription holds the link for subscriptions, until releaseSubscription.
 func (l *link) holdForSubscription() {
 	l.mu.Lock()
-	l.kept++
+	l.subscribers++
 	l.mu.Unlock()
 	l.hold()
 }
@@ -438,12 +415,12 @@ func (l *link) holdForSubscription() {
 func (l *link) heldForSubscription() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.kept > 0
+	return l.subscribers > 0
 }
 
 func (l *link) releaseSubscription() {
 	l.mu.Lock()
-	l.kept--
+	l.subscribers--
 	l.mu.Unlock()
 	l.release()
 }
@@ -460,7 +437,7 @@ func (l *link) release() {
 }
 
 // fail reports that a call found c broken, and why. Later calls wait for the next conn.
-func (l *link) fail(c conn, err error) {
+func (l *link) fail(c client.Conn, err error) {
 	l.update(func(s *linkState) bool {
 		if s.state != StateReady || s.conn != c {
 			return false
@@ -475,22 +452,4 @@ func (l *link) fail(c conn, err error) {
 func (l *link) close() {
 	l.stop(transport.ErrClosed)
 	<-l.done
-}
-
-// isClosed reports whether a channel that is only ever closed is closed.
-func isClosed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
-}
-
-// nudge sends to a 1-buffered channel without waiting.
-func nudge(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }

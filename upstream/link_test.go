@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"junction/auth/authtest"
+	"junction/upstream/client"
 	"junction/upstream/pace"
 	"junction/upstream/transport"
 	"junction/upstream/upstreamtest"
@@ -71,7 +72,7 @@ func TestStatus(t *testing.T) {
 		}
 		settle(2 * time.Minute)
 		s = r.Status()
-		if s.State != StateReady || s.Err != "" || s.Era != EraLegacy || s.Version != "2025-11-25" || s.Tools != 2 {
+		if s.State != StateReady || s.Err != "" || s.Era != client.EraLegacy || s.Version != "2025-11-25" || s.Tools != 2 {
 			t.Errorf("Status = %+v, want ready with 2 tools in 2025-11-25", s)
 		}
 		if since := time.Since(s.Since); since <= time.Minute || since >= 2*time.Minute {
@@ -83,16 +84,16 @@ func TestStatus(t *testing.T) {
 // A server that is away for long is asked once a minute or so; a call does not wait for that.
 func TestCallWakesLink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, legacyScript, Config{Era: EraLegacy})
+		r := newRig(t, legacyScript, Config{Era: client.EraLegacy})
 		settle(time.Second)
-		r.plug(false)
+		r.Plug(false)
 		settle(20 * time.Minute)
-		if got := mustFail(t, <-begun(r.Upstream, toolCall("echo", `{}`)), KindUnavailable); !strings.Contains(got, "unplugged") {
+		if got := mustFail(t, <-begun(r.Upstream, toolCall("echo", `{}`)), client.KindUnavailable); !strings.Contains(got, "unplugged") {
 			t.Errorf("Call = %q, want the reason of the attempt that it waited for", got)
 		}
 		settle(time.Hour)
 		r.heard()
-		r.plug(true)
+		r.Plug(true)
 		res := <-begun(r.Upstream, toolCall("echo", `{"result":{"content":[],"n":1}}`))
 		if res.err != nil || res.text != `{"content":[],"n":1}` {
 			t.Errorf("Call = %s, %v", res.text, res.err)
@@ -114,7 +115,7 @@ func TestWaitingIsBounded(t *testing.T) {
 		// Calls one after the other hurry it, but make no storm of it.
 		start := time.Now()
 		for range 100 {
-			mustFail(t, <-begun(r.Upstream, toolCall("echo", `{}`)), KindUnavailable)
+			mustFail(t, <-begun(r.Upstream, toolCall("echo", `{}`)), client.KindUnavailable)
 		}
 		if took := time.Since(start); took < 99*pace.Woken {
 			t.Errorf("100 attempts within %v, want at least %v between two", took, pace.Woken)
@@ -125,9 +126,9 @@ func TestWaitingIsBounded(t *testing.T) {
 func TestCallWaitsForAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hang := upstreamtest.Rule{Method: "initialize", Hang: true, Times: 2}
-		r := newRig(t, upstreamtest.Script{Era: "legacy", Rules: []upstreamtest.Rule{hang}}, Config{Era: EraLegacy, ConnectTimeout: 3 * time.Second})
+		r := newRig(t, upstreamtest.Script{Era: "legacy", Rules: []upstreamtest.Rule{hang}}, Config{Era: client.EraLegacy, ConnectTimeout: 3 * time.Second})
 		early := <-begun(r.Upstream, toolCall("echo", `{}`))
-		if got := mustFail(t, early, KindUnavailable); !strings.Contains(got, "connect_timeout") || early.took != 3*time.Second {
+		if got := mustFail(t, early, client.KindUnavailable); !strings.Contains(got, "connect_timeout") || early.took != 3*time.Second {
 			t.Errorf("Call = %q after %v, want the reason of the attempt after 3s", got, early.took)
 		}
 		settle(time.Second) // the second attempt is under way
@@ -138,13 +139,13 @@ func TestCallWaitsForAttempt(t *testing.T) {
 			_, err := r.Call(ctx, toolCall("echo", `{}`))
 			late <- result{err: err}
 		}()
-		if got := mustFail(t, <-late, KindUnavailable); !strings.Contains(got, "still connecting; before that: no connection within 3s") {
+		if got := mustFail(t, <-late, client.KindUnavailable); !strings.Contains(got, "still connecting; before that: no connection within 3s") {
 			t.Errorf("Call = %q, want that it is still connecting, and the last reason", got)
 		}
 		cancelled, cancel := context.WithCancel(t.Context())
 		cancel()
 		_, err := r.Call(cancelled, toolCall("echo", `{}`))
-		mustFail(t, result{err: err}, KindCancelled)
+		mustFail(t, result{err: err}, client.KindCancelled)
 		settle(time.Minute)
 		mustCall(t, r.Upstream, toolCall("echo", `{}`))
 	})
@@ -155,8 +156,8 @@ func TestCallWaitsForAttempt(t *testing.T) {
 func TestCallDuringTheFirstAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hang := upstreamtest.Rule{Method: "initialize", Hang: true, Times: 1}
-		r := newRig(t, upstreamtest.Script{Era: "legacy", Rules: []upstreamtest.Rule{hang}}, Config{Era: EraLegacy, Timeout: time.Second, ConnectTimeout: 3 * time.Second})
-		if got := mustFail(t, <-begun(r.Upstream, toolCall("echo", `{}`)), KindUnavailable); !strings.Contains(got, "still connecting: no answer and no progress for 1s") {
+		r := newRig(t, upstreamtest.Script{Era: "legacy", Rules: []upstreamtest.Rule{hang}}, Config{Era: client.EraLegacy, Timeout: time.Second, ConnectTimeout: 3 * time.Second})
+		if got := mustFail(t, <-begun(r.Upstream, toolCall("echo", `{}`)), client.KindUnavailable); !strings.Contains(got, "still connecting: no answer and no progress for 1s") {
 			t.Errorf("Call = %q, want that it is still connecting", got)
 		}
 		settle(time.Minute)
@@ -169,7 +170,7 @@ func TestBlocked(t *testing.T) {
 		r := newRig(t, upstreamtest.Script{Rules: []upstreamtest.Rule{status("*", 401, 0)}}, Config{})
 		synctest.Wait()
 		res := <-begun(r.Upstream, toolCall("echo", `{}`))
-		if got := mustFail(t, res, KindUnavailable); !strings.Contains(got, "401 Unauthorized") || res.took > time.Second {
+		if got := mustFail(t, res, client.KindUnavailable); !strings.Contains(got, "401 Unauthorized") || res.took > time.Second {
 			t.Errorf("Call = %q after %v, want 401 within a second", got, res.took)
 		}
 		r.mustHear("blocked starting blocked")
@@ -222,7 +223,9 @@ func TestIdleStop(t *testing.T) {
 
 func TestIsolation(t *testing.T) {
 	who := func(session, principal, ui string) func(*Call) {
-		return func(c *Call) { c.Session, c.Principal, c.Profile = session, principal, Profile{Form: true, UI: ui} }
+		return func(c *Call) {
+			c.Session, c.Principal, c.Profile = session, principal, client.Profile{Form: true, UI: ui}
+		}
 	}
 	calls := []func(*Call){who("s1", "p1", ""), who("s1", "p1", ""), who("s2", "p1", ""), who("s3", "p2", ""), who("s1", "p1", `{"x":1}`), who("", "p2", "")}
 	for _, tt := range []struct {
@@ -274,7 +277,7 @@ func TestModernSharesLink(t *testing.T) {
 		r := newRig(t, upstreamtest.Script{Era: "modern"}, Config{})
 		synctest.Wait()
 		for _, p := range []string{"", `{"roots":{}}`, `{"sampling":{}}`} {
-			mustCall(t, r.Upstream, toolCall("echo", `{}`, func(c *Call) { c.Profile = Profile{UI: p} }))
+			mustCall(t, r.Upstream, toolCall("echo", `{}`, func(c *Call) { c.Profile = client.Profile{UI: p} }))
 		}
 		if n := r.Status().Links; n != 1 {
 			t.Errorf("%d links, want 1", n)
@@ -329,7 +332,7 @@ func TestCallOfBlocked(t *testing.T) {
 		r := newRig(t, legacyScript, Config{Blocked: "the entry is wrong", Timeout: time.Minute})
 		synctest.Wait()
 		res := <-begun(r.Upstream, toolCall("echo", `{}`))
-		if res.took > 0 || !strings.Contains(mustFail(t, res, KindUnavailable), "the entry is wrong") {
+		if res.took > 0 || !strings.Contains(mustFail(t, res, client.KindUnavailable), "the entry is wrong") {
 			t.Errorf("Call = %v after %v", res.err, res.took)
 		}
 	})
@@ -344,7 +347,7 @@ func TestMaxLinksBusy(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		_, err := r.Call(ctx, toolCall("echo", `{}`, session("2")))
-		if got := mustFail(t, result{err: err}, KindBusy); !strings.Contains(got, "all 2 connections (max_links)") {
+		if got := mustFail(t, result{err: err}, client.KindBusy); !strings.Contains(got, "all 2 connections (max_links)") {
 			t.Errorf("Call = %q, want max_links named", got)
 		}
 		r.server.Release("g")
@@ -362,8 +365,8 @@ func TestMaxLinksTurns(t *testing.T) {
 			time.Sleep(50 * time.Millisecond)
 			s.Handler().ServeHTTP(w, r)
 		})
-		_, rt := newCable(t, slow)
-		u := startOver(rt, Config{URL: "http://server/mcp", Era: EraLegacy, Isolation: IsolationSession, MaxLinks: 2}, Options{Log: authtest.Log(t)})
+		_, rt := upstreamtest.NewCable(t, slow)
+		u := startOver(rt, Config{URL: "http://server/mcp", Era: client.EraLegacy, Isolation: IsolationSession, MaxLinks: 2}, Options{Log: authtest.Log(t)})
 		t.Cleanup(u.Close)
 		settle(time.Second)
 		var all []<-chan result
@@ -396,7 +399,7 @@ func TestConcurrency(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		_, err := r.Call(ctx, toolCall("echo", `{}`))
-		if got := mustFail(t, result{err: err}, KindBusy); !strings.Contains(got, "all 1 calls that it may get at once (concurrency)") {
+		if got := mustFail(t, result{err: err}, client.KindBusy); !strings.Contains(got, "all 1 calls that it may get at once (concurrency)") {
 			t.Errorf("Call = %q, want concurrency named", got)
 		}
 		r.server.Release("g")
@@ -428,25 +431,25 @@ func TestAgain(t *testing.T) {
 		calls       int // that the server sees
 		connections int // handshakes
 		lists       int
-		kind        Kind // of the failure; "" is none, or code
+		kind        client.Kind // of the failure; "" is none, or code
 		code        int
 	}{
 		{"nothing wrong", "legacy", nil, "echo", 1, 1, 1, "", 0},
 		{"session gone", "legacy", session(1), "echo", 2, 2, 2, "", 0},
-		{"session gone for good", "legacy", session(0), "echo", 2, 3, 3, KindUnavailable, 0},
+		{"session gone for good", "legacy", session(0), "echo", 2, 3, 3, client.KindUnavailable, 0},
 		{"unsupported version", "modern", version(1), "echo", 2, 2, 2, "", 0},
 		{"unsupported version for good", "modern", version(0), "echo", 2, 2, 2, "", -32022},
 		{"header mismatch", "modern", hint(1), "echo", 2, 1, 2, "", 0},
 		{"header mismatch for good", "modern", hint(0), "echo", 2, 1, 2, "", -32020},
-		{"cut off, legacy", "legacy", nil, "die", 1, 1, 1, KindLost, 0},
-		{"cut off, modern", "modern", nil, "die", 1, 1, 1, KindLost, 0},
-		{"500", "legacy", []upstreamtest.Rule{status("tools/call", 500, 1)}, "echo", 1, 1, 1, KindInvalid, 0},
-		{"503, modern", "modern", []upstreamtest.Rule{status("tools/call", 503, 1)}, "echo", 1, 1, 1, KindInvalid, 0},
+		{"cut off, legacy", "legacy", nil, "die", 1, 1, 1, client.KindLost, 0},
+		{"cut off, modern", "modern", nil, "die", 1, 1, 1, client.KindLost, 0},
+		{"500", "legacy", []upstreamtest.Rule{status("tools/call", 500, 1)}, "echo", 1, 1, 1, client.KindInvalid, 0},
+		{"503, modern", "modern", []upstreamtest.Rule{status("tools/call", 503, 1)}, "echo", 1, 1, 1, client.KindInvalid, 0},
 		{"the server's own error", "legacy", nil, "fail", 1, 1, 1, "", -32603},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t, upstreamtest.Script{Era: tt.era, Rules: tt.rules, NoListChanged: true}, Config{Era: Era(tt.era)})
+				r := newRig(t, upstreamtest.Script{Era: tt.era, Rules: tt.rules, NoListChanged: true}, Config{Era: client.Era(tt.era)})
 				settle(time.Second)
 				res := <-begun(r.Upstream, toolCall(tt.tool, `{}`))
 				switch {
@@ -471,17 +474,17 @@ func TestLostItemsStayForGrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, upstreamtest.Script{Era: "legacy", Tools: tools("a")}, Config{}, func(o *Options) { o.Grace = time.Minute })
 		settle(time.Second)
-		r.plug(false)
-		mustFail(t, <-begun(r.Upstream, toolCall("a", `{}`)), KindUnavailable)
+		r.Plug(false)
+		mustFail(t, <-begun(r.Upstream, toolCall("a", `{}`)), client.KindUnavailable)
 		settle(45 * time.Second)
 		if n := len(r.Catalog().Tools); n != 1 {
 			t.Errorf("%d tools before the grace is over, want 1", n)
 		}
 		settle(time.Minute)
-		if n := len(r.Catalog().Tools); n != 0 || r.Catalog().Era != EraLegacy {
+		if n := len(r.Catalog().Tools); n != 0 || r.Catalog().Era != client.EraLegacy {
 			t.Errorf("%d tools after the grace, want none, and the era still known", n)
 		}
-		r.plug(true)
+		r.Plug(true)
 		settle(2 * time.Minute)
 		if n := len(r.Catalog().Tools); n != 1 || r.catalogs != 3 {
 			t.Errorf("%d tools, %d changes; want 1 and 3", n, r.catalogs)

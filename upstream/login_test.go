@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"junction/auth/authtest"
+	"junction/upstream/client"
 	"junction/upstream/transport"
 	"junction/upstream/upstreamtest"
 )
@@ -100,7 +101,7 @@ func TestOperatorSignsIn(t *testing.T) {
 			if text := u.Status().Err; text != "sign-in needed; run: junction login linear" {
 				t.Errorf("the reason is %q", text)
 			}
-			call := &Call{Method: "tools/call", Name: "whoami"}
+			call := &Call{Call: client.Call{Method: "tools/call", Name: "whoami"}}
 			_, err := u.Call(t.Context(), call)
 			wantLogin(t, err, "sign-in needed; run: junction login linear")
 
@@ -149,7 +150,7 @@ func TestOperatorSignsIn(t *testing.T) {
 func wantLogin(t *testing.T, err error, text string) {
 	t.Helper()
 	e, own := errors.AsType[*Error](err)
-	if !own || e.Kind != KindUnavailable || !needsLogin(err) || !strings.Contains(err.Error(), text) {
+	if !own || e.Kind != client.KindUnavailable || !needsLogin(err) || !strings.Contains(err.Error(), text) {
 		t.Errorf("Call = %v, want an unavailable upstream: %s", err, text)
 	}
 }
@@ -172,9 +173,9 @@ func TestLackingScope(t *testing.T) {
 				Log: authtest.Log(t), Hooks: Hooks{StateChanged: func(c Change) { ready <- c.State }}}, nil)[0]
 			for <-ready != StateReady {
 			}
-			_, err := u.Call(t.Context(), &Call{Method: "tools/call", Name: "write"})
+			_, err := u.Call(t.Context(), &Call{Call: client.Call{Method: "tools/call", Name: "write"}})
 			wantLogin(t, err, "the sign-in lacks a scope of files:write, repo; run: junction login linear --scope files:write --scope repo")
-			if _, err := u.Call(t.Context(), &Call{Method: "tools/call", Name: "read"}); err != nil || u.Status().State != StateReady {
+			if _, err := u.Call(t.Context(), &Call{Call: client.Call{Method: "tools/call", Name: "read"}}); err != nil || u.Status().State != StateReady {
 				t.Errorf("afterwards: %v, %v", err, u.Status().State)
 			}
 		})

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"junction/upstream/sandbox"
+	"junction/upstream/upstreamtest"
 )
 
 // roles are the programs that this test binary is when a test starts it with roleEnv set.
@@ -18,6 +19,9 @@ func role(name string, program func()) string {
 	roles[name] = program
 	return name
 }
+
+// The child of the stdio tests is package upstreamtest's server.
+var scripted = role("scripted", upstreamtest.RunIfChild)
 
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == sandbox.Word {

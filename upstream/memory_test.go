@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"junction/upstream/client"
 	"junction/upstream/upstreamtest"
 )
 
@@ -46,7 +47,7 @@ func (p *purse) held() int64 {
 }
 
 // pay has an upstream use the purse.
-func (p *purse) pay(o *Options) { o.Memory = func(string) Account { return p } }
+func (p *purse) pay(o *Options) { o.Memory = func(string) client.Account { return p } }
 
 // TestHandshakesOfManyConnections: what a server says in its handshakes counts for it as long as the
 // connections live. A connection too many is refused with the reason, and the others stay.
@@ -61,7 +62,7 @@ func TestHandshakesOfManyConnections(t *testing.T) {
 			res := <-begun(r.Upstream, toolCall("echo", `{}`, session(fmt.Sprint(i))))
 			if res.err == nil {
 				connected++
-			} else if text := mustFail(t, res, KindUnavailable); !strings.Contains(text, errPurse.Error()) {
+			} else if text := mustFail(t, res, client.KindUnavailable); !strings.Contains(text, errPurse.Error()) {
 				t.Errorf("the error is %q", text)
 			}
 		}

@@ -13,10 +13,10 @@ import (
 // people holds the per-user upstreams of a Set. It has its own lock because the callback of Apply
 // may call Of.
 type people struct {
-	mu      sync.Mutex
-	configs map[string]resolved // of the upstreams; empty after close
-	options Options             // from the last Apply
-	of      map[string]*personal
+	mu       sync.Mutex
+	configs  map[string]resolved // of the upstreams; empty after close
+	options  Options             // from the last Apply
+	byPerson map[string]*personal
 }
 
 // personal holds the upstreams of one user. It is guarded by people.mu.
@@ -34,13 +34,13 @@ func (s *Set) Of(person string) []*Upstream {
 	if len(p.configs) == 0 {
 		return nil
 	}
-	its := p.of[person]
+	its := p.byPerson[person]
 	if its == nil {
 		its = &personal{running: map[string]*Upstream{}}
-		if p.of == nil {
-			p.of = map[string]*personal{}
+		if p.byPerson == nil {
+			p.byPerson = map[string]*personal{}
 		}
-		p.of[person] = its
+		p.byPerson[person] = its
 	}
 	its.used = time.Now()
 	var list []*Upstream
@@ -58,7 +58,7 @@ func (s *Set) Of(person string) []*Upstream {
 func (s *Set) Renew(person, name string) {
 	p := &s.people
 	p.mu.Lock()
-	its := p.of[person]
+	its := p.byPerson[person]
 	var old *Upstream
 	if its != nil && its.running[name] != nil {
 		old = its.running[name]
@@ -87,14 +87,14 @@ func (s *Set) Rest(idle time.Duration) {
 	p := &s.people
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for person, its := range p.of {
+	for person, its := range p.byPerson {
 		if time.Since(its.used) < idle {
 			continue
 		}
 		for _, u := range its.running {
 			s.retiring.Go(func() { s.retire(u) })
 		}
-		delete(p.of, person)
+		delete(p.byPerson, person)
 	}
 }
 
@@ -104,7 +104,7 @@ func (p *people) apply(configs map[string]resolved, o Options) (gone []*Upstream
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.configs, p.options = configs, o
-	for _, its := range p.of {
+	for _, its := range p.byPerson {
 		for name, u := range its.running {
 			if c, there := configs[name]; there {
 				its.running[name] = u.adapt(c, o)
@@ -123,11 +123,11 @@ func (p *people) apply(configs map[string]resolved, o Options) (gone []*Upstream
 func (p *people) close() (running []*Upstream) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, its := range p.of {
+	for _, its := range p.byPerson {
 		for _, u := range its.running {
 			running = append(running, u)
 		}
 	}
-	p.of, p.configs = nil, nil
+	p.byPerson, p.configs = nil, nil
 	return running
 }

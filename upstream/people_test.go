@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"junction/auth/authtest"
+	"junction/upstream/client"
 )
 
 // nobodySignedIn has no token for anybody, and remembers whom it was asked for.
@@ -52,7 +53,7 @@ func TestPeopleHaveTheirOwn(t *testing.T) {
 			t.Errorf("%s: %v, and its catalog is %+v", u.Name(), err, u.Catalog())
 		}
 	}
-	if _, err := hers[1].Call(t.Context(), &Call{Method: "tools/call", Name: "x"}); !signIn(err) {
+	if _, err := hers[1].Call(t.Context(), &Call{Call: client.Call{Method: "tools/call", Name: "x"}}); !signIn(err) {
 		t.Errorf("Call = %v", err)
 	}
 	<-changed

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"junction/upstream/client"
 	"junction/upstream/pace"
 	"junction/upstream/transport"
 )
@@ -19,19 +20,20 @@ import (
 // pool holds the links of an upstream by profile, and the catalog that one of them reads. A change
 // of the configuration that concerns only calls keeps the pool.
 type pool struct {
-	name       string
-	person     string // the user whom the pool belongs to; "" for the pool that all users share
-	connConfig Config // see Config.connConfig; with defaults
-	options    Options
-	log        *slog.Logger
-	odd        transport.LogLimit // of lines about definitions: a server can change them all the time
-	dialer     *dialer
-	catalog    atomic.Pointer[Catalog]
-	own        map[linkKey]*Catalog   // catalogs that differ from the shared one; guarded by mu
-	separate   atomic.Bool            // see Config
-	given      atomic.Pointer[string] // the last access token for the server; nil before the first
-	started    time.Time
-	met        chan struct{} // closed when the first attempt to connect has succeeded or failed
+	name          string
+	person        string // the user whom the pool belongs to; "" for the pool that all users share
+	connConfig    Config // see Config.connConfig; with defaults
+	options       Options
+	log           *slog.Logger
+	definitionLog transport.LogLimit // of lines about definitions: a server can change them all the time
+	dialer        *client.Dialer
+	account       transport.Account // of the memory for handshakes and lists; may be nil
+	catalog       atomic.Pointer[Catalog]
+	own           map[linkKey]*Catalog   // catalogs that differ from the shared one; guarded by mu
+	separate      atomic.Bool            // see Config
+	given         atomic.Pointer[string] // the last access token for the server; nil before the first
+	started       time.Time
+	met           chan struct{} // closed when the first attempt to connect has succeeded or failed
 
 	mu      sync.Mutex
 	links   map[linkKey]*link
@@ -53,15 +55,6 @@ type pool struct {
 	status Status
 }
 
-// connConfig returns the settings whose change requires another pool: those of the server and its
-// connections, without those that concern only calls and names.
-func (c Config) connConfig() Config {
-	c.Enabled, c.Prefix, c.Expose, c.Tools, c.Instructions = nil, nil, ExposeAll, nil, false
-	c.Concurrency, c.Timeout, c.MaxTimeout, c.Cache, c.Capabilities = 0, 0, 0, 0, nil
-	c.Separate = false // a second API key must not restart every server
-	return c
-}
-
 // serves reports whether the pool fits the configuration.
 func (p *pool) serves(c resolved, o Options) bool {
 	return reflect.DeepEqual(p.connConfig, c.connConfig()) && p.options.MessageLimit == o.MessageLimit &&
@@ -78,14 +71,11 @@ func startPool(name, person string, config Config, o Options, before *Catalog) *
 	}
 	p.catalog.Store(before)
 	p.status = Status{Name: name, Since: time.Now()}
-	p.dialer = newDialer(name, config, o)
 	if names := config.Withheld(); len(names) > 0 {
 		p.log.Info("the command does not get variables that look like keys; name those it needs in env or inherit_env",
 			"variables", names)
 	}
-	if person != "" || config.OperatorSignsIn() {
-		p.dialer.token = p.token
-	}
+	p.dialer = client.NewDialer(p.dialOptions())
 	p.mu.Lock()
 	p.links[p.reading()] = startLink(p, p.reading(), true, nil)
 	p.mu.Unlock()
@@ -100,7 +90,7 @@ func (p *pool) Met() <-chan struct{} { return p.met }
 
 // Tried reports whether the first attempt to connect has ended.
 func (p *pool) Tried() bool {
-	return isClosed(p.met)
+	return pace.IsClosed(p.met)
 }
 
 // meeting is how long the first request of a user waits for the user's own upstreams.
@@ -128,11 +118,11 @@ func (p *pool) Status() Status {
 	s.Links = len(p.links)
 	for _, l := range p.links {
 		c := l.current()
-		if c == nil || c.child() == nil {
+		if c == nil || c.Child() == nil {
 			continue
 		}
-		if s.Processes = append(s.Processes, c.child().PID()); l.readsShared {
-			for _, r := range c.child().Reported() {
+		if s.Processes = append(s.Processes, c.Child().PID()); l.readsShared {
+			for _, r := range c.Child().Reported() {
 				s.Reported = append(s.Reported, transport.Reported{At: r.At, Text: p.cleaned(r.Text)})
 			}
 		}
@@ -148,7 +138,7 @@ func (p *pool) Status() Status {
 
 // link returns the link with that key and holds it for the caller. If there is none, it starts one
 // as soon as there is room. cause is that of startLink.
-func (p *pool) link(ctx context.Context, key linkKey, cause Trace) (*link, error) {
+func (p *pool) link(ctx context.Context, key linkKey, cause client.Trace) (*link, error) {
 	for {
 		p.mu.Lock()
 		l := p.links[key]
@@ -175,7 +165,7 @@ func (p *pool) link(ctx context.Context, key linkKey, cause Trace) (*link, error
 		select {
 		case <-freed:
 		case <-ctx.Done():
-			return nil, &Error{p.name, KindBusy, p.noRoom(key)}
+			return nil, &Error{p.name, client.KindBusy, p.noRoom(key)}
 		}
 	}
 }
@@ -224,11 +214,11 @@ func (p *pool) hasIdle(key linkKey) bool {
 	return false
 }
 
-// tell sends a notification over the ready links with that key, in every lane.
+// tell sends a notification over the ready links of callers: those with that key and any number.
 func (p *pool) tell(key linkKey, method string) {
-	var conns []conn
+	var conns []client.Conn
 	p.mu.Lock()
-	for ; key.lane < p.connConfig.MaxLinks; key.lane++ {
+	for ; key.number < p.connConfig.MaxLinks; key.number++ {
 		if l := p.links[key]; l != nil {
 			if c := l.current(); c != nil {
 				conns = append(conns, c)
@@ -237,7 +227,7 @@ func (p *pool) tell(key linkKey, method string) {
 	}
 	p.mu.Unlock()
 	for _, c := range conns {
-		c.tell(method)
+		c.Notify(method)
 	}
 }
 
@@ -287,56 +277,6 @@ func (p *pool) linkIdle() {
 	p.mu.Unlock()
 }
 
-// linkChanged updates the status after a state change of the link that reads the catalog.
-// Concurrent calls see the same, latest state.
-func (p *pool) linkChanged(l *link) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	l.mu.Lock()
-	before, now, err := p.last, l.state, l.err
-	p.last, p.status.Retry = now, l.retry
-	// an attempt after a failure does not hide the failure
-	if shown := p.status.State; shown != now && !(now == StateStarting && shown.Failed()) {
-		p.status.State, p.status.Since = now, l.since
-	}
-	l.mu.Unlock()
-	_, signIn := errors.AsType[*SignInError](err)
-	switch {
-	case signIn && now == StateSignIn: // the catalog belonged to the user who signed out
-		p.status.Err = describe(err)
-		p.publish(signedOut)
-	case now == StateReady:
-		p.status.Err, p.status.Advice = "", ""
-		if p.grace != nil {
-			p.grace.Stop()
-			p.grace = nil
-		}
-	case now.Failed():
-		p.status.Err, p.status.Advice = describe(err), advice(err, p.name, &p.connConfig)
-		if p.grace == nil && !p.closed {
-			p.grace = time.AfterFunc(p.options.Grace, p.giveUp)
-		}
-	}
-	// after the other changes: waiting callers read them at once
-	if now != StateStarting && !p.Tried() {
-		close(p.met)
-		if p.person != "" && !p.closed {
-			p.tellCatalog()
-		}
-	}
-	// StateChanged is not called for pools of one user; a missing sign-in is not logged
-	if p.person != "" && before != now && !signIn && now != StateStarting && !p.closed {
-		level := slog.LevelInfo
-		if now.Failed() {
-			level = slog.LevelWarn
-		}
-		p.log.Log(context.Background(), level, "upstream "+now.String(), "error", p.status.Err)
-	}
-	if p.options.Hooks.StateChanged != nil && before != now && !p.closed && p.person == "" {
-		p.options.Hooks.StateChanged(Change{p.name, now, err, len(p.Catalog().Tools)})
-	}
-}
-
 // signedOut is the catalog of an upstream whose user has to sign in.
 var signedOut = &Catalog{SignIn: true}
 
@@ -360,7 +300,7 @@ func (p *pool) giveUp() {
 }
 
 // readCatalog reads the catalog over c, the conn of the link with that key, and publishes it.
-func (p *pool) readCatalog(ctx context.Context, key linkKey, c conn) error {
+func (p *pool) readCatalog(ctx context.Context, key linkKey, c client.Conn) error {
 	cat, err := p.listAll(ctx, c, p.catalogOf(key))
 	if err != nil {
 		return err
@@ -395,13 +335,14 @@ func (p *pool) publish(cat *Catalog) {
 		return
 	}
 	for _, left := range cat.Left {
-		p.odd.Warn(p.log, "left out", "kind", left.Part.String(), "name", oneLine(left.Name), "reason",
-			oneLine(left.Reason))
+		p.definitionLog.Warn(p.log, "left out", "kind", left.Part.String(), "name", transport.OneLine(left.Name),
+			"reason", transport.OneLine(left.Reason))
 	}
 	if n := len(cat.Mended); n > 0 { // some servers repeat one mistake in thousands of definitions
 		first := cat.Mended[0]
-		p.odd.Warn(p.log, "definitions changed, because clients would reject the whole list", "count", n, "kind",
-			first.Part.String(), "name", oneLine(first.Name), "changes", oneLine(first.Changes))
+		p.definitionLog.Warn(p.log, "definitions changed, because clients would reject the whole list", "count", n,
+			"kind", first.Part.String(), "name", transport.OneLine(first.Name),
+			"changes", transport.OneLine(first.Changes))
 	}
 	p.tellCatalog()
 }
@@ -482,5 +423,5 @@ func (p *pool) Close() {
 	}
 	wg.Wait()
 	p.freeCatalogs()
-	p.dialer.closeIdle()
+	p.dialer.CloseIdle()
 }

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"junction/upstream/client"
 	"junction/upstream/command"
 	"junction/upstream/raw"
 )
@@ -34,8 +35,8 @@ func (c Config) Entry(name string) string {
 		Dir, URL  string
 		Headers   map[string]string
 		Auth      Auth
-		Transport Transport
-		Era       Era
+		Transport client.Transport
+		Era       client.Era
 		Questions Questions
 		Inherit   command.Inherit `json:",omitempty"`
 		// strings only: this cannot fail
@@ -135,21 +136,21 @@ func parseCatalog(text []byte, depth, maxItems int) (*Catalog, error) {
 	if v, err := o.Get("v"); err != nil || string(v) != storedVersion {
 		return nil, errors.New("another version of Junction has written it")
 	}
-	c := &Catalog{Stored: true, Both: isTrue(o, "both"), mirrors: isTrue(o, "mirrors")}
+	c := &Catalog{Stored: true, Both: o.IsTrue("both"), mirrors: o.IsTrue("mirrors")}
 	era, _ := o.String("era")
-	c.Era = Era(era)
+	c.Era = client.Era(era)
 	c.Version, _ = o.String("protocol")
 	c.Instructions, _ = o.String("instructions")
 	c.Capabilities, _ = o.Object("capabilities")
 	listed, err := number(o, "listed")
-	if c.Era != EraLegacy && c.Era != EraModern || err != nil {
+	if c.Era != client.EraLegacy && c.Era != client.EraModern || err != nil {
 		return nil, errors.New("it is not complete")
 	}
 	c.Listed = time.Unix(listed, 0)
 	for p := range Parts {
 		ttl, _ := number(o, "ttl"+strconv.Itoa(int(p)))
-		c.Fresh[p] = Freshness{isTrue(o, "has"+strconv.Itoa(int(p))), time.Duration(ttl) * time.Millisecond,
-			isTrue(o, "public"+strconv.Itoa(int(p)))}
+		c.Fresh[p] = Freshness{o.IsTrue("has" + strconv.Itoa(int(p))), time.Duration(ttl) * time.Millisecond,
+			o.IsTrue("public" + strconv.Itoa(int(p)))}
 		items, err := o.Elements(p.Method())
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", p.Method(), err)

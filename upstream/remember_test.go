@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"junction/auth/authtest"
+	"junction/upstream/client"
 	"junction/upstream/raw"
 	"junction/upstream/upstreamtest"
 )
@@ -77,7 +78,7 @@ func TestForeignStoredCatalogText(t *testing.T) {
 // and is deleted when they have signed out.
 func TestForeignStoredCatalogOfAPerson(t *testing.T) {
 	config := Config{URL: "http://127.0.0.1:1/mcp", Auth: Auth{Mode: AuthOAuthUser}}
-	hers := &Catalog{Era: EraLegacy, Listed: time.Now()}
+	hers := &Catalog{Era: client.EraLegacy, Listed: time.Now()}
 	hers.index[PartTools] = map[string]int{}
 	hers.add(PartTools, tools("hers")[0])
 	store := &memory{texts: map[[2]string][]byte{{config.Entry("linear"), "ann"}: hers.text()}}

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"junction/upstream/client"
 	"junction/upstream/upstreamtest"
 )
 
@@ -194,7 +195,7 @@ type frugal struct {
 }
 
 func (f *frugal) Notify(string, []byte) {}
-func (f *frugal) Ask(context.Context, *ServerRequest) ([]byte, error) {
+func (f *frugal) Ask(context.Context, *client.ServerRequest) ([]byte, error) {
 	return nil, errors.New("it is asked nothing")
 }
 func (f *frugal) Reserve(n int64) error {
@@ -227,7 +228,7 @@ func TestSafety8MemoryOfAnswers(t *testing.T) {
 			others := gated(r, "other", "g", 2)
 			synctest.Wait()
 			res := call(little, 4<<20)
-			if mustFail(t, res, KindBusy); !errors.Is(res.err, errNoMemory) {
+			if mustFail(t, res, client.KindBusy); !errors.Is(res.err, errNoMemory) {
 				t.Errorf("events %t: an answer of 4 MiB where there is memory for 1 = %v", events, res.err)
 			}
 			mustCall(t, r.Upstream, toolCall("echo", `{}`))

@@ -15,51 +15,16 @@ import (
 	"unicode/utf8"
 
 	"junction/auth/authtest"
-	"junction/upstream/jsonrpc"
+	"junction/upstream/client"
 	"junction/upstream/raw"
 	"junction/upstream/transport"
 	"junction/upstream/upstreamtest"
 )
 
-func user(name string) func(*Call) { return func(c *Call) { c.Principal = name } }
+// mostOfAnError is the most characters of an error that transport.OneLine returns.
+const mostOfAnError = 1000
 
-// TestSafety1EarlierCallsOfOthers: a message that names no call belongs to the only call in
-// progress, unless a call of another principal has ended within the grace.
-func TestSafety1EarlierCallsOfOthers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := &base{flights: map[jsonrpc.ID]*flight{}}
-		question := &jsonrpc.Message{ID: "1", Method: "elicitation/create"}
-		call := func(id jsonrpc.ID, principal string) *flight {
-			f := &flight{id: id, principal: principal}
-			b.track(f)
-			return f
-		}
-		ofTheOnlyCall := func(principal string) bool {
-			f := call("x", principal)
-			got, _ := b.callOf(nil, question)
-			delete(b.flights, f.id)
-			return got == f
-		}
-		b.untrack(call("1", "one"))
-		if !ofTheOnlyCall("one") {
-			t.Error("a question is not passed to the user of the earlier call")
-		}
-		if ofTheOnlyCall("two") {
-			t.Error("a question that the call of one may have caused was passed to two")
-		}
-		b.untrack(call("2", "two"))
-		b.untrack(call("3", "two")) // the call of one is still remembered
-		if ofTheOnlyCall("two") || ofTheOnlyCall("one") || ofTheOnlyCall("three") {
-			t.Error("a question was passed to a user although a call of another one has just ended")
-		}
-		time.Sleep(abandonedGrace)
-		for _, principal := range []string{"one", "two", "three"} {
-			if !ofTheOnlyCall(principal) {
-				t.Errorf("after the grace a question is not passed to %s", principal)
-			}
-		}
-	})
-}
+func user(name string) func(*Call) { return func(c *Call) { c.Principal = name } }
 
 // TestSafety1OneUserLeavesRoom: a principal has at most half of max_links, however many sessions it
 // has, and makes room for itself. Others keep their connections.
@@ -87,7 +52,7 @@ func TestSafety1OneUserLeavesRoom(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		_, err := r.Call(ctx, toolCall("echo", `{}`, session("6"), user("one")))
-		if got := mustFail(t, result{err: err}, KindBusy); !strings.Contains(got, "one user") {
+		if got := mustFail(t, result{err: err}, client.KindBusy); !strings.Contains(got, "one user") {
 			t.Errorf("Call = %q, want the share of one user named", got)
 		}
 		sessionOf(t, r.Upstream, session("new"), user("three"))
@@ -113,7 +78,7 @@ func TestSafety8SubscriptionsLeaveRoom(t *testing.T) {
 			err  error
 		}
 		subscribe := func(user string) outcome {
-			from, _, err := r.Subscribe(t.Context(), Profile{}, user, user, []string{"file:///a"})
+			from, _, err := r.Subscribe(t.Context(), client.Profile{}, user, user, []string{"file:///a"})
 			return outcome{user, from, err}
 		}
 		all := make(chan outcome, len(users))
@@ -129,7 +94,7 @@ func TestSafety8SubscriptionsLeaveRoom(t *testing.T) {
 				continue
 			}
 			refused = o.user
-			if got := mustFail(t, result{err: o.err}, KindBusy); !strings.Contains(got, "half of max_links") {
+			if got := mustFail(t, result{err: o.err}, client.KindBusy); !strings.Contains(got, "half of max_links") {
 				t.Errorf("Subscribe = %q, want max_links named", got)
 			}
 		}
@@ -183,14 +148,14 @@ func TestSafety1SecondKey(t *testing.T) {
 	o := Options{Log: authtest.Log(t)}.withDefaults()
 	p := &pool{name: "x", connConfig: one.withDefaults(o.Defaults).connConfig(), options: o}
 	p.catalog.Store(&Catalog{})
-	if newUpstream(one.resolve(o.Defaults), p); p.key(Profile{}, "", "a", false) != p.reading() {
+	if newUpstream(one.resolve(o.Defaults), p); p.key(client.Profile{}, "", "a", false) != p.reading() {
 		t.Error("the only user does not have the shared connection")
 	}
 	if !p.serves(two.resolve(o.Defaults), o) {
 		t.Error("a second key restarts the server")
 	}
 	newUpstream(two.resolve(o.Defaults), p)
-	if a, b := p.key(Profile{}, "", "a", false), p.key(Profile{}, "", "b", false); a == b || a == p.reading() || b == p.reading() {
+	if a, b := p.key(client.Profile{}, "", "a", false), p.key(client.Profile{}, "", "b", false); a == b || a == p.reading() || b == p.reading() {
 		t.Error("users share a connection")
 	}
 }
@@ -211,7 +176,7 @@ func TestSafety3WordsOfAHostileServer(t *testing.T) {
 		rules  []upstreamtest.Rule
 	}{
 		{"handshake", Config{}, []upstreamtest.Rule{{Method: "*", Error: rejection}}},
-		{"version", Config{Era: EraLegacy}, []upstreamtest.Rule{{Method: "initialize",
+		{"version", Config{Era: client.EraLegacy}, []upstreamtest.Rule{{Method: "initialize",
 			Result: fmt.Appendf(nil, `{"protocolVersion":%s,"capabilities":{}}`, raw.Quote(long))}}},
 		{"list", Config{}, []upstreamtest.Rule{{Method: "tools/list", Error: rejection}}},
 		{"redirect", Config{}, []upstreamtest.Rule{{Method: "*", Status: 302,
@@ -245,7 +210,7 @@ func TestSafety3WordsOfAHostileServer(t *testing.T) {
 			}
 			for what, text := range map[string]string{"the hook": told.Load().Err.Error(), "the status": u.Status().Err,
 				"a client": own.Public(), "a check": u.Check(t.Context()).Err.Error()} {
-				if n := utf8.RuneCountInString(text); n == 0 || n > mostShown+100 {
+				if n := utf8.RuneCountInString(text); n == 0 || n > mostOfAnError+100 {
 					t.Errorf("%s has a text of %d characters", what, n)
 				}
 				if i := strings.IndexFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }); i >= 0 {
@@ -261,11 +226,13 @@ func TestSafety3WordsOfAHostileServer(t *testing.T) {
 	}
 }
 
-// reporting is the transport to a process that has reported a problem.
+// reporting is the conn to a process that has reported a problem.
 type reporting struct {
-	transport.Transport
+	client.Conn
 	text string
 }
+
+func (r reporting) Child() transport.Child { return r }
 
 func (reporting) PID() int { return 1 }
 
@@ -277,11 +244,11 @@ func TestSafety3WordsOfARunningServer(t *testing.T) {
 	const secret = "printed-by-the-command"
 	p := &pool{connConfig: Config{Command: []string{"x"}, Env: map[string]string{"UP_API_KEY": secret}}}
 	p.catalog.Store(&Catalog{})
-	c := &legacyConn{base: base{transport: reporting{text: "the key\x1b[31m " + secret + " is wrong " + strings.Repeat("x", 4<<10)}}}
+	c := reporting{text: "the key\x1b[31m " + secret + " is wrong " + strings.Repeat("x", 4<<10)}
 	p.links = map[linkKey]*link{{}: {readsShared: true, linkState: linkState{conn: c}}}
 	got := p.Status().Reported[0].Text
-	if want := "the key[31m … is wrong x"; !strings.HasPrefix(got, want) || utf8.RuneCountInString(got) > mostShown+1 {
-		t.Errorf("the status has %d characters, %.100q, want %q and at most %d", utf8.RuneCountInString(got), got, want, mostShown)
+	if want := "the key[31m … is wrong x"; !strings.HasPrefix(got, want) || utf8.RuneCountInString(got) > mostOfAnError+1 {
+		t.Errorf("the status has %d characters, %.100q, want %q and at most %d", utf8.RuneCountInString(got), got, want, mostOfAnError)
 	}
 }
 

@@ -146,7 +146,7 @@ func (p *pool) reconnect() {
 		} else if c := l.current(); c != nil {
 			l.fail(c, errReconnect)
 		}
-		nudge(l.wake)
+		pace.Wake(l.wake)
 	}
 	if len(links) == 0 && !closed { // it was unused for long
 		if l, err := p.link(context.Background(), p.reading(), nil); err == nil {

@@ -1,14 +1,18 @@
 package upstream
 
 import (
+	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 	"time"
 
+	"junction/upstream/client"
 	"junction/upstream/command"
+	"junction/upstream/pace"
 	"junction/upstream/transport"
 )
 
@@ -66,7 +70,7 @@ type Status struct {
 	Since   time.Time // when State began
 	Retry   time.Time // when the next attempt is due; zero if it is in progress, or none is due
 	Err     string    // why it is not ready, in one line; "" when it is
-	Era     Era
+	Era     client.Era
 	Version string // of the protocol
 	Tools   int    // listed now
 	Stored  bool   // the tools are those that an earlier process has listed
@@ -81,20 +85,13 @@ type Status struct {
 	Sandbox string
 }
 
-// mostShown is the most characters of an error that are logged and displayed.
-const mostShown = 1000
-
 // describe makes one line of an error, for logs and for the table of upstreams. The server may have
 // written a part of it, of any length.
 func describe(err error) string {
 	if err == nil {
 		return ""
 	}
-	return oneLine(err.Error())
-}
-
-func oneLine(text string) string {
-	return transport.Shorten(strings.Join(strings.Fields(text[:min(len(text), 8*mostShown)]), " "), mostShown)
+	return transport.OneLine(err.Error())
 }
 
 // shownError is an error whose text may be logged and displayed.
@@ -120,7 +117,7 @@ func (p *pool) cleaned(words string) string {
 	for _, secret := range p.secrets() {
 		words = strings.ReplaceAll(words, secret, "…")
 	}
-	return oneLine(words)
+	return transport.OneLine(words)
 }
 
 // leastSecret is the least length of a secret: shorter values may be part of other words.
@@ -172,3 +169,119 @@ func signIn(err error) bool {
 // lookEvery is how often a link with a sign-in checks whether the user has signed in or out
 // elsewhere. The check does not involve the server.
 const lookEvery = 5 * time.Second
+
+// An outcome is how an attempt to connect has failed, or how its conn has ended.
+type outcome struct {
+	state  State // until the next attempt
+	err    error
+	retry  time.Time // see Status
+	failed bool      // no conn was made
+}
+
+// outcomeOf decides about the end of connectAndServe, and returns the time until the next attempt.
+func (l *link) outcomeOf(lived time.Duration, err error, pause *pace.Backoff) (outcome, time.Duration) {
+	_, err = l.pool.lacking(err)
+	err = l.pool.shown(err)
+	// after the end of a working conn, calls wait for the next attempt
+	o := outcome{state: stateAfter(err), err: err, failed: lived == 0}
+	if lived > 30*time.Second {
+		pause.Reset()
+	}
+	if o.state != StateRetrying {
+		pause.Begin(pace.Longest)
+	}
+	if signIn(err) { // only the sign-in is looked for
+		pause.Begin(lookEvery)
+		return o, pause.Next()
+	}
+	rest := pause.Next()
+	o.retry = time.Now().Add(rest)
+	return o, rest
+}
+
+// apply is a change for (*link).update.
+func (o outcome) apply(s *linkState) bool {
+	if o.failed {
+		s.attempts++
+	}
+	s.state, s.conn, s.err, s.retry = o.state, nil, o.err, o.retry
+	return true
+}
+
+// linkChanged is called after a change of state of the link that reads the catalog. Concurrent calls
+// see the same, latest state.
+func (p *pool) linkChanged(l *link) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l.mu.Lock()
+	now := l.linkState
+	l.mu.Unlock()
+	p.apply(p.transitionTo(now))
+}
+
+// A transition is what a new state of the link that reads the catalog means for its pool.
+type transition struct {
+	state  State
+	err    error  // why the link is not ready
+	status Status // to show from now on
+	// what happens to the catalog: it belonged to a user who has to sign in again, it stays for
+	// Options.Grace only, or it stays
+	signedOut, lost, restored bool
+	first                     bool // the first attempt to connect has ended
+	logged, told              bool // the change is logged; the hook StateChanged is called
+}
+
+// transitionTo computes the transition to the state of the link; p.mu is held.
+func (p *pool) transitionTo(now linkState) transition {
+	t := transition{state: now.state, err: now.err, status: p.status}
+	t.status.Retry = now.retry
+	// an attempt after a failure does not hide the failure
+	if shown := t.status.State; shown != now.state && !(now.state == StateStarting && shown.Failed()) {
+		t.status.State, t.status.Since = now.state, now.since
+	}
+	_, signIn := errors.AsType[*SignInError](now.err)
+	switch {
+	case signIn && now.state == StateSignIn:
+		t.status.Err, t.signedOut = describe(now.err), true
+	case now.state == StateReady:
+		t.status.Err, t.status.Advice, t.restored = "", "", true
+	case now.state.Failed():
+		t.status.Err, t.status.Advice, t.lost = describe(now.err), advice(now.err, p.name, &p.connConfig), true
+	}
+	t.first = now.state != StateStarting && !p.Tried()
+	// StateChanged is not called for pools of one user; a missing sign-in is not logged
+	changed := p.last != now.state && !p.closed
+	t.told = changed && p.person == ""
+	t.logged = changed && p.person != "" && !signIn && now.state != StateStarting
+	return t
+}
+
+// apply carries out a transition; p.mu is held.
+func (p *pool) apply(t transition) {
+	p.last, p.status = t.state, t.status
+	switch {
+	case t.signedOut:
+		p.publish(signedOut)
+	case t.restored && p.grace != nil:
+		p.grace.Stop()
+		p.grace = nil
+	case t.lost && p.grace == nil && !p.closed:
+		p.grace = time.AfterFunc(p.options.Grace, p.giveUp)
+	}
+	if t.first { // after the other changes: waiting callers read them at once
+		close(p.met)
+		if p.person != "" && !p.closed {
+			p.tellCatalog()
+		}
+	}
+	if t.logged {
+		level := slog.LevelInfo
+		if t.state.Failed() {
+			level = slog.LevelWarn
+		}
+		p.log.Log(context.Background(), level, "upstream "+t.state.String(), "error", t.status.Err)
+	}
+	if t.told && p.options.Hooks.StateChanged != nil {
+		p.options.Hooks.StateChanged(Change{p.name, t.state, t.err, len(p.Catalog().Tools)})
+	}
+}

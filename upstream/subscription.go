@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,10 +8,8 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/mark3labs/mcp-go/mcp"
-
-	"junction/upstream/jsonrpc"
-	"junction/upstream/raw"
+	"junction/upstream/client"
+	"junction/upstream/pace"
 )
 
 // This file implements subscriptions to the resources of an upstream. Subscribers are counted:
@@ -27,16 +24,16 @@ type Source struct{ *subscriptions }
 // subscriptions holds the resource subscriptions over one link.
 type subscriptions struct {
 	p    *pool
-	turn chan struct{} // 1-buffered; full while a goroutine subscribes or unsubscribes at the server
+	busy chan struct{} // 1-buffered; full while a goroutine subscribes or unsubscribes at the server
 	// 1-buffered; receives when the server follows resources without a subscriber
 	stale chan struct{}
 
 	mu     sync.Mutex
 	wanted map[string]int // number of subscribers, by URI
 	// the link that is kept open while there are subscribers; otherwise nil
-	held     *link
-	conn     conn            // the conn that the state below belongs to
-	followed map[string]bool // resources that conn follows; changed only by the holder of turn
+	openLink *link
+	conn     client.Conn     // the conn that the state below belongs to
+	followed map[string]bool // resources that conn follows; changed only by the holder of busy
 	lacking  map[string]bool // resources that are wanted and not followed
 	idle     map[string]bool // resources that are followed and not wanted
 	before   []string        // the resources that were wanted when conn replaced another one
@@ -48,7 +45,7 @@ func (p *pool) subscriptions(key linkKey) *subscriptions {
 	defer p.mu.Unlock()
 	s := p.subs[key]
 	if s == nil {
-		s = &subscriptions{p: p, turn: make(chan struct{}, 1), stale: make(chan struct{}, 1), wanted: map[string]int{}}
+		s = &subscriptions{p: p, busy: make(chan struct{}, 1), stale: make(chan struct{}, 1), wanted: map[string]int{}}
 		s.begin(nil)
 		p.subs[key] = s
 	}
@@ -64,8 +61,8 @@ func (p *pool) unlink(l *link) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.held == l {
-		s.held = nil
+	if s.openLink == l {
+		s.openLink = nil
 	}
 	if len(s.wanted) == 0 && l.key != p.reading() {
 		delete(p.subs, l.key)
@@ -73,7 +70,7 @@ func (p *pool) unlink(l *link) {
 }
 
 // begin resets the state for a new conn, which follows nothing yet; mu is held.
-func (s *subscriptions) begin(c conn) {
+func (s *subscriptions) begin(c client.Conn) {
 	s.conn, s.followed, s.lacking, s.idle = c, map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for uri := range s.wanted {
 		s.lacking[uri] = true
@@ -88,7 +85,7 @@ var errNoSubscriptions = errors.New("the server takes no subscriptions to resour
 // the same Source. The error is the reason for the others: a *jsonrpc.Error if the server returned
 // it.
 func (p *pool) Subscribe(
-	ctx context.Context, own Profile, session, principal string, uris []string,
+	ctx context.Context, own client.Profile, session, principal string, uris []string,
 ) (Source, []string, error) {
 	if c := p.Catalog(); !c.Listed.IsZero() && !c.Offers("resources", "subscribe") {
 		return Source{}, nil, errNoSubscriptions
@@ -96,14 +93,14 @@ func (p *pool) Subscribe(
 	key := p.key(own, session, principal, false)
 	l, c, err := p.take(ctx, key, nil)
 	if err != nil {
-		return Source{}, nil, &Error{p.name, KindUnavailable, err}
+		return Source{}, nil, &Error{p.name, client.KindUnavailable, err}
 	}
 	defer l.release()
-	if !isTrue(c.about().capabilities, "resources", "subscribe") {
+	if !c.Info().Capabilities.IsTrue("resources", "subscribe") {
 		return Source{}, nil, errNoSubscriptions
 	}
 	if !p.claim(l) {
-		return Source{}, nil, &Error{p.name, KindBusy,
+		return Source{}, nil, &Error{p.name, client.KindBusy,
 			fmt.Errorf("subscriptions of %d users are open (half of max_links)", p.share())}
 	}
 	defer l.releaseSubscription()
@@ -130,12 +127,12 @@ func (p *pool) claim(l *link) bool {
 	return true
 }
 
-func (s *subscriptions) subscribe(ctx context.Context, l *link, c conn, uris []string) ([]string, error) {
+func (s *subscriptions) subscribe(ctx context.Context, l *link, c client.Conn, uris []string) ([]string, error) {
 	select {
-	case s.turn <- struct{}{}:
-		defer func() { <-s.turn }()
+	case s.busy <- struct{}{}:
+		defer func() { <-s.busy }()
 	case <-ctx.Done():
-		return nil, &Error{s.p.name, KindTimeout, context.Cause(ctx)}
+		return nil, &Error{s.p.name, client.KindTimeout, context.Cause(ctx)}
 	}
 	err := s.sync(ctx, c, uris)
 	s.mu.Lock()
@@ -154,9 +151,9 @@ func (s *subscriptions) subscribe(ctx context.Context, l *link, c conn, uris []s
 
 // keep holds the link open if there are subscribers; mu is held.
 func (s *subscriptions) keep(l *link) {
-	if len(s.wanted) > 0 && s.held == nil {
+	if len(s.wanted) > 0 && s.openLink == nil {
 		l.holdForSubscription()
-		s.held = l
+		s.openLink = l
 	}
 }
 
@@ -177,20 +174,20 @@ func (s *subscriptions) unsubscribe(uris []string) {
 			}
 		}
 	}
-	var held *link
+	var unused *link
 	if len(s.wanted) == 0 {
-		held, s.held = s.held, nil
+		unused, s.openLink = s.openLink, nil
 	}
 	s.mu.Unlock()
-	if held != nil {
-		held.releaseSubscription()
+	if unused != nil {
+		unused.releaseSubscription()
 	}
-	nudge(s.stale)
+	pace.Wake(s.stale)
 }
 
 // sync makes c follow the wanted resources and those in more, and no others. Only the changes are
-// sent to the server. The caller holds turn.
-func (s *subscriptions) sync(ctx context.Context, c conn, more []string) error {
+// sent to the server. The caller holds busy.
+func (s *subscriptions) sync(ctx context.Context, c client.Conn, more []string) error {
 	s.mu.Lock()
 	if s.conn != c {
 		s.begin(c)
@@ -213,7 +210,7 @@ func (s *subscriptions) sync(ctx context.Context, c conn, more []string) error {
 	}
 	slices.Sort(added)
 	added = slices.Compact(added)
-	accepted, err := c.follow(ctx, func() []string { return s.all(more) }, added, gone)
+	accepted, err := c.Follow(ctx, func() []string { return s.all(more) }, added, gone)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, uri := range accepted {
@@ -236,11 +233,11 @@ func (s *subscriptions) all(more []string) []string {
 
 // resubscribe makes a new conn follow the wanted resources. Updates were missed while there was no
 // conn, so it then reports all resources wanted before as possibly changed.
-func (s *subscriptions) resubscribe(ctx context.Context, l *link, c conn) {
+func (s *subscriptions) resubscribe(ctx context.Context, l *link, c client.Conn) {
 	ctx, cancel := context.WithTimeout(ctx, s.p.connConfig.ConnectTimeout)
 	defer cancel()
 	select {
-	case s.turn <- struct{}{}:
+	case s.busy <- struct{}{}:
 	case <-ctx.Done():
 		return
 	}
@@ -250,7 +247,7 @@ func (s *subscriptions) resubscribe(ctx context.Context, l *link, c conn) {
 	s.before = nil
 	s.keep(l)
 	s.mu.Unlock()
-	<-s.turn
+	<-s.busy
 	if err != nil && ctx.Err() == nil {
 		s.p.log.Warn("the server no longer follows all subscribed resources", "error", s.p.shown(err))
 	}
@@ -260,13 +257,13 @@ func (s *subscriptions) resubscribe(ctx context.Context, l *link, c conn) {
 }
 
 // withdraw unsubscribes from resources without a subscriber. It does nothing while another
-// goroutine holds turn, because that goroutine's sync does the same.
-func (s *subscriptions) withdraw(ctx context.Context, c conn) {
+// goroutine holds busy, because that goroutine's sync does the same.
+func (s *subscriptions) withdraw(ctx context.Context, c client.Conn) {
 	ctx, cancel := context.WithTimeout(ctx, s.p.connConfig.ConnectTimeout)
 	defer cancel()
 	select {
-	case s.turn <- struct{}{}:
-		defer func() { <-s.turn }()
+	case s.busy <- struct{}{}:
+		defer func() { <-s.busy }()
 		if err := s.sync(ctx, c, nil); err != nil {
 			s.p.log.Debug("cannot unsubscribe from unused resources", "error", err)
 		}
@@ -290,37 +287,8 @@ func (s *subscriptions) missed(uris []string) {
 }
 
 // updated relays an update of a resource to the hook.
-func (s *subscriptions) updated(uri string, of func(string) bool) {
+func (s *subscriptions) updated(uri string, matches func(string) bool) {
 	if tell := s.p.options.Hooks.ResourceUpdated; tell != nil {
-		tell(Update{Upstream: s.p.name, Person: s.p.person, URI: uri, Source: Source{s}, of: of})
+		tell(Update{Upstream: s.p.name, Person: s.p.person, URI: uri, Source: Source{s}, matches: matches})
 	}
-}
-
-// follow implements conn: it sends one request per resource.
-func (l *legacyConn) follow(ctx context.Context, _ func() []string, added, gone []string) ([]string, error) {
-	var accepted []string
-	var refused error
-	ask := func(method mcp.MCPMethod, uri string) error {
-		_, err := l.requestObserved(ctx, string(method), append(raw.AppendQuote([]byte(`{"uri":`), uri), '}'), nil, nil)
-		if _, said := err.(*jsonrpc.Error); said {
-			refused = cmp.Or(refused, err)
-			return nil
-		}
-		if err == nil && method == mcp.MethodResourcesSubscribe {
-			accepted = append(accepted, uri)
-		}
-		return err
-	}
-	for _, uri := range gone {
-		if err := ask(mcp.MethodResourcesUnsubscribe, uri); err != nil {
-			return accepted, fmt.Errorf("%s: %w", mcp.MethodResourcesUnsubscribe, err)
-		}
-	}
-	refused = nil
-	for _, uri := range added {
-		if err := ask(mcp.MethodResourcesSubscribe, uri); err != nil {
-			return accepted, fmt.Errorf("%s: %w", mcp.MethodResourcesSubscribe, err)
-		}
-	}
-	return accepted, refused
 }

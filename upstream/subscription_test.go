@@ -7,14 +7,13 @@ import (
 	"time"
 
 	"junction/auth/authtest"
-	"junction/upstream/jsonrpc"
-	"junction/upstream/raw"
+	"junction/upstream/client"
 )
 
 // follower is a conn that follows what it is asked to.
-type follower struct{ conn }
+type follower struct{ client.Conn }
 
-func (follower) follow(_ context.Context, _ func() []string, added, _ []string) ([]string, error) {
+func (follower) Follow(_ context.Context, _ func() []string, added, _ []string) ([]string, error) {
 	return added, nil
 }
 
@@ -26,7 +25,7 @@ func TestWhatANewConnMissed(t *testing.T) {
 		p := &pool{connConfig: Config{ConnectTimeout: time.Minute}, log: authtest.Log(t), subs: map[linkKey]*subscriptions{}}
 		subs, l := p.subscriptions(p.reading()), &link{pool: p}
 		p.options.Hooks.ResourceUpdated = func(u Update) { told = append(told, u.URI) }
-		subscribe := func(c conn, uri string) {
+		subscribe := func(c client.Conn, uri string) {
 			if err := subs.sync(t.Context(), c, []string{uri}); err != nil || !subs.followed[uri] {
 				t.Fatalf("%s is not followed: %v", uri, err)
 			}
@@ -46,37 +45,5 @@ func TestWhatANewConnMissed(t *testing.T) {
 		if !slices.Equal(told, []string{"one"}) || !subs.followed["one"] {
 			t.Errorf("the second conn has missed %q, want one", told)
 		}
-	}
-}
-
-// TestWhatAGapMissed: where a subscription ended before the next one began, those who had
-// subscribed are told, and who subscribes just now is not: that comes after it.
-func TestWhatAGapMissed(t *testing.T) {
-	m, l := &modernConn{}, &listen{uris: []string{"one", "two"}, gap: true, before: []string{"one"}, settled: make(chan struct{})}
-	var told []string
-	m.init(authtest.Log(t), hooks{missed: func(uris []string) {
-		select {
-		case <-l.settled:
-			told = append(told, "to all")
-		default:
-			told = append(told, "to those before")
-		}
-		told = append(told, uris...)
-	}}, EraModern)
-	m.listens["1"] = l
-	acknowledgement, err := jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{"resourceSubscriptions":["one"]},`+
-		`"_meta":{"io.modelcontextprotocol/subscriptionId":1}}}`), raw.DefaultDepth)
-	if err != nil {
-		t.Fatal(err)
-	}
-	// the second time it was opened again
-	for _, want := range [][]string{{"to those before", "one"}, {"to all", "one", "two"}} {
-		told = nil
-		if m.deliver(ownRequest, &acknowledgement); !slices.Equal(told, want) {
-			t.Errorf("told %q, want %q", told, want)
-		}
-	}
-	if !slices.Equal(l.accepted, []string{"one"}) {
-		t.Errorf("accepted %q", l.accepted)
 	}
 }

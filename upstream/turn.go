@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"junction/upstream/client"
 	"junction/upstream/transport"
 )
 
@@ -20,7 +21,7 @@ const turnPatience = 20 * time.Second
 // takeTurn returns a ready conn for a call of that key: that of the first link, or of another link
 // while a call uses the first one exclusively. The caller must release the link. cause is the Trace
 // of the call.
-func (p *pool) takeTurn(ctx context.Context, key linkKey, cause Trace) (*link, conn, error) {
+func (p *pool) takeTurn(ctx context.Context, key linkKey, cause client.Trace) (*link, client.Conn, error) {
 	first, inUse := p.exclusiveUse(key)
 	if inUse == nil { // nearly always the case
 		return p.take(ctx, key, cause)
@@ -28,7 +29,7 @@ func (p *pool) takeTurn(ctx context.Context, key linkKey, cause Trace) (*link, c
 	late, cancel := context.WithTimeout(ctx, turnPatience)
 	defer cancel()
 	for ; inUse != nil; first, inUse = p.exclusiveUse(key) {
-		if other, ok := p.lane(key, first); ok {
+		if other, ok := p.otherKey(key, first); ok {
 			l, c, err := p.takeUntil(late, other, inUse, cause)
 			switch {
 			case err == nil, ctx.Err() != nil:
@@ -43,8 +44,8 @@ func (p *pool) takeTurn(ctx context.Context, key linkKey, cause Trace) (*link, c
 		case <-late.Done():
 		}
 		if ctx.Err() != nil {
-			return nil, nil, &Error{p.name, KindBusy, errors.New("another call waits for the answer of a person, " +
-				"and the server runs only once")}
+			return nil, nil, &Error{p.name, client.KindBusy, errors.New("another call waits for the answer of a " +
+				"person, and the server runs only once")}
 		}
 		return p.take(ctx, key, cause) // turnPatience is over: share the connection
 	}
@@ -58,8 +59,8 @@ var errFreed = errors.New("the first connection is free again")
 // takeUntil is take, until freed is closed: then the first connection is free again, and the error
 // is errFreed.
 func (p *pool) takeUntil(
-	ctx context.Context, other linkKey, freed <-chan struct{}, cause Trace,
-) (*link, conn, error) {
+	ctx context.Context, other linkKey, freed <-chan struct{}, cause client.Trace,
+) (*link, client.Conn, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var waiting sync.WaitGroup
 	defer waiting.Wait()
@@ -80,7 +81,7 @@ func (p *pool) takeUntil(
 
 // exclusiveUse returns the conn of the link of that key, and a channel that is closed as soon as no
 // call on the conn waits for a user. The channel is nil if no call does.
-func (p *pool) exclusiveUse(key linkKey) (conn, <-chan struct{}) {
+func (p *pool) exclusiveUse(key linkKey) (client.Conn, <-chan struct{}) {
 	p.mu.Lock()
 	l := p.links[key]
 	p.mu.Unlock()
@@ -90,16 +91,16 @@ func (p *pool) exclusiveUse(key linkKey) (conn, <-chan struct{}) {
 	return l.exclusiveUse()
 }
 
-// lane returns the key of another link for the callers of key, which no call uses exclusively; key
+// otherKey returns the key of another link for the callers of key, which no call uses exclusively; key
 // itself if there is no room for another link. first is the conn of the link of key. It returns
 // false if the server cannot be started twice.
-func (p *pool) lane(key linkKey, first conn) (linkKey, bool) {
+func (p *pool) otherKey(key linkKey, first client.Conn) (linkKey, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.onlyConn.first == first && time.Since(p.onlyConn.at) < stayOneFor {
 		return key, false
 	}
-	for other := key; other.lane < p.connConfig.MaxLinks; other.lane++ {
+	for other := key; other.number < p.connConfig.MaxLinks; other.number++ {
 		l := p.links[other]
 		if l == nil && (len(p.links) < p.connConfig.MaxLinks && !p.full(key) || p.hasIdle(key)) {
 			return other, true
@@ -114,7 +115,7 @@ func (p *pool) lane(key linkKey, first conn) (linkKey, bool) {
 }
 
 // stayOne notes that no second connection can be made beside first.
-func (p *pool) stayOne(first conn, err error) {
+func (p *pool) stayOne(first client.Conn, err error) {
 	p.log.Warn("cannot open a second connection; calls wait for each other while a person is asked", "error", err)
 	p.mu.Lock()
 	p.onlyConn = noSecondConn{first, time.Now()}
@@ -124,7 +125,7 @@ func (p *pool) stayOne(first conn, err error) {
 // noSecondConn is a connection beside which no second one could be opened, and the time of the
 // attempt.
 type noSecondConn struct {
-	first conn
+	first client.Conn
 	at    time.Time
 }
 
@@ -133,7 +134,7 @@ const stayOneFor = time.Minute
 
 // take returns a ready conn of the link of that key. The caller must release the link. cause is the
 // Trace of the call that a new link is for; nil for none.
-func (p *pool) take(ctx context.Context, key linkKey, cause Trace) (*link, conn, error) {
+func (p *pool) take(ctx context.Context, key linkKey, cause client.Trace) (*link, client.Conn, error) {
 	for {
 		l, err := p.link(ctx, key, cause)
 		if err != nil {

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"junction/upstream/client"
 	"junction/upstream/upstreamtest"
 )
 
@@ -16,7 +17,7 @@ func newThinking() *thinking { return &thinking{make(chan struct{}, 1), make(cha
 
 func (p *thinking) Notify(string, []byte) {}
 
-func (p *thinking) Ask(ctx context.Context, _ *ServerRequest) ([]byte, error) {
+func (p *thinking) Ask(ctx context.Context, _ *client.ServerRequest) ([]byte, error) {
 	p.asked <- struct{}{}
 	select {
 	case <-p.answer:

@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"reflect"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"junction/upstream/client"
 	"junction/upstream/definition"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/pace"
@@ -33,11 +35,11 @@ type Options struct {
 	Sandboxes   string
 	Log         *slog.Logger // nil discards
 	Hooks       Hooks
-	Observer    Observer    // nil observes nothing
-	Credentials Credentials // of users; nil has none
-	Store       Store       // keeps the last catalog of each upstream for the next process; nil keeps none
+	Observer    client.Observer // nil observes nothing
+	Credentials Credentials     // of users; nil has none
+	Store       Store           // keeps the last catalog of each upstream for the next process; nil keeps none
 	// Memory returns the account of an upstream for its handshakes and lists; nil does not limit them.
-	Memory func(upstream string) Account
+	Memory func(upstream string) client.Account
 
 	watchdog *transport.Watchdog    // of the Set; nil starts one for each process
 	kernel   func() sandbox.Support // returns what the kernel can enforce
@@ -74,7 +76,7 @@ type Update struct {
 	URI      string // as the upstream names it
 	Source   Source // the connection that delivered it; the zero value is any connection
 
-	of func(uri string) bool
+	matches func(uri string) bool // reports whether it was sent for that subscription; nil for all
 }
 
 // Of reports whether the update was sent for a subscription to this resource over that connection.
@@ -82,7 +84,7 @@ type Update struct {
 // receives only the update of its own. An update without a subscription ID is for all subscriptions
 // of the connection.
 func (u Update) Of(from Source, uri string) bool {
-	return (u.Source == Source{} || u.Source == from) && (u.of == nil || u.of(uri))
+	return (u.Source == Source{} || u.Source == from) && (u.matches == nil || u.matches(uri))
 }
 
 func (o Options) withDefaults() Options {
@@ -145,30 +147,47 @@ func (u *Upstream) Config() Config { return u.given }
 // Load returns the numbers of calls in progress and of calls that wait for a slot (concurrency).
 func (u *Upstream) Load() (calls, waiting int) { return u.slots.Load() }
 
+// Call is one client's request on its way to an upstream. It belongs to the caller again when
+// (*Upstream).Call returns.
+type Call struct {
+	// ClientCall is the request. Its Profile and its Principal, and Session, decide which connection
+	// the call may use. (*Upstream).Call sets AsTask.
+	client.Call
+	// Era is that of the client.
+	Era     client.Era
+	Session string
+	// Account is the caller that the call counts for in the concurrency of the upstream: Principal,
+	// or what distinguishes callers without authentication.
+	Account string
+	// End ends the context of the call. If it is nil, the call creates a context of its own, and
+	// ends it when the time of the call is over.
+	End context.CancelCauseFunc
+}
+
 // Call makes the call of a client and returns the result. The error is a *jsonrpc.Error if the
 // server returned one, a *SignInError if the user has to sign in first, and an *Error otherwise.
 // The call is sent again only if the server certainly did not carry it out.
-func (u *Upstream) Call(ctx context.Context, c *Call) (Result, error) {
+func (u *Upstream) Call(ctx context.Context, c *Call) (client.Result, error) {
 	u.begin()
 	defer u.end()
 	timeout, max, tool := u.limits(c)
 	whole := ctx
-	ctx, clock := newClock(ctx, c.End, timeout, max)
-	defer clock.stop()
-	waited, err := u.slots.Take(ctx, c.Account, u.config.Separate && c.Principal != "" && u.person == "", &clock.slot)
+	ctx, clock := client.NewClock(ctx, c.End, timeout, max)
+	defer clock.Stop()
+	waited, err := u.slots.Take(ctx, c.Account, u.config.Separate && c.Principal != "" && u.person == "", &clock.Slot)
 	if err != nil {
-		return Result{}, u.unavailable(ctx, &Error{u.name, KindBusy, err})
+		return client.Result{}, u.unavailable(ctx, &Error{u.name, client.KindBusy, err})
 	}
-	defer clock.slot.Free()
+	defer clock.Slot.Free()
 	if waited {
-		clock.touch() // the wait does not count as silence of the server
+		clock.Touch() // the wait does not count as silence of the server
 	}
 	for second := false; ; second = true {
 		l, cn, err := u.acquire(ctx, c)
 		if err != nil {
-			return Result{}, u.unavailable(ctx, err)
+			return client.Result{}, u.unavailable(ctx, err)
 		}
-		result, err := u.send(ctx, cn, u.own(c, tool), clock)
+		result, err := cn.Call(ctx, u.own(&c.Call, tool), clock)
 		if err == nil {
 			l.release()
 			return u.inTime(whole, clock, result)
@@ -177,7 +196,7 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (Result, error) {
 		if f.broken != nil {
 			l.fail(cn, f.broken)
 		}
-		if f.stale && l.readsCatalog && u.readCatalog(causedBy(ctx, c.Trace), l.key, cn) == nil {
+		if f.stale && l.readsCatalog && u.readCatalog(client.CausedBy(ctx, c.Trace), l.key, cn) == nil {
 			_, _, tool = u.limits(c)
 		}
 		l.release()
@@ -185,21 +204,21 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (Result, error) {
 			continue
 		}
 		if f.abandoned {
-			clock.slot.Abandon(clock.left())
+			clock.Slot.Abandon(clock.Left())
 		}
-		return Result{}, f.err
+		return client.Result{}, f.err
 	}
 }
 
 // inTime returns the result of a call. An input_required result is an error if the client's request
 // (context whole) has ended, because the client cannot be asked any more.
-func (u *Upstream) inTime(whole context.Context, clock *clock, result Result) (Result, error) {
-	if result.Type != TypeInputRequired {
+func (u *Upstream) inTime(whole context.Context, clock *client.Clock, result client.Result) (client.Result, error) {
+	if result.Type != client.TypeInputRequired {
 		return result, nil
 	}
-	if clock.stop(); whole.Err() != nil {
+	if clock.Stop(); whole.Err() != nil {
 		err := context.Cause(whole)
-		return Result{}, &Error{u.name, kindOf(err), err}
+		return client.Result{}, &Error{u.name, client.KindOf(err), err}
 	}
 	return result, nil
 }
@@ -218,45 +237,45 @@ func (u *Upstream) failureOf(ctx context.Context, err error, second bool) failur
 	login, err := u.lacking(err)
 	rpcErr, said := errors.AsType[*jsonrpc.Error](err)
 	need, signIn := errors.AsType[*SignInError](err)
-	over, unsent := ctx.Err() != nil, errors.Is(err, transport.ErrNotSent)
+	ended, unsent := ctx.Err() != nil, errors.Is(err, transport.ErrNotSent)
 	switch {
 	case signIn:
 		u.signedOut() // first, because the client may read the list when it gets the error
 		return failure{err: need, broken: err}
 	case login != nil && login.Lacks: // other calls work
-		return failure{err: &Error{u.name, KindUnavailable, err}}
+		return failure{err: &Error{u.name, client.KindUnavailable, err}}
 	case login != nil:
-		return failure{err: &Error{u.name, KindUnavailable, err}, broken: err}
-	case said && rpcErr.Code == codeHeaderMismatch && !second:
+		return failure{err: &Error{u.name, client.KindUnavailable, err}, broken: err}
+	case said && rpcErr.Code == mcp.HEADER_MISMATCH && !second:
 		// the definition that our headers were made from has changed (2026-07-28,
 		// streamable-http#client-behavior)
 		return failure{again: true, stale: true}
-	case said && rpcErr.Code == codeUnsupportedVersion && !second:
+	case said && rpcErr.Code == mcp.UNSUPPORTED_PROTOCOL_VERSION && !second:
 		return failure{again: true, broken: err}
 	case said:
 		return failure{err: rpcErr}
-	case over: // the end of ctx is the reason, also if the connection has ended with the call
+	case ended: // the end of ctx is the reason, also if the connection has ended with the call
 		err = context.Cause(ctx)
-		return failure{err: &Error{u.name, kindOf(err), err}, abandoned: !unsent}
+		return failure{err: &Error{u.name, client.KindOf(err), err}, abandoned: !unsent}
 	case unsent && errors.Is(err, transport.ErrOthers): // the other connections work
 	case unsent:
-		return failure{err: &Error{u.name, kindOf(err), err}, again: !second, broken: err}
+		return failure{err: &Error{u.name, client.KindOf(err), err}, again: !second, broken: err}
 	}
-	return failure{err: &Error{u.name, kindOf(err), err}}
+	return failure{err: &Error{u.name, client.KindOf(err), err}}
 }
 
 // own returns the call with the changes for the settings and the tool; c itself if there are none.
-func (u *Upstream) own(c *Call, tool *Tool) *Call {
+func (u *Upstream) own(c *client.Call, tool *Tool) *client.Call {
 	silent := u.config.Questions == QuestionsOff
 	if !silent && (tool == nil || !tool.TaskOnly && len(tool.Params) == 0) {
 		return c
 	}
 	own := *c
 	if silent {
-		own.Profile = Profile{}
+		own.Profile = client.Profile{}
 	}
 	if tool != nil {
-		own.asTask = tool.TaskOnly
+		own.AsTask = tool.TaskOnly
 		arguments, _ := c.Params.Object("arguments")
 		// if the client has sent the same field, the one of the definition counts
 		own.Header = append(c.Header[:len(c.Header):len(c.Header)], definition.EncodeHeaders(tool.Params, arguments)...)
@@ -284,17 +303,17 @@ func (u *Upstream) unavailable(ctx context.Context, err error) error {
 	case signIn:
 		return need
 	case errors.Is(context.Cause(ctx), context.Canceled):
-		return &Error{u.name, KindCancelled, context.Cause(ctx)}
+		return &Error{u.name, client.KindCancelled, context.Cause(ctx)}
 	case ours:
 		return known
 	}
-	return &Error{u.name, KindUnavailable, err}
+	return &Error{u.name, client.KindUnavailable, err}
 }
 
 // Ready is SignedIn with the time limits of a call.
 func (u *Upstream) Ready(ctx context.Context) error {
-	ctx, clock := newClock(ctx, nil, u.config.Timeout, u.config.MaxTimeout)
-	defer clock.stop()
+	ctx, clock := client.NewClock(ctx, nil, u.config.Timeout, u.config.MaxTimeout)
+	defer clock.Stop()
 	return u.SignedIn(ctx)
 }
 
@@ -310,3 +329,40 @@ func (u *Upstream) SignedIn(ctx context.Context) error {
 	l.release()
 	return nil
 }
+
+// Error is a failure of Junction or of the connection. An error that the server returned is a
+// *jsonrpc.Error instead.
+type Error struct {
+	Upstream string
+	Kind     client.Kind
+	Err      error
+}
+
+func (e *Error) Error() string { return fmt.Sprintf("upstream %s: %v", e.Upstream, e.Err) }
+
+// Public returns the text for the client. It does not contain the last output of a child process;
+// the log and the table of upstreams show that output.
+func (e *Error) Public() string {
+	if own, ok := errors.AsType[*ownError](e.Err); ok {
+		return (&Error{e.Upstream, e.Kind, own.err}).Public() + "; " + own.hint()
+	}
+	if exit, ok := errors.AsType[*transport.ExitError](e.Err); ok {
+		return fmt.Sprintf("upstream %s: %s", e.Upstream, exit.How)
+	}
+	return e.Error()
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// ownError is the error of a second process, for one principal or session, while the server's first
+// process runs.
+type ownError struct{ err error }
+
+func (e *ownError) hint() string {
+	return "this was a second process of the server, for this user alone; a server that can run only once needs " +
+		"isolation: shared"
+}
+
+func (e *ownError) Error() string { return e.err.Error() + "; " + e.hint() }
+
+func (e *ownError) Unwrap() error { return e.err }

@@ -3,28 +3,26 @@ package upstream
 import (
 	"fmt"
 	"maps"
-	"net/netip"
 	"net/url"
 	"path"
 	"slices"
 	"strings"
 	"time"
 
+	"junction/upstream/client"
 	"junction/upstream/http1"
+	"junction/upstream/loopback"
+	"junction/upstream/yamlread"
 )
 
-// Problem is one mistake of a configuration: where in it, and what would be right.
-type Problem struct {
-	Path string // of keys below the section, such as tools.delete_*.timeout; empty for the section itself
-	Text string
-}
-
-// Validate returns every mistake that the entry of the upstream called name contains, in the order
-// of the fields. It opens and looks up nothing. Numbers are not negative: the reader of the file
-// rejects those.
-func (c *Config) Validate(name string) []Problem {
-	var ps []Problem
-	bad := func(path, format string, args ...any) { ps = append(ps, Problem{path, fmt.Sprintf(format, args...)}) }
+// Validate returns all mistakes in the entry of the upstream called name, in the order of the fields.
+// It opens no files and no connections. It does not check for negative numbers, which the reader of
+// the file rejects.
+func (c *Config) Validate(name string) []yamlread.Problem {
+	var ps []yamlread.Problem
+	bad := func(path, format string, args ...any) {
+		ps = append(ps, yamlread.Problem{Path: path, Text: fmt.Sprintf(format, args...)})
+	}
 	if !validName(name) {
 		bad("", "the name of an upstream has 1 to 32 of A-Z, a-z, 0-9, _ and -, and does not begin with -")
 	} else if Reserved(name) {
@@ -47,7 +45,7 @@ func (c *Config) Validate(name string) []Problem {
 		if len(c.Headers) > 0 {
 			bad("headers", "are only for a url")
 		}
-		if c.Transport != TransportAuto {
+		if c.Transport != client.TransportAuto {
 			bad("transport", "is only for a url")
 		}
 	}
@@ -60,7 +58,7 @@ func (c *Config) Validate(name string) []Problem {
 			bad("headers."+k, "has a line break in its value")
 		}
 	}
-	if c.Transport == TransportSSE && c.Era == EraModern {
+	if c.Transport == client.TransportSSE && c.Era == client.EraModern {
 		bad("era", "the sse transport is of 2024-11-05 and has no modern era; remove one of the two")
 	}
 	if c.Prefix != nil && *c.Prefix != "" && !validName(*c.Prefix) {
@@ -76,12 +74,12 @@ func (c *Config) Validate(name string) []Problem {
 	return ps
 }
 
-// validateRemote looks at what only an upstream with a url has.
+// validateRemote checks the keys that only an upstream with a url has.
 func (c *Config) validateRemote(bad func(path, format string, args ...any)) {
 	u, err := url.Parse(c.URL)
 	before, rest, found := strings.Cut(c.URL, "://")
 	switch {
-	case !found || strings.ContainsAny(before, "/?#"): // what follows is part of a path or of a query
+	case !found || strings.ContainsAny(before, "/?#"): // the "://" is in the path or in the query
 		scheme := "https://"
 		if host, _, _ := strings.Cut(c.URL, ":"); host == "localhost" || strings.HasPrefix(host, "127.") {
 			scheme = "http://"
@@ -99,7 +97,7 @@ func (c *Config) validateRemote(bad func(path, format string, args ...any)) {
 		bad("url", "has a fragment (#…), which is never sent; remove it")
 	}
 	if c.Personal() || c.OperatorSignsIn() {
-		if u != nil && u.Scheme == "http" && !loopback(u.Hostname()) {
+		if u != nil && u.Scheme == "http" && !loopback.Host(u.Hostname()) {
 			bad("auth.mode", "needs an https url, because http would expose the access tokens of users; http is "+
 				"allowed only for loopback")
 		}
@@ -124,7 +122,7 @@ func (c *Config) validateRemote(bad func(path, format string, args ...any)) {
 	}
 }
 
-// validate looks at the keys of a sign-in.
+// validate checks the keys of a sign-in.
 func (a *Auth) validate(bad func(path, format string, args ...any)) {
 	if a.ClientSecret != "" && a.ClientID == "" {
 		bad("auth.client_secret", "has no client_id; add client_id")
@@ -146,13 +144,13 @@ func (a *Auth) validate(bad func(path, format string, args ...any)) {
 		case err != nil || at.Host == "" || at.Scheme != "https" && at.Scheme != "http":
 			bad("auth."+u.key, "is no URL; write it like https://login.example.com/…, as the metadata of the "+
 				"authorization server have it")
-		case at.Scheme == "http" && !loopback(at.Hostname()):
+		case at.Scheme == "http" && !loopback.Host(at.Hostname()):
 			bad("auth."+u.key, "needs https: http is allowed only for loopback")
 		}
 	}
 }
 
-// validate looks at the rules of an upstream's tools.
+// validate checks the rules for the tools of an upstream.
 func (r Rules) validate(bad func(path, format string, args ...any)) {
 	as := map[string]string{}
 	for _, rule := range r {
@@ -180,7 +178,7 @@ func (r Rules) validate(bad func(path, format string, args ...any)) {
 	}
 }
 
-// maxCache bounds the time for which a result is reused.
+// maxCache limits the time for which a result is reused.
 const maxCache = 24 * time.Hour
 
 func validateCache(at string, d time.Duration, bad func(path, format string, args ...any)) {
@@ -197,12 +195,6 @@ func validateCapabilities(at string, list []string, bad func(path, format string
 	}
 }
 
-// loopback reports whether the host of a URL is this machine.
-func loopback(host string) bool {
-	ip, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
-}
-
 // hopByHop are the headers that the transport writes itself.
 var hopByHop = map[string]bool{
 	"host": true, "content-length": true, "content-type": true, "accept": true, "connection": true,
@@ -217,8 +209,8 @@ func validName(s string) bool {
 	return s != "" && len(s) <= 32 && s[0] != '-' && strings.Trim(s, nameBytes) == ""
 }
 
-// Reserved reports whether MCP, or a draft of it, gives a path of this name below the URL of a server
-// a meaning of its own: the server card (SEP-2127), and the catalog that names it.
+// Reserved reports whether MCP or a draft of MCP reserves the path of this name below the URL of a
+// server: the server card (SEP-2127), and the catalog that names it.
 func Reserved(name string) bool {
 	return strings.EqualFold(name, "server-card") || strings.EqualFold(name, "ai-catalog")
 }

@@ -43,6 +43,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-chi/chi/v5"
 	"golang.org/x/time/rate"
 
 	"junction/auth"
@@ -177,7 +178,7 @@ func (srv *Server) Close() {
 }
 
 func (srv *Server) router() http.Handler {
-	m := http.NewServeMux()
+	m := chi.NewRouter()
 	// public endpoints are for programs, including scripts of other origins in a browser
 	public := func(pattern string, answer http.HandlerFunc, methods string) {
 		m.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
@@ -204,43 +205,52 @@ func (srv *Server) router() http.Handler {
 			answer(w, r)
 		})
 	}
-	const get, post = "GET, HEAD, OPTIONS", "POST, OPTIONS"
-	public("/.well-known/oauth-authorization-server", srv.metadata, get)
+	const reads, post = "GET, HEAD, OPTIONS", "POST, OPTIONS"
+	public("/.well-known/oauth-authorization-server", srv.metadata, reads)
 	// for clients that append the path of the endpoint
-	public("/.well-known/oauth-authorization-server/", srv.metadata, get)
+	public("/.well-known/oauth-authorization-server/*", srv.metadata, reads)
 	public("/oauth/register", srv.limited(srv.limits.register, srv.register), post)
 	public("/oauth/token", srv.limited(srv.limits.token, srv.token), post)
 	public("/oauth/revoke", srv.limited(srv.limits.revoke, srv.revoke), post)
-	begins := func(pattern string, answer pageHandler) {
-		m.Handle(pattern, srv.forPeople(srv.limitedPage(srv.limits.begin, answer)))
+	get := func(pattern string, answer http.Handler) {
+		m.Method(http.MethodGet, pattern, answer)
+		m.Method(http.MethodHead, pattern, answer)
 	}
-	goesOn := func(pattern string, answer pageHandler) {
-		m.Handle(pattern, srv.forPeople(srv.limitedPage(srv.limits.finish, answer)))
+	begins := func(answer pageHandler) http.Handler {
+		return srv.forPeople(srv.limitedPage(srv.limits.begin, answer))
 	}
-	begins("GET /oauth/authorize", srv.authorize)
-	begins("POST /oauth/authorize", srv.authorize)
-	goesOn("POST /oauth/consent", srv.consent)
-	goesOn("GET /oauth/continue", srv.continueRequest)
-	goesOn("GET /oauth/callback/{idp}", srv.callback)
-	public("/oauth/client-metadata.json", srv.clientDocument, get)
-	begins("GET /connect/{upstream}", srv.forUpstream(srv.connectPage))
-	goesOn("POST /connect/{upstream}", srv.forUpstream(srv.connectUpstream))
-	goesOn("GET /connect/{upstream}/callback", srv.forUpstream(srv.connectCallback))
-	goesOn("POST /connect/{upstream}/disconnect", srv.accountForm(srv.disconnect))
-	begins("GET /account", srv.account)
-	goesOn("POST /account/grants/{id}/revoke", srv.accountForm(srv.revokeGrant))
-	goesOn("POST /account/logout", srv.accountForm(srv.logout))
-	m.Handle("GET /{$}", srv.forPeople(srv.instructions))
-	m.Handle("/", srv.forPeople(func(w http.ResponseWriter, r *http.Request) error {
-		for _, page := range []string{"/account", "/connect/", "/oauth/c"} {
-			if strings.HasPrefix(r.URL.Path, page) {
-				return errNoPage
-			}
-		}
-		fail(w, http.StatusNotFound, "not_found", "no such endpoint")
-		return nil
-	}))
+	goesOn := func(answer pageHandler) http.Handler {
+		return srv.forPeople(srv.limitedPage(srv.limits.finish, answer))
+	}
+	get("/oauth/authorize", begins(srv.authorize))
+	m.Method(http.MethodPost, "/oauth/authorize", begins(srv.authorize))
+	m.Method(http.MethodPost, "/oauth/consent", goesOn(srv.consent))
+	get("/oauth/continue", goesOn(srv.continueRequest))
+	get("/oauth/callback/{idp}", goesOn(srv.callback))
+	public("/oauth/client-metadata.json", srv.clientDocument, reads)
+	get("/connect/{upstream}", begins(srv.forUpstream(srv.connectPage)))
+	m.Method(http.MethodPost, "/connect/{upstream}", goesOn(srv.forUpstream(srv.connectUpstream)))
+	get("/connect/{upstream}/callback", goesOn(srv.forUpstream(srv.connectCallback)))
+	m.Method(http.MethodPost, "/connect/{upstream}/disconnect", goesOn(srv.accountForm(srv.disconnect)))
+	get("/account", begins(srv.account))
+	m.Method(http.MethodPost, "/account/grants/{id}/revoke", goesOn(srv.accountForm(srv.revokeGrant)))
+	m.Method(http.MethodPost, "/account/logout", goesOn(srv.accountForm(srv.logout)))
+	get("/", srv.forPeople(srv.instructions))
+	// another method of a page has the same answer as a path without a page
+	m.NotFound(srv.forPeople(noPage).ServeHTTP)
+	m.MethodNotAllowed(srv.forPeople(noPage).ServeHTTP)
 	return m
+}
+
+// noPage answers a request for a path that does not exist: people get a page, programs an error.
+func noPage(w http.ResponseWriter, r *http.Request) error {
+	for _, page := range []string{"/account", "/connect/", "/oauth/c"} {
+		if strings.HasPrefix(r.URL.Path, page) {
+			return errNoPage
+		}
+	}
+	fail(w, http.StatusNotFound, "not_found", "no such endpoint")
+	return nil
 }
 
 // ServeHTTP answers a request. Pages, log lines and audit rows contain the request id if the caller

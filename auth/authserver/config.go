@@ -14,6 +14,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"junction/auth"
+	"junction/upstream/yamlread"
 )
 
 // Config is the file's auth.oauth section: users sign in with the organisation's identity provider,
@@ -184,10 +185,10 @@ func (t *Trust) UnmarshalText(text []byte) error {
 var providerID = regexp.MustCompile(`^[a-z0-9](?:[a-z0-9-]{0,30}[a-z0-9])?$`)
 
 // Validate returns the mistakes of a decoded section.
-func (c *Config) Validate() []auth.Problem {
-	var ps []auth.Problem
+func (c *Config) Validate() []yamlread.Problem {
+	var ps []yamlread.Problem
 	add := func(path, format string, args ...any) {
-		ps = append(ps, auth.Problem{Path: path, Text: fmt.Sprintf(format, args...)})
+		ps = append(ps, yamlread.Problem{Path: path, Text: fmt.Sprintf(format, args...)})
 	}
 	if len(c.IdentityProviders) == 0 {
 		add("identity_providers", "needs at least one provider for users to sign in with: "+

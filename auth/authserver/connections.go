@@ -19,7 +19,7 @@ import (
 // Tokens are stored for the user who is signed in in the browser that was sent to the upstream. A
 // link made for another user is rejected.
 
-// Connector is the OAuth client of upstreams; package upstream/oauth implements it. If an error has
+// Connector is the OAuth client of upstreams; package auth/oauth implements it. If an error has
 // a method Public() string, that text is shown to the user.
 type Connector interface {
 	// Upstreams returns the names of the upstreams that users connect.

@@ -47,7 +47,7 @@ func checkRedirect(uri string, schemes []string) error {
 	case u.Scheme == "https":
 		return checkHost(u)
 	case u.Scheme == "http":
-		if !loopback(u.Hostname()) || u.Opaque != "" {
+		if !nativeHost(u.Hostname()) || u.Opaque != "" {
 			return errors.New("http is only allowed for localhost, 127.0.0.1 and [::1]; use https")
 		}
 		return nil
@@ -78,9 +78,9 @@ func checkHost(u *url.URL) error {
 	return nil
 }
 
-// loopback reports whether a host is one of the three names of this machine (RFC 8252, section
-// 7.3). It does not resolve names, which their owners could point anywhere.
-func loopback(host string) bool {
+// nativeHost reports whether a host is one of the three to which a program on this machine may ask to
+// be redirected by http (RFC 8252, section 7.3). Other loopback addresses are not among them.
+func nativeHost(host string) bool {
 	return host == "127.0.0.1" || host == "::1" || strings.EqualFold(host, "localhost")
 }
 
@@ -88,7 +88,7 @@ func loopback(host string) bool {
 // program may receive the answer.
 func isLoopback(uri string) bool {
 	u, err := url.Parse(uri)
-	return err == nil && u.Scheme == "http" && loopback(u.Hostname())
+	return err == nil && u.Scheme == "http" && nativeHost(u.Hostname())
 }
 
 // matchRedirect reports whether a redirect URI is one of the registered ones. They must be equal,
@@ -104,7 +104,7 @@ func matchRedirect(registered []string, given string) bool {
 	}
 	return slices.ContainsFunc(registered, func(r string) bool {
 		u, err := url.Parse(r)
-		return err == nil && u.Scheme == "http" && loopback(u.Hostname()) &&
+		return err == nil && u.Scheme == "http" && nativeHost(u.Hostname()) &&
 			strings.EqualFold(u.Hostname(), g.Hostname()) &&
 			u.EscapedPath() == g.EscapedPath() && u.RawQuery == g.RawQuery && u.ForceQuery == g.ForceQuery
 	})

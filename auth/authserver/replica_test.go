@@ -104,7 +104,7 @@ func TestAuthT75T82T83T90TwoReplicas(t *testing.T) {
 				turn.Add(1)
 			}
 
-			// T75: 20 concurrent redemptions at both replicas give tokens once.
+			// 20 concurrent redemptions at both replicas give tokens once.
 			code, redeemed := a.mustCode(t, b), make(chan int, 20)
 			for range cap(redeemed) {
 				go func() {
@@ -120,7 +120,7 @@ func TestAuthT75T82T83T90TwoReplicas(t *testing.T) {
 				t.Errorf("one code at both replicas: %v", counts)
 			}
 
-			// T82 and T83: 50 concurrent refreshes give one pair; once its successor was used, the
+			// 50 concurrent refreshes give one pair; once its successor was used, the
 			// first token ends the grant at both.
 			m := a.mustSignIn(t, b)
 			pairs := make(chan string, 50)

@@ -116,10 +116,10 @@ func TestRefreshRefused(t *testing.T) {
 		want(t, "an unknown token", err, ErrNotFound)
 		_, err = exchange(ctx, s, "client", "at-rt0", "x")
 		want(t, "an access token", err, ErrNotFound)
-		_, err = exchange(ctx, s, "other client", "rt0", "x") // T85
+		_, err = exchange(ctx, s, "other client", "rt0", "x")
 		want(t, "another client", err, ErrNotFound)
 
-		// T88: a failure is rolled back, and the token stays valid.
+		// A failure is rolled back, and the token stays valid.
 		broken := errors.New("broken")
 		_, err = s.Refresh(ctx, Presented{Token: "rt0", Signature: "sig-rt0", ClientID: "client",
 			Interval: time.Minute}, func(ctx context.Context, _ Token, g Grant) (Successor, error) {
@@ -163,7 +163,7 @@ func TestRefreshRefused(t *testing.T) {
 		g2 := mustGrant(t, s, "bob")
 		c.pass(89 * 24 * time.Hour)
 		mustIssue(t, s, g2, "rt7")
-		c.pass(24 * time.Hour) // T87: the token has 29 days left, its grant none
+		c.pass(24 * time.Hour) // the token has 29 days left, its grant none
 		_, err = exchange(ctx, s, "client", "rt7", "x")
 		want(t, "a grant that has expired", err, ErrExpired)
 	})
@@ -229,7 +229,6 @@ func TestAuthT75Codes(t *testing.T) {
 				t.Errorf("%s: %d of 20 at once succeeded, want 1", name, n)
 			}
 		}
-		// T78
 		g = mustGrant(t, s[0], "bob")
 		want(t, "AddCode", s[0].AddCode(ctx, Code{Signature: "code3", Grant: g.ID, Expires: soon}), nil)
 		c.pass(time.Minute)

@@ -121,21 +121,21 @@ func TestRequests(t *testing.T) {
 			a.Nonce != "nonce" || a.Approved.IsZero() || a.RedirectURI != "" {
 			t.Errorf("ApproveAuthRequest = %+v, %v", a, err)
 		}
-		_, err = s.ConsumeAuthRequest(ctx, "idp", "state", "another browser") // T68
+		_, err = s.ConsumeAuthRequest(ctx, "idp", "state", "another browser")
 		want(t, "consumed in another browser", err, ErrNotFound)
-		_, err = s.ConsumeAuthRequest(ctx, "other idp", "state", "binding") // T70
+		_, err = s.ConsumeAuthRequest(ctx, "other idp", "state", "binding")
 		want(t, "consumed by another provider", err, ErrNotFound)
 		_, err = s.ConsumeApproved(ctx, "id", "binding")
 		want(t, "consumed without the provider", err, ErrNotFound)
 		_, err = s.ConsumeAuthRequest(ctx, "idp", "state", "binding")
 		want(t, "consumed", err, nil)
-		_, err = s.ConsumeAuthRequest(ctx, "idp", "state", "binding") // T69
+		_, err = s.ConsumeAuthRequest(ctx, "idp", "state", "binding")
 		want(t, "consumed again", err, ErrUsed)
 		_, err = s.AuthRequest(ctx, "id", "binding")
 		want(t, "looked at afterwards", err, ErrUsed)
 
 		add("id2")
-		_, err = s.ConsumeApproved(ctx, "id2", "binding") // T66
+		_, err = s.ConsumeApproved(ctx, "id2", "binding")
 		want(t, "consumed before it was approved", err, ErrNotFound)
 		_, err = s.ApproveAuthRequest(ctx, "id2", "binding", Approval{Detail: []byte("2")})
 		want(t, "approved without a provider", err, nil)

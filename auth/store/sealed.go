@@ -27,7 +27,7 @@ import (
 //	upstream_tokens.refresh_enc      issuer, token_endpoint, resource, client_id, scope, expiry
 //	oauth_tokens.replay_enc          the token itself, which is its key; token, grant, successor, time
 //
-// The files of upstream/stored are sealed for their entry and user. The tables of
+// The files of cmd/junction/stored are sealed for their entry and user. The tables of
 // cmd/junction/replicas have no sealed column, and the key between replicas is in a file.
 //
 // # Bound rows

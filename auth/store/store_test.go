@@ -238,7 +238,7 @@ func TestAway(t *testing.T) {
 				}
 			}
 		}
-		// T88: afterwards the token is valid again.
+		// Afterwards the token is valid again.
 		s = mustOpen(t, d, nil)
 		_, err = exchange(t.Context(), s, "client", "rt0", "rt1")
 		want(t, "the same token", err, nil)

@@ -1,10 +1,8 @@
 // Command junction-pack is an MCP server whose tools are described by a manifest. It is independent
-// of the program junction, which runs it for an upstream with the key pack.
+// of the program junction, which runs it for an upstream with the key pack. Neither program imports
+// packages of the other: package pack and the packages below it have what both know about packs.
 //
-// Package manifest reads the manifest, and package template the placeholders in it. Package pack
-// makes an MCP server of the tools. Package command runs commands, package web sends requests,
-// package openapi makes tools of OpenAPI documents, and package prompt asks the model of the
-// client. Package cli has the commands. Package tree computes the checksum of a pack.
+// Package cli has the commands, and package serve serves a pack.
 package main
 
 import (
@@ -15,8 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"junction/cmd/build"
 	"junction/cmd/junction-pack/cli"
-	"junction/cmd/junction/build"
 	"junction/upstream/sandbox"
 )
 

@@ -17,8 +17,8 @@ import (
 	"junction/cmd/junction/clients"
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/entries"
-	"junction/cmd/junction/prose"
 	"junction/upstream"
+	"junction/upstream/prose"
 	"junction/upstream/sandbox"
 	"junction/upstream/shell"
 )

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"junction/upstream/files"
+	"junction/upstream/pace"
 )
 
 // This file stores the sessions that clients have deleted, so that they stay deleted after a
@@ -67,10 +68,7 @@ func (e *endedSessions) add(hash [16]byte, until time.Time) {
 		e.waiting[hash] = until
 	}
 	e.mu.Unlock()
-	select {
-	case e.wake <- struct{}{}:
-	default:
-	}
+	pace.Wake(e.wake)
 }
 
 // close writes the remaining sessions and waits for that. It may be called more than once.

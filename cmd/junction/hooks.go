@@ -12,6 +12,7 @@ import (
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/jsonrpc"
+	"junction/upstream/pace"
 )
 
 // proxyHooks returns hooks that log and audit each call and log each hidden item.
@@ -83,18 +84,10 @@ func (p *program) upstreamHooks() upstream.Hooks {
 			p.telemetry.StateChanged(c)
 		},
 		CatalogChanged:  func(string) { p.catalogChanged() },
-		OwnChanged:      func(string) { wake(p.recheck) },
+		OwnChanged:      func(string) { pace.Wake(p.recheck) },
 		ResourceUpdated: func(u upstream.Update) { p.server.Updated(u) },
 	}
 }
 
 // catalogChanged wakes refreshLoop.
-func (p *program) catalogChanged() { wake(p.refresh) }
-
-// wake sends to a 1-buffered channel without waiting.
-func wake(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
+func (p *program) catalogChanged() { pace.Wake(p.refresh) }

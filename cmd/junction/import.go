@@ -17,8 +17,8 @@ import (
 	"junction/cmd/junction/clients"
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/entries"
-	"junction/cmd/junction/prose"
 	"junction/cmd/junction/runfile"
+	"junction/upstream/prose"
 )
 
 // importCommand is `junction import`, which reads the servers in the files of other clients.
@@ -76,7 +76,8 @@ type importer struct {
 	outcomes []clients.Outcome
 	looks    map[*clients.Server]*clients.Look // of the new servers
 	others   []otherProject
-	failures []error // for single files
+	asked    []*entries.New // the new servers, after a person has confirmed them
+	failures []error        // for single files
 	written  bool
 	backup   string // of the old configuration file; "" if there was none
 	next     string // the next step for the user
@@ -105,6 +106,7 @@ func (i *importer) run(cmd *cobra.Command) error {
 		}
 	}
 	if err = i.confirm(cmd); err == nil && i.add {
+		i.ask(cmd.Context())
 		err = i.write(cmd.Context())
 	}
 	if i.json {
@@ -358,9 +360,8 @@ func (i *importer) summary() string {
 	if len(variables) > 0 {
 		b.WriteString("\n" + entries.SetVariables(variables))
 	}
-	if names := i.signIns(); len(names) > 0 {
-		fmt.Fprintf(&b, "\nThese servers may require a sign-in: %s. junction status shows which, and what to do.",
-			strings.Join(names, ", "))
+	for _, line := range i.signIns() {
+		b.WriteString("\n" + prose.OneLine(line))
 	}
 	fmt.Fprintf(&b, "\n%s%s%s\n", i.held(), i.otherProjects(), prose.OneLine(i.next))
 	return b.String()
@@ -393,16 +394,34 @@ func (i *importer) result(o clients.Outcome) string {
 	return said
 }
 
-// signIns returns the new servers that may need a sign-in: those with a URL and without a header
-// that has a credential.
+// signIns returns the lines about the sign-ins of the new servers, and about the servers whose answer
+// leaves a question.
 func (i *importer) signIns() []string {
-	var names []string
-	for _, o := range i.outcomes {
-		if o.Result == clients.New && !o.Server.Entry.Off && o.Server.Entry.Anonymous() {
-			names = append(names, o.Name)
+	var added []*entries.New
+	var lines, unknown []string
+	for _, n := range i.asked {
+		if i.isNew(n) {
+			if !n.Asked && !n.Entry.Off && n.Entry.Anonymous() { // its URL has a reference
+				unknown = append(unknown, n.Name)
+			}
+			added = append(added, n)
+			if n.Note != "" {
+				lines = append(lines, n.Note+".")
+			}
 		}
 	}
-	return names
+	if len(unknown) > 0 {
+		lines = append(lines, fmt.Sprintf("These servers may require a sign-in: %s. junction status shows which, and "+
+			"what to do.", strings.Join(unknown, ", ")))
+	}
+	return append(entries.SignIns(added), lines...)
+}
+
+// isNew reports whether the server was not skipped after it was asked.
+func (i *importer) isNew(n *entries.New) bool {
+	return slices.ContainsFunc(i.outcomes, func(o clients.Outcome) bool {
+		return o.Server.Entry == n.Entry && o.Result == clients.New
+	})
 }
 
 // importJSON is the output of --json.
@@ -425,6 +444,7 @@ type importedJSON struct {
 	Upstream string         `json:"upstream,omitempty"`
 	Summary  string         `json:"summary,omitempty"`
 	Disabled bool           `json:"disabled,omitempty"`
+	Auth     string         `json:"auth,omitempty"`    // auth.mode, after the server was asked
 	Secrets  []string       `json:"secrets,omitempty"` // the fields that contain secrets
 	Notes    []string       `json:"notes,omitempty"`
 	Look     *clients.Look  `json:"look,omitempty"` // what a new server would do
@@ -439,6 +459,7 @@ func (i *importer) printJSON() error {
 			Result: o.Result, Upstream: o.Name, Notes: o.Notes, Look: i.looks[s]}
 		if s.Entry != nil {
 			j.Summary, j.Disabled, j.Secrets = s.Entry.Summary(), s.Entry.Off, s.Entry.Secrets()
+			j.Auth = s.Entry.Auth
 		}
 		out.Servers = append(out.Servers, j)
 	}

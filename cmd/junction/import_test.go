@@ -2,9 +2,13 @@ package main
 
 import (
 	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 )
 
@@ -94,6 +98,101 @@ func TestImportHoldsProjects(t *testing.T) {
 	}
 	text, err := os.ReadFile(filepath.Join(home, ".config/junction/config.yaml"))
 	if err != nil || strings.Contains(string(text), "evil") || !strings.Contains(string(text), "enabled: false") {
+		t.Errorf("the configuration is, %v:\n%s", err, text)
+	}
+}
+
+// TestImportAsks: an import asks the URLs of new servers once, without credentials, and only after the
+// person has confirmed what was shown. The entry gets the auth that the answer 401 asks for.
+func TestImportAsks(t *testing.T) {
+	var requests atomic.Int32
+	var seen sync.Map
+	answer := func(challenge string, status int) string {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			requests.Add(1)
+			if r.Header.Get("Authorization") != "" || r.Header.Get("X-Team") != "" {
+				seen.Store(r.URL.Path, true)
+			}
+			if challenge != "" {
+				w.Header().Set("WWW-Authenticate", challenge)
+			}
+			w.WriteHeader(status)
+		}))
+		t.Cleanup(s.Close)
+		return s.URL + "/mcp"
+	}
+	oauth := answer(`Bearer resource_metadata="https://mcp.example.com/.well-known/oauth-protected-resource"`, 401)
+	token, open := answer("Bearer", 401), answer("", 200)
+	gone := httptest.NewServer(http.NotFoundHandler())
+	gone.Close()
+	home := atHome(t, map[string]string{".cursor/mcp.json": `{"mcpServers": {
+		"oauth": {"command": "npx", "args": ["-y", "mcp-remote@latest", "` + oauth + `", "--header", "X-Team: blue"]},
+		"token": {"url": "` + token + `"},
+		"open": {"url": "` + open + `"},
+		"gone": {"url": "` + gone.URL + `/mcp"},
+		"own": {"url": "` + oauth + `/2", "headers": {"Authorization": "Bearer canary-1"}},
+		"off": {"url": "` + oauth + `/3", "disabled": true}}}`})
+	for _, args := range [][]string{{"import"}, {"import", "--json"}, {"import", "--write"}, {"import", "--write", "--json"}} {
+		runProgram(t, "", args...)
+		if n := requests.Load(); n != 0 {
+			t.Fatalf("%v sent %d requests before a person confirmed", args, n)
+		}
+	}
+	got := runProgram(t, "", "import", "--write", "--yes")
+	if n := requests.Load(); got.code != 0 || n != 3 {
+		t.Errorf("import gave %d after %d requests, want 0 after 3\n%s%s", got.code, n, got.stdout, got.stderr)
+	}
+	seen.Range(func(path, _ any) bool {
+		t.Errorf("the request to %v had headers of the entry", path)
+		return true
+	})
+	for _, want := range []string{
+		"\nSign in with: junction login oauth\n",
+		"\ntoken answered 401 Unauthorized and named no sign-in: it needs a token; set headers.\n",
+		"\ngone could not be asked whether it needs a sign-in, because ",
+		"connects to the URL without mcp-remote",
+	} {
+		if !strings.Contains(got.stdout, want) {
+			t.Errorf("import prints\n%s\nwant %q", got.stdout, want)
+		}
+	}
+	text, err := os.ReadFile(filepath.Join(home, ".config/junction/config.yaml"))
+	want := "  oauth:\n    url: " + oauth + "\n    headers:\n      X-Team: blue\n    auth: {mode: oauth}\n"
+	if err != nil || !strings.Contains(strings.ReplaceAll(string(text), "'", ""), want) ||
+		strings.Count(string(text), " auth: {") != 1 || !strings.Contains(string(text), "\n  gone:") {
+		t.Errorf("the configuration is, %v:\n%s\nwant\n%s", err, text, want)
+	}
+}
+
+// TestAddAsks: add asks a new URL once, unless the person has said how to sign in.
+func TestAddAsks(t *testing.T) {
+	var requests atomic.Int32
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		requests.Add(1)
+		w.Header().Set("WWW-Authenticate", `Bearer resource_metadata="https://mcp.example.com/metadata"`)
+		w.WriteHeader(http.StatusUnauthorized)
+	}))
+	t.Cleanup(s.Close)
+	home := atHome(t, nil)
+	for _, test := range []struct {
+		args []string
+		want int32 // requests
+		said string
+	}{
+		{[]string{"add", "asked", s.URL + "/a"}, 1, "\nSign in with: junction login asked\n"},
+		{[]string{"add", "told", s.URL + "/b", "--oauth"}, 0, "\nSign in with: junction login told\n"},
+		{[]string{"add", "token", s.URL + "/c", "-H", "Authorization: Bearer canary-1"}, 0, "\nAdded token to "},
+		{[]string{"add", "off", s.URL + "/d", "--disabled"}, 0, "\nAdded off to "},
+	} {
+		requests.Store(0)
+		got := runProgram(t, "", test.args...)
+		if n := requests.Load(); got.code != 0 || n != test.want || !strings.Contains("\n"+got.stdout, test.said) {
+			t.Errorf("%v gave %d after %d requests, want %d and %q\n%s%s", test.args, got.code, n, test.want, test.said,
+				got.stdout, got.stderr)
+		}
+	}
+	text, err := os.ReadFile(filepath.Join(home, ".config/junction/config.yaml"))
+	if err != nil || strings.Count(string(text), "auth: {mode: oauth}") != 2 {
 		t.Errorf("the configuration is, %v:\n%s", err, text)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -13,8 +14,8 @@ import (
 	"junction/cmd/junction/clients"
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/entries"
-	"junction/cmd/junction/prose"
 	"junction/cmd/junction/yamledit"
+	"junction/upstream/prose"
 	"junction/upstream/shell"
 )
 
@@ -44,6 +45,23 @@ func (i *importer) write(ctx context.Context) (err error) {
 		i.next = s.Refused()
 	}
 	return nil
+}
+
+// ask asks the servers of the new entries whether they require a sign-in. The person has confirmed
+// the entries.
+func (i *importer) ask(ctx context.Context) {
+	for n := range i.outcomes {
+		if o := &i.outcomes[n]; o.Result == clients.New {
+			i.asked = append(i.asked, &entries.New{Name: o.Name, Entry: o.Server.Entry})
+		}
+	}
+	entries.Ask(ctx, i.editor.Config(), i.asked)
+	for _, a := range i.asked {
+		n := slices.IndexFunc(i.outcomes, func(o clients.Outcome) bool { return o.Server.Entry == a.Entry })
+		if a.Note != "" {
+			i.outcomes[n].Notes = append(i.outcomes[n].Notes, a.Note)
+		}
+	}
 }
 
 // newText returns the file with the new servers, and their names, or nil if there are none. A server

@@ -4,7 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
+	"strings"
 	"syscall"
+
+	"junction/upstream/loopback"
 )
 
 // listen listens on an address of the file. The error for an address in use is a takenError.
@@ -58,3 +62,20 @@ func (e takenError) Error() string {
 }
 
 func (e takenError) Unwrap() error { return syscall.EADDRINUSE }
+
+// ownOrigins returns the origins of pages on the listener's own address, as browsers write them:
+// one for each loopback name of this machine, without the default port.
+func ownOrigins(listener net.Addr) []string {
+	host, port, err := net.SplitHostPort(listener.String())
+	if err != nil {
+		return nil
+	}
+	var list []string
+	for _, name := range []string{"localhost", "127.0.0.1", "::1", host} {
+		origin := "http://" + strings.TrimSuffix(net.JoinHostPort(name, port), ":80")
+		if !slices.Contains(list, origin) && loopback.Host(name) {
+			list = append(list, origin)
+		}
+	}
+	return list
+}

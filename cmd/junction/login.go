@@ -17,13 +17,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"junction/auth/oauth"
 	"junction/auth/store"
 	"junction/cmd/junction/cli"
 	"junction/cmd/junction/config"
-	"junction/cmd/junction/prose"
 	"junction/cmd/junction/signins"
 	"junction/cmd/junction/signon"
-	"junction/upstream/oauth"
+	"junction/upstream/prose"
 	"junction/upstream/shell"
 )
 
@@ -132,8 +132,11 @@ func (o *loginOptions) login(ctx context.Context, name string) (err error) {
 	if err != nil {
 		return err
 	}
-	answers, stop := signon.Callback(ctx, listener, oauth.CallbackPath(name), attempt.Mine,
+	answers, stop, err := signon.Callback(ctx, listener, oauth.CallbackPath(name), attempt.Mine,
 		"Signed in to "+name+". You can close this window.", "Start again with: "+shell.Join("junction", "login", name))
+	if err != nil {
+		return err
+	}
 	defer stop()
 	o.invite(ctx, where, attempt, answers)
 	select {

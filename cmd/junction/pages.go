@@ -10,14 +10,15 @@ import (
 
 	"junction/auth"
 	"junction/auth/authserver"
+	"junction/auth/oauth"
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/diagnose"
 	"junction/cmd/junction/packs"
 	"junction/cmd/junction/pages"
-	"junction/cmd/junction/prose"
 	"junction/proxy"
 	"junction/proxy/front"
-	"junction/upstream/oauth"
+	"junction/upstream/loopback"
+	"junction/upstream/prose"
 )
 
 // access returns how clients connect. Without public_url, the URL has the host that the request was
@@ -94,7 +95,7 @@ func (p *program) asSeen() *diagnose.Proxy {
 		users = p.signIn.Users
 	}
 	return &diagnose.Proxy{
-		Open: p.admin != nil && !loopback(p.admin.Addr()), Parts: p.health.States,
+		Open: p.admin != nil && !loopback.Address(p.admin.Addr().String()), Parts: p.health.States,
 		Replicas: p.memberList, Tried: &p.tried,
 		Server: p.server.Core, Set: &p.set, Providers: p.providers, File: p.file, Version: version(), Users: users,
 		Lacks: p.lacks, Callback: pages.CallbackPattern, Metrics: p.telemetry.Handler(),

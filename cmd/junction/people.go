@@ -5,10 +5,10 @@ import (
 	"errors"
 
 	"junction/auth"
+	"junction/auth/oauth"
 	"junction/policy"
 	"junction/proxy/scope"
 	"junction/upstream"
-	"junction/upstream/oauth"
 )
 
 // This file connects the parts of upstream sign-ins of users: the pages of the authorization

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"net"
-	"net/netip"
 	"net/url"
 	"time"
 
@@ -52,12 +51,6 @@ func (p *program) drain(stopping context.Context) (serving context.Context, end 
 		}
 	}()
 	return serving, end
-}
-
-// loopback reports whether only this machine can reach a listener.
-func loopback(a net.Addr) bool {
-	at, err := netip.ParseAddrPort(a.String())
-	return err == nil && at.Addr().Unmap().IsLoopback()
 }
 
 // adminHere returns the host and port of the admin listener for commands on this machine.

@@ -29,10 +29,10 @@ import (
 	"junction/cmd/junction/diagnose"
 	"junction/cmd/junction/health"
 	"junction/cmd/junction/pages"
-	"junction/cmd/junction/prose"
 	"junction/cmd/junction/record"
 	"junction/cmd/junction/replicas"
 	"junction/cmd/junction/screen"
+	"junction/cmd/junction/stored"
 	"junction/cmd/junction/telemetry"
 	"junction/cmd/junction/telemetry/otlp"
 	"junction/policy"
@@ -42,8 +42,8 @@ import (
 	"junction/proxy/scope"
 	"junction/upstream"
 	"junction/upstream/http1"
+	"junction/upstream/prose"
 	"junction/upstream/shell"
-	"junction/upstream/stored"
 )
 
 // options are the inputs of a program: the command line and the standard streams of the process.
@@ -106,6 +106,7 @@ func runProxy(ctx context.Context, o options) error {
 	}
 	defer p.close()
 	p.logMemory(limitErr)
+	p.logMissing()
 	defer runtime.KeepAlive(ballast())
 	return p.serve(ctx)
 }
@@ -252,23 +253,6 @@ func (p *program) apply(c *config.Config) {
 	p.config = c
 }
 
-// ownOrigins returns the origins of pages on the listener's own address, as browsers write them:
-// one for each loopback name of this machine, without the default port.
-func ownOrigins(listener net.Addr) []string {
-	host, port, err := net.SplitHostPort(listener.String())
-	if err != nil {
-		return nil
-	}
-	var list []string
-	for _, name := range []string{"localhost", "127.0.0.1", "::1", host} {
-		origin := "http://" + strings.TrimSuffix(net.JoinHostPort(name, port), ":80")
-		if !slices.Contains(list, origin) && config.Loopback(name) {
-			list = append(list, origin)
-		}
-	}
-	return list
-}
-
 // policy compiles the policies of the file. Without the key policies, every principal may use
 // everything.
 func (p *program) policy(c *config.Config) *policy.Policy {
@@ -297,10 +281,11 @@ func (p *program) serve(stopping context.Context) error {
 		ErrorLog:     slog.NewLogLogger(p.log.Handler(), slog.LevelDebug),
 	}}
 	seen := p.asSeen()
-	var err error
-	if seen.Page, err = p.statusPage(stopping, ctx); err != nil {
+	page, err := p.statusPage(stopping, ctx)
+	if err != nil {
 		return err
 	}
+	seen.Page = page.Register
 	admin := &http.Server{
 		Handler: p.guarded(seen.Handler(stopping)), ReadTimeout: limits.ReadTimeout, WriteTimeout: limits.WriteTimeout,
 		IdleTimeout:    idleTimeout,

@@ -14,20 +14,17 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/fsnotify/fsnotify"
 
 	"junction/cmd/junction/config"
-	"junction/cmd/junction/prose"
 	"junction/cmd/junction/record"
+	"junction/cmd/watch"
 	"junction/proxy"
 	"junction/proxy/pins"
 	"junction/upstream"
+	"junction/upstream/prose"
 )
-
-// settle is how long the file must be unchanged before it is read. Editors write in several steps.
-const settle = 100 * time.Millisecond
 
 // reloadLoop reloads the file after a change and on SIGHUP. A file with mistakes is logged and
 // otherwise ignored. It runs in one goroutine until ctx ends.
@@ -38,27 +35,30 @@ func (p *program) reloadLoop(ctx context.Context) error {
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
 	defer signal.Stop(hup)
-	var events chan fsnotify.Event
-	var missed chan error
-	watcher, err := fsnotify.NewWatcher()
+	// Writes to other files in the folder, such as a log, must not delay the reload. Other events of
+	// theirs may concern the target of our file, if it is a symbolic link.
+	file, pins := filepath.Base(p.file), filepath.Base(p.config.Pins)
+	var changed <-chan struct{}
+	files, err := watch.New(func(e fsnotify.Event, waiting bool) bool {
+		base := filepath.Base(e.Name)
+		return base == file || base == pins || !waiting && !e.Has(fsnotify.Write) && !e.Has(fsnotify.Chmod)
+	})
 	if err == nil {
-		defer watcher.Close()
-		// Watch the folder, since editors and Kubernetes replace the file.
-		if err = watcher.Add(filepath.Dir(p.file)); err == nil {
-			events, missed = watcher.Events, watcher.Errors
+		defer files.Close()
+		if err = files.Add(p.file); err == nil {
+			changed = files.Changed
 		}
 		if p.config.Pins != "" {
-			if err := watcher.Add(filepath.Dir(p.config.Pins)); err != nil {
+			if err := files.Add(p.config.Pins); err != nil {
 				p.log.Warn("changed pins are noticed on SIGHUP only", "error", err)
 			}
 		}
 	}
 	if err != nil {
 		p.log.Warn("a changed configuration is noticed on SIGHUP only", "error", err)
+		p.reload(false) // the file may have changed since it was loaded
+		p.repin()
 	}
-	// Check at once: the file may have changed between Load and the start of the watcher.
-	quiet := time.NewTimer(settle)
-	waiting := true // for the timer
 	for {
 		select {
 		case <-ctx.Done():
@@ -67,19 +67,7 @@ func (p *program) reloadLoop(ctx context.Context) error {
 			p.audit.Reopen()
 			p.reload(true)
 			p.repin()
-		case e := <-events:
-			// Writes to other files in the folder, such as a log, must not delay the reload. Other
-			// events of theirs may concern the target of our file, if it is a symbolic link.
-			if base := filepath.Base(e.Name); base == filepath.Base(p.file) || base == filepath.Base(p.config.Pins) ||
-				!waiting && !e.Has(fsnotify.Write) && !e.Has(fsnotify.Chmod) {
-				quiet.Reset(settle)
-				waiting = true
-			}
-		case <-missed: // events were lost; the watcher blocks until this is received
-			quiet.Reset(settle)
-			waiting = true
-		case <-quiet.C:
-			waiting = false
+		case <-changed:
 			p.reload(false)
 			p.repin()
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"junction/auth/authtest"
+	"junction/cmd/watch"
 	"junction/upstream/upstreamtest"
 )
 
@@ -139,7 +140,7 @@ func TestReloadBesideABusyFile(t *testing.T) {
 	go func() {
 		defer close(stopped)
 		defer busy.Close()
-		tick := time.NewTicker(settle / 10)
+		tick := time.NewTicker(watch.Settle / 10)
 		defer tick.Stop()
 		for {
 			select {

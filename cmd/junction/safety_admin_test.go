@@ -62,6 +62,40 @@ func TestSafety5PagesOfOthersReadNothing(t *testing.T) {
 	}
 }
 
+// TestAdminMethods: each path of the admin address answers the methods that it has, and names them for
+// another method.
+func TestAdminMethods(t *testing.T) {
+	_, url := upstreamtest.Start(t, upstreamtest.Script{Tools: fine("a")})
+	r := mustServe(t, "upstreams: { a: { url: "+url+" } }\n")
+	r.stderr.mustSay(t, "state=ready", 1)
+	for _, test := range []struct {
+		methods, path string
+		status        int
+		allow         string
+	}{
+		{"GET HEAD", "/", 200, ""},
+		{"GET HEAD", "/healthz", 200, ""},
+		{"GET HEAD", "/readyz", 200, ""},
+		{"GET HEAD", "/status", 200, ""},
+		{"GET HEAD", "/metrics", 200, ""},
+		{"GET HEAD", "/connect/a/callback", 400, ""},
+		{"POST DELETE FOO", "/healthz", 405, "GET, HEAD"},
+		{"POST OPTIONS", "/events", 405, "GET, HEAD"},
+		{"GET HEAD PUT", "/reconnect", 405, "POST"},
+		{"GET", "/signin", 405, "POST"},
+		{"GET POST FOO", "/none", 404, ""},
+		{"GET", "//healthz", 404, ""},
+		{"GET", "/healthz/", 404, ""},
+	} {
+		for method := range strings.FieldsSeq(test.methods) {
+			resp, text := mustRequest(t, method, "http://"+r.admin.Addr().String()+test.path, nil)
+			if allow := resp.Header.Get("Allow"); resp.StatusCode != test.status || allow != test.allow {
+				t.Errorf("%s %s: %d %q %.60q, want %d %q", method, test.path, resp.StatusCode, allow, text, test.status, test.allow)
+			}
+		}
+	}
+}
+
 // TestSafety9ProxiesThatNobodyNamed: behind a proxy that the file does not name all people have one
 // address, and one limit. check says so where there has to be a proxy, and nowhere else.
 func TestSafety9ProxiesThatNobodyNamed(t *testing.T) {

@@ -14,11 +14,11 @@ import (
 
 	"junction/auth"
 	"junction/auth/authserver"
+	"junction/auth/oauth"
 	"junction/auth/seal"
 	"junction/cmd/junction/config"
 	"junction/policy"
 	"junction/proxy/scope"
-	"junction/upstream/oauth"
 )
 
 // signIn is the authorization server and the upstream sign-ins of its users. It implements

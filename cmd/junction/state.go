@@ -15,7 +15,7 @@ import (
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/diagnose"
 	"junction/cmd/junction/runfile"
-	"junction/upstream/stored"
+	"junction/cmd/junction/stored"
 )
 
 // This file manages the state that outlives a process: the key that seals session ids, the stored

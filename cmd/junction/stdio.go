@@ -46,16 +46,8 @@ share the sign-in, which is kept in a file that only the user can read.`,
 				return err
 			}
 			if credential == nil && cli.CheckURL(address, true) == nil {
-				person, err := cli.SignOn(address, true, stderr)
-				if err != nil {
+				if credential, err = cli.PersonalToken(address, true, stderr); err != nil {
 					return err
-				}
-				credential = func(ctx context.Context, refused ...string) (string, error) {
-					token, err := person.Token(ctx, refused...)
-					if err != nil {
-						err = &transport.TokenError{Err: err}
-					}
-					return token, err
 				}
 			}
 			return bridge.Run(cmd.Context(), bridge.Options{

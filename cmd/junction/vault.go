@@ -13,11 +13,12 @@ import (
 	"sync"
 	"time"
 
+	"junction/auth/oauth"
 	"junction/auth/seal"
 	"junction/auth/store"
 	"junction/cmd/junction/config"
 	"junction/upstream"
-	"junction/upstream/oauth"
+	"junction/upstream/pace"
 )
 
 // vault holds the tokens of the upstreams that Junction signs in to: the operator's (auth.mode
@@ -54,7 +55,7 @@ func (p *program) openVault(c *config.Config) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	s, err := store.Open(ctx, store.Config{Driver: c.Storage.Driver, DSN: dsn, Keys: keys, Log: p.log,
-		Audited: func() { wake(p.events) }, Took: p.telemetry.Store})
+		Audited: func() { pace.Wake(p.events) }, Took: p.telemetry.Store})
 	if err != nil {
 		return fmt.Errorf("open the storage of sign-ins: %w", err)
 	}

@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"junction/cmd/junction/build"
+	"junction/cmd/build"
 	"junction/cmd/junction/cli"
 )
 

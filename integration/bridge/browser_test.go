@@ -7,19 +7,19 @@ import (
 	"time"
 
 	"junction/integration/harness"
-	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
 	"junction/upstream/upstreamtest"
 )
 
 // Steps that a person takes in a browser: the error -32042 of 2025-11-25, and elicitation by URL in
-// both eras (protocol.md §3.A row 10, §3.B row 8).
+// both eras.
 
 const signIn = `{"gate":"signed in"}`
 
 func TestProtocolT73UpstreamWantsABrowser(t *testing.T) {
-	harness.EachTransport(t, upstream.EraModern, upstream.EraLegacy, func(t *testing.T, p harness.Pair) {
+	harness.EachTransport(t, client.EraModern, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 		s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		c := j.Talk(t)
 		q := harness.Called("up__url", signIn)
@@ -70,7 +70,7 @@ func TestProtocolT73PromptsAndResources(t *testing.T) {
 				return m.Error == nil && strings.Contains(string(m.Result), `\"executions\":`)
 			}
 			var m jsonrpc.Message
-			if p.Client == upstream.EraLegacy && p.Upstream == upstream.EraLegacy {
+			if p.Client == client.EraLegacy && p.Upstream == client.EraLegacy {
 				harness.WantCode(t, c.Begin(t, q).Answer(t), -32042)
 				s.OpenGate(t, "signed in")
 				// the process may see the gate a moment late
@@ -95,7 +95,7 @@ func TestProtocolT73PromptsAndResources(t *testing.T) {
 }
 
 func TestProtocolT73PersonDeclines(t *testing.T) {
-	harness.EachTransport(t, upstream.EraModern, upstream.EraLegacy, func(t *testing.T, p harness.Pair) {
+	harness.EachTransport(t, client.EraModern, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 		s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		c := j.Talk(t)
 		q := harness.Called("up__url", signIn)
@@ -122,15 +122,15 @@ func TestProtocolT73WithoutTheCapability(t *testing.T) {
 			switch {
 			case m.Error != nil && m.Error.Code == -32042:
 				t.Errorf("a client that cannot open a page got %s", m.Append(nil))
-			case p.Client == upstream.EraModern &&
-				(always && p.Upstream == upstream.EraLegacy || !always && p.Upstream == upstream.EraModern):
+			case p.Client == client.EraModern &&
+				(always && p.Upstream == client.EraLegacy || !always && p.Upstream == client.EraModern):
 				if harness.WantCode(t, m, -32021); a.Status != 400 {
 					t.Errorf("status %d, want 400", a.Status)
 				}
 				if m.Error != nil {
 					harness.WantJSON(t, "data", m.Error.Data, `{"requiredCapabilities":{"elicitation":{"url":{}}}}`)
 				}
-			case p.Client == upstream.EraLegacy && always && p.Upstream == upstream.EraLegacy:
+			case p.Client == client.EraLegacy && always && p.Upstream == client.EraLegacy:
 				if got := string(m.Result); harness.Member(m.Result, "isError") != "true" ||
 					!strings.Contains(got, "https://example.com/e-1") {
 					t.Errorf("got %s, want an error of the tool's that says what to do", m.Append(nil))
@@ -141,7 +141,7 @@ func TestProtocolT73WithoutTheCapability(t *testing.T) {
 }
 
 func TestProtocolT73PassesBetweenLegacyPeers(t *testing.T) {
-	harness.EachTransport(t, upstream.EraLegacy, upstream.EraLegacy, func(t *testing.T, p harness.Pair) {
+	harness.EachTransport(t, client.EraLegacy, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 		s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		c := j.Talk(t)
 		m := c.Call(t, "up__url", signIn)
@@ -173,7 +173,7 @@ func TestProtocolT73PassesBetweenLegacyPeers(t *testing.T) {
 // TestProtocolT73ModernUpstreamWantsABrowser is the other way: a modern server's question by URL
 // becomes one of 2025-11-25, with an id of ours, and the client hears when the server asks no more.
 func TestProtocolT73ModernUpstreamWantsABrowser(t *testing.T) {
-	harness.EachTransport(t, upstream.EraLegacy, upstream.EraModern, func(t *testing.T, p harness.Pair) {
+	harness.EachTransport(t, client.EraLegacy, client.EraModern, func(t *testing.T, p harness.Pair) {
 		s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		c := j.Talk(t)
 		a := c.Begin(t, harness.Called("up__url", signIn))
@@ -210,7 +210,7 @@ func TestProtocolT73ModernUpstreamWantsABrowser(t *testing.T) {
 // TestProtocolT73CompletionReachesTheOneWhoWasAsked is 2025-11-25, client/elicitation: the
 // notification goes to the client that was asked, and to no other.
 func TestProtocolT73CompletionReachesTheOneWhoWasAsked(t *testing.T) {
-	harness.EachTransport(t, upstream.EraLegacy, upstream.EraLegacy, func(t *testing.T, p harness.Pair) {
+	harness.EachTransport(t, client.EraLegacy, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 		s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		one, two := j.Talk(t), j.Talk(t)
 		heard, silent := one.Get(t), two.Get(t)
@@ -234,7 +234,7 @@ func TestProtocolT73CompletionReachesTheOneWhoWasAsked(t *testing.T) {
 // TestProtocolRow8PageForAnOlderClient has a modern server want a page to be opened for a client
 // whose version has no such thing.
 func TestProtocolRow8PageForAnOlderClient(t *testing.T) {
-	harness.EachTransport(t, upstream.EraLegacy, upstream.EraModern, func(t *testing.T, p harness.Pair) {
+	harness.EachTransport(t, client.EraLegacy, client.EraModern, func(t *testing.T, p harness.Pair) {
 		_, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		c := harness.TalkAs(t, j.URL, p.Client, "2025-06-18", `{"elicitation":{"url":{}}}`)
 		m, asked := c.Converse(t, harness.Called("up__url", signIn), harness.AnswersTo)

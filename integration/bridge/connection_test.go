@@ -10,6 +10,7 @@ import (
 
 	"junction/integration/harness"
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/raw"
 	"junction/upstream/upstreamtest"
 )
@@ -27,7 +28,7 @@ var changing = harness.Definitions("settools", "whoami", "ask")
 // called. So do servers with dynamic toolsets, or with a login.
 func TestForeignToolsOfACall(t *testing.T) {
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
-		if p.Client == upstream.EraModern && p.Transport == "stdio" {
+		if p.Client == client.EraModern && p.Transport == "stdio" {
 			harness.InMemory(t, ownServers)
 		}
 		s := p.Serve(t, upstreamtest.Script{Tools: changing})
@@ -111,7 +112,7 @@ func TestForeignOneConnection(t *testing.T) {
 				harness.AnswersTo)
 			if can := strings.Contains(capabilities, "elicitation"); can && (len(asked) != 1 || m.Error != nil) {
 				t.Errorf("%s: asked %d times, then %s; want once and a result", capabilities, len(asked), m.Append(nil))
-			} else if !can && p.Upstream == upstream.EraLegacy &&
+			} else if !can && p.Upstream == client.EraLegacy &&
 				(len(asked) > 0 || !strings.Contains(harness.AnswersOf(t, m), `"code":-32602`)) {
 				t.Errorf("%s: asked %d times, then %s; want an error for the server", capabilities, len(asked), m.Append(nil))
 			}
@@ -130,14 +131,14 @@ func TestForeignOneConnection(t *testing.T) {
 // TestForeignTenServersAreTenProcesses: however many clients of however many kinds there are, each
 // command runs once.
 func TestForeignTenServersAreTenProcesses(t *testing.T) {
-	for _, client := range harness.Eras {
-		harness.RunPair(t, client, "", "stdio", func(t *testing.T, p harness.Pair) {
+	for _, clientEra := range harness.Eras {
+		harness.RunPair(t, clientEra, "", "stdio", func(t *testing.T, p harness.Pair) {
 			servers, configs := map[string]*harness.Served{}, map[string]upstream.Config{}
 			var names []string
 			for i := range 10 {
 				up := p
-				if up.Upstream = upstream.EraLegacy; i%3 == 1 {
-					up.Upstream = upstream.EraModern
+				if up.Upstream = client.EraLegacy; i%3 == 1 {
+					up.Upstream = client.EraModern
 				}
 				script := upstreamtest.Script{}
 				if i%3 == 2 {
@@ -151,7 +152,7 @@ func TestForeignTenServersAreTenProcesses(t *testing.T) {
 			j := harness.Start(t, p, harness.Setup{Upstreams: configs})
 			j.Offers(t, names...)
 			for _, capabilities := range kindsOfClient {
-				c := harness.TalkAs(t, j.URL, client, "2025-11-25", capabilities)
+				c := harness.TalkAs(t, j.URL, clientEra, "2025-11-25", capabilities)
 				for _, name := range names {
 					c.Succeed(t, name+"__echo", `{}`)
 				}
@@ -174,16 +175,16 @@ func TestForeignTenServersAreTenProcesses(t *testing.T) {
 // TestForeignExactQuestions: with questions: exact each client sees what the server offers to a
 // client of its capabilities.
 func TestForeignExactQuestions(t *testing.T) {
-	for _, client := range harness.Eras {
-		harness.RunPair(t, client, upstream.EraLegacy, "stdio", func(t *testing.T, p harness.Pair) {
-			if client == upstream.EraModern {
+	for _, clientEra := range harness.Eras {
+		harness.RunPair(t, clientEra, client.EraLegacy, "stdio", func(t *testing.T, p harness.Pair) {
+			if clientEra == client.EraModern {
 				harness.InMemory(t, "each process learns the lists for a kind of client from its own connection")
 			}
 			config := upstream.Config{Command: published(t, "server-everything"), Questions: upstream.QuestionsExact}
 			j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": config}})
 			j.Offers(t, "up")
-			all := harness.TalkAs(t, j.URL, client, "2025-11-25", `{"roots":{},"sampling":{},"elicitation":{}}`)
-			none := harness.TalkAs(t, j.URL, client, "2025-11-25", `{}`)
+			all := harness.TalkAs(t, j.URL, clientEra, "2025-11-25", `{"roots":{},"sampling":{},"elicitation":{}}`)
+			none := harness.TalkAs(t, j.URL, clientEra, "2025-11-25", `{}`)
 			for _, c := range []*harness.Talker{all, none} {
 				c.Succeed(t, "up__echo", `{"message":"x"}`) // its connection is there
 			}
@@ -210,14 +211,14 @@ func TestForeignExactQuestions(t *testing.T) {
 // TestForeignMemoryOfFiveClients: five kinds of client write into one graph of the published memory
 // server, and each reads what all have written.
 func TestForeignMemoryOfFiveClients(t *testing.T) {
-	for _, client := range harness.Eras {
-		harness.RunPair(t, client, upstream.EraLegacy, "stdio", func(t *testing.T, p harness.Pair) {
+	for _, clientEra := range harness.Eras {
+		harness.RunPair(t, clientEra, client.EraLegacy, "stdio", func(t *testing.T, p harness.Pair) {
 			config := upstream.Config{Command: published(t, "server-memory"),
 				Env: map[string]string{"MEMORY_FILE_PATH": filepath.Join(t.TempDir(), "graph.jsonl")}}
 			j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"memory": config}})
 			j.Offers(t, "memory")
 			for i, capabilities := range kindsOfClient {
-				c := harness.TalkAs(t, j.URL, client, "2025-11-25", capabilities)
+				c := harness.TalkAs(t, j.URL, clientEra, "2025-11-25", capabilities)
 				c.Succeed(t, "memory__create_entities",
 					fmt.Sprintf(`{"entities":[{"name":"client %d","entityType":"client","observations":[]}]}`, i))
 				graph := harness.Member(c.Succeed(t, "memory__read_graph", `{}`), "structuredContent", "entities")
@@ -243,10 +244,10 @@ func published(t testing.TB, server string) []string {
 // one user is listed for that user alone, and goes with the process.
 func TestForeignToolsOfOnePrincipal(t *testing.T) {
 	guard, keys := harness.Keyring(t, "one", "two")
-	for _, client := range harness.Eras {
+	for _, clientEra := range harness.Eras {
 		for _, up := range harness.Eras {
-			harness.RunPair(t, client, up, "stdio", func(t *testing.T, p harness.Pair) {
-				if client == upstream.EraModern {
+			harness.RunPair(t, clientEra, up, "stdio", func(t *testing.T, p harness.Pair) {
+				if clientEra == client.EraModern {
 					harness.InMemory(t, ownServers)
 				}
 				s := p.Serve(t, upstreamtest.Script{Tools: changing})

@@ -11,11 +11,12 @@ import (
 
 	"junction/integration/harness"
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/upstreamtest"
 )
 
-// The assertions of protocol.md §6.3, and those of §6.4 about cancelling: how calls are passed on.
+// How calls are forwarded: arguments, results, headers, progress and time limits.
 
 func TestProtocolT42ArgumentsKeepTheirValues(t *testing.T) {
 	const arguments = `{"big":9007199254740993,"bigger":123456789012345678901234567890,"float":1.0,"exp":1E+2,"neg":-0,` +
@@ -35,7 +36,7 @@ func TestProtocolT43ResultsAreKept(t *testing.T) {
 		_, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		c := j.Talk(t)
 		for _, structured := range []string{`null`, `[1,{"a":1.0}]`, `9007199254740993`, `{}`, `"s"`} {
-			if p.Client == upstream.EraLegacy && p.Upstream == upstream.EraModern && structured != `{}` {
+			if p.Client == client.EraLegacy && p.Upstream == client.EraModern && structured != `{}` {
 				continue // such a client does not know it: TestProtocolT88
 			}
 			want := `"content":[{"type":"hologram","x":{"y":[]}},{"type":"text","text":"ü\u2028",` +
@@ -50,10 +51,10 @@ func TestProtocolT43ResultsAreKept(t *testing.T) {
 			// What a modern client is owed, and the upstream did not say, is added; nothing else
 			// changes.
 			result = string(c.Succeed(t, "up__echo", `{"result":{`+want+`}}`))
-			if !strings.HasPrefix(result, `{`+want) || p.Client == upstream.EraLegacy && result != `{`+want+`}` {
+			if !strings.HasPrefix(result, `{`+want) || p.Client == client.EraLegacy && result != `{`+want+`}` {
 				t.Errorf("result = %s\nwant     {%s}", result, want)
 			}
-			if p.Client == upstream.EraModern && harness.Text(t, []byte(result), "resultType") != "complete" {
+			if p.Client == client.EraModern && harness.Text(t, []byte(result), "resultType") != "complete" {
 				t.Errorf("resultType is missing in %s", result)
 			}
 		}
@@ -82,8 +83,8 @@ func TestProtocolT44MetaReachesTheUpstream(t *testing.T) {
 // eachClient runs f for clients of both eras before a modern upstream over HTTP.
 func eachClient(t *testing.T, f func(*testing.T, harness.Pair)) {
 	t.Helper()
-	for _, client := range harness.Eras {
-		harness.RunPair(t, client, upstream.EraModern, "http", f)
+	for _, clientEra := range harness.Eras {
+		harness.RunPair(t, clientEra, client.EraModern, "http", f)
 	}
 }
 
@@ -140,7 +141,7 @@ func TestProtocolT46ParamHeaders(t *testing.T) {
 			t.Run(test.arguments, func(t *testing.T) {
 				s, j := harness.Over(t, p, upstreamtest.Script{Tools: []json.RawMessage{region(test.kind)}}, nil)
 				q := harness.Called("up__tool", test.arguments)
-				if test.header != "" && p.Client == upstream.EraModern {
+				if test.header != "" && p.Client == client.EraModern {
 					q.Header = http.Header{"Mcp-Param-Region": {test.header}}
 				}
 				if m := j.Talk(t).Begin(t, q).Answer(t); m.Error != nil {
@@ -157,7 +158,7 @@ func TestProtocolT46ParamHeaders(t *testing.T) {
 
 func TestProtocolT47FalseParamHeaderIsRefused(t *testing.T) {
 	for _, up := range harness.Eras { // the check is our own, whatever the upstream speaks
-		harness.EachTransport(t, upstream.EraModern, up, func(t *testing.T, p harness.Pair) {
+		harness.EachTransport(t, client.EraModern, up, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{Tools: []json.RawMessage{region("string")}}, nil)
 			c := j.Talk(t)
 			for what, header := range map[string]http.Header{
@@ -184,7 +185,7 @@ func TestProtocolT47FalseParamHeaderIsRefused(t *testing.T) {
 }
 
 func TestProtocolT48UnknownParamHeaderIsForwarded(t *testing.T) {
-	p := harness.Pair{Client: upstream.EraModern, Upstream: upstream.EraModern, Transport: "http"}
+	p := harness.Pair{Client: client.EraModern, Upstream: client.EraModern, Transport: "http"}
 	s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 	q := harness.Called("up__echo", `{}`)
 	q.Header = http.Header{"Mcp-Param-Foo": {"bar"}}
@@ -332,7 +333,7 @@ func TestProtocolT53LateProgressIsDropped(t *testing.T) {
 // ago, while another call of the same client, which gave the same token, is in progress.
 func TestProtocolT53ProgressOfACallThatIsOver(t *testing.T) {
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
-		if p.Client == upstream.EraModern {
+		if p.Client == client.EraModern {
 			harness.InMemory(t, "two processes may give two calls of a modern client the same progress token")
 		}
 		s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
@@ -347,7 +348,7 @@ func TestProtocolT53ProgressOfACallThatIsOver(t *testing.T) {
 			t.Fatal("the upstream got no token")
 		}
 		for _, on := range []string{"call", "get"} {
-			if on == "get" && p.Upstream == upstream.EraModern {
+			if on == "get" && p.Upstream == client.EraModern {
 				continue // it has no stream beside
 			}
 			for _, late := range []string{token, `"t"`, `"nobody's"`, `null`} {
@@ -390,7 +391,7 @@ func TestProtocolT54EqualIdsDoNotMix(t *testing.T) {
 func cancelled(t *testing.T, s *harness.Served, p harness.Pair, call upstreamtest.Record) {
 	t.Helper()
 	harness.Await(t, s.Journal, "cancellation", func(r upstreamtest.Record) bool {
-		if p.Upstream == upstream.EraModern && p.Transport == "http" {
+		if p.Upstream == client.EraModern && p.Transport == "http" {
 			return r.Verb == "CLOSE" && r.Message.ID == call.Message.ID
 		}
 		return r.Message.Method == "notifications/cancelled" &&
@@ -406,7 +407,7 @@ func TestProtocolT55HungUpstream(t *testing.T) {
 			})
 		c := j.Talk(t)
 		c.Succeed(t, "up__echo", `{}`) // the connection of its calls is there
-		harness.WantOwnError(t, c.Call(t, "up__hang", `{}`), "up", upstream.KindTimeout)
+		harness.WantOwnError(t, c.Call(t, "up__hang", `{}`), "up", client.KindTimeout)
 		cancelled(t, s, p, harness.CallsOf(t, s.Journal, 2)[1])
 		c.Succeed(t, "up__echo", `{}`)
 	})
@@ -422,7 +423,7 @@ func TestProtocolT56EndlessProgress(t *testing.T) {
 			q := harness.Called("up__progress", `{"n":1000000,"ms":20}`)
 			q.Meta = `"progressToken":1`
 			notes, m := j.Talk(t).Begin(t, q).All(t)
-			harness.WantOwnError(t, m, "up", upstream.KindTimeout)
+			harness.WantOwnError(t, m, "up", client.KindTimeout)
 			if len(notes) == 0 {
 				return true // nothing was shown
 			}
@@ -442,7 +443,7 @@ func TestProtocolT56ProgressResetsTheTimeout(t *testing.T) {
 			q.Meta = `"progressToken":1`
 			_, m := j.Talk(t).Begin(t, q).All(t)
 			if m.Error != nil {
-				harness.WantOwnError(t, m, "up", upstream.KindTimeout)
+				harness.WantOwnError(t, m, "up", client.KindTimeout)
 			}
 			return m.Error != nil
 		})

@@ -8,16 +8,17 @@ import (
 	"junction/integration/harness"
 	"junction/proxy"
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/raw"
 	"junction/upstream/upstreamtest"
 )
 
-// Questions that belong to nobody, or could belong to two (protocol.md §3.D): the upstream is
-// refused, and no person sees anything.
+// Server requests that belong to no call, or could belong to two: Junction rejects them, and no user
+// sees them.
 
 func TestProtocolT78NeverAnotherCallersScreen(t *testing.T) {
-	for _, client := range harness.Eras {
-		harness.EachTransport(t, client, upstream.EraLegacy, func(t *testing.T, p harness.Pair) {
+	for _, clientEra := range harness.Eras {
+		harness.EachTransport(t, clientEra, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 			one, two := j.Talk(t), j.Talk(t)
 			before := one.Begin(t, harness.Called("up__gate", `{"gate":"g"}`))
@@ -70,8 +71,8 @@ func TestProtocolT78NeverAnotherCallersScreen(t *testing.T) {
 // TestProtocolT78QuestionOfOnlyOneOfTwo has the second caller unable to be asked: that it cannot be
 // asked does not make a question the first one's. Capabilities differ, and so do the connections.
 func TestProtocolT78QuestionOfOnlyOneOfTwo(t *testing.T) {
-	for _, client := range harness.Eras {
-		harness.EachTransport(t, client, upstream.EraLegacy, func(t *testing.T, p harness.Pair) {
+	for _, clientEra := range harness.Eras {
+		harness.EachTransport(t, clientEra, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{}, harness.Exactly)
 			dumb := harness.TalkAs(t, j.URL, p.Client, "2025-11-25", `{}`)
 			waiting := dumb.Begin(t, harness.Called("up__gate", `{"gate":"g"}`))
@@ -89,12 +90,12 @@ func TestProtocolT78QuestionOfOnlyOneOfTwo(t *testing.T) {
 }
 
 func TestProtocolT79QuestionWithoutCall(t *testing.T) {
-	for _, client := range harness.Eras {
-		harness.EachTransport(t, client, upstream.EraLegacy, func(t *testing.T, p harness.Pair) {
+	for _, clientEra := range harness.Eras {
+		harness.EachTransport(t, clientEra, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 			c := j.Talk(t)
 			var stream *harness.Answering
-			if p.Client == upstream.EraLegacy {
+			if p.Client == client.EraLegacy {
 				stream = c.Get(t)
 			} else {
 				stream, _ = harness.Subscribe(t, c, `"L"`, `{"toolsListChanged":true}`)
@@ -124,7 +125,7 @@ func TestProtocolT79QuestionWithoutCall(t *testing.T) {
 // handshake: it gets an error, and is read all the same.
 func TestProtocolT79QuestionDuringAList(t *testing.T) {
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
-		if p.Upstream == upstream.EraModern {
+		if p.Upstream == client.EraModern {
 			t.Skip("a modern server that wants input for tools/list gives no list: there is nothing to be had from it")
 		}
 		s := p.Serve(t, upstreamtest.Script{AsksRoots: true, Tools: harness.Definitions("echo"),
@@ -147,15 +148,15 @@ func TestProtocolT80PingsAreAnsweredByTheProxy(t *testing.T) {
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		c := j.Talk(t)
-		if p.Client == upstream.EraLegacy {
+		if p.Client == client.EraLegacy {
 			if got := string(c.Must(t, "ping", ``)); got != `{}` {
 				t.Errorf("ping of the client was answered %s", got)
 			}
-			if len(s.RequestsOf(t, "ping", 0)) > 0 && p.Upstream == upstream.EraModern {
+			if len(s.RequestsOf(t, "ping", 0)) > 0 && p.Upstream == client.EraModern {
 				t.Error("the ping of a client was passed on")
 			}
 		}
-		if p.Upstream == upstream.EraModern {
+		if p.Upstream == client.EraModern {
 			return // such a server sends none
 		}
 		s.Listened(t, p)
@@ -173,8 +174,8 @@ func TestProtocolT80PingsAreAnsweredByTheProxy(t *testing.T) {
 // TestProtocolT79ManyQuestions holds that an upstream which asks without end harms nobody but its
 // own call.
 func TestProtocolT79ManyQuestions(t *testing.T) {
-	for _, client := range harness.Eras {
-		harness.EachTransport(t, client, upstream.EraLegacy, func(t *testing.T, p harness.Pair) {
+	for _, clientEra := range harness.Eras {
+		harness.EachTransport(t, clientEra, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 			s := p.Serve(t, upstreamtest.Script{})
 			j := harness.Start(t, p,
 				harness.Setup{Upstreams: map[string]upstream.Config{"up": harness.Exact(s.Config)}, Limits: proxy.Limits{}})

@@ -12,6 +12,7 @@ import (
 
 	"junction/integration/harness"
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/raw"
 )
 
@@ -41,12 +42,12 @@ func TestPackAsksTheModel(t *testing.T) {
 	}
 	command := []string{harness.PackBinary(t), "serve", dir}
 	j := harness.Start(t, harness.Pair{}, harness.Setup{Upstreams: map[string]upstream.Config{
-		"modern": {Command: command}, "legacy": {Command: command, Era: upstream.EraLegacy}}})
+		"modern": {Command: command}, "legacy": {Command: command, Era: client.EraLegacy}}})
 	j.Offers(t, "modern", "legacy")
-	for _, client := range []upstream.Era{upstream.EraLegacy, upstream.EraModern} {
+	for _, clientEra := range []client.Era{client.EraLegacy, client.EraModern} {
 		for _, server := range []string{"legacy", "modern"} {
-			t.Run(string(client)+" client "+server+" pack", func(t *testing.T) {
-				able := harness.TalkAs(t, j.URL, client, "2025-11-25", `{"sampling":{}}`)
+			t.Run(string(clientEra)+" client "+server+" pack", func(t *testing.T) {
+				able := harness.TalkAs(t, j.URL, clientEra, "2025-11-25", `{"sampling":{}}`)
 				ask := func(answers ...string) (result string, asked []harness.ServerRequest) {
 					n := 0
 					m, asked := able.Converse(t, harness.Called(server+"__classify", `{"text":"{{text}} Roses"}`),
@@ -81,7 +82,7 @@ func TestPackAsksTheModel(t *testing.T) {
 				if !strings.Contains(string(m.Result), `"text":"Review this: my {{text}}"`) {
 					t.Errorf("the prompt is %s", m.Append(nil))
 				}
-				unable := harness.TalkAs(t, j.URL, client, "2025-11-25", `{}`)
+				unable := harness.TalkAs(t, j.URL, clientEra, "2025-11-25", `{}`)
 				m = unable.Begin(t, harness.Called(server+"__classify", `{"text":"x"}`)).Answer(t)
 				if got := string(m.Append(nil)); strings.Contains(got, "structuredContent") || !strings.Contains(got, "sampling") {
 					t.Errorf("a client without sampling got %s", got)

@@ -7,12 +7,12 @@ import (
 
 	"junction/integration/harness"
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/raw"
 	"junction/upstream/upstreamtest"
 )
 
-// What happens to a call of a modern client while it waits in a legacy upstream for an answer:
-// protocol.md §3.A rows 17, 18 and 26.
+// What happens to a call of a modern client while it waits in a legacy upstream for an answer.
 
 // parkedCall makes a call that asks, and returns the query that comes back with the answer.
 func parkedCall(t *testing.T, c *harness.Talker, q harness.Query) (retry harness.Query) {
@@ -28,7 +28,7 @@ func parkedCall(t *testing.T, c *harness.Talker, q harness.Query) (retry harness
 }
 
 func TestProtocolRow17ProgressGoesToTheRequestThatWaits(t *testing.T) {
-	harness.EachTransport(t, upstream.EraModern, upstream.EraLegacy, func(t *testing.T, p harness.Pair) {
+	harness.EachTransport(t, client.EraModern, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 		_, j := harness.Over(t, p, upstreamtest.Script{}, harness.Exactly)
 		c := j.Talk(t)
 		q := harness.Called("up__ask",
@@ -64,7 +64,7 @@ func TestProtocolRow17ProgressGoesToTheRequestThatWaits(t *testing.T) {
 }
 
 func TestProtocolRow18ClientLeavesWhileItWaits(t *testing.T) {
-	harness.EachTransport(t, upstream.EraModern, upstream.EraLegacy, func(t *testing.T, p harness.Pair) {
+	harness.EachTransport(t, client.EraModern, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 		s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		c := j.Talk(t)
 		retry := parkedCall(t, c,
@@ -84,7 +84,7 @@ func TestProtocolRow18ClientLeavesWhileItWaits(t *testing.T) {
 // again.
 func TestProtocolRow26UpstreamDies(t *testing.T) {
 	for _, wire := range []string{"stdio", "sse"} {
-		harness.RunPair(t, upstream.EraModern, upstream.EraLegacy, wire, func(t *testing.T, p harness.Pair) {
+		harness.RunPair(t, client.EraModern, client.EraLegacy, wire, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 			c := j.Talk(t)
 			retry := parkedCall(t, c,
@@ -115,7 +115,7 @@ func TestProtocolRow26UpstreamDies(t *testing.T) {
 
 // TestProtocolRow26SessionGone is the same over HTTP, where it is the session that ends.
 func TestProtocolRow26SessionGone(t *testing.T) {
-	p := harness.Pair{Client: upstream.EraModern, Upstream: upstream.EraLegacy, Transport: "http"}
+	p := harness.Pair{Client: client.EraModern, Upstream: client.EraLegacy, Transport: "http"}
 	url := ""
 	s := upstreamtest.New(upstreamtest.Script{Era: "legacy"})
 	t.Cleanup(s.Close)
@@ -142,7 +142,7 @@ func TestProtocolRow26SessionGone(t *testing.T) {
 // the upstream, and the call still waits for the right one.
 func TestProtocolT68MalformedAnswers(t *testing.T) {
 	// to a modern upstream it is to say what an answer is
-	harness.EachTransport(t, upstream.EraModern, upstream.EraLegacy, func(t *testing.T, p harness.Pair) {
+	harness.EachTransport(t, client.EraModern, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 		s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		c := j.Talk(t)
 		q := harness.Asking(harness.AskForm)
@@ -179,7 +179,7 @@ func TestProtocolT69ClientWithoutStream(t *testing.T) {
 		a := j.Talk(t).Begin(t, q)
 		m := a.Answer(t)
 		switch {
-		case p.Client == upstream.EraModern:
+		case p.Client == client.EraModern:
 			if a.Status == 200 {
 				harness.Requested(t, m) // which needs no stream
 			}

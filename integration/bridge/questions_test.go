@@ -11,14 +11,15 @@ import (
 	"junction/integration/harness"
 	"junction/proxy"
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
 	"junction/upstream/upstreamtest"
 )
 
-// The assertions of protocol.md §6.4 about what an upstream asks the person at the client, in every
-// pair of eras. That the state of a question is nobody else's is in state_test.go, and what
-// upstreams ask in the middle of nowhere in misplaced_test.go.
+// Questions of an upstream to the user of the client, in each pair of eras. state_test.go tests that
+// the state of a question is bound to its call, and misplaced_test.go tests server requests that
+// belong to no call.
 
 // wantQuestions compares what a client was asked, but for the name of the upstream in front of the
 // message.
@@ -48,7 +49,7 @@ func TestProtocolT69QuestionsAreAnswered(t *testing.T) {
 			`}],"executions":1}`; got != want {
 			t.Errorf("result = %s\nwant     %s", got, want)
 		}
-		if n := len(harness.CallsOf(t, s.Journal, 1)); p.Upstream == upstream.EraLegacy && n != 1 {
+		if n := len(harness.CallsOf(t, s.Journal, 1)); p.Upstream == client.EraLegacy && n != 1 {
 			t.Errorf("the legacy upstream was called %d times, want once: the call waits for the answer", n)
 		}
 	})
@@ -57,8 +58,8 @@ func TestProtocolT69QuestionsAreAnswered(t *testing.T) {
 // TestProtocolT69QuestionOnTheListeningStream is what some legacy servers do over HTTP: they ask on
 // the GET stream in the middle of a call.
 func TestProtocolT69QuestionOnTheListeningStream(t *testing.T) {
-	for _, client := range harness.Eras {
-		harness.RunPair(t, client, upstream.EraLegacy, "http", func(t *testing.T, p harness.Pair) {
+	for _, clientEra := range harness.Eras {
+		harness.RunPair(t, clientEra, client.EraLegacy, "http", func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 			c := j.Talk(t)
 			c.Succeed(t, "up__echo", `{}`) // the connection of this client's calls is there
@@ -97,7 +98,7 @@ func TestProtocolT69PromptsAndResourcesAsk(t *testing.T) {
 
 func TestProtocolT67RoundsBetweenModernPeers(t *testing.T) {
 	const form2 = `{"key":"k é","method":"elicitation/create","params":{"message":"2"}}`
-	harness.EachTransport(t, upstream.EraModern, upstream.EraModern, func(t *testing.T, p harness.Pair) {
+	harness.EachTransport(t, client.EraModern, client.EraModern, func(t *testing.T, p harness.Pair) {
 		for _, test := range []struct {
 			arguments string
 			keys      [][]string
@@ -168,7 +169,7 @@ func TestProtocolT70OnlyWhoCanBeAskedIsAsked(t *testing.T) {
 		}
 		never := func(q harness.ServerRequest) string { t.Errorf("the client was asked %s", q.Method); return "" }
 		m, _ := dumb.Converse(t, harness.Asking(harness.AskForm), never)
-		if p.Upstream == upstream.EraLegacy {
+		if p.Upstream == client.EraLegacy {
 			if got := harness.Member(m.Result, "content"); !strings.Contains(got, "cannot be asked") {
 				t.Errorf("got %s, want what the upstream does instead", m.Append(nil))
 			}
@@ -178,7 +179,7 @@ func TestProtocolT70OnlyWhoCanBeAskedIsAsked(t *testing.T) {
 
 		m, _ = dumb.Converse(t, harness.Called("up__ask", `{"always":true,"questions":[`+harness.AskForm+`]}`), never)
 		switch {
-		case p.Upstream == upstream.EraLegacy:
+		case p.Upstream == client.EraLegacy:
 			if got := harness.AnswersOf(t, m); !strings.Contains(got, `"error":{"code":-326`) {
 				t.Errorf("the upstream that asks all the same was answered %s, want an error", got)
 			}
@@ -215,8 +216,8 @@ func TestProtocolT70PartsOfACapability(t *testing.T) {
 			if len(asked) > 0 {
 				t.Errorf("a client with %s was asked %s", row.capabilities, row.question)
 			}
-			if p.Upstream == upstream.EraLegacy && !strings.Contains(harness.AnswersOf(t, m), `"error":{"code":-326`) ||
-				p.Upstream == upstream.EraModern && m.Error == nil && harness.Member(m.Result, "isError") != "true" {
+			if p.Upstream == client.EraLegacy && !strings.Contains(harness.AnswersOf(t, m), `"error":{"code":-326`) ||
+				p.Upstream == client.EraModern && m.Error == nil && harness.Member(m.Result, "isError") != "true" {
 				t.Errorf("%s of a client with %s ended in %s, want an error", row.question, row.capabilities, m.Append(nil))
 			}
 		}
@@ -224,7 +225,7 @@ func TestProtocolT70PartsOfACapability(t *testing.T) {
 }
 
 func TestProtocolT70MissingCapabilityIsStatus400(t *testing.T) {
-	harness.EachTransport(t, upstream.EraModern, upstream.EraModern, func(t *testing.T, p harness.Pair) {
+	harness.EachTransport(t, client.EraModern, client.EraModern, func(t *testing.T, p harness.Pair) {
 		_, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		a := harness.TalkAs(t, j.URL, p.Client, "", `{}`).Begin(t, harness.Asking(harness.AskSampling))
 		harness.WantCode(t, a.Answer(t), -32021)
@@ -257,12 +258,12 @@ func TestProtocolT71OneQuestionAfterTheOther(t *testing.T) {
 		}
 		ids := map[jsonrpc.ID]bool{}
 		for _, q := range asked {
-			if ids[q.ID] && p.Client == upstream.EraLegacy {
+			if ids[q.ID] && p.Client == client.EraLegacy {
 				t.Errorf("the id %s was used for two questions", q.ID)
 			}
 			ids[q.ID] = true
 		}
-		if p.Upstream == upstream.EraLegacy && len(harness.CallsOf(t, s.Journal, 1)) != 1 {
+		if p.Upstream == client.EraLegacy && len(harness.CallsOf(t, s.Journal, 1)) != 1 {
 			t.Error("the legacy upstream was called more than once")
 		}
 	})
@@ -279,7 +280,7 @@ func TestProtocolT71SeveralQuestionsAtOnce(t *testing.T) {
 		for _, q := range asked {
 			methods[q.Method] = true
 		}
-		if len(asked) != 3 && p.Upstream == upstream.EraModern || len(methods) != 3 {
+		if len(asked) != 3 && p.Upstream == client.EraModern || len(methods) != 3 {
 			t.Errorf("the client was asked %d questions, want three", len(asked))
 		}
 		if got, want := harness.AnswersOf(t, m), `[{`+harness.Accepted+`},{`+harness.Sampled+`},{`+harness.Rooted+
@@ -293,7 +294,7 @@ func TestProtocolT71SeveralQuestionsAtOnce(t *testing.T) {
 // what nobody asked.
 func TestProtocolT71PartialAnswers(t *testing.T) {
 	for _, up := range harness.Eras {
-		harness.EachTransport(t, upstream.EraModern, up, func(t *testing.T, p harness.Pair) {
+		harness.EachTransport(t, client.EraModern, up, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{}, harness.Exactly)
 			c := j.Talk(t)
 			q := harness.Called("up__ask", `{"together":true,"questions":[`+harness.AskForm+`,`+harness.AskRoots+`]}`)
@@ -321,7 +322,7 @@ func TestProtocolT71PartialAnswers(t *testing.T) {
 			if got, want := harness.AnswersOf(t, m), `[{`+harness.Accepted+`},{`+harness.Rooted+`}]`; got != want {
 				t.Errorf("answers = %s\nwant      %s", got, want)
 			}
-			if n := len(harness.CallsOf(t, s.Journal, 1)); p.Upstream == upstream.EraLegacy && n != 1 {
+			if n := len(harness.CallsOf(t, s.Journal, 1)); p.Upstream == client.EraLegacy && n != 1 {
 				t.Errorf("the upstream was called %d times, want once", n)
 			}
 		})
@@ -331,7 +332,7 @@ func TestProtocolT71PartialAnswers(t *testing.T) {
 // TestProtocolT72NobodyComesBack has a modern client forget a call: the upstream is told, in the
 // words that fit the question, and nothing is left.
 func TestProtocolT72NobodyComesBack(t *testing.T) {
-	harness.EachTransport(t, upstream.EraModern, upstream.EraLegacy, func(t *testing.T, p harness.Pair) {
+	harness.EachTransport(t, client.EraModern, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 		for question, want := range map[string]string{harness.AskForm: `"result":{"action":"cancel"}`,
 			harness.AskSampling: `"error":{"code":-1,`, harness.AskRoots: `"error":{"code":-32603,`} {
 			t.Run(harness.Text(t, []byte(question), "method"), func(t *testing.T) {
@@ -364,7 +365,7 @@ func TestProtocolT72NobodyComesBack(t *testing.T) {
 // TestProtocolT72CancelledWhenNobodyComesBack is the case of an upstream that asks without end:
 // being answered "cancel" does not stop it, so that the call has to be cancelled, too.
 func TestProtocolT72CancelledWhenNobodyComesBack(t *testing.T) {
-	harness.EachTransport(t, upstream.EraModern, upstream.EraLegacy, func(t *testing.T, p harness.Pair) {
+	harness.EachTransport(t, client.EraModern, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, upstreamtest.Script{})
 		j := harness.Start(t, p,
 			harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config},
@@ -379,7 +380,7 @@ func TestProtocolT72CancelledWhenNobodyComesBack(t *testing.T) {
 // nothing.
 func TestProtocolT72LegacyClientDoesNotAnswer(t *testing.T) {
 	for _, up := range harness.Eras {
-		harness.EachTransport(t, upstream.EraLegacy, up, func(t *testing.T, p harness.Pair) {
+		harness.EachTransport(t, client.EraLegacy, up, func(t *testing.T, p harness.Pair) {
 			s := p.Serve(t, upstreamtest.Script{})
 			j := harness.Start(t, p,
 				harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config},
@@ -387,7 +388,7 @@ func TestProtocolT72LegacyClientDoesNotAnswer(t *testing.T) {
 			j.Offers(t, "up")
 			c := j.Talk(t)
 			m, asked := c.Converse(t, harness.Asking(harness.AskForm), func(harness.ServerRequest) string { return "" })
-			if p.Upstream == upstream.EraLegacy {
+			if p.Upstream == client.EraLegacy {
 				if got := harness.AnswersOf(t, m); got != `[{"result":{"action":"cancel"}}]` {
 					t.Errorf("the upstream was answered %s, want that the person cancelled", got)
 				}
@@ -407,7 +408,7 @@ func TestProtocolT72LegacyClientDoesNotAnswer(t *testing.T) {
 // cannot be as many as it likes.
 func TestProtocolT72ParkedCallsAreBounded(t *testing.T) {
 	harness.InMemory(t, "each process has limits.parked, so that one of them must get all requests")
-	harness.EachTransport(t, upstream.EraModern, upstream.EraLegacy, func(t *testing.T, p harness.Pair) {
+	harness.EachTransport(t, client.EraModern, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, upstreamtest.Script{})
 		j := harness.Start(t, p,
 			harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Limits: proxy.Limits{Parked: 1},
@@ -436,7 +437,7 @@ func TestProtocolT72ParkedCallsAreBounded(t *testing.T) {
 // is there for the client that comes back.
 func TestProtocolT69UpstreamDoesNotWait(t *testing.T) {
 	for _, tell := range []bool{false, true} {
-		harness.EachTransport(t, upstream.EraModern, upstream.EraLegacy, func(t *testing.T, p harness.Pair) {
+		harness.EachTransport(t, client.EraModern, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 			c := j.Talk(t)
 			q := harness.Called("up__ask", fmt.Sprintf(`{"giveUp":"now","tell":%t,"questions":[%s]}`, tell, harness.AskForm))
@@ -469,12 +470,12 @@ func TestProtocolT55TimeOfAPersonDoesNotCount(t *testing.T) {
 			other.Succeed(t, "up__echo", `{}`) // the connection of its calls is there
 			m, asked := c.Converse(t, harness.Asking(harness.AskForm, harness.AskRoots), func(q harness.ServerRequest) string {
 				for range 2 { // meanwhile two calls of another client time out, one after the other
-					harness.WantOwnError(t, other.Call(t, "up__hang", `{}`), "up", upstream.KindTimeout)
+					harness.WantOwnError(t, other.Call(t, "up__hang", `{}`), "up", client.KindTimeout)
 				}
 				return harness.AnswersTo(q)
 			})
 			if m.Error != nil {
-				harness.WantOwnError(t, m, "up", upstream.KindTimeout)
+				harness.WantOwnError(t, m, "up", client.KindTimeout)
 				return true
 			}
 			if len(asked) != 2 || harness.AnswersOf(t, m) != `[{`+harness.Accepted+`},{`+harness.Rooted+`}]` {
@@ -487,7 +488,7 @@ func TestProtocolT55TimeOfAPersonDoesNotCount(t *testing.T) {
 
 func TestProtocolT74QuestionsComeOnTheStreamOfTheCall(t *testing.T) {
 	for _, up := range harness.Eras {
-		harness.EachTransport(t, upstream.EraLegacy, up, func(t *testing.T, p harness.Pair) {
+		harness.EachTransport(t, client.EraLegacy, up, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{}, harness.Exactly)
 			c := j.Talk(t)
 			listening := c.Get(t)
@@ -510,7 +511,7 @@ func TestProtocolT74QuestionsComeOnTheStreamOfTheCall(t *testing.T) {
 			}
 			listening.WantSilence(t)
 			want := 1
-			if p.Upstream == upstream.EraModern {
+			if p.Upstream == client.EraModern {
 				want = 3 // the call, and two with answers
 			}
 			if n := len(harness.CallsOf(t, s.Journal, want)); n != want {
@@ -523,11 +524,11 @@ func TestProtocolT74QuestionsComeOnTheStreamOfTheCall(t *testing.T) {
 func TestProtocolT75AnErrorIsNoAnswer(t *testing.T) {
 	const refused = `"error":{"code":-1,"message":"User rejected sampling request"}`
 	for _, up := range harness.Eras {
-		harness.EachTransport(t, upstream.EraLegacy, up, func(t *testing.T, p harness.Pair) {
+		harness.EachTransport(t, client.EraLegacy, up, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 			c := j.Talk(t)
 			m, _ := c.Converse(t, harness.Asking(harness.AskSampling), func(harness.ServerRequest) string { return refused })
-			if p.Upstream == upstream.EraLegacy {
+			if p.Upstream == client.EraLegacy {
 				if got := harness.AnswersOf(t, m); got != `[{`+refused+`}]` {
 					t.Errorf("the upstream was answered %s, want %s", got, refused)
 				}
@@ -541,7 +542,7 @@ func TestProtocolT75AnErrorIsNoAnswer(t *testing.T) {
 			m, _ = c.Converse(t, harness.Asking(harness.AskForm),
 				func(harness.ServerRequest) string { return `"error":{"code":-32602,"message":"no"}` })
 			want := `[{"result":{"action":"cancel"}}]`
-			if p.Upstream == upstream.EraLegacy {
+			if p.Upstream == client.EraLegacy {
 				want = `[{"error":{"code":-32602,"message":"no"}}]`
 			}
 			if got := harness.AnswersOf(t, m); got != want {
@@ -552,7 +553,7 @@ func TestProtocolT75AnErrorIsNoAnswer(t *testing.T) {
 }
 
 func TestProtocolT76StateWithoutQuestion(t *testing.T) {
-	harness.EachTransport(t, upstream.EraLegacy, upstream.EraModern, func(t *testing.T, p harness.Pair) {
+	harness.EachTransport(t, client.EraLegacy, client.EraModern, func(t *testing.T, p harness.Pair) {
 		_, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		c := j.Talk(t)
 		if got := harness.Member(c.Succeed(t, "up__ask", `{"state":"only","n":2}`), "structuredContent",
@@ -566,9 +567,9 @@ func TestProtocolT76StateWithoutQuestionForEver(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the rounds are far apart, and not so few")
 	}
-	harness.RunPair(t, upstream.EraLegacy, upstream.EraModern, "http", func(t *testing.T, p harness.Pair) {
+	harness.RunPair(t, client.EraLegacy, client.EraModern, "http", func(t *testing.T, p harness.Pair) {
 		s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
-		harness.WantOwnError(t, j.Talk(t).Call(t, "up__ask", `{"state":"only","endless":true}`), "up", upstream.KindInvalid)
+		harness.WantOwnError(t, j.Talk(t).Call(t, "up__ask", `{"state":"only","endless":true}`), "up", client.KindInvalid)
 		if n := len(harness.CallsOf(t, s.Journal, 1)); n < 3 || n > 20 {
 			t.Errorf("the upstream was called %d times, want a few", n)
 		}
@@ -576,11 +577,11 @@ func TestProtocolT76StateWithoutQuestionForEver(t *testing.T) {
 }
 
 func TestProtocolT77EndlessQuestions(t *testing.T) {
-	harness.EachTransport(t, upstream.EraLegacy, upstream.EraModern, func(t *testing.T, p harness.Pair) {
+	harness.EachTransport(t, client.EraLegacy, client.EraModern, func(t *testing.T, p harness.Pair) {
 		_, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		m, asked := j.Talk(t).Converse(t, harness.Called("up__ask", `{"endless":true,"questions":[`+harness.AskForm+`]}`),
 			harness.AnswersTo)
-		harness.WantOwnError(t, m, "up", upstream.KindInvalid)
+		harness.WantOwnError(t, m, "up", client.KindInvalid)
 		if len(asked) < 3 || len(asked) > 20 {
 			t.Errorf("the client was asked %d times, want a few", len(asked))
 		}

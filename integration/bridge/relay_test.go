@@ -7,17 +7,17 @@ import (
 	"testing"
 
 	"junction/integration/harness"
-	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/upstreamtest"
 )
 
 // What goes beside a question: that it is taken back, how far the answer is, that roots have
-// changed (protocol.md §3.C); and answers of upstreams that are none.
+// changed; and answers of upstreams that are none.
 
 // TestProtocolRelayProgressOfAnAnswer has a client tell how far it is with an answer: an upstream
 // of its own era hears it under its own token.
 func TestProtocolRelayProgressOfAnAnswer(t *testing.T) {
-	harness.EachTransport(t, upstream.EraLegacy, upstream.EraLegacy, func(t *testing.T, p harness.Pair) {
+	harness.EachTransport(t, client.EraLegacy, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 		s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		c := j.Talk(t)
 		a := c.Begin(t, harness.Asking(strings.Replace(harness.AskSampling, `"maxTokens"`,
@@ -40,16 +40,16 @@ func TestProtocolRelayProgressOfAnAnswer(t *testing.T) {
 
 func TestProtocolRelayRootsHaveChanged(t *testing.T) {
 	for _, up := range harness.Eras {
-		harness.EachTransport(t, upstream.EraLegacy, up, func(t *testing.T, p harness.Pair) {
+		harness.EachTransport(t, client.EraLegacy, up, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{}, harness.Exactly)
 			c := harness.TalkAs(t, j.URL, p.Client, "2025-11-25", `{"roots":{"listChanged":true}}`)
 			c.Succeed(t, "up__echo", `{}`)
 			c.Notify(t, "notifications/roots/list_changed", ``)
-			if p.Upstream == upstream.EraLegacy {
+			if p.Upstream == client.EraLegacy {
 				harness.Await(t, s.Journal, "change of the roots", upstreamtest.Method("notifications/roots/list_changed"))
 			}
 			c.Succeed(t, "up__echo", `{}`)
-			if n := len(s.RequestsOf(t, "notifications/roots/list_changed", 0)); p.Upstream == upstream.EraModern && n > 0 {
+			if n := len(s.RequestsOf(t, "notifications/roots/list_changed", 0)); p.Upstream == client.EraModern && n > 0 {
 				t.Errorf("a modern upstream heard %d times of a change", n)
 			}
 		})
@@ -60,7 +60,7 @@ func TestProtocolRelayRootsHaveChanged(t *testing.T) {
 // told that the call is over.
 func TestProtocolRelaySessionEndsWithAQuestionOpen(t *testing.T) {
 	for _, up := range harness.Eras {
-		harness.EachTransport(t, upstream.EraLegacy, up, func(t *testing.T, p harness.Pair) {
+		harness.EachTransport(t, client.EraLegacy, up, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 			c := j.Talk(t)
 			a := c.Begin(t, harness.Called("up__ask", `{"endless":true,"questions":[`+harness.AskForm+`]}`))
@@ -70,7 +70,7 @@ func TestProtocolRelaySessionEndsWithAQuestionOpen(t *testing.T) {
 			if status := harness.Deleted(t, c); status/100 != 2 {
 				t.Fatalf("DELETE = status %d", status)
 			}
-			if p.Upstream == upstream.EraLegacy {
+			if p.Upstream == client.EraLegacy {
 				cancelled(t, s, p, harness.CallsOf(t, s.Journal, 1)[0])
 			}
 			for {
@@ -107,8 +107,8 @@ func TestProtocolRelayAnswersThatAreNone(t *testing.T) {
 		"no object":    `[]`,
 	} {
 		t.Run(what, func(t *testing.T) {
-			for _, client := range harness.Eras {
-				harness.RunPair(t, client, upstream.EraModern, "http", func(t *testing.T, p harness.Pair) {
+			for _, clientEra := range harness.Eras {
+				harness.RunPair(t, clientEra, client.EraModern, "http", func(t *testing.T, p harness.Pair) {
 					s, j := harness.Over(t, p,
 						upstreamtest.Script{Rules: []upstreamtest.Rule{{Method: "tools/call", Times: 1,
 							Result: json.RawMessage(result)}}}, nil)
@@ -119,7 +119,7 @@ func TestProtocolRelayAnswersThatAreNone(t *testing.T) {
 					}
 					// which is what a question is that cannot be put
 					if m.Error == nil || !strings.Contains(string(m.Error.Data), `"kind":"unanswered"`) {
-						harness.WantOwnError(t, m, "up", upstream.KindInvalid)
+						harness.WantOwnError(t, m, "up", client.KindInvalid)
 					}
 					if n := len(harness.CallsOf(t, s.Journal, 1)); n != 1 {
 						t.Errorf("the upstream was called %d times, want once", n)
@@ -135,7 +135,7 @@ func TestProtocolRelayAnswersThatAreNone(t *testing.T) {
 // twice.
 func TestProtocolRelayStrangeAnswersOfAClient(t *testing.T) {
 	for _, up := range harness.Eras {
-		harness.EachTransport(t, upstream.EraLegacy, up, func(t *testing.T, p harness.Pair) {
+		harness.EachTransport(t, client.EraLegacy, up, func(t *testing.T, p harness.Pair) {
 			_, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 			c, other := j.Talk(t), j.Talk(t)
 			a := c.Begin(t, harness.Asking(harness.AskForm))
@@ -157,7 +157,7 @@ func TestProtocolRelayStrangeAnswersOfAClient(t *testing.T) {
 }
 
 func TestProtocolRelayQuestionTakenBack(t *testing.T) {
-	harness.EachTransport(t, upstream.EraLegacy, upstream.EraLegacy, func(t *testing.T, p harness.Pair) {
+	harness.EachTransport(t, client.EraLegacy, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 		s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		c := j.Talk(t)
 		a := c.Begin(t, harness.Called("up__ask", `{"giveUp":"now","tell":true,"questions":[`+harness.AskForm+`]}`))
@@ -194,11 +194,11 @@ func TestProtocolRelayMalformedResults(t *testing.T) {
 		"state is an object": `{"resultType":"input_required","inputRequests":{},"requestState":{}}`,
 	} {
 		t.Run(what, func(t *testing.T) {
-			for _, client := range harness.Eras {
-				harness.RunPair(t, client, upstream.EraModern, "http", func(t *testing.T, p harness.Pair) {
+			for _, clientEra := range harness.Eras {
+				harness.RunPair(t, clientEra, client.EraModern, "http", func(t *testing.T, p harness.Pair) {
 					_, j := harness.Over(t, p,
 						upstreamtest.Script{Rules: []upstreamtest.Rule{{Method: "tools/call", Times: 1, Result: []byte(result)}}}, nil)
-					harness.WantOwnError(t, j.Talk(t).Call(t, "up__echo", `{}`), "up", upstream.KindInvalid)
+					harness.WantOwnError(t, j.Talk(t).Call(t, "up__echo", `{}`), "up", client.KindInvalid)
 				})
 			}
 		})

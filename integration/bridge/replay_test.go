@@ -11,6 +11,7 @@ import (
 
 	"junction/integration/harness"
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/upstreamtest"
 )
@@ -102,7 +103,7 @@ func (p *tape) skipFirst(t *testing.T, c *harness.Talker) (id string) {
 func TestProtocolReplayTakesUpAStream(t *testing.T) {
 	for _, version := range []string{"2025-03-26", "2025-06-18", "2025-11-25"} {
 		for _, up := range harness.Eras {
-			harness.EachTransport(t, upstream.EraLegacy, up, func(t *testing.T, p harness.Pair) {
+			harness.EachTransport(t, client.EraLegacy, up, func(t *testing.T, p harness.Pair) {
 				s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 				c := harness.TalkAs(t, j.URL, p.Client, version, `{}`)
 				c.Succeed(t, "up__echo", `{}`) // so that the server is there whose gate is opened
@@ -148,7 +149,7 @@ func TestProtocolReplayTakesUpAStream(t *testing.T) {
 // TestProtocolReplayFirstEvent holds that only clients which know of it get an event with nothing
 // in it, and that who knows no ids gets none.
 func TestProtocolReplayFirstEvent(t *testing.T) {
-	p := harness.Pair{Client: upstream.EraLegacy, Upstream: upstream.EraModern, Transport: "http"}
+	p := harness.Pair{Client: client.EraLegacy, Upstream: client.EraModern, Transport: "http"}
 	_, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 	for _, version := range harness.LegacyVersions {
 		t.Run(version, func(t *testing.T) {
@@ -164,7 +165,7 @@ func TestProtocolReplayFirstEvent(t *testing.T) {
 		})
 	}
 	t.Run("modern", func(t *testing.T) {
-		stream := playCall(t, harness.Talk(t, j.URL, upstream.EraModern), harness.Called("up__progress", `{"n":1}`))
+		stream := playCall(t, harness.Talk(t, j.URL, client.EraModern), harness.Called("up__progress", `{"n":1}`))
 		if id := stream.wantStep(t, 1); id != "" {
 			t.Errorf("the event has the id %q, which that era does not know", id)
 		}
@@ -174,7 +175,7 @@ func TestProtocolReplayFirstEvent(t *testing.T) {
 // TestProtocolReplayOnlyOfItsOwn has several streams, of which each brings what is its own, and to
 // its own session alone.
 func TestProtocolReplayOnlyOfItsOwn(t *testing.T) {
-	p := harness.Pair{Client: upstream.EraLegacy, Upstream: upstream.EraModern, Transport: "http"}
+	p := harness.Pair{Client: client.EraLegacy, Upstream: client.EraModern, Transport: "http"}
 	s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 	c, other := j.Talk(t), j.Talk(t)
 	var streams []*tape
@@ -229,7 +230,7 @@ func firstHeard(t *testing.T, c *harness.Talker, after string, happen func()) st
 // TestProtocolReplayOfAQuestion has the client be away when it is asked.
 func TestProtocolReplayOfAQuestion(t *testing.T) {
 	for _, up := range harness.Eras {
-		harness.EachTransport(t, upstream.EraLegacy, up, func(t *testing.T, p harness.Pair) {
+		harness.EachTransport(t, client.EraLegacy, up, func(t *testing.T, p harness.Pair) {
 			_, j := harness.Over(t, p, upstreamtest.Script{}, harness.Exactly)
 			c := j.Talk(t)
 			stream := playCall(t, c, harness.Asking(harness.AskForm, harness.AskRoots))
@@ -264,7 +265,7 @@ func TestProtocolReplayOfAQuestion(t *testing.T) {
 // TestProtocolReplayIsBounded holds that what a client may come back for is not kept without end,
 // and that this harms nobody who stays.
 func TestProtocolReplayIsBounded(t *testing.T) {
-	p := harness.Pair{Client: upstream.EraLegacy, Upstream: upstream.EraModern, Transport: "http"}
+	p := harness.Pair{Client: client.EraLegacy, Upstream: client.EraModern, Transport: "http"}
 	s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 	c := j.Talk(t)
 	s.Listened(t, p)
@@ -306,7 +307,7 @@ func TestProtocolReplayIsBounded(t *testing.T) {
 // TestReplaysEndWithTheirKey revokes the key of somebody who has taken up the stream of a call
 // again: no event follows.
 func TestReplaysEndWithTheirKey(t *testing.T) {
-	harness.RunPair(t, upstream.EraLegacy, upstream.EraLegacy, "http", func(t *testing.T, p harness.Pair) {
+	harness.RunPair(t, client.EraLegacy, client.EraLegacy, "http", func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, upstreamtest.Script{})
 		guard, keys := harness.Keyring(t, "gone")
 		w := harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Guard: guard}

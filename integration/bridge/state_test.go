@@ -8,6 +8,7 @@ import (
 	"junction/integration/harness"
 	"junction/proxy"
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
 	"junction/upstream/upstreamtest"
@@ -18,7 +19,7 @@ import (
 // upstream, and the call that the state was for is none the worse.
 func TestProtocolT68StateIsOursAlone(t *testing.T) {
 	for _, up := range harness.Eras {
-		harness.EachTransport(t, upstream.EraModern, up, func(t *testing.T, p harness.Pair) {
+		harness.EachTransport(t, client.EraModern, up, func(t *testing.T, p harness.Pair) {
 			script := upstreamtest.Script{Tools: harness.Definitions("ask", "echo", "other")}
 			s, j := harness.Over(t, p, script, nil)
 			c := j.Talk(t)
@@ -93,7 +94,7 @@ func requestedState(t *testing.T, m jsonrpc.Message) string {
 
 // TestProtocolT68StateOfAFinishedCall holds that a parked call is answered once.
 func TestProtocolT68StateOfAFinishedCall(t *testing.T) {
-	harness.EachTransport(t, upstream.EraModern, upstream.EraLegacy, func(t *testing.T, p harness.Pair) {
+	harness.EachTransport(t, client.EraModern, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 		s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		c := j.Talk(t)
 		q := harness.Asking(harness.AskForm)
@@ -113,7 +114,7 @@ func TestProtocolT68StateOfAFinishedCall(t *testing.T) {
 func TestProtocolT68ExpiredState(t *testing.T) {
 	harness.InMemory(t, "its limits.patience is negative, so that it need not wait")
 	for _, up := range harness.Eras {
-		harness.RunPair(t, upstream.EraModern, up, "http", func(t *testing.T, p harness.Pair) {
+		harness.RunPair(t, client.EraModern, up, "http", func(t *testing.T, p harness.Pair) {
 			s := p.Serve(t, upstreamtest.Script{})
 			// which has passed
 			j := harness.Start(t, p,
@@ -124,7 +125,7 @@ func TestProtocolT68ExpiredState(t *testing.T) {
 			q := harness.Asking(harness.AskForm)
 			base := q.Params
 			m := c.Begin(t, q).Answer(t)
-			if p.Upstream == upstream.EraLegacy && m.Error == nil && harness.Member(m.Result, "resultType") == `"complete"` {
+			if p.Upstream == client.EraLegacy && m.Error == nil && harness.Member(m.Result, "resultType") == `"complete"` {
 				return // the call was over before the client could be asked
 			}
 			open := harness.Requested(t, m)
@@ -140,7 +141,7 @@ func TestProtocolT68ExpiredState(t *testing.T) {
 
 // TestProtocolT68ResponsesThatAreNoObject is malformed, and so an error (basic/patterns/mrtr).
 func TestProtocolT68ResponsesThatAreNoObject(t *testing.T) {
-	harness.EachTransport(t, upstream.EraModern, upstream.EraLegacy, func(t *testing.T, p harness.Pair) {
+	harness.EachTransport(t, client.EraModern, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 		_, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		c := j.Talk(t)
 		q := harness.Asking(harness.AskForm)

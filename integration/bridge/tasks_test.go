@@ -7,12 +7,13 @@ import (
 
 	"junction/integration/harness"
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/raw"
 	"junction/upstream/upstreamtest"
 )
 
-// Tasks: the extension io.modelcontextprotocol/tasks between modern peers (T109), and the tasks of
-// a legacy server, which we wait for (protocol.md §3.A row 23).
+// Tasks: the extension io.modelcontextprotocol/tasks between modern peers, and the tasks of a legacy
+// server, for whose end Junction waits.
 
 // tasking talks to a junction over one upstream with tasks, as a client that knows them.
 func tasking(t *testing.T, p harness.Pair, script upstreamtest.Script) (*harness.Served, *harness.Junction,
@@ -24,7 +25,7 @@ func tasking(t *testing.T, p harness.Pair, script upstreamtest.Script) (*harness
 }
 
 func TestProtocolT109TaskFromBeginningToEnd(t *testing.T) {
-	harness.EachTransport(t, upstream.EraModern, upstream.EraModern, func(t *testing.T, p harness.Pair) {
+	harness.EachTransport(t, client.EraModern, client.EraModern, func(t *testing.T, p harness.Pair) {
 		s, _, c := tasking(t, p, upstreamtest.Script{})
 		const link = `"content":[{"type":"resource_link","uri":"file:///r","name":"r"}]`
 		id := harness.BeginTask(t, c,
@@ -71,7 +72,7 @@ func TestProtocolT109TaskFromBeginningToEnd(t *testing.T) {
 }
 
 func TestProtocolT109TaskThatFailsOrIsCancelled(t *testing.T) {
-	harness.EachTransport(t, upstream.EraModern, upstream.EraModern, func(t *testing.T, p harness.Pair) {
+	harness.EachTransport(t, client.EraModern, client.EraModern, func(t *testing.T, p harness.Pair) {
 		s, _, c := tasking(t, p, upstreamtest.Script{})
 		failed := c.Task(t, harness.BeginTask(t, c,
 			harness.Called("up__task", `{"error":{"code":7,"message":"no","data":{"n":1.0}}}`)), "working")
@@ -99,7 +100,7 @@ func TestProtocolT109TaskThatFailsOrIsCancelled(t *testing.T) {
 }
 
 func TestProtocolT109OnlyWhoDeclares(t *testing.T) {
-	harness.EachTransport(t, upstream.EraModern, upstream.EraModern, func(t *testing.T, p harness.Pair) {
+	harness.EachTransport(t, client.EraModern, client.EraModern, func(t *testing.T, p harness.Pair) {
 		s, j, c := tasking(t, p, upstreamtest.Script{})
 		id := harness.BeginTask(t, c, harness.Called("up__task", `{"gate":"never"}`))
 		simple := harness.TalkAs(t, j.URL, p.Client, "", `{"elicitation":{}}`)
@@ -137,7 +138,7 @@ func TestProtocolT109OnlyWhoDeclares(t *testing.T) {
 }
 
 func TestProtocolT109IdIsOursAlone(t *testing.T) {
-	harness.EachTransport(t, upstream.EraModern, upstream.EraModern, func(t *testing.T, p harness.Pair) {
+	harness.EachTransport(t, client.EraModern, client.EraModern, func(t *testing.T, p harness.Pair) {
 		s, j, c := tasking(t, p, upstreamtest.Script{})
 		id := harness.BeginTask(t, c, harness.Called("up__task", `{"gate":"never"}`))
 		other := p.Serve(t, upstreamtest.Script{Tasks: true})
@@ -179,7 +180,7 @@ func TestProtocolT109IdIsOursAlone(t *testing.T) {
 // of the extension, and that what it says of its own is for nobody.
 func TestProtocolRow19LegacyClientsGetNoTask(t *testing.T) {
 	for _, up := range harness.Eras {
-		harness.EachTransport(t, upstream.EraLegacy, up, func(t *testing.T, p harness.Pair) {
+		harness.EachTransport(t, client.EraLegacy, up, func(t *testing.T, p harness.Pair) {
 			s, _, c := tasking(t, p, upstreamtest.Script{})
 			q := harness.Called("up__task", `{"questions":[`+harness.AskForm+`]}`)
 			q.Params += `,"task":{"ttl":1}`
@@ -188,7 +189,7 @@ func TestProtocolRow19LegacyClientsGetNoTask(t *testing.T) {
 				t.Errorf("%d questions and %s, want the result", len(asked), m.Append(nil))
 			}
 			if got := harness.Member(harness.CallsOf(t, s.Journal, 1)[0].Message.Params, "task"); got != "" &&
-				p.Upstream == upstream.EraModern {
+				p.Upstream == client.EraModern {
 				t.Errorf("the upstream got the client's task %s", got)
 			}
 			harness.WantCode(t, c.Ask(t, "tasks/get", `"taskId":"task/1"`), -32601)
@@ -202,8 +203,8 @@ var onlyTask = []json.RawMessage{
 	[]byte(`{"name":"echo","inputSchema":{"type":"object"}}`)}
 
 func TestProtocolRow23TasksOfALegacyServer(t *testing.T) {
-	for _, client := range harness.Eras {
-		harness.EachTransport(t, client, upstream.EraLegacy, func(t *testing.T, p harness.Pair) {
+	for _, clientEra := range harness.Eras {
+		harness.EachTransport(t, clientEra, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{Tasks: true, Tools: onlyTask}, nil)
 			c := j.Talk(t)
 			result := func(members string) string { return `{"do":"task",` + members + `}` }
@@ -240,15 +241,15 @@ func TestProtocolRow23TasksOfALegacyServer(t *testing.T) {
 
 // TestProtocolRow23CancelledTask has the client go away: the server is told that the task is.
 func TestProtocolRow23CancelledTask(t *testing.T) {
-	for _, client := range harness.Eras {
-		harness.EachTransport(t, client, upstream.EraLegacy, func(t *testing.T, p harness.Pair) {
+	for _, clientEra := range harness.Eras {
+		harness.EachTransport(t, clientEra, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{Tasks: true, Tools: onlyTask}, nil)
 			c := j.Talk(t)
 			a := c.Begin(t, harness.Called("up__report", `{"do":"task","gate":"never"}`))
 			harness.CallsOf(t, s.Journal, 1)
 			harness.Await(t, s.Journal, "question after the task",
 				func(r upstreamtest.Record) bool { return strings.HasPrefix(r.Message.Method, "tasks/") })
-			if p.Client == upstream.EraModern {
+			if p.Client == client.EraModern {
 				a.Drop()
 			} else {
 				c.Notify(t, "notifications/cancelled", `"requestId":`+a.ID)
@@ -263,8 +264,8 @@ func TestProtocolRow23CancelledTask(t *testing.T) {
 // TestProtocolRow23TaskOfALegacyServerAsks has such a task ask a question, which is the client's
 // own as if there were no task.
 func TestProtocolRow23TaskOfALegacyServerAsks(t *testing.T) {
-	for _, client := range harness.Eras {
-		harness.EachTransport(t, client, upstream.EraLegacy, func(t *testing.T, p harness.Pair) {
+	for _, clientEra := range harness.Eras {
+		harness.EachTransport(t, clientEra, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 			_, j := harness.Over(t, p, upstreamtest.Script{Tasks: true, Tools: onlyTask}, nil)
 			m, asked := j.Talk(t).Converse(t, harness.Called("up__report", `{"do":"task","questions":[`+harness.AskForm+`]}`),
 				harness.AnswersTo)

@@ -23,7 +23,7 @@ import (
 	"junction/auth"
 	"junction/auth/authtest"
 	"junction/integration/harness"
-	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/upstreamtest"
 )
 
@@ -178,11 +178,11 @@ func mustStackAt(t *testing.T, f front, public string) *stack {
 	return s
 }
 
-func (s *stack) client(t *testing.T, era upstream.Era) *harness.Client {
+func (s *stack) client(t *testing.T, era client.Era) *harness.Client {
 	t.Helper()
 	c := harness.NewClient(t, &harness.Endpoint{URL: s.public + "/mcp"}, era)
 	c.Key, c.HTTP = s.key, s.http
-	if era == upstream.EraLegacy {
+	if era == client.EraLegacy {
 		c.MustInitialize(t, "2025-11-25")
 	}
 	return c
@@ -241,7 +241,7 @@ func TestOperateRecipesOfReverseProxies(t *testing.T) {
 		t.Run(f.name, func(t *testing.T) {
 			t.Parallel()
 			s := mustStack(t, f)
-			harness.EachClientEra(t, func(t *testing.T, era upstream.Era) {
+			harness.EachClientEra(t, func(t *testing.T, era client.Era) {
 				c := s.client(t, era)
 				harness.WantEcho(t, c.Tool(t, "up__echo", `{}`))
 
@@ -260,7 +260,7 @@ func TestOperateRecipesOfReverseProxies(t *testing.T) {
 			})
 			t.Run("silent for 65 seconds", func(t *testing.T) {
 				harness.WithoutShort(t)
-				if a := s.client(t, upstream.EraModern).Tool(t, "up__slow", `{"ms":65000}`); a.Status != http.StatusOK || a.Message.Error != nil {
+				if a := s.client(t, client.EraModern).Tool(t, "up__slow", `{"ms":65000}`); a.Status != http.StatusOK || a.Message.Error != nil {
 					t.Errorf("a call of 65 seconds: %.300s", a)
 				}
 			})
@@ -274,7 +274,7 @@ func TestOperateWrongHost(t *testing.T) {
 	s := mustStack(t, nginx(func(t *testing.T, p place) string {
 		return strings.Replace(nginxSite(t, p), "proxy_set_header Host $host;", "", 1)
 	}))
-	c := harness.NewClient(t, &harness.Endpoint{URL: "https://" + host + "/mcp"}, upstream.EraModern)
+	c := harness.NewClient(t, &harness.Endpoint{URL: "https://" + host + "/mcp"}, client.EraModern)
 	c.Key, c.HTTP = s.key, s.http
 	a := c.Call(t, "tools/list", `{}`)
 	for _, want := range []string{`"junction"`, "proxy_set_header Host $host;", `allowed_hosts: ["junction"]`} {
@@ -288,7 +288,7 @@ func TestOperateWrongHost(t *testing.T) {
 // nevertheless.
 func TestOperateAnotherPort(t *testing.T) {
 	s := mustStackAt(t, nginx(nginxSite), "https://"+host+":8543")
-	harness.EachClientEra(t, func(t *testing.T, era upstream.Era) {
+	harness.EachClientEra(t, func(t *testing.T, era client.Era) {
 		harness.WantEcho(t, s.client(t, era).Tool(t, "up__echo", `{}`))
 	})
 }

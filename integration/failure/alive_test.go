@@ -7,6 +7,7 @@ import (
 
 	"junction/integration/harness"
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/upstreamtest"
 )
 
@@ -22,12 +23,12 @@ func TestForeignSilentToolsOfServersThatAnswerPings(t *testing.T) {
 			c := j.Talk(t)
 			c.Succeed(t, "up__echo", `{}`) // the connection of its calls is there
 			m := c.Call(t, "up__slow", fmt.Sprintf(`{"ms":%d}`, 3*timeout.Milliseconds()))
-			if p.Upstream == upstream.EraModern {
-				harness.WantOwnError(t, m, "up", upstream.KindTimeout)
+			if p.Upstream == client.EraModern {
+				harness.WantOwnError(t, m, "up", client.KindTimeout)
 				return false
 			}
 			if m.Error != nil {
-				harness.WantOwnError(t, m, "up", upstream.KindTimeout)
+				harness.WantOwnError(t, m, "up", client.KindTimeout)
 				return true
 			}
 			if n := len(s.RequestsOf(t, "ping", 0)); n < 2 {

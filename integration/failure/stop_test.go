@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"junction/integration/harness"
-	"junction/upstream"
+	"junction/upstream/client"
 )
 
 // stopBound is how long a stop takes at most beyond shutdown_grace: a server has two seconds after
@@ -39,7 +39,7 @@ func TestTimedStop(t *testing.T) {
 		for _, era := range harness.Eras {
 			c := harness.Talk(t, p.URL, era)
 			c.Begin(t, harness.Called(fmt.Sprintf("stubborn%d__count", i), `{"n":100,"ms":1000}`))
-			if era == upstream.EraLegacy {
+			if era == client.EraLegacy {
 				c.Get(t)
 			}
 		}
@@ -74,7 +74,7 @@ func TestTimedStop(t *testing.T) {
 // deafTo makes a call with a large answer, and does not read it.
 func deafTo(t *testing.T, p *harness.Program) {
 	t.Helper()
-	c := harness.Talk(t, p.URL, upstream.EraModern)
+	c := harness.Talk(t, p.URL, client.EraModern)
 	conn, err := net.Dial("tcp", strings.TrimSuffix(strings.TrimPrefix(p.URL, "http://"), "/mcp"))
 	if err != nil {
 		t.Fatal(err)

@@ -16,6 +16,7 @@ import (
 	"junction/integration/harness"
 	"junction/proxy"
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/raw"
 	"junction/upstream/upstreamtest"
 )
@@ -198,7 +199,7 @@ func TestForeignClientsKeepTheirListsWhateverAServerDefines(t *testing.T) {
 	}
 	var urls []string
 	for _, up := range harness.Eras {
-		p := harness.Pair{Client: upstream.EraLegacy, Upstream: up, Transport: "http"}
+		p := harness.Pair{Client: client.EraLegacy, Upstream: up, Transport: "http"}
 		s := p.Serve(t, upstreamtest.Script{Tools: all[upstream.PartTools], Prompts: all[upstream.PartPrompts],
 			Resources: all[upstream.PartResources], Templates: all[upstream.PartTemplates]})
 		j := harness.Start(t, p,
@@ -208,11 +209,11 @@ func TestForeignClientsKeepTheirListsWhateverAServerDefines(t *testing.T) {
 		urls = append(urls, j.URL+"/up")
 	}
 	for _, c := range []struct {
-		era     upstream.Era
+		era     client.Era
 		version string
 		sdks    []string
-	}{{upstream.EraLegacy, "2025-11-25", []string{"v1", "legacy"}},
-		{upstream.EraModern, "2026-07-28", []string{"modern"}}} {
+	}{{client.EraLegacy, "2025-11-25", []string{"v1", "legacy"}},
+		{client.EraModern, "2026-07-28", []string{"modern"}}} {
 		t.Run(string(c.era)+" clients", func(t *testing.T) {
 			rejected, accepted := map[string]bool{}, map[string]bool{} // mutations, by some client of the era
 			for _, sdk := range c.sdks {

@@ -10,17 +10,18 @@ import (
 	"junction/proxy/front"
 	"junction/proxy/scope"
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/upstreamtest"
 )
 
 // TestForeignClientsSearch has clients that others wrote list a catalog with search, find a tool and
 // call it.
 func TestForeignClientsSearch(t *testing.T) {
-	for _, client := range harness.Tried(t, harness.NpmClients()) {
-		t.Run(client.Name, func(t *testing.T) {
-			up := upstream.EraModern // the other one than the client's
-			if client.Modern {
-				up = upstream.EraLegacy
+	for _, caller := range harness.Tried(t, harness.NpmClients()) {
+		t.Run(caller.Name, func(t *testing.T) {
+			up := client.EraModern // the other one than the client's
+			if caller.Modern {
+				up = client.EraLegacy
 			}
 			_, url := upstreamtest.Start(t, upstreamtest.Script{Era: string(up), Tools: []json.RawMessage{
 				[]byte(`{"name":"echo","description":"Says it again","inputSchema":{"type":"object"},` +
@@ -31,14 +32,14 @@ func TestForeignClientsSearch(t *testing.T) {
 				})
 			few := strings.TrimSuffix(e.URL, "/mcp") + "/few/mcp"
 			want := []string{"search_tools", "call_read_tool", "call_write_tool", "call_destructive_tool"}
-			if got := client.MustList(t, few); !slices.Equal(got.Tools, want) {
+			if got := caller.MustList(t, few); !slices.Equal(got.Tools, want) {
 				t.Errorf("listed are %q, want %q", got.Tools, want)
 			}
-			found := client.MustCall(t, few, "search_tools", `{"query":"say something again"}`).Text()
+			found := caller.MustCall(t, few, "search_tools", `{"query":"say something again"}`).Text()
 			if !strings.Contains(found, `{"call_with":"call_read_tool","definition":{"name":"up__echo"`) {
 				t.Errorf("found is %s", found)
 			}
-			got := client.MustCall(t, few, "call_read_tool", `{"name":"up__echo","arguments":{"x":1}}`)
+			got := caller.MustCall(t, few, "call_read_tool", `{"name":"up__echo","arguments":{"x":1}}`)
 			if !strings.Contains(got.Text(), `{"x":1}`) {
 				t.Errorf("the call is answered %+v", got)
 			}

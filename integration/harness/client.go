@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"junction/auth/authtest"
-	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
 )
@@ -27,7 +27,7 @@ func MetaText(version, name string) string {
 // Client is a client that writes and reads JSON and headers itself. It is of one goroutine.
 type Client struct {
 	URL     string
-	era     upstream.Era
+	era     client.Era
 	Name    string
 	Session string // legacy: the id, once there was a handshake
 	version string // legacy: negotiated
@@ -37,7 +37,7 @@ type Client struct {
 }
 
 // NewClient returns a client that has sent nothing yet.
-func NewClient(t testing.TB, e *Endpoint, era upstream.Era) *Client {
+func NewClient(t testing.TB, e *Endpoint, era client.Era) *Client {
 	t.Helper()
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
@@ -45,10 +45,10 @@ func NewClient(t testing.TB, e *Endpoint, era upstream.Era) *Client {
 }
 
 // MustClient returns a client that may call; a legacy one has had its handshake in 2025-11-25.
-func MustClient(t testing.TB, e *Endpoint, era upstream.Era) *Client {
+func MustClient(t testing.TB, e *Endpoint, era client.Era) *Client {
 	t.Helper()
 	c := NewClient(t, e, era)
-	if era == upstream.EraLegacy {
+	if era == client.EraLegacy {
 		c.MustInitialize(t, "2025-11-25")
 	}
 	return c
@@ -126,7 +126,7 @@ func (c *Client) CallID(t testing.TB, id, method, params string, changes ...Head
 
 // Request returns the text of a request, and what belongs to it in the header.
 func (c *Client) Request(id, method, params string) (body string, own []HeaderChange) {
-	if c.era == upstream.EraModern {
+	if c.era == client.EraModern {
 		if _, err := raw.Get([]byte(params), "_meta"); params == "" || err == raw.ErrAbsent {
 			rest := strings.TrimPrefix(params, "{")
 			if rest == "" || rest == "}" {
@@ -194,7 +194,7 @@ func (c *Client) Send(ctx context.Context, verb, body string, changes ...HeaderC
 		r.Header.Set("Content-Type", "application/json")
 	}
 	r.Header.Set("Accept", "application/json, text/event-stream")
-	if c.era == upstream.EraLegacy && c.Session != "" {
+	if c.era == client.EraLegacy && c.Session != "" {
 		r.Header.Set("Mcp-Session-Id", c.Session)
 		r.Header.Set("Mcp-Protocol-Version", c.version)
 	}

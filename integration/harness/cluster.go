@@ -22,6 +22,7 @@ import (
 	"junction/integration/harness/settings"
 	"junction/proxy"
 	"junction/upstream"
+	"junction/upstream/client"
 )
 
 // This file lets several processes of the program stand for the proxy of a test, if
@@ -424,7 +425,7 @@ func (c *cluster) status(name string) upstream.Status {
 	for _, u := range c.report().Upstreams {
 		if u.Name == name {
 			s := upstream.Status{Name: name, Err: u.Error, Tools: u.Listed, Links: u.Links, Stored: u.Stored,
-				Era: upstream.Era(u.Era), Version: u.Version}
+				Era: client.Era(u.Era), Version: u.Version}
 			for _, state := range []upstream.State{upstream.StateStarting, upstream.StateReady, upstream.StateRetrying,
 				upstream.StateBlocked, upstream.StateSignIn} {
 				if state.String() == u.State {

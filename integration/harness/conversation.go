@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"junction/auth/authtest"
-	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
 )
@@ -29,7 +29,7 @@ type ServerRequest struct {
 func (c *Talker) Converse(t *testing.T, q Query, answer func(ServerRequest) string) (m jsonrpc.Message,
 	asked []ServerRequest) {
 	t.Helper()
-	if c.Era == upstream.EraModern {
+	if c.Era == client.EraModern {
 		base := q.Params
 		for range 50 {
 			q.ID = ""

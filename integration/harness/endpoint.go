@@ -19,10 +19,12 @@ import (
 	"junction/proxy/scope"
 	"junction/proxy/view"
 	"junction/upstream"
+	"junction/upstream/client"
+	"junction/upstream/pace"
 )
 
 // EachClientEra runs f for both eras of clients, where it does not matter what is behind the proxy.
-func EachClientEra(t *testing.T, f func(t *testing.T, era upstream.Era)) {
+func EachClientEra(t *testing.T, f func(t *testing.T, era client.Era)) {
 	t.Helper()
 	for _, era := range Eras {
 		t.Run(string(era), func(t *testing.T) { f(t, era) })
@@ -78,10 +80,7 @@ func MustProxy(t testing.TB, configs map[string]upstream.Config, options ...Opti
 	}
 	up.Hooks.ResourceUpdated = func(u upstream.Update) { e.Server.Updated(u) }
 	up.Hooks.CatalogChanged = func(string) {
-		select {
-		case refresh <- struct{}{}:
-		default:
-		}
+		pace.Wake(refresh)
 	}
 	loop.Go(func() {
 		for {

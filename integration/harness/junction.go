@@ -20,6 +20,8 @@ import (
 	"junction/proxy/scope"
 	"junction/proxy/view"
 	"junction/upstream"
+	"junction/upstream/client"
+	"junction/upstream/pace"
 	"junction/upstream/raw"
 	"junction/upstream/upstreamtest"
 )
@@ -33,12 +35,12 @@ type Setup struct {
 	Guard     *auth.Guard    // nil lets everybody in
 	Policy    *policy.Policy // nil allows everything that requires nothing
 	Endpoints map[string]scope.EndpointConfig
-	Store     upstream.Store    // nil keeps no catalogs
-	Requests  front.Observer    // nil observes nothing; see Unobserved
-	Calls     upstream.Observer // nil observes nothing
-	Crowded   bool              // another junction of the same test lives on when this one ends
-	origins   []string          // that may send requests, beside the own ones
-	Members   int               // processes behind the address; 0 is memberstest.Wanted
+	Store     upstream.Store  // nil keeps no catalogs
+	Requests  front.Observer  // nil observes nothing; see Unobserved
+	Calls     client.Observer // nil observes nothing
+	Crowded   bool            // another junction of the same test lives on when this one ends
+	origins   []string        // that may send requests, beside the own ones
+	Members   int             // processes behind the address; 0 is memberstest.Wanted
 }
 
 // Junction is the proxy in the test's own process.
@@ -80,16 +82,10 @@ func Start(t *testing.T, p Pair, w Setup) *Junction {
 		StateChanged:    func(upstream.Change) { j.changed() },
 		ResourceUpdated: func(u upstream.Update) { j.Each(func(s *front.Server) { s.Updated(u) }) },
 		CatalogChanged: func(string) {
-			select {
-			case j.refresh <- struct{}{}:
-			default:
-			}
+			pace.Wake(j.refresh)
 		},
 		OwnChanged: func(string) {
-			select {
-			case j.recheck <- struct{}{}:
-			default:
-			}
+			pace.Wake(j.recheck)
 		},
 	}, Store: w.Store, Observer: w.Calls, Memory: j.Server.UpstreamMemory}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -231,6 +227,20 @@ func (j *Junction) Status(name string) upstream.Status {
 // Talk returns a new client of the pair's era, of the merged endpoint.
 func (j *Junction) Talk(t *testing.T) *Talker { t.Helper(); return Talk(t, j.URL, j.pair.Client) }
 
+// TalkToEach returns a new client of the pair's era for each process, whose requests that process
+// gets.
+func (j *Junction) TalkToEach(t *testing.T) []*Talker {
+	t.Helper()
+	if j.cluster == nil {
+		return []*Talker{j.Talk(t)}
+	}
+	var all []*Talker
+	for _, p := range j.cluster.members {
+		all = append(all, Talk(t, cmp.Or(p.own, p.URL), j.pair.Client))
+	}
+	return all
+}
+
 // TalkTo is Talk for the endpoint at a path below the merged one.
 func (j *Junction) TalkTo(t *testing.T, path string) *Talker {
 	t.Helper()
@@ -258,11 +268,11 @@ func Exact(c upstream.Config) upstream.Config { Exactly(&c); return c }
 // Unobserved is a front.Observer that observes nothing, for the observers of tests to embed.
 type Unobserved struct{}
 
-func (Unobserved) Begin(*proxy.CallInfo, raw.Object, map[string][]string) upstream.Trace { return nil }
-func (Unobserved) End(*proxy.CallInfo, upstream.Trace)                                   {}
-func (Unobserved) Refused(string, int, int64)                                            {}
-func (Unobserved) Saved(upstream.Trace) string                                           { return "" }
-func (Unobserved) Asked(proxy.Question) (t upstream.Trace, c upstream.TraceContext) {
+func (Unobserved) Begin(*proxy.CallInfo, raw.Object, map[string][]string) client.Trace { return nil }
+func (Unobserved) End(*proxy.CallInfo, client.Trace)                                   {}
+func (Unobserved) Refused(string, int, int64)                                          {}
+func (Unobserved) Saved(client.Trace) string                                           { return "" }
+func (Unobserved) Asked(proxy.Question) (t client.Trace, c client.TraceContext) {
 	return t, c
 }
-func (Unobserved) Answered(proxy.Question, upstream.Trace, upstream.Received) {}
+func (Unobserved) Answered(proxy.Question, client.Trace, client.Received) {}

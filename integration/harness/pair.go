@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/upstreamtest"
 )
 
@@ -28,13 +29,13 @@ func EachTimeout(t *testing.T, timeout time.Duration, f func(t *testing.T, timeo
 
 // Pair is a pair of eras that meet, and the transport to the upstream.
 type Pair struct {
-	Client, Upstream upstream.Era
+	Client, Upstream client.Era
 	Transport        string // stdio, http or sse
 }
 
 // Transports returns the transports that an era has; HTTP+SSE has no modern era.
-func Transports(era upstream.Era) []string {
-	if era == upstream.EraModern {
+func Transports(era client.Era) []string {
+	if era == client.EraModern {
 		return []string{"stdio", "http"}
 	}
 	return []string{"stdio", "http", "sse"}
@@ -46,7 +47,7 @@ func (p Pair) Start(t testing.TB, script upstreamtest.Script) (upstream.Config, 
 	script.Era = string(p.Upstream)
 	config, journal := MustScripted(t, p.Transport, script)
 	if p.Transport == "sse" {
-		config.Transport = upstream.TransportSSE
+		config.Transport = client.TransportSSE
 	}
 	return config, journal
 }
@@ -63,13 +64,13 @@ func EachPair(t *testing.T, f func(*testing.T, Pair)) {
 
 // EachTransport runs f over each transport that the upstream's era has. Over several processes it
 // runs f with -short over HTTP alone, because each process has its own connections to the upstream.
-func EachTransport(t *testing.T, client, up upstream.Era, f func(*testing.T, Pair)) {
+func EachTransport(t *testing.T, clientEra, up client.Era, f func(*testing.T, Pair)) {
 	t.Helper()
 	for _, transport := range Transports(up) {
 		if transport != "http" && Processes() > 1 && testing.Short() {
 			continue
 		}
-		RunPair(t, client, up, transport, f)
+		RunPair(t, clientEra, up, transport, f)
 	}
 }
 
@@ -84,10 +85,10 @@ func EachEra(t *testing.T, f func(*testing.T, Pair)) {
 }
 
 // RunPair runs f in one pair, as a subtest.
-func RunPair(t *testing.T, client, up upstream.Era, transport string, f func(*testing.T, Pair)) {
+func RunPair(t *testing.T, clientEra, up client.Era, transport string, f func(*testing.T, Pair)) {
 	t.Helper()
-	t.Run(fmt.Sprintf("%s client, %s %s", client, up, transport),
-		func(t *testing.T) { f(t, Pair{client, up, transport}) })
+	t.Run(fmt.Sprintf("%s client, %s %s", clientEra, up, transport),
+		func(t *testing.T) { f(t, Pair{clientEra, up, transport}) })
 }
 
 // ModernMeta is the _meta of a modern request.
@@ -105,7 +106,7 @@ const (
 )
 
 // Eras are the two eras as package upstream names them.
-var Eras = []upstream.Era{upstream.EraLegacy, upstream.EraModern}
+var Eras = []client.Era{client.EraLegacy, client.EraModern}
 
 // AllCapabilities are the capabilities that most test clients declare: all those that Junction passes
 // on. Calls of such clients use the connection that reads the catalog.

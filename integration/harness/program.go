@@ -37,6 +37,7 @@ type Program struct {
 	Done <-chan struct{} // closed when the process has ended
 
 	Others []*Program // further members; URL is then that of a load balancer
+	own    string     // the URL of this process, if URL is that of a load balancer
 }
 
 // MustProgram starts the program with a configuration to which it adds listen, admin and sessions,
@@ -74,7 +75,7 @@ func MustProcesses(t testing.TB, n int, config string) *Program {
 		p.mustJoin(t, n)
 	}
 	MustNginx(t, front, addresses)
-	first.URL = "http://" + front + "/mcp"
+	first.own, first.URL = first.URL, "http://"+front+"/mcp"
 	return first
 }
 

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
 	"junction/upstream/upstreamtest"
@@ -83,7 +84,7 @@ func (p Pair) Serve(t *testing.T, script upstreamtest.Script) *Served {
 	switch p.Transport {
 	case "sse":
 		s, config.URL = upstreamtest.StartSSE(t, script)
-		config.Transport = upstream.TransportSSE
+		config.Transport = client.TransportSSE
 	case "http":
 		s, config.URL = upstreamtest.Start(t, script)
 	default:
@@ -100,7 +101,7 @@ func (p Pair) Serve(t *testing.T, script upstreamtest.Script) *Served {
 func (s *Served) Listened(t *testing.T, p Pair) {
 	t.Helper()
 	switch n := Processes(); {
-	case p.Upstream == upstream.EraModern:
+	case p.Upstream == client.EraModern:
 		s.RequestsOf(t, "subscriptions/listen", n)
 	case p.Transport == "http":
 		Await(t, s.Journal, "OPEN by all processes", func(r upstreamtest.Record) bool {

@@ -19,6 +19,7 @@ import (
 	"junction/proxy/front"
 	"junction/proxy/scope"
 	"junction/upstream"
+	"junction/upstream/pace"
 )
 
 // Stand is the proxy in this process, wired as the program wires it, so that a test can see its
@@ -63,10 +64,7 @@ func MustStand(t testing.TB, limits proxy.Limits, configs map[string]upstream.Co
 	s.options.Hooks = upstream.Hooks{
 		StateChanged: s.record,
 		CatalogChanged: func(string) {
-			select {
-			case refresh <- struct{}{}:
-			default:
-			}
+			pace.Wake(refresh)
 		},
 	}
 	over := make(chan struct{})

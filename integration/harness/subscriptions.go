@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
 )
@@ -34,7 +34,7 @@ func ListChanges(t *testing.T, stream *Answering, n int) (list []jsonrpc.Message
 // HearTools opens the stream on which the client learns of changed tools.
 func (c *Talker) HearTools(t *testing.T) *Answering {
 	t.Helper()
-	if c.Era == upstream.EraLegacy {
+	if c.Era == client.EraLegacy {
 		return c.Get(t)
 	}
 	a, _ := Subscribe(t, c, `"tools"`, `{"toolsListChanged":true}`)
@@ -73,7 +73,7 @@ func (s *EventStream) Read() (jsonrpc.Event, error) {
 func (c *Client) MustOpen(t testing.TB, changes ...HeaderChange) *EventStream {
 	t.Helper()
 	verb, body := http.MethodGet, ""
-	if c.era == upstream.EraModern {
+	if c.era == client.EraModern {
 		c.serial++
 		var own []HeaderChange
 		verb = http.MethodPost

@@ -13,7 +13,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
 )
@@ -29,7 +29,7 @@ func Patient(t *testing.T) context.Context {
 // Talker is a client of either era that writes and reads JSON itself.
 type Talker struct {
 	URL          string
-	Era          upstream.Era
+	Era          client.Era
 	session      string // legacy
 	Version      string // legacy
 	Capabilities string // JSON
@@ -48,14 +48,14 @@ type Query struct {
 }
 
 // Talk begins to talk to an endpoint: a legacy client initializes.
-func Talk(t *testing.T, url string, era upstream.Era) *Talker {
+func Talk(t *testing.T, url string, era client.Era) *Talker {
 	t.Helper()
 	return TalkAs(t, url, era, "2025-11-25", AllCapabilities)
 }
 
 // TalkAs is talk for a client of a certain version, which the modern era has one of, and with
 // certain capabilities.
-func TalkAs(t *testing.T, url string, era upstream.Era, version, capabilities string) *Talker {
+func TalkAs(t *testing.T, url string, era client.Era, version, capabilities string) *Talker {
 	t.Helper()
 	return (&Talker{URL: url, Era: era, Version: version, Capabilities: capabilities}).Start(t)
 }
@@ -66,7 +66,7 @@ func (c *Talker) Start(t *testing.T) *Talker {
 	if c.IDs = new(atomic.Int64); c.Name == "" {
 		c.Name = "talker"
 	}
-	if c.Era == upstream.EraModern {
+	if c.Era == client.EraModern {
 		return c
 	}
 	p := c.Begin(t, Query{Method: "initialize",
@@ -127,7 +127,7 @@ func (c *Talker) send(t *testing.T, id string, request func(context.Context) *ht
 func (c *Talker) Request(t *testing.T, ctx context.Context, q Query) *http.Request {
 	t.Helper()
 	meta := q.Meta
-	if c.Era == upstream.EraModern {
+	if c.Era == client.EraModern {
 		if meta != "" {
 			meta += ","
 		}
@@ -150,7 +150,7 @@ func (c *Talker) Request(t *testing.T, ctx context.Context, q Query) *http.Reque
 	}
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Accept", "application/json, text/event-stream")
-	if c.Era == upstream.EraModern {
+	if c.Era == client.EraModern {
 		r.Header.Set("Mcp-Protocol-Version", "2026-07-28")
 		r.Header.Set("Mcp-Method", q.Method)
 		for _, member := range []string{"name", "uri", "taskId"} {

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
 	"junction/upstream/upstreamtest"
@@ -37,7 +37,7 @@ func Member(o []byte, path ...string) string {
 }
 
 // WantOwnError fails unless the error is one of Junction's own about the upstream, of that kind.
-func WantOwnError(t *testing.T, m jsonrpc.Message, name string, kind upstream.Kind) {
+func WantOwnError(t *testing.T, m jsonrpc.Message, name string, kind client.Kind) {
 	t.Helper()
 	if m.Error == nil {
 		t.Fatalf("result %s, want an error of ours, %s", m.Result, kind)

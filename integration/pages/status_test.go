@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"junction/integration/harness"
-	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/upstreamtest"
 )
 
@@ -24,9 +24,9 @@ func TestStatusInABrowser(t *testing.T) {
 	if s.Title != "Status" || !strings.Contains(s.Text, "<b>API_KEY</b> is required") || strings.Contains(s.Text, "good__echo") {
 		t.Errorf("the page is %q:\n%s", s.Title, s.Text)
 	}
-	for _, era := range []upstream.Era{upstream.EraLegacy, upstream.EraModern} {
+	for _, era := range []client.Era{client.EraLegacy, client.EraModern} {
 		c := harness.NewClient(t, &harness.Endpoint{URL: p.URL}, era)
-		if era == upstream.EraLegacy {
+		if era == client.EraLegacy {
 			c.MustInitialize(t, "2025-11-25")
 		}
 		if a := c.Tool(t, "good__echo", `{"canary":"argument"}`); a.Status != http.StatusOK {

@@ -13,7 +13,7 @@ import (
 	"junction/upstream/upstreamtest"
 )
 
-// MCP Apps (io.modelcontextprotocol/ui) through the proxy: protocol.md §4.6.
+// MCP Apps (io.modelcontextprotocol/ui) through the proxy.
 
 const (
 	uiMeta = `"_meta":{"ui":{"csp":{"connectDomains":["https://api.example.com"],"x":1.0},"permissions":{"camera":{}},` +

@@ -15,10 +15,11 @@ import (
 	"junction/proxy"
 	"junction/proxy/view"
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/upstreamtest"
 )
 
-// The assertions of protocol.md §6.2: what clients are shown of the upstreams' lists.
+// The lists that clients get from the lists of the upstreams.
 
 func TestProtocolT24TwoUpstreamsOneName(t *testing.T) {
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
@@ -329,17 +330,17 @@ func freshness(t *testing.T, result []byte) (ttl int, scope string) {
 
 func TestProtocolT32ModernListsAreCacheable(t *testing.T) {
 	for _, up := range harness.Eras {
-		harness.EachTransport(t, upstream.EraModern, up, func(t *testing.T, p harness.Pair) {
+		harness.EachTransport(t, client.EraModern, up, func(t *testing.T, p harness.Pair) {
 			s := p.Serve(t, upstreamtest.Script{TTLMs: 60000, CacheScope: "public", Tools: harness.Definitions("a")})
 			j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}})
 			j.Offers(t, "up")
 			c := j.Talk(t)
 			_, result := c.List(t, "")
 			ttl, scope := freshness(t, result)
-			if up == upstream.EraLegacy && (ttl != 0 || scope != "private") {
+			if up == client.EraLegacy && (ttl != 0 || scope != "private") {
 				t.Errorf("ttlMs = %d, cacheScope = %s, want 0 and private of a server that says nothing", ttl, scope)
 			}
-			if up == upstream.EraModern && (ttl <= 0 || ttl > 60000 || scope != "public") {
+			if up == client.EraModern && (ttl <= 0 || ttl > 60000 || scope != "public") {
 				t.Errorf("ttlMs = %d, cacheScope = %s, want what is left of 60000, and public", ttl, scope)
 			}
 			m := c.Begin(t, harness.Query{Method: "server/discover"}).Answer(t)
@@ -351,7 +352,7 @@ func TestProtocolT32ModernListsAreCacheable(t *testing.T) {
 }
 
 func TestProtocolT33CacheHintsAreMergedToTheLeast(t *testing.T) {
-	harness.EachTransport(t, upstream.EraModern, upstream.EraModern, func(t *testing.T, p harness.Pair) {
+	harness.EachTransport(t, client.EraModern, client.EraModern, func(t *testing.T, p harness.Pair) {
 		a := p.Serve(t, upstreamtest.Script{TTLMs: 30000, CacheScope: "public", Tools: harness.Definitions("a", "b")})
 		b := p.Serve(t, upstreamtest.Script{TTLMs: 60000, CacheScope: "private", Tools: harness.Definitions("c", "d")})
 		j := harness.Start(t, p,
@@ -383,7 +384,7 @@ func TestProtocolT34IsolatedConnections(t *testing.T) {
 		{upstream.IsolationSession, "one", true}, {upstream.IsolationSession, "two", true},
 	} {
 		t.Run(string(row.isolation)+" "+row.second, func(t *testing.T) {
-			harness.EachTransport(t, upstream.EraLegacy, upstream.EraLegacy, func(t *testing.T, p harness.Pair) {
+			harness.EachTransport(t, client.EraLegacy, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 				s := p.Serve(t, upstreamtest.Script{CacheScope: "private"})
 				s.Config.Isolation = row.isolation
 				j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Guard: guard})
@@ -425,8 +426,8 @@ func TestProtocolT35ChangeEndsFreshness(t *testing.T) {
 }
 
 func TestProtocolT36LegacyListIsTheModernOne(t *testing.T) {
-	harness.EachTransport(t, upstream.EraModern, upstream.EraModern, listsAreAlike)
-	harness.EachTransport(t, upstream.EraModern, upstream.EraLegacy, listsAreAlike)
+	harness.EachTransport(t, client.EraModern, client.EraModern, listsAreAlike)
+	harness.EachTransport(t, client.EraModern, client.EraLegacy, listsAreAlike)
 }
 
 func listsAreAlike(t *testing.T, p harness.Pair) {
@@ -435,7 +436,7 @@ func listsAreAlike(t *testing.T, p harness.Pair) {
 	j.Offers(t, "up")
 	_, modern := j.Talk(t).List(t, "")
 	for range 2 {
-		legacy := harness.Talk(t, j.URL, upstream.EraLegacy)
+		legacy := harness.Talk(t, j.URL, client.EraLegacy)
 		for range 2 {
 			_, result := legacy.List(t, "")
 			http.DefaultClient.CloseIdleConnections() // the next request comes over another socket
@@ -506,11 +507,11 @@ func TestProtocolT40InvalidHeaderAnnotation(t *testing.T) {
 		for _, tool := range bad {
 			name := "up__" + harness.Text(t, tool, "name")
 			m := c.Call(t, name, `{"a":"x"}`)
-			if p.Client == upstream.EraModern {
+			if p.Client == client.EraModern {
 				if slices.Contains(names, name) || m.Error == nil || m.Error.Code != -32602 {
 					t.Errorf("%s is listed, or called with %s; a modern client must not see it", name, m.Append(nil))
 				}
-			} else if p.Upstream == upstream.EraModern && p.Transport == "http" {
+			} else if p.Upstream == client.EraModern && p.Transport == "http" {
 				if slices.Contains(names, name) || m.Error == nil {
 					t.Errorf("%s is listed, or called with %s; we are a client over HTTP that must not use it", name, m.Append(nil))
 				}

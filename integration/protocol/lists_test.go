@@ -10,12 +10,12 @@ import (
 	"junction/integration/harness"
 	"junction/proxy"
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/upstreamtest"
 )
 
-// The assertions of protocol.md §6.2, and T44 and T89, for the lists and requests that are not of
-// tools.
+// The lists and requests that are not of tools; those of tools are in catalog_test.go.
 
 // otherLists are the lists but that of tools: method, member of the result, the member that clients
 // know an item by, and what stands before an item's own.
@@ -40,8 +40,8 @@ func five() (script upstreamtest.Script) {
 	return script
 }
 
-// TestProtocolT26OtherDefinitionsAreKeptByteForByte has also T29: all pages of the upstream, and
-// pages of our own.
+// TestProtocolT26OtherDefinitionsAreKeptByteForByte reads all pages of the upstream, and all
+// pages of Junction.
 func TestProtocolT26OtherDefinitionsAreKeptByteForByte(t *testing.T) {
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		script := five()
@@ -69,7 +69,7 @@ func TestProtocolT26OtherDefinitionsAreKeptByteForByte(t *testing.T) {
 			for _, result := range results {
 				hints := harness.Member(result, "ttlMs") + harness.Member(result, "cacheScope") +
 					harness.Member(result, "resultType")
-				if want := map[upstream.Era]string{upstream.EraModern: `0"private""complete"`}[p.Client]; hints != want {
+				if want := map[client.Era]string{client.EraModern: `0"private""complete"`}[p.Client]; hints != want {
 					t.Errorf("%s has the hints %s, want %s", l.method, hints, want)
 				}
 			}
@@ -150,7 +150,7 @@ func TestProtocolT39ListThatFails(t *testing.T) {
 	}
 }
 
-// TestProtocolT89OtherMethodsHaveNoModernMeta is T89, with T44, for what is no call of a tool.
+// TestProtocolT89OtherMethodsHaveNoModernMeta sends the requests that are not calls of tools.
 func TestProtocolT89OtherMethodsHaveNoModernMeta(t *testing.T) {
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		script := five()
@@ -165,7 +165,7 @@ func TestProtocolT89OtherMethodsHaveNoModernMeta(t *testing.T) {
 			"completion/complete": `"ref":{"type":"ref/prompt","name":"up__a"},"argument":{"name":"x","value":""}`,
 		} {
 			q := harness.Query{Method: method, Params: params, Meta: kept + `,` + trace}
-			if p.Client == upstream.EraModern {
+			if p.Client == client.EraModern {
 				q.Meta += `,"io.modelcontextprotocol/logLevel":"info"`
 			}
 			if m := c.Begin(t, q).Answer(t); m.Error != nil {
@@ -176,12 +176,12 @@ func TestProtocolT89OtherMethodsHaveNoModernMeta(t *testing.T) {
 				t.Errorf("%s reached the upstream as %s, want the keys of others in _meta", method, got)
 			}
 			if version := harness.Member(got, "_meta",
-				"io.modelcontextprotocol/protocolVersion"); (version != "") != (p.Upstream == upstream.EraModern) {
+				"io.modelcontextprotocol/protocolVersion"); (version != "") != (p.Upstream == client.EraModern) {
 				t.Errorf("%s reached the %s upstream with the version %q in _meta", method, p.Upstream, version)
 			}
 		}
 		for _, r := range s.Received() {
-			if p.Upstream == upstream.EraLegacy && strings.Contains(string(r.Body), `"_meta"`) &&
+			if p.Upstream == client.EraLegacy && strings.Contains(string(r.Body), `"_meta"`) &&
 				strings.Contains(string(r.Body), "io.modelcontextprotocol/") {
 				t.Errorf("the upstream got %s", r.Body)
 			}

@@ -5,12 +5,12 @@ import (
 	"testing"
 
 	"junction/integration/harness"
-	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/upstreamtest"
 )
 
-// The assertions of protocol.md §6.4 about log messages.
+// Log messages, and the levels that clients set.
 
 // logged returns the levels of the log messages among notifications; other notifications fail the
 // test.
@@ -31,12 +31,12 @@ const logAll = `{"always":true,"logger":"l","levels":["debug","warning","error",
 
 func TestProtocolT85NoLogWithoutALevel(t *testing.T) {
 	for _, up := range harness.Eras {
-		harness.EachTransport(t, upstream.EraModern, up, func(t *testing.T, p harness.Pair) {
+		harness.EachTransport(t, client.EraModern, up, func(t *testing.T, p harness.Pair) {
 			_, j := harness.Over(t, p, upstreamtest.Script{Logging: true}, nil)
 			c := j.Talk(t)
 			listening, _ := harness.Subscribe(t, c, `"L"`, `{"toolsListChanged":true}`)
 			for _, on := range []string{"call", "get"} {
-				if on == "get" && p.Upstream == upstream.EraModern {
+				if on == "get" && p.Upstream == client.EraModern {
 					continue
 				}
 				notes, m := c.Begin(t, harness.Called("up__log", strings.Replace(logAll, `{`, `{"on":"`+on+`",`, 1))).All(t)
@@ -51,7 +51,7 @@ func TestProtocolT85NoLogWithoutALevel(t *testing.T) {
 
 func TestProtocolT86LogFromTheLevelOn(t *testing.T) {
 	for _, up := range harness.Eras {
-		harness.EachTransport(t, upstream.EraModern, up, func(t *testing.T, p harness.Pair) {
+		harness.EachTransport(t, client.EraModern, up, func(t *testing.T, p harness.Pair) {
 			_, j := harness.Over(t, p, upstreamtest.Script{Logging: true}, nil)
 			c := j.Talk(t)
 			q := harness.Called("up__log", logAll)
@@ -79,7 +79,7 @@ func TestProtocolT86LogFromTheLevelOn(t *testing.T) {
 // the other logs.
 func TestProtocolT86LogOfAnotherCall(t *testing.T) {
 	for _, up := range harness.Eras {
-		harness.EachTransport(t, upstream.EraModern, up, func(t *testing.T, p harness.Pair) {
+		harness.EachTransport(t, client.EraModern, up, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{Logging: true}, nil)
 			one, two := j.Talk(t), j.Talk(t)
 			q := harness.Called("up__gate", `{"gate":"g"}`)
@@ -99,7 +99,7 @@ func TestProtocolT86LogOfAnotherCall(t *testing.T) {
 
 func TestProtocolT87LevelOfALegacySession(t *testing.T) {
 	for _, up := range harness.Eras {
-		harness.EachTransport(t, upstream.EraLegacy, up, func(t *testing.T, p harness.Pair) {
+		harness.EachTransport(t, client.EraLegacy, up, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{Logging: true}, nil)
 			c := j.Talk(t)
 			harness.WantCode(t, c.Ask(t, "logging/setLevel", `"level":"loud"`), -32602)
@@ -111,7 +111,7 @@ func TestProtocolT87LevelOfALegacySession(t *testing.T) {
 			if got := logged(t, notes); got != "error" || m.Error != nil {
 				t.Errorf("log messages %q and %s, want error and a result", got, m.Append(nil))
 			}
-			if calls := harness.CallsOf(t, s.Journal, 1); p.Upstream == upstream.EraModern {
+			if calls := harness.CallsOf(t, s.Journal, 1); p.Upstream == client.EraModern {
 				if got := harness.Member(calls[0].Message.Params, "_meta", "io.modelcontextprotocol/logLevel"); got != `"error"` {
 					t.Errorf("the upstream was told the level %s, want error", got)
 				}
@@ -133,7 +133,7 @@ func TestProtocolT87LevelOfALegacySession(t *testing.T) {
 // comes, whatever others have set.
 func TestProtocolT87SessionWithoutALevel(t *testing.T) {
 	for _, up := range harness.Eras {
-		harness.EachTransport(t, upstream.EraLegacy, up, func(t *testing.T, p harness.Pair) {
+		harness.EachTransport(t, client.EraLegacy, up, func(t *testing.T, p harness.Pair) {
 			_, j := harness.Over(t, p, upstreamtest.Script{Logging: true}, nil)
 			j.Talk(t).Must(t, "logging/setLevel", `"level":"emergency"`)
 			notes, _ := j.Talk(t).Begin(t, harness.Called("up__log", logAll)).All(t)

@@ -1,6 +1,5 @@
 // Package protocol tests each side of the protocol: what clients are answered, and which tools, prompts,
-// resources and subscriptions they see. Numbers such as T26 are those of the assertions in the
-// design of the protocol.
+// resources and subscriptions they see.
 package protocol
 
 import (

@@ -7,13 +7,12 @@ import (
 	"testing"
 
 	"junction/integration/harness"
-	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/raw"
 	"junction/upstream/upstreamtest"
 )
 
-// What clients of older versions are spared, because they do not know it (protocol.md §3.B rows 7,
-// 8, 17 and 18).
+// What clients of older versions are spared, because they do not know it.
 
 func TestProtocolT88ResultsThatAreNoObjects(t *testing.T) {
 	const kept = `"outputSchema":{"type":"object","x":1.0}`
@@ -28,7 +27,7 @@ func TestProtocolT88ResultsThatAreNoObjects(t *testing.T) {
 		definitions, _ := c.List(t, "")
 		for i, d := range definitions {
 			_, err := raw.Get(d, "outputSchema")
-			if has := err == nil; has != (p.Client == upstream.EraModern || i == 1) {
+			if has := err == nil; has != (p.Client == client.EraModern || i == 1) {
 				t.Errorf("definition %s", d)
 			}
 		}
@@ -46,7 +45,7 @@ func TestProtocolT88ResultsThatAreNoObjects(t *testing.T) {
 			if harness.Member(got, "x") != "1.0" {
 				t.Errorf("result = %s, want all else in it", got)
 			}
-			if p.Client == upstream.EraModern || row.structured[0] == '{' {
+			if p.Client == client.EraModern || row.structured[0] == '{' {
 				if harness.Member(got, "structuredContent") != row.structured || harness.Member(got, "content") != row.content {
 					t.Errorf("result = %s, want it unchanged", got)
 				}
@@ -83,7 +82,7 @@ const content = `[{"type":"text","text":"t","x":1.0},{"type":"audio","data":"AAA
 func TestProtocolRow18YoungerContent(t *testing.T) {
 	for _, version := range harness.LegacyVersions {
 		for _, up := range harness.Eras {
-			harness.RunPair(t, upstream.EraLegacy, up, version+" stdio", func(t *testing.T, p harness.Pair) {
+			harness.RunPair(t, client.EraLegacy, up, version+" stdio", func(t *testing.T, p harness.Pair) {
 				p.Transport = "stdio"
 				prompt := `{"messages":[{"role":"user","content":{"type":"audio","data":"AAAA","mimeType":"audio/wav"}},` +
 					`{"role":"user","content":{"type":"resource_link","uri":"note:1","name":"n"}}]}`
@@ -139,7 +138,7 @@ func TestProtocolRow7OlderForms(t *testing.T) {
 	)
 	for _, version := range []string{"2025-06-18", "2025-11-25"} {
 		for _, up := range harness.Eras {
-			harness.RunPair(t, upstream.EraLegacy, up, version+" stdio", func(t *testing.T, p harness.Pair) {
+			harness.RunPair(t, client.EraLegacy, up, version+" stdio", func(t *testing.T, p harness.Pair) {
 				p.Transport = "stdio"
 				_, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 				c := harness.TalkAs(t, j.URL, p.Client, version, `{"elicitation":{}}`)
@@ -161,10 +160,10 @@ func TestProtocolRow7OlderForms(t *testing.T) {
 					t.Errorf("%d questions and %s, want one", len(asked), m.Append(nil))
 				case version < "2025-11-25" && len(asked) > 0:
 					t.Errorf("a client of %s was asked %s", version, asked[0].Params)
-				case version < "2025-11-25" && p.Upstream == upstream.EraLegacy &&
+				case version < "2025-11-25" && p.Upstream == client.EraLegacy &&
 					!strings.Contains(harness.AnswersOf(t, m), `"error":`):
 					t.Errorf("the upstream was answered %s, want an error", harness.AnswersOf(t, m))
-				case version < "2025-11-25" && p.Upstream == upstream.EraModern && m.Error == nil &&
+				case version < "2025-11-25" && p.Upstream == client.EraModern && m.Error == nil &&
 					harness.Member(m.Result, "isError") != "true":
 					t.Errorf("got %s, want an error", m.Append(nil))
 				}
@@ -186,13 +185,13 @@ func TestProtocolRow7OlderCapabilities(t *testing.T) {
 	}
 	for _, version := range harness.LegacyVersions {
 		for _, up := range harness.Eras {
-			harness.RunPair(t, upstream.EraLegacy, up, version+" stdio", func(t *testing.T, p harness.Pair) {
+			harness.RunPair(t, client.EraLegacy, up, version+" stdio", func(t *testing.T, p harness.Pair) {
 				p.Transport = "stdio"
 				_, j := harness.Over(t, p, upstreamtest.Script{}, harness.Exactly)
 				got := harness.Member(harness.TalkAs(t, j.URL, p.Client, version, declared).Succeed(t, "up__capabilities", `{}`),
 					"structuredContent", "capabilities")
 				roots := `{}`
-				if p.Upstream == upstream.EraLegacy {
+				if p.Upstream == client.EraLegacy {
 					roots = `{"listChanged":true}`
 				}
 				harness.WantJSON(t, "capabilities", []byte(got), fmt.Sprintf(want[version], roots))
@@ -204,7 +203,7 @@ func TestProtocolRow7OlderCapabilities(t *testing.T) {
 // TestProtocolT88TextThatSaysSomethingElse has a server which says in words something, and in
 // structuredContent something else: both are for the client.
 func TestProtocolT88TextThatSaysSomethingElse(t *testing.T) {
-	harness.EachTransport(t, upstream.EraLegacy, upstream.EraModern, func(t *testing.T, p harness.Pair) {
+	harness.EachTransport(t, client.EraLegacy, client.EraModern, func(t *testing.T, p harness.Pair) {
 		_, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		got := j.Talk(t).Succeed(t, "up__echo",
 			`{"result":{"content":[{"type":"text","text":"two numbers"}],"structuredContent":[1,2]}}`)

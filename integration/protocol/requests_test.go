@@ -14,6 +14,7 @@ import (
 
 	"junction/integration/harness"
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
 	"junction/upstream/upstreamtest"
@@ -35,7 +36,7 @@ const (
 // echoing is a proxy over one server, called up, whose tools are those of upstreamtest.
 func echoing(t *testing.T, options ...harness.Option) (*harness.Endpoint, *upstreamtest.Journal) {
 	t.Helper()
-	config, journal := harness.Pair{Upstream: upstream.EraModern, Transport: "http"}.Start(t, upstreamtest.Script{})
+	config, journal := harness.Pair{Upstream: client.EraModern, Transport: "http"}.Start(t, upstreamtest.Script{})
 	return harness.MustProxy(t, map[string]upstream.Config{"up": config}, options...), journal
 }
 
@@ -67,7 +68,7 @@ func wantError(t *testing.T, a harness.Answered, status int, id string, code int
 }
 
 func TestProtocolT01DiscoverSaysWhoWeAre(t *testing.T) {
-	c := harness.NewClient(t, harness.MustProxy(t, nil), upstream.EraModern)
+	c := harness.NewClient(t, harness.MustProxy(t, nil), client.EraModern)
 	wantBody(t, c.CallID(t, `"d"`, "server/discover", ""), 200,
 		`{"jsonrpc":"2.0","id":"d","result":{"supportedVersions":`+allVersions+
 			`,"capabilities":`+strings.TrimSuffix(ownCapabilities, "}")+ownExtensions+
@@ -75,7 +76,7 @@ func TestProtocolT01DiscoverSaysWhoWeAre(t *testing.T) {
 }
 
 func TestProtocolT02DiscoverWithoutClientInfo(t *testing.T) {
-	c := harness.NewClient(t, harness.MustProxy(t, nil), upstream.EraModern)
+	c := harness.NewClient(t, harness.MustProxy(t, nil), client.EraModern)
 	want := c.CallID(t, "1", "server/discover", "")
 	wantBody(t, c.CallID(t, "1", "server/discover",
 		`{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}`),
@@ -83,7 +84,7 @@ func TestProtocolT02DiscoverWithoutClientInfo(t *testing.T) {
 }
 
 func TestProtocolT03IncompleteMeta(t *testing.T) {
-	c := harness.NewClient(t, harness.MustProxy(t, nil), upstream.EraModern)
+	c := harness.NewClient(t, harness.MustProxy(t, nil), client.EraModern)
 	for name, params := range map[string]string{
 		"no _meta":        `{"_meta":{}}`,
 		"no version":      `{"_meta":{"io.modelcontextprotocol/clientCapabilities":{}}}`,
@@ -107,12 +108,12 @@ func TestProtocolT03IncompleteMeta(t *testing.T) {
 }
 
 func TestProtocolT04HeaderAndMetaNameTwoVersions(t *testing.T) {
-	c := harness.NewClient(t, harness.MustProxy(t, nil), upstream.EraModern)
+	c := harness.NewClient(t, harness.MustProxy(t, nil), client.EraModern)
 	wantError(t, c.Call(t, "tools/list", `{"_meta":`+harness.MetaText("v999", "raw")+`}`), 400, "1", -32020)
 }
 
 func TestProtocolT05UnsupportedVersion(t *testing.T) {
-	c := harness.NewClient(t, harness.MustProxy(t, nil), upstream.EraModern)
+	c := harness.NewClient(t, harness.MustProxy(t, nil), client.EraModern)
 	a := c.Call(t, "tools/list", `{"_meta":`+harness.MetaText("v999.0.0", "raw")+`}`,
 		harness.With("Mcp-Protocol-Version", "v999.0.0"))
 	wantError(t, a, 400, "1", -32022)
@@ -126,7 +127,7 @@ func TestProtocolT05UnsupportedVersion(t *testing.T) {
 }
 
 func TestProtocolT06VersionHeaderMissing(t *testing.T) {
-	c := harness.NewClient(t, harness.MustProxy(t, nil), upstream.EraModern)
+	c := harness.NewClient(t, harness.MustProxy(t, nil), client.EraModern)
 	wantError(t, c.Call(t, "tools/list", "", harness.Without("Mcp-Protocol-Version")), 400, "1", -32020)
 	wantError(t, c.Call(t, "tools/list", "", harness.With("Mcp-Protocol-Version", "2026-07-28", "2026-07-28")), 400, "2",
 		-32020)
@@ -134,7 +135,7 @@ func TestProtocolT06VersionHeaderMissing(t *testing.T) {
 
 func TestProtocolT07MethodHeader(t *testing.T) {
 	e, journal := echoing(t)
-	c := harness.NewClient(t, e, upstream.EraModern)
+	c := harness.NewClient(t, e, client.EraModern)
 	for _, q := range []struct{ method, params string }{
 		{"server/discover", ""}, {"tools/list", ""}, {"tools/call", `{"name":"up__echo","arguments":{}}`},
 		{"subscriptions/listen", `{"notifications":{}}`},
@@ -153,7 +154,7 @@ func TestProtocolT07MethodHeader(t *testing.T) {
 
 func TestProtocolT08NameHeader(t *testing.T) {
 	e, journal := echoing(t)
-	c := harness.NewClient(t, e, upstream.EraModern)
+	c := harness.NewClient(t, e, client.EraModern)
 	for _, q := range []struct{ method, params string }{
 		{"tools/call", `{"name":"up__echo","arguments":{}}`}, {"prompts/get", `{"name":"up__echo"}`},
 		{"resources/read", `{"uri":"up__echo"}`},
@@ -172,7 +173,7 @@ func TestProtocolT08NameHeader(t *testing.T) {
 
 func TestProtocolT09HeaderCaseAndWhiteSpace(t *testing.T) {
 	e, _ := echoing(t)
-	c := harness.NewClient(t, e, upstream.EraModern)
+	c := harness.NewClient(t, e, client.EraModern)
 	body, _ := c.Request("1", "tools/call", `{"name":"up__echo","arguments":{}}`)
 	for name, head := range map[string]string{
 		"lower":       "mcp-protocol-version: 2026-07-28\r\nmcp-method: tools/call\r\nmcp-name: up__echo\r\n",
@@ -214,7 +215,7 @@ func postText(t *testing.T, e *harness.Endpoint, head, body string) harness.Answ
 
 func TestProtocolT10EncodedNameHeader(t *testing.T) {
 	e, journal := echoing(t)
-	c := harness.NewClient(t, e, upstream.EraModern)
+	c := harness.NewClient(t, e, client.EraModern)
 	wanted := 0 // calls that reach the server
 	encoded := func(name string) string { return "=?base64?" + base64.StdEncoding.EncodeToString([]byte(name)) + "?=" }
 	const literal = "=?BASE64?dXBfX2VjaG8=?="
@@ -253,7 +254,7 @@ func TestProtocolT10EncodedNameHeader(t *testing.T) {
 }
 
 func TestProtocolT11MethodsThatTheModernEraHasNot(t *testing.T) {
-	c := harness.NewClient(t, harness.MustProxy(t, nil), upstream.EraModern)
+	c := harness.NewClient(t, harness.MustProxy(t, nil), client.EraModern)
 	for i, method := range []string{"initialize", "ping", "logging/setLevel", "resources/subscribe",
 		"resources/unsubscribe", "unknown/x", "tools/List"} {
 		t.Run(method, func(t *testing.T) {
@@ -268,7 +269,7 @@ func TestProtocolT11MethodsThatTheModernEraHasNot(t *testing.T) {
 }
 
 func TestProtocolT12InitializeInEveryLegacyVersion(t *testing.T) {
-	c := harness.NewClient(t, harness.MustProxy(t, nil), upstream.EraLegacy)
+	c := harness.NewClient(t, harness.MustProxy(t, nil), client.EraLegacy)
 	for _, version := range []string{"2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"} {
 		t.Run(version, func(t *testing.T) {
 			wantSession(t, c.CallID(t, "0", "initialize", harness.InitializeParams(version, "raw")), version)
@@ -288,7 +289,7 @@ func wantSession(t *testing.T, a harness.Answered, version string) {
 }
 
 func TestProtocolT13InitializeInAVersionThatIsNotLegacy(t *testing.T) {
-	c := harness.NewClient(t, harness.MustProxy(t, nil), upstream.EraLegacy)
+	c := harness.NewClient(t, harness.MustProxy(t, nil), client.EraLegacy)
 	for _, version := range []string{"2026-07-28", "1999-01-01", ""} {
 		t.Run(version, func(t *testing.T) {
 			wantSession(t, c.CallID(t, "0", "initialize", harness.InitializeParams(version, "raw")), "2025-11-25")
@@ -297,7 +298,7 @@ func TestProtocolT13InitializeInAVersionThatIsNotLegacy(t *testing.T) {
 }
 
 func TestProtocolT14SessionIsNeeded(t *testing.T) {
-	c := harness.MustClient(t, harness.MustProxy(t, nil), upstream.EraLegacy)
+	c := harness.MustClient(t, harness.MustProxy(t, nil), client.EraLegacy)
 	for _, method := range []string{"tools/list", "tools/call", "ping", "unknown/x"} {
 		wantError(t, c.CallID(t, `"a"`, method, "", harness.Without("Mcp-Session-Id")), 400, `"a"`, -32600)
 		wantError(t, c.CallID(t, `"b"`, method, "", harness.With("Mcp-Session-Id", "junk")), 404, `"b"`, -32001)
@@ -318,7 +319,7 @@ func TestProtocolT14SessionIsNeeded(t *testing.T) {
 }
 
 func TestProtocolT15LegacyVersionHeader(t *testing.T) {
-	c := harness.MustClient(t, harness.MustProxy(t, nil), upstream.EraLegacy)
+	c := harness.MustClient(t, harness.MustProxy(t, nil), client.EraLegacy)
 	for _, version := range []string{"1900-01-01", "2026-07-29", "junk", ""} {
 		wantError(t, c.CallID(t, "1", "tools/list", "", harness.With("Mcp-Protocol-Version", version)), 400, "1", -32600)
 	}
@@ -328,7 +329,7 @@ func TestProtocolT15LegacyVersionHeader(t *testing.T) {
 
 func TestProtocolT16ModernIgnoresSessions(t *testing.T) {
 	e, _ := echoing(t)
-	c := harness.NewClient(t, e, upstream.EraModern)
+	c := harness.NewClient(t, e, client.EraModern)
 	a := c.Tool(t, "up__echo", "{}", harness.With("Mcp-Session-Id", "junk"), harness.With("Last-Event-ID", "1"))
 	harness.WantEcho(t, a)
 	if v, ok := a.Header["Mcp-Session-Id"]; ok {
@@ -345,7 +346,7 @@ func TestProtocolT17BothErasOnOneConnection(t *testing.T) {
 			return new(net.Dialer).DialContext(ctx, network, addr)
 		}}
 	defer transport.CloseIdleConnections()
-	legacy, modern := harness.NewClient(t, e, upstream.EraLegacy), harness.NewClient(t, e, upstream.EraModern)
+	legacy, modern := harness.NewClient(t, e, client.EraLegacy), harness.NewClient(t, e, client.EraModern)
 	legacy.HTTP, modern.HTTP = &http.Client{Transport: transport}, &http.Client{Transport: transport}
 	legacy.MustInitialize(t, "2025-11-25")
 	for range 3 {
@@ -369,7 +370,7 @@ func TestProtocolT17BothErasOnOneConnection(t *testing.T) {
 
 func TestProtocolT18Batches(t *testing.T) {
 	harness.EachPair(t, func(t *testing.T, m harness.Pair) {
-		if m.Client == upstream.EraModern {
+		if m.Client == client.EraModern {
 			t.Skip("2025-03-26 alone has batches")
 		}
 		config, _ := m.Start(t, upstreamtest.Script{})
@@ -405,16 +406,16 @@ func TestProtocolT18BatchesOfOthersAreRefused(t *testing.T) {
 	const batch = `[{"jsonrpc":"2.0","id":1,"method":"ping"}]`
 	for _, version := range []string{"2024-11-05", "2025-06-18", "2025-11-25"} {
 		t.Run(version, func(t *testing.T) {
-			c := harness.NewClient(t, e, upstream.EraLegacy)
+			c := harness.NewClient(t, e, client.EraLegacy)
 			c.MustInitialize(t, version)
 			wantError(t, c.Post(t, batch), 400, "", -32600)
 		})
 	}
 	t.Run("no session", func(t *testing.T) {
-		wantError(t, harness.NewClient(t, e, upstream.EraLegacy).Post(t, batch), 400, "", -32600)
+		wantError(t, harness.NewClient(t, e, client.EraLegacy).Post(t, batch), 400, "", -32600)
 	})
 	t.Run("modern", func(t *testing.T) {
-		c := harness.NewClient(t, e, upstream.EraModern)
+		c := harness.NewClient(t, e, client.EraModern)
 		text, _ := c.Request("1", "tools/list", "")
 		wantError(t, c.Post(t, "["+text+"]", harness.With("Mcp-Protocol-Version", "2026-07-28"),
 			harness.With("Mcp-Method", "tools/list")), 400, "", -32600)
@@ -423,10 +424,10 @@ func TestProtocolT18BatchesOfOthersAreRefused(t *testing.T) {
 
 func TestProtocolT19WhatIsNoMessage(t *testing.T) {
 	e := harness.MustProxy(t, nil)
-	harness.EachClientEra(t, func(t *testing.T, era upstream.Era) {
+	harness.EachClientEra(t, func(t *testing.T, era client.Era) {
 		c := harness.MustClient(t, e, era)
 		var own []harness.HeaderChange
-		if era == upstream.EraModern {
+		if era == client.EraModern {
 			own = []harness.HeaderChange{harness.With("Mcp-Protocol-Version", "2026-07-28"),
 				harness.With("Mcp-Method", "tools/list")}
 		}
@@ -452,7 +453,7 @@ func TestProtocolT19WhatIsNoMessage(t *testing.T) {
 
 func TestProtocolT20AmbiguousMembersAreRefused(t *testing.T) {
 	e, journal := echoing(t)
-	harness.EachClientEra(t, func(t *testing.T, era upstream.Era) {
+	harness.EachClientEra(t, func(t *testing.T, era client.Era) {
 		c := harness.MustClient(t, e, era)
 		const echo = `"name":"up__echo","arguments":{}`
 		good, own := c.Request("1", "tools/call", `{`+echo+`}`)
@@ -504,7 +505,7 @@ func TestProtocolT20ArgumentsAreTheServersOwn(t *testing.T) {
 func TestProtocolT21Origin(t *testing.T) {
 	allowed := []string{"http://localhost:3000", "http://127.0.0.1", "https://[::1]:8443"}
 	e := harness.MustProxy(t, nil, harness.Allowing(allowed))
-	harness.EachClientEra(t, func(t *testing.T, era upstream.Era) {
+	harness.EachClientEra(t, func(t *testing.T, era client.Era) {
 		c := harness.MustClient(t, e, era)
 		body, own := c.Request("1", "tools/list", "")
 		for _, verb := range []string{http.MethodPost, http.MethodGet, http.MethodDelete, http.MethodOptions} {
@@ -555,10 +556,10 @@ func TestProtocolT21Origin(t *testing.T) {
 
 func TestProtocolT22Notifications(t *testing.T) {
 	e := harness.MustProxy(t, nil)
-	harness.EachClientEra(t, func(t *testing.T, era upstream.Era) {
+	harness.EachClientEra(t, func(t *testing.T, era client.Era) {
 		c := harness.MustClient(t, e, era)
 		params := ""
-		if era == upstream.EraModern {
+		if era == client.EraModern {
 			params = `,"params":{"_meta":` + harness.MetaText("2026-07-28", "raw") + `}`
 		}
 		for _, method := range []string{"notifications/initialized", "notifications/cancelled", "notifications/unknown"} {
@@ -568,7 +569,7 @@ func TestProtocolT22Notifications(t *testing.T) {
 		}
 	})
 	t.Run("by header", func(t *testing.T) {
-		c := harness.NewClient(t, e, upstream.EraModern)
+		c := harness.NewClient(t, e, client.EraModern)
 		wantBody(t, c.Post(t, `{"jsonrpc":"2.0","method":"notifications/unknown"}`,
 			harness.With("Mcp-Protocol-Version", "2026-07-28")), 202, "")
 	})
@@ -576,7 +577,7 @@ func TestProtocolT22Notifications(t *testing.T) {
 
 func TestProtocolT23Get(t *testing.T) {
 	e := harness.MustProxy(t, nil)
-	legacy, modern := harness.MustClient(t, e, upstream.EraLegacy), harness.NewClient(t, e, upstream.EraModern)
+	legacy, modern := harness.MustClient(t, e, client.EraLegacy), harness.NewClient(t, e, client.EraModern)
 	legacy.MustOpen(t)
 	for _, row := range []struct {
 		what    string

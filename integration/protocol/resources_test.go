@@ -9,12 +9,12 @@ import (
 
 	"junction/integration/harness"
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/raw"
 	"junction/upstream/upstreamtest"
 )
 
-// The assertions of protocol.md §6.3 about resources, templates and completion. The exact texts of
-// everything renamed are in kinds_test.go.
+// Resources, templates and completion. The exact texts of everything renamed are in kinds_test.go.
 
 // twins starts a junction over two upstreams, a and b, that serve scripts which differ in nothing
 // but who they are.
@@ -264,8 +264,8 @@ func TestProtocolT63NobodyCompletes(t *testing.T) {
 }
 
 // notFound is the code for a resource that is not there: the modern era has none of its own.
-func notFound(client upstream.Era) int64 {
-	if client == upstream.EraModern {
+func notFound(clientEra client.Era) int64 {
+	if clientEra == client.EraModern {
 		return -32602
 	}
 	return -32002
@@ -290,7 +290,7 @@ func TestProtocolT64ResourceThatIsNotThere(t *testing.T) {
 			}
 		}
 		code := notFound(p.Client)
-		if p.Upstream == upstream.EraModern { // whose word for it is one of many
+		if p.Upstream == client.EraModern { // whose word for it is one of many
 			code = -32602
 		}
 		check(c, "mcp://a/file:///nothing", code)
@@ -337,7 +337,7 @@ func TestProtocolT65UnknownPrompt(t *testing.T) {
 
 // TestProtocolT08NameHeaderOfAURI has the header Mcp-Name of a read, toward us and from us.
 func TestProtocolT08NameHeaderOfAURI(t *testing.T) {
-	p := harness.Pair{Client: upstream.EraModern, Upstream: upstream.EraModern, Transport: "http"}
+	p := harness.Pair{Client: client.EraModern, Upstream: client.EraModern, Transport: "http"}
 	s, j := harness.Over(t, p,
 		upstreamtest.Script{Templates: []json.RawMessage{[]byte(`{"uriTemplate":"file:///{path}","name":"f"}`)}}, nil)
 	c := j.Talk(t)

@@ -13,6 +13,7 @@ import (
 	"junction/integration/harness"
 	"junction/proxy"
 	"junction/upstream"
+	"junction/upstream/client"
 )
 
 // sdkSubscriptionsRole is a server of the official Go SDK on stdio that takes subscriptions.
@@ -106,23 +107,23 @@ func costOf(t *testing.T, c *harness.Talker) (cost sdkCost) {
 func TestForeignSubscribersOfAnSDKServer(t *testing.T) {
 	harness.InMemory(t, "it counts the subscriptions of one process")
 	const many = 200
-	for _, client := range harness.Eras {
-		t.Run(string(client), func(t *testing.T) {
-			p := harness.Pair{Client: client, Upstream: upstream.EraModern, Transport: "stdio"}
+	for _, clientEra := range harness.Eras {
+		t.Run(string(clientEra), func(t *testing.T) {
+			p := harness.Pair{Client: clientEra, Upstream: client.EraModern, Transport: "stdio"}
 			j := harness.Start(t, p, harness.Setup{Limits: proxy.Limits{}, Upstreams: map[string]upstream.Config{
-				"up": {Era: upstream.EraModern, Command: []string{os.Args[0]},
+				"up": {Era: client.EraModern, Command: []string{os.Args[0]},
 					Env: map[string]string{"JUNCTION_ROLE": sdkSubscriptionsRole}}}})
 			j.Offers(t, "up")
 			c := j.Talk(t)
 			before := costOf(t, c)
 			var stream *harness.Answering // of a legacy client; a modern one has a stream for each subscription
 			var streams []*harness.Answering
-			if client == upstream.EraLegacy {
+			if clientEra == client.EraLegacy {
 				stream = c.Get(t)
 			}
 			uri := func(i int) string { return fmt.Sprintf("mcp://up/file:///%03d", i) }
 			for i := range many {
-				if client == upstream.EraLegacy {
+				if clientEra == client.EraLegacy {
 					c.Must(t, "resources/subscribe", `"uri":"`+uri(i)+`"`)
 				} else {
 					a, _ := harness.Subscribe(t, c, fmt.Sprintf("%d", 1000+i),
@@ -146,7 +147,7 @@ func TestForeignSubscribersOfAnSDKServer(t *testing.T) {
 				touch(i)
 				harness.WantNotes(t, of(i), "resources/updated "+uri(i))
 			}
-			if client == upstream.EraLegacy {
+			if clientEra == client.EraLegacy {
 				c.Must(t, "resources/unsubscribe", `"uri":"`+uri(1)+`"`)
 			} else {
 				streams[1].Drop()

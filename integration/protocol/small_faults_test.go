@@ -14,6 +14,7 @@ import (
 	"junction/proxy/front"
 	"junction/proxy/scope"
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/upstreamtest"
 )
 
@@ -21,7 +22,7 @@ import (
 
 func TestForeignNullParamsOfClients(t *testing.T) {
 	e := harness.MustProxy(t, nil)
-	c := harness.MustClient(t, e, upstream.EraLegacy)
+	c := harness.MustClient(t, e, client.EraLegacy)
 	if a := c.Post(t, `{"jsonrpc":"2.0","id":7,"method":"ping","params":null}`); a.Status != 200 ||
 		string(a.Message.Result) != "{}" || a.Message.ID != "7" {
 		t.Errorf("ping: %s", a)
@@ -32,7 +33,7 @@ func TestForeignNullParamsOfClients(t *testing.T) {
 	}
 	wantBody(t, c.Post(t, `{"jsonrpc":"2.0","method":"notifications/initialized","params":null}`), 202, "")
 	// A modern request needs params, so that null is answered as absent params are.
-	m := harness.MustClient(t, e, upstream.EraModern)
+	m := harness.MustClient(t, e, client.EraModern)
 	own := []harness.HeaderChange{harness.With("Mcp-Protocol-Version", "2026-07-28"),
 		harness.With("Mcp-Method", "tools/list")}
 	null := m.Post(t, `{"jsonrpc":"2.0","id":9,"method":"tools/list","params":null}`, own...)
@@ -46,8 +47,8 @@ func TestForeignNullParamsOfClients(t *testing.T) {
 }
 
 func TestForeignNullParamsOfServers(t *testing.T) {
-	for _, client := range harness.Eras {
-		harness.EachTransport(t, client, upstream.EraLegacy, func(t *testing.T, p harness.Pair) {
+	for _, clientEra := range harness.Eras {
+		harness.EachTransport(t, clientEra, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{}, harness.Exactly)
 			s.Listened(t, p)
 			if m := s.Ask(t, "ping", "null"); m.Error != nil || string(m.Result) != "{}" {
@@ -66,7 +67,7 @@ func TestForeignNullParamsOfServers(t *testing.T) {
 
 func TestForeignIDsThatAreNone(t *testing.T) {
 	e := harness.MustProxy(t, nil)
-	harness.EachClientEra(t, func(t *testing.T, era upstream.Era) {
+	harness.EachClientEra(t, func(t *testing.T, era client.Era) {
 		c := harness.MustClient(t, e, era)
 		for _, id := range []string{`null`, `1.5`, `true`, `{}`, `[]`, `-0.5`, `15e-1`} {
 			_, changes := c.Request("1", "tools/list", "")
@@ -115,7 +116,7 @@ func TestForeignDeletedSessionStaysDeleted(t *testing.T) {
 	p.MustReady(t, harness.Patience)
 	file := filepath.Join(p.Dir, "ended-sessions")
 	begin := func() *harness.Client {
-		c := harness.NewClient(t, &harness.Endpoint{URL: p.URL}, upstream.EraLegacy)
+		c := harness.NewClient(t, &harness.Endpoint{URL: p.URL}, client.EraLegacy)
 		c.MustInitialize(t, "2025-11-25")
 		return c
 	}
@@ -165,7 +166,7 @@ func TestForeignDeletedSessionStaysDeleted(t *testing.T) {
 // TestForeignTooLargeAnswers has servers answer with more than limits.message over each wire.
 func TestForeignTooLargeAnswers(t *testing.T) {
 	for _, up := range harness.Eras {
-		harness.EachTransport(t, upstream.EraModern, up, func(t *testing.T, p harness.Pair) {
+		harness.EachTransport(t, client.EraModern, up, func(t *testing.T, p harness.Pair) {
 			if p.Transport == "sse" {
 				return // the stream of all calls ends there, so that nothing tells whose answer it was
 			}
@@ -174,7 +175,7 @@ func TestForeignTooLargeAnswers(t *testing.T) {
 				func(_ *front.Options, _ *scope.Config, o *upstream.Options) { o.MessageLimit = 64 << 10 })
 			c := harness.MustClient(t, e, p.Client)
 			a := c.Tool(t, "up__echo", `{"text":"`+strings.Repeat("x", 70<<10)+`"}`)
-			harness.WantOwnError(t, a.Message, "up", upstream.KindInvalid)
+			harness.WantOwnError(t, a.Message, "up", client.KindInvalid)
 			const want = "the answer is larger than limits.message of 64 KiB; raise limits.message, or request less"
 			if !strings.Contains(a.Message.Error.Message, want) {
 				t.Errorf("%q does not say %q", a.Message.Error.Message, want)

@@ -12,13 +12,13 @@ import (
 	"junction/integration/harness"
 	"junction/proxy"
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
 	"junction/upstream/upstreamtest"
 )
 
-// The assertions of protocol.md §6.5 about resources and the lists other than that of tools, and
-// about legacy clients.
+// Subscriptions to resources and to the lists other than that of tools, and those of legacy clients.
 
 // subscriptions counts what a legacy upstream was asked to subscribe to and to unsubscribe from, by
 // its own URI.
@@ -49,7 +49,7 @@ func subscribed(t *testing.T, s *harness.Served, p harness.Pair, uri string) {
 
 func TestProtocolT91EachListIsToldOfByItself(t *testing.T) {
 	for _, up := range harness.Eras {
-		harness.EachTransport(t, upstream.EraModern, up, func(t *testing.T, p harness.Pair) {
+		harness.EachTransport(t, client.EraModern, up, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, harness.Library("up"), nil)
 			s.Listened(t, p)
 			c := j.Talk(t)
@@ -85,7 +85,7 @@ func TestProtocolT91EachListIsToldOfByItself(t *testing.T) {
 
 func TestProtocolT92OnlyWhatCanBeSubscribed(t *testing.T) {
 	for _, up := range harness.Eras {
-		harness.EachTransport(t, upstream.EraModern, up, func(t *testing.T, p harness.Pair) {
+		harness.EachTransport(t, client.EraModern, up, func(t *testing.T, p harness.Pair) {
 			ups, j := twins(t, p, func(name string) upstreamtest.Script {
 				script := harness.Library(name)
 				script.NoSubscribe = name == "b"
@@ -122,10 +122,10 @@ func TestProtocolT92OnlyWhatCanBeSubscribed(t *testing.T) {
 func TestProtocolT93OverlappingSubscriptions(t *testing.T) {
 	harness.InMemory(t, "it counts the subscriptions of one process")
 	for _, up := range harness.Eras {
-		harness.EachTransport(t, upstream.EraModern, up, func(t *testing.T, p harness.Pair) {
+		harness.EachTransport(t, client.EraModern, up, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, harness.Library("up"), nil)
 			c := j.Talk(t)
-			if p.Upstream == upstream.EraLegacy {
+			if p.Upstream == client.EraLegacy {
 				s.Listened(t, p) // when its stream begins, all that was subscribed to before may have changed
 			}
 			one, _ := harness.Subscribe(t, c, `"1"`, `{"resourceSubscriptions":["mcp://up/file:///a"]}`)
@@ -144,7 +144,7 @@ func TestProtocolT93OverlappingSubscriptions(t *testing.T) {
 			c.Succeed(t, "up__echo", `{}`)
 			s.Updated(t, "file:///a") // there is one left who hears
 			harness.WantNotes(t, two, "resources/updated mcp://up/file:///a")
-			if p.Upstream == upstream.EraModern {
+			if p.Upstream == client.EraModern {
 				two.Drop()
 				follows(t, s, p)
 				return
@@ -174,7 +174,7 @@ func TestProtocolT93OverlappingSubscriptions(t *testing.T) {
 // both tell the same. Of a legacy upstream it waits until all were subscribed to.
 func follows(t *testing.T, s *harness.Served, p harness.Pair, uris ...string) {
 	t.Helper()
-	if p.Upstream == upstream.EraLegacy {
+	if p.Upstream == client.EraLegacy {
 		for _, uri := range uris {
 			subscribed(t, s, p, uri)
 		}
@@ -218,9 +218,9 @@ func follows(t *testing.T, s *harness.Served, p harness.Pair, uris ...string) {
 
 func TestProtocolT94UpdatesFindTheirSubscribers(t *testing.T) {
 	for _, up := range harness.Eras {
-		harness.EachTransport(t, upstream.EraModern, up, func(t *testing.T, p harness.Pair) {
+		harness.EachTransport(t, client.EraModern, up, func(t *testing.T, p harness.Pair) {
 			ups, j := twins(t, p, harness.Library)
-			if p.Upstream == upstream.EraLegacy {
+			if p.Upstream == client.EraLegacy {
 				for _, s := range ups {
 					s.Listened(t, p) // when its stream begins, all that was subscribed to before may have changed
 				}
@@ -249,7 +249,7 @@ func TestProtocolT94UpdatesFindTheirSubscribers(t *testing.T) {
 // TestProtocolT94UpdateThatFitsNobody has a legacy server tell of a URI that only it knows to be a
 // part of another: all who have subscribed to something of its are told.
 func TestProtocolT94UpdateThatFitsNobody(t *testing.T) {
-	harness.EachTransport(t, upstream.EraModern, upstream.EraLegacy, func(t *testing.T, p harness.Pair) {
+	harness.EachTransport(t, client.EraModern, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 		ups, j := twins(t, p, harness.Library)
 		ups["a"].Listened(t, p) // when its stream begins, all that was subscribed to before may have changed
 		c := j.Talk(t)
@@ -266,7 +266,7 @@ func TestProtocolT94UpdateThatFitsNobody(t *testing.T) {
 
 func TestProtocolT96LegacyClientHearsOnItsStream(t *testing.T) {
 	for _, up := range harness.Eras {
-		harness.EachTransport(t, upstream.EraLegacy, up, func(t *testing.T, p harness.Pair) {
+		harness.EachTransport(t, client.EraLegacy, up, func(t *testing.T, p harness.Pair) {
 			ups, j := twins(t, p, func(name string) upstreamtest.Script {
 				script := harness.Library(name)
 				script.NoSubscribe = name == "b"
@@ -310,7 +310,7 @@ func TestProtocolT96LegacyClientHearsOnItsStream(t *testing.T) {
 func TestProtocolT96TwoSessions(t *testing.T) {
 	harness.InMemory(t, "it counts the subscriptions of one process")
 	for _, up := range harness.Eras {
-		harness.EachTransport(t, upstream.EraLegacy, up, func(t *testing.T, p harness.Pair) {
+		harness.EachTransport(t, client.EraLegacy, up, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, harness.Library("up"), nil)
 			s.Listened(t, p)
 			one, two, three := j.Talk(t), j.Talk(t), j.Talk(t)
@@ -325,13 +325,13 @@ func TestProtocolT96TwoSessions(t *testing.T) {
 			one.Must(t, "resources/unsubscribe", `"uri":"mcp://up/file:///a"`)
 			s.Updated(t, "file:///a")
 			harness.WantNotes(t, streams[1], "resources/updated mcp://up/file:///a")
-			if got := subscriptions(t, s, "resources/unsubscribe"); p.Upstream == upstream.EraLegacy && len(got) > 0 {
+			if got := subscriptions(t, s, "resources/unsubscribe"); p.Upstream == client.EraLegacy && len(got) > 0 {
 				t.Errorf("unsubscribed %v although somebody hears", got)
 			}
 			if status := harness.Deleted(t, two); status/100 != 2 {
 				t.Fatalf("DELETE = status %d", status)
 			}
-			if p.Upstream == upstream.EraModern {
+			if p.Upstream == client.EraModern {
 				follows(t, s, p)
 			} else {
 				harness.Await(t, s.Journal, "unsubscription", upstreamtest.Method("resources/unsubscribe"))
@@ -355,7 +355,7 @@ func TestProtocolT97SubscriptionsOutliveTheConnection(t *testing.T) {
 		j.Offers(t, "up")
 		c := j.Talk(t)
 		var stream *harness.Answering
-		if p.Client == upstream.EraLegacy {
+		if p.Client == client.EraLegacy {
 			stream = c.Get(t)
 			c.Must(t, "resources/subscribe", `"uri":"mcp://up/file:///a"`)
 		} else {
@@ -391,7 +391,7 @@ func TestProtocolT92TooManySubscriptions(t *testing.T) {
 	for i := range 1500 {
 		uris = append(uris, fmt.Sprintf(`"mcp://up/file:///%d"`, i))
 	}
-	p := harness.Pair{Client: upstream.EraModern, Upstream: upstream.EraLegacy, Transport: "http"}
+	p := harness.Pair{Client: client.EraModern, Upstream: client.EraLegacy, Transport: "http"}
 	_, j := harness.Over(t, p, harness.Library("up"), nil)
 	c := j.Talk(t)
 	a := c.Begin(t, harness.Query{Method: "subscriptions/listen",
@@ -409,7 +409,7 @@ func TestProtocolT92TooManySubscriptions(t *testing.T) {
 // TestProtocolT96TwoStreamsOfOneSession is 2025-11-25, basic/transports#multiple-connections: a
 // message goes to one of the streams, and not to all of them.
 func TestProtocolT96TwoStreamsOfOneSession(t *testing.T) {
-	harness.EachTransport(t, upstream.EraLegacy, upstream.EraModern, func(t *testing.T, p harness.Pair) {
+	harness.EachTransport(t, client.EraLegacy, client.EraModern, func(t *testing.T, p harness.Pair) {
 		s, j := harness.Over(t, p, harness.Library("up"), nil)
 		s.Listened(t, p)
 		c := j.Talk(t)

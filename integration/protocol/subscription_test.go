@@ -8,6 +8,7 @@ import (
 
 	"junction/integration/harness"
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/upstreamtest"
 )
@@ -22,13 +23,13 @@ func TestProtocolT94UpdatesReachTheirSubscribers(t *testing.T) {
 				e := harness.MustProxy(t, map[string]upstream.Config{"up": {URL: url}})
 				// before that the server has nowhere to tell it, and all that was subscribed to
 				// before may have changed
-				if up == upstream.EraLegacy {
+				if up == client.EraLegacy {
 					(&harness.Served{Journal: &server.Journal}).Listened(t, harness.Pair{Client: era, Upstream: up, Transport: "http"})
 				}
 				c := harness.MustClient(t, e, era)
 				tag := ""
 				var stream *harness.EventStream
-				if era == upstream.EraLegacy {
+				if era == client.EraLegacy {
 					stream = c.MustOpen(t)
 					for _, uri := range []string{"mcp://up/file:///a", "mcp://up/file:///a"} { // twice is once
 						if a := c.Call(t, "resources/subscribe", `{"uri":"`+uri+`"}`); string(a.Message.Result) != "{}" {
@@ -57,7 +58,7 @@ func TestProtocolT94UpdatesReachTheirSubscribers(t *testing.T) {
 				if got := stream.Next(t); got != update("file:///a") {
 					t.Errorf("heard %s\nwant  %s", got, update("file:///a"))
 				}
-				if n := strings.Count(strings.Join(server.Methods(), " ")+" ", "resources/subscribe "); up == upstream.EraLegacy &&
+				if n := strings.Count(strings.Join(server.Methods(), " ")+" ", "resources/subscribe "); up == client.EraLegacy &&
 					n != 1 {
 					t.Errorf("the upstream was asked %d times to follow", n)
 				}
@@ -89,7 +90,7 @@ func TestProtocolT93WhoSubscribesIsCounted(t *testing.T) {
 	server, url := upstreamtest.Start(t, script)
 	e := harness.MustProxy(t, map[string]upstream.Config{"up": {URL: url}})
 	const uri = `{"uri":"mcp://up/file:///a"}`
-	one, two := harness.MustClient(t, e, upstream.EraLegacy), harness.MustClient(t, e, upstream.EraLegacy)
+	one, two := harness.MustClient(t, e, client.EraLegacy), harness.MustClient(t, e, client.EraLegacy)
 	for _, c := range []*harness.Client{one, two} {
 		if a := c.Call(t, "resources/subscribe", uri); string(a.Message.Result) != "{}" {
 			t.Fatalf("subscribe: %s", a)
@@ -129,7 +130,7 @@ func TestSubscriptionsOutliveTheConnection(t *testing.T) {
 				Resources: []json.RawMessage{[]byte(`{"uri":"file:///a","name":"a"}`)}}
 			server, url := upstreamtest.Start(t, script)
 			e := harness.MustProxy(t, map[string]upstream.Config{"up": {URL: url}})
-			c := harness.MustClient(t, e, upstream.EraModern)
+			c := harness.MustClient(t, e, client.EraModern)
 			stream := mustListen(t, c, `{"resourceSubscriptions":["mcp://up/file:///a"]}`)
 			stream.Next(t)
 			server.EndStreams(false)

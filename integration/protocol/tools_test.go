@@ -8,6 +8,7 @@ import (
 
 	"junction/integration/harness"
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/raw"
 	"junction/upstream/upstreamtest"
 )
@@ -26,7 +27,7 @@ func TestProtocolT36ListsAreAlikeInBothEras(t *testing.T) {
 		config, _ := m.Start(t, upstreamtest.Script{Tools: harness.ToolTexts(oddTool, evenTool)})
 		e := harness.MustProxy(t, map[string]upstream.Config{"up": config})
 		want := `{"jsonrpc":"2.0","id":"l","result":{"tools":[` + oddSeen + `,` + evenSeen + `]`
-		if m.Client == upstream.EraModern {
+		if m.Client == client.EraModern {
 			want += `,"ttlMs":0,"cacheScope":"private","resultType":"complete","_meta":` + ownMeta
 		}
 		for range 2 { // each with a connection, and where there are any a session, of its own
@@ -40,12 +41,12 @@ func TestProtocolT36ListsAreAlikeInBothEras(t *testing.T) {
 
 func TestProtocolT38ViewsDoNotDependOnTheClientsName(t *testing.T) {
 	e, _ := echoing(t)
-	harness.EachClientEra(t, func(t *testing.T, era upstream.Era) {
+	harness.EachClientEra(t, func(t *testing.T, era client.Era) {
 		var first []byte
 		for _, name := range []string{"raw", "claude-code", "Cursor", "admin", ""} {
 			c := harness.NewClient(t, e, era)
 			c.Name = name
-			if era == upstream.EraLegacy {
+			if era == client.EraLegacy {
 				c.MustInitialize(t, "2025-11-25")
 			}
 			a := c.CallID(t, "1", "tools/list", "")
@@ -62,10 +63,10 @@ func TestProtocolT38ViewsDoNotDependOnTheClientsName(t *testing.T) {
 
 func TestProtocolT41WhatIsNotOfferedIsNoMethod(t *testing.T) {
 	e, journal := echoing(t)
-	harness.EachClientEra(t, func(t *testing.T, era upstream.Era) {
+	harness.EachClientEra(t, func(t *testing.T, era client.Era) {
 		c := harness.MustClient(t, e, era)
 		status := 200
-		if era == upstream.EraModern {
+		if era == client.EraModern {
 			status = 404
 		}
 		for _, q := range []struct{ method, params string }{
@@ -106,7 +107,7 @@ func TestProtocolT66AnErrorOfTheToolIsAResult(t *testing.T) {
 		c, _ := throughMode(t, m, upstreamtest.Script{})
 		const result = `{"isError":true, "content":[{"type":"text","text":"\u00e9 broke"}],"x":1.0`
 		want := result
-		if m.Client == upstream.EraModern {
+		if m.Client == client.EraModern {
 			want += `,"resultType":"complete","_meta":` + ownMeta
 		}
 		wantBody(t, c.CallID(t, `"e"`, "tools/call", `{"name":"up__echo","arguments":{"result":`+result+`}}}`), 200,

@@ -24,7 +24,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"junction/integration/harness"
-	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
 )
@@ -152,7 +152,7 @@ const (
 // restaurant is an upstream of one era with one tool, book, which asks for how many.
 type restaurant struct {
 	script *transcript
-	era    upstream.Era
+	era    client.Era
 	answer chan []byte // legacy: the answer to its question
 	tables atomic.Int32
 }
@@ -186,7 +186,7 @@ func (r *restaurant) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		r.script.say(fromUpstream, "200 application/json", w.Header(), text)
 		w.Write(text)
 	}
-	modern := r.era == upstream.EraModern
+	modern := r.era == client.EraModern
 	switch {
 	case req.Method != http.MethodPost:
 		w.WriteHeader(http.StatusMethodNotAllowed)
@@ -238,7 +238,7 @@ func (r *restaurant) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 type guest struct {
 	script  *transcript
 	url     string
-	era     upstream.Era
+	era     client.Era
 	session string
 }
 
@@ -255,7 +255,7 @@ func (g *guest) send(ctx context.Context, name string, body string, on func(*jso
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "application/json, text/event-stream")
 	switch {
-	case g.era == upstream.EraModern:
+	case g.era == client.EraModern:
 		req.Header.Set("Mcp-Protocol-Version", harness.ModernVersion)
 		req.Header.Set("Mcp-Method", m.Method)
 		req.Header.Set("Mcp-Name", name)
@@ -322,7 +322,7 @@ func (g *guest) book(ctx context.Context) (told string, err error) {
 		told = string(m.Result)
 		return nil
 	}
-	if g.era == upstream.EraLegacy {
+	if g.era == client.EraLegacy {
 		if err := g.send(ctx, "",
 			`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25",`+
 				`"capabilities":{"elicitation":{}},`+me+`}}`, end); err != nil {

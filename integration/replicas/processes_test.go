@@ -8,18 +8,18 @@ import (
 	"testing"
 
 	"junction/integration/harness"
-	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/raw"
 	"junction/upstream/upstreamtest"
 )
 
 // TestProcessesAnswerForEachOther sends the requests of each client to three processes in turn.
 func TestProcessesAnswerForEachOther(t *testing.T) {
-	eachWire(t, func(t *testing.T, client, up upstream.Era) {
+	eachWire(t, func(t *testing.T, clientEra, up client.Era) {
 		s, url := upstreamtest.Start(t, upstreamtest.Script{Era: string(up)})
 		p := harness.MustProcesses(t, 3, fmt.Sprintf("upstreams: { up: { url: %q, era: %s } }", url, up))
 		p.MustReady(t, harness.Patience)
-		c := harness.Talk(t, p.URL, client)
+		c := harness.Talk(t, p.URL, clientEra)
 		for range 3 {
 			c.Succeed(t, "up__echo", `{}`)
 			c.Succeed(t, "up__echo", `{"text":"`+strings.Repeat("x", 1<<20)+`"}`) // not held in memory on its way
@@ -45,7 +45,7 @@ func TestKilledMemberLosesItsCallsOnly(t *testing.T) {
 	p.MustReady(t, harness.Patience)
 	killed := p.Others[0]
 
-	parked := harness.Talk(t, p.URL, upstream.EraModern)
+	parked := harness.Talk(t, p.URL, client.EraModern)
 	q := harness.Asking(harness.AskForm)
 	there := *parked
 	there.URL = killed.URL
@@ -56,7 +56,7 @@ func TestKilledMemberLosesItsCallsOnly(t *testing.T) {
 	var talkers []*harness.Talker
 	var streams []*harness.Answering
 	for range 6 { // so that two of them are sessions of the killed process
-		c := harness.Talk(t, p.URL, upstream.EraLegacy)
+		c := harness.Talk(t, p.URL, client.EraLegacy)
 		c.Succeed(t, "up__echo", `{}`) // the fourth request, so that the next session begins elsewhere
 		talkers, streams = append(talkers, c), append(streams, c.Get(t))
 	}
@@ -134,7 +134,7 @@ func TestKilledMemberLosesItsCallsOnly(t *testing.T) {
 }
 
 // eachWire runs f for each pair of eras.
-func eachWire(t *testing.T, f func(t *testing.T, client, up upstream.Era)) {
+func eachWire(t *testing.T, f func(t *testing.T, clientEra, up client.Era)) {
 	for _, client := range harness.Eras {
 		for _, up := range harness.Eras {
 			t.Run(fmt.Sprintf("%s client, %s upstream", client, up), func(t *testing.T) { f(t, client, up) })

@@ -11,6 +11,7 @@ import (
 	"junction/integration/harness"
 	"junction/proxy"
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
 	"junction/upstream/upstreamtest"
@@ -42,7 +43,7 @@ func at(j *harness.Junction, c *harness.Talker, member int) *harness.Talker {
 // inSession is a legacy client whose session the first member has.
 func inSession(t *testing.T, j *harness.Junction, change ...func(*harness.Talker)) *harness.Talker {
 	t.Helper()
-	c := &harness.Talker{URL: j.At(0), Era: upstream.EraLegacy, Version: "2025-11-25",
+	c := &harness.Talker{URL: j.At(0), Era: client.EraLegacy, Version: "2025-11-25",
 		Capabilities: harness.AllCapabilities}
 	for _, f := range change {
 		f(c)
@@ -53,7 +54,7 @@ func inSession(t *testing.T, j *harness.Junction, change ...func(*harness.Talker
 // legacyClients runs f for legacy clients and every wire to an upstream.
 func legacyClients(t *testing.T, f func(*testing.T, harness.Pair)) {
 	for _, up := range harness.Eras {
-		harness.EachTransport(t, upstream.EraLegacy, up, f)
+		harness.EachTransport(t, client.EraLegacy, up, f)
 	}
 }
 
@@ -97,10 +98,10 @@ func TestMemberAnswersForTheOwner(t *testing.T) {
 			t.Errorf("the upstream was answered %s", got)
 		}
 		a = at(j, c, 1).Begin(t, harness.Called("up__hang", `{}`))
-		rounds := map[upstream.Era]int{upstream.EraLegacy: 1, upstream.EraModern: 2} // of the call that asks
+		rounds := map[client.Era]int{client.EraLegacy: 1, client.EraModern: 2} // of the call that asks
 		harness.CallsOf(t, s.Journal, rounds[p.Upstream]+1)
 		at(j, c, 2).Notify(t, "notifications/cancelled", `"requestId":`+a.ID)
-		harness.WantOwnError(t, a.Answer(t), "up", upstream.KindCancelled)
+		harness.WantOwnError(t, a.Answer(t), "up", client.KindCancelled)
 		if got := inMemory(j, 1, 2); got != 0 {
 			t.Errorf("%d sessions are at members that do not own them", got)
 		}
@@ -202,7 +203,7 @@ func TestLeaseLost(t *testing.T) {
 		j.Members[0].Join(strings.TrimSuffix(j.At(0), "/mcp"))
 		j.All[0].MemberChanged()
 		m := a.Answer(t)
-		harness.WantOwnError(t, m, "up", upstream.KindCancelled)
+		harness.WantOwnError(t, m, "up", client.KindCancelled)
 		if !strings.Contains(m.Error.Message, "may have been executed") {
 			t.Errorf("the call ends with %q", m.Error.Message)
 		}
@@ -261,15 +262,15 @@ type eachCall struct {
 	begun, ended atomic.Int64
 }
 
-func (e *eachCall) Begin(*proxy.CallInfo, raw.Object, map[string][]string) upstream.Trace {
+func (e *eachCall) Begin(*proxy.CallInfo, raw.Object, map[string][]string) client.Trace {
 	e.begun.Add(1)
 	return nil
 }
-func (e *eachCall) End(*proxy.CallInfo, upstream.Trace) { e.ended.Add(1) }
+func (e *eachCall) End(*proxy.CallInfo, client.Trace) { e.ended.Add(1) }
 
 // parkedTransports runs f for calls that can be parked.
 func parkedTransports(t *testing.T, f func(*testing.T, harness.Pair)) {
-	harness.EachTransport(t, upstream.EraModern, upstream.EraLegacy, f)
+	harness.EachTransport(t, client.EraModern, client.EraLegacy, f)
 }
 
 // TestParkedCallAtEachMember has a modern client come back to another member for each of three
@@ -376,7 +377,7 @@ func TestParkedCallOfAnEndedMember(t *testing.T) {
 // TestApprovalIsAnsweredOnce answers one approval request at all members at the same time.
 func TestApprovalIsAnsweredOnce(t *testing.T) {
 	for _, up := range harness.Eras {
-		harness.EachTransport(t, upstream.EraModern, up, func(t *testing.T, p harness.Pair) {
+		harness.EachTransport(t, client.EraModern, up, func(t *testing.T, p harness.Pair) {
 			s, j := mustMembers(t, p, func(w *harness.Setup) {
 				w.Policy = harness.MustPolicy(t,
 					"- { name: all, rules: [ { ask: { tools: up__echo } }, { allow: { upstreams: up } } ] }")
@@ -417,7 +418,7 @@ func TestLimitsCountAtAllMembers(t *testing.T) {
 		made := 0
 		for i := range 9 {
 			var c *harness.Talker
-			if c = at(j, j.Talk(t), i%3); p.Client == upstream.EraLegacy {
+			if c = at(j, j.Talk(t), i%3); p.Client == client.EraLegacy {
 				c = inSession(t, j)
 				c = at(j, c, i%3)
 			}
@@ -440,7 +441,7 @@ func TestMemberAloneMakesNoCall(t *testing.T) {
 	} {
 		for _, up := range harness.Eras {
 			t.Run(name+", "+string(up), func(t *testing.T) {
-				s, j := mustMembers(t, harness.Pair{Client: upstream.EraModern, Upstream: up, Transport: "http"},
+				s, j := mustMembers(t, harness.Pair{Client: client.EraModern, Upstream: up, Transport: "http"},
 					func(w *harness.Setup) { w.Policy = harness.MustPolicy(t, policy) })
 				c := j.Talk(t)
 				q := harness.Called("up__echo", `{}`)

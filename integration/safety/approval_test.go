@@ -7,6 +7,7 @@ import (
 
 	"junction/integration/harness"
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/raw"
 	"junction/upstream/upstreamtest"
 )
@@ -56,7 +57,7 @@ func TestApprovalCoversMeta(t *testing.T) {
 // the form has shown: the user is asked again, and nothing is executed.
 func TestAnswerIsForTheMetaThatWasShown(t *testing.T) {
 	for _, up := range harness.Eras {
-		harness.EachTransport(t, upstream.EraModern, up, func(t *testing.T, p harness.Pair) {
+		harness.EachTransport(t, client.EraModern, up, func(t *testing.T, p harness.Pair) {
 			s := p.Serve(t, upstreamtest.Script{})
 			j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": harness.Exact(s.Config)},
 				Policy: harness.MustPolicy(t, approving)})
@@ -80,7 +81,7 @@ func TestAnswerIsForTheMetaThatWasShown(t *testing.T) {
 			if n := len(harness.CallsOf(t, s.Journal, 1)); n != 1 {
 				t.Errorf("the upstream was called %d times, want once", n)
 			}
-			if up == upstream.EraLegacy {
+			if up == client.EraLegacy {
 				return // its call is parked: it was made once, and gets the answers
 			}
 			// the approval of a call that the server interrupts is for that call only
@@ -152,7 +153,7 @@ func TestNothingIsApprovedBlind(t *testing.T) {
 // has not asked for.
 func TestApprovalCoversAnswersToTheServer(t *testing.T) {
 	harness.InMemory(t, "a remembered approval of a modern client holds in one process")
-	harness.RunPair(t, upstream.EraModern, upstream.EraModern, "http", func(t *testing.T, p harness.Pair) {
+	harness.RunPair(t, client.EraModern, client.EraModern, "http", func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, upstreamtest.Script{})
 		j := harness.Start(t, p,
 			harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Policy: harness.MustPolicy(t, approving)})

@@ -9,6 +9,7 @@ import (
 
 	"junction/integration/harness"
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/upstreamtest"
 )
 
@@ -101,7 +102,7 @@ func TestSafety6EnforcedHoldsForClients(t *testing.T) {
 			t.Errorf("after %d questions the approved call is answered %s", len(asked), m.Append(nil))
 		}
 		var changes *harness.Answering
-		if p.Client == upstream.EraLegacy {
+		if p.Client == client.EraLegacy {
 			changes = ann.Get(t)
 		} else {
 			changes, _ = harness.Subscribe(t, ann, `"s"`, `{"toolsListChanged":true}`)

@@ -6,6 +6,7 @@ import (
 
 	"junction/integration/harness"
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/raw"
 	"junction/upstream/upstreamtest"
 )
@@ -44,7 +45,7 @@ func TestApprovalShowsWhatIsCalled(t *testing.T) {
 // TestApprovalIsForTheseBytes tries to approve a request for good that has a member in another letter
 // case which is left out of its digest. No form shows such a request, so it cannot be approved.
 func TestApprovalIsForTheseBytes(t *testing.T) {
-	harness.RunPair(t, upstream.EraLegacy, upstream.EraLegacy, "http", func(t *testing.T, p harness.Pair) {
+	harness.RunPair(t, client.EraLegacy, client.EraLegacy, "http", func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, upstreamtest.Script{})
 		j := harness.Start(t, p,
 			harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Policy: harness.MustPolicy(t, approving)})
@@ -79,14 +80,14 @@ func TestApprovalIsForThisTool(t *testing.T) {
 		c := j.Talk(t)
 		c.Converse(t, harness.Called("echo", `{"n":1}`), approval("Allow and remember for this exact call"))
 		q := harness.Called("echo", `{"n":2}`)
-		if p.Client == upstream.EraModern {
+		if p.Client == client.EraModern {
 			m := c.Begin(t, q).Answer(t)
 			q.Params = harness.Retried(q.Params, m,
 				string(raw.Quote(harness.Requested(t, m)[0].Key))+`:{"action":"accept","content":{"answer":"Allow once"}}`)
 		}
 		j.Apply(harness.Setup{Upstreams: map[string]upstream.Config{"b": b.Config}, Policy: rules})
 		j.Offers(t, "b")
-		if p.Client == upstream.EraModern {
+		if p.Client == client.EraModern {
 			harness.WantCode(t, c.Begin(t, q).Answer(t), -32602)
 		}
 		if m, asked := c.Converse(t, harness.Called("echo", `{"n":1}`), approval("Do not allow")); len(asked) != 1 {
@@ -140,7 +141,7 @@ func TestApprovalDoesNotOutliveAReload(t *testing.T) {
 // client answer that twice: the second time is another call.
 func TestApprovalOnceIsOneCall(t *testing.T) {
 	for _, up := range harness.Eras {
-		harness.RunPair(t, upstream.EraModern, up, "http", func(t *testing.T, p harness.Pair) {
+		harness.RunPair(t, client.EraModern, up, "http", func(t *testing.T, p harness.Pair) {
 			s := p.Serve(t, upstreamtest.Script{})
 			j := harness.Start(t, p,
 				harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Policy: harness.MustPolicy(t, approving)})
@@ -168,7 +169,7 @@ func TestApprovalOnceIsOneCall(t *testing.T) {
 // TestRoundsDoNotOutliveAReload has a modern upstream ask a legacy client's person, and the file
 // deny the call, or want it approved, before the answer is there: the call is not made again.
 func TestRoundsDoNotOutliveAReload(t *testing.T) {
-	harness.RunPair(t, upstream.EraLegacy, upstream.EraModern, "http", func(t *testing.T, p harness.Pair) {
+	harness.RunPair(t, client.EraLegacy, client.EraModern, "http", func(t *testing.T, p harness.Pair) {
 		for name, rules := range map[string]string{
 			"denied": "- { name: careful, rules: [ { deny: { tools: up__ask } }, { allow: { upstreams: \"*\" } } ] }\n",
 			"asked":  "- { name: careful, rules: [ { ask: { tools: up__ask } }, { allow: { upstreams: \"*\" } } ] }\n",

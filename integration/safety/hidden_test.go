@@ -8,6 +8,7 @@ import (
 	"junction/integration/harness"
 	"junction/proxy/scope"
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/upstreamtest"
 )
 
@@ -49,7 +50,7 @@ func TestEndpointsOfOthersAreUnknown(t *testing.T) {
 		for _, name := range []string{"some", "glob"} {
 			c := j.As(t, keys[name])
 			var said string
-			if p.Client == upstream.EraModern {
+			if p.Client == client.EraModern {
 				said = string(c.Must(t, "server/discover", ""))
 			} else {
 				said = string(c.Begin(t,
@@ -78,7 +79,7 @@ func TestStreamsOfWhatIsHiddenEnd(t *testing.T) {
 		j.Offers(t, "up", "other")
 		listens := func(key, path string) *harness.Answering {
 			c := j.As(t, key, func(c *harness.Talker) { c.URL += path })
-			if p.Client == upstream.EraLegacy {
+			if p.Client == client.EraLegacy {
 				return c.Get(t)
 			}
 			a, _ := harness.Subscribe(t, c, `"s"`, `{"toolsListChanged":true}`)
@@ -106,7 +107,7 @@ func TestStreamsOfWhatIsHiddenEnd(t *testing.T) {
 // when the file denies it one of the resources.
 func TestUpdatesThatWaitAreForgotten(t *testing.T) {
 	harness.InMemory(t, "it tells the proxy of updates that no server sends")
-	harness.RunPair(t, upstream.EraLegacy, upstream.EraLegacy, "http", func(t *testing.T, p harness.Pair) {
+	harness.RunPair(t, client.EraLegacy, client.EraLegacy, "http", func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, harness.Library("up"))
 		w := harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config},
 			Policy: harness.MustPolicy(t, "- { name: all, rules: [ { allow: { upstreams: \"*\" } } ] }\n")}

@@ -9,6 +9,7 @@ import (
 
 	"junction/integration/harness"
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/raw"
 	"junction/upstream/upstreamtest"
 )
@@ -98,7 +99,7 @@ func TestSearchAndInstructionsAreRedacted(t *testing.T) {
 		j, keys := guardedJunction(t, p, s, guardedRules)
 		for key, want := range map[string]string{"free": "call " + canary, "guarded": "call [redacted: canary]"} {
 			method, params := "server/discover", ""
-			if p.Client == upstream.EraLegacy {
+			if p.Client == client.EraLegacy {
 				method = "initialize"
 				params = `"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"x","version":"1"}`
 			}
@@ -120,7 +121,7 @@ func TestSubscriptionsDoNotLeak(t *testing.T) {
 		for key, want := range map[string]string{"free": "file:///dir/" + canary, "guarded": "file:///dir/redacted-canary"} {
 			c := j.As(t, keys[key])
 			var stream *harness.Answering
-			if p.Client == upstream.EraModern {
+			if p.Client == client.EraModern {
 				stream, _ = harness.Subscribe(t, c, `"s"`, `{"resourceSubscriptions":["mcp://up/file:///dir"]}`)
 			} else {
 				stream = c.Get(t)
@@ -129,12 +130,12 @@ func TestSubscriptionsDoNotLeak(t *testing.T) {
 			s.Updated(t, "file:///dir/"+canary)
 			harness.WantNotes(t, stream, "resources/updated mcp://up/"+want)
 			stream.Drop()
-			if p.Client == upstream.EraLegacy {
+			if p.Client == client.EraLegacy {
 				c.Must(t, "resources/unsubscribe", `"uri":"mcp://up/file:///dir"`)
 			}
 		}
 	})
-	harness.EachTransport(t, upstream.EraLegacy, upstream.EraLegacy, func(t *testing.T, p harness.Pair) {
+	harness.EachTransport(t, client.EraLegacy, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 		script := harness.Library("up")
 		script.Rules = []upstreamtest.Rule{{Method: "resources/subscribe",
 			Error: []byte(withCanary(`{"code":7,"message":"no CANARY","data":{"uri":"x:CANARY"}}`))}}
@@ -151,7 +152,7 @@ func TestSubscriptionsDoNotLeak(t *testing.T) {
 // TestTasksDoNotLeak has a task end with a result, an error and a question that the client must not
 // read. Its id, which Junction seals, is not redacted.
 func TestTasksDoNotLeak(t *testing.T) {
-	harness.EachTransport(t, upstream.EraModern, upstream.EraModern, func(t *testing.T, p harness.Pair) {
+	harness.EachTransport(t, client.EraModern, client.EraModern, func(t *testing.T, p harness.Pair) {
 		rules := strings.Replace(guardedRules, "leaked-[a-z]+-[0-9a-z]+", "leaked-[a-z]+-[0-9a-z]+|task/[0-9a-zA-Z]+", 1)
 		j, keys := guardedJunction(t, p, p.Serve(t, upstreamtest.Script{Tasks: true}), rules)
 		for _, outcome := range []string{

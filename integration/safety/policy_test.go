@@ -11,12 +11,12 @@ import (
 	"junction/auth/authtest"
 	"junction/integration/harness"
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/raw"
 	"junction/upstream/upstreamtest"
 )
 
-// Who may do what, as clients meet it: T37, T38 and T41 of protocol.md, and calls that a person has
-// to approve.
+// Policies as clients meet them: what is denied, and calls that a user has to approve.
 
 func TestProtocolT37DeniedIsUnknown(t *testing.T) {
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
@@ -64,7 +64,7 @@ func TestProtocolT37DeniedIsUnknown(t *testing.T) {
 			}
 		}
 		changes := func(c *harness.Talker) *harness.Answering {
-			if p.Client == upstream.EraLegacy {
+			if p.Client == client.EraLegacy {
 				return c.Get(t)
 			}
 			a, _ := harness.Subscribe(t, c, `"s"`, `{"toolsListChanged":true}`)
@@ -133,7 +133,7 @@ func TestProtocolT41WhatIsNotAdvertisedDoesNotExist(t *testing.T) {
 		all, few := j.As(t, keys["all"]), j.As(t, keys["few"])
 		requests := map[string]string{
 			"completion/complete": `"ref":{"type":"ref/prompt","name":"rich__p"},"argument":{"name":"x","value":""}`}
-		if p.Client == upstream.EraLegacy {
+		if p.Client == client.EraLegacy {
 			requests["logging/setLevel"] = `"level":"info"`
 			requests["resources/subscribe"] = `"uri":"mcp://rich/file:///dir"`
 		}
@@ -143,13 +143,13 @@ func TestProtocolT41WhatIsNotAdvertisedDoesNotExist(t *testing.T) {
 			}
 			a := few.Begin(t, harness.Query{Method: method, Params: params})
 			harness.WantCode(t, a.Answer(t), -32601)
-			if want := map[upstream.Era]int{upstream.EraLegacy: http.StatusOK,
-				upstream.EraModern: http.StatusNotFound}[p.Client]; a.Status != want {
+			if want := map[client.Era]int{client.EraLegacy: http.StatusOK,
+				client.EraModern: http.StatusNotFound}[p.Client]; a.Status != want {
 				t.Errorf("%s has the status %d, want %d", method, a.Status, want)
 			}
 		}
 		declared := func(c *harness.Talker) string {
-			if p.Client == upstream.EraModern {
+			if p.Client == client.EraModern {
 				return harness.Member(c.Must(t, "server/discover", ""), "capabilities")
 			}
 			m := c.Begin(t, harness.Query{Method: "initialize",
@@ -202,7 +202,7 @@ func approval(choice string) func(harness.ServerRequest) string {
 // forgotten is how often a client may be asked about a call whose approval is remembered: another
 // process asks a modern client again.
 func forgotten(p harness.Pair) int {
-	if p.Client == upstream.EraModern && harness.Processes() > 1 {
+	if p.Client == client.EraModern && harness.Processes() > 1 {
 		return 1
 	}
 	return 0
@@ -304,7 +304,7 @@ func TestApprovalOfOthers(t *testing.T) {
 // state to another one.
 func TestApprovalIsGoodOnce(t *testing.T) {
 	for _, up := range harness.Eras {
-		harness.RunPair(t, upstream.EraModern, up, "http", func(t *testing.T, p harness.Pair) {
+		harness.RunPair(t, client.EraModern, up, "http", func(t *testing.T, p harness.Pair) {
 			s := p.Serve(t, upstreamtest.Script{})
 			guard, keys := harness.Keyring(t, "a", "b")
 			j := harness.Start(t, p,
@@ -464,7 +464,7 @@ func TestProtocolT20PolicyReadsWhatIsForwarded(t *testing.T) {
 // TestListsOfAPrincipalArePrivate: what an upstream says is the same for everybody is so for the
 // one local user, and not where some see other things than others.
 func TestListsOfAPrincipalArePrivate(t *testing.T) {
-	p := harness.Pair{Client: upstream.EraModern, Upstream: upstream.EraModern, Transport: "http"}
+	p := harness.Pair{Client: client.EraModern, Upstream: client.EraModern, Transport: "http"}
 	s := p.Serve(t, upstreamtest.Script{TTLMs: 60_000, CacheScope: "public"})
 	guard, keys := harness.Keyring(t, "ci")
 	for _, row := range []struct {

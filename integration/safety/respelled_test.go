@@ -8,6 +8,7 @@ import (
 
 	"junction/integration/harness"
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
 	"junction/upstream/upstreamtest"
@@ -76,7 +77,7 @@ type respelling struct {
 func (c respelling) converse(q harness.Query, answer func(harness.ServerRequest) string) (jsonrpc.Message,
 	[]harness.ServerRequest) {
 	c.t.Helper()
-	if c.Era == upstream.EraLegacy {
+	if c.Era == client.EraLegacy {
 		return c.Talker.Converse(c.t, q, answer)
 	}
 	base, spelled := q.Params, q.Params
@@ -155,7 +156,7 @@ func TestForeignChangedRequestIsNotTheSame(t *testing.T) {
 		"another member":  func(s string) string { return strings.Replace(s, `"n":1`, `"n":1,"o":null`, 1) },
 	}
 	for _, up := range harness.Eras {
-		harness.EachTransport(t, upstream.EraModern, up, func(t *testing.T, p harness.Pair) {
+		harness.EachTransport(t, client.EraModern, up, func(t *testing.T, p harness.Pair) {
 			s := p.Serve(t, upstreamtest.Script{})
 			j := harness.Start(t, p,
 				harness.Setup{Upstreams: map[string]upstream.Config{"up": harness.Exact(s.Config)},

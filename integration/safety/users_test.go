@@ -9,6 +9,7 @@ import (
 	"junction/integration/harness"
 	"junction/proxy"
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/upstreamtest"
 )
 
@@ -18,8 +19,8 @@ import (
 func TestSafety1LateMessagesOfAnotherUser(t *testing.T) {
 	harness.InMemory(t, "each process has a connection, and one of them has only had calls of the second user")
 	guard, keys := harness.Keyring(t, "one", "two")
-	for _, client := range harness.Eras {
-		harness.EachTransport(t, client, upstream.EraLegacy, func(t *testing.T, p harness.Pair) {
+	for _, clientEra := range harness.Eras {
+		harness.EachTransport(t, clientEra, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 			s := p.Serve(t, upstreamtest.Script{})
 			s.Config.Separate, s.Config.Isolation = true, upstream.IsolationShared
 			j := harness.Start(t, p,
@@ -58,7 +59,7 @@ func TestSafety1UsersHaveTheirOwnProcesses(t *testing.T) {
 		j.Offers(t, "up")
 		first, again, other := j.As(t, keys["one"]), j.As(t, keys["one"]), j.As(t, keys["two"])
 		a, b, c := whoIs(t, first), whoIs(t, again), whoIs(t, other)
-		stateless := p.Transport == "http" && p.Upstream == upstream.EraModern
+		stateless := p.Transport == "http" && p.Upstream == client.EraModern
 		if harness.Processes() == 1 && a != b || a == c != stateless {
 			t.Errorf("two clients of one user and another user use the connections %q, %q and %q", a, b, c)
 		}
@@ -104,7 +105,7 @@ func TestSafety1UpdatesOfTheirOwnProcess(t *testing.T) {
 	harness.InMemory(t, "calls of a modern client reach different processes, and each has a server of its own")
 	guard, keys := harness.Keyring(t, "one", "two")
 	for _, up := range harness.Eras {
-		harness.RunPair(t, upstream.EraModern, up, "stdio", func(t *testing.T, p harness.Pair) {
+		harness.RunPair(t, client.EraModern, up, "stdio", func(t *testing.T, p harness.Pair) {
 			s := p.Serve(t, harness.Library("up"))
 			s.Config.Separate = true
 			j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Guard: guard})
@@ -129,8 +130,8 @@ func TestSafety1UpdatesOfTheirOwnProcess(t *testing.T) {
 func TestSafety1ServerThatRunsOnce(t *testing.T) {
 	harness.InMemory(t, "each process starts the server, and this one can run only once")
 	guard, keys := harness.Keyring(t, "one", "two")
-	for _, client := range harness.Eras {
-		harness.RunPair(t, client, upstream.EraLegacy, "stdio", func(t *testing.T, p harness.Pair) {
+	for _, clientEra := range harness.Eras {
+		harness.RunPair(t, clientEra, client.EraLegacy, "stdio", func(t *testing.T, p harness.Pair) {
 			s := p.Serve(t, upstreamtest.Script{Exclusive: harness.FreePort(t)})
 			s.Config.Separate = true
 			j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}, Guard: guard})

@@ -14,6 +14,7 @@ import (
 	"junction/proxy/front"
 	"junction/proxy/scope"
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/upstreamtest"
 )
 
@@ -34,7 +35,7 @@ type observer struct {
 	cached []bool
 }
 
-func (o *observer) End(info *proxy.CallInfo, _ upstream.Trace) {
+func (o *observer) End(info *proxy.CallInfo, _ client.Trace) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if info.Method == "tools/call" {
@@ -62,7 +63,7 @@ func reusing(t *testing.T, p harness.Pair, w harness.Setup, changes ...func(*ups
 			t.Fatal(err)
 		}
 	}
-	if p.Upstream == upstream.EraModern || p.Transport == "http" {
+	if p.Upstream == client.EraModern || p.Transport == "http" {
 		announced(t, j, 1) // the stream of announcements has begun, after the tools were listed
 	}
 	return s, j, &w
@@ -121,7 +122,7 @@ func TestCacheAnswersAgain(t *testing.T) {
 			for i := range 2 {
 				call("up__"+test.name, test.arguments)
 				switch {
-				case test.rounds == 0 && i == 0, test.rounds == 1, test.rounds == 2 && p.Upstream == upstream.EraLegacy:
+				case test.rounds == 0 && i == 0, test.rounds == 1, test.rounds == 2 && p.Upstream == client.EraLegacy:
 					n++
 				case test.rounds == 2:
 					n += 2
@@ -194,12 +195,12 @@ func TestSafetyCacheIsOfItsCaller(t *testing.T) {
 // differently. So a session never gets the result of another one of the same user. Modern clients
 // have no session: all calls of a user are equal.
 func TestSafetyCacheIsOfItsSession(t *testing.T) {
-	for era, want := range map[upstream.Era]string{upstream.EraLegacy: "[false true false true]",
-		upstream.EraModern: "[false true true true]"} {
+	for era, want := range map[client.Era]string{client.EraLegacy: "[false true false true]",
+		client.EraModern: "[false true true true]"} {
 		t.Run(string(era), func(t *testing.T) {
 			o := &observer{}
 			guard, keys := harness.Keyring(t, "ann")
-			_, j, _ := reusing(t, harness.Pair{Client: era, Upstream: upstream.EraLegacy, Transport: "stdio"},
+			_, j, _ := reusing(t, harness.Pair{Client: era, Upstream: client.EraLegacy, Transport: "stdio"},
 				harness.Setup{Guard: guard, Requests: o},
 				func(c *upstream.Config) { c.Isolation = upstream.IsolationSession })
 			for range 2 {

@@ -10,6 +10,7 @@ import (
 	"junction/integration/harness"
 	"junction/proxy/scope"
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
 	"junction/upstream/upstreamtest"
@@ -152,7 +153,7 @@ func TestSearchCallsAreTheInnerCalls(t *testing.T) {
 			try := func(q harness.Query) (o outcome) {
 				before := calls
 				calls++
-				if test.name == "ask" && p.Upstream == upstream.EraModern { // it is called again with the answers
+				if test.name == "ask" && p.Upstream == client.EraModern { // it is called again with the answers
 					calls += 2
 					if strings.Contains(test.arguments, "together") {
 						calls--
@@ -210,7 +211,7 @@ func TestSearchCallIsCancelled(t *testing.T) {
 		c := j.Talk(t)
 		a := c.Begin(t, harness.Called("call_destructive_tool", inside("up__hang", `{}`)))
 		harness.CallsOf(t, s.Journal, 1)
-		if p.Client == upstream.EraLegacy {
+		if p.Client == client.EraLegacy {
 			c.Notify(t, "notifications/cancelled", `"requestId":`+a.ID)
 		} else {
 			a.Drop()
@@ -218,6 +219,23 @@ func TestSearchCallIsCancelled(t *testing.T) {
 		harness.Await(t, s.Journal, "cancellation", func(r upstreamtest.Record) bool {
 			return r.Verb == "CLOSE" || r.Message.Method == "notifications/cancelled"
 		})
+	})
+}
+
+// TestSearchFindsWholeNames: a word of a tool's own name finds it, also where clients see the name cut
+// off before the word.
+func TestSearchFindsWholeNames(t *testing.T) {
+	harness.EachEra(t, func(t *testing.T, p harness.Pair) {
+		name := "orgs_set-permissions-for-all-members-of-quarantined-repositories"
+		tool := json.RawMessage(`{"name":"` + name + `","inputSchema":{"type":"object"}}`)
+		s := p.Serve(t, upstreamtest.Script{Tools: append(definitions(), tool)})
+		j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config},
+			Policy: harness.MustPolicy(t, everywhere)})
+		j.Offers(t, "up")
+		f := search(t, j.Talk(t), `{"query":"quarantined things"}`)
+		if got := f.names(t); len(got) != 1 || strings.Contains(got[0], "quarantined") {
+			t.Errorf("found are %q, want the tool under a name that is cut off", got)
+		}
 	})
 }
 
@@ -400,11 +418,11 @@ func TestSearchCallHasNoHeaders(t *testing.T) {
 		j.Offers(t, "up")
 		j.Talk(t).Succeed(t, "call_destructive_tool", inside("up__regional", `{"region":"eu"}`))
 		r := harness.CallsOf(t, s.Journal, 1)[0]
-		if got := r.Header.Get("Mcp-Param-Region"); p.Upstream == upstream.EraModern && p.Transport == "http" && got != "eu" {
+		if got := r.Header.Get("Mcp-Param-Region"); p.Upstream == client.EraModern && p.Transport == "http" && got != "eu" {
 			t.Errorf("the upstream got the region %q in its header", got)
 		}
 		want := 2 // clients of 2026-07-28 over HTTP, of which Junction is one, must not use the other one
-		if p.Client == upstream.EraModern || p.Upstream == upstream.EraModern && p.Transport == "http" {
+		if p.Client == client.EraModern || p.Upstream == client.EraModern && p.Transport == "http" {
 			want = 1
 		}
 		if f := search(t, j.Talk(t), `{"query":"region"}`); f.Total != want {

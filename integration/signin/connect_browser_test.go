@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"junction/integration/harness"
-	"junction/upstream"
+	"junction/upstream/client"
 )
 
 // whose returns who a JWT is about. Nobody looks at its signature here: what counts is which token
@@ -39,7 +39,7 @@ func TestAuthT134ConnectInABrowser(t *testing.T) {
 	l.change(func() { l.issuer, l.whose = said.Issuer, account })
 	c := mustLinearCompany(t, l, "", "")
 	ann, bob := mustWorker(t, c, "ann"), mustWorker(t, c, "bob")
-	hers, his := ann.talk(t, upstream.EraLegacy, `{}`), bob.talk(t, upstream.EraLegacy, `{}`)
+	hers, his := ann.talk(t, client.EraLegacy, `{}`), bob.talk(t, client.EraLegacy, `{}`)
 	link := connectURL(t, hers, "linear__connect")
 
 	annsBrowser, bobsBrowser := mustChromium(t, "ann"), mustChromium(t, "bob")

@@ -16,7 +16,7 @@ import (
 
 	"junction/auth/authtest"
 	"junction/integration/harness"
-	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/upstreamtest"
 )
 
@@ -277,7 +277,7 @@ func mustWorker(t testing.TB, c *company, name string) *worker {
 }
 
 // talk begins to talk to the merged endpoint as the worker's app.
-func (w *worker) talk(t *testing.T, era upstream.Era, capabilities string) *harness.Talker {
+func (w *worker) talk(t *testing.T, era client.Era, capabilities string) *harness.Talker {
 	t.Helper()
 	return (&harness.Talker{URL: w.c.URL, Era: era, Version: "2025-11-25", Capabilities: capabilities,
 		Key: w.tokens.Access}).Start(t)

@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"junction/integration/harness"
-	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/raw"
 	"junction/upstream/upstreamtest"
 )
@@ -25,7 +25,7 @@ func TestAuthT100ConnectIsOfferedByWhatTheClientCan(t *testing.T) {
 	l := mustLinear(t)
 	c := mustLinearCompany(t, l, "", "")
 	ann := mustWorker(t, c, "ann")
-	plain := ann.talk(t, upstream.EraLegacy, `{}`)
+	plain := ann.talk(t, client.EraLegacy, `{}`)
 	if tools := toolNames(t, plain); !slices.Equal(tools, []string{"linear__connect"}) {
 		t.Fatalf("before she connects it she sees %q", tools)
 	}
@@ -53,8 +53,8 @@ func TestAuthT100ConnectInBothEras(t *testing.T) {
 	c := mustLinearCompany(t, l, "", "")
 	ann := mustWorker(t, c, "ann")
 	const browser = `{"elicitation":{"form":{},"url":{}}}`
-	legacy, modern, simple := ann.talk(t, upstream.EraLegacy, browser), ann.talk(t, upstream.EraModern,
-		browser), ann.talk(t, upstream.EraModern, `{}`)
+	legacy, modern, simple := ann.talk(t, client.EraLegacy, browser), ann.talk(t, client.EraModern,
+		browser), ann.talk(t, client.EraModern, `{}`)
 
 	// 2025-11-25: the error -32042.
 	m := legacy.Call(t, "linear__connect", `{}`)
@@ -91,7 +91,7 @@ func TestAuthT100ConnectInBothEras(t *testing.T) {
 	}
 	modern.Succeed(t, "linear__echo", `{}`)
 	// The state is of that call, and of her.
-	if bob := mustWorker(t, c, "bob").talk(t, upstream.EraModern,
+	if bob := mustWorker(t, c, "bob").talk(t, client.EraModern,
 		browser); bob.Begin(t, harness.Query{Method: again.Method, Params: again.Params}).Answer(t).Error == nil {
 		t.Error("her state was taken from somebody else")
 	}
@@ -113,7 +113,7 @@ func TestAuthT100ToolOfTheSameName(t *testing.T) {
 	l.SetTools([]json.RawMessage{[]byte(`{"name":"connect","inputSchema":{"type":"object"}}`)})
 	c := mustLinearCompany(t, l, "", "")
 	ann := mustWorker(t, c, "ann")
-	hers := ann.talk(t, upstream.EraModern, `{"elicitation":{"url":{}}}`)
+	hers := ann.talk(t, client.EraModern, `{"elicitation":{"url":{}}}`)
 	q := harness.Called("linear__connect", `{}`)
 	m := hers.Begin(t, q).Answer(t)
 	q.Params = harness.Retried(q.Params, m, string(raw.Quote(harness.Requested(t, m)[0].Key))+`:{"action":"accept"}`)
@@ -132,7 +132,7 @@ func TestAuthT101LinkOfSomebodyElse(t *testing.T) {
 	l := mustLinear(t)
 	c := mustLinearCompany(t, l, "", "")
 	ann, bob := mustWorker(t, c, "ann"), mustWorker(t, c, "bob")
-	hers := ann.talk(t, upstream.EraLegacy, `{}`)
+	hers := ann.talk(t, client.EraLegacy, `{}`)
 	link := connectURL(t, hers, "linear__connect")
 	for _, where := range []string{link, link + "x", c.origin + "/connect/linear?t=x",
 		strings.Replace(link, "/connect/linear?", "/connect/jira?", 1)} {
@@ -195,8 +195,8 @@ func TestAuthT99TwoPeopleNeverCross(t *testing.T) {
 	bob.mustConnect(t)
 	var clients [2][]*harness.Talker
 	for i, w := range []*worker{ann, bob} {
-		clients[i] = []*harness.Talker{w.talk(t, upstream.EraLegacy, harness.AllCapabilities),
-			w.talk(t, upstream.EraModern, harness.AllCapabilities)}
+		clients[i] = []*harness.Talker{w.talk(t, client.EraLegacy, harness.AllCapabilities),
+			w.talk(t, client.EraModern, harness.AllCapabilities)}
 	}
 	var all sync.WaitGroup
 	for i := range 100 {
@@ -216,8 +216,8 @@ func TestAuthT99TwoPeopleNeverCross(t *testing.T) {
 			t.Errorf("%q was called with %q", said, token)
 		}
 	}
-	// T97: what our own clients show goes nowhere. Nor does what the authorization server gave
-	// stand in the log (T116).
+	// The upstream gets no token of Junction's clients, and the log has none of the authorization
+	// server's.
 	for _, r := range l.Received() {
 		if text := fmt.Sprint(r.Header, string(r.Body)); strings.Contains(text, "jct_") {
 			t.Errorf("the upstream received %s", text)
@@ -227,7 +227,7 @@ func TestAuthT99TwoPeopleNeverCross(t *testing.T) {
 		t.Error("the log shows a token, or a code")
 	}
 	// Neither a key nor somebody whom no policy lets use it sees that it is there.
-	robot := (&harness.Talker{URL: c.URL, Era: upstream.EraModern, Capabilities: `{}`, Key: key.key}).Start(t)
+	robot := (&harness.Talker{URL: c.URL, Era: client.EraModern, Capabilities: `{}`, Key: key.key}).Start(t)
 	if tools := toolNames(t, robot); len(tools) > 0 {
 		t.Errorf("a key sees %q", tools)
 	}
@@ -286,7 +286,7 @@ func TestAuthT102WhatIsWrongAtAnAuthorizationServer(t *testing.T) {
 			t.Errorf("%s: the authorization server was asked %q", test.name, l.asked)
 		}
 	}
-	for _, name := range toolNames(t, ann.talk(t, upstream.EraModern, `{}`)) {
+	for _, name := range toolNames(t, ann.talk(t, client.EraModern, `{}`)) {
 		if !strings.HasSuffix(name, "__connect") {
 			t.Errorf("then she sees %s", name)
 		}
@@ -334,7 +334,7 @@ func TestAuthT103WhoWeAre(t *testing.T) {
 	if l.count("register") != 1 || l.count("authorize client-0") != 4 {
 		t.Errorf("four people connect, and the authorization server was asked %q", l.asked)
 	}
-	workers[0].talk(t, upstream.EraModern, `{}`).Succeed(t, "linear__echo", `{}`) // it outlives a restart
+	workers[0].talk(t, client.EraModern, `{}`).Succeed(t, "linear__echo", `{}`) // it outlives a restart
 }
 
 func TestAuthT104OneRefreshForAll(t *testing.T) {
@@ -343,7 +343,7 @@ func TestAuthT104OneRefreshForAll(t *testing.T) {
 	c := mustLinearCompany(t, l, "", "")
 	ann := mustWorker(t, c, "ann")
 	ann.mustConnect(t)
-	manyAtOnce(t, l, ann.talk(t, upstream.EraModern, `{}`))
+	manyAtOnce(t, l, ann.talk(t, client.EraModern, `{}`))
 }
 
 // TestAuthT104OneRefreshOfTwoReplicas is the same with two processes over one Postgres.
@@ -356,7 +356,7 @@ func TestAuthT104OneRefreshOfTwoReplicas(t *testing.T) {
 	ann.mustConnect(t) // page by page at the one and the other
 	var here [2]*harness.Talker
 	for i, p := range replicas {
-		here[i] = (&harness.Talker{URL: p.URL, Era: upstream.EraModern, Capabilities: `{}`, Key: ann.tokens.Access}).Start(t)
+		here[i] = (&harness.Talker{URL: p.URL, Era: client.EraModern, Capabilities: `{}`, Key: ann.tokens.Access}).Start(t)
 		if tools := toolNames(t, here[i]); !slices.Contains(tools, "linear__echo") {
 			t.Errorf("replica %d shows %q", i, tools)
 		}
@@ -397,12 +397,12 @@ func TestAuthT105T106T107Renewal(t *testing.T) {
 	c := mustLinearCompany(t, l, "", "")
 	ann := mustWorker(t, c, "ann")
 	ann.mustConnect(t)
-	hers := ann.talk(t, upstream.EraModern, `{}`)
+	hers := ann.talk(t, client.EraModern, `{}`)
 	hers.Succeed(t, "linear__echo", `{}`)
 	// or its token runs out twice, which is the end of it
 	harness.Await(t, &l.Journal, "subscriptions/listen", upstreamtest.Method("subscriptions/listen"))
 
-	// T105: no new refresh token is no loss.
+	// A refresh may return no new refresh token.
 	var kept string
 	keep := func(form url.Values) (int, string) {
 		if token := form.Get("refresh_token"); kept == "" || token == kept {
@@ -424,7 +424,7 @@ func TestAuthT105T106T107Renewal(t *testing.T) {
 		t.Errorf("%d refreshes, want 2", n)
 	}
 
-	// T106: an outage is nobody's loss either; it is over when it is over.
+	// An outage of the authorization server ends no connection.
 	for _, status := range []int{500, 503, 429} {
 		l.expire()
 		l.change(func() { l.token = func(url.Values) (int, string) { return status, `{"error":"invalid_grant"}` } })
@@ -436,8 +436,7 @@ func TestAuthT105T106T107Renewal(t *testing.T) {
 		hers.Succeed(t, "linear__echo", `{}`)
 	}
 
-	// T107: a 401 with a token that was got just now is the end of it; the call is sent twice, and
-	// done never.
+	// A 401 for a new token ends the connection. The call is sent twice, and never made.
 	before, calls := l.count("401"), len(l.accounts())
 	l.change(func() { l.refused = func(string) bool { return true } })
 	connectURL(t, hers, "linear__echo")
@@ -463,7 +462,7 @@ func TestAuthT105T106T107Renewal(t *testing.T) {
 		t.Errorf("the call was made with %q", got)
 	}
 
-	// T106: invalid_grant is the end.
+	// invalid_grant ends the connection.
 	l.expire()
 	l.change(func() { clear(l.refresh) })
 	connectURL(t, hers, "linear__echo")
@@ -484,7 +483,7 @@ func TestAuthT108Disconnect(t *testing.T) {
 	ann, bob := mustWorker(t, c, "ann"), mustWorker(t, c, "bob")
 	ann.mustConnect(t)
 	bob.mustConnect(t)
-	hers, his := ann.talk(t, upstream.EraLegacy, `{}`), bob.talk(t, upstream.EraLegacy, `{}`)
+	hers, his := ann.talk(t, client.EraLegacy, `{}`), bob.talk(t, client.EraLegacy, `{}`)
 	hers.Succeed(t, "linear__echo", `{}`)
 	his.Succeed(t, "linear__echo", `{}`)
 	// He cannot do it for her.
@@ -530,7 +529,7 @@ policies:
 			app.path = path
 			tokens[w.name+path] = app.mustSignIn(t, w.person).Access
 		}
-		return (&harness.Talker{URL: c.origin + path, Era: upstream.EraModern, Capabilities: `{}`,
+		return (&harness.Talker{URL: c.origin + path, Era: client.EraModern, Capabilities: `{}`,
 			Key: tokens[w.name+path]}).Start(t)
 	}
 	want := func(what string, w *worker, path string, names ...string) {
@@ -598,7 +597,7 @@ func TestConnectionIsForOneServer(t *testing.T) {
 	c := mustLinearCompany(t, l, "", "")
 	ann := mustWorker(t, c, "ann")
 	ann.mustConnect(t)
-	hers := ann.talk(t, upstream.EraLegacy, `{}`)
+	hers := ann.talk(t, client.EraLegacy, `{}`)
 	hers.Succeed(t, "linear__echo", `{}`)
 	heard := hers.Get(t)
 	file, err := os.ReadFile(c.File())

@@ -15,7 +15,7 @@ import (
 	"junction/auth/authtest"
 	"junction/integration/harness"
 	"junction/integration/load"
-	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/upstreamtest"
 )
 
@@ -44,7 +44,7 @@ func relayed(t *testing.T, dsn string) (string, *load.Relay) {
 // working makes calls with the token of a person who is signed in.
 func working(t *testing.T, p *harness.Program, token string) *load.Load {
 	t.Helper()
-	c := showing(t, p, upstream.EraModern, token, "/mcp")
+	c := showing(t, p, client.EraModern, token, "/mcp")
 	return load.Start(t, 1, func(ctx context.Context, _, _ int) error {
 		body, own := c.Request("1", "tools/call", `{"name":"up__echo","arguments":{}}`)
 		resp, err := c.Send(ctx, http.MethodPost, body, own...)

@@ -13,12 +13,12 @@ import (
 
 	"junction/auth/authtest"
 	"junction/integration/harness"
-	"junction/upstream"
+	"junction/upstream/client"
 )
 
 func TestAuthT01Challenge(t *testing.T) {
 	p, journal := guarded(t, trusting(authtest.Start(t)))
-	c := harness.NewClient(t, &harness.Endpoint{URL: p.URL}, upstream.EraModern)
+	c := harness.NewClient(t, &harness.Endpoint{URL: p.URL}, client.EraModern)
 	for _, verb := range verbs {
 		a := refusedTo(t, c, verb)
 		wantRefused(t, verb, a, 401, noToken)
@@ -40,7 +40,7 @@ func TestAuthT01NothingIsAnsweredWithoutADecision(t *testing.T) {
 		"/.well-known/oauth-authorization-server", "/.well-known/x",
 		"/.well-known/../mcp", "/.well-known/oauth-protected-resource",
 	} {
-		c := harness.NewClient(t, &harness.Endpoint{URL: p.Origin() + path}, upstream.EraModern)
+		c := harness.NewClient(t, &harness.Endpoint{URL: p.Origin() + path}, client.EraModern)
 		for _, verb := range append(slices.Clone(verbs), "OPTIONS", "PATCH", "TRACE") {
 			a := refusedTo(t, c, verb)
 			read := verb == "GET" || verb == "HEAD" || verb == "OPTIONS"
@@ -95,7 +95,7 @@ func TestAuthT04NothingOfARequestIsInADocument(t *testing.T) {
 			}
 		}
 	}
-	c := harness.NewClient(t, &harness.Endpoint{URL: p.URL}, upstream.EraModern)
+	c := harness.NewClient(t, &harness.Endpoint{URL: p.URL}, client.EraModern)
 	for _, changes := range spoofs[1:] {
 		if got := refusedTo(t, c, "POST", changes...).Header.Get("WWW-Authenticate"); got != toSignIn+`/mcp"` {
 			t.Errorf("the challenge is %s", got)
@@ -112,7 +112,7 @@ func TestAuthT05WithoutSignInThereIsNothingToFind(t *testing.T) {
 				wantNoDocument(t, p.Origin()+"/.well-known/"+path)
 			}
 			if name == "local" {
-				harness.EachClientEra(t, func(t *testing.T, era upstream.Era) {
+				harness.EachClientEra(t, func(t *testing.T, era client.Era) {
 					harness.WantEcho(t, harness.MustClient(t, &harness.Endpoint{URL: p.URL}, era).Tool(t, "up__echo", `{}`))
 				})
 			}
@@ -205,7 +205,7 @@ func TestAuthT02BothKindsOfServers(t *testing.T) {
 
 func TestProtocolT98WithoutAToken(t *testing.T) {
 	p, journal := guarded(t, trusting(authtest.Start(t)))
-	harness.EachClientEra(t, func(t *testing.T, era upstream.Era) {
+	harness.EachClientEra(t, func(t *testing.T, era client.Era) {
 		c := harness.NewClient(t, &harness.Endpoint{URL: p.URL}, era)
 		for _, a := range []harness.Answered{
 			c.Call(t, "initialize", harness.InitializeParams("2025-11-25", "x")), c.Call(t, "tools/list", ""),

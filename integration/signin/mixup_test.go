@@ -14,7 +14,7 @@ import (
 
 	"junction/auth/authtest"
 	"junction/integration/harness"
-	"junction/upstream"
+	"junction/upstream/client"
 )
 
 // The tests of this file are the mix-up attack (RFC 9700, section 4.4). An attacker has an MCP
@@ -145,7 +145,7 @@ func TestMixUpAtTheSignInOfAUser(t *testing.T) {
 			if m.loot() > 0 || m.count("token") > 0 {
 				t.Errorf("the attacker has %q, and was asked %q", m.stolen, m.asked)
 			}
-			for _, era := range []upstream.Era{upstream.EraLegacy, upstream.EraModern} {
+			for _, era := range []client.Era{client.EraLegacy, client.EraModern} {
 				if tools := toolNames(t, ann.talk(t, era, `{}`)); !slices.Equal(tools, []string{"linear__connect"}) {
 					t.Errorf("with a client of %s she sees %q", era, tools)
 				}
@@ -218,7 +218,7 @@ func TestTwoHostsOfOneService(t *testing.T) {
 					t.Errorf("the page is\n%s\nwithout %s", shown.body, want)
 				}
 			}
-			ann.talk(t, upstream.EraModern, `{}`).Succeed(t, "linear__echo", `{}`)
+			ann.talk(t, client.EraModern, `{}`).Succeed(t, "linear__echo", `{}`)
 			// A page that has shown other hosts sends nobody anywhere.
 			form := url.Values{"seen": {"login.other.example x y"}}
 			if g := ann.press(ann.open(c.origin+"/connect/linear"), form); g.status != 403 {

@@ -13,7 +13,7 @@ import (
 
 	"junction/auth/authtest"
 	"junction/integration/harness"
-	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/upstreamtest"
 )
 
@@ -113,7 +113,7 @@ func TestMovedRowsSendNoToken(t *testing.T) {
 			ann, bob := mustWorker(t, c, "ann"), mustWorker(t, c, "bob")
 			ann.mustConnect(t)
 			bob.mustConnect(t)
-			hers, his := ann.talk(t, upstream.EraLegacy, `{}`), bob.talk(t, upstream.EraLegacy, `{}`)
+			hers, his := ann.talk(t, client.EraLegacy, `{}`), bob.talk(t, client.EraLegacy, `{}`)
 			hers.Succeed(t, "linear__echo", `{"say":"hers"}`)
 			his.Succeed(t, "linear__echo", `{"say":"his"}`)
 			i := mustIntrude(t, driver, dsn)
@@ -219,5 +219,5 @@ func TestAddedTriggersAreRefused(t *testing.T) {
 	}
 	c.MustServe(t, "--listen", strings.TrimPrefix(c.origin, "http://"))
 	c.MustReady(t, harness.Patience)
-	harness.WantEcho(t, showing(t, c.Program, upstream.EraModern, tokens.Access, "/mcp").Tool(t, "up__echo", `{}`))
+	harness.WantEcho(t, showing(t, c.Program, client.EraModern, tokens.Access, "/mcp").Tool(t, "up__echo", `{}`))
 }

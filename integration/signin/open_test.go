@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"junction/integration/harness"
-	"junction/upstream"
+	"junction/upstream/client"
 )
 
 // TestSafety4NoAccidentalOpening sends what a reverse proxy and a browser send. Without
@@ -26,7 +26,7 @@ func TestSafety4NoAccidentalOpening(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p, _ := guarded(t, row.section)
 			port := p.URL[strings.LastIndex(p.URL, ":")+1 : len(p.URL)-len("/mcp")]
-			harness.EachClientEra(t, func(t *testing.T, era upstream.Era) {
+			harness.EachClientEra(t, func(t *testing.T, era client.Era) {
 				c := keyed(t, p, era, ci.key)
 				want := func(status int, text string, ch harness.HeaderChange) {
 					t.Helper()

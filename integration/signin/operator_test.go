@@ -12,7 +12,7 @@ import (
 
 	"junction/auth/authtest"
 	"junction/integration/harness"
-	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/upstreamtest"
 )
 
@@ -86,30 +86,34 @@ func TestAuthT93OperatorEndsSignIns(t *testing.T) {
 			}
 			browsers[name] = newPerson(t, name)
 			s.tokenPair = s.app.mustSignIn(t, browsers[name])
-			s.mcp = showing(t, c.Program, upstream.EraLegacy, s.Access, "/mcp")
+			s.mcp = showing(t, c.Program, client.EraLegacy, s.Access, "/mcp")
 			s.stream = s.mcp.MustOpen(t)
 			people[name] = s
 		}
-		wantEnd := func(began time.Time, names ...string) {
+		// wantEnd waits for the ends of the streams, and measures this alone: commands and requests
+		// take long on a busy machine.
+		wantEnd := func(names ...string) {
 			t.Helper()
+			began := time.Now()
+			for _, name := range names {
+				mustClose(t, people[name].stream)
+			}
+			if took := time.Since(began); took > harness.Promptly {
+				t.Errorf("%q go on for %v after the last command", names, took)
+			}
 			for _, name := range names {
 				s := people[name]
-				mustClose(t, s.stream)
-				if took := time.Since(began); took > harness.Promptly {
-					t.Errorf("%s goes on for %v", name, took)
-				}
 				wantRefused(t, "POST", refusedTo(t, s.mcp, "POST"), 401, refusedToken+"it was revoked")
 				if status, again := s.app.refresh(t, s.Refresh); status != 400 || again.Error != "invalid_grant" {
 					t.Errorf("%s refreshes: %d %+v", name, status, again)
 				}
 			}
 		}
-		began := time.Now()
 		c.mustOperate(t, "grants", "revoke", c.mustIDs(t, "grants", "ann")[0][:6])
 		c.mustOperate(t, "sessions", "revoke", c.mustIDs(t, "sessions", "bob")[0][:6])
 		c.mustOperate(t, "sessions", "revoke", "--user", "cid")
 		c.mustOperate(t, "sessions", "revoke", "--client", other.id)
-		wantEnd(began, "ann", "bob", "cid", "dan")
+		wantEnd("ann", "bob", "cid", "dan")
 		if got := people["eve"].mcp.Call(t, "tools/list", ""); got.Status != 200 {
 			t.Errorf("eve, whom nobody meant: %s", got)
 		}
@@ -118,11 +122,10 @@ func TestAuthT93OperatorEndsSignIns(t *testing.T) {
 				t.Errorf("%s is signed out in the browser: want %t; %s", name, out, g.body)
 			}
 		}
-		began = time.Now()
 		if out := c.mustOperate(t, "sessions", "revoke", "--all", "--yes"); !strings.HasPrefix(out, "Ended: ") {
 			t.Errorf("everybody: %s", out)
 		}
-		wantEnd(began, "eve")
+		wantEnd("eve")
 		if out := c.mustOperate(t, "sessions", "list"); out != "no user is signed in\n" {
 			t.Errorf("after that: %s", out)
 		}
@@ -168,10 +171,10 @@ func TestOperatorsReadEventsInTheAudit(t *testing.T) {
 			wantLine(`"event":"started".*"detail":"version [^"]*, sha256 [0-9a-f]{64}","outcome":"ok"`)
 			wantLine(`"event":"signed_in","event_id":"[^"]+","request_id":"[^"]+",` + ann + `.*"address":"127.0.0.1"`)
 			wantLine(`"event":"code_issued".*` + ann + `,"oauth_client":"[^"]+"`)
-			harness.WantEcho(t, showing(t, c.Program, upstream.EraModern, p.Access, "/mcp").Tool(t, "up__echo", `{}`))
+			harness.WantEcho(t, showing(t, c.Program, client.EraModern, p.Access, "/mcp").Tool(t, "up__echo", `{}`))
 			wantLine(ann + `.*"method":"tools/call".*"outcome":"ok"`)
 			for range 2 {
-				showing(t, c.Program, upstream.EraModern, ci.key, "/mcp").Call(t, "tools/list", "")
+				showing(t, c.Program, client.EraModern, ci.key, "/mcp").Call(t, "tools/list", "")
 			}
 			wantLine(`"event":"key_used".*"principal":"key:ci","address":"127.0.0.1"`)
 			c.mustOperate(t, "users", "disable", "ann@acme.example")
@@ -223,14 +226,14 @@ func TestAuthT113RotateBesideTheProgram(t *testing.T) {
 		c.MustReady(t, harness.Patience)
 	}
 	restarted("storage", "rotate")
-	harness.WantEcho(t, showing(t, c.Program, upstream.EraModern, p.Access, "/mcp").Tool(t, "up__echo", `{}`))
+	harness.WantEcho(t, showing(t, c.Program, client.EraModern, p.Access, "/mcp").Tool(t, "up__echo", `{}`))
 	status, next := a.refresh(t, p.Refresh)
 	if status != 200 {
 		t.Fatalf("a refresh after the rotation: %d %+v", status, next)
 	}
 	a.mustSignIn(t, newPerson(t, "bob"))
 	restarted("storage", "rotate", "--revoke-all", "--yes")
-	if got := showing(t, c.Program, upstream.EraModern, "", "/mcp").Call(t, "tools/list", "",
+	if got := showing(t, c.Program, client.EraModern, "", "/mcp").Call(t, "tools/list", "",
 		harness.With("Authorization", "Bearer "+next.Access)); got.Status != 401 {
 		t.Errorf("the token after everything was revoked: %s", got)
 	}
@@ -259,12 +262,12 @@ func TestAuthT93OperatorShutsOut(t *testing.T) {
 		// ends does something that ends what a sign-in has, and nothing of another.
 		ends := func(a oauthApp, p, other tokenPair, does func()) {
 			t.Helper()
-			mcp, stays := showing(t, c.Program, upstream.EraLegacy, p.Access, "/mcp"), showing(t, c.Program, upstream.EraModern,
+			mcp, stays := showing(t, c.Program, client.EraLegacy, p.Access, "/mcp"), showing(t, c.Program, client.EraModern,
 				other.Access, "/mcp")
 			stream := mcp.MustOpen(t)
 			harness.WantEcho(t, stays.Tool(t, "up__echo", `{}`))
-			began := time.Now()
 			does()
+			began := time.Now()
 			mustClose(t, stream)
 			if took := time.Since(began); took > harness.Promptly {
 				t.Errorf("the stream goes on for %v", took)

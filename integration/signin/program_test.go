@@ -18,7 +18,7 @@ import (
 
 	"junction/auth/authtest"
 	"junction/integration/harness"
-	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
 	"junction/upstream/upstreamtest"
@@ -100,15 +100,15 @@ func TestAuthT93T94StreamsEndWithTheSignIn(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			harness.EachClientEra(t, func(t *testing.T, era upstream.Era) {
+			harness.EachClientEra(t, func(t *testing.T, era client.Era) {
 				p := a.mustSignIn(t, ann)
 				mcp := showing(t, c.Program, era, p.Access, "/mcp")
 				stream := mcp.MustOpen(t)
 				if got := mcp.Call(t, "tools/list", ""); got.Status != 200 {
 					t.Fatalf("signed in: %s", got)
 				}
-				began := time.Now()
 				end(p)
+				began := time.Now()
 				mustClose(t, stream)
 				if took := time.Since(began); took > harness.Promptly {
 					t.Errorf("the stream went on for %v", took)
@@ -127,8 +127,8 @@ func TestAuthT08T95TokensAndSessionsDoNotCross(t *testing.T) {
 	c := mustCompany(t, up, "", "endpoints: { web: { upstreams: [up] } }\n")
 	a, ann, ben := mustRegister(t, c, appRedirect), newPerson(t, "ann"), newPerson(t, "ben")
 	one, other := a.mustSignIn(t, ann), a.mustSignIn(t, ben)
-	mine := showing(t, c.Program, upstream.EraLegacy, one.Access, "/mcp")
-	foreign := harness.NewClient(t, &harness.Endpoint{URL: c.origin + "/web/mcp"}, upstream.EraModern)
+	mine := showing(t, c.Program, client.EraLegacy, one.Access, "/mcp")
+	foreign := harness.NewClient(t, &harness.Endpoint{URL: c.origin + "/web/mcp"}, client.EraModern)
 	foreign.Key = one.Access
 	wantRefused(t, "POST", refusedTo(t, foreign, "POST"), 401,
 		refusedToken+"its audience is "+c.origin+"/mcp, but this is "+c.origin+"/web/mcp")
@@ -158,7 +158,7 @@ func TestAuthT91T92PeopleWhoLeave(t *testing.T) {
 	a := mustRegister(t, c, appRedirect)
 	leaves, moves := a.mustSignIn(t, newPerson(t, "ann")), a.mustSignIn(t, newPerson(t, "cid"))
 	list := func(p tokenPair) harness.Answered {
-		mcp := showing(t, c.Program, upstream.EraModern, "", "/mcp")
+		mcp := showing(t, c.Program, client.EraModern, "", "/mcp")
 		mcp.Key = p.Access
 		return refusedTo(t, mcp, "POST")
 	}
@@ -217,7 +217,7 @@ func TestAuthT120NamesOfAppsGrantNothing(t *testing.T) {
 	}
 	c.MustReload(t, "oauth_client: An app", "oauth_client: "+a.id)
 	p := a.mustSignIn(t, ann)
-	harness.WantEcho(t, showing(t, c.Program, upstream.EraModern, p.Access, "/mcp").Tool(t, "up__echo", `{}`))
+	harness.WantEcho(t, showing(t, c.Program, client.EraModern, p.Access, "/mcp").Tool(t, "up__echo", `{}`))
 	other := mustRegister(t, c, "http://localhost:8/cb")
 	if g := ann.through(other.authorize()); g.status != 403 {
 		t.Errorf("another app of that name gets %d at %s", g.status, g.url)
@@ -229,13 +229,13 @@ func TestAuthT120NamesOfAppsGrantNothing(t *testing.T) {
 func TestAuthT96RequestStateOfAnother(t *testing.T) {
 	harness.Waits(t)
 	const lasts = 20 * time.Second
-	relays, relaying := upstreamtest.Start(t, upstreamtest.Script{Era: string(upstream.EraModern)})
-	parks, parking := upstreamtest.Start(t, upstreamtest.Script{Era: string(upstream.EraLegacy)})
+	relays, relaying := upstreamtest.Start(t, upstreamtest.Script{Era: string(client.EraModern)})
+	parks, parking := upstreamtest.Start(t, upstreamtest.Script{Era: string(client.EraLegacy)})
 	c := mustCompany(t, relaying+`" }, old: { url: "`+parking, "", "limits: { patience: "+lasts.String()+" }\n")
 	a := mustRegister(t, c, appRedirect)
 	as := func(name string) *harness.Talker {
 		p := a.mustSignIn(t, newPerson(t, name))
-		return (&harness.Talker{URL: c.URL, Era: upstream.EraModern, Capabilities: harness.AllCapabilities,
+		return (&harness.Talker{URL: c.URL, Era: client.EraModern, Capabilities: harness.AllCapabilities,
 			Key: p.Access}).Start(t)
 	}
 	ann, ben := as("ann"), as("ben")
@@ -333,7 +333,7 @@ func TestAuthT89T111T116CrashesAndSecrets(t *testing.T) {
 		p, secrets = next, append(secrets, next.Access, next.Refresh)
 	}
 	c.MustReady(t, harness.Patience)
-	if got := showing(t, c.Program, upstream.EraModern, p.Access, "/mcp").Call(t, "tools/list", ""); got.Status != 200 {
+	if got := showing(t, c.Program, client.EraModern, p.Access, "/mcp").Call(t, "tools/list", ""); got.Status != 200 {
 		t.Errorf("after %d crashes: %s", kills, got)
 	}
 	t.Logf("of %d answers %d were lost", kills, lost)
@@ -397,13 +397,13 @@ func TestStepUpAtHome(t *testing.T) {
 		`  scope_capabilities: { mcp: [], "mcp:danger": [danger] }`)
 	a, ann := mustRegister(t, c, appRedirect), newPerson(t, "ann")
 	p := a.mustSignIn(t, ann)
-	got := showing(t, c.Program, upstream.EraModern, p.Access, "/mcp").Tool(t, "up__echo", `{}`)
+	got := showing(t, c.Program, client.EraModern, p.Access, "/mcp").Tool(t, "up__echo", `{}`)
 	if got.Status != 403 || !strings.Contains(got.Header.Get("WWW-Authenticate"), `scope="mcp mcp:danger"`) {
 		t.Fatalf("without the scope: %s %v", got, got.Header)
 	}
 	a.scope = "mcp mcp:danger"
 	p = a.mustSignIn(t, ann)
-	if got := showing(t, c.Program, upstream.EraModern, p.Access, "/mcp").Tool(t, "up__echo", `{}`); got.Status != 200 {
+	if got := showing(t, c.Program, client.EraModern, p.Access, "/mcp").Tool(t, "up__echo", `{}`); got.Status != 200 {
 		t.Errorf("with it: %s", got)
 	}
 }
@@ -472,7 +472,7 @@ audit: { file: stderr }
 	}
 	// Of those that show something which is no good, one in a minute is in the audit, and none that
 	// show nothing.
-	mcp := showing(t, c.Program, upstream.EraModern, "", "/mcp")
+	mcp := showing(t, c.Program, client.EraModern, "", "/mcp")
 	mcp.Key = "jct_at_" + strings.Repeat("a", 43) + "." + strings.Repeat("b", 43)
 	first := keep("a bad token", refusedTo(t, mcp, "POST").Header)
 	for range 20 {
@@ -482,14 +482,14 @@ audit: { file: stderr }
 		regexp.MustCompile(`"request_id":"`+first+
 			`","address":"127.0.0.1","path":"/mcp","event":"request_refused","outcome":"denied","status":401,"error":"invalid_token"`), harness.Patience,
 		c.Done)
-	got := refusedTo(t, showing(t, c.Program, upstream.EraModern, ci.key, "/mcp/none"), "POST")
+	got := refusedTo(t, showing(t, c.Program, client.EraModern, ci.key, "/mcp/none"), "POST")
 	c.Stderr.MustMatch(t,
 		regexp.MustCompile(`"request_id":"`+keep("no endpoint", got.Header)+
 			`","principal":"key:ci".*"endpoint":"none","outcome":"invalid"`), harness.Patience, c.Done)
 	if n := strings.Count(c.Stderr.String(), `"status":401`); n != 1 {
 		t.Errorf("the audit has %d lines of bad tokens, want one", n)
 	}
-	harness.EachClientEra(t, func(t *testing.T, era upstream.Era) {
+	harness.EachClientEra(t, func(t *testing.T, era client.Era) {
 		mcp := showing(t, c.Program, era, p.Access, "/mcp")
 		got := mcp.Tool(t, "up__echo", `{}`)
 		harness.WantEcho(t, got)

@@ -13,13 +13,13 @@ import (
 
 	"junction/auth/authtest"
 	"junction/integration/harness"
-	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/raw"
 	"junction/upstream/upstreamtest"
 )
 
 // speaking is a client of the program that shows a key and calls itself name.
-func speaking(t *testing.T, p *harness.Program, era upstream.Era, key, name string) *harness.Talker {
+func speaking(t *testing.T, p *harness.Program, era client.Era, key, name string) *harness.Talker {
 	t.Helper()
 	return (&harness.Talker{URL: p.URL, Era: era, Version: "2025-11-25", Capabilities: harness.AllCapabilities, Key: key,
 		Name: name}).Start(t)
@@ -38,7 +38,7 @@ func fewAndAll(t *testing.T) (few, all apiKey, p *harness.Program, journal *upst
 
 func TestAuthT20WhatAKeyMayNotUse(t *testing.T) {
 	few, all, p, journal := fewAndAll(t)
-	harness.EachClientEra(t, func(t *testing.T, era upstream.Era) {
+	harness.EachClientEra(t, func(t *testing.T, era client.Era) {
 		little, everything := speaking(t, p, era, few.key, ""), speaking(t, p, era, all.key, "")
 		if got := little.Names(t); !slices.Equal(got, []string{"up__echo"}) {
 			t.Errorf("few sees %q, want up__echo alone", got)
@@ -53,13 +53,13 @@ func TestAuthT20WhatAKeyMayNotUse(t *testing.T) {
 		}
 	})
 	wantUncalledTool(t, journal, "fail")
-	speaking(t, p, upstream.EraModern, all.key, "").Call(t, "up__fail", `{}`) // which reaches it
+	speaking(t, p, client.EraModern, all.key, "").Call(t, "up__fail", `{}`) // which reaches it
 	harness.CallsOf(t, journal, 3)
 }
 
 func TestAuthT119HiddenToolIsAnUnknownTool(t *testing.T) {
 	few, _, p, journal := fewAndAll(t)
-	harness.EachClientEra(t, func(t *testing.T, era upstream.Era) {
+	harness.EachClientEra(t, func(t *testing.T, era client.Era) {
 		c := speaking(t, p, era, few.key, "")
 		for _, arguments := range []string{`{}`, `{"x":1}`, `7`, `{"a":1,"a":2}`} {
 			hidden, none := c.Begin(t, harness.Called("up__fail", arguments)), c.Begin(t, harness.Called("up__none", arguments))
@@ -106,7 +106,7 @@ func TestAuthT117NoPolicyMatches(t *testing.T) {
 	p, journal := guarded(t,
 		authSection([]apiKey{nobody, some})+
 			"policies: [{ name: some, match: { key: some }, rules: [{ allow: { upstreams: up } }] }]\n")
-	harness.EachClientEra(t, func(t *testing.T, era upstream.Era) {
+	harness.EachClientEra(t, func(t *testing.T, era client.Era) {
 		for _, path := range []string{"", "/up"} {
 			c := harness.NewClient(t, &harness.Endpoint{URL: p.URL + path}, era)
 			c.Key = nobody.key
@@ -149,7 +149,7 @@ func TestAuthT118DenyBeatsAllowInAnyOrder(t *testing.T) {
 				section += "  - " + lines[i] + "\n"
 			}
 			p, journal := guarded(t, section)
-			harness.EachClientEra(t, func(t *testing.T, era upstream.Era) {
+			harness.EachClientEra(t, func(t *testing.T, era client.Era) {
 				denied, allowed := speaking(t, p, era, ci.key, ""), speaking(t, p, era, other.key, "")
 				if got := denied.Names(t); slices.Contains(got, "up__fail") || !slices.Contains(got, "up__echo") {
 					t.Errorf("ci sees %q, want all but up__fail", got)
@@ -179,7 +179,7 @@ func TestAuthT120NamesGrantNothing(t *testing.T) {
   - { name: ci, match: { key: ci }, rules: [{ allow: { tools: up__gate } }] }
   - { name: root, match: { key: root }, rules: [{ allow: { upstreams: up } }] }
 `)
-	harness.EachClientEra(t, func(t *testing.T, era upstream.Era) {
+	harness.EachClientEra(t, func(t *testing.T, era client.Era) {
 		if got := speaking(t, p, era, root.key, "").Names(t); !slices.Contains(got, "up__echo") {
 			t.Fatalf("root sees %q, want up__echo among them", got)
 		}
@@ -209,12 +209,12 @@ func TestProtocolT103WhatIsAnothersIsUnknown(t *testing.T) {
 	server, url := upstreamtest.Start(t, upstreamtest.Script{Tasks: true})
 	p := harness.MustProgram(t, authSection([]apiKey{a, b})+"limits: { page: 1 }\nupstreams: { up: { url: "+url+" } }\n")
 	p.MustReady(t, harness.Patience)
-	as := func(t *testing.T, era upstream.Era, k apiKey) *harness.Talker {
+	as := func(t *testing.T, era client.Era, k apiKey) *harness.Talker {
 		return (&harness.Talker{URL: p.URL, Era: era, Version: "2025-11-25", Capabilities: harness.WithTasks,
 			Key: k.key}).Start(t)
 	}
 	t.Run("session", func(t *testing.T) {
-		owner := keyed(t, p, upstream.EraLegacy, a.key)
+		owner := keyed(t, p, client.EraLegacy, a.key)
 		stream := owner.MustOpen(t)
 		thief := *owner
 		thief.Key = b.key
@@ -244,7 +244,7 @@ func TestProtocolT103WhatIsAnothersIsUnknown(t *testing.T) {
 		mustClose(t, stream) // with its session
 	})
 	t.Run("answer", func(t *testing.T) {
-		owner := as(t, upstream.EraLegacy, a)
+		owner := as(t, client.EraLegacy, a)
 		call := owner.Begin(t, harness.Asking(harness.AskForm))
 		question, ok := call.Next(t)
 		if !ok || !question.IsRequest() {
@@ -262,7 +262,7 @@ func TestProtocolT103WhatIsAnothersIsUnknown(t *testing.T) {
 		}
 	})
 	t.Run("requestState", func(t *testing.T) {
-		owner, thief := as(t, upstream.EraModern, a), as(t, upstream.EraModern, b)
+		owner, thief := as(t, client.EraModern, a), as(t, client.EraModern, b)
 		q := harness.Asking(harness.AskForm)
 		m := owner.Begin(t, q).Answer(t)
 		q.Params = harness.Retried(q.Params, m,
@@ -277,7 +277,7 @@ func TestProtocolT103WhatIsAnothersIsUnknown(t *testing.T) {
 		}
 	})
 	t.Run("task", func(t *testing.T) {
-		owner, thief := as(t, upstream.EraModern, a), as(t, upstream.EraModern, b)
+		owner, thief := as(t, client.EraModern, a), as(t, client.EraModern, b)
 		id := `"taskId":` + string(raw.Quote(harness.BeginTask(t, owner, harness.Called("up__task", `{"gate":"never"}`))))
 		made := `"taskId":"made up"`
 		for _, method := range []string{"tasks/get", "tasks/update", "tasks/cancel"} {
@@ -292,7 +292,7 @@ func TestProtocolT103WhatIsAnothersIsUnknown(t *testing.T) {
 		}
 	})
 	t.Run("cursor", func(t *testing.T) {
-		harness.EachClientEra(t, func(t *testing.T, era upstream.Era) {
+		harness.EachClientEra(t, func(t *testing.T, era client.Era) {
 			owner, thief := as(t, era, a), as(t, era, b)
 			cursor := `"cursor":` + harness.Member(owner.Must(t, "tools/list", ""), "nextCursor")
 			harness.WantCode(t, thief.Ask(t, "tools/list", cursor), -32602)
@@ -310,16 +310,16 @@ func TestAuthT36T37ClaimsMatchPolicies(t *testing.T) {
 		match  string
 		want   bool
 	}{
-		"T36 nested": {"[realm_access, roles]",
+		"nested": {"[realm_access, roles]",
 			map[string]any{"realm_access": map[string]any{"roles": []string{"dev"}}}, "group: dev", true},
-		"T36 dots and slashes": {`["https://acme.example/groups"]`,
+		"dots and slashes": {`["https://acme.example/groups"]`,
 			map[string]any{"https://acme.example/groups": []string{"dev"}}, "group: dev", true},
-		"T36 not there": {"[realm_access, roles]", map[string]any{"roles": []string{"dev"}}, "group: dev", false},
-		"T37 verified": {"[groups]", map[string]any{"email": "ann@acme.example", "email_verified": true},
+		"not there": {"[realm_access, roles]", map[string]any{"roles": []string{"dev"}}, "group: dev", false},
+		"verified": {"[groups]", map[string]any{"email": "ann@acme.example", "email_verified": true},
 			"email_domain: acme.example", true},
-		"T37 not verified": {"[groups]", map[string]any{"email": "ann@acme.example", "email_verified": false},
+		"not verified": {"[groups]", map[string]any{"email": "ann@acme.example", "email_verified": false},
 			"email_domain: acme.example", false},
-		"T37 nobody says": {"[groups]", map[string]any{"email": "ann@acme.example"}, "email: ann@acme.example", false},
+		"nobody says": {"[groups]", map[string]any{"email": "ann@acme.example"}, "email: ann@acme.example", false},
 		"user": {"[groups]", nil,
 			"{ user: ann, issuer: '" + s.URL + "', kind: user, oauth_client: app, scope: mcp }", true},
 		"user of another": {"[groups]", nil, "{ user: ann, issuer: 'https://other.example' }", false},
@@ -336,7 +336,7 @@ func TestAuthT36T37ClaimsMatchPolicies(t *testing.T) {
 				wantTokenIn(t, p, token)
 				return
 			}
-			c := showing(t, p, upstream.EraModern, "", "/mcp")
+			c := showing(t, p, client.EraModern, "", "/mcp")
 			c.Key = token
 			if a := c.Tool(t, "up__echo", `{}`); a.Status != 403 || a.Header.Get("WWW-Authenticate") != "" {
 				t.Errorf("got %s, %v; want 403 without a challenge, since no sign-in helps", a, a.Header)
@@ -352,7 +352,7 @@ func TestAuthT117NoPolicyMatchesAUser(t *testing.T) {
 	p, journal := guarded(t,
 		trusting(s)+"policies: [{ name: others, match: { user: bob }, rules: [{ allow: { upstreams: up } }] }]\n")
 	token := s.Token(t, claimed(s, map[string]any{"email": "ann@acme.example", "email_verified": true}))
-	c := showing(t, p, upstream.EraModern, "", "/mcp")
+	c := showing(t, p, client.EraModern, "", "/mcp")
 	c.Key = token
 	for _, verb := range verbs {
 		wantNoAccess(t, verb, refusedTo(t, c, verb), "signed in as ann@acme.example")
@@ -373,7 +373,7 @@ func TestProtocolT101StepUp(t *testing.T) {
 	stepUp := func(scopes string) string {
 		return `Bearer realm="junction", error="insufficient_scope", error_description="the token lacks a scope; needed are: ` + scopes + `", scope="` + scopes + `", resource_metadata="` + metadataURL + `/mcp"`
 	}
-	harness.EachClientEra(t, func(t *testing.T, era upstream.Era) {
+	harness.EachClientEra(t, func(t *testing.T, era client.Era) {
 		server, url := upstreamtest.Start(t, upstreamtest.Script{})
 		p := harness.MustProgram(t, section+`policies:
   - { name: everybody, match: { kind: user }, capabilities: [web, danger, secret], rules: [{ allow: { upstreams: up } }] }
@@ -424,7 +424,7 @@ func TestProtocolT103UsersOfTwoIssuers(t *testing.T) {
 	s, other := authtest.Start(t), authtest.Start(t)
 	p, _ := guarded(t, "public_url: "+publicOrigin+"\nauth: { jwt: [{ issuer: "+s.URL+", audiences: ["+publicMCP+
 		"] }, { issuer: "+other.URL+", audiences: ["+publicMCP+"] }] }\n")
-	c := showing(t, p, upstream.EraLegacy, s.Token(t, claimed(s, nil)), "/mcp")
+	c := showing(t, p, client.EraLegacy, s.Token(t, claimed(s, nil)), "/mcp")
 	thief := *c
 	for name, token := range map[string]string{
 		"the same subject of another issuer": other.Token(t, claimed(other, nil)),

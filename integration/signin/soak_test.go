@@ -15,7 +15,7 @@ import (
 
 	"junction/integration/harness"
 	"junction/integration/load"
-	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/upstreamtest"
 
 	_ "modernc.org/sqlite"
@@ -60,7 +60,7 @@ func soakPeople(t *testing.T) (*harness.Program, *load.Load) {
 	c := mustCompany(t, up, "", "")
 	app := mustRegister(t, c, "https://app.example/callback")
 	_, tokens := app.mustExchange(t, c.origin, app.mustEnter(t, "ann"))
-	ann := showing(t, c.Program, upstream.EraModern, tokens.AccessToken, "/mcp")
+	ann := showing(t, c.Program, client.EraModern, tokens.AccessToken, "/mcp")
 	return c.Program, load.Start(t, 1, func(ctx context.Context, _, n int) error {
 		if n%500 == 499 {
 			status, next := app.mustExchange(t, c.origin, refreshing(tokens.RefreshToken))
@@ -116,7 +116,7 @@ func soakLocal(t *testing.T) (*harness.Program, []*load.Load) {
 			if m.Error != nil || len(asked) != 1 {
 				return fmt.Errorf("%d questions, %s", len(asked), m.Append(nil))
 			}
-			if era == upstream.EraLegacy {
+			if era == client.EraLegacy {
 				r, err := http.NewRequestWithContext(ctx, http.MethodDelete, c.URL, nil)
 				if err != nil {
 					return err

@@ -22,7 +22,7 @@ import (
 
 	"junction/auth/authtest"
 	"junction/integration/harness"
-	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/upstreamtest"
 )
 
@@ -127,9 +127,9 @@ func TestAuthT75T82T83T90TwoReplicas(t *testing.T) {
 		t.Fatalf("the code: %d, %+v", status, first)
 	}
 	for i := range replicas {
-		harness.WantEcho(t, showing(t, replicas[i], upstream.EraModern, first.AccessToken, "/mcp").Tool(t, "up__echo", `{}`))
+		harness.WantEcho(t, showing(t, replicas[i], client.EraModern, first.AccessToken, "/mcp").Tool(t, "up__echo", `{}`))
 	}
-	// T82: all that refresh at once, here and there, get one pair.
+	// Concurrent refreshes at both replicas get one pair.
 	answers := make(chan issued)
 	for i := range 50 {
 		go func() {
@@ -146,13 +146,13 @@ func TestAuthT75T82T83T90TwoReplicas(t *testing.T) {
 			t.Errorf("two pairs: %+v and %+v", second, got)
 		}
 	}
-	// T83: what one replica has exchanged is used up at the other, and whoever shows it ends
-	// everything.
+	// A refresh token that one replica has exchanged is used up at the other: using it again ends
+	// the grant.
 	status, third := app.mustExchange(t, origin(0), refreshing(second.RefreshToken))
 	if status != 200 {
 		t.Fatalf("the successor: %d, %+v", status, third)
 	}
-	harness.WantEcho(t, showing(t, replicas[1], upstream.EraModern, third.AccessToken, "/mcp").Tool(t, "up__echo", `{}`))
+	harness.WantEcho(t, showing(t, replicas[1], client.EraModern, third.AccessToken, "/mcp").Tool(t, "up__echo", `{}`))
 	if status, got := app.mustExchange(t, origin(1), refreshing(first.RefreshToken)); status != 400 ||
 		got.Error != "invalid_grant" {
 		t.Errorf("the first token after its successor was used: %d, %+v; want invalid_grant", status, got)
@@ -164,7 +164,7 @@ func TestAuthT75T82T83T90TwoReplicas(t *testing.T) {
 	for i := range replicas {
 		mustEndWithin(t, replicas[i], third.AccessToken, harness.Promptly)
 	}
-	// T75: a code is redeemed once, wherever.
+	// A code is redeemed once, at either replica.
 	code, redeemed := app.mustEnter(t, "bob"), make(chan int)
 	for i := range 20 {
 		go func() {
@@ -184,7 +184,7 @@ func TestAuthT75T82T83T90TwoReplicas(t *testing.T) {
 	}
 	// What one revokes ends at the other.
 	_, fourth := app.mustExchange(t, origin(0), app.mustEnter(t, "cid"))
-	harness.WantEcho(t, showing(t, replicas[1], upstream.EraModern, fourth.AccessToken, "/mcp").Tool(t, "up__echo", `{}`))
+	harness.WantEcho(t, showing(t, replicas[1], client.EraModern, fourth.AccessToken, "/mcp").Tool(t, "up__echo", `{}`))
 	resp, err := http.PostForm(origin(0)+"/oauth/revoke",
 		url.Values{"token": {fourth.RefreshToken}, "client_id": {app.id}})
 	if err != nil {
@@ -200,7 +200,7 @@ func TestAuthT75T82T83T90TwoReplicas(t *testing.T) {
 // mustEndWithin waits until a token is not let in any more.
 func mustEndWithin(t *testing.T, p *harness.Program, token string, d time.Duration) {
 	t.Helper()
-	c := showing(t, p, upstream.EraModern, "", "/mcp")
+	c := showing(t, p, client.EraModern, "", "/mcp")
 	c.Key = token
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	defer cancel()
@@ -268,7 +268,7 @@ func TestAuthT113T114T115Storage(t *testing.T) {
 		}
 	}
 	wantRefusal(file, "another process", fmt.Sprintf("process %d ", c.Cmd.Process.Pid))
-	harness.WantEcho(t, showing(t, c.Program, upstream.EraModern, pair.AccessToken, "/mcp").Tool(t, "up__echo", `{}`))
+	harness.WantEcho(t, showing(t, c.Program, client.EraModern, pair.AccessToken, "/mcp").Tool(t, "up__echo", `{}`))
 
 	address := strings.TrimPrefix(c.origin, "http://")
 	restart := func() {
@@ -291,12 +291,12 @@ func TestAuthT113T114T115Storage(t *testing.T) {
 	// us.
 	mustKeys("new", "old")
 	restart()
-	harness.WantEcho(t, showing(t, c.Program, upstream.EraModern, pair.AccessToken, "/mcp").Tool(t, "up__echo", `{}`))
+	harness.WantEcho(t, showing(t, c.Program, client.EraModern, pair.AccessToken, "/mcp").Tool(t, "up__echo", `{}`))
 	if status, pair = app.mustExchange(t, c.origin, refreshing(pair.RefreshToken)); status != 200 {
 		t.Fatalf("a refresh with a new key: %d, %+v", status, pair)
 	}
 	if status, second := app.mustExchange(t, c.origin, app.mustEnter(t, "bob")); status != 200 {
 		t.Errorf("a second person: %d, %+v", status, second)
 	}
-	harness.WantEcho(t, showing(t, c.Program, upstream.EraModern, pair.AccessToken, "/mcp").Tool(t, "up__echo", `{}`))
+	harness.WantEcho(t, showing(t, c.Program, client.EraModern, pair.AccessToken, "/mcp").Tool(t, "up__echo", `{}`))
 }

@@ -16,7 +16,7 @@ import (
 
 	"junction/auth/authtest"
 	"junction/integration/harness"
-	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/raw"
 	"junction/upstream/upstreamtest"
 )
@@ -68,10 +68,10 @@ func claimed(s *authtest.Server, change map[string]any) map[string]any {
 }
 
 // showing is a client that shows a token, on an endpoint of the program.
-func showing(t *testing.T, p *harness.Program, era upstream.Era, token, path string) *harness.Client {
+func showing(t *testing.T, p *harness.Program, era client.Era, token, path string) *harness.Client {
 	t.Helper()
 	c := harness.NewClient(t, &harness.Endpoint{URL: strings.TrimSuffix(p.URL, "/mcp") + path}, era)
-	if c.Key = token; token != "" && era == upstream.EraLegacy {
+	if c.Key = token; token != "" && era == client.EraLegacy {
 		c.MustInitialize(t, "2025-11-25")
 	}
 	return c
@@ -89,7 +89,7 @@ func wantTokenIn(t *testing.T, p *harness.Program, token string) {
 func wantTokenOut(t *testing.T, p *harness.Program, journal *upstreamtest.Journal, token string, status int,
 	challenge string) {
 	t.Helper()
-	c := showing(t, p, upstream.EraModern, "", "/mcp")
+	c := showing(t, p, client.EraModern, "", "/mcp")
 	c.Key = token
 	before := callsIn(journal)
 	for _, verb := range []string{http.MethodPost, http.MethodGet, http.MethodDelete} {
@@ -159,7 +159,7 @@ func TestAuthT08TokensDoNotCross(t *testing.T) {
 				", "), 1)+
 			"endpoints: { web: {} }\n")
 	paths := []string{"/mcp", "/web/mcp", "/mcp/up"}
-	harness.EachClientEra(t, func(t *testing.T, era upstream.Era) {
+	harness.EachClientEra(t, func(t *testing.T, era client.Era) {
 		for _, at := range paths {
 			token := s.Token(t, claimed(s, map[string]any{"aud": publicOrigin + at}))
 			for _, path := range paths {
@@ -169,7 +169,7 @@ func TestAuthT08TokensDoNotCross(t *testing.T) {
 					}
 					continue
 				}
-				c := showing(t, p, upstream.EraModern, "", path)
+				c := showing(t, p, client.EraModern, "", path)
 				c.Key = token
 				a := refusedTo(t, c, "POST")
 				got := a.Header.Get("WWW-Authenticate")
@@ -205,7 +205,7 @@ func TestAuthT19TokenInTheWrongPlace(t *testing.T) {
 		"two headers":      {"", harness.With("Authorization", "Bearer "+token, "Bearer "+token), 400},
 		"malformed":        {"", harness.With("Authorization", "Bearer "+token+" x"), 400},
 	} {
-		c := harness.NewClient(t, &harness.Endpoint{URL: p.URL + row.query}, upstream.EraModern)
+		c := harness.NewClient(t, &harness.Endpoint{URL: p.URL + row.query}, client.EraModern)
 		if a := refusedTo(t, c, "POST", row.change); a.Status != row.status {
 			t.Errorf("%s: %s, want %d", name, a, row.status)
 		}
@@ -215,8 +215,8 @@ func TestAuthT19TokenInTheWrongPlace(t *testing.T) {
 	}
 }
 
-// TestAuthT21T22T23T24T25T26T27T28T35SignedTokens: what a token must be. Package auth has many more
-// of these; here are those that have a number.
+// TestAuthT21T22T23T24T25T26T27T28T35SignedTokens: which tokens are valid. Package auth has many
+// more of these.
 func TestAuthT21T22T23T24T25T26T27T28T35SignedTokens(t *testing.T) {
 	s := authtest.Start(t)
 	rsa, ec, es384 := authtest.NewKey(t, "rsa", jose.RS256), authtest.NewKey(t, "ec", jose.ES256), authtest.NewKey(t,
@@ -227,16 +227,16 @@ func TestAuthT21T22T23T24T25T26T27T28T35SignedTokens(t *testing.T) {
 	sign := func(change map[string]any) string { return rsa.Token(t, claimed(s, change)) }
 	typed := func(typ any) string { return rsa.Token(t, claimed(s, nil), map[string]any{"typ": typ}) }
 	for name, token := range map[string]string{
-		"T21 RS256":          sign(nil),
-		"T21 ES256":          ec.Token(t, claimed(s, nil)),
-		"T22 ours in a list": sign(map[string]any{"aud": []string{"https://other.example.com", publicMCP}}),
-		"T24 exp 30 s ago":   sign(map[string]any{"exp": now - 30}),
-		"T24 nbf in 30 s":    sign(map[string]any{"nbf": now + 30}),
-		"T27 typ JWT":        typed("JWT"),
-		"T27 no typ":         typed(nil),
-		"T35 scope list":     sign(map[string]any{"scope": []string{"mcp"}}),
-		"T35 scp":            sign(map[string]any{"scope": nil, "scp": "a mcp"}),
-		"T35 scp list":       sign(map[string]any{"scope": nil, "scp": []string{"a", "mcp"}}),
+		"RS256":          sign(nil),
+		"ES256":          ec.Token(t, claimed(s, nil)),
+		"ours in a list": sign(map[string]any{"aud": []string{"https://other.example.com", publicMCP}}),
+		"exp 30 s ago":   sign(map[string]any{"exp": now - 30}),
+		"nbf in 30 s":    sign(map[string]any{"nbf": now + 30}),
+		"typ JWT":        typed("JWT"),
+		"no typ":         typed(nil),
+		"scope list":     sign(map[string]any{"scope": []string{"mcp"}}),
+		"scp":            sign(map[string]any{"scope": nil, "scp": "a mcp"}),
+		"scp list":       sign(map[string]any{"scope": nil, "scp": []string{"a", "mcp"}}),
 	} {
 		t.Run(name, func(t *testing.T) { wantTokenIn(t, p, token) })
 	}
@@ -258,29 +258,29 @@ func TestAuthT21T22T23T24T25T26T27T28T35SignedTokens(t *testing.T) {
 	good := strings.Split(sign(nil), ".")
 	const none = "eyJhbGciOiJub25lIn0" // {"alg":"none"}
 	for name, row := range map[string]struct{ token, reason string }{
-		"T22 no audience": {sign(map[string]any{"aud": nil}), "it has no audience"},
-		"T22 other audience": {sign(map[string]any{"aud": "https://other.example.com"}),
+		"no audience": {sign(map[string]any{"aud": nil}), "it has no audience"},
+		"other audience": {sign(map[string]any{"aud": "https://other.example.com"}),
 			"its audience is https://other.example.com; this server accepts " + publicMCP},
-		"T22 empty audience":  {sign(map[string]any{"aud": ""}), "its audience is "},
-		"T23 other issuer":    {sign(map[string]any{"iss": "https://evil.example"}), "its issuer is not configured"},
-		"T23 a slash":         {sign(map[string]any{"iss": s.URL + "/"}), "its issuer is not configured"},
-		"T24 exp 90 s ago":    {sign(map[string]any{"exp": now - 90}), "it is expired"},
-		"T24 nbf in 90 s":     {sign(map[string]any{"nbf": now + 90}), "it is not valid yet"},
-		"T25 none":            {none + "." + good[1] + ".", "its signature algorithm"},
-		"T25 HS256":           {hs256, "its signature algorithm"},
-		"T25 not in the list": {es384.Token(t, claimed(s, nil)), "its signature algorithm"},
-		"T25 crit": {rsa.Token(t, claimed(s, nil), map[string]any{"crit": []string{"x"}, "x": 1}),
+		"empty audience":  {sign(map[string]any{"aud": ""}), "its audience is "},
+		"other issuer":    {sign(map[string]any{"iss": "https://evil.example"}), "its issuer is not configured"},
+		"a slash":         {sign(map[string]any{"iss": s.URL + "/"}), "its issuer is not configured"},
+		"exp 90 s ago":    {sign(map[string]any{"exp": now - 90}), "it is expired"},
+		"nbf in 90 s":     {sign(map[string]any{"nbf": now + 90}), "it is not valid yet"},
+		"none":            {none + "." + good[1] + ".", "its signature algorithm"},
+		"HS256":           {hs256, "its signature algorithm"},
+		"not in the list": {es384.Token(t, claimed(s, nil)), "its signature algorithm"},
+		"crit": {rsa.Token(t, claimed(s, nil), map[string]any{"crit": []string{"x"}, "x": 1}),
 			"it has a critical header"},
-		"T26 ID token":         {sign(map[string]any{"nonce": "n", "at_hash": "h"}), "it is an ID token"},
-		"T27 logout+jwt":       {typed("logout+jwt"), "it is not an access token"},
-		"T27 oauth-id-jag+jwt": {typed("oauth-id-jag+jwt"), "it is not an access token"},
-		"T27 dpop+jwt":         {typed("dpop+jwt"), "it is not an access token"},
-		"T28 cnf": {sign(map[string]any{"cnf": map[string]any{"jkt": "x"}}),
+		"ID token":         {sign(map[string]any{"nonce": "n", "at_hash": "h"}), "it is an ID token"},
+		"logout+jwt":       {typed("logout+jwt"), "it is not an access token"},
+		"oauth-id-jag+jwt": {typed("oauth-id-jag+jwt"), "it is not an access token"},
+		"dpop+jwt":         {typed("dpop+jwt"), "it is not an access token"},
+		"cnf": {sign(map[string]any{"cnf": map[string]any{"jkt": "x"}}),
 			"sender-constrained tokens are not supported"},
 	} {
 		t.Run(name, func(t *testing.T) { wantTokenOut(t, p, journal, row.token, 401, refusedToken+row.reason) })
 	}
-	t.Run("T22 no scope", func(t *testing.T) {
+	t.Run("no scope", func(t *testing.T) {
 		wantTokenOut(t, p, journal, sign(map[string]any{"scope": "other"}), 403,
 			`Bearer realm="junction", error="insufficient_scope", error_description="the token lacks a scope; needed are: `+
 				`mcp", scope="mcp", resource_metadata="`+metadataURL)
@@ -301,7 +301,7 @@ func TestAuthT30UnknownKeysMakeFewRequests(t *testing.T) {
 	s := authtest.Start(t)
 	p, _ := guarded(t, trusting(s))
 	key := authtest.NewKey(t, "", jose.ES256)
-	c := showing(t, p, upstream.EraModern, "", "/mcp")
+	c := showing(t, p, client.EraModern, "", "/mcp")
 	for i := range 1000 {
 		key.ID = fmt.Sprint("unknown-", i)
 		c.Key = key.Token(t, claimed(s, nil))
@@ -333,7 +333,7 @@ func TestAuthT32IssuerDownAtTheStart(t *testing.T) {
 		t.Errorf("/readyz says %s", got)
 	}
 	s.SetDown(false)
-	c := showing(t, p, upstream.EraModern, "", "/mcp")
+	c := showing(t, p, client.EraModern, "", "/mcp")
 	c.Key = token
 	for began := time.Now(); ; {
 		a := c.Call(t, "tools/list", "")
@@ -416,7 +416,7 @@ func TestAuthT38T39T40T42Introspection(t *testing.T) {
 	p, journal := guarded(t, inquiring(s))
 	const canary = "opaque-canary-0123456789"
 	s.Opaque(canary, s.Claims(publicMCP, nil))
-	t.Run("T38", func(t *testing.T) {
+	t.Run("asked once", func(t *testing.T) {
 		wantTokenIn(t, p, canary)
 		wantTokenIn(t, p, canary)
 		if n := s.Asked(authtest.Introspect); n != 1 {
@@ -424,11 +424,11 @@ func TestAuthT38T39T40T42Introspection(t *testing.T) {
 		}
 		wantTokenOut(t, p, journal, "opaque-canary-inactive", 401, refusedToken+"its issuer says that it is not active")
 	})
-	t.Run("T39", func(t *testing.T) {
+	t.Run("other audience", func(t *testing.T) {
 		s.Opaque("opaque-canary-other", s.Claims("https://other.example.com", nil))
 		wantTokenOut(t, p, journal, "opaque-canary-other", 401, refusedToken+"its audience is https://other.example.com")
 	})
-	t.Run("T40", func(t *testing.T) {
+	t.Run("server down", func(t *testing.T) {
 		s.SetDown(true)
 		defer s.SetDown(false)
 		wantTokenIn(t, p, canary) // which is remembered
@@ -437,7 +437,7 @@ func TestAuthT38T39T40T42Introspection(t *testing.T) {
 			t.Errorf("/readyz says %s", got)
 		}
 	})
-	t.Run("T42", func(t *testing.T) {
+	t.Run("nothing shown", func(t *testing.T) {
 		authtest.Secret("a client's secret", authtest.ClientSecret)
 		if out := p.Stdout.String() + p.Stderr.String(); strings.Contains(out, "canary") {
 			t.Errorf("what the program writes shows a token:\n%s", out)
@@ -454,7 +454,7 @@ func TestAuthT41RevocationIsSeen(t *testing.T) {
 	s := authtest.Start(t)
 	p, _ := guarded(t, inquiring(s))
 	s.Opaque("taken-back", s.Claims(publicMCP, nil))
-	c := showing(t, p, upstream.EraModern, "taken-back", "/mcp")
+	c := showing(t, p, client.EraModern, "taken-back", "/mcp")
 	stream := c.MustOpen(t)
 	s.Opaque("taken-back", nil)
 	began := time.Now()
@@ -491,7 +491,7 @@ func TestAuthT80TokenEnds(t *testing.T) {
 	harness.Waits(t)
 	s := authtest.Start(t)
 	p, journal := guarded(t, trusting(s, "clock_skew: 1s"))
-	harness.EachClientEra(t, func(t *testing.T, era upstream.Era) {
+	harness.EachClientEra(t, func(t *testing.T, era client.Era) {
 		for life := 6 * time.Second; ; life *= 2 { // a slow machine may need longer to open the stream
 			end := time.Now().Add(life).Truncate(time.Second)
 			token := s.Token(t, claimed(s, map[string]any{"exp": end.Unix()}))
@@ -515,7 +515,7 @@ func TestAuthT80SubscriptionsOutliveAToken(t *testing.T) {
 	harness.Waits(t)
 	s := authtest.Start(t)
 	server, url := upstreamtest.Start(t,
-		upstreamtest.Script{Era: string(upstream.EraLegacy),
+		upstreamtest.Script{Era: string(client.EraLegacy),
 			Resources: []json.RawMessage{[]byte(`{"uri":"file:///a","name":"a"}`)}})
 	config := trusting(s, "clock_skew: 1s") + "upstreams: { up: { url: " + url + " } }\n"
 	p := harness.MustProgram(t, config)
@@ -529,7 +529,7 @@ func TestAuthT80SubscriptionsOutliveAToken(t *testing.T) {
 	next := func(life time.Duration) string {
 		return s.Token(t, claimed(s, map[string]any{"exp": time.Now().Add(life).Unix(), "jti": fmt.Sprint(life)}))
 	}
-	c := showing(t, p, upstream.EraLegacy, next(15*time.Second), "/mcp")
+	c := showing(t, p, client.EraLegacy, next(15*time.Second), "/mcp")
 	stream := c.MustOpen(t)
 	if a := c.Call(t, "resources/subscribe", `{"uri":"mcp://up/file:///a"}`); string(a.Message.Result) != "{}" {
 		t.Fatalf("subscribe: %s", a)
@@ -615,7 +615,7 @@ func TestProtocolT100BadTokensReachNobody(t *testing.T) {
 	s, other := authtest.Start(t), authtest.Start(t)
 	p, journal := guarded(t, trusting(s))
 	before := callsIn(journal)
-	harness.EachClientEra(t, func(t *testing.T, era upstream.Era) {
+	harness.EachClientEra(t, func(t *testing.T, era client.Era) {
 		for name, token := range map[string]string{
 			"expired":  s.Token(t, claimed(s, map[string]any{"exp": time.Now().Unix() - 90})),
 			"audience": s.Token(t, claimed(s, map[string]any{"aud": "https://other.example.com"})),
@@ -640,11 +640,12 @@ func TestProtocolT100BadTokensReachNobody(t *testing.T) {
 	}
 }
 
-// TestProtocolT102NothingOfTheClientGoesOn is T97 with what MCP adds: the session is ours as well.
+// TestProtocolT102NothingOfTheClientGoesOn checks cookies, and session IDs: an upstream has a
+// session of its own.
 func TestProtocolT102NothingOfTheClientGoesOn(t *testing.T) {
 	s := authtest.Start(t)
 	p, journal := guarded(t, trusting(s))
-	harness.EachClientEra(t, func(t *testing.T, era upstream.Era) {
+	harness.EachClientEra(t, func(t *testing.T, era client.Era) {
 		token := s.Token(t, claimed(s, nil))
 		c := showing(t, p, era, token, "/mcp")
 		harness.WantEcho(t, c.Tool(t, "up__echo", `{}`, harness.With("Cookie", "a=b")))

@@ -38,7 +38,7 @@ func TestExport(t *testing.T) {
 		for _, s := range r.spans {
 			kinds[s.kind+s.attributes["gen_ai.tool.name"]]++
 		}
-		return kinds[server+"demo__echo"] == 2 && kinds[client+"echo"] == 2 &&
+		return kinds[serverSpan+"demo__echo"] == 2 && kinds[clientSpan+"echo"] == 2 &&
 			r.metrics["mcp.server.operation.duration"] && r.metrics["junction.upstream.state"]
 	})
 	r.mu.Lock()

@@ -166,6 +166,6 @@ func (r *receiver) only(t *testing.T, kind, name string) (found span) {
 }
 
 const (
-	server = "SPAN_KIND_SERVER"
-	client = "SPAN_KIND_CLIENT"
+	serverSpan = "SPAN_KIND_SERVER"
+	clientSpan = "SPAN_KIND_CLIENT"
 )

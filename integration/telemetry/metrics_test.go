@@ -19,6 +19,7 @@ import (
 	"junction/integration/harness"
 	"junction/proxy"
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/upstreamtest"
 )
 
@@ -117,7 +118,7 @@ func TestMetricsOfState(t *testing.T) {
 		x := mustMeasure(t, p)
 		x.Talk(t).HearTools(t)
 		text := x.scrape(t)
-		sessions := map[upstream.Era]string{upstream.EraLegacy: "1", upstream.EraModern: "0"}[p.Client]
+		sessions := map[client.Era]string{client.EraLegacy: "1", client.EraModern: "0"}[p.Client]
 		for name, want := range map[string]string{`junction_sessions`: sessions, `junction_streams`: "1",
 			"junction_config_stale": "0", "junction_calls_parked": "0"} {
 			if !strings.Contains(text, "\n"+name+" "+want+"\n") {
@@ -137,7 +138,7 @@ func TestMetricsOfState(t *testing.T) {
 
 // TestMetricsOfRefusals sends requests that are refused, each for another reason.
 func TestMetricsOfRefusals(t *testing.T) {
-	harness.RunPair(t, upstream.EraModern, upstream.EraModern, "http", func(t *testing.T, p harness.Pair) {
+	harness.RunPair(t, client.EraModern, client.EraModern, "http", func(t *testing.T, p harness.Pair) {
 		x := mustMeasure(t, p)
 		client := &http.Client{}
 		for reason, change := range map[string]func(*http.Request){
@@ -184,7 +185,7 @@ func TestMetricsOfRefusals(t *testing.T) {
 
 // TestMetricsOfTokens counts keys that are accepted and rejected, without their names.
 func TestMetricsOfTokens(t *testing.T) {
-	harness.RunPair(t, upstream.EraModern, upstream.EraModern, "http", func(t *testing.T, p harness.Pair) {
+	harness.RunPair(t, client.EraModern, client.EraModern, "http", func(t *testing.T, p harness.Pair) {
 		guard, keys := harness.Keyring(t, "canary-name")
 		x := mustMeasure(t, p, func(x *measured, s *harness.Setup) {
 			guard.Checked = x.all.Checked
@@ -250,7 +251,7 @@ func body(r *http.Request, text string) {
 
 // TestMetricsAreDocumented compares the metrics with the table of the README, in both directions.
 func TestMetricsAreDocumented(t *testing.T) {
-	harness.RunPair(t, upstream.EraModern, upstream.EraModern, "http", func(t *testing.T, p harness.Pair) {
+	harness.RunPair(t, client.EraModern, client.EraModern, "http", func(t *testing.T, p harness.Pair) {
 		x := mustMeasure(t, p)
 		x.Talk(t).Succeed(t, "up__echo", `{}`)
 		x.all.Store("read", time.Millisecond)
@@ -293,14 +294,14 @@ func TestSpansAreDocumented(t *testing.T) {
 		for _, question := range []string{harness.AskForm, harness.AskSampling, harness.AskRoots} {
 			x.Converse(t, harness.Asking(question), harness.AnswersTo)
 		}
-		if p.Upstream == upstream.EraLegacy {
+		if p.Upstream == client.EraLegacy {
 			x.Served.Listened(t, p)
 			x.Served.Ask(t, "ping", "{}")
 		}
 		x.flush(t)
 		for _, s := range x.spans {
 			method, _, _ := strings.Cut(s.name, " ")
-			if s.kind == server && s.attributes["junction.outcome"] != "" && method != "initialize" {
+			if s.kind == serverSpan && s.attributes["junction.outcome"] != "" && method != "initialize" {
 				method = "tools/call" // any method
 			}
 			if !documented[s.kind+" "+method] {

@@ -20,7 +20,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"junction/integration/harness"
-	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/upstreamtest"
 )
 
@@ -214,7 +214,7 @@ func TestScrapeWhileStartingAndStopping(t *testing.T) {
 	if value(t, text, "junction_upstream_state", `junction_state="starting"`, `junction_upstream="silent"`) != "1" {
 		t.Errorf("the upstream that is silent is not starting:\n%s", text)
 	}
-	c := harness.Talk(t, p.URL, upstream.EraLegacy)
+	c := harness.Talk(t, p.URL, client.EraLegacy)
 	last := c.Begin(t, harness.Called("up__gate", `{"gate":"end"}`))
 	if _, err := s.Journal.Await(harness.Patient(t), upstreamtest.Method("tools/call")); err != nil {
 		t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 
 	"junction/integration/harness"
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/upstreamtest"
 )
 
@@ -45,16 +46,16 @@ func TestTraceOfQuestion(t *testing.T) {
 					c.Questions = upstream.QuestionsExact // roots need it
 				})
 				got := x.mustAsk(t, `"traceparent":"`+fromMeta+`"`, question)
-				requests, calls := x.all(server, "tools/call up__ask"), x.all(client, "tools/call ask")
-				put := x.only(t, client, method)
+				requests, calls := x.all(serverSpan, "tools/call up__ask"), x.all(clientSpan, "tools/call ask")
+				put := x.only(t, clientSpan, method)
 				for _, s := range append(append(requests, calls...), put) {
 					if s.trace != traceID {
 						t.Errorf("%s is in the trace %s, want %s", s.name, s.trace, traceID)
 					}
 				}
 				parent := requests[0]
-				if p.Upstream == upstream.EraLegacy {
-					parent = x.only(t, server, method)
+				if p.Upstream == client.EraLegacy {
+					parent = x.only(t, serverSpan, method)
 					if parent.trace != traceID || parent.parent != calls[0].id {
 						t.Errorf("the upstream's request is %+v, want it below the call %s", parent, calls[0].id)
 					}
@@ -72,18 +73,18 @@ func TestTraceOfQuestion(t *testing.T) {
 // and a modern client answers in a second request.
 func (x *traced) ofQuestion(t *testing.T, p harness.Pair, put span, got harness.ServerRequest, requests []span) {
 	t.Helper()
-	if p.Client == upstream.EraLegacy {
+	if p.Client == client.EraLegacy {
 		want := `"00-` + traceID + "-" + put.id + `-01"`
 		if text := harness.Member(got.Params, "_meta", "traceparent"); text != want {
 			t.Errorf("the client gets the traceparent %s, want %s", text, want)
 		}
 	} else if len(requests) != 2 {
 		t.Errorf("there are %d spans of requests, want 2", len(requests))
-	} else if want := traceID + "-" + requests[1].id; p.Upstream == upstream.EraModern &&
+	} else if want := traceID + "-" + requests[1].id; p.Upstream == client.EraModern &&
 		(len(put.links) != 1 || put.links[0] != want) {
 		t.Errorf("the links of the question are %q, want the request with the answer, %s", put.links, want)
 	}
-	version := map[upstream.Era]string{upstream.EraLegacy: "2025-11-25", upstream.EraModern: "2026-07-28"}[p.Client]
+	version := map[client.Era]string{client.EraLegacy: "2025-11-25", client.EraModern: "2026-07-28"}[p.Client]
 	for name, value := range map[string]string{"mcp.method.name": put.name, "junction.upstream": "up",
 		"mcp.protocol.version": version, "network.transport": "tcp", "error.type": ""} {
 		if put.attributes[name] != value {
@@ -96,12 +97,12 @@ func (x *traced) ofQuestion(t *testing.T, p harness.Pair, put span, got harness.
 // trace, and becomes a link.
 func TestTraceOfAsker(t *testing.T) {
 	for _, era := range harness.Eras {
-		harness.EachTransport(t, era, upstream.EraLegacy, func(t *testing.T, p harness.Pair) {
+		harness.EachTransport(t, era, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 			x := mustTrace(t, p, upstreamtest.Script{}, nil)
 			x.mustAsk(t, "", strings.Replace(harness.AskForm, `"message"`,
 				`"_meta":{"traceparent":"`+fromMeta+`","tracestate":"c=3"},"message"`, 1))
-			call, from, put := x.only(t, client, "tools/call ask"), x.only(t, server, "elicitation/create"),
-				x.only(t, client, "elicitation/create")
+			call, from, put := x.only(t, clientSpan, "tools/call ask"), x.only(t, serverSpan, "elicitation/create"),
+				x.only(t, clientSpan, "elicitation/create")
 			if from.trace != traceID || from.parent != callerID || from.state != "c=3" {
 				t.Errorf("the upstream's request is %+v, want it below %s", from, fromMeta)
 			}
@@ -117,7 +118,7 @@ func TestTraceOfAsker(t *testing.T) {
 
 // TestTraceOfRefusal marks a question that the client cannot be asked, and one that it refuses.
 func TestTraceOfRefusal(t *testing.T) {
-	harness.EachTransport(t, upstream.EraLegacy, upstream.EraLegacy, func(t *testing.T, p harness.Pair) {
+	harness.EachTransport(t, client.EraLegacy, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 		x := mustTrace(t, p, upstreamtest.Script{}, nil)
 		x.Converse(t, harness.Asking(harness.AskSampling), func(harness.ServerRequest) string {
 			return `"error":{"code":-1,"message":"no"}`
@@ -125,15 +126,15 @@ func TestTraceOfRefusal(t *testing.T) {
 		x.Begin(t, harness.Called("up__ask", `{"always":true,"questions":[{"method":"elicitation/create",`+
 			`"params":{"mode":"canary","message":"m"}}]}`)).Answer(t)
 		x.flush(t)
-		for _, kind := range []string{server, client} {
+		for _, kind := range []string{serverSpan, clientSpan} {
 			if s := x.only(t, kind, "sampling/createMessage"); !s.failed || s.attributes["error.type"] != "_OTHER" {
 				t.Errorf("%s %s is %v, want a failure", kind, s.name, s.attributes)
 			}
 		}
-		if s := x.only(t, server, "elicitation/create"); !s.failed || s.attributes["error.type"] != "-32602" {
+		if s := x.only(t, serverSpan, "elicitation/create"); !s.failed || s.attributes["error.type"] != "-32602" {
 			t.Errorf("the question that cannot be asked is %v, want -32602", s.attributes)
 		}
-		if n := len(x.all(client, "elicitation/create")); n != 0 {
+		if n := len(x.all(clientSpan, "elicitation/create")); n != 0 {
 			t.Errorf("there are %d spans of a question that the client did not get", n)
 		}
 	})
@@ -141,12 +142,12 @@ func TestTraceOfRefusal(t *testing.T) {
 
 // TestTraceOfPing is a ping of an upstream, which no client causes.
 func TestTraceOfPing(t *testing.T) {
-	harness.EachTransport(t, upstream.EraLegacy, upstream.EraLegacy, func(t *testing.T, p harness.Pair) {
+	harness.EachTransport(t, client.EraLegacy, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 		x := mustTrace(t, p, upstreamtest.Script{}, nil)
 		x.Served.Listened(t, p)
 		x.Served.Ask(t, "ping", "{}")
 		x.flush(t)
-		s := x.only(t, server, "ping")
+		s := x.only(t, serverSpan, "ping")
 		if s.parent != "" || s.failed || s.attributes["junction.upstream"] != "up" {
 			t.Errorf("the ping is %+v, want a trace of its own", s)
 		}
@@ -159,17 +160,17 @@ func TestTraceOfConnect(t *testing.T) {
 		x := mustTrace(t, p, upstreamtest.Script{}, nil)
 		x.call(t, "", nil)
 		x.flush(t)
-		handshake := map[upstream.Era]string{upstream.EraLegacy: "initialize", upstream.EraModern: "server/discover"}
+		handshake := map[client.Era]string{client.EraLegacy: "initialize", client.EraModern: "server/discover"}
 		for _, name := range []string{handshake[p.Upstream], "tools/list"} {
-			all := x.all(client, name)
+			all := x.all(clientSpan, name)
 			if len(all) == 0 || all[0].parent != "" || all[0].failed || all[0].attributes["junction.upstream"] != "up" {
 				t.Errorf("%s of the upstream: the spans are %+v, want one without parent", name, all)
 			}
 		}
-		if p.Client == upstream.EraModern {
+		if p.Client == client.EraModern {
 			return
 		}
-		if s := x.only(t, server, "initialize"); s.failed || s.attributes["mcp.protocol.version"] != "2025-11-25" ||
+		if s := x.only(t, serverSpan, "initialize"); s.failed || s.attributes["mcp.protocol.version"] != "2025-11-25" ||
 			s.attributes["mcp.session.id"] == "" || s.attributes["junction.outcome"] != "ok" {
 			t.Errorf("the handshake of the client is %+v", s)
 		}
@@ -179,8 +180,8 @@ func TestTraceOfConnect(t *testing.T) {
 // TestTraceOfOwnConnect: the call that needs a connection of its own has the handshake in its trace,
 // and the server learns the spans.
 func TestTraceOfOwnConnect(t *testing.T) {
-	for _, client := range harness.Eras {
-		harness.EachTransport(t, client, upstream.EraLegacy, func(t *testing.T, p harness.Pair) {
+	for _, clientEra := range harness.Eras {
+		harness.EachTransport(t, clientEra, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 			ownConnect(t, p)
 		})
 	}
@@ -190,10 +191,10 @@ func ownConnect(t *testing.T, p harness.Pair) {
 	x := mustTrace(t, p, upstreamtest.Script{}, nil, func(c *upstream.Config) { c.Isolation = upstream.IsolationPrincipal })
 	x.call(t, `"traceparent":"`+fromMeta+`","tracestate":"a=1"`, nil)
 	x.flush(t)
-	request := x.only(t, server, "tools/call up__echo")
+	request := x.only(t, serverSpan, "tools/call up__echo")
 	for _, method := range []string{"initialize", "tools/list"} {
 		joined := map[string]bool{}
-		for _, s := range x.all(client, method) {
+		for _, s := range x.all(clientSpan, method) {
 			if s.trace == traceID && s.parent == request.id {
 				joined[`"00-`+traceID+"-"+s.id+`-01"`] = true
 			}
@@ -226,7 +227,7 @@ func TestMetricsOfQuestions(t *testing.T) {
 		}
 		text := x.scrape(t)
 		const requests, calls = "mcp_server_operation_duration_seconds_count", "mcp_client_operation_duration_seconds_count"
-		received := map[upstream.Era]string{upstream.EraLegacy: "1"}[p.Upstream]
+		received := map[client.Era]string{client.EraLegacy: "1"}[p.Upstream]
 		if got := value(t, text, requests, `mcp_method_name="elicitation/create"`, `junction_upstream="up"`); got != received {
 			t.Errorf("%q requests of the upstream, want %q", got, received)
 		}
@@ -236,7 +237,7 @@ func TestMetricsOfQuestions(t *testing.T) {
 		if got := value(t, text, requests, `mcp_method_name="elicitation/create"`, `junction_outcome=`); got != "" {
 			t.Errorf("%q requests of an upstream have the outcome of a client's request", got)
 		}
-		handshake := map[upstream.Era]string{upstream.EraLegacy: "initialize", upstream.EraModern: "server/discover"}
+		handshake := map[client.Era]string{client.EraLegacy: "initialize", client.EraModern: "server/discover"}
 		if got := value(t, text, calls, `mcp_method_name="`+handshake[p.Upstream]+`"`); got != "1" {
 			t.Errorf("%q handshakes with the upstream, want 1", got)
 		}

@@ -11,6 +11,7 @@ import (
 	"junction/proxy/budget"
 	"junction/proxy/front"
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/upstreamtest"
 )
 
@@ -90,7 +91,7 @@ func TestTrace(t *testing.T) {
 		got := x.call(t, `"traceparent":"`+fromMeta+`","tracestate":"a=1","com.example/key":{"n":1.0}`,
 			http.Header{"Traceparent": {fromProxy}})
 		x.flush(t)
-		request, call := x.only(t, server, "tools/call up__echo"), x.only(t, client, "tools/call echo")
+		request, call := x.only(t, serverSpan, "tools/call up__echo"), x.only(t, clientSpan, "tools/call echo")
 		if request.trace != traceID || request.parent != callerID || request.state != "a=1" {
 			t.Errorf("the span of the request is %+v, want it below %s", request, fromMeta)
 		}
@@ -118,7 +119,7 @@ func TestTrace(t *testing.T) {
 // attributes compares those of the conventions.
 func (x *traced) attributes(t *testing.T, p harness.Pair, request, call span) {
 	t.Helper()
-	version := map[upstream.Era]string{upstream.EraLegacy: "2025-11-25", upstream.EraModern: "2026-07-28"}
+	version := map[client.Era]string{client.EraLegacy: "2025-11-25", client.EraModern: "2026-07-28"}
 	network := map[string]string{"stdio": "pipe"}[p.Transport]
 	if network == "" {
 		network = "tcp"
@@ -149,7 +150,7 @@ func TestTraceOfHeader(t *testing.T) {
 		x := mustTrace(t, p, upstreamtest.Script{}, nil)
 		got := x.call(t, "", http.Header{"Traceparent": {fromProxy}, "Tracestate": {"b=2"}})
 		x.flush(t)
-		request, call := x.only(t, server, "tools/call up__echo"), x.only(t, client, "tools/call echo")
+		request, call := x.only(t, serverSpan, "tools/call up__echo"), x.only(t, clientSpan, "tools/call echo")
 		if request.parent != proxyID || len(request.links) != 0 {
 			t.Errorf("the span of the request is %+v, want it below %s without links", request, fromProxy)
 		}
@@ -187,7 +188,7 @@ func TestTraceOfNone(t *testing.T) {
 				x := mustTrace(t, p, upstreamtest.Script{}, nil)
 				got := x.call(t, `"traceparent":`+none+`,"tracestate":[ 1 ]`, http.Header{"Traceparent": {"00-none"}})
 				x.flush(t)
-				request, call := x.only(t, server, "tools/call up__echo"), x.only(t, client, "tools/call echo")
+				request, call := x.only(t, serverSpan, "tools/call up__echo"), x.only(t, clientSpan, "tools/call echo")
 				if request.parent != "" || request.trace == traceID || len(request.links) != 0 {
 					t.Errorf("the span of the request is %+v, want a new trace", request)
 				}
@@ -212,7 +213,7 @@ func TestTraceFails(t *testing.T) {
 			x.Begin(t, q).Answer(t)
 		}
 		x.flush(t)
-		types := map[string]map[string]bool{server: {}, client: {}}
+		types := map[string]map[string]bool{serverSpan: {}, clientSpan: {}}
 		for _, s := range x.spans {
 			if s.failed {
 				types[s.kind][s.attributes["error.type"]] = true
@@ -222,11 +223,11 @@ func TestTraceFails(t *testing.T) {
 			}
 		}
 		for _, want := range []string{"tool_error", "-32603"} {
-			if !types[client][want] || !types[server][want] {
+			if !types[clientSpan][want] || !types[serverSpan][want] {
 				t.Errorf("the types of errors are %v, want %s in both", types, want)
 			}
 		}
-		if !types[server]["-32602"] {
+		if !types[serverSpan]["-32602"] {
 			t.Errorf("the types of errors are %v, want -32602 of the unknown tool", types)
 		}
 	})

@@ -289,12 +289,12 @@ func (b *Budget) refuse(account *balance, q Quota) {
 // Overuse reports that a caller was refused capacity, because it has used its share or because the
 // others use all.
 type Overuse struct {
-	Principal string    // with program or address if there is no authentication
-	Limit     string    // configuration key
-	Used      int64     // current use of the caller
-	Others    int64     // current use of the others
-	Of        int64     // total
-	Last      time.Time // time of the last refusal
+	Principal string    `json:"principal"` // with program or address if there is no authentication
+	Limit     string    `json:"limit"`     // configuration key
+	Used      int64     `json:"used"`      // current use of the caller
+	Others    int64     `json:"others"`    // current use of the others
+	Of        int64     `json:"of"`        // total
+	Last      time.Time `json:"last"`      // time of the last refusal
 }
 
 // Used returns the use of all accounts.

@@ -13,6 +13,7 @@ import (
 	"junction/proxy/budget"
 	"junction/proxy/proxytest"
 	"junction/upstream"
+	"junction/upstream/client"
 )
 
 // paper is a ResponseWriter whose text can be read while it is written.
@@ -55,7 +56,7 @@ type late struct {
 	after time.Duration
 }
 
-func (b *late) Call(ctx context.Context, c *upstream.Call) (upstream.Result, error) {
+func (b *late) Call(ctx context.Context, c *upstream.Call) (client.Result, error) {
 	time.Sleep(b.after)
 	return b.Backend.Call(ctx, c)
 }
@@ -133,7 +134,7 @@ func TestProtocolT90CallThatTakesLong(t *testing.T) {
 				defer s.Kill()
 				header, meta := map[string]string{"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "up__tool0"}, ","+modernMeta
 				if era == "legacy" {
-					id, _ := s.sessions.create("2025-06-18", "t", budget.Account{Principal: "local"}, upstream.Profile{})
+					id, _ := s.sessions.create("2025-06-18", "t", budget.Account{Principal: "local"}, client.Profile{})
 					header, meta = map[string]string{"Mcp-Session-Id": id}, ""
 				}
 				w, end := open(t, s, http.MethodPost, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"up__tool0","arguments":{}`+meta+`}}`, header)

@@ -18,7 +18,7 @@ import (
 	"junction/proxy/proxytest"
 	"junction/proxy/scope"
 	"junction/proxy/view"
-	"junction/upstream"
+	"junction/upstream/client"
 )
 
 // These benchmarks measure what the proxy itself costs: without sockets, and without an upstream.
@@ -89,7 +89,7 @@ func BenchmarkCall(b *testing.B) {
 	for _, size := range []int{100, 10_000, 1_000_000} {
 		s := mustServer(b, proxytest.NewBackend(b, 10, size))
 		b.Run(fmt.Sprintf("legacy/%d", size), func(b *testing.B) {
-			id, _ := s.sessions.create("2025-11-25", "bench", budget.Account{Principal: "local"}, upstream.Profile{})
+			id, _ := s.sessions.create("2025-11-25", "bench", budget.Account{Principal: "local"}, client.Profile{})
 			repeat(b, s, http.Header{"Mcp-Session-Id": {id}, "Mcp-Protocol-Version": {"2025-11-25"}},
 				`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"up__tool3","arguments":{"text":"hello"}}}`)
 		})
@@ -102,7 +102,7 @@ func BenchmarkCall(b *testing.B) {
 
 func BenchmarkList(b *testing.B) {
 	s := mustServer(b, proxytest.NewBackend(b, 1000, 100))
-	id, _ := s.sessions.create("2025-11-25", "bench", budget.Account{Principal: "local"}, upstream.Profile{})
+	id, _ := s.sessions.create("2025-11-25", "bench", budget.Account{Principal: "local"}, client.Profile{})
 	b.Run("legacy", func(b *testing.B) {
 		repeat(b, s, http.Header{"Mcp-Session-Id": {id}}, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
 	})
@@ -117,6 +117,6 @@ func BenchmarkSession(b *testing.B) {
 	s.sessions.max = 1 << 30
 	b.ReportAllocs()
 	for b.Loop() {
-		s.sessions.create("2025-11-25", "a client with a name", budget.Account{Principal: "local"}, upstream.Profile{})
+		s.sessions.create("2025-11-25", "a client with a name", budget.Account{Principal: "local"}, client.Profile{})
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"net/http"
 
 	"junction/proxy"
-	"junction/upstream"
+	"junction/upstream/client"
 )
 
 // Only this file chooses the HTTP status of an error.
@@ -72,7 +72,7 @@ const codeSessionNotFound = -32001
 
 // errForward returns the error for a request that was sent to its owner, which has not answered.
 func errForward() error {
-	return &httpError{proxy.MemberError(proxy.ReasonNone, upstream.KindLost, "the process that has the session has "+
+	return &httpError{proxy.MemberError(proxy.ReasonNone, client.KindLost, "the process that has the session has "+
 		"ended, or has broken the connection, before it answered; the call may have been executed"),
 		http.StatusBadGateway}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/raw"
 )
 
@@ -40,8 +41,8 @@ func repeats(h http.Header, name, want string, encoded bool) error {
 // paramHeaders compares the Mcp-Param headers with the arguments that they repeat (2026-07-28,
 // streamable-http#server-validation). It returns the headers without a declared argument.
 // The error is that of mismatch, or that of params.
-func paramHeaders(h http.Header, params raw.Object, tool *upstream.Tool) ([]upstream.HeaderField, error) {
-	var extra []upstream.HeaderField
+func paramHeaders(h http.Header, params raw.Object, tool *upstream.Tool) ([]client.HeaderField, error) {
+	var extra []client.HeaderField
 	const prefix = "Mcp-Param-"
 	for name, values := range h {
 		if !strings.HasPrefix(name, prefix) {
@@ -53,7 +54,7 @@ func paramHeaders(h http.Header, params raw.Object, tool *upstream.Tool) ([]upst
 		}
 		if !declared {
 			for _, v := range values {
-				extra = append(extra, upstream.HeaderField{Name: name, Value: v})
+				extra = append(extra, client.HeaderField{Name: name, Value: v})
 			}
 		}
 	}

@@ -20,6 +20,7 @@ import (
 	"junction/proxy/scope"
 	"junction/proxy/view"
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/raw"
 )
 
@@ -116,7 +117,7 @@ func TestCallInfoOfSubscriptions(t *testing.T) {
 // accepting accepts every subscription.
 type accepting struct{ *proxytest.Backend }
 
-func (accepting) Subscribe(_ context.Context, _ upstream.Profile, _, _ string, uris []string) (upstream.Source, []string, error) {
+func (accepting) Subscribe(_ context.Context, _ client.Profile, _, _ string, uris []string) (upstream.Source, []string, error) {
 	return upstream.Source{}, uris, nil
 }
 
@@ -163,8 +164,8 @@ type failing struct {
 	words string
 }
 
-func (f failing) Call(context.Context, *upstream.Call) (upstream.Result, error) {
-	return upstream.Result{}, &upstream.Error{Upstream: "up", Kind: upstream.KindInvalid, Err: errors.New(f.words)}
+func (f failing) Call(context.Context, *upstream.Call) (client.Result, error) {
+	return client.Result{}, &upstream.Error{Upstream: "up", Kind: client.KindInvalid, Err: errors.New(f.words)}
 }
 
 // TestCallInfoOfRedactedErrors has a server fail in words that the policy redacts: the log and the
@@ -192,7 +193,7 @@ func TestCallInfoOfRedactedErrors(t *testing.T) {
 	if got == nil || strings.Contains(got.Error(), token) || !strings.Contains(got.Error(), "[redacted: GitHub token]") {
 		t.Errorf("reported is %v; the client reads %s", got, w.Body)
 	}
-	if own, ok := errors.AsType[*upstream.Error](got); !ok || own.Kind != upstream.KindInvalid {
+	if own, ok := errors.AsType[*upstream.Error](got); !ok || own.Kind != client.KindInvalid {
 		t.Errorf("reported is a %T, want the upstream's error in it", got)
 	}
 }

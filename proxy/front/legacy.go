@@ -15,7 +15,7 @@ import (
 	"junction/proxy"
 	"junction/proxy/budget"
 	"junction/proxy/scope"
-	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
 )
@@ -24,7 +24,7 @@ import (
 type legacyFront struct{ *Server }
 
 func (f legacyFront) post(x *request) {
-	x.Era = upstream.EraLegacy
+	x.Era = client.EraLegacy
 	if v := x.request.Header["Mcp-Protocol-Version"]; len(v) > 0 && !legacyVersion(strings.TrimSpace(v[0])) {
 		f.refuse(x, refuse(http.StatusBadRequest, mcp.INVALID_REQUEST,
 			"Bad Request: unsupported MCP-Protocol-Version %.100q", v[0]))
@@ -215,12 +215,18 @@ func (f legacyFront) delete(x *request) error {
 // and in one document. Other versions, and requests without a session, have no batches. Each
 // message counts as a request.
 func (f legacyFront) batch(all *request, body []byte) error {
-	all.Era = upstream.EraLegacy
+	all.Era = client.EraLegacy
 	if err := f.enter(all); err != nil || all.session.Version != mcp.ProtocolVersion20250326 {
 		return refuse(http.StatusBadRequest, mcp.INVALID_REQUEST,
 			"Invalid Request: only a session of 2025-03-26 may send batches")
 	}
-	if _, err := raw.Scan(body, f.limits.Nesting); err != nil {
+	end, err := f.Turn(all.request.Context(), &all.Exchange)
+	if err != nil {
+		return err
+	}
+	_, err = raw.Scan(body, f.limits.Nesting)
+	end()
+	if err != nil {
 		return proxy.Malformed(err)
 	}
 	items, err := raw.ElementsWithin(body, maxBatch) // bounded: the index can be much larger than the body

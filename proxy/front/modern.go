@@ -9,7 +9,7 @@ import (
 
 	"junction/proxy"
 	"junction/proxy/scope"
-	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/raw"
 )
 
@@ -18,7 +18,7 @@ import (
 type modernFront struct{ *Server }
 
 func (f modernFront) post(x *request) {
-	x.Era = upstream.EraModern
+	x.Era = client.EraModern
 	switch {
 	case x.Msg.IsNotification():
 		x.reply.w.WriteHeader(http.StatusAccepted) // no client notification has a meaning on HTTP, and none is an error
@@ -87,7 +87,7 @@ func (f modernFront) check(x *request) error {
 	x.Caller = x.Snapshot.ForClient(x.Caller)
 	switch x.LogLevel, err = x.Meta.String(mcp.MetaKeyLogLevel); {
 	case err == raw.ErrAbsent:
-	case err != nil || upstream.Level(x.LogLevel) == 0:
+	case err != nil || client.Level(x.LogLevel) == 0:
 		// 2026-07-28, server/utilities/logging
 		return proxy.InvalidParams("Invalid params: %s in _meta is no level of log messages", mcp.MetaKeyLogLevel)
 	}

@@ -20,6 +20,7 @@ import (
 	"junction/proxy/scope"
 	"junction/proxy/view"
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
 )
@@ -31,12 +32,12 @@ type scripted struct {
 	err    error
 }
 
-func (c *scripted) Call(context.Context, *upstream.Call) (upstream.Result, error) {
+func (c *scripted) Call(context.Context, *upstream.Call) (client.Result, error) {
 	if c.err != nil {
-		return upstream.Result{}, c.err
+		return client.Result{}, c.err
 	}
 	o, err := raw.Parse([]byte(c.answer))
-	return upstream.Result{Object: o, Type: upstream.TypeComplete}, err
+	return client.Result{Object: o, Type: client.TypeComplete}, err
 }
 
 const outcomePolicies = `
@@ -51,7 +52,7 @@ const outcomePolicies = `
 // TestOutcomes ends calls in every way that there is, in both eras: the audit has the right word for
 // each, and none is called ok that was not made.
 func TestOutcomes(t *testing.T) {
-	kind := func(k upstream.Kind) error { return &upstream.Error{Upstream: "up", Kind: k, Err: errors.New("so")} }
+	kind := func(k client.Kind) error { return &upstream.Error{Upstream: "up", Kind: k, Err: errors.New("so")} }
 	const fine = `{"content":[{"type":"text","text":"x"}]}`
 	for _, tt := range []struct {
 		name, tool, arguments string
@@ -62,26 +63,26 @@ func TestOutcomes(t *testing.T) {
 		{"isError", "up__tool3", `{}`, scripted{answer: `{"content":[],"isError":true}`}, proxy.ToolError},
 		{"isError that is false", "up__tool3", `{}`, scripted{answer: `{"content":[],"isError":false}`}, proxy.OK},
 		{"an error of the upstream", "up__tool3", `{}`, scripted{err: &jsonrpc.Error{Code: -32000, Message: "no"}}, proxy.Error},
-		{"no MCP", "up__tool3", `{}`, scripted{err: kind(upstream.KindInvalid)}, proxy.Error},
+		{"no MCP", "up__tool3", `{}`, scripted{err: kind(client.KindInvalid)}, proxy.Error},
 		{"a bug", "up__tool3", `{}`, scripted{err: errors.New("x")}, proxy.Error},
 		{"a denied tool", "up__tool1", `{}`, scripted{answer: fine}, proxy.Denied},
 		{"nobody to ask", "up__tool2", `{}`, scripted{answer: fine}, proxy.Unanswered},
-		{"an unanswered question", "up__tool3", `{}`, scripted{err: kind(upstream.KindUnanswered)}, proxy.Unanswered},
+		{"an unanswered question", "up__tool3", `{}`, scripted{err: kind(client.KindUnanswered)}, proxy.Unanswered},
 		{"a page to open", "up__tool3", `{}`, scripted{err: &jsonrpc.Error{Code: -32042, Message: "open",
 			Data: []byte(`{"elicitations":[{"url":"https://x.example/","message":"m"}]}`)}}, proxy.Unanswered},
-		{"too much to do", "up__tool3", `{}`, scripted{err: kind(upstream.KindBusy)}, proxy.Limited},
+		{"too much to do", "up__tool3", `{}`, scripted{err: kind(client.KindBusy)}, proxy.Limited},
 		{"an unknown tool", "up__nothing", `{}`, scripted{answer: fine}, proxy.Invalid},
 		{"wrong arguments", "up__tool3", `{"text":1}`, scripted{answer: fine}, proxy.Invalid},
 		{"arguments that are none", "up__tool3", `[]`, scripted{answer: fine}, proxy.Invalid},
-		{"no connection", "up__tool3", `{}`, scripted{err: kind(upstream.KindUnavailable)}, proxy.Unavailable},
+		{"no connection", "up__tool3", `{}`, scripted{err: kind(client.KindUnavailable)}, proxy.Unavailable},
 		{"a sign-in", "up__tool3", `{}`, scripted{err: &upstream.SignInError{Upstream: "up", URL: "https://x.example/"}}, proxy.Unavailable},
-		{"no answer in time", "up__tool3", `{}`, scripted{err: kind(upstream.KindTimeout)}, proxy.Timeout},
-		{"a crash", "up__tool3", `{}`, scripted{err: kind(upstream.KindLost)}, proxy.Lost},
-		{"a cancelled call", "up__tool3", `{}`, scripted{err: kind(upstream.KindCancelled)}, proxy.Cancelled},
+		{"no answer in time", "up__tool3", `{}`, scripted{err: kind(client.KindTimeout)}, proxy.Timeout},
+		{"a crash", "up__tool3", `{}`, scripted{err: kind(client.KindLost)}, proxy.Lost},
+		{"a cancelled call", "up__tool3", `{}`, scripted{err: kind(client.KindCancelled)}, proxy.Cancelled},
 		{"a client that is gone", "up__tool3", `{}`, scripted{err: context.Canceled}, proxy.Cancelled},
 		{"the end of the proxy", "up__tool3", `{}`, scripted{err: proxy.CutOff{}}, proxy.Cancelled},
 	} {
-		for _, era := range []upstream.Era{upstream.EraLegacy, upstream.EraModern} {
+		for _, era := range []client.Era{client.EraLegacy, client.EraModern} {
 			t.Run(tt.name+"/"+string(era), func(t *testing.T) {
 				up := tt.up
 				up.Backend = proxytest.NewBackend(t, 4, 10)
@@ -100,7 +101,7 @@ func TestOutcomes(t *testing.T) {
 }
 
 // outcomeOfCall calls a tool as a client that answers no questions.
-func outcomeOfCall(t *testing.T, up view.Backend, era upstream.Era, tool, arguments string) proxy.Outcome {
+func outcomeOfCall(t *testing.T, up view.Backend, era client.Era, tool, arguments string) proxy.Outcome {
 	t.Helper()
 	var c policy.Config
 	if err := yaml.Unmarshal([]byte(outcomePolicies), &c); err != nil {
@@ -114,8 +115,8 @@ func outcomeOfCall(t *testing.T, up view.Backend, era upstream.Era, tool, argume
 	s := serverWith(t, Options{Log: authtest.Log(t), Hooks: proxy.Hooks{CallDone: func(c *proxy.CallInfo) { got = append(got, c.Outcome) }}})
 	s.ApplyBackends(scope.Config{Guard: &auth.Guard{}, Policy: p}, []view.Backend{up})
 	header, meta := modernHeader("tools/call", tool), ","+modernMeta
-	if era == upstream.EraLegacy {
-		id, _ := s.sessions.create("2025-11-25", "test", budget.Account{Principal: "local"}, upstream.Profile{})
+	if era == client.EraLegacy {
+		id, _ := s.sessions.create("2025-11-25", "test", budget.Account{Principal: "local"}, client.Profile{})
 		header, meta = http.Header{"Mcp-Session-Id": {id}, "Mcp-Protocol-Version": {"2025-11-25"}}, ""
 	}
 	header.Set("Content-Type", "application/json")

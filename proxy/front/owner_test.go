@@ -14,7 +14,7 @@ import (
 	"junction/proxy/budget"
 	"junction/proxy/members"
 	"junction/proxy/proxytest"
-	"junction/upstream"
+	"junction/upstream/client"
 )
 
 // elsewhereMembers has every session at another member, which answers at once.
@@ -42,7 +42,7 @@ var _ members.Members = elsewhereMembers{}
 // to authenticate it, and to open the ID of its session.
 func BenchmarkForward(b *testing.B) {
 	s := serverWith(b, Options{Log: authtest.Log(b), Members: elsewhereMembers{}}, proxytest.NewBackend(b, 10, 100))
-	id, _ := s.sessions.create("2025-11-25", "bench", budget.Account{Principal: "local"}, upstream.Profile{})
+	id, _ := s.sessions.create("2025-11-25", "bench", budget.Account{Principal: "local"}, client.Profile{})
 	s.sessions.mu.Lock()
 	s.sessions.drop(s.sessions.byID[id])
 	s.sessions.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"junction/proxy"
 	"junction/proxy/budget"
 	"junction/proxy/proxytest"
-	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/raw"
 )
 
@@ -29,8 +29,8 @@ func TestSafety10PagesAreWrittenAlike(t *testing.T) {
 		app := proxytest.MustTool(t, `{"name":"app","_meta":{"ui":{"visibility":["app"]}}}`)
 		b.Lists.Tools = append(b.Lists.Tools, app, headers, older)
 		s := serverWith(t, Options{Log: authtest.Log(t), Limits: proxy.Limits{Page: 5000}}, b)
-		plainID, _ := s.sessions.create("2025-11-25", "test", budget.Account{Principal: "local"}, upstream.Profile{})
-		appsID, _ := s.sessions.create("2025-11-25", "test", budget.Account{Principal: "local"}, upstream.Profile{UI: "1"})
+		plainID, _ := s.sessions.create("2025-11-25", "test", budget.Account{Principal: "local"}, client.Profile{})
+		appsID, _ := s.sessions.create("2025-11-25", "test", budget.Account{Principal: "local"}, client.Profile{UI: "1"})
 		lists := map[string]bool{}
 		for i, client := range []struct {
 			name, body   string

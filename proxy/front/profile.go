@@ -3,7 +3,7 @@ package front
 import (
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/raw"
 )
 
@@ -11,8 +11,8 @@ import (
 
 // profileOf returns the profile of a client for upstreams, from the client's capabilities and
 // version. It omits capabilities that Junction cannot bridge or that the version does not have.
-func profileOf(capabilities raw.Object, version string) upstream.Profile {
-	var p upstream.Profile
+func profileOf(capabilities raw.Object, version string) client.Profile {
+	var p client.Profile
 	modern := mcp.IsModernProtocol(version)
 	if elicitation, err := capabilities.Object("elicitation"); err == nil && version >= mcp.ProtocolVersion20250618 {
 		p.URL = declares(elicitation, "url") && version >= mcp.ProtocolVersion20251125
@@ -28,8 +28,8 @@ func profileOf(capabilities raw.Object, version string) upstream.Profile {
 		p.RootsChange = !modern && string(changes) == "true"
 	}
 	if extensions, err := capabilities.Object("extensions"); err == nil {
-		p.Tasks = modern && declares(extensions, upstream.ExtensionTasks)
-		if ui, err := extensions.Get(upstream.ExtensionUI); err == nil && ui[0] == '{' && len(ui) <= maxUI {
+		p.Tasks = modern && declares(extensions, client.ExtensionTasks)
+		if ui, err := extensions.Get(client.ExtensionUI); err == nil && ui[0] == '{' && len(ui) <= maxUI {
 			p.UI = string(ui)
 		}
 	}

@@ -22,6 +22,7 @@ import (
 	"junction/proxy/origin"
 	"junction/proxy/scope"
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
 )
@@ -72,7 +73,7 @@ func (x *request) Notify(method string, params []byte) bool {
 }
 
 // Headers implements Front.
-func (x *request) Headers(params raw.Object, tool *upstream.Tool) ([]upstream.HeaderField, error) {
+func (x *request) Headers(params raw.Object, tool *upstream.Tool) ([]client.HeaderField, error) {
 	return paramHeaders(x.request.Header, params, tool)
 }
 
@@ -252,7 +253,12 @@ func (s *Server) post(x *request) error {
 	}
 	body := x.body
 	x.Size = len(*body)
+	end, err := s.Turn(x.request.Context(), &x.Exchange)
+	if err != nil {
+		return err
+	}
 	m, err := jsonrpc.Parse(*body, s.limits.Nesting)
+	end()
 	if err != nil {
 		if errors.Is(err, jsonrpc.ErrInvalid) && bytes.HasPrefix(bytes.TrimLeft(*body, " \t\r\n"), []byte{'['}) {
 			return legacyFront{s}.batch(x, *body)

@@ -9,7 +9,7 @@ import (
 	"junction/auth/seal"
 	"junction/policy"
 	"junction/proxy/scope"
-	"junction/upstream"
+	"junction/upstream/client"
 )
 
 // TestApprovalIsGoodOnceAcrossARestart: a process that is alone forgets which approval requests were
@@ -26,7 +26,7 @@ func TestApprovalIsGoodOnceAcrossARestart(t *testing.T) {
 	}
 	start := func() *visitor {
 		w := newTownWith(t, Options{Log: authtest.Log(t), Key: key}, 10, nil, func(c *scope.Config) { c.Policy = p })
-		return w.visitor(upstream.EraModern, "user0")
+		return w.visitor(client.EraModern, "user0")
 	}
 	call := func(v *visitor, more string) *httptest.ResponseRecorder {
 		meta := strings.Replace(modernMeta, `Capabilities":{}`, `Capabilities":{"elicitation":{"form":{}}}`, 1)

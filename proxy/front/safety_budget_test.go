@@ -14,7 +14,7 @@ import (
 	"junction/proxy"
 	"junction/proxy/budget"
 	"junction/proxy/proxytest"
-	"junction/upstream"
+	"junction/upstream/client"
 )
 
 // reluctant is a client that takes no answer.
@@ -31,13 +31,13 @@ func (r *reluctant) Write([]byte) (int, error) {
 // TestSafety8AnswersThatNobodyReads: a principal asks for large answers and reads none. They take
 // its share of the bytes, and another principal gets its own.
 func TestSafety8AnswersThatNobodyReads(t *testing.T) {
-	eachFairEra(t, func(t *testing.T, era upstream.Era) {
+	eachFairEra(t, func(t *testing.T, era client.Era) {
 		const answer = 1 << 20
 		w := newTown(t, proxy.Limits{Body: 1 << 20, Bodies: 16 << 20}, answer, nil, nil)
 		hog, other := w.visitor(era, "user0"), w.visitor(era, "user1")
 		gone := make(chan struct{})
 		header, params := http.Header{}, `"name":"up__tool1","arguments":{}`
-		if era == upstream.EraModern {
+		if era == client.EraModern {
 			header, params = modernHeader("tools/call", "up__tool1"), params+","+modernMeta
 		}
 		now, later := several(50, func() *httptest.ResponseRecorder {

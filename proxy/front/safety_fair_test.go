@@ -17,13 +17,13 @@ import (
 	"junction/proxy"
 	"junction/proxy/budget"
 	"junction/proxy/scope"
-	"junction/upstream"
+	"junction/upstream/client"
 )
 
 // TestSafety8Requests: one principal has half of limits.requests, the next half of the rest, and so
 // on. A principal that has nothing yet gets one as long as there is one.
 func TestSafety8Requests(t *testing.T) {
-	eachFairEra(t, func(t *testing.T, era upstream.Era) {
+	eachFairEra(t, func(t *testing.T, era client.Era) {
 		w := newTown(t, proxy.Limits{Requests: 8}, 10, nil, nil)
 		var rest []func() []*httptest.ResponseRecorder
 		for i, share := range []int{4, 2, 1, 1} {
@@ -44,7 +44,7 @@ func TestSafety8Requests(t *testing.T) {
 			}
 			rest = append(rest, later)
 		}
-		last := &visitor{w, upstream.EraModern, w.visitor(upstream.EraModern, "user11").header}
+		last := &visitor{w, client.EraModern, w.visitor(client.EraModern, "user11").header}
 		refused(t, last.call(t.Context(), 1), http.StatusServiceUnavailable, "limits.requests")
 		close(w.gate)
 		for _, later := range rest {
@@ -61,7 +61,7 @@ func TestSafety8Requests(t *testing.T) {
 func TestSafety8AbandonedCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newTown(t, proxy.Limits{Requests: 40}, 10, nil, nil)
-		hog, other := w.visitor(upstream.EraLegacy, "user0"), w.visitor(upstream.EraLegacy, "user1")
+		hog, other := w.visitor(client.EraLegacy, "user0"), w.visitor(client.EraLegacy, "user1")
 		_, later := several(20, func() *httptest.ResponseRecorder {
 			ctx, hangUp := context.WithTimeout(t.Context(), time.Second)
 			defer hangUp()
@@ -89,7 +89,7 @@ func TestSafety8AbandonedCalls(t *testing.T) {
 // TestSafety8Streams: one principal has half of limits.streams. Refused are streams with an MCP
 // error, before anything was written.
 func TestSafety8Streams(t *testing.T) {
-	eachFairEra(t, func(t *testing.T, era upstream.Era) {
+	eachFairEra(t, func(t *testing.T, era client.Era) {
 		w := newTown(t, proxy.Limits{Streams: 8, Requests: 8}, 10, nil, nil)
 		ctx, end := context.WithCancel(t.Context())
 		hog, other := w.visitor(era, "user0"), w.visitor(era, "user1")
@@ -124,7 +124,7 @@ func TestSafety8Streams(t *testing.T) {
 func TestSafety8Batch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newTown(t, proxy.Limits{Requests: 40}, 10, nil, nil)
-		v := w.visitor(upstream.EraLegacy, "user0")
+		v := w.visitor(client.EraLegacy, "user0")
 		v.begin(mcp.ProtocolVersion20250326)
 		batch := func(n int) string {
 			var list []string
@@ -152,7 +152,7 @@ func TestSafety8Sessions(t *testing.T) {
 		w := newTown(t, proxy.Limits{Sessions: 100}, 10, nil, nil)
 		many := func(who string, n int) []*session {
 			for range n {
-				w.visitor(upstream.EraLegacy, who)
+				w.visitor(client.EraLegacy, who)
 				time.Sleep(time.Millisecond)
 			}
 			var list []*session // the oldest first
@@ -185,9 +185,9 @@ func TestSafety8Sessions(t *testing.T) {
 			t.Errorf("%d of 10 sessions of a principal with few are left", n)
 		}
 		time.Sleep(time.Hour)
-		succeeded(t, "a call in a session that was forgotten", w.visitor(upstream.EraLegacy, "user1").call(t.Context(), 1))
+		succeeded(t, "a call in a session that was forgotten", w.visitor(client.EraLegacy, "user1").call(t.Context(), 1))
 		for range 10 { // each forgets a few that are idle
-			w.visitor(upstream.EraLegacy, "user1")
+			w.visitor(client.EraLegacy, "user1")
 		}
 		if n := len(w.sessions.byID); n > 11 || n != w.sessions.order.Len() {
 			t.Errorf("%d sessions are in memory an hour later, of which 11 are new", n)
@@ -203,7 +203,7 @@ func TestSafety8Sessions(t *testing.T) {
 func TestSafety8ForeignSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newTown(t, proxy.Limits{}, 10, nil, nil)
-		mine, theirs := w.visitor(upstream.EraLegacy, "user0"), w.visitor(upstream.EraLegacy, "user1")
+		mine, theirs := w.visitor(client.EraLegacy, "user0"), w.visitor(client.EraLegacy, "user1")
 		for range 2 {
 			theirs.header.Set("Mcp-Session-Id", mine.header.Get("Mcp-Session-Id"))
 			if a := theirs.call(t.Context(), 1); a.Code != http.StatusNotFound {
@@ -226,7 +226,7 @@ func TestSafety8ForeignSession(t *testing.T) {
 // TestSafety8Metering: lists, pings, handshakes and streams have the rate of calls, and do not use
 // it up.
 func TestSafety8Metering(t *testing.T) {
-	eachFairEra(t, func(t *testing.T, era upstream.Era) {
+	eachFairEra(t, func(t *testing.T, era client.Era) {
 		limited, err := policy.Compile(policy.Config{{Name: "slow", Rules: []policy.Rule{{Allow: &policy.Selector{Upstreams: policy.List{"*"}}}},
 			Limits: policy.Limits{Rate: 1, Burst: 30}}})
 		if err != nil {
@@ -236,7 +236,7 @@ func TestSafety8Metering(t *testing.T) {
 		ctx, end := context.WithCancel(t.Context())
 		end() // a stream opens and ends
 		idle := "ping"
-		if era == upstream.EraModern {
+		if era == client.EraModern {
 			idle = "server/discover"
 		}
 		requests := map[string]func(v *visitor) *httptest.ResponseRecorder{
@@ -245,7 +245,7 @@ func TestSafety8Metering(t *testing.T) {
 			idle:       func(v *visitor) *httptest.ResponseRecorder { return v.ask(t.Context(), idle, "") },
 			"a stream": func(v *visitor) *httptest.ResponseRecorder { return v.listen(ctx) },
 		}
-		if era == upstream.EraLegacy {
+		if era == client.EraLegacy {
 			requests["a handshake"] = func(v *visitor) *httptest.ResponseRecorder {
 				return v.post(t.Context(), `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{}}}`, nil)
 			}
@@ -283,7 +283,7 @@ func TestSafety8Metering(t *testing.T) {
 // TestSafety8Programs: on a machine without authentication the programs share, not their one user.
 // Behind a proxy that authenticates the addresses do, whatever programs say of themselves.
 func TestSafety8Programs(t *testing.T) {
-	eachFairEra(t, func(t *testing.T, era upstream.Era) {
+	eachFairEra(t, func(t *testing.T, era client.Era) {
 		w := newTown(t, proxy.Limits{Requests: 16}, 10, &auth.Guard{}, nil)
 		wild, calm := w.visitor(era, "wild/1.0"), w.visitor(era, "calm/1.0")
 		now, later := several(20, func() *httptest.ResponseRecorder { return wild.call(t.Context(), 0) })
@@ -322,7 +322,7 @@ func TestSafety8Programs(t *testing.T) {
 func TestSafety8Operators(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newTown(t, proxy.Limits{Requests: 8}, 10, nil, nil)
-		hog, other := w.visitor(upstream.EraModern, "user0"), w.visitor(upstream.EraModern, "user1")
+		hog, other := w.visitor(client.EraModern, "user0"), w.visitor(client.EraModern, "user1")
 		_, later := several(100, func() *httptest.ResponseRecorder { return hog.call(t.Context(), 0) })
 		time.Sleep(time.Second)
 		_, its := several(10, func() *httptest.ResponseRecorder { return other.call(t.Context(), 0) })

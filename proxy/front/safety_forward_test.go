@@ -15,7 +15,7 @@ import (
 	"junction/proxy"
 	"junction/proxy/budget"
 	"junction/proxy/members"
-	"junction/upstream"
+	"junction/upstream/client"
 )
 
 // slowMembers has every session at another member, which reads a request, and answers when the gate
@@ -50,7 +50,7 @@ func newForwarding(t *testing.T, limits proxy.Limits) (*town, slowMembers) {
 
 // moved connects a client of the legacy era, and has another member get its session.
 func (w *town) moved(who string) *visitor {
-	v := w.visitor(upstream.EraLegacy, who)
+	v := w.visitor(client.EraLegacy, who)
 	w.sessions.mu.Lock()
 	defer w.sessions.mu.Unlock()
 	w.sessions.drop(w.sessions.byID[v.header.Get("Mcp-Session-Id")])
@@ -186,7 +186,7 @@ func TestForwardedRequestsAndStreams(t *testing.T) {
 func TestForwardedReturnsAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, m := newForwarding(t, proxy.Limits{Body: 1 << 20, Bodies: 16 << 20})
-		hog, other := w.visitor(upstream.EraModern, "user0"), w.visitor(upstream.EraModern, "user1")
+		hog, other := w.visitor(client.EraModern, "user0"), w.visitor(client.EraModern, "user1")
 		st := fmt.Appendf(nil, `{"k":"parked","m":"other","w":"key:user0","e":%d}`, time.Now().Add(time.Hour).Unix())
 		params := fmt.Sprintf(`"name":"up__tool1","arguments":{},"requestState":%q,"pad":%q`, w.key.Box("state").Seal(st), strings.Repeat("x", 1<<19))
 		now, later := several(50, func() *httptest.ResponseRecorder { return hog.ask(t.Context(), "tools/call", params) })
@@ -210,7 +210,7 @@ func TestForwardedReturnsAreShared(t *testing.T) {
 func TestReceivedBodiesAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newTown(t, proxy.Limits{Body: 1 << 20, Bodies: 16 << 20}, 10, nil, nil)
-		hog, other := w.visitor(upstream.EraLegacy, "user0"), w.visitor(upstream.EraLegacy, "user1")
+		hog, other := w.visitor(client.EraLegacy, "user0"), w.visitor(client.EraLegacy, "user1")
 		gone := make(chan struct{})
 		now, later := several(50, func() *httptest.ResponseRecorder {
 			r := httptest.NewRequestWithContext(members.WithForwarded(t.Context()), http.MethodPost, "http://127.0.0.1/mcp",

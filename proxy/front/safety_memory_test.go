@@ -18,7 +18,7 @@ import (
 	"junction/proxy/proxytest"
 	"junction/proxy/scope"
 	"junction/proxy/view"
-	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/raw"
 )
 
@@ -54,7 +54,7 @@ const largeBody = 16 << 20
 // possible. A body itself takes up to 24 MiB while it grows.
 func TestSafety7MemoryBySmallMembers(t *testing.T) {
 	s := mustServer(t, proxytest.NewBackend(t, 1, 10))
-	id, _ := s.sessions.create(mcp.ProtocolVersion20250326, "test", budget.Account{Principal: "key:many"}, upstream.Profile{})
+	id, _ := s.sessions.create(mcp.ProtocolVersion20250326, "test", budget.Account{Principal: "key:many"}, client.Profile{})
 	fill := func(before, member, after string) string {
 		n := (largeBody - len(before) - len(member) - len(after)) / (len(member) + 1)
 		return before + strings.Repeat(member+",", n) + member + after
@@ -93,7 +93,7 @@ func TestSafety7ArgumentsThatPolicyReads(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.ApplyBackends(scope.Config{Guard: &auth.Guard{}, Policy: p}, []view.Backend{proxytest.NewBackend(t, 1, 10)})
-	id, _ := s.sessions.create(mcp.ProtocolVersion20250326, "test", budget.Account{Principal: "key:many"}, upstream.Profile{})
+	id, _ := s.sessions.create(mcp.ProtocolVersion20250326, "test", budget.Account{Principal: "key:many"}, client.Profile{})
 	for _, arguments := range []string{
 		`{` + strings.Repeat(`"":0,`, 3_000_000) + `"a":0}`, `{"a":[` + strings.Repeat("0,", 7_000_000) + `0]}`, `{"a":[{` + strings.Repeat(`"":0,`, 3_000_000) + `"":0}]}`,
 	} {

@@ -16,8 +16,8 @@ import (
 	"junction/auth/seal"
 	"junction/proxy"
 	"junction/proxy/budget"
-	"junction/upstream"
 	"junction/upstream/bounded"
+	"junction/upstream/client"
 	"junction/upstream/jsonrpc"
 )
 
@@ -41,11 +41,11 @@ type session struct {
 
 // sealedSession is the content of a session ID.
 type sealedSession struct {
-	Version string           `json:"v"`           // of the protocol
-	Client  string           `json:"c,omitempty"` // the client's name for itself (unverified)
-	Profile upstream.Profile `json:"p,omitzero"`
-	Born    int64            `json:"t"` // Unix seconds
-	Key     string           `json:"k"` // identifies the session for upstreams
+	Version string         `json:"v"`           // of the protocol
+	Client  string         `json:"c,omitempty"` // the client's name for itself (unverified)
+	Profile client.Profile `json:"p,omitzero"`
+	Born    int64          `json:"t"` // Unix seconds
+	Key     string         `json:"k"` // identifies the session for upstreams
 	// Principal is the ID of the owner. For other principals the session does not exist.
 	Principal string `json:"w"`
 	// Member is the ID of the process that created the session; "" if it was alone.
@@ -123,8 +123,8 @@ func newSessions(box *seal.Box, max int, c Sessions) *sessions {
 
 // create begins a session of the account's principal and returns its id. The session is nil if this
 // process has just lost its place among the members.
-func (ss *sessions) create(version, client string, a budget.Account, p upstream.Profile) (string, *session) {
-	sealed := sealedSession{version, client, p, time.Now().Unix(), rand.Text(), a.Principal, ss.process()}
+func (ss *sessions) create(version, name string, a budget.Account, p client.Profile) (string, *session) {
+	sealed := sealedSession{version, name, p, time.Now().Unix(), rand.Text(), a.Principal, ss.process()}
 	text, _ := json.Marshal(sealed) // cannot fail: strings and a number
 	id := ss.box.Seal(text)
 	s, _ := ss.load(id, sealed, a)

@@ -14,7 +14,7 @@ import (
 	"junction/proxy"
 	"junction/proxy/budget"
 	"junction/proxy/proxytest"
-	"junction/upstream"
+	"junction/upstream/client"
 )
 
 // TestSessionKeepsNoHeader: a session that comes back holds its id, and not the header of the
@@ -24,7 +24,7 @@ func TestSessionKeepsNoHeader(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	id, _ := newSessions(key.Box("test"), 10, Sessions{Idle: time.Hour, MaxAge: time.Hour}).create("2025-11-25", "a", budget.Account{Principal: "b"}, upstream.Profile{})
+	id, _ := newSessions(key.Box("test"), 10, Sessions{Idle: time.Hour, MaxAge: time.Hour}).create("2025-11-25", "a", budget.Account{Principal: "b"}, client.Profile{})
 	header := "Mcp-Session-Id: " + id
 	sent := header[len(header)-len(id):]
 	after := newSessions(key.Box("test"), 10, Sessions{Idle: time.Hour, MaxAge: time.Hour})
@@ -52,7 +52,7 @@ func TestSessionExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ann := budget.Account{Principal: "ann"}
 		all := newSessions(key.Box("test"), 10, Sessions{Idle: time.Hour, MaxAge: time.Hour})
-		id, s := all.create("2025-11-25", "a", ann, upstream.Profile{})
+		id, s := all.create("2025-11-25", "a", ann, client.Profile{})
 		call, cancel := context.WithCancelCause(t.Context())
 		defer cancel(nil)
 		stream, end := context.WithCancel(t.Context())

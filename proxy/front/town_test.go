@@ -25,6 +25,7 @@ import (
 	"junction/proxy/scope"
 	"junction/proxy/view"
 	"junction/upstream"
+	"junction/upstream/client"
 )
 
 // gated is a backend whose tool0 answers when the gate opens; the others answer at once.
@@ -33,12 +34,12 @@ type gated struct {
 	gate chan struct{}
 }
 
-func (g *gated) Call(ctx context.Context, c *upstream.Call) (upstream.Result, error) {
+func (g *gated) Call(ctx context.Context, c *upstream.Call) (client.Result, error) {
 	if c.Name == "tool0" {
 		select {
 		case <-g.gate:
 		case <-ctx.Done():
-			return upstream.Result{}, context.Cause(ctx)
+			return client.Result{}, context.Cause(ctx)
 		}
 	}
 	return g.Backend.Call(ctx, c)
@@ -87,12 +88,12 @@ func newTownWith(t *testing.T, o Options, size int, guard *auth.Guard, change fu
 // visitor is a client of a town.
 type visitor struct {
 	*town
-	era    upstream.Era
+	era    client.Era
 	header http.Header
 }
 
 // visitor connects a client: who is a user, or a User-Agent where there is no authentication.
-func (w *town) visitor(era upstream.Era, who string) *visitor {
+func (w *town) visitor(era client.Era, who string) *visitor {
 	w.t.Helper()
 	v := &visitor{w, era, http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}}
 	if w.Snapshot().Open() {
@@ -100,7 +101,7 @@ func (w *town) visitor(era upstream.Era, who string) *visitor {
 	} else {
 		v.header.Set("Authorization", "Bearer token"+who)
 	}
-	if era == upstream.EraLegacy {
+	if era == client.EraLegacy {
 		v.begin(mcp.ProtocolVersion20251125)
 	}
 	return v
@@ -137,7 +138,7 @@ func requestID() string { return strconv.FormatUint(rand.Uint64()>>12, 10) }
 // ask sends a request of a method; params are members.
 func (v *visitor) ask(ctx context.Context, method, params string) *httptest.ResponseRecorder {
 	header := http.Header{}
-	if v.era == upstream.EraModern {
+	if v.era == client.EraModern {
 		name := ""
 		if i := strings.Index(params, `"name":"`); i >= 0 {
 			name, _, _ = strings.Cut(params[i+8:], `"`)
@@ -158,7 +159,7 @@ func (v *visitor) call(ctx context.Context, tool int) *httptest.ResponseRecorder
 
 // listen opens a stream, which ends with ctx.
 func (v *visitor) listen(ctx context.Context) *httptest.ResponseRecorder {
-	if v.era == upstream.EraLegacy {
+	if v.era == client.EraLegacy {
 		return v.send(ctx, http.MethodGet, "", http.Header{"Accept": {"text/event-stream"}})
 	}
 	return v.ask(ctx, "subscriptions/listen", `"notifications":{"toolsListChanged":true}`)
@@ -201,8 +202,8 @@ func succeeded(t *testing.T, what string, a *httptest.ResponseRecorder) {
 }
 
 // eachFairEra runs a test in a bubble, in either era.
-func eachFairEra(t *testing.T, f func(t *testing.T, era upstream.Era)) {
-	for _, era := range []upstream.Era{upstream.EraLegacy, upstream.EraModern} {
+func eachFairEra(t *testing.T, f func(t *testing.T, era client.Era)) {
+	for _, era := range []client.Era{client.EraLegacy, client.EraModern} {
 		t.Run(string(era), func(t *testing.T) { synctest.Test(t, func(t *testing.T) { f(t, era) }) })
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"junction/upstream/loopback"
 )
 
 // HostText returns the error for a rejected host, with the line that allows it.
@@ -29,16 +31,7 @@ func HostIn(host string, allowed []string) bool {
 	if err != nil {
 		name = host
 	}
-	return slices.Contains(allowed, host) || slices.Contains(allowed, name) || LoopbackHost(strings.Trim(name, "[]"))
-}
-
-// LoopbackHost reports whether a host name is localhost or a loopback address.
-func LoopbackHost(name string) bool {
-	if strings.EqualFold(name, "localhost") {
-		return true
-	}
-	ip := net.ParseIP(name)
-	return ip != nil && ip.IsLoopback()
+	return slices.Contains(allowed, host) || slices.Contains(allowed, name) || loopback.Host(strings.Trim(name, "[]"))
 }
 
 // CORS lets pages of an allowed origin read the answers. It reports whether the request was a
@@ -82,7 +75,7 @@ func ForwardedText(header string) string {
 // Loopback reports whether the origin is on this machine.
 func Loopback(origin string) bool {
 	u, err := url.Parse(origin)
-	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && LoopbackHost(u.Hostname())
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && loopback.Host(u.Hostname())
 }
 
 // Text returns the error for a rejected origin. For a loopback origin, it includes the line

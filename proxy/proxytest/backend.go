@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/raw"
 )
 
@@ -29,12 +30,12 @@ func (c *Backend) Tried() bool { return true }
 
 func (c *Backend) Catalog() *upstream.Catalog { return c.Lists }
 
-func (c *Backend) Call(context.Context, *upstream.Call) (upstream.Result, error) {
+func (c *Backend) Call(context.Context, *upstream.Call) (client.Result, error) {
 	o, err := raw.Parse(c.answer)
-	return upstream.Result{Object: o, Type: upstream.TypeComplete}, err
+	return client.Result{Object: o, Type: client.TypeComplete}, err
 }
 
-func (c *Backend) Subscribe(context.Context, upstream.Profile, string, string, []string) (upstream.Source, []string,
+func (c *Backend) Subscribe(context.Context, client.Profile, string, string, []string) (upstream.Source, []string,
 	error) {
 	return upstream.Source{}, nil, nil
 }
@@ -43,7 +44,7 @@ func (c *Backend) Unsubscribe(upstream.Source, []string) {}
 
 func (c *Backend) Announced() uint64 { return 0 }
 
-func (c *Backend) RootsChanged(upstream.Profile, string, string) {}
+func (c *Backend) RootsChanged(client.Profile, string, string) {}
 
 func (c *Backend) SignedIn(context.Context) error { return nil }
 
@@ -53,13 +54,13 @@ func (c *Backend) Ready(context.Context) error { return nil }
 
 func (c *Backend) Separates() bool { return false }
 
-func (c *Backend) Prepare(context.Context, upstream.Profile, string, string) bool { return false }
+func (c *Backend) Prepare(context.Context, client.Profile, string, string) bool { return false }
 
-func (c *Backend) CatalogFor(upstream.Profile, string, string) *upstream.Catalog { return c.Lists }
+func (c *Backend) CatalogFor(client.Profile, string, string) *upstream.Catalog { return c.Lists }
 
 func NewBackend(tb testing.TB, tools, size int) *Backend {
 	tb.Helper()
-	catalog := &upstream.Catalog{Era: upstream.EraLegacy, Listed: time.Now()}
+	catalog := &upstream.Catalog{Era: client.EraLegacy, Listed: time.Now()}
 	const schema = `{"type":"object","properties":{"text":{"type":"string"}}}`
 	for i := range tools {
 		definition, err := raw.Parse(fmt.Appendf(nil, `{"name":"tool%d","description":"%0200d","inputSchema":%s}`, i, i,

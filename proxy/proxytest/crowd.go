@@ -14,6 +14,7 @@ import (
 	"junction/proxy/budget"
 	"junction/proxy/view"
 	"junction/upstream"
+	"junction/upstream/client"
 )
 
 // Crowd is an endpoint of many tools, and the policies of many principals.
@@ -92,7 +93,7 @@ func UsersOfGroups(users, groups, upstreams, perUpstream int) Crowd {
 func (c *Crowd) Backends(tb testing.TB) (list []view.Backend) {
 	const definition = `{"name":"%s_tool%d","description":"%0500d","inputSchema":{"type":"object","properties":{}}}`
 	for u := range c.Upstreams {
-		catalog := &upstream.Catalog{Era: upstream.EraLegacy, Listed: time.Now()}
+		catalog := &upstream.Catalog{Era: client.EraLegacy, Listed: time.Now()}
 		for i := range c.Tools {
 			verb := []string{"read", "write", "delete", "query", "drop"}[i%5]
 			catalog.Tools = append(catalog.Tools, MustTool(tb, fmt.Sprintf(definition, verb, i, i)))

@@ -13,6 +13,7 @@ import (
 	"junction/proxy/proxytest"
 	"junction/proxy/view"
 	"junction/upstream"
+	"junction/upstream/client"
 )
 
 // apart is a backend that has catalogs for single sessions.
@@ -22,7 +23,7 @@ type apart struct {
 }
 
 func (a *apart) Separates() bool { return true }
-func (a *apart) CatalogFor(_ upstream.Profile, session, _ string) *upstream.Catalog {
+func (a *apart) CatalogFor(_ client.Profile, session, _ string) *upstream.Catalog {
 	if c := a.of[session]; c != nil {
 		return c
 	}
@@ -36,7 +37,7 @@ func clientsApart(t *testing.T, clients int, made *Made) (w *Snapshot, own *apar
 	own = &apart{proxytest.NewBackend(t, 3, 10), map[string]*upstream.Catalog{}}
 	own.Named = "own"
 	for i := range clients {
-		catalog := &upstream.Catalog{Era: upstream.EraLegacy, Listed: time.Now()}
+		catalog := &upstream.Catalog{Era: client.EraLegacy, Listed: time.Now()}
 		for _, name := range []string{fmt.Sprint("of", i), "tool1", "delete"} {
 			catalog.Tools = append(catalog.Tools, proxytest.MustTool(t, `{"name":"`+name+`"}`))
 		}

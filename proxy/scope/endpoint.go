@@ -11,6 +11,7 @@ import (
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/bounded"
+	"junction/upstream/client"
 )
 
 // Endpoint is one URL. The name of the merged Endpoint is "". The name of an upstream's Endpoint is
@@ -195,7 +196,7 @@ func (w *Snapshot) AwaitPersonal(ctx context.Context, p *auth.Principal) {
 
 // Identity distinguishes clients for upstreams with separate catalogs.
 type Identity struct {
-	Profile upstream.Profile
+	Profile client.Profile
 	Session string // the key of a legacy session; "" in the modern era
 }
 
@@ -297,7 +298,7 @@ func (c Caller) SameList(now Caller, p upstream.Part) bool {
 		return true
 	}
 	print := func(c Caller) uint64 {
-		return c.Subject.Print(p, c.Subject.View.Kind(p, upstream.EraLegacy, c.Who.Profile))
+		return c.Subject.Print(p, c.Subject.View.Kind(p, client.EraLegacy, c.Who.Profile))
 	}
 	return print(c) == print(now)
 }

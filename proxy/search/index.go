@@ -21,7 +21,8 @@ import (
 
 // Tool is a tool for an index.
 type Tool struct {
-	Name       string // as clients see it
+	Name       string // as clients see it, which may be cut off
+	Own        string // the whole name at its server; "" if Name contains it
 	Definition raw.Object
 }
 
@@ -104,6 +105,7 @@ func (b *builder) add(place int, t Tool) uint16 {
 // read collects the words of a tool.
 func (b *builder) read(t Tool) {
 	b.words(t.Name, inName)
+	b.others(t.Own, inName)
 	title, _ := t.Definition.String("title")
 	annotations, _ := t.Definition.Object("annotations")
 	if other, _ := annotations.String("title"); title == "" {
@@ -142,6 +144,16 @@ func (b *builder) words(text string, weight int) {
 			b.order = append(b.order, term)
 		}
 		b.weights[term] = old + weight
+	}
+}
+
+// others adds the words of a text that the tool does not have yet, each of them once.
+func (b *builder) others(text string, weight int) {
+	for term := range Words(text[:min(len(text), maxText)]) {
+		if _, known := b.weights[term]; !known && len(b.order) < maxTerms {
+			b.order = append(b.order, term)
+			b.weights[term] = weight
+		}
 	}
 }
 

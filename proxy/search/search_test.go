@@ -18,7 +18,7 @@ func mustTool(tb testing.TB, name, definition string) Tool {
 	if err != nil {
 		tb.Fatalf("%.100s: %v", definition, err)
 	}
-	return Tool{name, o}
+	return Tool{Name: name, Definition: o}
 }
 
 func TestWords(t *testing.T) {
@@ -68,6 +68,26 @@ func TestNamesComeFirst(t *testing.T) {
 		if got := names(query); !strings.HasPrefix(strings.Join(got, " "), strings.Join(first, " ")) {
 			t.Errorf("%q finds %q, want first %q", query, got, first)
 		}
+	}
+}
+
+// TestWholeNamesAreFound: the words of a tool's own name count where its exposed name is cut off, as much
+// as those of the exposed name.
+func TestWholeNamesAreFound(t *testing.T) {
+	cut := mustTool(t, "github__orgs_set-permissions-for-all-_abcdefg", `{}`)
+	cut.Own = "orgs_set-permissions-for-all-members-of-quarantined-repositories"
+	other := mustTool(t, "u__other", `{"description":"quarantined"}`)
+	p := part([]Tool{other, cut})
+	if best, total := Search([]Part{p}, "quarantined", 5); total != 2 || best[0].Place != 1 {
+		t.Errorf("found are %v of %d, want the tool with the word in its name first", best, total)
+	}
+	whole := mustTool(t, "u__list_boxes", `{}`)
+	again := whole
+	again.Own = "list_boxes"
+	one, _ := Search([]Part{part([]Tool{whole, other})}, "boxes", 5)
+	two, _ := Search([]Part{part([]Tool{again, other})}, "boxes", 5)
+	if one[0].score != two[0].score {
+		t.Errorf("a name that is not cut off counts %v with the own name, and %v without", two[0].score, one[0].score)
 	}
 }
 

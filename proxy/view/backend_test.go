@@ -6,6 +6,7 @@ import (
 
 	"junction/policy"
 	"junction/upstream"
+	"junction/upstream/client"
 )
 
 // canned is a backend with a catalog that does not change.
@@ -19,21 +20,21 @@ func (c *canned) Name() string               { return c.name }
 func (c *canned) Config() upstream.Config    { return c.config }
 func (c *canned) Tried() bool                { return true }
 func (c *canned) Catalog() *upstream.Catalog { return c.catalog }
-func (c *canned) Call(context.Context, *upstream.Call) (upstream.Result, error) {
-	return upstream.Result{}, nil
+func (c *canned) Call(context.Context, *upstream.Call) (client.Result, error) {
+	return client.Result{}, nil
 }
-func (c *canned) Subscribe(context.Context, upstream.Profile, string, string, []string) (upstream.Source, []string, error) {
+func (c *canned) Subscribe(context.Context, client.Profile, string, string, []string) (upstream.Source, []string, error) {
 	return upstream.Source{}, nil, nil
 }
-func (c *canned) Unsubscribe(upstream.Source, []string)                          {}
-func (c *canned) Announced() uint64                                              { return 0 }
-func (c *canned) RootsChanged(upstream.Profile, string, string)                  {}
-func (c *canned) SignedIn(context.Context) error                                 { return nil }
-func (c *canned) Met() <-chan struct{}                                           { return nil }
-func (c *canned) Ready(context.Context) error                                    { return nil }
-func (c *canned) Separates() bool                                                { return false }
-func (c *canned) Prepare(context.Context, upstream.Profile, string, string) bool { return false }
-func (c *canned) CatalogFor(upstream.Profile, string, string) *upstream.Catalog  { return c.catalog }
+func (c *canned) Unsubscribe(upstream.Source, []string)                        {}
+func (c *canned) Announced() uint64                                            { return 0 }
+func (c *canned) RootsChanged(client.Profile, string, string)                  {}
+func (c *canned) SignedIn(context.Context) error                               { return nil }
+func (c *canned) Met() <-chan struct{}                                         { return nil }
+func (c *canned) Ready(context.Context) error                                  { return nil }
+func (c *canned) Separates() bool                                              { return false }
+func (c *canned) Prepare(context.Context, client.Profile, string, string) bool { return false }
+func (c *canned) CatalogFor(client.Profile, string, string) *upstream.Catalog  { return c.catalog }
 
 func allow(s policy.Selector) policy.Rule { return policy.Rule{Allow: &s} }
 func deny(s policy.Selector) policy.Rule  { return policy.Rule{Deny: &s} }

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/raw"
 )
 
@@ -66,7 +67,7 @@ func TestTemplateMatches(t *testing.T) {
 // offering is a backend with these items: of each part "own name" or "own name=definition".
 func offering(tb testing.TB, name string, parts map[upstream.Part][]string) *canned {
 	tb.Helper()
-	catalog := &upstream.Catalog{Era: upstream.EraLegacy, Listed: time.Now()}
+	catalog := &upstream.Catalog{Era: client.EraLegacy, Listed: time.Now()}
 	for p, list := range parts {
 		catalog.Fresh[p].Has = true
 		for _, text := range list {

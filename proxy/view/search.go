@@ -14,7 +14,7 @@ func (st *Stock) buildIndex(f *naming) *search.Index {
 		if t == nil || place >= end && !t.Connects {
 			return search.Tool{}, false
 		}
-		return search.Tool{Name: t.Exposed, Definition: t.Item.Definition}, true
+		return search.Tool{Name: t.Exposed, Own: t.Name, Definition: t.Item.Definition}, true
 	})
 }
 

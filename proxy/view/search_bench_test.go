@@ -12,6 +12,7 @@ import (
 	"junction/policy"
 	"junction/proxy/search"
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/raw"
 )
 
@@ -54,7 +55,7 @@ func BenchmarkSearchAnswer10000(b *testing.B) {
 	v := Compile("", stocks, false, nil)
 	p := compiledPolicy(b, policy.Config{{Name: "p", Rules: []policy.Rule{deny(tools("*delete*")), allow(all())}}})
 	seen := NewSubjectView(v, p.For(policy.Subject{}), nil, nil).Sight()
-	k := v.Kind(upstream.PartTools, upstream.EraModern, upstream.Profile{})
+	k := v.Kind(upstream.PartTools, client.EraModern, client.Profile{})
 	queries := []string{"create an issue", "list the alerts of a repository", "which users are in this group?",
 		"update the settings of a synthetic browser test", "rotate the secret of a webhook endpoint"}
 	seen.Search(k, "x", 1) // makes the index

@@ -11,6 +11,7 @@ import (
 	"unique"
 
 	"junction/upstream"
+	"junction/upstream/client"
 )
 
 // bitset is a set of small numbers.
@@ -117,14 +118,14 @@ const (
 )
 
 // Kind returns the kind of list that a client gets for a part.
-func (v *View) Kind(p upstream.Part, era upstream.Era, client upstream.Profile) (k ListKind) {
+func (v *View) Kind(p upstream.Part, era client.Era, profile client.Profile) (k ListKind) {
 	if p != upstream.PartTools {
 		return LegacyKind
 	}
-	if v.eras && era == upstream.EraModern {
+	if v.eras && era == client.EraModern {
 		k |= modernKind
 	}
-	if v.apps && client.UI != "" {
+	if v.apps && profile.UI != "" {
 		k |= appsKind
 	}
 	return k

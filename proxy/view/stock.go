@@ -11,6 +11,7 @@ import (
 	"junction/proxy/pins"
 	"junction/proxy/search"
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/raw"
 )
 
@@ -76,7 +77,7 @@ func NewStock(b Backend, c *upstream.Catalog, m StockSettings) *Stock {
 		Completions: Completes(c),
 		Subscribe:   c.Offers("resources", "subscribe") || unlisted(c),
 		Logging:     c.Offers("logging") || unlisted(c),
-		Tasks:       c.Era == upstream.EraModern && c.Offers("extensions", upstream.ExtensionTasks),
+		Tasks:       c.Era == client.EraModern && c.Offers("extensions", client.ExtensionTasks),
 	}
 	if text := strings.TrimSpace(c.Instructions); text != "" && b.Config().Instructions {
 		if len(text) > maxInstructions {

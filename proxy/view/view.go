@@ -18,6 +18,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"junction/upstream"
+	"junction/upstream/client"
 )
 
 // Backend is the interface of an upstream for the proxy.
@@ -29,16 +30,16 @@ type Backend interface {
 	Tried() bool
 	Met() <-chan struct{}
 	Ready(context.Context) error
-	Subscribe(ctx context.Context, p upstream.Profile, session, principal string, uris []string) (upstream.Source,
+	Subscribe(ctx context.Context, p client.Profile, session, principal string, uris []string) (upstream.Source,
 		[]string, error)
 	Unsubscribe(upstream.Source, []string)
-	Call(context.Context, *upstream.Call) (upstream.Result, error)
+	Call(context.Context, *upstream.Call) (client.Result, error)
 	SignedIn(context.Context) error
-	RootsChanged(p upstream.Profile, session, principal string)
+	RootsChanged(p client.Profile, session, principal string)
 	// Separates reports whether CatalogFor may differ from Catalog.
 	Separates() bool
-	CatalogFor(p upstream.Profile, session, principal string) *upstream.Catalog
-	Prepare(ctx context.Context, p upstream.Profile, session, principal string) bool
+	CatalogFor(p client.Profile, session, principal string) *upstream.Catalog
+	Prepare(ctx context.Context, p client.Profile, session, principal string) bool
 }
 
 // View holds the items of one endpoint: the merged stocks of its upstreams, and the map from names
@@ -75,11 +76,13 @@ type part struct {
 	rivals map[string][]*Target // the offered targets of own names whose byOwn is nil
 }
 
-// Problem is a hidden item of an endpoint, and the reason.
+// Problem is a hidden item of an endpoint, and the reason. Its JSON is that of /readyz.
 type Problem struct {
-	Endpoint, Upstream string
-	Part               upstream.Part
-	Name, Reason       string
+	Endpoint string        `json:"-"`
+	Upstream string        `json:"upstream"`
+	Part     upstream.Part `json:"-"`
+	Name     string        `json:"name"`
+	Reason   string        `json:"reason"`
 }
 
 // Compile builds the view of an endpoint. The stocks are in the order of their upstreams' names. If
@@ -376,7 +379,7 @@ func unlisted(c *upstream.Catalog) bool { return c.Listed.IsZero() && !c.Capabil
 //
 // MCP Apps are always declared. The extension has no methods, and its members in tools and
 // resources pass through unchanged.
-func (o offers) AppendCapabilities(b []byte, era upstream.Era) []byte {
+func (o offers) AppendCapabilities(b []byte, era client.Era) []byte {
 	b = append(b, `{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"listChanged":true`...)
 	if o.Subscribe {
 		b = append(b, `,"subscribe":true`...)
@@ -388,10 +391,10 @@ func (o offers) AppendCapabilities(b []byte, era upstream.Era) []byte {
 	if o.Logging {
 		b = append(b, `,"logging":{}`...)
 	}
-	if era == upstream.EraModern {
+	if era == client.EraModern {
 		b = append(b, `,"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["text/html;profile=mcp-app"]}`...)
 		if o.Tasks {
-			b = append(b, `,"`+upstream.ExtensionTasks+`":{}`...)
+			b = append(b, `,"`+client.ExtensionTasks+`":{}`...)
 		}
 		b = append(b, '}')
 	}

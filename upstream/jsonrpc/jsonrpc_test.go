@@ -74,9 +74,9 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// TestParseRefuses is T19 and T20: each malformed message is refused with the error that decides
-// about its status and code, and its id is there for the answer if it can be read. So is the
-// method, which tells whether it is a malformed response.
+// TestParseRefuses: each malformed message is refused with the error that decides about its status
+// and code, and its id is there for the answer if it can be read. So is the method, which tells
+// whether it is a malformed response.
 func TestParseRefuses(t *testing.T) {
 	syntax := &raw.SyntaxError{}
 	for _, test := range []struct {

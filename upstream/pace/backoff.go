@@ -64,6 +64,16 @@ func Wake(c chan<- struct{}) {
 	}
 }
 
+// IsClosed reports whether a channel that nothing is sent on is closed.
+func IsClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
 // Burst tells whether something happens too often: more than Most times, less one for each Every that
 // has passed. It may be used by one goroutine.
 type Burst struct {

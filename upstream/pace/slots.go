@@ -20,8 +20,8 @@ type Slots struct {
 	mu   sync.Mutex
 	used int
 	// accounts with calls, including abandoned ones, and some recent accounts
-	of    map[string]*taker
-	queue []*taker // accounts with waiting calls, in the order of their turns
+	takers map[string]*taker
+	queue  []*taker // accounts with waiting calls, in the order of their turns
 }
 
 // taker is an account that uses slots or waits for one. It is guarded by Slots.mu.
@@ -42,9 +42,9 @@ type waiter struct {
 // share.
 const fewLeft = 4
 
-// Slot is the slot of one call. The zero value uses none. It is guarded by Slots.mu, except for of.
+// Slot is the slot of one call. The zero value uses none. It is guarded by Slots.mu, except for slots.
 type Slot struct {
-	of       *Slots
+	slots    *Slots
 	taker    *taker
 	state    slotState
 	answered bool        // the server has responded to the abandoned call
@@ -61,19 +61,19 @@ const (
 )
 
 // New returns Slots for total concurrent calls.
-func New(total int) *Slots { return &Slots{total: total, of: map[string]*taker{}} }
+func New(total int) *Slots { return &Slots{total: total, takers: map[string]*taker{}} }
 
 // Take waits for a slot of the account and reports whether it had to wait. shares limits the
 // account to its share: see Slots. It returns an error if ctx ends first. Otherwise the caller must
 // call Free or Abandon of into.
 func (s *Slots) Take(ctx context.Context, account string, shares bool, into *Slot) (waited bool, err error) {
 	s.mu.Lock()
-	t := s.of[account]
+	t := s.takers[account]
 	if t == nil {
 		t = &taker{account: account, shares: shares}
-		s.of[account] = t
+		s.takers[account] = t
 	}
-	into.of, into.taker = s, t
+	into.slots, into.taker = s, t
 	if s.admits(t) && len(t.waiting) == 0 {
 		s.give(t)
 		into.state = slotUsed
@@ -147,16 +147,16 @@ const fewTakers = 64
 
 // forget drops a taker that uses nothing, if there are more than fewTakers; mu is held.
 func (s *Slots) forget(t *taker) {
-	if len(s.of) > fewTakers && t.used == 0 && t.left == 0 && len(t.waiting) == 0 {
-		delete(s.of, t.account)
+	if len(s.takers) > fewTakers && t.used == 0 && t.left == 0 && len(t.waiting) == 0 {
+		delete(s.takers, t.account)
 	}
 }
 
-// release frees the slot; of.mu is held.
+// release frees the slot; slots.mu is held.
 func (l *Slot) release() {
 	switch l.state {
 	case slotUsed:
-		l.of.used--
+		l.slots.used--
 		l.taker.used--
 	case slotAbandoned:
 		l.timer.Stop()
@@ -165,14 +165,14 @@ func (l *Slot) release() {
 		return
 	}
 	l.state = slotFree
-	l.of.turns()
-	l.of.forget(l.taker)
+	l.slots.turns()
+	l.slots.forget(l.taker)
 }
 
 // Free frees the slot of a call that has ended, unless the call was abandoned.
 func (l *Slot) Free() {
-	l.of.mu.Lock()
-	defer l.of.mu.Unlock()
+	l.slots.mu.Lock()
+	defer l.slots.mu.Unlock()
 	if l.state == slotUsed {
 		l.release()
 	}
@@ -182,26 +182,26 @@ func (l *Slot) Free() {
 // call, so it counts for its account until the server responds or the call's remaining time is
 // over.
 func (l *Slot) Abandon(left time.Duration) {
-	l.of.mu.Lock()
-	defer l.of.mu.Unlock()
+	l.slots.mu.Lock()
+	defer l.slots.mu.Unlock()
 	if l.state != slotUsed || l.answered || !l.taker.shares {
 		return
 	}
-	l.of.used--
+	l.slots.used--
 	l.taker.used--
 	l.taker.left++
 	l.state = slotAbandoned
 	l.timer = time.AfterFunc(left, l.Late)
-	l.of.turns()
+	l.slots.turns()
 }
 
 // Late ends the counting of an abandoned call: the server has responded, or its time is over.
 func (l *Slot) Late() {
-	if l.of == nil { // one of Junction's own requests
+	if l.slots == nil { // one of Junction's own requests
 		return
 	}
-	l.of.mu.Lock()
-	defer l.of.mu.Unlock()
+	l.slots.mu.Lock()
+	defer l.slots.mu.Unlock()
 	if l.answered = true; l.state == slotAbandoned {
 		l.release()
 	}
@@ -209,11 +209,11 @@ func (l *Slot) Late() {
 
 // Over reports whether the slot is free.
 func (l *Slot) Over() bool {
-	if l.of == nil {
+	if l.slots == nil {
 		return true
 	}
-	l.of.mu.Lock()
-	defer l.of.mu.Unlock()
+	l.slots.mu.Lock()
+	defer l.slots.mu.Unlock()
 	return l.state == slotFree
 }
 

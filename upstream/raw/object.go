@@ -192,6 +192,18 @@ func (o Object) Elements(name string) ([][]byte, error) {
 	return Elements(v)
 }
 
+// HasObject reports whether the value at the path is an object, such as a capability of MCP.
+func (o Object) HasObject(path ...string) bool {
+	v, err := Get(o.text, path...)
+	return o.Present() && err == nil && v[0] == '{'
+}
+
+// IsTrue reports whether the value at the path is true.
+func (o Object) IsTrue(path ...string) bool {
+	v, err := Get(o.text, path...)
+	return o.Present() && err == nil && string(v) == "true"
+}
+
 func (o Object) index(name string) (int, error) {
 	found, near := -1, false
 	usual := ascii(name)

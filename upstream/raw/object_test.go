@@ -160,6 +160,19 @@ func TestObjectKinds(t *testing.T) {
 	}
 }
 
+func TestObjectHasAndIsTrue(t *testing.T) {
+	o, err := raw.Parse([]byte(`{"a":{"b":true,"c":{}},"d":false,"e":"true"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !o.HasObject("a") || !o.HasObject("a", "c") || o.HasObject("a", "b") || o.HasObject("x") || (raw.Object{}).HasObject("a") {
+		t.Error("HasObject does not tell objects from other values")
+	}
+	if !o.IsTrue("a", "b") || o.IsTrue("a") || o.IsTrue("d") || o.IsTrue("e") || o.IsTrue("x") || (raw.Object{}).IsTrue("a") {
+		t.Error("IsTrue does not tell true from other values")
+	}
+}
+
 // TestSplice writes edits as name=value; name= takes the member out.
 func TestSplice(t *testing.T) {
 	for _, test := range []struct{ text, edits, want string }{

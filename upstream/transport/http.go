@@ -258,3 +258,22 @@ func what(m *jsonrpc.Message) string {
 // errStreamEnded means that a response stream broke off. The server may have carried out the
 // request.
 var errStreamEnded = errors.New("the stream ended before the answer")
+
+// Headers that mirror a modern request, beside HeaderVersion (2026-07-28,
+// streamable-http#standard-headers).
+const (
+	HeaderMethod = "Mcp-Method"
+	headerName   = "Mcp-Name"
+)
+
+// AppendMirror appends the headers that every modern request has. version and method must be
+// VisibleASCII.
+func AppendMirror(h []http1.Field, version, method string) []http1.Field {
+	return append(h, http1.Field{Name: HeaderVersion, Value: version}, http1.Field{Name: HeaderMethod, Value: method})
+}
+
+// AppendMirrorName appends the header for the name, the URI or the task that a request is about.
+func AppendMirrorName(h []http1.Field, name string) []http1.Field {
+	value, _ := mcp.EncodeHeaderValue(name)
+	return append(h, http1.Field{Name: headerName, Value: value})
+}

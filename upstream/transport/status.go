@@ -109,33 +109,47 @@ func (e *StatusError) Error() string {
 	text := "the server answered " + strings.TrimSpace(strconv.Itoa(e.Status)+" "+http.StatusText(e.Status))
 	switch {
 	case e.location != nil:
-		// a query may carry a secret
-		u := url.URL{Scheme: e.location.Scheme, Host: e.location.Host, Path: e.location.Path}
-		switch {
+		switch to := e.Location(); {
 		case e.circle:
-			return "the server redirects " + u.String() + " to itself"
+			return "the server redirects " + to + " to itself"
 		case e.query: // without the query it is another address, perhaps a sign-in page
-			return "the server redirects to " + u.String() + " with a query, which is not shown"
+			return "the server redirects to " + to + " with a query, which is not shown"
+		default:
+			return "the server redirects to " + to + "; put that into url"
 		}
-		return "the server redirects to " + u.String() + "; put that into url"
 	case e.Status/100 == 2 && e.media != "":
 		text += " with " + Line([]byte(e.media)) + " and no message"
 	case e.Status/100 == 2:
 		text += " and no message"
 	}
-	words := ""
-	switch {
-	case e.Message != nil:
-		words = Line([]byte(e.Message.Error.Error()))
-	case e.media == "text/html" || bytes.HasPrefix(bytes.TrimSpace(e.Body), []byte("<")):
-		words = title(e.Body)
-	case strings.HasPrefix(e.media, "text/") || e.media == "" || isJSON(e.media):
-		words = Line(e.Body)
-	}
+	words := e.Reason()
 	if words == "" {
 		return text
 	}
 	return text + ": " + words
+}
+
+// Location returns where a redirect leads, without its query, which may carry a secret. It is "" if
+// the response is no redirect.
+func (e *StatusError) Location() string {
+	if e.location == nil {
+		return ""
+	}
+	u := url.URL{Scheme: e.location.Scheme, Host: e.location.Host, Path: e.location.Path}
+	return u.String()
+}
+
+// Reason returns one line of the body, or the title of a page; "" if there is none.
+func (e *StatusError) Reason() string {
+	switch {
+	case e.Message != nil:
+		return Line([]byte(e.Message.Error.Error()))
+	case e.media == "text/html" || bytes.HasPrefix(bytes.TrimSpace(e.Body), []byte("<")):
+		return title(e.Body)
+	case strings.HasPrefix(e.media, "text/") || e.media == "" || isJSON(e.media):
+		return Line(e.Body)
+	}
+	return ""
 }
 
 // Line returns the first line that is not empty, of at most 200 characters, as Shorten does.
@@ -143,6 +157,15 @@ func Line(text []byte) string {
 	first, _, _ := bytes.Cut(bytes.TrimSpace(text[:min(len(text), statusBody)]), []byte("\n"))
 	return Shorten(string(first), 200)
 }
+
+// OneLine returns a text that the server may have written, of any length, as one line of at most
+// mostShown characters, for logs and tables.
+func OneLine(text string) string {
+	return Shorten(strings.Join(strings.Fields(text[:min(len(text), 8*mostShown)]), " "), mostShown)
+}
+
+// mostShown is the most characters of an error that are logged and displayed.
+const mostShown = 1000
 
 // Shorten returns at most most characters of a text of a server, for display: unprintable
 // characters are left out, and … marks a cut.

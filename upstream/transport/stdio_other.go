@@ -4,6 +4,7 @@ package transport
 
 import (
 	"os"
+	"runtime"
 	"syscall"
 )
 
@@ -15,6 +16,9 @@ func ownGroup() *syscall.SysProcAttr { return nil }
 func (p *process) signal(bool) { p.cmd.Process.Kill() }
 
 func (p *process) left() bool { return false }
+
+// Unwatched returns why child processes may remain if Junction dies without cleaning up.
+func Unwatched() string { return runtime.GOOS + " has no process groups" }
 
 // Watchdog does nothing: this system has no process groups that another process could end.
 type Watchdog struct{}

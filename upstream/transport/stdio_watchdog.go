@@ -30,6 +30,18 @@ type Watchdog struct {
 	writer pipeWriter
 }
 
+// Unwatched returns why child processes may remain if Junction dies without cleaning up; "" if a
+// Watchdog kills them.
+func Unwatched() string {
+	if _, err := os.Stat(shellPath); err != nil {
+		return "there is no " + shellPath
+	}
+	return ""
+}
+
+// shellPath is the path of the shell.
+const shellPath = "/bin/sh"
+
 // watchdogScript is the script of the shell; its arguments are the groups that exist at its start.
 // It ignores signals that are sent to all processes of Junction. When its input ends, the input of
 // the children has ended, too. The script then waits two seconds (StopGrace), sends SIGTERM, waits
@@ -105,7 +117,7 @@ func (k *Watchdog) start() error {
 		return err
 	}
 	defer theirs.Close()
-	cmd := exec.Command("/bin/sh", "-c", watchdogScript, "junction")
+	cmd := exec.Command(shellPath, "-c", watchdogScript, "junction")
 	for p := range k.groups {
 		cmd.Args = append(cmd.Args, strconv.Itoa(p.cmd.Process.Pid))
 	}

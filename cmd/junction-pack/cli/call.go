@@ -12,9 +12,9 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"junction/cmd/junction-pack/manifest"
-	"junction/cmd/junction-pack/pack"
-	"junction/cmd/junction/prose"
+	"junction/cmd/pack"
+	"junction/cmd/pack/manifest"
+	"junction/upstream/prose"
 )
 
 // errTool means that the tool reported an error, which was printed.

@@ -14,9 +14,9 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"junction/cmd/junction-pack/manifest"
-	"junction/cmd/junction-pack/pack"
-	"junction/cmd/junction/prose"
+	"junction/cmd/pack"
+	"junction/cmd/pack/manifest"
+	"junction/upstream/prose"
 )
 
 // load reads a pack to show it. References such as ${NAME} stay as they are written.

@@ -10,10 +10,11 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"junction/cmd/junction-pack/manifest"
-	"junction/cmd/junction-pack/pack"
-	"junction/cmd/junction-pack/tree"
-	"junction/cmd/junction/packs/lock"
+	"junction/cmd/junction-pack/serve"
+	"junction/cmd/pack"
+	"junction/cmd/pack/lock"
+	"junction/cmd/pack/manifest"
+	"junction/cmd/pack/tree"
 )
 
 // ServeOptions configure Serve.
@@ -61,21 +62,21 @@ func Serve(ctx context.Context, path string, o ServeOptions) error {
 	if err != nil {
 		return err
 	}
-	s.server = pack.NewServer(p, log)
+	s.server = serve.NewServer(p, log)
 	s.warn(p)
 	ctx, cancel := context.WithCancel(ctx)
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	defer cancel()
-	watching.Go(func() { pack.Watch(ctx, path, s.files, func() { s.reload(ctx) }, log) })
+	watching.Go(func() { serve.Watch(ctx, path, s.files, func() { s.reload(ctx) }, log) })
 	if o.Address == "" {
 		return s.server.ServeStdio(ctx, o.Stdin, o.Stdout)
 	}
-	l, err := pack.Listen(o.Address)
+	l, err := serve.Listen(o.Address)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(o.Stdout, "serving http://%s%s\n", l.Addr(), pack.Path)
+	fmt.Fprintf(o.Stdout, "serving http://%s%s\n", l.Addr(), serve.Path)
 	return s.server.ServeHTTP(ctx, l)
 }
 
@@ -85,7 +86,7 @@ type serving struct {
 	checksum string // that the folder must have; "" accepts any
 	log      *slog.Logger
 	runners  pack.Runners
-	server   *pack.Server
+	server   *serve.Server
 	text     []byte // of all files, when they were last read
 	named    atomic.Pointer[[]string]
 }
@@ -128,7 +129,7 @@ func (s *serving) reload(ctx context.Context) {
 	p, err := s.load(ctx)
 	if err != nil {
 		s.text = now
-		pack.LogProblems(s.log, err)
+		serve.LogProblems(s.log, err)
 		return
 	}
 	s.server.Use(p)

@@ -19,11 +19,11 @@ import (
 
 	"junction/cmd/junction/cli"
 	"junction/cmd/junction/config"
-	"junction/cmd/junction/prose"
 	"junction/cmd/junction/record"
 	"junction/proxy"
 	"junction/upstream/files"
 	"junction/upstream/pace"
+	"junction/upstream/prose"
 	"junction/upstream/shell"
 )
 

@@ -13,9 +13,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"junction/cmd/junction/cli"
-	"junction/cmd/junction/prose"
 	"junction/cmd/junction/record"
 	"junction/upstream/files"
+	"junction/upstream/prose"
 )
 
 func verifyCommand(stdout io.Writer, file *string) *cobra.Command {

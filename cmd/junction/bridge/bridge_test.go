@@ -210,6 +210,19 @@ func TestBytes(t *testing.T) {
 	})
 }
 
+// TestUnknownPasses: capabilities, methods and members that Junction does not know reach the endpoint,
+// in both eras.
+func TestUnknownPasses(t *testing.T) {
+	perform(t, func(s *stage) {
+		const strange = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"experimental":{"x":1},"later":{}},"x":1}}`
+		s.say(strange, `{"jsonrpc":"2.0","id":1,"method":"x/legacy","params":{"a":1}}`, `{"jsonrpc":"2.0","method":"notifications/x"}`,
+			`{"jsonrpc":"2.0","id":2,"method":"x/modern","params":{"a":1,`+meta+`}}`)
+		s.want("what the endpoint received", s.server.seen(), "1 "+strange+"\n"+
+			`1 {"jsonrpc":"2.0","id":1,"method":"x/legacy","params":{"a":1}}`+"\n"+`1 {"jsonrpc":"2.0","method":"notifications/x"}`+"\n"+
+			`0 {"jsonrpc":"2.0","id":2,"method":"x/modern","params":{"a":1,`+meta+`}} Mcp-Protocol-Version:2026-07-28 Mcp-Method:x/modern`)
+	})
+}
+
 // TestNoListener: a request fails with an error and a line for the person, and the next one
 // works when the endpoint is there.
 func TestNoListener(t *testing.T) {

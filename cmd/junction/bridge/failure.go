@@ -10,8 +10,8 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"junction/cmd/junction/prose"
 	"junction/upstream/jsonrpc"
+	"junction/upstream/prose"
 	"junction/upstream/raw"
 	"junction/upstream/transport"
 )

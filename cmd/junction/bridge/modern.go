@@ -45,7 +45,6 @@ func modernHeader(m *jsonrpc.Message, version string) ([]http1.Field, error) {
 		return nil, &jsonrpc.Error{Code: mcp.INVALID_PARAMS,
 			Message: "the method or the protocol version has invalid characters"}
 	}
-	h := []http1.Field{{Name: transport.HeaderVersion, Value: version}, {Name: "Mcp-Method", Value: m.Method}}
 	member := ""
 	switch {
 	case m.Method == string(mcp.MethodToolsCall), m.Method == string(mcp.MethodPromptsGet):
@@ -55,9 +54,9 @@ func modernHeader(m *jsonrpc.Message, version string) ([]http1.Field, error) {
 	case strings.HasPrefix(m.Method, "tasks/"):
 		member = "taskId"
 	}
+	h := transport.AppendMirror(nil, version, m.Method)
 	if name, err := m.Body.String(member); member != "" && err == nil {
-		value, _ := mcp.EncodeHeaderValue(name)
-		h = append(h, http1.Field{Name: "Mcp-Name", Value: value})
+		h = transport.AppendMirrorName(h, name)
 	}
 	return h, nil
 }

@@ -18,8 +18,8 @@ import (
 
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/diagnose"
-	"junction/cmd/junction/prose"
 	"junction/cmd/junction/runfile"
+	"junction/upstream/prose"
 )
 
 // errNotRunning means that no process listens on the admin address.

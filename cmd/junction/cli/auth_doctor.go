@@ -16,9 +16,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"junction/auth/oauth"
 	"junction/cmd/junction/config"
-	"junction/cmd/junction/prose"
-	"junction/upstream/oauth"
+	"junction/upstream/prose"
 )
 
 // authCommand is `junction auth`.

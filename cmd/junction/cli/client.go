@@ -4,10 +4,8 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"net/url"
 	"os"
 	"path"
@@ -21,6 +19,9 @@ import (
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/runfile"
 	"junction/cmd/junction/signon"
+	"junction/upstream/client"
+	"junction/upstream/loopback"
+	"junction/upstream/transport"
 )
 
 // toolsCommand is `junction tools`, which lists the tools of an endpoint.
@@ -241,41 +242,45 @@ func (f *clientFlags) connect(ctx context.Context, report io.Writer, use func(co
 	return use(ctx, e)
 }
 
-// dial connects with the key, or with the sign-in of the person if the endpoint requires one. A token
-// that the endpoint refuses is renewed once.
+// dial connects with the key, or with the sign-in of the person if the endpoint requires one.
 func (f *clientFlags) dial(ctx context.Context, key string, report io.Writer) (*endpoint, error) {
-	if key != "" || CheckURL(f.url, true) != nil {
-		return dial(ctx, f.url, key, report, f.prompts)
-	}
-	person, err := SignOn(f.url, f.signIn != nil, f.signIn)
-	if err != nil {
-		return nil, err
-	}
-	token, err := person.Token(ctx)
-	if err != nil {
-		return nil, err
-	}
-	e, err := dial(ctx, f.url, token, report, f.prompts)
-	if status, ok := errors.AsType[*statusError](err); ok && status.code == http.StatusUnauthorized && token != "" {
-		if token, err = person.Token(ctx, token); err != nil {
+	o := client.Options{URL: f.url}
+	switch {
+	case key != "":
+		o.Headers = map[string]string{"Authorization": "Bearer " + key}
+	case CheckURL(f.url, true) == nil:
+		var err error
+		if o.Token, err = PersonalToken(f.url, f.signIn != nil, f.signIn); err != nil {
 			return nil, err
 		}
-		return dial(ctx, f.url, token, report, f.prompts)
+		if _, err := o.Token(ctx); err != nil { // before the time limits of connecting
+			return nil, err
+		}
 	}
-	return e, err
+	return dial(ctx, o, report, f.prompts)
 }
 
-// SignOn returns the person's sign-in at an endpoint. ask allows to open a browser; its URL is also
-// written to notes.
-func SignOn(address string, ask bool, notes io.Writer) (*signon.SignOn, error) {
+// PersonalToken returns the source of the person's access tokens for an endpoint, as in
+// transport.HTTPOptions. The first request that requires a sign-in waits for it. ask allows to open a
+// browser; its URL is also written to notes.
+func PersonalToken(address string, ask bool, notes io.Writer) (
+	func(ctx context.Context, refused ...string) (string, error), error,
+) {
 	state, err := config.StateDir(os.LookupEnv)
 	if err != nil {
 		return nil, fmt.Errorf("cannot find the folder for state: %w; set XDG_STATE_HOME", err)
 	}
-	return signon.New(signon.Options{
+	person := signon.New(signon.Options{
 		URL: address, Dir: filepath.Join(state, "junction", "signins"), Ask: ask, Notes: notes,
 		Open: signon.OpenBrowser,
-	}), nil
+	})
+	return func(ctx context.Context, refused ...string) (string, error) {
+		token, err := person.Token(ctx, refused...)
+		if err != nil {
+			err = &transport.TokenError{Err: err}
+		}
+		return token, err
+	}, nil
 }
 
 // CheckURL rejects values of --url that are no endpoint, or would send a credential in plain text
@@ -285,7 +290,7 @@ func CheckURL(text string, hasKey bool) error {
 	switch {
 	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
 		return Usagef("--url %q is no endpoint; write it like http://127.0.0.1:8420/mcp", text)
-	case hasKey && u.Scheme == "http" && !config.Loopback(u.Hostname()):
+	case hasKey && u.Scheme == "http" && !loopback.Host(u.Hostname()):
 		return Usagef("--url %q is not https: the key would cross the network in plain text; use an https URL", text)
 	}
 	return nil

@@ -133,7 +133,7 @@ inside
 }
 
 // scripted is a legacy endpoint that answers each method with the given text: a JSON result, or a
-// stream when it begins with "data:".
+// stream when it begins with "data:", in which ID and TOKEN are those of the request.
 func scripted(t *testing.T, answers map[string]string) string {
 	t.Helper()
 	ts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -142,6 +142,9 @@ func scripted(t *testing.T, answers map[string]string) string {
 			Method string          `json:"method"`
 			Params struct {
 				Cursor string `json:"cursor"`
+				Meta   struct {
+					Token json.RawMessage `json:"progressToken"`
+				} `json:"_meta"`
 			} `json:"params"`
 		}
 		json.NewDecoder(r.Body).Decode(&m)
@@ -165,7 +168,7 @@ func scripted(t *testing.T, answers map[string]string) string {
 		}
 		if strings.HasPrefix(answer, "data:") {
 			w.Header().Set("Content-Type", "text/event-stream")
-			fmt.Fprint(w, strings.ReplaceAll(answer, "ID", string(m.ID)))
+			strings.NewReplacer("ID", string(m.ID), "TOKEN", string(m.Params.Meta.Token)).WriteString(w, answer)
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
@@ -180,10 +183,9 @@ func TestClientKeepsWhatItDoesNotKnow(t *testing.T) {
 	odd := `{"name":"odd","title":7,"inputSchema":true,"x-new":[1.0,12345678901234567890,"<&>"],"icons":{}}`
 	result := `{"content":[{"type":"hologram","x":1.0},{"type":"text","text":"t"}],"newMember":12345678901234567890}`
 	url := scripted(t, map[string]string{
-		"tools/list":      `{"tools":[` + odd + `],"nextCursor":"next"}`,
-		"tools/listnext":  `{"tools":[{"name":"second","description":"evil \u001b[2J title"}],"nextCursor":""}`,
-		"tools/call":      result,
-		"server/discover": ``,
+		"tools/list":     `{"tools":[` + odd + `],"nextCursor":"next"}`,
+		"tools/listnext": `{"tools":[{"name":"second","description":"evil \u001b[2J title"}],"nextCursor":""}`,
+		"tools/call":     result,
 	})
 	for _, test := range []struct {
 		args []string
@@ -212,8 +214,8 @@ func TestClientKeepsWhatItDoesNotKnow(t *testing.T) {
 func TestClientProgress(t *testing.T) {
 	url := scripted(t, map[string]string{
 		"tools/list": `{"tools":[{"name":"slow"}]}`,
-		"tools/call": "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{\"progressToken\":\"call\",\"progress\":1,\"total\":2,\"message\":\"one\"}}\n\n" +
-			"data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{\"progressToken\":\"call\",\"progress\":1.5}}\n\n" +
+		"tools/call": "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{\"progressToken\":TOKEN,\"progress\":1,\"total\":2,\"message\":\"one\"}}\n\n" +
+			"data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{\"progressToken\":TOKEN,\"progress\":1.5}}\n\n" +
 			"data: {\"jsonrpc\":\"2.0\",\"id\":ID,\"result\":{\"content\":[{\"type\":\"text\",\"text\":\"done\"}]}}\n\n",
 	})
 	for _, test := range []struct {
@@ -273,11 +275,11 @@ func TestClientErrors(t *testing.T) {
 		{"never answers", []string{"tools", "--url", hung.URL, "--timeout", "50ms"}, false,
 			"no answer from " + hung.URL + " within 50ms; --timeout waits longer"},
 		{"404 that says why", []string{"tools", "--url", missing}, false,
-			missing + ` answered 404 Not Found: no upstream "x"; there are demo, memory`},
+			missing + ` answered: no upstream "x"; there are demo, memory (code -32600)`},
 		{"401", []string{"call", "x", "--url", secret}, false, secret + " answered 401 Unauthorized: a token is needed"},
 		{"redirect", []string{"tools", "--key", "canary-of-a-key", "--url", away.URL}, false,
 			away.URL + " answered 307 Temporary Redirect: it redirects to " + modern + "; if that is the endpoint, put it into --url"},
-		{"web page", []string{"tools", "--url", html}, false, "no MCP endpoint at " + html + ": unexpected content type: text/html"},
+		{"web page", []string{"tools", "--url", html}, false, "no MCP endpoint at " + html + ": the server answered 200 OK with text/html and no message"},
 		{"stops in the middle", []string{"tools", "--url", stopped}, false, "the connection to " + stopped + " broke before the answer; is junction still running?"},
 		{"stops before it answers", []string{"tools", "--url", killed}, false, "the connection to " + killed + " broke before the answer; is junction still running?"},
 		{"no tools at all", []string{"tools", "--url", bare}, false, "tools/list: no such method (code -32601)"},

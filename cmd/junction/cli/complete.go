@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"junction/cmd/junction/config"
-	"junction/cmd/junction/prose"
+	"junction/upstream/prose"
 )
 
 // completionTime is the time limit of a completion: a person waits for it.

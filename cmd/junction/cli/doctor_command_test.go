@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 
 	"junction/cmd/junction/diagnose"
-	"junction/cmd/junction/prose"
+	"junction/upstream/prose"
 )
 
 // TestDiagnosisFitsATerminal: whatever upstreams say, a line is no wider than the banner, unless

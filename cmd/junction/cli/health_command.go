@@ -14,8 +14,8 @@ import (
 
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/diagnose"
-	"junction/cmd/junction/prose"
 	"junction/cmd/junction/runfile"
+	"junction/upstream/prose"
 )
 
 // healthCommand is `junction health`.

@@ -12,8 +12,8 @@ import (
 
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/diagnose"
-	"junction/cmd/junction/prose"
 	"junction/proxy/pins"
+	"junction/upstream/prose"
 	"junction/upstream/shell"
 )
 

@@ -14,7 +14,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"junction/cmd/junction/prose"
+	"junction/upstream/prose"
 	"junction/upstream/shell"
 )
 
@@ -183,23 +183,6 @@ func (f *field) value(line string) (value json.RawMessage, wanted string) {
 		return nil, "a text"
 	}
 	return value, ""
-}
-
-// Elicit implements client.ElicitationHandler for legacy endpoints.
-func (p *prompter) Elicit(ctx context.Context, request mcp.ElicitationRequest) (*mcp.ElicitationResult, error) {
-	params, err := json.Marshal(request.Params)
-	if err != nil {
-		return nil, err
-	}
-	a, err := p.ask(ctx, params)
-	if err != nil {
-		return nil, err
-	}
-	r := &mcp.ElicitationResult{}
-	if r.Action = mcp.ElicitationResponseAction(a.Action); a.Content != nil {
-		r.Content = a.Content
-	}
-	return r, nil
 }
 
 // maxRounds limits how often one call may ask.

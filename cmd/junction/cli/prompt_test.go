@@ -2,10 +2,12 @@ package cli
 
 import (
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 
-	"github.com/mark3labs/mcp-go/mcp"
+	"junction/upstream/client"
+	"junction/upstream/jsonrpc"
 )
 
 // typed returns a prompter at which a person types these lines and then ends the input.
@@ -64,15 +66,18 @@ func TestPromptShowsNoControls(t *testing.T) {
 	}
 }
 
-// TestPromptLegacy: a question of a legacy server gets the same answer.
+// TestPromptLegacy: a question of a legacy server gets the same answer, and other requests get an
+// error.
 func TestPromptLegacy(t *testing.T) {
 	p, _ := typed("Anna")
-	r, err := p.Elicit(t.Context(), mcp.ElicitationRequest{Params: mcp.ElicitationParams{Message: "?",
-		RequestedSchema: map[string]any{"properties": map[string]any{"name": map[string]any{"type": "string"}}}}})
-	if err != nil {
-		t.Fatal(err)
+	e := &endpoint{prompts: p}
+	got, err := e.Ask(t.Context(), &client.ServerRequest{Method: "elicitation/create",
+		Params: []byte(`{"message":"?","requestedSchema":{"properties":{"name":{"type":"string"}}}}`)})
+	if err != nil || string(got) != `{"action":"accept","content":{"name":"Anna"}}` {
+		t.Errorf("the result is %s, %v", got, err)
 	}
-	if got, _ := json.Marshal(r); !strings.Contains(string(got), `"action":"accept"`) || !strings.Contains(string(got), `"name":"Anna"`) {
-		t.Errorf("the result is %s", got)
+	var refused *jsonrpc.Error
+	if got, err = e.Ask(t.Context(), &client.ServerRequest{Method: "roots/list"}); !errors.As(err, &refused) {
+		t.Errorf("roots/list gets %s, %v", got, err)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"junction/cmd/junction/prose"
+	"junction/upstream/prose"
 )
 
 // listWidth limits the width of a list of tools, in characters.

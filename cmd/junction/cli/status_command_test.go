@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"junction/cmd/junction/diagnose"
+	"junction/proxy/view"
 )
 
 // TestWatchStatus watches for a minute: the status is asked every two seconds, a proxy that is not
@@ -49,7 +50,7 @@ func TestWriteStatus(t *testing.T) {
 	long := strings.Repeat("word ", 60) + "end\x1b[31m"
 	r := &diagnose.Running{
 		URL: "http://127.0.0.1:1/mcp", Config: "c.yaml", Started: now.Add(-3 * time.Hour), Disabled: []string{"off"},
-		Report: diagnose.Report{Status: "ready", Tools: 2, Reload: "2 mistakes", Problems: []diagnose.Problem{{}}, Upstreams: []diagnose.UpstreamStatus{
+		Report: diagnose.Report{Status: "ready", Tools: 2, Reload: "2 mistakes", Problems: []view.Problem{{}}, Upstreams: []diagnose.UpstreamStatus{
 			{Name: "ok", State: "ready", Tools: 2, Processes: 2, Memory: 123_400_000,
 				LastCall: &diagnose.LastCall{Time: now.Add(-90 * time.Second), Name: "ok__do", Outcome: "tool_error"}},
 			{Name: "bad", State: "retrying", RetryAt: now.Add(20 * time.Second), Error: long, Advice: "mend it"},

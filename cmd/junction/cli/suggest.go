@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"junction/auth"
-	"junction/cmd/junction/prose"
+	"junction/upstream/prose"
 )
 
 // UnknownCommand returns the error for a word that is no command of parent.

@@ -14,10 +14,10 @@ import (
 
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/diagnose"
-	"junction/cmd/junction/prose"
 	"junction/policy"
 	"junction/proxy/search"
 	"junction/upstream"
+	"junction/upstream/prose"
 )
 
 // whyCommand is `junction why`.

@@ -8,6 +8,7 @@ import (
 	"iter"
 	"maps"
 	"net/url"
+	slashed "path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -23,8 +24,8 @@ type Entry struct {
 	URL        Value
 	Pack       string // a path, instead of a command or a URL
 	Headers    map[string]Value
-	SSE        bool // the transport is HTTP+SSE
-	OAuth      bool // the operator signs in with junction login
+	SSE        bool   // the transport is HTTP+SSE
+	Auth       string // auth.mode: oauth or oauth_user; "" sends only headers
 	Off        bool
 	Foreign    bool     // somebody else may have written the entry
 	Published  []string // headers and variables whose value the publisher of a server has set
@@ -36,6 +37,8 @@ type Entry struct {
 	ConnectTimeout time.Duration
 
 	Notes []string // what the entry lacks, and what is to be done
+
+	command *Entry // the same with the command of a bridge; nil without a bridge
 }
 
 // Secrets returns the labels of the secrets in the entry.
@@ -175,6 +178,7 @@ func (s *Server) entry(h Home) (*Entry, error) {
 	case remote:
 		e.remote(&f, r, address)
 		e.SSE = kind == "sse"
+	case s.Client.ID != "" && e.bridge(&f, r, command, args): // not what a person types as a command
 	default:
 		e.local(&f, r, command, args)
 	}
@@ -272,7 +276,12 @@ func (e *Entry) tools(f *fields) {
 	for _, key := range []string{"excludeTools", "disabled_tools", "disabledTools"} {
 		e.Without = append(e.Without, f.list(key)...)
 	}
-	e.Only = slices.DeleteFunc(e.Only, func(t string) bool { return slices.Contains(e.Without, t) })
+	e.Only = slices.DeleteFunc(e.Only, func(t string) bool {
+		return slices.ContainsFunc(e.Without, func(glob string) bool {
+			ok, _ := slashed.Match(glob, t)
+			return ok || glob == t
+		})
+	})
 }
 
 // fields reads a mapping of unknown shape. The first mistake stays in err.

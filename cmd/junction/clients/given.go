@@ -48,7 +48,10 @@ func (g Given) Entry(h Home, file string) (*Entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	if e.SSE, e.OAuth = g.SSE, g.OAuth; g.Pack != "" {
+	if e.SSE = g.SSE; g.OAuth {
+		e.Auth = "oauth"
+	}
+	if g.Pack != "" {
 		e.Pack, e.Command = g.Pack, nil
 	}
 	return e, nil

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"junction/cmd/junction/prose"
+	"junction/upstream/prose"
 	"junction/upstream/shell"
 )
 

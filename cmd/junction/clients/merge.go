@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"junction/upstream/loopback"
 	"junction/upstream/shell"
 )
 
@@ -101,6 +102,11 @@ func (m *Merge) Plan(servers []*Server) []Outcome {
 		k.Name = NameOf(s.Name)
 		same := slices.IndexFunc(news, func(n added) bool { return n.known.equal(k) })
 		present, differs := m.present(k)
+		if present == "" && s.Entry.command != nil { // a person may have added the command
+			command := s.Entry.command.known(m.Getenv)
+			command.Name = k.Name
+			present, differs = m.present(command)
+		}
 		if present == "" && m.Origin != nil {
 			present = m.imported(k, m.Origin(s), servers)
 			differs = true
@@ -192,7 +198,7 @@ func hostOf(address string) string {
 		return ""
 	}
 	host, port := strings.ToLower(u.Hostname()), u.Port()
-	if ip, err := netip.ParseAddr(host); err == nil && (ip.Unmap().IsLoopback() || ip.IsUnspecified()) {
+	if ip, err := netip.ParseAddr(host); loopback.Host(host) || err == nil && ip.IsUnspecified() {
 		host = "localhost"
 	}
 	if port == "" {

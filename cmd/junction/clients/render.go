@@ -99,8 +99,8 @@ func (e *Entry) yaml(keep func(label, secret string) (string, error)) (y entryYA
 	if e.SSE {
 		y.Transport = "sse"
 	}
-	if e.OAuth {
-		y.Auth = map[string]string{"mode": "oauth"}
+	if e.Auth != "" {
+		y.Auth = map[string]string{"mode": e.Auth}
 	}
 	if e.Off {
 		y.Enabled = new(false)

@@ -7,7 +7,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
-	"junction/cmd/junction/prose"
+	"junction/upstream/prose"
 	"junction/upstream/shell"
 )
 
@@ -52,7 +52,7 @@ func (c *Config) block(d *decoder, problems Problems, running bool) (rejecting P
 		u.Blocked = list[0]
 		if more := len(list) - 1; more > 0 {
 			u.Blocked += fmt.Sprintf(" (and %s more; run: %s)", prose.Count(more, "mistake"),
-				shell.Join("junction", "check", "--config", d.file))
+				shell.Join("junction", "check", "--config", d.File))
 		}
 		c.Upstreams[name] = u
 	}

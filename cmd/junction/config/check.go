@@ -13,9 +13,9 @@ import (
 	"strings"
 	"time"
 
-	"junction/cmd/junction/prose"
 	"junction/policy"
 	"junction/upstream"
+	"junction/upstream/prose"
 )
 
 // Check loads the file and writes all mistakes, warnings and notes to w, and then "ok: N
@@ -125,8 +125,8 @@ func (d *decoder) warnings(c *Config) Problems {
 	var ps Problems
 	warn := func(path, format string, args ...any) {
 		if !d.broken(path) {
-			ps = append(ps, Problem{File: d.file, Line: d.line(path), Path: path,
-				Text: d.conceal(path, fmt.Sprintf(format, args...))})
+			_, text := d.conceal(path, fmt.Sprintf(format, args...))
+			ps = append(ps, Problem{File: d.File, Line: d.line(path), Path: path, Text: text})
 		}
 	}
 	if len(c.Auth.TrustedProxies) > 0 && !c.Auth.Needed() && !c.Auth.None {

@@ -14,7 +14,7 @@ import (
 // warnSandbox warns if this machine cannot enforce the sandbox of a command, if paths of the
 // sandbox do not exist, and if it exposes secrets of Junction.
 func (c *Config) warnSandbox(at string, u *upstream.Config, d *decoder, warn func(path, format string, args ...any)) {
-	file, getenv := d.file, d.refs.getenv
+	file, getenv := d.File, d.refs.getenv
 	if u.Sandbox == nil {
 		return
 	}

@@ -21,7 +21,7 @@ import (
 
 	"junction/auth"
 	"junction/auth/authserver"
-	"junction/cmd/junction/prose"
+	"junction/auth/oauth"
 	"junction/policy"
 	"junction/proxy"
 	"junction/proxy/front"
@@ -29,7 +29,7 @@ import (
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/files"
-	"junction/upstream/oauth"
+	"junction/upstream/prose"
 	"junction/upstream/shell"
 )
 
@@ -103,6 +103,19 @@ func (c *Auth) SignsIn() bool { return c.OAuth != nil || c.Config.SignsIn() }
 func (c *Auth) several() bool {
 	other := func(k auth.Key) bool { return k.Name != c.APIKeys[0].Name }
 	return c.SignsIn() || slices.ContainsFunc(c.APIKeys, other)
+}
+
+// SignInMode returns the mode of auth for a new upstream that requires a sign-in. It is AuthNone if
+// there is more than one principal, and users cannot sign in here: then only the operator can decide
+// whether all callers may act with one account.
+func (c *Auth) SignInMode() upstream.AuthMode {
+	switch {
+	case !c.several():
+		return upstream.AuthOAuth
+	case c.OAuth != nil:
+		return upstream.AuthOAuthUser
+	}
+	return upstream.AuthNone
 }
 
 // separate sets for each upstream whether there can be more than one principal.
@@ -258,8 +271,8 @@ func LoadKeys(file string) (*Config, []int, error) {
 		return nil, nil, err
 	}
 	c, d := parse(file, text, os.LookupEnv, false)
-	if len(c.Rejecting(d.problems)) > 0 {
-		return nil, nil, Unusable(file, d.problems)
+	if len(c.Rejecting(d.Problems)) > 0 {
+		return nil, nil, Unusable(file, d.Problems)
 	}
 	lines := make([]int, len(c.Auth.APIKeys))
 	for i := range lines {
@@ -287,7 +300,7 @@ func parse(file string, text []byte, getenv func(string) (string, bool), all boo
 		c.separate()
 		c.validate(d)
 	}
-	d.problems.Sort()
+	d.Problems.Sort()
 	return c, d
 }
 

@@ -21,9 +21,10 @@ import (
 
 	"junction/auth"
 	"junction/auth/authtest"
-	"junction/cmd/junction/yamlread"
 	"junction/policy"
 	"junction/upstream"
+	"junction/upstream/client"
+	"junction/upstream/yamlread"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files under testdata")
@@ -52,8 +53,8 @@ func testEnv() func(string) (string, bool) {
 // parseText is Load for a text, without the warnings.
 func parseText(file string, text []byte, getenv func(string) (string, bool)) (*Config, error) {
 	c, d := parse(file, text, getenv, false)
-	if len(d.problems) > 0 {
-		return nil, d.problems
+	if len(d.Problems) > 0 {
+		return nil, d.Problems
 	}
 	return c, nil
 }
@@ -179,13 +180,13 @@ func TestExampleMentionsEveryKey(t *testing.T) {
 	all := commented.ReplaceAll(text, []byte("$1$2"))
 	all = bytes.Replace(all, []byte("driver: sqlite"), []byte("driver: postgres"), 1) // which replicas need
 	c, d := parse("example", all, environment(map[string]string{"HOME": "/home/me", "GITHUB_TOKEN": "token"}), false)
-	if len(d.problems) > 0 {
-		t.Fatalf("with all keys uncommented:\n%v", d.problems)
+	if len(d.Problems) > 0 {
+		t.Fatalf("with all keys uncommented:\n%v", d.Problems)
 	}
 	// Upstreams, endpoints and globs are the only keys that a person invents.
 	given, element := map[string]bool{}, regexp.MustCompile(`\[\d+\]`)
 	verdict := regexp.MustCompile(`\.(ask|deny)\.`) // what they select has the same keys
-	for path := range d.lines {
+	for path := range d.Lines {
 		parts := strings.Split(path, ".")
 		if parts[0] == "endpoints" && len(parts) > 1 {
 			parts[1] = "*"
@@ -282,7 +283,7 @@ upstreams:
 		Listen: "[::]:0", PublicURL: "https://mcp.example.com", Admin: &admin, ShutdownGrace: 3 * time.Second, Log: Log{slog.LevelDebug, LogJSON},
 		AllowedOrigins: []string{"https://app.example.com", "vscode-webview://panel"}, AllowedHosts: []string{"mcp.example.com", "mcp.example.com:8443"},
 		Upstreams: map[string]upstream.Config{"one": one, "two": two, "three": {
-			URL: "https://x.example.com/mcp?k=${N}: [x]", Transport: upstream.TransportSSE, Era: upstream.EraLegacy, Expose: upstream.ExposeListed,
+			URL: "https://x.example.com/mcp?k=${N}: [x]", Transport: client.TransportSSE, Era: client.EraLegacy, Expose: upstream.ExposeListed,
 			Headers: map[string]string{"A": "B ${N}: [x]"},
 		}},
 	}

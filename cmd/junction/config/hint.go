@@ -1,25 +1,20 @@
 package config
 
 import (
-	"bytes"
-	"errors"
-	"fmt"
-	"io"
 	"maps"
 	"reflect"
 	"slices"
 	"strings"
-	"unicode"
 
 	"gopkg.in/yaml.v3"
 
 	"junction/auth"
-	"junction/cmd/junction/prose"
-	"junction/cmd/junction/yamlread"
 	"junction/policy"
+	"junction/upstream/prose"
+	"junction/upstream/yamlread"
 )
 
-// This file guesses the intention behind unknown keys and text that is not YAML.
+// This file guesses the intention behind unknown keys.
 
 // foreign maps keys of other programs' files to our keys. If text is set, it replaces the
 // suggestion of the key.
@@ -96,28 +91,28 @@ func foreignKeys(t reflect.Type) foreign {
 }
 
 // unknown reports a key that the struct type t does not have.
-func (d *decoder) unknown(path string, p pair, t reflect.Type) {
-	at := yamlread.Join(path, p.key)
+func (d *decoder) unknown(path string, p yamlread.Pair, t reflect.Type) {
+	at := yamlread.Join(path, p.Key)
 	known := slices.Sorted(maps.Keys(yamlread.Keys(t)))
-	if f, ok := foreignKeys(t)[p.key]; ok {
+	if f, ok := foreignKeys(t)[p.Key]; ok {
 		d.meant(yamlread.Join(path, f.key))
 		if f.text == "" {
 			f.text = "did you mean " + f.key + "?"
 		}
-		d.at(p.line, at, "unknown key; %s", f.text)
+		d.At(p.Line, at, "unknown key; %s", f.text)
 		return
 	}
-	if near := prose.Nearest(p.key, known); near != "" {
+	if near := prose.Nearest(p.Key, known); near != "" {
 		d.meant(yamlread.Join(path, near))
-		d.at(p.line, at, "unknown key; did you mean %s?", near)
+		d.At(p.Line, at, "unknown key; did you mean %s?", near)
 		return
 	}
-	if t == reflect.TypeFor[Config]() && looksLikeUpstream(p.value) {
+	if t == reflect.TypeFor[Config]() && looksLikeUpstream(p.Value) {
 		d.mark("upstreams")
-		d.at(p.line, at, "unknown key; if it is an upstream, indent it below upstreams:")
+		d.At(p.Line, at, "unknown key; if it is an upstream, indent it below upstreams:")
 		return
 	}
-	d.at(p.line, at, "unknown key; the keys here are %s", strings.Join(known, ", "))
+	d.At(p.Line, at, "unknown key; the keys here are %s", strings.Join(known, ", "))
 }
 
 // meant records that an unknown key was probably intended as the key at path, so that the latter is
@@ -135,97 +130,4 @@ func looksLikeUpstream(n *yaml.Node) bool {
 	return slices.ContainsFunc(n.Content, func(k *yaml.Node) bool {
 		return k.Value == "command" || k.Value == "url" || k.Value == "pack"
 	})
-}
-
-// syntax reports text that is not YAML. The line that the parser reports is that of the enclosing
-// structure, and may be far above, off by one, or absent. syntax therefore searches for the last
-// line before which the text still parses.
-func (d *decoder) syntax(text []byte, err error) {
-	said := strings.TrimPrefix(err.Error(), "yaml: ")
-	line := 1
-	if n, scanErr := fmt.Sscanf(said, "line %d:", &line); n == 1 && scanErr == nil {
-		_, said, _ = strings.Cut(said, ": ")
-	}
-	lines := bytes.SplitAfter(text, []byte("\n"))
-	begin := text
-	budget := 2 << 20 // bytes to parse; enough for any file of realistic size
-	for n := len(lines); n > 0 && budget > 0; n-- {
-		begin = begin[:len(begin)-len(lines[n-1])]
-		if budget -= len(begin); parses(begin) {
-			line = n
-			break
-		}
-	}
-	line = max(1, min(line, len(lines)))
-	d.at(line, "", "cannot be read as YAML (%s); %s", said,
-		yamlRemedy(string(lines[line-1]), lineAbove(lines[:line-1])))
-}
-
-// parses reports whether text is YAML; empty text is.
-func parses(text []byte) bool {
-	r := yaml.NewDecoder(bytes.NewReader(text))
-	for {
-		var doc yaml.Node
-		if err := r.Decode(&doc); err != nil {
-			return errors.Is(err, io.EOF)
-		}
-	}
-}
-
-// lineAbove returns the last line that is neither blank nor a comment, with surrounding space
-// removed.
-func lineAbove(lines [][]byte) string {
-	for _, line := range slices.Backward(lines) {
-		if l := bytes.TrimSpace(line); len(l) > 0 && l[0] != '#' {
-			return string(l)
-		}
-	}
-	return ""
-}
-
-// yamlRemedy guesses a remedy from the line and the line before it.
-func yamlRemedy(line, before string) string {
-	indent := line[:len(line)-len(strings.TrimLeft(line, " \t"))]
-	content := strings.TrimSpace(line)
-	key, value, _ := strings.Cut(content, ": ")
-	value = strings.TrimSpace(value)
-	switch {
-	case strings.ContainsFunc(content, unicode.IsControl):
-		return "it holds an invisible character; type the line anew"
-	case strings.Contains(indent, "\t"):
-		return "indent with spaces, not with a tab"
-	case strings.Contains(content, "${") && strings.ContainsAny(strings.ReplaceAll(content, "${", ""), "{["):
-		return `put quotes around a value with ${…}, such as "Bearer ${TOKEN}"`
-	case strings.ContainsAny(first(key), "*&%@`") || strings.ContainsAny(first(value), "*&%@`") ||
-		followsBracket(content):
-		return "put quotes around what begins with *, &, %, @ or `"
-	case strings.Contains(value, ": ") && !strings.ContainsAny(value, `"'{`):
-		return "put quotes around a value that contains a colon"
-	case strings.Count(content, `"`)%2 == 1 || strings.Count(content, "'")%2 == 1:
-		return "a quote is not closed, or stands inside others"
-	case strings.Count(content, "[") != strings.Count(content, "]") ||
-		strings.Count(content, "{") != strings.Count(content, "}"):
-		return "a bracket is not closed, or not opened"
-	case content != "" && !strings.Contains(content, ":") && content[0] != '-':
-		return "write key: value, with a space after the colon"
-	case before != "" && before[0] != '-' && !strings.Contains(before, ": ") &&
-		!strings.ContainsAny(before[len(before)-1:], ":[{,"):
-		return "the line above needs a colon and a space: key: value"
-	}
-	return "check its indentation against the lines above"
-}
-
-// first returns the first byte of s, or "" if s is empty.
-func first(s string) string { return s[:min(1, len(s))] }
-
-// followsBracket reports whether an element of a list in brackets begins with a character that YAML
-// reserves.
-func followsBracket(s string) bool {
-	_, s, _ = strings.Cut(s, "[")
-	for e := range strings.SplitSeq(s, ",") {
-		if strings.ContainsAny(first(strings.TrimSpace(e)), "*&%@`") {
-			return true
-		}
-	}
-	return false
 }

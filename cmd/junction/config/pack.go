@@ -10,8 +10,8 @@ import (
 
 	"gopkg.in/yaml.v3"
 
-	"junction/cmd/junction-pack/manifest"
-	"junction/cmd/junction/packs/lock"
+	"junction/cmd/pack/lock"
+	"junction/cmd/pack/manifest"
 	"junction/upstream"
 	"junction/upstream/files"
 )
@@ -58,7 +58,7 @@ func (d *decoder) usePacks(c *Config) {
 			if c.Packs == nil {
 				c.Packs = map[string]string{}
 			}
-			c.Packs[name] = beside(d.file, pack)
+			c.Packs[name] = beside(d.File, pack)
 		}
 		switch {
 		case d.broken(at + ".pack"):
@@ -70,7 +70,7 @@ func (d *decoder) usePacks(c *Config) {
 			d.bad(at+".dir", "is only for a command; write dir into the manifest of the pack")
 		}
 		if !d.broken(at+".pack") && !u.Off() {
-			checksum, err := lock.Check(d.file, c.Packs[name])
+			checksum, err := lock.Check(d.File, c.Packs[name])
 			if err != nil {
 				d.unresolved[at+".pack"] = true
 				d.bad(at+".pack", "%s %v", filepath.Base(c.Packs[name]), err)

@@ -2,12 +2,11 @@ package config
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 
 	"junction/auth"
-	"junction/cmd/junction/yamlread"
+	"junction/upstream/yamlread"
 )
 
 // Problem is one mistake of the file, or one warning.
@@ -18,23 +17,20 @@ type Problems = yamlread.Problems
 
 // err returns the mistakes, or nil if there are none.
 func (d *decoder) err() error {
-	if len(d.problems) == 0 {
+	if len(d.Problems) == 0 {
 		return nil
 	}
-	return d.problems
+	return d.Problems
 }
 
 // bad reports a mistake at path and marks the path, so that its value is not validated.
-func (d *decoder) bad(path, format string, args ...any) {
-	d.mark(path)
-	d.at(d.line(path), path, format, args...)
-}
+func (d *decoder) bad(path, format string, args ...any) { d.Bad(path, format, args...) }
 
 // invalid reports a mistake of a value that the decoder could read. It reports nothing for an
 // unreadable value, where the Config has only a placeholder.
 func (d *decoder) invalid(path, format string, args ...any) {
 	if !d.wrong[path] {
-		d.at(d.line(path), path, format, args...)
+		d.At(d.line(path), path, format, args...)
 	}
 }
 
@@ -43,12 +39,6 @@ func (d *decoder) check(path, problem string) {
 	if problem != "" {
 		d.invalid(path, "%s", problem)
 	}
-}
-
-// at adds a mistake.
-func (d *decoder) at(line int, path, format string, args ...any) {
-	d.problems = append(d.problems, Problem{File: d.file, Line: line, Path: auth.Redact(path),
-		Text: d.conceal(path, fmt.Sprintf(format, args...))})
 }
 
 // plaintextKey is the message about an API key in the file, where others can read it. API keys of
@@ -67,9 +57,9 @@ func (d *decoder) plaintext(path string) {
 	d.bad(path, "holds %s%s", plaintextKey, remedy)
 }
 
-// conceal returns a message about path in which the values of references, which may be secret, are
-// replaced by the references, and API keys are redacted.
-func (d *decoder) conceal(path, text string) string {
+// conceal returns path and a message about it in which the values of references, which may be secret,
+// are replaced by the references, and API keys are redacted.
+func (d *decoder) conceal(path, text string) (string, string) {
 	// The longest value comes first, because one value may be part of another. A value of up to
 	// three bytes is left alone: it may be part of any word.
 	refs := slices.SortedFunc(slices.Values(d.secrets[entry(path)]), func(a, b reference) int {
@@ -80,7 +70,7 @@ func (d *decoder) conceal(path, text string) string {
 			text = strings.ReplaceAll(text, r.value, r.text)
 		}
 	}
-	return auth.Redact(text)
+	return auth.Redact(path), auth.Redact(text)
 }
 
 // entry returns the first two keys of path, such as upstreams.github. A message about an upstream
@@ -105,7 +95,7 @@ func (d *decoder) mark(path string) {
 }
 
 // has reports whether the file gives the key.
-func (d *decoder) has(path string) bool { return d.lines[path] > 0 }
+func (d *decoder) has(path string) bool { return d.Lines[path] > 0 }
 
 // broken reports whether the decoder has found a mistake at path or inside it.
 func (d *decoder) broken(path string) bool {
@@ -124,4 +114,4 @@ func (d *decoder) within(path string) bool {
 }
 
 // line returns the line of path in the file, or that of its nearest parent.
-func (d *decoder) line(path string) int { return d.lines.At(path) }
+func (d *decoder) line(path string) int { return d.Lines.At(path) }

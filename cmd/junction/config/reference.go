@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"junction/cmd/junction/prose"
-	"junction/cmd/junction/yamlread"
 	"junction/upstream/files"
+	"junction/upstream/prose"
+	"junction/upstream/yamlread"
 )
 
 // An expander replaces the references in the values of one file:

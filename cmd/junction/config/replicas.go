@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"junction/auth/store"
-	"junction/cmd/junction/prose"
+	"junction/upstream/prose"
 )
 
 // Replicas is the file's replicas section: several processes over one database serve the same

@@ -14,11 +14,11 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"junction/auth"
-	"junction/cmd/junction/prose"
-	"junction/cmd/junction/yamlread"
 	"junction/policy"
 	"junction/upstream"
 	"junction/upstream/command"
+	"junction/upstream/prose"
+	"junction/upstream/yamlread"
 )
 
 // text reads a scalar: it replaces the references and sets v from the result as text, whatever its

@@ -15,11 +15,12 @@ import (
 	"time"
 
 	"junction/auth/store"
-	"junction/cmd/junction/prose"
-	"junction/cmd/junction/yamlread"
 	"junction/policy"
 	"junction/proxy/search"
 	"junction/upstream"
+	"junction/upstream/loopback"
+	"junction/upstream/prose"
+	"junction/upstream/yamlread"
 )
 
 // validate adds to d the mistakes of values that are well-formed on their own. It opens no files
@@ -169,16 +170,10 @@ func (c *Config) publicURLProblem() string {
 		return "must be the URL that clients reach the server by, such as https://mcp.example.com"
 	case u.Path != "" || u.RawQuery != "" || u.Fragment != "" || u.ForceQuery:
 		return "ends after host and port, since the endpoints have their paths; write " + u.Scheme + "://" + u.Host
-	case u.Scheme == "http" && !Loopback(u.Hostname()):
+	case u.Scheme == "http" && !loopback.Host(u.Hostname()):
 		return "must be https: keys and answers would cross the network for all to read; http is for loopback alone"
 	}
 	return ""
-}
-
-// Loopback reports whether a host name in lower case is localhost or a loopback address.
-func Loopback(name string) bool {
-	ip, err := netip.ParseAddr(name)
-	return name == "localhost" || err == nil && ip.Unmap().IsLoopback()
 }
 
 func originProblem(o string) string {

@@ -11,11 +11,12 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
+
+	"github.com/go-chi/chi/v5"
 
 	"junction/auth"
 	"junction/auth/authserver"
@@ -23,7 +24,10 @@ import (
 	"junction/cmd/junction/health"
 	"junction/cmd/junction/replicas"
 	"junction/proxy"
+	"junction/proxy/budget"
+	"junction/proxy/view"
 	"junction/upstream"
+	"junction/upstream/loopback"
 )
 
 // Proxy is a running proxy, for the handlers of the admin listener. All fields except Page, Users
@@ -44,9 +48,8 @@ type Proxy struct {
 	Tried     *atomic.Bool             // every upstream was tried since the start; set by Report
 	// Users returns the users with an e-mail address who have signed in; nil without auth.oauth.
 	Users func(ctx context.Context, email string) ([]authserver.KnownUser, error)
-	Page  http.Handler // answers requests for other paths; nil answers 404
-	// Callback is the pattern of the requests for Page that may come from another site; "" if there
-	// are none.
+	Page  func(chi.Router) // adds the routes of the status page; nil adds none
+	// Callback is the route of Page whose requests may come from another site; "" if there is none.
 	Callback string
 	// Lacks returns the scopes that the sign-in of an upstream lacks for some calls.
 	Lacks func(upstream string) []string
@@ -68,25 +71,25 @@ func (p *Proxy) personal() []string { return slices.Sorted(maps.Keys(p.Config().
 // If the address is open, other machines get /healthz, /metrics, and a short answer of /readyz, the
 // last two only with a Host that no web page can have.
 func (p *Proxy) Handler(stopping context.Context) http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok\n") })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+	routes := chi.NewRouter()
+	routes.MethodNotAllowed(notAllowed(routes))
+	get := func(path string, answer http.HandlerFunc) {
+		routes.Get(path, answer)
+		routes.Head(path, answer)
+	}
+	get("/healthz", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok\n") })
+	get("/readyz", func(w http.ResponseWriter, _ *http.Request) {
 		r := p.Report(stopping)
 		writeJSON(w, r.code(), r)
 	})
 	if p.Page != nil {
-		for _, pattern := range []string{"GET /{$}", "GET /events", "POST /reconnect", "POST /signin"} {
-			mux.Handle(pattern, p.Page) // "/" would answer POST /readyz with 404 instead of 405
-		}
+		p.Page(routes)
 	}
-	if p.Callback != "" {
-		mux.Handle(p.Callback, p.Page)
-	}
-	mux.Handle("GET /metrics", p.Metrics)
-	mux.HandleFunc("GET /status", p.serveStatus(stopping))
-	mux.HandleFunc("GET /pins", p.servePins)
-	mux.HandleFunc("GET /why", p.serveWhy)
-	mux.HandleFunc("GET /doctor", p.serveDoctor(new(sync.Mutex)))
+	get("/metrics", p.Metrics.ServeHTTP)
+	get("/status", p.serveStatus(stopping))
+	get("/pins", p.servePins)
+	get("/why", p.serveWhy)
+	get("/doctor", p.serveDoctor(new(sync.Mutex)))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		here := local(r.Host) && (!p.Open || fromHere(r))
 		if !here && !(p.Open && probes[r.URL.Path]) {
@@ -97,7 +100,7 @@ func (p *Proxy) Handler(stopping context.Context) http.Handler {
 			http.Error(w, probeHostText(r.Host), http.StatusForbidden)
 			return
 		}
-		if r.URL.Path != "/healthz" && crossSite(r) && !p.returns(mux, r) {
+		if r.URL.Path != "/healthz" && crossSite(r) && !p.returns(routes, r) {
 			http.Error(w, "A web page of another site has sent this request (Sec-Fetch-Site, Origin). "+
 				"Open this address in a new tab, or use curl.", http.StatusForbidden)
 			return
@@ -106,16 +109,35 @@ func (p *Proxy) Handler(stopping context.Context) http.Handler {
 			p.serveProbe(w, p.Report(stopping))
 			return
 		}
-		mux.ServeHTTP(w, r)
+		routes.ServeHTTP(w, r)
 	})
+}
+
+// notAllowed returns the handler of requests with a method that the path does not have.
+func notAllowed(routes chi.Routes) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		var allowed []string
+		for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost} {
+			if routes.Match(chi.NewRouteContext(), method, r.URL.Path) {
+				allowed = append(allowed, method)
+			}
+		}
+		if allowed == nil { // a method that HTTP does not define
+			http.NotFound(w, r)
+			return
+		}
+		w.Header().Set("Allow", strings.Join(allowed, ", "))
+		http.Error(w, http.StatusText(http.StatusMethodNotAllowed), http.StatusMethodNotAllowed)
+	}
 }
 
 // returns reports whether a request is that of a browser that returns from an authorization server,
 // and shows the response as a page of its own.
-func (p *Proxy) returns(mux *http.ServeMux, r *http.Request) bool {
-	_, pattern := mux.Handler(r)
-	return p.Callback != "" && pattern == p.Callback && r.Header.Get("Sec-Fetch-Mode") == "navigate" &&
-		r.Header.Get("Sec-Fetch-Dest") == "document" && r.Header["Origin"] == nil
+func (p *Proxy) returns(routes chi.Routes, r *http.Request) bool {
+	found := chi.NewRouteContext()
+	return p.Callback != "" && routes.Match(found, r.Method, r.URL.Path) && found.RoutePattern() == p.Callback &&
+		r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document" &&
+		r.Header["Origin"] == nil
 }
 
 // probes are the paths that other machines get without credentials.
@@ -140,8 +162,7 @@ func fromHere(r *http.Request) bool {
 			return false
 		}
 	}
-	from, err := netip.ParseAddrPort(r.RemoteAddr)
-	return err == nil && from.Addr().Unmap().IsLoopback()
+	return loopback.Address(r.RemoteAddr)
 }
 
 // crossSite reports whether the headers of a browser name a page of another site, or of another
@@ -158,14 +179,14 @@ type Report struct {
 	Status    string           `json:"status"` // ready, starting, unavailable or stopping
 	Tools     int              `json:"tools"`  // on the merged endpoint
 	Upstreams []UpstreamStatus `json:"upstreams"`
-	Problems  []Problem        `json:"problems"`
+	Problems  []view.Problem   `json:"problems"`
 	Parts     []health.State   `json:"parts,omitempty"` // what Junction depends on
 	// the processes over one database, the oldest first; none if there is one process
-	Replicas []replicas.Status `json:"replicas,omitempty"`
-	Issuers  []IssuerStatus    `json:"issuers,omitempty"` // issuers of accepted tokens
-	Reload   string            `json:"reload,omitempty"`  // why a changed file is not in force
+	Replicas []replicas.Status     `json:"replicas,omitempty"`
+	Issuers  []auth.ProviderStatus `json:"issuers,omitempty"` // issuers of accepted tokens
+	Reload   string                `json:"reload,omitempty"`  // why a changed file is not in force
 	// callers that exceeded a limit within the last minute, the latest first
-	Overuse []Overuse `json:"overuse,omitempty"`
+	Overuse []budget.Overuse `json:"overuse,omitempty"`
 }
 
 // code returns the HTTP status for the report.
@@ -176,36 +197,12 @@ func (r *Report) code() int {
 	return http.StatusServiceUnavailable
 }
 
-// Overuse is a caller that recently exceeded a limit.
-type Overuse struct {
-	Principal string    `json:"principal"` // without authentication, includes the program or address
-	Limit     string    `json:"limit"`
-	Used      int64     `json:"used"`   // by the caller, at present
-	Others    int64     `json:"others"` // by all others, at present
-	Of        int64     `json:"of"`
-	Last      time.Time `json:"last"` // time of the last refusal
-}
-
-// IssuerStatus is the state of an issuer of tokens.
-type IssuerStatus struct {
-	Issuer string `json:"issuer"`
-	Usable bool   `json:"usable"` // its tokens can be verified; false also if none was needed yet
-	Error  string `json:"error,omitempty"`
-}
-
-// Problem is an item that is not offered.
-type Problem struct {
-	Upstream string `json:"upstream"`
-	Name     string `json:"name"`
-	Reason   string `json:"reason"`
-}
-
 // Report returns what /readyz answers. stopping ends when the program begins to shut down.
 func (p *Proxy) Report(stopping context.Context) Report {
 	statuses := p.Statuses()
 	p.Server.Settle() // the tools of every upstream that is reported as ready are listed
 	offered := p.Server.ToolsByUpstream()
-	r := Report{Status: "ready", Upstreams: []UpstreamStatus{}, Problems: []Problem{}, Parts: p.Parts(),
+	r := Report{Status: "ready", Upstreams: []UpstreamStatus{}, Problems: []view.Problem{}, Parts: p.Parts(),
 		Replicas: p.Replicas()}
 	switch {
 	case stopping.Err() != nil:
@@ -225,22 +222,16 @@ func (p *Proxy) Report(stopping context.Context) Report {
 	for _, s := range statuses {
 		r.Upstreams = append(r.Upstreams, p.statusOf(&s, offered[s.Name]))
 		for _, left := range s.Left {
-			r.Problems = append(r.Problems, Problem{s.Name, left.Name, left.Reason})
+			r.Problems = append(r.Problems, view.Problem{Upstream: s.Name, Name: left.Name, Reason: left.Reason})
 		}
 	}
 	for _, name := range p.personal() {
 		r.Upstreams = append(r.Upstreams, UpstreamStatus{Name: name, State: PerUser, Error: p.refusal(name)})
 	}
 	r.Reload = p.Unread()
-	for _, s := range p.Providers.Status() {
-		r.Issuers = append(r.Issuers, IssuerStatus{s.Issuer, s.Usable, s.Err})
-	}
-	for _, problem := range p.Server.Problems() {
-		r.Problems = append(r.Problems, Problem{problem.Upstream, problem.Name, problem.Reason})
-	}
-	for _, o := range p.Server.Overused() {
-		r.Overuse = append(r.Overuse, Overuse(o))
-	}
+	r.Issuers = p.Providers.Status()
+	r.Problems = append(r.Problems, p.Server.Problems()...)
+	r.Overuse = p.Server.Overused()
 	return r
 }
 

@@ -14,10 +14,10 @@ import (
 	"time"
 
 	"junction/cmd/junction/config"
-	"junction/cmd/junction/prose"
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/command"
+	"junction/upstream/prose"
 	"junction/upstream/shell"
 )
 

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"junction/cmd/junction/config"
+	"junction/upstream/loopback"
 )
 
 // This file is about the Host header of requests at the admin address. A web page can give its own
@@ -28,7 +29,7 @@ func hostName(host string) string {
 
 // local reports whether a Host header names this machine.
 func local(host string) bool {
-	return config.Loopback(hostName(host))
+	return loopback.Host(hostName(host))
 }
 
 // private are the ends of names that the DNS of the internet never has: those of services of

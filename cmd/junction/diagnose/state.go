@@ -9,8 +9,9 @@ import (
 	"time"
 
 	"junction/cmd/junction/config"
-	"junction/cmd/junction/prose"
 	"junction/upstream"
+	"junction/upstream/client"
+	"junction/upstream/prose"
 	"junction/upstream/shell"
 )
 
@@ -71,7 +72,7 @@ var installers = []string{"npx", "bunx", "pnpx", "uvx", "pipx", "docker", "podma
 // note returns why the first start of an upstream may take long; "" if this is no first start, or
 // if the start has not taken long yet.
 func note(s *upstream.Status, command []string) string {
-	if len(command) == 0 || s.State != upstream.StateStarting || s.Stored || s.Era != upstream.EraAuto ||
+	if len(command) == 0 || s.State != upstream.StateStarting || s.Stored || s.Era != client.EraAuto ||
 		time.Since(s.Since) < 2*time.Second {
 		return ""
 	}
@@ -143,7 +144,7 @@ const patient = 20 * time.Second
 // starting reports whether an upstream has neither connected nor failed yet.
 func starting(list []upstream.Status) bool {
 	return slices.ContainsFunc(list, func(s upstream.Status) bool {
-		return s.State == upstream.StateStarting && s.Err == "" && (s.Era == upstream.EraAuto || s.Stored) &&
+		return s.State == upstream.StateStarting && s.Err == "" && (s.Era == client.EraAuto || s.Stored) &&
 			time.Since(s.Since) < patient
 	})
 }

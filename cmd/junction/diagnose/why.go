@@ -14,11 +14,11 @@ import (
 
 	"junction/auth"
 	"junction/auth/authserver"
-	"junction/cmd/junction/prose"
 	"junction/policy"
 	"junction/proxy/scope"
 	"junction/proxy/view"
 	"junction/upstream"
+	"junction/upstream/prose"
 	"junction/upstream/shell"
 )
 

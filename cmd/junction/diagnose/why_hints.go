@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"junction/auth"
-	"junction/cmd/junction/prose"
 	"junction/policy"
 	"junction/upstream"
+	"junction/upstream/prose"
 	"junction/upstream/shell"
 )
 

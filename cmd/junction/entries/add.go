@@ -14,9 +14,9 @@ import (
 	"junction/cmd/junction/cli"
 	"junction/cmd/junction/clients"
 	"junction/cmd/junction/config"
-	"junction/cmd/junction/packs/plan"
-	"junction/cmd/junction/prose"
 	"junction/cmd/junction/yamledit"
+	"junction/cmd/pack/plan"
+	"junction/upstream/prose"
 	"junction/upstream/shell"
 )
 
@@ -119,8 +119,13 @@ func (a *adder) run(cmd *cobra.Command, args []string) error {
 	if err := a.review(cmd, name, entry, e); err != nil {
 		return err
 	}
-	if entry.OAuth {
-		next = "Sign in with: " + shell.Join("junction", "login", name)
+	added := &New{Name: name, Entry: entry}
+	Ask(ctx, e.Config(), []*New{added})
+	if added.Note != "" {
+		notes = append(notes, added.Note)
+	}
+	if lines := SignIns([]*New{added}); len(lines) > 0 {
+		next = lines[0]
 	}
 	return e.Add(ctx, name, entry, about, notes, next)
 }

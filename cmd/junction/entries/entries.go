@@ -5,6 +5,7 @@
 // it writes it, and keeps a backup of the old file. Mistakes elsewhere in the file do not prevent a
 // change. change.go offers these changes to the commands of other packages. Its Review shows a
 // person what would run, and asks, before an entry that others have written is added or enabled.
+// ask.go then asks the URL of a new entry once whether it requires a sign-in.
 package entries
 
 import (
@@ -21,8 +22,8 @@ import (
 	"junction/cmd/junction/cli"
 	"junction/cmd/junction/clients"
 	"junction/cmd/junction/config"
-	"junction/cmd/junction/prose"
 	"junction/cmd/junction/runfile"
+	"junction/upstream/prose"
 	"junction/upstream/shell"
 )
 

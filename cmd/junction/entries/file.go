@@ -13,8 +13,8 @@ import (
 
 	"junction/cmd/junction/clients"
 	"junction/cmd/junction/config"
-	"junction/cmd/junction/prose"
 	"junction/cmd/junction/yamledit"
+	"junction/upstream/prose"
 )
 
 // newFile is the first lines of a configuration file that add creates.

@@ -13,7 +13,7 @@ import (
 	"junction/cmd/junction/cli"
 	"junction/cmd/junction/clients"
 	"junction/cmd/junction/config"
-	"junction/cmd/junction/prose"
+	"junction/upstream/prose"
 )
 
 // listed is an upstream of the file, and an element of the output of --json.

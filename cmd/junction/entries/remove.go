@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"junction/cmd/junction/cli"
-	"junction/cmd/junction/packs/lock"
 	"junction/cmd/junction/yamledit"
+	"junction/cmd/pack/lock"
 	"junction/upstream/shell"
 )
 

@@ -18,8 +18,8 @@ import (
 
 	"junction/cmd/junction/cli"
 	"junction/cmd/junction/clients"
-	"junction/cmd/junction/prose"
 	"junction/cmd/junction/registry"
+	"junction/upstream/prose"
 	"junction/upstream/shell"
 )
 
@@ -178,7 +178,9 @@ func (a *adder) fromRegistry(ctx context.Context, name string, h clients.Home) (
 	if a.given.Dir != "" {
 		e.Dir = h.Typed("", a.given.Dir)
 	}
-	e.OAuth, e.Off = a.given.OAuth, a.given.Off
+	if e.Off = a.given.Off; a.given.OAuth {
+		e.Auth = "oauth"
+	}
 	return e, notes, nil
 }
 

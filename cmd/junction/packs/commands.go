@@ -7,7 +7,7 @@ import (
 
 	"junction/cmd/junction/cli"
 	"junction/cmd/junction/entries"
-	"junction/cmd/junction/packs/lock"
+	"junction/cmd/pack/lock"
 )
 
 // run is one run of a command.

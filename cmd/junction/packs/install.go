@@ -16,14 +16,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"junction/cmd/junction-pack/tree"
 	"junction/cmd/junction/cli"
 	"junction/cmd/junction/clients"
 	"junction/cmd/junction/entries"
 	"junction/cmd/junction/packs/fetch"
-	"junction/cmd/junction/packs/lock"
-	"junction/cmd/junction/packs/plan"
 	"junction/cmd/junction/runfile"
+	"junction/cmd/pack/lock"
+	"junction/cmd/pack/plan"
+	"junction/cmd/pack/tree"
 	"junction/upstream/files"
 	"junction/upstream/shell"
 )

@@ -13,13 +13,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"junction/cmd/junction-pack/tree"
 	"junction/cmd/junction/cli"
 	"junction/cmd/junction/entries"
 	"junction/cmd/junction/packs/fetch"
-	"junction/cmd/junction/packs/lock"
-	"junction/cmd/junction/packs/plan"
-	"junction/cmd/junction/prose"
+	"junction/cmd/pack/lock"
+	"junction/cmd/pack/plan"
+	"junction/cmd/pack/tree"
+	"junction/upstream/prose"
 )
 
 // shownPack is a pack in the output of --json.

@@ -7,7 +7,7 @@
 // run.
 package packs
 
-import "junction/cmd/junction-pack/manifest"
+import "junction/cmd/pack/manifest"
 
 // Trouble returns the first mistake in the manifests of a pack that is in use, with file, line and
 // remedy; "" if there is none.

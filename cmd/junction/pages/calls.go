@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"junction/cmd/junction/diagnose"
-	"junction/cmd/junction/prose"
 	"junction/proxy"
+	"junction/upstream/prose"
 )
 
 // Calls keeps the last calls, and how many each upstream had within the last minute. The zero value

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"junction/cmd/junction/clients"
+	"junction/cmd/junction/pages/frame"
 )
 
 // Access is what clients need to connect.
@@ -21,7 +22,7 @@ type Access struct {
 // Connect is the page that shows how to connect each client. It contains nothing about upstreams,
 // since everybody who reaches the listener can read it.
 type Connect struct {
-	page   *page
+	page   *frame.Page
 	access func(*http.Request) Access
 	log    *slog.Logger
 }
@@ -91,5 +92,5 @@ func (c *Connect) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	d.Links = slices.DeleteFunc(slices.Clone(d.Clients), func(c clientData) bool { return c.Link == "" })
 	w.Header().Add("Vary", "Accept")
-	c.page.serve(w, c.log, http.StatusOK, d)
+	c.page.Serve(w, c.log, http.StatusOK, d)
 }

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"junction/cmd/junction/prose"
+	"junction/upstream/prose"
 )
 
 // SignIn is one sign-in of the operator at an upstream.
@@ -64,9 +64,9 @@ func (s *signIns) take(upstream string, answer url.Values) SignIn {
 	return in
 }
 
-// CallbackPattern is the pattern of the requests that bring answers of authorization servers. They
-// come from another site.
-const CallbackPattern = "GET /connect/{upstream}/callback"
+// CallbackPattern is the route of the requests that bring answers of authorization servers. They come
+// from another site.
+const CallbackPattern = "/connect/{upstream}/callback"
 
 // signInPage is the data of the pages during a sign-in.
 type signInPage struct {
@@ -99,7 +99,7 @@ func (s *Status) signIn(w http.ResponseWriter, r *http.Request) {
 		host = u.Host
 	}
 	s.Log.Info("a sign-in was started on the status page", "upstream", name)
-	s.signInPage.serve(w, s.Log, http.StatusOK, signInPage{Title: "Sign in to " + name,
+	s.signInPage.Serve(w, s.Log, http.StatusOK, signInPage{Title: "Sign in to " + name,
 		Text: in.About() + " Everyone who may use " + name + " here then acts with your sign-in.",
 		Link: where, Label: "Continue at " + host, Again: true})
 }
@@ -136,7 +136,7 @@ func (s *Status) callback(w http.ResponseWriter, r *http.Request) {
 	}
 	s.Log.Info("the operator has signed in on the status page", "upstream", name)
 	s.SignedIn(name)
-	s.signInPage.serve(w, s.Log, http.StatusOK, signInPage{Title: "Signed in to " + name,
+	s.signInPage.Serve(w, s.Log, http.StatusOK, signInPage{Title: "Signed in to " + name,
 		Text: "Junction connects to " + name + " now.",
 		Link: "/#upstream-" + url.PathEscape(name), Label: "Back to the status page", Again: true})
 }
@@ -147,5 +147,5 @@ func (s *Status) failed(w http.ResponseWriter, status int, name string, err erro
 	page := signInPage{Title: "Not signed in",
 		Text: fmt.Sprintf("The sign-in to %s failed: %s.", prose.Flat(name), prose.Flat(err.Error())),
 		Link: "/", Label: "Back to the status page", Failed: true}
-	s.signInPage.serve(w, s.Log, status, page)
+	s.signInPage.Serve(w, s.Log, status, page)
 }

@@ -15,7 +15,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/go-chi/chi/v5"
+
 	"junction/cmd/junction/diagnose"
+	"junction/cmd/junction/pages/frame"
 	"junction/proxy/front"
 	"junction/upstream"
 )
@@ -40,9 +43,8 @@ type StatusOptions struct {
 // site sent the request.
 type Status struct {
 	StatusOptions
-	page, signInPage *page
+	page, signInPage *frame.Page
 	signIns          signIns
-	mux              *http.ServeMux
 	token            string // that each form has
 	streams          atomic.Int64
 }
@@ -54,19 +56,23 @@ func NewStatus(o StatusOptions) (*Status, error) {
 		return nil, err
 	}
 	in, err := newPage("signin", "form-action 'none'")
-	s := &Status{StatusOptions: o, page: p, signInPage: in, mux: http.NewServeMux(), token: rand.Text()}
-	s.mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
-		s.page.serve(w, s.Log, http.StatusOK, s.data())
-	})
-	s.mux.HandleFunc("GET /events", s.events)
-	s.mux.HandleFunc("POST /reconnect", s.reconnect)
-	s.mux.HandleFunc("POST /signin", s.signIn)
-	s.mux.HandleFunc(CallbackPattern, s.callback)
-	return s, err
+	return &Status{StatusOptions: o, page: p, signInPage: in, token: rand.Text()}, err
 }
 
-// ServeHTTP answers a request.
-func (s *Status) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
+// Register adds the routes of the page.
+func (s *Status) Register(r chi.Router) {
+	pages := map[string]http.HandlerFunc{"/": s.show, "/events": s.events, CallbackPattern: s.callback}
+	for path, answer := range pages {
+		r.Get(path, answer)
+		r.Head(path, answer)
+	}
+	r.Post("/reconnect", s.reconnect)
+	r.Post("/signin", s.signIn)
+}
+
+func (s *Status) show(w http.ResponseWriter, _ *http.Request) {
+	s.page.Serve(w, s.Log, http.StatusOK, s.data())
+}
 
 // statusData is the data of the page.
 type statusData struct {
@@ -108,7 +114,7 @@ func (s *Status) data() statusData {
 	d := statusData{Report: s.Report(), Title: "Status", Version: s.Version, Token: s.token, Calls: s.Calls.Last()}
 	d.Fine = len(d.Problems)+len(d.Overuse) == 0
 	for _, issuer := range d.Issuers {
-		d.Fine = d.Fine && issuer.Error == ""
+		d.Fine = d.Fine && issuer.Err == ""
 	}
 	now := time.Now()
 	for _, u := range d.Report.Upstreams {
@@ -138,7 +144,7 @@ func (s *Status) events(w http.ResponseWriter, r *http.Request) {
 		s.Log.Error("cannot open the event stream of the status page", "error", err)
 		return
 	}
-	secure(w.Header())
+	frame.Secure(w.Header())
 	w.Header().Set("Content-Type", "text/event-stream")
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -175,7 +181,7 @@ func (s *Status) events(w http.ResponseWriter, r *http.Request) {
 // render returns the part of the page that changes, as a JSON string.
 func (s *Status) render() ([]byte, error) {
 	var b bytes.Buffer
-	if err := s.page.template.ExecuteTemplate(&b, "live", s.data()); err != nil {
+	if err := s.page.Render(&b, "live", s.data()); err != nil {
 		return nil, err
 	}
 	return json.Marshal(b.String())
@@ -184,7 +190,7 @@ func (s *Status) render() ([]byte, error) {
 // checkForm returns the upstream of a form. Its origin must be the page, and it must have the token,
 // which only a reader of the page knows. Otherwise checkForm has answered.
 func (s *Status) checkForm(w http.ResponseWriter, r *http.Request) (upstream string, ok bool) {
-	secure(w.Header())
+	frame.Secure(w.Header())
 	if origin := r.Header["Origin"]; len(origin) != 1 || origin[0] != "http://"+r.Host {
 		http.Error(w, "Only the status page may send this request (Origin).", http.StatusForbidden)
 		return "", false

@@ -133,10 +133,10 @@ func (a *Audit) add(appended func(b []byte, now time.Time) []byte) bool {
 	}
 	a.dropped = 0
 	if before == 0 {
-		nudge(a.wake)
+		pace.Wake(a.wake)
 	}
 	if len(a.waiting) >= auditBatch {
-		nudge(a.urgent)
+		pace.Wake(a.urgent)
 	}
 	return true
 }
@@ -147,8 +147,8 @@ func (a *Audit) Reopen() {
 	a.mu.Lock()
 	a.moved = true
 	a.mu.Unlock()
-	nudge(a.wake)
-	nudge(a.urgent)
+	pace.Wake(a.wake)
+	pace.Wake(a.urgent)
 }
 
 // Close writes the waiting lines, closes the file and waits for the goroutine to end. It may be
@@ -188,7 +188,7 @@ func (a *Audit) run() {
 			left = a.write(linked)
 		}
 		if len(left) > 0 {
-			nudge(a.wake)
+			pace.Wake(a.wake)
 		}
 	}
 	if f, ok := a.out.(*os.File); ok && a.info != nil {
@@ -405,14 +405,6 @@ func appendCall(b []byte, now time.Time, c *proxy.CallInfo, digest *[sha256.Size
 		}
 	}
 	return append(b, "}\n"...)
-}
-
-// nudge sends to a 1-buffered channel without waiting.
-func nudge(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }
 
 // Sink is a second receiver of the audit's lines.

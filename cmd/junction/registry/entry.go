@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"junction/cmd/junction/clients"
-	"junction/cmd/junction/prose"
+	"junction/upstream/prose"
 )
 
 // Given contains the values that a user gives for the inputs of a server.

@@ -20,8 +20,8 @@ import (
 	"strings"
 	"time"
 
-	"junction/cmd/junction/config"
-	"junction/cmd/junction/prose"
+	"junction/upstream/loopback"
+	"junction/upstream/prose"
 )
 
 // Official is the base URL of the official registry.
@@ -46,7 +46,7 @@ type Client struct {
 func New(base string) (*Client, error) {
 	u, err := url.Parse(base)
 	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" ||
-		u.Scheme != "https" && (u.Scheme != "http" || !config.Loopback(u.Hostname())) {
+		u.Scheme != "https" && (u.Scheme != "http" || !loopback.Host(u.Hostname())) {
 		return nil, fmt.Errorf("%s is no URL of a registry; write it like %s", prose.Quote(base), Official)
 	}
 	return &Client{base: strings.TrimSuffix(base, "/"), http: http.Client{Timeout: 20 * time.Second}}, nil

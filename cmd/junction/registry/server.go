@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"junction/cmd/junction/config"
+	"junction/upstream/loopback"
 )
 
 // Server is the part of a server.json that Junction uses. Its texts are not trusted.
@@ -118,7 +118,7 @@ func secure(address string) bool {
 		return true
 	}
 	u, err := url.Parse(inBraces.ReplaceAllString(address, "1")) // a variable may be the port, not the host
-	return err == nil && u.Scheme == "http" && config.Loopback(u.Hostname())
+	return err == nil && u.Scheme == "http" && loopback.Host(u.Hostname())
 }
 
 // packageOf returns the package of a type that speaks MCP on stdio.

@@ -19,6 +19,7 @@ import (
 
 	"junction/proxy/members"
 	"junction/upstream/http1"
+	"junction/upstream/pace"
 )
 
 // The headers of a connection between members. Clients cannot reach the listener that reads them.
@@ -118,7 +119,7 @@ func (m *Member) Forward(w http.ResponseWriter, r *http.Request, body []byte, to
 	m.counters.forwarded[outcome].Add(1)
 	if outcome == gone {
 		p.conns.suspect.Store(true)
-		signal(m.wake)
+		pace.Wake(m.wake)
 	}
 	return err
 }

@@ -17,6 +17,7 @@ import (
 
 	"junction/proxy/members"
 	"junction/upstream/http1"
+	"junction/upstream/pace"
 )
 
 // pair is a member that has everything, and another one that forwards to it. front is where clients
@@ -200,7 +201,7 @@ func TestOwnerDies(t *testing.T) {
 	if _, err := p.store.Database().Exec(`DELETE FROM members WHERE id = $1`, p.owner.Self()); err != nil {
 		t.Fatal(err)
 	}
-	signal(p.other.wake)
+	pace.Wake(p.other.wake)
 	if _, err := io.ReadAll(resp.Body); err == nil {
 		t.Error("the end of a stream that was cut off is a proper one")
 	}
@@ -279,7 +280,13 @@ func TestStrangers(t *testing.T) {
 		text, _ := io.ReadAll(c)
 		got <- string(text)
 	}()
-	p.other.setOthers([]row{{id: "stranger", address: l.Addr().String(), left: time.Minute}}, p.other.Self(), time.Now())
+	// The row is in the table, because the process reads the table after a failed request.
+	if _, err := p.store.Database().Exec(`INSERT INTO members VALUES ('stranger', $1, '', '', '', 0, `+now+` + 60000000)`,
+		l.Addr().String()); err != nil {
+		t.Fatal(err)
+	}
+	pace.Wake(p.other.wake)
+	p.until("the process knows the stranger", func() bool { return p.other.Alive("stranger") })
 	r := httptest.NewRequest(http.MethodGet, "/mcp", nil)
 	if err := p.other.Forward(httptest.NewRecorder(), r, nil, "stranger"); !errors.Is(err, members.ErrGone) {
 		t.Errorf("Forward to a stranger = %v", err)
@@ -287,7 +294,7 @@ func TestStrangers(t *testing.T) {
 	if text := <-got; text != "" {
 		t.Errorf("the stranger got %q", text)
 	}
-	if list := p.other.Members(); len(list) != 2 || !strings.Contains(list[1].Error+list[0].Error, errStranger.Error()) {
+	if list := p.other.Members(); len(list) != 3 || list[0].ID != "stranger" || !strings.Contains(list[0].Error, errStranger.Error()) {
 		t.Errorf("Members = %+v", list)
 	}
 }

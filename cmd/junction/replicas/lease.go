@@ -152,7 +152,7 @@ func (m *Member) renewOrJoin(ctx context.Context, conn *pgx.Conn) error {
 	m.once.Do(func() { close(m.tried) })
 	if !kept {
 		m.o.Changed()
-		signal(m.rejoined)
+		pace.Wake(m.rejoined)
 		m.o.Log.Info("joined the replicas", "id", id, "address", m.address)
 	} else if begun.After(before.until) {
 		m.o.Log.Warn("renewed the lease after it had expired; no session was taken", "id", id)

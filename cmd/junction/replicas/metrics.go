@@ -37,7 +37,9 @@ type Figures struct {
 func (m *Member) Figures() Figures {
 	f := Figures{Members: len(m.Members()), Received: m.counters.received.Load(), Claimed: m.counters.claimed.Load(),
 		Forwarded: map[string]int64{}}
-	for o, name := range [outcomes]string{"ok", "gone", "lost", "cancelled", "failed"} {
+	// All outcomes have a name: else it does not compile.
+	var names [outcomes]string = [...]string{"ok", "gone", "lost", "cancelled", "failed"}
+	for o, name := range names {
 		f.Forwarded[name] = m.counters.forwarded[o].Load()
 	}
 	if l := m.lease.Load(); l != nil {

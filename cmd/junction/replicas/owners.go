@@ -7,6 +7,7 @@ import (
 
 	"junction/proxy/members"
 	"junction/upstream/bounded"
+	"junction/upstream/pace"
 )
 
 const (
@@ -83,7 +84,7 @@ func (m *Member) Owner(ctx context.Context, session [16]byte, first string, unti
 		}
 		if c.mine {
 			m.counters.claimed.Add(1)
-			signal(m.wake)
+			pace.Wake(m.wake)
 		}
 		if *c.owner != first {
 			m.owners.learn(session, *c.owner)

@@ -51,14 +51,6 @@ func (m *Member) writeCountsRegularly(ctx context.Context) {
 	}
 }
 
-// signal wakes up the reader of a 1-buffered channel.
-func signal(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
-
 func (m *Member) sweep(ctx context.Context) error {
 	for _, s := range sweeps {
 		// SKIP LOCKED: a row that another statement is changing is left for the next sweep.

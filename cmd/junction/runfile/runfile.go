@@ -4,13 +4,10 @@ package runfile
 
 import (
 	"encoding/json"
-	"errors"
 	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
-	"runtime"
-	"syscall"
 
 	"junction/cmd/junction/config"
 	"junction/upstream/files"
@@ -89,16 +86,6 @@ func recordOf(getenv func(string) (string, bool), file string) (string, error) {
 func read(record string) (p Place, ok bool) {
 	text, err := os.ReadFile(record)
 	return p, err == nil && json.Unmarshal(text, &p) == nil && p.PID > 0 && p.URL != ""
-}
-
-// alive reports whether a process exists, also that of another user.
-func alive(pid int) bool {
-	p, err := os.FindProcess(pid)
-	if err != nil || runtime.GOOS == "windows" { // which finds only processes that exist
-		return err == nil
-	}
-	err = p.Signal(syscall.Signal(0))
-	return err == nil || errors.Is(err, os.ErrPermission)
 }
 
 // URL returns the URL of the merged endpoint on this machine, for a listen address.

@@ -20,8 +20,8 @@ import (
 
 	"junction/cmd/junction/cli"
 	"junction/cmd/junction/diagnose"
-	"junction/cmd/junction/prose"
 	"junction/upstream/pace"
+	"junction/upstream/prose"
 )
 
 // Screen writes to standard output, and keeps the lines of the log apart from a table that is

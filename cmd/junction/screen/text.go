@@ -12,8 +12,8 @@ import (
 
 	"junction/cmd/junction/cli"
 	"junction/cmd/junction/diagnose"
-	"junction/cmd/junction/prose"
 	"junction/upstream"
+	"junction/upstream/prose"
 	"junction/upstream/shell"
 )
 

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 
 	"junction/cmd/junction/diagnose"
-	"junction/cmd/junction/prose"
+	"junction/upstream/prose"
 )
 
 var at = time.Unix(1700000000, 0)

@@ -15,7 +15,7 @@ import (
 	"junction/auth/store"
 	"junction/cmd/junction/cli"
 	"junction/cmd/junction/config"
-	"junction/cmd/junction/prose"
+	"junction/upstream/prose"
 	"junction/upstream/shell"
 )
 

@@ -18,8 +18,8 @@ import (
 	"junction/auth/authserver"
 	"junction/auth/store"
 	"junction/cmd/junction/cli"
-	"junction/cmd/junction/config"
-	"junction/cmd/junction/prose"
+	"junction/upstream/loopback"
+	"junction/upstream/prose"
 	"junction/upstream/shell"
 )
 
@@ -100,7 +100,7 @@ func (s *storage) apps(ctx context.Context) (all []*app, err error) {
 
 // withoutPort removes the port of a loopback host, because such apps use a new port each time.
 func withoutPort(host string) string {
-	if name, _, err := net.SplitHostPort(host); err == nil && config.Loopback(strings.ToLower(name)) {
+	if name, _, err := net.SplitHostPort(host); err == nil && loopback.Host(name) {
 		return name
 	}
 	return host

@@ -14,7 +14,7 @@ import (
 
 	"junction/auth/store"
 	"junction/cmd/junction/cli"
-	"junction/cmd/junction/prose"
+	"junction/upstream/prose"
 )
 
 // grants returns the grants of a user and of an app; "" means all users or all apps. An app is

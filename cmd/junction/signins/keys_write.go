@@ -16,8 +16,8 @@ import (
 	"junction/cmd/junction/cli"
 	"junction/cmd/junction/clients"
 	"junction/cmd/junction/config"
-	"junction/cmd/junction/prose"
 	"junction/cmd/junction/yamledit"
+	"junction/upstream/prose"
 )
 
 // keyFile is a configuration file whose keys a command changes.

@@ -20,7 +20,7 @@ import (
 	"junction/auth"
 	"junction/auth/store"
 	"junction/cmd/junction/cli"
-	"junction/cmd/junction/prose"
+	"junction/upstream/prose"
 	"junction/upstream/shell"
 )
 

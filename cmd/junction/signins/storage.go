@@ -18,8 +18,8 @@ import (
 	"junction/auth/store"
 	"junction/cmd/junction/cli"
 	"junction/cmd/junction/config"
-	"junction/cmd/junction/prose"
 	"junction/upstream/files"
+	"junction/upstream/prose"
 )
 
 const StorageLimit = time.Minute // for a command

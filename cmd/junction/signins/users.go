@@ -11,7 +11,7 @@ import (
 
 	"junction/auth/store"
 	"junction/cmd/junction/cli"
-	"junction/cmd/junction/prose"
+	"junction/upstream/prose"
 	"junction/upstream/shell"
 )
 

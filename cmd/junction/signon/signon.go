@@ -13,6 +13,7 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -21,10 +22,9 @@ import (
 	"sync"
 	"time"
 
+	"junction/auth/fetch"
+	"junction/auth/oauth"
 	"junction/upstream/files"
-	"junction/upstream/oauth"
-
-	"github.com/mark3labs/mcp-go/client/transport"
 )
 
 // ErrNeeded means that the endpoint requires a sign-in, and that there is no terminal to ask at.
@@ -51,8 +51,9 @@ type Options struct {
 // SignOn is the sign-in of the user at one endpoint. It may be used by several goroutines.
 type SignOn struct {
 	Options
-	file string
-	http *http.Client
+	file   string
+	client *oauth.Client // has no store
+	http   *http.Client
 
 	mu      sync.Mutex // held while tokens are read or renewed
 	attempt *attempt   // the sign-in in progress or the last one that failed; nil if there is none
@@ -69,13 +70,12 @@ type attempt struct {
 
 // kept is the content of the file.
 type kept struct {
-	URL    string           `json:"url"`
-	Client string           `json:"client_id"`
-	Secret string           `json:"client_secret,omitempty"`
-	Token  *transport.Token `json:"token"`
-	// TokenEndpoint issued the tokens. They are renewed only at its origin.
-	TokenEndpoint string `json:"token_endpoint"`
+	URL string `json:"url"`
+	oauth.Grant
 }
+
+// endpoint is the name of the endpoint for package oauth.
+const endpoint = "the endpoint"
 
 // New returns the sign-in at an endpoint. It reads and sends nothing.
 func New(o Options) *SignOn {
@@ -83,7 +83,12 @@ func New(o Options) *SignOn {
 		o.Notes = io.Discard
 	}
 	sum := sha256.Sum256([]byte(o.URL))
-	return &SignOn{Options: o, file: filepath.Join(o.Dir, hex.EncodeToString(sum[:12])+".json"),
+	// The user has chosen the endpoint, whose authorization server may be in a private network, too.
+	everywhere := &fetch.Fetcher{
+		AllowPrivate: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}}
+	client := oauth.New(oauth.Options{Name: "Junction command line", Fetch: everywhere, HTTP: http.DefaultTransport})
+	client.Apply(map[string]oauth.Upstream{endpoint: {URL: o.URL}})
+	return &SignOn{Options: o, file: filepath.Join(o.Dir, hex.EncodeToString(sum[:12])+".json"), client: client,
 		http: &http.Client{Timeout: requestTime}}
 }
 
@@ -144,7 +149,7 @@ func (a *attempt) over() bool {
 }
 
 func (k *kept) usable(refused []string) bool {
-	return k != nil && !k.Token.IsExpired() && !slices.Contains(refused, k.Token.AccessToken)
+	return k != nil && (k.Expires.IsZero() || time.Now().Before(k.Expires)) && !slices.Contains(refused, k.Access)
 }
 
 // stored returns the token of the file, renewed if necessary. It is "" if a sign-in is necessary.
@@ -154,7 +159,7 @@ func (s *SignOn) stored(ctx context.Context, refused []string) (string, error) {
 		return "", err
 	}
 	if k.usable(refused) {
-		return k.Token.AccessToken, nil
+		return k.Access, nil
 	}
 	unlock, err := s.lock(ctx)
 	if err != nil {
@@ -165,38 +170,16 @@ func (s *SignOn) stored(ctx context.Context, refused []string) (string, error) {
 		return "", err
 	}
 	if k.usable(refused) {
-		return k.Token.AccessToken, nil
+		return k.Access, nil
 	}
-	if k.Token.RefreshToken == "" {
-		return "", nil
-	}
-	h := s.handler(transport.NewMemoryTokenStore(), k.Client, k.Secret, "")
-	m, err := h.GetServerMetadata(ctx)
-	if err != nil {
-		return "", fmt.Errorf("renew the sign-in: %w", err)
-	}
-	if !oauth.SameOrigin(m.TokenEndpoint, k.TokenEndpoint) {
-		return "", nil // the endpoint may have changed it on purpose, to get the refresh token
-	}
-	token, err := h.RefreshToken(ctx, k.Token.RefreshToken)
-	if errors.As(err, new(transport.OAuthError)) {
+	k.Grant, err = s.client.Renew(ctx, endpoint, k.Grant)
+	if errors.Is(err, oauth.ErrBroken) {
 		return "", nil // the sign-in has ended
 	}
 	if err != nil {
 		return "", fmt.Errorf("renew the sign-in: %w", err)
 	}
-	k.Token = token
-	return token.AccessToken, s.write(k)
-}
-
-// handler returns mcp-go's OAuth client for the endpoint.
-func (s *SignOn) handler(store transport.TokenStore, client, secret, redirect string) *transport.OAuthHandler {
-	h := transport.NewOAuthHandler(transport.OAuthConfig{
-		ClientID: client, ClientSecret: secret, RedirectURI: redirect, PKCEEnabled: true, HTTPClient: s.http,
-		TokenStore: store,
-	})
-	h.SetBaseURL(s.URL)
-	return h
+	return k.Access, s.write(k)
 }
 
 // mustSignIn is required, but remembers its result for openTime, because each request needs it. If
@@ -232,9 +215,11 @@ func (s *SignOn) required(ctx context.Context) (bool, error) {
 	if resp.StatusCode != http.StatusOK || !strings.HasPrefix(resp.Header.Get("Content-Type"), "application/json") {
 		return false, nil
 	}
-	var m transport.OAuthProtectedResource
+	var m struct {
+		Servers []string `json:"authorization_servers"`
+	}
 	err = json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&m)
-	return err == nil && len(m.AuthorizationServers) > 0, nil
+	return err == nil && len(m.Servers) > 0, nil
 }
 
 // read returns the content of the file, or nil if there is none that can be used.
@@ -247,7 +232,7 @@ func (s *SignOn) read() (*kept, error) {
 		return nil, fmt.Errorf("read the sign-in: %w", err)
 	}
 	var k kept
-	if json.Unmarshal(text, &k) != nil || k.Token == nil || k.URL != s.URL {
+	if json.Unmarshal(text, &k) != nil || k.Access == "" || k.URL != s.URL {
 		return nil, nil
 	}
 	return &k, nil

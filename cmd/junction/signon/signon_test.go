@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mark3labs/mcp-go/client/transport"
+	"junction/auth/oauth"
 )
 
 // mustStart serves the metadata of a protected resource, if it is required, and counts the requests.
@@ -59,7 +59,7 @@ func TestKept(t *testing.T) {
 	s := New(Options{URL: url, Dir: t.TempDir()})
 	put := func(at string, expires time.Time) {
 		t.Helper()
-		if err := s.write(&kept{URL: at, Client: "c", Token: &transport.Token{AccessToken: "canary-token-1", ExpiresAt: expires}}); err != nil {
+		if err := s.write(&kept{at, oauth.Grant{ClientID: "c", Access: "canary-token-1", Expires: expires}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -105,15 +105,17 @@ func TestRefreshTokenStaysAtItsOrigin(t *testing.T) {
 	mux.HandleFunc("/.well-known/oauth-protected-resource/mcp", say(`{"resource":"%[1]s/mcp","authorization_servers":[%[1]q]}`,
 		server.URL))
 	mux.HandleFunc("/.well-known/oauth-authorization-server",
-		say(`{"issuer":%[1]q,"authorization_endpoint":"%[1]s/authorize","token_endpoint":"%[1]s/token"}`, server.URL))
+		say(`{"issuer":%[1]q,"authorization_endpoint":"%[1]s/authorize","token_endpoint":"%[1]s/token",`+
+			`"code_challenge_methods_supported":["S256"]}`, server.URL))
 	mux.HandleFunc("/token", func(w http.ResponseWriter, r *http.Request) {
 		posted = append(posted, r.PostFormValue("refresh_token"))
 		say(`{"access_token":"canary-renewed","token_type":"Bearer","expires_in":3600}`)(w, r)
 	})
 	s := New(Options{URL: server.URL + "/mcp", Dir: t.TempDir()})
 	for _, issued := range []string{"", "https://honest.example/token", server.URL + "/other"} {
-		if err := s.write(&kept{URL: s.URL, Client: "c", TokenEndpoint: issued, Token: &transport.Token{
-			AccessToken: "canary-old", RefreshToken: "canary-refresh", ExpiresAt: time.Now().Add(-time.Hour)}}); err != nil {
+		if err := s.write(&kept{s.URL, oauth.Grant{ClientID: "c", AuthMethod: "none", Issuer: server.URL, Resource: s.URL,
+			TokenEndpoint: issued, Access: "canary-old", Refresh: "canary-refresh",
+			Expires: time.Now().Add(-time.Hour)}}); err != nil {
 			t.Fatal(err)
 		}
 		token, err := s.Token(t.Context())

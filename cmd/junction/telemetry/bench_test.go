@@ -8,7 +8,7 @@ import (
 
 	"junction/auth/authtest"
 	"junction/proxy"
-	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/raw"
 )
 
@@ -16,15 +16,15 @@ import (
 func measured(t *Telemetry) func() {
 	requests, calls := t.Requests(), t.Calls()
 	params, _ := raw.Parse([]byte(`{"name":"a__echo"}`))
-	call := &upstream.Call{Method: "tools/call", Name: "echo", Params: params}
+	call := &client.Call{Method: "tools/call", Name: "echo", Params: params}
 	info := &proxy.CallInfo{Method: "tools/call", Name: "a__echo", Own: "echo", Upstream: "a", Version: "2025-11-25"}
-	sent := upstream.Sent{Upstream: "a", Method: call.Method, Name: call.Name, Version: "2025-11-25"}
+	sent := client.Sent{Upstream: "a", Method: call.Method, Name: call.Name, Version: "2025-11-25"}
 	return func() {
 		*info = proxy.CallInfo{Method: "tools/call", Name: "a__echo", Own: "echo", Upstream: "a", Version: "2025-11-25"}
 		trace := requests.Begin(info, raw.Object{}, nil)
 		sent.Of = trace
 		span, _ := calls.Begin(sent)
-		calls.End(sent, span, upstream.Received{Took: time.Millisecond})
+		calls.End(sent, span, client.Received{Took: time.Millisecond})
 		info.Took, info.Outcome = time.Millisecond, outcomeOK
 		requests.End(info, trace)
 	}

@@ -8,7 +8,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 
-	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/raw"
 )
 
@@ -18,9 +18,9 @@ type calls struct{ *Telemetry }
 // Begin starts the span of a request to an upstream, below that of the request that caused it. Below
 // a request that is not sampled it starts none: the server learns the request's own span, which is
 // not recorded.
-func (c calls) Begin(s upstream.Sent) (upstream.Trace, upstream.TraceContext) {
+func (c calls) Begin(s client.Sent) (client.Trace, client.TraceContext) {
 	if c.tracer == nil {
-		return nil, upstream.TraceContext{}
+		return nil, client.TraceContext{}
 	}
 	var from bearing
 	switch of := s.Of.(type) {
@@ -34,7 +34,7 @@ func (c calls) Begin(s upstream.Sent) (upstream.Trace, upstream.TraceContext) {
 }
 
 // End records the duration of a request to an upstream, and ends its span.
-func (c calls) End(s upstream.Sent, t upstream.Trace, r upstream.Received) {
+func (c calls) End(s client.Sent, t client.Trace, r client.Received) {
 	if t == nil && c.callTime == nil {
 		return
 	}
@@ -58,7 +58,7 @@ func (c calls) End(s upstream.Sent, t upstream.Trace, r upstream.Received) {
 
 // Asked starts the span of a request of an upstream: below the span that the request names, or else
 // below that of its call. With both, the call becomes a link if it is of another trace.
-func (c calls) Asked(a upstream.Asked) upstream.Trace {
+func (c calls) Asked(a client.Asked) client.Trace {
 	if c.tracer == nil {
 		return nil
 	}
@@ -78,7 +78,7 @@ func (c calls) Asked(a upstream.Asked) upstream.Trace {
 }
 
 // Answered records how long the answer to a request of an upstream took, and ends its span.
-func (c calls) Answered(a upstream.Asked, t upstream.Trace, r upstream.Received) {
+func (c calls) Answered(a client.Asked, t client.Trace, r client.Received) {
 	k := key{method: methodOf(a.Method), upstream: a.Upstream, version: a.Version, outcome: outcomeOf(r),
 		code: r.Code, local: a.URL == "", asked: true}
 	if c.requestTime != nil {
@@ -91,7 +91,7 @@ func (c calls) Answered(a upstream.Asked, t upstream.Trace, r upstream.Received)
 
 // callKey identifies the attributes of a call. Names of tools and prompts are those of the catalog,
 // since others are not called.
-func callKey(s upstream.Sent, r upstream.Received) key {
+func callKey(s client.Sent, r client.Received) key {
 	k := key{method: methodOf(s.Method), upstream: s.Upstream, version: s.Version, outcome: outcomeOf(r),
 		code: r.Code, local: s.URL == ""}
 	if named(s.Method) != "" {
@@ -101,7 +101,7 @@ func callKey(s upstream.Sent, r upstream.Received) key {
 }
 
 // outcomeOf returns the outcome of a request between Junction and an upstream.
-func outcomeOf(r upstream.Received) string {
+func outcomeOf(r client.Received) string {
 	switch {
 	case r.ToolError:
 		return toolError

@@ -7,7 +7,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"junction/proxy"
-	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/raw"
 )
 
@@ -15,7 +15,7 @@ import (
 type requests struct{ *Telemetry }
 
 // Begin starts the span of a request, if it is sampled. Its final name is known at the end.
-func (r requests) Begin(info *proxy.CallInfo, meta raw.Object, header map[string][]string) upstream.Trace {
+func (r requests) Begin(info *proxy.CallInfo, meta raw.Object, header map[string][]string) client.Trace {
 	if r.tracer == nil {
 		return nil
 	}
@@ -45,7 +45,7 @@ func (r requests) Begin(info *proxy.CallInfo, meta raw.Object, header map[string
 // End records the duration of a request, and ends its span. It records no duration for a stream of
 // notifications, because the client chooses how long it lasts. The texts of the client in info are
 // those of the audit.
-func (r requests) End(info *proxy.CallInfo, t upstream.Trace) {
+func (r requests) End(info *proxy.CallInfo, t client.Trace) {
 	of, sampled := t.(*requestTrace)
 	if !sampled && !r.measures() {
 		return
@@ -74,9 +74,9 @@ func (r requests) End(info *proxy.CallInfo, t upstream.Trace) {
 }
 
 // Asked starts the span of a question to a client.
-func (r requests) Asked(q proxy.Question) (upstream.Trace, upstream.TraceContext) {
+func (r requests) Asked(q proxy.Question) (client.Trace, client.TraceContext) {
 	if r.tracer == nil {
-		return nil, upstream.TraceContext{}
+		return nil, client.TraceContext{}
 	}
 	ctx, options := below(q.Trace), r.client
 	if !q.Since.IsZero() { // the answer came with another request
@@ -88,7 +88,7 @@ func (r requests) Asked(q proxy.Question) (upstream.Trace, upstream.TraceContext
 }
 
 // Answered records how long the client took to answer, and ends the span.
-func (r requests) Answered(q proxy.Question, t upstream.Trace, got upstream.Received) {
+func (r requests) Answered(q proxy.Question, t client.Trace, got client.Received) {
 	k := key{method: methodOf(q.Method), upstream: q.Upstream, version: q.Version, outcome: outcomeOf(got),
 		code: got.Code}
 	if r.callTime != nil {
@@ -100,7 +100,7 @@ func (r requests) Answered(q proxy.Question, t upstream.Trace, got upstream.Rece
 }
 
 // Saved returns the traceparent of a request.
-func (r requests) Saved(t upstream.Trace) string {
+func (r requests) Saved(t client.Trace) string {
 	var text []byte
 	switch of := t.(type) {
 	case *dropped:

@@ -8,7 +8,7 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
-	"junction/upstream"
+	"junction/upstream/client"
 )
 
 // requestTrace is the trace of a client's request that is sampled.
@@ -25,8 +25,8 @@ type dropped struct {
 }
 
 // carried returns what a server learns.
-func (d *dropped) carried() upstream.TraceContext {
-	return upstream.TraceContext{Parent: d.text[:], State: d.state, Header: d.header, Inherited: d.inherited}
+func (d *dropped) carried() client.TraceContext {
+	return client.TraceContext{Parent: d.text[:], State: d.state, Header: d.header, Inherited: d.inherited}
 }
 
 // finish ends a span with its name, attributes and status.
@@ -43,7 +43,7 @@ func finish(span trace.Span, list []attribute.KeyValue, k key) {
 }
 
 // below returns the context for spans below that of a Trace, which may be nil.
-func below(t upstream.Trace) context.Context {
+func below(t client.Trace) context.Context {
 	switch of := t.(type) {
 	case *dropped:
 		c := contextOf(string(of.text[1:parentSize-1]), of.state)

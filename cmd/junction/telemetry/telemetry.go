@@ -13,7 +13,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"junction/proxy/front"
-	"junction/upstream"
+	"junction/upstream/client"
 )
 
 // Options configure what a Telemetry measures and where it sends the measurements.
@@ -95,7 +95,7 @@ func (t *Telemetry) Requests() front.Observer {
 }
 
 // Calls returns the observer of calls to upstreams; nil if nothing is measured.
-func (t *Telemetry) Calls() upstream.Observer {
+func (t *Telemetry) Calls() client.Observer {
 	if t == nil {
 		return nil
 	}

@@ -8,7 +8,7 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
-	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/raw"
 )
 
@@ -79,9 +79,9 @@ func originOf(meta raw.Object, header http.Header) (o origin) {
 const parentSize = len(`"00-`) + 2*len(trace.TraceID{}) + len("-") + 2*len(trace.SpanID{}) + len(`-00"`)
 
 // carried returns the trace context that the upstream gets for a span.
-func (o bearing) carried(c trace.SpanContext) upstream.TraceContext {
+func (o bearing) carried(c trace.SpanContext) client.TraceContext {
 	parent := appendParent(make([]byte, 0, parentSize), c.TraceID(), c.SpanID(), c.TraceFlags())
-	return upstream.TraceContext{Parent: parent, State: c.TraceState().String(), Header: o.header,
+	return client.TraceContext{Parent: parent, State: c.TraceState().String(), Header: o.header,
 		Inherited: o.inherited}
 }
 

@@ -13,6 +13,7 @@ import (
 	"junction/proxy"
 	"junction/proxy/scope"
 	"junction/upstream"
+	"junction/upstream/client"
 )
 
 // TestSectionIsReadAsItWas writes settings of each kind and reads them as the file is read.
@@ -21,7 +22,7 @@ func TestSectionIsReadAsItWas(t *testing.T) {
 		Command: []string{"sh", "-c", "exit"}, Env: map[string]string{"A": `{"b":"c: d # e"}`, "N": "1"}, Prefix: new(""),
 		Enabled: new(false), Timeout: 1500 * time.Millisecond, Questions: upstream.QuestionsExact, MaxLinks: 3,
 		Tools: upstream.Rules{{Glob: "z*", Rule: upstream.Rule{As: "y"}}, {Glob: "a", Rule: upstream.Rule{Cache: new(time.Duration)}}},
-	}, "other": {URL: "http://x", Era: upstream.EraModern, Transport: upstream.TransportSSE}})
+	}, "other": {URL: "http://x", Era: client.EraModern, Transport: client.TransportSSE}})
 	wants(t, proxy.Limits{Page: 2, Message: 64 << 10, Patience: 100 * time.Millisecond})
 	wants(t, auth.Config{APIKeys: []auth.Key{{Name: "one", Hash: auth.Hash{1, 2}}}})
 	wants(t, map[string]scope.EndpointConfig{"web": {Upstreams: []string{"up"}}})

@@ -15,7 +15,7 @@ import (
 	"strings"
 	"testing"
 
-	"junction/cmd/junction-pack/tree"
+	"junction/cmd/pack/tree"
 )
 
 // repository is a repository of a test, and its URL.

@@ -14,8 +14,8 @@ import (
 	"strconv"
 	"strings"
 
-	"junction/cmd/junction-pack/tree"
-	"junction/cmd/junction/prose"
+	"junction/cmd/pack/tree"
+	"junction/upstream/prose"
 )
 
 // The modes of files in git.

@@ -15,9 +15,9 @@ import (
 	"strings"
 	"time"
 
-	"junction/cmd/junction-pack/tree"
-	"junction/cmd/junction/prose"
+	"junction/cmd/pack/tree"
 	"junction/upstream/pace"
+	"junction/upstream/prose"
 )
 
 const (

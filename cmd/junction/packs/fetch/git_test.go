@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"junction/cmd/junction-pack/tree"
+	"junction/cmd/pack/tree"
 )
 
 // needsGit skips the test where there is no git, or fails it where JUNCTION_REQUIRE_NODE=1 says that

@@ -12,7 +12,7 @@ import (
 	"regexp"
 	"strings"
 
-	"junction/cmd/junction/prose"
+	"junction/upstream/prose"
 )
 
 // Source names a commit of a repository, as a user writes it.

@@ -19,6 +19,8 @@ import (
 
 	"go.opentelemetry.io/otel/sdk/instrumentation"
 	"go.opentelemetry.io/otel/sdk/resource"
+
+	"junction/upstream/pace"
 )
 
 const (
@@ -66,10 +68,7 @@ func (l *Lines) Add(lines []byte) {
 		l.waiting = append(l.waiting, lines...)
 	}
 	l.mu.Unlock()
-	select {
-	case l.wake <- struct{}{}:
-	default:
-	}
+	pace.Wake(l.wake)
 }
 
 // Close tries once to send the waiting lines, until ctx ends, and ends the Lines. The error says
@@ -128,10 +127,7 @@ func (l *Lines) run() {
 		if wait = linesPause; err == nil || refused {
 			wait = l.sent(len(batch))
 		}
-		select {
-		case l.wake <- struct{}{}: // for the rest
-		default:
-		}
+		pace.Wake(l.wake) // for the rest
 	}
 }
 

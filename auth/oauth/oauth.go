@@ -1,0 +1,294 @@
+// Package oauth signs users in to upstreams that require each user's own sign-in, and keeps and
+// renews their tokens. The operator can also sign in for all users (Upstream.Shared).
+//
+//   - discover.go finds the authorization server of an upstream.
+//   - endpoints.go decides which of its endpoints may be used together.
+//   - client.go gets the client_id of this server there.
+//   - connect.go sends a user there, redeems the answer, and disconnects.
+//   - flow.go signs in a person whose browser returns to a program on the same machine.
+//   - login.go signs the operator in with a Flow, and stores the tokens.
+//   - oauth.go returns the token for each call, and renews it.
+//   - ask.go sends the requests.
+//
+// The authorization server is named by the upstream, so it is untrusted: requests to it are
+// restricted as in package fetch. The upstream's own origin is configured by the operator. Tokens
+// of our own clients never reach this package, and each token is sent only to the upstream that it
+// was issued for.
+package oauth
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+
+	"junction/auth/fetch"
+	"junction/auth/store"
+	"junction/upstream/pace"
+)
+
+// Upstream is the configuration of an upstream that users sign in to.
+type Upstream struct {
+	URL                    string
+	Scopes                 []string // to request; if empty, those that the upstream names
+	ClientID, ClientSecret string   // at Issuer; if "", this server registers itself
+	Issuer                 string   // the only authorization server to use; "" is the one that the upstream names
+	Permitted              Pair     // the only endpoints to use; see Endpoints.Check
+	Shared                 bool     // the operator signs in for everyone, with Login
+}
+
+// Options configures New. Fetch and HTTP are required, and for everything except Flow and Renew also
+// Store and URL.
+type Options struct {
+	Store *store.Store // New does not take ownership
+	URL   string       // of this server, without a path
+	Name  string       // of this server, as shown at authorization servers
+	// Fetch sends requests to servers that an upstream names. HTTP sends those to the upstream's
+	// own origin, which may be in a private network.
+	Fetch *fetch.Fetcher
+	HTTP  http.RoundTripper
+	// Changed is called when a principal has connected or disconnected an upstream. It must not
+	// block. It may be nil.
+	Changed func(upstream, principal string)
+	Log     *slog.Logger     // nil discards
+	Now     func() time.Time // nil is time.Now
+}
+
+// Client is the OAuth client for all users and upstreams. It may be used by several goroutines.
+// Close it.
+type Client struct {
+	Options
+	direct, guarded *http.Client
+	flights         singleflight.Group // requests that concurrent callers share
+	renewing        sync.WaitGroup
+
+	mu        sync.Mutex
+	upstreams map[string]Upstream       // replaced by Apply; guarded by mu
+	refused   map[string]string         // why the last sign-in was refused, by upstream; guarded by mu
+	cache     map[string]cachedMetadata // metadata by upstream and issuer; guarded by mu
+}
+
+const (
+	answerTimeout = 10 * time.Second // for one answer of an authorization server
+	renewTimeout  = 15 * time.Second // for the whole renewal of a token
+	claimTime     = 20 * time.Second // of a claim: longer than a renewal, by more than clocks differ
+)
+
+// New returns a Client without upstreams.
+func New(o Options) *Client {
+	c := &Client{Options: o, cache: map[string]cachedMetadata{}, refused: map[string]string{}}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	c.guarded = o.Fetch.Client()
+	c.direct = &http.Client{
+		Transport: o.HTTP, Timeout: answerTimeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return c
+}
+
+// Close waits for running renewals: losing an answer could cost a user their connection. Do not
+// call Token afterwards.
+func (c *Client) Close() { c.renewing.Wait() }
+
+// Apply replaces the upstreams, by their names.
+func (c *Client) Apply(upstreams map[string]Upstream) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !maps.EqualFunc(c.upstreams, upstreams, func(a, b Upstream) bool { return a.URL == b.URL }) {
+		c.cache = map[string]cachedMetadata{}
+	}
+	c.upstreams = upstreams
+	clear(c.refused) // the configuration may permit it now
+}
+
+// Refused returns why the last sign-in at an upstream was refused: the two hosts, and the line of
+// the configuration that permits them. It is "" if the last sign-in was not refused.
+func (c *Client) Refused(name string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.refused[name]
+}
+
+// Upstreams returns the sorted names of the upstreams that users sign in to.
+func (c *Client) Upstreams() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var names []string
+	for name, u := range c.upstreams {
+		if !u.Shared {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (c *Client) upstream(name string) (Upstream, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	u, ok := c.upstreams[name]
+	return u, ok
+}
+
+var (
+	// ErrNotConnected means that the user has not connected the upstream.
+	ErrNotConnected = errors.New("the upstream is not connected")
+	// ErrBroken means that the user's connection no longer works and must be renewed by them.
+	ErrBroken = errors.New("the upstream must be connected again")
+)
+
+// renewEarly is how long before its expiry a token is renewed, unless its lifetime is shorter than
+// twice that.
+const renewEarly = time.Minute
+
+// fresh reports whether the token of a connection need not be renewed yet.
+func (c *Client) fresh(k store.Connection) bool {
+	return k.Expires.IsZero() || c.Now().Add(min(renewEarly, k.Expires.Sub(k.Given)/2)).Before(k.Expires)
+}
+
+// Token returns the access token of a principal for an upstream. refused are the tokens that the
+// upstream has answered with 401 during one request: the first one is renewed, and a second one
+// breaks the connection. ErrNotConnected or ErrBroken means that the user must act; any other error
+// changes nothing.
+func (c *Client) Token(ctx context.Context, upstream, principal string, refused ...string) (string, error) {
+	u, ok := c.upstream(upstream)
+	if !ok {
+		return "", ErrNotConnected
+	}
+	k, err := c.connection(ctx, upstream, principal)
+	switch {
+	case err != nil:
+		return "", err
+	// the configured URL has changed: the tokens of the old one must not go to the new one
+	case !covers(k.Resource, u.URL):
+		return "", ErrNotConnected
+	case slices.Contains(refused, k.Access) && len(refused) > 1:
+		c.Log.Warn("the upstream rejected a token that was just renewed", "upstream", upstream, "principal", principal)
+		return "", c.breakOff(ctx, k)
+	case !slices.Contains(refused, k.Access) && c.fresh(k):
+		return k.Access, nil
+	}
+	renewed, err := c.renew(ctx, u, k)
+	if err != nil && !errors.Is(err, ErrBroken) && !errors.Is(err, ErrNotConnected) &&
+		!slices.Contains(refused, k.Access) && c.Now().Before(k.Expires) {
+		return k.Access, nil // not expired yet
+	}
+	return renewed, err
+}
+
+// connection returns a connection that is not broken.
+func (c *Client) connection(ctx context.Context, upstream, principal string) (store.Connection, error) {
+	k, err := c.Store.Connection(ctx, upstream, principal)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return k, ErrNotConnected
+	case err == nil && k.Broken:
+		return k, ErrBroken
+	}
+	return k, err
+}
+
+// breakOff marks a connection as broken, and returns ErrBroken.
+func (c *Client) breakOff(ctx context.Context, k store.Connection) error {
+	if err := c.Store.BreakConnection(ctx, k); err != nil {
+		return err
+	}
+	return ErrBroken
+}
+
+// renew returns a new token in place of k's. Concurrent callers share one renewal, and replicas
+// coordinate by a claim: using a refresh token twice could cost a user their connection. The
+// renewal continues if its caller leaves.
+func (c *Client) renew(ctx context.Context, u Upstream, k store.Connection) (string, error) {
+	type outcome struct {
+		token string
+		err   error
+	}
+	result := make(chan outcome, 1)
+	c.renewing.Go(func() {
+		token, err, _ := c.flights.Do("renew "+k.Upstream+" "+k.Principal+" "+k.Access, func() (any, error) {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), renewTimeout)
+			defer cancel()
+			return c.renewOnce(ctx, u, k)
+		})
+		text, _ := token.(string)
+		result <- outcome{text, err}
+	})
+	select {
+	case r := <-result:
+		return r.token, r.err
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	}
+}
+
+// renewOnce renews a connection, or waits for another replica to do so.
+func (c *Client) renewOnce(ctx context.Context, u Upstream, k store.Connection) (string, error) {
+	for {
+		switch err := c.Store.ClaimConnection(ctx, k, claimTime); {
+		case err == nil:
+			return c.refresh(ctx, u, k)
+		case errors.Is(err, store.ErrUsed):
+			if !pace.Sleep(ctx, 100*time.Millisecond, nil) {
+				return "", context.Cause(ctx)
+			}
+		case !errors.Is(err, store.ErrNotFound):
+			return "", err
+		}
+		now, err := c.connection(ctx, k.Upstream, k.Principal)
+		if err != nil || now.Access != k.Access {
+			return now.Access, err
+		}
+		k = now
+	}
+}
+
+// refresh renews a connection that this process has claimed.
+func (c *Client) refresh(ctx context.Context, u Upstream, k store.Connection) (string, error) {
+	// The answer may have replaced the refresh token, so it is stored even if ctx ends.
+	keep, done := context.WithTimeout(context.WithoutCancel(ctx), renewTimeout)
+	defer done()
+	if k.Refresh == "" {
+		return "", c.breakOff(keep, k)
+	}
+	t, err := c.exchange(ctx, u, k, url.Values{"grant_type": {"refresh_token"}, "refresh_token": {k.Refresh}})
+	no, refused := errors.AsType[*errorAnswer](err)
+	switch {
+	case errors.Is(err, errOtherClient), errors.Is(err, errMoved), refused && no.code == "invalid_grant":
+		c.Log.Info("a user must connect an upstream again", "upstream", k.Upstream, "principal", k.Principal,
+			"error", err)
+		return "", c.breakOff(keep, k)
+	case refused && no.code == "invalid_client" && c.forgetClient(keep, u, k) == nil:
+		return "", c.breakOff(keep, k)
+	case err != nil:
+		if failed := c.Store.ReleaseConnection(keep, k); failed != nil {
+			c.Log.Debug("cannot release the claim on a connection", "error", failed)
+		}
+		return "", fmt.Errorf("renew the token at %s: %w", k.Issuer, err)
+	}
+	t.put(&k, c.Now())
+	// the user has reconnected in the meantime: revoke the renewed tokens, which are not stored
+	if err := c.Store.RenewConnection(keep, k); errors.Is(err, store.ErrNotFound) {
+		if err := c.revoke(keep, u, k); err != nil {
+			c.Log.Debug("cannot revoke unused tokens", "upstream", k.Upstream, "error", err)
+		}
+		now, err := c.connection(keep, k.Upstream, k.Principal)
+		return now.Access, err
+	} else if err != nil {
+		return "", err
+	}
+	return k.Access, nil
+}

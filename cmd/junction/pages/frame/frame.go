@@ -1,0 +1,89 @@
+// Package frame is the frame of the HTML pages that Junction shows to people: their layout, style
+// sheet and headers. A page has one style sheet and one script, both inline and named by their
+// hashes in the Content-Security-Policy, and works without the script.
+package frame
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"embed"
+	"encoding/base64"
+	"errors"
+	"html/template"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net/http"
+)
+
+//go:embed layout.html style.css
+var own embed.FS
+
+// Page is an HTML page and its security policy. Create it with New.
+type Page struct {
+	template *template.Template
+	policy   string // Content-Security-Policy
+}
+
+// New makes a page of NAME.html, which has the template body, and of NAME.js if that exists. sources
+// are further directives of its policy.
+func New(files fs.FS, name, sources string) (*Page, error) {
+	read := func(files fs.FS, file string) (text, hash string, err error) {
+		b, err := fs.ReadFile(files, file)
+		sum := sha256.Sum256(b)
+		return string(b), "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'", err
+	}
+	style, styleHash, err := read(own, "style.css")
+	if err != nil {
+		return nil, err
+	}
+	script, scriptHash, err := read(files, name+".js")
+	if errors.Is(err, fs.ErrNotExist) {
+		script, scriptHash = "", "'none'"
+	} else if err != nil {
+		return nil, err
+	}
+	t, err := template.New("layout.html").Funcs(template.FuncMap{
+		"style":  func() template.CSS { return template.CSS(style) },
+		"script": func() template.JS { return template.JS(script) },
+	}).ParseFS(own, "layout.html")
+	if err == nil {
+		t, err = t.ParseFS(files, name+".html")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &Page{t, "default-src 'none'; style-src " + styleHash + "; script-src " + scriptHash +
+		"; img-src data:; base-uri 'none'; frame-ancestors 'none'; " + sources}, nil
+}
+
+// Render writes one template of the page.
+func (p *Page) Render(w io.Writer, name string, data any) error {
+	return p.template.ExecuteTemplate(w, name, data)
+}
+
+// Serve answers with the page.
+func (p *Page) Serve(w http.ResponseWriter, log *slog.Logger, status int, data any) {
+	var b bytes.Buffer
+	if err := p.template.Execute(&b, data); err != nil {
+		log.Error("cannot render a page", "page", p.template.Name(), "error", err)
+		http.Error(w, "The page cannot be shown; the log has the reason.", http.StatusInternalServerError)
+		return
+	}
+	h := w.Header()
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Content-Security-Policy", p.policy)
+	Secure(h)
+	w.WriteHeader(status)
+	_, _ = w.Write(b.Bytes())
+}
+
+// Secure sets the headers of everything that a browser shows.
+func Secure(h http.Header) {
+	h.Set("Cache-Control", "no-store")
+	h.Set("Referrer-Policy", "same-origin") // with no-referrer, forms have the origin "null"
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("X-Frame-Options", "DENY")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+}

@@ -1,0 +1,166 @@
+// Package command runs the commands of tools. There is no shell unless the manifest has shell:
+// true, and then values are its positional parameters, never part of the script.
+//
+// arguments.go makes the words of a command from the arguments of a call and refuses values that
+// could become options, or leave a folder.
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"junction/cmd/pack/manifest"
+	"junction/upstream/sandbox"
+	"junction/upstream/transport"
+)
+
+// Runner runs the commands of a pack. The zero value is ready to use, and safe for concurrent use.
+type Runner struct {
+	Log *slog.Logger // nil discards
+
+	watchdog transport.Watchdog
+}
+
+// grace is the time between SIGTERM and SIGKILL, twice.
+const grace = time.Second
+
+// Run runs the command of a tool with checked arguments, and returns its standard output, or the
+// content of the file {{output}}. The end of ctx ends the command with all of its group. Errors are
+// for the model: they have neither variables of the environment nor values of references.
+func (r *Runner) Run(ctx context.Context, t *manifest.Tool, arguments map[string]any) ([]byte, error) {
+	given, err := values(t, arguments)
+	if err != nil {
+		return nil, err
+	}
+	file, remove, err := outputFile(t, given)
+	if err != nil {
+		return nil, fmt.Errorf("cannot make a folder for the output of %s: %v", t.Name, err)
+	}
+	defer remove()
+	o, err := r.options(t, given, file)
+	if err != nil {
+		return nil, err
+	}
+	limited, cancel := context.WithTimeoutCause(ctx, t.Timeout, errTimeout)
+	defer cancel()
+	result, err := transport.Run(limited, o, []byte(t.Stdin.Text(given, nil)), int(t.MaxOutput))
+	switch {
+	case errors.Is(err, errTimeout):
+		return nil, fmt.Errorf("%s did not end within its timeout of %v and was ended%s", t.Name, t.Timeout,
+			said(result))
+	case err != nil && ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case err != nil:
+		return nil, fmt.Errorf("cannot run %s: %v", t.Name, err)
+	case result.Exceeded:
+		return nil, fmt.Errorf("%s wrote more than its limit of %d bytes (max_output) and was ended; "+
+			"ask for less at once", t.Name, t.MaxOutput)
+	}
+	if err := exit(t, result); err != nil {
+		return nil, err
+	}
+	if file != "" {
+		return readFile(t, file)
+	}
+	return result.Output, nil
+}
+
+var errTimeout = errors.New("timeout")
+
+// exit returns an error for an exit status that means failure.
+func exit(t *manifest.Tool, r *transport.Result) error {
+	meaning, mapped := t.ExitCodes[r.Code]
+	switch {
+	case meaning == manifest.ExitOK, r.Code == 0 && !mapped:
+		return nil
+	case mapped:
+		return fmt.Errorf("%s%s", meaning, said(r))
+	}
+	text := fmt.Sprintf("%s %s%s", t.Name, r.How, said(r))
+	if shown := tail(r.Output); shown != "" {
+		text += "\noutput:\n" + shown
+	}
+	return errors.New(text)
+}
+
+// said returns the last part of standard error, for an error.
+func said(r *transport.Result) string {
+	if r == nil || r.Stderr == "" {
+		return ""
+	}
+	return "\nstderr:\n" + r.Stderr
+}
+
+// tail returns the last part of an output as text, to be shown beside an error.
+func tail(b []byte) string {
+	const shown = 1 << 10
+	return strings.TrimSpace(strings.ToValidUTF8(string(b[max(0, len(b)-shown):]), "\uFFFD"))
+}
+
+// options returns the options for starting the command.
+func (r *Runner) options(t *manifest.Tool, given map[string]any, file string) (transport.StdioOptions, error) {
+	argv, err := words(t, given)
+	if err != nil {
+		return transport.StdioOptions{}, err
+	}
+	if program := argv[0]; filepath.Base(program) != program && !filepath.IsAbs(program) {
+		argv[0] = filepath.Join(t.WorkDir, program)
+	}
+	env := map[string]string{}
+	for name, value := range t.Env {
+		if value.Missing(given) == "" {
+			env[name] = value.Text(given, nil)
+		}
+	}
+	o := transport.StdioOptions{
+		Command: argv, Env: transport.Environment{Own: env, Inherit: t.InheritEnv}, Dir: t.WorkDir,
+		StopGrace: grace, Watchdog: &r.watchdog, Log: r.Log,
+	}
+	if t.Sandbox != nil {
+		o.Confine = t.Sandbox.Confinement("pack", "", sandbox.Kernel())
+		if file != "" {
+			o.Confine.Write = append([]string{filepath.Dir(file)}, o.Confine.Write...)
+		}
+	}
+	return o, nil
+}
+
+// outputFile sets the placeholder {{output}} to a file in a new folder, which remove removes. The
+// file is "" if the tool does not use it.
+func outputFile(t *manifest.Tool, given map[string]any) (file string, remove func(), err error) {
+	if !t.WritesFile() {
+		return "", func() {}, nil
+	}
+	dir, err := os.MkdirTemp("", "junction-pack-")
+	if err != nil {
+		return "", nil, err
+	}
+	file = filepath.Join(dir, "output")
+	given[manifest.OutputFile] = file
+	return file, func() { os.RemoveAll(dir) }, nil
+}
+
+// readFile reads the file that a command has written.
+func readFile(t *manifest.Tool, file string) ([]byte, error) {
+	info, err := os.Lstat(file)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%s ended without writing its output file", t.Name)
+	case !info.Mode().IsRegular(): // a link could lead to any file
+		return nil, fmt.Errorf("%s wrote something that is no regular file", t.Name)
+	case info.Size() > int64(t.MaxOutput):
+		return nil, fmt.Errorf("%s wrote a file of %d bytes, more than its limit of %d (max_output)",
+			t.Name, info.Size(), t.MaxOutput)
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the output file of %s", t.Name)
+	}
+	return data, nil
+}

@@ -1,0 +1,136 @@
+package pack
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"mime"
+	"strings"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"junction/cmd/pack/manifest"
+	"junction/cmd/pack/web"
+	"junction/proxy/schema"
+	"junction/upstream/raw"
+)
+
+// results makes the results of one tool.
+type results struct {
+	tool       *manifest.Tool
+	definition json.RawMessage // the output schema for clients; nil if there is none
+	wrapped    bool            // the output is the member result of the structured content
+	validator  schema.Validator
+	text       []byte // a definition whose input schema has the output schema, for validator
+}
+
+// newResults prepares the output schema. Structured content is an object in MCP, so that other
+// values become its member result.
+func newResults(t *manifest.Tool) *results {
+	r := &results{tool: t}
+	if t.OutputSchema == nil {
+		return r
+	}
+	var root struct{ Type any }
+	json.Unmarshal(t.OutputSchema, &root) // anything but the word object is wrapped
+	r.definition = json.RawMessage(t.OutputSchema)
+	if r.wrapped = root.Type != "object"; r.wrapped {
+		r.definition = fmt.Appendf(nil, `{"type":"object","properties":{"result":%s},"required":["result"]}`,
+			t.OutputSchema)
+	}
+	r.text = fmt.Appendf(nil, `{"inputSchema":%s}`, r.definition)
+	return r
+}
+
+// of returns the result for an output of a form: text, json, or a media type.
+func (r *results) of(data []byte, form string) (*mcp.CallToolResult, error) {
+	switch kind, _, _ := mime.ParseMediaType(form); {
+	case form == "" || form == string(manifest.OutputText):
+		return mcp.NewToolResultText(textOf(data)), nil
+	case form == string(manifest.OutputJSON):
+		return r.structured(data)
+	default:
+		return &mcp.CallToolResult{Content: []mcp.Content{r.file(data, kind)}}, nil
+	}
+}
+
+// answer returns the result for the response of an API. Its form is that of the manifest, otherwise
+// that of the response's media type, and text if that is missing.
+func (r *results) answer(a *web.Response) (*mcp.CallToolResult, error) {
+	form := string(r.tool.Output)
+	switch {
+	case form != "":
+	case len(a.Body) == 0:
+		return mcp.NewToolResultText(fmt.Sprintf("(status %d, no content)", a.Status)), nil
+	case web.IsJSON(a.Type):
+		form = string(manifest.OutputJSON)
+	case strings.HasPrefix(a.Type, "text/") || a.Type == "" || a.Type == "application/xml" ||
+		strings.HasSuffix(a.Type, "+xml"):
+	default:
+		form = a.Type
+	}
+	return r.of(a.Body, form)
+}
+
+// textOf returns the output as text. An empty output is no failure.
+func textOf(b []byte) string {
+	if text := strings.ToValidUTF8(string(b), "\uFFFD"); strings.TrimSpace(text) != "" {
+		return text
+	}
+	return "(no output)"
+}
+
+// file returns an image, audio, or an embedded resource.
+func (r *results) file(data []byte, kind string) mcp.Content {
+	uri, encoded := "pack:///"+r.tool.Name+"/output", base64.StdEncoding.EncodeToString(data)
+	switch group, _, _ := strings.Cut(kind, "/"); group {
+	case "image":
+		return mcp.NewImageContent(encoded, kind)
+	case "audio":
+		return mcp.NewAudioContent(encoded, kind)
+	case "text":
+		return mcp.NewEmbeddedResource(mcp.TextResourceContents{URI: uri, MIMEType: kind,
+			Text: strings.ToValidUTF8(string(data), "\uFFFD")})
+	}
+	return mcp.NewEmbeddedResource(mcp.BlobResourceContents{URI: uri, MIMEType: kind, Blob: encoded})
+}
+
+// structured returns the JSON output, if it fits the schema.
+func (r *results) structured(data []byte) (*mcp.CallToolResult, error) {
+	data = bytes.TrimSpace(data)
+	if _, err := schema.DecodeOnce(data); err != nil {
+		return nil, fmt.Errorf("the output of %s is no JSON (%v); it begins with:\n%s",
+			r.tool.Name, err, beginning(data))
+	}
+	content := data
+	if r.wrapped || data[0] != '{' {
+		content = fmt.Appendf(nil, `{"result":%s}`, data)
+	}
+	if r.text != nil {
+		object, err := raw.Parse(content)
+		if err != nil {
+			return nil, fmt.Errorf("the output of %s cannot be used: %v", r.tool.Name, err)
+		}
+		// the steps of the check are bounded, so it needs no context
+		problems, err := r.validator.Check(context.Background(), r.text, object, nil)
+		if err != nil {
+			return nil, fmt.Errorf("the output of %s cannot be checked: %w", r.tool.Name, err)
+		}
+		if len(problems) > 0 {
+			return nil, fmt.Errorf("the output of %s does not fit its output_schema:\n- %s",
+				r.tool.Name, strings.Join(problems, "\n- "))
+		}
+	}
+	result := mcp.NewToolResultText(string(data))
+	result.RawStructuredContent = content
+	result.StructuredContent = json.RawMessage(content)
+	return result, nil
+}
+
+// beginning returns the first part of an output as text.
+func beginning(b []byte) string {
+	const shown = 500
+	return strings.ToValidUTF8(string(b[:min(len(b), shown)]), "\uFFFD")
+}

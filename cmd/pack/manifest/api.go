@@ -1,0 +1,90 @@
+package manifest
+
+import (
+	"fmt"
+	"maps"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// API is an OpenAPI document whose operations are tools.
+type API struct {
+	Name    string `yaml:"-"`
+	Enabled *bool  `yaml:"enabled"` // default true
+	// Spec is the document: a file, relative to the folder of the manifest, or a URL.
+	Spec Ref `yaml:"spec"`
+	// BaseURL replaces the servers of the document.
+	BaseURL Ref `yaml:"base_url"`
+	// Operations chooses operations: by id, by tag:NAME, or by "METHOD /path"; each may be a glob.
+	// Default: all. Exclude leaves out some of them in the same way.
+	Operations []string `yaml:"operations"`
+	Exclude    []string `yaml:"exclude"`
+	// Prefix is put before the names of the tools.
+	Prefix string `yaml:"prefix"`
+	// Headers are sent with every request.
+	Headers map[string]Ref `yaml:"headers"`
+	// Auth has the credentials by the name of the security scheme: a token, a key, or user:password.
+	Auth map[string]Ref `yaml:"auth"`
+	// Tools changes single tools, by the id of the operation.
+	Tools  map[string]Change `yaml:"tools"`
+	Limits `yaml:",inline"`
+
+	Dir string `yaml:"-"` // the folder of the manifest
+}
+
+// Change is what a manifest changes of the tool of an operation.
+type Change struct {
+	Name        string      `yaml:"name"`
+	Title       string      `yaml:"title"`
+	Description string      `yaml:"description"`
+	Annotations Annotations `yaml:"annotations"`
+}
+
+// Off reports whether the document is turned off.
+func (a *API) Off() bool { return a.Enabled != nil && !*a.Enabled }
+
+// IsURL reports whether a document is fetched.
+func IsURL(spec string) bool {
+	return strings.HasPrefix(spec, "https://") || strings.HasPrefix(spec, "http://")
+}
+
+// Path is the place of a document in the manifest.
+func (a *API) Path() string { return "openapi." + a.Name }
+
+// namePrefix is what a tool's name may begin with.
+var namePrefix = regexp.MustCompile(`^[A-Za-z0-9_.-]{0,32}$`)
+
+func (d *decoder) api(a *API) {
+	at := a.Path()
+	switch {
+	case a.Spec.Source == "" && d.Lines[at+".spec"] == 0:
+		d.bad(at, "has no spec; add spec: openapi.yaml, or a URL")
+	case !a.Spec.open && IsURL(a.Spec.Value()) && AddressProblem(a.Spec.Value()) != "":
+		d.bad(at+".spec", "%s", AddressProblem(a.Spec.Value()))
+	}
+	if problem := AddressProblem(a.BaseURL.Value()); a.BaseURL.Source != "" && problem != "" && !a.BaseURL.open {
+		d.bad(at+".base_url", "%s", problem)
+	}
+	if !namePrefix.MatchString(a.Prefix) {
+		d.bad(at+".prefix", "must be at most 32 letters, digits, _, - and .")
+	}
+	for key, list := range map[string][]string{"operations": a.Operations, "exclude": a.Exclude} {
+		for i, glob := range list {
+			if _, err := path.Match(glob, ""); err != nil || glob == "" {
+				d.bad(fmt.Sprintf("%s.%s[%d]", at, key, i),
+					"is no glob; write the id of an operation, such as getUser "+
+						"or get*, tag:users, or \"GET /users/*\"")
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(a.Headers)) {
+		d.header(at, name)
+	}
+	for _, id := range slices.Sorted(maps.Keys(a.Tools)) {
+		if c := a.Tools[id]; c.Name != "" && !toolName.MatchString(c.Name) {
+			d.bad(at+".tools."+id+".name", "is no name for a tool; use up to 64 letters, digits, _, - and .")
+		}
+	}
+}

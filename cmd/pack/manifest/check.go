@@ -1,0 +1,358 @@
+package manifest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"junction/proxy/schema"
+	"junction/upstream/command"
+	"junction/upstream/files"
+	"junction/upstream/prose"
+	"junction/upstream/raw"
+	"junction/upstream/yamlread"
+)
+
+var (
+	toolName  = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
+	paramName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]{0,63}$`)
+)
+
+// OutputFile is the placeholder for the path of a file that the command writes its output to.
+const OutputFile = "output"
+
+// check validates the values that could be read.
+func (d *decoder) check(m *Manifest) {
+	if len(m.Tools)+len(m.OpenAPI)+len(m.Prompts)+len(m.Resources) == 0 && len(d.Problems) == 0 {
+		d.bad("", "has no tools; add tools: { name: { … } }, or openapi: { name: { spec: openapi.yaml } }")
+	}
+	for _, a := range m.OpenAPI {
+		d.api(a)
+	}
+	for _, p := range m.Prompts {
+		d.prompt("prompts."+p.Name, p)
+	}
+	for _, r := range m.Resources {
+		d.resource("resources."+r.Name, m.Name, r)
+	}
+	for _, t := range m.Tools {
+		d.tool("tools."+t.Name, t)
+	}
+}
+
+// maxConcurrency is the largest number of calls of a tool at the same time.
+const maxConcurrency = 100
+
+func (d *decoder) tool(path string, t *Tool) {
+	if !toolName.MatchString(t.Name) {
+		d.bad(path, "is no name for a tool; use up to 64 letters, digits, _, - and .")
+	}
+	if strings.TrimSpace(t.Description) == "" {
+		d.bad(path, "has no description; write what the tool does and when to use it, since models choose by it")
+	}
+	if t.Concurrency > maxConcurrency {
+		d.bad(path+".concurrency", "must be at most %d", maxConcurrency)
+	}
+	for _, p := range t.Parameters {
+		d.parameter(path+".parameters."+p.Name, p)
+		if p.Within != "" && len(t.Command) == 0 {
+			d.bad(path+".parameters."+p.Name+".within", "is for commands only; remove it")
+		}
+	}
+	if t.OutputSchema != nil && t.Output != OutputJSON {
+		d.bad(path+".output_schema", "needs output: json; add it, or remove the schema")
+	}
+	d.kinds(path, t)
+	used := t.uses()
+	if len(t.Command) > 0 {
+		delete(used, OutputFile)
+	}
+	if len(t.Command) > 0 || t.HTTP != nil || t.Prompt != nil {
+		d.compare(path, t.Parameters, used)
+	}
+	for _, p := range t.Parameters {
+		d.schema(path+".parameters."+p.Name, p.Schema)
+	}
+	if t.OutputSchema != nil {
+		d.schema(path+".output_schema", t.OutputSchema)
+	}
+}
+
+// schema reports a JSON Schema that cannot be used. A reference must stay within the schema, and
+// clients get the schema as a part of a larger one, where # would be another place.
+func (d *decoder) schema(path string, s []byte) {
+	if bytes.Contains(s, []byte(`"$ref"`)) {
+		d.bad(path, "has a $ref, which means another place in the definition of the tool; write the schema out")
+		return
+	}
+	var v schema.Validator
+	definition := fmt.Appendf(nil, `{"inputSchema":{"properties":{"x":%s}}}`, s)
+	if _, err := v.Check(context.Background(), definition, raw.Object{}, nil); err != nil {
+		said := strings.TrimPrefix(err.Error(), "its inputSchema ")
+		d.bad(path, "is no JSON Schema (%s); correct it", said)
+	}
+}
+
+func (d *decoder) parameter(path string, p *Parameter) {
+	switch {
+	case !paramName.MatchString(p.Name):
+		d.bad(path, "is no name for a parameter; use letters, digits, _ and -, beginning with a letter")
+	case p.Name == OutputFile:
+		d.bad(path, "is the name of the file for the output of a command; choose another name")
+	}
+	if p.Within != "" && !p.open {
+		d.folder(path+".within", p.Within)
+	}
+}
+
+// folder checks that a folder exists.
+func (d *decoder) folder(path, dir string) {
+	if info, err := os.Stat(dir); err != nil {
+		d.bad(path, "cannot use the folder %s: %v; create it, or name another one", dir, files.Reason(err))
+	} else if !info.IsDir() {
+		d.bad(path, "%s is no folder; name a folder", dir)
+	}
+}
+
+// ofCommands are the keys that only commands have.
+var ofCommands = []string{"shell", "stdin", "dir", "env", "inherit_env", "sandbox", "exit_codes"}
+
+// kinds checks that the tool has exactly one of command, http and prompt, and the keys of that one.
+func (d *decoder) kinds(path string, t *Tool) {
+	kinds := 0
+	for _, key := range []string{"command", "http", "prompt"} {
+		if d.Lines[path+"."+key] > 0 {
+			kinds++
+		}
+	}
+	if kinds == 1 && d.Lines[path+".command"] == 0 {
+		for _, key := range ofCommands {
+			if d.Lines[path+"."+key] > 0 {
+				d.bad(path+"."+key, "is for commands only; remove it")
+			}
+		}
+	}
+	switch {
+	case kinds > 1:
+		d.bad(path, "has more than one of command, http and prompt; make a tool of each")
+	case d.Lines[path+".command"] > 0:
+		d.runs(path, t)
+	case t.Prompt != nil:
+		if t.Output != "" && t.Output != OutputJSON && t.Output != OutputText {
+			d.bad(path+".output", "must be text or json, which models write")
+		}
+		if t.Prompt.MaxTokens == 0 {
+			t.Prompt.MaxTokens = DefaultMaxTokens
+		}
+		d.words(path+".prompt", &t.Prompt.Words)
+	case t.HTTP != nil:
+		if t.Output != "" && t.Output != OutputJSON && t.Output != OutputText {
+			d.bad(path+".output", "must be text or json; the API says what else its answer is")
+		}
+		d.http(path+".http", t.HTTP)
+	case slices.ContainsFunc(d.Problems, func(p Problem) bool { return strings.HasPrefix(p.Path, path+".") }):
+		// The key is probably misspelled; the unknown key was reported.
+	default:
+		d.bad(path,
+			`does nothing; add command: [program, "{{parameter}}"], http: { url: https://… } or prompt: { text: … }`)
+	}
+}
+
+// runs checks the keys of a tool with a command.
+func (d *decoder) runs(path string, t *Tool) {
+	at := path + ".command"
+	if len(t.Command) == 0 {
+		return
+	}
+	d.references(at, t)
+	program, constant := t.Command[0].Text.Constant()
+	switch {
+	case t.Command[0].Group != nil || !constant:
+		d.bad(at+"[0]", "must not depend on the arguments of a call; write the program as plain text%s",
+			map[bool]string{true: ", and use \"$1\" for the value that stands after the script"}[t.Shell])
+		return
+	case program == "":
+		d.bad(at+"[0]", "is empty; write the name of the program")
+	case !t.Shell:
+		d.program(at, t, program)
+	}
+	if !t.Dir.open {
+		d.folder(path+".dir", t.WorkDir)
+	}
+}
+
+// references replaces the references in the arguments, but not in a script: ${NAME} is for the
+// shell there.
+func (d *decoder) references(path string, t *Tool) {
+	first := true
+	t.Command.Walk(func(at string, a *Arg, _ bool) {
+		if a.Group == nil && !(first && t.Shell) {
+			a.Text.resolve(d, path+at)
+		}
+		first = false
+	})
+}
+
+// interpreters are programs that run the text after one of these options.
+var interpreters = map[string][]string{
+	"sh": {"-c"}, "bash": {"-c"}, "dash": {"-c"}, "zsh": {"-c"}, "ksh": {"-c"}, "fish": {"-c"}, "busybox": {"-c"},
+	"python": {"-c"}, "python3": {"-c"}, "perl": {"-e", "-E"}, "ruby": {"-e"}, "node": {"-e", "-p"},
+	"php": {"-r"}, "lua": {"-e"}, "pwsh": {"-c", "-Command"},
+}
+
+// program checks the program and what it would run.
+func (d *decoder) program(path string, t *Tool, program string) {
+	runs := interpreters[filepath.Base(program)]
+	script := false
+	t.Command.Walk(func(at string, a *Arg, _ bool) {
+		text, constant := a.Text.Constant()
+		switch {
+		case a.Group != nil:
+		case script && !constant:
+			d.bad(path+at, "would put a value into a program text, where it could run anything; "+
+				"use shell: true with \"$1\", or read the value from stdin, env or an argument")
+		default:
+			script = constant && slices.ContainsFunc(runs, func(o string) bool {
+				return text == o || len(o) == 2 && len(text) > 2 && text[0] == '-' && text[1] != '-' &&
+					strings.HasSuffix(text, o[1:])
+			})
+		}
+	})
+	if strings.ContainsRune(program, filepath.Separator) {
+		program = inside(t.WorkDir, program)
+	}
+	if _, err := exec.LookPath(program); err != nil && t.Env["PATH"].Source == "" && !t.Command[0].Text.open {
+		d.warn(path+"[0]", "the program %s is not found here; install it, or calls of the tool fail",
+			prose.Quote(program))
+	}
+}
+
+// fixed are variables that decide which programs and libraries run. Globs end in *.
+var fixed = []string{"PATH", "LD_*", "DYLD_*", "BASH_ENV", "ENV", "IFS", "SHELLOPTS", "BASHOPTS", "PS4", "PYTHON*",
+	"NODE_OPTIONS", "NODE_PATH", "PERL5*", "PERLLIB", "RUBY*", "GIT_*", "SSH_*", "HOME", "SHELL", "EDITOR", "PAGER",
+	"VISUAL"}
+
+// surroundings checks the environment and the sandbox of commands, and resolves the references of
+// the sandbox.
+func (d *decoder) surroundings(path string, env Variables, inherit command.Inherit, box *command.Sandbox) {
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		at := path + ".env." + name
+		if !yamlread.IsVariable(name) {
+			d.bad(at, "is no name of an environment variable; use letters, digits and _")
+		}
+		isFixed := slices.ContainsFunc(fixed, func(f string) bool {
+			prefix, glob := strings.CutSuffix(f, "*")
+			return glob && strings.HasPrefix(name, prefix) || name == f
+		})
+		if names := env[name].Names(); isFixed && len(names) > 0 {
+			d.bad(at, "must not depend on {{%s}}, because it decides which programs run; write a fixed value", names[0])
+		}
+	}
+	bad := func(key, format string, args ...any) { d.bad(path+"."+key, format, args...) }
+	inherit.Validate(bad)
+	if box == nil {
+		return
+	}
+	open := false
+	for key, list := range map[string][]string{"read": box.Read, "write": box.Write} {
+		for i := range list {
+			out, left, wrong := d.refs.expand(list[i])
+			open = open || left
+			for _, w := range wrong {
+				d.bad(fmt.Sprintf("%s.sandbox.%s[%d]", path, key, i), "%s", w)
+			}
+			list[i] = out
+		}
+	}
+	if !open {
+		box.Validate(bad)
+	}
+}
+
+// use is where the values of a tool have a placeholder.
+type use struct {
+	at       string // the path of the last value that has it, within the tool
+	optional bool   // the call is possible without a value, because only optional parts have it
+}
+
+// uses returns the placeholders of the tool.
+func (t *Tool) uses() map[string]use {
+	all := map[string]use{}
+	note := func(at string, names []string, optional bool) {
+		for _, name := range names {
+			before, known := all[name]
+			all[name] = use{at, optional && (before.optional || !known)}
+		}
+	}
+	t.Command.Walk(func(at string, a *Arg, inGroup bool) {
+		note(".command"+at, a.Text.Names(), inGroup)
+		if a.When != "" {
+			note(".command"+at, []string{a.When}, true)
+		}
+	})
+	for variable, v := range t.Env { // a variable is left out if its placeholder has no value
+		note(".env."+variable, v.Names(), true)
+	}
+	note(".stdin", t.Stdin.Names(), false)
+	if h := t.HTTP; h != nil {
+		note(".http", h.URL.Names(), false)
+		note(".http", h.Text.Names(), false)
+		if h.JSON != nil {
+			note(".http", namesIn(h.JSON.value), true) // a part without a value is left out
+		}
+		for _, texts := range []Variables{h.Query, h.Headers, h.Form} {
+			for _, text := range texts {
+				note(".http", text.Names(), true)
+			}
+		}
+	}
+	if t.Prompt != nil {
+		note(".prompt", t.Prompt.Text.Names(), false)
+		note(".prompt", t.Prompt.System.Names(), false)
+	}
+	return all
+}
+
+// WritesFile reports whether the command writes its output to the file {{output}}.
+func (t *Tool) WritesFile() bool {
+	_, used := t.uses()[OutputFile]
+	return used
+}
+
+// compare compares placeholders with parameters, and finds out which of the parameters are required.
+func (d *decoder) compare(path string, parameters Parameters, used map[string]use) {
+	for _, name := range slices.Sorted(maps.Keys(used)) {
+		if p := parameters.Named(name); p != nil {
+			p.Required = p.Required || !used[name].optional && p.Default == nil
+		} else {
+			d.bad(path+used[name].at, "uses {{%s}}, which is no parameter; add parameters: { %s: what it is }, "+
+				"or write \\{{%s}} for the text itself", name, name, name)
+		}
+	}
+	for _, p := range parameters {
+		if _, ok := used[p.Name]; !ok {
+			d.bad(path+".parameters."+p.Name, "is not used; write {{%s}} where the value belongs, or remove it", p.Name)
+		}
+	}
+}
+
+// InputSchema returns the JSON Schema of the arguments.
+func (t *Tool) InputSchema() []byte {
+	var properties, required []string
+	for _, p := range t.Parameters {
+		properties = append(properties, fmt.Sprintf("%q:%s", p.Name, p.Schema))
+		if p.Required {
+			required = append(required, strconv.Quote(p.Name))
+		}
+	}
+	return fmt.Appendf(nil, `{"type":"object","properties":{%s},"required":[%s],"additionalProperties":false}`,
+		strings.Join(properties, ","), strings.Join(required, ","))
+}

@@ -1,0 +1,254 @@
+// Package manifest reads manifests: the YAML files that describe the tools of a pack.
+//
+// manifest.go, tool.go, http.go, prompt.go and api.go have the keys of a file. Load finds the
+// files, decode.go parses their YAML strictly, reference.go resolves ${VAR} and ${file:…}, and
+// check.go validates the values. All mistakes are reported at once, each with its file, line and
+// remedy (problem.go).
+package manifest
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"junction/upstream/command"
+	"junction/upstream/files"
+	"junction/upstream/yamlread"
+)
+
+// Manifest is one file.
+type Manifest struct {
+	// Name is the name of the MCP server. Default: the name of the folder or the file.
+	Name string `yaml:"name"`
+	// Title and Instructions are shown to clients. Instructions tell a model how to use the pack.
+	Title        string `yaml:"title"`
+	Instructions string `yaml:"instructions"`
+	Version      string `yaml:"version"`
+	// Defaults apply to all tools of the file.
+	Defaults Defaults `yaml:"defaults"`
+	// A list whose elements have names is a mapping in the file; its order is kept.
+	Tools   []*Tool `yaml:"tools"`
+	OpenAPI []*API  `yaml:"openapi"`
+	// Prompts and Resources are offered to users of clients.
+	Prompts   []*Prompt   `yaml:"prompts"`
+	Resources []*Resource `yaml:"resources"`
+
+	File string `yaml:"-"` // its path as it was given
+	Dir  string `yaml:"-"` // the absolute path of its folder
+
+	files []string       // that references name
+	wants []string       // the bodies of the references
+	lines yamlread.Lines // of the keys, for At
+}
+
+// Defaults are values for tools that do not have their own.
+type Defaults struct {
+	Limits     `yaml:",inline"`
+	Dir        Ref              `yaml:"dir"`
+	Env        Variables        `yaml:"env"`
+	InheritEnv command.Inherit  `yaml:"inherit_env"`
+	Sandbox    *command.Sandbox `yaml:"sandbox"`
+}
+
+// Limits bound one tool.
+type Limits struct {
+	Timeout     time.Duration `yaml:"timeout"`     // of one call. Default 30s
+	MaxOutput   Size          `yaml:"max_output"`  // of one call. Default 1MiB
+	Concurrency int           `yaml:"concurrency"` // calls at the same time; others wait. Default 4
+}
+
+// The defaults of Limits.
+const (
+	DefaultTimeout     = 30 * time.Second
+	DefaultMaxOutput   = Size(1 << 20)
+	DefaultConcurrency = 4
+)
+
+// or returns the limits, with those of d for missing ones.
+func (l Limits) or(d Limits) Limits {
+	return Limits{cmp.Or(l.Timeout, d.Timeout), cmp.Or(l.MaxOutput, d.MaxOutput), cmp.Or(l.Concurrency, d.Concurrency)}
+}
+
+// Options configure how Load resolves references.
+type Options struct {
+	// Unresolved leaves references as they are. Such a manifest can be shown, but its tools must
+	// not be called.
+	Unresolved bool
+	// PackFiles resolves the references to files in the folder of the manifest nevertheless.
+	PackFiles bool
+}
+
+// Pack is all manifests of a file or folder.
+type Pack struct {
+	Manifests []*Manifest // in the order of their files; never empty
+	Warnings  Problems    // conditions outside the files, such as a program that is missing
+}
+
+// At returns a mistake at a key, for mistakes that are found after Load.
+func (m *Manifest) At(path, format string, args ...any) Problem {
+	return Problem{File: m.File, Line: m.lines.At(path), Path: path, Text: fmt.Sprintf(format, args...)}
+}
+
+// Files returns the other files that the manifest depends on.
+func (m *Manifest) Files() []string { return m.files }
+
+// Wants returns the references of the manifest, sorted: the names of variables, and the paths of
+// files with file: before them.
+func (m *Manifest) Wants() []string {
+	var all []string
+	for _, body := range m.wants {
+		name, _, _ := strings.Cut(strings.TrimPrefix(body, "env:"), ":-")
+		if strings.HasPrefix(body, "file:") {
+			name = body
+		}
+		all = append(all, name)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// maxFile limits the size of a manifest.
+const maxFile = 1 << 20
+
+// Load reads a manifest, or all manifests of a folder: pack.yaml and files that end in .pack.yaml.
+// If files have mistakes, the error is Problems: all of them.
+func Load(path string, o Options) (*Pack, error) {
+	list, err := Files(path)
+	if err != nil {
+		return nil, err
+	}
+	var pack Pack
+	var problems Problems
+	names := map[string]string{}
+	left := int64(maxFiles)
+	unique := func(d *decoder, path, name, is, format string) {
+		if other, twice := names[name]; twice {
+			d.bad(path, format, other)
+		}
+		names[name] = is
+	}
+	for _, file := range list {
+		text, err := files.Read(file, maxFile)
+		if err != nil {
+			return nil, fmt.Errorf("cannot read the manifest %s: %w", file, err)
+		}
+		m, d := parse(file, text, o, &left)
+		for _, t := range m.Tools {
+			unique(d, "tools."+t.Name, "tool "+t.Name, file, "is also a tool of %s; rename one of them")
+		}
+		for _, p := range m.Prompts {
+			unique(d, "prompts."+p.Name, "prompt "+p.Name, file, "is also a prompt of %s; rename one of them")
+		}
+		for _, r := range m.Resources {
+			unique(d, "resources."+r.Name, "resource "+r.URI, r.Name, "has the same URI as %s; set uri")
+		}
+		pack.Manifests = append(pack.Manifests, m)
+		pack.Warnings = append(pack.Warnings, d.warnings...)
+		d.Problems.Sort()
+		problems = append(problems, d.Problems...)
+	}
+	if len(problems) > 0 {
+		return nil, problems
+	}
+	return &pack, nil
+}
+
+// Files returns the manifests of a file or a folder, sorted.
+func Files(path string) ([]string, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read %s: %w; name a manifest or a folder with pack.yaml", path,
+			files.Reason(err))
+	}
+	if !info.IsDir() {
+		return []string{path}, nil
+	}
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the folder %s: %w", path, files.Reason(err))
+	}
+	var list []string
+	for _, e := range entries {
+		if IsManifest(e.Name()) && !e.IsDir() {
+			list = append(list, filepath.Join(path, e.Name()))
+		}
+	}
+	if len(list) == 0 {
+		return nil, fmt.Errorf("the folder %s has no pack.yaml and no file that ends in .pack.yaml; "+
+			"junction-pack init makes one", path)
+	}
+	slices.Sort(list)
+	return list, nil
+}
+
+// IsManifest reports whether a file of a folder is a manifest, by its name.
+func IsManifest(name string) bool {
+	name, yaml := strings.CutSuffix(name, ".yaml")
+	if !yaml {
+		name, yaml = strings.CutSuffix(name, ".yml")
+	}
+	return yaml && (name == "pack" || strings.HasSuffix(name, ".pack"))
+}
+
+// parse reads the text of a manifest. The problems of the decoder are not sorted.
+// left are the bytes that the files which it names may have.
+func parse(file string, text []byte, o Options, left *int64) (*Manifest, *decoder) {
+	m := &Manifest{File: file}
+	d := newDecoder(file, o)
+	d.refs.left = left
+	m.Dir = d.refs.dir
+	if d.decode(text, m) {
+		d.complete(m) // checks also what tools inherit
+		d.check(m)
+	}
+	m.files, m.wants, m.lines = d.refs.files, d.refs.wants, d.Lines
+	return m, d
+}
+
+// complete fills in the defaults.
+func (d *decoder) complete(m *Manifest) {
+	if m.Name == "" {
+		base := filepath.Base(d.File)
+		if m.Name = strings.TrimSuffix(strings.TrimSuffix(base, filepath.Ext(base)), ".pack"); m.Name == "pack" {
+			m.Name = filepath.Base(m.Dir)
+		}
+	}
+	d.surroundings("defaults", m.Defaults.Env, m.Defaults.InheritEnv, m.Defaults.Sandbox)
+	limits := m.Defaults.Limits.or(Limits{DefaultTimeout, DefaultMaxOutput, DefaultConcurrency})
+	for _, a := range m.OpenAPI {
+		a.Limits, a.Dir = a.Limits.or(limits), m.Dir
+	}
+	for _, r := range m.Resources {
+		r.Dir = m.Dir
+	}
+	for _, t := range m.Tools {
+		d.surroundings("tools."+t.Name, t.Env, t.InheritEnv, t.Sandbox)
+		t.Limits = t.Limits.or(limits)
+		t.Env = t.Env.or(m.Defaults.Env)
+		if t.Dir.text == "" {
+			t.Dir = m.Defaults.Dir
+		}
+		if t.InheritEnv == nil {
+			t.InheritEnv = m.Defaults.InheritEnv
+		}
+		if t.Sandbox == nil {
+			t.Sandbox = m.Defaults.Sandbox
+		}
+		t.WorkDir = m.Dir
+		if t.Dir.text != "" {
+			t.WorkDir = inside(m.Dir, t.Dir.text)
+		}
+	}
+}
+
+// inside returns the path, which is relative to the folder unless it is absolute.
+func inside(dir, path string) string {
+	if filepath.IsAbs(path) {
+		return filepath.Clean(path)
+	}
+	return filepath.Join(dir, path)
+}

@@ -1,0 +1,478 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"junction/upstream/jsonrpc"
+	"junction/upstream/raw"
+	"junction/upstream/transport"
+)
+
+// Conn makes MCP calls over a transport whose era is known. The implementations are legacyConn and
+// modernConn.
+type Conn interface {
+	// Call sends a client's call; clock may be nil. The error is a *jsonrpc.Error if the server
+	// returned an error response.
+	Call(ctx context.Context, c *Call, clock *Clock) (Result, error)
+	// List asks for one page of a list; cursor is JSON, nil for the first page.
+	// lease is for the memory of the page.
+	List(ctx context.Context, method string, cursor []byte, lease *transport.Lease) (raw.Object, error)
+	// Watch starts listening to the server's notifications; list changes go to the hooks that the
+	// conn was opened with. It does not block. The channel is closed when no later notification can
+	// be missed, or when the server sends none.
+	Watch() <-chan struct{}
+	// Follow subscribes to the resources in added and unsubscribes from those in gone. all returns
+	// the complete set; a conn that needs only the changes does not call it. Follow returns the
+	// added resources that the server accepted; the error is the reason for the others. The conn
+	// must watch.
+	Follow(ctx context.Context, all func() []string, added, gone []string) ([]string, error)
+	// ExclusiveUse returns a channel while an in-flight call uses the conn exclusively: it received
+	// a server request on a stream that does not identify the call. The channel is closed when
+	// exclusive use ends. It is nil if no call uses the conn exclusively.
+	ExclusiveUse() <-chan struct{}
+	// Notify sends a client's notification, if the era has it. It does not wait for the server.
+	Notify(method string)
+	// Info returns the server's self-description and capabilities.
+	Info() *Info
+	// Child returns the process of a command; nil for a URL.
+	Child() transport.Child
+	// Ping sends a request that every server answers, and waits. An error response is an answer, too.
+	Ping(ctx context.Context) error
+	// Wait waits until the conn has ended, and returns the reason.
+	Wait() error
+	// Close ends the conn, and waits until nothing of it is left.
+	Close() error
+}
+
+// Info is the server's self-description from the handshake.
+type Info struct {
+	Era          Era
+	Both         bool // the server also supports the newest version of the legacy era
+	Mirrors      bool // call arguments are mirrored in headers
+	Version      string
+	Capabilities raw.Object
+	Server       []byte // JSON; nil if the server sent none
+	Instructions string // for the model; "" if the server sent none
+}
+
+// listings are the capabilities of a server that has lists. Resource templates belong to resources.
+var listings = [...]string{"tools", "prompts", "resources"}
+
+// announcesList reports whether the server announces changes of the lists of a capability (listChanged).
+func (i *Info) announcesList(listing string) bool {
+	return i.Capabilities.IsTrue(listing, "listChanged")
+}
+
+// Announces reports whether the server announces changes of any of its lists, and whether of all.
+func (i *Info) Announces() (any, all bool) {
+	all = true
+	for _, listing := range listings {
+		any = any || i.announcesList(listing)
+		all = all && (i.announcesList(listing) || !i.Capabilities.HasObject(listing))
+	}
+	return any, any && all
+}
+
+// Hooks are the callbacks through which a conn reports to its owner. They are called on the
+// transport's reading goroutine and must not block.
+type Hooks struct {
+	// the server's lists have changed, or may have changed while nothing listened
+	Changed func()
+	// matches reports whether the update was sent for the subscription to a resource; nil means all
+	// subscriptions of the conn. Updated is nil if no client subscribes.
+	Updated func(uri string, matches func(string) bool)
+	// these resources may have changed while nothing listened; nil URIs mean all. A nil hook is not
+	// called.
+	Missed func([]string)
+}
+
+// base is shared by both eras: ids, progress tokens, and responses to server requests.
+type base struct {
+	transport      transport.Transport
+	log            *slog.Logger
+	hooks          Hooks
+	observed       observed
+	era            Era
+	violationLog   transport.LogLimit // limits log lines about messages that violate the protocol
+	info           Info               // written by the handshake, read only after it
+	account        transport.Account  // of the upstream; may be nil
+	handshakeLease *transport.Lease   // for info; set by start
+	// declared holds the client capabilities that the handshake sent to the server. It is the zero
+	// value in the modern era. Guarded by mu.
+	declared Profile
+
+	ids atomic.Uint64
+	// handles the acknowledgement of a subscription; nil in the legacy era
+	acked func(*jsonrpc.Message)
+	// selects the subscriptions of a resource update, see Hooks; nil in the legacy era
+	aim    func(*jsonrpc.Message, string) (matches func(string) bool, wanted bool)
+	listed atomic.Bool // at least one list was requested
+
+	mu sync.Mutex
+	// in-flight client calls; the id is also the progress token sent to the server
+	flights map[jsonrpc.ID]*flight
+	pending map[jsonrpc.ID]*serverQuestion // server requests that are being answered
+	// in-flight calls that use the conn exclusively, because they received a server request
+	exclusive int
+	shared    chan struct{} // closed when exclusive is 0 again; nil while it is 0
+	// until then, server requests of an abandoned call may still arrive
+	abandonedUntil time.Time
+	// the principals of the calls that ended last, the latest one first
+	recent [2]endedCall
+	// clients that were sent to a URL, by elicitationId; nil before the first
+	browse map[string]Peer
+
+	outbox chan *jsonrpc.Message // answers to the server's requests, sent by run; 256-buffered, never closed
+	// tasks that run starts; 1-buffered, never closed; nil in the modern era
+	pingTasks chan func()
+	ctx       context.Context
+	stop      context.CancelFunc
+	tasks     sync.WaitGroup // run, and the goroutines of the era
+}
+
+func (b *base) init(log *slog.Logger, h Hooks, era Era) {
+	b.log, b.hooks, b.era = log, h, era
+	b.flights, b.pending = map[jsonrpc.ID]*flight{}, map[jsonrpc.ID]*serverQuestion{}
+	b.outbox = make(chan *jsonrpc.Message, 256)
+	if era == EraLegacy {
+		b.pingTasks = make(chan func(), 1)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	b.ctx, b.stop = ctx, func() { cancel(); b.handshakeLease.Release() }
+}
+
+// maxHandshake limits the answer to initialize or server/discover, which stays in memory as long as
+// its connection.
+const maxHandshake = 1 << 20
+
+// start sets the transport after it was opened.
+func (b *base) start(t transport.Transport) {
+	b.transport, b.handshakeLease = t, transport.NewLease(b.account)
+	b.handshakeLease.Limit(maxHandshake, "the handshake has more than %s")
+	b.tasks.Go(b.run)
+}
+
+// run sends the messages that must not be sent on the transport's reading goroutine. It returns
+// after close.
+func (b *base) run() {
+	for {
+		select {
+		case <-b.ctx.Done():
+			return
+		case m := <-b.outbox:
+			ctx, cancel := context.WithTimeout(b.ctx, sendPatience)
+			if err := b.transport.Send(ctx, &transport.Request{Message: *m}); err != nil && b.ctx.Err() == nil {
+				b.log.Debug("cannot send a message to the server", "method", m.Method, "error", err)
+			}
+			cancel()
+		case task := <-b.pingTasks:
+			b.tasks.Go(task) // close waits for run, and so for this task
+		}
+	}
+}
+
+// post queues a message and does not block. It drops the message if the queue is full.
+func (b *base) post(m *jsonrpc.Message) {
+	select {
+	case b.outbox <- m:
+	default:
+		b.log.Debug("dropped a message to the server: too many wait to be sent", "method", m.Method)
+	}
+}
+
+func (b *base) Info() *Info { return &b.info }
+
+func (b *base) Child() transport.Child {
+	c, _ := b.transport.(transport.Child)
+	return c
+}
+
+func (b *base) Wait() error { return b.transport.Wait() }
+
+func (b *base) Close() error {
+	b.stop()
+	err := b.transport.Close()
+	b.tasks.Wait()
+	return err
+}
+
+// abandon stops the base without closing its transport, which another conn takes over.
+func (b *base) abandon() {
+	b.stop()
+	b.tasks.Wait()
+}
+
+func (b *base) nextID() jsonrpc.ID { return jsonrpc.NumberID(b.ids.Add(1)) }
+
+// receive handles a message that is no response and came on a stream shared by all requests.
+func (b *base) receive(m *jsonrpc.Message) { b.deliver(nil, m) }
+
+// ownRequest is the flight of Junction's own requests. A server request on such a stream belongs to
+// no client and is rejected.
+var ownRequest = &flight{}
+
+// deliver handles a message that is no response. own is the call on whose response stream the
+// message came, ownRequest for one of Junction's own requests, and nil for any other stream.
+func (b *base) deliver(own *flight, m *jsonrpc.Message) {
+	switch {
+	case m.IsRequest():
+		b.answer(own, m)
+	case m.Method == string(mcp.MethodNotificationProgress):
+		b.progress(m)
+	case m.Method == string(mcp.MethodNotificationMessage):
+		if f, reason := b.callOf(own, m); f != nil && f.peer != nil {
+			if f.clock != nil {
+				f.clock.Touch()
+			}
+			f.peer.Notify(m.Method, m.Params)
+		} else {
+			b.log.Debug("dropped a log message of the server", "reason", reason)
+		}
+	case m.Method == mcp.MethodNotificationToolsListChanged, m.Method == mcp.MethodNotificationPromptsListChanged,
+		m.Method == mcp.MethodNotificationResourcesListChanged:
+		b.hooks.Changed()
+	case m.Method == methodElicitationComplete && b.era == EraLegacy:
+		b.completed(m)
+	case m.Method == string(mcp.MethodNotificationCancelled) && b.era == EraLegacy:
+		b.takeBack(m)
+	case m.Method == mcp.MethodNotificationResourceUpdated:
+		uri, err := m.Body.String("uri")
+		if err != nil || b.hooks.Updated == nil {
+			return
+		}
+		var matches func(string) bool
+		if b.aim != nil {
+			var wanted bool
+			if matches, wanted = b.aim(m, uri); !wanted {
+				return
+			}
+		}
+		b.hooks.Updated(uri, matches)
+	case m.Method == notificationAcknowledged && b.acked != nil:
+		b.acked(m)
+	default:
+		b.log.Debug("notification ignored", "method", m.Method)
+	}
+}
+
+// answer responds to a server request. It answers a ping itself; the client of the call that a
+// server request belongs to answers the others.
+func (b *base) answer(own *flight, m *jsonrpc.Message) {
+	switch {
+	case b.era == EraModern:
+		b.violationLog.Warn(b.log, "ignored a request: modern servers send none", "method", m.Method)
+	case m.Method == string(mcp.MethodPing):
+		q := b.observe(own, m)
+		b.post(&jsonrpc.Message{ID: m.ID, Result: []byte("{}")})
+		q.end(nil, "")
+	case isServerRequest(m.Method):
+		b.serverRequest(own, m)
+	default:
+		b.refuse(b.observe(own, m), m.ID, mcp.METHOD_NOT_FOUND, "Method not found: "+m.Method)
+	}
+}
+
+// progress relays a progress notification to its call under the client's own token. A notification
+// with an unknown token is dropped.
+func (b *base) progress(m *jsonrpc.Message) {
+	params := m.Body
+	token, err := params.Get("progressToken")
+	if err != nil {
+		return
+	}
+	b.mu.Lock()
+	f := b.flights[jsonrpc.ID(token)]
+	b.mu.Unlock()
+	if f == nil || f.token == nil {
+		return
+	}
+	if f.clock != nil {
+		f.clock.Touch()
+	}
+	if relayed, err := params.Splice(raw.Edit{Name: "progressToken", Value: f.token}); err == nil {
+		f.peer.Notify(m.Method, relayed)
+	}
+}
+
+// reserved lists the _meta members that apply to one hop. They are never relayed.
+var reserved = []string{"progressToken", mcp.MetaKeyProtocolVersion, mcp.MetaKeyClientInfo,
+	mcp.MetaKeyClientCapabilities, mcp.MetaKeyLogLevel,
+	mcp.MetaKeySubscriptionID, mcp.MetaKeyServerInfo}
+
+// reservedName returns the name of m if it is in reserved, otherwise "".
+func reservedName(m raw.Member) string {
+	for _, name := range reserved {
+		if string(m.Key[1:len(m.Key)-1]) == name {
+			return name
+		}
+	}
+	if bytes.IndexByte(m.Key, '\\') >= 0 {
+		if name, err := m.Name(); err == nil && slices.Contains(reserved, name) {
+			return name
+		}
+	}
+	return ""
+}
+
+// prepare builds the params of a call: the client's params with the upstream's own name of the
+// tool, and with _meta for this hop. The flight is nil if the call has no peer.
+func (b *base) prepare(id jsonrpc.ID, c *Call, clock *Clock, own []raw.Edit) ([]byte, *flight, error) {
+	var edits [2]raw.Edit
+	n := 0
+	if c.Name != "" {
+		var err error
+		if edits[n], err = c.rename(); err != nil {
+			return nil, nil, err
+		}
+		n++
+	}
+	var f *flight
+	if c.Peer != nil {
+		f = &flight{id: id, peer: c.Peer, principal: c.Principal, clock: clock, trace: c.trace}
+	}
+	own = c.carried.edits(own)
+	meta, err := c.Params.Object("_meta")
+	switch {
+	case err == nil:
+		if token, err := meta.Get("progressToken"); err == nil && f != nil {
+			f.token = bytes.Clone(token) // a late notification may outlive the params
+		}
+		var few [512]byte
+		value, err := rewriteMeta(few[:0], meta, f, own)
+		if err != nil {
+			return nil, nil, err
+		}
+		if value == nil || len(value) != len(meta.Text()) || &value[0] != &meta.Text()[0] {
+			edits[n] = raw.Edit{Name: "_meta", Value: value}
+			n++
+		}
+	case err != raw.ErrAbsent:
+		return nil, nil, err
+	case len(own) > 0:
+		var few [512]byte
+		edits[n] = raw.Edit{Name: "_meta", Value: appendMembers(few[:0], own)}
+		n++
+	}
+	params := c.Params
+	if !params.Present() {
+		params = emptyMeta()
+	}
+	text, err := params.Splice(edits[:n]...)
+	return text, f, err
+}
+
+// appendMembers appends an object with these members. Their names need no escapes.
+func appendMembers(b []byte, own []raw.Edit) []byte {
+	for i, m := range own {
+		b = append(b, ",\""...)
+		if i == 0 {
+			b = append(b[:len(b)-2], "{\""...)
+		}
+		b = append(append(append(b, m.Name...), "\":"...), m.Value...)
+	}
+	return append(b, '}')
+}
+
+func emptyMeta() raw.Object {
+	o, _ := raw.Parse([]byte("{}"))
+	return o
+}
+
+// rewriteMeta removes the reserved members from meta and adds own and the progress token. It
+// appends the result to b. It returns meta's own text if nothing changes, and nil if no member is
+// left.
+func rewriteMeta(b []byte, meta raw.Object, f *flight, own []raw.Edit) ([]byte, error) {
+	var few [8]raw.Edit
+	edits := few[:0]
+	relayed := 0
+	for m := range meta.All() {
+		name := reservedName(m)
+		if name == "" {
+			relayed++
+			continue
+		}
+		edits = append(edits, raw.Edit{Name: name})
+	}
+	if len(edits) == 0 && len(own) == 0 {
+		return meta.Text(), nil
+	}
+	if f != nil && f.token != nil {
+		own = append(own[:len(own):len(own)], raw.Edit{Name: "progressToken", Value: []byte(f.id)})
+	}
+	for _, o := range own {
+		replaced := false
+		for i := range edits {
+			if edits[i].Name == o.Name {
+				edits[i].Value, replaced = o.Value, true
+			}
+		}
+		if !replaced {
+			edits = append(edits, o)
+		}
+	}
+	if relayed == 0 && len(own) == 0 {
+		return nil, nil
+	}
+	return meta.AppendSplice(b, edits...)
+}
+
+// roundTrip sends one request of a call and waits for the response. If ctx ends first and
+// tellCancel is set, it sends notifications/cancelled to the server.
+func (b *base) roundTrip(
+	ctx context.Context, req *transport.Request, f *flight, tellCancel bool,
+) (*jsonrpc.Message, error) {
+	if f != nil {
+		f.ctx = ctx
+		if f.clock != nil {
+			req.Observer = f.clock
+		}
+		req.Memory, _ = f.peer.(Memory)
+		b.track(f)
+		defer b.untrack(f)
+	}
+	on := func(m *jsonrpc.Message) { b.deliver(f, m) }
+	m, err := b.transport.Call(ctx, req, on)
+	if err != nil {
+		if f != nil && ctx.Err() != nil {
+			b.noteAbandoned()
+		}
+		if ctx.Err() != nil && tellCancel {
+			reason := "the request was cancelled"
+			if _, late := context.Cause(ctx).(*timeoutError); late {
+				reason = "the request timed out"
+			}
+			params := append([]byte(`{"requestId":`), req.ID...)
+			params = raw.AppendQuote(append(params, `,"reason":`...), reason)
+			b.post(&jsonrpc.Message{Method: string(mcp.MethodNotificationCancelled), Params: append(params, '}')})
+		}
+		return nil, err
+	}
+	return m, nil
+}
+
+// resultOf returns the result of a response, or its error.
+func resultOf(m *jsonrpc.Message) (raw.Object, error) {
+	switch {
+	case m.Error != nil:
+		return raw.Object{}, m.Error
+	case !m.Body.Present():
+		return raw.Object{}, fmt.Errorf("%w: the result is no object", transport.ErrInvalid)
+	}
+	return m.Body, nil
+}
+
+// implementation returns the clientInfo (JSON) that Junction sends in handshakes.
+func implementation(version string) []byte {
+	b := raw.AppendQuote([]byte(`{"name":"junction","version":`), strings.TrimSpace(version))
+	return append(b, '}')
+}

@@ -1,0 +1,50 @@
+// Package client makes MCP calls over one connection to a server.
+//
+// A Dialer connects to one server and detects its era and its transport. It returns a Conn. A Conn
+// makes calls, reads lists, subscribes to resources, and passes the requests and notifications of
+// the server to the Peer of the call that they belong to. The package knows no configuration file,
+// does not reconnect, and has no policy about who shares a Conn: package upstream does all of this.
+//
+//	Conn       one connection whose era is known                            conn.go, legacy.go, modern.go
+//	Dialer     opens a Conn; remembers the era and the transport            dial.go, race.go, era.go
+//	Transport  moves messages; of MCP it implements only the HTTP headers,  package transport
+//	           those of version and session
+//
+// # A call, function by function
+//
+//	(*legacyConn).Call         legacy.go    or (*modernConn).Call: makes the request of its era
+//	(*base).observeCall        observe.go   tells the Observer
+//	(*base).prepare            conn.go      replaces the name, and the members of _meta that belong to one hop
+//	(*base).roundTrip          conn.go      tracks the call, so that notifications and server requests find it
+//
+// Then (*stdio).Call or (*streamable).Call of package transport sends the request, and returns the
+// response. A Clock ends the call if the server is silent for too long. The messages that are no
+// responses pass through these functions:
+//
+//	(*base).receive            conn.go      anything else: progress, log messages, changes, server requests
+//	(*base).deliver            conn.go      tells requests from notifications
+//	(*base).progress           conn.go      finds the call of a progress notification
+//
+// A server request passes through these functions to the client, and the answer back to the server:
+//
+//	(*base).answer             conn.go            answers ping; rejects unknown methods
+//	(*base).serverRequest      server_request.go  rejects a request that no client can answer
+//	(*base).callOf             server_request.go  finds the call that the request belongs to
+//	(*base).admit              server_request.go  limits the open requests; marks exclusive use
+//	(*base).relay              server_request.go  stops the clock of the call, on a goroutine of its own
+//	Peer.Ask                   package proxy      waits for the client's answer
+//	(*stdio).Send              transport          writes the answer
+//
+// Modern servers send no requests. Their questions are results of the type input_required, which
+// (*modernConn).Call returns.
+//
+// # Other files
+//
+// Calls: call.go has a call, its result and the kinds of failures. clock.go limits the time of a
+// call. alive.go pings a legacy server while its calls are silent. task.go calls tools that answer
+// only by a task. profile.go has the client capabilities that Junction declares to a server.
+// observe.go tells the Observer about requests in both directions.
+//
+// Subscriptions: a legacy server gets a request for each resource (legacy.go). At a modern server,
+// listen.go and listen_shared.go keep subscriptions/listen open.
+package client

@@ -1,0 +1,47 @@
+package client
+
+import "fmt"
+
+// Era is an era of the protocol.
+type Era string
+
+const (
+	EraAuto   Era = ""       // not known yet: it is detected
+	EraLegacy Era = "legacy" // 2025-11-25 and older: a handshake, then a session
+	EraModern Era = "modern" // 2026-07-28: stateless
+)
+
+// UnmarshalText parses auto, legacy or modern.
+func (e *Era) UnmarshalText(text []byte) error {
+	switch word := Era(text); word {
+	case "auto":
+		*e = EraAuto
+	case EraLegacy, EraModern:
+		*e = word
+	default:
+		return fmt.Errorf("%q is none of auto, legacy, modern", text)
+	}
+	return nil
+}
+
+// Transport is a transport to a remote server.
+type Transport string
+
+const (
+	TransportAuto Transport = ""     // not known yet: it is detected
+	TransportHTTP Transport = "http" // Streamable HTTP
+	TransportSSE  Transport = "sse"  // HTTP+SSE of 2024-11-05
+)
+
+// UnmarshalText parses auto, http or sse.
+func (t *Transport) UnmarshalText(text []byte) error {
+	switch word := Transport(text); word {
+	case "auto":
+		*t = TransportAuto
+	case TransportHTTP, TransportSSE:
+		*t = word
+	default:
+		return fmt.Errorf("%q is none of auto, http, sse", text)
+	}
+	return nil
+}

@@ -1,0 +1,378 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"junction/upstream/bounded"
+	"junction/upstream/jsonrpc"
+	"junction/upstream/raw"
+	"junction/upstream/transport"
+)
+
+// This file attributes the messages of a server to the calls of clients, and passes server requests
+// to the client.
+
+// Peer is the client that made a call. It receives the notifications and the server requests of
+// that call.
+type Peer interface {
+	// Notify takes a notification that belongs to the call: progress with the client's own token,
+	// or a log message. It does not block. After (*Upstream).Call has returned, notifications are
+	// dropped, except notifications/elicitation/complete.
+	Notify(method string, params []byte)
+	// Ask sends a request of a legacy server to the client, waits, and returns the result. The time
+	// limits of the call pause meanwhile. A *jsonrpc.Error is sent to the server: it is the
+	// client's own error, or the client cannot be asked. Any other error means that the client did
+	// not answer. ctx ends with the call, and when the server cancels the request.
+	Ask(ctx context.Context, q *ServerRequest) ([]byte, error)
+}
+
+// Memory is a Peer that approves the memory for a large response before it is allocated. Its error
+// ends the call, and is in the chain of the error that Call returns.
+type Memory = transport.Memory
+
+// Account is the memory of an upstream for what belongs to no call: see Options.Memory.
+type Account = transport.Account
+
+// ServerRequest is a request of the server to the client: elicitation/create,
+// sampling/createMessage or roots/list.
+type ServerRequest struct {
+	Method string
+	Params []byte // as the server wrote them; nil for none
+	Trace  Trace  // of the request, from Options.Observer; nil for none
+	// Progress sends notifications/progress about the request to the server. Its argument is the
+	// params, with the server's own token. It may be nil.
+	Progress func(params []byte)
+}
+
+// isServerRequest reports whether the client has to answer a request of this method.
+func isServerRequest(method string) bool {
+	switch mcp.MCPMethod(method) {
+	case mcp.MethodElicitationCreate, mcp.MethodSamplingCreateMessage, mcp.MethodListRoots:
+		return true
+	}
+	return false
+}
+
+// flight is an in-flight call of a client.
+type flight struct {
+	id        jsonrpc.ID
+	peer      Peer
+	principal string          // see Call
+	token     []byte          // the client's own progress token; nil if it requested no progress
+	clock     *Clock          // may be nil
+	ctx       context.Context // ends with the call
+	trace     Trace           // of the call
+	task      string          // ID of the task that executes the call, for legacy servers; guarded by base.mu
+	// the call uses the conn exclusively, since a server request that names no call was attributed
+	// to it; guarded by base.mu
+	exclusive bool
+}
+
+// endedCall is the time when the last call of a principal ended. The zero value means no call.
+type endedCall struct {
+	principal string
+	at        time.Time
+}
+
+// track registers an in-flight call, and untrack removes it.
+func (b *base) track(f *flight) {
+	b.mu.Lock()
+	b.flights[f.id] = f
+	b.mu.Unlock()
+}
+
+func (b *base) untrack(f *flight) {
+	b.mu.Lock()
+	delete(b.flights, f.id)
+	if b.recent[0].principal != f.principal {
+		b.recent[1] = b.recent[0]
+	}
+	b.recent[0] = endedCall{f.principal, time.Now()}
+	if f.exclusive {
+		if b.exclusive--; b.exclusive == 0 {
+			close(b.shared)
+			b.shared = nil
+		}
+	}
+	for _, a := range b.pending {
+		if a.call == f {
+			a.cancel()
+		}
+	}
+	b.mu.Unlock()
+}
+
+// noteAbandoned marks the connection so that a late server request of an abandoned call is not
+// attributed to the next call.
+func (b *base) noteAbandoned() {
+	b.mu.Lock()
+	b.abandonedUntil = time.Now().Add(abandonedGrace)
+	b.mu.Unlock()
+}
+
+// abandonedGrace is the time in which a server may still send messages about a call that was
+// abandoned or answered. Servers do not report when they have finished with a call.
+const abandonedGrace = time.Minute
+
+// crowded reports whether a call of another principal has ended within abandonedGrace. b.mu is
+// held.
+func (b *base) crowded(principal string) bool {
+	for _, l := range b.recent {
+		if l.principal != principal && !l.at.IsZero() && time.Since(l.at) < abandonedGrace {
+			return true
+		}
+	}
+	return false
+}
+
+// callOf returns the only call that a message can belong to. own is the call on whose response
+// stream the message came; nil for other streams. A message may name its task. Without a task, it
+// belongs to the only call in flight. If several calls are in flight, or if an earlier call of
+// another principal may still send, callOf returns nil and the reason. A server request must be
+// bound to the client and the user who caused it (2025-11-25, client/elicitation).
+func (b *base) callOf(own *flight, m *jsonrpc.Message) (f *flight, reason string) {
+	if own != nil {
+		return own, ""
+	}
+	meta, _ := m.Body.Object("_meta")
+	related, _ := meta.Object(keyRelatedTask)
+	task, _ := related.String("taskId")
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, f := range b.flights {
+		if task != "" && f.task == task {
+			return f, ""
+		}
+	}
+	switch {
+	case task != "":
+		return nil, "no call in progress has that task"
+	case len(b.flights) == 0:
+		return nil, "no call of a client is in progress"
+	case len(b.flights) > 1:
+		return nil, "it could belong to any of the " + strconv.Itoa(len(b.flights)) +
+			" calls in progress on this connection"
+	}
+	if time.Now().Before(b.abandonedUntil) {
+		return nil, "it could belong to a call that was given up"
+	}
+	for _, only := range b.flights {
+		f = only
+	}
+	if b.crowded(f.principal) {
+		return nil, "it could belong to an earlier call of another user on this connection (isolation: shared)"
+	}
+	return f, ""
+}
+
+// keyRelatedTask is the member of _meta that names the task of a message (2025-11-25,
+// basic/utilities/tasks).
+const keyRelatedTask = "io.modelcontextprotocol/related-task"
+
+// serverQuestion is a server request that the client has not answered yet.
+type serverQuestion struct {
+	call   *flight
+	seen   *question
+	cancel context.CancelFunc
+	done   chan struct{} // closed when relay has returned
+}
+
+// serverRequest relays a server request to the client, on a goroutine that close waits for. It
+// rejects a request that belongs to no call.
+func (b *base) serverRequest(own *flight, m *jsonrpc.Message) {
+	f, reason := b.callOf(own, m)
+	seen := b.observe(f, m)
+	if f == nil && m.Method == string(mcp.MethodListRoots) && !b.declares().Roots {
+		b.log.Debug("rejected roots/list: roots were not declared", "reason", reason)
+		// 2025-11-25, client/roots#error-handling
+		b.refuse(seen, m.ID, mcp.METHOD_NOT_FOUND, "Method not found: the client has not declared roots")
+		return
+	}
+	if f == nil || f.peer == nil {
+		b.violationLog.Warn(b.log, "server request rejected", "method", m.Method, "reason", reason)
+		b.refuse(seen, m.ID, mcp.INVALID_PARAMS, m.Method+" rejected: "+reason)
+		return
+	}
+	ctx, a := b.admit(own, f, m, seen)
+	if a == nil {
+		return
+	}
+	if m.Method == string(mcp.MethodElicitationCreate) {
+		b.sent(f.peer, m.Params)
+	}
+	id := jsonrpc.ID(string(m.ID))
+	q := &ServerRequest{Method: m.Method, Params: bytes.Clone(m.Params), Trace: seen.traceOrNil()}
+	q.Progress = func(params []byte) {
+		b.post(&jsonrpc.Message{Method: string(mcp.MethodNotificationProgress), Params: params})
+	}
+	b.tasks.Go(func() { b.relay(ctx, a, id, q) })
+}
+
+// admit adds a server request of the call f to the pending ones. The context ends when the answer
+// is no longer needed. If there are too many, or the call has ended, admit rejects the request and
+// returns nil.
+func (b *base) admit(own, f *flight, m *jsonrpc.Message, seen *question) (context.Context, *serverQuestion) {
+	ctx, cancel := context.WithCancel(f.ctx)
+	b.mu.Lock()
+	if b.flights[f.id] != f { // the call has just ended
+		b.mu.Unlock()
+		cancel()
+		b.refuse(seen, m.ID, mcp.INVALID_PARAMS, m.Method+" rejected: its call is over")
+		return nil, nil
+	}
+	if _, open := b.pending[m.ID]; open || len(b.pending) >= maxServerRequests {
+		b.mu.Unlock()
+		cancel()
+		b.refuse(seen, m.ID, mcp.INVALID_REQUEST, "too many requests of the server are open, or one with this id is")
+		return nil, nil
+	}
+	a := &serverQuestion{f, seen, cancel, make(chan struct{})}
+	b.pending[m.ID] = a
+	if own == nil && !f.exclusive {
+		f.exclusive = true
+		if b.exclusive++; b.exclusive == 1 {
+			b.shared = make(chan struct{})
+		}
+	}
+	b.mu.Unlock()
+	return ctx, a
+}
+
+// relay asks the client and sends its answer to the server.
+func (b *base) relay(ctx context.Context, a *serverQuestion, id jsonrpc.ID, q *ServerRequest) {
+	defer close(a.done)
+	defer a.cancel()
+	clock := a.call.clock
+	if clock != nil {
+		clock.hold()
+	}
+	result, err := a.call.peer.Ask(ctx, q)
+	if clock != nil {
+		clock.release() // the time limits count again, also while the answer is sent
+	}
+	b.mu.Lock()
+	wanted := b.pending[id] == a
+	b.mu.Unlock()
+	if !wanted {
+		a.seen.end(nil, KindCancelled)
+		return // the server has cancelled the request
+	}
+	defer func() { // after the answer was sent, so that maxServerRequests limits these goroutines
+		b.mu.Lock()
+		if b.pending[id] == a {
+			delete(b.pending, id)
+		}
+		b.mu.Unlock()
+	}()
+	sending, cancel := context.WithTimeout(b.ctx, sendPatience)
+	defer cancel()
+	reply, failed := &transport.Request{Message: jsonrpc.Message{ID: id, Result: result}}, Kind("")
+	if err != nil {
+		failed = KindUnanswered
+		reply.Result, reply.Error = unanswered(q.Method, err)
+	}
+	a.seen.end(err, failed)
+	if err := b.transport.Send(sending, reply); err != nil && b.ctx.Err() == nil {
+		b.log.Debug("cannot send the answer to the server", "method", q.Method, "error", err)
+	}
+}
+
+// declares returns the client capabilities that the handshake declared.
+func (b *base) declares() Profile {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.declared
+}
+
+// sendPatience is the time limit for sending a notification or a response.
+const sendPatience = 30 * time.Second
+
+// ExclusiveUse implements conn.
+func (b *base) ExclusiveUse() <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.shared
+}
+
+// methodElicitationComplete is the notification that a URL elicitation is complete (2025-11-25,
+// client/elicitation).
+const methodElicitationComplete = "notifications/elicitation/complete"
+
+// sent remembers the peer of a URL elicitation: a server request, or an item of an error with code
+// -32042.
+func (b *base) sent(p Peer, elicitation []byte) {
+	o, _ := raw.Parse(elicitation)
+	id, err := o.String("elicitationId")
+	if err != nil || p == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	bounded.Put(&b.browse, maxServerRequests, id, p, nil) // in practice there are fewer
+}
+
+// completed passes the notification to the client that received the URL elicitation.
+func (b *base) completed(m *jsonrpc.Message) {
+	id, err := m.Body.String("elicitationId")
+	if err != nil {
+		return
+	}
+	b.mu.Lock()
+	p := b.browse[id]
+	delete(b.browse, id)
+	b.mu.Unlock()
+	if p != nil {
+		p.Notify(m.Method, m.Params)
+	}
+}
+
+// maxServerRequests is the most server requests that one connection may have open.
+const maxServerRequests = 64
+
+// unanswered returns the response to a server request that the client did not answer.
+func unanswered(method string, err error) ([]byte, *jsonrpc.Error) {
+	if rpcErr, ok := errors.AsType[*jsonrpc.Error](err); ok {
+		return nil, rpcErr
+	}
+	switch mcp.MCPMethod(method) {
+	case mcp.MethodElicitationCreate:
+		return []byte(`{"action":"cancel"}`), nil
+	case mcp.MethodSamplingCreateMessage:
+		// 2025-11-25, client/sampling#error-handling
+		return nil, &jsonrpc.Error{Code: -1, Message: "the user did not answer the sampling request"}
+	}
+	return nil, &jsonrpc.Error{Code: mcp.INTERNAL_ERROR, Message: "the client did not answer"}
+}
+
+// takeBack ends a server request that the server has cancelled.
+func (b *base) takeBack(m *jsonrpc.Message) {
+	v, err := m.Body.Get("requestId")
+	if err != nil {
+		return
+	}
+	b.mu.Lock()
+	a := b.pending[jsonrpc.ID(v)]
+	delete(b.pending, jsonrpc.ID(v))
+	b.mu.Unlock()
+	if a == nil {
+		return
+	}
+	a.cancel()
+	select { // the client must get the cancellation before the response to its call, which may be next
+	case <-a.done:
+	case <-time.After(50 * time.Millisecond):
+	}
+}
+
+// refuse rejects a request of the server with an error.
+func (b *base) refuse(seen *question, id jsonrpc.ID, code int64, text string) {
+	e := &jsonrpc.Error{Code: code, Message: text}
+	b.post(&jsonrpc.Message{ID: id, Error: e})
+	seen.end(e, "")
+}

@@ -1,0 +1,129 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"junction/upstream/definition"
+	"junction/upstream/jsonrpc"
+	"junction/upstream/pace"
+	"junction/upstream/raw"
+	"junction/upstream/transport"
+)
+
+// This file calls tools of legacy servers that answer only by a task (2025-11-25,
+// basic/utilities/tasks; experimental, and removed in 2026-07-28). Clients do not see the task: they
+// get the result, as for any other call.
+
+const (
+	methodTasksGet    = "tasks/get"
+	methodTasksResult = "tasks/result"
+	methodTasksCancel = "tasks/cancel"
+
+	leastPoll = 100 * time.Millisecond
+	mostPoll  = 5 * time.Second
+)
+
+// callAsTask makes the call as a task, polls the task until it has ended, and requests the result.
+// Each answer to a poll counts as a sign of life.
+func (l *legacyConn) callAsTask(ctx context.Context, c *Call, clock *Clock) (Result, error) {
+	id := l.nextID()
+	params, f, err := l.prepare(id, c, clock, nil)
+	if err != nil {
+		return Result{}, err
+	}
+	if params, err = raw.Set(params, []byte("{}"), "task"); err != nil {
+		return Result{}, err
+	}
+	if f == nil {
+		f = &flight{id: id, principal: c.Principal, clock: clock}
+	}
+	if f.ctx = ctx; clock != nil {
+		clock.setPinger(l)
+	}
+	l.track(f)
+	defer l.untrack(f)
+	created, err := l.within(ctx, f, jsonrpc.Message{ID: id, Method: c.Method, Params: params},
+		c.carried.header(nil)...)
+	if err != nil {
+		return Result{}, err
+	}
+	task, err := created.Object("task")
+	if err != nil {
+		return Result{created, TypeComplete}, nil // the server has answered without a task
+	}
+	name, err := task.Get("taskId")
+	text, bad := raw.String(name)
+	if err != nil || bad != nil || text == "" {
+		return Result{}, fmt.Errorf("%w: a task without taskId", transport.ErrInvalid)
+	}
+	l.mu.Lock()
+	f.task = text
+	l.mu.Unlock()
+	about := append(append([]byte(`{"taskId":`), name...), '}')
+	result, err := l.await(ctx, f, task, about)
+	if err != nil {
+		if ctx.Err() != nil {
+			l.noteAbandoned()
+			l.post(&jsonrpc.Message{ID: l.nextID(), Method: methodTasksCancel, Params: about})
+		}
+		if _, said := err.(*jsonrpc.Error); !said && ctx.Err() == nil && errors.Is(err, transport.ErrNotSent) {
+			// %v hides ErrNotSent: the server has received the call, so it must not be sent again
+			err = fmt.Errorf("the connection broke while the task was in progress: %v", err)
+		}
+		return Result{}, err
+	}
+	// the task concerns only Junction and the server
+	if own, err := raw.Set(result.Text(), nil, "_meta", keyRelatedTask); err == nil {
+		result, _ = raw.Parse(own)
+	}
+	return Result{result, TypeComplete}, nil
+}
+
+// await polls the task until it has ended or needs input. Then it requests the result. The server
+// may send requests on the stream of that response.
+func (l *legacyConn) await(ctx context.Context, f *flight, task raw.Object, about []byte) (raw.Object, error) {
+	for {
+		switch status, _ := task.String("status"); status {
+		case "working", "submitted":
+		default: // input_required, completed, failed, cancelled
+			return l.within(ctx, f, jsonrpc.Message{ID: l.nextID(), Method: methodTasksResult, Params: about})
+		}
+		if f.clock != nil {
+			f.clock.Touch()
+		}
+		every := leastPoll
+		if v, err := task.Get("pollInterval"); err == nil {
+			if ms, ok := definition.WholeNumber(v); ok {
+				every = min(max(time.Duration(min(ms, 60_000))*time.Millisecond, leastPoll), mostPoll)
+			}
+		}
+		if !pace.Sleep(ctx, every, nil) {
+			return raw.Object{}, context.Cause(ctx)
+		}
+		var err error
+		task, err = l.within(ctx, f, jsonrpc.Message{ID: l.nextID(), Method: methodTasksGet, Params: about})
+		if err != nil {
+			return task, err
+		}
+	}
+}
+
+// within sends a request that is part of the call f. Messages on the stream of the response belong to
+// that call.
+func (l *legacyConn) within(
+	ctx context.Context, f *flight, m jsonrpc.Message, header ...HeaderField,
+) (raw.Object, error) {
+	req := &transport.Request{Message: m, Header: header}
+	req.Memory, _ = f.peer.(Memory)
+	if f.clock != nil {
+		req.Observer = f.clock
+	}
+	answer, err := l.transport.Call(ctx, req, func(m *jsonrpc.Message) { l.deliver(f, m) })
+	if err != nil {
+		return raw.Object{}, err
+	}
+	return resultOf(answer)
+}

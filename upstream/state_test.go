@@ -1,0 +1,79 @@
+package upstream
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"junction/upstream/pace"
+)
+
+// TestTransitions computes what a change of state means, without a link.
+func TestTransitions(t *testing.T) {
+	failure, signIn := errors.New("refused"), error(&SignInError{Upstream: "up"})
+	for _, tt := range []struct {
+		name   string
+		pool   *pool
+		before State // of the link, and shown
+		now    linkState
+		want   transition // state and err are those of now
+		text   string     // the error that is shown
+	}{
+		{"connected", &pool{}, StateStarting, linkState{state: StateReady},
+			transition{status: Status{State: StateReady}, restored: true, first: true, told: true}, ""},
+		{"failed", &pool{}, StateReady, linkState{state: StateRetrying, err: failure},
+			transition{status: Status{State: StateRetrying}, lost: true, first: true, told: true}, "refused"},
+		{"an attempt does not hide the failure", &pool{}, StateRetrying, linkState{state: StateStarting, err: failure},
+			transition{status: Status{State: StateRetrying}, told: true}, ""},
+		{"the same failure again", &pool{}, StateRetrying, linkState{state: StateRetrying, err: failure},
+			transition{status: Status{State: StateRetrying}, lost: true, first: true}, "refused"},
+		{"a user is signed out", &pool{person: "ann"}, StateReady, linkState{state: StateSignIn, err: signIn},
+			transition{status: Status{State: StateSignIn}, signedOut: true, first: true}, signIn.Error()},
+		{"the upstream of a user fails", &pool{person: "ann"}, StateReady, linkState{state: StateRetrying, err: failure},
+			transition{status: Status{State: StateRetrying}, lost: true, first: true, logged: true}, "refused"},
+		{"closed", &pool{closed: true}, StateReady, linkState{state: StateClosed},
+			transition{status: Status{State: StateClosed}, first: true}, ""},
+	} {
+		p := tt.pool
+		p.met, p.last, p.status.State = make(chan struct{}), tt.before, tt.before
+		got := p.transitionTo(tt.now)
+		if got.status.Err != tt.text {
+			t.Errorf("%s: shown is the error %q, want %q", tt.name, got.status.Err, tt.text)
+		}
+		if got.status.State != tt.want.status.State {
+			t.Errorf("%s: shown is the state %v, want %v", tt.name, got.status.State, tt.want.status.State)
+		}
+		tt.want.state, tt.want.err, tt.want.status, got.status = tt.now.state, tt.now.err, Status{}, Status{}
+		if !equalTransitions(got, tt.want) {
+			t.Errorf("%s: the transition is %+v, want %+v", tt.name, got, tt.want)
+		}
+	}
+}
+
+func equalTransitions(a, b transition) bool {
+	return a.state == b.state && a.err == b.err && a.signedOut == b.signedOut && a.lost == b.lost && a.restored == b.restored &&
+		a.first == b.first && a.logged == b.logged && a.told == b.told
+}
+
+// TestOutcomeOfALink: the end of a working conn is no failed attempt, and a link that needs a sign-in
+// shows no time of the next attempt.
+func TestOutcomeOfALink(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		lived  time.Duration
+		err    error
+		state  State
+		failed bool
+		retry  bool
+	}{
+		{"no conn", 0, errors.New("refused"), StateRetrying, true, true},
+		{"a conn ended", time.Minute, errors.New("broken"), StateRetrying, false, true},
+		{"no sign-in", 0, &SignInError{Upstream: "up"}, StateSignIn, true, false},
+	} {
+		var s linkState
+		o, rest := (&link{pool: &pool{}}).outcomeOf(tt.lived, tt.err, new(pace.Backoff))
+		if !o.apply(&s) || s.state != tt.state || (s.attempts == 1) != tt.failed || s.retry.IsZero() == tt.retry || rest <= 0 {
+			t.Errorf("%s: the state is %v after %d failed attempts, with a retry at %v in %v", tt.name, s.state, s.attempts, s.retry, rest)
+		}
+	}
+}
