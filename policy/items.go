@@ -235,7 +235,7 @@ func (r *Rights) Hash(seed maphash.Seed) uint64 {
 
 // Size returns the approximate memory of the rights in bytes.
 func (r *Rights) Size() int {
-	n := 300 + 8*cap(r.entries) + 24*cap(r.guards.Redactions) + 24*cap(r.guards.Always)
+	n := 300 + 8*cap(r.entries) + 24*cap(r.safeguards.Redactions) + 24*cap(r.safeguards.Always)
 	for _, held := range []int{len(r.held), len(r.scope), len(r.beyond)} {
 		n += 64 * ((held + 7) / 8 * 8) // maps grow by eight
 	}

@@ -131,7 +131,7 @@ type entry struct {
 	match        matcher
 	capabilities []string
 	rules        []rule
-	guards       Guards
+	safeguards   Safeguards
 	limits       Limits
 	content      string // for comparison
 }
@@ -190,14 +190,14 @@ func compileEntry(c *Entry) *entry {
 			e.layer = surface
 		}
 	}
-	e.guards = Guards{Validate: c.Validate, Pinned: c.Pinned, Search: c.Catalog == CatalogSearch,
+	e.safeguards = Safeguards{Validate: c.Validate, Pinned: c.Pinned, Search: c.Catalog == CatalogSearch,
 		Always: CompileGlobs(c.Always)}
 	for _, r := range c.Redact {
 		if r.Word != "" {
-			e.guards.Secrets = true
+			e.safeguards.Secrets = true
 			continue
 		}
-		e.guards.Redactions = append(e.guards.Redactions, Redaction{r.Name, regexp.MustCompile(r.Re)})
+		e.safeguards.Redactions = append(e.safeguards.Redactions, Redaction{r.Name, regexp.MustCompile(r.Re)})
 	}
 	for i, r := range c.Rules {
 		e.rules = append(e.rules, compileRule(fmt.Sprintf("rules[%d]", i), r))
@@ -362,10 +362,10 @@ type Rights struct {
 	entries []*entry
 	held    map[string]bool // capabilities
 	// by capability, a scope of the subject that allows it; nil if scopes do not restrict
-	scope  map[string]string
-	beyond map[string]string // by capability that only lacks a scope: such a scope
-	guards Guards
-	limits Limits
+	scope      map[string]string
+	beyond     map[string]string // by capability that only lacks a scope: such a scope
+	safeguards Safeguards
+	limits     Limits
 }
 
 func (r *Rights) add(e *entry) {
@@ -373,7 +373,7 @@ func (r *Rights) add(e *entry) {
 	for _, c := range e.capabilities {
 		r.held[c] = true
 	}
-	r.guards.add(&e.guards)
+	r.safeguards.add(&e.safeguards)
 	r.limits = Limits{strictest(r.limits.Rate, e.limits.Rate), strictest(r.limits.Burst, e.limits.Burst),
 		strictest(r.limits.Concurrent, e.limits.Concurrent)}
 }
@@ -391,8 +391,8 @@ func (r *Rights) reaches(capability string) bool {
 	return r.held[capability] || r.beyond[capability] != ""
 }
 
-// Guards are the checks and changes on the content of calls and lists.
-type Guards struct {
+// Safeguards are the checks and changes on the content of calls and lists.
+type Safeguards struct {
 	Redactions []Redaction
 	Secrets    bool // redact known forms of secrets too
 	Validate   bool
@@ -407,7 +407,7 @@ type Redaction struct {
 	Re   *regexp.Regexp
 }
 
-func (g *Guards) add(o *Guards) {
+func (g *Safeguards) add(o *Safeguards) {
 	for _, r := range o.Redactions {
 		if !slices.ContainsFunc(g.Redactions,
 			func(q Redaction) bool { return q.Name == r.Name && q.Re.String() == r.Re.String() }) {
@@ -418,8 +418,8 @@ func (g *Guards) add(o *Guards) {
 	g.Search, g.Always = g.Search || o.Search, append(g.Always, o.Always...)
 }
 
-// Guards returns the guards of all matching policies; never nil. Do not modify it.
-func (r *Rights) Guards() *Guards { return &r.guards }
+// Safeguards returns the safeguards of all matching policies; never nil. Do not modify it.
+func (r *Rights) Safeguards() *Safeguards { return &r.safeguards }
 
 // Limits returns the strictest value of each limit; 0 means none. With a Rate there is a Burst.
 func (r *Rights) Limits() Limits { return r.limits }

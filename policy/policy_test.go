@@ -280,7 +280,7 @@ func TestGuardsAndLimits(t *testing.T) {
 			policy.Limits{Rate: 1, Burst: 10, Concurrent: 2}},
 	} {
 		r := p.For(mustSubject(t, test.who))
-		g := r.Guards()
+		g := r.Safeguards()
 		var redactions []string
 		for _, r := range g.Redactions {
 			redactions = append(redactions, r.Name+" "+r.Re.String())
@@ -297,7 +297,7 @@ func TestGuardsAndLimits(t *testing.T) {
 	}
 	for name, p := range map[string]*policy.Policy{"no Policy": nil, "no section": policy.Open()} {
 		r := p.For(policy.Subject{})
-		if g := r.Guards(); g == nil || g.Redactions != nil || g.Secrets || g.Validate || g.Pinned ||
+		if g := r.Safeguards(); g == nil || g.Redactions != nil || g.Secrets || g.Validate || g.Pinned ||
 			r.Limits() != (policy.Limits{}) {
 			t.Errorf("%s: %+v, %+v", name, g, r.Limits())
 		}

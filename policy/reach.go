@@ -12,7 +12,7 @@ func (p *Policy) MatchesAddress() bool {
 
 // Pins reports whether some subjects may see only accepted definitions.
 func (p *Policy) Pins() bool {
-	return p != nil && slices.ContainsFunc(p.entries, func(e *entry) bool { return e.guards.Pinned })
+	return p != nil && slices.ContainsFunc(p.entries, func(e *entry) bool { return e.safeguards.Pinned })
 }
 
 // None reports whether the subject may do nothing: no matching rule allows or asks.

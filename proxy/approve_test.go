@@ -15,7 +15,7 @@ func TestUndecidedCallsAreDenied(t *testing.T) {
 	s := mustCore(t)
 	for _, era := range []client.Era{client.EraLegacy, client.EraModern} {
 		for verdict, want := range map[policy.Verdict]string{policy.Deny: "Unknown tool: x", policy.Allow: ""} {
-			x := &Exchange{Era: era, target: &view.Target{Part: upstream.PartTools}, decision: policy.Decision{Verdict: verdict}}
+			x := &Exchange{Era: era, judged: judged{target: &view.Target{Part: upstream.PartTools}, decision: policy.Decision{Verdict: verdict}}}
 			x.Info.Name, x.approved = "x", true
 			got := ""
 			if r, err := s.approve(t.Context(), x, state{Approved: true}); r != nil {

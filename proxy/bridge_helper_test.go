@@ -24,8 +24,8 @@ func between(t *testing.T, caller, up client.Era, version string, p client.Profi
 	s := mustCore(t, b)
 	w := s.Snapshot()
 	e := w.EndpointFor("", auth.Local)
-	x := &Exchange{Era: caller, Msg: jsonrpc.Message{Method: "tools/call"}, target: toolTarget(t, e.View),
-		decision: policy.Decision{Verdict: policy.Allow}, Session: &Session{Version: version}}
+	x := &Exchange{Era: caller, Msg: jsonrpc.Message{Method: "tools/call"}, Session: &Session{Version: version},
+		judged: judged{target: toolTarget(t, e.View), decision: policy.Decision{Verdict: policy.Allow}}}
 	s.Prepare(x, &direct{}, scope.Caller{Snapshot: w, Endpoint: e, Principal: auth.Local, Subject: w.SubjectViewFor(e, auth.Local)},
 		s.Grant(budget.Account{Principal: auth.Local.ID}, ""))
 	x.Who.Profile = p

@@ -143,7 +143,7 @@ func (s *Core) reusable(x *Exchange, c *upstream.Call) (r client.Result, ok bool
 	if t.Backend.Config().Isolation == upstream.IsolationSession {
 		kind += c.Session
 	}
-	key, ok := s.answers.Key(answers.Call{Account: x.Held.Account, Source: t.Backend, Announced: t.Backend.Announced(),
+	key, ok := s.answers.Key(answers.Call{Account: x.Grant.Account, Source: t.Backend, Announced: t.Backend.Announced(),
 		Tool: t.Name, Definition: t.Item.Definition.Text(), Client: kind, Params: c.Params})
 	if !ok {
 		return r, false
@@ -352,7 +352,7 @@ func (x *Exchange) named(p upstream.Part, name string) *view.Target {
 	if t := x.Endpoint.View.Named(p, name); t != nil {
 		x.decide(t) // an error would concern the arguments, and this call is not made
 		x.Info.Verdict = policy.Deny.String()
-		if t.Held != "" && x.Subject.Guards.Pinned {
+		if t.Withheld != "" && x.Subject.Safeguards.Pinned {
 			x.Info.Rule = "pinned"
 		}
 	}
@@ -373,7 +373,7 @@ func (s *Core) validate(ctx context.Context, x *Exchange, c *upstream.Call) (_ *
 			return nil, err
 		}
 	}
-	if !x.Subject.Guards.Validate {
+	if !x.Subject.Safeguards.Validate {
 		return nil, nil
 	}
 	text, outcome, err := s.checkArguments(ctx, x)
@@ -427,7 +427,7 @@ func (s *Core) Turn(ctx context.Context, x *Exchange) (end func(), err error) {
 	if x.Size < largeMessage {
 		return func() {}, nil
 	}
-	return s.turns.Turn(ctx, x.Held.Account)
+	return s.turns.Turn(ctx, x.Grant.Account)
 }
 
 // checkCost has the caller of x pay for a check.
@@ -438,10 +438,10 @@ type checkCost struct {
 
 // Hold implements schema.Cost.
 func (c checkCost) Hold(n int64) (release func(), err error) {
-	if err := c.x.Held.Reserve(budget.Bytes, n); err != nil {
+	if err := c.x.Grant.Reserve(budget.Bytes, n); err != nil {
 		return nil, err
 	}
-	return func() { c.x.Held.Give(budget.Bytes, n) }, nil
+	return func() { c.x.Grant.Give(budget.Bytes, n) }, nil
 }
 
 // Turn implements schema.Cost.
@@ -449,7 +449,7 @@ func (c checkCost) Turn(ctx context.Context) (end func(), err error) {
 	if c.x.Size >= largeMessage { // checkArguments has it
 		return func() {}, nil
 	}
-	return c.s.turns.Turn(ctx, c.x.Held.Account)
+	return c.s.turns.Turn(ctx, c.x.Grant.Account)
 }
 
 // findResource returns the target of the request's uri. The caller may use the target, perhaps only

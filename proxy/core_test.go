@@ -62,7 +62,7 @@ func (s *Core) answerAs(tb testing.TB, p *auth.Principal, method, params string)
 	e := w.EndpointFor("", p)
 	c := scope.Caller{Snapshot: w, Endpoint: e, Principal: p, Subject: w.SubjectViewFor(e, p)}
 	s.Prepare(&d.Exchange, d, c, s.Grant(budget.Account{Principal: p.ID}, ""))
-	defer d.Held.Release()
+	defer d.Grant.Release()
 	if err := s.Read(&d.Exchange, m); err != nil {
 		tb.Fatal(err)
 	}

@@ -107,7 +107,7 @@ func (x *Exchange) unwrap() (own bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	return false, OveruseError(x.Held.Reserve(budget.Bytes, int64(len(x.Params.Text()))))
+	return false, OveruseError(x.Grant.Reserve(budget.Bytes, int64(len(x.Params.Text()))))
 }
 
 // wrongClass returns the answer if the client has called a tool with the call tool of another

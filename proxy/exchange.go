@@ -50,43 +50,56 @@ type Front interface {
 	Fail(e *jsonrpc.Error, reason Reason, cause error)
 }
 
-// Exchange is one client request until its answer. It belongs to the goroutine of its front.
+// Exchange is one client request until its answer. It belongs to the goroutine of its front, which
+// sets the exported fields before Serve.
 type Exchange struct {
 	scope.Caller
-	core      *Core
-	front     Front
+	core  *Core
+	front Front
+
 	Era       client.Era
 	Msg       jsonrpc.Message
-	method    method     // the zero method if it is unknown
-	Params    raw.Object // absent if there are none
-	Meta      raw.Object // params._meta
-	RequestID string     // X-Request-Id; "" for none
-	// the headers of the request, for the Observer
-	Header   map[string][]string
-	Info     CallInfo                // for CallDone
-	Size     int                     // of the body, in bytes
-	Held     budget.Grant            // for the request, its body and a large answer
-	reserved int64                   // part of held for the answer, in bytes
-	buffer   *[]byte                 // for the upstream's answer; nil for none
-	End      context.CancelCauseFunc // cancels the context of the request
-
-	Client  string   // the client's name for itself (unverified)
-	Session *Session // legacy only
+	method    method              // the zero method if it is unknown
+	Params    raw.Object          // absent if there are none
+	Meta      raw.Object          // params._meta
+	RequestID string              // X-Request-Id; "" for none
+	Header    map[string][]string // of the transport, for the Observer
+	Size      int                 // of the body, in bytes
+	Client    string              // the client's name for itself (unverified)
+	Session   *Session            // legacy only
 	// minimum level of log messages for the client; "" means no messages in the modern era, and the
 	// upstream's default in the legacy era
 	LogLevel string
-	class    search.Class           // of the call tool that the client has called; NoClass for none
-	target   *view.Target           // of a call
-	decision policy.Decision        // about the call
-	approved bool                   // the user has approved the call
-	shown    []byte                 // approvalDigest of the approved call, if an earlier request made it; else nil
-	opening  sync.Mutex             // guards opened: a legacy upstream may send several requests at once
-	opened   []string               // elicitation IDs of Junction; see newElicitationID
-	lacks    atomic.Pointer[string] // JSON of missing client capabilities that the upstream requested; nil for none
-	reuse    answers.Key            // of the call; the zero Key if its result must not be kept
-	asked    atomic.Bool            // the upstream has sent a request to the client
-	trace    client.Trace           // of the observer; nil for none
-	Outlived bool                   // a call uses the params after the request was answered
+	End      context.CancelCauseFunc // cancels the context of the request
+
+	Info     CallInfo     // for CallDone
+	trace    client.Trace // of the Observer; nil for none
+	Grant    budget.Grant // for the request, its body and a large answer
+	reserved int64        // part of Grant for the answer, in bytes
+	buffer   *[]byte      // for the upstream's answer; nil for none
+	Outlived bool         // a call uses the params after the request was answered
+
+	judged
+	questions
+}
+
+// judged is what Core.call has found out about the call of an exchange.
+type judged struct {
+	class    search.Class    // of the call tool that the client has called; NoClass for none
+	target   *view.Target    // of a call
+	decision policy.Decision // about the call
+	approved bool            // the user has approved the call
+	shown    []byte          // approvalDigest of the approved call, if an earlier request made it; else nil
+	reuse    answers.Key     // of the call; the zero Key if its result must not be kept
+}
+
+// questions are what an upstream has sent to the client during the call of an exchange. A legacy
+// upstream may send several requests at once.
+type questions struct {
+	asked   atomic.Bool            // the upstream has sent a request to the client
+	lacks   atomic.Pointer[string] // JSON of missing client capabilities that the upstream requested; nil for none
+	opening sync.Mutex             // guards opened
+	opened  []string               // elicitation IDs of Junction; see newElicitationID
 }
 
 // Session is what the core keeps of a legacy session between its requests.
@@ -97,7 +110,7 @@ type Session struct {
 	mu       sync.Mutex
 	level    string          // the log level that the client has set; "" for none
 	approved map[string]bool // digests of requests with a remembered approval
-	over     bool            // the session has ended
+	gone     bool            // the session has ended
 }
 
 // Level returns the log level that the client has set; "" for none.
@@ -117,19 +130,19 @@ func (s *Session) setLevel(level string) {
 func (s *Session) End() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.over = true
+	s.gone = true
 }
 
 func (s *Session) ended() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.over
+	return s.gone
 }
 
 // Prepare makes a zero exchange that of a request whose message was not read yet. The grant belongs to
 // the exchange.
 func (s *Core) Prepare(x *Exchange, f Front, c scope.Caller, held budget.Grant) {
-	x.core, x.front, x.Caller, x.Held = s, f, c, held
+	x.core, x.front, x.Caller, x.Grant = s, f, c, held
 }
 
 // Read sets the message of the exchange and parses its params. The error is a *refusal.
@@ -210,8 +223,9 @@ func (x *Exchange) program() string {
 func (x *Exchange) upstreamCall(target *view.Target) *upstream.Call {
 	c := &upstream.Call{
 		Call: client.Call{Method: x.Msg.Method, Name: target.Name, Member: target.Member, Params: x.Params,
-			Principal: x.User(), Caller: x.program(), Peer: x, Profile: x.Who.Profile, LogLevel: x.LogLevel, Trace: x.trace},
-		Account: x.Held.Name(), Era: x.Era, End: x.End,
+			Principal: x.User(), Caller: x.program(), Peer: x, Profile: x.Who.Profile, LogLevel: x.LogLevel,
+			Trace: x.trace},
+		Account: x.Grant.Name(), Era: x.Era, End: x.End,
 	}
 	if x.Session != nil {
 		c.Session = x.Session.Key
@@ -322,7 +336,7 @@ func (s *Core) observe(x *Exchange) (end func()) {
 
 // Reserve implements upstream.Memory. A large answer counts for the caller until the request is
 // over, because a slow client keeps it in memory.
-func (x *Exchange) Reserve(n int64) error { return reserve(&x.Held, &x.reserved, n) }
+func (x *Exchange) Reserve(n int64) error { return reserve(&x.Grant, &x.reserved, n) }
 
 // reserve takes the bytes of an answer from the budget.
 func reserve(held *budget.Grant, reserved *int64, n int64) error {

@@ -421,7 +421,7 @@ func subscribe(ctx context.Context, s *Core, x *Exchange) (Result, error) {
 	}
 	l.wants[upstream.PartTemplates] = l.wants[upstream.PartResources]
 	l.meta = fmt.Appendf(nil, `{"%s":%s}`, mcp.MetaKeySubscriptionID, x.Msg.ID)
-	if err := x.Held.Reserve(budget.Streams, 1); err != nil {
+	if err := x.Grant.Reserve(budget.Streams, 1); err != nil {
 		return Result{}, OveruseError(err)
 	}
 	h := s.listeners.subscriber(x, l, nil)
@@ -442,7 +442,7 @@ func subscribe(ctx context.Context, s *Core, x *Exchange) (Result, error) {
 	l.First = jsonrpc.AppendRequest(nil, "", "notifications/subscriptions/acknowledged",
 		fmt.Appendf(nil, `{"notifications":{%s},"_meta":%s}`, strings.Join(honoured, ","), l.meta))
 	l.Last = fmt.Appendf(jsonrpc.ResponseHead(nil, x.Msg.ID), `{"resultType":"complete","_meta":%s}}`, l.meta)
-	x.Held.Give(budget.Requests, 1) // a stream counts as one, and no longer as a request
+	x.Grant.Give(budget.Requests, 1) // a stream counts as one, and no longer as a request
 	x.front.Listen(ctx, l)
 	return Result{}, errAnswered
 }

@@ -32,7 +32,7 @@ type parkedCalls struct {
 
 	mu      sync.Mutex
 	calls   map[string]*parked
-	of      map[string]int // number of calls per user
+	perUser map[string]int // number of calls per user
 	closed  bool
 	running sync.WaitGroup // goroutines of begin
 }
@@ -47,7 +47,7 @@ type parked struct {
 	origin *Exchange     // exchange of the first request
 	cancel context.CancelCauseFunc
 	listed bool // guarded by parkedCalls.mu
-	over   bool // the call has ended and is no longer listed; guarded by parkedCalls.mu
+	ended  bool // the call has ended and is no longer listed; guarded by parkedCalls.mu
 
 	mu      sync.Mutex
 	present *Exchange      // request that waits for the call; nil while the client is away
@@ -73,7 +73,7 @@ type openRequest struct {
 func (l *parkedCalls) begin(ctx context.Context, s *Core, x *Exchange, c *upstream.Call) (Result, error) {
 	p := &parked{calls: l, id: rand.Text(), origin: x, present: x, changed: make(chan struct{}, 1)}
 	x.Outlived = true
-	p.held = x.Held.Part(budget.Bytes) // in use until the call is over
+	p.held = x.Grant.Part(budget.Bytes) // in use until the call is over
 	own := *c
 	own.Peer, own.Buffer = p, nil
 	var calling context.Context
@@ -311,14 +311,14 @@ func (l *parkedCalls) admit(p *parked) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch who := p.origin.Principal.ID; {
-	case l.closed, p.over:
+	case l.closed, p.ended:
 		return false
 	case p.listed:
 		return true
-	case l.of[who] >= l.max:
+	case l.perUser[who] >= l.max:
 		return false
 	default:
-		l.of[who]++
+		l.perUser[who]++
 	}
 	l.calls[p.id], p.listed = p, true
 	return true
@@ -327,14 +327,14 @@ func (l *parkedCalls) admit(p *parked) bool {
 func (l *parkedCalls) remove(p *parked) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	p.over = true
+	p.ended = true
 	if !p.listed {
 		return
 	}
 	p.listed = false
 	delete(l.calls, p.id)
-	if l.of[p.origin.Principal.ID]--; l.of[p.origin.Principal.ID] == 0 {
-		delete(l.of, p.origin.Principal.ID)
+	if l.perUser[p.origin.Principal.ID]--; l.perUser[p.origin.Principal.ID] == 0 {
+		delete(l.perUser, p.origin.Principal.ID)
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 // TestLateQuestionKeepsNoPlace has a question come when its call is over: the call does not go back
 // to where others wait for a place.
 func TestLateQuestionKeepsNoPlace(t *testing.T) {
-	l := &parkedCalls{max: 1, patience: time.Minute, calls: map[string]*parked{}, of: map[string]int{}}
+	l := &parkedCalls{max: 1, patience: time.Minute, calls: map[string]*parked{}, perUser: map[string]int{}}
 	origin := &Exchange{Caller: scope.Caller{Principal: auth.Local}}
 	over, next := &parked{calls: l, id: "over", origin: origin}, &parked{calls: l, id: "next", origin: origin}
 	l.remove(over)
@@ -22,7 +22,7 @@ func TestLateQuestionKeepsNoPlace(t *testing.T) {
 		t.Error("the next call of the user was not admitted")
 	}
 	l.remove(next)
-	if len(l.calls)+len(l.of) > 0 {
-		t.Errorf("%d calls of %d users are left", len(l.calls), len(l.of))
+	if len(l.calls)+len(l.perUser) > 0 {
+		t.Errorf("%d calls of %d users are left", len(l.calls), len(l.perUser))
 	}
 }

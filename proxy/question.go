@@ -31,9 +31,9 @@ type Question struct {
 	Upstream string // that asks; "" for Junction
 	Method   string
 	Version  string       // of the protocol, as spoken with the client
-	Of       client.Trace // of the upstream's request if it is of the legacy era, else of the client's
+	Trace    client.Trace // of the upstream's request if it is of the legacy era, else of the client's
 	// Saved is the trace of the client's request that was answered with the question, at Since. The
-	// client answers in another request, whose trace is Of.
+	// client answers in another request, whose trace is Trace.
 	Saved string
 	Since time.Time // zero for a question that is sent now
 }
@@ -95,11 +95,11 @@ type keptQuestions struct {
 
 // keepQuestions returns questions of an upstream, or of Junction ("") in an answer to a request
 // with that trace. It returns nil if there are none, or if o is nil.
-func keepQuestions(o QuestionObserver, of client.Trace, from string, methods []string) *keptQuestions {
+func keepQuestions(o QuestionObserver, trace client.Trace, from string, methods []string) *keptQuestions {
 	if o == nil || len(methods) == 0 {
 		return nil
 	}
-	return &keptQuestions{time.Now().UnixMilli(), from, methods, o.Saved(of)}
+	return &keptQuestions{time.Now().UnixMilli(), from, methods, o.Saved(trace)}
 }
 
 // All returns the questions. A nil keptQuestions has none.

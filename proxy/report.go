@@ -157,9 +157,9 @@ func (s *Core) Explain(who policy.Subject, endpoint, name string) ([]view.Explan
 	}
 	who.Surface = e.Surface
 	rights := w.Config.Policy.For(who)
-	guards := rights.Guards()
+	own := rights.Safeguards()
 	listed := func(t *view.Target) bool {
-		return t.Tool == nil || !e.Search && !guards.Search || e.Always.Match(t.Names) || guards.Always.Match(t.Names)
+		return t.Tool == nil || !e.Search && !own.Search || e.Always.Match(t.Names) || own.Always.Match(t.Names)
 	}
 	return e.View.Explain(rights, name, listed), true
 }
@@ -217,15 +217,15 @@ type Observer interface {
 	QuestionObserver
 }
 
-// asks returns a question of the upstream of the call. of is that of its request, nil for none.
-func (x *Exchange) asks(method string, of client.Trace) Question {
-	return Question{Upstream: x.target.Backend.Name(), Method: method, Of: of}
+// asks returns a question of the upstream of the call. trace is that of its request, nil for none.
+func (x *Exchange) asks(method string, trace client.Trace) Question {
+	return Question{Upstream: x.target.Backend.Name(), Method: method, Trace: trace}
 }
 
 // question tells the Observer about a question that is sent to the client.
 func (x *Exchange) question(q Question) *sentQuestion {
-	if q.Version = x.Info.Version; q.Of == nil {
-		q.Of = x.trace
+	if q.Version = x.Info.Version; q.Trace == nil {
+		q.Trace = x.trace
 	}
 	return observeQuestion(x.core.observer, q)
 }

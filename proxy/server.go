@@ -100,7 +100,7 @@ func New(o Options) *Core {
 		budget.Streams: int64(s.limits.Streams), budget.Bytes: int64(s.limits.Bodies)}, s.log)
 	s.cursors, s.tasks, s.states = o.Key.Box("cursor"), o.Key.Box("task"), o.Key.Box("state")
 	s.parked = &parkedCalls{max: s.limits.Parked, patience: s.limits.Patience, calls: map[string]*parked{},
-		of: map[string]int{}}
+		perUser: map[string]int{}}
 	s.listeners.open, s.listeners.subscribers, s.listeners.queue = map[*Listener]struct{}{},
 		map[*subscriber]struct{}{}, s.limits.Queue
 	s.serverInfo = fmt.Appendf(nil, `{"name":"junction","title":"Junction","version":%s}`,

@@ -116,8 +116,8 @@ func (ls *listeners) updated(u upstream.Update) {
 }
 
 // isPart reports whether a URI is below another URI.
-func isPart(uri, of string) bool {
-	rest, ok := strings.CutPrefix(uri, strings.TrimSuffix(of, "/"))
+func isPart(uri, whole string) bool {
+	rest, ok := strings.CutPrefix(uri, strings.TrimSuffix(whole, "/"))
 	return ok && rest != "" && strings.ContainsRune("/?#", rune(rest[0]))
 }
 
@@ -132,7 +132,7 @@ func (ls *listeners) subscriber(x *Exchange, stream *Listener, session *Session)
 		}
 	}
 	h := &subscriber{Caller: c, stream: stream, session: session, resources: map[resourceKey]subscription{},
-		held: x.Held.Empty()}
+		held: x.Grant.Empty()}
 	ls.subscribers[h] = struct{}{}
 	return h
 }
@@ -148,8 +148,8 @@ func (ls *listeners) release(h *subscriber, keep func(resourceKey) bool) {
 	ls.mu.Lock()
 	for key, sub := range h.resources {
 		if !keep(key) {
-			of := source{sub.backend, sub.from}
-			gone[of] = append(gone[of], key.uri)
+			from := source{sub.backend, sub.from}
+			gone[from] = append(gone[from], key.uri)
 			h.unsubscribed(key)
 		}
 	}

@@ -23,7 +23,7 @@ func TestSafety8SubscriptionsTakeMemory(t *testing.T) {
 	b := proxytest.NewBudget(t, [budget.Quotas]int64{budget.Bytes: 1 << 20})
 	ls := &listeners{open: map[*Listener]struct{}{}, subscribers: map[*subscriber]struct{}{}}
 	backend := proxytest.NewBackend(t, 1, 10)
-	x := &Exchange{Caller: scope.Caller{Endpoint: &scope.Endpoint{}}, Held: b.Grant(budget.Account{Principal: "hog"}, "")}
+	x := &Exchange{Caller: scope.Caller{Endpoint: &scope.Endpoint{}}, Grant: b.Grant(budget.Account{Principal: "hog"}, "")}
 	var hearers []*subscriber
 	uri, n := "file:///"+strings.Repeat("x", 1000), 0
 	for range 1000 {

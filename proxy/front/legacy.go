@@ -64,11 +64,11 @@ func (f legacyFront) enter(x *request) error {
 	if id == "" {
 		return refuse(http.StatusBadRequest, mcp.INVALID_REQUEST, "Bad Request: no Mcp-Session-Id; initialize first")
 	}
-	s, err := f.session(x.request.Context(), id, x.Held.Account)
+	s, err := f.session(x.request.Context(), id, x.Grant.Account)
 	if err != nil {
 		return sessionError(err)
 	}
-	x.session, x.Exchange.Session, x.Client = s, &s.kept, s.Client
+	x.session, x.Exchange.Session, x.Client = s, &s.core, s.Client
 	x.Who = scope.Identity{Profile: s.Profile, Session: s.Key}
 	x.Caller = x.Snapshot.ForClient(x.Caller)
 	return nil
@@ -89,7 +89,7 @@ func (f legacyFront) run(x *request) {
 		return
 	}
 	defer x.session.unregister(x.Msg.ID)
-	x.LogLevel, x.reply.caller, x.reply.held = x.session.kept.Level(), x.session, &x.Held
+	x.LogLevel, x.reply.caller, x.reply.held = x.session.core.Level(), x.session, &x.Grant
 	f.answer(ctx, x)
 }
 
@@ -139,7 +139,7 @@ func (f legacyFront) handshake(x *request) (proxy.Result, error) {
 	}
 	x.Client = clientName(x.Params, "clientInfo")
 	declared, _ := x.Params.Object("capabilities") // without them, the client has none
-	id, s := f.sessions.create(version, x.Client, x.Held.Account, profileOf(declared, version))
+	id, s := f.sessions.create(version, x.Client, x.Grant.Account, profileOf(declared, version))
 	if s == nil {
 		return proxy.Result{}, proxy.UnavailableError(alone)
 	}
@@ -173,12 +173,12 @@ func (f legacyFront) get(x *request) error {
 		}
 		return err
 	}
-	if err := x.Held.Reserve(budget.Streams, 1); err != nil {
+	if err := x.Grant.Reserve(budget.Streams, 1); err != nil {
 		return proxy.OveruseError(err)
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	l := proxy.NewListener(x.Caller, &x.session.kept)
+	l := proxy.NewListener(x.Caller, &x.session.core)
 	if err := x.session.join(l, cancel); err != nil {
 		return sessionError(err)
 	}
@@ -234,7 +234,7 @@ func (f legacyFront) batch(all *request, body []byte) error {
 		return refuse(http.StatusBadRequest, mcp.INVALID_REQUEST, "Invalid Request: a batch has 1 to %d messages",
 			maxBatch)
 	}
-	if err := all.Held.Reserve(budget.Requests, int64(len(items)-1)); err != nil {
+	if err := all.Grant.Reserve(budget.Requests, int64(len(items)-1)); err != nil {
 		return proxy.OveruseError(err)
 	}
 	answers, grants := make([][]byte, len(items)), make([]budget.Grant, len(items))
@@ -265,7 +265,7 @@ const maxBatch = 64
 // message has no answer.
 func (f legacyFront) batchItem(all *request, item []byte) (text []byte, held budget.Grant) {
 	x := &request{server: all.server, request: all.request, session: all.session}
-	f.Prepare(&x.Exchange, x, all.Caller, all.Held.Empty())
+	f.Prepare(&x.Exchange, x, all.Caller, all.Grant.Empty())
 	x.Era, x.Exchange.Session, x.Client, x.Size = all.Era, all.Exchange.Session, all.Client, len(item)
 	x.Header = all.Header
 	m, err := jsonrpc.Parse(item, f.limits.Nesting)
@@ -285,7 +285,7 @@ func (f legacyFront) batchItem(all *request, item []byte) (text []byte, held bud
 	answer := &memory{header: http.Header{}}
 	x.reply.w, x.reply.limits = answer, &f.limits
 	f.run(x)
-	return answer.text, x.Held
+	return answer.text, x.Grant
 }
 
 // memory is a ResponseWriter that keeps the answer to one message of a batch.

@@ -96,12 +96,12 @@ func (s *Server) forwardSession(x *request) bool {
 	reserved := false
 	deadline := time.Now().Add(takeover)
 	for {
-		_, err := s.session(r.Context(), id, x.Held.Account)
+		_, err := s.session(r.Context(), id, x.Grant.Account)
 		at, other := errors.AsType[*elsewhere](err)
 		switch {
 		case err == nil, err == errUnknownSession:
 			if x.body == nil {
-				x.Held.Release() // the front reserves what it needs
+				x.Grant.Release() // the front reserves what it needs
 			}
 			return false
 		case !other, members.Forwarded(r.Context()):
@@ -153,15 +153,15 @@ func (s *Server) reserveForward(x *request) error {
 	r := x.request
 	switch {
 	case r.Method == http.MethodGet:
-		return proxy.OveruseError(x.Held.ReserveAll(
+		return proxy.OveruseError(x.Grant.ReserveAll(
 			[budget.Quotas]int64{budget.Streams: 1, budget.Bytes: forwardBuffer}))
 	case r.Body == nil || r.ContentLength == 0:
-		return proxy.OveruseError(x.Held.ReserveAll(
+		return proxy.OveruseError(x.Grant.ReserveAll(
 			[budget.Quotas]int64{budget.Requests: 1, budget.Bytes: forwardBuffer}))
 	case r.ContentLength > int64(s.limits.Body):
 		return tooLarge(x.reply.w, int64(s.limits.Body))
 	case r.ContentLength > maxKept:
-		err := x.Held.ReserveAll([budget.Quotas]int64{budget.Requests: 1, budget.Bytes: r.ContentLength})
+		err := x.Grant.ReserveAll([budget.Quotas]int64{budget.Requests: 1, budget.Bytes: r.ContentLength})
 		if err != nil {
 			return tooMuch(x.reply.w, err)
 		}
@@ -179,7 +179,7 @@ func (x *request) reserveAnswer() error {
 	if len(*x.body) >= forwardBuffer {
 		return nil
 	}
-	return proxy.OveruseError(x.Held.Reserve(budget.Bytes, forwardBuffer))
+	return proxy.OveruseError(x.Grant.Reserve(budget.Bytes, forwardBuffer))
 }
 
 // forwardParked forwards the request of a modern client that returns to a parked call of another

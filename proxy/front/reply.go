@@ -198,8 +198,8 @@ var texts proxy.Buffers
 func (p *reply) last(text []byte) {
 	event := p.event(text)
 	if p.record != nil {
-		kept, of := p.record, p.caller // the reply does not stay in memory
-		kept.End(func() { of.forgetRecord(kept) })
+		kept, caller := p.record, p.caller // the reply does not stay in memory
+		kept.End(func() { caller.forgetRecord(kept) })
 	}
 	p.flush(event)
 }

@@ -26,8 +26,8 @@ func (s *Server) Sessions() (latest []SessionStatus, total int) {
 	s.sessions.mu.Lock()
 	defer s.sessions.mu.Unlock()
 	for e := s.sessions.order.Front(); e != nil && len(latest) < most; e = e.Next() {
-		of := e.Value.(*entry)
-		latest = append(latest, SessionStatus{of.s.Principal, of.s.Client, of.s.Version, of.used})
+		one := e.Value.(*entry)
+		latest = append(latest, SessionStatus{one.s.Principal, one.s.Client, one.s.Version, one.used})
 	}
 	return latest, s.sessions.order.Len()
 }

@@ -141,7 +141,7 @@ func (s *Server) answer(ctx context.Context, x *request) {
 
 // release returns what the request holds, when it is answered.
 func (s *Server) release(x *request) {
-	x.Held.Release()
+	x.Grant.Release()
 	if x.body != nil && !x.Outlived {
 		s.bodies.Put(x.body)
 	}
@@ -287,7 +287,7 @@ func (s *Server) reject(x *request, id jsonrpc.ID, err error) {
 // reserves the bytes before it allocates them. The ReadTimeout of the http.Server applies until the
 // body was read; a call may take longer. The buffer returns to s.bodies with release.
 func (s *Server) readBody(x *request) (*[]byte, error) {
-	rw, r, held := x.reply.w, x.request, &x.Held
+	rw, r, held := x.reply.w, x.request, &x.Grant
 	limit := int64(s.limits.Body)
 	if r.ContentLength > limit {
 		return nil, tooLarge(rw, limit)

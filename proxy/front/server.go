@@ -96,7 +96,7 @@ func New(o Options) *Server {
 	if s.members != nil {
 		s.sessions.self = s.members.Self
 	}
-	s.sessions.forget = func(ended *session) { s.Forget(&ended.kept) }
+	s.sessions.forget = func(ended *session) { s.Forget(&ended.core) }
 	s.route()
 	return s
 }

@@ -26,7 +26,7 @@ import (
 // clients never recover from a 404.
 type session struct {
 	sealedSession
-	kept    proxy.Session // what the core keeps
+	core    proxy.Session // what the core keeps
 	numbers atomic.Uint64 // of server requests
 
 	mu      sync.Mutex
@@ -175,7 +175,7 @@ func (ss *sessions) open(id string, a budget.Account) (sealed sealedSession, err
 // the ID of this process as the caller knows it. The error is errMoved if that has changed.
 func (ss *sessions) load(id string, sealed sealedSession, a budget.Account) (*session, error) {
 	now := time.Now()
-	s := &session{sealedSession: sealed, kept: proxy.Session{Version: sealed.Version, Key: sealed.Key}}
+	s := &session{sealedSession: sealed, core: proxy.Session{Version: sealed.Version, Key: sealed.Key}}
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	if !ss.confirmOwner() || ss.member != sealed.Member {
@@ -382,7 +382,7 @@ func (s *session) expire() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.gone = errUnknownSession
-	s.kept.End()
+	s.core.End()
 	for _, end := range s.streams {
 		end()
 	}
@@ -393,7 +393,7 @@ func (s *session) close(why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.gone = why
-	s.kept.End()
+	s.core.End()
 	var cause error
 	if why == errMoved {
 		cause = proxy.CutOff{Why: "this process has lost its connection to the others before the answer came; " +

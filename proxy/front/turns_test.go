@@ -24,7 +24,7 @@ func busyTurns(t *testing.T, s *Server) (end func()) {
 	var ends []func()
 	for i := range max(1, runtime.GOMAXPROCS(0)/2) {
 		x := &proxy.Exchange{Size: largeMessage}
-		x.Held.Account = budget.Account{Principal: string(rune('a' + i))}
+		x.Grant.Account = budget.Account{Principal: string(rune('a' + i))}
 		one, err := s.Turn(t.Context(), x)
 		if err != nil {
 			t.Fatal(err)

@@ -113,7 +113,7 @@ func TestSafety10ClientsWithTheirOwnCatalogs(t *testing.T) {
 		}
 	}
 	w.Subjects.Mu.Unlock()
-	if !one.pages.of.Closed || !one.subjects.of.Closed || len(one.subjects.of.Of) > 0 || len(one.subjects.alike) > 0 {
+	if !one.pages.cache.Closed || !one.subjects.cache.Closed || len(one.subjects.cache.Of) > 0 || len(one.subjects.alike) > 0 {
 		t.Error("an endpoint that has left the cache still keeps something")
 	}
 	w.Subjects.Max = 512 << 10

@@ -37,7 +37,7 @@ func (w *Snapshot) newEndpoint(name, surface string, v *view.View) *Endpoint {
 		e.Search, e.Always = c.Catalog == policy.CatalogSearch, policy.CompileGlobs(c.Always)
 	}
 	e.subjects.begin(&w.Subjects)
-	e.pages.of.Room, e.pages.wanted = &w.Pages, &w.wanted
+	e.pages.cache.Room, e.pages.wanted = &w.Pages, &w.wanted
 	e.clientEndpoints = bounded.Cache[uint64, *clientEndpoint]{Room: &w.Subjects,
 		Left: func(f *clientEndpoint) { f.made.end() }}
 	return e
@@ -53,11 +53,11 @@ func (e *Endpoint) bytes() int {
 
 // end empties the caches of the endpoint of a user or a client; w.subjects is locked.
 func (e *Endpoint) end() {
-	e.subjects.of.End()
+	e.subjects.cache.End()
 	e.clientEndpoints.End()
-	e.pages.of.Room.Mu.Lock()
-	defer e.pages.of.Room.Mu.Unlock()
-	e.pages.of.End()
+	e.pages.cache.Room.Mu.Lock()
+	defer e.pages.cache.Room.Mu.Unlock()
+	e.pages.cache.End()
 }
 
 // Cached are the numbers of entries in the caches of an endpoint.
@@ -70,12 +70,12 @@ type Cached struct {
 
 // Cached returns how much the caches hold.
 func (e *Endpoint) Cached() (n Cached) {
-	e.subjects.of.Room.Mu.Lock()
-	n.Subjects, n.Rights, n.Clients = len(e.subjects.of.Of), len(e.subjects.alike), len(e.clientEndpoints.Of)
-	e.subjects.of.Room.Mu.Unlock()
-	e.pages.of.Room.Mu.Lock()
-	n.Pages = len(e.pages.of.Of)
-	e.pages.of.Room.Mu.Unlock()
+	e.subjects.cache.Room.Mu.Lock()
+	n.Subjects, n.Rights, n.Clients = len(e.subjects.cache.Of), len(e.subjects.alike), len(e.clientEndpoints.Of)
+	e.subjects.cache.Room.Mu.Unlock()
+	e.pages.cache.Room.Mu.Lock()
+	n.Pages = len(e.pages.cache.Of)
+	e.pages.cache.Room.Mu.Unlock()
 	return n
 }
 
@@ -164,7 +164,7 @@ func (w *Snapshot) EndpointFor(name string, p *auth.Principal) *Endpoint {
 // withOwn adds the upstreams of a user to the shared endpoint, which may be nil.
 func (w *Snapshot) withOwn(name string, shared *Endpoint, personal *personalEndpoint) *Endpoint {
 	if i := slices.IndexFunc(personal.own, func(u *upstream.Upstream) bool { return u.Name() == name }); i >= 0 {
-		alone := view.NewStock(personal.own[i], personal.sources[i], w.making)
+		alone := view.NewStock(personal.own[i], personal.sources[i], w.settings)
 		return w.newEndpoint(alone.Backend.Name(), "", view.Compile(name, []*view.Stock{alone}, true, nil))
 	}
 	if shared == nil || name != "" && !strings.HasSuffix(name, "/") {
@@ -174,7 +174,7 @@ func (w *Snapshot) withOwn(name string, shared *Endpoint, personal *personalEndp
 	only := w.Config.Endpoints[strings.TrimSuffix(name, "/")].Upstreams
 	for i, u := range personal.own {
 		if len(only) == 0 || slices.Contains(only, u.Name()) {
-			stocks = append(stocks, view.NewStock(u, personal.sources[i], w.making))
+			stocks = append(stocks, view.NewStock(u, personal.sources[i], w.settings))
 		}
 	}
 	if len(stocks) == len(shared.View.Stocks) {
@@ -247,7 +247,7 @@ func (w *Snapshot) clientEndpoint(e *Endpoint, own []*upstream.Catalog) *Endpoin
 	stocks := slices.Clone(e.View.Stocks)
 	for i, catalog := range own {
 		if catalog != nil {
-			stocks[i] = view.NewStock(stocks[i].Backend, catalog, w.making)
+			stocks[i] = view.NewStock(stocks[i].Backend, catalog, w.settings)
 		}
 	}
 	f := &clientEndpoint{own, w.newEndpoint(e.Name, e.Surface, e.View.Derive(e.Name, stocks))}
@@ -292,13 +292,13 @@ func (w *Snapshot) Adopt(c Caller) Caller {
 // first, because computing the list takes longer.
 func (c Caller) SameList(now Caller, p upstream.Part) bool {
 	if c.Subject == now.Subject || !c.Subject.Search && !now.Subject.Search &&
-		c.Snapshot.making == now.Snapshot.making &&
+		c.Snapshot.settings == now.Snapshot.settings &&
 		c.Snapshot.Config.Policy == now.Snapshot.Config.Policy &&
 		c.Subject.View.SamePart(now.Subject.View, p) && c.Subject.Rights.Equal(now.Subject.Rights) {
 		return true
 	}
-	print := func(of Caller) uint64 {
-		return of.Subject.Print(p, of.Subject.View.Kind(p, client.EraLegacy, of.Who.Profile))
+	print := func(c Caller) uint64 {
+		return c.Subject.Print(p, c.Subject.View.Kind(p, client.EraLegacy, c.Who.Profile))
 	}
 	return print(c) == print(now)
 }

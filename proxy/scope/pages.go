@@ -13,7 +13,7 @@ import (
 
 // pages caches the prepared pages of one endpoint.
 type pages struct {
-	of      bounded.Cache[pageKey, prepared]
+	cache   bounded.Cache[pageKey, prepared]
 	wanted  *wanted
 	refused atomic.Uint32
 }
@@ -53,7 +53,7 @@ func (a *wanted) again(key pageKey) bool {
 func (e *Endpoint) Page(seen *view.Sight, p upstream.Part, k view.ListKind, offset, n int, clean *redact.Redactor) (
 	text []byte, items view.Definitions, next, left int) {
 	key := pageKey{seen.View, seen.Seen, p, k, offset, n, clean}
-	if known, ok := e.pages.of.Get(key); ok {
+	if known, ok := e.pages.cache.Get(key); ok {
 		return known.text, items, known.next, 0
 	}
 	list, next := seen.Page(p, k, offset, n)
@@ -64,11 +64,11 @@ func (e *Endpoint) Page(seen *view.Sight, p upstream.Part, k view.ListKind, offs
 	}
 	bytes := 200 + len(seen.Seen.Value()) + list.Size
 	if list.Size == 0 || list.Size > maxPages/4 || !e.pages.wanted.again(key) ||
-		!e.pages.of.Fits(bytes) && e.pages.refused.Add(1)%pagesRefused != 0 {
+		!e.pages.cache.Fits(bytes) && e.pages.refused.Add(1)%pagesRefused != 0 {
 		return nil, list, next, left
 	}
 	text = list.AppendTo(make([]byte, 0, list.Size))
-	e.pages.of.Put(key, prepared{text, next}, bytes)
+	e.pages.cache.Put(key, prepared{text, next}, bytes)
 	return text, items, next, left
 }
 

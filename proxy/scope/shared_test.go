@@ -50,7 +50,7 @@ func TestSharesAreSharedByThoseWhoMayDoTheSame(t *testing.T) {
 		t.Error("the lists of everybody are private")
 	}
 	different := map[*subjectView]bool{}
-	of := w.Endpoints[""].subjects.of.Of
+	of := w.Endpoints[""].subjects.cache.Of
 	for _, s := range of {
 		different[s.Value] = true
 	}

@@ -21,7 +21,7 @@ type Snapshot struct {
 	Config    Config
 	Backends  []view.Backend
 	Endpoints map[string]*Endpoint
-	making    view.Making
+	settings  view.StockSettings
 	shadowed  []view.Problem               // tools with the name of a tool of Junction
 	stocks    map[view.Backend]*view.Stock // of backends
 
@@ -52,7 +52,7 @@ type Made struct {
 // changed. made counts them.
 func New(c Config, backends []view.Backend, old *Snapshot, made *Made) *Snapshot {
 	w := &Snapshot{Config: c, Backends: backends, Endpoints: map[string]*Endpoint{}}
-	w.making = view.Making{Names: c.Names, Pinned: c.Policy.Pins(), Pins: c.Pins, Count: &made.Stocks}
+	w.settings = view.StockSettings{Names: c.Names, Pinned: c.Policy.Pins(), Pins: c.Pins, Count: &made.Stocks}
 	w.Subjects.Max, w.Pages.Max, w.Rulings = maxSubjects, maxPages, new(view.Rulings)
 	w.personalEndpoints = bounded.Cache[personalKey, *personalEndpoint]{Room: &w.Subjects,
 		Left: func(e *personalEndpoint) { e.endpoint.end() }}
@@ -95,11 +95,11 @@ func (w *Snapshot) stockUp(old *Snapshot) (all []*view.Stock) {
 	for _, b := range w.Backends {
 		catalog := b.Catalog()
 		var st *view.Stock
-		if old != nil && old.making == w.making && old.Config.Policy == w.Config.Policy {
+		if old != nil && old.settings == w.settings && old.Config.Policy == w.Config.Policy {
 			st = old.stocks[b]
 		}
 		if st == nil || st.Catalog != catalog {
-			st = view.NewStock(b, catalog, w.making)
+			st = view.NewStock(b, catalog, w.settings)
 		}
 		w.stocks[b] = st
 		all = append(all, st)

@@ -42,8 +42,8 @@ type subjectView struct {
 
 // subjectViews caches the subject views of one endpoint.
 type subjectViews struct {
-	of    bounded.Cache[subjectKey, *subjectView]
-	alike map[alikeKey][]*subjectView // views in of, by rights; guarded by room.mu
+	cache bounded.Cache[subjectKey, *subjectView]
+	alike map[alikeKey][]*subjectView // views in cache, by rights; guarded by room.mu
 }
 
 // alikeKey is equal for subjects with equal rights.
@@ -62,13 +62,13 @@ type subjectKey struct {
 // begin connects the views to a room.
 func (all *subjectViews) begin(r *bounded.Room) {
 	all.alike = map[alikeKey][]*subjectView{}
-	all.of = bounded.Cache[subjectKey, *subjectView]{Room: r, Came: all.came, Left: all.left}
+	all.cache = bounded.Cache[subjectKey, *subjectView]{Room: r, Came: all.came, Left: all.left}
 }
 
 // came counts another principal with the view.
 func (all *subjectViews) came(s *subjectView) {
 	if s.refs++; s.refs == 1 {
-		all.of.Room.Used += s.bytes
+		all.cache.Room.Used += s.bytes
 		all.alike[s.likes] = append(all.alike[s.likes], s)
 	}
 }
@@ -78,7 +78,7 @@ func (all *subjectViews) left(s *subjectView) {
 	if s.refs--; s.refs > 0 {
 		return
 	}
-	all.of.Room.Used -= s.bytes
+	all.cache.Room.Used -= s.bytes
 	rest := slices.DeleteFunc(all.alike[s.likes], func(o *subjectView) bool { return o == s })
 	if all.alike[s.likes] = rest; len(rest) == 0 {
 		delete(all.alike, s.likes)
@@ -91,13 +91,13 @@ func (w *Snapshot) SubjectViewFor(e *Endpoint, p *auth.Principal) *subjectView {
 	if w.Config.Policy.MatchesAddress() {
 		key.address = p.Address
 	}
-	if s, known := e.subjects.of.Get(key); known {
+	if s, known := e.subjects.cache.Get(key); known {
 		return s
 	}
 	rights := w.Config.Policy.For(Subject(p, e.Surface))
 	likes := alikeKey{p.Kind == auth.KindLocal, rights.Hash(claimSeed)}
 	key.principal = strings.Clone(p.ID) // it may be a substring of a long text
-	return e.subjects.of.Keep(key, func() (*subjectView, int) {
+	return e.subjects.cache.Keep(key, func() (*subjectView, int) {
 		for _, other := range e.subjects.alike[likes] {
 			if other.Rights.Equal(rights) {
 				return other, len(key.principal) + perSubjectKey
@@ -129,11 +129,11 @@ func claims(p *auth.Principal) uint64 {
 }
 
 func (w *Snapshot) newSubjectView(e *Endpoint, rights *policy.Rights, likes alikeKey) *subjectView {
-	s := &subjectView{local: likes.local, room: e.subjects.of.Room, likes: likes, Limits: rights.Limits()}
+	s := &subjectView{local: likes.local, room: e.subjects.cache.Room, likes: likes, Limits: rights.Limits()}
 	s.SubjectView = view.NewSubjectView(e.View, rights, w.Rulings, s.looked)
-	s.Redact = redact.New(s.Guards.Redactions, s.Guards.Secrets)
-	s.Search, s.Always = e.Search || s.Guards.Search, slices.Concat(e.Always, s.Guards.Always)
-	s.bytes = 300 + rights.Size() + 100*len(s.Guards.Redactions)
+	s.Redact = redact.New(s.Safeguards.Redactions, s.Safeguards.Secrets)
+	s.Search, s.Always = e.Search || s.Safeguards.Search, slices.Concat(e.Always, s.Safeguards.Always)
+	s.bytes = 300 + rights.Size() + 100*len(s.Safeguards.Redactions)
 	return s
 }
 

@@ -52,7 +52,7 @@ func expect(before *View, stocks []*Stock) (offers []*Target) {
 	each := func(f func(st *Stock, t *Target, kept bool)) {
 		for _, st := range stocks {
 			kept := before != nil && slices.Contains(before.Stocks, st)
-			for _, t := range st.face(false).targets {
+			for _, t := range st.naming(false).targets {
 				if t != nil {
 					f(st, t, kept)
 				}
@@ -94,7 +94,7 @@ func checkView(t *testing.T, v *View, want []*Target, rights *policy.Rights) {
 	for _, st := range v.Stocks {
 		items := st.policyItems()
 		for _, bare := range []bool{false, true} {
-			for place, o := range st.face(bare).targets {
+			for place, o := range st.naming(bare).targets {
 				if o != nil && !reflect.DeepEqual(items[place], o.PolicyItem()) {
 					t.Fatalf("policy reads %+v among the others, and %+v alone", items[place], o.PolicyItem())
 				}
@@ -156,7 +156,7 @@ func checkView(t *testing.T, v *View, want []*Target, rights *policy.Rights) {
 // added in order.
 func TestSafety10DerivedViews(t *testing.T) {
 	r := manyNames{rand.New(rand.NewPCG(10, 2))}
-	make1 := func(b *canned) *Stock { return NewStock(b, b.catalog, Making{Names: Names{}.WithDefaults()}) }
+	make1 := func(b *canned) *Stock { return NewStock(b, b.catalog, StockSettings{Names: Names{}.WithDefaults()}) }
 	replaced, hidden := 0, 0
 	for range 400 {
 		var stocks []*Stock
@@ -212,7 +212,7 @@ func TestSafety10OldNamesStay(t *testing.T) {
 	of := func(name string, tools ...string) *Stock {
 		b := offering(t, name, map[upstream.Part][]string{upstream.PartTools: tools})
 		b.config.Prefix = &none
-		return NewStock(b, b.catalog, Making{Names: Names{}.WithDefaults()})
+		return NewStock(b, b.catalog, StockSettings{Names: Names{}.WithDefaults()})
 	}
 	a, b, z := of("a", "x"), of("b", "x", "y"), of("z", "y")
 	before := Compile("", []*Stock{b, z}, false, nil)

@@ -19,7 +19,7 @@ type Explanation struct {
 	Exposed  string // the name on the endpoint, even if the item is not visible
 	Listed   bool   // a resource may be readable and in no list, and a tool be found by search
 	Visible  bool   // exists for the subject, perhaps only for some arguments or after approval
-	Held     string // why pinned policies hide it; "" if they do not
+	Withheld string // why pinned policies hide it; "" if they do not
 	Pinned   bool   // the subject's policies are pinned
 	Problem  string // why no client, or no client of 2026-07-28, sees it; "" if it is offered
 	Verdict  policy.Verdict
@@ -67,9 +67,9 @@ func (v *View) Explain(rights *policy.Rights, name string, listed func(*Target) 
 func explain(rights *policy.Rights, t *Target) Explanation {
 	g := rights.Bind(t.PolicyItem())
 	d, _ := g.Decide(raw.Object{})
-	x := Explanation{Upstream: t.Backend.Name(), Part: t.Part, Own: t.Name, Exposed: t.Exposed, Held: t.Held,
-		Pinned: rights.Guards().Pinned, Verdict: d.Verdict, Reads: g.Reads(), Reasons: g.Explain()}
-	x.Visible = g.Visible() && !(x.Pinned && x.Held != "")
+	x := Explanation{Upstream: t.Backend.Name(), Part: t.Part, Own: t.Name, Exposed: t.Exposed, Withheld: t.Withheld,
+		Pinned: rights.Safeguards().Pinned, Verdict: d.Verdict, Reads: g.Reads(), Reasons: g.Explain()}
+	x.Visible = g.Visible() && !(x.Pinned && x.Withheld != "")
 	return x
 }
 

@@ -99,7 +99,7 @@ func offering(tb testing.TB, name string, parts map[upstream.Part][]string) *can
 func compiled(endpoint string, names Names, bare bool, backends ...Backend) *View {
 	var stocks []*Stock
 	for _, b := range backends {
-		stocks = append(stocks, NewStock(b, b.Catalog(), Making{Names: names.WithDefaults()}))
+		stocks = append(stocks, NewStock(b, b.Catalog(), StockSettings{Names: names.WithDefaults()}))
 	}
 	return Compile(endpoint, stocks, bare, nil)
 }
@@ -218,7 +218,7 @@ func FuzzURIs(f *testing.F) {
 		a.catalog.Resources[0].Name = uri
 		b := offering(t, "b", map[upstream.Part][]string{upstream.PartResources: {"other:"}})
 		v := compiled("", Names{}, false, a, b)
-		exposed := v.Stocks[0].face(false).targets[0].Exposed
+		exposed := v.Stocks[0].naming(false).targets[0].Exposed
 		if got, want := owner(t, v, exposed), "a "+uri; got != want {
 			t.Errorf("%q is shown as %q, which leads to %q", uri, exposed, got)
 		}

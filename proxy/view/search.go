@@ -6,8 +6,8 @@ import (
 	"junction/upstream"
 )
 
-// buildIndex makes the index of the tools of a face by place, at the first search.
-func (st *Stock) buildIndex(f *face) *search.Index {
+// buildIndex makes the index of the tools of a naming by place, at the first search.
+func (st *Stock) buildIndex(f *naming) *search.Index {
 	_, end := st.part(upstream.PartTools)
 	return search.Build(st.places, func(place int) (search.Tool, bool) {
 		t := f.targets[place]
@@ -25,8 +25,8 @@ func (s *Sight) Search(k ListKind, query string, limit int) (found []*Target, to
 	var stocks []*Stock
 	places := bitset(s.Seen.Value())
 	for i, st := range s.View.Stocks {
-		face := st.face(s.View.Bare)
-		targets := face.targets
+		naming := st.naming(s.View.Bare)
+		targets := naming.targets
 		seen := make(bitset, (st.places+7)/8)
 		_, end := st.part(upstream.PartTools)
 		for place, t := range targets {
@@ -37,13 +37,13 @@ func (s *Sight) Search(k ListKind, query string, limit int) (found []*Target, to
 		}
 		if seen.any() {
 			names := func(place int) (exposed, own string) { return targets[place].Exposed, targets[place].Name }
-			parts = append(parts, search.Part{Index: face.index(), Seen: seen, Names: names})
+			parts = append(parts, search.Part{Index: naming.index(), Seen: seen, Names: names})
 			stocks = append(stocks, st)
 		}
 	}
 	best, total := search.Search(parts, query, limit)
 	for _, h := range best {
-		found = append(found, stocks[h.Part].face(s.View.Bare).targets[h.Place])
+		found = append(found, stocks[h.Part].naming(s.View.Bare).targets[h.Place])
 	}
 	return found, total
 }
@@ -54,7 +54,7 @@ func (s *Sight) Only(tools policy.Globs) *Sight {
 	copy(places, s.Seen.Value())
 	for i, st := range s.View.Stocks {
 		_, end := st.part(upstream.PartTools)
-		for place, t := range st.face(s.View.Bare).targets {
+		for place, t := range st.naming(s.View.Bare).targets {
 			if t != nil && (place < end || t.Connects) && !tools.Match(t.Names) {
 				places.clear(8*s.View.begin[i] + place)
 			}

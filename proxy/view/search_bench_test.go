@@ -50,7 +50,7 @@ func BenchmarkSearchAnswer10000(b *testing.B) {
 			own, _ := o.String("name")
 			c.Tools = append(c.Tools, upstream.Tool{Item: upstream.Item{Name: fmt.Sprintf("%s_%d", own, k), Definition: o}})
 		}
-		stocks = append(stocks, NewStock(&canned{name: fmt.Sprintf("up%d", i), catalog: c}, c, Making{Names: Names{}.WithDefaults()}))
+		stocks = append(stocks, NewStock(&canned{name: fmt.Sprintf("up%d", i), catalog: c}, c, StockSettings{Names: Names{}.WithDefaults()}))
 	}
 	v := Compile("", stocks, false, nil)
 	p := compiledPolicy(b, policy.Config{{Name: "p", Rules: []policy.Rule{deny(tools("*delete*")), allow(all())}}})

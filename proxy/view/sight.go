@@ -85,7 +85,7 @@ func (s *Sight) All(p upstream.Part) iter.Seq[*Target] {
 	return func(yield func(*Target) bool) {
 		places := s.Seen.Value()
 		for i, st := range s.View.Stocks {
-			targets, from := st.face(s.View.Bare).targets, 8*s.View.begin[i]
+			targets, from := st.naming(s.View.Bare).targets, 8*s.View.begin[i]
 			first, end := st.part(p)
 			for place := first; place < end; {
 				octet := places[(from+place)/8] >> (place % 8)

@@ -20,14 +20,14 @@ import (
 // place: first the tools, then the other parts in order, then the connect tool if users sign in to
 // the upstream.
 type Stock struct {
-	Backend Backend
-	Catalog *upstream.Catalog
-	making  Making
-	serial  uint64
-	first   [upstream.Parts + 1]int // the place of each part's first item; then the end of the last part
-	places  int
+	Backend  Backend
+	Catalog  *upstream.Catalog
+	settings StockSettings
+	serial   uint64
+	first    [upstream.Parts + 1]int // the place of each part's first item; then the end of the last part
+	places   int
 
-	merged, alone face                 // faces for endpoints of several upstreams and for the upstream's own endpoint
+	merged, alone naming               // namings for endpoints of several upstreams and for the upstream's own endpoint
 	items         func() *policy.Items // by place
 
 	uris         map[string]bool // of resources and templates
@@ -36,16 +36,16 @@ type Stock struct {
 	instructions string // of the server, if the configuration permits them; "" for none
 }
 
-// Making holds the settings for making a stock from a catalog.
-type Making struct {
+// StockSettings holds the settings for making a stock from a catalog.
+type StockSettings struct {
 	Names  Names
 	Pinned bool       // some policy is pinned
 	Pins   *pins.Pins // nil hides all tools
 	Count  *atomic.Uint64
 }
 
-// face is a stock with one kind of names.
-type face struct {
+// naming is the items of a stock under one kind of names.
+type naming struct {
 	made     sync.Once
 	targets  []*Target            // by place; nil if the item is not offered
 	problems []Problem            // without their endpoint
@@ -53,8 +53,8 @@ type face struct {
 }
 
 // NewStock makes the stock of a catalog. Its targets are made when a view needs them.
-func NewStock(b Backend, c *upstream.Catalog, m Making) *Stock {
-	st := &Stock{Backend: b, Catalog: c, making: m, uris: map[string]bool{}}
+func NewStock(b Backend, c *upstream.Catalog, m StockSettings) *Stock {
+	st := &Stock{Backend: b, Catalog: c, settings: m, uris: map[string]bool{}}
 	st.items = sync.OnceValue(func() *policy.Items { return policy.NewItems(st.policyItems()) })
 	if m.Count != nil {
 		st.serial = m.Count.Add(1)
@@ -92,8 +92,8 @@ func NewStock(b Backend, c *upstream.Catalog, m Making) *Stock {
 // of many clients.
 const maxInstructions = 2 << 10
 
-// face returns the face for an endpoint: with bare set, for the upstream's own endpoint.
-func (st *Stock) face(bare bool) *face {
+// naming returns the naming for an endpoint: with bare set, for the upstream's own endpoint.
+func (st *Stock) naming(bare bool) *naming {
 	f := &st.merged
 	if bare {
 		f = &st.alone
@@ -114,8 +114,8 @@ func (st *Stock) face(bare bool) *face {
 }
 
 // add makes the target of an item, if it is offered.
-func (f *face) add(st *Stock, p upstream.Part, i int, bare bool) {
-	b, names := st.Backend, st.making.Names
+func (f *naming) add(st *Stock, p upstream.Part, i int, bare bool) {
+	b, names := st.Backend, st.settings.Names
 	t := &Target{stock: st, place: st.first[p] + i, Backend: b, Part: p, Item: st.Catalog.Item(p, i), Bare: bare}
 	t.Name, t.Exposed = t.Item.Name, t.Item.Name
 	if p == upstream.PartTools {
@@ -146,8 +146,8 @@ func (f *face) add(st *Stock, p upstream.Part, i int, bare bool) {
 	if t.Tool != nil && len(t.Tool.Older) > 0 {
 		t.older = t.olderDefinition()
 	}
-	if t.Tool != nil && st.making.Pinned {
-		t.Held, _ = st.making.Pins.Held(b.Name(), t.Name, t.Item.Definition.Text())
+	if t.Tool != nil && st.settings.Pinned {
+		t.Withheld, _ = st.settings.Pins.Held(b.Name(), t.Name, t.Item.Definition.Text())
 	}
 	t.finish()
 	f.targets[t.place] = t
@@ -155,7 +155,7 @@ func (f *face) add(st *Stock, p upstream.Part, i int, bare bool) {
 
 // addConnect adds the connect tool of an upstream. The lists contain the tool while the user is not
 // connected; calls of the tool are always answered.
-func (f *face) addConnect(st *Stock, bare bool) {
+func (f *naming) addConnect(st *Stock, bare bool) {
 	b := st.Backend
 	definition, err := raw.Parse(fmt.Appendf(nil, `{"name":"%s","title":%s,"description":%s,`+
 		`"inputSchema":{"type":"object","properties":{}},"annotations":{"readOnlyHint":true,"openWorldHint":true}}`,
@@ -169,7 +169,7 @@ func (f *face) addConnect(st *Stock, bare bool) {
 	t.Name, t.Exposed, t.requires = connectTool, connectTool, b.Config().Capabilities
 	t.Tool = &upstream.Tool{Item: upstream.Item{Name: connectTool, Definition: definition}}
 	t.Item = &t.Tool.Item
-	if t.rename(st.making.Names) != nil {
+	if t.rename(st.settings.Names) != nil {
 		return // cannot happen: the tool has no URI
 	}
 	t.finish()
@@ -181,7 +181,7 @@ func (st *Stock) Connect(bare bool) *Target {
 	if st.places == st.first[upstream.Parts] {
 		return nil
 	}
-	return st.face(bare).targets[st.places-1]
+	return st.naming(bare).targets[st.places-1]
 }
 
 // policyItems returns the policy items of the catalog by place, equal to PolicyItem of their
@@ -198,7 +198,7 @@ func (st *Stock) policyItems() []policy.Item {
 				t.requires, as = union(config.Capabilities, rule.Capabilities), cmp.Or(rule.As, t.Name)
 				fallthrough
 			case upstream.PartPrompts:
-				t.Names = st.making.Names.of(b, as)
+				t.Names = st.settings.Names.of(b, as)
 			}
 			list = append(list, t.PolicyItem())
 		}

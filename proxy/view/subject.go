@@ -11,10 +11,10 @@ import (
 // SubjectView is the part of a view that one subject may use. The Sight is computed at its first
 // use.
 type SubjectView struct {
-	Rights  *policy.Rights
-	Guards  *policy.Guards
-	View    *View // of the endpoint, including denied items
-	rulings *Rulings
+	Rights     *policy.Rights
+	Safeguards *policy.Safeguards
+	View       *View // of the endpoint, including denied items
+	rulings    *Rulings
 
 	looking sync.Once
 	Found   *Sight
@@ -23,7 +23,7 @@ type SubjectView struct {
 
 // NewSubjectView returns the part of a view that the rights allow. looked may be nil.
 func NewSubjectView(v *View, rights *policy.Rights, rulings *Rulings, looked func(*Sight)) *SubjectView {
-	return &SubjectView{Rights: rights, Guards: rights.Guards(), View: v, rulings: rulings, looked: looked}
+	return &SubjectView{Rights: rights, Safeguards: rights.Safeguards(), View: v, rulings: rulings, looked: looked}
 }
 
 // Sight returns the items that the subject sees.
@@ -42,7 +42,7 @@ func (s *SubjectView) look() *Sight {
 	places := make(bitset, len(v.offered))
 	reached := make([]bool, len(v.Stocks))
 	for i, st := range v.Stocks {
-		its, offered := places[v.begin[i]:v.begin[i+1]], v.of(i)
+		its, offered := places[v.begin[i]:v.begin[i+1]], v.offeredBy(i)
 		st.items().Visible(s.Rights, its) // without regard to pins and the connect tool
 		if t := st.Connect(v.Bare); t != nil && s.sees(t) {
 			its.set(t.place)
@@ -50,9 +50,9 @@ func (s *SubjectView) look() *Sight {
 		for k := range its {
 			its[k] &= offered[k]
 		}
-		if s.Guards.Pinned {
-			for place, t := range st.face(v.Bare).targets {
-				if t != nil && t.Held != "" {
+		if s.Safeguards.Pinned {
+			for place, t := range st.naming(v.Bare).targets {
+				if t != nil && t.Withheld != "" {
 					its.clear(place)
 				}
 			}
@@ -72,7 +72,7 @@ func (s *SubjectView) look() *Sight {
 func (s *SubjectView) reaches(st *Stock, kinds ...policy.Kind) bool {
 	b := st.Backend
 	return slices.ContainsFunc(kinds, func(k policy.Kind) bool {
-		return s.Rights.Reaches(k, b.Name(), b.Config().Capabilities, st.making.Names.Full(PrefixOf(b), ""))
+		return s.Rights.Reaches(k, b.Name(), b.Config().Capabilities, st.settings.Names.Full(PrefixOf(b), ""))
 	})
 }
 
@@ -81,7 +81,7 @@ func (s *SubjectView) sees(t *Target) bool {
 	switch {
 	case t.Connects: // the connect tool is visible to all who may use any item of the upstream
 		return s.reaches(t.stock, policy.Tool, policy.Prompt, policy.Resource)
-	case s.Guards.Pinned && t.Held != "":
+	case s.Safeguards.Pinned && t.Withheld != "":
 		return false
 	}
 	return s.Ruling(t).Visible()

@@ -29,7 +29,7 @@ type Target struct {
 	requires   []string       // capabilities
 	ForApps    bool           // only clients that show MCP Apps see it
 	Connects   bool           // it is Junction's connect tool, not an item of the upstream
-	Held       string         // why pinned policies hide it; "" if they do not
+	Withheld   string         // why pinned policies hide it; "" if they do not
 	Reuse      time.Duration  // for which a result is reused (package answers); 0 if never
 }
 

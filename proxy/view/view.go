@@ -119,7 +119,7 @@ func (v *View) Derive(endpoint string, stocks []*Stock) *View {
 	}
 	for i, st := range stocks {
 		if k := slices.Index(v.Stocks, st); k >= 0 {
-			copy(d.of(i), v.of(k))
+			copy(d.offeredBy(i), v.offeredBy(k))
 		}
 	}
 	for i, st := range stocks {
@@ -128,8 +128,8 @@ func (v *View) Derive(endpoint string, stocks []*Stock) *View {
 		}
 		var only bitset
 		if slices.Contains(v.Stocks, st) {
-			only = slices.Clone(d.of(i))
-			clear(d.of(i))
+			only = slices.Clone(d.offeredBy(i))
+			clear(d.offeredBy(i))
 		}
 		d.addAll(endpoint, i, only, v)
 	}
@@ -155,12 +155,12 @@ func newView(stocks []*Stock, bare bool) *View {
 // another view offers.
 func (v *View) addAll(endpoint string, i int, only bitset, old *View) {
 	st := v.Stocks[i]
-	face := st.face(v.Bare)
-	for _, problem := range face.problems {
+	naming := st.naming(v.Bare)
+	for _, problem := range naming.problems {
 		problem.Endpoint = endpoint
 		v.Problems = append(v.Problems, problem)
 	}
-	for place, t := range face.targets {
+	for place, t := range naming.targets {
 		if t != nil && (only == nil || only.has(place)) && (!t.Connects || st.Catalog.SignIn) {
 			v.take(endpoint, i, t, old)
 		}
@@ -180,7 +180,7 @@ func (v *View) take(endpoint string, i int, t *Target, old *View) {
 		v.Problems = append(v.Problems, lost)
 	}
 	v.parts[t.Part].byName[t.Exposed] = t
-	v.of(i).set(t.place)
+	v.offeredBy(i).set(t.place)
 }
 
 // outranks reports whether t takes its name from owner.
@@ -197,8 +197,8 @@ func (v *View) outranks(t, owner *Target, old *View) bool {
 	return slices.Index(v.Stocks, t.stock) < slices.Index(v.Stocks, owner.stock)
 }
 
-// of returns the offered places of stock i.
-func (v *View) of(i int) bitset { return v.offered[v.begin[i]:v.begin[i+1]] }
+// offeredBy returns the offered places of stock i.
+func (v *View) offeredBy(i int) bitset { return v.offered[v.begin[i]:v.begin[i+1]] }
 
 // place returns the target's bit in offered; -1 if the view does not have its stock.
 func (v *View) place(t *Target) int {
@@ -241,8 +241,8 @@ func (v *View) finish(endpoint string) {
 		if !v.Bare {
 			v.addOwn(i)
 		}
-		for _, t := range st.face(v.Bare).targets[:st.first[upstream.PartTools+1]] {
-			if t == nil || !v.of(i).has(t.place) {
+		for _, t := range st.naming(v.Bare).targets[:st.first[upstream.PartTools+1]] {
+			if t == nil || !v.offeredBy(i).has(t.place) {
 				continue
 			}
 			v.apps, v.eras = v.apps || t.ForApps, v.eras || t.older != nil
@@ -259,7 +259,7 @@ func (v *View) finish(endpoint string) {
 // addOwn adds the own names of a stock's tools and prompts.
 func (v *View) addOwn(i int) {
 	st := v.Stocks[i]
-	targets := st.face(v.Bare).targets
+	targets := st.naming(v.Bare).targets
 	for p := upstream.PartTools; p <= upstream.PartPrompts; p++ {
 		part := &v.parts[p]
 		if part.byOwn == nil {
@@ -268,7 +268,7 @@ func (v *View) addOwn(i int) {
 		first, end := st.part(p)
 		for place := first; place < end; place++ {
 			name, t := st.Catalog.Item(p, place-first).Name, targets[place]
-			if !v.of(i).has(place) {
+			if !v.offeredBy(i).has(place) {
 				t = nil
 			}
 			owner, known := part.byOwn[name]
@@ -344,7 +344,7 @@ func (v *View) SamePart(o *View, p upstream.Part) bool {
 		if i == len(v.Stocks) || k == len(o.Stocks) {
 			return i == len(v.Stocks) && k == len(o.Stocks)
 		}
-		if v.Stocks[i] != o.Stocks[k] || string(v.of(i)) != string(o.of(k)) {
+		if v.Stocks[i] != o.Stocks[k] || string(v.offeredBy(i)) != string(o.offeredBy(k)) {
 			return false
 		}
 	}

@@ -1,7 +1,6 @@
 package client
 
 import (
-	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -124,7 +123,6 @@ func TestMessageOfSeveralCalls(t *testing.T) {
 func TestAnswerEndsTheDoubt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &base{flights: map[jsonrpc.ID]*flight{}}
-		b.log = slog.New(slog.DiscardHandler)
 		clear := func() bool {
 			got, _ := b.callOf(nil, &jsonrpc.Message{ID: "1", Method: "elicitation/create"})
 			return got != nil

@@ -292,7 +292,7 @@ func (p *Proxy) itemOf(x *view.Explanation, s upstream.Status, who policy.Subjec
 		a.Verdict = x.Verdict.String()
 	}
 	if x.Pinned {
-		a.Held = x.Held
+		a.Held = x.Withheld
 	}
 	advise := func(format string, args ...any) { a.Advice = append(a.Advice, fmt.Sprintf(format, args...)) }
 	// the first policy denies what it does not allow, so that no advice asks for it

@@ -78,7 +78,7 @@ func (r requests) Asked(q proxy.Question) (client.Trace, client.TraceContext) {
 	if r.tracer == nil {
 		return nil, client.TraceContext{}
 	}
-	ctx, options := below(q.Of), r.client
+	ctx, options := below(q.Trace), r.client
 	if !q.Since.IsZero() { // the answer came with another request
 		options = append(linked(options, trace.SpanContextFromContext(ctx)), trace.WithTimestamp(q.Since))
 		ctx = trace.ContextWithRemoteSpanContext(context.Background(), contextOf(q.Saved, ""))
