@@ -20,10 +20,10 @@ import (
 // look for secrets in it themselves.
 var unsearched = []string{"cmd/junction/record/log_test.go", "auth/authtest/secrets_test.go"}
 
-// TestAuthT116EveryLogIsSearched: whatever a test makes that has something to say says it to a log
+// TestSearchedLogs: whatever a test makes that has something to say says it to a log
 // of authtest, which fails the test if it shows a secret, and whatever the program writes is
 // searched, too.
-func TestAuthT116EveryLogIsSearched(t *testing.T) {
+func TestSearchedLogs(t *testing.T) {
 	tree := mustParseTree(t, os.DirFS(".."))
 	if talkers := tree.talkers(); !talkers["proxy/front.Options"] || !talkers["upstream.Options"] ||
 		!talkers["auth/store.Config"] || tree.listeners()["NewServer"] != 1 {

@@ -6,8 +6,8 @@ import (
 	"junction/policy"
 )
 
-// TestSafety2BeginningOfURI decides for URIs with a known beginning only.
-func TestSafety2BeginningOfURI(t *testing.T) {
+// TestBeginningOfURI decides for URIs with a known beginning only.
+func TestBeginningOfURI(t *testing.T) {
 	for _, test := range []struct{ rules, uri, want string }{
 		{`[{ allow: { upstreams: "*" } }]`, "", "allow"},
 		{`[{ allow: { tools: "*" } }]`, "", "deny"},

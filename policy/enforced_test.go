@@ -41,9 +41,9 @@ const locked = `
   rules: [{ allow: { upstreams: [db, web] } }]
 `
 
-// TestSafety6EnforcedHolds: callers with an allow of their own call items that an enforced policy
+// TestEnforcedHolds: callers with an allow of their own call items that an enforced policy
 // denies or asks about.
-func TestSafety6EnforcedHolds(t *testing.T) {
+func TestEnforcedHolds(t *testing.T) {
 	p := mustCompile(t, locked)
 	for _, r := range []struct {
 		who, what, arguments, want string
@@ -103,9 +103,9 @@ func TestSafety6EnforcedHolds(t *testing.T) {
 	}
 }
 
-// TestSafety6EnforcedIsExplained: the explanation names the deciding enforced policy, and the rules
+// TestEnforcedIsExplained: the explanation names the deciding enforced policy, and the rules
 // that it overrides.
-func TestSafety6EnforcedIsExplained(t *testing.T) {
+func TestEnforcedIsExplained(t *testing.T) {
 	p := mustCompile(t, locked)
 	for _, test := range []struct {
 		who, what string
@@ -168,8 +168,8 @@ func TestSafety6EnforcedIsExplained(t *testing.T) {
 	}
 }
 
-// TestSafety6EnforcedWithoutArguments: answers before there are arguments or items.
-func TestSafety6EnforcedWithoutArguments(t *testing.T) {
+// TestEnforcedWithoutArguments: answers before there are arguments or items.
+func TestEnforcedWithoutArguments(t *testing.T) {
 	p := mustCompile(t, locked+`
 - { name: off, enforced: true, rules: [{ deny: { upstreams: gone } }, { deny: { upstreams: half, where: { x: a } } }, { deny: { upstreams: part, tools: "*" } }] }
 `)
@@ -194,9 +194,9 @@ func TestSafety6EnforcedWithoutArguments(t *testing.T) {
 	}
 }
 
-// TestSafety6EnforcedReloads: a change of enforced changes the rights, so that a reload takes
+// TestEnforcedChangesTheRights: a change of enforced changes the rights, so that a reload takes
 // effect.
-func TestSafety6EnforcedReloads(t *testing.T) {
+func TestEnforcedChangesTheRights(t *testing.T) {
 	before := mustCompile(t, locked)
 	after := mustCompile(t, strings.Replace(locked, "  enforced: true\n", "  enforced: false\n", 1))
 	ann := mustSubject(t, "key=ann")
@@ -209,9 +209,9 @@ func TestSafety6EnforcedReloads(t *testing.T) {
 	}
 }
 
-// TestSafety6BeginningOfURIEnforced generates policies about resources. Every verdict of a URI is
+// TestBeginningOfURIHasEachVerdict generates policies about resources. Every verdict of a URI is
 // among those of its beginning.
-func TestSafety6BeginningOfURIEnforced(t *testing.T) {
+func TestBeginningOfURIHasEachVerdict(t *testing.T) {
 	random := rand.New(rand.NewPCG(6, 6))
 	pick := func(list ...string) string { return list[random.IntN(len(list))] }
 	sets := map[policy.Verdicts]bool{}

@@ -30,9 +30,9 @@ func manyItems(s *script, n int) []policy.Item {
 	return list
 }
 
-// TestSafety10ItemsTogether compares the visibility of all items together with that of each item,
+// TestItemsAreVisibleTogether compares the visibility of all items together with that of each item,
 // for random shared policies and concurrent subjects.
-func TestSafety10ItemsTogether(t *testing.T) {
+func TestItemsAreVisibleTogether(t *testing.T) {
 	random := rand.New(rand.NewPCG(10, 1))
 	visible, hidden := 0, 0
 	for round := range 300 {
@@ -81,9 +81,9 @@ func TestSafety10ItemsTogether(t *testing.T) {
 	}
 }
 
-// TestSafety10ItemsOfManyRules has a policy with a rule for each tool, so that no two tools have
+// TestItemsOfManyRules has a policy with a rule for each tool, so that no two tools have
 // the same rules, and more policies than are cached.
-func TestSafety10ItemsOfManyRules(t *testing.T) {
+func TestItemsOfManyRules(t *testing.T) {
 	const tools, policies = 600, 3000
 	var c policy.Config
 	each := policy.Entry{Name: "each"}

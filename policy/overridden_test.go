@@ -17,8 +17,8 @@ var upstreams = []policy.Known{
 	{Name: "files", Begin: "files__"}, {Name: "shell", Begin: "sh__"}, {Name: "bare"},
 }
 
-// TestSafety6OverriddenDenies compares a global rule with the rules of a caller's own.
-func TestSafety6OverriddenDenies(t *testing.T) {
+// TestOverriddenDenies compares a global rule with the rules of a caller's own.
+func TestOverriddenDenies(t *testing.T) {
 	for _, test := range []struct {
 		global, own string
 		want        string // what is lifted; "" if nothing is
@@ -136,8 +136,8 @@ func warningsOf(t *testing.T, text string) []yamlread.Problem {
 	return mustConfig(t, text).Warnings(upstreams)
 }
 
-// TestSafety6WarningsSayWhatToDo compares whole warnings.
-func TestSafety6WarningsSayWhatToDo(t *testing.T) {
+// TestOverriddenWarningsSayWhatToDo compares whole warnings.
+func TestOverriddenWarningsSayWhatToDo(t *testing.T) {
 	const rest = `, and own policies decide before global ones; add enforced: true to policy all, or enforced: false if that is intended`
 	const all = "- { name: all, rules: [{ allow: { upstreams: files } }, { deny: { tools: \"*__rm\" } }] }\n"
 	own := func(names ...string) (text string) {

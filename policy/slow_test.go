@@ -62,8 +62,8 @@ func BenchmarkCostlyURI(b *testing.B) {
 	}
 }
 
-// TestSafety11CostlyURITakesFewSteps counts allocated bytes, since each form of a URI allocates.
-func TestSafety11CostlyURITakesFewSteps(t *testing.T) {
+// TestCostlyURITakesFewSteps counts allocated bytes, since each form of a URI allocates.
+func TestCostlyURITakesFewSteps(t *testing.T) {
 	r := threeDenies(t)
 	for _, length := range []int{500, 1000, 1500, 2000, 2040, 4000, 8000, 60000} {
 		for name, uri := range costly(length) {
@@ -79,8 +79,8 @@ func TestSafety11CostlyURITakesFewSteps(t *testing.T) {
 	}
 }
 
-// TestSafety11OrdinaryURIsAreJudged: the limit of steps does not affect ordinary URIs.
-func TestSafety11OrdinaryURIsAreJudged(t *testing.T) {
+// TestOrdinaryURIsAreJudged: the limit of steps does not affect ordinary URIs.
+func TestOrdinaryURIsAreJudged(t *testing.T) {
 	r := threeDenies(t)
 	long := strings.Repeat("a%20file/", 50)
 	for _, uri := range []string{"file:///srv/" + long + "x.txt",

@@ -20,10 +20,10 @@ import (
 	"junction/upstream/client"
 )
 
-// TestSafety10ChangeIsLazy: neither a changed catalog nor a reload makes anything for principals
+// TestChangeIsLazy: neither a changed catalog nor a reload makes anything for principals
 // that ask for nothing. What the worlds before have kept is gone, also for a session whose token
 // has expired.
-func TestSafety10ChangeIsLazy(t *testing.T) {
+func TestChangeIsLazy(t *testing.T) {
 	c := proxytest.KeysOfOnePolicy(50, 3, 20)
 	c.Policies = append(c.Policies, policy.Entry{Name: "local", Match: &policy.Match{Kind: policy.List{"local"}},
 		Rules: []policy.Rule{proxytest.Allow(policy.Selector{Tools: policy.List{"up*"}, Prompts: policy.List{"*"}})}})

@@ -18,8 +18,8 @@ import (
 	"junction/upstream/client"
 )
 
-// TestSafety8SubscriptionsTakeMemory: what a session subscribes to counts until it unsubscribes.
-func TestSafety8SubscriptionsTakeMemory(t *testing.T) {
+// TestSubscriptionsTakeTheShare: what a session subscribes to counts until it unsubscribes.
+func TestSubscriptionsTakeTheShare(t *testing.T) {
 	b := proxytest.NewBudget(t, [budget.Quotas]int64{budget.Bytes: 1 << 20})
 	ls := &listeners{open: map[*Listener]struct{}{}, subscribers: map[*subscriber]struct{}{}}
 	backend := proxytest.NewBackend(t, 1, 10)

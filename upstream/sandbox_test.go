@@ -32,10 +32,10 @@ func allPorts() (p command.Ports) {
 	return p
 }
 
-// TestSafety3KernelsThatLack: without require a command starts where its sandbox cannot be
+// TestSandboxOnKernelsThatLack: without require a command starts where its sandbox cannot be
 // enforced, and the status says so; with it, no process starts, and the upstream is blocked with
 // the reason.
-func TestSafety3KernelsThatLack(t *testing.T) {
+func TestSandboxOnKernelsThatLack(t *testing.T) {
 	const ran3 = "exited with status 3"
 	ports, required, none := allPorts(), command.Sandbox{Require: true}, sandbox.Support{Why: "none here"}
 	abi := func(n int) sandbox.Support { return sandbox.Support{ABI: n, Filter: true} }
@@ -95,9 +95,9 @@ func TestSafety3KernelsThatLack(t *testing.T) {
 	}
 }
 
-// TestSafety3AChangedSandboxRestarts: processes of the old rules end, and those of equal rules
+// TestSandboxChangeRestarts: processes of the old rules end, and those of equal rules
 // stay.
-func TestSafety3AChangedSandboxRestarts(t *testing.T) {
+func TestSandboxChangeRestarts(t *testing.T) {
 	dir := t.TempDir()
 	config := func(change func(*command.Sandbox)) map[string]Config {
 		s := command.Sandbox{Write: []string{dir}, TCP: command.Ports{List: []command.Port{443}}}

@@ -16,7 +16,7 @@ import (
 // The numbered tests of this file assert what must not happen between a client, a person and a
 // provider. They use only HTTP.
 
-func TestAuthT59UnknownClientsAreNeverRedirectedTo(t *testing.T) {
+func TestUnknownClientsGetNoRedirect(t *testing.T) {
 	s := mustStand(t, nil)
 	a, b := s.mustApp(t), newBrowser(t)
 	for name, changes := range map[string][]string{
@@ -38,9 +38,9 @@ func TestAuthT59UnknownClientsAreNeverRedirectedTo(t *testing.T) {
 	}
 }
 
-// TestAuthT59BlockedClients blocks an app that one user has allowed, and that others are about to
+// TestBlockedClientLosesItsGrants blocks an app that one user has allowed, and that others are about to
 // allow.
-func TestAuthT59BlockedClients(t *testing.T) {
+func TestBlockedClientLosesItsGrants(t *testing.T) {
 	s, n := mustNet(t, nil)
 	a, b := s.mustApp(t), newBrowser(t)
 	document, other := a, a
@@ -105,9 +105,9 @@ func TestAuthT59BlockedClients(t *testing.T) {
 	}
 }
 
-// TestAuthT59BlockedWhileACodeIsMade blocks an app at the one moment between the check and the
+// TestBlockWhileACodeIsIssued blocks an app at the one moment between the check and the
 // grant.
-func TestAuthT59BlockedWhileACodeIsMade(t *testing.T) {
+func TestBlockWhileACodeIsIssued(t *testing.T) {
 	for name, open := range map[string]func(t *testing.T) *store.Store{"sqlite": func(*testing.T) *store.Store { return nil }, "postgres": onPostgres} {
 		t.Run(name, func(t *testing.T) {
 			var options Options
@@ -139,7 +139,7 @@ func TestAuthT59BlockedWhileACodeIsMade(t *testing.T) {
 
 func (p page) next() string { return p.header.Get("Location") + p.header.Get("Refresh") }
 
-func TestAuthT60PortsAreFlexibleOnThisMachineAlone(t *testing.T) {
+func TestRedirectPortsVaryOnlyOnLoopback(t *testing.T) {
 	s := mustStand(t, nil)
 	b := newBrowser(t)
 	for redirect, uses := range map[string]map[string]bool{
@@ -162,10 +162,10 @@ func TestAuthT60PortsAreFlexibleOnThisMachineAlone(t *testing.T) {
 	}
 }
 
-func TestAuthT61T62T63T64RequestsThatTheClientIsToldAbout(t *testing.T) {
+func TestInvalidRequestsAreReportedToTheClient(t *testing.T) {
 	s := mustStand(t, nil)
 	a, b := s.mustApp(t), newBrowser(t)
-	a.mustSignIn(t, b) // a client that no user has allowed is told nothing (TestSafety5)
+	a.mustSignIn(t, b) // a client that no user has allowed is told nothing (TestInvalidRequestIsNoOpenRedirect)
 	for name, row := range map[string]struct {
 		changes []string
 		want    string
@@ -219,7 +219,7 @@ func TestAuthT61T62T63T64RequestsThatTheClientIsToldAbout(t *testing.T) {
 	}
 }
 
-func TestAuthT65T66ConsentEveryTimeAndNothingBefore(t *testing.T) {
+func TestConsentIsAskedEveryTime(t *testing.T) {
 	s := mustStand(t, nil)
 	a, b := s.mustApp(t), newBrowser(t)
 	for i := range 3 {
@@ -258,7 +258,7 @@ func TestAuthT65T66ConsentEveryTimeAndNothingBefore(t *testing.T) {
 	}
 }
 
-func TestAuthT67ForgedApprovals(t *testing.T) {
+func TestForgedConsentIsRejected(t *testing.T) {
 	s := mustStand(t, nil)
 	a := s.mustApp(t)
 	victim, attacker := newBrowser(t), newBrowser(t)
@@ -297,7 +297,7 @@ func TestAuthT67ForgedApprovals(t *testing.T) {
 	}
 }
 
-func TestAuthT68ApprovedInOneBrowserSignedInInAnother(t *testing.T) {
+func TestSignInStaysInItsBrowser(t *testing.T) {
 	s := mustStand(t, nil)
 	a := s.mustApp(t)
 	attacker, victim := newBrowser(t), newBrowser(t)
@@ -312,7 +312,7 @@ func TestAuthT68ApprovedInOneBrowserSignedInInAnother(t *testing.T) {
 	}
 }
 
-func TestAuthT69OnceAndInTime(t *testing.T) {
+func TestCallbackWorksOnceAndInTime(t *testing.T) {
 	s := mustStand(t, nil)
 	a, b := s.mustApp(t), newBrowser(t)
 	callback := func() string { // the answer of the provider, not opened yet
@@ -353,7 +353,7 @@ func TestAuthT69OnceAndInTime(t *testing.T) {
 	}
 }
 
-func TestAuthT72Cancel(t *testing.T) {
+func TestCancelReturnsAccessDenied(t *testing.T) {
 	s := mustStand(t, nil)
 	a, b := s.mustApp(t), newBrowser(t)
 	first := b.once(http.MethodGet, a.asks(), nil)

@@ -38,7 +38,7 @@ func (s *stand) mustNotVerify(t *testing.T, token any, why string) {
 	}
 }
 
-func TestAuthT80T81T84SignIn(t *testing.T) {
+func TestSignInAndRefresh(t *testing.T) {
 	s := mustStand(t, nil)
 	a, b := s.mustApp(t), newBrowser(t)
 	began := s.clock.now()
@@ -78,7 +78,7 @@ func TestAuthT80T81T84SignIn(t *testing.T) {
 	s.mustNotVerify(t, next["access_token"], "it is expired")
 }
 
-func TestAuthT82T83T86RefreshAgain(t *testing.T) {
+func TestRefreshAgainGivesTheSameTokens(t *testing.T) {
 	s := mustStand(t, nil)
 	a, b := s.mustApp(t), newBrowser(t)
 	first := a.mustSignIn(t, b)
@@ -117,7 +117,7 @@ func TestAuthT82T83T86RefreshAgain(t *testing.T) {
 	}
 }
 
-func TestAuthT76T77T78Codes(t *testing.T) {
+func TestCodesAreBoundAndExpire(t *testing.T) {
 	s := mustStand(t, nil)
 	a, b := s.mustApp(t), newBrowser(t)
 	code := a.mustCode(t, b)

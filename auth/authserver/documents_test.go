@@ -81,9 +81,9 @@ func mustNet(t *testing.T, change func(*Options)) (*stand, *net) {
 	}), n
 }
 
-// TestAuthT50ClientsByDocument fetches the document over TLS, from a server with a private
+// TestClientByMetadataDocument fetches the document over TLS, from a server with a private
 // certificate authority, as with outbound.ca_file. Only the port differs from a real client_id.
-func TestAuthT50ClientsByDocument(t *testing.T) {
+func TestClientByMetadataDocument(t *testing.T) {
 	asked := 0
 	site := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked++
@@ -120,9 +120,9 @@ func TestAuthT50ClientsByDocument(t *testing.T) {
 	}
 }
 
-// TestAuthT52T53T54WhatThePageSays: the page names the reason why a document cannot be used, and no
+// TestPageNamesWhyADocumentFails: the page names the reason why a document cannot be used, and no
 // detail of the local network.
-func TestAuthT52T53T54WhatThePageSays(t *testing.T) {
+func TestPageNamesWhyADocumentFails(t *testing.T) {
 	inside := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter,
 		*http.Request) {
 		t.Error("the redirect was followed")
@@ -188,7 +188,7 @@ func TestAuthT52T53T54WhatThePageSays(t *testing.T) {
 	}
 }
 
-func TestAuthT51T54DocumentsThatAreNoGood(t *testing.T) {
+func TestInvalidDocumentsAreRejected(t *testing.T) {
 	s, n := mustNet(t, nil)
 	b := newBrowser(t)
 	for _, id := range []string{
@@ -231,7 +231,7 @@ func TestAuthT51T54DocumentsThatAreNoGood(t *testing.T) {
 	}
 }
 
-func TestAuthT55DocumentsAreKept(t *testing.T) {
+func TestDocumentsAreCached(t *testing.T) {
 	s, n := mustNet(t, nil)
 	a := app{s, documentAt, strings.Repeat("v", 43), clientAt}
 	const all = 200
@@ -301,7 +301,7 @@ func TestAuthT55DocumentsAreKept(t *testing.T) {
 	}
 }
 
-func TestAuthT57DocumentsChange(t *testing.T) {
+func TestChangedDocumentTakesEffect(t *testing.T) {
 	s, n := mustNet(t, nil)
 	a, b := app{s, documentAt, strings.Repeat("v", 43), clientAt}, newBrowser(t)
 	if p := b.once(http.MethodGet, a.asks(), nil); p.status != 200 {
@@ -314,7 +314,7 @@ func TestAuthT57DocumentsChange(t *testing.T) {
 	}
 }
 
-func TestAuthT58OnlyTheHostsOfTheFile(t *testing.T) {
+func TestDocumentOfAnotherHostIsNotFetched(t *testing.T) {
 	s, n := mustNet(t, func(o *Options) {
 		o.Config.Clients.CIMD = CIMD{Trust: trustAllowlist, Hosts: []string{"other.example"}}
 	})
@@ -361,7 +361,7 @@ func (s *stand) mustAssert(
 	return text
 }
 
-func TestAuthT56ClientsThatSign(t *testing.T) {
+func TestClientAssertionsAreVerified(t *testing.T) {
 	key, keys := mustClientKey(t)
 	for name, document := range map[string]string{
 		"inline": describe(`,"token_endpoint_auth_method":"private_key_jwt","jwks":` + keys),

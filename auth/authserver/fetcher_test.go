@@ -60,9 +60,9 @@ func (a app) signed(t *testing.T, id string, key any) (status int, code any) {
 	return status, m["error"]
 }
 
-// TestSafety9KeysAreFetchedForAllowedClients sends signed requests of a client that no user has
+// TestKeysAreFetchedForAllowedClients sends signed requests of a client that no user has
 // allowed: its jwks_uri is not fetched, and no assertion is stored.
-func TestSafety9KeysAreFetchedForAllowedClients(t *testing.T) {
+func TestKeysAreFetchedForAllowedClients(t *testing.T) {
 	key, _ := mustClientKey(t)
 	_, _, a, asked := mustSigner(t)
 	for i := range 300 {
@@ -78,9 +78,9 @@ func TestSafety9KeysAreFetchedForAllowedClients(t *testing.T) {
 	}
 }
 
-// TestSafety9KeysThatCannotBeHad: an allowed client publishes no keys. Requests in its name cause
+// TestMissingKeysAreFetchedOnceAMinute: an allowed client publishes no keys. Requests in its name cause
 // one fetch a minute, and its keys are found again.
-func TestSafety9KeysThatCannotBeHad(t *testing.T) {
+func TestMissingKeysAreFetchedOnceAMinute(t *testing.T) {
 	key, keys := mustClientKey(t)
 	s, n, a, asked := mustSigner(t)
 	a.mustCode(t, newBrowser(t))
@@ -115,8 +115,8 @@ func TestSafety9KeysThatCannotBeHad(t *testing.T) {
 	}
 }
 
-// TestSafety9KeysOnceAtATime: many concurrent requests need the keys of a client.
-func TestSafety9KeysOnceAtATime(t *testing.T) {
+// TestConcurrentRequestsFetchKeysOnce: many concurrent requests need the keys of a client.
+func TestConcurrentRequestsFetchKeysOnce(t *testing.T) {
 	key, keys := mustClientKey(t)
 	s, n, a, asked := mustSigner(t)
 	n.put(keysAt, keys, nil)
@@ -146,10 +146,10 @@ func TestSafety9KeysOnceAtATime(t *testing.T) {
 	}
 }
 
-// TestSafety9ARotatedKeyIsFetched: a client replaces its key under the same id, just after and long
+// TestRotatedKeyIsFetchedInAMinute: a client replaces its key under the same id, just after and long
 // after its keys were fetched, while others send signatures that fit no key. It waits a minute at
 // most.
-func TestSafety9ARotatedKeyIsFetched(t *testing.T) {
+func TestRotatedKeyIsFetchedInAMinute(t *testing.T) {
 	key, keys := mustClientKey(t)
 	stranger, _ := mustClientKey(t)
 	for name, age := range map[string]time.Duration{"long after": 10 * time.Minute, "just after": time.Second,
@@ -187,8 +187,8 @@ func TestSafety9ARotatedKeyIsFetched(t *testing.T) {
 	}
 }
 
-// TestSafety9KeysOnTheHostOfTheDocument: a document cannot cause fetches from another host.
-func TestSafety9KeysOnTheHostOfTheDocument(t *testing.T) {
+// TestKeysAreOnTheHostOfTheDocument: a document cannot cause fetches from another host.
+func TestKeysAreOnTheHostOfTheDocument(t *testing.T) {
 	for where, want := range map[string]bool{
 		keysAt: true, "https://client.example/a/b?c": true, "https://keys.client.example/keys.json": false,
 		"https://victim.example/keys.json":      false,
@@ -203,9 +203,9 @@ func TestSafety9KeysOnTheHostOfTheDocument(t *testing.T) {
 	}
 }
 
-// TestSafety9FetchesAreBounded names many URLs at both endpoints. One address gets a few fetches,
+// TestFetchesAreBounded names many URLs at both endpoints. One address gets a few fetches,
 // all addresses together get more, and allowed clients have their own limit.
-func TestSafety9FetchesAreBounded(t *testing.T) {
+func TestFetchesAreBounded(t *testing.T) {
 	s, n := mustNet(t, behindProxy(t))
 	s.clock.stop()
 	asked := n.count(s)
@@ -257,8 +257,8 @@ func TestSafety9FetchesAreBounded(t *testing.T) {
 	}
 }
 
-// TestSafety9KeptKeysAreBounded checks the limits of the key cache.
-func TestSafety9KeptKeysAreBounded(t *testing.T) {
+// TestCachedKeysAreBounded checks the limits of the key cache.
+func TestCachedKeysAreBounded(t *testing.T) {
 	c := &clock{}
 	c.stop()
 	size := 1
@@ -285,8 +285,8 @@ func TestSafety9KeptKeysAreBounded(t *testing.T) {
 	}
 }
 
-// TestSafety9CostlyKeys: a client publishes keys that are expensive to try.
-func TestSafety9CostlyKeys(t *testing.T) {
+// TestExpensiveKeysAreNotTried: a client publishes keys that are expensive to try.
+func TestExpensiveKeysAreNotTried(t *testing.T) {
 	large := &rsa.PublicKey{N: new(big.Int).SetBit(big.NewInt(1), maxRSA, 1), E: 65537}
 	most := &rsa.PublicKey{N: new(big.Int).SetBit(big.NewInt(1), maxRSA-1, 1), E: 65537}
 	header := jose.Header{Algorithm: "RS256", KeyID: "k"}
@@ -302,9 +302,9 @@ func TestSafety9CostlyKeys(t *testing.T) {
 	}
 }
 
-// TestSafety9Parameters sends parameters of the largest allowed size, and larger ones, to each
+// TestParametersAreBounded sends parameters of the largest allowed size, and larger ones, to each
 // endpoint.
-func TestSafety9Parameters(t *testing.T) {
+func TestParametersAreBounded(t *testing.T) {
 	s := mustStand(t, nil)
 	a, b := s.mustApp(t), newBrowser(t)
 	a.mustSignIn(t, b)

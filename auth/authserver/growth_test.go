@@ -32,9 +32,9 @@ func (s *stand) rows(t *testing.T, table string) int {
 	return s.query(t, "SELECT count(*) FROM "+table)
 }
 
-// TestSafety9TheStoreStaysSmall begins and approves sign-ins with the largest parameters, and opens
+// TestStoreStaysSmall begins and approves sign-ins with the largest parameters, and opens
 // pages that require a sign-in. After a while the file of the store stops growing.
-func TestSafety9TheStoreStaysSmall(t *testing.T) {
+func TestStoreStaysSmall(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it makes many thousand requests, one after the other")
 	}

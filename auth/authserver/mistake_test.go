@@ -63,9 +63,9 @@ func (a app) mistake(t *testing.T, what, code string, changes ...string) (sentOn
 	return sentOn
 }
 
-// TestSafety5NoOpenRedirect registers clients and sends people with invalid requests. They are not
+// TestInvalidRequestIsNoOpenRedirect registers clients and sends people with invalid requests. They are not
 // redirected to a client that no user has allowed.
-func TestSafety5NoOpenRedirect(t *testing.T) {
+func TestInvalidRequestIsNoOpenRedirect(t *testing.T) {
 	s, n := mustNet(t, nil)
 	register := func(redirects ...string) string {
 		t.Helper()
@@ -114,9 +114,9 @@ func (a app) allow(t *testing.T) page {
 	return b.follow(b.press(b.once(http.MethodGet, a.asks(), nil), "idp:sso"))
 }
 
-// TestSafety5AllowedClientsAreTold: an allowed or configured client receives errors by redirect, at
+// TestAllowedClientsGetErrorsByRedirect: an allowed or configured client receives errors by redirect, at
 // every loopback port, until its last user disconnects it.
-func TestSafety5AllowedClientsAreTold(t *testing.T) {
+func TestAllowedClientsGetErrorsByRedirect(t *testing.T) {
 	s := mustStand(t, func(o *Options) {
 		o.Config.Clients.Static = []StaticClient{{ID: "legacy", RedirectURIs: []string{"https://app.example.com/cb"}}}
 	})
@@ -159,9 +159,9 @@ func TestSafety5AllowedClientsAreTold(t *testing.T) {
 	}
 }
 
-// FuzzSafety5Authorize fuzzes the query of an authorization request of a client that no user has
+// FuzzAuthorizeRedirects fuzzes the query of an authorization request of a client that no user has
 // allowed: the answer is always a page without a redirect.
-func FuzzSafety5Authorize(f *testing.F) {
+func FuzzAuthorizeRedirects(f *testing.F) {
 	s := mustStand(f, nil)
 	s.limits.begin.open()
 	id, err := s.registrar.seal(sealedClient{Redirects: []string{"http://localhost/callback",

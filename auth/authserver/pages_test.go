@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-func TestAuthT73T74Pages(t *testing.T) {
+func TestPagesShowNoForeignMarkup(t *testing.T) {
 	s := mustStand(t, nil)
 	const evil = `</title></style><script>alert(1)</script><img src=x onerror=alert(1)>"'&`
 	_, body := s.post(t, "/oauth/register", "application/json",
@@ -120,8 +120,8 @@ func TestStrangersFillNothing(t *testing.T) {
 	}
 }
 
-// TestAuthT135CookiesBlocked: without cookies a clear page is shown, and no redirect loop occurs.
-func TestAuthT135CookiesBlocked(t *testing.T) {
+// TestBlockedCookiesAreExplained: without cookies a clear page is shown, and no redirect loop occurs.
+func TestBlockedCookiesAreExplained(t *testing.T) {
 	s := mustStand(t, nil)
 	a := s.mustApp(t)
 	b := newBrowser(t)

@@ -40,7 +40,7 @@ func TestCheckProviders(t *testing.T) {
 	check("up again", true)
 }
 
-func TestAuthT70AnswersOfTheProvider(t *testing.T) {
+func TestInvalidAnswersOfTheProviderAreRejected(t *testing.T) {
 	s := mustStand(t, func(o *Options) {
 		second := o.Config.IdentityProviders[0]
 		second.ID, second.Name = "other", "Other"
@@ -138,7 +138,7 @@ func mustMAC(t *testing.T, secret []byte, claims map[string]any) string {
 	return head + "." + base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
-func TestAuthT71WhoMayNotSignIn(t *testing.T) {
+func TestRequiredClaimsDecideWhoSignsIn(t *testing.T) {
 	for name, row := range map[string]struct {
 		claims map[string]any
 		change func(p *IdentityProvider)
@@ -185,7 +185,7 @@ func TestAuthT71WhoMayNotSignIn(t *testing.T) {
 	}
 }
 
-func TestAuthT91TheProviderAsksNoMore(t *testing.T) {
+func TestRefreshAsksTheProvider(t *testing.T) {
 	t.Run("disabled", func(t *testing.T) {
 		s := mustStand(t, nil)
 		a, b := s.mustApp(t), newBrowser(t)
@@ -246,7 +246,7 @@ func TestAuthT91TheProviderAsksNoMore(t *testing.T) {
 	})
 }
 
-func TestAuthT92GroupsAreReadAgain(t *testing.T) {
+func TestRefreshReadsGroupsAgain(t *testing.T) {
 	s := mustStand(t, nil)
 	a, b := s.mustApp(t), newBrowser(t)
 	m := a.mustSignIn(t, b)
@@ -270,9 +270,9 @@ func TestNotGranted(t *testing.T) {
 	}
 }
 
-// TestAuthT132TwoProviders: users choose a provider, and the same subject at two providers is two
+// TestSubjectsOfTwoProvidersDiffer: users choose a provider, and the same subject at two providers is two
 // users.
-func TestAuthT132TwoProviders(t *testing.T) {
+func TestSubjectsOfTwoProvidersDiffer(t *testing.T) {
 	partner := mustIDP(t)
 	s := mustStand(t, func(o *Options) {
 		o.Config.IdentityProviders = append(o.Config.IdentityProviders,

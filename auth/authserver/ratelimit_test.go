@@ -97,9 +97,9 @@ func (s *stand) flood(t *testing.T, method, where, body string, addresses ...str
 	}
 }
 
-// TestSafety9OneStrangerKeepsNobodyOut floods each path over four connections, from one address and
+// TestFloodKeepsNobodyOut floods each path over four connections, from one address and
 // from all addresses of one customer, while ten people sign in.
-func TestSafety9OneStrangerKeepsNobodyOut(t *testing.T) {
+func TestFloodKeepsNobodyOut(t *testing.T) {
 	var nets []string
 	for i := range 1000 {
 		nets = append(nets, fmt.Sprintf("2001:db8:7:%x::%x", i, i))
@@ -136,8 +136,8 @@ func TestSafety9OneStrangerKeepsNobodyOut(t *testing.T) {
 	}
 }
 
-// TestSafety9Gate counts what a rate limit accepts while the clock stands still or moves.
-func TestSafety9Gate(t *testing.T) {
+// TestRateLimitCountsNetworks counts what a rate limit accepts while the clock stands still or moves.
+func TestRateLimitCountsNetworks(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	count := func(g *rateLimit, n int, from func(i int) string) (through, others int) {
 		for i := range n {
@@ -195,9 +195,9 @@ func TestSafety9Gate(t *testing.T) {
 	}
 }
 
-// TestSafety9TooManyRequests: a person and a program learn how long to wait, and the operator which
+// TestRateLimitNamesTheWait: a person and a program learn how long to wait, and the operator which
 // address to look for.
-func TestSafety9TooManyRequests(t *testing.T) {
+func TestRateLimitNamesTheWait(t *testing.T) {
 	log := &lines{}
 	s := mustStand(t, func(o *Options) {
 		behindProxy(t)(o)

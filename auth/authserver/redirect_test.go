@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestAuthT45RedirectsThatMayBeRegistered(t *testing.T) {
+func TestRegistrableRedirects(t *testing.T) {
 	s := mustStand(t, nil)
 	for uri, want := range map[string]string{ // "" is that it may
 		"http://localhost:61802/callback":                "",
@@ -86,7 +86,7 @@ func TestAuthT45RedirectsThatMayBeRegistered(t *testing.T) {
 	}
 }
 
-func TestAuthT60RedirectsThatMatch(t *testing.T) {
+func TestMatchRedirect(t *testing.T) {
 	registered := []string{
 		"http://localhost/callback", "http://127.0.0.1:33418/", "http://[::1]/cb?x=1", "https://127.0.0.1/x",
 		"https://a.example/cb", "cursor://a/cb",

@@ -21,7 +21,7 @@ import (
 	"junction/auth/seal"
 )
 
-func TestAuthT03Metadata(t *testing.T) {
+func TestServerMetadata(t *testing.T) {
 	s, _ := mustNet(t, nil)
 	var plain string
 	for _, path := range []string{"/.well-known/oauth-authorization-server",
@@ -65,7 +65,7 @@ func cmpString(a, b string) string {
 	return a
 }
 
-func TestAuthT43T44Registrations(t *testing.T) {
+func TestRegistrationsOfRealClients(t *testing.T) {
 	s := mustStand(t, nil)
 	for name, row := range map[string]struct {
 		body string
@@ -116,7 +116,7 @@ func TestAuthT43T44Registrations(t *testing.T) {
 	}
 }
 
-func TestAuthT46BoundsOfRegistrations(t *testing.T) {
+func TestRegistrationsAreBounded(t *testing.T) {
 	s := mustStand(t, nil)
 	long := func(n int) string {
 		var all []string
@@ -163,8 +163,8 @@ func random(n int) string {
 	return b.String()[:n]
 }
 
-// TestAuthT47RegistrationsKeepNothing registers a hundred thousand clients, and checks the store.
-func TestAuthT47RegistrationsKeepNothing(t *testing.T) {
+// TestRegistrationsStoreNothing registers a hundred thousand clients, and checks the store.
+func TestRegistrationsStoreNothing(t *testing.T) {
 	s := mustStand(t, nil)
 	s.limits.register.open()
 	size := func() int64 { return authtest.Size(t, filepath.Join(s.dir, "*")) }
@@ -188,9 +188,9 @@ func TestAuthT47RegistrationsKeepNothing(t *testing.T) {
 	}
 }
 
-// TestAuthT48IDsAreForEver: an altered id is invalid; an unaltered one is valid after a restart, at
+// TestClientIDsOutliveRestarts: an altered id is invalid; an unaltered one is valid after a restart, at
 // another replica, and with a new key in front.
-func TestAuthT48IDsAreForEver(t *testing.T) {
+func TestClientIDsOutliveRestarts(t *testing.T) {
 	var options Options
 	s := mustStand(t, func(o *Options) { options = *o })
 	a, b := s.mustApp(t), newBrowser(t)
@@ -243,7 +243,7 @@ func TestAuthT48IDsAreForEver(t *testing.T) {
 	}
 }
 
-func TestAuthT48AlteredIDs(t *testing.T) {
+func TestAlteredClientIDsAreInvalid(t *testing.T) {
 	s := mustStand(t, nil)
 	a := s.mustApp(t)
 	if _, err := s.registrar.open(a.id); err != nil {
@@ -271,7 +271,7 @@ func TestAuthT48AlteredIDs(t *testing.T) {
 	}
 }
 
-func TestAuthT49Names(t *testing.T) {
+func TestClientNamesAreCleaned(t *testing.T) {
 	s := mustStand(t, nil)
 	for name, want := range map[string]string{
 		"Claude\u202e edoC":            "Claude edoC",

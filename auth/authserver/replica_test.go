@@ -47,8 +47,8 @@ func onPostgres(t *testing.T) *store.Store {
 	return s
 }
 
-// TestAuthT75T82T83T90TwoReplicas spreads the requests of one sign-in over two replicas.
-func TestAuthT75T82T83T90TwoReplicas(t *testing.T) {
+// TestSignInOverTwoReplicas spreads the requests of one sign-in over two replicas.
+func TestSignInOverTwoReplicas(t *testing.T) {
 	for name, open := range map[string]func(t *testing.T) *store.Store{"sqlite": func(*testing.T) *store.Store { return nil }, "postgres": onPostgres} {
 		t.Run(name, func(t *testing.T) {
 			var options Options

@@ -17,7 +17,7 @@ import (
 	"junction/auth/store"
 )
 
-func TestAuthT75CodesOnce(t *testing.T) {
+func TestConcurrentRedemptionsRevokeTheGrant(t *testing.T) {
 	s := mustStand(t, nil)
 	a, b := s.mustApp(t), newBrowser(t)
 	code := a.mustCode(t, b)
@@ -46,7 +46,7 @@ func TestAuthT75CodesOnce(t *testing.T) {
 	}
 }
 
-func TestAuthT79FormsOfTheTokenEndpoint(t *testing.T) {
+func TestTokenEndpointRejectsMalformedRequests(t *testing.T) {
 	s := mustStand(t, nil)
 	a, b := s.mustApp(t), newBrowser(t)
 	good := url.Values{"grant_type": {"authorization_code"}, "code": {a.mustCode(t, b)}, "client_id": {a.id},
@@ -84,7 +84,7 @@ func TestAuthT79FormsOfTheTokenEndpoint(t *testing.T) {
 	}
 }
 
-func TestAuthT82FiftyAtOnce(t *testing.T) {
+func TestConcurrentRefreshesGetOnePair(t *testing.T) {
 	s := mustStand(t, nil)
 	a, b := s.mustApp(t), newBrowser(t)
 	m := a.mustSignIn(t, b)
@@ -103,7 +103,7 @@ func TestAuthT82FiftyAtOnce(t *testing.T) {
 	}
 }
 
-func TestAuthT83TooLate(t *testing.T) {
+func TestLateRefreshRevokesTheGrant(t *testing.T) {
 	s := mustStand(t, nil)
 	a, b := s.mustApp(t), newBrowser(t)
 	m := a.mustSignIn(t, b)
@@ -119,7 +119,7 @@ func TestAuthT83TooLate(t *testing.T) {
 	}
 }
 
-func TestAuthT85AnotherClientsRefreshToken(t *testing.T) {
+func TestRefreshTokenIsForItsClient(t *testing.T) {
 	s := mustStand(t, nil)
 	a, b := s.mustApp(t), newBrowser(t)
 	m := a.mustSignIn(t, b)
@@ -134,7 +134,7 @@ func TestAuthT85AnotherClientsRefreshToken(t *testing.T) {
 	}
 }
 
-func TestAuthT87NothingOutlivesTheGrant(t *testing.T) {
+func TestTokensEndWithTheGrant(t *testing.T) {
 	s := mustStand(t, func(o *Options) {
 		o.Config.Tokens = Tokens{RefreshTTL: 24 * time.Hour,
 			AbsoluteTTL: 48 * time.Hour}
@@ -157,7 +157,7 @@ func TestAuthT87NothingOutlivesTheGrant(t *testing.T) {
 	}
 }
 
-func TestAuthT88StoreAway(t *testing.T) {
+func TestTokensSurviveAClosedStore(t *testing.T) {
 	var options Options
 	s := mustStand(t, func(o *Options) { options = *o })
 	a, b := s.mustApp(t), newBrowser(t)
@@ -187,9 +187,9 @@ func TestAuthT88StoreAway(t *testing.T) {
 	}
 }
 
-// TestAuthT88PartOfTheStoreAway fails the store half-way through a refresh. Such a failure must not
+// TestFailureOfOneTableEndsNoSignIn fails the store half-way through a refresh. Such a failure must not
 // end a sign-in.
-func TestAuthT88PartOfTheStoreAway(t *testing.T) {
+func TestFailureOfOneTableEndsNoSignIn(t *testing.T) {
 	s := mustStand(t, nil)
 	a, b := s.mustApp(t), newBrowser(t)
 	m := a.mustSignIn(t, b)
@@ -221,7 +221,7 @@ func TestAuthT88PartOfTheStoreAway(t *testing.T) {
 	}
 }
 
-func TestAuthT93T94Revocation(t *testing.T) {
+func TestRevokedGrantEndsItsTokens(t *testing.T) {
 	s := mustStand(t, nil)
 	a, b := s.mustApp(t), newBrowser(t)
 	for _, which := range []string{"access_token", "refresh_token"} {
@@ -285,9 +285,9 @@ func TestAuthT93T94Revocation(t *testing.T) {
 	}
 }
 
-// TestAuthT83WhatHappensIsWrittenDownWithItsAddress has ann and a thief come through a trusted
+// TestEventsHaveTheAddressOfTheRequest has ann and a thief come through a trusted
 // proxy.
-func TestAuthT83WhatHappensIsWrittenDownWithItsAddress(t *testing.T) {
+func TestEventsHaveTheAddressOfTheRequest(t *testing.T) {
 	guard := &auth.Guard{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Log: authtest.Log(t)}
 	s := mustStand(t, func(o *Options) { o.Address = guard.Address })
 	a, b := s.mustApp(t), newBrowser(t)

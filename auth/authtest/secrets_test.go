@@ -30,8 +30,8 @@ func (h *heard) end() string {
 	return strings.Join(h.said, "\n")
 }
 
-// TestAuthT116SecretsAreFound: every part of a secret in a log is found, and other text is not.
-func TestAuthT116SecretsAreFound(t *testing.T) {
+// TestSecretsInTextAreFound: every part of a secret in a log is found, and other text is not.
+func TestSecretsInTextAreFound(t *testing.T) {
 	Secret("an access token", "jct_at_AbCdEfGhIjKlMnOpQrStUvWxYz0123456789_-AbCdE.ZyXwVuTsRqPoNmLkJiHgFeDcBa9876543210")
 	Secret("an API key", "jct_key_a1b2c3d4_0a1b2c3d4e5f6g7h8i9j0a1b2c3d4e5f6g7h8i9j0k1l2m")
 	Secret("a signed token", "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJhbm4ifQ.c2lnbmF0dXJlIG9mIGEgdG9rZW4gdGhhdCBpcyBsb25n")
@@ -62,9 +62,9 @@ func TestAuthT116SecretsAreFound(t *testing.T) {
 	}
 }
 
-// TestAuthT116WhatIsWrittenIsSearched: all output is searched at the end, also for secrets that are
+// TestAllOutputIsSearched: all output is searched at the end, also for secrets that are
 // registered later, and passed on.
-func TestAuthT116WhatIsWrittenIsSearched(t *testing.T) {
+func TestAllOutputIsSearched(t *testing.T) {
 	key := "jct_key_a1b2c3d4_" + strings.Repeat("Zz0y", 12) + "q"
 	for name, test := range map[string]struct {
 		write func(h *heard, w io.Writer)

@@ -101,8 +101,8 @@ func TestDocument(t *testing.T) {
 	}
 }
 
-// TestAuthT52Addresses tries every kind of non-public address, in URLs and as resolved addresses.
-func TestAuthT52Addresses(t *testing.T) {
+// TestPrivateAddressesAreRefused tries every kind of non-public address, in URLs and as resolved addresses.
+func TestPrivateAddressesAreRefused(t *testing.T) {
 	s := mustServe(t, true, func(http.ResponseWriter, *http.Request) {})
 	for _, address := range []string{
 		"127.0.0.1", "127.8.9.10", "0.0.0.0", "10.1.2.3", "172.16.0.1", "172.31.255.255", "192.168.1.1", "100.64.0.1",
@@ -140,8 +140,8 @@ func errorOf(err error) *Error {
 	return e
 }
 
-// TestAuthT52Rebinding resolves a name first to a public address, and then to loopback.
-func TestAuthT52Rebinding(t *testing.T) {
+// TestReboundNamesAreRefused resolves a name first to a public address, and then to loopback.
+func TestReboundNamesAreRefused(t *testing.T) {
 	s := mustServe(t, true, func(http.ResponseWriter, *http.Request) {})
 	var lookups atomic.Int32
 	f := &Fetcher{ports: []uint16{s.port}, resolver: authtest.Resolver(func(string) []netip.Addr {
@@ -178,8 +178,8 @@ func TestPublicAddresses(t *testing.T) {
 	}
 }
 
-// TestAuthT53Redirects redirects the fetch to an internal address.
-func TestAuthT53Redirects(t *testing.T) {
+// TestRedirectsAreNotFollowed redirects the fetch to an internal address.
+func TestRedirectsAreNotFollowed(t *testing.T) {
 	inside := mustServe(t, true, func(http.ResponseWriter, *http.Request) {})
 	for _, code := range []int{301, 302, 303, 307, 308} {
 		s := mustServe(t, true, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, inside.URL, code) })
@@ -202,8 +202,8 @@ func TestAuthT53Redirects(t *testing.T) {
 	}
 }
 
-// TestAuthT54Documents serves hostile documents.
-func TestAuthT54Documents(t *testing.T) {
+// TestHostileDocumentsAreRefused serves hostile documents.
+func TestHostileDocumentsAreRefused(t *testing.T) {
 	var bomb bytes.Buffer
 	z := gzip.NewWriter(&bomb)
 	z.Write(make([]byte, 10<<20))

@@ -108,9 +108,9 @@ func begin(c *Client, state, verifier string) (where string, kept []byte, err er
 	return c.Begin(context.Background(), "linear", state, verifier, seen)
 }
 
-// TestRegistrationOrderT103: the client_id by the abilities of the authorization server and the
+// TestRegistrationOrder: the client_id by the abilities of the authorization server and the
 // configuration.
-func TestRegistrationOrderT103(t *testing.T) {
+func TestRegistrationOrder(t *testing.T) {
 	const public, loopback = "https://mcp.acme.example", "http://127.0.0.1:8420"
 	everything := func() map[string]any {
 		return map[string]any{"client_id_metadata_document_supported": true, "registration_endpoint": ""}

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// TestSafety9OldRequestsOfANetworkGoFirst adds more requests of a network than its limit. Its own
+// TestOldRequestsOfANetworkGoFirst adds more requests of a network than its limit. Its own
 // oldest requests are deleted, finished ones first, and approved ones count separately. Other
 // networks are not affected.
-func TestSafety9OldRequestsOfANetworkGoFirst(t *testing.T) {
+func TestOldRequestsOfANetworkGoFirst(t *testing.T) {
 	run(t, func(t *testing.T, d database) {
 		c := newClock()
 		s, ctx := mustOpenUnswept(t, d, c.now), t.Context()
@@ -69,9 +69,9 @@ func TestSafety9OldRequestsOfANetworkGoFirst(t *testing.T) {
 	})
 }
 
-// TestSafety9TheBoundOfAllRequestsIsShared adds more requests of many networks than the total
+// TestTotalOfAuthRequestsIsShared adds more requests of many networks than the total
 // limit. Networks with the most lose theirs, so that a person with one request keeps it.
-func TestSafety9TheBoundOfAllRequestsIsShared(t *testing.T) {
+func TestTotalOfAuthRequestsIsShared(t *testing.T) {
 	run(t, func(t *testing.T, d database) {
 		c := newClock()
 		s, ctx := mustOpenUnswept(t, d, c.now), t.Context()
@@ -101,9 +101,9 @@ func TestSafety9TheBoundOfAllRequestsIsShared(t *testing.T) {
 	})
 }
 
-// TestSafety9DocumentsAreBounded fills the cache of documents. Documents of allowed clients stay,
+// TestStoredDocumentsAreBounded fills the cache of documents. Documents of allowed clients stay,
 // and failed fetches are deleted first.
-func TestSafety9DocumentsAreBounded(t *testing.T) {
+func TestStoredDocumentsAreBounded(t *testing.T) {
 	run(t, func(t *testing.T, d database) {
 		c := newClock()
 		s, ctx := mustOpenUnswept(t, d, c.now), t.Context()
@@ -144,9 +144,9 @@ func TestSafety9DocumentsAreBounded(t *testing.T) {
 	})
 }
 
-// TestSafety9EventsOfStrangers: audit rows of unauthenticated requests are kept for a month, others
+// TestEventsOfStrangersAreKeptAMonth: audit rows of unauthenticated requests are kept for a month, others
 // for longer.
-func TestSafety9EventsOfStrangers(t *testing.T) {
+func TestEventsOfStrangersAreKeptAMonth(t *testing.T) {
 	run(t, func(t *testing.T, d database) {
 		c := newClock()
 		s, ctx := mustOpenUnswept(t, d, c.now), t.Context()
@@ -165,9 +165,9 @@ func TestSafety9EventsOfStrangers(t *testing.T) {
 	})
 }
 
-// TestSafety5WhereAClientReturnsTo: a redirect target is trusted while a user allows the client
+// TestRedirectIsAllowedByAGrant: a redirect target is trusted while a user allows the client
 // that uses it.
-func TestSafety5WhereAClientReturnsTo(t *testing.T) {
+func TestRedirectIsAllowedByAGrant(t *testing.T) {
 	run(t, func(t *testing.T, d database) {
 		c := newClock()
 		s, ctx := mustOpenUnswept(t, d, c.now), t.Context()

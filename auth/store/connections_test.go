@@ -93,7 +93,7 @@ func TestConnections(t *testing.T) {
 	})
 }
 
-func TestConnectionsSwappedT112(t *testing.T) {
+func TestSwappedConnectionTokensAreRejected(t *testing.T) {
 	run(t, func(t *testing.T, d database) {
 		s, ctx := mustOpen(t, d, newClock().now), t.Context()
 		ann, bob := mustConnect(t, s, "ann"), mustConnect(t, s, "bob")
@@ -121,7 +121,7 @@ func TestConnectionsSwappedT112(t *testing.T) {
 	})
 }
 
-func TestUpstreamClientsT103(t *testing.T) {
+func TestUpstreamClientIsRegisteredOnce(t *testing.T) {
 	run(t, func(t *testing.T, d database) {
 		s, ctx := mustOpen(t, d, nil), t.Context()
 		c := UpstreamClient{Upstream: "linear", Issuer: "https://as.example", RedirectURI: "https://us/cb",

@@ -124,9 +124,9 @@ func (p *process) mustSay(t *testing.T, want string) {
 	}
 }
 
-// TestAuthT89Crash kills the process at random moments of 200 exchanges. Each time, the client can
+// TestKilledExchangesCanBeRetried kills the process at random moments of 200 exchanges. Each time, the client can
 // retry with its token.
-func TestAuthT89Crash(t *testing.T) {
+func TestKilledExchangesCanBeRetried(t *testing.T) {
 	run(t, func(t *testing.T, d database) {
 		s := mustOpenNow(t, d)
 		mustIssue(t, s, mustGrant(t, s, "ann"), "rt0")
@@ -201,7 +201,7 @@ func mustOpenNow(t *testing.T, d database) *Store {
 	return s
 }
 
-func TestAuthT115SecondProcess(t *testing.T) {
+func TestStoreIsForOneProcess(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "junction.db")
 	d := database{SQLite, file, mustRing(t, "a")}
 	p := mustStart(t, d)

@@ -36,7 +36,7 @@ func exchange(ctx context.Context, s *Store, client, old, next string) (string, 
 	return string(response), err
 }
 
-func TestAuthT82OnePair(t *testing.T) {
+func TestConcurrentExchangesGetOnePair(t *testing.T) {
 	run(t, func(t *testing.T, d database) {
 		c := newClock()
 		s := replicas(t, d, c.now)
@@ -64,7 +64,7 @@ func TestAuthT82OnePair(t *testing.T) {
 	})
 }
 
-func TestAuthT83Reuse(t *testing.T) {
+func TestReusedTokenRevokesTheGrant(t *testing.T) {
 	for name, reuse := range map[string]func(t *testing.T, s *Store, c *clock){
 		"after the successor was used": func(t *testing.T, s *Store, c *clock) {
 			_, err := exchange(t.Context(), s, "client", "rt1", "rt2")
@@ -169,7 +169,7 @@ func TestRefreshRefused(t *testing.T) {
 	})
 }
 
-func TestAuthT75Codes(t *testing.T) {
+func TestOneTimeRowsAreUsedOnce(t *testing.T) {
 	run(t, func(t *testing.T, d database) {
 		c := newClock()
 		s, ctx := replicas(t, d, c.now), t.Context()

@@ -93,7 +93,7 @@ func dump(t *testing.T, s *Store, d database) []byte {
 	return all.Bytes()
 }
 
-func TestAuthT111Secrets(t *testing.T) {
+func TestDatabaseHoldsNoSecrets(t *testing.T) {
 	run(t, func(t *testing.T, d database) {
 		s := mustOpen(t, d, nil)
 		secrets := live(t, s, "canary-3f9c1b")
@@ -113,7 +113,7 @@ func TestAuthT111Secrets(t *testing.T) {
 	})
 }
 
-func TestAuthT112SwappedRows(t *testing.T) {
+func TestSwappedSecretsAreRejected(t *testing.T) {
 	run(t, func(t *testing.T, d database) {
 		s, ctx := mustOpen(t, d, nil), t.Context()
 		ann, bob := mustGrant(t, s, "ann"), mustGrant(t, s, "bob")
@@ -142,7 +142,7 @@ func TestAuthT112SwappedRows(t *testing.T) {
 	})
 }
 
-func TestAuthT113KeyRotation(t *testing.T) {
+func TestReencryptReplacesTheKey(t *testing.T) {
 	run(t, func(t *testing.T, d database) {
 		open := func(ids ...string) (*Store, error) {
 			s, err := Open(t.Context(),
@@ -186,7 +186,7 @@ func TestAuthT113KeyRotation(t *testing.T) {
 	})
 }
 
-func TestAuthT114WrongKey(t *testing.T) {
+func TestWrongKeyOpensNothing(t *testing.T) {
 	run(t, func(t *testing.T, d database) {
 		s := mustOpenNow(t, d)
 		g := mustGrant(t, s, "ann")

@@ -8,9 +8,9 @@ import (
 	"junction/upstream/upstreamtest"
 )
 
-// TestSafety6WhyNamesTheEnforcedPolicy changes the file of a running proxy so that a policy is
+// TestWhyNamesTheEnforcedPolicy changes the file of a running proxy so that a policy is
 // enforced, and asks why a tool is gone.
-func TestSafety6WhyNamesTheEnforcedPolicy(t *testing.T) {
+func TestWhyNamesTheEnforcedPolicy(t *testing.T) {
 	_, shell := upstreamtest.Start(t, upstreamtest.Script{Tools: fine("run", "kill")})
 	text := fmt.Sprintf(`
 auth: { api_keys: [ { name: ann, hash: "sha256:%s1" } ] }

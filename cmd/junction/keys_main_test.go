@@ -27,9 +27,9 @@ upstreams: { a: { command: [junction, demo] } }
 	}
 }
 
-// TestSafety4PublicURLNeedsAuthentication has junction check and the start refuse a public server
+// TestPublicURLNeedsAuthentication has junction check and the start refuse a public server
 // that authenticates nobody, unless the file states it.
-func TestSafety4PublicURLNeedsAuthentication(t *testing.T) {
+func TestPublicURLNeedsAuthentication(t *testing.T) {
 	const entry = "auth: { api_keys: [{ name: ci, hash: 'sha256:0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a' }] }\n"
 	const public, none = "public_url: https://mcp.example.com\n", "auth: { none: true }\n"
 	for text, want := range map[string]string{

@@ -181,9 +181,9 @@ func TestReadyzBeforeTheFirstTry(t *testing.T) {
 	}
 }
 
-// TestSafety8ReadyzTellsWhoHasItsShare: a program opens more streams than its share. /readyz and
+// TestReadyzNamesWhoIsOverItsShare: a program opens more streams than its share. /readyz and
 // the log name it.
-func TestSafety8ReadyzTellsWhoHasItsShare(t *testing.T) {
+func TestReadyzNamesWhoIsOverItsShare(t *testing.T) {
 	_, url := upstreamtest.Start(t, upstreamtest.Script{})
 	r := mustServe(t, "limits: { streams: 2 }\nupstreams: { a: { url: "+url+" } }\n")
 	listen := func() *http.Response {

@@ -16,7 +16,7 @@ import (
 
 // What breaks: upstreams die, and clients leave.
 
-func TestProtocolT57ProcessDiesInACall(t *testing.T) {
+func TestCallOfADeadProcessIsNotRepeated(t *testing.T) {
 	for _, clientEra := range harness.Eras {
 		for _, up := range harness.Eras {
 			harness.RunPair(t, clientEra, up, "stdio", func(t *testing.T, p harness.Pair) {
@@ -61,7 +61,7 @@ func TestProtocolT57ProcessDiesInACall(t *testing.T) {
 	}
 }
 
-func TestProtocolT58SessionGone(t *testing.T) {
+func TestLostSessionIsReplaced(t *testing.T) {
 	for _, clientEra := range harness.Eras {
 		harness.RunPair(t, clientEra, client.EraLegacy, "http", func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
@@ -90,7 +90,7 @@ func TestProtocolT58SessionGone(t *testing.T) {
 	}
 }
 
-func TestProtocolT59NoiseOfAProcess(t *testing.T) {
+func TestNoiseOfAProcessGoesToTheLog(t *testing.T) {
 	for _, client := range harness.Eras {
 		for _, up := range harness.Eras {
 			harness.RunPair(t, client, up, "stdio", func(t *testing.T, p harness.Pair) {
@@ -132,7 +132,7 @@ func mustBegin(t *testing.T, s *harness.Served, c *harness.Talker) *harness.Answ
 	return a
 }
 
-func TestProtocolT82ModernClientLeaves(t *testing.T) {
+func TestModernDisconnectCancelsTheCall(t *testing.T) {
 	for _, up := range harness.Eras {
 		harness.EachTransport(t, client.EraModern, up, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
@@ -153,7 +153,7 @@ func TestProtocolT82ModernClientLeaves(t *testing.T) {
 	}
 }
 
-func TestProtocolT83LegacyClientHangsUp(t *testing.T) {
+func TestLegacyDisconnectCancelsNothing(t *testing.T) {
 	for _, up := range harness.Eras {
 		harness.EachTransport(t, client.EraLegacy, up, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
@@ -177,7 +177,7 @@ func TestProtocolT83LegacyClientHangsUp(t *testing.T) {
 	}
 }
 
-func TestProtocolT84LegacyClientCancels(t *testing.T) {
+func TestLegacyCancelReachesTheUpstream(t *testing.T) {
 	for _, up := range harness.Eras {
 		harness.EachTransport(t, client.EraLegacy, up, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
@@ -205,7 +205,7 @@ func TestProtocolT84LegacyClientCancels(t *testing.T) {
 	}
 }
 
-func TestProtocolT89LegacyConversationHasNoModernMeta(t *testing.T) {
+func TestLegacyUpstreamGetsNoModernMeta(t *testing.T) {
 	for _, clientEra := range harness.Eras {
 		harness.EachTransport(t, clientEra, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{Era: "both"}, func(c *upstream.Config) {
@@ -241,7 +241,7 @@ func tagged(t *testing.T, a *harness.Answering, id string) {
 	}
 }
 
-func TestProtocolT90Acknowledgement(t *testing.T) {
+func TestListenIsAcknowledged(t *testing.T) {
 	for _, up := range harness.Eras {
 		harness.EachTransport(t, client.EraModern, up, func(t *testing.T, p harness.Pair) {
 			_, j := harness.Over(t, p, upstreamtest.Script{}, nil)
@@ -257,7 +257,7 @@ func TestProtocolT90Acknowledgement(t *testing.T) {
 	}
 }
 
-func TestProtocolT91ChangeIsToldOnce(t *testing.T) {
+func TestListChangeIsToldOnce(t *testing.T) {
 	for _, up := range harness.Eras {
 		harness.EachTransport(t, client.EraModern, up, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{Tools: harness.Definitions("old")}, nil)
@@ -286,7 +286,7 @@ func TestProtocolT91ChangeIsToldOnce(t *testing.T) {
 	}
 }
 
-func TestProtocolT92ResourceThatCannotBeSubscribed(t *testing.T) {
+func TestUnsubscribableResourceIsNotAcknowledged(t *testing.T) {
 	for _, up := range harness.Eras {
 		harness.EachTransport(t, client.EraModern, up, func(t *testing.T, p harness.Pair) {
 			_, j := harness.Over(t, p, upstreamtest.Script{}, nil)
@@ -299,7 +299,7 @@ func TestProtocolT92ResourceThatCannotBeSubscribed(t *testing.T) {
 	}
 }
 
-func TestProtocolT95ShutdownEndsSubscriptions(t *testing.T) {
+func TestShutdownEndsSubscriptions(t *testing.T) {
 	for _, up := range harness.Eras {
 		harness.EachTransport(t, client.EraModern, up, func(t *testing.T, p harness.Pair) {
 			_, j := harness.Over(t, p, upstreamtest.Script{}, nil)
@@ -317,7 +317,7 @@ func TestProtocolT95ShutdownEndsSubscriptions(t *testing.T) {
 	}
 }
 
-func TestProtocolT97ReturnWithAnotherList(t *testing.T) {
+func TestUpstreamReturnsWithAnotherList(t *testing.T) {
 	for _, up := range harness.Eras {
 		harness.RunPair(t, client.EraModern, up, "http", func(t *testing.T, p harness.Pair) {
 			first := upstreamtest.New(upstreamtest.Script{Era: string(up), Tools: harness.Definitions("old")})

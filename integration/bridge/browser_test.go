@@ -18,7 +18,7 @@ import (
 
 const signIn = `{"gate":"signed in"}`
 
-func TestProtocolT73UpstreamWantsABrowser(t *testing.T) {
+func TestLegacyURLElicitationForAModernClient(t *testing.T) {
 	harness.EachTransport(t, client.EraModern, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 		s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		c := j.Talk(t)
@@ -53,8 +53,8 @@ func TestProtocolT73UpstreamWantsABrowser(t *testing.T) {
 	})
 }
 
-// TestProtocolT73PromptsAndResources has what is no tool want a browser, too.
-func TestProtocolT73PromptsAndResources(t *testing.T) {
+// TestURLElicitationOfPromptsAndResources has what is no tool want a browser, too.
+func TestURLElicitationOfPromptsAndResources(t *testing.T) {
 	instead := json.RawMessage(`{"do":"url","gate":"signed in"}`)
 	script := upstreamtest.Script{Prompts: []json.RawMessage{[]byte(`{"name":"p"}`)}, Resources: []json.RawMessage{},
 		Instead: map[string]json.RawMessage{"p": instead, "note:1": instead}}
@@ -94,7 +94,7 @@ func TestProtocolT73PromptsAndResources(t *testing.T) {
 	})
 }
 
-func TestProtocolT73PersonDeclines(t *testing.T) {
+func TestURLElicitationIsDeclined(t *testing.T) {
 	harness.EachTransport(t, client.EraModern, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 		s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		c := j.Talk(t)
@@ -111,7 +111,7 @@ func TestProtocolT73PersonDeclines(t *testing.T) {
 	})
 }
 
-func TestProtocolT73WithoutTheCapability(t *testing.T) {
+func TestURLElicitationNeedsTheCapability(t *testing.T) {
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		_, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		c := harness.TalkAs(t, j.URL, p.Client, "2025-11-25", `{"elicitation":{}}`)
@@ -140,7 +140,7 @@ func TestProtocolT73WithoutTheCapability(t *testing.T) {
 	})
 }
 
-func TestProtocolT73PassesBetweenLegacyPeers(t *testing.T) {
+func TestURLElicitationBetweenLegacyPeers(t *testing.T) {
 	harness.EachTransport(t, client.EraLegacy, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 		s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		c := j.Talk(t)
@@ -170,9 +170,9 @@ func TestProtocolT73PassesBetweenLegacyPeers(t *testing.T) {
 	})
 }
 
-// TestProtocolT73ModernUpstreamWantsABrowser is the other way: a modern server's question by URL
+// TestModernURLElicitationForALegacyClient is the other way: a modern server's question by URL
 // becomes one of 2025-11-25, with an id of ours, and the client hears when the server asks no more.
-func TestProtocolT73ModernUpstreamWantsABrowser(t *testing.T) {
+func TestModernURLElicitationForALegacyClient(t *testing.T) {
 	harness.EachTransport(t, client.EraLegacy, client.EraModern, func(t *testing.T, p harness.Pair) {
 		s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		c := j.Talk(t)
@@ -207,9 +207,9 @@ func TestProtocolT73ModernUpstreamWantsABrowser(t *testing.T) {
 	})
 }
 
-// TestProtocolT73CompletionReachesTheOneWhoWasAsked is 2025-11-25, client/elicitation: the
+// TestElicitationCompleteReachesTheAskedClient is 2025-11-25, client/elicitation: the
 // notification goes to the client that was asked, and to no other.
-func TestProtocolT73CompletionReachesTheOneWhoWasAsked(t *testing.T) {
+func TestElicitationCompleteReachesTheAskedClient(t *testing.T) {
 	harness.EachTransport(t, client.EraLegacy, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 		s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		one, two := j.Talk(t), j.Talk(t)
@@ -231,9 +231,9 @@ func TestProtocolT73CompletionReachesTheOneWhoWasAsked(t *testing.T) {
 	})
 }
 
-// TestProtocolRow8PageForAnOlderClient has a modern server want a page to be opened for a client
+// TestURLElicitationForAnOlderClient has a modern server want a page to be opened for a client
 // whose version has no such thing.
-func TestProtocolRow8PageForAnOlderClient(t *testing.T) {
+func TestURLElicitationForAnOlderClient(t *testing.T) {
 	harness.EachTransport(t, client.EraLegacy, client.EraModern, func(t *testing.T, p harness.Pair) {
 		_, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		c := harness.TalkAs(t, j.URL, p.Client, "2025-06-18", `{"elicitation":{"url":{}}}`)

@@ -18,7 +18,7 @@ import (
 
 // How calls are forwarded: arguments, results, headers, progress and time limits.
 
-func TestProtocolT42ArgumentsKeepTheirValues(t *testing.T) {
+func TestArgumentsKeepTheirBytes(t *testing.T) {
 	const arguments = `{"big":9007199254740993,"bigger":123456789012345678901234567890,"float":1.0,"exp":1E+2,"neg":-0,` +
 		`"text":"日本 \u00e9 \ud83d\ude00 😀","empty":{},"none":[],` +
 		`"null":null,"a/b":{"":[{}]},"nested":{"deep":[1.50,{"x":0.10}]}}`
@@ -31,13 +31,13 @@ func TestProtocolT42ArgumentsKeepTheirValues(t *testing.T) {
 	})
 }
 
-func TestProtocolT43ResultsAreKept(t *testing.T) {
+func TestResultsKeepTheirBytes(t *testing.T) {
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		_, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		c := j.Talk(t)
 		for _, structured := range []string{`null`, `[1,{"a":1.0}]`, `9007199254740993`, `{}`, `"s"`} {
 			if p.Client == client.EraLegacy && p.Upstream == client.EraModern && structured != `{}` {
-				continue // such a client does not know it: TestProtocolT88
+				continue // such a client does not know it: TestStructuredContentThatIsNoObject
 			}
 			want := `"content":[{"type":"hologram","x":{"y":[]}},{"type":"text","text":"ü\u2028",` +
 				`"annotations":{"audience":["user"],"z":1.10},"_meta":{"k":null}}],` +
@@ -61,7 +61,7 @@ func TestProtocolT43ResultsAreKept(t *testing.T) {
 	})
 }
 
-func TestProtocolT44MetaReachesTheUpstream(t *testing.T) {
+func TestMetaReachesTheUpstream(t *testing.T) {
 	const trace = `"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"`
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
@@ -88,7 +88,7 @@ func eachClient(t *testing.T, f func(*testing.T, harness.Pair)) {
 	}
 }
 
-func TestProtocolT45HeadersTowardModernServers(t *testing.T) {
+func TestHeadersToModernUpstreams(t *testing.T) {
 	eachClient(t, func(t *testing.T, p harness.Pair) {
 		s, j := harness.Over(t, p, upstreamtest.Script{Tools: harness.Definitions("plain", "näme with space")}, nil)
 		c := j.Talk(t)
@@ -127,7 +127,7 @@ func region(kind string) json.RawMessage {
 	return harness.ToolWithProperties("tool", `{"region":{"type":"`+kind+`","x-mcp-header":"Region"}}`)
 }
 
-func TestProtocolT46ParamHeaders(t *testing.T) {
+func TestParamHeadersToModernUpstreams(t *testing.T) {
 	eachClient(t, func(t *testing.T, p harness.Pair) {
 		for _, test := range []struct{ kind, arguments, header string }{
 			{"string", `{"region":"eu-west"}`, "eu-west"},
@@ -156,7 +156,7 @@ func TestProtocolT46ParamHeaders(t *testing.T) {
 	})
 }
 
-func TestProtocolT47FalseParamHeaderIsRefused(t *testing.T) {
+func TestFalseParamHeaderIsRefused(t *testing.T) {
 	for _, up := range harness.Eras { // the check is our own, whatever the upstream speaks
 		harness.EachTransport(t, client.EraModern, up, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{Tools: []json.RawMessage{region("string")}}, nil)
@@ -184,7 +184,7 @@ func TestProtocolT47FalseParamHeaderIsRefused(t *testing.T) {
 	}
 }
 
-func TestProtocolT48UnknownParamHeaderIsForwarded(t *testing.T) {
+func TestUnknownParamHeaderIsForwarded(t *testing.T) {
 	p := harness.Pair{Client: client.EraModern, Upstream: client.EraModern, Transport: "http"}
 	s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 	q := harness.Called("up__echo", `{}`)
@@ -197,7 +197,7 @@ func TestProtocolT48UnknownParamHeaderIsForwarded(t *testing.T) {
 	}
 }
 
-func TestProtocolT49HeaderMismatchIsRetriedOnce(t *testing.T) {
+func TestHeaderMismatchIsRetriedOnce(t *testing.T) {
 	eachClient(t, func(t *testing.T, p harness.Pair) {
 		s, j := harness.Over(t, p,
 			upstreamtest.Script{Tools: []json.RawMessage{region("string")}, NoListChanged: true,
@@ -237,7 +237,7 @@ func TestProtocolT49HeaderMismatchIsRetriedOnce(t *testing.T) {
 	})
 }
 
-func TestProtocolT50UnsupportedVersionIsRenegotiated(t *testing.T) {
+func TestUnsupportedVersionIsRenegotiated(t *testing.T) {
 	eachClient(t, func(t *testing.T, p harness.Pair) {
 		s, j := harness.Over(t, p,
 			upstreamtest.Script{Rules: []upstreamtest.Rule{upstreamtest.UnsupportedVersion("tools/call", "2026-07-28")}}, nil)
@@ -257,7 +257,7 @@ func TestProtocolT50UnsupportedVersionIsRenegotiated(t *testing.T) {
 	})
 }
 
-func TestProtocolT51ProgressTokensDoNotMix(t *testing.T) {
+func TestProgressTokensDoNotMix(t *testing.T) {
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		var calls []*harness.Answering
@@ -296,7 +296,7 @@ func TestProtocolT51ProgressTokensDoNotMix(t *testing.T) {
 	})
 }
 
-func TestProtocolT52UnaskedProgressIsDropped(t *testing.T) {
+func TestUnaskedProgressIsDropped(t *testing.T) {
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		notes, m := j.Talk(t).Begin(t, harness.Called("up__progress", `{"n":3,"unasked":true}`)).All(t)
@@ -310,7 +310,7 @@ func TestProtocolT52UnaskedProgressIsDropped(t *testing.T) {
 	})
 }
 
-func TestProtocolT53LateProgressIsDropped(t *testing.T) {
+func TestLateProgressIsDropped(t *testing.T) {
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		_, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		c := j.Talk(t)
@@ -329,9 +329,9 @@ func TestProtocolT53LateProgressIsDropped(t *testing.T) {
 	})
 }
 
-// TestProtocolT53ProgressOfACallThatIsOver has the upstream tell of a call that was answered long
+// TestProgressOfAnEndedCallIsDropped has the upstream tell of a call that was answered long
 // ago, while another call of the same client, which gave the same token, is in progress.
-func TestProtocolT53ProgressOfACallThatIsOver(t *testing.T) {
+func TestProgressOfAnEndedCallIsDropped(t *testing.T) {
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		if p.Client == client.EraModern {
 			harness.InMemory(t, "two processes may give two calls of a modern client the same progress token")
@@ -362,7 +362,7 @@ func TestProtocolT53ProgressOfACallThatIsOver(t *testing.T) {
 	})
 }
 
-func TestProtocolT54EqualIdsDoNotMix(t *testing.T) {
+func TestEqualIDsDoNotMix(t *testing.T) {
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		one, two := j.Talk(t), j.Talk(t)
@@ -399,7 +399,7 @@ func cancelled(t *testing.T, s *harness.Served, p harness.Pair, call upstreamtes
 	})
 }
 
-func TestProtocolT55HungUpstream(t *testing.T) {
+func TestHungUpstreamTimesOut(t *testing.T) {
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		s, j := harness.Over(t, p,
 			upstreamtest.Script{Rules: []upstreamtest.Rule{harness.SilentToPings}}, func(c *upstream.Config) {
@@ -413,7 +413,7 @@ func TestProtocolT55HungUpstream(t *testing.T) {
 	})
 }
 
-func TestProtocolT56EndlessProgress(t *testing.T) {
+func TestEndlessProgressTimesOut(t *testing.T) {
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		harness.EachTimeout(t, 400*time.Millisecond, func(t *testing.T, timeout time.Duration) (late bool) {
 			// The steps are shorter than the timeout, and all of them together many times longer
@@ -433,9 +433,9 @@ func TestProtocolT56EndlessProgress(t *testing.T) {
 	})
 }
 
-// TestProtocolT56ProgressResetsTheTimeout is the other half: progress lets a call live longer than
+// TestProgressResetsTheTimeout is the other half: progress lets a call live longer than
 // its timeout.
-func TestProtocolT56ProgressResetsTheTimeout(t *testing.T) {
+func TestProgressResetsTheTimeout(t *testing.T) {
 	harness.EachEra(t, func(t *testing.T, p harness.Pair) {
 		harness.EachTimeout(t, time.Second, func(t *testing.T, timeout time.Duration) (late bool) {
 			_, j := harness.Over(t, p, upstreamtest.Script{}, func(c *upstream.Config) { c.Timeout = timeout })

@@ -16,7 +16,7 @@ import (
 // Server requests that belong to no call, or could belong to two: Junction rejects them, and no user
 // sees them.
 
-func TestProtocolT78NeverAnotherCallersScreen(t *testing.T) {
+func TestQuestionNeverReachesAnotherCaller(t *testing.T) {
 	for _, clientEra := range harness.Eras {
 		harness.EachTransport(t, clientEra, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
@@ -68,9 +68,9 @@ func TestProtocolT78NeverAnotherCallersScreen(t *testing.T) {
 	}
 }
 
-// TestProtocolT78QuestionOfOnlyOneOfTwo has the second caller unable to be asked: that it cannot be
+// TestQuestionBesideAnIncapableCaller has the second caller unable to be asked: that it cannot be
 // asked does not make a question the first one's. Capabilities differ, and so do the connections.
-func TestProtocolT78QuestionOfOnlyOneOfTwo(t *testing.T) {
+func TestQuestionBesideAnIncapableCaller(t *testing.T) {
 	for _, clientEra := range harness.Eras {
 		harness.EachTransport(t, clientEra, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{}, harness.Exactly)
@@ -89,7 +89,7 @@ func TestProtocolT78QuestionOfOnlyOneOfTwo(t *testing.T) {
 	}
 }
 
-func TestProtocolT79QuestionWithoutCall(t *testing.T) {
+func TestQuestionWithoutACallIsRejected(t *testing.T) {
 	for _, clientEra := range harness.Eras {
 		harness.EachTransport(t, clientEra, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
@@ -121,9 +121,9 @@ func TestProtocolT79QuestionWithoutCall(t *testing.T) {
 	}
 }
 
-// TestProtocolT79QuestionDuringAList has an upstream ask while its catalog is read, and after the
+// TestQuestionDuringAListIsRejected has an upstream ask while its catalog is read, and after the
 // handshake: it gets an error, and is read all the same.
-func TestProtocolT79QuestionDuringAList(t *testing.T) {
+func TestQuestionDuringAListIsRejected(t *testing.T) {
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		if p.Upstream == client.EraModern {
 			t.Skip("a modern server that wants input for tools/list gives no list: there is nothing to be had from it")
@@ -144,7 +144,7 @@ func TestProtocolT79QuestionDuringAList(t *testing.T) {
 	})
 }
 
-func TestProtocolT80PingsAreAnsweredByTheProxy(t *testing.T) {
+func TestPingsAreAnsweredByTheProxy(t *testing.T) {
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		c := j.Talk(t)
@@ -171,9 +171,9 @@ func TestProtocolT80PingsAreAnsweredByTheProxy(t *testing.T) {
 	})
 }
 
-// TestProtocolT79ManyQuestions holds that an upstream which asks without end harms nobody but its
+// TestManyQuestionsOfOneCallAreAnswered holds that an upstream which asks without end harms nobody but its
 // own call.
-func TestProtocolT79ManyQuestions(t *testing.T) {
+func TestManyQuestionsOfOneCallAreAnswered(t *testing.T) {
 	for _, clientEra := range harness.Eras {
 		harness.EachTransport(t, clientEra, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 			s := p.Serve(t, upstreamtest.Script{})

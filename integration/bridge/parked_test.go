@@ -27,7 +27,7 @@ func parkedCall(t *testing.T, c *harness.Talker, q harness.Query) (retry harness
 	return q
 }
 
-func TestProtocolRow17ProgressGoesToTheRequestThatWaits(t *testing.T) {
+func TestProgressFollowsAParkedCall(t *testing.T) {
 	harness.EachTransport(t, client.EraModern, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 		_, j := harness.Over(t, p, upstreamtest.Script{}, harness.Exactly)
 		c := j.Talk(t)
@@ -63,7 +63,7 @@ func TestProtocolRow17ProgressGoesToTheRequestThatWaits(t *testing.T) {
 	})
 }
 
-func TestProtocolRow18ClientLeavesWhileItWaits(t *testing.T) {
+func TestClientLeavesAParkedCall(t *testing.T) {
 	harness.EachTransport(t, client.EraModern, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 		s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		c := j.Talk(t)
@@ -80,9 +80,9 @@ func TestProtocolRow18ClientLeavesWhileItWaits(t *testing.T) {
 	})
 }
 
-// TestProtocolRow26UpstreamDies has the process end that a call is parked in. The call is not made
+// TestParkedCallOfADeadUpstreamFails has the process end that a call is parked in. The call is not made
 // again.
-func TestProtocolRow26UpstreamDies(t *testing.T) {
+func TestParkedCallOfADeadUpstreamFails(t *testing.T) {
 	for _, wire := range []string{"stdio", "sse"} {
 		harness.RunPair(t, client.EraModern, client.EraLegacy, wire, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
@@ -113,8 +113,8 @@ func TestProtocolRow26UpstreamDies(t *testing.T) {
 	}
 }
 
-// TestProtocolRow26SessionGone is the same over HTTP, where it is the session that ends.
-func TestProtocolRow26SessionGone(t *testing.T) {
+// TestParkedCallOfALostSessionFails is the same over HTTP, where it is the session that ends.
+func TestParkedCallOfALostSessionFails(t *testing.T) {
 	p := harness.Pair{Client: client.EraModern, Upstream: client.EraLegacy, Transport: "http"}
 	url := ""
 	s := upstreamtest.New(upstreamtest.Script{Era: "legacy"})
@@ -138,9 +138,9 @@ func TestProtocolRow26SessionGone(t *testing.T) {
 	}
 }
 
-// TestProtocolT68MalformedAnswers has a client answer with what is no answer: nothing of it reaches
+// TestMalformedAnswersReachNobody has a client answer with what is no answer: nothing of it reaches
 // the upstream, and the call still waits for the right one.
-func TestProtocolT68MalformedAnswers(t *testing.T) {
+func TestMalformedAnswersReachNobody(t *testing.T) {
 	// to a modern upstream it is to say what an answer is
 	harness.EachTransport(t, client.EraModern, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 		s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
@@ -169,9 +169,9 @@ func TestProtocolT68MalformedAnswers(t *testing.T) {
 	})
 }
 
-// TestProtocolT69ClientWithoutStream has a client ask for an answer in JSON alone, on which nothing
+// TestLegacyQuestionNeedsAStream has a client ask for an answer in JSON alone, on which nothing
 // can be asked.
-func TestProtocolT69ClientWithoutStream(t *testing.T) {
+func TestLegacyQuestionNeedsAStream(t *testing.T) {
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		_, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		q := harness.Asking(harness.AskForm)

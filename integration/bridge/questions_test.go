@@ -38,9 +38,9 @@ func wantQuestions(t *testing.T, asked []harness.ServerRequest, want ...string) 
 	}
 }
 
-// TestProtocolT69QuestionsAreAnswered is the heart of the bridge: whoever asks whom, the question
+// TestQuestionsAreAnswered is the heart of the bridge: whoever asks whom, the question
 // arrives as it was put, the answer as it was given, and the tool does its work once.
-func TestProtocolT69QuestionsAreAnswered(t *testing.T) {
+func TestQuestionsAreAnswered(t *testing.T) {
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		m, asked := j.Talk(t).Converse(t, harness.Asking(harness.AskForm), harness.AnswersTo)
@@ -55,9 +55,9 @@ func TestProtocolT69QuestionsAreAnswered(t *testing.T) {
 	})
 }
 
-// TestProtocolT69QuestionOnTheListeningStream is what some legacy servers do over HTTP: they ask on
+// TestQuestionOnTheGETStream is what some legacy servers do over HTTP: they ask on
 // the GET stream in the middle of a call.
-func TestProtocolT69QuestionOnTheListeningStream(t *testing.T) {
+func TestQuestionOnTheGETStream(t *testing.T) {
 	for _, clientEra := range harness.Eras {
 		harness.RunPair(t, clientEra, client.EraLegacy, "http", func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
@@ -74,8 +74,8 @@ func TestProtocolT69QuestionOnTheListeningStream(t *testing.T) {
 	}
 }
 
-// TestProtocolT69PromptsAndResourcesAsk is the same for the other two methods that may.
-func TestProtocolT69PromptsAndResourcesAsk(t *testing.T) {
+// TestQuestionsOfPromptsAndResources is the same for the other two methods that may.
+func TestQuestionsOfPromptsAndResources(t *testing.T) {
 	instead := json.RawMessage(`{"do":"ask","questions":[` + harness.AskForm + `]}`)
 	script := upstreamtest.Script{
 		Prompts:   []json.RawMessage{[]byte(`{"name":"p"}`)},
@@ -96,7 +96,7 @@ func TestProtocolT69PromptsAndResourcesAsk(t *testing.T) {
 	})
 }
 
-func TestProtocolT67RoundsBetweenModernPeers(t *testing.T) {
+func TestRoundsBetweenModernPeers(t *testing.T) {
 	const form2 = `{"key":"k é","method":"elicitation/create","params":{"message":"2"}}`
 	harness.EachTransport(t, client.EraModern, client.EraModern, func(t *testing.T, p harness.Pair) {
 		for _, test := range []struct {
@@ -157,9 +157,9 @@ func TestProtocolT67RoundsBetweenModernPeers(t *testing.T) {
 	})
 }
 
-// TestProtocolT70OnlyWhoCanBeAskedIsAsked holds that upstreams know what their caller can do, and
+// TestOnlyCapableClientsAreAsked holds that upstreams know what their caller can do, and
 // that one which asks all the same is refused.
-func TestProtocolT70OnlyWhoCanBeAskedIsAsked(t *testing.T) {
+func TestOnlyCapableClientsAreAsked(t *testing.T) {
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		_, j := harness.Over(t, p, upstreamtest.Script{}, harness.Exactly)
 		dumb := harness.TalkAs(t, j.URL, p.Client, "2025-11-25", `{"roots":{}}`)
@@ -195,9 +195,9 @@ func TestProtocolT70OnlyWhoCanBeAskedIsAsked(t *testing.T) {
 	})
 }
 
-// TestProtocolT70PartsOfACapability has clients that can do a part of what they are asked: a form
+// TestPartOfACapabilityLimitsQuestions has clients that can do a part of what they are asked: a form
 // but no page, sampling but no tools in it.
-func TestProtocolT70PartsOfACapability(t *testing.T) {
+func TestPartOfACapabilityLimitsQuestions(t *testing.T) {
 	const (
 		page = `{"method":"elicitation/create","params":{"mode":"url","message":"m","url":"https://example.com",` +
 			`"elicitationId":"e"}}`
@@ -224,7 +224,7 @@ func TestProtocolT70PartsOfACapability(t *testing.T) {
 	})
 }
 
-func TestProtocolT70MissingCapabilityIsStatus400(t *testing.T) {
+func TestMissingCapabilityIsStatus400(t *testing.T) {
 	harness.EachTransport(t, client.EraModern, client.EraModern, func(t *testing.T, p harness.Pair) {
 		_, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		a := harness.TalkAs(t, j.URL, p.Client, "", `{}`).Begin(t, harness.Asking(harness.AskSampling))
@@ -235,7 +235,7 @@ func TestProtocolT70MissingCapabilityIsStatus400(t *testing.T) {
 	})
 }
 
-func TestProtocolT71OneQuestionAfterTheOther(t *testing.T) {
+func TestQuestionsOneAfterTheOther(t *testing.T) {
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		s, j := harness.Over(t, p, upstreamtest.Script{}, harness.Exactly)
 		n := 0
@@ -269,7 +269,7 @@ func TestProtocolT71OneQuestionAfterTheOther(t *testing.T) {
 	})
 }
 
-func TestProtocolT71SeveralQuestionsAtOnce(t *testing.T) {
+func TestQuestionsAtOnce(t *testing.T) {
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		_, j := harness.Over(t, p, upstreamtest.Script{}, harness.Exactly)
 		m, asked := j.Talk(t).Converse(t,
@@ -290,9 +290,9 @@ func TestProtocolT71SeveralQuestionsAtOnce(t *testing.T) {
 	})
 }
 
-// TestProtocolT71PartialAnswers has a modern client come back with less than it was asked, and with
+// TestUnansweredQuestionsAreAskedAgain has a modern client come back with less than it was asked, and with
 // what nobody asked.
-func TestProtocolT71PartialAnswers(t *testing.T) {
+func TestUnansweredQuestionsAreAskedAgain(t *testing.T) {
 	for _, up := range harness.Eras {
 		harness.EachTransport(t, client.EraModern, up, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{}, harness.Exactly)
@@ -329,9 +329,9 @@ func TestProtocolT71PartialAnswers(t *testing.T) {
 	}
 }
 
-// TestProtocolT72NobodyComesBack has a modern client forget a call: the upstream is told, in the
+// TestAbandonedQuestionIsCancelled has a modern client forget a call: the upstream is told, in the
 // words that fit the question, and nothing is left.
-func TestProtocolT72NobodyComesBack(t *testing.T) {
+func TestAbandonedQuestionIsCancelled(t *testing.T) {
 	harness.EachTransport(t, client.EraModern, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 		for question, want := range map[string]string{harness.AskForm: `"result":{"action":"cancel"}`,
 			harness.AskSampling: `"error":{"code":-1,`, harness.AskRoots: `"error":{"code":-32603,`} {
@@ -362,9 +362,9 @@ func TestProtocolT72NobodyComesBack(t *testing.T) {
 	})
 }
 
-// TestProtocolT72CancelledWhenNobodyComesBack is the case of an upstream that asks without end:
+// TestAbandonedParkedCallIsCancelled is the case of an upstream that asks without end:
 // being answered "cancel" does not stop it, so that the call has to be cancelled, too.
-func TestProtocolT72CancelledWhenNobodyComesBack(t *testing.T) {
+func TestAbandonedParkedCallIsCancelled(t *testing.T) {
 	harness.EachTransport(t, client.EraModern, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, upstreamtest.Script{})
 		j := harness.Start(t, p,
@@ -376,9 +376,9 @@ func TestProtocolT72CancelledWhenNobodyComesBack(t *testing.T) {
 	})
 }
 
-// TestProtocolT72LegacyClientDoesNotAnswer is the same for a client that has a call open and says
+// TestUnansweredLegacyQuestionIsCancelled is the same for a client that has a call open and says
 // nothing.
-func TestProtocolT72LegacyClientDoesNotAnswer(t *testing.T) {
+func TestUnansweredLegacyQuestionIsCancelled(t *testing.T) {
 	for _, up := range harness.Eras {
 		harness.EachTransport(t, client.EraLegacy, up, func(t *testing.T, p harness.Pair) {
 			s := p.Serve(t, upstreamtest.Script{})
@@ -404,9 +404,9 @@ func TestProtocolT72LegacyClientDoesNotAnswer(t *testing.T) {
 	}
 }
 
-// TestProtocolT72ParkedCallsAreBounded holds that the calls of one user which wait for answers
+// TestParkedCallsAreBounded holds that the calls of one user which wait for answers
 // cannot be as many as it likes.
-func TestProtocolT72ParkedCallsAreBounded(t *testing.T) {
+func TestParkedCallsAreBounded(t *testing.T) {
 	harness.InMemory(t, "each process has limits.parked, so that one of them must get all requests")
 	harness.EachTransport(t, client.EraModern, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, upstreamtest.Script{})
@@ -433,9 +433,9 @@ func TestProtocolT72ParkedCallsAreBounded(t *testing.T) {
 	})
 }
 
-// TestProtocolT69UpstreamDoesNotWait has an upstream finish while its question is open: the result
+// TestUpstreamGivesUpItsQuestion has an upstream finish while its question is open: the result
 // is there for the client that comes back.
-func TestProtocolT69UpstreamDoesNotWait(t *testing.T) {
+func TestUpstreamGivesUpItsQuestion(t *testing.T) {
 	for _, tell := range []bool{false, true} {
 		harness.EachTransport(t, client.EraModern, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
@@ -456,9 +456,9 @@ func TestProtocolT69UpstreamDoesNotWait(t *testing.T) {
 	}
 }
 
-// TestProtocolT55TimeOfAPersonDoesNotCount has a person take longer to answer than a call may be
+// TestTimeOfAQuestionDoesNotCount has a person take longer to answer than a call may be
 // silent, and than it may take at all.
-func TestProtocolT55TimeOfAPersonDoesNotCount(t *testing.T) {
+func TestTimeOfAQuestionDoesNotCount(t *testing.T) {
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		harness.EachTimeout(t, 100*time.Millisecond, func(t *testing.T, timeout time.Duration) (late bool) {
 			_, j := harness.Over(t, p, upstreamtest.Script{}, func(c *upstream.Config) {
@@ -486,7 +486,7 @@ func TestProtocolT55TimeOfAPersonDoesNotCount(t *testing.T) {
 	})
 }
 
-func TestProtocolT74QuestionsComeOnTheStreamOfTheCall(t *testing.T) {
+func TestQuestionsComeOnTheStreamOfTheCall(t *testing.T) {
 	for _, up := range harness.Eras {
 		harness.EachTransport(t, client.EraLegacy, up, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{}, harness.Exactly)
@@ -521,7 +521,7 @@ func TestProtocolT74QuestionsComeOnTheStreamOfTheCall(t *testing.T) {
 	}
 }
 
-func TestProtocolT75AnErrorIsNoAnswer(t *testing.T) {
+func TestErrorInPlaceOfAnAnswer(t *testing.T) {
 	const refused = `"error":{"code":-1,"message":"User rejected sampling request"}`
 	for _, up := range harness.Eras {
 		harness.EachTransport(t, client.EraLegacy, up, func(t *testing.T, p harness.Pair) {
@@ -552,7 +552,7 @@ func TestProtocolT75AnErrorIsNoAnswer(t *testing.T) {
 	}
 }
 
-func TestProtocolT76StateWithoutQuestion(t *testing.T) {
+func TestStateWithoutQuestionIsReturned(t *testing.T) {
 	harness.EachTransport(t, client.EraLegacy, client.EraModern, func(t *testing.T, p harness.Pair) {
 		_, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		c := j.Talk(t)
@@ -563,7 +563,7 @@ func TestProtocolT76StateWithoutQuestion(t *testing.T) {
 	})
 }
 
-func TestProtocolT76StateWithoutQuestionForEver(t *testing.T) {
+func TestEndlessStateIsGivenUp(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the rounds are far apart, and not so few")
 	}
@@ -576,7 +576,7 @@ func TestProtocolT76StateWithoutQuestionForEver(t *testing.T) {
 	})
 }
 
-func TestProtocolT77EndlessQuestions(t *testing.T) {
+func TestEndlessQuestionsAreGivenUp(t *testing.T) {
 	harness.EachTransport(t, client.EraLegacy, client.EraModern, func(t *testing.T, p harness.Pair) {
 		_, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		m, asked := j.Talk(t).Converse(t, harness.Called("up__ask", `{"endless":true,"questions":[`+harness.AskForm+`]}`),
@@ -588,7 +588,7 @@ func TestProtocolT77EndlessQuestions(t *testing.T) {
 	})
 }
 
-func TestProtocolT81ContextOfOthersIsNotIncluded(t *testing.T) {
+func TestIncludeContextIsRemoved(t *testing.T) {
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		_, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		c := j.Talk(t)

@@ -14,10 +14,10 @@ import (
 	"junction/upstream/upstreamtest"
 )
 
-// TestProtocolT68StateIsOursAlone has a modern client come back with a state that is not the one it
+// TestRequestStateIsBoundToItsCall has a modern client come back with a state that is not the one it
 // was given, or with the one it was given for something else. In each case nothing reaches the
 // upstream, and the call that the state was for is none the worse.
-func TestProtocolT68StateIsOursAlone(t *testing.T) {
+func TestRequestStateIsBoundToItsCall(t *testing.T) {
 	for _, up := range harness.Eras {
 		harness.EachTransport(t, client.EraModern, up, func(t *testing.T, p harness.Pair) {
 			script := upstreamtest.Script{Tools: harness.Definitions("ask", "echo", "other")}
@@ -92,8 +92,8 @@ func requestedState(t *testing.T, m jsonrpc.Message) string {
 	return harness.Text(t, m.Result, "requestState")
 }
 
-// TestProtocolT68StateOfAFinishedCall holds that a parked call is answered once.
-func TestProtocolT68StateOfAFinishedCall(t *testing.T) {
+// TestRequestStateWorksOnce holds that a parked call is answered once.
+func TestRequestStateWorksOnce(t *testing.T) {
 	harness.EachTransport(t, client.EraModern, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 		s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		c := j.Talk(t)
@@ -110,8 +110,8 @@ func TestProtocolT68StateOfAFinishedCall(t *testing.T) {
 	})
 }
 
-// TestProtocolT68ExpiredState holds that a state is good for a while only.
-func TestProtocolT68ExpiredState(t *testing.T) {
+// TestRequestStateExpires holds that a state is good for a while only.
+func TestRequestStateExpires(t *testing.T) {
 	harness.InMemory(t, "its limits.patience is negative, so that it need not wait")
 	for _, up := range harness.Eras {
 		harness.RunPair(t, client.EraModern, up, "http", func(t *testing.T, p harness.Pair) {
@@ -139,8 +139,8 @@ func TestProtocolT68ExpiredState(t *testing.T) {
 	}
 }
 
-// TestProtocolT68ResponsesThatAreNoObject is malformed, and so an error (basic/patterns/mrtr).
-func TestProtocolT68ResponsesThatAreNoObject(t *testing.T) {
+// TestInputResponsesMustBeAnObject is malformed, and so an error (basic/patterns/mrtr).
+func TestInputResponsesMustBeAnObject(t *testing.T) {
 	harness.EachTransport(t, client.EraModern, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 		_, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		c := j.Talk(t)

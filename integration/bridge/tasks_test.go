@@ -24,7 +24,7 @@ func tasking(t *testing.T, p harness.Pair, script upstreamtest.Script) (*harness
 	return s, j, harness.TalkAs(t, j.URL, p.Client, "2025-11-25", harness.WithTasks)
 }
 
-func TestProtocolT109TaskFromBeginningToEnd(t *testing.T) {
+func TestTaskFromBeginningToEnd(t *testing.T) {
 	harness.EachTransport(t, client.EraModern, client.EraModern, func(t *testing.T, p harness.Pair) {
 		s, _, c := tasking(t, p, upstreamtest.Script{})
 		const link = `"content":[{"type":"resource_link","uri":"file:///r","name":"r"}]`
@@ -71,7 +71,7 @@ func TestProtocolT109TaskFromBeginningToEnd(t *testing.T) {
 	})
 }
 
-func TestProtocolT109TaskThatFailsOrIsCancelled(t *testing.T) {
+func TestTaskFailsOrIsCancelled(t *testing.T) {
 	harness.EachTransport(t, client.EraModern, client.EraModern, func(t *testing.T, p harness.Pair) {
 		s, _, c := tasking(t, p, upstreamtest.Script{})
 		failed := c.Task(t, harness.BeginTask(t, c,
@@ -99,7 +99,7 @@ func TestProtocolT109TaskThatFailsOrIsCancelled(t *testing.T) {
 	})
 }
 
-func TestProtocolT109OnlyWhoDeclares(t *testing.T) {
+func TestTasksNeedTheCapability(t *testing.T) {
 	harness.EachTransport(t, client.EraModern, client.EraModern, func(t *testing.T, p harness.Pair) {
 		s, j, c := tasking(t, p, upstreamtest.Script{})
 		id := harness.BeginTask(t, c, harness.Called("up__task", `{"gate":"never"}`))
@@ -137,7 +137,7 @@ func TestProtocolT109OnlyWhoDeclares(t *testing.T) {
 	})
 }
 
-func TestProtocolT109IdIsOursAlone(t *testing.T) {
+func TestTaskIDIsBoundToItsEndpoint(t *testing.T) {
 	harness.EachTransport(t, client.EraModern, client.EraModern, func(t *testing.T, p harness.Pair) {
 		s, j, c := tasking(t, p, upstreamtest.Script{})
 		id := harness.BeginTask(t, c, harness.Called("up__task", `{"gate":"never"}`))
@@ -176,9 +176,9 @@ func TestProtocolT109IdIsOursAlone(t *testing.T) {
 	})
 }
 
-// TestProtocolRow19LegacyClientsGetNoTask holds that a client of the legacy era never sees a task
+// TestLegacyClientsGetNoTask holds that a client of the legacy era never sees a task
 // of the extension, and that what it says of its own is for nobody.
-func TestProtocolRow19LegacyClientsGetNoTask(t *testing.T) {
+func TestLegacyClientsGetNoTask(t *testing.T) {
 	for _, up := range harness.Eras {
 		harness.EachTransport(t, client.EraLegacy, up, func(t *testing.T, p harness.Pair) {
 			s, _, c := tasking(t, p, upstreamtest.Script{})
@@ -202,7 +202,7 @@ var onlyTask = []json.RawMessage{
 	[]byte(`{"name":"report","inputSchema":{"type":"object"},"execution":{"taskSupport":"required"}}`),
 	[]byte(`{"name":"echo","inputSchema":{"type":"object"}}`)}
 
-func TestProtocolRow23TasksOfALegacyServer(t *testing.T) {
+func TestLegacyTaskIsAwaited(t *testing.T) {
 	for _, clientEra := range harness.Eras {
 		harness.EachTransport(t, clientEra, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{Tasks: true, Tools: onlyTask}, nil)
@@ -239,8 +239,8 @@ func TestProtocolRow23TasksOfALegacyServer(t *testing.T) {
 	}
 }
 
-// TestProtocolRow23CancelledTask has the client go away: the server is told that the task is.
-func TestProtocolRow23CancelledTask(t *testing.T) {
+// TestCancelledCallCancelsItsLegacyTask has the client go away: the server is told that the task is.
+func TestCancelledCallCancelsItsLegacyTask(t *testing.T) {
 	for _, clientEra := range harness.Eras {
 		harness.EachTransport(t, clientEra, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{Tasks: true, Tools: onlyTask}, nil)
@@ -261,9 +261,9 @@ func TestProtocolRow23CancelledTask(t *testing.T) {
 	}
 }
 
-// TestProtocolRow23TaskOfALegacyServerAsks has such a task ask a question, which is the client's
+// TestLegacyTaskAsksItsClient has such a task ask a question, which is the client's
 // own as if there were no task.
-func TestProtocolRow23TaskOfALegacyServerAsks(t *testing.T) {
+func TestLegacyTaskAsksItsClient(t *testing.T) {
 	for _, clientEra := range harness.Eras {
 		harness.EachTransport(t, clientEra, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 			_, j := harness.Over(t, p, upstreamtest.Script{Tasks: true, Tools: onlyTask}, nil)

@@ -187,7 +187,7 @@ func await(t testing.TB, what string, reached func() bool) {
 }
 
 // NewProgram returns a program that is not started yet. What it writes, at the level debug in
-// tests, may show none of the secrets that they have come by (TestAuthT116).
+// tests, may show none of the secrets that they have come by (TestAllOutputIsSearched).
 func NewProgram(t testing.TB) *Program {
 	t.Helper()
 	p := &Program{Stdout: NewOutput(), Stderr: NewOutput(), Dir: t.TempDir()}

@@ -35,7 +35,7 @@ func app(name string) upstreamtest.Script {
 	}
 }
 
-func TestProtocolT110AppIsReadable(t *testing.T) {
+func TestAppPagesAreReadable(t *testing.T) {
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		ups, j := twins(t, p, app) // both have the same URI
 		c := harness.TalkAs(t, j.URL, p.Client, "2025-11-25", uiCaps)
@@ -77,7 +77,7 @@ func TestProtocolT110AppIsReadable(t *testing.T) {
 	})
 }
 
-func TestForeignProtocolT110ToolsOfTheAppAlone(t *testing.T) {
+func TestAppToolsAreForClientsWithApps(t *testing.T) {
 	for _, appTools := range []*bool{nil, new(false), new(true)} {
 		harness.EachEra(t, func(t *testing.T, p harness.Pair) {
 			s := p.Serve(t, app("up"))
@@ -114,9 +114,9 @@ func TestForeignProtocolT110ToolsOfTheAppAlone(t *testing.T) {
 	}
 }
 
-// TestProtocolT110NamesInThePage has the page of an app call a tool by the name that its upstream
+// TestAppCallsToolsByTheirOwnNames has the page of an app call a tool by the name that its upstream
 // knows it by.
-func TestProtocolT110NamesInThePage(t *testing.T) {
+func TestAppCallsToolsByTheirOwnNames(t *testing.T) {
 	harness.EachEra(t, func(t *testing.T, p harness.Pair) {
 		ups, j := twins(t, p, func(name string) upstreamtest.Script {
 			return upstreamtest.Script{Tools: harness.Definitions("only-"+name, "both")}

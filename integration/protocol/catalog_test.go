@@ -21,7 +21,7 @@ import (
 
 // The lists that clients get from the lists of the upstreams.
 
-func TestProtocolT24TwoUpstreamsOneName(t *testing.T) {
+func TestOneNameOfTwoUpstreams(t *testing.T) {
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		one, two := p.Serve(t, upstreamtest.Script{Tools: harness.Definitions("search")}), p.Serve(t,
 			upstreamtest.Script{Tools: harness.Definitions("search")})
@@ -49,7 +49,7 @@ func TestProtocolT24TwoUpstreamsOneName(t *testing.T) {
 	})
 }
 
-func TestProtocolT25ListOrderDoesNotDependOnWhoAnswersFirst(t *testing.T) {
+func TestListOrderIsStable(t *testing.T) {
 	names := []string{"a", "b", "c"}
 	for _, era := range harness.Eras {
 		for _, order := range [][]string{{"a", "b", "c"}, {"c", "a", "b"}} {
@@ -101,7 +101,7 @@ const exotic = `{ "name":"tool","title":"Tööl \u00e4","description":"line\nbre
 	`"execution":{"taskSupport":"forbidden"},"_meta":{"com.example/a":[0.10,"\u2028"],"ui":{"resourceUri":"ui://x"}},` +
 	`"unknown":{"kept":true} , "last":[]}`
 
-func TestProtocolT26DefinitionIsKeptByteForByte(t *testing.T) {
+func TestDefinitionKeepsItsBytes(t *testing.T) {
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		exotic := exotic
 		// the script of a child is JSON, whose spaces between tokens encoding/json takes out before
@@ -128,7 +128,7 @@ func TestProtocolT26DefinitionIsKeptByteForByte(t *testing.T) {
 	})
 }
 
-func TestProtocolT27ExposedNames(t *testing.T) {
+func TestExposedNamesAreLegalAndStable(t *testing.T) {
 	legal := regexp.MustCompile(`^[A-Za-z0-9_.-]{1,128}$`)
 	given := harness.Definitions("plain", "with space", "a/b", "日本語", strings.Repeat("long", 30), "dot.ted", "UPPER", "%",
 		"x\u0000y")
@@ -170,7 +170,7 @@ func TestProtocolT27ExposedNames(t *testing.T) {
 	})
 }
 
-func TestProtocolT28CollidingNames(t *testing.T) {
+func TestCollidingNamesStayApart(t *testing.T) {
 	long := strings.Repeat("x", 60)
 	harness.EachEra(t, func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, upstreamtest.Script{Tools: harness.Definitions("a b", "a/b", "a_b", long+"1", long+"2")})
@@ -215,7 +215,7 @@ func TestProtocolT28CollidingNames(t *testing.T) {
 	})
 }
 
-func TestProtocolT29PagesAreDrainedAndServedAsOurOwn(t *testing.T) {
+func TestPagesOfAnUpstreamAreServedAnew(t *testing.T) {
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		names := []string{"a", "b", "c", "d", "e"}
 		s := p.Serve(t, upstreamtest.Script{Tools: harness.Definitions(names...), PageSize: 2, EmptyCursor: true})
@@ -261,7 +261,7 @@ func TestProtocolT29PagesAreDrainedAndServedAsOurOwn(t *testing.T) {
 	})
 }
 
-func TestProtocolT30ForeignCursor(t *testing.T) {
+func TestInvalidCursorsAreRejected(t *testing.T) {
 	harness.EachEra(t, func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, upstreamtest.Script{Tools: harness.Definitions("a", "b", "c")})
 		configs := map[string]upstream.Config{"up": s.Config}
@@ -296,7 +296,7 @@ func TestProtocolT30ForeignCursor(t *testing.T) {
 	})
 }
 
-func TestProtocolT31EndlessCursor(t *testing.T) {
+func TestEndlessCursorIsGivenUp(t *testing.T) {
 	harness.EachEra(t, func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, upstreamtest.Script{Tools: harness.Definitions("a", "b"), PageSize: 1, LoopCursor: true})
 		good := p.Serve(t, upstreamtest.Script{Tools: harness.Definitions("fine")})
@@ -328,7 +328,7 @@ func freshness(t *testing.T, result []byte) (ttl int, scope string) {
 	return ttl, harness.Text(t, result, "cacheScope")
 }
 
-func TestProtocolT32ModernListsAreCacheable(t *testing.T) {
+func TestModernListsAreCacheable(t *testing.T) {
 	for _, up := range harness.Eras {
 		harness.EachTransport(t, client.EraModern, up, func(t *testing.T, p harness.Pair) {
 			s := p.Serve(t, upstreamtest.Script{TTLMs: 60000, CacheScope: "public", Tools: harness.Definitions("a")})
@@ -351,7 +351,7 @@ func TestProtocolT32ModernListsAreCacheable(t *testing.T) {
 	}
 }
 
-func TestProtocolT33CacheHintsAreMergedToTheLeast(t *testing.T) {
+func TestCacheHintsAreMergedToTheLeast(t *testing.T) {
 	harness.EachTransport(t, client.EraModern, client.EraModern, func(t *testing.T, p harness.Pair) {
 		a := p.Serve(t, upstreamtest.Script{TTLMs: 30000, CacheScope: "public", Tools: harness.Definitions("a", "b")})
 		b := p.Serve(t, upstreamtest.Script{TTLMs: 60000, CacheScope: "private", Tools: harness.Definitions("c", "d")})
@@ -369,10 +369,10 @@ func TestProtocolT33CacheHintsAreMergedToTheLeast(t *testing.T) {
 	})
 }
 
-// TestProtocolT34IsolatedConnections: two callers whom the upstream is to tell apart have
+// TestIsolationSeparatesConnections: two callers whom the upstream is to tell apart have
 // connections of their own, for their calls. The list is the upstream's to us, whose credentials
 // are one, and is private to each of our callers (TestListsOfAPrincipalArePrivate).
-func TestProtocolT34IsolatedConnections(t *testing.T) {
+func TestIsolationSeparatesConnections(t *testing.T) {
 	guard, keys := harness.Keyring(t, "one", "two")
 	for _, row := range []struct {
 		isolation upstream.Isolation
@@ -411,7 +411,7 @@ func TestProtocolT34IsolatedConnections(t *testing.T) {
 	}
 }
 
-func TestProtocolT35ChangeEndsFreshness(t *testing.T) {
+func TestListChangeEndsFreshness(t *testing.T) {
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, upstreamtest.Script{TTLMs: 3600_000, CacheScope: "public", Tools: harness.Definitions("old")})
 		j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config}})
@@ -425,7 +425,7 @@ func TestProtocolT35ChangeEndsFreshness(t *testing.T) {
 	})
 }
 
-func TestProtocolT36LegacyListIsTheModernOne(t *testing.T) {
+func TestLegacyListIsTheModernOne(t *testing.T) {
 	harness.EachTransport(t, client.EraModern, client.EraModern, listsAreAlike)
 	harness.EachTransport(t, client.EraModern, client.EraLegacy, listsAreAlike)
 }
@@ -452,7 +452,7 @@ func listsAreAlike(t *testing.T, p harness.Pair) {
 	}
 }
 
-func TestProtocolT39OneUpstreamDown(t *testing.T) {
+func TestListsSurviveALostUpstream(t *testing.T) {
 	harness.EachEra(t, func(t *testing.T, p harness.Pair) {
 		up := p.Serve(t, upstreamtest.Script{Tools: harness.Definitions("fine")})
 		lost := upstreamtest.New(upstreamtest.Script{Era: string(p.Upstream), Tools: harness.Definitions("stale")})
@@ -482,7 +482,7 @@ func TestProtocolT39OneUpstreamDown(t *testing.T) {
 	})
 }
 
-func TestProtocolT40InvalidHeaderAnnotation(t *testing.T) {
+func TestInvalidHeaderAnnotationHidesTheTool(t *testing.T) {
 	bad := []json.RawMessage{
 		harness.ToolWithProperties("space", `{"a":{"type":"string","x-mcp-header":"Bad Header"}}`),
 		harness.ToolWithProperties("empty", `{"a":{"type":"string","x-mcp-header":""}}`),

@@ -108,7 +108,7 @@ func TestFidelity(t *testing.T) {
 						if up.Era == harness.ModernEra && era == harness.LegacyEra &&
 							strings.Contains(results[name], `"structuredContent":`) &&
 							!strings.Contains(results[name], `"structuredContent":{`) {
-							continue // what such a client does not know is TestProtocolT88's
+							continue // what such a client does not know is TestStructuredContentThatIsNoObject's
 						}
 						t.Run(name, func(t *testing.T) { testCall(t, up, c, journal, results[name]) })
 						if !harness.Short(t) {
@@ -120,7 +120,7 @@ func TestFidelity(t *testing.T) {
 					})
 					for _, name := range slices.Sorted(maps.Keys(failures)) {
 						if era == harness.ModernEra && strings.Contains(failures[name], "-32042") {
-							continue // that era has another word for it: TestProtocolT73
+							continue // that era has another word for it: TestURLElicitationBetweenLegacyPeers
 						}
 						t.Run("failure "+name, func(t *testing.T) { testFailure(t, up, c, failures[name]) })
 					}

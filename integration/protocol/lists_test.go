@@ -40,9 +40,9 @@ func five() (script upstreamtest.Script) {
 	return script
 }
 
-// TestProtocolT26OtherDefinitionsAreKeptByteForByte reads all pages of the upstream, and all
+// TestOtherDefinitionsKeepTheirBytes reads all pages of the upstream, and all
 // pages of Junction.
-func TestProtocolT26OtherDefinitionsAreKeptByteForByte(t *testing.T) {
+func TestOtherDefinitionsKeepTheirBytes(t *testing.T) {
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		script := five()
 		script.PageSize, script.EmptyCursor = 2, true
@@ -77,7 +77,7 @@ func TestProtocolT26OtherDefinitionsAreKeptByteForByte(t *testing.T) {
 	})
 }
 
-func TestProtocolT30CursorOfAnotherList(t *testing.T) {
+func TestCursorOfAnotherListIsRejected(t *testing.T) {
 	harness.EachEra(t, func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, five())
 		j := harness.Start(t, p,
@@ -104,7 +104,7 @@ func TestProtocolT30CursorOfAnotherList(t *testing.T) {
 	})
 }
 
-func TestProtocolT31OtherListsWithoutEnd(t *testing.T) {
+func TestOtherEndlessListsAreGivenUp(t *testing.T) {
 	for _, l := range otherLists {
 		t.Run(l.method, func(t *testing.T) {
 			harness.EachEra(t, func(t *testing.T, p harness.Pair) {
@@ -125,9 +125,9 @@ func TestProtocolT31OtherListsWithoutEnd(t *testing.T) {
 	}
 }
 
-// TestProtocolT39ListThatFails has a server that declares what it then does not have, as some do:
+// TestFailedListLeavesTheOthers has a server that declares what it then does not have, as some do:
 // the rest of it is offered.
-func TestProtocolT39ListThatFails(t *testing.T) {
+func TestFailedListLeavesTheOthers(t *testing.T) {
 	for _, failing := range []string{"prompts/list", "resources/list", "resources/templates/list"} {
 		t.Run(failing, func(t *testing.T) {
 			harness.EachEra(t, func(t *testing.T, p harness.Pair) {
@@ -150,8 +150,8 @@ func TestProtocolT39ListThatFails(t *testing.T) {
 	}
 }
 
-// TestProtocolT89OtherMethodsHaveNoModernMeta sends the requests that are not calls of tools.
-func TestProtocolT89OtherMethodsHaveNoModernMeta(t *testing.T) {
+// TestOtherMethodsHaveNoModernMeta sends the requests that are not calls of tools.
+func TestOtherMethodsHaveNoModernMeta(t *testing.T) {
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		script := five()
 		script.Era, script.Logging, script.Completions = "both", true, map[string]json.RawMessage{
@@ -189,8 +189,8 @@ func TestProtocolT89OtherMethodsHaveNoModernMeta(t *testing.T) {
 	})
 }
 
-// TestProtocolT54OtherIdsDoNotMix has ids of both types, of one client at once.
-func TestProtocolT54OtherIdsDoNotMix(t *testing.T) {
+// TestOtherIDsDoNotMix has ids of both types, of one client at once.
+func TestOtherIDsDoNotMix(t *testing.T) {
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		_, j := harness.Over(t, p, five(), nil)
 		ids := []string{`1`, `"1"`, `9007199254740993`, `"é"`}

@@ -29,7 +29,7 @@ func logged(t *testing.T, notes []jsonrpc.Message) string {
 
 const logAll = `{"always":true,"logger":"l","levels":["debug","warning","error","info"]}`
 
-func TestProtocolT85NoLogWithoutALevel(t *testing.T) {
+func TestNoLogWithoutALevel(t *testing.T) {
 	for _, up := range harness.Eras {
 		harness.EachTransport(t, client.EraModern, up, func(t *testing.T, p harness.Pair) {
 			_, j := harness.Over(t, p, upstreamtest.Script{Logging: true}, nil)
@@ -49,7 +49,7 @@ func TestProtocolT85NoLogWithoutALevel(t *testing.T) {
 	}
 }
 
-func TestProtocolT86LogFromTheLevelOn(t *testing.T) {
+func TestLogLevelOfARequest(t *testing.T) {
 	for _, up := range harness.Eras {
 		harness.EachTransport(t, client.EraModern, up, func(t *testing.T, p harness.Pair) {
 			_, j := harness.Over(t, p, upstreamtest.Script{Logging: true}, nil)
@@ -75,9 +75,9 @@ func TestProtocolT86LogFromTheLevelOn(t *testing.T) {
 	}
 }
 
-// TestProtocolT86LogOfAnotherCall has two modern calls in flight, of which one wants the log and
+// TestLogOfAnotherCallIsNotShown has two modern calls in flight, of which one wants the log and
 // the other logs.
-func TestProtocolT86LogOfAnotherCall(t *testing.T) {
+func TestLogOfAnotherCallIsNotShown(t *testing.T) {
 	for _, up := range harness.Eras {
 		harness.EachTransport(t, client.EraModern, up, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{Logging: true}, nil)
@@ -97,7 +97,7 @@ func TestProtocolT86LogOfAnotherCall(t *testing.T) {
 	}
 }
 
-func TestProtocolT87LevelOfALegacySession(t *testing.T) {
+func TestLogLevelOfALegacySession(t *testing.T) {
 	for _, up := range harness.Eras {
 		harness.EachTransport(t, client.EraLegacy, up, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{Logging: true}, nil)
@@ -129,9 +129,9 @@ func TestProtocolT87LevelOfALegacySession(t *testing.T) {
 	}
 }
 
-// TestProtocolT87SessionWithoutALevel holds that a legacy session which has set none gets what
+// TestLegacySessionWithoutALevelGetsAllLogs holds that a legacy session which has set none gets what
 // comes, whatever others have set.
-func TestProtocolT87SessionWithoutALevel(t *testing.T) {
+func TestLegacySessionWithoutALevelGetsAllLogs(t *testing.T) {
 	for _, up := range harness.Eras {
 		harness.EachTransport(t, client.EraLegacy, up, func(t *testing.T, p harness.Pair) {
 			_, j := harness.Over(t, p, upstreamtest.Script{Logging: true}, nil)
@@ -144,7 +144,7 @@ func TestProtocolT87SessionWithoutALevel(t *testing.T) {
 	}
 }
 
-func TestProtocolT87NobodyLogs(t *testing.T) {
+func TestSetLevelNeedsAServerThatLogs(t *testing.T) {
 	harness.EachEra(t, func(t *testing.T, p harness.Pair) {
 		_, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		harness.WantCode(t, j.Talk(t).Ask(t, "logging/setLevel", `"level":"info"`), -32601)

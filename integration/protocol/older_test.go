@@ -14,7 +14,7 @@ import (
 
 // What clients of older versions are spared, because they do not know it.
 
-func TestProtocolT88ResultsThatAreNoObjects(t *testing.T) {
+func TestStructuredContentThatIsNoObject(t *testing.T) {
 	const kept = `"outputSchema":{"type":"object","x":1.0}`
 	tools := []json.RawMessage{
 		[]byte(`{"name":"echo","inputSchema":{"type":"object"},"outputSchema":{"type":"array","items":{"type":"integer"}}}`),
@@ -79,7 +79,7 @@ const content = `[{"type":"text","text":"t","x":1.0},{"type":"audio","data":"AAA
 	`{"type":"resource_link","uri":"note:1","name":"the note"},` +
 	`{"type":"resource","resource":{"uri":"note:2","text":"r"}},{"type":"image","data":"","mimeType":"image/png"}]`
 
-func TestProtocolRow18YoungerContent(t *testing.T) {
+func TestContentTypesOfOlderVersions(t *testing.T) {
 	for _, version := range harness.LegacyVersions {
 		for _, up := range harness.Eras {
 			harness.RunPair(t, client.EraLegacy, up, version+" stdio", func(t *testing.T, p harness.Pair) {
@@ -127,7 +127,7 @@ func TestProtocolRow18YoungerContent(t *testing.T) {
 	}
 }
 
-func TestProtocolRow7OlderForms(t *testing.T) {
+func TestFormsOfOlderVersions(t *testing.T) {
 	const (
 		titled = `"requestedSchema":{"type":"object","properties":{"c":{"type":"string","title":"Colour",` +
 			`"oneOf":[{"const":"r","title":"Red"},{"const":"g"}],"default":"r"},"n":{"type":"integer","x":1.0}}}`
@@ -172,9 +172,9 @@ func TestProtocolRow7OlderForms(t *testing.T) {
 	}
 }
 
-// TestProtocolRow7OlderCapabilities holds that a client is believed to be able to do what its
+// TestCapabilitiesOfOlderVersions holds that a client is believed to be able to do what its
 // version has, and no more.
-func TestProtocolRow7OlderCapabilities(t *testing.T) {
+func TestCapabilitiesOfOlderVersions(t *testing.T) {
 	const declared = `{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{},"context":{}},` +
 		`"roots":{"listChanged":true},"tasks":{"requests":{"sampling":{"createMessage":{}}}},"experimental":{"x":{}},` +
 		`"extensions":{"io.modelcontextprotocol/tasks":{},"x/y":{}}}`
@@ -200,9 +200,9 @@ func TestProtocolRow7OlderCapabilities(t *testing.T) {
 	}
 }
 
-// TestProtocolT88TextThatSaysSomethingElse has a server which says in words something, and in
+// TestStructuredContentIsAddedToOtherText has a server which says in words something, and in
 // structuredContent something else: both are for the client.
-func TestProtocolT88TextThatSaysSomethingElse(t *testing.T) {
+func TestStructuredContentIsAddedToOtherText(t *testing.T) {
 	harness.EachTransport(t, client.EraLegacy, client.EraModern, func(t *testing.T, p harness.Pair) {
 		_, j := harness.Over(t, p, upstreamtest.Script{}, nil)
 		got := j.Talk(t).Succeed(t, "up__echo",

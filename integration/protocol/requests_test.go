@@ -67,7 +67,7 @@ func wantError(t *testing.T, a harness.Answered, status int, id string, code int
 	}
 }
 
-func TestProtocolT01DiscoverSaysWhoWeAre(t *testing.T) {
+func TestDiscoverDescribesJunction(t *testing.T) {
 	c := harness.NewClient(t, harness.MustProxy(t, nil), client.EraModern)
 	wantBody(t, c.CallID(t, `"d"`, "server/discover", ""), 200,
 		`{"jsonrpc":"2.0","id":"d","result":{"supportedVersions":`+allVersions+
@@ -75,7 +75,7 @@ func TestProtocolT01DiscoverSaysWhoWeAre(t *testing.T) {
 			`,"ttlMs":60000,"cacheScope":"public","resultType":"complete","_meta":`+ownMeta+`}}`)
 }
 
-func TestProtocolT02DiscoverWithoutClientInfo(t *testing.T) {
+func TestDiscoverWithoutClientInfo(t *testing.T) {
 	c := harness.NewClient(t, harness.MustProxy(t, nil), client.EraModern)
 	want := c.CallID(t, "1", "server/discover", "")
 	wantBody(t, c.CallID(t, "1", "server/discover",
@@ -83,7 +83,7 @@ func TestProtocolT02DiscoverWithoutClientInfo(t *testing.T) {
 		200, string(want.Body))
 }
 
-func TestProtocolT03IncompleteMeta(t *testing.T) {
+func TestIncompleteMetaIsRejected(t *testing.T) {
 	c := harness.NewClient(t, harness.MustProxy(t, nil), client.EraModern)
 	for name, params := range map[string]string{
 		"no _meta":        `{"_meta":{}}`,
@@ -107,12 +107,12 @@ func TestProtocolT03IncompleteMeta(t *testing.T) {
 	}
 }
 
-func TestProtocolT04HeaderAndMetaNameTwoVersions(t *testing.T) {
+func TestVersionsOfHeaderAndMetaMustAgree(t *testing.T) {
 	c := harness.NewClient(t, harness.MustProxy(t, nil), client.EraModern)
 	wantError(t, c.Call(t, "tools/list", `{"_meta":`+harness.MetaText("v999", "raw")+`}`), 400, "1", -32020)
 }
 
-func TestProtocolT05UnsupportedVersion(t *testing.T) {
+func TestUnsupportedVersionIsRejected(t *testing.T) {
 	c := harness.NewClient(t, harness.MustProxy(t, nil), client.EraModern)
 	a := c.Call(t, "tools/list", `{"_meta":`+harness.MetaText("v999.0.0", "raw")+`}`,
 		harness.With("Mcp-Protocol-Version", "v999.0.0"))
@@ -126,14 +126,14 @@ func TestProtocolT05UnsupportedVersion(t *testing.T) {
 		harness.With("Mcp-Protocol-Version", "2025-11-25")), 400, "2", -32022)
 }
 
-func TestProtocolT06VersionHeaderMissing(t *testing.T) {
+func TestVersionHeaderIsRequired(t *testing.T) {
 	c := harness.NewClient(t, harness.MustProxy(t, nil), client.EraModern)
 	wantError(t, c.Call(t, "tools/list", "", harness.Without("Mcp-Protocol-Version")), 400, "1", -32020)
 	wantError(t, c.Call(t, "tools/list", "", harness.With("Mcp-Protocol-Version", "2026-07-28", "2026-07-28")), 400, "2",
 		-32020)
 }
 
-func TestProtocolT07MethodHeader(t *testing.T) {
+func TestMethodHeaderMustAgree(t *testing.T) {
 	e, journal := echoing(t)
 	c := harness.NewClient(t, e, client.EraModern)
 	for _, q := range []struct{ method, params string }{
@@ -152,7 +152,7 @@ func TestProtocolT07MethodHeader(t *testing.T) {
 	harness.WantUncalled(t, journal, "tools/call")
 }
 
-func TestProtocolT08NameHeader(t *testing.T) {
+func TestNameHeaderMustAgree(t *testing.T) {
 	e, journal := echoing(t)
 	c := harness.NewClient(t, e, client.EraModern)
 	for _, q := range []struct{ method, params string }{
@@ -171,7 +171,7 @@ func TestProtocolT08NameHeader(t *testing.T) {
 	harness.WantUncalled(t, journal, "tools/call")
 }
 
-func TestProtocolT09HeaderCaseAndWhiteSpace(t *testing.T) {
+func TestHeadersInAnyCaseAndSpacing(t *testing.T) {
 	e, _ := echoing(t)
 	c := harness.NewClient(t, e, client.EraModern)
 	body, _ := c.Request("1", "tools/call", `{"name":"up__echo","arguments":{}}`)
@@ -213,7 +213,7 @@ func postText(t *testing.T, e *harness.Endpoint, head, body string) harness.Answ
 	return a
 }
 
-func TestProtocolT10EncodedNameHeader(t *testing.T) {
+func TestEncodedNameHeader(t *testing.T) {
 	e, journal := echoing(t)
 	c := harness.NewClient(t, e, client.EraModern)
 	wanted := 0 // calls that reach the server
@@ -253,7 +253,7 @@ func TestProtocolT10EncodedNameHeader(t *testing.T) {
 	}
 }
 
-func TestProtocolT11MethodsThatTheModernEraHasNot(t *testing.T) {
+func TestLegacyMethodsAreUnknownToModernClients(t *testing.T) {
 	c := harness.NewClient(t, harness.MustProxy(t, nil), client.EraModern)
 	for i, method := range []string{"initialize", "ping", "logging/setLevel", "resources/subscribe",
 		"resources/unsubscribe", "unknown/x", "tools/List"} {
@@ -268,7 +268,7 @@ func TestProtocolT11MethodsThatTheModernEraHasNot(t *testing.T) {
 	}
 }
 
-func TestProtocolT12InitializeInEveryLegacyVersion(t *testing.T) {
+func TestInitializeInEveryLegacyVersion(t *testing.T) {
 	c := harness.NewClient(t, harness.MustProxy(t, nil), client.EraLegacy)
 	for _, version := range []string{"2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"} {
 		t.Run(version, func(t *testing.T) {
@@ -288,7 +288,7 @@ func wantSession(t *testing.T, a harness.Answered, version string) {
 	}
 }
 
-func TestProtocolT13InitializeInAVersionThatIsNotLegacy(t *testing.T) {
+func TestInitializeInAnotherVersion(t *testing.T) {
 	c := harness.NewClient(t, harness.MustProxy(t, nil), client.EraLegacy)
 	for _, version := range []string{"2026-07-28", "1999-01-01", ""} {
 		t.Run(version, func(t *testing.T) {
@@ -297,7 +297,7 @@ func TestProtocolT13InitializeInAVersionThatIsNotLegacy(t *testing.T) {
 	}
 }
 
-func TestProtocolT14SessionIsNeeded(t *testing.T) {
+func TestLegacyRequestsNeedASession(t *testing.T) {
 	c := harness.MustClient(t, harness.MustProxy(t, nil), client.EraLegacy)
 	for _, method := range []string{"tools/list", "tools/call", "ping", "unknown/x"} {
 		wantError(t, c.CallID(t, `"a"`, method, "", harness.Without("Mcp-Session-Id")), 400, `"a"`, -32600)
@@ -318,7 +318,7 @@ func TestProtocolT14SessionIsNeeded(t *testing.T) {
 	}
 }
 
-func TestProtocolT15LegacyVersionHeader(t *testing.T) {
+func TestLegacyVersionHeader(t *testing.T) {
 	c := harness.MustClient(t, harness.MustProxy(t, nil), client.EraLegacy)
 	for _, version := range []string{"1900-01-01", "2026-07-29", "junk", ""} {
 		wantError(t, c.CallID(t, "1", "tools/list", "", harness.With("Mcp-Protocol-Version", version)), 400, "1", -32600)
@@ -327,7 +327,7 @@ func TestProtocolT15LegacyVersionHeader(t *testing.T) {
 		`{"jsonrpc":"2.0","id":2,"result":{}}`)
 }
 
-func TestProtocolT16ModernIgnoresSessions(t *testing.T) {
+func TestModernRequestsIgnoreSessions(t *testing.T) {
 	e, _ := echoing(t)
 	c := harness.NewClient(t, e, client.EraModern)
 	a := c.Tool(t, "up__echo", "{}", harness.With("Mcp-Session-Id", "junk"), harness.With("Last-Event-ID", "1"))
@@ -337,7 +337,7 @@ func TestProtocolT16ModernIgnoresSessions(t *testing.T) {
 	}
 }
 
-func TestProtocolT17BothErasOnOneConnection(t *testing.T) {
+func TestBothErasOnOneConnection(t *testing.T) {
 	e, _ := echoing(t)
 	var dials atomic.Int32
 	transport := &http.Transport{MaxConnsPerHost: 1,
@@ -368,7 +368,7 @@ func TestProtocolT17BothErasOnOneConnection(t *testing.T) {
 	}
 }
 
-func TestProtocolT18Batches(t *testing.T) {
+func TestBatches(t *testing.T) {
 	harness.EachPair(t, func(t *testing.T, m harness.Pair) {
 		if m.Client == client.EraModern {
 			t.Skip("2025-03-26 alone has batches")
@@ -401,7 +401,7 @@ func batchNullID(t *testing.T, c *harness.Client) *jsonrpc.Error {
 	return a.Message.Error
 }
 
-func TestProtocolT18BatchesOfOthersAreRefused(t *testing.T) {
+func TestBatchesOfOtherVersionsAreRefused(t *testing.T) {
 	e := harness.MustProxy(t, nil)
 	const batch = `[{"jsonrpc":"2.0","id":1,"method":"ping"}]`
 	for _, version := range []string{"2024-11-05", "2025-06-18", "2025-11-25"} {
@@ -422,7 +422,7 @@ func TestProtocolT18BatchesOfOthersAreRefused(t *testing.T) {
 	})
 }
 
-func TestProtocolT19WhatIsNoMessage(t *testing.T) {
+func TestMalformedMessagesAreRefused(t *testing.T) {
 	e := harness.MustProxy(t, nil)
 	harness.EachClientEra(t, func(t *testing.T, era client.Era) {
 		c := harness.MustClient(t, e, era)
@@ -451,7 +451,7 @@ func TestProtocolT19WhatIsNoMessage(t *testing.T) {
 	})
 }
 
-func TestProtocolT20AmbiguousMembersAreRefused(t *testing.T) {
+func TestAmbiguousMembersAreRefused(t *testing.T) {
 	e, journal := echoing(t)
 	harness.EachClientEra(t, func(t *testing.T, era client.Era) {
 		c := harness.MustClient(t, e, era)
@@ -483,7 +483,7 @@ func TestProtocolT20AmbiguousMembersAreRefused(t *testing.T) {
 	harness.WantUncalled(t, journal, "tools/call")
 }
 
-func TestProtocolT20ArgumentsAreTheServersOwn(t *testing.T) {
+func TestAmbiguousArgumentsAreForwarded(t *testing.T) {
 	harness.EachPair(t, func(t *testing.T, m harness.Pair) {
 		c, journal := throughMode(t, m, upstreamtest.Script{})
 		const arguments = `{"a":1,"A":2.0,"a":12345678901234567890,"n\u0061me":"x","name":{ },"":null}`
@@ -502,7 +502,7 @@ func TestProtocolT20ArgumentsAreTheServersOwn(t *testing.T) {
 	})
 }
 
-func TestProtocolT21Origin(t *testing.T) {
+func TestOriginAndHostAreChecked(t *testing.T) {
 	allowed := []string{"http://localhost:3000", "http://127.0.0.1", "https://[::1]:8443"}
 	e := harness.MustProxy(t, nil, harness.Allowing(allowed))
 	harness.EachClientEra(t, func(t *testing.T, era client.Era) {
@@ -554,7 +554,7 @@ func TestProtocolT21Origin(t *testing.T) {
 	})
 }
 
-func TestProtocolT22Notifications(t *testing.T) {
+func TestNotificationsAreAccepted(t *testing.T) {
 	e := harness.MustProxy(t, nil)
 	harness.EachClientEra(t, func(t *testing.T, era client.Era) {
 		c := harness.MustClient(t, e, era)
@@ -575,7 +575,7 @@ func TestProtocolT22Notifications(t *testing.T) {
 	})
 }
 
-func TestProtocolT23Get(t *testing.T) {
+func TestGETNeedsALegacySession(t *testing.T) {
 	e := harness.MustProxy(t, nil)
 	legacy, modern := harness.MustClient(t, e, client.EraLegacy), harness.NewClient(t, e, client.EraModern)
 	legacy.MustOpen(t)

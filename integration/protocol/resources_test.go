@@ -36,7 +36,7 @@ func textContents(uri, text string) json.RawMessage {
 	return fmt.Appendf(nil, `[{"uri":%s,"text":%s,"x":1.0}]`, raw.Quote(uri), raw.Quote(text))
 }
 
-func TestProtocolT60LinkThatNoListHas(t *testing.T) {
+func TestUnlistedLinksAreReadable(t *testing.T) {
 	const odd = "file:///deep/ü%20b?q=a/../b#f"
 	result := fmt.Sprintf(
 		`{"content":[{"type":"resource_link","uri":%[1]q,"name":"n","x":1.0},{"type":"text","text":%[1]q},`+
@@ -96,7 +96,7 @@ func TestProtocolT60LinkThatNoListHas(t *testing.T) {
 	})
 }
 
-func TestProtocolT61OneURIOfTwoUpstreams(t *testing.T) {
+func TestOneURIOfTwoUpstreams(t *testing.T) {
 	const web = "https://example.com/x"
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		ups, j := twins(t, p, func(name string) upstreamtest.Script {
@@ -158,7 +158,7 @@ func TestProtocolT61OneURIOfTwoUpstreams(t *testing.T) {
 	})
 }
 
-func TestProtocolT62ExpansionOfATemplate(t *testing.T) {
+func TestExpandedTemplateReachesItsUpstream(t *testing.T) {
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		ups, j := twins(t, p, func(string) upstreamtest.Script {
 			return upstreamtest.Script{
@@ -197,7 +197,7 @@ func TestProtocolT62ExpansionOfATemplate(t *testing.T) {
 	})
 }
 
-func TestProtocolT63Completion(t *testing.T) {
+func TestCompletionReachesItsUpstream(t *testing.T) {
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		const completed = `{"values":["é","\u00e9"],"total":7.0,"hasMore":true,"x":1E2}`
 		ups, j := twins(t, p, func(name string) upstreamtest.Script {
@@ -251,7 +251,7 @@ func TestProtocolT63Completion(t *testing.T) {
 	})
 }
 
-func TestProtocolT63NobodyCompletes(t *testing.T) {
+func TestCompletionOfNoUpstream(t *testing.T) {
 	harness.EachEra(t, func(t *testing.T, p harness.Pair) {
 		_, j := harness.Over(t, p, upstreamtest.Script{Prompts: []json.RawMessage{[]byte(`{"name":"p"}`)}}, nil)
 		m := j.Talk(t).Ask(t, "completion/complete",
@@ -271,7 +271,7 @@ func notFound(clientEra client.Era) int64 {
 	return -32002
 }
 
-func TestProtocolT64ResourceThatIsNotThere(t *testing.T) {
+func TestMissingResource(t *testing.T) {
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		ups, j := twins(t, p, func(string) upstreamtest.Script { return upstreamtest.Script{Resources: []json.RawMessage{}} })
 		c := j.Talk(t)
@@ -310,7 +310,7 @@ func TestProtocolT64ResourceThatIsNotThere(t *testing.T) {
 	})
 }
 
-func TestProtocolT65UnknownPrompt(t *testing.T) {
+func TestUnknownPrompt(t *testing.T) {
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		s, j := harness.Over(t, p,
 			upstreamtest.Script{Prompts: []json.RawMessage{[]byte(`{"name":"p"}`), []byte(`{"name":"gone"}`)},
@@ -335,8 +335,8 @@ func TestProtocolT65UnknownPrompt(t *testing.T) {
 	})
 }
 
-// TestProtocolT08NameHeaderOfAURI has the header Mcp-Name of a read, toward us and from us.
-func TestProtocolT08NameHeaderOfAURI(t *testing.T) {
+// TestNameHeaderOfAURI has the header Mcp-Name of a read, toward us and from us.
+func TestNameHeaderOfAURI(t *testing.T) {
 	p := harness.Pair{Client: client.EraModern, Upstream: client.EraModern, Transport: "http"}
 	s, j := harness.Over(t, p,
 		upstreamtest.Script{Templates: []json.RawMessage{[]byte(`{"uriTemplate":"file:///{path}","name":"f"}`)}}, nil)

@@ -47,7 +47,7 @@ func subscribed(t *testing.T, s *harness.Served, p harness.Pair, uri string) {
 	})
 }
 
-func TestProtocolT91EachListIsToldOfByItself(t *testing.T) {
+func TestListChangesGoToTheirListeners(t *testing.T) {
 	for _, up := range harness.Eras {
 		harness.EachTransport(t, client.EraModern, up, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, harness.Library("up"), nil)
@@ -83,7 +83,7 @@ func TestProtocolT91EachListIsToldOfByItself(t *testing.T) {
 	}
 }
 
-func TestProtocolT92OnlyWhatCanBeSubscribed(t *testing.T) {
+func TestOnlySubscribableResourcesAreAcknowledged(t *testing.T) {
 	for _, up := range harness.Eras {
 		harness.EachTransport(t, client.EraModern, up, func(t *testing.T, p harness.Pair) {
 			ups, j := twins(t, p, func(name string) upstreamtest.Script {
@@ -119,7 +119,7 @@ func TestProtocolT92OnlyWhatCanBeSubscribed(t *testing.T) {
 	}
 }
 
-func TestProtocolT93OverlappingSubscriptions(t *testing.T) {
+func TestOverlappingSubscriptions(t *testing.T) {
 	harness.InMemory(t, "it counts the subscriptions of one process")
 	for _, up := range harness.Eras {
 		harness.EachTransport(t, client.EraModern, up, func(t *testing.T, p harness.Pair) {
@@ -216,7 +216,7 @@ func follows(t *testing.T, s *harness.Served, p harness.Pair, uris ...string) {
 	})
 }
 
-func TestProtocolT94UpdatesFindTheirSubscribers(t *testing.T) {
+func TestUpdatesFindTheirSubscribers(t *testing.T) {
 	for _, up := range harness.Eras {
 		harness.EachTransport(t, client.EraModern, up, func(t *testing.T, p harness.Pair) {
 			ups, j := twins(t, p, harness.Library)
@@ -246,9 +246,9 @@ func TestProtocolT94UpdatesFindTheirSubscribers(t *testing.T) {
 	}
 }
 
-// TestProtocolT94UpdateThatFitsNobody has a legacy server tell of a URI that only it knows to be a
+// TestUpdateOfAnUnknownURIReachesAll has a legacy server tell of a URI that only it knows to be a
 // part of another: all who have subscribed to something of its are told.
-func TestProtocolT94UpdateThatFitsNobody(t *testing.T) {
+func TestUpdateOfAnUnknownURIReachesAll(t *testing.T) {
 	harness.EachTransport(t, client.EraModern, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 		ups, j := twins(t, p, harness.Library)
 		ups["a"].Listened(t, p) // when its stream begins, all that was subscribed to before may have changed
@@ -264,7 +264,7 @@ func TestProtocolT94UpdateThatFitsNobody(t *testing.T) {
 	})
 }
 
-func TestProtocolT96LegacyClientHearsOnItsStream(t *testing.T) {
+func TestLegacyClientHearsOnItsStream(t *testing.T) {
 	for _, up := range harness.Eras {
 		harness.EachTransport(t, client.EraLegacy, up, func(t *testing.T, p harness.Pair) {
 			ups, j := twins(t, p, func(name string) upstreamtest.Script {
@@ -305,9 +305,9 @@ func TestProtocolT96LegacyClientHearsOnItsStream(t *testing.T) {
 	}
 }
 
-// TestProtocolT96TwoSessions holds that what one session has subscribed to is not another's
+// TestSubscriptionsOfTwoSessions holds that what one session has subscribed to is not another's
 // business, and that the last one to leave unsubscribes.
-func TestProtocolT96TwoSessions(t *testing.T) {
+func TestSubscriptionsOfTwoSessions(t *testing.T) {
 	harness.InMemory(t, "it counts the subscriptions of one process")
 	for _, up := range harness.Eras {
 		harness.EachTransport(t, client.EraLegacy, up, func(t *testing.T, p harness.Pair) {
@@ -341,9 +341,9 @@ func TestProtocolT96TwoSessions(t *testing.T) {
 	}
 }
 
-// TestProtocolT97SubscriptionsOutliveTheConnection has the upstream restart: it is asked again for
+// TestSubscriptionsOutliveARestartedUpstream has the upstream restart: it is asked again for
 // what is subscribed to.
-func TestProtocolT97SubscriptionsOutliveTheConnection(t *testing.T) {
+func TestSubscriptionsOutliveARestartedUpstream(t *testing.T) {
 	harness.EachEra(t, func(t *testing.T, p harness.Pair) {
 		script := harness.Library("up")
 		script.Era = string(p.Upstream)
@@ -384,9 +384,9 @@ func TestProtocolT97SubscriptionsOutliveTheConnection(t *testing.T) {
 	})
 }
 
-// TestProtocolT92TooManySubscriptions asks for 1,500 resources in one request: 1,000 are subscribed
+// TestSubscriptionsOfARequestAreBounded asks for 1,500 resources in one request: 1,000 are subscribed
 // to, and the acknowledgement names these.
-func TestProtocolT92TooManySubscriptions(t *testing.T) {
+func TestSubscriptionsOfARequestAreBounded(t *testing.T) {
 	var uris []string
 	for i := range 1500 {
 		uris = append(uris, fmt.Sprintf(`"mcp://up/file:///%d"`, i))
@@ -406,9 +406,9 @@ func TestProtocolT92TooManySubscriptions(t *testing.T) {
 	c.Succeed(t, "up__echo", `{}`)
 }
 
-// TestProtocolT96TwoStreamsOfOneSession is 2025-11-25, basic/transports#multiple-connections: a
+// TestMessageGoesToOneStreamOfASession is 2025-11-25, basic/transports#multiple-connections: a
 // message goes to one of the streams, and not to all of them.
-func TestProtocolT96TwoStreamsOfOneSession(t *testing.T) {
+func TestMessageGoesToOneStreamOfASession(t *testing.T) {
 	harness.EachTransport(t, client.EraLegacy, client.EraModern, func(t *testing.T, p harness.Pair) {
 		s, j := harness.Over(t, p, harness.Library("up"), nil)
 		s.Listened(t, p)

@@ -13,7 +13,7 @@ import (
 	"junction/upstream/upstreamtest"
 )
 
-func TestProtocolT94UpdatesReachTheirSubscribers(t *testing.T) {
+func TestUpdatesReachBothEras(t *testing.T) {
 	for _, era := range harness.Eras {
 		for _, up := range harness.Eras {
 			t.Run(string(era)+"-"+string(up), func(t *testing.T) {
@@ -84,7 +84,7 @@ func mustListen(t *testing.T, c *harness.Client, notifications string) *harness.
 	return &harness.EventStream{Header: r.Header, Reader: jsonrpc.NewEventReader(r.Body, 64<<20), Drop: cancel}
 }
 
-func TestProtocolT93WhoSubscribesIsCounted(t *testing.T) {
+func TestLastSubscriberUnsubscribes(t *testing.T) {
 	harness.InMemory(t, "it counts the subscriptions of one process")
 	script := upstreamtest.Script{Era: "legacy", Resources: []json.RawMessage{[]byte(`{"uri":"file:///a","name":"a"}`)}}
 	server, url := upstreamtest.Start(t, script)

@@ -22,7 +22,7 @@ const (
 	evenSeen = `{"name":"up__even","inputSchema":{"type":"object"}}`
 )
 
-func TestProtocolT36ListsAreAlikeInBothEras(t *testing.T) {
+func TestListsAreAlikeInBothEras(t *testing.T) {
 	harness.EachPair(t, func(t *testing.T, m harness.Pair) {
 		config, _ := m.Start(t, upstreamtest.Script{Tools: harness.ToolTexts(oddTool, evenTool)})
 		e := harness.MustProxy(t, map[string]upstream.Config{"up": config})
@@ -39,7 +39,7 @@ func TestProtocolT36ListsAreAlikeInBothEras(t *testing.T) {
 	})
 }
 
-func TestProtocolT38ViewsDoNotDependOnTheClientsName(t *testing.T) {
+func TestListsDoNotDependOnTheClientName(t *testing.T) {
 	e, _ := echoing(t)
 	harness.EachClientEra(t, func(t *testing.T, era client.Era) {
 		var first []byte
@@ -61,7 +61,7 @@ func TestProtocolT38ViewsDoNotDependOnTheClientsName(t *testing.T) {
 	})
 }
 
-func TestProtocolT41WhatIsNotOfferedIsNoMethod(t *testing.T) {
+func TestUnofferedMethodsAreUnknown(t *testing.T) {
 	e, journal := echoing(t)
 	harness.EachClientEra(t, func(t *testing.T, era client.Era) {
 		c := harness.MustClient(t, e, era)
@@ -82,7 +82,7 @@ func TestProtocolT41WhatIsNotOfferedIsNoMethod(t *testing.T) {
 	})
 }
 
-func TestProtocolT65UnknownTool(t *testing.T) {
+func TestUnknownTool(t *testing.T) {
 	harness.EachPair(t, func(t *testing.T, m harness.Pair) {
 		c, journal := throughMode(t, m, upstreamtest.Script{})
 		for i, name := range []string{"up__nope", "nope", "UP__echo", "up__", ""} {
@@ -102,7 +102,7 @@ func TestProtocolT65UnknownTool(t *testing.T) {
 	})
 }
 
-func TestProtocolT66AnErrorOfTheToolIsAResult(t *testing.T) {
+func TestToolErrorIsAResult(t *testing.T) {
 	harness.EachPair(t, func(t *testing.T, m harness.Pair) {
 		c, _ := throughMode(t, m, upstreamtest.Script{})
 		const result = `{"isError":true, "content":[{"type":"text","text":"\u00e9 broke"}],"x":1.0`

@@ -12,7 +12,7 @@ import (
 )
 
 // completing is the script of a server whose completions name files that the policy of
-// TestSafety2CompletionObeysResourceRules denies.
+// TestCompletionObeysResourceRules denies.
 func completing() upstreamtest.Script {
 	const values = `{"values":["home/a","etc/passwd","home/../etc/shadow","%65tc/hosts","secret","et\u0063/x",7],` +
 		`"total":7,"hasMore":true,"x":"etc/passwd"}`
@@ -27,9 +27,9 @@ func completing() upstreamtest.Script {
 	}
 }
 
-// TestSafety2CompletionObeysResourceRules completes what policy denies, or allows only with an
+// TestCompletionObeysResourceRules completes what policy denies, or allows only with an
 // approval. The server is not asked, or its values are filtered.
-func TestSafety2CompletionObeysResourceRules(t *testing.T) {
+func TestCompletionObeysResourceRules(t *testing.T) {
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, completing())
 		guard, keys := harness.Keyring(t, "all", "some")

@@ -27,9 +27,9 @@ const enforcing = `
   rules: [ { allow: { upstreams: "*" } } ]
 `
 
-// TestSafety6EnforcedHoldsForClients has a key whose own policy allows everything meet an enforced
+// TestEnforcedPolicyHoldsForClients has a key whose own policy allows everything meet an enforced
 // policy: in lists, calls, reads, completion, and after a reload.
-func TestSafety6EnforcedHoldsForClients(t *testing.T) {
+func TestEnforcedPolicyHoldsForClients(t *testing.T) {
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, upstreamtest.Script{
 			Prompts: []json.RawMessage{[]byte(`{"name":"p"}`), []byte(`{"name":"wipe"}`)},

@@ -18,7 +18,7 @@ import (
 
 // Policies as clients meet them: what is denied, and calls that a user has to approve.
 
-func TestProtocolT37DeniedIsUnknown(t *testing.T) {
+func TestDeniedIsUnknown(t *testing.T) {
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		script := harness.Library("up")
 		script.Prompts = append(script.Prompts, []byte(`{"name":"ask"}`))
@@ -92,7 +92,7 @@ func TestProtocolT37DeniedIsUnknown(t *testing.T) {
 	})
 }
 
-func TestProtocolT38WhatAClientSaysOfItselfGrantsNothing(t *testing.T) {
+func TestClientNameGrantsNothing(t *testing.T) {
 	harness.EachEra(t, func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, upstreamtest.Script{})
 		guard, keys := harness.Keyring(t, "ci", "root")
@@ -116,7 +116,7 @@ func TestProtocolT38WhatAClientSaysOfItselfGrantsNothing(t *testing.T) {
 	})
 }
 
-func TestProtocolT41WhatIsNotAdvertisedDoesNotExist(t *testing.T) {
+func TestDeniedFeaturesAreNotAdvertised(t *testing.T) {
 	harness.EachEra(t, func(t *testing.T, p harness.Pair) {
 		rich := harness.Library("rich")
 		rich.Logging, rich.Completions = true, map[string]json.RawMessage{"p": []byte(`{"values":["x"]}`)}
@@ -428,9 +428,9 @@ func TestLimitsOfAPrincipal(t *testing.T) {
 	})
 }
 
-// TestProtocolT20PolicyReadsWhatIsForwarded has a rule read arguments that other readers may read
+// TestPolicyReadsWhatIsForwarded has a rule read arguments that other readers may read
 // in another way: nothing of it reaches the upstream.
-func TestProtocolT20PolicyReadsWhatIsForwarded(t *testing.T) {
+func TestPolicyReadsWhatIsForwarded(t *testing.T) {
 	harness.EachEra(t, func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, upstreamtest.Script{})
 		j := harness.Start(t, p,

@@ -82,10 +82,10 @@ func mustSettle(t *testing.T, p *harness.Program) map[string][3]string {
 	}
 }
 
-// TestSafety3ServersFromNPM starts a real server by npx, which downloads it, with the short
+// TestSandboxServersFromNPM starts a real server by npx, which downloads it, with the short
 // environment alone and in a sandbox. The server may use all of the machine by its own arguments,
 // and reads a secret without the sandbox.
-func TestSafety3ServersFromNPM(t *testing.T) {
+func TestSandboxServersFromNPM(t *testing.T) {
 	defer harness.Computes(t)()
 	harness.Need(t, harness.HaveNode())
 	harness.Need(t, harness.HaveRegistry())
@@ -133,8 +133,8 @@ func TestSafety3ServersFromNPM(t *testing.T) {
 	})
 }
 
-// TestSafety3ServersFromPyPI is the same for uvx, and a server that needs no files.
-func TestSafety3ServersFromPyPI(t *testing.T) {
+// TestSandboxServersFromPyPI is the same for uvx, and a server that needs no files.
+func TestSandboxServersFromPyPI(t *testing.T) {
 	defer harness.Computes(t)()
 	harness.Need(t, haveUV())
 	try := func(t *testing.T, sandbox string) {
@@ -157,10 +157,10 @@ func TestSafety3ServersFromPyPI(t *testing.T) {
 	})
 }
 
-// TestSafety3WithoutLandlock runs the program on what looks like a kernel without Landlock. One
+// TestSandboxWithoutLandlock runs the program on what looks like a kernel without Landlock. One
 // command starts all the same, and every place names the reason; one that requires its sandbox does
 // not.
-func TestSafety3WithoutLandlock(t *testing.T) {
+func TestSandboxWithoutLandlock(t *testing.T) {
 	defer harness.Computes(t)()
 	const reason = "this kernel has no Landlock, or a seccomp filter hides it; use Linux 6.7 or newer"
 	p := harness.NewProgram(t)
@@ -261,9 +261,9 @@ func privileges(t *testing.T, p *harness.Program) (confined, free []int) {
 	return confined, free
 }
 
-// TestSafety3ReloadConfines: a sandbox that is added to the file, changed or removed counts from
+// TestSandboxFollowsAReload: a sandbox that is added to the file, changed or removed counts from
 // the reload on, because another process is started; what has not changed keeps its process.
-func TestSafety3ReloadConfines(t *testing.T) {
+func TestSandboxFollowsAReload(t *testing.T) {
 	defer harness.Computes(t)()
 	mustEnforce(t)
 	p := harness.MustProgram(t, `

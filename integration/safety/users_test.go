@@ -13,10 +13,10 @@ import (
 	"junction/upstream/upstreamtest"
 )
 
-// TestSafety1LateMessagesOfAnotherUser: two users share one connection of a legacy server. The call
+// TestLateMessagesOfAnotherUser: two users share one connection of a legacy server. The call
 // of the first user has been answered. Then the server logs and asks, without naming a call, while
 // only a call of the second user is in progress. The second user gets neither.
-func TestSafety1LateMessagesOfAnotherUser(t *testing.T) {
+func TestLateMessagesOfAnotherUser(t *testing.T) {
 	harness.InMemory(t, "each process has a connection, and one of them has only had calls of the second user")
 	guard, keys := harness.Keyring(t, "one", "two")
 	for _, clientEra := range harness.Eras {
@@ -46,11 +46,11 @@ func TestSafety1LateMessagesOfAnotherUser(t *testing.T) {
 	}
 }
 
-// TestSafety1UsersHaveTheirOwnProcesses: where there are several users, each has a process of a
+// TestUsersHaveTheirOwnProcesses: where there are several users, each has a process of a
 // command, and a session of a legacy server, of its own. No caller uses the connection that lists.
 // A server of the modern era over HTTP keeps nothing of its callers, so that they share its
 // connection.
-func TestSafety1UsersHaveTheirOwnProcesses(t *testing.T) {
+func TestUsersHaveTheirOwnProcesses(t *testing.T) {
 	guard, keys := harness.Keyring(t, "one", "two")
 	run := func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, upstreamtest.Script{})
@@ -98,10 +98,10 @@ func whoIs(t *testing.T, c *harness.Talker) string {
 	return string(text)
 }
 
-// TestSafety1UpdatesOfTheirOwnProcess: a resource changes in the process of one user. That user
+// TestUpdatesStayInTheProcessOfTheirUser: a resource changes in the process of one user. That user
 // hears of it, once; another one who has subscribed to the same URI has another process and hears
 // nothing.
-func TestSafety1UpdatesOfTheirOwnProcess(t *testing.T) {
+func TestUpdatesStayInTheProcessOfTheirUser(t *testing.T) {
 	harness.InMemory(t, "calls of a modern client reach different processes, and each has a server of its own")
 	guard, keys := harness.Keyring(t, "one", "two")
 	for _, up := range harness.Eras {
@@ -125,9 +125,9 @@ func TestSafety1UpdatesOfTheirOwnProcess(t *testing.T) {
 	}
 }
 
-// TestSafety1ServerThatRunsOnce: a server that can run only once has no process left for a user of
+// TestServerThatRunsOnce: a server that can run only once has no process left for a user of
 // its own. The error says what the operator can do.
-func TestSafety1ServerThatRunsOnce(t *testing.T) {
+func TestServerThatRunsOnce(t *testing.T) {
 	harness.InMemory(t, "each process starts the server, and this one can run only once")
 	guard, keys := harness.Keyring(t, "one", "two")
 	for _, clientEra := range harness.Eras {

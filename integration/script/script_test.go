@@ -36,7 +36,7 @@ import (
 
 // TestScript runs the stories of testdata/script: the real program and real processes, with
 // commands and what they must print. Package testscript has most of the commands; these are ours.
-// Whatever junction writes in one of them is searched for secrets (TestAuthT116).
+// Whatever junction writes in one of them is searched for secrets (TestAllOutputIsSearched).
 //
 //   - junction ARG ... runs junction to its end, as exec would.
 //   - start [NAME=VALUE ...] [ARG ...] starts junction in the background, and waits until it serves

@@ -113,7 +113,7 @@ func (v visited) titles() string {
 // codes counts those that the program has given out so far.
 func (c *company) codes() int { return strings.Count(c.Stderr.String(), "event=code_issued") }
 
-func TestAuthT127T128T129T130T131T135InABrowser(t *testing.T) {
+func TestSignInOfAppsInABrowser(t *testing.T) {
 	harness.WithoutShort(t)
 	defer harness.Computes(t)()
 	_, up := upstreamtest.Start(t, upstreamtest.Script{})
@@ -188,9 +188,9 @@ func TestAuthT127T128T129T130T131T135InABrowser(t *testing.T) {
 	b.mustEnd(c.origin, c.issuer, "https://app.example.com", "cursor:")
 }
 
-// TestAuthT59BlockedInABrowser has people see what the operator has done, to an app and to one of
+// TestBlockedAppInABrowser has people see what the operator has done, to an app and to one of
 // them.
-func TestAuthT59BlockedInABrowser(t *testing.T) {
+func TestBlockedAppInABrowser(t *testing.T) {
 	harness.WithoutShort(t)
 	defer harness.Computes(t)()
 	_, up := upstreamtest.Start(t, upstreamtest.Script{})
@@ -217,9 +217,9 @@ func TestAuthT59BlockedInABrowser(t *testing.T) {
 	b.mustEnd(c.origin, c.issuer, "https://app.example.com")
 }
 
-// TestAuthT132TwoProvidersInABrowser has people choose where they sign in, of whom each is somebody
+// TestTwoProvidersInABrowser has people choose where they sign in, of whom each is somebody
 // else.
-func TestAuthT132TwoProvidersInABrowser(t *testing.T) {
+func TestTwoProvidersInABrowser(t *testing.T) {
 	harness.WithoutShort(t)
 	defer harness.Computes(t)()
 	_, up := upstreamtest.Start(t, upstreamtest.Script{})
@@ -248,8 +248,8 @@ func TestAuthT132TwoProvidersInABrowser(t *testing.T) {
 	}
 }
 
-// TestAuthT73FramesInABrowser has another site show our pages in a frame: there is nothing in it.
-func TestAuthT73FramesInABrowser(t *testing.T) {
+// TestPagesRefuseFramesInABrowser has another site show our pages in a frame: there is nothing in it.
+func TestPagesRefuseFramesInABrowser(t *testing.T) {
 	harness.WithoutShort(t)
 	defer harness.Computes(t)()
 	_, up := upstreamtest.Start(t, upstreamtest.Script{})
@@ -272,9 +272,9 @@ func TestAuthT73FramesInABrowser(t *testing.T) {
 	}
 }
 
-// TestAuthT133RevokedInABrowser has somebody take an app's access back in their browser while the
+// TestRevocationInABrowser has somebody take an app's access back in their browser while the
 // app is at work.
-func TestAuthT133RevokedInABrowser(t *testing.T) {
+func TestRevocationInABrowser(t *testing.T) {
 	harness.WithoutShort(t)
 	defer harness.Computes(t)()
 	_, up := upstreamtest.Start(t, upstreamtest.Script{})

@@ -26,9 +26,9 @@ func whose(token, issuer, audience string) string {
 	return claims.Sub
 }
 
-// TestAuthT134ConnectInABrowser has two people connect a server whose authorization server others
+// TestConnectOfTwoUsersInABrowser has two people connect a server whose authorization server others
 // wrote, one of them by the link of the other.
-func TestAuthT134ConnectInABrowser(t *testing.T) {
+func TestConnectOfTwoUsersInABrowser(t *testing.T) {
 	harness.WithoutShort(t)
 	defer harness.Computes(t)()
 	l := mustLinear(t)

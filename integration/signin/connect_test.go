@@ -20,7 +20,7 @@ import (
 // The tests of this file have people connect a server that each of them signs in to (auth: { mode:
 // oauth_user }).
 
-func TestAuthT100ConnectIsOfferedByWhatTheClientCan(t *testing.T) {
+func TestConnectLinkOfASimpleClient(t *testing.T) {
 	defer harness.Computes(t)()
 	l := mustLinear(t)
 	c := mustLinearCompany(t, l, "", "")
@@ -47,7 +47,7 @@ func TestAuthT100ConnectIsOfferedByWhatTheClientCan(t *testing.T) {
 	}
 }
 
-func TestAuthT100ConnectInBothEras(t *testing.T) {
+func TestConnectInBothEras(t *testing.T) {
 	defer harness.Computes(t)()
 	l := mustLinear(t)
 	c := mustLinearCompany(t, l, "", "")
@@ -105,9 +105,9 @@ func TestAuthT100ConnectInBothEras(t *testing.T) {
 	harness.WantCode(t, legacy.Call(t, "linear__echo", `{}`), -32042)
 }
 
-// TestAuthT100ToolOfTheSameName has a server with a tool called connect: what came of our offer is
+// TestConnectBesideAToolOfThatName has a server with a tool called connect: what came of our offer is
 // not taken for a call of that.
-func TestAuthT100ToolOfTheSameName(t *testing.T) {
+func TestConnectBesideAToolOfThatName(t *testing.T) {
 	defer harness.Computes(t)()
 	l := mustLinear(t)
 	l.SetTools([]json.RawMessage{[]byte(`{"name":"connect","inputSchema":{"type":"object"}}`)})
@@ -127,7 +127,7 @@ func TestAuthT100ToolOfTheSameName(t *testing.T) {
 	}
 }
 
-func TestAuthT101LinkOfSomebodyElse(t *testing.T) {
+func TestConnectLinkOfAnotherUser(t *testing.T) {
 	defer harness.Computes(t)()
 	l := mustLinear(t)
 	c := mustLinearCompany(t, l, "", "")
@@ -185,7 +185,7 @@ func TestAuthT101LinkOfSomebodyElse(t *testing.T) {
 	}
 }
 
-func TestAuthT99TwoPeopleNeverCross(t *testing.T) {
+func TestConnectionsOfUsersNeverCross(t *testing.T) {
 	defer harness.Computes(t)()
 	l := mustLinear(t)
 	key := newAPIKey(t, "ci")
@@ -236,7 +236,7 @@ func TestAuthT99TwoPeopleNeverCross(t *testing.T) {
 	}
 }
 
-func TestAuthT102WhatIsWrongAtAnAuthorizationServer(t *testing.T) {
+func TestConnectRejectsWrongAuthorizationServers(t *testing.T) {
 	defer harness.Computes(t)()
 	cases := []struct {
 		name   string
@@ -298,9 +298,9 @@ func set(name string, value any) func(map[string]any) {
 	return func(document map[string]any) { document[name] = value }
 }
 
-// TestAuthT102PrivateAuthorizationServer has an upstream name an authorization server in a network
+// TestConnectRejectsPrivateAuthorizationServers has an upstream name an authorization server in a network
 // that the operator has not opened: nobody connects to that.
-func TestAuthT102PrivateAuthorizationServer(t *testing.T) {
+func TestConnectRejectsPrivateAuthorizationServers(t *testing.T) {
 	defer harness.Computes(t)()
 	l := mustLinear(t)
 	c := mustCompanyOver(t, harness.FreePort(t), fmt.Sprintf(`{ linear: { url: %q, auth: { mode: oauth_user } } }`, l.url),
@@ -310,7 +310,7 @@ func TestAuthT102PrivateAuthorizationServer(t *testing.T) {
 	}
 }
 
-func TestAuthT103WhoWeAre(t *testing.T) {
+func TestConnectRegistersOnce(t *testing.T) {
 	defer harness.Computes(t)()
 	l := mustLinear(t)
 	c := mustLinearCompany(t, l, ", client_id: us, client_secret: canary-secret, issuer: \""+l.issuer+"\"", "")
@@ -337,7 +337,7 @@ func TestAuthT103WhoWeAre(t *testing.T) {
 	workers[0].talk(t, client.EraModern, `{}`).Succeed(t, "linear__echo", `{}`) // it outlives a restart
 }
 
-func TestAuthT104OneRefreshForAll(t *testing.T) {
+func TestConnectionRefreshesOnce(t *testing.T) {
 	defer harness.Computes(t)()
 	l := mustLinear(t)
 	c := mustLinearCompany(t, l, "", "")
@@ -346,8 +346,8 @@ func TestAuthT104OneRefreshForAll(t *testing.T) {
 	manyAtOnce(t, l, ann.talk(t, client.EraModern, `{}`))
 }
 
-// TestAuthT104OneRefreshOfTwoReplicas is the same with two processes over one Postgres.
-func TestAuthT104OneRefreshOfTwoReplicas(t *testing.T) {
+// TestConnectionRefreshesOnceOverReplicas is the same with two processes over one Postgres.
+func TestConnectionRefreshesOnceOverReplicas(t *testing.T) {
 	defer harness.Computes(t)()
 	l := mustLinear(t)
 	c, replicas := mustReplicas(t, fmt.Sprintf(`{ linear: { url: %q, auth: { mode: oauth_user } } }`, l.url),
@@ -391,7 +391,7 @@ func manyAtOnce(t *testing.T, l *linear, clients ...*harness.Talker) {
 	}
 }
 
-func TestAuthT105T106T107Renewal(t *testing.T) {
+func TestConnectionOutlivesFailedRefreshes(t *testing.T) {
 	defer harness.Computes(t)()
 	l := mustLinear(t)
 	c := mustLinearCompany(t, l, "", "")
@@ -476,7 +476,7 @@ func TestAuthT105T106T107Renewal(t *testing.T) {
 	hers.Succeed(t, "linear__echo", `{}`)
 }
 
-func TestAuthT108Disconnect(t *testing.T) {
+func TestDisconnectEndsTheConnection(t *testing.T) {
 	defer harness.Computes(t)()
 	l := mustLinear(t)
 	c := mustLinearCompany(t, l, "", "")

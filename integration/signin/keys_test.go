@@ -151,7 +151,7 @@ func mustRefuse(t *testing.T, config string, args ...string) (stdout, stderr str
 	return stdout, stderr, 0
 }
 
-func TestAuthT09BeyondLoopbackOnlyWithKeysAndHTTPS(t *testing.T) {
+func TestListenBeyondLoopbackNeedsKeysAndHTTPS(t *testing.T) {
 	ci := newAPIKey(t, "ci")
 	keys, https := authSection([]apiKey{ci}), "public_url: https://mcp.example.com\n"
 	const demo = "admin: 127.0.0.1:0\nupstreams: { demo: { command: [junction, demo] } }\n"
@@ -222,7 +222,7 @@ func TestAuthT09BeyondLoopbackOnlyWithKeysAndHTTPS(t *testing.T) {
 	})
 }
 
-func TestAuthT10ForeignHostIsRefused(t *testing.T) {
+func TestOtherHostsAreRefused(t *testing.T) {
 	ci := newAPIKey(t, "ci")
 	for name, section := range map[string]string{"local": "", "key": authSection([]apiKey{ci})} {
 		t.Run(name, func(t *testing.T) {
@@ -246,7 +246,7 @@ func TestAuthT10ForeignHostIsRefused(t *testing.T) {
 	}
 }
 
-func TestAuthT11ForeignOriginIsRefused(t *testing.T) {
+func TestOtherOriginsAreRefused(t *testing.T) {
 	ci := newAPIKey(t, "ci")
 	for name, section := range map[string]string{"local": "", "key": authSection([]apiKey{ci})} {
 		t.Run(name, func(t *testing.T) {
@@ -261,7 +261,7 @@ func TestAuthT11ForeignOriginIsRefused(t *testing.T) {
 				}
 				harness.WantUncalled(t, journal, "tools/call")
 				loopback := []harness.HeaderChange{harness.Without("Origin")}
-				if name == "key" { // a page does not have the key; TestSafety4 has the origins without one
+				if name == "key" { // a page does not have the key; TestNoAccidentalOpening has the origins without one
 					loopback = append(loopback, harness.With("Origin", "http://localhost:3000"),
 						harness.With("Origin", "http://127.0.0.1"), harness.With("Origin", "https://[::1]:1"))
 				}
@@ -275,7 +275,7 @@ func TestAuthT11ForeignOriginIsRefused(t *testing.T) {
 	}
 }
 
-func TestAuthT12OtherContentTypesExecuteNothing(t *testing.T) {
+func TestOtherContentTypesExecuteNothing(t *testing.T) {
 	ci := newAPIKey(t, "ci")
 	for name, section := range map[string]string{"local": "", "key": authSection([]apiKey{ci})} {
 		t.Run(name, func(t *testing.T) {
@@ -297,7 +297,7 @@ func TestAuthT12OtherContentTypesExecuteNothing(t *testing.T) {
 	}
 }
 
-func TestAuthT13KeyListsAndCalls(t *testing.T) {
+func TestKeyListsAndCalls(t *testing.T) {
 	ci := newAPIKey(t, "ci", "cidrs: [127.0.0.0/8]", "expires: 2999-12-31")
 	next := newAPIKey(t, "ci")
 	p, journal := guarded(t, authSection([]apiKey{ci, next}))
@@ -322,9 +322,9 @@ func TestAuthT13KeyListsAndCalls(t *testing.T) {
 	}
 }
 
-// TestAuthT13WithoutAKeyNothingIsAnswered walks the URLs and methods: who is not known learns
+// TestNothingIsAnsweredWithoutAKey walks the URLs and methods: who is not known learns
 // nothing, not even what there is.
-func TestAuthT13WithoutAKeyNothingIsAnswered(t *testing.T) {
+func TestNothingIsAnsweredWithoutAKey(t *testing.T) {
 	p, journal := guarded(t, authSection([]apiKey{newAPIKey(t, "ci")}))
 	for _, path := range []string{"", "/up", "/nobody"} {
 		c := harness.NewClient(t, &harness.Endpoint{URL: p.URL + path}, client.EraModern)
@@ -339,7 +339,7 @@ func TestAuthT13WithoutAKeyNothingIsAnswered(t *testing.T) {
 	}
 }
 
-func TestAuthT14WrongKeysLookAlike(t *testing.T) {
+func TestWrongKeysLookAlike(t *testing.T) {
 	ci := newAPIKey(t, "ci")
 	p, _ := guarded(t, authSection([]apiKey{ci}))
 	const secret, check = 17, 60 // where they begin
@@ -375,9 +375,9 @@ func TestAuthT14WrongKeysLookAlike(t *testing.T) {
 	}
 }
 
-// TestAuthT14WrongKeysTakeAsLong: how long it takes to refuse a key says nothing of how much of it
+// TestWrongKeysTakeAsLong: how long it takes to refuse a key says nothing of how much of it
 // is right.
-func TestAuthT14WrongKeysTakeAsLong(t *testing.T) {
+func TestWrongKeysTakeAsLong(t *testing.T) {
 	ci := newAPIKey(t, "ci")
 	p, _ := guarded(t, authSection([]apiKey{ci}))
 	c := harness.NewClient(t, &harness.Endpoint{URL: p.URL}, client.EraModern)
@@ -411,7 +411,7 @@ func TestAuthT14WrongKeysTakeAsLong(t *testing.T) {
 	}
 }
 
-func TestAuthT15ExpiredKeySaysSo(t *testing.T) {
+func TestExpiredKeySaysSo(t *testing.T) {
 	old := newAPIKey(t, "old", "expires: 2020-06-30")
 	p, _ := guarded(t, authSection([]apiKey{old}))
 	p.Stderr.MustMatch(t, regexp.MustCompile(`level=WARN msg="is in the past: the key of old is refused`),
@@ -423,8 +423,8 @@ func TestAuthT15ExpiredKeySaysSo(t *testing.T) {
 	}
 }
 
-// TestAuthT15StreamsEndWithTheirKey holds what was begun with a key to the key's time.
-func TestAuthT15StreamsEndWithTheirKey(t *testing.T) {
+// TestStreamsEndWithTheirKey holds what was begun with a key to the key's time.
+func TestStreamsEndWithTheirKey(t *testing.T) {
 	harness.Waits(t)
 	harness.EachClientEra(t, func(t *testing.T, era client.Era) {
 		stays := newAPIKey(t, "stays")
@@ -475,7 +475,7 @@ func mustRead(t *testing.T, file string) string {
 	return string(text)
 }
 
-func TestAuthT16KeyOutsideItsNetwork(t *testing.T) {
+func TestKeyOutsideItsNetworkIsRefused(t *testing.T) {
 	inside := newAPIKey(t, "inside", "cidrs: [10.0.0.0/8, '2001:db8::/32']")
 	forwarded := func(values ...string) harness.HeaderChange { return harness.With("X-Forwarded-For", values...) }
 	for name, row := range map[string]struct {
@@ -514,9 +514,9 @@ func TestAuthT16KeyOutsideItsNetwork(t *testing.T) {
 	}
 }
 
-// TestAuthT17RevokedKey takes a key out of the file while a client uses it: the client, its session
+// TestRevokedKeyEndsItsStreams takes a key out of the file while a client uses it: the client, its session
 // and its stream end, and nobody else's.
-func TestAuthT17RevokedKey(t *testing.T) {
+func TestRevokedKeyEndsItsStreams(t *testing.T) {
 	harness.EachClientEra(t, func(t *testing.T, era client.Era) {
 		gone, first, second, stays := newAPIKey(t, "gone"), newAPIKey(t, "rotated"), newAPIKey(t, "rotated"), newAPIKey(t,
 			"stays")
@@ -560,7 +560,7 @@ func TestAuthT17RevokedKey(t *testing.T) {
 	})
 }
 
-func TestAuthT18PlaintextKeyInTheFile(t *testing.T) {
+func TestPlaintextKeyInTheFileIsNotShown(t *testing.T) {
 	key := auth.NewKey()
 	authtest.Secret("an API key", key)
 	hash, _ := auth.HashKey(key)
@@ -620,7 +620,7 @@ func TestAuthT18PlaintextKeyInTheFile(t *testing.T) {
 	})
 }
 
-func TestAuthT19KeyInTheWrongPlace(t *testing.T) {
+func TestKeyInTheWrongPlaceIsRefused(t *testing.T) {
 	ci := newAPIKey(t, "ci")
 	p, journal := guarded(t, authSection([]apiKey{ci}))
 	bearer := harness.With("Authorization", "Bearer "+ci.key)

@@ -15,9 +15,9 @@ import (
 	"junction/upstream/upstreamtest"
 )
 
-// TestAuthT124MCPRemote has mcp-remote, by which clients that know only standard input and output
+// TestMCPRemoteSignsIn has mcp-remote, by which clients that know only standard input and output
 // reach a server behind a sign-in, go through all of it.
-func TestAuthT124MCPRemote(t *testing.T) {
+func TestMCPRemoteSignsIn(t *testing.T) {
 	defer harness.Computes(t)()
 	_, up := upstreamtest.Start(t, upstreamtest.Script{})
 	c := mustCompany(t, up, "", "")

@@ -16,7 +16,7 @@ import (
 	"junction/upstream/client"
 )
 
-func TestAuthT01Challenge(t *testing.T) {
+func TestChallengeNamesTheMetadata(t *testing.T) {
 	p, journal := guarded(t, trusting(authtest.Start(t)))
 	c := harness.NewClient(t, &harness.Endpoint{URL: p.URL}, client.EraModern)
 	for _, verb := range verbs {
@@ -29,9 +29,9 @@ func TestAuthT01Challenge(t *testing.T) {
 	harness.WantUncalled(t, journal, "tools/call")
 }
 
-// TestAuthT01NothingIsAnsweredWithoutADecision walks the paths that there are, and some that there
+// TestNothingIsAnsweredWithoutAToken walks the paths that there are, and some that there
 // are not, with every method: who shows no token gets nothing but the way to one.
-func TestAuthT01NothingIsAnsweredWithoutADecision(t *testing.T) {
+func TestNothingIsAnsweredWithoutAToken(t *testing.T) {
 	p, journal := guarded(t, trusting(authtest.Start(t))+"endpoints: { web: {} }\n")
 	for _, path := range []string{
 		"/mcp", "/mcp/up", "/mcp/none", "/web/mcp", "/none/mcp", "/mcp/", "/mcp/up/", "/mcp/up/x", "/web/mcp/up", "/",
@@ -60,7 +60,7 @@ func TestAuthT01NothingIsAnsweredWithoutADecision(t *testing.T) {
 	}
 }
 
-func TestAuthT02ProtectedResourceMetadata(t *testing.T) {
+func TestProtectedResourceMetadata(t *testing.T) {
 	s := authtest.Start(t)
 	p, _ := guarded(t, trusting(s))
 	for path, resource := range map[string]string{"": publicMCP, "/mcp": publicMCP, "/mcp/up": publicMCP + "/up"} {
@@ -73,7 +73,7 @@ func TestAuthT02ProtectedResourceMetadata(t *testing.T) {
 	}
 }
 
-func TestAuthT04NothingOfARequestIsInADocument(t *testing.T) {
+func TestMetadataHasNothingOfTheRequest(t *testing.T) {
 	s := authtest.Start(t)
 	p, _ := guarded(t, alsoHere(s, trusting(s)))
 	spoofs := [][]harness.HeaderChange{
@@ -103,7 +103,7 @@ func TestAuthT04NothingOfARequestIsInADocument(t *testing.T) {
 	}
 }
 
-func TestAuthT05WithoutSignInThereIsNothingToFind(t *testing.T) {
+func TestNoMetadataWithoutSignIn(t *testing.T) {
 	for name, section := range map[string]string{"local": "", "keys": authSection([]apiKey{newAPIKey(t, "ci")})} {
 		t.Run(name, func(t *testing.T) {
 			p, _ := guarded(t, section)
@@ -128,7 +128,7 @@ func wantNoDocument(t *testing.T, url string) {
 	}
 }
 
-func TestAuthT06OtherWellKnownDocuments(t *testing.T) {
+func TestOtherWellKnownDocumentsAreAbsent(t *testing.T) {
 	s := authtest.Start(t)
 	for name, section := range map[string]string{"others": trusting(s), "others and ours": alsoHere(s, trusting(s))} {
 		t.Run(name, func(t *testing.T) {
@@ -144,7 +144,7 @@ func TestAuthT06OtherWellKnownDocuments(t *testing.T) {
 	}
 }
 
-func TestAuthT07PagesMayRead(t *testing.T) {
+func TestWebPagesMayReadMetadata(t *testing.T) {
 	s := authtest.Start(t)
 	p, _ := guarded(t, alsoHere(s, trusting(s)))
 	origin := harness.With("Origin", "https://page.example")
@@ -183,9 +183,9 @@ func TestAuthT07PagesMayRead(t *testing.T) {
 	}
 }
 
-// TestAuthT02BothKindsOfServers: people sign in here or with somebody else, and keys are good
+// TestTokensOfBothKindsOfServers: people sign in here or with somebody else, and keys are good
 // beside that; each token goes to who knows it.
-func TestAuthT02BothKindsOfServers(t *testing.T) {
+func TestTokensOfBothKindsOfServers(t *testing.T) {
 	s, ci := authtest.Start(t), newAPIKey(t, "ci")
 	p, journal := guarded(t,
 		strings.Replace(alsoHere(s, trusting(s)), "auth: { ", "auth: { api_keys: ["+ci.entry+"], ", 1))
@@ -203,7 +203,7 @@ func TestAuthT02BothKindsOfServers(t *testing.T) {
 		refusedToken+"its issuer is not configured")
 }
 
-func TestProtocolT98WithoutAToken(t *testing.T) {
+func TestChallengeOfEachEra(t *testing.T) {
 	p, journal := guarded(t, trusting(authtest.Start(t)))
 	harness.EachClientEra(t, func(t *testing.T, era client.Era) {
 		c := harness.NewClient(t, &harness.Endpoint{URL: p.URL}, era)
@@ -219,7 +219,7 @@ func TestProtocolT98WithoutAToken(t *testing.T) {
 	harness.WantUncalled(t, journal, "tools/call")
 }
 
-func TestProtocolT99MetadataForAnybody(t *testing.T) {
+func TestMetadataIsPublic(t *testing.T) {
 	s := authtest.Start(t)
 	p, _ := guarded(t, trusting(s))
 	for _, path := range []string{"/.well-known/oauth-protected-resource/mcp", "/.well-known/oauth-protected-resource"} {

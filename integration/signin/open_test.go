@@ -8,9 +8,9 @@ import (
 	"junction/upstream/client"
 )
 
-// TestSafety4NoAccidentalOpening sends what a reverse proxy and a browser send. Without
+// TestNoAccidentalOpening sends what a reverse proxy and a browser send. Without
 // authentication neither gets through, because everybody who does can use every tool.
-func TestSafety4NoAccidentalOpening(t *testing.T) {
+func TestNoAccidentalOpening(t *testing.T) {
 	const inspector = "http://localhost:6274"
 	ci := newAPIKey(t, "ci")
 	for name, row := range map[string]struct {

@@ -67,9 +67,9 @@ func onEachStorage(t *testing.T, f func(t *testing.T, c *company)) {
 	}
 }
 
-// TestAuthT93OperatorEndsSignIns ends what people have, each in another way, and wants the running
+// TestOperatorEndsSignIns ends what people have, each in another way, and wants the running
 // program to see it within ten seconds.
-func TestAuthT93OperatorEndsSignIns(t *testing.T) {
+func TestOperatorEndsSignIns(t *testing.T) {
 	onEachStorage(t, func(t *testing.T, c *company) {
 		a, other := mustRegister(t, c, appRedirect), mustRegister(t, c, appRedirect, "http://localhost:8/cb")
 		type signedIn struct {
@@ -199,8 +199,8 @@ func TestOperatorsReadEventsInTheAudit(t *testing.T) {
 	}
 }
 
-// TestAuthT113RotateBesideTheProgram replaces the master key, which whoever runs would not know.
-func TestAuthT113RotateBesideTheProgram(t *testing.T) {
+// TestRotateBesideTheProgram replaces the master key, which whoever runs would not know.
+func TestRotateBesideTheProgram(t *testing.T) {
 	harness.Waits(t)
 	_, up := upstreamtest.Start(t, upstreamtest.Script{})
 	c := mustCompany(t, up, "", "")
@@ -247,9 +247,9 @@ func TestAuthT113RotateBesideTheProgram(t *testing.T) {
 	mustRegister(t, c, appRedirect).mustSignIn(t, newPerson(t, "ann"))
 }
 
-// TestAuthT93OperatorShutsOut shuts out an app, and then a person: what they have ends in the
+// TestOperatorBlocksAppsAndUsers shuts out an app, and then a person: what they have ends in the
 // running program, they are told why, and that outlives the program.
-func TestAuthT93OperatorShutsOut(t *testing.T) {
+func TestOperatorBlocksAppsAndUsers(t *testing.T) {
 	onEachStorage(t, func(t *testing.T, c *company) {
 		bad, good := mustRegister(t, c, appRedirect), mustRegister(t, c, "http://localhost:8/cb")
 		ann, bob := newPerson(t, "ann"), newPerson(t, "bob")

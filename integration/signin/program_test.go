@@ -85,7 +85,7 @@ func (a oauthApp) revoke(t testing.TB, token string) {
 
 const appRedirect = "http://localhost:7/cb"
 
-func TestAuthT93T94StreamsEndWithTheSignIn(t *testing.T) {
+func TestStreamsEndWithTheSignIn(t *testing.T) {
 	_, up := upstreamtest.Start(t, upstreamtest.Script{})
 	c := mustCompany(t, up, "", "")
 	a, ann := mustRegister(t, c, appRedirect), newPerson(t, "ann")
@@ -122,7 +122,7 @@ func TestAuthT93T94StreamsEndWithTheSignIn(t *testing.T) {
 	}
 }
 
-func TestAuthT08T95TokensAndSessionsDoNotCross(t *testing.T) {
+func TestTokensAndSessionsDoNotCross(t *testing.T) {
 	_, up := upstreamtest.Start(t, upstreamtest.Script{})
 	c := mustCompany(t, up, "", "endpoints: { web: { upstreams: [up] } }\n")
 	a, ann, ben := mustRegister(t, c, appRedirect), newPerson(t, "ann"), newPerson(t, "ben")
@@ -145,9 +145,9 @@ func TestAuthT08T95TokensAndSessionsDoNotCross(t *testing.T) {
 	}
 }
 
-// TestAuthT91T92PeopleWhoLeave takes a minute: for so long what a provider has said of somebody is
+// TestUserWhoLeavesLosesAccess takes a minute: for so long what a provider has said of somebody is
 // believed.
-func TestAuthT91T92PeopleWhoLeave(t *testing.T) {
+func TestUserWhoLeavesLosesAccess(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes a minute")
 	}
@@ -190,9 +190,9 @@ func TestAuthT91T92PeopleWhoLeave(t *testing.T) {
 	wantNoAccess(t, "POST", list(moves), "signed in as cid@acme.example")
 }
 
-// TestAuthT117SignedInAndNotGranted: who may use nothing is told so where they sign in, and the app
+// TestSignInWithoutAPolicyIsExplained: who may use nothing is told so where they sign in, and the app
 // too.
-func TestAuthT117SignedInAndNotGranted(t *testing.T) {
+func TestSignInWithoutAPolicyIsExplained(t *testing.T) {
 	_, up := upstreamtest.Start(t, upstreamtest.Script{})
 	c := mustCompany(t, up, "",
 		"policies: [{ name: engineers, match: { group: engineering }, rules: [{ allow: { upstreams: [up] } }] }]\n")
@@ -205,9 +205,9 @@ func TestAuthT117SignedInAndNotGranted(t *testing.T) {
 	}
 }
 
-// TestAuthT120NamesOfAppsGrantNothing: an app may call itself what it likes; what policy goes by is
+// TestAppNamesGrantNothing: an app may call itself what it likes; what policy goes by is
 // its id.
-func TestAuthT120NamesOfAppsGrantNothing(t *testing.T) {
+func TestAppNamesGrantNothing(t *testing.T) {
 	_, up := upstreamtest.Start(t, upstreamtest.Script{})
 	c := mustCompany(t, up, "",
 		"policies: [{ name: apps, match: { oauth_client: An app }, rules: [{ allow: { upstreams: [up] } }] }]\n")
@@ -224,9 +224,9 @@ func TestAuthT120NamesOfAppsGrantNothing(t *testing.T) {
 	}
 }
 
-// TestAuthT96RequestStateOfAnother has ben come with the state of a request of ann's, and ann with
+// TestRequestStateOfAnotherUser has ben come with the state of a request of ann's, and ann with
 // one that is not what she was given, or too late.
-func TestAuthT96RequestStateOfAnother(t *testing.T) {
+func TestRequestStateOfAnotherUser(t *testing.T) {
 	harness.Waits(t)
 	const lasts = 20 * time.Second
 	relays, relaying := upstreamtest.Start(t, upstreamtest.Script{Era: string(client.EraModern)})
@@ -286,9 +286,9 @@ func TestAuthT96RequestStateOfAnother(t *testing.T) {
 	}
 }
 
-// TestAuthT89T111T116CrashesAndSecrets kills the program in the middle of refreshes, and then looks
+// TestCrashesDuringRefreshes kills the program in the middle of refreshes, and then looks
 // for secrets where none may be.
-func TestAuthT89T111T116CrashesAndSecrets(t *testing.T) {
+func TestCrashesDuringRefreshes(t *testing.T) {
 	_, up := upstreamtest.Start(t, upstreamtest.Script{})
 	c := mustCompany(t, up, "", "")
 	a, ann := mustRegister(t, c, appRedirect), newPerson(t, "ann")
@@ -375,8 +375,8 @@ func TestAuthT89T111T116CrashesAndSecrets(t *testing.T) {
 	}
 }
 
-// TestAuthT47RegistrationsKeepNothing registers often: nothing grows by it.
-func TestAuthT47RegistrationsKeepNothing(t *testing.T) {
+// TestRegistrationsStoreNothing registers often: nothing grows by it.
+func TestRegistrationsStoreNothing(t *testing.T) {
 	_, up := upstreamtest.Start(t, upstreamtest.Script{})
 	c := mustCompany(t, up, "", "")
 	size := func() int64 { return authtest.Size(t, filepath.Join(c.Dir, "junction", "junction.db*")) }
@@ -408,9 +408,9 @@ func TestStepUpAtHome(t *testing.T) {
 	}
 }
 
-// TestAuthT117SDKDoesNotSignInAgain takes away what somebody may use while their client is signed
+// TestSDKDoesNotSignInAgain takes away what somebody may use while their client is signed
 // in: the client tells them so, and opens no browser for it.
-func TestAuthT117SDKDoesNotSignInAgain(t *testing.T) {
+func TestSDKDoesNotSignInAgain(t *testing.T) {
 	harness.WithoutShort(t)
 	defer harness.Computes(t)()
 	_, up := upstreamtest.Start(t, upstreamtest.Script{})

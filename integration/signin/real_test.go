@@ -194,7 +194,7 @@ func eachIdentity(t *testing.T, id, document string, f func(t *testing.T, r *rea
 	}
 }
 
-func TestAuthT121T126ClaudeCode(t *testing.T) {
+func TestClaudeCodeSignsIn(t *testing.T) {
 	const id = "https://claude.ai/oauth/claude-code-client-metadata"
 	metadata := `{"client_id":"` + id +
 		`","client_name":"Claude Code","redirect_uris":["http://localhost/callback","http://127.0.0.1/callback"],
@@ -213,11 +213,11 @@ func TestAuthT121T126ClaudeCode(t *testing.T) {
 	})
 }
 
-// TestAuthT122ParallelRefreshes starts many processes of Claude Code just after the token that they
+// TestParallelRefreshesOfClaudeCode starts many processes of Claude Code just after the token that they
 // share has expired: all of them refresh with the same refresh token, which is good once. (This
 // version of Claude Code has them wait for each other on Linux, where the test runs, so that it
 // would pass without the replay of the answer too.)
-func TestAuthT122ParallelRefreshes(t *testing.T) {
+func TestParallelRefreshesOfClaudeCode(t *testing.T) {
 	r := mustReal(t)
 	_, up := upstreamtest.Start(t, upstreamtest.Script{})
 	c := mustCompany(t, up, "    clients: { cimd: { trust: off } }\n", "")
@@ -259,7 +259,7 @@ func TestAuthT122ParallelRefreshes(t *testing.T) {
 	}
 }
 
-func TestAuthT123T126Codex(t *testing.T) {
+func TestCodexSignsIn(t *testing.T) {
 	const id = "https://chatgpt.com/oauth/codex/client.json"
 	metadata := `{"client_id":"` + id +
 		`","client_name":"Codex","redirect_uris":["http://127.0.0.1/callback","http://localhost/callback"],

@@ -36,7 +36,7 @@ func fewAndAll(t *testing.T) (few, all apiKey, p *harness.Program, journal *upst
 	return few, all, p, journal
 }
 
-func TestAuthT20WhatAKeyMayNotUse(t *testing.T) {
+func TestKeySeesOnlyWhatItMayUse(t *testing.T) {
 	few, all, p, journal := fewAndAll(t)
 	harness.EachClientEra(t, func(t *testing.T, era client.Era) {
 		little, everything := speaking(t, p, era, few.key, ""), speaking(t, p, era, all.key, "")
@@ -57,7 +57,7 @@ func TestAuthT20WhatAKeyMayNotUse(t *testing.T) {
 	harness.CallsOf(t, journal, 3)
 }
 
-func TestAuthT119HiddenToolIsAnUnknownTool(t *testing.T) {
+func TestHiddenToolIsUnknown(t *testing.T) {
 	few, _, p, journal := fewAndAll(t)
 	harness.EachClientEra(t, func(t *testing.T, era client.Era) {
 		c := speaking(t, p, era, few.key, "")
@@ -100,8 +100,8 @@ func wantNoAccess(t *testing.T, verb string, a harness.Answered, who string) {
 	}
 }
 
-// TestAuthT117NoPolicyMatches: no sign-in would help, so nothing asks for one.
-func TestAuthT117NoPolicyMatches(t *testing.T) {
+// TestKeyWithoutAPolicyIsRefused: no sign-in would help, so nothing asks for one.
+func TestKeyWithoutAPolicyIsRefused(t *testing.T) {
 	nobody, some := newAPIKey(t, "nobody"), newAPIKey(t, "some")
 	p, journal := guarded(t,
 		authSection([]apiKey{nobody, some})+
@@ -134,7 +134,7 @@ func TestAuthT117NoPolicyMatches(t *testing.T) {
 	}
 }
 
-func TestAuthT118DenyBeatsAllowInAnyOrder(t *testing.T) {
+func TestDenyBeatsAllowInAnyOrder(t *testing.T) {
 	ci, other := newAPIKey(t, "ci"), newAPIKey(t, "other")
 	lines := []string{
 		"{ name: team, match: { kind: key }, rules: [{ allow: { upstreams: up } }] }",
@@ -172,8 +172,8 @@ func TestAuthT118DenyBeatsAllowInAnyOrder(t *testing.T) {
 	}
 }
 
-// TestAuthT120NamesGrantNothing has clients call themselves what others are called.
-func TestAuthT120NamesGrantNothing(t *testing.T) {
+// TestNamesOfClientsGrantNothing has clients call themselves what others are called.
+func TestNamesOfClientsGrantNothing(t *testing.T) {
 	ci, root := newAPIKey(t, "ci"), newAPIKey(t, "root")
 	p, journal := guarded(t, authSection([]apiKey{ci, root})+`policies:
   - { name: ci, match: { key: ci }, rules: [{ allow: { tools: up__gate } }] }
@@ -202,9 +202,9 @@ func TestAuthT120NamesGrantNothing(t *testing.T) {
 	harness.WantUncalled(t, journal, "tools/call")
 }
 
-// TestProtocolT103WhatIsAnothersIsUnknown has one principal come with what another was given: for
+// TestStateOfAnotherPrincipalIsUnknown has one principal come with what another was given: for
 // it there is no such session, state, task or cursor.
-func TestProtocolT103WhatIsAnothersIsUnknown(t *testing.T) {
+func TestStateOfAnotherPrincipalIsUnknown(t *testing.T) {
 	a, b := newAPIKey(t, "a"), newAPIKey(t, "b")
 	server, url := upstreamtest.Start(t, upstreamtest.Script{Tasks: true})
 	p := harness.MustProgram(t, authSection([]apiKey{a, b})+"limits: { page: 1 }\nupstreams: { up: { url: "+url+" } }\n")
@@ -302,7 +302,7 @@ func TestProtocolT103WhatIsAnothersIsUnknown(t *testing.T) {
 	})
 }
 
-func TestAuthT36T37ClaimsMatchPolicies(t *testing.T) {
+func TestClaimsMatchPolicies(t *testing.T) {
 	s := authtest.Start(t)
 	for name, row := range map[string]struct {
 		path   string
@@ -345,9 +345,9 @@ func TestAuthT36T37ClaimsMatchPolicies(t *testing.T) {
 	}
 }
 
-// TestAuthT117NoPolicyMatchesAUser: who signed in and may do nothing is told so, and is not sent to
+// TestUserWithoutAPolicyIsRefused: who signed in and may do nothing is told so, and is not sent to
 // sign in again.
-func TestAuthT117NoPolicyMatchesAUser(t *testing.T) {
+func TestUserWithoutAPolicyIsRefused(t *testing.T) {
 	s := authtest.Start(t)
 	p, journal := guarded(t,
 		trusting(s)+"policies: [{ name: others, match: { user: bob }, rules: [{ allow: { upstreams: up } }] }]\n")
@@ -364,9 +364,9 @@ func TestAuthT117NoPolicyMatchesAUser(t *testing.T) {
 	}
 }
 
-// TestProtocolT101StepUp: what only the scopes of a token keep from somebody is there, and calling
+// TestStepUpNamesTheScope: what only the scopes of a token keep from somebody is there, and calling
 // it says what to ask for.
-func TestProtocolT101StepUp(t *testing.T) {
+func TestStepUpNamesTheScope(t *testing.T) {
 	s := authtest.Start(t)
 	section := strings.Replace(trusting(s), "auth: { ",
 		`auth: { scope_capabilities: { "mcp:read": [web], "mcp:write": [web, danger] }, `, 1)
@@ -418,9 +418,9 @@ upstreams: { up: { url: `+url+
 	})
 }
 
-// TestProtocolT103UsersOfTwoIssuers: one subject of two issuers is two people, and neither has the
+// TestSubjectsOfTwoIssuersDiffer: one subject of two issuers is two people, and neither has the
 // other's session.
-func TestProtocolT103UsersOfTwoIssuers(t *testing.T) {
+func TestSubjectsOfTwoIssuersDiffer(t *testing.T) {
 	s, other := authtest.Start(t), authtest.Start(t)
 	p, _ := guarded(t, "public_url: "+publicOrigin+"\nauth: { jwt: [{ issuer: "+s.URL+", audiences: ["+publicMCP+
 		"] }, { issuer: "+other.URL+", audiences: ["+publicMCP+"] }] }\n")

@@ -34,10 +34,10 @@ func mustSay(n *harness.NodeScript) (said signedIn) {
 	return said
 }
 
-// TestAuthT125SDKSignsIn has the OAuth clients of both versions of the TypeScript SDK find
+// TestSDKSignsIn has the OAuth clients of both versions of the TypeScript SDK find
 // everything by themselves: they register, send a person through the provider's pages, redeem the
 // code, list, and refresh.
-func TestAuthT125SDKSignsIn(t *testing.T) {
+func TestSDKSignsIn(t *testing.T) {
 	harness.WithoutShort(t)
 	defer harness.Computes(t)()
 	_, up := upstreamtest.Start(t, upstreamtest.Script{})

@@ -114,7 +114,7 @@ upstreams: %s
 	return c, replicas
 }
 
-func TestAuthT75T82T83T90TwoReplicas(t *testing.T) {
+func TestSignInOverTwoReplicas(t *testing.T) {
 	_, up := upstreamtest.Start(t, upstreamtest.Script{})
 	c, replicas := mustReplicas(t, fmt.Sprintf("{ up: { url: %q } }", up), "")
 	origin := func(i int) string { return replicas[i%2].Origin() }
@@ -230,8 +230,8 @@ func ringOf(ids ...string) []byte {
 	return text
 }
 
-// TestAuthT113T114T115Storage has one file, which is for one process and one set of keys.
-func TestAuthT113T114T115Storage(t *testing.T) {
+// TestStorageIsForOneProcessAndItsKeys has one file, which is for one process and one set of keys.
+func TestStorageIsForOneProcessAndItsKeys(t *testing.T) {
 	_, up := upstreamtest.Start(t, upstreamtest.Script{})
 	dir := t.TempDir()
 	file, keys := filepath.Join(dir, "junction.db"), filepath.Join(dir, "master.key")

@@ -151,7 +151,7 @@ func issuersOf(t *testing.T, p *harness.Program) string {
 	return b.String()
 }
 
-func TestAuthT08TokensDoNotCross(t *testing.T) {
+func TestTokenIsForItsEndpoint(t *testing.T) {
 	s := authtest.Start(t)
 	p, journal := guarded(t,
 		strings.Replace(trusting(s), "audiences: ["+publicMCP,
@@ -188,7 +188,7 @@ func TestAuthT08TokensDoNotCross(t *testing.T) {
 	harness.WantUncalled(t, journal, "tools/call")
 }
 
-func TestAuthT19TokenInTheWrongPlace(t *testing.T) {
+func TestTokenInTheWrongPlaceIsRefused(t *testing.T) {
 	s := authtest.Start(t)
 	p, journal := guarded(t, trusting(s))
 	token := s.Token(t, claimed(s, nil))
@@ -215,9 +215,9 @@ func TestAuthT19TokenInTheWrongPlace(t *testing.T) {
 	}
 }
 
-// TestAuthT21T22T23T24T25T26T27T28T35SignedTokens: which tokens are valid. Package auth has many
+// TestSignedTokensAreVerified: which tokens are valid. Package auth has many
 // more of these.
-func TestAuthT21T22T23T24T25T26T27T28T35SignedTokens(t *testing.T) {
+func TestSignedTokensAreVerified(t *testing.T) {
 	s := authtest.Start(t)
 	rsa, ec, es384 := authtest.NewKey(t, "rsa", jose.RS256), authtest.NewKey(t, "ec", jose.ES256), authtest.NewKey(t,
 		"es384", jose.ES384)
@@ -287,7 +287,7 @@ func TestAuthT21T22T23T24T25T26T27T28T35SignedTokens(t *testing.T) {
 	})
 }
 
-func TestAuthT29KeyRotation(t *testing.T) {
+func TestIssuerReplacesItsKeys(t *testing.T) {
 	s := authtest.Start(t)
 	p, journal := guarded(t, trusting(s))
 	before := s.Token(t, claimed(s, nil))
@@ -297,7 +297,7 @@ func TestAuthT29KeyRotation(t *testing.T) {
 	wantTokenOut(t, p, journal, before, 401, refusedToken+"it is not signed by a key of its issuer")
 }
 
-func TestAuthT30UnknownKeysMakeFewRequests(t *testing.T) {
+func TestUnknownKeysMakeFewRequests(t *testing.T) {
 	s := authtest.Start(t)
 	p, _ := guarded(t, trusting(s))
 	key := authtest.NewKey(t, "", jose.ES256)
@@ -314,7 +314,7 @@ func TestAuthT30UnknownKeysMakeFewRequests(t *testing.T) {
 	}
 }
 
-func TestAuthT31KeysThatCannotBeFetched(t *testing.T) {
+func TestKeysOfAnUnreachableIssuer(t *testing.T) {
 	s := authtest.Start(t)
 	p, journal := guarded(t, trusting(s))
 	wantTokenIn(t, p, s.Token(t, claimed(s, nil)))
@@ -323,7 +323,7 @@ func TestAuthT31KeysThatCannotBeFetched(t *testing.T) {
 	wantTokenOut(t, p, journal, authtest.NewKey(t, "next", jose.ES256).Token(t, claimed(s, nil)), 503, "")
 }
 
-func TestAuthT32IssuerDownAtTheStart(t *testing.T) {
+func TestIssuerDownAtTheStart(t *testing.T) {
 	s := authtest.Start(t)
 	s.SetDown(true)
 	p, journal := guarded(t, trusting(s))
@@ -349,7 +349,7 @@ func TestAuthT32IssuerDownAtTheStart(t *testing.T) {
 	}
 }
 
-func TestAuthT33MetadataOfAnotherIssuer(t *testing.T) {
+func TestMetadataOfAnotherIssuer(t *testing.T) {
 	s := authtest.Start(t)
 	for _, path := range []string{authtest.Metadata, authtest.OAuth} {
 		s.Answer(path, func(w http.ResponseWriter, _ *http.Request) {
@@ -372,9 +372,9 @@ func TestAuthT33MetadataOfAnotherIssuer(t *testing.T) {
 	}
 }
 
-// TestAuthT33KeysElsewhere: an issuer that the file names does not have us connect to whatever it
+// TestKeysOnAnotherHost: an issuer that the file names does not have us connect to whatever it
 // likes.
-func TestAuthT33KeysElsewhere(t *testing.T) {
+func TestKeysOnAnotherHost(t *testing.T) {
 	s := authtest.Start(t)
 	s.Answer(authtest.Metadata, func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintf(w, `{"issuer":"%s","jwks_uri":"%s"}`, s.URL,
@@ -390,7 +390,7 @@ func TestAuthT33KeysElsewhere(t *testing.T) {
 	wantTokenIn(t, p, s.Token(t, claimed(s, nil)))
 }
 
-func TestAuthT34KeysThatNeverEnd(t *testing.T) {
+func TestEndlessKeysAreGivenUp(t *testing.T) {
 	harness.Waits(t)
 	for name, answer := range map[string]http.HandlerFunc{"50 MB": authtest.Large(50 << 20),
 		"a byte a second": authtest.Dripping(time.Second)} {
@@ -411,7 +411,7 @@ func TestAuthT34KeysThatNeverEnd(t *testing.T) {
 	}
 }
 
-func TestAuthT38T39T40T42Introspection(t *testing.T) {
+func TestIntrospectedTokens(t *testing.T) {
 	s := authtest.Start(t)
 	p, journal := guarded(t, inquiring(s))
 	const canary = "opaque-canary-0123456789"
@@ -445,8 +445,8 @@ func TestAuthT38T39T40T42Introspection(t *testing.T) {
 	})
 }
 
-// TestAuthT41RevocationIsSeen takes a token back while calls and a stream go on with it.
-func TestAuthT41RevocationIsSeen(t *testing.T) {
+// TestIntrospectionSeesARevocation takes a token back while calls and a stream go on with it.
+func TestIntrospectionSeesARevocation(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes a minute")
 	}
@@ -485,9 +485,9 @@ func TestAuthT41RevocationIsSeen(t *testing.T) {
 	}
 }
 
-// TestAuthT80TokenEnds: what a token has opened ends with it. (The clock may be a minute off by
+// TestStreamsEndWithTheirToken: what a token has opened ends with it. (The clock may be a minute off by
 // default, which is a second here.)
-func TestAuthT80TokenEnds(t *testing.T) {
+func TestStreamsEndWithTheirToken(t *testing.T) {
 	harness.Waits(t)
 	s := authtest.Start(t)
 	p, journal := guarded(t, trusting(s, "clock_skew: 1s"))
@@ -509,9 +509,9 @@ func TestAuthT80TokenEnds(t *testing.T) {
 	})
 }
 
-// TestAuthT80SubscriptionsOutliveAToken: a session goes on with the next token of the same person,
+// TestSubscriptionsOutliveAToken: a session goes on with the next token of the same person,
 // and hears of what it has subscribed to with the last one.
-func TestAuthT80SubscriptionsOutliveAToken(t *testing.T) {
+func TestSubscriptionsOutliveAToken(t *testing.T) {
 	harness.Waits(t)
 	s := authtest.Start(t)
 	server, url := upstreamtest.Start(t,
@@ -554,9 +554,9 @@ func TestAuthT80SubscriptionsOutliveAToken(t *testing.T) {
 	}
 }
 
-// TestAuthT97TokensStayHere: no upstream sees what a client shows us, whatever kind of upstream and
+// TestUpstreamsGetNoTokenOfAClient: no upstream sees what a client shows us, whatever kind of upstream and
 // however it goes.
-func TestAuthT97TokensStayHere(t *testing.T) {
+func TestUpstreamsGetNoTokenOfAClient(t *testing.T) {
 	s := authtest.Start(t)
 	key := newAPIKey(t, "ci")
 	opaque := "opaque-token-of-a-client"
@@ -611,7 +611,7 @@ func mustYAML(t *testing.T, v any) string {
 	return strings.ReplaceAll(string(text), "${", "$${")
 }
 
-func TestProtocolT100BadTokensReachNobody(t *testing.T) {
+func TestBadTokensReachNobody(t *testing.T) {
 	s, other := authtest.Start(t), authtest.Start(t)
 	p, journal := guarded(t, trusting(s))
 	before := callsIn(journal)
@@ -640,9 +640,9 @@ func TestProtocolT100BadTokensReachNobody(t *testing.T) {
 	}
 }
 
-// TestProtocolT102NothingOfTheClientGoesOn checks cookies, and session IDs: an upstream has a
+// TestUpstreamsGetNoSessionOfAClient checks cookies, and session IDs: an upstream has a
 // session of its own.
-func TestProtocolT102NothingOfTheClientGoesOn(t *testing.T) {
+func TestUpstreamsGetNoSessionOfAClient(t *testing.T) {
 	s := authtest.Start(t)
 	p, journal := guarded(t, trusting(s))
 	harness.EachClientEra(t, func(t *testing.T, era client.Era) {

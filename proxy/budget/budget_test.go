@@ -7,10 +7,10 @@ import (
 	"testing/synctest"
 )
 
-// TestSafety8Newcomers takes at random for many accounts that always want more: no account has more
+// TestNewcomersGetAShare takes at random for many accounts that always want more: no account has more
 // than half of what the others leave, and one that has nothing gets something as long as there is
 // something.
-func TestSafety8Newcomers(t *testing.T) {
+func TestNewcomersGetAShare(t *testing.T) {
 	const total, accounts = 1000, 12
 	b := &Budget{total: [Quotas]int64{Requests: total}}
 	all := make([]*Grant, accounts)
@@ -37,9 +37,9 @@ func TestSafety8Newcomers(t *testing.T) {
 	}
 }
 
-// TestSafety8BalancesAreForgotten: there is no end to accounts, and those that use nothing take no
+// TestBalancesAreForgotten: there is no end to accounts, and those that use nothing take no
 // memory.
-func TestSafety8BalancesAreForgotten(t *testing.T) {
+func TestBalancesAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &Budget{total: [Quotas]int64{Requests: 10}}
 		kept := &Grant{budget: b, Account: Account{Principal: "kept"}}
@@ -69,8 +69,8 @@ func TestSafety8BalancesAreForgotten(t *testing.T) {
 	})
 }
 
-// TestSafety7BodiesAreShared takes bytes for principals in turn.
-func TestSafety7BodiesAreShared(t *testing.T) {
+// TestBytesAreShared takes bytes for principals in turn.
+func TestBytesAreShared(t *testing.T) {
 	const unit = leastBytes
 	b := &Budget{total: [Quotas]int64{Bytes: 1000 * unit}}
 	one, again, two := &Grant{budget: b, Account: Account{Principal: "one"}}, &Grant{budget: b, Account: Account{Principal: "one"}}, &Grant{budget: b, Account: Account{Principal: "two"}}

@@ -82,9 +82,9 @@ func open(t *testing.T, s *Server, verb, body string, header map[string]string) 
 	return w, func() { cancel(); <-done }
 }
 
-// TestProtocolT90QuietStreamsShowThatTheyAreAlive has streams on which nothing happens: each has a
+// TestQuietStreamsGetComments has streams on which nothing happens: each has a
 // comment now and then, which is no message, and nothing else.
-func TestProtocolT90QuietStreamsShowThatTheyAreAlive(t *testing.T) {
+func TestQuietStreamsGetComments(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		stream func(*testing.T, *Server) (*paper, func())
@@ -124,9 +124,9 @@ func TestProtocolT90QuietStreamsShowThatTheyAreAlive(t *testing.T) {
 	}
 }
 
-// TestProtocolT90CallThatTakesLong holds that the answer to a call may take its time, without
+// TestLongCallGetsComments holds that the answer to a call may take its time, without
 // anybody between us and the client giving it up.
-func TestProtocolT90CallThatTakesLong(t *testing.T) {
+func TestLongCallGetsComments(t *testing.T) {
 	for _, era := range []string{"legacy", "modern"} {
 		t.Run(era, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -15,10 +15,10 @@ import (
 	"junction/upstream/raw"
 )
 
-// TestSafety10PagesAreWrittenAlike: a page that is written from the definitions and one that is
+// TestPagesAreWrittenAlike: a page that is written from the definitions and one that is
 // prepared are the same bytes, whatever their size, in both eras and for clients with and without
 // MCP Apps.
-func TestSafety10PagesAreWrittenAlike(t *testing.T) {
+func TestPagesAreWrittenAlike(t *testing.T) {
 	const body = `{"jsonrpc":"2.0","id":1,"method":"tools/list"`
 	const ui = `"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["text/html;profile=mcp-app"]}}`
 	apps := strings.Replace(modernMeta, `clientCapabilities":{`, `clientCapabilities":{`+ui, 1)

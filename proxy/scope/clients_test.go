@@ -79,10 +79,10 @@ func seesItsOwn(t *testing.T, w *Snapshot, own *apart, i int) *Endpoint {
 	return c.Endpoint
 }
 
-// TestSafety10ClientsWithTheirOwnCatalogs has 300 clients with catalogs of their own. Each endpoint
+// TestOwnCatalogsTakeLittleMemory has 300 clients with catalogs of their own. Each endpoint
 // is compiled once, and takes little more than what is its own. With less memory some of them are
 // kept.
-func TestSafety10ClientsWithTheirOwnCatalogs(t *testing.T) {
+func TestOwnCatalogsTakeLittleMemory(t *testing.T) {
 	const clients = 300
 	var made Made
 	w, own := clientsApart(t, clients, &made)
@@ -139,9 +139,9 @@ func TestSafety10ClientsWithTheirOwnCatalogs(t *testing.T) {
 	}
 }
 
-// TestSafety10RulingsAreBounded calls many tools as many subjects. What was ruled last is found
+// TestRulingsAreBounded calls many tools as many subjects. What was ruled last is found
 // again without new memory, and all rulings together stay within their budget.
-func TestSafety10RulingsAreBounded(t *testing.T) {
+func TestRulingsAreBounded(t *testing.T) {
 	c := proxytest.KeysOfOnePolicy(40, 10, 200)
 	for i := range c.Policies {
 		for k := range 30 {

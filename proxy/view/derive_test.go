@@ -151,10 +151,10 @@ func checkView(t *testing.T, v *View, want []*Target, rights *policy.Rights) {
 	}
 }
 
-// TestSafety10DerivedViews makes views of everybody, derives those of people and of clients from
+// TestDerivedViews makes views of everybody, derives those of people and of clients from
 // them, and compares each with what it is to be: the names of the view before stay, and others are
 // added in order.
-func TestSafety10DerivedViews(t *testing.T) {
+func TestDerivedViews(t *testing.T) {
 	r := manyNames{rand.New(rand.NewPCG(10, 2))}
 	make1 := func(b *canned) *Stock { return NewStock(b, b.catalog, StockSettings{Names: Names{}.WithDefaults()}) }
 	replaced, hidden := 0, 0
@@ -205,9 +205,9 @@ func TestSafety10DerivedViews(t *testing.T) {
 	}
 }
 
-// TestSafety10OldNamesStay: of two items that want a name the one that had it keeps it, whichever
+// TestOldNamesStay: of two items that want a name the one that had it keeps it, whichever
 // view comes between, and a view that is not settled remembers the one before.
-func TestSafety10OldNamesStay(t *testing.T) {
+func TestOldNamesStay(t *testing.T) {
 	none := ""
 	of := func(name string, tools ...string) *Stock {
 		b := offering(t, name, map[upstream.Part][]string{upstream.PartTools: tools})

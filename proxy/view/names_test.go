@@ -235,9 +235,9 @@ func FuzzURIs(f *testing.F) {
 	})
 }
 
-// TestSafety11OwnersTakeFewSteps looks a long URI up among very many templates. When the search has
+// TestOwnersTakeFewSteps looks a long URI up among very many templates. When the search has
 // cost enough, every template of the same beginning counts as an owner.
-func TestSafety11OwnersTakeFewSteps(t *testing.T) {
+func TestOwnersTakeFewSteps(t *testing.T) {
 	var all []*Stock
 	for i := range 1000 {
 		all = append(all, &Stock{Backend: &canned{name: fmt.Sprint(i)}, templates: [][]string{literals(fmt.Sprintf("x://{a}q%d{b}q{c}", i))}})

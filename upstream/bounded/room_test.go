@@ -4,10 +4,10 @@ import (
 	"testing"
 )
 
-// TestSafety10CachesCount puts values into caches that share a room and takes them out again. The
+// TestCachesShareARoom puts values into caches that share a room and takes them out again. The
 // bytes are those of what is there, what was used stays longer than what was not, and what is too
 // large stays out.
-func TestSafety10CachesCount(t *testing.T) {
+func TestCachesShareARoom(t *testing.T) {
 	r := &Room{Max: 20 * (perKept + 100)}
 	left := map[int]int{}
 	a := Cache[int, int]{Room: r, Came: func(v int) { left[v]-- }, Left: func(v int) { left[v]++ }}

@@ -15,9 +15,9 @@ import (
 	"junction/upstream/transport"
 )
 
-// TestSafety8LateAnswersOverStdio: an abandoned call counts until the command answers it all the
+// TestLateAnswersOverStdioCount: an abandoned call counts until the command answers it all the
 // same, or ends.
-func TestSafety8LateAnswersOverStdio(t *testing.T) {
+func TestLateAnswersOverStdioCount(t *testing.T) {
 	// The command tells of each request that it has read, and answers the second one late.
 	const script = `for i in 1 2 3; do read -r x; echo '{"jsonrpc":"2.0","method":"begun"}'; done
 		read -r x; echo '{"jsonrpc":"2.0","id":6,"result":{}}'; echo '{"jsonrpc":"2.0","id":200,"result":{}}'; cat >/dev/null`

@@ -31,9 +31,9 @@ func TestQuestionOfACallThatWasGivenUp(t *testing.T) {
 	}
 }
 
-// TestSafety1EarlierCallsOfOthers: a message that names no call belongs to the only call in
+// TestQuestionAfterACallOfAnotherUser: a message that names no call belongs to the only call in
 // progress, unless a call of another principal has ended within the grace.
-func TestSafety1EarlierCallsOfOthers(t *testing.T) {
+func TestQuestionAfterACallOfAnotherUser(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &base{flights: map[jsonrpc.ID]*flight{}}
 		question := &jsonrpc.Message{ID: "1", Method: "elicitation/create"}

@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// TestSafety12HalfClosedConnection sends several requests at once and then FIN, over a real socket.
+// TestHalfClosedConnectionIsAnswered sends several requests at once and then FIN, over a real socket.
 // The first request takes until the server has noticed. Both servers answer all of the requests.
-func TestSafety12HalfClosedConnection(t *testing.T) {
+func TestHalfClosedConnectionIsAnswered(t *testing.T) {
 	handler := func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {

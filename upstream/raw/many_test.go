@@ -7,9 +7,9 @@ import (
 	"junction/upstream/raw"
 )
 
-// TestSafety7Many: an object that is taken apart has a bound of members, and one that is carried
+// TestMembersAreBounded: an object that is taken apart has a bound of members, and one that is carried
 // has none.
-func TestSafety7Many(t *testing.T) {
+func TestMembersAreBounded(t *testing.T) {
 	object := func(n int) string { return `{` + strings.Repeat(`"":0,`, n-1) + `"":0}` }
 	if o, err := raw.Parse([]byte(object(raw.MaxMembers))); err != nil || o.Len() != raw.MaxMembers {
 		t.Errorf("an object of %d members has %d, and the error %v", raw.MaxMembers, o.Len(), err)

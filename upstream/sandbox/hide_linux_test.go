@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestSafety3OurEnvironmentIsHidden asks the kernel.
-func TestSafety3OurEnvironmentIsHidden(t *testing.T) {
+// TestSandboxHidesOurEnvironment asks the kernel.
+func TestSandboxHidesOurEnvironment(t *testing.T) {
 	before, err := unix.PrctlRetInt(unix.PR_GET_DUMPABLE, 0, 0, 0, 0)
 	if err != nil {
 		t.Fatal(err)

@@ -129,9 +129,9 @@ func run(t *testing.T, r *Rules, s Support, deeds ...string) []string {
 	return strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
 }
 
-// TestSafety3AConfinedCommand tries what it must not, first without a sandbox: each deed must work
+// TestSandboxConfinesACommand tries what it must not, first without a sandbox: each deed must work
 // there, or the test would prove nothing.
-func TestSafety3AConfinedCommand(t *testing.T) {
+func TestSandboxConfinesACommand(t *testing.T) {
 	enforced(t, abiTCP)
 	dir := t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name) }
@@ -214,9 +214,9 @@ func TestSafety3AConfinedCommand(t *testing.T) {
 	}
 }
 
-// TestSafety3OlderKernels: what an older Landlock can enforce is in force, and nothing more is
+// TestSandboxOfOlderKernels: what an older Landlock can enforce is in force, and nothing more is
 // tried.
-func TestSafety3OlderKernels(t *testing.T) {
+func TestSandboxOfOlderKernels(t *testing.T) {
 	enforced(t, abiTCP)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -240,9 +240,9 @@ func TestSafety3OlderKernels(t *testing.T) {
 	}
 }
 
-// TestSafety3NothingStartsUnconfined: where the rules cannot be put in force, the command does not
+// TestSandboxStartsNothingUnconfined: where the rules cannot be put in force, the command does not
 // start.
-func TestSafety3NothingStartsUnconfined(t *testing.T) {
+func TestSandboxStartsNothingUnconfined(t *testing.T) {
 	enforced(t, abiMove)
 	for name, row := range map[string]struct {
 		rules Rules

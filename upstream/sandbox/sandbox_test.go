@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// TestSafety3WhatAKernelLacks: each promise that a version of Landlock cannot keep is named, with
+// TestSandboxNamesWhatAKernelLacks: each promise that a version of Landlock cannot keep is named, with
 // what to do about it, and no other.
-func TestSafety3WhatAKernelLacks(t *testing.T) {
+func TestSandboxNamesWhatAKernelLacks(t *testing.T) {
 	filtered := func(abi int) Support { return Support{ABI: abi, Why: "none here", Filter: true} }
 	unfiltered := Support{ABI: 9, FilterWhy: "no filter here"}
 	everything := Rules{AnyTCP: true, AnyUnix: true}
@@ -48,9 +48,9 @@ func TestSafety3WhatAKernelLacks(t *testing.T) {
 	}
 }
 
-// TestSafety3ProgramsWithoutTheHome: a command may read the installation that it comes from, and
+// TestSandboxProgramsWithoutTheHome: a command may read the installation that it comes from, and
 // never the home folder, whatever PATH and the variables of version managers name.
-func TestSafety3ProgramsWithoutTheHome(t *testing.T) {
+func TestSandboxProgramsWithoutTheHome(t *testing.T) {
 	home := filepath.Join(t.TempDir(), "ann")
 	file := func(path, text string) {
 		t.Helper()
@@ -135,9 +135,9 @@ func TestSafety3ProgramsWithoutTheHome(t *testing.T) {
 	}
 }
 
-// TestSafety3SystemHasNoSecrets: what every command may read is none of what the kernel or other
+// TestSandboxSystemHasNoSecrets: what every command may read is none of what the kernel or other
 // programs keep secrets in.
-func TestSafety3SystemHasNoSecrets(t *testing.T) {
+func TestSandboxSystemHasNoSecrets(t *testing.T) {
 	all := slices.Concat(System(), Devices())
 	for _, secret := range []string{
 		"/etc", "/etc/shadow", "/etc/junction/config.yaml", "/etc/ssl/private/key.pem", "/etc/ssh",

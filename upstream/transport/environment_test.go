@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestSafety3CommandsGetFewVariables gives a command the environment of a typical proxy.
-func TestSafety3CommandsGetFewVariables(t *testing.T) {
+// TestCommandsGetFewVariables gives a command the environment of a typical proxy.
+func TestCommandsGetFewVariables(t *testing.T) {
 	ours := []string{
 		"HOME=/h", "PATH=/bin", "LC_ALL=C", "XDG_CACHE_HOME=/c", "https_proxy=http://p", "npm_config_cache=/n", "UV_INDEX_URL=https://r",
 		"npm_config__authToken=s", "npm_config_registry=https://u:s@r", "PIP_INDEX_URL=https://u:s@r", "UV_PUBLISH_TOKEN=s",
@@ -43,8 +43,8 @@ func TestSafety3CommandsGetFewVariables(t *testing.T) {
 	}
 }
 
-// TestSafety3AProcessDoesNotSeeOurKeys starts a real process.
-func TestSafety3AProcessDoesNotSeeOurKeys(t *testing.T) {
+// TestProcessDoesNotSeeOurKeys starts a real process.
+func TestProcessDoesNotSeeOurKeys(t *testing.T) {
 	t.Setenv("JUNCTION_MASTER_KEYS", "secret")
 	t.Setenv("SOME_API_KEY", "secret")
 	cmd, err := command(StdioOptions{Command: []string{"env"}, Env: Environment{Own: map[string]string{"OWN": "1"}}})

@@ -471,8 +471,8 @@ func (f *thrifty) Reserve(n int64) error {
 
 var errFull = errors.New("there is no memory for it")
 
-// TestSafety8MemoryOfABody: memory for a body whose length is known is asked for before it is read.
-func TestSafety8MemoryOfABody(t *testing.T) {
+// TestBodyNeedsMemory: memory for a body whose length is known is asked for before it is read.
+func TestBodyNeedsMemory(t *testing.T) {
 	const size = 4 << 20
 	for left, want := range map[int64]error{size: nil, size - 1: errFull} {
 		f := &thrifty{left: left}

@@ -30,10 +30,10 @@ var _ = role("standing", func() { // tells where it stands, and which files it h
 	os.Exit(3)
 })
 
-// TestSafety3WhereAChildStands: a child leads its own session and group, dies with us, and has no
+// TestChildLeadsItsOwnSession: a child leads its own session and group, dies with us, and has no
 // file of ours, with a sandbox as without. In a sandbox it has none that we were started with
 // either.
-func TestSafety3WhereAChildStands(t *testing.T) {
+func TestChildLeadsItsOwnSession(t *testing.T) {
 	// A file that we have got from who started us: it goes to all that we start.
 	given, err := unix.Dup(2)
 	if err != nil {

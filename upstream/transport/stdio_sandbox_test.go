@@ -40,17 +40,17 @@ func mustEnforce(t *testing.T) {
 	}
 }
 
-// TestSafety3TheWrapperIsNotSeen runs the tests of stdio once more with all children in sandboxes:
+// TestSandboxWrapperIsNotSeen runs the tests of stdio once more with all children in sandboxes:
 // group, session, streams, exit status, the texts of errors, the way to the end of a process and
 // what the watchdog does after kill -9 are the same.
-func TestSafety3TheWrapperIsNotSeen(t *testing.T) {
+func TestSandboxWrapperIsNotSeen(t *testing.T) {
 	t.Parallel()
 	mustEnforce(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	names := "TestStdio(Call|ConcurrentCalls|Close|OpenErrors|EnvAndDir|Death|Stderr)|" +
 		"TestStdio(AnswersBeforeDeathCount|ContextEnds|StrangeLines)|" +
-		"TestWatchdog(LivesWithChildren|ParentKilled)|TestSafety3WhereAChildStands"
+		"TestWatchdog(LivesWithChildren|ParentKilled)|TestChildLeadsItsOwnSession"
 	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^("+names+")$", "-test.v")
 	cmd.Env = append(os.Environ(), sandboxEnv+"=1", "TMPDIR="+t.TempDir()) // where processes that are killed leave folders
 	out, err := cmd.CombinedOutput()
@@ -62,9 +62,9 @@ func TestSafety3TheWrapperIsNotSeen(t *testing.T) {
 	}
 }
 
-// TestSafety3PrivateFolders: a confined command keeps caches and temporary files in folders of its
+// TestSandboxPrivateFolders: a confined command keeps caches and temporary files in folders of its
 // own, in which it stands, and what is temporary goes with its process.
-func TestSafety3PrivateFolders(t *testing.T) {
+func TestSandboxPrivateFolders(t *testing.T) {
 	t.Setenv("NPM_CONFIG_CACHE", "/home/shared") // in another case than ours
 	t.Setenv("PIP_CACHE_DIR", "/home/shared")
 	t.Setenv("XDG_CACHE_HOME", "/home/shared")
@@ -123,8 +123,8 @@ func TestSafety3PrivateFolders(t *testing.T) {
 	}
 }
 
-// TestSafety3ExchangedVariables: names that npm takes for one are one, and the entry's own count.
-func TestSafety3ExchangedVariables(t *testing.T) {
+// TestSandboxExchangesVariables: names that npm takes for one are one, and the entry's own count.
+func TestSandboxExchangesVariables(t *testing.T) {
 	private := map[string]string{"npm_config_cache": "/p", "PIP_CACHE_DIR": ""}
 	for name, row := range map[string]struct {
 		own  map[string]string
@@ -141,9 +141,9 @@ func TestSafety3ExchangedVariables(t *testing.T) {
 	}
 }
 
-// TestSafety3PathsThatAreNotThere: a command does not start without a path of its sandbox, also
+// TestSandboxPathsMustExist: a command does not start without a path of its sandbox, also
 // where the kernel enforces nothing, and the error names the path and the remedy.
-func TestSafety3PathsThatAreNotThere(t *testing.T) {
+func TestSandboxPathsMustExist(t *testing.T) {
 	dir := t.TempDir()
 	there, gone := filepath.Join(dir, "there"), filepath.Join(dir, "gone")
 	if err := os.Mkdir(there, 0o700); err != nil {
@@ -204,9 +204,9 @@ func TestSandboxSocketsThatNoKernelLimits(t *testing.T) {
 	}
 }
 
-// TestSafety3RelativePrograms: a program whose path is relative stays the one below our folder,
+// TestSandboxRelativePrograms: a program whose path is relative stays the one below our folder,
 // although the command stands in its own.
-func TestSafety3RelativePrograms(t *testing.T) {
+func TestSandboxRelativePrograms(t *testing.T) {
 	mustEnforce(t)
 	t.Chdir(t.TempDir())
 	if err := os.WriteFile("server", []byte("#!/bin/sh\necho \"$0\" >&2; exit 3\n"), 0o700); err != nil {

@@ -346,9 +346,9 @@ func TestHTTPCloseWaits(t *testing.T) {
 	}
 }
 
-// TestSafety8MemoryOfAResumedStream: a large answer counts for its caller also if it comes on the
+// TestResumedStreamNeedsMemory: a large answer counts for its caller also if it comes on the
 // stream that continues a broken one.
-func TestSafety8MemoryOfAResumedStream(t *testing.T) {
+func TestResumedStreamNeedsMemory(t *testing.T) {
 	text := strings.Repeat("x", 4<<20)
 	srv, _ := legacyRemote(t, "s-1", func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPost {

@@ -15,9 +15,9 @@ import (
 	"junction/upstream/jsonrpc"
 )
 
-// TestTokensT107 is a request whose tokens are refused: each is shown once, the body arrives whole
+// TestRefusedTokensAreShownOnce is a request whose tokens are refused: each is shown once, the body arrives whole
 // each time, and nobody is asked for ever.
-func TestTokensT107(t *testing.T) {
+func TestRefusedTokensAreShownOnce(t *testing.T) {
 	for _, secure := range []bool{false, true} { // our own transport, and that of the library
 		t.Run(fmt.Sprint(secure), func(t *testing.T) {
 			var mu sync.Mutex

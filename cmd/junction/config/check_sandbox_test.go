@@ -12,9 +12,9 @@ import (
 	"junction/upstream/command"
 )
 
-// TestSafety3SandboxesOfTheFile: what the file says of a sandbox is what the command gets, and {}
+// TestSandboxesAreParsed: what the file says of a sandbox is what the command gets, and {}
 // is the narrowest one, not none.
-func TestSafety3SandboxesOfTheFile(t *testing.T) {
+func TestSandboxesAreParsed(t *testing.T) {
 	c := mustParse(t, `
 upstreams:
   none: { command: [x] }
@@ -43,9 +43,9 @@ upstreams:
 	}
 }
 
-// TestSafety3CheckLooksAtSandboxes: check names paths that are not there, and those that leave open
+// TestCheckWarnsAboutSandboxes: check names paths that are not there, and those that leave open
 // what the sandbox should protect, and nothing else.
-func TestSafety3CheckLooksAtSandboxes(t *testing.T) {
+func TestCheckWarnsAboutSandboxes(t *testing.T) {
 	dir := t.TempDir()
 	home, state := filepath.Join(dir, "home"), filepath.Join(dir, "state")
 	data, configs := filepath.Join(dir, "data"), filepath.Join(dir, "configs")

@@ -602,9 +602,9 @@ func TestPoliciesParse(t *testing.T) {
 	}
 }
 
-// TestSafety1CheckNamesWhatUsersShare: with several principals, check names the upstreams that they
+// TestCheckNamesSharedUpstreams: with several principals, check names the upstreams that they
 // share because the file says so.
-func TestSafety1CheckNamesWhatUsersShare(t *testing.T) {
+func TestCheckNamesSharedUpstreams(t *testing.T) {
 	key := func(name, digit string) string {
 		return "{ name: " + name + ", hash: \"sha256:" + strings.Repeat(digit, 64) + "\" }"
 	}

@@ -10,8 +10,8 @@ import (
 	"junction/upstream/command"
 )
 
-// TestSafety3VariablesOfTheFileAreReserved: what another entry refers to needs its exact name.
-func TestSafety3VariablesOfTheFileAreReserved(t *testing.T) {
+// TestReferencedVariablesAreReserved: what another entry refers to needs its exact name.
+func TestReferencedVariablesAreReserved(t *testing.T) {
 	c := mustParse(t, `
 upstreams:
   a: { command: [x], inherit_env: all, env: { MINE: "${A_TOKEN}" } }
@@ -28,9 +28,9 @@ upstreams:
 	}
 }
 
-// TestSafety6CheckWarnsOfLiftedDenies has check look at files in which a policy of a caller's own
+// TestCheckWarnsAboutLiftedDenies has check look at files in which a policy of a caller's own
 // lifts a deny for everybody, or does not.
-func TestSafety6CheckWarnsOfLiftedDenies(t *testing.T) {
+func TestCheckWarnsAboutLiftedDenies(t *testing.T) {
 	const upstreams = "upstreams:\n" +
 		"  a: { url: https://a.example.com }\n" +
 		"  b: { url: https://b.example.com, prefix: bee }\n" +

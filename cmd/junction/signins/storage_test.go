@@ -43,9 +43,9 @@ func mustRead(t *testing.T, file string) string {
 	return string(text)
 }
 
-// TestAuthT113Rotate puts new keys in front of a file, takes the old ones away, and has all that is
+// TestRotateKeepsWhatIsStored puts new keys in front of a file, takes the old ones away, and has all that is
 // stored go on.
-func TestAuthT113Rotate(t *testing.T) {
+func TestRotateKeepsWhatIsStored(t *testing.T) {
 	o := mustOffice(t)
 	old := mustRead(t, o.keys)
 	link := filepath.Join(t.TempDir(), "link.key")

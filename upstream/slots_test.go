@@ -34,10 +34,10 @@ func eachScript(t *testing.T, f func(t *testing.T, script upstreamtest.Script)) 
 	}
 }
 
-// TestSafety8SlotsOfAnUpstream: one principal makes as many calls as it likes, and the server
+// TestSlotsAreShared: one principal makes as many calls as it likes, and the server
 // answers none of them. It uses half of the slots, and others call meanwhile, each with half of
 // what is left.
-func TestSafety8SlotsOfAnUpstream(t *testing.T) {
+func TestSlotsAreShared(t *testing.T) {
 	eachScript(t, func(t *testing.T, script upstreamtest.Script) {
 		r := newRig(t, script, Config{Separate: true, Concurrency: 8})
 		synctest.Wait()
@@ -63,9 +63,9 @@ func TestSafety8SlotsOfAnUpstream(t *testing.T) {
 	})
 }
 
-// TestSafety8TurnsOfAnUpstream: a server takes one call at once. One principal has ten calls wait
+// TestWaitingCallsTakeTurns: a server takes one call at once. One principal has ten calls wait
 // when two others send one each: these are next but one.
-func TestSafety8TurnsOfAnUpstream(t *testing.T) {
+func TestWaitingCallsTakeTurns(t *testing.T) {
 	eachScript(t, func(t *testing.T, script upstreamtest.Script) {
 		r := newRig(t, script, Config{Separate: true, Concurrency: 1, Timeout: time.Hour})
 		synctest.Wait()
@@ -97,9 +97,9 @@ func TestSafety8TurnsOfAnUpstream(t *testing.T) {
 	})
 }
 
-// TestSafety8WaitingIsNoSilence: a call that has waited for its turn has all of its time, since the
+// TestWaitingCallKeepsItsTimeout: a call that has waited for its turn has all of its time, since the
 // server did not know of it.
-func TestSafety8WaitingIsNoSilence(t *testing.T) {
+func TestWaitingCallKeepsItsTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, legacyScript, Config{Separate: true, Concurrency: 1, Timeout: 10 * time.Second})
 		synctest.Wait()
@@ -113,9 +113,9 @@ func TestSafety8WaitingIsNoSilence(t *testing.T) {
 	})
 }
 
-// TestSafety8OneUserHasAllSlots: where there is one principal, or none, nothing is held back for
+// TestOnlyUserHasAllSlots: where there is one principal, or none, nothing is held back for
 // others.
-func TestSafety8OneUserHasAllSlots(t *testing.T) {
+func TestOnlyUserHasAllSlots(t *testing.T) {
 	for name, change := range map[string]func(*Call){"a program of the local user": func(c *Call) { c.Account = "local (a program)" }, "the only key": of("key:me")} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -138,9 +138,9 @@ func TestSafety8OneUserHasAllSlots(t *testing.T) {
 	}
 }
 
-// TestSafety8AbandonedCalls: a client that begins calls and gives them up has no more of them with
+// TestAbandonedCallsCount: a client that begins calls and gives them up has no more of them with
 // the server than one that waits, until their time is over.
-func TestSafety8AbandonedCalls(t *testing.T) {
+func TestAbandonedCallsCount(t *testing.T) {
 	eachScript(t, func(t *testing.T, script upstreamtest.Script) {
 		r := newRig(t, script, Config{Separate: true, Concurrency: 16, Timeout: time.Minute})
 		synctest.Wait()
@@ -170,9 +170,9 @@ func TestSafety8AbandonedCalls(t *testing.T) {
 	})
 }
 
-// TestSafety8AFewAbandonedCallsHarmNobody: a person who gives up a call can make the next one at
+// TestFewAbandonedCallsHarmNobody: a person who gives up a call can make the next one at
 // once, also where the server takes one at a time.
-func TestSafety8AFewAbandonedCallsHarmNobody(t *testing.T) {
+func TestFewAbandonedCallsHarmNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, legacyScript, Config{Separate: true, Concurrency: 1, Timeout: time.Minute})
 		synctest.Wait()
@@ -207,9 +207,9 @@ func (f *frugal) Reserve(n int64) error {
 
 var errNoMemory = errors.New("there is no memory for it")
 
-// TestSafety8MemoryOfAnswers: a large answer is read only as far as its client has memory for it,
+// TestAnswersNeedMemory: a large answer is read only as far as its client has memory for it,
 // also where the server does not say how large it is, or sends an event.
-func TestSafety8MemoryOfAnswers(t *testing.T) {
+func TestAnswersNeedMemory(t *testing.T) {
 	eachScript(t, func(t *testing.T, script upstreamtest.Script) {
 		for _, events := range []bool{false, true} {
 			script.JSONAnswers, script.Resumable = !events, events

@@ -20,9 +20,9 @@ import (
 	"junction/upstream/client"
 )
 
-// TestSafety8Requests: one principal has half of limits.requests, the next half of the rest, and so
+// TestRequestsAreShared: one principal has half of limits.requests, the next half of the rest, and so
 // on. A principal that has nothing yet gets one as long as there is one.
-func TestSafety8Requests(t *testing.T) {
+func TestRequestsAreShared(t *testing.T) {
 	eachFairEra(t, func(t *testing.T, era client.Era) {
 		w := newTown(t, proxy.Limits{Requests: 8}, 10, nil, nil)
 		var rest []func() []*httptest.ResponseRecorder
@@ -56,9 +56,9 @@ func TestSafety8Requests(t *testing.T) {
 	})
 }
 
-// TestSafety8AbandonedCalls: a legacy client hangs up in the middle of its calls, which go on. They
+// TestAbandonedCallsCount: a legacy client hangs up in the middle of its calls, which go on. They
 // count for it alone, until they end.
-func TestSafety8AbandonedCalls(t *testing.T) {
+func TestAbandonedCallsCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newTown(t, proxy.Limits{Requests: 40}, 10, nil, nil)
 		hog, other := w.visitor(client.EraLegacy, "user0"), w.visitor(client.EraLegacy, "user1")
@@ -86,9 +86,9 @@ func TestSafety8AbandonedCalls(t *testing.T) {
 	})
 }
 
-// TestSafety8Streams: one principal has half of limits.streams. Refused are streams with an MCP
+// TestStreamsAreShared: one principal has half of limits.streams. Refused are streams with an MCP
 // error, before anything was written.
-func TestSafety8Streams(t *testing.T) {
+func TestStreamsAreShared(t *testing.T) {
 	eachFairEra(t, func(t *testing.T, era client.Era) {
 		w := newTown(t, proxy.Limits{Streams: 8, Requests: 8}, 10, nil, nil)
 		ctx, end := context.WithCancel(t.Context())
@@ -120,8 +120,8 @@ func TestSafety8Streams(t *testing.T) {
 	})
 }
 
-// TestSafety8Batch: a batch counts as many requests as it has messages.
-func TestSafety8Batch(t *testing.T) {
+// TestBatchCountsItsMessages: a batch counts as many requests as it has messages.
+func TestBatchCountsItsMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newTown(t, proxy.Limits{Requests: 40}, 10, nil, nil)
 		v := w.visitor(client.EraLegacy, "user0")
@@ -145,9 +145,9 @@ func TestSafety8Batch(t *testing.T) {
 	})
 }
 
-// TestSafety8Sessions: a principal that opens sessions without end loses its own oldest, and nobody
+// TestSessionsAreShared: a principal that opens sessions without end loses its own oldest, and nobody
 // else's.
-func TestSafety8Sessions(t *testing.T) {
+func TestSessionsAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newTown(t, proxy.Limits{Sessions: 100}, 10, nil, nil)
 		many := func(who string, n int) []*session {
@@ -198,9 +198,9 @@ func TestSafety8Sessions(t *testing.T) {
 	})
 }
 
-// TestSafety8ForeignSession: a session id of another principal is none, and takes no memory of
+// TestSessionOfAnotherIsUnknown: a session id of another principal is none, and takes no memory of
 // anybody.
-func TestSafety8ForeignSession(t *testing.T) {
+func TestSessionOfAnotherIsUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newTown(t, proxy.Limits{}, 10, nil, nil)
 		mine, theirs := w.visitor(client.EraLegacy, "user0"), w.visitor(client.EraLegacy, "user1")
@@ -223,9 +223,9 @@ func TestSafety8ForeignSession(t *testing.T) {
 	})
 }
 
-// TestSafety8Metering: lists, pings, handshakes and streams have the rate of calls, and do not use
+// TestIdleRequestsHaveTheRateOfCalls: lists, pings, handshakes and streams have the rate of calls, and do not use
 // it up.
-func TestSafety8Metering(t *testing.T) {
+func TestIdleRequestsHaveTheRateOfCalls(t *testing.T) {
 	eachFairEra(t, func(t *testing.T, era client.Era) {
 		limited, err := policy.Compile(policy.Config{{Name: "slow", Rules: []policy.Rule{{Allow: &policy.Selector{Upstreams: policy.List{"*"}}}},
 			Limits: policy.Limits{Rate: 1, Burst: 30}}})
@@ -280,9 +280,9 @@ func TestSafety8Metering(t *testing.T) {
 	})
 }
 
-// TestSafety8Programs: on a machine without authentication the programs share, not their one user.
+// TestProgramsShareWithoutAuthentication: on a machine without authentication the programs share, not their one user.
 // Behind a proxy that authenticates the addresses do, whatever programs say of themselves.
-func TestSafety8Programs(t *testing.T) {
+func TestProgramsShareWithoutAuthentication(t *testing.T) {
 	eachFairEra(t, func(t *testing.T, era client.Era) {
 		w := newTown(t, proxy.Limits{Requests: 16}, 10, &auth.Guard{}, nil)
 		wild, calm := w.visitor(era, "wild/1.0"), w.visitor(era, "calm/1.0")
@@ -317,9 +317,9 @@ func TestSafety8Programs(t *testing.T) {
 	})
 }
 
-// TestSafety8Operators: the log has a line a minute about a caller that is over its share, and
+// TestOperatorsSeeWhoIsOverTheirShare: the log has a line a minute about a caller that is over its share, and
 // Overused has it for a minute.
-func TestSafety8Operators(t *testing.T) {
+func TestOperatorsSeeWhoIsOverTheirShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newTown(t, proxy.Limits{Requests: 8}, 10, nil, nil)
 		hog, other := w.visitor(client.EraModern, "user0"), w.visitor(client.EraModern, "user1")

@@ -50,9 +50,9 @@ func allocated(f func()) int64 {
 // largeBody is the largest body by default.
 const largeBody = 16 << 20
 
-// TestSafety7MemoryBySmallMembers sends bodies of the full size that have as many members as
+// TestSmallMembersTakeLittleMemory sends bodies of the full size that have as many members as
 // possible. A body itself takes up to 24 MiB while it grows.
-func TestSafety7MemoryBySmallMembers(t *testing.T) {
+func TestSmallMembersTakeLittleMemory(t *testing.T) {
 	s := mustServer(t, proxytest.NewBackend(t, 1, 10))
 	id, _ := s.sessions.create(mcp.ProtocolVersion20250326, "test", budget.Account{Principal: "key:many"}, client.Profile{})
 	fill := func(before, member, after string) string {
@@ -82,9 +82,9 @@ func TestSafety7MemoryBySmallMembers(t *testing.T) {
 	}
 }
 
-// TestSafety7ArgumentsThatPolicyReads has a rule look into arguments of many members, which no rule
+// TestPolicyReadsBoundedArguments has a rule look into arguments of many members, which no rule
 // would look into otherwise.
-func TestSafety7ArgumentsThatPolicyReads(t *testing.T) {
+func TestPolicyReadsBoundedArguments(t *testing.T) {
 	s := mustServer(t, proxytest.NewBackend(t, 1, 10))
 	all := policy.List{"*"}
 	p, err := policy.Compile(policy.Config{{Name: "all", Rules: []policy.Rule{
@@ -124,9 +124,9 @@ func (b *stalled) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// TestSafety7StalledBodies has one key send 100 bodies that stall after 6 of 16 MiB. They get half
+// TestStalledBodiesTakeTheShare has one key send 100 bodies that stall after 6 of 16 MiB. They get half
 // of limits.bodies, and another key sends its largest body meanwhile.
-func TestSafety7StalledBodies(t *testing.T) {
+func TestStalledBodiesTakeTheShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := mustServer(t)
 		gone := make(chan struct{})

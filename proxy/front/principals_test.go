@@ -19,9 +19,9 @@ import (
 	"junction/upstream/bounded"
 )
 
-// TestSafety10BytesOfAPrincipal has principals with a policy each list 10,500 tools. Each of them
+// TestPrincipalTakesFewBytes has principals with a policy each list 10,500 tools. Each of them
 // keeps at most 4 KB, of which the caches count as much. Before, it was 10.5 MB.
-func TestSafety10BytesOfAPrincipal(t *testing.T) {
+func TestPrincipalTakesFewBytes(t *testing.T) {
 	const some, keys = 20, 220
 	c := proxytest.KeysOfOnePolicy(keys, 50, 210)
 	s := serverOf(t, &c, proxy.Limits{})
@@ -49,9 +49,9 @@ func TestSafety10BytesOfAPrincipal(t *testing.T) {
 	runtime.KeepAlive(&c)
 }
 
-// TestSafety10PrincipalsWhoSeeTheSame have different policies. A page is prepared for all of them
+// TestEqualSightsShareAPage have different policies. A page is prepared for all of them
 // together.
-func TestSafety10PrincipalsWhoSeeTheSame(t *testing.T) {
+func TestEqualSightsShareAPage(t *testing.T) {
 	c := proxytest.KeysOfOnePolicy(3, 4, 50)
 	for i := range c.Policies {
 		c.Policies[i].Rules = []policy.Rule{proxytest.Allow(proxytest.Tools("up1__*", fmt.Sprint("none", i)))}
@@ -72,10 +72,10 @@ func TestSafety10PrincipalsWhoSeeTheSame(t *testing.T) {
 	}
 }
 
-// TestSafety10OneToolMakesADifference has principals who may use all tools but one each. They list
+// TestOneToolMakesADifference has principals who may use all tools but one each. They list
 // again and again while the configuration is loaded anew, with another tool for each. None ever
 // gets a page with its tool, a page that lacks another tool, or the tool by its name.
-func TestSafety10OneToolMakesADifference(t *testing.T) {
+func TestOneToolMakesADifference(t *testing.T) {
 	const keys, perUpstream, page = 12, 40, 7
 	c := proxytest.KeysOfOnePolicy(keys, 1, perUpstream)
 	configs := make([]scope.Config, 3)
@@ -137,10 +137,10 @@ func TestSafety10OneToolMakesADifference(t *testing.T) {
 	loads.Wait()
 }
 
-// TestSafety10BudgetHolds has 10,000 principals with other policies each, in memory for some
+// TestCachesKeepTheirBudget has 10,000 principals with other policies each, in memory for some
 // hundreds. The caches stay within their budget, and each principal sees what policy says, whatever
 // has left the caches.
-func TestSafety10BudgetHolds(t *testing.T) {
+func TestCachesKeepTheirBudget(t *testing.T) {
 	const budget = 256 << 10
 	n := 10_000
 	if testing.Short() {
@@ -189,9 +189,9 @@ func TestSafety10BudgetHolds(t *testing.T) {
 	runtime.KeepAlive(&c)
 }
 
-// TestSafety10CursorsOutliveEviction takes a cursor, has everything leave the caches that can, and
+// TestCursorsOutliveEviction takes a cursor, has everything leave the caches that can, and
 // goes on.
-func TestSafety10CursorsOutliveEviction(t *testing.T) {
+func TestCursorsOutliveEviction(t *testing.T) {
 	c := proxytest.KeysOfOnePolicy(2, 3, 20)
 	s := serverOf(t, &c, proxy.Limits{Page: 10})
 	w := s.Snapshot()

@@ -13,9 +13,9 @@ import (
 	"junction/upstream/upstreamtest"
 )
 
-// TestSafety5HostsOfTheSignIn asks for every path of the sign-in by names that lead to the program:
+// TestSignInHostsAreChecked asks for every path of the sign-in by names that lead to the program:
 // those of strangers get nothing, and those of the operator get what they ask for.
-func TestSafety5HostsOfTheSignIn(t *testing.T) {
+func TestSignInHostsAreChecked(t *testing.T) {
 	s := authtest.Start(t)
 	p, _ := guarded(t, "allowed_hosts: [alias.example]\n"+alsoHere(s, trusting(s)))
 	port := p.Origin()[strings.LastIndex(p.Origin(), ":"):]
@@ -52,9 +52,9 @@ func TestSafety5HostsOfTheSignIn(t *testing.T) {
 	}
 }
 
-// TestSafety5MistakeInABrowser has a stranger send a person to the sign-in with a request that is
+// TestInvalidRequestInABrowser has a stranger send a person to the sign-in with a request that is
 // not in order. The person stays there until a user has allowed the app.
-func TestSafety5MistakeInABrowser(t *testing.T) {
+func TestInvalidRequestInABrowser(t *testing.T) {
 	harness.WithoutShort(t)
 	defer harness.Computes(t)()
 	_, up := upstreamtest.Start(t, upstreamtest.Script{})
@@ -89,9 +89,9 @@ func TestSafety5MistakeInABrowser(t *testing.T) {
 	b.mustEnd(c.origin, c.issuer, "https://app.example.com")
 }
 
-// TestSafety9AFloodAndAPerson has a stranger send requests over four connections, as a proxy
+// TestSignInDuringAFlood has a stranger send requests over four connections, as a proxy
 // reports them, while a person signs in from elsewhere, with each page and the token.
-func TestSafety9AFloodAndAPerson(t *testing.T) {
+func TestSignInDuringAFlood(t *testing.T) {
 	_, up := upstreamtest.Start(t, upstreamtest.Script{})
 	c := mustCompany(t, up, "", "", "  trusted_proxies: [127.0.0.1/32]")
 	app := mustRegister(t, c, "https://app.example.com/cb")

@@ -26,9 +26,9 @@ const mostOfAnError = 1000
 
 func user(name string) func(*Call) { return func(c *Call) { c.Principal = name } }
 
-// TestSafety1OneUserLeavesRoom: a principal has at most half of max_links, however many sessions it
+// TestConnectionsOfAUserAreBounded: a principal has at most half of max_links, however many sessions it
 // has, and makes room for itself. Others keep their connections.
-func TestSafety1OneUserLeavesRoom(t *testing.T) {
+func TestConnectionsOfAUserAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, legacyScript, Config{Isolation: IsolationSession, MaxLinks: 6, Timeout: time.Minute})
 		synctest.Wait()
@@ -63,9 +63,9 @@ func TestSafety1OneUserLeavesRoom(t *testing.T) {
 	})
 }
 
-// TestSafety8SubscriptionsLeaveRoom: subscriptions keep at most half of max_links in use, also if
+// TestSubscriptionsLeaveRoom: subscriptions keep at most half of max_links in use, also if
 // they begin at the same time. Calls have the other half.
-func TestSafety8SubscriptionsLeaveRoom(t *testing.T) {
+func TestSubscriptionsLeaveRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		script := legacyScript
 		script.Contents = map[string]json.RawMessage{"file:///a": json.RawMessage(`{"contents":[]}`)}
@@ -117,9 +117,9 @@ func TestSafety8SubscriptionsLeaveRoom(t *testing.T) {
 	})
 }
 
-// TestSafety1IdleUser: a connection of one principal ends after 15 minutes without a call; the one
+// TestIdleConnectionOfAUserEnds: a connection of one principal ends after 15 minutes without a call; the one
 // that lists stays.
-func TestSafety1IdleUser(t *testing.T) {
+func TestIdleConnectionOfAUserEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, legacyScript, Config{Separate: true})
 		synctest.Wait()
@@ -139,9 +139,9 @@ func TestSafety1IdleUser(t *testing.T) {
 	})
 }
 
-// TestSafety1SecondKey: a second API key restarts no server. From then on each user has connections
+// TestSecondKeyRestartsNothing: a second API key restarts no server. From then on each user has connections
 // of their own.
-func TestSafety1SecondKey(t *testing.T) {
+func TestSecondKeyRestartsNothing(t *testing.T) {
 	one := Config{Command: []string{"server"}}
 	two := one
 	two.Separate = true
@@ -160,10 +160,10 @@ func TestSafety1SecondKey(t *testing.T) {
 	}
 }
 
-// TestSafety3WordsOfAHostileServer: the reason of a failed connection is one line of bounded length,
+// TestReasonOfAHostileServerIsCleaned: the reason of a failed connection is one line of bounded length,
 // without characters that a terminal obeys, and without the secrets that the server was given, for
 // the hook, for the table of upstreams, and for clients.
-func TestSafety3WordsOfAHostileServer(t *testing.T) {
+func TestReasonOfAHostileServerIsCleaned(t *testing.T) {
 	const key, other, query = "canary-header-key", "canary-other", "canary-query"
 	const variable = "printed-by-the-command" // which Junction logs at the level debug as it is
 	words := "first\nsecond \x1b]0;owned\x07 \u202e \u009b31m Bearer " + key + " " + other + " " + query + " "
@@ -238,9 +238,9 @@ func (reporting) PID() int { return 1 }
 
 func (r reporting) Reported() []transport.Reported { return []transport.Reported{{Text: r.text}} }
 
-// TestSafety3WordsOfARunningServer: the problems that a running process reports are shown like the
+// TestReportedProblemsAreCleaned: the problems that a running process reports are shown like the
 // reason of a failed connection.
-func TestSafety3WordsOfARunningServer(t *testing.T) {
+func TestReportedProblemsAreCleaned(t *testing.T) {
 	const secret = "printed-by-the-command"
 	p := &pool{connConfig: Config{Command: []string{"x"}, Env: map[string]string{"UP_API_KEY": secret}}}
 	p.catalog.Store(&Catalog{})
@@ -252,9 +252,9 @@ func TestSafety3WordsOfARunningServer(t *testing.T) {
 	}
 }
 
-// TestSafety10LeftOutDefinitionsDoNotFillTheLog: a server lists many definitions that are left out,
+// TestLeftOutDefinitionsDoNotFillTheLog: a server lists many definitions that are left out,
 // each with a long name, and announces a change all the time.
-func TestSafety10LeftOutDefinitionsDoNotFillTheLog(t *testing.T) {
+func TestLeftOutDefinitionsDoNotFillTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var list []json.RawMessage
 		for i := range 500 {

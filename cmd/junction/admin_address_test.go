@@ -9,10 +9,10 @@ import (
 	"junction/upstream/upstreamtest"
 )
 
-// TestSafety5PagesOfOthersReadNothing has web pages, a person, curl, a probe and a monitor ask the
+// TestAdminAddressRefusesPagesOfOtherSites has web pages, a person, curl, a probe and a monitor ask the
 // admin address. Pages of other sites, and of other ports of this machine, get nothing but
 // /healthz.
-func TestSafety5PagesOfOthersReadNothing(t *testing.T) {
+func TestAdminAddressRefusesPagesOfOtherSites(t *testing.T) {
 	_, url := upstreamtest.Start(t, upstreamtest.Script{Tools: fine("a")})
 	r := mustServe(t, "upstreams: { a: { url: "+url+" } }\n")
 	r.stderr.mustSay(t, "state=ready", 1)
@@ -96,9 +96,9 @@ func TestAdminMethods(t *testing.T) {
 	}
 }
 
-// TestSafety9ProxiesThatNobodyNamed: behind a proxy that the file does not name all people have one
+// TestCheckWarnsAboutUnnamedProxies: behind a proxy that the file does not name all people have one
 // address, and one limit. check says so where there has to be a proxy, and nowhere else.
-func TestSafety9ProxiesThatNobodyNamed(t *testing.T) {
+func TestCheckWarnsAboutUnnamedProxies(t *testing.T) {
 	const section = "  oauth: { identity_providers: [{ id: sso, issuer: https://a.example, client_id: junction }] }\n"
 	const warning = ": auth.oauth: there are no trusted_proxies, so that all people have the address of the proxy in front"
 	for text, warned := range map[string]bool{

@@ -28,9 +28,9 @@ func (r *reluctant) Write([]byte) (int, error) {
 	return 0, io.ErrClosedPipe
 }
 
-// TestSafety8AnswersThatNobodyReads: a principal asks for large answers and reads none. They take
+// TestUnreadAnswersTakeTheShare: a principal asks for large answers and reads none. They take
 // its share of the bytes, and another principal gets its own.
-func TestSafety8AnswersThatNobodyReads(t *testing.T) {
+func TestUnreadAnswersTakeTheShare(t *testing.T) {
 	eachFairEra(t, func(t *testing.T, era client.Era) {
 		const answer = 1 << 20
 		w := newTown(t, proxy.Limits{Body: 1 << 20, Bodies: 16 << 20}, answer, nil, nil)
@@ -61,9 +61,9 @@ func TestSafety8AnswersThatNobodyReads(t *testing.T) {
 	})
 }
 
-// TestSafety8EventsThatAreKept: the events of a stream, which its client could come back for, count
+// TestKeptEventsTakeTheShare: the events of a stream, which its client could come back for, count
 // until they are given up, which they are where their account has its share.
-func TestSafety8EventsThatAreKept(t *testing.T) {
+func TestKeptEventsTakeTheShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := proxytest.NewBudget(t, [budget.Quotas]int64{budget.Bytes: 1 << 20})
 		g := b.Grant(budget.Account{Principal: "hog"}, "")
