@@ -17,10 +17,10 @@
 //
 // The commands: package cli asks a running proxy, package entries changes the upstreams of the
 // configuration file (from a registry by package registry), package packs installs packs of tools,
-// package signins changes the storage of sign-ins, and package audit reads the audit. import.go and
-// connect.go read and change the files of MCP clients (package clients). stdio.go connects a client
-// to the endpoint (package bridge). Package signon signs the user of cli and of bridge in there.
-// login.go signs in to upstreams. Package demo is the demo server.
+// package signins changes the storage of sign-ins, and package audit reads the audit. Package setup
+// reads and changes the files of MCP clients (package clients). stdio.go connects a client to the
+// endpoint (package bridge). Package signon signs the user of cli and of bridge in there. login.go
+// signs in to upstreams. Package demo is the demo server.
 package main
 
 import (
@@ -40,6 +40,7 @@ import (
 	"junction/cmd/junction/demo"
 	"junction/cmd/junction/entries"
 	"junction/cmd/junction/packs"
+	"junction/cmd/junction/setup"
 	"junction/cmd/junction/signins"
 	"junction/upstream/sandbox"
 )
@@ -119,9 +120,6 @@ The configuration file is that of --config, or junction/config.yaml in the user'
 		"`address` to listen on; overrides listen in the configuration file")
 	root.AddCommand(
 		checkCommand(stdout, &o.file),
-		importCommand(stdout, stderr, &o.file),
-		connectCommand(stdout, &o.file),
-		disconnectCommand(stdout, &o.file),
 		loginCommand(stdin, stdout, stderr, &o.file),
 		logoutCommand(stdout, &o.file),
 		stdioCommand(stdin, stdout, stderr, &o.file),
@@ -135,6 +133,7 @@ The configuration file is that of --config, or junction/config.yaml in the user'
 		versionCommand(stdout),
 	)
 	root.AddCommand(entries.Commands(stdout, &o.file)...)
+	root.AddCommand(setup.Commands(stdout, stderr, &o.file)...)
 	root.AddCommand(cli.Commands(stdout, version(), &o.file)...)
 	root.AddCommand(audit.Command(stdout, stderr, &o.file), packs.Command(stdout, &o.file))
 	root.AddCommand(signins.Commands(stdin, stdout, stderr, &o.file)...)

@@ -1,6 +1,7 @@
-package main
+package setup
 
 import (
+	"bytes"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -10,7 +11,39 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/spf13/cobra"
+
+	"junction/auth/authtest"
+	"junction/cmd/junction/cli"
+	"junction/cmd/junction/entries"
 )
+
+// ran is what a run of a command gave.
+type ran struct {
+	code           int
+	stdout, stderr string
+}
+
+// runProgram runs one of our commands, or one of those that change upstreams.
+func runProgram(t testing.TB, stdin string, args ...string) ran {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	out, errs := authtest.Command(t, args, &stdout, &stderr)
+	var file string
+	root := &cobra.Command{Use: "junction", SilenceErrors: true, SilenceUsage: true}
+	root.AddCommand(Commands(out, errs, &file)...)
+	root.AddCommand(entries.Commands(out, &file)...)
+	code := cli.Run(t.Context(), root, args, strings.NewReader(stdin), out, errs)
+	return ran{code, stdout.String(), stderr.String()}
+}
+
+func mustWrite(t testing.TB, file, text string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
 
 // atHome changes to a folder in a home folder with these files, which its configuration is in, too.
 func atHome(t *testing.T, files map[string]string) (home string) {
