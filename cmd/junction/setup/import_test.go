@@ -16,7 +16,6 @@ import (
 
 	"junction/auth/authtest"
 	"junction/cmd/junction/cli"
-	"junction/cmd/junction/entries"
 )
 
 // ran is what a run of a command gave.
@@ -25,7 +24,7 @@ type ran struct {
 	stdout, stderr string
 }
 
-// runProgram runs one of our commands, or one of those that change upstreams.
+// runProgram runs one of our commands.
 func runProgram(t testing.TB, stdin string, args ...string) ran {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
@@ -33,7 +32,6 @@ func runProgram(t testing.TB, stdin string, args ...string) ran {
 	var file string
 	root := &cobra.Command{Use: "junction", SilenceErrors: true, SilenceUsage: true}
 	root.AddCommand(Commands(out, errs, &file)...)
-	root.AddCommand(entries.Commands(out, &file)...)
 	code := cli.Run(t.Context(), root, args, strings.NewReader(stdin), out, errs)
 	return ran{code, stdout.String(), stderr.String()}
 }
@@ -194,38 +192,5 @@ func TestImportAsks(t *testing.T) {
 	if err != nil || !strings.Contains(strings.ReplaceAll(string(text), "'", ""), want) ||
 		strings.Count(string(text), " auth: {") != 1 || !strings.Contains(string(text), "\n  gone:") {
 		t.Errorf("the configuration is, %v:\n%s\nwant\n%s", err, text, want)
-	}
-}
-
-// TestAddAsks: add asks a new URL once, unless the person has said how to sign in.
-func TestAddAsks(t *testing.T) {
-	var requests atomic.Int32
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		requests.Add(1)
-		w.Header().Set("WWW-Authenticate", `Bearer resource_metadata="https://mcp.example.com/metadata"`)
-		w.WriteHeader(http.StatusUnauthorized)
-	}))
-	t.Cleanup(s.Close)
-	home := atHome(t, nil)
-	for _, test := range []struct {
-		args []string
-		want int32 // requests
-		said string
-	}{
-		{[]string{"add", "asked", s.URL + "/a"}, 1, "\nSign in with: junction login asked\n"},
-		{[]string{"add", "told", s.URL + "/b", "--oauth"}, 0, "\nSign in with: junction login told\n"},
-		{[]string{"add", "token", s.URL + "/c", "-H", "Authorization: Bearer canary-1"}, 0, "\nAdded token to "},
-		{[]string{"add", "off", s.URL + "/d", "--disabled"}, 0, "\nAdded off to "},
-	} {
-		requests.Store(0)
-		got := runProgram(t, "", test.args...)
-		if n := requests.Load(); got.code != 0 || n != test.want || !strings.Contains("\n"+got.stdout, test.said) {
-			t.Errorf("%v gave %d after %d requests, want %d and %q\n%s%s", test.args, got.code, n, test.want, test.said,
-				got.stdout, got.stderr)
-		}
-	}
-	text, err := os.ReadFile(filepath.Join(home, ".config/junction/config.yaml"))
-	if err != nil || strings.Count(string(text), "auth: {mode: oauth}") != 2 {
-		t.Errorf("the configuration is, %v:\n%s", err, text)
 	}
 }
