@@ -36,8 +36,8 @@ var arrows = map[string][]string{
 	"cmd/junction/diagnose": {"cmd/junction/config", "cmd/junction/health", "upstream/prose", "cmd/junction/replicas", "auth",
 		"auth/authserver", "policy", "proxy", "proxy/view", "upstream", "upstream/client", "upstream/command",
 		"upstream/shell", "upstream/loopback", "proxy/budget", "proxy/scope"}, // why asks for the last known groups of a user
-	"cmd/junction/bridge": {"upstream/prose", "upstream/definition", "upstream/http1", "upstream/jsonrpc", "upstream/raw",
-		"upstream/transport"}, // a client of the endpoint, as the proxy is one of its servers
+	"cmd/junction/bridge": {"cmd/junction/cli", "cmd/junction/clients", "upstream/prose", "upstream/definition", "upstream/http1",
+		"upstream/jsonrpc", "upstream/raw", "upstream/transport"}, // a client of the endpoint, as the proxy is one of its servers
 	// it connects the processes over one database for proxy, and forwards requests among them
 	"cmd/junction/replicas": {"auth", "auth/seal", "auth/store", "policy", "proxy/budget", "proxy/members",
 		"upstream/bounded", "upstream/http1", "upstream/pace"},

@@ -18,9 +18,9 @@
 // The commands: package cli asks a running proxy, package entries changes the upstreams of the
 // configuration file (from a registry by package registry), package packs installs packs of tools,
 // package signins changes the storage of sign-ins, and package audit reads the audit. Package setup
-// reads and changes the files of MCP clients (package clients). stdio.go connects a client to the
-// endpoint (package bridge). Package signon signs the user of cli and of bridge in there. login.go
-// signs in to upstreams. Package demo is the demo server.
+// reads and changes the files of MCP clients (package clients). Package bridge connects a client to
+// the endpoint. Package signon signs the user of cli and of bridge in there. login.go signs in to
+// upstreams. Package demo is the demo server.
 package main
 
 import (
@@ -35,6 +35,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"junction/cmd/junction/audit"
+	"junction/cmd/junction/bridge"
 	"junction/cmd/junction/cli"
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/demo"
@@ -122,7 +123,7 @@ The configuration file is that of --config, or junction/config.yaml in the user'
 		checkCommand(stdout, &o.file),
 		loginCommand(stdin, stdout, stderr, &o.file),
 		logoutCommand(stdout, &o.file),
-		stdioCommand(stdin, stdout, stderr, &o.file),
+		bridge.Command(stdin, stdout, stderr, &o.file),
 		&cobra.Command{
 			Use: "demo", Short: "Run the built-in demo MCP server on stdio", Args: cli.NoArguments,
 			RunE: func(cmd *cobra.Command, _ []string) error {
