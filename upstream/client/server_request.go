@@ -22,7 +22,7 @@ import (
 // that call.
 type Peer interface {
 	// Notify takes a notification that belongs to the call: progress with the client's own token,
-	// or a log message. It does not block. After (*Upstream).Call has returned, notifications are
+	// or a log message. It does not block. After Conn.Call has returned, notifications are
 	// dropped, except notifications/elicitation/complete.
 	Notify(method string, params []byte)
 	// Ask sends a request of a legacy server to the client, waits, and returns the result. The time
@@ -36,7 +36,7 @@ type Peer interface {
 // ends the call, and is in the chain of the error that Call returns.
 type Memory = transport.Memory
 
-// Account is the memory of an upstream for what belongs to no call: see Options.Memory.
+// Account is the memory of an upstream for what belongs to no call: see Options.Account.
 type Account = transport.Account
 
 // ServerRequest is a request of the server to the client: elicitation/create,
@@ -116,9 +116,9 @@ func (b *base) untrack(f *flight) {
 
 // callOf returns the call that a message belongs to. own is the call on whose response stream the
 // message came; nil for other streams. A message may name its task. Without a task, it belongs to the
-// only call in flight. If several are in flight, or if some were abandoned, and all are of one
-// session of one user, it belongs to the newest one whose client can answer. Otherwise, and if an
-// earlier call of another principal may still send, callOf returns nil and the reason.
+// only call in flight, or, if all candidates are of one owner, to the newest one whose client can
+// answer. callOf returns nil and the reason if the candidates have several owners, or if a call of
+// another principal ended within abandonedGrace.
 func (b *base) callOf(own *flight, m *jsonrpc.Message) (f *flight, reason string) {
 	if own != nil {
 		return own, ""
