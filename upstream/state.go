@@ -251,8 +251,8 @@ func (p *pool) transitionTo(now linkState) transition {
 	t.first = now.state != StateStarting && !p.Tried()
 	// StateChanged is not called for pools of one user; a missing sign-in is not logged
 	changed := p.last != now.state && !p.closed
-	t.told = changed && p.person == ""
-	t.logged = changed && p.person != "" && !signIn && now.state != StateStarting
+	t.told = changed && p.user == ""
+	t.logged = changed && p.user != "" && !signIn && now.state != StateStarting
 	return t
 }
 
@@ -270,7 +270,7 @@ func (p *pool) apply(t transition) {
 	}
 	if t.first { // after the other changes: waiting callers read them at once
 		close(p.met)
-		if p.person != "" && !p.closed {
+		if p.user != "" && !p.closed {
 			p.tellCatalog()
 		}
 	}
