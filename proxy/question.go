@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"errors"
-	"iter"
 	"time"
 
 	"junction/upstream/client"
@@ -83,38 +82,6 @@ func (p *sentQuestion) End(err error) {
 		r.Kind = client.KindUnanswered
 	}
 	p.observer.Answered(p.Question, p.trace, r)
-}
-
-// keptQuestions are the questions of one answer to a modern client, until the client returns.
-type keptQuestions struct {
-	At       int64    `json:"t"` // Unix milliseconds
-	Upstream string   `json:"u,omitempty"`
-	Methods  []string `json:"m"`
-	Trace    string   `json:"c,omitempty"` // see QuestionObserver.Saved
-}
-
-// keepQuestions returns questions of an upstream, or of Junction ("") in an answer to a request
-// with that trace. It returns nil if there are none, or if o is nil.
-func keepQuestions(o QuestionObserver, trace client.Trace, from string, methods []string) *keptQuestions {
-	if o == nil || len(methods) == 0 {
-		return nil
-	}
-	return &keptQuestions{time.Now().UnixMilli(), from, methods, o.Saved(trace)}
-}
-
-// All returns the questions. A nil keptQuestions has none.
-func (k *keptQuestions) All() iter.Seq[Question] {
-	return func(yield func(Question) bool) {
-		if k == nil {
-			return
-		}
-		for _, method := range k.Methods {
-			q := Question{Upstream: k.Upstream, Method: method, Saved: k.Trace, Since: time.UnixMilli(k.At)}
-			if !yield(q) {
-				return
-			}
-		}
-	}
 }
 
 // parseInputRequest parses one request of an input_required result. params is nil if there are

@@ -12,6 +12,7 @@ import (
 	"junction/policy"
 	"junction/proxy/budget"
 	"junction/proxy/pins"
+	"junction/proxy/sealed"
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/client"
@@ -230,19 +231,28 @@ func (x *Exchange) question(q Question) *sentQuestion {
 	return observeQuestion(x.core.observer, q)
 }
 
-// asking returns the questions that an answer contains, for the next request.
-func (x *Exchange) asking(from string, methods ...string) *keptQuestions {
-	return keepQuestions(x.core.observer, x.trace, from, methods[:min(len(methods), MaxPending)])
+// asking returns the questions of an upstream, or of Junction (""), that an answer contains, for the
+// next request. It returns nil if there are none, or no Observer.
+func (x *Exchange) asking(from string, methods ...string) *sealed.Questions {
+	if x.core.observer == nil || len(methods) == 0 {
+		return nil
+	}
+	return &sealed.Questions{At: time.Now().UnixMilli(), Upstream: from,
+		Methods: methods[:min(len(methods), MaxPending)], Trace: x.core.observer.Saved(x.trace)}
 }
 
-// returned tells the Observer about the questions that the client returns from.
-func (x *Exchange) returned(k *keptQuestions) {
+// returned tells the Observer about the questions that the client returns from; asked may be nil.
+func (x *Exchange) returned(asked *sealed.Questions) {
+	if asked == nil {
+		return
+	}
 	var err error
 	if answers, bad := x.Params.Object("inputResponses"); bad != nil || answers.Len() == 0 {
 		err = ErrNoAnswer
 	}
-	for q := range k.All() {
-		x.question(q).End(err)
+	for _, method := range asked.Methods {
+		x.question(Question{Upstream: asked.Upstream, Method: method, Saved: asked.Trace,
+			Since: time.UnixMilli(asked.At)}).End(err)
 	}
 }
 
