@@ -101,7 +101,8 @@
 //	older.go          results and forms for protocol versions that lack their features
 //	question.go       what clients are asked, for metrics and traces
 //	errors.go         the errors that several files return, and the reasons that fronts make statuses of
-//	report.go         data for the log, the audit and operators; the interface for metrics and traces
+//	report.go         data for the log and the audit; the interface for metrics and traces. What operators
+//	                  read of the items is in scope/report.go
 //
 // Package view merges and renames the catalogs. Package search finds tools by words. Packages pins,
 // schema and redact check definitions, arguments and results. Package budget limits everything that

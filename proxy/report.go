@@ -11,7 +11,6 @@ import (
 
 	"junction/policy"
 	"junction/proxy/budget"
-	"junction/proxy/pins"
 	"junction/proxy/sealed"
 	"junction/proxy/view"
 	"junction/upstream"
@@ -147,60 +146,6 @@ func decideOutcome(info *CallInfo, err error) {
 var outcomeOf = map[client.Kind]Outcome{client.KindUnavailable: Unavailable, client.KindTimeout: Timeout,
 	client.KindLost: Lost, client.KindBusy: Limited, client.KindCancelled: Cancelled,
 	client.KindUnanswered: Unanswered}
-
-// Explain returns explanations of the items that the name may mean on an endpoint. It returns false
-// if the endpoint does not exist.
-func (s *Core) Explain(who policy.Subject, endpoint, name string) ([]view.Explanation, bool) {
-	w := s.snapshot.Load()
-	e := w.Endpoints[endpoint]
-	if e == nil {
-		return nil, false
-	}
-	who.Surface = e.Surface
-	rights := w.Config.Policy.For(who)
-	own := rights.Safeguards()
-	listed := func(t *view.Target) bool {
-		return t.Tool == nil || !e.Search && !own.Search || e.Always.Match(t.Names) || own.Always.Match(t.Names)
-	}
-	return e.View.Explain(rights, name, listed), true
-}
-
-// Definitions returns the definitions of all tools except those that the configuration hides, in
-// the order of upstreams and of their lists. The definitions alias the catalogs.
-func (s *Core) Definitions() []pins.Definition {
-	var list []pins.Definition
-	for _, b := range s.snapshot.Load().Backends {
-		catalog, config := b.Catalog(), b.Config()
-		for i := range catalog.Tools {
-			t := &catalog.Tools[i]
-			if _, offered := config.Offers(t.Name); offered {
-				list = append(list, pins.Definition{Upstream: b.Name(), Name: t.Name, Definition: t.Definition.Text()})
-			}
-		}
-	}
-	return list
-}
-
-// Problems returns the hidden items and their reasons.
-func (s *Core) Problems() []view.Problem { return s.snapshot.Load().Problems() }
-
-// Tools returns the number of tools on the merged endpoint.
-func (s *Core) Tools() int {
-	n := 0
-	for _, more := range s.ToolsByUpstream() {
-		n += more
-	}
-	return n
-}
-
-// ToolsByUpstream returns how many tools each upstream has on the merged endpoint.
-func (s *Core) ToolsByUpstream() map[string]int {
-	n := map[string]int{}
-	for t := range s.snapshot.Load().Endpoints[""].View.All(upstream.PartTools) {
-		n[t.Backend.Name()]++
-	}
-	return n
-}
 
 // Overused returns the callers that were refused within the last minute, latest first.
 func (s *Core) Overused() []budget.Overuse { return s.budget.Overused() }

@@ -220,9 +220,6 @@ func (s *Core) Kill() {
 	s.moving.Wait()
 }
 
-// Names returns the current names section of the configuration.
-func (s *Core) Names() view.Names { return s.snapshot.Load().Config.Names }
-
 // upstreamMemory is the memory of one upstream in the budget. It implements upstream.Account.
 type upstreamMemory struct {
 	mu   sync.Mutex
