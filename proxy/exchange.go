@@ -146,7 +146,7 @@ func (s *Core) Prepare(x *Exchange, f Front, c scope.Caller, held budget.Grant) 
 	x.core, x.front, x.Caller, x.Grant = s, f, c, held
 }
 
-// Read sets the message of the exchange and parses its params. The error is a *refusal.
+// Read sets the message of the exchange and parses its params. The error is a *Refusal.
 func (s *Core) Read(x *Exchange, m jsonrpc.Message) error {
 	x.Msg, x.method = m, s.methods[mcp.MCPMethod(m.Method)]
 	if m.Params == nil {
@@ -335,7 +335,7 @@ func (s *Core) observe(x *Exchange) (end func()) {
 	return func() { s.observer.End(&x.Info, x.trace) }
 }
 
-// Reserve implements upstream.Memory. A large answer counts for the caller until the request is
+// Reserve implements client.Memory. A large answer counts for the caller until the request is
 // over, because a slow client keeps it in memory.
 func (x *Exchange) Reserve(n int64) error { return reserve(&x.Grant, &x.reserved, n) }
 

@@ -260,7 +260,7 @@ func (p *parked) Notify(method string, params []byte) {
 	x.Notify(method, params)
 }
 
-// Reserve implements upstream.Memory.
+// Reserve implements client.Memory.
 func (p *parked) Reserve(n int64) error { return reserve(p.held, &p.large, n) }
 
 // Ask implements client.Peer.

@@ -142,7 +142,7 @@ func decideOutcome(info *CallInfo, err error) {
 }
 
 // outcomeOf has the outcomes of calls that failed between Junction and the upstream. Others are
-// Error, also upstream.KindInvalid: the answer is invalid, not the request.
+// Error, also client.KindInvalid: the answer is invalid, not the request.
 var outcomeOf = map[client.Kind]Outcome{client.KindUnavailable: Unavailable, client.KindTimeout: Timeout,
 	client.KindLost: Lost, client.KindBusy: Limited, client.KindCancelled: Cancelled,
 	client.KindUnanswered: Unanswered}

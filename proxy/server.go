@@ -220,7 +220,7 @@ func (s *Core) Kill() {
 	s.moving.Wait()
 }
 
-// upstreamMemory is the memory of one upstream in the budget. It implements upstream.Account.
+// upstreamMemory is the memory of one upstream in the budget. It implements client.Account.
 type upstreamMemory struct {
 	mu   sync.Mutex
 	held budget.Grant
@@ -232,7 +232,7 @@ func (s *Core) UpstreamMemory(name string) client.Account {
 	return &upstreamMemory{held: s.budget.Grant(budget.Account{Upstream: name}, "")}
 }
 
-// Reserve implements upstream.Account.
+// Reserve implements client.Account.
 func (m *upstreamMemory) Reserve(n int64) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -245,7 +245,7 @@ func (m *upstreamMemory) Reserve(n int64) error {
 	return err
 }
 
-// Release implements upstream.Account.
+// Release implements client.Account.
 func (m *upstreamMemory) Release(n int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

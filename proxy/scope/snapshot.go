@@ -26,7 +26,7 @@ type Snapshot struct {
 	stocks    map[view.Backend]*view.Stock // of backends
 
 	Subjects          bounded.Room // subject views, and the endpoints of users and clients
-	Pages             bounded.Room // of lists; locked after subjects if both are locked
+	Pages             bounded.Room // of lists; locked after Subjects if both are locked
 	wanted            wanted
 	Rulings           *view.Rulings
 	personalEndpoints bounded.Cache[personalKey, *personalEndpoint]
