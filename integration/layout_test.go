@@ -86,8 +86,8 @@ var arrows = map[string][]string{
 		"upstream", "upstream/command", "auth/oauth", "upstream/sandbox", "upstream/shell", "upstream/loopback",
 		"proxy/front", "proxy/scope"}, // names of Junction's own tools
 	// the core: it answers one caller, and knows no HTTP (see noHTTP)
-	"proxy": {"proxy/answers", "proxy/approval", "proxy/budget", "proxy/canon",
-		"proxy/pins", "proxy/redact", "proxy/schema", "proxy/search", "proxy/view", "upstream",
+	"proxy": {"proxy/answers", "proxy/approval", "proxy/budget",
+		"proxy/redact", "proxy/schema", "proxy/sealed", "proxy/search", "proxy/view", "upstream",
 		"upstream/client", "policy", "auth", "auth/seal", "upstream/bounded", "upstream/jsonrpc",
 		"upstream/raw", "upstream/pace", "proxy/scope"},
 	"proxy/origin":   {"upstream/loopback"},
@@ -98,6 +98,7 @@ var arrows = map[string][]string{
 	"proxy/pins":     {"upstream/files", "upstream/shell", "proxy/canon"},
 	"proxy/schema":   {"upstream/bounded", "upstream/raw", "upstream/shell"},
 	"proxy/answers":  {"proxy/canon", "upstream/bounded", "upstream/raw"},
+	"proxy/sealed":   {"auth/seal", "proxy/canon", "upstream/raw"}, // a state is for equal requests
 	"proxy/search":   {"upstream/raw"},
 	"proxy/approval": {"proxy/canon", "upstream/bounded", "upstream/raw", "upstream/shell"},
 	"proxy/view": {"proxy/pins", "proxy/search", "upstream", "upstream/client", "policy", "upstream/jsonrpc",

@@ -18,6 +18,7 @@ import (
 	"junction/proxy/budget"
 	"junction/proxy/redact"
 	"junction/proxy/scope"
+	"junction/proxy/sealed"
 	"junction/proxy/search"
 	"junction/proxy/view"
 	"junction/upstream"
@@ -89,7 +90,7 @@ type judged struct {
 	target   *view.Target    // of a call
 	decision policy.Decision // about the call
 	approved bool            // the user has approved the call
-	shown    []byte          // approvalDigest of the approved call, if an earlier request made it; else nil
+	shown    []byte          // Request.ApprovalDigest of the approved call, if an earlier request made it; else nil
 	reuse    answers.Key     // of the call; the zero Key if its result must not be kept
 }
 
@@ -393,7 +394,7 @@ const isError = `,"isError":true`
 
 // inputRequired returns the answer that puts requests to a modern client. Each is a member of
 // inputRequests.
-func (s *Core) inputRequired(x *Exchange, requests [][]byte, st state) Result {
+func (s *Core) inputRequired(x *Exchange, requests [][]byte, st sealed.State) Result {
 	return Result{Body: fmt.Appendf(nil,
 		`{"resultType":"input_required","inputRequests":{%s},"requestState":%s,"_meta":%s}`,
 		bytes.Join(requests, []byte{','}), raw.Quote(s.seal(x, st)), s.modernMeta)}

@@ -22,6 +22,7 @@ import (
 	"junction/proxy/budget"
 	"junction/proxy/schema"
 	"junction/proxy/scope"
+	"junction/proxy/sealed"
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/client"
@@ -55,11 +56,8 @@ type Core struct {
 	hooks     Hooks
 	observer  Observer // may be nil
 	members   Members  // nil if the process is alone
-	maker     string   // identifies a process that is alone; else ""
 	log       *slog.Logger
-	cursors   *seal.Box
-	states    *seal.Box // requestState
-	tasks     *seal.Box // task IDs
+	sealer    *sealed.Sealer
 	parked    *parkedCalls
 	approvals approval.Memory
 	meters    budget.Meters
@@ -90,15 +88,16 @@ type Core struct {
 func New(o Options) *Core {
 	s := &Core{limits: o.Limits.WithDefaults(), hooks: o.Hooks, observer: o.Observer, members: o.Members, log: o.Log}
 	s.answers, s.methods = answers.New(), methods()
+	maker := ""
 	if s.members == nil {
-		s.maker = rand.Text()
+		maker = rand.Text()
 	}
+	s.sealer = sealed.New(o.Key, maker)
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	s.budget.Init([budget.Quotas]int64{budget.Requests: int64(s.limits.Requests),
 		budget.Streams: int64(s.limits.Streams), budget.Bytes: int64(s.limits.Bodies)}, s.log)
-	s.cursors, s.tasks, s.states = o.Key.Box("cursor"), o.Key.Box("task"), o.Key.Box("state")
 	s.parked = &parkedCalls{max: s.limits.Parked, patience: s.limits.Patience, calls: map[string]*parked{},
 		perUser: map[string]int{}}
 	s.listeners.open, s.listeners.subscribers, s.listeners.queue = map[*Listener]struct{}{},
@@ -220,9 +219,6 @@ func (s *Core) Kill() {
 	s.parked.running.Wait()
 	s.moving.Wait()
 }
-
-// Names returns the current names section of the configuration.
-func (s *Core) Names() view.Names { return s.snapshot.Load().Config.Names }
 
 // upstreamMemory is the memory of one upstream in the budget. It implements client.Account.
 type upstreamMemory struct {

@@ -119,15 +119,6 @@ const (
 // Open reports whether the Guard accepts requests without a key or a token.
 func (w *Snapshot) Open() bool { return w.Config.Guard != nil && w.Config.Guard.Verifier == nil }
 
-// Problems returns the hidden items and their reasons.
-func (w *Snapshot) Problems() []view.Problem {
-	all := slices.Clip(w.Endpoints[""].View.Problems)
-	for _, b := range w.Backends {
-		all = view.Problems(all, w.Endpoints[b.Name()].View.Problems)
-	}
-	return view.Problems(all, w.shadowed)
-}
-
 // Settled reports whether the snapshot has the current catalogs.
 func (w *Snapshot) Settled() bool {
 	for b, st := range w.stocks {
