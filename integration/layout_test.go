@@ -36,8 +36,8 @@ var arrows = map[string][]string{
 	"cmd/junction/diagnose": {"cmd/junction/config", "cmd/junction/health", "upstream/prose", "cmd/junction/replicas", "auth",
 		"auth/authserver", "policy", "proxy", "proxy/view", "upstream", "upstream/client", "upstream/command",
 		"upstream/shell", "upstream/loopback", "proxy/budget", "proxy/scope"}, // why asks for the last known groups of a user
-	"cmd/junction/bridge": {"upstream/prose", "upstream/definition", "upstream/http1", "upstream/jsonrpc", "upstream/raw",
-		"upstream/stdio", "upstream/transport"}, // a client of the endpoint, as the proxy is one of its servers
+	"cmd/junction/bridge": {"cmd/junction/cli", "cmd/junction/clients", "upstream/prose", "upstream/definition", "upstream/http1",
+		"upstream/jsonrpc", "upstream/raw", "upstream/stdio", "upstream/transport"}, // a client of the endpoint, as the proxy is one of its servers
 	// it connects the processes over one database for proxy, and forwards requests among them
 	"cmd/junction/replicas": {"auth", "auth/seal", "auth/store", "policy", "proxy/budget", "proxy/members",
 		"upstream/bounded", "upstream/http1", "upstream/pace"},
@@ -67,13 +67,16 @@ var arrows = map[string][]string{
 	"cmd/junction/cli": {"cmd/junction/config", "cmd/junction/diagnose", "upstream/prose", "cmd/junction/runfile", "auth",
 		"policy", "proxy/pins", "proxy/search", "upstream", "auth/oauth", "cmd/junction/signon",
 		"upstream/shell", "upstream/loopback", "upstream/client", "upstream/definition", "upstream/jsonrpc",
-		"upstream/raw", "upstream/transport", "proxy"},
-	"cmd/junction/registry": {"cmd/junction/clients", "upstream/prose", "upstream/loopback", "cmd/junction/config"},
+		"upstream/raw", "upstream/transport"},
+	"cmd/junction/registry": {"cmd/junction/clients", "upstream/prose", "upstream/loopback"},
 	"cmd/junction/entries": {"cmd/junction/cli", "cmd/junction/clients", "cmd/junction/config", "upstream/prose",
 		"cmd/pack/lock", "cmd/pack/plan", "cmd/junction/registry", "cmd/junction/runfile", "cmd/junction/yamledit", "upstream/shell",
 		"upstream", "upstream/transport"}, // a new URL is asked once; the answer is read as a connection reads it
 	"cmd/junction/audit": {"cmd/junction/cli", "cmd/junction/config", "upstream/files", "upstream/prose",
 		"cmd/junction/record", "proxy", "upstream/shell", "upstream/pace"},
+	// the commands start clients' own commands without keys in the environment, and compare states of upstreams
+	"cmd/junction/setup": {"cmd/junction/cli", "cmd/junction/clients", "cmd/junction/config", "cmd/junction/entries",
+		"cmd/junction/runfile", "cmd/junction/yamledit", "upstream", "upstream/prose", "upstream/sandbox", "upstream/shell"},
 	"cmd/junction/signins": {"cmd/junction/cli", "cmd/junction/clients", "cmd/junction/config", "cmd/junction/yamledit",
 		"upstream/prose", "upstream/files", "auth", "auth/authserver", "auth/seal", "auth/store",
 		"upstream/shell", "upstream/loopback"},
@@ -83,7 +86,7 @@ var arrows = map[string][]string{
 		"upstream", "upstream/command", "auth/oauth", "upstream/sandbox", "upstream/shell", "upstream/loopback",
 		"proxy/front", "proxy/scope"}, // names of Junction's own tools
 	// the core: it answers one caller, and knows no HTTP (see noHTTP)
-	"proxy": {"proxy/answers", "proxy/approval", "proxy/budget", "proxy/canon", "proxy/members", "proxy/origin",
+	"proxy": {"proxy/answers", "proxy/approval", "proxy/budget", "proxy/canon",
 		"proxy/pins", "proxy/redact", "proxy/schema", "proxy/search", "proxy/view", "upstream",
 		"upstream/client", "policy", "auth", "auth/seal", "upstream/bounded", "upstream/jsonrpc",
 		"upstream/raw", "upstream/pace", "proxy/scope"},
@@ -175,6 +178,43 @@ func TestLayout(t *testing.T) {
 			t.Errorf("%s is outside of the folders %q", dir, topLevel)
 		}
 	}
+}
+
+// TestArrowsAreUsed holds that the table has no arrow that nothing needs any more.
+func TestArrowsAreUsed(t *testing.T) {
+	tree := mustParseTree(t, os.DirFS(".."))
+	for _, unused := range tree.unused(arrows) {
+		t.Error(unused)
+	}
+	small := sourceTree{"upstream/raw": tree["upstream/raw"]}
+	want := []string{"gone: there is no such package", "upstream/raw: no file imports proxy"}
+	if got := small.unused(map[string][]string{"upstream/raw": {"proxy"}, "gone": {}}); !slices.Equal(got, want) {
+		t.Errorf("unused are %q, want %q", got, want)
+	}
+}
+
+// unused returns the arrows without an import.
+func (tree sourceTree) unused(table map[string][]string) (problems []string) {
+	for _, dir := range slices.Sorted(maps.Keys(table)) {
+		p := tree[dir]
+		if p == nil {
+			problems = append(problems, dir+": there is no such package")
+			continue
+		}
+		imported := map[string]bool{"*": true}
+		for _, file := range p.files {
+			for _, spec := range file.Imports {
+				to, _ := strconv.Unquote(spec.Path.Value) // the parser has done so before
+				imported[strings.TrimPrefix(to, modulePrefix)] = true
+			}
+		}
+		for _, to := range table[dir] {
+			if !imported[to] {
+				problems = append(problems, dir+": no file imports "+to)
+			}
+		}
+	}
+	return problems
 }
 
 // topLevel are the folders with packages. There are no others.

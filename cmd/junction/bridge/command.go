@@ -1,4 +1,4 @@
-package main
+package bridge
 
 import (
 	"context"
@@ -11,14 +11,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"junction/cmd/junction/bridge"
 	"junction/cmd/junction/cli"
 	"junction/cmd/junction/clients"
 	"junction/upstream/transport"
 )
 
-// stdioCommand is `junction stdio`.
-func stdioCommand(stdin io.Reader, stdout, stderr io.Writer, file *string) *cobra.Command {
+// Command returns the command stdio. file points to the value of --config.
+func Command(stdin io.Reader, stdout, stderr io.Writer, file *string) *cobra.Command {
 	var address, keyFile string
 	cmd := &cobra.Command{
 		Use: "stdio", Short: "Connect a client that only starts commands to a running endpoint", Args: cli.NoArguments,
@@ -50,7 +49,7 @@ share the sign-in, which is kept in a file that only the user can read.`,
 					return err
 				}
 			}
-			return bridge.Run(cmd.Context(), bridge.Options{
+			return Run(cmd.Context(), Options{
 				URL: address, Token: credential, In: stdin, Out: stdout, Notes: stderr,
 			})
 		},

@@ -1,6 +1,7 @@
-package main
+package setup
 
 import (
+	"bytes"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -10,7 +11,37 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/spf13/cobra"
+
+	"junction/auth/authtest"
+	"junction/cmd/junction/cli"
 )
+
+// ran is what a run of a command gave.
+type ran struct {
+	code           int
+	stdout, stderr string
+}
+
+// runProgram runs one of our commands.
+func runProgram(t testing.TB, stdin string, args ...string) ran {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	out, errs := authtest.Command(t, args, &stdout, &stderr)
+	var file string
+	root := &cobra.Command{Use: "junction", SilenceErrors: true, SilenceUsage: true}
+	root.AddCommand(Commands(out, errs, &file)...)
+	code := cli.Run(t.Context(), root, args, strings.NewReader(stdin), out, errs)
+	return ran{code, stdout.String(), stderr.String()}
+}
+
+func mustWrite(t testing.TB, file, text string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
 
 // atHome changes to a folder in a home folder with these files, which its configuration is in, too.
 func atHome(t *testing.T, files map[string]string) (home string) {
@@ -161,38 +192,5 @@ func TestImportAsks(t *testing.T) {
 	if err != nil || !strings.Contains(strings.ReplaceAll(string(text), "'", ""), want) ||
 		strings.Count(string(text), " auth: {") != 1 || !strings.Contains(string(text), "\n  gone:") {
 		t.Errorf("the configuration is, %v:\n%s\nwant\n%s", err, text, want)
-	}
-}
-
-// TestAddAsks: add asks a new URL once, unless the person has said how to sign in.
-func TestAddAsks(t *testing.T) {
-	var requests atomic.Int32
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		requests.Add(1)
-		w.Header().Set("WWW-Authenticate", `Bearer resource_metadata="https://mcp.example.com/metadata"`)
-		w.WriteHeader(http.StatusUnauthorized)
-	}))
-	t.Cleanup(s.Close)
-	home := atHome(t, nil)
-	for _, test := range []struct {
-		args []string
-		want int32 // requests
-		said string
-	}{
-		{[]string{"add", "asked", s.URL + "/a"}, 1, "\nSign in with: junction login asked\n"},
-		{[]string{"add", "told", s.URL + "/b", "--oauth"}, 0, "\nSign in with: junction login told\n"},
-		{[]string{"add", "token", s.URL + "/c", "-H", "Authorization: Bearer canary-1"}, 0, "\nAdded token to "},
-		{[]string{"add", "off", s.URL + "/d", "--disabled"}, 0, "\nAdded off to "},
-	} {
-		requests.Store(0)
-		got := runProgram(t, "", test.args...)
-		if n := requests.Load(); got.code != 0 || n != test.want || !strings.Contains("\n"+got.stdout, test.said) {
-			t.Errorf("%v gave %d after %d requests, want %d and %q\n%s%s", test.args, got.code, n, test.want, test.said,
-				got.stdout, got.stderr)
-		}
-	}
-	text, err := os.ReadFile(filepath.Join(home, ".config/junction/config.yaml"))
-	if err != nil || strings.Count(string(text), "auth: {mode: oauth}") != 2 {
-		t.Errorf("the configuration is, %v:\n%s", err, text)
 	}
 }
