@@ -37,7 +37,7 @@ var arrows = map[string][]string{
 		"auth/authserver", "policy", "proxy", "proxy/view", "upstream", "upstream/client", "upstream/command",
 		"upstream/shell", "upstream/loopback", "proxy/budget", "proxy/scope"}, // why asks for the last known groups of a user
 	"cmd/junction/bridge": {"cmd/junction/cli", "cmd/junction/clients", "upstream/prose", "upstream/definition", "upstream/http1",
-		"upstream/jsonrpc", "upstream/raw", "upstream/transport"}, // a client of the endpoint, as the proxy is one of its servers
+		"upstream/jsonrpc", "upstream/raw", "upstream/stdio", "upstream/transport"}, // a client of the endpoint, as the proxy is one of its servers
 	// it connects the processes over one database for proxy, and forwards requests among them
 	"cmd/junction/replicas": {"auth", "auth/seal", "auth/store", "policy", "proxy/budget", "proxy/members",
 		"upstream/bounded", "upstream/http1", "upstream/pace"},
@@ -105,19 +105,20 @@ var arrows = map[string][]string{
 		"upstream/raw"},
 	// one connection; it knows no pool, no link and no configuration file
 	"upstream/client": {"upstream/bounded", "upstream/definition", "upstream/http1", "upstream/jsonrpc", "upstream/pace",
-		"upstream/raw", "upstream/transport"},
+		"upstream/raw", "upstream/stdio", "upstream/transport"},
 	"upstream": {"upstream/bounded", "upstream/client", "upstream/command", "upstream/definition", "upstream/http1",
 		"upstream/jsonrpc", "upstream/pace", "upstream/raw", "upstream/remedy", "upstream/sandbox",
-		"upstream/transport", "upstream/shell", "upstream/loopback", "upstream/yamlread"},
+		"upstream/stdio", "upstream/transport", "upstream/shell", "upstream/loopback", "upstream/yamlread"},
 	"proxy/front": {"upstream/client", "proxy", "proxy/budget", "proxy/members", "proxy/origin", "proxy/scope", "upstream", "policy", "auth",
 		"auth/seal", "upstream/bounded", "upstream/jsonrpc", "upstream/raw", "upstream/pace"},
 	"proxy/scope": {"upstream/client", "auth", "policy", "proxy/pins", "proxy/redact", "proxy/view", "upstream", "upstream/bounded",
 		"upstream/raw"},
-	"upstream/command":    {"upstream/sandbox", "upstream/transport"},               // they start what a section describes
+	"upstream/command":    {"upstream/sandbox", "upstream/stdio"},                   // they start what a section describes
 	"upstream/definition": {"upstream/http1", "upstream/raw", "upstream/transport"}, // names of headers; text in one line
-	// it moves messages, and the process at the other end of one is confined by sandbox
-	"upstream/transport": {"upstream/files", "upstream/http1", "upstream/jsonrpc", "upstream/raw", "upstream/sandbox"},
-	"upstream/sandbox":   {"upstream/files"}, // the reason of an error about a file
+	"upstream/transport":  {"upstream/http1", "upstream/jsonrpc", "upstream/raw"},
+	// it implements Transport; sandbox confines the process at the other end
+	"upstream/stdio":   {"upstream/files", "upstream/jsonrpc", "upstream/raw", "upstream/sandbox", "upstream/transport"},
+	"upstream/sandbox": {"upstream/files"}, // the reason of an error about a file
 	// what a rule reads of the arguments must be what everybody else reads: the same names in the
 	// same case, none of them twice
 	"policy":              {"upstream/raw", "upstream/yamlread"},
@@ -139,7 +140,7 @@ var arrows = map[string][]string{
 		"upstream/files"},
 	// a fetched document may not lead to a private network, as the documents of strangers may not
 	"cmd/pack/web":     {"cmd/pack/manifest", "cmd/pack/template", "auth/fetch", "upstream/loopback"},
-	"cmd/pack/command": {"cmd/pack/manifest", "cmd/pack/template", "upstream/sandbox", "upstream/transport"},
+	"cmd/pack/command": {"cmd/pack/manifest", "cmd/pack/template", "upstream/sandbox", "upstream/stdio"},
 	"cmd/pack/manifest": {"cmd/pack/template", "upstream/files", "upstream/prose", "upstream/yamlread", "proxy/schema",
 		"upstream/command", "upstream/raw", "upstream/shell", "upstream/loopback"},
 	"cmd/watch":               {"upstream/pace"},

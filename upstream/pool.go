@@ -14,6 +14,7 @@ import (
 
 	"junction/upstream/client"
 	"junction/upstream/pace"
+	"junction/upstream/stdio"
 	"junction/upstream/transport"
 )
 
@@ -123,7 +124,7 @@ func (p *pool) Status() Status {
 		}
 		if s.Processes = append(s.Processes, c.Child().PID()); l.readsShared {
 			for _, r := range c.Child().Reported() {
-				s.Reported = append(s.Reported, transport.Reported{At: r.At, Text: p.cleaned(r.Text)})
+				s.Reported = append(s.Reported, stdio.Reported{At: r.At, Text: p.cleaned(r.Text)})
 			}
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"junction/upstream/jsonrpc"
 	"junction/upstream/pace"
 	"junction/upstream/sandbox"
+	"junction/upstream/stdio"
 	"junction/upstream/transport"
 )
 
@@ -41,7 +42,7 @@ type Options struct {
 	// Memory returns the account of an upstream for its handshakes and lists; nil does not limit them.
 	Memory func(upstream string) client.Account
 
-	watchdog *transport.Watchdog    // of the Set; nil starts one for each process
+	watchdog *stdio.Watchdog        // of the Set; nil starts one for each process
 	kernel   func() sandbox.Support // returns what the kernel can enforce
 }
 
@@ -346,7 +347,7 @@ func (e *Error) Public() string {
 	if own, ok := errors.AsType[*ownError](e.Err); ok {
 		return (&Error{e.Upstream, e.Kind, own.err}).Public() + "; " + own.hint()
 	}
-	if exit, ok := errors.AsType[*transport.ExitError](e.Err); ok {
+	if exit, ok := errors.AsType[*stdio.ExitError](e.Err); ok {
 		return fmt.Sprintf("upstream %s: %s", e.Upstream, exit.How)
 	}
 	return e.Error()

@@ -1,4 +1,4 @@
-package transport
+package stdio
 
 import (
 	"bytes"
@@ -7,9 +7,9 @@ import (
 	"io"
 	"slices"
 	"sync"
-	"time"
 
 	"junction/upstream/jsonrpc"
+	"junction/upstream/transport"
 )
 
 // read handles the server's messages until its output ends or is closed.
@@ -17,7 +17,7 @@ func (w *stdio) read() {
 	defer close(w.drained)
 	lines := lineReader{r: w.process.stdout, limit: w.o.MessageLimit, spare: &w.spare, account: w.o.Account}
 	defer lines.release()
-	var odd LogLimit
+	var odd transport.LogLimit
 	for {
 		line, long, err := lines.next()
 		if err != nil {
@@ -28,9 +28,9 @@ func (w *stdio) read() {
 		case long == nil:
 			m, err = jsonrpc.Parse(line, w.o.Depth)
 		case lines.refused != nil:
-			err = &MemoryError{fmt.Errorf("the answer is dropped: %w", lines.refused)}
+			err = &transport.MemoryError{Err: fmt.Errorf("the answer is dropped: %w", lines.refused)}
 		default:
-			err = tooLarge(w.o.MessageLimit)
+			err = transport.TooLarge(w.o.MessageLimit)
 		}
 		switch {
 		case err == nil && m.IsResponse():
@@ -40,7 +40,7 @@ func (w *stdio) read() {
 			}
 		case err == nil:
 			select {
-			case <-w.gone:
+			case <-w.Gone():
 			default:
 				w.in(&m)
 			}
@@ -49,18 +49,17 @@ func (w *stdio) read() {
 				long = new(outline)
 				long.add(line)
 			}
-			if !errors.Is(err, ErrInvalid) && lines.refused == nil {
-				err = fmt.Errorf("%w: %w", ErrInvalid, err)
+			if !errors.Is(err, transport.ErrInvalid) && lines.refused == nil {
+				err = fmt.Errorf("%w: %w", transport.ErrInvalid, err)
 			}
 			if w.settle(long.answers(), answer{err: err}) {
 				continue // the caller has the error
 			}
-			if show, before := odd.allow(time.Now()); show && lines.refused != nil {
-				w.o.Log.Warn("a message of the server was dropped", "error", err, "size", long.size,
-					"not_shown", before)
-			} else if show {
-				w.o.Log.Warn("server printed a non-JSON line on stdout (ignored)", "error", err, "size", long.size,
-					"line", clean(long.start), "not_shown", before)
+			if lines.refused != nil {
+				odd.Warn(w.o.Log, "a message of the server was dropped", "error", err, "size", long.size)
+			} else {
+				odd.Warn(w.o.Log, "server printed a non-JSON line on stdout (ignored)", "error", err, "size", long.size,
+					"line", clean(long.start))
 			}
 		}
 	}
@@ -107,9 +106,9 @@ type lineReader struct {
 	gone     []byte // the reusable buffer of the returned line; nil if it has none
 	err      error
 
-	account Account // of large buffers; may be nil
-	held    int64   // bytes of account
-	refused error   // of account: why the line whose outline next returned was dropped
+	account transport.Account // of large buffers; may be nil
+	held    int64             // bytes of account
+	refused error             // of account: why the line whose outline next returned was dropped
 }
 
 // next returns the next line that is not empty, without its end; the line belongs to the caller.
@@ -157,7 +156,7 @@ func (l *lineReader) release() {
 func (l *lineReader) reserve(least int) int {
 	for _, size := range []int{l.size(least), least} { // the guess may be too large
 		more := int64(size) - l.held
-		if l.refused = nil; l.account == nil || size <= uncharged || more <= 0 {
+		if l.refused = nil; l.account == nil || size <= transport.Uncharged || more <= 0 {
 			return size
 		}
 		if l.refused = l.account.Reserve(more); l.refused == nil {

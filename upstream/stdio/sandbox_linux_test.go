@@ -1,4 +1,4 @@
-package transport
+package stdio
 
 import (
 	"errors"
@@ -44,9 +44,9 @@ func TestChildLeadsItsOwnSession(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := StdioOptions{Command: os.Args[:1], Env: Environment{Own: map[string]string{roleEnv: "standing"}}, Confine: confinedTest(),
+	o := Options{Command: os.Args[:1], Env: Environment{Own: map[string]string{roleEnv: "standing"}}, Confine: confinedTest(),
 		Log: authtest.Log(t)}
-	w, err := OpenStdio(o, nil)
+	w, err := Open(o, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,6 @@
 //go:build unix
 
-package transport
+package stdio
 
 import (
 	"io"
@@ -18,7 +18,7 @@ import (
 // and ends after the last child, also if that child was killed.
 func TestWatchdogLivesWithChildren(t *testing.T) {
 	k := new(Watchdog)
-	shared := func(o *StdioOptions) { o.Watchdog = k }
+	shared := func(o *Options) { o.Watchdog = k }
 	pid := func() int {
 		t.Helper()
 		k.mu.Lock()
@@ -31,7 +31,7 @@ func TestWatchdogLivesWithChildren(t *testing.T) {
 		}
 		return k.cmd.Process.Pid
 	}
-	if _, err := OpenStdio(StdioOptions{Command: []string{"no-such-program"}, Watchdog: k}, nil); err == nil || pid() != 0 {
+	if _, err := Open(Options{Command: []string{"no-such-program"}, Watchdog: k}, nil); err == nil || pid() != 0 {
 		t.Errorf("the watchdog of a process that could not be started is %d, after %v; want none", pid(), err)
 	}
 	one := mustOpen(t, "server", shared)

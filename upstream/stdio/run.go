@@ -1,4 +1,4 @@
-package transport
+package stdio
 
 import (
 	"context"
@@ -24,12 +24,12 @@ const runWords = 2 * time.Second
 
 // Run runs a command that is no server: it gets input on its standard input, and its output is
 // returned when it has ended. The process and its group are started, confined and ended like those
-// of OpenStdio; when Run returns, no process of the group is left.
+// of Open; when Run returns, no process of the group is left.
 //
 // Run sends SIGTERM when ctx ends or the output exceeds limit bytes, and SIGKILL within twice
 // StopGrace. If ctx ended first, it returns the cause, together with the Result. Any other error
 // means that the command was not started. LastWords has a default of 2s.
-func Run(ctx context.Context, o StdioOptions, input []byte, limit int) (*Result, error) {
+func Run(ctx context.Context, o Options, input []byte, limit int) (*Result, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}

@@ -1,4 +1,4 @@
-package transport
+package stdio
 
 import (
 	"bytes"
@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
-	"time"
 
 	"junction/upstream/jsonrpc"
 )
@@ -135,22 +134,60 @@ func TestOutline(t *testing.T) {
 	}
 }
 
-func TestFlood(t *testing.T) {
-	var f LogLimit
-	for range logLimit {
-		if ok, dropped := f.allow(time.Unix(1000, 0)); !ok || dropped != 0 {
-			t.Fatalf("allow = %v, %d, want true, 0", ok, dropped)
+// purse is an account of a fixed size, for one goroutine.
+type purse struct{ used, most, size int64 }
+
+var errPurse = errors.New("the purse is empty")
+
+func (p *purse) Reserve(n int64) error {
+	if p.used+n > p.size {
+		return errPurse
+	}
+	p.used += n
+	p.most = max(p.most, p.used)
+	return nil
+}
+
+func (p *purse) Release(n int64) { p.used -= n }
+
+// TestLinesCountWhileTheyAreRead: a large line counts while it is read. One that has no room is
+// dropped before it is in memory, and the next one is read. A large line before does not make a
+// smaller one need more than it takes.
+func TestLinesCountWhileTheyAreRead(t *testing.T) {
+	p := &purse{size: 1 << 20}
+	line := func(n int) string { return strings.Repeat("x", n) }
+	sizes := []int{10, 200 << 10, 3 << 20, 10, 700 << 10, 600 << 10, 60 << 10, 1 << 20, 20}
+	var text strings.Builder
+	for _, n := range sizes {
+		text.WriteString(line(n) + "\n")
+	}
+	l := lineReader{r: strings.NewReader(text.String()), limit: 4 << 20, spare: new(lineBuffers), account: p}
+	for i, n := range sizes {
+		got, long, err := l.next()
+		dropped := n >= 1<<20 // with its end
+		switch {
+		case err != nil:
+			t.Fatal(err)
+		case !dropped && string(got) != line(n):
+			t.Errorf("line %d of %d bytes is %.20q of %d", i, n, got, len(got))
+		case dropped && (long == nil || long.size != n || !errors.Is(l.refused, errPurse)):
+			t.Errorf("line %d of %d bytes: %d bytes, %+v, %v", i, n, len(got), long, l.refused)
 		}
 	}
-	now := time.Unix(1000, 0)
-	for i, row := range []struct {
-		after   time.Duration
-		ok      bool
-		dropped int
-	}{{0, false, 0}, {logWindow - 1, false, 0}, {1, true, 2}, {0, true, 0}, {0, true, 0}, {0, true, 0}, {0, true, 0}, {0, false, 0}} {
-		now = now.Add(row.after)
-		if ok, dropped := f.allow(now); ok != row.ok || dropped != row.dropped {
-			t.Errorf("%d: allow = %v, %d, want %v, %d", i, ok, dropped, row.ok, row.dropped)
+	if _, _, err := l.next(); err != io.EOF || p.used != 0 || p.most > p.size || p.most == 0 {
+		t.Errorf("at the end: %v, with %d bytes in use, and %d at most", err, p.used, p.most)
+	}
+}
+
+// TestGuessOfALine: the size of the line before is a guess. If it has no room, the line gets what it
+// needs.
+func TestGuessOfALine(t *testing.T) {
+	p := &purse{size: 300 << 10}
+	line := strings.Repeat("x", 200<<10)
+	l := lineReader{r: strings.NewReader(line + "\n" + line + "\n"), limit: 4 << 20, spare: new(lineBuffers), account: p, large: 2 << 20}
+	for range 2 {
+		if got, _, err := l.next(); err != nil || string(got) != line || l.refused != nil {
+			t.Errorf("the line is %d bytes, %v, %v", len(got), err, l.refused)
 		}
 	}
 }

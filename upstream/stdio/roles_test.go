@@ -1,6 +1,6 @@
 //go:build unix
 
-package transport
+package stdio
 
 import (
 	"bufio"
@@ -98,9 +98,9 @@ var _ = role("proxy", func() {
 			continue
 		}
 		begun := make(chan struct{}, 10)
-		o := StdioOptions{Command: os.Args[:1], Env: Environment{Own: map[string]string{roleEnv: what, fifoEnv: os.Getenv(fifoEnv), "GORACE": "atexit_sleep_ms=0"}}, Watchdog: k,
+		o := Options{Command: os.Args[:1], Env: Environment{Own: map[string]string{roleEnv: what, fifoEnv: os.Getenv(fifoEnv), "GORACE": "atexit_sleep_ms=0"}}, Watchdog: k,
 			Confine: confinedTest(filepath.Dir(os.Getenv(fifoEnv)))}
-		if _, err := OpenStdio(o, func(*jsonrpc.Message) { begun <- struct{}{} }); err != nil {
+		if _, err := Open(o, func(*jsonrpc.Message) { begun <- struct{}{} }); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(9)
 		}

@@ -1,4 +1,4 @@
-package transport
+package stdio
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
+	"junction/upstream/transport"
 )
 
 // Lines reads the messages of the peer of a stdio transport, one in each line. It must not be used
@@ -40,7 +41,7 @@ type LongLineError struct {
 }
 
 func (e *LongLineError) Error() string {
-	return fmt.Sprintf("the message has %d bytes; the limit is %s", e.Size, FormatSize(int64(e.Limit)))
+	return fmt.Sprintf("the message has %d bytes; the limit is %s", e.Size, transport.FormatSize(int64(e.Limit)))
 }
 
 // asks returns the id of the request that the text is, or "".

@@ -1,6 +1,6 @@
 //go:build unix
 
-package transport
+package stdio
 
 import (
 	"errors"
@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"junction/auth/authtest"
+	"junction/upstream/transport"
 )
 
 func TestStdioClose(t *testing.T) {
@@ -68,7 +69,7 @@ func TestStdioClose(t *testing.T) {
 // outside of its group, if any.
 func mustOpenToClose(t *testing.T, role string, grace, words time.Duration) (w *opened, runaway int) {
 	t.Helper()
-	w = mustOpen(t, role, func(o *StdioOptions) {
+	w = mustOpen(t, role, func(o *Options) {
 		if o.StopGrace = grace; role != "family-run" { // whose last words do not end
 			o.LastWords = words
 		}
@@ -101,13 +102,13 @@ func mustCloseOften(t *testing.T, w *opened) {
 		})
 	}
 	all.Wait()
-	if a := <-call; !errors.Is(a.err, ErrClosed) {
+	if a := <-call; !errors.Is(a.err, transport.ErrClosed) {
 		t.Errorf("a call in flight ends with %v, want closed", a.err)
 	}
 	if err := w.Wait(); err != nil {
 		t.Errorf("Wait after Close = %v, want nil", err)
 	}
-	if _, err := w.Call(t.Context(), newRequest("2", "echo", "{}"), nil); !errors.Is(err, ErrNotSent) || !errors.Is(err, ErrClosed) {
+	if _, err := w.Call(t.Context(), newRequest("2", "echo", "{}"), nil); !errors.Is(err, transport.ErrNotSent) || !errors.Is(err, transport.ErrClosed) {
 		t.Errorf("Call after Close = %v, want not sent and closed", err)
 	}
 }
@@ -119,25 +120,25 @@ func TestStdioOpenErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, row := range []struct {
-		o    StdioOptions
+		o    Options
 		want string
 	}{
-		{StdioOptions{}, "no command"},
-		{StdioOptions{Command: []string{"no-such-program"}}, "no-such-program: not found in PATH"},
-		{StdioOptions{Command: []string{"sh"}, Env: Environment{Own: map[string]string{"PATH": dir}}}, "sh: not found in PATH of its env"},
-		{StdioOptions{Command: []string{"/no/such/program"}}, "start /no/such/program: no such file or directory"},
-		{StdioOptions{Command: []string{file}}, "start " + file + ": no such file or directory"},
-		{StdioOptions{Command: []string{dir}}, "start " + dir + ": permission denied"},
-		{StdioOptions{Command: []string{"sh"}, Dir: "/no/such/dir"}, "dir /no/such/dir: no such file or directory"},
-		{StdioOptions{Command: []string{"sh"}, Dir: file}, "dir " + file + ": is no directory"},
+		{Options{}, "no command"},
+		{Options{Command: []string{"no-such-program"}}, "no-such-program: not found in PATH"},
+		{Options{Command: []string{"sh"}, Env: Environment{Own: map[string]string{"PATH": dir}}}, "sh: not found in PATH of its env"},
+		{Options{Command: []string{"/no/such/program"}}, "start /no/such/program: no such file or directory"},
+		{Options{Command: []string{file}}, "start " + file + ": no such file or directory"},
+		{Options{Command: []string{dir}}, "start " + dir + ": permission denied"},
+		{Options{Command: []string{"sh"}, Dir: "/no/such/dir"}, "dir /no/such/dir: no such file or directory"},
+		{Options{Command: []string{"sh"}, Dir: file}, "dir " + file + ": is no directory"},
 	} {
 		row.o.Log, row.o.Confine = authtest.Log(t), confinedTest()
-		w, err := OpenStdio(row.o, nil)
+		w, err := Open(row.o, nil)
 		if err == nil {
 			w.Close()
 		}
 		if err == nil || err.Error() != row.want {
-			t.Errorf("openStdio(%v) = %v, want %s", row.o.Command, err, row.want)
+			t.Errorf("Open(%v) = %v, want %s", row.o.Command, err, row.want)
 		}
 	}
 }
@@ -168,7 +169,7 @@ func TestStdioEnvAndDir(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("JUNCTION_OURS", "ours")
-	w := mustOpen(t, "server", func(o *StdioOptions) {
+	w := mustOpen(t, "server", func(o *Options) {
 		o.Command, o.Dir = []string{"my-server"}, dir
 		o.Env.Own["PATH"], o.Env.Own["JUNCTION_THEIRS"] = dir, "theirs"
 		o.Env.Inherit = []string{"JUNCTION_OURS"}
@@ -182,7 +183,7 @@ func TestStdioEnvAndDir(t *testing.T) {
 // debugging, other lines are not, and no line is kept with its priority.
 func TestStderrPriority(t *testing.T) {
 	var b strings.Builder
-	p := &process{o: StdioOptions{Log: authtest.Log(t, &b)}}
+	p := &process{o: Options{Log: authtest.Log(t, &b)}}
 	for _, line := range []string{"<3>broken", "<4>odd", "<6>fine", "<9>none", "plain", "<3", "<>x"} {
 		p.heard([]byte(line + "\n"))
 	}
@@ -204,7 +205,7 @@ func TestStderrPriority(t *testing.T) {
 // TestReported: the problems that a server reports are kept, the last ones, until a line with another
 // priority. Lines without a priority say nothing about that.
 func TestReported(t *testing.T) {
-	w := &stdio{process: &process{o: StdioOptions{Log: authtest.Log(t)}}}
+	w := &stdio{process: &process{o: Options{Log: authtest.Log(t)}}}
 	hear := func(line string, want ...string) {
 		t.Helper()
 		w.process.heard([]byte(line + "\n"))

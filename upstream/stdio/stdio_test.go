@@ -1,6 +1,6 @@
 //go:build unix
 
-package transport
+package stdio
 
 import (
 	"bytes"
@@ -21,6 +21,7 @@ import (
 
 	"junction/auth/authtest"
 	"junction/upstream/jsonrpc"
+	"junction/upstream/transport"
 )
 
 // opened is a transport to a child of the test.
@@ -37,7 +38,7 @@ type opened struct {
 // mustOpen starts this binary in a role. It comes back when the child has begun to run, or, if it
 // Ended before that, when that is certain. The transport is closed with the test, and then nothing
 // of it may be left.
-func mustOpen(t testing.TB, role string, change ...func(*StdioOptions)) *opened {
+func mustOpen(t testing.TB, role string, change ...func(*Options)) *opened {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "fifo")
 	if err := syscall.Mkfifo(path, 0o600); err != nil {
@@ -48,7 +49,7 @@ func mustOpen(t testing.TB, role string, change ...func(*StdioOptions)) *opened 
 	if w.fifo, err = os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0); err != nil {
 		t.Fatal(err)
 	}
-	o := StdioOptions{
+	o := Options{
 		Command: []string{os.Args[0]},
 		// or each race-tested child lingers for a second
 		Env:     Environment{Own: map[string]string{roleEnv: role, fifoEnv: path, "GORACE": "atexit_sleep_ms=0"}},
@@ -58,7 +59,7 @@ func mustOpen(t testing.TB, role string, change ...func(*StdioOptions)) *opened 
 	for _, c := range change {
 		c(&o)
 	}
-	opened, err := OpenStdio(o, func(m *jsonrpc.Message) {
+	opened, err := Open(o, func(m *jsonrpc.Message) {
 		select {
 		case w.said <- m:
 		default:
@@ -68,7 +69,7 @@ func mustOpen(t testing.TB, role string, change ...func(*StdioOptions)) *opened 
 		}
 	})
 	if err != nil {
-		t.Fatalf("openStdio: %v", err)
+		t.Fatalf("Open: %v", err)
 	}
 	w.stdio = opened.(*stdio)
 	t.Cleanup(func() {
@@ -100,7 +101,7 @@ func (w *opened) hear() *jsonrpc.Message {
 	select {
 	case m := <-w.said:
 		return m
-	case <-w.gone:
+	case <-w.Gone():
 		return nil
 	}
 }
@@ -117,7 +118,7 @@ func (w *opened) mustBeGone() {
 	for {
 		all := make([]byte, 1<<20)
 		all = all[:runtime.Stack(all, true)]
-		if !bytes.Contains(all, []byte("transport.(*stdio).")) && !bytes.Contains(all, []byte("transport.(*process).")) {
+		if !bytes.Contains(all, []byte("stdio.(*stdio).")) && !bytes.Contains(all, []byte("stdio.(*process).")) {
 			return
 		}
 		if time.Now().After(deadline) {
@@ -154,8 +155,8 @@ func (w *opened) say(text string) {
 	}
 }
 
-func newRequest(id, method, params string) *Request {
-	return &Request{Message: jsonrpc.Message{ID: jsonrpc.ID(id), Method: method, Params: []byte(params)}}
+func newRequest(id, method, params string) *transport.Request {
+	return &transport.Request{Message: jsonrpc.Message{ID: jsonrpc.ID(id), Method: method, Params: []byte(params)}}
 }
 
 // logged collects what is logged.
@@ -294,7 +295,7 @@ func TestStdioServerSpeaksFirst(t *testing.T) {
 	if m := w.hear(); !m.IsRequest() || m.Method != "ask" || m.ID != `"q"` {
 		t.Errorf("in got %+v, want the request", m)
 	}
-	if err := w.Send(t.Context(), &Request{Message: jsonrpc.Message{ID: `"q"`, Result: []byte(`{"ok":true}`)}}); err != nil {
+	if err := w.Send(t.Context(), &transport.Request{Message: jsonrpc.Message{ID: `"q"`, Result: []byte(`{"ok":true}`)}}); err != nil {
 		t.Fatal(err)
 	}
 	if m := w.hear(); m.Method != "answered" || string(m.Params) != `{"ok":true}` {
@@ -324,7 +325,7 @@ func TestStdioStrangeLines(t *testing.T) {
 		{"too long, a request", `{"jsonrpc":"2.0","id":5,"method":"x","params":{"x":"` + big + `"}}` + "\n", "", "larger than limits.message"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			w := mustOpen(t, "server", func(o *StdioOptions) { o.MessageLimit, o.Depth = 4096, 8 })
+			w := mustOpen(t, "server", func(o *Options) { o.MessageLimit, o.Depth = 4096, 8 })
 			call := w.start(t.Context(), "5", "hang", "{}")
 			w.mustCall("1", "echo", "{}") // the call has reached the server
 			w.say(row.Line)
@@ -382,7 +383,7 @@ func TestStdioContextEnds(t *testing.T) {
 	if got := w.mustCall("2", "echo", `{"a":2}`); got != `{"a":2}` {
 		t.Errorf("the call after the late response = %s", got)
 	}
-	if _, err := w.Call(ctx, newRequest("6", "echo", "{}"), nil); !errors.Is(err, ErrNotSent) || !errors.Is(err, cause) {
+	if _, err := w.Call(ctx, newRequest("6", "echo", "{}"), nil); !errors.Is(err, transport.ErrNotSent) || !errors.Is(err, cause) {
 		t.Errorf("Call with an ended ctx = %v, want not sent, and the cause", err)
 	}
 }
@@ -399,7 +400,7 @@ func TestStdioDeath(t *testing.T) {
 		{"leave", "exited with status 4", false}, // while a descendant holds its stdout and floods it
 	} {
 		t.Run(row.method, func(t *testing.T) {
-			w := mustOpen(t, "server", func(o *StdioOptions) {
+			w := mustOpen(t, "server", func(o *Options) {
 				if o.StopGrace = 100 * time.Millisecond; row.ends {
 					o.LastWords = time.Minute
 				}
@@ -417,10 +418,10 @@ func TestStdioDeath(t *testing.T) {
 				t.Errorf("Wait = %v, want %s", err, row.want)
 			}
 			_, err := w.Call(t.Context(), newRequest("8", "echo", "{}"), nil)
-			if !errors.Is(err, ErrNotSent) || !strings.Contains(err.Error(), row.want) {
+			if !errors.Is(err, transport.ErrNotSent) || !strings.Contains(err.Error(), row.want) {
 				t.Errorf("Call after the end = %v, want not sent, and %s", err, row.want)
 			}
-			if err := w.Send(t.Context(), newRequest("", "echo", "{}")); !errors.Is(err, ErrNotSent) {
+			if err := w.Send(t.Context(), newRequest("", "echo", "{}")); !errors.Is(err, transport.ErrNotSent) {
 				t.Errorf("Send after the end = %v, want not sent", err)
 			}
 		})
@@ -429,14 +430,14 @@ func TestStdioDeath(t *testing.T) {
 
 // What a server wrote before it ended counts, even if we get to read it only after the end.
 func TestStdioAnswersBeforeDeathCount(t *testing.T) {
-	w := mustOpen(t, "server", func(o *StdioOptions) { o.LastWords = time.Minute })
+	w := mustOpen(t, "server", func(o *Options) { o.LastWords = time.Minute })
 	call := w.start(t.Context(), "1", "goodbye", `{"a":1}`)
 	if m := w.hear(); m == nil || m.Method != "leaving" {
 		t.Fatalf("the server says %v, want leaving", m)
 	}
 	<-w.process.exited
 	select {
-	case <-w.gone:
+	case <-w.Gone():
 		t.Error("the wire ends while there is more to read")
 	case <-time.After(lastWords / 4):
 	}
@@ -448,7 +449,7 @@ func TestStdioAnswersBeforeDeathCount(t *testing.T) {
 
 // A server that does not read blocks nobody longer than he wants to wait.
 func TestStdioServerThatNeverReads(t *testing.T) {
-	w := mustOpen(t, "deaf", func(o *StdioOptions) { o.StopGrace = 50 * time.Millisecond })
+	w := mustOpen(t, "deaf", func(o *Options) { o.StopGrace = 50 * time.Millisecond })
 	ctx, cancel := context.WithCancelCause(t.Context())
 	first := w.start(ctx, "1", "echo", `["`+strings.Repeat("x", 1<<20)+`"]`)
 	for len(w.turn) == 0 { // until it writes
@@ -463,13 +464,13 @@ func TestStdioServerThatNeverReads(t *testing.T) {
 		t.Errorf("the call that filled the pipe = %v, want its cause", a.err)
 	}
 	for _, c := range behind {
-		if a := <-c; !errors.Is(a.err, ErrNotSent) || !errors.Is(a.err, errGaveUp) {
+		if a := <-c; !errors.Is(a.err, transport.ErrNotSent) || !errors.Is(a.err, errGaveUp) {
 			t.Errorf("a call behind it = %v, want not sent, and the cause", a.err)
 		}
 	}
 	waiting := w.start(t.Context(), "30", "echo", "{}")
 	w.Close()
-	if a := <-waiting; !errors.Is(a.err, ErrNotSent) || !errors.Is(a.err, ErrClosed) {
+	if a := <-waiting; !errors.Is(a.err, transport.ErrNotSent) || !errors.Is(a.err, transport.ErrClosed) {
 		t.Errorf("a waiting call at Close = %v, want not sent and closed", a.err)
 	}
 }
@@ -477,12 +478,12 @@ func TestStdioServerThatNeverReads(t *testing.T) {
 var errGaveUp = errors.New("gave up")
 
 func TestStdioServerThatHangs(t *testing.T) {
-	w := mustOpen(t, "deaf", func(o *StdioOptions) { o.WriteStall, o.StopGrace = 100*time.Millisecond, 50*time.Millisecond })
+	w := mustOpen(t, "deaf", func(o *Options) { o.WriteStall, o.StopGrace = 100*time.Millisecond, 50*time.Millisecond })
 	_, err := w.Call(t.Context(), newRequest("1", "echo", `["`+strings.Repeat("x", 1<<20)+`"]`), nil)
 	if want := "hung: it stopped reading its input in the middle of a message for 100ms"; err == nil || err.Error() != want {
 		t.Errorf("Call = %v, want %s", err, want)
 	}
-	if errors.Is(err, ErrNotSent) {
+	if errors.Is(err, transport.ErrNotSent) {
 		t.Error("a message that is half written counts as not sent")
 	}
 	if got := w.Wait(); got != err {
@@ -513,14 +514,14 @@ func TestStdioServerThatIsBusy(t *testing.T) {
 func BenchmarkStdioCall(b *testing.B) {
 	for _, size := range []int{100, 10_000, 1_000_000} {
 		b.Run(fmt.Sprint(size), func(b *testing.B) {
-			w := mustOpen(b, "server", func(o *StdioOptions) { o.Log = nil })
+			w := mustOpen(b, "server", func(o *Options) { o.Log = nil })
 			params := []byte(`{"x":"` + strings.Repeat("x", size-8) + `"}`)
 			n := uint64(0)
 			start := cpu(b)
 			b.ReportAllocs()
 			for b.Loop() {
 				n++
-				m, err := w.Call(b.Context(), &Request{Message: jsonrpc.Message{ID: jsonrpc.NumberID(n), Method: "echo", Params: params}}, nil)
+				m, err := w.Call(b.Context(), &transport.Request{Message: jsonrpc.Message{ID: jsonrpc.NumberID(n), Method: "echo", Params: params}}, nil)
 				if err != nil || len(m.Result) != len(params) {
 					b.Fatalf("Call = %v, %v", m, err)
 				}

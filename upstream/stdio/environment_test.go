@@ -1,4 +1,4 @@
-package transport
+package stdio
 
 import (
 	"slices"
@@ -47,7 +47,7 @@ func TestCommandsGetFewVariables(t *testing.T) {
 func TestProcessDoesNotSeeOurKeys(t *testing.T) {
 	t.Setenv("JUNCTION_MASTER_KEYS", "secret")
 	t.Setenv("SOME_API_KEY", "secret")
-	cmd, err := command(StdioOptions{Command: []string{"env"}, Env: Environment{Own: map[string]string{"OWN": "1"}}})
+	cmd, err := command(Options{Command: []string{"env"}, Env: Environment{Own: map[string]string{"OWN": "1"}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package transport
+package stdio
 
 import (
 	"bufio"
@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"junction/upstream/files"
+	"junction/upstream/transport"
 )
 
 // process is a child process and its descendants, as far as they stay in its process group.
@@ -25,13 +26,13 @@ import (
 // terminal do not reach it. A program that would ask for a password on the terminal fails instead
 // of waiting for input.
 //
-// If Junction is killed and cannot clean up, Linux kills the child itself (stdio_linux.go). On all
+// If Junction is killed and cannot clean up, Linux kills the child itself (process_linux.go). On all
 // systems the child's input ends, which makes servers and their wrappers exit. The watchdog
-// (stdio_watchdog.go) kills the rest of the group. Only processes that have left the group remain:
+// (watchdog.go) kills the rest of the group. Only processes that have left the group remain:
 // a daemon, or a container whose docker command was killed.
 type process struct {
 	cmd  *exec.Cmd
-	o    StdioOptions
+	o    Options
 	cell *cell // nil if it has no sandbox
 
 	stdin          *os.File // stdio writes to it
@@ -45,7 +46,7 @@ type process struct {
 	tail     []byte // the last part of stderr, usually whole lines, at most tailKept bytes
 	reported []Reported
 
-	problems LogLimit // of lines with a priority
+	problems transport.LogLimit // of lines with a priority
 }
 
 const (
@@ -73,7 +74,7 @@ type Child interface {
 }
 
 // startProcess starts the child. The caller owns it and must call finish.
-func startProcess(o StdioOptions) (*process, error) {
+func startProcess(o Options) (*process, error) {
 	cmd, cell, err := confined(o)
 	if err != nil {
 		return nil, err
@@ -304,7 +305,7 @@ func npmDetail(line string) bool {
 
 // confined returns the command in a cell of its own, which the caller must close. The cell is nil
 // if the options have no sandbox.
-func confined(o StdioOptions) (*exec.Cmd, *cell, error) {
+func confined(o Options) (*exec.Cmd, *cell, error) {
 	if len(o.Command) == 0 {
 		return nil, nil, errors.New("no command")
 	}
@@ -330,7 +331,7 @@ func confined(o StdioOptions) (*exec.Cmd, *cell, error) {
 
 // command returns the command to start. It searches the program as a shell does, in PATH; a PATH in
 // the server's own Env replaces Junction's.
-func command(o StdioOptions) (*exec.Cmd, error) {
+func command(o Options) (*exec.Cmd, error) {
 	if o.Dir != "" {
 		if i, err := os.Stat(o.Dir); err != nil {
 			return nil, fmt.Errorf("dir %s: %w", o.Dir, files.Reason(err))

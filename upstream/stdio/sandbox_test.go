@@ -1,6 +1,6 @@
 //go:build unix
 
-package transport
+package stdio
 
 import (
 	"context"
@@ -78,10 +78,10 @@ func TestSandboxPrivateFolders(t *testing.T) {
 			private := filepath.Join(t.TempDir(), "sandboxes", "up")
 			start := func(dir, script string, env map[string]string) (said []string) {
 				t.Helper()
-				o := StdioOptions{Command: []string{"sh", "-c", script + "; exit 3"}, Env: Environment{Own: env}, Dir: dir,
+				o := Options{Command: []string{"sh", "-c", script + "; exit 3"}, Env: Environment{Own: env}, Dir: dir,
 					Log:     authtest.Log(t),
 					Confine: &Confinement{Name: "up", Support: kernel, Private: private}}
-				w, err := OpenStdio(o, nil)
+				w, err := Open(o, nil)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -163,7 +163,7 @@ func TestSandboxPathsMustExist(t *testing.T) {
 			c := row.c
 			c.Name, c.Support = "up", kernel
 			var confined *SandboxError
-			w, err := OpenStdio(StdioOptions{Command: []string{"true"}, Log: authtest.Log(t), Confine: &c}, nil)
+			w, err := Open(Options{Command: []string{"true"}, Log: authtest.Log(t), Confine: &c}, nil)
 			if err == nil {
 				w.Close()
 			}
@@ -213,7 +213,7 @@ func TestSandboxRelativePrograms(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := &Confinement{Name: "up", Support: sandbox.Kernel()}
-	w, err := OpenStdio(StdioOptions{Command: []string{"./server"}, Log: authtest.Log(t), Confine: c}, nil)
+	w, err := Open(Options{Command: []string{"./server"}, Log: authtest.Log(t), Confine: c}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,6 @@
-package transport
+// Package stdio moves JSON-RPC messages between Junction and a child process, over the standard
+// input and output of the process. It starts, confines and ends the process and its descendants.
+package stdio
 
 import (
 	"bytes"
@@ -15,10 +17,11 @@ import (
 
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
+	"junction/upstream/transport"
 )
 
-// StdioOptions configure a child process and its time limits. Only Command is required.
-type StdioOptions struct {
+// Options configure a child process and its time limits. Only Command is required.
+type Options struct {
 	Command []string // the program and its arguments; no shell is involved
 	Env     Environment
 	Dir     string       // the working directory; "" means Junction's, or the one of Confine
@@ -30,16 +33,16 @@ type StdioOptions struct {
 	LastWords    time.Duration // default lastWords, see there
 	// time without progress on a full input pipe after which the server counts as hung. Default 30s
 	WriteStall time.Duration
-	Account    Account      // for lines that are being read; nil does not limit them
-	Watchdog   *Watchdog    // watches the new group; nil means a watchdog of its own
-	Log        *slog.Logger // already has the upstream's name; nil discards
+	Account    transport.Account // for lines that are being read; nil does not limit them
+	Watchdog   *Watchdog         // watches the new group; nil means a watchdog of its own
+	Log        *slog.Logger      // already has the upstream's name; nil discards
 
 	private map[string]string // variables of the cell; Env takes precedence
 	program string            // the program's path if it differs from Command's
 	piped   bool              // stdout is a pipe on all systems; see outputPair
 }
 
-func (o StdioOptions) withDefaults() StdioOptions {
+func (o Options) withDefaults() Options {
 	o.MessageLimit = cmp.Or(o.MessageLimit, 16<<20)
 	o.Depth = cmp.Or(o.Depth, raw.DefaultDepth)
 	o.StopGrace = cmp.Or(o.StopGrace, 2*time.Second)
@@ -58,14 +61,14 @@ func (o StdioOptions) withDefaults() StdioOptions {
 //
 // It has five goroutines, and Close waits for all of them: run, which detects the end of the
 // transport and ends the process; the readers of stdout and of stderr; the owner of the process
-// (stdio_process.go); and, while the input pipe is full, a writer that completes the frame of which
+// (process.go); and, while the input pipe is full, a writer that completes the frame of which
 // only a part is in the pipe.
 type stdio struct {
-	Duplex
-	ending  // the reason is an *ExitError if the process ended by itself
-	o       StdioOptions
-	in      Receiver
-	process *process
+	transport.Duplex
+	transport.Ending // the reason is an *ExitError if the process ended by itself
+	o                Options
+	in               transport.Receiver
+	process          *process
 
 	// held by the writer to stdin; handed over to finish, and finally taken by run for good
 	turn  chan struct{}
@@ -75,7 +78,7 @@ type stdio struct {
 	mu    sync.Mutex
 	calls map[jsonrpc.ID]chan answer // calls that wait for a response
 	// calls that were abandoned after they had been sent; nil before the first
-	left map[jsonrpc.ID]Observer
+	left map[jsonrpc.ID]transport.Observer
 	many int // size of left at which the settled calls are dropped
 
 	spare   lineBuffers
@@ -109,7 +112,7 @@ type answer struct {
 
 // take returns the answer to req. A large buffer is exchanged for the buffer of the request. If the
 // request has none, the result is copied, so that the caller can keep it.
-func (w *stdio) take(a answer, req *Request) (*jsonrpc.Message, error) {
+func (w *stdio) take(a answer, req *transport.Request) (*jsonrpc.Message, error) {
 	switch {
 	case a.buffer == nil || a.m.Error != nil:
 	case req.Buffer != nil:
@@ -137,9 +140,9 @@ const lastWords = 200 * time.Millisecond
 // buffer of spare.
 const frameKept = 256 << 10
 
-// OpenStdio starts the server and returns at once. in receives the server's requests and
+// Open starts the server and returns at once. in receives the server's requests and
 // notifications, on the reading goroutine.
-func OpenStdio(o StdioOptions, in Receiver) (Transport, error) {
+func Open(o Options, in transport.Receiver) (transport.Transport, error) {
 	o = o.withDefaults()
 	p, err := startProcess(o)
 	if err != nil {
@@ -153,7 +156,7 @@ func OpenStdio(o StdioOptions, in Receiver) (Transport, error) {
 		calls:   map[jsonrpc.ID]chan answer{},
 		stop:    make(chan struct{}),
 		drained: make(chan struct{}),
-		ending:  ending{gone: make(chan struct{})},
+		Ending:  transport.NewEnding(),
 		done:    make(chan struct{}),
 	}
 	w.waiters.New = func() any { return make(chan answer, 1) }
@@ -164,7 +167,7 @@ func OpenStdio(o StdioOptions, in Receiver) (Transport, error) {
 }
 
 // Call implements Transport. It writes on the caller's goroutine while the pipe has room.
-func (w *stdio) Call(ctx context.Context, req *Request, _ func(*jsonrpc.Message)) (*jsonrpc.Message, error) {
+func (w *stdio) Call(ctx context.Context, req *transport.Request, _ func(*jsonrpc.Message)) (*jsonrpc.Message, error) {
 	c, err := w.expect(req.ID)
 	if err != nil {
 		return nil, err
@@ -188,7 +191,7 @@ func (w *stdio) Call(ctx context.Context, req *Request, _ func(*jsonrpc.Message)
 }
 
 // Send implements Transport.
-func (w *stdio) Send(ctx context.Context, m *Request) error {
+func (w *stdio) Send(ctx context.Context, m *transport.Request) error {
 	if sent, err := w.write(ctx, &m.Message); err != nil {
 		return sendError(sent, err)
 	}
@@ -198,7 +201,7 @@ func (w *stdio) Send(ctx context.Context, m *Request) error {
 // Close implements Transport. It closes the server's input and gives the server and its descendants
 // twice StopGrace to end. in must not call it.
 func (w *stdio) Close() error {
-	w.end(ErrClosed)
+	w.end(transport.ErrClosed)
 	<-w.done
 	return nil
 }
@@ -258,8 +261,8 @@ func (w *stdio) expect(id jsonrpc.ID) (chan answer, error) {
 	c := w.waiters.Get().(chan answer)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.reason != nil {
-		return nil, sendError(false, w.reason)
+	if w.Reason() != nil {
+		return nil, sendError(false, w.Reason())
 	}
 	if _, ok := w.calls[id]; ok {
 		return nil, sendError(false, fmt.Errorf("the id %s is in use", id))
@@ -269,7 +272,7 @@ func (w *stdio) expect(id jsonrpc.ID) (chan answer, error) {
 }
 
 // forget removes a call. If its answer has already arrived, forget returns it.
-func (w *stdio) forget(req *Request, c chan answer) (a answer, ok bool) {
+func (w *stdio) forget(req *transport.Request, c chan answer) (a answer, ok bool) {
 	w.mu.Lock()
 	if w.calls[req.ID] == c {
 		delete(w.calls, req.ID)
@@ -283,15 +286,15 @@ func (w *stdio) forget(req *Request, c chan answer) (a answer, ok bool) {
 }
 
 // leave records an abandoned call, to detect its late response; w.mu is held.
-func (w *stdio) leave(req *Request) {
-	if req.Observer == nil || w.reason != nil {
+func (w *stdio) leave(req *transport.Request) {
+	if req.Observer == nil || w.Reason() != nil {
 		return
 	}
 	if w.left == nil {
-		w.left = map[jsonrpc.ID]Observer{}
+		w.left = map[jsonrpc.ID]transport.Observer{}
 	}
 	if len(w.left) >= w.many {
-		maps.DeleteFunc(w.left, func(_ jsonrpc.ID, c Observer) bool { return c.Settled() })
+		maps.DeleteFunc(w.left, func(_ jsonrpc.ID, c transport.Observer) bool { return c.Settled() })
 		w.many = max(fewestLeft, 2*len(w.left))
 	}
 	w.left[req.ID] = req.Observer
@@ -328,7 +331,7 @@ func (w *stdio) fail(reason error) {
 		late.Late()
 	}
 	w.left = nil
-	w.over(reason) // with mu held, which guards the reason, too
+	w.Over(reason) // with mu held, which guards the reason, too
 }
 
 // sendError adds ErrNotSent to an error if no byte of the frame was sent.
@@ -336,7 +339,7 @@ func sendError(sent bool, err error) error {
 	if sent {
 		return err
 	}
-	return notSent(err)
+	return transport.NotSent(err)
 }
 
 // write writes m as one line. It returns sent as false only if the server will certainly not see m.
@@ -350,8 +353,8 @@ func (w *stdio) write(ctx context.Context, m *jsonrpc.Message) (sent bool, err e
 		return false, context.Cause(ctx)
 	}
 	select {
-	case <-w.gone: // its input may be open for a moment longer
-		return false, w.reason
+	case <-w.Gone(): // its input may be open for a moment longer
+		return false, w.Reason()
 	default:
 	}
 	select {
@@ -359,8 +362,8 @@ func (w *stdio) write(ctx context.Context, m *jsonrpc.Message) (sent bool, err e
 	default:
 		select {
 		case w.turn <- struct{}{}:
-		case <-w.gone:
-			return false, w.reason
+		case <-w.Gone():
+			return false, w.Reason()
 		case <-ctx.Done():
 			return false, fmt.Errorf("its input is full: %w", context.Cause(ctx))
 		}
@@ -406,8 +409,8 @@ func (w *stdio) wrote(ctx context.Context, n int, err error) (sent bool, _ error
 		return true, nil
 	}
 	select {
-	case <-w.gone:
-		return n > 0, w.reason
+	case <-w.Gone():
+		return n > 0, w.Reason()
 	case <-ctx.Done():
 		return n > 0, context.Cause(ctx)
 	}

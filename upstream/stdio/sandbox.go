@@ -1,4 +1,4 @@
-package transport
+package stdio
 
 import (
 	"fmt"
@@ -23,6 +23,14 @@ type Confinement struct {
 	// the command's own folder; if "", it keeps no files beyond the process
 	Private string
 }
+
+// SandboxError means that a command was not started, because its sandbox could not be set up.
+type SandboxError struct {
+	Reason    string
+	Permanent bool // another attempt cannot succeed
+}
+
+func (e *SandboxError) Error() string { return e.Reason }
 
 // cell is the sandbox of one process. A nil cell has no restrictions.
 type cell struct {
@@ -69,7 +77,7 @@ func (c *Confinement) open() (_ *cell, err error) {
 // enter returns the options with the folders of the cell: the working directory, if the entry has
 // none, and the variables. A relative program path then still refers to Junction's working
 // directory.
-func (x *cell) enter(o StdioOptions) (StdioOptions, error) {
+func (x *cell) enter(o Options) (Options, error) {
 	if x == nil {
 		return o, nil
 	}

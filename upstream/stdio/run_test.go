@@ -1,6 +1,6 @@
 //go:build unix
 
-package transport
+package stdio
 
 import (
 	"context"
@@ -18,7 +18,7 @@ import (
 func TestRun(t *testing.T) {
 	run := func(script, input string, limit int) *Result {
 		t.Helper()
-		r, err := Run(t.Context(), StdioOptions{Command: []string{"sh", "-c", script}, Log: authtest.Log(t)},
+		r, err := Run(t.Context(), Options{Command: []string{"sh", "-c", script}, Log: authtest.Log(t)},
 			[]byte(input), limit)
 		if err != nil {
 			t.Fatalf("run %s: %v", script, err)
@@ -58,15 +58,15 @@ func TestRunEnds(t *testing.T) {
 		os.ReadFile(fifo) // ends when the command has started
 		cancel(cause)
 	}()
-	_, err := Run(ctx, StdioOptions{Command: []string{"sh", "-c", "echo started >" + fifo + "; sleep 1000 & wait"},
+	_, err := Run(ctx, Options{Command: []string{"sh", "-c", "echo started >" + fifo + "; sleep 1000 & wait"},
 		Log: authtest.Log(t)}, nil, 10)
 	if !errors.Is(err, cause) {
 		t.Errorf("%v, want the cause", err)
 	}
-	if _, err := Run(ctx, StdioOptions{Command: []string{"true"}}, nil, 10); !errors.Is(err, cause) {
+	if _, err := Run(ctx, Options{Command: []string{"true"}}, nil, 10); !errors.Is(err, cause) {
 		t.Errorf("after the end: %v, want the cause", err)
 	}
-	_, err = Run(t.Context(), StdioOptions{Command: []string{"no-such-program"}}, nil, 10)
+	_, err = Run(t.Context(), Options{Command: []string{"no-such-program"}}, nil, 10)
 	if !errors.Is(err, ErrNoProgram) {
 		t.Errorf("%v, want ErrNoProgram", err)
 	}
