@@ -88,7 +88,7 @@ var arrows = map[string][]string{
 		"upstream/client", "policy", "auth", "auth/seal", "upstream/bounded", "upstream/jsonrpc",
 		"upstream/raw", "upstream/pace", "proxy/scope"},
 	"proxy/origin":   {"upstream/loopback"},
-	"proxy/members":  {"policy"},
+	"proxy/members":  {"proxy/budget"},
 	"proxy/redact":   {"policy", "upstream/jsonrpc", "upstream/raw"}, // its rules are those of policies
 	"proxy/budget":   {"auth", "policy"},                             // names of accounts are redacted; policies limit rates
 	"proxy/canon":    {"upstream/raw", "upstream/shell"},             // differences are shown to a person
