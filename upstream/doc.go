@@ -42,6 +42,23 @@
 // Over HTTP, (*streamable).Call takes the place of (*stdio).Call: (*origin).do sends the request on
 // a connection of package http1 or net/http, and the goroutine of the caller reads the response.
 //
+// # A change of a catalog, function by function
+//
+// A server sends list_changed. The third column is the lock that is held:
+//
+//	(*base).receive            client         -      or (*base).deliver, on the stream of a call; calls Hooks.Changed
+//	(*link).hooks              link.go        -      makes this hook: counts the change (announced), wakes serve
+//	(*link).serve              link.go        -      waits: 250 ms after the last reading; 10 s after 20 quick ones
+//	(*link).reread             link.go        -      only on a link that reads a catalog
+//	(*pool).readCatalog        pool.go        -      reads, then locks pool.mu
+//	(*pool).listAll            catalog.go     -      all pages of all lists
+//	(*pool).publish            pool.go        mu     swaps the catalog; compares all definitions with the old ones
+//	(*pool).tellCatalog        pool.go        mu     if they differ: calls CatalogChanged, which must not block
+//
+// For the catalog of one user, the hook is OwnChanged. For catalogs of clients (isolation, questions:
+// exact), publishOwn (key.go) takes the place of publish. Calls of the upstream also need pool.mu, for
+// short times: they wait while publish compares. Package proxy continues from CatalogChanged.
+//
 // # Other files
 //
 // Connections: key.go has the cases in which callers have connections or
