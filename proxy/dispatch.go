@@ -16,7 +16,7 @@ import (
 	"junction/upstream/raw"
 )
 
-// handler answers one request and completes x.info for the log.
+// handler answers one request and completes x.Info for the log.
 type handler func(ctx context.Context, s *Core, x *Exchange) (Result, error)
 
 // errAnswered means that the handler has written the answer.
