@@ -62,7 +62,6 @@ var arrows = map[string][]string{
 	"cmd/junction/telemetry/otlp": {"upstream/pace"},
 	"cmd/junction/pages": {"cmd/junction/clients", "cmd/junction/diagnose", "upstream/prose", "proxy", "upstream",
 		"cmd/junction/pages/frame", "proxy/front"}, // the words of states
-	// junction tools and junction call are calls of an upstream, with raw results
 	// junction tools and junction call are calls over a connection, with raw results
 	"cmd/junction/cli": {"cmd/junction/config", "cmd/junction/diagnose", "upstream/prose", "cmd/junction/runfile", "auth",
 		"policy", "proxy/pins", "proxy/search", "upstream", "auth/oauth", "cmd/junction/signon",
