@@ -26,6 +26,7 @@
 //	Core.call                call.go             find, permit, validate, approve, call, filter, answer
 //	parkedCalls.begin        parked.go           if a modern client calls a legacy server: the call may be parked
 //	Core.callUpstream        call.go             calls the upstream, and keeps the result if it may be reused
+//	Core.filtered            call.go             removes what the policy redacts (package redact)
 //	Core.answerResult        bridge.go           converts the result to the client's era
 //	request.Succeed          front/request.go    is Front.Succeed
 //	reply.succeed            front/reply.go      one JSON document, or the last event of a stream

@@ -20,7 +20,9 @@
 //	(*pool).takeTurn, take     turn.go      finds or starts the link of that key
 //	(*pool).link               pool.go      starts a link, or waits until there is room for one (max_links)
 //	(*link).acquire            link.go      waits until the link is ready, and returns its conn
-//	(*legacyConn).Call         client       or (*modernConn).Call: makes the request of its era
+//	(*Upstream).own            upstream.go  the call with the changes for the settings and the tool
+//	(*legacyConn).Call         client       or (*modernConn).Call: measures the call
+//	(*legacyConn).send         client       or (*modernConn).send: makes the request of its era
 //	(*base).roundTrip          client       tracks the call, so that notifications and server requests find it
 //	(*stdio).Call              transport    registers the request id
 //	(*stdio).write             transport    appends the message and a line feed to a buffer
@@ -46,7 +48,7 @@
 //
 // A server sends list_changed. The third column is the lock that is held:
 //
-//	(*base).receive            client         -      or (*base).deliver, on the stream of a call; calls Hooks.Changed
+//	(*base).receive            client         -      calls Hooks.Changed; (*base).deliver on the stream of a call
 //	(*link).hooks              link.go        -      makes this hook: counts the change (announced), wakes serve
 //	(*link).serve              link.go        -      waits: 250 ms after the last reading; 10 s after 20 quick ones
 //	(*link).reread             link.go        -      only on a link that reads a catalog
