@@ -19,8 +19,8 @@ import (
 
 func TestMain(m *testing.M) { harness.Main(m, nil) }
 
-// TestDocuments checks all that the documents name: files and headings, commands and flags,
-// configuration keys and files, tests. It also checks how long and how wide they are.
+// TestDocuments checks what the documents name: files, folders and headings, declarations with their
+// file, commands and flags, configuration keys and files, tests. It also checks how long and how wide they are.
 func TestDocuments(t *testing.T) {
 	harness.WithoutShort(t) // it starts the program for each command and configuration
 	for _, problem := range documentProblems(t, os.DirFS("..")) {
@@ -34,13 +34,15 @@ func TestDocumentsRules(t *testing.T) {
 	fence := func(language, text string) string { return "```" + language + "\n" + text + "\n```\n" }
 	for _, test := range []struct{ name, text, want string }{
 		{"nothing wrong", "# A title\n[a](#a-title) [b](proxy/b.go) `junction keys list --output json` `names.max_length`\n" +
-			"`max_links` `timeout: 5s`\n" + fence("sh", "junction check --config config.yaml") +
+			"`max_links` `timeout: 5s` `T.f` (`proxy/b.go`) `made` in\n`proxy/b.go`\n" + fence("sh", "junction check --config config.yaml") +
 			fence("yaml", "listen: 127.0.0.1:0") + fence("", "go test ./proxy -run TestThing"), ""},
 		{"file", "[a](proxy/c.go)", "README.md:1: there is no file proxy/c.go"},
 		{"heading", "# A title\n[a](#title)", "README.md:2: there is no heading #title in README.md"},
 		{"heading of another document", "[a](proxy/README.md#nothing)",
 			"README.md:1: there is no heading #nothing in proxy/README.md"},
 		{"path", "`proxy/c.go`", "README.md:1: there is no file proxy/c.go"},
+		{"folder", "`proxy/c`", "README.md:1: there is no folder proxy/c"},
+		{"function", "a\n`gone` in\n`proxy/b.go`", "README.md:2: there is no gone in proxy/b.go"},
 		{"command", "`junction chekc`", "README.md:1: there is no command junction chekc"},
 		{"command of a command", "`junction keys crate ann`", "README.md:1: there is no command junction keys crate"},
 		{"flag", fence("sh", "$ junction check --file config.yaml | cat --number"),
@@ -63,7 +65,7 @@ func TestDocumentsRules(t *testing.T) {
 			root := fstest.MapFS{
 				"README.md":           {Data: []byte(strings.TrimRight(test.text, " \n") + "\n")},
 				"proxy/README.md":     {Data: []byte("# Proxy\n")},
-				"proxy/b.go":          {Data: []byte("package proxy\n")},
+				"proxy/b.go":          {Data: []byte("package proxy\ntype T struct {\n\tf int\n}\nfunc made() {}\n")},
 				"proxy/b_test.go":     {Data: []byte("package proxy\nfunc TestThing(t *testing.T) {}\n")},
 				"config.example.yaml": {Data: mustReadFile(t, "../config.example.yaml")},
 			}
@@ -139,6 +141,7 @@ func documentProblems(t *testing.T, root fs.FS) []string {
 	}
 	for _, document := range documents {
 		d.checkDocument(document)
+		d.checkNames(document)
 	}
 	return d.problems
 }
@@ -251,7 +254,6 @@ var (
 	snakePattern  = regexp.MustCompile(`^[a-z]+(_[a-z]+)+$`)
 	pairPattern   = regexp.MustCompile(`^[a-z_]+: `)
 	flagPattern   = regexp.MustCompile(`^--[a-z-]+`)
-	filePattern   = regexp.MustCompile(`^\.?[a-z_]+(/[A-Za-z0-9_.-]+)+\.(go|md|yaml|json)$`)
 )
 
 // foreign are code spans that look like names of ours, and are names of others: of the protocol, of
@@ -260,7 +262,7 @@ var foreign = []string{
 	"call_destructive_tool", "call_read_tool", "call_write_tool", "context.arguments", "data.junction", "input_required",
 	"jwks_uri", "not_searched", "private_key_jwt", "request_id", "search_tools", "tool_error", "params: null",
 	"upstream_needs_reconnect", "upstream_not_connected",
-	"junction.db", "master.key", "pyvenv.cfg", "npm_config_cache",
+	"junction.db", "master.key", "pyvenv.cfg", "npm_config_cache", "integration/npm/node_modules",
 	"required_claims: { hd: example.com }", "package: what it does",
 	"--init", "--network host", "--network container:NAME", ".cursor/mcp.json",
 }
@@ -289,11 +291,8 @@ func (d *documentCheck) checkPassage(p passage) {
 		d.checkCommand(p.document, p.line, p.text)
 	case flagPattern.MatchString(first):
 		d.checkFlag(p, flagPattern.FindString(first))
-	case filePattern.MatchString(p.text):
-		_, err := fs.Stat(d.root, path.Join(path.Dir(p.document), p.text))
-		if _, second := fs.Stat(d.root, p.text); err != nil && second != nil {
-			d.bad(p.document, p.line, "there is no file %s", p.text)
-		}
+	case filePattern.MatchString(p.text), folderPattern.MatchString(p.text):
+		d.checkPath(p)
 	case snakePattern.MatchString(p.text), dottedPattern.MatchString(p.text) &&
 		!slices.Contains([]string{".go", ".md", ".yaml", ".json", ".mod"}, path.Ext(p.text)):
 		d.checkKey(p, p.text)

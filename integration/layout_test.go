@@ -62,7 +62,6 @@ var arrows = map[string][]string{
 	"cmd/junction/telemetry/otlp": {"upstream/pace"},
 	"cmd/junction/pages": {"cmd/junction/clients", "cmd/junction/diagnose", "upstream/prose", "proxy", "upstream",
 		"cmd/junction/pages/frame", "proxy/front"}, // the words of states
-	// junction tools and junction call are calls of an upstream, with raw results
 	// junction tools and junction call are calls over a connection, with raw results
 	"cmd/junction/cli": {"cmd/junction/config", "cmd/junction/diagnose", "upstream/prose", "cmd/junction/runfile", "auth",
 		"policy", "proxy/pins", "proxy/search", "upstream", "auth/oauth", "cmd/junction/signon",
@@ -91,7 +90,7 @@ var arrows = map[string][]string{
 		"upstream/client", "policy", "auth", "auth/seal", "upstream/bounded", "upstream/jsonrpc",
 		"upstream/raw", "upstream/pace", "proxy/scope"},
 	"proxy/origin":   {"upstream/loopback"},
-	"proxy/members":  {"policy"},
+	"proxy/members":  {"proxy/budget"},
 	"proxy/redact":   {"policy", "upstream/jsonrpc", "upstream/raw"}, // its rules are those of policies
 	"proxy/budget":   {"auth", "policy"},                             // names of accounts are redacted; policies limit rates
 	"proxy/canon":    {"upstream/raw", "upstream/shell"},             // differences are shown to a person

@@ -45,7 +45,7 @@ func TestDocumentsTablesRules(t *testing.T) {
 }
 
 // tableRow matches a row that begins with a method and its place: (*base).owner  conn.go, or  client/conn.go
-var tableRow = regexp.MustCompile(`(?m)^//\t\(?\*?(\w+)\)?\.(\w+)(?:, \w+)? +([\w/]+(?:\.go)?) `)
+var tableRow = regexp.MustCompile(`(?m)^//\t\(?\*?(\w+)\)?\.(\w+)(?:, \w+)? +((?:\.\./)?[\w/]+(?:\.go)?) `)
 
 // checkTables returns the number of methods in the tables of a file, and those that do not exist.
 func checkTables(t *testing.T, root fs.FS, doc string) (rows int, problems []string) {

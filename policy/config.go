@@ -158,6 +158,16 @@ type Limits struct {
 	Concurrent int `yaml:"concurrent"` // calls in flight. Default: no limit.
 }
 
+// None reports whether nothing limits calls or, with other, requests that are not calls. A new field
+// limits both unless None excludes it.
+func (l Limits) None(other bool) bool {
+	l.Burst = 0 // without a rate it limits nothing
+	if other {
+		l.Concurrent = 0
+	}
+	return l == Limits{}
+}
+
 // Example returns the type in YAML.
 func (Limits) Example() string { return "{ rate: 60/m }" }
 

@@ -374,6 +374,7 @@ func (r *Rights) add(e *entry) {
 		r.held[c] = true
 	}
 	r.safeguards.add(&e.safeguards)
+	// without keys, so that a new limit without a value here does not compile
 	r.limits = Limits{strictest(r.limits.Rate, e.limits.Rate), strictest(r.limits.Burst, e.limits.Burst),
 		strictest(r.limits.Concurrent, e.limits.Concurrent)}
 }

@@ -2,6 +2,7 @@ package policy_test
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -256,6 +257,29 @@ func lines(reasons []policy.Reason) string {
 		fmt.Fprintf(&b, "\t%+v\n", r)
 	}
 	return b.String()
+}
+
+// TestEachLimitLimits sets each field of Limits alone: a new field limits calls and other requests
+// until None excludes it.
+func TestEachLimitLimits(t *testing.T) {
+	nothing := map[string][2]bool{"Rate": {}, "Burst": {true, true}, "Concurrent": {false, true}} // calls, others
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[policy.Limits]()) {
+		var l policy.Limits
+		switch v := reflect.ValueOf(&l).Elem().FieldByIndex(field.Index); {
+		case v.CanInt():
+			v.SetInt(1)
+		case v.CanFloat():
+			v.SetFloat(1)
+		default:
+			t.Fatalf("%s is no number", field.Name)
+		}
+		if got := [2]bool{l.None(false), l.None(true)}; got != nothing[field.Name] {
+			t.Errorf("%s alone: None is %v for calls and for others, want %v", field.Name, got, nothing[field.Name])
+		}
+	}
+	if l := (policy.Limits{}); !l.None(false) || !l.None(true) {
+		t.Error("the zero value limits something")
+	}
 }
 
 // TestGuardsAndLimits: guards add up, and the strictest limit counts.

@@ -219,7 +219,7 @@ func (x *Exchange) permit(t *view.Target) error {
 	return nil
 }
 
-// decide stores the policy decision about a call of the target in x.decision and in x.info.
+// decide stores the policy decision about a call of the target in x.decision and in x.Info.
 func (x *Exchange) decide(t *view.Target) error {
 	x.Info.Upstream, x.Info.Own = t.Backend.Name(), t.Name
 	g := x.Subject.Ruling(t)
@@ -245,7 +245,7 @@ func (x *Exchange) decide(t *view.Target) error {
 }
 
 // permitAgain finds and permits the target of x again in the current snapshot. The policy may have
-// changed while the user was answering. x.target and x.info do not change.
+// changed while the user was answering. x.target and x.Info do not change.
 func (s *Core) permitAgain(x *Exchange, permit func(*Exchange, *view.Target) error) error {
 	w := s.snapshot.Load()
 	if w == x.Snapshot {
@@ -341,7 +341,7 @@ func (x *Exchange) filterError(err error) error {
 }
 
 // named returns the tool or prompt with this name; nil if the caller has none. If policy denies the
-// item, x.info gets the denying policy and rule for the audit.
+// item, x.Info gets the denying policy and rule for the audit.
 func (x *Exchange) named(p upstream.Part, name string) *view.Target {
 	x.Info.Name = name
 	if t := x.Subject.Named(p, name); t != nil {
@@ -464,7 +464,7 @@ func findResource(_ context.Context, _ *Core, x *Exchange) (*view.Target, error)
 }
 
 // resource returns the target of a URI. The error is in the form of the given era. If policy denies
-// the resource, x.info gets the denying policy and rule for the audit.
+// the resource, x.Info gets the denying policy and rule for the audit.
 func (x *Exchange) resource(era client.Era, uri string) (*view.Target, error) {
 	x.Info.Name = uri
 	t, err := x.Subject.Resource(uri)

@@ -16,7 +16,7 @@ import (
 	"junction/upstream/raw"
 )
 
-// handler answers one request and completes x.info for the log.
+// handler answers one request and completes x.Info for the log.
 type handler func(ctx context.Context, s *Core, x *Exchange) (Result, error)
 
 // errAnswered means that the handler has written the answer.
@@ -156,32 +156,29 @@ func (s *Core) Meter(ctx context.Context, x *Exchange) (done func(), err error) 
 	if x.method.member != "" {
 		x.Info.Name, _ = x.Params.String(x.method.member)
 	}
-	if refused.Outcome == Limited {
-		x.Info.Verdict, x.Info.Rule = policy.Deny.String(), "limits.concurrent"
-		if refused.Retry != "" {
-			x.Info.Rule = "limits.rate"
-		}
+	if refused.limit != "" {
+		x.Info.Verdict, x.Info.Rule = policy.Deny.String(), refused.limit
 	}
 	return nil, refused
 }
 
 // Count counts a request against the limits of its principal, at all members together. other and
-// done are as for Members.Enter; done is nil if there are no limits.
+// done are as for budget.Counter; done is nil if there are no limits.
 func (s *Core) Count(ctx context.Context, x *Exchange, other bool) (done func(), _ *Refusal) {
 	limits := x.Subject.Limits
-	if limits.Rate <= 0 && (other || limits.Concurrent <= 0) {
+	if limits.None(other) {
 		return nil, nil
 	}
-	enter := s.meters.Enter
+	var counter budget.Counter = &s.meters
 	if s.members != nil {
-		enter = s.members.Enter
+		counter = s.members
 	}
-	done, wait, err := enter(ctx, x.Principal.ID, limits, other)
-	switch {
-	case err == nil:
+	done, wait, err := counter.Enter(ctx, x.Principal.ID, limits, other)
+	if err == nil {
 		return done, nil
-	case errors.Is(err, budget.ErrTooFast), errors.Is(err, budget.ErrTooMany):
-		return nil, limited(err, wait)
+	}
+	if over, ok := errors.AsType[*budget.LimitError](err); ok {
+		return nil, limited(over, wait)
 	}
 	return nil, UnavailableError("the limits of your policy cannot be checked now: the database cannot be reached")
 }

@@ -26,6 +26,7 @@
 //	Core.call                call.go             find, permit, validate, approve, call, filter, answer
 //	parkedCalls.begin        parked.go           if a modern client calls a legacy server: the call may be parked
 //	Core.callUpstream        call.go             calls the upstream, and keeps the result if it may be reused
+//	Core.filtered            call.go             removes what the policy redacts (package redact)
 //	Core.answerResult        bridge.go           converts the result to the client's era
 //	request.Succeed          front/request.go    is Front.Succeed
 //	reply.succeed            front/reply.go      one JSON document, or the last event of a stream
@@ -71,21 +72,38 @@
 //
 // # A change of a catalog
 //
-// A server sends list_changed, or its list was read again. The new tools reach the clients in these
-// steps. Only the endpoints with this server are compiled again, and only callers with a stream or a
-// subscription cost anything; the others find the new list when they ask for it.
+// A server sends list_changed, or its list was read again. The documentation of package upstream has
+// the way to the hook CatalogChanged, which wakes refreshLoop (cmd/junction/program.go): one goroutine,
+// so that changes during a refresh merge into one more. The new tools then reach the clients in these
+// steps. The third column is the lock that is held: changing orders snapshots, and mu is that of
+// listeners, which each new stream and each message to a stream need.
 //
-//	Core.Refresh             server.go           builds the next snapshot; changes wait for each other only here
-//	Snapshot.stockUp         scope/snapshot.go   keeps the stocks of all catalogs that have not changed
-//	View.Current             view/view.go        whether an endpoint keeps its view; else it is compiled again
-//	Core.renew               listen.go           moves streams and subscriptions to the new snapshot
-//	listeners.undecided      listen.go           the callers that have streams and subscriptions
-//	Snapshot.Adopt           scope/endpoint.go   the caller in the new snapshot, without a lock
-//	Caller.SameList          scope/endpoint.go   compares rights and stocks, or else the prints of both lists
-//	listeners.move           listen.go           queues one list_changed for each stream whose list has changed
-//	Core.Drain               listen.go           its messages, for the front
-//	Server.listen            front/streams.go    writes them; with several members, modern clients wait 200 ms
-//	Core.follow              subscriptions.go    moves subscriptions of replaced upstreams, in the background
+//	Core.Refresh             server.go           -         or Core.Settle, for requests that wait for a server
+//	Core.change              server.go           changing  builds and stores the next snapshot (scope.New)
+//	Snapshot.stockUp         scope/snapshot.go   changing  keeps the stocks of all catalogs that have not changed
+//	View.Current             view/view.go        changing  whether an endpoint keeps its view; else Compile
+//	Core.renew               listen.go           -         moves streams and subscriptions to the new snapshot
+//	listeners.undecided      listen.go           mu        collects the callers of all streams and subscriptions
+//	Snapshot.Adopt           scope/endpoint.go   -         one caller in the new snapshot (from decide)
+//	Caller.SameList          scope/endpoint.go   -         whether its list is unchanged (from decide)
+//	listeners.move           listen.go           mu        queues list_changed for each stream with a changed list
+//	Core.follow              subscriptions.go    mu        moves subscriptions of replaced upstreams (background)
+//	Snapshot.Close           scope/snapshot.go   -         drops the caches of the old snapshot
+//	Core.Drain               listen.go           mu        the messages of one stream, for the front
+//	Server.listen            front/streams.go    -         writes them; with members, modern clients wait 200 ms
+//
+// A session gets each list_changed on one of its streams; a modern client on each subscription. While
+// callers with new streams come faster than renew decides, it decides with mu from the eleventh round
+// on.
+//
+// The cost: a changed catalog makes one stock, and compiles the endpoints with this server. For each
+// caller with a stream or a subscription, one after the other, Adopt asks for its endpoint, for its
+// Guard and for its rights (Policy.For). Callers with equal rights share a subject view. So each set
+// of different rights makes one sight of the endpoint, and SameList hashes each wanted list twice, the
+// old and the new one, unless rights and stocks show that it is unchanged. With mu, the work is one
+// step for each stream. The new snapshot has empty caches for all endpoints, also for those that keep
+// their view: every other caller computes its rights and its sight again with its next request, and
+// pages are joined again. BenchmarkListChanged (listen_test.go) measures a change.
 //
 // # Other files
 //
@@ -116,7 +134,11 @@
 // capabilities. So a session survives eviction from memory (idle, or beyond the share of its
 // account), a restart, and the end of its member. It always loses its subscriptions, its log level,
 // its remembered approvals and its replayable events. A restart, and the end of its member, also end
-// its calls and streams.
+// its calls and streams. A restart with another key ends all sessions.
+//
+// A session ends when the client deletes it (legacyFront.delete), and sessions.max_age after it
+// began. With isolation: session, the upstream knows a session by its key, which the ID contains, too:
+// so a rebuilt session uses the same connection again, if that is still open at this process.
 //
 // # Members
 //
@@ -124,10 +146,33 @@
 // in the memory of its owner, and so is a parked call. The sealed session ID and the sealed
 // requestState name the owner. Each other member authenticates a request and forwards it to the
 // owner. If the body has at most 64 KiB or an unknown length, the member reads the body first, and
-// can send the request to another member if the owner has just ended. It passes a larger body on as
-// it arrives, once. The owner authenticates the request again, counts it against the budget and the
-// limits, and writes the only audit line. All other requests are answered by the member that gets
-// them.
+// can send the request to another member if the owner has just ended. It passes a larger body of a
+// session on as it arrives, once: if the owner ends then, the client gets an error. A request that
+// returns to a parked call was always read before. The owner authenticates the request again, counts
+// it against the budget and the limits, and writes the only audit line. All other requests are
+// answered by the member that gets them.
+//
+// The response of a legacy client to a server request takes this way if another member gets it:
+//
+//	Server.forwardSession    front/owner.go      asks Server.session where the session is
+//	Server.session           front/owner.go      in memory, or else opens the ID and asks Members.Owner
+//	Server.reserveForward    front/owner.go      reads a small body, within the limits
+//	(*Member).Forward        ../cmd/junction/replicas  sends the request to the owner, with Junction-Hop
+//	(*Member).receive        ../cmd/junction/replicas  at the owner; marks the request (WithForwarded)
+//	Server.at                front/request.go    at the owner, authenticates the request again
+//	legacyFront.accept       front/legacy.go     at the owner, as for all messages that are no requests
+//	session.respond          front/pending.go    wakes request.Ask; the client gets 202
+//
+// If Forward returns ErrGone, the member asks for the owner again every 250 ms, for at most 20 s
+// (takeover), and becomes the new owner itself if it is the first (claimSession of package replicas).
+// Then session.respond finds no server request with this ID: it ended with the old owner. The
+// response is dropped, and the client gets 202 all the same. The call that caused the server request
+// has ended with the old owner, too.
+//
+// The return to a parked call takes the way of the table above: Server.forwardParked sends it to the
+// member that Core.ParkedAt names, and there it is answered as if it had arrived there. If that member
+// has ended, the member that got the request returns errParkedGone. An answer to an approval request
+// needs no owner: any member accepts it, and Core.spend asks Members.Once whether it is the first.
 //
 // If an owner ends, exactly one other member becomes the owner of each of its sessions, and
 // rebuilds the session from the ID. Requests wait for that. The session has lost what a restart

@@ -32,6 +32,7 @@ type Refusal struct {
 	Scopes  string  // that the caller's token lacks, separated by spaces; "" for none
 	Retry   string  // seconds after which the client may try again; "" if unknown
 	Outcome Outcome // of the call; "" is Invalid, or Denied if the verdict is deny
+	limit   string  // the key of the limit of the policy that the request exceeds; "" for none
 }
 
 // Reason tells a front why there is an error, so that it can choose the status of its transport.
@@ -218,18 +219,15 @@ func OveruseError(err error) error {
 // limited returns the error for a caller over a limit of its policy, with the time to wait if it is
 // known. The status stays 200, because some clients treat any other status as the end of the
 // connection.
-func limited(err error, wait time.Duration) *Refusal {
-	data := `{"junction":{"kind":"limited"}}`
-	text := "too many of your calls are in progress (limits.concurrent of your policy); wait for one of them"
-	again := ""
-	if errors.Is(err, budget.ErrTooFast) {
-		seconds := int(math.Ceil(wait.Seconds()))
-		text = "too many requests (limits.rate of your policy); the next is possible in " + strconv.Itoa(seconds) + " s"
+func limited(over *budget.LimitError, wait time.Duration) *Refusal {
+	data, remedy, again := `{"junction":{"kind":"limited"}}`, over.Remedy, ""
+	if wait > 0 {
+		again = strconv.Itoa(int(math.Ceil(wait.Seconds())))
+		remedy = "the next is possible in " + again + " s"
 		data = fmt.Sprintf(`{"junction":{"kind":"limited","retryAfterMs":%d}}`, wait.Milliseconds()+1)
-		again = strconv.Itoa(seconds)
 	}
-	return &Refusal{code: mcp.INTERNAL_ERROR, text: text, Data: []byte(data),
-		Retry: again, Outcome: Limited}
+	return &Refusal{code: mcp.INTERNAL_ERROR, text: over.Text + " (" + over.Key + " of your policy); " + remedy,
+		Data: []byte(data), Retry: again, Outcome: Limited, limit: over.Key}
 }
 
 // UnavailableError returns the error for a request that needs the other members while this process

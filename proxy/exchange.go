@@ -374,7 +374,7 @@ func (s *Core) Report(info *CallInfo) {
 // maxLogged bounds texts of the client in the log, in bytes.
 const maxLogged = 200
 
-// Result is a Result in parts, so that a large Result is not copied.
+// Result is a result in parts, so that a large result is not copied.
 type Result struct {
 	Head, Body, Tail []byte
 	Items            view.Definitions // between body and tail

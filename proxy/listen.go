@@ -359,7 +359,7 @@ func NewListener(c scope.Caller, s *Session) *Listener {
 	return l
 }
 
-// Join adds a stream, whose notifications drain returns after a signal on l.changed. end ends the
+// Join adds a stream, whose notifications Drain returns after a signal on l.Changed. end ends the
 // stream, when its caller has lost access. The front must call leave at the end of the stream.
 func (s *Core) Join(l *Listener, end context.CancelFunc) (leave func()) {
 	l.end = end

@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"testing"
+	"time"
 
 	"junction/proxy/budget"
 	"junction/upstream"
@@ -33,6 +34,28 @@ func TestDecideOutcome(t *testing.T) {
 		info := tt.info
 		if decideOutcome(&info, tt.err); info.Outcome != tt.want {
 			t.Errorf("%s: the outcome is %s, want %s", tt.name, info.Outcome, tt.want)
+		}
+	}
+}
+
+// TestLimitedNamesItsKey: the error of a limit has the key of that limit, also one that is new.
+func TestLimitedNamesItsKey(t *testing.T) {
+	for _, test := range []struct {
+		over *budget.LimitError
+		wait time.Duration
+		want string
+		key  string
+	}{
+		{budget.ErrTooFast, 1500 * time.Millisecond,
+			"too many requests (limits.rate of your policy); the next is possible in 2 s", "limits.rate"},
+		{budget.ErrTooMany, 0,
+			"too many of your calls are in progress (limits.concurrent of your policy); wait for one of them",
+			"limits.concurrent"},
+		{&budget.LimitError{Key: "limits.new", Text: "too much", Remedy: "call less"}, 0,
+			"too much (limits.new of your policy); call less", "limits.new"},
+	} {
+		if r := limited(test.over, test.wait); r.text != test.want || r.limit != test.key || r.Outcome != Limited {
+			t.Errorf("%q (%s, %s), want %q (%s)", r.text, r.limit, r.Outcome, test.want, test.key)
 		}
 	}
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"junction/auth/seal"
-	"junction/policy"
 	"junction/proxy/answers"
 	"junction/proxy/approval"
 	"junction/proxy/budget"
@@ -45,8 +44,7 @@ type Options struct {
 type Members interface {
 	Self() string
 	Once(ctx context.Context, id string, until time.Time) (first bool, err error)
-	Enter(ctx context.Context, principal string, l policy.Limits, other bool) (leave func(), wait time.Duration,
-		err error)
+	budget.Counter
 }
 
 // Core answers the requests of clients from the upstreams. Fronts read the requests and write the

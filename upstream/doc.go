@@ -20,7 +20,9 @@
 //	(*pool).takeTurn, take     turn.go      finds or starts the link of that key
 //	(*pool).link               pool.go      starts a link, or waits until there is room for one (max_links)
 //	(*link).acquire            link.go      waits until the link is ready, and returns its conn
-//	(*legacyConn).Call         client       or (*modernConn).Call: makes the request of its era
+//	(*Upstream).own            upstream.go  the call with the changes for the settings and the tool
+//	(*legacyConn).Call         client       or (*modernConn).Call: measures the call
+//	(*legacyConn).send         client       or (*modernConn).send: makes the request of its era
 //	(*base).roundTrip          client       tracks the call, so that notifications and server requests find it
 //	(*stdio).Call              stdio        registers the request id
 //	(*stdio).write             stdio        appends the message and a line feed to a buffer
@@ -41,6 +43,23 @@
 //
 // Over HTTP, (*streamable).Call takes the place of (*stdio).Call: (*origin).do sends the request on
 // a connection of package http1 or net/http, and the goroutine of the caller reads the response.
+//
+// # A change of a catalog, function by function
+//
+// A server sends list_changed. The third column is the lock that is held:
+//
+//	(*base).receive            client         -      calls Hooks.Changed; (*base).deliver on the stream of a call
+//	(*link).hooks              link.go        -      makes this hook: counts the change (announced), wakes serve
+//	(*link).serve              link.go        -      waits: 250 ms after the last reading; 10 s after 20 quick ones
+//	(*link).reread             link.go        -      only on a link that reads a catalog
+//	(*pool).readCatalog        pool.go        -      reads, then locks pool.mu
+//	(*pool).listAll            catalog.go     -      all pages of all lists
+//	(*pool).publish            pool.go        mu     swaps the catalog; compares all definitions with the old ones
+//	(*pool).tellCatalog        pool.go        mu     if they differ: calls CatalogChanged, which must not block
+//
+// For the catalog of one user, the hook is OwnChanged. For catalogs of clients (isolation, questions:
+// exact), publishOwn (key.go) takes the place of publish. Calls of the upstream also need pool.mu, for
+// short times: they wait while publish compares. Package proxy continues from CatalogChanged.
 //
 // # Other files
 //

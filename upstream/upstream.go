@@ -151,7 +151,7 @@ func (u *Upstream) Load() (calls, waiting int) { return u.slots.Load() }
 // Call is one client's request on its way to an upstream. It belongs to the caller again when
 // (*Upstream).Call returns.
 type Call struct {
-	// ClientCall is the request. Its Profile and its Principal, and Session, decide which connection
+	// Call is the request. Its Profile and its Principal, and Session, decide which connection
 	// the call may use. (*Upstream).Call sets AsTask.
 	client.Call
 	// Era is that of the client.

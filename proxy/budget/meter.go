@@ -2,7 +2,6 @@ package budget
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"sync"
 	"time"
@@ -40,9 +39,31 @@ type allowance struct {
 // when it connects.
 const othersBurst = 20
 
+// Counter counts the requests of principals against the limits of their policies: Meters in this
+// process alone, members.Members in all processes together.
+type Counter interface {
+	// Enter counts a call against the limits of its principal. leave must be called when the call has
+	// ended; it is nil after an error. The error is a *LimitError, with the time to wait if it is
+	// known, or states that nothing can be counted now (members.ErrAlone). other is true for requests
+	// that are not calls: they have a rate of their own, and no limit of concurrency. Their leave does
+	// nothing.
+	Enter(ctx context.Context, principal string, l policy.Limits, other bool) (leave func(), wait time.Duration,
+		err error)
+}
+
+// LimitError means that a request exceeds a limit of the policy. Compare it with the variables.
+type LimitError struct {
+	Key    string // of the limit in the policy, such as limits.rate
+	Text   string // for the client
+	Remedy string // for the client, if the time to wait is not known
+}
+
+func (e *LimitError) Error() string { return e.Text }
+
+// The errors of the limits.
 var (
-	ErrTooFast = errors.New("too many requests")
-	ErrTooMany = errors.New("too many calls at once")
+	ErrTooFast = &LimitError{"limits.rate", "too many requests", "try again later"}
+	ErrTooMany = &LimitError{"limits.concurrent", "too many of your calls are in progress", "wait for one of them"}
 )
 
 // Burst returns how many requests a rate limit allows at once: calls, or others.
@@ -53,7 +74,7 @@ func Burst(l policy.Limits, others bool) int {
 	return max(l.Burst, 1)
 }
 
-// Enter counts a request as Members.Enter does (package members), for this process alone.
+// Enter implements Counter.
 func (ms *Meters) Enter(_ context.Context, principal string, l policy.Limits, other bool) (
 	leave func(), wait time.Duration, err error) {
 	ms.mu.Lock()

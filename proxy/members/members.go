@@ -15,7 +15,7 @@ import (
 	"net/http"
 	"time"
 
-	"junction/policy"
+	"junction/proxy/budget"
 )
 
 // Errors of Members. They are matched with errors.Is.
@@ -60,13 +60,8 @@ type Members interface {
 	// ones. The ID may be forgotten after until.
 	Once(ctx context.Context, id string, until time.Time) (first bool, err error)
 
-	// Enter counts a call against the limits of its principal, which hold for all members together.
-	// leave must be called when the call has ended; it is nil after an error. The errors are
-	// budget.ErrTooFast, with the time to wait, budget.ErrTooMany, and ErrAlone. other is true for
-	// requests that are not calls: they have a rate of their own, and no limit of concurrency.
-	// Their leave does nothing.
-	Enter(ctx context.Context, principal string, l policy.Limits, other bool) (leave func(), wait time.Duration,
-		err error)
+	// Counter counts against limits that hold for all members together. It can return ErrAlone.
+	budget.Counter
 }
 
 // forwarded is the context key of a forwarded request.

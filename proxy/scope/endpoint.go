@@ -51,7 +51,7 @@ func (e *Endpoint) bytes() int {
 	return 2000 + e.View.Bytes()
 }
 
-// end empties the caches of the endpoint of a user or a client; w.subjects is locked.
+// end empties the caches of the endpoint of a user or a client; w.Subjects is locked.
 func (e *Endpoint) end() {
 	e.subjects.cache.End()
 	e.clientEndpoints.End()
@@ -88,7 +88,7 @@ type Caller struct {
 	Who       Identity
 }
 
-// User identifies the User to pools of connections. It is "" without authentication, where there is
+// User identifies the user to pools of connections. It is "" without authentication, where there is
 // one user.
 func (c Caller) User() string {
 	if c.Principal.Kind == auth.KindLocal {
@@ -137,7 +137,7 @@ func (w *Snapshot) personal(p *auth.Principal) []*upstream.Upstream {
 	return w.Config.People.Of(p)
 }
 
-// EndpointFor returns the EndpointFor of that name as the principal sees it; nil if there is none.
+// EndpointFor returns the endpoint of that name as the principal sees it; nil if there is none.
 func (w *Snapshot) EndpointFor(name string, p *auth.Principal) *Endpoint {
 	shared, own := w.Endpoints[name], w.personal(p)
 	if len(own) == 0 {
@@ -207,7 +207,7 @@ type clientEndpoint struct {
 	made *Endpoint
 }
 
-// ForClient returns the caller with its client's endpoint. c.who must be set, and c.endpoint must
+// ForClient returns the caller with its client's endpoint. c.Who must be set, and c.Endpoint must
 // be the endpoint that all clients of the principal share.
 func (w *Snapshot) ForClient(c Caller) Caller {
 	v := c.Endpoint.View

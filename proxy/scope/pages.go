@@ -44,7 +44,7 @@ func (a *wanted) again(key pageKey) bool {
 	return a[hash%uint64(len(a))].Swap(hash) == hash
 }
 
-// Page returns a Page of a list, and the offset of the next Page; 0 if there is none. The Page is
+// Page returns a page of a list, and the offset of the next page; 0 if there is none. The page is
 // made of definitions that all subjects share: text has them joined, or items has them. A page that
 // is requested again is prepared: its definitions are joined once for all subjects with the same
 // sight. While the room for pages is full, most pages are not prepared, because a page that is

@@ -72,7 +72,7 @@ func (l *legacyConn) Watch() <-chan struct{} {
 	})
 }
 
-// Call implements conn.
+// Call implements Conn.
 func (l *legacyConn) Call(ctx context.Context, c *Call, clock *Clock) (Result, error) {
 	return l.observeCall(ctx, c, clock, l.send)
 }
@@ -141,13 +141,13 @@ func (l *legacyConn) setLevel(ctx context.Context, c *Call) {
 	l.level = wanted // a server that rejects the level is not asked again
 }
 
-// Ping implements conn.
+// Ping implements Conn.
 func (l *legacyConn) Ping(ctx context.Context) error {
 	_, err := l.requestObserved(ctx, string(mcp.MethodPing), nil, nil, nil)
 	return unlessAnswered(err)
 }
 
-// Notify implements conn.
+// Notify implements Conn.
 func (l *legacyConn) Notify(method string) { l.post(&jsonrpc.Message{Method: method}) }
 
 func (l *legacyConn) List(
@@ -160,7 +160,7 @@ func (l *legacyConn) List(
 	return l.requestObserved(ctx, method, params, nil, lease)
 }
 
-// Follow implements conn: it sends one request per resource.
+// Follow implements Conn: it sends one request per resource.
 func (l *legacyConn) Follow(ctx context.Context, _ func() []string, added, gone []string) ([]string, error) {
 	var accepted []string
 	var refused error

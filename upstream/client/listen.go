@@ -141,7 +141,7 @@ func (w *watcher) replacing() {
 	}
 }
 
-// Follow implements conn.
+// Follow implements Conn.
 func (m *modernConn) Follow(ctx context.Context, all func() []string, added, gone []string) ([]string, error) {
 	f := follow{ctx, all, added, gone, make(chan followed, 1)}
 	select {

@@ -107,7 +107,7 @@ func ownHeader(method string) []HeaderField {
 	return transport.AppendMirror(nil, modernVersion, method)
 }
 
-// Call implements conn.
+// Call implements Conn.
 func (m *modernConn) Call(ctx context.Context, c *Call, clock *Clock) (Result, error) {
 	return m.observeCall(ctx, c, clock, m.send)
 }
@@ -168,13 +168,13 @@ func mayRequireInput(method string) bool {
 	return false
 }
 
-// Ping implements conn. This era has no ping.
+// Ping implements Conn. This era has no ping.
 func (m *modernConn) Ping(ctx context.Context) error {
 	_, err := m.request(ctx, string(mcp.MethodServerDiscover), nil, nil)
 	return unlessAnswered(err)
 }
 
-// Notify implements conn. This era has no client notifications.
+// Notify implements Conn. This era has no client notifications.
 func (m *modernConn) Notify(string) {}
 
 func (m *modernConn) List(

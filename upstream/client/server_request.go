@@ -316,7 +316,7 @@ func (b *base) declares() Profile {
 // sendPatience is the time limit for sending a notification or a response.
 const sendPatience = 30 * time.Second
 
-// ExclusiveUse implements conn.
+// ExclusiveUse implements Conn.
 func (b *base) ExclusiveUse() <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()

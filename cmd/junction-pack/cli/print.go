@@ -127,17 +127,23 @@ func parameters(line func(key, format string, args ...any), t *manifest.Tool) {
 
 // describe prints what a call of the tool runs.
 func describe(line func(key, format string, args ...any), t *manifest.Tool) {
-	if h := t.HTTP; h != nil {
-		line("requests", "%s %s", h.Method, h.URL.Source)
-		variables(line, "query", h.Query)
-		variables(line, "header", h.Headers)
-		return
+	switch t.Kind() {
+	case "http":
+		line("requests", "%s %s", t.HTTP.Method, t.HTTP.URL.Source)
+		variables(line, "query", t.HTTP.Query)
+		variables(line, "header", t.HTTP.Headers)
+	case "prompt":
+		line("asks", "%s", cmp.Or(t.Prompt.File, t.Prompt.Text.Source))
+		line("model", "%s", cmp.Or(t.Prompt.Model, "any"))
+	case "command":
+		describeCommand(line, t)
+	default: // a kind that this function does not know, or none, which the decoder rejects
+		line("does", "unknown: this version of junction-pack cannot show what the tool does; update it")
 	}
-	if p := t.Prompt; p != nil {
-		line("asks", "%s", cmp.Or(p.File, p.Text.Source))
-		line("model", "%s", cmp.Or(p.Model, "any"))
-		return
-	}
+}
+
+// describeCommand prints the command of a tool and its surroundings.
+func describeCommand(line func(key, format string, args ...any), t *manifest.Tool) {
 	key := "runs"
 	if t.Shell {
 		key = "runs script"

@@ -75,7 +75,7 @@ func (d *decoder) tool(path string, t *Tool) {
 	if len(t.Command) > 0 {
 		delete(used, OutputFile)
 	}
-	if len(t.Command) > 0 || t.HTTP != nil || t.Prompt != nil {
+	if t.Kind() != "" {
 		d.compare(path, t.Parameters, used)
 	}
 	for _, p := range t.Parameters {
@@ -128,7 +128,7 @@ var ofCommands = []string{"shell", "stdin", "dir", "env", "inherit_env", "sandbo
 // kinds checks that the tool has exactly one of command, http and prompt, and the keys of that one.
 func (d *decoder) kinds(path string, t *Tool) {
 	kinds := 0
-	for _, key := range []string{"command", "http", "prompt"} {
+	for _, key := range kindKeys {
 		if d.Lines[path+"."+key] > 0 {
 			kinds++
 		}

@@ -53,6 +53,22 @@ type Tool struct {
 // Off reports whether the tool is turned off.
 func (t *Tool) Off() bool { return t.Enabled != nil && !*t.Enabled }
 
+// kindKeys are the keys of the file that say what a tool does. A tool has exactly one of them.
+var kindKeys = []string{"command", "http", "prompt"}
+
+// Kind returns the one of kindKeys that could be read; "" for none.
+func (t *Tool) Kind() string {
+	switch {
+	case t.HTTP != nil:
+		return "http"
+	case t.Prompt != nil:
+		return "prompt"
+	case len(t.Command) > 0:
+		return "command"
+	}
+	return ""
+}
+
 // Annotations are the hints of MCP about a tool. Absent ones are left to the kind of the tool.
 type Annotations struct {
 	ReadOnly    *bool `yaml:"read_only"`
