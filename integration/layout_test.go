@@ -36,8 +36,8 @@ var arrows = map[string][]string{
 	"cmd/junction/diagnose": {"cmd/junction/config", "cmd/junction/health", "upstream/prose", "cmd/junction/replicas", "auth",
 		"auth/authserver", "policy", "proxy", "proxy/view", "upstream", "upstream/client", "upstream/command",
 		"upstream/shell", "upstream/loopback", "proxy/budget", "proxy/scope"}, // why asks for the last known groups of a user
-	"cmd/junction/bridge": {"upstream/prose", "upstream/definition", "upstream/http1", "upstream/jsonrpc", "upstream/raw",
-		"upstream/transport"}, // a client of the endpoint, as the proxy is one of its servers
+	"cmd/junction/bridge": {"cmd/junction/cli", "cmd/junction/clients", "upstream/prose", "upstream/definition", "upstream/http1",
+		"upstream/jsonrpc", "upstream/raw", "upstream/stdio", "upstream/transport"}, // a client of the endpoint, as the proxy is one of its servers
 	// it connects the processes over one database for proxy, and forwards requests among them
 	"cmd/junction/replicas": {"auth", "auth/seal", "auth/store", "policy", "proxy/budget", "proxy/members",
 		"upstream/bounded", "upstream/http1", "upstream/pace"},
@@ -73,6 +73,9 @@ var arrows = map[string][]string{
 		"upstream", "upstream/transport"}, // a new URL is asked once; the answer is read as a connection reads it
 	"cmd/junction/audit": {"cmd/junction/cli", "cmd/junction/config", "upstream/files", "upstream/prose",
 		"cmd/junction/record", "proxy", "upstream/shell", "upstream/pace"},
+	// the commands start clients' own commands without keys in the environment, and compare states of upstreams
+	"cmd/junction/setup": {"cmd/junction/cli", "cmd/junction/clients", "cmd/junction/config", "cmd/junction/entries",
+		"cmd/junction/runfile", "cmd/junction/yamledit", "upstream", "upstream/prose", "upstream/sandbox", "upstream/shell"},
 	"cmd/junction/signins": {"cmd/junction/cli", "cmd/junction/clients", "cmd/junction/config", "cmd/junction/yamledit",
 		"upstream/prose", "upstream/files", "auth", "auth/authserver", "auth/seal", "auth/store",
 		"upstream/shell", "upstream/loopback"},
@@ -82,8 +85,8 @@ var arrows = map[string][]string{
 		"upstream", "upstream/command", "auth/oauth", "upstream/sandbox", "upstream/shell", "upstream/loopback",
 		"proxy/front", "proxy/scope"}, // names of Junction's own tools
 	// the core: it answers one caller, and knows no HTTP (see noHTTP)
-	"proxy": {"proxy/answers", "proxy/approval", "proxy/budget", "proxy/canon",
-		"proxy/pins", "proxy/redact", "proxy/schema", "proxy/search", "proxy/view", "upstream",
+	"proxy": {"proxy/answers", "proxy/approval", "proxy/budget",
+		"proxy/redact", "proxy/schema", "proxy/sealed", "proxy/search", "proxy/view", "upstream",
 		"upstream/client", "policy", "auth", "auth/seal", "upstream/bounded", "upstream/jsonrpc",
 		"upstream/raw", "upstream/pace", "proxy/scope"},
 	"proxy/origin":   {"upstream/loopback"},
@@ -94,25 +97,27 @@ var arrows = map[string][]string{
 	"proxy/pins":     {"upstream/files", "upstream/shell", "proxy/canon"},
 	"proxy/schema":   {"upstream/bounded", "upstream/raw", "upstream/shell"},
 	"proxy/answers":  {"proxy/canon", "upstream/bounded", "upstream/raw"},
+	"proxy/sealed":   {"auth/seal", "proxy/canon", "upstream/raw"}, // a state is for equal requests
 	"proxy/search":   {"upstream/raw"},
 	"proxy/approval": {"proxy/canon", "upstream/bounded", "upstream/raw", "upstream/shell"},
 	"proxy/view": {"proxy/pins", "proxy/search", "upstream", "upstream/client", "policy", "upstream/jsonrpc",
 		"upstream/raw"},
 	// one connection; it knows no pool, no link and no configuration file
 	"upstream/client": {"upstream/bounded", "upstream/definition", "upstream/http1", "upstream/jsonrpc", "upstream/pace",
-		"upstream/raw", "upstream/transport"},
+		"upstream/raw", "upstream/stdio", "upstream/transport"},
 	"upstream": {"upstream/bounded", "upstream/client", "upstream/command", "upstream/definition", "upstream/http1",
 		"upstream/jsonrpc", "upstream/pace", "upstream/raw", "upstream/remedy", "upstream/sandbox",
-		"upstream/transport", "upstream/shell", "upstream/loopback", "upstream/yamlread"},
+		"upstream/stdio", "upstream/transport", "upstream/shell", "upstream/loopback", "upstream/yamlread"},
 	"proxy/front": {"upstream/client", "proxy", "proxy/budget", "proxy/members", "proxy/origin", "proxy/scope", "upstream", "policy", "auth",
 		"auth/seal", "upstream/bounded", "upstream/jsonrpc", "upstream/raw", "upstream/pace"},
 	"proxy/scope": {"upstream/client", "auth", "policy", "proxy/pins", "proxy/redact", "proxy/view", "upstream", "upstream/bounded",
 		"upstream/raw"},
-	"upstream/command":    {"upstream/sandbox", "upstream/transport"},               // they start what a section describes
+	"upstream/command":    {"upstream/sandbox", "upstream/stdio"},                   // they start what a section describes
 	"upstream/definition": {"upstream/http1", "upstream/raw", "upstream/transport"}, // names of headers; text in one line
-	// it moves messages, and the process at the other end of one is confined by sandbox
-	"upstream/transport": {"upstream/files", "upstream/http1", "upstream/jsonrpc", "upstream/raw", "upstream/sandbox"},
-	"upstream/sandbox":   {"upstream/files"}, // the reason of an error about a file
+	"upstream/transport":  {"upstream/http1", "upstream/jsonrpc", "upstream/raw"},
+	// it implements Transport; sandbox confines the process at the other end
+	"upstream/stdio":   {"upstream/files", "upstream/jsonrpc", "upstream/raw", "upstream/sandbox", "upstream/transport"},
+	"upstream/sandbox": {"upstream/files"}, // the reason of an error about a file
 	// what a rule reads of the arguments must be what everybody else reads: the same names in the
 	// same case, none of them twice
 	"policy":              {"upstream/raw", "upstream/yamlread"},
@@ -134,7 +139,7 @@ var arrows = map[string][]string{
 		"upstream/files"},
 	// a fetched document may not lead to a private network, as the documents of strangers may not
 	"cmd/pack/web":     {"cmd/pack/manifest", "cmd/pack/template", "auth/fetch", "upstream/loopback"},
-	"cmd/pack/command": {"cmd/pack/manifest", "cmd/pack/template", "upstream/sandbox", "upstream/transport"},
+	"cmd/pack/command": {"cmd/pack/manifest", "cmd/pack/template", "upstream/sandbox", "upstream/stdio"},
 	"cmd/pack/manifest": {"cmd/pack/template", "upstream/files", "upstream/prose", "upstream/yamlread", "proxy/schema",
 		"upstream/command", "upstream/raw", "upstream/shell", "upstream/loopback"},
 	"cmd/watch":               {"upstream/pace"},

@@ -192,7 +192,7 @@ func (p *sourcePackage) unsearchedIn(dir, function string, file *ast.File, d ast
 		// an empty one lets everybody in, which needs no word; there, who asks one gives it a log
 		case name == "auth.Guard" && (len(lit.Elts) == 0 || dir == "auth"):
 		// the helpers of these tests, such as mustHTTP, set the log of the options that they are given
-		case dir == "upstream/transport" && strings.HasPrefix(name, dir+"."):
+		case (dir == "upstream/transport" || dir == "upstream/stdio") && strings.HasPrefix(name, dir+"."):
 		default:
 			bad(lit, "%s without Log has nobody search what it says", name)
 		}

@@ -11,6 +11,7 @@ import (
 
 	"junction/policy"
 	"junction/proxy/approval"
+	"junction/proxy/sealed"
 	"junction/upstream"
 	"junction/upstream/client"
 	"junction/upstream/raw"
@@ -19,7 +20,7 @@ import (
 // This file implements policy's "ask": the user sees the exact call in an elicitation and approves
 // it before it is made. A call that the form cannot show in full is refused. A legacy client gets the
 // elicitation on the stream of the call. A modern client gets input_required and returns. An approval
-// is valid for the principal and the values of the request and its _meta (approvalDigest): another
+// is valid for the principal and the values of the request and its _meta (sealed.Request): another
 // value needs a new approval, another spelling of the same value does not.
 
 // The values of CallInfo.Approval.
@@ -38,7 +39,7 @@ const approvalKey = "junction_approval"
 
 // approve requests the user's approval if the decision is ask. It returns nil if the call may be
 // made, else the result for the client. A call without a decision is denied.
-func (s *Core) approve(ctx context.Context, x *Exchange, st state) (*Result, error) {
+func (s *Core) approve(ctx context.Context, x *Exchange, st sealed.State) (*Result, error) {
 	switch {
 	case x.decision.Verdict == policy.Allow, x.decision.Verdict == policy.Ask && x.approved:
 		return nil, nil
@@ -52,7 +53,7 @@ func (s *Core) approve(ctx context.Context, x *Exchange, st state) (*Result, err
 
 // approveLegacy requests approval from a legacy client on the stream of the call.
 func (s *Core) approveLegacy(ctx context.Context, x *Exchange) (*Result, error) {
-	request := string(x.approvalDigest())
+	request := string(x.identity().ApprovalDigest())
 	if x.Session.approves(request) {
 		x.Info.Approval, x.approved = approvalRemembered, true
 		return nil, nil
@@ -89,12 +90,12 @@ func (s *Core) approveLegacy(ctx context.Context, x *Exchange) (*Result, error) 
 
 // approveModern requests approval from a modern client, or reads its answer. st is the state that
 // the client returned.
-func (s *Core) approveModern(ctx context.Context, x *Exchange, st state) (*Result, error) {
-	request := x.approvalDigest()
-	if st.Approved && (st.Kind == stateParked || bytes.Equal(st.Shown, request)) {
+func (s *Core) approveModern(ctx context.Context, x *Exchange, st sealed.State) (*Result, error) {
+	request := x.identity().ApprovalDigest()
+	if st.Approved && (st.Kind == sealed.Parked || bytes.Equal(st.Shown, request)) {
 		// A parked call is made once, however often the client polls it. With any other state, each
 		// request is a call.
-		unused := st.Kind == stateParked
+		unused := st.Kind == sealed.Parked
 		if !unused {
 			var err error
 			if unused, err = s.spend(ctx, x, st); err != nil {
@@ -111,13 +112,13 @@ func (s *Core) approveModern(ctx context.Context, x *Exchange, st state) (*Resul
 		x.Info.Approval, x.approved = approvalRemembered, true
 		return nil, nil
 	}
-	if st.Kind != stateNone && st.Kind != stateApproval {
+	if st.Kind != sealed.None && st.Kind != sealed.Approval {
 		return nil, errState() // the request began before policy required approval
 	}
 	if !x.Who.Profile.Form {
 		return s.unapproved(x, approvalImpossible, x.cannotAsk())
 	}
-	if st.Kind == stateApproval && bytes.Equal(st.Shown, request) { // else the user was shown another _meta
+	if st.Kind == sealed.Approval && bytes.Equal(st.Shown, request) { // else the user was shown another _meta
 		answers, err := x.Params.Object("inputResponses")
 		if err != nil && err != raw.ErrAbsent {
 			return nil, err
@@ -149,7 +150,7 @@ func (s *Core) approveModern(ctx context.Context, x *Exchange, st state) (*Resul
 	}
 	x.Info.Approval = approvalAsked
 	ask := fmt.Appendf(nil, `"%s":{"method":"elicitation/create","params":%s}`, approvalKey, form)
-	return new(s.inputRequired(x, [][]byte{ask}, state{Kind: stateApproval,
+	return new(s.inputRequired(x, [][]byte{ask}, sealed.State{Kind: sealed.Approval,
 		Asked: x.asking("", string(mcp.MethodElicitationCreate))})), nil
 }
 
@@ -178,7 +179,7 @@ func (x *Exchange) approvalForm() ([]byte, error) {
 		c.Others = others.Text()
 	}
 	var ok bool
-	if c.Meta, ok = x.approvedMeta(); !ok {
+	if c.Meta, ok = x.identity().ApprovedMeta(); !ok {
 		return nil, errors.New("a member of _meta occurs twice, or in another letter case")
 	}
 	return approval.Form(c)
@@ -228,8 +229,8 @@ func resultOf(r *Result) Result {
 
 // spend marks the approval request of a state as answered, for all members. It returns false if the
 // request was answered before, or may have been: a process that is alone forgets that when it ends.
-func (s *Core) spend(ctx context.Context, x *Exchange, st state) (bool, error) {
-	if st.Maker != s.maker {
+func (s *Core) spend(ctx context.Context, x *Exchange, st sealed.State) (bool, error) {
+	if !s.sealer.Made(st) {
 		return false, nil
 	}
 	until := time.Unix(st.Expires, 0)

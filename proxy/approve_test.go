@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"junction/policy"
+	"junction/proxy/sealed"
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/client"
@@ -18,7 +19,7 @@ func TestUndecidedCallsAreDenied(t *testing.T) {
 			x := &Exchange{Era: era, judged: judged{target: &view.Target{Part: upstream.PartTools}, decision: policy.Decision{Verdict: verdict}}}
 			x.Info.Name, x.approved = "x", true
 			got := ""
-			if r, err := s.approve(t.Context(), x, state{Approved: true}); r != nil {
+			if r, err := s.approve(t.Context(), x, sealed.State{Approved: true}); r != nil {
 				t.Errorf("%s: approve answered %s", era, r.Body)
 			} else if err != nil {
 				got = err.Error()

@@ -236,3 +236,25 @@ func (x *Exchange) elicitation(from string, o raw.Object) ([]raw.Edit, error) {
 	// client/elicitation#user-interaction-model).
 	return append(edits, raw.Edit{Name: "message", Value: raw.Quote("[" + from + "] " + message)}), nil
 }
+
+// parseInputRequest parses one request of an input_required result. params is nil if there are
+// none.
+func parseInputRequest(v []byte) (method string, params []byte, err error) {
+	o, err := raw.Parse(v)
+	if err == nil {
+		method, err = o.String("method")
+	}
+	if err == nil {
+		params, err = o.Get("params")
+	}
+	if string(params) == "null" {
+		params = nil
+	}
+	switch {
+	case method == "" || err != nil && err != raw.ErrAbsent:
+		return "", nil, errors.New("an input request without method or with several")
+	case params != nil && params[0] != '{':
+		return "", nil, errors.New("an input request whose params are no object")
+	}
+	return method, params, nil
+}

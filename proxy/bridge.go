@@ -7,6 +7,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"junction/proxy/sealed"
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/client"
@@ -138,9 +139,9 @@ func (s *Core) relayRequests(x *Exchange, o raw.Object) (Result, error) {
 		edits = append(edits, raw.Edit{Name: "inputRequests", Value: text})
 	}
 	if upstreamState != nil || x.approved { // the approval is in the state
-		sealed := s.seal(x, state{Kind: stateRelayed, Upstream: upstreamState,
+		own := s.seal(x, sealed.State{Kind: sealed.Relayed, Upstream: upstreamState,
 			Asked: x.asking(x.target.Backend.Name(), methods...)})
-		edits = append(edits, raw.Edit{Name: "requestState", Value: raw.Quote(sealed)})
+		edits = append(edits, raw.Edit{Name: "requestState", Value: raw.Quote(own)})
 	}
 	if o, err = o.With(edits...); err != nil {
 		return Result{}, x.invalid(err.Error())
@@ -281,11 +282,12 @@ func (s *Core) openURLs(x *Exchange, e *jsonrpc.Error) (Result, error) {
 			`"url-%c":{"method":"elicitation/create","params":{"mode":"url","message":%s,"url":%s}}`,
 			'a'+i, raw.Quote("["+x.target.Backend.Name()+"] "+u.message), raw.Quote(u.url)))
 	}
-	kind := stateAgain
+	kind := sealed.Again
 	if x.target.Connects {
-		kind = stateConnect
+		kind = sealed.Connect
 	}
-	return s.inputRequired(x, requests, state{Kind: kind, Asked: x.asking(x.target.Backend.Name(), methods...)}), nil
+	return s.inputRequired(x, requests,
+		sealed.State{Kind: kind, Asked: x.asking(x.target.Backend.Name(), methods...)}), nil
 }
 
 // modernResult adds the members that 2026-07-28 requires of a result, if the upstream did not send

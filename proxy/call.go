@@ -14,6 +14,7 @@ import (
 	"junction/proxy/budget"
 	"junction/proxy/redact"
 	"junction/proxy/schema"
+	"junction/proxy/sealed"
 	"junction/proxy/search"
 	"junction/proxy/view"
 	"junction/upstream"
@@ -84,7 +85,7 @@ func (s *Core) call(ctx context.Context, x *Exchange, find finder, permit func(*
 		return s.filtered(x, r, nil)
 	}
 	switch {
-	case st.Kind == stateParked:
+	case st.Kind == sealed.Parked:
 		return s.parked.resume(ctx, s, x, st)
 	case x.Era == client.EraModern && x.legacyTarget() && x.Who.Profile.Asks():
 		return s.parked.begin(ctx, s, x, c)
@@ -113,7 +114,7 @@ func (s *Core) callInRounds(ctx context.Context, x *Exchange, c *upstream.Call, 
 		if err := s.permitAgain(x, permit); err != nil {
 			return Result{}, err
 		}
-		if declined, err := s.approve(ctx, x, state{}); declined != nil || err != nil {
+		if declined, err := s.approve(ctx, x, sealed.State{}); declined != nil || err != nil {
 			return resultOf(declined), err
 		}
 		if r, err = s.callUpstream(ctx, x, c); err != nil || r.Type != client.TypeInputRequired {

@@ -30,7 +30,7 @@ type method struct {
 	member string     // of params, which the header Mcp-Name repeats; "" for none
 }
 
-// methods returns the methods that clients may call, except initialize (legacy.go).
+// methods returns the methods that clients may call, except initialize (front/legacy.go).
 func methods() map[mcp.MCPMethod]method {
 	callTool, getPrompt := callTarget(findNamed(upstream.PartTools)), callTarget(findNamed(upstream.PartPrompts))
 	task := method{handle: aboutTask, era: client.EraModern, calls: true, member: "taskId"}

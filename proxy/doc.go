@@ -113,18 +113,19 @@
 //	approve.go        policy's ask: the user sees the exact call in the client
 //	ask.go            server requests for a client
 //	parked.go         calls that wait in an upstream until a modern client returns with answers
-//	state.go          the sealed requestState of a modern client, and task IDs
+//	state.go          what requestState and task IDs of modern clients mean for a request
 //	signin.go         the connect tool of an upstream that each user signs in to
 //	listen.go         what streams of notifications get; subscriptions.go: their resources
 //	older.go          results and forms for protocol versions that lack their features
-//	question.go       what clients are asked, for metrics and traces
 //	errors.go         the errors that several files return, and the reasons that fronts make statuses of
-//	report.go         data for the log, the audit and operators; the interface for metrics and traces
+//	report.go         data for the log and the audit; the interface for metrics and traces. What operators
+//	                  read of the items is in scope/report.go
 //
 // Package view merges and renames the catalogs. Package search finds tools by words. Packages pins,
 // schema and redact check definitions, arguments and results. Package budget limits everything that
 // callers share. Package approval makes the form of an approval. Package origin checks where a request
-// comes from. Package canon compares JSON values. Package answers keeps results of calls that may be
+// comes from. Package canon compares JSON values. Package sealed defines what clients carry between
+// requests: requestState, task IDs and cursors. Package answers keeps results of calls that may be
 // reused (cache). Package proxytest has servers and callers for tests.
 //
 // # Sessions

@@ -18,6 +18,7 @@ import (
 	"junction/proxy/budget"
 	"junction/proxy/redact"
 	"junction/proxy/scope"
+	"junction/proxy/sealed"
 	"junction/proxy/search"
 	"junction/proxy/view"
 	"junction/upstream"
@@ -89,7 +90,7 @@ type judged struct {
 	target   *view.Target    // of a call
 	decision policy.Decision // about the call
 	approved bool            // the user has approved the call
-	shown    []byte          // approvalDigest of the approved call, if an earlier request made it; else nil
+	shown    []byte          // Request.ApprovalDigest of the approved call, if an earlier request made it; else nil
 	reuse    answers.Key     // of the call; the zero Key if its result must not be kept
 }
 
@@ -145,7 +146,7 @@ func (s *Core) Prepare(x *Exchange, f Front, c scope.Caller, held budget.Grant) 
 	x.core, x.front, x.Caller, x.Grant = s, f, c, held
 }
 
-// Read sets the message of the exchange and parses its params. The error is a *refusal.
+// Read sets the message of the exchange and parses its params. The error is a *Refusal.
 func (s *Core) Read(x *Exchange, m jsonrpc.Message) error {
 	x.Msg, x.method = m, s.methods[mcp.MCPMethod(m.Method)]
 	if m.Params == nil {
@@ -334,7 +335,7 @@ func (s *Core) observe(x *Exchange) (end func()) {
 	return func() { s.observer.End(&x.Info, x.trace) }
 }
 
-// Reserve implements upstream.Memory. A large answer counts for the caller until the request is
+// Reserve implements client.Memory. A large answer counts for the caller until the request is
 // over, because a slow client keeps it in memory.
 func (x *Exchange) Reserve(n int64) error { return reserve(&x.Grant, &x.reserved, n) }
 
@@ -393,7 +394,7 @@ const isError = `,"isError":true`
 
 // inputRequired returns the answer that puts requests to a modern client. Each is a member of
 // inputRequests.
-func (s *Core) inputRequired(x *Exchange, requests [][]byte, st state) Result {
+func (s *Core) inputRequired(x *Exchange, requests [][]byte, st sealed.State) Result {
 	return Result{Body: fmt.Appendf(nil,
 		`{"resultType":"input_required","inputRequests":{%s},"requestState":%s,"_meta":%s}`,
 		bytes.Join(requests, []byte{','}), raw.Quote(s.seal(x, st)), s.modernMeta)}

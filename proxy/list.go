@@ -3,11 +3,11 @@ package proxy
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"strconv"
 	"strings"
 	"time"
 
+	"junction/proxy/sealed"
 	"junction/proxy/search"
 	"junction/proxy/view"
 	"junction/upstream"
@@ -35,8 +35,8 @@ func (s *Core) list(x *Exchange, p upstream.Part) (Result, error) {
 	}
 	r.Tail = []byte{']'}
 	if next > 0 {
-		sealed := s.cursors.Seal(cursor{x.Subject.Print(p, k), uint32(next)}.encode(x.cursorScope()))
-		r.Tail = raw.AppendQuote(append(r.Tail, `,"nextCursor":`...), sealed)
+		c := sealed.Cursor{Print: x.Subject.Print(p, k), Offset: uint32(next), Scope: x.cursorScope()}
+		r.Tail = raw.AppendQuote(append(r.Tail, `,"nextCursor":`...), s.sealer.Cursor(c))
 	}
 	if x.Era == client.EraModern {
 		ttl, public := seen.Freshness(p, time.Now())
@@ -77,43 +77,22 @@ func (s *Core) readCursor(x *Exchange, p upstream.Part, k view.ListKind) (int, e
 	} else if err != nil {
 		return 0, err
 	}
-	sealed, err := raw.String(v)
+	text, err := raw.String(v)
 	if err != nil {
 		return 0, InvalidParams("Invalid cursor")
 	}
-	plain, err := s.cursors.Open(sealed)
-	if err != nil {
+	c, ok := s.sealer.OpenCursor(text)
+	if !ok {
 		return 0, InvalidParams("Invalid cursor")
 	}
-	c, scope, ok := decodeCursor(plain)
-	if !ok || scope != x.cursorScope() || c.print != x.Subject.Print(p, k) {
+	if c.Scope != x.cursorScope() || c.Print != x.Subject.Print(p, k) {
 		return 0, InvalidParams("Invalid cursor: the list has changed; start again")
 	}
-	return int(c.offset), nil
+	return int(c.Offset), nil
 }
 
 // cursorScope identifies the endpoint and the principal of a cursor. Elsewhere the cursor is invalid.
 func (x *Exchange) cursorScope() string { return x.Endpoint.Name + "\x00" + x.Principal.ID }
-
-// cursor is the content of a cursor: the print of the list, and the offset. A changed list has
-// another print.
-type cursor struct {
-	print  uint64
-	offset uint32
-}
-
-func (c cursor) encode(owner string) []byte {
-	b := binary.BigEndian.AppendUint64(nil, c.print)
-	b = binary.BigEndian.AppendUint32(b, c.offset)
-	return append(b, owner...)
-}
-
-func decodeCursor(b []byte) (c cursor, owner string, ok bool) {
-	if len(b) < 12 {
-		return c, "", false
-	}
-	return cursor{binary.BigEndian.Uint64(b), binary.BigEndian.Uint32(b[8:])}, string(b[12:]), true
-}
 
 // listOf returns the handler for the list of a part other than tools.
 func listOf(p upstream.Part) handler {

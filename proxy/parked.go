@@ -13,6 +13,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"junction/proxy/budget"
+	"junction/proxy/sealed"
 	"junction/upstream"
 	"junction/upstream/client"
 	"junction/upstream/jsonrpc"
@@ -93,7 +94,7 @@ func (l *parkedCalls) begin(ctx context.Context, s *Core, x *Exchange, c *upstre
 }
 
 // resume passes the client's responses to the parked call of the state, and then waits like begin.
-func (l *parkedCalls) resume(ctx context.Context, s *Core, x *Exchange, st state) (Result, error) {
+func (l *parkedCalls) resume(ctx context.Context, s *Core, x *Exchange, st sealed.State) (Result, error) {
 	l.mu.Lock()
 	p := l.calls[st.Parked]
 	l.mu.Unlock()
@@ -219,7 +220,7 @@ func (p *parked) requests(s *Core, x *Exchange) Result {
 		requests = append(requests,
 			fmt.Appendf(nil, `"%s":{"method":%s,"params":%s}`, q.key, raw.Quote(q.method), q.params))
 	}
-	return s.inputRequired(x, requests, state{Kind: stateParked, Parked: p.id, Member: s.process()})
+	return s.inputRequired(x, requests, sealed.State{Kind: sealed.Parked, Parked: p.id, Member: s.process()})
 }
 
 // giveUp ends the call of a client that does not return. The open server requests fail, and the
@@ -259,7 +260,7 @@ func (p *parked) Notify(method string, params []byte) {
 	x.Notify(method, params)
 }
 
-// Reserve implements upstream.Memory.
+// Reserve implements client.Memory.
 func (p *parked) Reserve(n int64) error { return reserve(p.held, &p.large, n) }
 
 // Ask implements client.Peer.

@@ -11,7 +11,7 @@ import (
 
 	"junction/policy"
 	"junction/proxy/budget"
-	"junction/proxy/pins"
+	"junction/proxy/sealed"
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/client"
@@ -142,64 +142,10 @@ func decideOutcome(info *CallInfo, err error) {
 }
 
 // outcomeOf has the outcomes of calls that failed between Junction and the upstream. Others are
-// Error, also upstream.KindInvalid: the answer is invalid, not the request.
+// Error, also client.KindInvalid: the answer is invalid, not the request.
 var outcomeOf = map[client.Kind]Outcome{client.KindUnavailable: Unavailable, client.KindTimeout: Timeout,
 	client.KindLost: Lost, client.KindBusy: Limited, client.KindCancelled: Cancelled,
 	client.KindUnanswered: Unanswered}
-
-// Explain returns explanations of the items that the name may mean on an endpoint. It returns false
-// if the endpoint does not exist.
-func (s *Core) Explain(who policy.Subject, endpoint, name string) ([]view.Explanation, bool) {
-	w := s.snapshot.Load()
-	e := w.Endpoints[endpoint]
-	if e == nil {
-		return nil, false
-	}
-	who.Surface = e.Surface
-	rights := w.Config.Policy.For(who)
-	own := rights.Safeguards()
-	listed := func(t *view.Target) bool {
-		return t.Tool == nil || !e.Search && !own.Search || e.Always.Match(t.Names) || own.Always.Match(t.Names)
-	}
-	return e.View.Explain(rights, name, listed), true
-}
-
-// Definitions returns the definitions of all tools except those that the configuration hides, in
-// the order of upstreams and of their lists. The definitions alias the catalogs.
-func (s *Core) Definitions() []pins.Definition {
-	var list []pins.Definition
-	for _, b := range s.snapshot.Load().Backends {
-		catalog, config := b.Catalog(), b.Config()
-		for i := range catalog.Tools {
-			t := &catalog.Tools[i]
-			if _, offered := config.Offers(t.Name); offered {
-				list = append(list, pins.Definition{Upstream: b.Name(), Name: t.Name, Definition: t.Definition.Text()})
-			}
-		}
-	}
-	return list
-}
-
-// Problems returns the hidden items and their reasons.
-func (s *Core) Problems() []view.Problem { return s.snapshot.Load().Problems() }
-
-// Tools returns the number of tools on the merged endpoint.
-func (s *Core) Tools() int {
-	n := 0
-	for _, more := range s.ToolsByUpstream() {
-		n += more
-	}
-	return n
-}
-
-// ToolsByUpstream returns how many tools each upstream has on the merged endpoint.
-func (s *Core) ToolsByUpstream() map[string]int {
-	n := map[string]int{}
-	for t := range s.snapshot.Load().Endpoints[""].View.All(upstream.PartTools) {
-		n[t.Backend.Name()]++
-	}
-	return n
-}
 
 // Overused returns the callers that were refused within the last minute, latest first.
 func (s *Core) Overused() []budget.Overuse { return s.budget.Overused() }
@@ -217,6 +163,81 @@ type Observer interface {
 	QuestionObserver
 }
 
+// The questions to clients are requests of upstreams, approvals, and sign-ins to upstreams. A legacy
+// client answers a question on its session. A modern client answers it in another request; the sealed
+// state keeps the question until then.
+
+// QuestionObserver observes questions, for metrics and traces. Its methods are called by many
+// goroutines at once and must not block.
+type QuestionObserver interface {
+	// Asked is called when a question is sent to a client. The Trace is passed to Answered, and the
+	// TraceContext is sent to a legacy client.
+	Asked(q Question) (client.Trace, client.TraceContext)
+	// Answered is called once for each Asked.
+	Answered(q Question, t client.Trace, r client.Received)
+	// Saved returns the trace of a request as text, for Question.Saved; "" for none.
+	Saved(t client.Trace) string
+}
+
+// Question is a question to a client.
+type Question struct {
+	Upstream string // that asks; "" for Junction
+	Method   string
+	Version  string       // of the protocol, as spoken with the client
+	Trace    client.Trace // of the upstream's request if it is of the legacy era, else of the client's
+	// Saved is the trace of the client's request that was answered with the question, at Since. The
+	// client answers in another request, whose trace is Trace.
+	Saved string
+	Since time.Time // zero for a question that is sent now
+}
+
+// sentQuestion is a question that was sent and is observed. A nil sentQuestion is observed by
+// nothing.
+type sentQuestion struct {
+	Question
+	observer QuestionObserver
+	trace    client.Trace
+	carried  client.TraceContext
+	began    time.Time
+}
+
+// observeQuestion tells the QuestionObserver about a question. It returns nil if o is nil. End must
+// follow.
+func observeQuestion(o QuestionObserver, q Question) *sentQuestion {
+	if o == nil {
+		return nil
+	}
+	p := &sentQuestion{Question: q, observer: o, began: q.Since}
+	if p.began.IsZero() {
+		p.began = time.Now()
+	}
+	p.trace, p.carried = o.Asked(q)
+	return p
+}
+
+// Join returns the params of the question with its trace.
+func (p *sentQuestion) Join(params []byte) []byte {
+	if p == nil {
+		return params
+	}
+	return p.carried.Join(params)
+}
+
+// End tells the QuestionObserver about the answer, or the reason why there is none: a
+// *jsonrpc.Error if the client has answered with it.
+func (p *sentQuestion) End(err error) {
+	if p == nil {
+		return
+	}
+	r := client.Received{Took: time.Since(p.began)}
+	if peer, ok := errors.AsType[*jsonrpc.Error](err); ok {
+		r.Code = peer.Code
+	} else if err != nil {
+		r.Kind = client.KindUnanswered
+	}
+	p.observer.Answered(p.Question, p.trace, r)
+}
+
 // asks returns a question of the upstream of the call. trace is that of its request, nil for none.
 func (x *Exchange) asks(method string, trace client.Trace) Question {
 	return Question{Upstream: x.target.Backend.Name(), Method: method, Trace: trace}
@@ -230,19 +251,28 @@ func (x *Exchange) question(q Question) *sentQuestion {
 	return observeQuestion(x.core.observer, q)
 }
 
-// asking returns the questions that an answer contains, for the next request.
-func (x *Exchange) asking(from string, methods ...string) *keptQuestions {
-	return keepQuestions(x.core.observer, x.trace, from, methods[:min(len(methods), MaxPending)])
+// asking returns the questions of an upstream, or of Junction (""), that an answer contains, for the
+// next request. It returns nil if there are none, or no Observer.
+func (x *Exchange) asking(from string, methods ...string) *sealed.Questions {
+	if x.core.observer == nil || len(methods) == 0 {
+		return nil
+	}
+	return &sealed.Questions{At: time.Now().UnixMilli(), Upstream: from,
+		Methods: methods[:min(len(methods), MaxPending)], Trace: x.core.observer.Saved(x.trace)}
 }
 
-// returned tells the Observer about the questions that the client returns from.
-func (x *Exchange) returned(k *keptQuestions) {
+// returned tells the Observer about the questions that the client returns from; asked may be nil.
+func (x *Exchange) returned(asked *sealed.Questions) {
+	if asked == nil {
+		return
+	}
 	var err error
 	if answers, bad := x.Params.Object("inputResponses"); bad != nil || answers.Len() == 0 {
 		err = ErrNoAnswer
 	}
-	for q := range k.All() {
-		x.question(q).End(err)
+	for _, method := range asked.Methods {
+		x.question(Question{Upstream: asked.Upstream, Method: method, Saved: asked.Trace,
+			Since: time.UnixMilli(asked.At)}).End(err)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"junction/auth"
+	"junction/proxy/sealed"
 	"junction/upstream"
 	"junction/upstream/client"
 	"junction/upstream/raw"
@@ -36,23 +37,23 @@ func TestRequestStateIsForOneRequest(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s, x := between(t, client.EraModern, client.EraModern, "", client.Profile{})
 				defer s.Kill()
-				sealed := s.seal(x, state{Kind: stateRelayed, Upstream: json.RawMessage(`"of the server"`)})
+				own := s.seal(x, sealed.State{Kind: sealed.Relayed, Upstream: json.RawMessage(`"of the server"`)})
 				if row.change != nil {
 					row.change(x)
 				}
 				time.Sleep(row.wait)
 				x.Params = object(t, row.params)
 				c := &upstream.Call{Call: client.Call{Params: object(t, row.params)}}
-				if err := spliceParams(c, raw.Edit{Name: "requestState", Value: raw.Quote(sealed)}); err != nil {
+				if err := spliceParams(c, raw.Edit{Name: "requestState", Value: raw.Quote(own)}); err != nil {
 					t.Fatal(err)
 				}
 				st, err := s.openState(x, c)
 				if (err == nil) != row.ok {
 					t.Fatalf("the state is opened with %v, want success: %t", err, row.ok)
 				}
-				own, _ := c.Params.Get("requestState")
-				if row.ok && (st.Kind != stateRelayed || string(own) != `"of the server"`) {
-					t.Errorf("the upstream gets the state %s of kind %s, want its own", own, st.Kind)
+				got, _ := c.Params.Get("requestState")
+				if row.ok && (st.Kind != sealed.Relayed || string(got) != `"of the server"`) {
+					t.Errorf("the upstream gets the state %s of kind %s, want its own", got, st.Kind)
 				}
 			})
 		})
@@ -62,9 +63,9 @@ func TestRequestStateIsForOneRequest(t *testing.T) {
 // TestRequestStateMustBeSealed: what Junction has not sealed is no state.
 func TestRequestStateMustBeSealed(t *testing.T) {
 	s, x := between(t, client.EraModern, client.EraModern, "", client.Profile{})
-	sealed := s.seal(x, state{Kind: stateRelayed, Upstream: json.RawMessage(`"u"`)})
-	for _, text := range []string{`""`, `7`, `null`, `{}`, `"made up"`, string(raw.Quote(sealed[:len(sealed)-2])),
-		string(raw.Quote("A" + sealed))} {
+	own := s.seal(x, sealed.State{Kind: sealed.Relayed, Upstream: json.RawMessage(`"u"`)})
+	for _, text := range []string{`""`, `7`, `null`, `{}`, `"made up"`, string(raw.Quote(own[:len(own)-2])),
+		string(raw.Quote("A" + own))} {
 		c := &upstream.Call{Call: client.Call{Params: object(t, `{"requestState":`+text+`}`)}}
 		if st, err := s.openState(x, c); err == nil {
 			t.Errorf("the state %s is opened as %+v", text, st)

@@ -21,6 +21,7 @@ import (
 	"junction/proxy/budget"
 	"junction/proxy/schema"
 	"junction/proxy/scope"
+	"junction/proxy/sealed"
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/client"
@@ -53,11 +54,8 @@ type Core struct {
 	hooks     Hooks
 	observer  Observer // may be nil
 	members   Members  // nil if the process is alone
-	maker     string   // identifies a process that is alone; else ""
 	log       *slog.Logger
-	cursors   *seal.Box
-	states    *seal.Box // requestState
-	tasks     *seal.Box // task IDs
+	sealer    *sealed.Sealer
 	parked    *parkedCalls
 	approvals approval.Memory
 	meters    budget.Meters
@@ -88,15 +86,16 @@ type Core struct {
 func New(o Options) *Core {
 	s := &Core{limits: o.Limits.WithDefaults(), hooks: o.Hooks, observer: o.Observer, members: o.Members, log: o.Log}
 	s.answers, s.methods = answers.New(), methods()
+	maker := ""
 	if s.members == nil {
-		s.maker = rand.Text()
+		maker = rand.Text()
 	}
+	s.sealer = sealed.New(o.Key, maker)
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	s.budget.Init([budget.Quotas]int64{budget.Requests: int64(s.limits.Requests),
 		budget.Streams: int64(s.limits.Streams), budget.Bytes: int64(s.limits.Bodies)}, s.log)
-	s.cursors, s.tasks, s.states = o.Key.Box("cursor"), o.Key.Box("task"), o.Key.Box("state")
 	s.parked = &parkedCalls{max: s.limits.Parked, patience: s.limits.Patience, calls: map[string]*parked{},
 		perUser: map[string]int{}}
 	s.listeners.open, s.listeners.subscribers, s.listeners.queue = map[*Listener]struct{}{},
@@ -219,10 +218,7 @@ func (s *Core) Kill() {
 	s.moving.Wait()
 }
 
-// Names returns the current names section of the configuration.
-func (s *Core) Names() view.Names { return s.snapshot.Load().Config.Names }
-
-// upstreamMemory is the memory of one upstream in the budget. It implements upstream.Account.
+// upstreamMemory is the memory of one upstream in the budget. It implements client.Account.
 type upstreamMemory struct {
 	mu   sync.Mutex
 	held budget.Grant
@@ -234,7 +230,7 @@ func (s *Core) UpstreamMemory(name string) client.Account {
 	return &upstreamMemory{held: s.budget.Grant(budget.Account{Upstream: name}, "")}
 }
 
-// Reserve implements upstream.Account.
+// Reserve implements client.Account.
 func (m *upstreamMemory) Reserve(n int64) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -247,7 +243,7 @@ func (m *upstreamMemory) Reserve(n int64) error {
 	return err
 }
 
-// Release implements upstream.Account.
+// Release implements client.Account.
 func (m *upstreamMemory) Release(n int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -9,6 +9,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"junction/policy"
+	"junction/proxy/sealed"
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/client"
@@ -49,7 +50,7 @@ func (s *Core) connect(ctx context.Context, x *Exchange) (Result, error) {
 	t := x.target
 	x.Info.Upstream, x.Info.Own, x.Info.Verdict = t.Backend.Name(), t.Name, policy.Allow.String()
 	x.front.Begin()
-	var st state
+	var st sealed.State
 	if x.Era == client.EraModern {
 		var err error
 		if st, err = s.openState(x, x.upstreamCall(t)); err != nil {
@@ -57,7 +58,7 @@ func (s *Core) connect(ctx context.Context, x *Exchange) (Result, error) {
 		}
 	}
 	err := t.Backend.SignedIn(ctx)
-	for round := 0; st.Kind == stateConnect && round < connectRounds && needsSignIn(err) != nil; round++ {
+	for round := 0; st.Kind == sealed.Connect && round < connectRounds && needsSignIn(err) != nil; round++ {
 		if err := pause(ctx, round); err != nil {
 			return Result{}, err
 		}

@@ -76,7 +76,7 @@ func (ls *listeners) updated(u upstream.Update) {
 	}
 	var certain, others []found
 	for h := range ls.subscribers {
-		if u.Person != "" && u.Person != h.Principal.ID {
+		if u.User != "" && u.User != h.Principal.ID {
 			continue
 		}
 		sure, known, exposed := false, false, view.ExposeURI(name, uri)

@@ -65,7 +65,7 @@ func (p Part) capability() string { return partTable[p].capability }
 // Catalog contains the tools, prompts and resources of one upstream, as it lists them. It is never
 // modified.
 type Catalog struct {
-	Era     client.Era // EraAuto before the upstream was listed for the first time
+	Era     client.Era // client.EraAuto before the upstream was listed for the first time
 	Both    bool       // the server is modern and also supports the legacy era
 	Version string     // of the protocol, as negotiated
 	// Capabilities and Instructions are those of the last handshake; absent and "" before the first

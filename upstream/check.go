@@ -18,6 +18,7 @@ import (
 	"junction/upstream/raw"
 	"junction/upstream/remedy"
 	"junction/upstream/shell"
+	"junction/upstream/stdio"
 	"junction/upstream/transport"
 )
 
@@ -171,9 +172,9 @@ func calledItself(implementation []byte) string {
 // advice returns what the operator can do about an upstream that cannot be reached.
 func advice(err error, upstream string, c *Config) string {
 	var (
-		confined *transport.SandboxError
+		confined *stdio.SandboxError
 		status   *transport.StatusError
-		exit     *transport.ExitError
+		exit     *stdio.ExitError
 	)
 	switch {
 	case errors.As(err, &confined) && confined.Permanent:
@@ -185,7 +186,7 @@ func advice(err error, upstream string, c *Config) string {
 		return ""
 	case errors.As(err, &status):
 		return adviceOfStatus(status, upstream, c)
-	case errors.Is(err, transport.ErrNoProgram):
+	case errors.Is(err, stdio.ErrNoProgram):
 		return remedy.Install(c.Command[0])
 	case errors.Is(err, fs.ErrNotExist):
 		if _, missing := os.Stat(c.Dir); c.Dir != "" && missing != nil {
@@ -264,7 +265,7 @@ func adviceOfStatus(status *transport.StatusError, upstream string, c *Config) s
 }
 
 // remedyOf returns what the last output of a command tells about its end; "" if it tells nothing.
-func remedyOf(exit *transport.ExitError, c *Config) string {
+func remedyOf(exit *stdio.ExitError, c *Config) string {
 	return remedy.Of(&remedy.Process{Command: c.Command, Env: c.Env, Stderr: exit.Stderr, Ours: func(name string) bool {
 		_, there := os.LookupEnv(name)
 		return there

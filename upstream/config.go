@@ -24,7 +24,7 @@ type Config struct {
 	Command []string `yaml:"command" example:"[npx, -y, some-package]"`
 	// Env is added to the environment of the child process. From Junction's own environment, the
 	// process gets only variables such as HOME, PATH, the language, proxies, certificates and caches
-	// (see environment.go of package transport).
+	// (see environment.go of package stdio).
 	Env map[string]string `yaml:"env"`
 	// InheritEnv lists more variables of Junction's environment that the child process gets: names,
 	// globs such as AWS_*, or the word all. JUNCTION_* and variables that the file uses elsewhere,

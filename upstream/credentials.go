@@ -17,10 +17,10 @@ type Credentials interface {
 	// Token returns the access token for a user's requests to an upstream. refused lists the tokens
 	// that the upstream has rejected with 401 during one request. After one of them, Token returns
 	// another token, and may request a new one. After two, the user has to sign in again. For an
-	// upstream of AuthOAuth, person is "", which means the operator. The error is a *SignInError if
+	// upstream of AuthOAuth, user is "", which means the operator. The error is a *SignInError if
 	// the user has to sign in, and a *LoginError if the operator has to. After any other error the
 	// sign-in is unchanged. Token blocks, and may be called by several goroutines at once.
-	Token(ctx context.Context, upstream, person string, refused ...string) (string, error)
+	Token(ctx context.Context, upstream, user string, refused ...string) (string, error)
 }
 
 // SignInError means that a user has to sign in to an upstream before it can be called. Nothing was
@@ -80,7 +80,7 @@ func (e *LoginError) Command() string {
 func (p *pool) lacking(err error) (*LoginError, error) {
 	login, _ := errors.AsType[*LoginError](err)
 	status, ok := errors.AsType[*transport.StatusError](err)
-	if !ok || p.person != "" || !p.connConfig.OperatorSignsIn() {
+	if !ok || p.user != "" || !p.connConfig.OperatorSignsIn() {
 		return login, err
 	}
 	if scopes, lacks := status.Lacks(); lacks {
@@ -91,7 +91,7 @@ func (p *pool) lacking(err error) (*LoginError, error) {
 }
 
 // signsIn reports whether requests of the pool need the token of a sign-in.
-func (p *pool) signsIn() bool { return p.person != "" || p.connConfig.OperatorSignsIn() }
+func (p *pool) signsIn() bool { return p.user != "" || p.connConfig.OperatorSignsIn() }
 
 // token returns the access token for requests of the pool; "" if the upstream needs no sign-in.
 func (p *pool) token(ctx context.Context, refused ...string) (string, error) {
@@ -101,7 +101,7 @@ func (p *pool) token(ctx context.Context, refused ...string) (string, error) {
 	if p.options.Credentials == nil {
 		return "", &transport.TokenError{Err: errors.New("no sign-in is configured (auth.oauth)")}
 	}
-	token, err := p.options.Credentials.Token(ctx, p.name, p.person, refused...)
+	token, err := p.options.Credentials.Token(ctx, p.name, p.user, refused...)
 	if err != nil && !signIn(err) && ctx.Err() == nil {
 		return "", &transport.TokenError{Err: fmt.Errorf("its sign-in service cannot be asked: %w", err)}
 	}

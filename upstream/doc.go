@@ -7,7 +7,7 @@
 //	Upstream   one configured server: its links, its catalog                     upstream.go, pool.go, catalog.go
 //	link       keeps one conn alive; the state machine                           link.go, state.go
 //	conn       makes MCP calls over a transport whose era is known               package client
-//	Transport  moves messages                                                    package transport
+//	Transport  moves messages                                                    packages transport, stdio
 //
 // # A call, function by function
 //
@@ -24,22 +24,22 @@
 //	(*legacyConn).Call         client       or (*modernConn).Call: measures the call
 //	(*legacyConn).send         client       or (*modernConn).send: makes the request of its era
 //	(*base).roundTrip          client       tracks the call, so that notifications and server requests find it
-//	(*stdio).Call              transport    registers the request id
-//	(*stdio).write             transport    appends the message and a line feed to a buffer
-//	(*pipeWriter).try          transport    writes the buffer to the pipe, in one system call if it has room
-//	(*stdio).overflow          transport    if the pipe is full: another goroutine writes the rest
+//	(*stdio).Call              stdio        registers the request id
+//	(*stdio).write             stdio        appends the message and a line feed to a buffer
+//	(*pipeWriter).try          stdio        writes the buffer to the pipe, in one system call if it has room
+//	(*stdio).overflow          stdio        if the pipe is full: another goroutine writes the rest
 //
 // The messages that the process writes to its standard output pass through these functions:
 //
-//	(*stdio).read              transport    parses each line, on a goroutine of its own
-//	(*stdio).settle            transport    a response wakes the Call that waits for its id
+//	(*stdio).read              stdio        parses each line, on a goroutine of its own
+//	(*stdio).settle            stdio        a response wakes the Call that waits for its id
 //	(*base).receive            client       anything else: progress, log messages, changes, server requests
 //
 // Package client describes the way of a server request to the client and back. (*Upstream).failureOf
 // decides about the error of a call.
 //
 // A link starts the process: (*link).connectAndServe (link.go) calls (*Dialer).Dial and
-// openTransport of package client, and these call OpenStdio and startProcess of package transport.
+// openTransport of package client, and these call Open and startProcess of package stdio.
 //
 // Over HTTP, (*streamable).Call takes the place of (*stdio).Call: (*origin).do sends the request on
 // a connection of package http1 or net/http, and the goroutine of the caller reads the response.

@@ -67,7 +67,7 @@ func (p *pool) isolation(legacy bool) Isolation {
 	switch {
 	case p.connConfig.Isolation != IsolationUnset:
 		return p.connConfig.Isolation
-	case p.separate.Load() && p.person == "" && (legacy || p.connConfig.URL == ""):
+	case p.separate.Load() && p.user == "" && (legacy || p.connConfig.URL == ""):
 		return IsolationPrincipal
 	}
 	return IsolationShared

@@ -74,7 +74,7 @@ func startLink(p *pool, key linkKey, readsShared bool, cause client.Trace) *link
 // run is the only goroutine of a link, except for those of connectAndServe.
 func (l *link) run(ctx context.Context, cause client.Trace) {
 	defer close(l.done)
-	if l.readsShared && l.pool.person != "" {
+	if l.readsShared && l.pool.user != "" {
 		l.pool.recallLater()
 	}
 	if why := l.pool.connConfig.Blocked; why != "" {

@@ -31,12 +31,12 @@ func (o *operatorsToken) set(token string) {
 	o.token, o.ended = token, false
 }
 
-func (o *operatorsToken) Token(_ context.Context, upstream, person string, refused ...string) (string, error) {
+func (o *operatorsToken) Token(_ context.Context, upstream, user string, refused ...string) (string, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.everAsked = true
-	if person != "" {
-		o.otherPersons = append(o.otherPersons, person)
+	if user != "" {
+		o.otherPersons = append(o.otherPersons, user)
 	}
 	if len(refused) > 0 {
 		o.token, o.ended = "", true

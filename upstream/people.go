@@ -13,40 +13,40 @@ import (
 // people holds the per-user upstreams of a Set. It has its own lock because the callback of Apply
 // may call Of.
 type people struct {
-	mu       sync.Mutex
-	configs  map[string]resolved // of the upstreams; empty after close
-	options  Options             // from the last Apply
-	byPerson map[string]*personal
+	mu      sync.Mutex
+	configs map[string]resolved // of the upstreams; empty after close
+	options Options             // from the last Apply
+	byUser  map[string]*userUpstreams
 }
 
-// personal holds the upstreams of one user. It is guarded by people.mu.
-type personal struct {
+// userUpstreams holds the upstreams of one user. It is guarded by people.mu.
+type userUpstreams struct {
 	running map[string]*Upstream
 	used    time.Time // time of the last call of Of
 }
 
 // Of returns the upstreams that a user signs in to, sorted by name. It starts those that are not
 // running, and does not wait for them.
-func (s *Set) Of(person string) []*Upstream {
+func (s *Set) Of(user string) []*Upstream {
 	p := &s.people
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.configs) == 0 {
 		return nil
 	}
-	its := p.byPerson[person]
+	its := p.byUser[user]
 	if its == nil {
-		its = &personal{running: map[string]*Upstream{}}
-		if p.byPerson == nil {
-			p.byPerson = map[string]*personal{}
+		its = &userUpstreams{running: map[string]*Upstream{}}
+		if p.byUser == nil {
+			p.byUser = map[string]*userUpstreams{}
 		}
-		p.byPerson[person] = its
+		p.byUser[user] = its
 	}
 	its.used = time.Now()
 	var list []*Upstream
 	for _, name := range slices.Sorted(maps.Keys(p.configs)) {
 		if its.running[name] == nil {
-			its.running[name] = start(name, person, p.configs[name], p.options, &Catalog{})
+			its.running[name] = start(name, user, p.configs[name], p.options, &Catalog{})
 		}
 		list = append(list, its.running[name])
 	}
@@ -55,10 +55,10 @@ func (s *Set) Of(person string) []*Upstream {
 
 // Renew must be called after a user's sign-in at an upstream has changed or was removed.
 // Connections that use the old sign-in end, and are replaced.
-func (s *Set) Renew(person, name string) {
+func (s *Set) Renew(user, name string) {
 	p := &s.people
 	p.mu.Lock()
-	its := p.byPerson[person]
+	its := p.byUser[user]
 	var old *Upstream
 	if its != nil && its.running[name] != nil {
 		old = its.running[name]
@@ -66,13 +66,13 @@ func (s *Set) Renew(person, name string) {
 	}
 	// the stored catalog may belong to another account
 	if c, known := p.configs[name]; known && p.options.Store != nil {
-		p.options.Store.Delete(c.Entry(name), person)
+		p.options.Store.Delete(c.Entry(name), user)
 	}
 	if old == nil {
 		p.mu.Unlock()
 		return
 	}
-	its.running[name] = start(name, person, p.configs[name], p.options, &Catalog{})
+	its.running[name] = start(name, user, p.configs[name], p.options, &Catalog{})
 	s.retiring.Go(func() { s.retire(old) })
 	changed := p.options.Hooks.OwnChanged
 	p.mu.Unlock()
@@ -87,14 +87,14 @@ func (s *Set) Rest(idle time.Duration) {
 	p := &s.people
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for person, its := range p.byPerson {
+	for user, its := range p.byUser {
 		if time.Since(its.used) < idle {
 			continue
 		}
 		for _, u := range its.running {
 			s.retiring.Go(func() { s.retire(u) })
 		}
-		delete(p.byPerson, person)
+		delete(p.byUser, user)
 	}
 }
 
@@ -104,7 +104,7 @@ func (p *people) apply(configs map[string]resolved, o Options) (gone []*Upstream
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.configs, p.options = configs, o
-	for _, its := range p.byPerson {
+	for _, its := range p.byUser {
 		for name, u := range its.running {
 			if c, there := configs[name]; there {
 				its.running[name] = u.adapt(c, o)
@@ -123,11 +123,11 @@ func (p *people) apply(configs map[string]resolved, o Options) (gone []*Upstream
 func (p *people) close() (running []*Upstream) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, its := range p.byPerson {
+	for _, its := range p.byUser {
 		for _, u := range its.running {
 			running = append(running, u)
 		}
 	}
-	p.byPerson, p.configs = nil, nil
+	p.byUser, p.configs = nil, nil
 	return running
 }

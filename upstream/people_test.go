@@ -17,11 +17,11 @@ type nobodySignedIn struct {
 	asked []string
 }
 
-func (n *nobodySignedIn) Token(_ context.Context, upstream, person string, _ ...string) (string, error) {
+func (n *nobodySignedIn) Token(_ context.Context, upstream, user string, _ ...string) (string, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.asked = append(n.asked, upstream+" for "+person)
-	return "", &SignInError{Upstream: upstream, URL: "https://us/" + person}
+	n.asked = append(n.asked, upstream+" for "+user)
+	return "", &SignInError{Upstream: upstream, URL: "https://us/" + user}
 }
 
 // TestPeopleHaveTheirOwn goes through the life of what people sign in to: each has one of their

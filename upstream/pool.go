@@ -14,6 +14,7 @@ import (
 
 	"junction/upstream/client"
 	"junction/upstream/pace"
+	"junction/upstream/stdio"
 	"junction/upstream/transport"
 )
 
@@ -21,7 +22,7 @@ import (
 // of the configuration that concerns only calls keeps the pool.
 type pool struct {
 	name          string
-	person        string // the user whom the pool belongs to; "" for the pool that all users share
+	user          string // the user whom the pool belongs to; "" for the pool that all users share
 	connConfig    Config // see Config.connConfig; with defaults
 	options       Options
 	log           *slog.Logger
@@ -62,11 +63,11 @@ func (p *pool) serves(c resolved, o Options) bool {
 		p.options.Items == o.Items && p.options.Refresh == o.Refresh && p.options.Grace == o.Grace
 }
 
-func startPool(name, person string, config Config, o Options, before *Catalog) *pool {
-	p := &pool{name: name, person: person, connConfig: config, options: o, log: o.Log.With("upstream", name),
+func startPool(name, user string, config Config, o Options, before *Catalog) *pool {
+	p := &pool{name: name, user: user, connConfig: config, options: o, log: o.Log.With("upstream", name),
 		links: map[linkKey]*link{}, subs: map[linkKey]*subscriptions{},
 		started: time.Now(), met: make(chan struct{})}
-	if person == "" {
+	if user == "" {
 		before = p.recall(before)
 	}
 	p.catalog.Store(before)
@@ -123,7 +124,7 @@ func (p *pool) Status() Status {
 		}
 		if s.Processes = append(s.Processes, c.Child().PID()); l.readsShared {
 			for _, r := range c.Child().Reported() {
-				s.Reported = append(s.Reported, transport.Reported{At: r.At, Text: p.cleaned(r.Text)})
+				s.Reported = append(s.Reported, stdio.Reported{At: r.At, Text: p.cleaned(r.Text)})
 			}
 		}
 	}
@@ -350,7 +351,7 @@ func (p *pool) publish(cat *Catalog) {
 // tellCatalog calls the hook for a changed catalog.
 func (p *pool) tellCatalog() {
 	tell := p.options.Hooks.CatalogChanged
-	if p.person != "" {
+	if p.user != "" {
 		tell = p.options.Hooks.OwnChanged
 	}
 	if tell != nil {

@@ -19,10 +19,10 @@ import (
 // configuration (Config.Entry), and to a user if it is of one user.
 type Store interface {
 	// Load returns a text, or nil if there is none.
-	Load(entry, person string) []byte
+	Load(entry, user string) []byte
 	// Save and Delete do not block. text is called later, on another goroutine.
-	Save(entry, person string, text func() []byte)
-	Delete(entry, person string)
+	Save(entry, user string, text func() []byte)
+	Delete(entry, user string)
 }
 
 // Entry identifies the server of a configuration entry, so that a catalog that was stored for
@@ -49,7 +49,7 @@ func (p *pool) recall(before *Catalog) *Catalog {
 	if p.options.Store == nil || !before.Listed.IsZero() {
 		return before
 	}
-	text := p.options.Store.Load(p.connConfig.Entry(p.name), p.person)
+	text := p.options.Store.Load(p.connConfig.Entry(p.name), p.user)
 	if text == nil {
 		return before
 	}
@@ -85,9 +85,9 @@ func (p *pool) remember(c *Catalog) {
 	switch {
 	case p.options.Store == nil || p.closed || p.ended:
 	case c.SignIn:
-		p.options.Store.Delete(p.connConfig.Entry(p.name), p.person)
+		p.options.Store.Delete(p.connConfig.Entry(p.name), p.user)
 	case !c.Listed.IsZero() && !c.Stored:
-		p.options.Store.Save(p.connConfig.Entry(p.name), p.person, c.text)
+		p.options.Store.Save(p.connConfig.Entry(p.name), p.user, c.text)
 	}
 }
 

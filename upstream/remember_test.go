@@ -21,22 +21,22 @@ type memory struct {
 	texts map[[2]string][]byte
 }
 
-func (m *memory) Load(entry, person string) []byte {
+func (m *memory) Load(entry, user string) []byte {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.texts[[2]string{entry, person}]
+	return m.texts[[2]string{entry, user}]
 }
 
-func (m *memory) Save(entry, person string, text func() []byte) {
+func (m *memory) Save(entry, user string, text func() []byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.texts[[2]string{entry, person}] = text()
+	m.texts[[2]string{entry, user}] = text()
 }
 
-func (m *memory) Delete(entry, person string) {
+func (m *memory) Delete(entry, user string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.texts, [2]string{entry, person})
+	delete(m.texts, [2]string{entry, user})
 }
 
 // waitingCredentials has no token for anybody before the upstream ends.

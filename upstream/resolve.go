@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"junction/upstream/client"
-	"junction/upstream/transport"
+	"junction/upstream/stdio"
 )
 
 // resolved is the configuration of one upstream: the entry with its defaults, and the entry itself.
@@ -48,8 +48,8 @@ func (c Config) connConfig() Config {
 }
 
 // environment returns the environment of a command of the entry.
-func (c *Config) environment() transport.Environment {
-	return transport.Environment{Own: c.Env, Inherit: c.InheritEnv, Reserved: c.Reserved}
+func (c *Config) environment() stdio.Environment {
+	return stdio.Environment{Own: c.Env, Inherit: c.InheritEnv, Reserved: c.Reserved}
 }
 
 // dialOptions returns the options for the connections of the pool, and sets its account.
@@ -79,7 +79,7 @@ func (o Options) resolve(command []string) []string {
 }
 
 // confinement returns the sandbox of the entry; nil if it has none.
-func (p *pool) confinement() *transport.Confinement {
+func (p *pool) confinement() *stdio.Confinement {
 	if p.connConfig.Sandbox == nil {
 		return nil
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"junction/upstream/pace"
+	"junction/upstream/stdio"
 	"junction/upstream/transport"
 )
 
@@ -17,7 +18,7 @@ type Set struct {
 	mu       sync.Mutex
 	running  map[string]*Upstream
 	people   people
-	watchdog transport.Watchdog // of all processes
+	watchdog stdio.Watchdog // of all processes
 	retiring sync.WaitGroup
 	closing  context.Context // ends when Close is called
 	close    context.CancelFunc

@@ -13,6 +13,7 @@ import (
 	"junction/upstream/client"
 	"junction/upstream/command"
 	"junction/upstream/pace"
+	"junction/upstream/stdio"
 	"junction/upstream/transport"
 )
 
@@ -79,7 +80,7 @@ type Status struct {
 	Advice  string // what a person can do about Err; "" if that is not known
 	// ids of the processes that run for a command, each of which leads the session of its children
 	Processes []int
-	Reported  []transport.Reported // by the process of the link that reads the catalog
+	Reported  []stdio.Reported // by the process of the link that reads the catalog
 	// how far the kernel enforces the sandbox: command.Enforced, or what it does not, and why; ""
 	// without a sandbox
 	Sandbox string
@@ -147,7 +148,7 @@ func (p *pool) secrets() []string {
 // rejects the credentials, or the command must not run without a sandbox.
 func stateAfter(err error) State {
 	status, answered := errors.AsType[*transport.StatusError](err)
-	confined, sandboxed := errors.AsType[*transport.SandboxError](err)
+	confined, sandboxed := errors.AsType[*stdio.SandboxError](err)
 	switch {
 	case errors.As(err, new(*SignInError)), errors.As(err, new(*LoginError)),
 		answered && status.WantsOAuth(): // auth.mode is not set
@@ -251,8 +252,8 @@ func (p *pool) transitionTo(now linkState) transition {
 	t.first = now.state != StateStarting && !p.Tried()
 	// StateChanged is not called for pools of one user; a missing sign-in is not logged
 	changed := p.last != now.state && !p.closed
-	t.told = changed && p.person == ""
-	t.logged = changed && p.person != "" && !signIn && now.state != StateStarting
+	t.told = changed && p.user == ""
+	t.logged = changed && p.user != "" && !signIn && now.state != StateStarting
 	return t
 }
 
@@ -270,7 +271,7 @@ func (p *pool) apply(t transition) {
 	}
 	if t.first { // after the other changes: waiting callers read them at once
 		close(p.met)
-		if p.person != "" && !p.closed {
+		if p.user != "" && !p.closed {
 			p.tellCatalog()
 		}
 	}

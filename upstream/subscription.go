@@ -289,6 +289,6 @@ func (s *subscriptions) missed(uris []string) {
 // updated relays an update of a resource to the hook.
 func (s *subscriptions) updated(uri string, matches func(string) bool) {
 	if tell := s.p.options.Hooks.ResourceUpdated; tell != nil {
-		tell(Update{Upstream: s.p.name, Person: s.p.person, URI: uri, Source: Source{s}, matches: matches})
+		tell(Update{Upstream: s.p.name, User: s.p.user, URI: uri, Source: Source{s}, matches: matches})
 	}
 }

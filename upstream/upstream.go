@@ -16,6 +16,7 @@ import (
 	"junction/upstream/jsonrpc"
 	"junction/upstream/pace"
 	"junction/upstream/sandbox"
+	"junction/upstream/stdio"
 	"junction/upstream/transport"
 )
 
@@ -41,7 +42,7 @@ type Options struct {
 	// Memory returns the account of an upstream for its handshakes and lists; nil does not limit them.
 	Memory func(upstream string) client.Account
 
-	watchdog *transport.Watchdog    // of the Set; nil starts one for each process
+	watchdog *stdio.Watchdog        // of the Set; nil starts one for each process
 	kernel   func() sandbox.Support // returns what the kernel can enforce
 }
 
@@ -72,7 +73,7 @@ type Change struct {
 // Update is the notification that a resource may have changed.
 type Update struct {
 	Upstream string
-	Person   string // the user that the upstream belongs to; only this user is notified; "" for shared upstreams
+	User     string // the user that the upstream belongs to; only this user is notified; "" for shared upstreams
 	URI      string // as the upstream names it
 	Source   Source // the connection that delivered it; the zero value is any connection
 
@@ -112,13 +113,13 @@ type Upstream struct {
 }
 
 // start returns an upstream that connects in the background. The catalog before is served until the
-// upstream has listed its own. person is the user that the upstream belongs to; "" if all users
+// upstream has listed its own. user is the principal that the upstream belongs to; "" if all users
 // share it. Close ends it.
-func start(name, person string, c resolved, o Options, before *Catalog) *Upstream {
-	if person != "" {
-		o.Log = o.Log.With("person", person)
+func start(name, user string, c resolved, o Options, before *Catalog) *Upstream {
+	if user != "" {
+		o.Log = o.Log.With("person", user)
 	}
-	return newUpstream(c, startPool(name, person, c.connConfig(), o, before))
+	return newUpstream(c, startPool(name, user, c.connConfig(), o, before))
 }
 
 // adapt returns an upstream with that configuration. This is u if nothing differs, and an upstream
@@ -130,10 +131,10 @@ func (u *Upstream) adapt(c resolved, o Options) *Upstream {
 		return u
 	case u.serves(c, o):
 		return newUpstream(c, u.pool)
-	case u.person != "" && c.URL != u.config.URL: // the user has no token for the new server yet
-		return start(u.name, u.person, c, o, &Catalog{})
+	case u.user != "" && c.URL != u.config.URL: // the user has no token for the new server yet
+		return start(u.name, u.user, c, o, &Catalog{})
 	}
-	return start(u.name, u.person, c, o, u.Catalog())
+	return start(u.name, u.user, c, o, u.Catalog())
 }
 
 func newUpstream(c resolved, p *pool) *Upstream {
@@ -174,7 +175,7 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (client.Result, error) {
 	whole := ctx
 	ctx, clock := client.NewClock(ctx, c.End, timeout, max)
 	defer clock.Stop()
-	waited, err := u.slots.Take(ctx, c.Account, u.config.Separate && c.Principal != "" && u.person == "", &clock.Slot)
+	waited, err := u.slots.Take(ctx, c.Account, u.config.Separate && c.Principal != "" && u.user == "", &clock.Slot)
 	if err != nil {
 		return client.Result{}, u.unavailable(ctx, &Error{u.name, client.KindBusy, err})
 	}
@@ -346,7 +347,7 @@ func (e *Error) Public() string {
 	if own, ok := errors.AsType[*ownError](e.Err); ok {
 		return (&Error{e.Upstream, e.Kind, own.err}).Public() + "; " + own.hint()
 	}
-	if exit, ok := errors.AsType[*transport.ExitError](e.Err); ok {
+	if exit, ok := errors.AsType[*stdio.ExitError](e.Err); ok {
 		return fmt.Sprintf("upstream %s: %s", e.Upstream, exit.How)
 	}
 	return e.Error()

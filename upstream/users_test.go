@@ -17,7 +17,7 @@ import (
 	"junction/auth/authtest"
 	"junction/upstream/client"
 	"junction/upstream/raw"
-	"junction/upstream/transport"
+	"junction/upstream/stdio"
 	"junction/upstream/upstreamtest"
 )
 
@@ -232,11 +232,11 @@ type reporting struct {
 	text string
 }
 
-func (r reporting) Child() transport.Child { return r }
+func (r reporting) Child() stdio.Child { return r }
 
 func (reporting) PID() int { return 1 }
 
-func (r reporting) Reported() []transport.Reported { return []transport.Reported{{Text: r.text}} }
+func (r reporting) Reported() []stdio.Reported { return []stdio.Reported{{Text: r.text}} }
 
 // TestReportedProblemsAreCleaned: the problems that a running process reports are shown like the
 // reason of a failed connection.

@@ -6,7 +6,7 @@ import (
 
 	"junction/cmd/junction/config"
 	"junction/upstream/sandbox"
-	"junction/upstream/transport"
+	"junction/upstream/stdio"
 )
 
 // ballast returns memory that is never touched and therefore takes no physical memory. It raises
@@ -32,10 +32,10 @@ func (p *program) logMemory(err error) {
 
 // logMissing logs which protections of this machine from commands are missing.
 func (p *program) logMissing() {
-	logMissing(p.log, p.config, transport.Unwatched(), sandbox.Kernel())
+	logMissing(p.log, p.config, stdio.Unwatched(), sandbox.Kernel())
 }
 
-// logMissing logs nothing if c has no command. unwatched is the result of transport.Unwatched.
+// logMissing logs nothing if c has no command. unwatched is the result of stdio.Unwatched.
 func logMissing(log *slog.Logger, c *config.Config, unwatched string, kernel sandbox.Support) {
 	commands, confined := false, false
 	for _, u := range c.Upstreams {

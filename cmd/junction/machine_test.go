@@ -12,7 +12,7 @@ import (
 	"junction/upstream"
 	"junction/upstream/command"
 	"junction/upstream/sandbox"
-	"junction/upstream/transport"
+	"junction/upstream/stdio"
 )
 
 // TestLogMissing: a start says which protections of commands the system does not have.
@@ -52,7 +52,7 @@ func TestLogMissing(t *testing.T) {
 			}
 		})
 	}
-	if why := transport.Unwatched(); why != "" {
+	if why := stdio.Unwatched(); why != "" {
 		t.Errorf("Unwatched gives %q on a system with /bin/sh", why)
 	}
 }

@@ -17,10 +17,10 @@
 //
 // The commands: package cli asks a running proxy, package entries changes the upstreams of the
 // configuration file (from a registry by package registry), package packs installs packs of tools,
-// package signins changes the storage of sign-ins, and package audit reads the audit. import.go and
-// connect.go read and change the files of MCP clients (package clients). stdio.go connects a client
-// to the endpoint (package bridge). Package signon signs the user of cli and of bridge in there.
-// login.go signs in to upstreams. Package demo is the demo server.
+// package signins changes the storage of sign-ins, and package audit reads the audit. Package setup
+// reads and changes the files of MCP clients (package clients). Package bridge connects a client to
+// the endpoint. Package signon signs the user of cli and of bridge in there. login.go signs in to
+// upstreams. Package demo is the demo server.
 package main
 
 import (
@@ -35,11 +35,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"junction/cmd/junction/audit"
+	"junction/cmd/junction/bridge"
 	"junction/cmd/junction/cli"
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/demo"
 	"junction/cmd/junction/entries"
 	"junction/cmd/junction/packs"
+	"junction/cmd/junction/setup"
 	"junction/cmd/junction/signins"
 	"junction/upstream/sandbox"
 )
@@ -119,12 +121,9 @@ The configuration file is that of --config, or junction/config.yaml in the user'
 		"`address` to listen on; overrides listen in the configuration file")
 	root.AddCommand(
 		checkCommand(stdout, &o.file),
-		importCommand(stdout, stderr, &o.file),
-		connectCommand(stdout, &o.file),
-		disconnectCommand(stdout, &o.file),
 		loginCommand(stdin, stdout, stderr, &o.file),
 		logoutCommand(stdout, &o.file),
-		stdioCommand(stdin, stdout, stderr, &o.file),
+		bridge.Command(stdin, stdout, stderr, &o.file),
 		&cobra.Command{
 			Use: "demo", Short: "Run the built-in demo MCP server on stdio", Args: cli.NoArguments,
 			RunE: func(cmd *cobra.Command, _ []string) error {
@@ -135,6 +134,7 @@ The configuration file is that of --config, or junction/config.yaml in the user'
 		versionCommand(stdout),
 	)
 	root.AddCommand(entries.Commands(stdout, &o.file)...)
+	root.AddCommand(setup.Commands(stdout, stderr, &o.file)...)
 	root.AddCommand(cli.Commands(stdout, version(), &o.file)...)
 	root.AddCommand(audit.Command(stdout, stderr, &o.file), packs.Command(stdout, &o.file))
 	root.AddCommand(signins.Commands(stdin, stdout, stderr, &o.file)...)

@@ -24,10 +24,10 @@ func (s *signIn) Of(who *auth.Principal) []*upstream.Upstream {
 }
 
 // Token implements upstream.Credentials for a user.
-func (s *signIn) Token(ctx context.Context, name, person string, refused ...string) (string, error) {
-	token, err := s.oauth.Token(ctx, name, person, refused...)
+func (s *signIn) Token(ctx context.Context, name, user string, refused ...string) (string, error) {
+	token, err := s.oauth.Token(ctx, name, user, refused...)
 	if broken := errors.Is(err, oauth.ErrBroken); broken || errors.Is(err, oauth.ErrNotConnected) {
-		return "", &upstream.SignInError{Upstream: name, URL: s.ConnectURL(name, person), Again: broken}
+		return "", &upstream.SignInError{Upstream: name, URL: s.ConnectURL(name, user), Again: broken}
 	}
 	return token, err
 }

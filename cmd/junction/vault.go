@@ -85,9 +85,9 @@ func (p *program) credentials(c *config.Config) upstream.Credentials {
 }
 
 // Token implements upstream.Credentials.
-func (p *program) Token(ctx context.Context, name, person string, refused ...string) (string, error) {
-	if person != "" {
-		return p.signIn.Token(ctx, name, person, refused...)
+func (p *program) Token(ctx context.Context, name, user string, refused ...string) (string, error) {
+	if user != "" {
+		return p.signIn.Token(ctx, name, user, refused...)
 	}
 	token, err := p.vault.oauth.Token(ctx, name, oauth.Operator, refused...)
 	if broken := errors.Is(err, oauth.ErrBroken); broken || errors.Is(err, oauth.ErrNotConnected) {

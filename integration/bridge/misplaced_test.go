@@ -3,6 +3,7 @@ package bridge
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	"junction/integration/harness"
@@ -20,7 +21,9 @@ func TestQuestionNeverReachesAnotherCaller(t *testing.T) {
 	for _, clientEra := range harness.Eras {
 		harness.EachTransport(t, clientEra, client.EraLegacy, func(t *testing.T, p harness.Pair) {
 			s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
-			one, two := j.Talk(t), j.Talk(t)
+			one := j.Talk(t)
+			two := (&harness.Talker{URL: j.URL, Era: p.Client, Version: "2025-11-25",
+				Capabilities: harness.AllCapabilities, Name: "another program"}).Start(t)
 			before := one.Begin(t, harness.Called("up__gate", `{"gate":"g"}`))
 			harness.CallsOf(t, s.Journal, 1)
 			asker := two.Begin(t, harness.Called("up__ask", `{"gate":"ask","questions":[`+harness.AskForm+`]}`))
@@ -63,6 +66,61 @@ func TestQuestionNeverReachesAnotherCaller(t *testing.T) {
 				if len(notes) > 0 || m.Error != nil || harness.Member(m.Result, "resultType") == `"input_required"` {
 					t.Errorf("the other client got %d messages and %s", len(notes), m.Append(nil))
 				}
+			}
+		})
+	}
+}
+
+// TestParallelCallsOfOneClientAreAsked: several calls of one client ask at the same time. No message of
+// the server names its call, and the client is the only one who can be meant.
+func TestParallelCallsOfOneClientAreAsked(t *testing.T) {
+	const calls = 4
+	for _, clientEra := range harness.Eras {
+		harness.EachTransport(t, clientEra, client.EraLegacy, func(t *testing.T, p harness.Pair) {
+			s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
+			c := j.Talk(t)
+			var asking, waiting sync.WaitGroup
+			for range calls {
+				asking.Go(func() {
+					m, _ := c.Converse(t, harness.Called("up__ask", `{"gate":"ask","questions":[`+harness.AskForm+`]}`), harness.AnswersTo)
+					if got := harness.AnswersOf(t, m); got != `[{`+harness.Accepted+`}]` {
+						t.Errorf("the upstream was answered %s", got)
+					}
+				})
+			}
+			waiting.Go(func() { // it may get the questions, too
+				if m, _ := c.Converse(t, harness.Called("up__gate", `{"gate":"g"}`), harness.AnswersTo); m.Error != nil {
+					t.Errorf("the call that does not ask is answered %s", m.Append(nil))
+				}
+			})
+			harness.CallsOf(t, s.Journal, calls+1)
+			for range calls {
+				s.OpenGate(t, "ask")
+			}
+			asking.Wait()
+			s.OpenGate(t, "g")
+			waiting.Wait()
+		})
+	}
+}
+
+// TestQuestionAfterACancelledCall: a client that has cancelled a call is asked by the next one.
+func TestQuestionAfterACancelledCall(t *testing.T) {
+	for _, clientEra := range harness.Eras {
+		harness.EachTransport(t, clientEra, client.EraLegacy, func(t *testing.T, p harness.Pair) {
+			s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
+			c := j.Talk(t)
+			a := c.Begin(t, harness.Called("up__hang", `{}`))
+			call := harness.CallsOf(t, s.Journal, 1)[0]
+			if p.Client == client.EraModern {
+				a.Drop()
+			} else {
+				c.Notify(t, "notifications/cancelled", `"requestId":`+a.ID)
+			}
+			cancelled(t, s, p, call)
+			m, _ := c.Converse(t, harness.Asking(harness.AskForm), harness.AnswersTo)
+			if got := harness.AnswersOf(t, m); got != `[{`+harness.Accepted+`}]` {
+				t.Errorf("after a cancelled call the upstream was answered %s", got)
 			}
 		})
 	}

@@ -208,7 +208,7 @@ func (j *Junction) Problems() []view.Problem {
 	if j.cluster != nil {
 		return j.cluster.report().Problems
 	}
-	return j.Server.Problems()
+	return j.Server.Snapshot().Problems()
 }
 
 // Status returns the status of an upstream in the first process; zero if there is none of this name.

@@ -105,7 +105,7 @@ const (
 	ModernVersion = "2026-07-28"
 )
 
-// Eras are the two eras as package upstream names them.
+// Eras are the two eras as package client names them.
 var Eras = []client.Era{client.EraLegacy, client.EraModern}
 
 // AllCapabilities are the capabilities that most test clients declare: all those that Junction passes

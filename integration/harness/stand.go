@@ -181,11 +181,11 @@ func (s *Stand) MustOffer(t testing.TB, want int) {
 	t.Helper()
 	again, enough := time.NewTicker(5*time.Millisecond), time.After(Patience)
 	defer again.Stop()
-	for s.Server.Tools() != want {
+	for s.Server.Snapshot().Tools() != want {
 		select {
 		case <-again.C:
 		case <-enough:
-			t.Fatalf("%d tools are offered, want %d within %v", s.Server.Tools(), want, Patience)
+			t.Fatalf("%d tools are offered, want %d within %v", s.Server.Snapshot().Tools(), want, Patience)
 		}
 	}
 }

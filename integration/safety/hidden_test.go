@@ -121,7 +121,7 @@ func TestUpdatesThatWaitAreForgotten(t *testing.T) {
 		}
 		c.Must(t, "resources/subscribe", `"uri":"mcp://up/file:///sub/c"`)
 		// of an upstream that is theirs alone
-		j.Server.Updated(upstream.Update{Upstream: "up", Person: "user:somebody else", URI: "file:///sub/c"})
+		j.Server.Updated(upstream.Update{Upstream: "up", User: "user:somebody else", URI: "file:///sub/c"})
 		w.Policy = harness.MustPolicy(t,
 			"- { name: all, rules: [ { deny: { resources: \"file:///a\" } }, { allow: { upstreams: \"*\" } } ] }\n")
 		j.Apply(w)

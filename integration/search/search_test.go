@@ -397,7 +397,7 @@ func TestSearchShadowsNames(t *testing.T) {
 			t.Errorf("the server's search_tools answers %s", got)
 		}
 		var problems []string
-		for _, problem := range j.Server.Problems() {
+		for _, problem := range j.Server.Snapshot().Problems() {
 			problems = append(problems, problem.Endpoint+" "+problem.Name)
 		}
 		if want := []string{"few/ search_tools", "few/ call_read_tool"}; !slices.Equal(problems, want) {

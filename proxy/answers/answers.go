@@ -1,5 +1,5 @@
 // Package answers keeps results of tool calls in memory, so that an equal call can be answered
-// without the upstream. Server.reusable (proxy/call.go) decides which calls use it: those of tools
+// without the upstream. Core.reusable (proxy/call.go) decides which calls use it: those of tools
 // that the configuration names (cache) and that declare themselves read-only and idempotent.
 //
 // A result belongs to the account of its caller, so that no other user ever gets it. Its key

@@ -48,7 +48,7 @@ type Members interface {
 
 	// Forward sends the request to a member and copies its response to w as it arrives. body is the
 	// request's body if it has been read, else nil: then the request has a Content-Length, and its
-	// body is sent as it arrives. w limits the time of each write (package relay). After an error
+	// body is sent as it arrives. w limits the time of each write (relayWriter in proxy/front/relay.go). After an error
 	// nothing was written to w. ErrGone means in addition that the member did not handle the request,
 	// and that the body can be sent again. Forward does not use body after it has returned.
 	Forward(w http.ResponseWriter, r *http.Request, body []byte, to string) error

@@ -26,7 +26,7 @@ type Snapshot struct {
 	stocks    map[view.Backend]*view.Stock // of backends
 
 	Subjects          bounded.Room // subject views, and the endpoints of users and clients
-	Pages             bounded.Room // of lists; locked after subjects if both are locked
+	Pages             bounded.Room // of lists; locked after Subjects if both are locked
 	wanted            wanted
 	Rulings           *view.Rulings
 	personalEndpoints bounded.Cache[personalKey, *personalEndpoint]
@@ -118,15 +118,6 @@ const (
 
 // Open reports whether the Guard accepts requests without a key or a token.
 func (w *Snapshot) Open() bool { return w.Config.Guard != nil && w.Config.Guard.Verifier == nil }
-
-// Problems returns the hidden items and their reasons.
-func (w *Snapshot) Problems() []view.Problem {
-	all := slices.Clip(w.Endpoints[""].View.Problems)
-	for _, b := range w.Backends {
-		all = view.Problems(all, w.Endpoints[b.Name()].View.Problems)
-	}
-	return view.Problems(all, w.shadowed)
-}
 
 // Settled reports whether the snapshot has the current catalogs.
 func (w *Snapshot) Settled() bool {

@@ -45,7 +45,7 @@ type Clock struct {
 }
 
 // NewClock returns a context that ends when the time of the call is over, with a *timeoutError as
-// cause. If end is not nil, it must end ctx, and the context is ctx. The caller must call stop.
+// cause. If end is not nil, it must end ctx, and the context is ctx. The caller must call Stop.
 func NewClock(ctx context.Context, end context.CancelCauseFunc, timeout, max time.Duration) (context.Context, *Clock) {
 	timeout = min(timeout, max)
 	now := time.Now()
@@ -63,7 +63,7 @@ func NewClock(ctx context.Context, end context.CancelCauseFunc, timeout, max tim
 // ring is called by the timer.
 func (c *Clock) ring() {
 	c.mu.Lock()
-	defer c.mu.Unlock()           // after expire, so that stop waits for it
+	defer c.mu.Unlock()           // after expire, so that Stop waits for it
 	if c.waiting > 0 || c.ended { // a server request has just arrived, or the answer
 		return
 	}

@@ -12,6 +12,7 @@ import (
 	"junction/auth/authtest"
 	"junction/upstream/jsonrpc"
 	"junction/upstream/pace"
+	"junction/upstream/stdio"
 	"junction/upstream/transport"
 )
 
@@ -22,7 +23,7 @@ func TestLateAnswersOverStdioCount(t *testing.T) {
 	const script = `for i in 1 2 3; do read -r x; echo '{"jsonrpc":"2.0","method":"begun"}'; done
 		read -r x; echo '{"jsonrpc":"2.0","id":6,"result":{}}'; echo '{"jsonrpc":"2.0","id":200,"result":{}}'; cat >/dev/null`
 	begun := make(chan struct{}, 3)
-	w, err := transport.OpenStdio(transport.StdioOptions{Command: []string{"sh", "-c", script}, Log: authtest.Log(t)},
+	w, err := stdio.Open(stdio.Options{Command: []string{"sh", "-c", script}, Log: authtest.Log(t)},
 		func(*jsonrpc.Message) { begun <- struct{}{} })
 	if err != nil {
 		t.Fatal(err)

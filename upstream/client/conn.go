@@ -16,6 +16,7 @@ import (
 
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
+	"junction/upstream/stdio"
 	"junction/upstream/transport"
 )
 
@@ -46,7 +47,7 @@ type Conn interface {
 	// Info returns the server's self-description and capabilities.
 	Info() *Info
 	// Child returns the process of a command; nil for a URL.
-	Child() transport.Child
+	Child() stdio.Child
 	// Ping sends a request that every server answers, and waits. An error response is an answer, too.
 	Ping(ctx context.Context) error
 	// Wait waits until the conn has ended, and returns the reason.
@@ -196,8 +197,8 @@ func (b *base) post(m *jsonrpc.Message) {
 
 func (b *base) Info() *Info { return &b.info }
 
-func (b *base) Child() transport.Child {
-	c, _ := b.transport.(transport.Child)
+func (b *base) Child() stdio.Child {
+	c, _ := b.transport.(stdio.Child)
 	return c
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
+	"junction/upstream/stdio"
 	"junction/upstream/transport"
 )
 
@@ -24,10 +25,10 @@ type Options struct {
 	// Confine are the environment, the working directory and the sandbox of the process; a nil
 	// Confine does not confine it. A nil Watchdog starts one for each process.
 	Command  []string
-	Env      transport.Environment
+	Env      stdio.Environment
 	Dir      string
-	Confine  *transport.Confinement
-	Watchdog *transport.Watchdog
+	Confine  *stdio.Confinement
+	Watchdog *stdio.Watchdog
 	// URL is the address of a remote server. Headers are sent with each request to its origin, and
 	// the token that Token returns; nil for none (see transport.HTTPOptions). Pool has the HTTP
 	// connections; nil makes a pool.
@@ -214,7 +215,7 @@ func (d *Dialer) openTransport(ctx context.Context, remote Transport, in transpo
 ) {
 	o := &d.options
 	if o.URL == "" {
-		return transport.OpenStdio(transport.StdioOptions{
+		return stdio.Open(stdio.Options{
 			Command: o.Command, Env: o.Env, Dir: o.Dir, Confine: o.Confine, Watchdog: o.Watchdog,
 			MessageLimit: o.MessageLimit, Depth: o.Depth, Log: o.Log, Account: o.Account,
 		}, in)

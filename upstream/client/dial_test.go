@@ -14,6 +14,7 @@ import (
 
 	"junction/auth/authtest"
 	"junction/upstream/raw"
+	"junction/upstream/stdio"
 	"junction/upstream/transport"
 	"junction/upstream/upstreamtest"
 )
@@ -22,7 +23,7 @@ import (
 type target struct {
 	URL            string
 	Command        []string
-	Env            transport.Environment
+	Env            stdio.Environment
 	Transport      Transport
 	Era            Era
 	ConnectTimeout time.Duration
@@ -123,7 +124,7 @@ func TestEraStdio(t *testing.T) {
 			t.Parallel()
 			child := upstreamtest.Command(t, tt.script)
 			child.Env[roleEnv] = "scripted"
-			c := target{Command: child.Command, Env: transport.Environment{Own: child.Env}}
+			c := target{Command: child.Command, Env: stdio.Environment{Own: child.Env}}
 			if tt.script.DiscoverFails == "silence" {
 				c.ConnectTimeout = 200 * time.Millisecond // half of it is for the question
 			}

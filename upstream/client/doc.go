@@ -7,7 +7,7 @@
 //
 //	Conn       one connection whose era is known                            conn.go, legacy.go, modern.go
 //	Dialer     opens a Conn; remembers the era and the transport            dial.go, race.go, era.go
-//	Transport  moves messages; of MCP it implements only the HTTP headers,  package transport
+//	Transport  moves messages; of MCP it implements only the HTTP headers,  packages transport, stdio
 //	           those of version and session
 //
 // # A call, function by function
@@ -17,9 +17,9 @@
 //	(*base).prepare            conn.go      replaces the name, and the members of _meta that belong to one hop
 //	(*base).roundTrip          conn.go      tracks the call, so that notifications and server requests find it
 //
-// Then (*stdio).Call or (*streamable).Call of package transport sends the request, and returns the
-// response. A Clock ends the call if the server is silent for too long. The messages that are no
-// responses pass through these functions:
+// Then (*stdio).Call of package stdio or (*streamable).Call of package transport sends the request,
+// and returns the response. A Clock ends the call if the server is silent for too long. The messages
+// that are no responses pass through these functions:
 //
 //	(*base).receive            conn.go      anything else: progress, log messages, changes, server requests
 //	(*base).deliver            conn.go      tells requests from notifications
@@ -30,10 +30,11 @@
 //	(*base).answer             conn.go            answers ping; rejects unknown methods
 //	(*base).serverRequest      server_request.go  rejects a request that no client can answer
 //	(*base).callOf             server_request.go  finds the call that the request belongs to
+//	(*base).newest             owner.go           picks one if several are of one owner
 //	(*base).admit              server_request.go  limits the open requests; marks exclusive use
 //	(*base).relay              server_request.go  stops the clock of the call, on a goroutine of its own
 //	Peer.Ask                   package proxy      waits for the client's answer
-//	(*stdio).Send              transport          writes the answer
+//	(*stdio).Send              stdio              writes the answer
 //
 // Modern servers send no requests. Their questions are results of the type input_required, which
 // (*modernConn).Call returns.

@@ -119,8 +119,9 @@ func Level(name string) int { return max(0, slices.Index(levels, name)) }
 // levelPatience is how long a call waits for the server to accept a level.
 const levelPatience = 2 * time.Second
 
-// setLevel makes the server send log messages from the level of the call on. The level applies to the whole
-// connection, so it is never lowered again; the relaying code applies the clients' own levels.
+// setLevel makes the server send log messages from the level of the call on. The level applies to the
+// whole connection, so it is never lowered again; Exchange.wantsLog of package proxy applies the
+// clients' own levels.
 func (l *legacyConn) setLevel(ctx context.Context, c *Call) {
 	name, wanted := c.LogLevel, Level(c.LogLevel)
 	l.leveling.Lock()

@@ -42,7 +42,7 @@ type listen struct {
 	unused bool       // no client wants its updates; guarded by modernConn.lmu
 }
 
-// follow is a change of the subscribed resources. Its fields are the arguments of conn.follow.
+// follow is a change of the subscribed resources. Its fields are the arguments of Conn.Follow.
 type follow struct {
 	ctx         context.Context
 	all         func() []string
@@ -71,7 +71,7 @@ func (m *modernConn) Watch() <-chan struct{} {
 	return ready
 }
 
-// watching is the goroutine of watch.
+// watching is the goroutine of Watch.
 func (m *modernConn) watching() {
 	w := watcher{m: m}
 	defer w.streams.Wait()

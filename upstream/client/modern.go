@@ -20,7 +20,7 @@ import (
 // capabilities, and requests are independent of each other.
 type modernConn struct {
 	base
-	follows chan follow // requests to the goroutine of watch; unbuffered, never closed
+	follows chan follow // requests to the goroutine of Watch; unbuffered, never closed
 	lmu     sync.Mutex
 	listens map[jsonrpc.ID]*listen // subscriptions whose request is open
 	// on stdio, by resource that the server follows; changed by watching with lmu held

@@ -8,14 +8,13 @@ import (
 	"junction/upstream/jsonrpc"
 )
 
-// This file finds the calls that a message of the server can belong to. Without a task, nothing in a
-// message on a shared stream names its call. A server request must be bound to the client and the
-// user who caused it (2025-11-25, client/elicitation): Junction does not guess between two of them.
-// Where everything that could have caused the message is of one session of one user, there is nobody
-// else whom it could reach.
+// This file finds the calls that a message of the server can belong to. If no task is named, a message
+// on a shared stream does not identify its call. A server request must reach only the user who caused
+// it (2025-11-25, client/elicitation). Junction passes it on only if every call that can have caused
+// it is of one session of one user.
 
-// owner is the session of a user, or in the modern era their client. caller is "" if it is unknown:
-// then the owner is equal to no other.
+// owner is the session of a legacy client, or the program of a modern one. If caller is "", the owner
+// equals no other.
 type owner struct{ principal, caller string }
 
 func (o owner) is(other owner) bool { return o.caller != "" && o == other }

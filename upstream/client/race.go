@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"junction/upstream/jsonrpc"
+	"junction/upstream/stdio"
 	"junction/upstream/transport"
 )
 
@@ -36,7 +37,7 @@ func (d *Dialer) dialAuto(ctx context.Context, guess Era, p Profile, h Hooks) (C
 		d.known.learn(era, TransportAuto)
 		return c, nil
 	}
-	exited := d.options.URL == "" && (b.transport.Ended() || errors.As(err, new(*transport.ExitError)))
+	exited := d.options.URL == "" && (b.transport.Ended() || errors.As(err, new(*stdio.ExitError)))
 	reason := b.fail(err)
 	switch {
 	case exited && !b.asked:

@@ -22,7 +22,7 @@ import (
 // that call.
 type Peer interface {
 	// Notify takes a notification that belongs to the call: progress with the client's own token,
-	// or a log message. It does not block. After (*Upstream).Call has returned, notifications are
+	// or a log message. It does not block. After Conn.Call has returned, notifications are
 	// dropped, except notifications/elicitation/complete.
 	Notify(method string, params []byte)
 	// Ask sends a request of a legacy server to the client, waits, and returns the result. The time
@@ -36,7 +36,7 @@ type Peer interface {
 // ends the call, and is in the chain of the error that Call returns.
 type Memory = transport.Memory
 
-// Account is the memory of an upstream for what belongs to no call: see Options.Memory.
+// Account is the memory of an upstream for what belongs to no call: see Options.Account.
 type Account = transport.Account
 
 // ServerRequest is a request of the server to the client: elicitation/create,
@@ -100,15 +100,15 @@ func (b *base) untrack(f *flight) {
 		b.recent[1] = b.recent[0]
 	}
 	b.recent[0] = endedCall{f.principal, time.Now()}
+	for _, a := range b.pending {
+		if a.call == f {
+			b.passOn(a)
+		}
+	}
 	if f.exclusive {
 		if b.exclusive--; b.exclusive == 0 {
 			close(b.shared)
 			b.shared = nil
-		}
-	}
-	for _, a := range b.pending {
-		if a.call == f {
-			a.cancel()
 		}
 	}
 	b.mu.Unlock()
@@ -116,9 +116,9 @@ func (b *base) untrack(f *flight) {
 
 // callOf returns the call that a message belongs to. own is the call on whose response stream the
 // message came; nil for other streams. A message may name its task. Without a task, it belongs to the
-// only call in flight. If several are in flight, or if some were abandoned, and all are of one
-// session of one user, it belongs to the newest one whose client can answer. Otherwise, and if an
-// earlier call of another principal may still send, callOf returns nil and the reason.
+// only call in flight, or, if all candidates are of one owner, to the newest one whose client can
+// answer. callOf returns nil and the reason if the candidates have several owners, or if a call of
+// another principal ended within abandonedGrace.
 func (b *base) callOf(own *flight, m *jsonrpc.Message) (f *flight, reason string) {
 	if own != nil {
 		return own, ""
@@ -162,10 +162,38 @@ const keyRelatedTask = "io.modelcontextprotocol/related-task"
 
 // serverQuestion is a server request that the client has not answered yet.
 type serverQuestion struct {
-	call   *flight
+	method string
+	call   *flight            // whose client is asked; guarded by base.mu
+	ctx    context.Context    // ends when that client need not answer; guarded by base.mu
+	cancel context.CancelFunc // ends ctx; guarded by base.mu
+	shared bool               // the question names no call; it could belong to others of the same owner
+	clocks []*Clock           // of the calls that it could belong to
 	seen   *question
-	cancel context.CancelFunc
 	done   chan struct{} // closed when relay has returned
+}
+
+// passOn ends the question to the client of a.call, which has ended. If the question could belong to
+// another call of the same owner, the client of that one is asked in its place. b.mu is held.
+func (b *base) passOn(a *serverQuestion) {
+	a.cancel()
+	if !a.shared || len(b.flights) == 0 {
+		return
+	}
+	if next, alike := b.newest(a.method); alike && next.owner.is(a.call.owner) {
+		b.ask(a, next)
+	}
+}
+
+// ask has the client of f answer the question. b.mu is held.
+func (b *base) ask(a *serverQuestion, f *flight) {
+	a.call = f
+	a.ctx, a.cancel = context.WithCancel(f.ctx)
+	if a.shared && !f.exclusive {
+		f.exclusive = true
+		if b.exclusive++; b.exclusive == 1 {
+			b.shared = make(chan struct{})
+		}
+	}
 }
 
 // serverRequest relays a server request to the client, on a goroutine that close waits for. It
@@ -184,7 +212,7 @@ func (b *base) serverRequest(own *flight, m *jsonrpc.Message) {
 		b.refuse(seen, m.ID, mcp.INVALID_PARAMS, m.Method+" rejected: "+reason)
 		return
 	}
-	ctx, a := b.admit(own, f, m, seen)
+	a := b.admit(own, f, m, seen)
 	if a == nil {
 		return
 	}
@@ -196,54 +224,64 @@ func (b *base) serverRequest(own *flight, m *jsonrpc.Message) {
 	q.Progress = func(params []byte) {
 		b.post(&jsonrpc.Message{Method: string(mcp.MethodNotificationProgress), Params: params})
 	}
-	b.tasks.Go(func() { b.relay(ctx, a, id, q) })
+	b.tasks.Go(func() { b.relay(a, id, q) })
 }
 
-// admit adds a server request of the call f to the pending ones. The context ends when the answer
-// is no longer needed. If there are too many, or the call has ended, admit rejects the request and
-// returns nil.
-func (b *base) admit(own, f *flight, m *jsonrpc.Message, seen *question) (context.Context, *serverQuestion) {
-	ctx, cancel := context.WithCancel(f.ctx)
+// admit adds a server request of the call f to the pending ones. If there are too many, or the call has
+// ended, admit rejects the request and returns nil.
+func (b *base) admit(own, f *flight, m *jsonrpc.Message, seen *question) *serverQuestion {
 	b.mu.Lock()
 	if b.flights[f.id] != f { // the call has just ended
 		b.mu.Unlock()
-		cancel()
 		b.refuse(seen, m.ID, mcp.INVALID_PARAMS, m.Method+" rejected: its call is over")
-		return nil, nil
+		return nil
 	}
 	if _, open := b.pending[m.ID]; open || len(b.pending) >= maxServerRequests {
 		b.mu.Unlock()
-		cancel()
 		b.refuse(seen, m.ID, mcp.INVALID_REQUEST, "too many requests of the server are open, or one with this id is")
-		return nil, nil
+		return nil
 	}
-	a := &serverQuestion{f, seen, cancel, make(chan struct{})}
-	b.pending[m.ID] = a
-	if own == nil && !f.exclusive {
-		f.exclusive = true
-		if b.exclusive++; b.exclusive == 1 {
-			b.shared = make(chan struct{})
+	defer b.mu.Unlock()
+	a := &serverQuestion{method: m.Method, shared: own == nil, seen: seen, done: make(chan struct{})}
+	for _, other := range b.flights {
+		if other.clock != nil && (other == f || a.shared && f.task == "" && other.owner.is(f.owner)) {
+			a.clocks = append(a.clocks, other.clock)
 		}
 	}
-	b.mu.Unlock()
-	return ctx, a
+	b.ask(a, f)
+	b.pending[m.ID] = a
+	return a
+}
+
+// answerOf asks the client until it has answered, or until no call that the question could belong to is
+// in flight. wanted is false if the server has cancelled the question.
+func (b *base) answerOf(a *serverQuestion, id jsonrpc.ID, q *ServerRequest) (result []byte, wanted bool, err error) {
+	for _, c := range a.clocks {
+		c.hold()
+		defer c.release() // the time limits count again, also while the answer is sent
+	}
+	for {
+		b.mu.Lock()
+		call, ctx := a.call, a.ctx
+		b.mu.Unlock()
+		result, err = call.peer.Ask(ctx, q)
+		b.mu.Lock()
+		wanted = b.pending[id] == a
+		again := err != nil && wanted && a.call != call && ctx.Err() != nil
+		if !again {
+			a.cancel()
+		}
+		b.mu.Unlock()
+		if !again {
+			return result, wanted, err
+		}
+	}
 }
 
 // relay asks the client and sends its answer to the server.
-func (b *base) relay(ctx context.Context, a *serverQuestion, id jsonrpc.ID, q *ServerRequest) {
+func (b *base) relay(a *serverQuestion, id jsonrpc.ID, q *ServerRequest) {
 	defer close(a.done)
-	defer a.cancel()
-	clock := a.call.clock
-	if clock != nil {
-		clock.hold()
-	}
-	result, err := a.call.peer.Ask(ctx, q)
-	if clock != nil {
-		clock.release() // the time limits count again, also while the answer is sent
-	}
-	b.mu.Lock()
-	wanted := b.pending[id] == a
-	b.mu.Unlock()
+	result, wanted, err := b.answerOf(a, id, q)
 	if !wanted {
 		a.seen.end(nil, KindCancelled)
 		return // the server has cancelled the request

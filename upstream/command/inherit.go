@@ -11,7 +11,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
-	"junction/upstream/transport"
+	"junction/upstream/stdio"
 )
 
 // Inherit are the variables of our own environment that a command gets besides the default ones:
@@ -41,11 +41,11 @@ func (i Inherit) Validate(bad func(path, format string, args ...any)) {
 }
 
 // Matches reports whether the list has the variable, by its name or by a glob.
-func (i Inherit) Matches(variable string) bool { return transport.Matches(i, variable) }
+func (i Inherit) Matches(variable string) bool { return stdio.Matches(i, variable) }
 
 // Withheld returns the names of the variables of our environment that a command does not get, and
 // that servers often need: those that look like keys. Junction's own are not among them.
-func Withheld(given transport.Environment) []string {
+func Withheld(given stdio.Environment) []string {
 	var names []string
 	for _, variable := range os.Environ() {
 		name, value, _ := strings.Cut(variable, "=")
@@ -59,7 +59,7 @@ func Withheld(given transport.Environment) []string {
 }
 
 // Secrets returns the values of variables that a command gets and that look like keys.
-func Secrets(given transport.Environment) (values []string) {
+func Secrets(given stdio.Environment) (values []string) {
 	for name, value := range given.Own {
 		if looksSecret(name) {
 			values = append(values, value)

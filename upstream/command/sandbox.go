@@ -9,7 +9,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"junction/upstream/sandbox"
-	"junction/upstream/transport"
+	"junction/upstream/stdio"
 )
 
 // Sandbox is the sandbox section of a command. It lists the files and TCP ports that the command
@@ -152,6 +152,6 @@ func (s *Sandbox) Absent(k sandbox.Support) map[string]string {
 
 // Confinement returns the sandbox for a process. name is the upstream's name. private is the folder
 // for files that the command keeps; "" for none.
-func (s *Sandbox) Confinement(name, private string, kernel sandbox.Support) *transport.Confinement {
-	return &transport.Confinement{Name: name, Require: s.Require, Support: kernel, Private: private, Rules: s.rules()}
+func (s *Sandbox) Confinement(name, private string, kernel sandbox.Support) *stdio.Confinement {
+	return &stdio.Confinement{Name: name, Require: s.Require, Support: kernel, Private: private, Rules: s.rules()}
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"junction/auth/authtest"
 )
@@ -48,5 +49,25 @@ func TestFloodsFillNoLog(t *testing.T) {
 				t.Errorf("the log has %d lines of %d messages, want 5:\n%.500s", n, many, log.String())
 			}
 		})
+	}
+}
+
+func TestFlood(t *testing.T) {
+	var f LogLimit
+	for range logLimit {
+		if ok, dropped := f.allow(time.Unix(1000, 0)); !ok || dropped != 0 {
+			t.Fatalf("allow = %v, %d, want true, 0", ok, dropped)
+		}
+	}
+	now := time.Unix(1000, 0)
+	for i, row := range []struct {
+		after   time.Duration
+		ok      bool
+		dropped int
+	}{{0, false, 0}, {logWindow - 1, false, 0}, {1, true, 2}, {0, true, 0}, {0, true, 0}, {0, true, 0}, {0, true, 0}, {0, false, 0}} {
+		now = now.Add(row.after)
+		if ok, dropped := f.allow(now); ok != row.ok || dropped != row.dropped {
+			t.Errorf("%d: allow = %v, %d, want %v, %d", i, ok, dropped, row.ok, row.dropped)
+		}
 	}
 }

@@ -23,12 +23,13 @@ type Account interface {
 }
 
 // MemoryError wraps an error of Memory or Account.
-type MemoryError struct{ error }
+type MemoryError struct{ Err error }
 
-func (e *MemoryError) Unwrap() error { return e.error }
+func (e *MemoryError) Error() string { return e.Err.Error() }
+func (e *MemoryError) Unwrap() error { return e.Err }
 
-// uncharged is the memory that a response or a Lease may use without Reserve.
-const uncharged = 64 << 10
+// Uncharged is the memory, in bytes, that a response or a Lease may use without Reserve.
+const Uncharged = 64 << 10
 
 // Lease holds memory of an account for one purpose, such as a list of several pages. It implements
 // Memory for the requests of that purpose. A nil Lease limits nothing.
@@ -88,7 +89,7 @@ func (l *Lease) Keep(n int64) error {
 	if l.size += n; l.most > 0 && l.size > l.most {
 		return l.tooMuch()
 	}
-	if more := l.size - l.held; more > uncharged {
+	if more := l.size - l.held; more > Uncharged {
 		if err := l.reserve(more); err != nil {
 			return &MemoryError{err}
 		}

@@ -25,48 +25,6 @@ func (p *purse) Reserve(n int64) error {
 
 func (p *purse) Release(n int64) { p.used -= n }
 
-// TestLinesCountWhileTheyAreRead: a large line counts while it is read. One that has no room is
-// dropped before it is in memory, and the next one is read. A large line before does not make a
-// smaller one need more than it takes.
-func TestLinesCountWhileTheyAreRead(t *testing.T) {
-	p := &purse{size: 1 << 20}
-	line := func(n int) string { return strings.Repeat("x", n) }
-	sizes := []int{10, 200 << 10, 3 << 20, 10, 700 << 10, 600 << 10, 60 << 10, 1 << 20, 20}
-	var text strings.Builder
-	for _, n := range sizes {
-		text.WriteString(line(n) + "\n")
-	}
-	l := lineReader{r: strings.NewReader(text.String()), limit: 4 << 20, spare: new(lineBuffers), account: p}
-	for i, n := range sizes {
-		got, long, err := l.next()
-		dropped := n >= 1<<20 // with its end
-		switch {
-		case err != nil:
-			t.Fatal(err)
-		case !dropped && string(got) != line(n):
-			t.Errorf("line %d of %d bytes is %.20q of %d", i, n, got, len(got))
-		case dropped && (long == nil || long.size != n || !errors.Is(l.refused, errPurse)):
-			t.Errorf("line %d of %d bytes: %d bytes, %+v, %v", i, n, len(got), long, l.refused)
-		}
-	}
-	if _, _, err := l.next(); err != io.EOF || p.used != 0 || p.most > p.size || p.most == 0 {
-		t.Errorf("at the end: %v, with %d bytes in use, and %d at most", err, p.used, p.most)
-	}
-}
-
-// TestGuessOfALine: the size of the line before is a guess. If it has no room, the line gets what it
-// needs.
-func TestGuessOfALine(t *testing.T) {
-	p := &purse{size: 300 << 10}
-	line := strings.Repeat("x", 200<<10)
-	l := lineReader{r: strings.NewReader(line + "\n" + line + "\n"), limit: 4 << 20, spare: new(lineBuffers), account: p, large: 2 << 20}
-	for range 2 {
-		if got, _, err := l.next(); err != nil || string(got) != line || l.refused != nil {
-			t.Errorf("the line is %d bytes, %v, %v", len(got), err, l.refused)
-		}
-	}
-}
-
 // TestEventsCountWhileTheyAreRead: the buffer of a stream that belongs to no caller counts, and is
 // dropped after a large event.
 func TestEventsCountWhileTheyAreRead(t *testing.T) {

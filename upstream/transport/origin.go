@@ -79,7 +79,7 @@ type origin struct {
 	closed   bool
 	work     sync.WaitGroup // calls, listening, draining
 	draining atomic.Int32
-	ending
+	Ending
 }
 
 // init prepares the origin. If the URL is invalid, the origin has ended at once.
@@ -96,11 +96,11 @@ func (o *origin) init(opts HTTPOptions) {
 	for name, value := range opts.Headers {
 		o.header[textproto.CanonicalMIMEHeaderKey(name)] = []string{value}
 	}
-	o.gone = make(chan struct{})
+	o.Ending = NewEnding()
 	o.ctx, o.cancel = context.WithCancelCause(context.Background())
 	var err error
 	if o.url, err = url.Parse(opts.URL); err != nil {
-		o.over(errors.New("the url is no URL"))
+		o.Over(errors.New("the url is no URL"))
 		return
 	}
 	if o.pool.plain != nil {
@@ -113,12 +113,12 @@ func (o *origin) init(opts HTTPOptions) {
 // ended.
 func (o *origin) begin() error {
 	if o.Ended() {
-		return notSent(o.reason)
+		return NotSent(o.reason)
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.closed {
-		return notSent(ErrClosed)
+		return NotSent(ErrClosed)
 	}
 	o.work.Add(1)
 	return nil
@@ -128,13 +128,13 @@ func (o *origin) begin() error {
 // the error for the request.
 func (o *origin) sessionGone(e *StatusError) error {
 	// without the text of the response, which is only for the caller of this request
-	o.over(fmt.Errorf("%w: %w", ErrSessionGone, &StatusError{Status: e.Status}))
-	return notSent(fmt.Errorf("%w: %w", ErrSessionGone, e))
+	o.Over(fmt.Errorf("%w: %w", ErrSessionGone, &StatusError{Status: e.Status}))
+	return NotSent(fmt.Errorf("%w: %w", ErrSessionGone, e))
 }
 
 // close aborts all operations and waits for them.
 func (o *origin) close() {
-	o.over(ErrClosed)
+	o.Over(ErrClosed)
 	o.mu.Lock()
 	o.closed = true
 	o.mu.Unlock()
@@ -275,15 +275,15 @@ func (o *origin) failed(ctx context.Context, t *trip, err error) error {
 	case t.Response == nil && !t.out.begun.Load():
 		// Nothing has read the body, so the message was not sent: the connection failed, or was
 		// closed before the first byte.
-		return notSent(err)
+		return NotSent(err)
 	case t.Response == nil:
 		return fmt.Errorf("the connection broke before the answer: %w", err)
 	}
 	return err
 }
 
-// notSent adds ErrNotSent to the chain of err.
-func notSent(err error) error { return &notSentError{err} }
+// NotSent adds ErrNotSent to the chain of err.
+func NotSent(err error) error { return &notSentError{err} }
 
 // notSentError has ErrNotSent in its chain, but not in its text.
 type notSentError struct{ error }
@@ -354,10 +354,10 @@ func (o *origin) drain(t *trip) {
 	})
 }
 
-func (o *origin) tooLarge() error { return tooLarge(o.limit) }
+func (o *origin) tooLarge() error { return TooLarge(o.limit) }
 
-// tooLarge is the error for a response of more than limit bytes, for every transport.
-func tooLarge(limit int) error {
+// TooLarge returns the error for a response of more than limit bytes, for every transport.
+func TooLarge(limit int) error {
 	return fmt.Errorf("%w: %w of %s; raise limits.message, or request less", ErrInvalid, errTooLarge,
 		FormatSize(int64(limit)))
 }
@@ -386,7 +386,7 @@ func (o *origin) body(t *trip, buffer *[]byte) (text []byte, err error) {
 	if known > int64(o.limit) {
 		return nil, errTooLarge
 	}
-	if known > uncharged {
+	if known > Uncharged {
 		if err := t.reserve(known); err != nil {
 			return nil, err
 		}
@@ -407,7 +407,7 @@ func (o *origin) body(t *trip, buffer *[]byte) (text []byte, err error) {
 		}
 		if len(b) == cap(b) && int64(len(b)) != known {
 			size := max(int64(len(b))+1, min(2*int64(cap(b)), most))
-			if known < 0 && size > uncharged {
+			if known < 0 && size > Uncharged {
 				if err := t.reserve(size - int64(cap(b))); err != nil {
 					return b, err
 				}

@@ -116,7 +116,7 @@ func (w *sse) reading(events *jsonrpc.EventReader) {
 	for {
 		e, err := events.Next()
 		if err != nil {
-			w.over(fmt.Errorf("the event stream ended: %w", w.failed(context.Background(), w.stream, err)))
+			w.Over(fmt.Errorf("the event stream ended: %w", w.failed(context.Background(), w.stream, err)))
 			return
 		}
 		if len(e.Data) == 0 || e.Name != "message" {

@@ -228,7 +228,7 @@ func (w *streamable) resume(ctx context.Context, p *position) (*trip, error) {
 		}
 		e := w.status(t, "")
 		if e.Status == http.StatusNotFound && s.id != "" {
-			w.over(fmt.Errorf("%w: %w", ErrSessionGone, e))
+			w.Over(fmt.Errorf("%w: %w", ErrSessionGone, e))
 		}
 		if !passing(e.Status) {
 			// The request was received, so this error must not be ErrNotSent, even if the session
@@ -320,7 +320,7 @@ func (w *streamable) heard(m *jsonrpc.Message) bool {
 func (w *streamable) deaf(s *httpSession, e *StatusError, heard bool) bool {
 	switch {
 	case s.id != "" && (e.Status == http.StatusNotFound || e.Status == http.StatusBadRequest && heard):
-		w.over(fmt.Errorf("%w: %w", ErrSessionGone, e))
+		w.Over(fmt.Errorf("%w: %w", ErrSessionGone, e))
 		return true
 	case passing(e.Status), heard && (e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden ||
 		e.Status == http.StatusMethodNotAllowed):

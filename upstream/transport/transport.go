@@ -1,6 +1,6 @@
-// Package transport moves JSON-RPC messages between Junction and one MCP server: over the standard
-// input and output of a process, over Streamable HTTP, and over HTTP+SSE. It implements framing,
-// processes and HTTP. Of MCP it implements only the HTTP headers.
+// Package transport moves JSON-RPC messages between Junction and one MCP server. It has the
+// interface of all transports, and the transports over Streamable HTTP and HTTP+SSE. Of MCP it
+// implements only the HTTP headers. The transport to a process is in package stdio.
 package transport
 
 import (
@@ -52,23 +52,35 @@ type Transport interface {
 	Close() error
 }
 
-// ending is the end of a transport, and its reason.
-type ending struct {
+// Ending is the end of a transport, and its reason. Transports embed it, because it implements Ended
+// and Wait. NewEnding makes one.
+type Ending struct {
 	once   sync.Once     // keeps the first reason
 	reason error         // ErrClosed if Junction ended the transport; set before gone is closed
 	gone   chan struct{} // closed when the transport can no longer be used
 }
 
-// over ends the transport. In-flight calls continue.
-func (e *ending) over(reason error) {
+// NewEnding returns the end of a transport that is in use.
+func NewEnding() Ending { return Ending{gone: make(chan struct{})} }
+
+// Over ends the transport, with ErrClosed if Junction ended it. The first reason wins. In-flight
+// calls continue.
+func (e *Ending) Over(reason error) {
 	e.once.Do(func() {
 		e.reason = reason
 		close(e.gone)
 	})
 }
 
+// Gone returns the channel that is closed when the transport has ended.
+func (e *Ending) Gone() <-chan struct{} { return e.gone }
+
+// Reason returns the reason of the end, and nil before the end. The caller must know that Over does
+// not run: Gone is closed, or a lock is held with which Over is called.
+func (e *Ending) Reason() error { return e.reason }
+
 // Ended implements Transport.
-func (e *ending) Ended() bool {
+func (e *Ending) Ended() bool {
 	select {
 	case <-e.gone:
 		return true
@@ -78,7 +90,7 @@ func (e *ending) Ended() bool {
 }
 
 // Wait implements Transport. The first reason wins: Close does not replace an earlier one.
-func (e *ending) Wait() error {
+func (e *Ending) Wait() error {
 	<-e.gone
 	if e.reason == ErrClosed {
 		return nil
@@ -149,11 +161,3 @@ type TokenError struct{ Err error }
 
 func (e *TokenError) Error() string { return e.Err.Error() }
 func (e *TokenError) Unwrap() error { return e.Err }
-
-// SandboxError means that a command was not started, because its sandbox could not be set up.
-type SandboxError struct {
-	Reason    string
-	Permanent bool // another attempt cannot succeed
-}
-
-func (e *SandboxError) Error() string { return e.Reason }

@@ -4,7 +4,8 @@
 // Params, results and errors pass through unchanged. The bridge adds the HTTP headers (modern.go),
 // keeps the session of a legacy client (legacy.go), and keeps both usable while the endpoint
 // restarts. It changes only the ids of server requests (questions.go): the client sees one
-// connection, which may use several sessions one after the other.
+// connection, which may use several sessions one after the other. command.go is junction stdio, and
+// chooses the endpoint and the credential.
 //
 // The bridge is no Junction with one upstream. A Junction rejects calls of unknown and hidden tools,
 // unknown methods and invalid cursors itself, so that the audit of the endpoint would miss them. It
@@ -25,6 +26,7 @@ import (
 
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
+	"junction/upstream/stdio"
 	"junction/upstream/transport"
 )
 
@@ -78,7 +80,7 @@ func Run(ctx context.Context, o Options) error {
 				b.linger(ctx)
 				return outputError(ctx)
 			}
-			if l.err != nil && !errors.As(l.err, new(*transport.LongLineError)) {
+			if l.err != nil && !errors.As(l.err, new(*stdio.LongLineError)) {
 				return fmt.Errorf("read standard input: %w", l.err)
 			}
 			b.take(ctx, l)
@@ -95,7 +97,7 @@ type line struct {
 }
 
 func read(ctx context.Context, in io.Reader, lines chan<- line) {
-	from := transport.NewLines(in, maxMessage)
+	from := stdio.NewLines(in, maxMessage)
 	for {
 		text, err := from.Next()
 		if err == io.EOF {
@@ -106,7 +108,7 @@ func read(ctx context.Context, in io.Reader, lines chan<- line) {
 		case <-ctx.Done():
 			return
 		}
-		if err != nil && !errors.As(err, new(*transport.LongLineError)) {
+		if err != nil && !errors.As(err, new(*stdio.LongLineError)) {
 			return
 		}
 	}
@@ -216,7 +218,7 @@ func (b *bridge) linger(ctx context.Context) {
 // take handles one line of the client. Requests run in their own goroutines; everything else is
 // sent before the next line is read, so that the order is kept.
 func (b *bridge) take(ctx context.Context, l line) {
-	if long, ok := errors.AsType[*transport.LongLineError](l.err); ok {
+	if long, ok := errors.AsType[*stdio.LongLineError](l.err); ok {
 		b.out.fail(long.Request, mcp.INVALID_REQUEST, long.Error())
 		return
 	}
@@ -437,7 +439,7 @@ func (o *output) write(m *jsonrpc.Message) {
 	const kept = 64 << 10 // bytes of the buffer between messages
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.buffer = transport.AppendFrame(o.buffer[:0], m)
+	o.buffer = stdio.AppendFrame(o.buffer[:0], m)
 	if _, err := o.w.Write(o.buffer); err != nil {
 		o.failed(&writeError{fmt.Errorf("write to standard output: %w", err)})
 	}

@@ -201,7 +201,7 @@ func (r *Report) code() int {
 func (p *Proxy) Report(stopping context.Context) Report {
 	statuses := p.Statuses()
 	p.Server.Settle() // the tools of every upstream that is reported as ready are listed
-	offered := p.Server.ToolsByUpstream()
+	offered := p.Server.Snapshot().ToolsByUpstream()
 	r := Report{Status: "ready", Upstreams: []UpstreamStatus{}, Problems: []view.Problem{}, Parts: p.Parts(),
 		Replicas: p.Replicas()}
 	switch {
@@ -230,7 +230,7 @@ func (p *Proxy) Report(stopping context.Context) Report {
 	}
 	r.Reload = p.Unread()
 	r.Issuers = p.Providers.Status()
-	r.Problems = append(r.Problems, p.Server.Problems()...)
+	r.Problems = append(r.Problems, p.Server.Snapshot().Problems()...)
 	r.Overuse = p.Server.Overused()
 	return r
 }

@@ -266,7 +266,7 @@ func (p *Proxy) diagnose(ctx context.Context, only []string) (Diagnosis, error) 
 		return Diagnosis{}, err
 	}
 	p.Server.Settle()
-	d := examine(ctx, p.Version, p.Server.Names(), all, p.Server.ToolsByUpstream())
+	d := examine(ctx, p.Version, p.Server.Snapshot().Config.Names, all, p.Server.Snapshot().ToolsByUpstream())
 	d.leave(personal, only)
 	for _, name := range append(known, personal...) {
 		if why := p.refusal(name); why != "" && (len(only) == 0 || slices.Contains(only, name)) {
@@ -274,7 +274,7 @@ func (p *Proxy) diagnose(ctx context.Context, only []string) (Diagnosis, error) 
 		}
 	}
 	d.Running, d.Config = true, p.File
-	for _, problem := range p.Server.Problems() {
+	for _, problem := range p.Server.Snapshot().Problems() {
 		same := func(f Finding) bool {
 			return f.Upstream == problem.Upstream && f.Name == problem.Name && f.Kind == problem.Part.String() &&
 				f.Grave

@@ -11,7 +11,7 @@ import (
 	"junction/upstream"
 	"junction/upstream/command"
 	"junction/upstream/raw"
-	"junction/upstream/transport"
+	"junction/upstream/stdio"
 )
 
 // examined returns the diagnosis of one upstream, up.
@@ -49,7 +49,7 @@ func TestFindingsOfAnUpstream(t *testing.T) {
 			status(upstream.StateRetrying, func(s *upstream.Status) { s.Err = "refused" }), upstream.Report{},
 			"grave the proxy has no connection (retrying)", "with its next attempt"},
 		{"a problem of a pack", pack, status(upstream.StateReady, func(s *upstream.Status) {
-			s.Reported = append(s.Reported, transport.Reported{Text: "a mistake"})
+			s.Reported = append(s.Reported, stdio.Reported{Text: "a mistake"})
 		}), upstream.Report{}, "the server reported a problem", "junction-pack check /srv/p"},
 		{"a sandbox in part", upstream.Config{Sandbox: &command.Sandbox{}}, nil, upstream.Report{Sandbox: "not enforced: x"},
 			"grave the sandbox is not enforced: x", "sandbox.require: true"},

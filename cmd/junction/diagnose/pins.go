@@ -21,7 +21,7 @@ type Pin struct {
 func (p *Proxy) servePins(w http.ResponseWriter, _ *http.Request) {
 	p.Server.Settle()
 	r := Pins{Tools: []Pin{}}
-	for _, d := range p.Server.Definitions() {
+	for _, d := range p.Server.Snapshot().Definitions() {
 		r.Tools = append(r.Tools, Pin{d.Upstream, d.Name, d.Definition})
 	}
 	w.Header().Set("Content-Type", "application/json")

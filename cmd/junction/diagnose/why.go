@@ -166,7 +166,7 @@ func (p *Proxy) explain(ctx context.Context, q WhyQuery, now time.Time) (WhyRepo
 	var found []view.Explanation
 	endpoint, known := "", false
 	for _, e := range endpoints(q.Endpoint) {
-		list, ok := p.Server.Explain(who, e, q.Name)
+		list, ok := p.Server.Snapshot().Explain(who, e, q.Name)
 		if ok && known {
 			return WhyReport{}, fmt.Errorf("%s is ambiguous; write %s or %s", prose.Quote(q.Endpoint),
 				endpointPath(endpoint), endpointPath(e))

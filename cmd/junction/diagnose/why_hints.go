@@ -56,7 +56,7 @@ func (s *search) hint(format string, args ...any) {
 // findHome finds the upstreams whose prefix the name has: those with the longest prefix. On the
 // endpoint of one upstream, each name is of that upstream.
 func (s *search) findHome() {
-	all, naming, longest := s.proxy.Config().Upstreams, s.proxy.Server.Names(), 1
+	all, naming, longest := s.proxy.Config().Upstreams, s.proxy.Server.Snapshot().Config.Names, 1
 	if _, single := all[s.endpoint]; single {
 		s.home = []string{s.endpoint}
 		return
@@ -100,7 +100,7 @@ func (s *search) entries() {
 
 // upstream looks for the item in the catalog of an upstream.
 func (s *search) upstream(u *upstream.Upstream) {
-	c, catalog, naming := u.Config(), u.Catalog(), s.proxy.Server.Names()
+	c, catalog, naming := u.Config(), u.Catalog(), s.proxy.Server.Snapshot().Config.Names
 	prefix := c.PrefixOr(u.Name())
 	meant := func(own string) bool {
 		exposed, full := naming.Expose(prefix, own)
@@ -130,7 +130,7 @@ func (s *search) hidden(u *upstream.Upstream, part upstream.Part, own string) {
 	if part == upstream.PartTools {
 		rule, ruled = c.Tools.Match(own)
 	}
-	elsewhere, _ := s.proxy.Server.Explain(s.who, name, own)
+	elsewhere, _ := s.proxy.Server.Snapshot().Explain(s.who, name, own)
 	switch {
 	case rule.Off():
 		s.hint("%s has it, and the file turns it off: the first glob in upstreams.%s.tools that matches %s has "+

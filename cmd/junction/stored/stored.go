@@ -27,7 +27,7 @@ import (
 )
 
 // key identifies a text.
-type key struct{ entry, person string }
+type key struct{ entry, user string }
 
 // Limits of a folder.
 const (
@@ -71,8 +71,8 @@ func Open(path string, master *seal.Key, log *slog.Logger) (*Dir, error) {
 
 // Load returns the text that was saved for an entry and a user. It returns nil if there is no
 // readable one.
-func (d *Dir) Load(entry, person string) []byte {
-	k := key{entry, person}
+func (d *Dir) Load(entry, user string) []byte {
+	k := key{entry, user}
 	d.mu.Lock()
 	newer, pending := d.pending[k]
 	if !pending {
@@ -118,15 +118,15 @@ func (d *Dir) open(k key, text []byte) ([]byte, error) {
 
 // Save stores a text; text is called later, on another goroutine. Save does not block. The last
 // text for the same entry and user wins.
-func (d *Dir) Save(entry, person string, text func() []byte) {
+func (d *Dir) Save(entry, user string, text func() []byte) {
 	d.mu.Lock()
-	d.pending[key{entry, person}] = text
+	d.pending[key{entry, user}] = text
 	d.mu.Unlock()
 	pace.Wake(d.wake)
 }
 
 // Delete removes a text. It does not block.
-func (d *Dir) Delete(entry, person string) { d.Save(entry, person, nil) }
+func (d *Dir) Delete(entry, user string) { d.Save(entry, user, nil) }
 
 // Keep removes the files of all other entries, and the oldest files above the limit.
 func (d *Dir) Keep(entries []string) {
@@ -255,12 +255,12 @@ func (d *Dir) put(k key, text func() []byte) error {
 }
 
 func (d *Dir) file(k key) string {
-	return filepath.Join(d.path, digest(k.entry)+"-"+digest(k.person)+suffix)
+	return filepath.Join(d.path, digest(k.entry)+"-"+digest(k.user)+suffix)
 }
 
 // id returns a unique identifier of the key.
 func (k key) id() [32]byte {
-	return sha256.Sum256([]byte(digest(k.entry) + digest(k.person)))
+	return sha256.Sum256([]byte(digest(k.entry) + digest(k.user)))
 }
 
 func digest(text string) string {

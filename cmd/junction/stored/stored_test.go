@@ -32,10 +32,10 @@ func mustOpen(t *testing.T, path string, key *seal.Key) *Dir {
 
 func text(s string) func() []byte { return func() []byte { return []byte(s) } }
 
-func (d *Dir) want(t *testing.T, entry, person, want string) {
+func (d *Dir) want(t *testing.T, entry, user, want string) {
 	t.Helper()
-	if got := string(d.Load(entry, person)); got != want {
-		t.Errorf("Load(%q, %q) = %q, want %q", entry, person, got, want)
+	if got := string(d.Load(entry, user)); got != want {
+		t.Errorf("Load(%q, %q) = %q, want %q", entry, user, got, want)
 	}
 }
 
@@ -79,7 +79,7 @@ func TestForeignStoredTexts(t *testing.T) {
 	d.want(t, "up", "ada", "")
 }
 
-func k(entry, person string) key { return key{entry, person} }
+func k(entry, user string) key { return key{entry, user} }
 
 // TestForeignStoredSeldom: a server whose list changes every second is written every ten seconds,
 // and at the end.

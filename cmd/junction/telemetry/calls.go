@@ -12,7 +12,7 @@ import (
 	"junction/upstream/raw"
 )
 
-// calls implements upstream.Observer.
+// calls implements client.Observer.
 type calls struct{ *Telemetry }
 
 // Begin starts the span of a request to an upstream, below that of the request that caused it. Below

@@ -4,7 +4,7 @@
 //	telemetry.go     Telemetry: what is on, and its start and end
 //	names.go         every name of a metric, an attribute and a span
 //	requests.go      the requests of clients, and the questions to them: front.Observer
-//	calls.go         the requests to and from upstreams: upstream.Observer
+//	calls.go         the requests to and from upstreams: client.Observer
 //	spans.go         what the spans of both share
 //	sampling.go      which traces are recorded
 //	series.go        sets of attributes, made once, of a bounded number

@@ -94,8 +94,8 @@ func (t *Telemetry) read(s Source, set reading) {
 	}
 	used := s.Server.Used()
 	_, sessions := s.Server.Sessions()
-	set("junction.catalog.hidden", int64(len(s.Server.Problems())))
-	set("junction.tools", int64(s.Server.Tools()))
+	set("junction.catalog.hidden", int64(len(s.Server.Snapshot().Problems())))
+	set("junction.tools", int64(s.Server.Snapshot().Tools()))
 	set("junction.requests.active", used[budget.Requests])
 	set("junction.requests.memory", used[budget.Bytes])
 	set("junction.streams", used[budget.Streams])

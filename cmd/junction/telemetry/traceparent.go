@@ -46,7 +46,7 @@ type origin struct {
 	ambient trace.SpanContext // of the HTTP request, if parent is another one
 }
 
-// bearing is how _meta may be changed: see upstream.TraceContext.
+// bearing is how _meta may be changed: see client.TraceContext.
 type bearing struct{ header, inherited bool }
 
 // originOf reads the trace of a request. _meta takes precedence over the HTTP headers (SEP-414),

@@ -17,14 +17,14 @@ import (
 
 	"junction/cmd/pack/manifest"
 	"junction/upstream/sandbox"
-	"junction/upstream/transport"
+	"junction/upstream/stdio"
 )
 
 // Runner runs the commands of a pack. The zero value is ready to use, and safe for concurrent use.
 type Runner struct {
 	Log *slog.Logger // nil discards
 
-	watchdog transport.Watchdog
+	watchdog stdio.Watchdog
 }
 
 // grace is the time between SIGTERM and SIGKILL, twice.
@@ -49,7 +49,7 @@ func (r *Runner) Run(ctx context.Context, t *manifest.Tool, arguments map[string
 	}
 	limited, cancel := context.WithTimeoutCause(ctx, t.Timeout, errTimeout)
 	defer cancel()
-	result, err := transport.Run(limited, o, []byte(t.Stdin.Text(given, nil)), int(t.MaxOutput))
+	result, err := stdio.Run(limited, o, []byte(t.Stdin.Text(given, nil)), int(t.MaxOutput))
 	switch {
 	case errors.Is(err, errTimeout):
 		return nil, fmt.Errorf("%s did not end within its timeout of %v and was ended%s", t.Name, t.Timeout,
@@ -74,7 +74,7 @@ func (r *Runner) Run(ctx context.Context, t *manifest.Tool, arguments map[string
 var errTimeout = errors.New("timeout")
 
 // exit returns an error for an exit status that means failure.
-func exit(t *manifest.Tool, r *transport.Result) error {
+func exit(t *manifest.Tool, r *stdio.Result) error {
 	meaning, mapped := t.ExitCodes[r.Code]
 	switch {
 	case meaning == manifest.ExitOK, r.Code == 0 && !mapped:
@@ -90,7 +90,7 @@ func exit(t *manifest.Tool, r *transport.Result) error {
 }
 
 // said returns the last part of standard error, for an error.
-func said(r *transport.Result) string {
+func said(r *stdio.Result) string {
 	if r == nil || r.Stderr == "" {
 		return ""
 	}
@@ -104,10 +104,10 @@ func tail(b []byte) string {
 }
 
 // options returns the options for starting the command.
-func (r *Runner) options(t *manifest.Tool, given map[string]any, file string) (transport.StdioOptions, error) {
+func (r *Runner) options(t *manifest.Tool, given map[string]any, file string) (stdio.Options, error) {
 	argv, err := words(t, given)
 	if err != nil {
-		return transport.StdioOptions{}, err
+		return stdio.Options{}, err
 	}
 	if program := argv[0]; filepath.Base(program) != program && !filepath.IsAbs(program) {
 		argv[0] = filepath.Join(t.WorkDir, program)
@@ -118,8 +118,8 @@ func (r *Runner) options(t *manifest.Tool, given map[string]any, file string) (t
 			env[name] = value.Text(given, nil)
 		}
 	}
-	o := transport.StdioOptions{
-		Command: argv, Env: transport.Environment{Own: env, Inherit: t.InheritEnv}, Dir: t.WorkDir,
+	o := stdio.Options{
+		Command: argv, Env: stdio.Environment{Own: env, Inherit: t.InheritEnv}, Dir: t.WorkDir,
 		StopGrace: grace, Watchdog: &r.watchdog, Log: r.Log,
 	}
 	if t.Sandbox != nil {

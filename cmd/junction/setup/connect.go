@@ -1,0 +1,346 @@
+package setup
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"junction/cmd/junction/cli"
+	"junction/cmd/junction/clients"
+	"junction/cmd/junction/config"
+	"junction/cmd/junction/entries"
+	"junction/upstream"
+	"junction/upstream/prose"
+	"junction/upstream/sandbox"
+	"junction/upstream/shell"
+)
+
+// connector is one run of `junction connect` or `junction disconnect`.
+type connector struct {
+	stdout  io.Writer
+	file    string // the configuration file
+	project string
+	name    string
+	url     string
+	keyFile string
+	replace bool
+	json    bool
+
+	home   clients.Home
+	config *config.Config
+	client *clients.Client
+	place  clients.Place
+	target clients.Target
+	outfit clients.Outfit
+}
+
+// connectCommand is `junction connect`, which adds Junction to the configuration file of a client.
+func connectCommand(stdout io.Writer, file *string) *cobra.Command {
+	c := connector{stdout: stdout}
+	cmd := &cobra.Command{
+		Use:   "connect CLIENT",
+		Short: "Add Junction to the configuration file of an MCP client",
+		Long: `Add Junction to the configuration file of an MCP client. CLIENT is ` + allClients() + `.
+
+The command keeps every other byte of the file, makes a backup, and records its changes, so that
+junction disconnect can undo them. For Claude Code it runs claude mcp add if that program is installed.
+Claude Desktop gets junction stdio. If Junction requires an API key, the client reads the key from the
+environment variable JUNCTION_KEY.`,
+		Example: `  junction connect cursor
+  junction connect vscode --replace
+  junction connect claude-code --project .`,
+		Args: oneClient("connect"), ValidArgsFunction: completeClients,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c.file = *file
+			return c.connect(cmd.Context(), args[0])
+		},
+	}
+	c.flags(cmd)
+	cmd.Flags().StringVar(&c.url, "url", "", "the `URL` of Junction (default: that of the configuration)")
+	cmd.Flags().StringVar(&c.keyFile, "key-file", "", "`file` with the API key, for claude-desktop")
+	cmd.Flags().BoolVar(&c.replace, "replace", false, "remove the servers that work in Junction from the client's file")
+	return cmd
+}
+
+// disconnectCommand is `junction disconnect`.
+func disconnectCommand(stdout io.Writer, file *string) *cobra.Command {
+	c := connector{stdout: stdout}
+	cmd := &cobra.Command{
+		Use:   "disconnect CLIENT",
+		Short: "Undo junction connect",
+		Long: `Undo junction connect. CLIENT is ` + allClients() + `.
+
+If nothing else has changed in the file, it becomes byte for byte what it was. Otherwise the command
+removes the entry of Junction and puts back the servers that --replace removed.`,
+		Example: `  junction disconnect cursor`,
+		Args:    oneClient("disconnect"),
+
+		ValidArgsFunction: completeClients,
+		RunE: func(_ *cobra.Command, args []string) error {
+			c.file = *file
+			return c.disconnect(args[0])
+		},
+	}
+	c.flags(cmd)
+	return cmd
+}
+
+func (c *connector) flags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&c.name, "name", "junction", "the `name` of the entry")
+	const project = "the `folder` of a project, whose file is changed (default: the user's)"
+	cmd.Flags().StringVar(&c.project, "project", "", project)
+	cli.JSONFlag(cmd, &c.json)
+}
+
+func allClients() string {
+	ids := clients.IDs()
+	return strings.Join(ids[:len(ids)-1], ", ") + " or " + ids[len(ids)-1]
+}
+
+// completeClients proposes the clients.
+func completeClients(_ *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return cli.Matching(clients.IDs(), nil, word), cobra.ShellCompDirectiveNoFileComp
+}
+
+func oneClient(what string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) != 1 {
+			return cli.Usagef("%s needs one client: %s", what, allClients())
+		}
+		return nil
+	}
+}
+
+// prepare finds the file of the client and the values of the entry.
+func (c *connector) prepare(id string) (err error) {
+	if c.client, err = clients.Lookup(id); err != nil {
+		return cli.Usagef("%w", err)
+	}
+	if c.home, err = clients.HomeOf(c.project); err != nil {
+		return err
+	}
+	e, err := entries.Read(c.stdout, c.file, c.json)
+	if err != nil {
+		return err
+	}
+	c.config = e.Config()
+	scope, ok := clients.User, false
+	if c.project != "" {
+		scope = clients.Project
+	}
+	if c.place, ok = c.home.Place(c.client, scope); !ok {
+		return fmt.Errorf("%s has no such file on this system", c.client.Name)
+	}
+	own := ownURLs(c.config)
+	if c.url != "" {
+		own = append([]string{c.url}, own...)
+	}
+	auth := &c.config.Auth
+	c.target = clients.Target{Name: c.name, URL: own[0], Own: own, Key: len(auth.APIKeys) > 0 && !auth.SignsIn()}
+	if c.client.StartsCommands() {
+		if err := c.program(); err != nil {
+			return err
+		}
+	} else if c.keyFile != "" {
+		return cli.Usagef("--key-file is for clients that start commands; %s reads the key from %s", c.client.Name,
+			clients.KeyVariable)
+	}
+	state, err := config.StateDir(os.LookupEnv)
+	if err != nil {
+		return fmt.Errorf("cannot find the folder for state: %w; set XDG_STATE_HOME", err)
+	}
+	records := &clients.Records{File: filepath.Join(state, "junction", "connections.json")}
+	c.outfit = clients.Outfit{Home: c.home, Run: runClient, Records: records}
+	return nil
+}
+
+// program sets what clients that start commands need. Their processes have another PATH and another
+// folder than a shell.
+func (c *connector) program() (err error) {
+	if c.target.Program, err = os.Executable(); err != nil {
+		return fmt.Errorf("cannot find the path of junction: %w", err)
+	}
+	// The path of a package manager's link stays the same after an update.
+	if link, err := exec.LookPath("junction"); err == nil && filepath.IsAbs(link) &&
+		clients.SamePath(link, c.target.Program) {
+		c.target.Program = link
+	}
+	if c.keyFile == "" {
+		return nil
+	}
+	c.target.KeyFile, err = filepath.Abs(c.keyFile)
+	return err
+}
+
+// keptServers are the servers of the client's file that --replace keeps, by the reason.
+type keptServers struct {
+	unknown  []string // the configuration does not have them
+	skipped  []string // with the reason why Junction cannot have them
+	disabled []string // names of upstreams
+	broken   []string // with the state of the upstream
+	untested bool     // no junction runs that could tell whether the others work
+}
+
+// replaceable returns the servers in the client's file that Junction has and serves, and the others.
+func (c *connector) replaceable(ctx context.Context) (remove []string, kept keptServers, err error) {
+	servers, failures := c.home.Read([]clients.Place{c.place})
+	if len(failures) > 0 {
+		return nil, kept, failures[0]
+	}
+	states := cli.States(ctx, c.file)
+	works := []string{upstream.StateReady.String(), upstream.StateClosed.String()}
+	merge := clients.Merge{Existing: knownOf(c.config), Own: c.target.Own, Getenv: entries.Lookup}
+	for _, o := range merge.Plan(servers) {
+		name := o.Server.Name
+		state, known := states[o.Name]
+		switch {
+		case name == c.name:
+		case o.Result == clients.Skipped:
+			kept.skipped = append(kept.skipped, fmt.Sprintf("%s (%s)", name, strings.Join(o.Notes, "; ")))
+		case o.Result != clients.Present:
+			kept.unknown = append(kept.unknown, name)
+		case c.config.Upstreams[o.Name].Off():
+			kept.disabled = append(kept.disabled, o.Name)
+		case known && !slices.Contains(works, state):
+			kept.broken = append(kept.broken, fmt.Sprintf("%s (%s)", name, state))
+		default:
+			remove = append(remove, name)
+		}
+	}
+	kept.untested = states == nil && len(remove) > 0
+	return remove, kept, nil
+}
+
+// notes returns a sentence for each reason. project is the folder of --project, or "".
+func (k *keptServers) notes(project string) (notes []string) {
+	add := func(names []string, why, then string) {
+		if len(names) > 0 {
+			notes = append(notes, "Kept, because "+why+": "+strings.Join(names, ", ")+". "+then)
+		}
+	}
+	imports := []string{"junction", "import", "--write"}
+	if project != "" {
+		imports = append(imports, "--project", project)
+	}
+	add(k.unknown, "the configuration does not have them", shell.Join(imports...)+" adds them.")
+	var enable []string
+	for _, name := range k.disabled {
+		enable = append(enable, shell.Join("junction", "enable", name))
+	}
+	add(k.disabled, "they are disabled in Junction", "Run: "+strings.Join(enable, "; "))
+	add(k.broken, "they do not work in Junction now", "See: junction status")
+	add(k.skipped, "Junction cannot replace them", "")
+	if k.untested {
+		notes = append(notes, "Junction is not running. When it runs, check the removed servers with: junction status")
+	}
+	for i := range notes {
+		notes[i] = strings.TrimSpace(notes[i])
+	}
+	return notes
+}
+
+func (c *connector) connect(ctx context.Context, id string) error {
+	if err := c.prepare(id); err != nil {
+		return err
+	}
+	if strings.HasSuffix(c.target.URL, ":0/mcp") {
+		return fmt.Errorf("the port of Junction is not known (listen: %s); give --url", c.config.Listen)
+	}
+	var remove []string
+	var kept keptServers
+	if c.replace {
+		var err error
+		if remove, kept, err = c.replaceable(ctx); err != nil {
+			return err
+		}
+	}
+	done, err := c.outfit.Connect(ctx, c.place, c.target, remove)
+	if err != nil {
+		return err
+	}
+	done.Notes = append(done.Notes, kept.notes(c.project)...)
+	switch {
+	case !c.target.Key, c.target.KeyFile != "":
+	case c.client.StartsCommands():
+		done.Notes = append(done.Notes, c.client.Name+" does not read the environment of your shell: "+
+			"give the file with the API key as --key-file.")
+	case c.client.ReadsVariables():
+		done.Notes = append(done.Notes, fmt.Sprintf("Set the environment variable %s for %s to an API key.",
+			clients.KeyVariable, c.client.Name))
+	default:
+		done.Notes = append(done.Notes, c.client.Name+" reads no environment variables: "+
+			"add the header Authorization with an API key by hand.")
+	}
+	said := fmt.Sprintf("%s is connected already, in %s.", c.client.Name, c.home.Short(done.File))
+	if done.Changed {
+		said = fmt.Sprintf("Connected %s to %s in %s.", c.client.Name, c.target.URL, c.home.Short(done.File))
+	}
+	if len(done.Removed) > 0 {
+		said += " Removed from it: " + strings.Join(done.Removed, ", ") + "."
+	}
+	return c.print(done, said)
+}
+
+func (c *connector) disconnect(id string) error {
+	if err := c.prepare(id); err != nil {
+		return err
+	}
+	done, err := c.outfit.Disconnect(c.place, c.target)
+	if err != nil {
+		return err
+	}
+	said := fmt.Sprintf("%s is not connected; nothing was changed in %s.", c.client.Name, c.home.Short(done.File))
+	if done.Changed {
+		said = fmt.Sprintf("Removed Junction from %s.", c.home.Short(done.File))
+	}
+	if len(done.Removed) > 0 {
+		said += " Put back: " + strings.Join(done.Removed, ", ") + "."
+	}
+	return c.print(done, said)
+}
+
+// connectJSON is the output of --json.
+type connectJSON struct {
+	Client  string   `json:"client"`
+	File    string   `json:"file"`
+	URL     string   `json:"url"`
+	Changed bool     `json:"changed"`
+	Command bool     `json:"command"` // the client's own command made the change
+	Backup  string   `json:"backup,omitempty"`
+	Servers []string `json:"servers,omitempty"` // removed or restored servers
+	Notes   []string `json:"notes,omitempty"`
+}
+
+func (c *connector) print(done *clients.Done, said string) error {
+	if done.Backup != "" {
+		said += " Backup: " + c.home.Short(done.Backup) + "."
+	}
+	text := ""
+	for _, line := range append([]string{said}, done.Notes...) {
+		text += prose.OneLine(line) + "\n"
+	}
+	return cli.Print(c.stdout, c.json, connectJSON{
+		c.client.ID, done.File, c.target.URL, done.Changed, done.Command, done.Backup, done.Removed, done.Notes,
+	}, text)
+}
+
+// runClient runs the command of a client for half a minute at most. Its output may contain secrets of
+// the client and is discarded.
+func runClient(ctx context.Context, name string, args ...string) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Env = sandbox.ForOthers(os.Environ())
+	return cmd.Run()
+}

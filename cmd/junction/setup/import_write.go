@@ -1,0 +1,200 @@
+package setup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"junction/cmd/junction/clients"
+	"junction/cmd/junction/config"
+	"junction/cmd/junction/entries"
+	"junction/cmd/junction/yamledit"
+	"junction/upstream/prose"
+	"junction/upstream/shell"
+)
+
+// write adds the new servers to the configuration file. If a step fails, the file stays unchanged
+// and the new secret files are removed.
+func (i *importer) write(ctx context.Context) (err error) {
+	keep := clients.SecretsOf(i.file)
+	defer func() {
+		if err != nil {
+			keep.Discard(nil)
+		}
+	}()
+	if err := os.MkdirAll(filepath.Dir(i.file), 0o700); err != nil {
+		return err
+	}
+	text, names, err := i.newText(keep)
+	if err != nil || text == nil {
+		return err
+	}
+	if i.backup, err = i.editor.Replace(text, names...); err != nil {
+		return err
+	}
+	i.written = true
+	keep.Discard(text)
+	s := entries.Follow(ctx, i.file)
+	if i.next = s.Next; s.Reload != "" {
+		i.next = s.Refused()
+	}
+	return nil
+}
+
+// ask asks the servers of the new entries whether they require a sign-in. The person has confirmed
+// the entries.
+func (i *importer) ask(ctx context.Context) {
+	for n := range i.outcomes {
+		if o := &i.outcomes[n]; o.Result == clients.New {
+			i.asked = append(i.asked, &entries.New{Name: o.Name, Entry: o.Server.Entry})
+		}
+	}
+	entries.Ask(ctx, i.editor.Config(), i.asked)
+	for _, a := range i.asked {
+		n := slices.IndexFunc(i.outcomes, func(o clients.Outcome) bool { return o.Server.Entry == a.Entry })
+		if a.Note != "" {
+			i.outcomes[n].Notes = append(i.outcomes[n].Notes, a.Note)
+		}
+	}
+}
+
+// newText returns the file with the new servers, and their names, or nil if there are none. A server
+// that the configuration rejects is marked as skipped.
+func (i *importer) newText(keep *clients.SecretFiles) (text []byte, names []string, err error) {
+	for {
+		list, names := i.entries(keep)
+		if len(list) == 0 {
+			return nil, nil, nil
+		}
+		text, c, err := i.editor.Adding(list)
+		switch problems, ok := errors.AsType[config.Problems](err); {
+		case ok && i.skip(problems):
+			continue
+		case ok:
+			return nil, nil, fmt.Errorf("cannot add to %s: %w", i.file, err)
+		case err != nil:
+			return nil, nil, err
+		}
+		return text, names, i.verify(c, names)
+	}
+}
+
+// entries renders the new servers, and stores their secrets.
+func (i *importer) entries(keep *clients.SecretFiles) (list []yamledit.Entry, names []string) {
+	for n := range i.outcomes {
+		o := &i.outcomes[n]
+		if o.Result != clients.New {
+			continue
+		}
+		s := o.Server
+		block, flow, err := s.Entry.YAML(o.Name, i.origin(s), keep.Store)
+		if err != nil {
+			o.Result, o.Notes = clients.Skipped, []string{err.Error()}
+			continue
+		}
+		list, names = append(list, yamledit.Entry{Block: block, Flow: flow}), append(names, o.Name)
+	}
+	return list, names
+}
+
+// origin returns the comment above the entry of an imported server.
+func (i *importer) origin(s *clients.Server) string {
+	return fmt.Sprintf("from %s, %s", s.Client.Name, prose.OneLine(i.home.Short(s.File)))
+}
+
+// skip marks the servers with problems as skipped. It returns false if a problem concerns anything
+// else.
+func (i *importer) skip(problems config.Problems) bool {
+	skipped := 0
+	for _, p := range problems {
+		found := false
+		for n := range i.outcomes {
+			o := &i.outcomes[n]
+			at := "upstreams." + o.Name
+			if o.Name == "" || p.Path != at && !strings.HasPrefix(p.Path, at+".") {
+				continue
+			}
+			found = true
+			if o.Result == clients.New {
+				key := strings.TrimPrefix(strings.TrimPrefix(p.Path, at), ".")
+				o.Result, o.Notes = clients.Skipped, []string{strings.TrimSpace(key + " " + p.Text)}
+				skipped++
+			}
+		}
+		if !found {
+			return false
+		}
+	}
+	return skipped > 0
+}
+
+// verify checks that the new entries mean the servers that were found.
+func (i *importer) verify(c *config.Config, names []string) error {
+	var servers []*clients.Server
+	for _, o := range i.outcomes {
+		if o.Result == clients.New {
+			servers = append(servers, o.Server)
+		}
+	}
+	again := clients.Merge{Existing: knownOf(c), Getenv: entries.Lookup}
+	for n, o := range again.Plan(servers) {
+		if o.Result != clients.Present || o.Name != names[n] || len(o.Notes) > 0 {
+			return fmt.Errorf("cannot add %s to %s: the entry would mean something else; add it by hand", names[n],
+				i.file)
+		}
+	}
+	return nil
+}
+
+// confirm asks the person about the new servers. Nothing is asked if nothing is to be written.
+func (i *importer) confirm(cmd *cobra.Command) error {
+	var looks []*clients.Look
+	for _, o := range i.outcomes {
+		if look := i.looks[o.Server]; look != nil {
+			looks = append(looks, look)
+		}
+	}
+	if len(looks) == 0 {
+		return nil
+	}
+	if !i.add {
+		if !i.json {
+			fmt.Fprintf(i.stdout, "\n%s", clients.Looks(looks))
+		}
+		return nil
+	}
+	if !i.json {
+		fmt.Fprintln(i.stdout)
+	}
+	return entries.Review(cmd, i.stdout, i.json, i.yes, clients.Looks(looks),
+		fmt.Sprintf("Add %s to %s?", prose.Count(len(looks), "server"), prose.OneLine(i.home.Short(i.file))))
+}
+
+// writing returns the command that adds the servers of this list.
+func (i *importer) writing() string {
+	words := []string{"junction", "import"}
+	if i.project != "" {
+		words = append(words, "--project", i.project)
+	}
+	for _, from := range i.from {
+		words = append(words, "--from", from)
+	}
+	return shell.Join(append(words, "--write")...)
+}
+
+// skipped returns a line for each server that was shown and then rejected by the configuration.
+func (i *importer) skipped() string {
+	text := ""
+	for _, o := range i.outcomes {
+		if o.Result == clients.Skipped && i.looks[o.Server] != nil {
+			text += prose.OneLine(fmt.Sprintf("%s was skipped: %s", o.Name, strings.Join(o.Notes, "; "))) + "\n"
+		}
+	}
+	return text
+}

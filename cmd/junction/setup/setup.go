@@ -1,0 +1,21 @@
+// Package setup has the commands that connect MCP clients and Junction. It reads and changes the
+// files of clients with package clients, and the configuration file with package entries.
+//
+// import.go finds the servers in the files of clients and shows them; import_write.go adds them to
+// the configuration file. connect.go adds Junction to the file of a client, and removes it again.
+package setup
+
+import (
+	"io"
+
+	"github.com/spf13/cobra"
+)
+
+// Commands returns the commands. file points to the value of --config.
+func Commands(stdout, stderr io.Writer, file *string) []*cobra.Command {
+	return []*cobra.Command{
+		importCommand(stdout, stderr, file),
+		connectCommand(stdout, file),
+		disconnectCommand(stdout, file),
+	}
+}

@@ -1,0 +1,189 @@
+package stdio
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"junction/upstream/sandbox"
+)
+
+// Confinement is the sandbox of the processes of one command.
+type Confinement struct {
+	Name          string // the upstream's name
+	sandbox.Rules        // of the entry; each process has more
+	// the command does not start if the kernel cannot enforce all of this
+	Require bool
+	Support sandbox.Support // of the kernel
+	// the command's own folder; if "", it keeps no files beyond the process
+	Private string
+}
+
+// SandboxError means that a command was not started, because its sandbox could not be set up.
+type SandboxError struct {
+	Reason    string
+	Permanent bool // another attempt cannot succeed
+}
+
+func (e *SandboxError) Error() string { return e.Reason }
+
+// cell is the sandbox of one process. A nil cell has no restrictions.
+type cell struct {
+	*Confinement
+	temp     string // for temporary files of this process; removed at its end
+	folder   string // Private, or temp
+	handover *sandbox.Handover
+}
+
+// open creates the folders for another process. It returns nil for a nil Confinement.
+func (c *Confinement) open() (_ *cell, err error) {
+	if c == nil {
+		return nil, nil
+	}
+	if missing := c.Support.Missing(&c.Rules); missing != "" && c.Require {
+		return nil, &SandboxError{"not started without its whole sandbox (sandbox.require): " + missing, true}
+	}
+	for _, list := range []struct {
+		key   string
+		paths []string
+	}{{"read", c.Read}, {"write", c.Write}} {
+		for _, p := range list.paths {
+			if problem := c.Support.PathProblem(&c.Rules, list.key, p); problem != "" {
+				return nil, &SandboxError{"sandbox." + list.key + ": " + problem, false}
+			}
+		}
+	}
+	x := &cell{Confinement: c, folder: c.Private}
+	if x.folder != "" {
+		if err := os.MkdirAll(x.folder, 0o700); err != nil {
+			return nil, fmt.Errorf("make the private folder of the sandbox: %w; let the user of Junction write there",
+				err)
+		}
+	}
+	if x.temp, err = os.MkdirTemp("", "junction-"+c.Name+"-"); err != nil {
+		return nil, fmt.Errorf("make the temporary folder of the sandbox: %w", err)
+	}
+	if x.folder == "" {
+		x.folder = x.temp
+	}
+	return x, nil
+}
+
+// enter returns the options with the folders of the cell: the working directory, if the entry has
+// none, and the variables. A relative program path then still refers to Junction's working
+// directory.
+func (x *cell) enter(o Options) (Options, error) {
+	if x == nil {
+		return o, nil
+	}
+	o.private = x.variables()
+	if o.Dir != "" {
+		return o, nil
+	}
+	o.Dir = x.folder
+	if name := o.Command[0]; filepath.Base(name) != name && !filepath.IsAbs(name) {
+		path, err := filepath.Abs(name)
+		if err != nil {
+			return o, err
+		}
+		o.program = path
+	}
+	return o, nil
+}
+
+// variables returns the variables that move caches and temporary files into folders of the cell.
+// With the caches in the home folder, one command could change the programs of another. uvx keeps a
+// lock in UV_TOOL_DIR.
+func (x *cell) variables() map[string]string {
+	cache := filepath.Join(x.folder, ".cache")
+	return map[string]string{
+		"TMPDIR": x.temp, "XDG_CACHE_HOME": cache, "npm_config_cache": filepath.Join(cache, "npm"),
+		"UV_CACHE_DIR": filepath.Join(cache, "uv"), "UV_TOOL_DIR": filepath.Join(cache, "uv-tools"),
+		// Their defaults are below XDG_CACHE_HOME.
+		"PIP_CACHE_DIR": "", "COREPACK_HOME": "",
+	}
+}
+
+// exchange replaces variables of an environment by private ones. Names are compared without regard
+// to case, because npm reads them so. An empty private value only removes. Variables in own are
+// only removed, because they are added later.
+func exchange(environment []string, private, own map[string]string) []string {
+	if len(private) == 0 {
+		return environment
+	}
+	is := func(name string) func(string) bool {
+		return func(other string) bool { return strings.EqualFold(name, other) }
+	}
+	names := slices.Sorted(maps.Keys(private))
+	kept := slices.DeleteFunc(slices.Clone(environment), func(v string) bool {
+		name, _, _ := strings.Cut(v, "=")
+		return slices.ContainsFunc(names, is(name))
+	})
+	for _, name := range names {
+		if value := private[name]; value != "" && !slices.ContainsFunc(slices.Collect(maps.Keys(own)), is(name)) {
+			kept = append(kept, name+"="+value)
+		}
+	}
+	return kept
+}
+
+// wrap makes cmd start in the cell. cmd must be complete. dir is the working directory of the
+// entry.
+func (x *cell) wrap(cmd *exec.Cmd, dir string) (err error) {
+	if x == nil || !x.Support.Enforces() {
+		return nil
+	}
+	program := cmd.Path
+	if !filepath.IsAbs(program) {
+		program = filepath.Join(cmd.Dir, program)
+	}
+	if program, err = filepath.Abs(program); err != nil {
+		return err
+	}
+	r := x.Rules
+	r.Write = append(slices.Clone(r.Write), x.temp, x.folder)
+	r.Default, r.Devices = append(sandbox.System(), sandbox.Programs(program, cmd.Env)...), sandbox.Devices()
+	if dir != "" {
+		if dir, err = filepath.Abs(dir); err != nil {
+			return err
+		}
+		if !sandbox.TooWide(dir, cmd.Env) {
+			r.Default = append(r.Default, dir)
+		}
+	}
+	x.handover, err = sandbox.Wrap(cmd, r, x.Support)
+	return err
+}
+
+// started must be called when the process runs. It returns when the command runs.
+func (x *cell) started() error {
+	if x == nil || x.handover == nil {
+		return nil
+	}
+	defer x.handover.Close()
+	return x.handover.Started()
+}
+
+// removal is how long close waits for the removal of temporary files.
+const removal = 2 * time.Second
+
+// close releases the resources of the cell. All its processes must have ended.
+func (x *cell) close() {
+	if x == nil {
+		return
+	}
+	if x.handover != nil {
+		x.handover.Close()
+	}
+	removed := make(chan struct{})
+	go func() { // ends when the folder is removed, which takes time for many files
+		defer close(removed)
+		os.RemoveAll(x.temp)
+	}()
+	await(removed, removal)
+}
