@@ -189,7 +189,9 @@ func failure(upstreamName, kind, text string) *jsonrpc.Error {
 // used its share, the reason is ReasonShare and not ReasonBusy: a proxy in front might take Junction
 // for broken, and stop sending the requests of other callers.
 func overuseRefusal(e *budget.Exceeded) *Refusal {
-	things := [budget.Quotas]string{"requests are in progress", "streams are open", "bytes are held"}[e.Quota]
+	// One of each quota: else it does not compile.
+	var nouns [budget.Quotas]string = [...]string{"requests are in progress", "streams are open", "bytes are held"}
+	things := nouns[e.Quota]
 	wait, remedy := "1", "wait until one of your requests has ended"
 	if e.Quota == budget.Streams {
 		wait, remedy = "30", "close a stream"

@@ -276,7 +276,7 @@ func (s *Core) catchUp(began *scope.Snapshot) {
 }
 
 // listChanged are the notifications of list changes; resources and templates share one.
-var listChanged = [upstream.Parts]string{
+var listChanged [upstream.Parts]string = [...]string{
 	upstream.PartTools:     mcp.MethodNotificationToolsListChanged,
 	upstream.PartPrompts:   mcp.MethodNotificationPromptsListChanged,
 	upstream.PartResources: mcp.MethodNotificationResourcesListChanged,

@@ -94,8 +94,10 @@ func New(o Options) *Core {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	s.budget.Init([budget.Quotas]int64{budget.Requests: int64(s.limits.Requests),
-		budget.Streams: int64(s.limits.Streams), budget.Bytes: int64(s.limits.Bodies)}, s.log)
+	// One of each quota: else it does not compile.
+	var totals [budget.Quotas]int64 = [...]int64{budget.Requests: int64(s.limits.Requests),
+		budget.Streams: int64(s.limits.Streams), budget.Bytes: int64(s.limits.Bodies)}
+	s.budget.Init(totals, s.log)
 	s.parked = &parkedCalls{max: s.limits.Parked, patience: s.limits.Patience, calls: map[string]*parked{},
 		perUser: map[string]int{}}
 	s.listeners.open, s.listeners.subscribers, s.listeners.queue = map[*Listener]struct{}{},

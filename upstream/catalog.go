@@ -35,11 +35,14 @@ const (
 	Parts
 )
 
-// partTable has the names of MCP for each part, and the rules for its definitions.
-var partTable = [Parts]struct {
+// partWords are the names of MCP for a part, and the rules for its definitions.
+type partWords struct {
 	method, member, key, item, capability string
 	rules                                 definition.Rules
-}{
+}
+
+// partTable has an element for each part: else it does not compile.
+var partTable [Parts]partWords = [...]partWords{
 	{"tools/list", "tools", "name", "tool", "tools", definition.Tools},
 	{"prompts/list", "prompts", "name", "prompt", "prompts", definition.Prompts},
 	{"resources/list", "resources", "uri", "resource", "resources", definition.Resources},

@@ -32,12 +32,15 @@ const (
 
 // Limit returns the configuration key that sets the total of the quota.
 func (q Quota) Limit() string {
-	return [Quotas]string{"limits.requests", "limits.streams", "limits.bodies"}[q]
+	// All: else it does not compile.
+	var keys [Quotas]string = [...]string{"limits.requests", "limits.streams", "limits.bodies"}
+	return keys[q]
 }
 
 // least returns the minimum share of an account, as long as so much is free.
 func (q Quota) least() int64 {
-	return [Quotas]int64{1, 1, leastBytes}[q]
+	var shares [Quotas]int64 = [...]int64{1, 1, leastBytes} // all: else it does not compile
+	return shares[q]
 }
 
 // leastBytes is enough for a small call.

@@ -37,10 +37,13 @@ const (
 	stringKind
 	arrayKind
 	objectKind
+	kinds
 )
 
 func (k kindOf) String() string {
-	return [...]string{"null", "boolean", "number", "string", "array", "object"}[k]
+	// All: else it does not compile.
+	var words [kinds]string = [...]string{"null", "boolean", "number", "string", "array", "object"}
+	return words[k]
 }
 
 // values are the arguments of a call: nodes[0] is the object.

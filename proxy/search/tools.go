@@ -17,6 +17,7 @@ const (
 	Destructive       // may delete or overwrite
 	Write             // only adds (destructiveHint: false)
 	Read              // changes nothing (readOnlyHint: true)
+	classes
 )
 
 // ClassOf returns the class of a tool.
@@ -37,7 +38,9 @@ func ClassOf(definition raw.Object) Class {
 
 // Tool returns the name of the call tool for the class.
 func (c Class) Tool() string {
-	return [...]string{"", "call_destructive_tool", "call_write_tool", "call_read_tool"}[c]
+	// One of each class: else it does not compile.
+	var names [classes]string = [...]string{"", "call_destructive_tool", "call_write_tool", "call_read_tool"}
+	return names[c]
 }
 
 // Named returns the class of a call tool; NoClass for other names.
@@ -176,7 +179,9 @@ func onlyMembers(tool string, arguments raw.Object, names ...string) error {
 
 // Rejection returns the sentence for a call of a tool with the call tool of another class.
 func Rejection(name string, is, called Class) string {
-	what := [...]string{"", "may delete or overwrite", "changes something", "only reads"}[is]
+	// One of each class: else it does not compile.
+	var effects [classes]string = [...]string{"", "may delete or overwrite", "changes something", "only reads"}
+	what := effects[is]
 	return fmt.Sprintf("%s was not called: the tool %s. Call it with %s instead of %s.", name, what, is.Tool(),
 		called.Tool())
 }
