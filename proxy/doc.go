@@ -21,6 +21,7 @@
 //	Server.frontFor          front/front.go      chooses the era of the message
 //	legacyFront.post         front/legacy.go     2025-11-25 and older: handshake, session, batch, GET stream
 //	modernFront.post         front/modern.go     2026-07-28: header and body must agree
+//	Server.answer            front/request.go    runs Core.Serve, and then finishes the reply
 //	Core.Serve               exchange.go         dispatches, has the front answer, reports to log and audit
 //	Core.dispatch            dispatch.go         methods, call tools (package search), rate limits of policy
 //	Core.call                call.go             find, permit, validate, approve, call, filter, answer
@@ -92,18 +93,19 @@
 //	Core.Drain               listen.go           mu        the messages of one stream, for the front
 //	Server.listen            front/streams.go    -         writes them; with members, modern clients wait 200 ms
 //
-// A session gets each list_changed on one of its streams; a modern client on each subscription. While
-// callers with new streams come faster than renew decides, it decides with mu from the eleventh round
-// on.
+// A session gets each list_changed on one of its streams; a modern client on each subscription.
+// While callers with new streams come faster than renew decides, it decides with mu in the eleventh
+// round.
 //
-// The cost: a changed catalog makes one stock, and compiles the endpoints with this server. For each
-// caller with a stream or a subscription, one after the other, Adopt asks for its endpoint, for its
-// Guard and for its rights (Policy.For). Callers with equal rights share a subject view. So each set
-// of different rights makes one sight of the endpoint, and SameList hashes each wanted list twice, the
-// old and the new one, unless rights and stocks show that it is unchanged. With mu, the work is one
-// step for each stream. The new snapshot has empty caches for all endpoints, also for those that keep
-// their view: every other caller computes its rights and its sight again with its next request, and
-// pages are joined again. BenchmarkListChanged (listen_test.go) measures a change.
+// The cost: a changed catalog makes one stock, and compiles the endpoints with this server. For
+// each caller with a stream or a subscription, one after the other, Adopt asks for its endpoint,
+// for its Guard and for its rights (Policy.For). Callers with equal rights share a subject view. So
+// each set of different rights makes one sight of the endpoint, and SameList compares the prints of
+// each wanted list, the old and the new one (8 bytes of each item, hashed once for each sight),
+// unless rights and stocks show that it is unchanged. With mu, the work is one step for each
+// stream. The new snapshot has empty caches for all endpoints, also for those that keep their view:
+// every other caller computes its rights and its sight again with its next request, and pages are
+// joined again. BenchmarkListChanged (listen_test.go) measures a change.
 //
 // # Other files
 //
@@ -137,8 +139,11 @@
 // its calls and streams. A restart with another key ends all sessions.
 //
 // A session ends when the client deletes it (legacyFront.delete), and sessions.max_age after it
-// began. With isolation: session, the upstream knows a session by its key, which the ID contains, too:
-// so a rebuilt session uses the same connection again, if that is still open at this process.
+// began. The hash of a deleted ID is kept until then: in sessions.deleted, in the file
+// ended-sessions beside the key (cmd/junction/ended.go), and among members in the table
+// deleted_sessions. With isolation: session, the upstream knows a session by its key, which the ID
+// contains, too: so a rebuilt session uses the same connection again, if that is still open at this
+// process.
 //
 // # Members
 //
@@ -158,7 +163,7 @@
 //	Server.session           front/owner.go      in memory, or else opens the ID and asks Members.Owner
 //	Server.reserveForward    front/owner.go      reads a small body, within the limits
 //	(*Member).Forward        ../cmd/junction/replicas  sends the request to the owner, with Junction-Hop
-//	(*Member).receive        ../cmd/junction/replicas  at the owner; marks the request (WithForwarded)
+//	(*Member).receive        ../cmd/junction/replicas  at the owner; Junction-Hop has the client's address
 //	Server.at                front/request.go    at the owner, authenticates the request again
 //	legacyFront.accept       front/legacy.go     at the owner, as for all messages that are no requests
 //	session.respond          front/pending.go    wakes request.Ask; the client gets 202
@@ -169,19 +174,21 @@
 // response is dropped, and the client gets 202 all the same. The call that caused the server request
 // has ended with the old owner, too.
 //
-// The return to a parked call takes the way of the table above: Server.forwardParked sends it to the
-// member that Core.ParkedAt names, and there it is answered as if it had arrived there. If that member
-// has ended, the member that got the request returns errParkedGone. An answer to an approval request
-// needs no owner: any member accepts it, and Core.spend asks Members.Once whether it is the first.
+// The return to a parked call takes the way of the table above: Server.forwardParked sends it to
+// the member that Core.ParkedAt names, and there it is answered as if it had arrived there. If that
+// member has ended, the member that got the request returns errParkedGone. A modern client's answer
+// to an approval request needs no owner (a legacy client's is a response as above): any member
+// accepts it, and Core.spend asks Members.Once whether it is the first.
 //
 // If an owner ends, exactly one other member becomes the owner of each of its sessions, and
 // rebuilds the session from the ID. Requests wait for that. The session has lost what a restart
 // loses, and its next stream begins with list_changed. Parked calls fail with an error that names
 // this reason.
 //
-// A member whose lease has expired serves no sessions, but keeps them in memory: it gets its ID back
-// if no other member has deleted its row. If its row was deleted, it joins with a new ID, and ends
-// its sessions, because other members may have them.
+// A member whose lease has expired serves no sessions, but keeps them in memory: it gets its ID
+// back if no other member has deleted its row. If its row was deleted, it joins with a new ID, ends
+// the calls and streams of its sessions, and drops them from memory, because other members may have
+// them. Their clients continue at any member.
 //
 // All members together count the limits of policies, and accept each answer to an approval request
 // once. Each member for itself counts limits.parked and the shares of the budget, and remembers the

@@ -143,7 +143,7 @@ func (s *Core) Supported() []byte { return s.supported }
 func (s *Core) Grant(a budget.Account, agent string) budget.Grant { return s.budget.Grant(a, agent) }
 
 // Apply replaces the snapshot: new requests use these upstreams, which must be sorted by name.
-// In-flight requests keep the old snapshot.
+// In-flight requests keep the old snapshot, except after a wait (permitAgain, lookAgain).
 func (s *Core) Apply(c scope.Config, upstreams []*upstream.Upstream) {
 	backends := make([]view.Backend, len(upstreams))
 	for i, u := range upstreams {

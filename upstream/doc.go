@@ -48,7 +48,7 @@
 //
 // A server sends list_changed. The third column is the lock that is held:
 //
-//	(*base).receive            client         -      calls Hooks.Changed; (*base).deliver on the stream of a call
+//	(*base).receive            client         -      calls Hooks.Changed; (*base).deliver on the stream of a request
 //	(*link).hooks              link.go        -      makes this hook: counts the change (announced), wakes serve
 //	(*link).serve              link.go        -      waits: 250 ms after the last reading; 10 s after 20 quick ones
 //	(*link).reread             link.go        -      only on a link that reads a catalog

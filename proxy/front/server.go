@@ -111,7 +111,8 @@ func (s *Server) BaseContext(net.Listener) context.Context {
 type baseKey struct{}
 
 // ServeHTTP answers a request from the current snapshot. The request keeps that snapshot, unless it
-// waits for the client's answers: permitAgain then checks the call with the newest one.
+// waits: after the client's answers permitAgain, and after a wait for a server lookAgain, takes the
+// newest one.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// the usual case; a router would copy the request to store the matched path
 	if r.URL.Path == "/mcp" && r.URL.RawPath == "" {

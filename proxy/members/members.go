@@ -20,8 +20,8 @@ import (
 
 // Errors of Members. They are matched with errors.Is.
 var (
-	// ErrGone means that the member has ended or has lost its lease. Its sessions and parked calls
-	// are lost.
+	// ErrGone means that the member has ended or has lost its lease. Its parked calls are lost;
+	// another member becomes the owner of its sessions.
 	ErrGone = errors.New("the process that had it has ended")
 	// ErrAlone means that this process is no member at the moment: it has no connection to the
 	// database, or must not join. It must not answer requests of sessions then.

@@ -280,8 +280,8 @@ func (b *base) answer(own *flight, m *jsonrpc.Message) {
 		b.violationLog.Warn(b.log, "ignored a request: modern servers send none", "method", m.Method)
 	case m.Method == string(mcp.MethodPing):
 		q := b.observe(own, m)
+		q.end(nil, "") // before the server has the answer
 		b.post(&jsonrpc.Message{ID: m.ID, Result: []byte("{}")})
-		q.end(nil, "")
 	case isServerRequest(m.Method):
 		b.serverRequest(own, m)
 	default:

@@ -12,8 +12,9 @@
 //
 // # A call, function by function
 //
-//	(*legacyConn).Call         legacy.go    or (*modernConn).Call: makes the request of its era
+//	(*legacyConn).Call         legacy.go    or (*modernConn).Call
 //	(*base).observeCall        observe.go   tells the Observer
+//	(*legacyConn).send         legacy.go    or (*modernConn).send: makes the request of its era
 //	(*base).prepare            conn.go      replaces the name, and the members of _meta that belong to one hop
 //	(*base).roundTrip          conn.go      tracks the call, so that notifications and server requests find it
 //

@@ -396,6 +396,6 @@ func (b *base) takeBack(m *jsonrpc.Message) {
 // refuse rejects a request of the server with an error.
 func (b *base) refuse(seen *question, id jsonrpc.ID, code int64, text string) {
 	e := &jsonrpc.Error{Code: code, Message: text}
-	b.post(&jsonrpc.Message{ID: id, Error: e})
 	seen.end(e, "")
+	b.post(&jsonrpc.Message{ID: id, Error: e})
 }

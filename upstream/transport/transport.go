@@ -20,9 +20,9 @@ type Transport interface {
 	// on its own HTTP response stream) go to on before Call returns, one at a time; on must not
 	// block.
 	//
-	// When ctx ends, Call returns context.Cause(ctx) at once and drops a late response. HTTP
-	// transports close the request's stream; the others send nothing to the server. If the request
-	// provably did not reach the server, ErrNotSent is in the chain of the error.
+	// When ctx ends, Call returns context.Cause(ctx) at once and drops a late response. Transports
+	// that are PerRequest close the request's stream; the others send nothing to the server. If the
+	// request provably did not reach the server, ErrNotSent is in the chain of the error.
 	Call(ctx context.Context, req *Request, on func(*jsonrpc.Message)) (*jsonrpc.Message, error)
 	// Send sends a notification, or a response to a server request. It does not wait for the server
 	// to process it.
