@@ -159,7 +159,7 @@ func (s *Items) compare(entries []*entry) []column {
 	for k, e := range entries {
 		for i := range e.rules {
 			r := &e.rules[i]
-			if r.of(s.list[0].Upstream) {
+			if r.appliesTo(s.list[0].Upstream) {
 				all[k].rules = append(all[k].rules, r)
 			}
 		}

@@ -123,7 +123,7 @@ func newComparison(c Config, upstreams []Known) *comparison {
 				s.patterns[kind] = x.patternsOf(Kind(kind), list, s.rule)
 			}
 			for _, u := range upstreams {
-				s.at = append(s.at, s.of(u.Name))
+				s.at = append(s.at, s.appliesTo(u.Name))
 			}
 			all.rules = append(all.rules, s)
 		}

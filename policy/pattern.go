@@ -154,7 +154,7 @@ type reading struct {
 
 // recent caches the latest parsed values.
 type recent[T any] struct {
-	of [4]struct {
+	values [4]struct {
 		at   *byte // the first byte of the value
 		what T
 	}
@@ -163,14 +163,14 @@ type recent[T any] struct {
 
 // get returns a value of the arguments, which parse reads.
 func (r *recent[T]) get(value []byte, parse func([]byte) (T, error)) (T, error) {
-	for i := range r.of {
-		if r.of[i].at == &value[0] {
-			return r.of[i].what, nil
+	for i := range r.values {
+		if r.values[i].at == &value[0] {
+			return r.values[i].what, nil
 		}
 	}
 	what, err := parse(value)
 	if err == nil {
-		next := &r.of[r.n%len(r.of)]
+		next := &r.values[r.n%len(r.values)]
 		next.at, next.what = &value[0], what
 		r.n++
 	}

@@ -115,12 +115,14 @@ func (n *named) computeForms() {
 	n.forms, n.made, n.long = all, true, !ok
 }
 
-// of reports whether the rule applies to an upstream.
-func (r *rule) of(upstream string) bool { return r.upstreams == nil || r.upstreams.matches(upstream) }
+// appliesTo reports whether the rule applies to an upstream.
+func (r *rule) appliesTo(upstream string) bool {
+	return r.upstreams == nil || r.upstreams.matches(upstream)
+}
 
 // selects reports whether a rule applies to the item, and with which verdict.
 func (r *rule) selects(n *named) (Verdict, bool) {
-	if !r.of(n.Upstream) || n.Kind == Resource && len(r.where) > 0 { // resources have no arguments
+	if !r.appliesTo(n.Upstream) || n.Kind == Resource && len(r.where) > 0 { // resources have no arguments
 		return r.verdict, false
 	}
 	if r.every {

@@ -358,20 +358,20 @@ func secret() string {
 
 // derive returns a secret computed from its arguments with the first key. Equal arguments give
 // equal secrets.
-func (srv *Server) derive(purpose string, of ...string) string {
-	return derive(srv.cookies[0], purpose, of)
+func (srv *Server) derive(purpose string, inputs ...string) string {
+	return derive(srv.cookies[0], purpose, inputs)
 }
 
 // derived reports whether derive made the text with any of the keys.
-func (srv *Server) derived(text, purpose string, of ...string) bool {
+func (srv *Server) derived(text, purpose string, inputs ...string) bool {
 	return slices.ContainsFunc(srv.cookies,
-		func(key []byte) bool { return hmac.Equal([]byte(text), []byte(derive(key, purpose, of))) })
+		func(key []byte) bool { return hmac.Equal([]byte(text), []byte(derive(key, purpose, inputs))) })
 }
 
-func derive(key []byte, purpose string, of []string) string {
+func derive(key []byte, purpose string, inputs []string) string {
 	h := hmac.New(sha256.New, key)
 	fmt.Fprintf(h, "%s", purpose)
-	for _, s := range of {
+	for _, s := range inputs {
 		fmt.Fprintf(h, "|%d|%s", len(s), s)
 	}
 	return base64.RawURLEncoding.EncodeToString(h.Sum(nil))

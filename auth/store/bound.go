@@ -49,7 +49,7 @@ const macColumn = "mac"
 
 // code is the place of a row's code, in memory.
 type code struct {
-	of     bound
+	row    bound
 	stored []byte // set by scan
 }
 
@@ -114,8 +114,8 @@ func signed(r bound) []byte {
 // verify returns an error that wraps ErrChanged unless the code of a row is right. The secrets of
 // the row must be open.
 func (s *Store) verify(c *code) error {
-	if err := s.codes.Verify(c.stored, signed(c.of)); err != nil {
-		return fmt.Errorf("table %s: %w: %w", c.of.table(), ErrChanged, err)
+	if err := s.codes.Verify(c.stored, signed(c.row)); err != nil {
+		return fmt.Errorf("table %s: %w: %w", c.row.table(), ErrChanged, err)
 	}
 	return nil
 }
@@ -241,7 +241,7 @@ func (s *Store) settle(secrets []*secret, c *code) error {
 		}
 		*p.text = string(plain)
 	}
-	if c == nil || c.of.ended() {
+	if c == nil || c.row.ended() {
 		return nil
 	}
 	return s.verify(c)

@@ -173,8 +173,8 @@ func (s *Store) BreakConnection(ctx context.Context, c Connection) error {
 // DeleteConnection deletes a user's connection, and returns it so that its tokens can be revoked.
 // ErrNotFound means that there is none.
 func (s *Store) DeleteConnection(ctx context.Context, upstream, user string) (c Connection, err error) {
-	of := Connection{Upstream: upstream, User: user}
-	err = s.change(ctx, &c, `DELETE FROM upstream_tokens WHERE id = $1`, of.row())
+	wanted := Connection{Upstream: upstream, User: user}
+	err = s.change(ctx, &c, `DELETE FROM upstream_tokens WHERE id = $1`, wanted.row())
 	if err == nil {
 		err = sameRow("upstream_tokens", c.Upstream, upstream, c.User, user)
 	}

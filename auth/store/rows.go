@@ -33,7 +33,7 @@ type into []record
 func columnsOf(r record) []field {
 	all := append(r.fields(), secretsOf(r)...)
 	if b, ok := r.(bound); ok {
-		all = append(all, field{macColumn, &code{of: b}})
+		all = append(all, field{macColumn, &code{row: b}})
 	}
 	return all
 }
@@ -156,7 +156,7 @@ func (s *Store) stored(value any) any {
 	case *secret:
 		return s.seal(v)
 	case *code:
-		return s.sign(v.of)
+		return s.sign(v.row)
 	}
 	return value
 }

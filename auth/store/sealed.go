@@ -60,18 +60,18 @@ import (
 // secret is the place of the value of a sealed column, in memory.
 type secret struct {
 	column string
-	of     bound
+	row    bound
 	text   *string
 	sealed []byte // as it is stored; set by scan
 }
 
-func sealedField(column string, of bound, text *string) field {
-	return field{column, &secret{column: column, of: of, text: text}}
+func sealedField(column string, row bound, text *string) field {
+	return field{column, &secret{column: column, row: row, text: text}}
 }
 
 // place returns the additional data of a sealed value.
 func (p *secret) place() string {
-	return string(appendPart(binding(p.of), []byte(p.column)))
+	return string(appendPart(binding(p.row), []byte(p.column)))
 }
 
 // seal returns the stored form of a secret: NULL for "".
@@ -90,7 +90,7 @@ func (s *Store) open(p *secret) ([]byte, error) {
 	}
 	plain, err := s.vault.Open(p.sealed, p.place())
 	if err != nil {
-		return nil, fmt.Errorf("unseal %s of table %s: %w: %w", p.column, p.of.table(), ErrChanged, err)
+		return nil, fmt.Errorf("unseal %s of table %s: %w: %w", p.column, p.row.table(), ErrChanged, err)
 	}
 	return plain, nil
 }

@@ -44,8 +44,8 @@ func newResults(t *manifest.Tool) *results {
 	return r
 }
 
-// of returns the result for an output of a form: text, json, or a media type.
-func (r *results) of(data []byte, form string) (*mcp.CallToolResult, error) {
+// result returns the result for an output of a form: text, json, or a media type.
+func (r *results) result(data []byte, form string) (*mcp.CallToolResult, error) {
 	switch kind, _, _ := mime.ParseMediaType(form); {
 	case form == "" || form == string(manifest.OutputText):
 		return mcp.NewToolResultText(textOf(data)), nil
@@ -71,7 +71,7 @@ func (r *results) answer(a *web.Response) (*mcp.CallToolResult, error) {
 	default:
 		form = a.Type
 	}
-	return r.of(a.Body, form)
+	return r.result(a.Body, form)
 }
 
 // textOf returns the output as text. An empty output is no failure.

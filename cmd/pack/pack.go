@@ -174,10 +174,10 @@ func (p *Pack) api(ctx context.Context, m *manifest.Manifest, a *manifest.API, r
 }
 
 // twice reports names that several tools have.
-func (p *Pack) twice(of *manifest.Pack) (problems manifest.Problems) {
+func (p *Pack) twice(source *manifest.Pack) (problems manifest.Problems) {
 	for i, t := range p.Tools[:max(len(p.Tools)-1, 0)] {
 		if other := p.Tools[i+1]; t.Definition.Name == other.Definition.Name {
-			problems = append(problems, of.Manifests[0].At("", "%s and %s both have a tool %s; rename one, "+
+			problems = append(problems, source.Manifests[0].At("", "%s and %s both have a tool %s; rename one, "+
 				"or set prefix of an OpenAPI document", t.File, other.File, t.Definition.Name))
 		}
 	}
@@ -222,7 +222,7 @@ func newTool(m *manifest.Manifest, source *manifest.Tool, r Runners) *Tool {
 		t.run = func(ctx context.Context, c call) (*mcp.CallToolResult, error) {
 			return runPrompt(ctx, source, source.Parameters.WithDefaults(c.arguments), c.answers,
 				func(answer string) (*mcp.CallToolResult, error) {
-					return results.of([]byte(answer), string(source.Output))
+					return results.result([]byte(answer), string(source.Output))
 				})
 		}
 	case len(source.Command) > 0:
@@ -231,7 +231,7 @@ func newTool(m *manifest.Manifest, source *manifest.Tool, r Runners) *Tool {
 			if err != nil {
 				return nil, err
 			}
-			return results.of(out, string(source.Output))
+			return results.result(out, string(source.Output))
 		}
 	default: // the decoder has refused it
 		t.run = func(context.Context, call) (*mcp.CallToolResult, error) { return nil, errKind }

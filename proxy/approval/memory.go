@@ -14,8 +14,8 @@ import (
 // Each member remembers its own approvals: at another member the user is asked again. Answered
 // requests count at all members.
 type Memory struct {
-	mu sync.Mutex
-	of map[string]*memoryOf
+	mu          sync.Mutex
+	byPrincipal map[string]*memoryOf
 }
 
 type memoryOf struct {
@@ -31,21 +31,21 @@ const (
 // its returns the approvals of a principal; a.mu is held. If there are many principals, it first
 // removes those without entries.
 func (a *Memory) its(principal string) *memoryOf {
-	if its := a.of[principal]; its != nil {
+	if its := a.byPrincipal[principal]; its != nil {
 		return its
 	}
-	if a.of == nil || len(a.of) >= most {
+	if a.byPrincipal == nil || len(a.byPrincipal) >= most {
 		now := time.Now()
-		maps.DeleteFunc(a.of, func(_ string, its *memoryOf) bool {
+		maps.DeleteFunc(a.byPrincipal, func(_ string, its *memoryOf) bool {
 			its.end(now)
 			return len(its.given)+len(its.spent) == 0
 		})
 	}
-	if a.of == nil {
-		a.of = map[string]*memoryOf{}
+	if a.byPrincipal == nil {
+		a.byPrincipal = map[string]*memoryOf{}
 	}
 	its := &memoryOf{map[string]time.Time{}, map[string]time.Time{}}
-	a.of[principal] = its
+	a.byPrincipal[principal] = its
 	return its
 }
 
@@ -60,7 +60,7 @@ func (its *memoryOf) end(now time.Time) {
 func (a *Memory) Has(principal, request string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	its := a.of[principal]
+	its := a.byPrincipal[principal]
 	return its != nil && time.Now().Before(its.given[request])
 }
 

@@ -23,11 +23,11 @@ func TestApprovalsAreOfTheirPrincipal(t *testing.T) {
 		if !a.Spend("you", "1", until) || a.Spend("you", "1", until) || !a.Has("you", "request") || a.Has("me", "request") || a.Has("him", "request") {
 			t.Error("who has used nothing is out of room, or has what is another's")
 		}
-		if n := len(a.of["me"].given); n != most {
+		if n := len(a.byPrincipal["me"].given); n != most {
 			t.Errorf("%d approvals of one principal are remembered, want %d", n, most)
 		}
 		time.Sleep(time.Minute)
-		if !a.Spend("me", "new", until.Add(time.Minute)) || len(a.of["me"].spent) != 1 {
+		if !a.Spend("me", "new", until.Add(time.Minute)) || len(a.byPrincipal["me"].spent) != 1 {
 			t.Error("what has ended takes room")
 		}
 		time.Sleep(kept)
@@ -37,7 +37,7 @@ func TestApprovalsAreOfTheirPrincipal(t *testing.T) {
 		for i := range 2 * most {
 			a.Spend(fmt.Sprint("principal ", i), "1", until)
 		}
-		if n := len(a.of); n > most {
+		if n := len(a.byPrincipal); n > most {
 			t.Errorf("%d principals are remembered of whom there is nothing to remember", n)
 		}
 	})

@@ -75,11 +75,11 @@ type Budget struct {
 	total [Quotas]int64
 	log   *slog.Logger // nil discards
 
-	mu     sync.Mutex
-	used   [Quotas]int64
-	of     map[Account]*balance
-	many   int       // number of balances from which on idle ones are dropped
-	logged time.Time // time of the last log line
+	mu        sync.Mutex
+	used      [Quotas]int64
+	byAccount map[Account]*balance
+	many      int       // number of balances from which on idle ones are dropped
+	logged    time.Time // time of the last log line
 
 	refused int // refusals since logged, of all accounts
 }
@@ -91,7 +91,7 @@ type balance struct {
 	used     [Quotas]int64
 	refused  [Quotas]int       // since the last log line
 	last     [Quotas]time.Time // time of the last refusal
-	gone     bool              // dropped from Budget.of
+	gone     bool              // dropped from Budget.byAccount
 }
 
 // Grant is the share of a budget that one request holds. It is not safe for concurrent use.
@@ -195,24 +195,24 @@ func (g *Grant) Part(q Quota) *Grant {
 
 // balance returns the balance of the grant's account; b.mu is held.
 func (b *Budget) balance(g *Grant) *balance {
-	if account := b.of[g.Account]; account != nil {
+	if account := b.byAccount[g.Account]; account != nil {
 		return account
 	}
-	if b.of == nil {
-		b.of, b.many = map[Account]*balance{}, fewBalances
+	if b.byAccount == nil {
+		b.byAccount, b.many = map[Account]*balance{}, fewBalances
 	}
-	if len(b.of) >= b.many {
+	if len(b.byAccount) >= b.many {
 		now := time.Now()
-		for a, account := range b.of {
+		for a, account := range b.byAccount {
 			if account.idle(now) {
 				account.gone = true
-				delete(b.of, a)
+				delete(b.byAccount, a)
 			}
 		}
-		b.many = max(fewBalances, 2*len(b.of))
+		b.many = max(fewBalances, 2*len(b.byAccount))
 	}
 	account := &balance{name: g.newName(), upstream: g.Account.Upstream != ""}
-	b.of[g.Account] = account
+	b.byAccount[g.Account] = account
 	return account
 }
 
@@ -267,7 +267,7 @@ func (b *Budget) refuse(account *balance, q Quota) {
 		return
 	}
 	most, at := account, q
-	for _, other := range b.of {
+	for _, other := range b.byAccount {
 		for k := range Quotas {
 			if c := cmp.Compare(other.refused[k], most.refused[at]); c > 0 || c == 0 && k == at &&
 				other.used[k] > most.used[at] {
@@ -284,7 +284,7 @@ func (b *Budget) refuse(account *balance, q Quota) {
 		"others", b.used[at]-most.used[at], "of", b.total[at], "refused", most.refused[at], "refused_others",
 		b.refused-most.refused[at])
 	b.logged, b.refused = now, 0
-	for _, other := range b.of {
+	for _, other := range b.byAccount {
 		other.refused = [Quotas]int{}
 	}
 }
@@ -312,7 +312,7 @@ func (b *Budget) Overused() []Overuse {
 	now := time.Now()
 	var list []Overuse
 	b.mu.Lock()
-	for _, account := range b.of {
+	for _, account := range b.byAccount {
 		for q, last := range account.last {
 			if !last.IsZero() && now.Sub(last) <= calm {
 				list = append(list, Overuse{account.name, Quota(q).Limit(), account.used[q],

@@ -55,10 +55,10 @@ func TestBalancesAreForgotten(t *testing.T) {
 			}
 			g.Release()
 		}
-		if n := len(b.of); n > 2*fewBalances {
+		if n := len(b.byAccount); n > 2*fewBalances {
 			t.Errorf("%d accounts are remembered", n)
 		}
-		if err := early.Reserve(Requests, 1); err != nil || b.of[early.Account] == nil || b.of[early.Account].used[Requests] != 1 {
+		if err := early.Reserve(Requests, 1); err != nil || b.byAccount[early.Account] == nil || b.byAccount[early.Account].used[Requests] != 1 {
 			t.Errorf("an account that was forgotten and comes back is not counted (%v)", err)
 		}
 		early.Release()

@@ -16,8 +16,8 @@ import (
 // survive a reload, so that a reload does not reset an unchanged limit. The zero value is ready for
 // use.
 type Meters struct {
-	mu sync.Mutex
-	of map[string]*meter
+	mu          sync.Mutex
+	byPrincipal map[string]*meter
 }
 
 // meter counts the requests of one principal; guarded by Meters.mu.
@@ -80,13 +80,13 @@ func (ms *Meters) Enter(_ context.Context, principal string, l policy.Limits, ot
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
 	ms.tidy()
-	m := ms.of[principal]
+	m := ms.byPrincipal[principal]
 	if m == nil {
-		if ms.of == nil {
-			ms.of = map[string]*meter{}
+		if ms.byPrincipal == nil {
+			ms.byPrincipal = map[string]*meter{}
 		}
 		m = &meter{}
-		ms.of[principal] = m
+		ms.byPrincipal[principal] = m
 	}
 	if !other && l.Concurrent > 0 && m.inFlight >= l.Concurrent {
 		return nil, 0, ErrTooMany
@@ -144,9 +144,9 @@ func unused(r *rate.Limiter, now time.Time) bool { return r.TokensAt(now) >= flo
 
 // tidy removes idle principals if there are many; ms.mu is held.
 func (ms *Meters) tidy() {
-	if len(ms.of) > maxMeters {
+	if len(ms.byPrincipal) > maxMeters {
 		now := time.Now()
-		maps.DeleteFunc(ms.of, func(_ string, m *meter) bool {
+		maps.DeleteFunc(ms.byPrincipal, func(_ string, m *meter) bool {
 			maps.DeleteFunc(m.rates, func(_ allowance, r *rate.Limiter) bool { return unused(r, now) })
 			return m.inFlight == 0 && len(m.rates) == 0
 		})

@@ -42,7 +42,7 @@ func TestMetersOfTwoSurfaces(t *testing.T) {
 			call(policy.Limits{Rate: policy.Rate(i + 1), Burst: 1})
 			time.Sleep(time.Second)
 		}
-		if n := len(ms.of["me"].rates); n > maxRates+1 {
+		if n := len(ms.byPrincipal["me"].rates); n > maxRates+1 {
 			t.Errorf("%d limits of one principal are remembered", n)
 		}
 		// The calls in flight are those of all surfaces.

@@ -86,11 +86,11 @@ var secretPairs = func() (pairs [1 << 16 / 64]uint64) {
 }()
 
 // shapesOf holds the shapes by the first byte of their prefix.
-var shapesOf = func() (of [256][]*secretShape) {
+var shapesOf = func() (byFirstByte [256][]*secretShape) {
 	for _, s := range secretShapes {
-		of[s.prefix[0]] = append(of[s.prefix[0]], s)
+		byFirstByte[s.prefix[0]] = append(byFirstByte[s.prefix[0]], s)
 	}
-	return of
+	return byFirstByte
 }()
 
 // secretStart returns the first place from i on where a prefix could begin a token, or -1.

@@ -47,10 +47,10 @@ func (c *check) members(s *jsonschema.Schema, at int32, found *problems, seen ma
 			known = true
 			ok = c.fits(property, m, found, nil) && ok
 		}
-		for p, of := range s.PatternProperties {
+		for p, property := range s.PatternProperties {
 			if c.matches(p, name) {
 				known = true
-				ok = c.fits(of, m, found, nil) && ok
+				ok = c.fits(property, m, found, nil) && ok
 			}
 		}
 		if !known && s.AdditionalProperties != nil {

@@ -36,8 +36,9 @@ func (n Names) Full(prefix, name string) string {
 	return prefix + n.Separator + name
 }
 
-// of returns the names of an item for policy: the full name and, if different, the exposed name.
-func (n Names) of(b Backend, name string) []string {
+// policyNames returns the names of an item for policy: the full name and, if different, the exposed
+// name.
+func (n Names) policyNames(b Backend, name string) []string {
 	full := n.Full(PrefixOf(b), name)
 	if merged := n.shorten(full); merged != full {
 		return []string{full, merged}

@@ -33,8 +33,8 @@ type ruledKey struct {
 
 var ruledSeed = maphash.MakeSeed()
 
-// of returns the ruling of the rights about a target.
-func (r *Rulings) of(rights *policy.Rights, t *Target) *policy.Ruling {
+// ruling returns the ruling of the rights about a target.
+func (r *Rulings) ruling(rights *policy.Rights, t *Target) *policy.Ruling {
 	if r == nil || t.stock == nil || t.stock.serial == 0 || t.Connects {
 		return rights.Bind(t.PolicyItem())
 	}

@@ -198,7 +198,7 @@ func (st *Stock) policyItems() []policy.Item {
 				t.requires, as = union(config.Capabilities, rule.Capabilities), cmp.Or(rule.As, t.Name)
 				fallthrough
 			case upstream.PartPrompts:
-				t.Names = st.settings.Names.of(b, as)
+				t.Names = st.settings.Names.policyNames(b, as)
 			}
 			list = append(list, t.PolicyItem())
 		}

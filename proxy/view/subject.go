@@ -113,4 +113,4 @@ func (s *SubjectView) Named(p upstream.Part, name string) *Target {
 }
 
 // Ruling returns the ruling about a target of the view, or about a resource in no list.
-func (s *SubjectView) Ruling(t *Target) *policy.Ruling { return s.rulings.of(s.Rights, t) }
+func (s *SubjectView) Ruling(t *Target) *policy.Ruling { return s.rulings.ruling(s.Rights, t) }

@@ -84,7 +84,7 @@ func (t *Target) rename(names Names) error {
 	definition := t.Item.Definition
 	t.definition = definition.Text()
 	if t.named() {
-		if t.Names = names.of(t.Backend, t.Exposed); !t.Bare {
+		if t.Names = names.policyNames(t.Backend, t.Exposed); !t.Bare {
 			t.Exposed = t.Names[len(t.Names)-1]
 		}
 	} else if !t.Bare {

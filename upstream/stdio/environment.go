@@ -99,8 +99,8 @@ func Matches(globs []string, variable string) bool {
 	})
 }
 
-// of returns the environment of the command; ours is Junction's environment.
-func (e Environment) of(ours []string) []string {
+// variables returns the environment of the command; ours is Junction's environment.
+func (e Environment) variables(ours []string) []string {
 	theirs := []string{} // not nil, because nil would mean all of Junction's
 	for _, variable := range ours {
 		if name, value, ok := strings.Cut(variable, "="); ok && e.Passes(name, value) {

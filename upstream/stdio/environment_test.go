@@ -28,7 +28,7 @@ func TestCommandsGetFewVariables(t *testing.T) {
 		"ours by its exact name":             {Environment{Inherit: []string{"JUNCTION_MASTER_KEYS"}}, []string{"JUNCTION_MASTER_KEYS=s"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			want, got := append(slices.Clone(defaults), row.more...), row.entry.of(ours)
+			want, got := append(slices.Clone(defaults), row.more...), row.entry.variables(ours)
 			slices.Sort(want)
 			slices.Sort(got)
 			if !slices.Equal(got, want) {
@@ -36,7 +36,7 @@ func TestCommandsGetFewVariables(t *testing.T) {
 			}
 		})
 	}
-	all := Environment{Inherit: []string{"all"}, Reserved: []string{"DATABASE_URL"}}.of(ours)
+	all := Environment{Inherit: []string{"all"}, Reserved: []string{"DATABASE_URL"}}.variables(ours)
 	if slices.Contains(all, "DATABASE_URL=s") || slices.Contains(all, "JUNCTION_MASTER_KEYS=s") ||
 		slices.Contains(all, "OTEL_EXPORTER_OTLP_HEADERS=s") || !slices.Contains(all, "GITHUB_TOKEN=s") {
 		t.Errorf("with all the command gets %q", all)

@@ -364,7 +364,7 @@ func command(o Options) (*exec.Cmd, error) {
 	}
 	cmd.Dir = o.Dir
 	// cmd.Environ has the PWD of Dir
-	cmd.Env = o.Env.of(exchange(cmd.Environ(), o.private, o.Env.Own))
+	cmd.Env = o.Env.variables(exchange(cmd.Environ(), o.private, o.Env.Own))
 	cmd.SysProcAttr = ownGroup()
 	return cmd, nil
 }

@@ -69,7 +69,8 @@ func (b *bridge) callModern(ctx context.Context, m *jsonrpc.Message, version str
 	}
 	call := func() (*jsonrpc.Message, error) {
 		return b.persist(ctx, func() (*jsonrpc.Message, error) {
-			req := &transport.Request{Message: *m, Header: append(header[:len(header):len(header)], b.headers.of(m)...)}
+			req := &transport.Request{Message: *m,
+				Header: append(header[:len(header):len(header)], b.headers.fields(m)...)}
 			return b.modern.Call(ctx, req, b.out.write)
 		})
 	}
@@ -129,8 +130,8 @@ func (p *paramHeaders) learn(result raw.Object) {
 	}
 }
 
-// of returns the headers for the arguments of a call.
-func (p *paramHeaders) of(m *jsonrpc.Message) []http1.Field {
+// fields returns the headers for the arguments of a call.
+func (p *paramHeaders) fields(m *jsonrpc.Message) []http1.Field {
 	if m.Method != string(mcp.MethodToolsCall) {
 		return nil
 	}

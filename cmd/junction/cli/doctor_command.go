@@ -111,9 +111,9 @@ func diagnosisText(d *diagnose.Diagnosis, now time.Time) string {
 	var b bytes.Buffer
 	switch {
 	case d.Running:
-		fmt.Fprintf(&b, "Asked the running proxy%s.\n\n", of(d.Config))
+		fmt.Fprintf(&b, "Asked the running proxy%s.\n\n", fileSuffix(d.Config))
 	default:
-		fmt.Fprintf(&b, "No proxy is running; the upstreams%s were started for this check.\n\n", of(d.Config))
+		fmt.Fprintf(&b, "No proxy is running; the upstreams%s were started for this check.\n\n", fileSuffix(d.Config))
 	}
 	writeUpstreams(&b, d, now)
 	if d.Tools > 0 {
@@ -138,7 +138,7 @@ func diagnosisText(d *diagnose.Diagnosis, now time.Time) string {
 	return b.String()
 }
 
-func of(file string) string {
+func fileSuffix(file string) string {
 	if file == "" {
 		return ""
 	}

@@ -171,7 +171,7 @@ func (s *statusOptions) show(r *diagnose.Running, failed error) error {
 
 // writeStatus writes the table of the upstreams. Below a row is its error, uncut, and the remedy.
 func writeStatus(b *bytes.Buffer, r *diagnose.Running, now time.Time) {
-	fmt.Fprintf(b, "Junction serves %s%s.\n", r.URL, of(r.Config))
+	fmt.Fprintf(b, "Junction serves %s%s.\n", r.URL, fileSuffix(r.Config))
 	fmt.Fprintf(b, "It is %s, offers %s, and has run for %s.\n", r.Status, prose.Count(r.Tools, "tool"),
 		prose.Age(now.Sub(r.Started)))
 	for _, part := range r.Parts {

@@ -76,13 +76,13 @@ const (
 )
 
 // first reports whether the use is the first one within keyCalm.
-func (u *uses) first(of use, now time.Time) bool {
+func (u *uses) first(current use, now time.Time) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if at, ok := u.last[of]; ok && now.Sub(at) < keyCalm {
+	if at, ok := u.last[current]; ok && now.Sub(at) < keyCalm {
 		return false
 	}
-	bounded.Put(&u.last, maxUses, of, now, func(at time.Time) bool { return now.Sub(at) >= keyCalm })
+	bounded.Put(&u.last, maxUses, current, now, func(at time.Time) bool { return now.Sub(at) >= keyCalm })
 	return true
 }
 

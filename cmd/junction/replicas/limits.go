@@ -20,8 +20,8 @@ import (
 // members, so that one statement can compare their sum with the limit. A member writes its count,
 // not a difference: if a write fails, the next write corrects the table.
 type inFlight struct {
-	mu sync.Mutex
-	of map[string]*callCount
+	mu          sync.Mutex
+	byPrincipal map[string]*callCount
 }
 
 // callCount is the number of calls in flight of one principal at this process. mu is held during a
@@ -37,12 +37,12 @@ type callCount struct {
 func (f *inFlight) use(principal string) (n *callCount, done func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if n = f.of[principal]; n == nil {
-		if f.of == nil {
-			f.of = map[string]*callCount{}
+	if n = f.byPrincipal[principal]; n == nil {
+		if f.byPrincipal == nil {
+			f.byPrincipal = map[string]*callCount{}
 		}
 		n = &callCount{}
-		f.of[principal] = n
+		f.byPrincipal[principal] = n
 	}
 	n.users++
 	return n, func() {
@@ -52,7 +52,7 @@ func (f *inFlight) use(principal string) (n *callCount, done func()) {
 			n.mu.Lock()
 			defer n.mu.Unlock()
 			if n.calls == 0 && !n.stale {
-				delete(f.of, principal)
+				delete(f.byPrincipal, principal)
 			}
 		}
 	}
@@ -130,7 +130,7 @@ func (m *Member) writeCount(ctx context.Context, principal string, n *callCount,
 // that the table has none of its counts.
 func (m *Member) writeCounts(ctx context.Context, all bool) {
 	m.inFlight.mu.Lock()
-	principals := slices.Collect(maps.Keys(m.inFlight.of))
+	principals := slices.Collect(maps.Keys(m.inFlight.byPrincipal))
 	m.inFlight.mu.Unlock()
 	for _, principal := range principals {
 		n, done := m.inFlight.use(principal)

@@ -14,14 +14,15 @@ const (
 	// claimAttempts bounds how often a claim is repeated because another member has changed the
 	// rows at the same time.
 	claimAttempts = 5
-	// maxKnown bounds owners.of. Dropped entries are read from the database again when needed.
+	// maxKnown bounds owners.bySession. Dropped entries are read from the database again when
+	// needed.
 	maxKnown = 1 << 16
 )
 
 // owners caches the owners of sessions whose first owner has ended.
 type owners struct {
 	mu        sync.Mutex
-	of        map[[16]byte]string
+	bySession map[[16]byte]string
 	waitUntil time.Time // until then, members with an expired lease may still renew it
 }
 
@@ -44,19 +45,19 @@ func (o *owners) expiredHaveEnded() bool {
 func (o *owners) known(session [16]byte) string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.of[session]
+	return o.bySession[session]
 }
 
 func (o *owners) learn(session [16]byte, owner string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	bounded.Put(&o.of, maxKnown, session, owner, nil)
+	bounded.Put(&o.bySession, maxKnown, session, owner, nil)
 }
 
 func (o *owners) forget(session [16]byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	delete(o.of, session)
+	delete(o.bySession, session)
 }
 
 // Owner implements members.Members.

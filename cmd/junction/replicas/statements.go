@@ -48,10 +48,10 @@ const queryTime = 3 * time.Second
 
 // query runs a statement, and reads its only row into the places. The error matches
 // members.ErrAlone unless the context was cancelled.
-func (m *Member) query(ctx context.Context, s statement, of args, places ...any) error {
+func (m *Member) query(ctx context.Context, s statement, values args, places ...any) error {
 	list := make([]any, len(s.names))
 	for i, name := range s.names {
-		list[i] = of[name]
+		list[i] = values[name]
 	}
 	err := m.o.DB.QueryRowContext(ctx, s.text, list...).Scan(places...)
 	if err == nil || errors.Is(err, context.Canceled) {

@@ -180,14 +180,14 @@ func (i *importer) places() (places, held []clients.Place, err error) {
 		if _, statErr := os.Stat(from); statErr != nil {
 			return nil, nil, cli.Usagef("--from: %w, and no file of that name", err)
 		}
-		of, err := i.here.PlacesOf(from)
+		found, err := i.here.PlacesOf(from)
 		if err != nil {
 			return nil, nil, &clients.FileError{File: from, Err: err}
 		}
-		if len(of) == 0 {
+		if len(found) == 0 {
 			return nil, nil, fmt.Errorf("%s has no servers in a form that a client uses", from)
 		}
-		for _, p := range of {
+		for _, p := range found {
 			if p.Scope == clients.Project {
 				places = append(places, p)
 			} else {

@@ -127,11 +127,11 @@ func chooseApp(all []*app, word string) (*app, error) {
 
 const appsListed = "list the apps with junction clients list --ended"
 
-// noApp returns the error for a word that matches none of the apps with these names. of describes
-// these apps. then is the remedy if no name is similar.
-func noApp(names []string, word, of, then string) error {
+// noApp returns the error for a word that matches none of the apps with these names. property
+// describes these apps. then is the remedy if no name is similar.
+func noApp(names []string, word, property, then string) error {
 	names = slices.Compact(slices.Sorted(slices.Values(names)))
-	return fmt.Errorf("no app with the id or the name %s %s; %s", prose.Quote(word), of,
+	return fmt.Errorf("no app with the id or the name %s %s; %s", prose.Quote(word), property,
 		shell.Visible(prose.DidYouMean(names, word, then)))
 }
 

@@ -190,9 +190,9 @@ func (x *signIns) revokeGrants(ctx context.Context, s *storage, words []string) 
 		return err
 	}
 	ids, err := s.end(ctx, chosen)
-	of := ""
+	suffix := ""
 	if g := chosen[0]; len(ids) == 0 && err == nil && len(chosen) == 1 && !g.Revoked.IsZero() {
-		of = fmt.Sprintf(": the grant ended at %s (%s)", stamp(g.Revoked), g.Reason)
+		suffix = fmt.Sprintf(": the grant ended at %s (%s)", stamp(g.Revoked), g.Reason)
 	}
-	return errors.Join(x.revoked(store.Ended{Grants: ids}, of), err)
+	return errors.Join(x.revoked(store.Ended{Grants: ids}, suffix), err)
 }

@@ -143,17 +143,17 @@ func choose[T any](all []T, word, what string, fits func(T) (exactly, partly boo
 }
 
 // revoked prints the ended sessions and grants.
-func (x *signIns) revoked(ended store.Ended, of string) error {
+func (x *signIns) revoked(ended store.Ended, suffix string) error {
 	if ended.Grants == nil {
 		ended.Grants = []string{}
 	}
 	grants := prose.Count(len(ended.Grants), "grant")
-	text := fmt.Sprintf("Ended: %s and %s%s. %s\n", prose.Count(ended.Sessions, "session"), grants, of, noticed)
+	text := fmt.Sprintf("Ended: %s and %s%s. %s\n", prose.Count(ended.Sessions, "session"), grants, suffix, noticed)
 	switch {
 	case ended.Sessions == 0 && len(ended.Grants) == 0:
-		text = fmt.Sprintf("Nothing to revoke%s.\n", of)
+		text = fmt.Sprintf("Nothing to revoke%s.\n", suffix)
 	case ended.Sessions == 0:
-		text = fmt.Sprintf("Ended: %s%s. %s\n", grants, of, noticed)
+		text = fmt.Sprintf("Ended: %s%s. %s\n", grants, suffix, noticed)
 	}
 	return x.print(endedJSON{ended.Sessions, ended.Grants}, text)
 }

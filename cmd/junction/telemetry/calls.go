@@ -23,11 +23,11 @@ func (c calls) Begin(s client.Sent) (client.Trace, client.TraceContext) {
 		return nil, client.TraceContext{}
 	}
 	var from bearing
-	switch of := s.Of.(type) {
+	switch request := s.Of.(type) {
 	case *dropped:
-		return nil, of.carried()
+		return nil, request.carried()
 	case *requestTrace:
-		from = of.bearing
+		from = request.bearing
 	}
 	_, span := c.tracer.Start(below(s.Of), methodOf(s.Method), c.client...)
 	return span, from.carried(span.SpanContext())
@@ -40,7 +40,7 @@ func (c calls) End(s client.Sent, t client.Trace, r client.Received) {
 	}
 	k := callKey(s, r)
 	if c.callTime != nil {
-		c.callTime.Record(context.Background(), r.Took.Seconds(), c.callSeries.of(k)...)
+		c.callTime.Record(context.Background(), r.Took.Seconds(), c.callSeries.options(k)...)
 	}
 	span, ok := t.(trace.Span)
 	if !ok {
@@ -68,8 +68,8 @@ func (c calls) Asked(a client.Asked) client.Trace {
 		meta, _ = params.Object("_meta")
 	}
 	if from := originOf(meta, nil); from.parent.IsValid() {
-		if of := trace.SpanContextFromContext(ctx); of.IsValid() && of.TraceID() != from.parent.TraceID() {
-			options = linked(options, of)
+		if call := trace.SpanContextFromContext(ctx); call.IsValid() && call.TraceID() != from.parent.TraceID() {
+			options = linked(options, call)
 		}
 		ctx = trace.ContextWithRemoteSpanContext(context.Background(), from.parent)
 	}
@@ -82,7 +82,7 @@ func (c calls) Answered(a client.Asked, t client.Trace, r client.Received) {
 	k := key{method: methodOf(a.Method), upstream: a.Upstream, version: a.Version, outcome: outcomeOf(r),
 		code: r.Code, local: a.URL == "", asked: true}
 	if c.requestTime != nil {
-		c.requestTime.Record(context.Background(), r.Took.Seconds(), c.requestSeries.of(k)...)
+		c.requestTime.Record(context.Background(), r.Took.Seconds(), c.requestSeries.options(k)...)
 	}
 	if span, ok := t.(trace.Span); ok {
 		finish(span, append(requestAttributes(k), attrRequestID.String(a.ID)), k)

@@ -46,7 +46,7 @@ func (r requests) Begin(info *proxy.CallInfo, meta raw.Object, header map[string
 // notifications, because the client chooses how long it lasts. The texts of the client in info are
 // those of the audit.
 func (r requests) End(info *proxy.CallInfo, t client.Trace) {
-	of, sampled := t.(*requestTrace)
+	request, sampled := t.(*requestTrace)
 	if !sampled && !r.measures() {
 		return
 	}
@@ -56,7 +56,7 @@ func (r requests) End(info *proxy.CallInfo, t client.Trace) {
 		k.name = info.Name
 	}
 	if r.requestTime != nil && (info.Method != methodListen || info.Err != nil) {
-		r.requestTime.Record(context.Background(), info.Took.Seconds(), r.requestSeries.of(k)...)
+		r.requestTime.Record(context.Background(), info.Took.Seconds(), r.requestSeries.options(k)...)
 	}
 	if info.Cached && r.measures() {
 		r.cached.count(info.Upstream, 1)
@@ -70,7 +70,7 @@ func (r requests) End(info *proxy.CallInfo, t client.Trace) {
 			list = append(list, name.String(text))
 		}
 	}
-	finish(of.span, append(list, uriOf(k, info.Name)...), k)
+	finish(request.span, append(list, uriOf(k, info.Name)...), k)
 }
 
 // Asked starts the span of a question to a client.
@@ -92,7 +92,7 @@ func (r requests) Answered(q proxy.Question, t client.Trace, got client.Received
 	k := key{method: methodOf(q.Method), upstream: q.Upstream, version: q.Version, outcome: outcomeOf(got),
 		code: got.Code}
 	if r.callTime != nil {
-		r.callTime.Record(context.Background(), got.Took.Seconds(), r.callSeries.of(k)...)
+		r.callTime.Record(context.Background(), got.Took.Seconds(), r.callSeries.options(k)...)
 	}
 	if span, ok := t.(trace.Span); ok {
 		finish(span, append(callAttributes(k), attrProtocol.String("http")), k)
@@ -102,11 +102,11 @@ func (r requests) Answered(q proxy.Question, t client.Trace, got client.Received
 // Saved returns the traceparent of a request.
 func (r requests) Saved(t client.Trace) string {
 	var text []byte
-	switch of := t.(type) {
+	switch request := t.(type) {
 	case *dropped:
-		text = of.text[:]
+		text = request.text[:]
 	case *requestTrace:
-		text = of.carried(of.span.SpanContext()).Parent
+		text = request.carried(request.span.SpanContext()).Parent
 	default:
 		return ""
 	}

@@ -38,8 +38,8 @@ type series struct {
 	count map[string]int // of known, by upstream
 }
 
-// of returns the attributes of a key.
-func (s *series) of(k key) []metric.RecordOption {
+// options returns the attributes of a key as options of a measurement.
+func (s *series) options(k key) []metric.RecordOption {
 	if k.code != 0 && !reserved(k.code) {
 		k.code = unreserved
 	}

@@ -44,14 +44,14 @@ func finish(span trace.Span, list []attribute.KeyValue, k key) {
 
 // below returns the context for spans below that of a Trace, which may be nil.
 func below(t client.Trace) context.Context {
-	switch of := t.(type) {
+	switch parent := t.(type) {
 	case *dropped:
-		c := contextOf(string(of.text[1:parentSize-1]), of.state)
+		c := contextOf(string(parent.text[1:parentSize-1]), parent.state)
 		return trace.ContextWithSpanContext(context.Background(), c)
 	case *requestTrace:
-		return trace.ContextWithSpan(context.Background(), of.span)
+		return trace.ContextWithSpan(context.Background(), parent.span)
 	case trace.Span:
-		return trace.ContextWithSpan(context.Background(), of)
+		return trace.ContextWithSpan(context.Background(), parent)
 	}
 	return context.Background()
 }

@@ -125,7 +125,7 @@ func document(ctx context.Context, a *manifest.API) (doc *openapi3.T, reach web.
 	if !strings.HasPrefix(doc.OpenAPI, "3.") {
 		return nil, reach, nil, fmt.Errorf("it is no OpenAPI 3 document (openapi is %q); name one", doc.OpenAPI)
 	}
-	doc.InternalizeRefs(ctx, names(at.Path).of)
+	doc.InternalizeRefs(ctx, names(at.Path).name)
 	if reach = (web.Reach{Any: true}); at.Host != "" && a.BaseURL.Source == "" {
 		reach = f.reach(at)
 	}
@@ -167,7 +167,7 @@ func survive(err *error) {
 // library's own function for that does not end if a document refers to itself.
 type names string
 
-func (n names) of(doc *openapi3.T, ref openapi3.ComponentRef) string {
+func (n names) name(doc *openapi3.T, ref openapi3.ComponentRef) string {
 	file, pointer := ref.RefPath().Path, ref.RefPath().Fragment
 	if component, found := openapi3.ReferencesComponentInRootDocument(doc, ref); found {
 		file, pointer = string(n), component

@@ -33,7 +33,7 @@ func nesting(text []byte) error {
 		if yaml.Unmarshal(text, &root) != nil {
 			return nil
 		}
-		w, err = weights{}.of(&root, 0)
+		w, err = weights{}.weigh(&root, 0)
 	}
 	if err == nil && w.work > maxWork {
 		err = errTooMuch
@@ -77,8 +77,8 @@ func weighJSON(text []byte) (w weight, err error) {
 // that the library makes of the document.
 type weights map[*yaml.Node]weight
 
-// of weighs a node that is inside of objects and arrays on so many levels.
-func (all weights) of(n *yaml.Node, levels int) (weight, error) {
+// weigh weighs a node that is inside of objects and arrays on so many levels.
+func (all weights) weigh(n *yaml.Node, levels int) (weight, error) {
 	if n.Kind == yaml.AliasNode {
 		w, done := all[n.Alias]
 		if !done || levels+w.levels > maxNesting { // one that is not done contains itself
@@ -95,7 +95,7 @@ func (all weights) of(n *yaml.Node, levels int) (weight, error) {
 		return weight{}, tooDeep(n.Line, n.Column)
 	}
 	for _, inner := range n.Content {
-		v, err := all.of(inner, levels)
+		v, err := all.weigh(inner, levels)
 		if err != nil {
 			return weight{}, err
 		}

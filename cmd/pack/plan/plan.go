@@ -61,13 +61,13 @@ func unclear(format string, args ...any) error { return &UnclearError{fmt.Sprint
 
 // Of returns the plan of the pack in a folder that somebody else made and that a checksum protects.
 // Everything that decides about a host must be in the folder.
-func Of(ctx context.Context, dir string) (*Plan, error) { return of(ctx, dir, true) }
+func Of(ctx context.Context, dir string) (*Plan, error) { return planOf(ctx, dir, true) }
 
 // OfOwn returns the plan of a pack of this machine. Its documents may be outside of its folder, or
 // named by a variable. Its files may have secrets, so that their content does not appear.
-func OfOwn(ctx context.Context, dir string) (*Plan, error) { return of(ctx, dir, false) }
+func OfOwn(ctx context.Context, dir string) (*Plan, error) { return planOf(ctx, dir, false) }
 
-func of(ctx context.Context, dir string, installed bool) (*Plan, error) {
+func planOf(ctx context.Context, dir string, installed bool) (*Plan, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, maxTime, errTime)
 	defer cancel()
 	m, err := manifest.Load(dir, manifest.Options{Unresolved: true, PackFiles: installed})

@@ -146,13 +146,13 @@ func (l *Lines) sent(n int) time.Duration {
 
 // send sends the lines as one message.
 func (l *Lines) send(ctx context.Context, lines []byte) error {
-	of := &logs.ScopeLogs{Scope: scopeOf(instrumentation.Scope{Name: "junction"})}
+	scope := &logs.ScopeLogs{Scope: scopeOf(instrumentation.Scope{Name: "junction"})}
 	for line := range bytes.Lines(lines) {
-		of.LogRecords = append(of.LogRecords, l.record(bytes.TrimSuffix(line, []byte("\n"))))
+		scope.LogRecords = append(scope.LogRecords, l.record(bytes.TrimSuffix(line, []byte("\n"))))
 	}
 	var answer collector.ExportLogsServiceResponse
 	err := l.client.send(ctx, &collector.ExportLogsServiceRequest{ResourceLogs: []*logs.ResourceLogs{{
-		Resource: resourceOf(l.resource), ScopeLogs: []*logs.ScopeLogs{of}}}}, &answer)
+		Resource: resourceOf(l.resource), ScopeLogs: []*logs.ScopeLogs{scope}}}}, &answer)
 	if ctx.Err() == nil {
 		p := answer.GetPartialSuccess()
 		l.client.note(cmp.Or(err, rejected(p.GetRejectedLogRecords(), "lines", p.GetErrorMessage())))

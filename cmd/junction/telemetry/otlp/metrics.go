@@ -29,11 +29,11 @@ func (Metrics) Aggregation(k sdk.InstrumentKind) sdk.Aggregation {
 func (m Metrics) Export(ctx context.Context, all *metricdata.ResourceMetrics) error {
 	out := &metrics.ResourceMetrics{Resource: resourceOf(all.Resource)}
 	for _, s := range all.ScopeMetrics {
-		of := &metrics.ScopeMetrics{Scope: scopeOf(s.Scope)}
+		scope := &metrics.ScopeMetrics{Scope: scopeOf(s.Scope)}
 		for i := range s.Metrics {
-			of.Metrics = append(of.Metrics, metricOf(&s.Metrics[i]))
+			scope.Metrics = append(scope.Metrics, metricOf(&s.Metrics[i]))
 		}
-		out.ScopeMetrics = append(out.ScopeMetrics, of)
+		out.ScopeMetrics = append(out.ScopeMetrics, scope)
 	}
 	var answer collector.ExportMetricsServiceResponse
 	err := m.Client.send(ctx,

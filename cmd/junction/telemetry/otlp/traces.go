@@ -25,12 +25,12 @@ func (s Spans) ExportSpans(ctx context.Context, list []sdk.ReadOnlySpan) error {
 	scopes := map[instrumentation.Scope]*traces.ScopeSpans{}
 	all := &traces.ResourceSpans{Resource: resourceOf(list[0].Resource())}
 	for _, span := range list {
-		of := span.InstrumentationScope()
-		if scopes[of] == nil {
-			scopes[of] = &traces.ScopeSpans{Scope: scopeOf(of)}
-			all.ScopeSpans = append(all.ScopeSpans, scopes[of])
+		scope := span.InstrumentationScope()
+		if scopes[scope] == nil {
+			scopes[scope] = &traces.ScopeSpans{Scope: scopeOf(scope)}
+			all.ScopeSpans = append(all.ScopeSpans, scopes[scope])
 		}
-		scopes[of].Spans = append(scopes[of].Spans, spanOf(span))
+		scopes[scope].Spans = append(scopes[scope].Spans, spanOf(span))
 	}
 	var answer collector.ExportTraceServiceResponse
 	err := s.Client.send(ctx, &collector.ExportTraceServiceRequest{ResourceSpans: []*traces.ResourceSpans{all}},
