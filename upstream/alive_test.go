@@ -208,3 +208,42 @@ func TestForeignBytesOfTheResponseAreSignsOfLife(t *testing.T) {
 		})
 	}
 }
+
+// TestForeignGivenSilenceEndsACall: a limit that the file gives counts the silence of the call. A
+// server that answers pings, logs or keeps the stream open does not prolong the call; progress does.
+func TestForeignGivenSilenceEndsACall(t *testing.T) {
+	rule := func(d time.Duration) Rules { return Rules{{Glob: "ha*", Rule: Rule{Timeout: d}}} }
+	for _, test := range []struct {
+		name     string
+		config   Config
+		defaults Defaults
+		call     string
+		args     string
+		after    time.Duration
+		ok       bool
+	}{
+		{"at the upstream", Config{Timeout: 2 * time.Second}, Defaults{}, "hang", `{}`, 2 * time.Second, false},
+		{"at the tool", Config{Tools: rule(3 * time.Second)}, Defaults{}, "hang", `{}`, 3 * time.Second, false},
+		{"of the defaults", Config{}, Defaults{Timeout: 4 * time.Second}, "hang", `{}`, 4 * time.Second, false},
+		{"at another tool", Config{Tools: rule(time.Second)}, Defaults{}, "slow", `{"ms":90000}`, 90 * time.Second, true},
+		{"with progress", Config{Timeout: 2 * time.Second}, Defaults{}, "progress", `{"n":5,"ms":1500}`,
+			7500 * time.Millisecond, true},
+		{"of a server with limits of its own", Config{OwnLimits: true}, Defaults{}, "slow", `{"ms":300000}`,
+			5 * time.Minute, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				script := upstreamtest.Script{Era: "legacy", JSONAnswers: test.call != "progress"}
+				r := newRig(t, script, test.config, func(o *Options) { o.Defaults = test.defaults })
+				settle(time.Second)
+				a := <-begun(r.Upstream, quietCall(test.call, test.args))
+				if test.ok && a.err != nil || a.took != test.after {
+					t.Errorf("the call ended after %v with %v, want %v", a.took, a.err, test.after)
+				}
+				if !test.ok {
+					mustFail(t, a, client.KindTimeout)
+				}
+			})
+		})
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -31,23 +32,29 @@ const (
 	PartResources
 	// PartTemplates is resources/templates/list.
 	PartTemplates
+	// PartSkills is skills/list.
+	PartSkills
 	// Parts is how many there are.
 	Parts
 )
 
 // partWords are the names of MCP for a part, and the rules for its definitions.
 type partWords struct {
-	method, member, key, item, capability string
-	rules                                 definition.Rules
+	method, member, key, item string
+	capability                []string // path in the capabilities of the server that declares the part
+	rules                     definition.Rules
+	check                     func(raw.Object) string // why an item is left out that the rules accept; nil for none
 }
 
 // partTable has an element for each part: else it does not compile.
 var partTable [Parts]partWords = [...]partWords{
-	{"tools/list", "tools", "name", "tool", "tools", definition.Tools},
-	{"prompts/list", "prompts", "name", "prompt", "prompts", definition.Prompts},
-	{"resources/list", "resources", "uri", "resource", "resources", definition.Resources},
-	{"resources/templates/list", "resourceTemplates", "uriTemplate", "resource template", "resources",
-		definition.Templates},
+	{"tools/list", "tools", "name", "tool", []string{"tools"}, definition.Tools, nil},
+	{"prompts/list", "prompts", "name", "prompt", []string{"prompts"}, definition.Prompts, nil},
+	{"resources/list", "resources", "uri", "resource", []string{"resources"}, definition.Resources, nil},
+	{"resources/templates/list", "resourceTemplates", "uriTemplate", "resource template", []string{"resources"},
+		definition.Templates, nil},
+	{"skills/list", "skills", "uri", "skill", []string{"extensions", definition.ExtensionSkills}, definition.Skills,
+		definition.CheckSkill},
 }
 
 // Method is the MCP method that lists the part.
@@ -62,14 +69,13 @@ func (p Part) Key() string { return partTable[p].key }
 // String is the word for one item of the part.
 func (p Part) String() string { return partTable[p].item }
 
-// capability is the member of the server's capabilities that declares the part.
-func (p Part) capability() string { return partTable[p].capability }
+// capability is the path in the server's capabilities that declares the part.
+func (p Part) capability() []string { return partTable[p].capability }
 
-// Catalog contains the tools, prompts and resources of one upstream, as it lists them. It is never
+// Catalog contains the tools, prompts, resources and skills of one upstream, as it lists them. It is never
 // modified.
 type Catalog struct {
 	Era     client.Era // client.EraAuto before the upstream was listed for the first time
-	Both    bool       // the server is modern and also supports the legacy era
 	Version string     // of the protocol, as negotiated
 	// Capabilities and Instructions are those of the last handshake; absent and "" before the first
 	// handshake.
@@ -80,6 +86,7 @@ type Catalog struct {
 	Prompts   []Item
 	Resources []Item
 	Templates []Item
+	Skills    []Item
 	Fresh     [Parts]Freshness
 	// Left lists the definitions that were left out, and the lists that could not be read.
 	Left []LeftOut
@@ -90,7 +97,7 @@ type Catalog struct {
 	Stored bool      // an earlier process of Junction has listed it; this process has not listed it yet
 
 	leases  *leases               // for the definitions; nil if this process has not listed them
-	index   [Parts]map[string]int // by name, into the four lists
+	index   [Parts]map[string]int // by name, into the lists
 	mirrors bool                  // call arguments are also sent in headers
 }
 
@@ -108,8 +115,13 @@ type Tool struct {
 	// mistake (2026-07-28, streamable-http#schema-extension).
 	Params        []definition.ParamHeader
 	HeaderProblem string
+	// Loose is why the inputSchema accepts more arguments than the server may have meant: a repair of
+	// the schema; "" for none. Arguments cannot be checked by such a schema.
+	Loose string
 	// TaskOnly means that a legacy server answers a call of the tool only by a task.
 	TaskOnly bool
+	// Requires are the capabilities that the server wants Junction to require of callers.
+	Requires []string
 	// Older are the edits that clients of the legacy era need in the definition; nil if they need
 	// none, which is nearly always the case.
 	Older []raw.Edit
@@ -144,6 +156,28 @@ func (c *Catalog) Tool(name string) *Tool {
 	return nil
 }
 
+// Skill returns the listed skill of that URI, or nil.
+func (c *Catalog) Skill(uri string) *Item {
+	if i, ok := c.index[PartSkills][uri]; ok {
+		return &c.Skills[i]
+	}
+	return nil
+}
+
+// SkillsWith returns the URIs of the listed skills in whose folders a resource is. Skills may be
+// nested.
+func (c *Catalog) SkillsWith(uri string) (skills []string) {
+	if len(c.Skills) == 0 {
+		return nil
+	}
+	for at := len(uri); at >= 0; at = strings.LastIndexByte(uri[:at], '/') {
+		if i, ok := c.index[PartSkills][uri[:at]+"/SKILL.md"]; ok {
+			skills = append(skills, c.Skills[i].Name)
+		}
+	}
+	return skills
+}
+
 // Items returns how many items the part has.
 func (c *Catalog) Items(p Part) int {
 	if p == PartTools {
@@ -162,7 +196,7 @@ func (c *Catalog) Item(p Part, i int) *Item {
 
 // list returns the items of a part other than the tools.
 func (c *Catalog) list(p Part) *[]Item {
-	return [Parts]*[]Item{nil, &c.Prompts, &c.Resources, &c.Templates}[p]
+	return [Parts]*[]Item{nil, &c.Prompts, &c.Resources, &c.Templates, &c.Skills}[p]
 }
 
 // Offers reports whether the server has declared the capability at the path: an object, or true.
@@ -182,7 +216,8 @@ func (c *Catalog) equal(o *Catalog) bool {
 			return false
 		}
 		for i := range c.Items(p) {
-			if !bytes.Equal(c.Item(p, i).Definition.Text(), o.Item(p, i).Definition.Text()) {
+			if !bytes.Equal(c.Item(p, i).Definition.Text(), o.Item(p, i).Definition.Text()) ||
+				p == PartTools && c.Tools[i].Loose != o.Tools[i].Loose {
 				return false
 			}
 		}
@@ -233,7 +268,7 @@ const (
 // gets the list of last, and Left gets the reason.
 func (p *pool) listAll(ctx context.Context, c client.Conn, last *Catalog) (*Catalog, error) {
 	info := c.Info()
-	cat := &Catalog{Era: info.Era, Version: info.Version, Both: info.Both, Capabilities: info.Capabilities,
+	cat := &Catalog{Era: info.Era, Version: info.Version, Capabilities: info.Capabilities,
 		Instructions: info.Instructions, Listed: time.Now(), mirrors: info.Mirrors, leases: new(leases)}
 	// some old servers do not declare their tools
 	if info.Era == client.EraLegacy || info.Capabilities.HasObject("tools") {
@@ -249,7 +284,7 @@ func (p *pool) listAll(ctx context.Context, c client.Conn, last *Catalog) (*Cata
 	others, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for part := PartPrompts; part < Parts; part++ {
-		if !info.Capabilities.HasObject(part.capability()) {
+		if !info.Capabilities.HasObject(part.capability()...) {
 			continue
 		}
 		left := len(cat.Left)
@@ -267,6 +302,7 @@ func (p *pool) listAll(ctx context.Context, c client.Conn, last *Catalog) (*Cata
 			err = errors.New("no answer in time")
 		}
 		*cat.list(part), cat.index[part], cat.Fresh[part] = *last.list(part), last.index[part], last.Fresh[part]
+		cat.Fresh[part].Has = cat.Fresh[part].Has || part == PartSkills // skills/get may work without the list
 		cat.leases.lists[part].Release()
 		if cat.leases.lists[part] = nil; last.leases != nil {
 			cat.leases.lists[part] = last.leases.lists[part].Share()
@@ -294,6 +330,9 @@ func (c *Catalog) read(ctx context.Context, from client.Conn, p Part, maxItems i
 		if err != nil {
 			said, ok := errors.AsType[*jsonrpc.Error](err)
 			if page == 1 && ok && said.Code == mcp.METHOD_NOT_FOUND {
+				if p == PartSkills { // then the server has no skills/get either
+					c.Left = append(c.Left, LeftOut{p, "", "the server declares skills, and has no " + p.Method()})
+				}
 				return nil // the server does not have the list, although it may declare it
 			}
 			return err
@@ -360,16 +399,23 @@ func (c *Catalog) add(p Part, text []byte) {
 	} else if _, twice := c.index[p][name]; twice {
 		reason = "the upstream lists the " + p.Key() + " twice; the first counts"
 	} else {
-		o, changes, reason = partTable[p].rules.Mend(o)
+		if o, changes, reason = partTable[p].rules.Mend(o); reason == "" && partTable[p].check != nil {
+			reason = partTable[p].check(o)
+		}
 	}
 	var t Tool
 	if p == PartTools && reason == "" {
+		var more string
+		if o, more, t.Loose = definition.MendSchemas(o); more != "" {
+			changes = strings.TrimPrefix(changes+"; "+more, "; ")
+		}
 		schema, _ := o.Get("inputSchema")
 		if t.Params, err = definition.Headers(schema); err != nil && c.mirrors {
 			reason = err.Error() // Junction is the client that must leave it out
 		} else if err != nil {
 			t.Params, t.HeaderProblem = nil, err.Error() // clients of the legacy era may call it, without headers
 		}
+		t.Requires = definition.Requires(o)
 		t.TaskOnly = c.Era == client.EraLegacy && taskOnly(o)
 		t.Older, changes = definition.Older(o, changes, c.Era == client.EraLegacy)
 	}

@@ -198,6 +198,9 @@ func advice(err error, upstream string, c *Config) string {
 			"program, or of its interpreter, in sandbox.read"
 	case errors.Is(err, fs.ErrPermission):
 		return "Junction may not run that program: chmod +x, or run Junction as another user"
+	case errors.As(err, &exit) && exit.Killed:
+		return "another program or the system has killed the process; if this machine lacks memory, the log of the " +
+			"system says so"
 	case errors.As(err, &exit) && remedyOf(exit, c) != "":
 		return remedyOf(exit, c)
 	case errors.As(err, &exit) && c.Sandbox != nil:

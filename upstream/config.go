@@ -49,7 +49,8 @@ type Config struct {
 	Transport client.Transport `yaml:"transport"`
 
 	// Era is the era of the protocol: auto (the default) detects it, legacy is 2025-11-25 and older,
-	// modern is 2026-07-28.
+	// modern is 2026-07-28. both is auto for a command that may run twice: if the server is modern, a
+	// second process of the legacy era takes the calls of legacy clients. For a url this is the default.
 	Era client.Era `yaml:"era"`
 	// Enabled false disables the server; the entry stays in the file. Default true.
 	Enabled *bool `yaml:"enabled"`
@@ -62,6 +63,11 @@ type Config struct {
 	// principal has a process of a command, and a session of a legacy remote server, of its own,
 	// because such a server may show the state of one user to another.
 	Isolation Isolation `yaml:"isolation"`
+	// TimeoutGiven states that the entry or the defaults of the file give Timeout; withDefaults sets it.
+	TimeoutGiven bool `yaml:"-"`
+	// OwnLimits states that the server ends each call itself, so that the built-in Timeout does not
+	// apply. The reader of the file sets it.
+	OwnLimits bool `yaml:"-"`
 	// Separate states that there may be several principals. The reader of the file sets it.
 	Separate bool `yaml:"-"`
 	// Questions decides which server requests (elicitation, sampling, roots) reach the client of a
@@ -82,7 +88,8 @@ type Config struct {
 	// several principals, each uses at most half of the slots that the others leave. Default:
 	// defaults.concurrency.
 	Concurrency int `yaml:"concurrency"`
-	// Timeout ends a call after this much silence; progress resets it. Default: defaults.timeout.
+	// Timeout ends a call after this much silence of that call; only progress resets it. Default:
+	// defaults.timeout, or else 60s, which each sign of life of the server resets, such as a ping.
 	Timeout time.Duration `yaml:"timeout"`
 	// MaxTimeout ends a call even if it reports progress. Default: defaults.max_timeout.
 	MaxTimeout time.Duration `yaml:"max_timeout"`
@@ -200,6 +207,17 @@ func (c Config) Offers(tool string) (rule Rule, offered bool) {
 	return rule, !rule.Off() && (ruled || c.Expose != ExposeListed)
 }
 
+// EnabledTools returns the globs of the rules that enable tools explicitly. A pack offers such tools
+// although they are turned off there.
+func (c Config) EnabledTools() (globs []string) {
+	for _, g := range c.Tools {
+		if g.Rule.Enabled != nil && *g.Rule.Enabled {
+			globs = append(globs, g.Glob)
+		}
+	}
+	return globs
+}
+
 // CacheOf returns how long a result of the tool, by the upstream's own name, is reused; 0 if never.
 func (c Config) CacheOf(tool string) time.Duration {
 	if rule, ok := c.Tools.Match(tool); ok && rule.Cache != nil {
@@ -219,7 +237,8 @@ type Defaults struct {
 
 // Rule contains the settings for the tools that match one glob.
 type Rule struct {
-	// Enabled false hides the matching tools. Default true.
+	// Enabled false hides the matching tools. Default true. If it is true, it also enables tools that
+	// a pack has turned off.
 	Enabled *bool `yaml:"enabled"`
 	// Capabilities are required for the matching tools, in addition to those of the upstream.
 	Capabilities []string `yaml:"capabilities"`

@@ -39,6 +39,7 @@ func TestForeignDefinitionsAreMendedOrLeftOutAlone(t *testing.T) {
 	input := func(members string) string {
 		return `{"name":"a","inputSchema":{"type":"object"` + members + `},"x":1.0}`
 	}
+	property := func(schema string) string { return input(`,"properties":{"a":` + schema + `}`) }
 	output := func(schema string) string { return tool(`,"outputSchema":` + schema) }
 	resource := func(members string) string { return `{"uri":"a","name":"n"` + members + `}` }
 	for _, tt := range []struct {
@@ -51,7 +52,7 @@ func TestForeignDefinitionsAreMendedOrLeftOutAlone(t *testing.T) {
 	}{
 		// The shapes of the issue.
 		{"an outputSchema of another type", PartTools, output(`{"type":"array"}`), same, tool(""), `outputSchema.type is not "object"`},
-		{"an outputSchema without a type", PartTools, output(`{"anyOf":[]}`), same, tool(""), "outputSchema.type is missing"},
+		{"an outputSchema without a type", PartTools, output(`{"anyOf":[{}]}`), same, tool(""), "outputSchema.type is missing"},
 		{"an icon without src", PartTools, tool(`,"icons":[{"mimeType":"image/png"},{"src":"x", "y":1.0}]`), tool(`,"icons":[{"src":"x", "y":1.0}]`), same, "icons[0].src is missing"},
 		{"an unknown taskSupport", PartTools, tool(`,"execution":{"taskSupport":"maybe","x":1.0}`), same, tool(`,"execution":{"x":1.0}`),
 			`execution.taskSupport is not "required" or "optional" or "forbidden"`},
@@ -66,15 +67,18 @@ func TestForeignDefinitionsAreMendedOrLeftOutAlone(t *testing.T) {
 		{"a requirement is a number", PartTools, input(`,"required":["a",1]`), input(`,"required":["a"]`), same, "inputSchema.required[1] is no string"},
 		{"$schema is null", PartTools, input(`,"$schema":null`), input(""), same, "inputSchema.$schema is no string"},
 		{"definitions are an array", PartTools, input(`,"$defs":[1]`), input(""), same, "inputSchema.$defs is no object"},
-		{"a schema is null", PartTools, input(`,"properties":{"a":null}`), same, input(`,"properties":{"a":{}}`), "inputSchema.properties has a schema that is no object"},
+		{"a schema is null", PartTools, input(`,"properties":{"a":null}`), input(`,"properties":{"a":{}}`), same, "inputSchema.properties.a is no schema"},
 		{"an outputSchema that is null", PartTools, output("null"), tool(""), same, "outputSchema is no object"},
 		{"a nil map in an outputSchema", PartTools, output(`{"type":"object","properties":null}`), output(`{"type":"object","properties":{}}`), same, "outputSchema.properties is null"},
-		{"an outputSchema that does not compile", PartTools, output(`{"type":"object","properties":{"a":{"type":"text"}}}`), same, tool(""),
-			"outputSchema.properties[…].type is no type"},
-		{"a $ref to nothing", PartTools, output(`{"type":"object","items":[{"$ref":"#/$defs/x"}]}`), same, tool(""), "outputSchema.items[…].$ref refers to nothing"},
+		{"an outputSchema that does not compile", PartTools, output(`{"type":"object","properties":{"a":{"id":"x"}}}`), same, tool(""),
+			"outputSchema.properties[…].id is not supported by draft-07"},
+		{"a $ref to nothing", PartTools, output(`{"type":"object","items":[{"$ref":"#/$defs/x"}]}`), output(`{"type":"object","items":[{}]}`), same,
+			"outputSchema.items[0].$ref refers to nothing"},
+		{"a $ref to elsewhere", PartTools, output(`{"type":"object","items":{"$ref":"x.json"}}`), same, tool(""), "outputSchema.items.$ref refers to another document"},
 		{"a $ref to something", PartTools, output(`{"type":"object","not":{"$ref":"#/$defs/x~1y"},"$defs":{"x/y":{}}}`), same, same, ""},
-		{"a pattern that is none", PartTools, output(`{"type":"object","patternProperties":{"(":{}}}`), same, tool(""), "outputSchema.patternProperties[…] is no regular expression"},
-		{"nullable without a type", PartTools, output(`{"type":"object","properties":{"a":{"nullable":true,"anyOf":[]}}}`), same, tool(""),
+		{"a pattern that is none", PartTools, output(`{"type":"object","patternProperties":{"(":{},"a":{}}}`), output(`{"type":"object","patternProperties":{"a":{}}}`), same,
+			"outputSchema.patternProperties[…] is no regular expression"},
+		{"nullable without a type", PartTools, output(`{"type":"object","properties":{"a":{"nullable":true,"anyOf":[{}]}}}`), same, tool(""),
 			"outputSchema.properties[…].nullable is without type"},
 		{"nullable with a type", PartTools, output(`{"type":"object","properties":{"a":{"nullable":true,"type":"string"}}}`), same, same, ""},
 		{"a lookahead", PartTools, output(`{"type":"object","patternProperties":{"^(?=x)":{}}}`), same, same, ""},
@@ -89,6 +93,32 @@ func TestForeignDefinitionsAreMendedOrLeftOutAlone(t *testing.T) {
 			`icons[0].sizes[0] is no string; .theme is not "light" or "dark"`},
 		{"members in another letter case", PartTools, input(`,"Required":["a"],"required":["a"]`), same, same, ""},
 		{"members twice, one of them wrong", PartTools, input(`,"required":["a"],"required":"a"`), "", "", "inputSchema.required occurs twice, or in another letter case"},
+		// Schemas that no draft of JSON Schema allows.
+		{"a type that is none", PartTools, property(`{"type":"nonsense", "x":1.0}`), property(`{"x":1.0}`), same, "inputSchema.properties.a.type is no type"},
+		{"types, one of them wrong", PartTools, property(`{"type":["string","any"]}`), property(`{}`), same, "inputSchema.properties.a.type is no type"},
+		{"a pattern that does not end", PartTools, property(`{"pattern":"("}`), property(`{}`), same, "inputSchema.properties.a.pattern is no regular expression"},
+		{"an enum that is text", PartTools, property(`{"enum":"x"}`), property(`{}`), same, "inputSchema.properties.a.enum is no array"},
+		{"a minimum that is text", PartTools, property(`{"minimum":"1"}`), property(`{}`), same, "inputSchema.properties.a.minimum is no number"},
+		{"items that are text", PartTools, property(`{"type":"array","items":"x"}`), property(`{"type":"array"}`), same, "inputSchema.properties.a.items is no schema"},
+		{"additionalProperties that are text", PartTools, input(`,"additionalProperties":"no"`), input(``), same, "inputSchema.additionalProperties is no schema"},
+		{"a $ref to a definition that is missing", PartTools, property(`{"$ref":"#/$defs/b"}`), property(`{}`), same, "inputSchema.properties.a.$ref refers to nothing"},
+		{"required in a property", PartTools, property(`{"required":true,"type":"string"}`), property(`{"type":"string"}`), same,
+			"inputSchema.properties.a.required is no array"},
+		{"a property that is text", PartTools, property(`"string"`), property(`{}`), same, "inputSchema.properties.a is no schema"},
+		{"a length below 0", PartTools, property(`{"minLength":-1}`), property(`{}`), same, "inputSchema.properties.a.minLength is no whole number from 0"},
+		{"no alternatives", PartTools, property(`{"anyOf":[]}`), property(`{}`), same, "inputSchema.properties.a.anyOf is empty"},
+		{"an alternative that is text", PartTools, property(`{"oneOf":[{},"x"]}`), property(`{}`), same, "inputSchema.properties.a.oneOf[1] is no schema"},
+		{"a name that is required twice", PartTools, property(`{"required":["b","b"]}`), property(`{"required":["b"]}`), same,
+			"inputSchema.properties.a.required has a name twice, or one that is no string"},
+		{"many mistakes", PartTools, property(`{"type":1,"enum":1,"title":1,"not":1,"format":1}`), property(`{}`), same,
+			"inputSchema.properties.a.type is no type; inputSchema.properties.a.enum is no array; inputSchema.properties.a.title is no string; 2 more in inputSchema"},
+		{"a mistake far inside", PartTools, property(`{"items":[{"not":{"allOf":[true,{"maximum":null}]}}]}`), property(`{"items":[{"not":{"allOf":[true,{}]}}]}`), same,
+			"inputSchema.properties.a.items[0].not.allOf[1].maximum is no number"},
+		{"schemas of each draft", PartTools, property(`{"exclusiveMinimum":true, "maximum":1e2,"items":[{}],"dependencies":{"b":["c"]},"if":true,"enum":[],"minItems":2.0,` +
+			`"pattern":"^(?!\\.)(?<y>\\d{4})\\k<y>[^]$","examples":[{"type":"nonsense"}],"default":{"type":1},"const":{"$ref":"#/x"},"type":["string","null"]}`), same, same, ""},
+		{"references that are right", PartTools, input(`,"properties":{"a":{"$ref":"#/properties/b"},"b":{"items":{"$ref":"#"}},"c":{"$ref":"https://x.org/s"},"d":{"$ref":"#d"}}`), same, same, ""},
+		{"patterns of other dialects", PartTools, input(`,"properties":{"a":{"pattern":"(?i)x"},"b":{"pattern":"[[:alpha]"},"c":{"pattern":"[]a]"},"d":{"pattern":"a++"},"e":{"pattern":"\\p{L}"}}`),
+			same, same, ""},
 		{"no inputSchema", PartTools, `{"name":"a"}`, "", "", "inputSchema is missing"},
 		{"an inputSchema of another type", PartTools, `{"name":"a","inputSchema":{"type":"array"}}`, "", "", `inputSchema.type is not "object"`},
 		{"two titles", PartTools, tool(`,"title":"a","title":"b"`), "", "", "title occurs twice, or in another letter case"},
@@ -160,6 +190,11 @@ func TestForeignOddDefinitionKeepsTheLists(t *testing.T) {
 		}
 		if p.Key() == "name" {
 			good = func(i int) string { return fmt.Sprintf(`{"name":"good%d","inputSchema":{"type":"object"}}`, i) }
+		} else if p == PartSkills {
+			good = func(i int) string {
+				return fmt.Sprintf(`{"uri":"skill://s%[1]d/SKILL.md","frontmatter":{"name":"s%[1]d","description":""},`+
+					`"resources":"dynamic"}`, i)
+			}
 		}
 		for i, odd := range []string{`null`, `[]`, `{}`, `"x"`, `{"name":1,"uri":[],"uriTemplate":{}}`, `{"name":"","uri":"","uriTemplate":""}`} {
 			c.add(p, []byte(odd))

@@ -16,7 +16,8 @@
 //
 //	(*Upstream).Call           upstream.go  finds the time limits and the tool; starts the clock
 //	(*Slots).Take              pace         waits until the upstream may have one more call (concurrency)
-//	(*Upstream).acquire        key.go       decides which connection the caller may use (linkKey)
+//	(*Upstream).acquire        eras.go      decides in which era the call is made
+//	(*pool).key                key.go       decides which connection the caller may use (linkKey)
 //	(*pool).takeTurn, take     turn.go      finds or starts the link of that key
 //	(*pool).link               pool.go      starts a link, or waits until there is room for one (max_links)
 //	(*link).acquire            link.go      waits until the link is ready, and returns its conn
@@ -63,10 +64,10 @@
 //
 // # Other files
 //
-// Connections: key.go has the cases in which callers have connections or
-// catalogs of their own (isolation, questions: exact). turn.go opens a second connection while a
-// server request waits for a user. If each user signs in to a server, people.go has an Upstream for
-// each of these users, and credentials.go gets their tokens.
+// Connections: eras.go has the legacy connection beside a modern one. key.go has the cases in which
+// callers have connections or catalogs of their own (isolation, questions: exact). turn.go opens a
+// second connection while a server request waits for a user. If each user signs in to a server,
+// people.go has an Upstream for each of these users, and credentials.go gets their tokens.
 //
 // Catalogs: catalog.go reads the lists. Package definition repairs or removes a definition that
 // would make clients reject a whole list, and reads which arguments go into headers. remember.go

@@ -2,7 +2,6 @@ package upstream
 
 import (
 	"context"
-	"errors"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -106,43 +105,6 @@ func (u *Upstream) RootsChanged(p client.Profile, session, principal string) {
 			u.tell(key, string(mcp.MethodNotificationRootsListChanged))
 		}
 	}
-}
-
-// acquire returns a ready conn of the link for the call. The caller must release the link.
-func (u *Upstream) acquire(ctx context.Context, c *Call) (*link, client.Conn, error) {
-	if u.prefersLegacy(c) {
-		l, cn, err := u.takeTurn(ctx, u.key(c.Profile, c.Session, c.Principal, true), c.Trace)
-		if !errors.Is(err, client.ErrNoLegacySession) {
-			return l, cn, err
-		}
-		u.stayModern(err)
-	}
-	return u.takeTurn(ctx, u.key(c.Profile, c.Session, c.Principal, false), c.Trace)
-}
-
-// prefersLegacy reports whether the call of a legacy client uses the legacy side of a server that
-// supports both eras. There, server requests are relayed without translation, and some servers have
-// tools that send them only there. It is false for commands, which would need a second process with
-// separate state.
-func (u *Upstream) prefersLegacy(c *Call) bool {
-	if c.Era != client.EraLegacy || !c.Profile.Asks() || u.config.Era == client.EraModern ||
-		u.config.Questions == QuestionsOff || !u.Catalog().Both {
-		return false
-	}
-	if u.config.URL == "" && u.config.Questions != QuestionsExact {
-		return false
-	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return !u.legacyUseless
-}
-
-// stayModern notes that the legacy side of the server has no use for legacy clients.
-func (u *Upstream) stayModern(err error) {
-	u.log.Info("legacy clients use the modern session of the server", "reason", err)
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.legacyUseless = true
 }
 
 // maxOwn limits the catalogs of one upstream in addition to the shared one.

@@ -36,6 +36,8 @@ type link struct {
 	stop context.CancelCauseFunc
 	done chan struct{} // closed when run has returned
 	wake chan struct{} // 1-buffered; receives when a call needs the next attempt to connect
+	// 1-buffered; receives when the lists of the server have changed
+	relist chan struct{}
 
 	mu sync.Mutex
 	linkState
@@ -65,7 +67,8 @@ var errIdle = errors.New("unused")
 func startLink(p *pool, key linkKey, readsShared bool, cause client.Trace) *link {
 	ctx, stop := context.WithCancelCause(context.Background())
 	l := &link{pool: p, key: key, readsShared: readsShared, readsCatalog: readsShared || key.readsCatalog(),
-		log: p.log, stop: stop, done: make(chan struct{}), wake: make(chan struct{}, 1)}
+		log: p.log, stop: stop, done: make(chan struct{}), wake: make(chan struct{}, 1),
+		relist: make(chan struct{}, 1)}
 	l.changed, l.since, l.used = make(chan struct{}), time.Now(), time.Now()
 	go l.run(ctx, cause)
 	return l
@@ -86,8 +89,8 @@ func (l *link) run(ctx context.Context, cause client.Trace) {
 		l.update(func(s *linkState) bool { s.state, s.retry = StateStarting, time.Time{}; return true })
 		lived, err := l.connectAndServe(ctx, cause)
 		cause = nil // the next attempt is not for that call
-		if errors.Is(err, errIdle) {
-			l.stop(errIdle)
+		if errors.Is(err, errIdle) || errors.Is(err, client.ErrNoLegacySession) {
+			l.stop(err)
 		}
 		if ctx.Err() != nil {
 			break
@@ -130,7 +133,6 @@ const listenPatience = time.Second
 // the reason of its end. A duration of 0 means that connecting failed. cause is the Trace of the
 // call that waits for it.
 func (l *link) connectAndServe(ctx context.Context, cause client.Trace) (time.Duration, error) {
-	changed := make(chan struct{}, 1)
 	opening, cancel := context.WithTimeoutCause(client.CausedBy(ctx, cause), l.pool.connConfig.ConnectTimeout,
 		fmt.Errorf("no connection within %v (connect_timeout)", l.pool.connConfig.ConnectTimeout))
 	defer cancel()
@@ -141,7 +143,7 @@ func (l *link) connectAndServe(ctx context.Context, cause client.Trace) (time.Du
 	if l.key.legacySide {
 		dial = l.pool.dialer.DialLegacySession
 	}
-	c, err := dial(opening, l.key.profile, l.hooks(changed))
+	c, err := dial(opening, l.key.profile, l.hooks(l.relist))
 	if err != nil {
 		if opening.Err() != nil && errors.Is(err, context.DeadlineExceeded) {
 			err = context.Cause(opening)
@@ -172,14 +174,14 @@ func (l *link) connectAndServe(ctx context.Context, cause client.Trace) (time.Du
 		// the end of c ends this
 		waiting.Go(func() { l.pool.subscriptions(l.key).resubscribe(ctx, l, c) })
 	}
-	err = l.serve(ctx, c, changed, broken, ended)
+	err = l.serve(ctx, c, l.relist, broken, ended)
 	return max(1, time.Since(ready)), err
 }
 
 // explain marks the error of a second process, with the advice that the server may be able to run
 // only once.
 func (l *link) explain(err error) error {
-	if l.key.holder == "" || l.pool.connConfig.URL != "" || l.pool.Status().State != StateReady {
+	if l.key.holder == "" || l.key.legacySide || l.pool.connConfig.URL != "" || l.pool.Status().State != StateReady {
 		return err
 	}
 	err = l.pool.shown(err)
@@ -378,6 +380,8 @@ func (l *link) await(ctx context.Context) (client.Conn, error) {
 		switch {
 		case l.state == StateReady:
 			return l.conn, nil
+		case l.state == StateClosed && errors.Is(l.err, client.ErrNoLegacySession):
+			return nil, l.err
 		case l.state == StateClosed:
 			return nil, transport.ErrClosed
 		case l.attempts > attempts:

@@ -42,11 +42,11 @@ type pool struct {
 	flights int                        // calls in progress, including those that wait for a link
 	// closed when a link became idle or ended, or the last call ended; nil while no call waits for
 	// it
-	freed         chan struct{}
-	closed        bool
-	legacyUseless bool         // the server supports both eras, and the legacy one has no advantage
-	onlyConn      noSecondConn // the first connection, if the server allowed no second one beside it
-	ended         bool         // another pool has replaced this one: its catalog is not stored any more
+	freed    chan struct{}
+	closed   bool
+	legacy   legacySide   // of a modern server
+	onlyConn noSecondConn // the first connection, if the server allowed no second one beside it
+	ended    bool         // another pool has replaced this one: its catalog is not stored any more
 	// time until the catalog of a lost upstream is dropped; nil while the upstream is connected
 	grace *time.Timer
 	// announced is the number of announced changes of the lists, and of sign-ins
@@ -107,6 +107,17 @@ func (p *pool) Meet(ctx context.Context) {
 
 // Catalog returns the last known catalog of the upstream. It is never nil and never modified.
 func (p *pool) Catalog() *Catalog { return p.catalog.Load() }
+
+// Relist reads the lists again, soon. It is for a caller who has seen that they have changed.
+func (p *pool) Relist() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, l := range p.links {
+		if l.readsCatalog {
+			pace.Wake(l.relist)
+		}
+	}
+}
 
 // Announced returns a number that grows whenever the server announces a change of its lists, and
 // whenever a user signs in or out.

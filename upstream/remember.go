@@ -97,7 +97,6 @@ const storedVersion = "1"
 // text returns the catalog as JSON. Definitions keep their bytes.
 func (c *Catalog) text() []byte {
 	b := raw.AppendQuote([]byte(`{"v":`+storedVersion+`,"era":`), string(c.Era))
-	b = strconv.AppendBool(append(b, `,"both":`...), c.Both)
 	b = strconv.AppendBool(append(b, `,"mirrors":`...), c.mirrors)
 	b = raw.AppendQuote(append(b, `,"protocol":`...), c.Version)
 	b = raw.AppendQuote(append(b, `,"instructions":`...), c.Instructions)
@@ -119,7 +118,14 @@ func (c *Catalog) text() []byte {
 		}
 		b = append(b, ']')
 	}
-	return append(b, '}')
+	b = append(b, `,"loose":[`...) // as many as tools, because the repaired definitions do not show it
+	for i := range c.Tools {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = raw.AppendQuote(b, c.Tools[i].Loose)
+	}
+	return append(b, ']', '}')
 }
 
 // parseCatalog parses a stored catalog. It checks each definition again, as if the server had just
@@ -136,7 +142,7 @@ func parseCatalog(text []byte, depth, maxItems int) (*Catalog, error) {
 	if v, err := o.Get("v"); err != nil || string(v) != storedVersion {
 		return nil, errors.New("another version of Junction has written it")
 	}
-	c := &Catalog{Stored: true, Both: o.IsTrue("both"), mirrors: o.IsTrue("mirrors")}
+	c := &Catalog{Stored: true, mirrors: o.IsTrue("mirrors")}
 	era, _ := o.String("era")
 	c.Era = client.Era(era)
 	c.Version, _ = o.String("protocol")
@@ -152,7 +158,7 @@ func parseCatalog(text []byte, depth, maxItems int) (*Catalog, error) {
 		c.Fresh[p] = Freshness{o.IsTrue("has" + strconv.Itoa(int(p))), time.Duration(ttl) * time.Millisecond,
 			o.IsTrue("public" + strconv.Itoa(int(p)))}
 		items, err := o.Elements(p.Method())
-		if err != nil {
+		if err != nil && !(err == raw.ErrAbsent && p == PartSkills) { // earlier versions did not store skills
 			return nil, fmt.Errorf("%s: %w", p.Method(), err)
 		}
 		if len(items) > maxItems {
@@ -161,6 +167,15 @@ func parseCatalog(text []byte, depth, maxItems int) (*Catalog, error) {
 		c.index[p] = map[string]int{}
 		for _, item := range items {
 			c.add(p, item)
+		}
+	}
+	loose, err := o.Elements("loose")
+	if err == nil && len(loose) != len(c.Tools) {
+		return nil, errors.New("it is not complete")
+	}
+	for i := range loose {
+		if text, err := raw.String(loose[i]); err == nil && text != "" {
+			c.Tools[i].Loose = text
 		}
 	}
 	return c, nil

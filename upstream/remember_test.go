@@ -53,7 +53,8 @@ func TestForeignStoredCatalogText(t *testing.T) {
 	definition := []byte(`{ "name" : "a\u0062", "inputSchema":{"type":"object","x":1.50e3 },"_meta":{"é":"\ud83d\ude00"}}`)
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, upstreamtest.Script{Era: "modern", TTLMs: 5000, CacheScope: "public", Prompts: tools("p"), Resources: []json.RawMessage{[]byte(`{"uri":"file:///r","name":"r"}`)}}, Config{})
-		r.server.SetTools(append(tools("b", "c"), definition))
+		broken := json.RawMessage(`{"name":"d","inputSchema":{"type":"object","properties":{"a":{"type":"nonsense"}}}}`)
+		r.server.SetTools(append(tools("b", "c"), broken, definition))
 		settle(minRefresh * 2)
 		before := r.Catalog()
 		after, err := parseCatalog(before.text(), raw.DefaultDepth, 100)
@@ -62,6 +63,9 @@ func TestForeignStoredCatalogText(t *testing.T) {
 		}
 		if !after.equal(before) || !after.Stored || after.Listed.Unix() != before.Listed.Unix() || after.Tool("c") == nil {
 			t.Errorf("after  %+v\nbefore %+v", after, before)
+		}
+		if loose := after.Tool("d").Loose; loose != "inputSchema.properties.a.type is no type" {
+			t.Errorf("the repaired schema may be used to check arguments (%q)", loose)
 		}
 		if last := after.Tools[len(after.Tools)-1].Definition.Text(); !bytes.Equal(last, definition) {
 			t.Errorf("definition = %s, want %s", last, definition)

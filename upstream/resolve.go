@@ -2,10 +2,13 @@ package upstream
 
 import (
 	"cmp"
+	"fmt"
+	"path"
 	"path/filepath"
 	"time"
 
 	"junction/upstream/client"
+	"junction/upstream/prose"
 	"junction/upstream/stdio"
 )
 
@@ -21,8 +24,9 @@ func (c Config) resolve(d Defaults) resolved { return resolved{c.withDefaults(d)
 // withDefaults fills in the keys that the entry omits: from the defaults of the file, and then from
 // those in the comments of Config.
 func (c Config) withDefaults(d Defaults) Config {
-	c.Timeout = cmp.Or(c.Timeout, d.Timeout, time.Minute)
-	c.MaxTimeout = cmp.Or(c.MaxTimeout, d.MaxTimeout, 10*time.Minute)
+	c.TimeoutGiven = c.Timeout > 0 || d.Timeout > 0
+	c.MaxTimeout = cmp.Or(c.MaxTimeout, d.MaxTimeout, defaultMaxTimeout)
+	c.Timeout = cmp.Or(c.Timeout, d.Timeout, c.silence())
 	connect := 20 * time.Second
 	if len(c.Command) > 0 {
 		// npx may install the package first, and an aborted installation stays broken
@@ -38,13 +42,111 @@ func (c Config) withDefaults(d Defaults) Config {
 	return c
 }
 
+const (
+	defaultTimeout    = time.Minute
+	defaultMaxTimeout = 10 * time.Minute
+)
+
+// silence returns the built-in Timeout; MaxTimeout must be set.
+func (c *Config) silence() time.Duration {
+	if c.OwnLimits {
+		return c.MaxTimeout
+	}
+	return defaultTimeout
+}
+
+// limits are the time limits of a call. A silence limit that the file gives counts the silence of the
+// call itself: only progress ends the silence. With the built-in limit, each sign of life of the
+// server does.
+type limits struct {
+	timeout, max time.Duration
+	given        bool // the file gives timeout
+}
+
+// toolLimits returns the limits of the calls of a tool, by the server's own name; "" for other calls.
+// The config must have its defaults.
+func (c *Config) toolLimits(tool string) limits {
+	l := limits{c.Timeout, c.MaxTimeout, c.TimeoutGiven}
+	if rule, ok := c.Tools.Match(tool); ok && tool != "" {
+		l.given = l.given || rule.Timeout > 0
+		l.timeout, l.max = cmp.Or(rule.Timeout, l.timeout), cmp.Or(rule.MaxTimeout, l.max)
+	}
+	return l
+}
+
+// Limit is a time limit and the key of the file that gives it; From is "" for a built-in limit.
+type Limit struct {
+	time.Duration
+	From string
+}
+
+func (l Limit) String() string {
+	if l.From == "" {
+		return prose.Duration(l.Duration) + " (default)"
+	}
+	return prose.Duration(l.Duration) + " (" + l.From + ")"
+}
+
+// LimitsOf returns the time limits of the calls of a tool, by the server's own name, and where they
+// come from. name is that of the upstream; the config is the one of the file, without defaults.
+func (c Config) LimitsOf(name, tool string, d Defaults) (timeout, max Limit) {
+	at := "upstreams." + name
+	timeout, max = Limit{defaultTimeout, ""}, Limit{defaultMaxTimeout, ""}
+	set := func(l *Limit, value time.Duration, from string) {
+		if value > 0 {
+			*l = Limit{value, from}
+		}
+	}
+	set(&max, d.MaxTimeout, "defaults.max_timeout")
+	set(&max, c.MaxTimeout, at+".max_timeout")
+	if c.OwnLimits {
+		timeout = max
+	}
+	set(&timeout, d.Timeout, "defaults.timeout")
+	set(&timeout, c.Timeout, at+".timeout")
+	for _, r := range c.Tools {
+		if ok, _ := path.Match(r.Glob, tool); ok || r.Glob == tool {
+			set(&timeout, r.Timeout, at+".tools."+r.Glob+".timeout")
+			set(&max, r.MaxTimeout, at+".tools."+r.Glob+".max_timeout")
+			break
+		}
+	}
+	return timeout, max
+}
+
+// ExplainLimits returns when a call of a tool ends, for people; see LimitsOf.
+func (c Config) ExplainLimits(name, tool string, d Defaults) string {
+	timeout, max := c.LimitsOf(name, tool, d)
+	switch {
+	case timeout.Duration >= max.Duration:
+		return "a call ends after " + max.String()
+	case timeout.From == "":
+		return fmt.Sprintf("a call ends after %s without a sign of life, and after %s in any case", timeout, max)
+	}
+	return fmt.Sprintf("a call ends after %s without progress, and after %s in any case", timeout, max)
+}
+
 // connConfig returns the settings whose change requires another pool: those of the server and its
 // connections, without those that concern only calls and names.
 func (c Config) connConfig() Config {
 	c.Enabled, c.Prefix, c.Expose, c.Tools, c.Instructions = nil, nil, ExposeAll, nil, false
 	c.Concurrency, c.Timeout, c.MaxTimeout, c.Cache, c.Capabilities = 0, 0, 0, 0, nil
+	c.TimeoutGiven, c.OwnLimits = false, false
 	c.Separate = false // a second API key must not restart every server
 	return c
+}
+
+// Variable returns an environment variable as a command of the entry gets it. getenv looks up the
+// variables of this process.
+func (c *Config) Variable(name string, getenv func(string) (string, bool)) (value string, ok bool) {
+	if value, ok = c.Env[name]; ok {
+		return value, true
+	}
+	environment := c.environment()
+	if value, ok = getenv(name); !ok || !environment.Passes(name, value) {
+		return "", false
+	}
+	return value, true
 }
 
 // environment returns the environment of a command of the entry.

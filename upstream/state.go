@@ -78,6 +78,9 @@ type Status struct {
 	Left    []LeftOut
 	Links   int
 	Advice  string // what a person can do about Err; "" if that is not known
+	// the line of the file with which calls would not have failed because the server could not send
+	// requests to the client; "" if none did
+	Unasked string
 	// ids of the processes that run for a command, each of which leads the session of its children
 	Processes []int
 	Reported  []stdio.Reported // by the process of the link that reads the catalog

@@ -144,7 +144,11 @@ func (p *pool) take(ctx context.Context, key linkKey, cause client.Trace) (*link
 		if err == nil {
 			return l, cn, nil
 		}
-		if !errors.Is(err, transport.ErrClosed) && !errors.Is(err, errIdle) {
+		switch {
+		case errors.Is(err, client.ErrNoLegacySession):
+			<-l.done // it is closing
+			return nil, nil, err
+		case !errors.Is(err, transport.ErrClosed) && !errors.Is(err, errIdle):
 			return nil, nil, err
 		}
 		select { // the link was closing; the next one is new

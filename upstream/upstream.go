@@ -157,6 +157,9 @@ type Call struct {
 	// Era is that of the client.
 	Era     client.Era
 	Session string
+	// Continues states that the call answers an input_required result. Its params have the state of the
+	// modern connection, so it uses that one.
+	Continues bool
 	// Account is the caller that the call counts for in the concurrency of the upstream: Principal,
 	// or what distinguishes callers without authentication.
 	Account string
@@ -171,17 +174,20 @@ type Call struct {
 func (u *Upstream) Call(ctx context.Context, c *Call) (client.Result, error) {
 	u.begin()
 	defer u.end()
-	timeout, max, tool := u.limits(c)
+	limits, tool := u.limits(c)
 	whole := ctx
-	ctx, clock := client.NewClock(ctx, c.End, timeout, max)
+	ctx, clock := client.NewClock(ctx, c.End, limits.timeout, limits.max)
 	defer clock.Stop()
+	if limits.given {
+		clock.OnlyProgress()
+	}
 	waited, err := u.slots.Take(ctx, c.Account, u.config.Separate && c.Principal != "" && u.user == "", &clock.Slot)
 	if err != nil {
 		return client.Result{}, u.unavailable(ctx, &Error{u.name, client.KindBusy, err})
 	}
 	defer clock.Slot.Free()
 	if waited {
-		clock.Touch() // the wait does not count as silence of the server
+		clock.Advance() // the wait does not count as silence of the server
 	}
 	for second := false; ; second = true {
 		l, cn, err := u.acquire(ctx, c)
@@ -189,6 +195,7 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (client.Result, error) {
 			return client.Result{}, u.unavailable(ctx, err)
 		}
 		result, err := cn.Call(ctx, u.own(&c.Call, tool), clock)
+		result, err = u.explainQuestion(c, cn, result, err)
 		if err == nil {
 			l.release()
 			return u.inTime(whole, clock, result)
@@ -198,7 +205,7 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (client.Result, error) {
 			l.fail(cn, f.broken)
 		}
 		if f.stale && l.readsCatalog && u.readCatalog(client.CausedBy(ctx, c.Trace), l.key, cn) == nil {
-			_, _, tool = u.limits(c)
+			_, tool = u.limits(c)
 		}
 		l.release()
 		if f.again {
@@ -285,15 +292,11 @@ func (u *Upstream) own(c *client.Call, tool *Tool) *client.Call {
 }
 
 // limits returns the time limits of a call, and its tool; nil if the catalog has none.
-func (u *Upstream) limits(c *Call) (timeout, max time.Duration, tool *Tool) {
-	timeout, max = u.config.Timeout, u.config.MaxTimeout
+func (u *Upstream) limits(c *Call) (limits, *Tool) {
 	if c.Method != string(mcp.MethodToolsCall) {
-		return timeout, max, nil
+		return u.config.toolLimits(""), nil
 	}
-	if rule, ok := u.config.Tools.Match(c.Name); ok {
-		timeout, max = cmp.Or(rule.Timeout, timeout), cmp.Or(rule.MaxTimeout, max)
-	}
-	return timeout, max, u.CatalogFor(c.Profile, c.Session, c.Principal).Tool(c.Name)
+	return u.config.toolLimits(c.Name), u.CatalogFor(c.Profile, c.Session, c.Principal).Tool(c.Name)
 }
 
 // unavailable returns the error of a call that got no connection.

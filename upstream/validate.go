@@ -58,8 +58,11 @@ func (c *Config) Validate(name string) []yamlread.Problem {
 			bad("headers."+k, "has a line break in its value")
 		}
 	}
-	if c.Transport == client.TransportSSE && c.Era == client.EraModern {
+	if c.Transport == client.TransportSSE && (c.Era == client.EraModern || c.Era == client.EraBoth) {
 		bad("era", "the sse transport is of 2024-11-05 and has no modern era; remove one of the two")
+	}
+	if c.Era == client.EraBoth && c.Questions == QuestionsOff {
+		bad("era", "both has no effect with questions: false, because no client is asked; remove one of the two")
 	}
 	if c.Prefix != nil && *c.Prefix != "" && !validName(*c.Prefix) {
 		bad("prefix", "has 1 to 32 of A-Z, a-z, 0-9, _ and -, or is empty for bare names")

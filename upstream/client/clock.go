@@ -31,6 +31,7 @@ type Clock struct {
 	timer   *time.Timer
 	timeout time.Duration
 	max     time.Duration
+	strict  bool // only progress ends a silence
 	began   time.Time
 	heard   atomic.Int64 // time of the last bytes of the call's own response, in ns after began; 0 is never
 	Slot    pace.Slot    // of the call
@@ -60,6 +61,24 @@ func NewClock(ctx context.Context, end context.CancelCauseFunc, timeout, max tim
 	return ctx, c
 }
 
+// OnlyProgress makes progress of the call the only end of a silence: pings, log messages and bytes of
+// the response do not count. It must be called before the call is sent.
+func (c *Clock) OnlyProgress() {
+	c.mu.Lock()
+	c.strict = true
+	c.mu.Unlock()
+}
+
+// onlyProgress reports whether OnlyProgress was called. c may be nil.
+func (c *Clock) onlyProgress() bool {
+	if c == nil {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.strict
+}
+
 // ring is called by the timer.
 func (c *Clock) ring() {
 	c.mu.Lock()
@@ -68,7 +87,7 @@ func (c *Clock) ring() {
 		return
 	}
 	now := time.Now()
-	if heard := c.heard.Load(); heard > 0 {
+	if heard := c.heard.Load(); heard > 0 && !c.strict {
 		if due := c.began.Add(time.Duration(heard) + c.timeout); due.After(c.due) {
 			c.due = due
 		}
@@ -93,7 +112,9 @@ func (c *Clock) ring() {
 // setPinger sets the conn of the call, which can ping the server.
 func (c *Clock) setPinger(l *legacyConn) {
 	c.mu.Lock()
-	c.pinger = l
+	if !c.strict {
+		c.pinger = l
+	}
 	c.mu.Unlock()
 }
 
@@ -107,11 +128,17 @@ func (c *Clock) Settled() bool { return c.Slot.Over() }
 // it fires.
 func (c *Clock) Heard() { c.heard.Store(int64(time.Since(c.began))) }
 
-// Touch notes that the server has sent something, and begins a new silence.
-func (c *Clock) Touch() {
+// Touch notes a sign of life of the server, and begins a new silence. After OnlyProgress, it does
+// nothing.
+func (c *Clock) Touch() { c.touch(false) }
+
+// Advance notes progress of the call itself, and begins a new silence.
+func (c *Clock) Advance() { c.touch(true) }
+
+func (c *Clock) touch(progress bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.waiting == 0 && !c.ended {
+	if c.waiting == 0 && !c.ended && (progress || !c.strict) {
 		c.restart()
 	}
 }

@@ -59,7 +59,6 @@ type Conn interface {
 // Info is the server's self-description from the handshake.
 type Info struct {
 	Era          Era
-	Both         bool // the server also supports the newest version of the legacy era
 	Mirrors      bool // call arguments are mirrored in headers
 	Version      string
 	Capabilities raw.Object
@@ -82,7 +81,8 @@ func (i *Info) Announces() (any, all bool) {
 		any = any || i.announcesList(listing)
 		all = all && (i.announcesList(listing) || !i.Capabilities.HasObject(listing))
 	}
-	return any, any && all
+	// changes of skills have no notification of their own
+	return any, any && all && !i.Capabilities.HasObject("extensions", "io.modelcontextprotocol/skills")
 }
 
 // Hooks are the callbacks through which a conn reports to its owner. They are called on the
@@ -300,11 +300,14 @@ func (b *base) progress(m *jsonrpc.Message) {
 	b.mu.Lock()
 	f := b.flights[jsonrpc.ID(token)]
 	b.mu.Unlock()
-	if f == nil || f.token == nil {
+	if f == nil || f.token == nil && !f.counts {
 		return
 	}
 	if f.clock != nil {
-		f.clock.Touch()
+		f.clock.Advance()
+	}
+	if f.token == nil {
+		return // the client did not ask for progress
 	}
 	if relayed, err := params.Splice(raw.Edit{Name: "progressToken", Value: f.token}); err == nil {
 		f.peer.Notify(m.Method, relayed)
@@ -350,6 +353,10 @@ func (b *base) prepare(id jsonrpc.ID, c *Call, clock *Clock, own []raw.Edit) ([]
 	}
 	own = c.carried.edits(own)
 	meta, err := c.Params.Object("_meta")
+	if _, absent := meta.Get("progressToken"); absent == raw.ErrAbsent && f != nil && clock.onlyProgress() {
+		f.counts = true
+		own = append(own, raw.Edit{Name: "progressToken", Value: []byte(f.id)})
+	}
 	switch {
 	case err == nil:
 		if token, err := meta.Get("progressToken"); err == nil && f != nil {

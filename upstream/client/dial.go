@@ -163,11 +163,13 @@ func (d *Dialer) connect(ctx context.Context, remote Transport, b *base, handsha
 	return nil
 }
 
-// ErrNoLegacySession means that a server of both eras offers no useful legacy connection.
+// ErrNoLegacySession means that a server of the modern era offers no useful legacy connection.
 var ErrNoLegacySession = errors.New("the server offers no legacy session")
 
-// DialLegacySession opens a legacy conn to a server that supports both eras. Over HTTP it must have a
-// session. Without a session the server cannot send requests, and then the connection has no use.
+// DialLegacySession opens a legacy conn to a server of the modern era. server/discover does not tell
+// whether the server has one: several SDKs that serve both eras list only the modern version there.
+// Over HTTP the conn must have a session. Without a session the server cannot send requests, and then
+// the connection has no use. After other errors than ErrNoLegacySession, another attempt may succeed.
 func (d *Dialer) DialLegacySession(ctx context.Context, p Profile, h Hooks) (Conn, error) {
 	c, err := d.legacy(ctx, TransportAuto, p, h)
 	switch {
@@ -176,10 +178,29 @@ func (d *Dialer) DialLegacySession(ctx context.Context, p Profile, h Hooks) (Con
 	case err == nil:
 		c.Close()
 		err = ErrNoLegacySession
-	case c.transport != nil && ctx.Err() == nil: // the server was reached
+	case ctx.Err() == nil && (d.options.URL == "" || refused(err)):
 		err = fmt.Errorf("%w: %w", ErrNoLegacySession, err)
 	}
 	return nil, err
+}
+
+// refused reports whether the server has answered initialize, and will give the same answer again.
+func refused(err error) bool {
+	if status, ok := errors.AsType[*transport.StatusError](err); ok && !mayDeny(status.Status) {
+		return false
+	}
+	_, said := errors.AsType[*jsonrpc.Error](err)
+	return said || errors.Is(err, transport.ErrInvalid) || errors.As(err, new(*transport.StatusError))
+}
+
+// mayDeny reports whether an HTTP error with this status is evidence of an era. 401, 403, 429, 5xx
+// and redirects are none.
+func mayDeny(status int) bool {
+	switch status {
+	case 401, 403, 407, 408, 429:
+		return false
+	}
+	return status >= 400 && status < 500
 }
 
 func (d *Dialer) dialModern(ctx context.Context, h Hooks) (Conn, error) {
@@ -245,8 +266,8 @@ func dead(t transport.Transport, err error) error {
 // 403, 429, 5xx, redirects and network failures are no evidence of an era.
 func classifyDiscoverError(err error) error {
 	if status, ok := errors.AsType[*transport.StatusError](err); ok {
-		switch code := status.Status; {
-		case code == 401, code == 403, code == 407, code == 408, code == 429, code >= 500, code < 400:
+		switch {
+		case !mayDeny(status.Status):
 			return err
 		case status.Message == nil:
 			return &notModernError{err}

@@ -9,17 +9,20 @@ const (
 	EraAuto   Era = ""       // not known yet: it is detected
 	EraLegacy Era = "legacy" // 2025-11-25 and older: a handshake, then a session
 	EraModern Era = "modern" // 2026-07-28: stateless
+	// EraBoth is a word of the file only: the era is detected, and a modern server gets a legacy
+	// connection, too. To a Dialer it is EraAuto.
+	EraBoth Era = "both"
 )
 
-// UnmarshalText parses auto, legacy or modern.
+// UnmarshalText parses auto, both, legacy or modern.
 func (e *Era) UnmarshalText(text []byte) error {
 	switch word := Era(text); word {
 	case "auto":
 		*e = EraAuto
-	case EraLegacy, EraModern:
+	case EraBoth, EraLegacy, EraModern:
 		*e = word
 	default:
-		return fmt.Errorf("%q is none of auto, legacy, modern", text)
+		return fmt.Errorf("%q is none of auto, both, legacy, modern", text)
 	}
 	return nil
 }

@@ -56,7 +56,6 @@ func (m *modernConn) handshake(ctx context.Context) error {
 	}
 	m.info = Info{Era: EraModern, Version: modernVersion}
 	m.info.Mirrors = m.transport.PerRequest()
-	m.info.Both = slices.ContainsFunc(offered, func(v []byte) bool { return string(v) == `"`+newestLegacy+`"` })
 	m.info.Capabilities, _ = result.Object("capabilities")
 	m.info.Instructions, _ = result.String("instructions")
 	if v, err := raw.Get(result.Text(), "_meta", mcp.MetaKeyServerInfo); err == nil {

@@ -67,6 +67,7 @@ type flight struct {
 	profile Profile         // of the client
 	order   uint64          // a later call has a higher one; set by track
 	token   []byte          // the client's own progress token; nil if it requested no progress
+	counts  bool            // the server was asked for progress, for the clock alone
 	clock   *Clock          // may be nil
 	ctx     context.Context // ends with the call
 	trace   Trace           // of the call

@@ -1,10 +1,13 @@
 package client
 
 import (
+	"bytes"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"junction/auth/authtest"
 	"junction/upstream/jsonrpc"
 )
 
@@ -158,6 +161,93 @@ func TestAnswerEndsTheDoubt(t *testing.T) {
 		time.Sleep(abandonedGrace)
 		if !clear() || len(b.doubts) != 0 {
 			t.Errorf("%d requests are in doubt after the grace", len(b.doubts))
+		}
+	})
+}
+
+// TestServerThatAnswersLate has a server answer a cancelled request after a minute, twice, and with
+// another id. The question of the next client waits for the minute alone, and a late answer says
+// nothing about the requests that were cancelled since.
+func TestServerThatAnswersLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &base{flights: map[jsonrpc.ID]*flight{}}
+		b.track(&flight{id: "9", owner: owner{"a", "1"}})
+		cancel := func(id jsonrpc.ID) {
+			f := &flight{id: id, owner: owner{"a", "2"}}
+			b.track(f)
+			b.abandoned(f)
+			b.untrack(f)
+		}
+		step := func(what string, answers []jsonrpc.ID, asked bool) {
+			t.Helper()
+			for _, id := range answers {
+				b.receive(&jsonrpc.Message{ID: id, Result: []byte("{}")})
+			}
+			if f, reason := b.callOf(nil, &jsonrpc.Message{ID: "1", Method: "elicitation/create"}); (f != nil) != asked {
+				t.Errorf("%s: the question is passed on: %t (%s)", what, f != nil, reason)
+			}
+		}
+		cancel("1")
+		step("cancelled", nil, false)
+		time.Sleep(abandonedGrace - time.Second)
+		step("another id, and the same number as text", []jsonrpc.ID{"7", `"1"`, "9"}, false)
+		time.Sleep(time.Second)
+		step("after a minute", nil, true)
+		cancel("2")
+		step("answered after a minute, twice", []jsonrpc.ID{"1", "1"}, false)
+		step("answered", []jsonrpc.ID{"2"}, true)
+		for i := range uint64(4) {
+			time.Sleep(abandonedGrace / 2)
+			cancel(jsonrpc.NumberID(30 + i))
+		}
+		step("cancelled again and again", nil, false)
+		time.Sleep(abandonedGrace)
+		step("a minute after the last one", []jsonrpc.ID{"30", "31"}, true)
+	})
+}
+
+// TestServerThatAsksAfterItsAnswers has a server send a question after each of its answers: the next
+// call of the same user may be asked, and that of another user within the minute is not.
+func TestServerThatAsksAfterItsAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		b := new(base)
+		b.init(authtest.Log(t, &log), Hooks{}, EraLegacy)
+		b.flights = map[jsonrpc.ID]*flight{}
+		question := &jsonrpc.Message{ID: "1", Method: "elicitation/create"}
+		next := uint64(0)
+		calls := func(principals ...string) (asked int) {
+			for _, principal := range principals {
+				next++
+				f := &flight{id: jsonrpc.NumberID(next), owner: owner{principal, "1"}}
+				b.track(f)
+				if got, _ := b.callOf(nil, question); got != nil {
+					if asked++; got != f {
+						t.Errorf("the question during a call of %s is that of another call", principal)
+					}
+				}
+				b.untrack(f)
+				if got, _ := b.callOf(nil, question); got != nil {
+					t.Errorf("a question after the answer is that of a call of %s", got.principal)
+				}
+			}
+			return asked
+		}
+		if n := calls("one", "one", "one"); n != 3 {
+			t.Errorf("one user was asked %d times during three calls", n)
+		}
+		if n := calls("two", "one", "two", "one", "three", "two"); n != 0 {
+			t.Errorf("%d questions reached a user although they could be about a call of another one", n)
+		}
+		time.Sleep(abandonedGrace)
+		if n := calls("two", "two"); n != 2 {
+			t.Errorf("after the minute, one user was asked %d times during two calls", n)
+		}
+		for range 1000 {
+			b.receive(question)
+		}
+		if n := strings.Count(log.String(), "level=WARN"); n != 5 {
+			t.Errorf("the log has %d lines of 1000 questions after an answer, want 5", n)
 		}
 	})
 }

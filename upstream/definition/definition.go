@@ -7,6 +7,7 @@
 //   - A member that the specification makes optional is removed.
 //   - An empty map or list that a server wrote as null (Go) or as [] (PHP) is written as {} or [].
 //   - A definition that still breaks the schema is left out, with the reason.
+//   - A keyword of a tool's schema that no draft of JSON Schema allows is removed (schema.go).
 //
 // The rules are those of all published schemas (2024-11-05 to 2026-07-28). Where the versions
 // differ, Older (older.go) has what only legacy clients reject. All other bytes of a definition

@@ -228,7 +228,8 @@ var typeNames = among(`"string"`, `"object"`, `"number"`, `"integer"`, `"boolean
 func pattern(s string) string {
 	_, err := syntax.Parse(s, syntax.Perl)
 	var wrong *syntax.Error
-	if err == nil || !errors.As(err, &wrong) || strings.Contains(s, "[^]") || strings.Contains(s, "[]") {
+	if err == nil || !errors.As(err, &wrong) || strings.Contains(s, "[^]") || strings.Contains(s, "[]") ||
+		strings.Contains(s, "[:") {
 		return ""
 	}
 	switch wrong.Code {

@@ -12,8 +12,16 @@ import (
 // that a context can end.
 const lockPoll = 50 * time.Millisecond
 
+// farAway is where TryLock locks a byte, because Windows keeps others from reading a byte that is locked.
+const farAway = 1 << 62
+
 // errLocked means that another process has the lock.
 var errLocked = errors.New("another process has locked it")
+
+// TryLock locks an open file for this process until the file is closed. It does not keep others from
+// reading and writing. It returns an error if another open file has the lock. A file system without
+// locks gives no protection.
+func TryLock(f *os.File) error { return tryLock(f, farAway) }
 
 // LockFile waits until no other process has locked the file name, which it creates if it is missing.
 // The file is empty and stays. The lock ends with its process, and has no time limit. A file system
@@ -23,7 +31,7 @@ func LockFile(ctx context.Context, name string) (unlock func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	for errors.Is(tryLock(f), errLocked) {
+	for errors.Is(tryLock(f, 0), errLocked) {
 		select {
 		case <-time.After(lockPoll):
 		case <-ctx.Done():

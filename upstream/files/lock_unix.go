@@ -9,7 +9,7 @@ import (
 )
 
 // tryLock locks an open file until it is closed. A file that cannot be locked is no error.
-func tryLock(f *os.File) error {
+func tryLock(f *os.File, _ uint64) error {
 	for {
 		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		switch {

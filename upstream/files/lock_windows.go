@@ -12,10 +12,10 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// tryLock locks an open file until it is closed. A file that cannot be locked is no error.
-func tryLock(f *os.File) error {
+// tryLock locks a byte of an open file until the file is closed. A file that cannot be locked is no error.
+func tryLock(f *os.File, at uint64) error {
 	err := windows.LockFileEx(windows.Handle(f.Fd()), windows.LOCKFILE_EXCLUSIVE_LOCK|windows.LOCKFILE_FAIL_IMMEDIATELY,
-		0, 1, 0, new(windows.Overlapped))
+		0, 1, 0, &windows.Overlapped{Offset: uint32(at), OffsetHigh: uint32(at >> 32)})
 	if errors.Is(err, windows.ERROR_LOCK_VIOLATION) || errors.Is(err, windows.ERROR_IO_PENDING) {
 		return errLocked
 	}

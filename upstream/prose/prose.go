@@ -94,6 +94,18 @@ func Wrap(b *bytes.Buffer, first, others, text string) {
 	b.WriteString(line + "\n")
 }
 
+// Duration returns a duration without units of zero: 1m, not 1m0s.
+func Duration(d time.Duration) string {
+	text := d.String()
+	if rest, ok := strings.CutSuffix(text, "m0s"); ok {
+		text = rest + "m"
+	}
+	if rest, ok := strings.CutSuffix(text, "h0m"); ok {
+		text = rest + "h"
+	}
+	return text
+}
+
 // Age formats a duration in its largest unit: 5s, 3m, 2h or 4d.
 func Age(d time.Duration) string {
 	switch {

@@ -246,7 +246,7 @@ func (p *process) exitError() error {
 	default:
 		return nil
 	}
-	e := &ExitError{How: "ended by " + p.state.String()}
+	e := &ExitError{How: "ended by " + p.state.String(), Killed: killed(p.state)}
 	if p.state.Exited() {
 		e.How = fmt.Sprintf("exited with status %d", p.state.ExitCode())
 	}
@@ -260,6 +260,7 @@ func (p *process) exitError() error {
 type ExitError struct {
 	How    string // such as: exited with status 1, ended by signal: killed
 	Stderr string // its last lines on stderr, without the end of the last line
+	Killed bool   // another process, or the system, has sent SIGKILL
 }
 
 // Error includes the line of stderr that is most likely the cause.

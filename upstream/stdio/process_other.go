@@ -35,3 +35,6 @@ func (pipeWriter) try([]byte) (int, error) { return 0, nil }
 
 // outputPair returns the two ends of the child's standard output.
 func outputPair() (ours, theirs *os.File, err error) { return os.Pipe() }
+
+// killed reports whether SIGKILL has ended a process; there is no such signal here.
+func killed(*os.ProcessState) bool { return false }

@@ -27,6 +27,12 @@ func (p *process) signal(kill bool) {
 // left reports whether the child's group contains a process.
 func (p *process) left() bool { return syscall.Kill(-p.cmd.Process.Pid, 0) == nil }
 
+// killed reports whether SIGKILL has ended a process.
+func killed(s *os.ProcessState) bool {
+	status, ok := s.Sys().(syscall.WaitStatus)
+	return ok && status.Signaled() && status.Signal() == syscall.SIGKILL
+}
+
 // pipeWriter writes to a pipe without blocking. It must not be used concurrently.
 type pipeWriter struct {
 	conn  syscall.RawConn

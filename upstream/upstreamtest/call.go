@@ -123,6 +123,10 @@ func (s *Server) has(method string, modern bool) bool {
 		return s.script.resources()
 	case "resources/subscribe", "resources/unsubscribe":
 		return s.script.resources() && !s.script.NoSubscribe && !modern
+	case "skills/list", "skills/get":
+		return s.script.Skills != nil
+	case "resources/directory/read":
+		return s.script.Directories != nil
 	case "completion/complete":
 		return s.script.Completions != nil
 	case "logging/setLevel":
@@ -146,6 +150,10 @@ func (c *call) feature(ctx context.Context, method string) {
 		c.read(ctx)
 	case "resources/subscribe", "resources/unsubscribe":
 		c.subscribe()
+	case "skills/get":
+		c.skill()
+	case "resources/directory/read":
+		c.directory()
 	case "completion/complete":
 		c.complete()
 	case "logging/setLevel":

@@ -23,6 +23,7 @@ var listKinds = map[string]listKind{
 	"prompts/list":             {"prompts", "notifications/prompts/list_changed"},
 	"resources/list":           {"resources", "notifications/resources/list_changed"},
 	"resources/templates/list": {"resourceTemplates", "notifications/resources/list_changed"},
+	"skills/list":              {"skills", "notifications/resources/list_changed"},
 }
 
 // Set changes a list, by the method that returns it, and tells those who want to know, before it

@@ -273,6 +273,13 @@ func (c *call) require(a arguments) {
 	given, errState := raw.Get(c.m.Params, "requestState")
 	responses, errResponses := raw.Get(c.m.Params, "inputResponses")
 	if first := errState != nil && errResponses != nil; !first {
+		if a.Error != nil {
+			if c.http != nil && a.Code != 0 {
+				c.http.status = a.Code
+			}
+			c.refuse(a.Error)
+			return
+		}
 		text, err := raw.String(given)
 		switch {
 		case a.State == "none" && errState == nil:

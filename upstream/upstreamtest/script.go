@@ -26,6 +26,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 
 	"junction/upstream/jsonrpc"
@@ -56,6 +57,12 @@ type Script struct {
 	// by URI: the contents of resources/read, verbatim; what is listed, or begins like a template,
 	// says its URI without one
 	Contents map[string]json.RawMessage
+	// the extension for skills: listed verbatim
+	Skills []json.RawMessage
+	// by URI: the skill of skills/get, verbatim; a listed skill without one is as the list has it
+	Gets map[string]json.RawMessage
+	// by URI: the resources of a directory, verbatim; nil: the server cannot read directories
+	Directories map[string]json.RawMessage
 	// by a prompt's name, or a URI or template: the completion, verbatim; nil: completes nothing
 	Completions map[string]json.RawMessage
 	// by a prompt's name or a URI: arguments as of a tool, with "do", which is done in place of
@@ -219,10 +226,17 @@ func (s Script) capabilities(modern bool) []byte {
 	if s.Logging {
 		b = append(b, `,"logging":{}`...)
 	}
-	switch {
-	case s.Tasks && modern:
-		b = append(b, `,"extensions":{"`+extensionTasks+`":{}}`...)
-	case s.Tasks:
+	var extensions []string
+	if s.Tasks && modern {
+		extensions = append(extensions, `"`+extensionTasks+`":{}`)
+	}
+	if s.Skills != nil {
+		extensions = append(extensions, fmt.Sprintf(`"%s":{"directoryRead":%t}`, extensionSkills, s.Directories != nil))
+	}
+	if extensions != nil {
+		b = fmt.Appendf(b, `,"extensions":{%s}`, strings.Join(extensions, ","))
+	}
+	if s.Tasks && !modern {
 		b = append(b, `,"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}`...)
 	}
 	return append(b, '}')
@@ -231,7 +245,7 @@ func (s Script) capabilities(modern bool) []byte {
 func (s Script) prompts() bool { return s.Prompts != nil || s.Messages != nil }
 
 func (s Script) resources() bool {
-	return s.Resources != nil || s.Templates != nil || s.Contents != nil
+	return s.Resources != nil || s.Templates != nil || s.Contents != nil || s.Skills != nil
 }
 
 // speaks reports whether one of the versions is of the era.

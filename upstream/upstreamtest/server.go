@@ -76,7 +76,7 @@ func New(script Script) *Server {
 	}
 	for method, list := range map[string][]json.RawMessage{
 		"tools/list": script.Tools, "prompts/list": script.Prompts, "resources/list": script.Resources,
-		"resources/templates/list": script.Templates,
+		"resources/templates/list": script.Templates, "skills/list": script.Skills,
 	} {
 		s.lists[listKinds[method]] = list
 	}

@@ -33,7 +33,7 @@ type arguments struct {
 	Method string          // ask, tell. Default ping
 	Params json.RawMessage // ask, tell; progress: an object whose members each notification has as well; log: the data
 	Result json.RawMessage // progress, ask, task: the result verbatim
-	Error  json.RawMessage // task: the error verbatim
+	Error  json.RawMessage // task: the error verbatim; ask, modern: the answer to answers, with the status code
 
 	Questions []Question // ask, task; nil: method with params. One after the other unless
 	Together  bool       // all at once
@@ -53,11 +53,11 @@ type arguments struct {
 	Required     bool            // task: refuses who cannot have one
 
 	// set: the lists to change; nil: stays
-	Prompts, Resources, Templates []json.RawMessage
+	Prompts, Resources, Templates, Skills []json.RawMessage
 
 	Late     bool // progress: once more after the result. hang: an answer although it was cancelled
 	Unasked  bool // progress: with a token that no client gave
-	Code     int  // die: exit code, 0 is 3. status: HTTP status, 0 is 200
+	Code     int  // die: exit code, 0 is 3. status, ask: HTTP status, 0 is 200
 	Body     string
 	Header   map[string]string
 	Tools    []json.RawMessage // set, settools
@@ -340,7 +340,7 @@ func (c *call) set(a arguments) {
 		method string
 		items  []json.RawMessage
 	}{{"tools/list", a.Tools}, {"prompts/list", a.Prompts}, {"resources/list", a.Resources},
-		{"resources/templates/list", a.Templates}} {
+		{"resources/templates/list", a.Templates}, {"skills/list", a.Skills}} {
 		if list.items != nil {
 			c.s.Set(list.method, list.items)
 		}

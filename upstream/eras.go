@@ -1,0 +1,183 @@
+package upstream
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"junction/upstream/client"
+	"junction/upstream/jsonrpc"
+	"junction/upstream/raw"
+)
+
+// This file decides in which era a call is made. Many servers speak both eras, and can send requests
+// to a client only in the legacy one. So the calls of legacy clients use a legacy connection beside
+// the modern one, as if the client were connected to the server itself. The modern connection reads
+// the catalog and has the subscriptions of all clients.
+//
+// Over HTTP this is the default: both connections end in the same server. A command would get a
+// second process, with separate state, so the file must say so (Config.bothEras). The decision
+// never depends on the outcome of a call.
+
+// bothEras reports whether a server of the modern era may have a legacy connection, too.
+func (c *Config) bothEras() bool {
+	return c.Questions != QuestionsOff && (c.Era == client.EraBoth ||
+		c.Era == client.EraAuto && (c.URL != "" || c.Questions == QuestionsExact))
+}
+
+// legacySide is the state of the legacy connections beside the modern one. It is guarded by pool.mu.
+type legacySide struct {
+	met      bool      // one was opened, so the server has a legacy era
+	failures int       // attempts since then that failed
+	retry    time.Time // no attempt before this time
+}
+
+// acquire returns a ready conn of the link for the call. The caller must release the link.
+func (u *Upstream) acquire(ctx context.Context, c *Call) (*link, client.Conn, error) {
+	if u.prefersLegacy(c) {
+		l, cn, err := u.takeTurn(ctx, u.key(c.Profile, c.Session, c.Principal, true), c.Trace)
+		if err == nil {
+			u.metLegacy()
+			return l, cn, nil
+		}
+		if !u.staysModern(ctx, err) {
+			return nil, nil, err
+		}
+	}
+	return u.takeTurn(ctx, u.key(c.Profile, c.Session, c.Principal, false), c.Trace)
+}
+
+// prefersLegacy reports whether a call uses a legacy connection to a server of the modern era. A
+// client that cannot answer any request loses nothing on the modern connection, and there the server
+// knows the capabilities of the client.
+func (u *Upstream) prefersLegacy(c *Call) bool {
+	if c.Era != client.EraLegacy || c.Continues || !c.Profile.Asks() || !u.config.bothEras() ||
+		u.Catalog().Era != client.EraModern {
+		return false
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return !time.Now().Before(u.legacy.retry)
+}
+
+// metLegacy notes that a legacy connection is open.
+func (p *pool) metLegacy() {
+	p.mu.Lock()
+	p.legacy = legacySide{met: true}
+	p.mu.Unlock()
+}
+
+// Time until the next attempt to open a legacy connection. It is modernFor if the server has none.
+// After other failures it doubles from modernAtFirst to modernFor.
+const (
+	modernAtFirst = time.Minute
+	modernFor     = time.Hour
+)
+
+// staysModern reports whether the calls of legacy clients use the modern connection, because no
+// legacy one can be opened (err). A failure of a server whose legacy connection has worked is no
+// such reason: the client may have state there.
+func (p *pool) staysModern(ctx context.Context, err error) bool {
+	_, ours := errors.AsType[*Error](err) // there is no room for a connection, or no turn
+	never := errors.Is(err, client.ErrNoLegacySession)
+	p.mu.Lock()
+	if ctx.Err() != nil || ours || p.legacy.met && !never {
+		p.mu.Unlock()
+		return false
+	}
+	wait := modernFor
+	if !never {
+		wait = min(modernAtFirst<<min(p.legacy.failures, 10), modernFor)
+	}
+	p.legacy = legacySide{failures: p.legacy.failures + 1, retry: time.Now().Add(wait)}
+	p.mu.Unlock()
+	p.log.Info("calls of legacy clients use the modern connection of the server", "reason", p.shown(err), "for", wait)
+	return true
+}
+
+// refusals are the words with which SDKs refuse to send a request to the client in the modern era:
+// those for Rust and TypeScript, those for Python, and that for Go. The protocol has no error code
+// for it.
+var refusals = [][]byte{
+	[]byte("server-to-client requests are not a"),
+	[]byte("server-initiated requests"),
+	[]byte("cannot be sent while serving a request on protocol version " + mcp.ProtocolVersion20260728),
+}
+
+// refusedQuestion reports whether a server that failed with this text could not send a request to
+// the client. A wrong answer costs only a sentence too many.
+func refusedQuestion(text []byte) bool {
+	text = bytes.ToLower(text[:min(len(text), 4<<10)])
+	for _, words := range refusals {
+		if bytes.Contains(text, words) {
+			return true
+		}
+	}
+	return false
+}
+
+// explainQuestion returns the answer of a server to a call. If the server failed because it cannot
+// send requests to the client in the modern era, and a line in the file changes that, the answer
+// names the line, and so does Status.
+func (u *Upstream) explainQuestion(c *Call, cn client.Conn, r client.Result, err error) (client.Result, error) {
+	said, rejected := err.(*jsonrpc.Error)
+	if !rejected && (err != nil || !r.Failed()) || !c.Profile.Asks() || cn.Info().Era != client.EraModern {
+		return r, err
+	}
+	line := u.eraToAsk(c.Era)
+	if line == "" {
+		return r, err
+	}
+	hint := "Junction connects to this server with protocol version " + mcp.ProtocolVersion20260728 +
+		", in which the server cannot send requests to the client; to change that, set \"" + line +
+		"\" in upstreams." + u.name + " of Junction's configuration"
+	switch {
+	case rejected && refusedQuestion([]byte(said.Message)):
+		explained := *said
+		explained.Message += " (" + hint + ")"
+		err = &explained
+	case !rejected && refusedQuestion(firstText(r)):
+		blocks, _ := r.Elements("content")
+		blocks = append(blocks, append(raw.AppendQuote([]byte(`{"type":"text","text":`), hint), '}'))
+		content := append(append([]byte{'['}, bytes.Join(blocks, []byte{','})...), ']')
+		if r.Object, err = r.With(raw.Edit{Name: "content", Value: content}); err != nil {
+			return r, err
+		}
+	default:
+		return r, err
+	}
+	u.mu.Lock()
+	u.status.Unasked = line
+	u.mu.Unlock()
+	return r, err
+}
+
+// eraToAsk returns the line of the file with which the server could send requests to a client of the
+// era; "" if there is none.
+func (u *Upstream) eraToAsk(era client.Era) string {
+	u.mu.Lock()
+	met := u.legacy.met
+	u.mu.Unlock()
+	switch {
+	case u.config.Questions == QuestionsOff:
+		return ""
+	case era == client.EraLegacy && !u.config.bothEras():
+		return "era: both"
+	case era == client.EraModern && (u.config.URL == "" || met):
+		return "era: legacy"
+	}
+	return ""
+}
+
+// firstText returns the text of the first block of content; nil if it has none.
+func firstText(r client.Result) []byte {
+	blocks, err := r.Elements("content")
+	if err != nil || len(blocks) == 0 {
+		return nil
+	}
+	text, _ := raw.Get(blocks[0], "text")
+	return text
+}
