@@ -139,6 +139,9 @@ func (b *beginning) selects(r *rule) (v Verdict, may, must bool) {
 		mayThis, mustThis := b.within(&r.resources[i], r.verdict)
 		may, must = may || mayThis, must || mustThis
 	}
+	if r.skills != nil && (len(b.Within) > 0 || slices.ContainsFunc(b.Names, mayBeInSkill)) {
+		may = true // the unknown end may lead into any skill
+	}
 	switch {
 	case r.verdict == Ask && may && b.odd:
 		return Deny, may, must // as in selectsPlace

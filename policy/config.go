@@ -99,9 +99,9 @@ func (Rule) Example() string { return `{ allow: { tools: "files__*" } }` }
 type Selector struct {
 	// Upstreams are globs for names of upstreams. Default: all.
 	Upstreams List `yaml:"upstreams"`
-	// Tools, Prompts and Resources are globs for every name of an item: the name on /mcp, and the
+	// Tools, Prompts, Resources and Skills are globs for every name of an item: the name on /mcp, and the
 	// full name before shortening; for a resource its URI on /mcp and at its upstream, or its
-	// template. Without any of the three, the rule applies to all kinds; with some of them, only to
+	// template. Without any of the four, the rule applies to all kinds; with some of them, only to
 	// those.
 	//
 	// A URI with . or .. segments, backslashes, or any of these percent-encoded is ambiguous. Only
@@ -111,6 +111,11 @@ type Selector struct {
 	Tools     List `yaml:"tools"`
 	Prompts   List `yaml:"prompts"`
 	Resources List `yaml:"resources"`
+	// Skills are globs for the path of a skill: the name of its upstream, and the folder of its
+	// SKILL.md, such as files/acme/refunds; "*/refunds" is a skill of that name on any upstream. A
+	// rule for a skill also applies to the files in its folder. A skill with a denied file is hidden,
+	// because its list of files must be complete.
+	Skills List `yaml:"skills"`
 	// Where are conditions on the arguments of a tool or prompt; all must hold. The key is the name
 	// of an argument, or a JSON pointer that begins with a slash, in which * stands for every
 	// element of a list.
@@ -304,7 +309,8 @@ type field struct {
 
 // fields returns the lists of names.
 func (s *Selector) fields() []field {
-	return []field{{"upstreams", s.Upstreams}, {"tools", s.Tools}, {"prompts", s.Prompts}, {"resources", s.Resources}}
+	return []field{{"upstreams", s.Upstreams}, {"tools", s.Tools}, {"prompts", s.Prompts}, {"resources", s.Resources},
+		{"skills", s.Skills}}
 }
 
 func (m *Match) fields() []field {

@@ -118,7 +118,8 @@ func newComparison(c Config, upstreams []Known) *comparison {
 		for k := range e.rules {
 			s := side{rule: &e.rules[k], selector: c[i].Rules[k].selectors()[0].Selector}
 			// one of each kind: else it does not compile
-			var lists [kinds]List = [...]List{s.selector.Tools, s.selector.Prompts, s.selector.Resources}
+			var lists [kinds]List = [...]List{s.selector.Tools, s.selector.Prompts, s.selector.Resources,
+				s.selector.Skills}
 			for kind, list := range lists {
 				s.patterns[kind] = x.patternsOf(Kind(kind), list, s.rule)
 			}
@@ -134,7 +135,7 @@ func newComparison(c Config, upstreams []Known) *comparison {
 
 func (x *comparison) patternsOf(kind Kind, list List, r *rule) (all []*pattern) {
 	switch {
-	case kind == Resource && len(r.where) > 0: // resources have no arguments
+	case kind >= Resource && len(r.where) > 0: // resources and skills have no arguments
 		return nil
 	case r.every:
 		list = List{""}

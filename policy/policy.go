@@ -58,11 +58,12 @@ const (
 	Tool Kind = iota
 	Prompt
 	Resource
+	Skill
 	kinds
 )
 
 func (k Kind) String() string {
-	var words [kinds]string = [...]string{"tool", "prompt", "resource"} // all: else it does not compile
+	var words [kinds]string = [...]string{"tool", "prompt", "resource", "skill"} // all: else it does not compile
 	return words[k]
 }
 
@@ -83,11 +84,12 @@ type Subject struct {
 	Surface     string
 }
 
-// Item is a tool, a prompt, a resource or a template.
+// Item is a tool, a prompt, a resource, a template or a skill.
 type Item struct {
 	Kind     Kind
 	Upstream string
-	Names    []string // all names for rules to match; URIs of a resource, templates of a template
+	Names    []string // all names for rules to match; URIs of a resource, templates of a template, path of a skill
+	Within   []string // of a resource: paths of skills that have it, besides those that its URI names
 	Requires []string // capabilities
 }
 
@@ -144,7 +146,8 @@ type rule struct {
 	tools     Globs
 	prompts   Globs
 	resources []place
-	every     bool // all kinds of items: no tools, prompts or resources given
+	skills    Globs
+	every     bool // all kinds of items: no tools, prompts, resources or skills given
 	where     []condition
 }
 
@@ -208,9 +211,10 @@ func compileEntry(c *Entry) *entry {
 func compileRule(label string, c Rule) rule {
 	s := c.selectors()[0]
 	r := rule{
-		label: label, verdict: s.verdict, every: s.Tools == nil && s.Prompts == nil && s.Resources == nil,
+		label: label, verdict: s.verdict,
+		every:     s.Tools == nil && s.Prompts == nil && s.Resources == nil && s.Skills == nil,
 		upstreams: CompileGlobs(s.Upstreams), tools: CompileGlobs(s.Tools), prompts: CompileGlobs(s.Prompts),
-		resources: compileAll(s.Resources, compilePlace),
+		resources: compileAll(s.Resources, compilePlace), skills: CompileGlobs(s.Skills),
 	}
 	for _, name := range sortedKeys(s.Where) {
 		r.where = append(r.where, compileCondition(name, s.Where[name], s.verdict))

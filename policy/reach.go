@@ -39,7 +39,7 @@ func (r *Rights) Reaches(k Kind, upstream string, requires []string, begin strin
 	return slices.ContainsFunc(r.entries, func(e *entry) bool {
 		return slices.ContainsFunc(e.rules, func(r rule) bool {
 			named := r.every || k == Tool && may(r.tools) || k == Prompt && may(r.prompts) || k == Resource &&
-				r.resources != nil
+				(r.resources != nil || r.skills != nil) || k == Skill && r.skills != nil
 			return r.verdict != Deny && named && r.appliesTo(upstream)
 		})
 	})

@@ -122,7 +122,7 @@ func (r *rule) appliesTo(upstream string) bool {
 
 // selects reports whether a rule applies to the item, and with which verdict.
 func (r *rule) selects(n *named) (Verdict, bool) {
-	if !r.appliesTo(n.Upstream) || n.Kind == Resource && len(r.where) > 0 { // resources have no arguments
+	if !r.appliesTo(n.Upstream) || n.Kind >= Resource && len(r.where) > 0 { // these have no arguments
 		return r.verdict, false
 	}
 	if r.every {
@@ -132,8 +132,16 @@ func (r *rule) selects(n *named) (Verdict, bool) {
 	switch n.Kind {
 	case Prompt:
 		globs = r.prompts
+	case Skill:
+		globs = r.skills
 	case Resource:
-		return r.selectsPlace(n)
+		if v, ok := r.selectsPlace(n); ok && v == Deny || r.skills == nil {
+			return v, ok
+		} else if inSkill, in := r.selectsInSkill(n); in {
+			return min(v, inSkill), true
+		} else {
+			return v, ok
+		}
 	}
 	if globs == nil {
 		return r.verdict, false

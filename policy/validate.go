@@ -192,6 +192,10 @@ func (v *validator) selector(at string, s *Selector) {
 			if f.key != "resources" || globProblem(g) != "" {
 				v.toolGlob(at, g)
 			}
+			if f.key == "skills" && !strings.ContainsAny(g, "/*") {
+				v.bad(at, "matches no skill, because the path of each begins with its upstream; write %s",
+					show("*/"+g))
+			}
 		})
 	}
 	if !given {
@@ -203,9 +207,9 @@ func (v *validator) selector(at string, s *Selector) {
 	if len(s.Where) == 0 {
 		v.bad(at+".where", "is empty; name an argument, or remove the key")
 	}
-	if s.Resources != nil {
-		v.bad(at+".where", "applies to arguments of tools and prompts, which resources do not have; write a separate "+
-			"rule for resources")
+	if s.Resources != nil || s.Skills != nil {
+		v.bad(at+".where", "applies to arguments of tools and prompts, which resources and skills do not have; write "+
+			"a separate rule for these")
 	}
 	for _, name := range sortedKeys(s.Where) {
 		v.pattern(at+".where."+name, name, s.Where[name])
