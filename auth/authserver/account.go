@@ -2,6 +2,7 @@ package authserver
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"time"
@@ -28,7 +29,14 @@ func (srv *Server) account(w http.ResponseWriter, r *http.Request) error {
 	}
 	binding := srv.binding(w, r)
 	d := pageData{Title: "Your account", User: s.label(), CSRF: srv.derive("csrf", "account", binding),
-		Upstreams: upstreams}
+		Upstreams: upstreams, Resource: srv.url + "/mcp", Next: srv.url + "/"}
+	if srv.servers != nil {
+		d.Servers = srv.servers(srv.everything(s))
+		if most := 100; len(d.Servers) > most {
+			d.Text = fmt.Sprintf("and %d more", len(d.Servers)-most)
+			d.Servers = d.Servers[:most]
+		}
+	}
 	for _, g := range grants {
 		d.Grants = append(d.Grants, grantRow{
 			ID: g.ID, Client: g.ClientName, Kind: g.ClientKind, Host: g.RedirectHost,
@@ -82,6 +90,19 @@ func (srv *Server) revokeGrant(w http.ResponseWriter, r *http.Request, s session
 	}
 	http.Redirect(w, r, srv.url+"/account", http.StatusSeeOther)
 	return nil
+}
+
+// signOut is POST /account/signout. It signs the user out of this browser; their apps stay connected.
+func (srv *Server) signOut(w http.ResponseWriter, r *http.Request, s session) error {
+	if err := srv.store.EndWebSession(r.Context(), cookie(r, sessionCookie)); err != nil {
+		return err
+	}
+	srv.event(r, "signed_out", s.user.ID, "", "this browser")
+	setCookie(w, sessionCookie, "", 0)
+	return srv.page(w, http.StatusOK, "error", pageData{Title: "You are signed out",
+		Text: "You are signed out of this browser. Your apps stay connected. " +
+			"You may still be signed in at your identity provider.",
+		Next: srv.url + "/account", Label: "Sign in again"})
 }
 
 // logout is POST /account/logout. It signs the user out of every browser and ends all their grants.

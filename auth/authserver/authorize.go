@@ -267,18 +267,40 @@ func (srv *Server) showConsent(
 	}
 	if s, err := srv.session(r); err == nil {
 		d.User = s.label()
+		if d.Ends, err = srv.ends(r.Context(), s); err != nil {
+			return err
+		}
 	} else if !isOver(err) {
 		return err
+	}
+	if d.User == "" && !slices.ContainsFunc(srv.providers, func(p *provider) bool { return !p.noRefresh.Load() }) {
+		d.Ends = lasts(srv.tokens.MaxAgeWithoutIDPRefresh) + " after you sign in"
 	}
 	d.Title = "Allow " + who.Name + "?"
 	return srv.page(w, http.StatusOK, "consent", d)
 }
 
+// ends returns when access by a sign-in session ends although it is used, because the provider gave no
+// refresh token; "" if it does not.
+func (srv *Server) ends(ctx context.Context, s session) (string, error) {
+	idp, err := srv.store.IDPSession(ctx, s.IDPSession)
+	if err != nil || idp.RefreshToken != "" {
+		if isOver(err) {
+			err = nil
+		}
+		return "", err
+	}
+	return "at " + idp.OKUntil.UTC().Format("15:04 UTC on 2006-01-02"), nil
+}
+
 // lasts formats a duration for people.
 func lasts(d time.Duration) string {
 	n, unit := int(d/time.Hour), "hour"
-	if n >= 48 {
+	switch {
+	case n >= 48:
 		n, unit = n/24, "day"
+	case n == 0:
+		n, unit = int(d/time.Minute), "minute"
 	}
 	if n != 1 {
 		unit += "s"

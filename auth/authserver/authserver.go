@@ -71,6 +71,9 @@ type Options struct {
 	// a user use anything of an upstream; nil grants.
 	Connector Connector
 	MayUse    func(p *auth.Principal, upstream string) bool
+	// Servers returns the names of the upstreams of which policies let a user use anything, sorted, for
+	// the account page; nil shows none.
+	Servers func(p *auth.Principal) []string
 	// Address returns the client address of a request, for the log and the audit. It may be nil.
 	Address func(*http.Request) netip.Addr
 	// Ended is called after grants have ended, on this replica or another, so that their streams
@@ -98,6 +101,7 @@ type Server struct {
 	granted      func(*auth.Principal) bool
 	connector    Connector // nil if there is nothing to connect
 	mayUse       func(*auth.Principal, string) bool
+	servers      func(*auth.Principal) []string
 	links        *seal.Vault // of ConnectURL
 	address      func(*http.Request) netip.Addr
 	ended        func()
@@ -131,7 +135,8 @@ func New(o Options) (*Server, error) {
 	f := &Server{
 		config: o.Config, tokens: o.Config.Tokens.withDefaults(), url: o.URL, store: o.Store,
 		static:  map[string]*client{},
-		granted: o.Granted, connector: o.Connector, mayUse: o.MayUse, address: o.Address, ended: o.Ended,
+		granted: o.Granted, connector: o.Connector, mayUse: o.MayUse,
+		servers: o.Servers, address: o.Address, ended: o.Ended,
 		log: cmp.Or(o.Log, slog.New(slog.DiscardHandler)), now: o.Now,
 		limits: newRateLimits(), logOverLimit: rate.Sometimes{Interval: time.Minute},
 	}
@@ -234,6 +239,7 @@ func (srv *Server) router() http.Handler {
 	m.Method(http.MethodPost, "/connect/{upstream}/disconnect", goesOn(srv.accountForm(srv.disconnect)))
 	get("/account", begins(srv.account))
 	m.Method(http.MethodPost, "/account/grants/{id}/revoke", goesOn(srv.accountForm(srv.revokeGrant)))
+	m.Method(http.MethodPost, "/account/signout", goesOn(srv.accountForm(srv.signOut)))
 	m.Method(http.MethodPost, "/account/logout", goesOn(srv.accountForm(srv.logout)))
 	get("/", srv.forPeople(srv.instructions))
 	// another method of a page has the same answer as a path without a page

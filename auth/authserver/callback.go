@@ -108,6 +108,25 @@ type storedClaims struct {
 	Groups []string `json:"groups,omitempty"`
 }
 
+// groupsText says which groups of a user the policies see, so that the operator can compare them with
+// the file.
+func groupsText(claims []byte) string {
+	var c storedClaims
+	if err := json.Unmarshal(claims, &c); err != nil || len(c.Groups) == 0 {
+		return "Your identity provider sent no groups."
+	}
+	const most = 20
+	var shown []string
+	for _, group := range c.Groups[:min(len(c.Groups), most)] {
+		shown = append(shown, safeText(group, 64))
+	}
+	text := "Your identity provider sent these groups: " + strings.Join(shown, ", ")
+	if more := len(c.Groups) - len(shown); more > 0 {
+		text += fmt.Sprintf(", and %d more", more)
+	}
+	return text + "."
+}
+
 // signIn stores a user with their sessions. The error wraps store.ErrRevoked if the operator has
 // disabled the user.
 func (srv *Server) signIn(ctx context.Context, p *provider, id identity, refreshToken string) (in signedIn, err error) {
@@ -125,6 +144,7 @@ func (srv *Server) signIn(ctx context.Context, p *provider, id identity, refresh
 		if !in.user.Disabled.IsZero() {
 			return store.ErrRevoked
 		}
+		p.noRefresh.Store(refreshToken == "")
 		now := srv.now()
 		good := now.Add(srv.tokens.IDPOutageGrace)
 		if refreshToken == "" {
@@ -178,7 +198,8 @@ func (srv *Server) deliver(
 		Resource: row.Resource}); srv.granted != nil && !srv.granted(p) {
 		srv.event(r, "not_granted", user.ID, row.ClientID, "")
 		d.Title, d.Text = "You are signed in, but have no access", "You are "+d.User+
-			", and no policy of this server gives you access. Ask the operator of this server."
+			", and no policy of this server gives you access. "+groupsText(idp.Claims)+
+			" Ask the operator of this server."
 		d.Next = srv.deniedURL(row, "no policy gives the user access to anything")
 		return &stopped{http.StatusForbidden, "refused", d}
 	}

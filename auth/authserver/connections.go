@@ -91,8 +91,12 @@ func (srv *Server) forUpstream(answer func(w http.ResponseWriter, r *http.Reques
 // canUse reports whether policies let a user use anything of an upstream, with all scopes that apps
 // may request.
 func (srv *Server) canUse(s session, upstream string) bool {
-	return srv.mayUse == nil ||
-		srv.mayUse(srv.principal(s.user, s.user.Claims, store.Grant{Scope: strings.Join(srv.scopes, " ")}), upstream)
+	return srv.mayUse == nil || srv.mayUse(srv.everything(s), upstream)
+}
+
+// everything returns the user as a principal with all scopes that apps may request.
+func (srv *Server) everything(s session) *auth.Principal {
+	return srv.principal(s.user, s.user.Claims, store.Grant{Scope: strings.Join(srv.scopes, " ")})
 }
 
 // principal is the ID of the user as a principal.
@@ -141,7 +145,7 @@ func (srv *Server) mayConnect(s session, name string) error {
 	}
 	return stop(http.StatusForbidden, pageData{Title: "No access to " + name,
 		Text: "You are " + s.label() + ", and no policy of this server gives you access to it. " +
-			"Ask the operator of this server."})
+			groupsText(s.user.Claims) + " Ask the operator of this server."})
 }
 
 // connectUpstream is POST /connect/{upstream}. It sends the browser to the upstream's authorization

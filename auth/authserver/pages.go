@@ -42,8 +42,10 @@ type pageData struct {
 	Local        bool   // Target is on this computer
 	Resource     string
 	User         string
-	Scopes       string // beyond the default ones
-	Lasts        string // how long access lasts without use
+	Scopes       string   // beyond the default ones
+	Lasts        string   // how long access lasts without use
+	Ends         string   // when access ends at the latest, if that is before Lasts; otherwise ""
+	Servers      []string // that the user may use
 	Providers    []choice
 	Next, Label  string // link to go on, and its text
 	Grants       []grantRow

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
@@ -24,6 +25,7 @@ type provider struct {
 	redirect         string // one for each provider, against mix-up attacks
 	http             *http.Client
 	now              func() time.Time
+	noRefresh        atomic.Bool // the last sign-in gave no refresh token
 
 	mu    sync.Mutex
 	found *discovered // guarded by mu

@@ -15,6 +15,8 @@ type Gate struct {
 	DSN string // goes through the gate
 
 	real, dir string
+	direct    string
+	held      sync.RWMutex // locked by Hold
 	mu        sync.Mutex
 	conns     []net.Conn
 	l         net.Listener
@@ -32,7 +34,7 @@ func MustGate(t testing.TB, dsn string) *Gate {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &Gate{real: filepath.Join(q.Get("host"), ".s.PGSQL.5432"), dir: dir}
+	g := &Gate{real: filepath.Join(q.Get("host"), ".s.PGSQL.5432"), dir: dir, direct: dsn}
 	t.Cleanup(func() { g.Close(); os.RemoveAll(dir) })
 	q.Set("host", dir)
 	u.RawQuery = q.Encode()
@@ -40,6 +42,9 @@ func MustGate(t testing.TB, dsn string) *Gate {
 	g.MustOpen(t)
 	return g
 }
+
+// Real returns the DSN that does not go through the gate.
+func (g *Gate) Real() string { return g.direct }
 
 // MustOpen opens a closed gate.
 func (g *Gate) MustOpen(t testing.TB) {
@@ -64,11 +69,33 @@ func (g *Gate) MustOpen(t testing.TB) {
 			g.conns = append(g.conns, c, there)
 			g.mu.Unlock()
 			for _, ends := range [][2]net.Conn{{c, there}, {there, c}} {
-				go func() { _, _ = io.Copy(ends[0], ends[1]); ends[0].Close() }()
+				go func() { _, _ = io.Copy(late{ends[0], g}, ends[1]); ends[0].Close() }()
 			}
 		}
 	}()
 }
+
+// Hold keeps everything that is sent until Release, as a network does that loses packets: it arrives
+// late, also what its sender has given up meanwhile.
+func (g *Gate) Hold() { g.held.Lock() }
+
+// Release ends Hold.
+func (g *Gate) Release() { g.held.Unlock() }
+
+// late is a connection whose data wait for the end of Hold.
+type late struct {
+	net.Conn
+	gate *Gate
+}
+
+func (l late) Write(b []byte) (int, error) {
+	l.gate.held.RLock()
+	defer l.gate.held.RUnlock()
+	return l.Conn.Write(b)
+}
+
+// ReadFrom hides that of the connection, which would pass the data on at once.
+func (l late) ReadFrom(r io.Reader) (int64, error) { return io.Copy(struct{ io.Writer }{l}, r) }
 
 // Close ends all connections, and accepts none.
 func (g *Gate) Close() {

@@ -184,7 +184,7 @@ func TestCraftedSchemasAreRefusedByPostgres(t *testing.T) {
 // unbound are the tables without codes, of which policy/README.md says what a program that can write
 // to them can do.
 var unbound = []string{"schema_migrations", "canary", "leases", "client_blocks", "assertion_jtis", "audit",
-	"members", "session_owners", "deleted_sessions", "used_ids", "rates", "calls_in_flight"}
+	"members", "session_owners", "deleted_sessions", "used_ids", "limit_shares"}
 
 // TestEveryTableIsBoundOrNamed: a new table has codes or is named here, each of its columns is bound or
 // named by free(), and sealed.go has a line for each sealed column and each bound table.

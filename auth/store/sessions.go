@@ -200,6 +200,12 @@ func (s *Store) WebSessions(ctx context.Context, user string) ([]WebSession, err
 		`WHERE expires_at > $2 AND ($1 = '' OR user_id = $1) ORDER BY created_at DESC`, user, seconds(s.now()))
 }
 
+// EndWebSession deletes the session with a secret. It is no error if there is none.
+func (s *Store) EndWebSession(ctx context.Context, secret string) error {
+	_, err := s.exec(ctx, `DELETE FROM web_sessions WHERE id_hash = $1`, hash(secret))
+	return err
+}
+
 // EndWebSessions deletes all web sessions of a user.
 func (s *Store) EndWebSessions(ctx context.Context, user string) error {
 	_, err := s.exec(ctx, `DELETE FROM web_sessions WHERE user_id = $1`, user)

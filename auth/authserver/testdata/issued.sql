@@ -208,8 +208,7 @@ CREATE TABLE members (
 CREATE TABLE session_owners (session_hash TEXT PRIMARY KEY, owner TEXT NOT NULL, expires_at BIGINT NOT NULL);
 CREATE TABLE deleted_sessions (session_hash TEXT PRIMARY KEY, expires_at BIGINT NOT NULL);
 CREATE TABLE used_ids (id_hash TEXT PRIMARY KEY, expires_at BIGINT NOT NULL);
-CREATE TABLE rates (rate_hash TEXT PRIMARY KEY, full_at BIGINT NOT NULL);
-CREATE TABLE calls_in_flight (principal_hash TEXT PRIMARY KEY, calls TEXT NOT NULL, changed_at BIGINT NOT NULL);
+CREATE TABLE limit_shares (limit_hash TEXT PRIMARY KEY, shares TEXT NOT NULL, full_at BIGINT NOT NULL);
 CREATE INDEX idp_sessions_user ON idp_sessions (user_id);
 CREATE INDEX web_sessions_user ON web_sessions (user_id);
 CREATE INDEX web_sessions_idp_session ON web_sessions (idp_session_id);
@@ -234,5 +233,4 @@ CREATE INDEX upstream_tokens_principal ON upstream_tokens (principal, upstream);
 CREATE INDEX session_owners_expires ON session_owners (expires_at);
 CREATE INDEX deleted_sessions_expires ON deleted_sessions (expires_at);
 CREATE INDEX used_ids_expires ON used_ids (expires_at);
-CREATE INDEX rates_full ON rates (full_at);
-CREATE INDEX calls_in_flight_changed ON calls_in_flight (changed_at);
+CREATE INDEX limit_shares_full ON limit_shares (full_at);

@@ -224,7 +224,5 @@ CREATE TABLE deleted_sessions (session_hash TEXT PRIMARY KEY, expires_at BIGINT 
 CREATE INDEX deleted_sessions_expires ON deleted_sessions (expires_at);
 CREATE TABLE used_ids (id_hash TEXT PRIMARY KEY, expires_at BIGINT NOT NULL);
 CREATE INDEX used_ids_expires ON used_ids (expires_at);
-CREATE TABLE rates (rate_hash TEXT PRIMARY KEY, full_at BIGINT NOT NULL);
-CREATE INDEX rates_full ON rates (full_at);
-CREATE TABLE calls_in_flight (principal_hash TEXT PRIMARY KEY, calls TEXT NOT NULL, changed_at BIGINT NOT NULL);
-CREATE INDEX calls_in_flight_changed ON calls_in_flight (changed_at);
+CREATE TABLE limit_shares (limit_hash TEXT PRIMARY KEY, shares TEXT NOT NULL, full_at BIGINT NOT NULL);
+CREATE INDEX limit_shares_full ON limit_shares (full_at);
