@@ -162,7 +162,7 @@ func (x *Exchange) approvalForm() ([]byte, error) {
 	if x.Era == client.EraLegacy {
 		own = append(own, raw.Edit{Name: "task"}) // see openState
 	}
-	if x.target.Part == upstream.PartResources { // without arguments
+	if x.target.Part == upstream.PartResources || x.target.Part == upstream.PartSkills { // without arguments
 		own = append(own, raw.Edit{Name: "uri"})
 	} else {
 		own = append(own, raw.Edit{Name: "name"}, raw.Edit{Name: "arguments"})
@@ -187,8 +187,12 @@ func (x *Exchange) approvalForm() ([]byte, error) {
 
 // cannotAsk returns the text for a client that does not support elicitation: how to allow the call.
 func (x *Exchange) cannotAsk() string {
-	return "This call needs the approval of a person, and this client cannot ask for it: it has not declared " +
-		"elicitation. Use a client that has, or have the operator allow it: " + x.allowing()
+	why := "it has not declared elicitation. Use a client that has"
+	if x.sessionless() {
+		why = "its request has no session. Use a client that sends Mcp-Session-Id"
+	}
+	return "This call needs the approval of a person, and this client cannot ask for it: " + why +
+		", or have the operator allow it: " + x.allowing()
 }
 
 // cannotShow returns the text for a call that a form cannot show in full. A user must not approve what

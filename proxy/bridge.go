@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -58,10 +59,20 @@ func (s *Core) answerError(x *Exchange, err error) (Result, error) {
 	switch {
 	case !ok:
 		return Result{}, err
+	case peer.Code == mcp.INVALID_REQUEST && x.answers():
+		peer = x.target.RenameError(peer)
+		return Result{}, &Refusal{code: peer.Code, text: peer.Message, Data: peer.Data, Outcome: Error}
 	case x.Era == client.EraModern:
 		return s.modernError(x, peer)
 	}
 	return s.legacyError(x, peer)
+}
+
+// answers reports whether the call had answers of the client, or the upstream's requestState. Then the
+// error "invalid request" is about these, and not about the connection (aboutHop).
+func (x *Exchange) answers() bool {
+	_, err := x.Params.Get("requestState")
+	return err == nil || x.asked.Load()
 }
 
 // legacyTarget reports whether the target's upstream is of the legacy era.
@@ -102,6 +113,7 @@ func (n *rounds) next(ctx context.Context, x *Exchange, c *upstream.Call, r clie
 		}
 		n.waits++
 	}
+	c.Continues = true
 	return spliceParams(c, edits...)
 }
 
@@ -269,7 +281,8 @@ func (s *Core) openURLs(x *Exchange, e *jsonrpc.Error) (Result, error) {
 	list := urls(e)
 	switch {
 	case mcp.MCPMethod(x.Msg.Method) == mcp.MethodCompletionComplete || len(list) == 0:
-		return Result{}, x.invalid("it requires a page in a browser, and sent no URL")
+		text := "it requires a page in a browser, and sent no URL: " + e.Message
+		return Result{}, x.invalid(strings.TrimSuffix(text, ": "))
 	case !x.Who.Profile.URL:
 		return Result{}, &Refusal{reason: ReasonRequest, code: codeMissingCapability, text: e.Message,
 			Data: []byte(`{"requiredCapabilities":{"elicitation":{"url":{}}}}`), Outcome: Unanswered}

@@ -68,6 +68,9 @@ func (s *Core) call(ctx context.Context, x *Exchange, find finder, permit func(*
 	if err := permit(x, t); err != nil {
 		return Result{}, err
 	}
+	if x.sessionless() && t.Backend.Config().Isolation == upstream.IsolationSession {
+		return Result{}, needsSession("the server " + t.Backend.Name() + " (isolation: session)")
+	}
 	c := x.upstreamCall(t)
 	c.Buffer = x.buffer
 	if rejected, err := s.validate(ctx, x, c); rejected != nil || err != nil {
@@ -204,8 +207,10 @@ func (x *Exchange) stringParam(name string) (string, error) {
 	return text, err
 }
 
-// permit decides about a call of the target. A denied target does not exist for the client. The
-// error may also be about the request itself: an ambiguous argument, or a missing scope.
+// permit decides about a call of the target. A target that is denied with all arguments does not exist
+// for the client. If the client sees the target, and only these arguments are denied, the error tells
+// so, but neither the rule nor the value. The error may also be about the request itself: an ambiguous
+// argument, or a missing scope.
 func (x *Exchange) permit(t *view.Target) error {
 	if err := x.decide(t); err != nil {
 		return err
@@ -213,10 +218,12 @@ func (x *Exchange) permit(t *view.Target) error {
 	switch {
 	case x.decision.Scopes != "":
 		return x.stepUp(x.decision.Scopes)
-	case x.decision.Verdict == policy.Deny:
-		return x.unknown()
+	case x.decision.Verdict != policy.Deny:
+		return nil
+	case x.Subject.Ruling(t).Reads():
+		return deniedArguments(t.Part, x.Info.Name)
 	}
-	return nil
+	return x.unknown()
 }
 
 // decide stores the policy decision about a call of the target in x.decision and in x.Info.
@@ -259,6 +266,8 @@ func (s *Core) permitAgain(x *Exchange, permit func(*Exchange, *view.Target) err
 	var t *view.Target
 	if x.target.Part == upstream.PartResources {
 		t, _ = now.Subject.Resource(x.target.Exposed)
+	} else if x.target.Part == upstream.PartSkills {
+		t, _ = now.Subject.Skill(x.target.Exposed)
 	} else {
 		t = now.Subject.Named(x.target.Part, x.target.Exposed)
 	}
@@ -274,6 +283,8 @@ func (s *Core) permitAgain(x *Exchange, permit func(*Exchange, *view.Target) err
 func (x *Exchange) unknown() error {
 	if x.target.Part == upstream.PartResources {
 		return unknownResource(x.Era, x.target.Exposed)
+	} else if x.target.Part == upstream.PartSkills {
+		return unknownResource(client.EraModern, x.target.Exposed)
 	}
 	return unknownNamed(x.target.Part, x.Info.Name)
 }
@@ -313,6 +324,9 @@ func (x *Exchange) stepUp(scopes string) error {
 
 // filter removes the parts of an upstream's answer that policy hides from the caller.
 func (x *Exchange) filter(r client.Result, err error) (client.Result, error) {
+	if err == nil {
+		r, err = x.checkSkills(r)
+	}
 	if x.Subject.Redact == nil {
 		return r, err
 	}
@@ -326,8 +340,14 @@ func (x *Exchange) filter(r client.Result, err error) (client.Result, error) {
 	case r.Type == client.TypeTask, x.method.member == "taskId":
 		kept = redact.TaskID
 	}
-	if r.Object, _, err = x.Subject.Redact.Result(r.Object, kept); err != nil {
+	if x.target.Part == upstream.PartSkills && r.Type == client.TypeComplete {
+		return r, nil // checkSkill has compared it
+	}
+	var n int
+	if r.Object, n, err = x.Subject.Redact.Result(r.Object, kept); err != nil {
 		err = x.invalid(err.Error())
+	} else if n > 0 && mcp.MCPMethod(x.Msg.Method) == mcp.MethodResourcesRead && x.target.InSkill() {
+		err = redactedFile()
 	}
 	return r, err
 }
@@ -398,7 +418,12 @@ func (s *Core) checkArguments(ctx context.Context, x *Exchange) (text string, o 
 		return "", "", err
 	}
 	t := x.target
-	problems, err := s.schemas.Check(ctx, t.Item.Definition.Text(), arguments, checkCost{s, x})
+	var problems []string
+	if t.Tool.Loose != "" {
+		err = s.schemas.Broken(t.Item.Definition.Text(), t.Tool.Loose)
+	} else {
+		problems, err = s.schemas.Check(ctx, t.Item.Definition.Text(), arguments, checkCost{s, x})
+	}
 	if unusable, ok := errors.AsType[*schema.UnusableError](err); ok {
 		if unusable.First {
 			s.log.Warn("calls of a tool are refused where the policy says validate: its schema cannot be used",
@@ -451,30 +476,4 @@ func (c checkCost) Turn(ctx context.Context) (end func(), err error) {
 		return func() {}, nil
 	}
 	return c.s.turns.Turn(ctx, c.x.Grant.Account)
-}
-
-// findResource returns the target of the request's uri. The caller may use the target, perhaps only
-// after an approval.
-func findResource(_ context.Context, _ *Core, x *Exchange) (*view.Target, error) {
-	uri, err := x.stringParam("uri")
-	if err != nil {
-		return nil, err
-	}
-	return x.resource(x.Era, uri)
-}
-
-// resource returns the target of a URI. The error is in the form of the given era. If policy denies
-// the resource, x.Info gets the denying policy and rule for the audit.
-func (x *Exchange) resource(era client.Era, uri string) (*view.Target, error) {
-	x.Info.Name = uri
-	t, err := x.Subject.Resource(uri)
-	if err != nil {
-		if denied, other := view.Everything(x.Endpoint.View).Resource(uri); other == nil {
-			x.decide(denied)
-			x.Info.Verdict = policy.Deny.String()
-		}
-		return nil, noResource(era, uri, err)
-	}
-	x.Info.Upstream, x.Info.Own = t.Backend.Name(), t.Name
-	return t, nil
 }

@@ -189,3 +189,29 @@ func (s *Core) filterCompletion(x *Exchange, allowed *view.Completion, r Result)
 	}
 	return Result{Body: text}, nil
 }
+
+// findResource returns the target of the request's uri. The caller may use the target, perhaps only
+// after an approval.
+func findResource(_ context.Context, _ *Core, x *Exchange) (*view.Target, error) {
+	uri, err := x.stringParam("uri")
+	if err != nil {
+		return nil, err
+	}
+	return x.resource(x.Era, uri)
+}
+
+// resource returns the target of a URI. The error is in the form of the given era. If policy denies
+// the resource, x.Info gets the denying policy and rule for the audit.
+func (x *Exchange) resource(era client.Era, uri string) (*view.Target, error) {
+	x.Info.Name = uri
+	t, err := x.Subject.Resource(uri)
+	if err != nil {
+		if denied, other := view.Everything(x.Endpoint.View).Resource(uri); other == nil {
+			x.decide(denied)
+			x.Info.Verdict = policy.Deny.String()
+		}
+		return nil, noResource(era, uri, err)
+	}
+	x.Info.Upstream, x.Info.Own = t.Backend.Name(), t.Name
+	return t, nil
+}

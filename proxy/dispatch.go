@@ -11,6 +11,7 @@ import (
 	"junction/policy"
 	"junction/proxy/budget"
 	"junction/proxy/search"
+	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/client"
 	"junction/upstream/raw"
@@ -24,10 +25,11 @@ var errAnswered = errors.New("answered")
 
 // method is a method of the protocol that the proxy knows.
 type method struct {
-	handle handler
-	era    client.Era // that has the method; "" for both
-	calls  bool       // upstreams answer the requests
-	member string     // of params, which the header Mcp-Name repeats; "" for none
+	handle  handler
+	era     client.Era // that has the method; "" for both
+	calls   bool       // upstreams answer the requests
+	session bool       // the method changes the session
+	member  string     // of params, which the header Mcp-Name repeats; "" for none
 }
 
 // methods returns the methods that clients may call, except initialize (front/legacy.go).
@@ -42,6 +44,9 @@ func methods() map[mcp.MCPMethod]method {
 		mcp.MethodResourcesList:          {handle: listOf(upstream.PartResources)},
 		mcp.MethodResourcesTemplatesList: {handle: listOf(upstream.PartTemplates)},
 		mcp.MethodResourcesRead:          {handle: callTarget(findResource), calls: true, member: "uri"},
+		view.MethodSkillsList:            {handle: listSkills},
+		view.MethodSkillsGet:             {handle: callTarget(findSkill), calls: true},
+		view.MethodDirectoryRead:         {handle: callTarget(findDirectory), calls: true},
 		mcp.MethodCompletionComplete:     {handle: complete, calls: true},
 
 		mcp.MethodServerDiscover:      {handle: discover, era: client.EraModern},
@@ -51,9 +56,9 @@ func methods() map[mcp.MCPMethod]method {
 		methodTasksCancel:             task,
 
 		mcp.MethodPing:                 {handle: ping, era: client.EraLegacy},
-		mcp.MethodResourcesSubscribe:   {handle: subscribeResource, era: client.EraLegacy, calls: true},
-		mcp.MethodResourcesUnsubscribe: {handle: unsubscribeResource, era: client.EraLegacy},
-		mcp.MethodSetLogLevel:          {handle: setLevel, era: client.EraLegacy},
+		mcp.MethodResourcesSubscribe:   {handle: subscribeResource, era: client.EraLegacy, calls: true, session: true},
+		mcp.MethodResourcesUnsubscribe: {handle: unsubscribeResource, era: client.EraLegacy, session: true},
+		mcp.MethodSetLogLevel:          {handle: setLevel, era: client.EraLegacy, session: true},
 	}
 }
 
@@ -61,6 +66,9 @@ func (s *Core) dispatch(ctx context.Context, x *Exchange) (Result, error) {
 	handle := x.method.handle
 	if handle == nil || x.method.era != "" && x.method.era != x.Era {
 		return Result{}, x.unknownMethod()
+	}
+	if x.method.session && x.sessionless() {
+		return Result{}, needsSession(x.Msg.Method)
 	}
 	if x.Subject.Search && mcp.MCPMethod(x.Msg.Method) == mcp.MethodToolsCall {
 		own, err := x.unwrap()

@@ -145,6 +145,10 @@
 // contains, too: so a rebuilt session uses the same connection again, if that is still open at this
 // process.
 //
+// A legacy request without a session ID has a Session of its own, without a key (legacyFront.enterWithout,
+// Exchange.sessionless). Nothing of it is kept, so any member answers it. The methods that change a session
+// (method.session), and upstreams with isolation: session, refuse it.
+//
 // # Members
 //
 // Several processes can serve the same endpoints over one database (package members). A session is
@@ -168,19 +172,32 @@
 //	legacyFront.accept       front/legacy.go     at the owner, as for all messages that are no requests
 //	session.respond          front/pending.go    wakes request.Ask; the client gets 202
 //
-// If Forward returns ErrGone, the member asks for the owner again every 250 ms, for at most 20 s
-// (takeover), and becomes the new owner itself if it is the first (claimSession of package replicas).
-// Then session.respond finds no server request with this ID: it ended with the old owner. The
-// response is dropped, and the client gets 202 all the same. The call that caused the server request
-// has ended with the old owner, too.
+// If Forward returns ErrGone, the request waits (Members.Await), for at most 20 s (takeover), until the
+// lease of the owner has ended. Then it asks for the owner again, and the member becomes the new owner
+// itself if it is the first (claimSession of package replicas). In the new owner, session.respond finds
+// no server request with this ID: it ended with the old owner. The response is dropped, and the client
+// gets 202 all the same. The call that caused the server request has ended with the old owner, too.
 //
 // The return to a parked call takes the way of the table above: Server.forwardParked sends it to
-// the member that Core.ParkedAt names, and there it is answered as if it had arrived there. If that
-// member has ended, the member that got the request returns errParkedGone. A modern client's answer
+// the member that Core.ParkedAt names, and there it is answered as if it had arrived there. If the
+// lease of that member has ended, the member that got the request returns errParkedGone. Before, it
+// throws nothing away: it waits, as above, or answers with an error by which the client returns again.
+//
+// An owner that renews its lease, but cannot be reached (ErrUnreachable), keeps its sessions and its
+// parked calls. The client gets 503, and may try again. One request a second tries to connect.
+//
+// An owner that is stopping (Server.Ending) goes on to answer requests of other members, until its calls
+// have ended or the grace is over, because their answers, cancellations and returns come with such
+// requests. It keeps the sessions with a call in flight. It gives each other session up at the first
+// request for it (Server.handOver), whose answer has the header of ErrReleased. The member that
+// forwarded the request then becomes the owner in the table, or finds another one there. Three rules
+// keep a session at one member: the lock of the session decides whether a call begins or the session is
+// given up, not both; a stopping owner never loads a session into memory again; and the owner in the
+// table comes before the owner in the session ID. A modern client's answer
 // to an approval request needs no owner (a legacy client's is a response as above): any member
 // accepts it, and Core.spend asks Members.Once whether it is the first.
 //
-// If an owner ends, exactly one other member becomes the owner of each of its sessions, and
+// If an owner has ended, exactly one other member becomes the owner of each of its sessions, and
 // rebuilds the session from the ID. Requests wait for that. The session has lost what a restart
 // loses, and its next stream begins with list_changed. Parked calls fail with an error that names
 // this reason.
@@ -190,9 +207,9 @@
 // the calls and streams of its sessions, and drops them from memory, because other members may have
 // them. Their clients continue at any member.
 //
-// All members together count the limits of policies, and accept each answer to an approval request
-// once. Each member for itself counts limits.parked and the shares of the budget, and remembers the
-// approvals of modern clients.
+// All members together count the limits of policies, each by shares that it has taken in advance, and
+// accept each answer to an approval request once. Each member for itself counts limits.parked and the
+// shares of the budget, and remembers the approvals of modern clients.
 //
 // # Bytes
 //

@@ -82,6 +82,13 @@ func (x *Exchange) unknownMethod() *Refusal {
 	return Refuse(reason, mcp.METHOD_NOT_FOUND, "Method not found: %.100s", x.Msg.Method)
 }
 
+// needsSession returns the error for a legacy request without a session, although what it is about
+// needs one (2025-11-25, basic/transports#session-management).
+func needsSession(what string) *Refusal {
+	return Refuse(ReasonRequest, mcp.INVALID_REQUEST, "Bad Request: %s needs the header Mcp-Session-Id; "+
+		"send initialize first, and then the header of its answer with each request", what)
+}
+
 // InvalidParams returns the error for params that are wrong.
 func InvalidParams(format string, args ...any) *Refusal {
 	return Refuse(ReasonNone, mcp.INVALID_PARAMS, format, args...)
@@ -95,6 +102,18 @@ func unknownNamed(p upstream.Part, name string) *Refusal {
 		kind = "prompt"
 	}
 	return InvalidParams("Unknown %s: %.200s", kind, name)
+}
+
+// deniedArguments returns the error for a tool or prompt that the client sees, and whose arguments
+// policy denies. It contains neither the rule nor the value, which would describe the policy.
+func deniedArguments(p upstream.Part, name string) *Refusal {
+	kind := "tool"
+	if p == upstream.PartPrompts {
+		kind = "prompt"
+	}
+	e := InvalidParams("The policy does not allow these arguments for the %s %.200s", kind, name)
+	e.Data = []byte(`{"junction":{"kind":"denied"}}`)
+	return e
 }
 
 // unknownResource returns the error for a URI that belongs to no upstream (2026-07-28,
@@ -247,11 +266,12 @@ func MemberError(reason Reason, kind client.Kind, text string) *Refusal {
 		Data: fmt.Appendf(nil, `{"junction":{"kind":"%s"}}`, kind), Outcome: outcomeOf[kind]}
 }
 
-// errParkedGone returns the error for a parked call of a process that has ended.
+// errParkedGone returns the error for the return to a parked call that has ended: it has its answer,
+// the client came too late, or the process that made the call has ended.
 func errParkedGone() *Refusal {
-	return MemberError(ReasonNone, client.KindLost, "the process that made this call has ended, and the call "+
-		"with it; the call may have been executed. To make it again, send the request without requestState and "+
-		"inputResponses")
+	return MemberError(ReasonNone, client.KindLost, "the call that asked for this answer has ended, or the process "+
+		"that made it; the call may have been executed. Check whether it was before you make it again, which you "+
+		"can do without requestState and inputResponses")
 }
 
 // Codes of 2026-07-28 (basic/index#error-codes).

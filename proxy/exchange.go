@@ -67,7 +67,7 @@ type Exchange struct {
 	Header    map[string][]string // of the transport, for the Observer
 	Size      int                 // of the body, in bytes
 	Client    string              // the client's name for itself (unverified)
-	Session   *Session            // legacy only
+	Session   *Session            // legacy only; not nil there
 	// minimum level of log messages for the client; "" means no messages in the modern era, and the
 	// upstream's default in the legacy era
 	LogLevel string
@@ -106,7 +106,7 @@ type questions struct {
 // Session is what the core keeps of a legacy session between its requests.
 type Session struct {
 	Version string // of the protocol
-	Key     string // identifies the session for upstreams
+	Key     string // identifies the session for upstreams; "" for a request without a session
 
 	mu       sync.Mutex
 	level    string          // the log level that the client has set; "" for none
@@ -208,16 +208,19 @@ func (x *Exchange) wantsLog(params []byte) bool {
 	return err == nil && client.Level(level) > 0 && client.Level(level) <= client.Level(x.LogLevel)
 }
 
-// program identifies the session of a legacy client, or the program of a modern one; "" if several
-// users may be one principal (auth.none behind a proxy that authenticates).
+// sessionless reports whether a legacy client has sent the request without a session.
+func (x *Exchange) sessionless() bool { return x.Session != nil && x.Session.Key == "" }
+
+// program identifies the session of a legacy client, or the program of a client without a session;
+// "" if several users may be one principal (auth.none behind a proxy that authenticates).
 func (x *Exchange) program() string {
 	switch {
-	case x.Session != nil:
+	case x.Session != nil && x.Session.Key != "":
 		return x.Session.Key
 	case x.Principal.Kind == auth.KindLocal && !x.Snapshot.Direct:
 		return ""
 	}
-	return "modern " + strings.Join(x.Header["User-Agent"], " ") + " " + x.Client
+	return string(x.Era) + " " + strings.Join(x.Header["User-Agent"], " ") + " " + x.Client
 }
 
 // upstreamCall returns the call of the upstream for a request about target.

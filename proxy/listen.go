@@ -29,7 +29,7 @@ type Listener struct {
 	First        []byte               // message that is written first, so that the client sees the stream; nil for none
 	meta         []byte               // _meta of each notification; nil for none
 	Last         []byte               // message that is written when Junction ends the stream; nil for none
-	wants        [upstream.Parts]bool // the lists whose changes to send; templates like resources
+	wants        [upstream.Parts]bool // the lists whose changes to send; templates and skills like resources
 	pending      []note               // waiting notifications; guarded by listeners.mu
 	Changed      chan struct{}        // 1-buffered: pending has grown
 	end          context.CancelFunc   // ends the stream
@@ -275,12 +275,14 @@ func (s *Core) catchUp(began *scope.Snapshot) {
 	}
 }
 
-// listChanged are the notifications of list changes; resources and templates share one.
+// listChanged are the notifications of list changes; resources and templates share one, and skills
+// have none of their own.
 var listChanged [upstream.Parts]string = [...]string{
 	upstream.PartTools:     mcp.MethodNotificationToolsListChanged,
 	upstream.PartPrompts:   mcp.MethodNotificationPromptsListChanged,
 	upstream.PartResources: mcp.MethodNotificationResourcesListChanged,
 	upstream.PartTemplates: mcp.MethodNotificationResourcesListChanged,
+	upstream.PartSkills:    mcp.MethodNotificationResourcesListChanged,
 }
 
 // push adds a note unless it is in the list or the list is full.
@@ -420,6 +422,7 @@ func subscribe(ctx context.Context, s *Core, x *Exchange) (Result, error) {
 		}
 	}
 	l.wants[upstream.PartTemplates] = l.wants[upstream.PartResources]
+	l.wants[upstream.PartSkills] = l.wants[upstream.PartResources]
 	l.meta = fmt.Appendf(nil, `{"%s":%s}`, mcp.MetaKeySubscriptionID, x.Msg.ID)
 	if err := x.Grant.Reserve(budget.Streams, 1); err != nil {
 		return Result{}, OveruseError(err)

@@ -34,6 +34,7 @@ type parkedCalls struct {
 	mu      sync.Mutex
 	calls   map[string]*parked
 	perUser map[string]int // number of calls per user
+	fewer   chan struct{}  // 1-buffered: a call was removed
 	closed  bool
 	running sync.WaitGroup // goroutines of begin
 }
@@ -98,10 +99,8 @@ func (l *parkedCalls) resume(ctx context.Context, s *Core, x *Exchange, st seale
 	l.mu.Lock()
 	p := l.calls[st.Parked]
 	l.mu.Unlock()
-	if p == nil && st.Member != s.process() {
+	if p == nil {
 		return Result{}, errParkedGone()
-	} else if p == nil {
-		return Result{}, errState()
 	}
 	answers, err := x.Params.Object("inputResponses")
 	if _, absent := x.Params.Get("inputResponses"); err == raw.ErrAbsent && absent == nil {
@@ -336,6 +335,24 @@ func (l *parkedCalls) remove(p *parked) {
 	delete(l.calls, p.id)
 	if l.perUser[p.origin.Principal.ID]--; l.perUser[p.origin.Principal.ID] == 0 {
 		delete(l.perUser, p.origin.Principal.ID)
+	}
+	pace.Wake(l.fewer)
+}
+
+// await waits until no call is listed, or until ctx ends. It must not be called concurrently.
+func (l *parkedCalls) await(ctx context.Context) {
+	for {
+		l.mu.Lock()
+		n := len(l.calls)
+		l.mu.Unlock()
+		if n == 0 {
+			return
+		}
+		select {
+		case <-l.fewer:
+		case <-ctx.Done():
+			return
+		}
 	}
 }
 

@@ -99,7 +99,7 @@ func New(o Options) *Core {
 		budget.Streams: int64(s.limits.Streams), budget.Bytes: int64(s.limits.Bodies)}
 	s.budget.Init(totals, s.log)
 	s.parked = &parkedCalls{max: s.limits.Parked, patience: s.limits.Patience, calls: map[string]*parked{},
-		perUser: map[string]int{}}
+		perUser: map[string]int{}, fewer: make(chan struct{}, 1)}
 	s.listeners.open, s.listeners.subscribers, s.listeners.queue = map[*Listener]struct{}{},
 		map[*subscriber]struct{}{}, s.limits.Queue
 	s.serverInfo = fmt.Appendf(nil, `{"name":"junction","title":"Junction","version":%s}`,
@@ -206,9 +206,19 @@ func (s *Core) change(build func(old *scope.Snapshot) *scope.Snapshot) {
 }
 
 // Shutdown ends the streams: each modern subscription gets its result. In-flight calls go on, and
-// the http.Server waits for them. Parked calls without a present client end.
+// the http.Server waits for them. Parked calls without a present client end if the process is alone.
+// Among members they go on, because others pass the clients' returns on: call AwaitParked next.
 func (s *Core) Shutdown() {
 	s.end()
+	if s.members == nil {
+		s.parked.close()
+	}
+}
+
+// AwaitParked waits until no call is parked, or until ctx ends. Then it ends the parked calls without
+// a present client, and no further call can be parked.
+func (s *Core) AwaitParked(ctx context.Context) {
+	s.parked.await(ctx)
 	s.parked.close()
 }
 
@@ -216,6 +226,7 @@ func (s *Core) Shutdown() {
 // until all calls without a request have ended.
 func (s *Core) Kill() {
 	s.kill(CutOff{})
+	s.parked.close()
 	s.parked.running.Wait()
 	s.moving.Wait()
 }

@@ -72,6 +72,9 @@ func (s *Core) openState(x *Exchange, c *upstream.Call) (sealed.State, error) {
 		return sealed.State{}, errState()
 	}
 	st, ok := s.sealer.OpenState(text, x.Principal.ID)
+	if !ok && st.Kind == sealed.Parked {
+		return sealed.State{}, errParkedGone() // it has expired
+	}
 	if !ok || string(st.Request) != string(x.identity().Digest()) || (st.Kind == sealed.Connect) != x.target.Connects {
 		return sealed.State{}, errState()
 	}

@@ -1,10 +1,12 @@
 package front
 
 import (
+	"context"
 	"errors"
 	"net/http"
 
 	"junction/proxy"
+	"junction/proxy/members"
 	"junction/upstream/client"
 )
 
@@ -61,6 +63,9 @@ func retry(w http.ResponseWriter, err error) {
 // sessionError returns the error for a session that this process cannot serve: it is unknown, or
 // another member has it.
 func sessionError(err error) error {
+	if err == errReleased || err == errForeign {
+		return err
+	}
 	if err == errUnknownSession {
 		return refuse(http.StatusNotFound, codeSessionNotFound, "Session not found")
 	}
@@ -70,8 +75,23 @@ func sessionError(err error) error {
 // codeSessionNotFound is the legacy code for an unknown session; clients use the status.
 const codeSessionNotFound = -32001
 
-// errForward returns the error for a request that was sent to its owner, which has not answered.
-func errForward() error {
+// errReleased is the error for a session that this process has given up, because it is stopping. A
+// forwarded request with this error is sent to another member, which becomes the owner.
+var errReleased = proxy.UnavailableError("this process is stopping")
+
+// errForeign is the error for a session or a parked call of a process with another database. The
+// next request may reach that process.
+var errForeign = proxy.UnavailableError("a process with another database has this session or call")
+
+// forwardError returns the error for a request that was not forwarded (ErrGone, ErrUnreachable,
+// ErrAlone and others), or was sent to its owner, which has not answered.
+func forwardError(err error) error {
+	for _, refused := range []error{members.ErrGone, members.ErrUnreachable, members.ErrReleased, members.ErrAlone,
+		context.DeadlineExceeded} {
+		if errors.Is(err, refused) {
+			return sessionError(err)
+		}
+	}
 	return &httpError{proxy.MemberError(proxy.ReasonNone, client.KindLost, "the process that has the session has "+
 		"ended, or has broken the connection, before it answered; the call may have been executed"),
 		http.StatusBadGateway}

@@ -34,7 +34,11 @@ func (f legacyFront) post(x *request) {
 		f.initialize(x)
 		return
 	}
-	if err := f.enter(x); err != nil {
+	enter := f.enter
+	if header(x.request.Header, "Mcp-Session-Id") == "" {
+		enter = f.enterWithout
+	}
+	if err := enter(x); err != nil {
 		f.refuse(x, err)
 		return
 	}
@@ -64,12 +68,31 @@ func (f legacyFront) enter(x *request) error {
 	if id == "" {
 		return refuse(http.StatusBadRequest, mcp.INVALID_REQUEST, "Bad Request: no Mcp-Session-Id; initialize first")
 	}
-	s, err := f.session(x.request.Context(), id, x.Grant.Account)
+	s, err := f.session(x.request.Context(), id, "", x.Grant.Account)
 	if err != nil {
 		return sessionError(err)
 	}
 	x.session, x.Exchange.Session, x.Client = s, &s.core, s.Client
 	x.Who = scope.Identity{Profile: s.Profile, Session: s.Key}
+	x.Caller = x.Snapshot.ForClient(x.Caller)
+	return nil
+}
+
+// enterWithout accepts a message without a session: its client has no capabilities, and Junction keeps
+// nothing of it. What needs a session is refused later (proxy.method). Only a response is refused
+// here, because Junction sends no requests to such a client.
+func (f legacyFront) enterWithout(x *request) error {
+	if x.Msg.IsResponse() {
+		return refuse(http.StatusBadRequest, mcp.INVALID_REQUEST,
+			"Bad Request: a response needs the header Mcp-Session-Id")
+	}
+	version := header(x.request.Header, "Mcp-Protocol-Version")
+	if version == "" {
+		version = mcp.ProtocolVersion20250326 // 2025-11-25, basic/transports#protocol-version-header
+	}
+	x.session = &session{core: proxy.Session{Version: version}}
+	x.session.Version = version
+	x.Exchange.Session = &x.session.core
 	x.Caller = x.Snapshot.ForClient(x.Caller)
 	return nil
 }
@@ -89,7 +112,10 @@ func (f legacyFront) run(x *request) {
 		return
 	}
 	defer x.session.unregister(x.Msg.ID)
-	x.LogLevel, x.reply.caller, x.reply.held = x.session.core.Level(), x.session, &x.Grant
+	x.LogLevel = x.session.core.Level()
+	if x.session.Key != "" { // else no request can resume the stream
+		x.reply.caller, x.reply.held = x.session, &x.Grant
+	}
 	f.answer(ctx, x)
 }
 

@@ -9,7 +9,6 @@ import (
 	"junction/proxy"
 	"junction/proxy/budget"
 	"junction/proxy/members"
-	"junction/upstream/pace"
 )
 
 // This file finds the process that answers a request, if several processes serve the endpoints
@@ -22,9 +21,10 @@ type elsewhere struct{ member string }
 
 func (*elsewhere) Error() string { return "another member has the session" }
 
-// session returns the session of an ID if the principal owns it and this process has it. The error
-// is errUnknownSession, an *elsewhere, errMoved, or one of package members.
-func (s *Server) session(ctx context.Context, id string, a budget.Account) (*session, error) {
+// session returns the session of an ID if the principal owns it and this process has it. released
+// is a member that has given the session up; see Members.Owner. The error is errUnknownSession,
+// errForeign, errReleased, an *elsewhere, errMoved, or one of package members.
+func (s *Server) session(ctx context.Context, id, released string, a budget.Account) (*session, error) {
 	if found, err := s.sessions.find(id, a); found != nil || err != nil {
 		return found, err
 	}
@@ -35,7 +35,10 @@ func (s *Server) session(ctx context.Context, id string, a budget.Account) (*ses
 	first := sealed.Member
 	sealed.Member = s.sessions.process()
 	if s.members != nil {
-		owner, err := s.members.Owner(ctx, hash(id), first, sealed.ends(s.sessions.maxAge))
+		if s.members.Foreign(first, time.Unix(sealed.Born, 0)) {
+			return nil, errForeign
+		}
+		owner, err := s.members.Owner(ctx, hash(id), first, released, sealed.ends(s.sessions.maxAge))
 		switch {
 		case errors.Is(err, members.ErrDeleted):
 			return nil, errUnknownSession
@@ -43,6 +46,8 @@ func (s *Server) session(ctx context.Context, id string, a budget.Account) (*ses
 			return nil, err
 		case owner != sealed.Member:
 			return nil, &elsewhere{owner}
+		case s.Ending().Err() != nil:
+			return nil, errReleased // it may have given the session up before
 		}
 	}
 	found, err := s.sessions.load(id, sealed, a)
@@ -72,10 +77,37 @@ func (s *session) wasMoved() bool {
 	return moved
 }
 
-const (
-	takeover      = 20 * time.Second       // how long a request waits for a new owner after the old one has ended
-	takeoverCheck = 250 * time.Millisecond // the pause between two checks
-)
+// handOver reports whether this process, which is stopping, gives the session of a forwarded request
+// up, so that another member can have it at once. It keeps a session with a call in flight: the
+// answers, the cancellations and the streams of the call reach it here. The end of the last call and
+// the begin of the next one are ordered by the lock of the session, so no call begins at this
+// process after it has given the session up.
+func (s *Server) handOver(x *request, id string, found *session) bool {
+	if s.Ending().Err() == nil || !members.Forwarded(x.request.Context()) {
+		return false
+	}
+	if x.request.Method == http.MethodGet {
+		if rec, _ := found.recorded(header(x.request.Header, "Last-Event-Id")); rec != nil {
+			return false
+		}
+	}
+	if !found.release() {
+		return false
+	}
+	s.sessions.remove(id, found)
+	return true
+}
+
+// takeover is how long a request waits for a new owner after the old one has ended.
+const takeover = 20 * time.Second
+
+// wait waits until a member that does not answer has ended, or can be reached again. It returns nil
+// if it is worth while to ask for the owner again, before the deadline.
+func (s *Server) wait(ctx context.Context, member string, deadline time.Time) error {
+	waiting, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
+	return s.members.Await(waiting, member)
+}
 
 // forwardSession forwards a request if another member has its session, and answers it with that
 // member's response or an error. It returns false if this process must answer. Then it may have
@@ -93,10 +125,13 @@ func (s *Server) forwardSession(x *request) bool {
 		r = r.WithContext(ctx)
 		r.Body, r.ContentLength = http.NoBody, 0 // a body of a stream means nothing, and would not count
 	}
-	reserved := false
+	reserved, released := false, ""
 	deadline := time.Now().Add(takeover)
 	for {
-		_, err := s.session(r.Context(), id, x.Grant.Account)
+		found, err := s.session(r.Context(), id, released, x.Grant.Account)
+		if err == nil && s.handOver(x, id, found) {
+			err = errReleased
+		}
 		at, other := errors.AsType[*elsewhere](err)
 		switch {
 		case err == nil, err == errUnknownSession:
@@ -125,12 +160,19 @@ func (s *Server) forwardSession(x *request) bool {
 		if r.Context().Err() != nil {
 			return true // the client has gone
 		}
-		if !errors.Is(err, members.ErrGone) {
-			s.reject(x, "", errForward())
-			return true
+		switch {
+		case errors.Is(err, members.ErrReleased):
+			released = at.member
+			if x.body == nil && r.ContentLength > 0 { // it was passed on, and cannot be sent again
+				_, _ = s.session(r.Context(), id, released, x.Grant.Account) // the next request finds the new owner
+			} else if time.Now().Before(deadline) {
+				err = nil
+			}
+		case errors.Is(err, members.ErrGone):
+			err = s.wait(r.Context(), at.member, deadline)
 		}
-		if time.Now().After(deadline) || !pace.Sleep(r.Context(), takeoverCheck, nil) {
-			s.reject(x, "", sessionError(err))
+		if err != nil {
+			s.reject(x, "", forwardError(err))
 			return true
 		}
 	}
@@ -183,29 +225,45 @@ func (x *request) reserveAnswer() error {
 }
 
 // forwardParked forwards the request of a modern client that returns to a parked call of another
-// member. It returns false if this process must answer. If the other member has ended, the call has
-// failed, and this process answers with the error. The owner opens the state again, and checks that
-// the state is for this request.
+// member. It returns false if this process must answer. If the lease of the other member has ended,
+// the call has failed, and this process answers with the error. Before, the call may still wait for
+// the client, which can return again: nothing is lost. The owner opens the state again, and checks
+// that the state is for this request.
 func (s *Server) forwardParked(x *request, body []byte) bool {
 	w, r := x.reply.w, x.request
 	if header(r.Header, "Mcp-Protocol-Version") != proxy.ModernVersion || members.Forwarded(r.Context()) {
 		return false
 	}
 	owner, ok := s.ParkedAt(&x.Exchange)
-	if !ok || owner == s.members.Self() || !s.members.Alive(owner) {
+	if !ok || owner == "" || owner == s.members.Self() {
 		return false
+	}
+	if s.members.Foreign(owner, time.Now()) {
+		s.reject(x, x.Msg.ID, errForeign)
+		return true
 	}
 	if err := x.reserveAnswer(); err != nil {
 		s.reject(x, x.Msg.ID, err)
 		return true
 	}
-	switch err := s.members.Forward(newRelay(w, r, s.limits.WriteTimeout), r, body, owner); {
-	case errors.Is(err, members.ErrGone):
-		return false
-	case err != nil && r.Context().Err() == nil:
-		s.reject(x, x.Msg.ID, errForward())
+	for deadline := time.Now().Add(takeover); ; {
+		err := s.members.Forward(newRelay(w, r, s.limits.WriteTimeout), r, body, owner)
+		if err == nil || r.Context().Err() != nil {
+			return true
+		}
+		if errors.Is(err, members.ErrGone) {
+			var ended bool
+			if ended, err = s.members.Ended(r.Context(), owner); ended {
+				return false
+			} else if err == nil {
+				err = s.wait(r.Context(), owner, deadline)
+			}
+		}
+		if err != nil {
+			s.reject(x, x.Msg.ID, forwardError(err))
+			return true
+		}
 	}
-	return true
 }
 
 // MemberChanged must be called when Members.Self returns another ID than before. It ends the

@@ -21,10 +21,12 @@ import (
 type elsewhereMembers struct{}
 
 func (elsewhereMembers) Self() string { return "self" }
-func (elsewhereMembers) Owner(context.Context, [16]byte, string, time.Time) (string, error) {
+func (elsewhereMembers) Owner(context.Context, [16]byte, string, string, time.Time) (string, error) {
 	return "other", nil
 }
-func (elsewhereMembers) Alive(string) bool { return true }
+func (elsewhereMembers) Ended(context.Context, string) (bool, error) { return false, nil }
+func (elsewhereMembers) Foreign(string, time.Time) bool              { return false }
+func (elsewhereMembers) Await(context.Context, string) error         { return members.ErrUnreachable }
 func (elsewhereMembers) Forward(w http.ResponseWriter, _ *http.Request, _ []byte, _ string) error {
 	w.WriteHeader(http.StatusOK)
 	_, err := w.Write(make([]byte, 100))

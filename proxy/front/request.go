@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -19,6 +20,7 @@ import (
 	"junction/policy"
 	"junction/proxy"
 	"junction/proxy/budget"
+	"junction/proxy/members"
 	"junction/proxy/origin"
 	"junction/proxy/scope"
 	"junction/upstream"
@@ -27,12 +29,21 @@ import (
 	"junction/upstream/raw"
 )
 
+// NothingAt returns the text for a path below which no MCP endpoint can be.
+func NothingAt(path string) string {
+	if name := strings.Trim(path, "/"); endpointName.MatchString(name) {
+		return "Nothing is here; the MCP endpoint is /mcp. The URL of an endpoint called " + name + " ends in /" +
+			name + "/mcp."
+	}
+	return "Nothing is here; the MCP endpoint is /mcp."
+}
+
 // route makes the handlers of the endpoints.
 func (s *Server) route() {
 	r := chi.NewRouter()
 	r.Use(s.checkOrigin)
-	r.NotFound(func(rw http.ResponseWriter, _ *http.Request) {
-		http.Error(rw, "Nothing is here; the MCP endpoint is /mcp.", http.StatusNotFound)
+	r.NotFound(func(rw http.ResponseWriter, r *http.Request) {
+		http.Error(rw, NothingAt(r.URL.Path), http.StatusNotFound)
 	})
 	merged := s.at(func(*http.Request) string { return "" })
 	r.Handle("/mcp", merged)
@@ -76,6 +87,10 @@ func (x *request) Notify(method string, params []byte) bool {
 func (x *request) Headers(params raw.Object, tool *upstream.Tool) ([]client.HeaderField, error) {
 	return paramHeaders(x.request.Header, params, tool)
 }
+
+// endpointName matches the names that endpoints can have. The answer to an unknown path repeats such a
+// name, whether or not there is an endpoint.
+var endpointName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
 // Succeed implements Front.
 func (x *request) Succeed(r proxy.Result) { x.reply.succeed(x.Msg.ID, r) }
@@ -280,6 +295,9 @@ func (s *Server) reject(x *request, id jsonrpc.ID, err error) {
 	status := statusOf(err, reason)
 	s.refused("", status, e.Code)
 	retry(x.reply.w, err)
+	if err == errReleased && members.Forwarded(x.request.Context()) {
+		x.reply.w.Header().Set(members.HeaderReleased, "1")
+	}
 	x.reply.fail(id, e, status)
 }
 

@@ -288,6 +288,15 @@ func (ss *sessions) drop(e *entry) {
 	}
 }
 
+// remove removes a session from memory, if it is still the one of the ID.
+func (ss *sessions) remove(id string, s *session) {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	if e, ok := ss.byID[id]; ok && e.s == s {
+		ss.drop(e)
+	}
+}
+
 // delete ends a session permanently, with its calls and streams.
 func (ss *sessions) delete(id string) {
 	now := time.Now()
@@ -318,6 +327,22 @@ func (s *session) busy() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.calls) > 0 || len(s.streams) > 0
+}
+
+// release ends the session at this process if it has no call in flight, and reports whether it did.
+// No call can begin afterwards.
+func (s *session) release() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.calls) > 0 {
+		return false
+	}
+	s.gone = errReleased
+	s.core.End()
+	for _, end := range s.streams {
+		end()
+	}
+	return true
 }
 
 // register stores the cancel function of a call. The error is errInUse if the session has a call

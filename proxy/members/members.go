@@ -20,9 +20,15 @@ import (
 
 // Errors of Members. They are matched with errors.Is.
 var (
-	// ErrGone means that the member has ended or has lost its lease. Its parked calls are lost;
-	// another member becomes the owner of its sessions.
-	ErrGone = errors.New("the process that had it has ended")
+	// ErrGone means that the member did not get the request, or did not handle it: it has ended, it
+	// has lost its lease, or it cannot be reached. Await tells which.
+	ErrGone = errors.New("the process that had it does not answer")
+	// ErrUnreachable means that the member holds its lease, but this process cannot connect to it.
+	// Nothing was executed, and nothing is lost: the client may send the request again.
+	ErrUnreachable = errors.New("the process that has it cannot be reached")
+	// ErrReleased means that the member is stopping and has given up the session, which has no call
+	// in flight. It did not handle the request. It never becomes the owner of the session again.
+	ErrReleased = errors.New("the process that had the session is stopping")
 	// ErrAlone means that this process is no member at the moment: it has no connection to the
 	// database, or must not join. It must not answer requests of sessions then.
 	ErrAlone = errors.New("this process has no connection to the others")
@@ -38,19 +44,32 @@ type Members interface {
 	Self() string
 
 	// Owner returns the ID of the member that has a session. first is the member that created the
-	// session. It is the owner while it lives; the database is not queried. After its end exactly
-	// one other member becomes the owner, usually the first one that calls Owner. until is the time
-	// when the session ID expires. The errors are ErrAlone and ErrDeleted.
-	Owner(ctx context.Context, session [16]byte, first string, until time.Time) (owner string, err error)
+	// session. It is the owner while it holds its lease; the database is not queried. After its end
+	// exactly one other member becomes the owner, usually the first one that calls Owner. released
+	// is a member for which Forward has returned ErrReleased for this session, or "": it counts as
+	// ended. until is the time when the session ID expires. The errors are ErrAlone and ErrDeleted.
+	Owner(ctx context.Context, session [16]byte, first, released string, until time.Time) (owner string, err error)
 
-	// Alive reports whether a member has a valid lease, as far as this process knows.
-	Alive(id string) bool
+	// Ended reports whether a member has ended for good: its lease has expired, and it cannot get
+	// the lease back. The error is ErrAlone.
+	Ended(ctx context.Context, id string) (bool, error)
+
+	// Foreign reports whether a member belongs to another database than this process, and has made a
+	// session or a call there at a time (since) when this process was already a member here. Then both
+	// processes get requests of the same clients by mistake. It logs that.
+	Foreign(id string, since time.Time) bool
+
+	// Await must be called after Forward has returned ErrGone. It returns nil when it is worth while
+	// to look for the owner again: the lease of the member has ended, or the member has renewed it, or
+	// it answers again. If Forward fails then, it returns ErrUnreachable. The error is that of ctx.
+	Await(ctx context.Context, id string) error
 
 	// Forward sends the request to a member and copies its response to w as it arrives. body is the
 	// request's body if it has been read, else nil: then the request has a Content-Length, and its
-	// body is sent as it arrives. w limits the time of each write (relayWriter in proxy/front/relay.go). After an error
-	// nothing was written to w. ErrGone means in addition that the member did not handle the request,
-	// and that the body can be sent again. Forward does not use body after it has returned.
+	// body is sent as it arrives. w limits the time of each write (relayWriter in proxy/front/relay.go).
+	// After an error nothing was written to w. ErrGone means in addition that the body can be sent
+	// again; ErrUnreachable, ErrReleased and ErrAlone only that the request was not handled. After any
+	// other error the request may have been executed. Forward does not use body after it has returned.
 	Forward(w http.ResponseWriter, r *http.Request, body []byte, to string) error
 
 	// DeleteSession records for all members that the client has deleted a session.
@@ -63,6 +82,10 @@ type Members interface {
 	// Counter counts against limits that hold for all members together. It can return ErrAlone.
 	budget.Counter
 }
+
+// HeaderReleased is in the answer of an owner that is stopping and has given up the session of a
+// forwarded request (ErrReleased). Clients never get such an answer.
+const HeaderReleased = "Junction-Released"
 
 // forwarded is the context key of a forwarded request.
 type forwarded struct{}

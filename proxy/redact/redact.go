@@ -136,6 +136,34 @@ func (r *Redactor) Item(definition []byte, handle string) (text []byte, ok bool)
 	return text, err == nil && bytes.Equal(before, after)
 }
 
+// Leaves reports whether nothing in a skill is redacted. Digests and sizes are not searched.
+func (r *Redactor) Leaves(skill raw.Object) bool {
+	if r == nil {
+		return true
+	}
+	for m := range skill.All() {
+		if name, err := m.Name(); err == nil && name == "resources" {
+			continue
+		}
+		if _, n, err := r.Text(m.Value, Nothing); err != nil || n > 0 {
+			return false
+		}
+	}
+	uri, _ := skill.String("uri")
+	files, _ := skill.Elements("resources")
+	for _, f := range files {
+		o, err := raw.Parse(f)
+		if err != nil {
+			return false
+		}
+		name, _ := o.String("uri")
+		if r.URI(name) != name {
+			return false
+		}
+	}
+	return r.URI(uri) == uri
+}
+
 // String redacts a text without JSON. A text that cannot be searched is "".
 func (r *Redactor) String(text string) string { return r.string(text, "text") }
 

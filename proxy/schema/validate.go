@@ -123,6 +123,17 @@ func (v *Validator) Check(ctx context.Context, definition []byte, arguments raw.
 	return c.problems(s.schema)
 }
 
+// Broken returns the error of Check for a definition whose schema was repaired, so that it accepts more
+// than the server may have meant. why is the repair.
+func (v *Validator) Broken(definition []byte, why string) *UnusableError {
+	s := v.schema(append([]byte(why), definition...))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	first := !s.told
+	s.compiled, s.err, s.told = true, errors.New("its schema is broken: "+why), true
+	return &UnusableError{Err: s.err, First: first}
+}
+
 // problems returns the problems of the arguments. It looks for them only after a check that stops at
 // the first one has failed: alternatives that do not fit are then no problems.
 func (c *check) problems(s *jsonschema.Schema) ([]string, error) {

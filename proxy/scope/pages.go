@@ -9,6 +9,7 @@ import (
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/bounded"
+	"junction/upstream/raw"
 )
 
 // pages caches the prepared pages of one endpoint.
@@ -59,7 +60,13 @@ func (e *Endpoint) Page(seen *view.Sight, p upstream.Part, k view.ListKind, offs
 	list, next := seen.Page(p, k, offset, n)
 	if clean != nil {
 		left = len(list.List)
-		list = list.Each(func(text []byte) ([]byte, bool) { return clean.Item(text, p.Key()) })
+		list = list.Each(func(text []byte) ([]byte, bool) {
+			if p == upstream.PartSkills { // its frontmatter and its files must stay what they are
+				entry, err := raw.Parse(text)
+				return text, err == nil && clean.Leaves(entry)
+			}
+			return clean.Item(text, p.Key())
+		})
 		left -= len(list.List)
 	}
 	bytes := 200 + len(seen.Seen.Value()) + list.Size

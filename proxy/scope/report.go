@@ -27,8 +27,8 @@ func (w *Snapshot) Explain(who policy.Subject, endpoint, name string) ([]view.Ex
 	return e.View.Explain(rights, name, listed), true
 }
 
-// Definitions returns the definitions of all tools except those that the configuration hides, in
-// the order of upstreams and of their lists. The definitions alias the catalogs.
+// Definitions returns the definitions of all tools except those that the configuration hides, and of
+// all skills with digests, in the order of upstreams and of their lists. The definitions alias the catalogs.
 func (w *Snapshot) Definitions() []pins.Definition {
 	var list []pins.Definition
 	for _, b := range w.Backends {
@@ -37,6 +37,11 @@ func (w *Snapshot) Definitions() []pins.Definition {
 			t := &catalog.Tools[i]
 			if _, offered := config.Offers(t.Name); offered {
 				list = append(list, pins.Definition{Upstream: b.Name(), Name: t.Name, Definition: t.Definition.Text()})
+			}
+		}
+		for _, s := range catalog.Skills {
+			if resources, err := s.Definition.Get("resources"); err == nil && resources[0] == '[' {
+				list = append(list, pins.Definition{Upstream: b.Name(), Name: s.Name, Definition: s.Definition.Text()})
 			}
 		}
 	}

@@ -59,12 +59,17 @@ func (s *Sealer) State(st State) string {
 	return s.states.Seal(text)
 }
 
-// OpenState returns the content of a requestState, if the principal got it and it has not expired.
+// OpenState returns the content of a requestState, if the principal got it. It returns false if the
+// principal did not, or if the state has expired: then only the Kind of st is set.
 func (s *Sealer) OpenState(sealed, principal string) (st State, ok bool) {
 	text, err := s.states.Open(sealed)
-	ok = err == nil && json.Unmarshal(text, &st) == nil && st.Principal == principal &&
-		time.Now().Unix() <= st.Expires
-	return st, ok
+	switch {
+	case err != nil || json.Unmarshal(text, &st) != nil || st.Principal != principal:
+		return State{}, false
+	case time.Now().Unix() > st.Expires:
+		return State{Kind: st.Kind}, false
+	}
+	return st, true
 }
 
 // Made reports whether this process, or one of its members, has made a state with an Approval. A

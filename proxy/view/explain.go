@@ -21,6 +21,7 @@ type Explanation struct {
 	Visible  bool   // exists for the subject, perhaps only for some arguments or after approval
 	Withheld string // why pinned policies hide it; "" if they do not
 	Pinned   bool   // the subject's policies are pinned
+	Denied   string // why a file of a skill hides it from the subject; "" if none does
 	Problem  string // why no client, or no client of 2026-07-28, sees it; "" if it is offered
 	Verdict  policy.Verdict
 	Cache    string // what the key cache means for a tool; "" if it is not set
@@ -35,7 +36,7 @@ func (v *View) Explain(rights *policy.Rights, name string, listed func(*Target) 
 	var list []Explanation
 	for p := range upstream.Parts {
 		for t := range v.All(p) {
-			if t.Exposed != name && t.Name != name && !slices.Contains(t.Names, name) {
+			if t.Exposed != name && t.Name != name && !slices.Contains(t.Names, name) && t.skillPath() != name {
 				continue
 			}
 			x := explain(rights, t)
@@ -69,7 +70,10 @@ func explain(rights *policy.Rights, t *Target) Explanation {
 	d, _ := g.Decide(raw.Object{})
 	x := Explanation{Upstream: t.Backend.Name(), Part: t.Part, Own: t.Name, Exposed: t.Exposed, Withheld: t.Withheld,
 		Pinned: rights.Safeguards().Pinned, Verdict: d.Verdict, Reads: g.Reads(), Reasons: g.Explain()}
-	x.Visible = g.Visible() && !(x.Pinned && x.Withheld != "")
+	if t.Part == upstream.PartSkills {
+		x.Denied = deniedFile(rights, t.home, t.Item.Definition)
+	}
+	x.Visible = g.Visible() && !(x.Pinned && x.Withheld != "") && x.Denied == ""
 	return x
 }
 

@@ -71,11 +71,13 @@ func (n Names) shorten(full string) string {
 //	file:///a/b?c      fs     mcp://fs/file:///a/b?c
 //	note:{+name}       fs     mcp://fs/note:{+name}
 //	ui://clock/face    apps   ui://apps/clock/face
+//	skill://a/SKILL.md dev    skill://dev/a/SKILL.md
 //	https://x.org/a    web    https://x.org/a
 //
 // The mapping is an algorithm in both directions, because most URIs are in no list: URIs of
 // templates and of links in results. The added start is a literal in templates (RFC 6570). MCP Apps
-// must keep the scheme ui:. A web address stays unchanged, since a client may fetch it from the
+// must keep the scheme ui:. Skills keep skill:, and the end of their path, which is
+// the name of the skill. A web address stays unchanged, since a client may fetch it from the
 // web; its upstream is looked up in a table. Other schemes are hidden on purpose: file:///a means a
 // file on the upstream's machine, not on the client's.
 //
@@ -86,8 +88,10 @@ func ExposeURI(upstream, own string) string {
 	if isWeb(own) {
 		return own
 	}
-	if rest, ok := strings.CutPrefix(own, "ui://"); ok {
-		return "ui://" + upstream + "/" + rest
+	for _, scheme := range keptSchemes {
+		if rest, ok := strings.CutPrefix(own, scheme); ok {
+			return scheme + upstream + "/" + rest
+		}
 	}
 	return "mcp://" + upstream + "/" + own
 }
@@ -95,17 +99,21 @@ func ExposeURI(upstream, own string) string {
 // splitURI splits an exposed URI into the upstream and its own URI. ok is false if the URI names no
 // upstream.
 func splitURI(exposed string) (upstream, own string, ok bool) {
-	rest, app := strings.CutPrefix(exposed, "ui://")
-	if !app {
-		if rest, ok = strings.CutPrefix(exposed, "mcp://"); !ok {
-			return "", "", false
+	for _, scheme := range keptSchemes {
+		if rest, kept := strings.CutPrefix(exposed, scheme); kept {
+			upstream, own, ok = strings.Cut(rest, "/")
+			return upstream, scheme + own, ok
 		}
 	}
-	if upstream, own, ok = strings.Cut(rest, "/"); app {
-		own = "ui://" + own
+	rest, ok := strings.CutPrefix(exposed, "mcp://")
+	if !ok {
+		return "", "", false
 	}
-	return upstream, own, ok
+	return strings.Cut(rest, "/")
 }
+
+// keptSchemes are the schemes that exposed URIs keep.
+var keptSchemes = [...]string{"ui://", skillScheme}
 
 func isWeb(uri string) bool {
 	scheme, _, ok := strings.Cut(uri, ":")

@@ -240,9 +240,9 @@ func FuzzURIs(f *testing.F) {
 func TestOwnersTakeFewSteps(t *testing.T) {
 	var all []*Stock
 	for i := range 1000 {
-		all = append(all, &Stock{Backend: &canned{name: fmt.Sprint(i)}, templates: [][]string{literals(fmt.Sprintf("x://{a}q%d{b}q{c}", i))}})
+		all = append(all, &Stock{Backend: &canned{name: fmt.Sprint(i)}, Catalog: &upstream.Catalog{}, templates: [][]string{literals(fmt.Sprintf("x://{a}q%d{b}q{c}", i))}})
 	}
-	all = append(all, &Stock{Backend: &canned{name: "other"}, templates: [][]string{literals("y://{a}")}})
+	all = append(all, &Stock{Backend: &canned{name: "other"}, Catalog: &upstream.Catalog{}, templates: [][]string{literals("y://{a}")}})
 	uri := "x://" + strings.Repeat("a", MaxLookedUp-4)
 	if got, searched := len(owners(slices.Values(all), uri)), maxSearched/len(uri)+2; got < 1000-searched || got >= 1000 {
 		t.Errorf("%d upstreams may own a URI of %d bytes, want all but the %d that were searched", got, len(uri), searched)

@@ -22,8 +22,9 @@ func Everything(v *View) *SubjectView {
 // subject may not use are ignored and do not make a URI ambiguous.
 func (s *SubjectView) Resource(uri string) (*Target, error) {
 	v, sight := s.View, s.Sight()
-	may := func(b Backend, own string, bare bool) *Target {
-		if t := NewResource(b, own, uri, bare); s.Ruling(t).Visible() {
+	may := func(st *Stock, own string, bare bool) *Target {
+		t := NewResource(st.Backend, own, uri, bare)
+		if t.home = st; s.Ruling(t).Visible() {
 			return t
 		}
 		return nil
@@ -33,7 +34,7 @@ func (s *SubjectView) Resource(uri string) (*Target, error) {
 			if !hasResources(st.Catalog) {
 				break
 			}
-			if t := may(st.Backend, uri, true); t != nil {
+			if t := may(st, uri, true); t != nil {
 				return t, nil
 			}
 		}
@@ -45,7 +46,7 @@ func (s *SubjectView) Resource(uri string) (*Target, error) {
 				continue
 			}
 			if hasResources(st.Catalog) {
-				if t := may(st.Backend, own, false); t != nil {
+				if t := may(st, own, false); t != nil {
 					return t, nil
 				}
 			}
@@ -59,15 +60,15 @@ func (s *SubjectView) Resource(uri string) (*Target, error) {
 	if len(owners) == 0 {
 		for st := range sight.Stocks() {
 			if hasResources(st.Catalog) && !(st.Backend.Tried() && unlisted(st.Catalog)) {
-				owners = append(owners, st.Backend)
+				owners = append(owners, st)
 			}
 		}
 	}
 	var found []*Target
 	var names []string
-	for _, b := range owners {
-		if t := may(b, uri, false); t != nil {
-			found, names = append(found, t), append(names, b.Name())
+	for _, st := range owners {
+		if t := may(st, uri, false); t != nil {
+			found, names = append(found, t), append(names, st.Backend.Name())
 		}
 	}
 	switch len(found) {
@@ -79,12 +80,12 @@ func (s *SubjectView) Resource(uri string) (*Target, error) {
 	return nil, &AmbiguousError{uri, names}
 }
 
-// owners returns the upstreams that list the URI, else those with a matching template. It is for
+// owners returns the stocks that list the URI, else those with a matching template. It is for
 // URIs without the name of their upstream: web addresses, and URIs from texts of upstreams.
-func owners(stocks iter.Seq[*Stock], uri string) (all []Backend) {
+func owners(stocks iter.Seq[*Stock], uri string) (all []*Stock) {
 	for st := range stocks {
-		if st.uris[uri] {
-			all = append(all, st.Backend)
+		if st.lists(uri) {
+			all = append(all, st)
 		}
 	}
 	if len(uri) > MaxLookedUp {
@@ -92,12 +93,15 @@ func owners(stocks iter.Seq[*Stock], uri string) (all []Backend) {
 	}
 	steps := 0
 	for st := range stocks {
-		if !st.uris[uri] && st.mayHave(uri, &steps) {
-			all = append(all, st.Backend)
+		if !st.lists(uri) && st.mayHave(uri, &steps) {
+			all = append(all, st)
 		}
 	}
 	return all
 }
+
+// lists reports whether the upstream lists the URI, or a skill in whose folder it is.
+func (st *Stock) lists(uri string) bool { return st.uris[uri] || len(st.Catalog.SkillsWith(uri)) > 0 }
 
 // maxSearched bounds the bytes that are searched for the owners of one URI. Beyond it, every
 // upstream with a template of the same beginning counts as an owner.
@@ -108,7 +112,7 @@ const MaxLookedUp = 8 << 10
 
 // hasResources reports whether an upstream has resources, or may have some.
 func hasResources(c *upstream.Catalog) bool {
-	return c.Offers("resources") || len(c.Resources) > 0 || len(c.Templates) > 0 || unlisted(c)
+	return c.Offers("resources") || len(c.Resources) > 0 || len(c.Templates) > 0 || offersSkills(c) || unlisted(c)
 }
 
 // ErrUnknown means that a URI belongs to no upstream that the subject may use.

@@ -162,7 +162,7 @@ func (s *Sight) Page(p upstream.Part, k ListKind, offset, n int) (list Definitio
 		switch {
 		case text == nil:
 			continue
-		case at >= offset+n:
+		case at >= offset+n, p == upstream.PartSkills && list.Size > maxSkillPage:
 			return list, at
 		case at >= offset:
 			list.add(text)
@@ -171,6 +171,10 @@ func (s *Sight) Page(p upstream.Part, k ListKind, offset, n int) (list Definitio
 	}
 	return list, 0
 }
+
+// maxSkillPage bounds a page of skills in bytes: it ends with the skill that passes the bound. One
+// skill may have the digests of 512 files.
+const maxSkillPage = 1 << 20
 
 // Freshness returns the time for which the merged list of a part stays fresh, and whether the list
 // is the same for every user: the minimum of its sources (2026-07-28, server/utilities/caching).

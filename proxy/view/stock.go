@@ -29,8 +29,9 @@ type Stock struct {
 
 	merged, alone naming               // namings for endpoints of several upstreams and for the upstream's own endpoint
 	items         func() *policy.Items // by place
+	files         func() *skillFiles
 
-	uris         map[string]bool // of resources and templates
+	uris         map[string]bool // of resources, templates and skills
 	templates    [][]string      // literals
 	offers       offers
 	instructions string // of the server, if the configuration permits them; "" for none
@@ -56,6 +57,7 @@ type naming struct {
 func NewStock(b Backend, c *upstream.Catalog, m StockSettings) *Stock {
 	st := &Stock{Backend: b, Catalog: c, settings: m, uris: map[string]bool{}}
 	st.items = sync.OnceValue(func() *policy.Items { return policy.NewItems(st.policyItems()) })
+	st.files = sync.OnceValue(st.newSkillFiles)
 	if m.Count != nil {
 		st.serial = m.Count.Add(1)
 	}
@@ -65,7 +67,7 @@ func NewStock(b Backend, c *upstream.Catalog, m StockSettings) *Stock {
 	if st.places = st.first[upstream.Parts]; b.Config().Personal() {
 		st.places++
 	}
-	for p := upstream.PartResources; p <= upstream.PartTemplates; p++ {
+	for p := upstream.PartResources; p < upstream.Parts; p++ {
 		for i := range c.Items(p) {
 			uri := c.Item(p, i).Name
 			if st.uris[uri] = true; p == upstream.PartTemplates {
@@ -78,6 +80,8 @@ func NewStock(b Backend, c *upstream.Catalog, m StockSettings) *Stock {
 		Subscribe:   c.Offers("resources", "subscribe") || unlisted(c),
 		Logging:     c.Offers("logging") || unlisted(c),
 		Tasks:       c.Era == client.EraModern && c.Offers("extensions", client.ExtensionTasks),
+		Skills:      offersSkills(c),
+		NoDirectory: offersSkills(c) && !readsDirectories(c),
 	}
 	if text := strings.TrimSpace(c.Instructions); text != "" && b.Config().Instructions {
 		if len(text) > maxInstructions {
@@ -116,7 +120,8 @@ func (st *Stock) naming(bare bool) *naming {
 // add makes the target of an item, if it is offered.
 func (f *naming) add(st *Stock, p upstream.Part, i int, bare bool) {
 	b, names := st.Backend, st.settings.Names
-	t := &Target{stock: st, place: st.first[p] + i, Backend: b, Part: p, Item: st.Catalog.Item(p, i), Bare: bare}
+	t := &Target{stock: st, home: st, place: st.first[p] + i, Backend: b, Part: p, Item: st.Catalog.Item(p, i),
+		Bare: bare}
 	t.Name, t.Exposed = t.Item.Name, t.Item.Name
 	if p == upstream.PartTools {
 		t.Tool = &st.Catalog.Tools[i]
@@ -132,7 +137,7 @@ func (f *naming) add(st *Stock, p upstream.Part, i int, bare bool) {
 			t.ForApps = true
 		}
 		t.Exposed = cmp.Or(rule.As, t.Name)
-		t.requires = union(config.Capabilities, rule.Capabilities)
+		t.requires = union(union(config.Capabilities, rule.Capabilities), t.Tool.Requires)
 		if lasts := config.CacheOf(t.Name); lasts > 0 && idempotent(t.Item.Definition) {
 			t.Reuse = lasts
 		}
@@ -148,6 +153,9 @@ func (f *naming) add(st *Stock, p upstream.Part, i int, bare bool) {
 	}
 	if t.Tool != nil && st.settings.Pinned {
 		t.Withheld, _ = st.settings.Pins.Held(b.Name(), t.Name, t.Item.Definition.Text())
+	}
+	if p == upstream.PartSkills && st.settings.Pinned {
+		t.Withheld = st.held(t.Name, t.Item.Definition)
 	}
 	t.finish()
 	f.targets[t.place] = t
@@ -191,11 +199,12 @@ func (st *Stock) policyItems() []policy.Item {
 	list := make([]policy.Item, 0, st.first[upstream.Parts])
 	for p := range upstream.Parts {
 		for i := range st.Catalog.Items(p) {
-			t := Target{Backend: b, Part: p, Name: st.Catalog.Item(p, i).Name, requires: config.Capabilities}
+			t := Target{Backend: b, home: st, Part: p, Name: st.Catalog.Item(p, i).Name, requires: config.Capabilities}
 			switch as := t.Name; p {
 			case upstream.PartTools:
 				rule, _ := config.Offers(t.Name)
-				t.requires, as = union(config.Capabilities, rule.Capabilities), cmp.Or(rule.As, t.Name)
+				t.requires = union(union(config.Capabilities, rule.Capabilities), st.Catalog.Tools[i].Requires)
+				as = cmp.Or(rule.As, t.Name)
 				fallthrough
 			case upstream.PartPrompts:
 				t.Names = st.settings.Names.policyNames(b, as)
@@ -244,6 +253,8 @@ type offers struct {
 	Subscribe   bool // to resources
 	Logging     bool
 	Tasks       bool // the extension; modern upstreams only
+	Skills      bool // the extension
+	NoDirectory bool // an upstream with skills has no resources/directory/read
 }
 
 // or returns the capabilities of o or p.
@@ -253,6 +264,8 @@ func (o offers) or(p offers) offers {
 		Subscribe:   o.Subscribe || p.Subscribe,
 		Logging:     o.Logging || p.Logging,
 		Tasks:       o.Tasks || p.Tasks,
+		Skills:      o.Skills || p.Skills,
+		NoDirectory: o.NoDirectory || p.NoDirectory,
 	}
 }
 

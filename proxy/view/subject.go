@@ -43,7 +43,8 @@ func (s *SubjectView) look() *Sight {
 	reached := make([]bool, len(v.Stocks))
 	for i, st := range v.Stocks {
 		its, offered := places[v.begin[i]:v.begin[i+1]], v.offeredBy(i)
-		st.items().Visible(s.Rights, its) // without regard to pins and the connect tool
+		st.items().Visible(s.Rights, its) // without regard to pins, files of skills and the connect tool
+		s.hideSkills(st, its)
 		if t := st.Connect(v.Bare); t != nil && s.sees(t) {
 			its.set(t.place)
 		}

@@ -3,6 +3,7 @@ package view
 import (
 	"hash/fnv"
 	"slices"
+	"strings"
 	"time"
 
 	"junction/policy"
@@ -17,6 +18,7 @@ type Target struct {
 	older      []byte // the definition for legacy clients; nil if it is the same
 	print      uint64 // of the definition
 	stock      *Stock // nil for resources in no list
+	home       *Stock // of the upstream; nil only for targets of NewResource
 	place      int    // in the stock
 	Backend    Backend
 	Name       string   // the upstream's own name or URI
@@ -42,8 +44,23 @@ func (t *Target) PolicyItem() policy.Item {
 		it.Kind = policy.Tool
 	case upstream.PartPrompts:
 		it.Kind = policy.Prompt
+	case upstream.PartSkills:
+		it.Kind, it.Names = policy.Skill, []string{t.skillPath()}
+		it.Requires = t.Backend.Config().Capabilities
 	default:
-		it.Names, it.Requires = []string{t.Name, ExposeURI(t.Backend.Name(), t.Name)}, t.Backend.Config().Capabilities
+		name := t.Backend.Name()
+		it.Names, it.Requires = []string{t.Name, ExposeURI(name, t.Name)}, t.Backend.Config().Capabilities
+		if strings.HasPrefix(t.Name, skillScheme) { // as earlier versions exposed it, for rules of then
+			it.Names = append(it.Names, "mcp://"+name+"/"+t.Name)
+			break
+		}
+		c := t.Backend.Catalog()
+		if t.home != nil {
+			c = t.home.Catalog
+		}
+		for _, uri := range c.SkillsWith(t.Name) {
+			it.Within = append(it.Within, policy.SkillPath(name, uri))
+		}
 	}
 	return it
 }
@@ -101,6 +118,13 @@ func (t *Target) rename(names Names) error {
 		}
 		edits = append(edits, meta...)
 	}
+	if t.Part == upstream.PartSkills && !t.Bare {
+		more, err := t.renameSkill(definition)
+		if err != nil {
+			return err
+		}
+		edits = append(edits, more...)
+	}
 	if t.Tool != nil && t.Tool.TaskOnly {
 		// Junction makes the task, so that clients can call the tool like any other. Clients that
 		// see the member would have to make the task themselves.
@@ -121,6 +145,7 @@ func (t *Target) finish() {
 	t.print = h.Sum64()
 }
 
+// NewResource returns a resource that may be in no list.
 func NewResource(b Backend, own, exposed string, bare bool) *Target {
 	return &Target{Backend: b, Part: upstream.PartResources, Name: own, Exposed: exposed, Member: []string{"uri"},
 		Bare: bare}

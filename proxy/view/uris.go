@@ -27,6 +27,13 @@ func (t *Target) expose(own string) string {
 	return ExposeURI(t.Backend.Name(), own)
 }
 
+// The methods of the extension for skills (SEP-2640).
+const (
+	MethodSkillsList    mcp.MCPMethod = "skills/list"
+	MethodSkillsGet     mcp.MCPMethod = "skills/get"
+	MethodDirectoryRead mcp.MCPMethod = "resources/directory/read"
+)
+
 // RenameResult returns the result of a method with exposed URIs; o itself if it has no URI to
 // rename.
 func (t *Target) RenameResult(method string, o raw.Object) (raw.Object, error) {
@@ -48,6 +55,10 @@ func (t *Target) RenameResult(method string, o raw.Object) (raw.Object, error) {
 		}))
 	case mcp.MethodResourcesRead:
 		edits, err = t.renameList(o, "contents", t.renameURI)
+	case MethodDirectoryRead:
+		edits, err = t.renameList(o, "resources", t.renameURI)
+	case MethodSkillsGet:
+		edits, err = t.renameMember(o, "skill", t.renameEntry)
 	default:
 		return o, nil
 	}

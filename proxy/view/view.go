@@ -14,11 +14,13 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"junction/upstream"
 	"junction/upstream/client"
+	"junction/upstream/definition"
 )
 
 // Backend is the interface of an upstream for the proxy.
@@ -35,6 +37,7 @@ type Backend interface {
 	Unsubscribe(upstream.Source, []string)
 	Call(context.Context, *upstream.Call) (client.Result, error)
 	SignedIn(context.Context) error
+	Relist()
 	RootsChanged(p client.Profile, session, principal string)
 	// Separates reports whether CatalogFor may differ from Catalog.
 	Separates() bool
@@ -219,11 +222,12 @@ func (v *View) has(t *Target) bool {
 func collision(stays, goes *Target) string {
 	switch goes.Part {
 	case upstream.PartTools:
-		return fmt.Sprintf("its name %s belongs to %s of %s already; set prefix or tools.%s.as", goes.Exposed,
-			stays.Name, stays.Backend.Name(), goes.Name)
+		return fmt.Sprintf("its name %s belongs to %s of %s already; set upstreams.%s.tools.%s.as or "+
+			"upstreams.%s.tools.%s.as, or a prefix of one of them", goes.Exposed, stays.Name, stays.Backend.Name(),
+			goes.Backend.Name(), goes.Name, stays.Backend.Name(), stays.Name)
 	case upstream.PartPrompts:
-		return fmt.Sprintf("its name %s belongs to %s of %s already; set prefix", goes.Exposed, stays.Name,
-			stays.Backend.Name())
+		return fmt.Sprintf("its name %s belongs to %s of %s already; set upstreams.%s.prefix or upstreams.%s.prefix",
+			goes.Exposed, stays.Name, stays.Backend.Name(), goes.Backend.Name(), stays.Backend.Name())
 	}
 	return fmt.Sprintf("%s has it too, and a web address has no room for the upstream's name; "+
 		"it can be read at /mcp/%s", stays.Backend.Name(), goes.Backend.Name())
@@ -377,6 +381,9 @@ func unlisted(c *upstream.Catalog) bool { return c.Listed.IsZero() && !c.Capabil
 // and resources are always declared, because an upstream may add them at any time and an empty list
 // is valid. Other capabilities are declared if at least one upstream has them.
 //
+// The extension for skills is declared in both eras, and resources/directory/read with it if each
+// upstream with skills has that method: it must answer for each of their folders.
+//
 // MCP Apps are always declared. The extension has no methods, and its members in tools and
 // resources pass through unchanged.
 func (o offers) AppendCapabilities(b []byte, era client.Era) []byte {
@@ -391,12 +398,20 @@ func (o offers) AppendCapabilities(b []byte, era client.Era) []byte {
 	if o.Logging {
 		b = append(b, `,"logging":{}`...)
 	}
+	var extensions []string
 	if era == client.EraModern {
-		b = append(b, `,"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["text/html;profile=mcp-app"]}`...)
+		extensions = append(extensions, `"io.modelcontextprotocol/ui":{"mimeTypes":["text/html;profile=mcp-app"]}`)
 		if o.Tasks {
-			b = append(b, `,"`+client.ExtensionTasks+`":{}`...)
+			extensions = append(extensions, `"`+client.ExtensionTasks+`":{}`)
 		}
-		b = append(b, '}')
+	}
+	if o.Skills && !o.NoDirectory {
+		extensions = append(extensions, `"`+definition.ExtensionSkills+`":{"directoryRead":true}`)
+	} else if o.Skills {
+		extensions = append(extensions, `"`+definition.ExtensionSkills+`":{}`)
+	}
+	if extensions != nil {
+		b = append(append(append(b, `,"extensions":{`...), strings.Join(extensions, ",")...), '}')
 	}
 	return append(b, '}')
 }

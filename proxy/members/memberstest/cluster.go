@@ -96,29 +96,50 @@ func (m *Member) Self() string {
 	return m.id
 }
 
-// Alive implements members.Members.
-func (m *Member) Alive(id string) bool {
+// Ended implements members.Members.
+func (m *Member) Ended(_ context.Context, id string) (bool, error) {
 	m.cluster.mu.Lock()
 	defer m.cluster.mu.Unlock()
-	return m.cluster.living[id] != nil
+	if m.id == "" {
+		return false, members.ErrAlone
+	}
+	return m.cluster.living[id] == nil, nil
+}
+
+// Foreign implements members.Members.
+func (m *Member) Foreign(string, time.Time) bool { return false }
+
+// Await implements members.Members.
+func (m *Member) Await(ctx context.Context, id string) error {
+	for {
+		if ended, err := m.Ended(ctx, id); ended || err != nil {
+			return err
+		}
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
 
 // Owner implements members.Members.
-func (m *Member) Owner(_ context.Context, session [16]byte, first string, _ time.Time) (string, error) {
+func (m *Member) Owner(_ context.Context, session [16]byte, first, released string, _ time.Time) (string, error) {
 	c := m.cluster
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
 	case m.id == "":
 		return "", members.ErrAlone
-	case c.living[first] != nil:
+	case c.living[c.claims[session]] != nil && c.claims[session] != released:
+		return c.claims[session], nil
+	case c.living[first] != nil && first != released:
 		return first, nil
 	case c.deleted[session]:
 		return "", members.ErrDeleted
-	case c.living[c.claims[session]] == nil:
-		c.claims[session] = m.id
 	}
-	return c.claims[session], nil
+	c.claims[session] = m.id
+	return m.id, nil
 }
 
 // Forward implements members.Members.
@@ -152,6 +173,9 @@ func pass(over http.RoundTripper, w http.ResponseWriter, out *http.Request, url 
 		return err
 	}
 	defer answer.Body.Close()
+	if answer.Header.Get(members.HeaderReleased) != "" {
+		return members.ErrReleased
+	}
 	maps.Copy(w.Header(), answer.Header)
 	w.WriteHeader(answer.StatusCode)
 	if transfer(w, answer.Body) != nil {
