@@ -85,6 +85,8 @@ func serveCommand() *cobra.Command {
 		"refuse the pack unless its folder has this `checksum` (packs.lock of Junction)")
 	c.Flags().BoolVar(&o.Priorities, "log-priority", false,
 		"begin each line of the log with its priority, as in <3>, for systemd and Junction")
+	c.Flags().StringArrayVar(&o.Enable, "enable", nil,
+		"serve also turned off tools whose names match this `glob`; the flag can be repeated")
 	c.Flags().StringVar(&o.Address, "http", "",
 		"loopback `address` for Streamable HTTP instead of stdio, such as 127.0.0.1:8430")
 	return c

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"mime"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -72,6 +73,21 @@ func (r *results) answer(a *web.Response) (*mcp.CallToolResult, error) {
 		form = a.Type
 	}
 	return r.result(a.Body, form)
+}
+
+// marked returns the beginning of a text that was cut, with a marker after it.
+func marked(b []byte, limits manifest.Limits) []byte {
+	for n := 1; n < utf8.UTFMax && n <= len(b); n++ { // the last character may be incomplete
+		if last := b[len(b)-n:]; utf8.RuneStart(last[0]) {
+			if !utf8.FullRune(last) {
+				b = b[:len(b)-n]
+			}
+			break
+		}
+	}
+	b = bytes.Clone(bytes.TrimSuffix(b, []byte("\n")))
+	return fmt.Appendf(b, "\n[cut: the output has more than %d bytes (max_output); ask for less, or for "+
+		"another part]", limits.MaxOutput)
 }
 
 // textOf returns the output as text. An empty output is no failure.

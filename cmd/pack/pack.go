@@ -28,6 +28,7 @@ import (
 	"junction/cmd/pack/openapi"
 	"junction/cmd/pack/web"
 	"junction/proxy/schema"
+	"junction/upstream/definition"
 	"junction/upstream/raw"
 )
 
@@ -163,8 +164,13 @@ func (p *Pack) api(ctx context.Context, m *manifest.Manifest, a *manifest.API, r
 		client = web.NewGuarded(api.Reach)
 	}
 	for _, o := range api.Operations {
+		matches := func(glob string) bool { return manifest.MatchesName(glob, o.Name) }
+		if a.Only != nil && !slices.ContainsFunc(a.Only, matches) {
+			continue
+		}
 		t := &Tool{File: m.File, Limits: a.Limits, Operation: o}
-		t.Definition = definition(o.Name, o.Title, o.Description, o.InputSchema, o.Annotations)
+		t.Definition = newDefinition(o.Name, o.Title, o.Description, o.InputSchema, o.Annotations)
+		t.require(slices.Concat(a.Capabilities, a.Tools[o.ID].Capabilities))
 		results := newResults(&manifest.Tool{Name: o.Name})
 		// t.Call calls run. Then o.Request makes the HTTP request from the arguments, and client sends it.
 		t.run = requests(client, t, results, o.Request)
@@ -193,6 +199,13 @@ func (p *Pack) Tool(name string) *Tool {
 	return p.Tools[i]
 }
 
+// require adds the capabilities to the definition, where Junction reads them.
+func (t *Tool) require(capabilities []string) {
+	if len(capabilities) > 0 {
+		t.Definition.Meta = &mcp.Meta{AdditionalFields: map[string]any{definition.Capabilities: capabilities}}
+	}
+}
+
 // ready completes a tool whose definition is complete.
 func (t *Tool) ready() *Tool {
 	t.turns = make(chan struct{}, t.Limits.Concurrency)
@@ -209,13 +222,18 @@ func newTool(m *manifest.Manifest, source *manifest.Tool, r Runners) *Tool {
 	if source.HTTP != nil {
 		hints = hints.Or(web.Annotations(source.HTTP.Method))
 	}
-	t.Definition = definition(source.Name, source.Title, strings.TrimSpace(source.Description), source.InputSchema(),
+	t.Definition = newDefinition(source.Name, source.Title, strings.TrimSpace(source.Description), source.InputSchema(),
 		hints)
+	t.require(source.Capabilities)
 	results := newResults(source)
 	t.Definition.RawOutputSchema = results.definition
 	switch {
 	case source.HTTP != nil:
-		t.run = requests(r.Web, t, results, func(arguments map[string]any) (*web.Request, error) {
+		client := r.Web
+		if len(source.HTTP.Hosts) > 0 {
+			client = web.NewChosen(source.HTTP)
+		}
+		t.run = requests(client, t, results, func(arguments map[string]any) (*web.Request, error) {
 			return web.Build(source.HTTP, source.Parameters.WithDefaults(arguments))
 		})
 	case source.Prompt != nil:
@@ -227,9 +245,12 @@ func newTool(m *manifest.Manifest, source *manifest.Tool, r Runners) *Tool {
 		}
 	case len(source.Command) > 0:
 		t.run = func(ctx context.Context, c call) (*mcp.CallToolResult, error) {
-			out, err := r.Command.Run(ctx, source, c.arguments)
+			out, cut, err := r.Command.Run(ctx, source, c.arguments)
 			if err != nil {
 				return nil, err
+			}
+			if cut {
+				out = marked(out, t.Limits)
 			}
 			return results.result(out, string(source.Output))
 		}
@@ -248,17 +269,22 @@ func requests(client *web.Client, t *Tool, results *results, build func(map[stri
 		if err != nil {
 			return nil, err
 		}
+		idempotent := t.Definition.Annotations.IdempotentHint
+		request.Repeat = idempotent != nil && *idempotent
 		response, err := client.Send(ctx, t.Definition.Name, request, t.Limits)
 		if err != nil {
 			return nil, err
+		}
+		if response.Cut { // a part of JSON is text, too
+			return mcp.NewToolResultText(textOf(marked(response.Body, t.Limits))), nil
 		}
 		return results.answer(response)
 	}
 }
 
-// definition returns a tool as clients see it. Without a hint, MCP's own defaults apply: the tool may
+// newDefinition returns a tool as clients see it. Without a hint, MCP's own defaults apply: the tool may
 // change and destroy anything.
-func definition(name, title, description string, schema []byte, a manifest.Annotations) mcp.Tool {
+func newDefinition(name, title, description string, schema []byte, a manifest.Annotations) mcp.Tool {
 	d := mcp.NewToolWithRawSchema(name, description, schema)
 	d.Title = title
 	d.Annotations = mcp.ToolAnnotation{Title: title, ReadOnlyHint: a.ReadOnly, DestructiveHint: a.Destructive,

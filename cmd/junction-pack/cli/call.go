@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"strings"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -59,10 +60,8 @@ func Call(ctx context.Context, w, stderr io.Writer, path, name string, words []s
 // argumentsOf makes the arguments from KEY=VALUE. A value is text, unless the parameter has another
 // type: then it is JSON.
 func argumentsOf(t *pack.Tool, words []string) (json.RawMessage, error) {
-	var schema struct {
-		Properties map[string]struct{ Type any }
-	}
-	json.Unmarshal(t.Definition.RawInputSchema, &schema) // without types, all values are text
+	var root schema
+	json.Unmarshal(t.Definition.RawInputSchema, &root) // without types, all values are text
 	arguments := map[string]any{}
 	for _, word := range words {
 		key, value, ok := strings.Cut(word, "=")
@@ -74,11 +73,53 @@ func argumentsOf(t *pack.Tool, words []string) (json.RawMessage, error) {
 			return nil, Usagef("the argument %s is given twice; keep one", key)
 		}
 		arguments[key] = value
-		if kind := schema.Properties[key].Type; kind != nil && kind != "string" && json.Valid([]byte(value)) {
+		if p := root.Properties[key]; p != nil && !root.isText(p) && json.Valid([]byte(value)) {
 			arguments[key] = json.RawMessage(value)
 		}
 	}
 	return json.Marshal(arguments)
+}
+
+// schema has the parts of a JSON Schema that decide whether an argument is text.
+type schema struct {
+	Type       any
+	Ref        string             `json:"$ref"`
+	Defs       map[string]*schema `json:"$defs"`
+	Properties map[string]*schema
+	AllOf      []*schema
+	AnyOf      []*schema
+	OneOf      []*schema
+
+	steps int // of isText
+}
+
+// maxSteps limits the schemas that isText looks at. References may form cycles.
+const maxSteps = 1000
+
+// isText reports whether a value of p, a part of the schema, may be text, also if p refers to a
+// definition. A schema without a type accepts text.
+func (root *schema) isText(p *schema) bool {
+	if root.steps++; p == nil || root.steps > maxSteps {
+		return true
+	}
+	if name, ok := strings.CutPrefix(p.Ref, "#/$defs/"); ok {
+		name = strings.NewReplacer("~1", "/", "~0", "~").Replace(name)
+		if to := root.Defs[name]; to != nil && !root.isText(to) {
+			return false
+		}
+	}
+	switch kind := p.Type.(type) {
+	case string:
+		return kind == "string"
+	case []any:
+		return slices.Contains(kind, any("string"))
+	}
+	for _, choice := range [][]*schema{p.AnyOf, p.OneOf} {
+		if len(choice) > 0 && !slices.ContainsFunc(choice, root.isText) {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(p.AllOf, func(s *schema) bool { return !root.isText(s) })
 }
 
 // printResult prints text as it is, and one line for other content.

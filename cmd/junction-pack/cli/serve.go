@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -15,13 +16,15 @@ import (
 	"junction/cmd/pack/lock"
 	"junction/cmd/pack/manifest"
 	"junction/cmd/pack/tree"
+	"junction/upstream/prose"
 )
 
 // ServeOptions configure Serve.
 type ServeOptions struct {
-	Address        string // for HTTP; "" serves on stdio
-	Checksum       string // that the folder must have, see package tree; "" accepts any
-	Priorities     bool   // lines of the log begin with their priority, as in sd-daemon(3)
+	Address        string   // for HTTP; "" serves on stdio
+	Enable         []string // globs of tools that are served although they are turned off
+	Checksum       string   // that the folder must have, see package tree; "" accepts any
+	Priorities     bool     // lines of the log begin with their priority, as in sd-daemon(3)
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
 }
@@ -31,33 +34,58 @@ func (o *ServeOptions) log() *slog.Logger {
 	if !o.Priorities {
 		return slog.New(slog.NewTextHandler(o.Stderr, nil))
 	}
-	return slog.New(slog.NewTextHandler(priorities{o.Stderr}, &slog.HandlerOptions{
-		ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
-			if a.Key == slog.TimeKey && len(groups) == 0 {
-				return slog.Attr{} // the reader adds it
-			}
-			return a
-		}}))
+	return slog.New(&priorities{w: o.Stderr, mu: &sync.Mutex{}})
 }
 
-// priorities writes the priority of a line in place of its level.
-type priorities struct{ w io.Writer }
+// priorities writes each record as a line that begins with its priority. Its message is written as it
+// is, because Junction shows the line to people. The reader adds the time.
+type priorities struct {
+	mu    *sync.Mutex
+	w     io.Writer // guarded by mu
+	attrs []slog.Attr
+}
 
-// Write writes one line that begins with its level.
-func (p priorities) Write(line []byte) (int, error) {
-	for level, priority := range map[string]string{"ERROR": "<3>", "WARN": "<4>", "INFO": "<6>", "DEBUG": "<7>"} {
-		if rest, ok := bytes.CutPrefix(line, []byte("level="+level+" ")); ok {
-			_, err := p.w.Write(append([]byte(priority), rest...))
-			return len(line), err
-		}
+// Enabled implements slog.Handler.
+func (*priorities) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelInfo }
+
+// Handle implements slog.Handler.
+func (p *priorities) Handle(_ context.Context, r slog.Record) error {
+	var b bytes.Buffer
+	priority := "<6>"
+	switch {
+	case r.Level >= slog.LevelError:
+		priority = "<3>"
+	case r.Level >= slog.LevelWarn:
+		priority = "<4>"
 	}
-	return p.w.Write(line)
+	b.WriteString(priority + prose.OneLine(r.Message))
+	write := func(a slog.Attr) bool {
+		fmt.Fprintf(&b, " %s=%s", a.Key, prose.OneLine(a.Value.String()))
+		return true
+	}
+	for _, a := range p.attrs {
+		write(a)
+	}
+	r.Attrs(write)
+	b.WriteByte('\n')
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, err := p.w.Write(b.Bytes())
+	return err
 }
+
+// WithAttrs implements slog.Handler.
+func (p *priorities) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return &priorities{mu: p.mu, w: p.w, attrs: slices.Concat(p.attrs, attrs)}
+}
+
+// WithGroup implements slog.Handler. No record of this program has groups.
+func (p *priorities) WithGroup(string) slog.Handler { return p }
 
 // Serve serves the pack at path until ctx is done. A changed file is read again.
 func Serve(ctx context.Context, path string, o ServeOptions) error {
 	log := o.log()
-	s := &serving{path: path, checksum: o.Checksum, log: log, runners: pack.NewRunners(log)}
+	s := &serving{path: path, checksum: o.Checksum, enable: o.Enable, log: log, runners: pack.NewRunners(log)}
 	p, err := s.load(ctx)
 	if err != nil {
 		return err
@@ -84,6 +112,7 @@ func Serve(ctx context.Context, path string, o ServeOptions) error {
 type serving struct {
 	path     string
 	checksum string // that the folder must have; "" accepts any
+	enable   []string
 	log      *slog.Logger
 	runners  pack.Runners
 	server   *serve.Server
@@ -101,7 +130,7 @@ func (s *serving) load(ctx context.Context) (*pack.Pack, error) {
 		}
 	}
 	before, known := s.content(), len(s.files())
-	p, err := made(ctx, s.path, manifest.Options{}, s.runners)
+	p, err := made(ctx, s.path, manifest.Options{Enable: s.enable}, s.runners)
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +145,7 @@ func (s *serving) load(ctx context.Context) (*pack.Pack, error) {
 // problems since the last line with another priority.
 func (s *serving) warn(p *pack.Pack) {
 	for _, w := range p.Warnings {
-		s.log.Warn(w.Text, "file", w.File, "line", w.Line, "key", w.Path)
+		s.log.Warn(w.String())
 	}
 }
 

@@ -55,13 +55,13 @@ func concerns(name string, files []string) bool {
 
 // LogProblems logs why a pack could not be loaded, one line for each mistake.
 func LogProblems(log *slog.Logger, err error) {
+	const what = "pack not reloaded; the last good one stays in force: "
 	problems, ok := errors.AsType[manifest.Problems](err)
 	if !ok {
-		log.Error("pack not reloaded; the last good one stays in force", "error", err)
+		log.Error(what + err.Error())
 		return
 	}
 	for _, p := range problems {
-		log.Error("pack not reloaded; the last good one stays in force", "file", p.File, "line", p.Line,
-			"key", p.Path, "error", p.Text)
+		log.Error(what + p.String())
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -31,44 +32,48 @@ type Runner struct {
 const grace = time.Second
 
 // Run runs the command of a tool with checked arguments, and returns its standard output, or the
-// content of the file {{output}}. The end of ctx ends the command with all of its group. Errors are
-// for the model: they have neither variables of the environment nor values of references.
-func (r *Runner) Run(ctx context.Context, t *manifest.Tool, arguments map[string]any) ([]byte, error) {
+// content of the file {{output}}. cut means that the output was longer, and is only the beginning.
+// The end of ctx ends the command with all of its group. Errors are for the model: they have neither
+// variables of the environment nor values of references.
+func (r *Runner) Run(ctx context.Context, t *manifest.Tool, arguments map[string]any) (
+	output []byte, cut bool, err error) {
 	given, err := values(t, arguments)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	file, remove, err := outputFile(t, given)
 	if err != nil {
-		return nil, fmt.Errorf("cannot make a folder for the output of %s: %v", t.Name, err)
+		return nil, false, fmt.Errorf("cannot make a folder for the output of %s: %v", t.Name, err)
 	}
 	defer remove()
 	o, err := r.options(t, given, file)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	limited, cancel := context.WithTimeoutCause(ctx, t.Timeout, errTimeout)
 	defer cancel()
 	result, err := stdio.Run(limited, o, []byte(t.Stdin.Text(given, nil)), int(t.MaxOutput))
 	switch {
 	case errors.Is(err, errTimeout):
-		return nil, fmt.Errorf("%s did not end within its timeout of %v and was ended%s", t.Name, t.Timeout,
+		return nil, false, fmt.Errorf("%s did not end within its timeout of %v and was ended%s", t.Name, t.Timeout,
 			said(result))
 	case err != nil && ctx.Err() != nil:
-		return nil, context.Cause(ctx)
+		return nil, false, context.Cause(ctx)
 	case err != nil:
-		return nil, fmt.Errorf("cannot run %s: %v", t.Name, err)
+		return nil, false, fmt.Errorf("cannot run %s: %v", t.Name, err)
+	case result.Exceeded && t.CutsOutput() && file == "":
+		return result.Output, true, nil // it was ended, so that its exit status means nothing
 	case result.Exceeded:
-		return nil, fmt.Errorf("%s wrote more than its limit of %d bytes (max_output) and was ended; "+
+		return nil, false, fmt.Errorf("%s wrote more than its limit of %d bytes (max_output) and was ended; "+
 			"ask for less at once", t.Name, t.MaxOutput)
 	}
 	if err := exit(t, result); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if file != "" {
 		return readFile(t, file)
 	}
-	return result.Output, nil
+	return result.Output, false, nil
 }
 
 var errTimeout = errors.New("timeout")
@@ -147,20 +152,24 @@ func outputFile(t *manifest.Tool, given map[string]any) (file string, remove fun
 }
 
 // readFile reads the file that a command has written.
-func readFile(t *manifest.Tool, file string) ([]byte, error) {
+func readFile(t *manifest.Tool, file string) (data []byte, cut bool, err error) {
 	info, err := os.Lstat(file)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("%s ended without writing its output file", t.Name)
+		return nil, false, fmt.Errorf("%s ended without writing its output file", t.Name)
 	case !info.Mode().IsRegular(): // a link could lead to any file
-		return nil, fmt.Errorf("%s wrote something that is no regular file", t.Name)
-	case info.Size() > int64(t.MaxOutput):
-		return nil, fmt.Errorf("%s wrote a file of %d bytes, more than its limit of %d (max_output)",
+		return nil, false, fmt.Errorf("%s wrote something that is no regular file", t.Name)
+	case info.Size() > int64(t.MaxOutput) && !t.CutsOutput():
+		return nil, false, fmt.Errorf("%s wrote a file of %d bytes, more than its limit of %d (max_output)",
 			t.Name, info.Size(), t.MaxOutput)
 	}
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the output file of %s", t.Name)
+	f, err := os.Open(file)
+	if err == nil {
+		defer f.Close()
+		data, err = io.ReadAll(io.LimitReader(f, int64(t.MaxOutput)))
 	}
-	return data, nil
+	if err != nil {
+		return nil, false, fmt.Errorf("cannot read the output file of %s", t.Name)
+	}
+	return data, info.Size() > int64(t.MaxOutput), nil
 }

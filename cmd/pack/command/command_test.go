@@ -74,7 +74,7 @@ func TestWords(t *testing.T) {
 				test.parameters = "{ " + test.parameters + " }"
 			}
 			r := Runner{Log: authtest.Log(t)}
-			out, err := r.Run(t.Context(), tool(t, dir, print+test.command, "parameters: "+test.parameters), test.arguments)
+			out, _, err := r.Run(t.Context(), tool(t, dir, print+test.command, "parameters: "+test.parameters), test.arguments)
 			got := fmt.Sprint(err)
 			if err == nil {
 				got = string(out)
@@ -107,7 +107,7 @@ func TestWithin(t *testing.T) {
 		filepath.Join(dir, "in", "a"): "./in/a",
 		"..":                          "", "../in2": "", "../inside/a": "", "out/x": "", "loop": "", "/etc/passwd": "", "sub/../../x": "",
 	} {
-		out, err := r.Run(t.Context(), x, map[string]any{"p": path})
+		out, _, err := r.Run(t.Context(), x, map[string]any{"p": path})
 		if want == "" && err == nil || want != "" && (err != nil || string(out) != want) {
 			t.Errorf("%q: %+v, %v; want %q", path, out, err, want)
 		}
@@ -126,11 +126,11 @@ func TestSandboxed(t *testing.T) {
 	}
 	r := Runner{Log: authtest.Log(t)}
 	x := tool(t, dir, `command: [cp, "{{from}}", "{{output}}"]`, "parameters: { from: F }", "sandbox: { require: true }")
-	if out, err := r.Run(t.Context(), x, map[string]any{"from": secret}); err == nil {
+	if out, _, err := r.Run(t.Context(), x, map[string]any{"from": secret}); err == nil {
 		t.Errorf("read %q", out)
 	}
 	x.Sandbox.Read = []string{other}
-	if out, err := r.Run(t.Context(), x, map[string]any{"from": secret}); err != nil || string(out) != "x" {
+	if out, _, err := r.Run(t.Context(), x, map[string]any{"from": secret}); err != nil || string(out) != "x" {
 		t.Errorf("%+v, %v", out, err)
 	}
 }
@@ -145,7 +145,7 @@ func TestOutputFile(t *testing.T) {
 		`head -c 2000 /dev/zero >"$1"`: "t wrote a file of 2000 bytes, more than its limit of 1024 (max_output)",
 	} {
 		x := tool(t, dir, "shell: true", fmt.Sprintf(`command: ['%s', "{{output}}"]`, script), "max_output: 1KiB")
-		out, err := r.Run(t.Context(), x, nil)
+		out, _, err := r.Run(t.Context(), x, nil)
 		if want == "" && (err != nil || string(out) != "ok") || want != "" && (err == nil || err.Error() != want) {
 			t.Errorf("%s: %+v, %v; want %q", script, out, err, want)
 		}
@@ -157,7 +157,7 @@ func TestCallerGone(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	r := Runner{Log: authtest.Log(t)}
-	if _, err := r.Run(ctx, tool(t, t.TempDir(), "command: [cat]"), nil); !errors.Is(err, context.Canceled) {
+	if _, _, err := r.Run(ctx, tool(t, t.TempDir(), "command: [cat]"), nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v, want %v", err, context.Canceled)
 	}
 }

@@ -13,10 +13,13 @@ import (
 type API struct {
 	Name    string `yaml:"-"`
 	Enabled *bool  `yaml:"enabled"` // default true
-	// Spec is the document: a file, relative to the folder of the manifest, or a URL.
+	// Spec is the document: a file in the folder of the manifest, or a URL.
 	Spec Ref `yaml:"spec"`
 	// BaseURL replaces the servers of the document.
 	BaseURL Ref `yaml:"base_url"`
+	// AllowHTTP allows a BaseURL of another machine that begins with http. Others on its network can
+	// read the requests.
+	AllowHTTP bool `yaml:"allow_http"`
 	// Operations chooses operations: by id, by tag:NAME, or by "METHOD /path"; each may be a glob.
 	// Default: all. Exclude leaves out some of them in the same way.
 	Operations []string `yaml:"operations"`
@@ -31,7 +34,11 @@ type API struct {
 	Tools  map[string]Change `yaml:"tools"`
 	Limits `yaml:",inline"`
 
-	Dir string `yaml:"-"` // the folder of the manifest
+	// Capabilities are required for every operation. See Tool.Capabilities.
+	Capabilities []string `yaml:"capabilities"`
+
+	Only []string `yaml:"-"` // globs: if not nil, only operations with such names are tools
+	Dir  string   `yaml:"-"` // the folder of the manifest
 }
 
 // Change is what a manifest changes of the tool of an operation.
@@ -40,6 +47,8 @@ type Change struct {
 	Title       string      `yaml:"title"`
 	Description string      `yaml:"description"`
 	Annotations Annotations `yaml:"annotations"`
+	// Capabilities are required in addition to those of the document.
+	Capabilities []string `yaml:"capabilities"`
 }
 
 // Off reports whether the document is turned off.
@@ -61,10 +70,11 @@ func (d *decoder) api(a *API) {
 	switch {
 	case a.Spec.Source == "" && d.Lines[at+".spec"] == 0:
 		d.bad(at, "has no spec; add spec: openapi.yaml, or a URL")
-	case !a.Spec.open && IsURL(a.Spec.Value()) && AddressProblem(a.Spec.Value()) != "":
-		d.bad(at+".spec", "%s", AddressProblem(a.Spec.Value()))
+	case !a.Spec.open && IsURL(a.Spec.Value()) && AddressProblem(a.Spec.Value(), false) != "":
+		d.bad(at+".spec", "%s", AddressProblem(a.Spec.Value(), false))
 	}
-	if problem := AddressProblem(a.BaseURL.Value()); a.BaseURL.Source != "" && problem != "" && !a.BaseURL.open {
+	problem := namedProblem(a.BaseURL.Value(), a.AllowHTTP)
+	if a.BaseURL.Source != "" && problem != "" && !a.BaseURL.open {
 		d.bad(at+".base_url", "%s", problem)
 	}
 	if !namePrefix.MatchString(a.Prefix) {
@@ -82,7 +92,9 @@ func (d *decoder) api(a *API) {
 	for _, name := range slices.Sorted(maps.Keys(a.Headers)) {
 		d.header(at, name)
 	}
+	d.capabilities(at, a.Capabilities)
 	for _, id := range slices.Sorted(maps.Keys(a.Tools)) {
+		d.capabilities(at+".tools."+id, a.Tools[id].Capabilities)
 		if c := a.Tools[id]; c.Name != "" && !toolName.MatchString(c.Name) {
 			d.bad(at+".tools."+id+".name", "is no name for a tool; use up to 64 letters, digits, _, - and .")
 		}

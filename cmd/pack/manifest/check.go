@@ -31,7 +31,10 @@ const OutputFile = "output"
 
 // check validates the values that could be read.
 func (d *decoder) check(m *Manifest) {
-	if len(m.Tools)+len(m.OpenAPI)+len(m.Prompts)+len(m.Resources) == 0 && len(d.Problems) == 0 {
+	for _, s := range m.Servers {
+		d.server(m, s)
+	}
+	if len(m.Tools)+len(m.OpenAPI)+len(m.Prompts)+len(m.Resources)+len(m.Servers) == 0 && len(d.Problems) == 0 {
 		d.bad("", "has no tools; add tools: { name: { … } }, or openapi: { name: { spec: openapi.yaml } }")
 	}
 	for _, a := range m.OpenAPI {
@@ -61,6 +64,7 @@ func (d *decoder) tool(path string, t *Tool) {
 	if t.Concurrency > maxConcurrency {
 		d.bad(path+".concurrency", "must be at most %d", maxConcurrency)
 	}
+	d.capabilities(path, t.Capabilities)
 	for _, p := range t.Parameters {
 		d.parameter(path+".parameters."+p.Name, p)
 		if p.Within != "" && len(t.Command) == 0 {
@@ -69,6 +73,9 @@ func (d *decoder) tool(path string, t *Tool) {
 	}
 	if t.OutputSchema != nil && t.Output != OutputJSON {
 		d.bad(path+".output_schema", "needs output: json; add it, or remove the schema")
+	}
+	if at := path + ".cut"; d.Lines[at] > 0 && t.Cuts() && !t.Output.isText() {
+		d.bad(at, "is for text only, because a part of other output is of no use; remove it, or output")
 	}
 	d.kinds(path, t)
 	used := t.uses()
@@ -83,6 +90,24 @@ func (d *decoder) tool(path string, t *Tool) {
 	}
 	if t.OutputSchema != nil {
 		d.schema(path+".output_schema", t.OutputSchema)
+	}
+}
+
+// maxCapabilities limits the capabilities of a tool, as Junction does.
+const maxCapabilities = 16
+
+var capability = regexp.MustCompile(`^[A-Za-z0-9._:/-]{1,64}$`)
+
+// capabilities reports the words that are no capability of Junction.
+func (d *decoder) capabilities(path string, list []string) {
+	if len(list) > maxCapabilities {
+		d.bad(path+".capabilities", "has more than %d capabilities; use fewer", maxCapabilities)
+	}
+	for i, s := range list {
+		if !capability.MatchString(s) {
+			d.bad(fmt.Sprintf("%s.capabilities[%d]", path, i),
+				"a capability has 1 to 64 of A-Z, a-z, 0-9, ., _, :, / and -")
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -25,6 +26,11 @@ type HTTP struct {
 	JSON    *JSON     `yaml:"json"`
 	Form    Variables `yaml:"form"`
 	Text    Text      `yaml:"text"`
+	// AllowHTTP allows an http URL of another machine. Others on its network can read the requests.
+	AllowHTTP bool `yaml:"allow_http"`
+	// Hosts are the hosts that a URL may have that is an argument: the word public, which stands for
+	// all public addresses, or host:port. Without them, arguments cannot change the host.
+	Hosts []string `yaml:"hosts"`
 }
 
 // JSON is a JSON value whose texts are templates. A text that is only a placeholder becomes the
@@ -179,13 +185,49 @@ func (d *decoder) http(path string, h *HTTP) {
 		}
 		return
 	}
-	d.address(path+".url", h.URL)
+	if d.Lines[path+".hosts"] > 0 {
+		d.hosts(path, h)
+	} else {
+		d.address(path+".url", h.URL, h.AllowHTTP)
+	}
 	for _, name := range slices.Sorted(maps.Keys(h.Headers)) {
 		d.header(path, name)
 		if names := h.Headers[name].Names(); len(names) > 0 &&
 			slices.Contains(ownHeaders, http.CanonicalHeaderKey(name)) {
 			d.bad(path+".headers."+name, "must not depend on {{%s}}; write a fixed value", names[0])
 		}
+	}
+}
+
+// PublicHosts is the word of HTTP.Hosts for all public addresses.
+const PublicHosts = "public"
+
+// hosts checks a request whose URL is an argument. It must not carry secrets, because the argument
+// decides who gets them, and must not change anything.
+func (d *decoder) hosts(path string, h *HTTP) {
+	if h.URL.Whole() == "" {
+		d.bad(path+".url", "must be one placeholder, such as \"{{url}}\", if there are hosts; "+
+			"write it, or remove hosts")
+	}
+	if h.Method != http.MethodGet && h.Method != http.MethodHead {
+		d.bad(path+".method", "must be GET if the URL is an argument; remove hosts for another method")
+	}
+	for _, texts := range []Variables{h.Headers, h.Query} {
+		for _, name := range slices.Sorted(maps.Keys(texts)) {
+			if strings.Contains(texts[name].Source, "${") {
+				d.bad(path, "must not send the reference of %s to hosts that an argument chooses; write a tool with a "+
+					"fixed host", name)
+			}
+		}
+	}
+	for i, host := range h.Hosts {
+		if _, _, err := net.SplitHostPort(host); host != PublicHosts && err != nil {
+			d.bad(fmt.Sprintf("%s.hosts[%d]", path, i), "must be the word public, or host:port, such as "+
+				"docs.example.com:443")
+		}
+	}
+	if len(h.Hosts) == 0 {
+		d.bad(path+".hosts", "is empty; write [public], or [docs.example.com:443]")
 	}
 }
 
@@ -204,14 +246,14 @@ var ownHeaders = []string{"Host", "Authorization", "Cookie", "Proxy-Authorizatio
 	"Transfer-Encoding", "Connection"}
 
 // address checks that arguments can change only segments of the path of a URL.
-func (d *decoder) address(path string, t Text) {
+func (d *decoder) address(path string, t Text, allowHTTP bool) {
 	if _, query, _ := strings.Cut(t.Source, "?"); strings.Contains(query, "{{") {
 		d.bad(path, "has a placeholder after the question mark; put it into query: { name: \"{{name}}\" }")
 	}
 	if t.open {
 		return
 	}
-	if problem := AddressProblem(t.Text(nil, nil)); problem != "" {
+	if problem := namedProblem(t.Text(nil, nil), allowHTTP); problem != "" {
 		d.bad(path, "%s", problem)
 		return
 	}
@@ -221,9 +263,18 @@ func (d *decoder) address(path string, t Text) {
 	}
 }
 
-// AddressProblem returns why requests must not go to a URL; "" if they may. http is allowed only on
-// this machine, because others could read secrets on the way.
-func AddressProblem(text string) string {
+// namedProblem is AddressProblem for a URL that the manifest names, which may allow http.
+func namedProblem(text string, allowHTTP bool) string {
+	problem := AddressProblem(text, allowHTTP)
+	if problem != "" && AddressProblem(text, true) == "" {
+		problem += ", or add allow_http: true for a host of your own network"
+	}
+	return problem
+}
+
+// AddressProblem returns why requests must not go to a URL; "" if they may. Unless allowHTTP is set,
+// http is allowed only on this machine, because others could read secrets on the way.
+func AddressProblem(text string, allowHTTP bool) string {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil || u.Host == "":
@@ -235,7 +286,7 @@ func AddressProblem(text string) string {
 	case u.Scheme != "http":
 		return "must be a URL that begins with https://"
 	}
-	if loopback.Host(u.Hostname()) {
+	if allowHTTP || loopback.Host(u.Hostname()) {
 		return ""
 	}
 	return "begins with http://, so that others could read the request; write https://"

@@ -1,7 +1,7 @@
 // Package manifest reads manifests: the YAML files that describe the tools of a pack.
 //
-// manifest.go, tool.go, http.go, prompt.go and api.go have the keys of a file. Load finds the
-// files, decode.go parses their YAML strictly, reference.go resolves ${VAR} and ${file:…}, and
+// manifest.go, tool.go, http.go, prompt.go, api.go and server.go have the keys of a file. Load finds
+// the files, decode.go parses their YAML strictly, reference.go resolves ${VAR} and ${file:…}, and
 // check.go validates the values. All mistakes are reported at once, each with its file, line and
 // remedy (problem.go).
 package manifest
@@ -10,6 +10,7 @@ import (
 	"cmp"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -33,6 +34,8 @@ type Manifest struct {
 	// A list whose elements have names is a mapping in the file; its order is kept.
 	Tools   []*Tool `yaml:"tools"`
 	OpenAPI []*API  `yaml:"openapi"`
+	// Servers are offered to Junction, not to clients.
+	Servers []*Server `yaml:"servers"`
 	// Prompts and Resources are offered to users of clients.
 	Prompts   []*Prompt   `yaml:"prompts"`
 	Resources []*Resource `yaml:"resources"`
@@ -59,18 +62,30 @@ type Limits struct {
 	Timeout     time.Duration `yaml:"timeout"`     // of one call. Default 30s
 	MaxOutput   Size          `yaml:"max_output"`  // of one call. Default 1MiB
 	Concurrency int           `yaml:"concurrency"` // calls at the same time; others wait. Default 4
+	// Cut returns the first MaxOutput bytes of a longer output, with a marker, in place of an error.
+	// Only text can be cut. Default false.
+	Cut *bool `yaml:"cut"`
+	// Retries is how often an HTTP request that is safe to repeat is sent again, within Timeout.
+	// Default 2.
+	Retries Retries `yaml:"retries"`
 }
+
+// Cuts reports whether a longer output is cut.
+func (l Limits) Cuts() bool { return l.Cut != nil && *l.Cut }
 
 // The defaults of Limits.
 const (
 	DefaultTimeout     = 30 * time.Second
 	DefaultMaxOutput   = Size(1 << 20)
 	DefaultConcurrency = 4
+	DefaultRetries     = 2
 )
 
 // or returns the limits, with those of d for missing ones.
 func (l Limits) or(d Limits) Limits {
-	return Limits{cmp.Or(l.Timeout, d.Timeout), cmp.Or(l.MaxOutput, d.MaxOutput), cmp.Or(l.Concurrency, d.Concurrency)}
+	return Limits{Timeout: cmp.Or(l.Timeout, d.Timeout), MaxOutput: cmp.Or(l.MaxOutput, d.MaxOutput),
+		Concurrency: cmp.Or(l.Concurrency, d.Concurrency), Cut: cmp.Or(l.Cut, d.Cut),
+		Retries: cmp.Or(l.Retries, d.Retries)}
 }
 
 // Options configure how Load resolves references.
@@ -80,6 +95,12 @@ type Options struct {
 	Unresolved bool
 	// PackFiles resolves the references to files in the folder of the manifest nevertheless.
 	PackFiles bool
+	// Enable are globs of tools that are offered although the manifest has enabled: false.
+	Enable []string
+	// Getenv looks up the variables of references; nil for those of this process.
+	Getenv func(name string) (value string, ok bool)
+	// Unset returns the mistake about a variable that Getenv does not have; nil for the usual words.
+	Unset func(name string) string
 }
 
 // Pack is all manifests of a file or folder.
@@ -116,8 +137,8 @@ const maxFile = 1 << 20
 
 // Load reads a manifest, or all manifests of a folder: pack.yaml and files that end in .pack.yaml.
 // If files have mistakes, the error is Problems: all of them.
-func Load(path string, o Options) (*Pack, error) {
-	list, err := Files(path)
+func Load(at string, o Options) (*Pack, error) {
+	list, err := Files(at)
 	if err != nil {
 		return nil, err
 	}
@@ -140,6 +161,9 @@ func Load(path string, o Options) (*Pack, error) {
 		for _, t := range m.Tools {
 			unique(d, "tools."+t.Name, "tool "+t.Name, file, "is also a tool of %s; rename one of them")
 		}
+		for _, s := range m.Servers {
+			unique(d, "servers."+s.Name, "server "+s.Name, file, "is also a server of %s; rename one of them")
+		}
 		for _, p := range m.Prompts {
 			unique(d, "prompts."+p.Name, "prompt "+p.Name, file, "is also a prompt of %s; rename one of them")
 		}
@@ -154,7 +178,37 @@ func Load(path string, o Options) (*Pack, error) {
 	if len(problems) > 0 {
 		return nil, problems
 	}
+	pack.enable(o.Enable)
 	return &pack, nil
+}
+
+// enable turns tools on. A glob that matches no tool of a manifest is for the operations of the
+// documents that are turned off.
+func (p *Pack) enable(globs []string) {
+	used := map[string]bool{}
+	for _, m := range p.Manifests {
+		for _, t := range m.Tools {
+			for _, glob := range globs {
+				if MatchesName(glob, t.Name) {
+					used[glob], t.Enabled = true, nil
+				}
+			}
+		}
+	}
+	left := slices.DeleteFunc(slices.Clone(globs), func(glob string) bool { return used[glob] })
+	for _, m := range p.Manifests {
+		for _, a := range m.OpenAPI {
+			if a.Off() && len(left) > 0 {
+				a.Enabled, a.Only = nil, left
+			}
+		}
+	}
+}
+
+// MatchesName reports whether a tool has the name, or one that matches the glob.
+func MatchesName(glob, name string) bool {
+	ok, _ := path.Match(glob, name)
+	return ok || glob == name
 }
 
 // Files returns the manifests of a file or a folder, sorted.
@@ -218,7 +272,8 @@ func (d *decoder) complete(m *Manifest) {
 		}
 	}
 	d.surroundings("defaults", m.Defaults.Env, m.Defaults.InheritEnv, m.Defaults.Sandbox)
-	limits := m.Defaults.Limits.or(Limits{DefaultTimeout, DefaultMaxOutput, DefaultConcurrency})
+	limits := m.Defaults.Limits.or(Limits{Timeout: DefaultTimeout, MaxOutput: DefaultMaxOutput,
+		Concurrency: DefaultConcurrency, Retries: Retries{Count: DefaultRetries, given: true}})
 	for _, a := range m.OpenAPI {
 		a.Limits, a.Dir = a.Limits.or(limits), m.Dir
 	}

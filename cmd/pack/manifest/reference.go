@@ -80,10 +80,16 @@ func (e *expander) resolve(body string) (value string, left bool, problem string
 		}
 		return strings.TrimSuffix(strings.TrimSuffix(string(text), "\n"), "\r"), false, ""
 	}
-	value, ok := os.LookupEnv(name)
+	getenv := e.Getenv
+	if getenv == nil {
+		getenv = os.LookupEnv
+	}
+	value, ok := getenv(name)
 	switch {
 	case hasFallback && value == "":
 		return fallback, false, ""
+	case !ok && e.Unset != nil:
+		return "", false, e.Unset(name)
 	case !ok:
 		return "", false, fmt.Sprintf("the environment variable %s is not set; set it, or write ${%s:-default}", name,
 			name)

@@ -26,6 +26,8 @@ type Tool struct {
 	Parameters  Parameters  `yaml:"parameters"`
 	Annotations Annotations `yaml:"annotations"`
 	Limits      `yaml:",inline"`
+	// Capabilities are required of a caller by Junction, which learns them from the definition.
+	Capabilities []string `yaml:"capabilities"`
 
 	// Command is the program and its arguments. With Shell, it is the text of a script for /bin/sh,
 	// and the values of $1, $2 and so on.
@@ -218,6 +220,14 @@ func (o *Output) decode(d *decoder, path string, n *yaml.Node) {
 	}
 }
 
+// isText reports whether a part of the output is of use.
+func (o Output) isText() bool {
+	return o == "" || o == OutputText || strings.HasPrefix(string(o), "text/")
+}
+
+// CutsOutput reports whether a longer output of the tool is cut. Other output than text never is.
+func (t *Tool) CutsOutput() bool { return t.Cuts() && t.Output.isText() }
+
 // Size is a number of bytes.
 type Size int64
 
@@ -238,6 +248,24 @@ func (s *Size) decode(d *decoder, path string, n *yaml.Node) {
 
 // maxSize is the largest Size. A result is held in memory several times.
 const maxSize = 64 << 20
+
+// Retries is a number of retries. The zero value is a missing one.
+type Retries struct {
+	Count int
+	given bool
+}
+
+// maxRetries is the largest number of retries.
+const maxRetries = 5
+
+func (r *Retries) decode(d *decoder, path string, n *yaml.Node) {
+	count, err := strconv.Atoi(n.Value)
+	if n.Kind != yaml.ScalarNode || err != nil || count < 0 || count > maxRetries {
+		d.bad(path, "must be a whole number from 0 to %d, not %s", maxRetries, prose.Quote(n.Value))
+		return
+	}
+	*r = Retries{count, true}
+}
 
 // Schema is a JSON Schema; nil if it is missing.
 type Schema json.RawMessage

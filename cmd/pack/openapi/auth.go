@@ -43,6 +43,37 @@ func (c *collector) schemes() error {
 	return nil
 }
 
+// statesSecurity reports whether the document says which security schemes its operations need.
+func statesSecurity(doc *openapi3.T) bool {
+	if len(doc.Security) > 0 {
+		return true
+	}
+	if doc.Paths == nil {
+		return false
+	}
+	for _, item := range doc.Paths.Map() {
+		if item == nil {
+			continue
+		}
+		for _, op := range item.Operations() {
+			if op.Security != nil && len(*op.Security) > 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// unsent warns of credentials that no chosen operation sends.
+func (c *collector) unsent() {
+	for _, name := range slices.Sorted(maps.Keys(c.api.Auth)) {
+		if !c.sent[name] {
+			c.warn("auth has %q, which no chosen operation needs or which another credential replaces; "+
+				"it is not sent. Remove it, or send it in headers", name)
+		}
+	}
+}
+
 // credentials returns those of an operation: the first alternative of its security for which the
 // manifest has everything.
 func (c *collector) credentials(op *openapi3.Operation) credentials {
@@ -53,6 +84,13 @@ func (c *collector) credentials(op *openapi3.Operation) credentials {
 	security := c.doc.Security
 	if op.Security != nil {
 		security = *op.Security
+	}
+	if op.Security == nil && c.unstated { // the document never says which credential is for what
+		for _, name := range slices.Sorted(maps.Keys(c.api.Auth)) {
+			c.sent[name] = true
+			all.add(c.doc.Components.SecuritySchemes[name], c.api.Auth[name].Value())
+		}
+		return all
 	}
 	if len(security) == 0 {
 		return all
@@ -69,6 +107,7 @@ func (c *collector) credentials(op *openapi3.Operation) credentials {
 			continue
 		}
 		for _, name := range slices.Sorted(maps.Keys(alternative)) {
+			c.sent[name] = true
 			all.add(c.doc.Components.SecuritySchemes[name], c.api.Auth[name].Value())
 		}
 		return all

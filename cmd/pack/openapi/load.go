@@ -85,8 +85,10 @@ func (r *reader) open(ctx context.Context, at *url.URL) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot read %s: no such file", name)
 	}
-	if _, inside := manifest.Below(r.root, real); r.count > 1 && !inside {
+	if _, inside := manifest.Below(r.root, real); !inside && r.count > 1 {
 		return nil, fmt.Errorf("it refers to %s, outside the folder of the manifest; copy the file into it", name)
+	} else if !inside {
+		return nil, errors.New("it is outside the folder of the manifest; copy the file into it")
 	}
 	text, err := files.Read(real, maxDocument)
 	if e, large := errors.AsType[*files.TooLargeError](err); large {

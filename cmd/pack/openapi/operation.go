@@ -58,13 +58,20 @@ func Load(ctx context.Context, a *manifest.API) (api *API, err error) {
 		return api, err
 	}
 	c := &collector{api: a, doc: doc, matched: map[string]bool{}, names: map[string]bool{},
-		without: map[string]int{}, out: api}
+		without: map[string]int{}, sent: map[string]bool{}, unstated: !statesSecurity(doc), out: api}
 	if err := c.schemes(); err != nil {
 		return api, err
 	}
 	if err := c.collect(ctx); err != nil {
 		return api, err
 	}
+	if err := c.unused(); err != nil {
+		return api, err
+	}
+	if err := c.none(); err != nil {
+		return api, err
+	}
+	c.unsent()
 	for _, names := range slices.Sorted(maps.Keys(c.without)) {
 		first, _, _ := strings.Cut(names, " or ")
 		c.warn("%d operations need credentials for %s; add auth: { %s: \"${TOKEN}\" }", c.without[names], names, first)
@@ -72,7 +79,22 @@ func Load(ctx context.Context, a *manifest.API) (api *API, err error) {
 	if n := len(api.Operations); n > manyTools && len(a.Operations) == 0 {
 		c.warn("makes %d tools, more than models work well with; choose some with operations", n)
 	}
-	return api, c.unused()
+	return api, nil
+}
+
+// none returns why the document makes no tool; nil if it makes one.
+func (c *collector) none() error {
+	switch left := c.out.Warnings; {
+	case len(c.out.Operations) > 0:
+		return nil
+	case len(left) > 1:
+		return fmt.Errorf("none of its operations can be a tool: %s (and %d more)", left[0], len(left)-1)
+	case len(left) == 1:
+		return fmt.Errorf("none of its operations can be a tool: %s", left[0])
+	case len(c.matched) > 0:
+		return errors.New("exclude leaves out all of its operations; remove a pattern, or set enabled: false")
+	}
+	return errors.New("it has no operations; name another document")
 }
 
 // collector makes the tools of one document.
@@ -82,8 +104,11 @@ type collector struct {
 	matched map[string]bool // patterns and ids that were found
 	names   map[string]bool
 	without map[string]int // operations without credentials, by the schemes that they need
-	size    int            // objects of all schemas so far
-	out     *API
+	// the document has no security requirement at all
+	unstated bool
+	sent     map[string]bool // the credentials that operations send
+	size     int             // objects of all schemas so far
+	out      *API
 }
 
 func (c *collector) warn(format string, args ...any) {

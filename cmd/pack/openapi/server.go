@@ -36,10 +36,14 @@ func (c *collector) base(item *openapi3.PathItem, op *openapi3.Operation) (strin
 	}
 	spec, err := url.Parse(c.api.Spec.Value())
 	isFetched := err == nil && manifest.IsURL(c.api.Spec.Value())
-	if strings.HasPrefix(text, "/") && isFetched {
-		text = spec.Scheme + "://" + spec.Host + text
+	switch relative, err := url.Parse(text); {
+	case err != nil || relative.IsAbs(): // AddressProblem reports the error
+	case isFetched:
+		text = spec.ResolveReference(relative).String()
+	default:
+		return "", fmt.Errorf("its server %q is relative to the URL of the document, which is a file; %s", text, remedy)
 	}
-	if problem := manifest.AddressProblem(text); problem != "" {
+	if problem := manifest.AddressProblem(text, false); problem != "" {
 		return "", fmt.Errorf("its server %q %s; %s", text, problem, remedy)
 	}
 	to, err := url.Parse(text)

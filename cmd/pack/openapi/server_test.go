@@ -65,7 +65,10 @@ func TestServersOfAFetchedDocument(t *testing.T) {
 	}{
 		"public":           {elsewhere, public, one(good), "[]", "[]", good},
 		"relative":         {elsewhere, public, one("/api"), "[]", "[]", "https://docs.example/api"},
-		"without a scheme": {elsewhere, public, one("//127.0.0.1/api"), "[]", "[]", "https://docs.example//127.0.0.1/api"},
+		"beside":           {elsewhere, public, one("api"), "[]", "[]", "https://docs.example/v1/api"},
+		"above":            {elsewhere, public, one("../v2/"), "[]", "[]", "https://docs.example/v2"},
+		"another host":     {elsewhere, public, one("//other.example/api"), "[]", "[]", "https://other.example/api"},
+		"without a scheme": {elsewhere, public, one("//127.0.0.1/api"), "[]", "[]", ""},
 		"document":         {elsewhere, public, one("http://127.0.0.1:8080"), "[]", "[]", ""},
 		"path":             {elsewhere, public, one(good), one("http://localhost:8080"), "[]", ""},
 		"operation":        {elsewhere, public, one(good), one(good), one("https://169.254.169.254/latest"), ""},
@@ -102,7 +105,7 @@ func TestAPathStaysBehindTheHost(t *testing.T) {
 			t.Fatal(err)
 		}
 		api, err := load(t, dir, "a.yaml")
-		if err != nil || len(api.Operations) > 0 || len(api.Warnings) != 1 {
+		if err == nil || !strings.Contains(err.Error(), "its path does not begin with /") || len(api.Operations) > 0 {
 			t.Errorf("%q: %v, %d operations, %q", path, err, len(api.Operations), api.Warnings)
 		}
 	}

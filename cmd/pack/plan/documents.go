@@ -65,6 +65,9 @@ func (p *Plan) api(served pack.API) {
 		operations += " except " + strings.Join(a.Exclude, ", ")
 	}
 	p.add(subject, "operations", operations)
+	if a.AllowHTTP {
+		p.add(subject, "sends", plainHTTP)
+	}
 	if served.Loaded != nil {
 		p.servers(subject, served)
 	} else {

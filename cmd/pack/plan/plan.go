@@ -21,6 +21,7 @@ import (
 	"junction/cmd/pack/manifest"
 	"junction/upstream/command"
 	"junction/upstream/prose"
+	"junction/upstream/shell"
 )
 
 // A Fact is one thing that a pack does or needs.
@@ -127,6 +128,9 @@ func (p *Plan) manifest(m *manifest.Manifest, served *pack.Pack) error {
 			return unclear("cannot show the OpenAPI document %s", a.Name)
 		}
 	}
+	for _, s := range m.Servers {
+		p.server(s)
+	}
 	for _, prompt := range m.Prompts {
 		p.add("prompt "+prompt.Name, "offers", cmp.Or(prompt.File, prompt.Text.Source))
 	}
@@ -180,6 +184,9 @@ func (p *Plan) tool(t *manifest.Tool) error {
 		return unclear("cannot show what the tool %s does: it has neither command, http nor prompt, which are the "+
 			"kinds of tools that this version of junction knows; update junction", prose.Quote(t.Name))
 	}
+	if len(t.Capabilities) > 0 {
+		p.add(subject, "requires", strings.Join(t.Capabilities, ", "))
+	}
 	for _, parameter := range t.Parameters {
 		if parameter.Within != "" {
 			p.add(subject, "takes paths", parameter.Name+" inside "+p.here(parameter.Within))
@@ -188,9 +195,23 @@ func (p *Plan) tool(t *manifest.Tool) error {
 	return nil
 }
 
+// plainHTTP is the fact about a request that others can read.
+const plainHTTP = "over http, also to other machines, so that others on their network can read it (allow_http)"
+
 func (p *Plan) request(subject string, h *manifest.HTTP) {
 	p.add(subject, "sends", h.Method+" "+h.URL.Source)
-	p.host(h.URL.Text(nil, nil))
+	if len(h.Hosts) == 0 {
+		p.host(h.URL.Text(nil, nil))
+	}
+	for _, host := range h.Hosts {
+		if host == manifest.PublicHosts {
+			host = "any public host that the caller names"
+		}
+		p.URLs = append(p.URLs, prose.Escaped(host))
+	}
+	if h.AllowHTTP {
+		p.add(subject, "sends", plainHTTP)
+	}
 	p.texts(subject, "header", h.Headers)
 	p.texts(subject, "query", h.Query)
 	p.texts(subject, "form", h.Form)
@@ -223,6 +244,39 @@ func (p *Plan) command(subject string, t *manifest.Tool) {
 		}
 	}
 	p.add(subject, "sandbox", p.here(box(t.Sandbox)))
+}
+
+// server adds an MCP server of the pack. It runs if the entry names it.
+func (p *Plan) server(s *manifest.Server) {
+	subject := "server " + s.Name + " (off until the entry names it)"
+	refs := func(kind string, all map[string]manifest.Later) {
+		for _, name := range slices.Sorted(maps.Keys(all)) {
+			p.add(subject, kind, name+"="+all[name].Source)
+		}
+	}
+	if s.URL.Source != "" {
+		p.add(subject, "connects to", s.URL.Source)
+		p.host(s.URL.Value())
+		refs("header", s.Headers)
+		return
+	}
+	words := make([]string, len(s.Command))
+	for i, word := range s.Command {
+		words[i] = word.Source
+	}
+	p.add(subject, "runs", shell.Join(words...))
+	p.Programs = append(p.Programs, prose.Escaped(p.here(s.Command[0].Value())))
+	if s.Dir.Source != "" {
+		p.add(subject, "in", p.here(s.Dir.Value()))
+	}
+	refs("variable", s.Env)
+	if len(s.InheritEnv) > 0 {
+		p.add(subject, "passes on", strings.Join(s.InheritEnv, ", "))
+		for _, name := range s.InheritEnv {
+			p.Variables = append(p.Variables, prose.Escaped(name))
+		}
+	}
+	p.add(subject, "sandbox", p.here(box(s.Sandbox)))
 }
 
 // program returns the program of a command.

@@ -201,11 +201,11 @@ func TestAnUnknownKindOfTool(t *testing.T) {
 	}
 }
 
-// TestAPackOfThisMachine may have a document elsewhere, and the content of its files stays unseen.
+// TestAPackOfThisMachine: a variable may name its document, and the content of its files stays unseen.
 func TestAPackOfThisMachine(t *testing.T) {
-	dir := folder(t, map[string]string{"token": "canary-token", "../api.yaml": api + "servers: [{url: 'https://api.example.com'}]\npaths: {/a: {get: {}}}\n",
+	dir := folder(t, map[string]string{"token": "canary-token", "api.yaml": api + "servers: [{url: 'https://api.example.com'}]\npaths: {/a: {get: {}}}\n",
 		"pack.yaml": `
-openapi: { x: { spec: ../api.yaml, headers: { A: "${file:token}" } }, y: { spec: "${SPEC}" } }
+openapi: { x: { spec: api.yaml, headers: { A: "${file:token}" } }, y: { spec: "${SPEC}" } }
 tools: { t: { description: d, http: { url: "${BASE}/bot${file:token}/send" } } }
 `})
 	p, err := OfOwn(t.Context(), dir)

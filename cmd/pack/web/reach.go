@@ -3,14 +3,18 @@ package web
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
+	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 
 	"junction/auth/fetch"
+	"junction/cmd/pack/manifest"
 	"junction/upstream/loopback"
 )
 
@@ -26,6 +30,10 @@ type Reach struct {
 	// The requests to Own may also go to At.
 	Own string
 	At  netip.Addr
+	// Hosts are further hosts and ports, at any address. If Closed is set, the requests go to no other
+	// host.
+	Hosts  []string
+	Closed bool
 }
 
 // ReachOf returns the reach of a document that was fetched from a URL of the manifest. from is the
@@ -58,6 +66,9 @@ func (r Reach) Names(u *url.URL) bool {
 // allows reports whether a connection to host and port may have an address.
 func (r Reach) allows(hostPort string, address netip.Addr) bool {
 	address = address.Unmap()
+	if slices.Contains(r.Hosts, hostPort) || r.Closed {
+		return slices.Contains(r.Hosts, hostPort)
+	}
 	return r.Any || r.Local && address.IsLoopback() || address == r.At && hostPort == r.Own ||
 		fetch.Public(address) == nil
 }
@@ -72,8 +83,8 @@ func hostPort(u *url.URL) string {
 }
 
 // errSpecial means that an address must not be dialled. Models and operators see the text.
-var errSpecial = errors.New("its address is not public, and a fetched document may not name such an address; " +
-	"add base_url to the manifest")
+var errSpecial = errors.New("its address is not public, or it is no host that the manifest names: by base_url of a " +
+	"document, or by hosts of a tool")
 
 // Dialer returns a dialer for connections to host and port. resolver may be nil for that of the
 // system.
@@ -86,6 +97,28 @@ func (r Reach) Dialer(hostPort string, resolver *net.Resolver) *net.Dialer {
 			}
 			return nil
 		}}
+}
+
+// NewChosen returns a client for URLs that are arguments: their hosts are those of an http tool. It
+// follows redirects to other hosts, within the same reach, since the requests have no secrets.
+func NewChosen(h *manifest.HTTP) *Client {
+	r := Reach{Closed: !slices.Contains(h.Hosts, manifest.PublicHosts)}
+	for _, host := range h.Hosts {
+		if host != manifest.PublicHosts {
+			r.Hosts = append(r.Hosts, strings.ToLower(host))
+		}
+	}
+	c := NewGuarded(r)
+	c.http.CheckRedirect = func(to *http.Request, via []*http.Request) error {
+		if len(via) > maxRedirects {
+			return fmt.Errorf("the page redirects more than %d times", maxRedirects)
+		}
+		if problem := manifest.AddressProblem(to.URL.String(), h.AllowHTTP); problem != "" {
+			return fmt.Errorf("the page redirects to a URL that %s", problem)
+		}
+		return nil
+	}
+	return c
 }
 
 // NewGuarded returns a client whose requests stay within a reach. It uses no proxy of the

@@ -17,18 +17,29 @@ import (
 // Build makes the request of an http tool with checked arguments. The error is for the model.
 func Build(h *manifest.HTTP, values map[string]any) (*Request, error) {
 	r := &Request{Method: h.Method, Header: http.Header{}}
+	if name := h.URL.Whole(); len(h.Hosts) > 0 {
+		if r.URL = template.Value(values[name]); manifest.AddressProblem(r.URL, h.AllowHTTP) != "" {
+			return nil, fmt.Errorf("%s %s", name, manifest.AddressProblem(r.URL, h.AllowHTTP))
+		}
+		return r, r.rest(h, values)
+	}
 	for _, name := range h.URL.Names() {
 		if err := PathValue(name, template.Value(values[name])); err != nil {
 			return nil, err
 		}
 	}
 	r.URL = h.URL.Text(values, url.PathEscape)
+	return r, r.rest(h, values)
+}
+
+// rest adds the query, the headers and the body.
+func (r *Request) rest(h *manifest.HTTP, values map[string]any) error {
 	query := url.Values{}
 	fill(h.Query, values, query.Add)
 	r.URL = WithQuery(r.URL, query.Encode())
 	fill(h.Headers, values, r.Header.Add)
 	if err := CheckHeader(r.Header); err != nil {
-		return nil, err
+		return err
 	}
 	kind := ""
 	switch {
@@ -45,7 +56,7 @@ func Build(h *manifest.HTTP, values map[string]any) (*Request, error) {
 	if kind != "" && r.Header.Get("Content-Type") == "" {
 		r.Header.Set("Content-Type", kind)
 	}
-	return r, nil
+	return nil
 }
 
 // fill adds the texts whose placeholders have values, each item of a list on its own.

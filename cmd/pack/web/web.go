@@ -12,13 +12,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"mime"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"junction/cmd/pack/manifest"
+	"junction/upstream/pace"
 )
 
 // Client sends requests. It is safe for concurrent use.
@@ -61,6 +65,8 @@ type Request struct {
 	URL    string
 	Header http.Header
 	Body   []byte
+	// Repeat means that a request which the API has received may be sent once more.
+	Repeat bool
 }
 
 // Response is the answer to a request: a success.
@@ -68,17 +74,42 @@ type Response struct {
 	Status int
 	Type   string // the media type without parameters; "" if there is none
 	Body   []byte
+	Cut    bool // Body is the beginning of a longer answer
 }
 
 // Send sends a request within the limits of a tool. Errors are for the model: they have the status
 // and the beginning of the answer, and never the URL or a header.
+//
+// A request that may be repeated is sent again if its connection is refused, or if the answer is 503
+// Service Unavailable, after a pause with jitter, and not before Retry-After (RFC 9110, 10.2.3). All
+// attempts together have the timeout of the tool.
 func (c *Client) Send(ctx context.Context, name string, r *Request, limits manifest.Limits) (*Response, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, limits.Timeout, errTimeout)
 	defer cancel()
-	began := time.Now()
+	retries := limits.Retries.Count
+	if !r.Repeat {
+		retries = 0
+	}
+	var pauses pace.Backoff
+	for began := time.Now(); ; retries-- {
+		response, after, err := c.attempt(ctx, name, r, limits, began)
+		if retries <= 0 || after < 0 {
+			return response, err
+		}
+		pause := max(pauses.Next(), after+rand.N(after/4+1))
+		if deadline, _ := ctx.Deadline(); time.Until(deadline) < pause || !pace.Sleep(ctx, pause, nil) {
+			return response, err
+		}
+	}
+}
+
+// attempt sends the request once. after is the least pause before it may be sent again; -1 if another
+// attempt is of no use.
+func (c *Client) attempt(ctx context.Context, name string, r *Request, limits manifest.Limits,
+	began time.Time) (answer *Response, after time.Duration, err error) {
 	req, err := http.NewRequestWithContext(ctx, r.Method, r.URL, bytes.NewReader(r.Body))
 	if err != nil {
-		return nil, fmt.Errorf("the arguments of %s make no valid URL", name)
+		return nil, -1, fmt.Errorf("the arguments of %s make no valid URL", name)
 	}
 	req.Header = r.Header.Clone()
 	if req.Header.Get("User-Agent") == "" {
@@ -86,24 +117,43 @@ func (c *Client) Send(ctx context.Context, name string, r *Request, limits manif
 	}
 	response, err := c.http.Do(req)
 	if err != nil {
-		return nil, failed(ctx, name, err, limits)
+		if after = -1; errors.Is(err, syscall.ECONNREFUSED) && ctx.Err() == nil {
+			after = 0
+		}
+		return nil, after, failed(ctx, name, err, limits)
 	}
 	defer response.Body.Close()
 	most := int64(limits.MaxOutput)
 	body, err := io.ReadAll(io.LimitReader(response.Body, most+1))
 	if err != nil {
-		return nil, failed(ctx, name, err, limits)
+		return nil, -1, failed(ctx, name, err, limits)
 	}
 	kind, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
+	cut := int64(len(body)) > most
 	switch {
 	case response.StatusCode < 200 || response.StatusCode > 299:
-		return nil, fmt.Errorf("the API answered %s after %v%s", response.Status,
+		if after = -1; response.StatusCode == http.StatusServiceUnavailable {
+			after = retryAfter(response.Header, time.Now())
+		}
+		return nil, after, fmt.Errorf("the API answered %s after %v%s", response.Status,
 			time.Since(began).Round(time.Millisecond), beginning(kind, body))
-	case int64(len(body)) > most:
-		return nil, fmt.Errorf("the API answered with more than the limit of %d bytes (max_output); ask for less%s",
+	case cut && !(limits.Cuts() && IsText(kind)):
+		return nil, -1, fmt.Errorf("the API answered with more than the limit of %d bytes (max_output); ask for less%s",
 			most, beginning(kind, body))
 	}
-	return &Response{response.StatusCode, kind, body}, nil
+	return &Response{response.StatusCode, kind, body[:min(int64(len(body)), most)], cut}, -1, nil
+}
+
+// retryAfter returns the time that an answer asks to wait; 0 if it names none.
+func retryAfter(h http.Header, now time.Time) time.Duration {
+	text := h.Get("Retry-After")
+	if seconds, err := strconv.ParseUint(text, 10, 31); err == nil {
+		return time.Duration(seconds) * time.Second
+	}
+	if at, err := http.ParseTime(text); err == nil {
+		return max(at.Sub(now), 0)
+	}
+	return 0
 }
 
 var errTimeout = errors.New("timeout")
@@ -139,6 +189,13 @@ func beginning(kind string, body []byte) string {
 		return fmt.Sprintf(" with %d bytes (%s)", len(body), kind)
 	}
 	return fmt.Sprintf(" (%s):\n%s", kind, text)
+}
+
+// IsText reports whether an answer of a media type is text, of which a part is of use. An answer
+// without a type is text.
+func IsText(kind string) bool {
+	return kind == "" || strings.HasPrefix(kind, "text/") || IsJSON(kind) || kind == "application/xml" ||
+		strings.HasSuffix(kind, "+xml")
 }
 
 // IsJSON reports whether a media type is JSON.
