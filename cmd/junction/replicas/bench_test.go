@@ -22,7 +22,6 @@ import (
 
 	"junction/auth/authtest"
 	"junction/auth/seal"
-	"junction/policy"
 	"junction/upstream/http1"
 )
 
@@ -143,27 +142,28 @@ func BenchmarkStatements(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		one := policy.Limits{Concurrent: 10}
-		fast := policy.Limits{Rate: 1e6, Burst: 1e6}
+		one := limit{shares: 10}
 		n := byte(0)
 		for name, run := range map[string]func() error{
-			"renew": func() error { _, err := m.renew(b.Context(), conn, m.Self()); return err },
+			"renew": func() error { _, _, err := m.renew(b.Context(), conn, m.Self()); return err },
 			"list":  func() error { _, err := list(b.Context(), conn); return err },
 			"claim": func() error {
 				n++
 				session := [16]byte{n}
 				rand.Read(session[1:])
-				_, err := m.Owner(b.Context(), session, "ended", hourLater())
+				_, err := m.Owner(b.Context(), session, "ended", "", hourLater())
 				return err
 			},
 			"once": func() error { _, err := m.Once(b.Context(), rand.Text(), hourLater()); return err },
-			"rate": func() error { _, _, err := m.Enter(b.Context(), "p", fast, false); return err },
-			"calls": func() error {
-				leave, _, err := m.Enter(b.Context(), "p", one, false)
-				if err == nil {
-					leave()
+			"share": func() error { // taken and given back
+				h, done := m.holdings.use(limitOf{principal: "p"})
+				defer done()
+				for _, to := range []change{more, none} {
+					if _, err := m.settle(b.Context(), h, one, to); err != nil {
+						return err
+					}
 				}
-				return err
+				return nil
 			},
 		} {
 			b.Run(fmt.Sprint(name, "/", rows), func(b *testing.B) {

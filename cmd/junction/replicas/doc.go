@@ -6,9 +6,12 @@
 //   - join.go: the SQL of the table members, and the reasons to refuse a process
 //   - identity.go: TLS between members, with a key that is derived from sessions.key_file
 //   - forward.go, receive.go: send a request to another member, and answer such a request
+//   - await.go: has requests wait for the end of a member, with one reader of the table members
 //   - owners.go: owners of sessions, deleted sessions, and IDs that may be used once
-//   - limits.go: rate limits and calls in flight of all members together
-//   - statements.go: the SQL of both
+//   - limits.go: rate limits and calls in flight of all members together, by the shares of this process
+//   - shares.go: takes shares of a limit from the table limit_shares, and gives them back
+//   - statements.go: the SQL of owners.go, and what all statements have in common
+//   - outage.go: outages that all members have, and members of another database
 //   - sweep.go: deletes expired rows
 //   - metrics.go: numbers for package telemetry
 //
@@ -29,4 +32,45 @@
 // A member joins with a new ID. It loses its sessions only when another member deletes its row,
 // which is allowed after the row has expired. A deleted row never comes back. If the row was not
 // deleted, the member can still renew it. So an outage of the database ends no session.
+//
+// A statement can be held up on its way for longer than a lease, and arrive after an outage before the
+// renewals of members that live. So a statement that deletes a row of members, or that counts a member
+// as ended, does so only if the lease of its sender has not expired and the statement is not late by
+// the clock of the database (sender in statements.go). In addition, a member whose own last renewal is
+// overdue takes no other member for ended, because the database may not have answered the others
+// either (asSender).
+//
+// # Gone or unreachable
+//
+// Three things can be true of a member to which no connection can be made. Its lease has ended: then it
+// is gone, and so are its parked calls. Or it has renewed its lease after the connection failed: then
+// it lives, and requests for it are refused until there is a way again. Otherwise nobody knows yet,
+// and requests wait for one of the two, for at most the rest of its lease. While they wait, one
+// goroutine reads the table once a second, for all of them.
+//
+// # Limits
+//
+// Each limit of a principal is divided into shares, and each member makes calls with the shares that it
+// holds, without a statement. A share of concurrent is one call in flight. A rate has at most twelve
+// shares, each with its part of the rate and of the burst. The row in the table limit_shares has the
+// shares of all members, and the requests of those that no member has; a statement replaces the row if
+// it is still the one that was read. So the sum of all shares is never more than the limit, also if a
+// reply is lost. A member takes its fair part with the first call, and more when its shares do not
+// suffice. If none are free, it asks the holders (askBack), over the connections for forwarded
+// requests: each gives back what it does not use, of a rate in use half. So concurrent: 1 moves with its
+// caller: the member that gets the next call asks the one that had the last. A call that finds no share
+// waits for at most 20 ms for such an attempt, with all others that wait; a rate is refused at once until
+// the next attempt, which is once a second.
+//
+// Shares that were not used for a minute go back to the table, and those of a rate when the process stops.
+// The shares of a member that has ended are free, without the requests that it could still have made.
+// A principal whose policies give it different limits of concurrent in different places has at most so
+// many calls as the largest of them, and each call counts for all.
+//
+// # Members of another database
+//
+// The ID of a member begins with a digest that identifies the database and the table. So a process
+// recognises a session ID or a requestState of a process with the same key and another database. It
+// refuses these if they were made after it has joined. Older ones can be from the time before the
+// database was moved: then their members have ended, and the sessions are taken over.
 package replicas

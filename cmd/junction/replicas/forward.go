@@ -19,7 +19,6 @@ import (
 
 	"junction/proxy/members"
 	"junction/upstream/http1"
-	"junction/upstream/pace"
 )
 
 // The headers of a connection between members. Clients cannot reach the listener that reads them.
@@ -30,11 +29,15 @@ const (
 	// handle the request. Its value is Member.process, by which reachesSelf recognises this
 	// process.
 	headerGone = "Junction-Gone"
+	// headerGiveBack is in a request of its own, for a member that holds shares of a limit. Its value
+	// is the digest of the limit.
+	headerGiveBack = "Junction-Give-Back"
 )
 
 const (
 	dialTime   = 3 * time.Second // to connect to a member, TLS handshake included
 	copyBuffer = 32 << 10
+	askTime    = time.Second // for a member to give back shares of a limit
 )
 
 // forwarder has what all forwarded requests share.
@@ -48,8 +51,15 @@ type forwarder struct {
 type connections struct {
 	group   http1.Group
 	stop    context.CancelFunc
-	suspect atomic.Bool           // a connection has failed since the table was last read
-	failed  atomic.Pointer[error] // why the last connection failed; nil after a success
+	failed  atomic.Pointer[failure] // why the last connection failed; nil after a success
+	differs atomic.Int64            // Unix seconds since its configuration differs; 0 if it does not
+	dialled atomic.Int64            // Unix nanoseconds of the last attempt since failed was set
+}
+
+// failure is why a member cannot be reached.
+type failure struct {
+	error
+	since time.Time // the first attempt that failed
 }
 
 func (m *Member) newConnections(r row) *connections {
@@ -114,14 +124,27 @@ func (m *Member) Forward(w http.ResponseWriter, r *http.Request, body []byte, to
 	case p == nil:
 		m.counters.forwarded[gone].Add(1)
 		return members.ErrGone
+	case p.unreachable() && !p.conns.tryAgain():
+		m.counters.forwarded[gone].Add(1)
+		return members.ErrUnreachable
 	}
 	outcome, err := m.forward(w, r, body, p)
 	m.counters.forwarded[outcome].Add(1)
-	if outcome == gone {
-		p.conns.suspect.Store(true)
-		pace.Wake(m.wake)
-	}
 	return err
+}
+
+// unreachable reports whether a member has renewed its lease since connections to it fail: it lives,
+// and there is no way to it.
+func (p *otherMember) unreachable() bool {
+	failed := p.conns.failed.Load()
+	return failed != nil && p.renewed.After(failed.since)
+}
+
+// tryAgain reports whether it is time to connect again to a member that cannot be reached. One
+// request a second tries; the others need not wait for the end of its attempt.
+func (c *connections) tryAgain() bool {
+	last, now := c.dialled.Load(), time.Now().UnixNano()
+	return now-last > int64(time.Second) && c.dialled.CompareAndSwap(last, now)
 }
 
 func (m *Member) forward(w http.ResponseWriter, r *http.Request, body []byte, p *otherMember) (outcome, error) {
@@ -129,14 +152,16 @@ func (m *Member) forward(w http.ResponseWriter, r *http.Request, body []byte, p 
 		return failed, errLength
 	}
 	q, fields := m.request(r, body, p.id)
-	x := new(http1.Exchange)
+	begun, x := time.Now(), new(http1.Exchange)
 	stop := context.AfterFunc(r.Context(), x.Abort)
 	defer stop()
 	resp, err := p.conns.group.Do(r.Context(), x, q, fields)
 	if never, ok := errors.AsType[unsent](err); ok && r.Context().Err() == nil {
-		reason := never.error
-		if p.conns.failed.Swap(&reason) == nil {
-			m.o.Log.Warn("cannot connect to another replica", "address", p.address, "error", reason)
+		if p.conns.failed.CompareAndSwap(nil, &failure{never.error, begun}) {
+			m.o.Log.Warn("cannot connect to another replica", "address", p.address, "error", never.error)
+		}
+		if p.unreachable() || body == nil && r.ContentLength > 0 {
+			return gone, members.ErrUnreachable
 		}
 		return gone, members.ErrGone
 	}
@@ -146,11 +171,15 @@ func (m *Member) forward(w http.ResponseWriter, r *http.Request, body []byte, p 
 		}
 		return lost, fmt.Errorf("%w: %w", errLost, err)
 	}
-	p.conns.failed.Store(nil)
+	if p.conns.failed.Swap(nil) != nil {
+		m.read.notify() // for Await
+	}
 	defer resp.Body.Close()
 	switch {
+	case x.Get(members.HeaderReleased) != "":
+		return gone, members.ErrReleased
 	case x.Get(headerGone) != "" && body == nil && r.ContentLength > 0:
-		return lost, errLost // the process did not handle the request, but the body cannot be sent again
+		return gone, members.ErrUnreachable // the body cannot be sent again
 	case x.Get(headerGone) != "":
 		return gone, members.ErrGone
 	}
@@ -176,18 +205,43 @@ func (m *Member) request(r *http.Request, body []byte, to string) (*http.Request
 	return q, append(fields, http1.Field{Name: headerHop, Value: to + " " + r.RemoteAddr})
 }
 
+// askBack asks members to give back their unused shares of a limit, and waits for their answers. A
+// member that does not answer keeps its shares.
+func (m *Member) askBack(ctx context.Context, digest string, holders []string) {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	var asking sync.WaitGroup
+	for _, id := range holders {
+		p := m.living(id)
+		if p == nil || p.conns.failed.Load() != nil {
+			continue
+		}
+		asking.Go(func() {
+			x := new(http1.Exchange)
+			defer context.AfterFunc(ctx, x.Abort)()
+			q := &http.Request{Method: http.MethodPost, URL: &url.URL{Path: "/"}, Body: http.NoBody}
+			resp, err := p.conns.group.Do(ctx, x, q, []http1.Field{{Name: headerHop, Value: id + " 127.0.0.1:1"},
+				{Name: headerGiveBack, Value: digest}})
+			if err == nil {
+				resp.Body.Close()
+			}
+		})
+	}
+	asking.Wait()
+}
+
 // hopByHop are the header fields that concern one connection (RFC 9110, section 7.6.1).
 var hopByHop = []string{"Connection", "Keep-Alive", "Proxy-Connection", "Proxy-Authenticate", "Proxy-Authorization",
 	"Te", "Trailer", "Transfer-Encoding", "Upgrade", "Content-Length"}
 
-// endToEnd returns the fields of a header that do not concern its connection, without headerHop of
-// the client. Fields with one value are sorted by name: equal requests then have equal bytes, and
-// the receiving http1.Server does not parse an equal head again.
+// endToEnd returns the fields of a header that do not concern its connection, without headers of this
+// connection that the client has made up. Fields with one value are sorted by name: equal requests then
+// have equal bytes, and the receiving http1.Server does not parse an equal head again.
 func endToEnd(h http.Header) (several http.Header, one []http1.Field) {
 	one = make([]http1.Field, 0, len(h)+1)
 	for name, values := range h {
 		switch {
-		case ofConnection(h, name) || name == headerHop:
+		case ofConnection(h, name) || name == headerHop || name == headerGiveBack:
 		case len(values) == 1:
 			one = append(one, http1.Field{Name: name, Value: values[0]})
 		default:

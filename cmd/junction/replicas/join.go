@@ -25,12 +25,13 @@ const joinLock = 0x6a756e6302
 // errRefused means that this process must not join.
 var errRefused = errors.New("refused")
 
-// join adds a row for this process, unless it differs from the living members.
-func (m *Member) join(ctx context.Context, conn *pgx.Conn, id string) error {
+// join adds a row for this process, unless it differs from the living members. It returns the time
+// of the database.
+func (m *Member) join(ctx context.Context, conn *pgx.Conn, id string) (there int64, err error) {
 	if err := m.reachesSelf(ctx); err != nil {
-		return err
+		return 0, err
 	}
-	return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 		// One at a time: of two that differ and begin at once, one must see the other.
 		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1 + 'members'::regclass::oid::bigint)`,
 			int64(joinLock)<<16); err != nil {
@@ -53,14 +54,15 @@ func (m *Member) join(ctx context.Context, conn *pgx.Conn, id string) error {
 		if _, err := tx.Exec(ctx, `DELETE FROM members WHERE address = $1`, m.address); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, `INSERT INTO members
+		if err := tx.QueryRow(ctx, `INSERT INTO members
 			(id, address, fingerprint, digest, version, begun_at, expires_at)
-			VALUES ($1, $2, $3, $4, $5, `+now+`, `+now+` + $6)`, id, m.address, m.identity.fingerprint,
-			*m.shared.Load(), m.o.Version, m.o.TTL.Microseconds()); err != nil {
+			VALUES ($1, $2, $3, $4, $5, `+now+`, `+now+` + $6) RETURNING `+now, id, m.address, m.identity.fingerprint,
+			*m.shared.Load(), m.o.Version, m.o.TTL.Microseconds()).Scan(&there); err != nil {
 			return err
 		}
 		return announce(ctx, tx)
 	})
+	return there, err
 }
 
 // compatible returns an error if this process must not join while the member of the row lives.
@@ -69,11 +71,18 @@ func (m *Member) compatible(r row) error {
 		return fmt.Errorf("%w: the fingerprint of sessions.key_file is %s here and %s in the process at %s; "+
 			"give all processes the same file", errRefused, m.identity.fingerprint, r.fingerprint, r.address)
 	}
-	if parts := differing(*m.shared.Load(), r.digest); parts != "" {
+	if parts := differing(required(*m.shared.Load()), required(r.digest)); parts != "" {
 		return fmt.Errorf("%w: the configuration differs from that of the process at %s: %s; give all processes "+
 			"the same configuration, and stop those with the other one first", errRefused, r.address, parts)
 	}
 	return nil
+}
+
+// required returns the parts of Shared that must be equal, without those that may differ for the time
+// of a rollout: the names of these begin with ~.
+func required(shared string) string {
+	parts := slices.DeleteFunc(strings.Fields(shared), func(part string) bool { return part[0] == '~' })
+	return strings.Join(parts, " ")
 }
 
 // differing returns the parts of Shared that differ, with both digests, or "".
@@ -85,7 +94,7 @@ func differing(here, there string) string {
 		parts := map[string]string{}
 		for part := range strings.FieldsSeq(text) {
 			name, digest, _ := strings.Cut(part, "=")
-			parts[name] = digest
+			parts[strings.TrimPrefix(name, "~")] = digest
 		}
 		return parts
 	}
@@ -102,11 +111,15 @@ func differing(here, there string) string {
 	return strings.Join(list, ", ")
 }
 
-// renew extends the lease of a row. It returns false if the row was deleted.
-func (m *Member) renew(ctx context.Context, conn *pgx.Conn, id string) (bool, error) {
-	tag, err := conn.Exec(ctx, `UPDATE members SET expires_at = `+now+` + $2, digest = $3 WHERE id = $1`, id,
-		m.o.TTL.Microseconds(), *m.shared.Load())
-	return err == nil && tag.RowsAffected() == 1, err
+// renew extends the lease of a row. It returns the time of the database, and false if the row was
+// deleted.
+func (m *Member) renew(ctx context.Context, conn *pgx.Conn, id string) (there int64, kept bool, err error) {
+	err = conn.QueryRow(ctx, `UPDATE members SET expires_at = `+now+` + $2, digest = $3 WHERE id = $1
+		RETURNING `+now, id, m.o.TTL.Microseconds(), *m.shared.Load()).Scan(&there)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return 0, false, nil
+	}
+	return there, err == nil, err
 }
 
 // leave deletes the row of this process.
@@ -119,9 +132,11 @@ func leave(ctx context.Context, conn *pgx.Conn, id string) error {
 
 // deleteLongExpired deletes the rows that expired more than a TTL ago. Rows that expired later
 // stay, because their members may renew them after an outage of the database. A member that needs a
-// session of an expired member deletes that row itself (claimSession).
-func (m *Member) deleteLongExpired(ctx context.Context, conn *pgx.Conn) error {
-	_, err := conn.Exec(ctx, `DELETE FROM members WHERE expires_at < `+now+` - $1`, m.o.TTL.Microseconds())
+// session of an expired member deletes that row itself (claimSession). Only a process with a valid
+// lease (self) deletes rows.
+func (m *Member) deleteLongExpired(ctx context.Context, conn *pgx.Conn, self string) error {
+	_, err := conn.Exec(ctx, `DELETE FROM members WHERE expires_at < `+now+` - $1
+		AND EXISTS (SELECT 1 FROM members WHERE id = $2 AND expires_at > `+now+`)`, m.o.TTL.Microseconds(), self)
 	return err
 }
 

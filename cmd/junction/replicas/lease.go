@@ -9,7 +9,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"junction/auth"
-	"junction/auth/store"
 	"junction/upstream/pace"
 )
 
@@ -17,7 +16,7 @@ import (
 // take over the sessions of this process. So Drain must have returned before ctx ends.
 func (m *Member) Run(ctx context.Context) {
 	m.tasks.Go(func() { m.sweepRegularly(ctx) })
-	m.tasks.Go(func() { m.writeCountsRegularly(ctx) })
+	m.tasks.Go(func() { m.tendRegularly(ctx) })
 	defer m.tasks.Wait()
 	pause := time.Duration(0)
 	for {
@@ -56,6 +55,7 @@ func (m *Member) release(ctx context.Context, conn *pgx.Conn) {
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), m.o.TTL/5)
 	defer cancel()
 	if l := m.lease.Load(); ctx.Err() != nil && l != nil {
+		m.giveAllBack(closing)
 		m.lease.Store(nil)
 		if err := leave(closing, conn, l.id); err != nil {
 			m.o.Log.Warn("cannot give the lease back; the other replicas take over when it expires",
@@ -73,10 +73,16 @@ func (m *Member) hold(ctx context.Context, conn *pgx.Conn) error {
 			return err
 		}
 		for renew := false; !renew && ctx.Err() == nil; {
-			changed, err := m.await(ctx, conn, next)
+			// Requests that wait for a member see its renewal, or its end, only in the table.
+			until, waits := next, m.read.waits()
+			if look := time.Now().Add(m.o.TTL / 15); waits && look.Before(next) {
+				until = look
+			}
+			changed, err := m.await(ctx, conn, until)
 			if err != nil {
 				return err
 			}
+			changed = changed || until != next
 			if renew = !changed; changed {
 				if err := m.readTable(ctx, conn); err != nil {
 					return err
@@ -119,11 +125,11 @@ func (m *Member) renewOrJoin(ctx context.Context, conn *pgx.Conn) error {
 	ctx, cancel := context.WithTimeout(ctx, m.o.TTL/3)
 	defer cancel()
 	before := m.lease.Load()
-	begun, id, kept := time.Now(), "", false
+	begun, there, id, kept := time.Now(), int64(0), "", false
 	if before != nil {
 		var err error
 		id = before.id
-		if kept, err = m.renew(ctx, conn, id); err != nil {
+		if there, kept, err = m.renew(ctx, conn, id); err != nil {
 			return err
 		}
 	}
@@ -132,9 +138,12 @@ func (m *Member) renewOrJoin(ctx context.Context, conn *pgx.Conn) error {
 			m.o.Log.Warn("this process has lost its lease; the other replicas may have taken its sessions", "was", id)
 			m.lease.Store(nil)
 		}
-		id = store.NewID()
-		if err := m.join(ctx, conn, id); err != nil {
+		m.readPlace(ctx, conn)
+		id = m.newID()
+		var err error
+		if there, err = m.join(ctx, conn, id); err != nil {
 			if errors.Is(err, errRefused) {
+				m.refused.Store(true)
 				m.setReason(err)
 				return errors.Join(err, m.readTable(ctx, conn))
 			}
@@ -143,22 +152,26 @@ func (m *Member) renewOrJoin(ctx context.Context, conn *pgx.Conn) error {
 	}
 	// The lease is counted from before the statement. It is counted shorter than it lasts, so that
 	// a request that begins at its end can finish within it.
-	held := &lease{id: id, begun: begun, until: begun.Add(m.o.TTL * 4 / 5)}
+	held := &lease{id: id, begun: begun, until: begun.Add(m.o.TTL * 4 / 5), renewed: begun, there: there}
 	if kept {
 		held.begun = before.begun
 	}
 	m.lease.Store(held)
+	m.refused.Store(false)
+	m.foreign.joined.CompareAndSwap(0, time.Now().Unix())
 	m.reason.Store(new(""))
-	m.once.Do(func() { close(m.tried) })
+	defer m.once.Do(func() { close(m.tried) })
 	if !kept {
 		m.o.Changed()
 		pace.Wake(m.rejoined)
 		m.o.Log.Info("joined the replicas", "id", id, "address", m.address)
-	} else if begun.After(before.until) {
-		m.o.Log.Warn("renewed the lease after it had expired; no session was taken", "id", id)
+	} else if late := begun.Sub(before.renewed); late > m.o.TTL/2 {
 		m.owners.renewedLate(begun, m.o.TTL/5)
-		if err := announce(ctx, conn); err != nil {
-			return err
+		if begun.After(before.until) {
+			m.o.Log.Warn("renewed the lease after it had expired; no session was taken", "id", id)
+			if err := announce(ctx, conn); err != nil {
+				return err
+			}
 		}
 	}
 	return m.readTable(ctx, conn)
@@ -179,8 +192,8 @@ func (m *Member) readTable(ctx context.Context, conn *pgx.Conn) error {
 	}
 	m.setOthers(rows, self, asked)
 	for _, r := range rows {
-		if r.left < -m.o.TTL {
-			return m.deleteLongExpired(ctx, conn)
+		if r.left < -m.o.TTL && self != "" && m.owners.expiredHaveEnded() {
+			return m.deleteLongExpired(ctx, conn, self)
 		}
 	}
 	return nil

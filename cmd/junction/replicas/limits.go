@@ -3,9 +3,6 @@ package replicas
 import (
 	"context"
 	"fmt"
-	"maps"
-	"math"
-	"slices"
 	"sync"
 	"time"
 
@@ -13,48 +10,88 @@ import (
 	"junction/policy"
 	"junction/proxy/budget"
 	"junction/proxy/members"
+	"junction/upstream/pace"
 )
 
-// inFlight counts the calls in flight of this process, for each principal whose policy limits them
-// (concurrent). The table calls_in_flight has one row for each principal, with the counts of all
-// members, so that one statement can compare their sum with the limit. A member writes its count,
-// not a difference: if a write fails, the next write corrects the table.
-type inFlight struct {
-	mu          sync.Mutex
-	byPrincipal map[string]*callCount
+// holdings are the shares of limits that this process holds, and may use without a statement.
+type holdings struct {
+	mu       sync.Mutex
+	byLimit  map[limitOf]*holding
+	byDigest map[string]*holding
 }
 
-// callCount is the number of calls in flight of one principal at this process. mu is held during a
-// statement, so that an older count never replaces a newer one.
-type callCount struct {
-	mu    sync.Mutex
-	calls int
-	stale bool // the table may have another count
-	users int  // callers of use; guarded by inFlight.mu
+// limitOf identifies a limit. The calls in flight of a principal are counted together, whatever the
+// limit is; each rate is a limit of its own.
+type limitOf struct {
+	principal string
+	rate      policy.Rate // 0 for calls in flight
+	burst     int
+	other     bool
 }
 
-// use returns the count of a principal, and keeps it in memory until done is called.
-func (f *inFlight) use(principal string) (n *callCount, done func()) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if n = f.byPrincipal[principal]; n == nil {
-		if f.byPrincipal == nil {
-			f.byPrincipal = map[string]*callCount{}
+// holding has the shares of one limit at this process.
+type holding struct {
+	digest string        // of the limit, in the table
+	users  int           // callers of use; guarded by holdings.mu
+	table  chan struct{} // has an element while a statement about the limit runs
+	asking chan struct{} // has an element while a request asks for more shares
+
+	mu       sync.Mutex
+	id       string // the ID of this process for which the shares hold
+	limit    limit  // for which they were given
+	shares   int
+	used     int     // calls in flight; 0 for a rate
+	requests float64 // which the shares allow now; 0 for calls in flight
+	filled   time.Time
+	lastUsed time.Time
+	settled  time.Time
+	failed   time.Time // when the last attempt began that found no share
+	next     time.Time // no attempt before
+}
+
+// use returns the holding of a limit, and keeps it in memory until done is called.
+func (hs *holdings) use(of limitOf) (h *holding, done func()) {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	if h = hs.byLimit[of]; h == nil {
+		if hs.byLimit == nil {
+			hs.byLimit, hs.byDigest = map[limitOf]*holding{}, map[string]*holding{}
 		}
-		n = &callCount{}
-		f.byPrincipal[principal] = n
+		text := of.principal // as text, it has no zero byte
+		if of.rate > 0 {
+			text = fmt.Sprint(of.principal, "\x00", of.rate, of.burst, of.other)
+		}
+		h = &holding{digest: digestOf(text), table: make(chan struct{}, 1), asking: make(chan struct{}, 1)}
+		hs.byLimit[of], hs.byDigest[h.digest] = h, h
 	}
-	n.users++
-	return n, func() {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		if n.users--; n.users == 0 {
-			n.mu.Lock()
-			defer n.mu.Unlock()
-			if n.calls == 0 && !n.stale {
-				delete(f.byPrincipal, principal)
-			}
-		}
+	h.users++
+	return h, func() {
+		hs.mu.Lock()
+		defer hs.mu.Unlock()
+		h.users--
+	}
+}
+
+// all returns all holdings with their limits.
+func (hs *holdings) all() map[limitOf]*holding {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	list := make(map[limitOf]*holding, len(hs.byLimit))
+	for of, h := range hs.byLimit {
+		list[of] = h
+	}
+	return list
+}
+
+// drop forgets a holding that nobody uses and that has no share.
+func (hs *holdings) drop(of limitOf, h *holding) {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.users == 0 && h.used == 0 && h.shares == 0 {
+		delete(hs.byLimit, of)
+		delete(hs.byDigest, h.digest)
 	}
 }
 
@@ -64,102 +101,214 @@ func (m *Member) Enter(ctx context.Context, principal string, l policy.Limits, o
 	if m.Self() == "" {
 		return nil, 0, members.ErrAlone
 	}
-	ctx, cancel := context.WithTimeout(ctx, queryTime)
-	defer cancel()
 	leave = func() {}
 	if l.Concurrent > 0 && !other {
-		if leave, err = m.begin(ctx, principal, l.Concurrent); err != nil {
+		h, done := m.holdings.use(limitOf{principal: principal})
+		err := m.take(ctx, h, limit{shares: l.Concurrent})
+		done()
+		if err != nil {
 			return nil, 0, err
 		}
+		leave = sync.OnceFunc(h.leave)
 	}
 	if l.Rate > 0 {
-		if wait, err = m.take(ctx, principal, l, other); err != nil {
+		of := limitOf{principal, l.Rate, budget.Burst(l, other), other}
+		h, done := m.holdings.use(of)
+		defer done()
+		if err := m.take(ctx, h, rateLimit(l.Rate, of.burst)); err != nil {
 			leave()
+			if err == budget.ErrTooFast {
+				wait = h.wait()
+			}
 			return nil, wait, err
 		}
 	}
 	return leave, 0, nil
 }
 
-// begin counts a call in flight.
-func (m *Member) begin(ctx context.Context, principal string, limit int) (leave func(), err error) {
-	n, done := m.inFlight.use(principal)
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.calls++
-	if err := m.writeCount(ctx, principal, n, limit); err != nil {
-		n.calls--
-		n.stale = n.stale || err != budget.ErrTooMany
-		go done() // done locks n, which this function still holds
-		return nil, err
+// take uses a share. If this process has none left, it takes free ones from the table, and asks the
+// members that hold the others to give back what they do not use. One request does so at a time: those
+// that come while it waits for its turn have its result.
+func (m *Member) take(ctx context.Context, h *holding, l limit) error {
+	if h.take(m.Self(), l) {
+		return nil
 	}
-	return sync.OnceFunc(func() {
-		defer done()
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		n.calls--
-		ending, cancel := context.WithTimeout(context.Background(), queryTime)
-		defer cancel()
-		_ = m.writeCount(ending, principal, n, math.MaxInt32) // writeCounts repeats it
-	}), nil
-}
-
-// writeCount writes a count. n.mu must be held.
-func (m *Member) writeCount(ctx context.Context, principal string, n *callCount, limit int) error {
-	self := m.Self()
-	if self == "" {
-		n.stale = true
-		return members.ErrAlone
-	}
-	written, member, err := m.setCalls(ctx, principal, self, n.calls, limit)
-	if err == nil && !member { // another member has deleted the row of this process since it was read
-		err = members.ErrAlone
-	}
-	switch {
-	case err != nil:
-		n.stale = true
+	came := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, queryTime)
+	defer cancel()
+	if err := lock(ctx, h.asking); err != nil {
 		return err
-	case !written:
-		return budget.ErrTooMany
 	}
-	n.stale = false
+	defer unlock(h.asking)
+	if h.take(m.Self(), l) {
+		return nil
+	}
+	failed, next := h.attempts()
+	if !failed.Before(came) || l.rate > 0 && time.Now().Before(next) {
+		return l.refusal()
+	}
+	pace.Sleep(ctx, time.Until(next), nil)
+	began := time.Now()
+	for asked := false; !h.take(m.Self(), l); asked = true {
+		holders, err := m.settle(ctx, h, l, more)
+		if err != nil {
+			return err
+		}
+		if h.take(m.Self(), l) {
+			return nil
+		}
+		if asked || len(holders) == 0 {
+			h.fail(began, l.pause())
+			return l.refusal()
+		}
+		m.askBack(ctx, h.digest, holders)
+	}
 	return nil
 }
 
-// writeCounts writes the stale counts. all means that this process has joined with a new ID, so
-// that the table has none of its counts.
-func (m *Member) writeCounts(ctx context.Context, all bool) {
-	m.inFlight.mu.Lock()
-	principals := slices.Collect(maps.Keys(m.inFlight.byPrincipal))
-	m.inFlight.mu.Unlock()
-	for _, principal := range principals {
-		n, done := m.inFlight.use(principal)
-		n.mu.Lock()
-		var err error
-		if n.stale || all && n.calls > 0 {
-			err = m.writeCount(ctx, principal, n, math.MaxInt32)
+// take uses a share that this process has.
+func (h *holding) take(self string, l limit) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := time.Now()
+	switch {
+	case self == "" || h.id != self || h.limit.shares > l.shares:
+		return false
+	case l.rate > 0:
+		h.fill(now)
+		if h.requests < 1 {
+			return false
 		}
-		n.mu.Unlock()
-		done()
-		if err != nil {
-			m.o.Log.Debug("cannot write the number of calls in flight", "error", auth.Redact(err.Error()))
+		h.requests--
+	case h.used >= h.shares:
+		return false
+	default:
+		h.used++
+	}
+	h.lastUsed = now
+	return true
+}
+
+// fill adds the requests that the shares of a rate have gained; mu is held.
+func (h *holding) fill(now time.Time) {
+	h.requests = h.limit.gain(h.shares, h.requests, now.Sub(h.filled))
+	h.filled = now
+}
+
+// leave counts a call that has ended.
+func (h *holding) leave() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.used--
+	h.lastUsed = time.Now()
+}
+
+// wait returns the time until a rate allows another request, at one of the members.
+func (h *holding) wait() time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return max(time.Millisecond, time.Duration((1-min(h.requests, 1))/h.limit.rate*float64(time.Second)))
+}
+
+func (h *holding) attempts() (failed, next time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.failed, h.next
+}
+
+func (h *holding) fail(began time.Time, pause time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.failed, h.next = began, time.Now().Add(pause)
+}
+
+const (
+	shareIdle  = time.Minute      // unused shares go back to the table
+	shareTouch = 10 * time.Minute // a row is written again, so that no sweep deletes it
+)
+
+// tendRegularly looks after the shares until ctx ends.
+func (m *Member) tendRegularly(ctx context.Context) {
+	tick := time.NewTicker(m.o.TTL / 3)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-m.rejoined:
+		case <-ctx.Done():
 			return
+		}
+		m.tend(ctx)
+	}
+}
+
+// tend gives back shares that are not used, renews rows that are, and counts the calls in flight for
+// the new ID if this process has joined again.
+func (m *Member) tend(ctx context.Context) {
+	self, now := m.Self(), time.Now()
+	for of, h := range m.holdings.all() {
+		h.mu.Lock()
+		idle := h.used == 0 && now.Sub(h.lastUsed) > shareIdle
+		due, l := idle || h.id != self && h.used > 0 || now.Sub(h.settled) > shareTouch, h.limit
+		h.mu.Unlock()
+		if self == "" || !due {
+			continue
+		}
+		change := same
+		if idle {
+			change = none
+		}
+		limited, cancel := context.WithTimeout(ctx, queryTime)
+		_, err := m.settle(limited, h, l, change)
+		cancel()
+		if err != nil {
+			m.o.Log.Debug("cannot write the shares of a limit", "error", auth.Redact(err.Error()))
+			return
+		}
+		m.holdings.drop(of, h)
+	}
+}
+
+// giveBack gives back what this process does not use of a limit, because another member asks for it.
+func (m *Member) giveBack(ctx context.Context, digest string) {
+	m.holdings.mu.Lock()
+	h := m.holdings.byDigest[digest]
+	m.holdings.mu.Unlock()
+	if h == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, queryTime)
+	defer cancel()
+	h.mu.Lock()
+	l := h.limit
+	h.mu.Unlock()
+	if _, err := m.settle(ctx, h, l, fewer); err != nil {
+		m.o.Log.Debug("cannot give back shares of a limit", "error", auth.Redact(err.Error()))
+	}
+}
+
+// giveAllBack gives back all rates, because this process stops: otherwise the requests that they allow
+// would be lost.
+func (m *Member) giveAllBack(ctx context.Context) {
+	for of, h := range m.holdings.all() {
+		if of.rate > 0 {
+			h.mu.Lock()
+			l := h.limit
+			h.mu.Unlock()
+			if _, err := m.settle(ctx, h, l, none); err != nil {
+				return
+			}
 		}
 	}
 }
 
-// take uses one request of a rate limit, or returns the time until one is available.
-func (m *Member) take(ctx context.Context, principal string, l policy.Limits, other bool) (time.Duration, error) {
-	burst := int64(budget.Burst(l, other))
-	cost := int64(math.Ceil(float64(time.Second.Microseconds()) / float64(l.Rate)))
-	allowance := fmt.Sprint(principal, "\x00", l.Rate, burst, other)
-	taken, full, err := m.spend(ctx, allowance, cost, cost*burst)
-	if err != nil || taken {
-		return 0, err
+func lock(ctx context.Context, c chan struct{}) error {
+	select {
+	case c <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", members.ErrAlone, ctx.Err())
 	}
-	wait := full + cost - cost*burst
-	if wait <= 0 { // full is from before the statement; another member has used the allowance since
-		wait = cost
-	}
-	return time.Duration(wait) * time.Microsecond, budget.ErrTooFast
 }
+
+func unlock(c chan struct{}) { <-c }

@@ -105,11 +105,10 @@ func TestConcurrentAfterOutage(t *testing.T) {
 	if _, _, err := a.Enter(t.Context(), "user:ann", one, false); err != nil {
 		t.Fatal(err)
 	}
-	id := a.Self()
-	a.lease.Store(nil) // no call can be counted out now
+	held := a.lease.Swap(nil) // no call can be counted out now
 	first()
-	a.lease.Store(&lease{id: id, until: time.Now().Add(time.Hour)})
-	a.writeCounts(t.Context(), false)
+	a.lease.Store(held)
+	a.tend(t.Context())
 	leave, _, err := b.Enter(t.Context(), "user:ann", one, false)
 	if err != nil {
 		t.Fatalf("after one of two calls has ended: %v", err)

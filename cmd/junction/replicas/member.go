@@ -53,16 +53,19 @@ type Member struct {
 	shared   atomic.Pointer[string]
 	lease    atomic.Pointer[lease]
 	others   atomic.Pointer[map[string]*otherMember] // by ID, without this process; never changed
+	read     watched                                 // those who wait for the next reading of the table
 	reason   atomic.Pointer[string]                  // why this process is no member
 	tried    chan struct{}                           // closed after the first attempt to join
 	once     sync.Once                               // closes tried
 	wake     chan struct{}                           // 1-buffered: Run reads the table now
-	rejoined chan struct{}                           // 1-buffered: this process has a new ID; all counts are written
+	rejoined chan struct{}                           // 1-buffered: this process has a new ID
 
+	refused   atomic.Bool // the last attempt to join was refused
+	foreign   foreign
 	forwarder forwarder
 	received  received
 	owners    owners
-	inFlight  inFlight
+	holdings  holdings
 	counters  counters
 	tasks     sync.WaitGroup
 }
@@ -72,13 +75,18 @@ type lease struct {
 	id    string
 	begun time.Time
 	until time.Time // by the monotonic clock
+	// renewed is when the last renewal began, and there the time of the database during the renewal,
+	// in microseconds.
+	renewed time.Time
+	there   int64
 }
 
 // otherMember is another member, as it was when the table was last read. It is never changed.
 type otherMember struct {
 	row
-	until time.Time // of its lease, by the monotonic clock
-	conns *connections
+	until   time.Time // of its lease, by the monotonic clock
+	renewed time.Time // not later than the last renewal, by the monotonic clock
+	conns   *connections
 }
 
 // row is a row of the table members.
@@ -92,6 +100,7 @@ type row struct {
 func New(o Options) (*Member, error) {
 	m := &Member{o: o, process: store.NewID(), wake: make(chan struct{}, 1), rejoined: make(chan struct{}, 1),
 		tried: make(chan struct{})}
+	m.received.fewer, m.read.next = make(chan struct{}, 1), make(chan struct{})
 	if m.o.TTL == 0 {
 		m.o.TTL = defaultTTL
 	}
@@ -138,10 +147,9 @@ func (m *Member) Self() string {
 	return l.id
 }
 
-// Alive implements members.Members.
+// Alive reports whether a member has a valid lease, as far as this process knows.
 func (m *Member) Alive(id string) bool {
-	p := m.living(id)
-	return p != nil && !p.conns.suspect.Load() || id != "" && id == m.Self()
+	return m.living(id) != nil || id != "" && id == m.Self()
 }
 
 // living returns another member if its lease is valid, or nil.
@@ -207,7 +215,7 @@ func (m *Member) Members() []Status {
 		s := Status{ID: p.id, Address: p.address, Version: p.version, Begun: p.begun,
 			Left: time.Until(p.until).Seconds(), Differs: differing(*m.shared.Load(), p.digest)}
 		if failed := p.conns.failed.Load(); failed != nil {
-			s.Error = (*failed).Error()
+			s.Error = failed.Error()
 		}
 		if s.Left > 0 {
 			list = append(list, s)
@@ -228,16 +236,23 @@ func (m *Member) setOthers(rows []row, self string, asked time.Time) {
 		if r.id == self || r.left <= 0 && (before == nil || m.owners.expiredHaveEnded()) {
 			continue
 		}
-		p := &otherMember{row: r, until: asked.Add(r.left)}
+		p := &otherMember{row: r, until: asked.Add(r.left), renewed: asked.Add(r.left - m.o.TTL)}
 		if before != nil {
 			p.conns = before.conns
 		} else {
 			p.conns = m.newConnections(r)
 		}
-		p.conns.suspect.Store(false)
 		next[r.id] = p
 	}
 	m.others.Store(&next)
+	defer m.read.notify()
+	for _, p := range next {
+		if differing(*m.shared.Load(), p.digest) == "" {
+			p.conns.differs.Store(0)
+		} else {
+			p.conns.differs.CompareAndSwap(0, asked.Unix())
+		}
+	}
 	for id, p := range old {
 		if next[id] == nil {
 			p.conns.end()

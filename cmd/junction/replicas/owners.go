@@ -26,7 +26,7 @@ type owners struct {
 	waitUntil time.Time // until then, members with an expired lease may still renew it
 }
 
-// renewedLate must be called when this process has renewed its lease after it had expired, as after
+// renewedLate must be called when this process has renewed its lease later than usual, as after
 // an outage of the database. The other members will probably renew theirs soon: for the time wait,
 // their expired rows are not deleted.
 func (o *owners) renewedLate(at time.Time, wait time.Duration) {
@@ -60,21 +60,22 @@ func (o *owners) forget(session [16]byte) {
 	delete(o.bySession, session)
 }
 
-// Owner implements members.Members.
-func (m *Member) Owner(ctx context.Context, session [16]byte, first string, until time.Time) (string, error) {
+// Owner implements members.Members. The owner that the table names comes before the first one, which
+// has ended or has given the session up then, and never gets it back.
+func (m *Member) Owner(ctx context.Context, session [16]byte, first, released string, until time.Time) (string, error) {
 	if m.Self() == "" {
 		return "", members.ErrAlone
 	}
-	if m.Alive(first) {
-		return first, nil
-	}
-	if owner := m.owners.known(session); owner != "" && m.Alive(owner) {
+	if owner := m.owners.known(session); owner != "" && owner != released && m.Alive(owner) {
 		return owner, nil
+	}
+	if first != released && m.Alive(first) {
+		return first, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, queryTime)
 	defer cancel()
 	for range claimAttempts {
-		c, err := m.claimSession(ctx, session, first, m.Self(), until)
+		c, err := m.claimSession(ctx, session, first, released, until)
 		switch {
 		case err != nil:
 			return "", err
@@ -93,6 +94,19 @@ func (m *Member) Owner(ctx context.Context, session [16]byte, first string, unti
 		return *c.owner, nil
 	}
 	return "", members.ErrAlone
+}
+
+// Ended implements members.Members.
+func (m *Member) Ended(ctx context.Context, id string) (bool, error) {
+	switch {
+	case m.Self() == "":
+		return false, members.ErrAlone
+	case m.Alive(id):
+		return false, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, queryTime)
+	defer cancel()
+	return m.ended(ctx, id)
 }
 
 // DeleteSession implements members.Members.

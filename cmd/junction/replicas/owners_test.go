@@ -39,7 +39,7 @@ func TestOneOwner(t *testing.T) {
 		var tasks sync.WaitGroup
 		for i := range 20 * len(all) {
 			tasks.Go(func() {
-				owner, err := all[i%len(all)].Owner(t.Context(), session, dead, hourLater())
+				owner, err := all[i%len(all)].Owner(t.Context(), session, dead, "", hourLater())
 				if err != nil {
 					owner = err.Error()
 				}
@@ -73,23 +73,23 @@ func TestOwnerLives(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	for _, first := range []string{a.Self(), b.Self()} {
-		if owner, err := a.Owner(ended, [16]byte{1}, first, hourLater()); err != nil || owner != first {
+		if owner, err := a.Owner(ended, [16]byte{1}, first, "", hourLater()); err != nil || owner != first {
 			t.Errorf("Owner = %q, %v; want %q", owner, err, first)
 		}
 	}
-	owner, err := b.Owner(t.Context(), [16]byte{1}, "ended", hourLater())
+	owner, err := b.Owner(t.Context(), [16]byte{1}, "ended", "", hourLater())
 	if err != nil || owner != b.Self() {
 		t.Fatalf("Owner = %q, %v; want the member that asks", owner, err)
 	}
-	if owner, err := c.Owner(t.Context(), [16]byte{1}, "ended", hourLater()); err != nil || owner != b.Self() {
+	if owner, err := c.Owner(t.Context(), [16]byte{1}, "ended", "", hourLater()); err != nil || owner != b.Self() {
 		t.Errorf("Owner = %q, %v; want %q", owner, err, b.Self())
 	}
-	if owner, err := c.Owner(ended, [16]byte{1}, "ended", hourLater()); err != nil || owner != b.Self() {
+	if owner, err := c.Owner(ended, [16]byte{1}, "ended", "", hourLater()); err != nil || owner != b.Self() {
 		t.Errorf("asked again: %q, %v; want the known owner without a question", owner, err)
 	}
 	b.stop()
 	w.until("they know that it has left", func() bool { return !a.Alive(owner) && !c.Alive(owner) })
-	if owner, err := c.Owner(t.Context(), [16]byte{1}, "ended", hourLater()); err != nil || owner != c.Self() {
+	if owner, err := c.Owner(t.Context(), [16]byte{1}, "ended", "", hourLater()); err != nil || owner != c.Self() {
 		t.Errorf("after its end: %q, %v; want %q", owner, err, c.Self())
 	}
 }
@@ -114,7 +114,7 @@ func TestRenewedNotClaimed(t *testing.T) {
 	}
 	answers := make(chan answer, 1)
 	go func() {
-		owner, err := a.Owner(t.Context(), [16]byte{9}, "late", hourLater())
+		owner, err := a.Owner(t.Context(), [16]byte{9}, "late", "", hourLater())
 		answers <- answer{owner, err}
 	}()
 	w.until("the claim waits for the renewal", func() bool {
@@ -150,7 +150,7 @@ func TestRenewedOrClaimed(t *testing.T) {
 			}
 			kept, _ = result.RowsAffected()
 		})
-		owner, err := a.Owner(t.Context(), [16]byte{byte(round)}, dead, hourLater())
+		owner, err := a.Owner(t.Context(), [16]byte{byte(round)}, dead, "", hourLater())
 		renewing.Wait()
 		if err != nil || (owner == dead) != (kept == 1) {
 			t.Fatalf("round %d: the owner is %q, %v; the lease was renewed: %d", round, owner, err, kept)
@@ -187,7 +187,7 @@ func TestPatienceAfterOutage(t *testing.T) {
 	if look() != kept {
 		t.Error("the requests that were forwarded to the member have ended")
 	}
-	if owner, err := a.Owner(t.Context(), [16]byte{1}, late, hourLater()); !errors.Is(err, members.ErrAlone) {
+	if owner, err := a.Owner(t.Context(), [16]byte{1}, late, "", hourLater()); !errors.Is(err, members.ErrAlone) {
 		t.Errorf("Owner = %q, %v; want %v", owner, err, members.ErrAlone)
 	}
 	if _, _, err := a.Enter(t.Context(), "user:ann", limits{Concurrent: 1}, false); !errors.Is(err, budget.ErrTooMany) {
@@ -198,8 +198,78 @@ func TestPatienceAfterOutage(t *testing.T) {
 	if look() != nil {
 		t.Error("requests are forwarded to a member that has ended")
 	}
-	if owner, err := a.Owner(t.Context(), [16]byte{1}, late, hourLater()); err != nil || owner != a.Self() {
+	if owner, err := a.Owner(t.Context(), [16]byte{1}, late, "", hourLater()); err != nil || owner != a.Self() {
 		t.Errorf("Owner = %q, %v; want %q", owner, err, a.Self())
+	}
+}
+
+// TestLateStatementEndsNoMember: a statement that was held up on its way finds a member whose lease
+// has expired. It claims nothing, counts nothing and deletes nothing, because the member may be about
+// to renew its lease. The same holds for a process whose last renewal is overdue.
+func TestLateStatementEndsNoMember(t *testing.T) {
+	for name, age := range map[string]func(*lease){
+		"late":    func(l *lease) { l.there -= (queryTime + time.Second).Microseconds() },
+		"overdue": func(l *lease) { l.renewed = l.renewed.Add(-time.Minute) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := mustWorld(t)
+			w.ttl = time.Minute
+			a := w.mustJoin(nil)
+			fresh := a.lease.Load()
+			w.mustDie("late")
+			if _, err := w.store.Database().Exec(`INSERT INTO limit_shares VALUES ($1, '{"held":{"late":1}}', 0)`,
+				digestOf("user:ann")); err != nil {
+				t.Fatal(err)
+			}
+			old := *fresh
+			age(&old)
+			a.lease.Store(&old)
+			if owner, err := a.Owner(t.Context(), [16]byte{1}, "late", "", hourLater()); !errors.Is(err, members.ErrAlone) {
+				t.Errorf("Owner = %q, %v; want %v", owner, err, members.ErrAlone)
+			}
+			if ended, err := a.Ended(t.Context(), "late"); ended || err != nil {
+				t.Errorf("Ended = %t, %v", ended, err)
+			}
+			if _, _, err := a.Enter(t.Context(), "user:ann", limits{Concurrent: 1}, false); err == nil {
+				t.Error("the call of the other member does not count")
+			}
+			a.lease.Store(fresh)
+			if ended, err := a.Ended(t.Context(), "late"); !ended || err != nil {
+				t.Errorf("in time, Ended = %t, %v", ended, err)
+			}
+			if owner, err := a.Owner(t.Context(), [16]byte{1}, "late", "", hourLater()); err != nil || owner != a.Self() {
+				t.Errorf("in time, Owner = %q, %v; want %q", owner, err, a.Self())
+			}
+		})
+	}
+}
+
+// TestReleasedSessionHasOneOwner: an owner that lives gives a session up. Of many requests at three
+// members, all get the same new owner, also those at a member that does not know of it.
+func TestReleasedSessionHasOneOwner(t *testing.T) {
+	w := mustWorld(t)
+	w.ttl = time.Minute
+	first, all := w.mustJoin(nil).Self(), []*running{w.mustJoin(nil), w.mustJoin(nil), w.mustJoin(nil)}
+	for round := range 10 {
+		session := [16]byte{byte(round)}
+		var mu sync.Mutex
+		var tasks sync.WaitGroup
+		answers := map[string]int{}
+		for i := range 30 {
+			tasks.Go(func() {
+				owner, err := all[i%len(all)].Owner(t.Context(), session, first, first, hourLater())
+				if err != nil {
+					owner = err.Error()
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				answers[owner]++
+			})
+		}
+		tasks.Wait()
+		if len(answers) != 1 || answers[first] > 0 {
+			t.Fatalf("round %d: the owners are %v", round, answers)
+		}
 	}
 }
 
@@ -213,7 +283,7 @@ func TestClaimOfTheExpired(t *testing.T) {
 	if _, err := w.store.Database().Exec(`UPDATE members SET expires_at = 1 WHERE id = $1`, a.Self()); err != nil {
 		t.Fatal(err)
 	}
-	if owner, err := a.Owner(t.Context(), [16]byte{1}, "dead", hourLater()); !errors.Is(err, members.ErrAlone) {
+	if owner, err := a.Owner(t.Context(), [16]byte{1}, "dead", "", hourLater()); !errors.Is(err, members.ErrAlone) {
 		t.Errorf("Owner = %q, %v; want %v", owner, err, members.ErrAlone)
 	}
 }
@@ -241,7 +311,7 @@ func TestClaimedByOneThatJoined(t *testing.T) {
 	}
 	got := make(chan string, 1)
 	go func() {
-		owner, err := a.Owner(t.Context(), session, "dead", hourLater())
+		owner, err := a.Owner(t.Context(), session, "dead", "", hourLater())
 		got <- fmt.Sprint(owner, " ", err)
 	}()
 	w.until("the claim waits", func() (waits bool) {
@@ -279,7 +349,7 @@ func TestDeleted(t *testing.T) {
 	if err := a.sweep(t.Context()); err != nil { // the clock of a is wrong by hours
 		t.Fatal(err)
 	}
-	if owner, err := b.Owner(t.Context(), [16]byte{2}, "ended", hourLater()); !errors.Is(err, members.ErrDeleted) {
+	if owner, err := b.Owner(t.Context(), [16]byte{2}, "ended", "", hourLater()); !errors.Is(err, members.ErrDeleted) {
 		t.Errorf("Owner = %q, %v; want %v", owner, err, members.ErrDeleted)
 	}
 }
@@ -319,7 +389,7 @@ func TestAlone(t *testing.T) {
 	if err := w.store.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if owner, err := a.Owner(t.Context(), [16]byte{3}, "ended", hourLater()); !errors.Is(err, members.ErrAlone) {
+	if owner, err := a.Owner(t.Context(), [16]byte{3}, "ended", "", hourLater()); !errors.Is(err, members.ErrAlone) {
 		t.Errorf("Owner = %q, %v", owner, err)
 	}
 	if first, err := a.Once(t.Context(), "id", hourLater()); first || !errors.Is(err, members.ErrAlone) {

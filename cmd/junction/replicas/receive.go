@@ -16,12 +16,14 @@ import (
 
 	"junction/proxy/members"
 	"junction/upstream/http1"
+	"junction/upstream/pace"
 )
 
 // received counts the requests of other members in progress.
 type received struct {
 	mu     sync.Mutex
 	n      int
+	fewer  chan struct{} // 1-buffered: n has become 0
 	ending chan struct{} // closed when n is 0; nil unless Drain was called
 }
 
@@ -40,13 +42,38 @@ func (q *received) begin() bool {
 func (q *received) end() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.n--; q.n == 0 && q.ending != nil {
+	if q.n--; q.n > 0 {
+		return
+	}
+	pace.Wake(q.fewer)
+	if q.ending != nil {
 		close(q.ending)
 	}
 }
 
+// AwaitIdle waits for a moment without a request of another member in progress, for at most as long
+// as ctx. It reports whether there was one. Requests are answered all the while: the answers of
+// users must reach the calls that AwaitIdle waits for. It must not be called concurrently.
+func (m *Member) AwaitIdle(ctx context.Context) bool {
+	q := &m.received
+	for {
+		q.mu.Lock()
+		n := q.n
+		q.mu.Unlock()
+		if n == 0 {
+			return true
+		}
+		select {
+		case <-q.fewer:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
 // Drain refuses new requests of other members, so that these look for another owner. It waits until
-// the requests in progress have ended, for at most grace.
+// the requests in progress have ended, for at most grace. Call it when the calls of the sessions have
+// ended (AwaitIdle), or must end now.
 func (m *Member) Drain(grace time.Duration) {
 	q := &m.received
 	q.mu.Lock()
@@ -107,10 +134,18 @@ func (m *Member) receive(w http.ResponseWriter, r *http.Request, handler http.Ha
 	to, client, ok := strings.Cut(r.Header.Get(headerHop), " ")
 	if !ok || to != m.Self() || to == "" || !m.received.begin() {
 		w.Header().Set(headerGone, m.process)
+		if m.Self() != "" {
+			w.Header().Set(headerLease, "1")
+		}
 		w.WriteHeader(http.StatusMisdirectedRequest)
 		return
 	}
 	defer m.received.end()
+	if digest := r.Header.Get(headerGiveBack); digest != "" {
+		m.giveBack(r.Context(), digest)
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
 	if _, err := netip.ParseAddrPort(client); err != nil {
 		http.Error(w, "the header "+headerHop+" has no address of a client", http.StatusBadRequest)
 		return

@@ -23,8 +23,8 @@ func TestBodyOfTheGone(t *testing.T) {
 	id := p.owner.Self()
 	p.owner.lease.Store(&lease{id: "another", until: time.Now().Add(time.Hour)})
 	r := httptest.NewRequest(http.MethodPost, "/mcp", strings.NewReader(strings.Repeat("x", 100<<10)))
-	if err := p.other.Forward(httptest.NewRecorder(), r, nil, id); errors.Is(err, members.ErrGone) || !errors.Is(err, errLost) {
-		t.Errorf("Forward = %v, want %v", err, errLost)
+	if err := p.other.Forward(httptest.NewRecorder(), r, nil, id); errors.Is(err, members.ErrGone) || !errors.Is(err, members.ErrUnreachable) {
+		t.Errorf("Forward = %v, want %v", err, members.ErrUnreachable)
 	}
 }
 

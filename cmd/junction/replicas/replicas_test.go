@@ -245,3 +245,25 @@ func TestOutage(t *testing.T) {
 		})
 	}
 }
+
+// TestDifferencesOfARollout: parts that may differ for a while keep no process from joining. The list
+// of members names them, and after a time a warning does.
+func TestDifferencesOfARollout(t *testing.T) {
+	w := mustWorld(t)
+	a := w.mustJoin(nil)
+	o := w.options()
+	o.Shared = func([]byte) (string, error) { return "schema=1 auth=00 ~policies=22", nil }
+	b := w.mustStart(o, nil)
+	w.until("it has joined, and knows the other", func() bool { return b.Self() != "" && len(b.Members()) == 2 })
+	list := b.Members()
+	if got := list[0].Differs + list[1].Differs; got != "policies (22 here, none there)" {
+		t.Errorf("it differs in %q", got)
+	}
+	if err := b.Warning(); err != nil {
+		t.Errorf("during a rollout: %v", err)
+	}
+	(*b.others.Load())[a.Self()].conns.differs.Store(time.Now().Add(-2 * driftTime).Unix())
+	if err := b.Warning(); err == nil || !strings.Contains(err.Error(), a.address+": policies (22 here, none there)") {
+		t.Errorf("after it: %v", err)
+	}
+}

@@ -60,12 +60,30 @@ func (m *Member) query(ctx context.Context, s statement, values args, places ...
 	return fmt.Errorf("%w: %w", members.ErrAlone, err)
 }
 
-// deleteExpired returns a common table expression named gone. If @expired_have_ended holds, it
-// deletes the expired rows of the members ids, and returns their IDs. A row that is renewed at the
-// same time stays.
+// sender is a common table expression with one row if this process (@self) still acts as a member:
+// its lease has not expired, and the statement is not late (@latest). A statement that was held up
+// on the way must change nothing: after an outage of the network, it can arrive before the other
+// members have renewed their leases.
+const sender = `sender AS (SELECT 1 FROM members WHERE id = @self AND expires_at > @now AND @now <= @latest::bigint)`
+
+// deleteExpired returns a common table expression named gone, which needs that of sender. If
+// @expired_have_ended holds, it deletes the expired rows of the members ids, and returns their IDs.
+// A row that is renewed at the same time stays.
 func deleteExpired(ids string) string {
 	return `gone AS (DELETE FROM members WHERE id IN (` + ids + `) AND expires_at <= @now AND @expired_have_ended
-		RETURNING id)`
+		AND EXISTS (SELECT 1 FROM sender) RETURNING id)`
+}
+
+// asSender adds the arguments of sender and deleteExpired to those of a statement.
+func (m *Member) asSender(values args) args {
+	values["self"], values["latest"], values["expired_have_ended"] = "", int64(0), false
+	if l := m.lease.Load(); l != nil {
+		now := time.Now()
+		values["self"], values["latest"] = l.id, l.there+(now.Sub(l.renewed)+queryTime).Microseconds()
+		// If the last renewal is late, the database does not answer: the others may be late, too.
+		values["expired_have_ended"] = now.Sub(l.renewed) < m.o.TTL/2 && m.owners.expiredHaveEnded()
+	}
+	return values
 }
 
 // claim is the result of claimSession.
@@ -75,37 +93,49 @@ type claim struct {
 	owner   *string // nil if another member has changed a row at the same time: repeat the statement
 }
 
-// claimSession makes this process (self) the owner of a session if its owner has ended. first is
-// the first owner.
+// claimSession makes this process the owner of a session if its owner has ended. first is the first
+// owner. released is a member that has given the session up, and counts as ended; "" for none.
 //
 // All parts of the statement see the tables as they were when the statement began. A member has
 // ended if its row was missing then (rows never come back), or if the statement deletes the row. An
 // owner is replaced only if it is still the one that the statement read.
-func (m *Member) claimSession(ctx context.Context, session [16]byte, first, self string, until time.Time) (
+func (m *Member) claimSession(ctx context.Context, session [16]byte, first, released string, until time.Time) (
 	c claim, err error) {
-	err = m.query(ctx, claimSQL, args{"session": hashOf(session), "first": first, "self": self,
-		"keep": keepFor(until), "expired_have_ended": m.owners.expiredHaveEnded()}, &c.deleted, &c.mine, &c.owner)
+	err = m.query(ctx, claimSQL, m.asSender(args{"session": hashOf(session), "first": first, "released": released,
+		"keep": keepFor(until)}), &c.deleted, &c.mine, &c.owner)
 	return c, err
 }
 
 var claimSQL = named(`WITH
+	` + sender + `,
 	` + deleteExpired(`@first, (SELECT owner FROM session_owners WHERE session_hash = @session)`) + `,
 	deleted AS (SELECT 1 FROM deleted_sessions WHERE session_hash = @session),
 	claimed AS (
 		INSERT INTO session_owners AS s (session_hash, owner, expires_at)
 		SELECT @session, @self, @now + @keep::bigint
 		WHERE NOT EXISTS (SELECT 1 FROM deleted)
-			AND (@first IN (SELECT id FROM gone) OR NOT EXISTS (SELECT 1 FROM members WHERE id = @first))
-			AND EXISTS (SELECT 1 FROM members WHERE id = @self AND expires_at > @now)
+			AND (@first IN (SELECT id FROM gone) OR NOT EXISTS (SELECT 1 FROM members WHERE id = @first)
+				OR @first = @released)
+			AND EXISTS (SELECT 1 FROM sender)
 		ON CONFLICT (session_hash) DO UPDATE SET owner = excluded.owner
 		WHERE s.owner = (SELECT owner FROM session_owners WHERE session_hash = @session)
-			AND (s.owner IN (SELECT id FROM gone) OR NOT EXISTS (SELECT 1 FROM members WHERE id = s.owner))
+			AND (s.owner IN (SELECT id FROM gone) OR NOT EXISTS (SELECT 1 FROM members WHERE id = s.owner)
+				OR s.owner = @released)
 		RETURNING owner)
 	SELECT EXISTS (SELECT 1 FROM deleted) AS deleted, EXISTS (SELECT 1 FROM claimed) AS mine, coalesce(
 		(SELECT owner FROM claimed),
 		(SELECT m.id FROM session_owners s JOIN members m ON m.id = s.owner
-			WHERE s.session_hash = @session AND m.expires_at > @now),
-		(SELECT id FROM members WHERE id = @first AND expires_at > @now)) AS owner`)
+			WHERE s.session_hash = @session AND m.expires_at > @now AND m.id <> @released),
+		(SELECT id FROM members WHERE id = @first AND expires_at > @now AND id <> @released)) AS owner`)
+
+// ended reports whether a member has ended, and deletes its row if its lease has expired.
+func (m *Member) ended(ctx context.Context, id string) (yes bool, err error) {
+	err = m.query(ctx, endedSQL, m.asSender(args{"member": id}), &yes)
+	return yes, err
+}
+
+var endedSQL = named(`WITH ` + sender + `, ` + deleteExpired(`@member`) + `
+	SELECT (EXISTS (SELECT 1 FROM gone) OR NOT EXISTS (SELECT 1 FROM members WHERE id = @member)) AS yes`)
 
 // add stores a key with addDeletedSQL or addUsedSQL. added is false if it was stored before.
 func (m *Member) add(ctx context.Context, s statement, key string, until time.Time) (added bool, err error) {
@@ -123,47 +153,6 @@ func addSQL(table string) statement {
 			INSERT INTO ` + table + ` VALUES (@key, @now + @keep::bigint) ON CONFLICT DO NOTHING RETURNING 1)
 		SELECT EXISTS (SELECT 1 FROM added) AS added`)
 }
-
-// setCalls sets the number of calls in flight of a principal at this process (self), if the sum of
-// all members is then at most limit. It removes the numbers of members that have ended, which it
-// finds as claimSession does. member is false if this process is none.
-func (m *Member) setCalls(ctx context.Context, principal, self string, calls, limit int) (written, member bool,
-	err error) {
-	err = m.query(ctx, setCallsSQL, args{"principal": digestOf(principal), "self": self, "calls": calls,
-		"limit": limit, "expired_have_ended": m.owners.expiredHaveEnded()}, &written, &member)
-	return written, member, err
-}
-
-var setCallsSQL = named(`WITH
-	seen AS (SELECT jsonb_object_keys(calls::jsonb) AS id FROM calls_in_flight WHERE principal_hash = @principal),
-	` + deleteExpired(`SELECT id FROM seen`) + `,
-	dead AS (SELECT coalesce(array_agg(id), '{}') AS ids FROM seen
-		WHERE id IN (SELECT id FROM gone) OR NOT EXISTS (SELECT 1 FROM members WHERE members.id = seen.id)),
-	written AS (
-		INSERT INTO calls_in_flight AS c (principal_hash, calls, changed_at)
-		SELECT @principal, jsonb_build_object(@self::text, @calls::int)::text, @now WHERE @calls::int <= @limit::int
-		ON CONFLICT (principal_hash) DO UPDATE SET changed_at = excluded.changed_at,
-			calls = ((c.calls::jsonb - (SELECT ids FROM dead)) || excluded.calls::jsonb)::text
-		WHERE (SELECT coalesce(sum(value::int), 0)
-			FROM jsonb_each_text(c.calls::jsonb - (SELECT ids FROM dead) - @self::text)) + @calls::int <= @limit::int
-		RETURNING 1)
-	SELECT EXISTS (SELECT 1 FROM written) AS written, EXISTS (SELECT 1 FROM members WHERE id = @self) AS member`)
-
-// spend takes a call from an allowance, if there is one left. An allowance refills with time: a
-// call costs so many microseconds of refilling, and a full allowance holds most. full is the time
-// until the allowance is full again.
-func (m *Member) spend(ctx context.Context, allowance string, cost, most int64) (taken bool, full int64, err error) {
-	err = m.query(ctx, spendSQL, args{"allowance": digestOf(allowance), "cost": cost, "most": most}, &taken, &full)
-	return taken, full, err
-}
-
-var spendSQL = named(`WITH taken AS (
-		INSERT INTO rates AS r (rate_hash, full_at) VALUES (@allowance, @now + @cost::bigint)
-		ON CONFLICT (rate_hash) DO UPDATE SET full_at = greatest(r.full_at, @now) + @cost::bigint
-		WHERE greatest(r.full_at, @now) + @cost::bigint - @now <= @most::bigint
-		RETURNING 1)
-	SELECT EXISTS (SELECT 1 FROM taken) AS taken,
-		coalesce((SELECT full_at FROM rates WHERE rate_hash = @allowance) - @now, 0) AS full_in`)
 
 // skew is added to the time for which a row is kept, because the time of day of a member may be
 // wrong.

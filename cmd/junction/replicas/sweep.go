@@ -20,8 +20,7 @@ var sweeps = []struct{ table, key, time string }{
 	{"session_owners", "session_hash", "expires_at"},
 	{"deleted_sessions", "session_hash", "expires_at"},
 	{"used_ids", "id_hash", "expires_at"},
-	{"rates", "rate_hash", "full_at"},
-	{"calls_in_flight", "principal_hash", "changed_at + 172800000000"}, // no call lasts for two days
+	{"limit_shares", "limit_hash", "full_at"},
 }
 
 // sweepRegularly deletes expired rows until ctx ends. The pauses are random, so that the members do
@@ -31,23 +30,6 @@ func (m *Member) sweepRegularly(ctx context.Context) {
 		if err := m.sweep(ctx); err != nil && ctx.Err() == nil {
 			m.o.Log.Warn("cannot delete expired rows of the replicas", "error", auth.Redact(err.Error()))
 		}
-	}
-}
-
-// writeCountsRegularly writes counts that could not be written, until ctx ends.
-func (m *Member) writeCountsRegularly(ctx context.Context) {
-	tick := time.NewTicker(m.o.TTL / 3)
-	defer tick.Stop()
-	for {
-		all := false
-		select {
-		case <-tick.C:
-		case <-m.rejoined:
-			all = true
-		case <-ctx.Done():
-			return
-		}
-		m.writeCounts(ctx, all)
 	}
 }
 
