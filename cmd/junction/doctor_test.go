@@ -58,9 +58,9 @@ func TestDoctorOfARunningProxy(t *testing.T) {
 	mustContain(t, out, "Asked the running proxy of "+r.file, "closed    blocked", "good      ready", "\nProblems\n",
 		"closed: handshake failed: the server answered 401 Unauthorized", "→ the server requires authentication: set headers",
 		"odd: tool x: left out (inputSchema.type is not \"object\")", "→ tell the server's author",
-		"twin: tool a: not offered (its name b belongs to b of good already; set prefix", "\nProblems with some clients\n",
+		"twin: tool a: not offered (its name b belongs to b of good already; set\n    upstreams.twin.tools.a.as", "\nProblems with some clients\n",
 		"odd: tool a thing: names that are too long for clients")
-	if strings.Contains(out, "good:") || said != "junction: 3 problems\n" {
+	if strings.Contains(out, "good:") || said != "junction: 3 problems, and 1 with some clients\n" {
 		t.Errorf("the good one is complained about, or the count is not 3: %s%s", out, said)
 	}
 	out, said = mustRun(t, 0, "doctor", "--admin", "http://"+admin, "good")

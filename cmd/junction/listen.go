@@ -8,7 +8,10 @@ import (
 	"strings"
 	"syscall"
 
+	"junction/cmd/junction/clients"
+	"junction/cmd/junction/runfile"
 	"junction/upstream/loopback"
+	"junction/upstream/prose"
 )
 
 // listen listens on an address of the file. The error for an address in use is a takenError.
@@ -57,8 +60,25 @@ func hintOfListen(err error) string {
 type takenError struct{ address, key string }
 
 func (e takenError) Error() string {
+	if p, ok := runfile.At(e.address); ok {
+		what := "the demo of another junction"
+		if p.File != "" {
+			what = "the junction that serves " + short(p.File)
+		}
+		return fmt.Sprintf("%s is taken by %s (process %d); stop that process, or set %s to another port (port 0 "+
+			"takes a free one)", e.address, what, p.PID, e.key)
+	}
 	return fmt.Sprintf("%s is taken by another program, perhaps another junction; stop that, or set %s to another "+
 		"port (port 0 takes a free one)", e.address, e.key)
+}
+
+// short returns a path for display, with ~ for the home folder.
+func short(file string) string {
+	home, err := clients.HomeOf("")
+	if err != nil {
+		return prose.OneLine(file)
+	}
+	return prose.OneLine(home.Short(file))
 }
 
 func (e takenError) Unwrap() error { return syscall.EADDRINUSE }

@@ -21,8 +21,10 @@ import (
 	"junction/auth/store"
 	"junction/cmd/junction/cli"
 	"junction/cmd/junction/config"
+	"junction/cmd/junction/entries"
 	"junction/cmd/junction/signins"
 	"junction/cmd/junction/signon"
+	"junction/upstream"
 	"junction/upstream/prose"
 	"junction/upstream/shell"
 )
@@ -78,7 +80,7 @@ func logoutCommand(stdout io.Writer, file *string) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), signins.StorageLimit)
 			defer cancel()
-			client, closing, err := openOperator(ctx, "logout", *file, args[0])
+			client, _, closing, err := openOperator(ctx, "logout", *file, args[0])
 			if err != nil {
 				return err
 			}
@@ -114,11 +116,17 @@ func (o *loginOptions) login(ctx context.Context, name string) (err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout,
 		fmt.Errorf("no answer within %v; nothing was stored", o.timeout))
 	defer cancel()
-	client, closing, err := openOperator(ctx, "login", *o.file, name)
+	client, lacks, closing, err := openOperator(ctx, "login", *o.file, name)
 	if err != nil {
 		return err
 	}
 	defer closing()
+	var change *entries.Change // sets auth after the sign-in
+	if lacks {
+		if change, err = entries.SetAuth(*o.file, name, upstream.AuthOAuth); err != nil {
+			return err
+		}
+	}
 	listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", o.port))
 	if err != nil {
 		return fmt.Errorf("cannot wait for the answer: %w; choose another --port", err)
@@ -152,7 +160,15 @@ func (o *loginOptions) login(ctx context.Context, name string) (err error) {
 	if err := auditOperator(ctx, client, "upstream_connected", name); err != nil {
 		return err
 	}
-	return cli.Print(o.stdout, o.json, loginJSON{name, true, true}, "Signed in to "+name+".\n")
+	said := "Signed in to " + name + ".\n"
+	if change != nil {
+		text, err := change.Make(ctx)
+		if err != nil {
+			return fmt.Errorf("signed in to %s; set auth: { mode: oauth } of it by hand: %w", name, err)
+		}
+		said += text
+	}
+	return cli.Print(o.stdout, o.json, loginJSON{name, true, true}, said)
 }
 
 // interrupted replaces the error of a sign-in that a signal has ended.
@@ -193,49 +209,64 @@ func (o *loginOptions) invite(ctx context.Context, where string, attempt *oauth.
 }
 
 // openOperator opens the store for the operator's sign-in at an upstream, and creates the store if
-// there is none. The caller must call closing.
-func openOperator(ctx context.Context, what, file, name string) (client *oauth.Client, closing func(), err error) {
+// there is none. With lacks, the entry of the upstream still needs auth: { mode: oauth }. The caller
+// must call closing.
+func openOperator(ctx context.Context, what, file, name string) (client *oauth.Client, lacks bool, closing func(),
+	err error) {
 	if file == "" {
-		return nil, nil, cli.Usagef("%s needs --config FILE", what)
+		return nil, false, nil, cli.Usagef("%s needs --config FILE", what)
 	}
 	c, err := config.LoadForCommand(file)
 	if err != nil {
-		return nil, nil, err
+		return nil, false, nil, err
 	}
+	if lacks, err = lacksSignIn(c, what, file, name); err != nil {
+		return nil, false, nil, err
+	}
+	fetcher, err := c.Outbound.Fetcher()
+	if err != nil {
+		return nil, false, nil, err
+	}
+	s, err := operatorStore(ctx, c.Storage)
+	if err != nil {
+		return nil, false, nil, err
+	}
+	client = oauth.New(oauth.Options{Store: s, Name: "Junction", Fetch: fetcher, HTTP: config.Trusting(fetcher)})
+	client.Apply(c.OperatorSignIns())
+	return client, lacks, func() { client.Close(); _ = s.Close() }, nil
+}
+
+// lacksSignIn returns an error if the operator cannot sign in to an upstream. For a login, an entry
+// without auth is no error: lacksSignIn sets auth in c, and returns true.
+func lacksSignIn(c *config.Config, what, file, name string) (lacks bool, err error) {
 	u, there := c.Upstreams[name]
 	switch all := c.OperatorSignIns(); {
 	case u.Blocked != "":
-		return nil, nil, errors.New(u.Blocked)
+		return false, errors.New(u.Blocked)
 	case all[name].Shared:
 	case !there:
 		said := fmt.Sprintf("there is no upstream %s in %s", prose.Quote(name), file)
 		if near := prose.DidYouMean(slices.Sorted(maps.Keys(c.Upstreams)), name, ""); near != "" {
 			said += "; " + near
 		}
-		return nil, nil, errors.New(said)
+		return false, errors.New(said)
 	case u.Off():
-		return nil, nil, fmt.Errorf("%s is disabled in %s; run: %s", name, file,
-			shell.Join("junction", "enable", name))
+		return false, fmt.Errorf("%s is disabled in %s; run: %s", name, file,
+			config.Command(file, "enable", name))
 	case u.Personal():
-		return nil, nil, fmt.Errorf("each user signs in to %s in the browser (auth.mode: oauth_user); there is no "+
+		return false, fmt.Errorf("each user signs in to %s in the browser (auth.mode: oauth_user); there is no "+
 			"sign-in of the operator", name)
 	case u.URL == "":
-		return nil, nil, fmt.Errorf("%s is a command; only servers with a url have an OAuth sign-in", name)
+		return false, fmt.Errorf("%s is a command; only servers with a url have an OAuth sign-in", name)
+	case what == "login" && c.Auth.SignInMode() == upstream.AuthOAuth:
+		u.Auth.Mode = upstream.AuthOAuth
+		c.Upstreams[name] = u
+		return true, nil
 	default:
-		return nil, nil, fmt.Errorf("upstreams.%s has no OAuth sign-in; add auth: { mode: oauth } to it in %s, then "+
-			"run: %s", name, file, shell.Join("junction", "login", name))
+		return false, fmt.Errorf("upstreams.%s has no OAuth sign-in; add auth: { mode: oauth } to it in %s, then "+
+			"run: %s", name, file, config.Command(file, "login", name))
 	}
-	fetcher, err := c.Outbound.Fetcher()
-	if err != nil {
-		return nil, nil, err
-	}
-	s, err := operatorStore(ctx, c.Storage)
-	if err != nil {
-		return nil, nil, err
-	}
-	client = oauth.New(oauth.Options{Store: s, Name: "Junction", Fetch: fetcher, HTTP: config.Trusting(fetcher)})
-	client.Apply(c.OperatorSignIns())
-	return client, func() { client.Close(); _ = s.Close() }, nil
+	return false, nil
 }
 
 // auditOperator stores an event of the operator's sign-in at an upstream.

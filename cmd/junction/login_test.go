@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -121,7 +122,6 @@ func TestLoginCommand(t *testing.T) {
 	}
 	for name, want := range map[string]string{
 		"linaer": `there is no upstream "linaer" in ` + file + "; did you mean linear?",
-		"plain":  "upstreams.plain has no OAuth sign-in; add auth: { mode: oauth } to it",
 		"off":    "off is disabled",
 	} {
 		if _, err := run(name, "", false, nil); err == nil || !strings.Contains(err.Error(), want) {
@@ -262,6 +262,49 @@ func TestLoginBeforeTheFirstStart(t *testing.T) {
 	}
 	r := mustServeWith(t, options{file: file})
 	r.until(t, "linear", "ready")
+}
+
+// TestLoginSetsAuth: the sign-in to an upstream without auth sets it, after the person has signed in, and
+// the running proxy uses it.
+func TestLoginSetsAuth(t *testing.T) {
+	dir := t.TempDir()
+	u := mustOAuthUpstream(t)
+	r := mustServe(t, fmt.Sprintf("storage: { dsn: %[1]s/junction.db, key_file: %[1]s/master.key }\n"+
+		"upstreams:\n  plain:\n    url: %[2]s/mcp # mine\n", dir, u.URL))
+	stdout := newTranscript()
+	before, err := os.ReadFile(r.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer := "&error=access_denied"
+	o := &loginOptions{file: &r.file, stdin: strings.NewReader(""), stdout: stdout,
+		stderr: authtest.Searched(t, "junction login", newTranscript()), timeout: 10 * time.Second,
+		open: func(where string) error {
+			to, err := url.Parse(where)
+			if err != nil {
+				return err
+			}
+			go http.Get(to.Query().Get("redirect_uri") + "?state=" + to.Query().Get("state") + answer)
+			return nil
+		}}
+	if err := o.login(context.Background(), "plain"); err == nil {
+		t.Error("a sign-in that the person declines succeeds")
+	}
+	if now, err := os.ReadFile(r.file); err != nil || !bytes.Equal(now, before) {
+		t.Errorf("after a sign-in that failed, the file is %v\n%s", err, now)
+	}
+	answer = "&code=c"
+	if err := o.login(context.Background(), "plain"); err != nil {
+		t.Fatal(err)
+	}
+	r.until(t, "plain", "ready")
+	now, err := os.ReadFile(r.file)
+	if err != nil || !strings.Contains(string(now), "/mcp # mine\n    auth: { mode: oauth }\n") {
+		t.Errorf("the file is %v\n%s", err, now)
+	}
+	if !strings.Contains(stdout.String(), "Signed in to plain.\nAdded auth: { mode: oauth } to plain in ") {
+		t.Errorf("login prints\n%s", stdout)
+	}
 }
 
 // until waits for the log to be written until an upstream has a state.

@@ -3,12 +3,16 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"junction/auth/seal"
+	"junction/auth/store"
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/health"
 	"junction/cmd/junction/replicas"
@@ -18,10 +22,13 @@ import (
 
 // This file connects the other processes over the same database (package replicas) with the proxy.
 
-// openMembers prepares this process to be one of several, if the file says so.
+// openMembers prepares this process to be one of several, if the file says so. Otherwise no other
+// process may use the same database as one of several: it would not know of this one.
 func (p *program) openMembers(c *config.Config, key *seal.Key) error {
 	if !c.Replicas.On() {
-		return nil
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		return p.checkAlone(ctx)
 	}
 	l, err := listen(c.Replicas.Listen, "replicas.listen")
 	if err != nil {
@@ -46,6 +53,36 @@ func (p *program) proxyMembers() members.Members {
 		return nil
 	}
 	return p.members
+}
+
+// finishCalls waits until the calls of sessions and the parked calls have ended whose clients are
+// at other processes, and reports whether all have ended before the limit. It ends the parked calls
+// whose clients have not returned then. A process without others does not wait: no client can
+// return to it.
+func (p *program) finishCalls(limit time.Time) bool {
+	if p.members == nil {
+		return true
+	}
+	waiting, cancel := context.WithDeadline(context.Background(), limit)
+	defer cancel()
+	parked, end := context.WithCancel(waiting)
+	defer end()
+	if len(p.members.Members()) <= 1 {
+		end()
+	}
+	p.server.AwaitParked(parked)
+	return p.members.AwaitIdle(waiting)
+}
+
+// join waits until this process is one of several, so that it answers the first request of a client. It
+// does not wait longer than for one attempt, after which /readyz and the answers have the reason.
+func (p *program) join(ctx context.Context) {
+	if p.members == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	_ = p.members.Ready(ctx) // has been logged
 }
 
 // serveMembers answers the requests that the other processes forward, and holds the lease. The
@@ -77,10 +114,49 @@ func (p *program) serveMembers(ctx context.Context, group *errgroup.Group) (end 
 	}
 }
 
-// membersPart is the check of the lease, for /readyz.
+// membersPart is the check of the lease, for /readyz. Without the lease this process is unready, so
+// that the load balancer sends requests to the others. If none of these has a lease, all stay ready:
+// a load balancer without any process could only answer with an error that nobody understands.
 func (p *program) membersPart() health.Part {
-	return health.Part{Name: "replicas", InUse: func() bool { return p.members != nil }, Every: time.Second,
-		Check: func(ctx context.Context) error { return p.members.Ready(ctx) }}
+	var common atomic.Bool // the failure is not one of this process alone
+	return health.Part{Name: "replicas", InUse: func() bool { return p.members != nil || p.onPostgres() },
+		Every: time.Second, Degrades: common.Load,
+		Check: func(ctx context.Context) error {
+			if p.members == nil {
+				common.Store(true)
+				if time.Since(p.begun) < time.Minute { // the start has checked it
+					return nil
+				}
+				return p.checkAlone(ctx)
+			}
+			err := p.members.Ready(ctx)
+			if err == nil {
+				common.Store(true)
+				return p.members.Warning()
+			}
+			common.Store(p.members.CommonOutage(ctx))
+			return err
+		}}
+}
+
+// onPostgres reports whether this process has a storage that several processes can share.
+func (p *program) onPostgres() bool {
+	return p.vault != nil && p.config.Storage.Driver == store.Postgres
+}
+
+// checkAlone returns an error if processes with the section replicas use the database, and this
+// process has no such section.
+func (p *program) checkAlone(ctx context.Context) error {
+	if p.vault == nil || p.config.Storage.Driver != store.Postgres {
+		return nil
+	}
+	living, err := replicas.Living(ctx, p.vault.store.Database())
+	if err != nil || len(living) == 0 {
+		return err
+	}
+	return fmt.Errorf("other processes use this database as replicas, at %s, and this process has no "+
+		"section replicas; add the section, or give this process another database (storage.dsn). If they have "+
+		"just been killed, wait for 15s", strings.Join(living, ", "))
 }
 
 // memberList returns the processes over one database, for /readyz.

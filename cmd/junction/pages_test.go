@@ -155,12 +155,36 @@ func TestConnectPageIsForBrowsers(t *testing.T) {
 	}
 }
 
+// TestMissingPage has a browser open a path that has no page: it gets one with the way to the endpoint,
+// and programs get text.
+func TestMissingPage(t *testing.T) {
+	_, url := upstreamtest.Start(t, upstreamtest.Script{})
+	r := mustServe(t, "upstreams: { canary: { url: "+url+" } }\n")
+	for path, want := range map[string]string{
+		"/few": "The URL of an endpoint called few ends in /few/mcp.", "/a/<b>": "Nothing is here; the MCP endpoint is /mcp.<"} {
+		resp, text := r.mustOpen(t, http.MethodGet, path, http.Header{"Accept": {browser}})
+		if resp.StatusCode != http.StatusNotFound || !strings.Contains(text, want) || !strings.Contains(text, `href="/"`) ||
+			!strings.Contains(resp.Header.Get("Content-Security-Policy"), "default-src 'none'; ") {
+			t.Errorf("%s: %d %s", path, resp.StatusCode, text)
+		}
+		if resp, text = r.mustOpen(t, http.MethodGet, path, nil); resp.StatusCode != http.StatusNotFound || strings.Contains(text, "<p>") {
+			t.Errorf("%s, for a program: %d %s", path, resp.StatusCode, text)
+		}
+	}
+	for _, path := range []string{"/mcp/nothing", "/few/mcp"} { // an MCP endpoint answers for itself
+		if _, text := r.mustOpen(t, http.MethodGet, path, http.Header{"Accept": {browser}}); strings.Contains(text, "<p>") {
+			t.Errorf("%s: %s", path, text)
+		}
+	}
+}
+
 // TestStatusPage has a person look at the status of upstreams, one of which fails with hostile
 // words, and connect the other one again.
 func TestStatusPage(t *testing.T) {
 	_, url := upstreamtest.Start(t, upstreamtest.Script{Tools: fine("echo")})
 	r := mustServe(t, "upstreams:\n  good: { url: "+url+" }\n"+
-		"  bad: { command: [sh, -c, 'echo \"<img src=x onerror=alert(1)>\" >&2; exit 3'] }\n")
+		"  bad: { command: [sh, -c, 'echo \"<img src=x onerror=alert(1)>\" >&2; exit 3'] }\n"+
+		"  z_off: { url: "+url+", enabled: false }\n")
 	r.stderr.mustSay(t, "upstream=good state=ready", 1)
 	r.stderr.mustSay(t, "upstream=bad state=retrying", 1)
 	admin := "http://" + r.admin.Addr().String()
@@ -197,10 +221,18 @@ func TestStatusPage(t *testing.T) {
 	if resp.StatusCode != http.StatusOK || !strings.Contains(resp.Header.Get("Content-Security-Policy"), "default-src 'none'; ") {
 		t.Fatalf("%d %v", resp.StatusCode, resp.Header)
 	}
-	for _, want := range []string{`<b>good</b> <span class="state ready">`, "&lt;img src=x onerror=alert(1)&gt;", "To do: "} {
+	for _, want := range []string{`<b>good</b> <span class="state ready">`, "<b>z_off</b> disabled",
+		"1 of 2 servers works, 1 ", "&lt;img src=x onerror=alert(1)&gt;", "To do: "} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page does not have %s:\n%s", want, page)
 		}
+	}
+	if bad, good := strings.Index(page, "<b>bad</b>"), strings.Index(page, "<b>good</b>"); bad > good {
+		t.Errorf("the working server is before the broken one:\n%s", page)
+	}
+	_, problems, _ := strings.Cut(page, "<h2>Problems</h2>")
+	if !strings.Contains(problems, `<a href="#upstream-bad">bad</a> retrying: `) || strings.Contains(page, "There are no problems") {
+		t.Errorf("the problems do not have the broken server:\n%s", page)
 	}
 	for _, not := range []string{"<img", "<b>canary", "<i>", "canary-argument"} {
 		if strings.Contains(page, not) {

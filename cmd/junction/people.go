@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 
 	"junction/auth"
 	"junction/auth/oauth"
@@ -48,6 +50,16 @@ func (r *reach) uses(p *auth.Principal, upstream string) bool {
 		}
 		return false
 	})
+}
+
+// servers returns the names of the upstreams that a user may use, sorted.
+func (r *reach) servers(p *auth.Principal) (names []string) {
+	for _, name := range slices.Sorted(maps.Keys(r.config.Upstreams)) {
+		if !r.config.Upstreams[name].Off() && r.uses(p, name) {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 var _ scope.People = (*signIn)(nil)

@@ -18,15 +18,16 @@ const (
 )
 
 // monitor returns the checks of what the proxy depends on. Without the storage, no token can be
-// checked. Without the identity providers, only new sign-ins fail: once they have worked, an outage
-// of theirs must not take every replica out of service.
+// checked; among other processes, the part replicas decides what that means. Without the identity
+// providers, only new sign-ins fail: API keys and users who are signed in work.
 func (p *program) monitor() *health.Monitor {
 	return health.NewMonitor(p.log,
 		health.Part{Name: "storage", InUse: func() bool { return p.storage.Load() != nil },
-			Check: func(ctx context.Context) error { return p.storage.Load().Ping(ctx) }, Every: checkStorage},
+			Check: func(ctx context.Context) error { return p.storage.Load().Ping(ctx) }, Every: checkStorage,
+			Degrades: func() bool { return p.members != nil }},
 		health.Part{Name: "identity_providers", InUse: func() bool { return p.signIn != nil },
 			Check: func(ctx context.Context) error { return p.signIn.CheckProviders(ctx) }, Every: checkProvider,
-			Later: true},
+			Degrades: func() bool { return true }},
 		p.membersPart())
 }
 

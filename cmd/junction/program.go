@@ -306,11 +306,13 @@ func (p *program) serve(stopping context.Context) error {
 	if p.config.PublicURL != "" {
 		endpoint = p.config.PublicURL + "/mcp"
 	}
-	serveOn(public, p.public)
 	if p.admin != nil {
 		serveOn(admin, p.admin)
 		where = append(where, "admin", "http://"+adminHere(p.admin.Addr()))
 	}
+	endMembers := p.serveMembers(ctx, group)
+	p.join(ctx)
+	serveOn(public, p.public)
 	defer p.announce()()
 	p.log.Info("serving", where...)
 	p.record("started", fingerprint(p.file, p.hash), proxy.OK)
@@ -320,7 +322,6 @@ func (p *program) serve(stopping context.Context) error {
 	group.Go(func() error { p.health.Run(ctx); return nil })
 	group.Go(func() error { return p.reloadLoop(ctx) })
 	group.Go(func() error { return p.welcome(ctx, endpoint, keys) })
-	endMembers := p.serveMembers(ctx, group)
 	group.Go(func() error {
 		<-ctx.Done()
 		p.log.Info("shutting down", "grace", grace)
@@ -333,11 +334,12 @@ func (p *program) serve(stopping context.Context) error {
 }
 
 // stop ends the listener for clients. Calls in flight may continue for the grace. The requests of
-// other members come last: they belong to sessions that this process has until then.
+// other members are answered until then: they have the answers and the cancellations of these calls.
+// Sessions without a call are given up at once, each with its next request (package front).
 func (p *program) stop(public *http1.Server, grace time.Duration, endMembers func(time.Duration)) {
 	limit := time.Now().Add(grace)
 	p.server.Shutdown()
-	if shutdown(public, grace) {
+	if shutdown(public, grace) && p.finishCalls(limit) {
 		endMembers(time.Until(limit))
 		return
 	}
@@ -374,6 +376,12 @@ func (p *program) publicHandler() http.Handler {
 		}
 		if strings.HasPrefix(r.URL.Path, "/.well-known/") {
 			p.guard.Load().Resources.ServeHTTP(w, r)
+			return
+		}
+		if p.connect.ServesMissing(r) {
+			if p.server.CheckHost(w, r) {
+				p.connect.Missing(w, r)
+			}
 			return
 		}
 		if !p.alone(w) {

@@ -63,6 +63,7 @@ func (p *program) openSignIn(c *config.Config) (err error) {
 		HTTP:      &http.Client{Transport: transport, Timeout: 10 * time.Second},
 		Connector: s.oauth,
 		MayUse:    func(who *auth.Principal, upstream string) bool { return p.reach.Load().uses(who, upstream) },
+		Servers:   func(who *auth.Principal) []string { return p.reach.Load().servers(who) },
 		Address:   func(r *http.Request) netip.Addr { return p.guard.Load().Address(r) },
 		Ended:     p.catalogChanged, Granted: func(who *auth.Principal) bool { return p.reach.Load().any(who) },
 	})

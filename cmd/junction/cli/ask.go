@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/diagnose"
 	"junction/cmd/junction/runfile"
+	"junction/upstream"
 	"junction/upstream/prose"
 )
 
@@ -85,6 +87,35 @@ func AwaitReload(ctx context.Context, file string) (problem string, err error) {
 		case <-tick.C:
 		case <-ctx.Done():
 			return "", ctx.Err()
+		}
+	}
+}
+
+// AwaitTried waits until the running junction that serves a file has tried the named upstreams, for
+// the limit at most. It returns those of them that are enabled; nil if no junction answers.
+func AwaitTried(ctx context.Context, file string, names []string, limit time.Duration) []diagnose.UpstreamStatus {
+	place, ok := runfile.Find(file)
+	if !ok || place.Admin == "" || len(names) == 0 {
+		return nil
+	}
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	end := time.Now().Add(limit)
+	for {
+		var r diagnose.Running
+		if askAdmin(ctx, place.Admin, "/status", nil, diagnose.Patience, &r) != nil {
+			return nil
+		}
+		r.Upstreams = slices.DeleteFunc(r.Upstreams,
+			func(u diagnose.UpstreamStatus) bool { return !slices.Contains(names, u.Name) })
+		starts := func(u diagnose.UpstreamStatus) bool { return u.State == upstream.StateStarting.String() }
+		if !slices.ContainsFunc(r.Upstreams, starts) || time.Now().After(end) {
+			return r.Upstreams
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return r.Upstreams
 		}
 	}
 }

@@ -52,7 +52,7 @@ const providerPatience = 10 * time.Second
 
 // authDoctor prints its findings. The error counts the problems.
 func authDoctor(ctx context.Context, stdout io.Writer, file string, asJSON bool) error {
-	c, err := config.LoadForCommand(file)
+	c, err := config.LoadForCommand(file, "auth")
 	if err != nil {
 		return err
 	}
@@ -152,6 +152,13 @@ func (d *signInDoctor) good(text string) {
 	prose.Wrap(&d.out, "  ok    ", "        ", text)
 }
 
+// warn reports a finding that is no mistake, but that users will notice.
+func (d *signInDoctor) warn(text, remedy string) {
+	d.findings = append(d.findings, findingJSON{d.about, true, text, remedy})
+	prose.Wrap(&d.out, "  warn  ", "        ", text)
+	prose.Wrap(&d.out, "        → ", "          ", remedy)
+}
+
 func (d *signInDoctor) bad(text, remedy string) {
 	d.wrong++
 	d.findings = append(d.findings, findingJSON{d.about, false, text, remedy})
@@ -210,8 +217,9 @@ func (d *signInDoctor) provider(ctx context.Context, issuer string, scopes []str
 			}
 		}
 		if slices.Contains(scopes, "offline_access") && !slices.Contains(m.Scopes, "offline_access") {
-			d.good("without offline_access people sign in again after max_age_without_idp_refresh, unless parameters " +
-				"have it give refresh tokens")
+			d.warn("it does not have the scope offline_access: if it gives no refresh token, apps lose access after "+
+				"max_age_without_idp_refresh (24 hours by default), and users sign in again",
+				"set the scope up there, or set parameters with which it gives refresh tokens")
 		}
 	}
 }

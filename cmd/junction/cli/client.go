@@ -19,6 +19,7 @@ import (
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/runfile"
 	"junction/cmd/junction/signon"
+	"junction/upstream"
 	"junction/upstream/client"
 	"junction/upstream/loopback"
 	"junction/upstream/transport"
@@ -67,7 +68,7 @@ func toolsCommand(stdout io.Writer, file *string) *cobra.Command {
 					return fmt.Errorf("no tool at %s matches %q; it has %d", e.url, glob, all)
 				default:
 					fmt.Fprintln(cmd.ErrOrStderr(), "Servers that are still starting list their tools when they are "+
-						"ready. junction doctor shows what is missing, and why.")
+						"ready. "+config.Command(*f.file, "doctor")+" shows what is missing, and why.")
 				}
 				return err
 			})
@@ -126,7 +127,7 @@ and sends your answers. The default time limit is then ten minutes.`,
 			return f.connect(cmd.Context(), report, func(ctx context.Context, e *endpoint) error {
 				tool, err := e.tool(ctx, args[0])
 				if err != nil {
-					return err
+					return f.notReady(ctx, args[0], err)
 				}
 				if arguments == nil {
 					if arguments, err = tool.arguments(given); err != nil {
@@ -154,6 +155,25 @@ and sends your answers. The default time limit is then ten minutes.`,
 	f.register(cmd)
 	cmd.ValidArgsFunction = f.completeTools(true)
 	return cmd
+}
+
+// notReady returns err, which means that there is no tool of a name, with the state of the upstream to
+// which the name belongs, if that has no tools now.
+func (f *clientFlags) notReady(ctx context.Context, tool string, err error) error {
+	for name, state := range States(ctx, *f.file) {
+		if rest, its := strings.CutPrefix(tool, name); !its || !strings.HasPrefix(rest, "_") {
+			continue
+		}
+		switch state {
+		case upstream.StateStarting.String():
+			return fmt.Errorf("%w; %s is still starting: try again when it is ready (%s)", err, name,
+				config.Command(*f.file, "status"))
+		case upstream.StateRetrying.String(), upstream.StateBlocked.String(), upstream.StateSignIn.String():
+			return fmt.Errorf("%w; %s does not work now (%s): %s", err, name, state,
+				config.Command(*f.file, "status", name))
+		}
+	}
+	return err
 }
 
 // askingTime is the default time limit of a call during which a person may be asked.

@@ -58,10 +58,7 @@ may have problems.`,
 			if err := Print(stdout, output == "json", d, diagnosisText(&d, time.Now())); err != nil {
 				return err
 			}
-			if n := grave(&d); n > 0 {
-				return errors.New(prose.Count(n, "problem"))
-			}
-			return nil
+			return counted(&d)
 		},
 	}
 	adminFlag(cmd, &admin)
@@ -95,14 +92,17 @@ func consult(ctx context.Context, version, admin, file string, only []string) (d
 	return d, err
 }
 
-// grave returns the number of grave findings.
-func grave(d *diagnose.Diagnosis) (n int) {
-	for _, f := range d.Findings {
-		if f.Grave {
-			n++
-		}
+// counted returns an error with the number of entries under each title; nil if there are none under
+// Problems.
+func counted(d *diagnose.Diagnosis) error {
+	problems, lesser := len(groupsOf(d, true)), len(groupsOf(d, false))
+	switch {
+	case problems == 0:
+		return nil
+	case lesser == 0:
+		return errors.New(prose.Count(problems, "problem"))
 	}
-	return n
+	return fmt.Errorf("%s, and %d with some clients", prose.Count(problems, "problem"), lesser)
 }
 
 // diagnosisText returns a table of the upstreams, and then the findings with their remedies, grave

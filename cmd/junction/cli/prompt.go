@@ -2,15 +2,20 @@ package cli
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
+	"net/mail"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -53,13 +58,39 @@ type question struct {
 	Message string `json:"message"`
 	URL     string `json:"url"`
 	Schema  struct {
-		Properties map[string]field `json:"properties"`
-		Required   []string         `json:"required"`
+		Properties fields   `json:"properties"`
+		Required   []string `json:"required"`
 	} `json:"requestedSchema"`
+}
+
+// fields are the values of a form, in the order of the server.
+type fields []field
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (f *fields) UnmarshalJSON(text []byte) error {
+	d := json.NewDecoder(bytes.NewReader(text))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return cmp.Or(err, errors.New("properties is no object"))
+	}
+	for d.More() {
+		name, err := d.Token()
+		if err != nil {
+			return err
+		}
+		one := field{}
+		if err := d.Decode(&one); err != nil {
+			return err
+		}
+		one.name, _ = name.(string)
+		*f = append(*f, one)
+	}
+	return nil
 }
 
 // field is one value of a form.
 type field struct {
+	name        string
+	Format      string          `json:"format"`
 	Type        string          `json:"type"`
 	Title       string          `json:"title"`
 	Description string          `json:"description"`
@@ -104,13 +135,13 @@ func (p *prompter) ask(ctx context.Context, params json.RawMessage) (answer, err
 		return accepted, nil
 	}
 	accepted.Content = map[string]json.RawMessage{}
-	for _, name := range slices.Sorted(maps.Keys(q.Schema.Properties)) {
-		value, ok := p.field(ctx, name, q.Schema.Properties[name], slices.Contains(q.Schema.Required, name))
+	for _, f := range q.Schema.Properties {
+		value, ok := p.field(ctx, f, slices.Contains(q.Schema.Required, f.name))
 		if !ok {
 			return declined, nil
 		}
 		if value != nil {
-			accepted.Content[name] = value
+			accepted.Content[f.name] = value
 		}
 	}
 	return accepted, nil
@@ -118,7 +149,7 @@ func (p *prompter) ask(ctx context.Context, params json.RawMessage) (answer, err
 
 // field asks for one value until it is valid. The value is nil if the person left it out; false means
 // that the person declines.
-func (p *prompter) field(ctx context.Context, name string, f field, required bool) (json.RawMessage, bool) {
+func (p *prompter) field(ctx context.Context, f field, required bool) (json.RawMessage, bool) {
 	for _, e := range f.Enum {
 		f.OneOf = append(f.OneOf, choice{Const: e})
 	}
@@ -128,11 +159,16 @@ func (p *prompter) field(ctx context.Context, name string, f field, required boo
 	hint := "Ctrl-D declines"
 	if len(f.Default) > 0 {
 		hint = "default " + shell.Visible(string(f.Default)) + "; " + hint
-	} else if !required {
+	} else if required {
+		hint = "required; " + hint
+	} else {
 		hint = "optional; " + hint
 	}
+	if example := formats[f.Format].example; example != "" && len(f.OneOf) == 0 {
+		hint = "such as " + example + "; " + hint
+	}
 	for {
-		fmt.Fprintf(p.out, "%s (%s): ", shell.Visible(cmp.Or(f.Title, name)), hint)
+		fmt.Fprintf(p.out, "%s (%s): ", shell.Visible(cmp.Or(f.Title, f.name)), hint)
 		line, ok := p.read(ctx)
 		switch {
 		case !ok:
@@ -178,11 +214,39 @@ func (f *field) value(line string) (value json.RawMessage, wanted string) {
 		}
 		return nil, articled(f.Type) + ", such as " + examples[f.Type]
 	}
+	if format, known := formats[f.Format]; known && len(f.OneOf) == 0 && !format.fits(line) {
+		return nil, format.what + ", such as " + format.example
+	}
 	value, _ = json.Marshal(line) // a string
 	if line == "" {
 		return nil, "a text"
 	}
 	return value, ""
+}
+
+// format is a format that MCP has for strings of a form.
+type format struct {
+	what, example string
+	fits          func(string) bool
+}
+
+var formats = map[string]format{
+	"date": {"a date", "2027-06-30", func(s string) bool {
+		_, err := time.Parse(time.DateOnly, s)
+		return err == nil
+	}},
+	"date-time": {"a time", "2027-06-30T12:00:00Z", func(s string) bool {
+		_, err := time.Parse(time.RFC3339, s)
+		return err == nil
+	}},
+	"email": {"an e-mail address", "ann@example.com", func(s string) bool {
+		at, err := mail.ParseAddress(s)
+		return err == nil && at.Address == s
+	}},
+	"uri": {"a URL", "https://example.com", func(s string) bool {
+		u, err := url.Parse(s)
+		return err == nil && u.Scheme != ""
+	}},
 }
 
 // maxRounds limits how often one call may ask.

@@ -40,6 +40,10 @@ func TestPrompt(t *testing.T) {
 		{"boolean", form(`{"a":{"type":"boolean"}}`, `["a"]`), []string{"maybe", "No"}, `{"action":"accept","content":{"a":false}}`},
 		{"choice", form(`{"a":{"type":"string","oneOf":[{"const":"r","title":"Red"},{"const":"g","title":"Green"}]}}`, `["a"]`),
 			[]string{"0", "3", "Green"}, `{"action":"accept","content":{"a":"g"}}`},
+		{"date", form(`{"a":{"type":"string","format":"date"}}`, `["a"]`), []string{"tomorrow", "2027-02-30", "2027-06-30"},
+			`{"action":"accept","content":{"a":"2027-06-30"}}`},
+		{"order of the server", form(`{"b":{"type":"integer"},"a":{"type":"string","format":"email"}}`, `["a"]`),
+			[]string{"1", "Ann <a@b.c>", "a@b.c"}, `{"action":"accept","content":{"a":"a@b.c","b":1}}`},
 		{"declined", form(`{"a":{"type":"string"}}`, `["a"]`), nil, `{"action":"decline"}`},
 		{"URL", `{"mode":"url","message":"?","url":"https://example.com/x"}`, []string{"y"}, `{"action":"accept"}`},
 		{"URL declined", `{"mode":"url","message":"?","url":"https://example.com/x"}`, []string{""}, `{"action":"decline"}`},
@@ -54,6 +58,17 @@ func TestPrompt(t *testing.T) {
 				t.Errorf("the answer is %s, want %s", got, test.want)
 			}
 		})
+	}
+}
+
+// TestPromptHints: each field says whether it is required, and what it looks like.
+func TestPromptHints(t *testing.T) {
+	p, out := typed("2027-06-30", "")
+	_, err := p.ask(t.Context(), json.RawMessage(`{"message":"?","requestedSchema":{"properties":{`+
+		`"day":{"type":"string","format":"date"},"at":{"type":"string"}},"required":["day"]}}`))
+	want := "\n?\nday (such as 2027-06-30; required; Ctrl-D declines): at (optional; Ctrl-D declines): "
+	if got := out.String(); err != nil || got != want {
+		t.Errorf("it shows %q, %v; want %q", got, err, want)
 	}
 }
 

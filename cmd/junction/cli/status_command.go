@@ -18,7 +18,6 @@ import (
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/diagnose"
 	"junction/upstream/prose"
-	"junction/upstream/shell"
 )
 
 // statusEvery is the interval of --watch.
@@ -97,11 +96,11 @@ func (s *statusOptions) ask(ctx context.Context) (*diagnose.Running, error) {
 	}
 	for _, name := range s.only {
 		if slices.Contains(r.Disabled, name) {
-			return nil, fmt.Errorf("%s is disabled; run: %s", name, shell.Join("junction", "enable", name))
+			return nil, fmt.Errorf("%s is disabled; run: %s", name, config.Command(*s.file, "enable", name))
 		}
 		if !slices.Contains(known, name) {
 			return nil, fmt.Errorf("there is no upstream %s; %s", prose.Quote(name),
-				prose.DidYouMean(known, name, "junction list shows the upstreams of the file"))
+				prose.DidYouMean(known, name, config.Command(*s.file, "list")+" shows the upstreams of the file"))
 		}
 	}
 	if len(s.only) > 0 {
@@ -169,10 +168,12 @@ func (s *statusOptions) show(r *diagnose.Running, failed error) error {
 	return err
 }
 
-// writeStatus writes the table of the upstreams. Below a row is its error, uncut, and the remedy.
+// writeStatus writes the table of the upstreams, the broken ones first. Below a row is its error,
+// uncut, and the remedy.
 func writeStatus(b *bytes.Buffer, r *diagnose.Running, now time.Time) {
 	fmt.Fprintf(b, "Junction serves %s%s.\n", r.URL, fileSuffix(r.Config))
-	fmt.Fprintf(b, "It is %s, offers %s, and has run for %s.\n", r.Status, prose.Count(r.Tools, "tool"),
+	fmt.Fprintf(b, "%s.\n", diagnose.Summary(r.Upstreams))
+	fmt.Fprintf(b, "Junction is %s, offers %s, and has run for %s.\n", r.Status, prose.Count(r.Tools, "tool"),
 		prose.Age(now.Sub(r.Started)))
 	for _, part := range r.Parts {
 		if !part.OK {
@@ -185,15 +186,16 @@ func writeStatus(b *bytes.Buffer, r *diagnose.Running, now time.Time) {
 	writeReplicas(b, r, now)
 	b.WriteByte('\n')
 	rows := [][]string{{"UPSTREAM", "STATE", "TOOLS", "PROCESSES", "MEMORY", "LAST CALL"}}
-	for i := range r.Upstreams {
-		rows = append(rows, statusRow(&r.Upstreams[i], now))
+	list := diagnose.BrokenFirst(r.Upstreams)
+	for i := range list {
+		rows = append(rows, statusRow(&list[i], now))
 	}
 	for i, line := range columns(rows, len(rows[0])) {
 		b.WriteString(line + "\n")
 		if i == 0 {
 			continue
 		}
-		u := &r.Upstreams[i-1]
+		u := &list[i-1]
 		for _, text := range []string{u.Error, u.Note} {
 			if text != "" {
 				prose.Wrap(b, "    ", "    ", prose.Flat(text))
@@ -210,7 +212,7 @@ func writeStatus(b *bytes.Buffer, r *diagnose.Running, now time.Time) {
 		prose.Wrap(b, "\nDisabled: ", "  ", strings.Join(r.Disabled, ", "))
 	}
 	if n := len(r.Problems); n > 0 {
-		fmt.Fprintf(b, "\n%s of tools: junction doctor\n", prose.Count(n, "problem"))
+		fmt.Fprintf(b, "\n%s of tools: %s\n", prose.Count(n, "problem"), config.Command(r.Config, "doctor"))
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"junction/auth"
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/diagnose"
 	"junction/policy"
@@ -111,7 +112,7 @@ func accountText(a *diagnose.WhyReport, now time.Time) string {
 			prose.Age(now.Sub(a.Seen)), groups))
 	}
 	if a.Refused != "" {
-		prose.Wrap(&b, "", "", fmt.Sprintf("%s is rejected: %s", caller(a), prose.Flat(a.Refused)))
+		prose.Wrap(&b, "", "", fmt.Sprintf("%s rejected: %s", does(a, "is", "are"), prose.Flat(a.Refused)))
 		b.WriteString("With a valid credential:\n\n")
 	}
 	for i := range a.Items {
@@ -130,16 +131,30 @@ func accountText(a *diagnose.WhyReport, now time.Time) string {
 }
 
 // caller returns whom the report is about.
-func caller(a *diagnose.WhyReport) string { return prose.Flat(cmp.Or(a.Email, a.As)) }
+func caller(a *diagnose.WhyReport) string {
+	if a.As == string(auth.KindLocal) {
+		return "You (no sign-in)"
+	}
+	return prose.Flat(cmp.Or(a.Email, a.As))
+}
+
+// does returns the caller and a verb: that of a name, or that of "you".
+func does(a *diagnose.WhyReport, name, you string) string {
+	if a.As == string(auth.KindLocal) {
+		return caller(a) + " " + you
+	}
+	return caller(a) + " " + name
+}
 
 func printItem(b *bytes.Buffer, a *diagnose.WhyReport, i *diagnose.WhyItem, now time.Time) {
-	seen := fmt.Sprintf("%s sees the %s %s at %s", caller(a), i.Kind, prose.Flat(i.Exposed), a.Endpoint)
+	seen := fmt.Sprintf("%s the %s %s at %s", does(a, "sees", "see"), i.Kind, prose.Flat(i.Exposed), a.Endpoint)
 	switch {
 	case i.Exposed == "":
 		seen = fmt.Sprintf("The %s %s of %s is not offered at %s", i.Kind, prose.Flat(i.Own), prose.Flat(i.Upstream),
 			a.Endpoint)
 	case !i.Visible:
-		seen = fmt.Sprintf("%s does not see the %s %s at %s", caller(a), i.Kind, prose.Flat(i.Exposed), a.Endpoint)
+		seen = fmt.Sprintf("%s not see the %s %s at %s", does(a, "does", "do"), i.Kind, prose.Flat(i.Exposed),
+			a.Endpoint)
 	case !i.Listed && i.Kind == upstream.PartTools.String():
 		seen = fmt.Sprintf("%s may call the tool %s at %s; its list does not contain it (catalog: search), "+
 			"and %s finds it", caller(a), prose.Flat(i.Exposed), a.Endpoint, search.ToolName)
@@ -173,6 +188,12 @@ func printItem(b *bytes.Buffer, a *diagnose.WhyReport, i *diagnose.WhyItem, now 
 	if i.Cache != "" {
 		field("cache", i.Cache)
 	}
+	if i.Limits != "" {
+		field("time", prose.Flat(i.Limits))
+	}
+	if i.Changed != "" {
+		field("changed", prose.Flat(i.Changed))
+	}
 	if i.Problem != "" {
 		field("problem", prose.Flat(i.Problem))
 	}
@@ -200,7 +221,7 @@ func lineOf(a *diagnose.WhyReport, i *diagnose.WhyItem, r *diagnose.WhyReason) s
 	case r.Scopes != "":
 		return "the token lacks a scope; needed are: " + prose.Flat(r.Scopes)
 	case r.Policy == "" && r.Rule == "" && r.Note == policy.NoPolicy:
-		return map[string]string{"own": caller(a) + " has no policy of its own",
+		return map[string]string{"own": "the caller has no policy of its own",
 			"surface": "the endpoint has no policy of its own", "global": "no policy applies to everybody"}[r.Layer]
 	case r.Policy == "" && r.Rule == "":
 		return prose.Flat(cmp.Or(r.Note, "no reason given") + layerOf(r.Layer))

@@ -76,6 +76,16 @@ type Merge struct {
 	// Origin returns where a server was found. With nil, an entry whose server has got another
 	// command or URL since its import does not count as present.
 	Origin func(*Server) string
+	// Command returns a command line of junction about the configuration; nil for one without a file.
+	Command func(words ...string) string
+}
+
+// remove returns the command that removes an upstream.
+func (m *Merge) remove(name string) string {
+	if m.Command == nil {
+		return shell.Join("junction", "remove", name)
+	}
+	return m.Command("remove", name)
 }
 
 // Plan decides what becomes of each server. It changes the entry of a server that is disabled in
@@ -118,7 +128,7 @@ func (m *Merge) Plan(servers []*Server) []Outcome {
 			o.Result, o.Name = Present, present
 			if differs {
 				o.Notes = append(o.Notes, "differs from the client's; the configuration keeps its own; "+
-					"to import it again, run first: "+shell.Join("junction", "remove", present))
+					"to import it again, run first: "+m.remove(present))
 			}
 		case same >= 0:
 			first := &out[news[same].at]

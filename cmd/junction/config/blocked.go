@@ -20,6 +20,7 @@ import (
 // error has only the mistakes that reject the file.
 func LoadServing(file string, getenv func(string) (string, bool), running bool) (*Config, Problems, error) {
 	c, d, warnings, err := load(file, getenv)
+	warnings = append(warnings, c.packWarnings(d)...)
 	problems, ok := errors.AsType[Problems](err)
 	if !ok {
 		return c, warnings, err

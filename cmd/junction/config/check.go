@@ -66,23 +66,34 @@ func (r *Report) Err() error {
 		}
 		effect += strings.Join(lines, ", ")
 	}
-	return fmt.Errorf("%s has %s; %s", r.File, prose.Count(len(r.Mistakes), "mistake"), effect)
+	has := "has"
+	if slices.ContainsFunc(r.Mistakes, func(p Problem) bool { return p.File != r.File }) {
+		has = "and its packs have"
+	}
+	return fmt.Errorf("%s %s %s; %s", r.File, has, prose.Count(len(r.Mistakes), "mistake"), effect)
 }
 
 // Inspect loads the file. The error means that the file could not be read.
 func Inspect(file string, getenv func(string) (string, bool)) (*Report, error) {
-	c, _, warnings, err := load(file, getenv)
+	c, d, warnings, err := load(file, getenv)
 	problems, isProblems := errors.AsType[Problems](err)
 	if err != nil && !isProblems {
 		return nil, err
 	}
 	r := &Report{File: file, Mistakes: append(Problems{}, problems...), Warnings: append(Problems{}, warnings...),
 		Rejecting: Problems{}, Blocked: []string{}, Notes: []string{}}
-	if isProblems {
+	packs, ofPacks := c.packProblems(d)
+	r.Warnings = append(r.Warnings, ofPacks...)
+	if isProblems || len(packs) > 0 {
 		r.Rejecting = append(r.Rejecting, c.Rejecting(problems)...)
 		for _, p := range problems {
 			if name, one := c.blockedBy(p); one && !slices.Contains(r.Blocked, name) {
 				r.Blocked = append(r.Blocked, name)
+			}
+		}
+		for _, p := range packs {
+			if r.Mistakes = append(r.Mistakes, p.Problem); !slices.Contains(r.Blocked, p.upstream) {
+				r.Blocked = append(r.Blocked, p.upstream)
 			}
 		}
 		return r, nil
@@ -146,12 +157,13 @@ func (d *decoder) warnings(c *Config) Problems {
 	for _, p := range c.Auth.Warnings(c.PublicURL) {
 		warn("auth."+p.Path, "%s", p.Text)
 	}
+	c.warnLimits(warn)
 	for _, name := range slices.Sorted(maps.Keys(c.Upstreams)) {
 		u, at := c.Upstreams[name], "upstreams."+name
 		if len(u.Command) == 0 || u.Off() {
 			continue
 		}
-		if c.Packs[name] != "" && c.warnPack(name, warn) {
+		if c.Packs[name] != "" && !c.usable(name, warn) {
 			continue
 		}
 		c.warnSandbox(at, &u, d, warn)
@@ -169,7 +181,7 @@ func (d *decoder) warnings(c *Config) Problems {
 		}
 	}
 	if !d.broken("policies") {
-		c.warnPolicies(warn)
+		c.warnPolicies(d, warn)
 	}
 	ps.Sort()
 	return ps
@@ -178,7 +190,7 @@ func (d *decoder) warnings(c *Config) Problems {
 // warnPolicies warns of capabilities that are required but granted by no policy, and the reverse:
 // most likely one of them is misspelled. It also warns of rules about unknown upstreams, and adds
 // the warnings of package policy.
-func (c *Config) warnPolicies(warn func(path, format string, args ...any)) {
+func (c *Config) warnPolicies(d *decoder, warn func(path, format string, args ...any)) {
 	held, required := c.Policies.Capabilities(), []string{}
 	require := func(at, what string, list []string) {
 		for i, s := range list {
@@ -197,6 +209,16 @@ func (c *Config) warnPolicies(warn func(path, format string, args ...any)) {
 		require(at, "this upstream", u.Capabilities)
 		for _, r := range u.Tools {
 			require(at+".tools."+r.Glob, "these tools", r.Capabilities)
+		}
+	}
+	for _, name := range c.packsOf(d) {
+		at := "upstreams." + name + ".pack"
+		for _, r := range requiredBy(c.Packs[name]) {
+			required = append(required, r.capability)
+			if _, ok := slices.BinarySearch(held, r.capability); !ok {
+				warn(at, "no policy gives the capability %s, so that no caller can use the %s of the pack",
+					r.capability, r.what)
+			}
 		}
 	}
 	for i, p := range c.Policies {

@@ -4,8 +4,8 @@
 // references to variables and files (reference.go), validates the values (validate.go) and warns
 // about the machine (check.go, check_sandbox.go). Every mistake has a line and a remedy
 // (problem.go, hint.go). places.go has the default paths. pack.go turns an upstream with the key
-// pack into a command. A proxy, and most commands, block an upstream with a mistake instead of
-// rejecting the file (blocked.go).
+// pack into a command, and pack_servers.go adds the servers of a pack. A proxy, and most commands,
+// block an upstream with a mistake instead of rejecting the file (blocked.go).
 package config
 
 import (
@@ -15,6 +15,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -160,12 +161,20 @@ type Log struct {
 // Audit is the file's audit section: one line of JSON for each call, allowed or refused.
 type Audit struct {
 	// the file that lines are appended to; created if it does not exist, readable only by its
-	// owner. "stderr" is standard error. "" disables the audit.
+	// owner. "stderr" is standard error. "" disables the audit. {replica} stands for
+	// replicas.advertise: each process writes a file of its own.
 	File      string `yaml:"file"`
 	Arguments bool   `yaml:"arguments"` // record the arguments, which may be secret, and not only a digest
 	// OTLP sends each line as a log record, too, to the receiver that the variables
 	// OTEL_EXPORTER_OTLP_* name.
 	OTLP bool `yaml:"otlp"`
+}
+
+// relative reports whether the file is relative to the folder of the configuration file. Other words
+// are mistakes.
+func (a Audit) relative() bool {
+	return a.File != "" && a.File != AuditStderr && !filepath.IsAbs(a.File) && !strings.HasSuffix(a.File, "/") &&
+		!strings.EqualFold(a.File, "stdout") && a.File != "-"
 }
 
 // AuditStderr is the value of Audit.File that means standard error.
@@ -210,7 +219,8 @@ const maxFile = 1 << 20
 // Warnings are returned with and without an error. They concern conditions outside the file that
 // affect one upstream but not the start of the program.
 func Load(file string, getenv func(string) (string, bool)) (*Config, Problems, error) {
-	c, _, warnings, err := load(file, getenv)
+	c, d, warnings, err := load(file, getenv)
+	warnings = append(warnings, c.packWarnings(d)...)
 	if err != nil {
 		c = nil
 	}
@@ -254,13 +264,30 @@ func Parse(file string, text []byte, getenv func(string) (string, bool)) (*Confi
 }
 
 // LoadForCommand is LoadServing for a command: a mistake in the entry of one upstream blocks only
-// that upstream. It replaces Problems by an error that counts them.
-func LoadForCommand(file string) (*Config, error) {
-	c, _, err := LoadServing(file, os.LookupEnv, false)
-	if problems, ok := errors.AsType[Problems](err); ok {
-		return nil, Unusable(file, problems)
+// that upstream. It replaces Problems by an error that counts them. A variable that is not set is no
+// mistake, except in the sections that all commands read, and in those of needs: the service has
+// variables that the shell of an operator does not have.
+func LoadForCommand(file string, needs ...string) (*Config, error) {
+	c, d, _, err := load(file, os.LookupEnv)
+	problems, ok := errors.AsType[Problems](err)
+	if !ok {
+		return c, err
 	}
-	return c, err
+	needs = append(needs, "upstreams", "storage", "listen", "admin", "public_url", "audit", "pins", "outbound")
+	needed := slices.DeleteFunc(slices.Clone(problems), func(p Problem) bool {
+		section, _, _ := strings.Cut(p.Path, ".")
+		return d.unresolved[p.Path] && !slices.Contains(needs, section)
+	})
+	rejecting := c.block(d, needed, false)
+	if len(rejecting) == 0 {
+		return c, nil
+	}
+	first := rejecting[0]
+	if name := d.unset[first.Path]; name != "" && len(rejecting) == 1 {
+		return nil, fmt.Errorf("%s:%d: %s needs the environment variable %s, which is not set in this shell; set it "+
+			"to the value that the running junction has", file, first.Line, first.Path, name)
+	}
+	return nil, Unusable(file, needed)
 }
 
 // LoadKeys is LoadForCommand for commands that print line numbers: it also returns the line of each
@@ -295,6 +322,9 @@ func parse(file string, text []byte, getenv func(string) (string, bool), all boo
 	d.all = all
 	if d.decode(text, c) {
 		c.lower()
+		if c.Audit.relative() {
+			c.Audit.File = beside(file, c.Audit.File)
+		}
 		d.usePacks(c)
 		d.reserve(c)
 		c.separate()

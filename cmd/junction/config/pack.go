@@ -1,19 +1,27 @@
 package config
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"reflect"
 	"runtime"
+	"slices"
 	"strings"
+	"time"
 
 	"gopkg.in/yaml.v3"
 
+	"junction/cmd/pack"
 	"junction/cmd/pack/lock"
 	"junction/cmd/pack/manifest"
 	"junction/upstream"
 	"junction/upstream/files"
+	"junction/upstream/shell"
 )
 
 // PackProgram is the program that serves packs.
@@ -32,6 +40,8 @@ const NoPackProgram = "put junction-pack beside junction or into PATH; it is par
 type entryKeys struct {
 	upstream.Config `yaml:",inline"`
 	Pack            string `yaml:"pack"`
+	// Servers are the servers of the pack that run as upstreams of their own. Default: none.
+	Servers []string `yaml:"servers"`
 }
 
 // upstream reads the entry of an upstream.
@@ -41,6 +51,7 @@ func (d *decoder) upstream(path string, n *yaml.Node, c *upstream.Config) bool {
 	if *c = e.Config; ok && d.has(path+".pack") {
 		d.packs[path] = e.Pack
 	}
+	d.servers[path] = e.Servers
 	return ok
 }
 
@@ -50,10 +61,16 @@ func (d *decoder) usePacks(c *Config) {
 		at := "upstreams." + name
 		pack, given := d.packs[at]
 		if !given {
+			if d.has(at + ".servers") {
+				d.bad(at+".servers", "is only for an upstream with a pack; remove it")
+			}
 			continue
 		}
 		u := c.Upstreams[name]
 		command := []string{findPackProgram(), "serve", "--log-priority"}
+		for _, glob := range u.EnabledTools() {
+			command = append(command, "--enable", glob)
+		}
 		if pack != "" {
 			if c.Packs == nil {
 				c.Packs = map[string]string{}
@@ -81,8 +98,12 @@ func (d *decoder) usePacks(c *Config) {
 		}
 		if len(u.Command) == 0 && u.URL == "" { // also if the pack is wrong, so that no command is missing
 			u.Command, u.Dir = append(command, c.Packs[name]), folderOf(c.Packs[name])
+			u.OwnLimits = true // each tool of a pack has a timeout
 		}
 		c.Upstreams[name] = u
+		if !u.Off() {
+			d.useServers(c, name)
+		}
 	}
 }
 
@@ -125,21 +146,146 @@ func findPackProgram() string {
 	return PackProgram
 }
 
-// warnPack warns if the pack does not exist or has mistakes, or if the program that serves packs does
-// not exist. It reports whether it did.
-func (c *Config) warnPack(name string, warn func(path, format string, args ...any)) bool {
-	at, pack := "upstreams."+name+".pack", c.Packs[name]
-	if _, err := os.Stat(pack); err != nil {
-		warn(at, "cannot read %s: %v; that upstream cannot start", pack, files.Reason(err))
-		return true
+// usable reports whether the pack of an upstream is there, and warns if the program that serves packs
+// is not.
+func (c *Config) usable(name string, warn func(path, format string, args ...any)) bool {
+	if _, err := os.Stat(c.Packs[name]); err != nil {
+		return false
 	}
 	if c.Upstreams[name].Command[0] == PackProgram {
-		warn(at, "there is no program %s, and that upstream cannot start; %s", PackProgram, NoPackProgram)
-		return true
+		warn("upstreams."+name+".pack", "there is no program %s, and that upstream cannot start; %s", PackProgram,
+			NoPackProgram)
+		return false
 	}
-	if mistake := manifest.Mistake(pack); mistake != "" {
-		warn(at, "%s; that upstream cannot start", mistake)
-		return true
+	return true
+}
+
+// packProblem is a mistake with which a pack does not start.
+type packProblem struct {
+	upstream string
+	Problem
+}
+
+// packsOf returns the enabled upstreams with a pack whose entries have no mistake about it.
+func (c *Config) packsOf(d *decoder) (names []string) {
+	if c == nil || d == nil {
+		return nil
 	}
-	return false
+	for _, name := range inOrder(d, "upstreams", c.Upstreams) {
+		if u := c.Upstreams[name]; c.Packs[name] != "" && !u.Off() && !d.broken("upstreams."+name+".pack") {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// packWarnings warns of packs that a proxy cannot start now. It serves such a pack as soon as the
+// pack is correct, so that the entry is not blocked.
+func (c *Config) packWarnings(d *decoder) (ps Problems) {
+	for _, name := range c.packsOf(d) {
+		at, path := "upstreams."+name+".pack", c.Packs[name]
+		text := ""
+		if _, err := os.Stat(path); err != nil {
+			text = fmt.Sprintf("cannot read %s: %v", path, files.Reason(err))
+		} else {
+			text = manifest.Mistake(path)
+		}
+		if text != "" && len(d.servers["upstreams."+name]) > 0 {
+			text += "; its servers are not there until the pack is correct and junction reads its file again"
+		}
+		if text != "" {
+			ps = append(ps, Problem{File: d.File, Line: d.line(at), Path: at,
+				Text: text + "; that upstream cannot start"})
+		}
+	}
+	return ps
+}
+
+// PackMistakes returns the mistakes in the manifests of an upstream with a pack, each with its place.
+func PackMistakes(u upstream.Config) (mistakes []string) {
+	if !ServesPack(u) {
+		return nil
+	}
+	_, err := manifest.Load(u.Command[len(u.Command)-1], manifest.Options{Unresolved: true})
+	problems, _ := errors.AsType[Problems](err)
+	for _, p := range problems {
+		mistakes = append(mistakes, p.String())
+	}
+	return mistakes
+}
+
+// requirement is a capability that a tool or a document of a pack requires.
+type requirement struct{ capability, what string }
+
+// requiredBy returns what the manifests of a pack require; nil if they have mistakes.
+func requiredBy(path string) (all []requirement) {
+	p, err := manifest.Load(path, manifest.Options{Unresolved: true})
+	if err != nil {
+		return nil
+	}
+	add := func(what string, list []string) {
+		for _, capability := range list {
+			all = append(all, requirement{capability, what})
+		}
+	}
+	for _, m := range p.Manifests {
+		for _, t := range m.Tools {
+			add("tool "+t.Name, t.Capabilities)
+		}
+		for _, a := range m.OpenAPI {
+			add("document "+a.Name, a.Capabilities)
+			for _, id := range slices.Sorted(maps.Keys(a.Tools)) {
+				add("operation "+id, a.Tools[id].Capabilities)
+			}
+		}
+	}
+	return all
+}
+
+// maxPackTime limits the time in which packProblems reads the documents of all packs.
+const maxPackTime = time.Minute
+
+// packProblems reads the packs with the variables that their programs would get, and returns the
+// mistakes with which they do not start. It reads documents that are files, and fetches none. The
+// warnings are about items that a pack leaves out.
+func (c *Config) packProblems(d *decoder) (mistakes []packProblem, warnings Problems) {
+	ctx, cancel := context.WithTimeoutCause(context.Background(), maxPackTime, fmt.Errorf(
+		"the documents of the packs take more than %v to read; choose smaller ones", maxPackTime))
+	defer cancel()
+	for _, name := range c.packsOf(d) {
+		at := "upstreams." + name + ".pack"
+		found, err := c.readPack(ctx, d, name)
+		problems, ok := errors.AsType[Problems](err)
+		if err != nil && !ok {
+			problems = Problems{{File: d.File, Line: d.line(at), Path: at, Text: err.Error()}}
+		}
+		for _, p := range problems {
+			_, p.Text = d.conceal("upstreams."+name, p.Text)
+			mistakes = append(mistakes, packProblem{name, p})
+		}
+		if found != nil {
+			warnings = append(warnings, found.Warnings...)
+		}
+	}
+	return mistakes, warnings
+}
+
+// readPack reads the pack of an upstream as junction-pack does, without fetching a document.
+func (c *Config) readPack(ctx context.Context, d *decoder, name string) (*pack.Pack, error) {
+	path, u := c.Packs[name], c.Upstreams[name]
+	if _, err := os.Stat(path); err != nil {
+		return nil, fmt.Errorf("cannot read %s: %w; correct the path, or make an example: %s", path,
+			files.Reason(err), shell.Join(PackProgram, "init", path))
+	}
+	m, err := manifest.Load(path, manifest.Options{
+		Enable: u.EnabledTools(),
+		Getenv: func(name string) (string, bool) { return u.Variable(name, d.refs.getenv) },
+		Unset: func(variable string) string {
+			return fmt.Sprintf("the environment variable %s does not reach the pack; add env: { %s: \"${%s}\" } to "+
+				"upstreams.%s in %s, or write ${%s:-default}", variable, variable, variable, name, d.File, variable)
+		}})
+	if err != nil {
+		return nil, err
+	}
+	return pack.Preview(ctx, m)
 }

@@ -122,11 +122,16 @@ func Trusting(f *fetch.Fetcher) *http.Transport {
 }
 
 // Start returns the command line that serves a configuration file.
-func Start(file string) string {
+func Start(file string) string { return Command(file) }
+
+// Command returns a command line about a configuration file: words are the command and its arguments.
+// It names the file unless commands use the file anyway.
+func Command(file string, words ...string) string {
+	line := append([]string{"junction"}, words...)
 	if own, err := File(""); file == "" || err == nil && own == file {
-		return "junction"
+		return shell.Join(line...)
 	}
-	return shell.Join("junction", "--config", file)
+	return shell.Join(append(line, "--config", file)...)
 }
 
 // File returns the configuration file of a command: that of --config, or, if it is "",

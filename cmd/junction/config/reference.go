@@ -24,7 +24,8 @@ import (
 type expander struct {
 	dir    string // the base of relative paths
 	getenv func(string) (string, bool)
-	left   int // bytes left for values of references, so that aliases of large files stay bounded
+	unset  string // the variable of the last reference that could not be resolved
+	left   int    // bytes left for values of references, so that aliases of large files stay bounded
 }
 
 // A reference is one reference in a value, and its replacement.
@@ -110,6 +111,7 @@ func (e *expander) resolve(body string) (value, problem string) {
 	case hasFallback && value == "":
 		return fallback, ""
 	case !ok:
+		e.unset = name
 		return "", fmt.Sprintf("the environment variable %s is not set; set it where junction starts and restart it, "+
 			"or write ${%s:-default}", name, name)
 	}

@@ -67,6 +67,34 @@ func (c *Config) validateReplicas(d *decoder) {
 	}
 }
 
+// placeholder stands for the name of this process in audit.file.
+const placeholder = "{replica}"
+
+// named replaces the placeholder in a path by the address of this process among the others, which is the
+// same after a restart, with - in place of characters that a name of a file cannot have. Otherwise it
+// returns a problem.
+func (r Replicas) named(path string) (file, problem string) {
+	if !strings.Contains(path, placeholder) {
+		return path, ""
+	}
+	_, port, err := net.SplitHostPort(r.Advertise)
+	switch {
+	case !r.On():
+		return path, placeholder + " is the address of the section replicas, which is missing; write a name without it"
+	case err != nil: // has been reported
+		return path, ""
+	case port == "0":
+		return path, placeholder + " needs a port in replicas.advertise that stays the same"
+	}
+	name := strings.Map(func(c rune) rune {
+		if strings.ContainsRune("[]:%/\\", c) {
+			return '-'
+		}
+		return c
+	}, r.Advertise)
+	return strings.ReplaceAll(path, placeholder, name), ""
+}
+
 // checkPorts reports a port of replicas.listen that another listener has.
 func (c *Config) checkPorts(d *decoder) {
 	_, port, _ := splitAddress(c.Replicas.Listen, "0.0.0.0:8422")
@@ -97,10 +125,9 @@ func advertiseProblem(address string) string {
 	return ""
 }
 
-// Shared describes the parts of the configuration that must be equal in all processes over one
-// database: a name and a keyed digest for each part, in the form "auth=1f2e3d4c …". Processes that
-// differ in anything else can run together, as they do while a change is rolled out: upstreams,
-// endpoints, policies, API keys, trusted proxies, limits.
+// Shared describes the parts of the configuration that clients meet: a name and a keyed digest for
+// each part, in the form "auth=1f2e3d4c ~policies=5a6b7c8d …". Processes over one database must have
+// equal parts, except those whose name begins with ~. These may differ while a change is rolled out.
 func (c *Config) Shared(key []byte) (string, error) {
 	own := c.Auth
 	own.APIKeys, own.TrustedProxies = nil, nil
@@ -108,7 +135,9 @@ func (c *Config) Shared(key []byte) (string, error) {
 	for _, part := range []struct {
 		name  string
 		value any
-	}{{"public_url", c.PublicURL}, {"auth", own}, {"names", c.Names.WithDefaults()}} {
+	}{{"public_url", c.PublicURL}, {"auth", own}, {"names", c.Names.WithDefaults()}, {"~api_keys", c.Auth.APIKeys},
+		{"~trusted_proxies", c.Auth.TrustedProxies}, {"~upstreams", c.Upstreams}, {"~endpoints", c.Endpoints},
+		{"~policies", c.Policies}, {"~limits", c.Limits.WithDefaults()}} {
 		plain, err := json.Marshal(part.value)
 		if err != nil {
 			return "", fmt.Errorf("compare the section %s with that of other processes: %w", part.name, err)

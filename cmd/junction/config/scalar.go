@@ -45,6 +45,7 @@ func (d *decoder) text(path string, n *yaml.Node, v reflect.Value) bool {
 		d.mark(path) // not resolved, so that the value cannot be checked
 		return false
 	}
+	d.refs.unset = ""
 	text, refs, wrong := d.refs.expand(n.Value)
 	for _, r := range refs {
 		if name := r.variable(); name != "" {
@@ -60,6 +61,7 @@ func (d *decoder) text(path string, n *yaml.Node, v reflect.Value) bool {
 	}
 	for _, w := range wrong {
 		d.unresolved[path] = true
+		d.unset[path] = d.refs.unset
 		d.bad(path, "%s", w)
 	}
 	if len(wrong) > 0 {

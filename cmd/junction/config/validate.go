@@ -226,7 +226,8 @@ func (c *Config) validateUpstream(d *decoder, name string) {
 		d.check(path, p.Text)
 	}
 	for _, twice := range folded(inOrder(d, at+".headers", u.Headers)) {
-		d.invalid(at+".headers."+twice[1], "is the header %s again; keep one", twice[0])
+		d.invalid(at+".headers."+twice[1], "is the header %s (line %d) again; keep one", twice[0],
+			d.line(at+".headers."+twice[0]))
 	}
 }
 
@@ -234,8 +235,8 @@ func (c *Config) validateUpstream(d *decoder, name string) {
 func (c *Config) validateNames(d *decoder) {
 	names := inOrder(d, "upstreams", c.Upstreams)
 	for _, twice := range folded(names) {
-		d.invalid("upstreams."+twice[1], "differs from %s only in upper and lower case; give one of them another "+
-			"name", twice[0])
+		d.invalid("upstreams."+twice[1], "differs from %s (line %d) only in upper and lower case; give one of them "+
+			"another name", twice[0], d.line("upstreams."+twice[0]))
 	}
 	// Compare prefixes and the tools that the file names. Other names are known only when the
 	// servers have listed their tools.
@@ -243,7 +244,7 @@ func (c *Config) validateNames(d *decoder) {
 	if sep == "" {
 		sep = "__"
 	}
-	prefixes, tools := map[string]string{}, map[string]string{}
+	prefixes, tools, globs := map[string]string{}, map[string]string{}, map[string]string{}
 	for _, name := range names {
 		u := c.Upstreams[name]
 		if u.Off() {
@@ -252,8 +253,8 @@ func (c *Config) validateNames(d *decoder) {
 		prefix := u.PrefixOr(name)
 		if other, ok := prefixes[prefix]; ok && prefix != "" {
 			d.invalid("upstreams."+name+".prefix",
-				"%s is the prefix of the upstream %s already; give one of them another prefix", prose.Quote(prefix),
-				other)
+				"%s is the prefix of the upstream %s already (line %d); give one of them another prefix",
+				prose.Quote(prefix), other, d.line("upstreams."+other+".prefix"))
 			continue // each of its tools would repeat the same mistake
 		}
 		prefixes[prefix] = name
@@ -272,10 +273,10 @@ func (c *Config) validateNames(d *decoder) {
 			}
 			if other, ok := tools[exposed]; ok && other != name {
 				d.invalid("upstreams."+name+".tools."+r.Glob+".as",
-					"clients would see %s twice, here and from the upstream %s; give one of them another name",
-					exposed, other)
+					"clients would see %s twice, here and from the upstream %s (line %d); give one of them another "+
+						"name", exposed, other, d.line("upstreams."+other+".tools."+globs[exposed]+".as"))
 			}
-			tools[exposed] = name
+			tools[exposed], globs[exposed] = name, r.Glob
 		}
 	}
 }
@@ -424,6 +425,11 @@ func (c *Config) validateSignIn(d *decoder) {
 
 // validateAudit adds to d the mistakes in the section audit.
 func (c *Config) validateAudit(d *decoder) {
+	if !d.broken("audit.file") && !d.broken("replicas") && !d.broken("replicas.advertise") {
+		var problem string
+		c.Audit.File, problem = c.Replicas.named(c.Audit.File)
+		d.check("audit.file", problem)
+	}
 	switch file := c.Audit.File; {
 	case d.broken("audit.file"):
 	case file == "" && (d.has("audit.file") || d.has("audit.arguments") || d.has("audit.otlp")):

@@ -24,8 +24,10 @@ type decoder struct {
 	off        map[string]bool     // entries of disabled upstreams
 	all        bool                // resolve the references of disabled upstreams, too
 	unresolved map[string]bool     // paths with a reference that cannot be resolved
+	unset      map[string]string   // the variable of such a path; "" if the reference is of another kind
 	variables  map[string][]string // the paths that refer to each variable of the environment
 	packs      map[string]string   // the packs of the entries that have one
+	servers    map[string][]string // the servers of packs that entries name
 }
 
 func newDecoder(file string, getenv func(string) (string, bool)) *decoder {
@@ -36,8 +38,10 @@ func newDecoder(file string, getenv func(string) (string, bool)) *decoder {
 
 		off:        map[string]bool{},
 		unresolved: map[string]bool{},
+		unset:      map[string]string{},
 		variables:  map[string][]string{},
 		packs:      map[string]string{},
+		servers:    map[string][]string{},
 	}
 	d.Reader = yamlread.Reader{File: file, Value: d.value, Unknown: d.unknown, Mark: d.mark, Conceal: d.conceal,
 		Key: d.key}

@@ -176,9 +176,10 @@ func crossSite(r *http.Request) bool {
 
 // Report is the answer of /readyz.
 type Report struct {
-	Status    string           `json:"status"` // ready, starting, unavailable or stopping
+	Status    string           `json:"status"` // ready, degraded, starting, unavailable or stopping
 	Tools     int              `json:"tools"`  // on the merged endpoint
 	Upstreams []UpstreamStatus `json:"upstreams"`
+	Disabled  []string         `json:"disabled,omitempty"` // upstreams of the file
 	Problems  []view.Problem   `json:"problems"`
 	Parts     []health.State   `json:"parts,omitempty"` // what Junction depends on
 	// the processes over one database, the oldest first; none if there is one process
@@ -191,7 +192,7 @@ type Report struct {
 
 // code returns the HTTP status for the report.
 func (r *Report) code() int {
-	if r.Status == "ready" {
+	if r.Status == "ready" || r.Status == "degraded" {
 		return http.StatusOK
 	}
 	return http.StatusServiceUnavailable
@@ -215,6 +216,9 @@ func (p *Proxy) Report(stopping context.Context) Report {
 		r.Status = "starting"
 	default:
 		p.Tried.Store(true)
+		if slices.ContainsFunc(r.Parts, func(s health.State) bool { return !s.OK }) {
+			r.Status = "degraded"
+		}
 	}
 	for _, n := range offered {
 		r.Tools += n
@@ -227,6 +231,12 @@ func (p *Proxy) Report(stopping context.Context) Report {
 	}
 	for _, name := range p.personal() {
 		r.Upstreams = append(r.Upstreams, UpstreamStatus{Name: name, State: PerUser, Error: p.refusal(name)})
+	}
+	configured := p.Config().Upstreams
+	for _, name := range slices.Sorted(maps.Keys(configured)) {
+		if configured[name].Off() {
+			r.Disabled = append(r.Disabled, name)
+		}
 	}
 	r.Reload = p.Unread()
 	r.Issuers = p.Providers.Status()

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/http"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -158,8 +159,11 @@ func (d *Diagnosis) add(names view.Names, e *examinee, r *upstream.Report, taken
 	if s := e.status; s != nil {
 		ready = s.State == upstream.StateReady || s.State == upstream.StateClosed
 		u.State, u.Since, u.Error, u.RetryAt = s.State.String(), &s.Since, s.Err, s.Retry
+		if s.Unasked != "" {
+			find(Finding{Text: unaskedText, Advice: fmt.Sprintf("set %q in upstreams.%s", s.Unasked, e.name)})
+		}
 		for _, r := range s.Reported {
-			find(Finding{Text: "the server reported a problem", Detail: r.Text, Advice: packAdvice(e.config)})
+			find(Finding{Text: problem(e.config, r.Text), Advice: packAdvice(e.config)})
 		}
 	}
 	if u.Sandbox = r.Sandbox; u.Sandbox != "" && u.Sandbox != command.Enforced && !e.config.Sandbox.Require {
@@ -171,6 +175,12 @@ func (d *Diagnosis) add(names view.Names, e *examinee, r *upstream.Report, taken
 		u.Failed = prose.Flat(r.Err.Error())
 		f := Finding{Grave: true, Text: fmt.Sprintf("%s failed: %s", r.Steps[len(r.Steps)-1].Name, u.Failed),
 			Advice: r.Advice}
+		if config.ServesPack(e.config) && f.Advice != "" {
+			f.Advice = packAdvice(e.config)
+			if _, err := exec.LookPath(e.config.Command[0]); err != nil {
+				f.Advice = config.NoPackProgram
+			}
+		}
 		if e.status != nil && e.status.State == upstream.StateReady {
 			f.Grave, f.Text = false, "the connection in use works, and a second one does not: "+u.Failed
 			if !config.ServesPack(e.config) {
@@ -178,7 +188,13 @@ func (d *Diagnosis) add(names view.Names, e *examinee, r *upstream.Report, taken
 					"questions: false has all of them share one"
 			}
 		}
-		find(f)
+		mistakes := config.PackMistakes(e.config)
+		for _, m := range mistakes {
+			find(Finding{Grave: f.Grave, Text: m, Advice: f.Advice})
+		}
+		if len(mistakes) == 0 {
+			find(f)
+		}
 	case !ready:
 		find(Finding{Grave: true, Text: "the proxy has no connection (" + u.State + ")", Detail: u.Error,
 			Advice: "the check could connect: the proxy will, with its next attempt or call"})
@@ -193,6 +209,15 @@ func (d *Diagnosis) add(names view.Names, e *examinee, r *upstream.Report, taken
 	}
 	d.Upstreams = append(d.Upstreams, u)
 	return &d.Upstreams[len(d.Upstreams)-1]
+}
+
+// problem returns the text of a problem that a server has reported. That of a pack names the file, and
+// needs no more words.
+func problem(c upstream.Config, text string) string {
+	if config.ServesPack(c) {
+		return text
+	}
+	return "the server reported a problem: " + text
 }
 
 // packAdvice returns how to find the mistakes of a pack; "" for other upstreams.
@@ -274,6 +299,12 @@ func (p *Proxy) diagnose(ctx context.Context, only []string) (Diagnosis, error) 
 		}
 	}
 	d.Running, d.Config = true, p.File
+	if why := p.Unread(); why != "" {
+		d.Findings = append(d.Findings, Finding{Grave: true,
+			Text: "the changed configuration file is not in force: " + why,
+			Advice: "correct the file, or restart Junction if the change needs it; this command lists all mistakes: " +
+				shell.Join("junction", "check", "--config", p.File)})
+	}
 	for _, problem := range p.Server.Snapshot().Problems() {
 		same := func(f Finding) bool {
 			return f.Upstream == problem.Upstream && f.Name == problem.Name && f.Kind == problem.Part.String() &&

@@ -50,7 +50,7 @@ func TestFindingsOfAnUpstream(t *testing.T) {
 			"grave the proxy has no connection (retrying)", "with its next attempt"},
 		{"a problem of a pack", pack, status(upstream.StateReady, func(s *upstream.Status) {
 			s.Reported = append(s.Reported, stdio.Reported{Text: "a mistake"})
-		}), upstream.Report{}, "the server reported a problem", "junction-pack check /srv/p"},
+		}), upstream.Report{}, "a mistake", "junction-pack check /srv/p"},
 		{"a sandbox in part", upstream.Config{Sandbox: &command.Sandbox{}}, nil, upstream.Report{Sandbox: "not enforced: x"},
 			"grave the sandbox is not enforced: x", "sandbox.require: true"},
 		{"a whole sandbox", upstream.Config{Sandbox: &command.Sandbox{}}, nil, upstream.Report{Sandbox: command.Enforced}, "", ""},

@@ -66,6 +66,64 @@ func shown(state string, retry, now time.Time) string {
 	return state + " now"
 }
 
+// Broken reports whether a person has to look at the upstream.
+func (u *UpstreamStatus) Broken() bool {
+	return slices.Contains([]string{upstream.StateRetrying.String(), upstream.StateBlocked.String(),
+		upstream.StateSignIn.String()}, u.State)
+}
+
+// BrokenFirst returns the upstreams with the broken ones first, and otherwise in the same order.
+func BrokenFirst(list []UpstreamStatus) []UpstreamStatus {
+	list = slices.Clone(list)
+	slices.SortStableFunc(list, func(a, b UpstreamStatus) int {
+		switch broken := a.Broken(); {
+		case broken == b.Broken():
+			return 0
+		case broken:
+			return -1
+		}
+		return 1
+	})
+	return list
+}
+
+// Summary returns how many upstreams work and how many need a person, without a full stop.
+func Summary(list []UpstreamStatus) string {
+	broken, starting := 0, 0
+	for i := range list {
+		switch {
+		case list[i].Broken():
+			broken++
+		case list[i].State == upstream.StateStarting.String():
+			starting++
+		}
+	}
+	works := len(list) - broken - starting
+	text := fmt.Sprintf("%d of %s work", works, prose.Count(len(list), "server"))
+	switch {
+	case len(list) == 0:
+		return "No server is enabled"
+	case len(list) == 1 && works == 1:
+		return "1 server works"
+	case len(list) == 1:
+		text = fmt.Sprintf("%d of 1 server works", works)
+	}
+	if broken > 0 {
+		text += fmt.Sprintf(", %d %s you", broken, plural(broken, "needs", "need"))
+	}
+	if starting > 0 {
+		text += fmt.Sprintf(", %d %s starting", starting, plural(starting, "is", "are"))
+	}
+	return text
+}
+
+func plural(n int, one, many string) string {
+	if n == 1 {
+		return one
+	}
+	return many
+}
+
 // installers are programs that download what they run.
 var installers = []string{"npx", "bunx", "pnpx", "uvx", "pipx", "docker", "podman", "deno"}
 
@@ -96,7 +154,7 @@ func (p *Proxy) statusOf(s *upstream.Status, tools int) UpstreamStatus {
 		u.Advice = config.NoPackProgram
 	}
 	if s.State == upstream.StateReady {
-		u.Note = cmp.Or(p.Trouble(s.Name), reported(s, time.Now()))
+		u.Note = cmp.Or(p.Trouble(s.Name), unasked(s), reported(s, c, time.Now()))
 	}
 	if u.Lacks = p.Lacks(s.Name); len(u.Lacks) > 0 {
 		u.Note = "some calls fail: " + (&upstream.LoginError{Upstream: s.Name, Lacks: true, Scopes: u.Lacks}).Error()
@@ -104,15 +162,25 @@ func (p *Proxy) statusOf(s *upstream.Status, tools int) UpstreamStatus {
 	return u
 }
 
+// unasked returns why calls have failed that would have sent a request to the client; "" if none did.
+func unasked(s *upstream.Status) string {
+	if s.Unasked == "" {
+		return ""
+	}
+	return fmt.Sprintf("%s; set %q in upstreams.%s", unaskedText, s.Unasked, s.Name)
+}
+
+const unaskedText = "calls failed because the server cannot send requests to the client in this era of the protocol"
+
 // reported returns the last problem that a server has reported; "" if there is none.
-func reported(s *upstream.Status, now time.Time) string {
+func reported(s *upstream.Status, c upstream.Config, now time.Time) string {
 	if len(s.Reported) == 0 {
 		return ""
 	}
 	last := s.Reported[len(s.Reported)-1]
-	text := fmt.Sprintf("the server reported a problem %s ago: %s", prose.Age(now.Sub(last.At)), last.Text)
+	text := fmt.Sprintf("%s (reported %s ago)", problem(c, last.Text), prose.Age(now.Sub(last.At)))
 	if more := len(s.Reported) - 1; more > 0 {
-		text += fmt.Sprintf(" (and %d more; run: %s)", more, shell.Join("junction", "doctor", s.Name))
+		text += fmt.Sprintf(", and %d more; run: %s", more, shell.Join("junction", "doctor", s.Name))
 	}
 	return text
 }

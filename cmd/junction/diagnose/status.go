@@ -2,10 +2,8 @@ package diagnose
 
 import (
 	"context"
-	"maps"
 	"net/http"
 	"os"
-	"slices"
 	"time"
 )
 
@@ -21,7 +19,6 @@ type Running struct {
 	PID     int       `json:"pid"`
 	Started time.Time `json:"started"`
 	Report
-	Disabled []string `json:"disabled,omitempty"` // upstreams of the file
 }
 
 // LastCall is the last call of an upstream that has ended.
@@ -54,12 +51,6 @@ func (p *Proxy) serveStatus(stopping context.Context) http.HandlerFunc {
 			u.LastCall = p.Process.LastCall(u.Name)
 			for _, pid := range u.pids {
 				u.Memory += memory[pid]
-			}
-		}
-		configured := p.Config().Upstreams
-		for _, name := range slices.Sorted(maps.Keys(configured)) {
-			if configured[name].Off() {
-				r.Disabled = append(r.Disabled, name)
 			}
 		}
 		writeJSON(w, http.StatusOK, r)

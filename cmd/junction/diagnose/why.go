@@ -14,12 +14,12 @@ import (
 
 	"junction/auth"
 	"junction/auth/authserver"
+	"junction/cmd/junction/config"
 	"junction/policy"
 	"junction/proxy/scope"
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/prose"
-	"junction/upstream/shell"
 )
 
 // WhyReport is the answer of /why: why a caller can or cannot see an item.
@@ -50,6 +50,8 @@ type WhyItem struct {
 	Reads    bool   `json:"depends_on_arguments"` // whether Verdict depends on the arguments
 	Held     string `json:"held,omitempty"`       // why a pinned policy hides the item
 	Cache    string `json:"cache,omitempty"`      // the effect of the key cache on the tool
+	Limits   string `json:"limits,omitempty"`     // when a call of the tool ends, and the keys that say so
+	Changed  string `json:"changed,omitempty"`    // how Junction has changed the definition, and why
 	Problem  string `json:"problem,omitempty"`    // why the item is not offered, or not to all clients
 	State    string `json:"upstream_state"`
 	Since    string `json:"upstream_since"`
@@ -179,7 +181,7 @@ func (p *Proxy) explain(ctx context.Context, q WhyQuery, now time.Time) (WhyRepo
 		for _, e := range endpoints(q.Endpoint) {
 			if p.Config().Upstreams[e].Off() {
 				return WhyReport{}, fmt.Errorf("the upstream %s is disabled; run: %s", e,
-					shell.Join("junction", "enable", e))
+					config.Command(p.File, "enable", e))
 			}
 		}
 		return WhyReport{}, fmt.Errorf("there is no endpoint %s; there is /mcp, /mcp/UPSTREAM for each upstream, and "+
@@ -190,7 +192,7 @@ func (p *Proxy) explain(ctx context.Context, q WhyQuery, now time.Time) (WhyRepo
 	if user != nil {
 		a.Email, a.Groups, a.Seen = user.Principal.Email, who.Groups, user.Seen
 		if user.Disabled {
-			a.Refused = "the user is disabled; run: " + shell.Join("junction", "users", "enable", a.Email)
+			a.Refused = "the user is disabled; run: " + config.Command(p.File, "users", "enable", a.Email)
 		}
 	}
 	statuses := map[string]upstream.Status{}
@@ -286,13 +288,16 @@ func (p *Proxy) itemOf(x *view.Explanation, s upstream.Status, who policy.Subjec
 		Upstream: x.Upstream, Kind: x.Part.String(), Cache: x.Cache, Own: x.Own, Exposed: x.Exposed, Visible: x.Visible,
 		Listed: x.Listed, Reads: x.Reads, Problem: x.Problem,
 		State: s.State.String(), Since: s.Since.UTC().Format(time.RFC3339), Error: s.Err, Reasons: []WhyReason{},
-		Advice: []string{},
+		Advice: []string{}, Limits: p.limitsOf(x), Changed: p.changeOf(x),
 	}
 	if x.Exposed != "" { // a policy has decided
 		a.Verdict = x.Verdict.String()
 	}
 	if x.Pinned {
 		a.Held = x.Withheld
+	}
+	if a.Problem == "" && x.Denied != "" {
+		a.Problem = x.Denied + ", and the list of the files of a skill must be complete"
 	}
 	advise := func(format string, args ...any) { a.Advice = append(a.Advice, fmt.Sprintf(format, args...)) }
 	// the first policy denies what it does not allow, so that no advice asks for it
@@ -330,24 +335,20 @@ func (p *Proxy) itemOf(x *view.Explanation, s upstream.Status, who policy.Subjec
 	}
 	switch {
 	case x.Exposed == "": // the endpoint does not offer it; Problem has the remedy
-	case x.Visible || allowed || denied:
+	case x.Visible || allowed || denied || x.Denied != "":
 	default:
-		kind := "tools"
-		switch x.Part {
-		case upstream.PartPrompts:
-			kind = "prompts"
-		case upstream.PartResources, upstream.PartTemplates:
-			kind = "resources"
-		}
+		kind, name := ruleFor(x)
 		advise("no rule allows it: add one to a policy that matches %s, such as allow: { %s: %q }", who.ID, kind,
-			x.Exposed)
+			name)
 		byAddress := func(e policy.Entry) bool { return e.Match != nil && len(e.Match.CIDR) > 0 }
 		if !who.Address.IsValid() && slices.ContainsFunc(p.Config().Policies, byAddress) {
 			advise("Policies with a cidr were not checked; give the caller's address with --from")
 		}
 	}
 	if a.Held != "" {
-		advise("junction pins diff shows what has changed, and junction pins accept takes it")
+		item := x.Upstream + "/" + x.Own
+		advise("%s shows what has changed, and %s accepts it", config.Command(p.File, "pins", "diff", item),
+			config.Command(p.File, "pins", "accept", item))
 	}
 	switch s.State {
 	case upstream.StateReady, upstream.StateClosed:
@@ -356,9 +357,51 @@ func (p *Proxy) itemOf(x *view.Explanation, s upstream.Status, who policy.Subjec
 		}
 	default:
 		advise("%s", cmp.Or(s.Advice,
-			"the upstream is not connected; run: "+shell.Join("junction", "doctor", x.Upstream)))
+			"the upstream is not connected; run: "+config.Command(p.File, "doctor", x.Upstream)))
 	}
 	return a
+}
+
+// ruleFor returns the key and the name of an item in rules.
+func ruleFor(x *view.Explanation) (kind, name string) {
+	switch x.Part {
+	case upstream.PartPrompts:
+		return "prompts", x.Exposed
+	case upstream.PartResources, upstream.PartTemplates:
+		return "resources", x.Exposed
+	case upstream.PartSkills:
+		return "skills", policy.SkillPath(x.Upstream, x.Own)
+	}
+	return "tools", x.Exposed
+}
+
+// limitsOf returns the time limits of the calls of a tool, and the keys that set them; "" for other
+// items.
+func (p *Proxy) limitsOf(x *view.Explanation) string {
+	if x.Part != upstream.PartTools {
+		return ""
+	}
+	c := p.Config()
+	return c.Upstreams[x.Upstream].ExplainLimits(x.Upstream, x.Own, c.Defaults)
+}
+
+// changeOf tells how the definition of an item was changed; "" if it was not.
+func (p *Proxy) changeOf(x *view.Explanation) string {
+	all := p.Set.All()
+	at := slices.IndexFunc(all, func(u *upstream.Upstream) bool { return u.Name() == x.Upstream })
+	if at < 0 {
+		return ""
+	}
+	c := all[at].Catalog()
+	i := slices.IndexFunc(c.Mended, func(m upstream.Mended) bool { return m.Part == x.Part && m.Name == x.Own })
+	if i < 0 {
+		return ""
+	}
+	text := "the definition, because some clients reject the whole list for it: " + c.Mended[i].Changes
+	if t := c.Tool(x.Own); x.Part == upstream.PartTools && t != nil && t.Loose != "" {
+		text += "; calls are refused where a policy says validate"
+	}
+	return text
 }
 
 // serveWhy answers /why.

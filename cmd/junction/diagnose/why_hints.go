@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"junction/auth"
+	"junction/cmd/junction/config"
 	"junction/policy"
 	"junction/upstream"
 	"junction/upstream/prose"
-	"junction/upstream/shell"
 )
 
 // search looks for the reason why an endpoint has no item of a name.
@@ -43,8 +43,13 @@ func (p *Proxy) hints(who policy.Subject, endpoint, name string, now time.Time) 
 			silent = append(silent, u.Name())
 		}
 	}
+	if len(s.hints) == 0 { // a mistyped separator hides the upstream that is meant
+		s.similar()
+	}
 	s.silent(silent)
-	s.near()
+	if len(s.hints) == 0 {
+		s.nothing()
+	}
 	s.reported()
 	return s.hints
 }
@@ -84,7 +89,7 @@ func (s *search) entries() {
 		c := all[own]
 		switch {
 		case c.Off():
-			s.hint("%s is disabled; run: %s", own, shell.Join("junction", "enable", own))
+			s.hint("%s is disabled; run: %s", own, config.Command(s.proxy.File, "enable", own))
 		case c.Personal():
 			s.hint("%s may have it: each user signs in there, and sees the tools of their own account "+
 				"(upstreams.%s.auth)", own, own)
@@ -148,8 +153,8 @@ func (s *search) hidden(u *upstream.Upstream, part upstream.Part, own string) {
 // silent adds the upstreams whose tools are unknown.
 func (s *search) silent(names []string) {
 	if len(names) > 1 {
-		s.hint("these upstreams are not connected, so their tools are unknown: %s; run junction doctor",
-			strings.Join(names, ", "))
+		s.hint("these upstreams are not connected, so their tools are unknown: %s; run: %s",
+			strings.Join(names, ", "), config.Command(s.proxy.File, "doctor"))
 		return
 	}
 	for _, status := range s.proxy.Statuses() {
@@ -163,7 +168,7 @@ func (s *search) silent(names []string) {
 		}
 		s.hint("%s)", text)
 		if status.Advice != "" || status.State != upstream.StateSignIn { // the error names the sign-in
-			s.hint("%s", cmp.Or(status.Advice, "run junction doctor "+status.Name))
+			s.hint("%s", cmp.Or(status.Advice, "run: "+config.Command(s.proxy.File, "doctor", status.Name)))
 		}
 	}
 }
@@ -180,17 +185,19 @@ func (s *search) reported() {
 	}
 }
 
-// near suggests similar names if nothing else was found.
-func (s *search) near() {
-	if len(s.hints) > 0 {
-		return
-	}
-	what := "nothing has that name"
-	if len(s.home) == 1 {
-		what = s.home[0] + " has no item of that name"
-	}
+// similar suggests similar names.
+func (s *search) similar() {
 	if near := prose.DidYouMean(s.names, s.name, ""); near != "" {
-		what += "; " + near
+		s.hint("%s; %s", s.none(), near)
 	}
-	s.hint("%s", what)
+}
+
+// nothing says that nothing was found.
+func (s *search) nothing() { s.hint("%s", s.none()) }
+
+func (s *search) none() string {
+	if len(s.home) == 1 {
+		return s.home[0] + " has no item of that name"
+	}
+	return "nothing has that name"
 }

@@ -124,7 +124,7 @@ func (a *adder) run(cmd *cobra.Command, args []string) error {
 	if added.Note != "" {
 		notes = append(notes, added.Note)
 	}
-	if lines := SignIns([]*New{added}); len(lines) > 0 {
+	if lines := SignIns(e.path, []*New{added}); len(lines) > 0 {
 		next = lines[0]
 	}
 	return e.Add(ctx, name, entry, about, notes, next)

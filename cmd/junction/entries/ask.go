@@ -14,7 +14,6 @@ import (
 	"junction/cmd/junction/clients"
 	"junction/cmd/junction/config"
 	"junction/upstream"
-	"junction/upstream/shell"
 	"junction/upstream/transport"
 )
 
@@ -168,13 +167,13 @@ func answerOf(ctx context.Context, client *http.Client, e *clients.Entry) (*tran
 	return status, err
 }
 
-// SignIns returns the sentences about the sign-ins that new upstreams need.
-func SignIns(list []*New) []string {
+// SignIns returns the sentences about the sign-ins that new upstreams of the file need.
+func SignIns(file string, list []*New) []string {
 	var lines []string
 	for _, n := range list {
 		switch upstream.AuthMode(n.Entry.Auth) {
 		case upstream.AuthOAuth:
-			lines = append(lines, "Sign in with: "+shell.Join("junction", "login", n.Name))
+			lines = append(lines, "Sign in with: "+config.Command(file, "login", n.Name))
 		case upstream.AuthOAuthUser:
 			lines = append(lines, "Each user signs in to "+n.Name+" in the browser; clients show the tool "+
 				n.Name+"__connect until then")

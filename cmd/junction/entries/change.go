@@ -14,7 +14,7 @@ import (
 	"junction/cmd/junction/clients"
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/yamledit"
-	"junction/upstream/shell"
+	"junction/upstream"
 )
 
 // Editor changes the upstreams of one configuration file.
@@ -99,11 +99,14 @@ func (e *Editor) Packs() (all []PackEntry) {
 	return all
 }
 
+// Command returns a command line of junction about the file.
+func (e *Editor) Command(words ...string) string { return config.Command(e.path, words...) }
+
 // Free returns an error if the file has an upstream of that name.
 func (e *Editor) Free(name string) error {
 	if _, taken := e.config.Upstreams[name]; taken {
 		return fmt.Errorf("%s has an upstream %s already; choose another name, or run first: %s",
-			e.Short(), name, shell.Join("junction", "remove", name))
+			e.Short(), name, e.Command("remove", name))
 	}
 	return nil
 }
@@ -148,7 +151,7 @@ func (e *Editor) Remove(ctx context.Context, name string) error {
 	}
 	if len(e.config.Upstreams) == 1 {
 		return fmt.Errorf("%s is the only upstream of %s, which needs at least one; run: %s",
-			name, e.Short(), shell.Join("junction", "disable", name))
+			name, e.Short(), e.Command("disable", name))
 	}
 	text, err := yamledit.Remove(e.text, section, name)
 	if err != nil {
@@ -185,6 +188,44 @@ func (e *Editor) SetPack(ctx context.Context, name, pack, said string) error {
 		return &clients.FileError{File: e.Short(), Err: err}
 	}
 	return e.changed(ctx, name, text, said)
+}
+
+// A Change is a change of one upstream that was checked, and is not written yet.
+type Change struct {
+	file *file
+	name string
+	text []byte
+	said string
+}
+
+// SetAuth returns the change that sets auth of an upstream without it.
+func SetAuth(flag, name string, mode upstream.AuthMode) (*Change, error) {
+	f, err := readExisting(flag)
+	if err != nil {
+		return nil, err
+	}
+	value := "{ mode: " + string(mode) + " }"
+	text, err := yamledit.Set(f.text, section, name, "auth", value)
+	if err != nil {
+		return nil, &clients.FileError{File: f.Short(), Err: err}
+	}
+	if _, _, err := f.check(text, []string{name}); err != nil {
+		return nil, err
+	}
+	return &Change{f, name, text, fmt.Sprintf("Added auth: %s to %s in %s.", value, name, f.Short())}, nil
+}
+
+// Make writes the change, and returns the sentences about it.
+func (c *Change) Make(ctx context.Context) (string, error) {
+	backup, err := c.file.Replace(c.text, c.name)
+	if err != nil {
+		return "", err
+	}
+	s := Follow(ctx, c.file.path, c.name)
+	if s.Reload != "" {
+		s.Next = s.Refused()
+	}
+	return Lines(c.said+" Backup: "+c.file.home.Short(backup)+".", s.Next), nil
 }
 
 // changed replaces the text of the file, and prints the outcome after the sentence said.

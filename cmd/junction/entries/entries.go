@@ -23,6 +23,7 @@ import (
 	"junction/cmd/junction/clients"
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/runfile"
+	"junction/upstream"
 	"junction/upstream/prose"
 	"junction/upstream/shell"
 )
@@ -33,7 +34,7 @@ const section = "upstreams"
 // Commands returns the commands. file points to the value of --config.
 func Commands(stdout io.Writer, file *string) []*cobra.Command {
 	return append(changeCommands(stdout, file), addCommand(stdout, file), listCommand(stdout, file),
-		searchCommand(stdout))
+		searchCommand(stdout, file))
 }
 
 // outcome is what a command did, and the output of --json.
@@ -65,8 +66,9 @@ type Sequel struct {
 	Next    string // the next step for the user, a sentence without a full stop; "" if Reload is set
 }
 
-// Follow waits until the running junction has reloaded a changed file.
-func Follow(ctx context.Context, path string) Sequel {
+// Follow waits until the running junction has reloaded a changed file, and then a few seconds until
+// the named upstreams have been tried.
+func Follow(ctx context.Context, path string, names ...string) Sequel {
 	place, running := runfile.Find(path)
 	if !running {
 		return Sequel{Next: "Start junction with: " + config.Start(path)}
@@ -84,9 +86,39 @@ func Follow(ctx context.Context, path string) Sequel {
 	case problem != "":
 		s.Reload = problem
 	default:
-		s.Next = "The running junction has reloaded the file; see: junction status"
+		s.Next = "The running junction has reloaded the file" + results(ctx, path, names)
 	}
 	return s
+}
+
+// tryLimit is how long a command waits for the first attempt of a new upstream.
+const tryLimit = 5 * time.Second
+
+// results returns the end of the sentence about a reload: what became of the named upstreams.
+func results(ctx context.Context, path string, names []string) string {
+	list := cli.AwaitTried(ctx, path, names, tryLimit)
+	if len(list) == 0 {
+		return "; see: " + config.Command(path, "status")
+	}
+	var said []string
+	for _, u := range list {
+		text := u.Name + ": " + u.State
+		switch {
+		case u.Error != "":
+			text += ": " + u.Error
+			if u.Advice != "" {
+				text += "; " + u.Advice
+			}
+		case u.State == upstream.StateReady.String():
+			text += ", " + prose.Count(u.Listed, "tool")
+		case u.Note != "":
+			text += ": " + u.Note
+		case u.State == upstream.StateStarting.String():
+			text += "; " + config.Command(path, "status") + " shows the result"
+		}
+		said = append(said, prose.Flat(text))
+	}
+	return ".\n" + strings.Join(said, "\n")
 }
 
 // Refused returns the sentence about a change that the running junction did not apply.
@@ -96,12 +128,21 @@ func (s *Sequel) Refused() string {
 
 // follow waits until the running junction has reloaded the file, and sets Running, Reload and Next.
 func (o *outcome) follow(ctx context.Context, f *file) {
-	s := Follow(ctx, f.path)
+	s := Follow(ctx, f.path, o.Upstreams...)
 	o.Running, o.Reload = s.Running, s.Reload
 	if s.Reload != "" {
 		o.Next = s.Refused()
 	}
 	o.Next = cmp.Or(o.Next, s.Next)
+}
+
+// Lines returns texts as lines. A text may have several.
+func Lines(texts ...string) string {
+	lines := strings.Split(strings.Join(texts, "\n"), "\n")
+	for i := range lines {
+		lines[i] = prose.OneLine(lines[i]) + "\n"
+	}
+	return strings.Join(lines, "")
 }
 
 // SetVariables returns the sentence about environment variables that are not set.
@@ -132,8 +173,5 @@ func (o *outcome) print(ctx context.Context, w io.Writer, f *file, asJSON bool, 
 	if o.Next != "" {
 		lines = append(lines, o.Next)
 	}
-	for i := range lines {
-		lines[i] = prose.OneLine(lines[i]) + "\n"
-	}
-	return cli.Print(w, asJSON, o, strings.Join(lines, ""))
+	return cli.Print(w, asJSON, o, Lines(lines...))
 }

@@ -111,19 +111,9 @@ func (f *file) adding(list ...yamledit.Entry) ([]byte, error) {
 // new. The new text must have no mistake that the old one did not have, and may differ in the
 // meaning of the named upstreams only.
 func (f *file) Replace(text []byte, names ...string) (backup string, err error) {
-	c, problems, err := parse(f.path, text)
+	c, problems, err := f.check(text, names)
 	if err != nil {
 		return "", err
-	}
-	for _, p := range problems {
-		known := func(old config.Problem) bool { return old.Path == p.Path && old.Text == p.Text }
-		if !slices.ContainsFunc(f.problems, known) {
-			return "", fmt.Errorf("%s was not changed: %s", f.Short(), strings.TrimPrefix(p.Path+": "+p.Text, ": "))
-		}
-	}
-	if !f.only(c, names) {
-		return "", fmt.Errorf("%s was not changed: the change would affect more than %s; edit the file by hand",
-			f.Short(), strings.Join(names, ", "))
 	}
 	if f.text == nil {
 		if err := os.MkdirAll(filepath.Dir(f.path), 0o700); err != nil {
@@ -135,6 +125,26 @@ func (f *file) Replace(text []byte, names ...string) (backup string, err error) 
 	}
 	f.text, f.config, f.problems = text, c, problems
 	return backup, nil
+}
+
+// check returns what Replace would put into the file, or why it would not.
+func (f *file) check(text []byte, names []string) (*config.Config, config.Problems, error) {
+	c, problems, err := parse(f.path, text)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, p := range problems {
+		known := func(old config.Problem) bool { return old.Path == p.Path && old.Text == p.Text }
+		if !slices.ContainsFunc(f.problems, known) {
+			return nil, nil, fmt.Errorf("%s was not changed: %s", f.Short(),
+				strings.TrimPrefix(p.Path+": "+p.Text, ": "))
+		}
+	}
+	if !f.only(c, names) {
+		return nil, nil, fmt.Errorf("%s was not changed: the change would affect more than %s; edit the file by hand",
+			f.Short(), strings.Join(names, ", "))
+	}
+	return c, problems, nil
 }
 
 // only reports whether c differs from the present configuration in the named upstreams at most.

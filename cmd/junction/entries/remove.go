@@ -10,7 +10,6 @@ import (
 	"junction/cmd/junction/cli"
 	"junction/cmd/junction/yamledit"
 	"junction/cmd/pack/lock"
-	"junction/upstream/shell"
 )
 
 // oneName accepts the name of one upstream.
@@ -66,7 +65,7 @@ func changeCommands(stdout io.Writer, file *string) (all []*cobra.Command) {
 func (e *Editor) enable(ctx context.Context, name string) error {
 	if _, _, installed := lock.Split(e.config.Packs[name]); installed && e.config.Upstreams[name].Off() {
 		return fmt.Errorf("%s is an installed pack; to see what it would run, and to enable it, run: %s", name,
-			shell.Join("junction", "packs", "enable", name))
+			e.Command("packs", "enable", name))
 	}
 	return e.Switch(ctx, name, true)
 }

@@ -18,6 +18,7 @@ import (
 
 	"junction/cmd/junction/cli"
 	"junction/cmd/junction/clients"
+	"junction/cmd/junction/config"
 	"junction/cmd/junction/registry"
 	"junction/upstream/prose"
 	"junction/upstream/shell"
@@ -39,7 +40,7 @@ func openRegistry(flag string) (*registry.Client, error) {
 }
 
 // searchCommand is `junction search`.
-func searchCommand(stdout io.Writer) *cobra.Command {
+func searchCommand(stdout io.Writer, file *string) *cobra.Command {
 	var base string
 	var limit int
 	var asJSON bool
@@ -73,7 +74,7 @@ can publish a server: look at its source before you add it.`,
 			if err != nil {
 				return err
 			}
-			return cli.Print(stdout, asJSON, foundJSON(list, more), foundText(words, list, more))
+			return cli.Print(stdout, asJSON, foundJSON(list, more), foundText(*file, words, list, more))
 		},
 	}
 	cmd.Flags().StringVar(&base, "registry", "", registryUsage)
@@ -82,7 +83,7 @@ can publish a server: look at its source before you add it.`,
 	return cmd
 }
 
-func foundText(words []string, list []*registry.Server, more bool) string {
+func foundText(file string, words []string, list []*registry.Server, more bool) string {
 	var b bytes.Buffer
 	for _, s := range list {
 		runs := strings.Join(s.Ways(), ", ")
@@ -106,7 +107,7 @@ func foundText(words []string, list []*registry.Server, more bool) string {
 	case more:
 		b.WriteString("\nThere are more; use --limit, or more words.\n")
 	default:
-		b.WriteString("\nAdd one with: junction add NAME\n")
+		fmt.Fprintf(&b, "\nAdd one with: %s\n", config.Command(file, "add", "NAME"))
 	}
 	return b.String()
 }

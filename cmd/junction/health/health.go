@@ -19,8 +19,8 @@ type Part struct {
 	// Check returns nil if the part works. It returns when ctx ends.
 	Check func(ctx context.Context) error
 	Every time.Duration // between two checks
-	// Later means that a failure makes the program unready only before the first success.
-	Later bool
+	// Degrades reports whether the last failure leaves the program ready. With nil, no failure does.
+	Degrades func() bool
 }
 
 // State is the result of the last check of a part.
@@ -96,6 +96,7 @@ func (m *Monitor) unused(i int) {
 // note stores the result of a check, and logs a change.
 func (m *Monitor) note(i int, err error, now time.Time) {
 	p := &m.parts[i]
+	degrades := err != nil && p.Degrades != nil && p.Degrades()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s, before := &m.states[i], m.states[i]
@@ -104,8 +105,8 @@ func (m *Monitor) note(i int, err error, now time.Time) {
 	if err != nil {
 		s.Error = err.Error()
 	}
-	s.Ready = s.OK || p.Later && before.Ready
-	if s.OK == before.OK && !before.Since.IsZero() {
+	s.Ready = s.OK || degrades
+	if s.OK == before.OK && s.Ready == before.Ready && !before.Since.IsZero() {
 		return
 	}
 	if s.Since = now; !s.OK {

@@ -14,7 +14,7 @@ import (
 )
 
 // TestMonitor has a database and an identity provider fail and come back: the database makes the
-// program unready each time, the provider only before it has worked.
+// program unready each time, the provider only degrades it.
 func TestMonitor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -32,7 +32,8 @@ func TestMonitor(t *testing.T) {
 		}
 		used := func() bool { return !unused.Load() }
 		m := NewMonitor(authtest.Log(t, &log), Part{Name: "storage", InUse: used, Check: check, Every: 2 * time.Second},
-			Part{Name: "provider", InUse: used, Check: check, Every: time.Minute, Later: true})
+			Part{Name: "provider", InUse: used, Check: check, Every: time.Minute,
+				Degrades: func() bool { return true }})
 		ctx, cancel := context.WithCancel(t.Context())
 		defer synctest.Wait()
 		defer cancel()
@@ -50,7 +51,7 @@ func TestMonitor(t *testing.T) {
 			t.Errorf("before the first check: %+v", s)
 		}
 		go m.Run(ctx)
-		want("down from the start", false, false, false)
+		want("down from the start", false, false, true)
 		fails.Store(false)
 		want("up", true, true, true)
 		fails.Store(true)

@@ -25,7 +25,6 @@ import (
 	"junction/cmd/pack/plan"
 	"junction/cmd/pack/tree"
 	"junction/upstream/files"
-	"junction/upstream/shell"
 )
 
 // fetched is a pack that was fetched into a temporary folder.
@@ -217,7 +216,7 @@ func (r *run) installed(ctx context.Context, f *fetched, entry *clients.Entry) e
 		notes = append(notes, fmt.Sprintf("The pack reads variables that it does not get yet: %s. "+
 			"Add those that it needs to env of the upstream.", strings.Join(lacks, ", ")))
 	}
-	next := "Enable it with: " + shell.Join("junction", "packs", "enable", f.name)
+	next := "Enable it with: " + r.edit.Command("packs", "enable", f.name)
 	return r.edit.Add(ctx, f.name, entry, "pack "+entry.Pack, notes, next)
 }
 

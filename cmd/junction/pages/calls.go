@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"cmp"
 	"strings"
 	"sync"
 	"time"
@@ -25,6 +26,8 @@ type Call struct {
 	Time     time.Time
 	Took     time.Duration
 	Caller   string // id of the principal, as in the log
+	Email    string // of a user; "" if it is not verified
+	Person   string // name of a user
 	Client   string // the name that the client gave itself
 	Upstream string // "" if the name was unknown
 	Method   string
@@ -32,12 +35,15 @@ type Call struct {
 	Outcome  string // as in the log
 }
 
+// By returns the name of the caller for people: that of a user as in the audit, otherwise the id.
+func (c Call) By() string { return cmp.Or(c.Email, c.Person, c.Caller) }
+
 // record is a Call whose texts follow each other in one buffer, which is used again.
 type record struct {
 	at   time.Time
 	took time.Duration
 	text []byte
-	ends [6]int
+	ends [8]int
 }
 
 // longest is how many bytes of a text are kept.
@@ -55,7 +61,8 @@ func (l *Calls) Add(c *proxy.CallInfo) {
 	r := &l.last[l.added%len(l.last)]
 	l.added++
 	r.at, r.took, r.text = now, c.Took, r.text[:0]
-	for i, text := range [...]string{c.Principal, c.Client, c.Upstream, c.Method, c.Name, string(c.Outcome)} {
+	for i, text := range [...]string{c.Principal, c.Email, c.Person, c.Client, c.Upstream, c.Method, c.Name,
+		string(c.Outcome)} {
 		r.text = append(r.text, text[:min(len(text), longest)]...)
 		r.ends[i] = len(r.text)
 	}
@@ -95,7 +102,8 @@ func (l *Calls) Last() []Call {
 	for i := range min(l.added, len(l.last)) {
 		r := &l.last[(l.added-1-i)%len(l.last)]
 		c, from := Call{Time: r.at, Took: r.took}, 0
-		for j, field := range [...]*string{&c.Caller, &c.Client, &c.Upstream, &c.Method, &c.Name, &c.Outcome} {
+		for j, field := range [...]*string{&c.Caller, &c.Email, &c.Person, &c.Client, &c.Upstream, &c.Method, &c.Name,
+			&c.Outcome} {
 			*field = prose.Flat(strings.ToValidUTF8(string(r.text[from:r.ends[j]]), ""))
 			from = r.ends[j]
 		}

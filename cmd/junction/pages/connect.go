@@ -9,6 +9,7 @@ import (
 
 	"junction/cmd/junction/clients"
 	"junction/cmd/junction/pages/frame"
+	"junction/proxy/front"
 )
 
 // Access is what clients need to connect.
@@ -22,15 +23,20 @@ type Access struct {
 // Connect is the page that shows how to connect each client. It contains nothing about upstreams,
 // since everybody who reaches the listener can read it.
 type Connect struct {
-	page   *frame.Page
-	access func(*http.Request) Access
-	log    *slog.Logger
+	page    *frame.Page
+	missing *frame.Page
+	access  func(*http.Request) Access
+	log     *slog.Logger
 }
 
 // NewConnect returns the page. access is called for each request that is served.
 func NewConnect(access func(*http.Request) Access, log *slog.Logger) (*Connect, error) {
 	p, err := newPage("connect", "form-action 'none'")
-	return &Connect{p, access, log}, err
+	if err != nil {
+		return nil, err
+	}
+	missing, err := newPage("missing", "form-action 'none'")
+	return &Connect{p, missing, access, log}, err
 }
 
 // Serves reports whether a request is that of a browser for the page. An MCP client, which accepts
@@ -42,6 +48,26 @@ func (c *Connect) Serves(r *http.Request) bool {
 	if path := r.URL.Path; path != "/" && path != "/mcp" && path != "/mcp/" {
 		return false
 	}
+	return fromBrowser(r)
+}
+
+// ServesMissing reports whether a browser asks for a path where no MCP endpoint can be.
+func (c *Connect) ServesMissing(r *http.Request) bool {
+	path := strings.TrimSuffix(r.URL.Path, "/")
+	return r.Method == http.MethodGet && !strings.HasPrefix(path, "/mcp/") && !strings.HasSuffix(path, "/mcp") &&
+		!strings.HasPrefix(path, "/.well-known/") && fromBrowser(r)
+}
+
+// Missing answers 404 with a page. The caller has checked the Host header.
+func (c *Connect) Missing(w http.ResponseWriter, r *http.Request) {
+	w.Header().Add("Vary", "Accept")
+	c.missing.Serve(w, c.log, http.StatusNotFound, struct{ Title, Text string }{
+		"Page not found", front.NothingAt(r.URL.Path)})
+}
+
+// fromBrowser reports whether a person opens a page. An MCP client accepts an event stream or sends a
+// header of its own.
+func fromBrowser(r *http.Request) bool {
 	accept := strings.ToLower(strings.Join(r.Header["Accept"], ","))
 	if !strings.Contains(accept, "text/html") || strings.Contains(accept, "text/event-stream") {
 		return false

@@ -2,6 +2,7 @@ package pages
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/subtle"
@@ -10,6 +11,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -78,18 +80,27 @@ func (s *Status) show(w http.ResponseWriter, _ *http.Request) {
 type statusData struct {
 	diagnose.Report
 	Title, Version, Token string
+	Heading               string // how many servers work
+	Zone                  string // of the times, which a script writes again in that of the browser
 	Upstreams             []upstreamData
+	More                  int // problems of tools that the page does not show
 	Calls                 []Call
-	Latest                []front.SessionStatus
+	Latest                []sessionData
 	Sessions              int
 	Fine                  bool // there are no problems
 }
 
 type upstreamData struct {
 	diagnose.UpstreamStatus
-	Rate  int    // calls within the last minute
-	Words string // the state
-	Class string // of the state, in the style sheet
+	Rate   int    // calls within the last minute
+	Words  string // the state
+	Class  string // of the state, in the style sheet
+	Broken bool   // a person should read the reason
+}
+
+type sessionData struct {
+	front.SessionStatus
+	By string // the caller, for people
 }
 
 // CanReconnect reports whether a person can have the upstream connected again.
@@ -102,26 +113,59 @@ func (u upstreamData) CanSignIn() bool {
 	return u.SignIn && (u.State == upstream.StateSignIn.String() || len(u.Lacks) > 0)
 }
 
-// Clock returns a time as the page shows it.
-func (statusData) Clock(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") }
+// pageTime is a time as the page shows it: Short has no date if it is today.
+type pageTime struct{ Exact, Full, Short string }
+
+// Time returns a time in the zone of this machine.
+func (statusData) Time(t time.Time) pageTime {
+	at := t.Local()
+	p := pageTime{at.Format(time.RFC3339), at.Format("2006-01-02 15:04:05 MST"), at.Format(time.TimeOnly)}
+	if at.Format(time.DateOnly) != time.Now().Format(time.DateOnly) {
+		p.Short = at.Format(time.DateTime)
+	}
+	return p
+}
 
 // Millis returns a duration in whole milliseconds.
 func (statusData) Millis(d time.Duration) string {
 	return strconv.FormatInt(d.Round(time.Millisecond).Milliseconds(), 10) + " ms"
 }
 
+const mostProblems = 50 // of tools that the page shows
+
 func (s *Status) data() statusData {
-	d := statusData{Report: s.Report(), Title: "Status", Version: s.Version, Token: s.token, Calls: s.Calls.Last()}
-	d.Fine = len(d.Problems)+len(d.Overuse) == 0
+	now := time.Now()
+	d := statusData{Report: s.Report(), Title: "Status", Version: s.Version, Token: s.token, Calls: s.Calls.Last(),
+		Zone: now.Format("MST")}
+	if summary := d.Summary(); summary != "" {
+		d.Heading = strings.ToUpper(summary[:1]) + summary[1:]
+	}
+	if d.More = max(len(d.Problems)-mostProblems, 0); d.More > 0 {
+		d.Problems = d.Problems[:mostProblems]
+	}
+	d.Fine = len(d.Problems)+len(d.Overuse) == 0 && d.Reload == ""
 	for _, issuer := range d.Issuers {
 		d.Fine = d.Fine && issuer.Err == ""
 	}
-	now := time.Now()
-	for _, u := range d.Report.Upstreams {
-		d.Upstreams = append(d.Upstreams, upstreamData{u, s.Calls.Rate(u.Name), u.Shown(now),
-			strings.ReplaceAll(u.State, " ", "-")})
+	for _, part := range d.Parts {
+		d.Fine = d.Fine && (part.OK || part.Error == "")
 	}
-	d.Latest, d.Sessions = s.Sessions()
+	for _, u := range d.Report.Upstreams {
+		row := upstreamData{UpstreamStatus: u, Rate: s.Calls.Rate(u.Name), Words: u.Shown(now),
+			Class: strings.ReplaceAll(u.State, " ", "-"), Broken: u.Need() < diagnose.NeedsTime || len(u.Lacks) > 0}
+		d.Fine = d.Fine && !row.Broken
+		d.Upstreams = append(d.Upstreams, row)
+	}
+	slices.SortStableFunc(d.Upstreams, func(a, b upstreamData) int { return cmp.Compare(a.Need(), b.Need()) })
+	names := map[string]string{} // of users, by their ids
+	for _, c := range d.Calls {
+		names[c.Caller] = c.By()
+	}
+	latest, total := s.Sessions()
+	d.Sessions = total
+	for _, one := range latest {
+		d.Latest = append(d.Latest, sessionData{one, cmp.Or(names[one.Principal], one.Principal)})
+	}
 	return d
 }
 

@@ -13,7 +13,6 @@ import (
 	"os"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -47,6 +46,7 @@ type Audit struct {
 	// Owned by the goroutine once it has started.
 	out     io.Writer   // the file, or standard error; nil after a file could not be opened
 	info    fs.FileInfo // of the file; nil for standard error
+	alone   bool        // the file is locked against other processes when it is opened
 	torn    bool        // the last write ended in the middle of a line
 	last    Link        // of the lines that the goroutine has taken
 	noted   Link        // that the log has
@@ -70,9 +70,11 @@ type Audit struct {
 	over       bool // Close was called
 }
 
-// openAudit opens the file. Lines wait in memory until start is called.
-func openAudit(c config.Audit, stderr io.Writer, log *slog.Logger) (*Audit, error) {
+// openAudit opens the file. Lines wait in memory until start is called. before is the Audit in force, or
+// nil.
+func openAudit(c config.Audit, before *Audit, stderr io.Writer, log *slog.Logger) (*Audit, error) {
 	a := &Audit{config: c, log: log, wake: make(chan struct{}, 1), urgent: make(chan struct{}, 1)}
+	a.alone = before == nil || before.config.File != c.File
 	a.ctx, a.end = context.WithCancel(context.Background())
 	if c.File == config.AuditStderr {
 		a.out = stderr
@@ -87,6 +89,10 @@ func openAudit(c config.Audit, stderr io.Writer, log *slog.Logger) (*Audit, erro
 // write the file.
 func (a *Audit) start() {
 	if a.info != nil && a.info.Mode().IsRegular() {
+		if !a.alone { // the Audit before has closed it
+			a.alone = true
+			_ = files.TryLock(a.out.(*os.File))
+		}
 		var err error
 		if a.last, a.torn, err = resume(a.config.File); err != nil {
 			a.log.Warn("a file of the audit cannot be read; the numbers go on after the last line that can be", "file",
@@ -294,6 +300,13 @@ func (a *Audit) open() error {
 		return err
 	}
 	info, err := f.Stat()
+	switch {
+	case err != nil:
+	case a.info != nil && os.SameFile(info, a.info): // the open one has the lock
+		return f.Close()
+	case a.alone && info.Mode().IsRegular() && files.TryLock(f) != nil:
+		err = errShared
+	}
 	if err != nil {
 		f.Close()
 		return err
@@ -304,6 +317,11 @@ func (a *Audit) open() error {
 	a.out, a.info, a.torn = f, info, endsInLine(a.config.File, info)
 	return nil
 }
+
+// errShared means that the lines of two processes would make one chain, which would look as if lines had
+// been added.
+var errShared = errors.New("another process writes this file; give each process its own file, with several " +
+	"replicas by {replica} in the name")
 
 // endsInLine reports whether a file ends in the middle of a line.
 func endsInLine(name string, info fs.FileInfo) bool {
@@ -412,72 +430,3 @@ type Sink interface {
 	// Add gets whole lines, each with its number in the chain. It copies them, and does not block.
 	Add(lines []byte)
 }
-
-// A Trail holds the audit in force, which a reload may replace. Its zero value writes nothing.
-type Trail struct {
-	Second Sink         // for configurations with OTLP; nil if there is none. Set it before Next
-	Log    *slog.Logger // gets rejected requests, too; nil for none. Set it before Refused is called
-
-	current  atomic.Pointer[Audit] // nil without an audit
-	refusals refusalLog
-	keys     uses
-}
-
-// Call writes the line of a call, if there is an audit.
-func (t *Trail) Call(c *proxy.CallInfo) {
-	// record returns false if the audit was closed; then its successor is in force.
-	for a := t.current.Load(); a != nil && !a.record(c); a = t.current.Load() {
-	}
-}
-
-// add writes a line, if there is an audit. It reports whether there is one.
-func (t *Trail) add(line func(b []byte, now time.Time) []byte) bool {
-	a := t.current.Load()
-	for ; a != nil && !a.add(line); a = t.current.Load() {
-	}
-	return a != nil
-}
-
-// Reopen opens the file again after a log rotation has renamed it.
-func (t *Trail) Reopen() {
-	if a := t.current.Load(); a != nil {
-		a.Reopen()
-	}
-}
-
-// Use puts a in force and closes the previous audit. A nil a disables the audit. a starts after that
-// end, because both may have the same file.
-func (t *Trail) Use(a *Audit) {
-	old := t.current.Swap(a)
-	if old == a {
-		return
-	}
-	if old != nil {
-		old.Close()
-	}
-	if a != nil {
-		a.start()
-	}
-}
-
-// Next returns the audit for a configuration, to be passed to Use: the one in force if the
-// configuration is unchanged, nil if it names no file.
-func (t *Trail) Next(c config.Audit, stderr io.Writer, log *slog.Logger) (*Audit, error) {
-	now := t.current.Load()
-	switch {
-	case c.File == "":
-		return nil, nil
-	case now != nil && now.config == c:
-		return now, nil
-	case c.OTLP && t.Second == nil:
-		return nil, errNoReceiver
-	}
-	a, err := openAudit(c, stderr, log)
-	if err == nil && c.OTLP {
-		a.second = t.Second
-	}
-	return a, err
-}
-
-var errNoReceiver = errors.New("audit.otlp is true, but no variable names the receiver; set " +
-	"OTEL_EXPORTER_OTLP_ENDPOINT, such as http://localhost:4318, or OTEL_EXPORTER_OTLP_LOGS_ENDPOINT")

@@ -96,7 +96,7 @@ func inAudit(t *testing.T, c config.Audit, f func(t *testing.T, r *auditRig)) {
 
 // startAudit is an audit that has started.
 func startAudit(c config.Audit, stderr io.Writer, log *slog.Logger) (*Audit, error) {
-	a, err := openAudit(c, stderr, log)
+	a, err := openAudit(c, nil, stderr, log)
 	if err == nil {
 		a.start()
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"net"
 	"net/netip"
+	"net/url"
 	"os"
 	"path/filepath"
 
@@ -18,6 +19,7 @@ type Place struct {
 	URL   string `json:"url"`             // of the merged endpoint, on this machine
 	Admin string `json:"admin,omitempty"` // host and port of the admin address; "" if it is off
 	PID   int    `json:"pid"`
+	File  string `json:"file,omitempty"` // the configuration file; "" is the demo
 }
 
 // Note records the place of this process, which serves the configuration file; "" is the demo. If
@@ -31,7 +33,10 @@ func Note(getenv func(string) (string, bool), file string, p Place) (forget func
 	if err := os.MkdirAll(filepath.Dir(record), 0o700); err != nil {
 		return nil, err
 	}
-	p.PID = os.Getpid()
+	p.PID, p.File = os.Getpid(), file
+	if abs, err := filepath.Abs(file); file != "" && err == nil {
+		p.File = abs
+	}
 	text, err := json.Marshal(p)
 	if err != nil {
 		return nil, err
@@ -60,22 +65,51 @@ func Find(file string) (Place, bool) {
 // Only returns the place of the running junction if exactly one runs for this user and state
 // directory, with any configuration file.
 func Only() (only Place, ok bool) {
+	list := all()
+	if len(list) != 1 {
+		return Place{}, false
+	}
+	return list[0], true
+}
+
+// At returns the place of the junction of this user that listens on an address.
+func At(address string) (Place, bool) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil || port == "0" {
+		return Place{}, false
+	}
+	for _, p := range all() {
+		u, err := url.Parse(p.URL)
+		if err != nil {
+			continue
+		}
+		for _, own := range []string{u.Host, p.Admin} {
+			ownHost, ownPort, err := net.SplitHostPort(own)
+			all := ownHost == "127.0.0.1" || host == "" // which the record also has for all addresses
+			if ip, wrong := netip.ParseAddr(host); wrong == nil && ip.IsUnspecified() {
+				all = true
+			}
+			if err == nil && ownPort == port && (ownHost == host || all) {
+				return p, true
+			}
+		}
+	}
+	return Place{}, false
+}
+
+// all returns the places of the running junctions of this user and state directory.
+func all() (list []Place) {
 	dir, err := config.StateDir(os.LookupEnv)
 	if err != nil {
-		return Place{}, false
+		return nil
 	}
 	records, _ := filepath.Glob(filepath.Join(dir, "junction", "running", "*.json")) // the pattern is valid
 	for _, record := range records {
-		p, there := read(record)
-		switch {
-		case !there || !alive(p.PID):
-		case ok:
-			return Place{}, false
-		default:
-			only, ok = p, true
+		if p, there := read(record); there && alive(p.PID) {
+			list = append(list, p)
 		}
 	}
-	return only, ok
+	return list
 }
 
 func recordOf(getenv func(string) (string, bool), file string) (string, error) {

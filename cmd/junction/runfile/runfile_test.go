@@ -16,7 +16,7 @@ func TestFind(t *testing.T) {
 	if p, ok := Find(file); ok {
 		t.Fatalf("Find gives %+v before anything runs", p)
 	}
-	want := Place{URL: "http://127.0.0.1:1/mcp", Admin: "127.0.0.1:2", PID: os.Getpid()}
+	want := Place{URL: "http://127.0.0.1:1/mcp", Admin: "127.0.0.1:2", PID: os.Getpid(), File: file}
 	forget, err := Note(os.LookupEnv, file, Place{URL: want.URL, Admin: want.Admin})
 	if err != nil {
 		t.Fatal(err)
@@ -30,6 +30,13 @@ func TestFind(t *testing.T) {
 	for _, name := range []string{"", "other.yaml"} {
 		if p, ok := Find(name); ok {
 			t.Errorf("Find(%s) gives %+v", name, p)
+		}
+	}
+	// An address in use leads to the process, also if all addresses of the machine are meant.
+	for address, found := range map[string]bool{"127.0.0.1:1": true, "127.0.0.1:2": true, "0.0.0.0:1": true, ":2": true,
+		"127.0.0.1:3": false, "127.0.0.1:0": false, "nonsense": false} {
+		if p, ok := At(address); ok != found || ok && p != want {
+			t.Errorf("At(%s) gives %+v %v", address, p, ok)
 		}
 	}
 	another, err := Note(os.LookupEnv, file, Place{URL: "http://127.0.0.1:3/mcp"})

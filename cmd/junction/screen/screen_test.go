@@ -80,7 +80,7 @@ func TestTerminal(t *testing.T) {
 		fmt.Fprintln(log, "another")
 		synctest.Wait()
 		if got := seen.String(); !strings.HasPrefix(got, "one log line\nanother\nJunction serves URL\n") ||
-			!strings.Contains(got, "  slow      starting  -           -  downloading (npx), normal on first start\n") || early != 1 {
+			!strings.Contains(got, "  slow      starting      -  downloading (npx), normal on first start\n") || early != 1 {
 			t.Errorf("after 4 seconds a person sees, with %d calls of early,\n%s", early, got)
 		}
 		<-done
@@ -89,7 +89,7 @@ func TestTerminal(t *testing.T) {
 		}
 		fmt.Fprintln(log, "a third")
 		got := seen.String()
-		if strings.Count(got, "Junction serves") != 1 || !strings.Contains(got, "  slow      ready  legacy      7\n") ||
+		if strings.Count(got, "Junction serves") != 1 || !strings.Contains(got, "  slow      ready      7\n") ||
 			!strings.HasSuffix(got, "\nNext: connect a client with a line above, or with junction connect CLIENT\na third\n") || strings.Contains(got, "…") {
 			t.Errorf("at the end a person sees\n%s", got)
 		}
@@ -123,9 +123,9 @@ func TestLines(t *testing.T) {
 func mustBeLines(t *testing.T, got string) {
 	t.Helper()
 	table, rest, _ := strings.Cut(got, "\nClaude Code\n")
-	want := "Junction serves URL\n\n  UPSTREAM  STATE     ERA     TOOLS\n  fast      ready     modern      3\n" +
-		"  slow      starting  -           -  downloading (npx), normal on first start\n"
-	if table != want || !strings.HasSuffix(rest, "\n\n  slow      ready     legacy      7\n"+
+	want := "Junction serves URL\n\n  UPSTREAM  STATE     TOOLS\n  fast      ready         3\n" +
+		"  slow      starting      -  downloading (npx), normal on first start\n"
+	if table != want || !strings.HasSuffix(rest, "\n\n  slow      ready         7\n"+
 		"\nNext: connect a client with a line above, or with junction connect CLIENT\n") || strings.Contains(got, "\x1b") {
 		t.Errorf("the lines are\n%s", got)
 	}

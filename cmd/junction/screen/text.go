@@ -73,7 +73,7 @@ func (t *Text) next(list []diagnose.UpstreamStatus) string {
 		switch {
 		case u.State == upstream.StateSignIn.String() && u.SignIn:
 			signIn = append(signIn, prose.Flat(u.Name))
-		case failed(&u):
+		case u.Broken():
 			wrong = append(wrong, prose.Flat(u.Name))
 		}
 	}
@@ -94,32 +94,32 @@ func (t *Text) next(list []diagnose.UpstreamStatus) string {
 		parts = []string{"add a server with junction add NAME -- COMMAND, or all of your clients with junction " +
 			"import --write"}
 	case t.Demo:
-		parts = []string{"connect a client, and add your servers with junction import --write"}
+		parts = []string{"stop this demo (Ctrl-C), add your servers with junction import --write, and connect a " +
+			"client with junction connect CLIENT"}
 	default:
 		parts = []string{"connect a client with a line above, or with junction connect CLIENT" + t.Flags}
 	}
-	return "\nNext: " + strings.Join(parts, "; ") + "\n"
-}
-
-// failed reports whether the operator has to look at an upstream.
-func failed(u *diagnose.UpstreamStatus) bool {
-	return slices.Contains([]string{upstream.StateRetrying.String(), upstream.StateBlocked.String(),
-		upstream.StateSignIn.String()}, u.State)
+	summary := ""
+	if slices.ContainsFunc(list, func(u diagnose.UpstreamStatus) bool { return u.Broken() }) {
+		summary = "\n" + diagnose.Summary(list) + "."
+	}
+	return summary + "\nNext: " + strings.Join(parts, "; ") + "\n"
 }
 
 // tried reports whether the first attempt to connect has ended.
 func tried(u *diagnose.UpstreamStatus) bool { return u.State != upstream.StateStarting.String() }
 
 // columns are the widths of the table.
-type columns [4]int
+type columns [3]int
 
-// tableOf returns the table of the upstreams, and its columns.
+// tableOf returns the table of the upstreams, the broken ones first, and its columns.
 func tableOf(list []diagnose.UpstreamStatus, now time.Time) (string, columns) {
 	var c columns
+	list = diagnose.BrokenFirst(list)
 	if len(list) == 0 {
 		return "  no upstreams are configured\n", c
 	}
-	title := [4]string{"UPSTREAM", "STATE", "ERA", "TOOLS"}
+	title := [3]string{"UPSTREAM", "STATE", "TOOLS"}
 	c.widen(title)
 	for i := range list {
 		c.widen(cells(&list[i], now))
@@ -132,22 +132,22 @@ func tableOf(list []diagnose.UpstreamStatus, now time.Time) (string, columns) {
 	return b.String(), c
 }
 
-func (c *columns) widen(cells [4]string) {
+func (c *columns) widen(cells [3]string) {
 	for i, cell := range cells {
 		c[i] = max(c[i], utf8.RuneCountInString(cell))
 	}
 }
 
-func (c *columns) line(cells [4]string) string {
-	return fmt.Sprintf("  %-*s  %-*s  %-*s  %*s", c[0], cells[0], c[1], cells[1], c[2], cells[2], c[3], cells[3])
+func (c *columns) line(cells [3]string) string {
+	return fmt.Sprintf("  %-*s  %-*s  %*s", c[0], cells[0], c[1], cells[1], c[2], cells[2])
 }
 
-func cells(u *diagnose.UpstreamStatus, now time.Time) [4]string {
+func cells(u *diagnose.UpstreamStatus, now time.Time) [3]string {
 	tools := strconv.Itoa(u.Tools)
 	if u.Tools == 0 && u.Era == "" {
 		tools = "-" // never listed
 	}
-	return [4]string{prose.Flat(u.Name), u.Shown(now), cmp.Or(prose.Flat(u.Era), "-"), tools}
+	return [3]string{prose.Flat(u.Name), u.Shown(now), tools}
 }
 
 // row returns the lines of one upstream. The error is never shortened: if the first line has no

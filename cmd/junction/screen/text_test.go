@@ -28,25 +28,24 @@ func some() []diagnose.UpstreamStatus {
 
 func TestTable(t *testing.T) {
 	got, _ := tableOf(some(), at)
-	want := `  UPSTREAM    STATE            ERA     TOOLS
-  demo        ready            modern      3
-  empty       ready            legacy      0
-  filesystem  retrying in 20s  -           -
+	want := `  UPSTREAM    STATE            TOOLS
+  filesystem  retrying in 20s      -
     exited with status 1: [31mError: API_KEY environment variable is required,
     see https://example.com/docs
     → set env: { API_KEY: … }
-  linear      needs sign-in    -           -
-    sign-in needed; run: junction login linear
-  new         starting         -           -
-    downloading (npx), normal on first start
-  own         per user         -           -
+  linear      needs sign-in        -  sign-in needed; run: junction login linear
+  demo        ready                3
+  empty       ready                0
+  new         starting             -  downloading (npx), normal on first start
+  own         per user             -
 `
 	if got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }
 
-// TestNext: the last line is one line, and says what to do first.
+// TestNext: the last line says what to do first. Before it, a line counts the servers that need a
+// person.
 func TestNext(t *testing.T) {
 	file := Text{Flags: " --config a.yaml"}
 	for _, tt := range []struct {
@@ -54,13 +53,13 @@ func TestNext(t *testing.T) {
 		list []diagnose.UpstreamStatus
 		want string
 	}{
-		{&file, some(), "sign in with junction login linear --config a.yaml; correct filesystem as shown above, then check with junction doctor --config a.yaml"},
-		{&file, some()[2:3], "correct filesystem as shown above, then check with junction doctor --config a.yaml"},
-		{&Text{}, some()[:2], "connect a client with a line above, or with junction connect CLIENT"},
-		{&Text{Demo: true}, some()[:1], "connect a client, and add your servers with junction import --write"},
-		{&file, nil, "add a server with junction add NAME -- COMMAND, or all of your clients with junction import --write"},
+		{&file, some(), "\n3 of 6 servers work, 2 need you, 1 is starting.\nNext: sign in with junction login linear --config a.yaml; correct filesystem as shown above, then check with junction doctor --config a.yaml"},
+		{&file, some()[2:3], "\n0 of 1 server works, 1 needs you.\nNext: correct filesystem as shown above, then check with junction doctor --config a.yaml"},
+		{&Text{}, some()[:2], "\nNext: connect a client with a line above, or with junction connect CLIENT"},
+		{&Text{Demo: true}, some()[:1], "\nNext: stop this demo (Ctrl-C), add your servers with junction import --write, and connect a client with junction connect CLIENT"},
+		{&file, nil, "\nNext: add a server with junction add NAME -- COMMAND, or all of your clients with junction import --write"},
 	} {
-		if got := tt.text.next(tt.list); got != "\nNext: "+tt.want+"\n" {
+		if got := tt.text.next(tt.list); got != tt.want+"\n" {
 			t.Errorf("next = %q\nwant %q", got, tt.want)
 		}
 	}

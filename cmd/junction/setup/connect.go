@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,7 +21,6 @@ import (
 	"junction/upstream"
 	"junction/upstream/prose"
 	"junction/upstream/sandbox"
-	"junction/upstream/shell"
 )
 
 // connector is one run of `junction connect` or `junction disconnect`.
@@ -142,7 +142,7 @@ func (c *connector) prepare(id string) (err error) {
 	if c.place, ok = c.home.Place(c.client, scope); !ok {
 		return fmt.Errorf("%s has no such file on this system", c.client.Name)
 	}
-	own := ownURLs(c.config)
+	own := ownURLs(c.config, c.file)
 	if c.url != "" {
 		own = append([]string{c.url}, own...)
 	}
@@ -189,7 +189,7 @@ type keptServers struct {
 	skipped  []string // with the reason why Junction cannot have them
 	disabled []string // names of upstreams
 	broken   []string // with the state of the upstream
-	untested bool     // no junction runs that could tell whether the others work
+	untested []string // no junction runs that could tell whether they work
 }
 
 // replaceable returns the servers in the client's file that Junction has and serves, and the others.
@@ -212,38 +212,38 @@ func (c *connector) replaceable(ctx context.Context) (remove []string, kept kept
 			kept.unknown = append(kept.unknown, name)
 		case c.config.Upstreams[o.Name].Off():
 			kept.disabled = append(kept.disabled, o.Name)
+		case states == nil:
+			kept.untested = append(kept.untested, name)
 		case known && !slices.Contains(works, state):
 			kept.broken = append(kept.broken, fmt.Sprintf("%s (%s)", name, state))
 		default:
 			remove = append(remove, name)
 		}
 	}
-	kept.untested = states == nil && len(remove) > 0
 	return remove, kept, nil
 }
 
-// notes returns a sentence for each reason. project is the folder of --project, or "".
-func (k *keptServers) notes(project string) (notes []string) {
+// notes returns a sentence for each reason. file is the configuration, and project is the folder of --project, or "".
+func (k *keptServers) notes(file, project string) (notes []string) {
 	add := func(names []string, why, then string) {
 		if len(names) > 0 {
 			notes = append(notes, "Kept, because "+why+": "+strings.Join(names, ", ")+". "+then)
 		}
 	}
-	imports := []string{"junction", "import", "--write"}
+	imports := []string{"import", "--write"}
 	if project != "" {
 		imports = append(imports, "--project", project)
 	}
-	add(k.unknown, "the configuration does not have them", shell.Join(imports...)+" adds them.")
+	add(k.unknown, "the configuration does not have them", config.Command(file, imports...)+" adds them.")
 	var enable []string
 	for _, name := range k.disabled {
-		enable = append(enable, shell.Join("junction", "enable", name))
+		enable = append(enable, config.Command(file, "enable", name))
 	}
 	add(k.disabled, "they are disabled in Junction", "Run: "+strings.Join(enable, "; "))
-	add(k.broken, "they do not work in Junction now", "See: junction status")
+	add(k.broken, "they do not work in Junction now", "See: "+config.Command(file, "status"))
 	add(k.skipped, "Junction cannot replace them", "")
-	if k.untested {
-		notes = append(notes, "Junction is not running. When it runs, check the removed servers with: junction status")
-	}
+	add(k.untested, "Junction is not running, so that it cannot check them",
+		"Start it, and run the same command again.")
 	for i := range notes {
 		notes[i] = strings.TrimSpace(notes[i])
 	}
@@ -269,7 +269,7 @@ func (c *connector) connect(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	done.Notes = append(done.Notes, kept.notes(c.project)...)
+	done.Notes = append(done.Notes, kept.notes(c.file, c.project)...)
 	switch {
 	case !c.target.Key, c.target.KeyFile != "":
 	case c.client.StartsCommands():
@@ -282,8 +282,11 @@ func (c *connector) connect(ctx context.Context, id string) error {
 		done.Notes = append(done.Notes, c.client.Name+" reads no environment variables: "+
 			"add the header Authorization with an API key by hand.")
 	}
-	said := fmt.Sprintf("%s is connected already, in %s.", c.client.Name, c.home.Short(done.File))
-	if done.Changed {
+	said := fmt.Sprintf("%s is connected to %s already, in %s.", c.client.Name, c.target.URL,
+		c.home.Short(done.File))
+	if !done.Changed {
+		said += " " + answers(ctx, c.target.URL)
+	} else {
 		said = fmt.Sprintf("Connected %s to %s in %s.", c.client.Name, c.target.URL, c.home.Short(done.File))
 	}
 	if len(done.Removed) > 0 {
@@ -291,6 +294,31 @@ func (c *connector) connect(ctx context.Context, id string) error {
 	}
 	return c.print(done, said)
 }
+
+// answers returns a sentence about whether a server answers at a URL. A client would send its requests
+// there. Any answer of HTTP counts, because a junction rejects a request without credentials.
+func answers(ctx context.Context, address string) string {
+	ctx, cancel := context.WithTimeout(ctx, answerLimit)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return ""
+	}
+	client := http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	resp, err := client.Do(r)
+	if err != nil {
+		return "Nothing answers there now; start it with: junction"
+	}
+	resp.Body.Close()
+	if resp.StatusCode == http.StatusNotFound || resp.StatusCode >= http.StatusInternalServerError {
+		return "It answers with " + resp.Status + "."
+	}
+	return "It answers."
+}
+
+// answerLimit is how long answers waits.
+const answerLimit = 3 * time.Second
 
 func (c *connector) disconnect(id string) error {
 	if err := c.prepare(id); err != nil {

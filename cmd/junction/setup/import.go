@@ -125,7 +125,8 @@ func (i *importer) run(cmd *cobra.Command) error {
 func (i *importer) plan(places, held []clients.Place) {
 	servers, failures := i.home.Read(places)
 	c := i.editor.Config()
-	merge := clients.Merge{Existing: knownOf(c), Own: ownURLs(c), Getenv: entries.Lookup, Origin: i.origin}
+	merge := clients.Merge{Existing: knownOf(c), Own: ownURLs(c, i.file), Getenv: entries.Lookup, Origin: i.origin,
+		Command: func(words ...string) string { return config.Command(i.file, words...) }}
 	comments := i.editor.Comments()
 	for n := range merge.Existing {
 		merge.Existing[n].From = comments[merge.Existing[n].Name]
@@ -242,11 +243,15 @@ func knownOf(c *config.Config) []clients.Known {
 	return list
 }
 
-// ownURLs returns the URLs of the default endpoint. The first one is for clients.
-func ownURLs(c *config.Config) []string {
+// ownURLs returns the URLs of the default endpoint. The first one is for clients: public_url, or the
+// URL of the running junction, whose port may be another than that of the file.
+func ownURLs(c *config.Config, file string) []string {
 	var list []string
 	if c.PublicURL != "" {
 		list = append(list, c.PublicURL+"/mcp")
+	}
+	if place, ok := runfile.Find(file); ok {
+		list = append(list, place.URL)
 	}
 	if own := runfile.URL(c.Listen); own != "" {
 		list = append(list, own)
@@ -363,7 +368,7 @@ func (i *importer) summary() string {
 	for _, line := range i.signIns() {
 		b.WriteString("\n" + prose.OneLine(line))
 	}
-	fmt.Fprintf(&b, "\n%s%s%s\n", i.held(), i.otherProjects(), prose.OneLine(i.next))
+	fmt.Fprintf(&b, "\n%s%s%s", i.held(), i.otherProjects(), entries.Lines(i.next))
 	return b.String()
 }
 
@@ -411,10 +416,10 @@ func (i *importer) signIns() []string {
 		}
 	}
 	if len(unknown) > 0 {
-		lines = append(lines, fmt.Sprintf("These servers may require a sign-in: %s. junction status shows which, and "+
-			"what to do.", strings.Join(unknown, ", ")))
+		lines = append(lines, fmt.Sprintf("These servers may require a sign-in: %s. %s shows which, and "+
+			"what to do.", strings.Join(unknown, ", "), config.Command(i.file, "status")))
 	}
-	return append(entries.SignIns(added), lines...)
+	return append(entries.SignIns(i.file, added), lines...)
 }
 
 // isNew reports whether the server was not skipped after it was asked.

@@ -40,7 +40,7 @@ func (i *importer) write(ctx context.Context) (err error) {
 	}
 	i.written = true
 	keep.Discard(text)
-	s := entries.Follow(ctx, i.file)
+	s := entries.Follow(ctx, i.file, names...)
 	if i.next = s.Next; s.Reload != "" {
 		i.next = s.Refused()
 	}

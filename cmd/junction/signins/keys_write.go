@@ -142,7 +142,8 @@ func (k *newKey) create(stdout, stderr io.Writer, file string, made createdJSON)
 	if _, err := fmt.Fprintln(stdout, made.Key); err != nil {
 		return fmt.Errorf("writing the key: %w", err)
 	}
-	said := "# The key is shown this once. Its entry, for the list auth.api_keys of the configuration:\n" + made.Entry
+	said := "# The key is shown this once. Its entry, for the list auth.api_keys of the configuration:\n" + made.Entry +
+		"\n# Or run it again with --write: it makes another key, and adds the entry to the file."
 	if k.write {
 		said = fmt.Sprintf("# The key is shown this once. Its entry was added to %s. Backup: %s. %s", file, made.Backup,
 			noticed)
@@ -241,7 +242,7 @@ func (f *keyFile) choose(name, hash string, all bool) ([]int, error) {
 			prose.Quote(name), strings.Join(shown, ", "))
 	case len(found) == len(f.keys) && !f.config.Auth.SignsIn():
 		return nil, fmt.Errorf("%s would have no key left, and every user of this machine could use Junction; "+
-			"create another key first: junction keys create NAME --write", f.path)
+			"create another key first: %s", f.path, config.Command(f.path, "keys", "create", "NAME", "--write"))
 	}
 	return found, nil
 }

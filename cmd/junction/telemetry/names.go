@@ -59,7 +59,7 @@ var methods = []string{string(mcp.MethodToolsCall), string(mcp.MethodToolsList),
 	string(mcp.MethodResourcesUnsubscribe), string(mcp.MethodCompletionComplete), string(mcp.MethodSetLogLevel),
 	string(mcp.MethodServerDiscover), string(mcp.MethodSubscriptionsListen), string(mcp.MethodInitialize),
 	string(mcp.MethodElicitationCreate), string(mcp.MethodSamplingCreateMessage), string(mcp.MethodListRoots),
-	"tasks/get", "tasks/update", "tasks/cancel"}
+	"tasks/get", "tasks/update", "tasks/cancel", "skills/list", "skills/get", "resources/directory/read"}
 
 // methodOf returns the method, or other for one that does not exist: clients and servers choose the
 // text.
