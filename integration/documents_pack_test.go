@@ -52,6 +52,9 @@ func checkedPack(t testing.TB, file, text string) string {
 			t.Fatal(err)
 		}
 	}
+	if err := os.MkdirAll(filepath.Join(filepath.Dir(file), "notes"), 0o700); err != nil { // of a recipe
+		t.Fatal(err)
+	}
 	out := runPack(t, "check", file)
 	if strings.Contains(out, " is valid: ") && !strings.Contains(out, "warning: ") {
 		return ""
@@ -63,7 +66,8 @@ func checkedPack(t testing.TB, file, text string) string {
 func runPack(t testing.TB, args ...string) string {
 	t.Helper()
 	cmd := exec.Command(harness.PackBinary(t), args...)
-	cmd.Env = append(os.Environ(), "TOKEN=canary-token")
+	cmd.Env = append(os.Environ(), "TOKEN=canary-token", "SEARCH_KEY=canary-search",
+		"WEBHOOK_URL=https://chat.example.com/canary-hook")
 	out, err := cmd.CombinedOutput()
 	if _, exited := err.(*exec.ExitError); err != nil && !exited {
 		t.Fatal(err)

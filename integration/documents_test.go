@@ -356,6 +356,9 @@ func (d *documentCheck) readKeys() {
 
 var referencePattern = regexp.MustCompile(`\$\{([A-Z_]+)\}`)
 
+// packPattern is the folder of a pack in an entry of an upstream.
+var packPattern = regexp.MustCompile(`\bpack: (\./[a-z/]+)`)
+
 // checkConfig has the program check a configuration file. A block without upstreams gets one.
 func (d *documentCheck) checkConfig(p passage) {
 	text := p.text
@@ -365,6 +368,16 @@ func (d *documentCheck) checkConfig(p passage) {
 	dir := d.t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "config.yaml"), []byte(text), 0o600); err != nil {
 		d.t.Fatal(err)
+	}
+	for _, m := range packPattern.FindAllStringSubmatch(text, -1) { // any pack will do
+		folder := filepath.Join(dir, m[1])
+		err := os.MkdirAll(folder, 0o700)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(folder, "pack.yaml"), []byte("servers: { search: { command: [echo] } }\n"), 0o600)
+		}
+		if err != nil {
+			d.t.Fatal(err)
+		}
 	}
 	var env []string
 	for _, m := range referencePattern.FindAllStringSubmatch(text, -1) {

@@ -24,7 +24,6 @@ var small = map[string]string{
 	"cmd/junction-pack":        "a program; its commands are in package cli",
 	"cmd/junction/health":      "checks in the background what Junction depends on, such as the database",
 	"cmd/junction/pages/frame": "layout, style and headers of the pages that the proxy and the commands show",
-	"cmd/junction/runfile":     "how a command finds the running proxy",
 	"cmd/pack/lock":            "the lock file, which junction writes and both programs read",
 	"cmd/watch":                "when files have changed: the configuration and packs",
 	"cmd/pack/tree":            "the checksum of the folder of a pack",

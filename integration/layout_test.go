@@ -48,11 +48,11 @@ var arrows = map[string][]string{
 	"cmd/junction/signon": {"upstream/files", "auth/oauth", "upstream/sandbox", "auth/fetch", "cmd/junction/pages/frame"},
 	"cmd/junction/packs": {"cmd/pack/manifest", "cmd/pack/tree", "cmd/junction/cli", "cmd/junction/clients",
 		"cmd/junction/entries", "cmd/junction/packs/fetch", "cmd/pack/lock", "cmd/pack/plan", "upstream/prose",
-		"cmd/junction/runfile", "upstream/files", "upstream/shell"},
+		"cmd/junction/runfile", "upstream/files"},
 	"cmd/junction/packs/fetch": {"cmd/pack/tree", "upstream/prose", "upstream/pace"},
 	"cmd/pack/lock":            {"cmd/pack/tree", "upstream/files", "upstream/shell"},
 	// a plan is made by the loader that serves the pack
-	"cmd/pack/plan": {"cmd/pack/manifest", "cmd/pack", "cmd/pack/web", "upstream/prose",
+	"cmd/pack/plan": {"cmd/pack/manifest", "cmd/pack", "cmd/pack/web", "upstream/prose", "upstream/shell",
 		"upstream/command"},
 	"cmd/junction/screen": {"cmd/junction/cli", "cmd/junction/diagnose", "upstream/prose",
 		"upstream", "upstream/pace", "upstream/shell"}, // the words of states
@@ -80,7 +80,8 @@ var arrows = map[string][]string{
 		"upstream/prose", "upstream/files", "auth", "auth/authserver", "auth/seal", "auth/store",
 		"upstream/shell", "upstream/loopback"},
 	"upstream/yamlread": {"upstream/prose"},
-	"cmd/junction/config": {"cmd/pack/manifest", "upstream/files", "cmd/pack/lock", "upstream/prose", "upstream/yamlread", "auth",
+	// junction check reads packs as their loader does
+	"cmd/junction/config": {"cmd/pack", "cmd/pack/manifest", "upstream/files", "cmd/pack/lock", "upstream/prose", "upstream/yamlread", "auth",
 		"auth/authserver", "auth/fetch", "auth/store", "policy", "proxy", "proxy/search", "proxy/view",
 		"upstream", "upstream/command", "auth/oauth", "upstream/sandbox", "upstream/shell", "upstream/loopback",
 		"proxy/front", "proxy/scope"}, // names of Junction's own tools
@@ -88,7 +89,8 @@ var arrows = map[string][]string{
 	"proxy": {"proxy/answers", "proxy/approval", "proxy/budget",
 		"proxy/redact", "proxy/schema", "proxy/sealed", "proxy/search", "proxy/view", "upstream",
 		"upstream/client", "policy", "auth", "auth/seal", "upstream/bounded", "upstream/jsonrpc",
-		"upstream/raw", "upstream/pace", "proxy/scope"},
+		"upstream/raw", "upstream/pace", "proxy/scope",
+		"upstream/definition"}, // the form of a skill
 	"proxy/origin":   {"upstream/loopback"},
 	"proxy/members":  {"proxy/budget"},
 	"proxy/redact":   {"policy", "upstream/jsonrpc", "upstream/raw"}, // its rules are those of policies
@@ -101,11 +103,11 @@ var arrows = map[string][]string{
 	"proxy/search":   {"upstream/raw"},
 	"proxy/approval": {"proxy/canon", "upstream/bounded", "upstream/raw", "upstream/shell"},
 	"proxy/view": {"proxy/pins", "proxy/search", "upstream", "upstream/client", "policy", "upstream/jsonrpc",
-		"upstream/raw"},
+		"upstream/raw", "upstream/definition"}, // the files of a skill
 	// one connection; it knows no pool, no link and no configuration file
 	"upstream/client": {"upstream/bounded", "upstream/definition", "upstream/http1", "upstream/jsonrpc", "upstream/pace",
 		"upstream/raw", "upstream/stdio", "upstream/transport"},
-	"upstream": {"upstream/bounded", "upstream/client", "upstream/command", "upstream/definition", "upstream/http1",
+	"upstream": {"upstream/prose", "upstream/bounded", "upstream/client", "upstream/command", "upstream/definition", "upstream/http1",
 		"upstream/jsonrpc", "upstream/pace", "upstream/raw", "upstream/remedy", "upstream/sandbox",
 		"upstream/stdio", "upstream/transport", "upstream/shell", "upstream/loopback", "upstream/yamlread"},
 	"proxy/front": {"upstream/client", "proxy", "proxy/budget", "proxy/members", "proxy/origin", "proxy/scope", "upstream", "policy", "auth",
@@ -134,11 +136,11 @@ var arrows = map[string][]string{
 	"cmd/junction-pack/cli": {"cmd/pack/tree", "cmd/pack/lock", "cmd/pack/manifest", "cmd/pack", "upstream/prose", "upstream/shell",
 		"cmd/junction-pack/serve"},
 	"cmd/pack": {"cmd/pack/command", "cmd/pack/manifest", "cmd/pack/openapi",
-		"cmd/pack/web", "proxy/schema", "upstream/raw"},
+		"cmd/pack/web", "proxy/schema", "upstream/definition", "upstream/raw"}, // Junction reads capabilities there
 	"cmd/pack/openapi": {"cmd/pack/manifest", "cmd/pack/template", "cmd/pack/web",
 		"upstream/files"},
 	// a fetched document may not lead to a private network, as the documents of strangers may not
-	"cmd/pack/web":     {"cmd/pack/manifest", "cmd/pack/template", "auth/fetch", "upstream/loopback"},
+	"cmd/pack/web":     {"cmd/pack/manifest", "cmd/pack/template", "auth/fetch", "upstream/loopback", "upstream/pace"},
 	"cmd/pack/command": {"cmd/pack/manifest", "cmd/pack/template", "upstream/sandbox", "upstream/stdio"},
 	"cmd/pack/manifest": {"cmd/pack/template", "upstream/files", "upstream/prose", "upstream/yamlread", "proxy/schema",
 		"upstream/command", "upstream/raw", "upstream/shell", "upstream/loopback"},

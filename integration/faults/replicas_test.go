@@ -6,10 +6,12 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -17,23 +19,27 @@ import (
 	"junction/auth/authtest"
 	"junction/integration/harness"
 	"junction/integration/load"
+	"junction/upstream/client"
+	"junction/upstream/jsonrpc"
+	"junction/upstream/raw"
 	"junction/upstream/upstreamtest"
 )
 
 // These tests wait for leases of fifteen seconds. They run at the same time.
 
-// mustReplicas starts three processes over one database.
-func mustReplicas(t *testing.T, dsn string) []*harness.Program {
+// mustReplicas starts three processes over one database, with further sections of the file.
+func mustReplicas(t *testing.T, dsn string, sections ...string) []*harness.Program {
 	t.Helper()
 	t.Parallel()
-	config, _ := harness.MustScripted(t, "http", upstreamtest.Script{})
+	config, _ := harness.MustScripted(t, "http", upstreamtest.Script{Era: "legacy"})
 	var all []*harness.Program
 	for i := range 3 {
 		p := harness.NewProgram(t)
 		if i == 0 {
 			p.MustConfigure(t, fmt.Sprintf("upstreams: { up: { url: %q } }\n"+
 				"replicas: { listen: 127.0.0.1:0, advertise: 127.0.0.1:0 }\n"+
-				"storage: { driver: postgres, dsn: %q, key_file: %q }\n", config.URL, dsn, filepath.Join(p.Dir, "master.key")))
+				"storage: { driver: postgres, dsn: %q, key_file: %q }\n", config.URL, dsn, filepath.Join(p.Dir, "master.key"))+
+				strings.Join(sections, "\n"))
 		} else {
 			p.Dir = all[0].Dir
 		}
@@ -42,6 +48,10 @@ func mustReplicas(t *testing.T, dsn string) []*harness.Program {
 	}
 	for _, p := range all {
 		mustKnow(t, p, len(all))
+		joined, serving := strings.Index(p.Stderr.String(), "joined the replicas"), strings.Index(p.Stderr.String(), "msg=serving")
+		if joined < 0 || joined > serving {
+			t.Errorf("the process serves clients before it has joined:\n%s", p.Stderr.Tail(1000))
+		}
 	}
 	return all
 }
@@ -211,9 +221,19 @@ func TestFaultReplicasPostgres(t *testing.T) {
 	began := time.Now()
 	moving.AwaitFailures(3)
 	t.Logf("calls failed after %v", time.Since(began).Round(time.Second))
-	for _, p := range all {
-		for r := p.MustReady(t, harness.Patience); r.Status != "unavailable"; {
-			r = p.MustReady(t, harness.Patience)
+	for degraded := 0; degraded < len(all); { // and none of the states on the way takes all out of service
+		unready := 0
+		degraded = 0
+		for _, p := range all {
+			switch p.MustReady(t, harness.Patience).Status {
+			case "degraded":
+				degraded++
+			case "unavailable":
+				unready++
+			}
+		}
+		if unready == len(all) {
+			t.Fatal("all processes are unready")
 		}
 	}
 	g.MustOpen(t)
@@ -230,6 +250,165 @@ func TestFaultReplicasPostgres(t *testing.T) {
 		t.Errorf("people read %q", text)
 	}
 	report(t, "Postgres is away for longer than a lease", f)
+}
+
+// TestFaultReplicasLateStatements keeps all that is sent to the database for longer than a lease. It
+// arrives afterwards, with statements that their senders have given up: none of them ends a member.
+func TestFaultReplicasLateStatements(t *testing.T) {
+	harness.WithoutShort(t)
+	g := authtest.MustGate(t, authtest.Schema(t))
+	all := mustReplicas(t, g.DSN,
+		"policies: [ { name: all, rules: [ { allow: { upstreams: up } } ], limits: { concurrent: 100 } } ]")
+	var list []*load.Load
+	for i := range all {
+		list = append(list, calling(t, through(t, all[i], all[(i+1)%3], 8)))
+	}
+	for _, l := range list {
+		l.AwaitCalls(20)
+	}
+	g.Hold()
+	for _, l := range list {
+		l.AwaitFailures(10)
+	}
+	time.Sleep(8 * time.Second) // the leases have expired, also by the clock of the database
+	g.Release()
+	for _, l := range list {
+		l.AwaitCalls(20)
+		l.Stop()
+	}
+	for i, p := range all {
+		if n := claimed(t, p); n != 0 || strings.Contains(p.Stderr.String(), "has lost its lease") {
+			t.Errorf("process %d has taken over %d sessions, or has lost its lease:\n%s", i, n, p.Stderr.Tail(1000))
+		}
+	}
+}
+
+// TestFaultReplicaUnreachable cuts the way from the other processes to an owner that lives. Its clients
+// are told to try again, soon, and nothing is thrown away: when the way is open again, an open question
+// and the session are where they were.
+func TestFaultReplicaUnreachable(t *testing.T) {
+	harness.WithoutShort(t)
+	t.Parallel()
+	config, _ := harness.MustScripted(t, "http", upstreamtest.Script{Era: "legacy"})
+	w := mustWay(t, harness.FreePort(t))
+	var all []*harness.Program
+	for i := range 2 {
+		p := harness.NewProgram(t)
+		advertise := "127.0.0.1:0"
+		if i == 0 {
+			advertise = w.address
+			p.MustConfigure(t, fmt.Sprintf("upstreams: { up: { url: %q } }\n"+
+				"replicas: { listen: \"${LISTEN}\", advertise: \"${ADVERTISE}\" }\n"+
+				"storage: { driver: postgres, dsn: %q, key_file: %q }\n", config.URL, authtest.Schema(t),
+				filepath.Join(p.Dir, "master.key")))
+		} else {
+			p.Dir = all[0].Dir
+		}
+		mustLaunch(t, p, "exec \"$@\"", "LISTEN="+[]string{w.to, "127.0.0.1:0"}[i], "ADVERTISE="+advertise)
+		all = append(all, p)
+	}
+	for _, p := range all {
+		mustKnow(t, p, 2)
+	}
+	session := harness.Talk(t, all[0].URL, client.EraLegacy)
+	session.URL = all[1].URL
+	session.Succeed(t, "up__echo", `{}`)
+	modern := harness.Talk(t, all[0].URL, client.EraModern)
+	q := harness.Asking(harness.AskForm)
+	asked := modern.Begin(t, q).Answer(t)
+	q.Params = harness.Retried(q.Params, asked,
+		string(raw.Quote(harness.Requested(t, asked)[0].Key))+`:`+strings.TrimPrefix(harness.Accepted, `"result":`))
+	modern.URL = all[1].URL
+
+	w.close()
+	refused := func(most time.Duration) {
+		t.Helper()
+		began := time.Now()
+		for _, m := range []jsonrpc.Message{session.Call(t, "up__echo", `{}`), modern.Begin(t, q).Answer(t)} {
+			if m.Error == nil || !strings.Contains(m.Error.Message, "send the request again") ||
+				strings.Contains(m.Error.Message, "executed") {
+				t.Errorf("got %s, want that the client may try again", m.Append(nil))
+			}
+		}
+		if took := time.Since(began); took > most {
+			t.Errorf("two requests took %v", took)
+		}
+	}
+	refused(10 * time.Second) // the owner has to renew its lease, which it does every five seconds
+	refused(time.Second)
+	w.mustOpen(t)
+	mustCallOn(t, session)
+	harness.AnswersOf(t, modern.Begin(t, q).Answer(t))
+	for i, p := range all {
+		if n := claimed(t, p); n != 0 {
+			t.Errorf("process %d has taken over %d sessions", i, n)
+		}
+	}
+}
+
+// mustCallOn waits until a call of the session succeeds.
+func mustCallOn(t *testing.T, c *harness.Talker) {
+	t.Helper()
+	limit := time.Now().Add(harness.Patience)
+	for m := c.Call(t, "up__echo", `{}`); m.Error != nil; m = c.Call(t, "up__echo", `{}`) {
+		if time.Now().After(limit) {
+			t.Fatalf("still %v", m.Error)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// way is an address that leads to another one, until it is closed.
+type way struct {
+	address, to string
+	l           net.Listener
+	mu          sync.Mutex
+	conns       []net.Conn
+}
+
+func mustWay(t *testing.T, to string) *way {
+	t.Helper()
+	w := &way{address: harness.FreePort(t), to: to}
+	w.mustOpen(t)
+	t.Cleanup(w.close)
+	return w
+}
+
+func (w *way) mustOpen(t *testing.T) {
+	t.Helper()
+	l, err := net.Listen("tcp", w.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.l = l
+	go func() { // until close
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			there, err := net.Dial("tcp", w.to)
+			if err != nil {
+				c.Close()
+				continue
+			}
+			w.mu.Lock()
+			w.conns = append(w.conns, c, there)
+			w.mu.Unlock()
+			go func() { _, _ = io.Copy(c, there); c.Close() }()
+			go func() { _, _ = io.Copy(there, c); there.Close() }()
+		}
+	}()
+}
+
+func (w *way) close() {
+	w.l.Close()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, c := range w.conns {
+		c.Close()
+	}
+	w.conns = nil
 }
 
 // mustBe waits until a process has a state of Linux.

@@ -56,8 +56,9 @@ func (v verdict) String() string {
 
 // conformance is one run of the suite.
 type conformance struct {
-	found map[string][]verdict // by scenario
-	said  string               // what the suite printed
+	found  map[string][]verdict // by scenario
+	said   string               // what the suite printed
+	passed bool                 // by the count of the suite itself: no scenario that it scores has failed
 }
 
 // ranOn cuts the time off the folder of a scenario.
@@ -85,7 +86,7 @@ func conform(ctx context.Context, npm, dir string, env []string, args ...string)
 	cmd.Cancel = func() error { harness.KillGroup(cmd.Process.Pid); return nil }
 	cmd.WaitDelay = 5 * time.Second
 	out, err := cmd.CombinedOutput()
-	c := conformance{found: map[string][]verdict{}, said: string(out)}
+	c := conformance{found: map[string][]verdict{}, said: string(out), passed: err == nil}
 	if exit, ok := errors.AsType[*exec.ExitError](err); err != nil && (!ok || ctx.Err() != nil || exit.ExitCode() == 69) {
 		return c, fmt.Errorf("%s: %w\n%s", cmd, err, out)
 	}
@@ -117,6 +118,12 @@ func conform(ctx context.Context, npm, dir string, env []string, args ...string)
 		return c, fmt.Errorf("read what %s found: %w\n%s", cmd, err, out)
 	}
 	return c, nil
+}
+
+// summary is what the suite printed after the last scenario.
+func (c conformance) summary() string {
+	_, text, _ := strings.Cut(c.said, "=== SUMMARY ===")
+	return text
 }
 
 // about is what the suite printed about a scenario that it could not judge.
@@ -237,8 +244,8 @@ func mustExceptions(t testing.TB) map[string]map[string]map[string]bool {
 }
 
 // conformanceUpstreams are the reference server by name, over each wire: one that is spoken to in
-// the era that it offers, where it offers both; and, spoken to in one era only, one that might as
-// well know no other.
+// both eras, by default over HTTP and with a line of the file over stdio; and one that is spoken to
+// in one era only. Over stdio that is the default.
 func conformanceUpstreams() []string {
 	return []string{"dual-http", "dual-stdio", "legacy-http", "legacy-stdio", "modern-http", "modern-stdio"}
 }
@@ -294,11 +301,11 @@ func TestConformance(t *testing.T) {
 		harness.ModernVersion: mustServeReference(t)}
 	p := harness.MustProgram(t, fmt.Sprintf(`upstreams:
   dual-http: {url: %q}
-  dual-stdio: {command: [%q], questions: exact} # a process for each era: the reference asks in two ways
-  legacy-http: {url: %q, era: legacy}
+  dual-stdio: {command: [%q], era: both}
+  legacy-http: {url: %q, era: legacy, questions: exact}
   legacy-stdio: {command: [%q], era: legacy, questions: exact}
   modern-http: {url: %q, era: modern}
-  modern-stdio: {command: [%q], era: modern}
+  modern-stdio: {command: [%q]}
 `, mustJoinEras(t, mustServeReference(t, "-stateless=false"), mustServeReference(t)), reference,
 		mustServeReference(t, "-stateless=false"), reference, mustServeReference(t), reference))
 	for _, u := range p.MustReady(t, harness.Patience).Upstreams {
@@ -323,6 +330,9 @@ func TestConformance(t *testing.T) {
 			defer harness.Computes(t)()
 			for _, revision := range conformanceRevisions() { // one after the other, for the tool that comes and goes
 				c := mustConform(t, "server", "--url", p.URL+"/"+up, "--requirements", revision)
+				if strings.HasPrefix(up, "dual-") && !c.passed && len(p.Others) == 0 {
+					t.Errorf("the suite does not pass at %s:\n%.4000s", revision, c.summary())
+				}
 				for _, scenario := range slices.Sorted(maps.Keys(baseline[revision].found)) {
 					t.Run(path.Join(revision, scenario), func(t *testing.T) {
 						c.check(t, scenario, baseline[revision], exceptions[up+"/"+revision][scenario])

@@ -185,7 +185,7 @@ func TestForeignClientsKeepTheirListsWhateverAServerDefines(t *testing.T) {
 	var mutations [upstream.Parts][]mutation
 	var all [upstream.Parts][]json.RawMessage // each mutation, with a good definition beside it
 	alone := map[string][]json.RawMessage{}
-	for p := range upstream.Parts {
+	for p := range upstream.PartSkills {
 		mutations[p] = mutated(t, p)
 		for i, m := range mutations[p] {
 			good := fmt.Sprintf(wholeDefinitions[p], raw.Quote(fmt.Sprintf("good:%d", i)))
@@ -218,7 +218,7 @@ func TestForeignClientsKeepTheirListsWhateverAServerDefines(t *testing.T) {
 			rejected, accepted := map[string]bool{}, map[string]bool{} // mutations, by some client of the era
 			for _, sdk := range c.sdks {
 				l := mustListWith(t, sdk, urls[0], definitions)
-				for p := range upstream.Parts {
+				for p := range upstream.PartSkills {
 					if reason := l.Listed[p.Member()].Error; reason != "" {
 						t.Errorf("the SDK %s rejects %s: %.3000s", sdk, p.Method(), reason)
 					}
@@ -231,7 +231,7 @@ func TestForeignClientsKeepTheirListsWhateverAServerDefines(t *testing.T) {
 			}
 			for _, url := range urls {
 				goLists(t, url, c.version)
-				for p := range upstream.Parts {
+				for p := range upstream.PartSkills {
 					listed := listedBy(t, harness.Talk(t, url, c.era), p)
 					unchanged := 0
 					for i, m := range mutations[p] {

@@ -31,6 +31,7 @@ type Talker struct {
 	URL          string
 	Era          client.Era
 	session      string // legacy
+	declared     []byte // legacy: the capabilities of the server
 	Version      string // legacy
 	Capabilities string // JSON
 	Key          string // shown with every request; "" is none
@@ -72,9 +73,11 @@ func (c *Talker) Start(t *testing.T) *Talker {
 	p := c.Begin(t, Query{Method: "initialize",
 		Params: `"protocolVersion":"` + c.Version + `","capabilities":` + c.Capabilities + `,"clientInfo":{"name":"` +
 			c.Name + `","version":"1"}`})
-	if m := p.Answer(t); m.Error != nil {
+	m := p.Answer(t)
+	if m.Error != nil {
 		t.Fatalf("initialize: %v", m.Error)
 	}
+	c.declared, _ = raw.Get(m.Result, "capabilities")
 	if c.session = p.Header.Get("Mcp-Session-Id"); c.session == "" {
 		t.Fatal("initialize gave no session id")
 	}
@@ -83,6 +86,16 @@ func (c *Talker) Start(t *testing.T) *Talker {
 	endSession(t, c.URL, own)
 	c.Notify(t, "notifications/initialized", "")
 	return c
+}
+
+// Declared returns the capabilities of the server. A legacy client has those of its handshake.
+func (c *Talker) Declared(t *testing.T) []byte {
+	t.Helper()
+	if c.Era == client.EraLegacy {
+		return c.declared
+	}
+	declared, _ := raw.Get(c.Must(t, "server/discover", ""), "capabilities")
+	return declared
 }
 
 // Answering is a request that was sent. Its messages come as they arrive; the channel is closed

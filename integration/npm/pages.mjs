@@ -5,10 +5,10 @@
 //   "open": URL        opens the URL in a new window
 //   "plain": true      that window runs no scripts
 //   "wait": TEXT       waits until the page shows the text
-//   "click": NAME      presses the button or link with that accessible name; a navigation has ended when the answer is printed
+//   "click": NAME      presses the button or link with that accessible name, or the summary that shows the text; a navigation has ended when the answer is printed
 //   "keyboard": true   by the keyboard alone
 //   "then": TEXT       waits until the page shows the text
-//   "shot": NAME       leaves screenshots in FOLDER, where it is not "": in light and dark, 1280 and 320 pixels wide
+//   "shot": NAME       leaves screenshots in FOLDER, where it is not "": in light and dark, 1280 and 390 pixels wide
 // It prints for each {title, url, text, links, focus, clipboard, wide, unnamed, errors}: links are [name, URL], focus is the accessible name or id of what has the focus,
 // wide is whether the page is wider than 320 pixels, unnamed how many controls have no name, errors what the page complained about.
 import readline from "node:readline";
@@ -32,7 +32,7 @@ async function open(url, plain) {
 }
 
 async function press(name, keyboard) {
-  const target = page.getByRole("button", { name, exact: true }).or(page.getByRole("link", { name, exact: true })).first();
+  const target = page.getByRole("button", { name, exact: true }).or(page.getByRole("link", { name, exact: true })).or(page.locator("summary").filter({ has: page.getByText(name, { exact: true }) })).first();
   if (!keyboard) {
     return target.click();
   }
@@ -54,10 +54,10 @@ async function look(shot) {
   seen.clipboard = await page.evaluate(() => navigator.clipboard.readText()).catch(() => "");
   for (const colorScheme of shot && folder ? ["light", "dark"] : ["light"]) {
     await page.emulateMedia({ colorScheme });
-    for (const width of [1280, 320]) {
+    for (const width of shot && folder ? [1280, 390, 320] : [1280, 320]) {
       await page.setViewportSize({ width, height: 900 });
       seen.wide ||= await page.evaluate(() => document.documentElement.scrollWidth > window.innerWidth);
-      if (shot && folder) {
+      if (shot && folder && width !== 320) {
         await page.screenshot({ path: `${folder}/${shot}-${colorScheme}-${width}.png`, fullPage: true });
       }
     }

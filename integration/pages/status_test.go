@@ -33,10 +33,14 @@ func TestStatusInABrowser(t *testing.T) {
 			t.Fatal(a)
 		}
 	}
-	s = w.do(order{Wait: "2 calls in the last minute", Then: "1 session of", Shot: "status"})
+	s = w.do(order{Wait: "2 calls in the last minute", Then: "1 session of clients", Shot: "status"})
 	if strings.Contains(s.Text, "argument") || !strings.Contains(s.Text, "local") || strings.Contains(s.Text, "not up to date") {
 		t.Errorf("after calls the page is:\n%s", s.Text)
 	}
+	if strings.Count(s.Text, "Reconnect") != 1 || !strings.Contains(s.Text, "1 of 2 servers works, 1 needs you") {
+		t.Errorf("the healthy server has a button, or there is no summary:\n%s", s.Text)
+	}
+	w.do(order{Click: "good", Keyboard: true, Then: "Reconnect"}) // stays open while the page changes
 	if s = w.do(order{Click: "Reconnect good", Keyboard: true, Then: "ready"}); !strings.HasSuffix(s.URL, "/#upstream-good") {
 		t.Errorf("the button leads to %s", s.URL)
 	}
@@ -44,6 +48,7 @@ func TestStatusInABrowser(t *testing.T) {
 	if !strings.Contains(s.Text, "good__echo") || !strings.Contains(s.Text, "Reload to see changes") {
 		t.Errorf("without scripts the page is:\n%s", s.Text)
 	}
+	w.do(order{Click: "good", Then: "Reconnect"})
 	if s = w.do(order{Click: "Reconnect good", Then: "ready"}); !strings.HasSuffix(s.URL, "/#upstream-good") {
 		t.Errorf("without scripts the button leads to %s", s.URL)
 	}

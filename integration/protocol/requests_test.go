@@ -297,10 +297,9 @@ func TestInitializeInAnotherVersion(t *testing.T) {
 	}
 }
 
-func TestLegacyRequestsNeedASession(t *testing.T) {
+func TestUnknownSessionsAreNotFound(t *testing.T) {
 	c := harness.MustClient(t, harness.MustProxy(t, nil), client.EraLegacy)
 	for _, method := range []string{"tools/list", "tools/call", "ping", "unknown/x"} {
-		wantError(t, c.CallID(t, `"a"`, method, "", harness.Without("Mcp-Session-Id")), 400, `"a"`, -32600)
 		wantError(t, c.CallID(t, `"b"`, method, "", harness.With("Mcp-Session-Id", "junk")), 404, `"b"`, -32001)
 		wantError(t, c.CallID(t, `"c"`, method, "", harness.With("Mcp-Session-Id", c.Session+"x")), 404, `"c"`, -32001)
 	}

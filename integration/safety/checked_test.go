@@ -10,14 +10,15 @@ import (
 	"junction/upstream/upstreamtest"
 )
 
-// TestUncheckedCallsAreNotMade has three calls whose arguments cannot be checked: the schema is none,
-// the schema is too large, and the arguments have too many values. For a caller with validate the
+// TestUncheckedCallsAreNotMade has four calls whose arguments cannot be checked: the schema is none,
+// the schema refers to another document, the schema is too large, and the arguments have too many values. For a caller with validate the
 // tool is not called, and the answer has the reason; a caller without validate is not affected.
 func TestUncheckedCallsAreNotMade(t *testing.T) {
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		s := p.Serve(t, upstreamtest.Script{Tools: []json.RawMessage{
 			[]byte(`{"name":"echo","inputSchema":{"type":"object"}}`),
 			[]byte(`{"name":"get_none","inputSchema":{"type":"object","properties":{"a":{"type":"nonsense"}}}}`),
+			[]byte(`{"name":"get_far","inputSchema":{"type":"object","properties":{"a":{"$ref":"https://x.org/s"}}}}`),
 			[]byte(`{"name":"get_large","inputSchema":{"type":"object","allOf":[` + strings.Repeat("true,", 5_000) + `true]}}`)}})
 		guard, keys := harness.Keyring(t, "guarded", "free")
 		j := harness.Start(t, p,
@@ -29,8 +30,9 @@ func TestUncheckedCallsAreNotMade(t *testing.T) {
 		guarded, free := j.As(t, keys["guarded"]), j.As(t, keys["free"])
 		many := `{"a":[` + strings.Repeat("0,", 100_000) + `0]}`
 		for _, tt := range []struct{ tool, arguments, reason string }{
-			{"up__get_none", `{"a":1}`, "/properties/a/type"},
-			{"up__get_none", `{"a":1}`, "its inputSchema cannot be compiled"}, // also the second time
+			{"up__get_none", `{"a":1}`, "its schema is broken: inputSchema.properties.a.type is no type"},
+			{"up__get_none", `{"a":1}`, "its schema is broken"}, // also the second time
+			{"up__get_far", `{"a":1}`, "its inputSchema cannot be compiled"},
 			{"up__get_large", `{}`, "its inputSchema is too large: more than 5000 subschemas"},
 			{"up__echo", many, "more than 100000 values"},
 		} {

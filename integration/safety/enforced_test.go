@@ -67,7 +67,6 @@ func TestEnforcedPolicyHoldsForClients(t *testing.T) {
 		}
 		for _, q := range []struct{ method, denied, params, unknown string }{
 			{"tools/call", "up__fail", `"name":"%s","arguments":{}`, "up__nothing"},
-			{"tools/call", "up__echo", `"name":"%s","arguments":{"text":"secret x"}`, "up__nothing"},
 			{"prompts/get", "up__wipe", `"name":"%s"`, "up__nothing"},
 			{"resources/read", "mcp://up/note:1", `"uri":"%s"`, "mcp://nobody/x"},
 			{"resources/read", "mcp://up/file:///srv/../etc/passwd", `"uri":"%s"`, "mcp://nobody/x"},
@@ -83,6 +82,7 @@ func TestEnforcedPolicyHoldsForClients(t *testing.T) {
 				t.Errorf("%s of %s is answered %s\nof what does not exist   %s", q.method, q.denied, got, want)
 			}
 		}
+		wantDenied(t, ann.Call(t, "up__echo", `{"text":"secret x"}`), "up__echo")
 		complete := `"ref":{"type":"ref/resource","uri":"mcp://up/file:///{+p}"},"argument":{"name":"p","value":""}`
 		if got := harness.Member(ann.Must(t, "completion/complete", complete), "completion", "values"); got != `["srv/a"]` {
 			t.Errorf("completed values are %s, want those that are not denied", got)

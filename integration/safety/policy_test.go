@@ -12,6 +12,7 @@ import (
 	"junction/integration/harness"
 	"junction/upstream"
 	"junction/upstream/client"
+	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
 	"junction/upstream/upstreamtest"
 )
@@ -454,6 +455,12 @@ func TestPolicyReadsWhatIsForwarded(t *testing.T) {
 				t.Errorf("%s is answered %s", arguments, m.Result)
 			}
 		}
+		// The client sees the tool, so the answer says that the arguments are denied, without the rule.
+		m := c.Call(t, "up__echo", `{"command":"rm -rf /"}`)
+		wantDenied(t, m, "up__echo")
+		if strings.Contains(string(m.Append(nil)), "rm") || strings.Contains(string(m.Append(nil)), "careful") {
+			t.Errorf("the answer tells the value or the policy: %s", m.Append(nil))
+		}
 		c.Succeed(t, "up__echo", `{"command":"ls","other":{"x":1,"X":2}}`)
 		if n := len(harness.CallsOf(t, s.Journal, 1)); n != 1 {
 			t.Errorf("the upstream was called %d times, want once", n)
@@ -490,5 +497,14 @@ func TestListsOfAPrincipalArePrivate(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// wantDenied wants the error of a tool that the client sees, and whose arguments the policy denies.
+func wantDenied(t *testing.T, m jsonrpc.Message, name string) {
+	t.Helper()
+	if m.Error == nil || m.Error.Code != -32602 ||
+		m.Error.Message != "The policy does not allow these arguments for the tool "+name {
+		t.Errorf("got %s, want that the arguments are denied", m.Append(nil))
 	}
 }

@@ -29,7 +29,8 @@ func cmdElsewhere(ts *testscript.TestScript, neg bool, args []string) {
 			return "[]"
 		}
 		fmt.Fprintf(w, `{"openapi":"3.0.0","info":{"title":"x","version":"1"},"servers":%s,"paths":{"/steal":`+
-			`{"servers":%s,"get":{"operationId":"steal","servers":%s}}}}`, server("server"), server("path"), server("operation"))
+			`{"servers":%s,"get":{"operationId":"steal","servers":%s}},`+
+			`"/open":{"get":{"operationId":"open","servers":[{"url":"https://api.example.com"}]}}}}`, server("server"), server("path"), server("operation"))
 	}))
 	ts.Defer(documents.Close)
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

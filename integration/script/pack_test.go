@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -31,12 +32,15 @@ import (
 //	prompts and resources of files                      pack_files, pack_clients
 //	timeouts, limits, variables, references             pack, pack_api
 //	tools chosen and renamed by the entry               pack_clients
-//	validation with file, line and remedy               pack, pack_files, pack_upstream
+//	tools turned on by the entry, capabilities          pack_tools
+//	servers of a pack                                   pack_servers
+//	validation with file, line and remedy               pack, pack_files, pack_upstream, pack_check
 //	a changed or broken manifest                        pack, pack_upstream, TestPackReload
 //	install, list, show, enable, disable, update,
 //	remove; pinned, checked against the lock file       packs, pack_clients
 //	the hosts that a fetched document may name          pack_fetched
-//	doctor                                              pack_clients
+//	retries, cut output, http, relative servers         pack_requests
+//	doctor                                              pack_clients, pack_check
 //	what an install refuses                             packs_refused
 
 // cmdPackServe is the command packserve NAME ARG ... of the scripts.
@@ -89,6 +93,8 @@ func cmdGonePid(ts *testscript.TestScript, neg bool, args []string) {
 // path has a word for something else.
 func cmdAPI(ts *testscript.TestScript, neg bool, args []string) {
 	once(ts, neg, len(args) == 1, "api NAME")
+	busy := map[string]int{} // requests by method
+	var mu sync.Mutex
 	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		switch _, word, _ := strings.Cut(r.URL.Path, "/answer/"); word {
@@ -107,6 +113,24 @@ func cmdAPI(ts *testscript.TestScript, neg bool, args []string) {
 					return
 				}
 			}
+		case "busy": // the first two requests of each method
+			mu.Lock()
+			busy[r.Method]++
+			count := busy[r.Method]
+			mu.Unlock()
+			if count <= 2 {
+				w.Header().Set("Retry-After", r.URL.Query().Get("after"))
+				w.WriteHeader(http.StatusServiceUnavailable)
+			}
+			fmt.Fprintf(w, "%s number %d", r.Method, count)
+		case "document": // an OpenAPI document with a relative server, and without security requirements
+			w.Header().Set("Content-Type", "application/json")
+			io.WriteString(w, `{"openapi": "3.1.0", "info": {"title": "x", "version": "1"}, "servers": [{"url": "../v1"}],
+				"components": {"securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}, "schemas": {
+					"Size": {"type": "integer"}, "Names": {"type": "array", "items": {"type": "string"}}}},
+				"paths": {"/things": {"post": {"operationId": "things", "parameters": [{"name": "size", "in": "query",
+					"schema": {"$ref": "#/components/schemas/Size"}}, {"name": "names", "in": "query",
+					"schema": {"$ref": "#/components/schemas/Names"}}]}}}}`)
 		case "nothing":
 			w.WriteHeader(http.StatusNoContent)
 		case "silent":
