@@ -107,6 +107,7 @@ func TestForeignDefinitionsAreMendedOrLeftOutAlone(t *testing.T) {
 		{"a property that is text", PartTools, property(`"string"`), property(`{}`), same, "inputSchema.properties.a is no schema"},
 		{"a length below 0", PartTools, property(`{"minLength":-1}`), property(`{}`), same, "inputSchema.properties.a.minLength is no whole number from 0"},
 		{"no alternatives", PartTools, property(`{"anyOf":[]}`), property(`{}`), same, "inputSchema.properties.a.anyOf is empty"},
+		{"no items", PartTools, property(`{"type":"array","items":[]}`), property(`{"type":"array"}`), same, "inputSchema.properties.a.items is empty"},
 		{"an alternative that is text", PartTools, property(`{"oneOf":[{},"x"]}`), property(`{}`), same, "inputSchema.properties.a.oneOf[1] is no schema"},
 		{"a name that is required twice", PartTools, property(`{"required":["b","b"]}`), property(`{"required":["b"]}`), same,
 			"inputSchema.properties.a.required has a name twice, or one that is no string"},

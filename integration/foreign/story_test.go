@@ -300,7 +300,7 @@ func TestNewcomer(t *testing.T) {
 		p := run(t)
 		p.MustReady(t, harness.Patience)
 		p.Stdout.MustMatch(t,
-			regexp.MustCompile(`(?s)Junction serves http://127\.0\.0\.1:8420/mcp\n.*demo +ready +modern +3\n.*claude mcp add`),
+			regexp.MustCompile(`(?s)Junction serves http://127\.0\.0\.1:8420/mcp\n.*demo +ready +3\n.*claude mcp add`),
 			harness.Patience, p.Done)
 		call(t, "hello there\n", "demo__echo", "text=hello there")
 		call(t, "Counted 3 steps.\n", "demo__count", "n=3", "ms=1")

@@ -103,3 +103,13 @@ func WantUncalled(t *testing.T, j *upstreamtest.Journal, method string) {
 		}
 	}
 }
+
+// WantLostCall fails unless the error tells a modern client that its parked call has ended and may
+// have been executed.
+func WantLostCall(t *testing.T, m jsonrpc.Message) {
+	t.Helper()
+	if m.Error == nil || m.Error.Code != -32603 || Member(m.Error.Data, "junction", "kind") != `"lost"` ||
+		!strings.Contains(m.Error.Message, "may have been executed") {
+		t.Fatalf("result %s, error %+v, want an error that the call is lost, and may have been executed", m.Result, m.Error)
+	}
+}

@@ -96,7 +96,7 @@ const exotic = `{ "name":"tool","title":"Tööl \u00e4","description":"line\nbre
 	`"patternProperties":{"^x-":{"type":"string"}},"dependentRequired":{"a":["b"]},` +
 	`"if":{"required":["a"]},"then":{"minProperties":2},"else":false,"unevaluatedProperties":false,` +
 	`"propertyNames":{"maxLength":3},"anyOf":[true]},` +
-	`"outputSchema":{"type":"object","prefixItems":[],"x-unknown":1e2},"annotations":{"title":"T","readOnlyHint":true,` +
+	`"outputSchema":{"type":"object","prefixItems":[true],"x-unknown":1e2},"annotations":{"title":"T","readOnlyHint":true,` +
 	`"vendor":{"deep":[1,2]}},` +
 	`"execution":{"taskSupport":"forbidden"},"_meta":{"com.example/a":[0.10,"\u2028"],"ui":{"resourceUri":"ui://x"}},` +
 	`"unknown":{"kept":true} , "last":[]}`

@@ -60,7 +60,7 @@ func fidelityTools(t *testing.T) []string {
 	for name, value := range mustCorpus(t, "value") {
 		corpus[name] = bearing(
 			`{"x-before":%s,"name":"@","description":"","inputSchema":{"type":"object","properties":{"p":{"default":%s,`+
-				`"x-v":%s}},"$defs":{"v":%s},`+
+				`"x-v":%s}},"$defs":{"v":{"const":%s}},`+
 				`"x-v":%s,"examples":[%s]},"outputSchema":{"type":"object","x-v":%s},"annotations":{"x-v":%s},`+
 				`"icons":[{"src":"data:,","x-v":%s}],"execution":{"x-v":%s},"_meta":{"v":%s},"x-after":%s}`, value)
 	}

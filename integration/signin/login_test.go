@@ -2,6 +2,7 @@ package signin
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -49,9 +50,11 @@ func TestLoginAtForeignServers(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer resp.Body.Close()
-			text := make([]byte, 4<<10)
-			n, _ := resp.Body.Read(text)
-			return string(text[:n])
+			text, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return string(text)
 		})
 	})
 }

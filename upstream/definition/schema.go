@@ -335,8 +335,8 @@ func (r *repair) list(key string, v []byte, levels int) (fixed []byte, stays boo
 	case v[0] != '[' || err != nil:
 		r.note(" is no array", true)
 		return nil, false
-	case len(list) == 0 && key != `"items"`:
-		r.note(" is empty", true)
+	case len(list) == 0:
+		r.note(" is empty", key == `"anyOf"` || key == `"oneOf"`) // the others allow everything
 		return nil, false
 	}
 	changed := false
