@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -12,7 +13,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"junction/auth/seal"
-	"junction/auth/store"
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/health"
 	"junction/cmd/junction/replicas"
@@ -119,7 +119,7 @@ func (p *program) serveMembers(ctx context.Context, group *errgroup.Group) (end 
 // a load balancer without any process could only answer with an error that nobody understands.
 func (p *program) membersPart() health.Part {
 	var common atomic.Bool // the failure is not one of this process alone
-	return health.Part{Name: "replicas", InUse: func() bool { return p.members != nil || p.onPostgres() },
+	return health.Part{Name: "replicas", InUse: func() bool { return p.members != nil || p.shared() != nil },
 		Every: time.Second, Degrades: common.Load,
 		Check: func(ctx context.Context) error {
 			if p.members == nil {
@@ -139,18 +139,22 @@ func (p *program) membersPart() health.Part {
 		}}
 }
 
-// onPostgres reports whether this process has a storage that several processes can share.
-func (p *program) onPostgres() bool {
-	return p.vault != nil && p.config.Storage.Driver == store.Postgres
+// shared returns the database if several processes can share it; nil if not.
+func (p *program) shared() *sql.DB {
+	if s := p.storage.Load(); s != nil {
+		return s.Database()
+	}
+	return nil
 }
 
 // checkAlone returns an error if processes with the section replicas use the database, and this
 // process has no such section.
 func (p *program) checkAlone(ctx context.Context) error {
-	if p.vault == nil || p.config.Storage.Driver != store.Postgres {
+	db := p.shared()
+	if db == nil {
 		return nil
 	}
-	living, err := replicas.Living(ctx, p.vault.store.Database())
+	living, err := replicas.Living(ctx, db)
 	if err != nil || len(living) == 0 {
 		return err
 	}

@@ -279,7 +279,11 @@ func TestRequestStateOfAnotherUser(t *testing.T) {
 	<-time.After(lasts + 2*time.Second) // it has whole seconds
 	for tool, q := range late {
 		calls := callsIn(&servers[tool].Journal)
-		harness.WantCode(t, ann.Begin(t, q).Answer(t), -32602)
+		if answer := ann.Begin(t, q).Answer(t); tool == "old__ask" {
+			harness.WantLostCall(t, answer) // the parked call may have been executed
+		} else {
+			harness.WantCode(t, answer, -32602)
+		}
 		if n := callsIn(&servers[tool].Journal); n != calls {
 			t.Errorf("%s was called %d times more", tool, n-calls)
 		}
