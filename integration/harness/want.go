@@ -110,6 +110,7 @@ func WantLostCall(t *testing.T, m jsonrpc.Message) {
 	t.Helper()
 	if m.Error == nil || m.Error.Code != -32603 || Member(m.Error.Data, "junction", "kind") != `"lost"` ||
 		!strings.Contains(m.Error.Message, "may have been executed") {
-		t.Fatalf("result %s, error %+v, want an error that the call is lost, and may have been executed", m.Result, m.Error)
+		t.Fatalf("result %s, error %+v, want the error that the call is lost, and may have been executed", m.Result,
+			m.Error)
 	}
 }
