@@ -279,11 +279,8 @@ func TestRequestStateOfAnotherUser(t *testing.T) {
 	<-time.After(lasts + 2*time.Second) // it has whole seconds
 	for tool, q := range late {
 		calls := callsIn(&servers[tool].Journal)
-		if answer := ann.Begin(t, q).Answer(t); tool == "old__ask" {
-			harness.WantLostCall(t, answer) // the parked call may have been executed
-		} else {
-			harness.WantCode(t, answer, -32602)
-		}
+		era := map[string]client.Era{"up__ask": client.EraModern, "old__ask": client.EraLegacy}[tool]
+		harness.WantLateAnswer(t, era, ann.Begin(t, q).Answer(t))
 		if n := callsIn(&servers[tool].Journal); n != calls {
 			t.Errorf("%s was called %d times more", tool, n-calls)
 		}
