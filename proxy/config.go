@@ -50,8 +50,8 @@ type CatalogConfig struct {
 	// FirstWait is the time for which tools/list waits for starting servers without a stored
 	// catalog. Default 1s: Codex continues without tools if the list takes longer.
 	FirstWait time.Duration `yaml:"first_wait"`
-	// Refresh is the interval for reading the lists of upstreams without change notifications.
-	// Default 5m.
+	// Refresh is the interval for reading the lists of upstreams without change notifications. The
+	// lists of other upstreams are read half as often. Default 5m.
 	Refresh time.Duration `yaml:"refresh"`
 }
 

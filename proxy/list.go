@@ -158,27 +158,39 @@ func (s *Core) lookAgain(x *Exchange) {
 	}
 }
 
-// awaitNamed finds a tool or prompt that may belong to an upstream without a catalog yet, by the
-// prefix of its name. It waits for the upstream like calls of known tools. The target is nil if the
-// tool does not exist. The error is the reason why the upstream is not available.
+// awaitNamed finds a tool or prompt that the lists of its upstream do not have yet. The prefix of the
+// name finds the upstream. If the upstream has no catalog yet, awaitNamed waits for it like calls of
+// known tools. Otherwise it has the lists read once more, also for a name that policy hides, so that
+// the time does not tell the two apart. The target is nil if the tool does not exist. The error is the
+// reason why the upstream is not available.
 func (s *Core) awaitNamed(ctx context.Context, x *Exchange, p upstream.Part, name string) (*view.Target, error) {
-	b := x.unlisted(name)
-	if b == nil {
+	st := x.prefixed(name)
+	if st == nil {
 		return nil, nil
 	}
-	x.Info.Upstream = b.Name()
-	x.front.Begin()
-	err := b.Ready(ctx)
-	s.lookAgain(x)
-	if t := x.named(p, name); t != nil || err == nil || !b.Catalog().Listed.IsZero() {
-		return t, nil
+	b := st.Backend
+	if st.Catalog.Listed.IsZero() {
+		x.Info.Upstream = b.Name()
+		x.front.Begin()
+		err := b.Ready(ctx)
+		s.lookAgain(x)
+		if t := x.named(p, name); t != nil || err == nil || !b.Catalog().Listed.IsZero() {
+			return t, nil
+		}
+		return nil, err
 	}
-	return nil, err
+	who, user := x.Who, x.User()
+	if !b.Reread(ctx, who.Profile, who.Session, user) ||
+		st.Catalog.Same(b.CatalogFor(who.Profile, who.Session, user)) {
+		return nil, nil
+	}
+	s.lookAgain(x)
+	return x.named(p, name), nil
 }
 
-// unlisted returns the upstream of a name if the upstream has no catalog yet and the caller may use
-// some of its items; nil otherwise.
-func (x *Exchange) unlisted(name string) (found view.Backend) {
+// prefixed returns the items of the upstream whose prefix the name has; nil if the caller may use no
+// item of such an upstream.
+func (x *Exchange) prefixed(name string) (found *view.Stock) {
 	longest := -1
 	for st := range x.Subject.Sight().Stocks() {
 		b, begin := st.Backend, ""
@@ -186,10 +198,7 @@ func (x *Exchange) unlisted(name string) (found view.Backend) {
 			begin = x.Snapshot.Config.Names.Full(view.PrefixOf(b), "")
 		}
 		if strings.HasPrefix(name, begin) && len(begin) > longest {
-			found, longest = b, len(begin)
-			if !st.Catalog.Listed.IsZero() {
-				found = nil
-			}
+			found, longest = st, len(begin)
 		}
 	}
 	return found

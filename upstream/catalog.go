@@ -93,9 +93,12 @@ type Catalog struct {
 	// Mended lists the definitions that were changed so that typed clients accept the list.
 	Mended []Mended
 	Listed time.Time // zero before the first listing
-	SignIn bool      // the user has to sign in before the server can be listed
-	Stored bool      // an earlier process of Junction has listed it; this process has not listed it yet
+	// Interval is the time after which the lists are read again; 0 if this process has not listed them.
+	Interval time.Duration
+	SignIn   bool // the user has to sign in before the server can be listed
+	Stored   bool // an earlier process of Junction has listed it; this process has not listed it yet
 
+	since   time.Time             // when it was listed first, as it is
 	leases  *leases               // for the definitions; nil if this process has not listed them
 	index   [Parts]map[string]int // by name, into the lists
 	mirrors bool                  // call arguments are also sent in headers
@@ -204,6 +207,9 @@ func (c *Catalog) Offers(path ...string) bool {
 	return c.Capabilities.HasObject(path...) || c.Capabilities.IsTrue(path...)
 }
 
+// Same reports whether an upstream has listed nothing else from c to o, or from o to c.
+func (c *Catalog) Same(o *Catalog) bool { return c == o || c.since.Equal(o.since) && !c.since.IsZero() }
+
 // equal reports whether both offer the same.
 func (c *Catalog) equal(o *Catalog) bool {
 	if c.Era != o.Era || c.Version != o.Version || c.Fresh != o.Fresh || c.Instructions != o.Instructions ||
@@ -270,6 +276,7 @@ func (p *pool) listAll(ctx context.Context, c client.Conn, last *Catalog) (*Cata
 	info := c.Info()
 	cat := &Catalog{Era: info.Era, Version: info.Version, Capabilities: info.Capabilities,
 		Instructions: info.Instructions, Listed: time.Now(), mirrors: info.Mirrors, leases: new(leases)}
+	cat.since = cat.Listed
 	// some old servers do not declare their tools
 	if info.Era == client.EraLegacy || info.Capabilities.HasObject("tools") {
 		if err := p.readPart(ctx, cat, c, PartTools); err != nil {

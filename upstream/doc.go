@@ -52,7 +52,7 @@
 //	(*base).receive            client         -      calls Hooks.Changed; (*base).deliver on the stream of a request
 //	(*link).hooks              link.go        -      makes this hook: counts the change (announced), wakes serve
 //	(*link).serve              link.go        -      waits: 250 ms after the last reading; 10 s after 20 quick ones
-//	(*link).reread             link.go        -      only on a link that reads a catalog
+//	(*link).reread             reread.go      -      only on a link that reads a catalog
 //	(*pool).readCatalog        pool.go        -      reads, then locks pool.mu
 //	(*pool).listAll            catalog.go     -      all pages of all lists
 //	(*pool).publish            pool.go        mu     swaps the catalog; compares all definitions with the old ones
@@ -69,10 +69,10 @@
 // second connection while a server request waits for a user. If each user signs in to a server,
 // people.go has an Upstream for each of these users, and credentials.go gets their tokens.
 //
-// Catalogs: catalog.go reads the lists. Package definition repairs or removes a definition that
-// would make clients reject a whole list, and reads which arguments go into headers. remember.go
-// stores the last catalog for the next process. subscription.go has the resources that clients
-// subscribed to.
+// Catalogs: catalog.go reads the lists, and reread.go decides when they are read again. Package
+// definition repairs or removes a definition that would make clients reject a whole list, and reads
+// which arguments go into headers. remember.go stores the last catalog for the next process.
+// subscription.go has the resources that clients subscribed to.
 //
 // Configuration: config.go is one entry of the file, validate.go checks it; package command has
 // parts of it. resolve.go makes the options of a connection from an entry. shown.go has what the

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -38,6 +37,7 @@ type link struct {
 	wake chan struct{} // 1-buffered; receives when a call needs the next attempt to connect
 	// 1-buffered; receives when the lists of the server have changed
 	relist chan struct{}
+	asking asking
 
 	mu sync.Mutex
 	linkState
@@ -68,7 +68,7 @@ func startLink(p *pool, key linkKey, readsShared bool, cause client.Trace) *link
 	ctx, stop := context.WithCancelCause(context.Background())
 	l := &link{pool: p, key: key, readsShared: readsShared, readsCatalog: readsShared || key.readsCatalog(),
 		log: p.log, stop: stop, done: make(chan struct{}), wake: make(chan struct{}, 1),
-		relist: make(chan struct{}, 1)}
+		relist: make(chan struct{}, 1), asking: asking{wake: make(chan struct{}, 1)}}
 	l.changed, l.since, l.used = make(chan struct{}), time.Now(), time.Now()
 	go l.run(ctx, cause)
 	return l
@@ -207,8 +207,10 @@ func (l *link) hooks(changed chan<- struct{}) client.Hooks {
 func (l *link) serve(ctx context.Context, c client.Conn, changed <-chan struct{}, broken, ended <-chan error) error {
 	var read time.Time // when the catalog was last reread
 	often := pace.Burst{Most: maxRereads, Every: minRefresh}
-	refresh := time.NewTimer(l.refreshIn(c))
-	defer refresh.Stop()
+	due := newDeadline(l.refreshIn())
+	defer due.timer.Stop()
+	l.asking.open(l.readsCatalog)
+	defer l.asking.open(false)
 	idle := time.NewTimer(l.idleLimit())
 	defer idle.Stop()
 	look := time.NewTicker(lookEvery)
@@ -233,12 +235,21 @@ func (l *link) serve(ctx context.Context, c client.Conn, changed <-chan struct{}
 			return err
 		case <-changed:
 			// after a pause, because some servers report a change after every list request
-			refresh.Reset(max(0, often.Pause(calm)-time.Since(read)))
-		case <-refresh.C:
+			due.within(often.Pause(calm) - time.Since(read))
+		case <-l.asking.wake:
+			if l.asking.waited() {
+				due.within(l.pool.whenAsked(often.Pause(0) - time.Since(read)))
+			}
+		case <-due.timer.C:
+			waiting, before := l.asking.take(), l.pool.catalogOf(l.key)
 			l.reread(ctx, c)
 			read = time.Now()
-			often.Took(read)
-			refresh.Reset(l.refreshIn(c))
+			// callers that ask for missing items cause no more than one reading a second
+			if waiting == nil || !before.equal(l.pool.catalogOf(l.key)) {
+				often.Took(read)
+			}
+			waiting.done()
+			due.set(l.refreshIn())
 		case <-stale:
 			l.pool.subscriptions(l.key).withdraw(ctx, c)
 		case <-look.C:
@@ -254,43 +265,6 @@ func (l *link) serve(ctx context.Context, c client.Conn, changed <-chan struct{}
 		}
 	}
 }
-
-// reread reads the catalog again. If that fails, the last good one stays in use.
-func (l *link) reread(ctx context.Context, c client.Conn) {
-	if !l.readsCatalog {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, l.pool.connConfig.ConnectTimeout)
-	defer cancel()
-	if err := l.pool.readCatalog(ctx, l.key, c); err != nil && ctx.Err() == nil && !signIn(err) {
-		l.log.Warn("catalog not refreshed; the last one is served", "error", l.pool.shown(err))
-	}
-}
-
-// refreshIn returns the time until the next unprompted reading of the catalog: when its TTL ends,
-// and every Options.Refresh if the server does not announce all changes.
-func (l *link) refreshIn(c client.Conn) time.Duration {
-	every := time.Duration(0)
-	if _, all := c.Info().Announces(); !all {
-		every = l.pool.options.Refresh
-	}
-	if ttl := l.pool.catalogOf(l.key).ttl(); ttl > 0 && (every == 0 || ttl < every) {
-		every = max(ttl, minRefresh)
-	}
-	if every == 0 || !l.readsCatalog {
-		return 365 * 24 * time.Hour
-	}
-	return every + rand.N(every/8+1)
-}
-
-// The minimum time between two readings of a catalog: calm after change notifications, and minRefresh
-// for servers with a short TTL, or after maxRereads readings. Each change of a list ends the paging of
-// all clients that read it, also for the items of other servers.
-const (
-	calm       = 250 * time.Millisecond
-	minRefresh = 10 * time.Second
-	maxRereads = 20
-)
 
 // Time after which unused links are closed, except for the link that reads the shared catalog.
 // ownIdle applies to the link of one principal or session, which may have state at the server.

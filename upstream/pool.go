@@ -46,6 +46,7 @@ type pool struct {
 	closed   bool
 	legacy   legacySide   // of a modern server
 	onlyConn noSecondConn // the first connection, if the server allowed no second one beside it
+	asked    time.Time    // of the last reading that a caller asked for (whenAsked); it may be in the future
 	ended    bool         // another pool has replaced this one: its catalog is not stored any more
 	// time until the catalog of a lost upstream is dropped; nil while the upstream is connected
 	grace *time.Timer
@@ -317,6 +318,7 @@ func (p *pool) readCatalog(ctx context.Context, key linkKey, c client.Conn) erro
 	if err != nil {
 		return err
 	}
+	cat.Interval = p.interval(cat, c.Info())
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if key == p.reading() {
@@ -337,6 +339,9 @@ func (p *pool) publish(cat *Catalog) {
 		p.announced.Add(1)
 	}
 	same := old.equal(cat)
+	if same && !old.since.IsZero() {
+		cat.since = old.since
+	}
 	if !same || old.Stored {
 		p.remember(cat)
 	}

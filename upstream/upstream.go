@@ -26,7 +26,7 @@ type Options struct {
 	MessageLimit Size          // of one message; 0 is 64 MiB
 	Depth        int           // of arrays and objects in one message; 0 is 256
 	Items        int           // the most that one upstream may list; 0 is 10000
-	Refresh      time.Duration // of catalogs whose changes are not announced; 0 is 5m
+	Refresh      time.Duration // of catalogs whose changes are not announced, half as often of others; 0 is 5m
 	Grace        time.Duration // time until the items of a lost upstream disappear; 0 is 30s
 	Version      string        // of Junction, in handshakes
 	// the executable that replaces the program name "junction" in a command; "" replaces nothing

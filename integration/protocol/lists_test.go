@@ -69,7 +69,7 @@ func TestOtherDefinitionsKeepTheirBytes(t *testing.T) {
 			for _, result := range results {
 				hints := harness.Member(result, "ttlMs") + harness.Member(result, "cacheScope") +
 					harness.Member(result, "resultType")
-				if want := map[client.Era]string{client.EraModern: `0"private""complete"`}[p.Client]; hints != want {
+				if want := map[client.Era]string{client.EraModern: `600000"private""complete"`}[p.Client]; hints != want {
 					t.Errorf("%s has the hints %s, want %s", l.method, hints, want)
 				}
 			}

@@ -28,7 +28,7 @@ func TestListsAreAlikeInBothEras(t *testing.T) {
 		e := harness.MustProxy(t, map[string]upstream.Config{"up": config})
 		want := `{"jsonrpc":"2.0","id":"l","result":{"tools":[` + oddSeen + `,` + evenSeen + `]`
 		if m.Client == client.EraModern {
-			want += `,"ttlMs":0,"cacheScope":"private","resultType":"complete","_meta":` + ownMeta
+			want += `,"ttlMs":600000,"cacheScope":"private","resultType":"complete","_meta":` + ownMeta
 		}
 		for range 2 { // each with a connection, and where there are any a session, of its own
 			c := harness.MustClient(t, e, m.Client)

@@ -42,8 +42,9 @@ func (c *Backend) Subscribe(context.Context, client.Profile, string, string, []s
 
 func (c *Backend) Unsubscribe(upstream.Source, []string) {}
 
-func (c *Backend) Announced() uint64 { return 0 }
-func (c *Backend) Relist()           {}
+func (c *Backend) Announced() uint64                                           { return 0 }
+func (c *Backend) Relist()                                                     {}
+func (c *Backend) Reread(context.Context, client.Profile, string, string) bool { return false }
 
 func (c *Backend) RootsChanged(client.Profile, string, string) {}
 

@@ -28,6 +28,7 @@ func (c *canned) Subscribe(context.Context, client.Profile, string, string, []st
 }
 func (c *canned) Unsubscribe(upstream.Source, []string)                        {}
 func (c *canned) Relist()                                                      {}
+func (c *canned) Reread(context.Context, client.Profile, string, string) bool  { return false }
 func (c *canned) Announced() uint64                                            { return 0 }
 func (c *canned) RootsChanged(client.Profile, string, string)                  {}
 func (c *canned) SignedIn(context.Context) error                               { return nil }

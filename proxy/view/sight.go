@@ -178,8 +178,9 @@ const maxSkillPage = 1 << 20
 
 // Freshness returns the time for which the merged list of a part stays fresh, and whether the list
 // is the same for every user: the minimum of its sources (2026-07-28, server/utilities/caching).
-// Upstreams without a TTL or without a catalog yet count as 0; upstreams without the list do not
-// count.
+// An upstream counts with at least the interval in which Junction reads its lists again, because an
+// earlier request would get the same list. Upstreams without a catalog yet count as 0; upstreams
+// without the list do not count.
 func (s *Sight) Freshness(p upstream.Part, now time.Time) (ttl time.Duration, public bool) {
 	first := true
 	for st := range s.Stocks() {
@@ -188,7 +189,7 @@ func (s *Sight) Freshness(p upstream.Part, now time.Time) (ttl time.Duration, pu
 		if !fresh.Has && !c.Listed.IsZero() {
 			continue
 		}
-		left := max(0, fresh.TTL-now.Sub(c.Listed))
+		left := max(c.Interval, fresh.TTL-now.Sub(c.Listed), 0)
 		if first {
 			ttl, public, first = left, fresh.Public, false
 			continue

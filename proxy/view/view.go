@@ -38,6 +38,9 @@ type Backend interface {
 	Call(context.Context, *upstream.Call) (client.Result, error)
 	SignedIn(context.Context) error
 	Relist()
+	// Reread reads the lists again for a caller that names an item which they do not have. It reports
+	// whether a reading has ended.
+	Reread(ctx context.Context, p client.Profile, session, principal string) bool
 	RootsChanged(p client.Profile, session, principal string)
 	// Separates reports whether CatalogFor may differ from Catalog.
 	Separates() bool

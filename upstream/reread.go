@@ -1,0 +1,184 @@
+package upstream
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"junction/upstream/client"
+	"junction/upstream/pace"
+)
+
+// This file decides when the lists of a server are read again: after an announced change, when their
+// TTL ends or an interval has passed, and for a caller that names an item which they do not have.
+
+// The minimum time between two readings of a catalog: calm after change notifications, askedPause for
+// callers that ask for a missing item, and minRefresh for servers with a short TTL, or after
+// maxRereads readings. Each change of a list ends the paging of all clients that read it, also for the
+// items of other servers.
+const (
+	calm       = 250 * time.Millisecond
+	askedPause = time.Second
+	minRefresh = 10 * time.Second
+	maxRereads = 20
+)
+
+// announcedPace is how many times slower the lists are read again if the server declares that it
+// announces changes. Some servers declare it and announce nothing.
+const announcedPace = 2
+
+// askedPatience bounds the wait of a caller for a reading that it asked for.
+const askedPatience = minRefresh
+
+// reread reads the catalog again. If that fails, the last good one stays in use.
+func (l *link) reread(ctx context.Context, c client.Conn) {
+	if !l.readsCatalog {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, l.pool.connConfig.ConnectTimeout)
+	defer cancel()
+	if err := l.pool.readCatalog(ctx, l.key, c); err != nil && ctx.Err() == nil && !signIn(err) {
+		l.log.Warn("catalog not refreshed; the last one is served", "error", l.pool.shown(err))
+	}
+}
+
+// interval returns the time after which Junction reads a catalog of the server again without being
+// told to: when its TTL ends, and at the latest after Options.Refresh, or a multiple of it if the
+// server announces all changes.
+func (p *pool) interval(cat *Catalog, info *client.Info) time.Duration {
+	every := p.options.Refresh
+	if _, all := info.Announces(); all {
+		every *= announcedPace
+	}
+	if ttl := cat.ttl(); ttl > 0 {
+		every = min(every, max(ttl, minRefresh))
+	}
+	return every
+}
+
+// refreshIn returns the time until the next unprompted reading of the catalog. It is up to an eighth
+// shorter than the interval, so that many servers are not asked at the same moment.
+func (l *link) refreshIn() time.Duration {
+	every := l.pool.catalogOf(l.key).Interval
+	if every <= 0 || !l.readsCatalog {
+		return 365 * 24 * time.Hour
+	}
+	return every - rand.N(every/8+1)
+}
+
+// deadline is a timer that can be brought forward.
+type deadline struct {
+	timer *time.Timer
+	at    time.Time
+}
+
+func newDeadline(d time.Duration) *deadline { return &deadline{time.NewTimer(d), time.Now().Add(d)} }
+
+func (e *deadline) set(d time.Duration) {
+	e.at = time.Now().Add(d)
+	e.timer.Reset(d)
+}
+
+// within sets the deadline to d from now, or to now if d is negative, unless it is earlier already.
+func (e *deadline) within(d time.Duration) {
+	if d = max(0, d); time.Now().Add(d).Before(e.at) {
+		e.set(d)
+	}
+}
+
+// asking is what callers and the goroutine of a link share, so that callers can wait for a reading
+// of the catalog.
+type asking struct {
+	wake chan struct{} // 1-buffered; receives when a caller waits
+
+	mu      sync.Mutex
+	serving bool
+	next    reading // of the callers that wait for the next reading; nil for none
+}
+
+// reading is closed when a reading has ended. The zero value is one that nobody waits for.
+type reading chan struct{}
+
+func (r reading) done() {
+	if r != nil {
+		close(r)
+	}
+}
+
+// open states whether the link reads the catalog again when it is asked.
+func (a *asking) open(serving bool) {
+	a.mu.Lock()
+	a.serving = serving
+	a.mu.Unlock()
+	if !serving {
+		a.take().done()
+	}
+}
+
+// join returns the next reading that begins; nil if there will be none.
+func (a *asking) join() reading {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.serving {
+		return nil
+	}
+	if a.next == nil {
+		a.next = make(reading)
+		pace.Wake(a.wake)
+	}
+	return a.next
+}
+
+// waited reports whether a caller waits for the next reading.
+func (a *asking) waited() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.next != nil
+}
+
+// take returns the reading that begins now. Callers that join from now on wait for another one.
+func (a *asking) take() reading {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	r := a.next
+	a.next = nil
+	return r
+}
+
+// whenAsked returns the time until a reading that a caller has asked for, at least pause. It counts
+// the reading: all links of the pool together have at most one in askedPause.
+func (p *pool) whenAsked(pause time.Duration) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	at := now.Add(max(0, pause))
+	if next := p.asked.Add(askedPause); at.Before(next) {
+		at = next
+	}
+	p.asked = at
+	return at.Sub(now)
+}
+
+// Reread reads the lists again for a caller that names an item which they do not have, and waits for
+// it, at most for ten seconds. It returns false at once if the server is not connected: its lists
+// are read when it is connected again. A pool reads at most once a second for all callers, and at
+// most every ten seconds if its lists change all the time.
+func (p *pool) Reread(ctx context.Context, own client.Profile, session, principal string) bool {
+	keys := []linkKey{p.reading()}
+	if p.Separates() {
+		keys = []linkKey{p.key(own, session, principal, false), p.reading()}
+	}
+	for _, key := range keys {
+		p.mu.Lock()
+		l := p.links[key]
+		p.mu.Unlock()
+		if l == nil {
+			continue
+		}
+		if next := l.asking.join(); next != nil {
+			return pace.Sleep(ctx, askedPatience, next)
+		}
+	}
+	return false
+}
