@@ -93,9 +93,9 @@ var arrows = map[string][]string{
 		"upstream/definition"}, // the form of a skill
 	"proxy/origin":   {"upstream/loopback"},
 	"proxy/members":  {"proxy/budget"},
-	"proxy/redact":   {"policy", "upstream/jsonrpc", "upstream/raw"}, // its rules are those of policies
-	"proxy/budget":   {"auth", "policy"},                             // names of accounts are redacted; policies limit rates
-	"proxy/canon":    {"upstream/raw", "upstream/shell"},             // differences are shown to a person
+	"proxy/redact":   {"auth/seal", "policy", "upstream/jsonrpc", "upstream/raw"}, // its rules are those of policies
+	"proxy/budget":   {"auth", "policy"},                                          // names of accounts are redacted; policies limit rates
+	"proxy/canon":    {"upstream/raw", "upstream/shell"},                          // differences are shown to a person
 	"proxy/pins":     {"upstream/files", "upstream/shell", "proxy/canon"},
 	"proxy/schema":   {"upstream/bounded", "upstream/raw", "upstream/shell"},
 	"proxy/answers":  {"proxy/canon", "upstream/bounded", "upstream/raw"},

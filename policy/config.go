@@ -33,9 +33,9 @@ type Entry struct {
 	// Rules are tried in order, and the first that applies counts; but a deny that applies always
 	// wins.
 	Rules []Rule `yaml:"rules"`
-	// Redact removes text from all messages of servers: the word secrets stands for known forms of
-	// secrets, and { name: …, re: … } for matches of an RE2 expression.
-	Redact []Redact `yaml:"redact" example:"[secrets]"`
+	// Redact removes text from all messages of servers. It is a list of patterns, or a mapping such as
+	// { restore: true }.
+	Redact Redactions `yaml:"redact" example:"[secrets]"`
 	// Validate: true rejects calls whose arguments do not match the tool's schema, or cannot be
 	// checked: the schema cannot be used, or a limit of package proxy/schema is exceeded.
 	Validate bool `yaml:"validate"`
@@ -146,6 +146,20 @@ type Alternative struct {
 	Re   string `yaml:"re"` // RE2; matches anywhere in the text unless it has ^ and $.
 }
 
+// Redactions are the patterns of one policy. In the file, a list stands for the patterns alone.
+type Redactions struct {
+	// Patterns say which text is removed: the word secrets stands for known forms of secrets, and {
+	// name: …, re: … } for matches of an RE2 expression. With restore, the default is [secrets].
+	Patterns []Redact `yaml:"patterns"`
+	// Restore: true keeps removed text for the session, and marks its place by [redacted: NAME
+	// #REFERENCE]. Where a later argument of the same caller for the same upstream contains that
+	// placeholder, the upstream gets the text. If another policy removes the same pattern without
+	// restore, the text does not come back.
+	Restore bool `yaml:"restore"`
+	// Mapped: the file has a mapping.
+	Mapped bool `yaml:"-" json:"-"`
+}
+
 // Redact is the word secrets, or a named expression.
 type Redact struct {
 	Word string `yaml:"-"`    // secrets.
@@ -244,6 +258,31 @@ func (a *Alternative) Shape(n *yaml.Node) (into any, want string) {
 }
 
 // Shape is like List.Shape.
+func (r *Redactions) Shape(n *yaml.Node) (into any, want string) {
+	switch n.Kind {
+	case yaml.SequenceNode:
+		return &r.Patterns, ""
+	case yaml.MappingNode:
+		if r.Mapped = true; len(n.Content) > 0 {
+			type mapping Redactions
+			return (*mapping)(r), ""
+		}
+	}
+	return nil, "a list such as [secrets], or a mapping such as { restore: true }"
+}
+
+// patterns returns the patterns with their default.
+func (r *Redactions) patterns() []Redact {
+	if len(r.Patterns) == 0 && r.Restore {
+		return []Redact{{Word: wordSecrets}}
+	}
+	return r.Patterns
+}
+
+// wordSecrets stands for known forms of secrets.
+const wordSecrets = "secrets"
+
+// Shape is like List.Shape.
 func (r *Redact) Shape(n *yaml.Node) (into any, want string) {
 	switch {
 	case n.Kind == yaml.ScalarNode:
@@ -264,6 +303,7 @@ func (l *List) UnmarshalYAML(n *yaml.Node) error        { return unmarshal(n, l)
 func (w *Where) UnmarshalYAML(n *yaml.Node) error       { return unmarshal(n, w) }
 func (p *Pattern) UnmarshalYAML(n *yaml.Node) error     { return unmarshal(n, p) }
 func (a *Alternative) UnmarshalYAML(n *yaml.Node) error { return unmarshal(n, a) }
+func (r *Redactions) UnmarshalYAML(n *yaml.Node) error  { return unmarshal(n, r) }
 func (r *Redact) UnmarshalYAML(n *yaml.Node) error      { return unmarshal(n, r) }
 
 func unmarshal(n *yaml.Node, s shaped) error {

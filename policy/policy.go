@@ -195,12 +195,13 @@ func compileEntry(c *Entry) *entry {
 	}
 	e.safeguards = Safeguards{Validate: c.Validate, Pinned: c.Pinned, Search: c.Catalog == CatalogSearch,
 		Always: CompileGlobs(c.Always)}
-	for _, r := range c.Redact {
+	for _, r := range c.Redact.patterns() {
 		if r.Word != "" {
-			e.safeguards.Secrets = true
+			e.safeguards.Secrets, e.safeguards.LoseSecrets = true, !c.Redact.Restore
 			continue
 		}
-		e.safeguards.Redactions = append(e.safeguards.Redactions, Redaction{r.Name, regexp.MustCompile(r.Re)})
+		e.safeguards.Redactions = append(e.safeguards.Redactions,
+			Redaction{r.Name, regexp.MustCompile(r.Re), c.Redact.Restore})
 	}
 	for i, r := range c.Rules {
 		e.rules = append(e.rules, compileRule(fmt.Sprintf("rules[%d]", i), r))
@@ -398,28 +399,34 @@ func (r *Rights) reaches(capability string) bool {
 
 // Safeguards are the checks and changes on the content of calls and lists.
 type Safeguards struct {
-	Redactions []Redaction
-	Secrets    bool // redact known forms of secrets too
-	Validate   bool
-	Pinned     bool
-	Search     bool  // tools are found by search
-	Always     Globs // the tools that are listed nevertheless
+	Redactions  []Redaction
+	Secrets     bool // redact known forms of secrets too
+	LoseSecrets bool // they do not come back in arguments
+	Validate    bool
+	Pinned      bool
+	Search      bool  // tools are found by search
+	Always      Globs // the tools that are listed nevertheless
 }
 
 // Redaction is a pattern to remove from results. Its name replaces each match.
 type Redaction struct {
-	Name string
-	Re   *regexp.Regexp
+	Name    string
+	Re      *regexp.Regexp
+	Restore bool // the text comes back in arguments
 }
 
 func (g *Safeguards) add(o *Safeguards) {
 	for _, r := range o.Redactions {
-		if !slices.ContainsFunc(g.Redactions,
-			func(q Redaction) bool { return q.Name == r.Name && q.Re.String() == r.Re.String() }) {
+		i := slices.IndexFunc(g.Redactions,
+			func(q Redaction) bool { return q.Name == r.Name && q.Re.String() == r.Re.String() })
+		if i < 0 {
 			g.Redactions = append(g.Redactions, r)
+		} else if !r.Restore { // all policies with the pattern must restore its matches
+			g.Redactions[i].Restore = false
 		}
 	}
 	g.Secrets, g.Validate, g.Pinned = g.Secrets || o.Secrets, g.Validate || o.Validate, g.Pinned || o.Pinned
+	g.LoseSecrets = g.LoseSecrets || o.LoseSecrets
 	g.Search, g.Always = g.Search || o.Search, append(g.Always, o.Always...)
 }
 

@@ -42,7 +42,7 @@ func (c Config) Validate() []yamlread.Problem {
 		for k, r := range e.Rules {
 			v.rule(fmt.Sprintf("%s.rules[%d]", at, k), r)
 		}
-		v.redact(at+".redact", e.Redact)
+		v.redact(at+".redact", &e.Redact)
 		v.limits(at+".limits", e.Limits)
 		v.always(at, e.Catalog, e.Always)
 		if v.n == len(v.problems) && e.idle() {
@@ -55,7 +55,7 @@ func (c Config) Validate() []yamlread.Problem {
 
 // idle reports whether the policy has no effect.
 func (e *Entry) idle() bool {
-	return len(e.Capabilities) == 0 && len(e.Rules) == 0 && len(e.Redact) == 0 && !e.Validate && !e.Pinned &&
+	return len(e.Capabilities) == 0 && len(e.Rules) == 0 && len(e.Redact.patterns()) == 0 && !e.Validate && !e.Pinned &&
 		e.Limits == Limits{} && e.Catalog == CatalogFull
 }
 
@@ -284,12 +284,18 @@ func (v *validator) expression(at, re string) *regexp.Regexp {
 	return r
 }
 
-func (v *validator) redact(at string, list []Redact) {
+func (v *validator) redact(at string, all *Redactions) {
+	if all.Mapped && len(all.patterns()) == 0 {
+		v.bad(at, "has no effect; add restore: true, or patterns such as [secrets]")
+	}
+	if all.Mapped {
+		at += ".patterns"
+	}
 	names := map[string]bool{}
-	for i, r := range list {
+	for i, r := range all.Patterns {
 		at := fmt.Sprintf("%s[%d]", at, i)
 		switch {
-		case r.Word == "secrets" && r.Name == "" && r.Re == "":
+		case r.Word == wordSecrets && r.Name == "" && r.Re == "":
 			continue
 		case r.Word != "":
 			v.bad(at, `%s is unknown; write secrets, or { name: …, re: … }`, show(r.Word))

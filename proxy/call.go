@@ -40,6 +40,7 @@ func callTarget(find finder) handler {
 // call answers a request in these steps. Each step may end the request:
 //
 //	find      the target that the request names, for this caller
+//	restore   text that the policy has removed from earlier answers comes back (dispatch.go)
 //	permit    the policy decision about the target and the arguments: deny, ask or allow
 //	validate  headers, arguments and the call tool (package search) fit the definition of the tool
 //	approve   the user of the client agrees, if the decision is ask (approve.go)
@@ -65,8 +66,12 @@ func (s *Core) call(ctx context.Context, x *Exchange, find finder, permit func(*
 	if t.Connects {
 		return s.connect(ctx, x)
 	}
+	lost := x.restore()
 	if err := permit(x, t); err != nil {
 		return Result{}, err
+	}
+	if lost != nil {
+		return s.answerLost(x, lost)
 	}
 	if x.sessionless() && t.Backend.Config().Isolation == upstream.IsolationSession {
 		return Result{}, needsSession("the server " + t.Backend.Name() + " (isolation: session)")
@@ -292,7 +297,8 @@ func (x *Exchange) unknown() error {
 // arguments returns the arguments of the call; absent if the call has none. Arguments that are not
 // an object are rejected: policy cannot judge them, and an upstream might still accept them.
 func (x *Exchange) arguments() (raw.Object, error) {
-	v, err := x.Params.Get("arguments")
+	params := x.sent()
+	v, err := params.Get("arguments")
 	switch {
 	case err == raw.ErrAbsent, err == nil && string(v) == "null":
 		return raw.Object{}, nil
@@ -301,7 +307,7 @@ func (x *Exchange) arguments() (raw.Object, error) {
 	case v[0] != '{':
 		return raw.Object{}, InvalidParams("Invalid params: arguments is no object")
 	}
-	return x.Params.Object("arguments")
+	return params.Object("arguments")
 }
 
 // scoped replaces permit for requests without arguments that policy reads. The error lists the
@@ -344,7 +350,7 @@ func (x *Exchange) filter(r client.Result, err error) (client.Result, error) {
 		return r, nil // checkSkill has compared it
 	}
 	var n int
-	if r.Object, n, err = x.Subject.Redact.Result(r.Object, kept); err != nil {
+	if r.Object, n, err = x.redactor().Result(r.Object, kept); err != nil {
 		err = x.invalid(err.Error())
 	} else if n > 0 && mcp.MCPMethod(x.Msg.Method) == mcp.MethodResourcesRead && x.target.InSkill() {
 		err = redactedFile()
@@ -355,7 +361,7 @@ func (x *Exchange) filter(r client.Result, err error) (client.Result, error) {
 // filterError redacts an upstream's error. Other errors are Junction's own (see fail).
 func (x *Exchange) filterError(err error) error {
 	if peer, ok := err.(*jsonrpc.Error); ok {
-		err, _ = x.Subject.Redact.Error(peer)
+		err, _ = x.redactor().Error(peer)
 	}
 	return err
 }

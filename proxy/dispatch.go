@@ -10,6 +10,7 @@ import (
 
 	"junction/policy"
 	"junction/proxy/budget"
+	"junction/proxy/redact"
 	"junction/proxy/search"
 	"junction/proxy/view"
 	"junction/upstream"
@@ -116,6 +117,71 @@ func (x *Exchange) unwrap() (own bool, err error) {
 		return false, err
 	}
 	return false, OveruseError(x.Grant.Reserve(budget.Bytes, int64(len(x.Params.Text()))))
+}
+
+// redactor returns the Redactor for answers and arguments of the call. It keeps removed text if the
+// policy restores it and the caller has a session, or is one program of one principal. Notifications,
+// requests to a user and lists have Subject.Redact, which keeps nothing: a person reads them, or several
+// callers do.
+func (x *Exchange) redactor() *redact.Redactor {
+	if x.target == nil || !x.Subject.Redact.Restores() {
+		return x.Subject.Redact
+	}
+	program := x.program()
+	if program == "" {
+		return x.Subject.Redact
+	}
+	if x.Session == nil || x.Session.Key == "" {
+		program = x.Principal.ID + "\x00" + program
+	}
+	return x.Subject.Redact.With(&x.core.removed, redact.Owner{Account: x.Principal.ID, Session: program,
+		Upstream: x.target.Backend.Name(), Source: x.target.Backend})
+}
+
+// restore puts the text that the policy has removed from earlier answers of the upstream back into the
+// arguments. Only policy, validation, the memory of results and the upstream see these arguments. A
+// user, the log and the audit get those that the client has sent (x.Params).
+func (x *Exchange) restore() error {
+	if x.Subject.Redact == nil || x.target.Part != upstream.PartTools && x.target.Part != upstream.PartPrompts {
+		return nil
+	}
+	v, err := x.Params.Get("arguments")
+	if err == raw.ErrAbsent {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	arguments, changed, err := x.redactor().Arguments(v)
+	if err != nil || !changed {
+		return err
+	}
+	if err := x.Grant.Reserve(budget.Bytes, int64(len(arguments)+len(x.Params.Text()))); err != nil {
+		return OveruseError(err)
+	}
+	x.restored, err = x.Params.With(raw.Edit{Name: "arguments", Value: arguments})
+	return err
+}
+
+// sent returns the params that the upstream gets.
+func (x *Exchange) sent() raw.Object {
+	if x.restored.Present() {
+		return x.restored
+	}
+	return x.Params
+}
+
+// answerLost answers a call whose arguments restore could not complete.
+func (s *Core) answerLost(x *Exchange, err error) (Result, error) {
+	lost, ok := errors.AsType[*redact.MarkError](err)
+	if !ok {
+		return Result{}, err
+	}
+	text := lostText(x.Info.Name, lost)
+	if x.target.Part != upstream.PartTools {
+		return Result{}, InvalidParams("Invalid params: %s", text)
+	}
+	x.Info.Outcome = Invalid
+	return s.toolText(x, text, isError), nil
 }
 
 // wrongClass returns the answer if the client has called a tool with the call tool of another

@@ -91,6 +91,7 @@ type judged struct {
 	decision policy.Decision // about the call
 	approved bool            // the user has approved the call
 	shown    []byte          // Request.ApprovalDigest of the approved call, if an earlier request made it; else nil
+	restored raw.Object      // Params with the text that comes back in arguments; absent for none
 	reuse    answers.Key     // of the call; the zero Key if its result must not be kept
 }
 
@@ -226,7 +227,7 @@ func (x *Exchange) program() string {
 // upstreamCall returns the call of the upstream for a request about target.
 func (x *Exchange) upstreamCall(target *view.Target) *upstream.Call {
 	c := &upstream.Call{
-		Call: client.Call{Method: x.Msg.Method, Name: target.Name, Member: target.Member, Params: x.Params,
+		Call: client.Call{Method: x.Msg.Method, Name: target.Name, Member: target.Member, Params: x.sent(),
 			Principal: x.User(), Caller: x.program(), Peer: x, Profile: x.Who.Profile, LogLevel: x.LogLevel,
 			Trace: x.trace},
 		Account: x.Grant.Name(), Era: x.Era, End: x.End,

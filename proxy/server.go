@@ -19,6 +19,7 @@ import (
 	"junction/proxy/answers"
 	"junction/proxy/approval"
 	"junction/proxy/budget"
+	"junction/proxy/redact"
 	"junction/proxy/schema"
 	"junction/proxy/scope"
 	"junction/proxy/sealed"
@@ -62,6 +63,7 @@ type Core struct {
 	schemas   schema.Validator
 	turns     budget.Turns // for long checks of arguments
 	answers   *answers.Cache
+	removed   redact.Memory // text that comes back in arguments
 	listeners listeners
 	methods   map[mcp.MCPMethod]method
 	moving    sync.WaitGroup // goroutines of follow
@@ -157,6 +159,10 @@ func (s *Core) ApplyBackends(c scope.Config, backends []view.Backend) {
 	c.Names, c.FirstWait = c.Names.WithDefaults(), cmp.Or(c.FirstWait, time.Second)
 	s.change(func(old *scope.Snapshot) *scope.Snapshot { return scope.New(c, backends, old, &s.made) })
 	s.answers.Clear()
+	s.removed.Retain(func(source any) bool {
+		b, ok := source.(view.Backend)
+		return ok && slices.Contains(backends, b)
+	})
 }
 
 // Refresh adopts changed catalogs and notifies the listeners of each endpoint whose list changed.

@@ -164,8 +164,12 @@ func (ls *listeners) release(h *subscriber, keep func(resourceKey) bool) {
 
 func nothing(resourceKey) bool { return false }
 
-// Forget ends the subscriptions of a session that has ended, or has left the memory.
-func (s *Core) Forget(ended *Session) { s.listeners.forget(ended) }
+// Forget ends the subscriptions of a session that has ended, or has left the memory, and drops the text
+// that was removed in it.
+func (s *Core) Forget(ended *Session) {
+	s.removed.Forget(ended.Key)
+	s.listeners.forget(ended)
+}
 
 func (ls *listeners) forget(s *Session) {
 	ls.mu.Lock()

@@ -14,12 +14,12 @@ func (r *Redactor) find(text []byte, found []span) []span {
 		most := 1000 + len(text)/8
 		matches := rule.Re.FindAllIndex(text, most+1)
 		if len(matches) > most {
-			found = append(found, span{end: len(text), rule: rule.Name})
+			found = append(found, span{end: len(text), rule: rule.Name, keep: rule.Restore})
 			continue
 		}
 		for _, m := range matches {
 			if m[1] > m[0] { // skip empty matches
-				found = append(found, span{start: m[0], end: m[1], rule: rule.Name})
+				found = append(found, span{start: m[0], end: m[1], rule: rule.Name, keep: rule.Restore})
 			}
 		}
 	}
@@ -27,12 +27,12 @@ func (r *Redactor) find(text []byte, found []span) []span {
 }
 
 // merge joins overlapping spans, which are sorted by start. A joined span gets the rule of the
-// first.
+// first. Its text is kept if all rules keep theirs.
 func merge(spans []span) []span {
 	out := spans[:1]
 	for _, s := range spans[1:] {
 		if last := &out[len(out)-1]; s.start < last.end {
-			last.end = max(last.end, s.end)
+			last.end, last.keep = max(last.end, s.end), last.keep && s.keep
 		} else {
 			out = append(out, s)
 		}
@@ -71,7 +71,7 @@ func outside(holes, spans []span) []span {
 		}
 		for j := k; j < len(holes) && holes[j].start < s.end; j++ {
 			if holes[j].start > s.start {
-				out = append(out, span{start: s.start, end: holes[j].start, rule: s.rule})
+				out = append(out, span{start: s.start, end: holes[j].start, rule: s.rule, keep: s.keep})
 			}
 			s.start = holes[j].end
 		}

@@ -2,6 +2,7 @@
 // them. Redactor walks the JSON of a message (walk.go), knows the members of the protocol
 // (members.go), and unescapes strings as a client does (escape.go). It finds tokens by the prefixes
 // that their issuers documented (secrets.go), and the matches of the policy's patterns (match.go).
+// Memory (memory.go) keeps removed text for later arguments (arguments.go).
 package redact
 
 import (
@@ -29,6 +30,8 @@ type Redactor struct {
 	rules   []policy.Redaction
 	needles [][]byte // literal start of each rule's matches, written alike in JSON; nil if the rule has none
 	secrets bool
+	keep    bool   // known secrets may come back in arguments
+	share   *share // nil if no text is kept
 }
 
 // Kept is a value of the upstream that Junction replaces itself or has replaced before, so that the
@@ -73,6 +76,17 @@ func New(rules []policy.Redaction, secrets bool) *Redactor {
 	}
 	return r
 }
+
+// For returns the Redactor of safeguards; nil if they redact nothing.
+func For(g *policy.Safeguards) *Redactor {
+	r := New(g.Redactions, g.Secrets)
+	if r != nil {
+		r.keep = !g.LoseSecrets
+	}
+	return r
+}
+
+func keeps(rule policy.Redaction) bool { return rule.Restore }
 
 // mayEscape reports whether JSON may escape a character, or the character is beyond ASCII.
 func mayEscape(c rune) bool { return c < ' ' || c > '~' || c == '"' || c == '\\' || c == '/' }
@@ -247,8 +261,13 @@ const (
 	inNumber          // a string in place of the number
 )
 
-// markStart is the start of each mark in a text.
-const markStart = "[redacted: "
+// markStart is the start of each mark in a text. referenceStart is before the reference to a kept text,
+// and noReference replaces the reference of a text that could not be kept.
+const (
+	markStart      = "[redacted: "
+	referenceStart = " #"
+	noReference    = "none"
+)
 
 // mark returns the text from a place on, with the cuts replaced by their marks. The cuts are sorted
 // and do not overlap.
@@ -281,7 +300,11 @@ func (s *span) appendMark(out []byte) []byte {
 	}
 	out = append(out, markStart...)
 	name := raw.Quote(s.rule)
-	out = append(append(out, name[1:len(name)-1]...), ']')
+	out = append(out, name[1:len(name)-1]...)
+	if s.reference != "" {
+		out = append(append(out, referenceStart...), s.reference...)
+	}
+	out = append(out, ']')
 	if s.as == inNumber {
 		out = append(out, '"')
 	}

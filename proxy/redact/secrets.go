@@ -135,6 +135,8 @@ type span struct {
 	start, end int
 	rule       string
 	as         markForm
+	keep       bool   // the text may come back in an argument
+	reference  string // of the kept text; "" for none
 	suffix     string // if it is not "": what the name of a member gets at its end instead of a mark
 }
 

@@ -22,6 +22,7 @@ type redacting struct {
 	// names of the open objects that are cut, or that could be the result of a cut
 	keys   []key
 	broken bool // a name or a choice that the client would return is cut
+	texts  int  // that were kept
 }
 
 // key is the name of a member: its string in the text, and its cuts.
@@ -75,7 +76,12 @@ func (w *redacting) number(start, end int, as *member) {
 		return
 	}
 	if w.found = w.find(w.text[start:end], w.found[:0]); len(w.found) > 0 {
-		w.cuts = append(w.cuts, span{start: start, end: end, rule: w.found[0].rule, as: inNumber})
+		text := w.text[start:end]
+		cut := span{start: start, end: end, rule: w.found[0].rule, as: inNumber}
+		if !slices.ContainsFunc(w.found, func(s span) bool { return !s.keep }) {
+			cut.reference = w.put(cut.rule, text, text, true)
+		}
+		w.cuts = append(w.cuts, cut)
 	}
 }
 
@@ -254,6 +260,17 @@ func (w *redacting) unique(keys []key) {
 	}
 }
 
+// put keeps a text that is cut, and returns its reference; "" if the Redactor keeps nothing.
+func (w *redacting) put(rule string, inside, plain []byte, number bool) string {
+	if w.share == nil {
+		return ""
+	}
+	if w.texts++; w.texts > maxMessage {
+		return noReference
+	}
+	return cmp.Or(w.share.put(rule, inside, plain, number), noReference)
+}
+
 // look adds the cuts of the string between start and end, which include its quotes. It leaves the
 // unescaped text in scratch.
 func (w *redacting) look(start, end int, form markForm) (cut bool) {
@@ -266,6 +283,9 @@ func (w *redacting) look(start, end int, form markForm) (cut bool) {
 	w.found = w.found[:0]
 	if w.secrets {
 		w.found = secrets(text, w.found)
+		for i := range w.found {
+			w.found[i].keep = w.keep
+		}
 	}
 	if w.found = w.find(text, w.found); len(w.found) == 0 {
 		return false
@@ -280,7 +300,9 @@ func (w *redacting) look(start, end int, form markForm) (cut bool) {
 		at, seen = advance(in, at, seen, s.start)
 		cut := span{start: start + 1 + at, rule: s.rule, as: form}
 		at, seen = advance(in, at, seen, s.end)
-		cut.end = start + 1 + at
+		if cut.end = start + 1 + at; s.keep && form == inText {
+			cut.reference = w.put(s.rule, w.text[cut.start:cut.end], text[s.start:s.end], false)
+		}
 		w.cuts = append(w.cuts, cut)
 	}
 	return len(w.found) > 0

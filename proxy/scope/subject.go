@@ -131,7 +131,7 @@ func claims(p *auth.Principal) uint64 {
 func (w *Snapshot) newSubjectView(e *Endpoint, rights *policy.Rights, likes alikeKey) *subjectView {
 	s := &subjectView{local: likes.local, room: e.subjects.cache.Room, likes: likes, Limits: rights.Limits()}
 	s.SubjectView = view.NewSubjectView(e.View, rights, w.Rulings, s.looked)
-	s.Redact = redact.New(s.Safeguards.Redactions, s.Safeguards.Secrets)
+	s.Redact = redact.For(s.Safeguards)
 	s.Search, s.Always = e.Search || s.Safeguards.Search, slices.Concat(e.Always, s.Safeguards.Always)
 	s.bytes = 300 + rights.Size() + 100*len(s.Safeguards.Redactions)
 	return s

@@ -585,7 +585,7 @@ func TestPoliciesParse(t *testing.T) {
 					"command": {{Glob: "rm -rf *"}}, "/options/cwd": {{Re: "^/etc"}}, "n": {{Glob: "1"}, {Glob: "true"}, {Re: "2"}},
 				}}},
 			},
-			Redact:   []policy.Redact{{Word: "secrets"}, {Name: "ticket", Re: "TCK-[0-9]{8}"}},
+			Redact:   policy.Redactions{Patterns: []policy.Redact{{Word: "secrets"}, {Name: "ticket", Re: "TCK-[0-9]{8}"}}},
 			Validate: true, Pinned: true, Limits: policy.Limits{Rate: 1, Burst: 20, Concurrent: 8},
 		},
 		{Name: "everybody", Enforced: new(false), Rules: []policy.Rule{{Allow: &policy.Selector{Upstreams: policy.List{"a"}}}}},

@@ -1,0 +1,130 @@
+package safety
+
+import (
+	"encoding/json"
+	"regexp"
+	"strings"
+	"testing"
+
+	"junction/auth/authtest"
+	"junction/integration/harness"
+	"junction/upstream"
+	"junction/upstream/client"
+	"junction/upstream/jsonrpc"
+	"junction/upstream/upstreamtest"
+)
+
+// removedMark is the mark of a text that can come back.
+var removedMark = regexp.MustCompile(`\[redacted: [A-Za-z ]+ #[A-Z2-7]{16}\]`)
+
+// TestRemovedTextComesBackToItsServer: a placeholder in a later argument reaches the server that sent
+// the text as that text. The client, the user who approves the call, another server and another session
+// never get it, and policy decides about the text.
+func TestRemovedTextComesBackToItsServer(t *testing.T) {
+	harness.InMemory(t, "each process keeps the removed text of its own answers to modern clients")
+	const token = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
+	authtest.Secret("a token of GitHub", token)
+	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
+		s, o := p.Serve(t, upstreamtest.Script{}), p.Serve(t, upstreamtest.Script{})
+		j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config, "other": o.Config},
+			Policy: harness.MustPolicy(t, `
+- name: all
+  redact: { patterns: [secrets, { name: ticket, re: "TCK-[0-9]+" }], restore: true }
+  rules:
+    - deny: { tools: up__echo, where: { text: "*TCK-666*" } }
+    - ask: { tools: up__echo, where: { approve: "*" } }
+    - allow: { upstreams: "*" }
+`)})
+		j.Offers(t, "up", "other")
+		c := j.Talk(t)
+		given := func(text string) (mark string) { // a server sends a text
+			m := c.Call(t, "up__echo", `{"result":{"content":[{"type":"text","text":"`+text+`"}]}}`)
+			if mark = removedMark.FindString(string(m.Append(nil))); mark == "" {
+				t.Fatalf("the client reads %s, without a mark that can come back", m.Append(nil))
+			}
+			return mark
+		}
+		read := func(of *upstreamtest.Journal, text string) (n int) { // calls in which a server has read a text
+			for _, r := range harness.CallsOf(t, of, 0) {
+				if strings.Contains(string(r.Message.Params), text) {
+					n++
+				}
+			}
+			return n
+		}
+		mark, bad := given(token), given("TCK-666")
+		m := c.Call(t, "up__echo", `{"text":"key `+mark+`"}`)
+		calls := harness.CallsOf(t, s.Journal, 3)
+		if last := string(calls[len(calls)-1].Message.Params); !strings.Contains(last, `"key `+token) {
+			t.Errorf("the server reads %s, without the text", last)
+		}
+		if text := string(m.Append(nil)); strings.Contains(text, token) || m.Error != nil {
+			t.Errorf("the client reads %s", text)
+		}
+		m, asked := c.Converse(t, harness.Called("up__echo", `{"approve":"`+mark+`"}`), approval("Allow once"))
+		if len(asked) != 1 || !strings.Contains(harness.Text(t, asked[0].Params, "message"), mark) || m.Error != nil {
+			t.Errorf("the user is asked %v, and the answer is %s", asked, m.Append(nil))
+		}
+		harness.CallsOf(t, s.Journal, 4)
+		if n := read(s.Journal, token); n != 3 { // the first one made the server send the text
+			t.Errorf("the server has read the text in %d calls, want 3", n)
+		}
+		if m := c.Call(t, "up__echo", `{"text":"`+bad+`"}`); m.Error == nil || !strings.Contains(m.Error.Message, "does not allow these arguments") {
+			t.Errorf("a text that the policy denies is answered %s", m.Append(nil))
+		}
+		refused := func(m jsonrpc.Message, why string) {
+			t.Helper()
+			if text := string(m.Append(nil)); !strings.Contains(text, "was not called") || !strings.Contains(text, "Junction has no text for it") {
+				t.Errorf("%s is answered %s", why, text)
+			}
+		}
+		refused(c.Call(t, "other__echo", `{"text":"`+mark+`"}`), "the placeholder at another server")
+		other := j.As(t, "", func(c *harness.Talker) { c.Name = "another program" })
+		refused(other.Call(t, "up__echo", `{"text":"`+mark+`"}`), "the placeholder of another client")
+		if p.Client == client.EraLegacy {
+			refused(j.Talk(t).Call(t, "up__echo", `{"text":"`+mark+`"}`), "the placeholder of another session")
+		}
+		if read(o.Journal, token)+read(o.Journal, "redacted")+read(s.Journal, "redacted") > 0 {
+			t.Error("a server has read a placeholder, or the text of another server")
+		}
+	})
+}
+
+// TestPlaceholdersAreNotSentLiterally: without restore, the server never gets a placeholder that a rule
+// of the caller writes. Text that only looks like one passes.
+func TestPlaceholdersAreNotSentLiterally(t *testing.T) {
+	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
+		script := harness.Library("up")
+		script.Prompts = append(script.Prompts, []byte(`{"name":"ask"}`))
+		s := p.Serve(t, script)
+		j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"up": s.Config},
+			Policy: harness.MustPolicy(t, `
+- name: all
+  redact: [secrets, { name: ticket, re: "TCK-[0-9]+" }]
+  rules: [ { allow: { upstreams: "*" } } ]
+`)})
+		j.Offers(t, "up")
+		c := j.Talk(t)
+		const why = `was not called: its arguments contain [redacted: ticket]`
+		arguments := `{"a":{"b":["x [redacted: ticket]"]}}`
+		var result struct {
+			IsError bool
+			Content []struct{ Text string }
+		}
+		json.Unmarshal(c.Succeed(t, "up__echo", arguments), &result)
+		if !result.IsError || len(result.Content) != 1 || !strings.Contains(result.Content[0].Text, "up__echo "+why) {
+			t.Errorf("a tool call is answered %+v", result)
+		}
+		if m := c.Ask(t, "prompts/get", `"name":"up__ask","arguments":{"a":"[redacted: ticket]"}`); m.Error == nil ||
+			!strings.Contains(m.Error.Message, "up__ask "+why) {
+			t.Errorf("a prompt is answered %s", m.Append(nil))
+		}
+		if n := len(harness.CallsOf(t, s.Journal, 0)); n != 0 {
+			t.Fatalf("the server was called %d times", n)
+		}
+		c.Succeed(t, "up__echo", `{"text":"[redacted: NAME] [redacted: tickets] redacted: ticket]"}`)
+		if n := len(harness.CallsOf(t, s.Journal, 1)); n != 1 {
+			t.Errorf("the server was called %d times, want once", n)
+		}
+	})
+}

@@ -1,0 +1,205 @@
+package redact
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"junction/policy"
+)
+
+// restoring returns the Redactor of a policy that restores, for one owner.
+func restoring(m *Memory, o Owner) *Redactor {
+	return For(&policy.Safeguards{Secrets: true, Redactions: []policy.Redaction{
+		{Name: "ticket", Re: regexp.MustCompile(`TCK-[0-9]+`), Restore: true},
+		{Name: "number", Re: regexp.MustCompile(`^4[0-9]{15}$`), Restore: true},
+		{Name: "lost", Re: regexp.MustCompile(`gone[0-9]+`)},
+	}}).With(m, o)
+}
+
+var (
+	first  = Owner{Account: "ann", Session: "s1", Upstream: "files", Source: new(int)}
+	marked = regexp.MustCompile(`\[redacted: [^\]]*\]`)
+)
+
+// markOf returns the mark that replaces a text.
+func markOf(t *testing.T, r *Redactor, secret string) string {
+	t.Helper()
+	text, _ := json.Marshal(map[string]string{"text": secret})
+	out, n, err := r.Text(text, Nothing)
+	if mark := marked.FindString(string(out)); err == nil && n == 1 && mark != "" {
+		return mark
+	}
+	t.Fatalf("%s becomes %s, %d, %v; want one mark", text, out, n, err)
+	return ""
+}
+
+// TestRemovedTextComesBack: arguments with a mark become those with the text, byte by byte, and other
+// text stays.
+func TestRemovedTextComesBack(t *testing.T) {
+	var m Memory
+	r := restoring(&m, first)
+	// with escapes in every notation, which must come back as they are
+	in := []byte(`{"a":"x TCK-1 y","b":"\u0054CK-2\/","n":4111111111111111,"t":"` + githubToken + `"}`)
+	out, n, err := r.Text(in, Nothing)
+	if err != nil || n != 4 {
+		t.Fatalf("%s, %d, %v", out, n, err)
+	}
+	if back, changed, err := r.Arguments(out); err != nil || !changed || string(back) != string(in) {
+		t.Errorf("%s\ncomes back as %s, %v, %v; want\n%s", out, back, changed, err, in)
+	}
+	ticket, number := markOf(t, r, "TCK-1"), ""
+	json.Unmarshal([]byte(strings.Split(strings.Split(string(out), `"n":`)[1], ",")[0]), &number)
+	for in, want := range map[string]string{
+		`{"a":["` + ticket + `",{"b":"` + ticket + ticket + `"}]}`:   `{"a":["TCK-1",{"b":"TCK-1TCK-1"}]}`,
+		`{"a":"é\n\u005bredacted` + ticket[len("[redacted"):] + `"}`: `{"a":"é\nTCK-1"}`,
+		`{"card":"` + number + `","text":"no ` + number + `"}`:       `{"card":4111111111111111,"text":"no 4111111111111111"}`,
+		// what no rule has written stays
+		`{"a":"[redacted: ticket] [redacted: JWT] [redacted: other #` + strings.Repeat("A", 16) + `]"}`: "",
+		`{"a":"[redacted: ticket #SHORT] [redacted: ticket [redacted: "}`:                               "",
+		`{"redacted":"` + strings.Repeat("[redacted: x", 20) + `"}`:                                     "",
+	} {
+		if want == "" {
+			want = in
+		}
+		if got, _, err := r.Arguments([]byte(in)); err != nil || string(got) != want {
+			t.Errorf("%s comes back as %s, %v; want %s", in, got, err, want)
+		}
+	}
+	if again := markOf(t, r, "TCK-1"); again != ticket {
+		t.Errorf("the same text has the mark %s, and then %s", ticket, again)
+	}
+}
+
+// TestRemovedTextIsForItsOwner: another session, another upstream and another policy get no text, and
+// neither does the name of a member.
+func TestRemovedTextIsForItsOwner(t *testing.T) {
+	var m Memory
+	r := restoring(&m, first)
+	mark := markOf(t, r, "TCK-1")
+	other := func(change func(*Owner)) *Redactor {
+		o := first
+		change(&o)
+		return restoring(&m, o)
+	}
+	strict := For(&policy.Safeguards{Redactions: []policy.Redaction{{Name: "ticket", Re: regexp.MustCompile("T")}}})
+	huge := markOf(t, r, "TCK-"+strings.Repeat("1", maxText))
+	if huge != "[redacted: ticket #none]" {
+		t.Errorf("a long text has the mark %s", huge)
+	}
+	large := markOf(t, r, "TCK-"+strings.Repeat("2", maxText-10))
+	for i, row := range []struct {
+		r    *Redactor
+		text string
+		why  Lost
+	}{
+		{other(func(o *Owner) { o.Session = "s2" }), mark, Gone},
+		{other(func(o *Owner) { o.Source = new(int) }), mark, Gone},
+		{other(func(o *Owner) { o.Session = "s2"; o.Account = "bob" }), mark, Gone},
+		{For(&policy.Safeguards{Redactions: r.rules}), mark, Gone}, // no session
+		{For(&policy.Safeguards{Redactions: r.rules}), "[redacted: ticket]", NotKept},
+		{strict, mark, NotKept}, {strict, "[redacted: ticket]", NotKept}, {New(nil, true), "[redacted: JWT]", NotKept},
+		{r, strings.Replace(mark, "ticket", "number", 1), Gone}, {r, huge, Gone}, {r, "[redacted: lost]", NotKept},
+		{r, strings.Repeat(large, maxRestored/maxText+1), TooMuch},
+	} {
+		text, _ := json.Marshal(map[string]string{"a": "x " + row.text})
+		out, changed, err := row.r.Arguments(text)
+		if lost, ok := err.(*MarkError); !ok || out != nil || changed || lost.Why != row.why ||
+			!strings.Contains(row.text, lost.Mark) {
+			t.Errorf("row %d: %.80s comes back as %.80s, %v, %v; want reason %d", i, text, out, changed, err, row.why)
+		}
+	}
+	if _, _, err := r.Arguments([]byte(`{"x":{"` + mark + `" : 1}}`)); err == nil || err.(*MarkError).Why != InName {
+		t.Errorf("the name of a member: %v", err)
+	}
+	if mark := markOf(t, r, "gone1"); mark != "[redacted: lost]" {
+		t.Errorf("text of a rule that keeps nothing has the mark %s", mark)
+	}
+	both := For(&policy.Safeguards{Redactions: []policy.Redaction{
+		{Name: "ab", Re: regexp.MustCompile("ab"), Restore: true}, {Name: "bc", Re: regexp.MustCompile("bc")}}}).With(&m, first)
+	if mark := markOf(t, both, "abc"); mark != "[redacted: ab]" {
+		t.Errorf("text that a rule without restore removes, too, has the mark %s", mark)
+	}
+}
+
+// TestRemovedTextIsForgotten: with its session, with its upstream, and an hour after its last use.
+func TestRemovedTextIsForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var m Memory
+		second := first
+		second.Session, second.Source = "s2", new(int)
+		has := func(o Owner, mark string) bool {
+			_, changed, _ := restoring(&m, o).Arguments([]byte(`{"a":"` + mark + `"}`))
+			return changed
+		}
+		a, b := markOf(t, restoring(&m, first), "TCK-1"), markOf(t, restoring(&m, second), "TCK-1")
+		if a == b {
+			t.Errorf("two sessions have the same mark %s for one text", a)
+		}
+		if m.Forget("s1"); has(first, a) || !has(second, b) {
+			t.Error("want the text of the other session alone")
+		}
+		if m.Retain(func(source any) bool { return source == first.Source }); has(second, b) {
+			t.Error("the text of a replaced upstream is there")
+		}
+		a, b = markOf(t, restoring(&m, first), "TCK-1"), markOf(t, restoring(&m, second), "TCK-2")
+		time.Sleep(lasts - time.Second)
+		if !has(first, a) {
+			t.Error("a text that is used is gone within the hour")
+		}
+		time.Sleep(2 * time.Second)
+		if !has(first, a) || has(second, b) {
+			t.Error("want the text alone that was used")
+		}
+		time.Sleep(lasts + 2*swept)
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if m.bytes != 0 || len(m.sessions)+len(m.accounts) != 0 || m.sweeping != nil {
+			t.Errorf("%d bytes of %d sessions and %d accounts are there", m.bytes, len(m.sessions), len(m.accounts))
+		}
+	})
+}
+
+// TestRemovedTextIsBounded fills an account, then the whole memory: each account loses its own.
+func TestRemovedTextIsBounded(t *testing.T) {
+	var m Memory
+	calm := first
+	calm.Account, calm.Session = "calm", "calm"
+	mark := markOf(t, restoring(&m, calm), "TCK-1")
+	for a := range 80 {
+		o := Owner{Account: fmt.Sprint(a), Session: fmt.Sprint(a), Source: first.Source}
+		var list []string
+		for i := range maxMessage + 2 {
+			list = append(list, fmt.Sprintf("TCK-%d%s", i, strings.Repeat("0", 200)))
+		}
+		text, _ := json.Marshal(list)
+		out, _, err := restoring(&m, o).Text(text, Nothing)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(string(out), "#none]"); n != 2 {
+			t.Errorf("%d texts of one message were not kept, want 2", n)
+		}
+		if last := m.accounts[o.Account]; last == nil || last.bytes > maxAccount {
+			t.Fatalf("account %d has %+v, want at most %d bytes", a, last, maxAccount)
+		}
+	}
+	if m.bytes > maxMemory {
+		t.Errorf("the memory has %d bytes, want at most %d", m.bytes, maxMemory)
+	}
+	if _, changed, err := restoring(&m, calm).Arguments([]byte(`["` + mark + `"]`)); !changed || err != nil {
+		t.Errorf("an account with one text has lost it: %v", err)
+	}
+	for _, its := range m.sessions {
+		for _, r := range its {
+			if strings.Contains(r.sealed, strings.Repeat("0", 50)) {
+				t.Fatal("a text is not sealed")
+			}
+		}
+	}
+	m.sweeping.Stop()
+}
