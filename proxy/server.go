@@ -73,6 +73,7 @@ type Core struct {
 	supported  []byte // versions, a JSON array
 
 	snapshot atomic.Pointer[scope.Snapshot]
+	earlier  scope.Earlier // for clients that read a list page by page
 	made     scope.Made
 	changing sync.Mutex // held while the next snapshot is built
 
@@ -155,13 +156,18 @@ func (s *Core) Apply(c scope.Config, upstreams []*upstream.Upstream) {
 // ApplyBackends is Apply for anything that answers as an upstream does.
 func (s *Core) ApplyBackends(c scope.Config, backends []view.Backend) {
 	c.Names, c.FirstWait = c.Names.WithDefaults(), cmp.Or(c.FirstWait, time.Second)
-	s.change(func(old *scope.Snapshot) *scope.Snapshot { return scope.New(c, backends, old, &s.made) })
+	s.change(func(old *scope.Snapshot) *scope.Snapshot { return scope.New(c, backends, old, &s.made) },
+		func(old, _ *scope.Snapshot) {
+			old.Close()
+			s.earlier.Clear()
+		})
 	s.answers.Clear()
 }
 
 // Refresh adopts changed catalogs and notifies the listeners of each endpoint whose list changed.
 func (s *Core) Refresh() {
-	s.change(func(old *scope.Snapshot) *scope.Snapshot { return scope.New(old.Config, old.Backends, old, &s.made) })
+	s.change(func(old *scope.Snapshot) *scope.Snapshot { return scope.New(old.Config, old.Backends, old, &s.made) },
+		s.earlier.Keep)
 }
 
 // Recheck ends the streams of principals that the Guard rejects now, and notifies users whose own
@@ -182,12 +188,12 @@ func (s *Core) Settle() {
 			return nil
 		}
 		return scope.New(old.Config, old.Backends, old, &s.made)
-	})
+	}, s.earlier.Keep)
 }
 
-// change replaces the snapshot by the one that build returns, unless that is nil. Then it notifies the
-// listeners of changes, without a lock, because that takes long.
-func (s *Core) change(build func(old *scope.Snapshot) *scope.Snapshot) {
+// change replaces the snapshot by the one that build returns, unless that is nil, and gives the old one
+// to retire. Then it notifies the listeners of changes, without a lock, because that takes long.
+func (s *Core) change(build func(old *scope.Snapshot) *scope.Snapshot, retire func(old, next *scope.Snapshot)) {
 	s.changing.Lock()
 	old := s.snapshot.Load()
 	w := build(old)
@@ -195,6 +201,7 @@ func (s *Core) change(build func(old *scope.Snapshot) *scope.Snapshot) {
 		s.changing.Unlock()
 		return
 	}
+	retire(old, w)
 	s.snapshot.Store(w)
 	if problems := w.Problems(); s.hooks.Problems != nil && !slices.Equal(problems, old.Problems()) {
 		s.hooks.Problems(problems)
@@ -202,7 +209,6 @@ func (s *Core) change(build func(old *scope.Snapshot) *scope.Snapshot) {
 	s.changing.Unlock()
 	s.renew(w)
 	s.follow()
-	old.Close()
 }
 
 // Shutdown ends the streams: each modern subscription gets its result. In-flight calls go on, and
@@ -226,6 +232,7 @@ func (s *Core) AwaitParked(ctx context.Context) {
 // until all calls without a request have ended.
 func (s *Core) Kill() {
 	s.kill(CutOff{})
+	s.earlier.Clear()
 	s.parked.close()
 	s.parked.running.Wait()
 	s.moving.Wait()
