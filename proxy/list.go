@@ -7,24 +7,25 @@ import (
 	"strings"
 	"time"
 
+	"junction/proxy/scope"
 	"junction/proxy/sealed"
 	"junction/proxy/search"
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/client"
+	"junction/upstream/pace"
 	"junction/upstream/raw"
 )
 
 // list answers with a page of a part.
-func (s *Core) list(x *Exchange, p upstream.Part) (Result, error) {
-	seen := x.Subject.Listed()
-	k := seen.View.Kind(p, x.Era, x.Who.Profile)
-	offset, err := s.readCursor(x, p, k)
+func (s *Core) list(ctx context.Context, x *Exchange, p upstream.Part) (Result, error) {
+	from, offset, err := s.readCursor(ctx, x, p)
 	if err != nil {
 		return Result{}, err
 	}
-	searched := x.Subject.Search && p == upstream.PartTools
-	text, items, next, left := x.Endpoint.Page(seen, p, k, offset, s.limits.Page, x.Subject.Redact)
+	seen, k := from.Subject.Listed(), from.Kind(p, x.Era)
+	searched := from.Subject.Search && p == upstream.PartTools
+	text, items, next, left := from.Endpoint.Page(seen, p, k, offset, s.limits.Page, x.Subject.Redact)
 	r := Result{Body: text, Items: items}
 	if left > 0 {
 		x.Subject.Unnamed[p].Do(func() {
@@ -35,13 +36,16 @@ func (s *Core) list(x *Exchange, p upstream.Part) (Result, error) {
 	}
 	r.Tail = []byte{']'}
 	if next > 0 {
-		c := sealed.Cursor{Print: x.Subject.Print(p, k), Offset: uint32(next), Scope: x.cursorScope()}
+		c := sealed.Cursor{Print: from.Subject.Print(p, k), Offset: uint32(next), Scope: x.cursorScope()}
 		r.Tail = raw.AppendQuote(append(r.Tail, `,"nextCursor":`...), s.sealer.Cursor(c))
 	}
 	if x.Era == client.EraModern {
 		ttl, public := seen.Freshness(p, time.Now())
 		if searched && len(x.Subject.Always) == 0 {
 			ttl, public = discovered, true
+		}
+		if from.Snapshot != x.Snapshot { // the list has changed
+			ttl = 0
 		}
 		r.Tail = appendFreshness(r.Tail, ttl, public && !x.Subject.Private())
 		r.Tail = append(append(r.Tail, `,"resultType":"complete","_meta":`...), s.modernMeta...)
@@ -65,45 +69,62 @@ func appendFreshness(b []byte, ttl time.Duration, public bool) []byte {
 	return append(b, `,"cacheScope":"private"`...)
 }
 
-// readCursor returns the offset of the request's cursor. The error is for an unknown cursor, or for
-// a cursor of a list that has changed.
-func (s *Core) readCursor(x *Exchange, p upstream.Part, k view.ListKind) (int, error) {
+// readCursor returns the offset of the request's cursor, and the caller with the list that the cursor
+// belongs to: that of now, or an earlier one. The error is for an unknown cursor, or for a cursor of a
+// list that has changed too long ago.
+func (s *Core) readCursor(ctx context.Context, x *Exchange, p upstream.Part) (from scope.Caller, offset int,
+	err error) {
 	if !x.Params.Present() {
-		return 0, nil
+		return x.Caller, 0, nil
 	}
 	v, err := x.Params.Get("cursor")
 	if err == raw.ErrAbsent || err == nil && string(v) == "null" {
-		return 0, nil
+		return x.Caller, 0, nil
 	} else if err != nil {
-		return 0, err
+		return from, 0, err
 	}
 	text, err := raw.String(v)
 	if err != nil {
-		return 0, InvalidParams("Invalid cursor")
+		return from, 0, InvalidParams("Invalid cursor")
 	}
 	c, ok := s.sealer.OpenCursor(text)
-	if !ok {
-		return 0, InvalidParams("Invalid cursor")
+	if !ok || c.Scope != x.cursorScope() {
+		return from, 0, InvalidParams("Invalid cursor")
 	}
-	if c.Scope != x.cursorScope() || c.Print != x.Subject.Print(p, k) {
-		return 0, InvalidParams("Invalid cursor: the list has changed; start again")
+	has := func(then scope.Caller) bool { return c.Print == then.Subject.Print(p, then.Kind(p, x.Era)) }
+	if has(x.Caller) {
+		return x.Caller, int(c.Offset), nil
 	}
-	return int(c.Offset), nil
+	if from, ok = s.earlier.Find(x.Caller, has); ok {
+		return from, int(c.Offset), nil
+	}
+	// Another member may have the change already, and this one a moment later.
+	for limit := time.Now().Add(memberBehind); ; {
+		if s.lookAgain(x); has(x.Caller) {
+			return x.Caller, int(c.Offset), nil
+		}
+		if s.members == nil || !time.Now().Before(limit) || !pace.Sleep(ctx, memberBehind/20, nil) {
+			return from, 0, InvalidParams("Invalid cursor: the list has changed; start again")
+		}
+	}
 }
+
+// memberBehind is how much later than another one a member may notice that a list has changed.
+const memberBehind = time.Second
 
 // cursorScope identifies the endpoint and the principal of a cursor. Elsewhere the cursor is invalid.
 func (x *Exchange) cursorScope() string { return x.Endpoint.Name + "\x00" + x.Principal.ID }
 
 // listOf returns the handler for the list of a part other than tools.
 func listOf(p upstream.Part) handler {
-	return func(_ context.Context, s *Core, x *Exchange) (Result, error) { return s.list(x, p) }
+	return func(ctx context.Context, s *Core, x *Exchange) (Result, error) { return s.list(ctx, x, p) }
 }
 
 func listTools(ctx context.Context, s *Core, x *Exchange) (Result, error) {
 	if !x.Subject.Search || len(x.Subject.Always) > 0 {
 		s.awaitLists(ctx, x)
 	}
-	return s.list(x, upstream.PartTools)
+	return s.list(ctx, x, upstream.PartTools)
 }
 
 // searchTools answers a call of search_tools (package search).

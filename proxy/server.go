@@ -75,6 +75,7 @@ type Core struct {
 	supported  []byte // versions, a JSON array
 
 	snapshot atomic.Pointer[scope.Snapshot]
+	earlier  scope.Earlier // for clients that read a list page by page
 	made     scope.Made
 	changing sync.Mutex // held while the next snapshot is built
 
@@ -157,7 +158,11 @@ func (s *Core) Apply(c scope.Config, upstreams []*upstream.Upstream) {
 // ApplyBackends is Apply for anything that answers as an upstream does.
 func (s *Core) ApplyBackends(c scope.Config, backends []view.Backend) {
 	c.Names, c.FirstWait = c.Names.WithDefaults(), cmp.Or(c.FirstWait, time.Second)
-	s.change(func(old *scope.Snapshot) *scope.Snapshot { return scope.New(c, backends, old, &s.made) })
+	s.change(func(old *scope.Snapshot) *scope.Snapshot { return scope.New(c, backends, old, &s.made) },
+		func(old, _ *scope.Snapshot) {
+			old.Close()
+			s.earlier.Clear()
+		})
 	s.answers.Clear()
 	s.removed.Retain(func(source any) bool {
 		b, ok := source.(view.Backend)
@@ -167,7 +172,8 @@ func (s *Core) ApplyBackends(c scope.Config, backends []view.Backend) {
 
 // Refresh adopts changed catalogs and notifies the listeners of each endpoint whose list changed.
 func (s *Core) Refresh() {
-	s.change(func(old *scope.Snapshot) *scope.Snapshot { return scope.New(old.Config, old.Backends, old, &s.made) })
+	s.change(func(old *scope.Snapshot) *scope.Snapshot { return scope.New(old.Config, old.Backends, old, &s.made) },
+		s.earlier.Keep)
 }
 
 // Recheck ends the streams of principals that the Guard rejects now, and notifies users whose own
@@ -188,12 +194,12 @@ func (s *Core) Settle() {
 			return nil
 		}
 		return scope.New(old.Config, old.Backends, old, &s.made)
-	})
+	}, s.earlier.Keep)
 }
 
-// change replaces the snapshot by the one that build returns, unless that is nil. Then it notifies the
-// listeners of changes, without a lock, because that takes long.
-func (s *Core) change(build func(old *scope.Snapshot) *scope.Snapshot) {
+// change replaces the snapshot by the one that build returns, unless that is nil, and gives the old one
+// to retire. Then it notifies the listeners of changes, without a lock, because that takes long.
+func (s *Core) change(build func(old *scope.Snapshot) *scope.Snapshot, retire func(old, next *scope.Snapshot)) {
 	s.changing.Lock()
 	old := s.snapshot.Load()
 	w := build(old)
@@ -201,6 +207,7 @@ func (s *Core) change(build func(old *scope.Snapshot) *scope.Snapshot) {
 		s.changing.Unlock()
 		return
 	}
+	retire(old, w)
 	s.snapshot.Store(w)
 	if problems := w.Problems(); s.hooks.Problems != nil && !slices.Equal(problems, old.Problems()) {
 		s.hooks.Problems(problems)
@@ -208,7 +215,6 @@ func (s *Core) change(build func(old *scope.Snapshot) *scope.Snapshot) {
 	s.changing.Unlock()
 	s.renew(w)
 	s.follow()
-	old.Close()
 }
 
 // Shutdown ends the streams: each modern subscription gets its result. In-flight calls go on, and
@@ -232,6 +238,7 @@ func (s *Core) AwaitParked(ctx context.Context) {
 // until all calls without a request have ended.
 func (s *Core) Kill() {
 	s.kill(CutOff{})
+	s.earlier.Clear()
 	s.parked.close()
 	s.parked.running.Wait()
 	s.moving.Wait()

@@ -48,11 +48,11 @@ func (x *Exchange) skillURI() (string, error) {
 }
 
 // listSkills answers skills/list.
-func listSkills(_ context.Context, s *Core, x *Exchange) (Result, error) {
+func listSkills(ctx context.Context, s *Core, x *Exchange) (Result, error) {
 	if !x.Subject.Sight().Offers.Skills {
 		return Result{}, x.unknownMethod()
 	}
-	return s.list(x, upstream.PartSkills)
+	return s.list(ctx, x, upstream.PartSkills)
 }
 
 // findDirectory returns the folder that the request names.

@@ -34,6 +34,50 @@ func TestProcessesAnswerForEachOther(t *testing.T) {
 	})
 }
 
+// TestPagingThroughAChangeAtEachProcess has a client read a list page by page, each page from another
+// process, while the list changes. It gets the rest of the list that it began.
+func TestPagingThroughAChangeAtEachProcess(t *testing.T) {
+	eachWire(t, func(t *testing.T, clientEra, up client.Era) {
+		names := func(prefix string) (list []string) {
+			for i := range 9 {
+				list = append(list, fmt.Sprint(prefix, i))
+			}
+			return list
+		}
+		before, after := names("before"), names("after")
+		s, url := upstreamtest.Start(t, upstreamtest.Script{Era: string(up), Tools: harness.Definitions(before...)})
+		p := harness.MustProcesses(t, 3, fmt.Sprintf("upstreams: { up: { url: %q, era: %s } }\nlimits: { page: 2 }", url, up))
+		p.MustReady(t, harness.Patience)
+		c := harness.Talk(t, p.URL, clientEra)
+		var begun []string // cursors of the list of before the change, one of each process
+		for range 3 {
+			_, first := c.List(t, "")
+			begun = append(begun, harness.Member(first, "nextCursor"))
+		}
+		s.SetTools(harness.Definitions(after...))
+		for range 3 {
+			for {
+				if all, _ := c.Drain(t, "tools/list", "tools"); strings.Contains(string(all[0]), "after") {
+					break
+				}
+			}
+		}
+		for _, cursor := range begun {
+			var rest []string
+			for next := cursor; next != ""; {
+				tools, page := c.List(t, `"cursor":`+next)
+				for _, tool := range tools {
+					rest = append(rest, strings.Trim(harness.Member(tool, "name"), `"`))
+				}
+				next = harness.Member(page, "nextCursor")
+			}
+			if want := "up__" + strings.Join(before[2:], " up__"); strings.Join(rest, " ") != want {
+				t.Errorf("the rest of the list is %q, want %q", rest, want)
+			}
+		}
+	})
+}
+
 // TestKilledMemberLosesItsCallsOnly kills one of three processes under load. Its calls in flight
 // are lost, and nothing else: sessions and streams go on at other members, and a parked call ends
 // with an error that says what has happened. The test takes as long as a lease: before the lease

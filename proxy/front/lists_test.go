@@ -5,8 +5,11 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"junction/auth"
 	"junction/auth/authtest"
@@ -134,4 +137,59 @@ func (s *Server) mayList(p *auth.Principal) (names []string) {
 		}
 	}
 	return names
+}
+
+// TestPagesOfAChangedList pages through a list that changes on the way. The client gets the rest of the
+// list that it began for a minute. Then, or after a reload, it has to start again.
+func TestPagesOfAChangedList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		crowd := proxytest.KeysOfOnePolicy(2, 3, 20)
+		backends := crowd.Backends(t)
+		s := serverWith(t, Options{Log: authtest.Log(t), Limits: proxy.Limits{Page: 10}})
+		c := scope.Config{Guard: &auth.Guard{}, Policy: proxytest.MustPolicy(t, crowd.Policies)}
+		s.ApplyBackends(c, backends)
+		p := crowd.Principals[0]
+		names, cursors := s.listed(t, p, "")
+		changes := 0
+		change := func() {
+			changes++
+			backends[1].(*proxytest.Backend).Lists = proxytest.NewBackend(t, 30+changes, 10).Lists
+			s.Refresh()
+		}
+		refused := func(p *auth.Principal) {
+			t.Helper()
+			w := newAnswer()
+			if s.listTools(w, p, cursors[0]); !strings.Contains(string(w.text), "Invalid cursor") {
+				t.Errorf("the cursor is answered %.300s for %s", w.text, p.ID)
+			}
+		}
+		rest := func() {
+			t.Helper()
+			for k, cursor := range cursors {
+				if got, _ := s.listed(t, p, cursor); !slices.Equal(got, names[10*(k+1):]) {
+					t.Errorf("from page %d on, the list is %v, want %v", k+2, got, names[10*(k+1):])
+				}
+			}
+		}
+		change()
+		time.Sleep(30 * time.Second)
+		change()
+		if now, _ := s.listed(t, p, ""); slices.Equal(now, names) {
+			t.Error("the list has not changed")
+		}
+		rest()
+		w := newAnswer()
+		if s.listTools(w, p, cursors[0]); !strings.Contains(string(w.text), `"ttlMs":0,`) {
+			t.Errorf("a client may keep a page of before the change: %.300s", w.text)
+		}
+		refused(crowd.Principals[1])
+		time.Sleep(31 * time.Second)
+		refused(p)
+
+		names, cursors = s.listed(t, p, "")
+		change()
+		rest()
+		s.ApplyBackends(c, backends) // a reload may have removed rights
+		refused(p)
+	})
 }

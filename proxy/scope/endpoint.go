@@ -97,6 +97,11 @@ func (c Caller) User() string {
 	return c.Principal.ID
 }
 
+// Kind returns the kind of list that the caller gets for a part.
+func (c Caller) Kind(p upstream.Part, era client.Era) view.ListKind {
+	return c.Subject.View.Kind(p, era, c.Who.Profile)
+}
+
 // UntilExpiry returns a context that ends with the caller's token, if the token expires.
 func (c Caller) UntilExpiry(ctx context.Context) (context.Context, context.CancelFunc) {
 	if ends := c.Principal.Expires; !ends.IsZero() {
@@ -277,8 +282,16 @@ func (c *Caller) Enter(at string) *policy.Rights {
 // Adopt returns the caller in this snapshot. Its subject is nil if the caller is rejected or may
 // use nothing.
 func (w *Snapshot) Adopt(c Caller) Caller {
+	if !w.Config.Guard.Still(c.Principal) {
+		return Caller{Snapshot: w, Endpoint: w.EndpointFor(c.Endpoint.Name, c.Principal), Principal: c.Principal, Who: c.Who}
+	}
+	return w.see(c)
+}
+
+// see is Adopt for a caller that is not rejected.
+func (w *Snapshot) see(c Caller) Caller {
 	n := Caller{Snapshot: w, Endpoint: w.EndpointFor(c.Endpoint.Name, c.Principal), Principal: c.Principal, Who: c.Who}
-	if n.Endpoint == nil || !w.Config.Guard.Still(n.Principal) {
+	if n.Endpoint == nil {
 		return n
 	}
 	n.Subject = w.SubjectViewFor(n.Endpoint, n.Principal)
