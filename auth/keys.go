@@ -196,6 +196,14 @@ func (r *keyring) Still(p *Principal) bool {
 	return k.Expires.IsZero() || !p.Expires.IsZero() && !k.Expires.Before(p.Expires)
 }
 
+// ExpiryNotice is how long before its end the expiry of a key is announced.
+const ExpiryNotice = 14 * 24 * time.Hour
+
+// Expiring reports whether the key is valid and expires within ExpiryNotice.
+func (k *Key) Expiring(now time.Time) bool {
+	return !k.Expires.IsZero() && !k.expired(now) && k.Expires.Sub(now) <= ExpiryNotice
+}
+
 func (k *Key) expired(now time.Time) bool { return !k.Expires.IsZero() && !now.Before(k.Expires.Time) }
 
 func (k *Key) from(a netip.Addr) bool {

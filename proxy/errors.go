@@ -217,7 +217,8 @@ func overuseRefusal(e *budget.Exceeded) *Refusal {
 		wait, remedy = "30", "close a stream"
 	}
 	var r *Refusal
-	if e.Own > 0 && e.Own+e.Others < e.Total {
+	// If the others have many times as much, the whole is full, and the caller is not to blame.
+	if e.Own > 0 && e.Own+e.Others < e.Total && e.Others < 16*e.Own {
 		r = Refuse(ReasonShare, mcp.INTERNAL_ERROR,
 			"too many %s for you: %d, and more would exceed your share of %s; %s", things, e.Own,
 			e.Quota.Limit(), remedy)

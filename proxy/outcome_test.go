@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,6 +13,10 @@ import (
 // TestDecideOutcome: what a person has decided counts more than how the call went on, and a limit
 // more than the verdict that goes with it.
 func TestDecideOutcome(t *testing.T) {
+	few := overuseRefusal(&budget.Exceeded{Quota: budget.Streams, Own: 1, Others: 997, Total: 1000})
+	if few.reason != ReasonBusy || !strings.Contains(few.Error(), "1 for you and 997 for others (limits.streams)") {
+		t.Errorf("a user with one stream is blamed for a thousand: %v %s", few.reason, few.Error())
+	}
 	limited := overuseRefusal(&budget.Exceeded{Quota: budget.Requests, Total: 1})
 	for _, tt := range []struct {
 		name string

@@ -138,7 +138,7 @@ func New(o Options) (*Server, error) {
 		granted: o.Granted, connector: o.Connector, mayUse: o.MayUse,
 		servers: o.Servers, address: o.Address, ended: o.Ended,
 		log: cmp.Or(o.Log, slog.New(slog.DiscardHandler)), now: o.Now,
-		limits: newRateLimits(), logOverLimit: rate.Sometimes{Interval: time.Minute},
+		limits: newRateLimits(o.Config.Limits.withDefaults()), logOverLimit: rate.Sometimes{Interval: time.Minute},
 	}
 	f.config.Clients.AllowedSchemes = o.Config.Clients.schemes()
 	u, err := url.Parse(o.URL)
@@ -215,7 +215,7 @@ func (srv *Server) router() http.Handler {
 	// for clients that append the path of the endpoint
 	public("/.well-known/oauth-authorization-server/*", srv.metadata, reads)
 	public("/oauth/register", srv.limited(srv.limits.register, srv.register), post)
-	public("/oauth/token", srv.limited(srv.limits.token, srv.token), post)
+	public("/oauth/token", srv.limitedToken(srv.token), post)
 	public("/oauth/revoke", srv.limited(srv.limits.revoke, srv.revoke), post)
 	get := func(pattern string, answer http.Handler) {
 		m.Method(http.MethodGet, pattern, answer)

@@ -27,6 +27,21 @@ type Config struct {
 	IdentityProviders []IdentityProvider `yaml:"identity_providers"`
 	Clients           Clients            `yaml:"clients"`
 	Tokens            Tokens             `yaml:"tokens"`
+	Limits            Limits             `yaml:"limits"`
+}
+
+// Limits are the requests per second of one address: an IPv4 address, or a /64 of IPv6. All addresses
+// together have 20 times as much. At once an address can send as much as in 40 seconds (Pages) or 20
+// seconds (Tokens). Raise them if many users share an address.
+type Limits struct {
+	Pages int `yaml:"pages"` // that begin a sign-in or a registration: 1 to 1000. Default 5.
+	// at the token endpoint, without a code or token of ours: 1 to 1000. Default 25. A client of a
+	// user who has signed in has one token request per second, whatever its address.
+	Tokens int `yaml:"tokens"`
+}
+
+func (l Limits) withDefaults() Limits {
+	return Limits{Pages: cmp.Or(l.Pages, 5), Tokens: cmp.Or(l.Tokens, 25)}
 }
 
 // IdentityProvider is an OpenID Connect provider at which the operator has registered this server.
@@ -221,6 +236,11 @@ func (c *Config) Validate() []yamlread.Problem {
 			if slices.Contains(reservedParameters, name) {
 				add(at+".parameters."+name, "is set by this server")
 			}
+		}
+	}
+	for name, n := range map[string]int{"pages": c.Limits.Pages, "tokens": c.Limits.Tokens} {
+		if n < 0 || n > 1000 {
+			add("limits."+name, "%d is out of range; use 1 to 1000", n)
 		}
 	}
 	for i, s := range c.Clients.AllowedSchemes {

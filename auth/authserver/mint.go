@@ -29,7 +29,9 @@ const (
 )
 
 // minter makes and checks the strings of codes and tokens. A string is a prefix, 32 random bytes, a
-// dot, and the HMAC-SHA-512/256 of these bytes, both in base64url without padding. The store holds
+// dot, and the HMAC-SHA-512/256 of these bytes, both in base64url without padding. In a refresh token,
+// the last 16 bytes are the encrypted id of its grant: a token that is not stored any more still
+// names the grant. The store holds
 // only the HMAC, called the signature, from which the token cannot be computed. The first secret
 // makes tokens; all of them check. The zero minter accepts no token.
 type minter struct{ secrets [][]byte }
@@ -37,38 +39,67 @@ type minter struct{ secrets [][]byte }
 const (
 	partSize = 32 // bytes of each part
 	partLen  = 43 // characters of each part
+
+	grantSize = 16 // bytes of the id of a grant
 )
 
 // strictBase64 decodes a part of a token, and rejects other encodings of the same bytes. It skips
 // line ends, but then partLen characters are too few for partSize bytes.
 var strictBase64 = base64.RawURLEncoding.Strict()
 
-// mint returns a new token and its signature.
-func (m minter) mint(prefix string) (token, signature string) {
+// mint returns a new token and its signature. grant is the id of the grant in a refresh token, else "".
+func (m minter) mint(prefix, grant string) (token, signature string) {
 	random := make([]byte, partSize)
 	rand.Read(random) // never fails, see crypto/rand
+	if id, err := strictBase64.DecodeString(grant); err == nil && len(id) == grantSize {
+		subtle.XORBytes(random[partSize-grantSize:], id, pad(m.secrets[0], random))
+	}
 	signature = base64.RawURLEncoding.EncodeToString(sign(m.secrets[0], random))
 	return prefix + base64.RawURLEncoding.EncodeToString(random) + "." + signature, signature
 }
 
 // signature returns the signature of a token. ok is false unless one of the secrets made the token.
 func (m minter) signature(token, prefix string) (signature string, ok bool) {
+	_, _, signature, ok = m.open(token, prefix)
+	return signature, ok
+}
+
+// grant returns the id of the grant in a refresh token, "" if no secret made the token.
+func (m minter) grant(token string) string {
+	secret, random, _, ok := m.open(token, refreshPrefix)
+	if !ok {
+		return ""
+	}
+	id := make([]byte, grantSize)
+	subtle.XORBytes(id, random[partSize-grantSize:], pad(secret, random))
+	return base64.RawURLEncoding.EncodeToString(id)
+}
+
+// open returns the random bytes and the signature of a token, and the secret that made it.
+func (m minter) open(token, prefix string) (secret, random []byte, signature string, ok bool) {
 	bare, ok := strings.CutPrefix(token, prefix)
 	if !ok || len(bare) != partLen+1+partLen || bare[partLen] != '.' {
-		return "", false
+		return nil, nil, "", false
 	}
 	random, err := strictBase64.DecodeString(bare[:partLen])
 	if err != nil {
-		return "", false
+		return nil, nil, "", false
 	}
 	mac, err := strictBase64.DecodeString(bare[partLen+1:])
 	if err != nil {
-		return "", false
+		return nil, nil, "", false
 	}
-	if !slices.ContainsFunc(m.secrets, func(secret []byte) bool { return hmac.Equal(mac, sign(secret, random)) }) {
-		return "", false
+	for _, secret := range m.secrets {
+		if hmac.Equal(mac, sign(secret, random)) {
+			return secret, random, bare[partLen+1:], true
+		}
 	}
-	return bare[partLen+1:], true
+	return nil, nil, "", false
+}
+
+// pad returns the bytes that encrypt the id of a grant. They depend on the random bytes before it.
+func pad(secret, random []byte) []byte {
+	return sign(secret, append([]byte("grant:"), random[:partSize-grantSize]...))[:grantSize]
 }
 
 func sign(secret, random []byte) []byte {
@@ -132,7 +163,7 @@ func (srv *Server) addCode(ctx context.Context, row store.AuthRequest, g store.G
 	if err != nil {
 		return "", err
 	}
-	code, signature := srv.minter.mint(codePrefix)
+	code, signature := srv.minter.mint(codePrefix, "")
 	expires := srv.now().Add(codeTTL)
 	c := store.Code{Signature: signature, Grant: g.ID, RequestID: g.ID, Request: text, Expires: expires}
 	if err := srv.store.AddCode(ctx, c); err != nil {
@@ -190,11 +221,11 @@ func (srv *Server) addTokens(ctx context.Context, g store.Grant, rec record, nar
 	if narrow != nil {
 		narrowed.Scopes = narrow
 	}
-	accessToken, signature := srv.minter.mint(accessPrefix)
+	accessToken, signature := srv.minter.mint(accessPrefix, "")
 	if err := srv.addToken(ctx, store.AccessToken, signature, g, narrowed, now.Add(access)); err != nil {
 		return made, err
 	}
-	refreshToken, signature := srv.minter.mint(refreshPrefix)
+	refreshToken, signature := srv.minter.mint(refreshPrefix, g.ID)
 	if err := srv.addToken(ctx, store.RefreshToken, signature, g, rec, now.Add(refresh)); err != nil {
 		return made, err
 	}

@@ -15,15 +15,15 @@ import (
 // twentieth of the rate and a fifth of the burst, so that it cannot use up the limit of the others.
 // Make it with newRateLimit.
 type rateLimit struct {
-	near sources // IPv4 /32, IPv6 /64
-	wide sources // IPv6 /48, which one customer often has: four times as much
+	near sources[netip.Prefix] // IPv4 /32, IPv6 /64
+	wide sources[netip.Prefix] // IPv6 /48, which one customer often has: four times as much
 	all  *rate.Limiter
 }
 
 func newRateLimit(perSecond rate.Limit, burst int) *rateLimit {
 	return &rateLimit{
-		near: sources{limit: perSecond / 20, burst: max(1, burst/5)},
-		wide: sources{limit: perSecond / 5, burst: max(1, burst*4/5)},
+		near: sources[netip.Prefix]{limit: perSecond / 20, burst: max(1, burst/5)},
+		wide: sources[netip.Prefix]{limit: perSecond / 5, burst: max(1, burst*4/5)},
 		all:  rate.NewLimiter(perSecond, burst),
 	}
 }
@@ -63,25 +63,25 @@ func networkOf(from netip.Addr) netip.Prefix {
 	return network
 }
 
-// sources are the limiters of the networks seen recently.
-type sources struct {
+// sources are the limiters of the networks, or of the grants, seen recently.
+type sources[K comparable] struct {
 	limit rate.Limit
 	burst int
 
 	mu sync.Mutex
-	by map[netip.Prefix]*rate.Limiter
+	by map[K]*rate.Limiter
 }
 
 const maxSources = 4096 // for each rateLimit; 100 to 200 bytes each
 
-func (s *sources) pass(network netip.Prefix, now time.Time) bool {
+func (s *sources[K]) pass(source K, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l := s.by[network]
+	l := s.by[source]
 	if l == nil {
 		l = rate.NewLimiter(s.limit, s.burst)
 		// A limiter with its full burst may go, since the network would begin with another such.
-		bounded.Put(&s.by, maxSources, network, l,
+		bounded.Put(&s.by, maxSources, source, l,
 			func(l *rate.Limiter) bool { return l.TokensAt(now) >= float64(s.burst) })
 	}
 	return l.AllowN(now, 1)
@@ -93,17 +93,58 @@ type rateLimits struct {
 	begin    *rateLimit // pages that store a request
 	finish   *rateLimit // the pages after them, so that started sign-ins can go on
 	register *rateLimit
-	token    *rateLimit
+	token    *rateLimit // without a code or token that this server has made
+	known    knownLimit // token requests of clients that users have signed in
 	revoke   *rateLimit
 	fetches  *rateLimit // of documents, for clients that no user has allowed
 	events   *rateLimit // written to the audit
 }
 
-func newRateLimits() rateLimits {
+func newRateLimits(l Limits) rateLimits {
+	pages, tokens := rate.Limit(20*l.Pages), rate.Limit(20*l.Tokens)
 	return rateLimits{
-		begin: newRateLimit(100, 1000), finish: newRateLimit(200, 2000),
-		register: newRateLimit(100, 1000), token: newRateLimit(500, 2500), revoke: newRateLimit(100, 1000),
+		begin: newRateLimit(pages, 200*l.Pages), finish: newRateLimit(2*pages, 400*l.Pages),
+		register: newRateLimit(pages, 200*l.Pages), token: newRateLimit(tokens, 100*l.Tokens),
+		known:   knownLimit{by: sources[string]{limit: 1, burst: 20}, all: rate.NewLimiter(tokens, 100*l.Tokens)},
+		revoke:  newRateLimit(100, 1000),
 		fetches: newRateLimit(2, 60), events: newRateLimit(rate.Every(6*time.Second), 60),
+	}
+}
+
+// knownLimit limits token requests with a code or a refresh token that this server has made: by
+// grant or code, and in total. So users behind one address do not share its limit with strangers.
+type knownLimit struct {
+	by  sources[string]
+	all *rate.Limiter
+}
+
+// limitedToken wraps the token endpoint with the limit of known clients or that of strangers.
+func (srv *Server) limitedToken(answer http.HandlerFunc) http.HandlerFunc {
+	strangers := srv.limited(srv.limits.token, answer)
+	return func(w http.ResponseWriter, r *http.Request) {
+		q, err := form(r)
+		if err != nil {
+			strangers(w, r)
+			return
+		}
+		source := srv.minter.grant(q.Get("refresh_token"))
+		if source == "" {
+			source, _ = srv.minter.signature(q.Get("code"), codePrefix)
+		}
+		switch now := srv.now(); {
+		case source == "":
+			strangers(w, r)
+		case !srv.limits.known.by.pass(source, now):
+			w.Header().Set("Retry-After", "5")
+			fail(w, http.StatusTooManyRequests, "temporarily_unavailable",
+				"this sign-in sends too many token requests; wait a few seconds, then try again")
+		case !srv.limits.known.all.AllowN(now, 1):
+			w.Header().Set("Retry-After", "2")
+			fail(w, http.StatusTooManyRequests, "temporarily_unavailable",
+				"this server gets too many requests; wait a few seconds, then try again")
+		default:
+			answer(w, r)
+		}
 	}
 }
 
@@ -135,7 +176,7 @@ func (srv *Server) overLimit(g *rateLimit, w http.ResponseWriter, r *http.Reques
 	case overSourceLimit:
 		srv.logOverLimit.Do(func() {
 			srv.log.Warn("rejecting sign-in requests: too many from one address. "+
-				"If it is a reverse proxy, add it to auth.trusted_proxies", "address", by.address, "path",
+				"If it is a reverse proxy, add it to auth.trusted_proxies; if many users share it, raise auth.oauth.limits", "address", by.address, "path",
 				r.URL.Path, "request_id", by.request)
 		})
 		w.Header().Set("Retry-After", "5")

@@ -3,7 +3,9 @@ package authserver
 import (
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
+	"net/url"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -228,5 +230,60 @@ func TestRateLimitNamesTheWait(t *testing.T) {
 	s.clock.forward(time.Minute)
 	if p = b.once(http.MethodGet, a.asks(), nil); p.status != http.StatusOK {
 		t.Errorf("a minute later it is %d", p.status)
+	}
+}
+
+// TestKnownClientsShareNoAddress: a flood of one address with nonsense does not hold up the refresh of
+// a client at the same address. One client has a limit of its own.
+func TestKnownClientsShareNoAddress(t *testing.T) {
+	s := mustStand(t, behindProxy(t))
+	a := s.mustApp(t)
+	m := a.mustSignIn(t, newBrowserAt(t, "198.51.100.7"))
+	ask := func(token string) int {
+		r := httptest.NewRequest(http.MethodPost, "/oauth/token", strings.NewReader(url.Values{
+			"grant_type": {"refresh_token"}, "refresh_token": {token}, "client_id": {a.id}}.Encode()))
+		r.RemoteAddr = "127.0.0.1:1234"
+		r.Header.Set("X-Forwarded-For", "198.51.100.7")
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, r)
+		return w.Code
+	}
+	for range 600 {
+		ask("jct_rt_nonsense")
+	}
+	if got := ask("jct_rt_nonsense"); got != http.StatusTooManyRequests {
+		t.Fatalf("a stranger after a flood: %d", got)
+	}
+	token := fmt.Sprint(m["refresh_token"])
+	if got := ask(token); got != http.StatusOK {
+		t.Errorf("a client of a user at the same address: %d", got)
+	}
+	last := 0
+	for range 30 {
+		last = ask(token)
+	}
+	if last != http.StatusTooManyRequests {
+		t.Errorf("the same token again and again: %d", last)
+	}
+}
+
+// TestPagesOfManyBehindOneAddress: with limits.pages, 3,000 people behind one address begin to sign in
+// within 20 seconds.
+func TestPagesOfManyBehindOneAddress(t *testing.T) {
+	from, now := netip.MustParseAddr("198.51.100.7"), time.Now()
+	passed := func(l Limits) (n int) {
+		begin := newRateLimits(l.withDefaults()).begin
+		for second := range 20 {
+			for range 300 {
+				if begin.pass(from, now.Add(time.Duration(second)*time.Second)) == withinLimit {
+					n++
+				}
+			}
+		}
+		return n
+	}
+	if few, many := passed(Limits{}), passed(Limits{Pages: 50}); few > 300 || many < 2900 {
+		t.Errorf("%d people begin by default, and %d with pages: 50", few, many)
 	}
 }

@@ -1,6 +1,7 @@
 package authserver
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -40,7 +41,8 @@ func (srv *Server) refresh(r *http.Request, c *client, q url.Values) ([]byte, er
 	}
 	by := callerOf(ctx)
 	body, err := srv.store.Refresh(ctx, store.Presented{
-		Token: q.Get("refresh_token"), Signature: signature, ClientID: c.ID, Interval: *srv.tokens.ReuseInterval,
+		Token: q.Get("refresh_token"), Signature: signature, Grant: srv.minter.grant(q.Get("refresh_token")),
+		ClientID: c.ID, Interval: *srv.tokens.ReuseInterval,
 		Address: by.address, RequestID: by.request,
 	}, func(ctx context.Context, t store.Token, g store.Grant) (store.Successor, error) {
 		if resource := q.Get("resource"); resource != "" && srv.resource(resource) != g.Resource {
@@ -69,8 +71,9 @@ func (srv *Server) refresh(r *http.Request, c *client, q url.Values) ([]byte, er
 		return srv.addTokens(ctx, g, rec, narrow)
 	})
 	if errors.Is(err, store.ErrReused) {
-		srv.log.Warn("a refresh token was reused; its grant has ended", "client", safeText(c.ID, 64), "grant", t.Grant)
-		srv.grantsEnded(t.Grant)
+		grant := cmp.Or(t.Grant, srv.minter.grant(q.Get("refresh_token")))
+		srv.log.Warn("a refresh token was reused; its grant has ended", "client", safeText(c.ID, 64), "grant", grant)
+		srv.grantsEnded(grant)
 		return nil, gone
 	}
 	if err != nil {

@@ -190,7 +190,7 @@ func BenchmarkVerify(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	token, signature := s.minter.mint(accessPrefix)
+	token, signature := s.minter.mint(accessPrefix, "")
 	err = s.store.AddToken(b.Context(), store.Token{Signature: signature, Kind: store.AccessToken, Grant: grant.ID,
 		RequestID: grant.ID, Request: []byte("{}"), Expires: grant.Expires})
 	if err != nil {

@@ -1,6 +1,7 @@
 package authserver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -228,6 +229,9 @@ func (srv *Server) revokeToken(r *http.Request) error {
 	t, err := srv.store.Token(ctx, kind, signature)
 	if err != nil && !isOver(err) {
 		return err
+	}
+	if kind == store.RefreshToken { // it may be a token before the present one, which is not stored any more
+		t.Grant = cmp.Or(t.Grant, srv.minter.grant(token))
 	}
 	if t.Grant == "" {
 		return nil

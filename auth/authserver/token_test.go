@@ -119,6 +119,42 @@ func TestLateRefreshRevokesTheGrant(t *testing.T) {
 	}
 }
 
+// TestRefreshesLeaveNoRows: a device that refreshes for months has as many rows as after an hour. Its
+// first refresh token is not stored any more, and still reveals a thief.
+func TestRefreshesLeaveNoRows(t *testing.T) {
+	s := mustStand(t, nil)
+	a, b := s.mustApp(t), newBrowser(t)
+	first := a.mustSignIn(t, b)
+	m := first
+	for i := range 60 {
+		s.clock.forward(61 * time.Second)
+		status, next := a.refresh(t, m["refresh_token"])
+		if status != 200 {
+			t.Fatalf("refresh %d: %d %v", i, status, next)
+		}
+		m = next
+		if n := s.rows(t, "oauth_tokens"); n > 12 {
+			t.Fatalf("after %d refreshes of one device, %d tokens are stored", i+1, n)
+		}
+	}
+	s.mustVerify(t, m["access_token"])
+	_, body := s.post(t, "/oauth/register", "application/json",
+		`{"client_name":"other","redirect_uris":["http://localhost/callback"]}`)
+	stranger := app{s, member(t, body, "client_id"), a.verifier, a.redirect}
+	if status, n := stranger.refresh(t, first["refresh_token"]); status != 400 {
+		t.Errorf("another client: %d %v", status, n)
+	}
+	s.mustVerify(t, m["access_token"])
+	if status, n := a.refresh(t, first["refresh_token"]); status != 400 || n["error"] != "invalid_grant" {
+		t.Errorf("the first token again: %d %v", status, n)
+	}
+	s.mustNotVerify(t, m["access_token"], "it was revoked")
+	events, err := s.store.Events(t.Context(), 1)
+	if err != nil || len(events) == 0 || events[0].Event != "refresh_reuse" {
+		t.Errorf("the audit has %v, %v", events, err)
+	}
+}
+
 func TestRefreshTokenIsForItsClient(t *testing.T) {
 	s := mustStand(t, nil)
 	a, b := s.mustApp(t), newBrowser(t)

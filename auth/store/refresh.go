@@ -19,7 +19,9 @@ var ErrReused = errors.New("the refresh token was already used")
 type Presented struct {
 	Token     string // the whole token; it seals the stored answer
 	Signature string
-	ClientID  string // the client that presents it, authenticated
+	// Grant is the Grant.ID in the token. It names a grant only if the token was made for one.
+	Grant    string
+	ClientID string // the client that presents it, authenticated
 	// Interval is how long after its first use the token gets the same answer again.
 	Interval time.Duration
 	// Address and RequestID are of the request, for the audit.
@@ -50,6 +52,9 @@ func (s *Store) Refresh(
 ) (response []byte, err error) {
 	err = s.WithTx(ctx, func(ctx context.Context) error {
 		t, stale := s.Token(ctx, RefreshToken, p.Signature)
+		if errors.Is(stale, ErrNotFound) {
+			return s.replaced(ctx, p)
+		}
 		if stale != nil && t.Signature == "" {
 			return stale
 		}
@@ -104,7 +109,50 @@ func (s *Store) rotated(ctx context.Context, p Presented, t Token, next Successo
 	if err == nil && n == 0 {
 		err = errors.New("the token was revoked during the exchange")
 	}
+	if err != nil {
+		return err
+	}
+	return s.prune(ctx, t)
+}
+
+const (
+	keptAccess    = 8           // access tokens of one grant that are older than keptAccessFor
+	keptAccessFor = time.Minute // for clients that refresh at the same time
+)
+
+// prune deletes the tokens of a grant that a refresh makes useless, so that the number of rows does
+// not grow with the number of refreshes. The presented token stays, because its answer may be
+// repeated. The tokens before it have their grant in them (replaced).
+func (s *Store) prune(ctx context.Context, presented Token) error {
+	now := s.now()
+	_, err := s.exec(ctx, `DELETE FROM oauth_tokens WHERE grant_id = $1 AND signature <> $2 AND (
+			(kind = 'rt' AND state = 'rotated') OR (kind = 'at' AND (expires_at <= $3 OR created_at < $4 AND
+			signature NOT IN (SELECT signature FROM oauth_tokens WHERE grant_id = $1 AND kind = 'at'
+				ORDER BY created_at DESC LIMIT `+strconv.Itoa(keptAccess)+`))))`,
+		presented.Grant, presented.Signature, seconds(now), seconds(now.Add(-keptAccessFor)))
 	return err
+}
+
+// replaced decides about a token that this server has made, and that is not stored any more. If its
+// grant has an active refresh token, that one is a successor of the presented one, so two parties
+// have a token of the grant.
+func (s *Store) replaced(ctx context.Context, p Presented) error {
+	var id string
+	if err := s.get(ctx, []any{&id}, `SELECT id FROM grants WHERE id = $1`+s.lock(ctx), p.Grant); err != nil {
+		return err
+	}
+	g, err := s.Grant(ctx, p.Grant)
+	if err != nil {
+		return err
+	}
+	if g.ClientID != p.ClientID {
+		return ErrNotFound
+	}
+	if err := s.get(ctx, []any{&id}, `SELECT signature FROM oauth_tokens WHERE grant_id = $1 AND kind = 'rt' AND
+			state = 'active' AND expires_at > $2`, g.ID, seconds(s.now())); err != nil {
+		return err
+	}
+	return s.reused(ctx, p, g.ID)
 }
 
 // replay returns the stored answer of a rotated token if it may be repeated, and else revokes the
@@ -127,15 +175,20 @@ func (s *Store) replay(ctx context.Context, p Presented, t Token) ([]byte, error
 		!errors.Is(err, ErrExpired):
 		return nil, err
 	}
-	if _, err := s.RevokeGrant(ctx, t.Grant, "refresh_reuse"); err != nil {
-		return nil, err
+	return nil, s.reused(ctx, p, t.Grant)
+}
+
+// reused revokes a grant of which two parties have a token. It returns ErrReused.
+func (s *Store) reused(ctx context.Context, p Presented, grant string) error {
+	if _, err := s.RevokeGrant(ctx, grant, "refresh_reuse"); err != nil {
+		return err
 	}
 	e := Event{Event: "refresh_reuse", ClientID: p.ClientID, Address: p.Address, RequestID: p.RequestID,
-		Detail: DetailJSON(map[string]string{"grant": t.Grant})}
+		Detail: DetailJSON(map[string]string{"grant": grant})}
 	if err := s.Audit(ctx, e); err != nil {
-		return nil, err
+		return err
 	}
-	return nil, Keep(ErrReused)
+	return Keep(ErrReused)
 }
 
 // replayVault returns a vault whose key is the token, which only its client has. The database and

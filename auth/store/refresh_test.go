@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -30,8 +31,14 @@ func mustIssue(t testing.TB, s *Store, g Grant, refresh string) {
 
 // exchange refreshes as the token endpoint does.
 func exchange(ctx context.Context, s *Store, client, old, next string) (string, error) {
+	var grant string // in a token of this server
+	if strings.HasPrefix(old, "rt") {
+		if err := s.get(ctx, []any{&grant}, `SELECT id FROM grants ORDER BY created_at, id LIMIT 1`); err != nil {
+			return "", err
+		}
+	}
 	response, err := s.Refresh(ctx,
-		Presented{Token: old, Signature: "sig-" + old, ClientID: client, Interval: time.Minute},
+		Presented{Token: old, Signature: "sig-" + old, Grant: grant, ClientID: client, Interval: time.Minute},
 		func(ctx context.Context, t Token, g Grant) (Successor, error) { return issue(ctx, s, g, next) })
 	return string(response), err
 }

@@ -26,6 +26,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -145,22 +146,33 @@ The configuration file is that of --config, or junction/config.yaml in the user'
 // checkCommand is `junction check`.
 func checkCommand(stdout io.Writer, file *string) *cobra.Command {
 	var asJSON bool
+	var old string
 	cmd := &cobra.Command{
 		Use: "check", Short: "Validate a configuration file", Args: cli.NoArguments,
+		Long: `Validate a configuration file. With --against, also tell what a reload changes: which upstreams and keys,
+and which changes wait for a restart.`,
+		Example: `  junction check --config config.yaml
+  junction check --config next.yaml --against config.yaml`,
 		RunE: func(*cobra.Command, []string) error {
 			if *file == "" {
 				return cli.Usagef("check needs --config FILE")
-			}
-			if !asJSON {
-				return config.Check(stdout, *file, os.LookupEnv)
 			}
 			report, err := config.Inspect(*file, os.LookupEnv)
 			if err != nil {
 				return err
 			}
-			return errors.Join(cli.PrintValue(stdout, report), report.Err())
+			if old != "" {
+				if report.Reload, err = config.Compare(old, *file, os.LookupEnv); err != nil {
+					err = fmt.Errorf("--against: %w", err)
+				}
+			}
+			if asJSON {
+				return errors.Join(cli.PrintValue(stdout, report), report.Err(), err)
+			}
+			return errors.Join(report.Print(stdout), err)
 		},
 	}
+	cmd.Flags().StringVar(&old, "against", "", "the `FILE` that a running Junction has in force")
 	cli.JSONFlag(cmd, &asJSON)
 	return cmd
 }

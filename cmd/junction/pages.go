@@ -113,11 +113,7 @@ func (p *program) asSeen() *diagnose.Proxy {
 			}
 			return ""
 		},
-		Unread: func() string {
-			if why := p.reloadError.Load(); why != nil {
-				return *why
-			}
-			return ""
-		},
+		Unread:  func() string { return deref(&p.reloadError) },
+		Restart: func() string { return deref(&p.waiting) },
 	}
 }

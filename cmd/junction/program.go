@@ -56,10 +56,11 @@ type options struct {
 // program holds the parts of a running proxy. open creates them; close releases them.
 type program struct {
 	options
-	log    *slog.Logger
-	config *config.Config // the configuration in force; owned by reloadLoop once serve has begun
-	hash   [32]byte
-	begun  time.Time
+	log        *slog.Logger
+	config     *config.Config // the configuration in force; owned by reloadLoop once serve has begun
+	hash       [32]byte
+	begun      time.Time
+	unreadable bool // the file is missing, which was reported; owned by reloadLoop
 	// the hash of the file whose reload has ended last
 	loadedHash atomic.Pointer[[32]byte]
 	pins       *pins.Pins // the content of the pins file; nil without one. Owned by reloadLoop, like config
@@ -85,6 +86,7 @@ type program struct {
 	health        *health.Monitor
 	members       *replicas.Member       // nil if there is one process
 	reloadError   atomic.Pointer[string] // why the last reload of the file failed; nil after a successful reload
+	waiting       atomic.Pointer[string] // which changes of the file wait for a restart; nil or "" if none
 	reach         atomic.Pointer[reach]  // of the configuration in force
 
 	storage atomic.Pointer[store.Store] // that of the vault; nil if no vault is open
@@ -321,6 +323,7 @@ func (p *program) serve(stopping context.Context) error {
 	group.Go(func() error { return p.eventLoop(ctx) })
 	group.Go(func() error { p.health.Run(ctx); return nil })
 	group.Go(func() error { return p.reloadLoop(ctx) })
+	group.Go(func() error { p.expiryLoop(ctx); return nil })
 	group.Go(func() error { return p.welcome(ctx, endpoint, keys) })
 	group.Go(func() error {
 		<-ctx.Done()

@@ -6,14 +6,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"os/signal"
 	"path/filepath"
-	"reflect"
-	"slices"
-	"strings"
+	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/fsnotify/fsnotify"
 
@@ -22,7 +20,6 @@ import (
 	"junction/cmd/watch"
 	"junction/proxy"
 	"junction/proxy/pins"
-	"junction/upstream"
 	"junction/upstream/prose"
 )
 
@@ -59,35 +56,50 @@ func (p *program) reloadLoop(ctx context.Context) error {
 		p.reload(false) // the file may have changed since it was loaded
 		p.repin()
 	}
+	// A missing file is probably being replaced. It is reported if it stays away.
+	again := time.NewTimer(missingFor)
+	defer again.Stop()
 	for {
+		asked := false
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-hup:
 			p.audit.Reopen()
-			p.reload(true)
-			p.repin()
+			asked = true
 		case <-changed:
-			p.reload(false)
-			p.repin()
+		case <-again.C:
+			if _, err := config.Checksum(p.file); err == nil {
+				continue
+			}
+			asked = true
 		}
+		if !p.reload(asked) {
+			again.Reset(missingFor)
+		}
+		p.repin()
 	}
 }
 
+// missingFor is how long the configuration file may be missing before that is reported.
+const missingFor = 2 * time.Second
+
 // reload reads the file and puts it in force. Every step that can fail comes before the first
 // change. asked is set for SIGHUP: then an unchanged file is reloaded too, and a missing one is
-// reported.
-func (p *program) reload(asked bool) {
+// reported. It returns false if the file is missing, and that was not reported.
+func (p *program) reload(asked bool) (done bool) {
 	hash, err := config.Checksum(p.file)
 	if err != nil {
 		if asked {
 			p.notReloaded(err, "")
+			p.unreadable = true
 		}
-		return // a missing file is probably being replaced
+		return asked
 	}
-	if hash == p.hash && !asked {
-		return
+	if hash == p.hash && !asked && !p.unreadable {
+		return true
 	}
+	p.unreadable = false
 	p.hash = hash
 	defer p.loadedHash.Store(&hash) // last, when reloadError is up to date
 	c, warnings, err := config.LoadServing(p.file, p.getenv, true)
@@ -100,76 +112,66 @@ func (p *program) reload(asked bool) {
 		err = errors.New(prose.Count(len(problems), "mistake"))
 		detail = fmt.Sprintf("%v, such as line %d: %s: %s", err, first.Line, cmp.Or(first.Path, "YAML"), first.Text)
 	}
-	var audit *record.Audit
-	if err == nil {
-		audit, err = p.prepare(c)
-	}
 	if err != nil {
 		p.notReloaded(err, detail)
-		return
+		return true
 	}
+	change := p.follow(c)
 	for _, w := range warnings {
 		p.log.Warn(w.Text, "file", w.File, "line", w.Line, "key", w.Path)
 	}
-	p.audit.Use(audit)
-	changes := changesOf(p.config.Upstreams, c.Upstreams)
-	p.apply(c)
+	p.apply(change.Config)
 	if p.members != nil {
-		if err := p.members.Reload(c.Shared); err != nil {
+		if err := p.members.Reload(change.Config.Shared); err != nil {
 			p.log.Error("cannot compare the configuration with that of the other replicas", "error", err)
 		}
 	}
+	p.reloaded(&change, fingerprint(p.file, hash))
+	return true
+}
+
+// reloaded reports in the log, in the audit and on /readyz what a changed file has changed.
+func (p *program) reloaded(change *config.Change, which string) {
+	attrs := append([]any{"upstreams", len(change.Config.Upstreams)}, change.Attrs()...)
+	waiting, rejected := change.Waiting(), change.Rejected()
+	p.waiting.Store(&waiting)
+	if rejected != "" {
+		p.reloadError.Store(&rejected)
+		p.log.Error("configuration not reloaded, but for what it takes away", append(attrs, "error", rejected)...)
+		p.record("configuration_rejected", rejected, proxy.Invalid)
+		return
+	}
 	p.reloadError.Store(nil)
-	p.log.Info("configuration reloaded", append([]any{"upstreams", len(c.Upstreams)}, changes...)...)
-	p.record("configuration_reloaded", fingerprint(p.file, hash), proxy.OK)
+	p.log.Info("configuration reloaded", attrs...)
+	if waiting != "" {
+		p.log.Warn("a part of the configuration waits for a restart", "keys", change.Restart)
+		which += "; " + waiting
+	}
+	p.record("configuration_reloaded", which, proxy.OK)
 }
 
-// prepare does what can fail before a configuration is put in force.
-func (p *program) prepare(c *config.Config) (*record.Audit, error) {
-	c.Listen = cmp.Or(p.listen, c.Listen)
-	// only --listen can fail here: Load has checked the file
-	if problem := c.ListenProblem(c.Listen, false, false); problem != "" {
-		return nil, fmt.Errorf("--listen %s: %s", c.Listen, problem)
-	}
-	if err := fixed(p.config, c); err != nil {
-		return nil, err
-	}
-	if err := p.openVault(c); err != nil {
-		return nil, err
-	}
-	return p.audit.Next(c.Audit, p.stderr, p.log)
-}
-
-// changesOf returns the names of the upstreams that were added, changed and removed, for the log. A
-// disabled upstream counts as removed.
-func changesOf(old, next map[string]upstream.Config) (attrs []any) {
-	var added, changed, removed []string
-	for name, c := range next {
-		before, there := old[name]
-		switch on, was := !c.Off(), there && !before.Off(); {
-		case on && !was:
-			added = append(added, name)
-		case was && !on:
-			removed = append(removed, name)
-		case on && !reflect.DeepEqual(before, c):
-			changed = append(changed, name)
+// follow opens what a configuration needs, and returns what takes effect of it. If something cannot
+// be opened, only denies, revocations and removals take effect.
+func (p *program) follow(next *config.Config) config.Change {
+	next.Listen = cmp.Or(p.listen, next.Listen)
+	change := p.config.Follow(next)
+	var err error
+	if change.Refused == nil {
+		// only --listen can fail here: Load has checked the file
+		if problem := next.ListenProblem(next.Listen, false, false); problem != "" {
+			err = fmt.Errorf("--listen %s: %s", next.Listen, problem)
+		}
+		if err = cmp.Or(err, p.openVault(next)); err == nil {
+			var audit *record.Audit
+			if audit, err = p.audit.Next(next.Audit, p.stderr, p.log); err == nil {
+				p.audit.Use(audit)
+			}
 		}
 	}
-	for name, c := range old {
-		if _, there := next[name]; !there && !c.Off() {
-			removed = append(removed, name)
-		}
+	if err != nil {
+		change.Refuse(p.config, next, err)
 	}
-	for _, list := range []struct {
-		key   string
-		names []string
-	}{{"added", added}, {"changed", changed}, {"removed", removed}} {
-		if len(list.names) > 0 {
-			slices.Sort(list.names)
-			attrs = append(attrs, list.key, list.names)
-		}
-	}
-	return attrs
+	return change
 }
 
 // notReloaded reports in the log and on /readyz why the file is not in force. detail is the text
@@ -179,47 +181,6 @@ func (p *program) notReloaded(err error, detail string) {
 	p.reloadError.Store(&detail)
 	p.log.Error("configuration not reloaded; the last good one stays in force", "error", err)
 	p.record("configuration_rejected", detail, proxy.Invalid)
-}
-
-// fixed rejects changes of settings that need a restart.
-func fixed(old, next *config.Config) error {
-	var changed []string
-	for _, k := range []struct {
-		key      string
-		old, new any
-	}{
-		{"listen", old.Listen, next.Listen}, {"admin", old.Admin, next.Admin}, {"metrics", old.Metrics, next.Metrics},
-		{"limits", old.Limits.WithDefaults(), next.Limits.WithDefaults()},
-		{"sessions", old.Sessions, next.Sessions}, {"log", old.Log, next.Log},
-		{"shutdown_grace", old.ShutdownGrace, next.ShutdownGrace},
-		{"drain_delay", old.DrainDelay, next.DrainDelay},
-		{"pins", old.Pins, next.Pins}, {"auth.oauth", old.Auth.OAuth, next.Auth.OAuth},
-		{"storage", old.Storage, next.Storage}, {"replicas", old.Replicas, next.Replicas},
-		{"outbound", old.Outbound, next.Outbound}, {"public_url", signInAt(old), signInAt(next)},
-		{"auth.scope_capabilities", ownScopes(old), ownScopes(next)},
-	} {
-		if !reflect.DeepEqual(k.old, k.new) {
-			changed = append(changed, k.key)
-		}
-	}
-	switch n := len(changed); n {
-	case 0:
-		return nil
-	case 1:
-		return fmt.Errorf("%s has changed, which needs a restart", changed[0])
-	default:
-		return fmt.Errorf("%s and %s have changed, which needs a restart", strings.Join(changed[:n-1], ", "),
-			changed[n-1])
-	}
-}
-
-// ownScopes returns the scopes that the authorization server may grant beyond the default one. The
-// server reads them only at its start.
-func ownScopes(c *config.Config) []string {
-	if c.Auth.OAuth == nil {
-		return nil
-	}
-	return slices.Sorted(maps.Keys(c.Auth.ScopeCapabilities))
 }
 
 // repin reloads the pins if their file has changed. A broken file is logged and otherwise ignored.
@@ -249,4 +210,12 @@ func loadPins(c *config.Config) (*pins.Pins, error) {
 		return nil, nil
 	}
 	return pins.Load(c.Pins)
+}
+
+// deref returns a text that may not be set.
+func deref(text *atomic.Pointer[string]) string {
+	if s := text.Load(); s != nil {
+		return *s
+	}
+	return ""
 }

@@ -14,34 +14,6 @@ import (
 	"junction/upstream/upstreamtest"
 )
 
-func TestFixed(t *testing.T) {
-	old := mustLoad(t, "upstreams: { a: { command: [x] } }\n")
-	for text, want := range map[string]string{
-		"":                         "",
-		"allowed_hosts: [h]\n":     "",
-		"names: { max_length: 20}": "",
-		"catalog: { grace: 1s }":   "",
-		"defaults: { timeout: 1s}": "",
-		"listen: 127.0.0.1:8420":   "", // the default
-		"listen: 127.0.0.1:1":      "listen has changed, which needs a restart",
-		"admin: \"\"":              "admin has changed, which needs a restart",
-		"limits: { page: 1 }":      "limits has changed, which needs a restart",
-		"sessions: { idle: 1m }":   "sessions has changed, which needs a restart",
-		"log: { level: debug }":    "log has changed, which needs a restart",
-		"shutdown_grace: 1s":       "shutdown_grace has changed, which needs a restart",
-		"listen: 127.0.0.1:1\nlog: { format: json }\nshutdown_grace: 1s": "listen, log and shutdown_grace have changed, which needs a restart",
-	} {
-		next := mustLoad(t, text+"\nupstreams: { b: { command: [y] } }\n")
-		got := ""
-		if err := fixed(old, next); err != nil {
-			got = err.Error()
-		}
-		if got != want {
-			t.Errorf("fixed for %q = %q, want %q", text, got, want)
-		}
-	}
-}
-
 const (
 	reloaded = `msg="configuration reloaded"`
 	refused  = `msg="configuration not reloaded; the last good one stays in force"`
@@ -168,7 +140,6 @@ func TestReloadRefused(t *testing.T) {
 	before, inForce := r.set.All()[0], r.reach.Load()
 	for i, row := range []struct{ text, why string }{
 		{"upstreams: { a: { url: " + url + ", enabeld: true } }\n", "1 mistake, such as line 4: upstreams.a.enabeld: unknown key; did you mean enabled?"},
-		{good + "shutdown_grace: 1s\n", "shutdown_grace has changed, which needs a restart"},
 		{"a: [\n", "mistake"},
 		{"", "mistake"},
 	} {

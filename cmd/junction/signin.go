@@ -30,14 +30,6 @@ type signIn struct {
 	issuers map[string]bool // of the configured identity providers
 }
 
-// signInAt returns the URL that tokens are bound to, or "" without auth.oauth.
-func signInAt(c *config.Config) string {
-	if c.Auth.OAuth == nil {
-		return ""
-	}
-	return c.PublicURL
-}
-
 // openSignIn prepares the verification of other issuers' tokens, and opens the vault and the
 // authorization server if they are configured.
 func (p *program) openSignIn(c *config.Config) (err error) {

@@ -57,7 +57,8 @@ func (p *program) closeExport(end func(context.Context) error, problem string) {
 // watch measures the state of the proxy, which exists by now.
 func (p *program) watch() error {
 	return p.telemetry.Watch(telemetry.Source{Server: p.server, Upstreams: p.set.All,
-		Stale: func() bool { return p.reloadError.Load() != nil }, Replicas: p.memberFigures()})
+		Expiring: func() int { return len(p.expiring(time.Now())) },
+		Stale:    func() bool { return deref(&p.reloadError)+deref(&p.waiting) != "" }, Replicas: p.memberFigures()})
 }
 
 // lastExport limits how long sending the last measurements may delay the end of the program.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"encoding/json"
@@ -63,33 +64,72 @@ func adminAddress(flag, file string) (string, error) {
 }
 
 // AwaitReload waits until the running junction that serves a file has read it with its present
-// content, or until ctx ends. It returns why the content is not in force; "" means that it is.
-func AwaitReload(ctx context.Context, file string) (problem string, err error) {
+// content, or until ctx ends. The answer tells whether the content is in force.
+func AwaitReload(ctx context.Context, file string) (*diagnose.Running, error) {
 	sum, err := config.Checksum(file)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	place, ok := runfile.Find(file)
 	if !ok || place.Admin == "" {
-		return "", errNotRunning
+		return nil, errNotRunning
 	}
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		var r diagnose.Running
 		if err := askAdmin(ctx, place.Admin, "/status", nil, diagnose.Patience, &r); err != nil {
-			return "", err
+			return nil, err
 		}
 		if r.Read == hex.EncodeToString(sum[:]) {
-			return r.Reload, nil
+			return &r, nil
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return "", ctx.Err()
+			return nil, ctx.Err()
 		}
 	}
 }
+
+// AwaitRevoked waits until the running junction that serves a file has read it, and returns an error
+// if it still accepts one of the keys, or if that cannot be found out. running is false if no junction
+// serves the file on this machine.
+func AwaitRevoked(ctx context.Context, file string, hashes []string) (running bool, err error) {
+	place, running := runfile.Find(file)
+	if !running {
+		return false, nil
+	}
+	restart := fmt.Sprintf("restart the running junction (process %d)", place.PID)
+	if place.Admin == "" {
+		return true, fmt.Errorf("the running junction cannot be asked whether it still accepts the key, because admin "+
+			"is off; look for \"configuration reloaded\" in its log, or %s", restart)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, reloadLimit,
+		fmt.Errorf("it has not read the file within %v", reloadLimit))
+	defer cancel()
+	r, err := AwaitReload(ctx, file)
+	var keys []diagnose.Key
+	if err == nil {
+		err = askAdmin(ctx, place.Admin, "/keys", nil, diagnose.Patience, &keys)
+	}
+	if err != nil {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return true, fmt.Errorf("the running junction may still accept the key: %w; %s", err, restart)
+	}
+	for _, k := range keys {
+		if slices.Contains(hashes, k.Hash) {
+			return true, fmt.Errorf("the running junction still accepts the key: %s; correct the file, or %s",
+				prose.Flat(cmp.Or(r.Reload, "another entry of the file has it")), restart)
+		}
+	}
+	return true, nil
+}
+
+// reloadLimit is how long a command waits until the running junction has read a changed file.
+const reloadLimit = 10 * time.Second
 
 // AwaitTried waits until the running junction that serves a file has tried the named upstreams, for
 // the limit at most. It returns those of them that are enabled; nil if no junction answers.

@@ -54,13 +54,13 @@ func TestAwaitReload(t *testing.T) {
 	}{{0, ""}, {2, ""}, {1, "listen has changed"}} {
 		asked.Store(0)
 		readAfter, problem = test.after, test.problem
-		if got, err := AwaitReload(ctx, file); err != nil || got != test.problem || asked.Load() != test.after+1 {
-			t.Errorf("read after %d answers: %q, %v, and %d answers", test.after, got, err, asked.Load())
+		if got, err := AwaitReload(ctx, file); err != nil || got.Reload != test.problem || asked.Load() != test.after+1 {
+			t.Errorf("read after %d answers: %v, %v, and %d answers", test.after, got, err, asked.Load())
 		}
 	}
 	asked.Store(0)
 	readAfter = -1
 	if got, err := AwaitReload(ctx, file); !errors.Is(err, context.Canceled) {
-		t.Errorf("a proxy that never reads the file: %q, %v", got, err)
+		t.Errorf("a proxy that never reads the file: %v, %v", got, err)
 	}
 }

@@ -180,6 +180,9 @@ func writeStatus(b *bytes.Buffer, r *diagnose.Running, now time.Time) {
 			prose.Wrap(b, "", "  ", part.Name+": "+prose.Flat(part.Error))
 		}
 	}
+	if r.Restart != "" && r.Reload == "" {
+		prose.Wrap(b, "", "", "The configuration file is in force, but for a part: "+r.Restart+".")
+	}
 	if r.Reload != "" {
 		prose.Wrap(b, "", "", "The changed configuration file is not in force: "+prose.Flat(r.Reload))
 	}

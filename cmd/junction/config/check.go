@@ -18,14 +18,9 @@ import (
 	"junction/upstream/prose"
 )
 
-// Check loads the file and writes all mistakes, warnings and notes to w, and then "ok: N
-// upstreams". If the file has mistakes, the error counts them, and tells whether the program could
-// start with them.
-func Check(w io.Writer, file string, getenv func(string) (string, bool)) error {
-	r, err := Inspect(file, getenv)
-	if err != nil {
-		return err
-	}
+// Print writes all mistakes, warnings and notes to w, and then "ok: N upstreams". If the file has
+// mistakes, the error counts them, and tells whether the program could start with them.
+func (r *Report) Print(w io.Writer) error {
 	PrintProblems(w, r.Mistakes, r.Warnings)
 	if err := r.Err(); err != nil {
 		return err
@@ -34,6 +29,9 @@ func Check(w io.Writer, file string, getenv func(string) (string, bool)) error {
 		fmt.Fprintf(w, "note: %s\n", n)
 	}
 	fmt.Fprintf(w, "ok: %s\n", prose.Count(r.Upstreams, "upstream"))
+	if r.Reload != nil {
+		fmt.Fprintln(w, r.Reload.Report())
+	}
 	return nil
 }
 
@@ -46,6 +44,7 @@ type Report struct {
 	Blocked   []string `json:"blocked"`   // the upstreams that the other mistakes block
 	Warnings  Problems `json:"warnings"`
 	Notes     []string `json:"notes"`
+	Reload    *Change  `json:"reload,omitempty"` // what a reload does; nil if that was not asked
 }
 
 // Err returns an error that counts the mistakes, and tells whether the program could start with
@@ -152,6 +151,10 @@ func (d *decoder) warnings(c *Config) Problems {
 		if !k.Expires.IsZero() && !time.Now().Before(k.Expires.Time) {
 			warn(fmt.Sprintf("auth.api_keys[%d].expires", i),
 				"is in the past: the key of %s is refused; remove the entry, or create another key", k.Name)
+		}
+		if k.Expiring(time.Now()) {
+			warn(fmt.Sprintf("auth.api_keys[%d].expires", i), "is soon: the key of %s is refused from %s; create another "+
+				"key of that name, and hand it out", k.Name, k.Expires)
 		}
 	}
 	for _, p := range c.Auth.Warnings(c.PublicURL) {

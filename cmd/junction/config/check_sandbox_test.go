@@ -107,7 +107,7 @@ func TestCheckWarnsAboutSandboxes(t *testing.T) {
 			}
 			var out bytes.Buffer
 			getenv := environment(map[string]string{"XDG_STATE_HOME": state, "PATH": os.Getenv("PATH")})
-			if err := Check(&out, file, getenv); err != nil {
+			if err := checkFile(&out, file, getenv); err != nil {
 				t.Fatal(err)
 			}
 			var got []string

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"net/netip"
@@ -627,7 +628,7 @@ func TestCheckNamesSharedUpstreams(t *testing.T) {
 			t.Fatal(err)
 		}
 		var out strings.Builder
-		if err := Check(&out, file, os.LookupEnv); err != nil {
+		if err := checkFile(&out, file, os.LookupEnv); err != nil {
 			t.Fatalf("%v: %s", err, &out)
 		}
 		if got := strings.Count(out.String(), "note:"); !strings.Contains(out.String(), tt.want) || got > 1 || got == 1 && tt.want == "" {
@@ -664,7 +665,7 @@ func TestCheck(t *testing.T) {
 			t.Fatal(err)
 		}
 		var out strings.Builder
-		err := Check(authtest.Searched(t, "what junction check writes", &out), file, environment(nil))
+		err := checkFile(authtest.Searched(t, "what junction check writes", &out), file, environment(nil))
 		if got := strings.ReplaceAll(out.String(), file, "FILE"); got != tt.out {
 			t.Errorf("check of\n%s\ngot:\n%swant:\n%s", tt.text, got, tt.out)
 		}
@@ -715,4 +716,13 @@ func FuzzParse(f *testing.F) {
 			last = p.Line
 		}
 	})
+}
+
+// checkFile is what junction check writes about a file.
+func checkFile(w io.Writer, file string, getenv func(string) (string, bool)) error {
+	r, err := Inspect(file, getenv)
+	if err != nil {
+		return err
+	}
+	return r.Print(w)
 }

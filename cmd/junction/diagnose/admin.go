@@ -40,6 +40,7 @@ type Proxy struct {
 	Version   string                   // of the program
 	Config    func() *config.Config    // returns the configuration in force
 	Unread    func() string            // returns why the last reload failed; "" if it did not
+	Restart   func() string            // returns which changes of the file wait for a restart; "" if none
 	Process   Process                  // for /status
 	Metrics   http.Handler             // answers /metrics
 	Parts     func() []health.State    // returns the state of what Junction depends on
@@ -62,7 +63,8 @@ type Proxy struct {
 // personal returns the names of the upstreams that each user signs in to, sorted.
 func (p *Proxy) personal() []string { return slices.Sorted(maps.Keys(p.Config().Personal())) }
 
-// Handler serves the admin address: /healthz, /readyz, /status, /metrics, /pins, /why and /doctor.
+// Handler serves the admin address: /healthz, /readyz, /status, /metrics, /keys, /pins, /why and
+// /doctor.
 // /readyz answers 503 until every upstream has been tried once; a failed upstream does not make the
 // proxy unready.
 //
@@ -87,6 +89,7 @@ func (p *Proxy) Handler(stopping context.Context) http.Handler {
 	}
 	get("/metrics", p.Metrics.ServeHTTP)
 	get("/status", p.serveStatus(stopping))
+	get("/keys", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, p.keys()) })
 	get("/pins", p.servePins)
 	get("/why", p.serveWhy)
 	get("/doctor", p.serveDoctor(new(sync.Mutex)))
@@ -186,6 +189,7 @@ type Report struct {
 	Replicas []replicas.Status     `json:"replicas,omitempty"`
 	Issuers  []auth.ProviderStatus `json:"issuers,omitempty"` // issuers of accepted tokens
 	Reload   string                `json:"reload,omitempty"`  // why a changed file is not in force
+	Restart  string                `json:"restart,omitempty"` // which changes wait for a restart
 	// callers that exceeded a limit within the last minute, the latest first
 	Overuse []budget.Overuse `json:"overuse,omitempty"`
 }
@@ -196,6 +200,21 @@ func (r *Report) code() int {
 		return http.StatusOK
 	}
 	return http.StatusServiceUnavailable
+}
+
+// A Key is an API key that a proxy accepts.
+type Key struct {
+	Name string `json:"name"`
+	Hash string `json:"hash"` // as in the file
+}
+
+// keys returns the API keys of the configuration in force.
+func (p *Proxy) keys() []Key {
+	list := []Key{}
+	for _, k := range p.Config().Auth.APIKeys {
+		list = append(list, Key{k.Name, k.Hash.String()})
+	}
+	return list
 }
 
 // Report returns what /readyz answers. stopping ends when the program begins to shut down.
@@ -238,7 +257,7 @@ func (p *Proxy) Report(stopping context.Context) Report {
 			r.Disabled = append(r.Disabled, name)
 		}
 	}
-	r.Reload = p.Unread()
+	r.Reload, r.Restart = p.Unread(), p.Restart()
 	r.Issuers = p.Providers.Status()
 	r.Problems = append(r.Problems, p.Server.Snapshot().Problems()...)
 	r.Overuse = p.Server.Overused()

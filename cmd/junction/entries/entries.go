@@ -76,17 +76,20 @@ func Follow(ctx context.Context, path string, names ...string) Sequel {
 	s := Sequel{Running: true}
 	ctx, cancel := context.WithTimeout(ctx, reloadLimit)
 	defer cancel()
-	problem, err := cli.AwaitReload(ctx, path)
+	r, err := cli.AwaitReload(ctx, path)
 	switch {
 	case ctx.Err() != nil:
 		s.Next = fmt.Sprintf("The running junction has not reloaded the file yet; to make it, run: kill -HUP %d",
 			place.PID)
 	case err != nil: // its admin address is off
 		s.Next = "The running junction reloads the file by itself."
-	case problem != "":
-		s.Reload = problem
+	case r.Reload != "":
+		s.Reload = r.Reload
 	default:
 		s.Next = "The running junction has reloaded the file" + results(ctx, path, names)
+		if r.Restart != "" {
+			s.Next += "\nA part of the file is not in force: " + r.Restart + "."
+		}
 	}
 	return s
 }

@@ -135,8 +135,11 @@ principal key:NAME.`,
 				Head: []any{"NAME", "HASH", "LINE", "GOOD FROM", "EXPIRES"},
 				Cells: func(k keyJSON) []any {
 					end := cmp.Or(k.Expires, "never")
-					if k.Expired {
+					switch {
+					case k.Expired:
 						end += " (expired)"
+					case k.Expiring:
+						end += " (soon)"
 					}
 					return []any{k.Name, fmt.Sprintf("%.15s…", k.Hash), k.Line,
 						cmp.Or(strings.Join(k.CIDRs, " "), "anywhere"), end}
@@ -156,6 +159,8 @@ type keyJSON struct {
 	CIDRs   []string `json:"cidrs,omitempty"`
 	Expires string   `json:"expires,omitempty"`
 	Expired bool     `json:"expired"`
+	// it expires within two weeks
+	Expiring bool `json:"expiring,omitempty"`
 }
 
 // keysOfFile returns the keys of a file, in their order. what is the command, for messages.
@@ -175,6 +180,7 @@ func keysOfFile(what, file string, now time.Time) ([]keyJSON, error) {
 		}
 		if !k.Expires.IsZero() {
 			j.Expires, j.Expired = k.Expires.String(), !now.Before(k.Expires.Time)
+			j.Expiring = k.Expiring(now)
 		}
 		list = append(list, j)
 	}

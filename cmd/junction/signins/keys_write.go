@@ -160,7 +160,8 @@ func keysRevokeCommand(stdout io.Writer, file *string) *cobra.Command {
 		Use: "revoke NAME", Short: "Delete a key from the configuration file",
 		Long: "Delete a key from the configuration file. Comments and order stay, and the old file becomes a " +
 			"backup. A running\n" +
-			`proxy notices the change within ten seconds and ends the sessions of the key.
+			`proxy ends the sessions of the key. The command asks the one on this machine whether it still accepts
+the key, and fails if it does, or does not answer.
 
 If several keys have the same NAME, choose one with --hash, or delete them with --all.`,
 		Example: `  junction keys revoke ci --config config.yaml
@@ -177,7 +178,7 @@ If several keys have the same NAME, choose one with --hash, or delete them with 
 			}
 			return nil
 		},
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			f, err := readSoundKeyFile("keys revoke", *file)
 			if err != nil {
 				return err
@@ -194,17 +195,27 @@ If several keys have the same NAME, choose one with --hash, or delete them with 
 			for _, i := range chosen {
 				revoked = append(revoked, f.keys[i].Hash)
 			}
+			running, inForce := cli.AwaitRevoked(cmd.Context(), f.path, revoked)
 			if asJSON {
-				return cli.PrintValue(stdout, struct {
+				return errors.Join(inForce, cli.PrintValue(stdout, struct {
 					Name    string   `json:"name"`
 					Revoked []string `json:"revoked"` // hashes
 					Config  string   `json:"config"`
 					Backup  string   `json:"backup"`
-				}{args[0], revoked, f.path, backup})
+					Running bool     `json:"running"` // a junction on this machine serves the file
+					Refused bool     `json:"refused"` // and does not accept the keys any more
+				}{args[0], revoked, f.path, backup, running, running && inForce == nil}))
+			}
+			if inForce != nil {
+				return fmt.Errorf("%s of %s was deleted from %s (backup: %s), but %w", prose.Count(len(chosen), "key"),
+					args[0], f.path, backup, inForce)
+			}
+			effect := "The running junction does not accept it any more."
+			if !running {
+				effect = "No junction on this machine serves the file. One elsewhere applies the change when its file changes."
 			}
 			_, err = fmt.Fprintf(stdout, "Revoked: %s of %s in %s. Backup: %s. %s\n", prose.Count(len(chosen), "key"),
-				args[0], f.path,
-				backup, noticed)
+				args[0], f.path, backup, effect)
 			return err
 		},
 	}

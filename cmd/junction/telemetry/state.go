@@ -16,7 +16,8 @@ import (
 type Source struct {
 	Server    *front.Server
 	Upstreams func() []*upstream.Upstream
-	Stale     func() bool     // the configuration file has changed, and is not in force
+	Expiring  func() int      // API keys that expire soon
+	Stale     func() bool     // the configuration file, or a part of it, is not in force
 	Replicas  func() Replicas // nil if there is one process
 }
 
@@ -55,7 +56,8 @@ func observe(m metric.Meter, counters, gauges []instrument, read func(set readin
 // gauges are the instruments of Watch.
 var gauges = []instrument{
 	{"junction.info", "", "1; the label is the version of the program."},
-	{"junction.config.stale", "", "1 if the configuration file has changed and is not in force."},
+	{"junction.config.stale", "", "1 if the configuration file, or a part of it, is not in force."},
+	{"junction.keys.expiring", "", "API keys that expire within 14 days."},
 	{"junction.upstream.state", "", "1 for the state that an upstream has."},
 	{"junction.upstream.connections", "", "Connections to an upstream."},
 	{"junction.upstream.processes", "", "Processes of an upstream that is a command."},
@@ -89,6 +91,7 @@ func (t *Telemetry) Watch(s Source) error {
 func (t *Telemetry) read(s Source, set reading) {
 	set("junction.info", 1, attrBuild.String(t.version))
 	set("junction.config.stale", one(s.Stale()))
+	set("junction.keys.expiring", int64(s.Expiring()))
 	for _, u := range s.Upstreams() {
 		readUpstream(u, set)
 	}

@@ -1,0 +1,286 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"junction/auth"
+	"junction/upstream"
+	"junction/upstream/prose"
+)
+
+// This file is about a changed file while a proxy runs: which part of it takes effect at once.
+
+// A Change is the effect of a changed file on the configuration in force.
+type Change struct {
+	Config  *Config  `json:"-"`       // to put in force
+	Restart []string `json:"restart"` // the keys whose change waits for a restart; the old values stay in Config
+	// Refused is why Config is the old configuration without the parts that the new file removes; nil
+	// if all but Restart takes effect.
+	Refused error `json:"-"`
+	// The upstreams that are added, changed and removed. A disabled upstream counts as removed.
+	Added   []string `json:"added"`
+	Changed []string `json:"changed"`
+	Removed []string `json:"removed"`
+	// The names of API keys that are no longer accepted.
+	Revoked []string `json:"revoked"`
+}
+
+// Follow returns what a running proxy does when its file changes to next, a configuration without
+// mistakes. A change of some keys waits for a restart; everything else takes effect, unless the
+// mixture of both files is itself a mistake, such as a listener without authentication. Then only
+// denies, revocations and removals take effect. Follow changes next.
+func (c *Config) Follow(next *Config) Change {
+	alone := append(next.mistakes(), c.mistakes()...)
+	authenticates := next.Auth.Needed()
+	stripped := c.without(next)
+	change := Change{Config: next, Restart: next.carry(c)}
+	if len(change.Restart) > 0 {
+		next.separate()
+		for _, p := range next.mistakes() {
+			if !slices.ContainsFunc(alone, func(q Problem) bool { return p.Path == q.Path && p.Text == q.Text }) {
+				change.Refused = errors.New("without these keys, " + p.Path + " " + p.Text)
+				break
+			}
+		}
+		if authenticates && !next.Auth.Needed() {
+			change.Refused = errors.New("without these keys, no request would be authenticated")
+		}
+	}
+	if change.Refused != nil {
+		change.Config = stripped
+	}
+	change.compare(c)
+	return change
+}
+
+// Refuse replaces the change by one that only removes, because of an error.
+func (ch *Change) Refuse(old, next *Config, why error) {
+	ch.Config, ch.Refused = old.without(next), why
+	ch.compare(old)
+}
+
+// mistakes returns the mistakes of a configuration that is not that of one file.
+func (c *Config) mistakes() Problems {
+	d := newDecoder("", func(string) (string, bool) { return "", true })
+	c.validate(d)
+	return d.Problems
+}
+
+// carry replaces the values of c that need a restart by the old ones, and returns their keys.
+func (c *Config) carry(old *Config) (keys []string) {
+	changed := func(key string, a, b any, keep func()) {
+		if !reflect.DeepEqual(a, b) {
+			keys = append(keys, key)
+			keep()
+		}
+	}
+	changed("listen", old.Listen, c.Listen, func() { c.Listen = old.Listen })
+	changed("admin", old.Admin, c.Admin, func() { c.Admin = old.Admin })
+	changed("metrics", old.Metrics, c.Metrics, func() { c.Metrics = old.Metrics })
+	changed("limits", old.Limits.WithDefaults(), c.Limits.WithDefaults(), func() { c.Limits = old.Limits })
+	changed("sessions", old.Sessions, c.Sessions, func() { c.Sessions = old.Sessions })
+	changed("log", old.Log, c.Log, func() { c.Log = old.Log })
+	changed("shutdown_grace", old.ShutdownGrace, c.ShutdownGrace, func() { c.ShutdownGrace = old.ShutdownGrace })
+	changed("drain_delay", old.DrainDelay, c.DrainDelay, func() { c.DrainDelay = old.DrainDelay })
+	changed("pins", old.Pins, c.Pins, func() { c.Pins = old.Pins })
+	changed("storage", old.Storage, c.Storage, func() { c.Storage = old.Storage })
+	changed("replicas", old.Replicas, c.Replicas, func() { c.Replicas, c.Audit = old.Replicas, old.Audit })
+	changed("outbound", old.Outbound, c.Outbound, func() { c.Outbound = old.Outbound })
+	if old.Auth.OAuth != nil || c.Auth.OAuth != nil { // tokens and pages are bound to the URL
+		changed("public_url", old.PublicURL, c.PublicURL, func() { c.PublicURL = old.PublicURL })
+		changed("auth.scope_capabilities", scopes(old), scopes(c), func() { c.keepScopes(old) })
+	}
+	changed("auth.oauth", old.Auth.OAuth, c.Auth.OAuth, func() { c.Auth.OAuth = old.Auth.OAuth })
+	return keys
+}
+
+// scopes returns the scopes that the authorization server may grant beyond the default one. The
+// server reads them only at its start.
+func scopes(c *Config) []string { return slices.Sorted(maps.Keys(c.Auth.ScopeCapabilities)) }
+
+// keepScopes leaves out new scopes, and takes all capabilities from removed ones. If the file has no
+// scopes any more, which lifts a restriction, the old ones stay.
+func (c *Config) keepScopes(old *Config) {
+	next := c.Auth.ScopeCapabilities
+	if len(next) == 0 || len(old.Auth.ScopeCapabilities) == 0 {
+		c.Auth.ScopeCapabilities = old.Auth.ScopeCapabilities
+		return
+	}
+	c.Auth.ScopeCapabilities = map[string][]string{}
+	for scope := range old.Auth.ScopeCapabilities {
+		c.Auth.ScopeCapabilities[scope] = next[scope]
+	}
+}
+
+// without returns c without what next does not have: keys, issuers, upstreams, tools, endpoints,
+// origins and hosts. It has the policies of next, unless next has none, which would allow everything.
+func (c *Config) without(next *Config) *Config {
+	r := *c
+	r.Auth.APIKeys = nil
+	for _, k := range next.Auth.APIKeys {
+		if hasKey(c, k) {
+			r.Auth.APIKeys = append(r.Auth.APIKeys, k)
+		}
+	}
+	r.Auth.JWT = slices.DeleteFunc(slices.Clone(c.Auth.JWT), func(i auth.Issuer) bool {
+		return !slices.ContainsFunc(next.Auth.JWT, func(n auth.Issuer) bool { return n.Issuer == i.Issuer })
+	})
+	if next.Auth.Introspection == nil {
+		r.Auth.Introspection = nil
+	}
+	if c.Auth.Needed() && !r.Auth.Needed() { // without any key, no request would be authenticated
+		r.Auth = c.Auth
+		// no key has the hash of zeros
+		r.Auth.JWT, r.Auth.Introspection, r.Auth.APIKeys = nil, nil, []auth.Key{{Name: "nobody"}}
+	}
+	if len(next.Policies) > 0 {
+		r.Policies = next.Policies
+	}
+	r.Auth.TrustedProxies = common(c.Auth.TrustedProxies, next.Auth.TrustedProxies)
+	r.AllowedOrigins = common(c.AllowedOrigins, next.AllowedOrigins)
+	r.AllowedHosts = common(c.AllowedHosts, next.AllowedHosts)
+	r.Upstreams = map[string]upstream.Config{}
+	for name, u := range c.Upstreams {
+		if n, there := next.Upstreams[name]; there && !n.Off() {
+			u.Tools = n.Tools
+			r.Upstreams[name] = u
+		}
+	}
+	r.Endpoints = maps.Clone(c.Endpoints)
+	for name, e := range c.Endpoints {
+		n, there := next.Endpoints[name]
+		if !there {
+			delete(r.Endpoints, name)
+		} else if e.Upstreams != nil {
+			e.Upstreams = slices.DeleteFunc(slices.Clone(e.Upstreams), func(u string) bool {
+				_, runs := r.Upstreams[u]
+				return !runs || n.Upstreams != nil && !slices.Contains(n.Upstreams, u)
+			})
+			r.Endpoints[name] = e
+		}
+	}
+	r.separate()
+	return &r
+}
+
+func hasKey(c *Config, k auth.Key) bool {
+	return slices.ContainsFunc(c.Auth.APIKeys, func(o auth.Key) bool { return o.Hash == k.Hash && o.Name == k.Name })
+}
+
+// common returns the elements of a that b has, too.
+func common[T comparable](a, b []T) []T {
+	return slices.DeleteFunc(slices.Clone(a), func(v T) bool { return !slices.Contains(b, v) })
+}
+
+// compare sets the lists of what the configuration changes.
+func (ch *Change) compare(old *Config) {
+	ch.Added, ch.Changed, ch.Removed, ch.Revoked = nil, nil, nil, nil
+	for name, c := range ch.Config.Upstreams {
+		before, there := old.Upstreams[name]
+		switch on, was := !c.Off(), there && !before.Off(); {
+		case on && !was:
+			ch.Added = append(ch.Added, name)
+		case was && !on:
+			ch.Removed = append(ch.Removed, name)
+		case on && !reflect.DeepEqual(before, c):
+			ch.Changed = append(ch.Changed, name)
+		}
+	}
+	for name, c := range old.Upstreams {
+		if _, there := ch.Config.Upstreams[name]; !there && !c.Off() {
+			ch.Removed = append(ch.Removed, name)
+		}
+	}
+	for _, k := range old.Auth.APIKeys {
+		if !hasKey(ch.Config, k) {
+			ch.Revoked = append(ch.Revoked, k.Name)
+		}
+	}
+	for _, list := range [][]string{ch.Added, ch.Changed, ch.Removed, ch.Revoked} {
+		slices.Sort(list)
+	}
+}
+
+// Attrs returns the lists as attributes of a log line.
+func (ch *Change) Attrs() (attrs []any) {
+	for _, list := range []struct {
+		key   string
+		names []string
+	}{{"added", ch.Added}, {"changed", ch.Changed}, {"removed", ch.Removed}, {"revoked", ch.Revoked}} {
+		if len(list.names) > 0 {
+			attrs = append(attrs, list.key, list.names)
+		}
+	}
+	return attrs
+}
+
+// Waiting returns the sentence about the keys that wait for a restart, or "".
+func (ch *Change) Waiting() string {
+	switch n := len(ch.Restart); n {
+	case 0:
+		return ""
+	case 1:
+		return ch.Restart[0] + " has changed, which needs a restart"
+	default:
+		return strings.Join(ch.Restart[:n-1], ", ") + " and " + ch.Restart[n-1] + " have changed, which needs a restart"
+	}
+}
+
+// Rejected returns the sentence about why only denies, revocations and removals take effect, or "".
+func (ch *Change) Rejected() string {
+	if ch.Refused == nil {
+		return ""
+	}
+	text := ch.Refused.Error()
+	if waiting := ch.Waiting(); waiting != "" {
+		text = waiting + "; " + text
+	}
+	return text + "; only what the file takes away is in force"
+}
+
+// Compare returns what a running proxy with the file old does when its file gets the content of
+// next. If next has a mistake that rejects it, or old has one, the error counts the mistakes.
+func Compare(old, next string, getenv func(string) (string, bool)) (*Change, error) {
+	before, _, err := LoadServing(old, getenv, false)
+	if ps, ok := errors.AsType[Problems](err); ok {
+		return nil, Unusable(old, ps)
+	} else if err != nil {
+		return nil, err
+	}
+	after, _, err := LoadServing(next, getenv, true)
+	if ps, ok := errors.AsType[Problems](err); ok {
+		return nil, fmt.Errorf("%s has %s; a reload changes nothing", next, prose.Count(len(ps), "mistake"))
+	} else if err != nil {
+		return nil, err
+	}
+	change := before.Follow(after)
+	return &change, nil
+}
+
+// Report returns what a reload does, for people.
+func (ch *Change) Report() string {
+	var does []string
+	for _, list := range []struct {
+		verb  string
+		names []string
+	}{{"adds", ch.Added}, {"changes", ch.Changed}, {"removes", ch.Removed}, {"revokes the keys of", ch.Revoked}} {
+		if len(list.names) > 0 {
+			does = append(does, list.verb+" "+strings.Join(list.names, ", "))
+		}
+	}
+	text := "a reload leaves all upstreams and keys as they are"
+	if len(does) > 0 {
+		text = "a reload " + strings.Join(does, "; ")
+	}
+	if rejected := ch.Rejected(); rejected != "" {
+		return text + "\n" + rejected
+	} else if waiting := ch.Waiting(); waiting != "" {
+		return text + "\n" + waiting
+	}
+	return text
+}

@@ -1,0 +1,106 @@
+package config
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const (
+	hashA = "sha256:007cf61cae18f5287e0dcf043a48f865f8bc0b81200a228778e91880bba4ad1b"
+	hashB = "sha256:007cf61cae18f5287e0dcf043a48f865f8bc0b81200a228778e91880bba4ad1c"
+	keyA  = `{ name: a, hash: "` + hashA + `" }`
+	keyB  = `{ name: b, hash: "` + hashB + `" }`
+)
+
+// TestFollowKeepsWhatNeedsARestart changes one key after the other.
+func TestFollowKeepsWhatNeedsARestart(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                         "",
+		"allowed_hosts: [h]\n":     "",
+		"names: { max_length: 20}": "",
+		"catalog: { grace: 1s }":   "",
+		"defaults: { timeout: 1s}": "",
+		"listen: 127.0.0.1:8420":   "", // the default
+		"listen: 127.0.0.1:1":      "listen has changed, which needs a restart",
+		"admin: \"\"":              "admin has changed, which needs a restart",
+		"limits: { page: 1 }":      "limits has changed, which needs a restart",
+		"sessions: { idle: 1m }":   "sessions has changed, which needs a restart",
+		"log: { level: debug }":    "log has changed, which needs a restart",
+		"shutdown_grace: 1s":       "shutdown_grace has changed, which needs a restart",
+		"listen: 127.0.0.1:1\nlog: { format: json }\nshutdown_grace: 1s": "listen, log and shutdown_grace have changed, which needs a restart",
+	} {
+		old := mustParse(t, "upstreams: { a: { command: [x] } }\n", nil)
+		change := old.Follow(mustParse(t, text+"\nupstreams: { b: { command: [y] } }\n", nil))
+		if got := change.Waiting(); got != want || change.Rejected() != "" {
+			t.Errorf("%q waits: %q, want %q; rejected: %q", text, got, want, change.Rejected())
+		}
+		if c := change.Config; c.Listen != old.Listen || c.Log != old.Log || !slices.Equal(change.Added, []string{"b"}) {
+			t.Errorf("%q: listen %s, log %v, added %v", text, c.Listen, c.Log, change.Added)
+		}
+	}
+}
+
+// TestFollowAlwaysTakesAway: whatever else the new file changes, a key that it does not have is not
+// accepted any more, and a removed upstream and a denied tool are gone.
+func TestFollowAlwaysTakesAway(t *testing.T) {
+	const old = `auth: { api_keys: [` + keyA + `, ` + keyB + `] }
+upstreams: { kept: { command: [x] }, gone: { command: [x] } }
+endpoints: { both: { upstreams: [kept, gone] } }
+`
+	const oauth = `oauth: { identity_providers: [{ id: sso, issuer: https://login.example.com, client_id: c, client_secret: s }] }`
+	for name, test := range map[string]struct{ text, restart, rejected string }{
+		"beside a key that needs a restart": {"listen: 127.0.0.1:1\nauth: { api_keys: [" + keyA + "] }\n",
+			"listen", ""},
+		"although the rest contradicts what stays": {
+			"public_url: https://mcp.example.com\nauth: { " + oauth + " }\n", "auth.oauth", "no request would be authenticated"},
+		"where one key is left beside the sign-in": {
+			"public_url: https://mcp.example.com\nauth: { api_keys: [" + keyA + "], " + oauth + " }\n", "auth.oauth", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			next := mustParse(t, test.text+`
+upstreams: { kept: { command: [x], tools: { delete: { enabled: false } } }, new: { command: [x] } }
+endpoints: { both: { upstreams: [kept] } }
+`, nil)
+			change := mustParse(t, old, nil).Follow(next)
+			c := change.Config
+			if !slices.Contains(change.Restart, test.restart) || !strings.Contains(change.Rejected(), test.rejected) ||
+				(test.rejected == "") != (change.Rejected() == "") {
+				t.Errorf("waiting for a restart: %v; rejected: %q", change.Restart, change.Rejected())
+			}
+			if !c.Auth.Needed() {
+				t.Error("no request is authenticated any more")
+			}
+			for _, k := range c.Auth.APIKeys {
+				if k.Hash.String() == hashB {
+					t.Error("the removed key is still accepted")
+				}
+			}
+			if !slices.Contains(change.Revoked, "b") || !slices.Equal(change.Removed, []string{"gone"}) {
+				t.Errorf("revoked %v, removed %v", change.Revoked, change.Removed)
+			}
+			if names := slices.Sorted(maps.Keys(c.Upstreams)); slices.Contains(names, "gone") ||
+				slices.Contains(names, "new") != (test.rejected == "") {
+				t.Errorf("upstreams: %v", names)
+			}
+			if tools := c.Upstreams["kept"].Tools; len(tools) != 1 || !tools[0].Off() {
+				t.Errorf("the denied tool is still there: %v", tools)
+			}
+			if got := c.Endpoints["both"].Upstreams; !slices.Equal(got, []string{"kept"}) {
+				t.Errorf("the endpoint has %v", got)
+			}
+		})
+	}
+}
+
+// TestFollowNeverOpensAListener: the old address outside loopback and the new lack of
+// authentication, which needs an address on loopback, must not be in force together.
+func TestFollowNeverOpensAListener(t *testing.T) {
+	old := mustParse(t, "listen: 0.0.0.0:8420\npublic_url: https://mcp.example.com\nauth: { api_keys: ["+keyA+
+		"] }\nupstreams: { a: { command: [x] } }\n", nil)
+	change := old.Follow(mustParse(t, "listen: 127.0.0.1:8420\nupstreams: { a: { command: [x] } }\n", nil))
+	if !change.Config.Auth.Needed() || change.Rejected() == "" || change.Config.Auth.APIKeys[0].Hash.String() == hashA {
+		t.Errorf("needed: %v; rejected: %q", change.Config.Auth.Needed(), change.Rejected())
+	}
+}
