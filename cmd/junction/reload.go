@@ -96,9 +96,8 @@ func (p *program) reload(asked bool) {
 		for _, problem := range problems {
 			p.log.Error("configuration: "+problem.Text, "file", problem.File, "line", problem.Line, "key", problem.Path)
 		}
-		first := problems[0]
 		err = errors.New(prose.Count(len(problems), "mistake"))
-		detail = fmt.Sprintf("%v, such as line %d: %s: %s", err, first.Line, cmp.Or(first.Path, "YAML"), first.Text)
+		detail = mistakesOf(problems)
 	}
 	var audit *record.Audit
 	if err == nil {
@@ -120,8 +119,16 @@ func (p *program) reload(asked bool) {
 		}
 	}
 	p.reloadError.Store(nil)
+	p.storeGood()
 	p.log.Info("configuration reloaded", append([]any{"upstreams", len(c.Upstreams)}, changes...)...)
 	p.record("configuration_reloaded", fingerprint(p.file, hash), proxy.OK)
+}
+
+// mistakesOf returns the number of mistakes, and the first one.
+func mistakesOf(problems config.Problems) string {
+	first := problems[0]
+	return fmt.Sprintf("%s, such as line %d: %s: %s", prose.Count(len(problems), "mistake"), first.Line,
+		cmp.Or(first.Path, "YAML"), first.Text)
 }
 
 // prepare does what can fail before a configuration is put in force.
