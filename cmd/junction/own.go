@@ -9,6 +9,7 @@ import (
 
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/runfile"
+	"junction/cmd/junction/service"
 	"junction/upstream/files"
 )
 
@@ -41,18 +42,12 @@ func serveOwn(ctx context.Context, file string, stderr io.Writer) (url string, e
 	}, nil
 }
 
-// goodFile returns the file with the last content of the configuration that was in force.
-func (p *program) goodFile() (string, error) {
-	dir, err := config.StateDir(p.getenv)
-	return filepath.Join(dir, "junction", "service", config.FolderOf(p.file)+".yaml"), err
-}
-
 // storeGood keeps the content of the file, which is in force, for a later start of the service.
 func (p *program) storeGood() {
 	if !p.lastGood || p.reloadError.Load() != nil {
 		return
 	}
-	name, err := p.goodFile()
+	name, err := service.LastGood(p.getenv, p.file)
 	if err == nil {
 		err = os.MkdirAll(filepath.Dir(name), 0o700)
 	}
@@ -77,7 +72,7 @@ func (p *program) loadGood(problems config.Problems, hash [32]byte) (*config.Con
 	if !p.lastGood {
 		return nil, false
 	}
-	name, err := p.goodFile()
+	name, err := service.LastGood(p.getenv, p.file)
 	if err != nil {
 		return nil, false
 	}

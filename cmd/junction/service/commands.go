@@ -185,7 +185,7 @@ only you may read, or let --keep-env write them.`,
 				notes = fmt.Sprintf("Kept %s in %s.", strings.Join(lacking, ", "), short(name))
 			} else if len(lacking) > 0 {
 				notes = fmt.Sprintf("The service does not have these variables of this shell: %s. To keep them in "+
-					"%s, run: %s", strings.Join(lacking, ", "), short(environmentOf(path)),
+					"%s, run: %s", strings.Join(lacking, ", "), short(EnvironmentOf(path)),
 					config.Command(path, "service", "install", "--keep-env"))
 			}
 			p, err := s.Install(cmd.Context())

@@ -108,6 +108,26 @@ func (s *Service) withdraw(ctx context.Context) {
 	_ = s.manager.stop(ctx, s.unit)
 	os.Remove(s.file)
 	s.manager.removed(ctx, s.unit)
+	s.host.Forget(s.unit.File)
+}
+
+// Forget removes what a service of a configuration file has kept: its last good content, and why it
+// ended.
+func (h *Host) Forget(file string) {
+	h.clearFailure(file)
+	if name, err := LastGood(h.Getenv, file); err == nil {
+		os.Remove(name)
+	}
+	if h.OS == "linux" { // folders of units that are empty now
+		os.Remove(filepath.Join(h.configDir(), "systemd", "user"))
+		os.Remove(filepath.Join(h.configDir(), "systemd"))
+	}
+}
+
+// LastGood returns the file with the last content of a configuration file that was in force.
+func LastGood(getenv func(string) (string, bool), file string) (string, error) {
+	dir, err := config.StateDir(getenv)
+	return filepath.Join(dir, "junction", "service", config.FolderOf(file)+".yaml"), err
 }
 
 // await waits until a process serves the file that is not the one before, or the process has failed.
@@ -160,7 +180,7 @@ func (s *Service) Uninstall(ctx context.Context) (bool, error) {
 		return false, fmt.Errorf("cannot remove %s: %w", s.file, files.Reason(err))
 	}
 	s.manager.removed(ctx, s.unit)
-	s.host.clearFailure(s.unit.File)
+	s.host.Forget(s.unit.File)
 	if p, running := runfile.Find(s.unit.File); stopped != nil && running {
 		return true, fmt.Errorf("the service is removed, and process %d still runs: %w", p.PID, stopped)
 	}

@@ -71,8 +71,8 @@ func runService(stdout, stderr io.Writer, file *string, serve Serve) *cobra.Comm
 	return cmd
 }
 
-// environmentOf returns the file with the variables of the service of a configuration file.
-func environmentOf(file string) string { return filepath.Join(filepath.Dir(file), "environment") }
+// EnvironmentOf returns the file with the variables of the service of a configuration file.
+func EnvironmentOf(file string) string { return filepath.Join(filepath.Dir(file), "environment") }
 
 // maxEnvironment is the most bytes of the file with the variables.
 const maxEnvironment = 64 << 10
@@ -81,7 +81,7 @@ var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // environment reads the variables of the service: lines NAME=VALUE, and comments.
 func environment(file string) (map[string]string, error) {
-	name := environmentOf(file)
+	name := EnvironmentOf(file)
 	text, err := files.Read(name, maxEnvironment)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -151,7 +151,7 @@ func Lacking(file string) []string {
 // KeepVariables adds variables of this shell to the file with those of the service. Only the owner can
 // read it. It returns the path of the file.
 func KeepVariables(file string, names []string) (string, error) {
-	name := environmentOf(file)
+	name := EnvironmentOf(file)
 	old, err := files.Read(name, maxEnvironment)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return name, fmt.Errorf("cannot read %s: %w", name, files.Reason(err))
