@@ -54,6 +54,9 @@ var arrows = map[string][]string{
 	// a plan is made by the loader that serves the pack
 	"cmd/pack/plan": {"cmd/pack/manifest", "cmd/pack", "cmd/pack/web", "upstream/prose", "upstream/shell",
 		"upstream/command"},
+	// a service keeps the environment of the shell without keys; its status asks the running proxy
+	"cmd/junction/service": {"cmd/junction/cli", "cmd/junction/clients", "cmd/junction/config", "cmd/junction/runfile",
+		"upstream/files", "upstream/pace", "upstream/prose", "upstream/sandbox"},
 	"cmd/junction/screen": {"cmd/junction/cli", "cmd/junction/diagnose", "upstream/prose",
 		"upstream", "upstream/pace", "upstream/shell"}, // the words of states
 	// it measures what they do, so that they need no library for it

@@ -30,9 +30,9 @@ func listen(address, key string) (net.Listener, error) {
 	return l, nil
 }
 
-// listenAdmin opens the admin listener, unless the address is "".
+// listenAdmin opens the admin listener, unless the address is "" or the program is an inner one.
 func (p *program) listenAdmin(address string) (err error) {
-	if address == "" {
+	if address == "" || p.inner {
 		return nil
 	}
 	p.admin, err = listen(address, "admin")

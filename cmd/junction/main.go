@@ -19,7 +19,7 @@
 // configuration file (from a registry by package registry), package packs installs packs of tools,
 // package signins changes the storage of sign-ins, and package audit reads the audit. Package setup
 // reads and changes the files of MCP clients (package clients). Package bridge connects a client to
-// the endpoint. Package signon signs the user of cli and of bridge in there. login.go signs in to
+// the endpoint. Package service starts Junction at each login. Package signon signs the user of cli and of bridge in there. login.go signs in to
 // upstreams. Package demo is the demo server.
 package main
 
@@ -42,6 +42,7 @@ import (
 	"junction/cmd/junction/demo"
 	"junction/cmd/junction/entries"
 	"junction/cmd/junction/packs"
+	"junction/cmd/junction/service"
 	"junction/cmd/junction/setup"
 	"junction/cmd/junction/signins"
 	"junction/upstream/sandbox"
@@ -124,7 +125,8 @@ The configuration file is that of --config, or junction/config.yaml in the user'
 		checkCommand(stdout, &o.file),
 		loginCommand(stdin, stdout, stderr, &o.file),
 		logoutCommand(stdout, &o.file),
-		bridge.Command(stdin, stdout, stderr, &o.file),
+		bridge.Command(stdin, stdout, stderr, &o.file, serveOwn),
+		service.Command(stdout, stderr, &o.file, serveService),
 		&cobra.Command{
 			Use: "demo", Short: "Run the built-in demo MCP server on stdio", Args: cli.NoArguments,
 			RunE: func(cmd *cobra.Command, _ []string) error {

@@ -51,6 +51,8 @@ type options struct {
 	file, listen   string
 	stdout, stderr io.Writer
 	getenv         func(string) (string, bool)
+	lastGood       bool // a mistake in the file does not prevent the start, see own.go
+	inner          bool // it serves this process alone
 }
 
 // program holds the parts of a running proxy. open creates them; close releases them.
@@ -109,6 +111,7 @@ func runProxy(ctx context.Context, o options) error {
 	defer p.close()
 	p.logMemory(limitErr)
 	p.logMissing()
+	p.logGood()
 	defer runtime.KeepAlive(ballast())
 	return p.serve(ctx)
 }
@@ -206,6 +209,9 @@ func (p *program) load() (*config.Config, []config.Problem, error) {
 	c, warnings, err := config.LoadServing(p.file, p.getenv, false)
 	if problems, ok := errors.AsType[config.Problems](err); ok {
 		config.PrintProblems(p.stderr, problems, warnings)
+		if c, ok := p.loadGood(problems, hash); ok && hashErr == nil {
+			return c, nil, nil
+		}
 		return nil, nil, fmt.Errorf("%s has %s; nothing was started", p.file, prose.Count(len(problems), "mistake"))
 	} else if err = cmp.Or(err, hashErr); err != nil {
 		return nil, nil, err

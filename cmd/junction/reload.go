@@ -108,9 +108,8 @@ func (p *program) reload(asked bool) (done bool) {
 		for _, problem := range problems {
 			p.log.Error("configuration: "+problem.Text, "file", problem.File, "line", problem.Line, "key", problem.Path)
 		}
-		first := problems[0]
 		err = errors.New(prose.Count(len(problems), "mistake"))
-		detail = fmt.Sprintf("%v, such as line %d: %s: %s", err, first.Line, cmp.Or(first.Path, "YAML"), first.Text)
+		detail = mistakesOf(problems)
 	}
 	if err != nil {
 		p.notReloaded(err, detail)
@@ -142,6 +141,7 @@ func (p *program) reloaded(change *config.Change, which string) {
 		return
 	}
 	p.reloadError.Store(nil)
+	p.storeGood()
 	p.log.Info("configuration reloaded", attrs...)
 	if waiting != "" {
 		p.log.Warn("a part of the configuration waits for a restart", "keys", change.Restart)
@@ -218,4 +218,11 @@ func deref(text *atomic.Pointer[string]) string {
 		return *s
 	}
 	return ""
+}
+
+// mistakesOf returns the number of mistakes, and the first one.
+func mistakesOf(problems config.Problems) string {
+	first := problems[0]
+	return fmt.Sprintf("%s, such as line %d: %s: %s", prose.Count(len(problems), "mistake"), first.Line,
+		cmp.Or(first.Path, "YAML"), first.Text)
 }

@@ -71,6 +71,9 @@ func (p *program) openCatalogs(key *seal.Key, dir string) {
 
 // announce records where the proxy serves, for commands. The caller must call forget at the end.
 func (p *program) announce() (forget func()) {
+	if p.storeGood(); p.inner {
+		return func() {}
+	}
 	place := runfile.Place{URL: runfile.URL(p.public.Addr().String())}
 	if p.admin != nil {
 		place.Admin = adminHere(p.admin.Addr())

@@ -16,8 +16,12 @@ import (
 	"junction/upstream/transport"
 )
 
+// Own serves a configuration file for this process alone, unless a running junction serves the file:
+// then the URL is "".
+type Own func(ctx context.Context, file string, stderr io.Writer) (url string, end func() error, err error)
+
 // Command returns the command stdio. file points to the value of --config.
-func Command(stdin io.Reader, stdout, stderr io.Writer, file *string) *cobra.Command {
+func Command(stdin io.Reader, stdout, stderr io.Writer, file *string, own Own) *cobra.Command {
 	var address, keyFile string
 	cmd := &cobra.Command{
 		Use: "stdio", Short: "Connect a client that only starts commands to a running endpoint", Args: cli.NoArguments,
@@ -27,14 +31,25 @@ The client speaks MCP on standard input and output; the command passes each mess
 endpoint cannot be reached, requests fail with an error, and work again when the endpoint is back. The command
 writes its problems to standard error.
 
+With --config FILE, if no running junction serves the file, the command serves the file itself, for this client
+alone, until the client ends.
+
 If the endpoint requires a sign-in and there is no API key, the command opens a browser. All commands of this user
 share the sign-in, which is kept in a file that only the user can read.`,
 		Example: `  junction stdio
+  junction stdio --config team.yaml
   junction stdio --url https://mcp.example.com/mcp --key-file ~/.junction-key`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			credential, err := credentialOf(keyFile)
 			if err != nil {
 				return err
+			}
+			if address == "" && *file != "" && cmd.Flags().Changed("config") {
+				var end func() error
+				if address, end, err = own(cmd.Context(), *file, stderr); err != nil {
+					return err
+				}
+				defer func() { err = errors.Join(err, end()) }()
 			}
 			if address == "" {
 				if address, err = cli.EndpointOf(*file); err != nil {

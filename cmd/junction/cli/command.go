@@ -38,9 +38,9 @@ func Run(ctx context.Context, root *cobra.Command, args []string, stdin io.Reade
 		if command.Name() != "help" {
 			help += strings.TrimPrefix(command.CommandPath(), "junction")
 		}
-		fmt.Fprintf(stderr, "junction: %s; see %s\n", harmless(err.Error()), help)
+		_ = Tell(stderr, fmt.Sprintf("junction: %s; see %s\n", harmless(err.Error()), help))
 	default:
-		fmt.Fprintf(stderr, "junction: %s\n", harmless(err.Error()))
+		_ = Tell(stderr, fmt.Sprintf("junction: %s\n", harmless(err.Error())))
 	}
 	return code
 }

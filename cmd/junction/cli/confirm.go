@@ -1,7 +1,7 @@
 package cli
 
 import (
-	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -27,15 +27,111 @@ func Confirm(cmd *cobra.Command, yes bool, question string) error {
 		return Usagef("%s needs --yes, because standard input is not a terminal",
 			strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" "))
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "%s [y/N] ", question)
-	line, err := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
-	if err != nil && !errors.Is(err, io.EOF) {
-		return fmt.Errorf("read the answer: %w", err)
-	}
-	if answer := strings.ToLower(strings.TrimSpace(line)); answer != "y" && answer != "yes" {
+	agreed, err := Questions{cmd}.YesNo(question, false)
+	if err == nil && !agreed {
 		return errors.New("nothing was changed")
 	}
-	return nil
+	return err
+}
+
+// Questions asks the person at the terminal of a command. The end of the command's context ends a
+// question with an error.
+type Questions struct{ cmd *cobra.Command }
+
+// QuestionsOf returns the questions of a command whose standard input is a terminal (CanAsk).
+func QuestionsOf(cmd *cobra.Command) Questions { return Questions{cmd} }
+
+// Line returns the line that the person types, without spaces around it. The end of the input is an
+// empty line.
+func (q Questions) Line(question string) (string, error) {
+	return q.read(question, func(in io.Reader) (string, error) {
+		var line []byte
+		for one := make([]byte, 1); ; { // the rest of the input belongs to the next question
+			n, err := in.Read(one)
+			switch {
+			case n > 0 && one[0] == '\n', errors.Is(err, io.EOF):
+				return string(line), nil
+			case err != nil:
+				return "", err
+			case n > 0 && len(line) < maxLine:
+				line = append(line, one[0])
+			}
+		}
+	})
+}
+
+// maxLine is the most bytes of an answer.
+const maxLine = 64 << 10
+
+// Hidden is Line for a secret: the terminal does not show the line.
+func (q Questions) Hidden(question string) (string, error) {
+	file, ok := q.cmd.InOrStdin().(*os.File)
+	if !ok {
+		return q.Line(question)
+	}
+	fd := int(file.Fd())
+	before, err := term.GetState(fd)
+	if err != nil {
+		return "", fmt.Errorf("read the answer: %w", err)
+	}
+	line, err := q.read(question, func(io.Reader) (string, error) {
+		text, err := term.ReadPassword(fd)
+		if errors.Is(err, io.EOF) {
+			err = nil
+		}
+		return string(text), err
+	})
+	if err != nil {
+		_ = term.Restore(fd, before)
+	}
+	fmt.Fprintln(q.cmd.ErrOrStderr())
+	return line, err
+}
+
+// read writes the question, and reads the answer. If ctx ends first, a goroutine stays in the read.
+func (q Questions) read(question string, from func(io.Reader) (string, error)) (string, error) {
+	if err := Tell(q.cmd.ErrOrStderr(), question+" "); err != nil {
+		return "", fmt.Errorf("ask: %w", err)
+	}
+	type answer struct {
+		line string
+		err  error
+	}
+	answers := make(chan answer, 1)
+	go func() { // ends with the answer, or with the process
+		line, err := from(q.cmd.InOrStdin())
+		answers <- answer{line, err}
+	}()
+	ctx := q.cmd.Context()
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	select {
+	case a := <-answers:
+		if a.err != nil {
+			return "", fmt.Errorf("read the answer: %w", a.err)
+		}
+		return strings.TrimSpace(a.line), nil
+	case <-ctx.Done():
+		fmt.Fprintln(q.cmd.ErrOrStderr())
+		return "", errors.New("stopped at the question; no more was changed")
+	}
+}
+
+// YesNo reports whether the person answers yes. An empty line is the default; any other line is no.
+func (q Questions) YesNo(question string, byDefault bool) (bool, error) {
+	choice := " [y/N]"
+	if byDefault {
+		choice = " [Y/n]"
+	}
+	line, err := q.Line(question + choice)
+	switch strings.ToLower(line) {
+	case "y", "yes":
+		return err == nil, err
+	case "":
+		return byDefault && err == nil, err
+	}
+	return false, err
 }
 
 // IsTerminal reports whether a stream of the process is a terminal, at which a person may be.

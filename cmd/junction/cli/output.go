@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -44,8 +45,7 @@ func Print(w io.Writer, asJSON bool, v any, text string) error {
 	if asJSON {
 		return PrintValue(w, v)
 	}
-	_, err := io.WriteString(w, text)
-	return err
+	return Tell(w, text)
 }
 
 // printLine writes a value as JSON in one line.
@@ -58,11 +58,15 @@ func printLine(w io.Writer, v any) error {
 // Table writes rows in columns that are as wide as their widest cell. rows calls row for each one,
 // usually the first time with the names of the columns.
 func Table(w io.Writer, rows func(row func(cells ...any))) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	var b bytes.Buffer
+	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	rows(func(cells ...any) {
 		fmt.Fprintf(t, strings.TrimSuffix(strings.Repeat("%v\t", len(cells)), "\t")+"\n", cells...)
 	})
-	return t.Flush()
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	return Tell(w, b.String())
 }
 
 // columns returns a line for each row, with two spaces between columns that are as wide as their

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -159,13 +160,36 @@ func (s *statusOptions) show(r *diagnose.Running, failed error) error {
 		switch {
 		case s.json:
 		case IsTerminal(s.stdout) && os.Getenv("TERM") != "dumb":
-			fmt.Fprint(s.stdout, "\x1b[H\x1b[J") // to the top left, and clear
+			width, height := terminalSize(s.stdout)
+			_, err := fmt.Fprint(s.stdout, "\x1b[H\x1b[J", screenful(b.String(), width, height)) // top left, clear
+			return err
 		default:
 			b.WriteByte('\n') // between two tables
 		}
 	}
-	_, err := b.WriteTo(s.stdout)
-	return err
+	if s.json {
+		_, err := b.WriteTo(s.stdout)
+		return err
+	}
+	return Tell(s.stdout, b.String())
+}
+
+// screenful returns as much of a text as a terminal shows without scrolling, so that its beginning, with
+// the broken upstreams, stays in sight.
+func screenful(text string, width, height int) string {
+	if height < 3 {
+		return text
+	}
+	text = Fit(text, width)
+	rows, lines := 0, strings.SplitAfter(text, "\n")
+	for i, line := range lines {
+		rows += max(1, (utf8.RuneCountInString(strings.TrimSuffix(line, "\n"))+width-1)/max(1, width))
+		if rows >= height-1 && i < len(lines)-2 {
+			return strings.Join(lines[:i], "") + Fit(fmt.Sprintf("… %d more lines; junction status shows all\n",
+				len(lines)-1-i), width)
+		}
+	}
+	return text
 }
 
 // writeStatus writes the table of the upstreams, the broken ones first. Below a row is its error,

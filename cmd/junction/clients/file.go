@@ -29,6 +29,9 @@ func ReadFile(file string) ([]byte, error) {
 	return text, err
 }
 
+// ErrChanged means that another program has changed a file after it was read.
+var ErrChanged = errors.New("has changed in the meantime; try again")
+
 // Replace writes the new content of a file whose content is old, or creates the file if old is nil.
 // A symbolic link stays one. Mode and owner stay those of the file. The old content goes to a
 // backup beside the file, whose path is returned; with keep false there is none. Of two processes that
@@ -49,7 +52,7 @@ func Replace(file string, old, content []byte, keep bool) (backup string, err er
 	}
 	defer files.Lock(filepath.Dir(file))()
 	if now, err := ReadFile(file); err != nil || !bytes.Equal(now, old) {
-		return "", errors.Join(err, errors.New("has changed in the meantime; try again"))
+		return "", errors.Join(err, ErrChanged)
 	}
 	if keep {
 		if backup, err = backUp(file, old, info); err != nil {

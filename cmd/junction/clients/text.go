@@ -32,6 +32,7 @@ type part struct {
 	text     string // the literal, the secret, the name of the variable, or the path
 	fallback string // of a variable
 	label    string // of a secret: what it is, for the name of its file
+	about    string // of a variable: what VS Code asks for, for a person
 }
 
 type kind int
@@ -183,7 +184,7 @@ func (r *reader) input(id string) part {
 	about := ""
 	if in, ok := r.asked[id].(map[string]any); ok {
 		if description, _ := in["description"].(string); description != "" {
-			about = " (" + short(description) + ")"
+			about, p.about = " ("+short(description)+")", short(description)
 		}
 		if d, _ := in["default"].(string); in["password"] != true && !strings.ContainsAny(d, "{}") {
 			p.fallback = d

@@ -34,6 +34,16 @@ func LoadServing(file string, getenv func(string) (string, bool), running bool) 
 	return c, warnings, err
 }
 
+// ParseServing is LoadServing for a text that was the content of the file, at the start of a proxy.
+func ParseServing(file string, text []byte, getenv func(string) (string, bool)) (*Config, error) {
+	c, d := parse(file, text, getenv, false)
+	problems, ok := errors.AsType[Problems](d.err())
+	if ok && len(c.block(d, problems, false)) > 0 {
+		return nil, problems
+	}
+	return c, nil
+}
+
 // block blocks the upstreams with problems. If problems reject the whole file, it returns these and
 // blocks nothing.
 func (c *Config) block(d *decoder, problems Problems, running bool) (rejecting Problems) {

@@ -266,7 +266,7 @@ func Review(cmd *cobra.Command, stdout io.Writer, asJSON, yes bool, text, questi
 		out = cmd.ErrOrStderr()
 	}
 	if !asJSON || !yes && cli.CanAsk(cmd) {
-		if _, err := io.WriteString(out, text); err != nil {
+		if err := cli.Tell(out, text); err != nil {
 			return err
 		}
 	}

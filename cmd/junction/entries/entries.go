@@ -86,7 +86,12 @@ func Follow(ctx context.Context, path string, names ...string) Sequel {
 	case r.Reload != "":
 		s.Reload = r.Reload
 	default:
-		s.Next = "The running junction has reloaded the file" + results(ctx, path, names)
+		s.Next = "The running junction has reloaded the file"
+		if text := results(ctx, path, names, tryLimit); text != "" {
+			s.Next += ".\n" + text
+		} else {
+			s.Next += "; see: " + config.Command(path, "status")
+		}
 		if r.Restart != "" {
 			s.Next += "\nA part of the file is not in force: " + r.Restart + "."
 		}
@@ -97,14 +102,19 @@ func Follow(ctx context.Context, path string, names ...string) Sequel {
 // tryLimit is how long a command waits for the first attempt of a new upstream.
 const tryLimit = 5 * time.Second
 
-// results returns the end of the sentence about a reload: what became of the named upstreams.
-func results(ctx context.Context, path string, names []string) string {
-	list := cli.AwaitTried(ctx, path, names, tryLimit)
-	if len(list) == 0 {
-		return "; see: " + config.Command(path, "status")
+// Results waits for the first attempts of the named upstreams of the running junction that serves a
+// file, and returns a line for each.
+func Results(ctx context.Context, path string, names []string, limit time.Duration) string {
+	if text := results(ctx, path, names, limit); text != "" {
+		return Lines(text)
 	}
+	return ""
+}
+
+// results returns what became of the named upstreams; "" if no junction answers.
+func results(ctx context.Context, path string, names []string, limit time.Duration) string {
 	var said []string
-	for _, u := range list {
+	for _, u := range cli.AwaitTried(ctx, path, names, limit) {
 		text := u.Name + ": " + u.State
 		switch {
 		case u.Error != "":
@@ -121,7 +131,7 @@ func results(ctx context.Context, path string, names []string) string {
 		}
 		said = append(said, prose.Flat(text))
 	}
-	return ".\n" + strings.Join(said, "\n")
+	return strings.Join(said, "\n")
 }
 
 // Refused returns the sentence about a change that the running junction did not apply.

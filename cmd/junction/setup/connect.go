@@ -18,6 +18,7 @@ import (
 	"junction/cmd/junction/clients"
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/entries"
+	"junction/cmd/junction/service"
 	"junction/upstream"
 	"junction/upstream/prose"
 	"junction/upstream/sandbox"
@@ -32,6 +33,8 @@ type connector struct {
 	url     string
 	keyFile string
 	replace bool
+	all     bool
+	guided  bool // junction setup says what happens after a reboot
 	json    bool
 
 	home   clients.Home
@@ -49,6 +52,7 @@ func connectCommand(stdout io.Writer, file *string) *cobra.Command {
 		Use:   "connect CLIENT",
 		Short: "Add Junction to the configuration file of an MCP client",
 		Long: `Add Junction to the configuration file of an MCP client. CLIENT is ` + allClients() + `.
+With --all, the command connects each client that it finds on this machine.
 
 The command keeps every other byte of the file, makes a backup, and records its changes, so that
 junction disconnect can undo them. For Claude Code it runs claude mcp add if that program is installed.
@@ -56,11 +60,14 @@ Claude Desktop gets junction stdio. If Junction requires an API key, the client 
 environment variable JUNCTION_KEY.`,
 		Example: `  junction connect cursor
   junction connect vscode --replace
+  junction connect --all
   junction connect claude-code --project .`,
-		Args: oneClient("connect"), ValidArgsFunction: completeClients,
+		Args: c.clients("connect"), ValidArgsFunction: completeClients,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.file = *file
-			return c.connect(cmd.Context(), args[0])
+			return c.each(args, func(one *connector, id string) (*connectJSON, string, error) {
+				return one.connect(cmd.Context(), id)
+			})
 		},
 	}
 	c.flags(cmd)
@@ -81,12 +88,12 @@ func disconnectCommand(stdout io.Writer, file *string) *cobra.Command {
 If nothing else has changed in the file, it becomes byte for byte what it was. Otherwise the command
 removes the entry of Junction and puts back the servers that --replace removed.`,
 		Example: `  junction disconnect cursor`,
-		Args:    oneClient("disconnect"),
+		Args:    c.clients("disconnect"),
 
 		ValidArgsFunction: completeClients,
 		RunE: func(_ *cobra.Command, args []string) error {
 			c.file = *file
-			return c.disconnect(args[0])
+			return c.each(args, (*connector).disconnect)
 		},
 	}
 	c.flags(cmd)
@@ -97,6 +104,7 @@ func (c *connector) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&c.name, "name", "junction", "the `name` of the entry")
 	const project = "the `folder` of a project, whose file is changed (default: the user's)"
 	cmd.Flags().StringVar(&c.project, "project", "", project)
+	cmd.Flags().BoolVar(&c.all, "all", false, "all clients that are found on this machine")
 	cli.JSONFlag(cmd, &c.json)
 }
 
@@ -113,10 +121,16 @@ func completeClients(_ *cobra.Command, args []string, word string) ([]string, co
 	return cli.Matching(clients.IDs(), nil, word), cobra.ShellCompDirectiveNoFileComp
 }
 
-func oneClient(what string) cobra.PositionalArgs {
+// clients rejects arguments other than one client, or none with --all.
+func (c *connector) clients(what string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
-		if len(args) != 1 {
-			return cli.Usagef("%s needs one client: %s", what, allClients())
+		switch {
+		case c.all && len(args) > 0:
+			return cli.Usagef("%s takes a client or --all, not both", what)
+		case c.all && c.project != "":
+			return cli.Usagef("%s takes --project or --all, not both: a project needs a client", what)
+		case !c.all && len(args) != 1:
+			return cli.Usagef("%s needs one client, or --all: %s", what, allClients())
 		}
 		return nil
 	}
@@ -168,13 +182,8 @@ func (c *connector) prepare(id string) (err error) {
 // program sets what clients that start commands need. Their processes have another PATH and another
 // folder than a shell.
 func (c *connector) program() (err error) {
-	if c.target.Program, err = os.Executable(); err != nil {
-		return fmt.Errorf("cannot find the path of junction: %w", err)
-	}
-	// The path of a package manager's link stays the same after an update.
-	if link, err := exec.LookPath("junction"); err == nil && filepath.IsAbs(link) &&
-		clients.SamePath(link, c.target.Program) {
-		c.target.Program = link
+	if c.target.Program, err = service.Program(); err != nil {
+		return err
 	}
 	if c.keyFile == "" {
 		return nil
@@ -250,26 +259,30 @@ func (k *keptServers) notes(file, project string) (notes []string) {
 	return notes
 }
 
-func (c *connector) connect(ctx context.Context, id string) error {
+func (c *connector) connect(ctx context.Context, id string) (*connectJSON, string, error) {
 	if err := c.prepare(id); err != nil {
-		return err
+		return nil, "", err
 	}
 	if strings.HasSuffix(c.target.URL, ":0/mcp") {
-		return fmt.Errorf("the port of Junction is not known (listen: %s); give --url", c.config.Listen)
+		return nil, "", fmt.Errorf("the port of Junction is not known (listen: %s); start Junction, or give --url",
+			c.config.Listen)
 	}
 	var remove []string
 	var kept keptServers
 	if c.replace {
 		var err error
 		if remove, kept, err = c.replaceable(ctx); err != nil {
-			return err
+			return nil, "", err
 		}
 	}
 	done, err := c.outfit.Connect(ctx, c.place, c.target, remove)
 	if err != nil {
-		return err
+		return nil, "", err
 	}
 	done.Notes = append(done.Notes, kept.notes(c.file, c.project)...)
+	if len(done.Removed) > 0 && !c.guided {
+		done.Notes = append(done.Notes, c.afterReboot()...)
+	}
 	switch {
 	case !c.target.Key, c.target.KeyFile != "":
 	case c.client.StartsCommands():
@@ -292,7 +305,8 @@ func (c *connector) connect(ctx context.Context, id string) error {
 	if len(done.Removed) > 0 {
 		said += " Removed from it: " + strings.Join(done.Removed, ", ") + "."
 	}
-	return c.print(done, said)
+	result, text := c.result(done, said)
+	return result, text, nil
 }
 
 // answers returns a sentence about whether a server answers at a URL. A client would send its requests
@@ -320,13 +334,13 @@ func answers(ctx context.Context, address string) string {
 // answerLimit is how long answers waits.
 const answerLimit = 3 * time.Second
 
-func (c *connector) disconnect(id string) error {
+func (c *connector) disconnect(id string) (*connectJSON, string, error) {
 	if err := c.prepare(id); err != nil {
-		return err
+		return nil, "", err
 	}
 	done, err := c.outfit.Disconnect(c.place, c.target)
 	if err != nil {
-		return err
+		return nil, "", err
 	}
 	said := fmt.Sprintf("%s is not connected; nothing was changed in %s.", c.client.Name, c.home.Short(done.File))
 	if done.Changed {
@@ -335,7 +349,8 @@ func (c *connector) disconnect(id string) error {
 	if len(done.Removed) > 0 {
 		said += " Put back: " + strings.Join(done.Removed, ", ") + "."
 	}
-	return c.print(done, said)
+	result, text := c.result(done, said)
+	return result, text, nil
 }
 
 // connectJSON is the output of --json.
@@ -350,7 +365,7 @@ type connectJSON struct {
 	Notes   []string `json:"notes,omitempty"`
 }
 
-func (c *connector) print(done *clients.Done, said string) error {
+func (c *connector) result(done *clients.Done, said string) (*connectJSON, string) {
 	if done.Backup != "" {
 		said += " Backup: " + c.home.Short(done.Backup) + "."
 	}
@@ -358,9 +373,8 @@ func (c *connector) print(done *clients.Done, said string) error {
 	for _, line := range append([]string{said}, done.Notes...) {
 		text += prose.OneLine(line) + "\n"
 	}
-	return cli.Print(c.stdout, c.json, connectJSON{
-		c.client.ID, done.File, c.target.URL, done.Changed, done.Command, done.Backup, done.Removed, done.Notes,
-	}, text)
+	return &connectJSON{c.client.ID, done.File, c.target.URL, done.Changed, done.Command, done.Backup, done.Removed,
+		done.Notes}, text
 }
 
 // runClient runs the command of a client for half a minute at most. Its output may contain secrets of

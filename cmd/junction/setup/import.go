@@ -79,12 +79,13 @@ type importer struct {
 	asked    []*entries.New // the new servers, after a person has confirmed them
 	failures []error        // for single files
 	written  bool
-	backup   string // of the old configuration file; "" if there was none
-	next     string // the next step for the user
+	backup   string   // of the old configuration file; "" if there was none
+	secrets  []string // the new files with secrets
+	next     string   // the next step for the user
 }
 
-func (i *importer) run(cmd *cobra.Command) error {
-	var err error
+// read reads the configuration and the files of the clients, and plans what is added.
+func (i *importer) read() (err error) {
 	if i.home, err = clients.HomeOf(i.project); err != nil {
 		return err
 	}
@@ -100,6 +101,14 @@ func (i *importer) run(cmd *cobra.Command) error {
 		return err
 	}
 	i.plan(places, held)
+	return nil
+}
+
+func (i *importer) run(cmd *cobra.Command) error {
+	err := i.read()
+	if err != nil {
+		return err
+	}
 	if !i.json {
 		if err := i.print(); err != nil {
 			return err
@@ -112,7 +121,7 @@ func (i *importer) run(cmd *cobra.Command) error {
 	if i.json {
 		err = errors.Join(err, i.printJSON())
 	} else if err == nil {
-		_, err = io.WriteString(i.stdout, i.summary())
+		err = cli.Tell(i.stdout, i.summary())
 	}
 	if len(i.from) > 0 && len(i.failures) > 0 {
 		return errors.Join(err, fmt.Errorf("%s could not be read", prose.Count(len(i.failures), "file")))
@@ -273,7 +282,7 @@ func (i *importer) print() error {
 		return err
 	}
 	for _, err := range i.failures {
-		fmt.Fprintf(i.stderr, "warning: %s\n", prose.OneLine(err.Error()))
+		_ = cli.Tell(i.stderr, fmt.Sprintf("warning: %s\n", prose.OneLine(err.Error())))
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"junction/cmd/junction/cli"
 	"junction/cmd/junction/clients"
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/entries"
@@ -40,6 +41,7 @@ func (i *importer) write(ctx context.Context) (err error) {
 	}
 	i.written = true
 	keep.Discard(text)
+	i.secrets = keep.Created()
 	s := entries.Follow(ctx, i.file, names...)
 	if i.next = s.Next; s.Reload != "" {
 		i.next = s.Refused()
@@ -152,20 +154,25 @@ func (i *importer) verify(c *config.Config, names []string) error {
 	return nil
 }
 
-// confirm asks the person about the new servers. Nothing is asked if nothing is to be written.
-func (i *importer) confirm(cmd *cobra.Command) error {
-	var looks []*clients.Look
+// newLooks returns what the new servers would do, in the order of the table.
+func (i *importer) newLooks() (looks []*clients.Look) {
 	for _, o := range i.outcomes {
 		if look := i.looks[o.Server]; look != nil {
 			looks = append(looks, look)
 		}
 	}
+	return looks
+}
+
+// confirm asks the person about the new servers. Nothing is asked if nothing is to be written.
+func (i *importer) confirm(cmd *cobra.Command) error {
+	looks := i.newLooks()
 	if len(looks) == 0 {
 		return nil
 	}
 	if !i.add {
 		if !i.json {
-			fmt.Fprintf(i.stdout, "\n%s", clients.Looks(looks))
+			return cli.Tell(i.stdout, "\n"+clients.Looks(looks))
 		}
 		return nil
 	}

@@ -14,6 +14,7 @@ import (
 // Commands returns the commands. file points to the value of --config.
 func Commands(stdout, stderr io.Writer, file *string) []*cobra.Command {
 	return []*cobra.Command{
+		setupCommand(stdout, stderr, file),
 		importCommand(stdout, stderr, file),
 		connectCommand(stdout, file),
 		disconnectCommand(stdout, file),

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"io"
+	"os"
+	"path/filepath"
+
+	"junction/cmd/junction/config"
+	"junction/cmd/junction/runfile"
+	"junction/cmd/junction/service"
+	"junction/upstream/files"
+)
+
+// This file has the two other ways to serve than the command junction: as a service, which starts also
+// with a mistake in its file, and for one client of junction stdio.
+
+// serveService serves a file until ctx ends.
+func serveService(ctx context.Context, file string, stdout, stderr io.Writer) error {
+	return runProxy(ctx, options{file: file, stdout: stdout, stderr: stderr, getenv: os.LookupEnv, lastGood: true})
+}
+
+// serveOwn serves a file for this process alone, on a port that no other command finds, unless a
+// running junction serves the file: then the URL is "". end must be called if err is nil.
+func serveOwn(ctx context.Context, file string, stderr io.Writer) (url string, end func() error, err error) {
+	if _, running := runfile.Find(file); running {
+		return "", func() error { return nil }, nil
+	}
+	p, err := open(options{file: file, listen: "127.0.0.1:0", stdout: io.Discard, stderr: stderr,
+		getenv: os.LookupEnv, inner: true})
+	if err != nil {
+		return "", nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan error, 1)
+	go func() { done <- p.serve(ctx) }() // ends in end
+	return p.url(), func() error {
+		cancel()
+		defer p.close()
+		return <-done
+	}, nil
+}
+
+// storeGood keeps the content of the file, which is in force, for a later start of the service.
+func (p *program) storeGood() {
+	if !p.lastGood || p.reloadError.Load() != nil {
+		return
+	}
+	name, err := service.LastGood(p.getenv, p.file)
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(name), 0o700)
+	}
+	var text []byte
+	if err == nil {
+		text, err = files.Read(p.file, maxGood)
+	}
+	if err == nil && sha256.Sum256(text) == p.hash { // otherwise a reload follows
+		err = files.Write(name, text)
+	}
+	if err != nil {
+		p.log.Warn("after a mistake in the configuration, the service will not start again", "error", err)
+	}
+}
+
+// maxGood is the most bytes of a configuration that is kept.
+const maxGood = 16 << 20
+
+// loadGood returns the last configuration that was in force, if this is a service. problems are those
+// of the file now; hash is that of its content.
+func (p *program) loadGood(problems config.Problems, hash [32]byte) (*config.Config, bool) {
+	if !p.lastGood {
+		return nil, false
+	}
+	name, err := service.LastGood(p.getenv, p.file)
+	if err != nil {
+		return nil, false
+	}
+	text, err := files.Read(name, maxGood)
+	if err != nil {
+		return nil, false
+	}
+	c, err := config.ParseServing(p.file, text, p.getenv)
+	if err != nil {
+		return nil, false
+	}
+	p.readFile(hash)
+	detail := mistakesOf(problems)
+	p.reloadError.Store(&detail)
+	return c, true
+}
+
+// logGood reports a start with the last good configuration.
+func (p *program) logGood() {
+	if detail := p.reloadError.Load(); detail != nil {
+		p.log.Error("the configuration has mistakes; its last good content is in force", "error", *detail)
+	}
+}

@@ -1,0 +1,233 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"junction/cmd/junction/cli"
+	"junction/cmd/junction/clients"
+	"junction/cmd/junction/config"
+	"junction/cmd/junction/runfile"
+	"junction/upstream/prose"
+)
+
+// Command returns the command service. file points to the value of --config, and serve runs the proxy.
+func Command(stdout, stderr io.Writer, file *string, serve Serve) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "service", Short: "Start Junction at each login", Args: cli.NoArguments,
+		Long: `Start Junction at each login, and again after it has ended.
+
+The service belongs to you: it is a user unit of systemd on Linux, an agent of launchd on macOS, and a task
+at logon on Windows. It serves the file of --config, by default your own. Each file has a service of its own.
+If the file has a mistake, the service continues with the last content that was in force.`,
+		Example: `  junction service install
+  junction service status
+  junction service uninstall`,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(installCommand(stdout, file), statusCommand(stdout, file), uninstallCommand(stdout, file),
+		runService(stdout, stderr, file, serve))
+	return cmd
+}
+
+// of returns the service of a command.
+func of(flag string) (*Service, string, error) {
+	h, err := ThisHost()
+	if err != nil {
+		return nil, "", err
+	}
+	file, err := config.File(flag)
+	if err != nil {
+		return nil, "", err
+	}
+	s, err := h.Of(file)
+	return s, file, err
+}
+
+func short(file string) string {
+	home, err := clients.HomeOf("")
+	if err != nil {
+		return prose.OneLine(file)
+	}
+	return prose.OneLine(home.Short(file))
+}
+
+// statusJSON is the output of --json.
+type statusJSON struct {
+	Service   string   `json:"service"`
+	Manager   string   `json:"manager"`
+	File      string   `json:"file"` // of the definition
+	Config    string   `json:"config"`
+	Installed bool     `json:"installed"`
+	Outdated  bool     `json:"outdated,omitempty"` // the definition differs from that of a new install
+	State     string   `json:"state,omitempty"`    // in the words of the manager
+	Running   bool     `json:"running"`
+	PID       int      `json:"pid,omitempty"`
+	URL       string   `json:"url,omitempty"`
+	Log       string   `json:"log"`
+	Failure   string   `json:"failure,omitempty"` // why the last process has ended
+	Reload    string   `json:"reload,omitempty"`  // why the file is not in force
+	Variables []string `json:"variables,omitempty"`
+}
+
+func (s *Service) status(ctx context.Context) statusJSON {
+	j := statusJSON{Service: s.unit.Name, Manager: s.manager.name(), File: s.file, Config: s.unit.File,
+		Log: s.log()}
+	text := s.present()
+	if j.Installed = ours(text); j.Installed {
+		j.Outdated = string(text) != string(s.text)
+		j.State = prose.OneLine(s.manager.state(ctx, s.unit))
+	}
+	p, running := runfile.Find(s.unit.File)
+	if j.Running = running; running {
+		j.PID, j.URL = p.PID, p.URL
+		ctx, cancel := context.WithTimeout(ctx, statusLimit)
+		defer cancel()
+		if r, err := cli.AwaitReload(ctx, s.unit.File); err == nil {
+			j.Reload = r.Reload
+		}
+	} else {
+		j.Failure = s.host.failure(s.unit.File)
+	}
+	return j
+}
+
+// statusLimit is how long the running junction may take to read a changed file.
+const statusLimit = 3 * time.Second
+
+func statusCommand(stdout io.Writer, file *string) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "status", Short: "Show the service of a configuration file", Args: cli.NoArguments,
+		Long: `Show the service of a configuration file. The exit code is 1 if the service is not installed or does
+not run.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, path, err := of(*file)
+			if err != nil {
+				return err
+			}
+			j := s.status(cmd.Context())
+			if err := cli.Print(stdout, asJSON, j, j.text(path)); err != nil {
+				return err
+			}
+			switch {
+			case !j.Installed:
+				return errors.New("no service is installed; run: " + config.Command(path, "service", "install"))
+			case !j.Running:
+				return errors.New("the service does not run")
+			}
+			return nil
+		},
+	}
+	cli.JSONFlag(cmd, &asJSON)
+	return cmd
+}
+
+func (j *statusJSON) text(file string) string {
+	var b strings.Builder
+	row := func(name, value string) { fmt.Fprintf(&b, "%-8s %s\n", name, prose.OneLine(value)) }
+	if j.Installed {
+		row("Service", fmt.Sprintf("%s, %s (%s)", j.Service, short(j.File), j.Manager))
+		row("State", j.State)
+	} else {
+		row("Service", "none")
+	}
+	row("File", short(j.Config))
+	if j.Running {
+		row("Serves", fmt.Sprintf("%s, process %d", j.URL, j.PID))
+	} else {
+		row("Serves", "nothing now")
+	}
+	if j.Failure != "" {
+		row("Failed", j.Failure)
+	}
+	if j.Reload != "" {
+		row("Mistake", "the file is not in force: "+j.Reload+"; Junction serves its last good content; see: "+
+			config.Command(file, "check"))
+	}
+	if j.Installed {
+		row("Log", j.Log)
+	}
+	if j.Outdated {
+		row("Next", "the service is of an older install or another shell; renew it with: "+
+			config.Command(file, "service", "install"))
+	}
+	return b.String()
+}
+
+func installCommand(stdout io.Writer, file *string) *cobra.Command {
+	var asJSON, keep bool
+	cmd := &cobra.Command{
+		Use: "install", Short: "Install the service, and start it", Args: cli.NoArguments,
+		Long: `Install the service, and start it. A second run renews the service and starts it again.
+
+The service has PATH, the folders (XDG_...) and the proxies of this shell, so that it finds the same commands.
+It has no other variables: write them as NAME=VALUE into the file environment beside the configuration, which
+only you may read, or let --keep-env write them.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, path, err := of(*file)
+			if err != nil {
+				return err
+			}
+			lacking := Lacking(path)
+			notes := ""
+			if len(lacking) > 0 && keep {
+				name, err := KeepVariables(path, lacking)
+				if err != nil {
+					return err
+				}
+				notes = fmt.Sprintf("Kept %s in %s.", strings.Join(lacking, ", "), short(name))
+			} else if len(lacking) > 0 {
+				notes = fmt.Sprintf("The service does not have these variables of this shell: %s. To keep them in "+
+					"%s, run: %s", strings.Join(lacking, ", "), short(EnvironmentOf(path)),
+					config.Command(path, "service", "install", "--keep-env"))
+			}
+			p, err := s.Install(cmd.Context())
+			if err != nil {
+				return err
+			}
+			j := s.status(cmd.Context())
+			j.Variables = lacking
+			said := fmt.Sprintf("Installed the service %s, which serves %s at %s.\n%s\n", s.Name(), short(path), p.URL,
+				s.Later())
+			if notes != "" {
+				said += notes + "\n"
+			}
+			return cli.Print(stdout, asJSON, j, said)
+		},
+	}
+	cli.JSONFlag(cmd, &asJSON)
+	cmd.Flags().BoolVar(&keep, "keep-env", false, "keep the variables of this shell that the configuration uses")
+	return cmd
+}
+
+func uninstallCommand(stdout io.Writer, file *string) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "uninstall", Short: "Stop the service, and remove it", Args: cli.NoArguments,
+		Long: `Stop the service, and remove it. The configuration and the files of Junction stay.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, path, err := of(*file)
+			if err != nil {
+				return err
+			}
+			removed, err := s.Uninstall(cmd.Context())
+			if err != nil {
+				return err
+			}
+			said := "No service of " + short(path) + " is installed.\n"
+			if removed {
+				said = fmt.Sprintf("Removed the service %s of %s.\n", s.Name(), short(path))
+			}
+			return cli.Print(stdout, asJSON, s.status(cmd.Context()), said)
+		},
+	}
+	cli.JSONFlag(cmd, &asJSON)
+	return cmd
+}

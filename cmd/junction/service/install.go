@@ -1,0 +1,221 @@
+package service
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"junction/cmd/junction/config"
+	"junction/cmd/junction/runfile"
+	"junction/upstream/files"
+	"junction/upstream/pace"
+)
+
+// startLimit is how long a service may take until it serves.
+const startLimit = 15 * time.Second
+
+// maxDefinition is the most bytes of a definition.
+const maxDefinition = 64 << 10
+
+// A Service is the service of one configuration file.
+type Service struct {
+	host    *Host
+	unit    *Unit
+	manager manager
+	file    string // of the definition
+	text    []byte // of the definition that Install would write
+}
+
+// Of returns the service of a configuration file, whether it is installed or not.
+func (h *Host) Of(file string) (*Service, error) {
+	m, err := h.manager()
+	if err != nil {
+		return nil, err
+	}
+	u, err := h.unit(file)
+	if err != nil {
+		return nil, err
+	}
+	s := &Service{host: h, unit: u, manager: m}
+	s.file, s.text = m.definition(u)
+	return s, nil
+}
+
+// Name returns the name of the service.
+func (s *Service) Name() string { return s.unit.Name }
+
+// Later says when the service starts again.
+func (s *Service) Later() string { return s.manager.later() }
+
+// present returns the text of the definition that exists, or nil.
+func (s *Service) present() []byte {
+	text, err := files.Read(s.file, maxDefinition)
+	if err != nil {
+		return nil
+	}
+	return text
+}
+
+// Installed reports whether the definition of the service exists.
+func (s *Service) Installed() bool { return ours(s.present()) }
+
+// ours reports whether the text is a definition of ours.
+func ours(text []byte) bool {
+	return bytes.Contains(text, []byte(marker)) || bytes.Contains(text, wide(marker)[2:])
+}
+
+// Install writes the definition, starts the service, and waits until it serves. After an error nothing
+// stays but a service that starts later.
+func (s *Service) Install(ctx context.Context) (runfile.Place, error) {
+	none := runfile.Place{}
+	if _, err := config.LoadForCommand(s.unit.File); err != nil {
+		return none, err
+	}
+	old := s.present()
+	if old != nil && !ours(old) {
+		return none, fmt.Errorf("%s exists, and junction did not write it; move it away first", s.file)
+	}
+	before, running := runfile.Find(s.unit.File)
+	if running && old == nil {
+		return none, fmt.Errorf("process %d serves %s already; stop that process, and run the same command again",
+			before.PID, s.unit.File)
+	}
+	if err := os.MkdirAll(filepath.Dir(s.file), 0o700); err != nil {
+		return none, fmt.Errorf("cannot write the service %s: %w", s.file, files.Reason(err))
+	}
+	if err := files.Write(s.file, s.text); err != nil {
+		return none, fmt.Errorf("cannot write the service %s: %w", s.file, files.Reason(err))
+	}
+	s.host.clearFailure(s.unit.File)
+	if err := s.manager.start(ctx, s.unit, s.file); err != nil {
+		if old == nil {
+			s.withdraw(ctx)
+		}
+		return none, fmt.Errorf("cannot start the service: %w; without a service, start Junction with: %s", err,
+			config.Start(s.unit.File))
+	}
+	return s.await(ctx, before.PID)
+}
+
+// withdraw removes the definition of a service that could not be started.
+func (s *Service) withdraw(ctx context.Context) {
+	_ = s.manager.stop(ctx, s.unit)
+	os.Remove(s.file)
+	s.manager.removed(ctx, s.unit)
+	s.host.Forget(s.unit.File)
+}
+
+// Forget removes what a service of a configuration file has kept: its last good content, and why it
+// ended.
+func (h *Host) Forget(file string) {
+	h.clearFailure(file)
+	if name, err := LastGood(h.Getenv, file); err == nil {
+		os.Remove(name)
+	}
+	if h.OS == "linux" { // folders of units that are empty now
+		os.Remove(filepath.Join(h.configDir(), "systemd", "user"))
+		os.Remove(filepath.Join(h.configDir(), "systemd"))
+	}
+}
+
+// LastGood returns the file with the last content of a configuration file that was in force.
+func LastGood(getenv func(string) (string, bool), file string) (string, error) {
+	dir, err := config.StateDir(getenv)
+	return filepath.Join(dir, "junction", "service", config.FolderOf(file)+".yaml"), err
+}
+
+// await waits until a process serves the file that is not the one before, or the process has failed.
+func (s *Service) await(ctx context.Context, before int) (runfile.Place, error) {
+	p, err := Await(ctx, s.host, s.unit.File, before)
+	if err == nil || ctx.Err() != nil {
+		return p, err
+	}
+	return p, fmt.Errorf("the service %s is installed, and does not serve yet: %w; its log: %s", s.unit.Name, err,
+		s.log())
+}
+
+// Await waits until a process other than the one before serves the file.
+func Await(ctx context.Context, h *Host, file string, before int) (runfile.Place, error) {
+	for end := time.Now().Add(startLimit); ; {
+		p, ok := runfile.Find(file)
+		failure := h.failure(file)
+		switch {
+		case ok && p.PID != before:
+			return p, nil
+		case failure != "":
+			return p, errors.New(failure)
+		case time.Now().After(end):
+			return p, fmt.Errorf("no answer within %v", startLimit)
+		case !pace.Sleep(ctx, 50*time.Millisecond, nil):
+			return p, ctx.Err()
+		}
+	}
+}
+
+// log returns how the log is read.
+func (s *Service) log() string {
+	if line := s.manager.log(s.unit); line != "" {
+		return line
+	}
+	return s.unit.Log
+}
+
+// Uninstall stops the service and removes its definition. It returns false if there is none.
+func (s *Service) Uninstall(ctx context.Context) (bool, error) {
+	text := s.present()
+	switch {
+	case text == nil:
+		return false, nil
+	case !ours(text):
+		return false, fmt.Errorf("%s was not removed: junction did not write it", s.file)
+	}
+	stopped := s.manager.stop(ctx, s.unit)
+	if err := os.Remove(s.file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false, fmt.Errorf("cannot remove %s: %w", s.file, files.Reason(err))
+	}
+	s.manager.removed(ctx, s.unit)
+	s.host.Forget(s.unit.File)
+	if p, running := runfile.Find(s.unit.File); stopped != nil && running {
+		return true, fmt.Errorf("the service is removed, and process %d still runs: %w", p.PID, stopped)
+	}
+	return true, nil
+}
+
+// failureOf returns the file in which a process notes why it could not serve a configuration file.
+func (h *Host) failureOf(file string) (string, error) {
+	return h.stateDir("service", config.FolderOf(file)+".failure")
+}
+
+// failure returns why the last process of the service has ended, or "".
+func (h *Host) failure(file string) string {
+	name, err := h.failureOf(file)
+	if err != nil {
+		return ""
+	}
+	text, err := files.Read(name, maxDefinition)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(text))
+}
+
+func (h *Host) clearFailure(file string) {
+	if name, err := h.failureOf(file); err == nil {
+		os.Remove(name)
+	}
+}
+
+// noteFailure keeps why the process could not serve, for junction service status.
+func (h *Host) noteFailure(file string, failure error) {
+	name, err := h.failureOf(file)
+	if err != nil || os.MkdirAll(filepath.Dir(name), 0o700) != nil {
+		return
+	}
+	_ = files.Write(name, []byte(failure.Error()+"\n")) // the log has it, too
+}

@@ -1,0 +1,457 @@
+package setup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"junction/cmd/junction/cli"
+	"junction/cmd/junction/clients"
+	"junction/cmd/junction/config"
+	"junction/cmd/junction/entries"
+	"junction/cmd/junction/runfile"
+	"junction/cmd/junction/service"
+	"junction/upstream/prose"
+)
+
+// setupCommand is `junction setup`, which runs the other commands of this package in their order.
+func setupCommand(stdout, stderr io.Writer, file *string) *cobra.Command {
+	g := guide{stdout: stdout, stderr: stderr}
+	cmd := &cobra.Command{
+		Use:   "setup",
+		Short: "Set up Junction: servers, service and clients",
+		Long: `Set up Junction, step by step. The command
+
+  1. finds the servers in the files of your MCP clients, shows what each would
+     run, and asks which ones Junction should serve;
+  2. asks for the values that they lack, and keeps them in the folder secrets
+     beside the configuration, for your eyes only;
+  3. starts Junction, as a service that starts again at each login;
+  4. connects your clients to Junction, and removes from their files the servers
+     that work in Junction.
+
+It changes nothing before your answer. With --undo it makes all files what they
+were before. Without a terminal it prints the commands that do the same.`,
+		Example: `  junction setup
+  junction setup --yes
+  junction setup --undo`,
+		Args: cli.NoArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			g.file, g.cmd = *file, cmd
+			if g.undo {
+				return g.undoAll(cmd.Context())
+			}
+			return g.run(cmd.Context())
+		},
+	}
+	cmd.Flags().BoolVar(&g.undo, "undo", false, "undo the setup of this configuration file")
+	cli.YesFlag(cmd, &g.yes)
+	return cmd
+}
+
+// guide is one run of the command.
+type guide struct {
+	stdout, stderr io.Writer
+	cmd            *cobra.Command
+	file           string // the configuration file
+	yes, undo      bool
+
+	home   clients.Home
+	record *record // what was done, for --undo
+}
+
+// say prints a paragraph.
+func (g *guide) say(format string, args ...any) {
+	_ = cli.Tell(g.stdout, fmt.Sprintf(format+"\n", args...)) // a later step finds a closed output
+}
+
+// agree asks, or says yes with --yes.
+func (g *guide) agree(question string) (bool, error) {
+	if g.yes {
+		return true, nil
+	}
+	return cli.QuestionsOf(g.cmd).YesNo(question, true)
+}
+
+// agreeAtTerminal asks before an undo, which needs a terminal or --yes.
+func (g *guide) agreeAtTerminal(question string) (bool, error) {
+	if !cli.CanAsk(g.cmd) {
+		return false, cli.Usagef("setup --undo needs --yes, because standard input is not a terminal")
+	}
+	return cli.QuestionsOf(g.cmd).YesNo(question, true)
+}
+
+func (g *guide) run(ctx context.Context) (err error) {
+	if g.home, err = clients.HomeOf(""); err != nil {
+		return err
+	}
+	if g.file, err = config.File(g.file); err != nil {
+		return err
+	}
+	if !g.yes && !cli.CanAsk(g.cmd) {
+		return g.commands()
+	}
+	if g.record, err = openRecord(g.file); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil && g.record.any() {
+			err = fmt.Errorf("%w; to undo what was done: %s", err, config.Command(g.file, "setup", "--undo"))
+		}
+	}()
+	added, err := g.servers(ctx)
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(g.file); err != nil {
+		g.say("\nJunction has no servers yet. Add one, and run junction setup again:\n  %s\n  %s",
+			config.Command(g.file, "search", "WORD"), "junction add NAME -- COMMAND")
+		return nil
+	}
+	running, err := g.start(ctx, added)
+	if err != nil {
+		return err
+	}
+	changed, failure := g.connect(ctx, running)
+	g.finish(changed)
+	return failure
+}
+
+// commands prints the commands that do the same, for a script or a person without a terminal.
+func (g *guide) commands() error {
+	g.say("junction setup asks questions, which needs a terminal. Nothing was changed.\nThese commands do the same:\n"+
+		"  %s\n  %s\n  %s\n  %s\nThis one answers yes to each question:\n  %s",
+		"junction import", config.Command(g.file, "import", "--write", "--yes"),
+		config.Command(g.file, "service", "install"), config.Command(g.file, "connect", "--all", "--replace"),
+		config.Command(g.file, "setup", "--yes"))
+	return nil
+}
+
+// servers adds the servers of the clients to the configuration, and returns the names of the added
+// ones.
+func (g *guide) servers(ctx context.Context) (added []string, err error) {
+	i := importer{stdout: g.stdout, stderr: g.stderr, file: g.file, add: true, yes: g.yes}
+	if err := i.read(); err != nil {
+		return nil, err
+	}
+	g.file = i.file
+	if err := i.print(); err != nil {
+		return nil, err
+	}
+	if len(i.looks) == 0 {
+		g.say("%s", strings.TrimRight(i.summary(), "\n"))
+		return nil, nil
+	}
+	g.say("\n%s", strings.TrimRight(clients.Looks(i.newLooks()), "\n"))
+	if err := g.choose(&i); err != nil {
+		return nil, err
+	}
+	if len(i.looks) == 0 {
+		g.say("No server was added.")
+		return nil, nil
+	}
+	if err := g.values(&i); err != nil {
+		return nil, err
+	}
+	before, err := clients.ReadFile(g.file)
+	if err != nil {
+		before = nil
+	}
+	g.record.begin(g.file, before)
+	if err := g.record.save(); err != nil { // nothing was changed yet
+		return nil, err
+	}
+	i.ask(ctx)
+	if err := i.write(ctx); err != nil {
+		return nil, err
+	}
+	i.next = ""
+	for _, o := range i.outcomes {
+		if o.Result == clients.New {
+			added = append(added, o.Name)
+		}
+	}
+	g.record.wrote(&i, added)
+	if err := g.record.save(); err != nil {
+		return nil, err
+	}
+	g.say("%s", strings.TrimRight(i.summary(), "\n"))
+	return added, nil
+}
+
+// choose asks which of the new servers are added, and drops the others.
+func (g *guide) choose(i *importer) error {
+	var all []string
+	for _, o := range i.outcomes {
+		if o.Result == clients.New {
+			all = append(all, o.Name)
+		}
+	}
+	chosen, err := g.which("Which servers should Junction serve?", all)
+	if err != nil {
+		return err
+	}
+	i.outcomes = slices.DeleteFunc(i.outcomes, func(o clients.Outcome) bool {
+		drop := o.Result == clients.New && !slices.Contains(chosen, o.Name)
+		if drop {
+			delete(i.looks, o.Server)
+		}
+		return drop
+	})
+	return nil
+}
+
+// which asks for some of all. The answer is a list of names; nothing means all.
+func (g *guide) which(question string, all []string) ([]string, error) {
+	if g.yes {
+		return all, nil
+	}
+	for {
+		line, err := cli.QuestionsOf(g.cmd).Line(question + "\n  " + strings.Join(all, ", ") +
+			"\nNames, all or none [all]:")
+		if err != nil {
+			return nil, err
+		}
+		chosen, unknown := pick(line, all)
+		if unknown == "" {
+			return chosen, nil
+		}
+		fmt.Fprintf(g.cmd.ErrOrStderr(), "There is no %s here.\n", prose.Quote(unknown))
+	}
+}
+
+// pick returns the elements of all that an answer names, and the first word that is none of them.
+func pick(line string, all []string) (chosen []string, unknown string) {
+	words := strings.FieldsFunc(line, func(r rune) bool { return r == ',' || r == ' ' })
+	switch {
+	case len(words) == 0, len(words) == 1 && strings.EqualFold(words[0], "all"):
+		return all, ""
+	case len(words) == 1 && strings.EqualFold(words[0], "none"):
+		return nil, ""
+	}
+	for _, word := range words {
+		at := slices.IndexFunc(all, func(name string) bool { return strings.EqualFold(name, word) })
+		if at < 0 {
+			return nil, word
+		}
+		if !slices.Contains(chosen, all[at]) {
+			chosen = append(chosen, all[at])
+		}
+	}
+	return chosen, ""
+}
+
+// values asks for the values that the new servers lack. An empty answer leaves the variable.
+func (g *guide) values(i *importer) error {
+	given := map[string]string{}
+	for n := range i.outcomes {
+		o := &i.outcomes[n]
+		if o.Result != clients.New || o.Server.Entry.Off {
+			continue
+		}
+		for _, m := range o.Server.Entry.Missing(os.LookupEnv) {
+			value, asked := given[m.Name]
+			if !asked && !g.yes {
+				var err error
+				if value, err = g.value(o.Name, m); err != nil {
+					return err
+				}
+				given[m.Name] = value
+			}
+			if value != "" {
+				o.Server.Entry.Fill(m.Name, value)
+			}
+		}
+	}
+	return nil
+}
+
+func (g *guide) value(server string, m clients.Missing) (string, error) {
+	question := fmt.Sprintf("%s needs %s", server, m.Name)
+	if m.About != "" {
+		question += " (" + prose.Flat(m.About) + ")"
+	}
+	ask := cli.QuestionsOf(g.cmd).Hidden
+	if m.Open {
+		ask = cli.QuestionsOf(g.cmd).Line
+	}
+	return ask(question + "; Enter leaves it for later:")
+}
+
+// waitForServers is how long the first attempts of the servers may take: a package may be downloaded.
+const waitForServers = 30 * time.Second
+
+// start starts Junction unless it runs, and prints the states of the servers. It returns false if the
+// person does not want to start it.
+func (g *guide) start(ctx context.Context, added []string) (running bool, err error) {
+	p, running := runfile.Find(g.file)
+	if running {
+		g.say("\nJunction serves %s already, at %s (process %d).", g.short(), p.URL, p.PID)
+	} else if running, err = g.launch(ctx); err != nil || !running {
+		return running, err
+	}
+	names := added
+	if len(names) == 0 {
+		c, err := config.LoadForCommand(g.file)
+		if err != nil {
+			return running, err
+		}
+		names = slices.Sorted(maps.Keys(c.Upstreams))
+	}
+	g.say("Waiting for the servers, %v at most …", waitForServers)
+	if text := entries.Results(ctx, g.file, names, waitForServers); text != "" {
+		g.say("%s", strings.TrimRight(text, "\n"))
+	}
+	return running, nil
+}
+
+// launch installs the service, or starts a process in the background.
+func (g *guide) launch(ctx context.Context) (bool, error) {
+	h, err := service.ThisHost()
+	if err != nil {
+		return false, err
+	}
+	fmt.Fprintln(g.stdout)
+	as, err := g.agree("Start Junction now, and at each login?")
+	if err != nil {
+		return false, err
+	}
+	if as {
+		s, err := h.Of(g.file)
+		if err == nil {
+			if err = g.keepVariables(); err != nil {
+				return false, err
+			}
+			installed := s.Installed()
+			var p runfile.Place
+			if p, err = s.Install(ctx); err == nil || s.Installed() {
+				g.record.Service = g.record.Service || !installed
+				err = errors.Join(err, g.record.save())
+			}
+			if err == nil {
+				g.say("Installed the service %s, which serves %s at %s.\n%s", s.Name(), g.short(), p.URL, s.Later())
+				return true, nil
+			}
+			if s.Installed() {
+				return false, err
+			}
+		}
+		g.say("No service: %s.", prose.OneLine(err.Error()))
+	}
+	if now, err := g.agree("Start Junction in the background, until the machine ends?"); err != nil || !now {
+		if err == nil {
+			g.say("Start Junction with: %s", config.Start(g.file))
+		}
+		return false, err
+	}
+	p, log, err := h.Background(ctx, g.file)
+	if err != nil {
+		return false, fmt.Errorf("Junction does not serve: %w; its log: %s", err, log)
+	}
+	g.record.PID = p.PID
+	g.say("Started Junction at %s (process %d). Its log: %s", p.URL, p.PID, g.home.Short(log))
+	return true, g.record.save()
+}
+
+// keepVariables asks whether the service gets the variables of this shell that the file uses.
+func (g *guide) keepVariables() error {
+	lacking := service.Lacking(g.file)
+	if len(lacking) == 0 {
+		return nil
+	}
+	name := service.EnvironmentOf(g.file)
+	keep, err := g.agree(fmt.Sprintf("The servers use variables of this shell: %s.\nKeep them in %s for the service?",
+		strings.Join(lacking, ", "), g.home.Short(name)))
+	if err != nil || !keep {
+		return err
+	}
+	if _, err := os.Stat(name); err != nil {
+		g.record.Environment = name
+		if err := g.record.save(); err != nil {
+			return err
+		}
+	}
+	_, err = service.KeepVariables(g.file, lacking)
+	return err
+}
+
+// connect connects the clients that are found, and returns those whose files were changed.
+func (g *guide) connect(ctx context.Context, running bool) (changed []*clients.Client, err error) {
+	found, err := foundClients()
+	if err != nil || len(found) == 0 {
+		return nil, err
+	}
+	var all []string
+	for _, c := range found {
+		all = append(all, c.ID)
+	}
+	fmt.Fprintln(g.stdout)
+	chosen, err := g.which("Which clients should use Junction?", all)
+	if err != nil || len(chosen) == 0 {
+		return nil, err
+	}
+	replace := running
+	if running {
+		if replace, err = g.agree("Remove from their files the servers that work in Junction?"); err != nil {
+			return nil, err
+		}
+	}
+	var failures []error
+	for _, client := range found {
+		if !slices.Contains(chosen, client.ID) {
+			continue
+		}
+		result, err := g.connectOne(ctx, client, replace)
+		if err != nil {
+			failures = append(failures, fmt.Errorf("%s: %w", client.Name, err))
+		} else if result.Changed {
+			changed = append(changed, client)
+		}
+	}
+	return changed, errors.Join(failures...)
+}
+
+// attempts is how often a client is connected that writes its file at the same time.
+const attempts = 3
+
+func (g *guide) connectOne(ctx context.Context, client *clients.Client, replace bool) (*connectJSON, error) {
+	var last error
+	for range attempts {
+		c := connector{stdout: g.stdout, file: g.file, name: "junction", replace: replace, guided: true}
+		result, text, err := c.connect(ctx, client.ID)
+		if err == nil {
+			g.say("%s", strings.TrimRight(text, "\n"))
+			g.record.connected(client.ID, result)
+			return result, g.record.save()
+		}
+		last = err
+		if !errors.Is(err, clients.ErrChanged) {
+			break
+		}
+	}
+	return nil, last
+}
+
+// finish says what the person has to do.
+func (g *guide) finish(changed []*clients.Client) {
+	fmt.Fprintln(g.stdout)
+	if len(changed) > 0 {
+		g.say("Restart these programs: %s.", names(changed))
+	}
+	c := connector{file: g.file, client: &clients.Client{Name: "a connected client"}}
+	for _, line := range c.afterReboot() {
+		g.say("%s", line)
+	}
+	g.say("Look at the servers with: %s\nUndo all of it with: %s", config.Command(g.file, "status"),
+		config.Command(g.file, "setup", "--undo"))
+}
+
+func (g *guide) short() string { return prose.OneLine(g.home.Short(g.file)) }

@@ -1,0 +1,278 @@
+package setup
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"junction/cmd/junction/clients"
+	"junction/cmd/junction/config"
+	"junction/cmd/junction/service"
+	"junction/cmd/junction/yamledit"
+	"junction/upstream/files"
+)
+
+// record is what setup did for one configuration file. It may contain secrets of that file, and is for
+// its owner only.
+type record struct {
+	name string // of the file with the record
+
+	Config      string   `json:"config"`
+	Known       bool     `json:"known"`   // Before and Created are set
+	Created     bool     `json:"created"` // the configuration did not exist
+	Folder      bool     `json:"folder"`  // neither did its folder
+	Mixed       bool     `json:"mixed"`   // a person has changed it between two setups
+	Before      []byte   `json:"before,omitempty"`
+	After       []byte   `json:"after,omitempty"`
+	Upstreams   []string `json:"upstreams,omitempty"`
+	Secrets     []string `json:"secrets,omitempty"`
+	Environment string   `json:"environment,omitempty"` // the file with variables, if setup created it
+	Service     bool     `json:"service,omitempty"`
+	PID         int      `json:"pid,omitempty"` // of the process in the background
+	Clients     []string `json:"clients,omitempty"`
+	Backups     []backup `json:"backups,omitempty"`
+}
+
+// backup is a copy of a file that a step has made.
+type backup struct {
+	File string `json:"file"`
+	Of   string `json:"of"`
+}
+
+// openRecord reads the record of a configuration file, or returns an empty one.
+func openRecord(file string) (*record, error) {
+	file, err := filepath.Abs(file)
+	if err != nil {
+		return nil, err
+	}
+	state, err := config.StateDir(os.LookupEnv)
+	if err != nil {
+		return nil, fmt.Errorf("cannot find the folder for state: %w; set XDG_STATE_HOME", err)
+	}
+	r := &record{name: filepath.Join(state, "junction", "setup", config.FolderOf(file)+".json"), Config: file}
+	text, err := clients.ReadFile(r.name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return r, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(text, r)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read %s, which junction setup wrote: %w; move it away", r.name, err)
+	}
+	return r, nil
+}
+
+// any reports whether there is something to undo.
+func (r *record) any() bool {
+	return len(r.Upstreams) > 0 || r.Service || r.PID > 0 || len(r.Clients) > 0 || r.Environment != ""
+}
+
+func (r *record) save() error {
+	err := os.MkdirAll(filepath.Dir(r.name), 0o700)
+	if err == nil {
+		var text []byte
+		if text, err = json.MarshalIndent(r, "", "  "); err == nil {
+			err = files.Write(r.name, append(text, '\n'))
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("cannot write %s, which setup --undo needs: %w", r.name, files.Reason(err))
+	}
+	return nil
+}
+
+// begin notes what the configuration was before the first setup. before is nil if it did not exist.
+func (r *record) begin(file string, before []byte) {
+	if r.Known { // a second setup of the same file
+		r.Mixed = r.Mixed || !bytes.Equal(before, r.After)
+		return
+	}
+	_, err := os.Stat(filepath.Dir(file))
+	r.Known, r.Created, r.Before = true, before == nil, before
+	r.Folder = r.Folder || errors.Is(err, fs.ErrNotExist)
+}
+
+// wrote notes what an import wrote.
+func (r *record) wrote(i *importer, added []string) {
+	r.Upstreams = append(r.Upstreams, added...)
+	r.Secrets = append(r.Secrets, i.secrets...)
+	if i.backup != "" {
+		r.Backups = append(r.Backups, backup{i.backup, r.Config})
+	}
+	if text, err := clients.ReadFile(r.Config); err == nil {
+		r.After = text
+	}
+}
+
+// connected notes a client that was connected.
+func (r *record) connected(id string, result *connectJSON) {
+	if !result.Changed {
+		return
+	}
+	if !slices.Contains(r.Clients, id) {
+		r.Clients = append(r.Clients, id)
+	}
+	if result.Backup != "" {
+		r.Backups = append(r.Backups, backup{result.Backup, result.File})
+	}
+}
+
+// undoAll makes everything what it was before the setup. A step that fails does not prevent the others,
+// and its part of the record stays.
+func (g *guide) undoAll(ctx context.Context) (err error) {
+	if g.home, err = clients.HomeOf(""); err != nil {
+		return err
+	}
+	if g.file, err = config.File(g.file); err != nil {
+		return err
+	}
+	if g.record, err = openRecord(g.file); err != nil {
+		return err
+	}
+	r := g.record
+	if !r.any() {
+		g.say("There is no setup of %s to undo.", g.short())
+		return nil
+	}
+	if !g.yes {
+		if agreed, err := g.confirmUndo(); err != nil || !agreed {
+			return err
+		}
+	}
+	var failures []error
+	fail := func(err error) bool {
+		if err != nil {
+			failures = append(failures, err)
+		}
+		return err != nil
+	}
+	r.Clients = slices.DeleteFunc(r.Clients, func(id string) bool {
+		c := connector{stdout: g.stdout, file: g.file, name: "junction"}
+		_, text, err := c.disconnect(id)
+		if text != "" {
+			g.say("%s", strings.TrimRight(text, "\n"))
+		}
+		return !fail(err)
+	})
+	r.Service = r.Service && fail(g.removeService(ctx))
+	if r.PID > 0 && !fail(service.Stop(ctx, r.Config, r.PID)) {
+		g.say("Stopped Junction (process %d).", r.PID)
+		r.PID = 0
+		if h, err := service.ThisHost(); err == nil {
+			h.Forget(r.Config)
+		}
+	}
+	if len(r.Clients) == 0 && !r.Service && r.PID == 0 && !fail(g.restoreConfig()) {
+		g.removeFiles()
+	}
+	if len(failures) > 0 {
+		return errors.Join(append(failures, r.save())...)
+	}
+	return os.Remove(r.name)
+}
+
+func (g *guide) confirmUndo() (bool, error) {
+	r := g.record
+	question := "Undo the setup"
+	if len(r.Upstreams) > 0 {
+		question += ": remove " + strings.Join(r.Upstreams, ", ") + " from " + g.short()
+	}
+	if len(r.Clients) > 0 {
+		question += "; disconnect " + strings.Join(r.Clients, ", ")
+	}
+	return g.agreeAtTerminal(question + "?")
+}
+
+func (g *guide) removeService(ctx context.Context) error {
+	h, err := service.ThisHost()
+	if err != nil {
+		return err
+	}
+	s, err := h.Of(g.record.Config)
+	if err != nil {
+		return err
+	}
+	removed, err := s.Uninstall(ctx)
+	if removed {
+		g.say("Removed the service %s.", s.Name())
+	}
+	return err
+}
+
+// restoreConfig gives the configuration its old content. If it has changed since, only the servers of
+// the setup are removed.
+func (g *guide) restoreConfig() error {
+	r := g.record
+	if len(r.Upstreams) == 0 {
+		return nil
+	}
+	now, err := clients.ReadFile(r.Config)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", r.Config, err)
+	}
+	text := r.Before
+	if r.Mixed || !bytes.Equal(now, r.After) {
+		text = now
+		for _, name := range r.Upstreams {
+			if less, err := yamledit.Remove(text, "upstreams", name); err == nil {
+				text = less // otherwise a person has removed it
+			}
+		}
+	} else if r.Created {
+		if err := os.Remove(r.Config); err != nil {
+			return fmt.Errorf("cannot remove %s: %w", r.Config, files.Reason(err))
+		}
+		g.say("Removed %s.", g.short())
+		return nil
+	}
+	if bytes.Equal(text, now) {
+		return nil
+	}
+	if _, err := clients.Replace(r.Config, now, text, false); err != nil {
+		return fmt.Errorf("%s: %w", r.Config, err)
+	}
+	if bytes.Equal(text, r.Before) {
+		g.say("%s is what it was.", g.short())
+	} else {
+		g.say("Removed %s from %s, which has changed since.", strings.Join(r.Upstreams, ", "), g.short())
+	}
+	return nil
+}
+
+// removeFiles removes the files that the setup has made, if nothing uses them. Errors are ignored: such
+// a file does no harm.
+func (g *guide) removeFiles() {
+	r := g.record
+	config, _ := clients.ReadFile(r.Config) // nil if it is gone
+	for _, file := range r.Secrets {
+		if !bytes.Contains(config, []byte("secrets/"+filepath.Base(file)+"}")) {
+			os.Remove(file)
+		}
+	}
+	for _, b := range r.Backups { // a backup that is what the file is now
+		copied, err := clients.ReadFile(b.File)
+		now, nowErr := clients.ReadFile(b.Of)
+		if err == nil && nowErr == nil && bytes.Equal(copied, now) {
+			os.Remove(b.File)
+		}
+	}
+	if r.Environment != "" && config == nil {
+		os.Remove(r.Environment)
+	}
+	dir := filepath.Dir(r.Config)
+	os.Remove(filepath.Join(dir, "secrets")) // if it is empty
+	if r.Folder {
+		os.Remove(dir) // if it is empty
+	}
+}

@@ -1,0 +1,186 @@
+package script
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"junction/integration/harness"
+)
+
+// a dialogue is a command at a terminal of 60 columns: each question that it shows, and the answer.
+type dialogue [][2]string
+
+// mustTalk runs junction with the answers of a dialogue, and returns everything that the terminal got.
+func mustTalk(t *testing.T, env []string, d dialogue, args ...string) string {
+	t.Helper()
+	ours, theirs := mustTerminal(t, 40, 60)
+	cmd := exec.CommandContext(t.Context(), harness.JunctionBinary(t), args...)
+	cmd.Env = env
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = theirs, theirs, theirs
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ours.SetReadDeadline(time.Now().Add(harness.Patience))
+	var output bytes.Buffer
+	part, from := make([]byte, 4096), 0
+	wait := func(what string) {
+		t.Helper()
+		for {
+			flat := strings.Join(strings.Fields(output.String()[from:]), " ")
+			if strings.Contains(flat, what) {
+				from = output.Len()
+				return
+			}
+			n, err := ours.Read(part)
+			output.Write(part[:n])
+			if err != nil {
+				t.Fatalf("waiting for %q: %v; the terminal got:\n%s", what, err, output.String())
+			}
+		}
+	}
+	for _, step := range d {
+		wait(step[0])
+		if _, err := ours.WriteString(step[1] + "\n"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	theirs.Close()
+	for {
+		n, err := ours.Read(part)
+		output.Write(part[:n])
+		if err != nil {
+			break // the command has closed the terminal
+		}
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("%v; the terminal got:\n%s", err, output.String())
+	}
+	return strings.ReplaceAll(output.String(), "\r\n", "\n")
+}
+
+// treeOf returns the files below a folder with their modes and contents.
+func treeOf(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		text := []byte("a folder")
+		if info.Mode().IsRegular() {
+			if text, err = os.ReadFile(path); err != nil {
+				return err
+			}
+		}
+		name, err := filepath.Rel(dir, path)
+		all[name] = info.Mode().String() + " " + string(text)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// TestTerminalSetup: setup finds the servers of two clients, asks which, keeps a value for its owner
+// only, starts Junction, and connects the clients. Its undo makes each file what it was.
+func TestTerminalSetup(t *testing.T) {
+	home, state := t.TempDir(), t.TempDir()
+	program := harness.JunctionBinary(t)
+	for name, text := range map[string]string{
+		".config/junction/config.yaml": "# mine\nlisten: 127.0.0.1:0\nadmin: 127.0.0.1:0\n",
+		".cursor/mcp.json": fmt.Sprintf(`{"mcpServers": {
+			"notes": {"command": %q, "args": ["demo"]}, "other": {"command": "no-such-program"},
+			"evil\u001b[2J\u202e": {"command": "x\u001b[2J"}}}`, program),
+		".config/Code/User/mcp.json": fmt.Sprintf(`{"inputs": [{"type": "promptString", "id": "wiki-key", "description": "Key of the wiki"}],
+			"servers": {"wiki": {"command": %q, "args": ["demo"], "env": {"WIKI_KEY": "${input:wiki-key}"}}}}`, program),
+	} {
+		file := filepath.Join(home, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := treeOf(t, home)
+	env := []string{"HOME=" + home, "XDG_STATE_HOME=" + state, "PATH=" + t.TempDir(), "TERM=xterm", "NO_COLOR=1"}
+	undone := false
+	defer func() {
+		if !undone { // no process of a failed test stays
+			cmd := exec.Command(program, "setup", "--undo", "--yes")
+			cmd.Env = env
+			_ = cmd.Run()
+		}
+	}()
+	text := mustTalk(t, env, dialogue{
+		{"Names, all or none [all]:", "nots"},
+		{"Names, all or none [all]:", "notes, wiki"},
+		{"wiki needs WIKI_KEY (Key of the wiki); Enter leaves it for later:", "canary-of-the-wiki"},
+		{"Start Junction now, and at each login? [Y/n]", ""},
+		{"Start Junction in the background, until the machine ends? [Y/n]", "y"},
+		{"Names, all or none [all]:", ""},
+		{"Remove from their files the servers that work in Junction? [Y/n]", ""},
+	}, "setup")
+	flat := strings.Join(strings.Fields(text), " ")
+	for _, want := range []string{
+		"There is no \"nots\" here.", "Added 2 servers to ~/.config/junction/config.yaml.", "No service: ",
+		"Started Junction at http://127.0.0.1:", "notes: ready, 3 tools wiki: ready, 3 tools",
+		"in ~/.cursor/mcp.json. Removed from it: notes.", "Restart these programs: Cursor, VS Code.",
+		"to start it at each login: junction service install", "Undo all of it with: junction setup --undo",
+	} {
+		if !strings.Contains(flat, want) {
+			t.Errorf("the terminal does not show %q", want)
+		}
+	}
+	if strings.Contains(text, "canary-of-the-wiki") || strings.ContainsAny(text, "\x1b\u202e") {
+		t.Error("the terminal shows the secret, or is controlled by a name")
+	}
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
+		if utf8.RuneCountInString(line) > 60 && strings.Contains(strings.TrimSpace(line), " ") {
+			t.Errorf("a line is wider than the terminal: %q", line)
+		}
+	}
+	secret := filepath.Join(home, ".config", "junction", "secrets", "wiki.WIKI_KEY")
+	info, err := os.Stat(secret)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the file of the value: %v, %v", info, err)
+	}
+	if t.Failed() {
+		t.Fatal(text)
+	}
+	call := exec.Command(program, "call", "wiki__echo", "text=hello")
+	call.Env = env
+	if out, err := call.CombinedOutput(); err != nil || !strings.Contains(string(out), "hello") {
+		t.Errorf("a call gave %v: %s", err, out)
+	}
+	text = mustTalk(t, env, dialogue{{"? [Y/n]", "y"}}, "setup", "--undo")
+	undone = true
+	after := treeOf(t, home)
+	for name, content := range before {
+		if after[name] != content {
+			t.Errorf("after the undo, %s is\n%s\nwant\n%s", name, after[name], content)
+		}
+	}
+	for name := range after {
+		if _, there := before[name]; !there {
+			t.Errorf("after the undo, there is %s", name)
+		}
+	}
+	if t.Failed() {
+		t.Log(text)
+	}
+}
