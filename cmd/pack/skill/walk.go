@@ -69,7 +69,7 @@ func (f *Folder) read() *List {
 }
 
 func (l *List) bad(dir, at string, line int, format string, args ...any) {
-	l.Problems = append(l.Problems, manifest.Problem{File: filepath.Join(dir, filepath.FromSlash(at)), Line: line,
+	l.Problems = append(l.Problems, manifest.Problem{File: filepath.Join(dir, filepath.FromSlash(at)), Line: max(line, 1),
 		Text: fmt.Sprintf(format, args...)})
 }
 
