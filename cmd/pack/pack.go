@@ -6,6 +6,7 @@
 //
 // Package manifest reads the manifest, and package template the placeholders in it. Package command
 // runs commands, package web sends requests, and package openapi makes tools of OpenAPI documents.
+// Package skill reads the folder with the skills of a pack.
 // Package plan lists what a pack will run and send, for a person. Package tree computes the checksum
 // of a pack, and package lock keeps the checksums of installed packs.
 package pack
@@ -26,6 +27,7 @@ import (
 	"junction/cmd/pack/command"
 	"junction/cmd/pack/manifest"
 	"junction/cmd/pack/openapi"
+	"junction/cmd/pack/skill"
 	"junction/cmd/pack/web"
 	"junction/proxy/schema"
 	"junction/upstream/definition"
@@ -40,6 +42,7 @@ type Pack struct {
 	Tools     []*Tool // by name
 	Prompts   []*manifest.Prompt
 	Resources []*manifest.Resource
+	Skills    *skill.Folder // nil if there is no folder skills
 
 	APIs     []API             // in the order of the manifests, those that are turned off are left out
 	Files    []string          // that the manifests name
@@ -104,7 +107,8 @@ const maxAPIs = 32
 
 func build(ctx context.Context, p *manifest.Pack, r Runners, preview bool) (*Pack, error) {
 	first := p.Manifests[0]
-	pack := &Pack{Name: first.Name, Title: first.Title, Version: first.Version, Warnings: p.Warnings}
+	pack := &Pack{Name: first.Name, Title: first.Title, Version: first.Version, Warnings: p.Warnings,
+		Skills: skill.Open(p.Dir)}
 	var instructions []string
 	var problems manifest.Problems
 	for _, m := range p.Manifests {
@@ -145,6 +149,7 @@ func build(ctx context.Context, p *manifest.Pack, r Runners, preview bool) (*Pac
 	if problems = append(problems, pack.twice(p)...); len(problems) > 0 {
 		return nil, problems
 	}
+	pack.Warnings = append(pack.Warnings, pack.Skills.List().Problems...)
 	return pack, nil
 }
 

@@ -48,7 +48,11 @@ func Check(ctx context.Context, w io.Writer, path string) error {
 	for _, warning := range p.Warnings {
 		fmt.Fprintf(w, "warning: %s\n", warning)
 	}
-	_, err = fmt.Fprintf(w, "%s is valid: %s\n", path, prose.Count(len(p.Tools), "tool"))
+	count := prose.Count(len(p.Tools), "tool")
+	if p.Skills != nil {
+		count += ", " + prose.Count(len(p.Skills.List().Skills), "skill")
+	}
+	_, err = fmt.Fprintf(w, "%s is valid: %s\n", path, count)
 	return err
 }
 

@@ -15,6 +15,7 @@ import (
 	"junction/cmd/pack"
 	"junction/cmd/pack/lock"
 	"junction/cmd/pack/manifest"
+	"junction/cmd/pack/skill"
 	"junction/cmd/pack/tree"
 	"junction/upstream/prose"
 )
@@ -96,7 +97,7 @@ func Serve(ctx context.Context, path string, o ServeOptions) error {
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	defer cancel()
-	watching.Go(func() { serve.Watch(ctx, path, s.files, func() { s.reload(ctx) }, log) })
+	watching.Go(func() { serve.Watch(ctx, path, s.watched, func() { s.reload(ctx) }, log) })
 	if o.Address == "" {
 		return s.server.ServeStdio(ctx, o.Stdin, o.Stdout)
 	}
@@ -118,6 +119,7 @@ type serving struct {
 	server   *serve.Server
 	text     []byte // of all files, when they were last read
 	named    atomic.Pointer[[]string]
+	skills   atomic.Pointer[skill.Folder]
 }
 
 // load reads the manifests.
@@ -134,8 +136,12 @@ func (s *serving) load(ctx context.Context) (*pack.Pack, error) {
 	if err != nil {
 		return nil, err
 	}
+	if s.checksum != "" {
+		p.Skills.Freeze()
+	}
 	s.named.Store(&p.Files)
-	if s.text = before; len(s.files()) != known { // the first time, or the pack names other files
+	skills := s.skills.Swap(p.Skills)
+	if s.text = before; len(s.files()) != known || skills == nil { // the first time, or the pack names other files
 		s.text = s.content()
 	}
 	return p, nil
@@ -162,7 +168,7 @@ func (s *serving) reload(ctx context.Context) {
 		return
 	}
 	s.server.Use(p)
-	s.log.Info("pack reloaded", "tools", len(p.Tools))
+	s.log.Info("pack reloaded", "tools", len(p.Tools), "skills", len(p.Skills.List().Skills))
 	s.warn(p)
 }
 
@@ -175,6 +181,9 @@ func (s *serving) files() []string {
 	return files
 }
 
+// watched returns the files whose folders are watched.
+func (s *serving) watched() []string { return append(s.files(), s.skills.Load().Watched()...) }
+
 // content returns the text of all files, to notice a change.
 func (s *serving) content() []byte {
 	var b bytes.Buffer
@@ -182,5 +191,10 @@ func (s *serving) content() []byte {
 		text, err := os.ReadFile(file)
 		fmt.Fprintf(&b, "%s %v %d\n%s\n", file, err, len(text), text)
 	}
+	list := s.skills.Load().List()
+	for _, one := range list.Skills {
+		b.Write(one.Entry)
+	}
+	fmt.Fprintf(&b, "%v %t", list.Problems, skill.Open(s.path) != nil)
 	return b.Bytes()
 }

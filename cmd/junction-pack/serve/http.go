@@ -45,7 +45,7 @@ func (s *Server) ServeHTTP(ctx context.Context, l net.Listener) error {
 	streamable := server.NewStreamableHTTPServer(s.mcp, server.WithEndpointPath(Path),
 		server.WithStateful(true), server.WithStreamableHTTPLogger(s.log))
 	mux := http.NewServeMux()
-	mux.Handle(Path, guard(streamable))
+	mux.Handle(Path, s.guard(streamable))
 	h := &http.Server{Handler: mux, ReadTimeout: readTime, MaxHeaderBytes: 64 << 10,
 		BaseContext: func(net.Listener) context.Context { return ctx }}
 	ended := make(chan error, 1)
@@ -68,7 +68,7 @@ func (s *Server) ServeHTTP(ctx context.Context, l net.Listener) error {
 
 // guard rejects requests that mcp-go would accept: those of web pages, large bodies, and the
 // cancellation of a request that may belong to another client.
-func guard(next http.Handler) http.Handler {
+func (s *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if from := r.Header.Get("Origin"); from != "" && !(from == "http://"+r.Host && origin.HostIn(r.Host, nil)) {
 			http.Error(w, "Requests of web pages are not accepted (header Origin).", http.StatusForbidden)
@@ -91,6 +91,10 @@ func guard(next http.Handler) http.Handler {
 			return
 		}
 		r.Body = io.NopCloser(bytes.NewReader(body))
+		if s.ofSkills(body) {
+			s.exchange(w, r, body, next)
+			return
+		}
 		next.ServeHTTP(w, r)
 	})
 }

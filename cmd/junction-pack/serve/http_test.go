@@ -17,7 +17,7 @@ func TestGuard(t *testing.T) {
 		}
 	}
 	reached := 0
-	h := guard(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached++ }))
+	h := (&Server{}).guard(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached++ }))
 	for _, test := range []struct {
 		origin, session, body string
 		want                  int

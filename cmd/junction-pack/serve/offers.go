@@ -77,9 +77,14 @@ func readResource(r *manifest.Resource) ([]mcp.ResourceContents, error) {
 		return nil, fmt.Errorf("cannot read the resource %s: it is no regular file of at most %d MiB", r.Name,
 			manifest.MaxResource>>20)
 	}
-	if utf8.Valid(data) && (strings.HasPrefix(r.Type, "text/") || !strings.ContainsRune(string(data), 0)) {
-		return []mcp.ResourceContents{mcp.TextResourceContents{URI: r.URI, MIMEType: r.Type, Text: string(data)}}, nil
+	return contentsOf(r.URI, r.Type, data), nil
+}
+
+// contentsOf returns the content of a file: text if possible, with the same bytes.
+func contentsOf(uri, kind string, data []byte) []mcp.ResourceContents {
+	if utf8.Valid(data) && (strings.HasPrefix(kind, "text/") || !strings.ContainsRune(string(data), 0)) {
+		return []mcp.ResourceContents{mcp.TextResourceContents{URI: uri, MIMEType: kind, Text: string(data)}}
 	}
-	return []mcp.ResourceContents{mcp.BlobResourceContents{URI: r.URI, MIMEType: r.Type,
-		Blob: base64.StdEncoding.EncodeToString(data)}}, nil
+	return []mcp.ResourceContents{mcp.BlobResourceContents{URI: uri, MIMEType: kind,
+		Blob: base64.StdEncoding.EncodeToString(data)}}
 }

@@ -1,5 +1,5 @@
 // Package serve serves a pack with mcp-go, in both eras: its tools (server.go), prompts and resources
-// (offers.go), over stdio and Streamable HTTP (http.go). watch.go reads changed files again.
+// (offers.go), and skills (skills.go), over stdio and Streamable HTTP (http.go). watch.go reads changed files again.
 package serve
 
 import (
@@ -11,6 +11,7 @@ import (
 	"log"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
@@ -20,15 +21,17 @@ import (
 
 // Server serves a pack, which Use replaces.
 type Server struct {
-	mcp *server.MCPServer
-	log *slog.Logger
+	mcp  *server.MCPServer
+	log  *slog.Logger
+	pack atomic.Pointer[pack.Pack] // for its skills
 
 	prompts, resources bool // whether the last pack had some
+	skills             bool // whether the first pack had the folder
 }
 
 // NewServer returns a server for the pack. Its name and instructions stay those of the first pack.
 func NewServer(p *pack.Pack, log *slog.Logger) *Server {
-	s := &Server{log: log, mcp: server.NewMCPServer(p.Name, cmp.Or(p.Version, "0"),
+	options := []server.ServerOption{
 		server.WithTitle(p.Title),
 		server.WithInstructions(p.Instructions),
 		server.WithToolCapabilities(true),
@@ -36,7 +39,14 @@ func NewServer(p *pack.Pack, log *slog.Logger) *Server {
 		server.WithResourceCapabilities(false, true),
 		server.WithLogger(slog.New(quiet{log.Handler()})),
 		server.WithRecovery(),
-	)}
+	}
+	if p.Skills != nil {
+		options = append(options, server.WithExtensions(extensions()))
+	}
+	s := &Server{log: log, skills: p.Skills != nil, mcp: server.NewMCPServer(p.Name, cmp.Or(p.Version, "0"), options...)}
+	if s.skills {
+		s.skillTemplate()
+	}
 	s.Use(p)
 	return s
 }
@@ -58,14 +68,22 @@ func (s *Server) Use(p *pack.Pack) {
 				return t.Call(ctx, argumentsOf(r), r.Params.InputResponses)
 			}}
 	}
+	s.pack.Store(p) // before clients are notified
 	s.mcp.SetTools(tools...)
 	if s.prompts || len(p.Prompts) > 0 {
 		s.mcp.SetPrompts(promptsOf(p)...)
 	}
-	if s.resources || len(p.Resources) > 0 {
-		s.mcp.SetResources(resourcesOf(p)...)
+	if !s.skills && p.Skills != nil {
+		s.log.Warn("the pack has a folder skills now; clients get its skills after a restart of the pack")
 	}
-	s.prompts, s.resources = len(p.Prompts) > 0, len(p.Resources) > 0
+	resources := resourcesOf(p)
+	if s.skills {
+		resources = append(resources, skillResources(p.Skills)...)
+	}
+	if s.resources || s.skills || len(resources) > 0 {
+		s.mcp.SetResources(resources...)
+	}
+	s.prompts, s.resources = len(p.Prompts) > 0, len(resources) > 0
 }
 
 // argumentsOf returns the arguments as the client sent them.
@@ -86,9 +104,15 @@ const workers = 100
 // process can run only one ServeStdio.
 func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) error {
 	stdio := server.NewStdioServer(s.mcp)
-	stdio.SetErrorLogger(log.New(&lines{log: s.log}, "", 0))
+	stdio.SetErrorLogger(log.New(&errorLines{log: s.log}, "", 0))
 	server.WithWorkerPoolSize(workers)(stdio)
-	err := stdio.Listen(ctx, in, &whole{w: out})
+	lines := &whole{w: out}
+	if s.skills {
+		answering := s.answering(ctx, in, lines)
+		defer answering.Close()
+		in = answering
+	}
+	err := stdio.Listen(ctx, in, lines)
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -112,11 +136,11 @@ func (w *whole) Write(p []byte) (int, error) {
 	return w.w.Write(p)
 }
 
-// lines logs what mcp-go writes.
-type lines struct{ log *slog.Logger }
+// errorLines logs what mcp-go writes.
+type errorLines struct{ log *slog.Logger }
 
 // Write logs p.
-func (l *lines) Write(p []byte) (int, error) {
+func (l *errorLines) Write(p []byte) (int, error) {
 	l.log.Warn("mcp", "error", string(p))
 	return len(p), nil
 }

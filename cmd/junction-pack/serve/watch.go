@@ -13,11 +13,11 @@ import (
 	"junction/cmd/watch"
 )
 
-// Watch calls changed after a change of a manifest, or of a file that one names, until ctx is done.
+// Watch calls changed after a change of a manifest, of a file that one names, or of a skill, until ctx is done.
 // files returns the files to watch; it may be called by two goroutines at once.
 func Watch(ctx context.Context, path string, files func() []string, changed func(), log *slog.Logger) {
 	w, err := watch.New(func(e fsnotify.Event, _ bool) bool {
-		return !e.Has(fsnotify.Chmod) && concerns(e.Name, files())
+		return !e.Has(fsnotify.Chmod) && concerns(path, e.Name, files())
 	})
 	if err != nil {
 		log.Warn("changed files are not noticed; restart the pack after a change", "error", err)
@@ -40,10 +40,13 @@ func Watch(ctx context.Context, path string, files func() []string, changed func
 
 // concerns reports whether a change of a file may change the pack. Kubernetes changes links whose
 // names begin with two dots.
-func concerns(name string, files []string) bool {
+func concerns(path, name string, files []string) bool {
 	base := filepath.Base(name)
-	if manifest.IsManifest(base) || strings.HasPrefix(base, "..") {
+	if manifest.IsManifest(base) || strings.HasPrefix(base, "..") || base == manifest.SkillsFolder {
 		return true
+	}
+	if below, ok := manifest.Below(filepath.Join(path, manifest.SkillsFolder), name); ok && below != "." {
+		return !strings.HasPrefix(base, ".") // any file of a skill
 	}
 	for _, f := range files {
 		if filepath.Base(f) == base {

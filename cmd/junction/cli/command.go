@@ -1,4 +1,4 @@
-// Package cli has the commands that act as clients: of an endpoint (tools and call), of the admin
+// Package cli has the commands that act as clients: of an endpoint (tools, call and skills), of the admin
 // address of a running proxy (status, health, doctor, pins and why), and of identity providers
 // (auth doctor). All commands use Run and the usage errors.
 package cli
@@ -67,6 +67,7 @@ func Commands(stdout io.Writer, version string, file *string) []*cobra.Command {
 	return []*cobra.Command{
 		toolsCommand(stdout, file),
 		callCommand(stdout, file),
+		skillsCommand(stdout, file),
 		statusCommand(stdout, file),
 		doctorCommand(stdout, version, file),
 		healthCommand(stdout, file),

@@ -64,7 +64,8 @@ func (e *endpoint) close() {
 	e.dialer.CloseIdle()
 }
 
-// request sends one request and returns its result. name is that of the tool, if it calls one.
+// request sends one request and returns its result. name is that of the tool, if it calls one, or the
+// URI of the resource, if it reads one.
 func (e *endpoint) request(ctx context.Context, method mcp.MCPMethod, name string, params map[string]any,
 	header []client.HeaderField) (json.RawMessage, error) {
 	body, err := json.Marshal(params)
@@ -75,8 +76,11 @@ func (e *endpoint) request(ctx context.Context, method mcp.MCPMethod, name strin
 	if err != nil {
 		return nil, fmt.Errorf("writing %s: %w", method, err)
 	}
-	result, err := e.conn.Call(ctx, &client.Call{Method: string(method), Name: name, Params: object, Header: header,
-		Profile: e.profile, Peer: e}, nil)
+	call := &client.Call{Method: string(method), Name: name, Params: object, Header: header, Profile: e.profile, Peer: e}
+	if method == mcp.MethodResourcesRead {
+		call.Member = []string{"uri"}
+	}
+	result, err := e.conn.Call(ctx, call, nil)
 	if said, ok := errors.AsType[*jsonrpc.Error](err); ok && ctx.Err() == nil {
 		return nil, fmt.Errorf("%s: %s (code %d)", method, said.Message, said.Code)
 	} else if err != nil {
@@ -117,34 +121,40 @@ func (e *endpoint) Ask(ctx context.Context, q *client.ServerRequest) ([]byte, er
 	return json.Marshal(a)
 }
 
-// maxToolPages stops an endless list. It is far above the size of a real list.
-const maxToolPages = 1000
+// maxPages stops an endless list. It is far above the size of a real list.
+const maxPages = 1000
 
 // tools returns the tools of all pages.
 func (e *endpoint) tools(ctx context.Context) ([]listedTool, error) {
-	var tools []listedTool
+	list, err := e.list(ctx, mcp.MethodToolsList, "tools")
+	tools := make([]listedTool, len(list))
+	for i, definition := range list {
+		tools[i] = newListedTool(definition)
+	}
+	return tools, err
+}
+
+// list returns the items of all pages of a list. member is the member of a page that has them.
+func (e *endpoint) list(ctx context.Context, method mcp.MCPMethod, member string) (items []json.RawMessage, err error) {
 	params := map[string]any{}
-	for range maxToolPages {
-		result, err := e.request(ctx, mcp.MethodToolsList, "", params, nil)
+	for range maxPages {
+		result, err := e.request(ctx, method, "", params, nil)
 		if err != nil {
 			return nil, err
 		}
-		var page struct {
-			Tools      []json.RawMessage `json:"tools"`
-			NextCursor string            `json:"nextCursor"`
+		var page []json.RawMessage
+		members := membersOf(result)
+		if err := json.Unmarshal([]byte(cmp.Or(string(members[member]), "[]")), &page); err != nil {
+			return nil, fmt.Errorf("the answer of %s to %s is no list: %w", e.url, method, err)
 		}
-		if err := json.Unmarshal(result, &page); err != nil {
-			return nil, fmt.Errorf("the answer of %s to tools/list is no list: %w", e.url, err)
+		items = append(items, page...)
+		next := stringOf(members["nextCursor"])
+		if next == "" {
+			return items, nil
 		}
-		for _, raw := range page.Tools {
-			tools = append(tools, newListedTool(raw))
-		}
-		if page.NextCursor == "" {
-			return tools, nil
-		}
-		params = map[string]any{"cursor": page.NextCursor}
+		params = map[string]any{"cursor": next}
 	}
-	return nil, fmt.Errorf("the tools/list of %s has more than %d pages", e.url, maxToolPages)
+	return nil, fmt.Errorf("the %s of %s has more than %d pages", method, e.url, maxPages)
 }
 
 // tool returns the tool of that name. If it does not exist, the error suggests similar names.
@@ -208,8 +218,15 @@ func (e *endpoint) callTool(ctx context.Context, t listedTool, arguments json.Ra
 			header = definition.EncodeHeaders(declared, given)
 		}
 	}
+	return e.answered(ctx, mcp.MethodToolsCall, t.name, params, header)
+}
+
+// answered sends a request, with the person's answers if the endpoint asks something, and returns the
+// result of the last round.
+func (e *endpoint) answered(ctx context.Context, method mcp.MCPMethod, name string, params map[string]any,
+	header []client.HeaderField) (json.RawMessage, error) {
 	for range maxRounds {
-		result, err := e.request(ctx, mcp.MethodToolsCall, t.name, params, header)
+		result, err := e.request(ctx, method, name, params, header)
 		if err != nil {
 			return nil, err
 		}
@@ -223,7 +240,7 @@ func (e *endpoint) callTool(ctx context.Context, t listedTool, arguments json.Ra
 			params["requestState"] = state
 		}
 	}
-	return nil, fmt.Errorf("the tool has asked %d times without an end", maxRounds)
+	return nil, fmt.Errorf("the endpoint has asked %d times without an end", maxRounds)
 }
 
 // explain returns a one-line error for the user instead of an error of the connection.

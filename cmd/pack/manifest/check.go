@@ -34,8 +34,10 @@ func (d *decoder) check(m *Manifest) {
 	for _, s := range m.Servers {
 		d.server(m, s)
 	}
-	if len(m.Tools)+len(m.OpenAPI)+len(m.Prompts)+len(m.Resources)+len(m.Servers) == 0 && len(d.Problems) == 0 {
-		d.bad("", "has no tools; add tools: { name: { … } }, or openapi: { name: { spec: openapi.yaml } }")
+	if len(m.Tools)+len(m.OpenAPI)+len(m.Prompts)+len(m.Resources)+len(m.Servers) == 0 && len(d.Problems) == 0 &&
+		!d.refs.skills {
+		d.bad("", "has no tools; add tools: { name: { … } }, openapi: { name: { spec: openapi.yaml } }, or a folder "+
+			"skills beside it")
 	}
 	for _, a := range m.OpenAPI {
 		d.api(a)

@@ -64,3 +64,18 @@ func (d *decoder) appendScalar(b []byte, path string, n *yaml.Node) []byte {
 	}
 	return raw.AppendQuote(b, n.Value)
 }
+
+// FromYAML returns the YAML of another file of a pack, such as frontmatter, as JSON.
+func FromYAML(file string, text []byte) (json.RawMessage, Problems) {
+	d := newDecoder(file, Options{})
+	n, _ := d.Parse(text)
+	if n == nil {
+		if len(d.Problems) == 0 {
+			d.At(1, "", "is empty")
+		}
+		return nil, d.Problems
+	}
+	v := d.json("", n)
+	d.TooLarge()
+	return v, d.Problems
+}

@@ -99,6 +99,8 @@ type Options struct {
 	Enable []string
 	// Getenv looks up the variables of references; nil for those of this process.
 	Getenv func(name string) (value string, ok bool)
+	// skills means that the folder has skills.
+	skills bool
 	// Unset returns the mistake about a variable that Getenv does not have; nil for the usual words.
 	Unset func(name string) string
 }
@@ -106,6 +108,7 @@ type Options struct {
 // Pack is all manifests of a file or folder.
 type Pack struct {
 	Manifests []*Manifest // in the order of their files; never empty
+	Dir       string      // the folder, with the skills of the pack; "" if one manifest was read
 	Warnings  Problems    // conditions outside the files, such as a program that is missing
 }
 
@@ -143,6 +146,9 @@ func Load(at string, o Options) (*Pack, error) {
 		return nil, err
 	}
 	var pack Pack
+	if info, err := os.Stat(at); err == nil && info.IsDir() {
+		pack.Dir, o.skills = at, hasSkills(at)
+	}
 	var problems Problems
 	names := map[string]string{}
 	left := int64(maxFiles)
@@ -298,6 +304,14 @@ func (d *decoder) complete(m *Manifest) {
 			t.WorkDir = inside(m.Dir, t.Dir.text)
 		}
 	}
+}
+
+// SkillsFolder is the folder of a pack with its skills.
+const SkillsFolder = "skills"
+
+func hasSkills(dir string) bool {
+	info, err := os.Stat(filepath.Join(dir, SkillsFolder))
+	return err == nil && info.IsDir()
 }
 
 // inside returns the path, which is relative to the folder unless it is absolute.

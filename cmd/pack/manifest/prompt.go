@@ -145,7 +145,7 @@ func (d *decoder) resource(path, pack string, r *Resource) {
 		d.bad(path+".file", "%s is no regular file of at most %d MiB; name another one", r.File, MaxResource>>20)
 	}
 	if r.Type == "" {
-		r.Type = typeOf(r.File)
+		r.Type = TypeOf(r.File)
 	}
 	if r.URI == "" {
 		r.URI = fmt.Sprintf("pack:///%s/%s", pack, filepath.ToSlash(filepath.Clean(r.File)))
@@ -155,8 +155,8 @@ func (d *decoder) resource(path, pack string, r *Resource) {
 	}
 }
 
-// typeOf returns the media type for the name of a file.
-func typeOf(file string) string {
+// TypeOf returns the media type for the name of a file.
+func TypeOf(file string) string {
 	switch ext := strings.ToLower(filepath.Ext(file)); ext {
 	case ".md":
 		return "text/markdown"

@@ -90,6 +90,7 @@ func planOf(ctx context.Context, dir string, installed bool) (*Plan, error) {
 			return nil, err
 		}
 	}
+	p.skills(served)
 	for _, list := range []*[]string{&p.Programs, &p.URLs, &p.Variables, &p.Files} {
 		slices.Sort(*list)
 		*list = slices.Compact(*list)
@@ -145,6 +146,23 @@ func (p *Plan) manifest(m *manifest.Manifest, served *pack.Pack) error {
 		}
 	}
 	return nil
+}
+
+// skills adds the skills, which tell the agents of users what to do.
+func (p *Plan) skills(served *pack.Pack) {
+	list := served.Skills.List()
+	for _, s := range list.Skills {
+		subject := "skill " + s.Name
+		p.add(subject, "instructs agents", s.Description)
+		var names []string
+		for _, f := range s.Files {
+			names = append(names, strings.TrimPrefix(f.URI, strings.TrimSuffix(s.URI, "SKILL.md")))
+		}
+		p.add(subject, "files", strings.Join(names, ", "))
+	}
+	for _, problem := range list.Problems {
+		p.add("skills", "left out", problem.Text)
+	}
 }
 
 // add adds a fact; text that comes from the pack stays in one line.
