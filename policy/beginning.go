@@ -130,7 +130,7 @@ func strictestOf(a, b Verdicts) Verdicts {
 // selects reports whether a rule may, or must, apply to a URI that begins so, and its verdict.
 func (b *beginning) selects(r *rule) (v Verdict, may, must bool) {
 	switch {
-	case !r.appliesTo(b.Upstream), len(r.where) > 0:
+	case !r.appliesTo(b.Upstream), r.hints != nil, len(r.where) > 0:
 		return r.verdict, false, false
 	case r.every:
 		return r.verdict, true, true

@@ -129,10 +129,33 @@ type Selector struct {
 	// Patterns see text, not its meaning: "git *" matches "git status; rm -rf /", which a shell
 	// runs as two commands.
 	Where Where `yaml:"where"`
+	// Annotations select tools by the hints of their definitions. The rule applies to no other kind.
+	Annotations *Annotations `yaml:"annotations"`
 }
 
 // Example returns the type in YAML.
 func (Selector) Example() string { return `{ tools: "files__*" }` }
+
+// Annotations select tools by their hints; all given hints must have the given values. A missing hint
+// has the default of MCP: a tool without annotations changes and destroys things (readOnlyHint: false,
+// destructiveHint: true, idempotentHint: false, openWorldHint: true). A tool that only reads is not
+// destructive, and is idempotent. A tool that declares readOnlyHint: true and destructiveHint: true is
+// destructive.
+//
+// The hints are the server's word about itself, and a server may lie. The key pinned of a policy hides
+// a tool whose hints have changed.
+type Annotations struct {
+	ReadOnly    *bool `yaml:"readOnlyHint"`    // the tool changes nothing.
+	Destructive *bool `yaml:"destructiveHint"` // the tool may delete or overwrite.
+	Idempotent  *bool `yaml:"idempotentHint"`  // to repeat a call changes nothing more.
+	OpenWorld   *bool `yaml:"openWorldHint"`   // the tool reaches things outside, such as the web.
+	// Trusted are globs for the upstreams whose hints count. The tools of all others have the
+	// defaults. Default: all; an allow without upstreams needs the key.
+	Trusted List `yaml:"trusted"`
+}
+
+// Example returns the type in YAML.
+func (Annotations) Example() string { return "{ readOnlyHint: false }" }
 
 // Where maps arguments to patterns.
 type Where map[string]Pattern

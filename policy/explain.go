@@ -20,7 +20,9 @@ type Reason struct {
 	Enforced bool
 	Verdict  Verdict
 	Where    string // the conditions on the arguments; "" if there are none
-	Note     string // why the rule does not count, or counts differently
+	// Annotations are the hints by which the rule selects the tool; "" if it does not read them.
+	Annotations string
+	Note        string // why the rule does not count, or counts differently
 }
 
 // The notes of a policy and of a layer that decide nothing.
@@ -69,7 +71,7 @@ func (x *explainer) policy(e *entry, in []bound, decided bool) (all []Reason) {
 			continue
 		}
 		all = append(all, Reason{Layer: e.layer.String(), Policy: e.name, Rule: b.label, Enforced: e.enforced,
-			Verdict: b.verdict, Where: b.conditions(), Note: x.note(b, at)})
+			Verdict: b.verdict, Where: b.conditions(), Annotations: b.kinds, Note: x.note(b, at)})
 		if at.first == "" && b.verdict != Deny && len(b.where) == 0 {
 			at.first = b.label
 		}

@@ -70,6 +70,9 @@ func (s *Selector) named(behind string) string {
 			b.WriteString(f.key + ": [" + strings.Join(quoted, ", ") + "]" + behind)
 		}
 	}
+	if s.Annotations != nil {
+		b.WriteString(s.Annotations.text() + behind)
+	}
 	return b.String()
 }
 
@@ -94,6 +97,7 @@ type side struct {
 	selector *Selector
 	patterns [kinds][]*pattern // by kind
 	at       []bool            // by upstream: whether the rule applies to it
+	hinted   []hintSet         // by upstream: the tools that the rule selects
 }
 
 type patternKey struct {
@@ -125,6 +129,7 @@ func newComparison(c Config, upstreams []Known) *comparison {
 			}
 			for _, u := range upstreams {
 				s.at = append(s.at, s.appliesTo(u.Name))
+				s.hinted = append(s.hinted, s.hints.at(u.Name))
 			}
 			all.rules = append(all.rules, s)
 		}
@@ -135,7 +140,7 @@ func newComparison(c Config, upstreams []Known) *comparison {
 
 func (x *comparison) patternsOf(kind Kind, list List, r *rule) (all []*pattern) {
 	switch {
-	case kind >= Resource && len(r.where) > 0: // resources and skills have no arguments
+	case kind >= Resource && len(r.where) > 0, kind != Tool && r.hints != nil: // these have neither
 		return nil
 	case r.every:
 		list = List{""}
@@ -246,7 +251,7 @@ func (p *pattern) named(kind Kind, s *side) string {
 	if p.text != "" {
 		return fmt.Sprintf("%ss: %s", kind, show(p.text))
 	}
-	if text := s.selector.named(""); text != "" {
+	if text := strings.TrimSuffix(s.selector.named(", "), ", "); text != "" {
 		return text
 	}
 	return `upstreams: "*"` // equivalent
@@ -277,7 +282,8 @@ func (x *comparison) lifted(kind Kind, d, a both, shields []*side) bool {
 		return false
 	}
 	for i, u := range x.upstreams {
-		if !d.at[i] || !a.at[i] {
+		tools := d.hinted[i] & a.hinted[i]
+		if !d.at[i] || !a.at[i] || tools == 0 {
 			continue
 		}
 		begin := u.Begin
@@ -289,7 +295,7 @@ func (x *comparison) lifted(kind Kind, d, a both, shields []*side) bool {
 			continue
 		}
 		if !slices.ContainsFunc(shields, func(s *side) bool {
-			return s.at[i] && slices.ContainsFunc(s.patterns[kind], func(p *pattern) bool {
+			return s.at[i] && tools&^s.hinted[i] == 0 && slices.ContainsFunc(s.patterns[kind], func(p *pattern) bool {
 				return includesAfter(p.tokens, d.tokens, begin) || includesAfter(p.tokens, a.tokens, begin)
 			})
 		}) {

@@ -8,7 +8,7 @@
 // (pattern.go), and not even these if no rule reads them. uri.go finds the possible meanings of a
 // resource URI, reach.go answers questions before an item is known, beginning.go decides for URIs
 // with an unknown end, items.go decides for many items at once, explain.go gives the reasons of a
-// decision, and overridden.go warns about rules that another policy lifts.
+// decision, hints.go selects tools by their annotations, and overridden.go warns about rules that another policy lifts.
 //
 // There are three layers of policies: the caller's own, those of the surface, and the global ones.
 // The first layer in which a rule applies decides. If a deny of this layer applies, the verdict is
@@ -91,6 +91,7 @@ type Item struct {
 	Names    []string // all names for rules to match; URIs of a resource, templates of a template, path of a skill
 	Within   []string // of a resource: paths of skills that have it, besides those that its URI names
 	Requires []string // capabilities
+	Hints    Hints    // of a tool
 }
 
 // Decision is a verdict and its origin. The zero value is a deny because no rule applied.
@@ -149,6 +150,8 @@ type rule struct {
 	skills    Globs
 	every     bool // all kinds of items: no tools, prompts, resources or skills given
 	where     []condition
+	hints     *byHints // nil: by nothing
+	kinds     string   // hints as in the file
 }
 
 // Open is the policy of a file without a policies section: every subject may use every item that
@@ -216,6 +219,7 @@ func compileRule(label string, c Rule) rule {
 		every:     s.Tools == nil && s.Prompts == nil && s.Resources == nil && s.Skills == nil,
 		upstreams: CompileGlobs(s.Upstreams), tools: CompileGlobs(s.Tools), prompts: CompileGlobs(s.Prompts),
 		resources: compileAll(s.Resources, compilePlace), skills: CompileGlobs(s.Skills),
+		hints: compileHints(s.Annotations), kinds: s.Annotations.text(),
 	}
 	for _, name := range sortedKeys(s.Where) {
 		r.where = append(r.where, compileCondition(name, s.Where[name], s.verdict))

@@ -28,7 +28,9 @@ func (r *Rights) Reaches(k Kind, upstream string, requires []string, begin strin
 	if slices.ContainsFunc(requires, func(c string) bool { return !r.reaches(c) }) {
 		return false
 	}
-	whole := func(r rule) bool { return r.verdict == Deny && r.every && len(r.where) == 0 && r.appliesTo(upstream) }
+	whole := func(r rule) bool {
+		return r.verdict == Deny && r.every && r.hints == nil && len(r.where) == 0 && r.appliesTo(upstream)
+	}
 	if slices.ContainsFunc(r.entries,
 		func(e *entry) bool { return e.enforced && slices.ContainsFunc(e.rules, whole) }) {
 		return false
@@ -40,7 +42,7 @@ func (r *Rights) Reaches(k Kind, upstream string, requires []string, begin strin
 		return slices.ContainsFunc(e.rules, func(r rule) bool {
 			named := r.every || k == Tool && may(r.tools) || k == Prompt && may(r.prompts) || k == Resource &&
 				(r.resources != nil || r.skills != nil) || k == Skill && r.skills != nil
-			return r.verdict != Deny && named && r.appliesTo(upstream)
+			return r.verdict != Deny && named && r.appliesTo(upstream) && r.hints.mayKind(k, upstream)
 		})
 	})
 }

@@ -122,7 +122,8 @@ func (r *rule) appliesTo(upstream string) bool {
 
 // selects reports whether a rule applies to the item, and with which verdict.
 func (r *rule) selects(n *named) (Verdict, bool) {
-	if !r.appliesTo(n.Upstream) || n.Kind >= Resource && len(r.where) > 0 { // these have no arguments
+	if !r.appliesTo(n.Upstream) || !r.hints.selects(n.Item) ||
+		n.Kind >= Resource && len(r.where) > 0 { // these have no arguments
 		return r.verdict, false
 	}
 	if r.every {

@@ -71,6 +71,16 @@ func (e *Entry) Unmatched(names []string) []yamlread.Problem {
 					ps = append(ps, yamlread.Problem{Path: at, Text: "matches no upstream of this file"})
 				}
 			}
+			if s.Annotations == nil {
+				continue
+			}
+			for k, g := range s.Annotations.Trusted {
+				if glob := compileGlob(g); !slices.ContainsFunc(names, glob.match) {
+					at := element(fmt.Sprintf(".rules[%d].%s.annotations.trusted", i, s.verdict), k,
+						len(s.Annotations.Trusted))
+					ps = append(ps, yamlread.Problem{Path: at, Text: "matches no upstream of this file"})
+				}
+			}
 		}
 	}
 	return ps
@@ -175,6 +185,7 @@ func (v *validator) rule(at string, r Rule) {
 	selectors := r.selectors()
 	for _, s := range selectors {
 		v.selector(at+"."+s.verdict.String(), s.Selector)
+		v.annotations(at+"."+s.verdict.String(), s.verdict, s.Selector)
 	}
 	switch n := len(selectors); {
 	case n == 0:
@@ -185,7 +196,7 @@ func (v *validator) rule(at string, r Rule) {
 }
 
 func (v *validator) selector(at string, s *Selector) {
-	given := s.Where != nil
+	given := s.Where != nil || s.Annotations != nil
 	for _, f := range s.fields() {
 		given = given || f.list != nil
 		v.list(at+"."+f.key, f.list, func(at, g string) {

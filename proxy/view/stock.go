@@ -199,7 +199,8 @@ func (st *Stock) policyItems() []policy.Item {
 	list := make([]policy.Item, 0, st.first[upstream.Parts])
 	for p := range upstream.Parts {
 		for i := range st.Catalog.Items(p) {
-			t := Target{Backend: b, home: st, Part: p, Name: st.Catalog.Item(p, i).Name, requires: config.Capabilities}
+			item := st.Catalog.Item(p, i)
+			t := Target{Backend: b, home: st, Part: p, Name: item.Name, Item: item, requires: config.Capabilities}
 			switch as := t.Name; p {
 			case upstream.PartTools:
 				rule, _ := config.Offers(t.Name)

@@ -41,7 +41,9 @@ func (t *Target) PolicyItem() policy.Item {
 	it := policy.Item{Kind: policy.Resource, Upstream: t.Backend.Name(), Names: t.Names, Requires: t.requires}
 	switch t.Part {
 	case upstream.PartTools:
-		it.Kind = policy.Tool
+		if it.Kind = policy.Tool; t.Item != nil { // a task has none
+			it.Hints = policy.HintsOf(t.Item.Definition)
+		}
 	case upstream.PartPrompts:
 		it.Kind = policy.Prompt
 	case upstream.PartSkills:

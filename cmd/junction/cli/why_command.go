@@ -234,6 +234,9 @@ func lineOf(a *diagnose.WhyReport, i *diagnose.WhyItem, r *diagnose.WhyReason) s
 	if r.Where != "" {
 		text += " where " + r.Where
 	}
+	if r.Annotations != "" {
+		text += " by its " + r.Annotations
+	}
 	text += layerOf(r.Layer)
 	if r.Enforced && r.Verdict != policy.Allow.String() {
 		text = strings.TrimSuffix(text, ")") + ", enforced)"

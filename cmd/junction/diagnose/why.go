@@ -71,7 +71,9 @@ type WhyReason struct {
 	Rule     string `json:"rule,omitempty"`
 	Verdict  string `json:"verdict,omitempty"`
 	Where    string `json:"where,omitempty"`
-	Note     string `json:"note,omitempty"`
+	// the hints by which the rule selects the tool, as in the file
+	Annotations string `json:"annotations,omitempty"`
+	Note        string `json:"note,omitempty"`
 }
 
 // WhyQuery is the query of /why: a caller, an endpoint and the name of an item.
@@ -305,7 +307,7 @@ func (p *Proxy) itemOf(x *view.Explanation, s upstream.Status, who policy.Subjec
 	allowed, denied := open, false
 	for _, r := range x.Reasons {
 		j := WhyReason{Missing: r.Missing, Scopes: r.Scopes, Layer: r.Layer, Policy: r.Policy, Enforced: r.Enforced,
-			Rule: r.Rule, Where: r.Where, Note: r.Note}
+			Rule: r.Rule, Where: r.Where, Annotations: r.Annotations, Note: r.Note}
 		if r.Rule != "" {
 			j.Verdict = r.Verdict.String()
 		}
