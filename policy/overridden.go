@@ -54,8 +54,8 @@ func (c Config) unrestored(e *Entry) string {
 	for _, r := range e.Redact.patterns() {
 		for i := range c {
 			if o := &c[i]; o.Match == nil && !o.Redact.Restore && slices.Contains(o.Redact.patterns(), r) {
-				return fmt.Sprintf("has no effect for %s: the policy %s is for everyone, and removes it without restore; "+
-					"add restore: true there, or give that policy a match", r.Word+r.Name, o.Name)
+				return fmt.Sprintf("has no effect for %s: the policy %s is for everyone, and removes it without "+
+					"restore; add restore: true there, or give that policy a match", r.Word+r.Name, o.Name)
 			}
 		}
 	}
