@@ -32,6 +32,9 @@ func (c Config) Warnings(upstreams []Known) []yamlread.Problem {
 				Text: "has no effect: only denies and asks are enforced, and this policy has none; " +
 					"add one, or remove the key"})
 		}
+		if text := c.unrestored(e); text != "" {
+			ps = append(ps, yamlread.Problem{Path: at + ".redact.restore", Text: text})
+		}
 		for k, r := range e.Rules {
 			if r.Deny != nil && len(r.Deny.Where) > 1 {
 				ps = append(ps, yamlread.Problem{Path: fmt.Sprintf("%s.rules[%d].deny.where", at, k),
@@ -40,6 +43,23 @@ func (c Config) Warnings(upstreams []Known) []yamlread.Problem {
 		}
 	}
 	return append(ps, newComparison(c, upstreams).overridden()...)
+}
+
+// unrestored describes a restore that has no effect for some pattern, because a policy for everyone
+// removes the same pattern without restore; "" if there is none.
+func (c Config) unrestored(e *Entry) string {
+	if !e.Redact.Restore {
+		return ""
+	}
+	for _, r := range e.Redact.patterns() {
+		for i := range c {
+			if o := &c[i]; o.Match == nil && !o.Redact.Restore && slices.Contains(o.Redact.patterns(), r) {
+				return fmt.Sprintf("has no effect for %s: the policy %s is for everyone, and removes it without "+
+					"restore; add restore: true there, or give that policy a match", r.Word+r.Name, o.Name)
+			}
+		}
+	}
+	return ""
 }
 
 // separately describes how to write a deny with several conditions as one rule per condition.

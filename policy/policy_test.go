@@ -282,6 +282,39 @@ func TestEachLimitLimits(t *testing.T) {
 	}
 }
 
+// TestTextComesBackIfAllPoliciesAgree: one policy that removes a pattern without restore is enough to
+// lose its text; restore alone removes known secrets.
+func TestTextComesBackIfAllPoliciesAgree(t *testing.T) {
+	p := mustCompile(t, `
+- { name: all, redact: [{ name: ticket, re: "TCK-[0-9]+" }] }
+- { name: ci, match: { key: ci }, redact: { restore: true } }
+- { name: web, match: { surface: web }, redact: { restore: true, patterns: [{ name: ticket, re: "TCK-[0-9]+" }, { name: host, re: "[a-z]+[.]internal" }] } }
+- { name: lost, match: { key: [ci, other], surface: web }, redact: { patterns: [secrets] } }
+`)
+	for who, want := range map[string]string{
+		"": "ticket", "key=ci": "ticket secrets+", "surface=web": "ticket host+", "key=ci surface=web": "ticket host+ secrets",
+		"key=other surface=web": "ticket host+ secrets",
+	} {
+		g := p.For(mustSubject(t, who)).Safeguards()
+		var got []string
+		add := func(name string, comes bool) {
+			if comes {
+				name += "+"
+			}
+			got = append(got, name)
+		}
+		for _, r := range g.Redactions {
+			add(r.Name, r.Restore)
+		}
+		if g.Secrets {
+			add("secrets", !g.LoseSecrets)
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%q has %q, want %q", who, got, want)
+		}
+	}
+}
+
 // TestGuardsAndLimits: guards add up, and the strictest limit counts.
 func TestGuardsAndLimits(t *testing.T) {
 	p := mustCompile(t, `

@@ -11,6 +11,7 @@ import (
 	"junction/policy"
 	"junction/proxy/budget"
 	"junction/proxy/proxytest"
+	"junction/proxy/redact"
 	"junction/proxy/scope"
 	"junction/proxy/view"
 	"junction/upstream"
@@ -85,4 +86,34 @@ func coreOf(tb testing.TB, c *proxytest.Crowd) *Core {
 	s := mustCore(tb)
 	s.ApplyBackends(scope.Config{Guard: &auth.Guard{}, Policy: proxytest.MustPolicy(tb, c.Policies)}, c.Backends(tb))
 	return s
+}
+
+// TestRemovedTextEndsWithItsSession: the text that was removed from answers is forgotten when its
+// session ends, and when its upstream is replaced.
+func TestRemovedTextEndsWithItsSession(t *testing.T) {
+	b, other := proxytest.NewBackend(t, 1, 10), proxytest.NewBackend(t, 1, 10)
+	s := mustCore(t, b)
+	r := func(session string) *redact.Redactor {
+		return redact.For(&policy.Safeguards{Secrets: true}).With(&s.removed,
+			redact.Owner{Account: "ann", Session: session, Source: view.Backend(b)})
+	}
+	mark := func(session string) string {
+		return r(session).String("ghp_0123456789abcdefghijABCDEFGHIJ012345")
+	}
+	has := func(session, mark string) bool {
+		_, changed, _ := r(session).Arguments(raw.Quote(mark))
+		return changed
+	}
+	one, two := mark("one"), mark("two")
+	if s.Forget(&Session{Key: "one"}); has("one", one) || !has("two", two) {
+		t.Error("want the text of the other session alone")
+	}
+	s.ApplyBackends(s.Snapshot().Config, []view.Backend{b})
+	if !has("two", two) {
+		t.Error("a reload without a change has dropped the text")
+	}
+	s.ApplyBackends(s.Snapshot().Config, []view.Backend{other})
+	if has("two", two) {
+		t.Error("the text of a replaced upstream is there")
+	}
 }

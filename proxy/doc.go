@@ -24,10 +24,10 @@
 //	Server.answer            front/request.go    runs Core.Serve, and then finishes the reply
 //	Core.Serve               exchange.go         dispatches, has the front answer, reports to log and audit
 //	Core.dispatch            dispatch.go         methods, call tools (package search), rate limits of policy
-//	Core.call                call.go             find, permit, validate, approve, call, filter, answer
+//	Core.call                call.go             find, restore, permit, validate, approve, call, filter, answer
 //	parkedCalls.begin        parked.go           if a modern client calls a legacy server: the call may be parked
 //	Core.callUpstream        call.go             calls the upstream, and keeps the result if it may be reused
-//	Core.filtered            call.go             removes what the policy redacts (package redact)
+//	Core.filtered            call.go             removes what the policy redacts (package redact), and may keep it
 //	Core.answerResult        bridge.go           converts the result to the client's era
 //	request.Succeed          front/request.go    is Front.Succeed
 //	reply.succeed            front/reply.go      one JSON document, or the last event of a stream
@@ -135,8 +135,9 @@
 // The ID of a legacy session contains, sealed, the protocol version, the client and its
 // capabilities. So a session survives eviction from memory (idle, or beyond the share of its
 // account), a restart, and the end of its member. It always loses its subscriptions, its log level,
-// its remembered approvals and its replayable events. A restart, and the end of its member, also end
-// its calls and streams. A restart with another key ends all sessions.
+// its remembered approvals, its replayable events and the text that was removed from its answers. A
+// restart, and the end of its member, also end its calls and streams. A restart with another key ends
+// all sessions.
 //
 // A session ends when the client deletes it (legacyFront.delete), and sessions.max_age after it
 // began. The hash of a deleted ID is kept until then: in sessions.deleted, in the file
@@ -209,7 +210,8 @@
 //
 // All members together count the limits of policies, each by shares that it has taken in advance, and
 // accept each answer to an approval request once. Each member for itself counts limits.parked and the
-// shares of the budget, and remembers the approvals of modern clients.
+// shares of the budget, remembers the approvals of modern clients, and keeps the text that was removed from
+// its own answers.
 //
 // # Bytes
 //

@@ -297,15 +297,16 @@ func lostText(name string, e *redact.MarkError) string {
 	text := name + " was not called: its arguments contain " + e.Mark + ". "
 	switch e.Why {
 	case redact.NotKept:
-		return text + "Junction wrote this in place of a text that the policy removes (redact), and does not put the " +
-			"text back. The server would get these words instead. Make the call without them. The operator can " +
-			"have the text put back for the same server: redact: { restore: true }."
+		return text + "Junction writes this in place of a text that the policy removes (redact), and does not " +
+			"put the text back. The server would get these words instead. Make the call without them. The " +
+			"operator can have the text put back for the same server: redact: { restore: true }."
 	case redact.InName:
-		return text + "Junction puts removed text back into values only, and this is the name of a member. Use another name."
+		return text + "Junction puts removed text back into values only, and this is the name of a member. " +
+			"Use another name."
 	case redact.TooMuch:
 		return text + "Together with the other removed text, it is too long for one call. Make several calls."
 	}
-	return text + "Junction has no text for it: it keeps removed text for the server and the session that the text came " +
-		"from, until an hour after its last use, and within limits. Read the text again from that server, or make " +
-		"the call without these words."
+	return text + "Junction has no text for it: it keeps removed text for the server and the session that the " +
+		"text came from, until an hour after its last use, and within limits. Read the text again from that " +
+		"server, or make the call without these words."
 }

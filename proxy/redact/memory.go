@@ -1,6 +1,7 @@
 package redact
 
 import (
+	"bytes"
 	"container/list"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -8,6 +9,7 @@ import (
 	"fmt"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"junction/auth/seal"
 )
@@ -99,6 +101,9 @@ func (o *share) put(name string, inside, plain []byte, number bool) string {
 	}
 	m := o.memory
 	m.begin()
+	if bytes.ContainsRune(plain, utf8.RuneError) {
+		plain = inside // half surrogate pairs differ only there
+	}
 	key := textKey{o.owner.Source, o.reference(name, plain, number)}
 	m.mu.Lock()
 	defer m.mu.Unlock()

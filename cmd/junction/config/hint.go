@@ -80,6 +80,10 @@ func foreignKeys(t reflect.Type) foreign {
 		}
 	}
 	switch { // types that Shape returns for a mapping
+	case t.ConvertibleTo(reflect.TypeFor[policy.Redactions]()):
+		const list = "a pattern is in a list: redact: [{ name: …, re: … }]"
+		return foreign{"name": {"patterns", list}, "re": {"patterns", list}, "pattern": {key: "patterns"},
+			"secrets": {"patterns", "the word secrets is in a list: redact: [secrets]"}}
 	case t.ConvertibleTo(reflect.TypeFor[policy.Redact]()):
 		return foreign{"pattern": {key: "re"}, "regex": {key: "re"}, "regexp": {key: "re"},
 			"secrets": {"name", "the word secrets stands alone: redact: [secrets]"}}
