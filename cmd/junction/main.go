@@ -90,7 +90,8 @@ func rootCommand(stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {
 
 The configuration file is that of --config, or junction/config.yaml in the user's folder for configurations
 (~/.config on Linux). If there is none, or with --config "", Junction serves a small demo server.`,
-		Example: `  junction
+		Example: `  junction setup
+  junction
   junction --config config.yaml
   junction check --config config.yaml
   junction tools
@@ -111,8 +112,7 @@ The configuration file is that of --config, or junction/config.yaml in the user'
 	}
 	root.SetVersionTemplate("junction {{.Version}}\n")
 	root.PersistentFlags().StringVar(&o.file, "config", "",
-		"configuration `file` (default: junction/config.yaml in the user's\n"+
-			"folder for configurations, if it exists)")
+		"configuration `file` (default: junction/config.yaml in the user's folder for configurations, if it exists)")
 	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
 		if !cmd.Flags().Changed("config") {
 			o.file = userFile()
@@ -141,6 +141,7 @@ The configuration file is that of --config, or junction/config.yaml in the user'
 	root.AddCommand(audit.Command(stdout, stderr, &o.file), packs.Command(stdout, &o.file))
 	root.AddCommand(signins.Commands(stdin, stdout, stderr, &o.file)...)
 	root.SetHelpCommand(helpCommand(root))
+	cli.SetHelp(root)
 	return root
 }
 
