@@ -19,8 +19,9 @@
 // configuration file (from a registry by package registry), package packs installs packs of tools,
 // package signins changes the storage of sign-ins, and package audit reads the audit. Package setup
 // reads and changes the files of MCP clients (package clients). Package bridge connects a client to
-// the endpoint. Package service starts Junction at each login. Package signon signs the user of cli and of bridge in there. login.go signs in to
-// upstreams. Package demo is the demo server.
+// the endpoint; package service starts Junction at each login, and own.go serves for both. Package
+// signon signs the user of cli and of bridge in there. login.go signs in to upstreams. Package demo is
+// the demo server.
 package main
 
 import (

@@ -21,8 +21,8 @@ type part struct {
 // partsOfHelp are the parts of the list of commands, in their order. Other commands come last.
 func partsOfHelp() []part {
 	return []part{
-		{"Set up:", []string{"setup", "import", "add", "search", "list", "remove", "enable", "disable", "packs", "connect",
-			"disconnect", "login", "logout", "service", "stdio"}},
+		{"Set up:", []string{"setup", "import", "add", "search", "list", "remove", "enable", "disable", "packs",
+			"connect", "disconnect", "login", "logout", "service", "stdio"}},
 		{"Watch:", []string{"status", "tools", "call", "why", "doctor", "audit", "pins"}},
 		{"Team:", []string{"keys", "auth", "users", "clients", "grants", "sessions"}},
 		{"Operate:", []string{"check", "health", "storage", "version", "completion", "demo", "help"}},
