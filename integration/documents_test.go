@@ -434,13 +434,23 @@ func (d *documentCheck) checkCommand(document string, line int, text string) {
 
 // has reports whether a command has commands, and known whether it has that one.
 func (d *documentCheck) has(command []string) bool {
-	return strings.Contains(d.helpOf(command), "Available Commands:")
+	return d.listOf(command) != ""
+}
+
+// listOf returns the lines of the commands below a command. Those of the program are in groups.
+func (d *documentCheck) listOf(command []string) string {
+	if len(command) == 0 {
+		_, list, _ := strings.Cut(d.helpOf(nil), "\nSet up:")
+		list, _, _ = strings.Cut(list, "\nFlags:")
+		return list
+	}
+	_, list, _ := strings.Cut(d.helpOf(command), "Available Commands:")
+	list, _, _ = strings.Cut(list, "\n\n")
+	return list
 }
 
 func (d *documentCheck) known(command []string, word string) bool {
-	_, list, _ := strings.Cut(d.helpOf(command), "Available Commands:")
-	list, _, _ = strings.Cut(list, "\n\n")
-	return strings.Contains(list, "\n  "+word+" ")
+	return strings.Contains(d.listOf(command), "\n  "+word+" ")
 }
 
 // checkFlag checks a flag that stands alone: some command has it.
@@ -456,9 +466,10 @@ func (d *documentCheck) checkFlag(p passage, flag string) {
 // commands returns a command and all below it.
 func (d *documentCheck) commands(command []string) (all [][]string) {
 	all = append(all, command)
-	_, list, _ := strings.Cut(d.helpOf(command), "Available Commands:\n")
-	list, _, _ = strings.Cut(list, "\n\n")
-	for line := range strings.Lines(list) {
+	for line := range strings.Lines(d.listOf(command)) {
+		if !strings.HasPrefix(line, "  ") {
+			continue // the name of a group
+		}
 		all = append(all, d.commands(append(slices.Clip(command), strings.Fields(line)[0]))...)
 	}
 	return all

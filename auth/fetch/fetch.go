@@ -52,9 +52,10 @@ type Class string
 const (
 	BadURL      Class = "the URL cannot be fetched"
 	DNS         Class = "the host name cannot be resolved"
-	Private     Class = "the address is not public"
+	Plain       Class = "the URL begins with http (outbound.allow_private permits that in a private network)"
+	Private     Class = "the address is not public (outbound.allow_private permits a private one)"
 	Unreachable Class = "the server cannot be reached"
-	Certificate Class = "the server's certificate is not valid"
+	Certificate Class = "the server's certificate is not valid (outbound.ca_file adds an authority)"
 	Timeout     Class = "the server took too long"
 	Status      Class = "the server did not answer with the document"
 	TooLarge    Class = "the document is too large"
@@ -219,11 +220,13 @@ func (g *guarded) RoundTrip(r *http.Request) (*http.Response, error) {
 	transport := g.secure
 	switch u := r.URL; {
 	case u.Hostname() == "" || u.User != nil || u.Opaque != "" || u.Fragment != "":
-		return refuse(r, errors.New("the URL must have a host, and no user or fragment"))
+		return refuse(r, BadURL, errors.New("the URL must have a host, and no user or fragment"))
 	case u.Scheme == "http" && g.plain != nil:
 		transport = g.plain
+	case u.Scheme == "http":
+		return refuse(r, Plain, nil)
 	case u.Scheme != "https":
-		return refuse(r, errors.New("the scheme is not https"))
+		return refuse(r, BadURL, errors.New("the scheme is not https"))
 	}
 	r = r.Clone(r.Context())
 	r.Header.Set("Accept-Encoding", "identity")
@@ -246,11 +249,11 @@ func (g *guarded) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // refuse rejects a request without sending it.
-func refuse(r *http.Request, err error) (*http.Response, error) {
+func refuse(r *http.Request, class Class, err error) (*http.Response, error) {
 	if r.Body != nil {
 		_ = r.Body.Close()
 	}
-	return nil, &Error{Class: BadURL, Host: r.URL.Host, Err: err}
+	return nil, &Error{Class: class, Host: r.URL.Host, Err: err}
 }
 
 // bounded is a body whose reading fails beyond a limit, instead of ending there.

@@ -19,8 +19,9 @@
 // configuration file (from a registry by package registry), package packs installs packs of tools,
 // package signins changes the storage of sign-ins, and package audit reads the audit. Package setup
 // reads and changes the files of MCP clients (package clients). Package bridge connects a client to
-// the endpoint. Package service starts Junction at each login. Package signon signs the user of cli and of bridge in there. login.go signs in to
-// upstreams. Package demo is the demo server.
+// the endpoint; package service starts Junction at each login, and own.go serves for both. Package
+// signon signs the user of cli and of bridge in there. login.go signs in to upstreams. Package demo is
+// the demo server.
 package main
 
 import (
@@ -91,7 +92,8 @@ func rootCommand(stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {
 
 The configuration file is that of --config, or junction/config.yaml in the user's folder for configurations
 (~/.config on Linux). If there is none, or with --config "", Junction serves a small demo server.`,
-		Example: `  junction
+		Example: `  junction setup
+  junction
   junction --config config.yaml
   junction check --config config.yaml
   junction tools
@@ -112,8 +114,7 @@ The configuration file is that of --config, or junction/config.yaml in the user'
 	}
 	root.SetVersionTemplate("junction {{.Version}}\n")
 	root.PersistentFlags().StringVar(&o.file, "config", "",
-		"configuration `file` (default: junction/config.yaml in the user's\n"+
-			"folder for configurations, if it exists)")
+		"configuration `file` (default: junction/config.yaml in the user's folder for configurations, if it exists)")
 	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
 		if !cmd.Flags().Changed("config") {
 			o.file = userFile()
@@ -142,6 +143,7 @@ The configuration file is that of --config, or junction/config.yaml in the user'
 	root.AddCommand(audit.Command(stdout, stderr, &o.file), packs.Command(stdout, &o.file))
 	root.AddCommand(signins.Commands(stdin, stdout, stderr, &o.file)...)
 	root.SetHelpCommand(helpCommand(root))
+	cli.SetHelp(root)
 	return root
 }
 

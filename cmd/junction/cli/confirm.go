@@ -63,34 +63,42 @@ func (q Questions) Line(question string) (string, error) {
 // maxLine is the most bytes of an answer.
 const maxLine = 64 << 10
 
-// Hidden is Line for a secret: the terminal does not show the line.
+// Hidden is Line for a secret: the terminal does not show a line that is typed after the question.
+// Ctrl-C and Ctrl-D end the command.
 func (q Questions) Hidden(question string) (string, error) {
 	file, ok := q.cmd.InOrStdin().(*os.File)
 	if !ok {
 		return q.Line(question)
 	}
 	fd := int(file.Fd())
-	before, err := term.GetState(fd)
+	before, err := term.MakeRaw(fd)
 	if err != nil {
 		return "", fmt.Errorf("read the answer: %w", err)
 	}
 	line, err := q.read(question, func(io.Reader) (string, error) {
-		text, err := term.ReadPassword(fd)
-		if errors.Is(err, io.EOF) {
-			err = nil
-		}
-		return string(text), err
+		return term.NewTerminal(struct {
+			io.Reader
+			io.Writer
+		}{file, io.Discard}, "").ReadPassword("")
 	})
-	if err != nil {
-		_ = term.Restore(fd, before)
-	}
+	_ = term.Restore(fd, before)
 	fmt.Fprintln(q.cmd.ErrOrStderr())
+	if errors.Is(err, io.EOF) {
+		err = errStopped
+	}
 	return line, err
 }
 
+// errStopped means that the person or a signal has ended the command at a question.
+var errStopped = errors.New("stopped at the question; no more was changed")
+
 // read writes the question, and reads the answer. If ctx ends first, a goroutine stays in the read.
 func (q Questions) read(question string, from func(io.Reader) (string, error)) (string, error) {
-	if err := Tell(q.cmd.ErrOrStderr(), question+" "); err != nil {
+	out := q.cmd.ErrOrStderr()
+	if width, _ := terminalSize(out); width > 0 {
+		question = strings.ReplaceAll(Fit(question, width-1), "\n", "\r\n") // also for a raw terminal
+	}
+	if _, err := io.WriteString(out, question+" "); err != nil {
 		return "", fmt.Errorf("ask: %w", err)
 	}
 	type answer struct {
@@ -114,7 +122,7 @@ func (q Questions) read(question string, from func(io.Reader) (string, error)) (
 		return strings.TrimSpace(a.line), nil
 	case <-ctx.Done():
 		fmt.Fprintln(q.cmd.ErrOrStderr())
-		return "", errors.New("stopped at the question; no more was changed")
+		return "", errStopped
 	}
 }
 

@@ -72,7 +72,10 @@ type Outcome struct {
 type Merge struct {
 	Existing []Known  // the entries of the configuration
 	Own      []string // URLs of the endpoint of the configuration
-	Getenv   func(string) (string, bool)
+	// Wrote reports whether junction connect has written the server, perhaps with another port. Nil means
+	// that nothing is known.
+	Wrote  func(*Server) bool
+	Getenv func(string) (string, bool)
 	// Origin returns where a server was found. With nil, an entry whose server has got another
 	// command or URL since its import does not count as present.
 	Origin func(*Server) string
@@ -122,7 +125,7 @@ func (m *Merge) Plan(servers []*Server) []Outcome {
 			differs = true
 		}
 		switch {
-		case m.isOwn(k):
+		case m.isOwn(k), m.Wrote != nil && m.Wrote(s):
 			o.Result, o.Notes = Skipped, []string{"it is Junction itself"}
 		case present != "":
 			o.Result, o.Name = Present, present

@@ -174,6 +174,17 @@ func (r *Records) load() (*recordsFile, []byte, error) {
 	return list, text, nil
 }
 
+// Wrote returns a function that reports whether Connect has written a server. Records that cannot be
+// read have none.
+func (r *Records) Wrote() func(*Server) bool {
+	list, _, err := r.load()
+	return func(s *Server) bool {
+		return err == nil && slices.ContainsFunc(list.Connections, func(rec *Record) bool {
+			return rec.Client == s.Client.ID && rec.File == s.File && rec.Name == s.Name && s.Scope == User
+		})
+	}
+}
+
 // find returns what is remembered of a place, or nil.
 func (r *Records) find(p Place) (*Record, error) {
 	list, _, err := r.load()

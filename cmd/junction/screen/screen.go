@@ -119,7 +119,7 @@ func (s *Screen) print(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.erase()
-	io.WriteString(s.out, text)
+	_ = cli.Tell(s.out, text) // the proxy serves all the same
 }
 
 // keep leaves what was drawn on the terminal.

@@ -91,11 +91,11 @@ func (t *Text) next(list []diagnose.UpstreamStatus) string {
 	switch {
 	case len(parts) > 0:
 	case len(list) == 0:
-		parts = []string{"add a server with junction add NAME -- COMMAND, or all of your clients with junction " +
-			"import --write"}
+		parts = []string{"add the servers of your clients with junction setup" + t.Flags + ", or one with junction " +
+			"add NAME -- COMMAND" + t.Flags}
 	case t.Demo:
-		parts = []string{"stop this demo (Ctrl-C), add your servers with junction import --write, and connect a " +
-			"client with junction connect CLIENT"}
+		parts = []string{"stop this demo (Ctrl-C) and run junction setup, which adds your servers and connects your " +
+			"clients; or try the demo: junction connect CLIENT"}
 	default:
 		parts = []string{"connect a client with a line above, or with junction connect CLIENT" + t.Flags}
 	}

@@ -56,8 +56,8 @@ func TestNext(t *testing.T) {
 		{&file, some(), "\n3 of 6 servers work, 2 need you, 1 is starting.\nNext: sign in with junction login linear --config a.yaml; correct filesystem as shown above, then check with junction doctor --config a.yaml"},
 		{&file, some()[2:3], "\n0 of 1 server works, 1 needs you.\nNext: correct filesystem as shown above, then check with junction doctor --config a.yaml"},
 		{&Text{}, some()[:2], "\nNext: connect a client with a line above, or with junction connect CLIENT"},
-		{&Text{Demo: true}, some()[:1], "\nNext: stop this demo (Ctrl-C), add your servers with junction import --write, and connect a client with junction connect CLIENT"},
-		{&file, nil, "\nNext: add a server with junction add NAME -- COMMAND, or all of your clients with junction import --write"},
+		{&Text{Demo: true}, some()[:1], "\nNext: stop this demo (Ctrl-C) and run junction setup, which adds your servers and connects your clients; or try the demo: junction connect CLIENT"},
+		{&file, nil, "\nNext: add the servers of your clients with junction setup --config a.yaml, or one with junction add NAME -- COMMAND --config a.yaml"},
 	} {
 		if got := tt.text.next(tt.list); got != tt.want+"\n" {
 			t.Errorf("next = %q\nwant %q", got, tt.want)

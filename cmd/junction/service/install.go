@@ -50,8 +50,15 @@ func (h *Host) Of(file string) (*Service, error) {
 // Name returns the name of the service.
 func (s *Service) Name() string { return s.unit.Name }
 
-// Later says when the service starts again.
-func (s *Service) Later() string { return s.manager.later() }
+// Later says when the service starts again, and whether the clients find it then.
+func (s *Service) Later() string {
+	text := s.manager.later()
+	if c, err := config.LoadForCommand(s.unit.File); err == nil && strings.HasSuffix(c.Listen, ":0") {
+		text += "\nThe port changes at each start (listen: " + c.Listen + "); set listen to another port, so that " +
+			"connected clients find Junction."
+	}
+	return text
+}
 
 // present returns the text of the definition that exists, or nil.
 func (s *Service) present() []byte {

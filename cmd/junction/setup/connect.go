@@ -170,13 +170,21 @@ func (c *connector) prepare(id string) (err error) {
 		return cli.Usagef("--key-file is for clients that start commands; %s reads the key from %s", c.client.Name,
 			clients.KeyVariable)
 	}
-	state, err := config.StateDir(os.LookupEnv)
+	records, err := records()
 	if err != nil {
-		return fmt.Errorf("cannot find the folder for state: %w; set XDG_STATE_HOME", err)
+		return err
 	}
-	records := &clients.Records{File: filepath.Join(state, "junction", "connections.json")}
 	c.outfit = clients.Outfit{Home: c.home, Run: runClient, Records: records}
 	return nil
+}
+
+// records returns what connect remembers.
+func records() (*clients.Records, error) {
+	state, err := config.StateDir(os.LookupEnv)
+	if err != nil {
+		return nil, fmt.Errorf("cannot find the folder for state: %w; set XDG_STATE_HOME", err)
+	}
+	return &clients.Records{File: filepath.Join(state, "junction", "connections.json")}, nil
 }
 
 // program sets what clients that start commands need. Their processes have another PATH and another

@@ -136,6 +136,9 @@ func (i *importer) plan(places, held []clients.Place) {
 	c := i.editor.Config()
 	merge := clients.Merge{Existing: knownOf(c), Own: ownURLs(c, i.file), Getenv: entries.Lookup, Origin: i.origin,
 		Command: func(words ...string) string { return config.Command(i.file, words...) }}
+	if r, err := records(); err == nil {
+		merge.Wrote = r.Wrote()
+	}
 	comments := i.editor.Comments()
 	for n := range merge.Existing {
 		merge.Existing[n].From = comments[merge.Existing[n].Name]

@@ -3,6 +3,8 @@ package setup
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -38,6 +40,7 @@ type record struct {
 	PID         int      `json:"pid,omitempty"` // of the process in the background
 	Clients     []string `json:"clients,omitempty"`
 	Backups     []backup `json:"backups,omitempty"`
+	Written     []string `json:"written,omitempty"` // SHA-256 of the files of clients, as setup left them
 }
 
 // backup is a copy of a file that a step has made.
@@ -123,6 +126,14 @@ func (r *record) connected(id string, result *connectJSON) {
 	if result.Backup != "" {
 		r.Backups = append(r.Backups, backup{result.Backup, result.File})
 	}
+	if text, err := clients.ReadFile(result.File); err == nil {
+		r.Written = append(r.Written, sum(text))
+	}
+}
+
+func sum(text []byte) string {
+	s := sha256.Sum256(text)
+	return hex.EncodeToString(s[:])
 }
 
 // undoAll makes everything what it was before the setup. A step that fails does not prevent the others,
@@ -260,10 +271,10 @@ func (g *guide) removeFiles() {
 			os.Remove(file)
 		}
 	}
-	for _, b := range r.Backups { // a backup that is what the file is now
+	for _, b := range r.Backups { // a backup that is what the file is now, or what setup has written
 		copied, err := clients.ReadFile(b.File)
 		now, nowErr := clients.ReadFile(b.Of)
-		if err == nil && nowErr == nil && bytes.Equal(copied, now) {
+		if err == nil && (nowErr == nil && bytes.Equal(copied, now) || slices.Contains(r.Written, sum(copied))) {
 			os.Remove(b.File)
 		}
 	}

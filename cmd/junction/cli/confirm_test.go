@@ -1,0 +1,75 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+// asking returns the questions of a command with this input, and what it writes.
+func asking(ctx context.Context, in io.Reader) (Questions, *bytes.Buffer) {
+	var out bytes.Buffer
+	cmd := &cobra.Command{}
+	cmd.SetContext(ctx)
+	cmd.SetIn(in)
+	cmd.SetErr(&out)
+	return QuestionsOf(cmd), &out
+}
+
+// TestQuestions: each question takes one line of the input, and an empty line is the default.
+func TestQuestions(t *testing.T) {
+	q, out := asking(t.Context(), strings.NewReader("  one two \n\nY\nmaybe\nno\nlast"))
+	if line, err := q.Line("Which?"); line != "one two" || err != nil {
+		t.Errorf("the line is %q, %v", line, err)
+	}
+	for i, want := range []bool{true, true, false, false} {
+		if got, err := q.YesNo("Really?", i == 0); got != want || err != nil {
+			t.Errorf("answer %d is %v, %v; want %v", i, got, err, want)
+		}
+	}
+	for _, want := range []string{"last", ""} { // the end of the input
+		if line, err := q.Hidden("More?"); line != want || err != nil {
+			t.Errorf("the line is %q, %v; want %q", line, err, want)
+		}
+	}
+	if text := out.String(); !strings.HasPrefix(text, "Which? Really? [Y/n] Really? [y/N] ") {
+		t.Errorf("it asks %q", text)
+	}
+}
+
+// TestQuestionEndsWithItsCommand: an interrupt ends a question that nobody has answered.
+func TestQuestionEndsWithItsCommand(t *testing.T) {
+	in, typed := io.Pipe()
+	defer typed.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	q, _ := asking(ctx, in)
+	if line, err := q.Line("Which?"); err == nil || line != "" {
+		t.Errorf("the answer is %q, %v", line, err)
+	}
+	if agreed, err := q.YesNo("Really?", true); err == nil || agreed {
+		t.Errorf("the answer is %v, %v", agreed, err)
+	}
+}
+
+// TestScreenful: a status that is higher than the terminal keeps its beginning, and counts the rest.
+func TestScreenful(t *testing.T) {
+	text := "first\n" + strings.Repeat("a row of the table\n", 50)
+	got := screenful(text, 60, 24)
+	lines := strings.Split(strings.TrimSuffix(got, "\n"), "\n")
+	if len(lines) != 23 || lines[0] != "first" || lines[22] != "… 29 more lines; junction status shows all" {
+		t.Errorf("%d lines, the last is %q", len(lines), lines[len(lines)-1])
+	}
+	for _, fits := range []string{"a\nb\n", strings.Repeat("x\n", 23), ""} {
+		if got := screenful(fits, 60, 24); got != fits {
+			t.Errorf("%q became %q", fits, got)
+		}
+	}
+	if got := screenful(strings.Repeat("word ", 40)+"\n"+text, 60, 10); strings.Count(got, "\n") != 9 {
+		t.Errorf("wide lines take %d rows", strings.Count(got, "\n"))
+	}
+}

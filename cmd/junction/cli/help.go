@@ -1,0 +1,79 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"junction/upstream/prose"
+)
+
+// part is a section of the list of commands.
+type part struct {
+	title    string
+	commands []string
+}
+
+// partsOfHelp are the parts of the list of commands, in their order. Other commands come last.
+func partsOfHelp() []part {
+	return []part{
+		{"Set up:", []string{"setup", "import", "add", "search", "list", "remove", "enable", "disable", "packs",
+			"connect", "disconnect", "login", "logout", "service", "stdio"}},
+		{"Watch:", []string{"status", "tools", "call", "why", "doctor", "audit", "pins"}},
+		{"Team:", []string{"keys", "auth", "users", "clients", "grants", "sessions"}},
+		{"Operate:", []string{"check", "health", "storage", "version", "completion", "demo", "help"}},
+	}
+}
+
+// SetHelp gives a root command its help: commands in groups, and lines that fit the terminal, with at
+// most prose.Width columns. All other commands must have been added.
+func SetHelp(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	for _, g := range partsOfHelp() {
+		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title})
+		for _, cmd := range root.Commands() {
+			if slices.Contains(g.commands, cmd.Name()) {
+				cmd.GroupID = g.title
+			}
+		}
+		if slices.Contains(g.commands, "help") {
+			root.SetHelpCommandGroupID(g.title)
+		}
+	}
+	template := root.UsageTemplate()
+	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
+		out := cmd.OutOrStdout()
+		width, _ := terminalSize(out)
+		if width < leastWidth || width > prose.Width {
+			width = prose.Width
+		}
+		root.SetUsageTemplate(strings.ReplaceAll(template, "FlagUsages ",
+			"FlagUsagesWrapped "+strconv.Itoa(width)+" "))
+		about := cmd.Long
+		if about == "" {
+			about = cmd.Short
+		}
+		_, _ = io.WriteString(out, Fit(fmt.Sprintf("%s\n\n%s", reflow(about), cmd.UsageString()), width))
+	})
+}
+
+// reflow joins the lines of each paragraph. Indented lines stay as they are.
+func reflow(text string) string {
+	var b strings.Builder
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	for i, line := range lines {
+		b.WriteString(line)
+		switch last := i == len(lines)-1; {
+		case last:
+		case line == "", lines[i+1] == "", strings.HasPrefix(line, " "), strings.HasPrefix(lines[i+1], " "):
+			b.WriteByte('\n')
+		default:
+			b.WriteByte(' ')
+		}
+	}
+	return b.String()
+}
