@@ -19,7 +19,7 @@
 //   - schema.go: compares the schema of a database with that of this program
 //   - backup.go: Backup, Restore and Check, of a store that another process may use
 //   - database.go: Database, for tables with queries in another package
-//   - migrate.go, lease.go, sweep.go, bounds.go: the schema, one process per SQLite file, deletion
+//   - migrate.go (migrate_invented.go is for tests), lease.go, sweep.go, bounds.go: the schema, one process per SQLite file, deletion
 //     of expired rows, and limits on rows that unauthenticated requests can add
 //
 // Callers pass secrets as they are; the store hashes or seals them. Signatures of codes and tokens
@@ -73,6 +73,8 @@ var (
 	ErrInUse = errors.New("another process uses this file")
 	// ErrNewer means that the schema is of a newer version of the program.
 	ErrNewer = errors.New("the store was made by a newer version of this program")
+	// ErrMembers means that other processes use the database, so that its schema must stay.
+	ErrMembers = errors.New("other processes use the database")
 )
 
 // Config configures Open.
@@ -120,7 +122,8 @@ type Store struct {
 
 // Open opens a store, creates or migrates its schema, and starts its sweeper. Before it changes
 // anything, it fails with ErrInUse if another process uses the SQLite file, with ErrKeys if the
-// keys are not the store's, and with ErrNewer if the schema is unknown.
+// keys are not the store's, with ErrNewer if the schema is unknown, and with ErrMembers if it is older
+// and other processes use the database.
 func Open(ctx context.Context, c Config) (*Store, error) {
 	s, err := open(ctx, c)
 	if err == nil && !c.Attach {
@@ -136,7 +139,11 @@ func open(ctx context.Context, c Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = s.migrate(ctx, !c.Attach)
+	how := migrateAlone
+	if c.Attach {
+		how = noMigration
+	}
+	_, err = s.migrate(ctx, how)
 	if err == nil && s.lease != nil {
 		err = s.signLease(ctx)
 	}

@@ -150,7 +150,7 @@ func (p *program) checkAlone(ctx context.Context) error {
 	if p.vault == nil || p.config.Storage.Driver != store.Postgres {
 		return nil
 	}
-	living, err := replicas.Living(ctx, p.vault.store.Database())
+	living, err := p.vault.store.Members(ctx)
 	if err != nil || len(living) == 0 {
 		return err
 	}

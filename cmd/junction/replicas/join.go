@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -75,7 +76,22 @@ func (m *Member) compatible(r row) error {
 		return fmt.Errorf("%w: the configuration differs from that of the process at %s: %s; give all processes "+
 			"the same configuration, and stop those with the other one first", errRefused, r.address, parts)
 	}
+	if here, there := schemaOf(*m.shared.Load()), schemaOf(r.digest); here > there+1 || there > here+1 {
+		return fmt.Errorf("%w: this process is made for the schema %d of the database, and the process at %s for %d; "+
+			"upgrade to the versions in between first, or stop all processes", errRefused, here, r.address, there)
+	}
 	return nil
+}
+
+// schemaOf returns the version of the schema that the program of a process is made for. Programs work with
+// the next version, too (package store).
+func schemaOf(shared string) (version int) {
+	for part := range strings.FieldsSeq(shared) {
+		if text, found := strings.CutPrefix(part, "~schema="); found {
+			version, _ = strconv.Atoi(text)
+		}
+	}
+	return version
 }
 
 // required returns the parts of Shared that must be equal, without those that may differ for the time
