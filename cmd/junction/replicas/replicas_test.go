@@ -12,6 +12,7 @@ import (
 	"junction/auth/authtest"
 	"junction/auth/seal"
 	"junction/auth/store"
+	"junction/upstream/pace"
 )
 
 // world is a database with members. Connections to it go through a gate, so that a test can stop
@@ -127,6 +128,42 @@ func TestJoinAndLeave(t *testing.T) {
 		t.Error("a member that has left is one")
 	}
 	w.until("the other one has noticed", func() bool { return !a.Alive(id) && len(a.Members()) == 1 })
+}
+
+// TestStopWithinAStatement: the lease is given back also if the stop interrupts a statement, which closes
+// the connection.
+func TestStopWithinAStatement(t *testing.T) {
+	w := mustWorld(t)
+	w.ttl = time.Minute
+	a, b := w.mustJoin(nil), w.mustJoin(nil)
+	id := b.Self()
+	w.until("they know each other", func() bool { return len(a.Members()) == 2 && len(b.Members()) == 2 })
+	tx, err := w.store.Database().BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(`LOCK TABLE members IN ACCESS EXCLUSIVE MODE`); err != nil {
+		t.Fatal(err)
+	}
+	waits := func(statement string) bool {
+		n := 0
+		err := w.store.Database().QueryRow(`SELECT count(*) FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+			WHERE NOT l.granted AND l.relation = 'members'::regclass AND a.query LIKE $1`, statement+"%").Scan(&n)
+		return err == nil && n > 0
+	}
+	pace.Wake(b.wake)
+	w.until("it reads the table", func() bool { return waits("SELECT") })
+	stopped := make(chan struct{})
+	go func() {
+		b.stop()
+		close(stopped)
+	}()
+	w.until("it deletes its row", func() bool { return waits("DELETE") })
+	if err := tx.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	<-stopped
+	w.until("the other one has noticed", func() bool { return !a.Alive(id) })
 }
 
 // TestRefused: a process with another key or another configuration does not join, names both sides,
