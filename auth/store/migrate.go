@@ -153,11 +153,8 @@ func steps() (all []step) {
 		text, _ := migrations.ReadFile(name) // an embedded file is always readable
 		all = append(all, step{path.Base(name), string(text)})
 	}
-	return append(all, invented...)
+	return append(all, invented()...)
 }
-
-// invented are steps that only a program for tests has: see migrate_invented.go.
-var invented []step
 
 // version returns how many steps the schema has.
 func (s *Store) version(ctx context.Context) (n int, err error) {

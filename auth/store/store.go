@@ -19,8 +19,9 @@
 //   - schema.go: compares the schema of a database with that of this program
 //   - backup.go: Backup, Restore and Check, of a store that another process may use
 //   - database.go: Database, for tables with queries in another package
-//   - migrate.go (migrate_invented.go is for tests), lease.go, sweep.go, bounds.go: the schema, one process per SQLite file, deletion
+//   - migrate.go, lease.go, sweep.go, bounds.go: the schema, one process per SQLite file, deletion
 //     of expired rows, and limits on rows that unauthenticated requests can add
+//   - migrate_invented.go, migrate_released.go: an invented next version, for tests of upgrades
 //
 // Callers pass secrets as they are; the store hashes or seals them. Signatures of codes and tokens
 // are not secret. An error that is none of the Err values means that the database failed. Such a

@@ -148,7 +148,7 @@ func leave(ctx context.Context, conn *pgx.Conn, id string) error {
 
 // deleteLongExpired deletes the rows that expired more than a TTL ago. Rows that expired later
 // stay, because their members may renew them after an outage of the database. A member that needs a
-// session of an expired member deletes that row itself (claimSession). Only a process with a valid
+// session of an expired member deletes that row itself (claimSessions). Only a process with a valid
 // lease (self) deletes rows.
 func (m *Member) deleteLongExpired(ctx context.Context, conn *pgx.Conn, self string) error {
 	_, err := conn.Exec(ctx, `DELETE FROM members WHERE expires_at < `+now+` - $1

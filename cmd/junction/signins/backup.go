@@ -36,7 +36,8 @@ func keptStorage(what, file string) (k kept, err error) {
 		return k, err
 	}
 	if c.Auth.OAuth == nil && len(c.OperatorSignIns()) == 0 && !c.Replicas.On() {
-		return k, fmt.Errorf("nothing is stored: %s has neither auth.oauth, nor replicas, nor an upstream with auth.mode oauth", file)
+		return k, fmt.Errorf("nothing is stored: %s has neither auth.oauth, nor replicas, nor an upstream with "+
+			"auth.mode oauth", file)
 	}
 	k.storage, k.Driver = c.Storage, c.Storage.Driver
 	if k.DSN, err = c.Storage.Place(os.LookupEnv); err == nil {
