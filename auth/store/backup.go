@@ -86,9 +86,8 @@ func (s *Store) checkVersion(ctx context.Context, r *Report) (err error) {
 	switch {
 	case r.Schema == 0:
 		return fmt.Errorf("%w: it is no store of this program, or an empty one", ErrBackup)
-	case r.Schema > r.Latest:
-		return fmt.Errorf("%w: its schema is %d, this program knows %d; upgrade the program", ErrNewer, r.Schema,
-			r.Latest)
+	case s.isNewer(r.Schema):
+		return s.newer(r.Schema)
 	}
 	all, err := s.differences(ctx, r.Schema)
 	r.Problems = append(r.Problems, all[:min(len(all), maxProblems)]...)

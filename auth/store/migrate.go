@@ -15,6 +15,11 @@ import (
 // migrations has the steps of the schema: migrations/0001_….sql, 0002_….sql and so on. Each runs
 // once, and must not change after a release.
 //
+// A release has at most one new step, and a program works with the schema of the next step: so the
+// processes of a Postgres can be upgraded, and downgraded, one after the other. A step therefore adds
+// what its program needs (expand), and removes only what the program before it no longer used
+// (contract). acceptsMore says what a step may add.
+//
 //go:embed migrations/*.sql
 var migrations embed.FS
 
@@ -27,42 +32,55 @@ const (
 	sweeping  = 0x6a756e63 << 32 // and the id of a table, of 32 bits
 )
 
+// A migration is what migrate does with an older schema.
+type migration int
+
+const (
+	noMigration   migration = iota // only check the keys and the schema
+	migrateAlone                   // migrate if no other process uses the database
+	migrateForAll                  // migrate also below processes of the version before
+)
+
 // migrate checks the keys and the schema, and migrates the schema, in one transaction, in one process
-// at a time. If apply is false, it only checks both.
-func (s *Store) migrate(ctx context.Context, apply bool) error {
+// at a time. It returns the version that the schema had.
+func (s *Store) migrate(ctx context.Context, how migration) (was int, err error) {
 	steps := s.steps
-	return s.WithTx(ctx, func(ctx context.Context) error {
-		if s.postgres && apply {
+	err = s.WithTx(ctx, func(ctx context.Context) error {
+		if s.postgres && how != noMigration {
 			if _, err := s.exec(ctx, `SELECT pg_advisory_xact_lock($1)`, int64(migrating)); err != nil {
 				return err
 			}
 		}
-		done, err := s.version(ctx)
-		if err != nil {
+		var err error
+		if was, err = s.version(ctx); err != nil {
 			return err
 		}
+		due := len(steps) - was
 		switch {
-		case done > len(steps):
-			return fmt.Errorf("%w: its schema is %d, this program knows %d; upgrade the program", ErrNewer, done,
-				len(steps))
-		case done < len(steps) && !apply:
+		case s.isNewer(was):
+			return s.newer(was)
+		case due > 0 && how == noMigration:
 			return fmt.Errorf("the store's schema is %d, but this program needs %d; start the server first, which "+
-				"migrates it", done,
-				len(steps))
+				"migrates it", was, len(steps))
 		}
-		if err := s.checkSchema(ctx, done); err != nil {
+		if err := s.checkSchema(ctx, was); err != nil {
 			return err
+		}
+		if due > 0 && was > 0 && s.postgres {
+			if err := s.mayMigrate(ctx, was, how); err != nil {
+				return err
+			}
 		}
 		sealed := false
-		if done > 0 {
+		if was > 0 {
 			if sealed, err = s.checkKeys(ctx); err != nil {
 				return err
 			}
 		}
-		if !apply {
+		if how == noMigration {
 			return nil
 		}
-		for i := done; i < len(steps); i++ {
+		for i := was; i < len(steps); i++ {
 			if err := s.apply(ctx, steps[i], i+1); err != nil {
 				return fmt.Errorf("migrate the schema: %s, and nothing was changed: %w", steps[i].name, err)
 			}
@@ -72,6 +90,60 @@ func (s *Store) migrate(ctx context.Context, apply bool) error {
 		}
 		return nil
 	})
+	return was, err
+}
+
+// mayMigrate returns an error if other processes use the database, and would not work with the schema of
+// this program.
+func (s *Store) mayMigrate(ctx context.Context, was int, how migration) error {
+	others, err := s.Members(ctx)
+	switch {
+	case err != nil || len(others) == 0:
+		return err
+	case how == migrateAlone:
+		return fmt.Errorf("%w: the schema of the database is %d, this program needs %d, and processes of an older "+
+			"version use it, at %s; run once, with this version: junction storage migrate --config FILE",
+			ErrMembers, was, len(s.steps), strings.Join(others, ", "))
+	case len(s.steps)-was > 1:
+		return fmt.Errorf("%w: the schema of the database is %d, this program needs %d, and the processes at %s work "+
+			"only with the next one; upgrade to the versions in between first, or stop all processes", ErrMembers,
+			was, len(s.steps), strings.Join(others, ", "))
+	}
+	return nil
+}
+
+// isNewer reports whether this program does not work with a version of the schema. A SQLite file has
+// one process at a time: it is never upgraded below an older one.
+func (s *Store) isNewer(version int) bool {
+	known := len(s.steps)
+	if s.postgres {
+		known++
+	}
+	return version > known
+}
+
+func (s *Store) newer(version int) error {
+	return fmt.Errorf("%w: its schema is %d, this program knows %d; upgrade the program", ErrNewer, version,
+		len(s.steps))
+}
+
+// Members returns the addresses of the processes that use the database as replicas now. They have a
+// lease in the table members (package replicas).
+func (s *Store) Members(ctx context.Context) (addresses []string, err error) {
+	return s.texts(ctx, `SELECT address FROM members
+		WHERE expires_at > (extract(epoch FROM statement_timestamp()) * 1000000)::bigint ORDER BY address`)
+}
+
+// Migrate migrates the schema of an existing Postgres while processes of the version before use it. It
+// returns the versions of before and after. For Open, such processes are a reason to refuse.
+func Migrate(ctx context.Context, c Config) (was, now int, err error) {
+	s, err := connect(ctx, c)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer s.Close()
+	was, err = s.migrate(ctx, migrateForAll)
+	return was, max(was, len(s.steps)), err
 }
 
 // steps returns the migrations of this program in order.
@@ -81,7 +153,7 @@ func steps() (all []step) {
 		text, _ := migrations.ReadFile(name) // an embedded file is always readable
 		all = append(all, step{path.Base(name), string(text)})
 	}
-	return all
+	return append(all, invented()...)
 }
 
 // version returns how many steps the schema has.

@@ -78,7 +78,8 @@ func TestDumpsOfEachSchema(t *testing.T) {
 }
 
 // TestMigrationKeepsSignIns: a store of an older schema can be checked as it is. Commands leave it
-// alone. The server migrates it, the sign-ins continue, and the older program refuses the result.
+// alone. The server migrates it, and the sign-ins continue. The older program refuses the result if it is
+// a SQLite file, and works with it in Postgres.
 func TestMigrationKeepsSignIns(t *testing.T) {
 	eachDriver(t, func(t *testing.T, d database) {
 		ctx, c := t.Context(), d.invented(t, inventedSteps())
@@ -95,8 +96,14 @@ func TestMigrationKeepsSignIns(t *testing.T) {
 		continueSignIns(t, s)
 		want(t, "Close", s.Close(), nil)
 		mustBeAt(t, c, 2)
-		_, err = Open(ctx, d.invented(t, inventedSteps()[:1]))
-		want(t, "Open by the older program", err, ErrNewer)
+		if older := d.invented(t, inventedSteps()[:1]); d.driver == Postgres {
+			_, err := mustOpenConfig(t, older).Reencrypt(ctx)
+			want(t, "Reencrypt by the older program", err, ErrNewer)
+			mustBeAt(t, c, 2)
+		} else {
+			_, err = Open(ctx, older)
+			want(t, "Open by the older program", err, ErrNewer)
+		}
 		s, err = Open(ctx, attached)
 		want(t, "Open by a command", err, nil)
 		want(t, "Close", s.Close(), nil)
@@ -239,5 +246,79 @@ func continueSignIns(t *testing.T, s *Store) {
 	if c, err := s.UpstreamClient(ctx, "linear", "https://as.example", "https://us/cb"); err == nil &&
 		c.Secret != "secret" || err != nil && !errors.Is(err, ErrNotFound) { // the older schema has no such table
 		t.Errorf("UpstreamClient = %+v, %v", c, err)
+	}
+}
+
+// TestMigrationBelowMembers: while processes of the version before use a Postgres, the start of a program
+// does not migrate it. Migrate does, and both versions work with the result. Migrate refuses a schema that
+// the older processes do not know.
+func TestMigrationBelowMembers(t *testing.T) {
+	ctx, d := t.Context(), mustLoadOlder(t, Postgres)
+	c, older := d.invented(t, inventedSteps()), mustOpenConfig(t, d.invented(t, inventedSteps()[:1]))
+	lease := func(ends string) {
+		t.Helper()
+		_, err := older.exec(ctx, `DELETE FROM members`)
+		want(t, "DELETE", err, nil)
+		_, err = older.exec(ctx, `INSERT INTO members VALUES ('a', '10.0.0.7:8422', '', '', '', 0, `+
+			`(extract(epoch FROM statement_timestamp() + interval '`+ends+`') * 1000000)::bigint)`)
+		want(t, "INSERT", err, nil)
+	}
+	lease("1 hour")
+	_, err := Open(ctx, c)
+	want(t, "Open", err, ErrMembers)
+	if text := err.Error(); !strings.Contains(text, "10.0.0.7:8422") || !strings.Contains(text, "junction storage migrate") {
+		t.Errorf("Open = %s", text)
+	}
+	mustBeAt(t, c, 1)
+	far := d.invented(t, append(inventedSteps(), step{"0003_far.sql", "CREATE TABLE far (id TEXT PRIMARY KEY);\n"}))
+	_, _, err = Migrate(ctx, far)
+	want(t, "Migrate by two steps", err, ErrMembers)
+	mustBeAt(t, c, 1)
+	for _, was := range []int{1, 2} {
+		before, now, err := Migrate(ctx, c)
+		if err != nil || before != was || now != 2 {
+			t.Fatalf("Migrate = %d, %d, %v", before, now, err)
+		}
+	}
+	continueSignIns(t, older)
+	want(t, "Close", mustOpenConfig(t, c).Close(), nil)
+	_, err = Open(ctx, far)
+	want(t, "Open by the version after the next", err, ErrMembers)
+	lease("-1 second")
+	want(t, "Close", mustOpenConfig(t, far).Close(), nil)
+	mustBeAt(t, far, 3)
+	_, err = Open(ctx, d.invented(t, inventedSteps()[:1]))
+	want(t, "Open by the first version", err, ErrNewer)
+}
+
+// TestSchemaOfTheNextVersion: a program accepts what the next version adds to its tables, if that runs no
+// code and leaves its rows valid.
+func TestSchemaOfTheNextVersion(t *testing.T) {
+	for statement, good := range map[string]bool{
+		`ALTER TABLE users ADD COLUMN more TEXT`:                                                           true,
+		`ALTER TABLE users ADD COLUMN more BIGINT NOT NULL DEFAULT 0`:                                      true,
+		`CREATE INDEX more ON users (subject, email)`:                                                      true,
+		`ALTER TABLE users ADD COLUMN more TEXT DEFAULT current_user`:                                      false,
+		`ALTER TABLE users ADD COLUMN more BIGINT GENERATED ALWAYS AS IDENTITY`:                            false,
+		`CREATE INDEX more ON users (lower(email))`:                                                        false,
+		`CREATE UNIQUE INDEX more ON users (email)`:                                                        false,
+		`ALTER TABLE users ADD CONSTRAINT more CHECK (email <> '')`:                                        false,
+		`ALTER TABLE users DROP COLUMN email`:                                                              false,
+		`CREATE TRIGGER more BEFORE INSERT ON users EXECUTE FUNCTION suppress_redundant_updates_trigger()`: false,
+	} {
+		d := mustLoadPostgres(t, Latest())
+		s := mustOpen(t, d, later)
+		_, err := s.write.Exec(statement)
+		want(t, statement, err, nil)
+		_, err = s.exec(t.Context(), `INSERT INTO schema_migrations VALUES ($1, 0)`, Latest()+1)
+		want(t, "INSERT", err, nil)
+		var reason error
+		if !good {
+			reason = ErrSchema
+		}
+		other, err := Open(t.Context(), d.config(t))
+		if want(t, statement, err, reason); err == nil {
+			want(t, "Close", other.Close(), nil)
+		}
 	}
 }

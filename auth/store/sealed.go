@@ -141,6 +141,11 @@ type Reencrypted struct {
 // store is in use, and again after an interruption. Afterwards the other keys can be removed,
 // provided that every replica has the first key.
 func (s *Store) Reencrypt(ctx context.Context) (r Reencrypted, err error) {
+	if version, err := s.version(ctx); err != nil {
+		return r, err
+	} else if version > len(s.steps) { // it may have secrets that this program does not know
+		return r, s.newer(version)
+	}
 	if err := s.reencryptCanary(ctx, &r); err != nil {
 		return r, err
 	}

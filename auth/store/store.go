@@ -21,6 +21,7 @@
 //   - database.go: Database, for tables with queries in another package
 //   - migrate.go, lease.go, sweep.go, bounds.go: the schema, one process per SQLite file, deletion
 //     of expired rows, and limits on rows that unauthenticated requests can add
+//   - migrate_invented.go, migrate_released.go: an invented next version, for tests of upgrades
 //
 // Callers pass secrets as they are; the store hashes or seals them. Signatures of codes and tokens
 // are not secret. An error that is none of the Err values means that the database failed. Such a
@@ -73,6 +74,8 @@ var (
 	ErrInUse = errors.New("another process uses this file")
 	// ErrNewer means that the schema is of a newer version of the program.
 	ErrNewer = errors.New("the store was made by a newer version of this program")
+	// ErrMembers means that other processes use the database, so that its schema must stay.
+	ErrMembers = errors.New("other processes use the database")
 )
 
 // Config configures Open.
@@ -120,7 +123,8 @@ type Store struct {
 
 // Open opens a store, creates or migrates its schema, and starts its sweeper. Before it changes
 // anything, it fails with ErrInUse if another process uses the SQLite file, with ErrKeys if the
-// keys are not the store's, and with ErrNewer if the schema is unknown.
+// keys are not the store's, with ErrNewer if the schema is unknown, and with ErrMembers if it is older
+// and other processes use the database.
 func Open(ctx context.Context, c Config) (*Store, error) {
 	s, err := open(ctx, c)
 	if err == nil && !c.Attach {
@@ -136,7 +140,11 @@ func open(ctx context.Context, c Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = s.migrate(ctx, !c.Attach)
+	how := migrateAlone
+	if c.Attach {
+		how = noMigration
+	}
+	_, err = s.migrate(ctx, how)
 	if err == nil && s.lease != nil {
 		err = s.signLease(ctx)
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -13,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"junction/auth/seal"
+	"junction/auth/store"
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/health"
 	"junction/cmd/junction/replicas"
@@ -139,10 +139,10 @@ func (p *program) membersPart() health.Part {
 		}}
 }
 
-// shared returns the database if several processes can share it; nil if not.
-func (p *program) shared() *sql.DB {
-	if s := p.storage.Load(); s != nil {
-		return s.Database()
+// shared returns the store if several processes can share its database; nil if not.
+func (p *program) shared() *store.Store {
+	if s := p.storage.Load(); s != nil && s.Database() != nil {
+		return s
 	}
 	return nil
 }
@@ -150,11 +150,11 @@ func (p *program) shared() *sql.DB {
 // checkAlone returns an error if processes with the section replicas use the database, and this
 // process has no such section.
 func (p *program) checkAlone(ctx context.Context) error {
-	db := p.shared()
-	if db == nil {
+	shared := p.shared()
+	if shared == nil {
 		return nil
 	}
-	living, err := replicas.Living(ctx, db)
+	living, err := shared.Members(ctx)
 	if err != nil || len(living) == 0 {
 		return err
 	}

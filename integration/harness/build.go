@@ -46,15 +46,27 @@ func PackBinary(t testing.TB) string {
 	return binary
 }
 
+// NextBinary returns the path of an invented next version of the program, which needs a newer schema of the
+// database (auth/store/migrate_invented.go).
+func NextBinary(t testing.TB) string {
+	t.Helper()
+	binary, err := builtNext()
+	if err != nil {
+		t.Fatalf("build the next junction: %v", err)
+	}
+	return binary
+}
+
 var (
-	built     = sync.OnceValues(func() (string, error) { return build("junction") })
-	builtPack = sync.OnceValues(func() (string, error) { return build("junction-pack") })
+	built     = sync.OnceValues(func() (string, error) { return build("junction", "") })
+	builtPack = sync.OnceValues(func() (string, error) { return build("junction-pack", "") })
+	builtNext = sync.OnceValues(func() (string, error) { return build("junction", "inventedschema") })
 )
 
 // build builds a program in a folder that the test binaries of all packages share: the go command
 // links it only if the last one of them did not. The tests use a link to it in BuildDir, so that
 // another test binary can replace the shared program meanwhile.
-func build(command string) (string, error) {
+func build(command, tag string) (string, error) {
 	root, err := Root()
 	if err != nil {
 		return "", err
@@ -62,6 +74,9 @@ func build(command string) (string, error) {
 	name, args := command, []string{"build", "-buildvcs=false"} // as test binaries, whose version is "devel"
 	if raceEnabled() {
 		name, args = command+"-race", append(args, "-race")
+	}
+	if tag != "" {
+		name, args = name+"-"+tag, append(args, "-tags", tag)
 	}
 	if runtime.GOOS == "windows" {
 		name += ".exe"
@@ -80,7 +95,7 @@ func build(command string) (string, error) {
 	if err := os.MkdirAll(BuildDir(), 0o700); err != nil {
 		return "", err
 	}
-	own := filepath.Join(BuildDir(), command+filepath.Ext(name))
+	own := filepath.Join(BuildDir(), command+tag+filepath.Ext(name))
 	return own, os.Link(program, own)
 }
 

@@ -283,7 +283,8 @@ func (c *Caller) Enter(at string) *policy.Rights {
 // use nothing.
 func (w *Snapshot) Adopt(c Caller) Caller {
 	if !w.Config.Guard.Still(c.Principal) {
-		return Caller{Snapshot: w, Endpoint: w.EndpointFor(c.Endpoint.Name, c.Principal), Principal: c.Principal, Who: c.Who}
+		at := w.EndpointFor(c.Endpoint.Name, c.Principal)
+		return Caller{Snapshot: w, Endpoint: at, Principal: c.Principal, Who: c.Who}
 	}
 	return w.see(c)
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
@@ -131,7 +132,7 @@ func advertiseProblem(address string) string {
 func (c *Config) Shared(key []byte) (string, error) {
 	own := c.Auth
 	own.APIKeys, own.TrustedProxies = nil, nil
-	text := fmt.Sprintf("schema=%d", store.Latest())
+	text := fmt.Sprintf("~schema=%d", store.Latest())
 	for _, part := range []struct {
 		name  string
 		value any
@@ -139,6 +140,9 @@ func (c *Config) Shared(key []byte) (string, error) {
 		{"~trusted_proxies", c.Auth.TrustedProxies}, {"~upstreams", c.Upstreams}, {"~endpoints", c.Endpoints},
 		{"~policies", c.Policies}, {"~limits", c.Limits.WithDefaults()}} {
 		plain, err := json.Marshal(part.value)
+		if err == nil {
+			plain, err = withoutZeros(plain)
+		}
 		if err != nil {
 			return "", fmt.Errorf("compare the section %s with that of other processes: %w", part.name, err)
 		}
@@ -147,4 +151,38 @@ func (c *Config) Shared(key []byte) (string, error) {
 		text += " " + part.name + "=" + hex.EncodeToString(mac.Sum(nil)[:8])
 	}
 	return text, nil
+}
+
+// withoutZeros returns JSON without the members that are null, false or empty. So a key of the file that a
+// later version adds changes no digest until it is used. A number stays: reuse_interval: 0 is not its default.
+func withoutZeros(text []byte) ([]byte, error) {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	var v any
+	if err := d.Decode(&v); err != nil {
+		return nil, err
+	}
+	pruned, _ := prune(v)
+	return json.Marshal(pruned)
+}
+
+// prune removes such members of objects, and reports whether the rest is a zero value itself.
+func prune(v any) (pruned any, zero bool) {
+	switch v := v.(type) {
+	case map[string]any:
+		for name, member := range v {
+			if rest, zero := prune(member); zero {
+				delete(v, name)
+			} else {
+				v[name] = rest
+			}
+		}
+		return v, len(v) == 0
+	case []any:
+		for i := range v { // elements have a place, so they stay
+			v[i], _ = prune(v[i])
+		}
+		return v, len(v) == 0
+	}
+	return v, v == nil || v == false || v == ""
 }

@@ -7,7 +7,7 @@
 //   - identity.go: TLS between members, with a key that is derived from sessions.key_file
 //   - forward.go, receive.go: send a request to another member, and answer such a request
 //   - await.go: has requests wait for the end of a member, with one reader of the table members
-//   - owners.go: owners of sessions, deleted sessions, and IDs that may be used once
+//   - owners.go: owners of sessions, claimed in batches; deleted sessions; IDs that may be used once
 //   - limits.go: rate limits and calls in flight of all members together, by the shares of this process
 //   - shares.go: takes shares of a limit from the table limit_shares, and gives them back
 //   - statements.go: the SQL of owners.go, and what all statements have in common

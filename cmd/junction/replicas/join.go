@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -75,7 +76,22 @@ func (m *Member) compatible(r row) error {
 		return fmt.Errorf("%w: the configuration differs from that of the process at %s: %s; give all processes "+
 			"the same configuration, and stop those with the other one first", errRefused, r.address, parts)
 	}
+	if here, there := schemaOf(*m.shared.Load()), schemaOf(r.digest); here > there+1 || there > here+1 {
+		return fmt.Errorf("%w: this process is made for the schema %d of the database, and the process at %s for %d; "+
+			"upgrade to the versions in between first, or stop all processes", errRefused, here, r.address, there)
+	}
 	return nil
+}
+
+// schemaOf returns the version of the schema that the program of a process is made for. Programs work with
+// the next version, too (package store).
+func schemaOf(shared string) (version int) {
+	for part := range strings.FieldsSeq(shared) {
+		if text, found := strings.CutPrefix(part, "~schema="); found {
+			version, _ = strconv.Atoi(text)
+		}
+	}
+	return version
 }
 
 // required returns the parts of Shared that must be equal, without those that may differ for the time
@@ -132,7 +148,7 @@ func leave(ctx context.Context, conn *pgx.Conn, id string) error {
 
 // deleteLongExpired deletes the rows that expired more than a TTL ago. Rows that expired later
 // stay, because their members may renew them after an outage of the database. A member that needs a
-// session of an expired member deletes that row itself (claimSession). Only a process with a valid
+// session of an expired member deletes that row itself (claimSessions). Only a process with a valid
 // lease (self) deletes rows.
 func (m *Member) deleteLongExpired(ctx context.Context, conn *pgx.Conn, self string) error {
 	_, err := conn.Exec(ctx, `DELETE FROM members WHERE expires_at < `+now+` - $1

@@ -24,10 +24,13 @@ func (m *Member) Run(ctx context.Context) {
 		if err == nil {
 			pause = 0
 			err = m.hold(ctx, conn)
-			m.release(ctx, conn)
 		}
 		if ctx.Err() != nil {
+			m.release(ctx, conn)
 			return
+		}
+		if conn != nil {
+			m.close(ctx, conn)
 		}
 		m.setReason(fmt.Errorf("the database does not answer: %s", auth.Redact(err.Error())))
 		pause = min(max(2*pause, m.o.TTL/100), m.o.TTL/6)
@@ -50,18 +53,36 @@ func (m *Member) connect(ctx context.Context) (*pgx.Conn, error) {
 	return conn, nil
 }
 
-// release deletes the row if ctx has ended, and closes the connection.
+// release gives the lease back, and closes the connection. There is none if ctx has ended while this
+// process connected, and it is closed if ctx has ended within a statement.
 func (m *Member) release(ctx context.Context, conn *pgx.Conn) {
-	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), m.o.TTL/5)
+	ctx = context.WithoutCancel(ctx)
+	closing, cancel := context.WithTimeout(ctx, m.o.TTL/5)
 	defer cancel()
-	if l := m.lease.Load(); ctx.Err() != nil && l != nil {
+	if l := m.lease.Load(); l != nil {
 		m.giveAllBack(closing)
 		m.lease.Store(nil)
-		if err := leave(closing, conn, l.id); err != nil {
+		var err error
+		if conn == nil || conn.IsClosed() {
+			conn, err = pgx.Connect(closing, m.o.DSN)
+		}
+		if err == nil {
+			err = leave(closing, conn, l.id)
+		}
+		if err != nil {
 			m.o.Log.Warn("cannot give the lease back; the other replicas take over when it expires",
 				"error", auth.Redact(err.Error()))
 		}
 	}
+	if conn != nil {
+		m.close(ctx, conn)
+	}
+}
+
+// close closes a connection, which sends a message if it can.
+func (m *Member) close(ctx context.Context, conn *pgx.Conn) {
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), m.o.TTL/5)
+	defer cancel()
 	conn.Close(closing)
 }
 

@@ -65,6 +65,7 @@ type Member struct {
 	forwarder forwarder
 	received  received
 	owners    owners
+	claims    claims
 	holdings  holdings
 	counters  counters
 	tasks     sync.WaitGroup
@@ -100,6 +101,7 @@ type row struct {
 func New(o Options) (*Member, error) {
 	m := &Member{o: o, process: store.NewID(), wake: make(chan struct{}, 1), rejoined: make(chan struct{}, 1),
 		tried: make(chan struct{})}
+	m.claims.turn, m.claims.next = make(chan struct{}, claimsAtOnce), map[claimOf]*claimBatch{}
 	m.received.fewer, m.read.next = make(chan struct{}, 1), make(chan struct{})
 	if m.o.TTL == 0 {
 		m.o.TTL = defaultTTL

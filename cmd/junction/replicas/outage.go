@@ -2,7 +2,6 @@ package replicas
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"net/http"
@@ -51,23 +50,6 @@ func (m *Member) CommonOutage(ctx context.Context) bool {
 	}
 	asking.Wait()
 	return !leased.Load()
-}
-
-// Living returns the addresses of the members in a database that have a lease.
-func Living(ctx context.Context, db *sql.DB) (addresses []string, err error) {
-	rows, err := db.QueryContext(ctx, `SELECT address FROM members WHERE expires_at > `+now+` ORDER BY address`)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var address string
-		if err := rows.Scan(&address); err != nil {
-			return nil, err
-		}
-		addresses = append(addresses, address)
-	}
-	return addresses, rows.Err()
 }
 
 // place identifies the table members among all databases. The IDs of members begin with a digest of

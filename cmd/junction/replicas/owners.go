@@ -2,7 +2,9 @@ package replicas
 
 import (
 	"context"
+	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"junction/proxy/members"
@@ -75,25 +77,108 @@ func (m *Member) Owner(ctx context.Context, session [16]byte, first, released st
 	ctx, cancel := context.WithTimeout(ctx, queryTime)
 	defer cancel()
 	for range claimAttempts {
-		c, err := m.claimSession(ctx, session, first, released, until)
+		c, err := m.claim(ctx, session, claimOf{first, released}, until)
 		switch {
 		case err != nil:
 			return "", err
-		case c.deleted:
+		case c.Deleted:
 			return "", members.ErrDeleted
-		case c.owner == nil:
+		case c.Owner == nil:
 			continue
 		}
-		if c.mine {
+		if *c.Owner != first {
+			m.owners.learn(session, *c.Owner)
+		}
+		return *c.Owner, nil
+	}
+	return "", members.ErrAlone
+}
+
+const (
+	// maxClaims bounds the sessions of one statement.
+	maxClaims = 200
+	// claimsAtOnce bounds the statements that claim sessions at the same time. Further claims gather
+	// meanwhile, and go together: when a process with many sessions ends, all its clients come at once.
+	claimsAtOnce = 2
+)
+
+// claimOf has the claims that can go in one statement.
+type claimOf struct{ first, released string }
+
+// claims gathers claims of sessions.
+type claims struct {
+	turn chan struct{} // has an element for each statement that runs
+	mu   sync.Mutex
+	next map[claimOf]*claimBatch // which wait for their turn
+
+	statements atomic.Int64 // for tests
+}
+
+// claimBatch is the claims of one statement.
+type claimBatch struct {
+	until map[[16]byte]time.Time // by session; guarded by claims.mu until the statement runs
+	done  chan struct{}          // closed when got and err are set
+	got   map[[16]byte]claim
+	err   error
+}
+
+// join adds a session to the next batch, and reports whether the caller must run it.
+func (c *claims) join(of claimOf, session [16]byte, until time.Time) (b *claimBatch, first bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if b = c.next[of]; b == nil || len(b.until) >= maxClaims {
+		b, first = &claimBatch{until: map[[16]byte]time.Time{}, done: make(chan struct{})}, true
+		c.next[of] = b
+	}
+	b.until[session] = until
+	return b, first
+}
+
+// begin closes a batch to further claims.
+func (c *claims) begin(of claimOf, b *claimBatch) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.next[of] == b {
+		delete(c.next, of)
+	}
+}
+
+// claim makes this process the owner of a session if its owner has ended, together with the other
+// sessions that are claimed meanwhile.
+func (m *Member) claim(ctx context.Context, session [16]byte, of claimOf, until time.Time) (claim, error) {
+	b, first := m.claims.join(of, session, until)
+	if first { // the others wait for this one, also if its client has gone
+		m.runClaims(context.WithoutCancel(ctx), of, b)
+	}
+	select {
+	case <-b.done:
+		return b.got[session], b.err
+	case <-ctx.Done():
+		return claim{}, fmt.Errorf("%w: %w", members.ErrAlone, ctx.Err())
+	}
+}
+
+// runClaims runs a batch when it is its turn.
+func (m *Member) runClaims(ctx context.Context, of claimOf, b *claimBatch) {
+	ctx, cancel := context.WithTimeout(ctx, queryTime)
+	defer cancel()
+	defer close(b.done)
+	b.err = lock(ctx, m.claims.turn)
+	m.claims.begin(of, b)
+	if b.err != nil {
+		return
+	}
+	defer unlock(m.claims.turn)
+	m.claims.statements.Add(1)
+	if b.got, b.err = m.claimSessions(ctx, of.first, of.released, b.until); b.err != nil {
+		return
+	}
+	for _, c := range b.got {
+		if c.Mine {
 			m.counters.claimed.Add(1)
 			pace.Wake(m.wake)
 		}
-		if *c.owner != first {
-			m.owners.learn(session, *c.owner)
-		}
-		return *c.owner, nil
 	}
-	return "", members.ErrAlone
 }
 
 // Ended implements members.Members.

@@ -12,6 +12,7 @@ import (
 	"junction/auth/authtest"
 	"junction/auth/seal"
 	"junction/auth/store"
+	"junction/upstream/pace"
 )
 
 // world is a database with members. Connections to it go through a gate, so that a test can stop
@@ -55,7 +56,7 @@ func (w *world) options() Options {
 		w.t.Fatal(err)
 	}
 	return Options{DSN: w.dsn, DB: w.store.Database(), Key: key, Listener: l, Advertise: "127.0.0.1:0", Version: "test",
-		Shared:  func([]byte) (string, error) { return "schema=1 auth=00", nil },
+		Shared:  func([]byte) (string, error) { return "~schema=1 auth=00", nil },
 		Changed: func() {}, Log: authtest.Log(w.t), TTL: w.ttl, MaxHeader: 64 << 10, WriteTimeout: time.Minute}
 }
 
@@ -129,6 +130,42 @@ func TestJoinAndLeave(t *testing.T) {
 	w.until("the other one has noticed", func() bool { return !a.Alive(id) && len(a.Members()) == 1 })
 }
 
+// TestStopWithinAStatement: the lease is given back also if the stop interrupts a statement, which closes
+// the connection.
+func TestStopWithinAStatement(t *testing.T) {
+	w := mustWorld(t)
+	w.ttl = time.Minute
+	a, b := w.mustJoin(nil), w.mustJoin(nil)
+	id := b.Self()
+	w.until("they know each other", func() bool { return len(a.Members()) == 2 && len(b.Members()) == 2 })
+	tx, err := w.store.Database().BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(`LOCK TABLE members IN ACCESS EXCLUSIVE MODE`); err != nil {
+		t.Fatal(err)
+	}
+	waits := func(statement string) bool {
+		n := 0
+		err := w.store.Database().QueryRow(`SELECT count(*) FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+			WHERE NOT l.granted AND l.relation = 'members'::regclass AND a.query LIKE $1`, statement+"%").Scan(&n)
+		return err == nil && n > 0
+	}
+	pace.Wake(b.wake)
+	w.until("it reads the table", func() bool { return waits("SELECT") })
+	stopped := make(chan struct{})
+	go func() {
+		b.stop()
+		close(stopped)
+	}()
+	w.until("it deletes its row", func() bool { return waits("DELETE") })
+	if err := tx.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	<-stopped
+	w.until("the other one has noticed", func() bool { return !a.Alive(id) })
+}
+
 // TestRefused: a process with another key or another configuration does not join, names both sides,
 // and joins once the others are gone.
 func TestRefused(t *testing.T) {
@@ -139,8 +176,11 @@ func TestRefused(t *testing.T) {
 		"key": {func(w *world, o *Options) { o.Key, _ = seal.NewKey(append([]byte{1}, w.key[1:]...)) },
 			[]string{"fingerprint of sessions.key_file"}},
 		"configuration": {func(_ *world, o *Options) {
-			o.Shared = func([]byte) (string, error) { return "schema=1 auth=11 names=22", nil }
+			o.Shared = func([]byte) (string, error) { return "~schema=1 auth=11 names=22", nil }
 		}, []string{"auth (11 here, 00 there), names (22 here, none there)"}},
+		"schema": {func(_ *world, o *Options) {
+			o.Shared = func([]byte) (string, error) { return "~schema=3 auth=00", nil }
+		}, []string{"made for the schema 3 of the database", "for 1; upgrade to the versions in between first"}},
 		"address": {func(w *world, o *Options) { o.Advertise = w.mustAddress() },
 			[]string{errAddress.Error()}},
 		"unreachable": {func(_ *world, o *Options) { o.Advertise = "127.0.0.1:1" }, []string{"cannot connect to its own address (127.0.0.1:1)"}},
@@ -167,7 +207,7 @@ func TestRefused(t *testing.T) {
 				t.Error("the first member is none any more")
 			}
 			a.stop()
-			if name == "key" || name == "configuration" {
+			if name == "key" || name == "configuration" || name == "schema" {
 				w.until("the other one has joined", func() bool { return b.Self() != "" })
 			}
 		})
@@ -189,7 +229,7 @@ func TestSameAddress(t *testing.T) {
 	w := mustWorld(t)
 	w.ttl = time.Hour
 	o := w.options()
-	if _, err := w.store.Database().Exec(`INSERT INTO members VALUES ('dead', $1, $2, 'schema=1 auth=00', 'test', 0, `+now+` + 3600000000)`,
+	if _, err := w.store.Database().Exec(`INSERT INTO members VALUES ('dead', $1, $2, '~schema=1 auth=00', 'test', 0, `+now+` + 3600000000)`,
 		o.Listener.Addr().String(), mustFingerprint(t, o.Key)); err != nil {
 		t.Fatal(err)
 	}
@@ -252,18 +292,18 @@ func TestDifferencesOfARollout(t *testing.T) {
 	w := mustWorld(t)
 	a := w.mustJoin(nil)
 	o := w.options()
-	o.Shared = func([]byte) (string, error) { return "schema=1 auth=00 ~policies=22", nil }
+	o.Shared = func([]byte) (string, error) { return "~schema=2 auth=00 ~policies=22", nil }
 	b := w.mustStart(o, nil)
 	w.until("it has joined, and knows the other", func() bool { return b.Self() != "" && len(b.Members()) == 2 })
 	list := b.Members()
-	if got := list[0].Differs + list[1].Differs; got != "policies (22 here, none there)" {
+	if got := list[0].Differs + list[1].Differs; got != "policies (22 here, none there), schema (2 here, 1 there)" {
 		t.Errorf("it differs in %q", got)
 	}
 	if err := b.Warning(); err != nil {
 		t.Errorf("during a rollout: %v", err)
 	}
 	(*b.others.Load())[a.Self()].conns.differs.Store(time.Now().Add(-2 * driftTime).Unix())
-	if err := b.Warning(); err == nil || !strings.Contains(err.Error(), a.address+": policies (22 here, none there)") {
+	if err := b.Warning(); err == nil || !strings.Contains(err.Error(), a.address+": policies (22 here, none there), schema (2 here, 1 there)") {
 		t.Errorf("after it: %v", err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"regexp"
@@ -86,47 +87,70 @@ func (m *Member) asSender(values args) args {
 	return values
 }
 
-// claim is the result of claimSession.
+// claim is the result of claimSessions for one session.
 type claim struct {
-	deleted bool    // the session was deleted
-	mine    bool    // this process has become the owner now
-	owner   *string // nil if another member has changed a row at the same time: repeat the statement
+	Session string  `json:"s"`
+	Deleted bool    `json:"d"` // the session was deleted
+	Mine    bool    `json:"m"` // this process has become the owner now
+	Owner   *string `json:"o"` // nil if another member has changed a row at the same time: repeat the statement
 }
 
-// claimSession makes this process the owner of a session if its owner has ended. first is the first
-// owner. released is a member that has given the session up, and counts as ended; "" for none.
+// claimSessions makes this process the owner of sessions if their owners have ended. first is the first
+// owner of all. released is a member that has given the sessions up, and counts as ended; "" for none.
 //
 // All parts of the statement see the tables as they were when the statement began. A member has
 // ended if its row was missing then (rows never come back), or if the statement deletes the row. An
-// owner is replaced only if it is still the one that the statement read.
-func (m *Member) claimSession(ctx context.Context, session [16]byte, first, released string, until time.Time) (
-	c claim, err error) {
-	err = m.query(ctx, claimSQL, m.asSender(args{"session": hashOf(session), "first": first, "released": released,
-		"keep": keepFor(until)}), &c.deleted, &c.mine, &c.owner)
-	return c, err
+// owner is replaced only if it is still the one that the statement read. Rows are locked in order.
+func (m *Member) claimSessions(ctx context.Context, first, released string, until map[[16]byte]time.Time) (
+	map[[16]byte]claim, error) {
+	sessions, keeps, all := []string{}, []int64{}, map[string][16]byte{}
+	for session, ends := range until {
+		all[hashOf(session)] = session
+		sessions, keeps = append(sessions, hashOf(session)), append(keeps, keepFor(ends))
+	}
+	var text string
+	err := m.query(ctx, claimSQL, m.asSender(args{"sessions": sessions, "keeps": keeps, "first": first,
+		"released": released}), &text)
+	if err != nil {
+		return nil, err
+	}
+	var list []claim
+	if err := json.Unmarshal([]byte(text), &list); err != nil {
+		return nil, fmt.Errorf("read the owners of sessions: %w", err)
+	}
+	got := map[[16]byte]claim{}
+	for _, c := range list {
+		got[all[c.Session]] = c
+	}
+	return got, nil
 }
 
+// A subquery for each session uses the index, also with a plan that was made when the tables were empty.
 var claimSQL = named(`WITH
 	` + sender + `,
-	` + deleteExpired(`@first, (SELECT owner FROM session_owners WHERE session_hash = @session)`) + `,
-	deleted AS (SELECT 1 FROM deleted_sessions WHERE session_hash = @session),
+	asked AS (SELECT session, keep,
+			(SELECT owner FROM session_owners WHERE session_hash = session) AS owner,
+			(SELECT true FROM deleted_sessions WHERE session_hash = session) AS deleted
+		FROM unnest(@sessions::text[], @keeps::bigint[]) AS a (session, keep)),
+	` + deleteExpired(`SELECT @first::text UNION ALL SELECT owner FROM asked`) + `,
 	claimed AS (
 		INSERT INTO session_owners AS s (session_hash, owner, expires_at)
-		SELECT @session, @self, @now + @keep::bigint
-		WHERE NOT EXISTS (SELECT 1 FROM deleted)
+		SELECT session, @self, @now + keep FROM asked
+		WHERE deleted IS NULL
 			AND (@first IN (SELECT id FROM gone) OR NOT EXISTS (SELECT 1 FROM members WHERE id = @first)
 				OR @first = @released)
 			AND EXISTS (SELECT 1 FROM sender)
+		ORDER BY session
 		ON CONFLICT (session_hash) DO UPDATE SET owner = excluded.owner
-		WHERE s.owner = (SELECT owner FROM session_owners WHERE session_hash = @session)
+		WHERE s.owner = (SELECT owner FROM asked WHERE session = s.session_hash)
 			AND (s.owner IN (SELECT id FROM gone) OR NOT EXISTS (SELECT 1 FROM members WHERE id = s.owner)
 				OR s.owner = @released)
-		RETURNING owner)
-	SELECT EXISTS (SELECT 1 FROM deleted) AS deleted, EXISTS (SELECT 1 FROM claimed) AS mine, coalesce(
-		(SELECT owner FROM claimed),
-		(SELECT m.id FROM session_owners s JOIN members m ON m.id = s.owner
-			WHERE s.session_hash = @session AND m.expires_at > @now AND m.id <> @released),
-		(SELECT id FROM members WHERE id = @first AND expires_at > @now AND id <> @released)) AS owner`)
+		RETURNING session_hash, owner)
+	SELECT json_agg(json_build_object('s', session, 'd', a.deleted IS NOT NULL, 'm', c.owner IS NOT NULL,
+		'o', coalesce(c.owner,
+			(SELECT id FROM members WHERE id = a.owner AND expires_at > @now AND id <> @released),
+			(SELECT id FROM members WHERE id = @first AND expires_at > @now AND id <> @released))))::text AS claims
+	FROM asked a LEFT JOIN claimed c ON c.session_hash = session`)
 
 // ended reports whether a member has ended, and deletes its row if its lease has expired.
 func (m *Member) ended(ctx context.Context, id string) (yes bool, err error) {

@@ -35,8 +35,9 @@ func keptStorage(what, file string) (k kept, err error) {
 	if err != nil {
 		return k, err
 	}
-	if c.Auth.OAuth == nil && len(c.OperatorSignIns()) == 0 {
-		return k, fmt.Errorf("nothing is stored: %s has neither auth.oauth nor an upstream with auth.mode oauth", file)
+	if c.Auth.OAuth == nil && len(c.OperatorSignIns()) == 0 && !c.Replicas.On() {
+		return k, fmt.Errorf("nothing is stored: %s has neither auth.oauth, nor replicas, nor an upstream with "+
+			"auth.mode oauth", file)
 	}
 	k.storage, k.Driver = c.Storage, c.Storage.Driver
 	if k.DSN, err = c.Storage.Place(os.LookupEnv); err == nil {
@@ -187,6 +188,34 @@ The exit code is 1 if there is a problem.`, "  junction storage check --config c
 				err = errors.New("the storage of sign-ins has " + prose.Count(n, "problem"))
 			}
 			return r, checked(r), err
+		})
+}
+
+func migrateCommand(stdout io.Writer, file *string) *cobra.Command {
+	return keptCommand("storage migrate", "migrate", "Prepare a Postgres for this version while the older one runs",
+		`Prepare the schema of a Postgres for this version, while processes of the version before use it (replicas).
+
+Run it once with the new version, before the first process of the new version starts. The older processes work
+with the new schema, also after a restart, so an upgrade can be undone. Then replace the processes one by one.
+
+Without other processes, the proxy migrates the database when it starts, and this command is not needed.`,
+		"  junction storage migrate --config config.yaml", 0, stdout, file,
+		func(ctx context.Context, k kept, _ []string) (any, string, error) {
+			if k.Driver != store.Postgres {
+				return nil, "", errors.New("the storage is a SQLite file; start the proxy, which migrates it")
+			}
+			was, now, err := store.Migrate(ctx, k.Config)
+			if err != nil {
+				return nil, "", fmt.Errorf("the schema was not changed: %w", err)
+			}
+			text := fmt.Sprintf("The schema is now %d, and was %d. Replace the processes one by one.\n", now, was)
+			if was == now {
+				text = fmt.Sprintf("The schema is %d: there is nothing to do.\n", now)
+			}
+			return struct {
+				Was int `json:"was"`
+				Now int `json:"now"`
+			}{was, now}, text, nil
 		})
 }
 

@@ -191,7 +191,8 @@ new key remains.`,
 	rotate.Flags().BoolVar(&all, "revoke-all", false, "also sign everyone out")
 	cli.YesFlag(rotate, &yes)
 	cli.JSONFlag(rotate, &asJSON)
-	cmd.AddCommand(backupCommand(stdout, file), restoreCommand(stdout, file), checkCommand(stdout, file), rotate)
+	cmd.AddCommand(backupCommand(stdout, file), restoreCommand(stdout, file), checkCommand(stdout, file),
+		migrateCommand(stdout, file), rotate)
 	return cmd
 }
 
