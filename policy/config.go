@@ -85,6 +85,11 @@ type Rule struct {
 	Allow *Selector `yaml:"allow"` // calls are made.
 	Ask   *Selector `yaml:"ask"`   // calls are made after the person has approved.
 	Deny  *Selector `yaml:"deny"`  // calls are rejected; an item that is always denied is hidden.
+	// Remember is the most that the person may allow at once with an answer to ask: once (only this
+	// call), call (also the same call again; the default), tool (any call of this tool), or server
+	// (any call of any tool of this server). Call, tool and server hold until the session ends; in the
+	// modern era, which has no sessions, for an hour. If several asks apply, the least of them counts.
+	Remember Remember `yaml:"remember"`
 }
 
 // Example returns the type in YAML.

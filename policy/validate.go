@@ -187,6 +187,13 @@ func (v *validator) rule(at string, r Rule) {
 		v.selector(at+"."+s.verdict.String(), s.Selector)
 		v.annotations(at+"."+s.verdict.String(), s.verdict, s.Selector)
 	}
+	switch {
+	case r.Remember != "" && r.Ask == nil:
+		v.bad(at+".remember", "belongs to an ask; remove it")
+	case r.Remember.span() > SpanCall && r.Ask.Tools == nil && (r.Ask.Prompts != nil || r.Ask.Resources != nil ||
+		r.Ask.Skills != nil):
+		v.bad(at+".remember", "%s is for tools, and this rule selects none; write call or once", string(r.Remember))
+	}
 	switch n := len(selectors); {
 	case n == 0:
 		v.bad(at, `needs one of allow, ask and deny, such as allow: { tools: "files__*" }`)
