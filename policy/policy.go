@@ -139,6 +139,7 @@ type entry struct {
 	rules        []rule
 	safeguards   Safeguards
 	limits       Limits
+	endpoints    List   // nil: all
 	content      string // for comparison
 }
 
@@ -193,7 +194,7 @@ func Compile(c Config) (*Policy, error) {
 func compileEntry(c *Entry) *entry {
 	content, _ := json.Marshal(c) // cannot fail: a Rate is finite
 	e := &entry{name: c.Name, layer: global, enforced: c.enforced(), capabilities: slices.Clone(c.Capabilities),
-		limits: c.Limits.withDefaults(), content: string(content)}
+		limits: c.Limits.withDefaults(), endpoints: slices.Clone(c.Endpoints), content: string(content)}
 	if m := c.Match; m != nil {
 		e.match, e.layer = compileMatch(m), own
 		if only := (Match{Surface: m.Surface}); m.equal(&only) {

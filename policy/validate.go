@@ -33,6 +33,11 @@ func (c Config) Validate() []yamlread.Problem {
 			names[e.Name] = i
 		}
 		v.match(at+".match", e.Match)
+		if e.Endpoints != nil && e.Match != nil && e.Match.Surface != nil {
+			v.bad(at+".endpoints", "would bind nobody who calls another endpoint, because the policy matches only "+
+				"calls of a surface; remove surface from match")
+		}
+		v.list(at+".endpoints", e.Endpoints, func(string, string) {})
 		for k, capability := range e.Capabilities {
 			if !word(capability, "._:/-") {
 				v.bad(fmt.Sprintf("%s.capabilities[%d]", at, k), "a capability has 1 to 64 of A-Z, a-z, 0-9, ., _, "+
@@ -46,7 +51,7 @@ func (c Config) Validate() []yamlread.Problem {
 		v.limits(at+".limits", e.Limits)
 		v.always(at, e.Catalog, e.Always)
 		if v.n == len(v.problems) && e.idle() {
-			v.bad(at, "has no effect; give it rules, capabilities, limits, catalog or redact")
+			v.bad(at, "has no effect; give it rules, capabilities, limits, catalog, endpoints or redact")
 		}
 		v.n = len(v.problems)
 	}
@@ -56,7 +61,7 @@ func (c Config) Validate() []yamlread.Problem {
 // idle reports whether the policy has no effect.
 func (e *Entry) idle() bool {
 	return len(e.Capabilities) == 0 && len(e.Rules) == 0 && len(e.Redact) == 0 && !e.Validate && !e.Pinned &&
-		e.Limits == Limits{} && e.Catalog == CatalogFull
+		e.Limits == Limits{} && e.Catalog == CatalogFull && e.Endpoints == nil
 }
 
 // Unmatched returns the policy's globs over upstreams that match none of the names, which are most
