@@ -374,7 +374,8 @@ func firstDeny(rules []bound, a *reading, counts func(*bound) bool) (*bound, err
 }
 
 // firstOfEach takes the first applicable ask or allow of each policy, and returns the strictest of
-// those that count; nil if there is none. Of two asks, the one that remembers less is stricter. The rules of one policy follow each other.
+// those that count; nil if there is none. Of two asks, the one that remembers less is stricter. The
+// rules of one policy follow each other.
 func firstOfEach(rules []bound, a *reading, counts func(*bound) bool) (*bound, error) {
 	var best *bound
 	var done *entry // the policy whose first applicable rule was found
