@@ -30,7 +30,7 @@ type Entry struct {
 	// Endpoints are the only endpoints that exist for the callers whom the policy matches: names of the
 	// section endpoints, mcp for /mcp, and mcp/NAME for /mcp/NAME. If several policies have the key, the
 	// endpoints that all of them name exist. Default: all.
-	Endpoints List `yaml:"endpoints" example:"[web, mcp/files]"`
+	Endpoints List `yaml:"endpoints" example:"[web, mcp/memory]"`
 	// Capabilities are given to everyone whom the policy matches. An item that requires
 	// capabilities exists only for those who hold all of them.
 	Capabilities []string `yaml:"capabilities"`

@@ -33,10 +33,6 @@ func (c Config) Validate() []yamlread.Problem {
 			names[e.Name] = i
 		}
 		v.match(at+".match", e.Match)
-		if e.Endpoints != nil && e.Match != nil && e.Match.Surface != nil {
-			v.bad(at+".endpoints", "would bind nobody who calls another endpoint, because the policy matches only "+
-				"calls of a surface; remove surface from match")
-		}
 		v.list(at+".endpoints", e.Endpoints, func(string, string) {})
 		for k, capability := range e.Capabilities {
 			if !word(capability, "._:/-") {
