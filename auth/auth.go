@@ -62,6 +62,10 @@ type Principal struct {
 	// matches no endpoint. Other kinds may use all endpoints.
 	Resources []string
 
+	// Endpoints are the only endpoints of a key, by the names of the configuration. Nil are all. Never
+	// change the list.
+	Endpoints []string
+
 	// Grant identifies the sign-in that the token comes from. It is "" for a key: entries with the
 	// same name are one principal, so that a session survives a key rotation.
 	Grant string

@@ -53,6 +53,9 @@ type Key struct {
 	Hash Hash `yaml:"hash"`
 	// CIDRs are the networks from which the key is accepted. Default: all.
 	CIDRs []CIDR `yaml:"cidrs" example:"[10.0.0.0/8]"`
+	// Endpoints are the only endpoints that exist for the key: names of the section endpoints, mcp for
+	// /mcp, and mcp/NAME for /mcp/NAME. Default: all.
+	Endpoints []string `yaml:"endpoints" example:"[web, mcp/memory]"`
 	// Expires is the last day on which the key is valid, in UTC, or a time. Default: never.
 	Expires Moment `yaml:"expires"`
 }

@@ -183,14 +183,16 @@ func (r *keyring) Verify(_ context.Context, token string, from netip.Addr) (*Pri
 	case !k.from(from):
 		return nil, fmt.Errorf("%w: the key is not allowed from this address", ErrInvalidToken)
 	}
-	return &Principal{Kind: KindKey, ID: k.id, Key: k.Name, Expires: k.Expires.Time, Address: from, hash: hash}, nil
+	return &Principal{Kind: KindKey, ID: k.id, Key: k.Name, Expires: k.Expires.Time, Address: from, hash: hash,
+		Endpoints: k.Endpoints}, nil
 }
 
 // Still reports whether Verify would return the principal again. An earlier expiry than before ends
 // it; a later one does not extend it.
 func (r *keyring) Still(p *Principal) bool {
 	k := r.keys[p.hash]
-	if p.Kind != KindKey || k == nil || k.Name != p.Key || k.expired(r.now()) || !k.from(p.Address) {
+	if p.Kind != KindKey || k == nil || k.Name != p.Key || k.expired(r.now()) || !k.from(p.Address) ||
+		!slices.Equal(k.Endpoints, p.Endpoints) {
 		return false
 	}
 	return k.Expires.IsZero() || !p.Expires.IsZero() && !k.Expires.Before(p.Expires)

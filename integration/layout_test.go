@@ -105,7 +105,7 @@ var arrows = map[string][]string{
 	"proxy/answers":  {"proxy/canon", "upstream/bounded", "upstream/raw"},
 	"proxy/sealed":   {"auth/seal", "proxy/canon", "upstream/raw"}, // a state is for equal requests
 	"proxy/search":   {"upstream/raw"},
-	"proxy/approval": {"proxy/canon", "upstream/bounded", "upstream/raw", "upstream/shell"},
+	"proxy/approval": {"policy", "proxy/canon", "upstream/bounded", "upstream/raw", "upstream/shell"},
 	"proxy/view": {"proxy/pins", "proxy/search", "upstream", "upstream/client", "policy", "upstream/jsonrpc",
 		"upstream/raw", "upstream/definition"}, // the files of a skill
 	// one connection; it knows no pool, no link and no configuration file

@@ -27,6 +27,10 @@ type Entry struct {
 	// Enforced: false states that other policies may override a policy without a match, so that
 	// Warnings does not report it.
 	Enforced *bool `yaml:"enforced"`
+	// Endpoints are the only endpoints that exist for the callers whom the policy matches: names of the
+	// section endpoints, mcp for /mcp, and mcp/NAME for /mcp/NAME. If several policies have the key, the
+	// endpoints that all of them name exist. Default: all.
+	Endpoints List `yaml:"endpoints" example:"[web, mcp/memory]"`
 	// Capabilities are given to everyone whom the policy matches. An item that requires
 	// capabilities exists only for those who hold all of them.
 	Capabilities []string `yaml:"capabilities"`
@@ -85,6 +89,11 @@ type Rule struct {
 	Allow *Selector `yaml:"allow"` // calls are made.
 	Ask   *Selector `yaml:"ask"`   // calls are made after the person has approved.
 	Deny  *Selector `yaml:"deny"`  // calls are rejected; an item that is always denied is hidden.
+	// Remember is the most that the person may allow at once with an answer to ask: once (only this
+	// call), call (also the same call again; the default), tool (any call of this tool), or server
+	// (any call of any tool of this server). Call, tool and server hold until the session ends; in the
+	// modern era, which has no sessions, for an hour. If several asks apply, the least of them counts.
+	Remember Remember `yaml:"remember"`
 }
 
 // Example returns the type in YAML.

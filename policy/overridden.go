@@ -15,8 +15,8 @@ type Known struct {
 }
 
 // Warnings returns valid settings that are most likely mistakes: an enforced policy without a deny
-// or ask, a deny with several conditions, and global denies and asks that a policy of another layer
-// lifts. It returns nothing for an invalid section.
+// or ask, endpoints with a match of the surface, a deny with several conditions, and global denies and
+// asks that a policy of another layer lifts. It returns nothing for an invalid section.
 //
 // A rule with the shortened name of a tool and a rule with its full name count as rules for two
 // tools.
@@ -34,6 +34,11 @@ func (c Config) Warnings(upstreams []Known) []yamlread.Problem {
 		}
 		if text := c.unrestored(e); text != "" {
 			ps = append(ps, yamlread.Problem{Path: at + ".redact.restore", Text: text})
+		}
+		if e.Endpoints != nil && e.Match != nil && e.Match.Surface != nil {
+			ps = append(ps, yamlread.Problem{Path: at + ".endpoints",
+				Text: "binds nobody who calls an endpoint with another surface, because the policy does not match " +
+					"such calls; remove surface from match"})
 		}
 		for k, r := range e.Rules {
 			if r.Deny != nil && len(r.Deny.Where) > 1 {

@@ -8,7 +8,8 @@
 // (pattern.go), and not even these if no rule reads them. uri.go finds the possible meanings of a
 // resource URI, reach.go answers questions before an item is known, beginning.go decides for URIs
 // with an unknown end, items.go decides for many items at once, explain.go gives the reasons of a
-// decision, hints.go selects tools by their annotations, and overridden.go warns about rules that another policy lifts.
+// decision, hints.go selects tools by their annotations, and
+// overridden.go warns about rules that another policy lifts.
 //
 // There are three layers of policies: the caller's own, those of the surface, and the global ones.
 // The first layer in which a rule applies decides. If a deny of this layer applies, the verdict is
@@ -103,6 +104,8 @@ type Decision struct {
 	// Scopes is set if only the scopes of the subject's token are missing: all scopes that the call
 	// needs, separated by spaces. Verdict is Deny.
 	Scopes string
+	// Remember is the most that a person's approval may cover. Only for the verdict ask.
+	Remember Span
 }
 
 // layer is the layer of a policy. A smaller layer decides first.
@@ -136,6 +139,7 @@ type entry struct {
 	rules        []rule
 	safeguards   Safeguards
 	limits       Limits
+	endpoints    List   // nil: all
 	content      string // for comparison
 }
 
@@ -152,6 +156,7 @@ type rule struct {
 	where     []condition
 	hints     *byHints // nil: by nothing
 	kinds     string   // hints as in the file
+	remember  Span     // of an ask
 }
 
 // Open is the policy of a file without a policies section: every subject may use every item that
@@ -189,7 +194,7 @@ func Compile(c Config) (*Policy, error) {
 func compileEntry(c *Entry) *entry {
 	content, _ := json.Marshal(c) // cannot fail: a Rate is finite
 	e := &entry{name: c.Name, layer: global, enforced: c.enforced(), capabilities: slices.Clone(c.Capabilities),
-		limits: c.Limits.withDefaults(), content: string(content)}
+		limits: c.Limits.withDefaults(), endpoints: slices.Clone(c.Endpoints), content: string(content)}
 	if m := c.Match; m != nil {
 		e.match, e.layer = compileMatch(m), own
 		if only := (Match{Surface: m.Surface}); m.equal(&only) {
@@ -220,6 +225,9 @@ func compileRule(label string, c Rule) rule {
 		upstreams: CompileGlobs(s.Upstreams), tools: CompileGlobs(s.Tools), prompts: CompileGlobs(s.Prompts),
 		resources: compileAll(s.Resources, compilePlace), skills: CompileGlobs(s.Skills),
 		hints: compileHints(s.Annotations), kinds: s.Annotations.text(),
+	}
+	if s.verdict == Ask {
+		r.remember = c.Remember.span()
 	}
 	for _, name := range sortedKeys(s.Where) {
 		r.where = append(r.where, compileCondition(name, s.Where[name], s.verdict))

@@ -311,7 +311,7 @@ func (g *Ruling) decide(arguments raw.Object) (Decision, error) {
 		switch {
 		case err != nil:
 			return Decision{}, err
-		case b != nil && b.verdict == Allow && enforced != nil:
+		case b != nil && b.verdict != Deny && enforced != nil && enforced.stricter(b):
 			return g.decisionOf(enforced), nil
 		case b != nil:
 			return g.decisionOf(b), nil
@@ -328,6 +328,9 @@ func (g *Ruling) decisionOf(b *bound) Decision {
 	d := Decision{Verdict: b.verdict, Policy: b.entry.name, Rule: b.label}
 	if b.verdict != Deny && g.scopes != "" {
 		d.Verdict, d.Scopes = Deny, g.scopes
+	}
+	if d.Verdict == Ask {
+		d.Remember = b.remember
 	}
 	return d
 }
@@ -371,7 +374,8 @@ func firstDeny(rules []bound, a *reading, counts func(*bound) bool) (*bound, err
 }
 
 // firstOfEach takes the first applicable ask or allow of each policy, and returns the strictest of
-// those that count; nil if there is none. The rules of one policy follow each other.
+// those that count; nil if there is none. Of two asks, the one that remembers less is stricter. The
+// rules of one policy follow each other.
 func firstOfEach(rules []bound, a *reading, counts func(*bound) bool) (*bound, error) {
 	var best *bound
 	var done *entry // the policy whose first applicable rule was found
@@ -388,11 +392,17 @@ func firstOfEach(rules []bound, a *reading, counts func(*bound) bool) (*bound, e
 			continue
 		}
 		done = b.entry
-		if counts(b) && (best == nil || b.verdict < best.verdict) {
+		if counts(b) && (best == nil || b.stricter(best)) {
 			best = b
 		}
 	}
 	return best, nil
+}
+
+// stricter reports whether the verdict of b is stricter than that of o, or both ask and b lets a person
+// allow less at once.
+func (b *bound) stricter(o *bound) bool {
+	return b.verdict < o.verdict || b.verdict == Ask && o.verdict == Ask && b.remember < o.remember
 }
 
 // holds reports whether all conditions hold.

@@ -33,6 +33,7 @@ func (c Config) Validate() []yamlread.Problem {
 			names[e.Name] = i
 		}
 		v.match(at+".match", e.Match)
+		v.list(at+".endpoints", e.Endpoints, func(string, string) {})
 		for k, capability := range e.Capabilities {
 			if !word(capability, "._:/-") {
 				v.bad(fmt.Sprintf("%s.capabilities[%d]", at, k), "a capability has 1 to 64 of A-Z, a-z, 0-9, ., _, "+
@@ -46,7 +47,7 @@ func (c Config) Validate() []yamlread.Problem {
 		v.limits(at+".limits", e.Limits)
 		v.always(at, e.Catalog, e.Always)
 		if v.n == len(v.problems) && e.idle() {
-			v.bad(at, "has no effect; give it rules, capabilities, limits, catalog or redact")
+			v.bad(at, "has no effect; give it rules, capabilities, limits, catalog, endpoints or redact")
 		}
 		v.n = len(v.problems)
 	}
@@ -56,7 +57,7 @@ func (c Config) Validate() []yamlread.Problem {
 // idle reports whether the policy has no effect.
 func (e *Entry) idle() bool {
 	return len(e.Capabilities) == 0 && len(e.Rules) == 0 && len(e.Redact.patterns()) == 0 && !e.Validate && !e.Pinned &&
-		e.Limits == Limits{} && e.Catalog == CatalogFull
+		e.Limits == Limits{} && e.Catalog == CatalogFull && e.Endpoints == nil
 }
 
 // Unmatched returns the policy's globs over upstreams that match none of the names, which are most
@@ -186,6 +187,13 @@ func (v *validator) rule(at string, r Rule) {
 	for _, s := range selectors {
 		v.selector(at+"."+s.verdict.String(), s.Selector)
 		v.annotations(at+"."+s.verdict.String(), s.verdict, s.Selector)
+	}
+	switch {
+	case r.Remember != "" && r.Ask == nil:
+		v.bad(at+".remember", "belongs to an ask; remove it")
+	case r.Remember.span() > SpanCall && r.Ask.Tools == nil && (r.Ask.Prompts != nil || r.Ask.Resources != nil ||
+		r.Ask.Skills != nil):
+		v.bad(at+".remember", "%s is for tools, and this rule selects none; write call or once", string(r.Remember))
 	}
 	switch n := len(selectors); {
 	case n == 0:

@@ -3,12 +3,14 @@ package proxy
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"junction/auth"
 	"junction/policy"
 	"junction/proxy/approval"
 	"junction/proxy/sealed"
@@ -21,7 +23,8 @@ import (
 // it before it is made. A call that the form cannot show in full is refused. A legacy client gets the
 // elicitation on the stream of the call. A modern client gets input_required and returns. An approval
 // is valid for the principal and the values of the request and its _meta (sealed.Request): another
-// value needs a new approval, another spelling of the same value does not.
+// value needs a new approval, another spelling of the same value does not. The user may allow more at
+// once, if the rule permits it (offer): any call of the tool or of the server, for a time.
 
 // The values of CallInfo.Approval.
 const (
@@ -53,8 +56,7 @@ func (s *Core) approve(ctx context.Context, x *Exchange, st sealed.State) (*Resu
 
 // approveLegacy requests approval from a legacy client on the stream of the call.
 func (s *Core) approveLegacy(ctx context.Context, x *Exchange) (*Result, error) {
-	request := string(x.identity().ApprovalDigest())
-	if x.Session.approves(request) {
+	if x.remembered(x.Session.approves) {
 		x.Info.Approval, x.approved = approvalRemembered, true
 		return nil, nil
 	}
@@ -73,16 +75,16 @@ func (s *Core) approveLegacy(ctx context.Context, x *Exchange) (*Result, error) 
 		}
 		return s.unapproved(x, approvalUnanswered, "The request for approval of this call was not answered.")
 	}
-	choice := approval.Chosen(answer)
-	if choice != approval.Once && choice != approval.Remember {
+	span, ok := x.offer().Chosen(answer)
+	if !ok {
 		return s.unapproved(x, approvalDeclined, "The person at the client did not approve this call.")
 	}
 	if err := s.permitAgain(x, (*Exchange).permit); err != nil {
 		x.Info.Approval = approvalLate
 		return nil, err
 	}
-	if choice == approval.Remember {
-		x.Session.approve(request)
+	if span > policy.SpanOnce && span <= x.offer().Most { // the policy may have changed meanwhile
+		x.Session.approve(x.spanKey(span))
 	}
 	x.Info.Approval, x.approved = approvalGiven, true
 	return nil, nil
@@ -108,7 +110,8 @@ func (s *Core) approveModern(ctx context.Context, x *Exchange, st sealed.State) 
 			return nil, nil
 		}
 	}
-	if s.approvals.Has(x.Principal.ID, string(request)) {
+	has := func(key string) bool { return s.approvals.Has(x.Principal.ID, key) }
+	if x.remembered(has) {
 		x.Info.Approval, x.approved = approvalRemembered, true
 		return nil, nil
 	}
@@ -133,11 +136,10 @@ func (s *Core) approveModern(ctx context.Context, x *Exchange, st sealed.State) 
 			} else if !first {
 				return nil, errState() // each approval request is answered once
 			}
-			switch approval.Chosen(answer) {
-			case approval.Remember:
-				s.approvals.Give(x.Principal.ID, string(request))
-			case approval.Once:
-			default:
+			switch span, ok := x.offer().Chosen(answer); {
+			case ok && span > policy.SpanOnce:
+				s.approvals.Give(x.Principal.ID, x.spanKey(span))
+			case !ok:
 				return s.unapproved(x, approvalDeclined, "The person at the client did not approve this call.")
 			}
 			x.Info.Approval, x.approved = approvalGiven, true
@@ -154,10 +156,58 @@ func (s *Core) approveModern(ctx context.Context, x *Exchange, st sealed.State) 
 		Asked: x.asking("", string(mcp.MethodElicitationCreate))})), nil
 }
 
+// offer returns what the user may allow at once. More than one call is for tools. In the modern era,
+// several users behind a proxy that authenticates may be one principal: what one of them approves must
+// not cover calls of another.
+func (x *Exchange) offer() approval.Offer {
+	o := approval.Offer{Most: x.decision.Remember, Session: x.Era == client.EraLegacy}
+	shared := x.Principal.Kind == auth.KindLocal && !x.Snapshot.Direct
+	if x.target.Part != upstream.PartTools || shared && !o.Session {
+		o.Most = min(o.Most, policy.SpanCall)
+	}
+	return o
+}
+
+// remembered reports whether an earlier approval covers the call, and the rule that asks about the call
+// lets approvals cover so much. is looks a key up.
+func (x *Exchange) remembered(is func(key string) bool) bool {
+	for span := policy.SpanCall; span <= x.offer().Most; span++ {
+		if is(x.spanKey(span)) {
+			return true
+		}
+	}
+	return false
+}
+
+// spanKey returns the key of a remembered approval. For one exact call, this is the digest of the
+// request. Else it is a digest of the endpoint, the server with its address or command, and, in the
+// modern era, the program and the sign-in; for a tool also of its name and its definition, so that a
+// tool that has changed needs a new approval.
+func (x *Exchange) spanKey(span policy.Span) string {
+	if span <= policy.SpanCall {
+		return string(x.identity().ApprovalDigest())
+	}
+	server := x.target.Backend.Config()
+	parts := []any{span, x.Endpoint.Name, x.target.Backend.Name(), server.URL, server.Command, server.Dir}
+	if x.Era == client.EraModern {
+		parts = append(parts, x.Grant.Account, x.Principal.Kind, x.Principal.OAuthClient, x.Principal.Grant,
+			x.Info.Client)
+	}
+	if span == policy.SpanTool {
+		parts = append(parts, x.target.Name, string(x.target.Item.Definition.Text()))
+	}
+	h := sha256.New()
+	for _, part := range parts {
+		fmt.Fprintf(h, "%#v,", part)
+	}
+	return fmt.Sprintf("%d %x", span, h.Sum(nil))
+}
+
 // approvalForm returns the elicitation that shows the call (package approval). The error says why the
 // form cannot show all of it.
 func (x *Exchange) approvalForm() ([]byte, error) {
-	c := approval.Call{Server: x.target.Backend.Name(), Kind: x.target.PolicyItem().Kind.String(), Name: x.target.Name}
+	c := approval.Call{Server: x.target.Backend.Name(), Kind: x.target.PolicyItem().Kind.String(),
+		Name: x.target.Name, Offer: x.offer()}
 	own := []raw.Edit{{Name: "_meta"}, {Name: "inputResponses"}, {Name: "requestState"}}
 	if x.Era == client.EraLegacy {
 		own = append(own, raw.Edit{Name: "task"}) // see openState

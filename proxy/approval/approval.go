@@ -5,9 +5,11 @@ package approval
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
+	"junction/policy"
 	"junction/proxy/canon"
 	"junction/upstream/raw"
 	"junction/upstream/shell"
@@ -19,17 +21,41 @@ const (
 	Once     = "Allow once"
 	Remember = "Allow and remember for this exact call"
 	No       = "Do not allow"
+
+	anyOfTool   = "Allow any call of this tool"
+	anyOfServer = "Allow any call of any tool of this server"
+	forSession  = " until this session ends"
+	forHour     = " for one hour"
 )
 
-// Chosen returns the user's choice; "" if the user did not accept.
-func Chosen(answer []byte) string {
-	o, _ := raw.Parse(answer) // what is missing or ambiguous is ""
-	if action, _ := o.String("action"); action != "accept" {
-		return ""
+// Offer is what the form of a call lets the user choose.
+type Offer struct {
+	Most    policy.Span // the most that an approval may cover
+	Session bool        // an approval is remembered until a session ends; else for an hour
+}
+
+// choices returns the texts of the choices that allow the call, by what they cover.
+func (o Offer) choices() []string {
+	lasts := forHour
+	if o.Session {
+		lasts = forSession
 	}
-	content, _ := o.Object("content")
+	// one of each span: else it does not compile
+	var all [policy.SpanServer + 1]string = [...]string{Once, Remember, anyOfTool + lasts, anyOfServer + lasts}
+	return all[:min(o.Most, policy.SpanServer)+1]
+}
+
+// Chosen returns what the user has allowed. It returns false if the user did not accept, or has chosen
+// something that was not offered.
+func (o Offer) Chosen(answer []byte) (policy.Span, bool) {
+	given, _ := raw.Parse(answer) // what is missing or ambiguous is ""
+	if action, _ := given.String("action"); action != "accept" {
+		return 0, false
+	}
+	content, _ := given.Object("content")
 	text, _ := content.String("answer")
-	return text
+	i := slices.Index(o.choices(), text)
+	return policy.Span(max(i, 0)), i >= 0
 }
 
 // Bounds of a form. A call beyond them cannot be approved, because its user could not see all of it.
@@ -47,6 +73,7 @@ type Call struct {
 	Arguments []byte // JSON; nil for none
 	Others    []byte // JSON object of the other params; nil for none
 	Meta      []byte // JSON of _meta without the members that the protocol puts there; nil for none
+	Offer     Offer
 }
 
 // Form returns the params of the elicitation that shows a call. The text is Junction's own; texts of
@@ -79,7 +106,8 @@ func Form(c Call) ([]byte, error) {
 	}
 	b := raw.AppendQuote([]byte(`{"message":`), f.text.String())
 	return append(b, `,"requestedSchema":{"type":"object","properties":{"answer":{"type":"string",`+
-		`"title":"Allow this call?","enum":["`+Once+`","`+Remember+`","`+No+`"]}},"required":["answer"]}}`...), nil
+		`"title":"Allow this call?","enum":["`+strings.Join(append(c.Offer.choices(), No), `","`)+
+		`"]}},"required":["answer"]}}`...), nil
 }
 
 var (

@@ -179,7 +179,12 @@ func (s *Server) noEndpoint(rw http.ResponseWriter, c scope.Caller, at string) {
 	}
 	s.refused("endpoint", http.StatusNotFound, 0)
 	s.reportRefused(rw, c, proxy.CallInfo{Endpoint: at, Outcome: outcome, Err: errNoEndpoint})
-	http.Error(rw, "There is no such upstream; the merged endpoint is /mcp.", http.StatusNotFound)
+	text := "There is no such endpoint."
+	if merged := (scope.Caller{Snapshot: c.Snapshot, Principal: c.Principal}); at != "" && !merged.Enter("").None() &&
+		!merged.Hidden() {
+		text = "There is no such upstream; the merged endpoint is /mcp."
+	}
+	http.Error(rw, text, http.StatusNotFound)
 }
 
 // reportRefused reports a request that was refused before its body was read.

@@ -31,6 +31,9 @@ type EndpointConfig struct {
 	// Surface is the value that policies match, such as cli, web or chat. Default: the endpoint's
 	// name.
 	Surface string `yaml:"surface"`
+	// Match says who may use the endpoint, with the keys of match in policies, except surface. For all
+	// others it does not exist. Default: everyone.
+	Match *policy.Match `yaml:"match"`
 	// Catalog is full (the default) or search. With search, tools/list has only the tools of
 	// Always, search_tools, and a call tool for each class of tools. All allowed tools can still be
 	// called by their names. Use search for clients that cannot handle hundreds of tools and do not

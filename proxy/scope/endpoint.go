@@ -20,8 +20,9 @@ type Endpoint struct {
 	Name    string
 	Surface string // for policy; "" for none
 	View    *view.View
-	Search  bool         // tools are found by search
-	Always  policy.Globs // the tools that are listed nevertheless
+	Search  bool            // tools are found by search
+	Always  policy.Globs    // the tools that are listed nevertheless
+	match   *policy.Matcher // of the callers for whom the endpoint exists
 
 	// The caches end with the endpoint of a user or a client.
 	subjects        subjectViews
@@ -35,6 +36,7 @@ func (w *Snapshot) newEndpoint(name, surface string, v *view.View) *Endpoint {
 	if key, configured := strings.CutSuffix(name, "/"); configured {
 		c := w.Config.Endpoints[key]
 		e.Search, e.Always = c.Catalog == policy.CatalogSearch, policy.CompileGlobs(c.Always)
+		e.match = policy.CompileMatch(c.Match)
 	}
 	e.subjects.begin(&w.Subjects)
 	e.pages.cache.Room, e.pages.wanted = &w.Pages, &w.wanted
@@ -110,10 +112,27 @@ func (c Caller) UntilExpiry(ctx context.Context) (context.Context, context.Cance
 	return context.WithCancel(ctx)
 }
 
-// Hidden reports whether the endpoint does not exist for the caller, because the caller may use
-// none of its items.
+// Hidden reports whether the endpoint does not exist for the caller, because the caller is bound to
+// others, or may use none of its items.
 func (c Caller) Hidden() bool {
-	return c.Endpoint.Name != "" && len(c.Endpoint.View.Stocks) > 0 && c.Subject.Sight().None()
+	return c.Outside() || c.Endpoint.Name != "" && len(c.Endpoint.View.Stocks) > 0 && c.Subject.Sight().None()
+}
+
+// Outside reports whether the caller may not use the endpoint: by the match of the endpoint, or by the
+// endpoints of the caller's key or policies.
+func (c Caller) Outside() bool {
+	name, bound := c.Endpoint.ConfigName(), c.Principal.Endpoints
+	return bound != nil && !slices.Contains(bound, name) || c.Subject.Rights.Outside(name) != "" ||
+		!c.Endpoint.match.Matches(Subject(c.Principal, c.Endpoint.Surface))
+}
+
+// ConfigName returns the name of the endpoint in the configuration: that of the section endpoints, mcp,
+// or mcp/ and the name of an upstream.
+func (e *Endpoint) ConfigName() string {
+	if name, configured := strings.CutSuffix(e.Name, "/"); configured {
+		return name
+	}
+	return strings.TrimSuffix("mcp/"+e.Name, "/")
 }
 
 // People finds the upstreams that each user signs in to.
@@ -265,12 +284,13 @@ func (w *Snapshot) clientEndpoint(e *Endpoint, own []*upstream.Catalog) *Endpoin
 }
 
 // Enter finds the endpoint and the subject view of the caller, if the endpoint exists. It returns the
-// rights of the caller there: also if it does not, so that the answer does not reveal which endpoints
-// exist.
+// rights of the caller there: also if it does not, or if the caller is bound to others, so that the
+// answer does not reveal which endpoints exist.
 func (c *Caller) Enter(at string) *policy.Rights {
 	if c.Endpoint = c.Snapshot.EndpointFor(at, c.Principal); c.Endpoint != nil {
-		c.Subject = c.Snapshot.SubjectViewFor(c.Endpoint, c.Principal)
-		return c.Subject.Rights
+		if c.Subject = c.Snapshot.SubjectViewFor(c.Endpoint, c.Principal); !c.Outside() {
+			return c.Subject.Rights
+		}
 	}
 	surface, named := strings.CutSuffix(at, "/")
 	if !named {

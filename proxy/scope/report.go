@@ -27,6 +27,22 @@ func (w *Snapshot) Explain(who policy.Subject, endpoint, name string) ([]view.Ex
 	return e.View.Explain(rights, name, listed), true
 }
 
+// Outside returns why an endpoint does not exist for a subject, by its match or by the endpoints of a
+// policy; "" if it may exist. It does not know the endpoints of keys.
+func (w *Snapshot) Outside(who policy.Subject, endpoint string) string {
+	e := w.Endpoints[endpoint]
+	if e == nil {
+		return ""
+	}
+	if who.Surface = e.Surface; !e.match.Matches(who) {
+		return "endpoints." + e.ConfigName() + ".match does not match the caller"
+	}
+	if name := w.Config.Policy.For(who).Outside(e.ConfigName()); name != "" {
+		return "the endpoints of the policy " + name + " do not contain " + e.ConfigName()
+	}
+	return ""
+}
+
 // Definitions returns the definitions of all tools except those that the configuration hides, and of
 // all skills with digests, in the order of upstreams and of their lists. The definitions alias the catalogs.
 func (w *Snapshot) Definitions() []pins.Definition {

@@ -52,7 +52,7 @@ func foreignKeys(t reflect.Type) foreign {
 		const rule = `a rule stands in the list of them: rules: [{ allow: { tools: "files__*" } }]`
 		return foreign{
 			"allow": {"rules", rule}, "deny": {"rules", rule}, "ask": {"rules", rule}, "permissions": {key: "rules"},
-			"who": {key: "match"}, "subjects": {key: "match"},
+			"who": {key: "match"}, "subjects": {key: "match"}, "endpoint": {key: "endpoints"},
 		}
 	case reflect.TypeFor[policy.Rule]():
 		const selector = `it stands below allow, ask or deny: allow: { tools: "files__*" }`
@@ -63,10 +63,13 @@ func foreignKeys(t reflect.Type) foreign {
 			"block": {key: "deny"},
 		}
 	case reflect.TypeFor[policy.Selector]():
+		const hint = "it stands below annotations: { readOnlyHint: false }"
 		return foreign{
 			"servers": {key: "upstreams"}, "server": {key: "upstreams"}, "arguments": {key: "where"},
 			"args": {key: "where"}, "when": {key: "where"},
-			"uris": {key: "resources"}, "names": {key: "tools"},
+			"uris": {key: "resources"}, "names": {key: "tools"}, "hints": {key: "annotations"},
+			"readOnlyHint": {"annotations", hint}, "destructiveHint": {"annotations", hint},
+			"remember": {"rules", `it stands beside ask: { ask: { tools: "shell__*" }, remember: tool }`},
 		}
 	case reflect.TypeFor[policy.Match]():
 		const word = "a client's word about itself is no reason to let it do anything; name a key, a user or an " +

@@ -201,6 +201,10 @@ func (p *Proxy) explain(ctx context.Context, q WhyQuery, now time.Time) (WhyRepo
 	for _, s := range p.Statuses() {
 		statuses[s.Name] = s
 	}
+	if outside := p.outside(&who, endpoint); outside != "" {
+		a.Hints = []string{fmt.Sprintf("%s does not exist for %s: %s", a.Endpoint, cmp.Or(a.Email, who.ID), outside)}
+		return a, nil
+	}
 	for i := range found {
 		a.Items = append(a.Items, p.itemOf(&found[i], statuses[found[i].Upstream], who))
 	}
@@ -208,6 +212,19 @@ func (p *Proxy) explain(ctx context.Context, q WhyQuery, now time.Time) (WhyRepo
 		a.Hints = p.hints(who, endpoint, q.Name, now)
 	}
 	return a, nil
+}
+
+// outside returns why the endpoint does not exist for a subject; "" if it may exist.
+func (p *Proxy) outside(who *policy.Subject, endpoint string) string {
+	word := strings.TrimSuffix(strings.TrimPrefix(endpointPath(endpoint), "/"), "/mcp")
+	keys := slices.DeleteFunc(slices.Clone(p.Config().Auth.APIKeys), func(k auth.Key) bool {
+		return who.Kind != string(auth.KindKey) || k.Name != who.Key
+	})
+	permits := func(k auth.Key) bool { return k.Endpoints == nil || slices.Contains(k.Endpoints, word) }
+	if len(keys) > 0 && !slices.ContainsFunc(keys, permits) {
+		return "the endpoints of the key (auth.api_keys) do not contain " + word
+	}
+	return p.Server.Snapshot().Outside(*who, endpoint)
 }
 
 // subject returns the caller of a query, and the user if the query has an e-mail address.

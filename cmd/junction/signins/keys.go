@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -78,6 +79,8 @@ revoke the old one when no client uses it any more.`,
 		"(2027-06-30), or a time (2027-06-30T12:00:00Z); default: never")
 	create.Flags().StringSliceVar(&k.cidrs, "cidr", nil,
 		"`network` that may use the key, such as 10.0.0.0/8; may be repeated")
+	create.Flags().StringSliceVar(&k.endpoints, "endpoint", nil,
+		"`endpoint` that exists for the key: a name of endpoints, mcp, or mcp/UPSTREAM; may be repeated; default: all")
 	return create
 }
 
@@ -141,8 +144,11 @@ principal key:NAME.`,
 					case k.Expiring:
 						end += " (soon)"
 					}
-					return []any{k.Name, fmt.Sprintf("%.15s…", k.Hash), k.Line,
-						cmp.Or(strings.Join(k.CIDRs, " "), "anywhere"), end}
+					from := cmp.Or(strings.Join(k.CIDRs, " "), "anywhere")
+					if len(k.Endpoints) > 0 {
+						from += ", only at " + strings.Join(k.Endpoints, " ")
+					}
+					return []any{k.Name, fmt.Sprintf("%.15s…", k.Hash), k.Line, from, end}
 				},
 			}.Print(stdout, output == "json")
 		},
@@ -153,13 +159,15 @@ principal key:NAME.`,
 
 // keyJSON is an API key of the file.
 type keyJSON struct {
-	Name    string   `json:"name"`
-	Hash    string   `json:"hash"`
-	Line    int      `json:"line"`
-	CIDRs   []string `json:"cidrs,omitempty"`
-	Expires string   `json:"expires,omitempty"`
-	Expired bool     `json:"expired"`
-	// it expires within two weeks
+	Name  string   `json:"name"`
+	Hash  string   `json:"hash"`
+	Line  int      `json:"line"`
+	CIDRs []string `json:"cidrs,omitempty"`
+	// Endpoints are the only endpoints that exist for the key; none are all.
+	Endpoints []string `json:"endpoints,omitempty"`
+	Expires   string   `json:"expires,omitempty"`
+	Expired   bool     `json:"expired"`
+	// Expiring means that the key expires within two weeks.
 	Expiring bool `json:"expiring,omitempty"`
 }
 
@@ -174,7 +182,7 @@ func keysOfFile(what, file string, now time.Time) ([]keyJSON, error) {
 	}
 	list := []keyJSON{}
 	for i, k := range c.Auth.APIKeys {
-		j := keyJSON{Name: k.Name, Hash: k.Hash.String(), Line: lines[i]}
+		j := keyJSON{Name: k.Name, Hash: k.Hash.String(), Line: lines[i], Endpoints: k.Endpoints}
 		for _, c := range k.CIDRs {
 			j.CIDRs = append(j.CIDRs, c.String())
 		}
@@ -189,10 +197,11 @@ func keysOfFile(what, file string, now time.Time) ([]keyJSON, error) {
 
 // newKey are the flags of `junction keys create`.
 type newKey struct {
-	expires string
-	cidrs   []string
-	write   bool // to the configuration file
-	json    bool
+	expires   string
+	cidrs     []string
+	endpoints []string
+	write     bool // to the configuration file
+	json      bool
 }
 
 // entry returns the entry of the key for the configuration file.
@@ -211,6 +220,16 @@ func (k *newKey) entry(name string, hash auth.Hash, now time.Time) (string, erro
 	if len(k.cidrs) > 0 {
 		entry += ", cidrs: [" + strings.Join(k.cidrs, ", ") + "]"
 	}
+	for i, name := range k.endpoints {
+		if !endpointName.MatchString(name) || auth.HoldsKey(name) {
+			return "", cli.Usagef("--endpoint %s: must be a name of the section endpoints, mcp, or mcp/ and the name "+
+				"of an upstream", auth.Redact(name))
+		}
+		k.endpoints[i] = strconv.Quote(name)
+	}
+	if len(k.endpoints) > 0 {
+		entry += ", endpoints: [" + strings.Join(k.endpoints, ", ") + "]"
+	}
 	if k.expires != "" {
 		end, err := expiry(k.expires, now)
 		if err != nil {
@@ -220,6 +239,9 @@ func (k *newKey) entry(name string, hash auth.Hash, now time.Time) (string, erro
 	}
 	return entry + " }", nil
 }
+
+// endpointName matches what an entry of a key may call an endpoint.
+var endpointName = regexp.MustCompile(`^(mcp/)?[A-Za-z0-9_-]{1,64}$`)
 
 // expiry returns the expiry of a key in the form of the configuration file.
 func expiry(text string, now time.Time) (string, error) {
