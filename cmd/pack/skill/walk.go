@@ -142,8 +142,8 @@ func (f *Folder) add(l *List, w *walk, paths, wrong []string, folder string) {
 		}
 		info := w.infos[at]
 		if total += info.Size(); len(s.Files) == definition.MaxSkillFiles || total > definition.MaxSkillSize {
-			l.bad(f.dir, folder, 0, "has more than %d files or %d MiB, which clients need not accept; the skill is not "+
-				"served", definition.MaxSkillFiles, definition.MaxSkillSize>>20)
+			l.bad(f.dir, folder, 0, "has more than %d files or %d MiB, which clients need not accept; the skill is "+
+				"not served", definition.MaxSkillFiles, definition.MaxSkillSize>>20)
 			return
 		}
 		digest, err := f.digest(w.root, at, info)
