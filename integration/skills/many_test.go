@@ -106,3 +106,27 @@ func TestBadEntriesAreLeftOutAlone(t *testing.T) {
 		}
 	})
 }
+
+// TestGetReturnsTheChangedSkill: skills/get asks the server each time, so that a host gets the digests of
+// files that have changed since the list was read.
+func TestGetReturnsTheChangedSkill(t *testing.T) {
+	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
+		const own, exposed = "skill://acme/refunds/SKILL.md", "skill://a/acme/refunds/SKILL.md"
+		before, _ := upstreamtest.Skill("skill://acme/refunds", "Before.", nil)
+		after, contents := upstreamtest.Skill("skill://acme/refunds", "After.", map[string]string{"new.md": "New."})
+		served := p.Serve(t, upstreamtest.Script{Skills: []json.RawMessage{before}, Contents: contents,
+			Gets: map[string]json.RawMessage{own: after}})
+		j := harness.Start(t, p, harness.Setup{Upstreams: map[string]upstream.Config{"a": harness.Exact(served.Config)}})
+		j.Offers(t, "a")
+		c := j.Talk(t)
+		if s := listed(t, c)[exposed]; len(s.Resources) != 1 {
+			t.Fatalf("the list has %+v, want the skill before the change", s)
+		}
+		result := c.Must(t, "skills/get", `"uri":"`+exposed+`"`)
+		s := mustEntry(t, []byte(harness.Member(result, "skill")))
+		if len(s.Resources) != 2 {
+			t.Errorf("skills/get = %s, want the changed skill", result)
+		}
+		verify(t, c, s)
+	})
+}
