@@ -137,9 +137,10 @@ var arrows = map[string][]string{
 
 	// A pack runs commands as upstream does, and checks arguments as proxy does.
 	"cmd/junction-pack": {"cmd/junction-pack/cli", "cmd/build", "upstream/sandbox"},
-	"cmd/junction-pack/cli": {"cmd/pack/tree", "cmd/pack/lock", "cmd/pack/manifest", "cmd/pack", "upstream/prose", "upstream/shell",
+	"cmd/pack/skill":    {"cmd/pack/manifest", "cmd/pack/tree", "upstream/definition", "upstream/files", "upstream/raw"},
+	"cmd/junction-pack/cli": {"cmd/pack/skill", "cmd/pack/tree", "cmd/pack/lock", "cmd/pack/manifest", "cmd/pack", "upstream/prose", "upstream/shell",
 		"cmd/junction-pack/serve"},
-	"cmd/pack": {"cmd/pack/command", "cmd/pack/manifest", "cmd/pack/openapi",
+	"cmd/pack": {"cmd/pack/command", "cmd/pack/manifest", "cmd/pack/openapi", "cmd/pack/skill",
 		"cmd/pack/web", "proxy/schema", "upstream/definition", "upstream/raw"}, // Junction reads capabilities there
 	"cmd/pack/openapi": {"cmd/pack/manifest", "cmd/pack/template", "cmd/pack/web",
 		"upstream/files"},
@@ -148,8 +149,9 @@ var arrows = map[string][]string{
 	"cmd/pack/command": {"cmd/pack/manifest", "cmd/pack/template", "upstream/sandbox", "upstream/stdio"},
 	"cmd/pack/manifest": {"cmd/pack/template", "upstream/files", "upstream/prose", "upstream/yamlread", "proxy/schema",
 		"upstream/command", "upstream/raw", "upstream/shell", "upstream/loopback"},
-	"cmd/watch":               {"upstream/pace"},
-	"cmd/junction-pack/serve": {"cmd/pack", "cmd/pack/manifest", "cmd/watch", "proxy/origin", "upstream/files"},
+	"cmd/watch": {"upstream/pace"},
+	"cmd/junction-pack/serve": {"cmd/pack", "cmd/pack/manifest", "cmd/pack/skill", "cmd/watch", "proxy/origin",
+		"upstream/definition", "upstream/files", "upstream/raw"},
 }
 
 // forTests are packages of test support: they import what they like, and only tests import them.

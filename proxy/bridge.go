@@ -304,14 +304,15 @@ func (s *Core) openURLs(x *Exchange, e *jsonrpc.Error) (Result, error) {
 }
 
 // modernResult adds the members that 2026-07-28 requires of a result, if the upstream did not send
-// them: resultType, the server info, and the freshness of a resource.
+// them: resultType, the server info, and the freshness of a resource or of a skill.
 func (s *Core) modernResult(method string, o raw.Object, t *view.Target) (Result, error) {
 	body := o.Text()
 	tail := make([]byte, 0, len(s.modernMeta)+48) // for the members that most results lack
 	if _, err := o.Get("resultType"); err == raw.ErrAbsent {
 		tail = append(tail, `,"resultType":"complete"`...)
 	}
-	if method == string(mcp.MethodResourcesRead) {
+	switch mcp.MCPMethod(method) {
+	case mcp.MethodResourcesRead, view.MethodSkillsGet:
 		if _, err := o.Get("ttlMs"); err == raw.ErrAbsent {
 			tail = append(tail, `,"ttlMs":0`...)
 		}

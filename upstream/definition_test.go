@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -226,4 +227,39 @@ func TestForeignDefinitionsInMemory(t *testing.T) {
 	if with, without := inner(kept), inner(c.Tools[0].Definition); with != 0 || without == 0 {
 		t.Errorf("inputSchema is parsed again with %v allocations, and with %v in a catalog; want none, and some", with, without)
 	}
+}
+
+// TestSkillsInMemory: a catalog keeps at most 1 KB of a skill beside the bytes of its entry.
+func TestSkillsInMemory(t *testing.T) {
+	const n = 10_000
+	texts, size := make([][]byte, n), 0
+	for i := range texts {
+		texts[i] = fmt.Appendf(nil, `{"uri":"skill://s%[1]d/SKILL.md","frontmatter":{"name":"s%[1]d","description":"d"},`+
+			`"resources":[{"uri":"skill://s%[1]d/SKILL.md","digest":"sha256:%064[1]d","size":1},`+
+			`{"uri":"skill://s%[1]d/a/b.md","digest":"sha256:%064[1]d","size":1}]}`, i)
+		size += len(texts[i])
+	}
+	heap := func() int {
+		runtime.GC()
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int(m.HeapAlloc)
+	}
+	c := &Catalog{Era: client.EraModern}
+	c.index[PartSkills] = map[string]int{}
+	before := heap()
+	for _, text := range texts {
+		c.add(PartSkills, text)
+	}
+	beside := (heap() - before) / n // the entries alias texts
+	if c.Items(PartSkills) != n {
+		t.Fatalf("%d skills are listed, want %d: %v", c.Items(PartSkills), n, c.Left)
+	}
+	t.Logf("%d bytes beside the %d of an entry", beside, size/n)
+	if beside > 512 { // the snapshot of the proxy keeps the rest of 1 KB
+		t.Errorf("a catalog keeps %d bytes beside an entry, want at most 512", beside)
+	}
+	runtime.KeepAlive(texts)
+	runtime.KeepAlive(c)
 }

@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -80,24 +81,35 @@ func TestForeignStoredCatalog(t *testing.T) {
 	harness.EachEra(t, func(t *testing.T, p harness.Pair) {
 		keeps, address := newShelf(t), harness.FreePort(t)
 		before := append(harness.Definitions("echo", "whoami"), []byte(exotic))
-		var first string
+		entry, contents := upstreamtest.Skill("skill://acme/refunds", "Write a mail.", nil)
+		skills := []json.RawMessage{entry}
+		var first, entries string
 		t.Run("first", func(t *testing.T) {
-			s := serveAt(t, address, upstreamtest.Script{Era: string(p.Upstream), Tools: before})
+			s := serveAt(t, address, upstreamtest.Script{Era: string(p.Upstream), Tools: before, Skills: skills,
+				Contents: contents})
 			s.open()
 			j := harness.Start(t, p,
 				harness.Setup{Upstreams: map[string]upstream.Config{"up": {URL: s.url}}, Store: keeps.open(t)})
 			j.Offers(t, "up")
-			_, result := j.Talk(t).List(t, "")
-			first = harness.Member(result, "tools")
+			c := j.Talk(t)
+			_, result := c.List(t, "")
+			first, entries = harness.Member(result, "tools"), harness.Member(c.Must(t, "skills/list", ""), "skills")
+			if !strings.Contains(entries, `"skill://up/acme/refunds/SKILL.md"`) {
+				t.Errorf("skills = %s", entries)
+			}
 		})
 		t.Run("second", func(t *testing.T) {
 			s := serveAt(t, address,
-				upstreamtest.Script{Era: string(p.Upstream), Tools: append(harness.Definitions("new"), before...)})
+				upstreamtest.Script{Era: string(p.Upstream), Tools: append(harness.Definitions("new"), before...),
+					Skills: skills, Contents: contents})
 			j := harness.Start(t, p,
 				harness.Setup{Upstreams: map[string]upstream.Config{"up": {URL: s.url}}, Store: keeps.open(t)})
 			c := j.Talk(t)
 			if _, result := c.List(t, ""); harness.Member(result, "tools") != first {
 				t.Errorf("tools = %s\nbefore the restart %s", harness.Member(result, "tools"), first)
+			}
+			if got := harness.Member(c.Must(t, "skills/list", ""), "skills"); got != entries {
+				t.Errorf("skills = %s\nbefore the restart %s", got, entries)
 			}
 			if got := j.Status("up"); got.State != upstream.StateStarting || !got.Stored {
 				t.Errorf("status = %+v, want connecting, with a stored catalog", got)

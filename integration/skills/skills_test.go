@@ -11,6 +11,7 @@ import (
 
 	"junction/integration/harness"
 	"junction/upstream"
+	"junction/upstream/client"
 	"junction/upstream/raw"
 	"junction/upstream/upstreamtest"
 )
@@ -120,6 +121,9 @@ func TestSkillsOfTwoServersAreVerified(t *testing.T) {
 		for uri, s := range all {
 			verify(t, c, s)
 			got := c.Must(t, "skills/get", `"uri":"`+uri+`"`)
+			if fresh := harness.Member(got, "ttlMs") + harness.Member(got, "cacheScope"); c.Era == client.EraModern && fresh != `0"private"` {
+				t.Errorf("skills/get %s = %s, want ttlMs and cacheScope in the modern era", uri, got)
+			}
 			one, err := raw.Get(got, "skill")
 			if err != nil {
 				t.Fatalf("skills/get %s = %s", uri, got)

@@ -74,9 +74,14 @@ func (w *Snapshot) Tools() int {
 }
 
 // ToolsByUpstream returns how many tools each upstream has on the merged endpoint.
-func (w *Snapshot) ToolsByUpstream() map[string]int {
+func (w *Snapshot) ToolsByUpstream() map[string]int { return w.byUpstream(upstream.PartTools) }
+
+// SkillsByUpstream returns how many skills each upstream has on the merged endpoint.
+func (w *Snapshot) SkillsByUpstream() map[string]int { return w.byUpstream(upstream.PartSkills) }
+
+func (w *Snapshot) byUpstream(p upstream.Part) map[string]int {
 	n := map[string]int{}
-	for t := range w.Endpoints[""].View.All(upstream.PartTools) {
+	for t := range w.Endpoints[""].View.All(p) {
 		n[t.Backend.Name()]++
 	}
 	return n

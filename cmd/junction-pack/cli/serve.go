@@ -141,7 +141,7 @@ func (s *serving) load(ctx context.Context) (*pack.Pack, error) {
 	}
 	s.named.Store(&p.Files)
 	skills := s.skills.Swap(p.Skills)
-	if s.text = before; len(s.files()) != known || skills == nil { // the first time, or the pack names other files
+	if s.text = before; len(s.files()) != known || (skills == nil) != (p.Skills == nil) { // also the first time
 		s.text = s.content()
 	}
 	return p, nil

@@ -43,7 +43,8 @@ func NewServer(p *pack.Pack, log *slog.Logger) *Server {
 	if p.Skills != nil {
 		options = append(options, server.WithExtensions(extensions()))
 	}
-	s := &Server{log: log, skills: p.Skills != nil, mcp: server.NewMCPServer(p.Name, cmp.Or(p.Version, "0"), options...)}
+	s := &Server{log: log, skills: p.Skills != nil}
+	s.mcp = server.NewMCPServer(p.Name, cmp.Or(p.Version, "0"), options...)
 	if s.skills {
 		s.skillTemplate()
 	}

@@ -89,9 +89,7 @@ func (s *Server) answer(request, instead []byte) []byte {
 		return refuse(err.Error())
 	}
 	if meta, err := params.Object("_meta"); err == nil && has(meta, mcp.MetaKeyProtocolVersion) {
-		if members += `,"resultType":"complete"`; method != "skills/get" {
-			members += `,"ttlMs":0,"cacheScope":"private"`
-		}
+		members += `,"resultType":"complete","ttlMs":0,"cacheScope":"private"`
 	}
 	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"result":{%s}}`, id, members)
 }

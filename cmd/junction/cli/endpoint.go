@@ -76,7 +76,8 @@ func (e *endpoint) request(ctx context.Context, method mcp.MCPMethod, name strin
 	if err != nil {
 		return nil, fmt.Errorf("writing %s: %w", method, err)
 	}
-	call := &client.Call{Method: string(method), Name: name, Params: object, Header: header, Profile: e.profile, Peer: e}
+	call := &client.Call{Method: string(method), Name: name, Params: object, Header: header, Profile: e.profile,
+		Peer: e}
 	if method == mcp.MethodResourcesRead {
 		call.Member = []string{"uri"}
 	}

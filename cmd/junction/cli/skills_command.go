@@ -167,7 +167,8 @@ func printSkills(w io.Writer, asJSON bool, skills []listedSkill) error {
 		}
 		return PrintValue(w, map[string][]json.RawMessage{"skills": list})
 	}
-	return List[listedSkill]{Of: skills, None: "no skills", Head: []any{"NAME", "ORIGIN", "FILES", "URI", "WHAT IT DOES"},
+	return List[listedSkill]{Of: skills, None: "no skills",
+		Head: []any{"NAME", "ORIGIN", "FILES", "URI", "WHAT IT DOES"},
 		Cells: func(s listedSkill) []any {
 			return []any{prose.Flat(s.name), s.origin(), s.number(), prose.Flat(s.URI),
 				prose.Cut(prose.Flat(s.description), listWidth/2)}
@@ -265,10 +266,11 @@ func (e *endpoint) skillFile(ctx context.Context, s listedSkill, name string) ([
 		return content, nil
 	}
 	sum := sha256.Sum256(content)
-	if digest := "sha256:" + hex.EncodeToString(sum[:]); digest != s.files[i].Digest || int64(len(content)) != s.files[i].Size {
+	digest, want := "sha256:"+hex.EncodeToString(sum[:]), s.files[i]
+	if digest != want.Digest || int64(len(content)) != want.Size {
 		return nil, fmt.Errorf("%s has %d bytes and %s, and the skill promises %d bytes and %s; the file has changed "+
 			"meanwhile, or its server is wrong: try again, and then tell the owner of the server", prose.Quote(uri),
-			len(content), digest, s.files[i].Size, s.files[i].Digest)
+			len(content), digest, want.Size, want.Digest)
 	}
 	return content, nil
 }
@@ -328,7 +330,8 @@ func showSkill(ctx context.Context, w io.Writer, e *endpoint, s listedSkill, asJ
 				if wrong[file.URI] != nil {
 					state = "DOES NOT MATCH"
 				}
-				row("file", prose.Flat(strings.TrimPrefix(file.URI, s.folder())), size(int(file.Size)), file.Digest, state)
+				name := prose.Flat(strings.TrimPrefix(file.URI, s.folder()))
+				row("file", name, size(int(file.Size)), file.Digest, state)
 			}
 		})
 	}

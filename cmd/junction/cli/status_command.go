@@ -197,8 +197,11 @@ func screenful(text string, width, height int) string {
 func writeStatus(b *bytes.Buffer, r *diagnose.Running, now time.Time) {
 	fmt.Fprintf(b, "Junction serves %s%s.\n", r.URL, fileSuffix(r.Config))
 	fmt.Fprintf(b, "%s.\n", diagnose.Summary(r.Upstreams))
-	fmt.Fprintf(b, "Junction is %s, offers %s, and has run for %s.\n", r.Status, prose.Count(r.Tools, "tool"),
-		prose.Age(now.Sub(r.Started)))
+	offers := prose.Count(r.Tools, "tool")
+	if r.Skills > 0 {
+		offers += " and " + prose.Count(r.Skills, "skill")
+	}
+	fmt.Fprintf(b, "Junction is %s, offers %s, and has run for %s.\n", r.Status, offers, prose.Age(now.Sub(r.Started)))
 	for _, part := range r.Parts {
 		if !part.OK {
 			prose.Wrap(b, "", "  ", part.Name+": "+prose.Flat(part.Error))

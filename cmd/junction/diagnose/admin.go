@@ -179,8 +179,9 @@ func crossSite(r *http.Request) bool {
 
 // Report is the answer of /readyz.
 type Report struct {
-	Status    string           `json:"status"` // ready, degraded, starting, unavailable or stopping
-	Tools     int              `json:"tools"`  // on the merged endpoint
+	Status    string           `json:"status"`           // ready, degraded, starting, unavailable or stopping
+	Tools     int              `json:"tools"`            // on the merged endpoint
+	Skills    int              `json:"skills,omitempty"` // on the merged endpoint
 	Upstreams []UpstreamStatus `json:"upstreams"`
 	Disabled  []string         `json:"disabled,omitempty"` // upstreams of the file
 	Problems  []view.Problem   `json:"problems"`
@@ -221,7 +222,7 @@ func (p *Proxy) keys() []Key {
 func (p *Proxy) Report(stopping context.Context) Report {
 	statuses := p.Statuses()
 	p.Server.Settle() // the tools of every upstream that is reported as ready are listed
-	offered := p.Server.Snapshot().ToolsByUpstream()
+	offered, skills := p.Server.Snapshot().ToolsByUpstream(), p.Server.Snapshot().SkillsByUpstream()
 	r := Report{Status: "ready", Upstreams: []UpstreamStatus{}, Problems: []view.Problem{}, Parts: p.Parts(),
 		Replicas: p.Replicas()}
 	switch {
@@ -243,7 +244,10 @@ func (p *Proxy) Report(stopping context.Context) Report {
 		r.Tools += n
 	}
 	for _, s := range statuses {
-		r.Upstreams = append(r.Upstreams, p.statusOf(&s, offered[s.Name]))
+		u := p.statusOf(&s, offered[s.Name])
+		u.Skills = skills[s.Name]
+		r.Skills += u.Skills
+		r.Upstreams = append(r.Upstreams, u)
 		for _, left := range s.Left {
 			r.Problems = append(r.Problems, view.Problem{Upstream: s.Name, Name: left.Name, Reason: left.Reason})
 		}

@@ -61,6 +61,7 @@ type Examined struct {
 	Prompts   int `json:"prompts"`
 	Resources int `json:"resources"`
 	Templates int `json:"resource_templates"`
+	Skills    int `json:"skills,omitempty"`
 	Bytes     int `json:"bytes"` // total size of the tool definitions
 
 	Sandbox string `json:"sandbox,omitempty"` // of a command: the part that the kernel enforces
@@ -202,6 +203,7 @@ func (d *Diagnosis) add(names view.Names, e *examinee, r *upstream.Report, taken
 	if r.Catalog != nil {
 		u.Listed, u.Prompts = r.Catalog.Items(upstream.PartTools), r.Catalog.Items(upstream.PartPrompts)
 		u.Resources, u.Templates = r.Catalog.Items(upstream.PartResources), r.Catalog.Items(upstream.PartTemplates)
+		u.Skills = r.Catalog.Items(upstream.PartSkills)
 		u.Tools = d.exposed(names, e, r.Catalog, taken)
 	}
 	for _, f := range r.Findings {

@@ -32,8 +32,9 @@ type UpstreamStatus struct {
 	Note    string    `json:"note,omitempty"`   // why a start may take long
 	Era     string    `json:"era,omitempty"`
 	Version string    `json:"version,omitempty"`
-	Tools   int       `json:"tools"`  // on the merged endpoint
-	Listed  int       `json:"listed"` // tools that the server lists, also those that are not offered
+	Tools   int       `json:"tools"`            // on the merged endpoint
+	Listed  int       `json:"listed"`           // tools that the server lists, also those that are not offered
+	Skills  int       `json:"skills,omitempty"` // on the merged endpoint
 	// the tools are from an earlier run, because the server has not listed any yet
 	Stored  bool   `json:"stored,omitempty"`
 	Links   int    `json:"links"`

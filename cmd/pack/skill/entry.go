@@ -38,8 +38,8 @@ func (s *Skill) complete(root *os.Root, dir, folder string) (line int, problem s
 	}
 	front, ok := frontmatter(text)
 	if !ok {
-		return 1, fmt.Sprintf("does not begin with frontmatter: a line ---, YAML with name and description of at most %d "+
-			"KiB, and a line ---", maxFrontmatter>>10)
+		return 1, fmt.Sprintf("does not begin with frontmatter: a line ---, YAML with name and description of at most "+
+			"%d KiB, and a line ---", maxFrontmatter>>10)
 	}
 	object, problems := manifest.FromYAML(filepath.Join(dir, filepath.FromSlash(folder), fileName), front)
 	if len(problems) > 0 {

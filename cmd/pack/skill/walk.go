@@ -69,8 +69,8 @@ func (f *Folder) read() *List {
 }
 
 func (l *List) bad(dir, at string, line int, format string, args ...any) {
-	l.Problems = append(l.Problems, manifest.Problem{File: filepath.Join(dir, filepath.FromSlash(at)), Line: max(line, 1),
-		Text: fmt.Sprintf(format, args...)})
+	l.Problems = append(l.Problems, manifest.Problem{File: filepath.Join(dir, filepath.FromSlash(at)),
+		Line: max(line, 1), Text: fmt.Sprintf(format, args...)})
 }
 
 // folder finds the files of a folder. Links to files and folders of the pack are followed. above are
@@ -127,9 +127,10 @@ func reason(err error) string {
 
 // add adds the skill in a folder to the list, or the reason why it is left out.
 func (f *Folder) add(l *List, w *walk, paths, wrong []string, folder string) {
-	if from, _ := slices.BinarySearch(wrong, folder+"/"); from < len(wrong) && strings.HasPrefix(wrong[from], folder+"/") {
-		l.bad(f.dir, wrong[from], 0, "%s; the skill %s is not served, because the list of its files must be complete",
-			w.wrong[wrong[from]], path.Base(folder))
+	first, _ := slices.BinarySearch(wrong, folder+"/")
+	if first < len(wrong) && strings.HasPrefix(wrong[first], folder+"/") {
+		l.bad(f.dir, wrong[first], 0, "%s; the skill %s is not served, because the list of its files must be complete",
+			w.wrong[wrong[first]], path.Base(folder))
 		return
 	}
 	s := &Skill{}
@@ -141,8 +142,8 @@ func (f *Folder) add(l *List, w *walk, paths, wrong []string, folder string) {
 		}
 		info := w.infos[at]
 		if total += info.Size(); len(s.Files) == definition.MaxSkillFiles || total > definition.MaxSkillSize {
-			l.bad(f.dir, folder, 0, "has more than %d files or %d MiB, which clients need not accept; the skill is not served",
-				definition.MaxSkillFiles, definition.MaxSkillSize>>20)
+			l.bad(f.dir, folder, 0, "has more than %d files or %d MiB, which clients need not accept; the skill is "+
+				"not served", definition.MaxSkillFiles, definition.MaxSkillSize>>20)
 			return
 		}
 		digest, err := f.digest(w.root, at, info)
