@@ -162,8 +162,9 @@ func (p *pool) whenAsked(pause time.Duration) time.Duration {
 
 // Reread reads the lists again for a caller that names an item which they do not have, and waits for
 // it, at most for ten seconds. A connection that is just being opened reads them itself. Reread
-// returns false at once if the server is not connected: its lists are read when it is connected again. A pool reads at most once a second for all callers, and at
-// most every ten seconds if its lists change all the time.
+// returns false at once if the server is not connected: its lists are read when it is connected again.
+// A pool reads at most once a second for all callers, and at most every ten seconds if its lists
+// change all the time.
 func (p *pool) Reread(ctx context.Context, own client.Profile, session, principal string) bool {
 	keys := []linkKey{p.reading()}
 	if p.Separates() {
