@@ -136,9 +136,7 @@ func (u *Upstream) explainQuestion(c *Call, cn client.Conn, r client.Result, err
 		"\" in upstreams." + u.name + " of Junction's configuration"
 	switch {
 	case rejected && refusedQuestion([]byte(said.Message)):
-		explained := *said
-		explained.Message += " (" + hint + ")"
-		err = &explained
+		err = said.WithMessage(said.Message + " (" + hint + ")")
 	case !rejected && refusedQuestion(firstText(r)):
 		blocks, _ := r.Elements("content")
 		blocks = append(blocks, append(raw.AppendQuote([]byte(`{"type":"text","text":`), hint), '}'))

@@ -132,10 +132,13 @@ func (p *pool) catalogOf(key linkKey) *Catalog {
 	return p.Catalog()
 }
 
-// Prepare connects for a client whose catalog depends on its capabilities (questions: exact). It
+// Prepare connects for a client whose catalog depends on its capabilities: with questions: exact, or
+// with isolation: session for a client with roots, because some servers offer more tools to those. It
 // waits until connecting has succeeded or failed, or ctx ends. It reports whether it had to wait.
 func (p *pool) Prepare(ctx context.Context, own client.Profile, session, principal string) bool {
-	if p.connConfig.Questions != QuestionsExact || p.Catalog().Era != client.EraLegacy {
+	alone := own.Roots && session != "" && p.connConfig.Questions == QuestionsOn &&
+		p.isolation(true) == IsolationSession
+	if p.connConfig.Questions != QuestionsExact && !alone || p.Catalog().Era != client.EraLegacy {
 		return false
 	}
 	key := p.key(own, session, principal, false)

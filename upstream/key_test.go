@@ -29,3 +29,33 @@ func TestForeignOwnCatalogGoesWithItsConnection(t *testing.T) {
 		}
 	})
 }
+
+// TestSessionsWithRootsGetTheirListAtOnce: a server may offer more tools to a client with roots. With
+// isolation: session, the connection of such a session is opened before its first list.
+func TestSessionsWithRootsGetTheirListAtOnce(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		config  Config
+		profile client.Profile
+		session string
+		links   int // with the one that reads the shared catalog
+	}{
+		{"roots", Config{Isolation: IsolationSession}, client.Everything(), "s", 2},
+		{"no roots", Config{Isolation: IsolationSession}, client.Profile{Form: true}, "s", 1},
+		{"no session", Config{Isolation: IsolationSession}, client.Everything(), "", 1},
+		{"questions: false", Config{Isolation: IsolationSession, Questions: QuestionsOff}, client.Everything(), "s", 1},
+		{"isolation: principal", Config{Isolation: IsolationPrincipal}, client.Everything(), "s", 1},
+		{"isolation: shared", Config{Isolation: IsolationShared}, client.Everything(), "s", 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, legacyScript, tt.config)
+				synctest.Wait()
+				waited := r.Prepare(t.Context(), tt.profile, tt.session, "one")
+				if n := r.Status().Links; n != tt.links || waited != (n > 1) {
+					t.Errorf("Prepare = %t, and there are %d links, want %d", waited, n, tt.links)
+				}
+			})
+		})
+	}
+}

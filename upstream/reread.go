@@ -161,9 +161,10 @@ func (p *pool) whenAsked(pause time.Duration) time.Duration {
 }
 
 // Reread reads the lists again for a caller that names an item which they do not have, and waits for
-// it, at most for ten seconds. It returns false at once if the server is not connected: its lists
-// are read when it is connected again. A pool reads at most once a second for all callers, and at
-// most every ten seconds if its lists change all the time.
+// it, at most for ten seconds. A connection that is just being opened reads them itself. Reread
+// returns false at once if the server is not connected: its lists are read when it is connected again.
+// A pool reads at most once a second for all callers, and at most every ten seconds if its lists
+// change all the time.
 func (p *pool) Reread(ctx context.Context, own client.Profile, session, principal string) bool {
 	keys := []linkKey{p.reading()}
 	if p.Separates() {
@@ -176,9 +177,33 @@ func (p *pool) Reread(ctx context.Context, own client.Profile, session, principa
 		if l == nil {
 			continue
 		}
+		if l.awaitStart(ctx) {
+			return true
+		}
 		if next := l.asking.join(); next != nil {
 			return pace.Sleep(ctx, askedPatience, next)
 		}
 	}
 	return false
+}
+
+// awaitStart waits for a link of some callers that is being opened, and reports whether it read its
+// catalog. It returns false at once for other links.
+func (l *link) awaitStart(ctx context.Context) bool {
+	l.mu.Lock()
+	starting := l.state == StateStarting && !l.readsShared && l.readsCatalog
+	if starting {
+		l.calls++
+	}
+	l.mu.Unlock()
+	if !starting {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, askedPatience)
+	defer cancel()
+	if _, err := l.acquire(ctx); err != nil {
+		return false
+	}
+	l.release()
+	return true
 }

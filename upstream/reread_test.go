@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -165,6 +166,25 @@ func TestMissingToolsOfALostServer(t *testing.T) {
 		r.Upstream.Close()
 		if read, took := r.reread(); read || took > 0 {
 			t.Errorf("Reread = %t after %v of a server that is closed", read, took)
+		}
+	})
+}
+
+// TestMissingToolsOfAConnectionThatOpens has a session whose own connection is being opened: it reads
+// the list that counts. If it fails, the shared list is read.
+func TestMissingToolsOfAConnectionThatOpens(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, silent("legacy"), Config{Isolation: IsolationSession, ConnectTimeout: 3 * time.Second})
+		synctest.Wait()
+		r.server.SetTools(tools("old", "new"))
+		r.server.AddRules(upstreamtest.Rule{Method: "initialize", Hang: true, Times: 1})
+		hasty, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		r.Prepare(hasty, client.Everything(), "s", "one")
+		begun := time.Now()
+		read := r.Reread(t.Context(), client.Everything(), "s", "one")
+		if took := time.Since(begun); !read || took < 2*time.Second || r.Catalog().Tool("new") == nil {
+			t.Errorf("Reread = %t after %v, want the shared list when the attempt has failed", read, took)
 		}
 	})
 }

@@ -91,12 +91,14 @@ func TestOneProcessUnlessTheFileSaysOtherwise(t *testing.T) {
 				"elicitation via server-initiated requests is unavailable on 2026-07-28 connections.":                         true,
 				unrelated: false,
 			} {
-				m := c.Call(t, "up__fail", fmt.Sprintf(`{"error":{"code":-32600,"message":%q}}`, text))
-				if m.Error == nil || !strings.Contains(m.Error.Message, text) ||
-					strings.Contains(m.Error.Message, `"`+want+`" in upstreams.up`) != explained {
-					t.Errorf("the error is %s; want %q, with %s: %v", m.Append(nil), text, want, explained)
+				for _, code := range []int{-32600, -32602, -32603} {
+					m := c.Call(t, "up__fail", fmt.Sprintf(`{"error":{"code":%d,"message":%q}}`, code, text))
+					if m.Error == nil || !strings.Contains(m.Error.Message, text) ||
+						strings.Contains(m.Error.Message, `"`+want+`" in upstreams.up`) != explained {
+						t.Errorf("the error is %s; want %q, with %s: %v", m.Append(nil), text, want, explained)
+					}
 				}
-				m = c.Call(t, "up__echo", fmt.Sprintf(
+				m := c.Call(t, "up__echo", fmt.Sprintf(
 					`{"result":{"content":[{"type":"text","text":%q}],"isError":true,"structuredContent":{"n":1.50}}}`, text))
 				if got := string(m.Result); !strings.Contains(got, text) || !strings.Contains(got, `{"n":1.50}`) ||
 					strings.Contains(got, want) != explained {

@@ -161,3 +161,30 @@ func TestForeignQuestions(t *testing.T) {
 		}
 	}
 }
+
+// TestForeignRootsOfASession: server-everything offers get-roots-list to clients with roots. With
+// isolation: session, a client sees it in its first list, and the server gets the roots of that client.
+func TestForeignRootsOfASession(t *testing.T) {
+	defer harness.Computes(t)()
+	p := harness.MustProgram(t, fmt.Sprintf("catalog: {first_wait: 20s}\nupstreams:\n  stdio: {%s, isolation: session}\n  http: {url: %q, isolation: session}\n",
+		node(t, "server-everything", "stdio"), harness.MustServe(t, "streamableHttp")))
+	p.MustReady(t, harness.Patience)
+	for _, up := range []string{"stdio", "http"} {
+		var used struct {
+			Tools   []string
+			Results []struct {
+				Result harness.ToolResult
+			}
+		}
+		c := sdkClients(t)[0]
+		if err := c.Run(t, &used, p.URL+"/"+up, "use", `[{"name":"get-roots-list","arguments":{}}]`); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Contains(used.Tools, "get-roots-list") {
+			t.Errorf("%s: %q has no get-roots-list", up, used.Tools)
+		}
+		if len(used.Results) != 1 || !strings.Contains(used.Results[0].Result.Text(), "file://") {
+			t.Errorf("%s: the results are %+v, want the roots of the client", up, used.Results)
+		}
+	}
+}

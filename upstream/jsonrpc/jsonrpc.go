@@ -65,6 +65,13 @@ func (e *Error) WithData(data []byte) *Error {
 	return other
 }
 
+// WithMessage returns the error with another message. The peer's text is otherwise kept.
+func (e *Error) WithMessage(message string) *Error {
+	other := e.with("message", raw.Quote(message))
+	other.Message = message
+	return other
+}
+
 // with returns a copy of the error with another value of a member in the text.
 func (e *Error) with(member string, value []byte) *Error {
 	other := *e
