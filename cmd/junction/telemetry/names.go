@@ -37,6 +37,7 @@ const (
 	attrKind      = attribute.Key("junction.kind")
 	attrStore     = attribute.Key("junction.store.operation")
 	attrForwarded = attribute.Key("junction.forward.outcome")
+	attrPart      = attribute.Key("junction.part")
 	attrBuild     = attribute.Key("service.version")
 )
 
