@@ -381,6 +381,9 @@ func appendCall(b []byte, now time.Time, c *proxy.CallInfo, digest *[sha256.Size
 		b = strconv.AppendInt(append(append(append(b, `,"`...), name...), `":`...), value, 10)
 	}
 	text("request_id", c.RequestID)
+	if c.TraceID != [16]byte{} {
+		b = append(hex.AppendEncode(append(b, `,"trace_id":"`...), c.TraceID[:]), '"')
+	}
 	text("principal", c.Principal)
 	text("person", c.Person[:min(len(c.Person), auditText)])
 	text("email", c.Email[:min(len(c.Email), auditText)])
