@@ -155,8 +155,8 @@ func (s *Core) Overused() []budget.Overuse { return s.budget.Overused() }
 // goroutines at once and must not block.
 type Observer interface {
 	// Begin is called before a request is dispatched. info has the facts about the caller and the
-	// method, and gets its TraceID. meta is params._meta, and header has the headers of the transport. The Trace is passed to
-	// the calls of upstreams for the request, and to End.
+	// method, and gets its TraceID. meta is params._meta, and header has the headers of the transport.
+	// The Trace is passed to the calls of upstreams for the request, and to End.
 	Begin(info *CallInfo, meta raw.Object, header map[string][]string) client.Trace
 	// End is called once for each Begin, after the answer was written, with the complete info
 	// except Arguments. It must not keep the CallInfo.

@@ -40,6 +40,16 @@ type Limits struct {
 	Tokens int `yaml:"tokens"`
 }
 
+func (l Limits) validate() (ps []yamlread.Problem) {
+	for name, n := range map[string]int{"pages": l.Pages, "tokens": l.Tokens} {
+		if n < 0 || n > 1000 {
+			ps = append(ps, yamlread.Problem{Path: "limits." + name,
+				Text: fmt.Sprintf("%d is out of range; use 1 to 1000", n)})
+		}
+	}
+	return ps
+}
+
 func (l Limits) withDefaults() Limits {
 	return Limits{Pages: cmp.Or(l.Pages, 5), Tokens: cmp.Or(l.Tokens, 25)}
 }
@@ -238,11 +248,7 @@ func (c *Config) Validate() []yamlread.Problem {
 			}
 		}
 	}
-	for name, n := range map[string]int{"pages": c.Limits.Pages, "tokens": c.Limits.Tokens} {
-		if n < 0 || n > 1000 {
-			add("limits."+name, "%d is out of range; use 1 to 1000", n)
-		}
-	}
+	ps = append(ps, c.Limits.validate()...)
 	for i, s := range c.Clients.AllowedSchemes {
 		if at := fmt.Sprintf("clients.allowed_schemes[%d]", i); slices.Contains(forbiddenSchemes, s) || s == "http" ||
 			s == "https" {

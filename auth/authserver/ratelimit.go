@@ -176,7 +176,8 @@ func (srv *Server) overLimit(g *rateLimit, w http.ResponseWriter, r *http.Reques
 	case overSourceLimit:
 		srv.logOverLimit.Do(func() {
 			srv.log.Warn("rejecting sign-in requests: too many from one address. "+
-				"If it is a reverse proxy, add it to auth.trusted_proxies; if many users share it, raise auth.oauth.limits", "address", by.address, "path",
+				"If it is a reverse proxy, add it to auth.trusted_proxies; if many users share it, raise "+
+				"auth.oauth.limits", "address", by.address, "path",
 				r.URL.Path, "request_id", by.request)
 		})
 		w.Header().Set("Retry-After", "5")

@@ -66,7 +66,8 @@ func (b *boundConns) Accept() (net.Conn, error) {
 		if err != nil {
 			<-b.open
 			if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
-				b.warn("new connections wait: too many files are open; raise the limit of open files (ulimit -n)", "error", err)
+				b.warn("new connections wait: too many files are open; raise the limit of open files (ulimit -n)",
+					"error", err)
 			}
 			return nil, err
 		}

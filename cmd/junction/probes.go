@@ -45,7 +45,8 @@ func (p *program) written() (files []health.File) {
 	if c.Audit.File != "" && c.Audit.File != config.AuditStderr {
 		files = append(files, health.File{Key: "audit.file", Path: c.Audit.File})
 	}
-	if dsn, err := c.Storage.Place(p.getenv); err == nil && p.storage.Load() != nil && c.Storage.Driver != store.Postgres {
+	file := p.storage.Load() != nil && c.Storage.Driver != store.Postgres
+	if dsn, err := c.Storage.Place(p.getenv); err == nil && file {
 		files = append(files, health.File{Key: "storage.dsn", Path: dsn})
 	}
 	return files
