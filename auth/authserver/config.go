@@ -36,7 +36,8 @@ type Config struct {
 type Limits struct {
 	Pages int `yaml:"pages"` // that begin a sign-in or a registration: 1 to 1000. Default 5.
 	// at the token endpoint, without a code or token of ours: 1 to 1000. Default 25. A client of a
-	// user who has signed in has one token request per second, whatever its address.
+	// user who has signed in has one token request per second, and 100 at once, whatever its
+	// address.
 	Tokens int `yaml:"tokens"`
 }
 

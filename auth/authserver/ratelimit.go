@@ -105,7 +105,7 @@ func newRateLimits(l Limits) rateLimits {
 	return rateLimits{
 		begin: newRateLimit(pages, 200*l.Pages), finish: newRateLimit(2*pages, 400*l.Pages),
 		register: newRateLimit(pages, 200*l.Pages), token: newRateLimit(tokens, 100*l.Tokens),
-		known:   knownLimit{by: sources[string]{limit: 1, burst: 20}, all: rate.NewLimiter(tokens, 100*l.Tokens)},
+		known:   knownLimit{by: sources[string]{limit: 1, burst: 100}, all: rate.NewLimiter(tokens, 100*l.Tokens)},
 		revoke:  newRateLimit(100, 1000),
 		fetches: newRateLimit(2, 60), events: newRateLimit(rate.Every(6*time.Second), 60),
 	}
