@@ -22,7 +22,6 @@ var floors = []string{"upstream", "policy", "auth", "proxy", "cmd"}
 var small = map[string]string{
 	"cmd/build":                "both programs say in the same words which source they are from",
 	"cmd/junction-pack":        "a program; its commands are in package cli",
-	"cmd/junction/health":      "checks in the background what Junction depends on, such as the database",
 	"cmd/junction/pages/frame": "layout, style and headers of the pages that the proxy and the commands show",
 	"cmd/pack/lock":            "the lock file, which junction writes and both programs read",
 	"cmd/watch":                "when files have changed: the configuration and packs",

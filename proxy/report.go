@@ -34,6 +34,7 @@ type Hooks struct {
 type CallInfo struct {
 	// X-Request-Id of the HTTP request, also sent in its answer; "" if there is none
 	RequestID string
+	TraceID   [16]byte   // of the trace of the request; zero if there is none. The Observer sets it
 	Principal string     // ID of the caller, such as "local" or "key:ci"
 	Person    string     // name of a user as the issuer of the token gave it
 	Email     string     // of a user, verified by the issuer
@@ -154,8 +155,8 @@ func (s *Core) Overused() []budget.Overuse { return s.budget.Overused() }
 // goroutines at once and must not block.
 type Observer interface {
 	// Begin is called before a request is dispatched. info has the facts about the caller and the
-	// method. meta is params._meta, and header has the headers of the transport. The Trace is passed to
-	// the calls of upstreams for the request, and to End.
+	// method, and gets its TraceID. meta is params._meta, and header has the headers of the transport.
+	// The Trace is passed to the calls of upstreams for the request, and to End.
 	Begin(info *CallInfo, meta raw.Object, header map[string][]string) client.Trace
 	// End is called once for each Begin, after the answer was written, with the complete info
 	// except Arguments. It must not keep the CallInfo.

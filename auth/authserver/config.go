@@ -36,8 +36,19 @@ type Config struct {
 type Limits struct {
 	Pages int `yaml:"pages"` // that begin a sign-in or a registration: 1 to 1000. Default 5.
 	// at the token endpoint, without a code or token of ours: 1 to 1000. Default 25. A client of a
-	// user who has signed in has one token request per second, whatever its address.
+	// user who has signed in has one token request per second, and 100 at once, whatever its
+	// address.
 	Tokens int `yaml:"tokens"`
+}
+
+func (l Limits) validate() (ps []yamlread.Problem) {
+	for name, n := range map[string]int{"pages": l.Pages, "tokens": l.Tokens} {
+		if n < 0 || n > 1000 {
+			ps = append(ps, yamlread.Problem{Path: "limits." + name,
+				Text: fmt.Sprintf("%d is out of range; use 1 to 1000", n)})
+		}
+	}
+	return ps
 }
 
 func (l Limits) withDefaults() Limits {
@@ -238,11 +249,7 @@ func (c *Config) Validate() []yamlread.Problem {
 			}
 		}
 	}
-	for name, n := range map[string]int{"pages": c.Limits.Pages, "tokens": c.Limits.Tokens} {
-		if n < 0 || n > 1000 {
-			add("limits."+name, "%d is out of range; use 1 to 1000", n)
-		}
-	}
+	ps = append(ps, c.Limits.validate()...)
 	for i, s := range c.Clients.AllowedSchemes {
 		if at := fmt.Sprintf("clients.allowed_schemes[%d]", i); slices.Contains(forbiddenSchemes, s) || s == "http" ||
 			s == "https" {

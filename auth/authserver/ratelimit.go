@@ -105,7 +105,7 @@ func newRateLimits(l Limits) rateLimits {
 	return rateLimits{
 		begin: newRateLimit(pages, 200*l.Pages), finish: newRateLimit(2*pages, 400*l.Pages),
 		register: newRateLimit(pages, 200*l.Pages), token: newRateLimit(tokens, 100*l.Tokens),
-		known:   knownLimit{by: sources[string]{limit: 1, burst: 20}, all: rate.NewLimiter(tokens, 100*l.Tokens)},
+		known:   knownLimit{by: sources[string]{limit: 1, burst: 100}, all: rate.NewLimiter(tokens, 100*l.Tokens)},
 		revoke:  newRateLimit(100, 1000),
 		fetches: newRateLimit(2, 60), events: newRateLimit(rate.Every(6*time.Second), 60),
 	}
@@ -176,7 +176,8 @@ func (srv *Server) overLimit(g *rateLimit, w http.ResponseWriter, r *http.Reques
 	case overSourceLimit:
 		srv.logOverLimit.Do(func() {
 			srv.log.Warn("rejecting sign-in requests: too many from one address. "+
-				"If it is a reverse proxy, add it to auth.trusted_proxies; if many users share it, raise auth.oauth.limits", "address", by.address, "path",
+				"If it is a reverse proxy, add it to auth.trusted_proxies; if many users share it, raise "+
+				"auth.oauth.limits", "address", by.address, "path",
 				r.URL.Path, "request_id", by.request)
 		})
 		w.Header().Set("Retry-After", "5")

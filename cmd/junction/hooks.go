@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"log/slog"
 	"time"
@@ -36,7 +37,7 @@ func (p *program) proxyHooks() proxy.Hooks {
 			if !calls.Enabled(context.Background(), level) {
 				return
 			}
-			var few [14]slog.Attr
+			var few [15]slog.Attr
 			attrs := append(few[:0],
 				slog.String("client", c.Client), slog.String("era", c.Era), slog.String("method", c.Method),
 				slog.String("name", c.Name),
@@ -49,6 +50,9 @@ func (p *program) proxyHooks() proxy.Hooks {
 			}
 			if c.RequestID != "" {
 				attrs = append(attrs, slog.String("request_id", c.RequestID))
+			}
+			if c.TraceID != [16]byte{} {
+				attrs = append(attrs, slog.String("trace_id", hex.EncodeToString(c.TraceID[:])))
 			}
 			if c.Kind != string(auth.KindLocal) {
 				attrs = append(attrs, slog.String("principal", c.Principal))

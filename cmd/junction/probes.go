@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"time"
 
+	"junction/auth/store"
+	"junction/cmd/junction/config"
 	"junction/cmd/junction/health"
 	"junction/cmd/junction/runfile"
 )
@@ -28,7 +30,43 @@ func (p *program) monitor() *health.Monitor {
 		health.Part{Name: "identity_providers", InUse: func() bool { return p.signIn != nil },
 			Check: func(ctx context.Context) error { return p.signIn.CheckProviders(ctx) }, Every: checkProvider,
 			Degrades: func() bool { return true }},
+		health.Part{Name: "audit", InUse: func() bool { return p.inForce().Audit.File != "" },
+			Check: func(context.Context) error { return p.audit.State().Err }, Every: checkStorage,
+			Degrades: func() bool { return true }},
+		health.Part{Name: "disk", InUse: func() bool { return len(p.written()) > 0 },
+			Check: func(context.Context) error { return health.CheckDisk(p.written()) }, Every: checkProvider,
+			Degrades: func() bool { return true }},
 		p.membersPart())
+}
+
+// written returns the files that this process writes, for a look at their disks.
+func (p *program) written() (files []health.File) {
+	c := p.inForce()
+	if c.Audit.File != "" && c.Audit.File != config.AuditStderr {
+		files = append(files, health.File{Key: "audit.file", Path: c.Audit.File})
+	}
+	file := p.storage.Load() != nil && c.Storage.Driver != store.Postgres
+	if dsn, err := c.Storage.Place(p.getenv); err == nil && file {
+		files = append(files, health.File{Key: "storage.dsn", Path: dsn})
+	}
+	return files
+}
+
+// inForce returns the configuration in force, also before it is applied.
+func (p *program) inForce() *config.Config {
+	if r := p.reach.Load(); r != nil {
+		return r.config
+	}
+	return p.config // not changed before serve
+}
+
+// parts reports which parts that Junction depends on work, for the metrics.
+func (p *program) parts() map[string]bool {
+	works := map[string]bool{}
+	for _, s := range p.health.States() {
+		works[s.Name] = s.OK
+	}
+	return works
 }
 
 // drain returns a context that ends drain_delay after stopping. The caller must call end.

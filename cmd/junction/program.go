@@ -159,6 +159,7 @@ func open(o options) (_ *program, err error) {
 	if err := p.listenAdmin(*c.Admin); err != nil {
 		return nil, err
 	}
+	p.boundListeners()
 	if p.pins, err = loadPins(c); err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"testing"
 
 	"junction/integration/harness"
+	"junction/upstream/client"
 )
 
 // mustAudit starts the program with an audit that is also sent as OTLP.
@@ -87,4 +89,35 @@ func TestAuditAsLogsUnreachable(t *testing.T) {
 	if written, err := os.ReadFile(file); err != nil || !bytes.Contains(written, []byte(`"name":"demo__echo"`)) {
 		t.Errorf("the file has %s, %v", written, err)
 	}
+}
+
+// TestTraceAndRequestMeet: from a line of the audit or of the log one finds the trace, and from a span
+// the lines.
+func TestTraceAndRequestMeet(t *testing.T) {
+	harness.Waits(t)
+	r := newReceiver(t)
+	p, file := mustAudit(t, "OTEL_EXPORTER_OTLP_ENDPOINT="+r.url, "OTEL_BSP_SCHEDULE_DELAY=50")
+	harness.Talk(t, p.URL, client.EraModern).Succeed(t, "demo__echo", `{"text":"hello"}`)
+	p.MustStop(t)
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range r.spans {
+		if s.kind != serverSpan || s.attributes["gen_ai.tool.name"] != "demo__echo" {
+			continue
+		}
+		request := s.attributes["junction.request.id"]
+		line := fmt.Sprintf(`"request_id":"%s","trace_id":"%s"`, request, s.trace)
+		if request == "" || !strings.Contains(string(text), line) {
+			t.Errorf("no line of the audit has %s:\n%s", line, text)
+		}
+		if log := p.Stderr.String(); !strings.Contains(log, "request_id="+request+" trace_id="+s.trace) {
+			t.Errorf("the log has no line of the span:\n%s", log)
+		}
+		return
+	}
+	t.Errorf("no span of the call was sent: %v", r.spans)
 }

@@ -49,6 +49,8 @@ func mustMeasure(t *testing.T, p harness.Pair, change ...func(*measured, *harnes
 	x.Junction = harness.Start(t, p, setup)
 	x.Offers(t, "up")
 	if err := x.all.Watch(telemetry.Source{Server: x.Server, Upstreams: x.Junction.Set.All,
+		Parts: func() map[string]bool { return map[string]bool{"storage": true, "disk": false} },
+		Audit: func() (waiting, dropped int64) { return 7, 3 }, Expiring: func() int { return 2 },
 		Stale: func() bool { return false }}); err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +122,9 @@ func TestMetricsOfState(t *testing.T) {
 		text := x.scrape(t)
 		sessions := map[client.Era]string{client.EraLegacy: "1", client.EraModern: "0"}[p.Client]
 		for name, want := range map[string]string{`junction_sessions`: sessions, `junction_streams`: "1",
-			"junction_config_stale": "0", "junction_calls_parked": "0"} {
+			"junction_config_stale": "0", `junction_part_up{junction_part="disk"}`: "0",
+			"junction_audit_waiting_bytes": "7", "junction_audit_dropped": "3", "junction_keys_expiring": "2",
+			"junction_calls_parked": "0"} {
 			if !strings.Contains(text, "\n"+name+" "+want+"\n") {
 				t.Errorf("%s is not %s:\n%s", name, want, text)
 			}

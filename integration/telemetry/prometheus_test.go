@@ -63,6 +63,7 @@ func mustScrape(t *testing.T, p *harness.Program) string {
 }
 
 const metricsNeed = `
+audit: { file: audit.jsonl }
 upstreams:
   demo: { command: [junction, demo] }
   missing: { command: [/nowhere/program] }
@@ -232,5 +233,33 @@ func TestScrapeWhileStartingAndStopping(t *testing.T) {
 	<-p.Done
 	if _, err := http.Get(p.Admin + "/metrics"); !errors.As(err, new(net.Error)) {
 		t.Errorf("after the end the scrape has the error %v", err)
+	}
+}
+
+// TestEachAlertHasARunbook: the annotation of each alert names a section, and each section an alert.
+func TestEachAlertHasARunbook(t *testing.T) {
+	var rules struct {
+		Groups []struct {
+			Rules []struct {
+				Alert       string
+				Annotations map[string]string
+			}
+		}
+	}
+	if err := yaml.Unmarshal([]byte(mustRead(t, "cmd/junction/deploy/alerts.yaml")), &rules); err != nil {
+		t.Fatal(err)
+	}
+	const file = "cmd/junction/deploy/RUNBOOK.md"
+	text, sections := mustRead(t, file), 0
+	for _, g := range rules.Groups {
+		for _, r := range g.Rules {
+			sections++
+			if r.Annotations["runbook"] != file+"#"+strings.ToLower(r.Alert) || !strings.Contains(text, "\n## "+r.Alert+"\n") {
+				t.Errorf("%s has the runbook %q, and %s no such section", r.Alert, r.Annotations["runbook"], file)
+			}
+		}
+	}
+	if n := strings.Count(text, "\n## "); n != sections {
+		t.Errorf("%s has %d sections for %d alerts", file, n, sections)
 	}
 }

@@ -49,7 +49,7 @@ func TestFollowAlwaysTakesAway(t *testing.T) {
 upstreams: { kept: { command: [x] }, gone: { command: [x] } }
 endpoints: { both: { upstreams: [kept, gone] } }
 `
-	const oauth = `oauth: { identity_providers: [{ id: sso, issuer: https://login.example.com, client_id: c, client_secret: s }] }`
+	const oauth = `oauth: { identity_providers: [{ id: sso, issuer: https://login.example.com, client_id: c, client_secret: canary-provider }] }`
 	for name, test := range map[string]struct{ text, restart, rejected string }{
 		"beside a key that needs a restart": {"listen: 127.0.0.1:1\nauth: { api_keys: [" + keyA + "] }\n",
 			"listen", ""},

@@ -153,8 +153,8 @@ func (d *decoder) warnings(c *Config) Problems {
 				"is in the past: the key of %s is refused; remove the entry, or create another key", k.Name)
 		}
 		if k.Expiring(time.Now()) {
-			warn(fmt.Sprintf("auth.api_keys[%d].expires", i), "is soon: the key of %s is refused from %s; create another "+
-				"key of that name, and hand it out", k.Name, k.Expires)
+			warn(fmt.Sprintf("auth.api_keys[%d].expires", i), "is soon: the key of %s is refused from %s; create "+
+				"another key of that name, and hand it out", k.Name, k.Expires)
 		}
 	}
 	for _, p := range c.Auth.Warnings(c.PublicURL) {

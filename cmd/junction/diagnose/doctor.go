@@ -302,8 +302,9 @@ func (p *Proxy) diagnose(ctx context.Context, only []string) (Diagnosis, error) 
 	}
 	d.Running, d.Config = true, p.File
 	if waiting := p.Restart(); waiting != "" {
-		d.Findings = append(d.Findings, Finding{Grave: true, Text: "a part of the configuration file is not in force: " +
-			waiting, Advice: "restart Junction"})
+		d.Findings = append(d.Findings, Finding{Grave: true,
+			Text:   "a part of the configuration file is not in force: " + waiting,
+			Advice: "restart Junction"})
 	}
 	if why := p.Unread(); why != "" {
 		d.Findings = append(d.Findings, Finding{Grave: true,

@@ -64,6 +64,7 @@ type Audit struct {
 	dropped    int    // lines since the last line that was accepted
 	lost       int    // lines since the log last reported success
 	failure    error  // of the last write; nil after a success
+	gone       int64  // lines that were dropped since the start
 	complained time.Time
 	told       bool // the log has reported a failure
 	moved      bool // Reopen was called
@@ -134,6 +135,7 @@ func (a *Audit) add(appended func(b []byte, now time.Time) []byte) bool {
 		a.waiting = a.waiting[:before]
 		a.dropped++
 		a.lost++
+		a.gone++
 		a.complain(now)
 		return true
 	}
@@ -379,6 +381,9 @@ func appendCall(b []byte, now time.Time, c *proxy.CallInfo, digest *[sha256.Size
 		b = strconv.AppendInt(append(append(append(b, `,"`...), name...), `":`...), value, 10)
 	}
 	text("request_id", c.RequestID)
+	if c.TraceID != [16]byte{} {
+		b = append(hex.AppendEncode(append(b, `,"trace_id":"`...), c.TraceID[:]), '"')
+	}
 	text("principal", c.Principal)
 	text("person", c.Person[:min(len(c.Person), auditText)])
 	text("email", c.Email[:min(len(c.Email), auditText)])

@@ -24,6 +24,12 @@ func NewLog(w io.Writer, c config.Log) *slog.Logger {
 	o := &slog.HandlerOptions{Level: c.Level, ReplaceAttr: hide}
 	lines := &lines{w: w}
 	if c.Format == config.LogJSON {
+		o.ReplaceAttr = func(groups []string, a slog.Attr) slog.Attr {
+			if a.Value.Kind() == slog.KindDuration { // slog writes nanoseconds, without their unit
+				return slog.Float64(a.Key+"_ms", float64(a.Value.Duration().Microseconds())/1000)
+			}
+			return hide(groups, a)
+		}
 		return slog.New(prompt{slog.NewJSONHandler(lines, o), lines})
 	}
 	return slog.New(prompt{slog.NewTextHandler(lines, o), lines})

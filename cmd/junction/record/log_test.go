@@ -175,3 +175,12 @@ func BenchmarkCallLog(b *testing.B) {
 		})
 	}
 }
+
+// TestDurationsInJSONHaveAUnit: slog writes nanoseconds without a unit.
+func TestDurationsInJSONHaveAUnit(t *testing.T) {
+	var out strings.Builder
+	NewLog(&out, config.Log{Format: config.LogJSON}).Info("call", "took", 1500*time.Microsecond)
+	if !strings.Contains(out.String(), `"took_ms":1.5}`) {
+		t.Errorf("the line is %s", out.String())
+	}
+}

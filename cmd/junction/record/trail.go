@@ -36,6 +36,23 @@ func (t *Trail) add(line func(b []byte, now time.Time) []byte) bool {
 	return a != nil
 }
 
+// State is what an operator may have to know of an audit.
+type State struct {
+	Err     error // why lines cannot be written; nil if they can
+	Waiting int64 // bytes of lines that are not written yet
+	Dropped int64 // lines that were not written, since the audit is in force
+}
+
+// State returns the state of the audit in force; the zero State if there is none.
+func (t *Trail) State() (s State) {
+	if a := t.current.Load(); a != nil {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		s = State{a.failure, int64(len(a.waiting) + a.held), a.gone}
+	}
+	return s
+}
+
 // Reopen opens the file again after a log rotation has renamed it.
 func (t *Trail) Reopen() {
 	if a := t.current.Load(); a != nil {

@@ -212,7 +212,8 @@ If several keys have the same NAME, choose one with --hash, or delete them with 
 			}
 			effect := "The running junction does not accept it any more."
 			if !running {
-				effect = "No junction on this machine serves the file. One elsewhere applies the change when its file changes."
+				effect = "No junction on this machine serves the file. One elsewhere applies the change when its " +
+					"file changes."
 			}
 			_, err = fmt.Fprintf(stdout, "Revoked: %s of %s in %s. Backup: %s. %s\n", prose.Count(len(chosen), "key"),
 				args[0], f.path, backup, effect)

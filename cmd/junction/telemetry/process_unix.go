@@ -17,12 +17,20 @@ func cpuTime() time.Duration {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
+// FileLimit returns how many files the process may have open; 0 if the system does not tell it.
+func FileLimit() int64 {
+	var limit syscall.Rlimit
+	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) != nil {
+		return 0
+	}
+	return int64(min(uint64(limit.Cur), 1<<62))
+}
+
 // readSystem returns what the system tells; Linux tells all of it.
 func readSystem() map[string]int64 {
 	values := map[string]int64{}
-	var limit syscall.Rlimit
-	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) == nil {
-		values[mostFiles] = int64(min(uint64(limit.Cur), 1<<62))
+	if limit := FileLimit(); limit > 0 {
+		values[mostFiles] = limit
 	}
 	if list, err := os.ReadDir("/proc/self/fd"); err == nil {
 		values[openFiles] = int64(len(list) - 1) // without that of the folder

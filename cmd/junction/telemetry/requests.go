@@ -24,6 +24,7 @@ func (r requests) Begin(info *proxy.CallInfo, meta raw.Object, header map[string
 	if root {
 		id = newTraceID()
 	}
+	info.TraceID = id
 	if !r.sampling.samples(from.parent, id) {
 		d := &dropped{bearing: from.bearing, state: from.parent.TraceState().String()}
 		appendParent(d.text[:0], id, newSpanID(), from.parent.TraceFlags()&^trace.FlagsSampled)
@@ -65,7 +66,8 @@ func (r requests) End(info *proxy.CallInfo, t client.Trace) {
 		return
 	}
 	list := append(requestAttributes(k), attrProtocol.String("http"), attrRequestID.String(info.Request))
-	for name, text := range map[attribute.Key]string{attrSession: info.Session, attrEndpoint: info.Endpoint} {
+	for name, text := range map[attribute.Key]string{attrSession: info.Session, attrEndpoint: info.Endpoint,
+		attrHTTPRequest: info.RequestID} {
 		if text != "" {
 			list = append(list, name.String(text))
 		}

@@ -16,9 +16,12 @@ import (
 type Source struct {
 	Server    *front.Server
 	Upstreams func() []*upstream.Upstream
-	Expiring  func() int      // API keys that expire soon
-	Stale     func() bool     // the configuration file, or a part of it, is not in force
-	Replicas  func() Replicas // nil if there is one process
+	Parts     func() map[string]bool // what the program depends on, and whether it works
+	// of the audit: bytes of lines that wait, and lines that were dropped
+	Audit    func() (waiting, dropped int64)
+	Expiring func() int      // API keys that expire soon
+	Stale    func() bool     // the configuration file, or a part of it, is not in force
+	Replicas func() Replicas // nil if there is one process
 }
 
 // instrument is read at each scrape and export.
@@ -58,6 +61,9 @@ var gauges = []instrument{
 	{"junction.info", "", "1; the label is the version of the program."},
 	{"junction.config.stale", "", "1 if the configuration file, or a part of it, is not in force."},
 	{"junction.keys.expiring", "", "API keys that expire within 14 days."},
+	{"junction.part.up", "", "1 if a part that the program depends on works, such as the storage."},
+	{"junction.audit.waiting", "By", "Lines of the audit that are not written yet."},
+	{"junction.audit.dropped", "", "Lines of the audit that were dropped since the audit is in force."},
 	{"junction.upstream.state", "", "1 for the state that an upstream has."},
 	{"junction.upstream.connections", "", "Connections to an upstream."},
 	{"junction.upstream.processes", "", "Processes of an upstream that is a command."},
@@ -91,6 +97,12 @@ func (t *Telemetry) Watch(s Source) error {
 func (t *Telemetry) read(s Source, set reading) {
 	set("junction.info", 1, attrBuild.String(t.version))
 	set("junction.config.stale", one(s.Stale()))
+	for part, up := range s.Parts() {
+		set("junction.part.up", one(up), attrPart.String(part))
+	}
+	waiting, dropped := s.Audit()
+	set("junction.audit.waiting", waiting)
+	set("junction.audit.dropped", dropped)
 	set("junction.keys.expiring", int64(s.Expiring()))
 	for _, u := range s.Upstreams() {
 		readUpstream(u, set)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -161,7 +162,8 @@ func (l *Lines) send(ctx context.Context, lines []byte) error {
 }
 
 // record returns the record of a line. Its body is the line, byte for byte, so that a chain of
-// hashes can be verified. Its attributes are the members that have a text or a number.
+// hashes can be verified. Its attributes are the members that have a text or a number. The member
+// trace_id is also the trace of the record.
 func (l *Lines) record(line []byte) *logs.LogRecord {
 	r := &logs.LogRecord{ObservedTimeUnixNano: nanos(time.Now()), EventName: l.event,
 		SeverityNumber: logs.SeverityNumber_SEVERITY_NUMBER_INFO, SeverityText: "INFO",
@@ -177,6 +179,9 @@ func (l *Lines) record(line []byte) *logs.LogRecord {
 			if at, err := time.Parse(time.RFC3339, m); err == nil && name == "time" {
 				r.TimeUnixNano = nanos(at)
 				continue
+			}
+			if id, err := hex.DecodeString(m); name == "trace_id" && err == nil && len(id) == 16 {
+				r.TraceId = id
 			}
 			v = text(m)
 		case float64:

@@ -161,13 +161,18 @@ func TestRecord(t *testing.T) {
 	l := &Lines{event: "audit"}
 	for line, want := range map[string]string{
 		`{"time":"1970-01-01T00:00:01Z","Name":"A\u0042","n":1.50,"deep":{"a":1}}`: "1 audit.Name audit.n",
-		`no JSON `: "0",
+		`{"trace_id":"0102030405060708090a0b0c0d0e0f10"}`:                          "0 audit.trace_id of 0102030405060708090a0b0c0d0e0f10",
+		`{"trace_id":"01"}`: "0 audit.trace_id",
+		`no JSON `:          "0",
 		`{"long":"` + strings.Repeat("x", longestLine) + `"}`: "0",
 	} {
 		r := l.record([]byte(line))
 		got := fmt.Sprint(r.TimeUnixNano / uint64(time.Second))
 		for _, a := range r.Attributes {
 			got += " " + a.Key
+		}
+		if len(r.TraceId) > 0 {
+			got += fmt.Sprintf(" of %x", r.TraceId)
 		}
 		if r.Body.GetStringValue() != line || got != want {
 			t.Errorf("the record of %.80s is %.80s with %q, want %q", line, r.Body.GetStringValue(), got, want)

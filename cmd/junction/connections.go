@@ -1,0 +1,246 @@
+package main
+
+import (
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"junction/cmd/junction/telemetry"
+	"junction/proxy/budget"
+)
+
+// This file bounds the connections of clients, so that they do not use up the file descriptors that
+// the admin address, the upstreams and the storage need.
+
+// boundConns is a listener that bounds its connections: in total, and by the network of the client.
+// At the total, further connections wait in the backlog of the kernel. Beyond its share, a network has
+// its connections closed, unless it is loopback or a trusted proxy, behind which others are.
+type boundConns struct {
+	net.Listener
+	log     *slog.Logger
+	trusted func() []netip.Prefix
+	each    int           // of one network
+	open    chan struct{} // has an element for each connection
+	ended   chan struct{}
+	end     func()
+	told    rate.Sometimes
+
+	mu sync.Mutex
+	by map[netip.Addr]int // connections by network, without exempt ones
+}
+
+// leastConns is the bound of connections if the limit of descriptors is very low, or unknown.
+const leastConns = 16
+
+// newBoundConns bounds a listener of clients to three quarters of the descriptors, and a network to a
+// quarter of these.
+func newBoundConns(l net.Listener, files int64, trusted func() []netip.Prefix, log *slog.Logger) *boundConns {
+	total := 1 << 20
+	if files > 0 {
+		total = int(min(files/4*3, 1<<20))
+	}
+	total = max(total, leastConns)
+	b := &boundConns{Listener: l, log: log, trusted: trusted, each: max(total/4, leastConns/2),
+		open: make(chan struct{}, total), ended: make(chan struct{}), by: map[netip.Addr]int{},
+		told: rate.Sometimes{Interval: time.Minute}}
+	b.end = sync.OnceFunc(func() { close(b.ended) })
+	return b
+}
+
+// Accept implements net.Listener.
+func (b *boundConns) Accept() (net.Conn, error) {
+	for {
+		if err := b.slot(); err != nil {
+			return nil, err
+		}
+		c, err := b.Listener.Accept()
+		if err != nil {
+			<-b.open
+			if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
+				b.warn("new connections wait: too many files are open; raise the limit of open files (ulimit -n)",
+					"error", err)
+			}
+			return nil, err
+		}
+		network, counted, ok := b.enter(c.RemoteAddr())
+		if !ok {
+			<-b.open
+			c.Close()
+			b.warn("connections are closed: too many from one address. If it is a reverse proxy, add it to "+
+				"auth.trusted_proxies", "address", c.RemoteAddr(), "limit", b.each)
+			continue
+		}
+		release := sync.OnceFunc(func() {
+			if counted {
+				b.leave(network)
+			}
+			<-b.open
+		})
+		return &boundConn{c, release}, nil
+	}
+}
+
+// slot waits until there may be another connection.
+func (b *boundConns) slot() error {
+	select {
+	case b.open <- struct{}{}:
+		return nil
+	default:
+	}
+	b.warn("new connections wait: all that the limit of open files allows are open", "limit", cap(b.open))
+	select {
+	case b.open <- struct{}{}:
+		return nil
+	case <-b.ended:
+		return net.ErrClosed
+	}
+}
+
+// warn logs at most one line a minute.
+func (b *boundConns) warn(text string, attrs ...any) {
+	b.told.Do(func() { b.log.Warn(text, attrs...) })
+}
+
+// enter counts a connection. ok is false if its network has too many.
+func (b *boundConns) enter(from net.Addr) (network netip.Addr, counted, ok bool) {
+	address, err := netip.ParseAddrPort(from.String())
+	if err != nil {
+		return network, false, true
+	}
+	ip := address.Addr().Unmap().WithZone("")
+	within := func(p netip.Prefix) bool { return p.Contains(ip) }
+	if ip.IsLoopback() || slices.ContainsFunc(b.trusted(), within) {
+		return network, false, true
+	}
+	network = budget.Network(ip)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.by[network] >= b.each {
+		return network, false, false
+	}
+	b.by[network]++
+	return network, true, true
+}
+
+func (b *boundConns) leave(network netip.Addr) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.by[network]--; b.by[network] <= 0 {
+		delete(b.by, network)
+	}
+}
+
+// Close implements net.Listener.
+func (b *boundConns) Close() error {
+	b.end()
+	return b.Listener.Close()
+}
+
+// boundConn gives its place back when it is closed.
+type boundConn struct {
+	net.Conn
+	release func()
+}
+
+// Close implements net.Conn.
+func (c *boundConn) Close() error {
+	defer c.release()
+	return c.Conn.Close()
+}
+
+// CloseWrite is that of *net.TCPConn: http.Server calls it, so that a client reads an answer that came
+// before the end of its request.
+func (c *boundConn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return errors.ErrUnsupported
+}
+
+// reserved is a listener with descriptors in reserve: if no other is left, it accepts with one of
+// them. Operators ask the admin address above all when something is wrong.
+type reserved struct {
+	net.Listener
+	mu    sync.Mutex
+	spare []io.Closer
+}
+
+// spareFiles is enough for a probe, a scrape and a command at once.
+const spareFiles = 8
+
+// newReserved returns a listener with descriptors in reserve.
+func newReserved(l net.Listener) *reserved {
+	r := &reserved{Listener: l}
+	r.fill()
+	return r
+}
+
+// fill opens descriptors up to the reserve, as far as there are any.
+func (r *reserved) fill() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for len(r.spare) < spareFiles {
+		f, err := os.Open(os.DevNull)
+		if err != nil {
+			return
+		}
+		r.spare = append(r.spare, f)
+	}
+}
+
+// give closes a descriptor of the reserve, and reports whether there was one.
+func (r *reserved) give() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := len(r.spare)
+	if n == 0 {
+		return false
+	}
+	r.spare[n-1].Close()
+	r.spare = r.spare[:n-1]
+	return true
+}
+
+// Accept implements net.Listener.
+func (r *reserved) Accept() (net.Conn, error) {
+	for {
+		c, err := r.Listener.Accept()
+		if (errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)) && r.give() {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		return &boundConn{c, r.fill}, nil
+	}
+}
+
+// Close implements net.Listener.
+func (r *reserved) Close() error {
+	for r.give() {
+	}
+	return r.Listener.Close()
+}
+
+// boundListeners bounds the listener of clients, and gives that of the admin address a reserve.
+func (p *program) boundListeners() {
+	trusted := func() []netip.Prefix {
+		if g := p.guard.Load(); g != nil {
+			return g.TrustedProxies
+		}
+		return nil
+	}
+	p.public = newBoundConns(p.public, telemetry.FileLimit(), trusted, p.log)
+	if p.admin != nil {
+		p.admin = newReserved(p.admin)
+	}
+}

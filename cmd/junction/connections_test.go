@@ -1,0 +1,131 @@
+package main
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"strings"
+	"syscall"
+	"testing"
+
+	"junction/auth/authtest"
+)
+
+// calls is a listener whose connections come from the addresses sent to it. The address "full" stands
+// for no descriptor that is left.
+type calls chan string
+
+// from is a connection with the address of its client.
+type from struct {
+	net.Conn
+	address net.Addr
+}
+
+func (f from) RemoteAddr() net.Addr { return f.address }
+func (f from) Close() error         { return nil }
+
+func (l calls) Accept() (net.Conn, error) {
+	address, open := <-l
+	if !open {
+		return nil, net.ErrClosed
+	}
+	if address == "full" {
+		return nil, &net.OpError{Op: "accept", Err: syscall.EMFILE}
+	}
+	return from{address: net.TCPAddrFromAddrPort(netip.MustParseAddrPort(address))}, nil
+}
+
+func (l calls) Close() error   { close(l); return nil }
+func (l calls) Addr() net.Addr { return &net.TCPAddr{} }
+
+// TestConnectionsAreBoundByAddress: one address gets a quarter of the connections, others are let in
+// beside it, and a proxy and this machine are not bound by their address.
+func TestConnectionsAreBoundByAddress(t *testing.T) {
+	text := newTranscript()
+	l := make(calls, 1000)
+	trusted := func() []netip.Prefix { return []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")} }
+	b := newBoundConns(l, 256, trusted, authtest.Log(t, text))
+	const total, each = 192, 48
+	var open []net.Conn
+	ring := func(n int, address string) {
+		for range n {
+			l <- address
+		}
+	}
+	take := func() net.Conn {
+		t.Helper()
+		c, err := b.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		open = append(open, c)
+		return c
+	}
+	ring(each+10, "198.51.100.7:1000")
+	ring(1, "198.51.100.8:1000")
+	for range each {
+		take()
+	}
+	if c := take(); c.RemoteAddr().String() != "198.51.100.8:1000" {
+		t.Errorf("after %d connections of one address comes %v, want that of another", each, c.RemoteAddr())
+	}
+	if !strings.Contains(text.String(), "too many from one address") || strings.Count(text.String(), "\n") != 1 {
+		t.Errorf("the log has:\n%s", text)
+	}
+	open[0].Close()
+	open[0].Close()
+	ring(2, "198.51.100.7:1000")
+	ring(70, "10.1.2.3:1000")
+	ring(70, "127.0.0.1:1000")
+	for range 1 + 70 + 70 {
+		take()
+	}
+	accepted := make(chan error)
+	ring(total-(each+1+70+70), "127.0.0.1:1000")
+	for range total - (each + 1 + 70 + 70) {
+		take()
+	}
+	ring(1, "198.51.100.9:1000")
+	go func() { _, err := b.Accept(); accepted <- err }()
+	select {
+	case err := <-accepted:
+		t.Fatalf("a connection above the total: %v", err)
+	default:
+	}
+	open[1].Close()
+	if err := <-accepted; err != nil {
+		t.Errorf("after another has ended: %v", err)
+	}
+	go func() { _, err := b.Accept(); accepted <- err }()
+	b.Close()
+	if err := <-accepted; !errors.Is(err, net.ErrClosed) {
+		t.Errorf("after the end: %v", err)
+	}
+}
+
+// TestAdminHasDescriptorsInReserve: where none are left, the admin address still accepts, and has its
+// reserve again when a connection has ended.
+func TestAdminHasDescriptorsInReserve(t *testing.T) {
+	l := make(calls, 100)
+	r := newReserved(l)
+	defer r.Close()
+	for range 3 {
+		for range spareFiles {
+			l <- "full"
+			l <- "127.0.0.1:1"
+		}
+		var open []net.Conn
+		for range spareFiles {
+			c, err := r.Accept()
+			if err != nil {
+				t.Fatalf("with a reserve: %v", err)
+			}
+			open = append(open, c)
+		}
+		l <- "full"
+		if _, err := r.Accept(); !errors.Is(err, syscall.EMFILE) {
+			t.Errorf("without a reserve: %v", err)
+		}
+		open[0].Close()
+	}
+}
