@@ -47,7 +47,7 @@ func (p *program) eventLoop(ctx context.Context) error {
 
 // fileEvents writes the stored events that are in no audit yet. Without an audit they wait.
 func (p *program) fileEvents(ctx context.Context, limit time.Duration) {
-	s := p.storage.Load()
+	s := p.storage()
 	if s == nil || !p.audit.On() {
 		return
 	}

@@ -36,7 +36,7 @@ func (p *program) openMembers(c *config.Config, key *seal.Key) error {
 	}
 	limits := c.Limits.WithDefaults()
 	p.members, err = replicas.New(replicas.Options{
-		DSN: c.Storage.DSN, DB: p.vault.store.Database(), Key: key, Listener: l, Advertise: c.Replicas.Advertise,
+		DSN: c.Storage.DSN, DB: p.storage().Database(), Key: key, Listener: l, Advertise: c.Replicas.Advertise,
 		Shared: c.Shared, Version: version(), Changed: func() { p.server.MemberChanged() }, Log: p.log,
 		ReadTimeout: limits.ReadTimeout, WriteTimeout: limits.WriteTimeout, IdleTimeout: idleTimeout,
 		MaxHeader: int(limits.Header),
@@ -141,7 +141,7 @@ func (p *program) membersPart() health.Part {
 
 // shared returns the store if several processes can share its database; nil if not.
 func (p *program) shared() *store.Store {
-	if s := p.storage.Load(); s != nil && s.Database() != nil {
+	if s := p.storage(); s != nil && s.Database() != nil {
 		return s
 	}
 	return nil

@@ -58,10 +58,10 @@ func (p *program) reconnect(upstream string) bool {
 
 // beginSignIn prepares a sign-in of the operator for the status page at origin.
 func (p *program) beginSignIn(ctx context.Context, upstream, origin string) (pages.SignIn, error) {
-	if !p.reach.Load().config.OperatorSignIns()[upstream].Shared || p.vault == nil {
+	if !p.reach.Load().config.OperatorSignIns()[upstream].Shared || p.vault.Load() == nil {
 		return nil, fmt.Errorf("%s has no OAuth sign-in of the operator (auth.mode: oauth)", prose.Quote(upstream))
 	}
-	attempt, err := p.vault.oauth.Login(ctx, upstream, origin+oauth.CallbackPath(upstream), p.lacks(upstream)...)
+	attempt, err := p.vault.Load().oauth.Login(ctx, upstream, origin+oauth.CallbackPath(upstream), p.lacks(upstream)...)
 	if err != nil {
 		return nil, plainProblem(err)
 	}
@@ -72,7 +72,7 @@ func (p *program) beginSignIn(ctx context.Context, upstream, origin string) (pag
 func (p *program) signedIn(upstream string) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	if err := auditOperator(ctx, p.vault.oauth, "upstream_connected", upstream); err != nil {
+	if err := auditOperator(ctx, p.vault.Load().oauth, "upstream_connected", upstream); err != nil {
 		p.log.Error("a sign-in was not audited", "upstream", upstream, "error", err)
 	}
 	p.set.Reconnect(upstream)
@@ -102,10 +102,10 @@ func (p *program) asSeen() *diagnose.Proxy {
 		Process: p.process(),
 		Config:  func() *config.Config { return p.reach.Load().config },
 		Refused: func(upstream string) string {
-			if p.vault == nil {
+			if p.vault.Load() == nil {
 				return ""
 			}
-			return p.vault.oauth.Refused(upstream)
+			return p.vault.Load().oauth.Refused(upstream)
 		},
 		Trouble: func(upstream string) string {
 			if pack := p.reach.Load().config.Packs[upstream]; pack != "" {

@@ -24,8 +24,8 @@ const (
 // providers, only new sign-ins fail: API keys and users who are signed in work.
 func (p *program) monitor() *health.Monitor {
 	return health.NewMonitor(p.log,
-		health.Part{Name: "storage", InUse: func() bool { return p.storage.Load() != nil },
-			Check: func(ctx context.Context) error { return p.storage.Load().Ping(ctx) }, Every: checkStorage,
+		health.Part{Name: "storage", InUse: func() bool { return p.storage() != nil },
+			Check: func(ctx context.Context) error { return p.storage().Ping(ctx) }, Every: checkStorage,
 			Degrades: func() bool { return p.members != nil }},
 		health.Part{Name: "identity_providers", InUse: func() bool { return p.signIn != nil },
 			Check: func(ctx context.Context) error { return p.signIn.CheckProviders(ctx) }, Every: checkProvider,
@@ -45,7 +45,7 @@ func (p *program) written() (files []health.File) {
 	if c.Audit.File != "" && c.Audit.File != config.AuditStderr {
 		files = append(files, health.File{Key: "audit.file", Path: c.Audit.File})
 	}
-	file := p.storage.Load() != nil && c.Storage.Driver != store.Postgres
+	file := p.storage() != nil && c.Storage.Driver != store.Postgres
 	if dsn, err := c.Storage.Place(p.getenv); err == nil && file {
 		files = append(files, health.File{Key: "storage.dsn", Path: dsn})
 	}

@@ -23,7 +23,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"junction/auth"
-	"junction/auth/store"
 	"junction/cmd/junction/cli"
 	"junction/cmd/junction/config"
 	"junction/cmd/junction/diagnose"
@@ -67,9 +66,9 @@ type program struct {
 	loadedHash atomic.Pointer[[32]byte]
 	pins       *pins.Pins // the content of the pins file; nil without one. Owned by reloadLoop, like config
 
-	public, admin net.Listener // admin may be nil
-	vault         *vault       // nil if no token is stored
-	signIn        *signIn      // nil without auth.oauth
+	public, admin net.Listener          // admin may be nil
+	vault         atomic.Pointer[vault] // nil if no token is stored; a reload may open it
+	signIn        *signIn               // nil without auth.oauth
 	providers     *auth.Providers
 	connect       *pages.Connect
 	calls         pages.Calls
@@ -90,8 +89,6 @@ type program struct {
 	reloadError   atomic.Pointer[string] // why the last reload of the file failed; nil after a successful reload
 	waiting       atomic.Pointer[string] // which changes of the file wait for a restart; nil or "" if none
 	reach         atomic.Pointer[reach]  // of the configuration in force
-
-	storage atomic.Pointer[store.Store] // that of the vault; nil if no vault is open
 
 	tried   atomic.Bool   // see diagnose.Proxy
 	refresh chan struct{} // 1-buffered: a shared catalog has changed
@@ -434,7 +431,7 @@ func (p *program) close() {
 	}
 	p.signIn.close()
 	p.fileEvents(context.Background(), lastEvents)
-	p.vault.close()
+	p.vault.Load().close()
 	p.ended.close()
 	p.closeTelemetry()
 	p.audit.Use(nil)

@@ -44,14 +44,14 @@ func (p *program) openSignIn(c *config.Config) (err error) {
 	if err := p.openVault(c); err != nil || c.Auth.OAuth == nil {
 		return err
 	}
-	s := &signIn{program: p, oauth: p.vault.oauth, issuers: map[string]bool{}}
+	s := &signIn{program: p, oauth: p.vault.Load().oauth, issuers: map[string]bool{}}
 	p.signIn = s // from here on close closes it
 	for _, provider := range c.Auth.OAuth.IdentityProviders {
 		s.issuers[provider.Issuer] = true
 	}
 	s.Server, err = authserver.New(authserver.Options{
 		Config: *c.Auth.OAuth, URL: c.PublicURL, Scopes: slices.Sorted(maps.Keys(c.Auth.ScopeCapabilities)),
-		Store: p.vault.store, Keys: p.vault.keys, Fetch: fetcher.GetJSON, Log: p.log,
+		Store: p.vault.Load().store, Keys: p.vault.Load().keys, Fetch: fetcher.GetJSON, Log: p.log,
 		HTTP:      &http.Client{Transport: transport, Timeout: 10 * time.Second},
 		Connector: s.oauth,
 		MayUse:    func(who *auth.Principal, upstream string) bool { return p.reach.Load().uses(who, upstream) },

@@ -32,7 +32,7 @@ type vault struct {
 // openVault opens the vault if the configuration needs one and none is open. The vault stays open
 // until the program ends.
 func (p *program) openVault(c *config.Config) error {
-	if p.vault != nil || c.Auth.OAuth == nil && len(c.OperatorSignIns()) == 0 && !c.Replicas.On() {
+	if p.vault.Load() != nil || c.Auth.OAuth == nil && len(c.OperatorSignIns()) == 0 && !c.Replicas.On() {
 		return nil
 	}
 	fetcher, err := c.Outbound.Fetcher()
@@ -59,28 +59,36 @@ func (p *program) openVault(c *config.Config) error {
 	if err != nil {
 		return fmt.Errorf("open the storage of sign-ins: %w", err)
 	}
-	p.storage.Store(s)
 	name := ""
 	if c.Auth.OAuth != nil {
 		name = c.Auth.OAuth.Name
 	}
-	p.vault = &vault{store: s, keys: keys, oauth: oauth.New(oauth.Options{
+	p.vault.Store(&vault{store: s, keys: keys, oauth: oauth.New(oauth.Options{
 		Store: s, URL: c.PublicURL, Name: cmp.Or(name, "Junction"), Fetch: fetcher, HTTP: config.Trusting(fetcher),
 		Log:     p.log,
 		Changed: func(upstream, principal string) { p.set.Renew(principal, upstream) },
-	})}
+	})})
+	return nil
+}
+
+// storage returns the storage of sign-ins; nil if no vault is open.
+func (p *program) storage() *store.Store {
+	if v := p.vault.Load(); v != nil {
+		return v.store
+	}
 	return nil
 }
 
 // credentials gives the vault the upstreams of a configuration, and returns the source of upstream
 // tokens, nil without a vault.
 func (p *program) credentials(c *config.Config) upstream.Credentials {
-	if p.vault == nil {
+	v := p.vault.Load()
+	if v == nil {
 		return nil
 	}
 	all := c.Personal()
 	maps.Copy(all, c.OperatorSignIns())
-	p.vault.oauth.Apply(all)
+	v.oauth.Apply(all)
 	return p
 }
 
@@ -89,7 +97,7 @@ func (p *program) Token(ctx context.Context, name, user string, refused ...strin
 	if user != "" {
 		return p.signIn.Token(ctx, name, user, refused...)
 	}
-	token, err := p.vault.oauth.Token(ctx, name, oauth.Operator, refused...)
+	token, err := p.vault.Load().oauth.Token(ctx, name, oauth.Operator, refused...)
 	if broken := errors.Is(err, oauth.ErrBroken); broken || errors.Is(err, oauth.ErrNotConnected) {
 		return "", &upstream.LoginError{Upstream: name, Again: broken}
 	}
@@ -123,12 +131,12 @@ func (p *program) lacks(name string) []string {
 	p.missingScopes.mu.Lock()
 	scopes := slices.Clone(p.missingScopes.scopes[name])
 	p.missingScopes.mu.Unlock()
-	if len(scopes) == 0 || p.vault == nil {
+	if len(scopes) == 0 || p.vault.Load() == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	k, err := p.vault.store.Connection(ctx, name, oauth.Operator)
+	k, err := p.vault.Load().store.Connection(ctx, name, oauth.Operator)
 	if err != nil {
 		return scopes
 	}
