@@ -64,10 +64,12 @@ func (ch *Change) Refuse(old, next *Config, why error) {
 	ch.compare(old)
 }
 
-// mistakes returns the mistakes of a configuration that is not that of one file.
+// mistakes returns the mistakes of a configuration that is not that of one file. It does not change c,
+// which may be in force.
 func (c *Config) mistakes() Problems {
 	d := newDecoder("", func(string) (string, bool) { return "", true })
-	c.validate(d)
+	own := *c // validate completes audit.file
+	own.validate(d)
 	return d.Problems
 }
 
