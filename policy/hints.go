@@ -167,7 +167,7 @@ func (v *validator) annotations(at string, verdict Verdict, s *Selector) {
 		v.bad(at, "applies to tools, because nothing else has these hints; write a separate rule for prompts, "+
 			"resources and skills")
 	case compileHints(a).set == 0:
-		v.bad(at, "selects no tool: a tool that only reads is neither destructive nor not idempotent; remove a hint")
+		v.bad(at, "selects no tool: by its hints, a read-only tool is idempotent and not destructive; remove a hint")
 	case verdict == Allow && a.Trusted == nil && s.Upstreams == nil:
 		v.bad(at, "lets each server allow its own tools; name the upstreams whose hints you trust, such as "+
 			`trusted: [files], or trusted: "*" for all`)

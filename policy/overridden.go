@@ -37,7 +37,7 @@ func (c Config) Warnings(upstreams []Known) []yamlread.Problem {
 		}
 		if e.Endpoints != nil && e.Match != nil && e.Match.Surface != nil {
 			ps = append(ps, yamlread.Problem{Path: at + ".endpoints",
-				Text: "binds nobody who calls an endpoint with another surface, because the policy does not match " +
+				Text: "does not bind callers of an endpoint with another surface, because the policy does not match " +
 					"such calls; remove surface from match"})
 		}
 		for k, r := range e.Rules {

@@ -271,9 +271,9 @@ func MemberError(reason Reason, kind client.Kind, text string) *Refusal {
 // errParkedGone returns the error for the return to a parked call that has ended: it has its answer,
 // the client came too late, or the process that made the call has ended.
 func errParkedGone() *Refusal {
-	return MemberError(ReasonNone, client.KindLost, "the call that asked for this answer has ended, or the process "+
-		"that made it; the call may have been executed. Check whether it was before you make it again, which you "+
-		"can do without requestState and inputResponses")
+	return MemberError(ReasonNone, client.KindLost, "the call that asked for this answer has already ended, or its "+
+		"process has; the call may have been executed. Check its effect first; to call again, send the request "+
+		"without requestState and inputResponses")
 }
 
 // Codes of 2026-07-28 (basic/index#error-codes).

@@ -49,7 +49,10 @@ func TestToolsThatNothingAnnounced(t *testing.T) {
 						t.Errorf("the new item of %s is answered %s", method, got.Error)
 					}
 				}
-				if names := c.Names(t); !slices.Contains(names, "up__log") || slices.Contains(names, "up__gate") {
+				names := c.Names(t)
+				// Each process reads for itself, and the list may be that of another one.
+				if read := slices.Contains(names, "up__log"); !read && harness.Processes() == 1 ||
+					slices.Contains(names, "up__gate") {
 					t.Errorf("the list is %q afterwards", names)
 				}
 				readings := func(called string) (n int, said string) {

@@ -241,7 +241,8 @@ func (e *endpoint) answered(ctx context.Context, method mcp.MCPMethod, name stri
 			params["requestState"] = state
 		}
 	}
-	return nil, fmt.Errorf("the endpoint has asked %d times without an end", maxRounds)
+	return nil, fmt.Errorf("the endpoint asked for input %d times in one call; report it to the owner of the server",
+		maxRounds)
 }
 
 // explain returns a one-line error for the user instead of an error of the connection.

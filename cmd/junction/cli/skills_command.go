@@ -268,8 +268,8 @@ func (e *endpoint) skillFile(ctx context.Context, s listedSkill, name string) ([
 	sum := sha256.Sum256(content)
 	digest, want := "sha256:"+hex.EncodeToString(sum[:]), s.files[i]
 	if digest != want.Digest || int64(len(content)) != want.Size {
-		return nil, fmt.Errorf("%s has %d bytes and %s, and the skill promises %d bytes and %s; the file has changed "+
-			"meanwhile, or its server is wrong: try again, and then tell the owner of the server", prose.Quote(uri),
+		return nil, fmt.Errorf("%s does not match the skill: it has %d bytes and %s, the skill lists %d bytes and %s; "+
+			"try again, and if the error stays, report it to the owner of the server", prose.Quote(uri),
 			len(content), digest, want.Size, want.Digest)
 	}
 	return content, nil

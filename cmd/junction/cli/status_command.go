@@ -208,7 +208,7 @@ func writeStatus(b *bytes.Buffer, r *diagnose.Running, now time.Time) {
 		}
 	}
 	if r.Restart != "" && r.Reload == "" {
-		prose.Wrap(b, "", "", "The configuration file is in force, but for a part: "+r.Restart+".")
+		prose.Wrap(b, "", "", "A part of the configuration file is not in force: "+r.Restart+".")
 	}
 	if r.Reload != "" {
 		prose.Wrap(b, "", "", "The changed configuration file is not in force: "+prose.Flat(r.Reload))

@@ -2,7 +2,6 @@ package service
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -57,5 +56,5 @@ func Stop(ctx context.Context, file string, pid int) error {
 			return ctx.Err()
 		}
 	}
-	return errors.New("process " + fmt.Sprint(pid) + " does not end")
+	return fmt.Errorf("cannot stop process %d: it still runs after %v; end it by hand", pid, commandLimit)
 }

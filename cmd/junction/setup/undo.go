@@ -254,7 +254,7 @@ func (g *guide) restoreConfig() error {
 		return fmt.Errorf("%s: %w", r.Config, err)
 	}
 	if bytes.Equal(text, r.Before) {
-		g.say("%s is what it was.", g.short())
+		g.say("Restored %s.", g.short())
 	} else {
 		g.say("Removed %s from %s, which has changed since.", strings.Join(r.Upstreams, ", "), g.short())
 	}

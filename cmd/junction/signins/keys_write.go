@@ -160,8 +160,8 @@ func keysRevokeCommand(stdout io.Writer, file *string) *cobra.Command {
 		Use: "revoke NAME", Short: "Delete a key from the configuration file",
 		Long: "Delete a key from the configuration file. Comments and order stay, and the old file becomes a " +
 			"backup. A running\n" +
-			`proxy ends the sessions of the key. The command asks the one on this machine whether it still accepts
-the key, and fails if it does, or does not answer.
+			`proxy ends the sessions of the key. The command asks the running proxy on this machine whether it still
+accepts the key. It fails if the proxy accepts the key or does not answer.
 
 If several keys have the same NAME, choose one with --hash, or delete them with --all.`,
 		Example: `  junction keys revoke ci --config config.yaml
@@ -212,8 +212,8 @@ If several keys have the same NAME, choose one with --hash, or delete them with 
 			}
 			effect := "The running junction does not accept it any more."
 			if !running {
-				effect = "No junction on this machine serves the file. One elsewhere applies the change when its " +
-					"file changes."
+				effect = "No junction on this machine serves the file. A junction on another machine applies the " +
+					"change when its copy of the file changes."
 			}
 			_, err = fmt.Fprintf(stdout, "Revoked: %s of %s in %s. Backup: %s. %s\n", prose.Count(len(chosen), "key"),
 				args[0], f.path, backup, effect)
