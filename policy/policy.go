@@ -91,6 +91,7 @@ type Item struct {
 	Upstream string
 	Names    []string // all names for rules to match; URIs of a resource, templates of a template, path of a skill
 	Within   []string // of a resource: paths of skills that have it, besides those that its URI names
+	Near     []string // like Within, by other readings of the URI; an allow does not count them
 	Requires []string // capabilities
 	Hints    Hints    // of a tool
 }

@@ -19,35 +19,55 @@ func SkillPath(upstream, own string) string {
 // verdict. As in selectsPlace, an allow does not match an ambiguous URI, and an ask denies one.
 func (r *rule) selectsInSkill(n *named) (Verdict, bool) {
 	match := func(path string) bool { return r.skills.matches(path) }
-	uris := n.Names
+	uris, within := n.Names, n.Within
 	if r.verdict == Allow && n.odd {
 		return Allow, false
 	}
 	if r.verdict != Allow {
-		if n.computeForms(); n.long || n.odd {
-			return Deny, len(n.Within) > 0 || slices.ContainsFunc(n.Names, mayBeInSkill)
+		n.computeForms()
+		within = slices.Concat(n.Within, n.Near)
+		if n.long || n.odd {
+			return Deny, len(within) > 0 || slices.ContainsFunc(n.Names, mayBeInSkill) ||
+				slices.ContainsFunc(n.forms, mayBeInSkill)
 		}
 		uris = n.forms
 	}
-	if slices.ContainsFunc(n.Within, match) {
+	if slices.ContainsFunc(within, match) {
 		return r.verdict, true
 	}
 	for _, uri := range uris {
-		// the URI on /mcp, which begins with the name of the upstream
-		path, ok := strings.CutPrefix(uri, skillScheme)
-		if !ok || !strings.HasPrefix(path, n.Upstream+"/") {
+		rest, ok := strings.CutPrefix(uri, skillScheme)
+		if !ok {
 			continue
 		}
-		for at := strings.LastIndexByte(path, '/'); at > len(n.Upstream); at = strings.LastIndexByte(path[:at], '/') {
-			if match(path[:at]) {
-				return r.verdict, true
-			}
+		// the URI on /mcp, which begins with the name of the upstream
+		if strings.HasPrefix(rest, n.Upstream+"/") && inFolder(rest, len(n.Upstream), match) {
+			return r.verdict, true
 		}
-		if match(path) { // the folder itself
+		// the upstream's own URI, of which only the forms have the scheme and the host in lower case
+		if r.verdict != Allow && inFolder(n.Upstream+"/"+rest, len(n.Upstream), match) {
 			return r.verdict, true
 		}
 	}
 	return r.verdict, false
+}
+
+// inFolder reports whether a path, or a folder of it that is longer than least, matches.
+func inFolder(path string, least int, match func(string) bool) bool {
+	for at := strings.LastIndexByte(path, '/'); at > least; at = strings.LastIndexByte(path[:at], '/') {
+		if match(path[:at]) {
+			return true
+		}
+	}
+	return match(path) // the folder itself
+}
+
+// Readings returns the forms of a URI that a deny compares; false if they are too much work.
+func Readings(uri string) ([]string, bool) {
+	if len(uri) > maxURI {
+		return nil, false
+	}
+	return forms([]string{uri})
 }
 
 // mayBeInSkill reports whether the scheme of a URI is that of skills.

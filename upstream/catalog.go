@@ -173,7 +173,11 @@ func (c *Catalog) SkillsWith(uri string) (skills []string) {
 	if len(c.Skills) == 0 {
 		return nil
 	}
-	for at := len(uri); at >= 0; at = strings.LastIndexByte(uri[:at], '/') {
+	at := len(uri)
+	if at > definition.MaxSkillURI { // no folder of a skill is longer
+		at = strings.LastIndexByte(uri[:definition.MaxSkillURI], '/')
+	}
+	for ; at >= 0; at = strings.LastIndexByte(uri[:at], '/') {
 		if i, ok := c.index[PartSkills][uri[:at]+"/SKILL.md"]; ok {
 			skills = append(skills, c.Skills[i].Name)
 		}

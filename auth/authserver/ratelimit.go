@@ -105,7 +105,9 @@ func newRateLimits(l Limits) rateLimits {
 	return rateLimits{
 		begin: newRateLimit(pages, 200*l.Pages), finish: newRateLimit(2*pages, 400*l.Pages),
 		register: newRateLimit(pages, 200*l.Pages), token: newRateLimit(tokens, 100*l.Tokens),
-		known:   knownLimit{by: sources[string]{limit: 1, burst: 100}, all: rate.NewLimiter(tokens, 100*l.Tokens)},
+		known: knownLimit{by: sources[string]{limit: 1, burst: 100},
+			near: sources[netip.Prefix]{limit: tokens / 5, burst: 20 * l.Tokens},
+			all:  rate.NewLimiter(tokens, 100*l.Tokens)},
 		revoke:  newRateLimit(100, 1000),
 		fetches: newRateLimit(2, 60), events: newRateLimit(rate.Every(6*time.Second), 60),
 	}
@@ -114,8 +116,9 @@ func newRateLimits(l Limits) rateLimits {
 // knownLimit limits token requests with a code or a refresh token that this server has made: by
 // grant or code, and in total. So users behind one address do not share its limit with strangers.
 type knownLimit struct {
-	by  sources[string]
-	all *rate.Limiter
+	by   sources[string]
+	near sources[netip.Prefix] // a person can have many codes
+	all  *rate.Limiter
 }
 
 // limitedToken wraps the token endpoint with the limit of known clients or that of strangers.
@@ -134,7 +137,8 @@ func (srv *Server) limitedToken(answer http.HandlerFunc) http.HandlerFunc {
 		switch now := srv.now(); {
 		case source == "":
 			strangers(w, r)
-		case !srv.limits.known.by.pass(source, now):
+		case !srv.limits.known.by.pass(source, now),
+			!srv.limits.known.near.pass(networkOf(callerOf(r.Context()).from), now):
 			w.Header().Set("Retry-After", "5")
 			fail(w, http.StatusTooManyRequests, "temporarily_unavailable",
 				"this sign-in sends too many token requests; wait a few seconds, then try again")

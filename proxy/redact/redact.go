@@ -170,9 +170,22 @@ func (r *Redactor) Leaves(skill raw.Object) bool {
 		if err != nil {
 			return false
 		}
-		name, _ := o.String("uri")
-		if r.URI(name) != name {
-			return false
+		for m := range o.All() {
+			name, err := m.Name()
+			if err == nil && (name == "digest" || name == "size") {
+				continue
+			}
+			if err == nil && name == "uri" {
+				uri, err := raw.String(m.Value)
+				if err != nil || r.URI(uri) != uri {
+					return false
+				}
+				continue
+			}
+			one := append(append(append([]byte{'{'}, m.Key...), ':'), m.Value...)
+			if _, n, err := r.Text(append(one, '}'), Nothing); err != nil || n > 0 {
+				return false
+			}
 		}
 	}
 	return r.URI(uri) == uri

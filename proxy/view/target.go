@@ -63,6 +63,21 @@ func (t *Target) PolicyItem() policy.Item {
 		for _, uri := range c.SkillsWith(t.Name) {
 			it.Within = append(it.Within, policy.SkillPath(name, uri))
 		}
+		if len(c.Skills) == 0 {
+			break
+		}
+		readings, ok := policy.Readings(t.Name)
+		if !ok { // it may be in any skill
+			it.Near = []string{policy.SkillPath(name, c.Skills[0].Name)}
+			break
+		}
+		for _, reading := range readings {
+			for _, uri := range c.SkillsWith(reading) {
+				if path := policy.SkillPath(name, uri); !slices.Contains(it.Within, path) && !slices.Contains(it.Near, path) {
+					it.Near = append(it.Near, path)
+				}
+			}
+		}
 	}
 	return it
 }

@@ -20,6 +20,11 @@ const (
 	MaxSkillFiles = 512
 	MaxSkillSize  = 16 << 20
 
+	// MaxSkillURI bounds the URI of a skill, and MaxSkillDepth its folders, in each of which a file of it
+	// is searched (Catalog.SkillsWith).
+	MaxSkillURI   = 2 << 10
+	MaxSkillDepth = 32
+
 	skillFile = "/SKILL.md"
 	digestLen = len("sha256:") + 64
 )
@@ -145,6 +150,9 @@ func SkillFolder(uri string) (string, error) {
 	}
 	if problem := oddPath(path); problem != "" {
 		return "", fmt.Errorf("%s: %s", problem, cut(uri))
+	}
+	if len(uri) > MaxSkillURI || strings.Count(path, "/") > MaxSkillDepth {
+		return "", fmt.Errorf("is too long or too deep: %s", cut(uri))
 	}
 	return folder, nil
 }

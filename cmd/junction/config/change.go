@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"junction/auth"
+	"junction/policy"
 	"junction/upstream"
 	"junction/upstream/prose"
 )
@@ -109,11 +110,16 @@ func scopes(c *Config) []string { return slices.Sorted(maps.Keys(c.Auth.ScopeCap
 // scopes any more, which lifts a restriction, the old ones stay.
 func (c *Config) keepScopes(old *Config) {
 	next := c.Auth.ScopeCapabilities
-	if len(next) == 0 || len(old.Auth.ScopeCapabilities) == 0 {
+	if len(next) == 0 {
 		c.Auth.ScopeCapabilities = old.Auth.ScopeCapabilities
 		return
 	}
 	c.Auth.ScopeCapabilities = map[string][]string{}
+	if len(old.Auth.ScopeCapabilities) == 0 { // no token has a scope yet, and the restriction holds at once
+		for scope := range next {
+			c.Auth.ScopeCapabilities[scope] = nil
+		}
+	}
 	for scope := range old.Auth.ScopeCapabilities {
 		c.Auth.ScopeCapabilities[scope] = next[scope]
 	}
@@ -140,8 +146,11 @@ func (c *Config) without(next *Config) *Config {
 		// no key has the hash of zeros
 		r.Auth.JWT, r.Auth.Introspection, r.Auth.APIKeys = nil, nil, []auth.Key{{Name: "nobody"}}
 	}
-	if len(next.Policies) > 0 {
+	switch {
+	case c.Policies == nil: // it allows everything
 		r.Policies = next.Policies
+	case next.Policies != nil:
+		r.Policies = strictest(c.Policies, next.Policies)
 	}
 	r.Auth.TrustedProxies = common(c.Auth.TrustedProxies, next.Auth.TrustedProxies)
 	r.AllowedOrigins = common(c.AllowedOrigins, next.AllowedOrigins)
@@ -149,8 +158,7 @@ func (c *Config) without(next *Config) *Config {
 	r.Upstreams = map[string]upstream.Config{}
 	for name, u := range c.Upstreams {
 		if n, there := next.Upstreams[name]; there && !n.Off() {
-			u.Tools = n.Tools
-			r.Upstreams[name] = u
+			r.Upstreams[name] = narrowed(u, n)
 		}
 	}
 	r.Endpoints = maps.Clone(c.Endpoints)
@@ -158,6 +166,12 @@ func (c *Config) without(next *Config) *Config {
 		n, there := next.Endpoints[name]
 		if !there {
 			delete(r.Endpoints, name)
+		} else if e.Upstreams == nil && n.Upstreams != nil {
+			e.Upstreams = slices.DeleteFunc(slices.Clone(n.Upstreams), func(u string) bool {
+				_, runs := r.Upstreams[u]
+				return !runs
+			})
+			r.Endpoints[name] = e
 		} else if e.Upstreams != nil {
 			e.Upstreams = slices.DeleteFunc(slices.Clone(e.Upstreams), func(u string) bool {
 				_, runs := r.Upstreams[u]
@@ -168,6 +182,66 @@ func (c *Config) without(next *Config) *Config {
 	}
 	r.separate()
 	return &r
+}
+
+// narrowed returns u with the tools off and the capabilities required that either of u and n has.
+func narrowed(u, n upstream.Config) upstream.Config {
+	if reflect.DeepEqual(u.Tools, n.Tools) && slices.Equal(u.Capabilities, n.Capabilities) {
+		return u
+	}
+	tools := upstream.Rules{}
+	capabilities := slices.Concat(u.Capabilities, n.Capabilities)
+	for _, g := range n.Tools {
+		if g.Off() {
+			tools = append(tools, g) // the first rule that matches counts
+		}
+		capabilities = append(capabilities, g.Capabilities...)
+	}
+	slices.Sort(capabilities)
+	u.Tools, u.Capabilities = append(tools, u.Tools...), slices.Compact(capabilities)
+	return u
+}
+
+// strictest returns policies that allow what both lists allow with the same entry, and deny, ask and
+// restrict as each of them does.
+func strictest(old, next policy.Config) policy.Config {
+	all := policy.Config{} // an empty list denies everything
+	of := func(list policy.Config, name string) (policy.Entry, bool) {
+		i := slices.IndexFunc(list, func(e policy.Entry) bool { return e.Name == name })
+		if i < 0 {
+			return policy.Entry{}, false
+		}
+		return list[i], true
+	}
+	strip := func(e, other policy.Entry, both bool) policy.Entry {
+		both = both && reflect.DeepEqual(e.Match, other.Match)
+		e.Capabilities = slices.DeleteFunc(slices.Clone(e.Capabilities), func(c string) bool {
+			return !both || !slices.Contains(other.Capabilities, c)
+		})
+		e.Rules = slices.DeleteFunc(slices.Clone(e.Rules), func(r policy.Rule) bool {
+			return r.Allow != nil && !(both && slices.ContainsFunc(other.Rules, func(o policy.Rule) bool {
+				return reflect.DeepEqual(r, o)
+			}))
+		})
+		return e
+	}
+	for _, e := range next {
+		o, there := of(old, e.Name)
+		all = append(all, strip(e, o, there))
+	}
+	for i, e := range old {
+		n, there := of(next, e.Name)
+		if reflect.DeepEqual(e, n) {
+			continue
+		}
+		e = strip(e, n, there)
+		e.Name = fmt.Sprintf("%.50s.before.%d", e.Name, i)
+		all = append(all, e)
+	}
+	return slices.DeleteFunc(all, func(e policy.Entry) bool { // what has no effect is a mistake
+		_, err := policy.Compile(policy.Config{e})
+		return err != nil
+	})
 }
 
 func hasKey(c *Config, k auth.Key) bool {

@@ -3,6 +3,8 @@ package service
 import (
 	"context"
 	"fmt"
+	"net"
+	"net/url"
 	"os"
 	"os/exec"
 	"time"
@@ -35,10 +37,25 @@ func (h *Host) Background(ctx context.Context, file string) (p runfile.Place, lo
 	return p, u.Log, err
 }
 
-// Stop ends the process that serves a configuration file, and waits for its end.
+// answers reports whether something listens at the address of a URL.
+func answers(address string) bool {
+	u, err := url.Parse(address)
+	if err != nil {
+		return false
+	}
+	c, err := net.DialTimeout("tcp", u.Host, time.Second)
+	if err != nil {
+		return false
+	}
+	_ = c.Close()
+	return true
+}
+
+// Stop ends the process that serves a configuration file, and waits for its end. It does nothing if no
+// process answers at the recorded address: the process ID may be that of another program now.
 func Stop(ctx context.Context, file string, pid int) error {
 	now, running := runfile.Find(file)
-	if !running || now.PID != pid {
+	if !running || now.PID != pid || !answers(now.URL) {
 		return nil
 	}
 	process, err := os.FindProcess(pid)

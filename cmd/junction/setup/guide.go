@@ -166,6 +166,12 @@ func (g *guide) servers(ctx context.Context) (added []string, err error) {
 		before = nil
 	}
 	g.record.begin(g.file, before)
+	known := len(g.record.Upstreams)
+	for _, o := range i.outcomes { // so that an undo works if this process ends in the middle
+		if o.Result == clients.New {
+			g.record.Upstreams = append(g.record.Upstreams, o.Name)
+		}
+	}
 	if err := g.record.save(); err != nil { // nothing was changed yet
 		return nil, err
 	}
@@ -179,6 +185,7 @@ func (g *guide) servers(ctx context.Context) (added []string, err error) {
 			added = append(added, o.Name)
 		}
 	}
+	g.record.Upstreams = g.record.Upstreams[:known]
 	g.record.wrote(&i, added)
 	if err := g.record.save(); err != nil {
 		return nil, err
@@ -331,10 +338,16 @@ func (g *guide) launch(ctx context.Context) (bool, error) {
 				return false, err
 			}
 			installed := s.Installed()
+			before := g.record.Service
+			g.record.Service = before || !installed
+			if err := g.record.save(); err != nil {
+				return false, err
+			}
 			var p runfile.Place
 			if p, err = s.Install(ctx); err == nil || s.Installed() {
-				g.record.Service = g.record.Service || !installed
 				err = errors.Join(err, g.record.save())
+			} else {
+				g.record.Service = before
 			}
 			if err == nil {
 				g.say("Installed the service %s, which serves %s at %s.\n%s", s.Name(), g.short(), p.URL, s.Later())

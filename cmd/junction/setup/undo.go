@@ -278,7 +278,7 @@ func (g *guide) removeFiles() {
 			os.Remove(b.File)
 		}
 	}
-	if r.Environment != "" && config == nil {
+	if r.Environment != "" { // the service that used it is gone
 		os.Remove(r.Environment)
 	}
 	dir := filepath.Dir(r.Config)

@@ -211,6 +211,8 @@ func (d *decoder) hosts(path string, h *HTTP) {
 	}
 	if h.Method != http.MethodGet && h.Method != http.MethodHead {
 		d.bad(path+".method", "must be GET if the URL is an argument; remove hosts for another method")
+	} else if h.JSON != nil || h.Form != nil || h.Text.Source != "" {
+		d.bad(path, "must not have a body if the URL is an argument; remove json, form or text")
 	}
 	for _, texts := range []Variables{h.Headers, h.Query} {
 		for _, name := range slices.Sorted(maps.Keys(texts)) {
