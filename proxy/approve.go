@@ -157,12 +157,15 @@ func (s *Core) approveModern(ctx context.Context, x *Exchange, st sealed.State) 
 }
 
 // offer returns what the user may allow at once. More than one call is for tools. In the modern era,
-// several users behind a proxy that authenticates may be one principal: what one of them approves must
-// not cover calls of another.
+// several users behind a proxy that authenticates may be one principal: what one of them approves
+// covers no other call, which could be that of another user.
 func (x *Exchange) offer() approval.Offer {
 	o := approval.Offer{Most: x.decision.Remember, Session: x.Era == client.EraLegacy}
 	shared := x.Principal.Kind == auth.KindLocal && !x.Snapshot.Direct
-	if x.target.Part != upstream.PartTools || shared && !o.Session {
+	switch {
+	case shared && !o.Session:
+		o.Most = policy.SpanOnce
+	case x.target.Part != upstream.PartTools:
 		o.Most = min(o.Most, policy.SpanCall)
 	}
 	return o

@@ -347,7 +347,7 @@ func (x *Exchange) filter(r client.Result, err error) (client.Result, error) {
 		kept = redact.TaskID
 	}
 	if x.target.Part == upstream.PartSkills && r.Type == client.TypeComplete {
-		return r, nil // checkSkill has compared it
+		return x.filterBesideSkill(r)
 	}
 	var n int
 	if r.Object, n, err = x.redactor().Result(r.Object, kept); err != nil {

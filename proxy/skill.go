@@ -6,6 +6,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"junction/policy"
+	"junction/proxy/redact"
 	"junction/proxy/view"
 	"junction/upstream"
 	"junction/upstream/client"
@@ -116,6 +117,26 @@ func (x *Exchange) checkSkill(result raw.Object) error {
 		return x.withheld()
 	}
 	return nil
+}
+
+// filterBesideSkill redacts the result of skills/get except the skill, which checkSkill has compared.
+func (x *Exchange) filterBesideSkill(r client.Result) (client.Result, error) {
+	skill, err := r.Object.Get("skill")
+	if err != nil {
+		return r, x.invalid("skill: " + err.Error())
+	}
+	rest, err := r.Object.With(raw.Edit{Name: "skill"})
+	n := 0
+	if err == nil {
+		rest, n, err = x.redactor().Result(rest, redact.Nothing)
+	}
+	if err == nil && n > 0 {
+		r.Object, err = rest.With(raw.Edit{Name: "skill", Value: skill})
+	}
+	if err != nil {
+		err = x.invalid(err.Error())
+	}
+	return r, err
 }
 
 // withheld returns the error for a skill that the caller does not see because of its content.

@@ -39,12 +39,18 @@ func TestToolsThatNothingAnnounced(t *testing.T) {
 `)})
 				j.Offers(t, "up", "other")
 				c := j.As(t, keys["one"])
-				s.Set(t, "tools/list", harness.Definitions("echo", "log", "gate"))
-				s.Set(t, "prompts/list", []json.RawMessage{[]byte(`{"name":"p"}`), []byte(`{"name":"q"}`)})
+				appear := func() {
+					s.Set(t, "tools/list", harness.Definitions("echo", "log", "gate"))
+					s.Set(t, "prompts/list", []json.RawMessage{[]byte(`{"name":"p"}`), []byte(`{"name":"q"}`)})
+				}
+				appear()
 				for method, params := range map[string]string{"tools/call": `"name":"up__log","arguments":{}`,
 					"prompts/get": `"name":"up__q"`} {
-					if s.Inside == nil { // a process changes its lists a moment later
-						j.Until(t, "the new item", func() bool { return c.Ask(t, method, params).Error == nil })
+					if s.Inside == nil { // a process changes its lists a moment later, if it was the one of the connection
+						j.Until(t, "the new item", func() bool {
+							appear()
+							return c.Ask(t, method, params).Error == nil
+						})
 					} else if got := c.Ask(t, method, params); got.Error != nil {
 						t.Errorf("the new item of %s is answered %s", method, got.Error)
 					}
@@ -73,6 +79,13 @@ func TestToolsThatNothingAnnounced(t *testing.T) {
 				}
 				hidden, saidOfHidden := readings("up__gate")
 				none, saidOfNone := readings("up__nothing")
+				for range 5 { // a reading of another cause can come between
+					if hidden == none && none <= 1 {
+						break
+					}
+					hidden, saidOfHidden = readings("up__gate")
+					none, saidOfNone = readings("up__nothing")
+				}
 				if hidden != none || saidOfHidden != saidOfNone {
 					t.Errorf("what is hidden causes %d readings and is answered %s\nwhat does not exist  %d, %s", hidden, saidOfHidden,
 						none, saidOfNone)
@@ -81,7 +94,14 @@ func TestToolsThatNothingAnnounced(t *testing.T) {
 					t.Errorf("an unknown name causes %d readings, want one", none)
 				}
 				for _, name := range []string{"other__echo", "nobody__echo"} {
-					if n, said := readings(name); n != 0 || said != saidOfNone {
+					n, said := readings(name)
+					for range 5 {
+						if n == 0 {
+							break
+						}
+						n, said = readings(name)
+					}
+					if n != 0 || said != saidOfNone {
 						t.Errorf("%s causes %d readings, and is answered %s, want none and %s", name, n, said, saidOfNone)
 					}
 				}

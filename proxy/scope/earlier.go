@@ -10,8 +10,10 @@ import (
 const (
 	// earlierTime is how long a client can go on with the pages of a list that has changed.
 	earlierTime = time.Minute
-	// maxEarlier bounds the snapshots that are kept for that. The latest ones stay.
-	maxEarlier = 8
+	// maxEarlier bounds the snapshots that are kept for that, and maxEarlierBytes the memory of the
+	// catalogs that only they have. The latest ones stay.
+	maxEarlier      = 8
+	maxEarlierBytes = 64 << 20
 )
 
 // Earlier keeps the latest snapshots whose catalogs have changed since, so that a client that reads a
@@ -25,6 +27,7 @@ type Earlier struct {
 type earlier struct {
 	*Snapshot
 	until time.Time
+	bytes int
 }
 
 // Keep keeps a snapshot that next replaces, without its caches, if a list has changed.
@@ -36,11 +39,27 @@ func (all *Earlier) Keep(w, next *Snapshot) {
 	}
 	all.mu.Lock()
 	defer all.mu.Unlock()
-	all.kept = append(all.kept, earlier{w, time.Now().Add(earlierTime)})
+	all.kept = append(all.kept, earlier{w, time.Now().Add(earlierTime), w.bytesBeside(next)})
 	all.drop(len(all.kept) - maxEarlier)
+	bytes, first := 0, len(all.kept)
+	for first > 0 && bytes+all.kept[first-1].bytes <= maxEarlierBytes {
+		first--
+		bytes += all.kept[first].bytes
+	}
+	all.drop(first)
 	if all.next == nil {
 		all.next = time.AfterFunc(earlierTime, all.expire)
 	}
+}
+
+// bytesBeside returns the memory of what w has and next does not have.
+func (w *Snapshot) bytesBeside(next *Snapshot) (bytes int) {
+	for b, st := range w.stocks {
+		if next.stocks[b] != st {
+			bytes += 2 * st.Bytes() // the definitions of the server, and those with the names of clients
+		}
+	}
+	return bytes
 }
 
 // expire forgets the snapshots whose time is over.

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -102,5 +103,48 @@ func TestFollowNeverOpensAListener(t *testing.T) {
 	change := old.Follow(mustParse(t, "listen: 127.0.0.1:8420\nupstreams: { a: { command: [x] } }\n", nil))
 	if !change.Config.Auth.Needed() || change.Rejected() == "" || change.Config.Auth.APIKeys[0].Hash.String() == hashA {
 		t.Errorf("needed: %v; rejected: %q", change.Config.Auth.Needed(), change.Rejected())
+	}
+}
+
+// TestRefusedReloadAllowsNoMoreThanEitherFile replaces a file by one that is wider in some places and
+// narrower in others. Of the mixture, only the narrower half of each is in force.
+func TestRefusedReloadAllowsNoMoreThanEitherFile(t *testing.T) {
+	const keys = "auth: { api_keys: [" + keyA + "] }\n"
+	old := mustParse(t, keys+`
+upstreams: { fs: { command: [prod], tools: { "delete*": { enabled: false } } } }
+policies: [ { name: all, rules: [ { allow: { tools: "fs__read*" } }, { deny: { tools: fs__read_secret } } ] } ]
+endpoints: { narrow: {} }
+`, nil)
+	next := mustParse(t, keys+`
+upstreams: { fs: { command: [sandboxed], capabilities: [admin], tools: { "move*": { enabled: false } } }, o: { command: [x] } }
+policies: [ { name: all, rules: [ { allow: { tools: "*" } }, { deny: { tools: fs__read_key } } ] } ]
+endpoints: { narrow: { upstreams: [o] } }
+`, nil)
+	change := old.Follow(next)
+	change.Refuse(old, next, errors.New("cannot open the audit"))
+	c := change.Config
+	u := c.Upstreams["fs"]
+	off := map[string]bool{}
+	for _, r := range u.Tools {
+		off[r.Glob] = r.Off()
+	}
+	if !off["delete*"] || !off["move*"] || !slices.Contains(u.Capabilities, "admin") {
+		t.Errorf("tools %+v, capabilities %v", u.Tools, u.Capabilities)
+	}
+	var denied []string
+	for _, e := range c.Policies {
+		for _, r := range e.Rules {
+			if r.Allow != nil {
+				t.Errorf("%s allows %v, which only one of the files does", e.Name, r.Allow.Tools)
+			} else if r.Deny != nil {
+				denied = append(denied, r.Deny.Tools...)
+			}
+		}
+	}
+	if slices.Sort(denied); !slices.Equal(denied, []string{"fs__read_key", "fs__read_secret"}) {
+		t.Errorf("denied are %v", denied)
+	}
+	if c.Policies == nil || len(c.Endpoints["narrow"].Upstreams) != 0 || c.Endpoints["narrow"].Upstreams == nil {
+		t.Errorf("policies %v; the endpoint has %v", c.Policies, c.Endpoints["narrow"].Upstreams)
 	}
 }
