@@ -73,7 +73,8 @@ func (t *Target) PolicyItem() policy.Item {
 		}
 		for _, reading := range readings {
 			for _, uri := range c.SkillsWith(reading) {
-				if path := policy.SkillPath(name, uri); !slices.Contains(it.Within, path) && !slices.Contains(it.Near, path) {
+				path := policy.SkillPath(name, uri)
+				if !slices.Contains(it.Within, path) && !slices.Contains(it.Near, path) {
 					it.Near = append(it.Near, path)
 				}
 			}
