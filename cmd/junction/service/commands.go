@@ -168,8 +168,8 @@ func installCommand(stdout io.Writer, file *string) *cobra.Command {
 		Long: `Install the service, and start it. A second run renews the service and starts it again.
 
 The service has PATH, the folders (XDG_...) and the proxies of this shell, so that it finds the same commands.
-It has no other variables: write them as NAME=VALUE into the file environment beside the configuration, which
-only you may read, or let --keep-env write them.`,
+It has no other variables: write them as NAME=VALUE into CONFIG.environment, beside the configuration CONFIG,
+which only you may read, or let --keep-env write them.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, path, err := of(*file)
 			if err != nil {

@@ -71,8 +71,9 @@ func runService(stdout, stderr io.Writer, file *string, serve Serve) *cobra.Comm
 	return cmd
 }
 
-// EnvironmentOf returns the file with the variables of the service of a configuration file.
-func EnvironmentOf(file string) string { return filepath.Join(filepath.Dir(file), "environment") }
+// EnvironmentOf returns the file with the variables of the service of a configuration file. Its name has
+// that of the configuration file, so that two of them in one folder share nothing.
+func EnvironmentOf(file string) string { return file + ".environment" }
 
 // maxEnvironment is the most bytes of the file with the variables.
 const maxEnvironment = 64 << 10
