@@ -282,6 +282,9 @@ func (m *Member) giveBack(ctx context.Context, digest string) {
 	h.mu.Lock()
 	l := h.limit
 	h.mu.Unlock()
+	if l.shares == 0 {
+		return // its first shares are being taken
+	}
 	if _, err := m.settle(ctx, h, l, fewer); err != nil {
 		m.o.Log.Debug("cannot give back shares of a limit", "error", auth.Redact(err.Error()))
 	}
