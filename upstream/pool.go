@@ -331,16 +331,17 @@ func (p *pool) readCatalog(ctx context.Context, key linkKey, c client.Conn) erro
 
 // publish replaces the catalog by cat; p.mu is held.
 func (p *pool) publish(cat *Catalog) {
-	old := p.catalog.Swap(cat)
+	old := p.catalog.Load()
+	same := old.equal(cat)
+	if same && !old.since.IsZero() && !cat.since.IsZero() {
+		cat.since = old.since // before others see cat: the pool of a reload begins with it
+	}
+	p.catalog.Store(cat)
 	if old != cat {
 		defer old.free()
 	}
 	if old.SignIn != cat.SignIn {
 		p.announced.Add(1)
-	}
-	same := old.equal(cat)
-	if same && !old.since.IsZero() {
-		cat.since = old.since
 	}
 	if !same || old.Stored {
 		p.remember(cat)
