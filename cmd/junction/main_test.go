@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"junction/auth/authtest"
-	"junction/cmd/junction/config"
 )
 
 func TestMain(m *testing.M) {
@@ -110,16 +109,4 @@ func environment(vars map[string]string) func(string) (string, bool) {
 		v, ok := vars[name]
 		return v, ok
 	}
-}
-
-// mustLoad returns the configuration of a file with this text.
-func mustLoad(t *testing.T, text string) *config.Config {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), "test.yaml")
-	mustWrite(t, file, text)
-	c, _, err := config.Load(file, environment(nil))
-	if err != nil {
-		t.Fatalf("Load: %v\n%s", err, text)
-	}
-	return c
 }

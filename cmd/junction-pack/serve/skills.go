@@ -131,7 +131,7 @@ func (s *Server) getSkill(params raw.Object) (string, error) {
 	}
 	one := s.pack.Load().Skills.List().Get(uri)
 	if one == nil {
-		return "", fmt.Errorf("No skill is served at %.200s", uri)
+		return "", fmt.Errorf("no skill is served at %.200s", uri)
 	}
 	return fmt.Sprintf(`"skill":%s`, one.Entry), nil
 }

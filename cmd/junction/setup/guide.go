@@ -367,7 +367,7 @@ func (g *guide) launch(ctx context.Context) (bool, error) {
 	}
 	p, log, err := h.Background(ctx, g.file)
 	if err != nil {
-		return false, fmt.Errorf("Junction does not serve: %w; its log: %s", err, log)
+		return false, fmt.Errorf("cannot start Junction in the background: %w; its log: %s", err, log)
 	}
 	g.record.PID = p.PID
 	g.say("Started Junction at %s (process %d). Its log: %s", p.URL, p.PID, g.home.Short(log))
