@@ -78,7 +78,7 @@ func TestCheckSaysWhatToDo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	nobody := "http://" + l.Addr().String()
+	closed := "http://" + l.Addr().String()
 	l.Close()
 	secure := httptest.NewTLSServer(http.NotFoundHandler())
 	t.Cleanup(secure.Close)
@@ -112,7 +112,7 @@ func TestCheckSaysWhatToDo(t *testing.T) {
 		{"an endless list", script(upstreamtest.Script{LoopCursor: true, PageSize: 1, Tools: tools("a", "b", "c")}), "start handshake list", "never ends", "the server violates the protocol"},
 		{"no ping", script(upstreamtest.Script{Era: "legacy", Rules: []upstreamtest.Rule{{Method: "ping", Error: []byte(`{"code":-32601,"message":"x"}`)}}}),
 			"start handshake list ping", "", ""},
-		{"nobody there", Config{URL: nobody}, "handshake", "connection refused", "no server listens there"},
+		{"no listener", Config{URL: closed}, "handshake", "connection refused", "no server listens there"},
 		{"no host", Config{URL: "http://there-is-no-such-host.invalid"}, "handshake", "there-is-no-such-host.invalid", ""},
 		{"no credentials", Config{URL: answer(401, "text/plain", "who are you?")}, "handshake", "401 Unauthorized: who are you?", "the server requires authentication: set headers"},
 		{"another path", Config{URL: answer(404, "text/plain", "")}, "handshake", "404", "the path of url is probably wrong"},
@@ -145,7 +145,7 @@ func TestCheckEndsWithTheLimitOfAll(t *testing.T) {
 	}
 }
 
-// TestCheckEndsWithItsContext: whoever asked may go away.
+// TestCheckEndsWithItsContext: a check ends when its caller gives it up.
 func TestCheckEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, upstreamtest.Script{Rules: []upstreamtest.Rule{{Method: "tools/list", Skip: 1, Hang: true}}}, Config{})

@@ -47,7 +47,7 @@ func TestLinkStates(t *testing.T) {
 			settle(2 * time.Minute)
 			mustCall(r.t, r.Upstream, toolCall("echo", `{}`))
 		}, "ready idle starting ready idle"},
-		// nobody is told of what he did himself
+		// a caller is not notified of its own change
 		{"closed while ready", legacyScript, Config{}, func(r *rig) { r.Upstream.Close() }, "ready"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -355,8 +355,8 @@ func TestMaxLinksBusy(t *testing.T) {
 	})
 }
 
-// Calls that want more links than there may be take turns; a link that is still connecting for
-// somebody is not taken away.
+// Calls that need more links than the limit take turns; a link that is still connecting for another
+// call is not taken away.
 func TestMaxLinksTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := upstreamtest.New(legacyScript)

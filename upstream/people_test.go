@@ -11,7 +11,7 @@ import (
 	"junction/upstream/client"
 )
 
-// nobodySignedIn has no token for anybody, and remembers whom it was asked for.
+// nobodySignedIn has no token for any user, and records the users it was asked for.
 type nobodySignedIn struct {
 	mu    sync.Mutex
 	asked []string

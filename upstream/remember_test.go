@@ -39,7 +39,7 @@ func (m *memory) Delete(entry, user string) {
 	delete(m.texts, [2]string{entry, user})
 }
 
-// waitingCredentials has no token for anybody before the upstream ends.
+// waitingCredentials has no token for any user before the upstream ends.
 type waitingCredentials struct{}
 
 func (waitingCredentials) Token(ctx context.Context, _, _ string, _ ...string) (string, error) {

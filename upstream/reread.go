@@ -97,7 +97,7 @@ type asking struct {
 	next    reading // of the callers that wait for the next reading; nil for none
 }
 
-// reading is closed when a reading has ended. The zero value is one that nobody waits for.
+// reading is closed when a reading has ended. The zero value has no waiters.
 type reading chan struct{}
 
 func (r reading) done() {

@@ -17,8 +17,8 @@ func (follower) Follow(_ context.Context, _ func() []string, added, _ []string) 
 	return added, nil
 }
 
-// TestWhatANewConnMissed: what was subscribed to before it was there may have changed meanwhile,
-// what it was asked for itself has not, whoever comes first.
+// TestWhatANewConnMissed: resources that were subscribed to before the connection existed may have
+// changed meanwhile; resources that it was asked for itself have not, in either order.
 func TestWhatANewConnMissed(t *testing.T) {
 	for _, early := range []bool{false, true} {
 		var told []string

@@ -118,8 +118,8 @@ func TestForeignTurnsOneAttempt(t *testing.T) {
 	})
 }
 
-// TestForeignTurnsEnd: nobody waits for ever for a person who does not answer: neither where the
-// server runs once, nor where all connections are in use.
+// TestForeignTurnsEnd: a call does not wait for ever for a person of another call who does not
+// answer: neither where the server runs once, nor where all connections are in use.
 func TestForeignTurnsEnd(t *testing.T) {
 	for name, c := range map[string]Config{"runs once": {}, "max_links": {MaxLinks: 1}} {
 		t.Run(name, func(t *testing.T) {

@@ -19,7 +19,7 @@ type quietPeer struct{ log atomic.Int64 }
 func (q *quietPeer) Notify(string, []byte) { q.log.Add(1) }
 
 func (q *quietPeer) Ask(context.Context, *ServerRequest) ([]byte, error) {
-	return nil, errors.New("nobody is here")
+	return nil, errors.New("no user answers")
 }
 
 // TestForeignLogMessagesAreSignsOfLife has a call's own log messages come, as progress would, on a

@@ -324,7 +324,7 @@ func TestForeignSubscribersOnStdioCostTheSame(t *testing.T) {
 		before := len(d.updates)
 		d.teller.updated(uri(5))
 		if len(d.updates) > before {
-			t.Errorf("told %q, which nobody wants", d.updates[before:])
+			t.Errorf("told %q without a subscriber", d.updates[before:])
 		}
 		d.subscribe(t, uri(7)) // as it is not too late for
 		if n, _ := s.cost(); n != 0 {
@@ -343,7 +343,7 @@ func TestForeignSubscribersOnStdioCostTheSame(t *testing.T) {
 }
 
 // TestForeignEndOfSubscriptionsOnStdio has subscribers come and go. The first end shows whether the
-// server answers; nobody waits after that.
+// server answers; later ones do not wait.
 func TestForeignEndOfSubscriptionsOnStdio(t *testing.T) {
 	tellers(t, func(t *testing.T, s *teller) {
 		d := subscribers(t, s)
@@ -437,7 +437,7 @@ func TestForeignSubscriptionsThatAreMostlyUnwanted(t *testing.T) {
 		d.leave(t, "file:///dir/part")
 		d.teller.updated(uris[0])
 		if len(d.updates) > 0 {
-			t.Errorf("told %q, which nobody wants", d.updates)
+			t.Errorf("told %q without a subscriber", d.updates)
 		}
 		d.teller.updated("file:///dir/part")
 		if !slices.Equal(d.updates, []string{"file:///dir/part"}) {
@@ -446,7 +446,7 @@ func TestForeignSubscriptionsThatAreMostlyUnwanted(t *testing.T) {
 		d.leave(t, uris[1:]...)
 		settle(2*listenTidy + listenEnd)
 		if n := len(s.uris[uris[5]]); n > 0 {
-			t.Errorf("the server follows what nobody wants")
+			t.Errorf("the server follows a resource without a subscriber")
 		}
 		d.updates = nil
 		d.hears(t, "file:///dir")

@@ -75,7 +75,7 @@ type flight struct {
 	// the call uses the conn exclusively, since a server request that names no call was attributed
 	// to it; guarded by base.mu
 	exclusive bool
-	// the response arrived when nobody waited for it any more; guarded by base.mu
+	// the response arrived after its caller had given up; guarded by base.mu
 	answered bool
 }
 

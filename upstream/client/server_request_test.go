@@ -11,16 +11,16 @@ import (
 	"junction/upstream/jsonrpc"
 )
 
-// TestQuestionOfACallThatWasGivenUp holds that the next caller is not asked what the one before was
-// meant to be: where questions do not say whose they are, nobody knows when a server is done with a
-// call that was cancelled.
+// TestQuestionOfACallThatWasGivenUp: a question that was meant for the previous caller does not reach
+// the next one. Where questions do not name their call, Junction cannot know when a server has ended
+// a cancelled call.
 func TestQuestionOfACallThatWasGivenUp(t *testing.T) {
 	b := &base{flights: map[jsonrpc.ID]*flight{}}
 	next := &flight{id: "2", owner: owner{"one", "x"}}
 	b.track(next)
 	question := &jsonrpc.Message{ID: "1", Method: "elicitation/create"}
 	if f, reason := b.callOf(nil, question); f != next {
-		t.Fatalf("the question of the only call is nobody's: %s", reason)
+		t.Fatalf("the question of the only call was not assigned to it: %s", reason)
 	}
 	b.abandoned(&flight{id: "1", owner: owner{"one", "y"}})
 	if f, _ := b.callOf(nil, question); f != nil {
@@ -122,7 +122,7 @@ func TestMessageOfSeveralCalls(t *testing.T) {
 }
 
 // TestAnswerEndsTheDoubt: an abandoned request is in doubt until the server answers it, or a minute
-// has passed. Answers that nobody waits for, of whatever id, end no other doubt.
+// has passed. Answers to unknown ids end no other doubt.
 func TestAnswerEndsTheDoubt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &base{flights: map[jsonrpc.ID]*flight{}}

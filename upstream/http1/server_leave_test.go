@@ -19,7 +19,7 @@ import (
 	"time"
 )
 
-// TestClientLeaves: a request that takes long ends when its client leaves, and nobody else's.
+// TestClientLeaves: a long request ends when its client leaves; requests of other clients go on.
 func TestClientLeaves(t *testing.T) {
 	var ended atomic.Int32
 	wait := func(w http.ResponseWriter, r *http.Request) {
@@ -56,7 +56,7 @@ func TestClientLeaves(t *testing.T) {
 }
 
 // TestClientWithoutAddress: a client that has left before it was accepted has no address on some
-// systems; it harms nobody else.
+// systems; other clients do not notice.
 func TestClientWithoutAddress(t *testing.T) {
 	run(t, answers, func(t *testing.T, l *pipes, s server) {
 		_, theirs := net.Pipe()

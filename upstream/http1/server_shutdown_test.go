@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// TestShutdown: who is idle is let go at once, who waits for an answer gets it, and nobody new
-// comes in.
+// TestShutdown: idle connections are closed at once, requests in flight are answered, and new
+// connections are refused.
 func TestShutdown(t *testing.T) {
 	slow := func(w http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)
@@ -80,9 +80,9 @@ func TestClose(t *testing.T) {
 	})
 }
 
-// TestShutdownWaitsForNoQuestion: whoever has asked nothing yet, or has begun to and not finished,
-// is idle.
-func TestShutdownWaitsForNoQuestion(t *testing.T) {
+// TestShutdownWaitsForNoPartialRequest: a connection without a request, or with a part of one, is
+// idle.
+func TestShutdownWaitsForNoPartialRequest(t *testing.T) {
 	run(t, answers, func(t *testing.T, l *pipes, s server) {
 		var clients []*client
 		for _, sent := range []string{post("/echo", "x") + "\r\n", post("/echo", "x") + "P", post("/echo", "x") + "POST /", post("/echo", "x") + "\r\n\r\nPOST / HTTP/1.1\r\n"} {
@@ -150,12 +150,12 @@ func TestServeAfterShutdown(t *testing.T) {
 			t.Errorf("Serve = %v", err)
 		}
 		if c := other.dial(t); !c.ended() {
-			t.Error("somebody listens")
+			t.Error("the server accepts connections")
 		}
 	})
 }
 
-// failing is a listener that fails as told, and has somebody come in when it is closed.
+// failing is a listener that fails as told, and accepts one more connection when it is closed.
 type failing struct {
 	*pipes
 	errs chan error
@@ -202,7 +202,7 @@ func TestAcceptFails(t *testing.T) {
 		synctest.Wait()
 		c.send("PUT /echo HTTP/1.1\r\nHost: a\r\n\r\n")
 		if !c.ended() {
-			t.Error("a connection hangs that nobody serves")
+			t.Error("a connection that is not served stays open")
 		}
 		s.Close()
 	})
@@ -242,8 +242,8 @@ func (c hooked) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// TestShutdownComesFirst: what nobody can be told the result of is not done: a request that arrives
-// while its connection is closed as idle.
+// TestShutdownComesFirst: a request that arrives while its connection is closed as idle is not
+// executed, because its client could not read the result.
 func TestShutdownComesFirst(t *testing.T) {
 	asked := false
 	run(t, func(http.ResponseWriter, *http.Request) { asked = true }, func(t *testing.T, l *pipes, s server) {

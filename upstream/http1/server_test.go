@@ -285,7 +285,7 @@ func FuzzConversation(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, wire []byte, cut int) {
 		if bytes.Contains(wire, []byte("/unread")) {
-			return // net/http waits for the body that nobody wants before it answers
+			return // net/http reads the rest of the body before it answers
 		}
 		cut = max(0, min(cut, len(wire)))
 		want := ""
@@ -563,9 +563,9 @@ func TestHalfABody(t *testing.T) {
 	})
 }
 
-// TestNobodyReadsAhead: once a request is answered, nobody reads from the connection but for the
-// next one, however late that comes.
-func TestNobodyReadsAhead(t *testing.T) {
+// TestNoReadAhead: after an answer the server reads from the connection only for the next request,
+// however late that request comes.
+func TestNoReadAhead(t *testing.T) {
 	run(t, answers, func(t *testing.T, l *pipes, s server) {
 		for _, path := range []string{"/unread", "/echo", "/204"} {
 			for _, next := range []string{post("/echo", "next"), "PUT /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nnext"} {

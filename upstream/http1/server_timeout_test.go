@@ -28,7 +28,7 @@ func TestTimeouts(t *testing.T) {
 			{"nothing", "", 30 * time.Second, 0, 0},
 			{"half a head", "POST /echo HT", 30 * time.Second, 0, 0},
 			{"half a body", "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n12345", 30 * time.Second, 0, http.StatusBadRequest},
-			{"half a body that nobody wants", "POST /unread HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n12345", 30 * time.Second, 0, http.StatusOK},
+			{"half a body that the handler does not read", "POST /unread HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n12345", 30 * time.Second, 0, http.StatusOK},
 			{"one request", post("/echo", "x"), 2 * time.Minute, idleSlack, http.StatusOK},
 			{"one request and half a head", post("/echo", "x") + "GET /", 30 * time.Second, 0, http.StatusOK},
 			{"half a foreign request", post("/echo", "x") + "PUT /", 30 * time.Second, 0, http.StatusOK},
@@ -95,7 +95,7 @@ func TestSlowReader(t *testing.T) {
 		c.send(post("/limited", "x"))
 		began := time.Now()
 		if err := <-failed; err == nil {
-			t.Error("an answer that nobody takes was written")
+			t.Error("an answer that the client does not read was written")
 		}
 		if took := time.Since(began); took < 30*time.Second || took > 32*time.Second {
 			t.Errorf("the write was given up after %v", took)
@@ -149,9 +149,9 @@ func TestIdleTimeoutIsItsOwn(t *testing.T) {
 	})
 }
 
-// TestLastWords: a client that still sends a body that nobody wants can do so for a moment, so that
-// the answer reaches the client, and no longer. Little of that body is read.
-func TestLastWords(t *testing.T) {
+// TestUnreadBodyIsBounded: a client may go on for a moment with a body that the handler does not
+// read, so that the answer reaches the client. Little of that body is read.
+func TestUnreadBodyIsBounded(t *testing.T) {
 	run(t, answers, func(t *testing.T, l *pipes, s server) {
 		if _, ours := s.(*Server); !ours {
 			return // net/http waits, but does not read

@@ -214,7 +214,7 @@ func TestSplice(t *testing.T) {
 		{` { "a" : 1 } `, `a= b=2`, ` {  "b":2} `},
 		{`{"a":1,"b":",,,"}`, `b= c=","`, `{"a":1,"c":","}`},
 		{`{"a":1,"b":2,"c":3,"d":4,"e":5,"f":6,"g":7,"h":8,"i":9,"j":10}`, `j= i= h=1 g= f= e=1 d= c=1 b= a= k=0`, `{"c":1,"e":1,"h":1,"k":0}`},
-		// Members that nobody edits may be as odd as they like.
+		// Members that are not edited stay as they are, however odd.
 		{`{"x":1,"x":2,"X":3,"\ud800":4,"a":5}`, `a=`, `{"x":1,"x":2,"X":3,"\ud800":4}`},
 		{`{"a":1}`, `é"=2`, `{"a":1,"é\"":2}`},
 	} {

@@ -94,7 +94,7 @@ func TestScanDepth(t *testing.T) {
 	}
 }
 
-// TestScanAliases checks that nobody who appends to the result writes over what stands behind it.
+// TestScanAliases checks that an append to the result does not overwrite the text after it.
 func TestScanAliases(t *testing.T) {
 	text := []byte(` {"a":[1,2]} `)
 	got, err := raw.Scan(text, 10)

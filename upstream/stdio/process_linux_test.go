@@ -28,6 +28,6 @@ func TestOutputPair(t *testing.T) {
 		t.Errorf("the child hears %d bytes, %v; want the end", n, err)
 	}
 	if _, err := theirs.WriteString("late\n"); err == nil {
-		t.Error("the child could write what nobody reads")
+		t.Error("the child could write to a pipe without a reader")
 	}
 }

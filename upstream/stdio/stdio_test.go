@@ -447,7 +447,7 @@ func TestStdioAnswersBeforeDeathCount(t *testing.T) {
 	}
 }
 
-// A server that does not read blocks nobody longer than he wants to wait.
+// A server that does not read blocks a caller no longer than the caller's context.
 func TestStdioServerThatNeverReads(t *testing.T) {
 	w := mustOpen(t, "deaf", func(o *Options) { o.StopGrace = 50 * time.Millisecond })
 	ctx, cancel := context.WithCancelCause(t.Context())

@@ -25,7 +25,7 @@ func TestDialError(t *testing.T) {
 	l.Close()
 	_, err = dial(t.Context(), "tcp", address)
 	if want := address + ": connection refused"; err == nil || err.Error() != want || !errors.Is(err, syscall.ECONNREFUSED) {
-		t.Errorf("nobody there: %v, want %s", err, want)
+		t.Errorf("no listener: %v, want %s", err, want)
 	}
 	if _, err = dial(t.Context(), "tcp", "nobody.invalid:443"); err == nil || !strings.HasPrefix(err.Error(), "lookup nobody.invalid") {
 		t.Errorf("no such host: %v, want the look-up", err)

@@ -370,7 +370,7 @@ func TestSSENotSent(t *testing.T) {
 	t.Parallel() // the call waits for the connection of the stream
 	o := newOld(t, named, echo)
 	w := mustSSE(t, o, nil)
-	w.plain.Address = "127.0.0.1:1" // nobody listens there
+	w.plain.Address = "127.0.0.1:1" // no listener
 	if _, err := w.Call(short(t), call("7", "tools/call"), nil); !errors.Is(err, ErrNotSent) {
 		t.Errorf("got error %v, want errNotSent", err)
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 // TestRefusedTokensAreShownOnce is a request whose tokens are refused: each is shown once, the body arrives whole
-// each time, and nobody is asked for ever.
+// each time, and the number of tries is bounded.
 func TestRefusedTokensAreShownOnce(t *testing.T) {
 	for _, secure := range []bool{false, true} { // our own transport, and that of the library
 		t.Run(fmt.Sprint(secure), func(t *testing.T) {
@@ -48,7 +48,7 @@ func TestRefusedTokensAreShownOnce(t *testing.T) {
 				if len(refused) > 1 && refused[0] != "canary-stubborn-0" {
 					return "", errSignIn
 				}
-				if slices.Contains(refused, "canary-stubborn-0") || good == "nobody has it" {
+				if slices.Contains(refused, "canary-stubborn-0") || good == "no user has it" {
 					return fmt.Sprint("canary-stubborn-", len(refused)), nil
 				}
 				return fmt.Sprint("canary-token-", len(refused)), nil
@@ -63,7 +63,7 @@ func TestRefusedTokensAreShownOnce(t *testing.T) {
 				{"canary-token-0", []string{"Bearer canary-token-0"}, func(err error) bool { return err == nil }},
 				{"canary-token-1", []string{"Bearer canary-token-0", "Bearer canary-token-1"}, func(err error) bool { return err == nil }},
 				{"none", []string{"Bearer canary-token-0", "Bearer canary-token-1"}, func(err error) bool { return errors.Is(err, errSignIn) }},
-				{"nobody has it", []string{"Bearer canary-stubborn-0", "Bearer canary-stubborn-1", "Bearer canary-stubborn-2"}, unauthorized},
+				{"no user has it", []string{"Bearer canary-stubborn-0", "Bearer canary-stubborn-1", "Bearer canary-stubborn-2"}, unauthorized},
 			} {
 				mu.Lock()
 				shown, bodies, good = nil, nil, test.good

@@ -284,7 +284,7 @@ func (c *call) pause(ctx context.Context, a arguments) bool {
 func (c *call) progress(ctx context.Context, a arguments) {
 	token, err := raw.Get(c.m.Params, "_meta", "progressToken")
 	if a.Unasked {
-		token, err = []byte(`"nobody gave this"`), nil
+		token, err = []byte(`"not a token of a request"`), nil
 	}
 	step := func(i int) {
 		if err == nil {
