@@ -620,7 +620,7 @@ func (noImports) Import(path string) (*types.Package, error) {
 var spoken = []string{"String", "Error", "Unwrap", "LogValue", "MarshalJSON", "UnmarshalJSON", "MarshalText",
 	"UnmarshalText", "UnmarshalYAML"}
 
-// undocumented finds what other packages can name and nobody explains. A constant is explained by
+// undocumented finds exported names without a comment. A constant is explained by
 // its type, or by the comment on its group.
 func (p *sourcePackage) undocumented(file *ast.File) (problems []string) {
 	bad := func(n ast.Node, name string) { problems = append(problems, p.at(n, "%s has no doc comment", name)) }

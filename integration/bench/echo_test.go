@@ -104,7 +104,7 @@ func (e *echoServer) answer(r *echoRequest) (result, failure []byte) {
 	return nil, []byte(`{"code":-32601,"message":"no such method"}`)
 }
 
-// text returns the result of a call, which is shared: nobody changes it.
+// text returns the result of a call, which is shared: callers must not change it.
 func (e *echoServer) text(k resultKey) []byte {
 	if v, ok := e.results.Load(k); ok {
 		return v.([]byte)

@@ -86,8 +86,8 @@ func attackers(args []string) error {
 	return err
 }
 
-// note counts an answer. After a refusal, or where nobody answers, the connection waits a moment,
-// as Retry-After wants, but less.
+// note counts an answer. After a refusal, or without an answer, the connection waits a moment,
+// as Retry-After asks, but less.
 func (a *attack) note(kind string, status int, err error) {
 	what := kind + " " + strconv.Itoa(status)
 	if err != nil {

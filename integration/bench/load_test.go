@@ -44,7 +44,7 @@ func loadGenerator(args []string) error {
 	addr := fs.String("addr", "", "HOST:PORT of the MCP server")
 	era := fs.String("era", harness.LegacyEra, "legacy or modern")
 	sessions := fs.Int("sessions", 1, "how many sessions, each on a connection of its own")
-	token := fs.String("token", "", "what the server wants to let somebody in")
+	token := fs.String("token", "", "the bearer token for the server")
 	tool := fs.String("tool", "echo", "the tool to call; empty: list the tools")
 	owner := fs.String("owner", "", "HOST:PORT of another process of the server, which sessions begin at")
 	size := fs.Int("size", 100, "how many bytes a call asks for; every answer has at least as many")

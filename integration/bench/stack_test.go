@@ -46,7 +46,7 @@ func startChild(b *testing.B, name string, end syscall.Signal, cmd *exec.Cmd) *b
 	c := &benchChild{name: name, cmd: cmd, log: log.Name(), done: make(chan struct{})}
 	go func() {
 		defer close(c.done)
-		cmd.Wait() // how it ended does not matter: whoever needs it notices that it did
+		cmd.Wait() // how it ended does not matter: its users notice that it did
 	}()
 	c.stop = sync.OnceFunc(func() {
 		if cmd.Process.Signal(end) != nil {
@@ -360,7 +360,7 @@ func waitTools(b *testing.B, ep benchEndpoint, era string, tools int) time.Time 
 		if err == nil {
 			return time.Now()
 		}
-		client.Close() // after an error nobody knows what is still to come on the connection
+		client.Close() // after an error the rest of the connection is unknown
 		select {
 		case <-ep.proc.done:
 			ep.proc.fatal(b, "it has ended")

@@ -251,7 +251,7 @@ func TestListenIsAcknowledged(t *testing.T) {
 			}
 			if a.Status != 200 || a.Header.Get("X-Accel-Buffering") != "no" ||
 				a.Header.Get("Content-Type") != "text/event-stream" {
-				t.Errorf("status %d, header %v, want an event stream that nobody buffers", a.Status, a.Header)
+				t.Errorf("status %d, header %v, want an event stream that proxies do not buffer", a.Status, a.Header)
 			}
 		})
 	}

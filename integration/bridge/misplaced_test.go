@@ -50,7 +50,7 @@ func TestQuestionNeverReachesAnotherCaller(t *testing.T) {
 					got = harness.AnswersOf(t, m)
 				}
 			}
-			switch { // over HTTP the question comes on the stream of its call, elsewhere nobody can know whose it is
+			switch { // over HTTP the question comes on the stream of its call, elsewhere its call is not known
 			case p.Transport == "http" && got != `[{`+harness.Accepted+`}]`:
 				t.Errorf("answers = %s, want the answer of the caller", got)
 			case p.Transport != "http" && got != `[{`+harness.Accepted+`}]` &&
@@ -229,8 +229,7 @@ func TestPingsAreAnsweredByTheProxy(t *testing.T) {
 	})
 }
 
-// TestManyQuestionsOfOneCallAreAnswered holds that an upstream which asks without end harms nobody but its
-// own call.
+// TestManyQuestionsOfOneCallAreAnswered: an upstream that asks without end harms only its own call.
 func TestManyQuestionsOfOneCallAreAnswered(t *testing.T) {
 	for _, clientEra := range harness.Eras {
 		harness.EachTransport(t, clientEra, client.EraLegacy, func(t *testing.T, p harness.Pair) {

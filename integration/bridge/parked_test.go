@@ -186,7 +186,7 @@ func TestLegacyQuestionNeedsAStream(t *testing.T) {
 		case a.Status != 200 && a.Status != 406:
 			t.Errorf("status %d and %s", a.Status, m.Append(nil))
 		case m.Error == nil && strings.Contains(string(m.Result), harness.Accepted):
-			t.Errorf("got %s, and nobody was asked", m.Append(nil))
+			t.Errorf("got %s without a question to the user", m.Append(nil))
 		}
 	})
 }

@@ -38,8 +38,8 @@ func wantQuestions(t *testing.T, asked []harness.ServerRequest, want ...string) 
 	}
 }
 
-// TestQuestionsAreAnswered is the heart of the bridge: whoever asks whom, the question
-// arrives as it was put, the answer as it was given, and the tool does its work once.
+// TestQuestionsAreAnswered is the heart of the bridge: for each pair of eras the question and the answer
+// arrive as they were sent, and the tool does its work once.
 func TestQuestionsAreAnswered(t *testing.T) {
 	harness.EachPair(t, func(t *testing.T, p harness.Pair) {
 		s, j := harness.Over(t, p, upstreamtest.Script{}, nil)
@@ -290,8 +290,8 @@ func TestQuestionsAtOnce(t *testing.T) {
 	})
 }
 
-// TestUnansweredQuestionsAreAskedAgain has a modern client come back with less than it was asked, and with
-// what nobody asked.
+// TestUnansweredQuestionsAreAskedAgain: a modern client comes back without one of the answers, and with
+// one to no question.
 func TestUnansweredQuestionsAreAskedAgain(t *testing.T) {
 	for _, up := range harness.Eras {
 		harness.EachTransport(t, client.EraModern, up, func(t *testing.T, p harness.Pair) {

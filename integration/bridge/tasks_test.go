@@ -176,8 +176,8 @@ func TestTaskIDIsBoundToItsEndpoint(t *testing.T) {
 	})
 }
 
-// TestLegacyClientsGetNoTask holds that a client of the legacy era never sees a task
-// of the extension, and that what it says of its own is for nobody.
+// TestLegacyClientsGetNoTask: a client of the legacy era never sees a task of the extension, and its own
+// task metadata is not forwarded.
 func TestLegacyClientsGetNoTask(t *testing.T) {
 	for _, up := range harness.Eras {
 		harness.EachTransport(t, client.EraLegacy, up, func(t *testing.T, p harness.Pair) {

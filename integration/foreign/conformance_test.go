@@ -296,7 +296,7 @@ func TestConformance(t *testing.T) {
 	defer harness.Computes(t)()
 	harness.MustNPM(t)
 	reference := mustBuildReference(t)
-	// The suite adds a tool and waits for what is said of it: nobody else may use the same server.
+	// The suite adds a tool and waits for its notification: no other test may use the same server.
 	direct := map[string]string{harness.LegacyVersion: mustServeReference(t, "-stateless=false"),
 		harness.ModernVersion: mustServeReference(t)}
 	p := harness.MustProgram(t, fmt.Sprintf(`upstreams:

@@ -147,7 +147,7 @@ func TestForeignQuestions(t *testing.T) {
 				defer harness.Computes(t)()
 				for _, call := range s.calls {
 					for _, c := range []harness.NpmClient{legacy, newest} {
-						// one after the other: a question of two calls at once may be nobody's
+						// one after the other: a question during two calls may be refused
 						t.Run(call[0]+"/"+c.Name, func(t *testing.T) {
 							got := ask(t, c, p.URL+"/"+up, call)
 							if got.Era != c.Era() {

@@ -12,7 +12,7 @@ import (
 	"junction/upstream/raw"
 )
 
-// What the tests of questions, resources and subscriptions need of clients and servers, whatever
+// Helpers for tests of questions, resources and subscriptions, for clients and servers, whatever
 // their eras and wires are.
 
 // ServerRequest is a question as a client gets it.

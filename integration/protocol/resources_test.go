@@ -300,11 +300,11 @@ func TestMissingResource(t *testing.T) {
 		}
 		if m := c.Ask(t, "resources/read", `"uri":"mcp://nobody/file:///x"`); m.Error == nil ||
 			m.Error.Code != -32602 && m.Error.Code != notFound(p.Client) {
-			t.Errorf("got %s for a URI of nobody's, want that it is not there", m.Append(nil))
+			t.Errorf("got %s for a URI of no upstream, want that it is not there", m.Append(nil))
 		}
 		for name, s := range ups {
 			if n := len(s.RequestsOf(t, "resources/read", 0)); n > map[string]int{"a": 2}[name] {
-				t.Errorf("%s was asked for what is nobody's", name)
+				t.Errorf("%s was asked for a URI of no upstream", name)
 			}
 		}
 	})

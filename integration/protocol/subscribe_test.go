@@ -153,7 +153,7 @@ func TestOverlappingSubscriptions(t *testing.T) {
 				t.Errorf("subscribed upstream %v times, want each once", got)
 			}
 			if got := subscriptions(t, s, "resources/unsubscribe"); len(got) > 0 {
-				t.Errorf("unsubscribed %v although somebody hears", got)
+				t.Errorf("unsubscribed %v although a client listens", got)
 			}
 			two.Drop()
 			for _, uri := range []string{"file:///a", "file:///b"} {
@@ -280,7 +280,7 @@ func TestLegacyClientHearsOnItsStream(t *testing.T) {
 			}
 			for _, uri := range []string{"mcp://b/file:///dir", "mcp://nobody/file:///dir"} {
 				if m := c.Ask(t, "resources/subscribe", `"uri":"`+uri+`"`); m.Error == nil {
-					t.Errorf("subscribed to %s, which nobody tells of", uri)
+					t.Errorf("subscribed to %s, which no upstream has", uri)
 				}
 			}
 			subscribed(t, ups["a"], p, "file:///dir")
@@ -326,7 +326,7 @@ func TestSubscriptionsOfTwoSessions(t *testing.T) {
 			s.Updated(t, "file:///a")
 			harness.WantNotes(t, streams[1], "resources/updated mcp://up/file:///a")
 			if got := subscriptions(t, s, "resources/unsubscribe"); p.Upstream == client.EraLegacy && len(got) > 0 {
-				t.Errorf("unsubscribed %v although somebody hears", got)
+				t.Errorf("unsubscribed %v although a client listens", got)
 			}
 			if status := harness.Deleted(t, two); status/100 != 2 {
 				t.Fatalf("DELETE = status %d", status)

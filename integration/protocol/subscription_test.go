@@ -106,7 +106,7 @@ func TestLastSubscriberUnsubscribes(t *testing.T) {
 		t.Errorf("heard %s\nwant  %s", got, want)
 	}
 	if n := strings.Count(strings.Join(server.Methods(), " "), "resources/unsubscribe"); n != 0 {
-		t.Errorf("the upstream was told to stop while somebody listens")
+		t.Errorf("the upstream was told to stop while a client listens")
 	}
 	r, err := two.Send(t.Context(), "DELETE", "")
 	if err != nil {
@@ -116,7 +116,7 @@ func TestLastSubscriberUnsubscribes(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
 	defer cancel()
 	if _, err := server.Await(ctx, upstreamtest.Method("resources/unsubscribe")); err != nil {
-		t.Errorf("nobody listens any more: %v", err)
+		t.Errorf("no client listens any more: %v", err)
 	}
 	if n := strings.Count(strings.Join(server.Methods(), " ")+" ", "resources/subscribe "); n != 1 {
 		t.Errorf("the upstream was asked %d times to follow", n)

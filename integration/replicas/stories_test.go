@@ -247,7 +247,7 @@ func TestForeignSessionIsNotForwarded(t *testing.T) {
 			}
 			bob.Key = "jct_key_unknown"
 			if got, _ := status(t, bob); got != http.StatusUnauthorized {
-				t.Errorf("member %d answers %d to nobody, want 401", i, got)
+				t.Errorf("member %d answers %d to an unknown key, want 401", i, got)
 			}
 			if n := j.Members[i].Forwarded.Load(); n != 0 {
 				t.Errorf("member %d forwarded %d requests of others", i, n)

@@ -100,7 +100,7 @@ func TestAnswerIsForTheMetaThatWasShown(t *testing.T) {
 }
 
 // TestNothingIsApprovedBlind: a call of which the form cannot show a part is refused with the reason.
-// Nobody is asked about it, and no server gets it.
+// No user is asked about it, and no server gets it.
 func TestNothingIsApprovedBlind(t *testing.T) {
 	long := strings.Repeat("x", 33_000)
 	many, _ := json.Marshal(make([]int, 40))

@@ -12,7 +12,7 @@ import (
 	"junction/upstream/upstreamtest"
 )
 
-// What somebody may find out of upstreams and endpoints that are not for them.
+// These tests show what callers can find out about upstreams and endpoints that are hidden from them.
 
 // requestID is the only difference between two refusals.
 var requestID = regexp.MustCompile(`,"request_id":"[^"]*"`)
@@ -67,8 +67,8 @@ func TestEndpointsOfOthersAreUnknown(t *testing.T) {
 	})
 }
 
-// TestStreamsOfWhatIsHiddenEnd takes everything of an endpoint away from somebody who listens
-// there, and everything from somebody else.
+// TestStreamsOfWhatIsHiddenEnd removes the access of one listener to an endpoint, and all access of
+// another one.
 func TestStreamsOfWhatIsHiddenEnd(t *testing.T) {
 	harness.EachEra(t, func(t *testing.T, p harness.Pair) {
 		s, other := p.Serve(t, upstreamtest.Script{}), p.Serve(t, upstreamtest.Script{})

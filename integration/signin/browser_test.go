@@ -80,7 +80,7 @@ func (c chromium) do(order map[string]any) visited {
 	return v
 }
 
-// mustEnd closes the browser: no page may have complained, or have talked to anybody but these.
+// mustEnd closes the browser: no page may have logged an error, or have connected to other origins.
 func (c chromium) mustEnd(origins ...string) {
 	c.T.Helper()
 	if err := c.In.Close(); err != nil {
@@ -217,8 +217,8 @@ func TestBlockedAppInABrowser(t *testing.T) {
 	b.mustEnd(c.origin, c.issuer, "https://app.example.com")
 }
 
-// TestTwoProvidersInABrowser has people choose where they sign in, of whom each is somebody
-// else.
+// TestTwoProvidersInABrowser: people choose the provider at which they sign in; each provider makes them
+// another user.
 func TestTwoProvidersInABrowser(t *testing.T) {
 	harness.WithoutShort(t)
 	defer harness.Computes(t)()

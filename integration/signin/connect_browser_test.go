@@ -11,7 +11,7 @@ import (
 	"junction/upstream/client"
 )
 
-// whose returns who a JWT is about. Nobody looks at its signature here: what counts is which token
+// whose returns the subject of a JWT. It does not check the signature: tests ask only which token
 // came.
 func whose(token, issuer, audience string) string {
 	parts := strings.Split(token, ".")

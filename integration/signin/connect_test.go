@@ -299,7 +299,7 @@ func set(name string, value any) func(map[string]any) {
 }
 
 // TestConnectRejectsPrivateAuthorizationServers has an upstream name an authorization server in a network
-// that the operator has not opened: nobody connects to that.
+// that the operator has not opened: Junction does not connect to that address.
 func TestConnectRejectsPrivateAuthorizationServers(t *testing.T) {
 	defer harness.Computes(t)()
 	l := mustLinear(t)
@@ -633,8 +633,8 @@ func TestConnectionIsForOneServer(t *testing.T) {
 	hers.Succeed(t, "linear__echo", `{}`)
 }
 
-// TestOperatorsSeeWhatPeopleConnect has the commands of an operator say what such a server is, as
-// far as anybody but its people can see.
+// TestOperatorsSeeWhatPeopleConnect: the commands of an operator describe a server with an account
+// for each user, as far as other people can see it.
 func TestOperatorsSeeWhatPeopleConnect(t *testing.T) {
 	defer harness.Computes(t)()
 	l := mustLinear(t)

@@ -102,8 +102,8 @@ func refusedTo(t *testing.T, c *harness.Client, verb string, changes ...harness.
 	return a
 }
 
-// wantRefused wants a status, a challenge that begins so, and the same in the body, which nobody
-// may keep.
+// wantRefused wants a status, a challenge that begins so, and the same in the body, which must not be
+// cached.
 func wantRefused(t *testing.T, verb string, a harness.Answered, status int, challenge string) {
 	t.Helper()
 	got := a.Header.Get("WWW-Authenticate")
@@ -515,7 +515,7 @@ func TestKeyOutsideItsNetworkIsRefused(t *testing.T) {
 }
 
 // TestRevokedKeyEndsItsStreams takes a key out of the file while a client uses it: the client, its session
-// and its stream end, and nobody else's.
+// and its stream end; those of other keys go on.
 func TestRevokedKeyEndsItsStreams(t *testing.T) {
 	harness.EachClientEra(t, func(t *testing.T, era client.Era) {
 		gone, first, second, stays := newAPIKey(t, "gone"), newAPIKey(t, "rotated"), newAPIKey(t, "rotated"), newAPIKey(t,

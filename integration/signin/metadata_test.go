@@ -174,7 +174,7 @@ func TestWebPagesMayReadMetadata(t *testing.T) {
 	}
 	for _, path := range []string{"/oauth/authorize", "/account", "/"} {
 		if _, header, _ := mustGet(t, "GET", p.Origin()+path, origin); header.Get("Access-Control-Allow-Origin") != "" {
-			t.Errorf("%s: a page of anybody's may read what people see: %v", path, header)
+			t.Errorf("%s: pages of other origins may read what people see: %v", path, header)
 		}
 	}
 	_, header, _ := mustGet(t, "POST", p.URL, harness.With("Origin", publicOrigin))
@@ -183,8 +183,8 @@ func TestWebPagesMayReadMetadata(t *testing.T) {
 	}
 }
 
-// TestTokensOfBothKindsOfServers: people sign in here or with somebody else, and keys are good
-// beside that; each token goes to who knows it.
+// TestTokensOfBothKindsOfServers: people sign in at Junction or at another authorization server, and
+// keys work beside that; each token is checked by the server that issued it.
 func TestTokensOfBothKindsOfServers(t *testing.T) {
 	s, ci := authtest.Start(t), newAPIKey(t, "ci")
 	p, journal := guarded(t,

@@ -219,7 +219,7 @@ func TestTwoHostsOfOneService(t *testing.T) {
 				}
 			}
 			ann.talk(t, client.EraModern, `{}`).Succeed(t, "linear__echo", `{}`)
-			// A page that has shown other hosts sends nobody anywhere.
+			// A page that has shown other hosts redirects no browser.
 			form := url.Values{"seen": {"login.other.example x y"}}
 			if g := ann.press(ann.open(c.origin+"/connect/linear"), form); g.status != 403 {
 				t.Errorf("a page with other hosts = %d:\n%s", g.status, g.body)

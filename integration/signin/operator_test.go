@@ -199,7 +199,8 @@ func TestOperatorsReadEventsInTheAudit(t *testing.T) {
 	}
 }
 
-// TestRotateBesideTheProgram replaces the master key, which whoever runs would not know.
+// TestRotateBesideTheProgram replaces the master key beside a running process, which does not have the
+// new one.
 func TestRotateBesideTheProgram(t *testing.T) {
 	harness.Waits(t)
 	_, up := upstreamtest.Start(t, upstreamtest.Script{})

@@ -145,8 +145,8 @@ func TestTokensAndSessionsDoNotCross(t *testing.T) {
 	}
 }
 
-// TestUserWhoLeavesLosesAccess takes a minute: for so long what a provider has said of somebody is
-// believed.
+// TestUserWhoLeavesLosesAccess takes a minute: for so long Junction believes the provider's last answer
+// about a user.
 func TestUserWhoLeavesLosesAccess(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes a minute")

@@ -88,8 +88,8 @@ func wantUncalledTool(t *testing.T, j *upstreamtest.Journal, name string) {
 	}
 }
 
-// wantNoAccess wants the answer to whoever is known and may use nothing: it says so, and is no
-// challenge.
+// wantNoAccess wants the answer to a caller that is known and may use nothing: a text that says so, and
+// no challenge.
 func wantNoAccess(t *testing.T, verb string, a harness.Answered, who string) {
 	t.Helper()
 	want := `{"error":"access_denied","error_description":"` + who +
@@ -364,8 +364,8 @@ func TestUserWithoutAPolicyIsRefused(t *testing.T) {
 	}
 }
 
-// TestStepUpNamesTheScope: what only the scopes of a token keep from somebody is there, and calling
-// it says what to ask for.
+// TestStepUpNamesTheScope: a tool that only the scopes of a token withhold is listed, and a call of it
+// names the scope to request.
 func TestStepUpNamesTheScope(t *testing.T) {
 	s := authtest.Start(t)
 	section := strings.Replace(trusting(s), "auth: { ",
