@@ -115,8 +115,8 @@ func TestDoctorWithoutAProxy(t *testing.T) {
 	mustContain(t, said, "text or json")
 }
 
-// TestDoctorOneAtATime: a check starts processes, so nobody can have it start many, least of all a
-// web page.
+// TestDoctorOneAtATime: a check starts processes, so requests, and above all those of a web page, cannot
+// start many.
 func TestDoctorOneAtATime(t *testing.T) {
 	s, url := upstreamtest.Start(t, upstreamtest.Script{Era: "modern", Tools: fine("a")})
 	r := mustServe(t, "upstreams: { a: { url: "+url+", connect_timeout: 2s } }\n")

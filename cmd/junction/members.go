@@ -116,7 +116,7 @@ func (p *program) serveMembers(ctx context.Context, group *errgroup.Group) (end 
 
 // membersPart is the check of the lease, for /readyz. Without the lease this process is unready, so
 // that the load balancer sends requests to the others. If none of these has a lease, all stay ready:
-// a load balancer without any process could only answer with an error that nobody understands.
+// a load balancer without any process could only answer with an error of its own.
 func (p *program) membersPart() health.Part {
 	var common atomic.Bool // the failure is not one of this process alone
 	return health.Part{Name: "replicas", InUse: func() bool { return p.members != nil || p.shared() != nil },

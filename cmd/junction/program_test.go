@@ -355,8 +355,8 @@ func TestTakenAddress(t *testing.T) {
 	again.Close()
 }
 
-// TestAddressOfAnotherMachine: what is wrong with an address that nobody has taken comes with what
-// to do, as for one that somebody has.
+// TestAddressOfAnotherMachine: the error for an address that this machine does not have says what to
+// do, as the error for an address that is taken does.
 func TestAddressOfAnotherMachine(t *testing.T) {
 	_, err := listen("192.0.2.1:0", "admin")
 	if err == nil || !strings.HasPrefix(err.Error(), "cannot listen on 192.0.2.1:0: ") || !strings.HasSuffix(err.Error(), "; set admin to an address that this machine has") {
@@ -387,7 +387,7 @@ func TestNoSecretInTheLogOfACall(t *testing.T) {
 	hooks.CallDone(&proxy.CallInfo{Outcome: proxy.Invalid, Err: errors.New("unknown tool")})
 	record.FlushLog(logger)
 	if got := log.String(); got != "" {
-		t.Errorf("what anybody can cause is logged at info: %q", got)
+		t.Errorf("lines that any client can cause are logged at info: %q", got)
 	}
 	hooks.CallDone(&proxy.CallInfo{Name: "a__b", Outcome: proxy.Denied, Err: errors.New("unknown tool")})
 	record.FlushLog(logger)
@@ -526,8 +526,7 @@ func TestAuditOfAProgram(t *testing.T) {
 	}
 }
 
-// TestLogOfCallsIsWhole: whoever has had an answer finds the call in the log once the program has
-// ended.
+// TestLogOfCallsIsWhole: each call that was answered is in the log once the program has ended.
 func TestLogOfCallsIsWhole(t *testing.T) {
 	_, url := upstreamtest.Start(t, upstreamtest.Script{})
 	r := mustServe(t, "upstreams: { a: { url: "+url+" } }\n")

@@ -111,7 +111,7 @@ func TestQuietStreamsGetComments(t *testing.T) {
 					t.Fatalf("the stream begins with %q, want %q", got, test.first)
 				}
 				if w.status != 200 || w.header.Get("X-Accel-Buffering") != "no" {
-					t.Errorf("status %d, header %v, want a stream that nobody buffers", w.status, w.header)
+					t.Errorf("status %d, header %v, want a stream that proxies do not buffer", w.status, w.header)
 				}
 				for range 4 {
 					time.Sleep(quiet)
@@ -124,8 +124,8 @@ func TestQuietStreamsGetComments(t *testing.T) {
 	}
 }
 
-// TestLongCallGetsComments holds that the answer to a call may take its time, without
-// anybody between us and the client giving it up.
+// TestLongCallGetsComments: a long call stays open, because comments on its stream keep proxies from
+// closing the connection.
 func TestLongCallGetsComments(t *testing.T) {
 	for _, era := range []string{"legacy", "modern"} {
 		t.Run(era, func(t *testing.T) {

@@ -145,8 +145,8 @@ func TestBatchCountsItsMessages(t *testing.T) {
 	})
 }
 
-// TestSessionsAreShared: a principal that opens sessions without end loses its own oldest, and nobody
-// else's.
+// TestSessionsAreShared: a principal that opens sessions without end loses its own oldest ones and
+// none of others.
 func TestSessionsAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newTown(t, proxy.Limits{Sessions: 100}, 10, nil, nil)
@@ -198,8 +198,8 @@ func TestSessionsAreShared(t *testing.T) {
 	})
 }
 
-// TestSessionOfAnotherIsUnknown: a session id of another principal is none, and takes no memory of
-// anybody.
+// TestSessionOfAnotherIsUnknown: a session id of another principal is unknown, and takes no
+// memory.
 func TestSessionOfAnotherIsUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newTown(t, proxy.Limits{}, 10, nil, nil)

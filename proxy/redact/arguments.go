@@ -63,7 +63,7 @@ func (r *Redactor) Arguments(in []byte) (out []byte, changed bool, err error) {
 		start := i + n
 		end, ok := raw.StringEnd(in, start)
 		if !ok {
-			break // it is not JSON, so that nobody can read it
+			break // it is not JSON, so that a server cannot read it
 		}
 		i = end
 		text := in[start+1 : end-1]

@@ -94,7 +94,7 @@ func (m *Memory) begin() {
 }
 
 // put keeps a text that a rule has removed, and returns its reference; "" if the text is too long. The
-// reference is always the same for a text of one owner and rule, and nobody can compute it.
+// reference is always the same for a text of one owner and rule, and cannot be computed from it.
 func (o *share) put(name string, inside, plain []byte, number bool) string {
 	if len(inside) > maxText {
 		return ""

@@ -16,7 +16,7 @@ import (
 )
 
 // TestSharesAreSharedByThoseWhoMayDoTheSame has many principals of few policies: what they may use
-// is computed once for each policy, and is nobody else's.
+// is computed once for each policy, and not shared with other policies.
 func TestSharesAreSharedByThoseWhoMayDoTheSame(t *testing.T) {
 	var c policy.Config
 	err := yaml.Unmarshal([]byte(`

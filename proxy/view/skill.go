@@ -77,7 +77,7 @@ func (s *SubjectView) Withheld(t *Target, entry raw.Object) string {
 // held returns why pinned policies hide a skill; "" if they do not.
 func (st *Stock) held(uri string, entry raw.Object) string {
 	if resources, err := entry.Get("resources"); err != nil || resources[0] != '[' {
-		return "its files have no digests (dynamic), so that nobody can accept them"
+		return "its files have no digests (dynamic), so that they cannot be accepted"
 	}
 	reason, _ := st.settings.Pins.Held(st.Backend.Name(), uri, entry.Text())
 	return reason

@@ -194,8 +194,8 @@ func TestAuditLine(t *testing.T) {
 	}
 }
 
-// TestAuditIsWrittenTogether: lines are written with one write and not late, and an audit that
-// nobody needs does nothing.
+// TestAuditIsWrittenTogether: lines are written with one write and not late, and an audit
+// without a destination does nothing.
 func TestAuditIsWrittenTogether(t *testing.T) {
 	inAudit(t, config.Audit{}, func(t *testing.T, r *auditRig) {
 		for range 3 {

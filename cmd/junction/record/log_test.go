@@ -97,7 +97,7 @@ func TestLogOfCallsWaits(t *testing.T) {
 	}
 }
 
-// TestPlainTextIsWhatSlogWrites: a line of a call is the same, whoever wrote it.
+// TestPlainTextIsWhatSlogWrites: a line of a call is the same from both writers.
 func TestPlainTextIsWhatSlogWrites(t *testing.T) {
 	var ours, theirs writes
 	quick := CallLog(NewLog(&ours, config.Log{Format: config.LogText}))
@@ -132,7 +132,7 @@ func TestPlainTextIsWhatSlogWrites(t *testing.T) {
 	}
 }
 
-// TestLogHidesSecrets: whoever logs a secret by mistake tells nobody.
+// TestLogHidesSecrets: a secret that code logs by mistake does not appear.
 func TestLogHidesSecrets(t *testing.T) {
 	for _, format := range []config.LogFormat{config.LogText, config.LogJSON} {
 		var out writes

@@ -44,7 +44,7 @@
 //
 // Three things can be true of a member to which no connection can be made. Its lease has ended: then it
 // is gone, and so are its parked calls. Or it has renewed its lease after the connection failed: then
-// it lives, and requests for it are refused until there is a way again. Otherwise nobody knows yet,
+// it lives, and requests for it are refused until there is a way again. Otherwise its state is unknown,
 // and requests wait for one of the two, for at most the rest of its lease. While they wait, one
 // goroutine reads the table once a second, for all of them.
 //

@@ -83,7 +83,7 @@ func (hs *holdings) all() map[limitOf]*holding {
 	return list
 }
 
-// drop forgets a holding that nobody uses and that has no share.
+// drop forgets a holding that is not in use and has no share.
 func (hs *holdings) drop(of limitOf, h *holding) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()

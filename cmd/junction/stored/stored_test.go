@@ -39,7 +39,7 @@ func (d *Dir) want(t *testing.T, entry, user, want string) {
 	}
 }
 
-// TestForeignStoredTexts: what one process saves the next one loads, and nobody else's text comes
+// TestForeignStoredTexts: what one process saves the next one loads; texts of other upstreams do not come
 // back.
 func TestForeignStoredTexts(t *testing.T) {
 	path, key := filepath.Join(t.TempDir(), "a", "b"), mustKey(t)
