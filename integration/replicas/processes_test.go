@@ -78,8 +78,8 @@ func TestPagingThroughAChangeAtEachProcess(t *testing.T) {
 	})
 }
 
-// TestKilledMemberLosesItsCallsOnly kills one of three processes under load. Its calls in flight
-// are lost, and nothing else: sessions and streams go on at other members, and a parked call ends
+// TestKilledMemberLosesItsCallsOnly kills one of three processes under load. Calls that began before
+// the process had ended may be lost, and nothing else: sessions and streams go on at other members, and a parked call ends
 // with an error that says what has happened. The test takes as long as a lease: before the lease
 // ends, the other members cannot know that the process does not come back.
 func TestKilledMemberLosesItsCallsOnly(t *testing.T) {
@@ -120,23 +120,28 @@ func TestKilledMemberLosesItsCallsOnly(t *testing.T) {
 		}
 		stop()
 	}
-	lost := make([]int, len(after))
+	lost := make([]int, len(after)) // calls that were lost although they began after the kill
+	inFlight := make([]int, len(after))
 	for n := range after {
 		c := harness.MustCaller(t, p.URL, harness.BothEras()[n%2])
 		load.Go(func() {
 			for calling.Err() == nil {
+				killed := false
+				select {
+				case <-dead:
+					killed = true
+				default:
+				}
 				x, err := c.Call(calling, "up__echo", `{}`)
-				switch {
+				switch failed := err != nil || !strings.Contains(x.Answer, `"result":`); {
 				case calling.Err() != nil:
-				case err != nil || !strings.Contains(x.Answer, `"result":`):
+				case failed && killed:
 					lost[n]++
 					t.Logf("caller %d lost a call: %v %.200s", n, err, x.Answer)
-				default:
-					select {
-					case <-dead:
-						enough(n)
-					default:
-					}
+				case failed:
+					inFlight[n]++
+				case killed:
+					enough(n)
 				}
 			}
 		})
@@ -150,8 +155,8 @@ func TestKilledMemberLosesItsCallsOnly(t *testing.T) {
 	}
 	load.Wait()
 	for n, calls := range lost {
-		if calls > 1 {
-			t.Errorf("caller %d lost %d calls, want at most the one in flight", n, calls)
+		if calls > 0 {
+			t.Errorf("caller %d lost %d calls that it made after the process had ended", n, calls)
 		}
 	}
 	if calling.Err() == context.DeadlineExceeded {
@@ -174,7 +179,7 @@ func TestKilledMemberLosesItsCallsOnly(t *testing.T) {
 	for _, stream := range streams {
 		stream.WantNote(t, "notifications/tools/list_changed", "{}")
 	}
-	t.Logf("lost calls of each caller: %v; resumed streams: %d of %d", lost, resumed, len(talkers))
+	t.Logf("calls lost in flight by each caller: %v; resumed streams: %d of %d", inFlight, resumed, len(talkers))
 }
 
 // eachWire runs f for each pair of eras.
