@@ -38,6 +38,9 @@ const (
 	dialTime   = 3 * time.Second // to connect to a member, TLS handshake included
 	copyBuffer = 32 << 10
 	askTime    = time.Second // for a member to give back shares of a limit
+	// lastAnswers is how long requests to a member that is gone may take. A lost packet of an answer
+	// is sent again within it, and refuseTime ends before it.
+	lastAnswers = 2 * time.Second
 )
 
 // forwarder has what all forwarded requests share.
@@ -68,10 +71,12 @@ func (m *Member) newConnections(r row) *connections {
 		group: http1.Group{Client: m.forwarder.client, Address: r.address, Closing: closing}}
 }
 
-// end ends all requests to the member.
+// end ends all requests to the member, which has left or has lost its lease. Nothing is sent to it any
+// more. Requests that were sent have lastAnswers to be answered: a member that leaves answers all of
+// them, those that it did not handle too.
 func (c *connections) end() {
 	c.stop()
-	c.group.Abort()
+	time.AfterFunc(lastAnswers, c.group.Abort)
 }
 
 // unsent is the error of a connection that could not be made, so that nothing was sent.

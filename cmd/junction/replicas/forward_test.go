@@ -216,6 +216,32 @@ func TestOwnerDies(t *testing.T) {
 	}
 }
 
+// TestLeavingOwnerAnswers: a request that a member gets before others know that it has left is answered,
+// although they learn of the end before the answer. So it is not reported as lost.
+func TestLeavingOwnerAnswers(t *testing.T) {
+	began, finish := make(chan struct{}), make(chan struct{})
+	p := mustPair(t, func(http.ResponseWriter, *http.Request) {
+		close(began)
+		<-finish
+	})
+	id := p.owner.Self()
+	call := make(chan int, 1)
+	go func() {
+		resp, _ := p.mustAsk("POST /call HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\n{}")
+		call <- resp.StatusCode
+	}()
+	<-began
+	if _, err := p.store.Database().Exec(`DELETE FROM members WHERE id = $1`, id); err != nil {
+		t.Fatal(err)
+	}
+	pace.Wake(p.other.wake)
+	p.until("the other one knows", func() bool { return p.other.living(id) == nil })
+	close(finish)
+	if code := <-call; code != http.StatusOK {
+		t.Errorf("the call got %d: %v", code, <-p.errors)
+	}
+}
+
 // TestNotTheOwner: a process that has the address of a member, but another ID, does not look at the
 // request. The body can be sent again.
 func TestNotTheOwner(t *testing.T) {
