@@ -170,7 +170,7 @@ func TestMistakesInAnnotations(t *testing.T) {
 		}
 	}
 	c := mustConfig(t, `[{ name: all, rules: [{ ask: { annotations: { readOnlyHint: false, trusted: [files, fles] } } }] }]`)
-	if ps := c[0].Unmatched([]string{"files"}); len(ps) != 1 || ps[0].Path != ".rules[0].ask.annotations.trusted[1]" {
+	if ps := c[0].Unmatched(policy.Places{Upstreams: []policy.Known{{Name: "files"}}}); len(ps) != 1 || ps[0].Path != ".rules[0].ask.annotations.trusted[1]" {
 		t.Errorf("an unknown upstream in trusted: %v", ps)
 	}
 }

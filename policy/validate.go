@@ -60,33 +60,6 @@ func (e *Entry) idle() bool {
 		e.Limits == Limits{} && e.Catalog == CatalogFull && e.Endpoints == nil
 }
 
-// Unmatched returns the policy's globs over upstreams that match none of the names, which are most
-// likely typos: a deny with a typo denies nothing. The paths are below the policy.
-func (e *Entry) Unmatched(names []string) []yamlread.Problem {
-	var ps []yamlread.Problem
-	for i, r := range e.Rules {
-		for _, s := range r.selectors() {
-			for k, g := range s.Upstreams {
-				if glob := compileGlob(g); !slices.ContainsFunc(names, glob.match) {
-					at := element(fmt.Sprintf(".rules[%d].%s.upstreams", i, s.verdict), k, len(s.Upstreams))
-					ps = append(ps, yamlread.Problem{Path: at, Text: "matches no upstream of this file"})
-				}
-			}
-			if s.Annotations == nil {
-				continue
-			}
-			for k, g := range s.Annotations.Trusted {
-				if glob := compileGlob(g); !slices.ContainsFunc(names, glob.match) {
-					at := element(fmt.Sprintf(".rules[%d].%s.annotations.trusted", i, s.verdict), k,
-						len(s.Annotations.Trusted))
-					ps = append(ps, yamlread.Problem{Path: at, Text: "matches no upstream of this file"})
-				}
-			}
-		}
-	}
-	return ps
-}
-
 // A validator collects problems.
 type validator struct {
 	problems []yamlread.Problem

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -191,8 +192,8 @@ func (d *decoder) warnings(c *Config) Problems {
 }
 
 // warnPolicies warns of capabilities that are required but granted by no policy, and the reverse:
-// most likely one of them is misspelled. It also warns of rules about unknown upstreams, and adds
-// the warnings of package policy.
+// most likely one of them is misspelled. It also warns of unknown names in policies, and adds the
+// warnings of package policy.
 func (c *Config) warnPolicies(d *decoder, warn func(path, format string, args ...any)) {
 	held, required := c.Policies.Capabilities(), []string{}
 	require := func(at, what string, list []string) {
@@ -204,11 +205,16 @@ func (c *Config) warnPolicies(d *decoder, warn func(path, format string, args ..
 			}
 		}
 	}
-	var names []string
-	var known []policy.Known
+	places := policy.Places{Users: c.Auth.SignsIn()}
+	for _, k := range c.Auth.APIKeys {
+		places.Keys = append(places.Keys, k.Name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Endpoints)) {
+		places.Surfaces = append(places.Surfaces, cmp.Or(c.Endpoints[name].Surface, name))
+	}
 	for _, name := range slices.Sorted(maps.Keys(c.Upstreams)) {
 		u, at := c.Upstreams[name], "upstreams."+name
-		names, known = append(names, name), append(known, policy.Known{Name: name, Begin: c.begin(name)})
+		places.Upstreams = append(places.Upstreams, policy.Known{Name: name, Begin: c.begin(name)})
 		require(at, "this upstream", u.Capabilities)
 		for _, r := range u.Tools {
 			require(at+".tools."+r.Glob, "these tools", r.Capabilities)
@@ -231,11 +237,11 @@ func (c *Config) warnPolicies(d *decoder, warn func(path, format string, args ..
 				warn(fmt.Sprintf("%s.capabilities[%d]", at, k), "nothing requires the capability %s", s)
 			}
 		}
-		for _, u := range p.Unmatched(names) {
+		for _, u := range p.Unmatched(places) {
 			warn(at+u.Path, "%s", u.Text)
 		}
 	}
-	for _, p := range c.Policies.Warnings(known) {
+	for _, p := range c.Policies.Warnings(places.Upstreams) {
 		warn("policies"+p.Path, "%s", p.Text)
 	}
 }

@@ -527,7 +527,7 @@ func TestWarningsOfPolicies(t *testing.T) {
 		}},
 		{upstreams + `policies:
   - { name: x, capabilities: [web, destroy, other], rules: [{ allow: { upstreams: [a, "c*"] } }, { deny: { upstreams: B } }] }
-  - { name: y, match: { key: ci }, capabilities: [only, web] }
+  - { name: y, match: { kind: key }, capabilities: [only, web] }
 `, []string{
 			"2: upstreams.a.capabilities[1]: no policy gives the capability web2" + unused + "this upstream",
 			"5: policies[0].capabilities[2]: nothing requires the capability other",

@@ -31,7 +31,7 @@ upstreams:
 // TestCheckWarnsAboutLiftedDenies has check look at files in which a policy of a caller's own
 // lifts a deny for everybody, or does not.
 func TestCheckWarnsAboutLiftedDenies(t *testing.T) {
-	const upstreams = "upstreams:\n" +
+	upstreams := fmt.Sprintf("auth: { api_keys: [{ name: ann, hash: \"sha256:%064d\" }] }\n", 1) + "upstreams:\n" +
 		"  a: { url: https://a.example.com }\n" +
 		"  b: { url: https://b.example.com, prefix: bee }\n" +
 		"  c.d: { url: https://c.example.com }\n" + // whose names are changed for clients
@@ -43,20 +43,20 @@ func TestCheckWarnsAboutLiftedDenies(t *testing.T) {
 		want []string
 	}{
 		{fmt.Sprintf(all, `deny: { tools: "*__rm" }`, `allow: { upstreams: "*" }`),
-			[]string{`8: policies[0].rules[0].deny: policy ann lifts this deny of tools: "*__rm": rules[0] of ann is allow: { upstreams: "*" }` + why}},
+			[]string{`9: policies[0].rules[0].deny: policy ann lifts this deny of tools: "*__rm": rules[0] of ann is allow: { upstreams: "*" }` + why}},
 		{fmt.Sprintf(all, `ask: { upstreams: b }`, `{ deny: { tools: bee__x } }, { allow: { tools: "bee__*" } }`),
-			[]string{`8: policies[0].rules[0].ask: policy ann lifts this ask of upstreams: "b": rules[1] of ann is allow: { tools: "bee__*" }` + why}},
+			[]string{`9: policies[0].rules[0].ask: policy ann lifts this ask of upstreams: "b": rules[1] of ann is allow: { tools: "bee__*" }` + why}},
 		{fmt.Sprintf(all, `deny: { upstreams: b }`, `{ allow: { tools: ["a__*", "b__*"] } }`), nil}, // the prefix is another
 		{fmt.Sprintf(all, `deny: { upstreams: c.d }`, `{ allow: { tools: c_d__x_abcdefg } }`),
-			[]string{`8: policies[0].rules[0].deny: policy ann lifts this deny of upstreams: "c.d": rules[0] of ann is allow: { tools: "c_d__x_abcdefg" }` + why}},
+			[]string{`9: policies[0].rules[0].deny: policy ann lifts this deny of upstreams: "c.d": rules[0] of ann is allow: { tools: "c_d__x_abcdefg" }` + why}},
 		{strings.Replace(fmt.Sprintf(all, `deny: { tools: "*__rm" }`, `allow: { upstreams: "*" }`), "name: all",
 			"name: all\n    enforced: true", 1), nil},
 		{strings.Replace(fmt.Sprintf(all, `deny: { tools: "*__rm" }`, `allow: { upstreams: "*" }`), "name: all",
 			"name: all\n    enforced: false", 1), nil},
 		{"  - name: all\n    enforced: true\n    rules: [ allow: { upstreams: a } ]\n",
-			[]string{"7: policies[0].enforced: has no effect: only denies and asks are enforced, and this policy has none; add one, or remove the key"}},
+			[]string{"8: policies[0].enforced: has no effect: only denies and asks are enforced, and this policy has none; add one, or remove the key"}},
 		{"  - name: all\n    rules:\n      - deny: { tools: a__run, where: { cwd: \"/etc*\", command: \"${SECRET}*\" } }\n",
-			[]string{"8: policies[0].rules[0].deny.where: denies only calls that match all 2 keys; to deny calls that match any of them, write a rule for each: " +
+			[]string{"9: policies[0].rules[0].deny.where: denies only calls that match all 2 keys; to deny calls that match any of them, write a rule for each: " +
 				`deny: { tools: "a__run", where: { command: "${SECRET}*" } } and deny: { tools: "a__run", where: { cwd: "/etc*" } }`}},
 	} {
 		file := filepath.Join(t.TempDir(), "junction.yaml")
@@ -69,6 +69,44 @@ func TestCheckWarnsAboutLiftedDenies(t *testing.T) {
 		if !slices.Equal(got, tt.want) {
 			t.Errorf("warnings of\n%s\ngot:\n  %s\nwant:\n  %s", tt.text, strings.Join(got, "\n  "),
 				strings.Join(tt.want, "\n  "))
+		}
+	}
+}
+
+// TestCheckWarnsAboutNamesThatMatchNothing: a policy with a typo binds nobody, and a deny or an ask with
+// a typo is a hole.
+func TestCheckWarnsAboutNamesThatMatchNothing(t *testing.T) {
+	const rest = "upstreams:\n  a: { url: https://a.example.com }\n  bare: { url: https://b.example.com, enabled: false }\n" +
+		"endpoints: { web: {}, phone: { surface: mobile } }\n" +
+		"auth: { api_keys: [{ name: ann, hash: \"sha256:%064d\" }] }\n" +
+		"policies: [{ name: all, %s }]\n"
+	const allow = `, rules: [{ allow: { upstreams: "*" } }]`
+	for policy, want := range map[string]string{
+		"match: { key: [ann, anne] }" + allow:                              "match.key[1]: there is no API key \"anne\"; did you mean ann?",
+		"match: { key: ann, surface: [web, mobile] }" + allow:              "",
+		"match: { surface: wob }" + allow:                                  "match.surface: no endpoint has the surface \"wob\"; did you mean web?",
+		"match: { surface: phone }" + allow:                                "match.surface: no endpoint has the surface \"phone\"",
+		"match: { group: x }" + allow:                                      "match.group: matches no caller, because no sign-in is configured (auth)",
+		`rules: [{ ask: { tools: "nosuch__*" } }]`:                         "rules[0].ask.tools: matches no name: names begin with the prefix of an upstream, such as a__",
+		`rules: [{ allow: { tools: [a__echo, a_echo] } }]`:                 "rules[0].allow.tools[1]: matches no name: names begin with the prefix of an upstream, such as a__",
+		`rules: [{ deny: { prompts: "b__*" } }]`:                           "rules[0].deny.prompts: matches no name: names begin with the prefix of an upstream, such as a__",
+		`rules: [{ deny: { tools: ["*rm*", "?__x", "a*", bare__x] } }]`:    "",
+		`rules: [{ deny: { resources: "file:///*", skills: "skill:*" } }]`: "",
+	} {
+		file := filepath.Join(t.TempDir(), "junction.yaml")
+		mustWrite(t, file, fmt.Sprintf(rest, 1, policy))
+		_, warnings, err := Load(file, environment(nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got string
+		for _, w := range warnings {
+			if at, ok := strings.CutPrefix(w.Path, "policies[0]."); ok {
+				got += at + ": " + w.Text
+			}
+		}
+		if got != want {
+			t.Errorf("%s:\n got %q\nwant %q", policy, got, want)
 		}
 	}
 }
