@@ -23,6 +23,7 @@ import (
 	"junction/cmd/junction/runfile"
 	"junction/upstream"
 	"junction/upstream/prose"
+	"junction/upstream/shell"
 )
 
 // errNotRunning means that no process listens on the admin address.
@@ -42,7 +43,8 @@ func checkAdmin(cmd *cobra.Command, admin string) error {
 }
 
 // adminAddress returns the admin address: that of --admin, or of the running junction that serves the
-// file, or of the file, or the default. It is empty if the file disables it or uses a free port.
+// file, or of the file, or the default. It is empty if the file disables it or uses a free port. It is an
+// error if the junction at that address serves another file.
 func adminAddress(flag, file string) (string, error) {
 	if flag != "" {
 		if u, err := url.Parse(flag); err == nil && u.Host != "" && u.Scheme == "http" {
@@ -60,7 +62,22 @@ func adminAddress(flag, file string) (string, error) {
 	if err != nil || strings.HasSuffix(*c.Admin, ":0") {
 		return "", err
 	}
-	return *c.Admin, nil
+	return *c.Admin, servesOther(file, *c.Admin)
+}
+
+// servesOther returns an error if the junction that listens on an address of the file serves another
+// file: its answers would not be about this one.
+func servesOther(file, address string) error {
+	p, ok := runfile.At(address)
+	if !ok || file == "" {
+		return nil
+	}
+	with, use := "the demo", "stop it"
+	if p.File != "" {
+		with, use = p.File, "use --config "+shell.Quote(p.File)
+	}
+	return fmt.Errorf("%w with %s; the one at %s (process %d) serves %s: %s, or start this one: %s", errNotRunning, file,
+		address, p.PID, with, use, config.Start(file))
 }
 
 // AwaitReload waits until the running junction that serves a file has read it with its present

@@ -226,7 +226,7 @@ func EndpointOf(file string) (string, error) {
 	if strings.HasSuffix(c.Listen, ":0") {
 		return "", fmt.Errorf("%w with %s; start one: %s", errNotRunning, file, config.Start(file))
 	}
-	return runfile.URL(c.Listen), nil
+	return runfile.URL(c.Listen), servesOther(file, c.Listen)
 }
 
 // connect checks the flags, connects to the endpoint, calls use, and disconnects. The progress of

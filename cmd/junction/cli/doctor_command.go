@@ -70,7 +70,9 @@ may have problems.`,
 func consult(ctx context.Context, version, admin, file string, only []string) (diagnose.Diagnosis, error) {
 	var d diagnose.Diagnosis
 	address, err := adminAddress(admin, file)
-	if err != nil {
+	if errors.Is(err, errNotRunning) {
+		address = "" // another file is served there: check this one
+	} else if err != nil {
 		return d, err
 	}
 	if address != "" {
