@@ -42,7 +42,8 @@ func (e *SignInError) Error() string {
 // called. Nothing was called.
 type LoginError struct {
 	Upstream string
-	Again    bool // the earlier sign-in ended, or was revoked
+	Config   string // the value of --config for the command that signs in; "" leaves it out
+	Again    bool   // the earlier sign-in ended, or was revoked
 	// The sign-in works, but lacks a scope that this request needs: one of Scopes, which are empty
 	// if the server does not name them.
 	Lacks  bool
@@ -61,18 +62,18 @@ func (e *LoginError) Error() string {
 		return "the sign-in lacks " + scope + "; run: " + e.Command()
 	}
 	if e.Again {
-		return "the sign-in has ended; run: " + shell.Join("junction", "login", e.Upstream)
+		return "the sign-in has ended; run: " + e.Command()
 	}
-	return "sign-in needed; run: " + shell.Join("junction", "login", e.Upstream)
+	return "sign-in needed; run: " + e.Command()
 }
 
 // Command returns the command that signs in, with the scopes that are missing.
 func (e *LoginError) Command() string {
-	words := []string{"junction", "login", e.Upstream}
+	words := []string{"login", e.Upstream}
 	for _, scope := range e.Scopes { // the server has chosen them
 		words = append(words, "--scope", scope)
 	}
-	return shell.Join(words...)
+	return shell.Junction(e.Config, words...)
 }
 
 // lacking returns err as a LoginError if the server rejected a request because the operator's
@@ -84,7 +85,7 @@ func (p *pool) lacking(err error) (*LoginError, error) {
 		return login, err
 	}
 	if scopes, lacks := status.Lacks(); lacks {
-		login = &LoginError{Upstream: p.name, Lacks: true, Scopes: scopes}
+		login = &LoginError{Upstream: p.name, Config: p.options.Config, Lacks: true, Scopes: scopes}
 		return login, login
 	}
 	return login, err

@@ -189,7 +189,7 @@ func (p *program) repin() {
 	if p.config.Pins == "" {
 		return
 	}
-	pins, err := pins.Load(p.config.Pins)
+	pins, err := pins.Load(p.config.Pins, config.Named(p.file))
 	if err != nil {
 		p.log.Error("pins not reloaded; the last good ones stay in force", "error", err)
 		return
@@ -205,11 +205,11 @@ func (p *program) repin() {
 
 // loadPins reads the pins file of the configuration. It returns nil if the configuration names
 // none.
-func loadPins(c *config.Config) (*pins.Pins, error) {
+func loadPins(c *config.Config, file string) (*pins.Pins, error) {
 	if c.Pins == "" {
 		return nil, nil
 	}
-	return pins.Load(c.Pins)
+	return pins.Load(c.Pins, config.Named(file))
 }
 
 // deref returns a text that may not be set.

@@ -28,8 +28,9 @@ import (
 // Every change counts, except white space, the order of members and the escaping of strings
 // (package canon). Pins are immutable. A nil *Pins, and Pins of a missing file, hide every tool.
 type Pins struct {
-	tools map[string]map[string]pin
-	none  bool // the file does not exist yet
+	tools  map[string]map[string]pin
+	none   bool   // the file does not exist yet
+	config string // the value of --config in suggested commands
 }
 
 // pin is one accepted definition, as in the file.
@@ -65,11 +66,11 @@ type pinsFile struct {
 }
 
 // Load reads a pins file. A missing file is not an error. A file whose definitions do not match
-// their checksums is an error.
-func Load(file string) (*Pins, error) {
+// their checksums is an error. config is the value of --config in suggested commands; "" leaves it out.
+func Load(file, config string) (*Pins, error) {
 	text, err := files.Read(file, maxPins)
 	if errors.Is(err, fs.ErrNotExist) {
-		return &Pins{none: true}, nil
+		return &Pins{none: true, config: config}, nil
 	}
 	if _, large := errors.AsType[*files.TooLargeError](err); large || errors.Is(err, files.ErrIrregular) {
 		err = fmt.Errorf("%s is no regular file of at most %d MiB", file, maxPins>>20)
@@ -83,6 +84,7 @@ func Load(file string) (*Pins, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the pins %s: %w", file, err)
 	}
+	p.config = config
 	return p, nil
 }
 
@@ -116,22 +118,22 @@ func parsePins(text []byte) (*Pins, error) {
 // Held reports whether pinned policies hide a tool, and the reason for an operator.
 func (p *Pins) Held(upstream, name string, definition []byte) (reason string, held bool) {
 	state, accepted := p.State(upstream, name, definition)
-	tool := shell.Quote(upstream + "/" + name) // the server has chosen the name
-	command := "junction pins accept " + tool
 	switch {
 	case state == StateAccepted:
 		return "", false
 	case p == nil:
 		return "its definition was not accepted, and no file says which are (pins)", true
-	case p.none:
-		return "no definition was accepted yet; look at it with junction pins diff, and then: " + command, true
-	case state == StateChanged:
-		return fmt.Sprintf("its definition has changed since it was accepted on %s; "+
-			"look at it with junction pins diff %s, and then: %s",
-			accepted.UTC().Format(time.DateOnly), tool, command), true
 	}
-	return fmt.Sprintf("its definition was not accepted yet; look at it with junction pins diff %s, and then: %s",
-		tool, command), true
+	tool := upstream + "/" + name // the server has chosen the name
+	look := "; look at it with: " + shell.Junction(p.config, "pins", "diff", tool) + ", and then: " +
+		shell.Junction(p.config, "pins", "accept", tool)
+	switch {
+	case p.none:
+		return "no definition was accepted yet" + look, true
+	case state == StateChanged:
+		return "its definition has changed since it was accepted on " + accepted.UTC().Format(time.DateOnly) + look, true
+	}
+	return "its definition was not accepted yet" + look, true
 }
 
 // State compares a definition with the accepted one. It also returns when that one was accepted;

@@ -22,7 +22,7 @@ func TestPins(t *testing.T) {
 	if reason, held := none.Held("u", "t", []byte(accepted)); !held || !strings.Contains(reason, "(pins)") {
 		t.Errorf("without pins: %q, %v", reason, held)
 	}
-	p, err := Load(file)
+	p, err := Load(file, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func TestPins(t *testing.T) {
 	if left, err := filepath.Glob(filepath.Join(filepath.Dir(file), ".*")); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %q", left)
 	}
-	read, err := Load(file)
+	read, err := Load(file, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func TestPins(t *testing.T) {
 		{"not JSON", "u", "t", `{"name"`, "has changed"},
 		{"half a surrogate pair", "other", "t", `{"x":"\ud800","name":"t"}`, ""},
 		{"another half", "other", "t", `{"x":"\ud801","name":"t"}`, "has changed"},
-		{"another tool", "u", "b", accepted, "was not accepted yet; look at it with junction pins diff u/b, and then: junction pins accept u/b"},
+		{"another tool", "u", "b", accepted, "was not accepted yet; look at it with: junction pins diff u/b, and then: junction pins accept u/b"},
 		{"another upstream", "v", "t", accepted, "was not accepted yet"},
 	} {
 		reason, held := read.Held(row.upstream, row.tool, []byte(row.definition))
@@ -88,7 +88,7 @@ func TestPins(t *testing.T) {
 // TestSuggestedCommandsAreQuoted: the server chooses the name of a tool, and an operator who pastes
 // the suggested command runs nothing else.
 func TestSuggestedCommandsAreQuoted(t *testing.T) {
-	empty, err := Load(filepath.Join(t.TempDir(), "pins.json"))
+	empty, err := Load(filepath.Join(t.TempDir(), "pins.json"), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,11 +124,11 @@ func TestPinsFileMistakes(t *testing.T) {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if p, err := Load(file); err == nil || !strings.Contains(err.Error(), want) || p != nil {
+		if p, err := Load(file, ""); err == nil || !strings.Contains(err.Error(), want) || p != nil {
 			t.Errorf("LoadPins of %s: %v; want %q", text, err, want)
 		}
 	}
-	if _, err := Load(t.TempDir()); err == nil {
+	if _, err := Load(t.TempDir(), ""); err == nil {
 		t.Error("a folder was read")
 	}
 }

@@ -61,6 +61,16 @@ func escaped(word string) string {
 // concealed reports whether Quote escapes a character. Marks would change the letters before them.
 func concealed(r rune) bool { return Hidden(r) || unicode.Is(unicode.M, r) }
 
+// Junction returns a command line of this program: words are the command and its arguments. config is the
+// value of --config; "" leaves it out.
+func Junction(config string, words ...string) string {
+	line := append([]string{"junction"}, words...)
+	if config != "" {
+		line = append(line, "--config", config)
+	}
+	return Join(line...)
+}
+
 // Join returns a command line.
 func Join(words ...string) string {
 	quoted := make([]string, len(words))

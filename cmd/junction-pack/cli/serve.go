@@ -127,7 +127,7 @@ func (s *serving) load(ctx context.Context) (*pack.Pack, error) {
 	if s.checksum != "" {
 		if sum, err := tree.Sum(s.path); err != nil {
 			return nil, err
-		} else if err := lock.Mismatch(sum, s.checksum); err != nil {
+		} else if err := lock.Mismatch(sum, s.checksum, ""); err != nil {
 			return nil, fmt.Errorf("%s %w", s.path, err)
 		}
 	}

@@ -100,7 +100,7 @@ func openPins(ctx context.Context, stdout io.Writer, admin, file string) (*pinni
 			file)
 	}
 	p := &pinning{stdout: stdout, file: c.Pins}
-	if p.pins, err = pins.Load(c.Pins); err != nil {
+	if p.pins, err = pins.Load(c.Pins, config.Named(file)); err != nil {
 		return nil, err
 	}
 	var r diagnose.Pins

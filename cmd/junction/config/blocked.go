@@ -8,7 +8,6 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"junction/upstream/prose"
-	"junction/upstream/shell"
 )
 
 // LoadServing is Load for a proxy that serves. Mistakes in the entry of one upstream block only
@@ -63,7 +62,7 @@ func (c *Config) block(d *decoder, problems Problems, running bool) (rejecting P
 		u.Blocked = list[0]
 		if more := len(list) - 1; more > 0 {
 			u.Blocked += fmt.Sprintf(" (and %s more; run: %s)", prose.Count(more, "mistake"),
-				shell.Join("junction", "check", "--config", d.File))
+				Command(d.File, "check"))
 		}
 		c.Upstreams[name] = u
 	}

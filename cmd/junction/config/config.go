@@ -31,7 +31,6 @@ import (
 	"junction/upstream"
 	"junction/upstream/files"
 	"junction/upstream/prose"
-	"junction/upstream/shell"
 )
 
 // Config is the configuration file. Each section belongs to the package that it configures; the
@@ -311,7 +310,7 @@ func LoadKeys(file string) (*Config, []int, error) {
 // Unusable returns the error of a command that cannot use the file because of its mistakes.
 func Unusable(file string, ps Problems) error {
 	return fmt.Errorf("%s has %s; %s shows them", file, prose.Count(len(ps), "mistake"),
-		shell.Join("junction", "check", "--config", file))
+		Command(file, "check"))
 }
 
 // parse returns the readable part of a text, and the decoder with its lines and mistakes. The file

@@ -87,7 +87,7 @@ func (d *decoder) usePacks(c *Config) {
 			d.bad(at+".dir", "is only for a command; write dir into the manifest of the pack")
 		}
 		if !d.broken(at+".pack") && !u.Off() {
-			checksum, err := lock.Check(d.File, c.Packs[name])
+			checksum, err := lock.Check(d.File, Named(d.File), c.Packs[name])
 			if err != nil {
 				d.unresolved[at+".pack"] = true
 				d.bad(at+".pack", "%s %v", filepath.Base(c.Packs[name]), err)

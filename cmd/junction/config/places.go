@@ -127,11 +127,15 @@ func Start(file string) string { return Command(file) }
 // Command returns a command line about a configuration file: words are the command and its arguments.
 // It names the file unless commands use the file anyway.
 func Command(file string, words ...string) string {
-	line := append([]string{"junction"}, words...)
-	if own, err := File(""); file == "" || err == nil && own == file {
-		return shell.Join(line...)
+	return shell.Junction(Named(file), words...)
+}
+
+// Named returns the configuration file for --config of a command, or "" if commands use the file anyway.
+func Named(file string) string {
+	if own, err := File(""); err == nil && own == file {
+		return ""
 	}
-	return shell.Join(append(line, "--config", file)...)
+	return file
 }
 
 // File returns the configuration file of a command: that of --config, or, if it is "",

@@ -310,7 +310,7 @@ func (p *Proxy) diagnose(ctx context.Context, only []string) (Diagnosis, error) 
 		d.Findings = append(d.Findings, Finding{Grave: true,
 			Text: "the changed configuration file is not in force: " + why,
 			Advice: "correct the file, or restart Junction if the change needs it; this command lists all mistakes: " +
-				shell.Join("junction", "check", "--config", p.File)})
+				config.Command(p.File, "check")})
 	}
 	for _, problem := range p.Server.Snapshot().Problems() {
 		same := func(f Finding) bool {
@@ -355,7 +355,7 @@ func File(ctx context.Context, version, file string, c *config.Config, only []st
 	executable, _ := os.Executable()
 	o := upstream.Options{
 		Defaults: c.Defaults, MessageLimit: limits.Message, Depth: limits.Nesting, Items: limits.Items,
-		Version: version, Self: executable,
+		Version: version, Config: config.Named(file), Self: executable,
 		Sandboxes: config.Sandboxes(config.KeyDir(c.Sessions.KeyFile, os.LookupEnv), file),
 		Log:       slog.New(slog.DiscardHandler),
 	}

@@ -158,7 +158,8 @@ func (p *Proxy) statusOf(s *upstream.Status, tools int) UpstreamStatus {
 		u.Note = cmp.Or(p.Trouble(s.Name), unasked(s), reported(s, c, time.Now()))
 	}
 	if u.Lacks = p.Lacks(s.Name); len(u.Lacks) > 0 {
-		u.Note = "some calls fail: " + (&upstream.LoginError{Upstream: s.Name, Lacks: true, Scopes: u.Lacks}).Error()
+		lacks := upstream.LoginError{Upstream: s.Name, Config: config.Named(p.File), Lacks: true, Scopes: u.Lacks}
+		u.Note = "some calls fail: " + lacks.Error()
 	}
 	return u
 }

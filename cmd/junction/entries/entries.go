@@ -25,7 +25,6 @@ import (
 	"junction/cmd/junction/runfile"
 	"junction/upstream"
 	"junction/upstream/prose"
-	"junction/upstream/shell"
 )
 
 // section is the key of the upstreams in the file.
@@ -181,7 +180,7 @@ func (o *outcome) print(ctx context.Context, w io.Writer, f *file, asJSON bool, 
 	}
 	if o.Mistakes > 0 {
 		lines = append(lines, fmt.Sprintf("The file has %s elsewhere: %s.",
-			prose.Count(o.Mistakes, "mistake"), shell.Join("junction", "check", "--config", f.path)))
+			prose.Count(o.Mistakes, "mistake"), config.Command(f.path, "check")))
 	}
 	if o.Next != "" {
 		lines = append(lines, o.Next)

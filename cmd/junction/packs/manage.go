@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"junction/cmd/junction/cli"
+	"junction/cmd/junction/config"
 	"junction/cmd/junction/entries"
 	"junction/cmd/junction/packs/fetch"
 	"junction/cmd/pack/lock"
@@ -47,7 +48,8 @@ func (r *run) packs() (all []*shownPack) {
 		if name, commit, ok := lock.Split(e.Pack); ok {
 			p := r.lock.Packs[name]
 			s.Source, s.Ref, s.Commit, s.Checksum = p.Source, p.Ref, commit, p.Checksum
-			if _, err := lock.Check(r.edit.Path(), e.Pack); err != nil && !e.Enabled { // if enabled, it is a mistake
+			named := config.Named(r.edit.Path())
+			if _, err := lock.Check(r.edit.Path(), named, e.Pack); err != nil && !e.Enabled { // if enabled, it is a mistake
 				s.Mistakes = append(s.Mistakes, "pack "+filepath.Base(e.Pack)+" "+err.Error())
 			}
 		}

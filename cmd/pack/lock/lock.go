@@ -96,7 +96,9 @@ func Dir(name, commit string) string { return Folder + "/" + name + "@" + commit
 // Check compares the folder of an installed pack with the lock file, and returns its checksum. For
 // packs that were not installed, it checks nothing and returns "". It returns an error for a folder
 // inside of an installed pack, because only the whole folder has a checksum.
-func Check(config, path string) (checksum string, err error) {
+//
+// named is the value of --config in suggested commands; "" leaves it out.
+func Check(config, named, path string) (checksum string, err error) {
 	name, commit, ok := Split(path)
 	if !ok {
 		for above := filepath.Dir(path); above != filepath.Dir(above); above = filepath.Dir(above) {
@@ -114,30 +116,30 @@ func Check(config, path string) (checksum string, err error) {
 	p, ok := l.Packs[name]
 	switch {
 	case !ok:
-		return "", fmt.Errorf("is an installed pack that %s does not have; install it again with: "+
-			"junction packs install OWNER/REPO@%s", filepath.Base(Path(config)), commit)
+		return "", fmt.Errorf("is an installed pack that %s does not have; install it again with: %s",
+			filepath.Base(Path(config)), shell.Junction(named, "packs", "install", "OWNER/REPO@"+commit))
 	case p.Commit != commit:
 		return "", fmt.Errorf("has the commit %s, and %s has %s; correct the file that is wrong",
 			commit, filepath.Base(Path(config)), p.Commit)
 	case !strings.HasPrefix(p.Checksum, "sha256:"):
 		return "", fmt.Errorf("has no checksum in %s; run: %s, and install it again",
-			filepath.Base(Path(config)), shell.Join("junction", "packs", "remove", name))
+			filepath.Base(Path(config)), shell.Junction(named, "packs", "remove", name))
 	}
 	sum, err := tree.Sum(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", errors.New("is not there; fetch it with: junction packs install")
+		return "", errors.New("is not there; fetch it with: " + shell.Junction(named, "packs", "install"))
 	}
 	if err != nil {
 		return "", err
 	}
-	return p.Checksum, Mismatch(sum, p.Checksum)
+	return p.Checksum, Mismatch(sum, p.Checksum, named)
 }
 
-// Mismatch returns an error if a checksum is not that of the lock file.
-func Mismatch(is, want string) error {
+// Mismatch returns an error if a checksum is not that of the lock file. named is as for Check.
+func Mismatch(is, want, named string) error {
 	if is == want {
 		return nil
 	}
 	return fmt.Errorf("has the checksum %s, and packs.lock has %s: its files were changed; "+
-		"restore them with: junction packs install", is, want)
+		"restore them with: %s", is, want, shell.Junction(named, "packs", "install"))
 }

@@ -23,7 +23,7 @@ func TestCheck(t *testing.T) {
 	}
 	want := func(part string) {
 		t.Helper()
-		_, err := Check(config, pack)
+		_, err := Check(config, "", pack)
 		if part == "" && err != nil || part != "" && (err == nil || !strings.Contains(err.Error(), part)) {
 			t.Errorf("Check = %v, want %q", err, part)
 		}
@@ -69,11 +69,11 @@ func TestCheck(t *testing.T) {
 		want(part)
 	}
 	for _, part := range []string{"sub", "pack.yaml"} {
-		if _, err := Check(config, filepath.Join(pack, part)); err == nil {
+		if _, err := Check(config, "", filepath.Join(pack, part)); err == nil {
 			t.Errorf("%s of an installed pack is not refused", part)
 		}
 	}
-	if sum, err := Check(config, filepath.Join(dir, "packs", "dev")); sum != "" || err != nil {
+	if sum, err := Check(config, "", filepath.Join(dir, "packs", "dev")); sum != "" || err != nil {
 		t.Errorf("a pack of one's own: %q, %v", sum, err)
 	}
 }
