@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"junction/upstream/prose"
+	"junction/upstream/shell"
 	"maps"
 	"slices"
 	"strings"
@@ -87,10 +89,17 @@ func wholeArguments(value string, stdin io.Reader) (json.RawMessage, error) {
 }
 
 // arguments returns the arguments object for the given words. A value is a string unless the input
-// schema requires another type for its key. Numbers keep their digits as typed.
-func (t listedTool) arguments(given map[string]string) (json.RawMessage, error) {
+// schema requires another type for its key. Numbers keep their digits as typed. config is the value of
+// --config in a suggested command.
+func (t listedTool) arguments(given map[string]string, config string) (json.RawMessage, error) {
 	object := make(map[string]json.RawMessage, len(given))
 	properties := membersOf(membersOf(t.schema)["properties"])
+	for _, key := range t.required() {
+		if _, ok := given[key]; !ok {
+			return nil, fmt.Errorf("%s needs the argument %s, as %s=VALUE; run: %s", prose.Flat(t.name), prose.Quote(key),
+				prose.Flat(key), shell.Junction(config, "tools", t.name))
+		}
+	}
 	for _, key := range slices.Sorted(maps.Keys(given)) {
 		value, err := t.argument(properties[key], key, given[key])
 		if err != nil {
@@ -99,6 +108,12 @@ func (t listedTool) arguments(given map[string]string) (json.RawMessage, error) 
 		object[key] = value
 	}
 	return json.Marshal(object)
+}
+
+// required returns the names of the arguments that the input schema requires.
+func (t listedTool) required() (names []string) {
+	_ = json.Unmarshal(membersOf(t.schema)["required"], &names) // of the server; the server checks the arguments, too
+	return names
 }
 
 func (t listedTool) argument(property json.RawMessage, key, word string) (json.RawMessage, error) {

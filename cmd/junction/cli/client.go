@@ -31,7 +31,9 @@ func toolsCommand(stdout io.Writer, file *string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tools [GLOB]",
 		Short: "List the tools of a running endpoint",
+		Long:  "List the tools of a running endpoint. The name of a tool shows its arguments.",
 		Example: `  junction tools
+  junction tools demo__count
   junction tools 'demo__*'
   junction tools --url http://127.0.0.1:8420/mcp/demo --output json`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -61,7 +63,11 @@ func toolsCommand(stdout io.Writer, file *string) *cobra.Command {
 						return !ok
 					})
 				}
-				err = Print(stdout, f.output == "json", toolsJSON(tools), toolsText(tools))
+				text := toolsText(tools)
+				if len(tools) == 1 && tools[0].name == glob {
+					text = toolText(tools[0])
+				}
+				err = Print(stdout, f.output == "json", toolsJSON(tools), text)
 				switch {
 				case err != nil || len(tools) > 0:
 				case len(args) == 1:
@@ -130,7 +136,7 @@ and sends your answers. The default time limit is then ten minutes.`,
 					return f.notReady(ctx, args[0], err)
 				}
 				if arguments == nil {
-					if arguments, err = tool.arguments(given); err != nil {
+					if arguments, err = tool.arguments(given, config.Named(*f.file)); err != nil {
 						return err
 					}
 				}

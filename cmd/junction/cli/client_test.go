@@ -351,7 +351,7 @@ func TestArgumentTypes(t *testing.T) {
 			t.Errorf("%s: %v", test.word, err)
 			continue
 		}
-		got, err := tool.arguments(given)
+		got, err := tool.arguments(given, "")
 		if test.want == "" {
 			if _, ok := errors.AsType[usageError](err); !ok {
 				t.Errorf("%s = %s, %v; want a usage error", test.word, got, err)
@@ -363,7 +363,7 @@ func TestArgumentTypes(t *testing.T) {
 			t.Errorf("%s = %s, %v; want %s", test.word, got, err, want)
 		}
 	}
-	_, err := tool.arguments(map[string]string{"optional": "three"})
+	_, err := tool.arguments(map[string]string{"optional": "three"}, "")
 	if want := `the argument optional of t is an integer or null, not "three"; write it like optional=3`; err == nil || err.Error() != want {
 		t.Errorf("error %v, want %s", err, want)
 	}

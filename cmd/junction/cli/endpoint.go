@@ -83,7 +83,7 @@ func (e *endpoint) request(ctx context.Context, method mcp.MCPMethod, name strin
 	}
 	result, err := e.conn.Call(ctx, call, nil)
 	if said, ok := errors.AsType[*jsonrpc.Error](err); ok && ctx.Err() == nil {
-		return nil, fmt.Errorf("%s: %s (code %d)", method, said.Message, said.Code)
+		return nil, fmt.Errorf("%s: %w", method, said)
 	} else if err != nil {
 		return nil, e.explain(ctx, err)
 	}

@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -38,6 +40,50 @@ func toolsText(tools []listedTool) string {
 	for _, t := range tools {
 		first, _, _ := strings.Cut(strings.TrimSpace(t.description), "\n")
 		line(prose.Flat(t.name), cmp.Or(prose.Flat(t.title), prose.Flat(first)))
+	}
+	return b.String()
+}
+
+// maxShown limits the texts of a server that one tool shows.
+const maxShown = 2000
+
+// toolText returns a tool with its arguments, the required ones first.
+func toolText(t listedTool) string {
+	var b bytes.Buffer
+	prose.Wrap(&b, "", "", prose.Flat(t.name))
+	for _, text := range []string{t.title, t.description} {
+		if text = prose.Cut(prose.Flat(text), maxShown); text != "" {
+			prose.Wrap(&b, "  ", "  ", text)
+		}
+	}
+	properties, required := membersOf(membersOf(t.schema)["properties"]), t.required()
+	if len(properties) == 0 {
+		b.WriteString("\nNo arguments\n")
+		return b.String()
+	}
+	b.WriteString("\nArguments\n")
+	optional := func(key string) int {
+		if slices.Contains(required, key) {
+			return 0
+		}
+		return 1
+	}
+	keys := slices.SortedFunc(maps.Keys(properties), func(a, b string) int {
+		return cmp.Or(optional(a)-optional(b), strings.Compare(a, b))
+	})
+	for _, key := range keys {
+		line := prose.Cut(prose.Flat(key), maxShown)
+		kinds := t.types(properties[key], 0)
+		if optional(key) == 0 {
+			kinds = append(kinds, "required")
+		}
+		if len(kinds) > 0 {
+			line += " (" + prose.Cut(prose.Flat(strings.Join(kinds, ", ")), maxShown) + ")"
+		}
+		if about := prose.Flat(stringOf(membersOf(properties[key])["description"])); about != "" {
+			line += ": " + prose.Cut(about, maxShown)
+		}
+		prose.Wrap(&b, "  ", "    ", line)
 	}
 	return b.String()
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"junction/upstream/definition"
+	"junction/upstream/jsonrpc"
 	"junction/upstream/prose"
 	"junction/upstream/raw"
 )
@@ -178,7 +179,9 @@ func printSkills(w io.Writer, asJSON bool, skills []listedSkill) error {
 // skills returns the skills of all pages. It writes to notes why it leaves out others.
 func (e *endpoint) skills(ctx context.Context, notes io.Writer) ([]listedSkill, error) {
 	entries, err := e.list(ctx, "skills/list", "skills")
-	if err != nil {
+	if said, ok := errors.AsType[*jsonrpc.Error](err); ok && said.Code == mcp.METHOD_NOT_FOUND {
+		return nil, nil // the server has no skills, or does not know the extension
+	} else if err != nil {
 		return nil, err
 	}
 	skills := make([]listedSkill, 0, len(entries))
