@@ -42,8 +42,7 @@ func (e *SignInError) Error() string {
 // called. Nothing was called.
 type LoginError struct {
 	Upstream string
-	Config   string // the value of --config for the command that signs in; "" leaves it out
-	Again    bool   // the earlier sign-in ended, or was revoked
+	Again    bool // the earlier sign-in ended, or was revoked
 	// The sign-in works, but lacks a scope that this request needs: one of Scopes, which are empty
 	// if the server does not name them.
 	Lacks  bool
@@ -67,13 +66,14 @@ func (e *LoginError) Error() string {
 	return "sign-in needed; run: " + e.Command()
 }
 
-// Command returns the command that signs in, with the scopes that are missing.
+// Command returns the command that signs in, with the scopes that are missing. Clients get it, too, so
+// it does not name the configuration file.
 func (e *LoginError) Command() string {
-	words := []string{"login", e.Upstream}
+	words := []string{"junction", "login", e.Upstream}
 	for _, scope := range e.Scopes { // the server has chosen them
 		words = append(words, "--scope", scope)
 	}
-	return shell.Junction(e.Config, words...)
+	return shell.Join(words...)
 }
 
 // lacking returns err as a LoginError if the server rejected a request because the operator's
@@ -85,7 +85,7 @@ func (p *pool) lacking(err error) (*LoginError, error) {
 		return login, err
 	}
 	if scopes, lacks := status.Lacks(); lacks {
-		login = &LoginError{Upstream: p.name, Config: p.options.Config, Lacks: true, Scopes: scopes}
+		login = &LoginError{Upstream: p.name, Lacks: true, Scopes: scopes}
 		return login, login
 	}
 	return login, err

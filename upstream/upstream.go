@@ -29,7 +29,6 @@ type Options struct {
 	Refresh      time.Duration // of catalogs whose changes are not announced, half as often of others; 0 is 5m
 	Grace        time.Duration // time until the items of a lost upstream disappear; 0 is 30s
 	Version      string        // of Junction, in handshakes
-	Config       string        // the value of --config in suggested commands; "" leaves it out
 	// the executable that replaces the program name "junction" in a command; "" replaces nothing
 	Self string
 	// the folder with a private folder for each command with a sandbox; "" gives each process a

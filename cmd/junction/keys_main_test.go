@@ -82,7 +82,7 @@ func TestClientKey(t *testing.T) {
 		code                 int
 		sent, stderr         string
 	}{
-		{"none", guarded.URL, "", "", 1, "", "answered 401 Unauthorized: Authentication required. Send an API key as 'Authorization: Bearer jct_key_…'. (--key or JUNCTION_KEY has the key)"},
+		{"none", guarded.URL, "", "", 1, "", "answered 401 Unauthorized: Authentication required. Send an API key as 'Authorization: Bearer jct_key_…'; give the key with --key or in JUNCTION_KEY"},
 		{"environment", guarded.URL, "", env + "\n", 1, "Bearer " + env, "answered 401 Unauthorized: the token is not valid: this server does not know the key"},
 		{"flag", guarded.URL, flag, env, 1, "Bearer " + flag, "answered 401 Unauthorized: the token is not valid: this server does not know the key"},
 		{"in the open", "http://192.0.2.1/mcp", flag, "", 2, "", `--url "http://192.0.2.1/mcp" is not https: the key would cross the network in plain text`},

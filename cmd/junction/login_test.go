@@ -99,7 +99,7 @@ func TestLoginCommand(t *testing.T) {
 		r.until(t, name, state)
 	}
 	until("linear", "needs sign-in")
-	if _, why := stateOf("linear"); why != "sign-in needed; run: junction login linear" {
+	if _, why := stateOf("linear"); !strings.HasPrefix(why, "sign-in needed; run: junction login linear --config ") {
 		t.Errorf("the reason is %q", why)
 	}
 

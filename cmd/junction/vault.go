@@ -99,7 +99,7 @@ func (p *program) Token(ctx context.Context, name, user string, refused ...strin
 	}
 	token, err := p.vault.Load().oauth.Token(ctx, name, oauth.Operator, refused...)
 	if broken := errors.Is(err, oauth.ErrBroken); broken || errors.Is(err, oauth.ErrNotConnected) {
-		return "", &upstream.LoginError{Upstream: name, Config: config.Named(p.file), Again: broken}
+		return "", &upstream.LoginError{Upstream: name, Again: broken}
 	}
 	return token, err
 }

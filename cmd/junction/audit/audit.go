@@ -201,8 +201,9 @@ func show(ctx context.Context, p *printer, stderr io.Writer, file string, f filt
 	}
 	r := reader{file: file, follow: follow}
 	defer r.close()
-	broken := 0
+	broken, shown, read := 0, 0, 0
 	err = r.lines(ctx, names, func(text []byte) error {
+		read++
 		var l line
 		if err := json.Unmarshal(text, &l); err != nil {
 			broken++
@@ -211,8 +212,12 @@ func show(ctx context.Context, p *printer, stderr io.Writer, file string, f filt
 		if !f.matches(&l) {
 			return nil
 		}
+		shown++
 		return p.print(&l, text)
 	})
+	if err == nil && shown == 0 && !follow {
+		fmt.Fprintf(stderr, "No line of %s matches; it has %s.\n", file, prose.Count(read, "line"))
+	}
 	if r.torn > 0 {
 		fmt.Fprintf(stderr, "The last line of %s is incomplete and not shown (%s).\n", file,
 			prose.Count(r.torn, "byte"))

@@ -174,8 +174,8 @@ func (d *signInDoctor) upstream(ctx context.Context, there *oauth.Client, name, 
 		return
 	}
 	if err != nil {
-		d.bad(prose.Flat(err.Error()), "see that url is right (upstreams."+name+
-			".url) and reached from here; what it names may be in a private network only with outbound.allow_private")
+		d.bad(prose.Flat(err.Error()), "check upstreams."+name+".url, and the authorization server that it names: "+
+			"both need https, or http on this machine, and outbound.allow_private for a private network")
 		return
 	}
 	d.good("people sign in at " + hosts.SignIn + ", and are asked for: " +

@@ -283,7 +283,7 @@ func statusText(e *transport.StatusError) string {
 	}
 	reason := stringOf(membersOf(e.Body)["error_description"]) // of the Guard, without JSON-RPC
 	if reason != "" && e.Status == http.StatusUnauthorized {
-		reason += " (--key or JUNCTION_KEY has the key)"
+		reason = strings.TrimSuffix(reason, ".") + "; give the key with --key or in JUNCTION_KEY"
 	}
 	if reason = cmp.Or(prose.Flat(reason), e.Reason()); reason != "" {
 		text += ": " + reason

@@ -301,6 +301,7 @@ func (p *Proxy) diagnose(ctx context.Context, only []string) (Diagnosis, error) 
 		}
 	}
 	d.Running, d.Config = true, p.File
+	d.nameFile()
 	if waiting := p.Restart(); waiting != "" {
 		d.Findings = append(d.Findings, Finding{Grave: true,
 			Text:   "a part of the configuration file is not in force: " + waiting,
@@ -355,7 +356,7 @@ func File(ctx context.Context, version, file string, c *config.Config, only []st
 	executable, _ := os.Executable()
 	o := upstream.Options{
 		Defaults: c.Defaults, MessageLimit: limits.Message, Depth: limits.Nesting, Items: limits.Items,
-		Version: version, Config: config.Named(file), Self: executable,
+		Version: version, Self: executable,
 		Sandboxes: config.Sandboxes(config.KeyDir(c.Sessions.KeyFile, os.LookupEnv), file),
 		Log:       slog.New(slog.DiscardHandler),
 	}
@@ -382,8 +383,20 @@ func File(ctx context.Context, version, file string, c *config.Config, only []st
 	}
 	d := examine(ctx, version, c.Names, all, nil)
 	d.Config = file
+	d.nameFile()
 	d.leave(personal, only)
 	return d, nil
+}
+
+// nameFile adds the configuration file to suggested sign-ins.
+func (d *Diagnosis) nameFile() {
+	for i := range d.Upstreams {
+		u := &d.Upstreams[i]
+		u.Error, u.Failed = signInOf(d.Config, u.Name, u.Error), signInOf(d.Config, u.Name, u.Failed)
+	}
+	for i := range d.Findings {
+		d.Findings[i].Text = signInOf(d.Config, d.Findings[i].Upstream, d.Findings[i].Text)
+	}
 }
 
 // leave adds a finding for each upstream with sign-ins of users: a diagnosis has no user and cannot

@@ -158,8 +158,8 @@ func (p *Proxy) statusOf(s *upstream.Status, tools int) UpstreamStatus {
 		u.Note = cmp.Or(p.Trouble(s.Name), unasked(s), reported(s, c, time.Now()))
 	}
 	if u.Lacks = p.Lacks(s.Name); len(u.Lacks) > 0 {
-		lacks := upstream.LoginError{Upstream: s.Name, Config: config.Named(p.File), Lacks: true, Scopes: u.Lacks}
-		u.Note = "some calls fail: " + lacks.Error()
+		lacks := &upstream.LoginError{Upstream: s.Name, Lacks: true, Scopes: u.Lacks}
+		u.Note = "some calls fail: " + signInOf(p.File, s.Name, lacks.Error())
 	}
 	return u
 }
@@ -195,9 +195,18 @@ func (p *Proxy) Statuses() []upstream.Status {
 		if why := p.refusal(s.Name); why != "" && s.State == upstream.StateSignIn {
 			s.Err = why
 		}
+		s.Err = signInOf(p.File, s.Name, s.Err)
 		list = append(list, s)
 	}
 	return list
+}
+
+// signInOf returns the text of an upstream.LoginError with the configuration file in its command. The
+// error itself does not name the file, because clients get it, too.
+func signInOf(file, upstreamName, text string) string {
+	const run = "run: "
+	plain := (&upstream.LoginError{Upstream: upstreamName}).Command()
+	return strings.Replace(text, run+plain, run+config.Command(file, "login", upstreamName), 1)
 }
 
 // refusal returns why the last sign-in at an upstream was refused, in a sentence; "" if it was not.

@@ -122,10 +122,16 @@ type createdJSON struct {
 
 // create makes a key. With write it adds the entry to the file before it prints the key.
 func (k *newKey) create(stdout, stderr io.Writer, file string, made createdJSON) (err error) {
+	var others []keyJSON // that have this name
 	if k.write {
 		f, err := readKeyFile("keys create --write", file)
 		if err != nil {
 			return err
+		}
+		for _, old := range f.keys {
+			if old.Name == made.Name {
+				others = append(others, old)
+			}
 		}
 		text, err := yamledit.Append(f.text, "auth", "api_keys", strings.TrimPrefix(made.Entry, "- "))
 		if err != nil {
@@ -147,6 +153,11 @@ func (k *newKey) create(stdout, stderr io.Writer, file string, made createdJSON)
 	if k.write {
 		said = fmt.Sprintf("# The key is shown this once. Its entry was added to %s. Backup: %s. %s", file, made.Backup,
 			noticed)
+		if len(others) > 0 {
+			revoke := config.Command(file, "keys", "revoke", made.Name, "--hash", fmt.Sprintf("%.15s", others[0].Hash))
+			said += fmt.Sprintf("\n# The file has %s called %s, too. When its clients have the new one, run: %s",
+				prose.Count(len(others), "older key"), made.Name, revoke)
+		}
 	}
 	_, err = fmt.Fprintln(stderr, said)
 	return err
