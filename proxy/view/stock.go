@@ -173,7 +173,8 @@ func (f *naming) addConnect(st *Stock, bare bool) {
 	if err != nil {
 		return // cannot happen: the text is valid JSON
 	}
-	t := &Target{stock: st, place: int32(st.places - 1), Backend: b, Part: upstream.PartTools, Bare: bare, Connects: true}
+	t := &Target{stock: st, place: int32(st.places - 1), Backend: b, Part: upstream.PartTools, Bare: bare,
+		Connects: true}
 	t.Name, t.Exposed, t.requires = connectTool, connectTool, b.Config().Capabilities
 	t.Tool = &upstream.Tool{Item: upstream.Item{Name: connectTool, Definition: definition}}
 	t.Item = &t.Tool.Item
