@@ -92,7 +92,8 @@ func TestBadEntriesAreLeftOutAlone(t *testing.T) {
 				for _, b := range bad {
 					s.Skills = append(s.Skills, b)
 				}
-				s.Skills = append(s.Skills, good) // a second time
+				s.Skills = append(s.Skills, good, // a second time
+					json.RawMessage(`null`), json.RawMessage(`"skill://s/text/SKILL.md"`), json.RawMessage(`{}`))
 			}
 		}
 		served := p.Serve(t, s)
