@@ -85,7 +85,9 @@ func findReference(_ context.Context, _ *Core, x *Exchange) (*view.Target, error
 		return nil, unknownNamed(upstream.PartPrompts, x.Info.Name)
 	}
 	t := *found
-	t.Member = []string{"ref", key}
+	if t.Param = view.ParamRefName; key == "uri" {
+		t.Param = view.ParamRefURI
+	}
 	x.Info.Upstream = t.Backend.Name()
 	return &t, nil
 }

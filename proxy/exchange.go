@@ -227,7 +227,7 @@ func (x *Exchange) program() string {
 // upstreamCall returns the call of the upstream for a request about target.
 func (x *Exchange) upstreamCall(target *view.Target) *upstream.Call {
 	c := &upstream.Call{
-		Call: client.Call{Method: x.Msg.Method, Name: target.Name, Member: target.Member, Params: x.sent(),
+		Call: client.Call{Method: x.Msg.Method, Name: target.Name, Member: target.Param.Path(), Params: x.sent(),
 			Principal: x.User(), Caller: x.program(), Peer: x, Profile: x.Who.Profile, LogLevel: x.LogLevel,
 			Trace: x.trace},
 		Account: x.Grant.Name(), Era: x.Era, End: x.End,

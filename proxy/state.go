@@ -146,7 +146,7 @@ func aboutTask(ctx context.Context, s *Core, x *Exchange) (Result, error) {
 		}
 		x.Info.Upstream = b.Name()
 		x.target = &view.Target{Backend: b, Part: upstream.PartTools, Name: id.ID, Exposed: sealed,
-			Member: []string{"taskId"}, Bare: x.Subject.View.Bare}
+			Param: view.ParamTask, Bare: x.Subject.View.Bare}
 		x.front.Begin()
 		r, err := x.filter(b.Call(ctx, x.upstreamCall(x.target)))
 		if err != nil {

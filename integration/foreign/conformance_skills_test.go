@@ -5,24 +5,13 @@ package foreign
 import (
 	"fmt"
 	"maps"
-	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"testing"
 
 	"junction/integration/harness"
 )
-
-// skillFolders are the skills that both servers of the test have.
-var skillFolders = map[string]string{
-	"refunds/SKILL.md":       "---\nname: refunds\ndescription: Refund customers.\nlicense: MIT\n---\nWrite [the mail](mail.md).\n",
-	"refunds/mail.md":        "Dear customer ü\n",
-	"git-workflow/SKILL.md":  "---\nname: git-workflow\ndescription: Branch and commit.\n---\nCommit often.\n",
-	"git-workflow/a/b/c.txt": "deep",
-}
 
 // TestConformanceSkills has the suite judge skills of a server of FastMCP and of a pack, of the same
 // names: directly, on /mcp, and on the endpoint of each, where what passes directly must pass too.
@@ -34,38 +23,17 @@ func TestConformanceSkills(t *testing.T) {
 	}
 	defer harness.Computes(t)()
 	harness.MustNPM(t)
-	dir := t.TempDir()
-	for name, text := range maps.All(skillFolders) {
-		path := filepath.Join(dir, "skills", name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := os.WriteFile(filepath.Join(dir, "pack.yaml"), []byte("name: skills\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	port := harness.FreePort(t)
-	if _, p, err := net.SplitHostPort(port); err == nil {
-		port = p
-	}
-	script, err := filepath.Abs("testdata/skills_fastmcp.py")
-	if err != nil {
-		t.Fatal(err)
-	}
-	harness.MustStartServer(t, exec.Command(python, script, filepath.Join(dir, "skills"), port),
-		regexp.MustCompile(`Uvicorn running on`))
-	fastmcp := "http://127.0.0.1:" + port + "/mcp"
+	dir := mustSkills(t)
+	fastmcp := mustFastMCP(t, python, filepath.Join(dir, "skills"))
 	p := harness.MustProgram(t, fmt.Sprintf(`upstreams:
   fast: {url: %q}
   pack: {command: [%q, serve, %q]}
   legacy: {command: [%q, serve, %q], era: legacy}
 `, fastmcp, harness.PackBinary(t), dir, harness.PackBinary(t), dir))
 	p.MustReady(t, harness.Patience)
+	packDirect := mustServePack(t, harness.PackBinary(t), dir)
 	places := map[string]string{"mcp": p.URL, "fast": p.URL + "/fast", "pack": p.URL + "/pack", "legacy": p.URL + "/legacy",
-		"pack-direct": mustServePack(t, harness.PackBinary(t), dir)}
+		"pack-direct": packDirect}
 	// On /mcp both servers have skills of these names, and a client tells them apart by their URIs.
 	alike := map[string]map[string]bool{"mcp/sep-2640-skills-enumeration": {"sep-2640-names-should-be-unique": true}}
 	for _, scenario := range []string{"sep-2640-skills-enumeration", "sep-2640-skills-manifest"} {
@@ -83,5 +51,24 @@ func TestConformanceSkills(t *testing.T) {
 				}
 			})
 		}
+	}
+	// FastMCP has no resources/directory/read, so that /mcp has none either.
+	const directory = "sep-2640-skills-directory"
+	direct := mustConform(t, "server", "--url", packDirect, "--scenario", directory, "--force")
+	if n := len(direct.found[directory]); n < 2 {
+		t.Fatalf("the suite made %d checks of the pack itself:\n%.2000s", n, direct.said)
+	}
+	t.Logf("%s: %d checks", directory, len(direct.found[directory]))
+	alone := harness.MustProgram(t, fmt.Sprintf("upstreams:\n  pack: {command: [%q, serve, %q]}\n"+
+		"  legacy: {command: [%[1]q, serve, %[2]q], era: legacy}\n", harness.PackBinary(t), dir))
+	alone.MustReady(t, harness.Patience)
+	for place, url := range map[string]string{"mcp": alone.URL, "pack": p.URL + "/pack", "legacy": p.URL + "/legacy"} {
+		t.Run(place+"/"+directory, func(t *testing.T) {
+			c := mustConform(t, "server", "--url", url, "--scenario", directory, "--force")
+			c.check(t, directory, direct, nil)
+			if got, want := len(c.found[directory]), len(direct.found[directory]); got != want {
+				t.Errorf("%d checks, and %d of the pack itself", got, want)
+			}
+		})
 	}
 }

@@ -39,6 +39,9 @@ func (v *View) Explain(rights *policy.Rights, name string, listed func(*Target) 
 			if t.Exposed != name && t.Name != name && !slices.Contains(t.Names, name) && t.skillPath() != name {
 				continue
 			}
+			if p == upstream.PartResources && v.isSkill(t) {
+				continue
+			}
 			x := explain(rights, t)
 			x.Listed = x.Visible && listed(t)
 			if t.Tool != nil && !t.Connects {
@@ -63,6 +66,13 @@ func (v *View) Explain(rights *policy.Rights, name string, listed func(*Target) 
 		}
 	}
 	return list
+}
+
+// isSkill reports whether a listed resource is the SKILL.md of a skill. The explanation of the skill
+// covers the resource.
+func (v *View) isSkill(t *Target) bool {
+	skill := v.Exposed(upstream.PartSkills, t.Exposed)
+	return skill != nil && skill.home == t.home
 }
 
 func explain(rights *policy.Rights, t *Target) Explanation {

@@ -28,7 +28,7 @@ type ruled struct {
 type ruledKey struct {
 	rights *policy.Rights
 	stock  uint64
-	place  int
+	place  int32
 }
 
 var ruledSeed = maphash.MakeSeed()

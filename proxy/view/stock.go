@@ -31,7 +31,7 @@ type Stock struct {
 	items         func() *policy.Items // by place
 	files         func() *skillFiles
 
-	uris         map[string]bool // of resources, templates and skills
+	uris         map[string]bool // of resources and templates
 	templates    [][]string      // literals
 	offers       offers
 	instructions string // of the server, if the configuration permits them; "" for none
@@ -67,7 +67,7 @@ func NewStock(b Backend, c *upstream.Catalog, m StockSettings) *Stock {
 	if st.places = st.first[upstream.Parts]; b.Config().Personal() {
 		st.places++
 	}
-	for p := upstream.PartResources; p < upstream.Parts; p++ {
+	for p := upstream.PartResources; p <= upstream.PartTemplates; p++ {
 		for i := range c.Items(p) {
 			uri := c.Item(p, i).Name
 			if st.uris[uri] = true; p == upstream.PartTemplates {
@@ -120,7 +120,7 @@ func (st *Stock) naming(bare bool) *naming {
 // add makes the target of an item, if it is offered.
 func (f *naming) add(st *Stock, p upstream.Part, i int, bare bool) {
 	b, names := st.Backend, st.settings.Names
-	t := &Target{stock: st, home: st, place: st.first[p] + i, Backend: b, Part: p, Item: st.Catalog.Item(p, i),
+	t := &Target{stock: st, home: st, place: int32(st.first[p] + i), Backend: b, Part: p, Item: st.Catalog.Item(p, i),
 		Bare: bare}
 	t.Name, t.Exposed = t.Item.Name, t.Item.Name
 	if p == upstream.PartTools {
@@ -173,7 +173,8 @@ func (f *naming) addConnect(st *Stock, bare bool) {
 	if err != nil {
 		return // cannot happen: the text is valid JSON
 	}
-	t := &Target{stock: st, place: st.places - 1, Backend: b, Part: upstream.PartTools, Bare: bare, Connects: true}
+	t := &Target{stock: st, place: int32(st.places - 1), Backend: b, Part: upstream.PartTools, Bare: bare,
+		Connects: true}
 	t.Name, t.Exposed, t.requires = connectTool, connectTool, b.Config().Capabilities
 	t.Tool = &upstream.Tool{Item: upstream.Item{Name: connectTool, Definition: definition}}
 	t.Item = &t.Tool.Item

@@ -46,7 +46,7 @@ func (s *SubjectView) look() *Sight {
 		st.items().Visible(s.Rights, its) // without regard to pins, files of skills and the connect tool
 		s.hideSkills(st, its)
 		if t := st.Connect(v.Bare); t != nil && s.sees(t) {
-			its.set(t.place)
+			its.set(int(t.place))
 		}
 		for k := range its {
 			its[k] &= offered[k]

@@ -11,7 +11,8 @@ import (
 	"junction/upstream/raw"
 )
 
-// Target is an item as clients see it, with its upstream.
+// Target is an item as clients see it, with its upstream. Endpoints keep two for each item, so the
+// order of the fields saves memory (TestSkillsInMemory).
 type Target struct {
 	Exposed    string // name or URI
 	definition []byte // with the exposed name
@@ -19,21 +20,39 @@ type Target struct {
 	print      uint64 // of the definition
 	stock      *Stock // nil for resources in no list
 	home       *Stock // of the upstream; nil only for targets of NewResource
-	place      int    // in the stock
 	Backend    Backend
-	Name       string   // the upstream's own name or URI
-	Member     []string // path in params of the name; nil is name
+	Name       string // the upstream's own name or URI
 	Part       upstream.Part
-	Bare       bool // the endpoint uses the upstream's own names
 	Item       *upstream.Item
 	Tool       *upstream.Tool // nil unless the target is a tool
 	Names      []string       // names of a tool or a prompt for policy, the same on every endpoint
 	requires   []string       // capabilities
-	ForApps    bool           // only clients that show MCP Apps see it
-	Connects   bool           // it is Junction's connect tool, not an item of the upstream
 	Withheld   string         // why pinned policies hide it; "" if they do not
 	Reuse      time.Duration  // for which a result is reused (package answers); 0 if never
+	place      int32          // in the stock
+	Param      Param          // where a request has the name
+	Bare       bool           // the endpoint uses the upstream's own names
+	ForApps    bool           // only clients that show MCP Apps see it
+	Connects   bool           // it is Junction's connect tool, not an item of the upstream
 }
+
+// Param is the place of a target's name in the params of a request.
+type Param uint8
+
+// The places of names.
+const (
+	ParamName Param = iota
+	ParamURI
+	ParamRefName // of a prompt whose argument is completed
+	ParamRefURI
+	ParamTask
+)
+
+// Path returns the members of params that lead to the name; nil is the member name.
+func (p Param) Path() []string { return paramPaths[p] }
+
+var paramPaths = [...][]string{ParamURI: {"uri"}, ParamRefName: {"ref", "name"}, ParamRefURI: {"ref", "uri"},
+	ParamTask: {"taskId"}}
 
 // PolicyItem returns the target for policy, with all names that a rule may use. They are the same
 // on every endpoint.
@@ -165,7 +184,7 @@ func (t *Target) finish() {
 
 // NewResource returns a resource that may be in no list.
 func NewResource(b Backend, own, exposed string, bare bool) *Target {
-	return &Target{Backend: b, Part: upstream.PartResources, Name: own, Exposed: exposed, Member: []string{"uri"},
+	return &Target{Backend: b, Part: upstream.PartResources, Name: own, Exposed: exposed, Param: ParamURI,
 		Bare: bare}
 }
 

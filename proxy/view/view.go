@@ -186,7 +186,7 @@ func (v *View) take(endpoint string, i int, t *Target, old *View) {
 		v.Problems = append(v.Problems, lost)
 	}
 	v.parts[t.Part].byName[t.Exposed] = t
-	v.offeredBy(i).set(t.place)
+	v.offeredBy(i).set(int(t.place))
 }
 
 // outranks reports whether t takes its name from owner.
@@ -212,7 +212,7 @@ func (v *View) place(t *Target) int {
 	if i < 0 {
 		return -1
 	}
-	return 8*v.begin[i] + t.place
+	return 8*v.begin[i] + int(t.place)
 }
 
 // has reports whether the view offers the target.
@@ -249,7 +249,7 @@ func (v *View) finish(endpoint string) {
 			v.addOwn(i)
 		}
 		for _, t := range st.naming(v.Bare).targets[:st.first[upstream.PartTools+1]] {
-			if t == nil || !v.offeredBy(i).has(t.place) {
+			if t == nil || !v.offeredBy(i).has(int(t.place)) {
 				continue
 			}
 			v.apps, v.eras = v.apps || t.ForApps, v.eras || t.older != nil

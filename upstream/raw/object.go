@@ -78,11 +78,16 @@ func ParseDepth(text []byte, depth int, keep ...string) (Object, error) {
 	return Object{text, in.members}, nil
 }
 
-// Forget returns the object without the contents that ParseDepth has kept, for an object that stays
-// in memory. The receiver loses them, too.
+// Forget returns the object without the contents that ParseDepth has kept, and without spare memory,
+// for an object that stays in memory. The receiver loses the contents, too.
 func (o Object) Forget() Object {
 	for i := range o.members {
 		o.members[i].inside = nil
+	}
+	if cap(o.members) > len(o.members) {
+		members := make([]member, len(o.members))
+		copy(members, o.members)
+		o.members = members
 	}
 	return o
 }
@@ -324,13 +329,17 @@ func (o Object) AppendSplice(b []byte, edits ...Edit) ([]byte, error) {
 	size := len(o.text)
 	for _, e := range edits {
 		i, err := o.index(e.Name)
-		if err == ErrAbsent {
+		switch {
+		case err == ErrAbsent:
 			i = -1
-		} else if err != nil {
+			size += len(e.Name) + 6
+		case err != nil:
 			return nil, err
+		case len(e.Value) > 0:
+			size -= int(o.members[i].end - o.members[i].value)
 		}
 		at = append(at, i)
-		size += len(e.Value) + len(e.Name) + 6
+		size += len(e.Value)
 	}
 	out := b
 	if cap(b)-len(b) < size {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -249,9 +250,15 @@ func (p *pinning) accept(names []string) error {
 	if err != nil {
 		return err
 	}
-	n := 0
+	n, skills := 0, 0
 	if !p.json {
 		n = p.show(list)
+	}
+	for _, d := range list {
+		state, _ := p.pins.State(d.Upstream, d.Name, d.Definition)
+		if state != pins.StateAccepted && strings.Contains(d.Name, "://") { // a tool has no such name
+			skills++
+		}
 	}
 	next, err := p.pins.Accept(list, time.Now())
 	if err == nil {
@@ -263,6 +270,10 @@ func (p *pinning) accept(names []string) error {
 	if p.json {
 		return p.printJSON(list, false, true)
 	}
-	_, err = fmt.Fprintf(p.stdout, "accepted: %s\n", prose.Count(n, "tool"))
+	accepted := prose.Count(n-skills, "tool")
+	if skills > 0 {
+		accepted += " and " + prose.Count(skills, "skill")
+	}
+	_, err = fmt.Fprintf(p.stdout, "accepted: %s\n", accepted)
 	return err
 }
