@@ -65,14 +65,21 @@ func (o *owners) forget(session [16]byte) {
 // Owner implements members.Members. The owner that the table names comes before the first one, which
 // has ended or has given the session up then, and never gets it back.
 func (m *Member) Owner(ctx context.Context, session [16]byte, first, released string, until time.Time) (string, error) {
+	owner, _, err := m.owner(ctx, session, first, released, until)
+	return owner, err
+}
+
+// owner is Owner. took reports that this process has replaced another owner.
+func (m *Member) owner(ctx context.Context, session [16]byte, first, released string, until time.Time) (
+	owner string, took bool, err error) {
 	if m.Self() == "" {
-		return "", members.ErrAlone
+		return "", false, members.ErrAlone
 	}
 	if owner := m.owners.known(session); owner != "" && owner != released && m.Alive(owner) {
-		return owner, nil
+		return owner, false, nil
 	}
 	if first != released && m.Alive(first) {
-		return first, nil
+		return first, false, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, queryTime)
 	defer cancel()
@@ -80,18 +87,80 @@ func (m *Member) Owner(ctx context.Context, session [16]byte, first, released st
 		c, err := m.claim(ctx, session, claimOf{first, released}, until)
 		switch {
 		case err != nil:
-			return "", err
+			return "", false, err
 		case c.Deleted:
-			return "", members.ErrDeleted
+			return "", false, members.ErrDeleted
 		case c.Owner == nil:
 			continue
 		}
 		if *c.Owner != first {
 			m.owners.learn(session, *c.Owner)
 		}
-		return *c.Owner, nil
+		return *c.Owner, c.Took, nil
 	}
-	return "", members.ErrAlone
+	return "", false, members.ErrAlone
+}
+
+// stateKept is how long the row of a state is kept without being renewed. Its owner renews it once a day.
+const stateKept = 30 * 24 * time.Hour
+
+// states are the states that this process has.
+type states struct {
+	mu      sync.Mutex
+	self    string // the ID with which it has them
+	renewed map[[16]byte]time.Time
+}
+
+func (s *states) add(key [16]byte, self string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.self != self {
+		s.self, s.renewed = self, nil
+	}
+	if _, known := s.renewed[key]; !known {
+		bounded.Put(&s.renewed, maxKnown, key, time.Now(), nil)
+	}
+}
+
+func (s *states) remove(key [16]byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.renewed, key)
+}
+
+// due returns the states whose rows were not renewed for a day.
+func (s *states) due(self string) (list [][16]byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key, at := range s.renewed {
+		if s.self == self && time.Since(at) > 24*time.Hour {
+			s.renewed[key] = time.Now()
+			list = append(list, key)
+		}
+	}
+	return list
+}
+
+// State implements members.Members. A state is a session without a first owner.
+func (m *Member) State(ctx context.Context, key [16]byte, released string) (owner string, lost bool, err error) {
+	owner, lost, err = m.owner(ctx, key, "", released, time.Now().Add(stateKept))
+	if self := m.Self(); err == nil && owner == self {
+		m.states.add(key, self)
+	}
+	return owner, lost, err
+}
+
+// FreeState implements members.Members.
+func (m *Member) FreeState(ctx context.Context, key [16]byte) error {
+	self := m.Self()
+	if self == "" {
+		return members.ErrAlone
+	}
+	m.states.remove(key)
+	m.owners.forget(key)
+	ctx, cancel := context.WithTimeout(ctx, queryTime)
+	defer cancel()
+	return m.free(ctx, key, self)
 }
 
 const (
@@ -120,6 +189,7 @@ type claimBatch struct {
 	done  chan struct{}          // closed when got and err are set
 	got   map[[16]byte]claim
 	err   error
+	took  sync.Map // sessions for which one of the callers was told that this process has replaced the owner
 }
 
 // join adds a session to the next batch, and reports whether the caller must run it.
@@ -152,7 +222,12 @@ func (m *Member) claim(ctx context.Context, session [16]byte, of claimOf, until 
 	}
 	select {
 	case <-b.done:
-		return b.got[session], b.err
+		c := b.got[session]
+		if c.Took {
+			_, told := b.took.LoadOrStore(session, true)
+			c.Took = !told
+		}
+		return c, b.err
 	case <-ctx.Done():
 		return claim{}, fmt.Errorf("%w: %w", members.ErrAlone, ctx.Err())
 	}

@@ -92,6 +92,7 @@ type claim struct {
 	Session string  `json:"s"`
 	Deleted bool    `json:"d"` // the session was deleted
 	Mine    bool    `json:"m"` // this process has become the owner now
+	Took    bool    `json:"t"` // and another one was the owner before, by the table
 	Owner   *string `json:"o"` // nil if another member has changed a row at the same time: repeat the statement
 }
 
@@ -141,16 +142,45 @@ var claimSQL = named(`WITH
 				OR @first = @released)
 			AND EXISTS (SELECT 1 FROM sender)
 		ORDER BY session
-		ON CONFLICT (session_hash) DO UPDATE SET owner = excluded.owner
+		ON CONFLICT (session_hash) DO UPDATE SET owner = excluded.owner,
+			expires_at = greatest(s.expires_at, excluded.expires_at)
 		WHERE s.owner = (SELECT owner FROM asked WHERE session = s.session_hash)
 			AND (s.owner IN (SELECT id FROM gone) OR NOT EXISTS (SELECT 1 FROM members WHERE id = s.owner)
 				OR s.owner = @released)
 		RETURNING session_hash, owner)
 	SELECT json_agg(json_build_object('s', session, 'd', a.deleted IS NOT NULL, 'm', c.owner IS NOT NULL,
-		'o', coalesce(c.owner,
+		't', c.owner IS NOT NULL AND a.owner IS NOT NULL, 'o', coalesce(c.owner,
 			(SELECT id FROM members WHERE id = a.owner AND expires_at > @now AND id <> @released),
 			(SELECT id FROM members WHERE id = @first AND expires_at > @now AND id <> @released))))::text AS claims
 	FROM asked a LEFT JOIN claimed c ON c.session_hash = session`)
+
+// free deletes the row of a session or a state if this process is its owner.
+func (m *Member) free(ctx context.Context, session [16]byte, self string) error {
+	var freed bool
+	return m.query(ctx, freeSQL, args{"session": hashOf(session), "owner": self}, &freed)
+}
+
+var freeSQL = named(`WITH freed AS (
+		DELETE FROM session_owners WHERE session_hash = @session AND owner = @owner RETURNING 1)
+	SELECT EXISTS (SELECT 1 FROM freed) AS freed`)
+
+// renewStates keeps the rows of states of this process.
+func (m *Member) renewStates(ctx context.Context) error {
+	self, keys := m.Self(), []string{}
+	for _, key := range m.states.due(self) {
+		keys = append(keys, hashOf(key))
+	}
+	if len(keys) == 0 {
+		return nil
+	}
+	var renewed int
+	return m.query(ctx, renewStatesSQL, args{"keys": keys, "owner": self, "keep": stateKept.Microseconds()}, &renewed)
+}
+
+var renewStatesSQL = named(`WITH renewed AS (
+		UPDATE session_owners SET expires_at = greatest(expires_at, @now + @keep::bigint)
+		WHERE session_hash = ANY (@keys::text[]) AND owner = @owner RETURNING 1)
+	SELECT count(*) FROM renewed`)
 
 // ended reports whether a member has ended, and deletes its row if its lease has expired.
 func (m *Member) ended(ctx context.Context, id string) (yes bool, err error) {
