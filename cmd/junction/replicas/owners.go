@@ -101,68 +101,6 @@ func (m *Member) owner(ctx context.Context, session [16]byte, first, released st
 	return "", false, members.ErrAlone
 }
 
-// stateKept is how long the row of a state is kept without being renewed. Its owner renews it once a day.
-const stateKept = 30 * 24 * time.Hour
-
-// states are the states that this process has.
-type states struct {
-	mu      sync.Mutex
-	self    string // the ID with which it has them
-	renewed map[[16]byte]time.Time
-}
-
-func (s *states) add(key [16]byte, self string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.self != self {
-		s.self, s.renewed = self, nil
-	}
-	if _, known := s.renewed[key]; !known {
-		bounded.Put(&s.renewed, maxKnown, key, time.Now(), nil)
-	}
-}
-
-func (s *states) remove(key [16]byte) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.renewed, key)
-}
-
-// due returns the states whose rows were not renewed for a day.
-func (s *states) due(self string) (list [][16]byte) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for key, at := range s.renewed {
-		if s.self == self && time.Since(at) > 24*time.Hour {
-			s.renewed[key] = time.Now()
-			list = append(list, key)
-		}
-	}
-	return list
-}
-
-// State implements members.Members. A state is a session without a first owner.
-func (m *Member) State(ctx context.Context, key [16]byte, released string) (owner string, lost bool, err error) {
-	owner, lost, err = m.owner(ctx, key, "", released, time.Now().Add(stateKept))
-	if self := m.Self(); err == nil && owner == self {
-		m.states.add(key, self)
-	}
-	return owner, lost, err
-}
-
-// FreeState implements members.Members.
-func (m *Member) FreeState(ctx context.Context, key [16]byte) error {
-	self := m.Self()
-	if self == "" {
-		return members.ErrAlone
-	}
-	m.states.remove(key)
-	m.owners.forget(key)
-	ctx, cancel := context.WithTimeout(ctx, queryTime)
-	defer cancel()
-	return m.free(ctx, key, self)
-}
-
 const (
 	// maxClaims bounds the sessions of one statement.
 	maxClaims = 200

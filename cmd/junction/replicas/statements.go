@@ -154,34 +154,6 @@ var claimSQL = named(`WITH
 			(SELECT id FROM members WHERE id = @first AND expires_at > @now AND id <> @released))))::text AS claims
 	FROM asked a LEFT JOIN claimed c ON c.session_hash = session`)
 
-// free deletes the row of a session or a state if this process is its owner.
-func (m *Member) free(ctx context.Context, session [16]byte, self string) error {
-	var freed bool
-	return m.query(ctx, freeSQL, args{"session": hashOf(session), "owner": self}, &freed)
-}
-
-var freeSQL = named(`WITH freed AS (
-		DELETE FROM session_owners WHERE session_hash = @session AND owner = @owner RETURNING 1)
-	SELECT EXISTS (SELECT 1 FROM freed) AS freed`)
-
-// renewStates keeps the rows of states of this process.
-func (m *Member) renewStates(ctx context.Context) error {
-	self, keys := m.Self(), []string{}
-	for _, key := range m.states.due(self) {
-		keys = append(keys, hashOf(key))
-	}
-	if len(keys) == 0 {
-		return nil
-	}
-	var renewed int
-	return m.query(ctx, renewStatesSQL, args{"keys": keys, "owner": self, "keep": stateKept.Microseconds()}, &renewed)
-}
-
-var renewStatesSQL = named(`WITH renewed AS (
-		UPDATE session_owners SET expires_at = greatest(expires_at, @now + @keep::bigint)
-		WHERE session_hash = ANY (@keys::text[]) AND owner = @owner RETURNING 1)
-	SELECT count(*) FROM renewed`)
-
 // ended reports whether a member has ended, and deletes its row if its lease has expired.
 func (m *Member) ended(ctx context.Context, id string) (yes bool, err error) {
 	err = m.query(ctx, endedSQL, m.asSender(args{"member": id}), &yes)
