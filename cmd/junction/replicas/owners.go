@@ -160,15 +160,20 @@ func (m *Member) claim(ctx context.Context, session [16]byte, of claimOf, until 
 	}
 	select {
 	case <-b.done:
-		c := b.got[session]
-		if c.Took {
-			_, told := b.took.LoadOrStore(session, true)
-			c.Took = !told
-		}
-		return c, b.err
+		return b.result(session)
 	case <-ctx.Done():
 		return claim{}, fmt.Errorf("%w: %w", members.ErrAlone, ctx.Err())
 	}
+}
+
+// result returns the result for a session, with Took for the first caller only.
+func (b *claimBatch) result(session [16]byte) (claim, error) {
+	c := b.got[session]
+	if c.Took {
+		_, told := b.took.LoadOrStore(session, true)
+		c.Took = !told
+	}
+	return c, b.err
 }
 
 // runClaims runs a batch when it is its turn.

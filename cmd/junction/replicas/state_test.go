@@ -74,6 +74,23 @@ func TestStateHasOneOwner(t *testing.T) {
 	}
 }
 
+// TestOneOfABatchIsTold: of several calls whose claims go in one statement, one is told that the state is
+// lost.
+func TestOneOfABatchIsTold(t *testing.T) {
+	b := &claimBatch{got: map[[16]byte]claim{{1}: {Took: true}, {2}: {Took: true}, {3}: {}}}
+	told := map[byte]int{}
+	for _, key := range []byte{1, 2, 1, 3, 1, 2} {
+		if c, err := b.result([16]byte{key}); err != nil {
+			t.Error(err)
+		} else if c.Took {
+			told[key]++
+		}
+	}
+	if told[1] != 1 || told[2] != 1 || told[3] != 0 {
+		t.Errorf("told %v, want each lost state once", told)
+	}
+}
+
 // TestStateIsGivenUp: a state that its owner has freed is not lost, and begins anywhere. One that its owner
 // gives up is lost once, and the owner does not get it back.
 func TestStateIsGivenUp(t *testing.T) {
