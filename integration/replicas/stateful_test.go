@@ -95,7 +95,8 @@ func wantCounts(t *testing.T, c *harness.Talker, want ...int) {
 // lostState reports whether an error tells that the state of the server is lost, and what to do.
 func lostState(e *jsonrpc.Error) bool {
 	return e != nil && strings.Contains(e.Message, "the state of this server is lost") &&
-		strings.Contains(e.Message, "This call was not made")
+		strings.Contains(e.Message, "This call was not made") &&
+		string(e.Data) == `{"junction":{"upstream":"up","kind":"state_lost"}}`
 }
 
 // TestStateStaysTogether has the calls of each principal come to three processes in turn. All calls of one

@@ -198,7 +198,7 @@ func (x *request) CallStateful(ctx context.Context, server proxy.Stateful, holde
 		s.leave(key, st)
 		switch {
 		case err == errStateLost:
-			return ours(client.KindUnavailable, err)
+			return ours(client.KindStateLost, err)
 		case err != nil:
 			return client.Result{}, err
 		}
@@ -216,8 +216,7 @@ func (x *request) CallStateful(ctx context.Context, server proxy.Stateful, holde
 			if err := s.wait(ctx, owner, deadline); err != nil {
 				return client.Result{}, stateError(err)
 			}
-		case errors.Is(err, members.ErrUnreachable), errors.Is(err, members.ErrAlone), errors.Is(err, members.ErrReleased),
-			errors.Is(err, members.ErrRefused):
+		case notMade(err):
 			return client.Result{}, stateError(err)
 		default:
 			return r, err
@@ -261,7 +260,8 @@ const (
 
 // notMade reports whether an error of Send means that nothing was executed.
 func notMade(err error) bool {
-	for _, e := range []error{members.ErrGone, members.ErrReleased, members.ErrUnreachable, members.ErrAlone, members.ErrRefused} {
+	for _, e := range []error{members.ErrGone, members.ErrReleased, members.ErrUnreachable, members.ErrAlone,
+		members.ErrRefused} {
 		if errors.Is(err, e) {
 			return true
 		}
@@ -370,7 +370,8 @@ func (s *Server) makeCall(ctx context.Context, x *request, server proxy.Stateful
 		return e.Message
 	}
 	if refused != nil {
-		peer.Finish(client.Result{}, &upstream.Error{Upstream: server.Name(), Kind: client.KindUnavailable, Err: refused}, text)
+		lost := &upstream.Error{Upstream: server.Name(), Kind: client.KindStateLost, Err: refused}
+		peer.Finish(client.Result{}, lost, text)
 		return
 	}
 	call, err := c.Request(x.User(), x.Grant.Name(), s.limits.Nesting, peer)

@@ -212,7 +212,8 @@ func (m *Member) exchange(ctx context.Context, p *otherMember, x *http1.Exchange
 }
 
 // Send implements members.Members.
-func (m *Member) Send(ctx context.Context, r *http.Request, message string, body []byte, to string) (io.ReadCloser, error) {
+func (m *Member) Send(ctx context.Context, r *http.Request, message string, body []byte, to string) (
+	io.ReadCloser, error) {
 	p, err := m.reachable(to)
 	if err != nil {
 		return nil, err
