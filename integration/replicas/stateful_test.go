@@ -194,15 +194,17 @@ func manyCounts(t *testing.T, clients []*harness.Talker, n int) (counts []int, l
 	return counts, lost
 }
 
-// TestStoppedOwnerLosesTheStateOnce stops the process that has a state. Its call in flight ends well, with a
-// further one beside it. Then the next call is answered at once that the state is lost.
+// TestStoppedOwnerLosesTheStateOnce stops the process that has two states. A call in flight ends well, with a
+// further one beside it. Then the next call is answered at once that the state is lost, while the process
+// still has a call of the other state.
 func TestStoppedOwnerLosesTheStateOnce(t *testing.T) {
 	s := mustStateful(t, client.EraLegacy, "stateful: true")
 	owner, other := s.Others[0], s.Others[1]
 	wantCounts(t, s.as(t, "ann", owner.URL, client.EraModern), 1)
 	c := s.as(t, "ann", other.URL, client.EraModern)
 	slow := c.Begin(t, harness.Called("up__gate", `{"gate":"end"}`))
-	harness.CallsOf(t, &s.server.Journal, 2)
+	others := s.as(t, "bob", owner.URL, client.EraModern).Begin(t, harness.Called("up__gate", `{"gate":"bob"}`))
+	harness.CallsOf(t, &s.server.Journal, 3)
 	if err := owner.Cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
@@ -221,6 +223,12 @@ func TestStoppedOwnerLosesTheStateOnce(t *testing.T) {
 	}
 	if took := time.Since(began); took > 8*time.Second {
 		t.Errorf("the new owner was found after %v", took)
+	}
+	if err := s.server.Release("bob"); err != nil {
+		t.Fatal(err)
+	}
+	if m := others.Answer(t); m.Error != nil {
+		t.Errorf("the call of the other state is answered %s", m.Append(nil))
 	}
 	<-owner.Done
 	if !owner.Cmd.ProcessState.Success() {
