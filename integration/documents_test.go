@@ -261,7 +261,7 @@ var (
 var foreign = []string{
 	"call_destructive_tool", "call_read_tool", "call_write_tool", "context.arguments", "data.junction", "input_required",
 	"jwks_uri", "not_searched", "private_key_jwt", "request_id", "search_tools", "tool_error", "params: null",
-	"upstream_needs_reconnect", "upstream_not_connected",
+	"upstream_needs_reconnect", "upstream_not_connected", "state_lost",
 	"junction.db", "master.key", "pyvenv.cfg", "npm_config_cache", "integration/npm/node_modules",
 	"required_claims: { hd: example.com }", "package: what it does",
 	"--init", "--network host", "--network container:NAME", ".cursor/mcp.json",

@@ -97,6 +97,7 @@ var arrows = map[string][]string{
 		"upstream/definition"}, // the form of a skill
 	"proxy/origin":   {"upstream/loopback"},
 	"proxy/members":  {"proxy/budget"},
+	"proxy/stateful": {"upstream", "upstream/client", "upstream/jsonrpc", "upstream/raw"},
 	"proxy/redact":   {"auth/seal", "policy", "upstream/jsonrpc", "upstream/raw"}, // its rules are those of policies
 	"proxy/budget":   {"auth", "policy"},                                          // names of accounts are redacted; policies limit rates
 	"proxy/canon":    {"upstream/raw", "upstream/shell"},                          // differences are shown to a person
@@ -114,8 +115,8 @@ var arrows = map[string][]string{
 	"upstream": {"upstream/prose", "upstream/bounded", "upstream/client", "upstream/command", "upstream/definition", "upstream/http1",
 		"upstream/jsonrpc", "upstream/pace", "upstream/raw", "upstream/remedy", "upstream/sandbox",
 		"upstream/stdio", "upstream/transport", "upstream/shell", "upstream/loopback", "upstream/yamlread"},
-	"proxy/front": {"upstream/client", "proxy", "proxy/budget", "proxy/members", "proxy/origin", "proxy/scope", "upstream", "policy", "auth",
-		"auth/seal", "upstream/bounded", "upstream/jsonrpc", "upstream/raw", "upstream/pace"},
+	"proxy/front": {"upstream/client", "proxy", "proxy/budget", "proxy/members", "proxy/origin", "proxy/scope", "proxy/stateful", "upstream", "policy",
+		"auth", "auth/seal", "upstream/bounded", "upstream/jsonrpc", "upstream/raw", "upstream/pace"},
 	"proxy/scope": {"upstream/client", "auth", "policy", "proxy/pins", "proxy/redact", "proxy/view", "upstream", "upstream/bounded",
 		"upstream/raw"},
 	"upstream/command":    {"upstream/sandbox", "upstream/stdio"},                   // they start what a section describes

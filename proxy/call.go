@@ -171,11 +171,21 @@ func (s *Core) reusable(x *Exchange, c *upstream.Call) (r client.Result, ok bool
 // callUpstream makes the call, and keeps the result if it may be reused: a success during which the
 // upstream has sent no server request.
 func (s *Core) callUpstream(ctx context.Context, x *Exchange, c *upstream.Call) (client.Result, error) {
-	r, err := x.target.Backend.Call(ctx, c)
+	r, err := s.callBackend(ctx, x, c)
 	if x.reuse != (answers.Key{}) && err == nil && r.Type == client.TypeComplete && !r.Failed() && !x.asked.Load() {
 		s.answers.Put(x.reuse, r.Text(), x.target.Reuse)
 	}
 	return r, err
+}
+
+// callBackend makes the call here, or at the member that has the state of the server.
+func (s *Core) callBackend(ctx context.Context, x *Exchange, c *upstream.Call) (client.Result, error) {
+	if s.members != nil {
+		if holder, ok := x.target.Backend.Holder(c.Session, c.Principal); ok {
+			return x.front.CallStateful(ctx, x.target.Backend, holder, c)
+		}
+	}
+	return x.target.Backend.Call(ctx, c)
 }
 
 // findNamed returns the finder of tools or prompts. It finds the connect tool of an upstream, too.

@@ -27,8 +27,11 @@ type direct struct {
 	err    *jsonrpc.Error
 }
 
-func (d *direct) Begin()                     {}
-func (d *direct) Hears() bool                { return false }
+func (d *direct) Begin()      {}
+func (d *direct) Hears() bool { return false }
+func (d *direct) CallStateful(ctx context.Context, s Stateful, _ string, c *upstream.Call) (client.Result, error) {
+	return s.Call(ctx, c)
+}
 func (d *direct) Notify(string, []byte) bool { return false }
 func (d *direct) Ask(context.Context, string, []byte, func([]byte)) ([]byte, error) {
 	return nil, ErrNoAnswer

@@ -198,6 +198,20 @@
 // to an approval request needs no owner (a legacy client's is a response as above): any member
 // accepts it, and Core.spend asks Members.Once whether it is the first.
 //
+// The state of a server that declares some (stateful) has an owner for each principal, or for all. The
+// member that has the request does everything as for other calls, and then:
+//
+//	Core.callBackend         call.go             asks Backend.Holder whether the server has a state
+//	request.CallStateful     front/stateful.go   asks Members.State who has it; makes the call here, or
+//	request.callAt           front/stateful.go   sends it (Members.Send) with the headers of the client
+//	Server.serveMember       front/stateful.go   at the owner: authenticated again, finds the server
+//	Server.makeCall          front/stateful.go   at the owner: Backend.Call, whose peer is a stateful.Owner
+//	Read                     stateful/member.go  passes notifications and questions on, and has the result
+//	Server.answerMember      front/stateful.go   at the owner: the answer to a question
+//
+// A stopping owner gives a state without a call in flight up at the first call of another member
+// (Server.enter). While the owner is away, calls wait for the end of its lease, as requests of sessions do.
+//
 // If an owner has ended, exactly one other member becomes the owner of each of its sessions, and
 // rebuilds the session from the ID. Requests wait for that. The session has lost what a restart
 // loses, and its next stream begins with list_changed. Parked calls fail with an error that names

@@ -45,10 +45,21 @@ type Front interface {
 	Headers(params raw.Object, tool *upstream.Tool) ([]client.HeaderField, error)
 	// Listen answers with a stream of notifications. It returns when the stream has ended.
 	Listen(ctx context.Context, l *Listener)
+	// CallStateful makes a call of a server that declares state (stateful), at the member that has the
+	// state of the holder. It may run after the request was answered. The error is for the client.
+	CallStateful(ctx context.Context, s Stateful, holder string, c *upstream.Call) (client.Result, error)
 	// Succeed answers the request with a result.
 	Succeed(r Result)
 	// Fail answers the request with an error. cause is the error that e was made of.
 	Fail(e *jsonrpc.Error, reason Reason, cause error)
+}
+
+// Stateful is an upstream with state; see the methods of upstream.Upstream.
+type Stateful interface {
+	Name() string
+	Call(context.Context, *upstream.Call) (client.Result, error)
+	Keeps(holder string) bool
+	Discard(holder string)
 }
 
 // Exchange is one client request until its answer. It belongs to the goroutine of its front, which

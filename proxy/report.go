@@ -146,7 +146,7 @@ func decideOutcome(info *CallInfo, err error) {
 // Error, also client.KindInvalid: the answer is invalid, not the request.
 var outcomeOf = map[client.Kind]Outcome{client.KindUnavailable: Unavailable, client.KindTimeout: Timeout,
 	client.KindLost: Lost, client.KindBusy: Limited, client.KindCancelled: Cancelled,
-	client.KindUnanswered: Unanswered}
+	client.KindUnanswered: Unanswered, client.KindStateLost: Unavailable}
 
 // Overused returns the callers that were refused within the last minute, latest first.
 func (s *Core) Overused() []budget.Overuse { return s.budget.Overused() }

@@ -148,7 +148,7 @@ func aboutTask(ctx context.Context, s *Core, x *Exchange) (Result, error) {
 		x.target = &view.Target{Backend: b, Part: upstream.PartTools, Name: id.ID, Exposed: sealed,
 			Param: view.ParamTask, Bare: x.Subject.View.Bare}
 		x.front.Begin()
-		r, err := x.filter(b.Call(ctx, x.upstreamCall(x.target)))
+		r, err := x.filter(s.callBackend(ctx, x, x.upstreamCall(x.target)))
 		if err != nil {
 			return s.answerError(x, err)
 		}

@@ -81,6 +81,11 @@ type Config struct {
 	// catalog stays served and the next call starts it again. Default: 15m for a connection of one
 	// principal or session, never for the one that reads the catalog.
 	IdleStop time.Duration `yaml:"idle_stop"`
+	// Stateful true declares that the server keeps state in its process or session between calls, such
+	// as a browser or a shell. Of several replicas, one has this state for all callers that share it
+	// (Isolation), and the others make their calls there. If that replica ends, the next call fails once,
+	// with an error that tells that the state is lost. false declares that there is no such state.
+	Stateful *bool `yaml:"stateful" example:"true"`
 	// MaxLinks limits the connections (processes) of this upstream. One principal has at most half
 	// of them. Default 8 for a command, 256 for a url.
 	MaxLinks int `yaml:"max_links"`

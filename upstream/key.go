@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"context"
+	"errors"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -96,6 +97,51 @@ func (p *pool) key(own client.Profile, session, principal string, legacySide boo
 	}
 	return key
 }
+
+// Holder identifies the callers that share the state of a server that declares some (stateful): a
+// principal, or "" for all callers. ok is false if the server declares none, or if only the session of
+// the call has it.
+func (p *pool) Holder(session, principal string) (holder string, ok bool) {
+	if !p.stateful.Load() {
+		return "", false
+	}
+	switch isolation := p.isolation(true); {
+	case isolation == IsolationSession && session != "":
+		return "", false
+	case isolation != IsolationShared || p.user != "":
+		return "principal " + principal, true
+	}
+	return "", true
+}
+
+// linksOf returns the links that can have the state of a holder.
+func (p *pool) linksOf(holder string) (list []*link) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for key, l := range p.links {
+		if p.user != "" || key.holder == holder {
+			list = append(list, l)
+		}
+	}
+	return list
+}
+
+// Keeps reports whether there is a connection, or an attempt to connect, that can have the state of a
+// holder.
+func (p *pool) Keeps(holder string) bool { return len(p.linksOf(holder)) > 0 }
+
+// Discard closes the connections that can have the state of a holder, and so ends processes and calls.
+// The next call begins without state.
+func (p *pool) Discard(holder string) {
+	for _, l := range p.linksOf(holder) {
+		if c := l.current(); c != nil {
+			l.fail(c, errDiscarded)
+		}
+	}
+}
+
+// errDiscarded is why a connection ends whose state another replica may have now.
+var errDiscarded = errors.New("another replica may have the state of the server now")
 
 // RootsChanged notifies the servers that received the roots of a client. In the modern era a server
 // requests the roots whenever it needs them.

@@ -59,3 +59,60 @@ func TestSessionsWithRootsGetTheirListAtOnce(t *testing.T) {
 		})
 	}
 }
+
+// TestForeignHolderOfState: the callers that share the connections of a server share its state. The state
+// ends with the connection: when it is idle, or when it is discarded.
+func TestForeignHolderOfState(t *testing.T) {
+	yes, no := true, false
+	for _, tt := range []struct {
+		name     string
+		config   Config
+		session  string
+		stateful bool
+		holder   string
+	}{
+		{"unset", Config{Isolation: IsolationPrincipal}, "s", false, ""},
+		{"false", Config{Isolation: IsolationPrincipal, Stateful: &no}, "s", false, ""},
+		{"principal", Config{Isolation: IsolationPrincipal, Stateful: &yes}, "s", true, "principal one"},
+		{"shared", Config{Isolation: IsolationShared, Stateful: &yes}, "s", true, ""},
+		{"one user", Config{Stateful: &yes}, "s", true, ""},
+		{"several users", Config{Stateful: &yes, Separate: true}, "", true, "principal one"},
+		{"session", Config{Isolation: IsolationSession, Stateful: &yes}, "s", false, ""},
+		{"no session", Config{Isolation: IsolationSession, Stateful: &yes}, "", true, "principal one"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, legacyScript, tt.config)
+				synctest.Wait()
+				holder, ok := r.Holder(tt.session, "one")
+				if ok != tt.stateful || holder != tt.holder {
+					t.Fatalf("Holder = %q, %t; want %q, %t", holder, ok, tt.holder, tt.stateful)
+				}
+				if !ok {
+					return
+				}
+				in := func(c *Call) { c.Session = tt.session }
+				first := sessionOf(t, r.Upstream, user("one"), in)
+				if !r.Keeps(holder) || holder != "" && r.Keeps("principal two") {
+					t.Error("the wrong callers have a state")
+				}
+				if again := sessionOf(t, r.Upstream, user("one"), in); again != first {
+					t.Error("a second call has another state")
+				}
+				r.Discard("principal two")
+				synctest.Wait()
+				if again := sessionOf(t, r.Upstream, user("one"), in); again != first {
+					t.Error("the state of another caller was discarded, and this one has ended")
+				}
+				r.Discard(holder)
+				synctest.Wait()
+				if again := sessionOf(t, r.Upstream, user("one"), in); again == first {
+					t.Error("a discarded state is still there")
+				}
+				if settle(ownIdle + time.Minute); r.Keeps(holder) != (holder == "") { // that of all reads the catalog
+					t.Errorf("Keeps = %t after an idle time", r.Keeps(holder))
+				}
+			})
+		})
+	}
+}

@@ -32,6 +32,7 @@ type pool struct {
 	catalog       atomic.Pointer[Catalog]
 	own           map[linkKey]*Catalog   // catalogs that differ from the shared one; guarded by mu
 	separate      atomic.Bool            // see Config
+	stateful      atomic.Bool            // see Config
 	given         atomic.Pointer[string] // the last access token for the server; nil before the first
 	started       time.Time
 	met           chan struct{} // closed when the first attempt to connect has succeeded or failed

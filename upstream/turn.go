@@ -93,11 +93,11 @@ func (p *pool) exclusiveUse(key linkKey) (client.Conn, <-chan struct{}) {
 
 // otherKey returns the key of another link for the callers of key, which no call uses exclusively; key
 // itself if there is no room for another link. first is the conn of the link of key. It returns
-// false if the server cannot be started twice.
+// false if the server cannot be started twice, or if only the first process has its state.
 func (p *pool) otherKey(key linkKey, first client.Conn) (linkKey, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.onlyConn.first == first && time.Since(p.onlyConn.at) < stayOneFor {
+	if p.stateful.Load() || p.onlyConn.first == first && time.Since(p.onlyConn.at) < stayOneFor {
 		return key, false
 	}
 	for other := key; other.number < p.connConfig.MaxLinks; other.number++ {

@@ -62,6 +62,30 @@ func TestForeignTurnsSecondConnection(t *testing.T) {
 	})
 }
 
+// TestForeignTurnsOfAState: while a person is asked, another call to a server with a state waits, because a
+// second connection would have another state.
+func TestForeignTurnsOfAState(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		yes := true
+		r, p, first, call := askingRig(t, Config{Stateful: &yes})
+		second := make(chan string, 1)
+		go func() { second <- sessionOf(t, r.Upstream) }()
+		synctest.Wait()
+		select {
+		case <-second:
+			t.Error("the second call does not wait")
+		default:
+		}
+		p.answer <- struct{}{}
+		if res := <-call; res.err != nil {
+			t.Errorf("the call that has asked = %v", res.err)
+		}
+		if got := <-second; got != first {
+			t.Error("the second call has another state")
+		}
+	})
+}
+
 // TestForeignTurns: a server that cannot be connected a second time, or hangs when it is, has calls
 // take turns on the first connection.
 func TestForeignTurns(t *testing.T) {

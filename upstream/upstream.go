@@ -139,6 +139,7 @@ func (u *Upstream) adapt(c resolved, o Options) *Upstream {
 
 func newUpstream(c resolved, p *pool) *Upstream {
 	p.separate.Store(c.Separate)
+	p.stateful.Store(c.Stateful != nil && *c.Stateful)
 	return &Upstream{pool: p, given: c.given, config: c.Config, slots: pace.New(c.Concurrency)}
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"sync"
@@ -141,6 +142,13 @@ func (j *Junction) Shutdown() {
 
 // Apply replaces the configuration, but for Limits.
 func (j *Junction) Apply(w Setup) {
+	if os.Getenv("JUNCTION_TEST_STATEFUL") != "" { // calls at the member that has the state
+		w.Upstreams = maps.Clone(w.Upstreams)
+		for name, c := range w.Upstreams {
+			c.Stateful = new(true)
+			w.Upstreams[name] = c
+		}
+	}
 	if j.cluster != nil {
 		j.cluster.log(w.Log)
 		j.cluster.reload(w.sections(j.cluster))

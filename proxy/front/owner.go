@@ -268,8 +268,10 @@ func (s *Server) forwardParked(x *request, body []byte) bool {
 
 // MemberChanged must be called when Members.Self returns another ID than before. It ends the
 // streams and calls of the sessions in memory, and drops the sessions, because other members may
-// have them now. Their clients can continue the sessions at any member.
+// have them now. Their clients can continue the sessions at any member. It also ends the processes and
+// sessions of servers with a state.
 func (s *Server) MemberChanged() {
+	s.discardStates()
 	s.sessions.mu.Lock()
 	defer s.sessions.mu.Unlock()
 	s.sessions.confirmOwner()

@@ -32,6 +32,13 @@ func (elsewhereMembers) Forward(w http.ResponseWriter, _ *http.Request, _ []byte
 	_, err := w.Write(make([]byte, 100))
 	return err
 }
+func (elsewhereMembers) State(context.Context, [16]byte, string) (string, bool, error) {
+	return "self", false, nil
+}
+func (elsewhereMembers) FreeState(context.Context, [16]byte) error { return nil }
+func (elsewhereMembers) Send(context.Context, *http.Request, string, []byte, string) (io.ReadCloser, error) {
+	return nil, members.ErrUnreachable
+}
 func (elsewhereMembers) DeleteSession(context.Context, [16]byte, time.Time) error { return nil }
 func (elsewhereMembers) Once(context.Context, string, time.Time) (bool, error)    { return true, nil }
 func (elsewhereMembers) Enter(context.Context, string, policy.Limits, bool) (func(), time.Duration, error) {

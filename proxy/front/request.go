@@ -110,6 +110,9 @@ func (x *request) Fail(e *jsonrpc.Error, reason proxy.Reason, cause error) {
 // use none of its items.
 func (s *Server) at(name func(*http.Request) string) http.HandlerFunc {
 	return func(rw http.ResponseWriter, r *http.Request) {
+		if s.answerMember(rw, r) {
+			return
+		}
 		w := s.Snapshot()
 		c := scope.Caller{Snapshot: w, Principal: w.Config.Guard.Authenticate(rw, r)}
 		if c.Principal == nil {
@@ -127,7 +130,7 @@ func (s *Server) at(name func(*http.Request) string) http.HandlerFunc {
 		}
 		x := s.newRequest(rw, r, c)
 		defer s.release(x)
-		if s.members != nil && s.forwardSession(x) {
+		if s.members != nil && (s.serveMember(x) || s.forwardSession(x)) {
 			return
 		}
 		var err error

@@ -72,6 +72,7 @@ type Server struct {
 	observer Observer        // may be nil
 	members  members.Members // nil if the process is alone
 	sessions *sessions
+	states   states
 	bodies   proxy.Buffers // of request bodies
 
 	routes http.Handler

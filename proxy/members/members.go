@@ -7,11 +7,16 @@
 // ID and the requestState name the owner, sealed. If another member gets such a request, it
 // forwards the whole request to the owner, once: with its bytes, its credentials and the client's
 // address. The owner authenticates the request itself, so a member cannot act for a user.
+//
+// The state of a server that declares some (stateful) is in the child process or session of one member,
+// for each principal or for all. Another member keeps the request and sends only the call of the server
+// to that one (Send), with the credentials of the client, for the same reason.
 package members
 
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"time"
 
@@ -32,6 +37,8 @@ var (
 	// ErrAlone means that this process is no member at the moment: it has no connection to the
 	// database, or must not join. It must not answer requests of sessions then.
 	ErrAlone = errors.New("this process has no connection to the others")
+	// ErrRefused means that a member has refused a message of Send, and has executed nothing.
+	ErrRefused = errors.New("the process that has it refuses the request")
 	// ErrDeleted means that the client has deleted the session.
 	ErrDeleted = errors.New("the session was deleted")
 )
@@ -72,6 +79,18 @@ type Members interface {
 	// other error the request may have been executed. Forward does not use body after it has returned.
 	Forward(w http.ResponseWriter, r *http.Request, body []byte, to string) error
 
+	// State returns the ID of the member that has the state of a server for some callers: key identifies
+	// both. The first member that calls State becomes it, and so does the next one after its end. lost
+	// reports that this call has replaced a member that has ended or has given the state up (released,
+	// as for Owner): it is true once. The database is queried only if no living owner is known.
+	State(ctx context.Context, key [16]byte, released string) (owner string, lost bool, err error)
+	// FreeState records that this process has nothing left of a state, so that any member may begin it.
+	FreeState(ctx context.Context, key [16]byte) error
+	// Send sends a message about a call to a member, with the credentials of the client's request r, and
+	// returns the body of the answer. The message is the value of HeaderCall. The errors are those of
+	// Forward, and ErrRefused. The caller must close the body; the end of ctx ends it, too.
+	Send(ctx context.Context, r *http.Request, message string, body []byte, to string) (io.ReadCloser, error)
+
 	// DeleteSession records for all members that the client has deleted a session.
 	DeleteSession(ctx context.Context, session [16]byte, until time.Time) error
 
@@ -84,8 +103,12 @@ type Members interface {
 }
 
 // HeaderReleased is in the answer of an owner that is stopping and has given up the session of a
-// forwarded request (ErrReleased). Clients never get such an answer.
+// forwarded request, or that does not have the state of a call (ErrReleased). Clients never get such an
+// answer.
 const HeaderReleased = "Junction-Released"
+
+// HeaderCall is in a request of a member, which is no request of a client: see Members.Send.
+const HeaderCall = "Junction-Call"
 
 // forwarded is the context key of a forwarded request.
 type forwarded struct{}

@@ -60,6 +60,12 @@ func (c *Backend) Prepare(context.Context, client.Profile, string, string) bool 
 
 func (c *Backend) CatalogFor(client.Profile, string, string) *upstream.Catalog { return c.Lists }
 
+func (c *Backend) Holder(string, string) (string, bool) { return "", false }
+
+func (c *Backend) Keeps(string) bool { return false }
+
+func (c *Backend) Discard(string) {}
+
 func NewBackend(tb testing.TB, tools, size int) *Backend {
 	tb.Helper()
 	catalog := &upstream.Catalog{Era: client.EraLegacy, Listed: time.Now()}

@@ -37,6 +37,9 @@ func (c *canned) Ready(context.Context) error                                  {
 func (c *canned) Separates() bool                                              { return false }
 func (c *canned) Prepare(context.Context, client.Profile, string, string) bool { return false }
 func (c *canned) CatalogFor(client.Profile, string, string) *upstream.Catalog  { return c.catalog }
+func (c *canned) Holder(string, string) (string, bool)                         { return "", false }
+func (c *canned) Keeps(string) bool                                            { return false }
+func (c *canned) Discard(string)                                               {}
 
 func allow(s policy.Selector) policy.Rule { return policy.Rule{Allow: &s} }
 func deny(s policy.Selector) policy.Rule  { return policy.Rule{Deny: &s} }

@@ -46,6 +46,10 @@ type Backend interface {
 	Separates() bool
 	CatalogFor(p client.Profile, session, principal string) *upstream.Catalog
 	Prepare(ctx context.Context, p client.Profile, session, principal string) bool
+	// Holder, Keeps and Discard are about the state of a server (stateful).
+	Holder(session, principal string) (holder string, ok bool)
+	Keeps(holder string) bool
+	Discard(holder string)
 }
 
 // View holds the items of one endpoint: the merged stocks of its upstreams, and the map from names

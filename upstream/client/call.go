@@ -114,6 +114,8 @@ const (
 	KindBusy       Kind = "busy"       // too many calls or connections are in use
 	KindCancelled  Kind = "cancelled"  // the client gave up
 	KindUnanswered Kind = "unanswered" // the client did not answer a server request
+	// the replica that had the state of the server (stateful) has ended; the call was not made
+	KindStateLost Kind = "state_lost"
 )
 
 // ErrNoToken is in the chain of an error of Token if the request needs a token, and a person has to do

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 
 	"junction/upstream/jsonrpc"
 	"junction/upstream/raw"
@@ -23,6 +24,8 @@ type Server struct {
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
 	exit   func(code int) // of a child process; nil in a test's own
+
+	counted atomic.Int64 // calls of the tool count
 
 	state    sync.Mutex // guards the rest; never held while a connection is written to
 	lists    map[listKind][]json.RawMessage

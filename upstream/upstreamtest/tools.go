@@ -97,10 +97,11 @@ type arguments struct {
 //	capabilities  what the client declared: capabilities, clientInfo, protocolVersion
 //	whoami    pid, dir, env (of names), header, session
 //	spawn     a child process of the child process, which inherits standard output; its pid
+//	count     how many calls of it the process has had
 func behaviours() []string {
 	return []string{"echo", "fail", "slow", "gate", "open", "hang", "progress", "big", "die", "drop", "half", "flood",
 		"endless", "deaf", "status", "ask",
-		"url", "task", "log", "tell", "update", "set", "settools", "capabilities", "whoami", "spawn"}
+		"url", "task", "log", "tell", "update", "set", "settools", "capabilities", "whoami", "spawn", "count"}
 }
 
 // tool answers tools/call.
@@ -218,6 +219,8 @@ func (c *call) behave(ctx context.Context, name string, a arguments) {
 		c.whoami(a)
 	case "spawn":
 		c.spawn(a)
+	case "count":
+		c.text(fmt.Sprint(c.s.counted.Add(1)))
 	default:
 		c.fail(200, -32602, "no such behaviour: "+name, nil)
 	}

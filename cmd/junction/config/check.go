@@ -162,6 +162,7 @@ func (d *decoder) warnings(c *Config) Problems {
 		warn("auth."+p.Path, "%s", p.Text)
 	}
 	c.warnLimits(warn)
+	c.warnStateful(warn)
 	for _, name := range slices.Sorted(maps.Keys(c.Upstreams)) {
 		u, at := c.Upstreams[name], "upstreams."+name
 		if len(u.Command) == 0 || u.Off() {

@@ -7,8 +7,10 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -66,6 +68,29 @@ func (c *Config) validateReplicas(d *decoder) {
 		d.invalid("replicas", "needs the same key of sessions in all processes; set sessions.key_file to a file with "+
 			"the output of openssl rand -base64 32")
 	}
+}
+
+// warnStateful warns once of all commands of which nobody has said whether they keep state in their
+// process: with several processes, each starts them.
+func (c *Config) warnStateful(warn func(path, format string, args ...any)) {
+	if !c.Replicas.On() {
+		return
+	}
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(c.Upstreams)) {
+		u := c.Upstreams[name]
+		// a pack keeps no state, and neither does the demo
+		if len(u.Command) > 0 && u.Command[0] != Self && c.Packs[name] == "" && !u.Off() && u.Stateful == nil {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		return
+	}
+	warn("replicas", "each replica starts its own process of %s, and the calls of one client reach all replicas. A "+
+		"server that keeps something in its process between calls, such as a browser or a shell, needs "+
+		"stateful: true; write stateful: false for a server that keeps nothing, which ends this warning",
+		strings.Join(names, ", "))
 }
 
 // placeholder stands for the name of this process in audit.file.

@@ -10,6 +10,7 @@
 //   - owners.go: owners of sessions, claimed in batches; deleted sessions; IDs that may be used once
 //   - limits.go: rate limits and calls in flight of all members together, by the shares of this process
 //   - shares.go: takes shares of a limit from the table limit_shares, and gives them back
+//   - state.go: owners of the states of servers
 //   - statements.go: the SQL of owners.go, and what all statements have in common
 //   - outage.go: outages that all members have, and members of another database
 //   - sweep.go: deletes expired rows
@@ -21,6 +22,11 @@
 // request again, by its token. But it takes the address of the client from the member that forwards
 // the request (Junction-Hop), and applies auth.trusted_proxies to this address. A process that has
 // the key can therefore choose the address by which policies and keys decide.
+//
+// A message about a call of a server with a state (Send, proxy/stateful) has the credentials of the
+// client, too, and the owner of the state authenticates it. The member that has the request has applied
+// its policies, and the owner does not know the request: a process that has the key could make a call
+// for a client whose request it has, against the policies of the others.
 //
 // # Leases
 //
@@ -47,6 +53,14 @@
 // it lives, and requests for it are refused until there is a way again. Otherwise its state is unknown,
 // and requests wait for one of the two, for at most the rest of its lease. While they wait, one
 // goroutine reads the table once a second, for all of them.
+//
+// # States of servers
+//
+// A state has an owner from the first call on: the member that inserts its row. While the owner holds its
+// lease, all members know it from memory. A member whose claim replaces an owner that has ended, or has
+// given the state up, is told so (Took), and only one caller: the state is lost. The owner deletes the
+// row when the process of the server has ended, and answers ErrReleased to members that still know it. A
+// member that gets a new ID ends its processes with a state, because others may have the states now.
 //
 // # Limits
 //

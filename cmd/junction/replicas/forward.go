@@ -122,20 +122,29 @@ var errLength = errors.New("a body of unknown length was not read before it is f
 
 // Forward implements members.Members.
 func (m *Member) Forward(w http.ResponseWriter, r *http.Request, body []byte, to string) error {
-	p := m.living(to)
-	switch {
-	case m.Self() == "":
-		return members.ErrAlone
-	case p == nil:
-		m.counters.forwarded[gone].Add(1)
-		return members.ErrGone
-	case p.unreachable() && !p.conns.tryAgain():
-		m.counters.forwarded[gone].Add(1)
-		return members.ErrUnreachable
+	p, err := m.reachable(to)
+	if err != nil {
+		return err
 	}
 	outcome, err := m.forward(w, r, body, p)
 	m.counters.forwarded[outcome].Add(1)
 	return err
+}
+
+// reachable returns another member that a request can be sent to.
+func (m *Member) reachable(to string) (*otherMember, error) {
+	p := m.living(to)
+	switch {
+	case m.Self() == "":
+		return nil, members.ErrAlone
+	case p == nil:
+		m.counters.forwarded[gone].Add(1)
+		return nil, members.ErrGone
+	case p.unreachable() && !p.conns.tryAgain():
+		m.counters.forwarded[gone].Add(1)
+		return nil, members.ErrUnreachable
+	}
+	return p, nil
 }
 
 // unreachable reports whether a member has renewed its lease since connections to it fail: it lives,
@@ -157,38 +166,90 @@ func (m *Member) forward(w http.ResponseWriter, r *http.Request, body []byte, p 
 		return failed, errLength
 	}
 	q, fields := m.request(r, body, p.id)
-	begun, x := time.Now(), new(http1.Exchange)
+	x := new(http1.Exchange)
 	stop := context.AfterFunc(r.Context(), x.Abort)
 	defer stop()
-	resp, err := p.conns.group.Do(r.Context(), x, q, fields)
-	if never, ok := errors.AsType[unsent](err); ok && r.Context().Err() == nil {
+	resp, outcome, err := m.exchange(r.Context(), p, x, q, fields, body == nil && r.ContentLength > 0)
+	if err != nil {
+		return outcome, err
+	}
+	defer resp.Body.Close()
+	return m.copyAnswer(w, r, resp, x)
+}
+
+// exchange sends a request to a member. once states that the body cannot be sent again. If there is no
+// error, the caller must close the body of the response.
+func (m *Member) exchange(ctx context.Context, p *otherMember, x *http1.Exchange, q *http.Request,
+	fields []http1.Field, once bool) (*http.Response, outcome, error) {
+	begun := time.Now()
+	resp, err := p.conns.group.Do(ctx, x, q, fields)
+	if never, ok := errors.AsType[unsent](err); ok && ctx.Err() == nil {
 		if p.conns.failed.CompareAndSwap(nil, &failure{never.error, begun}) {
 			m.o.Log.Warn("cannot connect to another replica", "address", p.address, "error", never.error)
 		}
-		if p.unreachable() || body == nil && r.ContentLength > 0 {
-			return gone, members.ErrUnreachable
+		if p.unreachable() || once {
+			return nil, gone, members.ErrUnreachable
 		}
-		return gone, members.ErrGone
+		return nil, gone, members.ErrGone
 	}
 	if err != nil {
-		if r.Context().Err() != nil {
-			return cancelled, r.Context().Err()
+		if ctx.Err() != nil {
+			return nil, cancelled, ctx.Err()
 		}
-		return lost, fmt.Errorf("%w: %w", errLost, err)
+		return nil, lost, fmt.Errorf("%w: %w", errLost, err)
 	}
 	if p.conns.failed.Swap(nil) != nil {
 		m.read.notify() // for Await
 	}
-	defer resp.Body.Close()
 	switch {
 	case x.Get(members.HeaderReleased) != "":
-		return gone, members.ErrReleased
-	case x.Get(headerGone) != "" && body == nil && r.ContentLength > 0:
-		return gone, members.ErrUnreachable // the body cannot be sent again
+		err = members.ErrReleased
+	case x.Get(headerGone) != "" && once:
+		err = members.ErrUnreachable // the body cannot be sent again
 	case x.Get(headerGone) != "":
-		return gone, members.ErrGone
+		err = members.ErrGone
 	}
-	return m.copyAnswer(w, r, resp, x)
+	if err != nil {
+		resp.Body.Close()
+		return nil, gone, err
+	}
+	return resp, done, nil
+}
+
+// Send implements members.Members.
+func (m *Member) Send(ctx context.Context, r *http.Request, message string, body []byte, to string) (
+	io.ReadCloser, error) {
+	p, err := m.reachable(to)
+	if err != nil {
+		return nil, err
+	}
+	q, fields := m.request(r, body, p.id)
+	fields = append(fields, http1.Field{Name: members.HeaderCall, Value: message})
+	x := new(http1.Exchange)
+	stop := context.AfterFunc(ctx, x.Abort)
+	resp, outcome, err := m.exchange(ctx, p, x, q, fields, false)
+	if err == nil && resp.StatusCode >= http.StatusMultipleChoices {
+		resp.Body.Close()
+		outcome, err = failed, members.ErrRefused
+	}
+	m.counters.forwarded[outcome].Add(1)
+	if err != nil {
+		stop()
+		return nil, err
+	}
+	return answerBody{resp.Body, stop}, nil
+}
+
+// answerBody is the body of the answer to a message of Send.
+type answerBody struct {
+	io.ReadCloser
+	stop func() bool
+}
+
+// Close ends the answer.
+func (b answerBody) Close() error {
+	b.stop()
+	return b.ReadCloser.Close()
 }
 
 // request returns the request to send, and the header fields to replace.
@@ -246,7 +307,7 @@ func endToEnd(h http.Header) (several http.Header, one []http1.Field) {
 	one = make([]http1.Field, 0, len(h)+1)
 	for name, values := range h {
 		switch {
-		case ofConnection(h, name) || name == headerHop || name == headerGiveBack:
+		case ofConnection(h, name) || name == headerHop || name == headerGiveBack || name == members.HeaderCall:
 		case len(values) == 1:
 			one = append(one, http1.Field{Name: name, Value: values[0]})
 		default:

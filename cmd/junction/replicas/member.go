@@ -66,6 +66,7 @@ type Member struct {
 	received  received
 	owners    owners
 	claims    claims
+	states    states
 	holdings  holdings
 	counters  counters
 	tasks     sync.WaitGroup

@@ -65,14 +65,21 @@ func (o *owners) forget(session [16]byte) {
 // Owner implements members.Members. The owner that the table names comes before the first one, which
 // has ended or has given the session up then, and never gets it back.
 func (m *Member) Owner(ctx context.Context, session [16]byte, first, released string, until time.Time) (string, error) {
+	owner, _, err := m.owner(ctx, session, first, released, until)
+	return owner, err
+}
+
+// owner is Owner. took reports that this process has replaced another owner.
+func (m *Member) owner(ctx context.Context, session [16]byte, first, released string, until time.Time) (
+	owner string, took bool, err error) {
 	if m.Self() == "" {
-		return "", members.ErrAlone
+		return "", false, members.ErrAlone
 	}
 	if owner := m.owners.known(session); owner != "" && owner != released && m.Alive(owner) {
-		return owner, nil
+		return owner, false, nil
 	}
 	if first != released && m.Alive(first) {
-		return first, nil
+		return first, false, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, queryTime)
 	defer cancel()
@@ -80,18 +87,18 @@ func (m *Member) Owner(ctx context.Context, session [16]byte, first, released st
 		c, err := m.claim(ctx, session, claimOf{first, released}, until)
 		switch {
 		case err != nil:
-			return "", err
+			return "", false, err
 		case c.Deleted:
-			return "", members.ErrDeleted
+			return "", false, members.ErrDeleted
 		case c.Owner == nil:
 			continue
 		}
 		if *c.Owner != first {
 			m.owners.learn(session, *c.Owner)
 		}
-		return *c.Owner, nil
+		return *c.Owner, c.Took, nil
 	}
-	return "", members.ErrAlone
+	return "", false, members.ErrAlone
 }
 
 const (
@@ -120,6 +127,7 @@ type claimBatch struct {
 	done  chan struct{}          // closed when got and err are set
 	got   map[[16]byte]claim
 	err   error
+	took  sync.Map // sessions for which one of the callers was told that this process has replaced the owner
 }
 
 // join adds a session to the next batch, and reports whether the caller must run it.
@@ -152,10 +160,20 @@ func (m *Member) claim(ctx context.Context, session [16]byte, of claimOf, until 
 	}
 	select {
 	case <-b.done:
-		return b.got[session], b.err
+		return b.result(session)
 	case <-ctx.Done():
 		return claim{}, fmt.Errorf("%w: %w", members.ErrAlone, ctx.Err())
 	}
+}
+
+// result returns the result for a session, with Took for the first caller only.
+func (b *claimBatch) result(session [16]byte) (claim, error) {
+	c := b.got[session]
+	if c.Took {
+		_, told := b.took.LoadOrStore(session, true)
+		c.Took = !told
+	}
+	return c, b.err
 }
 
 // runClaims runs a batch when it is its turn.

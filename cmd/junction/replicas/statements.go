@@ -92,6 +92,7 @@ type claim struct {
 	Session string  `json:"s"`
 	Deleted bool    `json:"d"` // the session was deleted
 	Mine    bool    `json:"m"` // this process has become the owner now
+	Took    bool    `json:"t"` // and another one was the owner before, by the table
 	Owner   *string `json:"o"` // nil if another member has changed a row at the same time: repeat the statement
 }
 
@@ -141,13 +142,14 @@ var claimSQL = named(`WITH
 				OR @first = @released)
 			AND EXISTS (SELECT 1 FROM sender)
 		ORDER BY session
-		ON CONFLICT (session_hash) DO UPDATE SET owner = excluded.owner
+		ON CONFLICT (session_hash) DO UPDATE SET owner = excluded.owner,
+			expires_at = greatest(s.expires_at, excluded.expires_at)
 		WHERE s.owner = (SELECT owner FROM asked WHERE session = s.session_hash)
 			AND (s.owner IN (SELECT id FROM gone) OR NOT EXISTS (SELECT 1 FROM members WHERE id = s.owner)
 				OR s.owner = @released)
 		RETURNING session_hash, owner)
 	SELECT json_agg(json_build_object('s', session, 'd', a.deleted IS NOT NULL, 'm', c.owner IS NOT NULL,
-		'o', coalesce(c.owner,
+		't', c.owner IS NOT NULL AND a.owner IS NOT NULL, 'o', coalesce(c.owner,
 			(SELECT id FROM members WHERE id = a.owner AND expires_at > @now AND id <> @released),
 			(SELECT id FROM members WHERE id = @first AND expires_at > @now AND id <> @released))))::text AS claims
 	FROM asked a LEFT JOIN claimed c ON c.session_hash = session`)

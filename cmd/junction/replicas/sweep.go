@@ -34,6 +34,9 @@ func (m *Member) sweepRegularly(ctx context.Context) {
 }
 
 func (m *Member) sweep(ctx context.Context) error {
+	if err := m.renewStates(ctx); err != nil {
+		return err
+	}
 	for _, s := range sweeps {
 		// SKIP LOCKED: a row that another statement is changing is left for the next sweep.
 		statement := `DELETE FROM ` + s.table + ` WHERE ` + s.key + ` IN (SELECT ` + s.key + ` FROM ` + s.table +

@@ -163,6 +163,66 @@ func (m *Member) Forward(w http.ResponseWriter, r *http.Request, body []byte, to
 	return err
 }
 
+// State implements members.Members.
+func (m *Member) State(_ context.Context, key [16]byte, released string) (owner string, lost bool, err error) {
+	c := m.cluster
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	before := c.claims[key]
+	switch {
+	case m.id == "":
+		return "", false, members.ErrAlone
+	case c.living[before] != nil && before != released:
+		return before, false, nil
+	}
+	c.claims[key] = m.id
+	return m.id, before != "", nil
+}
+
+// FreeState implements members.Members.
+func (m *Member) FreeState(_ context.Context, key [16]byte) error {
+	m.cluster.mu.Lock()
+	defer m.cluster.mu.Unlock()
+	if m.cluster.claims[key] == m.id {
+		delete(m.cluster.claims, key)
+	}
+	return nil
+}
+
+// Send implements members.Members.
+func (m *Member) Send(ctx context.Context, r *http.Request, message string, body []byte, to string) (
+	io.ReadCloser, error) {
+	m.cluster.mu.Lock()
+	target := m.cluster.living[to]
+	m.cluster.mu.Unlock()
+	if target == nil {
+		return nil, members.ErrGone
+	}
+	m.Forwarded.Add(1)
+	out := r.Clone(ctx)
+	out.Body, out.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	out.Header.Set(hopHeader, r.RemoteAddr)
+	out.Header.Set(members.HeaderCall, message)
+	out.URL.Scheme, out.URL.Host, out.RequestURI = "http", strings.TrimPrefix(target.url, "http://"), ""
+	answer, err := m.transport.RoundTrip(out)
+	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
+		return nil, members.ErrGone
+	} else if err != nil {
+		return nil, err
+	}
+	switch {
+	case answer.Header.Get(members.HeaderReleased) != "":
+		err = members.ErrReleased
+	case answer.StatusCode >= http.StatusMultipleChoices:
+		err = members.ErrRefused
+	}
+	if err != nil {
+		answer.Body.Close()
+		return nil, err
+	}
+	return answer.Body, nil
+}
+
 // pass sends the request to a server and copies the answer as it arrives. An error means that
 // nothing was written; if the answer breaks off, pass panics.
 func pass(over http.RoundTripper, w http.ResponseWriter, out *http.Request, url string) error {

@@ -1,0 +1,396 @@
+package front
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"junction/proxy"
+	"junction/proxy/budget"
+	"junction/proxy/members"
+	"junction/proxy/stateful"
+	"junction/upstream"
+	"junction/upstream/client"
+)
+
+// This file makes the calls of servers that declare state (stateful) at the member that has the state,
+// and answers such calls of other members. The messages are those of package stateful.
+
+// states are the states of servers that this process has, or has given up.
+type states struct {
+	mu    sync.Mutex
+	of    map[[16]byte]*state
+	calls map[string]*stateful.Owner // of other members, by Call.ID
+}
+
+// state is that of one server for one principal, or for all. Guarded by states.mu.
+type state struct {
+	server  proxy.Stateful
+	holder  string
+	calls   int           // in flight, and about to be
+	own     bool          // this process has the state
+	given   bool          // this process is stopping and has given the state up, for good
+	freeing chan struct{} // closed when free is over; nil while it does not run
+	look    *time.Timer   // runs free; nil if it is not due
+}
+
+// stateKey identifies a state among all members.
+func stateKey(server, holder string) (key [16]byte) {
+	sum := sha256.Sum256([]byte("state of a server\x00" + server + "\x00" + holder))
+	return [16]byte(sum[:16])
+}
+
+// lookEvery is the time between two looks whether the connection with a state still exists.
+const lookEvery = 10 * time.Second
+
+// enter begins a call. forwarded states that another member has sent it: if this process is stopping, it
+// gives up a state without a call in flight then, and the error is errReleased. The caller must call leave.
+func (s *Server) enter(ctx context.Context, key [16]byte, server proxy.Stateful, holder string, forwarded bool) (
+	*state, error) {
+	l := &s.states
+	for {
+		l.mu.Lock()
+		st := l.of[key]
+		switch {
+		case st == nil:
+			st = &state{}
+			if l.of == nil {
+				l.of = map[[16]byte]*state{}
+			}
+			l.of[key] = st
+		case st.freeing != nil:
+			wait := st.freeing
+			l.mu.Unlock()
+			select {
+			case <-wait:
+				continue
+			case <-ctx.Done():
+				return nil, context.Cause(ctx)
+			}
+		}
+		if st.given = st.given || forwarded && st.calls == 0 && s.Ending().Err() != nil; st.given {
+			l.mu.Unlock()
+			return nil, errReleased
+		}
+		st.server, st.holder = server, holder
+		if st.calls++; st.look != nil {
+			st.look.Stop()
+			st.look = nil
+		}
+		l.mu.Unlock()
+		return st, nil
+	}
+}
+
+// leave ends a call.
+func (s *Server) leave(key [16]byte, st *state) {
+	l := &s.states
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch st.calls--; {
+	case st.calls > 0:
+	case st.own:
+		st.look = time.AfterFunc(lookEvery, func() { s.free(key, st) })
+	case l.of[key] == st:
+		delete(l.of, key)
+	}
+}
+
+// free gives a state back whose connection has ended: then no member has anything of it.
+func (s *Server) free(key [16]byte, st *state) {
+	l := &s.states
+	l.mu.Lock()
+	if st.calls > 0 || l.of[key] != st || st.look == nil || s.Ending().Err() != nil {
+		l.mu.Unlock()
+		return
+	}
+	if st.server.Keeps(st.holder) {
+		st.look = time.AfterFunc(lookEvery, func() { s.free(key, st) })
+		l.mu.Unlock()
+		return
+	}
+	done := make(chan struct{})
+	st.freeing = done
+	l.mu.Unlock()
+	// If this fails, the row says that this process has the state, and it begins the next one.
+	_ = s.members.FreeState(context.Background(), key)
+	l.mu.Lock()
+	delete(l.of, key)
+	close(done)
+	l.mu.Unlock()
+}
+
+// discardStates ends the connections with a state that other members may have now.
+func (s *Server) discardStates() {
+	l := &s.states
+	l.mu.Lock()
+	var own []*state
+	for key, st := range l.of {
+		if st.own {
+			own = append(own, st)
+			st.own = false
+			if st.look != nil {
+				st.look.Stop()
+			}
+			if st.calls == 0 {
+				delete(l.of, key)
+			}
+		}
+	}
+	l.mu.Unlock()
+	for _, st := range own {
+		st.server.Discard(st.holder)
+	}
+}
+
+// stateOwner returns the member that has a state. The call of st belongs to this process if that is its
+// own ID. The error is for the client.
+func (s *Server) stateOwner(ctx context.Context, key [16]byte, st *state, released string) (owner string, err error) {
+	owner, lost, err := s.members.State(ctx, key, released)
+	if err != nil {
+		return "", stateError(err)
+	}
+	if owner == s.members.Self() {
+		s.states.mu.Lock()
+		st.own = true
+		s.states.mu.Unlock()
+	}
+	if lost {
+		return "", errStateLost
+	}
+	return owner, nil
+}
+
+// errStateLost is the error of the first call after the end of the member that had the state.
+var errStateLost = errors.New("the state of this server is lost, because the replica that ran it has ended. " +
+	"This call was not made. The next call starts the server anew: first repeat what the call needs, such as " +
+	"opening a page or signing in, and then the call")
+
+// stateError returns the error for a call that could not be sent to the member that has the state.
+func stateError(err error) error {
+	return proxy.UnavailableError("this process cannot reach the process that has the state of the server")
+}
+
+// CallStateful implements proxy.Front.
+func (x *request) CallStateful(ctx context.Context, server proxy.Stateful, holder string, c *upstream.Call) (
+	client.Result, error) {
+	s, key := x.server, stateKey(server.Name(), holder)
+	ours := func(kind client.Kind, err error) (client.Result, error) {
+		return client.Result{}, &upstream.Error{Upstream: server.Name(), Kind: kind, Err: err}
+	}
+	deadline := time.Now().Add(takeover)
+	for released := ""; ; {
+		st, err := s.enter(ctx, key, server, holder, false)
+		if err != nil {
+			return client.Result{}, err
+		}
+		owner, err := s.stateOwner(ctx, key, st, released)
+		if err == nil && owner == s.members.Self() {
+			defer s.leave(key, st)
+			return server.Call(ctx, c)
+		}
+		s.leave(key, st)
+		switch {
+		case err == errStateLost:
+			return ours(client.KindStateLost, err)
+		case err != nil:
+			return client.Result{}, err
+		}
+		r, err := x.callAt(ctx, owner, server.Name(), c)
+		switch {
+		case err == nil:
+			return r, nil
+		case ctx.Err() != nil:
+			return ours(client.KindOf(context.Cause(ctx)), context.Cause(ctx))
+		case errors.Is(err, stateful.ErrLost):
+			return ours(client.KindLost, stateful.ErrLost)
+		case errors.Is(err, members.ErrReleased) && time.Now().Before(deadline):
+			released = owner
+		case errors.Is(err, members.ErrGone):
+			if err := s.wait(ctx, owner, deadline); err != nil {
+				return client.Result{}, stateError(err)
+			}
+		case notMade(err):
+			return client.Result{}, stateError(err)
+		default:
+			return r, err
+		}
+	}
+}
+
+// callAt makes a call at another member. The error is that of the call, stateful.ErrLost, or one of
+// package members: then the call was not made.
+func (x *request) callAt(ctx context.Context, owner, name string, c *upstream.Call) (client.Result, error) {
+	id := rand.Text()
+	text, err := stateful.Of(id, name, c).Text()
+	if err != nil {
+		return client.Result{}, err
+	}
+	held := x.Grant.Empty() // that of the request may have ended before a parked call
+	defer held.Release()
+	if err := held.Reserve(budget.Bytes, int64(len(text))); err != nil {
+		return client.Result{}, proxy.OveruseError(err)
+	}
+	body, err := x.server.members.Send(ctx, x.request, sentCall, text, owner)
+	switch {
+	case err == nil:
+	case notMade(err):
+		return client.Result{}, err
+	default:
+		return client.Result{}, errors.Join(stateful.ErrLost, err)
+	}
+	return stateful.Read(ctx, body, name, c.Peer, func(ctx context.Context, number string, text []byte) {
+		if body, err := x.server.members.Send(ctx, x.request, sentAnswer+id+" "+number, text, owner); err == nil {
+			body.Close()
+		}
+	})
+}
+
+// The values of members.HeaderCall.
+const (
+	sentCall   = "call"
+	sentAnswer = "answer " // ID of the call, space, number of the question
+)
+
+// notMade reports whether an error of Send means that nothing was executed.
+func notMade(err error) bool {
+	for _, e := range []error{members.ErrGone, members.ErrReleased, members.ErrUnreachable, members.ErrAlone,
+		members.ErrRefused} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// answerMember answers a message of another member about a call. It returns false if the request is
+// that of a client.
+func (s *Server) answerMember(w http.ResponseWriter, r *http.Request) bool {
+	message := header(r.Header, members.HeaderCall)
+	rest, ok := strings.CutPrefix(message, sentAnswer)
+	if !ok || s.members == nil || !members.Forwarded(r.Context()) {
+		return false
+	}
+	id, number, _ := strings.Cut(rest, " ")
+	s.states.mu.Lock()
+	call := s.states.calls[id]
+	s.states.mu.Unlock()
+	if call == nil || r.ContentLength < 0 || r.ContentLength > int64(s.limits.Body) {
+		w.WriteHeader(http.StatusNotFound)
+		return true
+	}
+	text := make([]byte, r.ContentLength)
+	if _, err := io.ReadFull(r.Body, text); err != nil || call.Answer(number, text) != nil {
+		w.WriteHeader(http.StatusBadRequest)
+		return true
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return true
+}
+
+// serveMember makes a call of another member, whose request has the credentials of the client. It returns
+// false if the request is that of a client.
+func (s *Server) serveMember(x *request) bool {
+	if s.members == nil || header(x.request.Header, members.HeaderCall) != sentCall ||
+		!members.Forwarded(x.request.Context()) {
+		return false
+	}
+	w := x.reply.w
+	refuse := func(status int) bool {
+		w.WriteHeader(status)
+		return true
+	}
+	// The params of the largest request fit, with their names and headers.
+	n := x.request.ContentLength
+	if n < 0 || n > int64(s.limits.Body)+maxKept {
+		return refuse(http.StatusRequestEntityTooLarge)
+	}
+	if x.Grant.ReserveAll([budget.Quotas]int64{budget.Requests: 1, budget.Bytes: n}) != nil {
+		return refuse(http.StatusServiceUnavailable)
+	}
+	text := make([]byte, n)
+	if _, err := io.ReadFull(x.request.Body, text); err != nil {
+		return refuse(http.StatusBadRequest)
+	}
+	clearReadDeadline(w)
+	c, err := stateful.ParseCall(text)
+	if err != nil {
+		return refuse(http.StatusBadRequest)
+	}
+	server, holder := x.serverOf(c)
+	if server == nil { // by the configuration of this process, there is no such server with a state
+		w.Header().Set(members.HeaderReleased, "1")
+		return refuse(http.StatusMisdirectedRequest)
+	}
+	key, ctx := stateKey(server.Name(), holder), x.request.Context()
+	st, err := s.enter(ctx, key, server, holder, true)
+	if err != nil {
+		w.Header().Set(members.HeaderReleased, "1")
+		return refuse(http.StatusMisdirectedRequest)
+	}
+	defer s.leave(key, st)
+	owner, err := s.stateOwner(ctx, key, st, "")
+	if err == nil && owner != s.members.Self() {
+		w.Header().Set(members.HeaderReleased, "1")
+		return refuse(http.StatusMisdirectedRequest)
+	} else if err != nil && err != errStateLost {
+		return refuse(http.StatusServiceUnavailable)
+	}
+	s.makeCall(ctx, x, server, c, err)
+	return true
+}
+
+// serverOf returns the server of a call of another member; nil if there is none with a state that the
+// caller may use.
+func (x *request) serverOf(c *stateful.Call) (server proxy.Stateful, holder string) {
+	for st := range x.Subject.Sight().Stocks() {
+		if st.Backend.Name() == c.Upstream {
+			if holder, ok := st.Backend.Holder(c.Session, x.User()); ok {
+				return st.Backend, holder
+			}
+		}
+	}
+	return nil, ""
+}
+
+// makeCall makes a call of another member, and writes its answer as frames. refused is an error that is
+// the answer; nil for none.
+func (s *Server) makeCall(ctx context.Context, x *request, server proxy.Stateful, c *stateful.Call, refused error) {
+	out := newRelay(x.reply.w, x.request, s.limits.WriteTimeout)
+	out.Header().Set("Content-Type", "application/octet-stream")
+	peer := stateful.NewOwner(out, func() { _ = out.FlushError() }, x)
+	text := func(err error) string {
+		e, _ := proxy.RPCError(err, server.Name())
+		return e.Message
+	}
+	if refused != nil {
+		lost := &upstream.Error{Upstream: server.Name(), Kind: client.KindStateLost, Err: refused}
+		peer.Finish(client.Result{}, lost, text)
+		return
+	}
+	call, err := c.Request(x.User(), x.Grant.Name(), s.limits.Nesting, peer)
+	if err != nil {
+		peer.Finish(client.Result{}, proxy.Malformed(err), text)
+		return
+	}
+	s.states.mu.Lock()
+	if s.states.calls == nil {
+		s.states.calls = map[string]*stateful.Owner{}
+	}
+	s.states.calls[c.ID] = peer
+	s.states.mu.Unlock()
+	defer func() {
+		s.states.mu.Lock()
+		delete(s.states.calls, c.ID)
+		s.states.mu.Unlock()
+	}()
+	_ = out.FlushError() // the other member waits for the head of the answer
+	r, err := server.Call(ctx, call)
+	peer.Finish(r, err, text)
+}

@@ -1,0 +1,212 @@
+package front
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"junction/auth"
+	"junction/auth/authtest"
+	"junction/policy"
+	"junction/proxy"
+	"junction/proxy/budget"
+	"junction/proxy/members"
+	"junction/proxy/proxytest"
+	"junction/proxy/scope"
+	"junction/upstream"
+	"junction/upstream/client"
+)
+
+// stateMembers is a member that has all states, or none.
+type stateMembers struct {
+	elsewhereMembers
+	mu     sync.Mutex
+	owner  string
+	asked  int
+	freed  int
+	send   error // of Send
+	waited int
+}
+
+func (m *stateMembers) State(context.Context, [16]byte, string) (string, bool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.asked++
+	return m.owner, false, nil
+}
+
+func (m *stateMembers) FreeState(context.Context, [16]byte) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.freed++
+	return nil
+}
+
+func (m *stateMembers) Send(context.Context, *http.Request, string, []byte, string) (io.ReadCloser, error) {
+	return nil, m.send
+}
+
+func (m *stateMembers) Await(context.Context, string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.waited++
+	return members.ErrUnreachable
+}
+
+// stateServer is a server with a state.
+type stateServer struct {
+	mu               sync.Mutex
+	keeps            bool
+	calls, discarded int
+}
+
+func (s *stateServer) Name() string { return "up" }
+
+func (s *stateServer) Call(context.Context, *upstream.Call) (client.Result, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls++
+	s.keeps = true
+	return client.Result{}, nil
+}
+
+func (s *stateServer) Keeps(string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.keeps
+}
+
+func (s *stateServer) Discard(string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.discarded++
+}
+
+func (s *stateServer) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.keeps = false
+}
+
+// mustCallStateful makes a call, as the core does.
+func mustCallStateful(t *testing.T, s *Server, up *stateServer) error {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost/mcp", nil)
+	x := &request{server: s, request: r}
+	x.Grant = s.Grant(budget.Account{Principal: "ann"}, "")
+	_, err := x.CallStateful(t.Context(), up, "principal ann", &upstream.Call{})
+	return err
+}
+
+// TestStateEndsWithItsProcess: when the process of the server has ended, as after idle_stop, this process
+// frees the state, and no longer remembers it. Before, it does not.
+func TestStateEndsWithItsProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, up := &stateMembers{owner: "self"}, &stateServer{}
+		s := serverWith(t, Options{Log: authtest.Log(t), Members: m}, proxytest.NewBackend(t, 1, 1))
+		for range 3 {
+			if err := mustCallStateful(t, s, up); err != nil {
+				t.Fatal(err)
+			}
+		}
+		pause := func(d time.Duration) {
+			time.Sleep(d)
+			synctest.Wait()
+		}
+		if pause(time.Hour); m.freed != 0 || len(s.states.of) != 1 {
+			t.Errorf("a state is freed whose process lives")
+		}
+		up.end()
+		if pause(lookEvery); m.freed != 1 || len(s.states.of) != 0 {
+			t.Errorf("the state is freed %d times, and %d are remembered", m.freed, len(s.states.of))
+		}
+		if err := mustCallStateful(t, s, up); err != nil || up.calls != 4 || len(s.states.of) != 1 {
+			t.Errorf("the next call: %v, %d calls", err, up.calls)
+		}
+		s.Shutdown()
+		up.end()
+		pause(lookEvery)
+	})
+}
+
+// TestStateOfAnotherIdentity: a process that has lost its lease ends the processes with its states, because
+// other members may have them now.
+func TestStateOfAnotherIdentity(t *testing.T) {
+	m, up := &stateMembers{owner: "self"}, &stateServer{}
+	s := serverWith(t, Options{Log: authtest.Log(t), Members: m}, proxytest.NewBackend(t, 1, 1))
+	if err := mustCallStateful(t, s, up); err != nil {
+		t.Fatal(err)
+	}
+	if s.MemberChanged(); up.discarded != 1 || len(s.states.of) != 0 {
+		t.Errorf("%d processes are ended, and %d states are remembered", up.discarded, len(s.states.of))
+	}
+}
+
+// TestStateOutOfReach: a call whose state is at a member that lives and cannot be reached is refused with
+// 503, and not made here. The error of a call that was sent tells that it may have been executed.
+func TestStateOutOfReach(t *testing.T) {
+	for _, tt := range []struct {
+		send   error
+		kind   string // of the *upstream.Error; "" for a refusal
+		waited int
+	}{{members.ErrUnreachable, "", 0}, {members.ErrGone, "", 1}, {members.ErrAlone, "", 0}, {members.ErrRefused, "", 0},
+		{errors.New("the connection broke"), "lost", 0}} {
+		m, up := &stateMembers{owner: "other", send: tt.send}, &stateServer{}
+		s := serverWith(t, Options{Log: authtest.Log(t), Members: m}, proxytest.NewBackend(t, 1, 1))
+		err := mustCallStateful(t, s, up)
+		e, reason := proxy.RPCError(err, "up")
+		ours, _ := errors.AsType[*upstream.Error](err)
+		switch {
+		case tt.kind == "" && (ours != nil || reason != proxy.ReasonBusy || !strings.Contains(e.Message, "send the request again")),
+			tt.kind != "" && (ours == nil || string(ours.Kind) != tt.kind || !strings.Contains(e.Message, "may have been executed")):
+			t.Errorf("%v: answered %v", tt.send, e)
+		}
+		if up.calls != 0 || m.waited != tt.waited || len(s.states.of) != 0 {
+			t.Errorf("%v: %d calls here, %d waits, %d states", tt.send, up.calls, m.waited, len(s.states.of))
+		}
+	}
+}
+
+// TestMessageOfMembersNeedsACaller: the header of messages between members counts only on connections of
+// members, and the message is refused without the credentials of a client.
+func TestMessageOfMembersNeedsACaller(t *testing.T) {
+	s := serverWith(t, Options{Log: authtest.Log(t), Members: &stateMembers{owner: "self"}}, proxytest.NewBackend(t, 1, 1))
+	ask := func(forwarded bool, message string) *httptest.ResponseRecorder {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost/mcp", strings.NewReader("x"))
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set(members.HeaderCall, message)
+		if forwarded {
+			r = r.WithContext(members.WithForwarded(r.Context()))
+		}
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, r)
+		return w
+	}
+	for _, message := range []string{sentCall, sentAnswer + "id 1"} {
+		if w := ask(false, message); !strings.Contains(w.Body.String(), "Parse error") {
+			t.Errorf("%q of a client is answered %d %s, want the answer to a request", message, w.Code, w.Body)
+		}
+	}
+	if w := ask(true, sentCall); w.Code != http.StatusBadRequest || w.Body.Len() != 0 {
+		t.Errorf("a call that cannot be read is answered %d %s", w.Code, w.Body)
+	}
+	if w := ask(true, sentAnswer+"unknown 1"); w.Code != http.StatusNotFound {
+		t.Errorf("the answer to an unknown call is answered %d", w.Code)
+	}
+	hash, err := auth.HashKey(auth.NewKey())
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := auth.Config{APIKeys: []auth.Key{{Name: "ann", Hash: hash}}}
+	s.ApplyBackends(scope.Config{Guard: config.Guard(nil, "", nil), Policy: policy.Open()}, nil)
+	if w := ask(true, sentCall); w.Code != http.StatusUnauthorized {
+		t.Errorf("a call without the credentials of a client is answered %d", w.Code)
+	}
+}

@@ -1,0 +1,114 @@
+package stateful
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"sync"
+
+	"junction/upstream/client"
+	"junction/upstream/jsonrpc"
+	"junction/upstream/raw"
+)
+
+// Answers sends the answer to a question, or its progress, to the owner: a request of its own.
+type Answers func(ctx context.Context, number string, text []byte)
+
+// ErrLost means that the answer of the owner ended before the result.
+var ErrLost = errors.New("the replica that has the state of the server has ended, or has broken the connection, " +
+	"before it answered; the call may have been executed")
+
+// Read reads the answer of the owner to a call of an upstream, and passes what the server sends meanwhile
+// to the peer of the call. It closes the body. The error is that of the call, or ErrLost.
+func Read(ctx context.Context, body io.ReadCloser, name string, peer client.Peer, send Answers) (client.Result, error) {
+	defer body.Close()
+	m := &asked{peer: peer, send: send, cancel: map[string]context.CancelFunc{}}
+	var stop context.CancelFunc
+	ctx, stop = context.WithCancel(ctx)
+	defer m.running.Wait()
+	defer stop()
+	return m.read(ctx, reader(body), name)
+}
+
+// asked has the questions of a call.
+type asked struct {
+	peer    client.Peer
+	send    Answers
+	running sync.WaitGroup
+	mu      sync.Mutex
+	cancel  map[string]context.CancelFunc
+}
+
+func (m *asked) read(ctx context.Context, r *bufio.Reader, name string) (client.Result, error) {
+	memory, _ := m.peer.(client.Memory)
+	for {
+		kind, text, err := readFrame(r, memory)
+		if err != nil {
+			return client.Result{}, err
+		}
+		switch kind {
+		case frameNotify:
+			method, params, _ := bytes.Cut(text, []byte{'\n'})
+			m.peer.Notify(string(method), params)
+		case frameQuestion:
+			m.ask(ctx, text)
+		case frameCancel:
+			m.mu.Lock()
+			if cancel := m.cancel[string(text)]; cancel != nil {
+				cancel()
+			}
+			m.mu.Unlock()
+		case frameResult:
+			kind, result, _ := bytes.Cut(text, []byte{'\n'})
+			o, err := raw.ParseDepth(result, depth)
+			return client.Result{Object: o, Type: string(kind)}, err
+		case frameError:
+			return client.Result{}, errorOf(name, text)
+		default:
+			return client.Result{}, errMessage
+		}
+	}
+}
+
+// ask passes a question to the client, and its answer to the owner.
+func (m *asked) ask(ctx context.Context, text []byte) {
+	number, rest, _ := bytes.Cut(text, []byte{'\n'})
+	method, params, _ := bytes.Cut(rest, []byte{'\n'})
+	id := string(number)
+	q := &client.ServerRequest{Method: string(method), Progress: func(params []byte) {
+		m.send(ctx, id, appendFrame(nil, frameNotify, params))
+	}}
+	if len(params) > 0 {
+		q.Params = params
+	}
+	asking, cancel := context.WithCancel(ctx)
+	m.mu.Lock()
+	m.cancel[id] = cancel
+	full := len(m.cancel) > maxQuestions
+	m.mu.Unlock()
+	if full { // the owner has the same limit
+		cancel()
+	}
+	m.running.Go(func() {
+		defer func() {
+			cancel()
+			m.mu.Lock()
+			delete(m.cancel, id)
+			m.mu.Unlock()
+		}()
+		answer, err := m.peer.Ask(asking, q)
+		if asking.Err() != nil {
+			return
+		}
+		if err == nil {
+			m.send(ctx, id, appendFrame(nil, frameResult, answer))
+			return
+		}
+		if _, ok := err.(*jsonrpc.Error); !ok {
+			err = errUnanswered
+		}
+		m.send(ctx, id, failure(err, error.Error))
+	})
+}

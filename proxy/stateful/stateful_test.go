@@ -1,0 +1,102 @@
+package stateful
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"reflect"
+	"testing"
+
+	"junction/upstream"
+	"junction/upstream/client"
+	"junction/upstream/jsonrpc"
+	"junction/upstream/raw"
+)
+
+// TestCallArrivesAsItIs: a call arrives with the bytes of its params. One that is cut short, or has a byte
+// too many, is refused.
+func TestCallArrivesAsItIs(t *testing.T) {
+	params, err := raw.Parse([]byte("{ \"name\" :\"a\\u00e4\",\n\t\"arguments\": {\"n\":1.50, \"big\":12345678901234567890} }"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	given := &upstream.Call{Call: client.Call{Method: "tools/call", Name: "x", Member: []string{"ref", "uri"}, Params: params,
+		Header: []client.HeaderField{{Name: "Mcp-Param-A", Value: "ä"}}, LogLevel: "info", Profile: client.Everything(),
+		Principal: "ann", Caller: "c"}, Era: client.EraModern, Session: "s", Continues: true, Account: "ann"}
+	text, err := Of("id", "up", given).Text()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := ParseCall(text)
+	if err != nil || c.ID != "id" || c.Upstream != "up" {
+		t.Fatalf("ParseCall = %+v, %v", c, err)
+	}
+	got, err := c.Request("ann", "ann", 256, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got.Params.Text()) != string(params.Text()) {
+		t.Errorf("the params arrive as %s", got.Params.Text())
+	}
+	got.Params, given.Params = raw.Object{}, raw.Object{}
+	if !reflect.DeepEqual(got, given) {
+		t.Errorf("the call arrives as\n%+v, want\n%+v", got, given)
+	}
+	for n := range text {
+		if _, err := ParseCall(text[:n]); err == nil {
+			t.Errorf("the first %d of %d bytes are read", n, len(text))
+		}
+	}
+	if _, err := ParseCall(append(text, 0)); err == nil {
+		t.Error("a byte too many is read")
+	}
+}
+
+// TestErrorsArriveAsTheyAre: each kind of error of a call arrives at the other member, that of a server with
+// its bytes.
+func TestErrorsArriveAsTheyAre(t *testing.T) {
+	m, err := jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","id":1,"error":{"code":-7,"message":"no","data":{"a":1.50},"more":[1]}}`), 9)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, given := range []error{m.Error,
+		&upstream.SignInError{Upstream: "up", URL: "https://j.example.com/connect", Again: true},
+		&upstream.Error{Upstream: "up", Kind: client.KindTimeout, Err: errors.New("silent for 1s")}} {
+		got := read(t, func(o *Owner) { o.Finish(client.Result{}, given, error.Error) })
+		if got.Error() != given.Error() || reflect.TypeOf(got) != reflect.TypeOf(given) {
+			t.Errorf("%v arrives as %v", given, got)
+		}
+		if peer, ok := got.(*jsonrpc.Error); ok && !bytes.Equal(jsonrpc.AppendError(nil, "1", peer), jsonrpc.AppendError(nil, "1", m.Error)) {
+			t.Errorf("%v arrives as %s", given, jsonrpc.AppendError(nil, "1", peer))
+		}
+	}
+	if got := read(t, func(o *Owner) { o.Notify("notifications/progress", []byte(`{}`)) }); !errors.Is(got, ErrLost) {
+		t.Errorf("an answer without a result is %v, want %v", got, ErrLost)
+	}
+	large := &upstream.Error{Upstream: "up", Kind: client.KindInvalid, Err: errors.New(string(make([]byte, 100<<10)))}
+	if got := read(t, func(o *Owner) { o.Finish(client.Result{}, large, error.Error) }); !errors.Is(got, errFull) {
+		t.Errorf("an answer beyond the memory of the caller is %v, want %v", got, errFull)
+	}
+}
+
+var errFull = errors.New("no memory")
+
+// peer is a client without memory for large answers.
+type peer struct{}
+
+func (peer) Notify(string, []byte)                                      {}
+func (peer) Ask(context.Context, *client.ServerRequest) ([]byte, error) { return nil, errUnanswered }
+func (peer) Reserve(int64) error                                        { return errFull }
+
+// read returns the error of a call whose owner does what write does.
+func read(t *testing.T, write func(*Owner)) error {
+	t.Helper()
+	var out bytes.Buffer
+	write(NewOwner(&out, func() {}, nil))
+	_, err := Read(t.Context(), io.NopCloser(&out), "up", peer{}, nil)
+	if err == nil {
+		t.Fatal("there is no error")
+	}
+	return err
+}
