@@ -74,9 +74,9 @@
 // which arguments go into headers. remember.go stores the last catalog for the next process.
 // subscription.go has the resources that clients subscribed to.
 //
-// Configuration: config.go is one entry of the file, validate.go checks it; package command has
-// parts of it. resolve.go makes the options of a connection from an entry. shown.go has what the
-// operator sees of an entry, and check.go examines a server for the operator.
+// Configuration: config.go is one entry of the file; validate.go checks it, and has what the operator
+// sees of it; package command has parts of it. resolve.go makes the options of a connection from an
+// entry. check.go examines a server for the operator.
 //
 // Messages are those of package jsonrpc, with the bytes that their sender wrote; package raw reads
 // and changes them.
