@@ -33,6 +33,7 @@ type pool struct {
 	own           map[linkKey]*Catalog   // catalogs that differ from the shared one; guarded by mu
 	separate      atomic.Bool            // see Config
 	given         atomic.Pointer[string] // the last access token for the server; nil before the first
+	degraded      atomic.Int32           // links in StateDegraded
 	started       time.Time
 	met           chan struct{} // closed when the first attempt to connect has succeeded or failed
 
@@ -128,7 +129,7 @@ func (p *pool) Announced() uint64 { return p.announced.Load() }
 func (p *pool) Status() Status {
 	p.mu.Lock()
 	s := p.status
-	s.Links = len(p.links)
+	s.Links, s.Degraded = len(p.links), int(p.degraded.Load())
 	for _, l := range p.links {
 		c := l.current()
 		if c == nil || c.Child() == nil {
