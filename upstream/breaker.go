@@ -10,7 +10,6 @@ import (
 
 	"junction/upstream/client"
 	"junction/upstream/pace"
-	"junction/upstream/prose"
 	"junction/upstream/transport"
 )
 
@@ -118,8 +117,11 @@ func (e *frozenError) Error() string {
 // reason is Error without what changes every second.
 func (e *frozenError) reason() string {
 	calls := ""
-	if e.calls > 0 {
-		calls = prose.Count(e.calls, "call") + " in a row timed out, and "
+	switch {
+	case e.calls == 1:
+		calls = "a call timed out, and "
+	case e.calls > 1:
+		calls = fmt.Sprintf("%d calls in a row timed out, and ", e.calls)
 	}
 	return fmt.Sprintf("the server does not answer: %spings since %s got no answer; calls are rejected until it "+
 		"answers one", calls, e.since.UTC().Format("15:04:05 UTC"))

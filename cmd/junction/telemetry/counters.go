@@ -121,7 +121,7 @@ func (t *Telemetry) Checked(code string) {
 func (t *Telemetry) StateChanged(c upstream.Change) {
 	switch {
 	case !t.measures():
-	case c.State == upstream.StateReady:
+	case c.State == upstream.StateReady && !c.Again:
 		t.connects.count(c.Name, 1)
 	case c.State.Failed():
 		t.failures.count(c.Name, 1)
