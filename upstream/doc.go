@@ -67,8 +67,8 @@
 // Connections: eras.go has the legacy connection beside a modern one. key.go has the cases in which
 // callers have connections or catalogs of their own (isolation, questions: exact). turn.go opens a
 // second connection while a server request waits for a user. breaker.go rejects calls while a server
-// is connected and does not answer. If each user signs in to a server,
-// people.go has an Upstream for each of these users, and credentials.go gets their tokens.
+// is connected and does not answer. If each user signs in to a server, people.go has an Upstream for
+// each of these users, and credentials.go gets their tokens.
 //
 // Catalogs: catalog.go reads the lists, and reread.go decides when they are read again. Package
 // definition repairs or removes a definition that would make clients reject a whole list, and reads
