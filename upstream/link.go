@@ -98,6 +98,9 @@ func (l *link) run(ctx context.Context, cause client.Trace) {
 			break
 		}
 		o, rest := l.outcomeOf(lived, err, &pause)
+		if l.key.holder != "" && o.state == StateRetrying {
+			l.pool.crashes.Add(1)
+		}
 		l.update(o.apply)
 		pace.Wait(ctx, rest, l.wake)
 		if !l.readsShared && l.retire() { // no call waits for the link

@@ -84,7 +84,10 @@ type Status struct {
 	Links   int
 	// links over which the server does not answer: see StateDegraded
 	Degraded int
-	Advice   string // what a person can do about Err; "" if that is not known
+	// of links that some callers have for themselves, since the start of the upstream: those that failed
+	// or ended by themselves, and those that ended to make room for others
+	Crashes, Evictions int64
+	Advice             string // what a person can do about Err; "" if that is not known
 	// the line of the file with which calls would not have failed because the server could not send
 	// requests to the client; "" if none did
 	Unasked string

@@ -80,6 +80,12 @@ var gauges = []instrument{
 	{"junction.calls.parked", "", "Calls that wait for answers of a client that is away."},
 }
 
+// upstreamCounters are of connections that users have for themselves.
+var upstreamCounters = []instrument{
+	{"junction.upstream.crashes", "", "Connections of single users to an upstream that failed, or ended by themselves."},
+	{"junction.upstream.evictions", "", "Connections of single users that were ended to make room for others."},
+}
+
 // states are all states of an upstream.
 var states = []upstream.State{upstream.StateStarting, upstream.StateReady, upstream.StateDegraded,
 	upstream.StateRetrying, upstream.StateBlocked, upstream.StateSignIn, upstream.StateClosed}
@@ -91,7 +97,7 @@ func (t *Telemetry) Watch(s Source) error {
 	}
 	m := t.meters.Meter(scope)
 	return errors.Join(watchReplicas(m, s.Replicas),
-		observe(m, nil, gauges, func(set reading) { t.read(s, set) }))
+		observe(m, upstreamCounters, gauges, func(set reading) { t.read(s, set) }))
 }
 
 // read reads all gauges.
@@ -128,6 +134,8 @@ func readUpstream(u *upstream.Upstream, set reading) {
 	calls, waiting := u.Load()
 	set("junction.upstream.connections", int64(status.Links), name)
 	set("junction.upstream.degraded", int64(status.Degraded), name)
+	set("junction.upstream.crashes", status.Crashes, name)
+	set("junction.upstream.evictions", status.Evictions, name)
 	set("junction.upstream.processes", int64(len(status.Processes)), name)
 	set("junction.upstream.calls", int64(calls), name)
 	set("junction.upstream.waiting", int64(waiting), name)
