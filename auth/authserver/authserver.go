@@ -270,7 +270,7 @@ func noPage(w http.ResponseWriter, r *http.Request) error {
 // has set one with auth.RequestIDs.
 func (srv *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	by := caller{request: auth.RequestID(w)}
+	by := caller{request: auth.RequestID(w), trace: auth.TraceID(r)}
 	if srv.address != nil {
 		if by.from = srv.address(r); by.from.IsValid() {
 			by.address = by.from.String()
@@ -283,10 +283,10 @@ func (srv *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	srv.routes.ServeHTTP(w, r)
 }
 
-// caller is the address and the id of a request, as logged; "" if unknown.
+// caller is the address and the ids of a request, as logged; "" if unknown.
 type caller struct {
-	address, request string
-	from             netip.Addr // the zero Addr if unknown
+	address, request, trace string
+	from                    netip.Addr // the zero Addr if unknown
 }
 
 // network is the network by which stored rows are limited, "" if unknown.
@@ -319,7 +319,7 @@ func (srv *Server) answerOutage(w http.ResponseWriter, r *http.Request, err erro
 	}
 	if r.Context().Err() == nil {
 		srv.log.Log(r.Context(), level, "cannot answer a sign-in request",
-			"path", r.URL.Path, "request_id", auth.RequestID(w), "error", err)
+			"path", r.URL.Path, auth.LogIDs(w, r), "error", err)
 	}
 	w.Header().Set("Retry-After", "5")
 	fail(w, http.StatusServiceUnavailable, "temporarily_unavailable",

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"junction/auth"
 	"junction/upstream/bounded"
 )
 
@@ -207,7 +208,7 @@ func (srv *Server) overLimit(g *rateLimit, w http.ResponseWriter, r *http.Reques
 			srv.log.Warn("rejecting sign-in requests: too many from one address. "+
 				"If it is a reverse proxy, add it to auth.trusted_proxies; if many users share it, raise "+
 				"auth.oauth.limits", "address", by.address, "path",
-				r.URL.Path, "request_id", by.request)
+				r.URL.Path, auth.LoggedIDs(by.request, by.trace))
 		})
 		w.Header().Set("Retry-After", "5")
 		return "Your network address sends too many requests. Wait a few seconds, then try again."
