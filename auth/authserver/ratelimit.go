@@ -121,9 +121,10 @@ type rateLimits struct {
 func newRateLimits(l Limits) rateLimits {
 	pages, tokens := rate.Limit(20*l.Pages), rate.Limit(20*l.Tokens)
 	return rateLimits{
-		begin:  newRateLimit(limitSignIn, pages, 200*l.Pages),
-		finish: newRateLimit(limitPage, 2*pages, 400*l.Pages), register: newRateLimit(limitRegister, pages, 200*l.Pages),
-		token: newRateLimit(limitToken, tokens, 100*l.Tokens),
+		begin:    newRateLimit(limitSignIn, pages, 200*l.Pages),
+		finish:   newRateLimit(limitPage, 2*pages, 400*l.Pages),
+		register: newRateLimit(limitRegister, pages, 200*l.Pages),
+		token:    newRateLimit(limitToken, tokens, 100*l.Tokens),
 		known: knownLimit{by: sources[string]{limit: 1, burst: 100},
 			near: sources[netip.Prefix]{limit: tokens / 5, burst: 20 * l.Tokens},
 			all:  rate.NewLimiter(tokens, 100*l.Tokens)},

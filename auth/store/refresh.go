@@ -183,8 +183,8 @@ func (s *Store) reused(ctx context.Context, p Presented, grant string) error {
 	if _, err := s.RevokeGrant(ctx, grant, "refresh_reuse"); err != nil {
 		return err
 	}
-	e := Event{Event: "refresh_reuse", ClientID: p.ClientID, Address: p.Address, RequestID: p.RequestID, TraceID: p.TraceID,
-		Detail: DetailJSON(map[string]string{"grant": grant})}
+	e := Event{Event: "refresh_reuse", ClientID: p.ClientID, Address: p.Address, RequestID: p.RequestID,
+		TraceID: p.TraceID, Detail: DetailJSON(map[string]string{"grant": grant})}
 	if err := s.Audit(ctx, e); err != nil {
 		return err
 	}

@@ -71,8 +71,9 @@ func eventOf(e store.FiledEvent) record.Event {
 		TraceID     string `json:"trace_id"`
 	}
 	_ = json.Unmarshal(e.Detail, &detail)
-	r := record.Event{At: e.At, ID: e.ID, Name: e.Event.Event, RequestID: e.RequestID, TraceID: detail.TraceID, Client: e.ClientID,
-		Address: e.Address, Detail: cmp.Or(detail.Detail, detail.Key), Outcome: outcomeOfEvent(e.Event.Event)}
+	r := record.Event{At: e.At, ID: e.ID, Name: e.Event.Event, RequestID: e.RequestID, TraceID: detail.TraceID,
+		Client: e.ClientID, Address: e.Address, Detail: cmp.Or(detail.Detail, detail.Key),
+		Outcome: outcomeOfEvent(e.Event.Event)}
 	if e.User.ID != "" {
 		r.Principal, r.Person, r.Email = auth.UserID(e.User.Issuer, e.User.Subject), e.User.Display, e.User.Email
 	}

@@ -150,8 +150,8 @@ func (p *Proxy) statusOf(s *upstream.Status, tools int) UpstreamStatus {
 	u := UpstreamStatus{
 		Name: s.Name, State: s.State.String(), Since: s.Since, RetryAt: s.Retry, Error: s.Err, Advice: s.Advice,
 		Era: string(s.Era), Version: s.Version, Tools: tools, Listed: s.Tools, Stored: s.Stored, Links: s.Links,
-		Degraded: s.Degraded, Sandbox: s.Sandbox, Processes: len(s.Processes), pids: s.Processes, SignIn: c.OperatorSignsIn(),
-		Note: note(s, c.Command), Invalid: c.Blocked != "",
+		Degraded: s.Degraded, Sandbox: s.Sandbox, Processes: len(s.Processes), pids: s.Processes,
+		SignIn: c.OperatorSignsIn(), Note: note(s, c.Command), Invalid: c.Blocked != "",
 	}
 	if p.Config().Packs[s.Name] != "" && u.Advice != "" && c.Command[0] == config.PackProgram {
 		u.Advice = config.NoPackProgram

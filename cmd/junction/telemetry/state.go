@@ -82,7 +82,7 @@ var gauges = []instrument{
 
 // upstreamCounters are of connections that users have for themselves.
 var upstreamCounters = []instrument{
-	{"junction.upstream.crashes", "", "Connections of single users to an upstream that failed, or ended by themselves."},
+	{"junction.upstream.crashes", "", "Connections of single users that failed, or ended by themselves."},
 	{"junction.upstream.evictions", "", "Connections of single users that were ended to make room for others."},
 }
 
